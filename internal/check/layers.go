@@ -1,0 +1,132 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Layer says what the packages of one folder may import from this module.
+type Layer struct {
+	// Dir is a folder; the layer covers it and everything below it that has no
+	// longer entry of its own.
+	Dir string
+	// May lists folders; each stands for itself and everything below it. What a
+	// layer holds may always import the rest of the same Dir.
+	May []string
+	// Only lists the folder itself, without what lies below it.
+	Only []string
+	// Tests lists what test files may import beyond that.
+	Tests []string
+}
+
+// Layers is the map of the module from the bottom up. ARCHITECTURE.md draws it.
+// A package that no entry covers is a problem: new folders get their place here.
+func Layers() []Layer {
+	return []Layer{
+		{Dir: "internal"},
+
+		{Dir: "openflow"},
+		{Dir: "event", May: []string{"store"}},
+		{Dir: "store"},
+		{Dir: "pki"},
+		{Dir: "lab"},
+
+		{Dir: "network/graph"},
+		{Dir: "network/packet", May: []string{"openflow"}},
+		{Dir: "network", May: []string{"openflow", "event"}, Tests: []string{"lab"}},
+
+		{Dir: "sos/wire"},
+		{Dir: "sos/agentapi"},
+		{Dir: "sos/agent", May: []string{"sos/wire", "sos/agentapi"}, Tests: []string{"lab", "pki"}},
+		{
+			Dir:   "sos/plugin",
+			May:   []string{"sos/agentapi", "network", "openflow", "event", "store"},
+			Only:  []string{"api"},
+			Tests: []string{"lab", "pki", "sos/agent"},
+		},
+
+		{Dir: "api", May: []string{"event", "store", "pki"}},
+		{Dir: "config", May: []string{"openflow", "network", "sos"}},
+		{
+			Dir:   "controller",
+			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "sos"},
+			Tests: []string{"lab"},
+		},
+
+		{Dir: "experiment", May: []string{"lab", "pki", "api", "network", "openflow", "sos"}},
+		{Dir: "demo", May: []string{"lab", "pki", "api", "experiment"}},
+		{
+			Dir: "cli",
+			May: []string{
+				"openflow", "network", "event", "store", "pki", "config", "api", "sos",
+				"controller", "lab", "experiment", "demo",
+			},
+		},
+		{Dir: "cmd", May: []string{"cli"}},
+	}
+}
+
+// CheckLayers finds imports that the map does not allow.
+func CheckLayers(t *Tree, layers []Layer) []Problem {
+	var problems []Problem
+	for _, f := range t.Files {
+		layer, ok := layerOf(layers, f.Dir())
+		if !ok {
+			problems = append(problems, Problem{Path: f.Path, Text: "folder is not on the map of layers in internal/check/layers.go"})
+			continue
+		}
+		for _, spec := range f.AST.Imports {
+			path, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				continue // the parser has accepted it; cannot happen
+			}
+			target, ours := strings.CutPrefix(path, t.Module+"/")
+			if !ours || layer.allows(layers, target, f.Test()) {
+				continue
+			}
+			problems = append(problems, Problem{
+				Path: f.Path,
+				Line: t.Line(spec.Pos()),
+				Text: fmt.Sprintf("%s must not import %s", f.Dir(), target),
+			})
+		}
+	}
+	return problems
+}
+
+// layerOf picks the entry with the longest folder that covers dir.
+func layerOf(layers []Layer, dir string) (Layer, bool) {
+	best, found := Layer{}, false
+	for _, l := range layers {
+		if within(dir, l.Dir) && (!found || len(l.Dir) > len(best.Dir)) {
+			best, found = l, true
+		}
+	}
+	return best, found
+}
+
+func (l Layer) allows(layers []Layer, target string, test bool) bool {
+	if within(target, "internal") {
+		return true
+	}
+	own, ok := layerOf(layers, target)
+	if ok && own.Dir == l.Dir {
+		return true
+	}
+	allowed := l.May
+	if test {
+		allowed = slices.Concat(l.May, l.Tests)
+	}
+	if slices.ContainsFunc(allowed, func(dir string) bool { return within(target, dir) }) {
+		return true
+	}
+	// A folder may use the parts it is made of: network uses network/graph.
+	return within(target, l.Dir) || slices.Contains(l.Only, target)
+}
+
+// within reports whether dir is root or lies below it.
+func within(dir, root string) bool {
+	return dir == root || strings.HasPrefix(dir, root+"/")
+}

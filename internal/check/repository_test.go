@@ -1,0 +1,98 @@
+package check
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestRepository holds this repository to the rules.
+func TestRepository(t *testing.T) {
+	root := repositoryRoot(t)
+	tree, err := Load(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := []struct {
+		name string
+		run  func() ([]Problem, error)
+	}{
+		{"layers", func() ([]Problem, error) { return CheckLayers(tree, Layers()), nil }},
+		{"length", func() ([]Problem, error) { return CheckLength(tree), nil }},
+		{"marks", func() ([]Problem, error) { return CheckMarks(tree), nil }},
+		{"package-docs", func() ([]Problem, error) { return CheckPackageDocs(tree), nil }},
+		{"exported", func() ([]Problem, error) { return CheckExported(tree), nil }},
+		{"metrics", func() ([]Problem, error) { return CheckMetrics(tree), nil }},
+		{"leak-checks", func() ([]Problem, error) { return CheckLeakChecks(tree), nil }},
+		{"links", func() ([]Problem, error) { return CheckLinks(root) }},
+	}
+	for _, rule := range rules {
+		t.Run(rule.name, func(t *testing.T) {
+			problems, err := rule.run()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range problems {
+				t.Error(p)
+			}
+		})
+	}
+}
+
+// TestSnippets runs every block that the documentation marks as runnable.
+func TestSnippets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the commands of the documentation; left out by -short")
+	}
+	root := repositoryRoot(t)
+	snippets, err := Snippets(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(snippets) == 0 {
+		t.Fatal("the documentation has no runnable block")
+	}
+	bin := buildSluice(t, root)
+	boxes := map[string]Sandbox{}
+	for _, s := range snippets {
+		box, ok := boxes[s.Path]
+		if !ok {
+			box = Sandbox{Dir: t.TempDir(), Bin: bin}
+			boxes[s.Path] = box
+		}
+		t.Run(s.Path, func(t *testing.T) {
+			if s.Root && os.Geteuid() != 0 {
+				t.Skipf("%s:%d needs root", s.Path, s.Line)
+			}
+			if err := box.Run(t.Context(), s); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func repositoryRoot(t *testing.T) string {
+	t.Helper()
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// buildSluice puts the binary into a folder of its own, which is returned.
+func buildSluice(t *testing.T, root string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	bin := t.TempDir()
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(bin, "sluice"), "./cmd/sluice")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build sluice: %v\n%s", err, out)
+	}
+	return bin
+}

@@ -1,0 +1,151 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Snippet is a fenced block of a Markdown file whose info string says
+// "sh runnable": a promise to the reader that it works as printed. The further
+// words of the info string are its options: "root" for what needs to be root.
+//
+//	```sh runnable root
+//	sluice lab status
+//	```
+type Snippet struct {
+	Path string // relative to the root
+	Line int    // of the first line of the block's text
+	Root bool
+	Text string
+}
+
+// Snippets returns the runnable blocks of README.md and of every Markdown file
+// below docs/, in the order of the files' names.
+func Snippets(root string) ([]Snippet, error) {
+	files := []string{filepath.Join(root, "README.md"), filepath.Join(root, "ARCHITECTURE.md")}
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.HasSuffix(path, ".md") {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for documentation: %w", err)
+	}
+	var all []Snippet
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		rel, err := filepath.Rel(root, file)
+		if err != nil {
+			return nil, err
+		}
+		found, err := parseSnippets(filepath.ToSlash(rel), text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+func parseSnippets(path string, text []byte) ([]Snippet, error) {
+	var (
+		found  []Snippet
+		open   bool // inside any fence
+		fence  string
+		indent string
+		cur    *Snippet
+		number int
+	)
+	for raw := range strings.Lines(string(text)) {
+		number++
+		line := strings.TrimRight(raw, "\r\n")
+		body := strings.TrimLeft(line, " ")
+		switch {
+		case !open && strings.HasPrefix(body, "```"):
+			open, fence = true, body[:len(body)-len(strings.TrimLeft(body, "`"))]
+			indent = line[:len(line)-len(body)]
+			words := strings.Fields(body[len(fence):])
+			if len(words) < 2 || words[0] != "sh" || words[1] != "runnable" {
+				continue
+			}
+			cur = &Snippet{Path: path, Line: number + 1}
+			for _, option := range words[2:] {
+				if option != "root" {
+					return nil, fmt.Errorf("%s:%d: unknown option %q of a runnable block; known: root", path, number, option)
+				}
+				cur.Root = true
+			}
+		case open && strings.HasPrefix(body, fence) && strings.Trim(body, "` ") == "":
+			open = false
+			if cur != nil {
+				found = append(found, *cur)
+				cur = nil
+			}
+		case cur != nil:
+			cur.Text += strings.TrimPrefix(line, indent) + "\n"
+		}
+	}
+	if open {
+		return nil, fmt.Errorf("%s: a fenced block is never closed", path)
+	}
+	return found, nil
+}
+
+// Sandbox runs the snippets of one document in order, all in one empty folder
+// and with an environment of its own, so that a later block may use a file that
+// an earlier one wrote.
+type Sandbox struct {
+	Dir string // working folder and home
+	Bin string // folder put first on the PATH
+}
+
+// Run executes one snippet by bash, stopping at the first command that fails.
+// Background processes of the snippet end with it.
+func (s Sandbox) Run(ctx context.Context, snippet Snippet) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", snippet.Text)
+	cmd.Dir = s.Dir
+	cmd.Env = []string{
+		"PATH=" + s.Bin + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=" + s.Dir, "LANG=C.UTF-8", "NO_COLOR=1",
+	}
+	ownGroup(cmd)
+	// A file, not a pipe: a background process that keeps it open holds nobody up.
+	out, err := os.CreateTemp("", "snippet-*.log")
+	if err != nil {
+		return fmt.Errorf("keep the output of %s:%d: %w", snippet.Path, snippet.Line, err)
+	}
+	defer os.Remove(out.Name())
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr = out, out
+	err = cmd.Run()
+	endGroup(cmd)
+	if err == nil {
+		return nil
+	}
+	printed, readErr := os.ReadFile(out.Name())
+	if readErr != nil {
+		printed = []byte(readErr.Error())
+	}
+	return fmt.Errorf("%s:%d: %w\n--- block\n%s--- output\n%s", snippet.Path, snippet.Line, err, snippet.Text, tail(printed))
+}
+
+func tail(b []byte) []byte {
+	const most = 4000
+	if len(b) > most {
+		b = slices.Concat([]byte("...\n"), b[len(b)-most:])
+	}
+	return b
+}
