@@ -1,0 +1,94 @@
+# What a newcomer needs: `sudo make demo`, and `sudo make test`. `make help` lists the rest.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+
+# sudo drops the usual place of Go from the PATH.
+export PATH := $(PATH):/usr/local/go/bin
+
+# The one place where the versions of the tools stand.
+GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# Packages at once. Integration tests share one kernel, and CI has two cores.
+P         ?= 2
+FUZZTIME  ?= 10s
+BENCHTIME ?= 1s
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS   := -s -w -X github.com/sluice-net/sluice/internal/version.Version=$(VERSION)
+
+# `go test -race` needs cgo. Packages that only wire etcd together are tested
+# without it in CI: their concurrency is that of the packages below them, which
+# all run under the race detector, and compiling etcd for it takes minutes.
+RACELESS ?= /store/etcdstore$$|/controller$$|/controller/|/cli$$|/cmd/|/experiment$$|/demo$$|/internal/check$$
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+.PHONY: build
+build: ## compile bin/sluice
+	@scripts/deps.sh go
+	mkdir -p bin
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/sluice ./cmd/sluice
+
+.PHONY: deps
+deps: ## install by apt what the tests and experiments run against (root)
+	@scripts/deps.sh go demo test
+
+.PHONY: demo
+demo: ## a 100 MB download over a long lossy link, direct and by SOS (root)
+	@scripts/deps.sh root go demo
+	$(MAKE) --no-print-directory build
+	exec bin/sluice demo $(DEMOFLAGS)
+
+.PHONY: check
+check: format vet staticcheck rules race ## formatting, vet, staticcheck, house rules, tests under the race detector
+
+.PHONY: format
+format: ## fail on files that gofumpt would change
+	@out=$$(go run $(GOFUMPT) -l .)
+	if [ -n "$$out" ]; then echo "not formatted; run: go run $(GOFUMPT) -w ."; echo "$$out"; exit 1; fi
+
+.PHONY: vet
+vet:
+	go vet ./...
+
+.PHONY: staticcheck
+staticcheck:
+	go run $(STATICCHECK) ./...
+
+.PHONY: rules
+rules: ## layers, documentation, metrics' names, and the documentation's commands
+	go test -count=1 ./internal/check
+
+.PHONY: race
+race: ## all tests; under the race detector wherever goroutines are ours
+	go test -race -p $(P) -timeout 15m $$(go list ./... | grep -vE '$(RACELESS)')
+	go test -p $(P) -timeout 15m $$(go list ./... | grep -E '$(RACELESS)' | grep -v '/internal/check$$')
+
+.PHONY: race-all
+race-all: ## every package under the race detector
+	go test -race -p $(P) -timeout 30m ./...
+
+.PHONY: test
+test: ## everything that CI runs (root for the integration tests)
+	@scripts/deps.sh go
+	$(MAKE) --no-print-directory format vet staticcheck fuzz rules race
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME each (default 10s)
+	scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: ## a dated table of benchmarks in out/
+	scripts/bench.sh $(BENCHTIME)
+
+.PHONY: deb
+deb: build ## a Debian package in dist/
+	packaging/build-deb.sh bin/sluice '$(VERSION)' dist
+
+.PHONY: clean
+clean: ## remove what the targets above have made
+	rm -rf bin dist out

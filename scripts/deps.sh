@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Installs what Sluice runs against. Arguments, in any number:
+#   root   stop unless run by root
+#   go     stop unless a usable Go is there
+#   demo   Open vSwitch, a web server, curl and the like, as far as they are missing
+#   test   what the tests and experiments compare themselves with, likewise
+set -euo pipefail
+
+die() { printf '%s\n' "$@" >&2; exit 1; }
+
+need_root() {
+  [ "$(id -u)" -eq 0 ] || die 'This builds network namespaces and needs root. Run it again with sudo, for example: sudo make demo'
+}
+
+need_go() {
+  local want have
+  want=$(awk '$1 == "go" { print $2; exit }' go.mod)
+  if ! command -v go >/dev/null; then
+    die "Go is missing. Sluice needs Go $want, and Debian 12's own (1.19) is too old." \
+        'Install it from https://go.dev/dl/ :' \
+        "  curl -fsSLO https://go.dev/dl/go$want.linux-$(dpkg --print-architecture).tar.gz" \
+        "  sudo tar -C /usr/local -xzf go$want.linux-$(dpkg --print-architecture).tar.gz" \
+        '  export PATH=$PATH:/usr/local/go/bin'
+  fi
+  # Since 1.21 the go command fetches the version that go.mod names, unless it was told not to.
+  have=$(GOTOOLCHAIN=local go env GOVERSION 2>/dev/null || true)
+  have=${have#go}
+  if ! at_least "${have:-0}" "$want"; then
+    if ! at_least "${have:-0}" 1.21 || [ "$(go env GOTOOLCHAIN 2>/dev/null)" = local ]; then
+      die "Go $have at $(command -v go) is too old: Sluice needs $want." \
+          'Install a newer one from https://go.dev/dl/ and put its bin folder first on the PATH' \
+          '(from 1.21 on, Go fetches the right version by itself unless GOTOOLCHAIN=local).'
+    fi
+  fi
+}
+
+at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+# install COMMAND=PACKAGE ... installs the packages whose command is missing.
+install() {
+  local pair missing=()
+  for pair in "$@"; do
+    command -v "${pair%%=*}" >/dev/null || [ -x "/usr/sbin/${pair%%=*}" ] || missing+=("${pair#*=}")
+  done
+  [ "${#missing[@]}" -gt 0 ] || return 0
+  command -v apt-get >/dev/null || die "Missing: ${missing[*]} (Debian's names). This system has no apt-get; install them by hand."
+  need_root
+  echo "installing by apt: ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get -qq update
+  without_services apt-get -qq install -y --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# Sluice starts its own Open vSwitch, web server and proxies inside its lab and
+# needs none of the distribution's services, so nothing that is installed here
+# starts listening on this machine, now or at the next boot.
+without_services() {
+  local policy=/usr/sbin/policy-rc.d made= before after
+  before=$(enabled_services)
+  if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
+    made=yes
+  fi
+  local status=0
+  "$@" || status=$?
+  [ -z "$made" ] || rm -f "$policy"
+  after=$(enabled_services)
+  comm -13 <(echo "$before") <(echo "$after") | while read -r unit; do
+    [ -z "$unit" ] || systemctl --quiet disable "$unit" 2>/dev/null || true
+  done
+  return "$status"
+}
+
+enabled_services() {
+  systemctl list-unit-files --type=service --state=enabled --no-legend 2>/dev/null | awk '{ print $1 }' | sort || true
+}
+
+[ "$#" -gt 0 ] || die 'usage: scripts/deps.sh [root] [go] [demo] [test]'
+for group in "$@"; do
+  case "$group" in
+    root) need_root ;;
+    go) need_go ;;
+    demo) install ovs-vswitchd=openvswitch-switch ip=iproute2 ss=iproute2 ethtool=ethtool curl=curl nginx=nginx-light ping=iputils-ping ;;
+    test) install gcc=gcc git=git iperf3=iperf3 tshark=tshark haproxy=haproxy jq=jq \
+            openssl=openssl ovs-testcontroller=openvswitch-testcontroller osken-manager=python3-os-ken ;;
+    *) die "unknown group '$group'; known: root, go, demo, test" ;;
+  esac
+done
