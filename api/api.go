@@ -1,0 +1,74 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-net/sluice/event"
+)
+
+// Prefix is the path below which all operations stand.
+const Prefix = "/api/v1"
+
+// Options is what an API is made from.
+type Options struct {
+	// Version is that of the program, shown in the OpenAPI document.
+	Version string
+	// Auth decides who may do what.
+	Auth Auth
+	// Bus is the source of /api/v1/events.
+	Bus *event.Bus
+	// Log receives one line per refused or failed request.
+	Log *slog.Logger
+	// MaxBody bounds the body of a request in bytes; zero means 1 MiB.
+	MaxBody int64
+}
+
+// Check says whether a part of the controller is ready, for /readyz.
+type Check struct {
+	Name string
+	Run  func(context.Context) error
+}
+
+// API collects the operations of the core and the services and serves them.
+type API struct {
+	opts     Options
+	huma     huma.API
+	mux      *http.ServeMux
+	registry *prometheus.Registry
+	checks   []Check
+	stopping chan struct{} // closed when Run begins to stop
+}
+
+// New returns an API without any service's operations.
+func New(opts Options) *API {
+	if opts.Log == nil {
+		opts.Log = slog.Default()
+	}
+	if opts.MaxBody == 0 {
+		opts.MaxBody = 1 << 20
+	}
+	a := &API{opts: opts, mux: http.NewServeMux(), registry: prometheus.NewRegistry(), stopping: make(chan struct{})}
+	a.huma = humago.New(a.mux, humaConfig(opts.Version))
+	a.registerSystem()
+	return a
+}
+
+// Huma is where services register their operations; see the package's
+// documentation for an example.
+func (a *API) Huma() huma.API { return a.huma }
+
+// Metrics is where services register their Prometheus collectors. Names begin
+// with "sluice_<service>_".
+func (a *API) Metrics() *prometheus.Registry { return a.registry }
+
+// AddCheck adds a condition of /readyz. Call it before Run.
+func (a *API) AddCheck(c Check) { a.checks = append(a.checks, c) }
+
+// Handle adds a handler beside huma, behind the same authentication.
+func (a *API) Handle(pattern string, h http.Handler) { a.mux.Handle(pattern, h) }

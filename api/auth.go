@@ -1,0 +1,139 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// Auth decides which requests pass. The zero value lets nothing pass but the
+// public paths (health and the API's own documentation).
+type Auth struct {
+	// Tokens are the bearer tokens that are accepted.
+	Tokens []Token
+	// ClientCerts accepts requests whose TLS client certificate the server has
+	// verified.
+	ClientCerts bool
+	// OpenReads lets reading requests pass unauthenticated when they arrive on
+	// a loopback address under a loopback name (the name is checked so that a
+	// web page cannot read the API through a host name it made point here).
+	OpenReads bool
+}
+
+// Token is a bearer token, kept as its hash only.
+type Token struct {
+	// Name is who uses it, for the log.
+	Name string
+	hash [sha256.Size]byte
+}
+
+// NewToken returns the token with the secret.
+func NewToken(name, secret string) Token {
+	return Token{Name: name, hash: sha256.Sum256([]byte(secret))}
+}
+
+type identityKey struct{}
+
+// Identity returns who sent the request that the context belongs to: the
+// token's name, the client certificate's common name, or "" for an
+// unauthenticated read.
+func Identity(ctx context.Context) string {
+	name, _ := ctx.Value(identityKey{}).(string)
+	return name
+}
+
+var errNoCredentials = errors.New("no credentials: send \"Authorization: Bearer TOKEN\" (the token is in the controller's token file) or use a client certificate")
+
+// identify returns who sends the request, or why that is unknown.
+func (a *Auth) identify(r *http.Request) (string, error) {
+	if a.ClientCerts && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return "certificate:" + r.TLS.VerifiedChains[0][0].Subject.CommonName, nil
+	}
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		return "", errNoCredentials
+	}
+	scheme, secret, ok := strings.Cut(header, " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		return "", errors.New("the Authorization header must read \"Bearer TOKEN\"")
+	}
+	hash := sha256.Sum256([]byte(strings.TrimSpace(secret)))
+	found := ""
+	for _, t := range a.Tokens {
+		if subtle.ConstantTimeCompare(hash[:], t.hash[:]) == 1 {
+			found = "token:" + t.Name
+		}
+	}
+	if found == "" {
+		return "", errors.New("the bearer token is not one of this controller's")
+	}
+	return found, nil
+}
+
+// public says whether the path is open to everybody: what it serves is the
+// same for every installation, or a single word.
+func public(path string) bool {
+	switch path {
+	case "/healthz", "/readyz", "/openapi.json", "/openapi.yaml", "/docs":
+		return true
+	}
+	return strings.HasPrefix(path, "/docs/")
+}
+
+// openRead says whether the request may pass unauthenticated because of
+// OpenReads.
+func (a *Auth) openRead(r *http.Request) bool {
+	if !a.OpenReads || (r.Method != http.MethodGet && r.Method != http.MethodHead) {
+		return false
+	}
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && loopbackAddr(local) && loopbackName(r.Host)
+}
+
+func loopbackAddr(a net.Addr) bool {
+	if a.Network() == "unix" {
+		return true
+	}
+	ap, err := netip.ParseAddrPort(a.String())
+	return err == nil && ap.Addr().Unmap().IsLoopback()
+}
+
+func loopbackName(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.IsLoopback()
+}
+
+// gate lets authenticated requests through, and those that need not be.
+func (a *API) gate(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, err := a.opts.Auth.identify(r)
+		switch {
+		case err == nil:
+			r = r.WithContext(context.WithValue(r.Context(), identityKey{}, name))
+		case public(r.URL.Path), a.opts.Auth.openRead(r) && errors.Is(err, errNoCredentials):
+		default:
+			a.opts.Log.Warn("request refused", "method", r.Method, "path", r.URL.Path, "from", r.RemoteAddr, "reason", err)
+			w.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)
+			WriteProblem(w, &huma.ErrorModel{
+				Status: http.StatusUnauthorized, Detail: err.Error(),
+				Errors: []*huma.ErrorDetail{{Location: "header.Authorization", Message: err.Error()}},
+			})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

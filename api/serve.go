@@ -1,0 +1,124 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// Times that bound a request. The event stream lifts the one for writing and
+// sets its own for each message.
+const (
+	headerTimeout   = 10 * time.Second
+	readTimeout     = 30 * time.Second
+	writeTimeout    = 60 * time.Second
+	idleTimeout     = 2 * time.Minute
+	shutdownTimeout = 5 * time.Second
+	maxHeaderBytes  = 64 << 10
+)
+
+// Handler returns the whole API as a handler, with its authentication.
+func (a *API) Handler() http.Handler {
+	return a.recoverPanics(a.limitBody(a.gate(a.fallback())))
+}
+
+// Run serves the API on the listener until ctx ends, and closes it.
+func (a *API) Run(ctx context.Context, l net.Listener) error {
+	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	server := &http.Server{
+		Handler:           a.Handler(),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(a.opts.Log.Handler(), slog.LevelDebug),
+		BaseContext:       func(net.Listener) context.Context { return requests },
+	}
+	// Streams end when the shutdown begins; others get their time.
+	stopStreams := context.AfterFunc(ctx, func() { close(a.stopping) })
+	defer stopStreams()
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("api: serve on %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	grace, cancelGrace := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancelGrace()
+	err := server.Shutdown(grace)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = server.Close()
+	}
+	<-done
+	return err
+}
+
+func (a *API) limitBody(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, a.opts.MaxBody)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// recoverPanics turns a fault in one operation into an answer, so that it
+// takes nothing else with it.
+func (a *API) recoverPanics(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if v == http.ErrAbortHandler {
+				panic(v)
+			}
+			a.opts.Log.Error("a request made the API panic", "method", r.Method, "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+			WriteProblem(w, &huma.ErrorModel{Status: http.StatusInternalServerError, Detail: "an error in the controller, which its log describes"})
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// fallback answers unknown paths and methods with problem documents instead of
+// the multiplexer's plain text.
+func (a *API) fallback() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := a.mux.Handler(r); pattern != "" {
+			a.mux.ServeHTTP(w, r)
+			return
+		}
+		probe := &probeWriter{header: http.Header{}}
+		a.mux.ServeHTTP(probe, r)
+		if allow := probe.header.Get("Allow"); allow != "" {
+			w.Header().Set("Allow", allow)
+			WriteProblem(w, &huma.ErrorModel{
+				Status: http.StatusMethodNotAllowed,
+				Detail: fmt.Sprintf("%s is not possible on %s: use %s", r.Method, r.URL.Path, allow),
+				Errors: []*huma.ErrorDetail{{Location: "method", Value: r.Method, Message: "use " + allow}},
+			})
+			return
+		}
+		WriteProblem(w, &huma.ErrorModel{
+			Status: http.StatusNotFound,
+			Detail: fmt.Sprintf("there is no %s: /docs lists what there is", r.URL.Path),
+			Errors: []*huma.ErrorDetail{{Location: "path", Value: r.URL.Path, Message: "see /docs for what there is"}},
+		})
+	})
+}
+
+// probeWriter takes the header of an answer and forgets its body.
+type probeWriter struct{ header http.Header }
+
+func (p *probeWriter) Header() http.Header         { return p.header }
+func (p *probeWriter) Write(b []byte) (int, error) { return len(b), nil }
+func (p *probeWriter) WriteHeader(int)             {}

@@ -1,0 +1,73 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const checkTimeout = 2 * time.Second
+
+func humaConfig(version string) huma.Config {
+	c := huma.DefaultConfig("Sluice", version)
+	c.Info.Description = "Moves data over OpenFlow networks. Every request but those for health and this document is authenticated with a bearer token or a client certificate."
+	// Served by this package: without a race, without a CDN.
+	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
+	c.CreateHooks = nil
+	c.RejectUnknownQueryParameters = true
+	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"token":       {Type: "http", Scheme: "bearer", Description: "The token in the controller's token file"},
+		"certificate": {Type: "mutualTLS", Description: "A client certificate issued by the configured authority"},
+	}
+	c.Security = []map[string][]string{{"token": {}}, {"certificate": {}}}
+	return c
+}
+
+// registerSystem adds what every controller has: health, metrics, the OpenAPI
+// document with its viewer, and the event stream.
+func (a *API) registerSystem() {
+	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	a.mux.Handle("GET /metrics", promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{Registry: a.registry}))
+	a.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	a.mux.HandleFunc("GET /readyz", a.ready)
+	a.mux.Handle("GET /openapi.json", document("application/openapi+json", a.huma.OpenAPI().MarshalJSON))
+	a.mux.Handle("GET /openapi.yaml", document("application/openapi+yaml", a.huma.OpenAPI().YAML))
+}
+
+func document(contentType string, render func() ([]byte, error)) http.Handler {
+	once := sync.OnceValues(render)
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		b, err := once()
+		if err != nil {
+			WriteProblem(w, &huma.ErrorModel{Status: http.StatusInternalServerError, Detail: err.Error()})
+			return
+		}
+		w.Header().Set("Content-Type", contentType)
+		_, _ = w.Write(b) // the client is gone if this fails
+	})
+}
+
+// ready answers 200 if every check passes, else 503 with the names of the
+// checks that do not. Their reasons are for the log: this path is public.
+func (a *API) ready(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
+	defer cancel()
+	var failed []*huma.ErrorDetail
+	for _, c := range a.checks {
+		if err := c.Run(ctx); err != nil {
+			a.opts.Log.Warn("not ready", "check", c.Name, "error", err)
+			failed = append(failed, &huma.ErrorDetail{Location: c.Name, Message: "not ready, see the controller's log"})
+		}
+	}
+	if len(failed) > 0 {
+		WriteProblem(w, &huma.ErrorModel{Status: http.StatusServiceUnavailable, Detail: "the controller is not ready", Errors: failed})
+		return
+	}
+	fmt.Fprintln(w, "ready")
+}

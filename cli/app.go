@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/sluice-net/sluice/api/client"
+)
+
+// App is what commands share: where they write, and the flags that all of
+// them have.
+type App struct {
+	Out io.Writer
+	Err io.Writer
+
+	// JSON asks for the answer as JSON instead of a table.
+	JSON bool
+
+	server    string
+	tokenFile string
+	caFile    string
+	certFile  string
+	keyFile   string
+	timeout   time.Duration
+}
+
+// Client returns a client of the controller that the flags name. Errors say
+// which flag to set.
+func (a *App) Client() (*client.Client, error) {
+	token, err := a.token()
+	if err != nil {
+		return nil, err
+	}
+	tlsConfig, err := a.tls()
+	if err != nil {
+		return nil, err
+	}
+	return client.New(client.Options{Server: a.server, Token: token, TLS: tlsConfig, Timeout: a.timeout})
+}
+
+// Print writes v as JSON if --json is given, and else calls table with a
+// writer that aligns tab-separated columns.
+func (a *App) Print(v any, table func(w io.Writer)) error {
+	if a.JSON {
+		enc := json.NewEncoder(a.Out)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		return enc.Encode(v)
+	}
+	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
+	table(w)
+	return w.Flush()
+}
+
+// Printf writes one line for people; with --json nothing.
+func (a *App) Printf(format string, args ...any) {
+	if !a.JSON {
+		fmt.Fprintf(a.Out, format+"\n", args...)
+	}
+}
+
+// NewApp returns an App that writes to the process's own outputs.
+func NewApp() *App { return &App{Out: os.Stdout, Err: os.Stderr} }

@@ -1,0 +1,22 @@
+package controller
+
+import (
+	"context"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// Service is what a plugin offers to the controller. Its constructor gets what
+// it works with (network, store, event bus, its part of the configuration,
+// logger); services never see each other.
+type Service interface {
+	// Name is a lower-case word: the service's path below /api/v1, the prefix
+	// of its events and of its keys in the store.
+	Name() string
+	// Register adds the service's operations and metrics to the API, and its
+	// handlers to the network. It is called once, before Run.
+	Register(a *api.API)
+	// Run works until ctx ends. What it installed in the network stays there:
+	// a restart must not interrupt what established rules carry.
+	Run(ctx context.Context) error
+}

@@ -1,0 +1,13 @@
+// Package store is the small interface behind which all of Sluice's durable
+// state lives: whitelists, agents, leases, names, channels, classes and the
+// numbers that must not go back after a restart.
+//
+// Two implementations stand beside it: etcdstore (embedded in the process, or
+// a client of an external cluster) and memstore (for tests and for a
+// controller that is told to keep nothing). The package storetest holds the
+// one conformance test that both pass.
+//
+// Keys are paths without a leading slash, owned by whoever is named first:
+// "sos/whitelist/<id>". Values are JSON by convention; the helpers GetJSON,
+// PutJSON and ListJSON keep that convention in one place.
+package store

@@ -1,0 +1,122 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// The errors a caller can tell apart with errors.Is.
+var (
+	// ErrNotFound says that no value is stored under the key.
+	ErrNotFound = errors.New("not found in the store")
+	// ErrConflict says that a condition of Apply did not hold: somebody else
+	// changed, created or deleted the key first. Nothing was applied.
+	ErrConflict = errors.New("changed by somebody else in the meantime")
+	// ErrClosed says that the store has been closed.
+	ErrClosed = errors.New("the store is closed")
+)
+
+// Entry is one key with its value.
+type Entry struct {
+	Key   string
+	Value []byte
+	// Revision grows with every change of the store; an entry's revision is
+	// that of its last change. It is never zero for a stored entry.
+	Revision int64
+}
+
+// Store keeps small values under path-like keys. All methods are safe for
+// concurrent use, observe their context and return errors that name the key.
+type Store interface {
+	// Get returns the entry of the key, or ErrNotFound.
+	Get(ctx context.Context, key string) (Entry, error)
+	// List returns all entries whose key starts with the prefix, sorted by
+	// key. An empty prefix lists everything.
+	List(ctx context.Context, prefix string) ([]Entry, error)
+	// Put stores the value, whatever was there before.
+	Put(ctx context.Context, key string, value []byte) error
+	// Delete removes the key. Removing a key that is not there is ErrNotFound.
+	Delete(ctx context.Context, key string) error
+	// Apply performs all operations or none of them. If a condition does not
+	// hold the error is ErrConflict.
+	Apply(ctx context.Context, ops ...Op) error
+	// Watch reports every change below the prefix that happens after it
+	// returns, in order. The channel is closed when ctx ends, the store is
+	// closed, or the receiver falls behind by more than the bound of the
+	// implementation: a receiver whose ctx is still good then lists and
+	// watches again.
+	Watch(ctx context.Context, prefix string) (<-chan Change, error)
+	// Close releases everything. Further calls return ErrClosed.
+	Close() error
+}
+
+// Change is one change that a Watch reports.
+type Change struct {
+	// Entry is the new state; of a deleted key only Key and Revision are set.
+	Entry
+	Deleted bool
+}
+
+// Op is one operation of Apply. Make it with OpPut, OpCreate, OpUpdate or
+// OpDelete.
+type Op struct {
+	Key   string
+	Value []byte
+	// Delete removes the key instead of storing Value.
+	Delete bool
+	// Conditional makes the whole Apply depend on the key's revision being
+	// Revision; zero means that the key must not exist.
+	Conditional bool
+	Revision    int64
+}
+
+// OpPut stores the value, whatever was there before.
+func OpPut(key string, value []byte) Op { return Op{Key: key, Value: value} }
+
+// OpCreate stores the value if the key does not exist yet.
+func OpCreate(key string, value []byte) Op {
+	return Op{Key: key, Value: value, Conditional: true}
+}
+
+// OpUpdate stores the value if the key is still at the revision.
+func OpUpdate(key string, value []byte, revision int64) Op {
+	return Op{Key: key, Value: value, Conditional: true, Revision: revision}
+}
+
+// OpDelete removes the key; that it is not there is no error.
+func OpDelete(key string) Op { return Op{Key: key, Delete: true} }
+
+// CheckKey refuses keys that no implementation accepts.
+func CheckKey(key string) error {
+	switch {
+	case key == "":
+		return errors.New("store: empty key: name what is stored, like \"sos/whitelist/1\"")
+	case strings.HasPrefix(key, "/"), strings.HasSuffix(key, "/"), strings.Contains(key, "//"):
+		return fmt.Errorf("store: key %q: write path elements separated by single slashes, none at either end", key)
+	case strings.ContainsRune(key, 0):
+		return fmt.Errorf("store: key %q contains a NUL byte", key)
+	case len(key) > 1024:
+		return fmt.Errorf("store: key of %d bytes: at most 1024", len(key))
+	}
+	return nil
+}
+
+// CheckOps refuses a list of operations that no implementation accepts.
+func CheckOps(ops []Op) error {
+	if len(ops) > 128 {
+		return fmt.Errorf("store: %d operations at once: at most 128", len(ops))
+	}
+	seen := make(map[string]bool, len(ops))
+	for _, op := range ops {
+		if err := CheckKey(op.Key); err != nil {
+			return err
+		}
+		if seen[op.Key] {
+			return fmt.Errorf("store: key %q occurs twice in one Apply", op.Key)
+		}
+		seen[op.Key] = true
+	}
+	return nil
+}
