@@ -1,0 +1,184 @@
+package agentapi
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// SessionID names one session at both its agents. Its text form is 32 hex digits.
+type SessionID [16]byte
+
+// NewSessionID returns a random session id.
+func NewSessionID() SessionID {
+	var id SessionID
+	_, _ = rand.Read(id[:]) // never fails: crypto/rand aborts the program instead
+	return id
+}
+
+// ParseSessionID reads the 32 hex digits that String writes.
+func ParseSessionID(s string) (SessionID, error) {
+	var id SessionID
+	if len(s) != 2*len(id) {
+		return id, fmt.Errorf("session id %q: want %d hex digits", s, 2*len(id))
+	}
+	if _, err := hex.Decode(id[:], []byte(s)); err != nil {
+		return id, fmt.Errorf("session id %q: %w", s, err)
+	}
+	return id, nil
+}
+
+// String returns the id as 32 hex digits.
+func (id SessionID) String() string { return hex.EncodeToString(id[:]) }
+
+// IsZero reports whether the id was never set.
+func (id SessionID) IsZero() bool { return id == SessionID{} }
+
+// MarshalText implements encoding.TextMarshaler.
+func (id SessionID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (id *SessionID) UnmarshalText(b []byte) error {
+	v, err := ParseSessionID(string(b))
+	if err != nil {
+		return err
+	}
+	*id = v
+	return nil
+}
+
+// Key is the secret of one session, shared by its two agents and the
+// controller. It prints as "[key]" so that no log can hold it; only JSON
+// carries it, as base64.
+type Key [32]byte
+
+// NewKey returns a random key.
+func NewKey() Key {
+	var k Key
+	_, _ = rand.Read(k[:]) // never fails: crypto/rand aborts the program instead
+	return k
+}
+
+// String hides the key.
+func (k Key) String() string { return "[key]" }
+
+// GoString hides the key from %#v.
+func (k Key) GoString() string { return "[key]" }
+
+// IsZero reports whether the key was never set.
+func (k Key) IsZero() bool { return k == Key{} }
+
+// MarshalText implements encoding.TextMarshaler.
+func (k Key) MarshalText() ([]byte, error) {
+	return base64.StdEncoding.AppendEncode(nil, k[:]), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *Key) UnmarshalText(b []byte) error {
+	raw, err := base64.StdEncoding.DecodeString(string(b))
+	if err != nil {
+		return errors.New("key: not base64")
+	}
+	if len(raw) != len(k) {
+		return fmt.Errorf("key: %d bytes, want %d", len(raw), len(k))
+	}
+	copy(k[:], raw)
+	return nil
+}
+
+// Duration is a time.Duration that JSON carries as text, such as "1m30s".
+type Duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err != nil {
+		return fmt.Errorf("duration %q: want a number with a unit, such as 30s", b)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// String returns the duration as time.Duration prints it.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// Role says which end of the transfer an agent serves.
+type Role string
+
+// The two roles.
+const (
+	RoleClient Role = "client" // listens for the client, dials the peer agent
+	RoleServer Role = "server" // dials the server, accepts from the peer agent
+)
+
+// Peer is the other agent of a session.
+type Peer struct {
+	// Addr is the peer's data address.
+	Addr netip.Addr `json:"addr"`
+	// DataPorts are the peer's data ports, one for each path. The client's
+	// agent dials them; at the server's agent the list may be empty.
+	DataPorts []uint16 `json:"data_ports,omitempty"`
+}
+
+// Params are the parameters of one session. A zero value means: the agent's default.
+type Params struct {
+	Connections       int    `json:"connections,omitempty"`        // p; 0: auto
+	ChunkBytes        int    `json:"chunk_bytes,omitempty"`        // c
+	Queue             int    `json:"queue,omitempty"`              // q, chunks that each connection may run ahead
+	Transport         string `json:"transport,omitempty"`          // "tcp"
+	CongestionControl string `json:"congestion_control,omitempty"` // "bbr", "cubic", what the kernel has
+	TLS               bool   `json:"tls,omitempty"`                // TLS 1.3 on the data connections
+	Paths             int    `json:"paths,omitempty"`              // how many of the peer's data ports to use; 0: all
+}
+
+// PrepareRequest announces a session to an agent.
+type PrepareRequest struct {
+	ID     SessionID      `json:"id"`
+	Key    Key            `json:"key"`
+	Role   Role           `json:"role"`
+	Client netip.AddrPort `json:"client"`
+	Server netip.AddrPort `json:"server"`
+	Peer   Peer           `json:"peer"`
+	Params Params         `json:"params"`
+	// Idle ends the session after so long without a byte; 0: the agent's default.
+	Idle Duration `json:"idle,omitempty"`
+	// Context is the controller's own, at most 16 KiB; the agent returns it in
+	// listings and records.
+	Context json.RawMessage `json:"context,omitempty"`
+}
+
+// PrepareReply says what the agent has bound. All of it is real: the sockets exist.
+type PrepareReply struct {
+	// Addr is the agent's data address.
+	Addr netip.Addr `json:"addr"`
+	// Port is, in role client, where the agent listens for the client; in role
+	// server, the local port from which it will dial the server.
+	Port uint16 `json:"port"`
+	// DataPorts are the agent's data ports, one for each path.
+	DataPorts []uint16 `json:"data_ports"`
+	// MAC is the address of the interface that carries Addr.
+	MAC string `json:"mac,omitempty"`
+	// OnLink says that the agent's own end host is on the agent's subnet.
+	OnLink bool `json:"on_link"`
+	// NextHopMAC belongs to the agent's next hop towards the other end host:
+	// what rule 7 (or 2) must write as source when the ends are behind routers.
+	// Empty when the agent does not know it (yet).
+	NextHopMAC string `json:"next_hop_mac,omitempty"`
+	// NextHopEndMAC belongs to the agent's next hop towards its own end host.
+	// Empty when the agent does not know it (yet).
+	NextHopEndMAC string `json:"next_hop_end_mac,omitempty"`
+}
+
+// DrainRequest turns draining on or off. A draining agent refuses new sessions
+// and carries the present ones to their end.
+type DrainRequest struct {
+	On bool `json:"on"`
+}
