@@ -16,7 +16,7 @@ P         ?= 2
 FUZZTIME  ?= 10s
 BENCHTIME ?= 1s
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS   := -s -w -X github.com/sluice-net/sluice/internal/version.Version=$(VERSION)
+LDFLAGS   := -s -w -X github.com/sluice-net/sluice/internal/version.number=$(VERSION)
 
 # `go test -race` needs cgo. Packages that only wire etcd together are tested
 # without it in CI: their concurrency is that of the packages below them, which

@@ -1,0 +1,68 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Experiment is one measurement that can be repeated by its name.
+type Experiment struct {
+	Name     string
+	Title    string
+	Question string // what the reader learns from it, in one sentence
+	Source   string // where the published figures stand; empty if there are none
+	Run      func(context.Context, *Env) (*Result, error)
+}
+
+// All lists the experiments in the order in which the documentation explains them.
+func All() []Experiment {
+	return []Experiment{}
+}
+
+// Find returns the experiment of that name. The error lists the names there are.
+func Find(name string) (Experiment, error) {
+	all := All()
+	i := slices.IndexFunc(all, func(e Experiment) bool { return e.Name == name })
+	if i >= 0 {
+		return all[i], nil
+	}
+	names := make([]string, len(all))
+	for i, e := range all {
+		names[i] = e.Name
+	}
+	return Experiment{}, fmt.Errorf("no experiment %q; there are: %s", name, strings.Join(names, ", "))
+}
+
+// Scale says how much of an experiment is run.
+type Scale string
+
+// The scales. Quick takes a minute or two and shows that everything works; its
+// figures are rough. Normal is what the documentation quotes. Full sweeps every
+// parameter over the published range.
+const (
+	Quick  Scale = "quick"
+	Normal Scale = "normal"
+	Full   Scale = "full"
+)
+
+// ParseScale accepts the names of the scales.
+func ParseScale(s string) (Scale, error) {
+	switch scale := Scale(s); scale {
+	case Quick, Normal, Full:
+		return scale, nil
+	}
+	return "", fmt.Errorf("no scale %q; there are: quick, normal, full", s)
+}
+
+// pick chooses a value by scale.
+func pick[T any](s Scale, quick, normal, full T) T {
+	switch s {
+	case Quick:
+		return quick
+	case Full:
+		return full
+	}
+	return normal
+}

@@ -1,0 +1,69 @@
+package experiment
+
+import "fmt"
+
+// Result is what an experiment has found.
+type Result struct {
+	// Network describes the lab in one sentence: links, MTU, switches.
+	Network string
+	Tables  []Table
+	Plots   []Plot
+	Claims  []Claim
+	// Notes tell the reader what limits the figures.
+	Notes []string
+}
+
+// Table is printed in the report and on the terminal.
+type Table struct {
+	Title   string
+	Columns []string
+	Rows    [][]string
+}
+
+// Add appends a row; each cell is printed with its own %v.
+func (t *Table) Add(cells ...any) {
+	row := make([]string, len(cells))
+	for i, c := range cells {
+		row[i] = fmt.Sprint(c)
+	}
+	t.Rows = append(t.Rows, row)
+}
+
+// Claim is a statement that the experiment puts to the test.
+type Claim struct {
+	Text   string // what should hold, with its bound
+	Result string // what was measured
+	Met    bool
+}
+
+// Claim adds a claim to the result.
+func (r *Result) Claim(met bool, text, format string, args ...any) {
+	r.Claims = append(r.Claims, Claim{Text: text, Result: fmt.Sprintf(format, args...), Met: met})
+}
+
+// Note adds a remark to the result.
+func (r *Result) Note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// Plot is a line plot.
+type Plot struct {
+	Name       string // of the files, without ending
+	Title      string
+	X, Y       string // axis labels with units
+	LogX, LogY bool
+	Series     []Series
+}
+
+// Series is one line of a plot. Published lines are drawn dashed.
+type Series struct {
+	Label     string
+	Published bool
+	X, Y      []float64
+}
+
+// Point appends one point.
+func (s *Series) Point(x, y float64) {
+	s.X = append(s.X, x)
+	s.Y = append(s.Y, y)
+}

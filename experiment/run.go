@@ -1,0 +1,98 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/version"
+)
+
+// Options says how to run an experiment.
+type Options struct {
+	Scale  Scale
+	Out    string    // folder of the output; made if missing
+	Binary string    // the sluice program; the running one if empty
+	Log    io.Writer // progress and results
+}
+
+// Run runs an experiment and writes its output. When ctx ends, the experiment
+// tears down what it has built and Run returns the context's error; raw
+// measurements made so far stay.
+func Run(ctx context.Context, e Experiment, o Options) (*Result, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("experiments build network namespaces and need root")
+	}
+	env, err := newEnv(o)
+	if err != nil {
+		return nil, err
+	}
+	machine := describeMachine(ctx)
+	fmt.Fprintf(o.Log, "%s: %s (scale %s)\n", e.Name, e.Title, o.Scale)
+	result, err := e.Run(ctx, env)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, fmt.Errorf("%s: stopped; measurements so far are in %s: %w", e.Name, o.Out, cause)
+		}
+		return nil, fmt.Errorf("%s: %w", e.Name, err)
+	}
+	page, err := publish(e, env, result, machine)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", e.Name, err)
+	}
+	if err := result.print(o.Log); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(o.Log, "\nreport: %s\n", page)
+	return result, nil
+}
+
+func newEnv(o Options) (*Env, error) {
+	if err := os.MkdirAll(o.Out, 0o755); err != nil {
+		return nil, fmt.Errorf("make the output folder: %w", err)
+	}
+	binary := o.Binary
+	if binary == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("find this program: %w", err)
+		}
+		binary = self
+	}
+	return &Env{Scale: o.Scale, Dir: o.Out, Binary: binary, log: o.Log, started: time.Now()}, nil
+}
+
+// publish writes plots and report, and returns the report's path.
+func publish(e Experiment, env *Env, result *Result, machine Machine) (string, error) {
+	var svgs [][]byte
+	for _, p := range result.Plots {
+		svg, files, err := p.write(env.Dir)
+		if err != nil {
+			return "", err
+		}
+		svgs = append(svgs, svg)
+		env.files = append(env.files, files...)
+	}
+	names := make([]string, len(env.files))
+	for i, file := range env.files {
+		names[i] = filepath.Base(file)
+	}
+	r := report{
+		Experiment: e, Scale: env.Scale, Machine: machine, Result: result, Files: names,
+		Date:    env.started.UTC().Format("2006-01-02 15:04 UTC"),
+		Took:    time.Since(env.started).Truncate(time.Second),
+		Command: strings.Join(append([]string{"sluice"}, os.Args[1:]...), " "),
+		Version: describeVersion(),
+	}
+	return r.write(env.Dir, svgs)
+}
+
+func describeVersion() string {
+	v := version.Get()
+	return strings.TrimSpace(fmt.Sprintf("%s %s (%s)", v.Version, v.Revision, v.Go))
+}

@@ -1,0 +1,23 @@
+package experiment
+
+import (
+	"math"
+	"slices"
+)
+
+// quantile returns the q-quantile (0 to 1) of the values, by linear
+// interpolation; NaN for none. The values stay as they are.
+func quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	at := q * float64(len(sorted)-1)
+	low := int(at)
+	if low == len(sorted)-1 {
+		return sorted[low]
+	}
+	return sorted[low] + (at-float64(low))*(sorted[low+1]-sorted[low])
+}
+
+func median(values []float64) float64 { return quantile(values, 0.5) }
