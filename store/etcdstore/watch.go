@@ -1,0 +1,77 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sluice-net/sluice/store"
+)
+
+// Watch implements store.Store.
+func (s *Store) Watch(ctx context.Context, prefix string) (<-chan store.Change, error) {
+	ctx, cancel, err := s.beginWatch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	key, opts := s.below(prefix)
+	source := s.client.Watch(clientv3.WithRequireLeader(ctx), key, append(opts, clientv3.WithCreatedNotify())...)
+	// The first answer says that the watch is in place: changes from here on
+	// will be seen.
+	created, ok := <-source
+	if err := created.Err(); !ok || err != nil {
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err == nil {
+			err = errors.New("etcd ended it at once")
+		}
+		cancel()
+		s.watches.Done()
+		return nil, fmt.Errorf("etcdstore: watch %q: %w", prefix, err)
+	}
+	out := make(chan store.Change, watchQueue)
+	go func() {
+		defer s.watches.Done()
+		defer cancel()
+		defer close(out)
+		s.pass(source, out)
+	}()
+	return out, nil
+}
+
+// beginWatch registers a watch that Close waits for; its context ends with the
+// caller's and with the store.
+func (s *Store) beginWatch(ctx context.Context) (context.Context, func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life.Err() != nil {
+		return nil, nil, fmt.Errorf("etcdstore: %w", store.ErrClosed)
+	}
+	s.watches.Add(1)
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.life, cancel)
+	return ctx, func() { stop(); cancel() }, nil
+}
+
+// pass hands changes on until the source ends or the receiver lags too far.
+func (s *Store) pass(source clientv3.WatchChan, out chan<- store.Change) {
+	for resp := range source {
+		if resp.Err() != nil {
+			return
+		}
+		for _, e := range resp.Events {
+			c := store.Change{Entry: s.entry(e.Kv), Deleted: e.Type == clientv3.EventTypeDelete}
+			if c.Deleted {
+				c.Value = nil
+			}
+			select {
+			case out <- c:
+			default:
+				return
+			}
+		}
+	}
+}

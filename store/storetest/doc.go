@@ -1,0 +1,3 @@
+// Package storetest holds the conformance test that every implementation of
+// store.Store passes.
+package storetest
