@@ -1,0 +1,216 @@
+package graph
+
+import (
+	"math"
+	"slices"
+)
+
+// Disjointness says what disjoint paths may not share.
+type Disjointness int
+
+// Paths disjoint in arcs may cross in a node; paths disjoint in nodes share only
+// their ends.
+const (
+	EdgeDisjoint Disjointness = iota
+	NodeDisjoint
+)
+
+// DisjointPaths returns up to k disjoint paths whose total cost is the least that
+// this number of paths can have, the cheapest first. Where fewer than k exist it
+// returns as many as there are. Two paths never use the two directions between
+// one pair of nodes, so paths disjoint in arcs are disjoint in links too.
+//
+// This is Suurballe's algorithm for any k: each round sends one more unit of flow
+// along the cheapest way through the residual network, with costs reduced by the
+// potentials of earlier rounds so that they stay non-negative.
+func (g *Graph) DisjointPaths(from, to, k int, w Weights, d Disjointness) []Path {
+	if !g.check(from, to, w) || from == to || k < 1 {
+		return nil
+	}
+	f := newFlow(g, from, to, w, d)
+	for range k {
+		if !f.augment() {
+			break
+		}
+	}
+	f.cancelOpposites()
+	return f.paths()
+}
+
+// flow is a network with arcs of capacity one. Each arc of the network has its
+// residual twin beside it: arc i and i^1. With NodeDisjoint a node n becomes
+// two, n where arcs arrive and n+nodes where they leave, joined by one arc.
+type flow struct {
+	g          *Graph
+	from, to   int
+	w          Weights
+	split      bool
+	first      []int32 // arcs leaving a node, as a linked list
+	next       []int32
+	head       []int32
+	cost       []float64
+	free       []bool
+	arc        []int32 // arc of the graph that this one stands for, -1 for none
+	potentials []float64
+}
+
+func newFlow(g *Graph, from, to int, w Weights, d Disjointness) *flow {
+	n := g.Nodes()
+	f := &flow{g: g, from: from, to: to, w: w, split: d == NodeDisjoint}
+	if f.split {
+		n *= 2
+		f.from = from + g.Nodes()
+	}
+	f.first = make([]int32, n)
+	for i := range f.first {
+		f.first[i] = -1
+	}
+	f.potentials = make([]float64, n)
+	for i, a := range g.arcs {
+		if usable(w[i]) && a.From != a.To {
+			f.add(f.out(a.From), a.To, w[i], int32(i))
+		}
+	}
+	if f.split {
+		for v := range g.Nodes() {
+			f.add(v, f.out(v), 0, -1)
+		}
+	}
+	return f
+}
+
+func (f *flow) out(node int) int {
+	if f.split {
+		return node + f.g.Nodes()
+	}
+	return node
+}
+
+func (f *flow) add(from, to int, cost float64, arc int32) {
+	i := int32(len(f.head))
+	f.head = append(f.head, int32(to), int32(from))
+	f.cost = append(f.cost, cost, -cost)
+	f.free = append(f.free, true, false)
+	f.arc = append(f.arc, arc, -1)
+	f.next = append(f.next, f.first[from], f.first[to])
+	f.first[from], f.first[to] = i, i+1
+}
+
+// augment sends one more unit, or reports that no more can be sent.
+func (f *flow) augment() bool {
+	labels := make([]label, len(f.first))
+	for i := range labels {
+		labels[i] = label{cost: math.Inf(1), arc: -1}
+	}
+	labels[f.from].cost = 0
+	q := queue{item{node: int32(f.from)}}
+	for len(q) > 0 {
+		it := q.pop()
+		l := &labels[it.node]
+		if l.done || it.cost != l.cost || it.hops != l.hops {
+			continue
+		}
+		l.done = true
+		for e := f.first[it.node]; e >= 0; e = f.next[e] {
+			if !f.free[e] {
+				continue
+			}
+			h := &labels[f.head[e]]
+			// Rounding can make a reduced cost slightly negative.
+			reduced := max(0, f.cost[e]+f.potentials[it.node]-f.potentials[f.head[e]])
+			cost, hops := it.cost+reduced, it.hops+1
+			if h.done || cost > h.cost || cost == h.cost && (hops > h.hops || hops == h.hops && e >= h.arc && h.arc >= 0) {
+				continue
+			}
+			*h = label{cost: cost, hops: hops, arc: e}
+			q.push(item{cost: cost, hops: hops, node: f.head[e]})
+		}
+	}
+	reach := labels[f.to].cost
+	if math.IsInf(reach, 1) {
+		return false
+	}
+	for v := range labels {
+		f.potentials[v] += min(labels[v].cost, reach)
+	}
+	for v := f.to; v != f.from; {
+		e := labels[v].arc
+		f.free[e], f.free[e^1] = false, true
+		v = int(f.head[e^1])
+	}
+	return true
+}
+
+// carries reports whether flow goes through arc e of the network.
+func (f *flow) carries(e int) bool { return f.arc[e] >= 0 && !f.free[e] }
+
+// cancelOpposites takes back flow that goes both ways between two nodes, which
+// costs nothing to leave out and happens only where arcs cost nothing.
+func (f *flow) cancelOpposites() {
+	carried := map[[2]int32]int{}
+	for e := 0; e < len(f.head); e += 2 {
+		if !f.carries(e) {
+			continue
+		}
+		ends := [2]int32{f.head[e^1], f.head[e]}
+		if f.split {
+			ends[0] -= int32(f.g.Nodes())
+		}
+		if back, ok := carried[[2]int32{ends[1], ends[0]}]; ok && !f.free[back] {
+			f.free[e], f.free[back] = true, true
+			delete(carried, [2]int32{ends[1], ends[0]})
+			continue
+		}
+		carried[ends] = e
+	}
+}
+
+// paths takes the flow apart into paths without repeated nodes.
+func (f *flow) paths() []Path {
+	leaving := make(map[int][]int)
+	for e := 0; e < len(f.head); e += 2 {
+		if f.carries(e) {
+			a := int(f.arc[e])
+			leaving[f.g.arcs[a].From] = append(leaving[f.g.arcs[a].From], a)
+		}
+	}
+	start := f.from
+	if f.split {
+		start -= f.g.Nodes()
+	}
+	var paths []Path
+	for len(leaving[start]) > 0 {
+		p := Path{}
+		for v := start; v != f.to; v = f.g.arcs[p.Arcs[len(p.Arcs)-1]].To {
+			a := leaving[v][0]
+			leaving[v] = leaving[v][1:]
+			p.Arcs = append(p.Arcs, a)
+		}
+		p.Arcs = f.withoutLoops(p.Arcs)
+		for _, a := range p.Arcs {
+			p.Cost += f.w[a]
+		}
+		paths = append(paths, p)
+	}
+	slices.SortFunc(paths, comparePaths)
+	return paths
+}
+
+// withoutLoops drops the parts of a walk that return to a node it has been at;
+// they can only be loops of cost zero.
+func (f *flow) withoutLoops(arcs []int) []int {
+	at := map[int]int{f.g.arcs[arcs[0]].From: 0}
+	var out []int
+	for _, a := range arcs {
+		out = append(out, a)
+		v := f.g.arcs[a].To
+		if n, seen := at[v]; seen {
+			for _, dropped := range out[n:] {
+				delete(at, f.g.arcs[dropped].To)
+			}
+			out = out[:n]
+		}
+		at[v] = len(out)
+	}
+	return out
+}
