@@ -1,0 +1,95 @@
+package experiment
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// here runs programs on this machine, without a lab.
+type here struct{}
+
+func (here) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, name, args...)
+}
+
+func TestParseIperf(t *testing.T) {
+	tcp := `{"end":{"streams":[{"receiver":{"bits_per_second":1e6}},{"receiver":{"bits_per_second":2e6}}],
+	  "sum_sent":{"bits_per_second":4e6,"retransmits":7},"sum_received":{"bits_per_second":3e6}}}`
+	g, err := parseIperf([]byte(tcp))
+	if err != nil || g.BitsPerSecond != 3e6 || g.Retransmits != 7 || len(g.Streams) != 2 || g.Streams[1] != 2e6 {
+		t.Errorf("TCP report read as %+v, %v", g, err)
+	}
+	g, err = parseIperf([]byte(`{"end":{"sum":{"bits_per_second":10e6,"lost_percent":25}}}`))
+	if err != nil || g.BitsPerSecond != 7.5e6 {
+		t.Errorf("UDP report read as %+v, %v", g, err)
+	}
+	for _, bad := range []string{"", "{}", `{"error":"unable to connect"}`} {
+		if g, err := parseIperf([]byte(bad)); err == nil {
+			t.Errorf("%q is read as %+v", bad, g)
+		}
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	got, err := parseStat("42 (a) b) (c) R 1 1 1 0 -1 0 0 0 0 0 120 30 0 0 20 0")
+	if err != nil || got != 1500*time.Millisecond {
+		t.Errorf("parseStat gives %v, %v; want 1.5s", got, err)
+	}
+	if _, err := parseStat("42 (a) R 1"); err == nil {
+		t.Error("a line that is too short is accepted")
+	}
+	if own, err := cpuTime(os.Getpid()); err != nil || own < 0 {
+		t.Errorf("own CPU time is %v, %v", own, err)
+	}
+}
+
+// TestTransferThroughHAProxy measures over loopback with the real programs.
+func TestTransferThroughHAProxy(t *testing.T) {
+	for _, program := range []string{"iperf3", "haproxy", "ss"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("needs %s", program)
+		}
+	}
+	const port, proxyPort = 42001, 42002
+	proxy, err := startHAProxy(t.Context(), here{}, t.TempDir(), netip.MustParseAddrPort("127.0.0.1:42002"), "127.0.0.1:42001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.stop()
+	run := transfer{Client: here{}, Server: here{}, To: "127.0.0.1", Port: proxyPort, Time: time.Second}
+	server := run
+	server.Port = port
+	stop, err := server.serve(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	out, err := here{}.Command(t.Context(), "iperf3", run.clientArgs()...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := parseIperf(out)
+	if err != nil || g.BitsPerSecond < 1e6 {
+		t.Errorf("measured %+v, %v", g, err)
+	}
+	if used, err := cpuTime(proxy.pid()); err != nil || used <= 0 {
+		t.Errorf("the proxy used %v of CPU, %v", used, err)
+	}
+}
+
+func TestTransferReportsAbsentServer(t *testing.T) {
+	if _, err := exec.LookPath("iperf3"); err != nil {
+		t.Skip("needs iperf3")
+	}
+	run := transfer{Client: here{}, Server: here{}, To: "127.0.0.1", Port: 42003, Time: time.Second}
+	args := run.clientArgs()
+	out, _ := here{}.Command(t.Context(), "iperf3", args...).Output()
+	if _, err := parseIperf(out); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("error %v, want the refusal", err)
+	}
+}
