@@ -1,4 +1,4 @@
-package experiment
+package stage
 
 import (
 	"bufio"
@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// place is where a program can be started: a host of the lab.
-type place interface {
+// Place is where a program can be started: a host of the lab.
+type Place interface {
 	Command(ctx context.Context, name string, args ...string) *exec.Cmd
 }
 
-// transfer is one iperf3 run from a client to a server.
-type transfer struct {
-	Client, Server place
+// Transfer is one iperf3 run from a client to a server.
+type Transfer struct {
+	Client, Server Place
 	To             string // what the client dials: the server, or a proxy before it
 	Port           int
 	Streams        int
@@ -30,23 +30,23 @@ type transfer struct {
 	Congestion     string        // of the client's socket; empty for the system's
 }
 
-// goodput is what arrived, as the receiver counted it.
-type goodput struct {
+// Goodput is what arrived, as the receiver counted it.
+type Goodput struct {
 	BitsPerSecond float64
 	Streams       []float64 // bits per second of each stream
 	Retransmits   int       // of the client's own TCP
 }
 
 // Mbit is the goodput in Mbit/s.
-func (g goodput) Mbit() float64 { return g.BitsPerSecond / 1e6 }
+func (g Goodput) Mbit() float64 { return g.BitsPerSecond / 1e6 }
 
-// run measures one transfer. The server lives as long as the run.
-func (t transfer) run(ctx context.Context) (goodput, error) {
+// Run measures one transfer. The server lives as long as the run.
+func (t Transfer) Run(ctx context.Context) (Goodput, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Omit+t.Time+60*time.Second)
 	defer cancel()
 	stop, err := t.serve(ctx)
 	if err != nil {
-		return goodput{}, err
+		return Goodput{}, err
 	}
 	defer stop()
 	cmd := t.Client.Command(ctx, "iperf3", t.clientArgs()...)
@@ -54,14 +54,14 @@ func (t transfer) run(ctx context.Context) (goodput, error) {
 	parsed, parseErr := parseIperf(out)
 	switch {
 	case parseErr != nil && err != nil:
-		return goodput{}, fmt.Errorf("iperf3 to %s: %w", t.To, errors.Join(err, parseErr))
+		return Goodput{}, fmt.Errorf("iperf3 to %s: %w", t.To, errors.Join(err, parseErr))
 	case parseErr != nil:
-		return goodput{}, fmt.Errorf("iperf3 to %s: %w", t.To, parseErr)
+		return Goodput{}, fmt.Errorf("iperf3 to %s: %w", t.To, parseErr)
 	}
 	return parsed, nil
 }
 
-func (t transfer) clientArgs() []string {
+func (t Transfer) clientArgs() []string {
 	args := []string{
 		"-c", t.To, "-p", strconv.Itoa(t.Port), "-J", "--connect-timeout", "15000",
 		"-t", seconds(t.Time), "-O", seconds(t.Omit), "-P", strconv.Itoa(max(t.Streams, 1)),
@@ -78,7 +78,7 @@ func (t transfer) clientArgs() []string {
 func seconds(d time.Duration) string { return strconv.Itoa(int(d.Round(time.Second) / time.Second)) }
 
 // serve starts the server and returns when it listens.
-func (t transfer) serve(ctx context.Context) (stop func(), err error) {
+func (t Transfer) serve(ctx context.Context) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	cmd := t.Server.Command(ctx, "iperf3", "-s", "-p", strconv.Itoa(t.Port), "--forceflush")
 	cmd.WaitDelay = 5 * time.Second
@@ -105,7 +105,7 @@ func (t transfer) serve(ctx context.Context) (stop func(), err error) {
 		}
 		// Its report is not needed, but a full pipe would stop it.
 		_, _ = io.Copy(io.Discard, stdout)
-		_ = cmd.Wait() // killed by stop; the client's report says how it went
+		_ = cmd.Wait() // killed by Stop; the client's report says how it went
 	}()
 	select {
 	case <-listening:
@@ -120,7 +120,7 @@ func (t transfer) serve(ctx context.Context) (stop func(), err error) {
 }
 
 // parseIperf reads the client's JSON report.
-func parseIperf(text []byte) (goodput, error) {
+func parseIperf(text []byte) (Goodput, error) {
 	type sum struct {
 		BitsPerSecond float64 `json:"bits_per_second"`
 		Retransmits   int     `json:"retransmits"`
@@ -138,12 +138,12 @@ func parseIperf(text []byte) (goodput, error) {
 		} `json:"end"`
 	}
 	if err := json.Unmarshal(text, &report); err != nil {
-		return goodput{}, fmt.Errorf("read iperf3's report: %w", err)
+		return Goodput{}, fmt.Errorf("read iperf3's report: %w", err)
 	}
 	if report.Error != "" {
-		return goodput{}, errors.New(report.Error)
+		return Goodput{}, errors.New(report.Error)
 	}
-	g := goodput{Retransmits: report.End.Sent.Retransmits}
+	g := Goodput{Retransmits: report.End.Sent.Retransmits}
 	for _, s := range report.End.Streams {
 		g.Streams = append(g.Streams, s.Receiver.BitsPerSecond)
 	}
@@ -154,7 +154,7 @@ func parseIperf(text []byte) (goodput, error) {
 		// iperf3 3.12 counts what the sender sent, and the receiver's loss.
 		g.BitsPerSecond = report.End.UDP.BitsPerSecond * (1 - report.End.UDP.LostPercent/100)
 	default:
-		return goodput{}, errors.New("iperf3's report says nothing of what the receiver got")
+		return Goodput{}, errors.New("iperf3's report says nothing of what the receiver got")
 	}
 	return g, nil
 }

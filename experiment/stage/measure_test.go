@@ -1,4 +1,4 @@
-package experiment
+package stage
 
 import (
 	"context"
@@ -43,7 +43,7 @@ func TestParseStat(t *testing.T) {
 	if _, err := parseStat("42 (a) R 1"); err == nil {
 		t.Error("a line that is too short is accepted")
 	}
-	if own, err := cpuTime(os.Getpid()); err != nil || own < 0 {
+	if own, err := CPUTime(os.Getpid()); err != nil || own < 0 {
 		t.Errorf("own CPU time is %v, %v", own, err)
 	}
 }
@@ -56,12 +56,12 @@ func TestTransferThroughHAProxy(t *testing.T) {
 		}
 	}
 	const port, proxyPort = 42001, 42002
-	proxy, err := startHAProxy(t.Context(), here{}, t.TempDir(), netip.MustParseAddrPort("127.0.0.1:42002"), "127.0.0.1:42001")
+	proxy, err := StartHAProxy(t.Context(), here{}, t.TempDir(), netip.MustParseAddrPort("127.0.0.1:42002"), "127.0.0.1:42001")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer proxy.stop()
-	run := transfer{Client: here{}, Server: here{}, To: "127.0.0.1", Port: proxyPort, Time: time.Second}
+	defer proxy.Stop()
+	run := Transfer{Client: here{}, Server: here{}, To: "127.0.0.1", Port: proxyPort, Time: time.Second}
 	server := run
 	server.Port = port
 	stop, err := server.serve(t.Context())
@@ -77,7 +77,7 @@ func TestTransferThroughHAProxy(t *testing.T) {
 	if err != nil || g.BitsPerSecond < 1e6 {
 		t.Errorf("measured %+v, %v", g, err)
 	}
-	if used, err := cpuTime(proxy.pid()); err != nil || used <= 0 {
+	if used, err := CPUTime(proxy.PID()); err != nil || used <= 0 {
 		t.Errorf("the proxy used %v of CPU, %v", used, err)
 	}
 }
@@ -86,7 +86,7 @@ func TestTransferReportsAbsentServer(t *testing.T) {
 	if _, err := exec.LookPath("iperf3"); err != nil {
 		t.Skip("needs iperf3")
 	}
-	run := transfer{Client: here{}, Server: here{}, To: "127.0.0.1", Port: 42003, Time: time.Second}
+	run := Transfer{Client: here{}, Server: here{}, To: "127.0.0.1", Port: 42003, Time: time.Second}
 	args := run.clientArgs()
 	out, _ := here{}.Command(t.Context(), "iperf3", args...).Output()
 	if _, err := parseIperf(out); err == nil || !strings.Contains(err.Error(), "refused") {

@@ -1,4 +1,4 @@
-package experiment
+package stage
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 // clockTick is the unit of CPU times in /proc, 1/100 s on every Linux that Go runs on.
 const clockTick = 10 * time.Millisecond
 
-// cpuTime is the CPU time that a process has used in user and kernel mode.
+// CPUTime is the CPU time that a process has used in user and kernel mode.
 // Work that the kernel does for it in softirqs elsewhere is not in it.
-func cpuTime(pid int) (time.Duration, error) {
+func CPUTime(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, fmt.Errorf("read the CPU time of process %d: %w", pid, err)

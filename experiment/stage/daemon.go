@@ -1,0 +1,84 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// Daemon is a program that runs in a lab until it is stopped.
+type Daemon struct {
+	cmd    *exec.Cmd
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// StartDaemon starts a program; its output goes to a file.
+func StartDaemon(ctx context.Context, at Place, log string, name string, args ...string) (*Daemon, error) {
+	out, err := os.Create(log)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	cmd := at.Command(ctx, name, args...)
+	cmd.Stdout, cmd.Stderr = out, out
+	// A group of its own, or Ctrl-C at the terminal would reach it before Stop.
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second // then it is killed
+	if err := cmd.Start(); err != nil {
+		cancel()
+		out.Close()
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	d := &Daemon{cmd: cmd, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(d.done)
+		defer out.Close()
+		_ = cmd.Wait() // ended by Stop, or dead: whoever talks to it notices
+	}()
+	return d, nil
+}
+
+// PID is the process that was started.
+func (d *Daemon) PID() int { return d.cmd.Process.Pid }
+
+// Stop asks the program to end, kills it after five seconds, and returns when it is gone.
+func (d *Daemon) Stop() {
+	d.cancel()
+	<-d.done
+}
+
+// Kill ends the program at once, the way a crash would.
+func (d *Daemon) Kill() {
+	_ = d.cmd.Process.Kill() // an error means that it is gone already
+	<-d.done
+}
+
+// Done is closed when the program has ended.
+func (d *Daemon) Done() <-chan struct{} { return d.done }
+
+// WaitListening returns when something at that place listens on the TCP port.
+func WaitListening(ctx context.Context, at Place, port uint16) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		out, err := at.Command(ctx, "ss", "-Hltn", fmt.Sprintf("sport = :%d", port)).Output()
+		if err == nil && len(out) > 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("nothing listens on port %d: %w", port, context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+}
