@@ -1,0 +1,157 @@
+package openflow
+
+import "fmt"
+
+// ErrorType is the group that an error belongs to.
+type ErrorType uint16
+
+// The error types of OpenFlow 1.3.
+const (
+	ErrorTypeHelloFailed         ErrorType = 0
+	ErrorTypeBadRequest          ErrorType = 1
+	ErrorTypeBadAction           ErrorType = 2
+	ErrorTypeBadInstruction      ErrorType = 3
+	ErrorTypeBadMatch            ErrorType = 4
+	ErrorTypeFlowModFailed       ErrorType = 5
+	ErrorTypeGroupModFailed      ErrorType = 6
+	ErrorTypePortModFailed       ErrorType = 7
+	ErrorTypeTableModFailed      ErrorType = 8
+	ErrorTypeQueueOpFailed       ErrorType = 9
+	ErrorTypeSwitchConfigFailed  ErrorType = 10
+	ErrorTypeRoleRequestFailed   ErrorType = 11
+	ErrorTypeMeterModFailed      ErrorType = 12
+	ErrorTypeTableFeaturesFailed ErrorType = 13
+	ErrorTypeExperimenter        ErrorType = 0xffff
+)
+
+// ErrorCode names one error: its type in the upper 16 bits and the code within
+// the type in the lower.
+type ErrorCode uint32
+
+// NewErrorCode joins type and code.
+func NewErrorCode(t ErrorType, code uint16) ErrorCode {
+	return ErrorCode(uint32(t)<<16 | uint32(code))
+}
+
+// Type returns the error's type.
+func (c ErrorCode) Type() ErrorType { return ErrorType(c >> 16) }
+
+// Code returns the code within the type.
+func (c ErrorCode) Code() uint16 { return uint16(c) }
+
+// Codes that callers compare with; every other code of the table prints by its
+// name and can be built with NewErrorCode.
+const (
+	HelloIncompatible      = ErrorCode(uint32(ErrorTypeHelloFailed)<<16 | 0)
+	BadRequestVersion      = ErrorCode(uint32(ErrorTypeBadRequest)<<16 | 0)
+	BadRequestType         = ErrorCode(uint32(ErrorTypeBadRequest)<<16 | 1)
+	BadRequestMultipart    = ErrorCode(uint32(ErrorTypeBadRequest)<<16 | 2)
+	BadRequestExperimenter = ErrorCode(uint32(ErrorTypeBadRequest)<<16 | 3)
+	BadRequestExpType      = ErrorCode(uint32(ErrorTypeBadRequest)<<16 | 4)
+	BadRequestPermission   = ErrorCode(uint32(ErrorTypeBadRequest)<<16 | 5)
+	BadRequestLength       = ErrorCode(uint32(ErrorTypeBadRequest)<<16 | 6)
+	BadRequestBuffer       = ErrorCode(uint32(ErrorTypeBadRequest)<<16 | 8)
+	BadRequestIsSlave      = ErrorCode(uint32(ErrorTypeBadRequest)<<16 | 10)
+	BadRequestPort         = ErrorCode(uint32(ErrorTypeBadRequest)<<16 | 11)
+	BadActionSetType       = ErrorCode(uint32(ErrorTypeBadAction)<<16 | 13)
+	BadMatchPrerequisite   = ErrorCode(uint32(ErrorTypeBadMatch)<<16 | 9)
+	FlowModTableFull       = ErrorCode(uint32(ErrorTypeFlowModFailed)<<16 | 1)
+	FlowModBadTable        = ErrorCode(uint32(ErrorTypeFlowModFailed)<<16 | 2)
+	FlowModOverlap         = ErrorCode(uint32(ErrorTypeFlowModFailed)<<16 | 3)
+	GroupModExists         = ErrorCode(uint32(ErrorTypeGroupModFailed)<<16 | 0)
+	GroupModUnknown        = ErrorCode(uint32(ErrorTypeGroupModFailed)<<16 | 8)
+	RoleRequestStale       = ErrorCode(uint32(ErrorTypeRoleRequestFailed)<<16 | 0)
+	MeterModExists         = ErrorCode(uint32(ErrorTypeMeterModFailed)<<16 | 1)
+	MeterModUnknown        = ErrorCode(uint32(ErrorTypeMeterModFailed)<<16 | 3)
+)
+
+type errorInfo struct {
+	name  string   // of the type
+	codes []string // by number; "" where the specification has a hole
+}
+
+// errorTable describes every error of OpenFlow 1.3, in the specification's names.
+var errorTable = map[ErrorType]errorInfo{
+	ErrorTypeHelloFailed: {"OFPET_HELLO_FAILED", []string{"OFPHFC_INCOMPATIBLE", "OFPHFC_EPERM"}},
+	ErrorTypeBadRequest: {"OFPET_BAD_REQUEST", []string{
+		"OFPBRC_BAD_VERSION", "OFPBRC_BAD_TYPE", "OFPBRC_BAD_MULTIPART", "OFPBRC_BAD_EXPERIMENTER",
+		"OFPBRC_BAD_EXP_TYPE", "OFPBRC_EPERM", "OFPBRC_BAD_LEN", "OFPBRC_BUFFER_EMPTY",
+		"OFPBRC_BUFFER_UNKNOWN", "OFPBRC_BAD_TABLE_ID", "OFPBRC_IS_SLAVE", "OFPBRC_BAD_PORT",
+		"OFPBRC_BAD_PACKET", "OFPBRC_MULTIPART_BUFFER_OVERFLOW",
+	}},
+	ErrorTypeBadAction: {"OFPET_BAD_ACTION", []string{
+		"OFPBAC_BAD_TYPE", "OFPBAC_BAD_LEN", "OFPBAC_BAD_EXPERIMENTER", "OFPBAC_BAD_EXP_TYPE",
+		"OFPBAC_BAD_OUT_PORT", "OFPBAC_BAD_ARGUMENT", "OFPBAC_EPERM", "OFPBAC_TOO_MANY",
+		"OFPBAC_BAD_QUEUE", "OFPBAC_BAD_OUT_GROUP", "OFPBAC_MATCH_INCONSISTENT", "OFPBAC_UNSUPPORTED_ORDER",
+		"OFPBAC_BAD_TAG", "OFPBAC_BAD_SET_TYPE", "OFPBAC_BAD_SET_LEN", "OFPBAC_BAD_SET_ARGUMENT",
+	}},
+	ErrorTypeBadInstruction: {"OFPET_BAD_INSTRUCTION", []string{
+		"OFPBIC_UNKNOWN_INST", "OFPBIC_UNSUP_INST", "OFPBIC_BAD_TABLE_ID", "OFPBIC_UNSUP_METADATA",
+		"OFPBIC_UNSUP_METADATA_MASK", "OFPBIC_BAD_EXPERIMENTER", "OFPBIC_BAD_EXP_TYPE", "OFPBIC_BAD_LEN",
+		"OFPBIC_EPERM", "OFPBIC_DUP_INST",
+	}},
+	ErrorTypeBadMatch: {"OFPET_BAD_MATCH", []string{
+		"OFPBMC_BAD_TYPE", "OFPBMC_BAD_LEN", "OFPBMC_BAD_TAG", "OFPBMC_BAD_DL_ADDR_MASK",
+		"OFPBMC_BAD_NW_ADDR_MASK", "OFPBMC_BAD_WILDCARDS", "OFPBMC_BAD_FIELD", "OFPBMC_BAD_VALUE",
+		"OFPBMC_BAD_MASK", "OFPBMC_BAD_PREREQ", "OFPBMC_DUP_FIELD", "OFPBMC_EPERM",
+	}},
+	ErrorTypeFlowModFailed: {"OFPET_FLOW_MOD_FAILED", []string{
+		"OFPFMFC_UNKNOWN", "OFPFMFC_TABLE_FULL", "OFPFMFC_BAD_TABLE_ID", "OFPFMFC_OVERLAP",
+		"OFPFMFC_EPERM", "OFPFMFC_BAD_TIMEOUT", "OFPFMFC_BAD_COMMAND", "OFPFMFC_BAD_FLAGS",
+	}},
+	ErrorTypeGroupModFailed: {"OFPET_GROUP_MOD_FAILED", []string{
+		"OFPGMFC_GROUP_EXISTS", "OFPGMFC_INVALID_GROUP", "OFPGMFC_WEIGHT_UNSUPPORTED", "OFPGMFC_OUT_OF_GROUPS",
+		"OFPGMFC_OUT_OF_BUCKETS", "OFPGMFC_CHAINING_UNSUPPORTED", "OFPGMFC_WATCH_UNSUPPORTED", "OFPGMFC_LOOP",
+		"OFPGMFC_UNKNOWN_GROUP", "OFPGMFC_CHAINED_GROUP", "OFPGMFC_BAD_TYPE", "OFPGMFC_BAD_COMMAND",
+		"OFPGMFC_BAD_BUCKET", "OFPGMFC_BAD_WATCH", "OFPGMFC_EPERM",
+	}},
+	ErrorTypePortModFailed: {"OFPET_PORT_MOD_FAILED", []string{
+		"OFPPMFC_BAD_PORT", "OFPPMFC_BAD_HW_ADDR", "OFPPMFC_BAD_CONFIG", "OFPPMFC_BAD_ADVERTISE", "OFPPMFC_EPERM",
+	}},
+	ErrorTypeTableModFailed:     {"OFPET_TABLE_MOD_FAILED", []string{"OFPTMFC_BAD_TABLE", "OFPTMFC_BAD_CONFIG", "OFPTMFC_EPERM"}},
+	ErrorTypeQueueOpFailed:      {"OFPET_QUEUE_OP_FAILED", []string{"OFPQOFC_BAD_PORT", "OFPQOFC_BAD_QUEUE", "OFPQOFC_EPERM"}},
+	ErrorTypeSwitchConfigFailed: {"OFPET_SWITCH_CONFIG_FAILED", []string{"OFPSCFC_BAD_FLAGS", "OFPSCFC_BAD_LEN", "OFPSCFC_EPERM"}},
+	ErrorTypeRoleRequestFailed:  {"OFPET_ROLE_REQUEST_FAILED", []string{"OFPRRFC_STALE", "OFPRRFC_UNSUP", "OFPRRFC_BAD_ROLE"}},
+	ErrorTypeMeterModFailed: {"OFPET_METER_MOD_FAILED", []string{
+		"OFPMMFC_UNKNOWN", "OFPMMFC_METER_EXISTS", "OFPMMFC_INVALID_METER", "OFPMMFC_UNKNOWN_METER",
+		"OFPMMFC_BAD_COMMAND", "OFPMMFC_BAD_FLAGS", "OFPMMFC_BAD_RATE", "OFPMMFC_BAD_BURST",
+		"OFPMMFC_BAD_BAND", "OFPMMFC_BAD_BAND_VALUE", "OFPMMFC_OUT_OF_METERS", "OFPMMFC_OUT_OF_BANDS",
+	}},
+	ErrorTypeTableFeaturesFailed: {"OFPET_TABLE_FEATURES_FAILED", []string{
+		"OFPTFFC_BAD_TABLE", "OFPTFFC_BAD_METADATA", "OFPTFFC_BAD_TYPE", "OFPTFFC_BAD_LEN",
+		"OFPTFFC_BAD_ARGUMENT", "OFPTFFC_EPERM",
+	}},
+	ErrorTypeExperimenter: {"OFPET_EXPERIMENTER", nil},
+}
+
+// onfErrorNames are the errors of the ONF's extensions to OpenFlow 1.3 that
+// this package speaks: the bundles of EXT-230, numbered from 2300.
+var onfErrorNames = map[uint16]string{
+	2300: "OFPBFC_UNKNOWN", 2301: "OFPBFC_EPERM", 2302: "OFPBFC_BAD_ID", 2303: "OFPBFC_BUNDLE_EXIST",
+	2304: "OFPBFC_BUNDLE_CLOSED", 2305: "OFPBFC_OUT_OF_BUNDLES", 2306: "OFPBFC_BAD_TYPE", 2307: "OFPBFC_BAD_FLAGS",
+	2308: "OFPBFC_MSG_BAD_LEN", 2309: "OFPBFC_MSG_BAD_XID", 2310: "OFPBFC_MSG_UNSUP", 2311: "OFPBFC_MSG_CONFLICT",
+	2312: "OFPBFC_MSG_TOO_MANY", 2313: "OFPBFC_MSG_FAILED", 2314: "OFPBFC_TIMEOUT", 2315: "OFPBFC_BUNDLE_IN_PROGRESS",
+}
+
+// String returns the type's name in the specification.
+func (t ErrorType) String() string {
+	if info, ok := errorTable[t]; ok {
+		return info.name
+	}
+	return fmt.Sprintf("error type %d", uint16(t))
+}
+
+// Error returns the name, so that a type can be the target of errors.Is.
+func (t ErrorType) Error() string { return "openflow: " + t.String() }
+
+// String returns the code's name in the specification.
+func (c ErrorCode) String() string {
+	codes := errorTable[c.Type()].codes
+	if int(c.Code()) < len(codes) {
+		return codes[c.Code()]
+	}
+	return fmt.Sprintf("%v code %d", c.Type(), c.Code())
+}
+
+// Error returns the name, so that a code can be the target of errors.Is.
+func (c ErrorCode) Error() string { return "openflow: " + c.String() }

@@ -1,0 +1,310 @@
+package openflow
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+)
+
+// Match says which packets a flow entry is for. It is immutable and canonical:
+// the fields stand in the order of the table, fields that match everything are
+// left out, and so two matches that mean the same are equal under ==. The zero
+// value matches every packet.
+//
+// A decoded match also keeps fields that this package does not know, as they
+// came; they are encoded again and take part in comparison.
+type Match struct {
+	wire string // the fields as on the wire
+}
+
+// NewMatch makes a match of the fields, in any order. It refuses a field given
+// twice, a value or mask the field cannot hold, and a field whose prerequisites
+// are missing. A field whose mask is zero matches everything and is left out.
+func NewMatch(oxms ...OXM) (Match, error) {
+	var m matchBuilder
+	for _, o := range oxms {
+		if err := o.check(); err != nil {
+			return Match{}, err
+		}
+		if m.has(o.Field) {
+			return Match{}, fmt.Errorf("openflow: %w: %s is given twice", ErrMatch, o.Field)
+		}
+		m.put(o)
+	}
+	if err := m.checkPrerequisites(); err != nil {
+		return Match{}, err
+	}
+	return m.match(nil), nil
+}
+
+// MustMatch is NewMatch for fields known to be right. It panics on error.
+func MustMatch(oxms ...OXM) Match {
+	m, err := NewMatch(oxms...)
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// Get returns the field's value and mask, and whether the match names it.
+func (m Match) Get(f Field) (OXM, bool) {
+	for o := range m.Fields() {
+		if o.Field == f {
+			return o, true
+		}
+	}
+	return OXM{}, false
+}
+
+// Fields yields the fields in the order of the table. Fields that this package
+// does not know are not among them.
+func (m Match) Fields() iter.Seq[OXM] {
+	return OXMs(m.wire).All()
+}
+
+// With returns m with more fields. A field that m names already is replaced.
+func (m Match) With(oxms ...OXM) (Match, error) {
+	all := slices.Clone(oxms)
+	for o := range m.Fields() {
+		if !slices.ContainsFunc(oxms, func(n OXM) bool { return n.Field == o.Field }) {
+			all = append(all, o)
+		}
+	}
+	return NewMatch(all...)
+}
+
+// IsZero reports whether m matches every packet.
+func (m Match) IsZero() bool { return m.wire == "" }
+
+// Covers reports whether every packet that o matches is matched by m as well:
+// what m fixes, o fixes to the same value. It decides which entries a
+// non-strict deletion means.
+func (m Match) Covers(o Match) bool {
+	for want := range m.Fields() {
+		have, ok := o.Get(want.Field)
+		if !ok {
+			return false
+		}
+		wm, hm := want.fullMask(), have.fullMask()
+		for i := range wm {
+			if wm[i]&^hm[i] != 0 || (want.Value[i]^have.Value[i])&wm[i] != 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// A matchBuilder collects fields at their places in the table.
+type matchBuilder struct {
+	present [numFields]bool
+	oxm     [numFields]OXM
+}
+
+func (m *matchBuilder) has(f Field) bool { return m.present[f] }
+
+func (m *matchBuilder) put(o OXM) {
+	o, wild := o.normal()
+	m.present[o.Field] = !wild
+	m.oxm[o.Field] = o
+}
+
+func (m *matchBuilder) checkPrerequisites() error {
+	for f := range numFields {
+		if !m.present[f] {
+			continue
+		}
+		for _, need := range fields[f].needs {
+			if !m.present[need.field] || !need.holds(m.oxm[need.field]) {
+				return fmt.Errorf("openflow: %w: %v needs %v", ErrMatch, m.oxm[f], need)
+			}
+		}
+	}
+	return nil
+}
+
+func (p prereq) holds(o OXM) bool {
+	if p.bits != 0 {
+		return o.Uint()&p.bits == p.bits
+	}
+	return len(p.values) == 0 || !o.Masked && slices.Contains(p.values, o.Uint())
+}
+
+// match returns the canonical form; unknown fields follow the known ones.
+func (m *matchBuilder) match(unknown [][]byte) Match {
+	var buf [256]byte
+	wire := buf[:0]
+	for f := range numFields {
+		if m.present[f] {
+			wire = appendOXM(wire, m.oxm[f])
+		}
+	}
+	slices.SortFunc(unknown, bytes.Compare)
+	for _, u := range unknown {
+		wire = append(wire, u...)
+	}
+	return Match{wire: string(wire)}
+}
+
+// appendOXM appends the field as on the wire.
+func appendOXM(b []byte, o OXM) []byte {
+	info := &fields[o.Field]
+	n := int(info.size)
+	class, size := uint16(classBasic), n
+	if info.exp != 0 {
+		class, size = classExperimenter, size+4
+	}
+	kind := info.num << 1
+	if o.Masked {
+		kind |= 1
+		size += n
+	}
+	b = append(b, byte(class>>8), byte(class), kind, byte(size))
+	if info.exp != 0 {
+		b = put32(b, info.exp)
+	}
+	b = append(b, o.Value[:n]...)
+	if o.Masked {
+		b = append(b, o.Mask[:n]...)
+	}
+	return b
+}
+
+// append appends the match as struct ofp_match, padding included.
+func (m Match) append(b []byte) []byte { return appendMatch(b, m.wire) }
+
+func appendMatch[T string | []byte](b []byte, wire T) []byte {
+	start := len(b)
+	b = append(b, 0, 1, 0, 0)
+	b = append(b, wire...)
+	setLen16(b, start, 2)
+	return padTo8(b, start)
+}
+
+// splitMatch checks a struct ofp_match at the start of b and returns its
+// fields and what follows its padding.
+func splitMatch(b []byte) (oxms, rest []byte, err error) {
+	if len(b) < 8 {
+		return nil, nil, tooShort("match", len(b), 8)
+	}
+	if t := be.Uint16(b); t != 1 {
+		return nil, nil, &DecodeError{What: "match", Err: ErrType, Detail: fmt.Sprintf("%d, want 1 (OXM)", t)}
+	}
+	n := int(be.Uint16(b[2:]))
+	if n < 4 || roundUp8(n) > len(b) {
+		return nil, nil, badLength("match", 2, "%d, want 4 to %d", n, len(b))
+	}
+	return b[4:n:n], b[roundUp8(n):], nil
+}
+
+// parseMatch decodes a struct ofp_match at the start of b and returns what
+// follows it. When old is the same match it is returned without allocating.
+func parseMatch(b []byte, old Match) (_ Match, rest []byte, err error) {
+	oxms, rest, err := splitMatch(b)
+	if err != nil {
+		return Match{}, nil, err
+	}
+	if old.wire == string(oxms) {
+		return old, rest, nil
+	}
+	m, err := OXMs(oxms).Match()
+	return m, rest, err
+}
+
+// OXMs is a list of match fields as on the wire, read in place.
+type OXMs []byte
+
+// All yields the fields that this package knows, in the order on the wire, up
+// to the first that is malformed.
+func (b OXMs) All() iter.Seq[OXM] {
+	return func(yield func(OXM) bool) {
+		for it := iterate(b, &oxmShape); it.step(); {
+			var o OXM
+			known, err := o.decode(it.elem, it.at)
+			if err != nil || known && !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// Get returns the first occurrence of the field.
+func (b OXMs) Get(f Field) (OXM, bool) {
+	for o := range b.All() {
+		if o.Field == f {
+			return o, true
+		}
+	}
+	return OXM{}, false
+}
+
+// Match returns the list as a match. Prerequisites are not asked for: what a
+// switch holds is taken as it is. A field that occurs twice or has the wrong
+// size is an error.
+func (b OXMs) Match() (Match, error) {
+	var m matchBuilder
+	var unknown [][]byte
+	it := iterate(b, &oxmShape)
+	for it.step() {
+		var o OXM
+		known, err := o.decode(it.elem, it.at)
+		if err != nil {
+			return Match{}, err
+		}
+		if !known {
+			unknown = append(unknown, it.elem)
+			continue
+		}
+		if m.has(o.Field) {
+			return Match{}, badValue("oxm", it.at, "%s occurs twice", o.Field)
+		}
+		m.put(o)
+	}
+	if it.err != nil {
+		return Match{}, it.err
+	}
+	return m.match(unknown), nil
+}
+
+// decode reads one element. It returns false for a field that is not in the
+// table. at is the element's offset, for errors.
+func (o *OXM) decode(b []byte, at int) (known bool, err error) {
+	class, num, masked := be.Uint16(b), b[2]>>1, b[2]&1 != 0
+	payload := b[4:]
+	var exp uint32
+	if class == classExperimenter {
+		if len(payload) < 4 {
+			return false, badLength("oxm", at, "%d, an experimenter field needs at least 8", len(b))
+		}
+		exp, payload = be.Uint32(payload), payload[4:]
+	}
+	f, known := lookupField(class, num, exp)
+	if !known {
+		return false, nil
+	}
+	n := int(fields[f].size)
+	want := n
+	if masked {
+		want *= 2
+	}
+	if len(payload) != want {
+		return false, badLength("oxm", at, "%s has %s, want %d", f, plural(len(payload), "byte"), want)
+	}
+	*o = OXM{Field: f, Masked: masked}
+	copy(o.Value[:], payload[:n])
+	if masked {
+		copy(o.Mask[:], payload[n:])
+	}
+	limit := &fieldMasks[f]
+	for i := range n {
+		if o.Value[i]&^limit[i] != 0 {
+			return false, badValue("oxm", at, "%s=%#x is wider than %d bits", f, o.Value[:n], fields[f].bits)
+		}
+	}
+	return true, nil
+}
+
+// compareMatch orders matches, for output that is the same every time.
+func compareMatch(a, b Match) int { return cmp.Compare(a.wire, b.wire) }
