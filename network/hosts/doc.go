@@ -1,0 +1,13 @@
+// Package hosts keeps the table of end hosts: which MAC address in which VLAN
+// stands behind which edge port, and which IP addresses it has claimed.
+//
+// A host is learned from any frame it sends into an edge port. Its addresses are
+// learned where the protocol makes the claim the sender's own: ARP, neighbour
+// discovery, and link-local IPv6 sources, which no router passes on. The source
+// of any other IP packet may stand behind a router, so it counts only inside
+// subnets that the operator has named, and never takes an address from another
+// host.
+//
+// [Table.Learn] and [Table.Lookup] run for every packet-in. For a known host
+// they neither allocate nor wait for one another; only changes are serialised.
+package hosts

@@ -1,0 +1,274 @@
+package hosts
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Learn takes note of a frame that came in by a port and returns what changed;
+// for a known host that has said nothing new it returns nil. A claim of another
+// host's address yields two changes, one for each.
+func (t *Table) Learn(h *packet.Headers, at topology.PortRef, now time.Time) []Change {
+	if h.EthSrc.IsMulticast() || h.EthSrc.IsZero() {
+		return nil
+	}
+	vlan := h.VLANID
+	if t.opts.IgnoreVLAN {
+		vlan = 0
+	}
+	c := t.claimOf(h)
+	e := t.find(h.EthSrc, vlan)
+	if e != nil {
+		if s := e.state.Load(); s.at == at && (s.knows(c) || c.weak && t.ips.holder(c.addr, vlan) != nil) {
+			e.seen.Store(now.UnixNano())
+			return nil
+		}
+	}
+	if (e == nil || e.state.Load().at != at) && !t.opts.Edge(at) {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.learn(h.EthSrc, vlan, at, c, now)
+}
+
+// claim is what a frame says about its sender besides its place.
+type claim struct {
+	addr netip.Addr
+	// weak marks an address that the sender need not own.
+	weak   bool
+	router RouterState
+}
+
+func (s *state) knows(c claim) bool {
+	return (!c.addr.IsValid() || slices.Contains(s.ips, c.addr)) && (c.router == RouterUnknown || c.router == s.router)
+}
+
+// claimOf finds the address that the sender of the frame claims.
+func (t *Table) claimOf(h *packet.Headers) (c claim) {
+	switch {
+	case h.Has(packet.ARP):
+		if h.ARPSHA == h.EthSrc {
+			c.addr = h.Src
+		}
+	case h.Has(packet.ND):
+		c = ndClaim(h)
+	case h.IsIP():
+		switch {
+		case h.Has(packet.IPv6) && h.Src.IsLinkLocalUnicast():
+			c.addr = h.Src
+		case len(t.opts.Subnets) > 0 && t.onLink(h.Src):
+			c.addr, c.weak = h.Src, true
+		}
+	}
+	if !isHostAddress(c.addr) {
+		c.addr = netip.Addr{}
+	}
+	return c
+}
+
+// ndClaim reads neighbour discovery. The hop limit of 255 proves that the packet
+// has crossed no router.
+func ndClaim(h *packet.Headers) (c claim) {
+	if h.TTL != 255 {
+		return c
+	}
+	switch h.ICMPType {
+	case packet.NeighborSolicitation, packet.RouterSolicitation:
+		if h.NDLink == h.EthSrc {
+			c.addr = h.Src
+		}
+	case packet.RouterAdvertisement:
+		c.addr, c.router = h.Src, IsRouter
+	case packet.NeighborAdvertisement:
+		if h.NDLink.IsZero() || h.NDLink == h.EthSrc {
+			c.addr, c.router = h.NDTarget, NotRouter
+			if h.NDFlags&packet.NDRouter != 0 {
+				c.router = IsRouter
+			}
+		}
+	}
+	return c
+}
+
+func (t *Table) onLink(a netip.Addr) bool {
+	return slices.ContainsFunc(t.opts.Subnets, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// isHostAddress refuses what no host can have. Broadcast addresses of subnets
+// cannot be told apart here.
+func isHostAddress(a netip.Addr) bool {
+	return a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() &&
+		a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
+}
+
+// learn makes the change; the mutex is held.
+func (t *Table) learn(mac openflow.MAC, vlan uint16, at topology.PortRef, c claim, now time.Time) []Change {
+	e := t.find(mac, vlan) // another goroutine may have been here first
+	var changes []Change
+	switch {
+	case e == nil:
+		if e = t.add(mac, vlan, at, now); e == nil {
+			t.refused.Add(1)
+			return nil
+		}
+		changes = append(changes, Change{Kind: Added})
+	case e.state.Load().at != at:
+		s := e.state.Load()
+		if now.UnixNano()-s.moved < int64(t.opts.MoveHold) && t.opts.Edge(s.at) {
+			return nil
+		}
+		if !t.move(e, at, now) {
+			t.refused.Add(1)
+			return nil
+		}
+		changes = append(changes, Change{Kind: Moved, From: s.at})
+	}
+	e.seen.Store(now.UnixNano())
+	lost := t.claim(e, c)
+	if len(changes) == 0 && lost.Kind == 0 {
+		return nil
+	}
+	if len(changes) == 0 {
+		changes = append(changes, Change{Kind: Changed})
+	}
+	changes[0].Host = e.host()
+	if !lost.Host.MAC.IsZero() {
+		changes = append(changes, lost)
+	}
+	return changes
+}
+
+func (t *Table) add(mac openflow.MAC, vlan uint16, at topology.PortRef, now time.Time) *entry {
+	if t.count >= t.opts.MaxHosts || len(t.atPort[at]) >= t.opts.MaxPerPort {
+		return nil
+	}
+	e := &entry{mac: mac, vlan: vlan}
+	e.seen.Store(now.UnixNano())
+	e.state.Store(&state{at: at})
+	t.place(e, at)
+	t.count++
+	k := key(mac, vlan)
+	s := t.shardOf(k)
+	s.Lock()
+	s.hosts[k] = e
+	s.Unlock()
+	return e
+}
+
+func (t *Table) move(e *entry, at topology.PortRef, now time.Time) bool {
+	if len(t.atPort[at]) >= t.opts.MaxPerPort {
+		return false
+	}
+	t.unplace(e)
+	e.update(func(s *state) { s.at, s.moved = at, now.UnixNano() })
+	t.place(e, at)
+	return true
+}
+
+func (t *Table) place(e *entry, at topology.PortRef) {
+	if t.atPort[at] == nil {
+		t.atPort[at] = map[*entry]struct{}{}
+	}
+	t.atPort[at][e] = struct{}{}
+}
+
+func (t *Table) unplace(e *entry) {
+	at := e.state.Load().at
+	delete(t.atPort[at], e)
+	if len(t.atPort[at]) == 0 {
+		delete(t.atPort, at)
+	}
+}
+
+// claim gives e what it claims. The change it returns has a kind if anything
+// changed, and a host if another host has lost the address.
+func (t *Table) claim(e *entry, c claim) (lost Change) {
+	s := e.state.Load()
+	if c.router != RouterUnknown && c.router != s.router {
+		e.update(func(s *state) { s.router = c.router })
+	}
+	if !c.addr.IsValid() || slices.Contains(s.ips, c.addr) {
+		return Change{}
+	}
+	if old := t.ips.holder(c.addr, e.vlan); old != nil {
+		if c.weak {
+			return Change{}
+		}
+		t.drop(old, c.addr)
+		lost.Host = old.host()
+	}
+	if len(s.ips) >= t.opts.MaxIPs {
+		t.drop(e, s.ips[0])
+	}
+	e.update(func(s *state) { s.ips = append(s.ips, c.addr) })
+	t.ips.add(c.addr, e)
+	lost.Kind = Changed
+	return lost
+}
+
+// drop takes an address from a host.
+func (t *Table) drop(e *entry, addr netip.Addr) {
+	e.update(func(s *state) {
+		s.ips = slices.DeleteFunc(s.ips, func(a netip.Addr) bool { return a == addr })
+	})
+	t.ips.remove(addr, e)
+}
+
+// remove takes a host out of the table; the mutex is held.
+func (t *Table) remove(e *entry) Change {
+	c := Change{Kind: Removed, Host: e.host()}
+	k := key(e.mac, e.vlan)
+	s := t.shardOf(k)
+	s.Lock()
+	delete(s.hosts, k)
+	s.Unlock()
+	for _, a := range c.Host.IPs {
+		t.ips.remove(a, e)
+	}
+	t.unplace(e)
+	t.count--
+	return c
+}
+
+// RemovePort forgets the hosts behind a port that went down or turned out to
+// lead to another switch.
+func (t *Table) RemovePort(at topology.PortRef) []Change {
+	return t.removeIf(func(e *entry) bool { return e.state.Load().at == at })
+}
+
+// RemoveSwitch forgets the hosts behind all ports of a switch.
+func (t *Table) RemoveSwitch(s openflow.DatapathID) []Change {
+	return t.removeIf(func(e *entry) bool { return e.state.Load().at.Switch == s })
+}
+
+// Expire forgets the hosts that were not seen for too long.
+func (t *Table) Expire(now time.Time) []Change {
+	limit := now.Add(-t.opts.Age).UnixNano()
+	return t.removeIf(func(e *entry) bool { return e.seen.Load() < limit })
+}
+
+func (t *Table) removeIf(old func(*entry) bool) []Change {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var gone []*entry
+	for _, at := range t.atPort {
+		for e := range at {
+			if old(e) {
+				gone = append(gone, e)
+			}
+		}
+	}
+	slices.SortFunc(gone, func(a, b *entry) int { return cmp.Compare(key(a.mac, a.vlan), key(b.mac, b.vlan)) })
+	changes := make([]Change, 0, len(gone))
+	for _, e := range gone {
+		changes = append(changes, t.remove(e))
+	}
+	return changes
+}

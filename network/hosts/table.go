@@ -1,0 +1,275 @@
+package hosts
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Options say how a table learns. The zero value of each field but Edge means
+// its default.
+type Options struct {
+	// Edge tells whether hosts may be learned behind a port. It has to be set;
+	// it is asked only when a host is new or somewhere else than it was.
+	Edge func(topology.PortRef) bool
+	// IgnoreVLAN makes a MAC address one host whatever VLAN it is seen in.
+	IgnoreVLAN bool
+	// Subnets are those whose IPv4 and IPv6 addresses are learned from any packet.
+	Subnets []netip.Prefix
+	// MaxHosts bounds the table, MaxPerPort the hosts behind one port, so that
+	// one port cannot fill the table, and MaxIPs the addresses of one host.
+	MaxHosts, MaxPerPort, MaxIPs int
+	// Age is how long a host is kept that is not seen. Traffic that rules carry
+	// is not seen here, so it is long.
+	Age time.Duration
+	// MoveHold is how long after a move a host is not moved again: late frames
+	// from the old place do not send it back.
+	MoveHold time.Duration
+}
+
+// The defaults of Options.
+const (
+	DefaultMaxHosts   = 65536
+	DefaultMaxPerPort = 4096
+	DefaultMaxIPs     = 32
+	DefaultAge        = time.Hour
+	DefaultMoveHold   = 200 * time.Millisecond
+)
+
+// Kind says how a host changed.
+type Kind uint8
+
+// The kinds of change.
+const (
+	Added Kind = iota + 1
+	Moved
+	Removed
+	// Changed: the host has gained or lost an address.
+	Changed
+)
+
+// Change is what became of a host. From is where a moved host stood before.
+type Change struct {
+	Kind Kind
+	Host topology.Host
+	From topology.PortRef
+}
+
+const shards = 64
+
+// Table is the host table. All methods may be called concurrently.
+type Table struct {
+	opts    Options
+	refused atomic.Uint64
+	shard   [shards]shard
+	ips     ipIndex
+
+	mu     sync.Mutex // held while anything but seen changes
+	count  int
+	atPort map[topology.PortRef]map[*entry]struct{}
+}
+
+type shard struct {
+	sync.RWMutex
+	hosts map[uint64]*entry
+	_     [32]byte // keeps the locks of two shards out of one cache line
+}
+
+// entry is one host. What readers see of it is immutable behind one pointer.
+type entry struct {
+	mac   openflow.MAC
+	vlan  uint16
+	seen  atomic.Int64 // Unix nanoseconds
+	state atomic.Pointer[state]
+}
+
+type state struct {
+	at     topology.PortRef
+	moved  int64 // when the host came to this place, Unix nanoseconds
+	ips    []netip.Addr
+	router RouterState
+}
+
+func (e *entry) host() topology.Host {
+	s := e.state.Load()
+	return topology.Host{MAC: e.mac, VLAN: e.vlan, IPs: slices.Clone(s.ips), At: s.at, Seen: time.Unix(0, e.seen.Load())}
+}
+
+// update replaces the state by a changed copy. The table's mutex is held.
+func (e *entry) update(change func(*state)) {
+	s := *e.state.Load()
+	s.ips = slices.Clone(s.ips)
+	change(&s)
+	e.state.Store(&s)
+}
+
+// New makes an empty table.
+func New(o Options) *Table {
+	o.MaxHosts = cmp.Or(o.MaxHosts, DefaultMaxHosts)
+	o.MaxPerPort = cmp.Or(o.MaxPerPort, DefaultMaxPerPort)
+	o.MaxIPs = cmp.Or(o.MaxIPs, DefaultMaxIPs)
+	o.Age = cmp.Or(o.Age, DefaultAge)
+	o.MoveHold = cmp.Or(o.MoveHold, DefaultMoveHold)
+	t := &Table{opts: o, atPort: map[topology.PortRef]map[*entry]struct{}{}}
+	for i := range t.shard {
+		t.shard[i].hosts = map[uint64]*entry{}
+	}
+	t.ips.hosts = map[netip.Addr][]*entry{}
+	return t
+}
+
+func key(mac openflow.MAC, vlan uint16) uint64 {
+	return uint64(mac[0])<<56 | uint64(mac[1])<<48 | uint64(mac[2])<<40 | uint64(mac[3])<<32 |
+		uint64(mac[4])<<24 | uint64(mac[5])<<16 | uint64(vlan)
+}
+
+func (t *Table) find(mac openflow.MAC, vlan uint16) *entry {
+	if t.opts.IgnoreVLAN {
+		vlan = 0
+	}
+	k := key(mac, vlan)
+	s := t.shardOf(k)
+	s.RLock()
+	e := s.hosts[k]
+	s.RUnlock()
+	return e
+}
+
+func (t *Table) shardOf(k uint64) *shard {
+	return &t.shard[k*0x9e3779b97f4a7c15>>58]
+}
+
+// Lookup says where a host stands.
+func (t *Table) Lookup(mac openflow.MAC, vlan uint16) (topology.PortRef, bool) {
+	e := t.find(mac, vlan)
+	if e == nil {
+		return topology.PortRef{}, false
+	}
+	return e.state.Load().at, true
+}
+
+// ByMAC returns the host with this address in this VLAN.
+func (t *Table) ByMAC(mac openflow.MAC, vlan uint16) (topology.Host, bool) {
+	e := t.find(mac, vlan)
+	if e == nil {
+		return topology.Host{}, false
+	}
+	return e.host(), true
+}
+
+// ByIP returns the host that has claimed the address. Where hosts in several
+// VLANs have, it is the one seen last.
+func (t *Table) ByIP(addr netip.Addr) (topology.Host, bool) {
+	var last *entry
+	for _, e := range t.ips.find(addr.Unmap()) {
+		if last == nil || e.seen.Load() > last.seen.Load() {
+			last = e
+		}
+	}
+	if last == nil {
+		return topology.Host{}, false
+	}
+	return last.host(), true
+}
+
+// All returns every host, ordered by address and VLAN.
+func (t *Table) All() []topology.Host {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]topology.Host, 0, t.count)
+	for _, at := range t.atPort {
+		for e := range at {
+			out = append(out, e.host())
+		}
+	}
+	slices.SortFunc(out, func(a, b topology.Host) int {
+		return cmp.Compare(key(a.MAC, a.VLAN), key(b.MAC, b.VLAN))
+	})
+	return out
+}
+
+// Len is the number of hosts.
+func (t *Table) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.count
+}
+
+// Refused counts the times a host was not learned because a bound was reached.
+func (t *Table) Refused() uint64 { return t.refused.Load() }
+
+// RouterState says whether a host is an IPv6 router.
+type RouterState uint8
+
+// The states. A host's neighbour advertisements tell; before one is seen, a
+// controller must not answer for the host: an advertisement with the wrong
+// router flag makes its receivers drop their default route.
+const (
+	RouterUnknown RouterState = iota
+	NotRouter
+	IsRouter
+)
+
+// Neighbor is what an ARP or neighbour solicitation asks for.
+type Neighbor struct {
+	MAC    openflow.MAC
+	At     topology.PortRef
+	Router RouterState
+}
+
+// Neighbor returns the host that has claimed the address in this VLAN.
+func (t *Table) Neighbor(addr netip.Addr, vlan uint16) (Neighbor, bool) {
+	for _, e := range t.ips.find(addr) {
+		if e.vlan == vlan || t.opts.IgnoreVLAN {
+			s := e.state.Load()
+			return Neighbor{MAC: e.mac, At: s.at, Router: s.router}, true
+		}
+	}
+	return Neighbor{}, false
+}
+
+// ipIndex finds hosts by address: at most one in each VLAN. Its slices are
+// replaced, never changed.
+type ipIndex struct {
+	sync.RWMutex
+	hosts map[netip.Addr][]*entry
+}
+
+func (x *ipIndex) find(addr netip.Addr) []*entry {
+	x.RLock()
+	defer x.RUnlock()
+	return x.hosts[addr]
+}
+
+// holder is the host that has the address in the VLAN of e.
+func (x *ipIndex) holder(addr netip.Addr, vlan uint16) *entry {
+	for _, e := range x.find(addr) {
+		if e.vlan == vlan {
+			return e
+		}
+	}
+	return nil
+}
+
+func (x *ipIndex) add(addr netip.Addr, e *entry) {
+	x.Lock()
+	defer x.Unlock()
+	x.hosts[addr] = append(slices.Clone(x.hosts[addr]), e)
+}
+
+func (x *ipIndex) remove(addr netip.Addr, e *entry) {
+	x.Lock()
+	defer x.Unlock()
+	left := slices.DeleteFunc(slices.Clone(x.hosts[addr]), func(o *entry) bool { return o == e })
+	if len(left) == 0 {
+		delete(x.hosts, addr)
+		return
+	}
+	x.hosts[addr] = left
+}
