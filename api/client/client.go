@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -32,6 +33,9 @@ type Options struct {
 	// Timeout bounds a request and its answer, but not a followed stream.
 	// Zero means 30 seconds.
 	Timeout time.Duration
+	// Dial connects to the server, for one that is not reached in the ordinary
+	// way; nil means the ordinary way.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Client is a client of one controller.
@@ -52,6 +56,7 @@ func New(o Options) (*Client, error) {
 		o.Timeout = 30 * time.Second
 	}
 	transport := &http.Transport{
+		DialContext:         o.Dial,
 		TLSClientConfig:     o.TLS,
 		TLSHandshakeTimeout: 10 * time.Second,
 		ForceAttemptHTTP2:   true,
