@@ -1,0 +1,99 @@
+package topology
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// PortRef names one port of one switch.
+type PortRef struct {
+	Switch openflow.DatapathID
+	Port   uint32
+}
+
+// IsZero reports whether r names no port at all.
+func (r PortRef) IsZero() bool { return r == PortRef{} }
+
+// String prints the place as "0000000000000001/3".
+func (r PortRef) String() string { return fmt.Sprintf("%v/%d", r.Switch, r.Port) }
+
+// Compare orders places by switch, then by port.
+func (r PortRef) Compare(o PortRef) int {
+	return cmp.Or(cmp.Compare(r.Switch, o.Switch), cmp.Compare(r.Port, o.Port))
+}
+
+// Link is one direction of a link between two switch ports.
+type Link struct {
+	From, To PortRef
+	// Latency is the measured one-way latency, zero while unknown.
+	Latency time.Duration
+	// Capacity is the speed in bits per second, zero while unknown.
+	Capacity uint64
+	// Used is the measured load in bits per second.
+	Used uint64
+}
+
+// Host is an end host as the controller has learned it.
+type Host struct {
+	MAC openflow.MAC
+	// VLAN is the VLAN the host was seen in, zero for none.
+	VLAN uint16
+	// IPs are the addresses seen in its ARP, ND and IP packets.
+	IPs []netip.Addr
+	// At is the edge port behind which the host stands.
+	At   PortRef
+	Seen time.Time
+}
+
+// Hop is one switch of a path, with the ports by which packets enter and leave.
+type Hop struct {
+	Switch  openflow.DatapathID
+	In, Out uint32
+}
+
+// Path is a way through the network. An empty Hops means that there is none.
+type Path struct {
+	Hops    []Hop
+	Latency time.Duration
+	// Cost is the sum of the metric the path was searched by.
+	Cost float64
+}
+
+// Metric selects what a path search minimises.
+type Metric uint8
+
+// The metrics a path can be searched by.
+const (
+	// MetricHops counts links.
+	MetricHops Metric = iota
+	// MetricLatency sums measured latency.
+	MetricLatency
+	// MetricUtilisation prefers links with a small share of their capacity used.
+	MetricUtilisation
+	// MetricCapacity prefers fast links, by the inverse of their capacity.
+	MetricCapacity
+)
+
+var metricNames = [...]string{"hops", "latency", "utilisation", "capacity"}
+
+// String is the name that ParseMetric accepts.
+func (m Metric) String() string {
+	if int(m) < len(metricNames) {
+		return metricNames[m]
+	}
+	return fmt.Sprintf("metric(%d)", uint8(m))
+}
+
+// ParseMetric reads a metric's name as an operator writes it.
+func ParseMetric(s string) (Metric, error) {
+	for i, n := range metricNames {
+		if s == n {
+			return Metric(i), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown path metric %q: want hops, latency, utilisation or capacity", s)
+}

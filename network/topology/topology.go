@@ -1,0 +1,199 @@
+package topology
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/network/graph"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Topology is an immutable snapshot of switches and links. Its methods may be
+// called by any number of goroutines.
+type Topology struct {
+	// Version grows with every snapshot of one controller run.
+	Version uint64
+	// Switches are the connected switches, ascending.
+	Switches []openflow.DatapathID
+	// Links are the directed links, ordered by From.
+	Links []Link
+
+	index  map[openflow.DatapathID]int
+	byFrom map[PortRef]int
+	inner  map[PortRef]struct{}
+	g      *graph.Graph
+	hops   graph.Weights
+	tree   tree
+}
+
+// New builds a snapshot. Links whose ends are not among the switches are left out.
+func New(version uint64, switches []openflow.DatapathID, links []Link) *Topology {
+	t := &Topology{
+		Version:  version,
+		Switches: slices.Compact(slices.Sorted(slices.Values(switches))),
+		index:    make(map[openflow.DatapathID]int, len(switches)),
+		byFrom:   make(map[PortRef]int, len(links)),
+		inner:    make(map[PortRef]struct{}, 2*len(links)),
+	}
+	for i, s := range t.Switches {
+		t.index[s] = i
+	}
+	for _, l := range links {
+		if _, ok := t.index[l.From.Switch]; !ok {
+			continue
+		}
+		if _, ok := t.index[l.To.Switch]; ok {
+			t.Links = append(t.Links, l)
+		}
+	}
+	slices.SortFunc(t.Links, func(a, b Link) int { return a.From.Compare(b.From) })
+	arcs := make([]graph.Arc, len(t.Links))
+	t.hops = make(graph.Weights, len(t.Links))
+	for i, l := range t.Links {
+		t.byFrom[l.From] = i
+		t.inner[l.From], t.inner[l.To] = struct{}{}, struct{}{}
+		arcs[i] = graph.Arc{From: t.index[l.From.Switch], To: t.index[l.To.Switch]}
+		t.hops[i] = 1
+	}
+	t.g, _ = graph.New(len(t.Switches), arcs)
+	return t
+}
+
+// Has reports whether the switch is part of the snapshot.
+func (t *Topology) Has(s openflow.DatapathID) bool {
+	_, ok := t.index[s]
+	return ok
+}
+
+// LinkFrom is the link that leaves by a port.
+func (t *Topology) LinkFrom(r PortRef) (Link, bool) {
+	i, ok := t.byFrom[r]
+	if !ok {
+		return Link{}, false
+	}
+	return t.Links[i], true
+}
+
+// IsEdge reports whether no link between switches uses the port, so that hosts
+// may stand behind it.
+func (t *Topology) IsEdge(r PortRef) bool {
+	_, inner := t.inner[r]
+	return !inner
+}
+
+// Path is the cheapest path that enters at from and leaves at to.
+func (t *Topology) Path(from, to PortRef, m Metric) (Path, bool) {
+	a, b, ok := t.ends(from, to)
+	if !ok {
+		return Path{}, false
+	}
+	p, ok := t.g.ShortestPath(a, b, t.weights(m))
+	if !ok {
+		return Path{}, false
+	}
+	return t.path(p, from, to), true
+}
+
+// KPaths are up to k loop-free paths, cheapest first.
+func (t *Topology) KPaths(from, to PortRef, k int, m Metric) []Path {
+	a, b, ok := t.ends(from, to)
+	if !ok {
+		return nil
+	}
+	return t.paths(t.g.KShortestPaths(a, b, k, t.weights(m)), from, to)
+}
+
+// DisjointPaths are up to k paths of the smallest total cost that share no link.
+func (t *Topology) DisjointPaths(from, to PortRef, k int, m Metric) []Path {
+	a, b, ok := t.ends(from, to)
+	if !ok {
+		return nil
+	}
+	return t.paths(t.g.DisjointPaths(a, b, k, t.weights(m), graph.EdgeDisjoint), from, to)
+}
+
+// WidestPath is the path with the most free capacity at its narrowest link, and
+// that capacity in bits per second. Links of unknown capacity take no part.
+func (t *Topology) WidestPath(from, to PortRef) (Path, float64, bool) {
+	a, b, ok := t.ends(from, to)
+	if !ok {
+		return Path{}, 0, false
+	}
+	free := make(graph.Weights, len(t.Links))
+	for i, l := range t.Links {
+		free[i] = -1
+		if l.Capacity > 0 {
+			free[i] = float64(l.Capacity - min(l.Used, l.Capacity))
+		}
+	}
+	p, width, ok := t.g.WidestPath(a, b, free, t.hops)
+	if !ok {
+		return Path{}, 0, false
+	}
+	return t.path(p, from, to), width, true
+}
+
+func (t *Topology) ends(from, to PortRef) (a, b int, ok bool) {
+	a, okA := t.index[from.Switch]
+	b, okB := t.index[to.Switch]
+	return a, b, okA && okB
+}
+
+// unknownLatency stands for a link that has not been measured yet: long enough
+// that a measured one is preferred, short enough to be used when there is no other.
+const unknownLatency = time.Second
+
+func (t *Topology) weights(m Metric) graph.Weights {
+	if m == MetricHops {
+		return t.hops
+	}
+	w := make(graph.Weights, len(t.Links))
+	for i, l := range t.Links {
+		w[i] = cost(l, m)
+	}
+	return w
+}
+
+func cost(l Link, m Metric) float64 {
+	switch m {
+	case MetricLatency:
+		if l.Latency <= 0 {
+			return unknownLatency.Seconds()
+		}
+		return l.Latency.Seconds()
+	case MetricUtilisation:
+		if l.Capacity == 0 {
+			return 1
+		}
+		free := 1 - min(float64(l.Used)/float64(l.Capacity), 0.999)
+		return 1 / free
+	case MetricCapacity:
+		if l.Capacity == 0 {
+			return 1
+		}
+		return 1e6 / float64(l.Capacity)
+	default:
+		return 1
+	}
+}
+
+func (t *Topology) paths(gs []graph.Path, from, to PortRef) []Path {
+	out := make([]Path, len(gs))
+	for i, g := range gs {
+		out[i] = t.path(g, from, to)
+	}
+	return out
+}
+
+func (t *Topology) path(g graph.Path, from, to PortRef) Path {
+	p := Path{Hops: make([]Hop, 0, len(g.Arcs)+1), Cost: g.Cost}
+	in := from
+	for _, arc := range g.Arcs {
+		l := t.Links[arc]
+		p.Hops = append(p.Hops, Hop{Switch: in.Switch, In: in.Port, Out: l.From.Port})
+		p.Latency += l.Latency
+		in = l.To
+	}
+	p.Hops = append(p.Hops, Hop{Switch: in.Switch, In: in.Port, Out: to.Port})
+	return p
+}
