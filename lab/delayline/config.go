@@ -1,0 +1,57 @@
+package delayline
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Link is a link between two TAP devices.
+type Link struct {
+	Name string `json:"name"`
+	A    End    `json:"a"`
+	B    End    `json:"b"`
+	AtoB Params `json:"a_to_b"`
+	BtoA Params `json:"b_to_a"`
+}
+
+// Config is what one delay line process carries.
+type Config struct {
+	// Socket is the path of the Unix socket for parameters and statistics.
+	Socket string `json:"socket"`
+	Links  []Link `json:"links"`
+	// Threads is how many OS threads carry the directions; 0 chooses.
+	Threads int `json:"threads,omitempty"`
+	// Seed makes losses and jitter repeatable; 0 draws one.
+	Seed uint64 `json:"seed,omitempty"`
+}
+
+// Validate reports what is wrong with a configuration.
+func (c Config) Validate() error {
+	if c.Socket == "" {
+		return errors.New("no control socket")
+	}
+	seen := map[string]bool{}
+	for _, l := range c.Links {
+		if l.Name == "" {
+			return errors.New("a link has no name")
+		}
+		if seen[l.Name] {
+			return fmt.Errorf("link %s occurs twice", l.Name)
+		}
+		seen[l.Name] = true
+		for _, p := range []Params{l.AtoB, l.BtoA} {
+			if err := p.Validate(); err != nil {
+				return fmt.Errorf("link %s: %w", l.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// threads is how many loops serve the configuration.
+func (c Config) threads() int {
+	if c.Threads > 0 {
+		return min(c.Threads, 2*len(c.Links))
+	}
+	return min(2*len(c.Links), 8)
+}

@@ -1,0 +1,121 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/lab/internal/namespace"
+)
+
+// Down ends every process of the lab, removes everything it made, and restores
+// what it changed.
+func (l *Lab) Down(ctx context.Context) error {
+	release, err := lockDir(l.dir)
+	if err != nil {
+		return fmt.Errorf("lab %s: %w", l.Name(), err)
+	}
+	defer release()
+	if err := l.remove(ctx); err != nil {
+		return fmt.Errorf("lab %s: %w", l.Name(), err)
+	}
+	return nil
+}
+
+// Down takes a lab down by its name, whoever built it and however far that came.
+func Down(ctx context.Context, name string, o Options) error {
+	l, err := Open(name, o)
+	if errors.Is(err, ErrNoLab) {
+		return removeEmpty(name, o, err)
+	}
+	if err != nil {
+		return err
+	}
+	return l.Down(ctx)
+}
+
+// removeEmpty removes the directory of a lab whose builder ended before it wrote
+// anything down, and so before it made anything.
+func removeEmpty(name string, o Options, reason error) error {
+	dir := filepath.Join(runDirOr(o.RunDir), name)
+	if !namePattern.MatchString(name) {
+		return reason
+	}
+	release, err := lockDir(dir)
+	if err != nil {
+		return fmt.Errorf("lab %s: %w", name, err)
+	}
+	defer release()
+	return os.RemoveAll(dir)
+}
+
+// remove undoes a lab as far as it was made. It goes on after an error, so that
+// as little as possible stays, and keeps the record if something did.
+func (l *Lab) remove(ctx context.Context) error {
+	err := l.endProcesses(ctx)
+	for _, name := range l.record.Namespaces {
+		err = errors.Join(err, namespace.Delete(name))
+	}
+	err = errors.Join(err, l.releaseReceiveBuffers())
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(l.dir)
+}
+
+// endProcesses ends what runs in the lab's namespaces, and its delay line.
+func (l *Lab) endProcesses(ctx context.Context) error {
+	pids, err := namespace.Members(l.record.Namespaces)
+	if err != nil {
+		return err
+	}
+	pids = append(pids, findDelayLines(filepath.Join(l.dir, socketFile))...)
+	results := make(chan error, len(pids))
+	for _, pid := range pids {
+		go func() { results <- endProcess(ctx, pid) }()
+	}
+	for range pids {
+		err = errors.Join(err, <-results)
+	}
+	return err
+}
+
+// findDelayLines returns the delay line processes with this control socket.
+func findDelayLines(socket string) []int {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is well formed
+	wanted := []byte(delayline.ProcessName + "\x00" + socket + "\x00")
+	var pids []int
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		if err != nil || !bytes.Equal(line, wanted) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// Sweep takes down the ephemeral labs whose owners are gone, as after a test that
+// was killed.
+func Sweep(ctx context.Context, o Options) error {
+	names, err := Names(o.RunDir)
+	if err != nil {
+		return err
+	}
+	var errs error
+	for _, name := range names {
+		l, err := Open(name, o)
+		if err != nil || !l.record.Ephemeral || l.record.Owner.alive() {
+			continue
+		}
+		errs = errors.Join(errs, l.Down(ctx))
+	}
+	return errs
+}

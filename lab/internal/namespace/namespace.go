@@ -1,0 +1,149 @@
+// Package namespace makes, removes and enters named network namespaces.
+package namespace
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dir is where named network namespaces are mounted, as ip-netns(8) has it.
+const Dir = "/run/netns"
+
+// Path is the file of a named namespace.
+func Path(name string) string { return filepath.Join(Dir, name) }
+
+// Do runs f on an OS thread that is in the namespace at path; empty means the
+// caller's. f must not hand work to other goroutines. The thread ends afterwards
+// instead of going back, so no failure can leave a stranger in the namespace.
+func Do(path string, f func() error) error {
+	if path == "" {
+		return f()
+	}
+	return onThrowAwayThread(func() error {
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("namespace %s: %w", path, err)
+		}
+		defer unix.Close(fd)
+		if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("enter namespace %s: %w", path, err)
+		}
+		return f()
+	})
+}
+
+// onThrowAwayThread runs f on a thread that is used for nothing else. The
+// process's main thread is never it: that one cannot end, and its namespace is
+// what others take for the process's.
+func onThrowAwayThread(f func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			result <- onThrowAwayThread(f)
+			runtime.UnlockOSThread()
+			return
+		}
+		result <- f() // locked to the end: the thread ends with the goroutine
+	}()
+	return <-result
+}
+
+// Create makes a named namespace with its loopback interface still down.
+func Create(name string) error {
+	if err := os.MkdirAll(Dir, 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(Path(name), os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
+	if err != nil {
+		return fmt.Errorf("namespace %s: %w", name, err)
+	}
+	_ = f.Close()
+	err = onThrowAwayThread(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("unshare: %w", err)
+		}
+		self := fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())
+		return unix.Mount(self, Path(name), "", unix.MS_BIND, "")
+	})
+	if err != nil {
+		_ = os.Remove(Path(name))
+		return fmt.Errorf("namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// Anonymous runs f in a new namespace without a name, which ends with f.
+func Anonymous(f func() error) error {
+	return onThrowAwayThread(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("unshare: %w", err)
+		}
+		return f()
+	})
+}
+
+// Delete removes a named namespace. One that does not exist is no error.
+func Delete(name string) error {
+	err := unix.Unmount(Path(name), unix.MNT_DETACH)
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("unmount namespace %s: %w", name, err)
+	}
+	if err := os.Remove(Path(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// Exists reports whether a namespace of that name is there.
+func Exists(name string) bool {
+	_, err := os.Lstat(Path(name))
+	return err == nil
+}
+
+// Members returns the processes, other than the caller, that are in one of the
+// named namespaces.
+func Members(names []string) ([]int, error) {
+	type inode struct{ dev, ino uint64 }
+	wanted := map[inode]bool{}
+	for _, name := range names {
+		var st unix.Stat_t
+		if err := unix.Stat(Path(name), &st); err == nil {
+			wanted[inode{st.Dev, st.Ino}] = true
+		}
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, e := range entries {
+		var pid int
+		if _, err := fmt.Sscanf(e.Name(), "%d", &pid); err != nil || pid == os.Getpid() {
+			continue
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(fmt.Sprintf("/proc/%d/ns/net", pid), &st); err == nil && wanted[inode{st.Dev, st.Ino}] {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// List returns the names of all namespaces with a prefix.
+func List(prefix string) []string {
+	entries, _ := os.ReadDir(Dir) // no directory: no namespaces
+	var names []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), prefix) {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}

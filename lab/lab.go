@@ -1,0 +1,157 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/lab/internal/namespace"
+)
+
+// Lab is a network that is up.
+type Lab struct {
+	plan   plan
+	record record
+	runDir string
+	dir    string
+	shaper string
+	logf   func(string, ...any)
+}
+
+func newLab(p plan, runDir string, logf func(string, ...any)) *Lab {
+	if logf == nil {
+		logf = func(string, ...any) {}
+	}
+	return &Lab{plan: p, runDir: runDir, dir: filepath.Join(runDir, p.Topology.Name), logf: logf}
+}
+
+// Open returns a lab that another process has built.
+func Open(name string, o Options) (*Lab, error) {
+	dir := filepath.Join(runDirOr(o.RunDir), name)
+	r, err := readRecord(dir)
+	if err != nil {
+		return nil, fmt.Errorf("lab %s: %w", name, ErrNoLab)
+	}
+	l := newLab(r.Plan, runDirOr(o.RunDir), o.Logf)
+	l.record, l.shaper = r, r.Shaper
+	return l, nil
+}
+
+// Name is the lab's name.
+func (l *Lab) Name() string { return l.plan.Topology.Name }
+
+// Topology is what the lab was built from, with all defaults filled in.
+func (l *Lab) Topology() Topology { return l.plan.Topology }
+
+// node is a namespace of the lab.
+type node struct {
+	lab  *Lab
+	name string
+}
+
+func (n node) path() string { return namespace.Path(n.Namespace()) }
+
+// Name is the node's name in the topology.
+func (n node) Name() string { return n.name }
+
+// Namespace is the name of the node's network namespace, as `ip netns` lists it.
+func (n node) Namespace() string { return n.lab.plan.namespace(n.name) }
+
+// Command prepares a program that will run in the node's namespace.
+func (n node) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", n.Namespace(), name}, args...)...)
+}
+
+// Do runs f on a thread inside the node's namespace: sockets that it opens belong
+// there. f must not hand work to other goroutines.
+func (n node) Do(f func() error) error { return namespace.Do(n.path(), f) }
+
+// LiveHost is a host of a lab that is up.
+type LiveHost struct {
+	node
+	spec Host
+}
+
+// Host returns a host by its name. It panics if the topology has none: that is an
+// error of the program, as with an index.
+func (l *Lab) Host(name string) *LiveHost {
+	i := l.plan.Topology.hostIndex(name)
+	if i < 0 {
+		panic(fmt.Sprintf("lab %s has no host %q", l.Name(), name))
+	}
+	return &LiveHost{node: node{lab: l, name: name}, spec: l.plan.Topology.Hosts[i]}
+}
+
+// addresses are all addresses of the host's interfaces, first interface first.
+func (h *LiveHost) addresses() []netip.Prefix {
+	var all []netip.Prefix
+	for _, w := range h.lab.plan.Wires {
+		for _, f := range []iface{w.A, w.B} {
+			if f.Node == h.name {
+				all = append(all, f.Addresses...)
+			}
+		}
+	}
+	return all
+}
+
+// Addr is the host's first IPv4 address, or its first IPv6 address if it has no
+// other.
+func (h *LiveHost) Addr() netip.Addr {
+	all := h.addresses()
+	for _, a := range all {
+		if a.Addr().Is4() {
+			return a.Addr()
+		}
+	}
+	return h.Addr6()
+}
+
+// Addr6 is the host's first IPv6 address.
+func (h *LiveHost) Addr6() netip.Addr {
+	for _, a := range h.addresses() {
+		if a.Addr().Is6() {
+			return a.Addr()
+		}
+	}
+	return netip.Addr{}
+}
+
+// MAC is the address of the host's first interface.
+func (h *LiveHost) MAC() [6]byte {
+	return [6]byte(mac(0x02, h.lab.plan.Topology.hostIndex(h.name), 0))
+}
+
+// ControlAddr is an agent's address in the control network.
+func (h *LiveHost) ControlAddr() netip.Addr { return h.lab.ControlAddr(h.name) }
+
+func (l *Lab) wire(link string) (wire, error) {
+	for _, w := range l.plan.Wires {
+		if w.Link.Name == link {
+			return w, nil
+		}
+	}
+	return wire{}, fmt.Errorf("lab %s has no link %q", l.Name(), link)
+}
+
+// tcShaped reports whether an interface's properties are tc's.
+func (l *Lab) tcShaped(f iface) bool {
+	if l.shaper != ShapingNetem {
+		return false
+	}
+	for _, w := range l.plan.Wires {
+		if w.Link.shaped() && (w.A.Namespace == f.Namespace && w.A.Name == f.Name ||
+			w.B.Namespace == f.Namespace && w.B.Name == f.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+// delayLine is the client of the lab's delay line process.
+func (l *Lab) delayLine() *delayline.Client {
+	return delayline.Dial(filepath.Join(l.dir, socketFile))
+}

@@ -1,0 +1,169 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"unsafe"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/lab/internal/namespace"
+)
+
+// tapQueue is the transmit queue of TAPs: frames that the delay line's thread has
+// not read yet. It is long so that only the line's own queue ever drops.
+const tapQueue = 16384
+
+// shapedQueue is the transmit queue of interfaces that tc shapes: a longer one
+// would stall a switch's other ports behind the send socket they share.
+const shapedQueue = 20
+
+// makeWires makes the plain links, and with netem the shaped ones, as veth pairs.
+// With the delay line the shaped ones are its TAP devices.
+func (l *Lab) makeWires(context.Context) error {
+	for _, w := range l.plan.Wires {
+		if w.Link.shaped() && l.shaper == ShapingDelayLine {
+			continue
+		}
+		if err := makeVeth(w.A, w.B); err != nil {
+			return fmt.Errorf("link %s: %w", w.Link.Name, err)
+		}
+	}
+	return nil
+}
+
+// makeVeth makes a veth pair whose ends are in their namespaces from the start:
+// the machine's own namespace never sees them.
+func makeVeth(a, b iface) error {
+	return inNamespace(a.Namespace, func() error {
+		peer, err := unix.Open(namespace.Path(b.Namespace), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(peer)
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.MTU, attrs.HardwareAddr = a.Name, a.MTU, a.MAC
+		return netlink.LinkAdd(&netlink.Veth{
+			LinkAttrs: attrs, PeerName: b.Name, PeerHardwareAddr: b.MAC,
+			PeerNamespace: netlink.NsFd(peer), PeerMTU: uint32(b.MTU),
+		})
+	})
+}
+
+// configureInterfaces sets up every interface of every link.
+func (l *Lab) configureInterfaces(context.Context) error {
+	for _, w := range l.plan.Wires {
+		tap := w.Link.shaped() && l.shaper == ShapingDelayLine
+		for _, f := range []iface{w.A, w.B} {
+			if err := configureInterface(f, tap); err != nil {
+				return fmt.Errorf("interface %s of %s: %w", f.Name, f.Node, err)
+			}
+		}
+		if w.Link.shaped() && !tap {
+			if err := shapeWithNetem(w); err != nil {
+				return fmt.Errorf("link %s: %w", w.Link.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func configureInterface(f iface, tap bool) error {
+	return inNamespace(f.Namespace, func() error {
+		link, err := netlink.LinkByName(f.Name)
+		if err != nil {
+			return err
+		}
+		if tap {
+			err = configureTAP(link, f)
+		} else {
+			// Behind a userspace datapath nobody would fill in the checksums that
+			// the kernel leaves to the device.
+			err = setTxOffload(f.Name, false)
+		}
+		if err != nil {
+			return err
+		}
+		if f.Port != 0 {
+			// A switch's port is no interface of the switch's own IP stack.
+			_ = writeSysctl("net.ipv6.conf."+f.Name+".disable_ipv6", "1")
+		}
+		for _, a := range f.Addresses {
+			if err := addAddress(link, a); err != nil {
+				return err
+			}
+		}
+		return netlink.LinkSetUp(link)
+	})
+}
+
+func configureTAP(link netlink.Link, f iface) error {
+	if err := netlink.LinkSetHardwareAddr(link, f.MAC); err != nil {
+		return fmt.Errorf("MAC address: %w", err)
+	}
+	if err := netlink.LinkSetMTU(link, f.MTU); err != nil {
+		return fmt.Errorf("MTU %d: %w", f.MTU, err)
+	}
+	return netlink.LinkSetTxQLen(link, tapQueue)
+}
+
+// addAddress adds an address that can be used at once: without duplicate address
+// detection, which would keep an IPv6 address tentative for a second.
+func addAddress(link netlink.Link, a netip.Prefix) error {
+	addr := &netlink.Addr{IPNet: ipNet(a)}
+	if a.Addr().Is6() {
+		addr.Flags = unix.IFA_F_NODAD
+	}
+	if err := netlink.AddrAdd(link, addr); err != nil {
+		return fmt.Errorf("address %s: %w", a, err)
+	}
+	return nil
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+func setLoopbackUp() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(lo)
+}
+
+// ethtool commands of the kernel's SIOCETHTOOL interface.
+const (
+	ethtoolSetTxCsum = 0x17
+)
+
+// setTxOffload is `ethtool -K NAME tx on|off`.
+func setTxOffload(name string, on bool) error {
+	return ethtoolSet(name, ethtoolSetTxCsum, on)
+}
+
+func ethtoolSet(name string, command uint32, on bool) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	value := struct{ command, data uint32 }{command: command}
+	if on {
+		value.data = 1
+	}
+	request := struct {
+		name [unix.IFNAMSIZ]byte
+		data unsafe.Pointer
+		_    [16]byte
+	}{data: unsafe.Pointer(&value)}
+	copy(request.name[:unix.IFNAMSIZ-1], name)
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
+	if errno != 0 {
+		return fmt.Errorf("ethtool %s: %w", name, errno)
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/sluice-net/sluice/lab/delayline"
+)
+
+// LiveLink is a link of a lab that is up.
+type LiveLink struct {
+	lab  *Lab
+	wire wire
+}
+
+// Link returns a link by its name. It panics if the topology has none: that is an
+// error of the program, as with an index.
+func (l *Lab) Link(name string) *LiveLink {
+	w, err := l.wire(name)
+	if err != nil {
+		panic(err)
+	}
+	return &LiveLink{lab: l, wire: w}
+}
+
+// ErrNotShaped is returned where a plain cable is asked for what only a shaped
+// link has.
+var ErrNotShaped = errors.New("the link is a plain cable: give it rate, delay or loss in the topology, or shaped: true")
+
+func (k *LiveLink) inDelayLine() bool {
+	return k.wire.Link.shaped() && k.lab.shaper == ShapingDelayLine
+}
+
+// Stats returns the link's parameters and counters. Only links in the delay line
+// have them.
+func (k *LiveLink) Stats(ctx context.Context) (delayline.LinkState, error) {
+	if !k.inDelayLine() {
+		return delayline.LinkState{}, fmt.Errorf("link %s: %w", k.wire.Link.Name, ErrNotShaped)
+	}
+	all, err := k.lab.delayLine().State(ctx)
+	if err != nil {
+		return delayline.LinkState{}, fmt.Errorf("link %s: %w", k.wire.Link.Name, err)
+	}
+	return all[k.wire.Link.Name], nil
+}
+
+// Set changes the link's properties while it carries traffic; nil leaves a
+// direction as it is.
+func (k *LiveLink) Set(ctx context.Context, aToB, bToA *delayline.Params) error {
+	name := k.wire.Link.Name
+	switch {
+	case !k.wire.Link.shaped():
+		return fmt.Errorf("link %s: %w", name, ErrNotShaped)
+	case k.inDelayLine():
+		if err := k.lab.delayLine().Set(ctx, name, aToB, bToA); err != nil {
+			return fmt.Errorf("link %s: %w", name, err)
+		}
+		return nil
+	}
+	return k.setNetem(aToB, bToA)
+}
+
+func (k *LiveLink) setNetem(aToB, bToA *delayline.Params) error {
+	w := k.wire
+	if aToB != nil {
+		w.Link.AtoB = *aToB
+	}
+	if bToA != nil {
+		w.Link.BtoA = *bToA
+	}
+	if err := errors.Join(w.Link.AtoB.Validate(), w.Link.BtoA.Validate()); err != nil {
+		return fmt.Errorf("link %s: %w", w.Link.Name, err)
+	}
+	return shapeWithNetem(w)
+}
+
+// SetUp plugs the link's cable in or out. Both ends see it, as they would see a
+// cable; addresses and routes stay.
+func (k *LiveLink) SetUp(ctx context.Context, up bool) error {
+	if k.inDelayLine() {
+		if err := k.lab.delayLine().SetUp(ctx, k.wire.Link.Name, up); err != nil {
+			return fmt.Errorf("link %s: %w", k.wire.Link.Name, err)
+		}
+		return nil
+	}
+	// One end of a veth pair that goes down takes the other's carrier with it. A
+	// switch's end is better: a host would lose its routes.
+	f := k.wire.A
+	if f.Port == 0 {
+		f = k.wire.B
+	}
+	err := inNamespace(f.Namespace, func() error { return setInterfaceUp(f.Name, up) })
+	if err == nil && up && f.Port == 0 {
+		err = k.lab.Host(f.Node).restoreRoutes()
+	}
+	if err != nil {
+		return fmt.Errorf("link %s: %w", k.wire.Link.Name, err)
+	}
+	return nil
+}
+
+func setInterfaceUp(name string, up bool) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	if up {
+		return netlink.LinkSetUp(link)
+	}
+	return netlink.LinkSetDown(link)
+}
+
+// SetLink plugs a link's cable in or out.
+func (l *Lab) SetLink(ctx context.Context, link string, up bool) error {
+	if _, err := l.wire(link); err != nil {
+		return err
+	}
+	return l.Link(link).SetUp(ctx, up)
+}
+
+// SetLinkParams gives a link the same properties in both directions.
+func (l *Lab) SetLinkParams(ctx context.Context, link string, p delayline.Params) error {
+	if _, err := l.wire(link); err != nil {
+		return err
+	}
+	return l.Link(link).Set(ctx, &p, &p)
+}

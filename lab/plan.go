@@ -1,0 +1,171 @@
+package lab
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+)
+
+// The control network of every lab.
+var (
+	controlPrefix = netip.MustParsePrefix("198.18.0.0/16")
+	controlBase   = netip.MustParseAddr("198.18.0.0")
+)
+
+// Hosts of the control network: controllers from .0.1, switches from .16.1,
+// agents from .32.1.
+const (
+	controllerBase = 0
+	switchBase     = 16 << 8
+	agentBase      = 32 << 8
+	maxNodes       = 16<<8 - 1
+)
+
+const (
+	defaultMTU            = 1500
+	defaultControllerPort = 6653
+	controlInterface      = "ctl0"
+	bridgeName            = "br0"
+	controlNode           = "ctl"
+)
+
+// iface is an interface of a node as it will be made.
+type iface struct {
+	Node      string           `json:"node"`
+	Namespace string           `json:"namespace"`
+	Name      string           `json:"name"`
+	MAC       net.HardwareAddr `json:"mac"`
+	Addresses []netip.Prefix   `json:"addresses,omitempty"`
+	MTU       int              `json:"mtu"`
+	Port      int              `json:"port,omitempty"` // OpenFlow port, 0 on hosts
+}
+
+// wire is a link as it will be made.
+type wire struct {
+	Link Link  `json:"link"`
+	A    iface `json:"a"`
+	B    iface `json:"b"`
+}
+
+// plan is a topology with every name, address and port decided.
+type plan struct {
+	Topology  Topology              `json:"topology"`
+	Wires     []wire                `json:"wires"`
+	ControlIP map[string]netip.Addr `json:"control_ip"` // by node or controller
+}
+
+// newPlan completes a topology and decides what is left open. It fails if the
+// topology is not valid.
+func newPlan(t Topology) (plan, error) {
+	t = t.withDefaults()
+	if err := t.Validate(); err != nil {
+		return plan{}, err
+	}
+	p := plan{Topology: t, ControlIP: map[string]netip.Addr{}}
+	for i, c := range t.Controllers {
+		p.ControlIP[c.Name] = offset(controlBase, controllerBase+i+1)
+	}
+	for i, s := range t.Switches {
+		p.ControlIP[s.Name] = offset(controlBase, switchBase+i+1)
+	}
+	for i, h := range t.Hosts {
+		if h.Agent {
+			p.ControlIP[h.Name] = offset(controlBase, agentBase+i+1)
+		}
+	}
+	ports := newPortAllocator(t)
+	for _, l := range t.Links {
+		p.Wires = append(p.Wires, wire{
+			Link: l,
+			A:    p.newIface(ports, l, l.A),
+			B:    p.newIface(ports, l, l.B),
+		})
+	}
+	return p, nil
+}
+
+func (p plan) namespace(node string) string { return namespaceName(p.Topology.Name, node) }
+
+func namespaceName(lab, node string) string { return "sluice-" + lab + "-" + node }
+
+func (p plan) newIface(ports *portAllocator, l Link, e End) iface {
+	n := ports.next(e)
+	f := iface{Node: e.Node, Namespace: p.namespace(e.Node), MTU: l.MTU, Addresses: e.Addresses}
+	if i := p.Topology.switchIndex(e.Node); i >= 0 {
+		f.Name, f.Port = fmt.Sprintf("eth%d", n), n
+		f.MAC = mac(0x12, i, n)
+		return f
+	}
+	i := p.Topology.hostIndex(e.Node)
+	h := p.Topology.Hosts[i]
+	f.Name = fmt.Sprintf("eth%d", n)
+	f.MAC = mac(0x02, i, n)
+	if n == 0 && len(f.Addresses) == 0 {
+		f.Addresses = h.Addresses
+	}
+	if h.MTU != 0 {
+		f.MTU = h.MTU
+	}
+	return f
+}
+
+// mac makes the address of a node's interface: locally administered, and telling
+// which it is.
+func mac(kind byte, node, n int) net.HardwareAddr {
+	return net.HardwareAddr{kind, 0, byte((node + 1) >> 8), byte(node + 1), byte(n >> 8), byte(n)}
+}
+
+// portAllocator numbers the interfaces of each node: hosts from 0, switches from
+// 1 around the ports that the topology names.
+type portAllocator struct {
+	hosts map[string]bool
+	count map[string]int
+	taken map[string]map[int]bool
+}
+
+func newPortAllocator(t Topology) *portAllocator {
+	a := &portAllocator{hosts: map[string]bool{}, count: map[string]int{}, taken: map[string]map[int]bool{}}
+	for _, h := range t.Hosts {
+		a.hosts[h.Name] = true
+	}
+	for _, l := range t.Links {
+		for _, e := range []End{l.A, l.B} {
+			if a.taken[e.Node] == nil {
+				a.taken[e.Node] = map[int]bool{}
+			}
+			if e.Port != 0 {
+				a.taken[e.Node][e.Port] = true
+			}
+		}
+	}
+	return a
+}
+
+func (a *portAllocator) next(e End) int {
+	if a.hosts[e.Node] {
+		n := a.count[e.Node]
+		a.count[e.Node]++
+		return n
+	}
+	if e.Port != 0 {
+		return e.Port
+	}
+	n := a.count[e.Node] + 1
+	for a.taken[e.Node][n] {
+		n++
+	}
+	a.count[e.Node] = n
+	return n
+}
+
+// offset adds n to an address.
+func offset(base netip.Addr, n int) netip.Addr {
+	b := base.AsSlice()
+	for i := len(b) - 1; i >= 0 && n > 0; i-- {
+		n += int(b[i])
+		b[i] = byte(n)
+		n >>= 8
+	}
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}

@@ -1,0 +1,146 @@
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultRunDir is where labs are recorded unless Options say otherwise.
+const DefaultRunDir = "/run/sluice/lab"
+
+const (
+	stateFile  = "state.json"
+	socketFile = "delayline.sock"
+	logFile    = "delayline.log"
+)
+
+// record is what is written down before anything of a lab is made: enough to
+// find and remove all of it without the process that made it.
+type record struct {
+	Version    int       `json:"version"`
+	Created    time.Time `json:"created"`
+	Owner      process   `json:"owner"`
+	Ephemeral  bool      `json:"ephemeral,omitempty"` // goes with its owner
+	Complete   bool      `json:"complete"`
+	Shaper     string    `json:"shaper"`
+	Namespaces []string  `json:"namespaces"`
+	Plan       plan      `json:"plan"`
+}
+
+// process names a process for good: ids are used again, start times are not.
+type process struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"`
+}
+
+func self() process {
+	start, _ := startTime(os.Getpid()) // our own entry of /proc is always there
+	return process{PID: os.Getpid(), Start: start}
+}
+
+// alive reports whether the process still runs.
+func (p process) alive() bool {
+	start, err := startTime(p.PID)
+	return err == nil && start == p.Start
+}
+
+// startTime reads field 22 of /proc/PID/stat.
+func startTime(pid int) (uint64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	for i := len(b) - 1; i >= 0; i-- {
+		if b[i] != ')' { // the command's name may hold anything but ends at the last one
+			continue
+		}
+		var skip string
+		var start uint64
+		fields := make([]any, 0, 20)
+		for range 19 {
+			fields = append(fields, &skip)
+		}
+		_, err := fmt.Sscan(string(b[i+1:]), append(fields, &start)...)
+		return start, err
+	}
+	return 0, errors.New("malformed stat")
+}
+
+func writeRecord(dir string, r record) error {
+	b, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	temp := filepath.Join(dir, stateFile+".new")
+	if err := os.WriteFile(temp, b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temp, filepath.Join(dir, stateFile))
+}
+
+func readRecord(dir string) (record, error) {
+	var r record
+	b, err := os.ReadFile(filepath.Join(dir, stateFile))
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(b, &r); err != nil {
+		return r, fmt.Errorf("%s: %w", filepath.Join(dir, stateFile), err)
+	}
+	return r, nil
+}
+
+// ErrNoLab is returned for a lab that is not up.
+var ErrNoLab = errors.New("no such lab is up")
+
+// lockDir takes the lab's lock, which its builder holds while it builds. It goes
+// with the process, so a crash leaves none.
+func lockDir(dir string) (release func(), err error) {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNoLab
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("another process is building or removing it: %w", err)
+	}
+	return func() { _ = unix.Close(fd) }, nil
+}
+
+// Names returns the labs that are recorded in a run directory, also those left
+// by a crash.
+func Names(runDir string) ([]string, error) {
+	entries, err := os.ReadDir(runDirOr(runDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func runDirOr(dir string) string {
+	if dir == "" {
+		return DefaultRunDir
+	}
+	return dir
+}

@@ -1,0 +1,355 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// ovsTimeout bounds every Open vSwitch command.
+	ovsTimeout = 60 * time.Second
+	// stopGrace is how long a daemon has to end by itself.
+	stopGrace = 3 * time.Second
+	// ovsSchema is where packages put the database's schema.
+	ovsSchema = "/usr/share/openvswitch/vswitch.ovsschema"
+)
+
+// startSwitches starts the daemons of all switches, a few at a time.
+func (l *Lab) startSwitches(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(2 * runtime.NumCPU())
+	for _, s := range l.plan.Topology.Switches {
+		group.Go(func() error { return l.Switch(s.Name).create(ctx) })
+	}
+	return group.Wait()
+}
+
+// LiveSwitch is a switch of a lab that is up.
+type LiveSwitch struct {
+	node
+	spec Switch
+}
+
+// Switch returns a switch by its name. It panics if the topology has none: that
+// is an error of the program, as with an index.
+func (l *Lab) Switch(name string) *LiveSwitch {
+	i := l.plan.Topology.switchIndex(name)
+	if i < 0 {
+		panic(fmt.Sprintf("lab %s has no switch %q", l.Name(), name))
+	}
+	return &LiveSwitch{node: node{lab: l, name: name}, spec: l.plan.Topology.Switches[i]}
+}
+
+// DPID is the switch's datapath id.
+func (s *LiveSwitch) DPID() uint64 { return s.spec.DPID }
+
+// Capabilities are the limits of the hardware that the switch stands for.
+func (s *LiveSwitch) Capabilities() []string { return s.spec.Capabilities }
+
+// Port returns the OpenFlow port number that leads over a link.
+func (s *LiveSwitch) Port(link string) (int, error) {
+	w, err := s.lab.wire(link)
+	if err != nil {
+		return 0, err
+	}
+	for _, f := range []iface{w.A, w.B} {
+		if f.Node == s.name {
+			return f.Port, nil
+		}
+	}
+	return 0, fmt.Errorf("link %s does not end at %s", link, s.name)
+}
+
+func (s *LiveSwitch) dir() string      { return filepath.Join(s.lab.dir, "ovs", s.name) }
+func (s *LiveSwitch) database() string { return "unix:" + filepath.Join(s.dir(), "db.sock") }
+
+// create makes the database and starts both daemons for the first time.
+func (s *LiveSwitch) create(ctx context.Context) error {
+	if err := os.MkdirAll(s.dir(), 0o755); err != nil {
+		return err
+	}
+	if err := s.run(ctx, "ovsdb-tool", "create", filepath.Join(s.dir(), "conf.db"), ovsSchema); err != nil {
+		return err
+	}
+	if err := s.startDatabase(ctx); err != nil {
+		return err
+	}
+	if err := s.startDaemon(ctx); err != nil {
+		return err
+	}
+	if err := s.configure(ctx); err != nil {
+		return err
+	}
+	return s.addFixedFlows(ctx)
+}
+
+func (s *LiveSwitch) startDatabase(ctx context.Context) error {
+	return s.run(ctx, "ovsdb-server", filepath.Join(s.dir(), "conf.db"),
+		"--remote=p"+s.database(), "--unixctl="+filepath.Join(s.dir(), "ovsdb.ctl"),
+		"--pidfile="+filepath.Join(s.dir(), "ovsdb-server.pid"),
+		"--log-file="+filepath.Join(s.dir(), "ovsdb-server.log"), "--detach", "--no-chdir", "-vconsole:off")
+}
+
+func (s *LiveSwitch) startDaemon(ctx context.Context) error {
+	return s.run(ctx, "ovs-vswitchd", s.database(),
+		"--unixctl="+filepath.Join(s.dir(), "vswitchd.ctl"),
+		"--pidfile="+filepath.Join(s.dir(), "ovs-vswitchd.pid"),
+		"--log-file="+filepath.Join(s.dir(), "ovs-vswitchd.log"), "--detach", "--no-chdir", "-vconsole:off")
+}
+
+// configure makes the bridge with its ports and controllers in one transaction,
+// and waits until the daemon has carried it out.
+func (s *LiveSwitch) configure(ctx context.Context) error {
+	datapath, err := datapathType(s.spec.Datapath)
+	if err != nil {
+		return fmt.Errorf("switch %s: %w", s.name, err)
+	}
+	args := []string{
+		"set", "Open_vSwitch", ".", "other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1",
+		"--", "add-br", bridgeName, "--", "set", "Bridge", bridgeName,
+		"datapath_type=" + datapath, "fail_mode=secure", "protocols=" + strings.Join(s.spec.Protocols, ","),
+		fmt.Sprintf("other_config:datapath-id=%016x", s.spec.DPID), "other_config:disable-in-band=true",
+	}
+	for _, f := range s.interfaces() {
+		args = append(args, "--", "add-port", bridgeName, f.Name,
+			"--", "set", "Interface", f.Name, "ofport_request="+strconv.Itoa(f.Port))
+		if s.lab.tcShaped(f) {
+			// Without a QoS record the daemon would remove the interface's qdisc.
+			id := "@qos" + strconv.Itoa(f.Port)
+			args = append(args, "--", "--id="+id, "create", "QoS", "type=linux-noop",
+				"--", "set", "Port", f.Name, "qos="+id)
+		}
+	}
+	args = append(args, s.controllerArgs()...)
+	if _, err := s.Vsctl(ctx, args...); err != nil {
+		return err
+	}
+	return s.checkPorts(ctx)
+}
+
+// interfaces are the switch's ports.
+func (s *LiveSwitch) interfaces() []iface {
+	var all []iface
+	for _, w := range s.lab.plan.Wires {
+		for _, f := range []iface{w.A, w.B} {
+			if f.Node == s.name {
+				all = append(all, f)
+			}
+		}
+	}
+	return all
+}
+
+func (s *LiveSwitch) controllerArgs() []string {
+	if len(s.spec.Flows) > 0 {
+		return nil
+	}
+	var args, ids []string
+	for i, c := range s.lab.plan.Topology.Controllers {
+		if !s.obeys(c.Name) {
+			continue
+		}
+		id := "@c" + strconv.Itoa(i)
+		ids = append(ids, id)
+		target := fmt.Sprintf("target=\"tcp:%s:%d\"", s.lab.plan.ControlIP[c.Name], c.Port)
+		args = append(args, "--", "--id="+id, "create", "Controller", target,
+			"max_backoff=1000", "inactivity_probe=5000")
+	}
+	return append(args, "--", "set", "Bridge", bridgeName, "controller=["+strings.Join(ids, ",")+"]")
+}
+
+func (s *LiveSwitch) obeys(controller string) bool {
+	if len(s.spec.Controllers) == 0 {
+		return true
+	}
+	for _, name := range s.spec.Controllers {
+		if name == controller {
+			return true
+		}
+	}
+	return false
+}
+
+// checkPorts reports a port that the daemon could not open.
+func (s *LiveSwitch) checkPorts(ctx context.Context) error {
+	out, err := s.output(ctx, "ovs-vsctl", "--timeout=30", "--db="+s.database(), "--format=csv", "--no-headings",
+		"--columns=name,error", "find", "Interface", "error!=[]")
+	if err != nil {
+		return err
+	}
+	if out = strings.TrimSpace(out); out != "" {
+		return fmt.Errorf("switch %s: %s", s.name, out)
+	}
+	return nil
+}
+
+func (s *LiveSwitch) addFixedFlows(ctx context.Context) error {
+	for _, flow := range s.spec.Flows {
+		if _, err := s.Ofctl(ctx, "add-flow", flow); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Ofctl runs ovs-ofctl COMMAND on the switch's bridge with further arguments,
+// speaking the switch's first protocol, and returns what it prints.
+func (s *LiveSwitch) Ofctl(ctx context.Context, command string, args ...string) (string, error) {
+	mgmt := "unix:" + filepath.Join(s.dir(), bridgeName+".mgmt")
+	all := append([]string{"-O", s.spec.Protocols[0], command, mgmt}, args...)
+	return s.output(ctx, "ovs-ofctl", all...)
+}
+
+// Vsctl runs ovs-vsctl against the switch's database and returns what it prints.
+func (s *LiveSwitch) Vsctl(ctx context.Context, args ...string) (string, error) {
+	return s.output(ctx, "ovs-vsctl", append([]string{"--timeout=30", "--db=" + s.database()}, args...)...)
+}
+
+// Appctl runs ovs-appctl against the switch's daemon and returns what it prints.
+func (s *LiveSwitch) Appctl(ctx context.Context, args ...string) (string, error) {
+	return s.output(ctx, "ovs-appctl", append([]string{"-t", filepath.Join(s.dir(), "vswitchd.ctl")}, args...)...)
+}
+
+// Stop ends the switch's daemon, as a crash or a power cut would: it forwards
+// nothing and its flow table is lost. Its configuration stays.
+func (s *LiveSwitch) Stop(ctx context.Context) error {
+	pid, err := s.daemonPID()
+	if err != nil {
+		return fmt.Errorf("stop switch %s: %w", s.name, err)
+	}
+	if err := endProcess(ctx, pid); err != nil {
+		return fmt.Errorf("stop switch %s: %w", s.name, err)
+	}
+	return nil
+}
+
+// Start starts the switch's daemon again and waits until its ports are back.
+func (s *LiveSwitch) Start(ctx context.Context) error {
+	if err := s.startDaemon(ctx); err != nil {
+		return err
+	}
+	if _, err := s.Vsctl(ctx, "set", "Open_vSwitch", ".", "external_ids:started="+strconv.FormatInt(time.Now().UnixNano(), 10)); err != nil {
+		return err
+	}
+	if err := s.checkPorts(ctx); err != nil {
+		return err
+	}
+	return s.addFixedFlows(ctx)
+}
+
+func (s *LiveSwitch) daemonPID() (int, error) {
+	b, err := os.ReadFile(filepath.Join(s.dir(), "ovs-vswitchd.pid"))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, errors.New("it does not run")
+	}
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(string(bytes.TrimSpace(b)))
+}
+
+// command prepares an Open vSwitch program with the switch's own directories.
+func (s *LiveSwitch) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(),
+		"OVS_RUNDIR="+s.dir(), "OVS_LOGDIR="+s.dir(), "OVS_DBDIR="+s.dir(), "OVS_SYSCONFDIR="+s.dir())
+	return cmd
+}
+
+func (s *LiveSwitch) run(ctx context.Context, name string, args ...string) error {
+	_, err := s.output(ctx, name, args...)
+	return err
+}
+
+// output runs an Open vSwitch program in the switch's namespace.
+func (s *LiveSwitch) output(ctx context.Context, name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, ovsTimeout)
+	defer cancel()
+	var out, errs bytes.Buffer
+	cmd := s.command(ctx, name, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := inNamespace(s.lab.plan.namespace(s.name), cmd.Start); err != nil {
+		return "", fmt.Errorf("switch %s: %s: %w", s.name, name, err)
+	}
+	if err := cmd.Wait(); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return "", fmt.Errorf("switch %s: %s %s: %w: %s", s.name, name, firstWord(args), err, strings.TrimSpace(errs.String()))
+	}
+	return out.String(), nil
+}
+
+func firstWord(args []string) string {
+	for _, a := range args {
+		if !strings.HasPrefix(a, "-") {
+			return a
+		}
+	}
+	return ""
+}
+
+// kernelDatapath reports whether the kernel has Open vSwitch's datapath.
+func kernelDatapath() bool {
+	_, err := netlink.GenlFamilyGet("ovs_datapath")
+	return err == nil
+}
+
+// datapathType is Open vSwitch's name of the datapath asked for.
+func datapathType(asked string) (string, error) {
+	switch {
+	case asked == DatapathUserspace:
+		return "netdev", nil
+	case kernelDatapath():
+		return "system", nil
+	case asked == DatapathKernel:
+		return "", errors.New("this kernel has no Open vSwitch datapath: use datapath userspace or auto")
+	}
+	return "netdev", nil
+}
+
+// endProcess asks a process to end, makes it, and waits until it has.
+func endProcess(ctx context.Context, pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("process %d: %w", pid, err)
+	}
+	defer unix.Close(fd)
+	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
+		if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil {
+			return nil // it ended in between
+		}
+		if waitExit(ctx, fd, stopGrace) {
+			return nil
+		}
+	}
+	return fmt.Errorf("process %d does not end", pid)
+}
+
+// waitExit waits until the process of a pidfd has ended.
+func waitExit(ctx context.Context, pidfd int, limit time.Duration) bool {
+	deadline := time.Now().Add(limit)
+	for time.Now().Before(deadline) && ctx.Err() == nil {
+		fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+		if n, err := unix.Poll(fds, 50); err == nil && n > 0 {
+			return true
+		}
+	}
+	return false
+}

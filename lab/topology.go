@@ -1,0 +1,126 @@
+package lab
+
+import (
+	"net/netip"
+
+	"github.com/sluice-net/sluice/lab/delayline"
+)
+
+// Topology describes a network. It is plain data: nothing happens until Up.
+type Topology struct {
+	Name string `json:"name"`
+	// Controllers that switches may connect to. None means one, named "c1".
+	Controllers []Controller `json:"controllers,omitempty"`
+	Switches    []Switch     `json:"switches,omitempty"`
+	Hosts       []Host       `json:"hosts,omitempty"`
+	Links       []Link       `json:"links,omitempty"`
+}
+
+// Controller is an address in the control network where a controller will
+// listen. The lab reserves the address, it does not run the controller.
+type Controller struct {
+	Name string `json:"name"`
+	Port int    `json:"port,omitempty"` // default 6653
+}
+
+// Datapaths of a switch.
+const (
+	DatapathAuto      = "auto"
+	DatapathKernel    = "kernel"
+	DatapathUserspace = "userspace"
+)
+
+// CapabilityL2Rewrite is a switch that rewrites Ethernet addresses only.
+const CapabilityL2Rewrite = "l2-rewrite"
+
+// Switch is an Open vSwitch bridge with daemons of its own.
+type Switch struct {
+	Name     string `json:"name"`
+	DPID     uint64 `json:"dpid,omitempty"` // 0: its place in the list, from 1
+	Datapath string `json:"datapath,omitempty"`
+	// Protocols are OpenFlow versions as Open vSwitch writes them; default OpenFlow13.
+	Protocols []string `json:"protocols,omitempty"`
+	// Capabilities name the limited hardware that the switch stands for. Open
+	// vSwitch can do more: CheckCapabilities reports rules that the hardware could not have.
+	Capabilities []string `json:"capabilities,omitempty"`
+	// Controllers by name; none means all of the topology's.
+	Controllers []string `json:"controllers,omitempty"`
+	// Flows, in ovs-ofctl's syntax, make a fixed-function switch: it has these
+	// rules and no controller.
+	Flows []string `json:"flows,omitempty"`
+}
+
+// Host is a network namespace with interfaces, addresses and routes.
+type Host struct {
+	Name string `json:"name"`
+	// Addresses of the first interface. A host with links and no addresses at
+	// all gets an IPv4 and an IPv6 address by its place in the list.
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	Routes    []Route        `json:"routes,omitempty"`
+	// MTU of all interfaces; 0 means the link's.
+	MTU int `json:"mtu,omitempty"`
+	// Sysctls by name, as in net.ipv4.tcp_congestion_control.
+	Sysctls map[string]string `json:"sysctls,omitempty"`
+	// Congestion is the TCP congestion control of the host's connections; empty is
+	// the kernel's default. It is set on the routes, because a namespace may not
+	// choose every algorithm that the kernel has as its default.
+	Congestion string `json:"congestion,omitempty"`
+	// Agent gives the host an interface in the control network.
+	Agent bool `json:"agent,omitempty"`
+	// Router makes it forward IP.
+	Router bool `json:"router,omitempty"`
+}
+
+// Route is a static route of a host.
+type Route struct {
+	To  netip.Prefix `json:"to"` // 0.0.0.0/0 and ::/0 are default routes
+	Via netip.Addr   `json:"via"`
+}
+
+// End is a link's attachment to a node.
+type End struct {
+	Node string `json:"node"`
+	// Addresses of the interface, for hosts with several.
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	// Port is the OpenFlow port number on a switch; 0 means the next free one.
+	Port int `json:"port,omitempty"`
+}
+
+// Link joins two nodes.
+type Link struct {
+	Name string `json:"name,omitempty"` // default "A-B"
+	A    End    `json:"a"`
+	B    End    `json:"b"`
+	MTU  int    `json:"mtu,omitempty"` // default 1500
+	// AtoB and BtoA are the line's properties. If both are zero the link is a
+	// plain virtual cable, unless Shaped asks for a line that can be changed later.
+	AtoB   delayline.Params `json:"a_to_b,omitzero"`
+	BtoA   delayline.Params `json:"b_to_a,omitzero"`
+	Shaped bool             `json:"shaped,omitempty"`
+}
+
+// Both returns a link with the same properties in both directions.
+func Both(a, b string, p delayline.Params) Link {
+	return Link{A: End{Node: a}, B: End{Node: b}, AtoB: p, BtoA: p}
+}
+
+// shaped reports whether the link needs a delay line or netem.
+func (l Link) shaped() bool { return l.Shaped || !l.AtoB.IsZero() || !l.BtoA.IsZero() }
+
+func (t Topology) switchIndex(name string) int {
+	for i, s := range t.Switches {
+		if s.Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func (t Topology) hostIndex(name string) int {
+	for i, h := range t.Hosts {
+		if h.Name == name {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,199 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/lab/internal/namespace"
+)
+
+// Options of Up. The zero value is what the command line uses.
+type Options struct {
+	// RunDir is where the lab is recorded; default DefaultRunDir.
+	RunDir string
+	// Logf gets a line for each thing that changes the machine, and warnings.
+	Logf func(format string, args ...any)
+	// Shaping is how links get their properties: ShapingAuto, ShapingNetem or
+	// ShapingDelayLine.
+	Shaping string
+	// Ephemeral labs belong to the process that builds them: another process that
+	// calls Sweep removes them once that one is gone.
+	Ephemeral bool
+}
+
+// ErrNotRoot is returned where a lab cannot be because the caller is not root.
+var ErrNotRoot = errors.New("the lab needs root: it makes network namespaces and interfaces")
+
+// cleanupTimeout bounds the removal of a lab.
+const cleanupTimeout = 60 * time.Second
+
+// Up builds the network. If anything fails it removes what it has made and
+// returns the reason.
+func Up(ctx context.Context, t Topology, o Options) (*Lab, error) {
+	p, err := newPlan(t)
+	if err != nil {
+		return nil, fmt.Errorf("topology %s: %w", t.Name, err)
+	}
+	l, err := up(ctx, p, o)
+	if err != nil {
+		return nil, fmt.Errorf("lab %s: %w", p.Topology.Name, err)
+	}
+	return l, nil
+}
+
+func up(ctx context.Context, p plan, o Options) (*Lab, error) {
+	if os.Geteuid() != 0 {
+		return nil, ErrNotRoot
+	}
+	if err := checkTools(p.Topology); err != nil {
+		return nil, err
+	}
+	shaper, err := chooseShaping(o.Shaping)
+	if err != nil {
+		return nil, err
+	}
+	l := newLab(p, runDirOr(o.RunDir), o.Logf)
+	l.shaper = shaper
+	release, err := l.claim(o)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if err := l.build(ctx); err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+		return nil, errors.Join(err, l.remove(ctx))
+	}
+	return l, nil
+}
+
+func checkTools(t Topology) error {
+	tools := []string{"ip"}
+	if len(t.Switches) > 0 {
+		tools = append(tools, "ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl")
+	}
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			return fmt.Errorf("%s is missing: install openvswitch-switch and iproute2: %w", tool, err)
+		}
+	}
+	return nil
+}
+
+// claim takes the lab's name and writes down what is going to be made.
+func (l *Lab) claim(o Options) (release func(), err error) {
+	if err := os.MkdirAll(l.runDir, 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(l.dir, 0o755); err != nil {
+		if errors.Is(err, os.ErrExist) {
+			return nil, fmt.Errorf("it is up already, or left over: take it down first (sluice lab down %s)", l.Name())
+		}
+		return nil, err
+	}
+	release, err = lockDir(l.dir)
+	if err != nil {
+		return nil, err
+	}
+	l.record = record{
+		Version: 1, Created: time.Now().UTC(), Owner: self(), Ephemeral: o.Ephemeral,
+		Shaper: l.shaper, Namespaces: l.allNamespaces(), Plan: l.plan,
+	}
+	for _, name := range l.record.Namespaces {
+		if namespace.Exists(name) {
+			err = fmt.Errorf("namespace %s exists already, and this lab did not make it", name)
+		}
+	}
+	if err == nil {
+		err = writeRecord(l.dir, l.record)
+	}
+	if err != nil {
+		release()
+		return nil, errors.Join(err, os.RemoveAll(l.dir))
+	}
+	return release, nil
+}
+
+func (l *Lab) allNamespaces() []string {
+	names := []string{l.plan.namespace(controlNode)}
+	for _, s := range l.plan.Topology.Switches {
+		names = append(names, l.plan.namespace(s.Name))
+	}
+	for _, h := range l.plan.Topology.Hosts {
+		names = append(names, l.plan.namespace(h.Name))
+	}
+	return names
+}
+
+// build makes everything, in an order in which nothing has to be made twice.
+func (l *Lab) build(ctx context.Context) error {
+	steps := []func(context.Context) error{
+		l.holdReceiveBuffers, l.makeNamespaces, l.makeControlNetwork, l.makeWires,
+		l.startDelayLine, l.configureInterfaces, l.configureHosts, l.startSwitches,
+	}
+	for _, step := range steps {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	l.record.Complete = true
+	return writeRecord(l.dir, l.record)
+}
+
+func (l *Lab) makeNamespaces(context.Context) error {
+	for _, name := range l.record.Namespaces {
+		if err := namespace.Create(name); err != nil {
+			return err
+		}
+	}
+	for _, name := range l.record.Namespaces {
+		if err := inNamespace(name, setLoopbackUp); err != nil {
+			return fmt.Errorf("namespace %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// startDelayLine runs the process that carries the shaped links, if there are any.
+func (l *Lab) startDelayLine(ctx context.Context) error {
+	if l.shaper != ShapingDelayLine {
+		return nil
+	}
+	c := delayline.Config{Socket: filepath.Join(l.dir, socketFile)}
+	for _, w := range l.plan.Wires {
+		if w.Link.shaped() {
+			c.Links = append(c.Links, delayline.Link{
+				Name: w.Link.Name, A: l.tapEnd(w.A), B: l.tapEnd(w.B),
+				AtoB: w.Link.AtoB, BtoA: w.Link.BtoA,
+			})
+		}
+	}
+	if len(c.Links) == 0 {
+		return nil
+	}
+	_, err := delayline.Start(ctx, c, filepath.Join(l.dir, logFile))
+	return err
+}
+
+// tapEnd is the delay line's end at an interface. Only a host's kernel can take
+// super-packets; a userspace switch reads frames.
+func (l *Lab) tapEnd(f iface) delayline.End {
+	return delayline.End{
+		Namespace: namespace.Path(f.Namespace),
+		Interface: f.Name,
+		Offload:   f.Port == 0,
+	}
+}
+
+func inNamespace(name string, f func() error) error {
+	return namespace.Do(namespace.Path(name), f)
+}
