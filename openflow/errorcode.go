@@ -42,27 +42,27 @@ func (c ErrorCode) Code() uint16 { return uint16(c) }
 // Codes that callers compare with; every other code of the table prints by its
 // name and can be built with NewErrorCode.
 const (
-	HelloIncompatible      = ErrorCode(uint32(ErrorTypeHelloFailed)<<16 | 0)
-	BadRequestVersion      = ErrorCode(uint32(ErrorTypeBadRequest)<<16 | 0)
-	BadRequestType         = ErrorCode(uint32(ErrorTypeBadRequest)<<16 | 1)
-	BadRequestMultipart    = ErrorCode(uint32(ErrorTypeBadRequest)<<16 | 2)
-	BadRequestExperimenter = ErrorCode(uint32(ErrorTypeBadRequest)<<16 | 3)
-	BadRequestExpType      = ErrorCode(uint32(ErrorTypeBadRequest)<<16 | 4)
-	BadRequestPermission   = ErrorCode(uint32(ErrorTypeBadRequest)<<16 | 5)
-	BadRequestLength       = ErrorCode(uint32(ErrorTypeBadRequest)<<16 | 6)
-	BadRequestBuffer       = ErrorCode(uint32(ErrorTypeBadRequest)<<16 | 8)
-	BadRequestIsSlave      = ErrorCode(uint32(ErrorTypeBadRequest)<<16 | 10)
-	BadRequestPort         = ErrorCode(uint32(ErrorTypeBadRequest)<<16 | 11)
-	BadActionSetType       = ErrorCode(uint32(ErrorTypeBadAction)<<16 | 13)
-	BadMatchPrerequisite   = ErrorCode(uint32(ErrorTypeBadMatch)<<16 | 9)
-	FlowModTableFull       = ErrorCode(uint32(ErrorTypeFlowModFailed)<<16 | 1)
-	FlowModBadTable        = ErrorCode(uint32(ErrorTypeFlowModFailed)<<16 | 2)
-	FlowModOverlap         = ErrorCode(uint32(ErrorTypeFlowModFailed)<<16 | 3)
-	GroupModExists         = ErrorCode(uint32(ErrorTypeGroupModFailed)<<16 | 0)
-	GroupModUnknown        = ErrorCode(uint32(ErrorTypeGroupModFailed)<<16 | 8)
-	RoleRequestStale       = ErrorCode(uint32(ErrorTypeRoleRequestFailed)<<16 | 0)
-	MeterModExists         = ErrorCode(uint32(ErrorTypeMeterModFailed)<<16 | 1)
-	MeterModUnknown        = ErrorCode(uint32(ErrorTypeMeterModFailed)<<16 | 3)
+	HelloIncompatible      ErrorCode = 0x0000_0000
+	BadRequestVersion      ErrorCode = 0x0001_0000
+	BadRequestType         ErrorCode = 0x0001_0001
+	BadRequestMultipart    ErrorCode = 0x0001_0002
+	BadRequestExperimenter ErrorCode = 0x0001_0003
+	BadRequestExpType      ErrorCode = 0x0001_0004
+	BadRequestPermission   ErrorCode = 0x0001_0005
+	BadRequestLength       ErrorCode = 0x0001_0006
+	BadRequestBuffer       ErrorCode = 0x0001_0008
+	BadRequestIsSlave      ErrorCode = 0x0001_000a
+	BadRequestPort         ErrorCode = 0x0001_000b
+	BadActionSetType       ErrorCode = 0x0002_000d
+	BadMatchPrerequisite   ErrorCode = 0x0004_0009
+	FlowModTableFull       ErrorCode = 0x0005_0001
+	FlowModBadTable        ErrorCode = 0x0005_0002
+	FlowModOverlap         ErrorCode = 0x0005_0003
+	GroupModExists         ErrorCode = 0x0006_0000
+	GroupModUnknown        ErrorCode = 0x0006_0008
+	RoleRequestStale       ErrorCode = 0x000b_0000
+	MeterModExists         ErrorCode = 0x000c_0001
+	MeterModUnknown        ErrorCode = 0x000c_0003
 )
 
 type errorInfo struct {

@@ -2,7 +2,6 @@ package openflow
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -305,6 +304,3 @@ func (o *OXM) decode(b []byte, at int) (known bool, err error) {
 	}
 	return true, nil
 }
-
-// compareMatch orders matches, for output that is the same every time.
-func compareMatch(a, b Match) int { return cmp.Compare(a.wire, b.wire) }

@@ -67,8 +67,12 @@ var messages = [numTypes]messageInfo{
 	TypeGroupMod:         {"GROUP_MOD", 16, func() Message { return new(GroupMod) }},
 	TypePortMod:          {"PORT_MOD", 40, func() Message { return new(PortMod) }},
 	TypeTableMod:         {"TABLE_MOD", 16, func() Message { return new(TableMod) }},
+	TypeMultipartRequest: {"MULTIPART_REQUEST", 16, func() Message { return new(MultipartRequest) }},
+	TypeMultipartReply:   {"MULTIPART_REPLY", 16, func() Message { return new(MultipartReply) }},
 	TypeBarrierRequest:   {"BARRIER_REQUEST", 8, func() Message { return new(BarrierRequest) }},
 	TypeBarrierReply:     {"BARRIER_REPLY", 8, func() Message { return new(BarrierReply) }},
+	TypeQueueGetRequest:  {"QUEUE_GET_CONFIG_REQUEST", 16, func() Message { return new(QueueConfigRequest) }},
+	TypeQueueGetReply:    {"QUEUE_GET_CONFIG_REPLY", 16, func() Message { return new(QueueConfigReply) }},
 	TypeRoleRequest:      {"ROLE_REQUEST", 24, func() Message { return new(RoleRequest) }},
 	TypeRoleReply:        {"ROLE_REPLY", 24, func() Message { return new(RoleReply) }},
 	TypeGetAsyncRequest:  {"GET_ASYNC_REQUEST", 8, func() Message { return new(GetAsyncRequest) }},
@@ -138,7 +142,7 @@ func Decode(b []byte) (Header, Message, error) {
 	if err != nil {
 		return h, nil, err
 	}
-	if int(h.Type) >= len(messages) || messages[h.Type].make == nil {
+	if int(h.Type) >= len(messages) {
 		return h, nil, &DecodeError{What: "header", Offset: 1, Err: ErrType, Detail: fmt.Sprintf("%d is no message of OpenFlow 1.3", uint8(h.Type))}
 	}
 	m := messages[h.Type].make()

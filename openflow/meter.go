@@ -14,10 +14,10 @@ const (
 
 // Flags of a meter.
 const (
-	MeterKbps  uint16 = 1 << 0 // rates are in kbit/s
-	MeterPktps uint16 = 1 << 1 // rates are in packets/s
-	MeterBurst uint16 = 1 << 2 // bands have a burst size
-	MeterStats uint16 = 1 << 3 // collect statistics
+	MeterFlagKbps  uint16 = 1 << 0 // rates are in kbit/s
+	MeterFlagPktps uint16 = 1 << 1 // rates are in packets/s
+	MeterFlagBurst uint16 = 1 << 2 // bands have a burst size
+	MeterFlagStats uint16 = 1 << 3 // collect statistics
 )
 
 var meterFlagNames = []string{"kbps", "pktps", "burst", "stats"}

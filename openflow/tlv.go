@@ -16,10 +16,20 @@ var (
 	actionShape      = tlvShape{what: "action", header: 8, lenAt: 2, wide: true, whole8: true}
 	instructionShape = tlvShape{what: "instruction", header: 8, lenAt: 2, wide: true, whole8: true}
 	bucketShape      = tlvShape{what: "bucket", header: 16, wide: true, whole8: true}
+	extBucketShape   = tlvShape{what: "bucket", header: extBucketHeader, wide: true, whole8: true}
 	bandShape        = tlvShape{what: "meter band", header: 16, lenAt: 2, wide: true, whole8: true}
 	helloShape       = tlvShape{what: "hello element", header: 4, lenAt: 2, wide: true, padded: true}
 	propertyShape    = tlvShape{what: "property", header: 4, lenAt: 2, wide: true, padded: true}
-	extBucketShape   = tlvShape{what: "bucket", header: extBucketHeader, wide: true, whole8: true}
+	featureIDShape   = tlvShape{what: "feature id", header: 4, lenAt: 2, wide: true}
+
+	queueShape         = tlvShape{what: "queue", header: queueHeader, lenAt: 8, wide: true, whole8: true}
+	queuePropertyShape = tlvShape{what: "queue property", header: 8, lenAt: 2, wide: true, whole8: true}
+	flowStatsShape     = tlvShape{what: "flow stats", header: flowStatsHeader + 8, wide: true}
+	groupStatsShape    = tlvShape{what: "group stats", header: groupStatsHeader, wide: true}
+	groupDescShape     = tlvShape{what: "group desc", header: 8, wide: true}
+	meterStatsShape    = tlvShape{what: "meter stats", header: meterStatsHeader, lenAt: 4, wide: true}
+	meterConfigShape   = tlvShape{what: "meter config", header: 8, wide: true}
+	tableFeaturesShape = tlvShape{what: "table features", header: tableFeaturesHeader, wide: true, whole8: true}
 )
 
 // A tlvIter walks over consecutive elements in place. It is the only walker of
