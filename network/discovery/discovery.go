@@ -1,0 +1,359 @@
+package discovery
+
+import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Options say how links are found. Zero fields mean the defaults.
+type Options struct {
+	// Interval is the time between two probes of a port.
+	Interval time.Duration
+	// Misses is how many intervals without a probe end a link.
+	Misses int
+	// Settle is how long a port is probed, quickly, before it counts as an edge port.
+	Settle time.Duration
+	// MaxAge is how long a probe may be under way.
+	MaxAge time.Duration
+	// Window is the number of samples over which latency is smoothed.
+	Window int
+	// Burst bounds the probes that one Tick asks for.
+	Burst int
+	// Guard, if set, refuses links through ports for which it says true.
+	Guard func(topology.PortRef) bool
+}
+
+// The defaults of Options.
+const (
+	DefaultInterval = 5 * time.Second
+	DefaultMisses   = 3
+	DefaultSettle   = time.Second
+	DefaultMaxAge   = 3 * time.Second
+	DefaultWindow   = 8
+	DefaultBurst    = 64
+)
+
+// quickProbes is how many probes a new port sends while it settles.
+const quickProbes = 4
+
+// Kind says what a Change is.
+type Kind uint8
+
+// The kinds of change.
+const (
+	// LinkUp and LinkDown: one direction of a link.
+	LinkUp Kind = iota + 1
+	LinkDown
+	// EdgeUp: a port has settled as an edge port.
+	EdgeUp
+)
+
+// Change is something that discovery has found out. Link is set for links, Port
+// for edge ports.
+type Change struct {
+	Kind Kind
+	Link topology.Link
+	Port topology.PortRef
+}
+
+// Discovery is the table of ports and links. Its methods may be called concurrently.
+type Discovery struct {
+	opts       Options
+	key        [32]byte
+	controller uint64
+	start      time.Time
+
+	mu    sync.RWMutex
+	seq   uint64
+	ports map[topology.PortRef]*port
+}
+
+// port is what is known of one switch port that is up.
+type port struct {
+	mac      openflow.MAC
+	next     time.Time // when to probe again
+	settle   time.Time // when to become an edge port if nothing is heard
+	edge     bool
+	sent     uint64    // sequence number of the latest probe
+	accepted uint64    // of the latest probe that arrived
+	heard    time.Time // when a probe last arrived here
+	looped   time.Time // when one of its own came back
+	out      *link     // where the port leads
+}
+
+type link struct {
+	to      topology.PortRef
+	seen    time.Time
+	latency float64 // nanoseconds, smoothed; 0 while unknown
+}
+
+// New makes an empty table with a fresh random key.
+func New(o Options, now time.Time) *Discovery {
+	o.Interval = cmp.Or(o.Interval, DefaultInterval)
+	o.Misses = cmp.Or(o.Misses, DefaultMisses)
+	o.Settle = cmp.Or(o.Settle, DefaultSettle)
+	o.MaxAge = cmp.Or(o.MaxAge, DefaultMaxAge)
+	o.Window = cmp.Or(o.Window, DefaultWindow)
+	o.Burst = cmp.Or(o.Burst, DefaultBurst)
+	d := &Discovery{opts: o, start: now, ports: map[topology.PortRef]*port{}}
+	var id [8]byte
+	_, _ = rand.Read(d.key[:]) // never fails, see package crypto/rand
+	_, _ = rand.Read(id[:])
+	d.controller = be.Uint64(id[:])
+	return d
+}
+
+// PortUp begins to probe a port. A port that is known already is probed anew.
+func (d *Discovery) PortUp(at topology.PortRef, mac openflow.MAC, now time.Time) []Change {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	changes := d.drop(at)
+	d.ports[at] = &port{mac: mac, next: now, settle: now.Add(d.opts.Settle)}
+	return changes
+}
+
+// PortDown forgets a port and the links by it.
+func (d *Discovery) PortDown(at topology.PortRef) []Change {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.drop(at)
+}
+
+// SwitchDown forgets all ports of a switch and the links by them.
+func (d *Discovery) SwitchDown(s openflow.DatapathID) []Change {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var changes []Change
+	for _, at := range d.sorted(func(at topology.PortRef, _ *port) bool { return at.Switch == s }) {
+		changes = append(changes, d.drop(at)...)
+	}
+	return changes
+}
+
+// drop removes a port and both directions of its link.
+func (d *Discovery) drop(at topology.PortRef) []Change {
+	p := d.ports[at]
+	if p == nil {
+		return nil
+	}
+	var changes []Change
+	if p.out != nil {
+		changes = append(changes, Change{Kind: LinkDown, Link: p.link(at)})
+	}
+	delete(d.ports, at)
+	for _, other := range d.sorted(func(_ topology.PortRef, o *port) bool { return o.out != nil && o.out.to == at }) {
+		changes = append(changes, d.unlink(other))
+	}
+	return changes
+}
+
+// unlink ends the link that leaves by a port. The port is not an edge port until
+// it has been silent for as long as a link may be.
+func (d *Discovery) unlink(at topology.PortRef) Change {
+	p := d.ports[at]
+	c := Change{Kind: LinkDown, Link: p.link(at)}
+	p.out = nil
+	return c
+}
+
+func (p *port) link(at topology.PortRef) topology.Link {
+	return topology.Link{From: at, To: p.out.to, Latency: time.Duration(p.out.latency)}
+}
+
+// sorted lists the ports that pick chooses, so that changes come in the same order
+// every time.
+func (d *Discovery) sorted(pick func(topology.PortRef, *port) bool) []topology.PortRef {
+	var out []topology.PortRef
+	for at, p := range d.ports {
+		if pick(at, p) {
+			out = append(out, at)
+		}
+	}
+	slices.SortFunc(out, topology.PortRef.Compare)
+	return out
+}
+
+// Tick returns the ports to be probed now, by calling Probe for each, what has
+// changed by the passing of time, and when to call it again.
+func (d *Discovery) Tick(now time.Time) (send []topology.PortRef, changes []Change, next time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next = now.Add(d.opts.Interval)
+	lifetime := time.Duration(d.opts.Misses) * d.opts.Interval
+	for _, at := range d.sorted(func(topology.PortRef, *port) bool { return true }) {
+		p := d.ports[at]
+		if p.out != nil && now.Sub(p.out.seen) > lifetime {
+			changes = append(changes, d.unlink(at))
+		}
+		if !p.edge && !p.busy(now, lifetime) && !now.Before(p.settle) {
+			p.edge = true
+			changes = append(changes, Change{Kind: EdgeUp, Port: at})
+		}
+		if !now.Before(p.next) && len(send) < d.opts.Burst {
+			send = append(send, at)
+			p.next = now.Add(d.pause(at, p, now))
+		}
+		next = earliest(next, p.next)
+		if now.Before(p.settle) {
+			next = earliest(next, p.settle)
+		}
+	}
+	return send, changes, next
+}
+
+// busy reports whether the port shows signs of a link or a loop.
+func (p *port) busy(now time.Time, lifetime time.Duration) bool {
+	return p.out != nil || !p.heard.IsZero() && now.Sub(p.heard) <= lifetime || !p.looped.IsZero() && now.Sub(p.looped) <= lifetime
+}
+
+// pause is the time to a port's next probe. Settled ports are spread over the
+// interval by their place, so that ports that came up together drift apart.
+func (d *Discovery) pause(at topology.PortRef, p *port, now time.Time) time.Duration {
+	if now.Before(p.settle) {
+		return d.opts.Settle / quickProbes
+	}
+	spread := (uint64(at.Switch)*31 + uint64(at.Port)) * 0x9e3779b97f4a7c15 >> 56 // 0 to 255
+	return d.opts.Interval - d.opts.Interval*time.Duration(spread)/2048
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// Probe appends the frame to be sent out of a port. Call it just before sending:
+// the frame carries the time. It returns nil if the port has gone.
+func (d *Discovery) Probe(b []byte, at topology.PortRef, now time.Time) []byte {
+	d.mu.Lock()
+	p := d.ports[at]
+	if p == nil {
+		d.mu.Unlock()
+		return nil
+	}
+	d.seq++
+	p.sent = d.seq
+	pr := probe{controller: d.controller, from: at, seq: d.seq, sent: now.Sub(d.start)}
+	mac := p.mac
+	d.mu.Unlock()
+	return appendFrame(b, mac, pr, d.key[:], time.Duration(d.opts.Misses)*d.opts.Interval)
+}
+
+// Receive takes an LLDP frame that came in by a port. rtt gives the round-trip
+// time between controller and switch, zero while unknown; without both ends'
+// there is no latency. The errors say why a frame was not believed; ErrForeign
+// is the only harmless one.
+func (d *Discovery) Receive(frame []byte, h *packet.Headers, at topology.PortRef, now time.Time, rtt func(openflow.DatapathID) time.Duration) ([]Change, error) {
+	if !h.Has(packet.LLDP) {
+		return nil, ErrForeign
+	}
+	body, sum, err := findBody(frame[h.L3:])
+	if err != nil {
+		return nil, err
+	}
+	pr := parseProbe(body)
+	if pr.controller != d.controller {
+		return nil, ErrForeign
+	}
+	if !hmac.Equal(sum, hash(d.key[:], body)) {
+		return nil, fmt.Errorf("%w at %v: claims to come from %v", ErrForged, at, pr.from)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.accept(pr, at, now, rtt)
+}
+
+// accept takes note of a true probe.
+func (d *Discovery) accept(pr probe, at topology.PortRef, now time.Time, rtt func(openflow.DatapathID) time.Duration) ([]Change, error) {
+	from, here := d.ports[pr.from], d.ports[at]
+	flight := now.Sub(d.start) - pr.sent
+	switch {
+	case from == nil || here == nil:
+		return nil, nil // one of the ports has just gone down
+	case pr.seq <= from.accepted || pr.seq > from.sent || flight < 0 || flight > d.opts.MaxAge:
+		return nil, fmt.Errorf("%w at %v: number %d of %v, sent %v ago", ErrReplayed, at, pr.seq, pr.from, flight)
+	case pr.from == at:
+		from.accepted, from.looped, from.edge = pr.seq, now, false
+		return nil, nil
+	case d.opts.Guard != nil && (d.opts.Guard(at) || d.opts.Guard(pr.from)):
+		return nil, fmt.Errorf("%w: from %v to %v", ErrGuarded, pr.from, at)
+	}
+	from.accepted = pr.seq
+	here.heard, here.edge, from.edge = now, false, false
+	var changes []Change
+	if l := from.out; l != nil && l.to != at {
+		if now.Sub(l.seen) < d.opts.Interval/2 {
+			return nil, nil // a shared medium: the link stays with whom it was first
+		}
+		changes = append(changes, d.unlink(pr.from))
+	}
+	fresh := from.out == nil
+	if fresh {
+		from.out = &link{to: at}
+	}
+	from.out.seen = now
+	d.measure(from.out, flight, rtt(pr.from.Switch), rtt(at.Switch))
+	if fresh {
+		changes = append(changes, Change{Kind: LinkUp, Link: from.link(pr.from)})
+	}
+	return changes, nil
+}
+
+// measure takes half of each control round trip off the flight time: the probe
+// went down from the controller to one switch and up from the other.
+func (d *Discovery) measure(l *link, flight, down, up time.Duration) {
+	if down <= 0 || up <= 0 {
+		return
+	}
+	// The round trips vary; a short link's difference can come out negative.
+	sample := float64(max(flight-down/2-up/2, time.Microsecond))
+	if l.latency == 0 {
+		l.latency = sample
+		return
+	}
+	l.latency += (sample - l.latency) * 2 / float64(d.opts.Window+1)
+}
+
+// Links lists the links, ordered by their From.
+func (d *Discovery) Links() []topology.Link {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	var out []topology.Link
+	for _, at := range d.sorted(func(_ topology.PortRef, p *port) bool { return p.out != nil }) {
+		out = append(out, d.ports[at].link(at))
+	}
+	return out
+}
+
+// IsEdge reports whether a port is up, has settled and shows no sign of a link,
+// so that hosts may be learned and broadcasts sent there.
+func (d *Discovery) IsEdge(at topology.PortRef) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	p := d.ports[at]
+	return p != nil && p.edge
+}
+
+// EdgePorts lists the edge ports of a switch, ascending.
+func (d *Discovery) EdgePorts(s openflow.DatapathID) []uint32 {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	var out []uint32
+	for at, p := range d.ports {
+		if at.Switch == s && p.edge {
+			out = append(out, at.Port)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
