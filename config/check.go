@@ -1,0 +1,108 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+)
+
+var typeAddress = reflect.TypeFor[Address]()
+
+// checker looks for what single values cannot show.
+type checker struct {
+	d *decoder
+	// noFiles leaves out whether named files exist.
+	noFiles bool
+}
+
+// fail reports a problem with the setting, at the place where it or the
+// nearest section around it was given.
+func (k *checker) fail(key, wrong, want string) {
+	p, exact := k.d.places[key]
+	for parent := key; !exact && parent != ""; {
+		i := max(strings.LastIndexByte(parent, '.'), 0)
+		parent = parent[:i]
+		if found, ok := k.d.places[parent]; ok {
+			p = found
+			break
+		}
+	}
+	if p.source == "" {
+		p.source = k.d.file
+	}
+	if !exact || p.value == "a mapping" || p.value == "a list" {
+		p.value = ""
+	}
+	k.d.problems = append(k.d.problems, Problem{Source: p.source, Line: p.line, Key: key, Value: p.value, Wrong: wrong, Want: want})
+}
+
+// tls checks that the parts of a certificate are there. mutual wants an
+// authority, too, as soon as there is a certificate.
+func (k *checker) tls(key string, t TLS, mutual bool) {
+	if (t.Cert == "") != (t.Key == "") {
+		k.fail(key+".cert", "incomplete", "cert and key belong together: set both or none")
+	}
+	if mutual && t.Cert != "" && t.CA == "" {
+		k.fail(key+".ca", "missing", "name the authority of the other side's certificates")
+	}
+	if mutual && t.Cert == "" && t.CA != "" {
+		k.fail(key+".cert", "missing", "name certificate and key beside the authority")
+	}
+}
+
+// distinct checks that no two servers listen on the same address.
+func (k *checker) distinct(key string, all []Address) {
+	seen := map[netip.AddrPort]bool{}
+	for _, a := range all {
+		if !a.IsValid() || a.Port() == 0 {
+			continue
+		}
+		if seen[a.AddrPort] {
+			k.fail(key, fmt.Sprintf("two servers on %s", a), "give each an address or port of its own")
+		}
+		seen[a.AddrPort] = true
+	}
+}
+
+// files checks that the files which the configuration names are there.
+func (k *checker) files(config any) {
+	if k.noFiles {
+		return
+	}
+	walk(reflect.ValueOf(config).Elem(), "", func(s setting) {
+		name, ok := s.value.Interface().(string)
+		if !ok || name == "" || s.field.Tag.Get("file") != "yes" {
+			return
+		}
+		info, err := os.Stat(name)
+		switch {
+		case err != nil:
+			k.fail(s.key, "cannot be used ("+strings.TrimPrefix(err.Error(), "stat ")+")", "the path of a file that is there")
+		case info.IsDir():
+			k.fail(s.key, "a folder", "the path of a file in "+filepath.Clean(name))
+		}
+	})
+}
+
+func loopback(port uint16) Address {
+	return Address{netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)}
+}
+
+// DefaultDataDir is where state lives unless configured: /var/lib/sluice for
+// root and services, else a folder of the user.
+func DefaultDataDir() string {
+	if dir := os.Getenv("STATE_DIRECTORY"); dir != "" { // set by systemd
+		return strings.Split(dir, ":")[0]
+	}
+	home, err := os.UserHomeDir()
+	if os.Geteuid() == 0 || err != nil {
+		return "/var/lib/sluice"
+	}
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "sluice")
+	}
+	return filepath.Join(home, ".local", "state", "sluice")
+}

@@ -1,0 +1,156 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+var same = cmp.Options{
+	cmp.Comparer(func(a, b Address) bool { return a.AddrPort == b.AddrPort }),
+	cmpopts.EquateEmpty(),
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	if _, err := LoadController(Sources{}); err != nil {
+		t.Errorf("controller: %v", err)
+	}
+	if _, err := LoadAgent(Sources{}); err == nil || !strings.Contains(err.Error(), "control.tls.cert") {
+		t.Errorf("an agent without certificates: %v", err)
+	}
+}
+
+func TestExamplesReadBack(t *testing.T) {
+	controller, want := DefaultController(), DefaultController()
+	want.Network.Switches = map[openflow.DatapathID]SwitchIs{0xa1: {Name: "edge", Rewrite: "l2", Bundles: "auto"}}
+	want.Network.StatsInterval = 90 * time.Second
+	for name, text := range map[string]string{"example": Example(want), "show": Render(want)} {
+		if err := parse(Sources{File: name}, []byte(text), controller); err != nil {
+			t.Errorf("%s:\n%v\n%s", name, err, text)
+		}
+		if d := cmp.Diff(want, controller, same...); d != "" {
+			t.Errorf("%s reads back differently:\n%s", name, d)
+		}
+	}
+	agent := &Agent{}
+	if err := parse(Sources{File: "agent"}, []byte(Example(DefaultAgent())), agent); err == nil || strings.Count(err.Error(), "\n") > 0 {
+		t.Errorf("the agent's example should lack certificates only: %v", err)
+	}
+	if agent.Sessions != DefaultAgent().Sessions || agent.Transfer != DefaultAgent().Transfer {
+		t.Errorf("the agent's example reads back differently: %+v", agent)
+	}
+}
+
+func TestEverySettingIsDocumented(t *testing.T) {
+	for _, c := range []any{DefaultController(), DefaultAgent()} {
+		walk(reflect.ValueOf(c).Elem(), "", func(s setting) {
+			if s.field.Tag.Get("doc") == "" {
+				t.Errorf("%T: %s has no documentation", c, s.key)
+			}
+			if s.section {
+				return
+			}
+			if s.field.Tag.Get("pattern") != "" && s.field.Tag.Get("form") == "" {
+				t.Errorf("%s has a pattern but no words for it", s.key)
+			}
+			if s.field.Tag.Get("pattern") == "" && s.value.Kind() != reflect.Slice && !inLimits(s.value, s.field.Tag) {
+				t.Errorf("%s: the default is not within the limits", s.key)
+			}
+		})
+	}
+}
+
+func TestLayers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	text := "log: {level: warn}\napi:\n  listen: 127.0.0.1:1\nstore:\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := LoadController(Sources{
+		File: file,
+		Env: []string{
+			"SLUICE_API_LISTEN=127.0.0.1:2", "SLUICE_LOG_FORMAT=json", "SLUICE_STORE_PREFIX=123", "SLUICE_TOKEN=x", "SLUICE_SERVER=y",
+			"SLUICE_OPENFLOW_LISTEN=127.0.0.1:7001,[::1]:7002", "SLUICE_SOS_ENABLED=false", "HOME=/",
+		},
+		Set: []string{"api.listen=127.0.0.1:3", "network.stats_interval=2s", "network.switches={00000000000000a1: {rewrite: l2}}"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.TrimSpace(fmt.Sprintln(c.Log, c.API.Listen, c.Store.Prefix, c.OpenFlow.Listen, c.SOS.Enabled, c.Network.StatsInterval, c.Network.Switches))
+	want := "{warn json} 127.0.0.1:3 123 [127.0.0.1:7001 [::1]:7002] false 2s map[00000000000000a1:{ l2 auto}]"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestSecretsStayHidden(t *testing.T) {
+	c := DefaultController()
+	c.Store.Password = "hunter2"
+	j, err := json.Marshal(Plain(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "password", c.Store.Password, "store", c.Store)
+	for name, text := range map[string]string{
+		"render": Render(c), "json": string(j), "direct": string(direct), "v": fmt.Sprintf("%v", c), "+v": fmt.Sprintf("%+v", *c),
+		"#v": fmt.Sprintf("%#v", c.Store), "log": log.String(),
+	} {
+		if strings.Contains(text, "hunter2") {
+			t.Errorf("%s shows the secret: %s", name, text)
+		}
+	}
+	err = parse(Sources{File: "f"}, []byte("store: {kind: memory, password: hunter2}"), DefaultController())
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a problem beside a secret: %v", err)
+	}
+}
+
+func TestAllProblemsAtOnce(t *testing.T) {
+	err := parse(Sources{File: "f.yaml", Env: []string{"SLUICE_API_OPEN_READS=maybe"}, Set: []string{"log.level=loud"}},
+		[]byte("data_dir: here\nlog: {format: xml}\nnothing: 1\n"), DefaultController())
+	var all Problems
+	if !errors.As(err, &all) || len(all) != 5 {
+		t.Fatalf("want 5 problems, got: %v", err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(Example(DefaultController())))
+	f.Add([]byte("a: &a [*a]\n"))
+	f.Add([]byte("log: &l {level: info}\napi: *l\n<<: *l\n"))
+	f.Add([]byte("---\n---\n"))
+	f.Add([]byte("network: {switches: {? [a] : b}}"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, into := range []checked{DefaultController(), DefaultAgent()} {
+			if err := parse(Sources{File: "f", NoFiles: true}, text, into); err != nil {
+				if _, ok := err.(Problems); !ok || err.Error() == "" {
+					t.Errorf("not Problems: %v", err)
+				}
+				continue
+			}
+			// What was accepted can be shown and read back.
+			again := reflect.New(reflect.TypeOf(into).Elem()).Interface().(checked)
+			if err := parse(Sources{File: "again", NoFiles: true}, []byte(Render(into)), again); err != nil {
+				t.Errorf("accepted, but not when shown: %v", err)
+			}
+		}
+	})
+}

@@ -1,0 +1,208 @@
+package config
+
+import (
+	"time"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Controller is the configuration of "sluice controller".
+type Controller struct {
+	DataDir  string   `yaml:"data_dir" pattern:"/.*" form:"an absolute path like /var/lib/sluice" doc:"Folder for state: the embedded etcd and the generated token. It is made, readable by its owner only."`
+	Log      Log      `yaml:"log" doc:"What is logged, and how."`
+	Store    Store    `yaml:"store" doc:"Where state lives."`
+	API      API      `yaml:"api" doc:"The REST interface."`
+	Events   Events   `yaml:"events" doc:"The event stream."`
+	OpenFlow OpenFlow `yaml:"openflow" doc:"Where switches connect."`
+	Network  Network  `yaml:"network" doc:"How the network is explored and used."`
+	SOS      SOS      `yaml:"sos" doc:"The SOS service: transfers carried by agents."`
+}
+
+// Log says what is logged.
+type Log struct {
+	Level  string `yaml:"level" oneof:"debug|info|warn|error" doc:"The least important lines that are written."`
+	Format string `yaml:"format" oneof:"text|json" doc:"One line of key=value pairs, or one JSON object a line."`
+}
+
+// TLS is a server's certificate and the authority of its clients.
+type TLS struct {
+	Cert string `yaml:"cert" file:"yes" doc:"Certificate, PEM. Empty: no TLS. \"sluice pki issue\" makes one."`
+	Key  string `yaml:"key" file:"yes" doc:"Key of the certificate, PEM."`
+	CA   string `yaml:"ca" file:"yes" doc:"Authority that issued the other side's certificates, PEM. The other side must then have one."`
+}
+
+// Enabled says whether there is a certificate.
+func (t TLS) Enabled() bool { return t.Cert != "" }
+
+// Store says where state lives.
+type Store struct {
+	Kind      string   `yaml:"kind" oneof:"embedded|etcd|memory" doc:"embedded: an etcd inside the controller, with the folder etcd below data_dir. etcd: a cluster, see endpoints. memory: nothing survives a restart."`
+	Endpoints []string `yaml:"endpoints" pattern:"https?://[^/]+" form:"a URL like https://10.0.0.1:2379" doc:"Client addresses of the cluster's members; for kind etcd only."`
+	Prefix    string   `yaml:"prefix" doc:"What stands before all keys in the cluster, so that several installations can share it."`
+	Username  string   `yaml:"username" doc:"User of the cluster, if it asks for one."`
+	Password  Secret   `yaml:"password" doc:"The user's password. Better given in the environment than in the file."`
+	TLS       TLS      `yaml:"tls" doc:"Certificates for https endpoints; ca alone is enough if the cluster asks for no client certificate."`
+}
+
+// API says how the REST interface is served.
+type API struct {
+	Listen    Address `yaml:"listen" doc:"Where it listens. Beyond loopback it needs tls."`
+	TLS       TLS     `yaml:"tls" doc:"Serves https. With ca, a client certificate of that authority is accepted instead of a token."`
+	TokenFile string  `yaml:"token_file" doc:"File with the bearer token. Empty: the file token below data_dir. One that does not exist is made, with a random token, readable by its owner only."`
+	OpenReads bool    `yaml:"open_reads" doc:"Lets requests that only read pass without a token. On loopback only."`
+	MaxBody   Size    `yaml:"max_body" min:"1KiB" max:"64MiB" doc:"Largest body of a request."`
+}
+
+// Events says how events are kept.
+type Events struct {
+	Remember int `yaml:"remember" min:"16" max:"1000000" doc:"How many of the latest events are kept in memory for consumers that fall behind or come back."`
+}
+
+// OpenFlow says where switches connect.
+type OpenFlow struct {
+	Listen       []Address     `yaml:"listen" doc:"Where switches connect. Beyond loopback it needs tls, or plaintext: true."`
+	TLS          TLS           `yaml:"tls" doc:"Switches connect with TLS and, with ca, with certificates of their own."`
+	Plaintext    bool          `yaml:"plaintext" doc:"Accepts switches without TLS beyond loopback: for a management network that only switches and controllers are on."`
+	EchoInterval time.Duration `yaml:"echo_interval" min:"100ms" max:"1m" doc:"How long a switch may be silent before it is asked for a sign of life."`
+	EchoTimeout  time.Duration `yaml:"echo_timeout" min:"200ms" max:"5m" doc:"How long a switch may be silent before it is given up. More than echo_interval."`
+	MaxSwitches  int           `yaml:"max_switches" min:"1" max:"10000" doc:"How many switches may be connected."`
+}
+
+// Network says how the network is explored and used.
+type Network struct {
+	Metric        string                           `yaml:"metric" oneof:"hops|latency|utilisation|capacity" doc:"What default paths minimise (for capacity: what they maximise)."`
+	Discovery     Discovery                        `yaml:"discovery" doc:"How links between switches are found."`
+	Hosts         Hosts                            `yaml:"hosts" doc:"How end hosts are learned."`
+	Forwarding    Forwarding                       `yaml:"forwarding" doc:"Forwarding of what no service handles."`
+	StatsInterval time.Duration                    `yaml:"stats_interval" min:"500ms" max:"10m" doc:"How often ports are asked for their counters, from which rates come."`
+	Switches      map[openflow.DatapathID]SwitchIs `yaml:"switches" doc:"What is known about single switches, by datapath id."`
+}
+
+// Discovery says how links are found.
+type Discovery struct {
+	Interval time.Duration `yaml:"interval" min:"100ms" max:"5m" doc:"How often each port sends a probe."`
+	Timeout  time.Duration `yaml:"timeout" min:"300ms" max:"15m" doc:"How long after its last probe a link is dead. At least twice the interval."`
+}
+
+// Hosts says how end hosts are learned.
+type Hosts struct {
+	IgnoreVLAN bool          `yaml:"ignore_vlan" doc:"Takes a MAC address for the same host whatever VLAN it is seen on: for networks that translate VLANs on the way."`
+	Timeout    time.Duration `yaml:"timeout" min:"10s" max:"168h" doc:"How long a silent host is remembered."`
+}
+
+// Forwarding says how packets go that no service handles.
+type Forwarding struct {
+	Enabled     bool          `yaml:"enabled" doc:"Off: packets that no service handles are dropped."`
+	IdleTimeout time.Duration `yaml:"idle_timeout" min:"1s" max:"18h" doc:"How long a rule stays without traffic."`
+}
+
+// SwitchIs is what is known about a switch beforehand.
+type SwitchIs struct {
+	Name    string `yaml:"name" pattern:"[A-Za-z0-9][A-Za-z0-9._-]{0,62}" form:"a name of letters, digits, dots, dashes" doc:"Name for people."`
+	Rewrite string `yaml:"rewrite" oneof:"auto|full|l2" doc:"Which addresses it can rewrite: as it says itself, all, or MAC addresses only."`
+	Bundles string `yaml:"bundles" oneof:"auto|off" doc:"Whether atomic changes use OpenFlow bundles: if it has them, or never."`
+}
+
+func (s *SwitchIs) defaults() { s.Rewrite, s.Bundles = "auto", "auto" }
+
+// SOS says how the SOS service works. Everything an operator changes while it
+// runs is in its own configuration, reached by the API; these are its roots.
+type SOS struct {
+	Enabled bool   `yaml:"enabled" doc:"Off: the service and its part of the API do not exist."`
+	TLS     TLS    `yaml:"tls" doc:"The controller's client certificate for the agents' control interface, and the authority that issued the agents' certificates. All three are needed before an agent can be used."`
+	Metric  string `yaml:"metric" oneof:"hops|latency|utilisation|capacity" doc:"What \"nearest agent\" means."`
+
+	PrepareTimeout time.Duration `yaml:"prepare_timeout" min:"100ms" max:"30s" doc:"How long agents may take to prepare a session."`
+	CommitTimeout  time.Duration `yaml:"commit_timeout" min:"100ms" max:"60s" doc:"How long the server may take to accept the agent's connection."`
+	MaxPending     int           `yaml:"max_pending" min:"1" max:"100000" doc:"How many sessions may be in preparation; connections beyond that go by default forwarding."`
+	History        int           `yaml:"history" min:"0" max:"100000" doc:"How many ended sessions are remembered."`
+}
+
+// DefaultController is the configuration of a controller that is told nothing.
+func DefaultController() *Controller {
+	return &Controller{
+		DataDir: DefaultDataDir(),
+		Log:     Log{Level: "info", Format: "text"},
+		Store:   Store{Kind: "embedded", Prefix: "sluice"},
+		API:     API{Listen: loopback(8080), MaxBody: 1 << 20},
+		Events:  Events{Remember: 4096},
+		OpenFlow: OpenFlow{
+			Listen: []Address{loopback(6653)}, EchoInterval: 5 * time.Second, EchoTimeout: 15 * time.Second, MaxSwitches: 1000,
+		},
+		Network: Network{
+			Metric:        "latency",
+			Discovery:     Discovery{Interval: 5 * time.Second, Timeout: 15 * time.Second},
+			Hosts:         Hosts{Timeout: 30 * time.Minute},
+			Forwarding:    Forwarding{Enabled: true, IdleTimeout: time.Minute},
+			StatsInterval: 5 * time.Second,
+		},
+		SOS: SOS{
+			Enabled: true, Metric: "latency",
+			PrepareTimeout: 2 * time.Second, CommitTimeout: 5 * time.Second, MaxPending: 4096, History: 10000,
+		},
+	}
+}
+
+func (c *Controller) check(k *checker) {
+	k.files(c)
+	k.tls("store.tls", c.Store.TLS, false)
+	k.tls("api.tls", c.API.TLS, false)
+	k.tls("openflow.tls", c.OpenFlow.TLS, false)
+	k.tls("sos.tls", c.SOS.TLS, true)
+	c.checkStore(k)
+	c.checkAPI(k)
+	c.checkOpenFlow(k)
+	if c.Network.Discovery.Timeout < 2*c.Network.Discovery.Interval {
+		k.fail("network.discovery.timeout", "too short for the interval", "at least twice network.discovery.interval, which is "+c.Network.Discovery.Interval.String())
+	}
+	if c.DataDir == "" {
+		k.fail("data_dir", "empty", "write an absolute path like /var/lib/sluice")
+	}
+}
+
+func (c *Controller) checkStore(k *checker) {
+	s := c.Store
+	switch {
+	case s.Kind == "etcd" && len(s.Endpoints) == 0:
+		k.fail("store.endpoints", "missing", "kind etcd needs at least one, like [https://10.0.0.1:2379]; without a cluster use kind embedded")
+	case s.Kind != "etcd" && len(s.Endpoints) > 0:
+		k.fail("store.endpoints", "contradicts store.kind, which is "+s.Kind, "remove it, or set store.kind to etcd")
+	}
+	if (s.Username == "") != (s.Password == "") {
+		k.fail("store.username", "incomplete", "store.username and store.password belong together: set both or none")
+	}
+}
+
+func (c *Controller) checkAPI(k *checker) {
+	a := c.API
+	if !a.Listen.IsValid() {
+		k.fail("api.listen", "empty", "write "+descriptions[typeAddress])
+		return
+	}
+	if !a.Listen.Loopback() && !a.TLS.Enabled() {
+		k.fail("api.listen", "reachable from other machines without TLS", "set api.tls.cert and api.tls.key, or listen on loopback, like 127.0.0.1:8080")
+	}
+	if !a.Listen.Loopback() && a.OpenReads {
+		k.fail("api.open_reads", "open to other machines, since api.listen is not loopback", "remove it, or listen on loopback, like 127.0.0.1:8080")
+	}
+}
+
+func (c *Controller) checkOpenFlow(k *checker) {
+	o := c.OpenFlow
+	if len(o.Listen) == 0 {
+		k.fail("openflow.listen", "empty", "write at least one address, like [127.0.0.1:6653]")
+	}
+	k.distinct("openflow.listen", append([]Address{c.API.Listen}, o.Listen...))
+	for _, a := range o.Listen {
+		if !a.Loopback() && !o.TLS.Enabled() && !o.Plaintext {
+			k.fail("openflow.listen", "reachable from other machines without TLS", "set openflow.tls.cert, key and ca, or openflow.plaintext: true on a network of switches and controllers only")
+			break
+		}
+	}
+	if o.TLS.Enabled() && o.Plaintext {
+		k.fail("openflow.plaintext", "contradicts openflow.tls", "keep one of the two")
+	}
+	if o.EchoTimeout <= o.EchoInterval {
+		k.fail("openflow.echo_timeout", "not more than the interval", "more than openflow.echo_interval, which is "+o.EchoInterval.String())
+	}
+}

@@ -1,0 +1,253 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// place is where a setting was given.
+type place struct {
+	source string
+	line   int
+	value  string
+}
+
+// decoder reads a tree of YAML nodes into a struct and collects problems.
+type decoder struct {
+	file string
+	// origin names the source of nodes that are not from the file.
+	origin   map[*yaml.Node]string
+	places   map[string]place
+	problems Problems
+}
+
+func (d *decoder) place(n *yaml.Node) place {
+	if source, ok := d.origin[n]; ok {
+		return place{source: source, value: show(n)}
+	}
+	return place{source: d.file, line: n.Line, value: show(n)}
+}
+
+func (d *decoder) fail(n *yaml.Node, key, wrong, want string) {
+	p := d.place(n)
+	d.problems = append(d.problems, Problem{Source: p.source, Line: p.line, Key: key, Value: p.value, Wrong: wrong, Want: want})
+}
+
+// show is a node's value for a message.
+func show(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.AliasNode:
+		return show(n.Alias)
+	}
+	if n.Tag == "!!null" {
+		return "nothing"
+	}
+	text := n.Value
+	if len(text) > 60 {
+		text = text[:57] + "..."
+	}
+	return strconv.Quote(text)
+}
+
+// decode reads the node into v, which is the field that the tag describes.
+func (d *decoder) decode(n *yaml.Node, v reflect.Value, key string, tag reflect.StructTag) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	d.places[key] = d.place(n)
+	if v.Type() == reflect.TypeFor[Secret]() && n.Kind == yaml.ScalarNode {
+		d.places[key] = place{source: d.places[key].source, line: d.places[key].line, value: hidden}
+	}
+	switch {
+	case isText(v.Type()), v.Type() == reflect.TypeFor[time.Duration]():
+		d.scalar(n, v, key, tag)
+	case v.Kind() == reflect.Struct:
+		d.structure(n, v, key)
+	case v.Kind() == reflect.Map:
+		d.mapping(n, v, key, tag)
+	case v.Kind() == reflect.Slice:
+		d.list(n, v, key, tag)
+	default:
+		d.scalar(n, v, key, tag)
+	}
+}
+
+func isText(t reflect.Type) bool {
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+}
+
+// section checks that the node is a mapping and reports repeated keys. A
+// section with nothing in it is like one that is not there.
+func (d *decoder) section(n *yaml.Node, key string) bool {
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+		return false
+	}
+	if n.Kind != yaml.MappingNode {
+		d.fail(n, key, "not a mapping", "write its settings below it, indented, as \"key: value\"")
+		return false
+	}
+	seen := map[string]int{}
+	for i := 0; i < len(n.Content); i += 2 {
+		k := n.Content[i]
+		if line, twice := seen[k.Value]; twice {
+			d.fail(k, join(key, k.Value), "given twice", fmt.Sprintf("keep one of the two (the first is in line %d)", line))
+			continue
+		}
+		seen[k.Value] = k.Line
+	}
+	return true
+}
+
+func join(key, name string) string {
+	if key == "" {
+		return name
+	}
+	return key + "." + name
+}
+
+func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string) {
+	if !d.section(n, key) {
+		return
+	}
+	fields := fieldsOf(v.Type())
+	for i := 0; i < len(n.Content); i += 2 {
+		k, value := n.Content[i], n.Content[i+1]
+		f, ok := fields.find(k.Value)
+		if !ok {
+			p := d.place(k)
+			d.problems = append(d.problems, Problem{Source: p.source, Line: p.line, Key: join(key, k.Value), Wrong: "unknown key", Want: fields.suggest(k.Value)})
+			continue
+		}
+		full := join(key, k.Value)
+		d.decode(value, v.FieldByIndex(f.Index), full, f.Tag)
+		if value.Kind == yaml.MappingNode {
+			// A section begins at its key, not at the first line below it.
+			d.places[full] = place{source: d.place(k).source, line: d.place(k).line, value: d.places[full].value}
+		}
+	}
+}
+
+func (d *decoder) mapping(n *yaml.Node, v reflect.Value, key string, tag reflect.StructTag) {
+	if !d.section(n, key) {
+		return
+	}
+	t := v.Type()
+	out := reflect.MakeMap(t)
+	for i := 0; i < len(n.Content); i += 2 {
+		k, value := n.Content[i], n.Content[i+1]
+		name := reflect.New(t.Key()).Elem()
+		before := len(d.problems)
+		// A key is text whatever YAML takes it for: 0000000000000001 is no number.
+		plain := *k
+		plain.Tag = "!!str"
+		if source, ok := d.origin[k]; ok {
+			d.origin[&plain] = source
+		}
+		d.scalar(&plain, name, key, keyTag)
+		if len(d.problems) > before {
+			continue
+		}
+		element := reflect.New(t.Elem()).Elem()
+		if e, ok := element.Addr().Interface().(defaulted); ok {
+			e.defaults()
+		}
+		d.decode(value, element, join(key, k.Value), tag)
+		out.SetMapIndex(name, element)
+	}
+	v.Set(out)
+}
+
+// defaulted is an element of a map that has defaults.
+type defaulted interface{ defaults() }
+
+const keyTag = reflect.StructTag("")
+
+func (d *decoder) list(n *yaml.Node, v reflect.Value, key string, tag reflect.StructTag) {
+	if n.Kind != yaml.SequenceNode {
+		d.fail(n, key, "not a list", "write a list, like [ONE, TWO], of "+describe(v.Type().Elem(), tag))
+		return
+	}
+	out := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
+	for i, e := range n.Content {
+		d.decode(e, out.Index(i), fmt.Sprintf("%s[%d]", key, i), tag)
+	}
+	v.Set(out)
+}
+
+func (d *decoder) scalar(n *yaml.Node, v reflect.Value, key string, tag reflect.StructTag) {
+	want := describe(v.Type(), tag)
+	switch {
+	case n.Kind != yaml.ScalarNode:
+		d.fail(n, key, "not a single value", "write "+want)
+		return
+	case n.Tag == "!!null":
+		d.fail(n, key, "without a value", "write "+want+", or leave the key out")
+		return
+	}
+	if err := setScalar(n, v); err != nil {
+		d.fail(n, key, err.Error(), "write "+want)
+		return
+	}
+	if !inLimits(v, tag) {
+		d.fail(n, key, "out of range", "write "+want)
+	}
+}
+
+// setScalar sets v from the scalar node, by v's type.
+func setScalar(n *yaml.Node, v reflect.Value) error {
+	if v.Type() == reflect.TypeFor[time.Duration]() {
+		dur, err := time.ParseDuration(n.Value)
+		if err != nil {
+			return fmt.Errorf("not a duration")
+		}
+		v.SetInt(int64(dur))
+		return nil
+	}
+	if isText(v.Type()) {
+		if n.Value == "" {
+			v.SetZero()
+			return nil
+		}
+		if err := v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(n.Value)); err != nil {
+			return fmt.Errorf("not readable")
+		}
+		return nil
+	}
+	switch v.Kind() {
+	case reflect.String:
+		if n.Tag != "!!str" {
+			return fmt.Errorf("not text (YAML takes it for a %s; quotes make it text)", strings.TrimPrefix(n.Tag, "!!"))
+		}
+		v.SetString(n.Value)
+	case reflect.Bool:
+		if n.Tag != "!!bool" {
+			return fmt.Errorf("neither true nor false")
+		}
+		v.SetBool(strings.EqualFold(n.Value, "true"))
+	case reflect.Int, reflect.Int64:
+		i, err := strconv.ParseInt(strings.ReplaceAll(n.Value, "_", ""), 10, 64)
+		if n.Tag != "!!int" || err != nil {
+			return fmt.Errorf("not a whole number")
+		}
+		v.SetInt(i)
+	case reflect.Float64:
+		f, err := strconv.ParseFloat(n.Value, 64)
+		if (n.Tag != "!!int" && n.Tag != "!!float") || err != nil || f != f {
+			return fmt.Errorf("not a number")
+		}
+		v.SetFloat(f)
+	default:
+		panic("config: a setting of type " + v.Type().String() + " cannot be read")
+	}
+	return nil
+}

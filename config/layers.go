@@ -1,0 +1,148 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// envPrefix begins the name of every environment variable of a setting:
+// api.listen is SLUICE_API_LISTEN.
+const envPrefix = "SLUICE_"
+
+func envName(key string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
+
+// overlay puts the environment's and the flags' settings over the file's tree.
+func (d *decoder) overlay(root *yaml.Node, t reflect.Type, env, flags []string) {
+	leaves := map[string]setting{}
+	sections := map[string]bool{}
+	walk(reflect.New(t).Elem(), "", func(s setting) {
+		if s.section {
+			sections[envName(s.key)+"_"] = true
+		} else {
+			leaves[s.key] = s
+		}
+	})
+	byEnv := map[string]setting{}
+	for key, s := range leaves {
+		byEnv[envName(key)] = s
+	}
+	slices.Sort(env)
+	for _, pair := range env {
+		name, text, _ := strings.Cut(pair, "=")
+		if s, ok := byEnv[name]; ok {
+			d.set(root, s, text, "environment")
+		} else if i := strings.IndexByte(strings.TrimPrefix(name, envPrefix), '_'); strings.HasPrefix(name, envPrefix) && i > 0 && sections[name[:len(envPrefix)+i+1]] {
+			d.problems = append(d.problems, Problem{Source: "environment", Key: name, Wrong: "unknown variable", Want: suggestFrom(name, byEnv)})
+		}
+	}
+	for _, pair := range flags {
+		key, text, ok := strings.Cut(pair, "=")
+		s, known := leaves[key]
+		switch {
+		case !ok:
+			d.problems = append(d.problems, Problem{Source: "flags", Key: pair, Wrong: "without a value", Want: "write --set KEY=VALUE, like --set log.level=debug"})
+		case !known:
+			d.problems = append(d.problems, Problem{Source: "flags", Key: key, Wrong: "unknown key", Want: suggestFrom(key, leaves)})
+		default:
+			d.set(root, s, text, "flags")
+		}
+	}
+}
+
+func suggestFrom(name string, known map[string]setting) string {
+	best, distance := "", 4
+	for k := range known {
+		if n := editDistance(strings.ToLower(name), strings.ToLower(k)); n < distance || n == distance && k < best {
+			best, distance = k, n
+		}
+	}
+	if best != "" {
+		return fmt.Sprintf("did you mean %q?", best)
+	}
+	return "\"sluice config example\" lists the settings"
+}
+
+// set puts one value from outside the file into the tree.
+func (d *decoder) set(root *yaml.Node, s setting, text, source string) {
+	value := outsideNode(s.field.Type, text)
+	d.mark(value, source)
+	n := root
+	parts := strings.Split(s.key, ".")
+	for _, part := range parts[:len(parts)-1] {
+		n = d.child(n, part, source)
+		if n == nil {
+			return // the file has no section where one must be, which decode reports
+		}
+	}
+	last := parts[len(parts)-1]
+	for i := 0; i < len(n.Content); i += 2 {
+		if n.Content[i].Value == last {
+			n.Content[i+1] = value
+			return
+		}
+	}
+	k := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: last}
+	d.mark(k, source)
+	n.Content = append(n.Content, k, value)
+}
+
+// child returns the mapping below the key, which is made if it is not there.
+func (d *decoder) child(n *yaml.Node, key, source string) *yaml.Node {
+	for i := 0; i < len(n.Content); i += 2 {
+		if n.Content[i].Value != key {
+			continue
+		}
+		c := n.Content[i+1]
+		if c.Kind == yaml.ScalarNode && c.Tag == "!!null" {
+			c.Kind, c.Tag, c.Value = yaml.MappingNode, "!!map", ""
+		}
+		if c.Kind != yaml.MappingNode {
+			return nil
+		}
+		return c
+	}
+	k := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key}
+	c := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+	d.mark(k, source)
+	d.mark(c, source)
+	n.Content = append(n.Content, k, c)
+	return c
+}
+
+func (d *decoder) mark(n *yaml.Node, source string) {
+	d.origin[n] = source
+	for _, c := range n.Content {
+		d.mark(c, source)
+	}
+}
+
+// outsideNode is the node of a value given as text for a setting of the type:
+// text is taken as it is, a list may be written with commas only, and anything
+// else is read as YAML.
+func outsideNode(t reflect.Type, text string) *yaml.Node {
+	plain := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
+	trimmed := strings.TrimSpace(text)
+	if t.Kind() == reflect.Slice && !strings.HasPrefix(trimmed, "[") {
+		list := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+		for part := range strings.SplitSeq(trimmed, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				list.Content = append(list.Content, outsideNode(t.Elem(), part))
+			}
+		}
+		return list
+	}
+	if t.Kind() == reflect.String || isText(t) {
+		return plain
+	}
+	var doc yaml.Node
+	if yaml.Unmarshal([]byte(text), &doc) != nil || len(doc.Content) != 1 {
+		return plain
+	}
+	return doc.Content[0]
+}

@@ -1,0 +1,163 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// Secret is a value that is never shown: not by fmt, not in a log, not in
+// JSON, not by "sluice config show".
+type Secret string
+
+const hidden = "(hidden)"
+
+// String implements fmt.Stringer without telling.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return hidden
+}
+
+// GoString keeps %#v from telling.
+func (s Secret) GoString() string { return strconv.Quote(s.String()) }
+
+// LogValue keeps a log from telling.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// MarshalText keeps JSON and YAML from telling.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Size is a number of bytes, written like 256KiB, 4MiB or 1500.
+type Size int64
+
+var sizeUnits = []struct {
+	name string
+	n    int64
+}{
+	{"GiB", 1 << 30},
+	{"MiB", 1 << 20},
+	{"KiB", 1 << 10},
+	{"GB", 1e9},
+	{"MB", 1e6},
+	{"kB", 1e3},
+	{"B", 1},
+	{"", 1},
+}
+
+// UnmarshalText reads a size.
+func (s *Size) UnmarshalText(b []byte) error {
+	text := string(b)
+	for _, u := range sizeUnits {
+		digits, ok := strings.CutSuffix(text, u.name)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
+		if err != nil || n < 0 || n > math.MaxInt64/u.n {
+			break
+		}
+		*s = Size(n * u.n)
+		return nil
+	}
+	return fmt.Errorf("not a size")
+}
+
+// String writes the size with the largest unit that leaves no rest.
+func (s Size) String() string {
+	for _, u := range sizeUnits[:3] {
+		if s != 0 && int64(s)%u.n == 0 {
+			return strconv.FormatInt(int64(s)/u.n, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(s), 10)
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Address is where a server listens: an IP address and a port.
+type Address struct{ netip.AddrPort }
+
+// UnmarshalText reads "ADDRESS:PORT"; ":PORT" means every address.
+func (a *Address) UnmarshalText(b []byte) error {
+	text := string(b)
+	if strings.HasPrefix(text, ":") {
+		text = "[::]" + text
+	}
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return err
+	}
+	if host == "localhost" {
+		host = "127.0.0.1"
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return err
+	}
+	a.AddrPort = netip.AddrPortFrom(addr, uint16(n))
+	return nil
+}
+
+// String writes the address, or nothing if it is not set.
+func (a Address) String() string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.AddrPort.String()
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// Loopback says whether only this machine can reach the address.
+func (a Address) Loopback() bool { return a.IsValid() && a.Addr().IsLoopback() }
+
+// PortRange is a range of TCP ports, written like 40000-40999, or one port.
+// The zero value lets the kernel choose.
+type PortRange struct{ First, Last uint16 }
+
+// UnmarshalText reads a range.
+func (r *PortRange) UnmarshalText(b []byte) error {
+	from, to, isRange := strings.Cut(string(b), "-")
+	if !isRange {
+		to = from
+	}
+	first, err := strconv.ParseUint(strings.TrimSpace(from), 10, 16)
+	if err != nil {
+		return err
+	}
+	last, err := strconv.ParseUint(strings.TrimSpace(to), 10, 16)
+	if err != nil {
+		return err
+	}
+	if first == 0 || last < first {
+		return fmt.Errorf("the first port comes first and is not 0")
+	}
+	r.First, r.Last = uint16(first), uint16(last)
+	return nil
+}
+
+// String writes the range, or nothing if the kernel chooses.
+func (r PortRange) String() string {
+	switch {
+	case r == PortRange{}:
+		return ""
+	case r.First == r.Last:
+		return strconv.Itoa(int(r.First))
+	}
+	return fmt.Sprintf("%d-%d", r.First, r.Last)
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (r PortRange) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
