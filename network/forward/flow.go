@@ -1,0 +1,210 @@
+package forward
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Idle is how long rules for a flow stay without traffic.
+const Idle = 5 * time.Minute
+
+// Offsets within the forwarding band.
+const (
+	offsetFlood   = 100
+	offsetUnicast = 200
+)
+
+// Key identifies a flow of default forwarding.
+type Key struct {
+	Src, Dst openflow.MAC
+	VLAN     uint16
+}
+
+// String names the flow in the ledger.
+func (k Key) String() string { return fmt.Sprintf("%v>%v@%d", k.Src, k.Dst, k.VLAN) }
+
+func (k Key) compare(o Key) int {
+	return cmp.Or(slices.Compare(k.Src[:], o.Src[:]), slices.Compare(k.Dst[:], o.Dst[:]), cmp.Compare(k.VLAN, o.VLAN))
+}
+
+// Flow is a flow that has rules, and the way it goes. It is immutable.
+type Flow struct {
+	Key
+	Path       topology.Path
+	ignoreVLAN bool
+	outs       [][]openflow.Action // for each hop
+}
+
+func newFlow(k Key, p topology.Path, ignoreVLAN bool) *Flow {
+	f := &Flow{Key: k, Path: p, ignoreVLAN: ignoreVLAN, outs: make([][]openflow.Action, len(p.Hops))}
+	actions := make([]openflow.Action, len(p.Hops))
+	for i, h := range p.Hops {
+		out := h.Out
+		if out == h.In {
+			out = openflow.PortInPort // a switch sends nothing back by a plain output
+		}
+		actions[i] = openflow.Output(out)
+		f.outs[i] = actions[i : i+1 : i+1]
+	}
+	return f
+}
+
+// ends reports whether the flow leads from one place to the other.
+func (f *Flow) ends(from, to topology.PortRef) bool {
+	first, last := f.Path.Hops[0], f.Path.Hops[len(f.Path.Hops)-1]
+	return first.Switch == from.Switch && first.In == from.Port && last.Switch == to.Switch && last.Out == to.Port
+}
+
+// outAt finds what the flow does at the port, if it passes there.
+func (f *Flow) outAt(at topology.PortRef) ([]openflow.Action, bool) {
+	for i, h := range f.Path.Hops {
+		if h.Switch == at.Switch && h.In == at.Port {
+			return f.outs[i], true
+		}
+	}
+	return nil, false
+}
+
+// Program returns the rules of the flow, those of the far end first.
+func (f *Flow) Program() rule.Program {
+	vlan := openflow.NoVLAN()
+	if f.VLAN != 0 {
+		vlan = openflow.VLANVID(f.VLAN)
+	}
+	fields := []openflow.OXM{{}, openflow.EthSrc(f.Src), openflow.EthDst(f.Dst), vlan}
+	if f.ignoreVLAN {
+		fields = fields[:3]
+	}
+	rules := make([]rule.Rule, 0, len(f.Path.Hops))
+	for i, h := range slices.Backward(f.Path.Hops) {
+		fields[0] = openflow.InPort(h.In)
+		rules = append(rules, rule.Rule{
+			Switch: h.Switch, Band: rule.BandForwarding, Offset: offsetUnicast,
+			Match: openflow.MustMatch(fields...), Actions: f.outs[i], Idle: Idle, NotifyRemoved: true,
+		})
+	}
+	return rule.Program{Rules: rules}
+}
+
+// Table holds the flows that have rules. It is bounded: when it is full, packets
+// are still forwarded, one by one.
+type Table struct {
+	mu    sync.RWMutex
+	flows map[Key]*Flow
+}
+
+// MaxFlows bounds a table.
+const MaxFlows = 1 << 17
+
+// NewTable makes an empty table.
+func NewTable() *Table { return &Table{flows: map[Key]*Flow{}} }
+
+func (t *Table) find(k Key) *Flow {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.flows[k]
+}
+
+func (t *Table) put(f *Flow) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, known := t.flows[f.Key]; !known && len(t.flows) >= MaxFlows {
+		return false
+	}
+	t.flows[f.Key] = f
+	return true
+}
+
+// Len is the number of flows.
+func (t *Table) Len() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.flows)
+}
+
+// Delete forgets a flow: its rules have expired, or could not be installed.
+func (t *Table) Delete(k Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.flows, k)
+}
+
+// Repair compares all flows with the network as it is now. It returns the flows
+// that go another way from now on, whose rules are to be replaced, and those
+// that cannot go on at all, whose rules are to be deleted. The table is brought
+// up to date. Flows whose way still exists are left alone, even if a better one
+// has appeared.
+func (t *Table) Repair(v *View) (replaced []*Flow, gone []Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k, f := range t.flows {
+		from, to := v.place(k.Src, k.VLAN, f.from()), v.place(k.Dst, k.VLAN, f.to())
+		if from.IsZero() || to.IsZero() {
+			gone = append(gone, k)
+			delete(t.flows, k)
+			continue
+		}
+		if f.ends(from, to) && v.intact(f.Path) {
+			continue
+		}
+		path, ok := v.Topology.Path(from, to, v.Metric)
+		if !ok || from == to {
+			gone = append(gone, k)
+			delete(t.flows, k)
+			continue
+		}
+		n := newFlow(k, path, v.IgnoreVLAN)
+		t.flows[k] = n
+		replaced = append(replaced, n)
+	}
+	slices.SortFunc(replaced, func(a, b *Flow) int { return a.compare(b.Key) })
+	slices.SortFunc(gone, Key.compare)
+	return replaced, gone
+}
+
+func (f *Flow) from() topology.PortRef {
+	return topology.PortRef{Switch: f.Path.Hops[0].Switch, Port: f.Path.Hops[0].In}
+}
+
+func (f *Flow) to() topology.PortRef {
+	last := f.Path.Hops[len(f.Path.Hops)-1]
+	return topology.PortRef{Switch: last.Switch, Port: last.Out}
+}
+
+// place is where a host stands now. A host that has merely aged out of the table
+// is taken to be where it was, as long as that is an edge port; zero means that
+// it is nowhere.
+func (v *View) place(mac openflow.MAC, vlan uint16, was topology.PortRef) topology.PortRef {
+	if at, ok := v.Hosts.Lookup(mac, vlan); ok {
+		return at
+	}
+	if v.Edges.IsEdge(was) {
+		return was
+	}
+	return topology.PortRef{}
+}
+
+// intact reports whether every link of a path is still there.
+func (v *View) intact(p topology.Path) bool {
+	for i, h := range p.Hops {
+		if !v.Topology.Has(h.Switch) {
+			return false
+		}
+		if i == len(p.Hops)-1 {
+			break
+		}
+		next := p.Hops[i+1]
+		l, ok := v.Topology.LinkFrom(topology.PortRef{Switch: h.Switch, Port: h.Out})
+		if !ok || l.To.Switch != next.Switch || l.To.Port != next.In {
+			return false
+		}
+	}
+	return true
+}
