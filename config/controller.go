@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/sluice-net/sluice/openflow"
@@ -60,17 +61,17 @@ type Events struct {
 
 // OpenFlow says where switches connect.
 type OpenFlow struct {
-	Listen       []Address     `yaml:"listen" doc:"Where switches connect. Beyond loopback it needs tls, or plaintext: true."`
-	TLS          TLS           `yaml:"tls" doc:"Switches connect with TLS and, with ca, with certificates of their own."`
-	Plaintext    bool          `yaml:"plaintext" doc:"Accepts switches without TLS beyond loopback: for a management network that only switches and controllers are on."`
-	EchoInterval time.Duration `yaml:"echo_interval" min:"100ms" max:"1m" doc:"How long a switch may be silent before it is asked for a sign of life."`
-	EchoTimeout  time.Duration `yaml:"echo_timeout" min:"200ms" max:"5m" doc:"How long a switch may be silent before it is given up. More than echo_interval."`
-	MaxSwitches  int           `yaml:"max_switches" min:"1" max:"10000" doc:"How many switches may be connected."`
+	Listen         []Address     `yaml:"listen" doc:"Where switches connect. Beyond loopback it needs tls, or plaintext: true."`
+	TLS            TLS           `yaml:"tls" doc:"Switches connect with TLS and, with ca, with certificates of their own."`
+	Plaintext      bool          `yaml:"plaintext" doc:"Accepts switches without TLS beyond loopback: for a management network that only switches and controllers are on."`
+	EchoInterval   time.Duration `yaml:"echo_interval" min:"100ms" max:"1m" doc:"How long a switch may be silent before it is asked for a sign of life."`
+	EchoTimeout    time.Duration `yaml:"echo_timeout" min:"200ms" max:"5m" doc:"How long a switch may be silent before it is given up. More than echo_interval."`
+	RequestTimeout time.Duration `yaml:"request_timeout" min:"500ms" max:"2m" doc:"How long a switch may take to answer a request."`
+	MaxSwitches    int           `yaml:"max_switches" min:"1" max:"10000" doc:"How many switches may be connected."`
 }
 
 // Network says how the network is explored and used.
 type Network struct {
-	Metric        string                           `yaml:"metric" oneof:"hops|latency|utilisation|capacity" doc:"What default paths minimise (for capacity: what they maximise)."`
 	Discovery     Discovery                        `yaml:"discovery" doc:"How links between switches are found."`
 	Hosts         Hosts                            `yaml:"hosts" doc:"How end hosts are learned."`
 	Forwarding    Forwarding                       `yaml:"forwarding" doc:"Forwarding of what no service handles."`
@@ -86,14 +87,17 @@ type Discovery struct {
 
 // Hosts says how end hosts are learned.
 type Hosts struct {
-	IgnoreVLAN bool          `yaml:"ignore_vlan" doc:"Takes a MAC address for the same host whatever VLAN it is seen on: for networks that translate VLANs on the way."`
-	Timeout    time.Duration `yaml:"timeout" min:"10s" max:"168h" doc:"How long a silent host is remembered."`
+	IgnoreVLAN bool           `yaml:"ignore_vlan" doc:"Takes a MAC address for the same host whatever VLAN it is seen on: for networks that translate VLANs on the way."`
+	Subnets    []netip.Prefix `yaml:"subnets" doc:"Subnets that stand in this network: their addresses are learned from any IP packet, not from ARP and neighbour discovery alone."`
+	HoldLimit  int            `yaml:"hold_limit" min:"16" max:"1000000" doc:"How many packets of one switch may wait for services."`
 }
 
 // Forwarding says how packets go that no service handles.
 type Forwarding struct {
 	Enabled     bool          `yaml:"enabled" doc:"Off: packets that no service handles are dropped."`
+	Metric      string        `yaml:"metric" oneof:"hops|latency|utilisation|capacity" doc:"What its paths minimise (for capacity: maximise)."`
 	IdleTimeout time.Duration `yaml:"idle_timeout" min:"1s" max:"18h" doc:"How long a rule stays without traffic."`
+	MaxRules    int           `yaml:"max_rules" min:"100" max:"10000000" doc:"How many rules default forwarding may keep on one switch."`
 }
 
 // SwitchIs is what is known about a switch beforehand.
@@ -108,14 +112,11 @@ func (s *SwitchIs) defaults() { s.Rewrite, s.Bundles = "auto", "auto" }
 // SOS says how the SOS service works. Everything an operator changes while it
 // runs is in its own configuration, reached by the API; these are its roots.
 type SOS struct {
-	Enabled bool   `yaml:"enabled" doc:"Off: the service and its part of the API do not exist."`
-	TLS     TLS    `yaml:"tls" doc:"The controller's client certificate for the agents' control interface, and the authority that issued the agents' certificates. All three are needed before an agent can be used."`
-	Metric  string `yaml:"metric" oneof:"hops|latency|utilisation|capacity" doc:"What \"nearest agent\" means."`
+	Enabled bool `yaml:"enabled" doc:"Off: the service and its part of the API do not exist."`
+	TLS     TLS  `yaml:"tls" doc:"The controller's client certificate for the agents' control interface, and the authority that issued the agents' certificates. All three are needed before an agent can be used."`
 
-	PrepareTimeout time.Duration `yaml:"prepare_timeout" min:"100ms" max:"30s" doc:"How long agents may take to prepare a session."`
-	CommitTimeout  time.Duration `yaml:"commit_timeout" min:"100ms" max:"60s" doc:"How long the server may take to accept the agent's connection."`
-	MaxPending     int           `yaml:"max_pending" min:"1" max:"100000" doc:"How many sessions may be in preparation; connections beyond that go by default forwarding."`
-	History        int           `yaml:"history" min:"0" max:"100000" doc:"How many ended sessions are remembered."`
+	Settle time.Duration `yaml:"settle" min:"1s" max:"5m" doc:"How long after a start the service waits for the switches of sessions that go on from before."`
+	Linger time.Duration `yaml:"linger" min:"100ms" max:"1m" doc:"How long a session's rules stay after its agents are done, for the last segments of its connections."`
 }
 
 // DefaultController is the configuration of a controller that is told nothing.
@@ -127,19 +128,16 @@ func DefaultController() *Controller {
 		API:     API{Listen: loopback(8080), MaxBody: 1 << 20},
 		Events:  Events{Remember: 4096},
 		OpenFlow: OpenFlow{
-			Listen: []Address{loopback(6653)}, EchoInterval: 5 * time.Second, EchoTimeout: 15 * time.Second, MaxSwitches: 1000,
+			Listen: []Address{loopback(6653)}, EchoInterval: 5 * time.Second, EchoTimeout: 15 * time.Second,
+			RequestTimeout: 10 * time.Second, MaxSwitches: 4096,
 		},
 		Network: Network{
-			Metric:        "latency",
-			Discovery:     Discovery{Interval: 5 * time.Second, Timeout: 15 * time.Second},
-			Hosts:         Hosts{Timeout: 30 * time.Minute},
-			Forwarding:    Forwarding{Enabled: true, IdleTimeout: time.Minute},
-			StatsInterval: 5 * time.Second,
+			Discovery:     Discovery{Interval: time.Second, Timeout: 3500 * time.Millisecond},
+			Hosts:         Hosts{HoldLimit: 4096},
+			Forwarding:    Forwarding{Enabled: true, IdleTimeout: time.Minute, MaxRules: 100000, Metric: "hops"},
+			StatsInterval: 2 * time.Second,
 		},
-		SOS: SOS{
-			Enabled: true, Metric: "latency",
-			PrepareTimeout: 2 * time.Second, CommitTimeout: 5 * time.Second, MaxPending: 4096, History: 10000,
-		},
+		SOS: SOS{Enabled: true, Settle: 10 * time.Second, Linger: time.Second},
 	}
 }
 
