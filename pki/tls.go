@@ -1,0 +1,165 @@
+package pki
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+)
+
+// recheck is how often, at most, files are looked at for changes.
+const recheck = 2 * time.Second
+
+// Files names a certificate, its key, and the authority of the other side.
+type Files struct{ Cert, Key, CA string }
+
+// files watches its Files: what it returns is as they are now.
+type files struct {
+	Files
+	mu      sync.Mutex
+	checked time.Time
+	stamp   string
+	cert    *tls.Certificate
+	pool    *x509.CertPool
+}
+
+// load returns what the files hold. If they have become unreadable, for
+// instance because they are being replaced, it returns what they held before.
+func (f *files) load() (*tls.Certificate, *x509.CertPool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stamp != "" && time.Since(f.checked) < recheck {
+		return f.cert, f.pool, nil
+	}
+	f.checked = time.Now()
+	stamp := f.modified()
+	if stamp == f.stamp && f.stamp != "" {
+		return f.cert, f.pool, nil
+	}
+	cert, pool, err := f.read()
+	if err != nil {
+		if f.stamp != "" {
+			return f.cert, f.pool, nil
+		}
+		return nil, nil, err
+	}
+	f.cert, f.pool, f.stamp = cert, pool, stamp
+	return cert, pool, nil
+}
+
+func (f *files) modified() string {
+	stamp := "read"
+	for _, name := range []string{f.Cert, f.Key, f.CA} {
+		if info, err := os.Stat(name); err == nil {
+			stamp += fmt.Sprintf(" %d:%d", info.ModTime().UnixNano(), info.Size())
+		}
+	}
+	return stamp
+}
+
+func (f *files) read() (*tls.Certificate, *x509.CertPool, error) {
+	var cert *tls.Certificate
+	if f.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+		if err != nil {
+			return nil, nil, fmt.Errorf("pki: certificate %s with key %s: %w", f.Cert, f.Key, err)
+		}
+		cert = &pair
+	}
+	if f.CA == "" {
+		return cert, nil, nil
+	}
+	b, err := os.ReadFile(f.CA)
+	if err != nil {
+		return nil, nil, fmt.Errorf("pki: authority: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(b) {
+		return nil, nil, fmt.Errorf("pki: authority %s: no certificate in PEM form in it", f.CA)
+	}
+	return cert, pool, nil
+}
+
+// Server returns the configuration of a server with the certificate. If an
+// authority is named, clients may show a certificate of it, and must if
+// required; a certificate that says its holder's role must name one of roles.
+func Server(names Files, required bool, roles ...Role) (*tls.Config, error) {
+	f := &files{Files: names}
+	if _, _, err := f.load(); err != nil {
+		return nil, err
+	}
+	base := &tls.Config{MinVersion: tls.VersionTLS12, VerifyConnection: Require(roles...)}
+	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		cert, pool, err := f.load()
+		if err != nil {
+			return nil, err
+		}
+		c := &tls.Config{
+			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*cert},
+			NextProtos: base.NextProtos, VerifyConnection: Require(roles...),
+		}
+		if pool != nil {
+			c.ClientCAs, c.ClientAuth = pool, tls.VerifyClientCertIfGiven
+			if required {
+				c.ClientAuth = tls.RequireAndVerifyClientCert
+			}
+		}
+		return c, nil
+	}
+	// A listener wants to see that there is a certificate.
+	base.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		cert, _, err := f.load()
+		return cert, err
+	}
+	return base, nil
+}
+
+// Client returns the configuration of a client that shows the certificate, if
+// one is named, and trusts the authority. A server's certificate that says its
+// holder's role must name one of roles. A new certificate is shown without a
+// restart; a new authority needs one.
+func Client(names Files, roles ...Role) (*tls.Config, error) {
+	f := &files{Files: names}
+	_, pool, err := f.load()
+	if err != nil {
+		return nil, err
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, VerifyConnection: Require(roles...)}
+	if names.Cert != "" {
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			cert, _, err := f.load()
+			return cert, err
+		}
+	}
+	return c, nil
+}
+
+// RoleOf returns the role that a certificate names, or "" if it names none
+// because another authority made it.
+func RoleOf(cert *x509.Certificate) Role {
+	for _, unit := range cert.Subject.OrganizationalUnit {
+		if slices.Contains(Roles(), Role(unit)) {
+			return Role(unit)
+		}
+	}
+	return ""
+}
+
+// Require returns a check for tls.Config.VerifyConnection: a peer whose
+// certificate names a role must be one of roles (any, if there are none). That
+// the certificate itself is good has been checked before.
+func Require(roles ...Role) func(tls.ConnectionState) error {
+	return func(s tls.ConnectionState) error {
+		if len(roles) == 0 || len(s.PeerCertificates) == 0 {
+			return nil
+		}
+		role := RoleOf(s.PeerCertificates[0])
+		if role == "" || slices.Contains(roles, role) {
+			return nil
+		}
+		return fmt.Errorf("pki: the peer %q has a certificate for %s, want one for %v", s.PeerCertificates[0].Subject.CommonName, role, roles)
+	}
+}
