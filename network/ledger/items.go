@@ -1,0 +1,136 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+func (c *Change) planGroups(after *declared, groups []rule.Group) error {
+	for i := range groups {
+		g := groups[i]
+		at := place[uint32]{g.Switch, g.ID}
+		if g.ID > openflow.GroupMax {
+			return &RuleError{Switch: g.Switch, Err: fmt.Errorf("%w: group %#x is beyond the highest number", ErrInvalid, g.ID)}
+		}
+		if slices.Contains(after.groups, at) {
+			return &RuleError{Switch: g.Switch, Err: fmt.Errorf("%w: the program has group %#x twice", ErrInvalid, g.ID)}
+		}
+		s := c.l.state(g.Switch)
+		now, command, err := planItem(c, s.groups[g.ID], g, sameGroup, "group", g.ID, openflow.GroupAdd, openflow.GroupModify)
+		if err != nil {
+			return &RuleError{Switch: g.Switch, Err: err}
+		}
+		if now != nil {
+			c.groups = append(c.groups, changed[uint32, item[rule.Group]]{at, s.groups[g.ID], now})
+			s.groups[g.ID] = now
+		}
+		if command != nothing {
+			c.Writes = append(c.Writes, writeGroup(&g, command))
+		}
+		after.groups = append(after.groups, at)
+	}
+	return nil
+}
+
+func (c *Change) planMeters(after *declared, meters []rule.Meter) error {
+	for i := range meters {
+		m := meters[i]
+		at := place[uint32]{m.Switch, m.ID}
+		if m.ID == 0 || m.ID > openflow.MeterMax {
+			return &RuleError{Switch: m.Switch, Err: fmt.Errorf("%w: meter %d: numbers run from 1 to %#x", ErrInvalid, m.ID, openflow.MeterMax)}
+		}
+		if slices.Contains(after.meters, at) {
+			return &RuleError{Switch: m.Switch, Err: fmt.Errorf("%w: the program has meter %d twice", ErrInvalid, m.ID)}
+		}
+		s := c.l.state(m.Switch)
+		now, command, err := planItem(c, s.meters[m.ID], m, sameMeter, "meter", m.ID, openflow.MeterAdd, openflow.MeterModify)
+		if err != nil {
+			return &RuleError{Switch: m.Switch, Err: err}
+		}
+		if now != nil {
+			c.meters = append(c.meters, changed[uint32, item[rule.Meter]]{at, s.meters[m.ID], now})
+			s.meters[m.ID] = now
+		}
+		if command != nothing {
+			c.Writes = append(c.Writes, writeMeter(&m, command))
+		}
+		after.meters = append(after.meters, at)
+	}
+	return nil
+}
+
+// nothing stands for no command.
+const nothing uint16 = 0xffff
+
+// planItem decides what becomes of a group or meter: the new item, nil if it
+// stays as it is, and the command to send, if any.
+func planItem[T any](c *Change, old *item[T], v T, same func(a, b *T) bool, kind string, id uint32, add, modify uint16) (*item[T], uint16, error) {
+	if old == nil {
+		return &item[T]{value: v, owner: c.owner, keys: []string{c.key}}, add, nil
+	}
+	if old.owner != c.owner {
+		return nil, nothing, fmt.Errorf("%w: %s %#x is held by owner %q", ErrConflict, kind, id, old.owner.Name)
+	}
+	mine := slices.Contains(old.keys, c.key)
+	switch equal := same(&old.value, &v); {
+	case equal && mine:
+		return nil, nothing, nil
+	case equal:
+		return &item[T]{value: v, owner: c.owner, keys: append(slices.Clone(old.keys), c.key), confirmed: old.confirmed}, nothing, nil
+	case mine && len(old.keys) == 1:
+		return &item[T]{value: v, owner: c.owner, keys: old.keys}, modify, nil
+	default:
+		return nil, nothing, fmt.Errorf("%w: %s %#x is declared differently under key %q", ErrConflict, kind, id, old.keys[0])
+	}
+}
+
+func (c *Change) dropGroup(at place[uint32]) {
+	s := c.l.state(at.sw)
+	old := s.groups[at.key]
+	if old == nil {
+		return
+	}
+	now, gone := dropItem(old, c.key)
+	c.groups = append(c.groups, changed[uint32, item[rule.Group]]{at, old, now})
+	put(s.groups, at.key, now)
+	if gone {
+		c.Deletes = append(c.Deletes, writeGroup(&old.value, openflow.GroupDelete))
+	}
+}
+
+func (c *Change) dropMeter(at place[uint32]) {
+	s := c.l.state(at.sw)
+	old := s.meters[at.key]
+	if old == nil {
+		return
+	}
+	now, gone := dropItem(old, c.key)
+	c.meters = append(c.meters, changed[uint32, item[rule.Meter]]{at, old, now})
+	put(s.meters, at.key, now)
+	if gone {
+		c.Deletes = append(c.Deletes, writeMeter(&old.value, openflow.MeterDelete))
+	}
+}
+
+func dropItem[T any](old *item[T], key string) (now *item[T], gone bool) {
+	if len(old.keys) == 1 {
+		return nil, true
+	}
+	return &item[T]{value: old.value, owner: old.owner, keys: without(old.keys, key), confirmed: old.confirmed}, false
+}
+
+// undoItem restores a group or meter and gives what has to be sent for it.
+func undoItem[T any](ch changed[uint32, item[T]], m map[uint32]*item[T], write func(*T, uint16) Op, add, modify, remove uint16) []Op {
+	put(m, ch.key, ch.old)
+	switch {
+	case ch.old == nil:
+		return []Op{write(&ch.new.value, remove)}
+	case ch.new == nil:
+		return []Op{write(&ch.old.value, add)}
+	default:
+		return []Op{write(&ch.old.value, modify)}
+	}
+}

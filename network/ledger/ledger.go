@@ -1,0 +1,261 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// The reasons for which a program is refused before anything is sent.
+var (
+	// ErrConflict: the same place in a switch is held by another owner or key.
+	ErrConflict = errors.New("conflicts with what is already declared")
+	// ErrInvalid: the program can never be installed as it stands.
+	ErrInvalid = errors.New("invalid program")
+)
+
+// RuleError says which part of a program was refused.
+type RuleError struct {
+	Switch openflow.DatapathID
+	Rule   *rule.Rule // nil if it is not about a rule
+	Err    error
+}
+
+// Error gives the reason.
+func (e *RuleError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the reason.
+func (e *RuleError) Unwrap() error { return e.Err }
+
+// Adopted is the key under which rules that were found on a switch are held
+// until their owner declares them.
+const Adopted = "adopted"
+
+// Ledger is the desired state of all switches. Its methods may be called
+// concurrently.
+type Ledger struct {
+	mu         sync.Mutex
+	generation uint16
+	owners     map[uint16]*Owner
+	switches   map[openflow.DatapathID]*state
+}
+
+// Owner is one declarer of rules.
+type Owner struct {
+	Name string
+	// Hash is what the owner's cookies carry.
+	Hash     uint16
+	adopt    bool
+	ready    bool
+	next     uint32
+	programs map[string]*declared
+}
+
+// declared is what an owner wants under one key: places only, the content
+// stands in the states of the switches.
+type declared struct {
+	rules  []place[rule.Key]
+	groups []place[uint32]
+	meters []place[uint32]
+}
+
+type place[K comparable] struct {
+	sw  openflow.DatapathID
+	key K
+}
+
+// state is what is wanted on one switch, and what was found there.
+type state struct {
+	rules  map[rule.Key]*Entry
+	groups map[uint32]*item[rule.Group]
+	meters map[uint32]*item[rule.Meter]
+	// unclaimed holds rules found on the switch whose owner is not ready yet.
+	unclaimed map[rule.Key]*Reported
+}
+
+// item is a group or meter with its holders.
+type item[T any] struct {
+	value     T
+	owner     *Owner
+	keys      []string
+	confirmed bool
+}
+
+// Entry is a rule in the ledger.
+type Entry struct {
+	Rule      rule.Rule
+	Cookie    rule.Cookie
+	Confirmed bool
+
+	owner          *Owner
+	keys           []string // under which the owner declares it
+	packets, bytes uint64
+	countersAt     time.Time
+}
+
+// New makes an empty ledger whose cookies bear the generation.
+func New(generation uint16) *Ledger {
+	return &Ledger{generation: generation, owners: map[uint16]*Owner{}, switches: map[openflow.DatapathID]*state{}}
+}
+
+// AddOwner registers an owner. It fails when the name, or another name with the
+// same hash, is taken.
+func (l *Ledger) AddOwner(name string, adopt bool) (*Owner, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := rule.OwnerHash(name)
+	if o, taken := l.owners[h]; taken {
+		return nil, fmt.Errorf("owner %q: %w: its cookies would be those of owner %q; choose another name", name, ErrConflict, o.Name)
+	}
+	o := &Owner{Name: name, Hash: h, adopt: adopt, programs: map[string]*declared{}}
+	l.owners[h] = o
+	return o, nil
+}
+
+// OwnerOf finds the owner of a cookie, nil if there is none.
+func (l *Ledger) OwnerOf(c rule.Cookie) *Owner {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !c.Ours() {
+		return nil
+	}
+	return l.owners[c.Owner()]
+}
+
+func (l *Ledger) state(sw openflow.DatapathID) *state {
+	s := l.switches[sw]
+	if s == nil {
+		s = &state{
+			rules: map[rule.Key]*Entry{}, groups: map[uint32]*item[rule.Group]{},
+			meters: map[uint32]*item[rule.Meter]{}, unclaimed: map[rule.Key]*Reported{},
+		}
+		l.switches[sw] = s
+	}
+	return s
+}
+
+func (l *Ledger) cookie(o *Owner) rule.Cookie {
+	o.next++
+	return rule.MakeCookie(o.Hash, l.generation, o.next)
+}
+
+// Keys lists the keys under which the owner has declared something, sorted.
+func (l *Ledger) Keys(o *Owner) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(o.programs))
+}
+
+// Rules lists what the owner has declared under the key.
+func (l *Ledger) Rules(o *Owner, key string) []rule.Installed {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d := o.programs[key]
+	if d == nil {
+		return nil
+	}
+	out := make([]rule.Installed, 0, len(d.rules))
+	for _, p := range d.rules {
+		if e := l.state(p.sw).rules[p.key]; e != nil {
+			out = append(out, e.installed(key))
+		}
+	}
+	return out
+}
+
+// SwitchRules lists every rule wanted on a switch, highest priority first.
+func (l *Ledger) SwitchRules(sw openflow.DatapathID) []rule.Installed {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []rule.Installed
+	if s := l.switches[sw]; s != nil {
+		for _, e := range s.rules {
+			out = append(out, e.installed(e.keys[0]))
+		}
+	}
+	slices.SortFunc(out, func(a, b rule.Installed) int {
+		if a.Table != b.Table {
+			return int(a.Table) - int(b.Table)
+		}
+		if a.Priority() != b.Priority() {
+			return int(b.Priority()) - int(a.Priority())
+		}
+		return int(a.Cookie.Number()) - int(b.Cookie.Number())
+	})
+	return out
+}
+
+func (e *Entry) installed(key string) rule.Installed {
+	return rule.Installed{
+		Rule: e.Rule, Cookie: e.Cookie, Owner: e.owner.Name, Name: key, Confirmed: e.Confirmed,
+		Packets: e.packets, Bytes: e.bytes, CountersAt: e.countersAt,
+	}
+}
+
+// Count is a reading of a rule's counters.
+func (l *Ledger) Count(sw openflow.DatapathID, r *Reported, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.switches[sw]; s != nil {
+		if e := s.rules[r.Key]; e != nil && e.Cookie == r.Cookie {
+			e.packets, e.bytes, e.countersAt = r.Packets, r.Bytes, at
+		}
+	}
+}
+
+// Removal is what became of a rule that a switch has removed.
+type Removal uint8
+
+// The outcomes of Removed.
+const (
+	// RemovalUnknown: the ledger does not hold the rule; nothing is to be done.
+	RemovalUnknown Removal = iota
+	// RemovalFinal: the rule timed out and has left the ledger.
+	RemovalFinal
+	// RemovalForeign: somebody else deleted a rule that is still wanted; it has
+	// to be written again.
+	RemovalForeign
+)
+
+// Removed takes note that a switch has removed a rule. A rule with timeouts
+// leaves the ledger; one without is still wanted.
+func (l *Ledger) Removed(sw openflow.DatapathID, k rule.Key, c rule.Cookie, timedOut bool) (*Owner, rule.Installed, Removal) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.switches[sw]
+	if s == nil {
+		return nil, rule.Installed{}, RemovalUnknown
+	}
+	delete(s.unclaimed, k)
+	e := s.rules[k]
+	if e == nil || e.Cookie != c {
+		return nil, rule.Installed{}, RemovalUnknown
+	}
+	in := e.installed(e.keys[0])
+	if !timedOut && e.Rule.Idle == 0 && e.Rule.Hard == 0 {
+		return e.owner, in, RemovalForeign
+	}
+	delete(s.rules, k)
+	for _, key := range e.keys {
+		e.owner.forget(key, place[rule.Key]{sw, k})
+	}
+	return e.owner, in, RemovalFinal
+}
+
+// forget takes a rule out of a program; a program that becomes empty goes.
+func (o *Owner) forget(key string, p place[rule.Key]) {
+	d := o.programs[key]
+	if d == nil {
+		return
+	}
+	d.rules = slices.DeleteFunc(d.rules, func(q place[rule.Key]) bool { return q == p })
+	if len(d.rules)+len(d.groups)+len(d.meters) == 0 {
+		delete(o.programs, key)
+	}
+}

@@ -1,0 +1,321 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Change is the difference between what was declared under a key and what is
+// now. Either Confirm or Rollback must be called for it, once.
+type Change struct {
+	// Writes are to be sent first, in order; Deletes after them.
+	Writes, Deletes []Op
+
+	l       *Ledger
+	owner   *Owner
+	key     string
+	before  *declared
+	rules   []changed[rule.Key, Entry]
+	groups  []changed[uint32, item[rule.Group]]
+	meters  []changed[uint32, item[rule.Meter]]
+	claimed []*Reported
+}
+
+// changed is one place of the ledger as it was and as it is now; nil stands for
+// nothing there.
+type changed[K comparable, T any] struct {
+	place[K]
+	old, new *T
+}
+
+// Empty reports whether nothing has to be sent.
+func (c *Change) Empty() bool { return len(c.Writes)+len(c.Deletes) == 0 }
+
+// Switches lists the switches that have to be sent something.
+func (c *Change) Switches() []openflow.DatapathID {
+	var out []openflow.DatapathID
+	for _, ops := range [][]Op{c.Writes, c.Deletes} {
+		for _, op := range ops {
+			out = append(out, op.Switch)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Plan makes p what the owner wants under key, and returns what has to be sent
+// for that. A refused program changes nothing.
+func (l *Ledger) Plan(o *Owner, key string, p rule.Program) (*Change, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := &Change{l: l, owner: o, key: key, before: o.programs[key]}
+	after := &declared{}
+	err := c.planGroups(after, p.Groups)
+	if err == nil {
+		err = c.planMeters(after, p.Meters)
+	}
+	if err == nil {
+		err = c.planRules(after, p.Rules)
+	}
+	if err != nil {
+		c.restore()
+		return nil, err
+	}
+	c.planDeletes(after)
+	o.programs[key] = after
+	if len(after.rules)+len(after.groups)+len(after.meters) == 0 {
+		delete(o.programs, key)
+	}
+	return c, nil
+}
+
+func (c *Change) planRules(after *declared, rules []rule.Rule) error {
+	seen := make(map[place[rule.Key]]struct{}, len(rules))
+	for i := range rules {
+		r := rules[i]
+		at := place[rule.Key]{r.Switch, r.Key()}
+		err := checkRule(&r)
+		if _, twice := seen[at]; twice && err == nil {
+			err = fmt.Errorf("%w: the program has two rules for this table, priority and match", ErrInvalid)
+		}
+		if err == nil {
+			err = c.planRule(at, r)
+		}
+		if err != nil {
+			return &RuleError{Switch: r.Switch, Rule: &rules[i], Err: err}
+		}
+		seen[at] = struct{}{}
+		after.rules = append(after.rules, at)
+	}
+	return nil
+}
+
+// checkRule finds what no switch would take, so that nothing is sent.
+func checkRule(r *rule.Rule) error {
+	switch {
+	case r.Band == rule.BandMiss && (r.Offset != 0 || !r.Match.IsZero()):
+		return fmt.Errorf("%w: a rule of band %v matches everything at offset 0", ErrInvalid, r.Band)
+	case !r.Band.Valid() && r.Band != rule.BandMiss:
+		return fmt.Errorf("%w: no band is set", ErrInvalid)
+	case r.Offset >= rule.BandWidth || r.Band == rule.BandGuard && r.Offset > rule.MaxGuardOffset:
+		return fmt.Errorf("%w: offset %d is beyond band %v", ErrInvalid, r.Offset, r.Band)
+	case r.Goto != 0 && r.Goto <= r.Table:
+		return fmt.Errorf("%w: table %d cannot go to table %d, only to a higher one", ErrInvalid, r.Table, r.Goto)
+	case r.Idle < 0 || r.Hard < 0 || max(r.Idle, r.Hard) > 0xffff*time.Second:
+		return fmt.Errorf("%w: timeouts must lie between 0 and 65535 seconds", ErrInvalid)
+	}
+	return nil
+}
+
+func (c *Change) planRule(at place[rule.Key], r rule.Rule) error {
+	s := c.l.state(at.sw)
+	old := s.rules[at.key]
+	if old == nil {
+		c.newRule(s, at, r)
+		return nil
+	}
+	if old.owner != c.owner {
+		return fmt.Errorf("%w: held by owner %q under key %q", ErrConflict, old.owner.Name, old.keys[0])
+	}
+	mine := slices.Contains(old.keys, c.key)
+	if sameRule(&old.Rule, &r) {
+		if !mine {
+			shared := *old
+			shared.keys = append(slices.Clone(old.keys), c.key)
+			c.putRule(s, at, &shared)
+		}
+		if !old.Confirmed {
+			c.Writes = append(c.Writes, writeRule(old, openflow.FlowAdd))
+		}
+		return nil
+	}
+	if !mine || len(old.keys) > 1 {
+		return fmt.Errorf("%w: declared differently under key %q", ErrConflict, old.keys[0])
+	}
+	e := &Entry{Rule: r, Cookie: old.Cookie, owner: c.owner, keys: []string{c.key}}
+	c.putRule(s, at, e)
+	c.Writes = append(c.Writes, writeRule(e, rewrite(&old.Rule, &r)))
+	return nil
+}
+
+// rewrite picks the command that replaces a rule. Where only the effect differs
+// the entry is modified and keeps its counters; timeouts and flags only an
+// addition can change. Neither lets a packet miss in between.
+func rewrite(old, now *rule.Rule) uint8 {
+	if seconds(old.Idle) == seconds(now.Idle) && seconds(old.Hard) == seconds(now.Hard) && flags(old) == flags(now) {
+		return openflow.FlowModifyStrict
+	}
+	return openflow.FlowAdd
+}
+
+// newRule enters a rule. One that was found on the switch just so is taken over
+// as it is, and nothing is sent.
+func (c *Change) newRule(s *state, at place[rule.Key], r rule.Rule) {
+	e := &Entry{Rule: r, owner: c.owner, keys: []string{c.key}}
+	found := s.unclaimed[at.key]
+	if found != nil {
+		delete(s.unclaimed, at.key)
+		c.claimed = append(c.claimed, found)
+	}
+	if found != nil && found.Cookie.Owner() == c.owner.Hash && found.equals(&r) {
+		e.Cookie, e.Confirmed = found.Cookie, true
+	} else {
+		e.Cookie = c.l.cookie(c.owner)
+		c.Writes = append(c.Writes, writeRule(e, openflow.FlowAdd))
+	}
+	c.putRule(s, at, e)
+}
+
+func (c *Change) putRule(s *state, at place[rule.Key], e *Entry) {
+	c.rules = append(c.rules, changed[rule.Key, Entry]{at, s.rules[at.key], e})
+	if e == nil {
+		delete(s.rules, at.key)
+		return
+	}
+	s.rules[at.key] = e
+}
+
+// planDeletes takes out what was declared under the key and is no more.
+func (c *Change) planDeletes(after *declared) {
+	if c.before == nil {
+		return
+	}
+	keep := make(map[place[rule.Key]]struct{}, len(after.rules))
+	for _, at := range after.rules {
+		keep[at] = struct{}{}
+	}
+	for _, at := range slices.Backward(c.before.rules) {
+		if _, kept := keep[at]; !kept {
+			c.dropRule(at)
+		}
+	}
+	for _, at := range c.before.groups {
+		if !slices.Contains(after.groups, at) {
+			c.dropGroup(at)
+		}
+	}
+	for _, at := range c.before.meters {
+		if !slices.Contains(after.meters, at) {
+			c.dropMeter(at)
+		}
+	}
+}
+
+func (c *Change) dropRule(at place[rule.Key]) {
+	s := c.l.state(at.sw)
+	old := s.rules[at.key]
+	if old == nil {
+		return // it timed out meanwhile
+	}
+	if len(old.keys) > 1 {
+		less := *old
+		less.keys = without(old.keys, c.key)
+		c.putRule(s, at, &less)
+		return
+	}
+	c.putRule(s, at, nil)
+	c.Deletes = append(c.Deletes, deleteRule(at.sw, at.key, old.Cookie, &old.Rule))
+}
+
+func without(keys []string, key string) []string {
+	return slices.DeleteFunc(slices.Clone(keys), func(k string) bool { return k == key })
+}
+
+// Confirm takes note that the switches have taken everything.
+func (c *Change) Confirm() {
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
+	for _, ch := range c.rules {
+		if e := c.l.state(ch.sw).rules[ch.key]; e != nil && e == ch.new {
+			e.Confirmed = true
+		}
+	}
+	for _, ch := range c.groups {
+		if ch.new != nil {
+			ch.new.confirmed = true
+		}
+	}
+	for _, ch := range c.meters {
+		if ch.new != nil {
+			ch.new.confirmed = true
+		}
+	}
+}
+
+// Rollback restores what was declared before, and returns what has to be sent
+// so that the switches have it again, whatever part of the change reached them.
+func (c *Change) Rollback() []Op {
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
+	var ops []Op
+	for _, ch := range slices.Backward(c.rules) {
+		ops = append(ops, c.undoRule(ch)...)
+	}
+	for _, ch := range slices.Backward(c.groups) {
+		ops = append(ops, undoItem(ch, c.l.state(ch.sw).groups, writeGroup, openflow.GroupAdd, openflow.GroupModify, openflow.GroupDelete)...)
+	}
+	for _, ch := range slices.Backward(c.meters) {
+		ops = append(ops, undoItem(ch, c.l.state(ch.sw).meters, writeMeter, openflow.MeterAdd, openflow.MeterModify, openflow.MeterDelete)...)
+	}
+	c.restoreProgram()
+	return ops
+}
+
+func (c *Change) undoRule(ch changed[rule.Key, Entry]) []Op {
+	s := c.l.state(ch.sw)
+	now := s.rules[ch.key]
+	if now != ch.new { // another key came to share the rule meanwhile; it stays
+		if now != nil && ch.new != nil {
+			now.keys = without(now.keys, c.key)
+		}
+		return nil
+	}
+	switch {
+	case ch.old == nil:
+		delete(s.rules, ch.key)
+		return []Op{deleteRule(ch.sw, ch.key, ch.new.Cookie, &ch.new.Rule)}
+	case ch.new == nil, !sameRule(&ch.old.Rule, &ch.new.Rule):
+		s.rules[ch.key] = ch.old
+		return []Op{writeRule(ch.old, openflow.FlowAdd)}
+	default:
+		s.rules[ch.key] = ch.old
+		return nil
+	}
+}
+
+// restore undoes a plan of which nothing was sent.
+func (c *Change) restore() {
+	for _, ch := range slices.Backward(c.rules) {
+		put(c.l.state(ch.sw).rules, ch.key, ch.old)
+	}
+	for _, ch := range slices.Backward(c.groups) {
+		put(c.l.state(ch.sw).groups, ch.key, ch.old)
+	}
+	for _, ch := range slices.Backward(c.meters) {
+		put(c.l.state(ch.sw).meters, ch.key, ch.old)
+	}
+	for _, r := range c.claimed {
+		c.l.state(r.Switch).unclaimed[r.Key] = r
+	}
+	c.restoreProgram()
+}
+
+func (c *Change) restoreProgram() {
+	if c.before == nil {
+		delete(c.owner.programs, c.key)
+		return
+	}
+	c.owner.programs[c.key] = c.before
+}
+
+func put[K comparable, T any](m map[K]*T, k K, v *T) {
+	if v == nil {
+		delete(m, k)
+		return
+	}
+	m[k] = v
+}

@@ -1,0 +1,215 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Found is what a switch holds when it connects.
+type Found struct {
+	// Rules are those whose cookie is ours.
+	Rules  []Reported
+	Groups []rule.Group
+	Meters []rule.Meter
+}
+
+// Reconciliation is the difference between what a switch holds and what is wanted.
+type Reconciliation struct {
+	// Ops bring the switch to the wanted state, in an order that interrupts nothing.
+	Ops []Op
+	// Kept, Written, Removed and Left count rules: left as they were; missing or
+	// different and sent; strangers removed; of owners that are not ready yet.
+	Kept, Written, Removed, Left int
+}
+
+// Reconcile compares what a switch holds with what is wanted on it. Rules that
+// are as wanted are kept untouched, whatever generation wrote them.
+func (l *Ledger) Reconcile(sw openflow.DatapathID, f Found) Reconciliation {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.state(sw)
+	var rec Reconciliation
+	clear(s.unclaimed)
+	for _, e := range s.rules {
+		e.Confirmed = false
+	}
+	rec.Ops = append(rec.Ops, l.reconcileGroups(s, f.Groups)...)
+	rec.Ops = append(rec.Ops, l.reconcileMeters(s, f.Meters)...)
+	var strangers []Op
+	for i := range f.Rules {
+		r := &f.Rules[i]
+		r.Switch = sw
+		switch l.judge(s, r) {
+		case kept:
+			rec.Kept++
+		case left:
+			rec.Left++
+		case stranger:
+			rec.Removed++
+			strangers = append(strangers, deleteRule(sw, r.Key, r.Cookie, nil))
+		}
+	}
+	for _, e := range s.missing() {
+		rec.Written++
+		rec.Ops = append(rec.Ops, writeRule(e, openflow.FlowAdd))
+	}
+	rec.Ops = append(rec.Ops, strangers...)
+	rec.Ops = append(rec.Ops, l.strangeGroups(s, f.Groups)...)
+	return rec
+}
+
+// missing lists the rules that the switch does not have as wanted, lowest
+// priority first.
+func (s *state) missing() []*Entry {
+	var out []*Entry
+	for _, e := range s.rules {
+		if !e.Confirmed {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Entry) int {
+		return cmp.Or(cmp.Compare(a.Rule.Priority(), b.Rule.Priority()), cmp.Compare(a.Cookie, b.Cookie))
+	})
+	return out
+}
+
+type judgement uint8
+
+const (
+	kept judgement = iota
+	replaced
+	left
+	stranger
+)
+
+// judge says what becomes of a rule found on a switch.
+func (l *Ledger) judge(s *state, r *Reported) judgement {
+	if e := s.rules[r.Key]; e != nil {
+		if !r.equals(&e.Rule) || r.Cookie.Owner() != e.owner.Hash {
+			return replaced // it will be written over
+		}
+		e.Cookie, e.Confirmed = r.Cookie, true
+		return kept
+	}
+	o := l.owners[r.Cookie.Owner()]
+	if o == nil {
+		return stranger
+	}
+	if !o.ready {
+		s.unclaimed[r.Key] = r
+		return left
+	}
+	if o.adopt && l.adoptRule(s, o, r) {
+		return kept
+	}
+	return stranger
+}
+
+// adoptRule takes a found rule into the ledger.
+func (l *Ledger) adoptRule(s *state, o *Owner, r *Reported) bool {
+	v, ok := r.rule()
+	if !ok {
+		return false
+	}
+	s.rules[r.Key] = &Entry{Rule: v, Cookie: r.Cookie, Confirmed: true, owner: o, keys: []string{Adopted}}
+	d := o.programs[Adopted]
+	if d == nil {
+		d = &declared{}
+		o.programs[Adopted] = d
+	}
+	d.rules = append(d.rules, place[rule.Key]{r.Switch, r.Key})
+	return true
+}
+
+// Ready says that the owner has declared what it wants from before a restart.
+// What was found on the switches beyond that is adopted, or given back as
+// deletions to send.
+func (l *Ledger) Ready(o *Owner) []Op {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if o.ready {
+		return nil
+	}
+	o.ready = true
+	var ops []Op
+	for sw, s := range l.switches {
+		for k, r := range s.unclaimed {
+			if r.Cookie.Owner() != o.Hash {
+				continue
+			}
+			delete(s.unclaimed, k)
+			if !o.adopt || !l.adoptRule(s, o, r) {
+				ops = append(ops, deleteRule(sw, k, r.Cookie, nil))
+			}
+		}
+	}
+	return ops
+}
+
+func (l *Ledger) reconcileGroups(s *state, found []rule.Group) []Op {
+	have := make(map[uint32]*rule.Group, len(found))
+	for i := range found {
+		have[found[i].ID] = &found[i]
+	}
+	var ops []Op
+	for _, id := range sortedKeys(s.groups) {
+		want := s.groups[id]
+		switch g := have[id]; {
+		case g == nil:
+			ops = append(ops, writeGroup(&want.value, openflow.GroupAdd))
+		case !sameGroup(g, &want.value):
+			ops = append(ops, writeGroup(&want.value, openflow.GroupModify))
+		}
+	}
+	return ops
+}
+
+func (l *Ledger) reconcileMeters(s *state, found []rule.Meter) []Op {
+	have := make(map[uint32]*rule.Meter, len(found))
+	for i := range found {
+		have[found[i].ID] = &found[i]
+	}
+	var ops []Op
+	for _, id := range sortedKeys(s.meters) {
+		want := s.meters[id]
+		switch m := have[id]; {
+		case m == nil:
+			ops = append(ops, writeMeter(&want.value, openflow.MeterAdd))
+		case !sameMeter(m, &want.value):
+			ops = append(ops, writeMeter(&want.value, openflow.MeterModify))
+		}
+	}
+	return ops
+}
+
+// strangeGroups deletes groups that bear our mark and that nobody wants, once
+// the owner they belong to is ready.
+func (l *Ledger) strangeGroups(s *state, found []rule.Group) []Op {
+	var ops []Op
+	for i := range found {
+		g := &found[i]
+		if _, wanted := s.groups[g.ID]; wanted || !rule.GroupOurs(g.ID) {
+			continue
+		}
+		ready := true
+		for _, o := range l.owners {
+			ready = ready && (o.ready || !rule.GroupOf(g.ID, o.Hash))
+		}
+		if ready {
+			ops = append(ops, writeGroup(g, openflow.GroupDelete))
+		}
+	}
+	return ops
+}
+
+func sortedKeys[T any](m map[uint32]*T) []uint32 {
+	out := make([]uint32, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}

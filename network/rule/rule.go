@@ -1,0 +1,103 @@
+package rule
+
+import (
+	"time"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Rule is one flow entry as an owner declares it.
+type Rule struct {
+	Switch openflow.DatapathID
+	Table  uint8
+	// Band and Offset give the priority.
+	Band   Band
+	Offset uint16
+	Match  openflow.Match
+	// Actions are applied to matching packets; none means drop, unless Goto is set.
+	Actions []openflow.Action
+	// Meter, if not zero, is the meter packets pass first.
+	Meter uint32
+	// Goto, if not zero, is the table processing continues in.
+	Goto uint8
+	// Idle and Hard are timeouts in whole seconds, zero for none.
+	Idle, Hard time.Duration
+	// NotifyRemoved asks for the owner's OnRemoved callback when the switch
+	// itself removes the rule.
+	NotifyRemoved bool
+}
+
+// Priority is the rule's priority on the wire.
+func (r *Rule) Priority() uint16 { return r.Band.Base() + r.Offset }
+
+// Key is what makes a flow entry unique in a switch.
+type Key struct {
+	Table    uint8
+	Priority uint16
+	Match    openflow.Match
+}
+
+// Key identifies the rule's place in its switch.
+func (r *Rule) Key() Key { return Key{Table: r.Table, Priority: r.Priority(), Match: r.Match} }
+
+// Group is a group entry as an owner declares it.
+type Group struct {
+	Switch openflow.DatapathID
+	// ID is the wire identifier; Owner.GroupID makes one that cannot collide
+	// with another owner's.
+	ID      uint32
+	Type    openflow.GroupType
+	Buckets []openflow.Bucket
+}
+
+// Meter is a meter as an owner declares it.
+type Meter struct {
+	Switch openflow.DatapathID
+	ID     uint32
+	Flags  uint16
+	Bands  []openflow.MeterBand
+}
+
+// Program is what an owner wants in the switches under one key.
+type Program struct {
+	Rules  []Rule
+	Groups []Group
+	Meters []Meter
+}
+
+// ApplyOptions say how a program is brought into the switches.
+type ApplyOptions struct {
+	// Ordered writes the rules in slice order and waits for a barrier whenever
+	// the next rule belongs to another switch.
+	Ordered bool
+	// Atomic makes the change of each switch one bundle, where it has bundles;
+	// elsewhere the change is written in order between two barriers.
+	Atomic bool
+	// AllowDown accepts rules for switches that are not connected: they are
+	// kept as desired state and written when the switch connects. Without it,
+	// such a rule is refused with ErrSwitchDown.
+	AllowDown bool
+}
+
+// Installed is a rule that the ledger holds.
+type Installed struct {
+	Rule
+	Cookie Cookie
+	// Owner and Name are the owner's name and the key it was applied under.
+	Owner, Name string
+	// Confirmed is true once the switch has acknowledged the rule by a barrier
+	// or listed it in its flow statistics.
+	Confirmed bool
+	// Packets and Bytes are the counters last read; CountersAt tells when, and
+	// is zero if they were never read.
+	Packets, Bytes uint64
+	CountersAt     time.Time
+}
+
+// Removed tells an owner that a switch has removed one of its rules.
+type Removed struct {
+	Installed
+	// Reason is an OpenFlow flow-removed reason: idle, hard, delete, group delete.
+	Reason   uint8
+	Duration time.Duration
+}
