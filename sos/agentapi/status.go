@@ -65,13 +65,16 @@ type Counters struct {
 
 // Session is a live session, as listings show it.
 type Session struct {
-	ID        SessionID       `json:"id"`
-	Role      Role            `json:"role"`
-	Phase     Phase           `json:"phase"`
-	Client    netip.AddrPort  `json:"client"`
-	Server    netip.AddrPort  `json:"server"`
-	Peer      netip.Addr      `json:"peer"`
-	Port      uint16          `json:"port"` // as in PrepareReply
+	ID     SessionID      `json:"id"`
+	Role   Role           `json:"role"`
+	Phase  Phase          `json:"phase"`
+	Client netip.AddrPort `json:"client"`
+	Server netip.AddrPort `json:"server"`
+	Peer   netip.Addr     `json:"peer"`
+	Port   uint16         `json:"port"` // as in PrepareReply
+	// Reply is the answer to prepare: a restarted controller needs it to find
+	// the session's rules again.
+	Reply     PrepareReply    `json:"reply"`
 	Params    Params          `json:"params"`
 	Started   time.Time       `json:"started"`
 	SetupTime Duration        `json:"setup_time"` // prepare until running

@@ -168,6 +168,9 @@ type PrepareReply struct {
 	MAC string `json:"mac,omitempty"`
 	// OnLink says that the agent's own end host is on the agent's subnet.
 	OnLink bool `json:"on_link"`
+	// PeerOnLink says that the other agent is on the agent's subnet: frames to
+	// it carry its own MAC address, not a router's.
+	PeerOnLink bool `json:"peer_on_link"`
 	// NextHopMAC belongs to the agent's next hop towards the other end host:
 	// what rule 7 (or 2) must write as source when the ends are behind routers.
 	// Empty when the agent does not know it (yet).
