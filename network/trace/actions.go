@@ -1,0 +1,156 @@
+package trace
+
+import (
+	"fmt"
+
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Types of groups on the wire.
+const (
+	groupAll = iota
+	groupSelect
+	groupIndirect
+	groupFailover
+)
+
+// actions carries out an action list on the packet.
+func (x *execution) actions(list []openflow.Action, via string, l *Lookup, depth int) {
+	for _, a := range list {
+		if x.end != "" {
+			return
+		}
+		switch a.Type {
+		case openflow.ActionOutput:
+			x.output(a.Arg, via)
+		case openflow.ActionGroup:
+			x.group(a.Arg, l, depth)
+		default:
+			l.Did = append(l.Did, x.change(a))
+		}
+	}
+}
+
+// output sends a copy of the packet out of a port.
+func (x *execution) output(port uint32, via string) {
+	o := Output{Port: openflow.PortName(port), Via: via, Next: -1}
+	switch {
+	case port == x.at.Port:
+		o.To = "nowhere: a switch does not send a packet back by a plain output to its in-port"
+	case port == openflow.PortInPort:
+		x.send(&o, x.at.Port)
+	case port <= openflow.PortMax:
+		x.send(&o, port)
+	case port == openflow.PortController:
+		o.To = "the controller"
+	case port == openflow.PortLocal:
+		o.To = "the switch's own network stack"
+	default:
+		o.To = "ports that the switch itself chooses"
+	}
+	x.outputs = append(x.outputs, o)
+}
+
+// send follows the cable from a port.
+func (x *execution) send(o *Output, port uint32) {
+	from := topology.PortRef{Switch: x.at.Switch, Port: port}
+	if link, ok := x.r.n.LinkFrom(from); ok {
+		o.Next, o.To = x.r.enqueue(link.To, x.p, x.i)
+		return
+	}
+	hosts := x.r.n.HostsAt(from)
+	switch len(hosts) {
+	case 0:
+		o.To = "an edge port without known hosts"
+	case 1:
+		o.To = "host " + hosts[0]
+	default:
+		o.To = fmt.Sprintf("an edge port with %d hosts, %s and others", len(hosts), hosts[0])
+	}
+}
+
+// group carries out a group. Which bucket of a select group a switch takes
+// cannot be known, so all are followed; of a failover group, the first.
+func (x *execution) group(id uint32, l *Lookup, depth int) {
+	g, ok := x.r.n.Group(x.at.Switch, id)
+	if !ok {
+		x.end = fmt.Sprintf("dropped: there is no group %d", id)
+		return
+	}
+	if depth >= maxNested {
+		x.end = fmt.Sprintf("given up: groups nested more than %d deep", maxNested)
+		return
+	}
+	kinds := [...]string{groupAll: "all", groupSelect: "select: one of these", groupIndirect: "indirect", groupFailover: "failover"}
+	kind := "of unknown type"
+	if int(g.Type) < len(kinds) {
+		kind = kinds[g.Type]
+	}
+	before := x.p
+	for i, b := range g.Buckets {
+		x.p = before // each bucket works on a copy of its own
+		x.actions(b.Actions, fmt.Sprintf("group %d (%s), bucket %d", id, kind, i), l, depth+1)
+		if g.Type == groupFailover || g.Type == groupIndirect {
+			break
+		}
+	}
+	x.p = before
+}
+
+// change carries out an action that changes the packet, and says so.
+func (x *execution) change(a openflow.Action) string {
+	switch a.Type {
+	case openflow.ActionSetField:
+		old, ok := x.p.Get(a.OXM.Field)
+		if !ok {
+			return fmt.Sprintf("set %v: not done, the packet has no such field", a.OXM)
+		}
+		x.p = x.p.With(a.OXM)
+		return fmt.Sprintf("set %v, was %v", a.OXM, old)
+	case openflow.ActionPushVLAN:
+		x.pushVLAN()
+	case openflow.ActionPopVLAN:
+		if !x.popVLAN() {
+			return "pop_vlan: not done, the packet has no tag"
+		}
+	case openflow.ActionPushMPLS:
+		x.p = x.p.With(openflow.EthType(uint16(a.Arg))).With(openflow.MPLSLabel(0)).With(openflow.MPLSTC(0))
+	case openflow.ActionPopMPLS:
+		x.p = x.p.without(openflow.FieldMPLSLabel, openflow.FieldMPLSTC, openflow.FieldMPLSBOS).With(openflow.EthType(uint16(a.Arg)))
+	case openflow.ActionDecNWTTL:
+		if x.p.TTL <= 1 {
+			x.end = "dropped: the TTL ran out"
+			return fmt.Sprint(a)
+		}
+		x.p.TTL--
+		return fmt.Sprintf("%v, now %d", a, x.p.TTL)
+	case openflow.ActionSetNWTTL:
+		x.p.TTL = uint8(a.Arg)
+	}
+	return fmt.Sprint(a)
+}
+
+// pushVLAN puts a tag in front: its identifier begins as that of the tag below.
+func (x *execution) pushVLAN() {
+	tag, _ := x.p.Get(openflow.FieldVLANVID)
+	if tag.Uint() == 0 {
+		x.p = x.p.With(openflow.VLANVID(0)).With(openflow.VLANPCP(0))
+		return
+	}
+	x.p.tags = append(x.p.tags[:len(x.p.tags):len(x.p.tags)], tag.Value)
+}
+
+func (x *execution) popVLAN() bool {
+	tag, _ := x.p.Get(openflow.FieldVLANVID)
+	if tag.Uint() == 0 {
+		return false
+	}
+	if n := len(x.p.tags); n > 0 {
+		x.p = x.p.With(openflow.OXM{Field: openflow.FieldVLANVID, Value: x.p.tags[n-1]})
+		x.p.tags = x.p.tags[:n-1]
+		return true
+	}
+	x.p = x.p.With(openflow.NoVLAN()).without(openflow.FieldVLANPCP)
+	return true
+}

@@ -1,0 +1,274 @@
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Network is what a trace asks of the network.
+type Network interface {
+	// Rules are the rules of a switch; false if the switch is not known.
+	Rules(openflow.DatapathID) ([]rule.Installed, bool)
+	Group(openflow.DatapathID, uint32) (rule.Group, bool)
+	LinkFrom(topology.PortRef) (topology.Link, bool)
+	// HostsAt describes the hosts behind an edge port.
+	HostsAt(topology.PortRef) []string
+}
+
+// Trace is the way of a packet. Steps are in the order in which they were found;
+// the first has no parent, the others say which step's output led there.
+type Trace struct {
+	Packet string `json:"packet"`
+	Steps  []Step `json:"steps"`
+}
+
+// Step is the packet's passage through one switch.
+type Step struct {
+	Switch openflow.DatapathID `json:"switch"`
+	InPort uint32              `json:"in_port"`
+	// Parent is the index of the step the packet came from, -1 for the first.
+	Parent  int      `json:"parent"`
+	Packet  string   `json:"packet"`
+	Tables  []Lookup `json:"tables,omitempty"`
+	Outputs []Output `json:"outputs,omitempty"`
+	// End says why the packet goes no further, if it does not.
+	End string `json:"end,omitempty"`
+}
+
+// Lookup is what one flow table does with the packet.
+type Lookup struct {
+	Table uint8 `json:"table"`
+	// Rule is the rule that matches, nil if none does.
+	Rule *RuleInfo `json:"rule,omitempty"`
+	// Passed lists rules of higher priority that do not match, the nearest first,
+	// with the field in the way.
+	Passed []Passed `json:"passed,omitempty"`
+	// Did lists what was done to the packet besides sending it.
+	Did []string `json:"did,omitempty"`
+}
+
+// RuleInfo describes a rule.
+type RuleInfo struct {
+	Owner    string `json:"owner"`
+	Name     string `json:"name"`
+	Cookie   string `json:"cookie"`
+	Band     string `json:"band"`
+	Priority uint16 `json:"priority"`
+	Match    string `json:"match"`
+	Actions  string `json:"actions"`
+}
+
+// Passed is a rule that does not match.
+type Passed struct {
+	RuleInfo
+	// Want is what the rule asks for, Have what the packet has instead.
+	Want string `json:"want"`
+	Have string `json:"have"`
+}
+
+// Output is one copy of the packet leaving the switch.
+type Output struct {
+	Port string `json:"port"`
+	// Via names the group the output belongs to, with its kind, if any.
+	Via string `json:"via,omitempty"`
+	// Next is the index of the step it leads to, -1 if it leads out of the network.
+	Next int `json:"next"`
+	// To says where it leads otherwise: hosts, the controller, nowhere.
+	To string `json:"to,omitempty"`
+}
+
+// Bounds of a trace.
+const (
+	maxSteps  = 256
+	maxPassed = 3
+	maxNested = 8 // groups within groups
+)
+
+// Run follows a packet that comes in at a port.
+func Run(n Network, at topology.PortRef, p Packet) Trace {
+	r := run{n: n, seen: map[string]int{}}
+	t := &r.trace
+	t.Packet = p.With(openflow.InPort(at.Port)).String()
+	r.enqueue(at, p, -1)
+	for i := 0; i < len(r.waiting); i++ {
+		r.step(i)
+	}
+	return r.trace
+}
+
+// run is a trace being made.
+type run struct {
+	n       Network
+	trace   Trace
+	waiting []arrival
+	seen    map[string]int
+}
+
+type arrival struct {
+	at topology.PortRef
+	p  Packet
+}
+
+// enqueue adds a step to be taken, or finds the one that was the same.
+func (r *run) enqueue(at topology.PortRef, p Packet, parent int) (step int, note string) {
+	p = p.With(openflow.InPort(at.Port)).without(openflow.FieldMetadata)
+	key := fmt.Sprint(at, p)
+	if old, ok := r.seen[key]; ok {
+		return old, "been there: a loop"
+	}
+	if len(r.trace.Steps) >= maxSteps {
+		return -1, fmt.Sprintf("given up after %d steps", maxSteps)
+	}
+	r.seen[key] = len(r.trace.Steps)
+	r.trace.Steps = append(r.trace.Steps, Step{Switch: at.Switch, InPort: at.Port, Parent: parent, Packet: p.String()})
+	r.waiting = append(r.waiting, arrival{at, p})
+	return len(r.trace.Steps) - 1, ""
+}
+
+// step takes one switch. Outputs append to the list of steps, so the step itself
+// is written back at the end.
+func (r *run) step(i int) {
+	a := r.waiting[i]
+	x := execution{r: r, i: i, at: a.at, p: a.p}
+	rules, ok := r.n.Rules(a.at.Switch)
+	if !ok {
+		r.trace.Steps[i].End = "the switch is not connected"
+		return
+	}
+	x.tables(rules)
+	s := &r.trace.Steps[i]
+	s.Tables, s.Outputs = x.lookups, x.outputs
+	switch {
+	case x.end != "":
+		s.End = x.end
+	case len(x.outputs) == 0:
+		s.End = "dropped"
+	}
+}
+
+// execution is the packet inside one switch.
+type execution struct {
+	r       *run
+	i       int
+	at      topology.PortRef
+	p       Packet
+	lookups []Lookup
+	outputs []Output
+	end     string
+}
+
+// tables walks the pipeline.
+func (x *execution) tables(rules []rule.Installed) {
+	for table := uint8(0); ; {
+		best, passed := find(rules, table, x.p)
+		x.lookups = append(x.lookups, Lookup{Table: table, Passed: passed})
+		l := &x.lookups[len(x.lookups)-1]
+		if best == nil {
+			x.end = fmt.Sprintf("dropped: no rule in table %d matches", table)
+			return
+		}
+		info := describe(best)
+		l.Rule = &info
+		if best.Meter != 0 {
+			l.Did = append(l.Did, fmt.Sprintf("meter %d, which may drop", best.Meter))
+		}
+		x.actions(best.Actions, "", l, 0)
+		if best.Goto <= table {
+			if len(best.Actions) == 0 {
+				x.end = "dropped by this rule"
+			}
+			return
+		}
+		table = best.Goto
+	}
+}
+
+// find returns the rule of a table that handles the packet, and the nearest ones
+// of higher priority that do not match. Where several of one priority match, a
+// switch may take any; the first is taken.
+func find(rules []rule.Installed, table uint8, p Packet) (*rule.Installed, []Passed) {
+	var best *rule.Installed
+	for i := range rules {
+		r := &rules[i]
+		if r.Table != table || best != nil && r.Priority() <= best.Priority() {
+			continue
+		}
+		if _, _, differs := p.mismatch(r.Match); !differs {
+			best = r
+		}
+	}
+	return best, passed(rules, table, p, best)
+}
+
+// passed explains rules that could have been expected to match: those of higher
+// priority that agree with the packet in most fields, the nearest first.
+func passed(rules []rule.Installed, table uint8, p Packet, best *rule.Installed) []Passed {
+	type near struct {
+		Passed
+		agreed int
+	}
+	var all []near
+	for i := range rules {
+		r := &rules[i]
+		if r.Table != table || best != nil && r.Priority() <= best.Priority() {
+			continue
+		}
+		want, have, _ := p.mismatch(r.Match)
+		agreed := 0
+		for o := range r.Match.Fields() {
+			if _, _, d := p.mismatch1(o); !d {
+				agreed++
+			}
+		}
+		if agreed == 0 {
+			continue
+		}
+		if have == "" {
+			have = "no such field"
+		}
+		all = append(all, near{Passed{RuleInfo: describe(r), Want: fmt.Sprint(want), Have: have}, agreed})
+	}
+	slices.SortStableFunc(all, func(a, b near) int {
+		return cmp.Or(b.agreed-a.agreed, int(b.Priority)-int(a.Priority))
+	})
+	var out []Passed
+	for _, n := range all[:min(len(all), maxPassed)] {
+		out = append(out, n.Passed)
+	}
+	return out
+}
+
+func describe(r *rule.Installed) RuleInfo {
+	actions := "drop"
+	if len(r.Actions) > 0 {
+		actions = joinActions(r.Actions)
+	}
+	if r.Goto != 0 {
+		if len(r.Actions) == 0 {
+			actions = ""
+		} else {
+			actions += ","
+		}
+		actions += fmt.Sprintf("goto_table:%d", r.Goto)
+	}
+	return RuleInfo{
+		Owner: r.Owner, Name: r.Name, Cookie: r.Cookie.String(), Band: r.Band.String(), Priority: r.Priority(),
+		Match: r.Match.String(), Actions: actions,
+	}
+}
+
+func joinActions(as []openflow.Action) string {
+	s := ""
+	for i, a := range as {
+		if i > 0 {
+			s += ","
+		}
+		s += fmt.Sprint(a)
+	}
+	return s
+}
