@@ -73,6 +73,7 @@ func setCongestion(family int, algorithm string) error {
 			continue
 		}
 		r.Congctl = algorithm
+		r.Flags &^= unix.RTNH_F_DEAD | unix.RTNH_F_LINKDOWN // the kernel's to say, not ours
 		if err := netlink.RouteReplace(&r); err != nil {
 			return fmt.Errorf("route %s: %w", r.Dst, err)
 		}

@@ -19,7 +19,7 @@ type Config struct {
 	// Socket is the path of the Unix socket for parameters and statistics.
 	Socket string `json:"socket"`
 	Links  []Link `json:"links"`
-	// Threads is how many OS threads carry the directions; 0 chooses.
+	// Threads is how many OS threads carry the links; 0 chooses.
 	Threads int `json:"threads,omitempty"`
 	// Seed makes losses and jitter repeatable; 0 draws one.
 	Seed uint64 `json:"seed,omitempty"`
@@ -51,7 +51,7 @@ func (c Config) Validate() error {
 // threads is how many loops serve the configuration.
 func (c Config) threads() int {
 	if c.Threads > 0 {
-		return min(c.Threads, 2*len(c.Links))
+		return min(c.Threads, len(c.Links))
 	}
-	return min(2*len(c.Links), 8)
+	return min(len(c.Links), 8)
 }

@@ -15,13 +15,13 @@ import (
 const (
 	// readBatch is how many frames are read from one TAP before due ones are written.
 	readBatch = 64
-	// moderation is how long a busy loop lets frames gather before it looks
-	// again: it bounds the wake-ups, and with them the CPU, at the price of this
-	// much uncertainty in arrival times.
-	moderation = 30 * time.Microsecond
-	// early is how much before its time a frame may be delivered, so that frames
-	// a few microseconds apart share a wake-up.
-	early = int64(10 * time.Microsecond)
+	// A busy loop lets frames gather before it looks again, which bounds its
+	// wake-ups and with them the CPU. How long depends on the shortest delay it
+	// carries; arrivals are taken to be half of it earlier than they are seen, and
+	// deliveries may be as much early, so on average the pause does not show.
+	moderationShare = 100
+	minModeration   = 20 * time.Microsecond
+	maxModeration   = 400 * time.Microsecond
 )
 
 // pipe is a line between two TAPs.
@@ -38,7 +38,8 @@ type loop struct {
 	pipes []*pipe
 	next  []int64 // when the pipe's front frame is due
 	epoll int
-	wake  int // eventfd: parameters changed, or stop
+	wake  int   // eventfd: parameters changed, or stop
+	pause int64 // moderation
 }
 
 func newLoop() (*loop, error) {
@@ -86,13 +87,14 @@ func (l *loop) poke() { _, _ = unix.Write(l.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}
 func (l *loop) run(ctx context.Context) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// Both are refinements: without them deliveries are some 50 us less exact.
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -10)
+	beExact()
 	stop := context.AfterFunc(ctx, l.poke)
 	defer stop()
 
 	events := make([]unix.EpollEvent, 64)
+	l.mu.Lock()
+	l.moderate()
+	l.mu.Unlock()
 	for ctx.Err() == nil {
 		n, err := waitUntil(l.epoll, events, l.nextDue())
 		if err != nil {
@@ -103,11 +105,27 @@ func (l *loop) run(ctx context.Context) error {
 			return err
 		}
 		if busy {
-			pause := unix.NsecToTimespec(int64(moderation))
-			_ = unix.Nanosleep(&pause, nil)
+			rawSleep(l.pause)
 		}
 	}
 	return nil
+}
+
+// beExact lets the calling thread wake when it asked to: real-time priority, so
+// that a busy machine does not delay the line, and no timer slack. It is best
+// effort; late deliveries show in the statistics.
+func beExact() {
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0)
+}
+
+// moderate chooses the pause for the pipes' parameters.
+func (l *loop) moderate() {
+	l.pause = int64(maxModeration)
+	for _, p := range l.pipes {
+		l.pause = min(l.pause, int64(p.line.params.Delay/moderationShare))
+	}
+	l.pause = max(l.pause, int64(minModeration))
 }
 
 func (l *loop) nextDue() int64 {
@@ -133,16 +151,16 @@ func (l *loop) work(events []unix.EpollEvent) (busy bool, err error) {
 		}
 		busy = true
 		i := int(ev.Fd)
-		if err := l.pipes[i].read(now); err != nil {
+		if err := l.pipes[i].read(now - l.pause/2); err != nil {
 			return false, err
 		}
 		l.next[i] = l.pipes[i].line.next()
 	}
 	for i, due := range l.next {
-		if due > now+early {
+		if due > now+l.pause/2 {
 			continue
 		}
-		l.pipes[i].deliver(monotonic())
+		l.pipes[i].deliver(monotonic(), l.pause/2)
 		l.next[i] = l.pipes[i].line.next()
 	}
 	return busy, nil
@@ -168,29 +186,33 @@ func (p *pipe) read(now int64) error {
 	return nil
 }
 
-// deliver writes the frames that are due.
-func (p *pipe) deliver(now int64) {
-	for p.line.next() <= now+early {
+// deliver writes the frames that are due now or within slack.
+func (p *pipe) deliver(now, slack int64) {
+	for p.line.next() <= now+slack {
 		head, body := p.line.fifo.bytes(p.line.fifo.at(0))
 		p.line.delivered(now, rawWrite(p.to.fd, head, body) == 0)
 	}
 }
 
-// monotonic is the clock of the loops in nanoseconds.
-func monotonic() int64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return ts.Nano()
-}
+// epoch is the origin of the loops' clock.
+var epoch = time.Now()
+
+// monotonic is the clock of the loops in nanoseconds. (It comes from the vDSO;
+// unix.ClockGettime would be a system call.)
+func monotonic() int64 { return int64(time.Since(epoch)) }
 
 // waitUntil is epoll_pwait2: it returns with events or at the time due.
 func waitUntil(epoll int, events []unix.EpollEvent, due int64) (int, error) {
 	var timeout *unix.Timespec
 	if due != math.MaxInt64 {
-		ts := unix.NsecToTimespec(max(due-early/2-monotonic(), 0))
+		ts := unix.NsecToTimespec(max(due-monotonic(), 0))
 		timeout = &ts
 	}
-	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(epoll),
+	call := unix.Syscall6
+	if timeout != nil && timeout.Sec == 0 && timeout.Nsec <= int64(maxModeration) {
+		call = unix.RawSyscall6
+	}
+	n, _, errno := call(unix.SYS_EPOLL_PWAIT2, uintptr(epoll),
 		uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), uintptr(unsafe.Pointer(timeout)), 0, 0)
 	switch errno {
 	case 0:
@@ -201,8 +223,8 @@ func waitUntil(epoll int, events []unix.EpollEvent, due int64) (int, error) {
 	return 0, fmt.Errorf("epoll_pwait2 (Linux 5.11 or later): %w", errno)
 }
 
-// rawRead and rawWrite bypass the Go scheduler: the descriptors never block, and
-// the thread is the loop's own.
+// rawRead, rawWrite and rawSleep bypass the Go scheduler: the descriptors never
+// block, pauses are short, and the thread is the loop's own.
 func rawRead(fd int, b []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
 	return int(n), errno
@@ -219,4 +241,9 @@ func rawWrite(fd int, head, body []byte) unix.Errno {
 	}
 	_, _, errno := unix.RawSyscall(unix.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(&iov[0])), 2)
 	return errno
+}
+
+func rawSleep(nanoseconds int64) {
+	ts := unix.NsecToTimespec(nanoseconds)
+	_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
 }

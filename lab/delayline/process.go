@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -52,6 +53,8 @@ func processMain() int {
 	if err != nil {
 		return fail(err)
 	}
+	// The loops hold on to their processors through short sleeps.
+	runtime.GOMAXPROCS(c.threads() + 2)
 	fmt.Println(readyLine)
 	if err := s.Run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -91,7 +91,7 @@ func (s *Server) addLink(link Link, index int, seed uint64) error {
 			line: newLine(params[d], offload[d], seed+uint64(2*index+d)),
 			from: v.ends[d], to: v.ends[1-d],
 		}
-		v.loops[d] = s.loops[(2*index+d)%len(s.loops)]
+		v.loops[d] = s.loops[index%len(s.loops)]
 		if err := v.loops[d].add(v.pipes[d]); err != nil {
 			return err
 		}
@@ -241,6 +241,7 @@ func (l *loop) change(p *pipe, f func(p *pipe, now int64)) {
 	for i := range l.pipes {
 		l.next[i] = l.pipes[i].line.next()
 	}
+	l.moderate()
 	l.mu.Unlock()
 	l.poke()
 }
