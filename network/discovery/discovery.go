@@ -28,6 +28,8 @@ type Options struct {
 	Window int
 	// Burst bounds the probes that one Tick asks for.
 	Burst int
+	// Key authenticates probes. Without one a random key is made.
+	Key []byte
 	// Guard, if set, refuses links through ports for which it says true.
 	Guard func(topology.PortRef) bool
 }
@@ -68,7 +70,7 @@ type Change struct {
 // Discovery is the table of ports and links. Its methods may be called concurrently.
 type Discovery struct {
 	opts       Options
-	key        [32]byte
+	key        []byte
 	controller uint64
 	start      time.Time
 
@@ -96,7 +98,7 @@ type link struct {
 	latency float64 // nanoseconds, smoothed; 0 while unknown
 }
 
-// New makes an empty table with a fresh random key.
+// New makes an empty table. Probes count time from now.
 func New(o Options, now time.Time) *Discovery {
 	o.Interval = cmp.Or(o.Interval, DefaultInterval)
 	o.Misses = cmp.Or(o.Misses, DefaultMisses)
@@ -106,8 +108,11 @@ func New(o Options, now time.Time) *Discovery {
 	o.Burst = cmp.Or(o.Burst, DefaultBurst)
 	d := &Discovery{opts: o, start: now, ports: map[topology.PortRef]*port{}}
 	var id [8]byte
-	_, _ = rand.Read(d.key[:]) // never fails, see package crypto/rand
-	_, _ = rand.Read(id[:])
+	_, _ = rand.Read(id[:]) // never fails, see package crypto/rand
+	if d.key = slices.Clone(o.Key); len(d.key) == 0 {
+		d.key = make([]byte, 32)
+		_, _ = rand.Read(d.key)
+	}
 	d.controller = be.Uint64(id[:])
 	return d
 }
@@ -246,7 +251,7 @@ func (d *Discovery) Probe(b []byte, at topology.PortRef, now time.Time) []byte {
 	pr := probe{controller: d.controller, from: at, seq: d.seq, sent: now.Sub(d.start)}
 	mac := p.mac
 	d.mu.Unlock()
-	return appendFrame(b, mac, pr, d.key[:], time.Duration(d.opts.Misses)*d.opts.Interval)
+	return appendFrame(b, mac, pr, d.key, time.Duration(d.opts.Misses)*d.opts.Interval)
 }
 
 // Receive takes an LLDP frame that came in by a port. rtt gives the round-trip
@@ -265,7 +270,7 @@ func (d *Discovery) Receive(frame []byte, h *packet.Headers, at topology.PortRef
 	if pr.controller != d.controller {
 		return nil, ErrForeign
 	}
-	if !hmac.Equal(sum, hash(d.key[:], body)) {
+	if !hmac.Equal(sum, hash(d.key, body)) {
 		return nil, fmt.Errorf("%w at %v: claims to come from %v", ErrForged, at, pr.from)
 	}
 	d.mu.Lock()

@@ -66,15 +66,10 @@ func Parse(s string) (Description, error) {
 	if len(words) == 0 {
 		return Description{}, &ParseError{Word: s, Detail: "is empty: say at least addresses, as in tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_dst=80"}
 	}
-	// What the packet is decides how the rest is read, so it comes first.
-	for _, kinds := range []bool{true, false} {
-		for _, w := range words {
-			if w.isKind() != kinds {
-				continue
-			}
-			if err := p.word(w); err != nil {
-				return Description{}, &ParseError{Word: w.text, Offset: w.offset, Detail: err.Error()}
-			}
+	slices.SortStableFunc(words, func(a, b word) int { return a.rank() - b.rank() })
+	for _, w := range words {
+		if err := p.word(w); err != nil {
+			return Description{}, &ParseError{Word: w.text, Offset: w.offset, Detail: err.Error()}
 		}
 	}
 	p.complete()
@@ -109,10 +104,21 @@ func split(s string) []word {
 	return words
 }
 
-// isKind tells the words that say what kind of packet it is.
-func (w word) isKind() bool {
-	_, ok := protocols[w.name]
-	return ok || w.name == "eth_type" || w.name == "ip_proto"
+// rank orders words so that those that say what the packet is, and so how the
+// rest is to be read, come first.
+func (w word) rank() int {
+	if _, ok := protocols[w.name]; ok || w.name == "eth_type" {
+		return 0
+	}
+	switch w.name {
+	case "ip_src", "ip_dst":
+		return 1 // an address can tell the ethertype
+	case "ip_proto", "vlan_vid":
+		return 2
+	case "icmpv6_type":
+		return 3
+	}
+	return 4
 }
 
 type parser struct {
