@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"reflect"
+	"sync/atomic"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -11,6 +13,8 @@ import (
 
 	"github.com/sluice-net/sluice/event"
 )
+
+var eventType = reflect.TypeFor[event.Event]()
 
 // Prefix is the path below which all operations stand.
 const Prefix = "/api/v1"
@@ -43,6 +47,7 @@ type API struct {
 	registry *prometheus.Registry
 	checks   []Check
 	stopping chan struct{} // closed when Run begins to stop
+	streams  atomic.Int64  // consumers of events
 }
 
 // New returns an API without any service's operations.
@@ -54,7 +59,7 @@ func New(opts Options) *API {
 		opts.MaxBody = 1 << 20
 	}
 	a := &API{opts: opts, mux: http.NewServeMux(), registry: prometheus.NewRegistry(), stopping: make(chan struct{})}
-	a.huma = humago.New(a.mux, humaConfig(opts.Version))
+	a.huma = humago.New(a.mux, humaConfig(opts.Version, opts.MaxBody))
 	a.registerSystem()
 	return a
 }

@@ -63,9 +63,11 @@ func (a *API) Run(ctx context.Context, l net.Listener) error {
 	return err
 }
 
+// limitBody bounds bodies also where huma, which answers larger ones with a
+// proper refusal, is not asked.
 func (a *API) limitBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, a.opts.MaxBody)
+		r.Body = http.MaxBytesReader(w, r.Body, a.opts.MaxBody+1)
 		next.ServeHTTP(w, r)
 	})
 }

@@ -10,17 +10,20 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/sluice-net/sluice/internal/version"
 )
 
 const checkTimeout = 2 * time.Second
 
-func humaConfig(version string) huma.Config {
+func humaConfig(version string, maxBody int64) huma.Config {
 	c := huma.DefaultConfig("Sluice", version)
 	c.Info.Description = "Moves data over OpenFlow networks. Every request but those for health and this document is authenticated with a bearer token or a client certificate."
 	// Served by this package: without a race, without a CDN.
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
 	c.CreateHooks = nil
 	c.RejectUnknownQueryParameters = true
+	c.OnAddOperation = append(c.OnAddOperation, func(_ *huma.OpenAPI, op *huma.Operation) { op.MaxBodyBytes = maxBody })
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"token":       {Type: "http", Scheme: "bearer", Description: "The token in the controller's token file"},
 		"certificate": {Type: "mutualTLS", Description: "A client certificate issued by the configured authority"},
@@ -38,6 +41,9 @@ func (a *API) registerSystem() {
 	a.mux.HandleFunc("GET /readyz", a.ready)
 	a.mux.Handle("GET /openapi.json", document("application/openapi+json", a.huma.OpenAPI().MarshalJSON))
 	a.mux.Handle("GET /openapi.yaml", document("application/openapi+yaml", a.huma.OpenAPI().YAML))
+	a.registerViewer()
+	a.registerEvents()
+	a.registerVersion()
 }
 
 func document(contentType string, render func() ([]byte, error)) http.Handler {
@@ -70,4 +76,14 @@ func (a *API) ready(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fmt.Fprintln(w, "ready")
+}
+
+type versionOutput struct{ Body version.Info }
+
+func (a *API) registerVersion() {
+	huma.Get(a.huma, Prefix+"/version", func(context.Context, *struct{}) (*versionOutput, error) {
+		return &versionOutput{version.Get()}, nil
+	}, func(o *huma.Operation) {
+		o.OperationID, o.Summary, o.Tags = "version", "Which build this is", []string{"system"}
+	})
 }

@@ -1,0 +1,169 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/sluice-net/sluice/event"
+)
+
+const (
+	// heartbeat is how often an idle stream carries a comment, by which both
+	// ends see that the other is still there.
+	heartbeat = 10 * time.Second
+	// streamWriteTimeout bounds a write to a consumer that does not read.
+	streamWriteTimeout = 10 * time.Second
+	// maxStreams bounds the consumers at once.
+	maxStreams = 256
+
+	kindMissed = "missed"
+)
+
+type eventsInput struct {
+	LastEventID string   `header:"Last-Event-ID" doc:"Go on after this event, as browsers do by themselves after a break"`
+	After       string   `query:"after" doc:"Go on after this event; 0 begins with the oldest one that is remembered. Without it, and without Last-Event-ID, the stream begins with what happens next."`
+	Kind        []string `query:"kind" maxItems:"16" doc:"Only events whose kind begins with one of these"`
+}
+
+// after returns the identifier to go on after, or ok=false for "what happens
+// next".
+func (in *eventsInput) position() (id uint64, ok bool, err error) {
+	field, text := "query.after", in.After
+	if in.LastEventID != "" {
+		field, text = "header.Last-Event-ID", in.LastEventID
+	}
+	if text == "" {
+		return 0, false, nil
+	}
+	id, err = strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, false, Invalid(field, text, "want an event's identifier, which is a whole number, or 0")
+	}
+	return id, true, nil
+}
+
+func (a *API) registerEvents() {
+	op := huma.Operation{
+		OperationID: "events", Method: http.MethodGet, Path: Prefix + "/events", Tags: []string{"system"},
+		Summary: "Follow what happens",
+		Description: "Server-sent events. Each has the identifier, kind and JSON body of an event. Identifiers are contiguous: after n comes n+1. " +
+			"Where events are lost to a slow consumer, or by a restart of the controller, the stream says so in an event of kind \"missed\" without an identifier.",
+		Responses: map[string]*huma.Response{"200": {
+			Description: "The stream",
+			Content: map[string]*huma.MediaType{"text/event-stream": {
+				Schema: a.huma.OpenAPI().Components.Schemas.Schema(eventType, true, "Event"),
+			}},
+		}},
+	}
+	huma.Register(a.huma, op, a.streamEvents)
+}
+
+func (a *API) streamEvents(_ context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+	if a.opts.Bus == nil {
+		return nil, Unavailable("this controller has no event bus")
+	}
+	after, given, err := in.position()
+	if err != nil {
+		return nil, err
+	}
+	if !given {
+		after = a.opts.Bus.Last()
+	}
+	if a.streams.Add(1) > maxStreams {
+		a.streams.Add(-1)
+		return nil, Unavailable("%d consumers follow events already: close one", maxStreams)
+	}
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		defer a.streams.Add(-1)
+		r, w := humago.Unwrap(hc)
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		go func() { // ends with the request
+			select {
+			case <-a.stopping:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Cache-Control", "no-store")
+		s := &stream{w: w, control: http.NewResponseController(w), kinds: in.Kind}
+		if err := s.follow(ctx, a.opts.Bus.Subscribe(after)); err != nil && ctx.Err() == nil {
+			a.opts.Log.Debug("event stream ended", "to", r.RemoteAddr, "error", err)
+		}
+	}}, nil
+}
+
+// stream writes events to one consumer.
+type stream struct {
+	w       io.Writer
+	control *http.ResponseController
+	kinds   []string
+}
+
+func (s *stream) follow(ctx context.Context, sub *event.Subscription) error {
+	// The first comment makes the header go out at once.
+	if err := s.write(": following\n\n"); err != nil {
+		return err
+	}
+	for {
+		wait, cancel := context.WithTimeout(ctx, heartbeat)
+		e, err := sub.Next(wait)
+		cancel()
+		var missed *event.MissedError
+		switch {
+		case err == nil && s.wanted(e.Kind):
+			err = s.send(e)
+		case errors.As(err, &missed):
+			err = s.sendMissed(missed)
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+			err = s.write(": still here\n\n")
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (s *stream) wanted(kind string) bool {
+	return len(s.kinds) == 0 || slices.ContainsFunc(s.kinds, func(k string) bool { return strings.HasPrefix(kind, k) })
+}
+
+func (s *stream) send(e event.Event) error {
+	body, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("encode event %d: %w", e.ID, err)
+	}
+	return s.write(fmt.Sprintf("id: %d\nevent: %s\ndata: %s\n\n", e.ID, oneLine(e.Kind), body))
+}
+
+func (s *stream) sendMissed(m *event.MissedError) error {
+	body, err := json.Marshal(map[string]any{"kind": kindMissed, "after": m.After, "next": m.Next, "detail": m.Error()})
+	if err != nil {
+		return err
+	}
+	return s.write(fmt.Sprintf("event: %s\ndata: %s\n\n", kindMissed, body))
+}
+
+func oneLine(s string) string { return strings.NewReplacer("\n", " ", "\r", " ").Replace(s) }
+
+func (s *stream) write(text string) error {
+	if err := s.control.SetWriteDeadline(time.Now().Add(streamWriteTimeout)); err != nil {
+		return fmt.Errorf("set a deadline: %w", err)
+	}
+	if _, err := io.WriteString(s.w, text); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}

@@ -1,0 +1,65 @@
+package api
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const minTokenLength = 20
+
+// LoadToken reads the token in the file, or makes a random one and writes it
+// there, readable by its owner only. made says which of the two. A file that
+// others can read is refused: its token is no secret.
+func LoadToken(name, file string) (token Token, made bool, err error) {
+	secret, err := readToken(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		secret, err = makeToken(file)
+		made = true
+	}
+	if err != nil {
+		return Token{}, false, fmt.Errorf("token file: %w", err)
+	}
+	return NewToken(name, secret), made, nil
+}
+
+func readToken(file string) (string, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", err
+	}
+	if info.Mode().Perm()&0o007 != 0 {
+		return "", fmt.Errorf("%s is readable by everybody (mode %o): chmod 600 it, and replace the token if it may have been read", file, info.Mode().Perm())
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	secret := strings.TrimSpace(string(b))
+	if len(secret) < minTokenLength || strings.ContainsAny(secret, " \t\n") {
+		return "", fmt.Errorf("%s must hold one word of at least %d characters; delete it and a good one is made", file, minTokenLength)
+	}
+	return secret, nil
+}
+
+func makeToken(file string) (string, error) {
+	raw := make([]byte, 32)
+	if _, err := rand.Read(raw); err != nil {
+		return "", err
+	}
+	secret := base64.RawURLEncoding.EncodeToString(raw)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return "", err
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", err
+	}
+	_, err = f.WriteString(secret + "\n")
+	return secret, errors.Join(err, f.Close())
+}

@@ -1,0 +1,27 @@
+package api
+
+import (
+	"embed"
+	"io/fs"
+	"net/http"
+)
+
+// The viewer of the OpenAPI document: one page, its script and its style, all
+// from this binary, so that it works where there is no internet.
+//
+//go:embed docs
+var viewer embed.FS
+
+func (a *API) registerViewer() {
+	files, err := fs.Sub(viewer, "docs")
+	if err != nil {
+		panic("api: the embedded viewer is not there: " + err.Error()) // go:embed would have failed
+	}
+	serve := http.StripPrefix("/docs/", http.FileServerFS(files))
+	a.mux.Handle("GET /docs/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		serve.ServeHTTP(w, r)
+	}))
+	a.mux.Handle("GET /docs", http.RedirectHandler("/docs/", http.StatusMovedPermanently))
+}
