@@ -46,29 +46,42 @@ type actionInfo struct {
 	hex    bool
 }
 
-var actionTable = map[ActionType]actionInfo{
-	ActionOutput:       {"output", layoutOutput, 16, false},
-	ActionCopyTTLOut:   {"copy_ttl_out", layoutNone, 8, false},
-	ActionCopyTTLIn:    {"copy_ttl_in", layoutNone, 8, false},
-	ActionSetMPLSTTL:   {"set_mpls_ttl", layout8, 8, false},
-	ActionDecMPLSTTL:   {"dec_mpls_ttl", layoutNone, 8, false},
-	ActionPushVLAN:     {"push_vlan", layout16, 8, true},
-	ActionPopVLAN:      {"pop_vlan", layoutNone, 8, false},
-	ActionPushMPLS:     {"push_mpls", layout16, 8, true},
-	ActionPopMPLS:      {"pop_mpls", layout16, 8, true},
-	ActionSetQueue:     {"set_queue", layout32, 8, false},
-	ActionGroup:        {"group", layout32, 8, false},
-	ActionSetNWTTL:     {"mod_nw_ttl", layout8, 8, false},
-	ActionDecNWTTL:     {"dec_ttl", layoutNone, 8, false},
-	ActionSetField:     {"set_field", layoutField, 0, false},
-	ActionPushPBB:      {"push_pbb", layout16, 8, true},
-	ActionPopPBB:       {"pop_pbb", layoutNone, 8, false},
-	ActionExperimenter: {"experimenter", layoutRaw, 0, false},
+// actionTable describes every action. The last row, whose number on the wire is
+// far from the others, is the experimenter's.
+var actionTable = [...]actionInfo{
+	ActionOutput:     {"output", layoutOutput, 16, false},
+	ActionCopyTTLOut: {"copy_ttl_out", layoutNone, 8, false},
+	ActionCopyTTLIn:  {"copy_ttl_in", layoutNone, 8, false},
+	ActionSetMPLSTTL: {"set_mpls_ttl", layout8, 8, false},
+	ActionDecMPLSTTL: {"dec_mpls_ttl", layoutNone, 8, false},
+	ActionPushVLAN:   {"push_vlan", layout16, 8, true},
+	ActionPopVLAN:    {"pop_vlan", layoutNone, 8, false},
+	ActionPushMPLS:   {"push_mpls", layout16, 8, true},
+	ActionPopMPLS:    {"pop_mpls", layout16, 8, true},
+	ActionSetQueue:   {"set_queue", layout32, 8, false},
+	ActionGroup:      {"group", layout32, 8, false},
+	ActionSetNWTTL:   {"mod_nw_ttl", layout8, 8, false},
+	ActionDecNWTTL:   {"dec_ttl", layoutNone, 8, false},
+	ActionSetField:   {"set_field", layoutField, 0, false},
+	ActionPushPBB:    {"push_pbb", layout16, 8, true},
+	ActionPopPBB:     {"pop_pbb", layoutNone, 8, false},
+	ActionPopPBB + 1: {"experimenter", layoutRaw, 0, false},
+}
+
+// info returns the row of the action, and whether there is one.
+func (t ActionType) info() (*actionInfo, bool) {
+	row := int(t)
+	if t == ActionExperimenter {
+		row = len(actionTable) - 1
+	} else if row >= len(actionTable)-1 {
+		return nil, false
+	}
+	return &actionTable[row], actionTable[row].name != ""
 }
 
 // String returns the action's name.
 func (t ActionType) String() string {
-	if info, ok := actionTable[t]; ok {
+	if info, ok := t.info(); ok {
 		return info.name
 	}
 	return fmt.Sprintf("action(%d)", uint16(t))
@@ -154,7 +167,7 @@ func ExperimenterAction(experimenter uint32, data []byte) Action {
 func (a Action) Port() uint32 { return a.Arg }
 
 func appendAction(b []byte, a *Action) ([]byte, error) {
-	info, ok := actionTable[a.Type]
+	info, ok := a.Type.info()
 	if !ok {
 		return b, fmt.Errorf("openflow: action: %w: %d", ErrType, a.Type)
 	}
@@ -230,7 +243,7 @@ func parseActions(dst []Action, b []byte) ([]Action, error) {
 
 func (a *Action) decode(b []byte, at int) error {
 	a.Type = ActionType(be.Uint16(b))
-	info, ok := actionTable[a.Type]
+	info, ok := a.Type.info()
 	if !ok {
 		return &DecodeError{What: "action", Offset: at, Err: ErrType, Detail: fmt.Sprintf("%d is no action of OpenFlow 1.3", a.Type)}
 	}

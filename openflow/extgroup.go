@@ -25,8 +25,12 @@ type ExtBucket struct {
 	Bucket
 }
 
-// ExtGroupMod changes single buckets of a group. It is Open vSwitch's way to
-// have the group modification of OpenFlow 1.5 on 1.3.
+// ExtGroupMod changes single buckets of a group: the group modification of
+// OpenFlow 1.5 as an extension message of Open vSwitch.
+//
+// Not every switch that speaks 1.3 takes it. Open vSwitch 3.1 itself does so on
+// OpenFlow 1.0 only and answers on 1.3 with BadRequestExpType; the sender then
+// has to replace the whole group with a GroupMod.
 type ExtGroupMod struct {
 	Command       uint16
 	Type          GroupType

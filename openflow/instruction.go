@@ -21,19 +21,32 @@ type instructionInfo struct {
 	size int // bytes on the wire; 0: variable
 }
 
-var instructionTable = map[InstructionType]instructionInfo{
+// instructionTable describes every instruction. The last row is the
+// experimenter's.
+var instructionTable = [...]instructionInfo{
 	InstructionGotoTable:     {"goto_table", 8},
 	InstructionWriteMetadata: {"write_metadata", 24},
 	InstructionWriteActions:  {"write_actions", 0},
 	InstructionApplyActions:  {"apply_actions", 0},
 	InstructionClearActions:  {"clear_actions", 8},
 	InstructionMeter:         {"meter", 8},
-	InstructionExperimenter:  {"experimenter", 0},
+	InstructionMeter + 1:     {"experimenter", 0},
+}
+
+// info returns the row of the instruction, and whether there is one.
+func (t InstructionType) info() (*instructionInfo, bool) {
+	row := int(t)
+	if t == InstructionExperimenter {
+		row = len(instructionTable) - 1
+	} else if row >= len(instructionTable)-1 {
+		return nil, false
+	}
+	return &instructionTable[row], instructionTable[row].name != ""
 }
 
 // String returns the instruction's name.
 func (t InstructionType) String() string {
-	if info, ok := instructionTable[t]; ok {
+	if info, ok := t.info(); ok {
 		return info.name
 	}
 	return fmt.Sprintf("instruction(%d)", uint16(t))
@@ -79,7 +92,7 @@ func WriteMetadata(value, mask uint64) Instruction {
 func Meter(id uint32) Instruction { return Instruction{Type: InstructionMeter, Meter: id} }
 
 func appendInstruction(b []byte, in *Instruction) ([]byte, error) {
-	info, ok := instructionTable[in.Type]
+	info, ok := in.Type.info()
 	if !ok {
 		return b, fmt.Errorf("openflow: instruction: %w: %d", ErrType, in.Type)
 	}
@@ -134,7 +147,7 @@ func parseInstructions(b []byte) ([]Instruction, error) {
 
 func (in *Instruction) decode(b []byte, at int) (err error) {
 	in.Type = InstructionType(be.Uint16(b))
-	info, ok := instructionTable[in.Type]
+	info, ok := in.Type.info()
 	if !ok {
 		return &DecodeError{What: "instruction", Offset: at, Err: ErrType, Detail: fmt.Sprintf("%d is no instruction of OpenFlow 1.3", in.Type)}
 	}

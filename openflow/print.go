@@ -43,8 +43,14 @@ func (d Duration) Duration() time.Duration {
 	return time.Duration(d.Sec)*time.Second + time.Duration(d.Nsec)
 }
 
-// String returns the span as Go prints it.
-func (d Duration) String() string { return d.Duration().String() }
+// String returns the span as Go prints it, or "?" when all bits are set: the
+// switch does not know.
+func (d Duration) String() string {
+	if d == (Duration{1<<32 - 1, 1<<32 - 1}) {
+		return "?"
+	}
+	return d.Duration().String()
+}
 
 func (d Duration) append(b []byte) []byte { return put32(put32(b, d.Sec), d.Nsec) }
 
@@ -191,7 +197,7 @@ func prefixLen(mask []byte) (int, bool) {
 
 // String returns the action in the manner of ovs-ofctl.
 func (a Action) String() string {
-	info, ok := actionTable[a.Type]
+	info, ok := a.Type.info()
 	if !ok {
 		return a.Type.String()
 	}
