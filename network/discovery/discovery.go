@@ -194,11 +194,14 @@ func (d *Discovery) Tick(now time.Time) (send []topology.PortRef, changes []Chan
 	defer d.mu.Unlock()
 	next = now.Add(d.opts.Interval)
 	lifetime := time.Duration(d.opts.Misses) * d.opts.Interval
-	for _, at := range d.sorted(func(topology.PortRef, *port) bool { return true }) {
-		p := d.ports[at]
-		if p.out != nil && now.Sub(p.out.seen) > lifetime {
+	all := d.sorted(func(topology.PortRef, *port) bool { return true })
+	for _, at := range all {
+		if p := d.ports[at]; p.out != nil && now.Sub(p.out.seen) > lifetime {
 			changes = append(changes, d.unlink(at))
 		}
+	}
+	for _, at := range all {
+		p := d.ports[at]
 		if !p.edge && !p.busy(now, lifetime) && !now.Before(p.settle) {
 			p.edge = true
 			changes = append(changes, Change{Kind: EdgeUp, Port: at})
