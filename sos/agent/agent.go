@@ -1,0 +1,339 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/sos/agentapi"
+	"github.com/sluice-net/sluice/sos/wire"
+)
+
+// keepPipes is how many idle pipes an agent holds.
+const keepPipes = 256
+
+// Agent is a running SOS agent.
+type Agent struct {
+	cfg        Config
+	log        *slog.Logger
+	instance   string
+	started    time.Time
+	epoch      time.Time
+	transports transports
+	buffer     int // bytes one data connection may have in flight
+	mac        string
+	warnings   []string
+	controlTLS *tls.Config
+	dataTLS    *tls.Config
+
+	pipes     *pipePool
+	warm      *warmPool
+	peers     *peers
+	metrics   *metrics
+	load      *loadMeter
+	records   *records
+	strangers chan struct{}
+
+	ctx       context.Context
+	cancel    context.CancelFunc
+	wg        sync.WaitGroup
+	control   net.Listener
+	server    *http.Server
+	data      []net.Listener
+	dataPorts []uint16
+	draining  atomic.Bool
+
+	mu       sync.Mutex
+	closed   bool
+	sessions map[agentapi.SessionID]*session
+	accepted map[net.Conn]struct{}
+	mems     map[int]*buffers
+}
+
+// Run runs an agent until ctx ends. Then its sessions end with RST and
+// everything it has opened is closed.
+func Run(ctx context.Context, cfg Config) error {
+	a, err := New(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	a.log.Info("agent runs", "control", a.ControlAddr(), "data", a.cfg.DataAddr, "ports", a.dataPorts)
+	<-ctx.Done()
+	return nil
+}
+
+// New starts an agent; Close ends it.
+func New(ctx context.Context, cfg Config) (*Agent, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("agent configuration: %w", err)
+	}
+	a := &Agent{
+		cfg: cfg, log: cfg.Log, instance: newInstance(), started: time.Now(), epoch: time.Now(),
+		peers: newPeers(), records: &records{}, strangers: make(chan struct{}, cfg.MaxStrangers),
+		sessions: make(map[agentapi.SessionID]*session), accepted: make(map[net.Conn]struct{}),
+		mems: make(map[int]*buffers),
+	}
+	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	a.metrics = newMetrics(a)
+	a.load = newLoadMeter(a)
+	a.warm = newWarmPool(&a.cfg)
+	if err := a.start(); err != nil {
+		a.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// start opens what the agent needs and starts what it runs.
+func (a *Agent) start() error {
+	var err error
+	if a.controlTLS, a.dataTLS, err = a.cfg.loadTLS(); err != nil {
+		return err
+	}
+	if a.pipes, err = newPipePool(a.cfg.PipeBytes, keepPipes); err != nil {
+		return err
+	}
+	a.probe()
+	a.mac = interfaceMAC(a.cfg.DataAddr)
+	if err := a.listen(); err != nil {
+		return err
+	}
+	for _, ln := range a.data {
+		a.wg.Go(func() { a.acceptData(ln) })
+	}
+	a.wg.Go(a.beat)
+	a.wg.Go(a.serveControl)
+	return nil
+}
+
+// probe finds out what the kernel permits.
+func (a *Agent) probe() {
+	force := mayForceBuffers()
+	a.buffer = a.cfg.BufferBytes
+	if !force {
+		a.buffer = tunedBuffer()
+		if a.buffer < a.cfg.BufferBytes {
+			a.warn(fmt.Sprintf("socket buffers reach %d MiB, %d MiB are wanted: give the agent CAP_NET_ADMIN, or set net.ipv4.tcp_rmem and net.ipv4.tcp_wmem to \"4096 131072 %d\"",
+				a.buffer>>20, a.cfg.BufferBytes>>20, a.cfg.BufferBytes))
+		}
+	}
+	if a.cfg.CongestionControl == "" {
+		a.cfg.CongestionControl = a.bestCongestion()
+	}
+	if err := keepCongestionState(); err != nil {
+		a.warn("idle connections lose their speed: set net.ipv4.tcp_slow_start_after_idle=0 (" + err.Error() + ")")
+	}
+	if err := raiseFiles(); err != nil {
+		a.warn("few files: " + err.Error())
+	}
+	a.transports = transports{&tcpTransport{buffer: a.cfg.BufferBytes, lowat: a.cfg.NotSentLowat, force: force}}
+}
+
+func (a *Agent) warn(text string) {
+	a.warnings = append(a.warnings, text)
+	a.log.Warn(text)
+}
+
+// listen opens the control port and the data ports.
+func (a *Agent) listen() error {
+	t, _ := a.transports.byName(a.cfg.Transport)
+	for _, port := range a.cfg.DataPorts {
+		ln, err := t.Listen(a.ctx, netip.AddrPortFrom(a.cfg.DataAddr, port))
+		if err != nil {
+			return err
+		}
+		a.data = append(a.data, ln)
+		a.dataPorts = append(a.dataPorts, ln.Addr().(*net.TCPAddr).AddrPort().Port())
+	}
+	ln, err := net.Listen("tcp", a.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("control address: %w", err)
+	}
+	a.control = ln
+	return nil
+}
+
+// ControlAddr is the address of the control server.
+func (a *Agent) ControlAddr() netip.AddrPort { return a.control.Addr().(*net.TCPAddr).AddrPort() }
+
+// DataPorts are the ports on which peers are accepted.
+func (a *Agent) DataPorts() []uint16 { return a.dataPorts }
+
+// Close ends every session with RST and waits until all has stopped.
+func (a *Agent) Close() {
+	a.mu.Lock()
+	a.closed = true
+	list := make([]*session, 0, len(a.sessions))
+	for _, s := range a.sessions {
+		list = append(list, s)
+	}
+	a.mu.Unlock()
+	for _, s := range list {
+		s.finish(agentapi.ReasonShutdown, "the agent was stopped", wire.CauseAgent)
+	}
+	for _, ln := range a.data {
+		_ = ln.Close()
+	}
+	a.warm.close()
+	a.closeAccepted()
+	a.stopControl()
+	a.cancel()
+	a.wg.Wait()
+	if a.pipes != nil {
+		a.pipes.close()
+	}
+}
+
+// closeAccepted ends the connections that peers hold idle, and strangers.
+// Those of sessions that have just ended are left to send their last frame.
+func (a *Agent) closeAccepted() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for c := range a.accepted {
+		_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	}
+}
+
+// track registers an accepted connection; it reports false when the agent closes.
+func (a *Agent) track(c net.Conn) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		_ = c.Close()
+		return false
+	}
+	a.accepted[c] = struct{}{}
+	return true
+}
+
+func (a *Agent) untrack(c net.Conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.accepted, c)
+}
+
+// beat runs what is done periodically.
+func (a *Agent) beat() {
+	t := time.NewTicker(a.cfg.Beat / 2)
+	defer t.Stop()
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	for {
+		select {
+		case <-a.ctx.Done():
+			return
+		case <-second.C:
+			a.load.sample()
+			a.warm.expire(time.Now())
+		case <-t.C:
+			now := a.now()
+			for _, s := range a.list() {
+				s.tick(now)
+			}
+		}
+	}
+}
+
+// now is the agent's clock: monotonic nanoseconds, never 0.
+func (a *Agent) now() int64 { return int64(time.Since(a.epoch)) + 1 }
+
+// session returns a session, or nil.
+func (a *Agent) session(id agentapi.SessionID) *session {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sessions[id]
+}
+
+// list returns the sessions.
+func (a *Agent) list() []*session {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list := make([]*session, 0, len(a.sessions))
+	for _, s := range a.sessions {
+		list = append(list, s)
+	}
+	return list
+}
+
+// register makes s known, or says why not.
+func (a *Agent) register(s *session) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.closed || a.draining.Load():
+		return &agentapi.Problem{Title: "agent is draining", Code: agentapi.CodeDraining}
+	case a.sessions[s.req.ID] != nil:
+		return &agentapi.Problem{Title: "session exists", Code: agentapi.CodeDuplicate, Field: "id", Detail: s.req.ID.String()}
+	case len(a.sessions) >= a.cfg.MaxSessions:
+		return &agentapi.Problem{Title: "agent is full", Code: agentapi.CodeFull, Detail: fmt.Sprintf("%d sessions", a.cfg.MaxSessions)}
+	}
+	a.sessions[s.req.ID] = s
+	return nil
+}
+
+// forget records the end of s and, when all that runs for it has stopped,
+// gives its memory back.
+func (a *Agent) forget(s *session) {
+	a.mu.Lock()
+	delete(a.sessions, s.req.ID)
+	a.wg.Add(1)
+	a.mu.Unlock()
+	a.metrics.ended(s)
+	a.records.add(s.record())
+	go func() {
+		defer a.wg.Done()
+		s.dropEarly()
+		s.wg.Wait()
+		s.out.drop()
+		s.in.drop()
+	}()
+}
+
+// transport returns the session's transport, which prepare has checked.
+func (a *Agent) transport(s *session) Transport {
+	t, _ := a.transports.byName(s.params.Transport)
+	return t
+}
+
+func (a *Agent) statsOf(s *session, c net.Conn) (LinkStats, error) {
+	return a.transport(s).Stats(c)
+}
+
+// memory returns the buffers of a size, shared by the sessions in copy mode.
+func (a *Agent) memory(size int) *buffers {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	b := a.mems[size]
+	if b == nil {
+		b = newBuffers(size)
+		a.mems[size] = b
+	}
+	return b
+}
+
+func newInstance() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// asProblem makes a Problem of any error.
+func asProblem(err error) *agentapi.Problem {
+	var p *agentapi.Problem
+	if errors.As(err, &p) {
+		return p
+	}
+	return &agentapi.Problem{Title: "agent failed", Code: agentapi.CodeInternal, Detail: err.Error()}
+}

@@ -1,0 +1,80 @@
+package agent
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// path is what is known about the way to a peer.
+type path struct {
+	rtt        time.Duration
+	loss       float64 // share of segments sent again
+	rate       uint64  // bytes a second, over all connections
+	congestion string
+	buffer     int // bytes one connection may have in flight
+}
+
+// path sums up what the session's connections show, with what earlier sessions
+// have shown where these are too young to tell.
+func (s *session) path() path {
+	p := path{congestion: s.params.CongestionControl, buffer: s.agent.buffer}
+	var sent, again uint64
+	for _, c := range *s.conns.Load() {
+		stats, err := s.agent.statsOf(s, c.net)
+		if err != nil {
+			continue
+		}
+		if stats.MinRTT > 0 && (p.rtt == 0 || stats.MinRTT < p.rtt) {
+			p.rtt = stats.MinRTT
+		}
+		sent += stats.Sent
+		again += stats.Retransmits
+		p.rate += stats.Rate
+	}
+	if sent > 2000 {
+		p.loss = float64(again) / float64(sent)
+		return p
+	}
+	if note, ok := s.agent.peers.recall(s.req.Peer.Addr); ok {
+		p.loss = note.loss
+		if p.rtt == 0 {
+			p.rtt = note.rtt
+		}
+	}
+	return p
+}
+
+const (
+	shortPath = 2 * time.Millisecond
+	aim       = 1.25e9 // bytes a second that auto wants to be able to reach
+	segment   = 1448.0
+)
+
+// choose is auto: how many connections the path needs, and why. It never goes
+// above most.
+func choose(p path, most int) (n int, why string) {
+	clamp := func(n int) int { return max(1, min(n, most)) }
+	if p.rtt < shortPath {
+		n = clamp(2)
+		return n, fmt.Sprintf("round trip of %v: a short path needs no more", p.rtt.Round(10*time.Microsecond))
+	}
+	seconds := p.rtt.Seconds()
+	need := aim * seconds
+	byBuffer := int(math.Ceil(need / (float64(p.buffer) / 2)))
+	if p.congestion == "bbr" {
+		n = clamp(max(2, byBuffer))
+		return n, fmt.Sprintf("bbr, round trip %v, loss %.3f %%: buffers of %d MiB carry %.0f MB in flight",
+			p.rtt.Round(time.Millisecond), 100*p.loss, p.buffer>>20, need/1e6)
+	}
+	// Without a model of the path, each loss halves one window (Mathis et al.):
+	// the others go on, so the more there are, the less one loss costs.
+	n = max(8, byBuffer)
+	if p.loss > 0 {
+		each := segment / seconds * 1.22 / math.Sqrt(p.loss)
+		n = max(n, int(math.Ceil(aim/each)))
+	}
+	n = clamp(n)
+	return n, fmt.Sprintf("%s, round trip %v, loss %.3f %%: windows shrink with each loss",
+		p.congestion, p.rtt.Round(time.Millisecond), 100*p.loss)
+}

@@ -1,0 +1,56 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/sluice-net/sluice/sos/agentapi"
+	"github.com/sluice-net/sluice/sos/wire"
+)
+
+// tick is the session's share of the agent's beat. It never waits.
+func (s *session) tick(now int64) {
+	s.watchConns(now)
+	s.mu.Lock()
+	phase, since, graceful, end := s.phase, s.since, s.graceful, s.end
+	heard := s.heard
+	s.mu.Unlock()
+	cfg := &s.agent.cfg
+	conns := *s.conns.Load()
+	for _, c := range conns {
+		heard = max(heard, c.heard.Load())
+	}
+	age := func(t int64) time.Duration { return time.Duration(now - t) }
+	idle := time.Duration(s.req.Idle)
+	if idle == 0 {
+		idle = cfg.IdleTimeout
+	}
+	switch {
+	case heard != 0 && age(max(heard, since)) > cfg.PeerTimeout:
+		s.finish(agentapi.ReasonPeerLost, "nothing heard from the peer for "+cfg.PeerTimeout.String(), wire.CauseAgent)
+	case graceful:
+		if s.role == roleDialer && age(since) > cfg.OpeningTimeout {
+			s.finish(agentapi.ReasonClosed, "", 0)
+		}
+	case (phase == agentapi.PhasePrepared || phase == agentapi.PhaseCommitted) && age(since) > cfg.PrepareTimeout:
+		s.finish(agentapi.ReasonExpired, "in phase "+string(phase)+" for "+cfg.PrepareTimeout.String(), wire.CauseAbort)
+	case age(s.active.Load()) > idle && phase == agentapi.PhaseRunning:
+		s.finish(agentapi.ReasonIdle, "no byte for "+idle.String(), wire.CauseAgent)
+	case end != nil && end.dead() && (s.out.ended() || s.out.blocked()):
+		s.finish(s.ownReset(), "", wire.CauseEndHost)
+	}
+}
+
+// watchConns runs the connections' beats and looks at their round trips.
+func (s *session) watchConns(now int64) {
+	best := time.Duration(0)
+	for _, c := range *s.conns.Load() {
+		c.tick(now)
+		stats, err := s.agent.statsOf(s, c.net)
+		if err == nil && stats.RTT > 0 && (best == 0 || stats.RTT < best) {
+			best = stats.RTT
+		}
+	}
+	if best > 0 {
+		s.rtt.Store(int64(best))
+	}
+}

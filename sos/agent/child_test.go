@@ -1,0 +1,5 @@
+package agent
+
+const childEnv = "SOS_TEST_CHILD"
+
+func childMain() int { return 0 }

@@ -1,0 +1,88 @@
+package agent
+
+import (
+	"sync"
+
+	"github.com/sluice-net/sluice/sos/wire"
+)
+
+// chunk is a piece of one direction, on the sending side, from when it is read
+// from the end host until the peer has confirmed it.
+type chunk struct {
+	seq   uint64
+	size  int
+	flags wire.Flags
+
+	out  *pipe  // the payload to send; nil while it is only kept
+	kept *pipe  // the same payload, kept until confirmed
+	mem  []byte // the payload in copy mode, instead of the pipes
+}
+
+// header is the header that announces the chunk.
+func (c *chunk) header() wire.Header {
+	return wire.Header{Kind: wire.Data, Flags: c.flags, Length: uint32(c.size), Number: c.seq}
+}
+
+// buffers hands out memory for copy mode.
+type buffers struct {
+	size int
+	pool sync.Pool
+}
+
+func newBuffers(size int) *buffers {
+	b := &buffers{size: size}
+	b.pool.New = func() any {
+		m := make([]byte, size)
+		return &m
+	}
+	return b
+}
+
+func (b *buffers) get() []byte { return *b.pool.Get().(*[]byte) }
+
+func (b *buffers) put(m []byte) {
+	if cap(m) >= b.size {
+		m = m[:b.size]
+		b.pool.Put(&m)
+	}
+}
+
+// release gives back what the chunk holds.
+func (c *chunk) release(pipes *pipePool, mem *buffers) {
+	if c.out != nil {
+		pipes.put(c.out)
+	}
+	if c.kept != nil {
+		pipes.put(c.kept)
+	}
+	if c.mem != nil {
+		mem.put(c.mem)
+	}
+	c.out, c.kept, c.mem = nil, nil, nil
+}
+
+// keep makes the kept payload from the one to send, and leaves the latter to
+// the caller.
+func (c *chunk) keep(pipes *pipePool) error {
+	kept, err := pipes.get()
+	if err != nil {
+		return err
+	}
+	if err := c.out.copyTo(kept, c.size); err != nil {
+		pipes.put(kept)
+		return err
+	}
+	c.out, c.kept = nil, kept
+	return nil
+}
+
+// lost prepares a chunk, whose connection died, for another one.
+func (c *chunk) lost(pipes *pipePool) {
+	if c.kept == nil {
+		return // it was never begun, or it is in memory
+	}
+	if c.out != nil {
+		pipes.put(c.out)
+	}
+	c.out, c.kept = c.kept, nil
+}

@@ -1,0 +1,274 @@
+package agent
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/sos/agentapi"
+	"github.com/sluice-net/sluice/sos/wire"
+)
+
+// Config is all that an agent is told. The zero value of a field means its
+// default; DefaultConfig shows them.
+type Config struct {
+	// Listen is the address of the control server. Without TLS only a loopback
+	// address is permitted.
+	Listen string `koanf:"listen" yaml:"listen"`
+	// Cert, Key and CA are PEM files: the agent's certificate, its key, and the
+	// authority of the controller's certificate, which must have the role
+	// controller, and of the peers', which must have the role agent.
+	Cert string `koanf:"cert" yaml:"cert"`
+	Key  string `koanf:"key" yaml:"key"`
+	CA   string `koanf:"ca" yaml:"ca"`
+
+	// DataAddr is the address towards end hosts and peers. It must be one
+	// address, because the rules in the switches name it.
+	DataAddr netip.Addr `koanf:"data_addr" yaml:"data_addr"`
+	// DataPorts are the ports for peers, one for each path.
+	DataPorts []uint16 `koanf:"data_ports" yaml:"data_ports"`
+
+	// MaxSessions bounds the sessions; more are refused as full.
+	MaxSessions int `koanf:"max_sessions" yaml:"max_sessions"`
+	// MaxStrangers bounds the data connections that have not proved themselves.
+	MaxStrangers int `koanf:"max_strangers" yaml:"max_strangers"`
+	// MaxConnections bounds p.
+	MaxConnections int `koanf:"max_connections" yaml:"max_connections"`
+
+	// Connections is p; 0 lets the agent choose, up to AutoConnections.
+	Connections     int `koanf:"connections" yaml:"connections"`
+	AutoConnections int `koanf:"auto_connections" yaml:"auto_connections"`
+	// ChunkBytes is c.
+	ChunkBytes int `koanf:"chunk_bytes" yaml:"chunk_bytes"`
+	// Queue is q: how many chunks a connection may run ahead. A session holds
+	// at most p*q*c bytes each way.
+	Queue             int    `koanf:"queue" yaml:"queue"`
+	Transport         string `koanf:"transport" yaml:"transport"`
+	CongestionControl string `koanf:"congestion_control" yaml:"congestion_control"`
+
+	// BufferBytes is the size of a data connection's socket buffers.
+	BufferBytes int `koanf:"buffer_bytes" yaml:"buffer_bytes"`
+	// NotSentLowat bounds a data connection's unsent backlog.
+	NotSentLowat int `koanf:"notsent_lowat" yaml:"notsent_lowat"`
+	// PipeBytes is the capacity of a pipe.
+	PipeBytes int `koanf:"pipe_bytes" yaml:"pipe_bytes"`
+	// InitialWindow is the credit of a session with an unknown peer.
+	InitialWindow int `koanf:"initial_window" yaml:"initial_window"`
+
+	// WarmPerPeer and WarmTotal bound the idle connections, WarmIdle their time.
+	WarmPerPeer int           `koanf:"warm_per_peer" yaml:"warm_per_peer"`
+	WarmTotal   int           `koanf:"warm_total" yaml:"warm_total"`
+	WarmIdle    time.Duration `koanf:"warm_idle" yaml:"warm_idle"`
+
+	// DialTimeout is how long the server may take to answer.
+	DialTimeout time.Duration `koanf:"dial_timeout" yaml:"dial_timeout"`
+	// PrepareTimeout ends a session that is not committed, or whose client does not come.
+	PrepareTimeout time.Duration `koanf:"prepare_timeout" yaml:"prepare_timeout"`
+	// OpeningTimeout is how long a peer may take to connect and prove itself.
+	OpeningTimeout time.Duration `koanf:"opening_timeout" yaml:"opening_timeout"`
+	// Beat is the heartbeat on data connections. A connection that is silent
+	// for ConnTimeout is lost, a peer that is for PeerTimeout as well.
+	Beat        time.Duration `koanf:"beat" yaml:"beat"`
+	ConnTimeout time.Duration `koanf:"conn_timeout" yaml:"conn_timeout"`
+	PeerTimeout time.Duration `koanf:"peer_timeout" yaml:"peer_timeout"`
+	// IdleTimeout ends a session without traffic.
+	IdleTimeout time.Duration `koanf:"idle_timeout" yaml:"idle_timeout"`
+	// ResetDrain is how long a reset waits for the bytes before it.
+	ResetDrain time.Duration `koanf:"reset_drain" yaml:"reset_drain"`
+	// AutoInterval is how often auto looks at p again.
+	AutoInterval time.Duration `koanf:"auto_interval" yaml:"auto_interval"`
+	// KeepAliveIdle, KeepAliveInterval and KeepAliveCount are TCP keep-alive towards end hosts.
+	KeepAliveIdle     time.Duration `koanf:"keepalive_idle" yaml:"keepalive_idle"`
+	KeepAliveInterval time.Duration `koanf:"keepalive_interval" yaml:"keepalive_interval"`
+	KeepAliveCount    int           `koanf:"keepalive_count" yaml:"keepalive_count"`
+
+	// Log takes the agent's messages; nil discards them.
+	Log *slog.Logger `koanf:"-" yaml:"-"`
+	// Version is reported in the status.
+	Version string `koanf:"-" yaml:"-"`
+	// TLS and DataTLS replace what would be made from Cert, Key and CA: the
+	// control server's configuration (pki.Server with RoleController), and
+	// that of data connections (DataTLS).
+	TLS     *tls.Config `koanf:"-" yaml:"-"`
+	DataTLS *tls.Config `koanf:"-" yaml:"-"`
+}
+
+// DefaultConfig returns the defaults. DataAddr has none.
+func DefaultConfig() Config {
+	return Config{
+		Listen:            "127.0.0.1:7443",
+		DataPorts:         []uint16{7444},
+		MaxSessions:       4096,
+		MaxStrangers:      256,
+		MaxConnections:    64,
+		AutoConnections:   16,
+		ChunkBytes:        256 << 10,
+		Queue:             64,
+		Transport:         "tcp",
+		BufferBytes:       128 << 20,
+		NotSentLowat:      256 << 10,
+		PipeBytes:         1 << 20,
+		InitialWindow:     4 << 20,
+		WarmPerPeer:       32,
+		WarmTotal:         512,
+		WarmIdle:          60 * time.Second,
+		DialTimeout:       3 * time.Second,
+		PrepareTimeout:    10 * time.Second,
+		OpeningTimeout:    3 * time.Second,
+		Beat:              500 * time.Millisecond,
+		ConnTimeout:       2 * time.Second,
+		PeerTimeout:       2500 * time.Millisecond,
+		IdleTimeout:       2 * time.Hour,
+		ResetDrain:        time.Second,
+		AutoInterval:      2 * time.Second,
+		KeepAliveIdle:     60 * time.Second,
+		KeepAliveInterval: 10 * time.Second,
+		KeepAliveCount:    6,
+	}
+}
+
+// withDefaults fills in the zero fields.
+func (c Config) withDefaults() Config {
+	d := DefaultConfig()
+	if len(c.DataPorts) == 0 {
+		c.DataPorts = d.DataPorts
+	}
+	c.Listen = orDefault(c.Listen, d.Listen)
+	c.MaxSessions = orDefault(c.MaxSessions, d.MaxSessions)
+	c.MaxStrangers = orDefault(c.MaxStrangers, d.MaxStrangers)
+	c.MaxConnections = orDefault(c.MaxConnections, d.MaxConnections)
+	c.AutoConnections = orDefault(c.AutoConnections, d.AutoConnections)
+	c.ChunkBytes = orDefault(c.ChunkBytes, d.ChunkBytes)
+	c.Queue = orDefault(c.Queue, d.Queue)
+	c.Transport = orDefault(c.Transport, d.Transport)
+	c.BufferBytes = orDefault(c.BufferBytes, d.BufferBytes)
+	c.NotSentLowat = orDefault(c.NotSentLowat, d.NotSentLowat)
+	c.PipeBytes = orDefault(c.PipeBytes, d.PipeBytes)
+	c.InitialWindow = orDefault(c.InitialWindow, d.InitialWindow)
+	c.WarmPerPeer = orDefault(c.WarmPerPeer, d.WarmPerPeer)
+	c.WarmTotal = orDefault(c.WarmTotal, d.WarmTotal)
+	c.WarmIdle = orDefault(c.WarmIdle, d.WarmIdle)
+	c.DialTimeout = orDefault(c.DialTimeout, d.DialTimeout)
+	c.PrepareTimeout = orDefault(c.PrepareTimeout, d.PrepareTimeout)
+	c.OpeningTimeout = orDefault(c.OpeningTimeout, d.OpeningTimeout)
+	c.Beat = orDefault(c.Beat, d.Beat)
+	c.ConnTimeout = orDefault(c.ConnTimeout, d.ConnTimeout)
+	c.PeerTimeout = orDefault(c.PeerTimeout, d.PeerTimeout)
+	c.IdleTimeout = orDefault(c.IdleTimeout, d.IdleTimeout)
+	c.ResetDrain = orDefault(c.ResetDrain, d.ResetDrain)
+	c.AutoInterval = orDefault(c.AutoInterval, d.AutoInterval)
+	c.KeepAliveIdle = orDefault(c.KeepAliveIdle, d.KeepAliveIdle)
+	c.KeepAliveInterval = orDefault(c.KeepAliveInterval, d.KeepAliveInterval)
+	c.KeepAliveCount = orDefault(c.KeepAliveCount, d.KeepAliveCount)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func orDefault[T comparable](v, d T) T {
+	var zero T
+	if v == zero {
+		return d
+	}
+	return v
+}
+
+// A FieldError says which field of a Config is wrong, and what would be right.
+type FieldError struct {
+	Field string // as in the configuration file
+	Value any
+	Want  string
+}
+
+// Error implements error.
+func (e *FieldError) Error() string { return fmt.Sprintf("%s: %v: want %s", e.Field, e.Value, e.Want) }
+
+// Validate reports every field that is wrong, each as a *FieldError, joined.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	wrong := func(field string, value any, want string) {
+		errs = append(errs, &FieldError{Field: field, Value: value, Want: want})
+	}
+	within := func(field string, v, low, high int) {
+		if v < low || v > high {
+			wrong(field, v, fmt.Sprintf("%d to %d", low, high))
+		}
+	}
+	at, err := netip.ParseAddrPort(c.Listen)
+	switch {
+	case err != nil:
+		wrong("listen", c.Listen, "ADDRESS:PORT, such as 192.0.2.7:7443")
+	case c.TLS == nil && c.Cert == "" && !at.Addr().IsLoopback():
+		wrong("listen", c.Listen, "a loopback address, or cert, key and ca for TLS")
+	}
+	if some, all := c.Cert+c.Key+c.CA != "", c.Cert != "" && c.Key != "" && c.CA != ""; some && !all {
+		wrong("cert", c.Cert, "cert, key and ca together")
+	}
+	if !c.DataAddr.IsValid() || c.DataAddr.IsUnspecified() || c.DataAddr.IsMulticast() || c.DataAddr.Zone() != "" {
+		wrong("data_addr", c.DataAddr, "one address of this machine, without a zone")
+	}
+	for i, p := range c.DataPorts {
+		if slices.Contains(c.DataPorts[:i], p) && p != 0 {
+			wrong("data_ports", p, "different ports")
+		}
+	}
+	within("data_ports", len(c.DataPorts), 1, 64)
+	within("max_sessions", c.MaxSessions, 1, 1<<20)
+	within("max_strangers", c.MaxStrangers, 1, 1<<16)
+	within("max_connections", c.MaxConnections, 1, 1024)
+	within("connections", c.Connections, 0, c.MaxConnections)
+	within("auto_connections", c.AutoConnections, 1, c.MaxConnections)
+	within("chunk_bytes", c.ChunkBytes, 1<<10, wire.MaxChunk)
+	within("queue", c.Queue, 1, 1<<16)
+	within("buffer_bytes", c.BufferBytes, 64<<10, 1<<30)
+	within("notsent_lowat", c.NotSentLowat, 16<<10, 1<<30)
+	within("pipe_bytes", c.PipeBytes, 64<<10, 16<<20)
+	within("initial_window", c.InitialWindow, 64<<10, 1<<30)
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{
+		{"warm_idle", c.WarmIdle},
+		{"dial_timeout", c.DialTimeout},
+		{"prepare_timeout", c.PrepareTimeout},
+		{"opening_timeout", c.OpeningTimeout},
+		{"beat", c.Beat},
+		{"conn_timeout", c.ConnTimeout},
+		{"peer_timeout", c.PeerTimeout},
+		{"idle_timeout", c.IdleTimeout},
+		{"reset_drain", c.ResetDrain},
+		{"auto_interval", c.AutoInterval},
+		{"keepalive_idle", c.KeepAliveIdle},
+		{"keepalive_interval", c.KeepAliveInterval},
+	} {
+		if d.value < time.Millisecond || d.value > 7*24*time.Hour {
+			wrong(d.field, d.value, "1ms to 168h")
+		}
+	}
+	if c.ConnTimeout <= 2*c.Beat {
+		wrong("conn_timeout", c.ConnTimeout, "more than two beats")
+	}
+	if c.CongestionControl != "" && !slices.Contains(congestionControls(), c.CongestionControl) {
+		wrong("congestion_control", c.CongestionControl, fmt.Sprintf("one of %v", congestionControls()))
+	}
+	if c.Transport != "tcp" {
+		wrong("transport", c.Transport, "tcp")
+	}
+	return errors.Join(errs...)
+}
+
+// params fills in the parameters that a session does not name.
+func (c *Config) params(p agentapi.Params) agentapi.Params {
+	p.Connections = orDefault(p.Connections, c.Connections)
+	p.ChunkBytes = orDefault(p.ChunkBytes, c.ChunkBytes)
+	p.Queue = orDefault(p.Queue, c.Queue)
+	p.Transport = orDefault(p.Transport, c.Transport)
+	p.CongestionControl = orDefault(p.CongestionControl, c.CongestionControl)
+	return p
+}

@@ -1,0 +1,256 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/sos/agentapi"
+	"github.com/sluice-net/sluice/sos/wire"
+)
+
+// errUnknown means that the peer closed a fresh connection without an answer:
+// it does not know the session, or the key is wrong.
+var errUnknown = errors.New("the peer does not accept the session")
+
+// open starts the connections to the peer, once. The first decides how many
+// there will be.
+func (s *session) open() {
+	s.mu.Lock()
+	if s.dialing || s.ended || s.role != roleDialer {
+		s.mu.Unlock()
+		return
+	}
+	s.dialing = true
+	s.mu.Unlock()
+	s.spawn(func() { s.link(0) })
+	s.spawn(s.openMore)
+}
+
+// openMore opens the other connections when the first has shown the path.
+func (s *session) openMore() {
+	select {
+	case <-s.opened:
+	case <-s.over:
+		return
+	}
+	opened := 1
+	s.addLinks(&opened)
+	if s.params.Connections > 0 {
+		return
+	}
+	again := time.NewTicker(s.agent.cfg.AutoInterval)
+	defer again.Stop()
+	for {
+		select {
+		case <-s.over:
+			return
+		case <-again.C:
+			s.addLinks(&opened)
+		}
+	}
+}
+
+// addLinks opens as many connections as the path as known now asks for.
+func (s *session) addLinks(opened *int) {
+	p, why := s.params.Connections, "as configured"
+	if p == 0 {
+		p, why = choose(s.path(), s.agent.cfg.AutoConnections)
+	}
+	p = max(p, len(s.ports()))
+	if p <= *opened && *opened > 1 {
+		return
+	}
+	s.mu.Lock()
+	s.p, s.why = max(p, *opened), why
+	s.mu.Unlock()
+	for ; *opened < p; *opened++ {
+		index := *opened
+		s.spawn(func() { s.link(index) })
+	}
+}
+
+// ports are the peer's data ports that the session uses.
+func (s *session) ports() []uint16 {
+	ports := s.req.Peer.DataPorts
+	if n := s.params.Paths; n > 0 && n < len(ports) {
+		ports = ports[:n]
+	}
+	return ports
+}
+
+// link keeps connection index standing while the session lives.
+func (s *session) link(index int) {
+	pause := newBackoff(20*time.Millisecond, 500*time.Millisecond)
+	refusals := 0
+	for s.live() {
+		nc, err := s.connect(index)
+		if err == nil {
+			refusals = 0
+			pause.reset()
+			err = s.serve(nc, index)
+		} else {
+			if errors.Is(err, errUnknown) || errors.Is(err, unix.ECONNREFUSED) {
+				refusals++
+			}
+			s.openFailed(err, refusals)
+		}
+		if err == nil || !pause.wait(s.ctx) {
+			return
+		}
+	}
+}
+
+// serve runs a connection whose opening is done, to its end. After a release it
+// goes to the pool.
+func (s *session) serve(nc net.Conn, index int) error {
+	c, err := newConn(s, index, nc)
+	if err == nil {
+		err = s.attach(c)
+	}
+	if err != nil {
+		resetNow(nc)
+		return err
+	}
+	err = c.serve()
+	s.detach(c, err)
+	if err == nil {
+		s.agent.warm.put(s.warmKey(index), nc)
+	} else {
+		s.agent.log.Debug("data connection lost", "session", s.req.ID, "index", index, "error", err)
+	}
+	return err
+}
+
+// openFailed notes why no connection stands. A peer that refuses twice while
+// none stands has no use for the session.
+func (s *session) openFailed(err error, refusals int) {
+	s.mu.Lock()
+	s.openError = err
+	s.mu.Unlock()
+	if refusals >= 2 && len(*s.conns.Load()) == 0 {
+		s.finish(agentapi.ReasonPeerLost, err.Error(), 0)
+	}
+}
+
+// connect returns a connection that has been opened for the session: a warm one
+// if there is, else a fresh one.
+func (s *session) connect(index int) (net.Conn, error) {
+	for nc := s.agent.warm.take(s.warmKey(index)); nc != nil; nc = s.agent.warm.take(s.warmKey(index)) {
+		if s.agent.transport(s).Tune(nc, s.params.CongestionControl) == nil && s.sendOpening(nc, index) == nil {
+			s.mu.Lock()
+			s.warm++
+			s.mu.Unlock()
+			return nc, nil
+		}
+		resetNow(nc) // it died in the pool
+	}
+	nc, err := s.dialPeer(index)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.sendOpening(nc, index); err != nil {
+		resetNow(nc)
+		return nil, err
+	}
+	return nc, nil
+}
+
+// dialPeer connects to the peer's data port of the index.
+func (s *session) dialPeer(index int) (net.Conn, error) {
+	if index == 0 {
+		if nc := s.takeEarly(); nc != nil {
+			return nc, nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.agent.cfg.OpeningTimeout)
+	defer cancel()
+	ports := s.ports()
+	to := netip.AddrPortFrom(s.req.Peer.Addr, ports[index%len(ports)])
+	nc, err := s.agent.transport(s).Dial(ctx, s.agent.cfg.DataAddr, to, s.params.CongestionControl)
+	if err != nil {
+		return nil, err
+	}
+	if !s.params.TLS {
+		return nc, nil
+	}
+	tc := tls.Client(nc, s.agent.dataTLS)
+	if err := tc.HandshakeContext(ctx); err != nil {
+		resetNow(nc)
+		return nil, fmt.Errorf("TLS with agent %v: %w", to, err)
+	}
+	return tc, nil
+}
+
+// sendOpening proves the key and checks the peer's proof.
+func (s *session) sendOpening(nc net.Conn, index int) error {
+	o := wire.Opening{Index: uint16(index), Generation: s.nextGeneration(index), Session: s.req.ID, Window: s.firstWindow()}
+	_, _ = rand.Read(o.Nonce[:])
+	raw := o.AppendTo(nil, s.req.Key[:])
+	if err := nc.SetDeadline(time.Now().Add(s.agent.cfg.OpeningTimeout)); err != nil {
+		return err
+	}
+	if _, err := nc.Write(raw); err != nil {
+		return fmt.Errorf("%w: %w", errUnknown, err)
+	}
+	var answer [wire.AnswerSize]byte
+	if _, err := io.ReadFull(nc, answer[:]); err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+			err = fmt.Errorf("%w: %w", errUnknown, err)
+		}
+		return fmt.Errorf("opening to agent %v: %w", s.req.Peer.Addr, err)
+	}
+	if _, err := wire.ParseAnswer(answer[:], raw, s.req.Key[:]); err != nil {
+		return fmt.Errorf("opening to agent %v: %w", s.req.Peer.Addr, err)
+	}
+	return nc.SetDeadline(time.Time{})
+}
+
+// firstWindow is the present window in KiB, as an opening carries it.
+func (s *session) firstWindow() uint32 { return uint32(s.in.limit.Load() >> 10) }
+
+// waitOpen waits until the first connection to the peer stands.
+func (s *session) waitOpen(ctx context.Context) error {
+	select {
+	case <-s.opened:
+		return nil
+	case <-ctx.Done():
+	case <-s.over:
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.openError != nil {
+		return s.openError
+	}
+	return fmt.Errorf("no connection to agent %v yet: %w", s.req.Peer.Addr, context.DeadlineExceeded)
+}
+
+// backoff is a growing pause.
+type backoff struct{ first, most, next time.Duration }
+
+func newBackoff(first, most time.Duration) *backoff {
+	return &backoff{first: first, most: most, next: first}
+}
+
+func (b *backoff) reset() { b.next = b.first }
+
+// wait pauses; it reports false when ctx ended.
+func (b *backoff) wait(ctx context.Context) bool {
+	t := time.NewTimer(b.next)
+	defer t.Stop()
+	b.next = min(2*b.next, b.most)
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,208 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// endHost is the connection to the client or to the server.
+type endHost struct {
+	conn *net.TCPConn
+	rc   syscall.RawConn
+	shut atomic.Bool // our direction was ended by FIN
+}
+
+func newEndHost(c *net.TCPConn, cfg *Config) (*endHost, error) {
+	rc, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	e := &endHost{conn: c, rc: rc}
+	return e, e.on(func(fd int) error {
+		return setEndOptions(fd, cfg.KeepAliveIdle, cfg.KeepAliveInterval, cfg.KeepAliveCount)
+	})
+}
+
+func (e *endHost) on(f func(fd int) error) error {
+	var err error
+	if cerr := e.rc.Control(func(fd uintptr) { err = f(int(fd)) }); cerr != nil {
+		return cerr
+	}
+	return err
+}
+
+// closeWrite passes the other end's FIN on.
+func (e *endHost) closeWrite() {
+	e.shut.Store(true)
+	_ = e.conn.CloseWrite() // an error shows on the reading side as well
+}
+
+// abort sends RST.
+func (e *endHost) abort() { resetNow(e.conn) }
+
+// close ends the connection well: what is still to be sent is sent.
+func (e *endHost) close() {
+	_ = e.on(func(fd int) error { return setLinger(fd, false) })
+	_ = e.conn.Close()
+}
+
+// tcpClosed is the state of a socket whose connection is gone.
+const tcpClosed = 7
+
+// dead reports whether the connection was reset or timed out, without taking
+// the error from whoever reads or writes next. After both sides' FIN a socket
+// looks the same, so only the time before our own FIN tells.
+func (e *endHost) dead() bool {
+	if e.shut.Load() {
+		return false
+	}
+	dead := false
+	_ = e.on(func(fd int) error {
+		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		dead = err == nil && info.State == tcpClosed
+		return err
+	})
+	return dead
+}
+
+// unacked is how many bytes the end host has not acknowledged.
+func (e *endHost) unacked() int {
+	n := 0
+	_ = e.on(func(fd int) (err error) {
+		n, err = unix.IoctlGetInt(fd, unix.SIOCOUTQ)
+		return err
+	})
+	return n
+}
+
+// listenFor opens a port for one client. The short queue is enough, because one
+// connection is all that is ever accepted.
+func listenFor(ctx context.Context, addr netip.Addr) (*net.TCPListener, error) {
+	lc := net.ListenConfig{KeepAlive: -1}
+	lc.SetMultipathTCP(false)
+	ln, err := lc.Listen(ctx, "tcp", netip.AddrPortFrom(addr, 0).String())
+	if err != nil {
+		return nil, fmt.Errorf("listen for the client: %w", err)
+	}
+	t := ln.(*net.TCPListener)
+	rc, err := t.SyscallConn()
+	if err == nil {
+		err = rc.Control(func(fd uintptr) { _ = unix.Listen(int(fd), 8) })
+	}
+	if err != nil {
+		_ = t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// reservation is a port that is bound, for a dial later.
+type reservation struct {
+	file *os.File
+	port uint16
+}
+
+// reserve binds a port of addr.
+func reserve(addr netip.Addr) (*reservation, error) {
+	family := unix.AF_INET
+	if addr.Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_TCP)
+	if err != nil {
+		return nil, fmt.Errorf("socket towards the server: %w", err)
+	}
+	if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(addr, 0))); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("bind %v towards the server: %w", addr, err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	r := &reservation{}
+	switch a := name.(type) {
+	case *unix.SockaddrInet4:
+		r.port = uint16(a.Port)
+	case *unix.SockaddrInet6:
+		r.port = uint16(a.Port)
+	}
+	r.file = os.NewFile(uintptr(fd), "reserved port")
+	return r, nil
+}
+
+func (r *reservation) close() { _ = r.file.Close() }
+
+// dial connects from the reserved port; the reservation is used up. The error
+// wraps ECONNREFUSED, ETIMEDOUT, EHOSTUNREACH, ENETUNREACH or the context's.
+func (r *reservation) dial(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
+	defer r.close()
+	rc, err := r.file.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var cerr error
+	if err := rc.Control(func(fd uintptr) { cerr = unix.Connect(int(fd), sockaddr(to)) }); err != nil {
+		return nil, err
+	}
+	if cerr != nil && cerr != unix.EINPROGRESS {
+		return nil, cerr
+	}
+	stop := context.AfterFunc(ctx, r.close)
+	defer stop()
+	if err := waitConnected(rc); err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, err
+	}
+	c, err := net.FileConn(r.file)
+	if err != nil {
+		return nil, err
+	}
+	t, ok := c.(*net.TCPConn)
+	if !ok {
+		_ = c.Close()
+		return nil, errors.New("not a TCP connection")
+	}
+	return t, nil
+}
+
+// waitConnected waits for the result of a connect in progress.
+func waitConnected(rc syscall.RawConn) error {
+	var result error
+	err := rc.Write(func(fd uintptr) bool {
+		fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		n, err := unix.Poll(fds[:], 0)
+		if err == unix.EINTR || (err == nil && n == 0) {
+			return false
+		}
+		code, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR)
+		if err != nil {
+			result = err
+		} else if code != 0 {
+			result = unix.Errno(code)
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	return result
+}
+
+func sockaddr(a netip.AddrPort) unix.Sockaddr {
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
+}

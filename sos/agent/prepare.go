@@ -1,0 +1,251 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/sos/agentapi"
+	"github.com/sluice-net/sluice/sos/wire"
+)
+
+// maxContext bounds the controller's own data in a session.
+const maxContext = 16 << 10
+
+// badRequest returns the problem of a wrong field.
+func badRequest(field, format string, args ...any) error {
+	return &agentapi.Problem{
+		Title: "wrong request", Code: agentapi.CodeBadRequest, Field: field, Detail: fmt.Sprintf(format, args...),
+	}
+}
+
+// checkRequest refuses a request that is wrong, before anything is done for it.
+func (a *Agent) checkRequest(r *agentapi.PrepareRequest) error {
+	addrs := []struct {
+		field string
+		addr  netip.Addr
+	}{{"client", r.Client.Addr()}, {"server", r.Server.Addr()}, {"peer.addr", r.Peer.Addr}}
+	for _, x := range addrs {
+		switch {
+		case !x.addr.IsValid() || x.addr.IsUnspecified() || x.addr.IsMulticast() || x.addr.Zone() != "":
+			return badRequest(x.field, "%v: want a unicast address without zone", x.addr)
+		case x.addr.Is4() != a.cfg.DataAddr.Is4():
+			return badRequest(x.field, "%v: the agent's data address is %v, of the other family", x.addr, a.cfg.DataAddr)
+		}
+	}
+	switch {
+	case r.ID.IsZero():
+		return badRequest("id", "missing: want 32 hex digits, not all 0")
+	case r.Key.IsZero():
+		return badRequest("key", "missing: want 32 bytes in base64, not all 0")
+	case r.Role != agentapi.RoleClient && r.Role != agentapi.RoleServer:
+		return badRequest("role", "%q: want %q or %q", r.Role, agentapi.RoleClient, agentapi.RoleServer)
+	case r.Client.Port() == 0:
+		return badRequest("client", "port 0: want 1 to 65535")
+	case r.Server.Port() == 0:
+		return badRequest("server", "port 0: want 1 to 65535")
+	case r.Peer.Addr == a.cfg.DataAddr:
+		return badRequest("peer.addr", "%v is this agent itself", r.Peer.Addr)
+	case r.Role == agentapi.RoleClient && len(r.Peer.DataPorts) == 0:
+		return badRequest("peer.data_ports", "missing: the client's agent dials them")
+	case len(r.Peer.DataPorts) > 64 || slices.Contains(r.Peer.DataPorts, 0):
+		return badRequest("peer.data_ports", "%v: want at most 64 ports, none 0", r.Peer.DataPorts)
+	case r.Idle < 0 || time.Duration(r.Idle) > 7*24*time.Hour:
+		return badRequest("idle", "%v: want 0s to 168h", r.Idle)
+	case len(r.Context) > maxContext:
+		return badRequest("context", "%d bytes: want at most %d", len(r.Context), maxContext)
+	}
+	return a.checkParams(&r.Params)
+}
+
+func (a *Agent) checkParams(p *agentapi.Params) error {
+	within := func(field string, v, low, high int) error {
+		if v != 0 && (v < low || v > high) {
+			return badRequest("params."+field, "%d: want %d to %d, or 0 for the agent's default", v, low, high)
+		}
+		return nil
+	}
+	if err := errors.Join(
+		within("connections", p.Connections, 1, a.cfg.MaxConnections),
+		within("chunk_bytes", p.ChunkBytes, 1<<10, wire.MaxChunk),
+		within("queue", p.Queue, 1, 1<<16),
+		within("paths", p.Paths, 1, 64),
+	); err != nil {
+		return err
+	}
+	if _, ok := a.transports.byName(p.Transport); p.Transport != "" && !ok {
+		return badRequest("params.transport", "%q: want one of %q", p.Transport, a.transports.names())
+	}
+	if cc := p.CongestionControl; cc != "" && !slices.Contains(congestionControls(), cc) {
+		return badRequest("params.congestion_control", "%q: want one of %q", cc, congestionControls())
+	}
+	if p.TLS && a.dataTLS == nil {
+		return badRequest("params.tls", "the agent has no certificate for data connections")
+	}
+	return nil
+}
+
+// prepare binds what a session needs.
+func (a *Agent) prepare(req agentapi.PrepareRequest) (agentapi.PrepareReply, error) {
+	reply := agentapi.PrepareReply{Addr: a.cfg.DataAddr, DataPorts: a.dataPorts}
+	if err := a.checkRequest(&req); err != nil {
+		return reply, err
+	}
+	own, other := req.Client.Addr(), req.Server.Addr()
+	if req.Role == agentapi.RoleServer {
+		own, other = other, own
+	}
+	toPeer, err := routeTo(req.Peer.Addr)
+	if err != nil {
+		return reply, &agentapi.Problem{Title: "no route to the peer", Code: agentapi.CodeNoPeer, Detail: err.Error()}
+	}
+	toEnd, err := routeTo(own)
+	if err != nil {
+		return reply, &agentapi.Problem{Title: "no route to the end host", Code: agentapi.CodeNoRoute, Detail: err.Error()}
+	}
+	reply.MAC, reply.OnLink, reply.PeerOnLink = a.mac, toEnd.onLink, toPeer.onLink
+	reply.NextHopEndMAC = toEnd.nextHopMAC()
+	if far, err := routeTo(other); err == nil {
+		reply.NextHopMAC = far.nextHopMAC()
+	}
+	s := newSession(a, req, a.cfg.params(req.Params))
+	if err := a.register(s); err != nil {
+		s.cancel()
+		return reply, err
+	}
+	if reply.Port, err = s.bind(); err != nil {
+		s.finish(agentapi.ReasonFailed, err.Error(), 0)
+		return reply, &agentapi.Problem{Title: "no port", Code: agentapi.CodeFull, Detail: err.Error()}
+	}
+	s.mu.Lock()
+	s.reply = reply
+	s.mu.Unlock()
+	s.dialEarly()
+	return reply, nil
+}
+
+// bind opens the session's port: to listen on for the client, or to dial the
+// server from.
+func (s *session) bind() (uint16, error) {
+	if s.role == roleAcceptor {
+		r, err := reserve(s.agent.cfg.DataAddr)
+		if err != nil {
+			return 0, err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.reserved, s.port = r, r.port
+		return r.port, nil
+	}
+	ln, err := listenFor(s.ctx, s.agent.cfg.DataAddr)
+	if err != nil {
+		return 0, err
+	}
+	port := ln.Addr().(*net.TCPAddr).AddrPort().Port()
+	s.mu.Lock()
+	s.listener, s.port = ln, port
+	s.mu.Unlock()
+	s.spawn(func() { s.awaitClient(ln) })
+	return port, nil
+}
+
+// awaitClient accepts the announced client, and nobody else.
+func (s *session) awaitClient(ln *net.TCPListener) {
+	defer ln.Close()
+	for {
+		c, err := ln.AcceptTCP()
+		if err != nil {
+			return // closed: the session is over
+		}
+		from := c.RemoteAddr().(*net.TCPAddr).AddrPort()
+		if netip.AddrPortFrom(from.Addr().Unmap(), from.Port()) != s.req.Client {
+			s.agent.metrics.rejected.Inc()
+			s.agent.log.Warn("connection from a stranger on a session's port", "session", s.req.ID, "from", from)
+			resetNow(c)
+			continue
+		}
+		e, err := newEndHost(c, &s.agent.cfg)
+		if err != nil {
+			resetNow(c)
+			s.fail(err)
+			return
+		}
+		if s.connected(e) {
+			s.open()
+		}
+		return
+	}
+}
+
+// commit dials the server, or opens the connections to the peer and waits for
+// the first. It may be called once.
+func (s *session) commit(ctx context.Context) error {
+	s.mu.Lock()
+	if s.phase != agentapi.PhasePrepared && s.phase != agentapi.PhaseRunning {
+		s.mu.Unlock()
+		return &agentapi.Problem{Title: "session is committed", Code: agentapi.CodeDuplicate, Field: "id"}
+	}
+	if s.phase == agentapi.PhasePrepared {
+		s.phase, s.since = agentapi.PhaseCommitted, s.agent.now()
+	}
+	reserved := s.reserved
+	s.mu.Unlock()
+	if s.role == roleDialer {
+		return s.commitClient(ctx)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.agent.cfg.DialTimeout, unix.ETIMEDOUT)
+	defer cancel()
+	stop := context.AfterFunc(s.ctx, cancel)
+	defer stop()
+	c, err := reserved.dial(ctx, s.req.Server)
+	if err != nil {
+		p := dialProblem(s.req.Server, err)
+		s.finish(agentapi.ReasonRefused, p.Detail, wire.CauseAbort)
+		return p
+	}
+	e, err := newEndHost(c, &s.agent.cfg)
+	if err != nil {
+		resetNow(c)
+		s.fail(err)
+		return err
+	}
+	if !s.connected(e) {
+		return &agentapi.Problem{Title: "session is over", Code: agentapi.CodeNotFound}
+	}
+	return nil
+}
+
+// commitClient opens the connections to the peer. If none can be had, it is
+// better to know before the client's SYN is released.
+func (s *session) commitClient(ctx context.Context) error {
+	s.open()
+	ctx, cancel := context.WithTimeout(ctx, s.agent.cfg.OpeningTimeout)
+	defer cancel()
+	if err := s.waitOpen(ctx); err != nil {
+		s.finish(agentapi.ReasonPeerLost, err.Error(), wire.CauseAbort)
+		return &agentapi.Problem{Title: "no connection to the peer", Code: agentapi.CodeNoPeer, Detail: err.Error()}
+	}
+	return nil
+}
+
+// dialProblem tells how a server did not take the connection.
+func dialProblem(server netip.AddrPort, err error) *agentapi.Problem {
+	p := &agentapi.Problem{Title: "server does not take the connection", Detail: fmt.Sprintf("%v: %v", server, err)}
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ECONNRESET):
+		p.Code = agentapi.CodeRefused
+	case errors.Is(err, unix.ETIMEDOUT), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		p.Code = agentapi.CodeTimeout
+	case errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.ENETUNREACH):
+		p.Code = agentapi.CodeUnreachable
+	default:
+		p.Code = agentapi.CodeInternal
+	}
+	return p
+}

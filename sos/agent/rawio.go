@@ -1,0 +1,255 @@
+package agent
+
+import (
+	"io"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// rawReader reads one socket by system calls of our own choice and waits in the
+// runtime's poller. One goroutine at a time uses it. Its callbacks are made
+// once, so that the data path does not allocate.
+type rawReader struct {
+	rc syscall.RawConn
+
+	pipe *pipe
+	buf  []byte
+	max  int
+	n    int
+	full bool
+	err  error
+
+	onSplice, onRead func(fd uintptr) bool
+}
+
+func newRawReader(rc syscall.RawConn) *rawReader {
+	r := &rawReader{rc: rc}
+	r.onSplice, r.onRead = r.trySplice, r.tryRead
+	return r
+}
+
+// splice waits until up to max bytes have moved into p. It returns 0 bytes and
+// no error at the end of the stream. full means that p has no room although
+// the socket has bytes.
+func (r *rawReader) splice(p *pipe, max int) (n int, full bool, err error) {
+	r.pipe, r.max, r.n, r.full, r.err = p, max, 0, false, nil
+	if err := r.rc.Read(r.onSplice); err != nil {
+		return 0, false, err
+	}
+	return r.n, r.full, r.err
+}
+
+func (r *rawReader) trySplice(fd uintptr) bool {
+	r.n, r.err = r.pipe.fill(int(fd), r.max)
+	if r.err != unix.EAGAIN {
+		return true
+	}
+	// EAGAIN has two meanings: no bytes in the socket, or no room in the pipe.
+	if r.pipe.held.Load() > 0 {
+		if queued, err := unix.IoctlGetInt(int(fd), unix.SIOCINQ); err == nil && queued > 0 {
+			r.full, r.err = true, nil
+			return true
+		}
+	}
+	return false
+}
+
+// read waits until some bytes are in b; 0 bytes and no error is the end of the stream.
+func (r *rawReader) read(b []byte) (int, error) {
+	r.buf, r.n, r.err = b, 0, nil
+	if err := r.rc.Read(r.onRead); err != nil {
+		return 0, err
+	}
+	return r.n, r.err
+}
+
+func (r *rawReader) tryRead(fd uintptr) bool {
+	for {
+		r.n, r.err = unix.Read(int(fd), r.buf)
+		if r.err != unix.EINTR {
+			break
+		}
+	}
+	if r.n < 0 {
+		r.n = 0
+	}
+	return r.err != unix.EAGAIN
+}
+
+// readFull fills b.
+func (r *rawReader) readFull(b []byte) error {
+	for done := 0; done < len(b); {
+		n, err := r.read(b[done:])
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			if done > 0 {
+				return io.ErrUnexpectedEOF
+			}
+			return io.EOF
+		}
+		done += n
+	}
+	return nil
+}
+
+// rawWriter writes one socket, like rawReader reads it.
+type rawWriter struct {
+	rc syscall.RawConn
+
+	pipe    *pipe
+	buf     []byte
+	left    int
+	n       int
+	flags   int
+	err     error
+	blocked func() // called before waiting
+
+	onSplice, onWrite, onPoll, onSpliceSome, onWriteSome func(fd uintptr) bool
+	onTryWrite, onTrySplice                              func(fd uintptr)
+}
+
+func newRawWriter(rc syscall.RawConn) *rawWriter {
+	w := &rawWriter{rc: rc}
+	w.onSplice, w.onWrite, w.onPoll = w.stepSplice, w.stepWrite, w.stepPoll
+	w.onTryWrite = func(fd uintptr) { w.n, w.err = send(int(fd), w.buf, w.flags) }
+	w.onTrySplice = func(fd uintptr) { w.n, w.err = w.pipe.drain(int(fd), w.left) }
+	w.onWriteSome = func(fd uintptr) bool { w.onTryWrite(fd); return w.err != unix.EAGAIN }
+	w.onSpliceSome = func(fd uintptr) bool { w.onTrySplice(fd); return w.err != unix.EAGAIN }
+	return w
+}
+
+// splice moves n bytes from p into the socket, waiting as needed. Before the
+// first wait it calls blocked, if not nil.
+func (w *rawWriter) splice(p *pipe, n int, blocked func()) error {
+	w.pipe, w.left, w.err, w.blocked = p, n, nil, blocked
+	if err := w.rc.Write(w.onSplice); err != nil {
+		return err
+	}
+	return w.err
+}
+
+func (w *rawWriter) stepSplice(fd uintptr) bool {
+	for w.left > 0 {
+		n, err := w.pipe.drain(int(fd), w.left)
+		if err == unix.EAGAIN {
+			return w.wait()
+		}
+		if err == nil && n == 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			w.err = err
+			return true
+		}
+		w.left -= n
+	}
+	return true
+}
+
+// wait tells the owner once that the writer is about to wait.
+func (w *rawWriter) wait() bool {
+	if w.blocked != nil {
+		w.blocked()
+		w.blocked = nil
+	}
+	return false
+}
+
+// trySplice moves what the socket takes now of up to n bytes; unix.EAGAIN when nothing.
+func (w *rawWriter) trySplice(p *pipe, n int) (int, error) {
+	w.pipe, w.left, w.n, w.err = p, n, 0, nil
+	if err := w.rc.Control(w.onTrySplice); err != nil {
+		return 0, err
+	}
+	return w.n, w.err
+}
+
+// write writes all of b, waiting as needed.
+func (w *rawWriter) write(b []byte, flags int, blocked func()) error {
+	w.buf, w.flags, w.err, w.blocked = b, flags, nil, blocked
+	if err := w.rc.Write(w.onWrite); err != nil {
+		return err
+	}
+	return w.err
+}
+
+func (w *rawWriter) stepWrite(fd uintptr) bool {
+	for len(w.buf) > 0 {
+		n, err := send(int(fd), w.buf, w.flags)
+		if err == unix.EAGAIN {
+			return w.wait()
+		}
+		if err != nil {
+			w.err = err
+			return true
+		}
+		w.buf = w.buf[n:]
+	}
+	return true
+}
+
+// tryWrite writes what the socket takes of b now; unix.EAGAIN when nothing.
+func (w *rawWriter) tryWrite(b []byte) (int, error) {
+	w.buf, w.flags, w.n, w.err = b, 0, 0, nil
+	if err := w.rc.Control(w.onTryWrite); err != nil {
+		return 0, err
+	}
+	return w.n, w.err
+}
+
+// spliceSome is trySplice that waits until the socket takes something.
+func (w *rawWriter) spliceSome(p *pipe, n int) (int, error) {
+	w.pipe, w.left, w.n, w.err = p, n, 0, nil
+	if err := w.rc.Write(w.onSpliceSome); err != nil {
+		return 0, err
+	}
+	return w.n, w.err
+}
+
+// writeSome is tryWrite that waits until the socket takes something.
+func (w *rawWriter) writeSome(b []byte) (int, error) {
+	w.buf, w.flags, w.n, w.err = b, 0, 0, nil
+	if err := w.rc.Write(w.onWriteSome); err != nil {
+		return 0, err
+	}
+	return w.n, w.err
+}
+
+// waitWritable waits until the socket's unsent backlog is short. Before it
+// waits it calls blocked, if not nil.
+func (w *rawWriter) waitWritable(blocked func()) error {
+	w.err, w.blocked = nil, blocked
+	if err := w.rc.Write(w.onPoll); err != nil {
+		return err
+	}
+	return w.err
+}
+
+// stepPoll asks by poll(2) rather than by an ioctl, because poll also makes the
+// kernel report the next change to the runtime's poller.
+func (w *rawWriter) stepPoll(fd uintptr) bool {
+	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+	n, err := unix.Poll(fds[:], 0)
+	if err == unix.EINTR || (err == nil && n == 0) {
+		return w.wait()
+	}
+	w.err = err
+	return true
+}
+
+// send is send(2) that neither waits nor raises SIGPIPE.
+func send(fd int, b []byte, flags int) (int, error) {
+	for {
+		n, err := unix.SendmsgN(fd, b, nil, nil, flags|unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		return n, nil
+	}
+}

@@ -1,0 +1,84 @@
+package agent
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// route is how the kernel reaches an address.
+type route struct {
+	link    int
+	nextHop netip.Addr
+	onLink  bool
+}
+
+// routeTo asks the kernel. The error wraps ENETUNREACH or EHOSTUNREACH when
+// there is no way.
+func routeTo(addr netip.Addr) (route, error) {
+	found, err := netlink.RouteGet(net.IP(addr.AsSlice()))
+	if err != nil {
+		return route{}, fmt.Errorf("route to %v: %w", addr, err)
+	}
+	if len(found) == 0 {
+		return route{}, fmt.Errorf("route to %v: %w", addr, unix.ENETUNREACH)
+	}
+	r := route{link: found[0].LinkIndex, nextHop: addr, onLink: true}
+	if gw, ok := netip.AddrFromSlice(found[0].Gw); ok && !gw.IsUnspecified() {
+		r.nextHop, r.onLink = gw.Unmap(), false
+	}
+	return r, nil
+}
+
+// nextHopMAC looks into the neighbour table. What is not there it has the
+// kernel ask for, without waiting; the next session will find it.
+func (r route) nextHopMAC() string {
+	family := netlink.FAMILY_V4
+	if r.nextHop.Is6() {
+		family = netlink.FAMILY_V6
+	}
+	list, err := netlink.NeighList(r.link, family)
+	if err == nil {
+		for _, n := range list {
+			if ip, ok := netip.AddrFromSlice(n.IP); ok && ip.Unmap() == r.nextHop && len(n.HardwareAddr) > 0 {
+				return n.HardwareAddr.String()
+			}
+		}
+	}
+	r.askNeighbour()
+	return ""
+}
+
+// askNeighbour makes the kernel resolve the next hop, by a datagram to the
+// discard port.
+func (r route) askNeighbour() {
+	c, err := net.Dial("udp", netip.AddrPortFrom(r.nextHop, 9).String())
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	_, _ = c.Write([]byte{0})
+}
+
+// interfaceMAC is the MAC address of the interface that has addr; empty if none has.
+func interfaceMAC(addr netip.Addr) string {
+	list, err := net.Interfaces()
+	if err != nil {
+		return ""
+	}
+	for _, i := range list {
+		addrs, err := i.Addrs()
+		if err != nil {
+			continue
+		}
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap() == addr {
+				return i.HardwareAddr.String()
+			}
+		}
+	}
+	return ""
+}

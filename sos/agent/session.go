@@ -1,0 +1,387 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/sos/agentapi"
+	"github.com/sluice-net/sluice/sos/wire"
+)
+
+var (
+	errSilent   = errors.New("nothing heard from the peer")
+	errReplaced = errors.New("replaced by a later connection of the same index")
+	errOver     = errors.New("session is over")
+)
+
+// role is which side of the inter-agent connections an agent is.
+type role int
+
+const (
+	roleDialer   role = iota // the client's agent
+	roleAcceptor             // the server's agent
+)
+
+// session is one transfer at one of its agents.
+type session struct {
+	agent   *Agent
+	req     agentapi.PrepareRequest
+	role    role
+	params  agentapi.Params // with defaults filled in
+	copying bool            // payload goes through user space
+	mem     *buffers
+	in      *sink   // peer to end host
+	out     *source // end host to peer
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	over   chan struct{}  // closed when the session has ended
+	opened chan struct{}  // closed when the first connection to the peer stands
+	wg     sync.WaitGroup // everything that runs for the session
+	conns  atomic.Pointer[[]*conn]
+
+	active atomic.Int64 // last byte moved, nanoseconds of the agent's clock
+	rtt    atomic.Int64 // smallest smoothed round trip seen at the last beat
+
+	mu        sync.Mutex // a leaf: nothing else is locked under it
+	phase     agentapi.Phase
+	port      uint16
+	reply     agentapi.PrepareReply // what prepare was told
+	ended     bool
+	graceful  bool
+	end       *endHost
+	listener  *net.TCPListener
+	reserved  *reservation
+	dialing   bool
+	since     int64 // when the phase began
+	heard     int64 // last news of the peer from connections now gone
+	last      []uint32
+	started   time.Time
+	setup     time.Duration
+	lost      int
+	warm      int
+	p         int
+	why       string
+	retrans   uint64
+	released  int64
+	reason    agentapi.Reason
+	detail    string
+	openError error
+	early     *early
+}
+
+func newSession(a *Agent, req agentapi.PrepareRequest, params agentapi.Params) *session {
+	s := &session{
+		agent: a, req: req, params: params, phase: agentapi.PhasePrepared,
+		over: make(chan struct{}), opened: make(chan struct{}),
+		started: time.Now(), since: a.now(),
+		copying: params.TLS, last: make([]uint32, a.cfg.MaxConnections),
+	}
+	if req.Role == agentapi.RoleServer {
+		s.role = roleAcceptor
+	}
+	if s.copying {
+		s.mem = a.memory(params.ChunkBytes)
+	}
+	s.ctx, s.cancel = context.WithCancel(a.ctx)
+	s.conns.Store(&[]*conn{})
+	s.active.Store(a.now())
+	most := max(params.ChunkBytes*params.Queue*max(params.Connections, a.cfg.AutoConnections), 2*(params.ChunkBytes+wire.ChunkCost))
+	s.in = newSink(s, window{
+		size: min(most, a.peers.window(req.Peer.Addr, a.cfg.InitialWindow)), most: most,
+		rtt: func() time.Duration { return time.Duration(s.rtt.Load()) },
+	})
+	s.out = newSource(s)
+	return s
+}
+
+// spawn runs f as a part of the session.
+func (s *session) spawn(f func()) { s.wg.Go(f) }
+
+// touch notes that a byte has moved.
+func (s *session) touch() { s.active.Store(s.agent.now()) }
+
+// connected gives the session its end host.
+func (s *session) connected(e *endHost) bool {
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		e.abort()
+		return false
+	}
+	s.end = e
+	s.setRunning()
+	s.mu.Unlock()
+	s.spawn(s.in.run)
+	s.in.start(e)
+	s.out.start(e)
+	return true
+}
+
+// setRunning moves to the running phase when both sides stand; mu is held.
+func (s *session) setRunning() {
+	if s.end == nil || s.phase == agentapi.PhaseRunning || s.phase == agentapi.PhaseClosing {
+		return
+	}
+	select {
+	case <-s.opened:
+		s.phase, s.since = agentapi.PhaseRunning, s.agent.now()
+		s.setup = time.Since(s.started)
+	default:
+	}
+}
+
+// attach makes c one of the session's connections.
+func (s *session) attach(c *conn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return errOver
+	}
+	if s.graceful && s.role == roleDialer {
+		c.release.Store(true)
+	}
+	list := slices.Clone(*s.conns.Load())
+	for _, old := range list {
+		if old.index == c.index {
+			go old.fail(errReplaced)
+		}
+	}
+	list = append(list, c)
+	s.conns.Store(&list)
+	s.wg.Add(1)
+	select {
+	case <-s.opened:
+	default:
+		close(s.opened)
+	}
+	s.setRunning()
+	return nil
+}
+
+// detach takes c from the session after it was released (err nil) or lost.
+func (s *session) detach(c *conn, err error) {
+	defer s.wg.Done()
+	stats, serr := s.agent.statsOf(s, c.net)
+	s.mu.Lock()
+	list := slices.DeleteFunc(slices.Clone(*s.conns.Load()), func(x *conn) bool { return x == c })
+	s.conns.Store(&list)
+	s.heard = max(s.heard, c.heard.Load())
+	if serr == nil {
+		s.retrans += stats.Retransmits
+	}
+	if err != nil && !s.ended && !s.graceful {
+		s.lost++
+		s.agent.metrics.lost.Inc()
+	}
+	over := s.graceful && len(list) == 0 && (s.role == roleDialer || err == nil)
+	s.mu.Unlock()
+	if over {
+		s.finish(agentapi.ReasonClosed, "", 0)
+	}
+}
+
+// check sees whether both directions are complete.
+func (s *session) check() {
+	flag, sent := s.out.done()
+	if !sent {
+		return
+	}
+	if flag == wire.FlagRST {
+		s.finish(s.ownReset(), "", 0)
+		return
+	}
+	if !s.in.done() {
+		return
+	}
+	s.mu.Lock()
+	if s.graceful || s.ended {
+		s.mu.Unlock()
+		return
+	}
+	s.graceful, s.phase, s.since = true, agentapi.PhaseClosing, s.agent.now()
+	s.released = s.since
+	end := s.end
+	conns := *s.conns.Load()
+	s.mu.Unlock()
+	end.close()
+	s.agent.peers.learn(s)
+	if s.role == roleAcceptor {
+		s.askAcks()
+		return // the dialer releases the connections when it is done as well
+	}
+	for _, c := range conns {
+		c.release.Store(true)
+		c.kick()
+	}
+	if len(conns) == 0 {
+		s.finish(agentapi.ReasonClosed, "", 0)
+	}
+}
+
+// ownReset and otherReset name the reset by this agent's and the other end host.
+func (s *session) ownReset() agentapi.Reason {
+	if s.role == roleDialer {
+		return agentapi.ReasonClientReset
+	}
+	return agentapi.ReasonServerReset
+}
+
+func (s *session) otherReset() agentapi.Reason {
+	if s.role == roleDialer {
+		return agentapi.ReasonServerReset
+	}
+	return agentapi.ReasonClientReset
+}
+
+// endFlag decides how the end host ended its direction, when reading it gave
+// err or, with nil, no more bytes. A reset whose error the writing side has
+// taken looks like a FIN to the reader.
+func (s *session) endFlag(err error) wire.Flags {
+	s.mu.Lock()
+	end := s.end
+	s.mu.Unlock()
+	if err == nil && !s.in.broken() && !end.dead() {
+		return wire.FlagFIN
+	}
+	s.in.abandon()
+	return wire.FlagRST
+}
+
+// endBroken is called when the end host takes no more bytes. What it has sent
+// before is still read and carried, then its reset follows in order; where
+// that cannot be, the reset goes at once.
+func (s *session) endBroken() {
+	if s.out.ended() || s.out.blocked() {
+		s.finish(s.ownReset(), "", wire.CauseEndHost)
+		return
+	}
+	s.out.wake()
+}
+
+// endByReset passes the other end's reset on, after the bytes before it have
+// arrived; a slow reader is not waited for.
+func (s *session) endByReset() {
+	s.mu.Lock()
+	end := s.end
+	s.mu.Unlock()
+	deadline := time.NewTimer(s.agent.cfg.ResetDrain)
+	defer deadline.Stop()
+	poll := time.NewTicker(2 * time.Millisecond)
+	defer poll.Stop()
+	for end.unacked() > 0 {
+		select {
+		case <-poll.C:
+			continue
+		case <-deadline.C:
+		case <-s.over:
+		}
+		break
+	}
+	s.finish(s.otherReset(), "", wire.CauseEndHost)
+}
+
+// peerReset is called when the peer gives the session up.
+func (s *session) peerReset(cause wire.Cause) {
+	flag, _ := s.out.done()
+	switch {
+	case flag == wire.FlagRST:
+		s.finish(s.ownReset(), "", 0)
+	case cause == wire.CauseEndHost:
+		s.finish(s.otherReset(), "", 0)
+	default:
+		s.finish(agentapi.ReasonPeerReset, "", 0)
+	}
+}
+
+// fail ends the session for a fault of this agent.
+func (s *session) fail(err error) {
+	s.finish(agentapi.ReasonFailed, err.Error(), wire.CauseAgent)
+}
+
+// finish ends the session, once. Unless it is complete, the end host gets RST;
+// a cause other than 0 is told to the peer. It does not wait.
+func (s *session) finish(reason agentapi.Reason, detail string, cause wire.Cause) {
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return
+	}
+	s.ended = true
+	if s.graceful {
+		reason, detail = agentapi.ReasonClosed, ""
+	}
+	s.reason, s.detail = reason, detail
+	end, listener, reserved := s.end, s.listener, s.reserved
+	graceful := s.graceful
+	s.mu.Unlock()
+
+	if end != nil && !graceful {
+		end.abort()
+	}
+	if listener != nil {
+		_ = listener.Close()
+	}
+	if reserved != nil && end == nil {
+		reserved.close()
+	}
+	s.cancel()
+	close(s.over)
+	s.out.stop()
+	s.in.abandon()
+	for _, c := range *s.conns.Load() {
+		c.end(cause)
+	}
+	s.agent.forget(s)
+}
+
+// live reports whether connections to the peer are still wanted.
+func (s *session) live() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.ended && !s.graceful
+}
+
+// askAcks has all connections confirm what they have received.
+func (s *session) askAcks() {
+	for _, c := range *s.conns.Load() {
+		c.kick()
+	}
+}
+
+// announce tells the peer the new limit, on the connection last heard of.
+func (s *session) announce() {
+	var best *conn
+	for _, c := range *s.conns.Load() {
+		if best == nil || c.heard.Load() > best.heard.Load() {
+			best = c
+		}
+	}
+	if best != nil {
+		best.kick()
+	}
+}
+
+// generation accepts each number of a connection index at most once.
+func (s *session) generation(index int, g uint32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || index >= len(s.last) || g <= s.last[index] {
+		return false
+	}
+	s.last[index] = g
+	return true
+}
+
+// nextGeneration numbers this agent's own openings of an index.
+func (s *session) nextGeneration(index int) uint32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last[index]++
+	return s.last[index]
+}

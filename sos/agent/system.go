@@ -1,0 +1,94 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// tunedBuffer is how far the kernel's own tuning takes a socket's buffers.
+func tunedBuffer() int {
+	return min(lastField("/proc/sys/net/ipv4/tcp_rmem"), lastField("/proc/sys/net/ipv4/tcp_wmem"))
+}
+
+// lastField reads the last number of a sysctl; 0 if it cannot.
+func lastField(file string) int {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return 0
+	}
+	f := strings.Fields(string(b))
+	if len(f) == 0 {
+		return 0
+	}
+	n, err := strconv.Atoi(f[len(f)-1])
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// bestCongestion is bbr where this process may use it, else the system's default.
+func (a *Agent) bestCongestion() string {
+	if slices.Contains(congestionControls(), "bbr") && mayUse("bbr") {
+		return "bbr"
+	}
+	a.warn("no bbr: load the module tcp_bbr, or permit it by net.ipv4.tcp_allowed_congestion_control")
+	b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func mayUse(congestion string) bool {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return setCongestion(fd, congestion) == nil
+}
+
+// keepCongestionState makes idle connections keep their window. The setting
+// belongs to the agent's network namespace; in that of the machine it is the
+// operator's to change.
+func keepCongestionState() error {
+	const file = "/proc/sys/net/ipv4/tcp_slow_start_after_idle"
+	if lastField(file) == 0 {
+		return nil
+	}
+	own, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		return err
+	}
+	if first, err := os.Readlink("/proc/1/ns/net"); err != nil || first == own {
+		return fmt.Errorf("the agent changes it only in a network namespace of its own")
+	}
+	return os.WriteFile(file, []byte("0"), 0o644)
+}
+
+// wantFiles is enough for a thousand sessions.
+const wantFiles = 1 << 14
+
+// raiseFiles raises the limit of open files to what is permitted.
+func raiseFiles() error {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+		return err
+	}
+	if l.Cur < l.Max {
+		l.Cur = l.Max
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+			return err
+		}
+	}
+	if l.Cur < wantFiles {
+		return fmt.Errorf("the limit is %d, %d are wanted: raise LimitNOFILE", l.Cur, wantFiles)
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package agent
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/sluice-net/sluice/pki"
+)
+
+// loadTLS returns the configurations of the control server and of data
+// connections; nil where there is no certificate.
+func (c *Config) loadTLS() (control, data *tls.Config, err error) {
+	control, data = c.TLS, c.DataTLS
+	if c.Cert == "" {
+		return control, data, nil
+	}
+	if control == nil {
+		files := pki.Files{Cert: c.Cert, Key: c.Key, CA: c.CA}
+		if control, err = pki.Server(files, true, pki.RoleController); err != nil {
+			return nil, nil, err
+		}
+	}
+	if data == nil {
+		if data, err = c.readDataTLS(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return control, data, nil
+}
+
+// readDataTLS makes the configuration of data connections, for both sides.
+// Peers are known by the session's key; the certificate only has to show that
+// they are agents of the same authority, whatever their address.
+func (c *Config) readDataTLS() (*tls.Config, error) {
+	cert, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate of the agent: %w", err)
+	}
+	pem, err := os.ReadFile(c.CA)
+	if err != nil {
+		return nil, fmt.Errorf("CA: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("CA: no certificate in %s", c.CA)
+	}
+	return DataTLS(cert, pool), nil
+}
+
+// DataTLS returns the configuration of data connections, for both sides, of an
+// agent with the certificate and the authority in pool.
+func DataTLS(cert tls.Certificate, pool *x509.CertPool) *tls.Config {
+	isAgent := pki.Require(pki.RoleAgent)
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert},
+		ClientCAs: pool, ClientAuth: tls.RequireAnyClientCert,
+		InsecureSkipVerify: true, // VerifyConnection checks the chain, without a name
+		VerifyConnection: func(s tls.ConnectionState) error {
+			if err := verifyChain(s, pool); err != nil {
+				return err
+			}
+			return isAgent(s)
+		},
+	}
+}
+
+// verifyChain checks that the other side's certificate comes from the authority.
+func verifyChain(s tls.ConnectionState, pool *x509.CertPool) error {
+	if len(s.PeerCertificates) == 0 {
+		return errors.New("peer has no certificate")
+	}
+	rest := x509.NewCertPool()
+	for _, c := range s.PeerCertificates[1:] {
+		rest.AddCert(c)
+	}
+	_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{
+		Roots: pool, Intermediates: rest, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	})
+	return err
+}

@@ -1,0 +1,160 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// Transport makes the connections between two agents. The framing and the
+// session logic do not know which one is used: they need ordered reliable byte
+// streams, several at once.
+//
+// A connection that implements syscall.Conn is spliced; any other, such as one
+// under TLS, is copied. So a transport over MPTCP (one connection, whose
+// subflows are the parallel ones) splices like TCP, and one over QUIC (each
+// connection a stream) copies, without a change elsewhere.
+type Transport interface {
+	// Name is how sessions ask for it.
+	Name() string
+	// Listen opens a data port.
+	Listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error)
+	// Dial connects to a peer's data port.
+	Dial(ctx context.Context, from netip.Addr, to netip.AddrPort, congestion string) (net.Conn, error)
+	// Tune prepares a connection, fresh or from the pool, for a session.
+	Tune(c net.Conn, congestion string) error
+	// Stats describes the connection's path.
+	Stats(c net.Conn) (LinkStats, error)
+	// CongestionControls lists the names Dial and Tune take; empty where there is no choice.
+	CongestionControls() []string
+}
+
+// LinkStats is what a transport knows about one connection.
+type LinkStats struct {
+	RTT         time.Duration
+	MinRTT      time.Duration
+	Sent        uint64 // segments
+	Retransmits uint64 // segments sent again
+	Rate        uint64 // bytes a second delivered lately
+}
+
+// tcpTransport is parallel TCP.
+type tcpTransport struct {
+	buffer int // bytes, each way
+	lowat  int
+	force  bool // the process may exceed the kernel's limits
+}
+
+var _ Transport = (*tcpTransport)(nil)
+
+// Name implements Transport.
+func (t *tcpTransport) Name() string { return "tcp" }
+
+// Listen implements Transport.
+func (t *tcpTransport) Listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
+	lc := net.ListenConfig{KeepAlive: -1, Control: t.control("")}
+	lc.SetMultipathTCP(false)
+	ln, err := lc.Listen(ctx, "tcp", addr.String())
+	if err != nil {
+		return nil, fmt.Errorf("data port %v: %w", addr, err)
+	}
+	return ln, nil
+}
+
+// Dial implements Transport.
+func (t *tcpTransport) Dial(ctx context.Context, from netip.Addr, to netip.AddrPort, congestion string) (net.Conn, error) {
+	d := net.Dialer{KeepAlive: -1, Control: t.control(congestion)}
+	if from.IsValid() {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
+	}
+	c, err := d.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return nil, fmt.Errorf("connect to agent %v: %w", to, err)
+	}
+	return c, t.Tune(c, congestion)
+}
+
+// control sets what must be set before the handshake: the buffers decide the
+// window scale.
+func (t *tcpTransport) control(congestion string) func(string, string, syscall.RawConn) error {
+	return func(_, _ string, rc syscall.RawConn) error {
+		var err error
+		cerr := rc.Control(func(fd uintptr) {
+			if err = setBuffers(int(fd), t.buffer, t.force); err == nil && congestion != "" {
+				err = setCongestion(int(fd), congestion)
+			}
+		})
+		if cerr != nil {
+			return cerr
+		}
+		return err
+	}
+}
+
+// Tune implements Transport.
+func (t *tcpTransport) Tune(c net.Conn, congestion string) error {
+	return onSocket(c, func(fd int) error {
+		if congestion != "" {
+			if err := setCongestion(fd, congestion); err != nil {
+				return err
+			}
+		}
+		return setDataOptions(fd, t.lowat)
+	})
+}
+
+// Stats implements Transport.
+func (t *tcpTransport) Stats(c net.Conn) (LinkStats, error) {
+	var s LinkStats
+	err := onSocket(c, func(fd int) (err error) {
+		s, err = linkStats(fd)
+		return err
+	})
+	return s, err
+}
+
+// CongestionControls implements Transport.
+func (t *tcpTransport) CongestionControls() []string { return congestionControls() }
+
+// onSocket runs f on the socket under c, which may be wrapped by TLS.
+func onSocket(c net.Conn, f func(fd int) error) error {
+	if w, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = w.NetConn()
+	}
+	sc, ok := c.(syscall.Conn)
+	if !ok {
+		return fmt.Errorf("connection to %v has no socket", c.RemoteAddr())
+	}
+	rc, err := sc.SyscallConn()
+	if err != nil {
+		return err
+	}
+	cerr := rc.Control(func(fd uintptr) { err = f(int(fd)) })
+	if cerr != nil {
+		return cerr
+	}
+	return err
+}
+
+// transports are the transports an agent has, by name.
+type transports []Transport
+
+func (ts transports) names() []string {
+	out := make([]string, 0, len(ts))
+	for _, t := range ts {
+		out = append(out, t.Name())
+	}
+	return out
+}
+
+func (ts transports) byName(name string) (Transport, bool) {
+	i := slices.IndexFunc(ts, func(t Transport) bool { return t.Name() == name })
+	if i < 0 {
+		return nil, false
+	}
+	return ts[i], true
+}

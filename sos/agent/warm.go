@@ -1,0 +1,123 @@
+package agent
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// warmKey says for what a warm connection can be used again.
+type warmKey struct {
+	peer      netip.AddrPort
+	transport string
+	tls       bool
+}
+
+func (s *session) warmKey(index int) warmKey {
+	ports := s.ports()
+	return warmKey{
+		peer:      netip.AddrPortFrom(s.req.Peer.Addr, ports[index%len(ports)]),
+		transport: s.params.Transport,
+		tls:       s.params.TLS,
+	}
+}
+
+// warmPool holds idle connections to peers, with the congestion state they
+// have. The dialling side owns it: it closes them first, before the accepting
+// side's longer patience ends.
+type warmPool struct {
+	perPeer, total int
+	patience       time.Duration
+
+	mu     sync.Mutex
+	idle   map[warmKey][]warmConn
+	count  int
+	closed bool
+}
+
+type warmConn struct {
+	conn  net.Conn
+	since time.Time
+}
+
+func newWarmPool(cfg *Config) *warmPool {
+	return &warmPool{
+		perPeer: cfg.WarmPerPeer, total: cfg.WarmTotal, patience: cfg.WarmIdle,
+		idle: make(map[warmKey][]warmConn),
+	}
+}
+
+// put keeps c, or closes it when there are enough.
+func (w *warmPool) put(k warmKey, c net.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || len(w.idle[k]) >= w.perPeer || w.count >= w.total {
+		_ = c.Close()
+		return
+	}
+	w.idle[k] = append(w.idle[k], warmConn{conn: c, since: time.Now()})
+	w.count++
+}
+
+// take returns the connection used last, or nil.
+func (w *warmPool) take(k warmKey) net.Conn {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.idle[k]
+	if len(list) == 0 {
+		return nil
+	}
+	c := list[len(list)-1].conn
+	w.set(k, list[:len(list)-1])
+	w.count--
+	return c
+}
+
+func (w *warmPool) has(k warmKey) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.idle[k]) > 0
+}
+
+// size is the number of idle connections.
+func (w *warmPool) size() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.count
+}
+
+func (w *warmPool) set(k warmKey, list []warmConn) {
+	if len(list) == 0 {
+		delete(w.idle, k)
+		return
+	}
+	w.idle[k] = list
+}
+
+// expire closes the connections that have been idle too long.
+func (w *warmPool) expire(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k, list := range w.idle {
+		n := 0
+		for n < len(list) && now.Sub(list[n].since) > w.patience {
+			_ = list[n].conn.Close()
+			n++
+		}
+		w.count -= n
+		w.set(k, list[n:])
+	}
+}
+
+func (w *warmPool) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, list := range w.idle {
+		for _, c := range list {
+			_ = c.conn.Close()
+		}
+	}
+	clear(w.idle)
+	w.count, w.closed = 0, true
+}

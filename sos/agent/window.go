@@ -1,0 +1,37 @@
+package agent
+
+import "time"
+
+// windowInterval is the least time between two looks at the window: on a short
+// path a round trip says more about scheduling than about the path.
+const windowInterval = 10 * time.Millisecond
+
+// window sizes the credit that a receiver grants. It starts small and grows to
+// four times what the end host takes in a round trip, so that it is never the
+// limit of a transfer that flows, and stays small for an end host that is slow.
+type window struct {
+	size, most int
+	rtt        func() time.Duration
+
+	since time.Time
+	base  uint64
+}
+
+// note looks at the bytes consumed so far and may enlarge the window.
+func (w *window) note(consumed uint64, now time.Time) {
+	if w.size >= w.most {
+		return
+	}
+	if w.since.IsZero() {
+		w.since, w.base = now, consumed
+		return
+	}
+	interval := max(w.rtt(), windowInterval)
+	passed := now.Sub(w.since)
+	if passed < interval {
+		return
+	}
+	perTrip := float64(consumed-w.base) * float64(interval) / float64(passed)
+	w.since, w.base = now, consumed
+	w.size = min(w.most, max(w.size, int(4*perTrip)))
+}

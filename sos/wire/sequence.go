@@ -1,0 +1,149 @@
+package wire
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Admission is what Ordered decides about an arriving chunk.
+type Admission int
+
+// The decisions.
+const (
+	Take    Admission = iota // receive it
+	Replace                  // receive it in place of an unfinished reception on another connection
+	Discard                  // a complete copy is here already: read it and drop it
+	Reject                   // beyond what the sender may have sent
+)
+
+// Ordered brings the chunks of one direction into order. T is a reception, the
+// state of a chunk that is arriving or waiting. It is not safe for concurrent use.
+type Ordered[T any] struct {
+	next    uint64
+	span    uint64
+	waiting map[uint64]*slot[T]
+}
+
+type slot[T any] struct {
+	reception T
+	complete  bool
+}
+
+// NewOrdered returns an Ordered that admits chunks up to span ahead of the next one.
+func NewOrdered[T any](span uint64) *Ordered[T] {
+	return &Ordered[T]{span: span, waiting: make(map[uint64]*slot[T])}
+}
+
+// Next is the number of the chunk to be passed on next.
+func (o *Ordered[T]) Next() uint64 { return o.next }
+
+// Len is the number of chunks arriving or waiting.
+func (o *Ordered[T]) Len() int { return len(o.waiting) }
+
+// Begin decides about chunk number seq. On Take and Replace, reception stands
+// for it from now on; on Replace, old is what stood for it before.
+func (o *Ordered[T]) Begin(seq uint64, reception T) (decision Admission, old T) {
+	switch {
+	case seq < o.next:
+		return Discard, old
+	case seq-o.next >= o.span:
+		return Reject, old
+	}
+	s := o.waiting[seq]
+	switch {
+	case s == nil:
+		o.waiting[seq] = &slot[T]{reception: reception}
+		return Take, old
+	case s.complete:
+		return Discard, old
+	default:
+		old, s.reception = s.reception, reception
+		return Replace, old
+	}
+}
+
+// Complete marks chunk seq as wholly received. The caller makes sure that the
+// reception which completed is the one that stands for it.
+func (o *Ordered[T]) Complete(seq uint64) {
+	if s := o.waiting[seq]; s != nil {
+		s.complete = true
+	}
+}
+
+// Drop forgets an unfinished reception, because its connection died.
+func (o *Ordered[T]) Drop(seq uint64) {
+	if s := o.waiting[seq]; s != nil && !s.complete {
+		delete(o.waiting, seq)
+	}
+}
+
+// Head returns the reception of the next chunk, if it has begun.
+func (o *Ordered[T]) Head() (reception T, complete, ok bool) {
+	s := o.waiting[o.next]
+	if s == nil {
+		return reception, false, false
+	}
+	return s.reception, s.complete, true
+}
+
+// Advance moves on after the head, complete, has been passed on.
+func (o *Ordered[T]) Advance() {
+	delete(o.waiting, o.next)
+	o.next++
+}
+
+// Drain empties it and returns what was arriving or waiting.
+func (o *Ordered[T]) Drain() []T {
+	out := make([]T, 0, len(o.waiting))
+	for _, s := range o.waiting {
+		out = append(out, s.reception)
+	}
+	clear(o.waiting)
+	return out
+}
+
+// Unconfirmed holds, in the order sent, the chunks of one connection that the
+// peer has not confirmed. It is not safe for concurrent use.
+type Unconfirmed[T any] struct {
+	sent      []T
+	head      int
+	confirmed uint64
+}
+
+// Push adds a chunk, when its header is about to be sent.
+func (u *Unconfirmed[T]) Push(c T) { u.sent = append(u.sent, c) }
+
+// Len is the number of chunks that are not confirmed.
+func (u *Unconfirmed[T]) Len() int { return len(u.sent) - u.head }
+
+// Confirm takes the count of an Ack frame and returns the chunks it confirms.
+// ok is false when the count goes back or exceeds what was sent. The result is
+// valid until the next call.
+func (u *Unconfirmed[T]) Confirm(count uint64) (done []T, ok bool) {
+	if count < u.confirmed || count-u.confirmed > uint64(u.Len()) {
+		return nil, false
+	}
+	n := int(count - u.confirmed)
+	u.confirmed = count
+	done = u.sent[u.head : u.head+n]
+	u.head += n
+	if u.head > len(u.sent)/2 && u.head > 64 {
+		done = slices.Clone(done)
+		u.sent = slices.Delete(u.sent, 0, u.head)
+		u.head = 0
+	}
+	return done, true
+}
+
+// Lost empties it after the connection died and returns what must be sent again.
+func (u *Unconfirmed[T]) Lost() []T {
+	out := slices.Clone(u.sent[u.head:])
+	u.sent, u.head = nil, 0
+	return out
+}
+
+// SortChunks orders chunks that are to be sent again by their numbers, so that
+// the one the receiver waits for goes first.
+func SortChunks[T any](chunks []T, number func(T) uint64) {
+	slices.SortFunc(chunks, func(a, b T) int { return cmp.Compare(number(a), number(b)) })
+}
