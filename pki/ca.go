@@ -55,8 +55,8 @@ type Pair struct{ Cert, Key []byte }
 
 // NewCA returns a new authority.
 func NewCA(name string, valid time.Duration) (*CA, error) {
-	if err := checkName(name); err != nil {
-		return nil, err
+	if !caNameForm.MatchString(name) {
+		return nil, fmt.Errorf("pki: name of the authority %q: use up to 64 letters, digits, spaces, dots, dashes and underscores", name)
 	}
 	key, serial, err := keyAndSerial()
 	if err != nil {
@@ -142,7 +142,10 @@ type Request struct {
 	Valid time.Duration
 }
 
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62})$`)
+var (
+	nameForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+	caNameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$`)
+)
 
 func checkName(name string) error {
 	if !nameForm.MatchString(name) {

@@ -24,7 +24,7 @@ const year = 365 * 24 * time.Hour
 func authority(t *testing.T) (*CA, string) {
 	t.Helper()
 	dir := t.TempDir()
-	ca, err := Init(dir, "test-ca", 10*year)
+	ca, err := Init(dir, "test authority 1", 10*year)
 	if err != nil {
 		t.Fatal(err)
 	}
