@@ -128,3 +128,35 @@ func (l *Lab) SetLinkParams(ctx context.Context, link string, p delayline.Params
 	}
 	return l.Link(link).Set(ctx, &p, &p)
 }
+
+// SetLinkDirections sets the properties of a link's directions; nil leaves one as
+// it is.
+func (l *Lab) SetLinkDirections(ctx context.Context, link string, aToB, bToA *delayline.Params) error {
+	if _, err := l.wire(link); err != nil {
+		return err
+	}
+	if aToB == nil && bToA == nil {
+		return nil
+	}
+	return l.Link(link).Set(ctx, aToB, bToA)
+}
+
+// ChangeLink lets edit change the properties that a link has now.
+func (l *Lab) ChangeLink(ctx context.Context, link string, edit func(aToB, bToA *delayline.Params) error) error {
+	w, err := l.wire(link)
+	if err != nil {
+		return err
+	}
+	aToB, bToA := w.Link.AtoB, w.Link.BtoA
+	if k := l.Link(link); k.inDelayLine() {
+		state, err := k.Stats(ctx)
+		if err != nil {
+			return err
+		}
+		aToB, bToA = state.AtoB.Params, state.BtoA.Params
+	}
+	if err := edit(&aToB, &bToA); err != nil {
+		return err
+	}
+	return l.Link(link).Set(ctx, &aToB, &bToA)
+}

@@ -18,6 +18,8 @@ func (p Problem) Error() string { return p.Field + ": " + p.Text }
 
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,23}$`)
 
+var linkPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
 var sysctlPattern = regexp.MustCompile(`^net\.[a-z0-9_]+(\.[a-zA-Z0-9_-]+)*$`)
 
 const (
@@ -25,7 +27,10 @@ const (
 	maxMTU = 65521 - 18
 )
 
-// Validate reports the first problem of a completed topology, as a Problem.
+// Check reports the first thing wrong with a topology, as a Problem.
+func (t Topology) Check() error { return t.withDefaults().Validate() }
+
+// Validate is Check for a topology whose defaults are filled in.
 func (t Topology) Validate() error {
 	checks := []func(Topology) error{
 		checkNames, checkControllers, checkSwitches, checkHosts, checkLinks, checkAddresses,
@@ -158,6 +163,9 @@ func checkLinks(t Topology) error {
 			return problem(field, "there are two links of this name; give them a name each")
 		}
 		names[l.Name] = true
+		if !linkPattern.MatchString(l.Name) {
+			return problem(field, "name %q is not 1 to 64 of letters, digits, '-', '_' and '.'", l.Name)
+		}
 		if l.A.Node == l.B.Node {
 			return problem(field, "%s is linked to itself", l.A.Node)
 		}

@@ -1,0 +1,318 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+)
+
+// labFlags are what all lab commands share.
+type labFlags struct {
+	app     *App
+	runDir  string
+	lab     string
+	shaping string
+}
+
+func (f *labFlags) options() lab.Options {
+	return lab.Options{RunDir: f.runDir, Shaping: f.shaping, Logf: f.app.Printf}
+}
+
+// newLabCommand returns "sluice lab".
+func newLabCommand(app *App) *cobra.Command {
+	f := &labFlags{app: app}
+	cmd := &cobra.Command{
+		Use:   "lab",
+		Short: "Build a real network on this machine",
+		Long: `The lab builds whole networks on this machine: hosts, Open vSwitch switches, and
+links with rate, delay and loss, in network namespaces. It needs root, changes no
+interface of the machine, and leaves nothing behind after "down".`,
+		Example: `  sluice lab generate wan --rate 300Mbit --rtt 150ms --loss 0.05% > wan.yaml
+  sluice lab up wan.yaml
+  sluice lab exec client -- ping -c 3 10.0.0.2
+  sluice lab link wan --loss 0.1%
+  sluice lab down`,
+	}
+	cmd.PersistentFlags().StringVar(&f.runDir, "run-dir", envOr("SLUICE_LAB_DIR", lab.DefaultRunDir), "where labs are recorded (environment: SLUICE_LAB_DIR)")
+	cmd.AddCommand(f.upCommand(), f.execCommand(), f.statusCommand(), f.linkCommand(), f.downCommand(), newLabGenerateCommand(app))
+	return cmd
+}
+
+func (f *labFlags) nameFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.lab, "lab", "l", "", "name of the lab; needed only if several are up")
+}
+
+// open returns the lab that is meant: the one named, or the only one.
+func (f *labFlags) open() (*lab.Lab, error) {
+	name, err := f.only()
+	if err != nil {
+		return nil, err
+	}
+	return lab.Open(name, f.options())
+}
+
+func (f *labFlags) only() (string, error) {
+	if f.lab != "" {
+		return f.lab, nil
+	}
+	names, err := lab.Names(f.runDir)
+	if err != nil {
+		return "", err
+	}
+	switch len(names) {
+	case 1:
+		return names[0], nil
+	case 0:
+		return "", lab.ErrNoLab
+	}
+	return "", &UsageError{fmt.Errorf("several labs are up (%s): name one with --lab", strings.Join(names, ", "))}
+}
+
+func (f *labFlags) upCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "up FILE",
+		Short: "Build the network of a topology file",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := loadTopology(cmd.InOrStdin(), args[0])
+			if err != nil {
+				return err
+			}
+			if f.lab != "" {
+				t.Name = f.lab
+			}
+			start := time.Now()
+			l, err := lab.Up(cmd.Context(), t, f.options())
+			if err != nil {
+				return err
+			}
+			f.app.Printf("lab %s is up after %.1f s", l.Name(), time.Since(start).Seconds())
+			return f.print(cmd.Context(), l)
+		},
+	}
+	cmd.Flags().StringVarP(&f.lab, "lab", "l", "", "name of the lab instead of the file's")
+	cmd.Flags().StringVar(&f.shaping, "shaping", lab.ShapingAuto, "how links get rate, delay and loss: auto, netem or delayline")
+	return cmd
+}
+
+// loadTopology reads a file, or standard input for "-".
+func loadTopology(in io.Reader, file string) (lab.Topology, error) {
+	if file != "-" {
+		return lab.Load(file)
+	}
+	b, err := io.ReadAll(in)
+	if err != nil {
+		return lab.Topology{}, err
+	}
+	return lab.Parse("standard input", b)
+}
+
+func (f *labFlags) execCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "exec NODE -- COMMAND [ARGUMENT...]",
+		Short: "Run a command on a host or switch, or in the control network (ctl)",
+		Args:  cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l, err := f.open()
+			if err != nil {
+				return err
+			}
+			n, err := l.Node(args[0])
+			if err != nil {
+				return err
+			}
+			c := n.Command(cmd.Context(), args[1], args[2:]...)
+			path, err := exec.LookPath(c.Path)
+			if err != nil {
+				return err
+			}
+			// In place of this program: the terminal and the signals are the command's.
+			return fmt.Errorf("run %s: %w", args[1], syscall.Exec(path, c.Args, os.Environ()))
+		},
+	}
+	f.nameFlag(cmd)
+	cmd.Flags().SetInterspersed(false)
+	return cmd
+}
+
+func (f *labFlags) downCommand() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "down [LAB...]",
+		Short: "Remove a lab and everything it made, also after a crash",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			names := args
+			switch {
+			case all && len(args) > 0:
+				return &UsageError{errors.New("name labs or say --all, not both")}
+			case all:
+				var err error
+				if names, err = lab.Names(f.runDir); err != nil {
+					return err
+				}
+			case len(args) == 0:
+				name, err := f.only()
+				if err != nil {
+					return err
+				}
+				names = []string{name}
+			}
+			var errs error
+			for _, name := range names {
+				err := lab.Down(cmd.Context(), name, f.options())
+				if err == nil {
+					f.app.Printf("lab %s is down", name)
+				}
+				errs = errors.Join(errs, err)
+			}
+			return errs
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "all labs that are recorded")
+	return cmd
+}
+
+func (f *labFlags) linkCommand() *cobra.Command {
+	var change linkChange
+	cmd := &cobra.Command{
+		Use:   "link NAME",
+		Short: "Change a link's rate, delay, jitter, loss or queue, or plug it out, while it carries traffic",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l, err := f.open()
+			if err != nil {
+				return err
+			}
+			if err := change.apply(cmd, l, args[0]); err != nil {
+				return err
+			}
+			return f.print(cmd.Context(), l, args[0])
+		},
+	}
+	f.nameFlag(cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&change.rate, "rate", "", "rate, as in 300Mbit")
+	fl.StringVar(&change.delay, "delay", "", "delay one way, as in 25ms")
+	fl.StringVar(&change.jitter, "jitter", "", "jitter, as in 1ms")
+	fl.StringVar(&change.loss, "loss", "", "loss, as in 0.01%")
+	fl.StringVar(&change.queue, "queue", "", "queue, as in 512KiB")
+	fl.StringVar(&change.direction, "direction", "both", "both, a-b or b-a")
+	fl.BoolVar(&change.up, "up", false, "plug the cable in")
+	fl.BoolVar(&change.down, "down", false, "plug the cable out")
+	cmd.MarkFlagsMutuallyExclusive("up", "down")
+	return cmd
+}
+
+// linkChange is what the flags of "lab link" ask for.
+type linkChange struct {
+	rate, delay, jitter, loss, queue, direction string
+	up, down                                    bool
+}
+
+func (c linkChange) apply(cmd *cobra.Command, l *lab.Lab, name string) error {
+	ctx := cmd.Context()
+	if c.up || c.down {
+		if err := l.SetLink(ctx, name, c.up); err != nil {
+			return err
+		}
+	}
+	if c.rate+c.delay+c.jitter+c.loss+c.queue == "" {
+		return l.SetLinkDirections(ctx, name, nil, nil) // only whether there is such a link
+	}
+	return l.ChangeLink(ctx, name, func(aToB, bToA *delayline.Params) error {
+		var one, other *delayline.Params
+		switch c.direction {
+		case "both":
+			one, other = aToB, bToA
+		case "a-b":
+			one = aToB
+		case "b-a":
+			one = bToA
+		default:
+			return &UsageError{fmt.Errorf("--direction %q is not both, a-b or b-a", c.direction)}
+		}
+		if err := c.edit(one); err != nil {
+			return &UsageError{err}
+		}
+		if other != nil {
+			return c.edit(other)
+		}
+		return nil
+	})
+}
+
+func (c linkChange) edit(p *delayline.Params) error {
+	return errors.Join(
+		setUnit(&p.Rate, "--rate", c.rate, lab.ParseRate),
+		setUnit(&p.Delay, "--delay", c.delay, lab.ParseTime),
+		setUnit(&p.Jitter, "--jitter", c.jitter, lab.ParseTime),
+		setUnit(&p.Loss, "--loss", c.loss, lab.ParseShare),
+		setUnit(&p.Queue, "--queue", c.queue, lab.ParseSize),
+	)
+}
+
+// setUnit parses a flag with a unit; an empty one leaves the target alone.
+func setUnit[T any](target *T, flag, text string, parse func(string) (T, error)) error {
+	if text == "" {
+		return nil
+	}
+	v, err := parse(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	*target = v
+	return nil
+}
+
+func (f *labFlags) statusCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status [LAB]",
+		Short: "Show a lab's hosts, switches and links, with the links' counters",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				f.lab = args[0]
+			}
+			l, err := f.open()
+			if errors.Is(err, lab.ErrNoLab) && f.lab == "" {
+				f.app.Printf("no lab is up")
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			return f.print(cmd.Context(), l)
+		},
+	}
+	return cmd
+}
+
+// print shows a lab, or some links of it.
+func (f *labFlags) print(ctx context.Context, l *lab.Lab, links ...string) error {
+	st := l.Status(ctx)
+	if len(links) > 0 {
+		wanted := map[string]bool{}
+		for _, name := range links {
+			wanted[name] = true
+		}
+		kept := st.Links[:0]
+		for _, k := range st.Links {
+			if wanted[k.Name] {
+				kept = append(kept, k)
+			}
+		}
+		st = lab.Status{Name: st.Name, Links: kept}
+	}
+	return f.app.Print(st, func(w io.Writer) { writeLabStatus(w, st) })
+}

@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+)
+
+// labShape is a generator and what it takes.
+type labShape struct {
+	name  string
+	short string
+	make  func(g *labGenerator) (lab.Topology, error)
+}
+
+// labGenerator holds the flags of "lab generate".
+type labGenerator struct {
+	name                                  string
+	rate, delay, rtt, jitter, loss, queue string
+	size, depth, fanout, mtu              int
+	link                                  delayline.Params
+}
+
+func labShapes() []labShape {
+	wan := func(build func(string, lab.WANOptions) lab.Topology) func(*labGenerator) (lab.Topology, error) {
+		return func(g *labGenerator) (lab.Topology, error) { return build(g.name, lab.WANOptions{}), nil }
+	}
+	return []labShape{
+		{"line", "--size switches in a row, a host on each", func(g *labGenerator) (lab.Topology, error) {
+			return lab.Line(g.name, g.size, g.link), nil
+		}},
+		{"ring", "--size switches in a ring, a host on each", func(g *labGenerator) (lab.Topology, error) {
+			return lab.Ring(g.name, g.size, g.link), nil
+		}},
+		{"tree", "a tree of --depth levels with --fanout children each", func(g *labGenerator) (lab.Topology, error) {
+			return lab.Tree(g.name, g.depth, g.fanout, g.link), nil
+		}},
+		{"fat-tree", "the Clos network of --size-port switches", func(g *labGenerator) (lab.Topology, error) {
+			if g.size%2 != 0 {
+				return lab.Topology{}, &UsageError{errors.New("--size of a fat tree is even")}
+			}
+			return lab.FatTree(g.name, g.size, g.link), nil
+		}},
+		{"two-path", "client and server, an agent each, two ways between", func(g *labGenerator) (lab.Topology, error) {
+			return lab.TwoPathWAN(g.name, g.wanParams(), g.wanParams()), nil
+		}},
+		{"wan", "client and server, an agent each, one long link", wan(lab.WAN)},
+		{"limited", "a wan whose switches rewrite Ethernet addresses only", wan(lab.LimitedWAN)},
+		{"islands", "two OpenFlow islands with an IP network between", wan(lab.Islands)},
+		{"routed", "a wan with client and server behind routers", wan(lab.Routed)},
+		{"vlan", "a wan that translates VLANs on the way", wan(lab.VLANWAN)},
+	}
+}
+
+// newLabGenerateCommand returns "sluice lab generate".
+func newLabGenerateCommand(app *App) *cobra.Command {
+	g := &labGenerator{}
+	var names, lines []string
+	shapes := map[string]labShape{}
+	for _, s := range labShapes() {
+		names, shapes[s.name] = append(names, s.name), s
+		lines = append(lines, fmt.Sprintf("  %-9s %s", s.name, s.short))
+	}
+	cmd := &cobra.Command{
+		Use:       "generate SHAPE",
+		Short:     "Print the topology file of a well-known shape",
+		Long:      "Prints a topology file, to be changed and given to \"sluice lab up\". Shapes:\n\n" + strings.Join(lines, "\n"),
+		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: names,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := g.parse(args[0]); err != nil {
+				return &UsageError{err}
+			}
+			t, err := shapes[args[0]].make(g)
+			if err != nil {
+				return err
+			}
+			if t, err = g.finish(t); err != nil {
+				return err
+			}
+			b, err := t.YAML()
+			if err != nil {
+				return err
+			}
+			_, err = app.Out.Write(b)
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&g.name, "name", "", "name of the lab; default the shape's")
+	f.IntVar(&g.size, "size", 4, "number of switches, or ports of a fat tree's switches")
+	f.IntVar(&g.depth, "depth", 2, "levels of a tree")
+	f.IntVar(&g.fanout, "fanout", 2, "children of each switch of a tree")
+	f.StringVar(&g.rate, "rate", "", "rate of the links, as in 300Mbit")
+	f.StringVar(&g.delay, "delay", "", "delay of the links one way, as in 25ms")
+	f.StringVar(&g.rtt, "rtt", "", "delay of the links both ways, as in 50ms")
+	f.StringVar(&g.jitter, "jitter", "", "jitter of the links")
+	f.StringVar(&g.loss, "loss", "", "loss of the links each way, as in 0.05%")
+	f.StringVar(&g.queue, "queue", "", "queue of the links, as in 512KiB")
+	f.IntVar(&g.mtu, "mtu", 0, "MTU of all links (default 1500)")
+	cmd.MarkFlagsMutuallyExclusive("delay", "rtt")
+	return cmd
+}
+
+func (g *labGenerator) parse(shape string) error {
+	if g.name == "" {
+		g.name = shape
+	}
+	if g.size < 2 || g.size > 64 || g.depth < 1 || g.depth > 6 || g.fanout < 1 || g.fanout > 16 {
+		return errors.New("--size is 2 to 64, --depth 1 to 6, --fanout 1 to 16")
+	}
+	p := &g.link
+	err := errors.Join(
+		setUnit(&p.Rate, "--rate", g.rate, lab.ParseRate),
+		setUnit(&p.Delay, "--delay", g.delay, lab.ParseTime),
+		setUnit(&p.Delay, "--rtt", g.rtt, lab.ParseTime),
+		setUnit(&p.Jitter, "--jitter", g.jitter, lab.ParseTime),
+		setUnit(&p.Loss, "--loss", g.loss, lab.ParseShare),
+		setUnit(&p.Queue, "--queue", g.queue, lab.ParseSize),
+	)
+	if g.rtt != "" {
+		p.Delay /= 2
+	}
+	return err
+}
+
+// wanParams are the flags over the demo's link.
+func (g *labGenerator) wanParams() delayline.Params {
+	p := g.link
+	if g.rate == "" {
+		p.Rate = 300e6
+	}
+	if g.delay+g.rtt == "" {
+		p.Delay = 75e6
+	}
+	if g.loss == "" {
+		p.Loss = 0.0005
+	}
+	return p
+}
+
+// finish puts the flags into the links that have properties, and checks all.
+func (g *labGenerator) finish(t lab.Topology) (lab.Topology, error) {
+	for i := range t.Links {
+		l := &t.Links[i]
+		if l.Name == "wan" {
+			l.AtoB, l.BtoA = g.wanParams(), g.wanParams()
+		}
+		if g.mtu != 0 {
+			l.MTU = g.mtu
+		}
+	}
+	return t, t.Check()
+}

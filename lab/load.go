@@ -1,0 +1,253 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-net/sluice/lab/delayline"
+)
+
+// FileError is what is wrong with a topology file: one problem a line.
+type FileError struct {
+	File     string
+	Problems []Problem
+}
+
+func (e *FileError) Error() string {
+	lines := make([]string, 0, len(e.Problems))
+	for _, p := range e.Problems {
+		where := fmt.Sprintf("%s:%d", e.File, p.Line)
+		if p.Field != "" {
+			where += ": " + p.Field
+		}
+		lines = append(lines, where+": "+p.Text)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Load reads a topology file. Everything wrong with it is reported at once, with
+// the line, as a FileError.
+func Load(file string) (Topology, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return Topology{}, err
+	}
+	if info.Size() > maxFile {
+		return Topology{}, fmt.Errorf("%s: larger than %s", file, FormatSize(maxFile))
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return Topology{}, err
+	}
+	return Parse(file, b)
+}
+
+// Parse reads a topology in YAML; name is the file's name in errors. What the
+// topology leaves open is filled in.
+func Parse(name string, b []byte) (Topology, error) {
+	d := &decoder{lines: map[string]int{}}
+	root, err := d.parseDocument(b)
+	if err != nil {
+		return Topology{}, fmt.Errorf("%s: %w", name, err)
+	}
+	t := decodeTopology(root)
+	if len(d.problems) > 0 {
+		return Topology{}, &FileError{File: name, Problems: d.sorted()}
+	}
+	t = t.withDefaults()
+	var p Problem
+	if err := t.Validate(); errors.As(err, &p) {
+		p.Line = d.lineOf(p.Field)
+		return Topology{}, &FileError{File: name, Problems: []Problem{p}}
+	}
+	return t, nil
+}
+
+func decodeTopology(v value) Topology {
+	var t Topology
+	v.fields(map[string]func(value){
+		"name": func(v value) { into(v, &t.Name, asString) },
+		"controllers": func(v value) {
+			v.each(func(name string, v value) { t.Controllers = append(t.Controllers, decodeController(name, v)) })
+		},
+		"switches": func(v value) {
+			v.each(func(name string, v value) { t.Switches = append(t.Switches, decodeSwitch(name, v)) })
+		},
+		"hosts": func(v value) {
+			v.each(func(name string, v value) { t.Hosts = append(t.Hosts, decodeHost(name, v)) })
+		},
+		"links": func(v value) {
+			v.list(func(_ int, v value) { t.Links = append(t.Links, decodeLink(v)) })
+		},
+	})
+	return t
+}
+
+func decodeController(name string, v value) Controller {
+	c := Controller{Name: name}
+	if !v.isNull() {
+		v.fields(map[string]func(value){"port": func(v value) { into(v, &c.Port, asInt) }})
+	}
+	return c
+}
+
+func decodeSwitch(name string, v value) Switch {
+	s := Switch{Name: name}
+	if v.isNull() {
+		return s
+	}
+	v.fields(map[string]func(value){
+		"dpid":         func(v value) { into(v, &s.DPID, parseDPID) },
+		"datapath":     func(v value) { into(v, &s.Datapath, asString) },
+		"protocols":    func(v value) { items(v, &s.Protocols, asString) },
+		"capabilities": func(v value) { items(v, &s.Capabilities, asString) },
+		"controllers":  func(v value) { items(v, &s.Controllers, asString) },
+		"flows":        func(v value) { items(v, &s.Flows, asString) },
+	})
+	return s
+}
+
+// parseDPID reads a datapath id: 16 hexadecimal digits, or fewer with 0x.
+func parseDPID(s string) (uint64, error) {
+	digits, prefixed := strings.CutPrefix(s, "0x")
+	n, err := strconv.ParseUint(digits, 16, 64)
+	if err != nil || n == 0 || (!prefixed && len(digits) != 16) {
+		return 0, fmt.Errorf("%q is not a datapath id: write 16 hexadecimal digits, or 0x and fewer, not 0", s)
+	}
+	return n, nil
+}
+
+func decodeHost(name string, v value) Host {
+	h := Host{Name: name}
+	if v.isNull() {
+		return h
+	}
+	v.fields(map[string]func(value){
+		"addresses":  func(v value) { items(v, &h.Addresses, parseAddress) },
+		"routes":     func(v value) { v.list(func(_ int, v value) { h.Routes = append(h.Routes, decodeRoute(v)) }) },
+		"mtu":        func(v value) { into(v, &h.MTU, asInt) },
+		"congestion": func(v value) { into(v, &h.Congestion, asString) },
+		"agent":      func(v value) { into(v, &h.Agent, asBool) },
+		"router":     func(v value) { into(v, &h.Router, asBool) },
+		"sysctls": func(v value) {
+			h.Sysctls = map[string]string{}
+			v.each(func(name string, v value) {
+				into(v, new(string), func(s string) (string, error) { h.Sysctls[name] = s; return s, nil })
+			})
+		},
+	})
+	return h
+}
+
+func parseAddress(s string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(s)
+	if err != nil || p.Addr().Is4In6() {
+		return netip.Prefix{}, fmt.Errorf("%q is not an address with a prefix length, such as 10.0.0.1/24 or fd00::1/64", s)
+	}
+	return p, nil
+}
+
+func decodeRoute(v value) Route {
+	var r Route
+	var to string
+	v.fields(map[string]func(value){
+		"to": func(v value) { into(v, &to, asString) },
+		"via": func(v value) {
+			into(v, &r.Via, func(s string) (netip.Addr, error) {
+				a, err := netip.ParseAddr(s)
+				if err != nil || a.Zone() != "" {
+					return a, fmt.Errorf("%q is not an IP address", s)
+				}
+				return a, nil
+			})
+		},
+	})
+	switch {
+	case !r.Via.IsValid():
+		v.fail("a route needs a gateway: via: ADDRESS")
+	case to == "default" && r.Via.Is4():
+		r.To = netip.MustParsePrefix("0.0.0.0/0")
+	case to == "default":
+		r.To = netip.MustParsePrefix("::/0")
+	default:
+		p, err := netip.ParsePrefix(to)
+		if err != nil {
+			v.fail("to: %q is not a prefix such as 10.1.0.0/16, nor default", to)
+		}
+		r.To = p
+	}
+	return r
+}
+
+func decodeLink(v value) Link {
+	var l Link
+	// The properties come first, whatever their place: directions override them.
+	var both delayline.Params
+	var overrides []func()
+	known := paramFields(&both)
+	known["name"] = func(v value) { into(v, &l.Name, asString) }
+	known["mtu"] = func(v value) { into(v, &l.MTU, asInt) }
+	known["shaped"] = func(v value) { into(v, &l.Shaped, asBool) }
+	known["ends"] = func(v value) { decodeEnds(v, &l) }
+	known["a_to_b"] = func(v value) { overrides = append(overrides, func() { v.fields(paramFields(&l.AtoB)) }) }
+	known["b_to_a"] = func(v value) { overrides = append(overrides, func() { v.fields(paramFields(&l.BtoA)) }) }
+	v.fields(known)
+	l.AtoB, l.BtoA = both, both
+	for _, override := range overrides {
+		override()
+	}
+	if l.A.Node == "" || l.B.Node == "" {
+		v.fail("a link needs two ends: ends: [NODE, NODE]")
+	}
+	v.remember(l)
+	return l
+}
+
+// remember notes the link's line under the name that later errors use.
+func (v value) remember(l Link) {
+	name := l.Name
+	if name == "" {
+		name = l.A.Node + "-" + l.B.Node
+	}
+	v.d.lines["links."+name] = v.node.Line
+}
+
+func paramFields(p *delayline.Params) map[string]func(value) {
+	return map[string]func(value){
+		"rate":   func(v value) { into(v, &p.Rate, ParseRate) },
+		"delay":  func(v value) { into(v, &p.Delay, ParseTime) },
+		"jitter": func(v value) { into(v, &p.Jitter, ParseTime) },
+		"loss":   func(v value) { into(v, &p.Loss, ParseShare) },
+		"queue":  func(v value) { into(v, &p.Queue, ParseSize) },
+	}
+}
+
+func decodeEnds(v value, l *Link) {
+	n := 0
+	v.list(func(i int, v value) {
+		n++
+		var e End
+		if v.node.Kind == yamlMapping {
+			v.fields(map[string]func(value){
+				"node":      func(v value) { into(v, &e.Node, asString) },
+				"port":      func(v value) { into(v, &e.Port, asInt) },
+				"addresses": func(v value) { items(v, &e.Addresses, parseAddress) },
+			})
+		} else {
+			into(v, &e.Node, asString)
+		}
+		switch i {
+		case 0:
+			l.A = e
+		case 1:
+			l.B = e
+		}
+	})
+	if n > 2 {
+		v.fail("a link has two ends, not %d", n)
+	}
+}

@@ -1,0 +1,193 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/lab/internal/namespace"
+)
+
+// Status is a lab as it is now.
+type Status struct {
+	Name        string             `json:"name"`
+	Created     time.Time          `json:"created"`
+	Complete    bool               `json:"complete"` // false: its building never ended
+	Shaping     string             `json:"shaping"`
+	Controllers []ControllerStatus `json:"controllers"`
+	Switches    []SwitchStatus     `json:"switches"`
+	Hosts       []HostStatus       `json:"hosts"`
+	Links       []LinkStatus       `json:"links"`
+}
+
+// ControllerStatus is where a controller is expected.
+type ControllerStatus struct {
+	Name    string         `json:"name"`
+	Address netip.AddrPort `json:"address"`
+}
+
+// SwitchStatus is a switch's daemon.
+type SwitchStatus struct {
+	Name      string     `json:"name"`
+	DPID      string     `json:"dpid"`
+	Namespace string     `json:"namespace"`
+	Control   netip.Addr `json:"control"`
+	Running   bool       `json:"running"`
+	Connected bool       `json:"connected"` // to a controller
+}
+
+// HostStatus is a host's namespace.
+type HostStatus struct {
+	Name      string         `json:"name"`
+	Namespace string         `json:"namespace"`
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	Control   netip.Addr     `json:"control,omitzero"`
+	Processes int            `json:"processes"` // running in it now
+}
+
+// LinkStatus is a link's ends and, in the delay line, its state.
+type LinkStatus struct {
+	Name  string               `json:"name"`
+	A     string               `json:"a"` // node and interface
+	B     string               `json:"b"`
+	MTU   int                  `json:"mtu"`
+	State *delayline.LinkState `json:"state,omitempty"`
+}
+
+// Status asks every part of the lab how it is. A part that does not answer is
+// reported as not running; it is no error.
+func (l *Lab) Status(ctx context.Context) Status {
+	st := Status{Name: l.Name(), Created: l.record.Created, Complete: l.record.Complete, Shaping: l.shaper}
+	for _, c := range l.plan.Topology.Controllers {
+		addr, _ := l.ControllerAddrOf(c.Name) // it is in the topology
+		st.Controllers = append(st.Controllers, ControllerStatus{Name: c.Name, Address: addr})
+	}
+	for _, s := range l.plan.Topology.Switches {
+		st.Switches = append(st.Switches, l.Switch(s.Name).status(ctx))
+	}
+	for _, h := range l.plan.Topology.Hosts {
+		st.Hosts = append(st.Hosts, l.Host(h.Name).status())
+	}
+	var lines map[string]delayline.LinkState
+	if l.shaper == ShapingDelayLine {
+		lines, _ = l.delayLine().State(ctx) // none: not shaped, or the process is gone
+	}
+	for _, w := range l.plan.Wires {
+		k := LinkStatus{Name: w.Link.Name, A: w.A.String(), B: w.B.String(), MTU: w.Link.MTU}
+		if state, ok := lines[w.Link.Name]; ok {
+			k.State = &state
+		}
+		st.Links = append(st.Links, k)
+	}
+	return st
+}
+
+func (f iface) String() string { return f.Node + ":" + f.Name }
+
+func (s *LiveSwitch) status(ctx context.Context) SwitchStatus {
+	st := SwitchStatus{
+		Name: s.name, DPID: fmt.Sprintf("%016x", s.spec.DPID),
+		Namespace: s.Namespace(), Control: s.lab.ControlAddr(s.name),
+	}
+	_, err := s.Appctl(ctx, "version")
+	st.Running = err == nil
+	if out, err := s.Vsctl(ctx, "--bare", "--columns=is_connected", "list", "Controller"); err == nil {
+		st.Connected = strings.Contains(out, "true")
+	}
+	return st
+}
+
+func (h *LiveHost) status() HostStatus {
+	st := HostStatus{
+		Name: h.name, Namespace: h.Namespace(),
+		Addresses: h.addresses(), Control: h.ControlAddr(),
+	}
+	if pids, err := namespace.Members([]string{h.Namespace()}); err == nil {
+		st.Processes = len(pids)
+	}
+	return st
+}
+
+// WaitConnected waits until every switch that has a controller is connected to one.
+func (l *Lab) WaitConnected(ctx context.Context) error {
+	for _, s := range l.plan.Topology.Switches {
+		if len(s.Flows) > 0 {
+			continue
+		}
+		if _, err := l.Switch(s.Name).waitUntil(ctx); err != nil {
+			return fmt.Errorf("switch %s is not connected to a controller: %w", s.Name, err)
+		}
+	}
+	return nil
+}
+
+// waitUntil blocks in ovs-vsctl until the switch's first controller is connected.
+func (s *LiveSwitch) waitUntil(ctx context.Context) (string, error) {
+	id, err := s.Vsctl(ctx, "--bare", "--columns=_uuid", "list", "Controller")
+	if err != nil {
+		return "", err
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(id), "\n")
+	return s.Vsctl(ctx, "wait-until", "Controller", first, "is_connected=true")
+}
+
+// Node is any namespace of the lab: a host, a switch, or "ctl" for the control
+// network.
+func (l *Lab) Node(name string) (Namespace, error) {
+	t := l.plan.Topology
+	if name != controlNode && t.hostIndex(name) < 0 && t.switchIndex(name) < 0 {
+		names := []string{controlNode}
+		for _, h := range t.Hosts {
+			names = append(names, h.Name)
+		}
+		for _, s := range t.Switches {
+			names = append(names, s.Name)
+		}
+		return Namespace{}, fmt.Errorf("lab %s has no node %q; it has %s", l.Name(), name, strings.Join(names, ", "))
+	}
+	return Namespace{node{lab: l, name: name}}, nil
+}
+
+// Namespace is a node of whatever kind.
+type Namespace struct{ node }
+
+// CheckCapabilities reports the first rule of the switch that the hardware it
+// stands for could not have.
+func (s *LiveSwitch) CheckCapabilities(ctx context.Context) error {
+	limited := false
+	for _, c := range s.spec.Capabilities {
+		limited = limited || c == CapabilityL2Rewrite
+	}
+	if !limited {
+		return nil
+	}
+	flows, err := s.Ofctl(ctx, "dump-flows")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(flows) {
+		if action := beyondL2(line); action != "" {
+			return fmt.Errorf("switch %s rewrites Ethernet addresses only, but has %q in: %s",
+				s.name, action, strings.TrimSpace(line))
+		}
+	}
+	return nil
+}
+
+// beyondL2 returns the first rewriting action of a rule that is not of an
+// Ethernet address.
+func beyondL2(rule string) string {
+	_, actions, _ := strings.Cut(rule, "actions=")
+	for action := range strings.SplitSeq(strings.TrimSpace(actions), ",") {
+		name, rest, _ := strings.Cut(action, ":")
+		switch {
+		case name == "set_field" && (strings.HasSuffix(rest, "->eth_dst") || strings.HasSuffix(rest, "->eth_src")):
+		case name == "set_field" || strings.HasPrefix(name, "mod_nw") || strings.HasPrefix(name, "mod_tp"):
+			return action
+		}
+	}
+	return ""
+}

@@ -1,0 +1,74 @@
+package lab
+
+import "fmt"
+
+// The VLANs of VLANWAN's sides.
+const (
+	vlanWest = 100
+	vlanEast = 200
+)
+
+// VLANWAN is a WAN that translates VLANs on the way. The access switches a1 and
+// a2, which have fixed rules and no controller, tag what their hosts send; so s1
+// sees VLAN 100 and s2 VLAN 200, and the provider's switch "vlan" between them
+// translates. Untagged frames (link discovery) pass it as they are.
+func VLANWAN(name string, o WANOptions) Topology {
+	return o.finish(Topology{
+		Name: name,
+		Switches: []Switch{
+			{Name: "s1"},
+			{Name: "s2"},
+			{Name: "a1", Flows: accessFlows(vlanWest, 2)},
+			{Name: "a2", Flows: accessFlows(vlanEast, 2)},
+			{Name: "vlan", Flows: translationFlows()},
+		},
+		Hosts: fourHosts(),
+		Links: []Link{
+			access("client", "a1", 1), uplink("a1", "s1", 1),
+			access("x", "a1", 2), uplink("a1", "s1", 2),
+			{Name: "s1-vlan", A: End{Node: "s1"}, B: End{Node: "vlan", Port: 1}},
+			o.toProvider("vlan", "s2"),
+			access("server", "a2", 1), uplink("a2", "s2", 1),
+			access("y", "a2", 2), uplink("a2", "s2", 2),
+		},
+	})
+}
+
+func (o WANOptions) toProvider(provider, to string) Link {
+	l := o.long(provider, to)
+	l.A.Port = 2
+	return l
+}
+
+// An access switch joins host n at port 2n-1 to port 2n.
+func access(host, to string, n int) Link {
+	return Link{A: End{Node: host}, B: End{Node: to, Port: 2*n - 1}}
+}
+
+func uplink(from, to string, n int) Link {
+	return Link{Name: fmt.Sprintf("%s-%s-%d", from, to, n), A: End{Node: from, Port: 2 * n}, B: End{Node: to}}
+}
+
+// present is the bit that OpenFlow 1.3 adds to the number of a VLAN.
+const present = 1 << 12
+
+// accessFlows tag what comes from hosts and untag what goes to them.
+func accessFlows(vlan, hosts int) []string {
+	var flows []string
+	for n := 1; n <= hosts; n++ {
+		flows = append(flows,
+			fmt.Sprintf("in_port=%d,actions=push_vlan:0x8100,set_field:%d->vlan_vid,output:%d", 2*n-1, vlan|present, 2*n),
+			fmt.Sprintf("in_port=%d,dl_vlan=%d,actions=pop_vlan,output:%d", 2*n, vlan, 2*n-1))
+	}
+	return flows
+}
+
+func translationFlows() []string {
+	var flows []string
+	for _, d := range []struct{ in, out, from, to int }{{1, 2, vlanWest, vlanEast}, {2, 1, vlanEast, vlanWest}} {
+		flows = append(flows,
+			fmt.Sprintf("in_port=%d,dl_vlan=%d,actions=set_field:%d->vlan_vid,output:%d", d.in, d.from, d.to|present, d.out),
+			fmt.Sprintf("in_port=%d,vlan_tci=0x0000/0x1000,actions=output:%d", d.in, d.out))
+	}
+	return flows
+}
