@@ -259,3 +259,14 @@ func (o *Owner) forget(key string, p place[rule.Key]) {
 		delete(o.programs, key)
 	}
 }
+
+// Rewrite is the operation that writes a rule that is wanted once more.
+func (l *Ledger) Rewrite(sw openflow.DatapathID, k rule.Key) (Op, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.switches[sw]
+	if s == nil || s.rules[k] == nil {
+		return Op{}, false
+	}
+	return writeRule(s.rules[k], openflow.FlowAdd), true
+}

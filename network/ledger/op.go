@@ -141,3 +141,19 @@ func (r *Reported) rule() (rule.Rule, bool) {
 	out.NotifyRemoved = r.Flags&openflow.FlagSendFlowRemoved != 0
 	return out, ok && inBand
 }
+
+// Flow reads the rule as one of default forwarding. It is false if it is not,
+// or not as default forwarding with this idle timeout writes it.
+func (r *Reported) Flow(idle time.Duration) (rule.Flow, FlowRule, bool) {
+	f, ok := rule.FlowOf(r.Match)
+	have, plain := r.effect()
+	if !ok || !plain || len(have.Actions) != 1 || have.Actions[0].Type != openflow.ActionOutput {
+		return rule.Flow{}, FlowRule{}, false
+	}
+	out := have.Actions[0].Arg
+	want := FlowToRule(r.Switch, f, out, idle)
+	if r.Table != want.Table || r.Priority != want.Priority() || !r.equals(&want) {
+		return rule.Flow{}, FlowRule{}, false
+	}
+	return f, FlowRule{Cookie: r.Cookie, Out: out}, true
+}

@@ -213,3 +213,19 @@ func sortedKeys[T any](m map[uint32]*T) []uint32 {
 	slices.Sort(out)
 	return out
 }
+
+// Reconciled takes note that a switch has taken the operations of Reconcile.
+func (l *Ledger) Reconciled(sw openflow.DatapathID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.state(sw)
+	for _, e := range s.rules {
+		e.Confirmed = true
+	}
+	for _, g := range s.groups {
+		g.confirmed = true
+	}
+	for _, m := range s.meters {
+		m.confirmed = true
+	}
+}

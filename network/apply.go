@@ -1,0 +1,202 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sluice-net/sluice/network/ledger"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// stage is a group of operations for one switch that ends with a barrier.
+type stage struct {
+	sw  openflow.DatapathID
+	ops []ledger.Op
+}
+
+// execute sends a change and waits for its barriers: what is to be written
+// first, then what is to be deleted, so that a packet finds the old rule or the
+// new one, never none.
+func (n *Network) execute(ctx context.Context, c *ledger.Change, opts ApplyOptions) error {
+	if c.Empty() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.RequestTimeout)
+	defer cancel()
+	if opts.Atomic {
+		return n.executeAtomic(ctx, c, opts)
+	}
+	if err := n.stages(ctx, split(c.Writes, opts.Ordered), opts); err != nil {
+		return err
+	}
+	if err := n.stages(ctx, split(c.Deletes, false), ApplyOptions{AllowDown: true}); err != nil {
+		n.log.Warn("deleting rules", "error", err) // what is wanted is there; the next reconciliation deletes the rest
+	}
+	return nil
+}
+
+// executeAtomic makes the change of each switch one bundle, deletions included.
+func (n *Network) executeAtomic(ctx context.Context, c *ledger.Change, opts ApplyOptions) error {
+	stages := split(c.Writes, opts.Ordered)
+	for _, d := range split(c.Deletes, false) {
+		joined := false
+		for i := range stages {
+			if !joined && stages[i].sw == d.sw {
+				stages[i].ops = append(stages[i].ops, d.ops...)
+				joined = true
+			}
+		}
+		if !joined {
+			stages = append(stages, d)
+		}
+	}
+	return n.stages(ctx, stages, opts)
+}
+
+// split groups operations by switch: in order, a new stage whenever the switch
+// changes; otherwise one stage for each switch.
+func split(ops []ledger.Op, ordered bool) []stage {
+	var out []stage
+	at := map[openflow.DatapathID]int{}
+	for _, op := range ops {
+		i, known := at[op.Switch]
+		if ordered {
+			i = len(out) - 1
+			known = i >= 0 && out[i].sw == op.Switch
+		}
+		if !known {
+			i = len(out)
+			at[op.Switch] = i
+			out = append(out, stage{sw: op.Switch})
+		}
+		out[i].ops = append(out[i].ops, op)
+	}
+	return out
+}
+
+// stages sends stages, one after the other if ordered, else all at once.
+func (n *Network) stages(ctx context.Context, stages []stage, opts ApplyOptions) error {
+	var waits []func() error
+	for _, st := range stages {
+		wait := n.stage(ctx, st, opts)
+		if !opts.Ordered {
+			waits = append(waits, wait)
+			continue
+		}
+		if err := wait(); err != nil {
+			return err
+		}
+	}
+	var first error
+	for _, wait := range waits {
+		if err := wait(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// stage sends one stage and returns how to wait for it.
+func (n *Network) stage(ctx context.Context, st stage, opts ApplyOptions) (wait func() error) {
+	s := n.session(st.sw)
+	if s == nil {
+		return func() error { return lost(st.sw, opts) }
+	}
+	if opts.Atomic && s.caps.Bundles {
+		return func() error { return s.bundle(ctx, st, opts) }
+	}
+	msgs := make([]openflow.Message, len(st.ops))
+	for i, op := range st.ops {
+		msgs[i] = op.Message
+	}
+	bt, err := s.sendBatch(msgs)
+	if err != nil {
+		return func() error { return st.unencodable(err) }
+	}
+	return func() error {
+		errs, err := s.wait(ctx, bt)
+		if errors.Is(err, ErrSwitchDown) {
+			return lost(st.sw, opts)
+		}
+		if err != nil {
+			return &RuleError{Switch: st.sw, Err: err}
+		}
+		return st.refusal(errs, 0)
+	}
+}
+
+// lost is the outcome for a switch that is not connected: what is declared will
+// be written when it connects, if the caller is content with that.
+func lost(sw openflow.DatapathID, opts ApplyOptions) error {
+	if opts.AllowDown {
+		return nil
+	}
+	return &RuleError{Switch: sw, Err: ErrSwitchDown}
+}
+
+func (st *stage) unencodable(err error) error {
+	re := &RuleError{Switch: st.sw, Err: fmt.Errorf("%w: %w", ErrInvalid, err)}
+	var me *messageError
+	if errors.As(err, &me) && me.index < len(st.ops) {
+		re.Rule = st.ops[me.index].Rule
+	}
+	return re
+}
+
+// refusal turns the first error of a switch into one that names the rule.
+// before is the number of messages sent ahead of the stage's operations.
+func (st *stage) refusal(errs []batchError, before int) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	e := errs[0]
+	re := &RuleError{Switch: st.sw, Reply: e.err, Err: ErrRefused}
+	if i := e.index - before; i >= 0 && i < len(st.ops) {
+		re.Rule = st.ops[i].Rule
+	}
+	return re
+}
+
+// bundle makes the stage's change atomic. The switch checks each part when it is
+// added; only when all were taken is the bundle committed.
+func (s *Switch) bundle(ctx context.Context, st stage, opts ApplyOptions) error {
+	const flags = openflow.BundleAtomic | openflow.BundleOrdered
+	id := s.xid.Add(1)
+	msgs := []openflow.Message{&openflow.BundleControl{Bundle: id, Op: openflow.BundleOpenRequest, Flags: flags}}
+	for _, op := range st.ops {
+		msgs = append(msgs, &openflow.BundleAdd{Bundle: id, Flags: flags, Message: op.Message})
+	}
+	err := s.bundlePart(ctx, st, msgs, 1, opts)
+	if err != nil {
+		_ = s.send(&openflow.BundleControl{Bundle: id, Op: openflow.BundleDiscardRequest, Flags: flags}, s.xid.Add(1))
+		return err
+	}
+	return s.bundlePart(ctx, st, []openflow.Message{&openflow.BundleControl{Bundle: id, Op: openflow.BundleCommitRequest, Flags: flags}}, 1, opts)
+}
+
+func (s *Switch) bundlePart(ctx context.Context, st stage, msgs []openflow.Message, before int, opts ApplyOptions) error {
+	bt, err := s.sendBatch(msgs)
+	if err != nil {
+		return st.unencodable(err)
+	}
+	errs, err := s.wait(ctx, bt)
+	if errors.Is(err, ErrSwitchDown) {
+		return lost(st.sw, opts)
+	}
+	if err != nil {
+		return &RuleError{Switch: st.sw, Err: err}
+	}
+	return st.refusal(errs, before)
+}
+
+// undo sends the operations of a rollback. It waits, so that the caller's next
+// change finds the switches as they were, but it has its own deadline: the
+// caller's may have passed.
+func (n *Network) undo(ops []ledger.Op) {
+	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.RequestTimeout)
+	defer cancel()
+	if err := n.stages(ctx, split(ops, false), ApplyOptions{AllowDown: true}); err != nil {
+		n.log.Warn("restoring rules after a refused change", "error", err)
+	}
+}

@@ -1,0 +1,110 @@
+package network
+
+import (
+	"cmp"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Config says how a Network works. The zero value listens nowhere and uses the
+// defaults.
+type Config struct {
+	// Listen are the TCP addresses switches connect to.
+	Listen []string
+	// Listeners are already open and are closed by Run, for instance in a namespace.
+	Listeners []net.Listener
+	// TLS, if set, is used on every listener. It should ask for client certificates.
+	TLS *tls.Config
+	// Log receives the log; nil discards it.
+	Log *slog.Logger
+	// Publish, if set, receives every event under its name, for the event bus.
+	Publish func(kind string, attrs any)
+	// Overrides replace what switches say about their capabilities, by switch;
+	// the entry of switch 0 is for all others.
+	Overrides map[openflow.DatapathID]Override
+	// Generation distinguishes this controller start in cookies; zero takes it
+	// from the clock.
+	Generation uint16
+
+	// Role is asked of every switch; RoleNoChange, the default, leaves the role
+	// at equal.
+	Role openflow.Role
+
+	// EchoInterval is the silence after which a switch is asked for a sign of
+	// life, EchoTimeout the silence after which its session ends.
+	EchoInterval, EchoTimeout time.Duration
+	// RequestTimeout bounds each request to a switch, HandshakeTimeout all of a
+	// session's set-up.
+	RequestTimeout, HandshakeTimeout time.Duration
+	// MaxSwitches bounds the sessions.
+	MaxSwitches int
+
+	// HoldLimit bounds the packets held for services on one switch.
+	HoldLimit int
+	// PacketOutBytes bounds the packet-outs that wait for one switch, in bytes;
+	// what does not fit is dropped and counted. ControlBytes bounds everything
+	// else; a switch that lets more pile up is cut off.
+	PacketOutBytes, ControlBytes int
+
+	// ForwardIdle is the idle timeout of default forwarding's rules.
+	ForwardIdle time.Duration
+	// ForwardRules bounds default forwarding's rules on one switch.
+	ForwardRules int
+	// ForwardMetric is what default forwarding's paths minimise.
+	ForwardMetric Metric
+	// DisableForwarding leaves default forwarding out of the chain.
+	DisableForwarding bool
+
+	// IgnoreVLAN makes a MAC address one host whatever VLAN it is seen in.
+	IgnoreVLAN bool
+	// Subnets are those whose addresses are learned from any IP packet.
+	Subnets []netip.Prefix
+
+	// DiscoveryInterval is the time between two probes of a link, and
+	// DiscoveryTimeout the age at which an unconfirmed link is taken down.
+	DiscoveryInterval, DiscoveryTimeout time.Duration
+	// DiscoverySettle is how long a new port is probed before hosts may stand
+	// behind it.
+	DiscoverySettle time.Duration
+	// StatsInterval is the time between two readings of port counters.
+	StatsInterval time.Duration
+}
+
+// Override replaces what a switch says about its capabilities.
+type Override struct {
+	// L2Rewrite says that the switch rewrites Ethernet and VLAN fields only.
+	L2Rewrite bool
+	// FullRewrite says that the switch rewrites every field, whatever it says.
+	FullRewrite bool
+	// NoBundles says that the switch must not be sent bundles.
+	NoBundles bool
+}
+
+func (c Config) withDefaults() Config {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Generation == 0 {
+		c.Generation = uint16(time.Now().Unix()) | 1
+	}
+	c.EchoInterval = cmp.Or(c.EchoInterval, 5*time.Second)
+	c.EchoTimeout = cmp.Or(c.EchoTimeout, 3*c.EchoInterval)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, 10*time.Second)
+	c.HandshakeTimeout = cmp.Or(c.HandshakeTimeout, 30*time.Second)
+	c.MaxSwitches = cmp.Or(c.MaxSwitches, 4096)
+	c.HoldLimit = cmp.Or(c.HoldLimit, 4096)
+	c.PacketOutBytes = cmp.Or(c.PacketOutBytes, 1<<20)
+	c.ControlBytes = cmp.Or(c.ControlBytes, 64<<20)
+	c.ForwardIdle = cmp.Or(c.ForwardIdle, 60*time.Second)
+	c.ForwardRules = cmp.Or(c.ForwardRules, 100000)
+	c.DiscoveryInterval = cmp.Or(c.DiscoveryInterval, time.Second)
+	c.DiscoveryTimeout = cmp.Or(c.DiscoveryTimeout, 3*c.DiscoveryInterval+c.DiscoveryInterval/2)
+	c.DiscoverySettle = cmp.Or(c.DiscoverySettle, time.Second)
+	c.StatsInterval = cmp.Or(c.StatsInterval, 2*time.Second)
+	return c
+}

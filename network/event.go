@@ -1,0 +1,57 @@
+package network
+
+import (
+	"time"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// EventKind says what happened.
+type EventKind uint8
+
+// The kinds of events.
+const (
+	// SwitchUp: the switch has been reconciled and takes part in the network.
+	SwitchUp EventKind = iota + 1
+	// SwitchDown: the session with the switch ended.
+	SwitchDown
+	// PortUp and PortDown: a port appeared or its link came up; and the reverse.
+	PortUp
+	PortDown
+	// LinkUp and LinkDown: one direction of a link between switches.
+	LinkUp
+	LinkDown
+	// HostAdded, HostMoved, HostRemoved: the host table changed.
+	HostAdded
+	HostMoved
+	HostRemoved
+	// HostChanged: a host's addresses changed.
+	HostChanged
+)
+
+var eventNames = [...]string{
+	SwitchUp: "switch-up", SwitchDown: "switch-down", PortUp: "port-up", PortDown: "port-down", LinkUp: "link-up", LinkDown: "link-down",
+	HostAdded: "host-added", HostMoved: "host-moved", HostRemoved: "host-removed", HostChanged: "host-changed",
+}
+
+// String is the event's name in logs and in the event stream.
+func (k EventKind) String() string {
+	if int(k) < len(eventNames) && k > 0 {
+		return eventNames[k]
+	}
+	return "unknown"
+}
+
+// Event is a change of the network. Only the fields that belong to its kind are set.
+type Event struct {
+	Kind   EventKind
+	At     time.Time
+	Switch openflow.DatapathID
+	// Port is set for port events.
+	Port PortRef
+	// Link is set for link events.
+	Link Link
+	// Host is set for host events, and From is where a moved host stood before.
+	Host Host
+	From PortRef
+}

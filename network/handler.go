@@ -1,0 +1,49 @@
+package network
+
+import (
+	"time"
+
+	"github.com/sluice-net/sluice/network/packet"
+)
+
+// Verdict is a handler's decision about a packet-in.
+type Verdict uint8
+
+const (
+	// Continue hands the packet to the next handler of the chain.
+	Continue Verdict = iota
+	// Stop ends the chain: the handler has dealt with the packet.
+	Stop
+)
+
+// Handler is one link of the packet-in chain. HandlePacketIn runs on the
+// switch's own goroutine: it must not block, and must not keep p or p.Data.
+type Handler interface {
+	// Name is used in logs, metrics and traces.
+	Name() string
+	HandlePacketIn(p *PacketIn) Verdict
+}
+
+// PacketIn is a packet that a switch sent up. It is valid only during the call.
+type PacketIn struct {
+	Switch *Switch
+	InPort uint32
+	Reason uint8
+	Table  uint8
+	Cookie uint64
+	// Data is the packet, as long as the switch sent it. It is overwritten after
+	// the call; Hold copies it.
+	Data    []byte
+	Headers packet.Headers
+	At      time.Time
+
+	buffer uint32 // the switch's own copy of the packet, if it keeps one
+}
+
+// Priorities of the built-in handlers of the chain; services stand between
+// PriorityHosts and PriorityForwarding, lower numbers first.
+const (
+	PriorityDiscovery  = 0
+	PriorityHosts      = 10
+	PriorityForwarding = 1000
+)

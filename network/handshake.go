@@ -1,0 +1,262 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-net/sluice/network/ledger"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// setUp brings a new session into the network: role, configuration, ports,
+// capabilities, reconciliation. The reader runs meanwhile and delivers replies.
+// Then it watches over the session.
+func (s *Switch) setUp(session context.Context) {
+	ctx, cancel := context.WithTimeout(session, s.n.cfg.HandshakeTimeout)
+	defer cancel()
+	rec, err := s.prepare(ctx)
+	if err != nil {
+		if !s.ended() {
+			s.close(fmt.Errorf("set-up failed: %w", err))
+		}
+		return
+	}
+	if !s.n.goUp(s) {
+		return
+	}
+	s.n.log.Info("switch is up", "switch", s.dpid, "from", s.conn.RemoteAddr(), "software", s.desc.Software,
+		"took", time.Since(s.since).Round(time.Microsecond), "rules_kept", rec.Kept, "rules_written", rec.Written,
+		"rules_removed", rec.Removed, "rules_left", rec.Left)
+	s.n.switchUp(s)
+	s.monitor(session)
+}
+
+func (s *Switch) prepare(ctx context.Context) (ledger.Reconciliation, error) {
+	var rec ledger.Reconciliation
+	if desc, err := s.multipart(ctx, &openflow.DescRequest{}); err == nil && len(desc) > 0 {
+		if d, ok := desc[0].(*openflow.Desc); ok {
+			s.desc = *d
+		}
+	}
+	if s.n.cfg.Role != openflow.RoleNoChange {
+		if err := s.SetRole(ctx, s.n.cfg.Role); err != nil {
+			return rec, err
+		}
+	}
+	config := &openflow.SetConfig{Config: openflow.Config{Flags: openflow.FragNormal, MissLen: openflow.MaxLenNoBuffer}}
+	if err := s.send(config, s.xid.Add(1)); err != nil {
+		return rec, err
+	}
+	if err := s.readPorts(ctx); err != nil {
+		return rec, err
+	}
+	s.readCapabilities(ctx)
+	return s.reconcile(ctx)
+}
+
+// SetRole asks for a role. Roles carry a generation so that an old master's
+// request cannot win; the clock provides it.
+func (s *Switch) SetRole(ctx context.Context, r openflow.Role) error {
+	got, err := s.call(ctx, &openflow.RoleRequest{Role: r, Generation: uint64(time.Now().UnixNano())})
+	if err != nil {
+		return err
+	}
+	reply, ok := got[0].(*openflow.RoleReply)
+	if !ok {
+		return fmt.Errorf("switch %v: %v in reply to a role request", s.dpid, got[0].MsgType())
+	}
+	s.role.Store(uint32(reply.Role))
+	return nil
+}
+
+// multipart asks for statistics and returns the bodies of all parts.
+func (s *Switch) multipart(ctx context.Context, body openflow.MultipartBody) ([]openflow.MultipartBody, error) {
+	parts, err := s.call(ctx, &openflow.MultipartRequest{Body: body})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]openflow.MultipartBody, 0, len(parts))
+	for _, p := range parts {
+		m, ok := p.(*openflow.MultipartReply)
+		if !ok || m.Body.MultipartType() != body.MultipartType() {
+			return nil, fmt.Errorf("switch %v: %v in reply to a request for %v", s.dpid, p, body.MultipartType())
+		}
+		out = append(out, m.Body)
+	}
+	return out, nil
+}
+
+func (s *Switch) readPorts(ctx context.Context) error {
+	parts, err := s.multipart(ctx, &openflow.PortDescRequest{})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range parts {
+		for _, port := range *p.(*openflow.PortDescReply) {
+			if len(s.ports) >= maxPorts {
+				return fmt.Errorf("switch %v has more than %d ports", s.dpid, maxPorts)
+			}
+			s.ports[port.Number] = port
+		}
+	}
+	return nil
+}
+
+// maxPorts bounds what a switch may claim to have.
+const maxPorts = 65536
+
+// readCapabilities asks for table features and tries a bundle. A switch that
+// does not answer the first is taken to do everything, until it refuses a rule.
+func (s *Switch) readCapabilities(ctx context.Context) {
+	c := Capabilities{Tables: int(s.features.Tables)}
+	c.set, c.match = allFields()
+	if parts, err := s.multipart(ctx, &openflow.TableFeaturesRequest{}); err == nil {
+		for _, p := range parts {
+			for _, t := range *p.(*openflow.TableFeaturesReply) {
+				if t.Table == 0 {
+					c.set, c.match = fieldsOf(&t, openflow.TableApplySetField), fieldsOf(&t, openflow.TableMatch)
+				}
+			}
+		}
+	}
+	c.Bundles = s.tryBundle(ctx) == nil
+	o, ok := s.n.cfg.Overrides[s.dpid]
+	if !ok {
+		o = s.n.cfg.Overrides[0]
+	}
+	c.restrict(o)
+	s.caps = c
+}
+
+func fieldsOf(t *openflow.TableFeatures, p openflow.TableProperty) (set fieldSet) {
+	for _, f := range t.Fields(p) {
+		set.add(f)
+	}
+	return set
+}
+
+func (s *Switch) tryBundle(ctx context.Context) error {
+	const flags = openflow.BundleAtomic | openflow.BundleOrdered
+	id := s.xid.Add(1)
+	for _, op := range []openflow.BundleOp{openflow.BundleOpenRequest, openflow.BundleDiscardRequest} {
+		if _, err := s.call(ctx, &openflow.BundleControl{Bundle: id, Op: op, Flags: flags}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reconcile reads what is ours on the switch and sends the difference to what
+// is wanted. From here on changes may be sent to the switch: whatever happens in
+// between is at worst written twice.
+func (s *Switch) reconcile(ctx context.Context) (ledger.Reconciliation, error) {
+	s.n.declareBasics(s.dpid)
+	s.n.mu.Lock()
+	s.accepting = true
+	s.n.mu.Unlock()
+	found, err := s.readRules(ctx)
+	if err != nil {
+		return ledger.Reconciliation{}, err
+	}
+	found.Rules = s.takeFlows(found.Rules)
+	rec := s.n.ledger.Reconcile(s.dpid, found)
+	rec.Kept += s.flows.Len()
+	for part := range chunks(rec.Ops, reconcileChunk) {
+		msgs := make([]openflow.Message, len(part))
+		for i, op := range part {
+			msgs[i] = op.Message
+		}
+		bt, err := s.sendBatch(msgs)
+		if err != nil {
+			return rec, err
+		}
+		errs, err := s.wait(ctx, bt)
+		if err != nil {
+			return rec, err
+		}
+		for _, e := range errs {
+			s.limiter.warn(s.n.log, "switch refused a rule at reconciliation", "switch", s.dpid, "message", part[e.index].Message, "error", e.err)
+		}
+	}
+	s.n.ledger.Reconciled(s.dpid)
+	return rec, nil
+}
+
+// reconcileChunk bounds the messages between two barriers.
+const reconcileChunk = 1000
+
+func chunks[T any](all []T, size int) func(func([]T) bool) {
+	return func(yield func([]T) bool) {
+		for len(all) > 0 {
+			n := min(size, len(all))
+			if !yield(all[:n]) {
+				return
+			}
+			all = all[n:]
+		}
+	}
+}
+
+func (s *Switch) readRules(ctx context.Context) (ledger.Found, error) {
+	var f ledger.Found
+	ours := openflow.AllFlows()
+	ours.Cookie, ours.CookieMask = uint64(rule.Magic)<<56, rule.MagicMask
+	parts, err := s.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: ours})
+	if err != nil {
+		return f, err
+	}
+	for _, p := range parts {
+		for _, r := range *p.(*openflow.FlowStatsReply) {
+			if rule.Cookie(r.Cookie).Ours() {
+				f.Rules = append(f.Rules, reported(&r))
+			}
+		}
+	}
+	// Groups and meters are optional parts of the protocol.
+	if parts, err = s.multipart(ctx, &openflow.GroupDescRequest{}); err != nil && !errors.Is(err, ErrRefused) {
+		return f, err
+	}
+	for _, p := range parts {
+		for _, g := range *p.(*openflow.GroupDescReply) {
+			f.Groups = append(f.Groups, rule.Group{Switch: s.dpid, ID: g.Group, Type: g.Type, Buckets: g.Buckets})
+		}
+	}
+	if parts, err = s.multipart(ctx, &openflow.MeterConfigRequest{Meter: openflow.MeterAll}); err != nil && !errors.Is(err, ErrRefused) {
+		return f, err
+	}
+	for _, p := range parts {
+		for _, m := range *p.(*openflow.MeterConfigReply) {
+			f.Meters = append(f.Meters, rule.Meter{Switch: s.dpid, ID: m.Meter, Flags: m.Flags, Bands: m.Bands})
+		}
+	}
+	return f, nil
+}
+
+func reported(r *openflow.FlowStats) ledger.Reported {
+	return ledger.Reported{
+		Key:    rule.Key{Table: r.Table, Priority: r.Priority, Match: r.Match},
+		Cookie: rule.Cookie(r.Cookie), Idle: r.IdleTimeout, Hard: r.HardTimeout, Flags: r.Flags,
+		Instructions: r.Instructions, Packets: r.Packets, Bytes: r.Bytes,
+	}
+}
+
+// takeFlows adopts the rules of default forwarding among those found, and
+// returns the others. Rules of the forwarding owner in any other form are given
+// back too, and removed as nobody wants them.
+func (s *Switch) takeFlows(found []ledger.Reported) []ledger.Reported {
+	var others []ledger.Reported
+	for i := range found {
+		r := &found[i]
+		f, fr, ok := r.Flow(s.n.cfg.ForwardIdle)
+		if r.Cookie.Owner() == s.n.forwardHash && ok && s.flows.Adopt(f, fr) {
+			continue
+		}
+		others = append(others, *r)
+	}
+	return others
+}

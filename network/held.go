@@ -1,0 +1,112 @@
+package network
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Held is a packet that a handler keeps while it waits for something. It ends
+// with the first of Release, Forward and Drop; when its time is over it is
+// forwarded as if the service were not there.
+type Held struct {
+	packet PacketIn
+	until  time.Time
+	over   atomic.Bool
+}
+
+// heldPackets are the packets held on one switch.
+type heldPackets struct {
+	mu      sync.Mutex
+	limit   int
+	packets map[*Held]struct{}
+}
+
+func (h *heldPackets) len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.packets)
+}
+
+func (h *heldPackets) dropAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for p := range h.packets {
+		p.over.Store(true)
+	}
+	clear(h.packets)
+}
+
+// expired takes out the packets whose time is over.
+func (h *heldPackets) expired(now time.Time) []*Held {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []*Held
+	for p := range h.packets {
+		if now.After(p.until) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Hold copies the packet and keeps it for at most d. The handler that holds a
+// packet returns Stop. The number of packets held on one switch is bounded:
+// beyond it Hold fails with ErrBusy, and the handler returns Continue.
+func (p *PacketIn) Hold(d time.Duration) (*Held, error) {
+	s := p.Switch
+	h := &Held{packet: *p, until: time.Now().Add(d)}
+	s.held.mu.Lock()
+	defer s.held.mu.Unlock()
+	switch {
+	case s.ended():
+		return nil, s.down()
+	case len(s.held.packets) >= s.held.limit:
+		return nil, fmt.Errorf("switch %v: %d packets are held already: %w", s.dpid, s.held.limit, ErrBusy)
+	}
+	h.packet.Data = append([]byte(nil), p.Data...)
+	if s.held.packets == nil {
+		s.held.packets = map[*Held]struct{}{}
+	}
+	s.held.packets[h] = struct{}{}
+	return h, nil
+}
+
+// Packet is the packet that is held.
+func (h *Held) Packet() *PacketIn { return &h.packet }
+
+// take ends the holding; only the first caller gets true.
+func (h *Held) take() bool {
+	if !h.over.CompareAndSwap(false, true) {
+		return false
+	}
+	s := h.packet.Switch
+	s.held.mu.Lock()
+	delete(s.held.packets, h)
+	s.held.mu.Unlock()
+	return true
+}
+
+// Release sends the packet through the switch's flow tables, as if it had just
+// come in by its port: rules installed meanwhile apply to it.
+func (h *Held) Release() error {
+	if !h.take() {
+		return nil
+	}
+	p := &h.packet
+	return p.Switch.PacketOut(p.InPort, []openflow.Action{openflow.Output(openflow.PortTable)}, p.Data)
+}
+
+// Forward hands the packet to default forwarding.
+func (h *Held) Forward() error {
+	if !h.take() {
+		return nil
+	}
+	return h.packet.Switch.n.forwardHeld(&h.packet)
+}
+
+// Drop gives the packet up.
+func (h *Held) Drop() { h.take() }

@@ -1,0 +1,220 @@
+package network
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/sluice-net/sluice/network/ledger"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Network is the controller's core. Handlers and owners are added before Run.
+type Network struct {
+	cfg       Config
+	log       *slog.Logger
+	listeners []net.Listener
+	ledger    *ledger.Ledger
+	greetings logLimit
+
+	chain    []Handler
+	handlers []chained
+	running  atomic.Bool
+	sessions atomic.Int64
+
+	mu       sync.Mutex
+	all      map[openflow.DatapathID]*Switch // registered, perhaps not up yet
+	byHash   map[uint16]*Owner
+	core     *Owner
+	topoSeq  uint64
+	subs     atomic.Pointer[[]func(Event)]
+	switches atomic.Pointer[map[openflow.DatapathID]*Switch] // up
+	topo     atomic.Pointer[topology.Topology]
+
+	wiring
+}
+
+type chained struct {
+	priority int
+	handler  Handler
+}
+
+// New makes a network and opens its listeners. Run or Close closes them.
+func New(c Config) (*Network, error) {
+	c = c.withDefaults()
+	n := &Network{
+		cfg: c, log: c.Log, ledger: ledger.New(c.Generation),
+		all: map[openflow.DatapathID]*Switch{}, byHash: map[uint16]*Owner{},
+	}
+	n.switches.Store(&map[openflow.DatapathID]*Switch{})
+	n.topo.Store(topology.New(0, nil, nil))
+	n.subs.Store(&[]func(Event){})
+	if err := n.wire(); err != nil {
+		return nil, err
+	}
+	n.listeners = slices.Clone(c.Listeners)
+	for _, addr := range c.Listen {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			n.Close()
+			return nil, fmt.Errorf("listening for switches on %s: %w", addr, err)
+		}
+		n.listeners = append(n.listeners, l)
+	}
+	return n, nil
+}
+
+// Close closes the listeners of a network that is never run.
+func (n *Network) Close() {
+	for _, l := range n.listeners {
+		_ = l.Close()
+	}
+}
+
+// Addr lists the addresses the network listens on, in the order of the configuration.
+func (n *Network) Addr() []net.Addr {
+	out := make([]net.Addr, len(n.listeners))
+	for i, l := range n.listeners {
+		out[i] = l.Addr()
+	}
+	return out
+}
+
+// AddHandler puts a handler into the packet-in chain, lower priorities first.
+// It must not be called once Run has been.
+func (n *Network) AddHandler(priority int, h Handler) {
+	if n.running.Load() {
+		panic("network: AddHandler after Run")
+	}
+	n.handlers = append(n.handlers, chained{priority, h})
+}
+
+// Handlers lists the names of the chain in the order in which they are asked.
+func (n *Network) Handlers() []string {
+	names := make([]string, len(n.chain))
+	for i, h := range n.chain {
+		names[i] = h.Name()
+	}
+	return names
+}
+
+// Run accepts switches until ctx ends, and returns when every goroutine has.
+func (n *Network) Run(ctx context.Context) error {
+	if !n.running.CompareAndSwap(false, true) {
+		return errors.New("network: Run was called before")
+	}
+	slices.SortStableFunc(n.handlers, func(a, b chained) int { return a.priority - b.priority })
+	for _, c := range n.handlers {
+		n.chain = append(n.chain, c.handler)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, n.Close)()
+	var wg sync.WaitGroup
+	errs := make(chan error, len(n.listeners))
+	for _, l := range n.listeners {
+		wg.Go(func() {
+			if err := n.accept(ctx, l, &wg); err != nil {
+				errs <- err
+				cancel()
+			}
+		})
+	}
+	wg.Go(func() { n.maintain(ctx) })
+	wg.Wait()
+	n.Close()
+	select {
+	case err := <-errs:
+		return err
+	default:
+		return nil
+	}
+}
+
+func (n *Network) accept(ctx context.Context, l net.Listener, wg *sync.WaitGroup) error {
+	delay := time.Millisecond
+	for {
+		conn, err := l.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		var ne net.Error
+		if errors.As(err, &ne) && ne.Timeout() || errors.Is(err, syscall.EMFILE) {
+			n.greetings.warn(n.log, "cannot accept switches for now", "error", err)
+			delay = min(2*delay, time.Second)
+			select {
+			case <-ctx.Done():
+			case <-time.After(delay):
+			}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("accepting switches on %v: %w", l.Addr(), err)
+		}
+		delay = time.Millisecond
+		if n.sessions.Add(1) > int64(n.cfg.MaxSwitches) {
+			n.sessions.Add(-1)
+			n.greetings.warn(n.log, "connection refused: too many switches", "from", conn.RemoteAddr(), "limit", n.cfg.MaxSwitches)
+			_ = conn.Close()
+			continue
+		}
+		if n.cfg.TLS != nil {
+			conn = tls.Server(conn, n.cfg.TLS)
+		}
+		wg.Go(func() {
+			defer n.sessions.Add(-1)
+			n.serve(ctx, conn)
+		})
+	}
+}
+
+// Switch finds a switch that is up.
+func (n *Network) Switch(d openflow.DatapathID) (*Switch, bool) {
+	s, ok := (*n.switches.Load())[d]
+	return s, ok
+}
+
+// Switches lists the switches that are up, by datapath identifier.
+func (n *Network) Switches() []*Switch {
+	m := *n.switches.Load()
+	out := make([]*Switch, 0, len(m))
+	for _, d := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, m[d])
+	}
+	return out
+}
+
+// Topology is the present snapshot of switches and links.
+func (n *Network) Topology() *Topology { return n.topo.Load() }
+
+// Subscribe has f called with every event, on the goroutine where it happens: f
+// must not block.
+func (n *Network) Subscribe(f func(Event)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	subs := append(slices.Clone(*n.subs.Load()), f)
+	n.subs.Store(&subs)
+}
+
+// emit must be called without holding locks.
+func (n *Network) emit(e Event) {
+	if e.At.IsZero() {
+		e.At = time.Now()
+	}
+	for _, f := range *n.subs.Load() {
+		f(e)
+	}
+	if n.cfg.Publish != nil {
+		n.cfg.Publish("network."+e.Kind.String(), e)
+	}
+}

@@ -1,0 +1,177 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/sluice-net/sluice/network/ledger"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// OwnerOptions say how an owner's rules are treated.
+type OwnerOptions struct {
+	// Adopt takes rules with the owner's cookie that are found on a switch after
+	// a restart into the ledger, under the key ledger.Adopted, instead of
+	// deleting them once the owner is ready.
+	Adopt bool
+	// OnRemoved, if set, is told of rules with NotifyRemoved that a switch
+	// removed by timeout. It runs on the switch's goroutine and must not block.
+	OnRemoved func(Removed)
+}
+
+// Owner declares rules. Its methods may be called concurrently; those for one
+// key are done one after the other.
+type Owner struct {
+	n    *Network
+	name string
+	opts OwnerOptions
+	led  *ledger.Owner
+
+	mu   sync.Mutex
+	busy map[string]chan struct{} // keys being changed; closed when done
+}
+
+// Owner registers an owner. It has to be done before the first switch connects:
+// rules with the cookie of an owner that is not known are removed as strangers.
+func (n *Network) Owner(name string, opts OwnerOptions) (*Owner, error) {
+	led, err := n.ledger.AddOwner(name, opts.Adopt)
+	if err != nil {
+		return nil, err
+	}
+	o := &Owner{n: n, name: name, opts: opts, led: led, busy: map[string]chan struct{}{}}
+	n.mu.Lock()
+	n.byHash[led.Hash] = o
+	n.mu.Unlock()
+	return o, nil
+}
+
+// Name is the owner's name.
+func (o *Owner) Name() string { return o.name }
+
+// GroupID makes a group number that no other owner's groups have, from a number
+// of the owner's choice.
+func (o *Owner) GroupID(number uint16) uint32 { return rule.GroupID(o.led.Hash, number) }
+
+// Keys lists the keys under which something is declared.
+func (o *Owner) Keys() []string { return o.n.ledger.Keys(o.led) }
+
+// Rules lists the rules declared under a key.
+func (o *Owner) Rules(key string) []InstalledRule { return o.n.ledger.Rules(o.led, key) }
+
+// Ready says that the owner has declared again what it wants to keep from before
+// a restart. Until then rules with its cookie are left alone on every switch;
+// now those that nobody declared are adopted or removed.
+func (o *Owner) Ready() {
+	ops := o.n.ledger.Ready(o.led)
+	bySwitch := map[openflow.DatapathID][]openflow.Message{}
+	for _, op := range ops {
+		bySwitch[op.Switch] = append(bySwitch[op.Switch], op.Message)
+	}
+	for dpid, msgs := range bySwitch {
+		if s := o.n.session(dpid); s != nil {
+			if _, err := s.sendBatch(msgs); err != nil {
+				o.n.log.Warn("removing left-over rules", "owner", o.name, "switch", dpid, "error", err)
+			}
+		}
+	}
+}
+
+// Apply makes p what the owner wants under key. Only the difference to what was
+// declared before is sent. It returns when every switch concerned has confirmed
+// by a barrier. If a switch refuses or is lost, what was declared before is
+// restored everywhere and the error, a *RuleError, tells what was refused.
+func (o *Owner) Apply(ctx context.Context, key string, p Program, opts ApplyOptions) error {
+	release, err := o.lock(ctx, key)
+	if err != nil {
+		return fmt.Errorf("%s/%s: waiting for an earlier change: %w", o.name, key, err)
+	}
+	defer release()
+	if err := o.check(key, &p, opts); err != nil {
+		return err
+	}
+	c, err := o.n.ledger.Plan(o.led, key, p)
+	if err != nil {
+		return o.planError(key, err)
+	}
+	if err := o.n.execute(ctx, c, opts); err != nil {
+		o.n.undo(c.Rollback())
+		var re *RuleError
+		if errors.As(err, &re) {
+			re.Owner, re.Key = o.name, key
+			return re
+		}
+		return fmt.Errorf("%s/%s: %w", o.name, key, err)
+	}
+	c.Confirm()
+	return nil
+}
+
+// Remove deletes everything declared under key. Switches that are not connected
+// are cleaned when they connect.
+func (o *Owner) Remove(ctx context.Context, key string) error {
+	return o.Apply(ctx, key, Program{}, ApplyOptions{AllowDown: true})
+}
+
+// lock takes the turn for a key.
+func (o *Owner) lock(ctx context.Context, key string) (release func(), err error) {
+	for {
+		o.mu.Lock()
+		wait, taken := o.busy[key]
+		if !taken {
+			done := make(chan struct{})
+			o.busy[key] = done
+			o.mu.Unlock()
+			return func() {
+				o.mu.Lock()
+				delete(o.busy, key)
+				o.mu.Unlock()
+				close(done)
+			}, nil
+		}
+		o.mu.Unlock()
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// check refuses a program for switches that are not there.
+func (o *Owner) check(key string, p *Program, opts ApplyOptions) error {
+	if opts.AllowDown {
+		return nil
+	}
+	down := func(d openflow.DatapathID, r *rule.Rule) error {
+		if o.n.session(d) != nil {
+			return nil
+		}
+		return &RuleError{Owner: o.name, Key: key, Switch: d, Rule: r, Err: ErrSwitchDown}
+	}
+	var errs error
+	for i := range p.Rules {
+		errs = errors.Join(errs, down(p.Rules[i].Switch, &p.Rules[i]))
+		if errs != nil {
+			break
+		}
+	}
+	for i := range p.Groups {
+		errs = errors.Join(errs, down(p.Groups[i].Switch, nil))
+	}
+	for i := range p.Meters {
+		errs = errors.Join(errs, down(p.Meters[i].Switch, nil))
+	}
+	return errs
+}
+
+func (o *Owner) planError(key string, err error) error {
+	re := &RuleError{Owner: o.name, Key: key, Err: err}
+	var le *ledger.RuleError
+	if errors.As(err, &le) {
+		re.Switch, re.Rule = le.Switch, le.Rule
+	}
+	return re
+}

@@ -1,0 +1,24 @@
+package network
+
+import (
+	"net/netip"
+
+	"github.com/sluice-net/sluice/network/stats"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Hosts lists every known host.
+func (n *Network) Hosts() []Host { return n.hosts.All() }
+
+// HostByIP finds the host that has claimed an address.
+func (n *Network) HostByIP(a netip.Addr) (Host, bool) { return n.hosts.ByIP(a) }
+
+// HostByMAC finds the host with this address in a VLAN, zero for none.
+func (n *Network) HostByMAC(m openflow.MAC, vlan uint16) (Host, bool) { return n.hosts.ByMAC(m, vlan) }
+
+// PortRate is the latest measured traffic of a port.
+func (n *Network) PortRate(at PortRef) (stats.Rate, bool) { return n.rates.Rate(at) }
+
+// IsEdge reports whether hosts may stand behind a port: it is up and has shown
+// no sign of a link to another switch.
+func (n *Network) IsEdge(at PortRef) bool { return n.links.IsEdge(at) }

@@ -1,0 +1,199 @@
+package network
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network/forward"
+	"github.com/sluice-net/sluice/network/ledger"
+	"github.com/sluice-net/sluice/network/rule"
+)
+
+// repairs are requests to bring default forwarding in line with a network that
+// has changed. They are done one at a time; requests that come meanwhile are
+// done together.
+type repairs struct {
+	mu   sync.Mutex
+	dead map[PortRef]struct{} // ports that lead nowhere any more
+	wake chan struct{}
+}
+
+// request asks for a repair; at, if not zero, is a port that has died.
+func (r *repairs) request(at PortRef) {
+	if !at.IsZero() {
+		r.mu.Lock()
+		if r.dead == nil {
+			r.dead = map[PortRef]struct{}{}
+		}
+		r.dead[at] = struct{}{}
+		r.mu.Unlock()
+	}
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (r *repairs) take() map[PortRef]struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	dead := r.dead
+	r.dead = nil
+	return dead
+}
+
+// runRepairs is the goroutine that repairs.
+func (n *Network) runRepairs(ctx context.Context) {
+	var flood rule.Program
+	var retry <-chan time.Time
+	ready := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.repairs.wake:
+		case <-retry:
+		}
+		retry = nil
+		if n.cfg.DisableForwarding {
+			continue
+		}
+		dead := n.repairs.take()
+		n.repairFlows(dead)
+		now, err := n.repairFlood(ctx, flood)
+		if err != nil && ctx.Err() == nil {
+			n.log.Warn("writing the rules of the broadcast tree", "error", err)
+			retry = time.After(time.Second)
+		}
+		flood = now
+		if !ready && n.settled() {
+			ready = true
+			n.core.Ready()
+		}
+		if !ready && retry == nil {
+			retry = time.After(time.Second)
+		}
+	}
+}
+
+// settled reports whether what the core wants on the switches has been found
+// out: until then rules of the broadcast tree from before a restart are left alone.
+func (n *Network) settled() bool {
+	sw := n.Switches()
+	for _, s := range sw {
+		if time.Since(s.since) < 2*n.cfg.DiscoveryInterval {
+			return false
+		}
+	}
+	return len(sw) > 0
+}
+
+// repairFlows redirects the flows that have lost their way, and deletes the
+// rules of those that have none any more.
+func (n *Network) repairFlows(dead map[PortRef]struct{}) {
+	replaced, gone := n.flows.Repair(n.view.Load())
+	for _, f := range replaced {
+		n.install(f, nil)
+	}
+	for _, k := range gone {
+		if old := n.installed.swap(k, nil); old != nil {
+			for _, h := range old.Path.Hops {
+				n.deleteHop(k, h, nil)
+			}
+		}
+	}
+	if len(dead) > 0 {
+		n.deleteAdopted(dead)
+	}
+}
+
+// deleteAdopted deletes flows from before a restart that lead to dead ports,
+// along their whole way, so that their packets come up again and are forwarded anew.
+func (n *Network) deleteAdopted(dead map[PortRef]struct{}) {
+	lost := map[forward.Key]struct{}{}
+	for _, s := range n.Switches() {
+		for _, f := range s.flows.Select(func(_ rule.Flow, r ledger.FlowRule) bool {
+			_, gone := dead[PortRef{Switch: s.dpid, Port: r.Out}]
+			return r.Adopted && gone
+		}) {
+			lost[forward.Key{Src: f.Src, Dst: f.Dst, VLAN: f.VLAN}] = struct{}{}
+		}
+	}
+	if len(lost) == 0 {
+		return
+	}
+	for _, s := range n.Switches() {
+		for _, f := range s.flows.Select(func(f rule.Flow, r ledger.FlowRule) bool {
+			_, gone := lost[forward.Key{Src: f.Src, Dst: f.Dst, VLAN: f.VLAN}]
+			return r.Adopted && gone
+		}) {
+			n.deleteFlow(s, f, nil)
+		}
+	}
+}
+
+// repairFlood moves the broadcast rules from the old tree to the present one, by
+// way of what both have in common, so that no loop closes in between.
+func (n *Network) repairFlood(ctx context.Context, old rule.Program) (rule.Program, error) {
+	now := n.view.Load().FloodProgram()
+	opts := ApplyOptions{AllowDown: true}
+	if len(old.Rules) > 0 {
+		if err := n.core.Apply(ctx, keyFlood, forward.Shrink(old, now), opts); err != nil {
+			return old, err
+		}
+	}
+	if err := n.core.Apply(ctx, keyFlood, now, opts); err != nil {
+		return old, err
+	}
+	return now, nil
+}
+
+// keyFlood is the core's key for the rules of the broadcast tree.
+const keyFlood = "flood"
+
+// maintain is the clockwork: probes, repairs, and what ends by time.
+func (n *Network) maintain(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { n.runRepairs(ctx) })
+	probe := time.NewTimer(0)
+	defer probe.Stop()
+	held := time.NewTicker(holdTick)
+	defer held.Stop()
+	refresh := time.NewTicker(n.cfg.StatsInterval)
+	defer refresh.Stop()
+	age := time.NewTicker(time.Minute)
+	defer age.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.ticks:
+			probe.Reset(time.Until(n.probe(time.Now())))
+		case <-probe.C:
+			probe.Reset(time.Until(n.probe(time.Now())))
+		case now := <-held.C:
+			n.expireHeld(now)
+		case <-refresh.C:
+			n.rebuild()
+		case now := <-age.C:
+			n.hostChanges(n.hosts.Expire(now))
+		}
+	}
+}
+
+// holdTick is how precisely the time of held packets is kept.
+const holdTick = 20 * time.Millisecond
+
+// expireHeld forwards packets whose service has not decided in time.
+func (n *Network) expireHeld(now time.Time) {
+	for s := range maps.Values(*n.switches.Load()) {
+		for _, h := range s.held.expired(now) {
+			if err := h.Forward(); err != nil {
+				s.limiter.warn(n.log, "forwarding a packet held too long", "switch", s.dpid, "error", err)
+			}
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package network
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// request waits for the reply to one message. A reply in several parts collects
+// here until the last has come.
+type request struct {
+	parts []openflow.Message
+	bytes int
+	err   error
+	done  chan struct{}
+}
+
+// maxReply bounds the parts of one multipart reply, so that a switch cannot fill
+// the memory with a reply that never ends.
+const maxReply = 256 << 20
+
+// call sends a message and waits for its reply: all parts of it, or the error
+// the switch answered with.
+func (s *Switch) call(ctx context.Context, m openflow.Message) ([]openflow.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.n.cfg.RequestTimeout)
+	defer cancel()
+	xid := s.xid.Add(1)
+	r := &request{done: make(chan struct{})}
+	s.mu.Lock()
+	s.requests[xid] = r
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.requests, xid)
+		s.mu.Unlock()
+	}()
+	if err := s.send(m, xid); err != nil {
+		return nil, err
+	}
+	select {
+	case <-r.done:
+		if r.err != nil {
+			return nil, fmt.Errorf("switch %v: %v: %w", s.dpid, m.MsgType(), r.err)
+		}
+		return r.parts, nil
+	case <-s.done:
+		return nil, s.down()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("switch %v: no reply to %v: %w", s.dpid, m.MsgType(), ctx.Err())
+	}
+}
+
+// send queues a control message and writes what is queued.
+func (s *Switch) send(m openflow.Message, xid uint32) error {
+	b, err := m.AppendTo(s.out.lockControl(), xid)
+	s.out.unlockControl(b)
+	if err != nil {
+		return err
+	}
+	s.out.flush()
+	return nil
+}
+
+// reply hands a message to whoever waits for it. It runs on the reader.
+func (s *Switch) reply(raw []byte) {
+	xid := openflow.XID(raw)
+	s.mu.Lock()
+	r := s.requests[xid]
+	s.mu.Unlock()
+	if r == nil {
+		return
+	}
+	_, m, err := openflow.Decode(bytes.Clone(raw))
+	if err != nil {
+		s.finish(xid, r, err)
+		return
+	}
+	r.parts = append(r.parts, m)
+	if r.bytes += len(raw); r.bytes > maxReply {
+		s.finish(xid, r, fmt.Errorf("%w: reply of more than %d bytes", ErrBusy, maxReply))
+		return
+	}
+	if mp, ok := m.(*openflow.MultipartReply); ok && mp.More {
+		return
+	}
+	s.finish(xid, r, nil)
+}
+
+func (s *Switch) finish(xid uint32, r *request, err error) {
+	s.mu.Lock()
+	delete(s.requests, xid)
+	s.mu.Unlock()
+	r.err = err
+	close(r.done)
+}
+
+// batch is a group of changes between whose first message and closing barrier
+// every error of the switch is collected.
+type batch struct {
+	first, last uint32 // last is the barrier's
+	errs        []batchError
+	done        chan struct{}
+}
+
+// batchError is the switch's refusal of message index of the batch.
+type batchError struct {
+	index int
+	err   *openflow.Error
+}
+
+// maxBatchErrors bounds what one batch remembers.
+const maxBatchErrors = 64
+
+// sendBatch queues messages and a barrier, and registers for their errors.
+func (s *Switch) sendBatch(msgs []openflow.Message) (*batch, error) {
+	bt := &batch{done: make(chan struct{})}
+	b := s.out.lockControl()
+	start := len(b)
+	bt.last = s.xid.Add(uint32(len(msgs) + 1))
+	bt.first = bt.last - uint32(len(msgs))
+	var err error
+	for i, m := range msgs {
+		if b, err = m.AppendTo(b, bt.first+uint32(i)); err != nil {
+			s.out.unlockControl(b[:start])
+			return nil, &messageError{index: i, err: err}
+		}
+	}
+	b, _ = (&openflow.BarrierRequest{}).AppendTo(b, bt.last)
+	s.mu.Lock()
+	s.batches = append(s.batches, bt)
+	s.mu.Unlock()
+	s.out.unlockControl(b)
+	s.counters.flowMods.Add(uint64(countFlowMods(msgs)))
+	s.out.flush()
+	return bt, nil
+}
+
+func countFlowMods(msgs []openflow.Message) (n int) {
+	for _, m := range msgs {
+		switch m.MsgType() {
+		case openflow.TypeFlowMod:
+			n++
+		case openflow.TypeExperimenter:
+			if add, ok := m.(*openflow.BundleAdd); ok && add.Message.MsgType() == openflow.TypeFlowMod {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// messageError says that a message cannot be encoded.
+type messageError struct {
+	index int
+	err   error
+}
+
+func (e *messageError) Error() string { return e.err.Error() }
+func (e *messageError) Unwrap() error { return e.err }
+
+// wait returns when the barrier has come back.
+func (s *Switch) wait(ctx context.Context, bt *batch) ([]batchError, error) {
+	select {
+	case <-bt.done:
+		return bt.errs, nil
+	case <-s.done:
+		return nil, s.down()
+	case <-ctx.Done():
+		s.forget(bt)
+		return nil, fmt.Errorf("switch %v: no barrier reply: %w", s.dpid, ctx.Err())
+	}
+}
+
+func (s *Switch) forget(bt *batch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, b := range s.batches {
+		if b == bt {
+			s.batches = append(s.batches[:i], s.batches[i+1:]...)
+			return
+		}
+	}
+}
+
+// barrier ends the batch whose barrier was answered.
+func (s *Switch) barrier(xid uint32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, b := range s.batches {
+		if b.last == xid {
+			s.batches = append(s.batches[:i], s.batches[i+1:]...)
+			close(b.done)
+			return true
+		}
+	}
+	return false
+}
+
+// refused hands an error of the switch to the request or batch it answers.
+func (s *Switch) refused(raw []byte) {
+	e := new(openflow.Error)
+	if err := e.Decode(bytes.Clone(raw)); err != nil {
+		s.malformed(err)
+		return
+	}
+	s.counters.errors.Add(1)
+	xid := openflow.XID(raw)
+	s.mu.Lock()
+	r := s.requests[xid]
+	for _, b := range s.batches {
+		if xid-b.first < b.last-b.first {
+			if len(b.errs) < maxBatchErrors {
+				b.errs = append(b.errs, batchError{int(xid - b.first), e})
+			}
+			s.mu.Unlock()
+			return
+		}
+	}
+	s.mu.Unlock()
+	if r != nil {
+		s.finish(xid, r, errors.Join(ErrRefused, e))
+		return
+	}
+	s.limiter.warn(s.n.log, "switch refused a message", "switch", s.dpid, "error", e)
+}

@@ -1,0 +1,131 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// probeMAC is the locally administered address the controller asks from. It
+// belongs to no host; what is sent to it ends at the controller.
+var probeMAC = openflow.MAC{0x02, 0x51, 0x1c, 0, 0, 0x01}
+
+// probeAddr6 is the link-local address that goes with it.
+var probeAddr6 = netip.MustParseAddr("fe80::51:1cff:fe00:1")
+
+// Bounds of host probing.
+const (
+	resolveTimeout  = 2 * time.Second
+	resolveInterval = 250 * time.Millisecond
+	maxResolving    = 1024
+)
+
+// resolving are the addresses somebody waits for.
+type resolving struct {
+	mu      sync.Mutex
+	waiting map[netip.Addr]*resolution
+}
+
+// resolution is one search for a host, shared by all who look for it.
+type resolution struct {
+	found   chan struct{} // closed when the host is known
+	waiters int
+}
+
+// ResolveHost finds the host that has an address: from the host table or, if it
+// is not there, by asking with ARP or neighbour discovery from every edge port.
+// It returns ErrUnknownHost when nobody answers within two seconds or, if that
+// is sooner, before ctx ends.
+func (n *Network) ResolveHost(ctx context.Context, a netip.Addr) (Host, error) {
+	a = a.Unmap()
+	if h, ok := n.HostByIP(a); ok {
+		return h, nil
+	}
+	r, err := n.resolving.join(a)
+	if err != nil {
+		return Host{}, err
+	}
+	defer n.resolving.leave(a, r)
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	again := time.NewTicker(resolveInterval)
+	defer again.Stop()
+	for {
+		n.askFor(a)
+		select {
+		case <-r.found:
+			if h, ok := n.HostByIP(a); ok {
+				return h, nil
+			}
+		case <-again.C:
+			continue
+		case <-ctx.Done():
+		}
+		return Host{}, fmt.Errorf("%w: nobody answers for %v", ErrUnknownHost, a)
+	}
+}
+
+func (r *resolving) join(a netip.Addr) (*resolution, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := r.waiting[a]
+	if w == nil {
+		if len(r.waiting) >= maxResolving {
+			return nil, fmt.Errorf("%w: %d addresses are being looked for", ErrBusy, maxResolving)
+		}
+		if r.waiting == nil {
+			r.waiting = map[netip.Addr]*resolution{}
+		}
+		w = &resolution{found: make(chan struct{})}
+		r.waiting[a] = w
+	}
+	w.waiters++
+	return w, nil
+}
+
+func (r *resolving) leave(a netip.Addr, w *resolution) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w.waiters--; w.waiters == 0 && r.waiting[a] == w {
+		delete(r.waiting, a)
+	}
+}
+
+// learned wakes those who wait for one of the addresses.
+func (r *resolving) learned(ips []netip.Addr) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range ips {
+		if w := r.waiting[a]; w != nil {
+			delete(r.waiting, a)
+			close(w.found)
+		}
+	}
+}
+
+// askFor sends a question for an address out of every edge port.
+func (n *Network) askFor(a netip.Addr) {
+	var frame []byte
+	if a.Is4() {
+		frame = packet.AppendARPRequest(nil, probeMAC, netip.IPv4Unspecified(), a, 0)
+	} else {
+		frame = packet.AppendNeighborSolicitation(nil, probeMAC, probeAddr6, a, 0)
+	}
+	for _, s := range n.Switches() {
+		var actions []openflow.Action
+		for _, p := range n.links.EdgePorts(s.dpid) {
+			actions = append(actions, openflow.Output(p))
+		}
+		if len(actions) == 0 {
+			continue
+		}
+		if err := s.PacketOut(openflow.PortController, actions, frame); err != nil {
+			s.limiter.warn(n.log, "asking for a host", "switch", s.dpid, "address", a, "error", err)
+		}
+	}
+}

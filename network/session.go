@@ -1,0 +1,269 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network/ledger"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// serve runs the session on a new connection, from hello to the end. It is the
+// switch's goroutine: everything that comes in is handled here, in order.
+func (n *Network) serve(ctx context.Context, conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	s := n.newSwitch(conn)
+	r := openflow.NewReader(conn)
+	if err := s.greet(r); err != nil {
+		if ctx.Err() == nil {
+			n.greetings.warn(n.log, "connection refused", "from", conn.RemoteAddr(), "error", err)
+		}
+		return
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer s.end()
+	wg.Go(func() { s.out.run(s.done) })
+	if err := n.register(ctx, s); err != nil {
+		n.greetings.warn(n.log, "switch refused", "switch", s.dpid, "from", conn.RemoteAddr(), "error", err)
+		return
+	}
+	wg.Go(func() { s.setUp(ctx) })
+	err := s.read(r)
+	if ctx.Err() == nil {
+		n.log.Info("switch left", "switch", s.dpid, "reason", s.reason(err))
+	}
+}
+
+func (n *Network) newSwitch(conn net.Conn) *Switch {
+	s := &Switch{
+		n: n, conn: conn, out: newOutput(conn, &n.cfg), since: time.Now(), done: make(chan struct{}), gone: make(chan struct{}),
+		flows: ledger.NewFlows(n.cfg.ForwardRules, n.forwardHash, n.cfg.Generation), ports: map[uint32]openflow.Port{}, requests: map[uint32]*request{},
+	}
+	s.held.limit = n.cfg.HoldLimit
+	s.role.Store(uint32(openflow.RoleEqual))
+	s.heard.Store(s.since.UnixNano())
+	return s
+}
+
+// greet exchanges hellos and features. The connection is not yet a session: it
+// has one deadline for all of it, and anything unexpected ends it.
+func (s *Switch) greet(r *openflow.Reader) error {
+	_ = s.conn.SetDeadline(time.Now().Add(s.n.cfg.RequestTimeout))
+	if err := s.write(openflow.NewHello()); err != nil {
+		return err
+	}
+	if err := s.readHello(r); err != nil {
+		return err
+	}
+	if err := s.write(&openflow.FeaturesRequest{}); err != nil {
+		return err
+	}
+	for range maxEarlyMessages {
+		m, err := r.Next()
+		if err != nil {
+			return err
+		}
+		switch openflow.MsgType(m[1]) {
+		case openflow.TypeFeaturesReply:
+			if err := s.features.Decode(m); err != nil {
+				return err
+			}
+			s.dpid = s.features.DatapathID
+			if s.features.AuxiliaryID != 0 {
+				return fmt.Errorf("auxiliary connection %d of switch %v: not supported", s.features.AuxiliaryID, s.dpid)
+			}
+			return s.conn.SetDeadline(time.Time{})
+		case openflow.TypeEchoRequest:
+			if err := s.write(echoReply(m)); err != nil {
+				return err
+			}
+		case openflow.TypeError:
+			e := new(openflow.Error)
+			if err := e.Decode(m); err != nil {
+				return err
+			}
+			return e
+		}
+	}
+	return fmt.Errorf("no features reply among the first %d messages", maxEarlyMessages)
+}
+
+// maxEarlyMessages bounds what a switch may send before its features.
+const maxEarlyMessages = 1000
+
+func (s *Switch) readHello(r *openflow.Reader) error {
+	m, err := r.Next()
+	if err != nil {
+		return fmt.Errorf("waiting for hello: %w", err)
+	}
+	var h openflow.Hello
+	if err := h.Decode(m); err != nil {
+		return err
+	}
+	if h.Speaks(openflow.Version) {
+		return nil
+	}
+	err = fmt.Errorf("the switch does not speak OpenFlow 1.3: %v", &h)
+	_ = s.write(&openflow.Error{Code: openflow.HelloIncompatible, Data: []byte("OpenFlow 1.3 is required")})
+	return err
+}
+
+// write sends one message during the greeting, when nobody else writes.
+func (s *Switch) write(m openflow.Message) error {
+	b, err := m.AppendTo(nil, s.xid.Add(1))
+	if err != nil {
+		return err
+	}
+	if r, ok := m.(*openflow.EchoReply); ok {
+		b, _ = r.AppendTo(nil, 0)
+	}
+	_, err = s.conn.Write(b)
+	return err
+}
+
+func echoReply(m []byte) *openflow.EchoReply { return &openflow.EchoReply{Data: m[8:]} }
+
+// read handles input until the connection ends. Everything that one batch of
+// input causes is written at its end: to this switch, and to the others that it
+// concerned.
+func (s *Switch) read(r *openflow.Reader) error {
+	for {
+		m, err := r.Next()
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		s.heard.Store(now.UnixNano())
+		s.pkt.At = now
+		count := 0
+		for {
+			if err := s.handle(m); err != nil {
+				return err
+			}
+			if count++; !r.Buffered() {
+				break
+			}
+			if m, err = r.Next(); err != nil {
+				return err
+			}
+		}
+		s.flushTouched()
+		if count >= longBatch {
+			runtime.Gosched() // a flood must not hold back the other switches
+		}
+	}
+}
+
+// longBatch is the number of messages after which a switch gives way to others.
+const longBatch = 256
+
+func (s *Switch) flushTouched() {
+	for i, o := range s.touched {
+		o.flush()
+		s.touched[i] = nil
+	}
+	s.touched = s.touched[:0]
+	s.out.flush()
+}
+
+// touch has the output of another switch flushed at the end of the batch.
+func (s *Switch) touch(o *output) {
+	if o == s.out {
+		return
+	}
+	for _, t := range s.touched {
+		if t == o {
+			return
+		}
+	}
+	s.touched = append(s.touched, o)
+}
+
+// handle acts on one message. Only what makes the stream unusable is an error.
+func (s *Switch) handle(m []byte) error {
+	if m[0] != openflow.Version {
+		return fmt.Errorf("message of version %#02x in a session of OpenFlow 1.3", m[0])
+	}
+	switch openflow.MsgType(m[1]) {
+	case openflow.TypePacketIn:
+		s.packetIn(m)
+	case openflow.TypeEchoRequest:
+		b, err := echoReply(m).AppendTo(s.out.lockControl(), openflow.XID(m))
+		s.out.unlockControl(b)
+		return err
+	case openflow.TypeBarrierReply:
+		if !s.barrier(openflow.XID(m)) {
+			s.reply(m)
+		}
+	case openflow.TypeError:
+		s.refused(m)
+	case openflow.TypeFlowRemoved:
+		s.flowRemoved(m)
+	case openflow.TypePortStatus:
+		s.portStatus(m)
+	case openflow.TypeEchoReply, openflow.TypeMultipartReply, openflow.TypeRoleReply, openflow.TypeExperimenter,
+		openflow.TypeFeaturesReply, openflow.TypeGetConfigReply, openflow.TypeGetAsyncReply, openflow.TypeQueueGetReply:
+		s.reply(m)
+	case openflow.TypeHello:
+	default:
+		s.malformed(fmt.Errorf("%v is no message for a controller", openflow.MsgType(m[1])))
+	}
+	if s.counters.garbage.Load() > maxMalformed {
+		return errors.New("too many malformed messages")
+	}
+	return nil
+}
+
+// maxMalformed is how many unreadable messages end a session.
+const maxMalformed = 1000
+
+func (s *Switch) malformed(err error) {
+	s.counters.garbage.Add(1)
+	s.limiter.warn(s.n.log, "malformed message from switch", "switch", s.dpid, "error", err)
+}
+
+// end is the last act of a session.
+func (s *Switch) end() {
+	s.mu.Lock()
+	select {
+	case <-s.done:
+		s.mu.Unlock()
+		return
+	default:
+		close(s.done)
+	}
+	s.mu.Unlock()
+	_ = s.conn.Close()
+	s.held.dropAll()
+	s.n.unregister(s)
+}
+
+// close makes the session end, for a reason worth a log line.
+func (s *Switch) close(reason error) {
+	s.out.mu.Lock()
+	s.out.fail(reason)
+	s.out.mu.Unlock()
+}
+
+// reason tells why a session ended: what the writing side met counts first,
+// because closing the connection is what then ends the reading side.
+func (s *Switch) reason(readErr error) error {
+	s.out.mu.Lock()
+	defer s.out.mu.Unlock()
+	if s.out.err != nil {
+		return s.out.err
+	}
+	if errors.Is(readErr, io.EOF) {
+		return errors.New("the switch closed the connection")
+	}
+	return readErr
+}

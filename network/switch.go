@@ -1,0 +1,164 @@
+package network
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/network/ledger"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Switch is the session with one switch. After the session has ended its
+// methods fail with ErrSwitchDown; a switch that connects again is a new Switch.
+type Switch struct {
+	n        *Network
+	dpid     openflow.DatapathID
+	conn     net.Conn
+	out      *output
+	features openflow.FeaturesReply
+	caps     Capabilities
+	desc     openflow.Desc
+	role     atomic.Uint32
+	up       atomic.Bool
+	heard    atomic.Int64 // Unix nanoseconds of the last input
+	rtt      atomic.Int64 // nanoseconds of the last echo
+	since    time.Time
+
+	done chan struct{} // closed when the session ends
+	gone chan struct{} // closed when it has left the registry
+	// accepting: changes may be sent; guarded by the network's mutex.
+	accepting bool
+	xid       atomic.Uint32
+	flows     *ledger.Flows
+	held      heldPackets
+	limiter   logLimit
+
+	mu       sync.Mutex
+	ports    map[uint32]openflow.Port
+	requests map[uint32]*request
+	batches  []*batch
+
+	// These belong to the reader goroutine.
+	in      openflow.PacketIn
+	pkt     PacketIn
+	touched []*output
+
+	counters switchCounters
+}
+
+// switchCounters count what a session has done.
+type switchCounters struct {
+	packetIns, packetInsDropped, flowMods, errors, garbage atomic.Uint64
+}
+
+// SwitchStats is a reading of a session's counters.
+type SwitchStats struct {
+	PacketIns uint64
+	// PacketInsDropped counts packets that came before the switch was up.
+	PacketInsDropped uint64
+	// PacketOutsDropped counts packets that did not fit the output queue.
+	PacketOutsDropped uint64
+	// FlowMods counts the changes of rules sent.
+	FlowMods uint64
+	// Errors counts error messages from the switch, Malformed messages that
+	// could not be read.
+	Errors, Malformed uint64
+	// Writes counts system calls that wrote to the switch.
+	Writes uint64
+	// Held is the number of packets held now.
+	Held int
+	// ForwardRules is the number of rules of default forwarding.
+	ForwardRules int
+}
+
+// DPID is the switch's datapath identifier.
+func (s *Switch) DPID() openflow.DatapathID { return s.dpid }
+
+// RemoteAddr is the address the switch connected from.
+func (s *Switch) RemoteAddr() net.Addr { return s.conn.RemoteAddr() }
+
+// Since is when the session began.
+func (s *Switch) Since() time.Time { return s.since }
+
+// Description is what the switch says about its make.
+func (s *Switch) Description() openflow.Desc { return s.desc }
+
+// Capabilities are what the switch can do, by its own word or by configuration.
+func (s *Switch) Capabilities() Capabilities { return s.caps }
+
+// Role is the controller's role towards the switch.
+func (s *Switch) Role() openflow.Role { return openflow.Role(s.role.Load()) }
+
+// Connected reports whether the session lives and the switch is reconciled.
+func (s *Switch) Connected() bool { return s.up.Load() }
+
+// Ports lists the switch's ports by number.
+func (s *Switch) Ports() []openflow.Port {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]openflow.Port, 0, len(s.ports))
+	for _, p := range s.ports {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b openflow.Port) int { return cmp.Compare(a.Number, b.Number) })
+	return out
+}
+
+// Port finds a port by its number.
+func (s *Switch) Port(number uint32) (openflow.Port, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, ok := s.ports[number]
+	return p, ok
+}
+
+// Stats reads the session's counters.
+func (s *Switch) Stats() SwitchStats {
+	return SwitchStats{
+		PacketIns: s.counters.packetIns.Load(), PacketInsDropped: s.counters.packetInsDropped.Load(),
+		PacketOutsDropped: s.out.dropped.Load(), FlowMods: s.counters.flowMods.Load(),
+		Errors: s.counters.errors.Load(), Malformed: s.counters.garbage.Load(),
+		Writes: s.out.writes.Load(), Held: s.held.len(), ForwardRules: s.flows.Len(),
+	}
+}
+
+// PacketOut makes the switch send a packet. It never waits: when too much is
+// waiting for the switch already, the packet is dropped, counted, and the error
+// is ErrBusy.
+func (s *Switch) PacketOut(inPort uint32, actions []openflow.Action, data []byte) error {
+	m := openflow.PacketOut{BufferID: openflow.NoBuffer, InPort: inPort, Actions: actions, Data: data}
+	if err := s.queuePacketOut(&m); err != nil {
+		return err
+	}
+	s.out.flush()
+	return nil
+}
+
+func (s *Switch) queuePacketOut(m *openflow.PacketOut) error {
+	if s.ended() {
+		return s.down()
+	}
+	b, ok := s.out.lockPackets(len(m.Data) + 64)
+	if !ok {
+		return fmt.Errorf("packet-out to switch %v: %w: its output queue is full", s.dpid, ErrBusy)
+	}
+	b, err := m.AppendTo(b, s.xid.Add(1))
+	s.out.unlockPackets(b)
+	return err
+}
+
+func (s *Switch) ended() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *Switch) down() error { return fmt.Errorf("switch %v: %w", s.dpid, ErrSwitchDown) }

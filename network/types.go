@@ -1,0 +1,61 @@
+package network
+
+import (
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/network/topology"
+)
+
+// The data types that services use are defined in the small packages below;
+// these names are the ones to use.
+type (
+	// PortRef names one port of one switch.
+	PortRef = topology.PortRef
+	// Link is one direction of a link between switches.
+	Link = topology.Link
+	// Host is an end host as learned.
+	Host = topology.Host
+	// Hop is one switch of a path.
+	Hop = topology.Hop
+	// Path is a way through the network.
+	Path = topology.Path
+	// Topology is an immutable snapshot of switches and links.
+	Topology = topology.Topology
+	// Metric selects what a path search minimises.
+	Metric = topology.Metric
+
+	// Band is a named range of priorities.
+	Band = rule.Band
+	// Rule is one flow entry as an owner declares it.
+	Rule = rule.Rule
+	// Group is a group entry as an owner declares it.
+	Group = rule.Group
+	// Meter is a meter as an owner declares it.
+	Meter = rule.Meter
+	// Program is all that an owner wants under one key.
+	Program = rule.Program
+	// ApplyOptions say how a program is brought into the switches.
+	ApplyOptions = rule.ApplyOptions
+	// InstalledRule is a rule that the ledger holds.
+	InstalledRule = rule.Installed
+	// Removed tells an owner that a switch removed one of its rules.
+	Removed = rule.Removed
+	// Cookie carries owner, generation and number of a rule.
+	Cookie = rule.Cookie
+)
+
+// The metrics a path can be searched by.
+const (
+	MetricHops        = topology.MetricHops
+	MetricLatency     = topology.MetricLatency
+	MetricUtilisation = topology.MetricUtilisation
+	MetricCapacity    = topology.MetricCapacity
+)
+
+// The priority bands, in ascending order.
+const (
+	BandForwarding = rule.BandForwarding
+	BandPunt       = rule.BandPunt
+	BandService    = rule.BandService
+	BandSteering   = rule.BandSteering
+	BandGuard      = rule.BandGuard
+)

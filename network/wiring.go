@@ -1,0 +1,317 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/network/discovery"
+	"github.com/sluice-net/sluice/network/forward"
+	"github.com/sluice-net/sluice/network/hosts"
+	"github.com/sluice-net/sluice/network/ledger"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/network/stats"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// wiring holds the built-in parts: links, hosts, default forwarding, rates.
+type wiring struct {
+	links       *discovery.Discovery
+	hosts       *hosts.Table
+	flows       *forward.Table
+	rates       *stats.Table
+	view        atomic.Pointer[forward.View]
+	writer      *ledger.FlowWriter
+	forwardHash uint16
+	installed   installedFlows
+	repairs     repairs
+	resolving   resolving
+	ticks       chan struct{} // a port came up: probe it now
+}
+
+// Owners of the core's own rules.
+const (
+	ownerCore    = "network"
+	ownerForward = "forwarding"
+)
+
+func (n *Network) wire() error {
+	c := &n.cfg
+	misses := max(2, int(c.DiscoveryTimeout/c.DiscoveryInterval))
+	n.links = discovery.New(discovery.Options{Interval: c.DiscoveryInterval, Misses: misses, Settle: c.DiscoverySettle}, time.Now())
+	n.hosts = hosts.New(hosts.Options{Edge: n.links.IsEdge, IgnoreVLAN: c.IgnoreVLAN, Subnets: c.Subnets})
+	n.flows = forward.NewTable()
+	n.rates = stats.New(stats.Options{})
+	n.writer = ledger.NewFlowWriter(c.ForwardIdle)
+	n.installed.flows = map[forward.Key]*forward.Flow{}
+	n.repairs.wake = make(chan struct{}, 1)
+	n.ticks = make(chan struct{}, 1)
+	var err error
+	if n.core, err = n.Owner(ownerCore, OwnerOptions{}); err != nil {
+		return err
+	}
+	led, err := n.ledger.AddOwner(ownerForward, false)
+	if err != nil {
+		return err
+	}
+	n.ledger.Ready(led) // its rules are adopted one by one, as flows
+	n.forwardHash = led.Hash
+	n.rebuild()
+	n.AddHandler(PriorityDiscovery, linkHandler{n})
+	n.AddHandler(PriorityHosts, hostHandler{n})
+	if !c.DisableForwarding {
+		n.AddHandler(PriorityForwarding, forwardHandler{n})
+	}
+	return nil
+}
+
+// declareBasics declares what every switch needs before anything else: a way up
+// for packets that match nothing, and for probes of links.
+func (n *Network) declareBasics(d openflow.DatapathID) {
+	up := []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)}
+	p := Program{Rules: []Rule{
+		{Switch: d, Band: rule.BandMiss, Actions: up},
+		{Switch: d, Band: BandGuard, Offset: 5000, Match: openflow.MustMatch(openflow.EthDst(discovery.Multicast), openflow.EthType(0x88cc)), Actions: up},
+	}}
+	c, err := n.ledger.Plan(n.core.led, fmt.Sprintf("switch/%v", d), p)
+	if err != nil {
+		n.log.Error("declaring the basic rules", "switch", d, "error", err)
+		return
+	}
+	c.Confirm() // reconciliation, which follows, sends what is missing
+}
+
+// rebuild makes a new snapshot of the topology and of what forwarding sees.
+func (n *Network) rebuild() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	up := *n.switches.Load()
+	ids := make([]openflow.DatapathID, 0, len(up))
+	for d := range up {
+		ids = append(ids, d)
+	}
+	links := n.links.Links()
+	n.rates.Annotate(links, func(at PortRef) uint64 {
+		if s := up[at.Switch]; s != nil {
+			p, _ := s.Port(at.Port)
+			return uint64(p.CurrSpeed) * 1000
+		}
+		return 0
+	})
+	n.topoSeq++
+	t := topology.New(n.topoSeq, ids, links)
+	n.topo.Store(t)
+	n.view.Store(&forward.View{Topology: t, Hosts: n.hosts, Edges: n.links, Metric: n.cfg.ForwardMetric, IgnoreVLAN: n.cfg.IgnoreVLAN})
+}
+
+// switchUp makes a reconciled switch known.
+func (n *Network) switchUp(s *Switch) {
+	now := time.Now()
+	n.rebuild()
+	n.emit(Event{Kind: SwitchUp, At: now, Switch: s.dpid})
+	for _, h := range n.hosts.All() {
+		if h.At.Switch != s.dpid {
+			continue
+		}
+		if p, ok := s.Port(h.At.Port); !ok || !p.Up() {
+			n.hostChanges(n.hosts.RemovePort(h.At))
+		}
+	}
+	for _, p := range s.Ports() {
+		if p.Up() && p.Number <= openflow.PortMax {
+			n.portUp(PortRef{Switch: s.dpid, Port: p.Number}, p)
+		}
+	}
+	n.repairs.request(PortRef{})
+}
+
+// switchDown forgets the links of a switch. Its hosts are kept: they are most
+// likely still there when it comes back.
+func (n *Network) switchDown(s *Switch) {
+	n.linkChanges(n.links.SwitchDown(s.dpid))
+	n.rates.ForgetSwitch(s.dpid)
+	n.rebuild()
+	n.emit(Event{Kind: SwitchDown, Switch: s.dpid})
+	n.repairs.request(PortRef{})
+}
+
+func (n *Network) portUp(at PortRef, p openflow.Port) {
+	n.linkChanges(n.links.PortUp(at, p.MAC, time.Now()))
+	n.emit(Event{Kind: PortUp, Switch: at.Switch, Port: at})
+	select {
+	case n.ticks <- struct{}{}:
+	default:
+	}
+}
+
+func (n *Network) portDown(at PortRef) {
+	n.linkChanges(n.links.PortDown(at))
+	n.rates.Forget(at)
+	n.hostChanges(n.hosts.RemovePort(at))
+	n.emit(Event{Kind: PortDown, Switch: at.Switch, Port: at})
+	n.repairs.request(at)
+}
+
+// linkChanges acts on what discovery has found out.
+func (n *Network) linkChanges(changes []discovery.Change) {
+	if len(changes) == 0 {
+		return
+	}
+	n.rebuild()
+	for _, c := range changes {
+		switch c.Kind {
+		case discovery.LinkUp:
+			n.hostChanges(n.hosts.RemovePort(c.Link.From))
+			n.hostChanges(n.hosts.RemovePort(c.Link.To))
+			n.emit(Event{Kind: LinkUp, Link: c.Link})
+			n.repairs.request(PortRef{})
+		case discovery.LinkDown:
+			n.emit(Event{Kind: LinkDown, Link: c.Link})
+			n.repairs.request(c.Link.From)
+		default:
+			n.repairs.request(PortRef{})
+		}
+	}
+}
+
+// hostChanges passes on what the host table has found out.
+func (n *Network) hostChanges(changes []hosts.Change) {
+	for _, c := range changes {
+		e := Event{Host: c.Host, Port: c.Host.At, Switch: c.Host.At.Switch}
+		switch c.Kind {
+		case hosts.Added:
+			e.Kind = HostAdded
+		case hosts.Moved:
+			e.Kind, e.From = HostMoved, c.From
+			n.repairs.request(PortRef{})
+		case hosts.Removed:
+			e.Kind = HostRemoved
+		default:
+			e.Kind = HostChanged
+		}
+		n.resolving.learned(c.Host.IPs)
+		n.emit(e)
+	}
+}
+
+// linkHandler is discovery in the chain.
+type linkHandler struct{ n *Network }
+
+func (linkHandler) Name() string { return "discovery" }
+
+func (h linkHandler) HandlePacketIn(p *PacketIn) Verdict {
+	if p.Headers.EthType != 0x88cc {
+		return Continue
+	}
+	at := PortRef{Switch: p.Switch.dpid, Port: p.InPort}
+	changes, err := h.n.links.Receive(p.Data, &p.Headers, at, p.At, h.n.roundTrip)
+	if err != nil && err != discovery.ErrForeign { //nolint:errorlint // returned as it is
+		p.Switch.limiter.warn(h.n.log, "probe not believed", "switch", p.Switch.dpid, "port", p.InPort, "error", err)
+	}
+	h.n.linkChanges(changes)
+	return Stop
+}
+
+// roundTrip is the time a message takes to a switch and back, zero while unknown.
+func (n *Network) roundTrip(d openflow.DatapathID) time.Duration {
+	if s, ok := n.Switch(d); ok {
+		return time.Duration(s.rtt.Load())
+	}
+	return 0
+}
+
+// hostHandler learns hosts.
+type hostHandler struct{ n *Network }
+
+func (hostHandler) Name() string { return "hosts" }
+
+func (h hostHandler) HandlePacketIn(p *PacketIn) Verdict {
+	if p.InPort <= openflow.PortMax {
+		h.n.hostChanges(h.n.hosts.Learn(&p.Headers, PortRef{Switch: p.Switch.dpid, Port: p.InPort}, p.At))
+	}
+	return Continue
+}
+
+// probe sends the probes that are due and returns when to call it again.
+func (n *Network) probe(now time.Time) time.Time {
+	send, changes, next := n.links.Tick(now)
+	n.linkChanges(changes)
+	for _, at := range send {
+		s, ok := n.Switch(at.Switch)
+		if !ok {
+			continue
+		}
+		frame := n.links.Probe(nil, at, time.Now())
+		if frame == nil {
+			continue
+		}
+		if err := s.PacketOut(openflow.PortController, []openflow.Action{openflow.Output(at.Port)}, frame); err != nil {
+			s.limiter.warn(n.log, "probing a port", "port", at, "error", err)
+		}
+	}
+	return next
+}
+
+// monitor watches a session until it ends: round-trip time, silence, counters.
+func (s *Switch) monitor(ctx context.Context) {
+	echo := time.NewTicker(s.n.cfg.EchoInterval)
+	defer echo.Stop()
+	counters := time.NewTicker(s.n.cfg.StatsInterval)
+	defer counters.Stop()
+	s.measure(ctx)
+	s.readCounters(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.done:
+			return
+		case <-echo.C:
+			s.measure(ctx)
+		case <-counters.C:
+			s.readCounters(ctx)
+		}
+	}
+}
+
+// measure takes the round-trip time, and ends a session that has been silent
+// for too long.
+func (s *Switch) measure(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.n.cfg.EchoTimeout)
+	defer cancel()
+	begin := time.Now()
+	if _, err := s.call(ctx, &openflow.EchoRequest{}); err == nil {
+		s.rtt.Store(int64(time.Since(begin)))
+		return
+	}
+	if silent := time.Since(time.Unix(0, s.heard.Load())); silent >= s.n.cfg.EchoTimeout && !s.ended() {
+		s.close(fmt.Errorf("no sign of life for %v", silent.Round(time.Millisecond)))
+	}
+}
+
+// readCounters reads the counters of all ports.
+func (s *Switch) readCounters(ctx context.Context) {
+	sent := time.Now()
+	parts, err := s.multipart(ctx, &openflow.PortStatsRequest{Port: openflow.PortAny})
+	if err != nil {
+		return
+	}
+	received := time.Now()
+	for _, part := range parts {
+		for _, p := range *part.(*openflow.PortStatsReply) {
+			n := s.n
+			if p.Port > openflow.PortMax {
+				continue
+			}
+			n.rates.Observe(stats.Sample{
+				Port: PortRef{Switch: s.dpid, Port: p.Port}, Sent: sent, Received: received, Age: p.Duration.Duration(),
+				Counters: stats.Counters{
+					RxBytes: p.RxBytes, TxBytes: p.TxBytes, RxPackets: p.RxPackets, TxPackets: p.TxPackets,
+					RxDropped: p.RxDropped, TxDropped: p.TxDropped, RxErrors: p.RxErrors, TxErrors: p.TxErrors,
+				},
+			})
+		}
+	}
+}
