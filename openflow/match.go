@@ -243,6 +243,9 @@ func (b OXMs) Get(f Field) (OXM, bool) {
 // switch holds is taken as it is. A field that occurs twice or has the wrong
 // size is an error.
 func (b OXMs) Match() (Match, error) {
+	if b.canonical() {
+		return Match{wire: string(b)}, nil
+	}
 	var m matchBuilder
 	var unknown [][]byte
 	it := iterate(b, &oxmShape)
@@ -265,6 +268,27 @@ func (b OXMs) Match() (Match, error) {
 		return Match{}, it.err
 	}
 	return m.match(unknown), nil
+}
+
+// canonical reports whether the list is as Match keeps it: known fields only,
+// in order, each in its one form. Most switches send it so.
+func (b OXMs) canonical() bool {
+	last := -1
+	it := iterate(b, &oxmShape)
+	for it.step() {
+		var o OXM
+		known, err := o.decode(it.elem, it.at)
+		if err != nil || !known || int(o.Field) <= last {
+			return false
+		}
+		if o.Masked {
+			if normal, wild := o.normal(); wild || normal != o {
+				return false
+			}
+		}
+		last = int(o.Field)
+	}
+	return it.err == nil
 }
 
 // decode reads one element. It returns false for a field that is not in the
@@ -299,8 +323,13 @@ func (o *OXM) decode(b []byte, at int) (known bool, err error) {
 	limit := &fieldMasks[f]
 	for i := range n {
 		if o.Value[i]&^limit[i] != 0 {
-			return false, badValue("oxm", at, "%s=%#x is wider than %d bits", f, o.Value[:n], fields[f].bits)
+			return false, tooWide(f, at, payload[:n])
 		}
 	}
 	return true, nil
+}
+
+// tooWide stands apart so that decoding does not allocate.
+func tooWide(f Field, at int, value []byte) error {
+	return badValue("oxm", at, "%s=%#x is wider than %d bits", f, value, f.Bits())
 }

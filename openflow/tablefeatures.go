@@ -34,10 +34,10 @@ const (
 type content uint8
 
 const (
-	contentIDs    content = iota + 1 // instructions or actions
-	contentTables                    // one byte each
-	contentFields                    // OXM headers
-	contentRaw
+	contentRaw    content = iota // of an experimenter, or of a later version
+	contentIDs                   // instructions or actions
+	contentTables                // one byte each
+	contentFields                // OXM headers
 )
 
 type tablePropertyInfo struct {
@@ -121,7 +121,7 @@ type TableFeature struct {
 	IDs    []FeatureID // instructions, actions
 	Tables []uint8     // tables one can go to
 	Fields []FieldID   // fields to match, to leave out, or to set
-	Raw    []byte      // experimenter properties, kept whole
+	Raw    []byte      // any other property, kept whole
 }
 
 // TableFeatures says what a flow table can do.
@@ -165,11 +165,7 @@ func (t *TableFeatures) append(b []byte) ([]byte, error) {
 	b = put64(put64(b, t.MetadataMatch), t.MetadataWrite)
 	b = put32(put32(b, t.Config), t.MaxEntries)
 	for i := range t.Features {
-		f := &t.Features[i]
-		if _, ok := tableProperties[f.Type]; !ok {
-			return b, fmt.Errorf("openflow: table property: %w: %d", ErrType, f.Type)
-		}
-		b = f.append(b)
+		b = t.Features[i].append(b)
 	}
 	setLen16(b, start, 0)
 	return b, nil
@@ -232,8 +228,6 @@ func (f *TableFeature) decode(b []byte) (err error) {
 		f.Fields, err = parseFieldIDs(b)
 	case contentRaw:
 		f.Raw = b
-	default:
-		return &DecodeError{What: "table property", Err: ErrType, Detail: f.Type.String()}
 	}
 	return err
 }
