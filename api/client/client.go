@@ -10,7 +10,6 @@ import (
 	"io"
 	"mime"
 	"net"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -59,7 +58,6 @@ func New(o Options) (*Client, error) {
 	transport := &http.Transport{
 		DialContext:         o.Dial,
 		TLSClientConfig:     o.TLS,
-		DialContext:         o.Dial,
 		TLSHandshakeTimeout: 10 * time.Second,
 		ForceAttemptHTTP2:   true,
 		Proxy:               http.ProxyFromEnvironment,
