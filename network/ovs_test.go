@@ -1,0 +1,107 @@
+package network_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/network"
+)
+
+// patience bounds every wait of these tests.
+const patience = 20 * time.Second
+
+// run starts a network in a lab's control namespace and stops it with the test.
+func run(t *testing.T, l *lab.Lab, c network.Config) (n *network.Network, stop func()) {
+	t.Helper()
+	ln, err := l.Control().Listen("tcp", l.ControllerAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Listeners = []net.Listener{ln}
+	c.Log = slog.New(slog.NewTextHandler(testWriter{t}, nil))
+	c.DiscoveryInterval, c.DiscoverySettle = 200*time.Millisecond, 300*time.Millisecond
+	if n, err = network.New(c); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(stop)
+	return n, stop
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimRight(string(p), "\n"))
+	return len(p), nil
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited %v in vain for: %s", patience, what)
+		}
+	}
+}
+
+// ready waits until all links are known and n edge ports have settled.
+func ready(t *testing.T, n *network.Network, switches, links, edges int) {
+	t.Helper()
+	eventually(t, "switches, links and edge ports", func() bool {
+		top, settled := n.Topology(), 0
+		for _, s := range n.Switches() {
+			for _, p := range s.Ports() {
+				if n.IsEdge(network.PortRef{Switch: s.DPID(), Port: p.Number}) {
+					settled++
+				}
+			}
+		}
+		return len(top.Switches) == switches && len(top.Links) == 2*links && settled == edges
+	})
+}
+
+func ping(t *testing.T, l *lab.Lab, from, to string) {
+	t.Helper()
+	addr := l.Host(to).Addr().String()
+	out, err := l.Host(from).Command(t.Context(), "ping", "-n", "-c", "3", "-i", "0.2", "-W", "2", addr).CombinedOutput()
+	if err != nil {
+		t.Fatalf("ping %s from %s: %v\n%s", to, from, err, out)
+	}
+}
+
+func TestHostsReachEachOtherOverOpenVSwitch(t *testing.T) {
+	l := lab.New(t, lab.Ring("netring", 3, delayline.Params{}))
+	n, _ := run(t, l, network.Config{})
+	ready(t, n, 3, 3, 3)
+	ping(t, l, "h1", "h2")
+	ping(t, l, "h2", "h3")
+	ping(t, l, "h3", "h1")
+	if got := len(n.Hosts()); got != 3 {
+		t.Errorf("%d hosts are known, want 3: %v", got, n.Hosts())
+	}
+}
