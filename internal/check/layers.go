@@ -39,7 +39,7 @@ func Layers() []Layer {
 
 		{Dir: "sos/wire"},
 		{Dir: "sos/agentapi"},
-		{Dir: "sos/agent", May: []string{"sos/wire", "sos/agentapi"}, Tests: []string{"lab", "pki"}},
+		{Dir: "sos/agent", May: []string{"sos/wire", "sos/agentapi", "pki"}, Tests: []string{"lab"}},
 		{
 			Dir:   "sos/plugin",
 			May:   []string{"sos/agentapi", "network", "openflow", "event", "store"},
@@ -56,7 +56,7 @@ func Layers() []Layer {
 		},
 
 		{Dir: "experiment", May: []string{"lab", "pki", "api", "network", "openflow", "sos"}},
-		{Dir: "demo", May: []string{"lab", "pki", "api", "experiment"}},
+		{Dir: "demo", May: []string{"lab", "experiment", "sos"}},
 		{
 			Dir: "cli",
 			May: []string{

@@ -119,8 +119,10 @@ var Loose, hidden2 = 1, 2
 `,
 		"bad/doc.go": "package bad\n",
 		"cmd/x/a.go": "// Command x is a program.\npackage main\n\nfunc Main() {}\n",
+		"two/a.go":   "// Package two has its comment in the wrong file.\npackage two\n",
+		"two/b.go":   "package two\n",
 	})
-	expect(t, CheckPackageDocs(loaded), "bad: no doc.go", "cmd/x: no doc.go")
+	expect(t, CheckPackageDocs(loaded), "bad: no doc.go", "two: no doc.go")
 	expect(t, CheckExported(loaded), "function Bare", "type T", "function Method", "var Loose")
 }
 

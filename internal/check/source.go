@@ -57,10 +57,18 @@ func CheckMarks(t *Tree) []Problem {
 }
 
 // CheckPackageDocs finds packages without a doc.go that says what they are for.
+// In a package of one file the comment may stand in that file.
 func CheckPackageDocs(t *Tree) []Problem {
+	code := map[string]int{}
 	documented := map[string]bool{}
 	for _, f := range t.Files {
-		if strings.HasSuffix("/"+f.Path, "/doc.go") && f.AST.Doc != nil {
+		if !f.Test() {
+			code[f.Dir()]++
+		}
+	}
+	for _, f := range t.Files {
+		own := strings.HasSuffix("/"+f.Path, "/doc.go") || code[f.Dir()] == 1
+		if own && !f.Test() && f.AST.Doc != nil {
 			documented[f.Dir()] = true
 		}
 	}
