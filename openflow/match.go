@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 )
 
 // Match says which packets a flow entry is for. It is immutable and canonical:
@@ -129,6 +130,22 @@ func (p prereq) holds(o OXM) bool {
 		return o.Uint()&p.bits == p.bits
 	}
 	return len(p.values) == 0 || !o.Masked && slices.Contains(p.values, o.Uint())
+}
+
+// String says what is asked for, as in "eth_type=0x800 or 0x86dd".
+func (p prereq) String() string {
+	if p.bits != 0 {
+		return fmt.Sprintf("%v with the bits %#x", p.field, p.bits)
+	}
+	format := "%d"
+	if fields[p.field].format == asHex {
+		format = "%#x"
+	}
+	values := make([]string, len(p.values))
+	for i, v := range p.values {
+		values[i] = fmt.Sprintf(format, v)
+	}
+	return p.field.Name() + "=" + strings.Join(values, " or ")
 }
 
 // match returns the canonical form; unknown fields follow the known ones.
