@@ -191,7 +191,7 @@ func (a *Agent) admit(o wire.Opening, raw []byte, nc net.Conn) (*session, error)
 	if !s.generation(int(o.Index), o.Generation) {
 		return nil, fmt.Errorf("opening %d/%d of session %x was used before", o.Index, o.Generation, o.Session)
 	}
-	if err := a.transport(s).Tune(nc, s.params.CongestionControl); err != nil {
+	if err := s.tune(nc); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -32,6 +32,7 @@ type Agent struct {
 	transports transports
 	buffer     int // bytes one data connection may have in flight
 	mac        string
+	congestion congestion
 	warnings   []string
 	controlTLS *tls.Config
 	dataTLS    *tls.Config
@@ -129,8 +130,9 @@ func (a *Agent) probe() {
 				a.buffer>>20, a.cfg.BufferBytes>>20, a.cfg.BufferBytes))
 		}
 	}
-	if a.cfg.CongestionControl == "" {
-		a.cfg.CongestionControl = a.bestCongestion()
+	a.congestion = findCongestion()
+	if a.congestion.long != "bbr" {
+		a.warn("no bbr: load the module tcp_bbr, or permit it by net.ipv4.tcp_allowed_congestion_control")
 	}
 	if err := keepCongestionState(); err != nil {
 		a.warn("idle connections lose their speed: set net.ipv4.tcp_slow_start_after_idle=0 (" + err.Error() + ")")

@@ -19,6 +19,9 @@ type path struct {
 // have shown where these are too young to tell.
 func (s *session) path() path {
 	p := path{congestion: s.params.CongestionControl, buffer: s.agent.buffer}
+	if p.congestion == "" {
+		p.congestion = s.agent.congestion.long
+	}
 	var sent, again uint64
 	for _, c := range *s.conns.Load() {
 		stats, err := s.agent.statsOf(s, c.net)

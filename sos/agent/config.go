@@ -46,8 +46,10 @@ type Config struct {
 	ChunkBytes int `koanf:"chunk_bytes" yaml:"chunk_bytes"`
 	// Queue is q: how many chunks a connection may run ahead. A session holds
 	// at most p*q*c bytes each way.
-	Queue             int    `koanf:"queue" yaml:"queue"`
-	Transport         string `koanf:"transport" yaml:"transport"`
+	Queue     int    `koanf:"queue" yaml:"queue"`
+	Transport string `koanf:"transport" yaml:"transport"`
+	// CongestionControl is used between agents; empty lets the agent choose: bbr
+	// where the kernel has it, except on local paths.
 	CongestionControl string `koanf:"congestion_control" yaml:"congestion_control"`
 
 	// BufferBytes is the size of a data connection's socket buffers.

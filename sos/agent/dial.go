@@ -145,7 +145,7 @@ func (s *session) openFailed(err error, refusals int) {
 // if there is, else a fresh one.
 func (s *session) connect(index int) (net.Conn, error) {
 	for nc := s.agent.warm.take(s.warmKey(index)); nc != nil; nc = s.agent.warm.take(s.warmKey(index)) {
-		if s.agent.transport(s).Tune(nc, s.params.CongestionControl) == nil && s.sendOpening(nc, index) == nil {
+		if s.tune(nc) == nil && s.sendOpening(nc, index) == nil {
 			s.mu.Lock()
 			s.warm++
 			s.mu.Unlock()
@@ -157,7 +157,10 @@ func (s *session) connect(index int) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.sendOpening(nc, index); err != nil {
+	if err = s.tune(nc); err == nil {
+		err = s.sendOpening(nc, index)
+	}
+	if err != nil {
 		resetNow(nc)
 		return nil, err
 	}

@@ -20,14 +20,22 @@ type endHost struct {
 	shut atomic.Bool // our direction was ended by FIN
 }
 
-func newEndHost(c *net.TCPConn, cfg *Config) (*endHost, error) {
+func newEndHost(c *net.TCPConn, a *Agent) (*endHost, error) {
 	rc, err := c.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
 	e := &endHost{conn: c, rc: rc}
 	return e, e.on(func(fd int) error {
-		return setEndOptions(fd, cfg.KeepAliveIdle, cfg.KeepAliveInterval, cfg.KeepAliveCount)
+		if err := setEndOptions(fd, a.cfg.KeepAliveIdle, a.cfg.KeepAliveInterval, a.cfg.KeepAliveCount); err != nil {
+			return err
+		}
+		// An end host is near, or else the system's own choice is as good as any.
+		stats, err := linkStats(fd)
+		if err == nil && stats.MinRTT > 0 && stats.MinRTT < light && a.congestion.local != "" {
+			return setCongestion(fd, a.congestion.local)
+		}
+		return err
 	})
 }
 

@@ -204,3 +204,19 @@ func sum(r io.Reader) ([32]byte, int64, error) {
 	n, err := io.Copy(h, r)
 	return [32]byte(h.Sum(nil)), n, err
 }
+
+// eventually polls until f holds.
+func eventually(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for !f() {
+		select {
+		case <-poll.C:
+		case <-deadline.C:
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}

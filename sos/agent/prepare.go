@@ -170,7 +170,7 @@ func (s *session) awaitClient(ln *net.TCPListener) {
 			resetNow(c)
 			continue
 		}
-		e, err := newEndHost(c, &s.agent.cfg)
+		e, err := newEndHost(c, s.agent)
 		if err != nil {
 			resetNow(c)
 			s.fail(err)
@@ -209,7 +209,7 @@ func (s *session) commit(ctx context.Context) error {
 		s.finish(agentapi.ReasonRefused, p.Detail, wire.CauseAbort)
 		return p
 	}
-	e, err := newEndHost(c, &s.agent.cfg)
+	e, err := newEndHost(c, s.agent)
 	if err != nil {
 		resetNow(c)
 		s.fail(err)

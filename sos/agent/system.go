@@ -3,7 +3,6 @@ package agent
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -30,28 +29,6 @@ func lastField(file string) int {
 		return 0
 	}
 	return n
-}
-
-// bestCongestion is bbr where this process may use it, else the system's default.
-func (a *Agent) bestCongestion() string {
-	if slices.Contains(congestionControls(), "bbr") && mayUse("bbr") {
-		return "bbr"
-	}
-	a.warn("no bbr: load the module tcp_bbr, or permit it by net.ipv4.tcp_allowed_congestion_control")
-	b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
-}
-
-func mayUse(congestion string) bool {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return false
-	}
-	defer unix.Close(fd)
-	return setCongestion(fd, congestion) == nil
 }
 
 // keepCongestionState makes idle connections keep their window. The setting

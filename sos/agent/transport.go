@@ -75,7 +75,7 @@ func (t *tcpTransport) Dial(ctx context.Context, from netip.Addr, to netip.AddrP
 	if err != nil {
 		return nil, fmt.Errorf("connect to agent %v: %w", to, err)
 	}
-	return c, t.Tune(c, congestion)
+	return c, nil
 }
 
 // control sets what must be set before the handshake: the buffers decide the

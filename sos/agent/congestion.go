@@ -1,0 +1,79 @@
+package agent
+
+import (
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// light is below which round trip a path is taken for local. There bbr's pacing
+// costs three times the processor time and wins nothing.
+const light = time.Millisecond
+
+// congestion are the congestion controls that an agent chooses from.
+type congestion struct {
+	long  string // for long paths: bbr where the kernel has it
+	local string // for local ones
+}
+
+// findCongestion tries what this process may use.
+func findCongestion() congestion {
+	system := ""
+	if b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control"); err == nil {
+		system = strings.TrimSpace(string(b))
+	}
+	first := func(names ...string) string {
+		have := congestionControls()
+		for _, n := range names {
+			if slices.Contains(have, n) && mayUse(n) {
+				return n
+			}
+		}
+		return system
+	}
+	return congestion{long: first("bbr"), local: first("cubic", "reno")}
+}
+
+func mayUse(name string) bool {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return setCongestion(fd, name) == nil
+}
+
+// pick chooses for a path. A local path that loses segments is treated as a long one.
+func (c congestion) pick(rtt time.Duration, loss float64) string {
+	if rtt > 0 && rtt < light && loss < 1e-4 {
+		return c.local
+	}
+	return c.long
+}
+
+// tune prepares a connection for the session.
+func (s *session) tune(nc net.Conn) error {
+	t := s.agent.transport(s)
+	name := s.params.CongestionControl
+	if name == "" {
+		stats, err := t.Stats(nc)
+		if err != nil {
+			return err
+		}
+		name = s.agent.congestion.pick(stats.MinRTT, s.lossOf(stats))
+	}
+	return t.Tune(nc, name)
+}
+
+// lossOf is the share of segments a connection has sent again, once it has sent
+// enough to tell.
+func (s *session) lossOf(stats LinkStats) float64 {
+	if stats.Sent < 2000 {
+		return 0
+	}
+	return float64(stats.Retransmits) / float64(stats.Sent)
+}
