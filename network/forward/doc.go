@@ -1,8 +1,8 @@
 // Package forward decides what default forwarding does with a packet and which
 // rules it wants. It is pure logic: decisions are data, and nothing is sent.
 //
-//   - Unicast to a known host: rules along the whole path, far end first, that
-//     match in-port, both MAC addresses and VLAN. The in-port is part of the
+//   - Unicast to a known host: rules along the whole path that match
+//     in-port, both MAC addresses and VLAN. The in-port is part of the
 //     match so that a host that has moved is seen at once: its next frame matches
 //     nothing.
 //   - Broadcast, multicast, unknown unicast: along the spanning tree and out of

@@ -8,6 +8,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
+// offsetFlood is the offset of these rules within the forwarding band.
+const offsetFlood = 100
+
 // anyGroup matches every group address, broadcast included.
 func anyGroup() openflow.OXM {
 	group := openflow.MAC{1}

@@ -5,20 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
-	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
-)
-
-// Idle is how long rules for a flow stay without traffic.
-const Idle = 5 * time.Minute
-
-// Offsets within the forwarding band.
-const (
-	offsetFlood   = 100
-	offsetUnicast = 200
 )
 
 // Key identifies a flow of default forwarding.
@@ -37,13 +26,12 @@ func (k Key) compare(o Key) int {
 // Flow is a flow that has rules, and the way it goes. It is immutable.
 type Flow struct {
 	Key
-	Path       topology.Path
-	ignoreVLAN bool
-	outs       [][]openflow.Action // for each hop
+	Path topology.Path
+	outs [][]openflow.Action // for each hop
 }
 
-func newFlow(k Key, p topology.Path, ignoreVLAN bool) *Flow {
-	f := &Flow{Key: k, Path: p, ignoreVLAN: ignoreVLAN, outs: make([][]openflow.Action, len(p.Hops))}
+func newFlow(k Key, p topology.Path) *Flow {
+	f := &Flow{Key: k, Path: p, outs: make([][]openflow.Action, len(p.Hops))}
 	actions := make([]openflow.Action, len(p.Hops))
 	for i, h := range p.Hops {
 		out := h.Out
@@ -70,27 +58,6 @@ func (f *Flow) outAt(at topology.PortRef) ([]openflow.Action, bool) {
 		}
 	}
 	return nil, false
-}
-
-// Program returns the rules of the flow, those of the far end first.
-func (f *Flow) Program() rule.Program {
-	vlan := openflow.NoVLAN()
-	if f.VLAN != 0 {
-		vlan = openflow.VLANVID(f.VLAN)
-	}
-	fields := []openflow.OXM{{}, openflow.EthSrc(f.Src), openflow.EthDst(f.Dst), vlan}
-	if f.ignoreVLAN {
-		fields = fields[:3]
-	}
-	rules := make([]rule.Rule, 0, len(f.Path.Hops))
-	for i, h := range slices.Backward(f.Path.Hops) {
-		fields[0] = openflow.InPort(h.In)
-		rules = append(rules, rule.Rule{
-			Switch: h.Switch, Band: rule.BandForwarding, Offset: offsetUnicast,
-			Match: openflow.MustMatch(fields...), Actions: f.outs[i], Idle: Idle, NotifyRemoved: true,
-		})
-	}
-	return rule.Program{Rules: rules}
 }
 
 // Table holds the flows that have rules. It is bounded: when it is full, packets
@@ -160,7 +127,7 @@ func (t *Table) Repair(v *View) (replaced []*Flow, gone []Key) {
 			delete(t.flows, k)
 			continue
 		}
-		n := newFlow(k, path, v.IgnoreVLAN)
+		n := newFlow(k, path)
 		t.flows[k] = n
 		replaced = append(replaced, n)
 	}

@@ -28,7 +28,7 @@ type View struct {
 	Hosts    Hosts
 	Edges    Edges
 	Metric   topology.Metric
-	// IgnoreVLAN leaves the VLAN out of matches.
+	// IgnoreVLAN makes flows in all VLANs one.
 	IgnoreVLAN bool
 }
 
@@ -130,7 +130,7 @@ func (t *Table) unicast(v *View, at, to topology.PortRef, k Key) Decision {
 	if !ok {
 		return drop("no path to the destination")
 	}
-	f := newFlow(k, path, v.IgnoreVLAN)
+	f := newFlow(k, path)
 	out, ok := f.outAt(at)
 	if !ok {
 		return v.passOn(at, to, "the packet is not on its flow's path")

@@ -8,7 +8,6 @@ import (
 
 	"github.com/sluice-net/sluice/network/hosts"
 	"github.com/sluice-net/sluice/network/packet"
-	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -96,14 +95,6 @@ func TestKnownUnicast(t *testing.T) {
 	}
 	if d.Out.Switch != 1 || d.Out.InPort != 9 || !slices.Equal(d.Out.Actions, []openflow.Action{openflow.Output(1)}) {
 		t.Errorf("packet goes %+v", d.Out)
-	}
-	rules := d.Flow.Program().Rules
-	if len(rules) != 2 || rules[0].Switch != 2 || rules[1].Switch != 1 {
-		t.Fatalf("rules are not far end first: %+v", rules)
-	}
-	want := openflow.MustMatch(openflow.InPort(2), openflow.EthSrc(mac(1)), openflow.EthDst(mac(2)), openflow.NoVLAN())
-	if r := rules[0]; r.Match != want || !slices.Equal(r.Actions, []openflow.Action{openflow.Output(9)}) || r.Band != rule.BandForwarding || !r.NotifyRemoved {
-		t.Errorf("rule %+v", r)
 	}
 	if d := table.Decide(n.view(), ref(2, 2), unicast(1, 2)); d.New || d.Flow == nil || d.Out.Actions[0] != openflow.Output(9) {
 		t.Errorf("the second switch is asked before its rule is there: %+v", d)

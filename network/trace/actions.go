@@ -7,14 +7,6 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Types of groups on the wire.
-const (
-	groupAll = iota
-	groupSelect
-	groupIndirect
-	groupFailover
-)
-
 // actions carries out an action list on the packet.
 func (x *execution) actions(list []openflow.Action, via string, l *Lookup, depth int) {
 	for _, a := range list {
@@ -82,16 +74,15 @@ func (x *execution) group(id uint32, l *Lookup, depth int) {
 		x.end = fmt.Sprintf("given up: groups nested more than %d deep", maxNested)
 		return
 	}
-	kinds := [...]string{groupAll: "all", groupSelect: "select: one of these", groupIndirect: "indirect", groupFailover: "failover"}
-	kind := "of unknown type"
-	if int(g.Type) < len(kinds) {
-		kind = kinds[g.Type]
+	kind := g.Type.String()
+	if g.Type == openflow.GroupTypeSelect {
+		kind += ": one of these"
 	}
 	before := x.p
 	for i, b := range g.Buckets {
 		x.p = before // each bucket works on a copy of its own
 		x.actions(b.Actions, fmt.Sprintf("group %d (%s), bucket %d", id, kind, i), l, depth+1)
-		if g.Type == groupFailover || g.Type == groupIndirect {
+		if g.Type == openflow.GroupTypeFastFailover || g.Type == openflow.GroupTypeIndirect {
 			break
 		}
 	}
