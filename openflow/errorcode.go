@@ -150,7 +150,7 @@ func (c ErrorCode) String() string {
 	if int(c.Code()) < len(codes) {
 		return codes[c.Code()]
 	}
-	return fmt.Sprintf("%v code %d", c.Type(), c.Code())
+	return fmt.Sprintf("%s code %d", c.Type().String(), c.Code())
 }
 
 // Error returns the name, so that a code can be the target of errors.Is.

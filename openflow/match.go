@@ -137,6 +137,9 @@ func (p prereq) String() string {
 	if p.bits != 0 {
 		return fmt.Sprintf("%v with the bits %#x", p.field, p.bits)
 	}
+	if len(p.values) == 0 {
+		return p.field.Name()
+	}
 	format := "%d"
 	if fields[p.field].format == asHex {
 		format = "%#x"
