@@ -48,6 +48,8 @@ type API struct {
 	checks   []Check
 	stopping chan struct{} // closed when Run begins to stop
 	streams  atomic.Int64  // consumers of events
+
+	permitted map[permission]bool
 }
 
 // New returns an API without any service's operations.
@@ -58,7 +60,7 @@ func New(opts Options) *API {
 	if opts.MaxBody == 0 {
 		opts.MaxBody = 1 << 20
 	}
-	a := &API{opts: opts, mux: http.NewServeMux(), registry: prometheus.NewRegistry(), stopping: make(chan struct{})}
+	a := &API{opts: opts, mux: http.NewServeMux(), registry: prometheus.NewRegistry(), stopping: make(chan struct{}), permitted: map[permission]bool{}}
 	a.huma = humago.New(a.mux, humaConfig(opts.Version, opts.MaxBody))
 	a.registerSystem()
 	return a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
@@ -11,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/sluice-net/sluice/pki"
 )
 
 // Auth decides which requests pass. The zero value lets nothing pass but the
@@ -51,10 +54,30 @@ func Identity(ctx context.Context) string {
 
 var errNoCredentials = errors.New("no credentials: send \"Authorization: Bearer TOKEN\" (the token is in the controller's token file) or use a client certificate")
 
+// Permit lets holders of a certificate with the role, which is not one of an
+// operator or controller, use one operation. Without it they may use none: an
+// agent's certificate is on many machines.
+func (a *API) Permit(role pki.Role, method, path string) {
+	a.permitted[permission{role, method, path}] = true
+}
+
+type permission struct {
+	role         pki.Role
+	method, path string
+}
+
+// mayAll says whether a role opens everything. A certificate without a role
+// comes from an authority that the operator has named for this very purpose.
+func mayAll(role pki.Role) bool {
+	return role == "" || role == pki.RoleOperator || role == pki.RoleController
+}
+
+var errNotPermitted = errors.New("certificates of this role may not do this: use one of an operator, or a token")
+
 // identify returns who sends the request, or why that is unknown.
 func (a *Auth) identify(r *http.Request) (string, error) {
-	if a.ClientCerts && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		return "certificate:" + r.TLS.VerifiedChains[0][0].Subject.CommonName, nil
+	if cert := a.certificate(r); cert != nil {
+		return "certificate:" + cert.Subject.CommonName, nil
 	}
 	header := r.Header.Get("Authorization")
 	if header == "" {
@@ -75,6 +98,14 @@ func (a *Auth) identify(r *http.Request) (string, error) {
 		return "", errors.New("the bearer token is not one of this controller's")
 	}
 	return found, nil
+}
+
+// certificate returns the client's verified certificate, or nil.
+func (a *Auth) certificate(r *http.Request) *x509.Certificate {
+	if !a.ClientCerts || r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return nil
+	}
+	return r.TLS.VerifiedChains[0][0]
 }
 
 // public says whether the path is open to everybody: what it serves is the
@@ -121,19 +152,30 @@ func loopbackName(host string) bool {
 func (a *API) gate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, err := a.opts.Auth.identify(r)
+		if cert := a.opts.Auth.certificate(r); cert != nil && !public(r.URL.Path) {
+			if role := pki.RoleOf(cert); !mayAll(role) && !a.permitted[permission{role, r.Method, r.URL.Path}] {
+				a.refuse(w, r, http.StatusForbidden, "certificate of role "+string(role), errNotPermitted)
+				return
+			}
+		}
 		switch {
 		case err == nil:
 			r = r.WithContext(context.WithValue(r.Context(), identityKey{}, name))
 		case public(r.URL.Path), a.opts.Auth.openRead(r) && errors.Is(err, errNoCredentials):
 		default:
-			a.opts.Log.Warn("request refused", "method", r.Method, "path", r.URL.Path, "from", r.RemoteAddr, "reason", err)
 			w.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)
-			WriteProblem(w, &huma.ErrorModel{
-				Status: http.StatusUnauthorized, Detail: err.Error(),
-				Errors: []*huma.ErrorDetail{{Location: "header.Authorization", Message: err.Error()}},
-			})
+			a.refuse(w, r, http.StatusUnauthorized, "", err)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+func (a *API) refuse(w http.ResponseWriter, r *http.Request, status int, value string, why error) {
+	a.opts.Log.Warn("request refused", "method", r.Method, "path", r.URL.Path, "from", r.RemoteAddr, "reason", why)
+	detail := &huma.ErrorDetail{Location: "header.Authorization", Message: why.Error()}
+	if value != "" {
+		detail.Location, detail.Value = "certificate", value
+	}
+	WriteProblem(w, &huma.ErrorModel{Status: status, Detail: why.Error(), Errors: []*huma.ErrorDetail{detail}})
 }

@@ -1,0 +1,103 @@
+package api_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/api/client"
+	"github.com/sluice-net/sluice/pki"
+)
+
+func TestCertificates(t *testing.T) {
+	dir := t.TempDir()
+	ca, err := pki.Init(dir, "ca", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := func(role pki.Role, name string) pki.Files {
+		pair, err := ca.Issue(pki.Request{Role: role, Name: name, Hosts: []string{"127.0.0.1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pair.Write(dir, name); err != nil {
+			t.Fatal(err)
+		}
+		return pki.Files{Cert: filepath.Join(dir, name+".crt"), Key: filepath.Join(dir, name+".key"), CA: filepath.Join(dir, pki.CACertFile)}
+	}
+	serverTLS, err := pki.Server(files(pki.RoleController, "server"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	auth := withToken()
+	auth.ClientCerts = true
+	a := api.New(api.Options{Auth: auth, Log: slog.New(slog.DiscardHandler)})
+	for _, path := range []string{"/who", "/announce"} {
+		huma.Register(a.Huma(), huma.Operation{OperationID: path[1:], Method: http.MethodPost, Path: path},
+			func(ctx context.Context, _ *struct{}) (*struct{ Body string }, error) {
+				return &struct{ Body string }{api.Identity(ctx)}, nil
+			})
+	}
+	a.Permit(pki.RoleAgent, http.MethodPost, "/announce")
+	plain, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx, tls.NewListener(plain, serverTLS)) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, c := range []struct {
+		name   string
+		files  pki.Files
+		token  string
+		path   string
+		status int
+		who    string
+	}{
+		{"operator", files(pki.RoleOperator, "alice"), "", "/who", 200, "certificate:alice"},
+		{"agent, not permitted", files(pki.RoleAgent, "agent-1"), "", "/who", 403, ""},
+		{"agent with a token too", files(pki.RoleAgent, "agent-2"), secret, "/who", 403, ""},
+		{"agent, permitted", files(pki.RoleAgent, "agent-3"), "", "/announce", 200, "certificate:agent-3"},
+		{"switch", files(pki.RoleSwitch, "edge-1"), "", "/announce", 403, ""},
+		{"nobody", pki.Files{CA: filepath.Join(dir, pki.CACertFile)}, "", "/who", 401, ""},
+		{"token over TLS", pki.Files{CA: filepath.Join(dir, pki.CACertFile)}, secret, "/who", 200, "token:test"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			clientTLS, err := pki.Client(c.files)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cl, err := client.New(client.Options{Server: "https://" + plain.Addr().String(), Token: c.token, TLS: clientTLS})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cl.Close()
+			var who json.RawMessage
+			err = cl.Do(t.Context(), http.MethodPost, c.path, nil, &who)
+			status := 200
+			if p, ok := err.(*client.Problem); ok {
+				status = p.Status
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if status != c.status || c.who != "" && string(who) != `"`+c.who+`"` {
+				t.Errorf("status %d, %s; want %d, %s", status, who, c.status, c.who)
+			}
+		})
+	}
+}
