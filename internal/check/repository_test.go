@@ -56,21 +56,33 @@ func TestSnippets(t *testing.T) {
 		t.Fatal("the documentation has no runnable block")
 	}
 	bin := buildSluice(t, root)
-	boxes := map[string]Sandbox{}
+	for path, blocks := range byDocument(snippets) {
+		t.Run(path, func(t *testing.T) { runDocument(t, bin, blocks) })
+	}
+}
+
+func byDocument(snippets []Snippet) map[string][]Snippet {
+	documents := map[string][]Snippet{}
 	for _, s := range snippets {
-		box, ok := boxes[s.Path]
-		if !ok {
-			box = Sandbox{Dir: t.TempDir(), Bin: bin}
-			boxes[s.Path] = box
+		documents[s.Path] = append(documents[s.Path], s)
+	}
+	return documents
+}
+
+func runDocument(t *testing.T, bin string, blocks []Snippet) {
+	box := &Sandbox{Dir: t.TempDir(), Bin: bin}
+	defer box.Close()
+	for _, s := range blocks {
+		switch {
+		case s.Root && os.Geteuid() != 0:
+			t.Skipf("%s:%d needs root", s.Path, s.Line)
+		case t.Failed() && !s.Always:
+			continue
 		}
-		t.Run(s.Path, func(t *testing.T) {
-			if s.Root && os.Geteuid() != 0 {
-				t.Skipf("%s:%d needs root", s.Path, s.Line)
-			}
-			if err := box.Run(t.Context(), s); err != nil {
-				t.Error(err)
-			}
-		})
+		// The test's own context is over when it has failed by a time-out.
+		if err := box.Run(context.WithoutCancel(t.Context()), s); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -9,12 +9,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
 // Snippet is a fenced block of a Markdown file whose info string says
 // "sh runnable": a promise to the reader that it works as printed. The further
-// words of the info string are its options: "root" for what needs to be root.
+// words of the info string are its options: "root" for what needs to be root,
+// "always" for what cleans up and is run also after an earlier block has failed.
 //
 //	```sh runnable root
 //	sluice lab status
@@ -23,7 +25,9 @@ type Snippet struct {
 	Path string // relative to the root
 	Line int    // of the first line of the block's text
 	Root bool
-	Text string
+	// Always blocks run also when an earlier one of the document has failed.
+	Always bool
+	Text   string
 }
 
 // Snippets returns the runnable blocks of README.md and of every Markdown file
@@ -81,10 +85,14 @@ func parseSnippets(path string, text []byte) ([]Snippet, error) {
 			}
 			cur = &Snippet{Path: path, Line: number + 1}
 			for _, option := range words[2:] {
-				if option != "root" {
-					return nil, fmt.Errorf("%s:%d: unknown option %q of a runnable block; known: root", path, number, option)
+				switch option {
+				case "root":
+					cur.Root = true
+				case "always":
+					cur.Always = true
+				default:
+					return nil, fmt.Errorf("%s:%d: unknown option %q of a runnable block; known: root, always", path, number, option)
 				}
-				cur.Root = true
 			}
 		case open && strings.HasPrefix(body, fence) && strings.Trim(body, "` ") == "":
 			open = false
@@ -104,15 +112,23 @@ func parseSnippets(path string, text []byte) ([]Snippet, error) {
 
 // Sandbox runs the snippets of one document in order, all in one empty folder
 // and with an environment of its own, so that a later block may use a file that
-// an earlier one wrote.
+// an earlier one wrote, or a process that it started in the background.
 type Sandbox struct {
 	Dir string // working folder and home
 	Bin string // folder put first on the PATH
+
+	groups []int // process groups of the blocks that have run
+}
+
+// Close ends what the blocks have left running.
+func (s *Sandbox) Close() {
+	for _, group := range s.groups {
+		_ = syscall.Kill(-group, syscall.SIGKILL) // an error means that nothing was left
+	}
 }
 
 // Run executes one snippet by bash, stopping at the first command that fails.
-// Background processes of the snippet end with it.
-func (s Sandbox) Run(ctx context.Context, snippet Snippet) error {
+func (s *Sandbox) Run(ctx context.Context, snippet Snippet) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", snippet.Text)
@@ -121,7 +137,8 @@ func (s Sandbox) Run(ctx context.Context, snippet Snippet) error {
 		"PATH=" + s.Bin + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME=" + s.Dir, "LANG=C.UTF-8", "NO_COLOR=1",
 	}
-	ownGroup(cmd)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	// A file, not a pipe: a background process that keeps it open holds nobody up.
 	out, err := os.CreateTemp("", "snippet-*.log")
 	if err != nil {
@@ -131,7 +148,9 @@ func (s Sandbox) Run(ctx context.Context, snippet Snippet) error {
 	defer out.Close()
 	cmd.Stdout, cmd.Stderr = out, out
 	err = cmd.Run()
-	endGroup(cmd)
+	if cmd.Process != nil {
+		s.groups = append(s.groups, cmd.Process.Pid)
+	}
 	if err == nil {
 		return nil
 	}

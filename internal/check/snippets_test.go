@@ -9,7 +9,7 @@ func TestParseSnippets(t *testing.T) {
 	text := strings.Join([]string{
 		"```sh", "not run", "```",
 		"```sh runnable", "echo one", "```",
-		"1. item", "", "   ```sh runnable root", "   echo two", "     deeper", "   ```",
+		"1. item", "", "   ```sh runnable root always", "   echo two", "     deeper", "   ```",
 		"````", "```sh runnable", "only shown", "```", "````", "",
 	}, "\n")
 	got, err := parseSnippets("a.md", []byte(text))
@@ -18,7 +18,7 @@ func TestParseSnippets(t *testing.T) {
 	}
 	want := []Snippet{
 		{Path: "a.md", Line: 5, Text: "echo one\n"},
-		{Path: "a.md", Line: 10, Root: true, Text: "echo two\n  deeper\n"},
+		{Path: "a.md", Line: 10, Root: true, Always: true, Text: "echo two\n  deeper\n"},
 	}
 	if len(got) != len(want) {
 		t.Fatalf("got %d snippets, want %d: %v", len(got), len(want), got)
@@ -43,12 +43,13 @@ func TestParseSnippetsRefuses(t *testing.T) {
 }
 
 func TestSandbox(t *testing.T) {
-	box := Sandbox{Dir: t.TempDir(), Bin: t.TempDir()}
-	if err := box.Run(t.Context(), Snippet{Text: "echo hello >file\nsleep 60 &\n"}); err != nil {
+	box := &Sandbox{Dir: t.TempDir(), Bin: t.TempDir()}
+	defer box.Close()
+	if err := box.Run(t.Context(), Snippet{Text: "echo hello >file\nsleep 60 &\necho $! >pid\n"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := box.Run(t.Context(), Snippet{Text: "grep hello file\n"}); err != nil {
-		t.Errorf("a later block does not see an earlier one's file: %v", err)
+	if err := box.Run(t.Context(), Snippet{Text: "grep hello file\nkill -0 $(cat pid)\n"}); err != nil {
+		t.Errorf("a later block does not see an earlier one's file or process: %v", err)
 	}
 	err := box.Run(t.Context(), Snippet{Path: "a.md", Line: 7, Text: "false | cat\necho unreached\n"})
 	if err == nil || !strings.HasPrefix(err.Error(), "a.md:7: ") {
@@ -56,5 +57,9 @@ func TestSandbox(t *testing.T) {
 	}
 	if err != nil && strings.Contains(strings.SplitN(err.Error(), "--- output", 2)[1], "unreached") {
 		t.Error("the block went on after a command that failed")
+	}
+	box.Close()
+	if err := box.Run(t.Context(), Snippet{Text: "while kill -0 $(cat pid); do :; done\n"}); err != nil {
+		t.Errorf("a background process outlives its document: %v", err)
 	}
 }
