@@ -55,6 +55,9 @@ func (m *Hello) Decode(b []byte) error {
 		return err
 	}
 	*m = Hello{Version: b[0]}
+	if m.Version == 0 {
+		return &DecodeError{What: "HELLO", Err: ErrVersion, Detail: "0 is no version"}
+	}
 	it := iterate(p, &helloShape)
 	for it.step() {
 		if be.Uint16(it.elem) == helloVersionBitmap && len(it.elem) >= 8 {

@@ -119,8 +119,10 @@ func putString(b []byte, s string, n int) []byte {
 	return b
 }
 
-// cString reads a fixed field that holds a string ended by a zero byte.
+// cString reads a fixed field that holds a string ended by a zero byte. Where
+// the zero is missing the last byte is taken for it, as C readers do.
 func cString(b []byte) string {
+	b = b[:len(b)-1]
 	for i, c := range b {
 		if c == 0 {
 			return string(b[:i])
