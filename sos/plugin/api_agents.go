@@ -1,0 +1,182 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/sos/agentapi"
+)
+
+var agentName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
+
+// AgentSpec is an agent as an operator adds it, or as it announces itself.
+type AgentSpec struct {
+	Name        string   `json:"name" example:"agent-1" doc:"Lower-case letters, digits, dots and dashes"`
+	URL         string   `json:"url" example:"https://192.0.2.7:7443" doc:"Where its control API listens"`
+	Addrs       []string `json:"addrs" example:"[\"10.0.0.11\"]" doc:"Its data addresses, at most one of each family"`
+	MaxSessions int      `json:"max_sessions,omitempty" doc:"Bound of its sessions; 0: it decides"`
+}
+
+// Parse turns the specification into a record, or says everything that is wrong.
+func (a AgentSpec) Parse() (AgentRecord, []Fault) {
+	r := AgentRecord{Name: a.Name, URL: strings.TrimSuffix(a.URL, "/"), MaxSessions: a.MaxSessions}
+	var faults []Fault
+	if !agentName.MatchString(a.Name) {
+		faults = append(faults, Fault{"name", a.Name, "1 to 63 lower-case letters, digits, dots and dashes"})
+	}
+	u, err := url.Parse(a.URL)
+	if err != nil || u.Host == "" || u.Port() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		faults = append(faults, Fault{"url", a.URL, "a URL like https://192.0.2.7:7443"})
+	} else if u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
+		faults = append(faults, Fault{"url", a.URL, "https; http is for an agent on the loopback interface"})
+	}
+	if len(a.Addrs) == 0 || len(a.Addrs) > 2 {
+		faults = append(faults, Fault{"addrs", a.Addrs, "one or two data addresses"})
+	}
+	for i, text := range a.Addrs {
+		addr, err := netip.ParseAddr(text)
+		addr = addr.Unmap()
+		switch {
+		case err != nil, addr.Zone() != "", addr.IsMulticast(), addr.IsUnspecified(), addr.IsLoopback(), addr.IsLinkLocalUnicast():
+			faults = append(faults, Fault{fmt.Sprintf("addrs[%d]", i), text, "a unicast address by which other agents reach it, like 10.0.0.11"})
+		case slices.ContainsFunc(r.Addrs, func(x netip.Addr) bool { return x.Is4() == addr.Is4() }):
+			faults = append(faults, Fault{fmt.Sprintf("addrs[%d]", i), text, "at most one address of each family"})
+		default:
+			r.Addrs = append(r.Addrs, addr)
+		}
+	}
+	if a.MaxSessions < 0 || a.MaxSessions > 1_000_000 {
+		faults = append(faults, Fault{"max_sessions", a.MaxSessions, "0 to 1000000"})
+	}
+	return r, faults
+}
+
+func loopback(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && a.IsLoopback()
+}
+
+// AgentInfo is an agent as the API shows it.
+type AgentInfo struct {
+	AgentRecord
+	State        Liveness          `json:"state" doc:"unknown, up or silent"`
+	Error        string            `json:"error,omitempty"`
+	LastSeen     *time.Time        `json:"last_seen,omitempty"`
+	Sessions     int               `json:"sessions" doc:"Sessions that this controller has given it, those being set up included"`
+	Places       map[string]string `json:"places" doc:"Where its addresses are in the network: switch/port"`
+	Load         agentapi.Load     `json:"load"`
+	Version      string            `json:"version,omitempty"`
+	Congestion   []string          `json:"congestion_controls,omitempty"`
+	Transports   []string          `json:"transports,omitempty"`
+	Warnings     []string          `json:"warnings,omitempty" doc:"What keeps the agent below its best, and the remedy"`
+	DataPorts    []uint16          `json:"data_ports,omitempty"`
+	SessionLimit int               `json:"session_limit" doc:"How many sessions it takes; 0: not known yet"`
+}
+
+// info describes the agent. The lock is held.
+func (a *agent) info() AgentInfo {
+	i := AgentInfo{
+		AgentRecord: a.record, State: a.liveness, Error: a.err, Sessions: a.sessions, Places: map[string]string{},
+		Load: a.status.Load, Version: a.status.Version, Congestion: a.status.CongestionControls,
+		Transports: a.status.Transports, Warnings: a.status.Warnings, DataPorts: a.status.DataPorts, SessionLimit: a.limit(),
+	}
+	if !a.lastSeen.IsZero() {
+		seen := a.lastSeen
+		i.LastSeen = &seen
+	}
+	for addr, p := range a.places {
+		i.Places[addr.String()] = p.at.String()
+	}
+	return i
+}
+
+func (s *Service) agentInfos() []AgentInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]AgentInfo, 0, len(s.agents))
+	for _, a := range s.agents {
+		list = append(list, a.info())
+	}
+	slices.SortFunc(list, func(a, b AgentInfo) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+func (s *Service) getAgents(context.Context, *nothing) (*body[[]AgentInfo], error) {
+	return &body[[]AgentInfo]{s.agentInfos()}, nil
+}
+
+func (s *Service) postAgent(ctx context.Context, in *body[AgentSpec]) (*body[AgentInfo], error) {
+	return s.newAgent(ctx, in.Body, false)
+}
+
+func (s *Service) newAgent(ctx context.Context, spec AgentSpec, announced bool) (*body[AgentInfo], error) {
+	r, faults := spec.Parse()
+	if len(faults) > 0 {
+		return nil, refuse(faults)
+	}
+	r.Announced = announced
+	if _, err := s.addAgent(ctx, r); err != nil {
+		return nil, answer(err, "body.name", spec.Name)
+	}
+	return s.showAgent(r.Name)
+}
+
+func (s *Service) showAgent(name string) (*body[AgentInfo], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.agents[name]
+	if a == nil {
+		return nil, answer(errUnknown, "path.name", name)
+	}
+	return &body[AgentInfo]{a.info()}, nil
+}
+
+// postAnnounce lets an agent add itself. Who it is, its certificate says: it
+// can announce only the name that the certificate carries.
+func (s *Service) postAnnounce(ctx context.Context, in *body[AgentSpec]) (*body[AgentInfo], error) {
+	who := api.Identity(ctx)
+	if name, isCert := strings.CutPrefix(who, "certificate:"); isCert && name != in.Body.Name {
+		return nil, refuse([]Fault{{"name", in.Body.Name, "the name in the agent's certificate, " + name}})
+	}
+	r, faults := in.Body.Parse()
+	if len(faults) > 0 {
+		return nil, refuse(faults)
+	}
+	s.mu.Lock()
+	old := s.agents[r.Name]
+	same := old != nil && old.record.URL == r.URL && slices.Equal(old.record.Addrs, r.Addrs)
+	s.mu.Unlock()
+	if same {
+		return s.showAgent(r.Name)
+	}
+	return s.newAgent(ctx, in.Body, true)
+}
+
+type byName struct {
+	Name  string `path:"name" doc:"Name of the agent"`
+	Force bool   `query:"force" doc:"Remove it although it carries sessions; they end with a reset"`
+}
+
+func (s *Service) deleteAgent(ctx context.Context, in *byName) (*nothing, error) {
+	return nil, answer(s.removeAgent(ctx, in.Name, in.Force), "path.name", in.Name)
+}
+
+type drainInput struct {
+	Name string `path:"name" doc:"Name of the agent"`
+	Body agentapi.DrainRequest
+}
+
+func (s *Service) postDrain(ctx context.Context, in *drainInput) (*body[AgentInfo], error) {
+	if _, err := s.drainAgent(ctx, in.Name, in.Body.On); err != nil {
+		return nil, answer(err, "path.name", in.Name)
+	}
+	return s.showAgent(in.Name)
+}

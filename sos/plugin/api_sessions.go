@@ -1,0 +1,139 @@
+package plugin
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/sos/agentapi"
+)
+
+// Status is the state of the service.
+type Status struct {
+	Enabled   bool     `json:"enabled"`
+	Ready     bool     `json:"ready" doc:"The start is over: sessions of an earlier controller have been taken over"`
+	Entries   int      `json:"whitelist_entries"`
+	Active    int      `json:"whitelist_active" doc:"Entries whose time is now"`
+	Agents    int      `json:"agents"`
+	AgentsUp  int      `json:"agents_up"`
+	Setups    int      `json:"setups" doc:"Sessions being set up"`
+	Sessions  int      `json:"sessions" doc:"Sessions, those being set up or ending included"`
+	TakenOver takeover `json:"taken_over"`
+	Errors    []string `json:"errors" doc:"What does not work now, and what would help"`
+}
+
+func (s *Service) getStatus(context.Context, *nothing) (*body[Status], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := Status{
+		Enabled: s.config.Enabled, Ready: s.running, Entries: len(s.whitelist), Agents: len(s.agents),
+		Setups: s.setups, Sessions: len(s.sessions), TakenOver: s.taken, Errors: []string{},
+	}
+	now := time.Now()
+	for i := range s.whitelist {
+		if s.whitelist[i].Active(now) {
+			st.Active++
+		}
+	}
+	for _, a := range s.agents {
+		switch {
+		case a.liveness == AgentUp && a.err == "":
+			st.AgentsUp++
+		case a.liveness == AgentUp:
+			st.AgentsUp++
+			st.Errors = append(st.Errors, "agent "+a.record.Name+": "+a.err)
+		default:
+			st.Errors = append(st.Errors, "agent "+a.record.Name+" is "+string(a.liveness)+" at "+a.record.URL+": "+a.err)
+		}
+	}
+	for dpid, text := range s.puntErrs {
+		st.Errors = append(st.Errors, "switch "+dpid.String()+" takes no punt rules: "+text)
+	}
+	if st.Entries > 0 && len(s.agents) < 2 {
+		st.Errors = append(st.Errors, "fewer than two agents: add one near each end")
+	}
+	slices.Sort(st.Errors)
+	return &body[Status]{st}, nil
+}
+
+type sessionsInput struct {
+	State string `query:"state" enum:"live,past,all" default:"all" doc:"Which sessions"`
+	Limit int    `query:"limit" minimum:"1" maximum:"10000" default:"1000" doc:"At most so many, the latest first"`
+}
+
+func (s *Service) getSessions(_ context.Context, in *sessionsInput) (*body[[]Record], error) {
+	list := s.records(in.State)
+	return &body[[]Record]{list[:min(len(list), in.Limit)]}, nil
+}
+
+// records lists sessions without their course, the latest first.
+func (s *Service) records(which string) []Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := []Record{}
+	if which != "past" {
+		for _, ss := range s.sessions {
+			list = append(list, s.recordOf(ss))
+		}
+	}
+	if which != "live" {
+		list = append(list, s.history.records...)
+	}
+	for i := range list {
+		list[i].Samples = nil
+	}
+	slices.SortFunc(list, func(a, b Record) int { return b.Started.Compare(a.Started) })
+	return list
+}
+
+func (s *Service) getSession(_ context.Context, in *byID) (*body[Record], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id, err := agentapi.ParseSessionID(in.ID); err == nil && s.byID[id] != nil {
+		return &body[Record]{s.recordOf(s.byID[id])}, nil
+	}
+	i := slices.IndexFunc(s.history.records, func(r Record) bool { return r.ID == in.ID })
+	if i < 0 {
+		return nil, answer(errUnknown, "path.id", in.ID)
+	}
+	return &body[Record]{s.history.records[i]}, nil
+}
+
+func (s *Service) deleteSession(_ context.Context, in *byID) (*nothing, error) {
+	id, err := agentapi.ParseSessionID(in.ID)
+	s.mu.Lock()
+	ss := s.byID[id]
+	live := ss != nil && ss.state == StateLive
+	s.mu.Unlock()
+	if err != nil || !live {
+		return nil, answer(errUnknown, "path.id", in.ID)
+	}
+	s.abort(ss.id, ss.client, ss.server)
+	s.windUp(ss)
+	return nil, nil
+}
+
+// Stats are the service's totals with the sessions they stand for.
+type Stats struct {
+	Live     []Record          `json:"live"`
+	Past     []Record          `json:"past"`
+	Bytes    uint64            `json:"bytes" doc:"Carried by the sessions listed, both directions"`
+	SetupP50 agentapi.Duration `json:"setup_p50" doc:"Median set-up time of the sessions listed"`
+	SetupP99 agentapi.Duration `json:"setup_p99"`
+}
+
+func (s *Service) getStats(context.Context, *nothing) (*body[Stats], error) {
+	st := Stats{Live: s.records("live"), Past: s.records("past")}
+	var setups []agentapi.Duration
+	for _, r := range slices.Concat(st.Live, st.Past) {
+		st.Bytes += r.BytesUp + r.BytesDown
+		if r.Setup.Total > 0 {
+			setups = append(setups, r.Setup.Total)
+		}
+	}
+	if len(setups) > 0 {
+		slices.Sort(setups)
+		st.SetupP50, st.SetupP99 = setups[len(setups)/2], setups[len(setups)*99/100]
+	}
+	return &body[Stats]{st}, nil
+}

@@ -1,0 +1,152 @@
+package plugin
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/sos/agentapi"
+)
+
+// Config is the service's global configuration. It is kept in the store and
+// changed through the API.
+type Config struct {
+	Enabled bool   `json:"enabled" doc:"Take new connections; sessions under way are never touched by it"`
+	Tuning  Tuning `json:"tuning" doc:"Parameters of transfers whose whitelist entry does not set them"`
+
+	Metric       string            `json:"metric" enum:"latency,hops,utilisation,capacity" doc:"Path metric by which agents are near"`
+	EqualLatency agentapi.Duration `json:"equal_latency" doc:"Agents whose latencies differ by less count as equally near"`
+	Balance      Balance           `json:"balance" enum:"sessions,throughput" doc:"Load that decides between equally near agents"`
+
+	Idle           agentapi.Duration `json:"idle" doc:"End of a session without a byte in either direction"`
+	PrepareTimeout agentapi.Duration `json:"prepare_timeout" doc:"Deadline of both agents' answers"`
+	RulesTimeout   agentapi.Duration `json:"rules_timeout" doc:"Deadline of the switches' answers, for each side"`
+	CommitTimeout  agentapi.Duration `json:"commit_timeout" doc:"Deadline of the server's answer to its agent"`
+	SilentAfter    agentapi.Duration `json:"silent_after" doc:"An agent without a sign of life for so long is given up, with its sessions"`
+
+	MaxSetups          int `json:"max_setups" doc:"Connections being set up at once; more go directly"`
+	MaxSetupsPerClient int `json:"max_setups_per_client" doc:"The same for one client address"`
+	History            int `json:"history" doc:"Ended sessions that are remembered"`
+}
+
+// DefaultConfig is what a new controller starts with.
+func DefaultConfig() Config {
+	return Config{
+		Enabled: true, Tuning: Tuning{Transport: "tcp", Paths: 1},
+		Metric: network.MetricLatency.String(), EqualLatency: agentapi.Duration(2 * time.Millisecond),
+		Balance: BalanceSessions,
+		Idle:    agentapi.Duration(2 * time.Hour), PrepareTimeout: agentapi.Duration(2 * time.Second),
+		RulesTimeout: agentapi.Duration(2 * time.Second), CommitTimeout: agentapi.Duration(3 * time.Second),
+		SilentAfter: agentapi.Duration(2500 * time.Millisecond),
+		MaxSetups:   2048, MaxSetupsPerClient: 1536, History: 2000,
+	}
+}
+
+// ConfigChange is a change of the configuration; what is left out stays.
+type ConfigChange struct {
+	Enabled            *bool    `json:"enabled,omitempty"`
+	Tuning             *Tuning  `json:"tuning,omitempty"`
+	Metric             *string  `json:"metric,omitempty"`
+	EqualLatency       *string  `json:"equal_latency,omitempty"`
+	Balance            *Balance `json:"balance,omitempty"`
+	Idle               *string  `json:"idle,omitempty"`
+	PrepareTimeout     *string  `json:"prepare_timeout,omitempty"`
+	RulesTimeout       *string  `json:"rules_timeout,omitempty"`
+	CommitTimeout      *string  `json:"commit_timeout,omitempty"`
+	SilentAfter        *string  `json:"silent_after,omitempty"`
+	MaxSetups          *int     `json:"max_setups,omitempty"`
+	MaxSetupsPerClient *int     `json:"max_setups_per_client,omitempty"`
+	History            *int     `json:"history,omitempty"`
+}
+
+// Apply returns the changed configuration, or everything that is wrong.
+func (ch ConfigChange) Apply(c Config) (Config, []Fault) {
+	var faults []Fault
+	durations := []struct {
+		field     string
+		in        *string
+		out       *agentapi.Duration
+		low, high time.Duration
+	}{
+		{"equal_latency", ch.EqualLatency, &c.EqualLatency, 0, time.Second},
+		{"idle", ch.Idle, &c.Idle, 10 * time.Second, 7 * 24 * time.Hour},
+		{"prepare_timeout", ch.PrepareTimeout, &c.PrepareTimeout, 50 * time.Millisecond, 10 * time.Second},
+		{"rules_timeout", ch.RulesTimeout, &c.RulesTimeout, 50 * time.Millisecond, 10 * time.Second},
+		{"commit_timeout", ch.CommitTimeout, &c.CommitTimeout, 50 * time.Millisecond, 30 * time.Second},
+		{"silent_after", ch.SilentAfter, &c.SilentAfter, 1500 * time.Millisecond, time.Minute},
+	}
+	for _, d := range durations {
+		if d.in == nil {
+			continue
+		}
+		v, err := time.ParseDuration(*d.in)
+		if err != nil || v < d.low || v > d.high {
+			faults = append(faults, Fault{d.field, *d.in, fmt.Sprintf("a duration with its unit, %v to %v", d.low, d.high)})
+			continue
+		}
+		*d.out = agentapi.Duration(v)
+	}
+	numbers := []struct {
+		field     string
+		in, out   *int
+		low, high int
+	}{
+		{"max_setups", ch.MaxSetups, &c.MaxSetups, 1, 65536},
+		{"max_setups_per_client", ch.MaxSetupsPerClient, &c.MaxSetupsPerClient, 1, 65536},
+		{"history", ch.History, &c.History, 0, 100000},
+	}
+	for _, n := range numbers {
+		if n.in == nil {
+			continue
+		}
+		if *n.in < n.low || *n.in > n.high {
+			faults = append(faults, Fault{n.field, *n.in, fmt.Sprintf("%d to %d", n.low, n.high)})
+			continue
+		}
+		*n.out = *n.in
+	}
+	faults = append(faults, ch.applyWords(&c)...)
+	return c, faults
+}
+
+func (ch ConfigChange) applyWords(c *Config) []Fault {
+	var faults []Fault
+	if ch.Enabled != nil {
+		c.Enabled = *ch.Enabled
+	}
+	if ch.Metric != nil {
+		if _, err := topology.ParseMetric(*ch.Metric); err != nil {
+			faults = append(faults, Fault{"metric", *ch.Metric, "latency, hops, utilisation or capacity"})
+		}
+		c.Metric = *ch.Metric
+	}
+	if ch.Balance != nil {
+		if *ch.Balance != BalanceSessions && *ch.Balance != BalanceThroughput {
+			faults = append(faults, Fault{"balance", *ch.Balance, "sessions or throughput"})
+		}
+		c.Balance = *ch.Balance
+	}
+	if ch.Tuning != nil {
+		for _, f := range ch.Tuning.check() {
+			f.Field = "tuning." + f.Field
+			faults = append(faults, f)
+		}
+		c.Tuning = *ch.Tuning
+	}
+	return faults
+}
+
+// metric is the configured metric; the configuration has been checked.
+func (c *Config) metric() network.Metric {
+	m, err := topology.ParseMetric(c.Metric)
+	if err != nil {
+		return network.MetricLatency
+	}
+	return m
+}
+
+// setupTime bounds the whole set-up of a session.
+func (c *Config) setupTime() time.Duration {
+	return time.Duration(c.PrepareTimeout) + 2*time.Duration(c.RulesTimeout) + time.Duration(c.CommitTimeout)
+}

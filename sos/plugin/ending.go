@@ -1,0 +1,160 @@
+package plugin
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-net/sluice/sos/agentapi"
+)
+
+// otherEnd is how long the second agent may take to end a session after the
+// first; then it is told to.
+const otherEnd = 3 * time.Second
+
+// established makes a set-up session a live one.
+func (s *Service) established(ss *session, total agentapi.Duration) {
+	s.mu.Lock()
+	s.admitted(ss)
+	ss.state, ss.steps.Total = StateLive, total
+	steps, rec := ss.steps, s.recordOf(ss)
+	early := len(ss.ended) > 0
+	lost := ss.client.liveness == AgentSilent || ss.server.liveness == AgentSilent
+	s.mu.Unlock()
+	s.metrics.established(steps)
+	s.publish("session-up", rec)
+	s.log.Debug("session is up", "session", ss.id, "flow", ss.flow, "setup", steps.Total)
+	switch {
+	case early:
+		s.windUp(ss)
+	case lost:
+		// An agent was given up in the last moment of the set-up.
+		s.loseAgentsOf(ss)
+	}
+}
+
+// notEstablished records a session that never was one.
+func (s *Service) notEstablished(ss *session, err error) {
+	s.mu.Lock()
+	s.forget(ss)
+	ss.release()
+	ss.state, ss.how = StateEnded, "not established: "+err.Error()
+	s.history.add(s.recordOf(ss), s.config.History)
+	s.mu.Unlock()
+	s.metrics.failed.Inc()
+	s.publish("session-direct", map[string]any{"session": ss.id, "client": ss.flow.client, "server": ss.flow.server, "why": err.Error()})
+	s.log.Info("connection goes directly", "flow", ss.flow, "why", err)
+}
+
+// agentDone takes in that an agent is done with a session.
+func (s *Service) agentDone(r agentapi.SessionRecord) {
+	s.mu.Lock()
+	ss := s.byID[r.ID]
+	if ss == nil {
+		s.mu.Unlock()
+		return
+	}
+	if _, known := ss.ended[r.Role]; !known && len(ss.ended) == 1 {
+		close(ss.bothEnded)
+	}
+	ss.ended[r.Role] = r
+	ss.progress(r.Role, r.Counters, time.Now())
+	live, first := ss.state == StateLive, len(ss.ended) == 1 // the second is awaited already
+	s.mu.Unlock()
+	if live && first {
+		s.windUp(ss)
+	}
+}
+
+// windUp waits for the second agent to be done, and then ends the session.
+func (s *Service) windUp(ss *session) {
+	s.start(func(ctx context.Context) {
+		if !await(ctx, ss.bothEnded, otherEnd) {
+			s.abort(ss.id, ss.client, ss.server)
+			await(ctx, ss.bothEnded, otherEnd)
+		}
+		s.mu.Lock()
+		mine := ss.state == StateLive
+		if mine {
+			ss.state = StateEnding
+			ss.how = ending(ss.ended)
+		}
+		s.mu.Unlock()
+		if mine && sleep(ctx, s.linger(ss)) {
+			s.end(ctx, ss)
+		}
+	})
+}
+
+// await waits for the channel to be closed, but not for ever.
+func await(ctx context.Context, done <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// linger is how long rules stay when the agents are done: an orderly end is
+// still being acknowledged, a reset is not.
+func (s *Service) linger(ss *session) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range ss.ended {
+		if r.Reason != agentapi.ReasonClosed {
+			return s.opts.Linger / 4
+		}
+	}
+	return s.opts.Linger
+}
+
+// ending says how a session ended, from what its agents say.
+func ending(ended map[agentapi.Role]agentapi.SessionRecord) string {
+	client, server := ended[agentapi.RoleClient], ended[agentapi.RoleServer]
+	pick := func(r agentapi.SessionRecord) string {
+		if r.Detail != "" {
+			return string(r.Reason) + ": " + r.Detail
+		}
+		return string(r.Reason)
+	}
+	switch {
+	case client.Reason == server.Reason, server.Reason == "":
+		return pick(client)
+	case client.Reason == "":
+		return pick(server)
+	}
+	// One agent knows the cause, the other only that its peer gave up.
+	for _, r := range []agentapi.SessionRecord{client, server} {
+		switch r.Reason {
+		case agentapi.ReasonPeerReset, agentapi.ReasonPeerLost, agentapi.ReasonClosed, agentapi.ReasonAborted:
+		default:
+			return pick(r)
+		}
+	}
+	return pick(client) + "; server's agent: " + pick(server)
+}
+
+// end removes the rules of a session and moves it to the history.
+func (s *Service) end(ctx context.Context, ss *session) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	ss.changing.Lock()
+	s.removeRules(ctx, ss)
+	ss.changing.Unlock()
+	s.mu.Lock()
+	if s.sessions[ss.flow] == ss {
+		delete(s.sessions, ss.flow)
+	}
+	delete(s.byID, ss.id)
+	ss.release()
+	ss.state = StateEnded
+	rec := s.recordOf(ss)
+	s.history.add(rec, s.config.History)
+	s.mu.Unlock()
+	s.metrics.ended(rec)
+	s.publish("session-down", rec)
+	s.log.Debug("session has ended", "session", ss.id, "flow", ss.flow, "how", ss.how)
+}

@@ -1,0 +1,41 @@
+package plugin
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Fabric is what the service needs of the network besides its rules.
+type Fabric interface {
+	Topology() *topology.Topology
+	HostByIP(netip.Addr) (network.Host, bool)
+	HostByMAC(openflow.MAC, uint16) (network.Host, bool)
+	ResolveHost(context.Context, netip.Addr) (network.Host, error)
+	// CanSet and CanMatch say what a switch's tables can do.
+	CanSet(openflow.DatapathID, openflow.Field) bool
+	CanMatch(openflow.DatapathID, openflow.Field) bool
+	// EdgeSwitches are the connected switches behind which hosts may stand.
+	EdgeSwitches() []openflow.DatapathID
+	// Send makes a switch send a frame out of a port.
+	Send(openflow.DatapathID, uint32, []byte) error
+}
+
+// Rules is the service's part of the ledger; a *network.Owner.
+type Rules interface {
+	Apply(context.Context, string, rule.Program, rule.ApplyOptions) error
+	Remove(context.Context, string) error
+	Ready()
+}
+
+// Held is a packet that waits for a decision; a *network.Held.
+type Held interface {
+	// Release sends it through its switch's flow table.
+	Release() error
+	// Forward hands it to default forwarding.
+	Forward() error
+}

@@ -1,0 +1,327 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/sos/agentapi"
+)
+
+// fakeNet stands for the network: a topology, hosts, and a ledger that keeps
+// what is applied and can be told to refuse.
+type fakeNet struct {
+	mu     sync.Mutex
+	top    *topology.Topology
+	hosts  map[netip.Addr]network.Host
+	rules  map[string][]network.Rule
+	log    []string // of everything that happened, shared with the agents
+	refuse func(key string) error
+	sent   chan []byte
+	ready  bool
+}
+
+func (n *fakeNet) Topology() *topology.Topology { n.mu.Lock(); defer n.mu.Unlock(); return n.top }
+
+func (n *fakeNet) HostByIP(a netip.Addr) (network.Host, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	h, ok := n.hosts[a]
+	return h, ok
+}
+
+func (n *fakeNet) HostByMAC(m openflow.MAC, _ uint16) (network.Host, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, h := range n.hosts {
+		if h.MAC == m {
+			return h, true
+		}
+	}
+	return network.Host{}, false
+}
+
+func (n *fakeNet) ResolveHost(_ context.Context, a netip.Addr) (network.Host, error) {
+	if h, ok := n.HostByIP(a); ok {
+		return h, nil
+	}
+	return network.Host{}, network.ErrUnknownHost
+}
+
+func (n *fakeNet) CanSet(openflow.DatapathID, openflow.Field) bool   { return true }
+func (n *fakeNet) CanMatch(openflow.DatapathID, openflow.Field) bool { return true }
+func (n *fakeNet) EdgeSwitches() []openflow.DatapathID               { return n.Topology().Switches }
+
+func (n *fakeNet) Send(_ openflow.DatapathID, _ uint32, frame []byte) error {
+	select {
+	case n.sent <- frame:
+	default:
+	}
+	return nil
+}
+
+func (n *fakeNet) Apply(_ context.Context, key string, p rule.Program, _ rule.ApplyOptions) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.refuse != nil {
+		if err := n.refuse(key); err != nil {
+			return err
+		}
+	}
+	n.log = append(n.log, "apply "+keyKind(key))
+	n.rules[key] = p.Rules
+	return nil
+}
+
+func (n *fakeNet) Remove(_ context.Context, key string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.log = append(n.log, "remove "+keyKind(key))
+	delete(n.rules, key)
+	return nil
+}
+
+func (n *fakeNet) Ready() { n.mu.Lock(); defer n.mu.Unlock(); n.ready = true }
+
+func (n *fakeNet) note(what string) { n.mu.Lock(); defer n.mu.Unlock(); n.log = append(n.log, what) }
+
+// events returns what happened since the last call, without punt rules.
+func (n *fakeNet) events() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := slices.DeleteFunc(slices.Clone(n.log), func(s string) bool { return s == "apply punt" })
+	n.log = nil
+	return out
+}
+
+// kept returns the keys under which rules stand, without punt rules.
+func (n *fakeNet) kept() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []string
+	for key, rules := range n.rules {
+		if len(rules) > 0 && keyKind(key) != "punt" {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+func (n *fakeNet) snapshot() map[string][]network.Rule {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return maps.Clone(n.rules)
+}
+
+// keyKind shortens a key: punt, pair, client, server.
+func keyKind(key string) string {
+	switch {
+	case key[:4] == "punt", key[:4] == "pair":
+		return key[:4]
+	default:
+		return key[len(key)-6:]
+	}
+}
+
+// fakeAgent serves the agents' control API over HTTP and does as it is told.
+type fakeAgent struct {
+	name   string
+	server *httptest.Server
+	net    *fakeNet
+
+	once     sync.Once
+	dead     chan struct{}
+	mu       sync.Mutex
+	instance string
+	limit    int
+	seq      uint64
+	sessions map[agentapi.SessionID]agentapi.Session
+	prepare  func(agentapi.PrepareRequest) error
+	commit   func() error
+	streams  map[chan agentapi.Event]bool
+}
+
+func newFakeAgent(t *testing.T, n *fakeNet, name string) *fakeAgent {
+	a := &fakeAgent{
+		name: name, net: n, instance: "first", limit: 100, dead: make(chan struct{}),
+		sessions: map[agentapi.SessionID]agentapi.Session{}, streams: map[chan agentapi.Event]bool{},
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/sessions", a.postSession)
+	mux.HandleFunc("GET /v1/sessions", a.getSessions)
+	mux.HandleFunc("POST /v1/sessions/{id}/commit", a.postCommit)
+	mux.HandleFunc("DELETE /v1/sessions/{id}", a.deleteSession)
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.status()) })
+	mux.HandleFunc("POST /v1/drain", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.status()) })
+	mux.HandleFunc("GET /v1/events", a.getEvents)
+	a.server = httptest.NewServer(mux)
+	t.Cleanup(a.kill)
+	return a
+}
+
+// kill ends the agent at once, as the loss of its process does.
+func (a *fakeAgent) kill() {
+	a.once.Do(func() {
+		_ = a.server.Listener.Close()
+		close(a.dead)
+		a.server.CloseClientConnections()
+		a.server.Close()
+	})
+}
+
+func reply(w http.ResponseWriter, v any) {
+	var p *agentapi.Problem
+	if err, ok := v.(error); ok && errors.As(err, &p) {
+		w.WriteHeader(http.StatusConflict)
+		v = p
+	}
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+func (a *fakeAgent) load() agentapi.Load {
+	return agentapi.Load{Sessions: len(a.sessions), MaxSessions: a.limit}
+}
+
+func (a *fakeAgent) status() agentapi.Status {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return agentapi.Status{Load: a.load(), Instance: a.instance, DataPorts: []uint16{7001, 7002}}
+}
+
+func (a *fakeAgent) postSession(w http.ResponseWriter, r *http.Request) {
+	var req agentapi.PrepareRequest
+	_ = json.NewDecoder(r.Body).Decode(&req)
+	a.net.note("prepare " + string(req.Role))
+	a.mu.Lock()
+	hook := a.prepare
+	a.mu.Unlock()
+	if hook != nil {
+		if err := hook(req); err != nil {
+			reply(w, err)
+			return
+		}
+	}
+	port := uint16(5001)
+	if req.Role == agentapi.RoleServer {
+		port = 6001
+	}
+	answer := agentapi.PrepareReply{Port: port, OnLink: true, PeerOnLink: true, DataPorts: []uint16{7001, 7002}}
+	a.mu.Lock()
+	a.sessions[req.ID] = agentapi.Session{
+		ID: req.ID, Role: req.Role, Phase: agentapi.PhaseRunning, Client: req.Client, Server: req.Server,
+		Port: port, Reply: answer, Context: req.Context,
+	}
+	a.mu.Unlock()
+	reply(w, answer)
+}
+
+func (a *fakeAgent) getSessions(w http.ResponseWriter, _ *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	reply(w, slices.Collect(maps.Values(a.sessions)))
+}
+
+func (a *fakeAgent) postCommit(w http.ResponseWriter, r *http.Request) {
+	id, _ := agentapi.ParseSessionID(r.PathValue("id"))
+	a.mu.Lock()
+	hook, s := a.commit, a.sessions[id]
+	a.mu.Unlock()
+	a.net.note("commit " + string(s.Role))
+	if hook != nil {
+		if err := hook(); err != nil {
+			reply(w, err)
+			return
+		}
+	}
+	reply(w, struct{}{})
+}
+
+func (a *fakeAgent) deleteSession(w http.ResponseWriter, r *http.Request) {
+	id, _ := agentapi.ParseSessionID(r.PathValue("id"))
+	if !a.finish(id, agentapi.ReasonAborted) {
+		reply(w, &agentapi.Problem{Code: agentapi.CodeNotFound, Title: "no such session"})
+		return
+	}
+	a.net.note("abort")
+	reply(w, struct{}{})
+}
+
+// finish ends a session and reports it.
+func (a *fakeAgent) finish(id agentapi.SessionID, why agentapi.Reason) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s, ok := a.sessions[id]
+	if !ok {
+		return false
+	}
+	delete(a.sessions, id)
+	a.seq++
+	s.Counters.BytesDown = 1000
+	e := agentapi.Event{Instance: a.instance, Status: a.load(), Ended: []agentapi.SessionRecord{{Seq: a.seq, Reason: why, Session: s}}}
+	for c := range a.streams {
+		c <- e
+	}
+	return true
+}
+
+func (a *fakeAgent) only(t *testing.T) agentapi.SessionID {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id := range a.sessions {
+		return id
+	}
+	t.Fatalf("agent %s has no session", a.name)
+	return agentapi.SessionID{}
+}
+
+func (a *fakeAgent) count() int { a.mu.Lock(); defer a.mu.Unlock(); return len(a.sessions) }
+
+func (a *fakeAgent) getEvents(w http.ResponseWriter, r *http.Request) {
+	c := make(chan agentapi.Event, 1000)
+	a.mu.Lock()
+	a.streams[c] = true
+	first := agentapi.Event{Instance: a.instance, Status: a.load()}
+	a.mu.Unlock()
+	defer func() { a.mu.Lock(); defer a.mu.Unlock(); delete(a.streams, c) }()
+	beat := time.NewTicker(500 * time.Millisecond)
+	defer beat.Stop()
+	for e := first; ; {
+		if json.NewEncoder(w).Encode(e) != nil {
+			return
+		}
+		w.(http.Flusher).Flush()
+		select {
+		case <-r.Context().Done():
+			return
+		case <-a.dead:
+			return
+		case e = <-c:
+		case <-beat.C:
+			a.mu.Lock()
+			e = agentapi.Event{Instance: a.instance, Status: a.load()}
+			a.mu.Unlock()
+		}
+	}
+}
+
+// fakeHeld is a held packet.
+type fakeHeld struct {
+	net  *fakeNet
+	fate chan string
+}
+
+func (h *fakeHeld) Release() error { h.net.note("release"); h.fate <- "released"; return nil }
+func (h *fakeHeld) Forward() error { h.net.note("forward"); h.fate <- "forwarded"; return nil }

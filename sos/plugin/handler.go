@@ -1,0 +1,121 @@
+package plugin
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
+)
+
+// heldExtra is how much longer a first packet is held than its set-up may
+// take: the time to undo it.
+const heldExtra = 3 * time.Second
+
+// HandlePacketIn looks for first packets of whitelisted connections. It runs on
+// the switch's goroutine and never waits.
+func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
+	if !p.Headers.Has(packet.TCP) || p.Headers.IsFragment() {
+		return network.Continue
+	}
+	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
+	hold := func(d time.Duration) (Held, error) { return p.Hold(d) }
+	return s.segment(at, &p.Headers, hold)
+}
+
+// segment decides about a TCP segment that a switch sent up.
+func (s *Service) segment(at network.PortRef, h *packet.Headers, hold func(time.Duration) (Held, error)) network.Verdict {
+	f := flow{client: h.Source(), server: h.Destination()}
+	if !h.IsSYN() {
+		return s.answerReset(at, f, h)
+	}
+	v := s.view.Load()
+	if !v.enabled || v.agents[f.client.Addr().String()] || v.agents[f.server.Addr().String()] {
+		return network.Continue
+	}
+	entry, ok := v.whitelist.Find(time.Now(), f.client.Addr(), f.server)
+	if !ok || !s.fabric.Topology().IsEdge(at) {
+		return network.Continue
+	}
+	o := offer{flow: f, at: at, ethSrc: h.EthSrc, ethDst: h.EthDst}
+	if h.VLANTags > 0 {
+		o.vlan = h.VLANID
+	}
+	return s.offered(o, entry, hold)
+}
+
+// offered admits a connection, lets its retransmitted first packet join, or
+// lets it go directly.
+func (s *Service) offered(o offer, entry *Entry, hold func(time.Duration) (Held, error)) network.Verdict {
+	s.mu.Lock()
+	ss, verdict := s.admit(o, entry)
+	limit := s.config.setupTime()
+	s.mu.Unlock()
+	if ss == nil {
+		return verdict
+	}
+	held, err := hold(limit + heldExtra)
+	if err != nil {
+		s.mu.Lock()
+		s.forget(ss)
+		s.mu.Unlock()
+		s.metrics.refused.WithLabelValues("hold").Inc()
+		return network.Continue
+	}
+	if !s.start(func(run context.Context) { s.setUp(run, ss, o, held) }) {
+		_ = held.Forward()
+	}
+	return network.Stop
+}
+
+// admit makes a session of an offer, unless it is one already or there are too
+// many. The lock is held.
+func (s *Service) admit(o offer, entry *Entry) (*session, network.Verdict) {
+	now := time.Now()
+	switch old := s.sessions[o.flow]; {
+	case old != nil && old.state == StateSetup:
+		// The packet that is being held will do for both.
+		return nil, network.Stop
+	case old != nil:
+		// Its rules are in place: what came here was on its way before.
+		return nil, network.Stop
+	case s.direct.has(o.flow, now):
+		return nil, network.Continue
+	}
+	client := o.flow.client.Addr().String()
+	reason := ""
+	switch {
+	case !s.running:
+		reason = "starting"
+	case s.setups >= s.config.MaxSetups:
+		reason = "setups"
+	case s.perClient[client] >= s.config.MaxSetupsPerClient:
+		reason = "client"
+	}
+	if reason != "" {
+		s.metrics.refused.WithLabelValues(reason).Inc()
+		s.direct.add(o.flow, now)
+		return nil, network.Continue
+	}
+	ss := newSession(o.flow, entry, s.config.Tuning, now)
+	s.sessions[o.flow], s.byID[ss.id] = ss, ss
+	s.setups++
+	s.perClient[client]++
+	return ss, network.Stop
+}
+
+// admitted ends the time in which a session counts as being set up. The lock is held.
+func (s *Service) admitted(ss *session) {
+	s.setups--
+	client := ss.flow.client.Addr().String()
+	if s.perClient[client]--; s.perClient[client] <= 0 {
+		delete(s.perClient, client)
+	}
+}
+
+// forget undoes admit. The lock is held.
+func (s *Service) forget(ss *session) {
+	s.admitted(ss)
+	delete(s.sessions, ss.flow)
+	delete(s.byID, ss.id)
+}

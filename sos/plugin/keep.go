@@ -1,0 +1,256 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/sos/agentapi"
+)
+
+const (
+	// settleChanges is how long changes of the network are collected before
+	// paths are looked at again.
+	settleChanges = 20 * time.Millisecond
+	// lookAgain is how often everything is looked at without a cause.
+	lookAgain = 10 * time.Second
+	// findAgain is how often agents whose place is unknown are looked for.
+	findAgain = 2 * time.Second
+)
+
+// keepUp keeps punt rules, agents' places and sessions' paths in step with the
+// network and the clock until ctx ends.
+func (s *Service) keepUp(ctx context.Context) {
+	for ctx.Err() == nil {
+		s.applyPunts(ctx)
+		s.refreshPlaces(ctx)
+		s.reroute(ctx)
+		wait := lookAgain
+		s.mu.Lock()
+		if next := s.whitelist.NextChange(time.Now()); !next.IsZero() {
+			wait = min(wait, time.Until(next))
+		}
+		if s.anyUnplaced() {
+			wait = min(wait, findAgain)
+		}
+		s.mu.Unlock()
+		t := time.NewTimer(max(wait, time.Millisecond))
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		case <-s.rethink:
+			_ = sleep(ctx, settleChanges)
+		}
+		t.Stop()
+	}
+}
+
+// applyPunts declares the punt rules of every edge switch, each under its own
+// key: a switch that refuses them costs the others nothing.
+func (s *Service) applyPunts(ctx context.Context) {
+	s.mu.Lock()
+	list := s.whitelist
+	if !s.config.Enabled {
+		list = nil
+	}
+	s.mu.Unlock()
+	now := time.Now()
+	for _, dpid := range s.fabric.EdgeSwitches() {
+		rules, err := Punts(list, now, dpid, s.fabric.CanMatch(dpid, openflow.FieldTCPFlags))
+		if err == nil {
+			limited, cancel := context.WithTimeout(ctx, 5*time.Second)
+			err = s.rules.Apply(limited, "punt/"+dpid.String(), rule.Program{Rules: rules}, rule.ApplyOptions{})
+			cancel()
+		}
+		s.puntResult(dpid, err)
+	}
+}
+
+func (s *Service) puntResult(dpid openflow.DatapathID, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		delete(s.puntErrs, dpid)
+	case errors.Is(err, network.ErrSwitchDown), errors.Is(err, context.Canceled):
+		// It will be looked at again when it is back.
+	default:
+		if s.puntErrs[dpid] != err.Error() {
+			s.log.Error("switch takes no rules for first packets; connections from there go directly", "switch", dpid, "error", err)
+		}
+		s.puntErrs[dpid] = err.Error()
+	}
+}
+
+func (s *Service) anyUnplaced() bool {
+	for _, a := range s.agents {
+		if a.liveness == AgentUp && len(a.places) < len(a.record.Addrs) {
+			return true
+		}
+	}
+	return false
+}
+
+// refreshPlaces takes in where agents stand now and looks for those not found yet.
+func (s *Service) refreshPlaces(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.agents {
+		missing := false
+		for _, addr := range a.record.Addrs {
+			if h, ok := s.fabric.HostByIP(addr); ok {
+				a.places[addr] = placeOf(h)
+			} else if _, known := a.places[addr]; !known {
+				missing = true
+			}
+		}
+		if missing && a.liveness == AgentUp && !a.searching {
+			a.searching = true
+			s.start(func(ctx context.Context) {
+				s.findAgent(ctx, a)
+				s.mu.Lock()
+				a.searching = false
+				s.mu.Unlock()
+				s.wake()
+			})
+		}
+	}
+}
+
+// reroute gives every live session whose way has broken, or whose ends have
+// moved, rules for a new one.
+func (s *Service) reroute(ctx context.Context) {
+	s.mu.Lock()
+	var live []*session
+	for _, ss := range s.sessions {
+		if ss.state == StateLive {
+			live = append(live, ss)
+		}
+	}
+	s.mu.Unlock()
+	pairs := map[string]*session{} // for each pair the session that asks for most paths
+	for _, ss := range live {
+		if ctx.Err() != nil {
+			return
+		}
+		for _, r := range bothRole {
+			s.rerouteSide(ctx, ss, r)
+		}
+		if w := pairs[ss.pair]; w == nil || w.tuning.Paths < ss.tuning.Paths {
+			pairs[ss.pair] = ss
+		}
+	}
+	for _, ss := range pairs {
+		s.reroutePair(ctx, ss)
+	}
+}
+
+// rerouteSide recomputes one side of a session if it has to be.
+func (s *Service) rerouteSide(ctx context.Context, ss *session, r agentapi.Role) {
+	next, changed := s.nextLayout(ss, r)
+	if !changed {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	client, server, err := next.rules(s.fabric.CanSet)
+	if err == nil {
+		rules := client
+		if r == agentapi.RoleServer {
+			rules = server
+		}
+		ss.changing.Lock()
+		defer ss.changing.Unlock()
+		s.mu.Lock()
+		live := ss.state == StateLive
+		s.mu.Unlock()
+		if !live {
+			return
+		}
+		err = s.rules.Apply(ctx, ss.key(r), rule.Program{Rules: rules}, rule.ApplyOptions{})
+	}
+	if err != nil {
+		s.log.Warn("session keeps its way: the new one could not be written", "session", ss.id, "side", r, "error", err)
+		return
+	}
+	s.mu.Lock()
+	*ss.layout.side(r) = *next.side(r)
+	s.mu.Unlock()
+	s.metrics.reroutes.Inc()
+	s.publish("session-rerouted", map[string]any{"session": ss.id, "side": r, "path": hops(next.side(r).Path)})
+	s.log.Info("session has a new way", "session", ss.id, "side", r, "path", hops(next.side(r).Path))
+}
+
+// nextLayout is the session's layout with one side brought up to date, and
+// whether anything has changed. Without a way there is no change: the old rules
+// stay until there is one.
+func (s *Service) nextLayout(ss *session, r agentapi.Role) (Layout, bool) {
+	top := s.fabric.Topology()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := ss.layout
+	side := next.side(r)
+	at := &ss.clientAt
+	if r == agentapi.RoleServer {
+		at = &ss.serverAt
+	}
+	from := *at
+	if h, ok := s.fabric.HostByMAC(side.EndMAC, side.EndVLAN); ok {
+		from = h.At
+	}
+	a := ss.agent(r)
+	p, known := a.places[side.Agent]
+	if !known || len(side.Path) == 0 {
+		return next, false
+	}
+	first, last := side.Path[0], side.Path[len(side.Path)-1]
+	here := network.PortRef{Switch: first.Switch, Port: first.In} == from
+	there := network.PortRef{Switch: last.Switch, Port: last.Out} == p.at
+	if here && there && p.mac == side.AgentMAC && p.vlan == side.AgentVLAN && valid(top, [][]network.Hop{side.Path}) {
+		return next, false
+	}
+	path, ok := top.Path(from, p.at, s.config.metric())
+	if !ok {
+		return next, false
+	}
+	side.Path, side.AgentMAC, side.AgentVLAN = path.Hops, p.mac, p.vlan
+	*at = from
+	return next, !reflect.DeepEqual(*ss.layout.side(r), *side)
+}
+
+// reroutePair recomputes the way between a session's agents if it has to be.
+func (s *Service) reroutePair(ctx context.Context, ss *session) {
+	s.mu.Lock()
+	p := s.pairs[ss.pair]
+	s.mu.Unlock()
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	was := p.steering
+	p.mu.Unlock()
+	want, err := s.steeringOf(ss)
+	if err != nil || len(want.Paths) == 0 && len(was.Paths) > 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := s.applyPair(ctx, p, want); err != nil {
+		s.log.Warn("agents keep their way: the new one could not be written", "pair", p.key, "error", err)
+		return
+	}
+	p.mu.Lock()
+	now := p.steering
+	p.mu.Unlock()
+	if !slices.EqualFunc(was.Paths, now.Paths, slices.Equal[[]network.Hop]) {
+		s.metrics.reroutes.Inc()
+		s.notePaths(ss, now)
+		s.publish("agents-rerouted", map[string]any{"pair": p.key})
+		s.log.Info("agents have a new way", "pair", p.key, "paths", len(now.Paths))
+	}
+}

@@ -1,0 +1,189 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Capable says whether a switch can set a field.
+type Capable func(openflow.DatapathID, openflow.Field) bool
+
+// ErrIncapable says that no switch on the way between an end host and its agent
+// can rewrite what has to be rewritten.
+var ErrIncapable = errors.New("no switch on the way can rewrite the field")
+
+// Layout is all that the rules of a session between its end hosts and their
+// agents follow from.
+type Layout struct {
+	Client, Server netip.AddrPort
+	ClientSide     Side
+	ServerSide     Side
+	// Steered says that a way between the agents was known in the network. The
+	// rules here do not depend on it; a restarted controller waits for it.
+	Steered bool `json:",omitempty"`
+	// PeersRouted says that the agents reach each other by a router, so that
+	// their way is not ours to steer.
+	PeersRouted bool `json:",omitempty"`
+}
+
+// Side is one half of a session: an end host as its interception switch sees
+// it, the agent that stands in for the other end, and the way between the two.
+type Side struct {
+	// EndMAC is the address by which the end host is reached from the
+	// interception switch: its own, or that of the router before it.
+	EndMAC openflow.MAC
+	// FarMAC is the address the end host believes the other end to have: its
+	// own, or that of the router towards it.
+	FarMAC openflow.MAC
+	// EndVLAN is the VLAN of the end host's packets at the interception switch.
+	EndVLAN uint16
+
+	Agent     netip.Addr
+	AgentPort uint16
+	AgentMAC  openflow.MAC
+	AgentVLAN uint16
+	// OnLink says that the agent addresses its frames to the end host itself,
+	// so that their destination needs no rewriting.
+	OnLink bool
+
+	// Path leads from the end host to the agent: it enters its first switch,
+	// the interception switch, by the end host's port, and leaves the last by
+	// the agent's.
+	Path []network.Hop
+}
+
+// ClientRules returns the rules at the client's side (1 and 2 of the published
+// table), those for packets to the client first.
+func (l Layout) ClientRules(can Capable) ([]network.Rule, error) {
+	return sideRules(l.ClientSide, l.Client, l.Server, can)
+}
+
+// ServerRules returns the rules at the server's side (7 and 8).
+func (l Layout) ServerRules(can Capable) ([]network.Rule, error) {
+	return sideRules(l.ServerSide, l.Server, l.Client, can)
+}
+
+func sideRules(s Side, end, far netip.AddrPort, can Capable) ([]network.Rule, error) {
+	if len(s.Path) == 0 {
+		return nil, fmt.Errorf("%v: %w to agent %v", end.Addr(), network.ErrNoPath, s.Agent)
+	}
+	agent := netip.AddrPortFrom(s.Agent, s.AgentPort)
+	// What the end host sends arrives at the agent addressed to the agent, and
+	// what the agent sends arrives at the end host as if from the far end.
+	sent := header{vlan: s.EndVLAN, src: end, dst: far}
+	arrives := header{vlan: s.AgentVLAN, src: end, dst: agent, ethDst: s.AgentMAC}
+	answer := header{vlan: s.AgentVLAN, src: agent, dst: end}
+	seen := header{vlan: s.EndVLAN, src: far, dst: end, ethSrc: s.FarMAC}
+	if !s.OnLink {
+		seen.ethDst = s.EndMAC
+	}
+	back := reversed(s.Path)
+	toEnd, err := chain(back, answer, seen, can, lastCapable)
+	if err != nil {
+		return nil, err
+	}
+	toAgent, err := chain(s.Path, sent, arrives, can, firstCapable)
+	if err != nil {
+		return nil, err
+	}
+	// A rule works only when those behind it do, so each chain is written from
+	// its end.
+	slices.Reverse(toEnd)
+	slices.Reverse(toAgent)
+	return append(toEnd, toAgent...), nil
+}
+
+// chain carries a connection's packets along a path and changes their headers
+// on the way from one form to another, each part at the switch that pick names.
+func chain(path []network.Hop, from, to header, can Capable, pick picker) ([]network.Rule, error) {
+	if from.src.Addr().Is4() != to.src.Addr().Is4() || from.dst.Addr().Is4() != to.dst.Addr().Is4() {
+		return nil, fmt.Errorf("%v and %v are of different address families: the agent needs an address of the connection's family", from, to)
+	}
+	at := make([][]part, len(path))
+	for _, p := range changes(from, to) {
+		hop, ok := pick(path, p.field(from), can)
+		if !ok {
+			return nil, fmt.Errorf("%s: %w: %v", partNames[p], ErrIncapable, switchesOf(path))
+		}
+		at[hop] = append(at[hop], p)
+	}
+	rules := make([]network.Rule, 0, len(path))
+	now := from
+	for i, hop := range path {
+		match, err := now.match(hop.In)
+		if err != nil {
+			return nil, fmt.Errorf("switch %v: %w", hop.Switch, err)
+		}
+		var actions []openflow.Action
+		for _, p := range at[i] {
+			actions = append(actions, p.rewrite(now, to)...)
+			now.set(p, to)
+		}
+		rules = append(rules, network.Rule{
+			Switch: hop.Switch, Band: network.BandService, Match: match,
+			Actions: append(actions, output(hop.In, hop.Out)),
+		})
+	}
+	return rules, nil
+}
+
+// picker chooses the hop at which a field is set.
+type picker func([]network.Hop, openflow.Field, Capable) (int, bool)
+
+// firstCapable sets a field as early as possible: at the interception switch,
+// or, if that is limited hardware, at the first switch behind it that can.
+func firstCapable(path []network.Hop, f openflow.Field, can Capable) (int, bool) {
+	i := slices.IndexFunc(path, func(h network.Hop) bool { return can(h.Switch, f) })
+	return i, i >= 0
+}
+
+// lastCapable mirrors firstCapable on the way back, so that both directions of
+// a connection are rewritten at the same switch.
+func lastCapable(path []network.Hop, f openflow.Field, can Capable) (int, bool) {
+	for i := len(path) - 1; i >= 0; i-- {
+		if can(path[i].Switch, f) {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// reversed is the same way in the other direction.
+func reversed(path []network.Hop) []network.Hop {
+	back := make([]network.Hop, len(path))
+	for i, h := range path {
+		back[len(path)-1-i] = network.Hop{Switch: h.Switch, In: h.Out, Out: h.In}
+	}
+	return back
+}
+
+func switchesOf(path []network.Hop) []openflow.DatapathID {
+	out := make([]openflow.DatapathID, len(path))
+	for i, h := range path {
+		out[i] = h.Switch
+	}
+	return out
+}
+
+// checkDisjoint refuses rules that would overwrite each other. It happens when
+// limited switches make both sides of a session look alike on a shared link.
+func checkDisjoint(rules []network.Rule) error {
+	type place struct {
+		dpid  openflow.DatapathID
+		match openflow.Match
+	}
+	seen := make(map[place]network.Rule, len(rules))
+	for _, r := range rules {
+		at := place{r.Switch, r.Match}
+		if other, ok := seen[at]; ok && !slices.Equal(other.Actions, r.Actions) {
+			return fmt.Errorf("switch %v: two rules of the session for the same packets (%v): %w", r.Switch, r.Match, network.ErrConflict)
+		}
+		seen[at] = r
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/network/topology"
+)
+
+// maxSalts is how many times a pair's path tags are drawn anew when one of them
+// is another pair's.
+const maxSalts = 4
+
+// pair is two agents with the rules that all their sessions share. users counts
+// the sessions; it belongs to the service's lock. The rest is guarded by mu.
+type pair struct {
+	key   string
+	users int
+
+	mu       sync.Mutex
+	steering Steering
+	applied  bool
+}
+
+// terminal describes the agent as an end of a pair's path. The lock is held.
+func (a *agent) terminal(addr netip.Addr) (Terminal, network.PortRef) {
+	p := a.places[addr]
+	return Terminal{Addr: addr, MAC: p.mac, VLAN: p.vlan, DataPorts: slices.Clone(a.status.DataPorts)}, p.at
+}
+
+// usePair makes the rules between the session's agents stand, for at least the
+// number of paths the session asks for. Each success is given back by dropPair.
+func (s *Service) usePair(ctx context.Context, ss *session) error {
+	xAddr, yAddr := ss.layout.ClientSide.Agent, ss.layout.ServerSide.Agent
+	key := pairKey(xAddr, yAddr)
+	s.mu.Lock()
+	p := s.pairs[key]
+	if p == nil {
+		p = &pair{key: key}
+		s.pairs[key] = p
+	}
+	p.users++
+	ss.pair = key
+	s.mu.Unlock()
+	want, err := s.steeringOf(ss)
+	if err == nil {
+		err = s.applyPair(ctx, p, want)
+	}
+	if err != nil {
+		s.dropPair(ss)
+		return fmt.Errorf("rules between the agents: %w", err)
+	}
+	s.notePaths(ss, want)
+	return nil
+}
+
+// notePaths keeps the paths between its agents in a session's record.
+func (s *Service) notePaths(ss *session, steering Steering) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ss.agentPaths = nil
+	for _, path := range steering.Paths {
+		ss.agentPaths = append(ss.agentPaths, hops(path))
+	}
+}
+
+// steeringOf computes the way between the session's agents. No path in the
+// topology, or a router on the way, means that a network which is not ours
+// connects them, and that no rules are needed.
+func (s *Service) steeringOf(ss *session) (Steering, error) {
+	top := s.fabric.Topology()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	xAddr, yAddr := ss.layout.ClientSide.Agent, ss.layout.ServerSide.Agent
+	a, from := ss.client.terminal(xAddr)
+	b, to := ss.server.terminal(yAddr)
+	if yAddr.Less(xAddr) {
+		a, from, b, to = b, to, a, from
+	}
+	if a.MAC.IsZero() || b.MAC.IsZero() {
+		return Steering{}, fmt.Errorf("%v or %v has not been found in the network", xAddr, yAddr)
+	}
+	st := Steering{X: a, Y: b}
+	if !ss.layout.PeersRouted {
+		st.Paths = routes(top, from, to, max(ss.tuning.Paths, 1), s.config.metric())
+	}
+	return st, nil
+}
+
+// routes finds up to n paths that share no link.
+func routes(top *topology.Topology, from, to network.PortRef, n int, m network.Metric) [][]network.Hop {
+	if n > 1 && from.Switch != to.Switch {
+		var out [][]network.Hop
+		for _, p := range top.DisjointPaths(from, to, n, m) {
+			out = append(out, p.Hops)
+		}
+		return out
+	}
+	if p, ok := top.Path(from, to, m); ok {
+		return [][]network.Hop{p.Hops}
+	}
+	return nil
+}
+
+// applyPair writes the pair's rules if they are not what is wanted. A pair that
+// has more paths than a session asks for keeps them.
+func (s *Service) applyPair(ctx context.Context, p *pair, want Steering) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.applied && p.steering.serves(want) && valid(s.fabric.Topology(), p.steering.Paths) {
+		return nil
+	}
+	for salt := range uint32(maxSalts) {
+		want.Salt = salt
+		rules, err := want.Rules(s.fabric.CanSet)
+		if err != nil {
+			return err
+		}
+		err = s.rules.Apply(ctx, p.key, rule.Program{Rules: rules}, rule.ApplyOptions{})
+		if errors.Is(err, network.ErrConflict) {
+			continue
+		}
+		if err == nil {
+			p.steering, p.applied = want, true
+		}
+		return err
+	}
+	return fmt.Errorf("%s: %w: path tags collide with those of other agents", p.key, network.ErrConflict)
+}
+
+// serves says whether the present steering carries what is wanted.
+func (s Steering) serves(want Steering) bool {
+	same := func(a, b Terminal) bool {
+		return a.Addr == b.Addr && a.MAC == b.MAC && a.VLAN == b.VLAN && slices.Equal(a.DataPorts, b.DataPorts)
+	}
+	if !same(s.X, want.X) || !same(s.Y, want.Y) || len(s.Paths) < len(want.Paths) {
+		return false
+	}
+	for _, a := range s.Paths {
+		for _, b := range want.Paths {
+			if len(a) > 0 && len(b) > 0 && (a[0].In != b[0].In || a[len(a)-1].Out != b[len(b)-1].Out) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// dropPair gives back what usePair took. The rules go when no session uses them
+// any more; a short while later, so that a new session finds them still there.
+func (s *Service) dropPair(ss *session) {
+	s.mu.Lock()
+	p := s.pairs[ss.pair]
+	ss.pair = ""
+	if p != nil {
+		p.users--
+	}
+	idle := p != nil && p.users == 0
+	s.mu.Unlock()
+	if idle {
+		s.start(func(ctx context.Context) {
+			if sleep(ctx, s.opts.Linger) {
+				s.removePair(ctx, p)
+			}
+		})
+	}
+}
+
+// removePair removes the rules of a pair without users.
+func (s *Service) removePair(ctx context.Context, p *pair) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.mu.Lock()
+	unused := p.users == 0 && s.pairs[p.key] == p
+	s.mu.Unlock()
+	if !unused || !p.applied {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := s.rules.Remove(ctx, p.key); err != nil {
+		s.log.Warn("rules between agents could not be removed", "pair", p.key, "error", err)
+	}
+	p.applied = false
+}
+
+// valid says whether every hop and link of the paths is still there.
+func valid(top *topology.Topology, paths [][]network.Hop) bool {
+	for _, path := range paths {
+		for i, h := range path {
+			if !top.Has(h.Switch) {
+				return false
+			}
+			if i+1 == len(path) {
+				continue
+			}
+			next := network.PortRef{Switch: path[i+1].Switch, Port: path[i+1].In}
+			link, ok := top.LinkFrom(network.PortRef{Switch: h.Switch, Port: h.Out})
+			if !ok || link.To != next {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,89 @@
+package plugin
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/sos/agentapi"
+)
+
+// Record is a session as the API and the event stream show it.
+type Record struct {
+	ID          string         `json:"id"`
+	State       State          `json:"state" doc:"setup, live, resetting, ending or ended"`
+	Client      netip.AddrPort `json:"client"`
+	Server      netip.AddrPort `json:"server"`
+	Entry       string         `json:"entry" doc:"Whitelist entry that allowed it"`
+	ClientAgent string         `json:"client_agent,omitempty"`
+	ServerAgent string         `json:"server_agent,omitempty"`
+	ClientPath  []string       `json:"client_path,omitempty" doc:"From the client to its agent: switch/in>out"`
+	ServerPath  []string       `json:"server_path,omitempty" doc:"From the server to its agent"`
+	AgentPaths  [][]string     `json:"agent_paths,omitempty" doc:"Between the agents; none if a network that is not ours connects them"`
+	Parameters  Tuning         `json:"parameters"`
+	Connections int            `json:"connections,omitempty" doc:"Connections in use between the agents"`
+	Why         string         `json:"why_connections,omitempty" doc:"Why so many"`
+
+	Started time.Time         `json:"started"`
+	Ended   *time.Time        `json:"ended,omitempty"`
+	Took    agentapi.Duration `json:"took" doc:"From the first packet until now or the end"`
+	Setup   Steps             `json:"setup"`
+	How     string            `json:"how,omitempty" doc:"How it ended"`
+
+	BytesUp       uint64   `json:"bytes_up" doc:"From the client"`
+	BytesDown     uint64   `json:"bytes_down" doc:"To the client"`
+	BitsPerSecond float64  `json:"bits_per_second" doc:"Mean of both directions together"`
+	Retransmits   uint64   `json:"retransmits" doc:"TCP segments sent again between the agents"`
+	Resent        uint64   `json:"resent" doc:"Chunks sent again after the loss of a connection"`
+	Lost          int      `json:"connections_lost"`
+	Samples       []Sample `json:"samples,omitempty" doc:"The course of the transfer"`
+}
+
+// recordOf describes the session, without its course. The lock is held.
+func (s *Service) recordOf(ss *session) Record {
+	r := Record{
+		ID: ss.id.String(), State: ss.state, Client: ss.flow.client, Server: ss.flow.server, Entry: ss.entry,
+		Parameters: ss.tuning, Started: ss.started, Took: agentapi.Duration(time.Since(ss.started)),
+		Setup: ss.steps, How: ss.how, Retransmits: ss.retransmits(),
+		ClientPath: hops(ss.layout.ClientSide.Path), ServerPath: hops(ss.layout.ServerSide.Path),
+		Samples: slices.Clone(ss.samples.samples),
+	}
+	if ss.client != nil {
+		r.ClientAgent, r.ServerAgent = ss.client.record.Name, ss.server.record.Name
+	}
+	r.AgentPaths = ss.agentPaths
+	client, server := ss.last[agentapi.RoleClient], ss.last[agentapi.RoleServer]
+	r.BytesUp, r.BytesDown = max(client.BytesUp, server.BytesUp), max(client.BytesDown, server.BytesDown)
+	r.Resent, r.Lost = client.ChunksResent+server.ChunksResent, client.ConnsLost+server.ConnsLost
+	r.Connections, r.Why = client.Connections, client.Why
+	if ss.state == StateEnded {
+		now := time.Now()
+		r.Ended = &now
+	}
+	if t := time.Duration(r.Took).Seconds(); t > 0 {
+		r.BitsPerSecond = float64(r.BytesUp+r.BytesDown) * 8 / t
+	}
+	return r
+}
+
+// hops prints a path as people and tests read it.
+func hops(path []network.Hop) []string {
+	var out []string
+	for _, h := range path {
+		in, to := network.PortRef{Switch: h.Switch, Port: h.In}, network.PortRef{Switch: h.Switch, Port: h.Out}
+		out = append(out, in.String()+">"+to.String()[17:])
+	}
+	return out
+}
+
+// history keeps the records of ended sessions, the oldest first.
+type history struct{ records []Record }
+
+func (h *history) add(r Record, limit int) {
+	h.records = append(h.records, r)
+	if over := len(h.records) - limit; over > 0 {
+		clear(h.records[:over])
+		h.records = h.records[over:]
+	}
+}

@@ -1,0 +1,192 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/sos/agentapi"
+)
+
+const (
+	// probeEvery is how often an end host is provoked until it answers.
+	probeEvery = 250 * time.Millisecond
+	// resetFor is how long an end host is listened to, at most.
+	resetFor = 3 * time.Second
+	// resetQuiet is how long after its last answer an end host counts as told.
+	resetQuiet = 600 * time.Millisecond
+)
+
+// reset is an end host whose agent was lost. Its packets come to the
+// controller, which answers them with a reset of exactly the sequence number
+// that the end host expects; any other would be ignored (RFC 5961).
+type reset struct {
+	at       network.PortRef
+	from, to header // as the end host sends, and as it must be answered
+	answered chan struct{}
+}
+
+// loseSessions ends the sessions of an agent that is gone.
+func (s *Service) loseSessions(a *agent, cause error) {
+	s.mu.Lock()
+	var lost []*session
+	for _, ss := range s.sessions {
+		if ss.state == StateLive && (ss.client == a || ss.server == a) {
+			lost = append(lost, ss)
+		}
+	}
+	s.mu.Unlock()
+	if len(lost) > 0 {
+		s.log.Warn("sessions end with their agent", "agent", a.record.Name, "sessions", len(lost), "error", cause)
+	}
+	for _, ss := range lost {
+		s.loseAgents(ss, map[*agent]bool{a: true})
+	}
+}
+
+// loseAgentsOf ends a session those of whose agents that are silent.
+func (s *Service) loseAgentsOf(ss *session) {
+	s.mu.Lock()
+	lost := map[*agent]bool{ss.client: ss.client.liveness == AgentSilent, ss.server: ss.server.liveness == AgentSilent}
+	s.mu.Unlock()
+	s.loseAgents(ss, lost)
+}
+
+// loseAgents ends a session: the agent that is left resets its own end, and
+// the controller that of the lost one.
+func (s *Service) loseAgents(ss *session, lost map[*agent]bool) {
+	s.mu.Lock()
+	mine := ss.state == StateLive
+	if mine {
+		ss.state = StateResetting
+		ss.how = "agent lost:"
+		for _, r := range bothRole {
+			if lost[ss.agent(r)] {
+				ss.how += " " + ss.agent(r).record.Name
+			}
+		}
+	}
+	s.mu.Unlock()
+	if !mine {
+		return
+	}
+	s.start(func(ctx context.Context) {
+		bothRoles(func(_ int, r agentapi.Role) error {
+			if lost[ss.agent(r)] {
+				s.resetEnd(ctx, ss, r)
+			} else {
+				s.abort(ss.id, ss.agent(r))
+			}
+			return nil
+		})
+		s.end(ctx, ss)
+	})
+}
+
+// resetEnd tells the end host of a lost agent that its connection is over.
+func (s *Service) resetEnd(ctx context.Context, ss *session, r agentapi.Role) {
+	ctx, cancel := context.WithTimeout(ctx, resetFor)
+	defer cancel()
+	rs, punt, err := resetOf(ss, r)
+	if err == nil {
+		s.mu.Lock()
+		s.resets[flow{rs.from.src, rs.from.dst}] = rs
+		s.mu.Unlock()
+		defer s.resetDone(rs)
+		ss.changing.Lock()
+		err = s.rules.Apply(ctx, ss.key(r), rule.Program{Rules: []network.Rule{punt}}, rule.ApplyOptions{})
+		ss.changing.Unlock()
+	}
+	if err != nil {
+		s.log.Warn("end host cannot be told that its connection is over", "session", ss.id, "end", r, "error", err)
+		return
+	}
+	for {
+		s.provoke(rs)
+		if heard := await(ctx, rs.answered, probeEvery); heard || ctx.Err() != nil {
+			break
+		}
+	}
+	// What it had in flight is answered as well.
+	_ = sleep(ctx, resetQuiet)
+}
+
+func (s *Service) resetDone(rs *reset) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.resets, flow{rs.from.src, rs.from.dst})
+}
+
+// resetOf describes the end and the rule that brings its packets here. The rule
+// takes the place of the one that redirected them to the agent.
+func resetOf(ss *session, r agentapi.Role) (*reset, network.Rule, error) {
+	side := ss.layout.side(r)
+	end, far := ss.layout.Client, ss.layout.Server
+	if r == agentapi.RoleServer {
+		end, far = far, end
+	}
+	if len(side.Path) == 0 {
+		return nil, network.Rule{}, fmt.Errorf("%v: %w", end, network.ErrNoPath)
+	}
+	first := side.Path[0]
+	rs := &reset{
+		at:       network.PortRef{Switch: first.Switch, Port: first.In},
+		from:     header{vlan: side.EndVLAN, ethSrc: side.EndMAC, ethDst: side.FarMAC, src: end, dst: far},
+		to:       header{vlan: side.EndVLAN, ethSrc: side.FarMAC, ethDst: side.EndMAC, src: far, dst: end},
+		answered: make(chan struct{}),
+	}
+	m, err := rs.from.match(first.In)
+	return rs, network.Rule{
+		Switch: first.Switch, Band: network.BandService, Match: m,
+		Actions: []openflow.Action{openflow.OutputController(wholePacket)},
+	}, err
+}
+
+// provoke sends the end host two acknowledgements whose sequence numbers are so
+// far apart that one lies outside its window, whatever that is. It answers with
+// the sequence number that it expects.
+func (s *Service) provoke(rs *reset) {
+	seq := rand.Uint32()
+	for _, n := range []uint32{seq, seq + 1<<31} {
+		s.emit(rs, packet.AppendTCP(nil, rs.frame(), packet.TCPSegment{
+			Src: rs.to.src, Dst: rs.to.dst, Seq: n, Ack: rand.Uint32(), Flags: packet.ACK, Window: 1024,
+		}))
+	}
+}
+
+func (rs *reset) frame() packet.Frame {
+	return packet.Frame{Dst: rs.to.ethDst, Src: rs.to.ethSrc, VLAN: rs.to.vlan}
+}
+
+func (s *Service) emit(rs *reset, frame []byte) {
+	if err := s.fabric.Send(rs.at.Switch, rs.at.Port, frame); err != nil {
+		s.log.Debug("packet to an end host could not be sent", "at", rs.at, "error", err)
+	}
+}
+
+// answerReset answers a segment of an end host whose agent was lost.
+func (s *Service) answerReset(at network.PortRef, f flow, h *packet.Headers) network.Verdict {
+	s.mu.Lock()
+	rs := s.resets[f]
+	s.mu.Unlock()
+	if rs == nil || rs.at != at {
+		return network.Continue
+	}
+	if !h.Has(packet.TCP) || h.TCPFlags&packet.RST != 0 {
+		return network.Stop
+	}
+	s.emit(rs, packet.AppendReset(nil, h))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-rs.answered:
+	default:
+		close(rs.answered)
+	}
+	return network.Stop
+}

@@ -1,0 +1,200 @@
+package plugin
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/sos/agentapi"
+	"github.com/sluice-net/sluice/store"
+)
+
+// Name is the service's name: its path in the API, its keys in the store, its
+// owner of rules.
+const Name = "sos"
+
+// HandlerPriority is the service's place in the packet-in chain.
+const HandlerPriority = 100
+
+// Options is what a Service works with.
+type Options struct {
+	Fabric Fabric
+	Rules  Rules
+	Store  store.Store
+	Bus    *event.Bus
+	Log    *slog.Logger
+	// AgentTLS holds the controller's certificate and the CA of the agents.
+	AgentTLS *tls.Config
+	// Dial connects to agents; nil for the ordinary way.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Settle is how long after a start the service waits for the switches of
+	// sessions that are being taken over.
+	Settle time.Duration
+	// Linger is how long a session's rules stay after its agents are done, for
+	// the last segments of its connections to be acknowledged.
+	Linger time.Duration
+
+	newClient func(AgentRecord) (agentClient, error)
+}
+
+// Service is SOS in the controller.
+type Service struct {
+	fabric  Fabric
+	rules   Rules
+	store   store.Store
+	bus     *event.Bus
+	log     *slog.Logger
+	opts    Options
+	metrics *metrics
+
+	// ctx ends when Run ends; tasks are the goroutines that Run waits for.
+	ctx     context.Context
+	cancel  context.CancelFunc
+	tasks   sync.WaitGroup
+	startMu sync.Mutex
+	// changes serialises what the operator changes, so that store and memory agree.
+	changes sync.Mutex
+
+	// view is what the packet-in handler looks at without a lock.
+	view atomic.Pointer[view]
+	// rethink wakes the goroutine that keeps punt rules and paths up to date.
+	rethink chan struct{}
+
+	mu        sync.Mutex
+	running   bool
+	config    Config
+	whitelist Whitelist
+	agents    map[string]*agent
+	sessions  map[flow]*session
+	byID      map[agentapi.SessionID]*session
+	setups    int
+	perClient map[string]int
+	direct    *directory
+	pairs     map[string]*pair
+	resets    map[flow]*reset
+	history   history
+	puntErrs  map[openflow.DatapathID]string
+	taken     takeover
+}
+
+// view is an immutable extract of the state for the packet-in handler.
+type view struct {
+	enabled   bool
+	whitelist Whitelist
+	agents    map[string]bool // addresses of agents
+}
+
+// New returns a Service that has not started yet.
+func New(o Options) (*Service, error) {
+	if o.Fabric == nil || o.Rules == nil || o.Store == nil {
+		return nil, errors.New("sos: a network, an owner of rules and a store are needed")
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Settle == 0 {
+		o.Settle = 10 * time.Second
+	}
+	if o.Linger == 0 {
+		o.Linger = time.Second
+	}
+	s := &Service{
+		fabric: o.Fabric, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name), opts: o,
+		rethink: make(chan struct{}, 1), config: DefaultConfig(),
+		agents: map[string]*agent{}, sessions: map[flow]*session{}, byID: map[agentapi.SessionID]*session{},
+		perClient: map[string]int{}, direct: newDirectory(), pairs: map[string]*pair{}, resets: map[flow]*reset{},
+		puntErrs: map[openflow.DatapathID]string{},
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.metrics = newMetrics(s)
+	s.refreshView()
+	return s, nil
+}
+
+// Name is the service's name.
+func (s *Service) Name() string { return Name }
+
+// Run works until ctx ends. Rules of live sessions stay in the switches.
+func (s *Service) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, s.cancel)
+	defer stop()
+	defer s.finish()
+	if err := s.load(s.ctx); err != nil {
+		return fmt.Errorf("sos: %w", err)
+	}
+	s.takeOver(s.ctx)
+	s.mu.Lock()
+	s.running = true
+	s.mu.Unlock()
+	s.keepUp(s.ctx)
+	s.mu.Lock()
+	s.running = false
+	s.mu.Unlock()
+	return nil
+}
+
+// finish ends what start started and waits for it.
+func (s *Service) finish() {
+	s.startMu.Lock()
+	s.cancel()
+	s.startMu.Unlock()
+	s.tasks.Wait()
+}
+
+// start runs f in a goroutine that Run waits for. It does nothing after the end.
+func (s *Service) start(f func(context.Context)) bool {
+	s.startMu.Lock()
+	defer s.startMu.Unlock()
+	if s.ctx.Err() != nil {
+		return false
+	}
+	s.tasks.Add(1)
+	go func() {
+		defer s.tasks.Done()
+		f(s.ctx)
+	}()
+	return true
+}
+
+// wake makes the keeper look at punt rules and paths again.
+func (s *Service) wake() {
+	select {
+	case s.rethink <- struct{}{}:
+	default:
+	}
+}
+
+// refreshView publishes the state for the packet-in handler. The lock is held,
+// or nobody else knows the service yet.
+func (s *Service) refreshView() {
+	v := &view{enabled: s.config.Enabled, whitelist: s.whitelist, agents: map[string]bool{}}
+	for _, a := range s.agents {
+		for _, addr := range a.record.Addrs {
+			v.agents[addr.String()] = true
+		}
+	}
+	s.view.Store(v)
+}
+
+// publish puts an event on the bus.
+func (s *Service) publish(kind string, attrs any) {
+	if s.bus != nil {
+		s.bus.Publish(Name+"."+kind, attrs)
+	}
+}
+
+// NetworkChanged tells the service of a change in the network. It does not block.
+func (s *Service) NetworkChanged(e network.Event) {
+	if e.Kind != network.HostRemoved {
+		s.wake()
+	}
+}

@@ -1,0 +1,542 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/sos/agentapi"
+	"github.com/sluice-net/sluice/store/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bench is a service between fakes: two switches 75 ms apart, client and agents
+// x and x2 at the one, server and agent y at the other.
+type bench struct {
+	t        *testing.T
+	net      *fakeNet
+	service  *Service
+	store    *memstore.Store
+	x, x2, y *fakeAgent
+	stop     func()
+}
+
+func at(d openflow.DatapathID, p uint32) network.PortRef { return network.PortRef{Switch: d, Port: p} }
+
+func links(pairs ...[2]network.PortRef) []network.Link {
+	var out []network.Link
+	for _, p := range pairs {
+		for _, l := range []network.Link{{From: p[0], To: p[1]}, {From: p[1], To: p[0]}} {
+			l.Latency = 75 * time.Millisecond
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+func newBench(t *testing.T) *bench {
+	n := &fakeNet{
+		hosts: map[netip.Addr]network.Host{}, rules: map[string][]network.Rule{}, sent: make(chan []byte, 1000),
+		top: topology.New(1, []openflow.DatapathID{1, 2}, links([2]network.PortRef{at(1, wan), at(2, wan)})),
+	}
+	x2 := netip.MustParseAddr("10.0.0.13")
+	for addr, h := range map[netip.Addr]network.Host{
+		hostA.Addr(): {MAC: macA, At: at(1, portA)}, hostB.Addr(): {MAC: macB, At: at(2, portB)},
+		agentX.Addr(): {MAC: macX, At: at(1, portX)}, agentY.Addr(): {MAC: macY, At: at(2, portY)},
+		x2: {MAC: openflow.MAC{2, 0, 0, 0, 0, 13}, At: at(1, 4)},
+	} {
+		h.IPs = []netip.Addr{addr}
+		n.hosts[addr] = h
+	}
+	b := &bench{t: t, net: n, store: memstore.New()}
+	b.x, b.x2, b.y = newFakeAgent(t, n, "x"), newFakeAgent(t, n, "x2"), newFakeAgent(t, n, "y")
+	b.start()
+	t.Cleanup(func() { b.stop() })
+	b.add("x", b.x, agentX.Addr())
+	b.add("y", b.y, agentY.Addr())
+	e := mustEntry(t, spec("10.0.0.0/24", "10.0.0.0/24", "80"))
+	if _, err := b.service.addEntry(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// start runs a service on the bench's store, like a controller's start.
+func (b *bench) start() {
+	s, err := New(Options{
+		Fabric: b.net, Rules: b.net, Store: b.store, Log: slog.New(slog.DiscardHandler),
+		Linger: 20 * time.Millisecond, Settle: time.Second,
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	b.service = s
+	b.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.t.Error(err)
+		}
+		b.stop = func() {}
+	}
+	b.eventually("the service is ready", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.running })
+}
+
+func (b *bench) add(name string, a *fakeAgent, addr netip.Addr) {
+	b.t.Helper()
+	r, faults := AgentSpec{Name: name, URL: a.server.URL, Addrs: []string{addr.String()}}.Parse()
+	if len(faults) > 0 {
+		b.t.Fatal(faults)
+	}
+	if _, err := b.service.addAgent(b.t.Context(), r); err != nil {
+		b.t.Fatal(err)
+	}
+	b.agentsUp()
+}
+
+func (b *bench) agentsUp() {
+	b.t.Helper()
+	b.eventually("agents are up and found", func() bool {
+		for _, i := range b.service.agentInfos() {
+			if i.State != AgentUp || len(i.Places) == 0 || len(i.DataPorts) == 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// eventually polls with a deadline.
+func (b *bench) eventually(what string, f func() bool) {
+	b.t.Helper()
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !f() {
+		select {
+		case <-deadline:
+			b.t.Fatalf("after 10 s still not: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// syn offers the client's first packet to the service.
+func (b *bench) syn(from netip.AddrPort) (network.Verdict, *fakeHeld) {
+	h := packet.Headers{
+		Layers: packet.Ethernet | packet.IPv4 | packet.TCP, EthSrc: macA, EthDst: macB,
+		Src: from.Addr(), Dst: hostB.Addr(), SrcPort: from.Port(), DstPort: hostB.Port(), TCPFlags: packet.SYN,
+	}
+	held := &fakeHeld{net: b.net, fate: make(chan string, 1)}
+	taken := false
+	verdict := b.service.segment(at(1, portA), &h, func(time.Duration) (Held, error) { taken = true; return held, nil })
+	if !taken {
+		return verdict, nil
+	}
+	return verdict, held
+}
+
+// fate waits for what becomes of a held packet.
+func (b *bench) fate(h *fakeHeld) string {
+	b.t.Helper()
+	if h == nil {
+		b.t.Fatal("the packet was not held")
+	}
+	select {
+	case f := <-h.fate:
+		return f
+	case <-time.After(10 * time.Second):
+		b.t.Fatal("the packet is still held after 10 s")
+		return ""
+	}
+}
+
+// clean waits until nothing is left of any session.
+func (b *bench) clean() {
+	b.t.Helper()
+	b.eventually("no rule and no session is left", func() bool {
+		s := b.service
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		loads := 0
+		for _, a := range s.agents {
+			loads += a.sessions
+		}
+		return len(b.net.kept()) == 0 && len(s.sessions)+len(s.byID)+s.setups+len(s.perClient)+loads+len(s.resets) == 0
+	})
+}
+
+func (b *bench) past() []Record { return b.service.records("past") }
+
+func TestSessionFromFirstPacketToEnd(t *testing.T) {
+	b := newBench(t)
+	b.net.events()
+	verdict, held := b.syn(hostA)
+	if got := b.fate(held); verdict != network.Stop || got != "released" {
+		t.Fatalf("verdict %v, packet %s", verdict, got)
+	}
+	events := b.net.events()
+	before := func(first, second string) {
+		t.Helper()
+		if i, j := slices.Index(events, first), slices.Index(events, second); i < 0 || j < 0 || i > j {
+			t.Errorf("%q has to come before %q: %v", first, second, events)
+		}
+	}
+	before("prepare client", "apply server")
+	before("prepare server", "apply server")
+	before("apply server", "commit server")
+	before("apply pair", "commit server")
+	before("commit server", "apply client")
+	before("apply client", "release")
+
+	id := b.x.only(t)
+	client, server := bothSides(t, figure(), everything)
+	rules := b.net.snapshot()
+	sameRules(t, "client", rules["session/"+id.String()+"/client"], client)
+	sameRules(t, "server", rules["session/"+id.String()+"/server"], server)
+	pair, err := pairXY([]network.Hop{hop(1, portX, wan), hop(2, wan, portY)}).Rules(everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameRules(t, "pair", rules["pair/10.0.0.11/10.0.0.12"], pair)
+
+	b.x.finish(id, agentapi.ReasonClosed)
+	b.y.finish(id, agentapi.ReasonClosed)
+	b.clean()
+	past := b.past()
+	if len(past) != 1 || past[0].How != "closed" || past[0].BytesDown != 1000 || past[0].ClientAgent != "x" ||
+		past[0].Setup.Total == 0 || len(past[0].AgentPaths) != 1 {
+		t.Errorf("history: %+v", past)
+	}
+}
+
+func TestRetransmittedFirstPacketJoins(t *testing.T) {
+	b := newBench(t)
+	answer := make(chan error)
+	b.y.commit = func() error { return <-answer }
+	_, held := b.syn(hostA)
+	for range 3 {
+		if verdict, again := b.syn(hostA); verdict != network.Stop || again != nil {
+			t.Errorf("verdict %v, held again %v", verdict, again != nil)
+		}
+	}
+	close(answer)
+	if got := b.fate(held); got != "released" {
+		t.Errorf("the packet was %s", got)
+	}
+	if n := b.x.count(); n != 1 {
+		t.Errorf("%d sessions, want 1", n)
+	}
+}
+
+// TestFailOpen makes each step of a set-up fail: the packet goes on, and
+// nothing is left behind.
+func TestFailOpen(t *testing.T) {
+	problem := func(c agentapi.Code) error { return &agentapi.Problem{Code: c, Title: string(c)} }
+	refuses := func(c agentapi.Code) func(agentapi.PrepareRequest) error {
+		return func(agentapi.PrepareRequest) error { return problem(c) }
+	}
+	rules := func(kind string) func(*bench) {
+		return func(b *bench) {
+			b.net.refuse = func(key string) error {
+				if keyKind(key) == kind {
+					return errors.New("table full")
+				}
+				return nil
+			}
+		}
+	}
+	cases := []struct {
+		name string
+		set  func(*bench)
+		why  string
+	}{
+		{"client's agent full", func(b *bench) { b.x.prepare = refuses(agentapi.CodeFull) }, "agents"},
+		{"server's agent has no route", func(b *bench) { b.y.prepare = refuses(agentapi.CodeNoRoute) }, "no-route"},
+		{"client's agent answers nonsense", func(b *bench) { b.x.prepare = refuses("") }, "agents"},
+		{"server refuses", func(b *bench) { b.y.commit = func() error { return problem(agentapi.CodeRefused) } }, "refused"},
+		{"server does not answer", func(b *bench) { b.y.commit = func() error { return problem(agentapi.CodeTimeout) } }, "timeout"},
+		{"client's agent fails to commit", func(b *bench) { b.x.commit = func() error { return problem(agentapi.CodeNoPeer) } }, "no-peer"},
+		{"rules of the server's side", rules("server"), "table full"},
+		{"rules between agents", rules("pair"), "table full"},
+		{"rules of the client's side", rules("client"), "table full"},
+		{"server unknown", func(b *bench) { delete(b.net.hosts, hostB.Addr()) }, "host not found"},
+		{"client's agent dead", func(b *bench) { b.x.kill() }, "agents"},
+		{"server's agent dead", func(b *bench) { b.y.kill() }, "agents"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			c.set(b)
+			_, held := b.syn(hostA)
+			if got := b.fate(held); got != "forwarded" {
+				t.Errorf("the packet was %s", got)
+			}
+			b.clean()
+			if x, y := b.x.count(), b.y.count(); x+y != 0 {
+				b.eventually("the agents have forgotten it", func() bool { return b.x.count()+b.y.count() == 0 })
+			}
+			past := b.past()
+			if len(past) != 1 || !strings.Contains(past[0].How, c.why) {
+				t.Errorf("history %+v, want a reason with %q", past, c.why)
+			}
+			// Sent again, the packet must not be given to agents: a server may
+			// have seen it.
+			if verdict, again := b.syn(hostA); verdict != network.Continue || again != nil {
+				t.Errorf("the same first packet again: verdict %v, held %v", verdict, again != nil)
+			}
+			events := b.net.events()
+			if i, j := slices.Index(events, "remove server"), slices.Index(events, "forward"); i > j {
+				t.Errorf("forwarded before the rules were gone: %v", events)
+			}
+		})
+	}
+}
+
+func TestFullAgentIsPassedOver(t *testing.T) {
+	b := newBench(t)
+	b.add("x2", b.x2, netip.MustParseAddr("10.0.0.13"))
+	b.x.prepare = func(agentapi.PrepareRequest) error { return &agentapi.Problem{Code: agentapi.CodeFull, Title: "full"} }
+	_, held := b.syn(hostA)
+	if got := b.fate(held); got != "released" {
+		t.Fatalf("the packet was %s", got)
+	}
+	if b.x2.count() != 1 {
+		t.Error("the session did not go to the other agent")
+	}
+	b.eventually("the server's agent has one session", func() bool { return b.y.count() == 1 })
+}
+
+func TestWhatIsNotOffered(t *testing.T) {
+	b := newBench(t)
+	if verdict, held := b.syn(netip.MustParseAddrPort("10.9.9.9:1000")); verdict != network.Continue || held != nil {
+		t.Error("a client that is not on the whitelist was taken")
+	}
+	if verdict, held := b.syn(netip.AddrPortFrom(agentX.Addr(), 1000)); verdict != network.Continue || held != nil {
+		t.Error("an agent's own connection was taken")
+	}
+	off := false
+	if _, _, err := b.service.setConfig(t.Context(), ConfigChange{Enabled: &off}); err != nil {
+		t.Fatal(err)
+	}
+	if verdict, held := b.syn(hostA); verdict != network.Continue || held != nil {
+		t.Error("a connection was taken although SOS is disabled")
+	}
+	b.eventually("punt rules are gone", func() bool {
+		for _, rules := range b.net.snapshot() {
+			if len(rules) > 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// TestFloodIsBounded sends more first packets than may be set up at once.
+func TestFloodIsBounded(t *testing.T) {
+	b := newBench(t)
+	bound, perClient := 20, 8
+	if _, faults, err := b.service.setConfig(t.Context(), ConfigChange{MaxSetups: &bound, MaxSetupsPerClient: &perClient}); err != nil || faults != nil {
+		t.Fatal(faults, err)
+	}
+	answer := make(chan struct{})
+	b.y.commit = func() error { <-answer; return nil }
+	var held []*fakeHeld
+	taken := map[netip.Addr]int{}
+	for client := range 5 {
+		for port := range 50 {
+			from := netip.AddrPortFrom(netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", 100+client)), uint16(1000+port))
+			if _, h := b.syn(from); h != nil {
+				held = append(held, h)
+				taken[from.Addr()]++
+			}
+		}
+	}
+	if len(held) != bound {
+		t.Errorf("%d packets are held, the bound is %d", len(held), bound)
+	}
+	for client, n := range taken {
+		if n > perClient {
+			t.Errorf("client %v has %d, the bound is %d", client, n, perClient)
+		}
+	}
+	close(answer)
+	for _, h := range held {
+		if got := b.fate(h); got != "released" {
+			t.Errorf("a packet was %s", got)
+		}
+	}
+}
+
+// TestLostAgent kills the client's agent: the server's agent is told, and the
+// client gets a reset with the sequence number that it expects.
+func TestLostAgent(t *testing.T) {
+	b := newBench(t)
+	_, held := b.syn(hostA)
+	if got := b.fate(held); got != "released" {
+		t.Fatalf("the packet was %s", got)
+	}
+	killed := time.Now()
+	b.x.kill()
+	var probes []packet.Headers
+	for len(probes) < 2 {
+		probes = append(probes, b.frame())
+	}
+	if d := probes[0].Seq - probes[1].Seq; d != 1<<31 {
+		t.Errorf("probes %d apart, want 2^31", d)
+	}
+	for _, p := range probes {
+		if p.Source() != hostB || p.Destination() != hostA || p.EthSrc != macB || p.EthDst != macA || p.TCPFlags != packet.ACK {
+			t.Errorf("probe %v > %v, %v > %v, flags %#x", p.Source(), p.Destination(), p.EthSrc, p.EthDst, p.TCPFlags)
+		}
+	}
+	var punt []network.Rule
+	for key, rules := range b.net.snapshot() {
+		if keyKind(key) == "client" {
+			punt = rules
+		}
+	}
+	sameRules(t, "punt", punt, []network.Rule{service(1, connection(portA, hostA, hostB), openflow.OutputController(0xffff))})
+	h := packet.Headers{
+		Layers: packet.Ethernet | packet.IPv4 | packet.TCP, EthSrc: macA, EthDst: macB, Src: hostA.Addr(), Dst: hostB.Addr(),
+		SrcPort: hostA.Port(), DstPort: hostB.Port(), TCPFlags: packet.ACK, Seq: 1111, Ack: 2222,
+	}
+	if v := b.service.segment(at(1, portA), &h, nil); v != network.Stop {
+		t.Errorf("verdict %v", v)
+	}
+	var rst packet.Headers
+	for rst.TCPFlags&packet.RST == 0 {
+		rst = b.frame()
+	}
+	if rst.Seq != 2222 || rst.Source() != hostB || rst.Destination() != hostA {
+		t.Errorf("reset %v > %v with sequence number %d, want 2222", rst.Source(), rst.Destination(), rst.Seq)
+	}
+	if took := time.Since(killed); took > 3*time.Second {
+		t.Errorf("the reset came after %v", took)
+	}
+	b.clean()
+	if b.y.count() != 0 {
+		t.Error("the other agent still has the session")
+	}
+	if past := b.past(); len(past) != 1 || past[0].How != "agent lost: x" {
+		t.Errorf("history: %+v", past)
+	}
+}
+
+// frame is the next frame that the controller sent.
+func (b *bench) frame() packet.Headers {
+	b.t.Helper()
+	select {
+	case f := <-b.net.sent:
+		h, err := packet.Parse(f)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		return h
+	case <-time.After(10 * time.Second):
+		b.t.Fatal("the controller sends nothing")
+		return packet.Headers{}
+	}
+}
+
+// TestRestart starts a second service while a session runs: it finds the same
+// rules again, and cleans up a session that only one agent knows.
+func TestRestart(t *testing.T) {
+	b := newBench(t)
+	_, held := b.syn(hostA)
+	if got := b.fate(held); got != "released" {
+		t.Fatalf("the packet was %s", got)
+	}
+	id := b.x.only(t)
+	before := b.net.snapshot()
+	b.stop()
+	half := agentapi.NewSessionID()
+	b.y.sessions[half] = agentapi.Session{ID: half, Role: agentapi.RoleServer, Phase: agentapi.PhaseRunning}
+	b.net.mu.Lock()
+	b.net.rules, b.net.ready = map[string][]network.Rule{}, false
+	b.net.mu.Unlock()
+	b.start()
+	b.agentsUp()
+	after := b.net.snapshot()
+	for key, rules := range before {
+		if keyKind(key) != "punt" {
+			sameRules(t, key, after[key], rules)
+		}
+	}
+	if !b.net.ready {
+		t.Error("the network was not told that everything is declared")
+	}
+	b.eventually("the half session is gone", func() bool { return b.y.count() == 1 })
+	if taken := b.service.taken; taken.Sessions != 1 || taken.Dropped != 1 {
+		t.Errorf("taken over: %+v", taken)
+	}
+	b.x.finish(id, agentapi.ReasonClosed)
+	b.y.finish(id, agentapi.ReasonClosed)
+	b.clean()
+}
+
+// TestReroute takes the link on the path away and moves the client.
+func TestReroute(t *testing.T) {
+	b := newBench(t)
+	_, held := b.syn(hostA)
+	if got := b.fate(held); got != "released" {
+		t.Fatalf("the packet was %s", got)
+	}
+	b.net.mu.Lock()
+	b.net.top = topology.New(2, []openflow.DatapathID{1, 2, 3}, links(
+		[2]network.PortRef{at(1, 8), at(3, 1)}, [2]network.PortRef{at(3, 2), at(2, 8)}))
+	moved := b.net.hosts[hostA.Addr()]
+	moved.At = at(3, 7)
+	b.net.hosts[hostA.Addr()] = moved
+	b.net.mu.Unlock()
+	b.service.NetworkChanged(network.Event{Kind: network.LinkDown})
+	want := figure()
+	want.ClientSide.Path = []network.Hop{hop(3, 7, 1), hop(1, 8, portX)}
+	client, _ := bothSides(t, want, everything)
+	id := b.x.only(t)
+	b.eventually("rules follow the client", func() bool {
+		rules := b.net.snapshot()["session/"+id.String()+"/client"]
+		return len(rules) == len(client) && rules[0].Switch == client[0].Switch
+	})
+	sameRules(t, "client", b.net.snapshot()["session/"+id.String()+"/client"], client)
+	pair, err := pairXY([]network.Hop{hop(1, portX, 8), hop(3, 1, 2), hop(2, 8, portY)}).Rules(everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("the agents' way avoids the link", func() bool { return len(b.net.snapshot()["pair/10.0.0.11/10.0.0.12"]) == len(pair) })
+	sameRules(t, "pair", b.net.snapshot()["pair/10.0.0.11/10.0.0.12"], pair)
+	b.x.finish(id, agentapi.ReasonClosed)
+	b.y.finish(id, agentapi.ReasonClosed)
+	b.clean()
+}
+
+func TestRemovedEntryLeavesSessions(t *testing.T) {
+	b := newBench(t)
+	_, held := b.syn(hostA)
+	b.fate(held)
+	list := b.service.view.Load().whitelist
+	if err := b.service.removeEntry(t.Context(), list[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(b.net.kept()); n != 3 {
+		t.Errorf("%d keys are left, want those of the session: %v", n, b.net.kept())
+	}
+	if verdict, again := b.syn(netip.AddrPortFrom(hostA.Addr(), 9)); verdict != network.Continue || again != nil {
+		t.Error("a new connection was taken")
+	}
+}

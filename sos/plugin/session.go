@@ -1,0 +1,102 @@
+package plugin
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/sos/agentapi"
+)
+
+// flow is a TCP connection as its client opened it.
+type flow struct{ client, server netip.AddrPort }
+
+func (f flow) String() string { return fmt.Sprintf("%v to %v", f.client, f.server) }
+
+// State is where a session stands.
+type State string
+
+// The states, in order.
+const (
+	StateSetup     State = "setup"     // the client's first packet is being held
+	StateLive      State = "live"      // rules are in place, the agents carry the connection
+	StateResetting State = "resetting" // an agent was lost; its end host is being told
+	StateEnding    State = "ending"    // the agents are done; rules are being removed
+	StateEnded     State = "ended"
+)
+
+// session is one connection from its first packet until its rules are gone.
+// What stands before mu is fixed once the set-up has made it; the rest belongs
+// to the service's lock.
+type session struct {
+	id      agentapi.SessionID
+	flow    flow
+	entry   string
+	tuning  Tuning
+	started time.Time
+
+	state  State
+	client *agent
+	server *agent
+	layout Layout
+	// clientAt and serverAt are where the interception switches see the ends.
+	clientAt, serverAt network.PortRef
+	pair               string
+	agentPaths         [][]string
+	steps              Steps
+	samples            sampler
+	// last are the agents' latest counters, ended their final records.
+	last  map[agentapi.Role]agentapi.Counters
+	ended map[agentapi.Role]agentapi.SessionRecord
+	// bothEnded is closed when both agents have reported the end.
+	bothEnded chan struct{}
+	how       string
+	// changing serialises changes of the session's rules after its set-up.
+	changing sync.Mutex
+}
+
+func (s *session) agent(r agentapi.Role) *agent {
+	if r == agentapi.RoleClient {
+		return s.client
+	}
+	return s.server
+}
+
+// keys under which the rules of the two sides stand in the ledger.
+func (s *session) key(r agentapi.Role) string { return fmt.Sprintf("session/%v/%s", s.id, r) }
+
+func other(r agentapi.Role) agentapi.Role {
+	if r == agentapi.RoleClient {
+		return agentapi.RoleServer
+	}
+	return agentapi.RoleClient
+}
+
+// Steps are how long the parts of a set-up took.
+type Steps struct {
+	Select  agentapi.Duration `json:"select" doc:"Finding the ends, choosing agents and paths"`
+	Prepare agentapi.Duration `json:"prepare" doc:"Both agents' answers"`
+	Rules   agentapi.Duration `json:"rules" doc:"Rules of the server's side and between the agents, until the switches' barriers"`
+	Commit  agentapi.Duration `json:"commit" doc:"The server's answer to its agent"`
+	Client  agentapi.Duration `json:"client" doc:"Rules of the client's side"`
+	Total   agentapi.Duration `json:"total" doc:"From the client's first packet until its release"`
+}
+
+// stopwatch measures consecutive steps.
+type stopwatch struct{ start, last time.Time }
+
+func newStopwatch() stopwatch {
+	now := time.Now()
+	return stopwatch{now, now}
+}
+
+func (w *stopwatch) lap() agentapi.Duration {
+	now := time.Now()
+	d := now.Sub(w.last)
+	w.last = now
+	return agentapi.Duration(d)
+}
+
+func (w *stopwatch) total() agentapi.Duration { return agentapi.Duration(w.last.Sub(w.start)) }

@@ -1,0 +1,316 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/sos/agentapi"
+)
+
+const (
+	// undoTimeout bounds each of the steps by which a set-up is undone.
+	undoTimeout = time.Second
+	// maxAttempts is how many pairs of agents are asked when agents refuse.
+	maxAttempts = 3
+)
+
+func newSession(f flow, entry *Entry, global Tuning, now time.Time) *session {
+	return &session{
+		id: agentapi.NewSessionID(), flow: f, entry: entry.ID, tuning: entry.Tuning.over(global),
+		started: now, state: StateSetup,
+		last: map[agentapi.Role]agentapi.Counters{}, ended: map[agentapi.Role]agentapi.SessionRecord{},
+		bothEnded: make(chan struct{}),
+	}
+}
+
+// setUp takes a session from its held first packet to the packet's release. Any
+// failure undoes everything and sends the packet on as if SOS were not there.
+func (s *Service) setUp(ctx context.Context, ss *session, o offer, held Held) {
+	s.mu.Lock()
+	cfg := s.config
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, cfg.setupTime())
+	defer cancel()
+	watch := newStopwatch()
+	done, err := s.establish(ctx, ss, o, cfg, &watch)
+	if err != nil {
+		s.undo(ss, done)
+		s.mu.Lock()
+		s.direct.add(ss.flow, time.Now())
+		s.mu.Unlock()
+		if ferr := held.Forward(); ferr != nil {
+			s.log.Warn("first packet could not be forwarded", "session", ss.id, "flow", ss.flow, "error", ferr)
+		}
+		s.notEstablished(ss, err)
+		return
+	}
+	if err := held.Release(); err != nil {
+		// It was held too long and has gone directly, or its switch is gone: the
+		// client will send it again, into the rules.
+		s.log.Info("first packet was not released", "session", ss.id, "flow", ss.flow, "error", err)
+	}
+	s.established(ss, watch.total())
+}
+
+// took adds the time since the last step to one of a set-up's steps.
+func (s *Service) took(step *agentapi.Duration, w *stopwatch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*step += w.lap()
+}
+
+// progressOf a set-up says what has to be undone.
+type progressOf uint8
+
+const (
+	nothingDone progressOf = iota
+	agentsAsked
+	rulesWritten
+)
+
+// establish does the steps of a set-up in order.
+func (s *Service) establish(ctx context.Context, ss *session, o offer, cfg Config, watch *stopwatch) (progressOf, error) {
+	server, err := s.findServer(ctx, o)
+	if err != nil {
+		return nothingDone, err
+	}
+	if err := s.engage(ctx, ss, o, server, cfg, watch); err != nil {
+		return agentsAsked, err
+	}
+	if err := s.writeFar(ctx, ss, cfg); err != nil {
+		return rulesWritten, err
+	}
+	s.took(&ss.steps.Rules, watch)
+	if err := s.commit(ctx, ss, cfg); err != nil {
+		return rulesWritten, err
+	}
+	s.took(&ss.steps.Commit, watch)
+	// The client's side comes last: until the server has accepted, a first
+	// packet that the client sends again must not reach its agent.
+	if err := s.writeSide(ctx, ss, agentapi.RoleClient, cfg); err != nil {
+		return rulesWritten, err
+	}
+	s.took(&ss.steps.Client, watch)
+	return rulesWritten, nil
+}
+
+// engage chooses agents and prepares them. Agents that refuse for a reason of
+// their own are passed over and others are asked.
+func (s *Service) engage(ctx context.Context, ss *session, o offer, server endpoint, cfg Config, watch *stopwatch) error {
+	refused := map[*agent]bool{}
+	for attempt := 1; ; attempt++ {
+		if err := s.assign(ss, o, server.place, refused); err != nil {
+			return err
+		}
+		if err := s.plan(ss, o, server); err != nil {
+			return err
+		}
+		s.took(&ss.steps.Select, watch)
+		refusals, err := s.prepare(ctx, ss, cfg)
+		s.took(&ss.steps.Prepare, watch)
+		if err == nil || len(refusals) == 0 || attempt == maxAttempts || ctx.Err() != nil {
+			return err
+		}
+		for _, a := range refusals {
+			refused[a] = true
+		}
+		s.disengage(ss)
+	}
+}
+
+// disengage takes a session off its agents and gives it a new id, so that late
+// answers to the old one cannot be mistaken.
+func (s *Service) disengage(ss *session) {
+	id, x, y := ss.id, ss.client, ss.server
+	s.start(func(context.Context) { s.abort(id, x, y) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ss.release()
+	ss.client, ss.server = nil, nil
+	delete(s.byID, ss.id)
+	ss.id = agentapi.NewSessionID()
+	s.byID[ss.id] = ss
+}
+
+// prepare asks both agents at once. It returns those that have no room.
+func (s *Service) prepare(ctx context.Context, ss *session, cfg Config) ([]*agent, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(cfg.PrepareTimeout))
+	defer cancel()
+	about, err := json.Marshal(ss.context())
+	if err != nil {
+		return nil, fmt.Errorf("context of the session: %w", err)
+	}
+	key := agentapi.NewKey()
+	request := func(r agentapi.Role) agentapi.PrepareRequest {
+		peer := ss.layout.side(other(r)).Agent
+		return agentapi.PrepareRequest{
+			ID: ss.id, Key: key, Role: r, Client: ss.flow.client, Server: ss.flow.server,
+			Peer: agentapi.Peer{Addr: peer, DataPorts: s.dataPorts(ss, other(r))}, Params: ss.tuning.params(),
+			Idle: cfg.Idle, Context: about,
+		}
+	}
+	var replies [2]agentapi.PrepareReply
+	errs := bothRoles(func(i int, r agentapi.Role) error {
+		var err error
+		if replies[i], err = ss.agent(r).client.Prepare(ctx, request(r)); err != nil {
+			return fmt.Errorf("agent %s: %w", ss.agent(r).record.Name, err)
+		}
+		return nil
+	})
+	if err := errors.Join(errs[:]...); err != nil {
+		return s.refusals(ss, errs), err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return nil, ss.layout.settle(replies[0], replies[1])
+}
+
+var bothRole = [2]agentapi.Role{agentapi.RoleClient, agentapi.RoleServer}
+
+// bothRoles does something for both agents at once.
+func bothRoles(f func(int, agentapi.Role) error) (errs [2]error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		errs[1] = f(1, bothRole[1])
+	}()
+	errs[0] = f(0, bothRole[0])
+	<-done
+	return errs
+}
+
+// refusals lists the agents that cannot take a session now but are well, or do
+// not answer at all: in both cases others may help.
+func (s *Service) refusals(ss *session, errs [2]error) []*agent {
+	var out []*agent
+	for i, err := range errs {
+		code := agentapi.CodeOf(err)
+		if err != nil && slices.Contains([]agentapi.Code{"", agentapi.CodeFull, agentapi.CodeDraining, agentapi.CodeInternal}, code) {
+			out = append(out, ss.agent(bothRole[i]))
+		}
+	}
+	return out
+}
+
+// dataPorts are those of an agent's data ports that the session may use.
+func (s *Service) dataPorts(ss *session, r agentapi.Role) []uint16 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ports := ss.agent(r).status.DataPorts
+	return slices.Clone(ports[:min(len(ports), max(ss.tuning.Paths, 1))])
+}
+
+// writeFar writes the rules of the server's side and those between the agents.
+func (s *Service) writeFar(ctx context.Context, ss *session, cfg Config) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(cfg.RulesTimeout))
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.usePair(ctx, ss) }()
+	err := s.writeSide(ctx, ss, agentapi.RoleServer, cfg)
+	return errors.Join(err, <-done)
+}
+
+// writeSide writes the rules between one end host and its agent and waits until
+// the switches have them.
+func (s *Service) writeSide(ctx context.Context, ss *session, r agentapi.Role, cfg Config) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(cfg.RulesTimeout))
+	defer cancel()
+	client, server, err := ss.layout.rules(s.fabric.CanSet)
+	if err != nil {
+		return fmt.Errorf("rules: %w", err)
+	}
+	rules := client
+	if r == agentapi.RoleServer {
+		rules = server
+	}
+	if err := s.rules.Apply(ctx, ss.key(r), rule.Program{Rules: rules}, rule.ApplyOptions{}); err != nil {
+		return fmt.Errorf("rules of the %s's side: %w", r, err)
+	}
+	return nil
+}
+
+// rules are those of both sides.
+func (l *Layout) rules(can Capable) (client, server []network.Rule, err error) {
+	if client, err = l.ClientRules(can); err != nil {
+		return nil, nil, err
+	}
+	if server, err = l.ServerRules(can); err != nil {
+		return nil, nil, err
+	}
+	return client, server, checkDisjoint(slices.Concat(client, server))
+}
+
+func (l *Layout) side(r agentapi.Role) *Side {
+	if r == agentapi.RoleClient {
+		return &l.ClientSide
+	}
+	return &l.ServerSide
+}
+
+// commit has the server dialled; its answer decides. The client's agent opens
+// the connections between the agents at the same time.
+func (s *Service) commit(ctx context.Context, ss *session, cfg Config) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(cfg.CommitTimeout))
+	defer cancel()
+	errs := bothRoles(func(_ int, r agentapi.Role) error {
+		if err := ss.agent(r).client.Commit(ctx, ss.id); err != nil {
+			return fmt.Errorf("agent %s: %w", ss.agent(r).record.Name, err)
+		}
+		return nil
+	})
+	return errors.Join(errs[:]...)
+}
+
+// undo takes back what a failed set-up has done. The server's agent resets its
+// connection while the rules still make the reset look like the client's.
+func (s *Service) undo(ss *session, done progressOf) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), 2*undoTimeout)
+	defer cancel()
+	switch done {
+	case rulesWritten:
+		s.abort(ss.id, ss.client, ss.server)
+		s.removeRules(ctx, ss)
+	case agentsAsked:
+		// Without rules nothing of the agents is in the packet's way.
+		id, x, y := ss.id, ss.client, ss.server
+		s.start(func(context.Context) { s.abort(id, x, y) })
+	}
+}
+
+// abort makes the agents reset and forget a session; those that are nil are
+// left out.
+func (s *Service) abort(id agentapi.SessionID, agents ...*agent) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), undoTimeout)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, a := range agents {
+		if a == nil {
+			continue
+		}
+		all.Go(func() {
+			err := a.client.Abort(ctx, id)
+			if err != nil && agentapi.CodeOf(err) != agentapi.CodeNotFound {
+				s.log.Debug("session could not be aborted", "agent", a.record.Name, "session", id, "error", err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// removeRules removes the session's rules from the switches.
+func (s *Service) removeRules(ctx context.Context, ss *session) {
+	errs := bothRoles(func(_ int, r agentapi.Role) error { return s.rules.Remove(ctx, ss.key(r)) })
+	if err := errors.Join(errs[:]...); err != nil {
+		s.log.Warn("rules could not be removed", "session", ss.id, "error", err)
+	}
+	if ss.pair != "" {
+		s.dropPair(ss)
+	}
+}

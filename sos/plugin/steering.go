@@ -1,0 +1,163 @@
+package plugin
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Steering is all that the rules between two agents follow from (3 to 6 of the
+// published table). All sessions of the two agents share them.
+type Steering struct {
+	X, Y Terminal
+	// Paths lead from X to Y. With one path the agents' packets go unmodified;
+	// with several, path k carries the connections of data port k.
+	Paths [][]network.Hop
+	// Salt changes the path tags, should one collide with another pair's.
+	Salt uint32
+}
+
+// Terminal is an agent as one end of a path.
+type Terminal struct {
+	Addr netip.Addr
+	MAC  openflow.MAC
+	VLAN uint16
+	// DataPorts are the ports it listens on for other agents, one per path.
+	DataPorts []uint16
+}
+
+// Rules returns the rules of both directions, each written from its far end.
+func (s Steering) Rules(can Capable) ([]network.Rule, error) {
+	if len(s.Paths) == 0 {
+		return nil, nil
+	}
+	if len(s.Paths) == 1 || !s.taggable(can) {
+		return s.plain(s.Paths[0])
+	}
+	var rules []network.Rule
+	for k, path := range s.Paths {
+		there, err := s.tagged(s.X, s.Y, k, path)
+		if err != nil {
+			return nil, err
+		}
+		back, err := s.tagged(s.Y, s.X, k, reversed(path))
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, append(there, back...)...)
+	}
+	return rules, nil
+}
+
+// taggable says whether the ends of every path can write tags and the agents
+// have a data port for each path.
+func (s Steering) taggable(can Capable) bool {
+	for _, path := range s.Paths {
+		first, last := path[0].Switch, path[len(path)-1].Switch
+		if !can(first, openflow.FieldEthDst) || !can(last, openflow.FieldEthDst) {
+			return false
+		}
+	}
+	return len(s.X.DataPorts) >= len(s.Paths) && len(s.Y.DataPorts) >= len(s.Paths)
+}
+
+// plain is the single path without tags: packets pass unmodified, but for the
+// VLAN where the agents stand in different ones.
+func (s Steering) plain(path []network.Hop) ([]network.Rule, error) {
+	var rules []network.Rule
+	add := func(from, to Terminal, path []network.Hop) error {
+		for i := len(path) - 1; i >= 0; i-- {
+			vlan := from.VLAN
+			actions := []openflow.Action{}
+			if i == len(path)-1 {
+				actions = retag(from.VLAN, to.VLAN)
+			}
+			hop := path[i]
+			match, err := openflow.NewMatch(append(pairFields(from, to, vlan), openflow.InPort(hop.In))...)
+			if err != nil {
+				return fmt.Errorf("switch %v: %w", hop.Switch, err)
+			}
+			rules = append(rules, steer(hop.Switch, match, append(actions, output(hop.In, hop.Out))))
+		}
+		return nil
+	}
+	if err := add(s.X, s.Y, path); err != nil {
+		return nil, err
+	}
+	return rules, add(s.Y, s.X, reversed(path))
+}
+
+// tagged is one direction of one of several paths. The first switch recognises
+// the path by the data port and writes the tag; switches in the core see only
+// the tag; the last one restores the agent's address.
+func (s Steering) tagged(from, to Terminal, k int, path []network.Hop) ([]network.Rule, error) {
+	if len(path) < 2 {
+		return nil, fmt.Errorf("path %d between %v and %v has no link: %w", k, from.Addr, to.Addr, network.ErrNoPath)
+	}
+	tag := pathTag(from.Addr, to.Addr, path, s.Salt)
+	last := len(path) - 1
+	actions := append(retag(from.VLAN, to.VLAN), openflow.SetField(openflow.EthDst(to.MAC)), output(path[last].In, path[last].Out))
+	rules := []network.Rule{steer(path[last].Switch, openflow.MustMatch(openflow.EthDst(tag)), actions)}
+	for i := last - 1; i > 0; i-- {
+		rules = append(rules, steer(path[i].Switch, openflow.MustMatch(openflow.EthDst(tag)), []openflow.Action{openflow.Output(path[i].Out)}))
+	}
+	first := path[0]
+	// The connection was dialled either to the far agent's data port k, or from
+	// there to ours.
+	for _, select1 := range []openflow.OXM{openflow.TCPDst(to.DataPorts[k]), openflow.TCPSrc(from.DataPorts[k])} {
+		match, err := openflow.NewMatch(append(pairFields(from, to, from.VLAN), openflow.InPort(first.In), select1)...)
+		if err != nil {
+			return nil, fmt.Errorf("switch %v: %w", first.Switch, err)
+		}
+		rules = append(rules, steer(first.Switch, match, []openflow.Action{
+			openflow.SetField(openflow.EthDst(tag)), output(first.In, first.Out),
+		}))
+	}
+	return rules, nil
+}
+
+func pairFields(from, to Terminal, vlan uint16) []openflow.OXM {
+	fields := []openflow.OXM{
+		openflow.EthType(etherType(from.Addr)), openflow.IPProto(protoTCP),
+		openflow.IPSrc(from.Addr), openflow.IPDst(to.Addr),
+	}
+	if vlan != 0 {
+		fields = append(fields, openflow.VLANVID(vlan))
+	}
+	return fields
+}
+
+func steer(dpid openflow.DatapathID, m openflow.Match, actions []openflow.Action) network.Rule {
+	return network.Rule{Switch: dpid, Band: network.BandSteering, Match: m, Actions: actions}
+}
+
+// pathTag is the locally administered address of one path in one direction. It
+// follows from the path itself: a restarted controller finds the same tags
+// again, and a path that changes gets a new tag, so that the old way keeps
+// working until nothing is sent there any more.
+func pathTag(from, to netip.Addr, path []network.Hop, salt uint32) openflow.MAC {
+	h := fnv.New64a()
+	_, _ = h.Write(from.AsSlice())
+	_, _ = h.Write(to.AsSlice())
+	b := binary.BigEndian.AppendUint32(nil, salt)
+	for _, hop := range path {
+		b = binary.BigEndian.AppendUint64(b, uint64(hop.Switch))
+		b = binary.BigEndian.AppendUint32(b, hop.In)
+		b = binary.BigEndian.AppendUint32(b, hop.Out)
+	}
+	_, _ = h.Write(b)
+	sum := h.Sum(nil)
+	return openflow.MAC{0x02, 0x53, sum[4] ^ sum[0], sum[5] ^ sum[1], sum[6] ^ sum[2], sum[7] ^ sum[3]}
+}
+
+// Key names the pair whatever its order.
+func pairKey(a, b netip.Addr) string {
+	addrs := []netip.Addr{a, b}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return fmt.Sprintf("pair/%v/%v", addrs[0], addrs[1])
+}

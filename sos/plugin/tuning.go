@@ -1,0 +1,82 @@
+package plugin
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/sluice-net/sluice/sos/agentapi"
+)
+
+// MaxPaths is how many paths one pair of agents may use at once.
+const MaxPaths = 8
+
+// Tuning holds the parameters of a transfer. What is left out is taken from the
+// level above: entry, configuration, the agent's own default.
+type Tuning struct {
+	Connections       int    `json:"connections,omitempty" minimum:"0" maximum:"128" doc:"Connections between the agents; 0: chosen by the agent from what it measures"`
+	ChunkBytes        int    `json:"chunk_bytes,omitempty" doc:"Bytes that travel on one connection at a time, 4096 to 16777216; 0: the agent's default"`
+	Queue             int    `json:"queue,omitempty" minimum:"0" maximum:"1024" doc:"Chunks by which one connection may run ahead; 0: the agent's default"`
+	Transport         string `json:"transport,omitempty" example:"tcp" doc:"How the agents speak to each other: tcp"`
+	CongestionControl string `json:"congestion_control,omitempty" example:"bbr" doc:"Congestion control between the agents, one that their kernels have"`
+	TLS               *bool  `json:"tls,omitempty" doc:"Encrypt the data between the agents"`
+	Paths             int    `json:"paths,omitempty" minimum:"0" maximum:"8" doc:"Disjoint paths to spread the connections over; 0 means 1"`
+}
+
+var transports = []string{"", "tcp"}
+
+var congestionName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,14}$`)
+
+// check lists the fields that are wrong.
+func (t Tuning) check() []Fault {
+	var faults []Fault
+	between := func(field string, v, low, high int) {
+		if v != 0 && (v < low || v > high) {
+			faults = append(faults, Fault{field, v, fmt.Sprintf("%d to %d, or 0 for the default", low, high)})
+		}
+	}
+	between("connections", t.Connections, 1, 128)
+	between("chunk_bytes", t.ChunkBytes, 4096, 16<<20)
+	between("queue", t.Queue, 1, 1024)
+	between("paths", t.Paths, 1, MaxPaths)
+	if !slices.Contains(transports, t.Transport) {
+		faults = append(faults, Fault{"transport", t.Transport, "tcp, the transport that agents of this version have"})
+	}
+	if t.CongestionControl != "" && !congestionName.MatchString(t.CongestionControl) {
+		faults = append(faults, Fault{"congestion_control", t.CongestionControl, "a name from /proc/sys/net/ipv4/tcp_available_congestion_control, such as bbr"})
+	}
+	return faults
+}
+
+// over returns t with what it leaves out taken from base.
+func (t Tuning) over(base Tuning) Tuning {
+	first := func(a, b int) int {
+		if a != 0 {
+			return a
+		}
+		return b
+	}
+	t.Connections = first(t.Connections, base.Connections)
+	t.ChunkBytes = first(t.ChunkBytes, base.ChunkBytes)
+	t.Queue = first(t.Queue, base.Queue)
+	t.Paths = first(t.Paths, base.Paths)
+	if t.Transport == "" {
+		t.Transport = base.Transport
+	}
+	if t.CongestionControl == "" {
+		t.CongestionControl = base.CongestionControl
+	}
+	if t.TLS == nil {
+		t.TLS = base.TLS
+	}
+	return t
+}
+
+// params is the form in which agents are told.
+func (t Tuning) params() agentapi.Params {
+	return agentapi.Params{
+		Connections: t.Connections, ChunkBytes: t.ChunkBytes, Queue: t.Queue,
+		Transport: t.Transport, CongestionControl: t.CongestionControl,
+		TLS: t.TLS != nil && *t.TLS, Paths: max(t.Paths, 1),
+	}
+}

@@ -1,0 +1,196 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sluice-net/sluice/sos/agentapi"
+)
+
+const (
+	// probes is how often an agent is asked whether it is alive; probeTimeout
+	// bounds each question, probePause lies between them.
+	probes       = 2
+	probeTimeout = 300 * time.Millisecond
+	probePause   = 50 * time.Millisecond
+	// retryAfter is how soon an agent that was given up is tried again.
+	retryAfter = time.Second
+)
+
+var errReplaced = errors.New("agent was started again")
+
+// watchAgent follows one agent's events until ctx ends. It gives the agent up
+// when it is silent, and takes it back when it is heard again.
+func (s *Service) watchAgent(ctx context.Context, a *agent) {
+	defer a.client.Close()
+	for ctx.Err() == nil {
+		err := s.followEvents(ctx, a)
+		if ctx.Err() != nil {
+			return
+		}
+		if s.alive(ctx, a) {
+			continue
+		}
+		s.giveUp(a, err)
+		if !sleep(ctx, retryAfter) {
+			return
+		}
+	}
+}
+
+// followEvents returns when the stream ends, with the reason.
+func (s *Service) followEvents(ctx context.Context, a *agent) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s.mu.Lock()
+	// Within the time allowed, the questions have to be asked as well.
+	silent := time.Duration(s.config.SilentAfter) - probes*(probeTimeout+probePause)
+	s.mu.Unlock()
+	quiet := time.AfterFunc(silent, func() { cancel(agentapi.ErrSilent) })
+	defer quiet.Stop()
+	err := a.client.Watch(ctx, func(e agentapi.Event) {
+		quiet.Reset(silent)
+		s.agentEvent(a, e)
+	})
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// alive asks an agent whose event stream broke for its state, since a broken
+// stream is no proof: twice, with short deadlines, before its sessions are given up.
+func (s *Service) alive(ctx context.Context, a *agent) bool {
+	for range probes {
+		limited, cancel := context.WithTimeout(ctx, probeTimeout)
+		st, err := a.client.Status(limited)
+		cancel()
+		if err == nil {
+			s.learn(a, st)
+			return true
+		}
+		if !sleep(ctx, probePause) {
+			break
+		}
+	}
+	return false
+}
+
+// learn keeps what an agent's status says.
+func (s *Service) learn(a *agent, st agentapi.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.status = st
+}
+
+// agentEvent takes in one event: load, counters, ended sessions.
+func (s *Service) agentEvent(a *agent, e agentapi.Event) {
+	s.mu.Lock()
+	replaced := a.instance != "" && a.instance != e.Instance
+	returned := a.liveness != AgentUp
+	if a.instance != e.Instance {
+		a.instance, a.lastSeq = e.Instance, 0
+	}
+	a.liveness, a.err, a.lastSeen = AgentUp, "", time.Now()
+	a.status.Load = e.Status
+	var ended []agentapi.SessionRecord
+	for _, r := range e.Ended {
+		if r.Seq > a.lastSeq {
+			ended = append(ended, r)
+			a.lastSeq = r.Seq
+		}
+	}
+	for _, l := range e.Live {
+		if ss := s.byID[l.ID]; ss != nil && ss.agent(l.Role) == a {
+			ss.progress(l.Role, l.Counters, a.lastSeen)
+		}
+	}
+	s.mu.Unlock()
+	if returned {
+		s.publish("agent-up", map[string]any{"agent": a.record.Name})
+		s.log.Info("agent is up", "agent", a.record.Name, "url", a.record.URL)
+		s.start(func(ctx context.Context) { s.greet(ctx, a) })
+		s.wake()
+	}
+	for _, r := range ended {
+		s.agentDone(r)
+	}
+	if replaced {
+		s.loseSessions(a, errReplaced)
+	}
+}
+
+// greet completes what is known of an agent that has just been heard.
+func (s *Service) greet(ctx context.Context, a *agent) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if st, err := a.client.Status(ctx); err == nil {
+		s.learn(a, st)
+	}
+	s.findAgent(ctx, a)
+}
+
+// giveUp takes a silent agent out of service and ends its sessions.
+func (s *Service) giveUp(a *agent, cause error) {
+	s.mu.Lock()
+	was := a.liveness
+	a.liveness = AgentSilent
+	if cause != nil {
+		a.err = cause.Error()
+	}
+	s.mu.Unlock()
+	if was == AgentSilent {
+		return
+	}
+	s.log.Warn("agent is silent", "agent", a.record.Name, "url", a.record.URL, "error", cause)
+	s.publish("agent-silent", map[string]any{"agent": a.record.Name, "error": a.err})
+	s.loseSessions(a, cause)
+}
+
+// findAgent looks for the agent's addresses in the network, by ARP or neighbour
+// discovery where they have not been seen.
+func (s *Service) findAgent(ctx context.Context, a *agent) {
+	for _, addr := range a.record.Addrs {
+		h, ok := s.fabric.HostByIP(addr)
+		if !ok {
+			var err error
+			if h, err = s.fabric.ResolveHost(ctx, addr); err != nil {
+				s.mu.Lock()
+				a.err = "place of " + addr.String() + ": " + err.Error()
+				s.mu.Unlock()
+				continue
+			}
+		}
+		s.mu.Lock()
+		a.places[addr] = placeOf(h)
+		a.err = ""
+		s.mu.Unlock()
+	}
+}
+
+// progress takes in an agent's counters. The lock is held.
+func (ss *session) progress(r agentapi.Role, c agentapi.Counters, at time.Time) {
+	ss.last[r] = c
+	if r != agentapi.RoleClient && ss.last[agentapi.RoleClient] != (agentapi.Counters{}) {
+		return
+	}
+	ss.samples.add(Sample{At: at, BytesUp: c.BytesUp, BytesDown: c.BytesDown, Retransmits: ss.retransmits()})
+}
+
+// retransmits adds up what both agents sent again.
+func (ss *session) retransmits() uint64 {
+	return ss.last[agentapi.RoleClient].Retransmits + ss.last[agentapi.RoleServer].Retransmits
+}
+
+// sleep waits unless ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,185 @@
+package plugin
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Limits of one whitelist entry; they bound the punt rules it makes.
+const (
+	maxPrefixes = 16
+	maxRanges   = 16
+	maxPunts    = 1024
+	maxEntries  = 1024
+)
+
+// Entry allows transfers: TCP connections from the clients to the servers'
+// ports are carried by SOS from Start to Stop.
+type Entry struct {
+	ID      string         `json:"id"`
+	Name    string         `json:"name,omitempty"`
+	Clients []netip.Prefix `json:"clients"`
+	Servers []netip.Prefix `json:"servers"`
+	Ports   []PortRange    `json:"ports"`
+	// Start and Stop bound when new connections are taken; a zero one does not.
+	Start time.Time `json:"start,omitzero"`
+	Stop  time.Time `json:"stop,omitzero"`
+	// Tuning overrides the global parameters for these transfers.
+	Tuning Tuning    `json:"tuning,omitzero"`
+	Added  time.Time `json:"added"`
+}
+
+// Active says whether the entry takes new connections at that time.
+func (e *Entry) Active(at time.Time) bool {
+	return !at.Before(e.Start) && (e.Stop.IsZero() || at.Before(e.Stop))
+}
+
+// Matches says whether the entry is for connections from the client to the server.
+func (e *Entry) Matches(client netip.Addr, server netip.AddrPort) bool {
+	contains := func(a netip.Addr) func(netip.Prefix) bool {
+		return func(p netip.Prefix) bool { return p.Contains(a) }
+	}
+	return slices.ContainsFunc(e.Ports, func(r PortRange) bool { return r.Contains(server.Port()) }) &&
+		slices.ContainsFunc(e.Clients, contains(client)) &&
+		slices.ContainsFunc(e.Servers, contains(server.Addr()))
+}
+
+// Whitelist is an immutable list of entries, most specific meaning first: the
+// order in which they were added decides.
+type Whitelist []Entry
+
+// Find returns the first active entry for the connection.
+func (w Whitelist) Find(at time.Time, client netip.Addr, server netip.AddrPort) (*Entry, bool) {
+	for i := range w {
+		if e := &w[i]; e.Active(at) && e.Matches(client, server) {
+			return e, true
+		}
+	}
+	return nil, false
+}
+
+// NextChange is when an entry next starts or stops, or zero if none will.
+func (w Whitelist) NextChange(after time.Time) time.Time {
+	var next time.Time
+	for i := range w {
+		for _, t := range []time.Time{w[i].Start, w[i].Stop} {
+			if t.After(after) && (next.IsZero() || t.Before(next)) {
+				next = t
+			}
+		}
+	}
+	return next
+}
+
+// EntrySpec is a whitelist entry as an operator writes it.
+type EntrySpec struct {
+	Name    string     `json:"name,omitempty" maxLength:"64" doc:"What the entry is for, in the operator's words"`
+	Clients []string   `json:"clients" doc:"Who may: addresses or prefixes" example:"[\"10.0.0.0/24\"]"`
+	Servers []string   `json:"servers" doc:"To which servers: addresses or prefixes" example:"[\"10.1.0.7\"]"`
+	Ports   []string   `json:"ports" doc:"At which server ports: ports or ranges" example:"[\"443\",\"8000-8099\"]"`
+	Start   *time.Time `json:"start,omitempty" doc:"When it begins; now, if left out"`
+	Stop    *time.Time `json:"stop,omitempty" doc:"When it ends; never, if left out. Transfers under way go on"`
+	Tuning  Tuning     `json:"tuning,omitzero" doc:"Parameters for these transfers; what is left out is taken from the configuration"`
+}
+
+// Fault is one field of an input that is wrong, and what would be right.
+type Fault struct {
+	Field string
+	Value any
+	Want  string
+}
+
+// Parse turns the specification into an entry, or says everything that is wrong.
+func (s EntrySpec) Parse() (Entry, []Fault) {
+	e := Entry{Name: s.Name, Tuning: s.Tuning}
+	var faults []Fault
+	e.Clients, faults = parsePrefixes("clients", s.Clients, faults)
+	e.Servers, faults = parsePrefixes("servers", s.Servers, faults)
+	e.Ports, faults = parseRanges("ports", s.Ports, faults)
+	if s.Start != nil {
+		e.Start = s.Start.UTC()
+	}
+	if s.Stop != nil {
+		e.Stop = s.Stop.UTC()
+		if !e.Stop.After(e.Start) {
+			faults = append(faults, Fault{"stop", s.Stop, "a time after start"})
+		}
+	}
+	for _, f := range s.Tuning.check() {
+		f.Field = "tuning." + f.Field
+		faults = append(faults, f)
+	}
+	if len(faults) > 0 {
+		return Entry{}, faults
+	}
+	switch n := len(punts(&e)); {
+	case n == 0:
+		faults = []Fault{{"servers", s.Servers, "at least one server prefix of the address family of a client prefix"}}
+	case n > maxPunts:
+		faults = []Fault{{"ports", s.Ports, fmt.Sprintf("fewer prefixes or simpler ranges: they make %d rules, at most %d", n, maxPunts)}}
+	}
+	return e, faults
+}
+
+func parsePrefixes(field string, in []string, faults []Fault) ([]netip.Prefix, []Fault) {
+	if len(in) == 0 || len(in) > maxPrefixes {
+		return nil, append(faults, Fault{field, in, fmt.Sprintf("1 to %d addresses or prefixes", maxPrefixes)})
+	}
+	var out []netip.Prefix
+	for i, text := range in {
+		p, err := parsePrefix(text)
+		if err != nil {
+			faults = append(faults, Fault{fmt.Sprintf("%s[%d]", field, i), text, err.Error()})
+			continue
+		}
+		if !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out, faults
+}
+
+// parsePrefix accepts a prefix without bits beyond its length, or an address.
+func parsePrefix(s string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		a, aerr := netip.ParseAddr(s)
+		if aerr != nil {
+			return p, fmt.Errorf("an address like 10.0.0.7 or a prefix like 10.0.0.0/24 or 2001:db8::/64")
+		}
+		if a.Zone() != "" {
+			return p, fmt.Errorf("an address without a zone")
+		}
+		p = netip.PrefixFrom(a, a.BitLen())
+	}
+	a := p.Addr()
+	switch {
+	case a.Is4In6():
+		return p, fmt.Errorf("the plain IPv4 form, %v", a.Unmap())
+	case p != p.Masked():
+		return p, fmt.Errorf("%v (no bits beyond the length), or %v/%d for the one address", p.Masked(), a, a.BitLen())
+	case a.IsMulticast():
+		return p, fmt.Errorf("a unicast address: TCP has no multicast")
+	}
+	return p, nil
+}
+
+func parseRanges(field string, in []string, faults []Fault) ([]PortRange, []Fault) {
+	if len(in) == 0 || len(in) > maxRanges {
+		return nil, append(faults, Fault{field, in, fmt.Sprintf("1 to %d ports or port ranges", maxRanges)})
+	}
+	var out []PortRange
+	for i, text := range in {
+		r, err := ParsePortRange(text)
+		if err != nil {
+			faults = append(faults, Fault{fmt.Sprintf("%s[%d]", field, i), text, err.Error()})
+			continue
+		}
+		if !slices.Contains(out, r) {
+			out = append(out, r)
+		}
+	}
+	return out, faults
+}
