@@ -35,7 +35,7 @@ func (x *execution) output(port uint32, via string) {
 	case port <= openflow.PortMax:
 		x.send(&o, port)
 	case port == openflow.PortController:
-		o.To = "the controller"
+		o.To = x.r.n.Controller()
 	case port == openflow.PortLocal:
 		o.To = "the switch's own network stack"
 	default:

@@ -18,6 +18,8 @@ type Network interface {
 	LinkFrom(topology.PortRef) (topology.Link, bool)
 	// HostsAt describes the hosts behind an edge port.
 	HostsAt(topology.PortRef) []string
+	// Controller says what the controller does with a packet sent to it.
+	Controller() string
 }
 
 // Trace is the way of a packet. Steps are in the order in which they were found;

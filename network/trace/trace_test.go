@@ -35,6 +35,8 @@ func (n *net) LinkFrom(r topology.PortRef) (topology.Link, bool) {
 
 func (n *net) HostsAt(r topology.PortRef) []string { return n.hosts[r] }
 
+func (n *net) Controller() string { return "the controller" }
+
 func ref(s, p int) topology.PortRef {
 	return topology.PortRef{Switch: openflow.DatapathID(s), Port: uint32(p)}
 }

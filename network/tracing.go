@@ -1,0 +1,205 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/network/trace"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Trace tells what happens to a described packet: which rule of which owner
+// handles it in each switch on its way, and why. It goes by the rules that the
+// switches have at this moment, not by those that they should have. What the
+// description leaves open is taken from the host table: where the packet comes
+// in, and the MAC addresses that belong to its IP addresses.
+func (n *Network) Trace(ctx context.Context, d trace.Description) (trace.Trace, error) {
+	if err := n.locate(&d); err != nil {
+		return trace.Trace{}, err
+	}
+	v := &traceView{ctx: ctx, n: n, topo: n.Topology(), known: map[openflow.DatapathID]*switchRules{}}
+	t := trace.Run(v, d.At, d.Packet)
+	if err := errors.Join(v.errs...); err != nil {
+		return trace.Trace{}, fmt.Errorf("reading rules for a trace: %w", err)
+	}
+	return t, nil
+}
+
+// locate completes a description from the host table.
+func (n *Network) locate(d *trace.Description) error {
+	src, knownSrc := n.described(d, openflow.FieldEthSrc, openflow.FieldIPv4Src, openflow.FieldIPv6Src, openflow.FieldARPSPA)
+	if knownSrc && !d.Said[openflow.FieldEthSrc] {
+		d.Packet = d.Packet.With(openflow.EthSrc(src.MAC))
+	}
+	dst, knownDst := n.described(d, openflow.FieldEthDst, openflow.FieldIPv4Dst, openflow.FieldIPv6Dst)
+	if knownDst && !d.Said[openflow.FieldEthDst] {
+		d.Packet = d.Packet.With(openflow.EthDst(dst.MAC))
+	}
+	at := &d.At
+	switch {
+	case at.Switch != 0 && at.Port != 0:
+	case !knownSrc:
+		return fmt.Errorf("%w: no host is known with the packet's source address: say where it comes in, as in switch=%v,in_port=1", ErrUnknownHost, openflow.DatapathID(1))
+	case at.Switch != 0 && at.Switch != src.At.Switch:
+		return fmt.Errorf("%w: the packet's source is known at %v, not at switch %v: say in_port too", ErrUnknownHost, src.At, at.Switch)
+	case at.Port != 0:
+		at.Switch = src.At.Switch
+	default:
+		*at = src.At
+	}
+	if _, ok := n.Switch(at.Switch); !ok {
+		return fmt.Errorf("switch %v: %w", at.Switch, ErrSwitchDown)
+	}
+	return nil
+}
+
+// described finds the host that the first of the fields that was said means.
+func (n *Network) described(d *trace.Description, fields ...openflow.Field) (Host, bool) {
+	for _, f := range fields {
+		o, ok := d.Packet.Get(f)
+		if !ok || !d.Said[f] {
+			continue
+		}
+		if f == openflow.FieldEthSrc || f == openflow.FieldEthDst {
+			vlan, _ := d.Packet.Get(openflow.FieldVLANVID)
+			return n.HostByMAC(o.MAC(), uint16(vlan.Uint())&0xfff)
+		}
+		return n.HostByIP(o.Addr())
+	}
+	return Host{}, false
+}
+
+// traceView is the network as a trace sees it. Each switch is read once.
+type traceView struct {
+	ctx   context.Context
+	n     *Network
+	topo  *topology.Topology
+	known map[openflow.DatapathID]*switchRules
+	errs  []error
+}
+
+type switchRules struct {
+	rules  []InstalledRule
+	groups map[uint32]Group
+}
+
+func (v *traceView) read(d openflow.DatapathID) (*switchRules, bool) {
+	if r, ok := v.known[d]; ok {
+		return r, true
+	}
+	s, ok := v.n.Switch(d)
+	if !ok {
+		return nil, false
+	}
+	r, err := s.dump(v.ctx)
+	if err != nil {
+		v.errs = append(v.errs, err)
+		return nil, false
+	}
+	v.known[d] = r
+	return r, true
+}
+
+// Rules implements trace.Network.
+func (v *traceView) Rules(d openflow.DatapathID) ([]InstalledRule, bool) {
+	r, ok := v.read(d)
+	if !ok {
+		return nil, false
+	}
+	return r.rules, true
+}
+
+// Group implements trace.Network.
+func (v *traceView) Group(d openflow.DatapathID, id uint32) (Group, bool) {
+	r, ok := v.read(d)
+	if !ok {
+		return Group{}, false
+	}
+	g, ok := r.groups[id]
+	return g, ok
+}
+
+// LinkFrom implements trace.Network.
+func (v *traceView) LinkFrom(at PortRef) (Link, bool) { return v.topo.LinkFrom(at) }
+
+// HostsAt implements trace.Network.
+func (v *traceView) HostsAt(at PortRef) []string {
+	var out []string
+	for _, h := range v.n.Hosts() {
+		if h.At != at {
+			continue
+		}
+		s := h.MAC.String()
+		if len(h.IPs) > 0 {
+			s += " " + strings.ReplaceAll(strings.Trim(fmt.Sprint(h.IPs), "[]"), " ", ", ")
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// Controller implements trace.Network.
+func (v *traceView) Controller() string {
+	return "the controller, where these are asked in turn: " + strings.Join(v.n.Handlers(), ", ")
+}
+
+// dump reads all rules and groups of the switch, whoever wrote them.
+func (s *Switch) dump(ctx context.Context) (*switchRules, error) {
+	parts, err := s.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: openflow.AllFlows()})
+	if err != nil {
+		return nil, err
+	}
+	names := map[rule.Cookie]string{}
+	for _, r := range s.n.ledger.SwitchRules(s.dpid) {
+		names[r.Cookie] = r.Name
+	}
+	out := &switchRules{groups: map[uint32]Group{}}
+	for _, p := range parts {
+		for i := range *p.(*openflow.FlowStatsReply) {
+			out.rules = append(out.rules, s.dumped(&(*p.(*openflow.FlowStatsReply))[i], names))
+		}
+	}
+	parts, err = s.multipart(ctx, &openflow.GroupDescRequest{})
+	if err != nil && !errors.Is(err, ErrRefused) { // groups are optional in the protocol
+		return nil, err
+	}
+	for _, p := range parts {
+		for _, g := range *p.(*openflow.GroupDescReply) {
+			out.groups[g.Group] = Group{Switch: s.dpid, ID: g.Group, Type: g.Type, Buckets: g.Buckets}
+		}
+	}
+	return out, nil
+}
+
+// dumped turns a rule as the switch lists it into one that says who owns it.
+func (s *Switch) dumped(f *openflow.FlowStats, names map[rule.Cookie]string) InstalledRule {
+	c := rule.Cookie(f.Cookie)
+	band, offset, _ := rule.OfPriority(f.Priority)
+	r := InstalledRule{
+		Rule:   Rule{Switch: s.dpid, Table: f.Table, Band: band, Offset: offset, Match: f.Match},
+		Cookie: c, Name: names[c], Confirmed: true, Packets: f.Packets, Bytes: f.Bytes,
+	}
+	if o := s.n.ledger.OwnerOf(c); o != nil {
+		r.Owner = o.Name
+	}
+	if flow, ok := rule.FlowOf(f.Match); ok && r.Owner == ownerForward {
+		r.Name = fmt.Sprintf("%v>%v", flow.Src, flow.Dst)
+	}
+	for _, in := range f.Instructions {
+		switch in.Type {
+		case openflow.InstructionApplyActions:
+			r.Actions = in.Actions
+		case openflow.InstructionMeter:
+			r.Meter = in.Meter
+		case openflow.InstructionGotoTable:
+			r.Goto = in.Table
+		default:
+			r.Name = strings.TrimSpace(fmt.Sprintf("%s (%v is not followed)", r.Name, in))
+		}
+	}
+	return r
+}
