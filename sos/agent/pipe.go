@@ -50,6 +50,24 @@ func (p *pipe) fill(fd, n int) (int, error) {
 	return m, err
 }
 
+// copyFrom moves a few bytes by copying, across urgent data where splice stops.
+func (p *pipe) copyFrom(fd, n int) (int, error) {
+	var b [512]byte
+	m, err := unix.Read(fd, b[:min(n, len(b))])
+	if err != nil || m == 0 {
+		return 0, err
+	}
+	for done := 0; done < m; {
+		k, err := unix.Write(p.w, b[done:m])
+		if err != nil && err != unix.EINTR {
+			return 0, fmt.Errorf("write to a pipe: %w", err)
+		}
+		done += max(0, k)
+	}
+	p.held.Add(int64(m))
+	return m, nil
+}
+
 // drain moves up to n bytes from the pipe to fd.
 func (p *pipe) drain(fd, n int) (int, error) {
 	m, err := splice(p.r, fd, n)

@@ -42,17 +42,23 @@ func (r *rawReader) splice(p *pipe, max int) (n int, full bool, err error) {
 
 func (r *rawReader) trySplice(fd uintptr) bool {
 	r.n, r.err = r.pipe.fill(int(fd), r.max)
-	if r.err != unix.EAGAIN {
+	if r.n > 0 || (r.err != nil && r.err != unix.EAGAIN) {
 		return true
 	}
-	// EAGAIN has two meanings: no bytes in the socket, or no room in the pipe.
-	if r.pipe.held.Load() > 0 {
-		if queued, err := unix.IoctlGetInt(int(fd), unix.SIOCINQ); err == nil && queued > 0 {
-			r.full, r.err = true, nil
-			return true
-		}
+	// Nothing moved although the socket has bytes? Then the pipe has no room,
+	// or they came just now, or splice has stopped at urgent data.
+	queued, err := unix.IoctlGetInt(int(fd), unix.SIOCINQ)
+	if err != nil || queued == 0 {
+		return r.err != unix.EAGAIN
 	}
-	return false
+	if r.pipe.held.Load() > 0 {
+		r.full, r.err = true, nil
+		return true
+	}
+	if r.n, r.err = r.pipe.fill(int(fd), r.max); r.n == 0 && (r.err == nil || r.err == unix.EAGAIN) {
+		r.n, r.err = r.pipe.copyFrom(int(fd), r.max)
+	}
+	return r.err != unix.EAGAIN
 }
 
 // read waits until some bytes are in b; 0 bytes and no error is the end of the stream.

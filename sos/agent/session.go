@@ -91,7 +91,7 @@ func newSession(a *Agent, req agentapi.PrepareRequest, params agentapi.Params) *
 	s.ctx, s.cancel = context.WithCancel(a.ctx)
 	s.conns.Store(&[]*conn{})
 	s.active.Store(a.now())
-	most := max(params.ChunkBytes*params.Queue*max(params.Connections, a.cfg.AutoConnections), 2*(params.ChunkBytes+wire.ChunkCost))
+	most := max(params.ChunkBytes*params.Queue*orDefault(params.Connections, a.cfg.AutoConnections), 2*(params.ChunkBytes+wire.ChunkCost))
 	s.in = newSink(s, window{
 		size: min(most, a.peers.window(req.Peer.Addr, a.cfg.InitialWindow)), most: most,
 		rtt: func() time.Duration { return time.Duration(s.rtt.Load()) },
@@ -321,6 +321,7 @@ func (s *session) finish(reason agentapi.Reason, detail string, cause wire.Cause
 	graceful := s.graceful
 	s.mu.Unlock()
 
+	s.out.stop() // first, or the reader takes the abort for the end host's
 	if end != nil && !graceful {
 		end.abort()
 	}
@@ -332,7 +333,6 @@ func (s *session) finish(reason agentapi.Reason, detail string, cause wire.Cause
 	}
 	s.cancel()
 	close(s.over)
-	s.out.stop()
 	s.in.abandon()
 	for _, c := range *s.conns.Load() {
 		c.end(cause)
