@@ -1,0 +1,222 @@
+package fake
+
+import (
+	"fmt"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Result is what happens to a packet.
+type Result struct {
+	// Outputs are the copies that leave, in order. Reserved ports are kept as
+	// they are; what is sent to the controller is among them.
+	Outputs []Output
+	// Entries are the entries that handled the packet, one for each table.
+	Entries []Entry
+	// Why says why nothing leaves, if nothing does.
+	Why string
+}
+
+// Output is one copy of the packet, as it leaves.
+type Output struct {
+	Port   uint32
+	Packet Packet
+}
+
+// Ports lists the ports of the outputs.
+func (r Result) Ports() []uint32 {
+	out := make([]uint32, len(r.Outputs))
+	for i, o := range r.Outputs {
+		out[i] = o.Port
+	}
+	return out
+}
+
+// Send says what happens to a packet that comes in by a port, and counts it.
+func (t *FlowTable) Send(inPort uint32, p Packet) Result {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w := walk{t: t, p: p.With(openflow.InPort(inPort))}
+	w.tables()
+	if len(w.r.Outputs) == 0 && w.r.Why == "" {
+		w.r.Why = "no output"
+	}
+	return w.r
+}
+
+// Execute carries out a list of actions on a packet, as for a packet-out.
+func (t *FlowTable) Execute(inPort uint32, p Packet, actions []openflow.Action) Result {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w := walk{t: t, p: p.With(openflow.InPort(inPort)), packetOut: true}
+	w.actions(actions, 0)
+	return w.r
+}
+
+// walk is a packet inside the switch.
+type walk struct {
+	t         *FlowTable
+	p         Packet
+	set       []openflow.Action // the action set, of write-actions
+	r         Result
+	packetOut bool
+}
+
+func (w *walk) tables() {
+	for table := uint8(0); ; {
+		e := w.t.lookup(table, w.p)
+		if e == nil {
+			w.r.Why = fmt.Sprintf("no entry in table %d", table)
+			return
+		}
+		e.Packets++
+		e.Bytes += uint64(w.p.Size)
+		e.Used = w.t.clock()
+		w.r.Entries = append(w.r.Entries, *e)
+		next, ok := w.instructions(e.Instructions)
+		if !ok {
+			break
+		}
+		table = next
+	}
+	w.actions(w.set, 0)
+}
+
+func (t *FlowTable) lookup(table uint8, p Packet) *Entry {
+	var best *Entry
+	for _, e := range t.flows {
+		if e.Table == table && (best == nil || e.Priority > best.Priority) && p.Matches(e.Match) {
+			best = e
+		}
+	}
+	return best
+}
+
+func (w *walk) instructions(ins []openflow.Instruction) (next uint8, ok bool) {
+	for _, in := range ins {
+		switch in.Type {
+		case openflow.InstructionApplyActions:
+			w.actions(in.Actions, 0)
+		case openflow.InstructionClearActions:
+			w.set = nil
+		case openflow.InstructionWriteActions:
+			w.set = append(w.set[:len(w.set):len(w.set)], in.Actions...)
+		case openflow.InstructionWriteMetadata:
+			w.p = w.p.With(openflow.Metadata(in.Metadata & in.Mask))
+		case openflow.InstructionGotoTable:
+			next, ok = in.Table, true
+		}
+	}
+	return next, ok
+}
+
+// maxDepth bounds groups within groups and packets sent to the tables again.
+const maxDepth = 8
+
+func (w *walk) actions(list []openflow.Action, depth int) {
+	for _, a := range list {
+		switch a.Type {
+		case openflow.ActionOutput:
+			if a.Arg == openflow.PortTable && w.packetOut {
+				w.packetOut = false
+				w.tables()
+				continue
+			}
+			w.r.Outputs = append(w.r.Outputs, Output{a.Arg, w.p})
+		case openflow.ActionGroup:
+			w.group(a.Arg, depth)
+		case openflow.ActionSetField:
+			w.p = w.p.With(a.OXM)
+		case openflow.ActionPushVLAN:
+			w.p = w.p.With(openflow.VLANVID(0))
+		case openflow.ActionPopVLAN:
+			w.p = w.p.untagged()
+		}
+	}
+}
+
+// group carries out a group: all buckets, or the first, which stands for the one
+// that a switch would choose.
+func (w *walk) group(id uint32, depth int) {
+	g := w.t.groups[id]
+	if g == nil || depth > maxDepth {
+		w.r.Why = fmt.Sprintf("group %#x is not there or nested too deep", id)
+		return
+	}
+	before := w.p
+	for _, b := range g.Buckets {
+		w.p = before
+		w.actions(b.Actions, depth+1)
+		if g.Type != openflow.GroupTypeAll {
+			break
+		}
+	}
+	w.p = before
+}
+
+// Group carries out a group modification.
+func (t *FlowTable) Group(m *openflow.GroupMod) ([]Removed, *openflow.Error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, exists := t.groups[m.Group]
+	switch {
+	case m.Command == openflow.GroupAdd && exists:
+		return nil, &openflow.Error{Code: openflow.GroupModExists}
+	case m.Command == openflow.GroupModify && !exists:
+		return nil, &openflow.Error{Code: openflow.GroupModUnknown}
+	case m.Command != openflow.GroupDelete:
+		t.groups[m.Group] = m
+		return nil, nil
+	case m.Group == openflow.GroupAll:
+		clear(t.groups)
+	default:
+		delete(t.groups, m.Group)
+	}
+	gone := t.remove(&openflow.FlowMod{
+		Command: openflow.FlowDelete, Table: openflow.TableAll, OutPort: openflow.PortAny, OutGroup: m.Group,
+	})
+	for i := range gone {
+		gone[i].Reason = openflow.RemovedGroup
+	}
+	return gone, nil
+}
+
+// Groups lists the groups.
+func (t *FlowTable) Groups() []openflow.GroupDesc {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []openflow.GroupDesc
+	for id, g := range t.groups {
+		out = append(out, openflow.GroupDesc{Type: g.Type, Group: id, Buckets: g.Buckets})
+	}
+	return out
+}
+
+// Meter carries out a meter modification.
+func (t *FlowTable) Meter(m *openflow.MeterMod) *openflow.Error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, exists := t.meters[m.Meter]
+	switch {
+	case m.Command == openflow.MeterAdd && exists:
+		return &openflow.Error{Code: openflow.MeterModExists}
+	case m.Command == openflow.MeterModify && !exists:
+		return &openflow.Error{Code: openflow.MeterModUnknown}
+	case m.Command == openflow.MeterDelete:
+		delete(t.meters, m.Meter)
+	default:
+		t.meters[m.Meter] = m
+	}
+	return nil
+}
+
+// Meters lists the meters.
+func (t *FlowTable) Meters() []openflow.MeterConfig {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []openflow.MeterConfig
+	for id, m := range t.meters {
+		out = append(out, openflow.MeterConfig{Flags: m.Flags, Meter: id, Bands: m.Bands})
+	}
+	return out
+}
