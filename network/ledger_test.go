@@ -345,7 +345,8 @@ func frameTo80() []byte {
 func TestApplyEndsWithItsContext(t *testing.T) {
 	silent := make(chan struct{})
 	var o *network.Owner
-	n, _ := start(t, network.Config{}, func(n *network.Network) { o = owner(t, n, "svc", network.OwnerOptions{}) })
+	config := network.Config{RequestTimeout: 200 * time.Millisecond}
+	n, _ := start(t, config, func(n *network.Network) { o = owner(t, n, "svc", network.OwnerOptions{}) })
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2, Refuse: func(m openflow.Message) *openflow.Error {
 		if f, ok := m.(*openflow.FlowMod); ok && f.Match == tcpTo(1, 80, 1).Match && f.Command == openflow.FlowAdd {
 			<-silent
@@ -355,11 +356,9 @@ func TestApplyEndsWithItsContext(t *testing.T) {
 	connect(t, n, s, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	result := make(chan error, 1)
-	go func() { result <- o.Apply(ctx, "k", program(tcpTo(1, 80, 1)), network.ApplyOptions{}) }()
-	<-ctx.Done()
+	err := o.Apply(ctx, "k", program(tcpTo(1, 80, 1)), network.ApplyOptions{})
 	close(silent)
-	if err := <-result; !errors.Is(err, context.DeadlineExceeded) {
+	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("error is %v, want the deadline's", err)
 	}
 	eventually(t, "the rule to be taken back", func() bool { return len(serviceRules(s)) == 0 })
