@@ -18,7 +18,9 @@ type Experiment struct {
 
 // All lists the experiments in the order in which the documentation explains them.
 func All() []Experiment {
-	return []Experiment{}
+	return []Experiment{
+		sosTable1(), sosSockets(), sosChunk(), sosAgents(), sosStreams(), sosPeers(), sosSetup(), sosSessions(), agentRelay(),
+	}
 }
 
 // Find returns the experiment of that name. The error lists the names there are.

@@ -1,0 +1,110 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/sos/plugin"
+)
+
+// agentsLine is wide enough for every pair of agents together; what limits is
+// each agent's own link.
+var agentsLine = line{Rate: 1e9, RTT: 53 * time.Millisecond, MTU: 9000}
+
+// agentLink is the rate of each agent's own link. An agent here carries more
+// than the lab's switches do, so pairs would not show without it.
+const agentLink = 150e6
+
+func sosAgents() Experiment {
+	return Experiment{
+		Name:     "sos-agents",
+		Title:    "Goodput over the number of agent pairs",
+		Question: "Does throughput grow with the agents that share the work?",
+		Source:   "dissertation 2017, figure 5.3.6: 0.33 Gbit/s direct; 2.07, 5.13 and 8.46 Gbit/s with 1, 2 and 3 pairs. Thesis 2018, table 3.4.1: 8.69, 15.25, 21.45, 23.22 and 22.21 Gbit/s with 1 to 5 pairs",
+		Run:      runAgents,
+	}
+}
+
+var (
+	publishedAgents2017 = map[int]float64{1: 2.07, 2: 5.13, 3: 8.46}
+	publishedAgents2018 = map[int]float64{1: 8.69, 2: 15.25, 3: 21.45, 4: 23.22, 5: 22.21}
+)
+
+func runAgents(ctx context.Context, env *Env) (*Result, error) {
+	pairs := pick(env.Scale, []int{1, 2}, []int{1, 2, 3}, []int{1, 2, 3, 4, 5})
+	raw, err := env.CSV("agents", "pairs", "goodput_bits_per_second")
+	if err != nil {
+		return nil, err
+	}
+	defer raw.Close()
+	env.Steps(len(pairs))
+	goodputs := map[int]float64{}
+	for _, n := range pairs {
+		env.Step("%d pairs of agents, as many client connections", n)
+		t := narrowAgents(twoSites("agents", agentsLine, n))
+		err := env.withSite(ctx, t, func(ctx context.Context, s *site) error {
+			c, err := s.through(ctx, s.transfer(env.Scale, n), plugin.Tuning{})
+			if err != nil {
+				return fmt.Errorf("%d pairs: %w", n, err)
+			}
+			env.Logf("%.1f Mbit/s", c.Mbit())
+			goodputs[n] = c.BitsPerSecond
+			return raw.Row(n, c.BitsPerSecond)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return agentsResult(pairs, goodputs), nil
+}
+
+// narrowAgents gives every agent's own link the rate agentLink.
+func narrowAgents(t lab.Topology) lab.Topology {
+	agents := map[string]bool{}
+	for _, h := range t.Hosts {
+		agents[h.Name] = h.Agent
+	}
+	p := delayline.Params{Rate: agentLink}
+	for i, l := range t.Links {
+		if agents[l.A.Node] {
+			t.Links[i].AtoB, t.Links[i].BtoA = p, p
+		}
+	}
+	return t
+}
+
+func agentsResult(pairs []int, goodputs map[int]float64) *Result {
+	r := &Result{Network: fmt.Sprintf("two switches, %v; every agent's own link %.0f Mbit/s", agentsLine, agentLink/1e6)}
+	table := Table{Title: "Goodput over pairs of agents", Columns: []string{"pairs", "2017 Gbit/s", "2018 Gbit/s", "ours Mbit/s", "2017, times one pair", "2018, times one pair", "ours, times one pair"}}
+	ours := Series{Label: "ours"}
+	then2017, then2018 := Series{Label: "2017", Published: true}, Series{Label: "2018", Published: true}
+	times := func(series *Series, published map[int]float64, n int) string {
+		if published[n] == 0 {
+			return ""
+		}
+		series.Point(float64(n), published[n]/published[1])
+		return fmt.Sprintf("%.2f", published[n]/published[1])
+	}
+	figure := func(v float64) string {
+		if v == 0 {
+			return ""
+		}
+		return fmt.Sprint(v)
+	}
+	for _, n := range pairs {
+		ratio := goodputs[n] / goodputs[pairs[0]]
+		ours.Point(float64(n), ratio)
+		table.Add(n, figure(publishedAgents2017[n]), figure(publishedAgents2018[n]), fmt.Sprintf("%.1f", goodputs[n]/1e6),
+			times(&then2017, publishedAgents2017, n), times(&then2018, publishedAgents2018, n), fmt.Sprintf("%.2f", ratio))
+	}
+	r.Tables = []Table{table}
+	r.Plots = []Plot{{Name: "agents", Title: "Goodput relative to one pair", X: "pairs of agents", Y: "times", Series: []Series{then2017, then2018, ours}}}
+	last := pairs[len(pairs)-1]
+	ratio := goodputs[last] / goodputs[pairs[0]]
+	r.Claim(ratio >= 0.9*float64(last), fmt.Sprintf("%d pairs carry at least %.1f times what one does", last, 0.9*float64(last)), "%.2f times", ratio)
+	r.Note("Each agent's link is limited to %.0f Mbit/s, because an agent itself carries more than this lab's software switches.", agentLink/1e6)
+	return r
+}

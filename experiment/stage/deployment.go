@@ -1,0 +1,179 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sluice-net/sluice/api/client"
+	"github.com/sluice-net/sluice/lab"
+)
+
+// Options says what to deploy, and where.
+type Options struct {
+	Lab    *lab.Lab
+	Binary string // the sluice program
+	LogDir string // where the programs' output goes; must exist
+}
+
+// Deployment is a controller and agents running in a lab, each a process of its
+// own, with certificates from an authority of their own.
+type Deployment struct {
+	*client.Client
+
+	lab        *lab.Lab
+	binary     string
+	dir, logs  string
+	controller *Daemon
+	agents     map[string]*Daemon
+}
+
+const (
+	apiAddress  = "127.0.0.1:8080"
+	agentPort   = 8440
+	readyWithin = 30 * time.Second
+)
+
+// Deploy starts a controller, and an agent on every host of the lab that is
+// meant for one. It returns when every switch is connected and every agent is
+// known and usable.
+func Deploy(ctx context.Context, o Options) (*Deployment, error) {
+	d, err := DeployAgents(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.begin(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("deploy: %w", err), d.Close())
+	}
+	return d, nil
+}
+
+// DeployAgents starts the agents alone.
+func DeployAgents(ctx context.Context, o Options) (*Deployment, error) {
+	dir, err := os.MkdirTemp("", "sluice-stage-")
+	if err != nil {
+		return nil, fmt.Errorf("deploy: %w", err)
+	}
+	d := &Deployment{lab: o.Lab, binary: o.Binary, dir: dir, logs: o.LogDir, agents: map[string]*Daemon{}}
+	err = d.issueCertificates()
+	for _, host := range d.agentHosts() {
+		if err == nil {
+			err = d.StartAgent(ctx, host)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("deploy: %w", err), d.Close())
+	}
+	return d, nil
+}
+
+func (d *Deployment) begin(ctx context.Context) error {
+	if err := d.StartController(ctx); err != nil {
+		return err
+	}
+	if err := d.connect(ctx); err != nil {
+		return err
+	}
+	return d.settle(ctx)
+}
+
+func (d *Deployment) agentHosts() []string {
+	var names []string
+	for _, h := range d.lab.Topology().Hosts {
+		if h.Agent {
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}
+
+// StartController starts the controller, also after KillController. State that
+// it kept is found again.
+func (d *Deployment) StartController(ctx context.Context) error {
+	file := filepath.Join(d.dir, "controller.yaml")
+	text := fmt.Sprintf(`data_dir: %[1]s/controller
+api: {listen: %[2]s}
+openflow: {listen: ["%[3]v"], plaintext: true}
+network:
+  discovery: {interval: 1s, timeout: 4s}
+sos:
+  tls: {cert: %[1]s/controller.crt, key: %[1]s/controller.key, ca: %[1]s/ca.crt}
+`, d.dir, apiAddress, d.lab.ControllerAddr())
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("configure the controller: %w", err)
+	}
+	p, err := StartDaemon(ctx, d.lab.Control(), filepath.Join(d.logs, "controller.log"), d.binary, "controller", "--config", file)
+	if err != nil {
+		return err
+	}
+	d.controller = p
+	return nil
+}
+
+// StartAgent starts the agent of a host.
+func (d *Deployment) StartAgent(ctx context.Context, host string) error {
+	h := d.lab.Host(host)
+	file := filepath.Join(d.dir, host+".yaml")
+	text := fmt.Sprintf(`name: %[2]s
+control:
+  listen: %[3]v
+  tls: {cert: %[1]s/%[2]s.crt, key: %[1]s/%[2]s.key, ca: %[1]s/ca.crt}
+data: {address: %[4]v}
+`, d.dir, host, netip.AddrPortFrom(h.ControlAddr(), agentPort), d.dataAddr(host))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("configure agent %s: %w", host, err)
+	}
+	p, err := StartDaemon(ctx, h, filepath.Join(d.logs, host+".log"), d.binary, "agent", "--config", file)
+	if err != nil {
+		return err
+	}
+	d.agents[host] = p
+	if err := WaitListening(ctx, h, agentPort); err != nil {
+		return fmt.Errorf("agent %s: %w: %s", host, err, d.lastWords(host))
+	}
+	return nil
+}
+
+// dataAddr is the address of an agent on the link to its peer: where it has
+// several, the one that it shares with another agent.
+func (d *Deployment) dataAddr(host string) netip.Addr {
+	agents := map[string]bool{}
+	for _, name := range d.agentHosts() {
+		agents[name] = true
+	}
+	for _, l := range d.lab.Topology().Links {
+		if !agents[l.A.Node] || !agents[l.B.Node] {
+			continue
+		}
+		for _, end := range []lab.End{l.A, l.B} {
+			if end.Node == host && len(end.Addresses) > 0 {
+				return end.Addresses[0].Addr()
+			}
+		}
+	}
+	return d.lab.Host(host).Addr()
+}
+
+// Controller is the controller's process.
+func (d *Deployment) Controller() *Daemon { return d.controller }
+
+// Agent is the process of a host's agent.
+func (d *Deployment) Agent(host string) *Daemon { return d.agents[host] }
+
+// Close ends every program and removes keys and state.
+func (d *Deployment) Close() error {
+	if d.Client != nil {
+		d.Client.Close()
+	}
+	if d.controller != nil {
+		d.controller.Stop()
+	}
+	for _, a := range d.agents {
+		a.Stop()
+	}
+	return os.RemoveAll(d.dir)
+}

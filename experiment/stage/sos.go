@@ -1,0 +1,194 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/api/client"
+	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/sos/agentapi"
+	"github.com/sluice-net/sluice/sos/plugin"
+)
+
+const sosPath = "/api/v1/sos"
+
+// issueCertificates makes an authority for this deployment, and a certificate
+// for the controller and for each agent.
+func (d *Deployment) issueCertificates() error {
+	ca, err := pki.Init(d.dir, "sluice lab "+d.lab.Name(), 24*time.Hour)
+	if err != nil {
+		return err
+	}
+	requests := []pki.Request{{Role: pki.RoleController, Name: "controller"}}
+	for _, host := range d.agentHosts() {
+		requests = append(requests, pki.Request{Role: pki.RoleAgent, Name: host, Hosts: []string{d.lab.Host(host).ControlAddr().String()}})
+	}
+	for _, r := range requests {
+		pair, err := ca.Issue(r)
+		if err != nil {
+			return err
+		}
+		if err := pair.Write(d.dir, r.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// connect makes the client of the controller's API, which listens on the
+// loopback interface of the control namespace.
+func (d *Deployment) connect(ctx context.Context) error {
+	var token []byte
+	err := Poll(ctx, "the controller's token", func() (err error) {
+		token, err = os.ReadFile(d.TokenFile())
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, d.lastWords("controller"))
+	}
+	d.Client, err = client.New(client.Options{
+		Server: "http://" + apiAddress, Token: strings.TrimSpace(string(token)), Dial: d.lab.Control().DialContext,
+	})
+	return err
+}
+
+// TokenFile holds the token of the controller's API.
+func (d *Deployment) TokenFile() string { return filepath.Join(d.dir, "controller", "token") }
+
+// lastWords are the last lines of a program's log, for an error message.
+func (d *Deployment) lastWords(program string) string {
+	text, err := os.ReadFile(filepath.Join(d.logs, program+".log"))
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-5):], "\n")
+}
+
+// settle registers the agents and waits until switches and agents are usable.
+func (d *Deployment) settle(ctx context.Context) error {
+	if err := d.waitSwitches(ctx); err != nil {
+		return err
+	}
+	for _, host := range d.agentHosts() {
+		h := d.lab.Host(host)
+		spec := plugin.AgentSpec{
+			Name:  host,
+			URL:   fmt.Sprintf("https://%v", netip.AddrPortFrom(h.ControlAddr(), agentPort)),
+			Addrs: []string{d.dataAddr(host).String()},
+		}
+		if err := d.Do(ctx, http.MethodPost, sosPath+"/agents", spec, nil); err != nil {
+			return fmt.Errorf("add agent %s: %w", host, err)
+		}
+	}
+	return d.waitAgents(ctx)
+}
+
+func (d *Deployment) waitSwitches(ctx context.Context) error {
+	want := len(d.lab.Topology().Switches)
+	return Poll(ctx, "the switches", func() error {
+		var all []struct{}
+		if err := d.Get(ctx, "/api/v1/network/switches", &all); err != nil {
+			return err
+		}
+		if len(all) < want {
+			return fmt.Errorf("%d of %d switches are connected", len(all), want)
+		}
+		return nil
+	})
+}
+
+func (d *Deployment) waitAgents(ctx context.Context) error {
+	return Poll(ctx, "the agents", func() error {
+		var all []plugin.AgentInfo
+		if err := d.Get(ctx, sosPath+"/agents", &all); err != nil {
+			return err
+		}
+		for _, a := range all {
+			if a.State != plugin.AgentUp || len(a.Places) == 0 {
+				return fmt.Errorf("agent %s is %s, places %v: %s", a.Name, a.State, a.Places, a.Error)
+			}
+		}
+		return nil
+	})
+}
+
+// Poll calls f until it returns nil, for at most readyWithin.
+func Poll(ctx context.Context, what string, f func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w: %w", what, context.Cause(ctx), err)
+		case <-tick.C:
+		}
+	}
+}
+
+// Whitelist has connections to the server's port carried by agents, and returns
+// the entry's id.
+func (d *Deployment) Whitelist(ctx context.Context, server netip.Addr, port uint16, tuning plugin.Tuning) (string, error) {
+	spec := plugin.EntrySpec{
+		Clients: []string{everyone(server)}, Servers: []string{server.String()}, Ports: []string{fmt.Sprint(port)}, Tuning: tuning,
+	}
+	var entry plugin.Entry
+	if err := d.Do(ctx, http.MethodPost, sosPath+"/whitelist", spec, &entry); err != nil {
+		return "", fmt.Errorf("whitelist %v port %d: %w", server, port, err)
+	}
+	return entry.ID, nil
+}
+
+func everyone(server netip.Addr) string {
+	if server.Is4() {
+		return "0.0.0.0/0"
+	}
+	return "::/0"
+}
+
+// Unlist removes a whitelist entry.
+func (d *Deployment) Unlist(ctx context.Context, id string) error {
+	return d.Do(ctx, http.MethodDelete, sosPath+"/whitelist/"+id, nil, nil)
+}
+
+// Sessions returns live and past sessions.
+func (d *Deployment) Sessions(ctx context.Context) ([]plugin.Record, error) {
+	var all []plugin.Record
+	err := d.Get(ctx, sosPath+"/sessions?limit=10000", &all)
+	return all, err
+}
+
+// ErrNotCarried says that a transfer that should have been carried by agents
+// went past them.
+var ErrNotCarried = errors.New("the transfer was not carried by agents")
+
+// Links is the number of directed links that the controller knows.
+func (d *Deployment) Links(ctx context.Context) (int, error) {
+	var all []struct{}
+	err := d.Get(ctx, "/api/v1/network/links", &all)
+	return len(all), err
+}
+
+// AgentClient speaks to an agent's control interface with the controller's certificate.
+func (d *Deployment) AgentClient(host string) (*agentapi.Client, error) {
+	file := func(name string) string { return filepath.Join(d.dir, name) }
+	config, err := pki.Client(pki.Files{Cert: file("controller.crt"), Key: file("controller.key"), CA: file("ca.crt")}, pki.RoleAgent)
+	if err != nil {
+		return nil, err
+	}
+	url := fmt.Sprintf("https://%v", netip.AddrPortFrom(d.lab.Host(host).ControlAddr(), agentPort))
+	return agentapi.NewClient(url, config, agentapi.WithDialer(d.lab.Control().DialContext))
+}
