@@ -187,7 +187,7 @@ func (s *Switch) dumped(f *openflow.FlowStats, names map[rule.Cookie]string) Ins
 		r.Owner = o.Name
 	}
 	if flow, ok := rule.FlowOf(f.Match); ok && r.Owner == ownerForward {
-		r.Name = fmt.Sprintf("%v>%v", flow.Src, flow.Dst)
+		r.Name = flowName(flow)
 	}
 	for _, in := range f.Instructions {
 		switch in.Type {

@@ -101,3 +101,12 @@ func (t *Flows) Select(pick func(rule.Flow, FlowRule) bool) []rule.Flow {
 	}
 	return out
 }
+
+// Each calls f for every rule. f must not call back.
+func (t *Flows) Each(f func(rule.Flow, FlowRule)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k, r := range t.rules {
+		f(k, r)
+	}
+}
