@@ -13,6 +13,12 @@ type Error struct {
 	Data []byte
 }
 
+// NewError refuses a message, of which it quotes as much as the specification
+// asks for.
+func NewError(code ErrorCode, refused []byte) *Error {
+	return &Error{Code: code, Data: refused[:min(len(refused), 64)]}
+}
+
 // MsgType returns TypeError.
 func (*Error) MsgType() MsgType { return TypeError }
 

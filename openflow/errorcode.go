@@ -65,6 +65,15 @@ const (
 	MeterModUnknown        ErrorCode = 0x000c_0003
 )
 
+// Codes of bundles; they come with ExperimenterONF.
+const (
+	BundleBadID              ErrorCode = 0xffff_0000 | 2302
+	BundleExists             ErrorCode = 0xffff_0000 | 2303
+	BundleMessageUnsupported ErrorCode = 0xffff_0000 | 2310
+	BundleMessageFailed      ErrorCode = 0xffff_0000 | 2313
+	BundleTimeout            ErrorCode = 0xffff_0000 | 2314
+)
+
 type errorInfo struct {
 	name  string   // of the type
 	codes []string // by number; "" where the specification has a hole

@@ -13,7 +13,7 @@ import (
 // the prefixes; no prefix means all.
 func seed(f *testing.F, prefixes ...string) {
 	f.Helper()
-	for _, file := range []string{"testdata/messages.txt", "testdata/refusals.txt"} {
+	for _, file := range []string{"testdata/messages.txt", "testdata/refusals.txt", recorded} {
 		raw, err := os.ReadFile(file)
 		if err != nil {
 			f.Fatal(err)

@@ -107,3 +107,33 @@ func TestGoldenRefusals(t *testing.T) {
 		writeGoldens(t, file, goldens)
 	}
 }
+
+const recorded = "testdata/openvswitch.txt"
+
+// record keeps the first message of each kind that Open vSwitch and ovs-ofctl
+// said to each other, apart from the longest.
+func record(t *testing.T, messages [][]byte) {
+	t.Helper()
+	var goldens []golden
+	kinds := make(map[string]bool)
+	for _, b := range messages {
+		digits := hex.EncodeToString(b)
+		text := decodeText(t, "recorded", digits)
+		words := append(strings.Fields(text), "", "")
+		kind := fmt.Sprintf("%s %s %d", words[0], words[1], len(b))
+		if len(b) <= 2000 && !kinds[kind] {
+			kinds[kind] = true
+			goldens = append(goldens, golden{strings.TrimSpace(words[0] + " " + words[1]), digits, text})
+		}
+	}
+	writeGoldens(t, recorded, goldens)
+}
+
+// TestGoldenOpenVSwitch reads what Open vSwitch 3.1 once wrote.
+func TestGoldenOpenVSwitch(t *testing.T) {
+	for _, g := range readGoldens(t, recorded) {
+		if got := decodeText(t, g.name, g.hex); got != g.text {
+			t.Errorf("%s is printed as\n%s, want\n%s", g.name, got, g.text)
+		}
+	}
+}
