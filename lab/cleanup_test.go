@@ -1,0 +1,268 @@
+package lab_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// leftovers lists everything on the machine that bears a lab's name or works in
+// its directory: namespaces, mounts, processes, files. Other labs may be up, so
+// only this one's can be looked for.
+func leftovers(t *testing.T, runDir, name string) []string {
+	t.Helper()
+	var all []string
+	namespaces, err := filepath.Glob("/run/netns/sluice-" + name + "-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = append(all, namespaces...)
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, "sluice-"+name+"-") {
+			all = append(all, "mount "+line)
+		}
+	}
+	dir := filepath.Join(runDir, name)
+	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range commands {
+		if b, err := os.ReadFile(file); err == nil && strings.Contains(string(b), dir+"/") {
+			all = append(all, file+" "+strings.ReplaceAll(string(b), "\x00", " "))
+		}
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		all = append(all, dir)
+	}
+	if b, err := os.ReadFile("/run/sluice/rmem.json"); err == nil && strings.Contains(string(b), dir) {
+		all = append(all, "receive buffers held: "+string(b))
+	}
+	return all
+}
+
+func rootLinks(t *testing.T) int {
+	t.Helper()
+	links, err := netlink.LinkList()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(links)
+}
+
+func needsRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip(lab.ErrNotRoot)
+	}
+}
+
+func TestDownLeavesNothing(t *testing.T) {
+	needsRoot(t)
+	ctx, before := testContext(t), rootLinks(t)
+	o := lab.Options{RunDir: t.TempDir()}
+	topology := lab.WAN("leak"+itoa(os.Getpid()), lab.WANOptions{})
+	l, err := lab.Up(ctx, topology, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := rootLinks(t); n != before {
+		t.Errorf("the machine had %d interfaces and has %d with the lab up", before, n)
+	}
+	if len(leftovers(t, o.RunDir, l.Name())) < 8 {
+		t.Error("the test does not see the lab: it could not see what is left of it")
+	}
+	if _, err := lab.Up(ctx, topology, o); err == nil || !strings.Contains(err.Error(), "sluice lab down") {
+		t.Errorf("the same lab twice: %v", err)
+	}
+	// A program that somebody left running on a host goes as well.
+	if err := l.Host("client").Command(context.Background(), "sh", "-c", "sleep 600 & ").Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.Down(ctx, l.Name(), o); err != nil {
+		t.Fatal(err)
+	}
+	if left := leftovers(t, o.RunDir, l.Name()); len(left) > 0 {
+		t.Errorf("left over: %s", strings.Join(left, "\n"))
+	}
+	if n := rootLinks(t); n != before {
+		t.Errorf("the machine had %d interfaces and has %d", before, n)
+	}
+	if err := lab.Down(ctx, l.Name(), o); !errors.Is(err, lab.ErrNoLab) {
+		t.Errorf("taken down twice: %v", err)
+	}
+}
+
+func TestFailureHalfWayUndoesItself(t *testing.T) {
+	needsRoot(t)
+	o := lab.Options{RunDir: t.TempDir()}
+	link := delayline.Params{Delay: time.Millisecond}
+	broken := map[string]func(*lab.Topology){
+		"sysctl": func(t *lab.Topology) { t.Hosts[0].Sysctls = map[string]string{"net.ipv4.no_such_thing": "1"} },
+		"route": func(t *lab.Topology) {
+			t.Hosts[0].Routes = lab.Islands("x", lab.WANOptions{}).Hosts[0].Routes
+		},
+		"flow": func(t *lab.Topology) { t.Switches[1].Flows = []string{"nonsense"} },
+	}
+	for name, spoil := range broken {
+		topology := lab.Line(fmt.Sprintf("half%d-%s", os.Getpid(), name), 2, link)
+		spoil(&topology)
+		if l, err := lab.Up(testContext(t), topology, o); err == nil {
+			t.Errorf("%s: it came up", name)
+			_ = l.Down(testContext(t))
+		}
+		if left := leftovers(t, o.RunDir, topology.Name); len(left) > 0 {
+			t.Errorf("%s: left over: %s", name, strings.Join(left, "\n"))
+		}
+	}
+	ctx, cancel := context.WithTimeout(testContext(t), 100*time.Millisecond)
+	defer cancel()
+	topology := lab.FatTree("half"+itoa(os.Getpid()), 4, link)
+	if _, err := lab.Up(ctx, topology, o); err == nil {
+		t.Error("20 switches came up in 100 ms")
+	}
+	if left := leftovers(t, o.RunDir, topology.Name); len(left) > 0 {
+		t.Errorf("cancelled: left over: %s", strings.Join(left, "\n"))
+	}
+}
+
+const crashDir = "SLUICE_TEST_CRASH_DIR"
+
+// TestCrashHelper is not a test: it is the process that TestCrash kills.
+func TestCrashHelper(t *testing.T) {
+	dir := os.Getenv(crashDir)
+	if dir == "" {
+		t.Skip("only for TestCrash")
+	}
+	_, err := lab.Up(context.Background(), lab.WAN(filepath.Base(dir), lab.WANOptions{}), lab.Options{RunDir: dir, Ephemeral: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("up")
+	select {}
+}
+
+// TestCrash kills the process that builds a lab, half-way and when it is up, and
+// takes down what is left.
+func TestCrash(t *testing.T) {
+	needsRoot(t)
+	for i, after := range []time.Duration{10e6, 30e6, 80e6, 150e6, 300e6, 0} {
+		dir := filepath.Join(t.TempDir(), fmt.Sprintf("crash%d-%d", os.Getpid(), i))
+		name := filepath.Base(dir)
+		cmd := exec.Command("/proc/self/exe", "-test.run=^TestCrashHelper$")
+		cmd.Env = append(os.Environ(), crashDir+"="+dir)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if after == 0 {
+			if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "up\n" {
+				t.Errorf("the helper says %q, %v", line, err)
+			}
+		} else {
+			waitFor(t, "the helper to begin", func() bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil })
+			<-time.After(after)
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		t.Logf("killed with %d things made", len(leftovers(t, dir, name)))
+		if i%2 == 0 {
+			err = lab.Down(testContext(t), name, lab.Options{RunDir: dir})
+		} else {
+			err = lab.Sweep(testContext(t), lab.Options{RunDir: dir})
+		}
+		if err != nil {
+			t.Errorf("killed after %v: %v", after, err)
+		}
+		if left := leftovers(t, dir, name); len(left) > 0 {
+			t.Errorf("killed after %v: left over: %s", after, strings.Join(left, "\n"))
+		}
+	}
+}
+
+func TestReceiveBuffersAreRestored(t *testing.T) {
+	needsRoot(t)
+	read := func() string {
+		b, err := os.ReadFile("/proc/sys/net/core/rmem_default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(b))
+	}
+	o := lab.Options{RunDir: t.TempDir()}
+	var labs []*lab.Lab
+	for i := range 2 {
+		l, err := lab.Up(testContext(t), lab.Line(fmt.Sprintf("rmem%d-%d", os.Getpid(), i), 1, delayline.Params{}), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		labs = append(labs, l)
+	}
+	if read() != "16777216" {
+		t.Errorf("rmem_default is %s with labs up", read())
+	}
+	for i, l := range labs {
+		if err := l.Down(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 && read() != "16777216" {
+			t.Errorf("rmem_default is %s with a lab still up", read())
+		}
+	}
+	if _, err := os.Stat("/run/sluice/rmem.json"); errors.Is(err, os.ErrNotExist) && read() == "16777216" {
+		t.Error("no lab holds the receive buffers, and they are still raised")
+	}
+}
+
+func TestWithoutRootItSaysSo(t *testing.T) {
+	if strings.Contains(lab.ErrNotRoot.Error(), "\n") || !strings.Contains(lab.ErrNotRoot.Error(), "root") {
+		t.Errorf("not one line that says what is needed: %q", lab.ErrNotRoot)
+	}
+	needsRoot(t)
+	needs(t, "setpriv")
+	cmd := exec.Command("setpriv", "--reuid=65534", "--clear-groups", "/proc/self/exe", "-test.run=^TestUnprivilegedHelper$", "-test.v")
+	cmd.Env = append(os.Environ(), crashDir+"=unprivileged")
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Args[3] = exe
+	out, err := cmd.CombinedOutput()
+	if err != nil && !strings.Contains(string(out), "permission denied") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestUnprivilegedHelper is not a test: TestWithoutRootItSaysSo runs it as nobody.
+func TestUnprivilegedHelper(t *testing.T) {
+	if os.Getenv(crashDir) != "unprivileged" {
+		t.Skip("only for TestWithoutRootItSaysSo")
+	}
+	if _, err := lab.Up(context.Background(), lab.WAN("nobody", lab.WANOptions{}), lab.Options{}); !errors.Is(err, lab.ErrNotRoot) {
+		t.Errorf("without root: %v", err)
+	}
+}
