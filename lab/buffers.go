@@ -76,9 +76,6 @@ func (s *bufferState) forgetGone() {
 // sysctl to what value returns, if anything. The record is written first when it
 // grows, so that a crash in between leaves the original known.
 func changeBuffers(change func(*bufferState) error, value func(*bufferState) string) error {
-	if err := os.MkdirAll(filepath.Dir(buffersFile), 0o755); err != nil {
-		return err
-	}
 	f, err := lockBuffers()
 	if err != nil {
 		return err
@@ -115,7 +112,13 @@ func changeBuffers(change func(*bufferState) error, value func(*bufferState) str
 // after the lock is had it must still be the one of that name.
 func lockBuffers() (*os.File, error) {
 	for {
+		if err := os.MkdirAll(filepath.Dir(buffersFile), 0o755); err != nil {
+			return nil, err
+		}
 		f, err := os.OpenFile(buffersFile, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o644)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // the last lab took the directory with it
+		}
 		if err != nil {
 			return nil, err
 		}

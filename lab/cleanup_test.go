@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -243,26 +244,22 @@ func TestWithoutRootItSaysSo(t *testing.T) {
 		t.Errorf("not one line that says what is needed: %q", lab.ErrNotRoot)
 	}
 	needsRoot(t)
-	needs(t, "setpriv")
-	cmd := exec.Command("setpriv", "--reuid=65534", "--clear-groups", "/proc/self/exe", "-test.run=^TestUnprivilegedHelper$", "-test.v")
-	cmd.Env = append(os.Environ(), crashDir+"=unprivileged")
-	exe, err := os.Executable()
-	if err != nil {
+	if err := syscall.Seteuid(65534); err != nil {
 		t.Fatal(err)
 	}
-	cmd.Args[3] = exe
-	out, err := cmd.CombinedOutput()
-	if err != nil && !strings.Contains(string(out), "permission denied") {
-		t.Errorf("%v\n%s", err, out)
+	_, err := lab.Up(context.Background(), lab.WAN("nobody", lab.WANOptions{}), lab.Options{RunDir: "/nowhere"})
+	if err := syscall.Seteuid(0); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(err, lab.ErrNotRoot) {
+		t.Errorf("without root: %v", err)
 	}
 }
 
-// TestUnprivilegedHelper is not a test: TestWithoutRootItSaysSo runs it as nobody.
-func TestUnprivilegedHelper(t *testing.T) {
-	if os.Getenv(crashDir) != "unprivileged" {
-		t.Skip("only for TestWithoutRootItSaysSo")
-	}
-	if _, err := lab.Up(context.Background(), lab.WAN("nobody", lab.WANOptions{}), lab.Options{}); !errors.Is(err, lab.ErrNotRoot) {
-		t.Errorf("without root: %v", err)
+func TestLongRunDirectoryIsRefused(t *testing.T) {
+	needsRoot(t)
+	dir := filepath.Join(t.TempDir(), strings.Repeat("x", 100))
+	if _, err := lab.Up(testContext(t), lab.WAN("long", lab.WANOptions{}), lab.Options{RunDir: dir}); err == nil || !strings.Contains(err.Error(), "too long") {
+		t.Errorf("sockets in a path of over 100 bytes: %v", err)
 	}
 }

@@ -65,24 +65,44 @@ func (l *Lab) remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return os.RemoveAll(l.dir)
-}
-
-// endProcesses ends what runs in the lab's namespaces, and its delay line.
-func (l *Lab) endProcesses(ctx context.Context) error {
-	pids, err := namespace.Members(l.record.Namespaces)
-	if err != nil {
+	if err := os.RemoveAll(l.dir); err != nil {
 		return err
 	}
-	pids = append(pids, findDelayLines(filepath.Join(l.dir, socketFile))...)
-	results := make(chan error, len(pids))
-	for _, pid := range pids {
-		go func() { results <- endProcess(ctx, pid) }()
+	removeIfEmpty(l.runDir, filepath.Dir(buffersFile))
+	return nil
+}
+
+// removeIfEmpty removes the directories that the last lab leaves behind.
+func removeIfEmpty(dirs ...string) {
+	for _, dir := range dirs {
+		_ = os.Remove(dir) // not empty: somebody needs it
 	}
-	for range pids {
-		err = errors.Join(err, <-results)
+}
+
+// endProcesses ends what runs in the lab's namespaces, and its delay line. It
+// looks again until there is nothing: a program may just have started another.
+func (l *Lab) endProcesses(ctx context.Context) error {
+	for range 10 {
+		pids, err := namespace.Members(l.record.Namespaces)
+		if err != nil {
+			return err
+		}
+		pids = append(pids, findDelayLines(filepath.Join(l.dir, socketFile))...)
+		if len(pids) == 0 {
+			return nil
+		}
+		results := make(chan error, len(pids))
+		for _, pid := range pids {
+			go func() { results <- endProcess(ctx, pid) }()
+		}
+		for range pids {
+			err = errors.Join(err, <-results)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return errors.New("programs in it keep starting others")
 }
 
 // findDelayLines returns the delay line processes with this control socket.

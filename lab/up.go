@@ -88,13 +88,7 @@ func checkTools(t Topology) error {
 
 // claim takes the lab's name and writes down what is going to be made.
 func (l *Lab) claim(o Options) (release func(), err error) {
-	if err := os.MkdirAll(l.runDir, 0o755); err != nil {
-		return nil, err
-	}
-	if err := os.Mkdir(l.dir, 0o755); err != nil {
-		if errors.Is(err, os.ErrExist) {
-			return nil, fmt.Errorf("it is up already, or left over: take it down first (sluice lab down %s)", l.Name())
-		}
+	if err := l.makeDir(); err != nil {
 		return nil, err
 	}
 	release, err = lockDir(l.dir)
@@ -118,6 +112,37 @@ func (l *Lab) claim(o Options) (release func(), err error) {
 		return nil, errors.Join(err, os.RemoveAll(l.dir))
 	}
 	return release, nil
+}
+
+// longestSocket is the longest name of a socket under a lab's directory, and
+// maxSocketPath what the kernel takes.
+const (
+	longestSocket = "/ovs/" + "ovs-vswitchd.pid.tmp"
+	maxSocketPath = 107
+)
+
+// makeDir makes the lab's directory, which also reserves its name.
+func (l *Lab) makeDir() error {
+	longest := 0
+	for _, s := range l.plan.Topology.Switches {
+		longest = max(longest, len(l.dir)+len(longestSocket)+len(s.Name))
+	}
+	if longest > maxSocketPath {
+		return fmt.Errorf("the run directory %s is too long for sockets in it: %d bytes more than the kernel takes", l.runDir, longest-maxSocketPath)
+	}
+	for range 5 {
+		if err := os.MkdirAll(l.runDir, 0o755); err != nil {
+			return err
+		}
+		err := os.Mkdir(l.dir, 0o755)
+		switch {
+		case errors.Is(err, os.ErrExist):
+			return fmt.Errorf("it is up already, or left over: take it down first (sluice lab down %s)", l.Name())
+		case !errors.Is(err, os.ErrNotExist): // else the last lab took the run directory with it
+			return err
+		}
+	}
+	return fmt.Errorf("%s keeps being removed", l.runDir)
 }
 
 func (l *Lab) allNamespaces() []string {
