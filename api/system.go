@@ -22,6 +22,7 @@ func humaConfig(version string, maxBody int64) huma.Config {
 	// Served by this package: without a race, without a CDN.
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
 	c.CreateHooks = nil
+	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	c.RejectUnknownQueryParameters = true
 	c.OnAddOperation = append(c.OnAddOperation, func(_ *huma.OpenAPI, op *huma.Operation) { op.MaxBodyBytes = maxBody })
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{

@@ -2,10 +2,22 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// commands is the list of the program's commands, in the order of the help.
+// commands is the list of the program's commands.
 func commands(app *App) []*cobra.Command {
 	return []*cobra.Command{
+		controllerCommand(app),
+		agentCommand(app),
+		networkCommand(app),
+		statusCommand(app),
+		eventsCommand(app),
+		configCommand(app),
+		pkiCommand(app),
+		doctorCommand(app),
+		newLabCommand(app),
+		demoCommand(app),
 		experimentCommand(app),
 		versionCommand(app),
+		docsCommand(app),
+		exitCodesTopic(),
 	}
 }

@@ -132,13 +132,19 @@ func (f *labFlags) execCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c := n.Command(cmd.Context(), args[1], args[2:]...)
+			if args = args[1:]; args[0] == "--" {
+				args = args[1:]
+			}
+			if len(args) == 0 {
+				return &UsageError{errors.New("no command after --")}
+			}
+			c := n.Command(cmd.Context(), args[0], args[1:]...)
 			path, err := exec.LookPath(c.Path)
 			if err != nil {
 				return err
 			}
 			// In place of this program: the terminal and the signals are the command's.
-			return fmt.Errorf("run %s: %w", args[1], syscall.Exec(path, c.Args, os.Environ()))
+			return fmt.Errorf("run %s: %w", args[0], syscall.Exec(path, c.Args, os.Environ()))
 		},
 	}
 	f.nameFlag(cmd)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net/netip"
 	"time"
 )
@@ -13,7 +14,6 @@ type Agent struct {
 	Data     Data      `yaml:"data" doc:"The connections that carry data."`
 	Sessions Sessions  `yaml:"sessions" doc:"Limits of the sessions the agent carries."`
 	Transfer Transfer  `yaml:"transfer" doc:"Parameters of sessions for which the controller sets none."`
-	Metrics  Metrics   `yaml:"metrics" doc:"Prometheus metrics."`
 	Announce Announced `yaml:"announce" doc:"Announces the agent to a controller, instead of an operator adding it there."`
 }
 
@@ -25,31 +25,27 @@ type Control struct {
 
 // Data is where the agent's data connections end.
 type Data struct {
-	Address netip.Addr `yaml:"address" doc:"Address for clients, servers and other agents; it must be on one of the machine's interfaces. Empty: the address that control.listen names."`
-	Ports   PortRange  `yaml:"ports" doc:"Ports on which other agents connect, one for each path. Empty: the kernel chooses."`
-	Paths   int        `yaml:"paths" min:"1" max:"64" doc:"How many data ports are opened, so that connections can be told apart by path."`
-	TLS     bool       `yaml:"tls" doc:"Encrypts what goes between agents. Both agents need it."`
-	Warm    int        `yaml:"warm" min:"0" max:"256" doc:"How many idle connections to each known agent are kept, so that a new session starts at speed."`
+	Address netip.Addr    `yaml:"address" doc:"Address for clients, servers and other agents; it must be on one of the machine's interfaces. Empty: the address that control.listen names."`
+	Ports   PortRange     `yaml:"ports" doc:"Ports on which other agents connect: one for each path that a session may use at once, at most 64. Empty: one, which the kernel chooses."`
+	Warm    int           `yaml:"warm" min:"1" max:"256" doc:"How many idle connections to each known agent are kept, so that a new session starts at speed."`
+	WarmFor time.Duration `yaml:"warm_for" min:"1s" max:"24h" doc:"How long a connection is kept idle."`
 }
 
 // Sessions limits what the agent carries.
 type Sessions struct {
-	Max  int           `yaml:"max" min:"1" max:"1000000" doc:"How many sessions it accepts."`
-	Idle time.Duration `yaml:"idle" min:"10s" max:"168h" doc:"How long a session may carry nothing before it is ended."`
+	Max         int           `yaml:"max" min:"1" max:"1000000" doc:"How many sessions it accepts."`
+	Idle        time.Duration `yaml:"idle" min:"10s" max:"168h" doc:"How long a session may carry nothing before it is ended."`
+	DialTimeout time.Duration `yaml:"dial_timeout" min:"100ms" max:"1m" doc:"How long a server may take to answer."`
 }
 
 // Transfer is the parameters of a session.
 type Transfer struct {
-	Connections int    `yaml:"connections" min:"0" max:"256" doc:"Connections between the two agents (p). 0: chosen from round-trip time and loss."`
+	Connections int    `yaml:"connections" min:"0" max:"64" doc:"Connections between the two agents (p). 0: chosen from round-trip time and loss, up to auto_connections."`
+	Auto        int    `yaml:"auto_connections" min:"1" max:"64" doc:"The most connections that are chosen."`
 	Chunk       Size   `yaml:"chunk" min:"4KiB" max:"16MiB" doc:"Bytes sent on one connection before the next one's turn (c)."`
-	Queue       int    `yaml:"queue" min:"1" max:"1024" doc:"Chunks that a connection may run ahead (q)."`
+	Queue       int    `yaml:"queue" min:"1" max:"65536" doc:"Chunks that a connection may run ahead (q). A session holds at most p, q and c multiplied, each way."`
 	Congestion  string `yaml:"congestion" pattern:"[a-z0-9_-]{1,15}" form:"the name of a congestion control of the kernel, like bbr or cubic" doc:"Congestion control of the connections. Empty: bbr where the kernel has it."`
-	Buffer      Size   `yaml:"buffer" min:"64KiB" max:"2GiB" doc:"Socket buffers of the connections. The agent raises them beyond the kernel's limit if it may, else warns and names the sysctl."`
-}
-
-// Metrics says where Prometheus can read.
-type Metrics struct {
-	Listen Address `yaml:"listen" doc:"Where metrics are served over plain HTTP, on loopback only. Empty: on the control interface alone."`
+	Buffer      Size   `yaml:"buffer" min:"64KiB" max:"1GiB" doc:"Socket buffers of the connections. The agent raises them beyond the kernel's limit if it may, else warns and names the sysctl."`
 }
 
 // Announced says to which controller the agent announces itself.
@@ -64,9 +60,9 @@ func DefaultAgent() *Agent {
 	return &Agent{
 		Log:      Log{Level: "info", Format: "text"},
 		Control:  Control{Listen: loopback(8440)},
-		Data:     Data{Paths: 1, Warm: 8},
-		Sessions: Sessions{Max: 10000, Idle: 2 * time.Hour},
-		Transfer: Transfer{Chunk: 256 << 10, Queue: 4, Buffer: 64 << 20},
+		Data:     Data{Ports: PortRange{8441, 8448}, Warm: 32, WarmFor: time.Minute},
+		Sessions: Sessions{Max: 4096, Idle: 2 * time.Hour, DialTimeout: 3 * time.Second},
+		Transfer: Transfer{Auto: 16, Chunk: 256 << 10, Queue: 64, Buffer: 128 << 20},
 	}
 }
 
@@ -80,10 +76,6 @@ func (a *Agent) check(k *checker) {
 	if !a.Control.TLS.Enabled() {
 		k.fail("control.tls.cert", "missing", "the control interface needs cert, key and ca; make them with \"sluice pki issue agent NAME\"")
 	}
-	if a.Metrics.Listen.IsValid() && !a.Metrics.Listen.Loopback() {
-		k.fail("metrics.listen", "reachable from other machines without TLS", "an address on loopback, like 127.0.0.1:9100; other machines read metrics from the control interface with a certificate")
-	}
-	k.distinct("metrics.listen", []Address{a.Control.Listen, a.Metrics.Listen})
 	a.checkData(k)
 	if a.Announce.Server == "" && (a.Announce.TokenFile != "" || a.Announce.URL != "") {
 		k.fail("announce.server", "missing", "name the controller's API, or remove announce.token_file and announce.url")
@@ -92,8 +84,11 @@ func (a *Agent) check(k *checker) {
 
 func (a *Agent) checkData(k *checker) {
 	p := a.Data.Ports
-	if n := int(p.Last) - int(p.First) + 1; p != (PortRange{}) && n < a.Data.Paths {
-		k.fail("data.ports", "fewer ports than data.paths", "a range of at least as many ports as paths, or none so that the kernel chooses")
+	if n := int(p.Last) - int(p.First) + 1; n > 64 {
+		k.fail("data.ports", fmt.Sprintf("%d ports", n), "a range of at most 64 ports")
+	}
+	if a.Data.Address.IsValid() && (a.Data.Address.IsMulticast() || a.Data.Address.Zone() != "") {
+		k.fail("data.address", "not an address that others can use", "a unicast address without a zone, like 192.0.2.1 or 2001:db8::1")
 	}
 	if a.Data.Address.IsValid() && a.Data.Address.IsUnspecified() {
 		k.fail("data.address", "every address", "one address of one interface: it is what other agents and switches are told")

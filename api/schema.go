@@ -1,0 +1,34 @@
+package api
+
+import (
+	"reflect"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+const module = "github.com/sluice-net/sluice/"
+
+// schemaName names a type in the OpenAPI document. Services name their types
+// as they like; what they belong to goes before, so that sos/plugin.Status and
+// controller.Status are SosStatus and ControllerStatus.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	path, ours := strings.CutPrefix(t.PkgPath(), module)
+	if !ours || t.Name() == "" {
+		return name
+	}
+	elements := strings.Split(path, "/")
+	prefix := elements[0]
+	if last, ok := strings.CutSuffix(elements[len(elements)-1], "api"); ok && last != "" {
+		prefix = last
+	}
+	prefix = strings.ToUpper(prefix[:1]) + prefix[1:]
+	if strings.HasPrefix(name, prefix) {
+		return name
+	}
+	return prefix + name
+}

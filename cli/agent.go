@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/api/client"
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/sos/agent"
+	"github.com/sluice-net/sluice/sos/plugin"
+)
+
+// Times between announcements: of an agent that its controller does not know
+// yet, and of one that it knew last time.
+const (
+	announceSoon  = 5 * time.Second
+	announceAgain = time.Minute
+)
+
+func agentCommand(app *App) *cobra.Command {
+	var flags configFlags
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Run an agent, which carries data for a controller",
+		Long: `Runs an agent until it gets SIGINT or SIGTERM; its sessions then end with a
+reset. It serves only sessions that its controller has announced, and the
+controller has to show a certificate: "sluice pki issue" makes both sides'.`,
+		Example: `  sluice config example agent > agent.yaml
+  sluice agent --config agent.yaml`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.LoadAgent(flags.sources())
+			if err != nil {
+				return err
+			}
+			log, err := newLogger(app.Err, cfg.Log)
+			if err != nil {
+				return err
+			}
+			return runAgent(cmd.Context(), cfg, log)
+		},
+	}
+	flags.register(cmd)
+	return cmd
+}
+
+func runAgent(ctx context.Context, cfg *config.Agent, log *slog.Logger) error {
+	ac, err := agentConfig(cfg)
+	if err != nil {
+		return err
+	}
+	ac.Log, ac.Version = log, version.Get().Version
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if cfg.Announce.Server != "" {
+		a, err := newAnnouncer(cfg, ac, log)
+		if err != nil {
+			return err
+		}
+		wg.Go(func() { a.run(ctx) })
+		defer cancel()
+	}
+	return agent.Run(ctx, ac)
+}
+
+// agentConfig translates the configuration.
+func agentConfig(c *config.Agent) (agent.Config, error) {
+	a := agent.DefaultConfig()
+	a.Listen = c.Control.Listen.String()
+	a.Cert, a.Key, a.CA = c.Control.TLS.Cert, c.Control.TLS.Key, c.Control.TLS.CA
+	a.DataAddr = c.Data.Address
+	if !a.DataAddr.IsValid() {
+		a.DataAddr = c.Control.Listen.Addr()
+	}
+	a.DataPorts = []uint16{0}
+	if r := c.Data.Ports; r != (config.PortRange{}) {
+		a.DataPorts = nil
+		for p := int(r.First); p <= int(r.Last); p++ {
+			a.DataPorts = append(a.DataPorts, uint16(p))
+		}
+	}
+	a.WarmPerPeer, a.WarmIdle = c.Data.Warm, c.Data.WarmFor
+	a.MaxSessions, a.IdleTimeout, a.DialTimeout = c.Sessions.Max, c.Sessions.Idle, c.Sessions.DialTimeout
+	a.Connections, a.AutoConnections = c.Transfer.Connections, c.Transfer.Auto
+	a.ChunkBytes, a.Queue, a.BufferBytes = int(c.Transfer.Chunk), c.Transfer.Queue, int(c.Transfer.Buffer)
+	a.CongestionControl = c.Transfer.Congestion
+	var err error
+	a.TLS, err = pki.Server(pki.Files{Cert: a.Cert, Key: a.Key, CA: a.CA}, true, pki.RoleController)
+	if err != nil {
+		return agent.Config{}, fmt.Errorf("control.tls: %w", err)
+	}
+	return a, nil
+}
+
+// announcer tells a controller that the agent is there, again and again.
+type announcer struct {
+	client *client.Client
+	server string
+	spec   plugin.AgentSpec
+	log    *slog.Logger
+}
+
+func newAnnouncer(c *config.Agent, ac agent.Config, log *slog.Logger) (*announcer, error) {
+	spec := plugin.AgentSpec{Name: c.Name, URL: c.Announce.URL, Addrs: []string{ac.DataAddr.String()}, MaxSessions: ac.MaxSessions}
+	if spec.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("name: %w", err)
+		}
+		spec.Name = strings.ToLower(host)
+	}
+	if spec.URL == "" {
+		spec.URL = "https://" + ac.Listen
+	}
+	names := pki.Files{Cert: ac.Cert, Key: ac.Key, CA: ac.CA}
+	options := client.Options{Server: c.Announce.Server}
+	if c.Announce.TokenFile != "" {
+		b, err := os.ReadFile(c.Announce.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("announce.token_file: %w", err)
+		}
+		options.Token = strings.TrimSpace(string(b))
+	}
+	var err error
+	if options.TLS, err = pki.Client(names, pki.RoleController); err != nil {
+		return nil, fmt.Errorf("control.tls: %w", err)
+	}
+	cl, err := client.New(options)
+	if err != nil {
+		return nil, fmt.Errorf("announce.server: %w", err)
+	}
+	return &announcer{client: cl, server: c.Announce.Server, spec: spec, log: log}, nil
+}
+
+func (a *announcer) run(ctx context.Context) {
+	defer a.client.Close()
+	last := ""
+	for {
+		wait := announceAgain
+		err := a.client.Do(ctx, http.MethodPost, "/api/v1/sos/agents/announce", a.spec, nil)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && err.Error() != last:
+			a.log.Warn("the controller does not take the agent", "server", a.server, "error", err)
+			last = err.Error()
+		case err == nil && last != "ok":
+			a.log.Info("announced to the controller", "name", a.spec.Name, "url", a.spec.URL)
+			last = "ok"
+		}
+		var problem *client.Problem
+		if err != nil && !errors.As(err, &problem) {
+			wait = announceSoon
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}

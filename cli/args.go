@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// exactArgs wants one argument for each name, and says which is missing.
+func exactArgs(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return &UsageError{fmt.Errorf("%s: %s is missing", cmd.CommandPath(), strings.Join(names[len(args):], " "))}
+		case len(args) > len(names):
+			return &UsageError{fmt.Errorf("%s: %q is one argument too many", cmd.CommandPath(), args[len(names)])}
+		}
+		return nil
+	}
+}
+
+func noArgs(cmd *cobra.Command, args []string) error { return exactArgs()(cmd, args) }
+
+// oneOfArgs wants one argument out of the words.
+func oneOfArgs(words ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := exactArgs(strings.Join(words, "|"))(cmd, args); err != nil {
+			return err
+		}
+		if !slices.Contains(words, args[0]) {
+			return &UsageError{fmt.Errorf("%s: %q is not one of %s", cmd.CommandPath(), args[0], strings.Join(words, ", "))}
+		}
+		return nil
+	}
+}
+
+// word is a flag that takes one of several words.
+type word struct {
+	to    *string
+	words []string
+}
+
+func newWord(to *string, initial string, words ...string) *word {
+	*to = initial
+	return &word{to, words}
+}
+
+func (w *word) String() string { return *w.to }
+func (w *word) Type() string   { return strings.Join(w.words, "|") }
+func (w *word) Set(s string) error {
+	if !slices.Contains(w.words, s) {
+		return fmt.Errorf("use one of %s", strings.Join(w.words, ", "))
+	}
+	*w.to = s
+	return nil
+}

@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/config"
+)
+
+const (
+	kindController = "controller"
+	kindAgent      = "agent"
+)
+
+// configFlags are the flags of every command that reads a configuration.
+type configFlags struct {
+	file string
+	set  []string
+}
+
+func (f *configFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.file, "config", "c", os.Getenv("SLUICE_CONFIG"), "configuration file, YAML (environment: SLUICE_CONFIG)")
+	f.registerSet(cmd)
+}
+
+func (f *configFlags) registerSet(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.set, "set", nil, "a setting over the file and the environment, KEY=VALUE; may be repeated")
+}
+
+func (f *configFlags) sources() config.Sources {
+	return config.Sources{File: f.file, Env: os.Environ(), Set: f.set}
+}
+
+// read reads the configuration of the kind.
+func readConfig(kind string, s config.Sources) (any, error) {
+	if kind == kindAgent {
+		return config.LoadAgent(s)
+	}
+	return config.LoadController(s)
+}
+
+func configCommand(app *App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Check, show and begin configuration files",
+		Long: `Controller and agent read one YAML file each. Over it go the environment
+(api.listen is SLUICE_API_LISTEN) and the flag --set api.listen=127.0.0.1:8080.
+Reading is strict: unknown keys, wrong types, values out of range and settings
+that contradict each other are refused with file, line, key and what would be
+right.`,
+	}
+	cmd.AddCommand(configCheckCommand(app), configShowCommand(app), configExampleCommand(app))
+	return cmd
+}
+
+func configCheckCommand(app *App) *cobra.Command {
+	var flags configFlags
+	var kind string
+	var noFiles bool
+	cmd := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Say everything that is wrong with a configuration file",
+		Example: `  sluice config check /etc/sluice/controller.yaml
+  sluice config check --kind agent agent.yaml
+  sluice config check --no-files controller.yaml   # its certificates are on another machine`,
+		Args: exactArgs("FILE"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			_, err := readConfig(kind, config.Sources{File: args[0], Set: flags.set, NoFiles: noFiles})
+			var problems config.Problems
+			if errors.As(err, &problems) && app.JSON {
+				if err := app.Print(problems, nil); err != nil {
+					return err
+				}
+				return &ExitError{Code: ExitFailed}
+			}
+			if err != nil {
+				return err
+			}
+			if app.JSON {
+				return app.Print([]config.Problem{}, nil)
+			}
+			app.Printf("%s: nothing is wrong with it", args[0])
+			return nil
+		},
+	}
+	cmd.Flags().Var(newWord(&kind, kindController, kindController, kindAgent), "kind", "whose configuration it is: controller or agent")
+	cmd.Flags().BoolVar(&noFiles, "no-files", false, "do not look whether the files it names exist")
+	flags.registerSet(cmd)
+	return cmd
+}
+
+func configShowCommand(app *App) *cobra.Command {
+	var flags configFlags
+	var kind string
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Print the configuration as it takes effect, secrets hidden",
+		Long: `Prints all settings with the values that a controller or agent would use: the
+defaults, over them the file, the environment and the flags. Secrets are hidden.`,
+		Example: `  sluice config show
+  sluice config show --config /etc/sluice/controller.yaml --set log.level=debug
+  SLUICE_LOG_LEVEL=debug sluice config show --kind agent -c agent.yaml`,
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			c, err := readConfig(kind, flags.sources())
+			if err != nil {
+				return err
+			}
+			if app.JSON {
+				return app.Print(config.Plain(c), nil)
+			}
+			_, err = fmt.Fprint(app.Out, config.Render(c))
+			return err
+		},
+	}
+	cmd.Flags().Var(newWord(&kind, kindController, kindController, kindAgent), "kind", "whose configuration it is: controller or agent")
+	flags.register(cmd)
+	return cmd
+}
+
+func configExampleCommand(app *App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "example controller|agent",
+		Short: "Print a configuration file with all settings, their defaults and what they are",
+		Example: `  sluice config example controller > controller.yaml
+  sluice config example agent > agent.yaml`,
+		Args:      oneOfArgs(kindController, kindAgent),
+		ValidArgs: []string{kindController, kindAgent},
+		RunE: func(_ *cobra.Command, args []string) error {
+			var c any = config.DefaultController()
+			if args[0] == kindAgent {
+				c = config.DefaultAgent()
+			}
+			_, err := fmt.Fprint(app.Out, config.Example(c))
+			return err
+		},
+	}
+}

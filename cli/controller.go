@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/controller"
+)
+
+func controllerCommand(app *App) *cobra.Command {
+	var flags configFlags
+	cmd := &cobra.Command{
+		Use:   "controller",
+		Short: "Run the controller",
+		Long: `Runs the controller until it gets SIGINT or SIGTERM. Stopping it leaves the
+rules in the switches, so that established traffic goes on; a controller that is
+started again finds them.
+
+Without a configuration it listens on loopback only: for switches on port 6653,
+for the API on port 8080, with a token that it makes and writes into its data
+folder.`,
+		Example: `  sluice controller
+  sluice controller --config /etc/sluice/controller.yaml
+  sluice controller --set log.level=debug --set store.kind=memory`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.LoadController(flags.sources())
+			if err != nil {
+				return err
+			}
+			log, err := newLogger(app.Err, cfg.Log)
+			if err != nil {
+				return err
+			}
+			c, err := controller.New(cmd.Context(), controller.Options{Config: cfg, Log: log})
+			if err != nil {
+				return fmt.Errorf("start the %w", err)
+			}
+			return c.Run(cmd.Context())
+		},
+	}
+	flags.register(cmd)
+	return cmd
+}

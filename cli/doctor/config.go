@@ -1,0 +1,146 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/pki"
+)
+
+// soon is how long before its end a certificate is worth a warning.
+const soon = 30 * 24 * time.Hour
+
+// ForController checks what the configuration of a controller needs of this
+// machine.
+func ForController(ctx context.Context, c *config.Controller) []Finding {
+	out := []Finding{folder("data folder", c.DataDir)}
+	out = append(out, listen(ctx, "api.listen", c.API.Listen)...)
+	for _, a := range c.OpenFlow.Listen {
+		out = append(out, listen(ctx, "openflow.listen", a)...)
+	}
+	out = append(out, certificate("api.tls", c.API.TLS)...)
+	out = append(out, certificate("openflow.tls", c.OpenFlow.TLS)...)
+	out = append(out, certificate("store.tls", c.Store.TLS)...)
+	if c.SOS.Enabled && !c.SOS.TLS.Enabled() {
+		out = append(out, Finding{
+			Check: "sos.tls", Level: Warn, Found: "no certificate: no agent can be used",
+			Advice: "sluice pki init; sluice pki issue controller NAME; then set sos.tls.cert, key and ca",
+		})
+	}
+	out = append(out, certificate("sos.tls", c.SOS.TLS)...)
+	for i := range out {
+		out[i].For = Controller
+	}
+	return out
+}
+
+// ForAgent checks what the configuration of an agent needs of this machine.
+func ForAgent(ctx context.Context, a *config.Agent) []Finding {
+	out := listen(ctx, "control.listen", a.Control.Listen)
+	out = append(out, certificate("control.tls", a.Control.TLS)...)
+	if a.Data.Address.IsValid() {
+		out = append(out, listen(ctx, "data.address", config.Address{AddrPort: addrPort(a.Data.Address)})...)
+	}
+	for i := range out {
+		out[i].For = Agent
+	}
+	return out
+}
+
+func folder(check, dir string) Finding {
+	f := Finding{Check: check, Level: OK, Found: dir}
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		f.Level, f.Found = Info, dir+" is not there yet, the controller makes it"
+	case err != nil:
+		f.Level, f.Found, f.Advice = Fail, err.Error(), "give the controller a folder it can use"
+	case !info.IsDir():
+		f.Level, f.Found, f.Advice = Fail, dir+" is no folder", "name another data_dir"
+	case syscall.Access(dir, 0x2) != nil:
+		f.Level, f.Found, f.Advice = Fail, dir+" cannot be written", "run as its owner, or name another data_dir"
+	case info.Mode().Perm()&0o077 != 0:
+		f.Level, f.Found, f.Advice = Warn, fmt.Sprintf("%s is open to others (mode %o)", dir, info.Mode().Perm()), "it holds secrets: chmod 700 "+dir
+	}
+	return f
+}
+
+// listen tries an address by listening on it for a moment.
+func listen(ctx context.Context, check string, a config.Address) []Finding {
+	f := Finding{Check: check, Level: OK, Found: a.String() + " is free"}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.String())
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		f.Level, f.Found, f.Advice = Warn, a.String()+" is in use", "fine if it is a running sluice; else find whose it is with: ss -ltnp"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		f.Level, f.Found, f.Advice = Fail, a.Addr().String()+" is on no interface of this machine", "see: ip address"
+	case err != nil:
+		f.Level, f.Found, f.Advice = Fail, err.Error(), "name an address and port that this user may listen on"
+	default:
+		_ = l.Close() // nothing was accepted
+	}
+	return []Finding{f}
+}
+
+// certificate checks one certificate with its key and authority.
+func certificate(check string, t config.TLS) []Finding {
+	if !t.Enabled() {
+		return nil
+	}
+	f := Finding{Check: check, Level: Fail, Found: t.Cert}
+	fail := func(found, advice string) []Finding {
+		f.Found, f.Advice = found, advice
+		return []Finding{f}
+	}
+	if _, err := tls.LoadX509KeyPair(t.Cert, t.Key); err != nil {
+		return fail(err.Error(), "cert and key must be a pair: \"sluice pki issue\" makes one")
+	}
+	cert, err := pki.ReadCert(t.Cert)
+	if err != nil {
+		return fail(err.Error(), "\"sluice pki issue\" makes a certificate")
+	}
+	if t.CA != "" {
+		if err := verify(cert, t.CA); err != nil {
+			return fail(err.Error(), "certificate and authority must belong together, if both sides use the same authority")
+		}
+	}
+	left := time.Until(cert.NotAfter)
+	f.Found = fmt.Sprintf("%s, until %s", cert.Subject.CommonName, cert.NotAfter.Format(time.DateOnly))
+	switch {
+	case left < 0:
+		f.Advice = "it has ended: renew it with \"sluice pki issue\""
+	case left < soon:
+		f.Level, f.Advice = Warn, "it ends soon: renew it with \"sluice pki issue\", no restart is needed"
+	default:
+		f.Level = OK
+	}
+	return []Finding{f}
+}
+
+func verify(cert *x509.Certificate, caFile string) error {
+	b, err := os.ReadFile(caFile)
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(b) {
+		return fmt.Errorf("%s: no certificate in PEM form in it", caFile)
+	}
+	_, err = cert.Verify(x509.VerifyOptions{
+		Roots: roots, CurrentTime: cert.NotBefore.Add(time.Second), // the time is judged separately
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	})
+	return err
+}
+
+func addrPort(a netip.Addr) netip.AddrPort { return netip.AddrPortFrom(a, 0) }

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/lab"
+)
+
+// runLab runs a lab command and returns what it prints.
+func runLab(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var out bytes.Buffer
+	cmd := New(&App{Out: &out, Err: &out})
+	cmd.SetArgs(append([]string{"lab"}, args...))
+	err := cmd.ExecuteContext(ctx)
+	return out.String(), err
+}
+
+func TestLabGeneratePrintsEveryShape(t *testing.T) {
+	for _, shape := range labShapes() {
+		text, err := runLab(t, "generate", shape.name, "--rate", "50Mbit", "--rtt", "20ms", "--loss", "0.1%", "--mtu", "9000")
+		if err != nil {
+			t.Errorf("%s: %v", shape.name, err)
+			continue
+		}
+		topology, err := lab.Parse(shape.name, []byte(text))
+		if err != nil {
+			t.Errorf("%s: %v\n%s", shape.name, err, text)
+			continue
+		}
+		shaped := 0
+		for _, l := range topology.Links {
+			if l.AtoB.Rate == 50e6 && l.BtoA.Delay == 10*time.Millisecond && l.AtoB.Loss == 0.001 {
+				shaped++
+			}
+		}
+		if shaped == 0 || topology.Links[0].MTU != 9000 {
+			t.Errorf("%s: the flags are not in the topology:\n%s", shape.name, text)
+		}
+	}
+}
+
+func TestLabCommandsRefuse(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct{ args, says string }{
+		{"generate", "accepts 1 arg"},
+		{"generate star", "invalid argument"},
+		{"generate wan --rate 100", "300Mbit"},
+		{"generate wan --loss 2", "percent"},
+		{"generate wan --rtt 10ms --delay 5ms", "rtt"},
+		{"generate fat-tree --size 5", "even"},
+		{"generate line --size 1", "2 to 64"},
+		{"generate line --jitter 5ms", "more than the delay"},
+		{"up nofile.yaml", "no such file"},
+		{"down nolab", "no such lab"},
+		{"down --all some", "not both"},
+		{"exec client", "at least 2"},
+		{"exec client -- true", "no such lab"},
+		{"link wan --up --down", "up"},
+		{"status nolab", "no such lab"},
+	} {
+		_, err := runLab(t, append(strings.Fields(c.args), "--run-dir", dir)...)
+		if strings.HasPrefix(c.args, "exec") { // what follows the node is the command's
+			_, err = runLab(t, append([]string{"--run-dir", dir}, strings.Fields(c.args)...)...)
+		}
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("lab %s: says %v, want %q", c.args, err, c.says)
+		}
+	}
+}
+
+func TestLabUpStatusLinkDown(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip(lab.ErrNotRoot)
+	}
+	dir := t.TempDir()
+	name := fmt.Sprintf("cli-%d", os.Getpid())
+	text, err := runLab(t, "generate", "wan", "--name", name, "--run-dir", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := dir + "/wan.yaml"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runDir := dir + "/run"
+	step := func(want string, args ...string) {
+		t.Helper()
+		out, err := runLab(t, append(args, "--run-dir", runDir)...)
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("lab %s: %v, want %q in:\n%s", strings.Join(args, " "), err, want, out)
+		}
+	}
+	step("is up after", "up", file)
+	step("198.18.0.1:6653", "status")
+	step("300Mbit, 75ms, 0.05% loss", "status", name)
+	step("300Mbit, 75ms, 1% loss", "link", "wan", "--loss", "1%", "--direction", "b-a")
+	step("DOWN", "link", "wan", "--down")
+	step("is down", "down", name)
+	step("no lab is up", "status")
+}

@@ -1,0 +1,157 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/pki"
+)
+
+const day = 24 * time.Hour
+
+func pkiCommand(app *App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "pki",
+		Short: "Make the certificates of controller, agents, switches and operators",
+		Long: `A small certificate authority in a folder. Its certificates say what their
+holder is, so that an agent's certificate does not open what is for controllers.
+Controllers and agents read renewed certificates without a restart.`,
+		Example: `  sluice pki init --dir /etc/sluice/pki
+  sluice pki issue controller ctl --host 192.0.2.1
+  sluice pki issue agent agent1 --host 192.0.2.11
+  sluice pki issue switch edge1
+  sluice pki show`,
+	}
+	var dir string
+	cmd.PersistentFlags().StringVar(&dir, "dir", "/etc/sluice/pki", "folder of the authority")
+	cmd.AddCommand(pkiInitCommand(app, &dir), pkiIssueCommand(app, &dir), pkiShowCommand(app, &dir))
+	return cmd
+}
+
+func pkiInitCommand(app *App, dir *string) *cobra.Command {
+	var name string
+	var days int
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Make a certificate authority",
+		Long: `Makes ca.crt and ca.key in the folder. Whoever has ca.key can make certificates
+that everything here trusts: keep it where only you can read it.`,
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if days < 1 {
+				return &UsageError{fmt.Errorf("--days %d: use at least 1", days)}
+			}
+			ca, err := pki.Init(*dir, name, time.Duration(days)*day)
+			if err != nil {
+				return err
+			}
+			app.Printf("%s: authority %q, until %s", filepath.Join(*dir, pki.CACertFile), name, ca.Cert.NotAfter.Format(time.DateOnly))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "sluice-ca", "name of the authority")
+	cmd.Flags().IntVar(&days, "days", 3650, "how long it is valid")
+	return cmd
+}
+
+func pkiIssueCommand(app *App, dir *string) *cobra.Command {
+	var hosts []string
+	var days int
+	var out string
+	roles := make([]string, len(pki.Roles()))
+	for i, r := range pki.Roles() {
+		roles[i] = string(r)
+	}
+	cmd := &cobra.Command{
+		Use:   "issue " + strings.Join(roles, "|") + " NAME",
+		Short: "Issue a certificate, or renew one of the same name",
+		Example: `  sluice pki issue agent agent1 --host 192.0.2.11 --host agent1.example.net
+  sluice pki issue operator alice --days 30 --out ~/alice`,
+		ValidArgs: roles,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := exactArgs("ROLE", "NAME")(cmd, args); err != nil {
+				return err
+			}
+			return oneOfArgs(roles...)(cmd, args[:1])
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if days < 1 {
+				return &UsageError{fmt.Errorf("--days %d: use at least 1", days)}
+			}
+			ca, err := pki.Load(*dir)
+			if err != nil {
+				return err
+			}
+			pair, err := ca.Issue(pki.Request{Role: pki.Role(args[0]), Name: args[1], Hosts: hosts, Valid: time.Duration(days) * day})
+			if err != nil {
+				return err
+			}
+			if out == "" {
+				out = *dir
+			}
+			if err := pair.Write(out, args[1]); err != nil {
+				return err
+			}
+			app.Printf("%s.crt, %s.key: %s %s, trusted by those who have %s", filepath.Join(out, args[1]), args[1], args[0], args[1], filepath.Join(*dir, pki.CACertFile))
+			return nil
+		},
+	}
+	cmd.Flags().StringArrayVar(&hosts, "host", nil, "DNS name or IP address under which it is reached; may be repeated")
+	cmd.Flags().IntVar(&days, "days", 365, "how long it is valid")
+	cmd.Flags().StringVar(&out, "out", "", "folder for the certificate and its key (default: that of --dir)")
+	return cmd
+}
+
+// certificate is a line of "pki show".
+type certificate struct {
+	File   string    `json:"file"`
+	Name   string    `json:"name"`
+	Role   string    `json:"role,omitempty"`
+	Hosts  []string  `json:"hosts,omitempty"`
+	Expiry time.Time `json:"expiry"`
+}
+
+func pkiShowCommand(app *App, dir *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show",
+		Short: "List the certificates in the folder, and when they end",
+		Args:  noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			files, err := filepath.Glob(filepath.Join(*dir, "*.crt"))
+			if err != nil {
+				return fmt.Errorf("--dir: %w", err)
+			}
+			if len(files) == 0 {
+				return fmt.Errorf("no certificates in %s: \"sluice pki init --dir %s\" makes an authority there", *dir, *dir)
+			}
+			list := make([]certificate, 0, len(files))
+			for _, file := range files {
+				cert, err := pki.ReadCert(file)
+				if err != nil {
+					return err
+				}
+				c := certificate{File: file, Name: cert.Subject.CommonName, Role: string(pki.RoleOf(cert)), Expiry: cert.NotAfter}
+				if cert.IsCA {
+					c.Role = "authority"
+				}
+				c.Hosts = slices.Clone(cert.DNSNames)
+				for _, ip := range cert.IPAddresses {
+					c.Hosts = append(c.Hosts, ip.String())
+				}
+				list = append(list, c)
+			}
+			return app.Print(list, func(w io.Writer) {
+				fmt.Fprintln(w, "NAME\tROLE\tENDS\tHOSTS")
+				for _, c := range list {
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", c.Name, c.Role, c.Expiry.Format(time.DateOnly), strings.Join(c.Hosts, " "))
+				}
+			})
+		},
+	}
+}

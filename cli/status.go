@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/controller"
+)
+
+func statusCommand(app *App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show the controller at a glance",
+		Example: `  sluice status
+  sluice status --server https://controller:8443 --ca ca.crt --token-file token --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var s controller.Status
+			return app.get(cmd, api.Prefix+"/status", &s, func(w io.Writer) {
+				fmt.Fprintf(w, "version\t%s\n", s.Version)
+				fmt.Fprintf(w, "running since\t%s (start number %d)\n", s.Started.Local().Format(time.DateTime), s.Starts)
+				fmt.Fprintf(w, "switches connect to\t%s\n", strings.Join(s.OpenFlow, " "))
+				fmt.Fprintf(w, "services\t%s\n", strings.Join(s.Services, " "))
+				fmt.Fprintf(w, "packet-in chain\t%s\n", strings.Join(s.Chain, ", "))
+				fmt.Fprintf(w, "network\t%d switches, %d links, %d hosts\n", s.Switches, s.Links, s.Hosts)
+				fmt.Fprintf(w, "latest event\t%d\n", s.LastEvent)
+			})
+		},
+	}
+}
+
+// get reads a path and prints the answer.
+func (a *App) get(cmd *cobra.Command, path string, out any, table func(io.Writer)) error {
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.Get(cmd.Context(), path, out); err != nil {
+		return err
+	}
+	return a.Print(out, table)
+}

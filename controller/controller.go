@@ -1,0 +1,267 @@
+package controller
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/controller/networkapi"
+	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/store"
+)
+
+// Options is what a Controller is made from. Tests and labs give listeners of
+// their own, which may stand in another network namespace.
+type Options struct {
+	Config *config.Controller
+	Log    *slog.Logger
+	// OpenFlow and API replace the listeners that the configuration names.
+	OpenFlow []net.Listener
+	API      net.Listener
+	// DialAgent connects to agents; nil for the ordinary way.
+	DialAgent func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// Controller is a controller with everything it is made of. Make it with New,
+// then call Run.
+type Controller struct {
+	opts     Options
+	cfg      *config.Controller
+	log      *slog.Logger
+	started  time.Time
+	store    store.Store
+	bus      *event.Bus
+	net      *network.Network
+	api      *api.API
+	listener net.Listener
+	services []Service
+}
+
+// New builds a controller: when it returns, everything that can be refused has
+// been, and the listeners are open.
+func New(ctx context.Context, o Options) (_ *Controller, err error) {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	c := &Controller{opts: o, cfg: o.Config, log: o.Log, started: time.Now()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.close())
+		}
+	}()
+	if c.store, err = openStore(ctx, c.cfg, c.log); err != nil {
+		return nil, err
+	}
+	if c.bus, err = event.Open(ctx, c.store, c.cfg.Events.Remember); err != nil {
+		return nil, err
+	}
+	if err := c.makeNetwork(); err != nil {
+		return nil, err
+	}
+	if err := c.makeAPI(); err != nil {
+		return nil, err
+	}
+	if err := c.makeServices(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// close releases what New has opened, for a controller that is never run.
+func (c *Controller) close() error {
+	var errs []error
+	if c.net != nil {
+		c.net.Close()
+	}
+	if c.listener != nil {
+		errs = append(errs, c.listener.Close())
+	}
+	if c.bus != nil {
+		c.bus.Close()
+	}
+	if c.store != nil {
+		errs = append(errs, c.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Controller) makeNetwork() error {
+	nc, err := networkConfig(c.cfg)
+	if err != nil {
+		return err
+	}
+	nc.Log = c.log
+	nc.Publish = func(kind string, attrs any) { c.bus.Publish(kind, networkapi.EventAttrs(attrs)) }
+	if c.cfg.Store.Kind != "memory" {
+		// The epoch counts the starts of this controller; it is never zero here.
+		nc.Generation = uint16(event.Epoch(c.bus.Last())%0xffff) + 1
+	}
+	if c.opts.OpenFlow != nil {
+		nc.Listen, nc.Listeners = nil, c.opts.OpenFlow
+	}
+	if c.net, err = network.New(nc); err != nil {
+		return fmt.Errorf("controller: %w", err)
+	}
+	return nil
+}
+
+// networkConfig translates the configuration.
+func networkConfig(c *config.Controller) (network.Config, error) {
+	metric, err := topology.ParseMetric(c.Network.Forwarding.Metric)
+	if err != nil {
+		return network.Config{}, err
+	}
+	nc := network.Config{
+		EchoInterval: c.OpenFlow.EchoInterval, EchoTimeout: c.OpenFlow.EchoTimeout, RequestTimeout: c.OpenFlow.RequestTimeout,
+		MaxSwitches: c.OpenFlow.MaxSwitches, HoldLimit: c.Network.Hosts.HoldLimit,
+		ForwardIdle: c.Network.Forwarding.IdleTimeout, ForwardRules: c.Network.Forwarding.MaxRules, ForwardMetric: metric,
+		DisableForwarding: !c.Network.Forwarding.Enabled,
+		IgnoreVLAN:        c.Network.Hosts.IgnoreVLAN, Subnets: c.Network.Hosts.Subnets,
+		DiscoveryInterval: c.Network.Discovery.Interval, DiscoveryTimeout: c.Network.Discovery.Timeout,
+		StatsInterval: c.Network.StatsInterval,
+		Overrides:     map[openflow.DatapathID]network.Override{},
+	}
+	for dpid, s := range c.Network.Switches {
+		nc.Overrides[dpid] = network.Override{L2Rewrite: s.Rewrite == "l2", NoBundles: s.Bundles == "off"}
+	}
+	for _, a := range c.OpenFlow.Listen {
+		nc.Listen = append(nc.Listen, a.String())
+	}
+	if t := c.OpenFlow.TLS; t.Enabled() {
+		if nc.TLS, err = pki.Server(files(t), t.CA != "", pki.RoleSwitch); err != nil {
+			return network.Config{}, fmt.Errorf("controller: openflow.tls: %w", err)
+		}
+	}
+	return nc, nil
+}
+
+func files(t config.TLS) pki.Files { return pki.Files{Cert: t.Cert, Key: t.Key, CA: t.CA} }
+
+func (c *Controller) makeAPI() (err error) {
+	if c.listener = c.opts.API; c.listener == nil {
+		if c.listener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", c.cfg.API.Listen.String()); err != nil {
+			return fmt.Errorf("controller: api.listen: %w", err)
+		}
+	}
+	auth, err := c.auth()
+	if err != nil {
+		return err
+	}
+	c.api = api.New(api.Options{Version: version.Get().Version, Auth: auth, Bus: c.bus, Log: c.log, MaxBody: int64(c.cfg.API.MaxBody)})
+	c.register()
+	return nil
+}
+
+// register adds the operations of the core.
+func (c *Controller) register() {
+	names := networkapi.Names{}
+	for dpid, s := range c.cfg.Network.Switches {
+		if s.Name != "" {
+			names[dpid] = s.Name
+		}
+	}
+	networkapi.Register(c.api, c.net, names)
+	c.registerStatus()
+	c.api.AddCheck(api.Check{Name: "store", Run: func(ctx context.Context) error {
+		_, err := c.store.List(ctx, "event/")
+		return err
+	}})
+}
+
+// auth reads or makes the token, and sets up TLS where it is configured.
+func (c *Controller) auth() (api.Auth, error) {
+	file := c.cfg.API.TokenFile
+	if file == "" {
+		file = filepath.Join(c.cfg.DataDir, "token")
+	}
+	token, made, err := api.LoadToken("file", file)
+	if err != nil {
+		return api.Auth{}, fmt.Errorf("controller: %w", err)
+	}
+	if made {
+		c.log.Info("a token for the API has been made", "file", file)
+	}
+	auth := api.Auth{Tokens: []api.Token{token}, OpenReads: c.cfg.API.OpenReads, ClientCerts: c.cfg.API.TLS.CA != ""}
+	if t := c.cfg.API.TLS; t.Enabled() {
+		tlsConfig, err := pki.Server(files(t), false)
+		if err != nil {
+			return api.Auth{}, fmt.Errorf("controller: api.tls: %w", err)
+		}
+		tlsConfig.NextProtos = []string{"h2", "http/1.1"}
+		c.listener = tls.NewListener(c.listener, tlsConfig)
+	}
+	return auth, nil
+}
+
+// Addr returns where the API listens, and where switches connect.
+func (c *Controller) Addr() (api net.Addr, openFlow []net.Addr) {
+	return c.listener.Addr(), c.net.Addr()
+}
+
+// Network is the controller's network, for tests.
+func (c *Controller) Network() *network.Network { return c.net }
+
+// Run works until ctx ends or a part fails. What is installed in the switches
+// stays there: a restart must not interrupt what established rules carry.
+func (c *Controller) Run(ctx context.Context) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	apiAddr, ofAddr := c.Addr()
+	c.log.Info("controller runs", "version", version.Get().Version, "api", apiAddr, "openflow", ofAddr, "data_dir", c.cfg.DataDir)
+	// Parts stop in the reverse order: first nobody asks any more, then the
+	// services put things down, then the switches are let go.
+	stopNetwork := c.part(ctx, fail, "network", c.net.Run)
+	stopServices := make([]func(), 0, len(c.services))
+	for _, s := range c.services {
+		stopServices = append(stopServices, c.part(ctx, fail, s.Name(), s.Run))
+	}
+	stopAPI := c.part(ctx, fail, "api", func(ctx context.Context) error { return c.api.Run(ctx, c.listener) })
+	<-ctx.Done()
+	c.log.Info("controller stops")
+	stopAPI()
+	for _, stop := range stopServices {
+		stop()
+	}
+	stopNetwork()
+	c.bus.Close()
+	err := context.Cause(ctx)
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return errors.Join(err, c.store.Close())
+}
+
+// part runs one part in a goroutine of its own; the function it returns stops
+// the part and waits for its end. A part that ends by itself takes the
+// controller with it.
+func (c *Controller) part(ctx context.Context, fail context.CancelCauseFunc, name string, run func(context.Context) error) (stop func()) {
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		err := run(own)
+		if own.Err() != nil {
+			if err != nil && !errors.Is(err, context.Canceled) {
+				c.log.Warn("stopping", "part", name, "error", err)
+			}
+			return
+		}
+		if err == nil {
+			err = errors.New("ended by itself")
+		}
+		fail(fmt.Errorf("controller: %s: %w", name, err))
+	})
+	return func() { cancel(); wg.Wait() }
+}

@@ -1,0 +1,39 @@
+package networkapi
+
+import "github.com/sluice-net/sluice/network"
+
+// eventAttrs is a network event as the event stream shows it.
+type eventAttrs struct {
+	Switch string `json:"switch,omitempty"`
+	Port   uint32 `json:"port,omitempty"`
+	Link   *Link  `json:"link,omitempty"`
+	Host   *Host  `json:"host,omitempty"`
+	From   *Place `json:"from,omitempty"`
+}
+
+// EventAttrs turns a network.Event into what the event stream shows; anything
+// else is left as it is.
+func EventAttrs(attrs any) any {
+	e, ok := attrs.(network.Event)
+	if !ok {
+		return attrs
+	}
+	var out eventAttrs
+	switch e.Kind {
+	case network.SwitchUp, network.SwitchDown:
+		out.Switch = e.Switch.String()
+	case network.PortUp, network.PortDown:
+		out.Switch, out.Port = e.Port.Switch.String(), e.Port.Port
+	case network.LinkUp, network.LinkDown:
+		l := linkOf(e.Link)
+		out.Link = &l
+	default:
+		h := hostOf(e.Host)
+		out.Host = &h
+		if !e.From.IsZero() {
+			p := placeOf(e.From)
+			out.From = &p
+		}
+	}
+	return out
+}

@@ -1,0 +1,198 @@
+package networkapi
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+const wantDPID = "want the 16 hexadecimal digits of a connected switch, as in 00000000000000a1; /api/v1/network/switches lists them"
+
+// find returns the switch that the text names, by datapath identifier or by its
+// name in the configuration.
+func (s *server) find(location, text string) (*network.Switch, error) {
+	dpid, err := openflow.ParseDatapathID(text)
+	for d, name := range s.names {
+		if name == text {
+			dpid, err = d, nil
+		}
+	}
+	if err != nil {
+		return nil, api.Invalid(location, text, wantDPID)
+	}
+	sw, ok := s.core.Switch(dpid)
+	if !ok {
+		return nil, api.NotFound(location, text, "no such switch is connected; /api/v1/network/switches lists those that are")
+	}
+	return sw, nil
+}
+
+func (s *server) switches(context.Context, *nothing) (*body[[]Switch], error) {
+	out := []Switch{}
+	for _, sw := range s.core.Switches() {
+		out = append(out, s.view(sw))
+	}
+	return &body[[]Switch]{out}, nil
+}
+
+func (s *server) view(sw *network.Switch) Switch {
+	d, c, st := sw.Description(), sw.Capabilities(), sw.Stats()
+	rules, _ := s.core.Rules(sw.DPID())
+	return Switch{
+		DPID: sw.DPID().String(), Name: s.names[sw.DPID()], Address: sw.RemoteAddr().String(), Since: sw.Since(), Role: sw.Role().String(),
+		Manufacturer: d.Manufacturer, Hardware: d.Hardware, Software: d.Software,
+		Tables: c.Tables, Bundles: c.Bundles, Rewrite: rewrite(c), Ports: len(sw.Ports()), Rules: len(rules),
+		PacketIns: st.PacketIns, PacketOutsDropped: st.PacketOutsDropped, Held: st.Held, Errors: st.Errors, Malformed: st.Malformed,
+	}
+}
+
+type oneSwitchInput struct {
+	DPID string `path:"dpid" doc:"Datapath identifier, or the switch's name in the configuration"`
+}
+
+func (s *server) oneSwitch(_ context.Context, in *oneSwitchInput) (*body[SwitchDetail], error) {
+	sw, err := s.find("path.dpid", in.DPID)
+	if err != nil {
+		return nil, err
+	}
+	return &body[SwitchDetail]{SwitchDetail{s.view(sw), s.portsOf(sw)}}, nil
+}
+
+type portsInput struct {
+	Switch string `query:"switch" doc:"Only ports of this switch"`
+}
+
+func (s *server) ports(_ context.Context, in *portsInput) (*body[[]Port], error) {
+	switches := s.core.Switches()
+	if in.Switch != "" {
+		sw, err := s.find("query.switch", in.Switch)
+		if err != nil {
+			return nil, err
+		}
+		switches = []*network.Switch{sw}
+	}
+	out := []Port{}
+	for _, sw := range switches {
+		out = append(out, s.portsOf(sw)...)
+	}
+	return &body[[]Port]{out}, nil
+}
+
+func (s *server) portsOf(sw *network.Switch) []Port {
+	out := []Port{}
+	for _, p := range sw.Ports() {
+		if p.Number > openflow.PortMax {
+			continue
+		}
+		at := network.PortRef{Switch: sw.DPID(), Port: p.Number}
+		v := Port{Place: placeOf(at), Name: p.Name, MAC: p.MAC.String(), Up: p.Up(), Edge: s.core.IsEdge(at), Bits: uint64(p.CurrSpeed) * 1000}
+		if r, ok := s.core.PortRate(at); ok {
+			v.Traffic = &Rate{
+				At: r.At, Seconds: r.Interval.Seconds(), RxBits: r.RxBits, TxBits: r.TxBits, RxPackets: r.RxPackets, TxPackets: r.TxPackets,
+				RxDropped: r.RxDropped, TxDropped: r.TxDropped, RxErrors: r.RxErrors, TxErrors: r.TxErrors,
+			}
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+func (s *server) links(context.Context, *nothing) (*body[[]Link], error) {
+	out := []Link{}
+	for _, l := range s.core.Topology().Links {
+		out = append(out, linkOf(l))
+	}
+	return &body[[]Link]{out}, nil
+}
+
+type hostsInput struct {
+	IP  string `query:"ip" doc:"Only the host with this address"`
+	MAC string `query:"mac" doc:"Only hosts with this MAC address, in whatever VLAN"`
+}
+
+func (s *server) hosts(_ context.Context, in *hostsInput) (*body[[]Host], error) {
+	var wrong []api.Field
+	var ip netip.Addr
+	var mac openflow.MAC
+	var err error
+	if in.IP != "" {
+		if ip, err = netip.ParseAddr(in.IP); err != nil {
+			wrong = append(wrong, api.Field{Location: "query.ip", Value: in.IP, Want: "want an IP address, as in 192.0.2.1 or 2001:db8::1"})
+		}
+	}
+	if in.MAC != "" {
+		if mac, err = openflow.ParseMAC(in.MAC); err != nil {
+			wrong = append(wrong, api.Field{Location: "query.mac", Value: in.MAC, Want: "want a MAC address, as in 02:00:00:00:00:01"})
+		}
+	}
+	if err := api.InvalidFields(wrong); err != nil {
+		return nil, err
+	}
+	out := []Host{}
+	for _, h := range s.core.Hosts() {
+		if in.MAC != "" && h.MAC != mac || in.IP != "" && !has(h.IPs, ip) {
+			continue
+		}
+		out = append(out, hostOf(h))
+	}
+	return &body[[]Host]{out}, nil
+}
+
+func has(list []netip.Addr, a netip.Addr) bool {
+	for _, x := range list {
+		if x == a.Unmap() {
+			return true
+		}
+	}
+	return false
+}
+
+type rulesInput struct {
+	Switch string `query:"switch" doc:"Only rules of this switch"`
+	Owner  string `query:"owner" doc:"Only rules of this owner" example:"sos"`
+}
+
+func (s *server) rules(_ context.Context, in *rulesInput) (*body[[]Rule], error) {
+	switches := s.core.Switches()
+	if in.Switch != "" {
+		sw, err := s.find("query.switch", in.Switch)
+		if err != nil {
+			return nil, err
+		}
+		switches = []*network.Switch{sw}
+	}
+	out := []Rule{}
+	for _, sw := range switches {
+		rules, _ := s.core.Rules(sw.DPID())
+		for i := range rules {
+			if in.Owner == "" || rules[i].Owner == in.Owner {
+				out = append(out, ruleOf(&rules[i]))
+			}
+		}
+	}
+	return &body[[]Rule]{out}, nil
+}
+
+// actions writes what a rule does, in the order in which a switch does it.
+func actions(r *rule.Installed) string {
+	var words []string
+	if r.Meter != 0 {
+		words = append(words, fmt.Sprintf("meter:%d", r.Meter))
+	}
+	for _, a := range r.Actions {
+		words = append(words, a.String())
+	}
+	if r.Goto != 0 {
+		words = append(words, fmt.Sprintf("goto_table:%d", r.Goto))
+	}
+	if len(words) == 0 {
+		return "drop"
+	}
+	return strings.Join(words, ",")
+}

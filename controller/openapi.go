@@ -1,0 +1,32 @@
+package controller
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/store/memstore"
+)
+
+// OpenAPI is the document of the whole API, in YAML, made without running
+// anything.
+func OpenAPI() (string, error) {
+	c := &Controller{cfg: config.DefaultController(), log: slog.New(slog.DiscardHandler), store: memstore.New(), bus: event.NewBus(1, 16)}
+	var err error
+	if c.net, err = network.New(network.Config{}); err != nil {
+		return "", fmt.Errorf("controller: %w", err)
+	}
+	c.api = api.New(api.Options{Version: "1", Bus: c.bus, Log: c.log})
+	c.register()
+	if err := c.makeServices(); err != nil {
+		return "", err
+	}
+	document, err := c.api.Huma().OpenAPI().YAML()
+	if err != nil {
+		return "", fmt.Errorf("controller: write the OpenAPI document: %w", err)
+	}
+	return string(document), c.close()
+}

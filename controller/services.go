@@ -1,0 +1,60 @@
+package controller
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/sos/plugin"
+)
+
+// constructors is the list of services. Each returns nil if the configuration
+// leaves its service out. A service of your own is one more line.
+var constructors = []func(*Controller) (Service, error){
+	newSOS,
+}
+
+func (c *Controller) makeServices() error {
+	for _, construct := range constructors {
+		s, err := construct(c)
+		if err != nil {
+			return fmt.Errorf("controller: %w", err)
+		}
+		if s == nil {
+			continue
+		}
+		s.Register(c.api)
+		c.services = append(c.services, s)
+	}
+	return nil
+}
+
+func newSOS(c *Controller) (Service, error) {
+	if !c.cfg.SOS.Enabled {
+		return nil, nil //nolint:nilnil // left out by configuration
+	}
+	owner, err := c.net.Owner(plugin.Name, network.OwnerOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("sos: %w", err)
+	}
+	var agentTLS *tls.Config
+	if t := c.cfg.SOS.TLS; t.Enabled() {
+		if agentTLS, err = pki.Client(files(t), pki.RoleAgent); err != nil {
+			return nil, fmt.Errorf("sos.tls: %w", err)
+		}
+	}
+	s, err := plugin.New(plugin.Options{
+		Fabric: plugin.NewFabric(c.net), Rules: owner, Store: c.store, Bus: c.bus, Log: c.log,
+		AgentTLS: agentTLS, Dial: c.opts.DialAgent, Settle: c.cfg.SOS.Settle, Linger: c.cfg.SOS.Linger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.net.AddHandler(plugin.HandlerPriority, s)
+	c.net.Subscribe(s.NetworkChanged)
+	c.api.Permit(pki.RoleAgent, http.MethodPost, api.Prefix+"/"+plugin.Name+"/agents/announce")
+	return s, nil
+}

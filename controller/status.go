@@ -1,0 +1,58 @@
+package controller
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/internal/version"
+)
+
+// Status is the controller at a glance.
+type Status struct {
+	version.Info
+	Started   time.Time `json:"started"`
+	Starts    uint64    `json:"starts" doc:"How often this controller has been started on its store"`
+	LastEvent uint64    `json:"last_event" doc:"Identifier of the latest event"`
+	OpenFlow  []string  `json:"openflow" doc:"Where switches connect"`
+	Services  []string  `json:"services"`
+	Chain     []string  `json:"chain" doc:"Who is asked about a packet that a switch sends up, in order"`
+	Switches  int       `json:"switches"`
+	Links     int       `json:"links" doc:"Each direction by itself"`
+	Hosts     int       `json:"hosts"`
+}
+
+func (c *Controller) registerStatus() {
+	op := func(id, path, summary string) huma.Operation {
+		return huma.Operation{OperationID: id, Method: http.MethodGet, Path: api.Prefix + path, Summary: summary, Tags: []string{"system"}}
+	}
+	huma.Register(c.api.Huma(), op("status", "/status", "The controller at a glance"),
+		func(context.Context, *struct{}) (*struct{ Body Status }, error) {
+			return &struct{ Body Status }{c.status()}, nil
+		})
+	huma.Register(c.api.Huma(), op("config", "/config", "The configuration that the controller was started with, secrets hidden"),
+		func(context.Context, *struct{}) (*struct{ Body any }, error) {
+			return &struct{ Body any }{config.Plain(c.cfg)}, nil
+		})
+}
+
+func (c *Controller) status() Status {
+	_, openFlow := c.Addr()
+	s := Status{
+		Info: version.Get(), Started: c.started.UTC(), LastEvent: c.bus.Last(), Starts: event.Epoch(c.bus.Last()),
+		OpenFlow: []string{}, Services: []string{}, Chain: c.net.Handlers(),
+		Switches: len(c.net.Switches()), Links: len(c.net.Topology().Links), Hosts: len(c.net.Hosts()),
+	}
+	for _, a := range openFlow {
+		s.OpenFlow = append(s.OpenFlow, a.String())
+	}
+	for _, service := range c.services {
+		s.Services = append(s.Services, service.Name())
+	}
+	return s
+}
