@@ -189,11 +189,12 @@ func appendAction(b []byte, a *Action) ([]byte, error) {
 	case layout32:
 		b = put32(b, a.Arg)
 	case layoutField:
-		if err := checkSetField(a.OXM); err != nil {
+		if err := checkSetField(&a.OXM); err != nil {
 			return b, err
 		}
-		o, _ := a.OXM.normal()
-		b = padTo8(appendOXM(b, o), start)
+		o := a.OXM
+		o.normalize()
+		b = padTo8(appendOXM(b, &o), start)
 		setLen16(b, start, 2)
 	case layoutRaw:
 		if len(a.Data)&7 != 0 {
@@ -205,15 +206,15 @@ func appendAction(b []byte, a *Action) ([]byte, error) {
 	return b, nil
 }
 
-func checkSetField(o OXM) error {
+func checkSetField(o *OXM) error {
 	if err := o.check(); err != nil {
 		return fmt.Errorf("set-field: %w", err)
 	}
 	if !o.Field.Settable() {
 		return fmt.Errorf("openflow: set-field: %w: %s cannot be written", ErrValue, o.Field)
 	}
-	if o, _ := o.normal(); o.Masked {
-		return fmt.Errorf("openflow: set-field: %w: %v: OpenFlow 1.3 writes whole fields only", ErrValue, o)
+	if o.Masked && o.fullMask() != fieldMasks[o.Field] {
+		return fmt.Errorf("openflow: set-field: %w: %v: OpenFlow 1.3 writes whole fields only", ErrValue, *o)
 	}
 	return nil
 }
@@ -279,8 +280,8 @@ func (a *Action) decodeField(b []byte, at int) error {
 	if !known {
 		return badValue("action", at, "set_field of unknown field %x", it.elem[:4])
 	}
-	a.OXM, _ = a.OXM.normal()
-	if err := checkSetField(a.OXM); err != nil {
+	a.OXM.normalize()
+	if err := checkSetField(&a.OXM); err != nil {
 		return badValue("action", at, "%v", err)
 	}
 	return nil

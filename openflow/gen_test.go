@@ -35,7 +35,7 @@ func genList[T any](g *rapid.Generator[T], n int) *rapid.Generator[[]T] {
 func genOXM(f Field, mayMask bool) *rapid.Generator[OXM] {
 	return rapid.Custom(func(t *rapid.T) OXM {
 		o := OXM{Field: f}
-		limit := fieldMasks[f]
+		limit := fieldMasks[f].store()
 		raw := rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "value")
 		for i := range limit {
 			o.Value[i] = raw[i] & limit[i]
@@ -83,7 +83,7 @@ func presuppose(chosen map[Field]OXM, f Field) bool {
 	var add []OXM
 	for _, need := range fields[f].needs {
 		if have, ok := chosen[need.field]; ok {
-			if !need.holds(have) {
+			if !need.holds(&have) {
 				return false
 			}
 			continue

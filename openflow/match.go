@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"iter"
+	"math/bits"
 	"slices"
 	"strings"
+	"unsafe"
 )
 
 // Match says which packets a flow entry is for. It is immutable and canonical:
@@ -24,14 +26,13 @@ type Match struct {
 // are missing. A field whose mask is zero matches everything and is left out.
 func NewMatch(oxms ...OXM) (Match, error) {
 	var m matchBuilder
-	for _, o := range oxms {
-		if err := o.check(); err != nil {
+	for i := range oxms {
+		if err := oxms[i].check(); err != nil {
 			return Match{}, err
 		}
-		if m.has(o.Field) {
-			return Match{}, fmt.Errorf("openflow: %w: %s is given twice", ErrMatch, o.Field)
+		if !m.put(&oxms[i]) {
+			return Match{}, fmt.Errorf("openflow: %w: %s is given twice", ErrMatch, oxms[i].Field)
 		}
-		m.put(o)
 	}
 	if err := m.checkPrerequisites(); err != nil {
 		return Match{}, err
@@ -61,8 +62,12 @@ func (m Match) Get(f Field) (OXM, bool) {
 // Fields yields the fields in the order of the table. Fields that this package
 // does not know are not among them.
 func (m Match) Fields() iter.Seq[OXM] {
-	return OXMs(m.wire).All()
+	return m.oxms().All()
 }
+
+// oxms returns the fields without copying them. The result must not be written
+// to, and must not leave the package.
+func (m Match) oxms() OXMs { return unsafe.Slice(unsafe.StringData(m.wire), len(m.wire)) }
 
 // With returns m with more fields. A field that m names already is replaced.
 func (m Match) With(oxms ...OXM) (Match, error) {
@@ -87,45 +92,64 @@ func (m Match) Covers(o Match) bool {
 		if !ok {
 			return false
 		}
-		wm, hm := want.fullMask(), have.fullMask()
-		for i := range wm {
-			if wm[i]&^hm[i] != 0 || (want.Value[i]^have.Value[i])&wm[i] != 0 {
-				return false
-			}
+		mask := want.fullMask()
+		if !mask.within(have.fullMask()) || load(&have.Value).and(mask) != load(&want.Value) {
+			return false
 		}
 	}
 	return true
 }
 
-// A matchBuilder collects fields at their places in the table.
+// A matchBuilder collects fields. Sets of fields are bits by Field.
 type matchBuilder struct {
-	present [numFields]bool
-	oxm     [numFields]OXM
+	given   uint64 // fields that were put
+	present uint64 // fields that constrain packets
+	place   [numFields]uint8
+	n       int
+	oxms    [numFields]OXM // in the order they were put; place says where
 }
 
-func (m *matchBuilder) has(f Field) bool { return m.present[f] }
+// put adds a field, which must be one of the table. It returns false for a
+// field that was put before.
+func (m *matchBuilder) put(o *OXM) bool {
+	bit := uint64(1) << o.Field
+	if m.given&bit != 0 {
+		return false
+	}
+	m.given |= bit
+	m.oxms[m.n] = *o
+	if !m.oxms[m.n].normalize() {
+		m.present |= bit
+		m.place[o.Field] = uint8(m.n)
+		m.n++
+	}
+	return true
+}
 
-func (m *matchBuilder) put(o OXM) {
-	o, wild := o.normal()
-	m.present[o.Field] = !wild
-	m.oxm[o.Field] = o
+func (m *matchBuilder) get(f Field) *OXM { return &m.oxms[m.place[f]] }
+
+// all yields the fields in the order of the table.
+func (m *matchBuilder) all(yield func(*OXM) bool) {
+	for rest := m.present; rest != 0; rest &= rest - 1 {
+		if !yield(m.get(Field(bits.TrailingZeros64(rest)))) {
+			return
+		}
+	}
 }
 
 func (m *matchBuilder) checkPrerequisites() error {
-	for f := range numFields {
-		if !m.present[f] {
-			continue
-		}
-		for _, need := range fields[f].needs {
-			if !m.present[need.field] || !need.holds(m.oxm[need.field]) {
-				return fmt.Errorf("openflow: %w: %v needs %v", ErrMatch, m.oxm[f], need)
+	for o := range m.all {
+		for i := range fields[o.Field].needs {
+			need := &fields[o.Field].needs[i]
+			if m.present&(1<<need.field) == 0 || !need.holds(m.get(need.field)) {
+				return fmt.Errorf("openflow: %w: %v needs %v", ErrMatch, *o, *need)
 			}
 		}
 	}
 	return nil
 }
 
-func (p prereq) holds(o OXM) bool {
+func (p *prereq) holds(o *OXM) bool {
 	if p.bits != 0 {
 		return o.Uint()&p.bits == p.bits
 	}
@@ -155,10 +179,8 @@ func (p prereq) String() string {
 func (m *matchBuilder) match(unknown [][]byte) Match {
 	var buf [256]byte
 	wire := buf[:0]
-	for f := range numFields {
-		if m.present[f] {
-			wire = appendOXM(wire, m.oxm[f])
-		}
+	for o := range m.all {
+		wire = appendOXM(wire, o)
 	}
 	slices.SortFunc(unknown, bytes.Compare)
 	for _, u := range unknown {
@@ -168,7 +190,7 @@ func (m *matchBuilder) match(unknown [][]byte) Match {
 }
 
 // appendOXM appends the field as on the wire.
-func appendOXM(b []byte, o OXM) []byte {
+func appendOXM(b []byte, o *OXM) []byte {
 	info := &fields[o.Field]
 	n := int(info.size)
 	class, size := uint16(classBasic), n
@@ -279,10 +301,9 @@ func (b OXMs) Match() (Match, error) {
 			unknown = append(unknown, it.elem)
 			continue
 		}
-		if m.has(o.Field) {
+		if !m.put(&o) {
 			return Match{}, badValue("oxm", it.at, "%s occurs twice", o.Field)
 		}
-		m.put(o)
 	}
 	if it.err != nil {
 		return Match{}, it.err
@@ -302,7 +323,7 @@ func (b OXMs) canonical() bool {
 			return false
 		}
 		if o.Masked {
-			if normal, wild := o.normal(); wild || normal != o {
+			if before := o; o.normalize() || o != before {
 				return false
 			}
 		}
@@ -340,11 +361,8 @@ func (o *OXM) decode(b []byte, at int) (known bool, err error) {
 	if masked {
 		copy(o.Mask[:], payload[n:])
 	}
-	limit := &fieldMasks[f]
-	for i := range n {
-		if o.Value[i]&^limit[i] != 0 {
-			return false, tooWide(f, at, payload[:n])
-		}
+	if !load(&o.Value).within(fieldMasks[f]) {
+		return false, tooWide(f, at, payload[:n])
 	}
 	return true, nil
 }

@@ -33,10 +33,11 @@ func TestNewMatchRefuses(t *testing.T) {
 		{"masked protocol", []OXM{ip4, IPProto(6).WithMask(6)}, "ip_proto cannot be masked"},
 		{"value outside the mask", []OXM{Metadata(3).WithMask(1)}, "the value has bits outside its mask"},
 		{"wide VLAN", []OXM{VLANVID(4096)}, "a field was made from an address or number that it cannot hold"},
-		{"wide priority", []OXM{VLANVID(1), VLANPCP(8)}, "wider than the field's 3 bits"},
-		{"wide DSCP", []OXM{ip4, IPDSCP(64)}, "wider than the field's 6 bits"},
-		{"wide label", []OXM{EthType(0x8847), MPLSLabel(1 << 20)}, "wider than the field's 20 bits"},
-		{"wide TCP flags", []OXM{ip4, IPProto(6), TCPFlags(0x1000, 0x1000)}, "wider than the field's 12 bits"},
+		{"wide priority", []OXM{VLANVID(1), VLANPCP(8)}, "the value is wider than the field's 3 bits"},
+		{"wide DSCP", []OXM{ip4, IPDSCP(64)}, "the value is wider than the field's 6 bits"},
+		{"wide label", []OXM{EthType(0x8847), MPLSLabel(1 << 20)}, "the value is wider than the field's 20 bits"},
+		{"wide mask", []OXM{ip4, IPProto(6), TCPFlags(1, 0x1001)}, "the mask is wider than the field's 12 bits"},
+		{"wide TCP flags", []OXM{ip4, IPProto(6), TCPFlags(0x1000, 0x1000)}, "the value is wider than the field's 12 bits"},
 		{"no address", []OXM{ip4, IPDst(netip.Addr{})}, "a field was made from an address"},
 		{"no prefix", []OXM{ip4, IPDstPrefix(netip.Prefix{})}, "a field was made from an address"},
 		{"IPv6 in ARP", []OXM{EthType(0x806), ARPSPA(v6)}, "a field was made from an address"},
@@ -152,5 +153,21 @@ func TestFieldTable(t *testing.T) {
 	}
 	if FieldTCPSrc.StandardMask() || !FieldTCPSrc.Maskable() || !FieldIPv4Src.StandardMask() {
 		t.Error("masks beyond the specification are not told apart")
+	}
+}
+
+func TestMatchReadsWithoutAllocating(t *testing.T) {
+	m := benchFlowMod().Match
+	var o OXM
+	allocs := testing.AllocsPerRun(100, func() {
+		o, _ = m.Get(FieldTCPDst)
+		for o = range m.Fields() {
+			if o.Field == FieldIPProto {
+				break
+			}
+		}
+	})
+	if allocs != 0 || o.Uint() != 6 {
+		t.Errorf("Get and Fields allocate %v times, want 0", allocs)
 	}
 }

@@ -234,12 +234,21 @@ func (o OXM) WithMask(mask uint64) OXM {
 
 // Uint returns the value as a number. For a field wider than 64 bits it
 // returns the last 64.
-func (o OXM) Uint() uint64 { return getUint(o.value()) }
+func (o OXM) Uint() uint64 { return o.number(load(&o.Value)) }
 
 // MaskUint returns the mask as a number; all bits of the field when o is exact.
-func (o OXM) MaskUint() uint64 {
-	m := o.fullMask()
-	return getUint(m[:len(o.value())])
+func (o OXM) MaskUint() uint64 { return o.number(o.fullMask()) }
+
+// number returns the last 64 bits of the field out of w.
+func (o *OXM) number(w word) uint64 {
+	switch n := len(o.value()); {
+	case n == 0:
+		return 0
+	case n > 8:
+		return w.lo
+	default:
+		return w.hi >> (64 - 8*n)
+	}
 }
 
 // MAC returns the value of a field that holds an Ethernet address.
@@ -248,11 +257,13 @@ func (o OXM) MAC() MAC { return MAC(o.Value[:6]) }
 // Addr returns the value of a field that holds an IP address; the zero Addr
 // for other fields.
 func (o OXM) Addr() netip.Addr {
-	switch len(o.value()) {
-	case 4:
-		return netip.AddrFrom4([4]byte(o.Value[:4]))
-	case 16:
-		return netip.AddrFrom16(o.Value)
+	if o.Field.Valid() {
+		switch fields[o.Field].format {
+		case asIPv4:
+			return netip.AddrFrom4([4]byte(o.Value[:4]))
+		case asIPv6:
+			return netip.AddrFrom16(o.Value)
+		}
 	}
 	return netip.Addr{}
 }
@@ -264,60 +275,83 @@ func (o *OXM) value() []byte {
 	return o.Value[:fields[o.Field].size]
 }
 
-// fullMask returns the mask, or the bits of the whole field when o is exact.
-func (o *OXM) fullMask() [16]byte {
-	if o.Masked {
-		return o.Mask
-	}
-	return fieldMasks[o.Field]
+// A word is a value or mask of 128 bits, so that checks need no loops.
+type word struct{ hi, lo uint64 }
+
+func load(b *[16]byte) word { return word{be.Uint64(b[:8]), be.Uint64(b[8:])} }
+
+func (w word) store() (b [16]byte) {
+	be.PutUint64(b[:8], w.hi)
+	be.PutUint64(b[8:], w.lo)
+	return b
 }
 
+func (w word) and(o word) word    { return word{w.hi & o.hi, w.lo & o.lo} }
+func (w word) within(o word) bool { return w.hi&^o.hi|w.lo&^o.lo == 0 }
+
 // fieldMasks holds, for each field, the bits that may be set.
-var fieldMasks = func() (masks [numFields][16]byte) {
+var fieldMasks = func() (masks [numFields]word) {
 	for f := range fields {
+		var b [16]byte
 		size, bits := int(fields[f].size), int(fields[f].bits)
 		for i := size*8 - bits; i < size*8; i++ {
-			masks[f][i/8] |= 0x80 >> (i % 8)
+			b[i/8] |= 0x80 >> (i % 8)
 		}
+		masks[f] = load(&b)
 	}
 	return masks
 }()
 
-// normal returns o in its one canonical form: bits outside the mask are zero,
-// and a mask of all bits is no mask. wild reports that no bit counts at all.
-func (o OXM) normal() (_ OXM, wild bool) {
+// fullMask returns the mask, or the bits of the whole field when o is exact.
+func (o *OXM) fullMask() word {
+	if o.Masked {
+		return load(&o.Mask)
+	}
+	return fieldMasks[o.Field]
+}
+
+// normalize brings o into its one canonical form: bits outside the mask are
+// zero, and a mask of all bits is no mask. It reports whether no bit counts.
+func (o *OXM) normalize() (wild bool) {
 	if !o.Masked {
 		o.Mask = [16]byte{}
-		return o, false
+		return false
 	}
-	wild = true
-	for i := range o.Mask {
-		o.Mask[i] &= fieldMasks[o.Field][i]
-		o.Value[i] &= o.Mask[i]
-		wild = wild && o.Mask[i] == 0
-	}
-	if o.Mask == fieldMasks[o.Field] {
+	limit := fieldMasks[o.Field]
+	m := load(&o.Mask).and(limit)
+	if m == limit {
 		o.Masked, o.Mask = false, [16]byte{}
+		return false
 	}
-	return o, wild
+	o.Mask, o.Value = m.store(), load(&o.Value).and(m).store()
+	return m == word{}
 }
 
 // check refuses what the field's row in the table does not allow.
-func (o OXM) check() error {
+func (o *OXM) check() error {
 	if !o.Field.Valid() {
 		return fmt.Errorf("openflow: %w: a field was made from an address or number that it cannot hold", ErrMatch)
 	}
-	limit := fieldMasks[o.Field]
-	for i := range limit {
-		if o.Value[i]&^limit[i] != 0 || o.Masked && o.Mask[i]&^limit[i] != 0 {
-			return fmt.Errorf("openflow: %w: %v: wider than the field's %d bits", ErrMatch, o, o.Field.Bits())
-		}
-		if o.Masked && o.Value[i]&^o.Mask[i] != 0 {
-			return fmt.Errorf("openflow: %w: %v: the value has bits outside its mask", ErrMatch, o)
-		}
+	limit, v := fieldMasks[o.Field], load(&o.Value)
+	if !v.within(limit) {
+		return o.refuse("the value is wider than the field's %d bits", o.Field.Bits())
 	}
-	if o.Masked && !o.Field.Maskable() && o.Mask != limit {
-		return fmt.Errorf("openflow: %w: %v: %s cannot be masked", ErrMatch, o, o.Field)
+	if !o.Masked {
+		return nil
+	}
+	m := load(&o.Mask)
+	switch {
+	case !m.within(limit):
+		return o.refuse("the mask is wider than the field's %d bits", o.Field.Bits())
+	case !v.within(m):
+		return o.refuse("the value has bits outside its mask")
+	case fields[o.Field].mask == noMask && m != limit:
+		return o.refuse("%s cannot be masked", o.Field)
 	}
 	return nil
+}
+
+// refuse takes a copy of o, so that o need not live on the heap.
+func (o OXM) refuse(format string, args ...any) error {
+	return fmt.Errorf("openflow: %w: %v: %s", ErrMatch, o, fmt.Sprintf(format, args...))
 }

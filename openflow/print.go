@@ -66,7 +66,7 @@ func nothingLeft(what string, rest []byte) error {
 
 // String returns the fields in the form that ovs-ofctl accepts, where it has
 // one: "in_port=1,eth_type=0x0800,ip_dst=10.0.0.0/8".
-func (m Match) String() string { return OXMs(m.wire).String() }
+func (m Match) String() string { return m.oxms().String() }
 
 // String returns the fields as Match.String does.
 func (b OXMs) String() string {

@@ -165,7 +165,7 @@ func TestMatchIsCanonical(t *testing.T) {
 			var rest OXMs
 			for j := range oxms {
 				if j != i {
-					rest = appendOXM(rest, oxms[j])
+					rest = appendOXM(rest, &oxms[j])
 				}
 			}
 			if less, err := rest.Match(); err != nil || !less.Covers(m) || m.Covers(less) {

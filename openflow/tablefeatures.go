@@ -85,7 +85,7 @@ type FieldID uint64
 
 // NewFieldID names a field of the table, maskable or not.
 func NewFieldID(f Field, masked bool) FieldID {
-	h := appendOXM(nil, OXM{Field: f, Masked: masked})
+	h := appendOXM(nil, &OXM{Field: f, Masked: masked})
 	id := FieldID(be.Uint32(h)) << 32
 	if exp := fields[f].exp; exp != 0 {
 		id |= FieldID(exp)
