@@ -1,9 +1,14 @@
-package network
+package network_test
 
 import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/network/loadgen"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	loadgen.Child()
+	goleak.VerifyTestMain(m)
+}

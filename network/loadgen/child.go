@@ -1,0 +1,125 @@
+package loadgen
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// childEnv carries the options of a generator that runs as a process of its own.
+const childEnv = "SLUICE_LOADGEN"
+
+// event is what a generator process says on its standard output.
+type event struct {
+	Begin, End bool
+	Result     *Result
+	Error      string
+}
+
+// Child runs the generator and exits if this process was started as one by
+// [Measure]. A program or test that calls Measure calls it first of all.
+func Child() {
+	text, ok := os.LookupEnv(childEnv)
+	if !ok {
+		return
+	}
+	say := json.NewEncoder(os.Stdout)
+	var o Options
+	err := json.Unmarshal([]byte(text), &o)
+	var r Result
+	if err == nil {
+		o.OnBegin = func() { _ = say.Encode(event{Begin: true}) }
+		o.OnEnd = func() { _ = say.Encode(event{End: true}) }
+		r, err = Run(context.Background(), o)
+	}
+	last := event{Result: &r}
+	if err != nil {
+		last.Error = err.Error()
+	}
+	if say.Encode(last) != nil || err != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Measurement is a result with the CPU time that the controller used for it.
+type Measurement struct {
+	Result
+	// CPU is the time, user and system, between begin and end.
+	CPU time.Duration
+}
+
+// CPUPerAnswer is the controller's CPU time for one packet-in.
+func (m *Measurement) CPUPerAnswer() time.Duration {
+	return m.CPU / time.Duration(max(m.Answered, 1))
+}
+
+// Measure runs the generator in a process of its own, by starting this program
+// again, and reads the controller's CPU clock when the measurement begins and
+// ends. The program has to call [Child] first of all.
+func Measure(ctx context.Context, o Options, cpu func() (time.Duration, error)) (m Measurement, err error) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return m, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return m, err
+	}
+	cmd := exec.CommandContext(ctx, self)
+	cmd.Env = append(os.Environ(), childEnv+"="+string(text))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return m, err
+	}
+	if err := cmd.Start(); err != nil {
+		return m, err
+	}
+	m, err = follow(out, cpu)
+	if werr := cmd.Wait(); err == nil && werr != nil {
+		err = fmt.Errorf("load generator: %w: %s", werr, stderr.Bytes())
+	}
+	return m, err
+}
+
+func follow(out io.Reader, cpu func() (time.Duration, error)) (m Measurement, err error) {
+	var begin, end time.Duration
+	for in := json.NewDecoder(bufio.NewReader(out)); ; {
+		var e event
+		if err := in.Decode(&e); err != nil {
+			return m, fmt.Errorf("load generator said nothing more: %w", err)
+		}
+		switch {
+		case e.Error != "":
+			return m, fmt.Errorf("load generator: %s", e.Error)
+		case e.Begin:
+			begin, err = cpu()
+		case e.End:
+			end, err = cpu()
+		case e.Result != nil:
+			return Measurement{Result: *e.Result, CPU: end - begin}, nil
+		}
+		if err != nil {
+			return m, err
+		}
+	}
+}
+
+// OwnCPU is the CPU time that this process has used.
+func OwnCPU() (time.Duration, error) {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0, err
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
+}
