@@ -123,7 +123,7 @@ func DefaultConfig() Config {
 		OpeningTimeout:    3 * time.Second,
 		Beat:              500 * time.Millisecond,
 		ConnTimeout:       2 * time.Second,
-		PeerTimeout:       2500 * time.Millisecond,
+		PeerTimeout:       2250 * time.Millisecond,
 		IdleTimeout:       2 * time.Hour,
 		ResetDrain:        time.Second,
 		AutoInterval:      2 * time.Second,

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
@@ -219,4 +220,23 @@ func eventually(t testing.TB, what string, f func() bool) {
 			t.Fatalf("not in time: %s", what)
 		}
 	}
+}
+
+// fillBacklog makes a listener take no more connections.
+func fillBacklog(t testing.TB, ln net.Listener) {
+	t.Helper()
+	rc, err := ln.(*net.TCPListener).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = rc.Control(func(fd uintptr) { _ = unix.Listen(int(fd), 0) })
+	for range 4 {
+		d := net.Dialer{Timeout: 200 * time.Millisecond}
+		c, err := d.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			return
+		}
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	t.Fatal("the listener takes every connection")
 }

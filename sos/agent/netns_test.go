@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"runtime"
@@ -18,29 +19,30 @@ import (
 )
 
 // chain is four namespaces in a row: client, X, Y, server. Every link is a veth
-// pair; nothing else is in them.
+// pair; nothing else is in them. The agents' addresses are on the link between them.
 type chain struct {
-	c, x, y, s string
+	c, x, y, s                     string
+	client, agentX, agentY, server netip.Addr
+	clientOfX, serverOfY           netip.Addr // the agents' addresses towards their end hosts
+	family                         string
 }
 
 var chains atomic.Int32
 
-// Addresses in a chain; the agents' are on the link between them.
-const (
-	chainClient = "10.77.1.1"
-	chainX      = "10.77.2.1"
-	chainY      = "10.77.2.2"
-	chainServer = "10.77.3.2"
-)
-
 // newChain builds a chain, or skips the test where that is not permitted.
-func newChain(t testing.TB, mtu int) *chain {
+func newChain(t testing.TB, mtu int, v6 bool) *chain {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root")
 	}
 	prefix := fmt.Sprintf("sosagent-%d-%d", os.Getpid(), chains.Add(1))
-	n := &chain{c: prefix + "-c", x: prefix + "-x", y: prefix + "-y", s: prefix + "-s"}
+	n := &chain{c: prefix + "-c", x: prefix + "-x", y: prefix + "-y", s: prefix + "-s", family: "-4"}
+	form, bits := "10.77.%d.%d", 24
+	if v6 {
+		form, bits, n.family = "fd77::%d:%d", 112, "-6"
+	}
+	at := func(net, host int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf(form, net, host)) }
+	n.client, n.clientOfX, n.agentX, n.agentY, n.serverOfY, n.server = at(1, 1), at(1, 2), at(2, 1), at(2, 2), at(3, 1), at(3, 2)
 	for _, ns := range []string{n.c, n.x, n.y, n.s} {
 		ip(t, "netns add "+ns)
 		t.Cleanup(func() { ip(t, "netns del "+ns) })
@@ -49,20 +51,29 @@ func newChain(t testing.TB, mtu int) *chain {
 		// machine's default it would pace the end hosts of a local test.
 		ip(t, "netns exec "+ns+" sysctl -qw net.ipv4.tcp_congestion_control=reno")
 	}
-	link := func(a, an, aa, b, bn, ba string) {
+	link := func(a, an string, aa netip.Addr, b, bn string, ba netip.Addr) {
 		ip(t, fmt.Sprintf("link add name %s netns %s mtu %d type veth peer name %s netns %s mtu %d", an, a, mtu, bn, b, mtu))
-		ip(t, fmt.Sprintf("-n %s addr add %s/24 dev %s", a, aa, an))
-		ip(t, fmt.Sprintf("-n %s addr add %s/24 dev %s", b, ba, bn))
-		ip(t, fmt.Sprintf("-n %s link set %s up", a, an))
-		ip(t, fmt.Sprintf("-n %s link set %s up", b, bn))
+		for _, end := range []struct {
+			ns, dev string
+			addr    netip.Addr
+		}{{a, an, aa}, {b, bn, ba}} {
+			args := fmt.Sprintf("-n %s addr add %s/%d dev %s", end.ns, end.addr, bits, end.dev)
+			if v6 {
+				args += " nodad"
+			}
+			ip(t, args)
+			ip(t, fmt.Sprintf("-n %s link set %s up", end.ns, end.dev))
+		}
 	}
-	link(n.c, "x", chainClient, n.x, "c", "10.77.1.2")
-	link(n.x, "y", chainX, n.y, "x", chainY)
-	link(n.y, "s", "10.77.3.1", n.s, "y", chainServer)
-	ip(t, "-n "+n.c+" route add default via 10.77.1.2")
-	ip(t, "-n "+n.s+" route add default via 10.77.3.1")
-	ip(t, "-n "+n.x+" route add default via "+chainY)
-	ip(t, "-n "+n.y+" route add default via "+chainX)
+	link(n.c, "x", n.client, n.x, "c", n.clientOfX)
+	link(n.x, "y", n.agentX, n.y, "x", n.agentY)
+	link(n.y, "s", n.serverOfY, n.s, "y", n.server)
+	for _, r := range []struct {
+		ns  string
+		via netip.Addr
+	}{{n.c, n.clientOfX}, {n.s, n.serverOfY}, {n.x, n.agentY}, {n.y, n.agentX}} {
+		ip(t, fmt.Sprintf("%s -n %s route add default via %s", n.family, r.ns, r.via))
+	}
 	return n
 }
 

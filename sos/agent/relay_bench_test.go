@@ -34,21 +34,21 @@ func BenchmarkRelay(b *testing.B) {
 }
 
 func runRelay(b *testing.B, relay, seconds string) {
-	n := newChain(b, 1500)
-	server := chainServer + ":5001"
-	sink := startChild(b, n.s, "sink", "SOS_TEST_ADDR="+server)
-	from, to := chainClient+":40001", server
+	n := newChain(b, 1500, false)
+	server := netip.AddrPortFrom(n.server, 5001)
+	sink := startChild(b, n.s, "sink", "SOS_TEST_ADDR="+server.String())
+	from, to := netip.AddrPortFrom(n.client, 40001), server
 	var relays []*child
 	switch relay {
 	case "sos":
-		relays, to = relayBySOS(b, n, netip.MustParseAddrPort(from), netip.MustParseAddrPort(server))
+		relays, to = relayBySOS(b, n, from, server)
 	case "haproxy":
 		relays, to = relayByHaproxy(b, n)
 	case "direct":
 		forward(b, n.x)
 		forward(b, n.y)
 	}
-	source := startChild(b, n.c, "source", "SOS_TEST_FROM="+from, "SOS_TEST_ADDR="+to, "SOS_TEST_SECONDS="+seconds)
+	source := startChild(b, n.c, "source", "SOS_TEST_FROM="+from.String(), "SOS_TEST_ADDR="+to.String(), "SOS_TEST_SECONDS="+seconds)
 	var bytes int64
 	var took float64
 	if _, err := fmt.Sscan(sink.line(), &bytes, &took); err != nil {
@@ -73,10 +73,10 @@ func forward(t testing.TB, ns string) {
 }
 
 // chainAgent starts an agent process in a namespace of a chain.
-func chainAgent(t testing.TB, ns, addr string, change func(*Config)) *child {
+func chainAgent(t testing.TB, ns string, addr netip.Addr, change func(*Config)) *child {
 	t.Helper()
 	cfg := DefaultConfig()
-	cfg.DataAddr = netip.MustParseAddr(addr)
+	cfg.DataAddr = addr
 	if change != nil {
 		change(&cfg)
 	}
@@ -93,15 +93,14 @@ func announce(t testing.TB, n *chain, client, server netip.AddrPort, params agen
 	t.Helper()
 	ctx := context.Background()
 	toX, toY := clientOf(t, n.x), clientOf(t, n.y)
-	addrX, addrY := netip.MustParseAddr(chainX), netip.MustParseAddr(chainY)
 	req := agentapi.PrepareRequest{
 		ID: agentapi.NewSessionID(), Key: agentapi.NewKey(), Client: client, Server: server, Params: params,
-		Role: agentapi.RoleServer, Peer: agentapi.Peer{Addr: addrX},
+		Role: agentapi.RoleServer, Peer: agentapi.Peer{Addr: n.agentX},
 	}
 	if _, err := toY.Prepare(ctx, req); err != nil {
 		t.Fatal(err)
 	}
-	req.Role, req.Peer = agentapi.RoleClient, agentapi.Peer{Addr: addrY, DataPorts: []uint16{7444}}
+	req.Role, req.Peer = agentapi.RoleClient, agentapi.Peer{Addr: n.agentY, DataPorts: []uint16{7444}}
 	at, err := toX.Prepare(ctx, req)
 	if err != nil {
 		t.Fatal(err)
@@ -114,41 +113,39 @@ func announce(t testing.TB, n *chain, client, server netip.AddrPort, params agen
 	return req.ID, netip.AddrPortFrom(at.Addr, at.Port)
 }
 
-func relayBySOS(b *testing.B, n *chain, client, server netip.AddrPort) ([]*child, string) {
-	relays := []*child{chainAgent(b, n.x, chainX, nil), chainAgent(b, n.y, chainY, nil)}
+func relayBySOS(b *testing.B, n *chain, client, server netip.AddrPort) ([]*child, netip.AddrPort) {
+	relays := []*child{chainAgent(b, n.x, n.agentX, nil), chainAgent(b, n.y, n.agentY, nil)}
 	_, at := announce(b, n, client, server, agentapi.Params{Connections: 4})
-	return relays, at.String()
+	return relays, at
 }
 
-func relayByHaproxy(b *testing.B, n *chain) ([]*child, string) {
+func relayByHaproxy(b *testing.B, n *chain) ([]*child, netip.AddrPort) {
 	if _, err := exec.LookPath("haproxy"); err != nil {
 		b.Skip("no haproxy")
 	}
-	start := func(ns, bind, server string) *child {
+	start := func(ns string, bind, server netip.AddrPort) *child {
 		file := filepath.Join(b.TempDir(), "haproxy.cfg")
 		text := strings.Join([]string{
 			"global", "  nbthread 1", "  tune.pipesize 1048576",
 			"defaults", "  mode tcp", "  timeout connect 5s", "  timeout client 1m", "  timeout server 1m", "  option splice-auto",
-			"listen relay", "  bind " + bind, "  server next " + server, "",
+			"listen relay", "  bind " + bind.String(), "  server next " + server.String(), "",
 		}, "\n")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			b.Fatal(err)
 		}
-		return startCommand(b, ns, nil, "haproxy", "-db", "-q", "-f", file)
+		c := startCommand(b, ns, nil, "haproxy", "-db", "-q", "-f", file)
+		waitListening(b, ns, bind)
+		return c
 	}
-	relays := []*child{start(n.x, chainX+":7001", chainY+":7001"), start(n.y, chainY+":7001", chainServer+":5001")}
-	for i, at := range []struct{ ns, addr string }{{n.x, chainX + ":7001"}, {n.y, chainY + ":7001"}} {
-		waitListening(b, at.ns, at.addr, i)
-	}
-	return relays, chainX + ":7001"
+	x, y := netip.AddrPortFrom(n.agentX, 7001), netip.AddrPortFrom(n.agentY, 7001)
+	return []*child{start(n.x, x, y), start(n.y, y, netip.AddrPortFrom(n.server, 5001))}, x
 }
 
 // waitListening waits until a port of a namespace is open, without connecting to it.
-func waitListening(t testing.TB, ns, addr string, _ int) {
+func waitListening(t testing.TB, ns string, at netip.AddrPort) {
 	t.Helper()
-	port := addr[strings.LastIndexByte(addr, ':')+1:]
-	eventually(t, addr+" listens", func() bool {
-		out, err := exec.Command("ip", "netns", "exec", ns, "ss", "-Hltn", "sport = :"+port).Output()
+	eventually(t, at.String()+" listens", func() bool {
+		out, err := exec.Command("ip", "netns", "exec", ns, "ss", "-Hltn", fmt.Sprintf("sport = :%d", at.Port())).Output()
 		return err == nil && len(out) > 0
 	})
 }

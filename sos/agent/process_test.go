@@ -1,0 +1,190 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/sos/agentapi"
+)
+
+// rig is a chain with two agent processes and one session through them.
+type rig struct {
+	*chain
+	id             agentapi.SessionID
+	x, y           *child
+	client, server *net.TCPConn
+}
+
+func newRig(t *testing.T, v6 bool, mtu int, params agentapi.Params) *rig {
+	t.Helper()
+	r := &rig{chain: newChain(t, mtu, v6)}
+	r.x, r.y = chainAgent(t, r.chain.x, r.agentX, nil), chainAgent(t, r.chain.y, r.agentY, nil)
+	var from *reservation
+	var ln net.Listener
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(inNamespace(r.c, func() (err error) { from, err = reserve(r.chain.client); return err }))
+	check(inNamespace(r.s, func() (err error) {
+		ln, err = net.Listen("tcp", netip.AddrPortFrom(r.chain.server, 0).String())
+		return err
+	}))
+	defer ln.Close()
+	var at netip.AddrPort
+	r.id, at = announce(t, r.chain, netip.AddrPortFrom(r.chain.client, from.port), ln.Addr().(*net.TCPAddr).AddrPort(), params)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var err error
+	r.client, err = from.dial(ctx, at)
+	check(err)
+	c, err := ln.Accept()
+	check(err)
+	r.server = c.(*net.TCPConn)
+	t.Cleanup(func() { _ = r.client.Close(); _ = r.server.Close() })
+	return r
+}
+
+// flow makes the helpers for flows work on a rig.
+func (r *rig) flow() *flow { return &flow{client: r.client, server: r.server, id: r.id} }
+
+// underWay starts a transfer that will not end by itself and waits until bytes
+// arrive. The client's error comes on the channel: only one of those who use a
+// socket is told of a reset.
+func (r *rig) underWay(t *testing.T) <-chan error {
+	t.Helper()
+	client := make(chan error, 1)
+	go func() {
+		_, err := sendAll(r.client, 1<<40, 1)
+		client <- err
+	}()
+	if _, err := io.CopyN(io.Discard, r.server, 8<<20); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// bothReset checks that both ends are reset within three seconds. The client's
+// error comes on the channel, or from reading when the channel is nil.
+func (r *rig) bothReset(t *testing.T, start time.Time, client <-chan error) {
+	t.Helper()
+	const limit = 3 * time.Second
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if client == nil {
+			resetWithin(t, "client", r.client, start, limit)
+			return
+		}
+		_ = r.client.SetWriteDeadline(start.Add(limit + 10*time.Second))
+		err := <-client
+		d := time.Since(start)
+		if !errors.Is(err, unix.ECONNRESET) || d > limit {
+			t.Errorf("client: %v after %v, want a reset within %v", err, d, limit)
+		} else {
+			t.Logf("client: reset after %v", d.Round(time.Millisecond))
+		}
+	}()
+	resetWithin(t, "server", r.server, start, limit)
+	<-done
+}
+
+// resetWithin checks that c is reset in time.
+func resetWithin(t *testing.T, name string, c net.Conn, start time.Time, limit time.Duration) {
+	t.Helper()
+	_ = c.SetReadDeadline(start.Add(limit + 10*time.Second))
+	_, err := io.Copy(io.Discard, c)
+	d := time.Since(start)
+	if !errors.Is(err, unix.ECONNRESET) || d > limit {
+		t.Errorf("%s: %v after %v, want a reset within %v", name, err, d, limit)
+	} else {
+		t.Logf("%s: reset after %v", name, d.Round(time.Millisecond))
+	}
+}
+
+// Over IPv4 and IPv6 and with large frames, through processes of their own.
+func TestChain(t *testing.T) {
+	for _, c := range []struct {
+		v6  bool
+		mtu int
+	}{{false, 1500}, {true, 1500}, {false, 9000}} {
+		t.Run(fmt.Sprintf("v6=%v,mtu=%d", c.v6, c.mtu), func(t *testing.T) {
+			r := newRig(t, c.v6, c.mtu, agentapi.Params{Connections: 4})
+			exchange(t, r.flow(), 100<<20, 100<<20)
+			toX := clientOf(t, r.chain.x)
+			eventually(t, "the session has ended", func() bool {
+				list, err := toX.Sessions(context.Background())
+				return err == nil && len(list) == 0
+			})
+		})
+	}
+}
+
+// An agent is killed: both ends are reset within three seconds.
+func TestAgentKilled(t *testing.T) {
+	for _, who := range []string{"X", "Y"} {
+		t.Run(who, func(t *testing.T) {
+			r := newRig(t, false, 1500, agentapi.Params{Connections: 4})
+			client := r.underWay(t)
+			victim := r.x
+			if who == "Y" {
+				victim = r.y
+			}
+			start := time.Now()
+			victim.stop(syscall.SIGKILL)
+			r.bothReset(t, start, client)
+		})
+	}
+}
+
+// The way between the agents is cut: both ends are reset within three seconds,
+// also when nothing moves.
+func TestPeerCutOff(t *testing.T) {
+	for _, busy := range []bool{true, false} {
+		t.Run(fmt.Sprintf("busy=%v", busy), func(t *testing.T) {
+			r := newRig(t, false, 1500, agentapi.Params{Connections: 4})
+			var client <-chan error
+			if busy {
+				client = r.underWay(t)
+			}
+			start := time.Now()
+			ip(t, "-n "+r.chain.x+" link set y down")
+			r.bothReset(t, start, client)
+		})
+	}
+}
+
+// An agent that is stopped resets its sessions; the other one follows at once.
+func TestAgentStopped(t *testing.T) {
+	r := newRig(t, false, 1500, agentapi.Params{Connections: 4})
+	client := r.underWay(t)
+	start := time.Now()
+	r.y.stop(syscall.SIGTERM)
+	r.bothReset(t, start, client)
+}
+
+// A short break between the agents is survived.
+func TestShortBreak(t *testing.T) {
+	r := newRig(t, false, 1500, agentapi.Params{Connections: 4})
+	r.underWay(t)
+	ip(t, "-n "+r.chain.x+" link set y down")
+	up := time.NewTimer(700 * time.Millisecond)
+	<-up.C
+	ip(t, "-n "+r.chain.x+" link set y up")
+	ip(t, "-n "+r.chain.x+" route add default via "+r.agentY.String())
+	_ = r.server.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.CopyN(io.Discard, r.server, 100<<20); err != nil {
+		t.Errorf("after the break: %v", err)
+	}
+}
