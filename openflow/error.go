@@ -88,5 +88,5 @@ func (m *Error) Is(target error) bool {
 
 // String describes the message.
 func (m *Error) String() string {
-	return fmt.Sprintf("ERROR %s data=%d bytes %.64x", m.name(), len(m.Data), m.Data)
+	return fmt.Sprintf("ERROR %s data=%.64x (%d bytes)", m.name(), m.Data, len(m.Data))
 }

@@ -35,7 +35,7 @@ func (m *Experimenter) Decode(b []byte) error {
 
 // String describes the message.
 func (m *Experimenter) String() string {
-	return fmt.Sprintf("EXPERIMENTER experimenter=%#x type=%d data=%d bytes %.64x", m.Experimenter, m.ExpType, len(m.Data), m.Data)
+	return fmt.Sprintf("EXPERIMENTER experimenter=%#x type=%d data=%.64x (%d bytes)", m.Experimenter, m.ExpType, m.Data, len(m.Data))
 }
 
 // Types of the experimenter messages that this package knows.

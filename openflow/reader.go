@@ -24,8 +24,11 @@ func NewReader(r io.Reader) *Reader {
 // Next returns the next message, header included. The bytes are valid until
 // the next call. A header whose length is below its own size is an error, and
 // so is a stream that ends within a message (io.ErrUnexpectedEOF). At the end
-// of the stream it returns io.EOF. After an error the stream has no defined
-// place any more and must be closed.
+// of the stream it returns io.EOF.
+//
+// An error of the stream itself, a deadline for instance, loses nothing: Next
+// may be called again. After a wrong length the stream has no defined place any
+// more and must be closed.
 func (r *Reader) Next() ([]byte, error) {
 	if err := r.fill(headerSize); err != nil {
 		return nil, err

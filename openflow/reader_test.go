@@ -103,3 +103,22 @@ func TestReaderSaysWhatIsBuffered(t *testing.T) {
 		t.Error("an error is waiting and Buffered says that Next would block")
 	}
 }
+
+// TestReaderGoesOnAfterDeadline lets a deadline strike in the middle of a
+// header and of a body.
+func TestReaderGoesOnAfterDeadline(t *testing.T) {
+	b := mustAppend(&EchoRequest{Data: []byte("hello")})
+	for cut := range b {
+		r := NewReader(io.MultiReader(iotest.TimeoutReader(&pieces{b[:cut:cut], max(cut, 1)}), bytes.NewReader(b[cut:])))
+		got, err := r.Next()
+		for range 2 {
+			if !errors.Is(err, iotest.ErrTimeout) {
+				break
+			}
+			got, err = r.Next()
+		}
+		if err != nil || !bytes.Equal(got, b) {
+			t.Errorf("cut at %d: %x (%v), want %x", cut, got, err, b)
+		}
+	}
+}
