@@ -21,8 +21,10 @@ import (
 const (
 	// ovsTimeout bounds every Open vSwitch command.
 	ovsTimeout = 60 * time.Second
-	// stopGrace is how long a daemon has to end by itself.
+	// stopGrace is how long a process has to end by itself, killGrace how long the
+	// kernel has to end it: a daemon with many ports takes seconds on a busy machine.
 	stopGrace = 3 * time.Second
+	killGrace = 40 * time.Second
 	// ovsSchema is where packages put the database's schema.
 	ovsSchema = "/usr/share/openvswitch/vswitch.ovsschema"
 )
@@ -331,15 +333,18 @@ func endProcess(ctx context.Context, pid int) error {
 		return fmt.Errorf("process %d: %w", pid, err)
 	}
 	defer unix.Close(fd)
-	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
-		if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil {
+	for _, step := range []struct {
+		signal unix.Signal
+		limit  time.Duration
+	}{{unix.SIGTERM, stopGrace}, {unix.SIGKILL, killGrace}} {
+		if err := unix.PidfdSendSignal(fd, step.signal, nil, 0); err != nil {
 			return nil // it ended in between
 		}
-		if waitExit(ctx, fd, stopGrace) {
+		if waitExit(ctx, fd, step.limit) {
 			return nil
 		}
 	}
-	return fmt.Errorf("process %d does not end", pid)
+	return errors.Join(fmt.Errorf("process %d does not end", pid), ctx.Err())
 }
 
 // waitExit waits until the process of a pidfd has ended.
