@@ -56,9 +56,10 @@ func (n *Network) forward(p *PacketIn, reader *Switch) error {
 	at := PortRef{Switch: p.Switch.dpid, Port: p.InPort}
 	d := n.flows.Decide(n.view.Load(), at, &p.Headers)
 	if d.Flow != nil {
-		if d.New {
+		switch {
+		case d.New:
 			n.install(d.Flow, reader)
-		} else {
+		case p.Reason != openflow.ReasonAction: // else another rule has sent it up
 			n.renew(d.Flow, at, reader)
 		}
 	}

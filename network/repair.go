@@ -137,7 +137,7 @@ func (n *Network) deleteAdopted(dead map[PortRef]struct{}) {
 // repairFlood moves the broadcast rules from the old tree to the present one, by
 // way of what both have in common, so that no loop closes in between.
 func (n *Network) repairFlood(ctx context.Context, old rule.Program) (rule.Program, error) {
-	now := n.view.Load().FloodProgram()
+	now := n.view.Load().BaseProgram()
 	opts := ApplyOptions{AllowDown: true}
 	if len(old.Rules) > 0 {
 		if err := n.core.Apply(ctx, keyFlood, forward.Shrink(old, now), opts); err != nil {

@@ -7,7 +7,7 @@
 //     nothing.
 //   - Broadcast, multicast, unknown unicast: along the spanning tree and out of
 //     edge ports. Rules carry group frames from tree port to tree port
-//     ([FloodProgram]); only where a frame enters the network does it come up.
+//     ([View.BaseProgram]); only where a frame enters the network does it come up.
 //   - ARP and neighbour solicitations for known addresses: answered here.
 //
 // [Table] remembers the flows that have rules. After any change of topology or

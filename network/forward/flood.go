@@ -3,13 +3,17 @@ package forward
 import (
 	"slices"
 
+	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// offsetFlood is the offset of these rules within the forwarding band.
-const offsetFlood = 100
+// Offsets within the forwarding band; the rules of flows stand between them.
+const (
+	offsetFlood = 100
+	offsetLearn = 300
+)
 
 // anyGroup matches every group address, broadcast included.
 func anyGroup() openflow.OXM {
@@ -20,35 +24,60 @@ func anyGroup() openflow.OXM {
 	return o
 }
 
-// FloodProgram returns the rules that carry group frames between switches: what
-// comes in by a tree port goes out by the other tree ports and the edge ports,
-// what comes in by another port of a link is dropped. Frames that come in by an
-// edge port match none of them and go to the controller.
-func (v *View) FloodProgram() rule.Program {
+// BaseProgram returns the rules that do not belong to a flow.
+//
+// Group frames go between switches along the tree: what comes in by a tree port
+// goes out by the other tree ports and the edge ports, what comes in by another
+// port of a link is dropped. Those that come in by an edge port match none of
+// these rules and go to the controller.
+//
+// ARP and neighbour advertisements that come in by an edge port go to the
+// controller as well, even where a flow's rules would carry them: hosts tell
+// their addresses by them.
+func (v *View) BaseProgram() rule.Program {
 	var p rule.Program
 	seen := map[topology.PortRef]bool{}
-	add := func(at topology.PortRef) {
-		if seen[at] {
-			return
-		}
-		seen[at] = true
-		r := rule.Rule{
-			Switch: at.Switch, Band: rule.BandForwarding, Offset: offsetFlood,
-			Match: openflow.MustMatch(openflow.InPort(at.Port), anyGroup()),
-		}
-		if v.Topology.OnTree(at) {
-			r.Actions = v.floodActions(at)
-		}
-		p.Rules = append(p.Rules, r)
-	}
 	for _, l := range v.Topology.Links {
-		add(l.From)
-		add(l.To)
+		for _, at := range []topology.PortRef{l.From, l.To} {
+			if !seen[at] {
+				seen[at] = true
+				p.Rules = append(p.Rules, v.floodRule(at))
+			}
+		}
+	}
+	for _, s := range v.Topology.Switches {
+		for _, port := range v.Edges.EdgePorts(s) {
+			p.Rules = append(p.Rules, learnRules(topology.PortRef{Switch: s, Port: port})...)
+		}
 	}
 	return p
 }
 
-// Shrink returns what two flood programs have in common. Moving from one tree to
+func (v *View) floodRule(at topology.PortRef) rule.Rule {
+	r := rule.Rule{
+		Switch: at.Switch, Band: rule.BandForwarding, Offset: offsetFlood,
+		Match: openflow.MustMatch(openflow.InPort(at.Port), anyGroup()),
+	}
+	if v.Topology.OnTree(at) {
+		r.Actions = v.floodActions(at)
+	}
+	return r
+}
+
+func learnRules(at topology.PortRef) []rule.Rule {
+	in := openflow.InPort(at.Port)
+	r := rule.Rule{
+		Switch: at.Switch, Band: rule.BandForwarding, Offset: offsetLearn,
+		Match:   openflow.MustMatch(in, openflow.EthType(packet.TypeARP)),
+		Actions: []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)},
+	}
+	nd := r
+	nd.Match = openflow.MustMatch(in, openflow.EthType(packet.TypeIPv6), openflow.IPProto(packet.ProtoICMPv6),
+		openflow.ICMPv6Type(packet.NeighborAdvertisement))
+	return []rule.Rule{r, nd}
+}
+
+// Shrink returns what two such programs have in common. Moving from one tree to
 // another by way of it never closes a loop, whatever the order in which switches
 // take the changes: until all have shrunk, every switch sends along the old tree
 // or a part of it, and after that along a part of the new one.
