@@ -24,7 +24,9 @@ func run(t *testing.T, l *lab.Lab, c network.Config) (n *network.Network, stop f
 		t.Fatal(err)
 	}
 	c.Listeners = []net.Listener{ln}
-	c.Log = slog.New(slog.NewTextHandler(testWriter{t}, nil))
+	if c.Log == nil {
+		c.Log = slog.New(slog.NewTextHandler(testWriter{t}, nil))
+	}
 	c.DiscoveryInterval, c.DiscoverySettle = 200*time.Millisecond, 300*time.Millisecond
 	if n, err = network.New(c); err != nil {
 		t.Fatal(err)
