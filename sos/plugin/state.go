@@ -149,6 +149,7 @@ func (s *Service) setConfig(ctx context.Context, ch ConfigChange) (Config, []Fau
 		s.publish(map[bool]string{true: "enabled", false: "disabled"}[cfg.Enabled], nil)
 	}
 	s.publish("config-changed", cfg)
+	s.applyPunts(ctx) // in force when the caller is told that it is; the keeper mends what fails
 	s.wake()
 	return cfg, nil, nil
 }
@@ -172,6 +173,7 @@ func (s *Service) addEntry(ctx context.Context, e Entry) (Entry, error) {
 	s.refreshView()
 	s.mu.Unlock()
 	s.publish("whitelist-added", e)
+	s.applyPunts(ctx) // in force when the caller is told that it is; the keeper mends what fails
 	s.wake()
 	return e, nil
 }
@@ -194,6 +196,7 @@ func (s *Service) removeEntry(ctx context.Context, id string) error {
 	s.refreshView()
 	s.mu.Unlock()
 	s.publish("whitelist-removed", map[string]string{"id": id})
+	s.applyPunts(ctx) // in force when the caller is told that it is; the keeper mends what fails
 	s.wake()
 	return nil
 }
