@@ -87,6 +87,9 @@ func (t *Topology) Path(from, to PortRef, m Metric) (Path, bool) {
 	if !ok {
 		return Path{}, false
 	}
+	if a == b {
+		return Path{Hops: []Hop{{Switch: from.Switch, In: from.Port, Out: to.Port}}}, true
+	}
 	p, ok := t.g.ShortestPath(a, b, t.weights(m))
 	if !ok {
 		return Path{}, false
