@@ -69,16 +69,13 @@ const tcpClosed = 7
 // the error from whoever reads or writes next. After both sides' FIN a socket
 // looks the same, so only the time before our own FIN tells.
 func (e *endHost) dead() bool {
-	if e.shut.Load() {
-		return false
-	}
 	dead := false
 	_ = e.on(func(fd int) error {
 		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 		dead = err == nil && info.State == tcpClosed
 		return err
 	})
-	return dead
+	return dead && !e.shut.Load() // in this order: our FIN may go out at any moment
 }
 
 // unacked is how many bytes the end host has not acknowledged.

@@ -81,7 +81,7 @@ func (k *sink) begin(h wire.Header) (*reception, error) {
 		k.unlist(old)
 	case wire.Take:
 		if k.held+r.size > 2*k.window.most {
-			k.order.Drop(h.Number)
+			k.order.Drop(h.Number, r)
 			return nil, errTooFar
 		}
 	}
@@ -113,8 +113,8 @@ func (k *sink) added(r *reception, n int) {
 	defer k.mu.Unlock()
 	r.got += n
 	k.held += n
-	if r.got == r.size && r.listed {
-		k.order.Complete(r.seq)
+	if r.got == r.size {
+		k.complete(r)
 	}
 	if r.seq == k.order.Next() {
 		k.pump(false)
@@ -126,11 +126,23 @@ func (k *sink) added(r *reception, n int) {
 func (k *sink) leave(r *reception) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if r.listed && r.got < r.size {
-		k.order.Drop(r.seq)
+	if r.got < r.size && k.order.Drop(r.seq, r) {
 		k.unlist(r)
 	}
 	k.unuse(r)
+}
+
+// complete notes that all of r has come. Another reception of the same chunk
+// may stand for it so far, or have come first; mu is held.
+func (k *sink) complete(r *reception) {
+	kept, old, replaced := k.order.Complete(r.seq, r)
+	if replaced {
+		k.unlist(old)
+	}
+	if kept && !r.listed {
+		r.listed = true
+		r.users++
+	}
 }
 
 // unlist takes r from the waiting ones; mu is held.

@@ -10,15 +10,20 @@ type Admission int
 
 // The decisions.
 const (
-	Take    Admission = iota // receive it
-	Replace                  // receive it in place of an unfinished reception on another connection
+	Take    Admission = iota // receive it; it stands for its number
+	Replace                  // the same, in place of an unfinished reception on another connection
 	Discard                  // a complete copy is here already: read it and drop it
 	Reject                   // beyond what the sender may have sent
 )
 
 // Ordered brings the chunks of one direction into order. T is a reception, the
-// state of a chunk that is arriving or waiting. It is not safe for concurrent use.
-type Ordered[T any] struct {
+// state of a chunk that is arriving or waiting.
+//
+// A chunk may arrive twice at the same time: the sender has given a connection
+// up, the receiver not yet. Which of the two will complete nobody can know, so
+// the last to begin stands for the number meanwhile, and the first to complete
+// is kept. It is not safe for concurrent use.
+type Ordered[T comparable] struct {
 	next    uint64
 	span    uint64
 	waiting map[uint64]*slot[T]
@@ -30,7 +35,7 @@ type slot[T any] struct {
 }
 
 // NewOrdered returns an Ordered that admits chunks up to span ahead of the next one.
-func NewOrdered[T any](span uint64) *Ordered[T] {
+func NewOrdered[T comparable](span uint64) *Ordered[T] {
 	return &Ordered[T]{span: span, waiting: make(map[uint64]*slot[T])}
 }
 
@@ -41,7 +46,7 @@ func (o *Ordered[T]) Next() uint64 { return o.next }
 func (o *Ordered[T]) Len() int { return len(o.waiting) }
 
 // Begin decides about chunk number seq. On Take and Replace, reception stands
-// for it from now on; on Replace, old is what stood for it before.
+// for it from now on; on Replace, old did so before, and may still complete.
 func (o *Ordered[T]) Begin(seq uint64, reception T) (decision Admission, old T) {
 	switch {
 	case seq < o.next:
@@ -62,19 +67,31 @@ func (o *Ordered[T]) Begin(seq uint64, reception T) (decision Admission, old T) 
 	}
 }
 
-// Complete marks chunk seq as wholly received. The caller makes sure that the
-// reception which completed is the one that stands for it.
-func (o *Ordered[T]) Complete(seq uint64) {
-	if s := o.waiting[seq]; s != nil {
-		s.complete = true
+// Complete says that reception has all of chunk seq. It returns whether it is
+// kept, and, when another one stood for the number, which.
+func (o *Ordered[T]) Complete(seq uint64, reception T) (kept bool, old T, replaced bool) {
+	s := o.waiting[seq]
+	switch {
+	case seq < o.next || (s != nil && s.complete):
+		return false, old, false
+	case s == nil: // the one that stood for it was dropped
+		o.waiting[seq] = &slot[T]{reception: reception, complete: true}
+		return true, old, false
 	}
+	old, replaced = s.reception, s.reception != reception
+	s.reception, s.complete = reception, true
+	return true, old, replaced
 }
 
-// Drop forgets an unfinished reception, because its connection died.
-func (o *Ordered[T]) Drop(seq uint64) {
-	if s := o.waiting[seq]; s != nil && !s.complete {
-		delete(o.waiting, seq)
+// Drop forgets an unfinished reception, because its connection died. It reports
+// whether it stood for its number.
+func (o *Ordered[T]) Drop(seq uint64, reception T) bool {
+	s := o.waiting[seq]
+	if s == nil || s.complete || s.reception != reception {
+		return false
 	}
+	delete(o.waiting, seq)
+	return true
 }
 
 // Head returns the reception of the next chunk, if it has begun.

@@ -16,10 +16,8 @@ type packet struct {
 
 // arrival is a reception in the simulation.
 type arrival struct {
-	seq     uint64
-	pieces  int
-	got     int
-	current bool
+	seq uint64
+	got int
 }
 
 // link is a simulated connection: chunks in order, acknowledged by count.
@@ -57,7 +55,7 @@ func TestDirection(t *testing.T) {
 				if !ok {
 					return
 				}
-				for ; passed < r.got; passed++ {
+				for ; passed < r.got; passed++ { // what an earlier reception has passed on is skipped
 					delivered = append(delivered, r.seq)
 				}
 				if !complete {
@@ -104,12 +102,9 @@ func TestDirection(t *testing.T) {
 			}
 			p := l.flight[0]
 			if p.left == pieces {
-				r := &arrival{seq: p.seq, pieces: pieces, current: true}
-				switch decision, old := order.Begin(p.seq, r); decision {
-				case Take:
-					p.rx = r
-				case Replace:
-					old.current = false
+				r := &arrival{seq: p.seq}
+				switch decision, _ := order.Begin(p.seq, r); decision {
+				case Take, Replace:
 					p.rx = r
 				case Reject:
 					t.Fatalf("chunk %d rejected", p.seq)
@@ -118,8 +113,8 @@ func TestDirection(t *testing.T) {
 			p.left--
 			if p.rx != nil {
 				p.rx.got++
-				if p.left == 0 && p.rx.current {
-					order.Complete(p.seq)
+				if p.left == 0 {
+					order.Complete(p.seq, p.rx)
 				}
 			}
 			if p.left == 0 {
@@ -139,8 +134,8 @@ func TestDirection(t *testing.T) {
 		}
 		receiverLoses := func(l *link) {
 			for _, p := range l.flight {
-				if p.rx != nil && p.rx.current {
-					order.Drop(p.seq)
+				if p.rx != nil {
+					order.Drop(p.seq, p.rx)
 				}
 			}
 			l.flight = nil
