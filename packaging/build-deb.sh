@@ -14,7 +14,7 @@ command -v dpkg-deb >/dev/null || { echo "$0: dpkg-deb is missing: apt-get insta
 # Debian versions begin with a digit and have no dash without a revision.
 version=${2#v}
 version=${version//-/+}
-[[ $version =~ ^[0-9] ]] || version="0~$version"
+[[ $version =~ ^[0-9]+\. ]] || version="0~$version"
 architecture=$(dpkg --print-architecture)
 
 mkdir -p "$out"

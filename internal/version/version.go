@@ -6,8 +6,8 @@ import (
 	"runtime/debug"
 )
 
-// Version is set by the linker: -ldflags "-X .../internal/version.Version=1.2.3".
-var Version = "dev"
+// number is set by the linker: -ldflags "-X .../internal/version.number=1.2.3".
+var number = "dev"
 
 // Info describes a build.
 type Info struct {
@@ -19,7 +19,7 @@ type Info struct {
 
 // Get returns the description of this build.
 func Get() Info {
-	i := Info{Version: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	i := Info{Version: number, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if b, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range b.Settings {
 			if s.Key == "vcs.revision" {
