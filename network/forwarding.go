@@ -66,6 +66,9 @@ func (n *Network) forward(p *PacketIn, reader *Switch) error {
 	if len(d.Out.Actions) == 0 {
 		return nil
 	}
+	if d.Out.Data == nil && p.buffer == openflow.NoBuffer && len(d.Out.Actions) == 1 {
+		return p.Switch.queueOutput(d.Out.InPort, d.Out.Actions[0].Port(), p.Data)
+	}
 	m := openflow.PacketOut{BufferID: openflow.NoBuffer, InPort: d.Out.InPort, Actions: d.Out.Actions, Data: d.Out.Data}
 	if m.Data == nil {
 		m.Data = p.Data
@@ -130,10 +133,7 @@ func (n *Network) writeHop(f *forward.Flow, h Hop, reader *Switch) {
 			return
 		}
 	}
-	out := h.Out
-	if out == h.In {
-		out = openflow.PortInPort // a switch sends nothing back by a plain output
-	}
+	out := h.Output()
 	rf := n.compact(f.Key, h)
 	c, ok := s.flows.Put(rf, out)
 	if !ok {

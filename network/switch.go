@@ -2,6 +2,7 @@ package network
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"slices"
@@ -150,6 +151,35 @@ func (s *Switch) queuePacketOut(m *openflow.PacketOut) error {
 	b, err := m.AppendTo(b, s.xid.Add(1))
 	s.out.unlockPackets(b)
 	return err
+}
+
+// queueOutput is queuePacketOut for what default forwarding sends most: one
+// packet out of one port.
+func (s *Switch) queueOutput(inPort, out uint32, data []byte) error {
+	b, ok := s.out.lockPackets(len(data) + 64)
+	if !ok {
+		return errOutputFull
+	}
+	s.out.unlockPackets(appendOutput(b, s.xid.Add(1), inPort, out, data))
+	return nil
+}
+
+var errOutputFull = fmt.Errorf("%w: the switch's output queue is full", ErrBusy)
+
+// appendOutput appends a packet-out with a single output action.
+func appendOutput(b []byte, xid, inPort, out uint32, data []byte) []byte {
+	const size = 24 + 16
+	be := binary.BigEndian
+	var m [size]byte
+	m[0], m[1] = openflow.Version, byte(openflow.TypePacketOut)
+	be.PutUint16(m[2:], uint16(size+len(data)))
+	be.PutUint32(m[4:], xid)
+	be.PutUint32(m[8:], openflow.NoBuffer)
+	be.PutUint32(m[12:], inPort)
+	be.PutUint16(m[16:], 16) // bytes of actions
+	be.PutUint16(m[26:], 16) // bytes of the action, whose type is zero
+	be.PutUint32(m[28:], out)
+	return append(append(b, m[:]...), data...)
 }
 
 func (s *Switch) ended() bool {

@@ -27,21 +27,35 @@ func (k Key) compare(o Key) int {
 type Flow struct {
 	Key
 	Path topology.Path
-	outs [][]openflow.Action // for each hop
 }
 
+// newFlow makes a flow. Short paths are kept next to the flow itself: the hot
+// path reads both for every packet, and memory is what it waits for.
 func newFlow(k Key, p topology.Path) *Flow {
-	f := &Flow{Key: k, Path: p, outs: make([][]openflow.Action, len(p.Hops))}
-	actions := make([]openflow.Action, len(p.Hops))
-	for i, h := range p.Hops {
-		out := h.Out
-		if out == h.In {
-			out = openflow.PortInPort // a switch sends nothing back by a plain output
-		}
-		actions[i] = openflow.Output(out)
-		f.outs[i] = actions[i : i+1 : i+1]
+	near := &struct {
+		f    Flow
+		hops [3]topology.Hop
+	}{f: Flow{Key: k, Path: p}}
+	if n := copy(near.hops[:], p.Hops); n == len(p.Hops) {
+		near.f.Path.Hops = near.hops[:n:n]
 	}
-	return f
+	return &near.f
+}
+
+// sharedOutputs are the actions of ports with small numbers, which all flows share.
+var sharedOutputs = func() (all [256][]openflow.Action) {
+	for p := range all {
+		all[p] = []openflow.Action{openflow.Output(uint32(p))}
+	}
+	return all
+}()
+
+// outputs is the action list that sends out of a port.
+func outputs(port uint32) []openflow.Action {
+	if port < uint32(len(sharedOutputs)) {
+		return sharedOutputs[port]
+	}
+	return []openflow.Action{openflow.Output(port)}
 }
 
 // ends reports whether the flow leads from one place to the other.
@@ -52,9 +66,9 @@ func (f *Flow) ends(from, to topology.PortRef) bool {
 
 // outAt finds what the flow does at the port, if it passes there.
 func (f *Flow) outAt(at topology.PortRef) ([]openflow.Action, bool) {
-	for i, h := range f.Path.Hops {
+	for _, h := range f.Path.Hops {
 		if h.Switch == at.Switch && h.In == at.Port {
-			return f.outs[i], true
+			return outputs(h.Output()), true
 		}
 	}
 	return nil, false

@@ -18,13 +18,13 @@ type FlowWriter struct {
 // Where the variable fields stand in the templates: the fixed part of a flow-mod
 // has 48 bytes, and the match begins with in_port, eth_dst, eth_src, vlan_vid.
 const (
-	atXID     = 4
-	atCookie  = 8
-	atMatch   = 48
-	atInPort  = atMatch + 4 + 4
-	atEthDst  = atInPort + 4 + 4
-	atEthSrc  = atEthDst + 6 + 4
-	atVLAN    = atEthSrc + 6 + 4
+	atXID    = 4
+	atCookie = 8
+	atMatch  = 48
+	atInPort = atMatch + 4 + 4
+	atEthDst = atInPort + 4 + 4
+	atEthSrc = atEthDst + 6 + 4
+	atVLAN   = atEthSrc + 6 + 4
 	// The port stands this far from the end.
 	portFromEnd = 12
 )

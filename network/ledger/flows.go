@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
 )
 
 // Flows holds default forwarding's rules on one switch: for each flow where it
@@ -13,7 +14,7 @@ type Flows struct {
 	limit int
 	base  rule.Cookie // with rule number zero
 	next  uint32
-	rules map[rule.Flow]FlowRule
+	rules map[flowKey]FlowRule
 }
 
 // FlowRule is what the rule of a flow does.
@@ -25,10 +26,29 @@ type FlowRule struct {
 	Adopted bool
 }
 
+// flowKey is a flow in three words: a key without padding is hashed in one go.
+type flowKey struct{ port, src, dst uint64 }
+
+func keyOf(f *rule.Flow) flowKey {
+	return flowKey{uint64(f.InPort)<<16 | uint64(f.VLAN), pack(f.Src), pack(f.Dst)}
+}
+
+func pack(m openflow.MAC) uint64 {
+	return uint64(m[0])<<40 | uint64(m[1])<<32 | uint64(m[2])<<24 | uint64(m[3])<<16 | uint64(m[4])<<8 | uint64(m[5])
+}
+
+func unpack(v uint64) openflow.MAC {
+	return openflow.MAC{byte(v >> 40), byte(v >> 32), byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)}
+}
+
+func (k flowKey) flow() rule.Flow {
+	return rule.Flow{InPort: uint32(k.port >> 16), VLAN: uint16(k.port), Src: unpack(k.src), Dst: unpack(k.dst)}
+}
+
 // NewFlows makes an empty table for at most limit rules whose cookies bear
 // owner and generation.
 func NewFlows(limit int, owner, generation uint16) *Flows {
-	return &Flows{limit: limit, base: rule.MakeCookie(owner, generation, 0), rules: map[rule.Flow]FlowRule{}}
+	return &Flows{limit: limit, base: rule.MakeCookie(owner, generation, 0), rules: map[flowKey]FlowRule{}}
 }
 
 // Put notes that the flow goes out by a port, and returns the cookie for its
@@ -36,7 +56,8 @@ func NewFlows(limit int, owner, generation uint16) *Flows {
 func (t *Flows) Put(f rule.Flow, out uint32) (rule.Cookie, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r, known := t.rules[f]
+	k := keyOf(&f)
+	r, known := t.rules[k]
 	if known && r.Out == out {
 		return r.Cookie, true
 	}
@@ -48,7 +69,7 @@ func (t *Flows) Put(f rule.Flow, out uint32) (rule.Cookie, bool) {
 		r.Cookie = t.base | rule.Cookie(t.next)
 	}
 	r.Out, r.Adopted = out, false
-	t.rules[f] = r
+	t.rules[k] = r
 	return r.Cookie, true
 }
 
@@ -57,11 +78,11 @@ func (t *Flows) Put(f rule.Flow, out uint32) (rule.Cookie, bool) {
 func (t *Flows) Adopt(f rule.Flow, r FlowRule) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, known := t.rules[f]; !known && len(t.rules) >= t.limit {
+	if _, known := t.rules[keyOf(&f)]; !known && len(t.rules) >= t.limit {
 		return false
 	}
 	r.Adopted = true
-	t.rules[f] = r
+	t.rules[keyOf(&f)] = r
 	return true
 }
 
@@ -69,7 +90,7 @@ func (t *Flows) Adopt(f rule.Flow, r FlowRule) bool {
 func (t *Flows) Get(f rule.Flow) (FlowRule, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r, ok := t.rules[f]
+	r, ok := t.rules[keyOf(&f)]
 	return r, ok
 }
 
@@ -77,8 +98,8 @@ func (t *Flows) Get(f rule.Flow) (FlowRule, bool) {
 func (t *Flows) Delete(f rule.Flow) (FlowRule, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r, ok := t.rules[f]
-	delete(t.rules, f)
+	r, ok := t.rules[keyOf(&f)]
+	delete(t.rules, keyOf(&f))
 	return r, ok
 }
 
@@ -94,8 +115,8 @@ func (t *Flows) Select(pick func(rule.Flow, FlowRule) bool) []rule.Flow {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var out []rule.Flow
-	for f, r := range t.rules {
-		if pick(f, r) {
+	for k, r := range t.rules {
+		if f := k.flow(); pick(f, r) {
 			out = append(out, f)
 		}
 	}
@@ -107,6 +128,6 @@ func (t *Flows) Each(f func(rule.Flow, FlowRule)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for k, r := range t.rules {
-		f(k, r)
+		f(k.flow(), r)
 	}
 }

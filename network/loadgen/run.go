@@ -43,8 +43,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	begin := time.Now().Add(o.Warmup)
 	end := begin.Add(o.Duration)
-	defer notify(begin, o.OnBegin)()
-	defer notify(end, o.OnEnd)()
+	atBegin, atEnd := notify(begin, o.OnBegin), notify(end, o.OnEnd)
 	err := each(loaders, func(l *loader) error {
 		err := l.run(ctx, begin, end)
 		if err != nil {
@@ -52,6 +51,8 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		}
 		return err
 	})
+	atBegin()
+	atEnd()
 	if err != nil {
 		return Result{}, err
 	}
@@ -143,8 +144,9 @@ func notify(at time.Time, f func()) (wait func()) {
 		f()
 	})
 	return func() {
-		if timer.Stop() {
+		if timer.Stop() { // the load ended by an error, or a moment early
 			wg.Done()
+			f()
 		}
 		wg.Wait()
 	}

@@ -55,6 +55,15 @@ type Hop struct {
 	In, Out uint32
 }
 
+// Output is what an output action names: a switch sends nothing back out of the
+// in-port by its plain number.
+func (h Hop) Output() uint32 {
+	if h.Out == h.In {
+		return openflow.PortInPort
+	}
+	return h.Out
+}
+
 // Path is a way through the network. An empty Hops means that there is none.
 type Path struct {
 	Hops    []Hop
