@@ -131,10 +131,15 @@ func networkConfig(c *config.Controller) (network.Config, error) {
 		DisableForwarding: !c.Network.Forwarding.Enabled,
 		IgnoreVLAN:        c.Network.Hosts.IgnoreVLAN, Subnets: c.Network.Hosts.Subnets,
 		DiscoveryInterval: c.Network.Discovery.Interval, DiscoveryTimeout: c.Network.Discovery.Timeout,
+		LatencyWindow: c.Network.Discovery.Window,
 		StatsInterval: c.Network.StatsInterval,
+		Capacities:    map[network.PortRef]uint64{},
 		Overrides:     map[openflow.DatapathID]network.Override{},
 	}
 	for dpid, s := range c.Network.Switches {
+		for port, mbit := range s.Capacity {
+			nc.Capacities[network.PortRef{Switch: dpid, Port: uint32(port)}] = uint64(mbit * 1e6)
+		}
 		nc.Overrides[dpid] = network.Override{L2Rewrite: s.Rewrite == "l2", NoBundles: s.Bundles == "off"}
 	}
 	for _, a := range c.OpenFlow.Listen {
