@@ -83,6 +83,7 @@ type Network struct {
 type Discovery struct {
 	Interval time.Duration `yaml:"interval" min:"100ms" max:"5m" doc:"How often each port sends a probe."`
 	Timeout  time.Duration `yaml:"timeout" min:"300ms" max:"15m" doc:"How long after its last probe a link is dead. At least twice the interval."`
+	Window   int           `yaml:"latency_window" min:"1" max:"1000" doc:"Over how many probes the latency of a link is smoothed."`
 }
 
 // Hosts says how end hosts are learned.
@@ -102,9 +103,10 @@ type Forwarding struct {
 
 // SwitchIs is what is known about a switch beforehand.
 type SwitchIs struct {
-	Name    string `yaml:"name" pattern:"[A-Za-z0-9][A-Za-z0-9._-]{0,62}" form:"a name of letters, digits, dots, dashes" doc:"Name for people."`
-	Rewrite string `yaml:"rewrite" oneof:"auto|full|l2" doc:"Which addresses it can rewrite: as it says itself, all, or MAC addresses only."`
-	Bundles string `yaml:"bundles" oneof:"auto|off" doc:"Whether atomic changes use OpenFlow bundles: if it has them, or never."`
+	Name     string          `yaml:"name" pattern:"[A-Za-z0-9][A-Za-z0-9._-]{0,62}" form:"a name of letters, digits, dots, dashes" doc:"Name for people."`
+	Rewrite  string          `yaml:"rewrite" oneof:"auto|full|l2" doc:"Which addresses it can rewrite: as it says itself, all, or MAC addresses only."`
+	Capacity map[int]float64 `yaml:"capacity_mbit" min:"0.001" max:"10000000" doc:"Capacity of its links in Mbit/s, by port: for links slower than their ports, and ports that do not tell their speed."`
+	Bundles  string          `yaml:"bundles" oneof:"auto|off" doc:"Whether atomic changes use OpenFlow bundles: if it has them, or never."`
 }
 
 func (s *SwitchIs) defaults() { s.Rewrite, s.Bundles = "auto", "auto" }
@@ -132,10 +134,10 @@ func DefaultController() *Controller {
 			RequestTimeout: 10 * time.Second, MaxSwitches: 4096,
 		},
 		Network: Network{
-			Discovery:     Discovery{Interval: time.Second, Timeout: 3500 * time.Millisecond},
+			Discovery:     Discovery{Interval: time.Second, Timeout: 3500 * time.Millisecond, Window: 8},
 			Hosts:         Hosts{HoldLimit: 4096},
 			Forwarding:    Forwarding{Enabled: true, IdleTimeout: time.Minute, MaxRules: 100000, Metric: "hops"},
-			StatsInterval: 2 * time.Second,
+			StatsInterval: 5 * time.Second,
 		},
 		SOS: SOS{Enabled: true, Settle: 10 * time.Second, Linger: time.Second},
 	}

@@ -71,8 +71,13 @@ type Config struct {
 	// DiscoverySettle is how long a new port is probed before hosts may stand
 	// behind it.
 	DiscoverySettle time.Duration
+	// LatencyWindow is the number of probes over which a link's latency is smoothed.
+	LatencyWindow int
 	// StatsInterval is the time between two readings of port counters.
 	StatsInterval time.Duration
+	// Capacities are those of links leaving by these ports, in bits per second,
+	// where the port's own speed is not to be used.
+	Capacities map[PortRef]uint64
 }
 
 // Override replaces what a switch says about its capabilities.
@@ -105,6 +110,6 @@ func (c Config) withDefaults() Config {
 	c.DiscoveryInterval = cmp.Or(c.DiscoveryInterval, time.Second)
 	c.DiscoveryTimeout = cmp.Or(c.DiscoveryTimeout, 3*c.DiscoveryInterval+c.DiscoveryInterval/2)
 	c.DiscoverySettle = cmp.Or(c.DiscoverySettle, time.Second)
-	c.StatsInterval = cmp.Or(c.StatsInterval, 2*time.Second)
+	c.StatsInterval = cmp.Or(c.StatsInterval, 5*time.Second)
 	return c
 }

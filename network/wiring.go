@@ -31,6 +31,9 @@ type wiring struct {
 	ticks       chan struct{} // a port came up: probe it now
 }
 
+// historyLength is how far back the rates of ports are remembered.
+const historyLength = time.Hour
+
 // Owners of the core's own rules.
 const (
 	ownerCore    = "network"
@@ -40,10 +43,10 @@ const (
 func (n *Network) wire() error {
 	c := &n.cfg
 	misses := max(2, int(c.DiscoveryTimeout/c.DiscoveryInterval))
-	n.links = discovery.New(discovery.Options{Interval: c.DiscoveryInterval, Misses: misses, Settle: c.DiscoverySettle}, time.Now())
+	n.links = discovery.New(discovery.Options{Interval: c.DiscoveryInterval, Misses: misses, Settle: c.DiscoverySettle, Window: c.LatencyWindow}, time.Now())
 	n.hosts = hosts.New(hosts.Options{Edge: n.links.IsEdge, IgnoreVLAN: c.IgnoreVLAN, Subnets: c.Subnets})
 	n.flows = forward.NewTable()
-	n.rates = stats.New(stats.Options{})
+	n.rates = stats.New(stats.Options{Points: int(historyLength / c.StatsInterval)})
 	n.writer = ledger.NewFlowWriter(c.ForwardIdle)
 	n.installed.flows = map[forward.Key]*forward.Flow{}
 	n.repairs.wake = make(chan struct{}, 1)
@@ -94,6 +97,9 @@ func (n *Network) rebuild() {
 	}
 	links := n.links.Links()
 	n.rates.Annotate(links, func(at PortRef) uint64 {
+		if c, ok := n.cfg.Capacities[at]; ok {
+			return c
+		}
 		if s := up[at.Switch]; s != nil {
 			p, _ := s.Port(at.Port)
 			return uint64(p.CurrSpeed) * 1000

@@ -8,9 +8,8 @@ import (
 
 // Load is the measured state of one direction of a link.
 type Load struct {
-	// Used and Available are in bits per second. Available is zero where the
-	// capacity is not known.
-	Used, Available uint64
+	// Used is in bits per second.
+	Used uint64
 	// Loss is the share of packets that went in and did not come out, over the
 	// loss window; LossKnown tells whether both ends have been measured.
 	Loss      float64
@@ -33,9 +32,6 @@ func (t *Table) Load(l topology.Link) Load {
 		if r, ok := to.latest(); ok {
 			load.Used = uint64(r.RxBits)
 		}
-	}
-	if l.Capacity > load.Used {
-		load.Available = l.Capacity - load.Used
 	}
 	if from != nil && to != nil {
 		load.Loss, load.LossKnown = loss(from, to, t.opts.LossWindow)
@@ -92,12 +88,13 @@ func integrate(rates []Rate, start, end time.Time, value func(Rate) float64) flo
 	return sum
 }
 
-// Annotate fills in capacity and use of links. capacity gives that of the link
-// leaving by a port in bits per second, zero while unknown.
+// Annotate fills in capacity, use and loss of links. capacity gives that of the
+// link leaving by a port in bits per second, zero while unknown.
 func (t *Table) Annotate(links []topology.Link, capacity func(topology.PortRef) uint64) {
 	for i := range links {
 		l := &links[i]
 		l.Capacity = capacity(l.From)
-		l.Used = t.Load(*l).Used
+		load := t.Load(*l)
+		l.Used, l.Loss = load.Used, load.Loss
 	}
 }

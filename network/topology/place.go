@@ -35,7 +35,12 @@ type Link struct {
 	Capacity uint64
 	// Used is the measured load in bits per second.
 	Used uint64
+	// Loss is the measured share of packets that do not arrive, zero while unknown.
+	Loss float64
 }
+
+// Available is the capacity that is not used, zero while the capacity is unknown.
+func (l Link) Available() uint64 { return l.Capacity - min(l.Used, l.Capacity) }
 
 // Host is an end host as the controller has learned it.
 type Host struct {

@@ -126,7 +126,7 @@ func (t *Topology) WidestPath(from, to PortRef) (Path, float64, bool) {
 	for i, l := range t.Links {
 		free[i] = -1
 		if l.Capacity > 0 {
-			free[i] = float64(l.Capacity - min(l.Used, l.Capacity))
+			free[i] = float64(l.Available())
 		}
 	}
 	p, width, ok := t.g.WidestPath(a, b, free, t.hops)
