@@ -8,7 +8,7 @@ found=0
 while IFS=: read -r file target; do
   found=$((found + 1))
   echo "fuzz $(dirname "$file") $target"
-  go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "./$(dirname "$file")"
+  go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 100x "./$(dirname "$file")"
 done < <(git ls-files -co --exclude-standard '*_test.go' | sort |
   xargs grep -oE '^func Fuzz[A-Za-z0-9_]*' | sed 's/func //')
 [ "$found" -gt 0 ] || { echo 'no fuzz target found' >&2; exit 1; }
