@@ -77,8 +77,8 @@ func TestFramesSurviveEveryKind(t *testing.T) {
 		forwardAsBridge(t, l, "s1", "s2")
 		client, server, other := l.Host("client"), l.Host("server"), l.Host("far")
 		for _, ways := range [][2]*lab.LiveHost{{client, server}, {server, client}, {other, server}, {server, other}, {client, other}} {
-			transfer(t, ways[0], ways[1], ways[1].Addr().String(), 5e6)
-			transfer(t, ways[0], ways[1], ways[1].Addr6().String(), 5e6)
+			transfer(t, ways[0], ways[1], ways[1].Addr().String(), 2e6)
+			transfer(t, ways[0], ways[1], ways[1].Addr6().String(), 2e6)
 		}
 	}
 }
@@ -86,8 +86,8 @@ func TestFramesSurviveEveryKind(t *testing.T) {
 func TestHostToHostKeepsData(t *testing.T) {
 	l := lab.New(t, pair(delayline.Params{Rate: 1e9, Delay: 2 * time.Millisecond, Loss: 0.002}))
 	h1, h2 := l.Host("h1"), l.Host("h2")
-	transfer(t, h1, h2, h2.Addr().String(), 20e6)
-	transfer(t, h2, h1, h1.Addr6().String(), 20e6)
+	transfer(t, h1, h2, h2.Addr().String(), 10e6)
+	transfer(t, h2, h1, h1.Addr6().String(), 10e6)
 }
 
 // TestShapesCarryTraffic builds the shapes whose ways are not one bridge, and

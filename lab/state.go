@@ -35,45 +35,6 @@ type record struct {
 	Plan       plan      `json:"plan"`
 }
 
-// process names a process for good: ids are used again, start times are not.
-type process struct {
-	PID   int    `json:"pid"`
-	Start uint64 `json:"start"`
-}
-
-func self() process {
-	start, _ := startTime(os.Getpid()) // our own entry of /proc is always there
-	return process{PID: os.Getpid(), Start: start}
-}
-
-// alive reports whether the process still runs.
-func (p process) alive() bool {
-	start, err := startTime(p.PID)
-	return err == nil && start == p.Start
-}
-
-// startTime reads field 22 of /proc/PID/stat.
-func startTime(pid int) (uint64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	for i := len(b) - 1; i >= 0; i-- {
-		if b[i] != ')' { // the command's name may hold anything but ends at the last one
-			continue
-		}
-		var skip string
-		var start uint64
-		fields := make([]any, 0, 20)
-		for range 19 {
-			fields = append(fields, &skip)
-		}
-		_, err := fmt.Sscan(string(b[i+1:]), append(fields, &start)...)
-		return start, err
-	}
-	return 0, errors.New("malformed stat")
-}
-
 func writeRecord(dir string, r record) error {
 	b, err := json.MarshalIndent(r, "", " ")
 	if err != nil {

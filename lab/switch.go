@@ -15,16 +15,11 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 )
 
 const (
 	// ovsTimeout bounds every Open vSwitch command.
 	ovsTimeout = 60 * time.Second
-	// stopGrace is how long a process has to end by itself, killGrace how long the
-	// kernel has to end it: a daemon with many ports takes seconds on a busy machine.
-	stopGrace = 3 * time.Second
-	killGrace = 40 * time.Second
 	// ovsSchema is where packages put the database's schema.
 	ovsSchema = "/usr/share/openvswitch/vswitch.ovsschema"
 )
@@ -321,40 +316,4 @@ func datapathType(asked string) (string, error) {
 		return "", errors.New("this kernel has no Open vSwitch datapath: use datapath userspace or auto")
 	}
 	return "netdev", nil
-}
-
-// endProcess asks a process to end, makes it, and waits until it has.
-func endProcess(ctx context.Context, pid int) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("process %d: %w", pid, err)
-	}
-	defer unix.Close(fd)
-	for _, step := range []struct {
-		signal unix.Signal
-		limit  time.Duration
-	}{{unix.SIGTERM, stopGrace}, {unix.SIGKILL, killGrace}} {
-		if err := unix.PidfdSendSignal(fd, step.signal, nil, 0); err != nil {
-			return nil // it ended in between
-		}
-		if waitExit(ctx, fd, step.limit) {
-			return nil
-		}
-	}
-	return errors.Join(fmt.Errorf("process %d does not end", pid), ctx.Err())
-}
-
-// waitExit waits until the process of a pidfd has ended.
-func waitExit(ctx context.Context, pidfd int, limit time.Duration) bool {
-	deadline := time.Now().Add(limit)
-	for time.Now().Before(deadline) && ctx.Err() == nil {
-		fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
-		if n, err := unix.Poll(fds, 50); err == nil && n > 0 {
-			return true
-		}
-	}
-	return false
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -175,8 +176,12 @@ func TestLossIsWhatWasAsked(t *testing.T) {
 	const loss = 0.01
 	l := lab.New(t, pair(delayline.Params{Loss: loss}))
 	h1, h2 := l.Host("h1"), l.Host("h2")
-	got := iperf(t, h1, h2, "-u", "-w", "2M", "-b", "50M", "-l", "1000", "-t", "3")
-	within(t, "UDP", got.packets, got.lost, loss)
+	// What arrives is counted at the interface: the program may be too late to read
+	// it on a busy machine.
+	arrived := received(t, h2)
+	got := iperf(t, h1, h2, "-u", "-b", "50M", "-l", "1000", "-t", "3")
+	arrived = received(t, h2) - arrived
+	within(t, "UDP", got.packets, got.packets-arrived, loss)
 
 	before, err := l.Link("wan").Stats(testContext(t))
 	if err != nil {
@@ -196,12 +201,25 @@ func TestLossIsWhatWasAsked(t *testing.T) {
 	}
 }
 
+// controlPackets is what iperf3's control connection adds to the counters.
+const controlPackets = 30
+
+// received is how many packets the kernel has taken in at a host's interface.
+func received(t *testing.T, h *lab.LiveHost) int {
+	t.Helper()
+	n, err := strconv.Atoi(strings.TrimSpace(output(t, h, "cat", "/sys/class/net/eth0/statistics/rx_packets")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // within checks a number of losses against four standard deviations.
 func within(t *testing.T, what string, packets, lost int, loss float64) {
 	t.Helper()
 	want := float64(packets) * loss
 	t.Logf("%s: %d of %d lost, asked %.0f", what, lost, packets, want)
-	if packets < 1000 || math.Abs(float64(lost)-want) > 4*math.Sqrt(want)+1 {
+	if packets < 1000 || math.Abs(float64(lost)-want) > 4*math.Sqrt(want)+controlPackets {
 		t.Errorf("%s: %d of %d packets lost, want about %.0f", what, lost, packets, want)
 	}
 }

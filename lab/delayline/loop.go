@@ -19,7 +19,7 @@ const (
 	// wake-ups and with them the CPU. How long depends on the shortest delay it
 	// carries; arrivals are taken to be half of it earlier than they are seen, and
 	// deliveries may be as much early, so on average the pause does not show.
-	moderationShare = 100
+	moderationShare = 50
 	minModeration   = 20 * time.Microsecond
 	maxModeration   = 400 * time.Microsecond
 )
