@@ -1,0 +1,124 @@
+package lab_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+)
+
+// ticks is the CPU time that the delay line of a lab has used, in units of 10 ms.
+func ticks(b *testing.B, l *lab.Lab) int {
+	b.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		if err != nil || !strings.HasPrefix(string(line), delayline.ProcessName+"\x00"+lab.DefaultRunDir+"/"+l.Name()+"/") {
+			continue
+		}
+		stat, err := os.ReadFile(filepath.Join(filepath.Dir(file), "stat"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		fields := strings.Fields(rest)
+		user, err1 := strconv.Atoi(fields[11])
+		system, err2 := strconv.Atoi(fields[12])
+		if err1 != nil || err2 != nil {
+			b.Fatal(err1, err2)
+		}
+		return user + system
+	}
+	b.Fatal("there is no delay line")
+	return 0
+}
+
+// carry runs iperf3 for some seconds and reports what the link carried and what
+// the delay line needed for it.
+func carry(b *testing.B, l *lab.Lab, from, to string, args ...string) {
+	b.Helper()
+	const seconds = 6
+	for b.Loop() {
+		server := l.Host(to).Command(b.Context(), "iperf3", "-s", "-1")
+		if err := server.Start(); err != nil {
+			b.Fatal(err)
+		}
+		deadline := time.Now().Add(5 * time.Second)
+		for l.Host(to).Command(b.Context(), "sh", "-c", "ss -Hltn | grep -q 5201").Run() != nil && time.Now().Before(deadline) {
+			continue // each round starts a program: that is pause enough
+		}
+		before, cpu := delivered(b, l), ticks(b, l)
+		all := append([]string{"-c", l.Host(to).Addr().String(), "-t", strconv.Itoa(seconds)}, args...)
+		start := time.Now()
+		if out, err := l.Host(from).Command(b.Context(), "iperf3", all...).CombinedOutput(); err != nil {
+			b.Fatalf("%v: %s", err, out)
+		}
+		took := time.Since(start).Seconds()
+		b.ReportMetric(float64(delivered(b, l)-before)*8/took/1e9, "Gbit/s")
+		b.ReportMetric(float64(ticks(b, l)-cpu)/100/took, "cores")
+		_ = server.Wait()
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+func delivered(b *testing.B, l *lab.Lab) uint64 {
+	b.Helper()
+	st, err := l.Link("wan").Stats(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return st.AtoB.Stats.DeliveredBytes
+}
+
+// BenchmarkDelayLineBetweenHosts is the requirement: 1 Gbit/s at 100 ms round
+// trip with less than half a core.
+func BenchmarkDelayLineBetweenHosts(b *testing.B) {
+	l := lab.New(b, pair(delayline.Params{Rate: 1e9, Delay: 50 * time.Millisecond}))
+	carry(b, l, "h1", "h2", "-P", "8", "-C", "bbr")
+}
+
+// BenchmarkDelayLineUnlimited is the most it carries between hosts.
+func BenchmarkDelayLineUnlimited(b *testing.B) {
+	l := lab.New(b, pair(delayline.Params{Delay: time.Millisecond}))
+	carry(b, l, "h1", "h2", "-P", "4", "-C", "cubic")
+}
+
+// BenchmarkWAN is the most that TCP gets over two switches and the long link
+// between them, by MTU.
+func BenchmarkWAN(b *testing.B) {
+	for _, mtu := range []int{1500, 9000} {
+		b.Run("MTU"+strconv.Itoa(mtu), func(b *testing.B) {
+			l := lab.New(b, lab.WAN("bench", lab.WANOptions{Rate: 5e9, RTT: 20 * time.Millisecond, Loss: -1, MTU: mtu}))
+			for _, name := range []string{"s1", "s2"} {
+				if _, err := l.Switch(name).Ofctl(b.Context(), "add-flow", "actions=NORMAL"); err != nil {
+					b.Fatal(err)
+				}
+			}
+			carry(b, l, "client", "server", "-P", "4")
+		})
+	}
+}
+
+// BenchmarkUpDown builds the demo's network and removes it.
+func BenchmarkUpDown(b *testing.B) {
+	if os.Geteuid() != 0 {
+		b.Skip(lab.ErrNotRoot)
+	}
+	for b.Loop() {
+		l, err := lab.Up(b.Context(), lab.WAN("updown"+itoa(os.Getpid()), lab.WANOptions{}), lab.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := l.Down(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
