@@ -3,6 +3,7 @@ package forward
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/sluice-net/sluice/network/hosts"
 	"github.com/sluice-net/sluice/network/packet"
@@ -181,6 +182,11 @@ func (v *View) floodActions(at topology.PortRef) []openflow.Action {
 	return actions
 }
 
+// AnswerAge is how recently a host must have been heard to be answered for. The
+// question for one that has been silent for longer is passed on: it may be gone,
+// and if it is not, its answer makes it known again.
+const AnswerAge = time.Minute
+
 // answer answers ARP requests and neighbour solicitations for known addresses.
 // What serves to find that an address is taken twice (probes and announcements)
 // is not answered: the table may be out of date, the target itself is not.
@@ -188,14 +194,14 @@ func answer(v *View, at topology.PortRef, h *packet.Headers) (Decision, bool) {
 	var data []byte
 	switch {
 	case h.Has(packet.ARP) && h.ARPOp == packet.ARPRequest && !h.Src.IsUnspecified() && h.Src != h.Dst:
-		n, ok := v.Hosts.Neighbor(h.Dst, v.vlan(h))
-		if !ok || n.At == at || n.MAC == h.EthSrc {
+		n, ok := v.neighbor(h.Dst, at, h)
+		if !ok {
 			return Decision{}, false
 		}
 		data = packet.AppendARPReply(nil, h, n.MAC)
 	case h.Has(packet.ND) && h.ICMPType == packet.NeighborSolicitation && h.TTL == 255 && !h.Src.IsUnspecified():
-		n, ok := v.Hosts.Neighbor(h.NDTarget, v.vlan(h))
-		if !ok || n.At == at || n.MAC == h.EthSrc || n.Router == hosts.RouterUnknown {
+		n, ok := v.neighbor(h.NDTarget, at, h)
+		if !ok || n.Router == hosts.RouterUnknown {
 			return Decision{}, false
 		}
 		flags := uint8(packet.NDSolicited | packet.NDOverride)
@@ -211,4 +217,11 @@ func answer(v *View, at topology.PortRef, h *packet.Headers) (Decision, bool) {
 	return Decision{Verb: Answer, Why: "address known", Out: PacketOut{
 		Switch: at.Switch, InPort: openflow.PortController, Actions: []openflow.Action{openflow.Output(at.Port)}, Data: data,
 	}}, true
+}
+
+// neighbor finds the host that the question h is for, if it may be answered for:
+// it is not itself where the question comes from, and has been heard lately.
+func (v *View) neighbor(a netip.Addr, at topology.PortRef, h *packet.Headers) (hosts.Neighbor, bool) {
+	n, ok := v.Hosts.Neighbor(a, v.vlan(h))
+	return n, ok && n.At != at && n.MAC != h.EthSrc && time.Since(n.Seen) <= AnswerAge
 }

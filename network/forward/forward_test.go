@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-net/sluice/network/hosts"
 	"github.com/sluice-net/sluice/network/packet"
@@ -200,21 +201,23 @@ func TestAnswers(t *testing.T) {
 		at     topology.PortRef
 		verb   Verb
 		flags  uint8
+		silent time.Duration
 	}{
-		{"ARP", arp(me4, ip4), hosts.RouterUnknown, ref(2, 9), Answer, 0},
-		{"ARP for an unknown address", arp(me4, netip.MustParseAddr("10.0.0.77")), 0, ref(2, 9), Flood, 0},
-		{"ARP probe", arp(any4, ip4), 0, ref(2, 9), Flood, 0},
-		{"ARP announcement", arp(ip4, ip4), 0, ref(2, 9), Flood, 0},
-		{"the target hears it itself", arp(me4, ip4), 0, ref(1, 9), Flood, 0},
-		{"solicitation for a host", nd(me6, ip6), hosts.NotRouter, ref(2, 9), Answer, packet.NDSolicited | packet.NDOverride},
-		{"solicitation for a router", nd(me6, ip6), hosts.IsRouter, ref(2, 9), Answer, packet.NDSolicited | packet.NDOverride | packet.NDRouter},
-		{"solicitation for one that may be a router", nd(me6, ip6), hosts.RouterUnknown, ref(2, 9), Flood, 0},
-		{"duplicate address detection", nd(any6, ip6), hosts.NotRouter, ref(2, 9), Flood, 0},
+		{"ARP", arp(me4, ip4), hosts.RouterUnknown, ref(2, 9), Answer, 0, 0},
+		{"ARP for an unknown address", arp(me4, netip.MustParseAddr("10.0.0.77")), 0, ref(2, 9), Flood, 0, 0},
+		{"ARP for a host long silent", arp(me4, ip4), 0, ref(2, 9), Flood, 0, AnswerAge + time.Second},
+		{"ARP probe", arp(any4, ip4), 0, ref(2, 9), Flood, 0, 0},
+		{"ARP announcement", arp(ip4, ip4), 0, ref(2, 9), Flood, 0, 0},
+		{"the target hears it itself", arp(me4, ip4), 0, ref(1, 9), Flood, 0, 0},
+		{"solicitation for a host", nd(me6, ip6), hosts.NotRouter, ref(2, 9), Answer, packet.NDSolicited | packet.NDOverride, 0},
+		{"solicitation for a router", nd(me6, ip6), hosts.IsRouter, ref(2, 9), Answer, packet.NDSolicited | packet.NDOverride | packet.NDRouter, 0},
+		{"solicitation for one that may be a router", nd(me6, ip6), hosts.RouterUnknown, ref(2, 9), Flood, 0, 0},
+		{"duplicate address detection", nd(any6, ip6), hosts.NotRouter, ref(2, 9), Flood, 0, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := ring()
-			n.ips[ip4] = hosts.Neighbor{MAC: mac(2), At: tt.at}
-			n.ips[ip6] = hosts.Neighbor{MAC: mac(2), At: tt.at, Router: tt.router}
+			n.ips[ip4] = hosts.Neighbor{MAC: mac(2), At: tt.at, Seen: time.Now().Add(-tt.silent)}
+			n.ips[ip6] = hosts.Neighbor{MAC: mac(2), At: tt.at, Router: tt.router, Seen: time.Now()}
 			h, err := packet.Parse(tt.frame)
 			if err != nil {
 				t.Fatal(err)

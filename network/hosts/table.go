@@ -221,6 +221,7 @@ type Neighbor struct {
 	MAC    openflow.MAC
 	At     topology.PortRef
 	Router RouterState
+	Seen   time.Time
 }
 
 // Neighbor returns the host that has claimed the address in this VLAN.
@@ -228,7 +229,7 @@ func (t *Table) Neighbor(addr netip.Addr, vlan uint16) (Neighbor, bool) {
 	for _, e := range t.ips.find(addr) {
 		if e.vlan == vlan || t.opts.IgnoreVLAN {
 			s := e.state.Load()
-			return Neighbor{MAC: e.mac, At: s.at, Router: s.router}, true
+			return Neighbor{MAC: e.mac, At: s.at, Router: s.router, Seen: time.Unix(0, e.seen.Load())}, true
 		}
 	}
 	return Neighbor{}, false
