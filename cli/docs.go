@@ -96,7 +96,7 @@ func commandReference(root *cobra.Command) string {
 			return
 		}
 		fmt.Fprintf(&b, "## %s\n\n%s\n\n", c.CommandPath(), longOf(c))
-		if c.Runnable() {
+		if c.Runnable() && !isGroup(c) {
 			fmt.Fprintf(&b, "    %s\n\n", strings.TrimSuffix(c.UseLine(), " [flags]"))
 		}
 		if c.HasExample() {
@@ -171,7 +171,7 @@ func manPage(root *cobra.Command) string {
 	b.WriteString(".TH SLUICE 1 \"\" \"Sluice\" \"User Commands\"\n.SH NAME\nsluice \\- moves data over OpenFlow networks\n.SH SYNOPSIS\n.B sluice\n.I command\n[\\fIflags\\fR]\n.SH DESCRIPTION\n")
 	b.WriteString(escape.Replace(root.Long) + "\n.SH COMMANDS\n")
 	each(root, func(c *cobra.Command) {
-		if c != root && c.Runnable() {
+		if c.Runnable() && !isGroup(c) {
 			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", escape.Replace(strings.TrimSuffix(c.UseLine(), " [flags]")), escape.Replace(c.Short))
 		}
 	})

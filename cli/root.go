@@ -68,7 +68,36 @@ the commands with which an operator looks after them.`,
 	f.DurationVar(&app.timeout, "timeout", 30*time.Second, "how long to wait for an answer of the API")
 	f.BoolVar(&app.JSON, "json", false, "print JSON instead of tables")
 	root.AddCommand(commands(app)...)
+	refuseUnknown(root)
 	return root
+}
+
+// isGroup says whether a command only holds others.
+func isGroup(c *cobra.Command) bool { return c.HasSubCommands() }
+
+// refuseUnknown makes groups of commands refuse what they do not have, instead
+// of printing their help as if all were well.
+func refuseUnknown(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		refuseUnknown(sub)
+	}
+	if !isGroup(c) {
+		return
+	}
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		err := fmt.Errorf("%s: there is no command %q", cmd.CommandPath(), args[0])
+		if cmd.SuggestionsMinimumDistance <= 0 {
+			cmd.SuggestionsMinimumDistance = 2
+		}
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			err = fmt.Errorf("%w; did you mean %q?", err, near[0])
+		}
+		return &UsageError{err}
+	}
 }
 
 func envOr(name, fallback string) string {

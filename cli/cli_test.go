@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	for _, name := range []string{"SLUICE_SERVER", "SLUICE_TOKEN", "SLUICE_TOKEN_FILE", "SLUICE_CA", "SLUICE_CERT", "SLUICE_KEY", "SLUICE_CONFIG"} {
+		if err := os.Unsetenv(name); err != nil {
+			panic(err)
+		}
+	}
+	goleak.VerifyTestMain(m,
+		// etcd starts this one for the process's lifetime.
+		goleak.IgnoreTopFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"))
+}
+
+// sluice runs a command line and returns its exit code and what it wrote.
+func sluice(t *testing.T, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	return sluiceContext(t.Context(), args...)
+}
+
+func sluiceContext(ctx context.Context, args ...string) (code int, out, errOut string) {
+	var stdout, stderr bytes.Buffer
+	code = run(ctx, &App{Out: &stdout, Err: &stderr}, args)
+	return code, stdout.String(), stderr.String()
+}
+
+// fakeController answers fixed texts by path.
+func fakeController(t *testing.T, answers map[string]string) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, ok := answers[r.URL.RequestURI()]
+		if !ok {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprintf(w, `{"title":"Not Found","status":404,"detail":"asked for %s as %q"}`, r.URL.RequestURI(), r.Header.Get("Authorization"))
+			return
+		}
+		fmt.Fprint(w, text)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func TestExitCodes(t *testing.T) {
+	url := fakeController(t, nil)
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("log: {level: loud}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{
+		{"done", []string{"version"}, ExitOK, ""},
+		{"failed", []string{"config", "check", bad}, ExitFailed, "bad.yaml:1: log.level"},
+		{"configuration that is not there", []string{"controller", "--config", bad + "x"}, ExitFailed, "no such file"},
+		{"unknown command", []string{"fly"}, ExitUsage, "fly"},
+		{"unknown subcommand", []string{"network", "switch"}, ExitUsage, `did you mean "switches"?`},
+		{"unknown flag", []string{"status", "--fly"}, ExitUsage, "--fly"},
+		{"missing argument", []string{"network", "path", "10.0.0.1"}, ExitUsage, "TO is missing"},
+		{"argument too many", []string{"status", "x"}, ExitUsage, "too many"},
+		{"word that is none", []string{"network", "path", "a", "b", "--metric", "beauty"}, ExitUsage, "hops"},
+		{"role that is none", []string{"pki", "issue", "king", "a"}, ExitUsage, "operator"},
+		{"refused", []string{"status", "--server", url}, ExitRefused, "Not Found (404)"},
+		{"unreachable", []string{"status", "--server", "http://127.0.0.1:1"}, ExitUnreachable, "no answer"},
+		{"server that is no URL", []string{"status", "--server", "localhost"}, ExitFailed, "http://"},
+		{"token file that is not there", []string{"status", "--token-file", "/nowhere"}, ExitFailed, "--token-file"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, _, errOut := sluice(t, c.args...)
+			if code != c.code || !strings.Contains(errOut, c.says) {
+				t.Errorf("exit code %d, want %d: %s", code, c.code, errOut)
+			}
+		})
+	}
+}
+
+// Every command says what it is for, and those with arguments show examples.
+func TestHelp(t *testing.T) {
+	each(New(&App{}), func(c *cobra.Command) {
+		if c.Short == "" || strings.HasSuffix(c.Short, ".") {
+			t.Errorf("%s: the short description is %q", c.CommandPath(), c.Short)
+		}
+		if c.HasParent() && c.Parent().HasParent() && strings.ContainsAny(c.Use, " ") && !c.HasExample() && !c.Parent().HasExample() {
+			t.Errorf("%s takes arguments but neither it nor its parent shows an example", c.CommandPath())
+		}
+		for line := range strings.SplitSeq(c.Long+"\n"+c.Example, "\n") {
+			if len(line) > 100 {
+				t.Errorf("%s: a line of the help has %d characters: %s", c.CommandPath(), len(line), line)
+			}
+		}
+	})
+}
+
+func TestNetworkCommands(t *testing.T) {
+	const base = "/api/v1/network/"
+	url := fakeController(t, map[string]string{
+		base + "switches":               `[{"dpid":"00000000000000a1","name":"edge","address":"10.0.0.1:5","since":"2026-01-01T00:00:00Z","ports":3,"rules":7,"rewrite":"full"}]`,
+		base + "ports?switch=edge":      `[{"switch":"00000000000000a1","port":1,"name":"p1","up":true,"edge":true,"traffic":{"rx_bits_per_second":2500000,"tx_bits_per_second":10}}]`,
+		base + "links":                  `[{"from":{"switch":"00000000000000a1","port":1},"to":{"switch":"00000000000000a2","port":2},"latency_milliseconds":1.5,"capacity_bits_per_second":1000000000,"used_bits_per_second":5000}]`,
+		base + "hosts?ip=10.0.0.1":      `[{"mac":"02:00:00:00:00:01","vlan":5,"ips":["10.0.0.1"],"at":{"switch":"00000000000000a1","port":3},"seen":"2026-01-01T00:00:00Z"}]`,
+		base + "rules?owner=sos":        `[{"switch":"00000000000000a1","owner":"sos","name":"session/1","band":"service","priority":30000,"match":"tcp","actions":"output:1","packets":9}]`,
+		base + "trace?packet=tcp+dst=1": `{}`,
+		base + "paths?count=2&from=10.0.0.1&kind=widest&metric=hops&to=10.0.0.2": `[{"hops":[{"switch":"00000000000000a1","in":3,"out":1}],"latency_milliseconds":1.5,"cost":1,"free_bits_per_second":3e8}]`,
+		base + "trace?packet=tcp+dport%3D80":                                     `{"packet":"tcp","steps":[{"switch":"00000000000000a1","in_port":3,"parent":-1,"packet":"tcp","tables":[{"table":0,"rule":{"owner":"sos","name":"x","band":"punt","priority":20000,"match":"tcp","actions":"output:CONTROLLER","cookie":"0x5c"}}]}]}`,
+	})
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"switches"}, []string{"00000000000000a1", "edge", "full"}},
+		{[]string{"ports", "--switch", "edge"}, []string{"00000000000000a1/1", "hosts", "2.5 Mbit/s", "10 bit/s"}},
+		{[]string{"links"}, []string{"00000000000000a2/2", "1.50 ms", "1 Gbit/s", "5 kbit/s"}},
+		{[]string{"hosts", "--ip", "10.0.0.1"}, []string{"02:00:00:00:00:01", "5", "00000000000000a1/3"}},
+		{[]string{"rules", "--owner", "sos"}, []string{"session/1", "service", "not confirmed"}},
+		{[]string{"path", "10.0.0.1", "10.0.0.2", "--kind", "widest", "--metric", "hops", "--count", "2"}, []string{"in 3, out 1", "free 300 Mbit/s"}},
+		{[]string{"trace", "tcp", "dport=80"}, []string{"owner sos", "band punt"}},
+	} {
+		t.Run(c.args[0], func(t *testing.T) {
+			args := append([]string{"network", "--server", url}, c.args...)
+			code, out, errOut := sluice(t, args...)
+			if code != ExitOK {
+				t.Fatalf("exit code %d: %s", code, errOut)
+			}
+			for _, w := range c.want {
+				if !strings.Contains(out, w) {
+					t.Errorf("does not show %q:\n%s", w, out)
+				}
+			}
+			code, out, _ = sluice(t, append(args, "--json")...)
+			if code != ExitOK || !json.Valid([]byte(out)) {
+				t.Errorf("--json: exit code %d: %s", code, out)
+			}
+		})
+	}
+}
+
+func TestConfigCommands(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "controller.yaml")
+	code, example, errOut := sluice(t, "config", "example", "controller")
+	if code != ExitOK {
+		t.Fatal(errOut)
+	}
+	if err := os.WriteFile(file, []byte(example), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errOut := sluice(t, "config", "check", file); code != ExitOK || !strings.Contains(out, "nothing is wrong") {
+		t.Errorf("the example: %d %s%s", code, out, errOut)
+	}
+	if code, out, _ := sluice(t, "config", "show", "-c", file, "--set", "store.password=hunter2", "--set", "store.username=me", "--set", "log.level=debug"); code != ExitOK || !strings.Contains(out, "level: debug") || strings.Contains(out, "hunter2") {
+		t.Errorf("show: %d\n%s", code, out)
+	}
+	if err := os.WriteFile(file, []byte("logg: 1\napi: {listen: x}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, _ := sluice(t, "config", "check", file, "--json")
+	var problems []struct{ Line int }
+	if err := json.Unmarshal([]byte(out), &problems); err != nil || code != ExitFailed || len(problems) != 2 {
+		t.Errorf("--json: %d, %v: %s", code, err, out)
+	}
+}
+
+func TestPKICommands(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pki")
+	for _, args := range [][]string{
+		{"init"},
+		{"issue", "controller", "ctl", "--host", "192.0.2.1"},
+		{"issue", "agent", "agent-1", "--host", "192.0.2.11", "--days", "30"},
+		{"issue", "switch", "edge-1"},
+		{"issue", "operator", "alice"},
+	} {
+		if code, _, errOut := sluice(t, append([]string{"pki", "--dir", dir}, args...)...); code != ExitOK {
+			t.Fatalf("%v: %d %s", args, code, errOut)
+		}
+	}
+	code, out, _ := sluice(t, "pki", "show", "--dir", dir)
+	if code != ExitOK || strings.Count(out, "\n") != 6 || !strings.Contains(out, "192.0.2.11") {
+		t.Errorf("show: %d\n%s", code, out)
+	}
+	if code, _, errOut := sluice(t, "pki", "init", "--dir", dir); code != ExitFailed || !strings.Contains(errOut, "already") {
+		t.Errorf("a second authority: %d %s", code, errOut)
+	}
+	if code, _, errOut := sluice(t, "pki", "issue", "agent", "a", "--dir", dir, "--days", "0"); code != ExitUsage {
+		t.Errorf("no day of validity: %d %s", code, errOut)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		if code, out, errOut := sluice(t, "completion", shell); code != ExitOK || !strings.Contains(out, "sluice") {
+			t.Errorf("%s: %d %s", shell, code, errOut)
+		}
+	}
+	if _, out, _ := sluice(t, "__complete", "pki", "issue", ""); !strings.Contains(out, "operator") {
+		t.Errorf("roles are not completed: %s", out)
+	}
+}
