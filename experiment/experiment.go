@@ -19,7 +19,7 @@ type Experiment struct {
 // All lists the experiments in the order in which the documentation explains them.
 func All() []Experiment {
 	return []Experiment{
-		sosTable1(), sosSockets(), sosChunk(), sosAgents(), sosStreams(), sosPeers(), sosSetup(), sosSessions(), agentRelay(),
+		sosTable1(), sosSockets(), sosChunk(), sosAgents(), sosStreams(), sosPeers(), sosSetup(), sosSessions(), agentRelay(), packetIn(),
 	}
 }
 
