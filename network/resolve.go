@@ -108,24 +108,50 @@ func (r *resolving) learned(ips []netip.Addr) {
 	}
 }
 
-// askFor sends a question for an address out of every edge port.
+// askFor sends a question for an address out of every edge port: untagged, and
+// in each VLAN in which hosts have been seen behind the port.
 func (n *Network) askFor(a netip.Addr) {
-	var frame []byte
-	if a.Is4() {
-		frame = packet.AppendARPRequest(nil, probeMAC, netip.IPv4Unspecified(), a, 0)
-	} else {
-		frame = packet.AppendNeighborSolicitation(nil, probeMAC, probeAddr6, a, 0)
+	tagged := map[openflow.DatapathID]map[uint16][]openflow.Action{}
+	type question struct {
+		at   PortRef
+		vlan uint16
+	}
+	asked := map[question]bool{}
+	for _, h := range n.Hosts() {
+		q := question{h.At, h.VLAN}
+		if h.VLAN == 0 || asked[q] {
+			continue
+		}
+		asked[q] = true
+		if tagged[h.At.Switch] == nil {
+			tagged[h.At.Switch] = map[uint16][]openflow.Action{}
+		}
+		tagged[h.At.Switch][h.VLAN] = append(tagged[h.At.Switch][h.VLAN], openflow.Output(h.At.Port))
 	}
 	for _, s := range n.Switches() {
 		var actions []openflow.Action
 		for _, p := range n.links.EdgePorts(s.dpid) {
 			actions = append(actions, openflow.Output(p))
 		}
-		if len(actions) == 0 {
-			continue
+		n.ask(s, a, 0, actions)
+		for vlan, actions := range tagged[s.dpid] {
+			n.ask(s, a, vlan, actions)
 		}
-		if err := s.PacketOut(openflow.PortController, actions, frame); err != nil {
-			s.limiter.warn(n.log, "asking for a host", "switch", s.dpid, "address", a, "error", err)
-		}
+	}
+}
+
+// ask sends one question.
+func (n *Network) ask(s *Switch, a netip.Addr, vlan uint16, actions []openflow.Action) {
+	if len(actions) == 0 {
+		return
+	}
+	var frame []byte
+	if a.Is4() {
+		frame = packet.AppendARPRequest(nil, probeMAC, netip.IPv4Unspecified(), a, vlan)
+	} else {
+		frame = packet.AppendNeighborSolicitation(nil, probeMAC, probeAddr6, a, vlan)
+	}
+	if err := s.PacketOut(openflow.PortController, actions, frame); err != nil {
+		s.limiter.warn(n.log, "asking for a host", "switch", s.dpid, "address", a, "error", err)
 	}
 }
