@@ -71,14 +71,20 @@ func (s Steering) taggable(can Capable) bool {
 func (s Steering) plain(path []network.Hop) ([]network.Rule, error) {
 	var rules []network.Rule
 	add := func(from, to Terminal, path []network.Hop) error {
-		for i := len(path) - 1; i >= 0; i-- {
-			vlan := from.VLAN
-			actions := []openflow.Action{}
-			if i == len(path)-1 {
-				actions = retag(from.VLAN, to.VLAN)
-			}
+		last := len(path) - 1
+		for i := last; i >= 0; i-- {
 			hop := path[i]
-			match, err := openflow.NewMatch(append(pairFields(from, to, vlan), openflow.InPort(hop.In))...)
+			fields := append(pairFields(from, to), openflow.InPort(hop.In))
+			var actions []openflow.Action
+			if i == 0 && from.VLAN != 0 {
+				fields = append(fields, openflow.VLANVID(from.VLAN))
+			}
+			if i == last {
+				var more []openflow.OXM
+				more, actions = arrive(from.VLAN, to.VLAN, i == 0)
+				fields = append(fields, more...)
+			}
+			match, err := openflow.NewMatch(fields...)
 			if err != nil {
 				return fmt.Errorf("switch %v: %w", hop.Switch, err)
 			}
@@ -92,6 +98,19 @@ func (s Steering) plain(path []network.Hop) ([]network.Rule, error) {
 	return rules, add(s.Y, s.X, reversed(path))
 }
 
+// arrive gives a packet the receiver's VLAN at the last switch. A network on the
+// way may have translated the VLAN already, so any tag is taken; at the switch
+// where the packet starts its tag is known and matched.
+func arrive(from, to uint16, known bool) ([]openflow.OXM, []openflow.Action) {
+	if from == to {
+		return nil, nil
+	}
+	if from == 0 || known {
+		return nil, retag(from, to)
+	}
+	return []openflow.OXM{openflow.AnyVLAN()}, retag(from, to)
+}
+
 // tagged is one direction of one of several paths. The first switch recognises
 // the path by the data port and writes the tag; switches in the core see only
 // the tag; the last one restores the agent's address.
@@ -101,16 +120,21 @@ func (s Steering) tagged(from, to Terminal, k int, path []network.Hop) ([]networ
 	}
 	tag := pathTag(from.Addr, to.Addr, path, s.Salt)
 	last := len(path) - 1
-	actions := append(retag(from.VLAN, to.VLAN), openflow.SetField(openflow.EthDst(to.MAC)), output(path[last].In, path[last].Out))
-	rules := []network.Rule{steer(path[last].Switch, openflow.MustMatch(openflow.EthDst(tag)), actions)}
+	more, actions := arrive(from.VLAN, to.VLAN, false)
+	actions = append(actions, openflow.SetField(openflow.EthDst(to.MAC)), output(path[last].In, path[last].Out))
+	rules := []network.Rule{steer(path[last].Switch, openflow.MustMatch(append(more, openflow.EthDst(tag))...), actions)}
 	for i := last - 1; i > 0; i-- {
 		rules = append(rules, steer(path[i].Switch, openflow.MustMatch(openflow.EthDst(tag)), []openflow.Action{openflow.Output(path[i].Out)}))
 	}
 	first := path[0]
 	// The connection was dialled either to the far agent's data port k, or from
 	// there to ours.
-	for _, select1 := range []openflow.OXM{openflow.TCPDst(to.DataPorts[k]), openflow.TCPSrc(from.DataPorts[k])} {
-		match, err := openflow.NewMatch(append(pairFields(from, to, from.VLAN), openflow.InPort(first.In), select1)...)
+	for _, byPort := range []openflow.OXM{openflow.TCPDst(to.DataPorts[k]), openflow.TCPSrc(from.DataPorts[k])} {
+		fields := append(pairFields(from, to), openflow.InPort(first.In), byPort)
+		if from.VLAN != 0 {
+			fields = append(fields, openflow.VLANVID(from.VLAN))
+		}
+		match, err := openflow.NewMatch(fields...)
 		if err != nil {
 			return nil, fmt.Errorf("switch %v: %w", first.Switch, err)
 		}
@@ -121,15 +145,11 @@ func (s Steering) tagged(from, to Terminal, k int, path []network.Hop) ([]networ
 	return rules, nil
 }
 
-func pairFields(from, to Terminal, vlan uint16) []openflow.OXM {
-	fields := []openflow.OXM{
+func pairFields(from, to Terminal) []openflow.OXM {
+	return []openflow.OXM{
 		openflow.EthType(etherType(from.Addr)), openflow.IPProto(protoTCP),
 		openflow.IPSrc(from.Addr), openflow.IPDst(to.Addr),
 	}
-	if vlan != 0 {
-		fields = append(fields, openflow.VLANVID(vlan))
-	}
-	return fields
 }
 
 func steer(dpid openflow.DatapathID, m openflow.Match, actions []openflow.Action) network.Rule {

@@ -57,7 +57,24 @@ func TestOnePathAcrossVLANs(t *testing.T) {
 	sameRules(t, "pair", rules, []network.Rule{
 		steering(2, between(wan, s.X, s.Y), openflow.PushVLAN(0x8100), set(openflow.VLANVID(20)), openflow.Output(portY)),
 		steering(1, between(portX, s.X, s.Y), openflow.Output(wan)),
-		steering(1, between(wan, s.Y, s.X, openflow.VLANVID(20)), openflow.PopVLAN(), openflow.Output(portX)),
+		steering(1, between(wan, s.Y, s.X, openflow.AnyVLAN()), openflow.PopVLAN(), openflow.Output(portX)),
+		steering(2, between(portY, s.Y, s.X, openflow.VLANVID(20)), openflow.Output(wan)),
+	})
+}
+
+// TestVLANTranslatedOnTheWay takes a packet whose VLAN a network between the
+// switches may have changed.
+func TestVLANTranslatedOnTheWay(t *testing.T) {
+	s := pairXY([]network.Hop{hop(1, portX, wan), hop(2, wan, portY)})
+	s.X.VLAN, s.Y.VLAN = 10, 20
+	rules, err := s.Rules(everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameRules(t, "pair", rules, []network.Rule{
+		steering(2, between(wan, s.X, s.Y, openflow.AnyVLAN()), set(openflow.VLANVID(20)), openflow.Output(portY)),
+		steering(1, between(portX, s.X, s.Y, openflow.VLANVID(10)), openflow.Output(wan)),
+		steering(1, between(wan, s.Y, s.X, openflow.AnyVLAN()), set(openflow.VLANVID(10)), openflow.Output(portX)),
 		steering(2, between(portY, s.Y, s.X, openflow.VLANVID(20)), openflow.Output(wan)),
 	})
 }
