@@ -62,8 +62,12 @@ func childAgent(ctx context.Context) error {
 	return nil
 }
 
+// settle is how long a transfer may take to come to its speed.
+const settle = 3 * time.Second
+
 // childSink accepts one connection, reads it to the end, and prints the bytes
-// and the seconds from the first byte to the last.
+// and the seconds from the first byte to the last, and the same without the
+// first seconds.
 func childSink() error {
 	ln, err := net.Listen("tcp", os.Getenv("SOS_TEST_ADDR"))
 	if err != nil {
@@ -75,14 +79,17 @@ func childSink() error {
 		return err
 	}
 	b := make([]byte, 1<<20)
-	var n int64
-	var start time.Time
+	var n, early int64
+	var start, settled time.Time
 	for {
 		m, err := c.Read(b)
 		if n == 0 {
 			start = time.Now()
 		}
 		n += int64(m)
+		if settled.IsZero() && time.Since(start) > settle {
+			early, settled = n, time.Now()
+		}
 		if err == io.EOF {
 			break
 		}
@@ -90,7 +97,7 @@ func childSink() error {
 			return err
 		}
 	}
-	fmt.Println(n, time.Since(start).Seconds())
+	fmt.Println(n, time.Since(start).Seconds(), n-early, time.Since(settled).Seconds())
 	return nil
 }
 

@@ -89,14 +89,14 @@ type Config struct {
 	KeepAliveCount    int           `koanf:"keepalive_count" yaml:"keepalive_count"`
 
 	// Log takes the agent's messages; nil discards them.
-	Log *slog.Logger `koanf:"-" yaml:"-"`
+	Log *slog.Logger `koanf:"-" yaml:"-" json:"-"`
 	// Version is reported in the status.
-	Version string `koanf:"-" yaml:"-"`
+	Version string `koanf:"-" yaml:"-" json:"-"`
 	// TLS and DataTLS replace what would be made from Cert, Key and CA: the
 	// control server's configuration (pki.Server with RoleController), and
 	// that of data connections (DataTLS).
-	TLS     *tls.Config `koanf:"-" yaml:"-"`
-	DataTLS *tls.Config `koanf:"-" yaml:"-"`
+	TLS     *tls.Config `koanf:"-" yaml:"-" json:"-"`
+	DataTLS *tls.Config `koanf:"-" yaml:"-" json:"-"`
 }
 
 // DefaultConfig returns the defaults. DataAddr has none.

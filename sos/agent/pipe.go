@@ -26,21 +26,6 @@ func (p *pipe) close() {
 	_ = unix.Close(p.w)
 }
 
-// splice moves up to n bytes between descriptors without waiting. It returns
-// unix.EAGAIN when nothing can move now.
-func splice(from, to, n int) (int, error) {
-	for {
-		moved, err := unix.Splice(from, nil, to, nil, n, spliceFlags)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		return int(moved), nil
-	}
-}
-
 // fill moves up to n bytes from fd into the pipe.
 func (p *pipe) fill(fd, n int) (int, error) {
 	m, err := splice(fd, p.w, n)
@@ -53,7 +38,7 @@ func (p *pipe) fill(fd, n int) (int, error) {
 // copyFrom moves a few bytes by copying, across urgent data where splice stops.
 func (p *pipe) copyFrom(fd, n int) (int, error) {
 	var b [512]byte
-	m, err := unix.Read(fd, b[:min(n, len(b))])
+	m, err := receive(fd, b[:min(n, len(b))])
 	if err != nil || m == 0 {
 		return 0, err
 	}
@@ -79,20 +64,15 @@ func (p *pipe) drain(fd, n int) (int, error) {
 
 // copyTo makes the empty pipe q hold the same n bytes as p; the kernel shares the pages.
 func (p *pipe) copyTo(q *pipe, n int) error {
-	for {
-		m, err := unix.Tee(p.r, q.w, n, unix.SPLICE_F_NONBLOCK)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("tee of %d bytes: %w", n, err)
-		}
-		q.held.Add(m)
-		if int(m) != n {
-			return fmt.Errorf("tee copied %d of %d bytes", m, n)
-		}
-		return nil
+	m, err := tee(p.r, q.w, n)
+	if err != nil {
+		return fmt.Errorf("tee of %d bytes: %w", n, err)
 	}
+	q.held.Add(int64(m))
+	if m != n {
+		return fmt.Errorf("tee copied %d of %d bytes", m, n)
+	}
+	return nil
 }
 
 // pipePool keeps empty pipes for use again, because making one costs three

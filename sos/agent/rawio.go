@@ -47,8 +47,7 @@ func (r *rawReader) trySplice(fd uintptr) bool {
 	}
 	// Nothing moved although the socket has bytes? Then the pipe has no room,
 	// or they came just now, or splice has stopped at urgent data.
-	queued, err := unix.IoctlGetInt(int(fd), unix.SIOCINQ)
-	if err != nil || queued == 0 {
+	if queued(int(fd)) == 0 {
 		return r.err != unix.EAGAIN
 	}
 	if r.pipe.held.Load() > 0 {
@@ -71,15 +70,7 @@ func (r *rawReader) read(b []byte) (int, error) {
 }
 
 func (r *rawReader) tryRead(fd uintptr) bool {
-	for {
-		r.n, r.err = unix.Read(int(fd), r.buf)
-		if r.err != unix.EINTR {
-			break
-		}
-	}
-	if r.n < 0 {
-		r.n = 0
-	}
+	r.n, r.err = receive(int(fd), r.buf)
 	return r.err != unix.EAGAIN
 }
 
@@ -234,28 +225,11 @@ func (w *rawWriter) waitWritable(blocked func()) error {
 	return w.err
 }
 
-// stepPoll asks by poll(2) rather than by an ioctl, because poll also makes the
-// kernel report the next change to the runtime's poller.
 func (w *rawWriter) stepPoll(fd uintptr) bool {
-	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-	n, err := unix.Poll(fds[:], 0)
-	if err == unix.EINTR || (err == nil && n == 0) {
+	ok, err := writable(int(fd))
+	if !ok && err == nil {
 		return w.wait()
 	}
 	w.err = err
 	return true
-}
-
-// send is send(2) that neither waits nor raises SIGPIPE.
-func send(fd int, b []byte, flags int) (int, error) {
-	for {
-		n, err := unix.SendmsgN(fd, b, nil, nil, flags|unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		return n, nil
-	}
 }

@@ -11,7 +11,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -20,28 +22,61 @@ import (
 // goodput and the processor time that each relay needs for a gigabyte, for the
 // agents at p = 4 and for a pair of haproxy in the same run.
 func BenchmarkRelay(b *testing.B) {
-	seconds := "4"
-	if s := os.Getenv("SOS_BENCH_SECONDS"); s != "" {
-		seconds = s
-	}
+	seconds := orDefault(os.Getenv("SOS_BENCH_SECONDS"), "4")
 	for _, relay := range []string{"direct", "sos", "haproxy"} {
 		b.Run(relay, func(b *testing.B) {
 			for range b.N {
-				runRelay(b, relay, seconds)
+				runRelay(b, newChain(b, 1500, false), relay, seconds, agentapi.Params{Connections: 4})
 			}
 		})
 	}
 }
 
-func runRelay(b *testing.B, relay, seconds string) {
-	n := newChain(b, 1500, false)
+// BenchmarkWAN measures transfers over a long line of 1 Gbit/s: direct, through
+// a pair of haproxy with BBR and buffers of 128 MB, and through the agents, which
+// choose p themselves. SOS_BENCH_WAN narrows the lines, such as "rtt=100ms/loss=0.01%".
+func BenchmarkWAN(b *testing.B) {
+	rate := 1e9
+	if s := os.Getenv("SOS_BENCH_RATE"); s != "" {
+		fmt.Sscan(s, &rate)
+	}
+	params := agentapi.Params{}
+	if s := os.Getenv("SOS_BENCH_PARAMS"); s != "" {
+		if err := json.Unmarshal([]byte(s), &params); err != nil {
+			b.Fatal(err)
+		}
+	}
+	seconds := orDefault(os.Getenv("SOS_BENCH_SECONDS"), "10")
+	for _, rtt := range []time.Duration{10, 50, 100, 200} {
+		for _, loss := range []float64{0, 0.001, 0.01, 0.1} {
+			line := delayline.Params{Rate: rate, Delay: rtt * time.Millisecond / 2, Loss: loss / 100}
+			for _, relay := range []string{"direct", "haproxy", "sos"} {
+				b.Run(fmt.Sprintf("rtt=%dms/loss=%g%%/%s", rtt, loss, relay), func(b *testing.B) {
+					for range b.N {
+						n := newWAN(b, 1500, false, &line)
+						for _, ns := range []string{n.x, n.y} {
+							for _, set := range []string{"tcp_rmem=4096 131072 134217728", "tcp_wmem=4096 131072 134217728", "tcp_congestion_control=bbr"} {
+								if out, err := exec.Command("ip", "netns", "exec", ns, "sysctl", "-qw", "net.ipv4."+set).CombinedOutput(); err != nil {
+									b.Fatalf("%s: %v: %s", set, err, out)
+								}
+							}
+						}
+						runRelay(b, n, relay, seconds, params)
+					}
+				})
+			}
+		}
+	}
+}
+
+func runRelay(b *testing.B, n *chain, relay, seconds string, params agentapi.Params) {
 	server := netip.AddrPortFrom(n.server, 5001)
 	sink := startChild(b, n.s, "sink", "SOS_TEST_ADDR="+server.String())
 	from, to := netip.AddrPortFrom(n.client, 40001), server
 	var relays []*child
 	switch relay {
 	case "sos":
-		relays, to = relayBySOS(b, n, from, server)
+		relays, to = relayBySOS(b, n, from, server, params)
 	case "haproxy":
 		relays, to = relayByHaproxy(b, n)
 	case "direct":
@@ -49,12 +84,15 @@ func runRelay(b *testing.B, relay, seconds string) {
 		forward(b, n.y)
 	}
 	source := startChild(b, n.c, "source", "SOS_TEST_FROM="+from.String(), "SOS_TEST_ADDR="+to.String(), "SOS_TEST_SECONDS="+seconds)
-	var bytes int64
-	var took float64
-	if _, err := fmt.Sscan(sink.line(), &bytes, &took); err != nil {
+	var bytes, later int64
+	var took, tookLater float64
+	if _, err := fmt.Sscan(sink.line(), &bytes, &took, &later, &tookLater); err != nil {
 		b.Fatalf("sink: %v", err)
 	}
 	b.ReportMetric(8*float64(bytes)/took/1e9, "Gbit/s")
+	if took > 2*settle.Seconds() {
+		b.ReportMetric(8*float64(later)/tookLater/1e9, "Gbit/s-settled")
+	}
 	cpu := func(c *child, sig syscall.Signal) float64 { return c.stop(sig).Seconds() / (float64(bytes) / 1e9) }
 	for i, c := range relays {
 		b.ReportMetric(cpu(c, syscall.SIGTERM), []string{"cpu-s/GB-X", "cpu-s/GB-Y"}[i])
@@ -113,9 +151,9 @@ func announce(t testing.TB, n *chain, client, server netip.AddrPort, params agen
 	return req.ID, netip.AddrPortFrom(at.Addr, at.Port)
 }
 
-func relayBySOS(b *testing.B, n *chain, client, server netip.AddrPort) ([]*child, netip.AddrPort) {
+func relayBySOS(b *testing.B, n *chain, client, server netip.AddrPort, params agentapi.Params) ([]*child, netip.AddrPort) {
 	relays := []*child{chainAgent(b, n.x, n.agentX, nil), chainAgent(b, n.y, n.agentY, nil)}
-	_, at := announce(b, n, client, server, agentapi.Params{Connections: 4})
+	_, at := announce(b, n, client, server, params)
 	return relays, at
 }
 
