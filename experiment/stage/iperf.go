@@ -1,15 +1,13 @@
 package stage
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -44,11 +42,11 @@ func (g Goodput) Mbit() float64 { return g.BitsPerSecond / 1e6 }
 func (t Transfer) Run(ctx context.Context) (Goodput, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Omit+t.Time+60*time.Second)
 	defer cancel()
-	stop, err := t.serve(ctx)
+	server, err := t.serve(ctx)
 	if err != nil {
 		return Goodput{}, err
 	}
-	defer stop()
+	defer server.Stop()
 	cmd := t.Client.Command(ctx, "iperf3", t.clientArgs()...)
 	out, err := cmd.Output()
 	parsed, parseErr := parseIperf(out)
@@ -63,7 +61,7 @@ func (t Transfer) Run(ctx context.Context) (Goodput, error) {
 
 func (t Transfer) clientArgs() []string {
 	args := []string{
-		"-c", t.To, "-p", strconv.Itoa(t.Port), "-J", "--connect-timeout", "15000",
+		"-c", t.To, "-p", strconv.Itoa(t.Port), "-J", "--get-server-output", "--connect-timeout", "15000",
 		"-t", seconds(t.Time), "-O", seconds(t.Omit), "-P", strconv.Itoa(max(t.Streams, 1)),
 	}
 	if t.UDPRate != "" {
@@ -78,83 +76,82 @@ func (t Transfer) clientArgs() []string {
 func seconds(d time.Duration) string { return strconv.Itoa(int(d.Round(time.Second) / time.Second)) }
 
 // serve starts the server and returns when it listens.
-func (t Transfer) serve(ctx context.Context) (stop func(), err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	cmd := t.Server.Command(ctx, "iperf3", "-s", "-p", strconv.Itoa(t.Port), "--forceflush")
-	cmd.WaitDelay = 5 * time.Second
-	stdout, err := cmd.StdoutPipe()
+func (t Transfer) serve(ctx context.Context) (*Daemon, error) {
+	d, err := StartDaemon(ctx, t.Server, os.DevNull, "iperf3", "-s", "-J", "-p", strconv.Itoa(t.Port))
 	if err != nil {
-		cancel()
+		return nil, err
+	}
+	if err := WaitListening(ctx, t.Server, uint16(t.Port)); err != nil {
+		d.Stop()
 		return nil, fmt.Errorf("iperf3 server: %w", err)
 	}
-	if err := cmd.Start(); err != nil {
-		cancel()
-		return nil, fmt.Errorf("iperf3 server: %w", err)
-	}
-	done := make(chan struct{})
-	stop = func() { cancel(); <-done }
-	listening := make(chan struct{})
-	go func() {
-		defer close(done)
-		lines := bufio.NewScanner(stdout)
-		for lines.Scan() {
-			if strings.HasPrefix(lines.Text(), "Server listening") {
-				close(listening)
-				break
-			}
-		}
-		// Its report is not needed, but a full pipe would stop it.
-		_, _ = io.Copy(io.Discard, stdout)
-		_ = cmd.Wait() // killed by Stop; the client's report says how it went
-	}()
-	select {
-	case <-listening:
-		return stop, nil
-	case <-done:
-		stop()
-		return nil, fmt.Errorf("iperf3 server ended at once; is port %d taken?", t.Port)
-	case <-ctx.Done():
-		stop()
-		return nil, fmt.Errorf("iperf3 server: %w", context.Cause(ctx))
-	}
+	return d, nil
 }
 
-// parseIperf reads the client's JSON report.
+// iperfInterval is what the server has received in about a second.
+type iperfInterval struct {
+	Seconds float64 `json:"seconds"`
+	Bytes   float64 `json:"bytes"`
+	Omitted bool    `json:"omitted"`
+}
+
+// parseIperf reads the client's JSON report, which contains the server's. What
+// counts is what the server saw arrive, by the server's clock: with proxies on
+// the way the client's side says little.
 func parseIperf(text []byte) (Goodput, error) {
-	type sum struct {
-		BitsPerSecond float64 `json:"bits_per_second"`
-		Retransmits   int     `json:"retransmits"`
-		LostPercent   float64 `json:"lost_percent"`
-	}
 	var report struct {
 		Error string `json:"error"`
 		End   struct {
-			Streams []struct {
-				Receiver sum `json:"receiver"`
-			} `json:"streams"`
-			Sent     sum  `json:"sum_sent"`
-			Received *sum `json:"sum_received"`
-			UDP      *sum `json:"sum"`
+			Sent struct {
+				Retransmits int `json:"retransmits"`
+			} `json:"sum_sent"`
 		} `json:"end"`
+		Server struct {
+			Error     string `json:"error"`
+			Intervals []struct {
+				Sum     iperfInterval   `json:"sum"`
+				Streams []iperfInterval `json:"streams"`
+			} `json:"intervals"`
+		} `json:"server_output_json"`
 	}
 	if err := json.Unmarshal(text, &report); err != nil {
 		return Goodput{}, fmt.Errorf("read iperf3's report: %w", err)
 	}
-	if report.Error != "" {
-		return Goodput{}, errors.New(report.Error)
+	for _, text := range []string{report.Error, report.Server.Error} {
+		if text != "" {
+			return Goodput{}, errors.New(text)
+		}
 	}
 	g := Goodput{Retransmits: report.End.Sent.Retransmits}
-	for _, s := range report.End.Streams {
-		g.Streams = append(g.Streams, s.Receiver.BitsPerSecond)
+	var all mean
+	var streams []mean
+	for _, i := range report.Server.Intervals {
+		if i.Sum.Omitted || i.Sum.Seconds < 0.5 {
+			continue // the warm-up, and what is left over at the end
+		}
+		all.add(i.Sum)
+		if streams == nil {
+			streams = make([]mean, len(i.Streams))
+		}
+		for j := range min(len(streams), len(i.Streams)) {
+			streams[j].add(i.Streams[j])
+		}
 	}
-	switch {
-	case report.End.Received != nil && report.End.Received.BitsPerSecond > 0:
-		g.BitsPerSecond = report.End.Received.BitsPerSecond
-	case report.End.UDP != nil:
-		// iperf3 3.12 counts what the sender sent, and the receiver's loss.
-		g.BitsPerSecond = report.End.UDP.BitsPerSecond * (1 - report.End.UDP.LostPercent/100)
-	default:
-		return Goodput{}, errors.New("iperf3's report says nothing of what the receiver got")
+	if all.seconds == 0 {
+		return Goodput{}, errors.New("iperf3's report says nothing of what the server got")
+	}
+	g.BitsPerSecond = all.bitsPerSecond()
+	for _, m := range streams {
+		g.Streams = append(g.Streams, m.bitsPerSecond())
 	}
 	return g, nil
 }
+
+type mean struct{ bytes, seconds float64 }
+
+func (m *mean) add(i iperfInterval) {
+	m.bytes += i.Bytes
+	m.seconds += i.Seconds
+}
+
+func (m *mean) bitsPerSecond() float64 { return 8 * m.bytes / m.seconds }

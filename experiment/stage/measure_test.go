@@ -18,17 +18,16 @@ func (here) Command(ctx context.Context, name string, args ...string) *exec.Cmd 
 }
 
 func TestParseIperf(t *testing.T) {
-	tcp := `{"end":{"streams":[{"receiver":{"bits_per_second":1e6}},{"receiver":{"bits_per_second":2e6}}],
-	  "sum_sent":{"bits_per_second":4e6,"retransmits":7},"sum_received":{"bits_per_second":3e6}}}`
-	g, err := parseIperf([]byte(tcp))
-	if err != nil || g.BitsPerSecond != 3e6 || g.Retransmits != 7 || len(g.Streams) != 2 || g.Streams[1] != 2e6 {
-		t.Errorf("TCP report read as %+v, %v", g, err)
+	report := `{"end":{"sum_sent":{"retransmits":7}},"server_output_json":{"intervals":[
+	  {"sum":{"seconds":1,"bytes":9e6,"omitted":true},"streams":[{"seconds":1,"bytes":9e6}]},
+	  {"sum":{"seconds":1,"bytes":3e6},"streams":[{"seconds":1,"bytes":1e6},{"seconds":1,"bytes":2e6}]},
+	  {"sum":{"seconds":2,"bytes":3e6},"streams":[{"seconds":2,"bytes":1e6},{"seconds":2,"bytes":2e6}]},
+	  {"sum":{"seconds":0.001,"bytes":5e6},"streams":[{"seconds":0.001,"bytes":5e6}]}]}}`
+	g, err := parseIperf([]byte(report))
+	if err != nil || g.BitsPerSecond != 16e6 || g.Retransmits != 7 || len(g.Streams) != 2 || g.Streams[1] != 8*4e6/3 {
+		t.Errorf("report read as %+v, %v", g, err)
 	}
-	g, err = parseIperf([]byte(`{"end":{"sum":{"bits_per_second":10e6,"lost_percent":25}}}`))
-	if err != nil || g.BitsPerSecond != 7.5e6 {
-		t.Errorf("UDP report read as %+v, %v", g, err)
-	}
-	for _, bad := range []string{"", "{}", `{"error":"unable to connect"}`} {
+	for _, bad := range []string{"", "{}", `{"error":"unable to connect"}`, `{"server_output_json":{"error":"unable to receive"}}`} {
 		if g, err := parseIperf([]byte(bad)); err == nil {
 			t.Errorf("%q is read as %+v", bad, g)
 		}
@@ -61,14 +60,14 @@ func TestTransferThroughHAProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer proxy.Stop()
-	run := Transfer{Client: here{}, Server: here{}, To: "127.0.0.1", Port: proxyPort, Time: time.Second}
+	run := Transfer{Client: here{}, Server: here{}, To: "127.0.0.1", Port: proxyPort, Time: 2 * time.Second}
 	server := run
 	server.Port = port
-	stop, err := server.serve(t.Context())
+	running, err := server.serve(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stop()
+	defer running.Stop()
 	out, err := here{}.Command(t.Context(), "iperf3", run.clientArgs()...).Output()
 	if err != nil {
 		t.Fatal(err)
