@@ -23,6 +23,7 @@ type labGenerator struct {
 	name                                  string
 	rate, delay, rtt, jitter, loss, queue string
 	size, depth, fanout, mtu              int
+	offload                               bool
 	link                                  delayline.Params
 }
 
@@ -103,6 +104,7 @@ func newLabGenerateCommand(app *App) *cobra.Command {
 	f.StringVar(&g.loss, "loss", "", "loss of the links each way, as in 0.05%")
 	f.StringVar(&g.queue, "queue", "", "queue of the links, as in 512KiB")
 	f.IntVar(&g.mtu, "mtu", 0, "MTU of all links (default 1500)")
+	f.BoolVar(&g.offload, "offload", false, "let super-packets pass the switches: faster, checksums as behind a network card")
 	cmd.MarkFlagsMutuallyExclusive("delay", "rtt")
 	return cmd
 }
@@ -146,6 +148,9 @@ func (g *labGenerator) wanParams() delayline.Params {
 
 // finish puts the flags into the links that have properties, and checks all.
 func (g *labGenerator) finish(t lab.Topology) (lab.Topology, error) {
+	for i := range t.Switches {
+		t.Switches[i].Offload = g.offload
+	}
 	for i := range t.Links {
 		l := &t.Links[i]
 		if l.Name == "wan" {

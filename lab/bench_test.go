@@ -92,11 +92,14 @@ func BenchmarkDelayLineUnlimited(b *testing.B) {
 }
 
 // BenchmarkWAN is the most that TCP gets over two switches and the long link
-// between them, by MTU.
+// between them.
 func BenchmarkWAN(b *testing.B) {
-	for _, mtu := range []int{1500, 9000} {
-		b.Run("MTU"+strconv.Itoa(mtu), func(b *testing.B) {
-			l := lab.New(b, lab.WAN("bench", lab.WANOptions{Rate: 5e9, RTT: 20 * time.Millisecond, Loss: -1, MTU: mtu}))
+	for name, o := range map[string]lab.WANOptions{
+		"MTU1500": {MTU: 1500}, "MTU9000": {MTU: 9000}, "offload": {Offload: true},
+	} {
+		b.Run(name, func(b *testing.B) {
+			o.Rate, o.RTT, o.Loss = 10e9, 20*time.Millisecond, -1
+			l := lab.New(b, lab.WAN("bench", o))
 			for _, name := range []string{"s1", "s2"} {
 				if _, err := l.Switch(name).Ofctl(b.Context(), "add-flow", "actions=NORMAL"); err != nil {
 					b.Fatal(err)

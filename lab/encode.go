@@ -124,6 +124,7 @@ func switchNode(s Switch) *yaml.Node {
 	m.texts("capabilities", s.Capabilities)
 	m.texts("controllers", s.Controllers)
 	m.texts("flows", s.Flows)
+	m.flag("offload", s.Offload)
 	return m.node
 }
 

@@ -57,8 +57,9 @@ func makeVeth(a, b iface) error {
 func (l *Lab) configureInterfaces(context.Context) error {
 	for _, w := range l.plan.Wires {
 		tap := w.Link.shaped() && l.shaper == ShapingDelayLine
-		for _, f := range []iface{w.A, w.B} {
-			if err := configureInterface(f, tap); err != nil {
+		for _, d := range [][2]iface{{w.A, w.B}, {w.B, w.A}} {
+			f, peer := d[0], d[1]
+			if err := configureInterface(f, tap, peer.Offload); err != nil {
 				return fmt.Errorf("interface %s of %s: %w", f.Name, f.Node, err)
 			}
 		}
@@ -71,15 +72,18 @@ func (l *Lab) configureInterfaces(context.Context) error {
 	return nil
 }
 
-func configureInterface(f iface, tap bool) error {
+// configureInterface sets up one end of a link. offload says whether the other
+// end can do without complete checksums.
+func configureInterface(f iface, tap, offload bool) error {
 	return inNamespace(f.Namespace, func() error {
 		link, err := netlink.LinkByName(f.Name)
 		if err != nil {
 			return err
 		}
-		if tap {
+		switch {
+		case tap:
 			err = configureTAP(link, f)
-		} else {
+		case !offload:
 			// Behind a userspace datapath nobody would fill in the checksums that
 			// the kernel leaves to the device.
 			err = setTxOffload(f.Name, false)

@@ -107,6 +107,7 @@ func decodeSwitch(name string, v value) Switch {
 		"capabilities": func(v value) { items(v, &s.Capabilities, asString) },
 		"controllers":  func(v value) { items(v, &s.Controllers, asString) },
 		"flows":        func(v value) { items(v, &s.Flows, asString) },
+		"offload":      func(v value) { into(v, &s.Offload, asBool) },
 	})
 	return s
 }

@@ -137,6 +137,7 @@ var wrong = []struct {
 	{"direction", "name: a\nhosts: {h1: , h2: }\nlinks:\n  - ends: [h1, h2]\n    a_to_b: {mtu: 1500}\n", 5, "unknown key"},
 	{"port of a host", "name: a\nhosts: {h1: , h2: }\nlinks:\n  - ends: [{node: h1, port: 2}, h2]\n", 4, "not a port of a switch"},
 	{"port twice", "name: a\nswitches: {s1: , s2: }\nlinks:\n  - ends: [{node: s1, port: 2}, s2]\n  - {name: b, ends: [{node: s1, port: 2}, s2]}\n", 5, "taken by another link"},
+	{"offload on one side", "name: a\nswitches: {s1: {offload: true}, s2: }\nlinks:\n  - ends: [s1, s2]\n", 4, "checksums would be wrong"},
 	{"switch with address", "name: a\nswitches: {s1: , s2: }\nlinks:\n  - ends: [{node: s1, addresses: [10.0.0.1/8]}, s2]\n", 4, "no addresses"},
 }
 
@@ -176,7 +177,7 @@ func shapes() []lab.Topology {
 	link := delayline.Params{Rate: 10e6, Delay: time.Millisecond, Loss: 0.0001}
 	return []lab.Topology{
 		lab.Line("line", 3, link), lab.Ring("ring", 4, link), lab.Tree("tree", 3, 2, link), lab.FatTree("fat", 4, link),
-		lab.WAN("wan", lab.WANOptions{}), lab.TwoPathWAN("two", link, link), lab.LimitedWAN("limited", lab.WANOptions{MTU: 9000}),
+		lab.WAN("wan", lab.WANOptions{}), lab.TwoPathWAN("two", link, link), lab.LimitedWAN("limited", lab.WANOptions{MTU: 9000, Offload: true}),
 		lab.Islands("islands", lab.WANOptions{}), lab.Routed("routed", lab.WANOptions{}), lab.VLANWAN("vlan", lab.WANOptions{}),
 	}
 }

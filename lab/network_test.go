@@ -20,6 +20,13 @@ import (
 // SHA-256 of both ends.
 func transfer(t *testing.T, from, to *lab.LiveHost, addr string, size int64) {
 	t.Helper()
+	transferBy(t, from, to, addr, addr, size)
+}
+
+// transferBy is transfer to a server that listens at one address and is dialled
+// at another.
+func transferBy(t *testing.T, from, to *lab.LiveHost, addr, dial string, size int64) {
+	t.Helper()
 	var listener net.Listener
 	if err := to.Do(func() (err error) { listener, err = net.Listen("tcp", net.JoinHostPort(addr, "0")); return err }); err != nil {
 		t.Fatal(err)
@@ -44,7 +51,7 @@ func transfer(t *testing.T, from, to *lab.LiveHost, addr string, size int64) {
 	}()
 	var conn net.Conn
 	err := from.Do(func() (err error) {
-		conn, err = net.DialTimeout("tcp", listener.Addr().String(), 10*time.Second)
+		conn, err = net.DialTimeout("tcp", net.JoinHostPort(dial, itoa(listener.Addr().(*net.TCPAddr).Port)), 10*time.Second)
 		return err
 	})
 	if err != nil {
@@ -66,11 +73,12 @@ func transfer(t *testing.T, from, to *lab.LiveHost, addr string, size int64) {
 // nodes: a checksum that nobody filled in or a super-packet at a switch would
 // stop it.
 func TestFramesSurviveEveryKind(t *testing.T) {
-	for _, mtu := range []int{1500, 9000} {
-		topology := lab.WAN("kinds", lab.WANOptions{Rate: 500e6, RTT: 10 * time.Millisecond, Loss: 0.001, MTU: mtu})
+	for _, o := range []lab.WANOptions{{MTU: 1500}, {MTU: 9000}, {MTU: 1500, Offload: true}} {
+		o.Rate, o.RTT, o.Loss = 500e6, 10*time.Millisecond, 0.001
+		topology := lab.WAN("kinds", o)
 		// A host whose own link is shaped ends at a switch in the delay line.
 		far := lab.Both("far", "s1", delayline.Params{Delay: time.Millisecond, Loss: 0.001})
-		far.MTU = mtu
+		far.MTU = o.MTU
 		topology.Hosts = append(topology.Hosts, lab.Host{Name: "far"})
 		topology.Links = append(topology.Links, far)
 		l := lab.New(t, topology)
@@ -80,6 +88,30 @@ func TestFramesSurviveEveryKind(t *testing.T) {
 			transfer(t, ways[0], ways[1], ways[1].Addr().String(), 2e6)
 			transfer(t, ways[0], ways[1], ways[1].Addr6().String(), 2e6)
 		}
+	}
+}
+
+// TestRewritingSwitches sends data to an address that only the switches know, and
+// which they rewrite as SOS does, with and without offload: what they do to a
+// checksum that is not complete must not hurt.
+func TestRewritingSwitches(t *testing.T) {
+	const alias = "10.0.0.77"
+	for _, offload := range []bool{false, true} {
+		l := lab.New(t, lab.WAN("rewrite", lab.WANOptions{Rate: 500e6, RTT: 4 * time.Millisecond, Loss: 0.002, Offload: offload}))
+		forwardAsBridge(t, l, "s2")
+		client, server, ctx := l.Host("client"), l.Host("server"), testContext(t)
+		mac := server.MAC()
+		for _, flow := range []string{
+			"priority=2,in_port=1,tcp,nw_dst=" + alias + ",actions=set_field:" + server.Addr().String() + "->ip_dst,output:3",
+			"priority=2,in_port=3,tcp,nw_src=" + server.Addr().String() + ",actions=set_field:" + alias + "->ip_src,output:1",
+			"priority=1,actions=NORMAL",
+		} {
+			if _, err := l.Switch("s1").Ofctl(ctx, "add-flow", flow); err != nil {
+				t.Fatal(err)
+			}
+		}
+		output(t, client, "ip", "neigh", "add", alias, "lladdr", net.HardwareAddr(mac[:]).String(), "dev", "eth0")
+		transferBy(t, client, server, server.Addr().String(), alias, 10e6)
 	}
 }
 

@@ -38,6 +38,9 @@ type iface struct {
 	Addresses []netip.Prefix   `json:"addresses,omitempty"`
 	MTU       int              `json:"mtu"`
 	Port      int              `json:"port,omitempty"` // OpenFlow port, 0 on hosts
+	// Offload says that what receives from the interface takes super-packets and
+	// partial checksums: a host's kernel, or a switch with offload.
+	Offload bool `json:"offload,omitempty"`
 }
 
 // wire is a link as it will be made.
@@ -94,12 +97,13 @@ func (p plan) newIface(ports *portAllocator, l Link, e End) iface {
 	if i := p.Topology.switchIndex(e.Node); i >= 0 {
 		f.Name, f.Port = fmt.Sprintf("eth%d", n), n
 		f.MAC = mac(0x12, i, n)
+		f.Offload = p.Topology.Switches[i].Offload
 		return f
 	}
 	i := p.Topology.hostIndex(e.Node)
 	h := p.Topology.Hosts[i]
 	f.Name = fmt.Sprintf("eth%d", n)
-	f.MAC = mac(0x02, i, n)
+	f.MAC, f.Offload = mac(0x02, i, n), true
 	if n == 0 && len(f.Addresses) == 0 {
 		f.Addresses = h.Addresses
 	}

@@ -84,6 +84,11 @@ func (s *LiveSwitch) create(ctx context.Context) error {
 	if err := s.startDatabase(ctx); err != nil {
 		return err
 	}
+	if s.spec.Offload { // the daemon looks only when it starts
+		if _, err := s.Vsctl(ctx, "--no-wait", "set", "Open_vSwitch", ".", "other_config:userspace-tso-enable=true"); err != nil {
+			return err
+		}
+	}
 	if err := s.startDaemon(ctx); err != nil {
 		return err
 	}

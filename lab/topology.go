@@ -43,6 +43,10 @@ type Switch struct {
 	// Capabilities name the limited hardware that the switch stands for. Open
 	// vSwitch can do more: CheckCapabilities reports rules that the hardware could not have.
 	Capabilities []string `json:"capabilities,omitempty"`
+	// Offload lets TCP super-packets pass the switch (Open vSwitch's userspace TSO),
+	// which multiplies throughput. What crosses it has no complete checksums, as
+	// behind any network card with offloads. It must be the same on neighbours.
+	Offload bool `json:"offload,omitempty"`
 	// Controllers by name; none means all of the topology's.
 	Controllers []string `json:"controllers,omitempty"`
 	// Flows, in ovs-ofctl's syntax, make a fixed-function switch: it has these

@@ -209,13 +209,12 @@ func (l *Lab) startDelayLine(ctx context.Context) error {
 	return err
 }
 
-// tapEnd is the delay line's end at an interface. Only a host's kernel can take
-// super-packets; a userspace switch reads frames.
+// tapEnd is the delay line's end at an interface.
 func (l *Lab) tapEnd(f iface) delayline.End {
 	return delayline.End{
 		Namespace: namespace.Path(f.Namespace),
 		Interface: f.Name,
-		Offload:   f.Port == 0,
+		Offload:   f.Offload,
 	}
 }
 

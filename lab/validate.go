@@ -169,6 +169,9 @@ func checkLinks(t Topology) error {
 		if l.A.Node == l.B.Node {
 			return problem(field, "%s is linked to itself", l.A.Node)
 		}
+		if a, b := t.switchIndex(l.A.Node), t.switchIndex(l.B.Node); a >= 0 && b >= 0 && t.Switches[a].Offload != t.Switches[b].Offload {
+			return problem(field, "one of its switches has offload and the other has not: checksums would be wrong between them")
+		}
 		if l.MTU < minMTU || l.MTU > maxMTU {
 			return problem(field+".mtu", "%d is not between %d and %d", l.MTU, minMTU, maxMTU)
 		}

@@ -20,6 +20,8 @@ type WANOptions struct {
 	Loss  float64       // each way, 0 to 1; negative for none
 	Queue int64         // bytes; 0 is one bandwidth-delay product
 	MTU   int           // of all links; 0 is 1500
+	// Offload lets super-packets pass the switches: see Switch.Offload.
+	Offload bool
 }
 
 // params are the long link's, each way.
@@ -44,8 +46,11 @@ func (o WANOptions) long(a, b string) Link {
 	return l
 }
 
-// finish gives all links the MTU.
+// finish gives all links the MTU and all switches the offload.
 func (o WANOptions) finish(t Topology) Topology {
+	for i := range t.Switches {
+		t.Switches[i].Offload = o.Offload
+	}
 	for i := range t.Links {
 		t.Links[i].MTU = o.MTU
 	}
