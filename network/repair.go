@@ -140,18 +140,19 @@ func (n *Network) repairFlood(ctx context.Context, old rule.Program) (rule.Progr
 	now := n.view.Load().BaseProgram()
 	opts := ApplyOptions{AllowDown: true}
 	if len(old.Rules) > 0 {
-		if err := n.core.Apply(ctx, keyFlood, forward.Shrink(old, now), opts); err != nil {
+		if err := n.core.Apply(ctx, keyBase, forward.Shrink(old, now), opts); err != nil {
 			return old, err
 		}
 	}
-	if err := n.core.Apply(ctx, keyFlood, now, opts); err != nil {
+	if err := n.core.Apply(ctx, keyBase, now, opts); err != nil {
 		return old, err
 	}
 	return now, nil
 }
 
-// keyFlood is the core's key for the rules of the broadcast tree.
-const keyFlood = "flood"
+// keyBase is the core's key for the rules of the broadcast tree, and those by
+// which hosts are learned.
+const keyBase = "base"
 
 // maintain is the clockwork: probes, repairs, and what ends by time.
 func (n *Network) maintain(ctx context.Context) {

@@ -27,7 +27,7 @@ type Switch struct {
 	role     atomic.Uint32
 	up       atomic.Bool
 	heard    atomic.Int64 // Unix nanoseconds of the last input
-	rtt      atomic.Int64 // nanoseconds of the last echo
+	rtt      roundTrips
 	since    time.Time
 
 	done chan struct{} // closed when the session ends

@@ -223,7 +223,7 @@ func (h linkHandler) HandlePacketIn(p *PacketIn) Verdict {
 // roundTrip is the time a message takes to a switch and back, zero while unknown.
 func (n *Network) roundTrip(d openflow.DatapathID) time.Duration {
 	if s, ok := n.Switch(d); ok {
-		return time.Duration(s.rtt.Load())
+		return s.rtt.shortest()
 	}
 	return 0
 }
@@ -262,11 +262,14 @@ func (n *Network) probe(now time.Time) time.Time {
 
 // monitor watches a session until it ends: round-trip time, silence, counters.
 func (s *Switch) monitor(ctx context.Context) {
-	echo := time.NewTicker(s.n.cfg.EchoInterval)
+	// Links are measured as often as they are probed.
+	echo := time.NewTicker(min(s.n.cfg.EchoInterval, s.n.cfg.DiscoveryInterval))
 	defer echo.Stop()
 	counters := time.NewTicker(s.n.cfg.StatsInterval)
 	defer counters.Stop()
-	s.measure(ctx)
+	for range 3 { // the first ones are held up by the set-up
+		s.measure(ctx)
+	}
 	s.readCounters(ctx)
 	for {
 		select {
@@ -289,7 +292,7 @@ func (s *Switch) measure(ctx context.Context) {
 	defer cancel()
 	begin := time.Now()
 	if _, err := s.call(ctx, &openflow.EchoRequest{}); err == nil {
-		s.rtt.Store(int64(time.Since(begin)))
+		s.rtt.add(time.Since(begin))
 		return
 	}
 	if silent := time.Since(time.Unix(0, s.heard.Load())); silent >= s.n.cfg.EchoTimeout && !s.ended() {

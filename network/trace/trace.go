@@ -221,13 +221,14 @@ func passed(rules []rule.Installed, table uint8, p Packet, best *rule.Installed)
 			continue
 		}
 		want, have, _ := p.mismatch(r.Match)
-		agreed := 0
+		agreed, fields := 0, 0
 		for o := range r.Match.Fields() {
+			fields++
 			if _, _, d := p.mismatch1(o); !d {
 				agreed++
 			}
 		}
-		if agreed == 0 {
+		if 2*agreed <= fields {
 			continue
 		}
 		if have == "" {
