@@ -8,6 +8,7 @@ func commands(app *App) []*cobra.Command {
 		controllerCommand(app),
 		agentCommand(app),
 		networkCommand(app),
+		sosCommand(app),
 		statusCommand(app),
 		eventsCommand(app),
 		configCommand(app),

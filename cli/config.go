@@ -3,10 +3,13 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/config"
 )
 
@@ -52,7 +55,7 @@ Reading is strict: unknown keys, wrong types, values out of range and settings
 that contradict each other are refused with file, line, key and what would be
 right.`,
 	}
-	cmd.AddCommand(configCheckCommand(app), configShowCommand(app), configExampleCommand(app))
+	cmd.AddCommand(configCheckCommand(app), configShowCommand(app), configExampleCommand(app), configRunningCommand(app))
 	return cmd
 }
 
@@ -136,6 +139,24 @@ func configExampleCommand(app *App) *cobra.Command {
 			}
 			_, err := fmt.Fprint(app.Out, config.Example(c))
 			return err
+		},
+	}
+}
+
+func configRunningCommand(app *App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "running",
+		Short: "Print the configuration that the controller was started with, secrets hidden",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var c map[string]any
+			return app.get(cmd, api.Prefix+"/config", &c, func(w io.Writer) {
+				b, err := yaml.Marshal(c)
+				if err != nil {
+					b = fmt.Append(nil, err)
+				}
+				_, _ = w.Write(b) // reported when the table is flushed
+			})
 		},
 	}
 }

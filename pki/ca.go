@@ -236,13 +236,20 @@ func keyPEM(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// Write stores the pair as NAME.crt and NAME.key in the folder, the key
-// readable by its owner only. Existing files are replaced, each at once.
+// Write stores the pair as NAME.crt and NAME.key in the folder. The key is
+// readable by its owner only, but in a folder that gives files its group (set
+// group id), as the Debian package makes one, also by that group: a service
+// that runs as a user of its own can then read what root has issued.
+// Existing files are replaced, each at once.
 func (p Pair) Write(dir, name string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("pki: %w", err)
 	}
-	if err := replace(filepath.Join(dir, name+".key"), p.Key, 0o600); err != nil {
+	mode := fs.FileMode(0o600)
+	if info, err := os.Stat(dir); err == nil && info.Mode()&fs.ModeSetgid != 0 && name+".key" != CAKeyFile {
+		mode = 0o640
+	}
+	if err := replace(filepath.Join(dir, name+".key"), p.Key, mode); err != nil {
 		return err
 	}
 	return replace(filepath.Join(dir, name+".crt"), p.Cert, 0o644)

@@ -83,6 +83,23 @@ func TestFilesAndLimits(t *testing.T) {
 	}
 }
 
+func TestKeyForTheFoldersGroup(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o750|os.ModeSetgid); err != nil {
+		t.Fatal(err)
+	}
+	ca, err := Init(dir, "ca", year)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := issue(t, ca, dir, Request{Role: RoleAgent, Name: "a"})
+	for name, want := range map[string]os.FileMode{f.Key: 0o640, filepath.Join(dir, CAKeyFile): 0o600} {
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v %v, want mode %o", name, info, err, want)
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	ca, dir := authority(t)
 	for _, c := range []struct {
