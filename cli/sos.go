@@ -163,7 +163,13 @@ func sosStatsCommand(app *App) *cobra.Command {
 }
 
 func sosAgentsCommand(app *App) *cobra.Command {
-	cmd := &cobra.Command{Use: "agents", Short: "Add, list, drain and remove agents"}
+	cmd := &cobra.Command{
+		Use: "agents", Short: "Add, list, drain and remove agents",
+		Example: `  sluice sos agents add west --url https://192.0.2.10:8440 --addr 10.0.1.10
+  sluice sos agents list
+  sluice sos agents drain west
+  sluice sos agents remove west`,
+	}
 	list := &cobra.Command{
 		Use: "list", Short: "List the agents", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -21,7 +21,12 @@ import (
 )
 
 func sosWhitelistCommand(app *App) *cobra.Command {
-	cmd := &cobra.Command{Use: "whitelist", Short: "Say which transfers are carried"}
+	cmd := &cobra.Command{
+		Use: "whitelist", Short: "Say which transfers are carried",
+		Example: `  sluice sos whitelist add --client 10.0.1.0/24 --server 10.0.2.80 --port 443
+  sluice sos whitelist list
+  sluice sos whitelist remove 5d41402abc4b`,
+	}
 	list := &cobra.Command{
 		Use: "list", Short: "List the entries", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,7 +52,8 @@ func sosAllowCommand(app *App) *cobra.Command {
 		Use:   "add",
 		Short: "Add an entry",
 		Example: `  sluice sos whitelist add --client 10.0.1.0/24 --server 10.0.2.80 --port 443
-  sluice sos whitelist add --client 10.0.1.0/24 --server 10.0.2.80 --port 8000-8099 --stop 2027-01-01T00:00:00Z --connections 8`,
+  sluice sos whitelist add --client 10.0.1.0/24 --server 10.0.2.80 --port 8000-8099 \
+    --stop 2027-01-01T00:00:00Z --connections 8`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err1, err2 error
