@@ -41,7 +41,7 @@ func sosTable1() Experiment {
 func twoPaths(mtu int) lab.Topology {
 	t := lab.Topology{
 		Name:     "table1",
-		Switches: []lab.Switch{{Name: "s1"}, {Name: "s2"}, {Name: "s3"}, {Name: "s4"}},
+		Switches: []lab.Switch{{Name: "s1", Offload: true}, {Name: "s2", Offload: true}, {Name: "s3", Offload: true}, {Name: "s4", Offload: true}},
 		Hosts:    []lab.Host{ordinary(lab.Host{Name: "client"}), ordinary(lab.Host{Name: "server"}), {Name: "x1", Agent: true}, {Name: "y1", Agent: true}},
 	}
 	wire := func(a, b string) { t.Links = append(t.Links, lab.Both(a, b, delayline.Params{})) }
