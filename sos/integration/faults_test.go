@@ -1,0 +1,309 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/sos/agent"
+	"github.com/sluice-net/sluice/sos/plugin"
+)
+
+// resetWithin is how long the ends of a lost agent's sessions may wait.
+const resetWithin = 3 * time.Second
+
+// direct checks that the latest connection was let go directly.
+func (w *world) direct(why string) {
+	w.t.Helper()
+	w.eventually("a connection went directly because of "+why, func() bool {
+		past := w.sessions("past")
+		return len(past) > 0 && strings.Contains(past[0].How, why)
+	})
+	w.clean()
+}
+
+func TestServerPortClosed(t *testing.T) {
+	w := newWorld(t, lab.WAN("sosclo", wan), options{})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := w.dial(ctx, w.serverAddr(80)); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("the client sees %v, without SOS it would see a refused connection", err)
+	}
+	w.direct("refused")
+}
+
+func TestServerHostAbsent(t *testing.T) {
+	w := newWorld(t, lab.WAN("sosabs", wan), options{quiet: true})
+	w.allow(func(e *entry) { e.Servers = []string{"10.0.0.0/24"} })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	nobody := netip.MustParseAddrPort("10.0.0.200:80")
+	if _, err := w.dial(ctx, nobody); !errors.Is(err, syscall.EHOSTUNREACH) {
+		t.Errorf("the client sees %v, without SOS it would see an unreachable host", err)
+	}
+	w.clean()
+}
+
+func TestAgentRefuses(t *testing.T) {
+	w := newWorld(t, lab.WAN("sosref", wan), options{agent: func(c *agent.Config) {
+		if c.DataAddr.String() == "10.0.0.4" {
+			c.MaxSessions = 1
+		}
+	}})
+	w.serve(80, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
+	first := w.mustDial(80)
+	w.live()
+	w.echo(80) // the second connection goes directly
+	if n := len(w.sessions("live")); n != 1 {
+		t.Errorf("%d sessions, the agent takes one", n)
+	}
+	_ = first.Close()
+	w.clean()
+}
+
+// TestAgentDeadBeforePrepare has an agent that died a moment ago.
+func TestAgentDeadBeforePrepare(t *testing.T) {
+	for _, host := range []string{"x", "y"} {
+		t.Run(host, func(t *testing.T) {
+			w := newWorld(t, lab.WAN("sosdead", wan), options{})
+			w.serve(80, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
+			w.agents[host].kill()
+			start := time.Now()
+			w.echo(80)
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("the direct connection took %v", took)
+			}
+			w.clean()
+		})
+	}
+}
+
+// TestAgentKilled kills an agent in mid-session: both ends get a reset, whether
+// they are sending, receiving or idle.
+func TestAgentKilled(t *testing.T) {
+	for _, c := range []struct {
+		host string
+		busy bool
+	}{{"x", true}, {"x", false}, {"y", true}, {"y", false}} {
+		name := c.host + " idle"
+		if c.busy {
+			name = c.host + " busy"
+		}
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, lab.WAN("soskill", wan), options{})
+			w.loseAgent(c.busy, w.agents[c.host].kill)
+		})
+	}
+}
+
+// TestAgentCutOff takes an agent's links away instead: it is still there, but
+// nobody hears of it.
+func TestAgentCutOff(t *testing.T) {
+	w := newWorld(t, lab.WAN("soscut", wan), options{})
+	w.loseAgent(true, func() { w.agents["x"].signal(syscall.SIGSTOP) })
+	w.agents["x"].signal(syscall.SIGCONT)
+}
+
+// loseAgent starts a session, loses an agent, and checks that both ends see a
+// reset soon.
+func (w *world) loseAgent(busy bool, lose func()) {
+	w.t.Helper()
+	server := make(chan error, 1)
+	w.serve(80, func(c *net.TCPConn) {
+		if busy {
+			_, err := io.Copy(c, content(1))
+			server <- err
+			return
+		}
+		_, err := io.Copy(io.Discard, c)
+		server <- err
+	})
+	c := w.mustDial(80)
+	client := make(chan error, 1)
+	go func() {
+		_, _, err := drain(c, patience)
+		client <- err
+	}()
+	w.live()
+	if busy {
+		w.eventually("bytes flow", func() bool { return w.live().BytesDown > 1<<20 })
+	}
+	start := time.Now()
+	lose()
+	for end, result := range map[string]chan error{"client": client, "server": server} {
+		select {
+		case err := <-result:
+			if err == nil || timedOut(err) {
+				w.t.Errorf("the %s sees %v, want a reset", end, err)
+			}
+			w.t.Logf("the %s sees %v", end, err)
+		case <-time.After(resetWithin - time.Since(start)):
+			w.t.Errorf("the %s still hangs after %v", end, resetWithin)
+		}
+	}
+	w.t.Logf("both ends know after %v", time.Since(start))
+	w.eventually("the session is over", func() bool { return len(w.sessions("live")) == 0 })
+	for _, s := range w.switches() {
+		w.eventually("no rule is left in "+s, func() bool { return len(w.serviceRules(s)) == 0 })
+	}
+}
+
+// TestControllerRestart stops the controller in mid-transfer: the transfer goes
+// on without it, the next controller finds the session again, and removes its
+// rules at the end.
+func TestControllerRestart(t *testing.T) {
+	w := newWorld(t, lab.WAN("sosctl", wan), options{})
+	const size = 60 << 20
+	wait := make(chan struct{})
+	w.serve(80, func(c *net.TCPConn) {
+		_, _ = copyContent(c, 1, size/2)
+		<-wait
+		rest := content(1)
+		_, _ = io.CopyN(io.Discard, rest, size/2)
+		_, _ = io.CopyN(c, rest, size/2)
+	})
+	c := w.mustDial(80)
+	id := w.live().ID
+	before := [][]string{w.serviceRules("s1"), w.serviceRules("s2")}
+	w.stop()
+	if got := w.serviceRules("s1"); !slices.Equal(got, before[0]) {
+		t.Errorf("rules without controller: %v, want %v", got, before[0])
+	}
+	close(wait)
+	w.startController()
+	w.settled()
+	w.eventually("the session is found again", func() bool {
+		all := w.sessions("all")
+		return len(all) == 1 && all[0].ID == id
+	})
+	if after := [][]string{w.serviceRules("s1"), w.serviceRules("s2")}; w.sessions("all")[0].State == plugin.StateLive && !slices.EqualFunc(before, after, slices.Equal[[]string]) {
+		t.Errorf("rules after the restart: %v, want %v", after, before)
+	}
+	w.wantContent(c, 1, size)
+	_ = c.Close()
+	w.clean()
+}
+
+// TestSessionEndsWithoutController ends a session while there is no controller:
+// the next one cleans up.
+func TestSessionEndsWithoutController(t *testing.T) {
+	w := newWorld(t, lab.WAN("sosctl2", wan), options{})
+	w.serve(80, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
+	c := w.mustDial(80)
+	w.live()
+	w.stop()
+	_ = c.CloseWrite()
+	if _, _, err := drain(c, patience); err != nil {
+		t.Error(err)
+	}
+	_ = c.Close()
+	if len(w.serviceRules("s1")) == 0 {
+		t.Error("rules went without a controller")
+	}
+	w.startController()
+	w.settled()
+	w.clean()
+}
+
+// TestSwitchReconnects loses the switches' sessions with the controller in
+// mid-transfer.
+func TestSwitchReconnects(t *testing.T) {
+	w := newWorld(t, lab.WAN("sosrec", wan), options{})
+	const size = 40 << 20
+	w.download(80, 1, size)
+	c := w.mustDial(80)
+	w.live()
+	for _, s := range []string{"s1", "s2"} {
+		if _, err := w.lab.Switch(s).Vsctl(t.Context(), "set-controller", s, "tcp:127.0.0.1:1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.eventually("the switches are gone", func() bool { return len(w.net.Topology().Switches) == 0 })
+	for _, s := range []string{"s1", "s2"} {
+		if _, err := w.lab.Switch(s).Vsctl(t.Context(), "set-controller", s, "tcp:"+w.lab.ControllerAddr().String()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.wantContent(c, 1, size)
+	_ = c.Close()
+	w.settled()
+	w.clean()
+}
+
+// TestLinkDown takes the link that a transfer uses away: it goes on by another.
+func TestLinkDown(t *testing.T) {
+	one := delayline.Params{Rate: 100e6, Delay: 10 * time.Millisecond}
+	two := delayline.Params{Rate: 100e6, Delay: 30 * time.Millisecond}
+	w := newWorld(t, lab.TwoPathWAN("soslink", one, two), options{})
+	const size = 40 << 20
+	w.download(80, 1, size)
+	c := w.mustDial(80)
+	r := w.live()
+	path, core := "path1", "m1"
+	if len(w.serviceRules("m1")) == 0 {
+		path, core = "path2", "m2"
+	}
+	w.t.Logf("agents' ways %v, over %s", r.AgentPaths, core)
+	if err := w.lab.SetLink(t.Context(), path, false); err != nil {
+		t.Fatal(err)
+	}
+	w.wantContent(c, 1, size)
+	if n := len(w.serviceRules(core)); n != 0 {
+		t.Errorf("%d rules are left on the old way", n)
+	}
+	_ = c.Close()
+	w.clean()
+}
+
+func TestEntryRemovedDuringTransfer(t *testing.T) {
+	w := newWorld(t, lab.WAN("sosent", wan), options{})
+	const size = 20 << 20
+	w.download(80, 1, size)
+	c := w.mustDial(80)
+	w.live()
+	var list []plugin.Entry
+	w.get("whitelist", &list)
+	if err := w.rest.Do(t.Context(), "DELETE", "/api/v1/sos/whitelist/"+list[0].ID, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.wantContent(c, 1, size)
+	_ = c.Close()
+	w.clean()
+	punts := fmt.Sprintf("priority=%d,", network.BandPunt.Base())
+	for _, s := range w.switches() {
+		w.eventually("no punt rule is left in "+s, func() bool { return !strings.Contains(w.flows(s), punts) })
+	}
+}
+
+// TestOperatorEndsSession resets both ends.
+func TestOperatorEndsSession(t *testing.T) {
+	w := newWorld(t, lab.WAN("sosend", wan), options{})
+	w.loseAgent(true, func() {
+		if err := w.rest.Do(t.Context(), "DELETE", "/api/v1/sos/sessions/"+w.live().ID, nil, nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// echo sends a little through a connection of its own and wants it back.
+func (w *world) echo(port uint16) {
+	w.t.Helper()
+	c := w.mustDial(port)
+	defer c.Close()
+	if _, err := copyContent(c, 7, 10000); err != nil {
+		w.t.Fatal(err)
+	}
+	_ = c.CloseWrite()
+	w.wantContent(c, 7, 10000)
+}
