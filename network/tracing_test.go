@@ -1,0 +1,83 @@
+package network_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/trace"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// TestTraceNamesOwners has rules of a service, of default forwarding, of the core
+// and of a stranger on one switch, and asks which of them takes what.
+func TestTraceNamesOwners(t *testing.T) {
+	var o *network.Owner
+	n, _ := start(t, network.Config{}, func(n *network.Network) { o = owner(t, n, "svc", network.OwnerOptions{}) })
+	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 4})
+	connect(t, n, s, 1)
+	edges(t, n, 1, 4)
+	for _, i := range []int{1, 2, 1} { // the second and third go to a known host and get rules
+		if _, err := s.Receive(uint32(i), frame(i, 3-i)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the sender to be known", func() bool { _, ok := n.HostByMAC(hostMAC(i), 0); return ok })
+	}
+	eventually(t, "rules of default forwarding", func() bool {
+		rules, _ := n.Rules(1)
+		return len(rules) > 1 && rules[len(rules)-2].Owner == "forwarding"
+	})
+	group := o.GroupID(1)
+	p := program(tcpTo(1, 80, 3))
+	p.Rules[0].Actions = []openflow.Action{openflow.GroupAction(group)}
+	p.Groups = []network.Group{{Switch: 1, ID: group, Buckets: []openflow.Bucket{
+		{Actions: []openflow.Action{openflow.Output(3)}}, {Actions: []openflow.Action{openflow.Output(4)}},
+	}}}
+	apply(t, o, "web", p, network.ApplyOptions{})
+	stranger := &openflow.FlowMod{
+		Priority: 65535, Cookie: 42, OutPort: openflow.PortAny, OutGroup: openflow.GroupAny, BufferID: openflow.NoBuffer,
+		Match: openflow.MustMatch(openflow.EthType(0x0800), openflow.IPProto(17)),
+	}
+	if _, err := s.Table().Flow(stranger); err != nil {
+		t.Fatal(err)
+	}
+	from := fmt.Sprintf("eth_src=%v,eth_dst=%v,", hostMAC(1), hostMAC(2))
+	for _, tt := range []struct{ packet, owner, name, out string }{
+		{"tcp,dport=80," + from, "svc", "web", "port 3, group"},
+		{"tcp,dport=81," + from, "forwarding", fmt.Sprintf("%v>%v", hostMAC(1), hostMAC(2)), "port 2: host " + hostMAC(2).String()},
+		{"switch=0000000000000001,in_port=4,tcp,dport=81," + from, "network", "switch/0000000000000001", "asked in turn: discovery, hosts, forwarding"},
+		{"udp," + from, "", "", "dropped by this rule"},
+	} {
+		d, err := trace.Parse(tt.packet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr, err := n.Trace(t.Context(), d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := tr.Steps[0].Tables[0].Rule
+		if r == nil || r.Owner != tt.owner || r.Name != tt.name || !strings.Contains(tr.String(), tt.out) {
+			t.Errorf("%s: taken by %+v, want owner %q name %q and %q in\n%v", tt.packet, r, tt.owner, tt.name, tt.out, tr)
+		}
+	}
+	for _, tt := range []struct {
+		packet string
+		want   error
+	}{
+		{"tcp,nw_src=192.0.2.1", network.ErrUnknownHost},
+		{"switch=0000000000000009,in_port=1,tcp", network.ErrSwitchDown},
+		{"switch=0000000000000009," + from + "tcp", network.ErrUnknownHost},
+	} {
+		d, err := trace.Parse(tt.packet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.Trace(t.Context(), d); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.packet, err, tt.want)
+		}
+	}
+}
