@@ -99,7 +99,8 @@ func (a *API) streamEvents(_ context.Context, in *eventsInput) (*huma.StreamResp
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("Cache-Control", "no-store")
 		s := &stream{w: w, control: http.NewResponseController(w), kinds: in.Kind}
-		if err := s.follow(ctx, a.opts.Bus.Subscribe(after)); err != nil && ctx.Err() == nil {
+		err := s.follow(ctx, a.opts.Bus.Subscribe(after))
+		if ctx.Err() == nil {
 			a.opts.Log.Debug("event stream ended", "to", r.RemoteAddr, "error", err)
 		}
 	}}, nil
@@ -112,6 +113,8 @@ type stream struct {
 	kinds   []string
 }
 
+// follow writes events until the consumer, the bus or ctx ends it, and returns
+// why it ended.
 func (s *stream) follow(ctx context.Context, sub *event.Subscription) error {
 	// The first comment makes the header go out at once.
 	if err := s.write(": following\n\n"); err != nil {

@@ -183,7 +183,7 @@ confirmed when its switch has acknowledged it.`,
 				fmt.Fprintln(w, "SWITCH\tOWNER\tNAME\tBAND\tPRIORITY\tPACKETS\tMATCH\tACTIONS")
 				for _, r := range all {
 					confirmed := ""
-					if !r.Confirmed {
+					if !r.Confirmed && r.Owner != forwardingOwner {
 						confirmed = " (not confirmed)"
 					}
 					match := r.Match
@@ -216,6 +216,10 @@ say, or else its source address.`,
 		},
 	}
 }
+
+// forwardingOwner writes rules without waiting for the switch's word: that they
+// are not confirmed is no news.
+const forwardingOwner = "forwarding"
 
 // query writes the pairs whose value is not empty.
 func query(pairs ...string) string {
