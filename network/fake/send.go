@@ -113,6 +113,9 @@ func (w *walk) instructions(ins []openflow.Instruction) (next uint8, ok bool) {
 // maxDepth bounds groups within groups and packets sent to the tables again.
 const maxDepth = 8
 
+// untagged matches packets without a VLAN tag.
+var untagged = openflow.MustMatch(openflow.NoVLAN())
+
 func (w *walk) actions(list []openflow.Action, depth int) {
 	for _, a := range list {
 		switch a.Type {
@@ -122,10 +125,16 @@ func (w *walk) actions(list []openflow.Action, depth int) {
 				w.tables()
 				continue
 			}
+			if in, ok := w.p.Get(openflow.FieldInPort); ok && uint32(in.Uint()) == a.Arg {
+				continue // only an output to IN_PORT goes back
+			}
 			w.r.Outputs = append(w.r.Outputs, Output{a.Arg, w.p})
 		case openflow.ActionGroup:
 			w.group(a.Arg, depth)
 		case openflow.ActionSetField:
+			if a.OXM.Field == openflow.FieldVLANVID && w.p.Matches(untagged) {
+				continue // there is no tag to write into
+			}
 			w.p = w.p.With(a.OXM)
 		case openflow.ActionPushVLAN:
 			w.p = w.p.With(openflow.VLANVID(0))

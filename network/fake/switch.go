@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/sluice-net/sluice/openflow"
@@ -101,7 +102,7 @@ func (s *Switch) Run(ctx context.Context, conn net.Conn) error {
 	for r := openflow.NewReader(conn); err == nil; {
 		err = s.batch(r)
 	}
-	if ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+	if ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
 		return nil
 	}
 	return err
