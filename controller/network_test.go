@@ -1,0 +1,170 @@
+package controller
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/controller/networkapi"
+	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/trace"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// wired is two switches whose second ports are joined, with a host at the
+// first port of each.
+type wired struct{ left, right *fake.Switch }
+
+const (
+	leftID  = 0xa1
+	rightID = 0xa2
+)
+
+var (
+	leftMAC, rightMAC = openflow.MAC{2, 0, 0, 0, 0, 1}, openflow.MAC{2, 0, 0, 0, 0, 2}
+	leftIP, rightIP   = netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+)
+
+func newWired() *wired {
+	w := &wired{}
+	w.left = fake.NewSwitch(fake.Options{DPID: leftID, Ports: 3, OnOutput: func(port uint32, frame []byte) { pass(port, frame, w.right) }})
+	w.right = fake.NewSwitch(fake.Options{DPID: rightID, Ports: 3, OnOutput: func(port uint32, frame []byte) { pass(port, frame, w.left) }})
+	return w
+}
+
+func pass(port uint32, frame []byte, to *fake.Switch) {
+	if port == 2 {
+		_, _ = to.Receive(2, frame) // a switch that is not connected loses it
+	}
+}
+
+// connect runs the switches against the controller until stop.
+func (w *wired) connect(t *testing.T, addr net.Addr) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for _, s := range []*fake.Switch{w.left, w.right} {
+		wg.Go(func() { _ = s.Dial(ctx, addr) }) // ends with the controller or the test
+	}
+	stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
+	t.Cleanup(stop)
+	return stop
+}
+
+// talk lets the hosts ask for each other.
+func (w *wired) talk(t *testing.T) {
+	t.Helper()
+	for _, x := range []struct {
+		s        *fake.Switch
+		mac      openflow.MAC
+		from, to netip.Addr
+	}{{w.left, leftMAC, leftIP, rightIP}, {w.right, rightMAC, rightIP, leftIP}} {
+		if _, err := x.s.Receive(1, packet.AppendARPRequest(nil, x.mac, x.from, x.to, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestNetworkThroughTheAPI(t *testing.T) {
+	cfg := testConfig(t, "memory")
+	cfg.Network.Discovery.Interval, cfg.Network.Discovery.Timeout = 200*time.Millisecond, time.Second
+	cfg.Network.StatsInterval = 500 * time.Millisecond
+	cfg.Network.Switches = map[openflow.DatapathID]config.SwitchIs{leftID: {Name: "left", Rewrite: "l2", Bundles: "off"}}
+	r := run(t, cfg)
+	_, openFlow := r.Addr()
+	w := newWired()
+	stop := w.connect(t, openFlow[0])
+	const base = "/api/v1/network/"
+
+	var links []networkapi.Link
+	eventually(t, "both directions of the link are found", func() bool { r.get(t, base+"links", &links); return len(links) == 2 })
+	var hosts []networkapi.Host
+	eventually(t, "both hosts are learned", func() bool {
+		w.talk(t)
+		r.get(t, base+"hosts", &hosts)
+		return len(hosts) == 2
+	})
+
+	var left networkapi.SwitchDetail
+	r.get(t, base+"switches/left", &left)
+	if left.DPID != "00000000000000a1" || left.Name != "left" || left.Rewrite != "l2" || left.Bundles || len(left.PortList) != 3 || left.Rules < 2 {
+		t.Errorf("switch: %+v", left)
+	}
+	if p := left.PortList; !p[0].Up || !p[0].Edge || p[1].Edge {
+		t.Errorf("ports: %+v", p)
+	}
+	var paths []networkapi.Path
+	r.get(t, base+"paths?from=10.0.0.1&to="+rightMAC.String()+"&metric=hops", &paths)
+	want := []networkapi.Hop{{Switch: "00000000000000a1", In: 1, Out: 2}, {Switch: "00000000000000a2", In: 2, Out: 1}}
+	if len(paths) != 1 || len(paths[0].Hops) != 2 || paths[0].Hops[0] != want[0] || paths[0].Hops[1] != want[1] {
+		t.Errorf("paths: %+v", paths)
+	}
+	for _, kind := range []string{"disjoint", "widest"} {
+		r.get(t, base+"paths?from=left/1&to=10.0.0.2&count=3&kind="+kind, &paths)
+		if len(paths) > 1 || kind == "disjoint" && len(paths) != 1 {
+			t.Errorf("%s paths: %+v", kind, paths)
+		}
+	}
+	var rules []networkapi.Rule
+	r.get(t, base+"rules?switch=left&owner=network", &rules)
+	if len(rules) == 0 || rules[0].Owner != "network" || !strings.HasPrefix(rules[0].Cookie, "0x5c") || rules[0].Actions == "" {
+		t.Errorf("rules: %+v", rules)
+	}
+	var found trace.Trace
+	r.get(t, base+"trace?packet=arp,arp_spa%3D10.0.0.1,arp_tpa%3D10.0.0.2", &found)
+	if len(found.Steps) == 0 || found.Steps[0].Switch != leftID || found.Steps[0].InPort != 1 {
+		t.Errorf("trace: %+v", found)
+	}
+	status, _, text := r.ask(t, http.MethodGet, "/metrics", "")
+	if status != http.StatusOK || !strings.Contains(text, "sluice_network_switches 2") || !strings.Contains(text, `sluice_network_packet_ins_total{switch="00000000000000a1"}`) {
+		t.Errorf("metrics: %d", status)
+	}
+	stop()
+	var switches []networkapi.Switch
+	eventually(t, "the switches are gone", func() bool { r.get(t, base+"switches", &switches); return len(switches) == 0 })
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+}
+
+// A controller that stops leaves the rules, and one that is started again has
+// nothing to change about them.
+func TestRestartLeavesRules(t *testing.T) {
+	cfg := testConfig(t, "embedded")
+	w := newWired()
+	ids := func() map[uint64]bool {
+		out := map[uint64]bool{}
+		for _, s := range []*fake.Switch{w.left, w.right} {
+			for _, e := range s.Table().Entries() {
+				out[e.Cookie] = true
+			}
+		}
+		return out
+	}
+	var before map[uint64]bool
+	for start := range 2 {
+		r := run(t, cfg)
+		_, openFlow := r.Addr()
+		stop := w.connect(t, openFlow[0])
+		var switches []networkapi.Switch
+		eventually(t, "the switches are up", func() bool { r.get(t, "/api/v1/network/switches", &switches); return len(switches) == 2 })
+		if start == 1 {
+			for cookie := range before {
+				if !ids()[cookie] {
+					t.Errorf("rule %#x is gone after the restart", cookie)
+				}
+			}
+		}
+		r.stop()
+		stop()
+		if before = ids(); len(before) == 0 {
+			t.Errorf("start %d: stopping the controller removed the rules", start)
+		}
+	}
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+}
