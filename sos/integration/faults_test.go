@@ -225,13 +225,13 @@ func TestSwitchReconnects(t *testing.T) {
 	c := w.mustDial(80)
 	w.live()
 	for _, s := range []string{"s1", "s2"} {
-		if _, err := w.lab.Switch(s).Vsctl(t.Context(), "set-controller", s, "tcp:127.0.0.1:1"); err != nil {
+		if _, err := w.lab.Switch(s).Vsctl(t.Context(), "set-controller", "br0", "tcp:127.0.0.1:1"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w.eventually("the switches are gone", func() bool { return len(w.net.Topology().Switches) == 0 })
 	for _, s := range []string{"s1", "s2"} {
-		if _, err := w.lab.Switch(s).Vsctl(t.Context(), "set-controller", s, "tcp:"+w.lab.ControllerAddr().String()); err != nil {
+		if _, err := w.lab.Switch(s).Vsctl(t.Context(), "set-controller", "br0", "tcp:"+w.lab.ControllerAddr().String()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -17,14 +17,14 @@ func (s *Service) established(ss *session, total agentapi.Duration) {
 	s.admitted(ss)
 	ss.state, ss.steps.Total = StateLive, total
 	steps, rec := ss.steps, s.recordOf(ss)
-	early := len(ss.ended) > 0
+	ended := len(ss.ended) > 0
 	lost := ss.client.liveness == AgentSilent || ss.server.liveness == AgentSilent
 	s.mu.Unlock()
 	s.metrics.established(steps)
 	s.publish("session-up", rec)
 	s.log.Debug("session is up", "session", ss.id, "flow", ss.flow, "setup", steps.Total)
 	switch {
-	case early:
+	case ended:
 		s.windUp(ss)
 	case lost:
 		// An agent was given up in the last moment of the set-up.
@@ -50,6 +50,9 @@ func (s *Service) agentDone(r agentapi.SessionRecord) {
 	s.mu.Lock()
 	ss := s.byID[r.ID]
 	if ss == nil {
+		if s.early != nil {
+			s.early[r.ID] = append(s.early[r.ID], r)
+		}
 		s.mu.Unlock()
 		return
 	}

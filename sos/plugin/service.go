@@ -84,6 +84,9 @@ type Service struct {
 	history   history
 	puntErrs  map[openflow.DatapathID]string
 	taken     takeover
+	// early are ends that agents reported before the start was over; the
+	// sessions may not have been found yet.
+	early map[agentapi.SessionID][]agentapi.SessionRecord
 }
 
 // view is an immutable extract of the state for the packet-in handler.
@@ -112,7 +115,7 @@ func New(o Options) (*Service, error) {
 		rethink: make(chan struct{}, 1), config: DefaultConfig(),
 		agents: map[string]*agent{}, sessions: map[flow]*session{}, byID: map[agentapi.SessionID]*session{},
 		perClient: map[string]int{}, direct: newDirectory(), pairs: map[string]*pair{}, resets: map[flow]*reset{},
-		puntErrs: map[openflow.DatapathID]string{},
+		puntErrs: map[openflow.DatapathID]string{}, early: map[agentapi.SessionID][]agentapi.SessionRecord{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.metrics = newMetrics(s)
@@ -133,7 +136,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	s.takeOver(s.ctx)
 	s.mu.Lock()
-	s.running = true
+	s.running, s.early = true, nil
 	s.mu.Unlock()
 	s.keepUp(s.ctx)
 	s.mu.Lock()

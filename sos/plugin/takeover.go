@@ -76,6 +76,7 @@ func (s *Service) takeOver(ctx context.Context) {
 	}
 	for _, ss := range all {
 		s.redeclare(ctx, ss)
+		s.enliven(ss)
 	}
 	s.rules.Ready()
 	if len(sessions) > 0 {
@@ -158,7 +159,7 @@ func (s *Service) rebuild(id agentapi.SessionID, f *found) (*session, bool) {
 		return nil, false
 	}
 	ss := newSession(fl, &Entry{ID: c.Entry, Tuning: c.Tuning}, Tuning{}, c.Started)
-	ss.id, ss.state, ss.layout = id, StateLive, c.Layout
+	ss.id, ss.layout = id, c.Layout
 	ss.clientAt, ss.serverAt = c.ClientAt, c.ServerAt
 	ss.client, ss.server = f.at[agentapi.RoleClient], f.at[agentapi.RoleServer]
 	if err := ss.layout.settle(client.Reply, server.Reply); err != nil {
@@ -170,6 +171,12 @@ func (s *Service) rebuild(id agentapi.SessionID, f *found) (*session, bool) {
 		return nil, false
 	}
 	s.sessions[fl], s.byID[id] = ss, ss
+	for _, r := range s.early[id] {
+		ss.ended[r.Role] = r
+	}
+	if len(ss.ended) == 2 {
+		close(ss.bothEnded)
+	}
 	ss.client.sessions++
 	ss.server.sessions++
 	for side, a := range map[*Side]*agent{&c.Layout.ClientSide: ss.client, &c.Layout.ServerSide: ss.server} {
@@ -239,4 +246,20 @@ func (s *Service) redeclare(ctx context.Context, ss *session) {
 		s.log.Warn("rules of a session could not be declared again", "session", ss.id, "error", err)
 	}
 	s.publish("session-taken-over", map[string]any{"session": ss.id, "client": ss.flow.client, "server": ss.flow.server})
+}
+
+// enliven makes a session that was taken over a live one, or ends it if that
+// happened while its rules were being declared.
+func (s *Service) enliven(ss *session) {
+	s.mu.Lock()
+	ss.state = StateLive
+	ended := len(ss.ended) > 0
+	lost := ss.client.liveness == AgentSilent || ss.server.liveness == AgentSilent
+	s.mu.Unlock()
+	switch {
+	case ended:
+		s.windUp(ss)
+	case lost:
+		s.loseAgentsOf(ss)
+	}
 }
