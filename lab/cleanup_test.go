@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/lab/internal/namespace"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -110,6 +111,32 @@ func TestDownLeavesNothing(t *testing.T) {
 	}
 	if err := lab.Down(ctx, l.Name(), o); !errors.Is(err, lab.ErrNoLab) {
 		t.Errorf("taken down twice: %v", err)
+	}
+}
+
+// TestStrangersAreLeftAlone builds a lab where somebody else's namespace has a
+// name that the lab needs.
+func TestStrangersAreLeftAlone(t *testing.T) {
+	needsRoot(t)
+	topology := lab.WAN("strange"+itoa(os.Getpid()), lab.WANOptions{})
+	stranger := "sluice-" + topology.Name + "-server"
+	if err := namespace.Create(stranger); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if !namespace.Exists(stranger) {
+			t.Error("the stranger is gone")
+		}
+		if err := namespace.Delete(stranger); err != nil {
+			t.Error(err)
+		}
+	}()
+	o := lab.Options{RunDir: t.TempDir()}
+	if _, err := lab.Up(testContext(t), topology, o); err == nil || !strings.Contains(err.Error(), "did not make") {
+		t.Errorf("it came up over a stranger's namespace: %v", err)
+	}
+	if left := leftovers(t, o.RunDir, topology.Name); len(left) != 2 { // its file and its mount
+		t.Errorf("not just the stranger: %s", strings.Join(left, "\n"))
 	}
 }
 

@@ -60,9 +60,11 @@ func (n node) Name() string { return n.name }
 // Namespace is the name of the node's network namespace, as `ip netns` lists it.
 func (n node) Namespace() string { return n.lab.plan.namespace(n.name) }
 
-// Command prepares a program that will run in the node's namespace.
+// Command prepares a program that will run in the node's network namespace. (Not
+// by ip-netns(8): the mount namespace that it makes would keep the namespaces of
+// other labs alive as long as the program runs. So /sys is the machine's.)
 func (n node) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", n.Namespace(), name}, args...)...)
+	return exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + n.path(), "--", name}, args...)...)
 }
 
 // Do runs f on a thread inside the node's namespace: sockets that it opens belong

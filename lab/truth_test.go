@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"net"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -75,9 +76,8 @@ func TestDirectionsDiffer(t *testing.T) {
 
 // flow is what iperf3 reports at its end.
 type flow struct {
-	sent, received float64 // bit/s
-	packets, lost  int     // UDP
-	retransmits    int     // TCP
+	received    float64 // bit/s
+	retransmits int     // TCP
 }
 
 func iperf(t *testing.T, from, to *lab.LiveHost, args ...string) flow {
@@ -85,20 +85,21 @@ func iperf(t *testing.T, from, to *lab.LiveHost, args ...string) flow {
 	startServer(t, to, "iperf3", "-s", "-1", "--forceflush")
 	out := output(t, from, "iperf3", append([]string{"-J", "-c", to.Addr().String()}, args...)...)
 	var report struct {
-		End struct {
-			Sum     struct{ Packets, Lost_packets int } `json:"sum"` //nolint:revive // iperf3's names
-			SumSent struct {
-				Bits_per_second float64
-				Retransmits     int
-			} `json:"sum_sent"`
-			SumReceived struct{ Bits_per_second float64 } `json:"sum_received"`
-		} `json:"end"`
+		Error string
+		End   struct {
+			Sent     struct{ Retransmits int } `json:"sum_sent"`
+			Received struct {
+				Rate float64 `json:"bits_per_second"`
+			} `json:"sum_received"`
+		}
 	}
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatalf("%v in:\n%s", err, out)
 	}
-	e := report.End
-	return flow{e.SumSent.Bits_per_second, e.SumReceived.Bits_per_second, e.Sum.Packets, e.Sum.Lost_packets, e.SumSent.Retransmits}
+	if report.Error != "" {
+		t.Fatal(report.Error)
+	}
+	return flow{report.End.Received.Rate, report.End.Sent.Retransmits}
 }
 
 // startServer runs a server on a host until the test ends, and returns when a
@@ -144,12 +145,10 @@ func TestRateIsWhatWasAsked(t *testing.T) {
 	needs(t, "iperf3")
 	const rate, size = 20e6, 1400
 	l := lab.New(t, pair(delayline.Params{Rate: rate, Delay: 5 * time.Millisecond, Queue: 100_000}))
-	got := iperf(t, l.Host("h1"), l.Host("h2"), "-u", "-w", "2M", "-b", "40M", "-l", strconv.Itoa(size), "-t", "3")
-	want := rate * size / (size + 42) // UDP, IPv4 and Ethernet headers
-	t.Logf("asked %.0f bit/s of payload, measured %.0f", want, got.received)
-	if math.Abs(got.received-want) > want*0.05 {
-		t.Errorf("measured %.0f bit/s of payload, want %.0f", got.received, want)
-	}
+	want := rate * size / (size + 42.0) // UDP, IPv4 and Ethernet headers
+	fills(t, want, 0.97, func() float64 {
+		return iperf(t, l.Host("h1"), l.Host("h2"), "-u", "-w", "2M", "-b", "40M", "-l", strconv.Itoa(size), "-t", "3").received
+	})
 	st, err := l.Link("wan").Stats(testContext(t))
 	if err != nil {
 		t.Fatal(err)
@@ -163,12 +162,28 @@ func TestTCPFillsTheLink(t *testing.T) {
 	needs(t, "iperf3")
 	const rate = 100e6
 	l := lab.New(t, pair(delayline.Params{Rate: rate, Delay: 10 * time.Millisecond}))
-	got := iperf(t, l.Host("h1"), l.Host("h2"), "-t", "4", "-O", "1", "-C", "cubic")
-	want := rate * 1448 / 1514
-	t.Logf("payload rate of the link %.0f bit/s, TCP carried %.0f", want, got.received)
-	if got.received < want*0.85 || got.received > want*1.03 {
-		t.Errorf("TCP carried %.0f bit/s, the link %.0f", got.received, want)
+	fills(t, rate*1448/1514.0, 0.85, func() float64 {
+		return iperf(t, l.Host("h1"), l.Host("h2"), "-t", "4", "-O", "1", "-C", "cubic").received
+	})
+}
+
+// fills checks that a link carries the payload that it should, in bit/s. That it
+// carries no more must always hold; that it carries a share of it may take a
+// second run on a busy machine.
+func fills(t *testing.T, want, share float64, run func() float64) {
+	t.Helper()
+	best := 0.0
+	for range 3 {
+		got := run()
+		t.Logf("the link should carry %.0f bit/s of payload, measured %.0f", want, got)
+		if got > want*1.03 {
+			t.Errorf("carried %.0f bit/s over a link of %.0f", got, want)
+		}
+		if best = max(best, got); best > want*share {
+			return
+		}
 	}
+	t.Errorf("carried %.0f bit/s at best, the link %.0f", best, want)
 }
 
 func TestLossIsWhatWasAsked(t *testing.T) {
@@ -176,18 +191,21 @@ func TestLossIsWhatWasAsked(t *testing.T) {
 	const loss = 0.01
 	l := lab.New(t, pair(delayline.Params{Loss: loss}))
 	h1, h2 := l.Host("h1"), l.Host("h2")
-	// What arrives is counted at the interface: the program may be too late to read
+	// What arrives is counted at the interface: a program may be too late to read
 	// it on a busy machine.
 	arrived := received(t, h2)
-	got := iperf(t, h1, h2, "-u", "-b", "50M", "-l", "1000", "-t", "3")
-	arrived = received(t, h2) - arrived
-	within(t, "UDP", got.packets, got.packets-arrived, loss)
+	sent := sendDatagrams(t, h1, h2)
+	waitFor(t, "the link to run empty", func() bool {
+		st, err := l.Link("wan").Stats(testContext(t))
+		return err == nil && st.AtoB.Stats.FlightBytes == 0 && st.AtoB.Stats.ReceivedPackets >= uint64(sent)
+	})
+	within(t, "UDP", sent, sent-(received(t, h2)-arrived), loss)
 
 	before, err := l.Link("wan").Stats(testContext(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got = iperf(t, h1, h2, "-t", "3", "-C", "cubic")
+	got := iperf(t, h1, h2, "-t", "3", "-C", "cubic")
 	after, err := l.Link("wan").Stats(testContext(t))
 	if err != nil {
 		t.Fatal(err)
@@ -201,13 +219,48 @@ func TestLossIsWhatWasAsked(t *testing.T) {
 	}
 }
 
-// controlPackets is what iperf3's control connection adds to the counters.
-const controlPackets = 30
+// sendDatagrams sends 20,000 datagrams in small bursts and returns the number.
+func sendDatagrams(t *testing.T, from, to *lab.LiveHost) int {
+	t.Helper()
+	var sink, source net.Conn
+	addr := net.JoinHostPort(to.Addr().String(), "9999")
+	err := to.Do(func() (err error) {
+		at, err := net.ResolveUDPAddr("udp", addr)
+		if err == nil {
+			sink, err = net.ListenUDP("udp", at)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sink.Close()
+	if err := from.Do(func() (err error) { source, err = net.Dial("udp", addr); return err }); err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	const bursts, burst = 400, 50
+	for range bursts {
+		for range burst {
+			if _, err := source.Write(make([]byte, 1000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-tick.C
+	}
+	return bursts * burst
+}
+
+// otherPackets is what else may arrive meanwhile: ARP and neighbour discovery.
+const otherPackets = 20
 
 // received is how many packets the kernel has taken in at a host's interface.
 func received(t *testing.T, h *lab.LiveHost) int {
 	t.Helper()
-	n, err := strconv.Atoi(strings.TrimSpace(output(t, h, "cat", "/sys/class/net/eth0/statistics/rx_packets")))
+	_, counters, _ := strings.Cut(output(t, h, "cat", "/proc/net/dev"), "eth0:")
+	n, err := strconv.Atoi(strings.Fields(counters)[1])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +272,7 @@ func within(t *testing.T, what string, packets, lost int, loss float64) {
 	t.Helper()
 	want := float64(packets) * loss
 	t.Logf("%s: %d of %d lost, asked %.0f", what, lost, packets, want)
-	if packets < 1000 || math.Abs(float64(lost)-want) > 4*math.Sqrt(want)+controlPackets {
+	if packets < 1000 || math.Abs(float64(lost)-want) > 4*math.Sqrt(want)+otherPackets {
 		t.Errorf("%s: %d of %d packets lost, want about %.0f", what, lost, packets, want)
 	}
 }

@@ -74,13 +74,13 @@ func up(ctx context.Context, p plan, o Options) (*Lab, error) {
 }
 
 func checkTools(t Topology) error {
-	tools := []string{"ip"}
+	tools := []string{"nsenter"}
 	if len(t.Switches) > 0 {
 		tools = append(tools, "ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl")
 	}
 	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
-			return fmt.Errorf("%s is missing: install openvswitch-switch and iproute2: %w", tool, err)
+			return fmt.Errorf("%s is missing: install openvswitch-switch and util-linux: %w", tool, err)
 		}
 	}
 	return nil

@@ -20,7 +20,7 @@ const (
 	// carries; arrivals are taken to be half of it earlier than they are seen, and
 	// deliveries may be as much early, so on average the pause does not show.
 	moderationShare = 50
-	minModeration   = 20 * time.Microsecond
+	minModeration   = 40 * time.Microsecond
 	maxModeration   = 400 * time.Microsecond
 )
 
