@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/sluice-net/sluice/network"
 )
 
 // childEnv carries the options of a generator that runs as a process of its own.
@@ -23,9 +25,14 @@ type event struct {
 	Error      string
 }
 
-// Child runs the generator and exits if this process was started as one by
-// [Measure]. A program or test that calls Measure calls it first of all.
+// Child runs the generator or a controller and exits, if this process was started
+// as one by [Measure] or [Compare]. A program or test that calls these calls it
+// first of all.
 func Child() {
+	if address, ok := os.LookupEnv(controllerEnv); ok {
+		fmt.Fprintln(os.Stderr, runController(address))
+		os.Exit(1)
+	}
 	text, ok := os.LookupEnv(childEnv)
 	if !ok {
 		return
@@ -123,3 +130,16 @@ func OwnCPU() (time.Duration, error) {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
 }
+
+// runController is this controller with its whole chain, for [Compare].
+func runController(address string) error {
+	n, err := network.New(network.Config{Listen: []string{address}, DiscoverySettle: settle})
+	if err != nil {
+		return err
+	}
+	return n.Run(context.Background())
+}
+
+// settle is how long the controller looks for links behind a port; loads against
+// it have to wait longer.
+const settle = 200 * time.Millisecond
