@@ -82,7 +82,7 @@ func delivered(b *testing.B, l *lab.Lab) uint64 {
 // trip with less than half a core.
 func BenchmarkDelayLineBetweenHosts(b *testing.B) {
 	l := lab.New(b, pair(delayline.Params{Rate: 1e9, Delay: 50 * time.Millisecond}))
-	carry(b, l, "h1", "h2", "-P", "8", "-C", "bbr")
+	carry(b, l, "h1", "h2", "-P", "16", "-C", "bbr")
 }
 
 // BenchmarkDelayLineUnlimited is the most it carries between hosts.

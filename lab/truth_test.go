@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -82,7 +83,7 @@ type flow struct {
 
 func iperf(t *testing.T, from, to *lab.LiveHost, args ...string) flow {
 	t.Helper()
-	startServer(t, to, "iperf3", "-s", "-1", "--forceflush")
+	defer startServer(t, to, "iperf3", "-s", "-1")()
 	out := output(t, from, "iperf3", append([]string{"-J", "-c", to.Addr().String()}, args...)...)
 	var report struct {
 		Error string
@@ -102,20 +103,22 @@ func iperf(t *testing.T, from, to *lab.LiveHost, args ...string) flow {
 	return flow{report.End.Received.Rate, report.End.Sent.Retransmits}
 }
 
-// startServer runs a server on a host until the test ends, and returns when a
-// TCP port is open there.
-func startServer(t *testing.T, h *lab.LiveHost, name string, args ...string) {
+// startServer runs a server on a host and returns when a TCP port is open there.
+// The function it returns ends the server.
+func startServer(t *testing.T, h *lab.LiveHost, name string, args ...string) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := h.Command(ctx, name, args...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
+	stop = sync.OnceFunc(func() { cancel(); _ = cmd.Wait() })
+	t.Cleanup(stop)
 	waitFor(t, name+" to listen", func() bool {
 		out, err := h.Command(ctx, "ss", "-Hltn").Output()
 		return err == nil && len(out) > 0
 	})
+	return stop
 }
 
 // waitFor polls a condition.
@@ -163,7 +166,7 @@ func TestTCPFillsTheLink(t *testing.T) {
 	const rate = 100e6
 	l := lab.New(t, pair(delayline.Params{Rate: rate, Delay: 10 * time.Millisecond}))
 	fills(t, rate*1448/1514.0, 0.85, func() float64 {
-		return iperf(t, l.Host("h1"), l.Host("h2"), "-t", "4", "-O", "1", "-C", "cubic").received
+		return iperf(t, l.Host("h1"), l.Host("h2"), "-P", "8", "-t", "4", "-O", "1", "-C", "cubic").received
 	})
 }
 
