@@ -3,6 +3,7 @@ package network_test
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -70,7 +71,8 @@ func down(t *testing.T, n *network.Network, dpid openflow.DatapathID) {
 	})
 }
 
-// edges waits until ports 1 to count of the switch are edge ports.
+// edges waits until ports 1 to count of the switch are edge ports, and the rules
+// that default forwarding has for them are there.
 func edges(t *testing.T, n *network.Network, dpid openflow.DatapathID, count int) {
 	t.Helper()
 	eventually(t, "edge ports", func() bool {
@@ -79,7 +81,17 @@ func edges(t *testing.T, n *network.Network, dpid openflow.DatapathID, count int
 				return false
 			}
 		}
-		return true
+		if !slices.Contains(n.Handlers(), "forwarding") {
+			return true
+		}
+		base := 0
+		rules, _ := n.Rules(dpid)
+		for _, r := range rules {
+			if r.Owner == "network" && r.Name == "base" && r.Confirmed {
+				base++
+			}
+		}
+		return base >= 2*count
 	})
 }
 

@@ -212,6 +212,7 @@ func TestRestartKeepsRulesThatAreDeclaredAgain(t *testing.T) {
 	register := func(n *network.Network) { o = owner(t, n, "svc", network.OwnerOptions{}) }
 	n, stop := start(t, network.Config{Generation: 1}, register)
 	cut := connect(t, n, s, 1)
+	edges(t, n, 1, 4)
 	apply(t, o, "a", program(tcpTo(1, 80, 1)), network.ApplyOptions{})
 	apply(t, o, "b", program(tcpTo(1, 81, 2)), network.ApplyOptions{})
 	apply(t, o, "c", program(tcpTo(1, 82, 3)), network.ApplyOptions{})

@@ -7,10 +7,8 @@ import (
 )
 
 // roundTrips are the latest round-trip times of a session. What counts is the
-// shortest of them: a reply can be held up, by the switch's other work or by
-// ours, but never comes early. Link latencies are what is left of a probe's
-// flight when these have been taken off, so one slow echo must not make a link
-// look fast.
+// median: link latencies are what is left of a probe's flight when these have
+// been taken off, so one slow echo must not make a link look fast.
 type roundTrips struct {
 	mu   sync.Mutex
 	last []time.Duration
@@ -28,12 +26,13 @@ func (r *roundTrips) add(d time.Duration) {
 	r.last = append(r.last, d)
 }
 
-// shortest is zero while there is none.
-func (r *roundTrips) shortest() time.Duration {
+// typical is the median, zero while there is none.
+func (r *roundTrips) typical() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.last) == 0 {
 		return 0
 	}
-	return slices.Min(r.last)
+	sorted := slices.Sorted(slices.Values(r.last))
+	return sorted[(len(sorted)-1)/2]
 }

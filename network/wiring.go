@@ -223,7 +223,7 @@ func (h linkHandler) HandlePacketIn(p *PacketIn) Verdict {
 // roundTrip is the time a message takes to a switch and back, zero while unknown.
 func (n *Network) roundTrip(d openflow.DatapathID) time.Duration {
 	if s, ok := n.Switch(d); ok {
-		return s.rtt.shortest()
+		return s.rtt.typical()
 	}
 	return 0
 }

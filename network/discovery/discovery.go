@@ -95,7 +95,8 @@ type port struct {
 type link struct {
 	to      topology.PortRef
 	seen    time.Time
-	latency float64 // nanoseconds, smoothed; 0 while unknown
+	flights [3]float64 // the latest measurements in nanoseconds, 0 where none
+	latency float64    // nanoseconds, smoothed; 0 while unknown
 }
 
 // New makes an empty table. Probes count time from now.
@@ -324,12 +325,21 @@ func (d *Discovery) measure(l *link, flight, down, up time.Duration) {
 		return
 	}
 	// The round trips vary; a short link's difference can come out negative.
-	sample := float64(max(flight-down/2-up/2, time.Microsecond))
+	l.flights = [3]float64{l.flights[1], l.flights[2], float64(max(flight-down/2-up/2, time.Microsecond))}
 	if l.latency == 0 {
-		l.latency = sample
+		l.latency = l.flights[2]
 		return
 	}
-	l.latency += (sample - l.latency) * 2 / float64(d.opts.Window+1)
+	l.latency += (median(l.flights) - l.latency) * 2 / float64(d.opts.Window+1)
+}
+
+// median of three, or the lower of two: a probe that was held up somewhere in the
+// controller or a switch, and only that one, does not count.
+func median(f [3]float64) float64 {
+	if f[0] == 0 {
+		return min(f[1], f[2])
+	}
+	return max(min(f[0], f[1]), min(max(f[0], f[1]), f[2]))
 }
 
 // Links lists the links, ordered by their From.

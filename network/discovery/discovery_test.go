@@ -232,9 +232,9 @@ func TestLatency(t *testing.T) {
 		t.Errorf("latency %v with a control round trip unknown, want none", l)
 	}
 	w.delay = 20 * time.Millisecond
-	w.run(time.Second)
+	w.run(2 * time.Second)
 	if l := latency(ref(1, 1)); l < 13*time.Millisecond || l > 18*time.Millisecond {
-		t.Errorf("one interval after the change: %v, want to be on the way to 20ms", l)
+		t.Errorf("two intervals after the change: %v, want to be on the way to 20ms", l)
 	}
 	w.run(20 * time.Second)
 	if l := latency(ref(1, 1)); l < 19900*time.Microsecond || l > 20100*time.Microsecond {
