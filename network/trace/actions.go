@@ -94,7 +94,7 @@ func (x *execution) change(a openflow.Action) string {
 	switch a.Type {
 	case openflow.ActionSetField:
 		old, ok := x.p.Get(a.OXM.Field)
-		if !ok {
+		if !ok || a.OXM.Field == openflow.FieldVLANVID && old.Uint() == 0 {
 			return fmt.Sprintf("set %v: not done, the packet has no such field", a.OXM)
 		}
 		x.p = x.p.With(a.OXM)
