@@ -66,7 +66,7 @@ func choose(p path, most int) (n int, why string) {
 	need := aim * seconds
 	byBuffer := int(math.Ceil(need / (float64(p.buffer) / 2)))
 	if p.congestion == "bbr" {
-		n = clamp(max(2, byBuffer))
+		n = clamp(max(4, byBuffer))
 		return n, fmt.Sprintf("bbr, round trip %v, loss %.3f %%: buffers of %d MiB carry %.0f MB in flight",
 			p.rtt.Round(time.Millisecond), 100*p.loss, p.buffer>>20, need/1e6)
 	}

@@ -46,7 +46,13 @@ func (s *session) watchConns(now int64) {
 	for _, c := range *s.conns.Load() {
 		c.tick(now)
 		stats, err := s.agent.statsOf(s, c.net)
-		if err == nil && stats.RTT > 0 && (best == 0 || stats.RTT < best) {
+		if err != nil {
+			continue
+		}
+		if stats.MinRTT > light {
+			c.adapt(stats)
+		}
+		if stats.RTT > 0 && (best == 0 || stats.RTT < best) {
 			best = stats.RTT
 		}
 	}

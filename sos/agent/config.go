@@ -54,8 +54,11 @@ type Config struct {
 
 	// BufferBytes is the size of a data connection's socket buffers.
 	BufferBytes int `koanf:"buffer_bytes" yaml:"buffer_bytes"`
-	// NotSentLowat bounds a data connection's unsent backlog.
-	NotSentLowat int `koanf:"notsent_lowat" yaml:"notsent_lowat"`
+	// NotSentLowat bounds a data connection's unsent backlog. On a long path a
+	// fast connection may have more: what it sends in the time of Lateness, by
+	// which the agent's machine may be late.
+	NotSentLowat int           `koanf:"notsent_lowat" yaml:"notsent_lowat"`
+	Lateness     time.Duration `koanf:"lateness" yaml:"lateness"`
 	// PipeBytes is the capacity of a pipe.
 	PipeBytes int `koanf:"pipe_bytes" yaml:"pipe_bytes"`
 	// InitialWindow is the credit of a session with an unknown peer.
@@ -107,12 +110,13 @@ func DefaultConfig() Config {
 		MaxSessions:       4096,
 		MaxStrangers:      256,
 		MaxConnections:    64,
-		AutoConnections:   16,
+		AutoConnections:   8,
 		ChunkBytes:        256 << 10,
-		Queue:             64,
+		Queue:             256,
 		Transport:         "tcp",
 		BufferBytes:       128 << 20,
 		NotSentLowat:      256 << 10,
+		Lateness:          50 * time.Millisecond,
 		PipeBytes:         1 << 20,
 		InitialWindow:     4 << 20,
 		WarmPerPeer:       32,
@@ -149,6 +153,7 @@ func (c Config) withDefaults() Config {
 	c.Transport = orDefault(c.Transport, d.Transport)
 	c.BufferBytes = orDefault(c.BufferBytes, d.BufferBytes)
 	c.NotSentLowat = orDefault(c.NotSentLowat, d.NotSentLowat)
+	c.Lateness = orDefault(c.Lateness, d.Lateness)
 	c.PipeBytes = orDefault(c.PipeBytes, d.PipeBytes)
 	c.InitialWindow = orDefault(c.InitialWindow, d.InitialWindow)
 	c.WarmPerPeer = orDefault(c.WarmPerPeer, d.WarmPerPeer)
@@ -241,6 +246,7 @@ func (c Config) Validate() error {
 		{"prepare_timeout", c.PrepareTimeout},
 		{"opening_timeout", c.OpeningTimeout},
 		{"beat", c.Beat},
+		{"lateness", c.Lateness},
 		{"conn_timeout", c.ConnTimeout},
 		{"peer_timeout", c.PeerTimeout},
 		{"idle_timeout", c.IdleTimeout},

@@ -55,18 +55,24 @@ func (c congestion) pick(rtt time.Duration, loss float64) string {
 	return c.long
 }
 
+// longBacklog is what a connection on a long path may hold unsent at first.
+const longBacklog = 1 << 20
+
 // tune prepares a connection for the session.
 func (s *session) tune(nc net.Conn) error {
 	t := s.agent.transport(s)
+	stats, err := t.Stats(nc)
+	if err != nil {
+		return err
+	}
 	name := s.params.CongestionControl
 	if name == "" {
-		stats, err := t.Stats(nc)
-		if err != nil {
-			return err
-		}
 		name = s.agent.congestion.pick(stats.MinRTT, s.lossOf(stats))
 	}
-	return t.Tune(nc, name)
+	if err := t.Tune(nc, name); err != nil || stats.MinRTT < light {
+		return err
+	}
+	return t.Backlog(nc, max(longBacklog, s.agent.cfg.NotSentLowat))
 }
 
 // lossOf is the share of segments a connection has sent again, once it has sent

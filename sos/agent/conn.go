@@ -54,6 +54,7 @@ type conn struct {
 	heard   atomic.Int64 // when bytes last came, in nanoseconds of the agent's clock
 	wrote   atomic.Int64
 	leaving atomic.Bool // the writer is to stop
+	backlog int         // the beat's: bytes that may be unsent
 	failure atomic.Pointer[error]
 }
 
@@ -344,5 +345,24 @@ func (c *conn) tick(now int64) {
 		c.kick()
 	} else if c.dirty.Load() {
 		c.kick()
+	}
+}
+
+// maxBacklog bounds the unsent bytes of a connection, however fast it is.
+const maxBacklog = 16 << 20
+
+// adapt lets a fast connection hold more unsent bytes: as many as it sends in
+// the time in which the agent may be late. Too few make it run dry, and bbr
+// then takes the agent's lateness for the path's limit.
+func (c *conn) adapt(stats LinkStats) {
+	least := max(longBacklog, c.s.agent.cfg.NotSentLowat)
+	want := min(max(least, int(float64(stats.Rate)*c.s.agent.cfg.Lateness.Seconds())), max(least, maxBacklog))
+	if c.backlog == 0 {
+		c.backlog = least
+	}
+	if want > c.backlog+c.backlog/4 || want < c.backlog/2 {
+		if c.s.agent.transport(c.s).Backlog(c.net, want) == nil {
+			c.backlog = want
+		}
 	}
 }

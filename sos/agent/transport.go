@@ -8,6 +8,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Transport makes the connections between two agents. The framing and the
@@ -27,6 +29,8 @@ type Transport interface {
 	Dial(ctx context.Context, from netip.Addr, to netip.AddrPort, congestion string) (net.Conn, error)
 	// Tune prepares a connection, fresh or from the pool, for a session.
 	Tune(c net.Conn, congestion string) error
+	// Backlog bounds the bytes that the connection holds unsent.
+	Backlog(c net.Conn, bytes int) error
 	// Stats describes the connection's path.
 	Stats(c net.Conn) (LinkStats, error)
 	// CongestionControls lists the names Dial and Tune take; empty where there is no choice.
@@ -104,6 +108,13 @@ func (t *tcpTransport) Tune(c net.Conn, congestion string) error {
 			}
 		}
 		return setDataOptions(fd, t.lowat)
+	})
+}
+
+// Backlog implements Transport.
+func (t *tcpTransport) Backlog(c net.Conn, bytes int) error {
+	return onSocket(c, func(fd int) error {
+		return setInts(fd, []intOption{{unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, bytes}})
 	})
 }
 

@@ -7,14 +7,17 @@ import "time"
 const windowInterval = 10 * time.Millisecond
 
 // window sizes the credit that a receiver grants. It starts small and grows to
-// four times what the end host takes in a round trip, so that it is never the
-// limit of a transfer that flows, and stays small for an end host that is slow.
+// four times what the end host takes in a round trip, and to eight times while
+// that itself is growing: a sender in slow start is two round trips ahead of
+// what the receiver sees. So it is never the limit of a transfer that flows, and
+// stays small for an end host that is slow.
 type window struct {
 	size, most int
 	rtt        func() time.Duration
 
 	since time.Time
 	base  uint64
+	last  float64 // what was taken in the round trip before
 }
 
 // note looks at the bytes consumed so far and may enlarge the window.
@@ -33,5 +36,10 @@ func (w *window) note(consumed uint64, now time.Time) {
 	}
 	perTrip := float64(consumed-w.base) * float64(interval) / float64(passed)
 	w.since, w.base = now, consumed
-	w.size = min(w.most, max(w.size, int(4*perTrip)))
+	factor := 4.0
+	if perTrip > 1.25*w.last {
+		factor = 8
+	}
+	w.last = perTrip
+	w.size = min(w.most, max(w.size, int(factor*perTrip)))
 }
