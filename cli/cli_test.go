@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
 )
 
@@ -101,6 +102,11 @@ func TestHelp(t *testing.T) {
 		if c.HasParent() && c.Parent().HasParent() && strings.ContainsAny(c.Use, " ") && !c.HasExample() && !c.Parent().HasExample() {
 			t.Errorf("%s takes arguments but neither it nor its parent shows an example", c.CommandPath())
 		}
+		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if c.Root() != c && c.Root().PersistentFlags().Lookup(f.Name) != nil && f != c.Root().PersistentFlags().Lookup(f.Name) {
+				t.Errorf("%s: its flag --%s hides the one that all commands have", c.CommandPath(), f.Name)
+			}
+		})
 		for line := range strings.SplitSeq(c.Long+"\n"+c.Example, "\n") {
 			if len(line) > 100 {
 				t.Errorf("%s: a line of the help has %d characters: %s", c.CommandPath(), len(line), line)

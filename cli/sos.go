@@ -23,7 +23,7 @@ func sosCommand(app *App) *cobra.Command {
 		Use:   "sos",
 		Short: "Carry transfers over long links by agents",
 		Example: `  sluice sos agents add west --url https://192.0.2.10:8440 --addr 10.0.1.10
-  sluice sos whitelist add --client 10.0.1.0/24 --server 10.0.2.80 --port 443
+  sluice sos whitelist add --from 10.0.1.0/24 --to 10.0.2.80 --port 443
   sluice sos sessions
   sluice sos config set connections=8 paths=2`,
 	}

@@ -23,7 +23,7 @@ import (
 func sosWhitelistCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "whitelist", Short: "Say which transfers are carried",
-		Example: `  sluice sos whitelist add --client 10.0.1.0/24 --server 10.0.2.80 --port 443
+		Example: `  sluice sos whitelist add --from 10.0.1.0/24 --to 10.0.2.80 --port 443
   sluice sos whitelist list
   sluice sos whitelist remove 5d41402abc4b`,
 	}
@@ -51,8 +51,8 @@ func sosAllowCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add",
 		Short: "Add an entry",
-		Example: `  sluice sos whitelist add --client 10.0.1.0/24 --server 10.0.2.80 --port 443
-  sluice sos whitelist add --client 10.0.1.0/24 --server 10.0.2.80 --port 8000-8099 \
+		Example: `  sluice sos whitelist add --from 10.0.1.0/24 --to 10.0.2.80 --port 443
+  sluice sos whitelist add --from 10.0.1.0/24 --to 10.0.2.80 --port 8000-8099 \
     --stop 2027-01-01T00:00:00Z --connections 8`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -74,8 +74,8 @@ func sosAllowCommand(app *App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.Name, "name", "", "what the entry is for")
-	f.StringSliceVar(&s.Clients, "client", nil, "who may: address or prefix; may be repeated")
-	f.StringSliceVar(&s.Servers, "server", nil, "to which server: address or prefix; may be repeated")
+	f.StringSliceVar(&s.Clients, "from", nil, "who may: address or prefix; may be repeated")
+	f.StringSliceVar(&s.Servers, "to", nil, "to which server: address or prefix; may be repeated")
 	f.StringSliceVar(&s.Ports, "port", nil, "at which port of the server: port or range; may be repeated")
 	f.StringVar(&start, "start", "", "when it begins, like 2027-01-01T00:00:00Z; now, if left out")
 	f.StringVar(&stop, "stop", "", "when it ends; never, if left out")
