@@ -57,7 +57,7 @@ func NewClient(base string, config *tls.Config, options ...Option) (*Client, err
 	t := &http.Transport{
 		TLSClientConfig:     config,
 		TLSHandshakeTimeout: 5 * time.Second,
-		MaxIdleConnsPerHost: 16,
+		MaxIdleConnsPerHost: 64,
 		IdleConnTimeout:     5 * time.Minute,
 		ForceAttemptHTTP2:   true,
 		DialContext:         (&net.Dialer{Timeout: 3 * time.Second}).DialContext,

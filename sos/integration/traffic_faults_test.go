@@ -54,7 +54,10 @@ func TestSmallTransfers(t *testing.T) {
 			return wantBytes()(c)
 		}},
 		{"client resets", 85, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) }, func(c *net.TCPConn) error { return c.SetLinger(0) }},
-		{"server resets", 86, func(c *net.TCPConn) { _ = c.SetLinger(0) }, func(c *net.TCPConn) error {
+		{"server resets", 86, func(c *net.TCPConn) { _, _ = c.Read(make([]byte, 1)); _ = c.SetLinger(0) }, func(c *net.TCPConn) error {
+			if _, err := c.Write([]byte{1}); err != nil {
+				return err
+			}
 			if _, _, err := drain(c, patience); !errors.Is(err, syscall.ECONNRESET) {
 				return fmt.Errorf("%v, want a reset", err)
 			}

@@ -37,6 +37,7 @@ func (s *Service) notEstablished(ss *session, err error) {
 	s.mu.Lock()
 	s.forget(ss)
 	ss.release()
+	s.proven(ss)
 	ss.state, ss.how = StateEnded, "not established: "+err.Error()
 	s.history.add(s.recordOf(ss), s.config.History)
 	s.mu.Unlock()
@@ -60,6 +61,7 @@ func (s *Service) agentDone(r agentapi.SessionRecord) {
 		close(ss.bothEnded)
 	}
 	ss.ended[r.Role] = r
+	s.proven(ss)
 	ss.progress(r.Role, r.Counters, time.Now())
 	live, first := ss.state == StateLive, len(ss.ended) == 1 // the second is awaited already
 	s.mu.Unlock()
@@ -153,6 +155,7 @@ func (s *Service) end(ctx context.Context, ss *session) {
 	}
 	delete(s.byID, ss.id)
 	ss.release()
+	s.proven(ss)
 	ss.state = StateEnded
 	rec := s.recordOf(ss)
 	s.history.add(rec, s.config.History)

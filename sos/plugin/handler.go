@@ -8,9 +8,13 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 )
 
-// heldExtra is how much longer a first packet is held than its set-up may
-// take: the time to undo it.
-const heldExtra = 3 * time.Second
+const (
+	// heldExtra is how much longer a first packet is held than its set-up may
+	// take: the time to undo it.
+	heldExtra = 3 * time.Second
+	// maxQueue is how long a first packet may wait for its set-up to begin.
+	maxQueue = 6 * time.Second
+)
 
 // HandlePacketIn looks for first packets of whitelisted connections. It runs on
 // the switch's goroutine and never waits.
@@ -54,7 +58,7 @@ func (s *Service) offered(o offer, entry *Entry, hold func(time.Duration) (Held,
 	if ss == nil {
 		return verdict
 	}
-	held, err := hold(limit + heldExtra)
+	held, err := hold(maxQueue + limit + heldExtra)
 	if err != nil {
 		s.mu.Lock()
 		s.forget(ss)

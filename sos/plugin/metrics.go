@@ -99,7 +99,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 func (m *metrics) established(st Steps) {
 	m.up.Inc()
 	for step, d := range map[string]agentapi.Duration{
-		"select": st.Select, "prepare": st.Prepare, "rules": st.Rules, "commit": st.Commit, "client": st.Client, "total": st.Total,
+		"queue": st.Queue, "select": st.Select, "prepare": st.Prepare, "rules": st.Rules, "commit": st.Commit, "client": st.Client, "total": st.Total,
 	} {
 		m.setup.WithLabelValues(step).Observe(time.Duration(d).Seconds())
 	}

@@ -25,6 +25,11 @@ const Name = "sos"
 // HandlerPriority is the service's place in the packet-in chain.
 const HandlerPriority = 100
 
+const (
+	maxWorking  = 32
+	maxUnproven = 384
+)
+
 // Options is what a Service works with.
 type Options struct {
 	Fabric Fabric
@@ -68,6 +73,10 @@ type Service struct {
 	view atomic.Pointer[view]
 	// rethink wakes the goroutine that keeps punt rules and paths up to date.
 	rethink chan struct{}
+
+	// working holds a token for each set-up that is being done, unproven one
+	// for each session whose client has not come to its agent yet.
+	working, unproven chan struct{}
 
 	mu        sync.Mutex
 	running   bool
@@ -113,6 +122,7 @@ func New(o Options) (*Service, error) {
 	s := &Service{
 		fabric: o.Fabric, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name), opts: o,
 		rethink: make(chan struct{}, 1), config: DefaultConfig(),
+		working: make(chan struct{}, maxWorking), unproven: make(chan struct{}, maxUnproven),
 		agents: map[string]*agent{}, sessions: map[flow]*session{}, byID: map[agentapi.SessionID]*session{},
 		perClient: map[string]int{}, direct: newDirectory(), pairs: map[string]*pair{}, resets: map[flow]*reset{},
 		puntErrs: map[openflow.DatapathID]string{}, early: map[agentapi.SessionID][]agentapi.SessionRecord{},

@@ -46,7 +46,9 @@ type session struct {
 	pair               string
 	agentPaths         [][]string
 	steps              Steps
-	samples            sampler
+	// unproven says that the client has not come to its agent yet.
+	unproven bool
+	samples  sampler
 	// last are the agents' latest counters, ended their final records.
 	last  map[agentapi.Role]agentapi.Counters
 	ended map[agentapi.Role]agentapi.SessionRecord
@@ -76,6 +78,7 @@ func other(r agentapi.Role) agentapi.Role {
 
 // Steps are how long the parts of a set-up took.
 type Steps struct {
+	Queue   agentapi.Duration `json:"queue" doc:"Waiting for its turn"`
 	Select  agentapi.Duration `json:"select" doc:"Finding the ends, choosing agents and paths"`
 	Prepare agentapi.Duration `json:"prepare" doc:"Both agents' answers"`
 	Rules   agentapi.Duration `json:"rules" doc:"Rules of the server's side and between the agents, until the switches' barriers"`

@@ -33,13 +33,16 @@ func newSession(f flow, entry *Entry, global Tuning, now time.Time) *session {
 // setUp takes a session from its held first packet to the packet's release. Any
 // failure undoes everything and sends the packet on as if SOS were not there.
 func (s *Service) setUp(ctx context.Context, ss *session, o offer, held Held) {
-	s.mu.Lock()
-	cfg := s.config
-	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, cfg.setupTime())
-	defer cancel()
 	watch := newStopwatch()
-	done, err := s.establish(ctx, ss, o, cfg, &watch)
+	done, err := s.inTurn(ctx, ss, func() (progressOf, error) {
+		s.took(&ss.steps.Queue, &watch)
+		s.mu.Lock()
+		cfg := s.config
+		s.mu.Unlock()
+		ctx, cancel := context.WithTimeout(ctx, cfg.setupTime())
+		defer cancel()
+		return s.establish(ctx, ss, o, cfg, &watch)
+	})
 	if err != nil {
 		s.undo(ss, done)
 		s.mu.Lock()
@@ -64,6 +67,37 @@ func (s *Service) took(step *agentapi.Duration, w *stopwatch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*step += w.lap()
+}
+
+// inTurn does a set-up when it is its turn: few at a time are done fastest, and
+// sessions whose clients do not come, as in a flood, must not fill the agents.
+func (s *Service) inTurn(ctx context.Context, ss *session, f func() (progressOf, error)) (progressOf, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxQueue)
+	defer cancel()
+	for _, turn := range []chan struct{}{s.unproven, s.working} {
+		select {
+		case turn <- struct{}{}:
+		case <-ctx.Done():
+			if turn == s.working {
+				<-s.unproven
+			}
+			return nothingDone, fmt.Errorf("too many connections at once: not begun after %v", maxQueue)
+		}
+	}
+	defer func() { <-s.working }()
+	s.mu.Lock()
+	ss.unproven = true
+	s.mu.Unlock()
+	return f()
+}
+
+// proven gives back a session's place among those whose clients have not come
+// yet. The lock is held.
+func (s *Service) proven(ss *session) {
+	if ss.unproven {
+		ss.unproven = false
+		<-s.unproven
+	}
 }
 
 // progressOf a set-up says what has to be undone.

@@ -104,6 +104,9 @@ func (s *Service) agentEvent(a *agent, e agentapi.Event) {
 	for _, l := range e.Live {
 		if ss := s.byID[l.ID]; ss != nil && ss.agent(l.Role) == a {
 			ss.progress(l.Role, l.Counters, a.lastSeen)
+			if l.Role == agentapi.RoleClient && (l.Phase == agentapi.PhaseRunning || l.Phase == agentapi.PhaseClosing) {
+				s.proven(ss)
+			}
 		}
 	}
 	s.mu.Unlock()
