@@ -109,7 +109,13 @@ func (n *Network) rebuild() {
 	n.topoSeq++
 	t := topology.New(n.topoSeq, ids, links)
 	n.topo.Store(t)
-	n.view.Store(&forward.View{Topology: t, Hosts: n.hosts, Edges: n.links, Metric: n.cfg.ForwardMetric, IgnoreVLAN: n.cfg.IgnoreVLAN})
+	n.view.Store(&forward.View{
+		Topology: t, Hosts: n.hosts, Edges: n.links, Metric: n.cfg.ForwardMetric, IgnoreVLAN: n.cfg.IgnoreVLAN,
+		CanMatch: func(d openflow.DatapathID, f openflow.Field) bool {
+			s := up[d]
+			return s != nil && s.caps.CanMatch(f)
+		},
+	})
 }
 
 // switchUp makes a reconciled switch known.

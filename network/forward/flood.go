@@ -33,7 +33,8 @@ func anyGroup() openflow.OXM {
 //
 // ARP and neighbour advertisements that come in by an edge port go to the
 // controller as well, even where a flow's rules would carry them: hosts tell
-// their addresses by them.
+// their addresses by them. A switch that cannot match ICMPv6 types sends up ARP
+// alone.
 func (v *View) BaseProgram() rule.Program {
 	var p rule.Program
 	seen := map[topology.PortRef]bool{}
@@ -47,7 +48,7 @@ func (v *View) BaseProgram() rule.Program {
 	}
 	for _, s := range v.Topology.Switches {
 		for _, port := range v.Edges.EdgePorts(s) {
-			p.Rules = append(p.Rules, learnRules(topology.PortRef{Switch: s, Port: port})...)
+			p.Rules = append(p.Rules, v.learnRules(topology.PortRef{Switch: s, Port: port})...)
 		}
 	}
 	return p
@@ -64,12 +65,15 @@ func (v *View) floodRule(at topology.PortRef) rule.Rule {
 	return r
 }
 
-func learnRules(at topology.PortRef) []rule.Rule {
+func (v *View) learnRules(at topology.PortRef) []rule.Rule {
 	in := openflow.InPort(at.Port)
 	r := rule.Rule{
 		Switch: at.Switch, Band: rule.BandForwarding, Offset: offsetLearn,
 		Match:   openflow.MustMatch(in, openflow.EthType(packet.TypeARP)),
 		Actions: []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)},
+	}
+	if v.CanMatch != nil && !v.CanMatch(at.Switch, openflow.FieldICMPv6Type) {
+		return []rule.Rule{r}
 	}
 	nd := r
 	nd.Match = openflow.MustMatch(in, openflow.EthType(packet.TypeIPv6), openflow.IPProto(packet.ProtoICMPv6),

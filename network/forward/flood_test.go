@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -105,6 +106,26 @@ func TestBroadcastReachesEveryEdgePortOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Hosts tell their addresses at edge ports; a switch that cannot match what they
+// tell IPv6 addresses by is not asked to.
+func TestLearningRules(t *testing.T) {
+	n := ring()
+	v := n.view()
+	v.CanMatch = func(s openflow.DatapathID, _ openflow.Field) bool { return s != 2 }
+	got := map[topology.PortRef]int{}
+	for _, r := range v.BaseProgram().Rules {
+		if r.Offset != offsetLearn {
+			continue
+		}
+		in, _ := r.Match.Get(openflow.FieldInPort)
+		got[topology.PortRef{Switch: r.Switch, Port: uint32(in.Uint())}]++
+	}
+	want := map[topology.PortRef]int{ref(1, 9): 2, ref(2, 9): 1, ref(3, 9): 2, ref(4, 9): 2}
+	if !maps.Equal(got, want) {
+		t.Errorf("rules by port %v, want %v", got, want)
+	}
 }
 
 // While the switches change over from one tree to another, in any order, no

@@ -31,6 +31,8 @@ type View struct {
 	Metric   topology.Metric
 	// IgnoreVLAN makes flows in all VLANs one.
 	IgnoreVLAN bool
+	// CanMatch tells whether a switch's rules can match a field; nil means all can.
+	CanMatch func(openflow.DatapathID, openflow.Field) bool
 }
 
 // PacketOut is a packet to be sent. Without Data it is the packet that was
