@@ -62,7 +62,7 @@ func DefaultAgent() *Agent {
 		Control:  Control{Listen: loopback(8440)},
 		Data:     Data{Ports: PortRange{8441, 8448}, Warm: 32, WarmFor: time.Minute},
 		Sessions: Sessions{Max: 4096, Idle: 2 * time.Hour, DialTimeout: 3 * time.Second},
-		Transfer: Transfer{Auto: 16, Chunk: 256 << 10, Queue: 64, Buffer: 128 << 20},
+		Transfer: Transfer{Auto: 8, Chunk: 256 << 10, Queue: 256, Buffer: 128 << 20},
 	}
 }
 
