@@ -46,6 +46,7 @@ func Layers() []Layer {
 			Only:  []string{"api"},
 			Tests: []string{"lab", "pki", "sos/agent"},
 		},
+		{Dir: "sos/integration", Tests: []string{"sos", "network", "openflow", "event", "store", "pki", "api", "lab"}},
 
 		{Dir: "api", May: []string{"event", "store", "pki"}},
 		{Dir: "config", May: []string{"openflow", "network", "sos"}},
