@@ -119,10 +119,7 @@ func (n *Network) stage(ctx context.Context, st stage, opts ApplyOptions) (wait 
 		if errors.Is(err, ErrSwitchDown) {
 			return lost(st.sw, opts)
 		}
-		if err != nil {
-			return &RuleError{Switch: st.sw, Err: err}
-		}
-		return st.refusal(errs, 0)
+		return s.outcome(&st, errs, 0, err)
 	}
 }
 
@@ -138,8 +135,12 @@ func lost(sw openflow.DatapathID, opts ApplyOptions) error {
 func (st *stage) unencodable(err error) error {
 	re := &RuleError{Switch: st.sw, Err: fmt.Errorf("%w: %w", ErrInvalid, err)}
 	var me *messageError
-	if errors.As(err, &me) && me.index < len(st.ops) {
-		re.Rule = st.ops[me.index].Rule
+	if errors.As(err, &me) && me.op != nil {
+		for i := range st.ops {
+			if st.ops[i].Message == me.op {
+				re.Rule = st.ops[i].Rule
+			}
+		}
 	}
 	return re
 }
@@ -159,31 +160,79 @@ func (st *stage) refusal(errs []batchError, before int) error {
 }
 
 // bundle makes the stage's change atomic. The switch checks each part when it is
-// added; only when all were taken is the bundle committed.
+// added; only when all were taken is the bundle committed. Meters cannot be in
+// bundles: new ones are made before, old ones deleted after.
 func (s *Switch) bundle(ctx context.Context, st stage, opts ApplyOptions) error {
+	before, inside, after := st.parts()
+	opts.Atomic = false
+	if len(before.ops) > 0 {
+		if err := s.n.stage(ctx, before, opts)(); err != nil {
+			return err
+		}
+	}
+	err := s.commit(ctx, inside)
+	switch {
+	case errors.Is(err, ErrSwitchDown):
+		return lost(st.sw, opts)
+	case err != nil:
+		return err
+	case len(after.ops) > 0:
+		return s.n.stage(ctx, after, opts)()
+	}
+	return nil
+}
+
+// parts splits a stage into what comes before its bundle, in it, and after it.
+func (st *stage) parts() (before, inside, after stage) {
+	before.sw, inside.sw, after.sw = st.sw, st.sw, st.sw
+	for _, op := range st.ops {
+		m, isMeter := op.Message.(*openflow.MeterMod)
+		switch {
+		case !isMeter:
+			inside.ops = append(inside.ops, op)
+		case m.Command == openflow.MeterDelete:
+			after.ops = append(after.ops, op)
+		default:
+			before.ops = append(before.ops, op)
+		}
+	}
+	return before, inside, after
+}
+
+// commit opens a bundle, fills it and commits it. A switch may refuse a part as
+// late as at the commit: its error then names the message by which the part was
+// added, so that batch goes on listening.
+func (s *Switch) commit(ctx context.Context, st stage) error {
 	const flags = openflow.BundleAtomic | openflow.BundleOrdered
 	id := s.xid.Add(1)
 	msgs := []openflow.Message{&openflow.BundleControl{Bundle: id, Op: openflow.BundleOpenRequest, Flags: flags}}
 	for _, op := range st.ops {
 		msgs = append(msgs, &openflow.BundleAdd{Bundle: id, Flags: flags, Message: op.Message})
 	}
-	err := s.bundlePart(ctx, st, msgs, 1, opts)
-	if err != nil {
-		_ = s.send(&openflow.BundleControl{Bundle: id, Op: openflow.BundleDiscardRequest, Flags: flags}, s.xid.Add(1))
-		return err
-	}
-	return s.bundlePart(ctx, st, []openflow.Message{&openflow.BundleControl{Bundle: id, Op: openflow.BundleCommitRequest, Flags: flags}}, 1, opts)
-}
-
-func (s *Switch) bundlePart(ctx context.Context, st stage, msgs []openflow.Message, before int, opts ApplyOptions) error {
-	bt, err := s.sendBatch(msgs)
+	adding, err := s.sendBatch(msgs)
 	if err != nil {
 		return st.unencodable(err)
 	}
-	errs, err := s.wait(ctx, bt)
-	if errors.Is(err, ErrSwitchDown) {
-		return lost(st.sw, opts)
+	errs, err := s.wait(ctx, adding)
+	if err = s.outcome(&st, errs, 1, err); err != nil {
+		_ = s.send(&openflow.BundleControl{Bundle: id, Op: openflow.BundleDiscardRequest, Flags: flags}, s.xid.Add(1))
+		return err
 	}
+	s.listen(adding)
+	defer s.forget(adding)
+	committing, err := s.sendBatch([]openflow.Message{&openflow.BundleControl{Bundle: id, Op: openflow.BundleCommitRequest, Flags: flags}})
+	if err != nil {
+		return st.unencodable(err)
+	}
+	errs, err = s.wait(ctx, committing)
+	if late := s.errorsOf(adding); len(errs) > 0 && len(late) > 0 {
+		return st.refusal(late, 1)
+	}
+	return s.outcome(&st, errs, len(st.ops)+1, err)
+}
+
+// outcome turns what wait returned into an error that names the switch.
+func (s *Switch) outcome(st *stage, errs []batchError, before int, err error) error {
 	if err != nil {
 		return &RuleError{Switch: st.sw, Err: err}
 	}

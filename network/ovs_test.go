@@ -17,7 +17,7 @@ import (
 const patience = 20 * time.Second
 
 // run starts a network in a lab's control namespace and stops it with the test.
-func run(t *testing.T, l *lab.Lab, c network.Config) (n *network.Network, stop func()) {
+func run(t *testing.T, l *lab.Lab, c network.Config, prepare ...func(*network.Network)) (n *network.Network, stop func()) {
 	t.Helper()
 	ln, err := l.Control().Listen("tcp", l.ControllerAddr().String())
 	if err != nil {
@@ -30,6 +30,9 @@ func run(t *testing.T, l *lab.Lab, c network.Config) (n *network.Network, stop f
 	c.DiscoveryInterval, c.DiscoverySettle = 200*time.Millisecond, 300*time.Millisecond
 	if n, err = network.New(c); err != nil {
 		t.Fatal(err)
+	}
+	for _, p := range prepare {
+		p(n)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -57,37 +57,39 @@ func (n *Network) runRepairs(ctx context.Context) {
 		case <-retry:
 		}
 		retry = nil
-		if n.cfg.DisableForwarding {
+		n.repairFlows(n.repairs.take())
+		if !ready && !n.settled() {
+			retry = time.After(n.cfg.DiscoveryInterval / 2)
 			continue
 		}
-		dead := n.repairs.take()
-		n.repairFlows(dead)
 		now, err := n.repairFlood(ctx, flood)
 		if err != nil && ctx.Err() == nil {
 			n.log.Warn("writing the rules of the broadcast tree", "error", err)
 			retry = time.After(time.Second)
 		}
 		flood = now
-		if !ready && n.settled() {
+		if !ready {
 			ready = true
 			n.core.Ready()
-		}
-		if !ready && retry == nil {
-			retry = time.After(time.Second)
 		}
 	}
 }
 
-// settled reports whether what the core wants on the switches has been found
-// out: until then rules of the broadcast tree from before a restart are left alone.
+// settled reports whether the links have been found that were there before. Until
+// then rules of the broadcast tree from before a restart are left alone, and a
+// fresh network floods by way of the controller.
 func (n *Network) settled() bool {
-	sw := n.Switches()
-	for _, s := range sw {
-		if time.Since(s.since) < 2*n.cfg.DiscoveryInterval {
-			return false
+	var oldest, youngest time.Duration
+	for i, s := range n.Switches() {
+		age := time.Since(s.since)
+		oldest = max(oldest, age)
+		if i == 0 || age < youngest {
+			youngest = age
 		}
 	}
-	return len(sw) > 0
+	// One switch that comes and goes must not hold up all the others.
+	enough := n.cfg.DiscoverySettle + 2*n.cfg.DiscoveryInterval
+	return youngest >= enough || oldest >= 5*enough
 }
 
 // repairFlows redirects the flows that have lost their way, and deletes the
@@ -137,7 +139,10 @@ func (n *Network) deleteAdopted(dead map[PortRef]struct{}) {
 // repairFlood moves the broadcast rules from the old tree to the present one, by
 // way of what both have in common, so that no loop closes in between.
 func (n *Network) repairFlood(ctx context.Context, old rule.Program) (rule.Program, error) {
-	now := n.view.Load().BaseProgram()
+	var now rule.Program
+	if !n.cfg.DisableForwarding {
+		now = n.view.Load().BaseProgram()
+	}
 	opts := ApplyOptions{AllowDown: true}
 	if len(old.Rules) > 0 {
 		if err := n.core.Apply(ctx, keyBase, forward.Shrink(old, now), opts); err != nil {

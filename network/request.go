@@ -125,7 +125,7 @@ func (s *Switch) sendBatch(msgs []openflow.Message) (*batch, error) {
 	for i, m := range msgs {
 		if b, err = m.AppendTo(b, bt.first+uint32(i)); err != nil {
 			s.out.unlockControl(b[:start])
-			return nil, &messageError{index: i, err: err}
+			return nil, &messageError{op: inner(m), err: err}
 		}
 	}
 	b, _ = (&openflow.BarrierRequest{}).AppendTo(b, bt.last)
@@ -140,22 +140,25 @@ func (s *Switch) sendBatch(msgs []openflow.Message) (*batch, error) {
 
 func countFlowMods(msgs []openflow.Message) (n int) {
 	for _, m := range msgs {
-		switch m.MsgType() {
-		case openflow.TypeFlowMod:
+		if inner(m).MsgType() == openflow.TypeFlowMod {
 			n++
-		case openflow.TypeExperimenter:
-			if add, ok := m.(*openflow.BundleAdd); ok && add.Message.MsgType() == openflow.TypeFlowMod {
-				n++
-			}
 		}
 	}
 	return n
 }
 
+// inner is the message that a bundle's message carries, or the message itself.
+func inner(m openflow.Message) openflow.Message {
+	if add, ok := m.(*openflow.BundleAdd); ok {
+		return add.Message
+	}
+	return m
+}
+
 // messageError says that a message cannot be encoded.
 type messageError struct {
-	index int
-	err   error
+	op  openflow.Message
+	err error
 }
 
 func (e *messageError) Error() string { return e.err.Error() }
@@ -172,6 +175,20 @@ func (s *Switch) wait(ctx context.Context, bt *batch) ([]batchError, error) {
 		s.forget(bt)
 		return nil, fmt.Errorf("switch %v: no barrier reply: %w", s.dpid, ctx.Err())
 	}
+}
+
+// listen has a batch whose barrier has come collect errors once more, until it
+// is forgotten.
+func (s *Switch) listen(bt *batch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.batches = append(s.batches, bt)
+}
+
+func (s *Switch) errorsOf(bt *batch) []batchError {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return bt.errs
 }
 
 func (s *Switch) forget(bt *batch) {
