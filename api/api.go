@@ -50,6 +50,7 @@ type API struct {
 	streams  atomic.Int64  // consumers of events
 
 	permitted map[permission]bool
+	metrics   requestMetrics
 }
 
 // New returns an API without any service's operations.

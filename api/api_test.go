@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -245,6 +246,26 @@ func TestReadiness(t *testing.T) {
 	got := ask(t, "GET", s.URL+"/readyz", "")
 	if got.status != 503 || !strings.Contains(got.body, `"store"`) || strings.Contains(got.body, "details") || !strings.Contains(log.String(), "details") {
 		t.Errorf("%d %s; log: %s", got.status, got.body, &log)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	bus := event.NewBus(3, 16)
+	bus.Publish("x", nil)
+	a := api.New(api.Options{Auth: withToken(), Bus: bus, Log: slog.New(slog.DiscardHandler)})
+	s := httptest.NewServer(a.Handler())
+	defer s.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	ask(t, "GET", s.URL+"/api/v1/version", "")
+	stream := follow(t, s.URL+"/api/v1/events", "")
+	got := ask(t, "GET", s.URL+"/metrics", "", "Authorization", "Bearer "+secret).body
+	stream.Body.Close()
+	for _, line := range []string{
+		`sluice_api_requests_total{code="401",method="get"} 1`, "sluice_api_event_streams 1", fmt.Sprintf("sluice_event_last_id %v", float64(bus.Last())), "go_goroutines ",
+	} {
+		if !strings.Contains(got, line) {
+			t.Errorf("metrics lack %s", line)
+		}
 	}
 }
 

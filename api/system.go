@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/sluice-net/sluice/internal/version"
 )
@@ -36,8 +34,7 @@ func humaConfig(version string, maxBody int64) huma.Config {
 // registerSystem adds what every controller has: health, metrics, the OpenAPI
 // document with its viewer, and the event stream.
 func (a *API) registerSystem() {
-	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	a.mux.Handle("GET /metrics", promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{Registry: a.registry}))
+	a.registerMetrics()
 	a.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	a.mux.HandleFunc("GET /readyz", a.ready)
 	a.mux.Handle("GET /openapi.json", document("application/openapi+json", a.huma.OpenAPI().MarshalJSON))
