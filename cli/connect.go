@@ -5,9 +5,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
+
+	"github.com/sluice-net/sluice/config"
 )
 
 const (
@@ -17,23 +19,24 @@ const (
 )
 
 // token reads the bearer token: the file named by the flag or environment, or
-// else that of the controller on this machine if it can be read.
+// else that of a controller on this machine which this user may read.
 func (a *App) token() (string, error) {
-	if t := os.Getenv("SLUICE_TOKEN"); t != "" && a.tokenFile == "" {
+	if a.tokenFile != "" {
+		b, err := os.ReadFile(a.tokenFile)
+		if err != nil {
+			return "", fmt.Errorf("read the token: %w (--token-file names the file that the controller wrote)", err)
+		}
+		return strings.TrimSpace(string(b)), nil
+	}
+	if t := os.Getenv("SLUICE_TOKEN"); t != "" {
 		return t, nil
 	}
-	file, named := a.tokenFile, a.tokenFile != ""
-	if !named {
-		file = systemTokenFile
-	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		if !named && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)) {
-			return "", nil
+	for _, file := range []string{filepath.Join(config.DefaultDataDir(), "token"), systemTokenFile} {
+		if b, err := os.ReadFile(file); err == nil {
+			return strings.TrimSpace(string(b)), nil
 		}
-		return "", fmt.Errorf("read the token: %w (--token-file names the file that the controller wrote)", err)
 	}
-	return strings.TrimSpace(string(b)), nil
+	return "", nil // the controller says what it wants
 }
 
 func (a *App) tls() (*tls.Config, error) {
