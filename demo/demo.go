@@ -43,6 +43,9 @@ const (
 // ErrFailed says that the demo ran, but did not show what it promises.
 var ErrFailed = errors.New("the demo failed")
 
+// ErrStopped says that the demo was stopped before its end.
+var ErrStopped = errors.New("the demo was stopped; its network has been removed")
+
 // demo is one run.
 type demo struct {
 	Options
@@ -55,27 +58,38 @@ type demo struct {
 
 // Run runs the demo. Whatever happens, and also when ctx ends, it removes what
 // it has built.
-func Run(ctx context.Context, o Options) (err error) {
+func Run(ctx context.Context, o Options) error {
 	if os.Geteuid() != 0 {
 		return errors.New("the demo builds network namespaces and needs root: try sudo")
 	}
 	d := &demo{Options: o}
-	d.dir, err = os.MkdirTemp("", "sluice-demo-")
-	if err != nil {
+	var err error
+	if d.dir, err = os.MkdirTemp("", "sluice-demo-"); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
+	failure := d.show(ctx)
+	if failure != nil && ctx.Err() != nil {
+		failure = ErrStopped // and not what the stop has broken off
+	}
+	return errors.Join(failure, d.down(ctx), os.RemoveAll(d.dir))
+}
+
+// show builds everything and shows it.
+func (d *demo) show(ctx context.Context) error {
 	if err := d.up(ctx); err != nil {
-		return errors.Join(err, d.down(ctx))
+		return err
 	}
 	outcomes, err := d.compare(ctx)
-	if err == nil {
-		err = d.report(outcomes)
+	if err != nil {
+		return err
 	}
-	if err == nil && o.Keep {
+	if err := d.report(outcomes); err != nil {
+		return err
+	}
+	if d.Keep {
 		d.invite(ctx)
 	}
-	return errors.Join(err, d.down(ctx))
+	return nil
 }
 
 func (d *demo) say(format string, args ...any) { fmt.Fprintf(d.Out, format+"\n", args...) }

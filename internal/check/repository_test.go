@@ -3,10 +3,11 @@ package check
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
-	"time"
+
+	"github.com/sluice-net/sluice/internal/selfbuild"
 )
 
 // TestRepository holds this repository to the rules.
@@ -55,9 +56,24 @@ func TestSnippets(t *testing.T) {
 	if len(snippets) == 0 {
 		t.Fatal("the documentation has no runnable block")
 	}
-	bin := buildSluice(t, root)
+	bin := selfbuild.Folder(t)
+	onlyOne(t)
 	for path, blocks := range byDocument(snippets) {
 		t.Run(path, func(t *testing.T) { runDocument(t, bin, blocks) })
+	}
+}
+
+// onlyOne waits until no other process runs the documentation's commands: the
+// labs in it have fixed names.
+func onlyOne(t *testing.T) {
+	t.Helper()
+	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "sluice-snippets.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lock.Close() })
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -93,18 +109,4 @@ func repositoryRoot(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return root
-}
-
-// buildSluice puts the binary into a folder of its own, which is returned.
-func buildSluice(t *testing.T, root string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	bin := t.TempDir()
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(bin, "sluice"), "./cmd/sluice")
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build sluice: %v\n%s", err, out)
-	}
-	return bin
 }

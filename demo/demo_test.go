@@ -1,0 +1,71 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/selfbuild"
+	"github.com/sluice-net/sluice/lab"
+)
+
+// TestDemo runs the whole demo on a smaller file and a shorter link, and then
+// stops one in the middle. Neither leaves anything.
+func TestDemo(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("the demo needs root")
+	}
+	o := Options{Binary: selfbuild.Binary(t), Size: 5e6, Line: lab.WANOptions{Rate: 100e6, RTT: 20 * time.Millisecond, Loss: -1}}
+	t.Run("whole", func(t *testing.T) {
+		var out bytes.Buffer
+		o.Out = &out
+		if err := Run(t.Context(), o); err != nil {
+			t.Fatalf("%v\n%s", err, out.String())
+		}
+		for _, want := range []string{"direct  [####", "SOS     [####", "server talked to", "times as fast"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("the demo does not say %q:\n%s", want, out.String())
+			}
+		}
+		if strings.Contains(out.String(), "\x1b") {
+			t.Error("there are escape sequences although nobody watches")
+		}
+		nothingLeft(t)
+	})
+	t.Run("stopped", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		o.Out = &stopAt{mark: "Downloading", stop: cancel}
+		if err := Run(ctx, o); !errors.Is(err, ErrStopped) {
+			t.Errorf("a demo that was stopped returns %v", err)
+		}
+		nothingLeft(t)
+	})
+}
+
+// stopAt calls stop when the mark is written.
+type stopAt struct {
+	mark string
+	stop func()
+}
+
+func (s *stopAt) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), s.mark) {
+		s.stop()
+	}
+	return len(b), nil
+}
+
+func nothingLeft(t *testing.T) {
+	t.Helper()
+	for _, pattern := range []string{"/run/netns/sluice-" + labName + "-*", filepath.Join(os.TempDir(), "sluice-demo-*"), filepath.Join(lab.DefaultRunDir, labName)} {
+		left, err := filepath.Glob(pattern)
+		if err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v %v", left, err)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package experiment
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/sluice-net/sluice/internal/selfbuild"
+)
+
+// TestQuick runs some experiments at the smallest scale with real programs. It
+// looks at whether they work and write what they should; how fast things are
+// depends on the machine and is for their reports to say.
+func TestQuick(t *testing.T) {
+	if testing.Short() || os.Geteuid() != 0 {
+		t.Skip("experiments need root and some time")
+	}
+	binary := selfbuild.Binary(t)
+	for _, name := range []string{"sos-setup", "sos-sessions", "agent-relay"} {
+		t.Run(name, func(t *testing.T) {
+			e, err := Find(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := t.TempDir()
+			result, err := Run(t.Context(), e, Options{Scale: Quick, Out: out, Binary: binary, Log: t.Output()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(result.Tables) == 0 || len(result.Claims) == 0 {
+				t.Error("the result has no table or puts nothing to the test")
+			}
+			for _, pattern := range []string{"report.html", "*.csv"} {
+				if files, err := filepath.Glob(filepath.Join(out, pattern)); err != nil || len(files) == 0 {
+					t.Errorf("no %s in the output (%v)", pattern, err)
+				}
+			}
+		})
+	}
+}
