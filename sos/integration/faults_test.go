@@ -107,12 +107,57 @@ func TestAgentKilled(t *testing.T) {
 	}
 }
 
-// TestAgentCutOff takes an agent's links away instead: it is still there, but
-// nobody hears of it.
+// TestAgentStops has an agent of which nobody hears any more, although its
+// kernel still holds its connections.
+func TestAgentStops(t *testing.T) {
+	for _, busy := range []bool{true, false} {
+		w := newWorld(t, lab.WAN("sosstop", wan), options{})
+		w.loseAgent(busy, func() { w.agents["x"].signal(syscall.SIGSTOP) })
+		w.agents["x"].signal(syscall.SIGCONT)
+	}
+}
+
+// TestAgentCutOff takes the link between an agent and its switch away: the
+// controller still hears of the agent, but its end host does not.
 func TestAgentCutOff(t *testing.T) {
-	w := newWorld(t, lab.WAN("soscut", wan), options{})
-	w.loseAgent(true, func() { w.agents["x"].signal(syscall.SIGSTOP) })
-	w.agents["x"].signal(syscall.SIGCONT)
+	for _, host := range []string{"x", "y"} {
+		t.Run(host, func(t *testing.T) {
+			w := newWorld(t, lab.WAN("soscut", wan), options{})
+			w.loseAgent(true, func() {
+				if err := w.lab.SetLink(t.Context(), w.linkOf(host), false); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// linkOf is the link by which a host is connected.
+func (w *world) linkOf(host string) string {
+	w.t.Helper()
+	for _, l := range w.lab.Topology().Links {
+		if l.A.Node == host || l.B.Node == host {
+			return l.Name
+		}
+	}
+	w.t.Fatalf("host %s has no link", host)
+	return ""
+}
+
+// TestAgentDiesDuringPrepare kills an agent that has been asked to prepare.
+func TestAgentDiesDuringPrepare(t *testing.T) {
+	w := newWorld(t, lab.WAN("sosdur", wan), options{})
+	w.serve(80, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
+	w.agents["y"].signal(syscall.SIGSTOP)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.echo(80)
+	}()
+	w.eventually("the session is being set up", func() bool { return len(w.sessions("live")) == 1 })
+	w.agents["y"].kill()
+	<-done
+	w.direct("agents")
 }
 
 // loseAgent starts a session, loses an agent, and checks that both ends see a

@@ -78,16 +78,38 @@ func (s *Service) windUp(ss *session) {
 			await(ctx, ss.bothEnded, otherEnd)
 		}
 		s.mu.Lock()
-		mine := ss.state == StateLive
+		mine, orderly := ss.state == StateLive, orderly(ss.ended)
 		if mine {
 			ss.state = StateEnding
+			if !orderly {
+				ss.state = StateResetting
+			}
 			ss.how = ending(ss.ended)
 		}
 		s.mu.Unlock()
-		if mine && sleep(ctx, s.linger(ss)) {
+		if !mine {
+			return
+		}
+		if !orderly {
+			// An agent that lost its peer may itself be cut off from its end
+			// host, which would then wait for ever.
+			bothRoles(func(_ int, r agentapi.Role) error { s.resetEnd(ctx, ss, r); return nil })
+		}
+		if sleep(ctx, s.linger(ss)) {
 			s.end(ctx, ss)
 		}
 	})
+}
+
+// orderly says whether both agents are sure that their end hosts know of the end.
+func orderly(ended map[agentapi.Role]agentapi.SessionRecord) bool {
+	for _, r := range bothRole {
+		switch ended[r].Reason {
+		case "", agentapi.ReasonPeerLost, agentapi.ReasonFailed:
+			return false
+		}
+	}
+	return true
 }
 
 // await waits for the channel to be closed, but not for ever.

@@ -175,6 +175,9 @@ func newFakeAgent(t *testing.T, n *fakeNet, name string) *fakeAgent {
 func (a *fakeAgent) kill() {
 	a.once.Do(func() {
 		_ = a.server.Listener.Close()
+		a.mu.Lock()
+		clear(a.sessions)
+		a.mu.Unlock()
 		close(a.dead)
 		a.server.CloseClientConnections()
 		a.server.Close()

@@ -13,7 +13,7 @@ const (
 	// take: the time to undo it.
 	heldExtra = 3 * time.Second
 	// maxQueue is how long a first packet may wait for its set-up to begin.
-	maxQueue = 6 * time.Second
+	maxQueue = 9 * time.Second
 )
 
 // HandlePacketIn looks for first packets of whitelisted connections. It runs on

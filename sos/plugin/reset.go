@@ -177,10 +177,10 @@ func (s *Service) answerReset(at network.PortRef, f flow, h *packet.Headers) net
 	if rs == nil || rs.at != at {
 		return network.Continue
 	}
-	if !h.Has(packet.TCP) || h.TCPFlags&packet.RST != 0 {
-		return network.Stop
+	// An end host that answers with a reset knows already.
+	if h.TCPFlags&packet.RST == 0 {
+		s.emit(rs, packet.AppendReset(nil, h))
 	}
-	s.emit(rs, packet.AppendReset(nil, h))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {

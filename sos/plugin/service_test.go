@@ -272,6 +272,15 @@ func TestFailOpen(t *testing.T) {
 		{"server refuses", func(b *bench) { b.y.commit = func() error { return problem(agentapi.CodeRefused) } }, "refused"},
 		{"server does not answer", func(b *bench) { b.y.commit = func() error { return problem(agentapi.CodeTimeout) } }, "timeout"},
 		{"client's agent fails to commit", func(b *bench) { b.x.commit = func() error { return problem(agentapi.CodeNoPeer) } }, "no-peer"},
+		{"server's agent dies while it prepares", func(b *bench) {
+			b.y.prepare = func(agentapi.PrepareRequest) error { go b.y.kill(); <-b.y.dead; return problem(agentapi.CodeInternal) }
+		}, "agents"},
+		{"server's agent dies when prepared", func(b *bench) {
+			b.y.commit = func() error { go b.y.kill(); <-b.y.dead; return problem(agentapi.CodeInternal) }
+		}, "agent y"},
+		{"client's agent dies when prepared", func(b *bench) {
+			b.x.commit = func() error { go b.x.kill(); <-b.x.dead; return problem(agentapi.CodeInternal) }
+		}, "agent x"},
 		{"rules of the server's side", rules("server"), "table full"},
 		{"rules between agents", rules("pair"), "table full"},
 		{"rules of the client's side", rules("client"), "table full"},

@@ -115,13 +115,23 @@ func (s *Service) establish(ctx context.Context, ss *session, o offer, cfg Confi
 	if err != nil {
 		return nothingDone, err
 	}
-	if err := s.engage(ctx, ss, o, server, cfg, watch); err != nil {
-		return agentsAsked, err
+	for attempt := 1; ; attempt++ {
+		if err := s.engage(ctx, ss, o, server, cfg, watch); err != nil {
+			return agentsAsked, err
+		}
+		err := s.writeFar(ctx, ss, cfg)
+		s.took(&ss.steps.Rules, watch)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, network.ErrConflict) || attempt == maxAttempts {
+			return rulesWritten, err
+		}
+		// The agent has taken a port again that a session which has just ended
+		// still has rules for. It will take another.
+		s.removeRules(ctx, ss)
+		s.disengage(ss)
 	}
-	if err := s.writeFar(ctx, ss, cfg); err != nil {
-		return rulesWritten, err
-	}
-	s.took(&ss.steps.Rules, watch)
 	if err := s.commit(ctx, ss, cfg); err != nil {
 		return rulesWritten, err
 	}
