@@ -65,6 +65,7 @@ func (n *Network) goUp(s *Switch) bool {
 	if n.all[s.dpid] != s || s.ended() {
 		return false
 	}
+	s.upAt = time.Now()
 	n.changeUp(func(m map[openflow.DatapathID]*Switch) { m[s.dpid] = s })
 	s.up.Store(true)
 	return true

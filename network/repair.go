@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-net/sluice/network/forward"
 	"github.com/sluice-net/sluice/network/ledger"
 	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
 )
 
 // repairs are requests to bring default forwarding in line with a network that
@@ -17,7 +18,31 @@ import (
 type repairs struct {
 	mu   sync.Mutex
 	dead map[PortRef]struct{} // ports that lead nowhere any more
+	left map[openflow.DatapathID]time.Time
 	wake chan struct{}
+}
+
+// switchLeft notes that a switch has gone just now.
+func (r *repairs) switchLeft(d openflow.DatapathID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.left == nil {
+		r.left = map[openflow.DatapathID]time.Time{}
+	}
+	r.left[d] = time.Now()
+}
+
+// awaited reports whether a switch has left so recently that it may only have
+// lost its connection for a moment.
+func (r *repairs) awaited(d openflow.DatapathID, grace time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, ok := r.left[d]
+	if ok && time.Since(at) >= grace {
+		delete(r.left, d)
+		ok = false
+	}
+	return ok
 }
 
 // request asks for a repair; at, if not zero, is a port that has died.
@@ -62,10 +87,13 @@ func (n *Network) runRepairs(ctx context.Context) {
 			retry = time.After(n.cfg.DiscoveryInterval / 2)
 			continue
 		}
-		now, err := n.repairFlood(ctx, flood)
+		now, again, err := n.repairBase(ctx, flood)
 		if err != nil && ctx.Err() == nil {
 			n.log.Warn("writing the rules of the broadcast tree", "error", err)
-			retry = time.After(time.Second)
+			again = true
+		}
+		if again {
+			retry = time.After(n.cfg.DiscoveryInterval / 2)
 		}
 		flood = now
 		if !ready {
@@ -81,16 +109,18 @@ func (n *Network) runRepairs(ctx context.Context) {
 func (n *Network) settled() bool {
 	var oldest, youngest time.Duration
 	for i, s := range n.Switches() {
-		age := time.Since(s.since)
+		age := time.Since(s.upAt)
 		oldest = max(oldest, age)
 		if i == 0 || age < youngest {
 			youngest = age
 		}
 	}
 	// One switch that comes and goes must not hold up all the others.
-	enough := n.cfg.DiscoverySettle + 2*n.cfg.DiscoveryInterval
-	return youngest >= enough || oldest >= 5*enough
+	return youngest >= n.settling() || oldest >= 5*n.settling()
 }
+
+// settling is how long after a switch has come up its links are taken to be known.
+func (n *Network) settling() time.Duration { return n.cfg.DiscoverySettle + 2*n.cfg.DiscoveryInterval }
 
 // repairFlows redirects the flows that have lost their way, and deletes the
 // rules of those that have none any more.
@@ -136,23 +166,56 @@ func (n *Network) deleteAdopted(dead map[PortRef]struct{}) {
 	}
 }
 
-// repairFlood moves the broadcast rules from the old tree to the present one, by
-// way of what both have in common, so that no loop closes in between.
-func (n *Network) repairFlood(ctx context.Context, old rule.Program) (rule.Program, error) {
-	var now rule.Program
+// repairBase moves the broadcast rules from the old tree to the present one, by
+// way of what both have in common, so that no loop closes in between. again says
+// that some switches have still to settle.
+func (n *Network) repairBase(ctx context.Context, old rule.Program) (now rule.Program, again bool, err error) {
 	if !n.cfg.DisableForwarding {
-		now = n.view.Load().BaseProgram()
+		now, again = n.keepUnsettled(old, n.view.Load().BaseProgram())
 	}
 	opts := ApplyOptions{AllowDown: true}
 	if len(old.Rules) > 0 {
 		if err := n.core.Apply(ctx, keyBase, forward.Shrink(old, now), opts); err != nil {
-			return old, err
+			return old, again, err
 		}
 	}
 	if err := n.core.Apply(ctx, keyBase, now, opts); err != nil {
-		return old, err
+		return old, again, err
 	}
-	return now, nil
+	return now, again, nil
+}
+
+// keepUnsettled leaves the rules of switches as they are whose connection was
+// lost a moment ago, or whose links have not been found again since: a lost
+// connection must not interrupt what the switch does. It lasts no longer than
+// the neighbours' ports take to count as edge ports, or a loop could close.
+func (n *Network) keepUnsettled(old, now rule.Program) (kept rule.Program, again bool) {
+	up := *n.switches.Load()
+	unsettled := map[openflow.DatapathID]bool{}
+	keep := func(d openflow.DatapathID) bool {
+		u, known := unsettled[d]
+		if !known {
+			if s := up[d]; s != nil {
+				u = time.Since(s.upAt) < n.settling()
+			} else {
+				u = n.repairs.awaited(d, n.cfg.DiscoveryTimeout)
+			}
+			unsettled[d] = u
+			again = again || u
+		}
+		return u
+	}
+	for _, r := range old.Rules {
+		if keep(r.Switch) {
+			kept.Rules = append(kept.Rules, r)
+		}
+	}
+	for _, r := range now.Rules {
+		if !keep(r.Switch) {
+			kept.Rules = append(kept.Rules, r)
+		}
+	}
+	return kept, again
 }
 
 // keyBase is the core's key for the rules of the broadcast tree, and those by

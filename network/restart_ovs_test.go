@@ -2,6 +2,7 @@ package network_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,12 @@ func TestRestartOverOpenVSwitchSendsNothing(t *testing.T) {
 	n, stop := run(t, l, network.Config{Generation: 1}, register)
 	ready(t, n, 2, 1, 2)
 	ping(t, l, "h1", "h2")
+	for d := range openflow.DatapathID(2) {
+		eventually(t, "the core's rules", func() bool {
+			rules, _ := n.Rules(d + 1)
+			return slices.ContainsFunc(rules, func(r network.InstalledRule) bool { return r.Name == "base" && r.Confirmed })
+		})
+	}
 	for name, opts := range map[string]network.ApplyOptions{"atomic": {Atomic: true}, "ordered": {Ordered: true}, "plain": {}} {
 		apply(t, o, "rich", rich(o, 1), opts)
 		if err := o.Remove(t.Context(), "rich"); err != nil {

@@ -29,6 +29,7 @@ type Switch struct {
 	heard    atomic.Int64 // Unix nanoseconds of the last input
 	rtt      roundTrips
 	since    time.Time
+	upAt     time.Time // set before up is
 
 	done chan struct{} // closed when the session ends
 	gone chan struct{} // closed when it has left the registry

@@ -144,6 +144,7 @@ func (n *Network) switchUp(s *Switch) {
 func (n *Network) switchDown(s *Switch) {
 	n.linkChanges(n.links.SwitchDown(s.dpid))
 	n.rates.ForgetSwitch(s.dpid)
+	n.repairs.switchLeft(s.dpid)
 	n.rebuild()
 	n.emit(Event{Kind: SwitchDown, Switch: s.dpid})
 	n.repairs.request(PortRef{})
