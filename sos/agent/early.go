@@ -22,7 +22,7 @@ func (s *session) dialEarly() {
 	s.mu.Lock()
 	s.early = e
 	s.mu.Unlock()
-	s.spawn(func() {
+	run := s.spawn(func() {
 		defer close(e.done)
 		ctx, cancel := context.WithTimeout(s.ctx, s.agent.cfg.OpeningTimeout)
 		defer cancel()
@@ -32,6 +32,9 @@ func (s *session) dialEarly() {
 			e.conn = nc
 		}
 	})
+	if !run {
+		close(e.done)
+	}
 }
 
 // takeEarly returns the early connection, waiting until it stands; nil if there is none.

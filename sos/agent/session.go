@@ -100,8 +100,17 @@ func newSession(a *Agent, req agentapi.PrepareRequest, params agentapi.Params) *
 	return s
 }
 
-// spawn runs f as a part of the session.
-func (s *session) spawn(f func()) { s.wg.Go(f) }
+// spawn runs f as a part of the session. It reports false, and runs nothing,
+// when the session has ended.
+func (s *session) spawn(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	s.wg.Go(f) // under mu: nobody waits for the group before the end
+	return true
+}
 
 // touch notes that a byte has moved.
 func (s *session) touch() { s.active.Store(s.agent.now()) }

@@ -1,0 +1,125 @@
+package agent
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/sos/agentapi"
+)
+
+// Several data ports are several paths: connections are spread over them, a
+// session may be held to some, and one that dies leaves the transfer to the others.
+func TestPaths(t *testing.T) {
+	p := newPair(t, func(_, y *Config) { y.DataPorts = []uint16{0, 0, 0} })
+	used := func(f *flow) map[uint16]int {
+		ports := map[uint16]int{}
+		for _, c := range *p.x.session(f.id).conns.Load() {
+			ports[c.net.RemoteAddr().(*net.TCPAddr).AddrPort().Port()]++
+		}
+		return ports
+	}
+	for _, c := range []struct {
+		params agentapi.Params
+		conns  int
+		paths  int
+	}{{agentapi.Params{Connections: 6}, 6, 3}, {agentapi.Params{Connections: 4, Paths: 2}, 4, 2}, {agentapi.Params{Connections: 1}, 3, 3}} {
+		f := p.open(c.params)
+		eventually(t, "all connections stand", func() bool { return len(*p.x.session(f.id).conns.Load()) == c.conns })
+		if got := used(f); len(got) != c.paths {
+			t.Errorf("%+v uses ports %v, want %d of them", c.params, got, c.paths)
+		}
+		exchange(t, f, 1<<20, 1<<20)
+		f.ended(p.x)
+	}
+	f := p.open(agentapi.Params{Connections: 3})
+	bounded(f, 20*time.Second)
+	eventually(t, "all connections stand", func() bool { return len(*p.x.session(f.id).conns.Load()) == 3 })
+	_ = p.y.data[1].Close() // that path refuses from now on
+	for _, c := range *p.x.session(f.id).conns.Load() {
+		if c.net.RemoteAddr().(*net.TCPAddr).AddrPort().Port() == p.y.dataPorts[1] {
+			resetNow(c.net)
+		}
+	}
+	exchange(t, f, 20<<20, 20<<20)
+	if r := f.ended(p.x); r.Reason != agentapi.ReasonClosed || r.Counters.ConnsLost == 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// The sessions of an agent go on whatever becomes of the controller, which is
+// only needed to start them.
+func TestNoController(t *testing.T) {
+	p := newPair(t, nil)
+	f := p.open(agentapi.Params{})
+	p.toX.Close()
+	p.toY.Close()
+	p.x.stopControl()
+	p.y.stopControl()
+	exchange(t, f, 10<<20, 10<<20)
+}
+
+// A flood of announcements whose clients never come is bounded and passes;
+// sessions that run are unharmed.
+func TestFlood(t *testing.T) {
+	p := newPair(t, func(x, y *Config) {
+		for _, c := range []*Config{x, y} {
+			c.MaxSessions, c.PrepareTimeout = 50, 500*time.Millisecond
+		}
+	})
+	f := p.open(agentapi.Params{})
+	bounded(f, 30*time.Second)
+	mustWrite(t, f.client, "before ")
+	refused := 0
+	for i := range 200 {
+		g := &flow{p: p, id: agentapi.NewSessionID(), key: agentapi.NewKey()}
+		x, y := p.requests(g, netip.AddrPortFrom(p.clientAddr, uint16(1000+i)), agentapi.Params{})
+		if _, err := p.toY.Prepare(context.Background(), y); agentapi.CodeOf(err) == agentapi.CodeFull {
+			refused++
+		}
+		if _, err := p.toX.Prepare(context.Background(), x); agentapi.CodeOf(err) == agentapi.CodeFull {
+			refused++
+		}
+	}
+	if refused == 0 || len(p.x.list()) > 50 {
+		t.Errorf("%d refused, %d sessions", refused, len(p.x.list()))
+	}
+	eventually(t, "the flood has passed", func() bool { return len(p.x.list()) == 1 && len(p.y.list()) == 1 })
+	mustWrite(t, f.client, "after")
+	_ = f.client.CloseWrite()
+	mustReadAll(t, f.server, "before after")
+}
+
+// A reader that takes little at a time gets everything.
+func TestSlowReader(t *testing.T) {
+	p := newPair(t, nil)
+	f := p.open(agentapi.Params{Connections: 3, ChunkBytes: 32 << 10, Queue: 2})
+	const n = 8 << 20
+	sent := make(chan result, 1)
+	go func() {
+		s, err := sendAll(f.client, n, 1)
+		_ = f.client.CloseWrite()
+		sent <- result{s, n, err}
+	}()
+	slow := make(chan result, 1)
+	go func() {
+		s, m, err := sum(slowly{f.server})
+		slow <- result{s, m, err}
+	}()
+	a, b := <-sent, <-slow
+	if a.err != nil || b.err != nil || a.n != b.n || a.sum != b.sum {
+		t.Errorf("sent %d %v, got %d %v", a.n, a.err, b.n, b.err)
+	}
+}
+
+// slowly reads 8 KiB a millisecond.
+type slowly struct{ r io.Reader }
+
+func (s slowly) Read(b []byte) (int, error) {
+	tick := time.NewTimer(time.Millisecond)
+	<-tick.C
+	return s.r.Read(b[:min(len(b), 8<<10)])
+}
