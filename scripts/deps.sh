@@ -23,7 +23,7 @@ need_go() {
         '  export PATH=$PATH:/usr/local/go/bin'
   fi
   # Since 1.21 the go command fetches the version that go.mod names, unless it was told not to.
-  have=$(GOTOOLCHAIN=local go env GOVERSION 2>/dev/null || true)
+  have=$(cd / && GOTOOLCHAIN=local go env GOVERSION 2>/dev/null || true)
   have=${have#go}
   if ! at_least "${have:-0}" "$want"; then
     if ! at_least "${have:-0}" 1.21 || [ "$(go env GOTOOLCHAIN 2>/dev/null)" = local ]; then
@@ -36,11 +36,12 @@ need_go() {
 
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
-# install COMMAND=PACKAGE ... installs the packages whose command is missing.
+# install COMMAND=PACKAGE ... installs the packages whose command, or file if it
+# begins with a slash, is missing.
 install() {
   local pair missing=()
   for pair in "$@"; do
-    command -v "${pair%%=*}" >/dev/null || [ -x "/usr/sbin/${pair%%=*}" ] || missing+=("${pair#*=}")
+    command -v "${pair%%=*}" >/dev/null || [ -x "/usr/sbin/${pair%%=*}" ] || [ -f "${pair%%=*}" ] || missing+=("${pair#*=}")
   done
   [ "${#missing[@]}" -gt 0 ] || return 0
   command -v apt-get >/dev/null || die "Missing: ${missing[*]} (Debian's names). This system has no apt-get; install them by hand."
@@ -82,7 +83,7 @@ for group in "$@"; do
     root) need_root ;;
     go) need_go ;;
     demo) install ovs-vswitchd=openvswitch-switch ip=iproute2 ss=iproute2 ethtool=ethtool curl=curl nginx=nginx-light ping=iputils-ping ;;
-    test) install gcc=gcc git=git iperf3=iperf3 tshark=tshark haproxy=haproxy jq=jq \
+    test) install gcc=gcc /usr/include/stdlib.h=libc6-dev git=git iperf3=iperf3 tshark=tshark haproxy=haproxy jq=jq \
             openssl=openssl ovs-testcontroller=openvswitch-testcontroller osken-manager=python3-os-ken ;;
     *) die "unknown group '$group'; known: root, go, demo, test" ;;
   esac
