@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -475,7 +476,13 @@ func TestRestart(t *testing.T) {
 	before := b.net.snapshot()
 	b.stop()
 	half := agentapi.NewSessionID()
-	b.y.sessions[half] = agentapi.Session{ID: half, Role: agentapi.RoleServer, Phase: agentapi.PhaseRunning}
+	lost := figure()
+	lost.Client = netip.AddrPortFrom(hostA.Addr(), 777)
+	about, err := json.Marshal(sessionContext{Layout: lost})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.y.sessions[half] = agentapi.Session{ID: half, Role: agentapi.RoleServer, Phase: agentapi.PhaseRunning, Context: about}
 	b.net.mu.Lock()
 	b.net.rules, b.net.ready = map[string][]network.Rule{}, false
 	b.net.mu.Unlock()
@@ -491,6 +498,9 @@ func TestRestart(t *testing.T) {
 		t.Error("the network was not told that everything is declared")
 	}
 	b.eventually("the half session is gone", func() bool { return b.y.count() == 1 })
+	if probe := b.frame(); probe.Destination() != lost.Client || probe.Source() != hostB {
+		t.Errorf("%v is provoked, want the client of the half session", probe.Destination())
+	}
 	if taken := b.service.taken; taken.Sessions != 1 || taken.Dropped != 1 {
 		t.Errorf("taken over: %+v", taken)
 	}

@@ -64,9 +64,7 @@ func (s *Service) takeOver(ctx context.Context) {
 			s.mu.Lock()
 			s.taken.Dropped++
 			s.mu.Unlock()
-			for _, a := range f.at {
-				s.start(func(context.Context) { s.abort(id, a) })
-			}
+			s.start(func(ctx context.Context) { s.clearAway(ctx, id, f) })
 			continue
 		}
 		all = append(all, ss)
@@ -187,6 +185,36 @@ func (s *Service) rebuild(id agentapi.SessionID, f *found) (*session, bool) {
 	}
 	s.taken.Sessions++
 	return ss, true
+}
+
+// clearAway ends what is left of a session that cannot be taken over: the agents
+// that know it reset their ends, the controller those of the others.
+func (s *Service) clearAway(ctx context.Context, id agentapi.SessionID, f *found) {
+	ss := &session{id: id}
+	for _, r := range bothRole {
+		if a := f.at[r]; a != nil {
+			s.abort(id, a)
+			var about sessionContext
+			if json.Unmarshal(f.seen[r].Context, &about) == nil {
+				ss.layout = about.Layout
+			}
+		}
+	}
+	for _, r := range bothRole {
+		if f.at[r] != nil || len(ss.layout.side(r).Path) == 0 {
+			continue
+		}
+		first := ss.layout.side(r).Path[0].Switch
+		for deadline := time.Now().Add(s.opts.Settle); !s.fabric.Topology().Has(first) && time.Now().Before(deadline); {
+			if !sleep(ctx, settleEvery) {
+				return
+			}
+		}
+		s.resetEnd(ctx, ss, r)
+		if err := s.rules.Remove(ctx, ss.key(r)); err != nil {
+			s.log.Warn("rules could not be removed", "session", id, "error", err)
+		}
+	}
 }
 
 // awaitSwitches waits until the switches and links of the sessions are known
