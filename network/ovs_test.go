@@ -27,7 +27,9 @@ func run(t *testing.T, l *lab.Lab, c network.Config, prepare ...func(*network.Ne
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(testWriter{t}, nil))
 	}
-	c.DiscoveryInterval, c.DiscoverySettle = 200*time.Millisecond, 300*time.Millisecond
+	if c.DiscoveryInterval == 0 {
+		c.DiscoveryInterval, c.DiscoverySettle = 200*time.Millisecond, 300*time.Millisecond
+	}
 	if n, err = network.New(c); err != nil {
 		t.Fatal(err)
 	}

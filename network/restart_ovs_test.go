@@ -62,7 +62,7 @@ func TestRestartOverOpenVSwitchSendsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n, stop := run(t, l, network.Config{Generation: 1}, register)
+	n, stop := run(t, l, restarting(1), register)
 	ready(t, n, 2, 1, 2)
 	ping(t, l, "h1", "h2")
 	for d := range openflow.DatapathID(2) {
@@ -83,7 +83,7 @@ func TestRestartOverOpenVSwitchSendsNothing(t *testing.T) {
 	apply(t, o, "rich", rich(o, 1), network.ApplyOptions{Atomic: true})
 	stop()
 
-	n, _ = run(t, l, network.Config{Generation: 2}, register)
+	n, _ = run(t, l, restarting(2), register)
 	apply(t, o, "rich", rich(o, 1), network.ApplyOptions{AllowDown: true})
 	ready(t, n, 2, 1, 2)
 	o.Ready()
@@ -127,6 +127,12 @@ func TestOpenVSwitchRefusalIsExplained(t *testing.T) {
 			t.Errorf("atomic %v: something is left:\n%s", opts.Atomic, dump)
 		}
 	}
+}
+
+// restarting is patient with links, so that none goes down on a busy machine:
+// that would rightly change the broadcast tree.
+func restarting(generation uint16) network.Config {
+	return network.Config{Generation: generation, DiscoveryInterval: 500 * time.Millisecond, DiscoverySettle: 500 * time.Millisecond, DiscoveryTimeout: 5 * time.Second}
 }
 
 // trunk is the port of switch 1 that leads to switch 2.
