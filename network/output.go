@@ -155,6 +155,19 @@ func (o *output) try(fd uintptr) bool {
 	return true
 }
 
+// keepBuffer is how much of a buffer outlives the burst that needed it.
+const keepBuffer = 1 << 20
+
+// trim gives back large buffers that are empty; the lock is held, and nobody writes.
+func (o *output) trim() {
+	if cap(o.out) > keepBuffer {
+		o.out = nil
+	}
+	if cap(o.control) > keepBuffer && len(o.control) == 0 {
+		o.control = nil
+	}
+}
+
 func (o *output) signal() {
 	select {
 	case o.wake <- struct{}{}:
@@ -186,6 +199,7 @@ func (o *output) drain() {
 		}
 		if !o.take() {
 			o.busy = false
+			o.trim()
 			o.mu.Unlock()
 			return
 		}
