@@ -53,7 +53,11 @@ func Run(ctx context.Context, e Experiment, o Options) (*Result, error) {
 }
 
 func newEnv(o Options) (*Env, error) {
-	if err := os.MkdirAll(o.Out, 0o755); err != nil {
+	dir, err := filepath.Abs(o.Out) // programs with other working folders write there too
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("make the output folder: %w", err)
 	}
 	binary := o.Binary
@@ -64,7 +68,7 @@ func newEnv(o Options) (*Env, error) {
 		}
 		binary = self
 	}
-	return &Env{Scale: o.Scale, Dir: o.Out, Binary: binary, log: o.Log, started: time.Now()}, nil
+	return &Env{Scale: o.Scale, Dir: dir, Binary: binary, log: o.Log, started: time.Now()}, nil
 }
 
 // publish writes plots and report, and returns the report's path.
