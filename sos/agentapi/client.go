@@ -55,7 +55,7 @@ func NewClient(base string, config *tls.Config, options ...Option) (*Client, err
 		return nil, fmt.Errorf("agent address %q: want https://HOST:PORT", base)
 	}
 	t := &http.Transport{
-		TLSClientConfig:     config,
+		TLSClientConfig:     config.Clone(), // the transport changes it
 		TLSHandshakeTimeout: 5 * time.Second,
 		MaxIdleConnsPerHost: 64,
 		IdleConnTimeout:     5 * time.Minute,

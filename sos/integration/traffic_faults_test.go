@@ -165,10 +165,10 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// TestThousandAtOnce sets up 1,000 sessions at once and carries each to its end.
+// TestThousandAtOnce sets up 1,000 sessions at once (fewer under the race detector) and carries each to its end.
 func TestThousandAtOnce(t *testing.T) {
 	w := newWorld(t, lab.WAN("sos1000", wan), options{})
-	const n, size = 1000, 10000
+	const n, size = manyAtOnce, 10000
 	w.serve(80, func(c *net.TCPConn) { _, _ = copyContent(c, 3, size) })
 	want := sum(3, size)
 	var all sync.WaitGroup
