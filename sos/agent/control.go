@@ -203,8 +203,6 @@ func statusOf(c agentapi.Code) int {
 		return http.StatusConflict
 	case agentapi.CodeFull, agentapi.CodeDraining:
 		return http.StatusServiceUnavailable
-	case agentapi.CodeUnauthorised:
-		return http.StatusForbidden
 	case agentapi.CodeRefused, agentapi.CodeUnreachable, agentapi.CodeNoRoute, agentapi.CodeNoPeer:
 		return http.StatusBadGateway
 	case agentapi.CodeTimeout:

@@ -98,7 +98,7 @@ func (s *session) link(index int) {
 			pause.reset()
 			err = s.serve(nc, index)
 		} else {
-			if errors.Is(err, errUnknown) || errors.Is(err, unix.ECONNREFUSED) {
+			if errors.Is(err, errUnknown) || errors.Is(err, wire.ErrProof) || errors.Is(err, unix.ECONNREFUSED) {
 				refusals++
 			}
 			s.openFailed(err, refusals)

@@ -68,7 +68,6 @@ type session struct {
 	p         int
 	why       string
 	retrans   uint64
-	released  int64
 	reason    agentapi.Reason
 	detail    string
 	openError error
@@ -214,7 +213,6 @@ func (s *session) check() {
 		return
 	}
 	s.graceful, s.phase, s.since = true, agentapi.PhaseClosing, s.agent.now()
-	s.released = s.since
 	end := s.end
 	conns := *s.conns.Load()
 	s.mu.Unlock()

@@ -169,15 +169,23 @@ func (k *sink) unuse(r *reception) {
 	r.pipes, r.mem = nil, nil
 }
 
+// fairShare is how many pieces a connection's reader passes on in one go: it
+// has a connection to read.
+const fairShare = 64
+
 // pump passes on what is next, until there is nothing more or the end host
-// takes no more. With wait it waits for the end host. mu is held, and let go
-// during system calls.
+// takes no more. With wait, in the sink's own goroutine, it waits for the end
+// host. mu is held, and let go during system calls.
 func (k *sink) pump(wait bool) {
 	if k.pumping || k.finished || (k.end == nil && !k.discard) {
 		return
 	}
 	k.pumping = true
-	for !k.finished {
+	for pieces := 0; !k.finished; pieces++ {
+		if !wait && pieces == fairShare {
+			k.handOver()
+			break
+		}
 		r, complete, ok := k.order.Head()
 		if !ok {
 			break
@@ -191,10 +199,7 @@ func (k *sink) pump(wait bool) {
 		}
 		err := k.pass(r, wait)
 		if err == unix.EAGAIN {
-			select {
-			case k.stuck <- struct{}{}:
-			default:
-			}
+			k.handOver()
 			break
 		}
 		if err != nil {
@@ -206,6 +211,14 @@ func (k *sink) pump(wait bool) {
 	}
 	k.pumping = false
 	k.grant()
+}
+
+// handOver leaves the rest to the sink's goroutine.
+func (k *sink) handOver() {
+	select {
+	case k.stuck <- struct{}{}:
+	default:
+	}
 }
 
 // advance is called when all of r, the head, has been passed on.

@@ -21,9 +21,8 @@ const (
 	CodeTimeout     Code = "timeout"     // the server did not answer in time
 	CodeUnreachable Code = "unreachable" // no host or network there, says the network
 
-	CodeNotFound     Code = "not-found"    // no such session
-	CodeUnauthorised Code = "unauthorised" // the certificate is not the controller's
-	CodeInternal     Code = "internal"     // a fault of the agent; Detail says which
+	CodeNotFound Code = "not-found" // no such session
+	CodeInternal Code = "internal"  // a fault of the agent; Detail says which
 )
 
 // Problem is an RFC 9457 problem document.
