@@ -12,7 +12,7 @@ import (
 
 // agentsLine is wide enough for every pair of agents together; what limits is
 // each agent's own link.
-var agentsLine = line{Rate: 1e9, RTT: 53 * time.Millisecond, MTU: 9000}
+var agentsLine = line{Rate: 1e9, RTT: 53 * time.Millisecond, MTU: 9000, Offload: true}
 
 // agentLink is the rate of each agent's own link. An agent here carries more
 // than the lab's switches do, so pairs would not show without it.

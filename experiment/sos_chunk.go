@@ -9,7 +9,7 @@ import (
 )
 
 // chunkLine has the 53 ms between Clemson and Utah.
-var chunkLine = line{Rate: 1e9, RTT: 53 * time.Millisecond, MTU: 9000}
+var chunkLine = line{Rate: 1e9, RTT: 53 * time.Millisecond, MTU: 9000, Offload: true}
 
 func sosChunk() Experiment {
 	return Experiment{

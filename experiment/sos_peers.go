@@ -14,7 +14,7 @@ import (
 
 // peersLine is the largest link that the lab sustains on two cores through two
 // Open vSwitch userspace datapaths when every byte crosses each switch twice.
-var peersLine = line{Rate: 1e9, MTU: 9000}
+var peersLine = line{Rate: 1e9, MTU: 9000, Offload: true}
 
 const (
 	// bigBuffers is what the tuned proxies' kernels may grow a TCP buffer to.

@@ -9,7 +9,7 @@ import (
 )
 
 // streamsLine has the 50 ms of the published setting.
-var streamsLine = line{Rate: 1e9, RTT: 50 * time.Millisecond, MTU: 9000}
+var streamsLine = line{Rate: 1e9, RTT: 50 * time.Millisecond, MTU: 9000, Offload: true}
 
 func sosStreams() Experiment {
 	return Experiment{
