@@ -40,10 +40,32 @@ func (s *Service) notEstablished(ss *session, err error) {
 	s.proven(ss)
 	ss.state, ss.how = StateEnded, "not established: "+err.Error()
 	s.history.add(s.recordOf(ss), s.config.History)
+	told := s.talk.may(time.Now())
 	s.mu.Unlock()
 	s.metrics.failed.Inc()
+	if !told {
+		return
+	}
 	s.publish("session-direct", map[string]any{"session": ss.id, "client": ss.flow.client, "server": ss.flow.server, "why": err.Error()})
 	s.log.Info("connection goes directly", "flow", ss.flow, "why", err)
+}
+
+// maxTalk is how many connections that go directly are told of in a second; in
+// a flood the metrics have to do.
+const maxTalk = 20
+
+// talk counts what has been told in the present second.
+type talk struct {
+	second int64
+	n      int
+}
+
+func (t *talk) may(now time.Time) bool {
+	if sec := now.Unix(); sec != t.second {
+		*t = talk{second: sec}
+	}
+	t.n++
+	return t.n <= maxTalk
 }
 
 // agentDone takes in that an agent is done with a session.

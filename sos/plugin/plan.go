@@ -66,18 +66,36 @@ func (s *Service) candidates(o offer, server place, top *topology.Topology, metr
 		if c.Unfit == "" {
 			addr, _ := a.record.addr(o.flow.client.Addr())
 			at := a.places[addr].at
-			c.ToClient, c.ToServer = pathCost(top, o.at, at, metric), pathCost(top, server.at, at, metric)
+			c.ToClient, c.ToServer = s.costs.between(top, o.at, at, metric), s.costs.between(top, server.at, at, metric)
 		}
 		list, agents = append(list, c), append(agents, a)
 	}
 	return list, agents
 }
 
-func pathCost(top *topology.Topology, from, to network.PortRef, m network.Metric) float64 {
-	if p, ok := top.Path(from, to, m); ok {
-		return p.Cost
+// costs remembers path costs for as long as the network does not change, so
+// that many connections at once do not search the same paths.
+type costs struct {
+	version uint64
+	metric  network.Metric
+	known   map[[2]openflow.DatapathID]float64
+}
+
+// between is the cost of the best path, infinite if there is none.
+func (c *costs) between(top *topology.Topology, from, to network.PortRef, m network.Metric) float64 {
+	if c.known == nil || c.version != top.Version || c.metric != m {
+		*c = costs{version: top.Version, metric: m, known: map[[2]openflow.DatapathID]float64{}}
 	}
-	return math.Inf(1)
+	key := [2]openflow.DatapathID{from.Switch, to.Switch}
+	cost, ok := c.known[key]
+	if !ok {
+		cost = math.Inf(1)
+		if p, found := top.Path(from, to, m); found {
+			cost = p.Cost
+		}
+		c.known[key] = cost
+	}
+	return cost
 }
 
 // assign chooses the session's agents and counts it as theirs at once, so that

@@ -88,6 +88,8 @@ type Service struct {
 	setups    int
 	perClient map[string]int
 	direct    *directory
+	costs     costs
+	talk      talk
 	pairs     map[string]*pair
 	resets    map[flow]*reset
 	history   history
