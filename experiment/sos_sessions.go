@@ -5,10 +5,14 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-net/sluice/experiment/stage"
@@ -76,6 +80,21 @@ type crowdOutcome struct {
 	records []plugin.Record
 	took    time.Duration
 	right   int
+	failed  error // what curl says went wrong
+}
+
+// endings counts how the sessions ended.
+func (o crowdOutcome) endings() string {
+	count := map[string]int{}
+	for _, r := range o.records {
+		count[r.How]++
+	}
+	var all []string
+	for how, n := range count {
+		all = append(all, fmt.Sprintf("%d %s", n, how))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
 }
 
 func (c crowd) download(ctx context.Context, env *Env, s *site) (o crowdOutcome, err error) {
@@ -104,8 +123,9 @@ func (c crowd) download(ctx context.Context, env *Env, s *site) (o crowdOutcome,
 		return o, err
 	}
 	began := time.Now()
-	if err := stage.CurlMany(ctx, s.lab.Host("client"), urls, got); err != nil {
-		return o, err
+	o.failed = stage.CurlMany(ctx, s.lab.Host("client"), urls, got)
+	if ctx.Err() != nil {
+		return o, o.failed
 	}
 	o.took = time.Since(began)
 	if o.right, err = sameFiles(served, got, c.count); err != nil {
@@ -162,6 +182,9 @@ func sameFiles(a, b string, count int) (same int, err error) {
 			return 0, err
 		}
 		second, err := fileSum(filepath.Join(b, fmt.Sprint(i)))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it never came
+		}
 		if err != nil {
 			return 0, err
 		}
@@ -205,7 +228,10 @@ func (o crowdOutcome) report(r *Result, table *Table, c crowd) {
 	table.Add(c.count, c.size, len(setups), within.Round(time.Millisecond), fmt.Sprintf("%.0f ms", 1000*median(setups)),
 		fmt.Sprintf("%.0f ms", 1000*quantile(setups, 0.99)), o.took.Round(time.Millisecond), fmt.Sprintf("%.0f Mbit/s", goodput/1e6), o.right)
 	r.Claim(o.right == c.count && len(setups) == c.count,
-		fmt.Sprintf("%d %s files carried by sessions of their own, all with the right checksum", c.count, c.name), "%d sessions, %d right", len(setups), o.right)
+		fmt.Sprintf("%d %s files carried by sessions of their own, all with the right checksum", c.count, c.name), "%d sessions, %d right; ended: %s", len(setups), o.right, o.endings())
+	if o.failed != nil {
+		r.Note("Some of the %s files did not arrive: %v", c.name, o.failed)
+	}
 	if c.name == "small" {
 		r.Claim(within <= 10*time.Second, fmt.Sprintf("%d sessions set up within 10 s", c.count), "%.2f s", within.Seconds())
 	}

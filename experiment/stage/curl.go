@@ -96,7 +96,7 @@ func CurlMany(ctx context.Context, at Place, urls []string, dir string) error {
 			return fmt.Errorf("configure curl: %w", err)
 		}
 		p := &process{}
-		cmd := at.Command(ctx, "curl", "--parallel", "--parallel-immediate", "--parallel-max", fmt.Sprint(perProcess), "--config", config)
+		cmd := at.Command(ctx, "curl", "--no-progress-meter", "--parallel", "--parallel-immediate", "--parallel-max", fmt.Sprint(perProcess), "--config", config)
 		cmd.Stderr, cmd.WaitDelay = &p.errs, 5*time.Second
 		if err := cmd.Start(); err != nil {
 			failed = append(failed, err.Error())
