@@ -55,6 +55,32 @@ func TestServerHostAbsent(t *testing.T) {
 	w.clean()
 }
 
+// TestServerSilent has a server that is there but does not answer this client:
+// the client waits as it would without SOS.
+func TestServerSilent(t *testing.T) {
+	w := newWorld(t, lab.WAN("sossil", wan), options{})
+	w.serve(80, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
+	w.echo(80)
+	w.clean()
+	client := w.lab.Host("client").Addr().String()
+	route := func(verb string) {
+		t.Helper()
+		if out, err := w.lab.Host("server").Command(t.Context(), "ip", "route", verb, "blackhole", client).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	route("add")
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	if _, err := w.dial(ctx, w.serverAddr(80)); !timedOut(err) {
+		t.Errorf("the client sees %v, without SOS it would wait for an answer", err)
+	}
+	w.direct("timeout")
+	route("del")
+	w.echo(80)
+	w.clean()
+}
+
 func TestAgentRefuses(t *testing.T) {
 	w := newWorld(t, lab.WAN("sosref", wan), options{agent: func(c *agent.Config) {
 		if c.DataAddr.String() == "10.0.0.4" {

@@ -22,7 +22,7 @@ type Config struct {
 	Idle           agentapi.Duration `json:"idle" doc:"End of a session without a byte in either direction"`
 	PrepareTimeout agentapi.Duration `json:"prepare_timeout" doc:"Deadline of both agents' answers"`
 	RulesTimeout   agentapi.Duration `json:"rules_timeout" doc:"Deadline of the switches' answers, for each side"`
-	CommitTimeout  agentapi.Duration `json:"commit_timeout" doc:"Deadline of the server's answer to its agent"`
+	CommitTimeout  agentapi.Duration `json:"commit_timeout" doc:"Deadline of the server's answer to its agent; longer than the agent's own"`
 	SilentAfter    agentapi.Duration `json:"silent_after" doc:"An agent without a sign of life for so long is given up, with its sessions"`
 
 	MaxSetups          int `json:"max_setups" doc:"Connections being set up at once; more go directly"`
@@ -37,7 +37,7 @@ func DefaultConfig() Config {
 		Metric: network.MetricLatency.String(), EqualLatency: agentapi.Duration(2 * time.Millisecond),
 		Balance: BalanceSessions,
 		Idle:    agentapi.Duration(2 * time.Hour), PrepareTimeout: agentapi.Duration(2 * time.Second),
-		RulesTimeout: agentapi.Duration(2 * time.Second), CommitTimeout: agentapi.Duration(3 * time.Second),
+		RulesTimeout: agentapi.Duration(2 * time.Second), CommitTimeout: agentapi.Duration(4 * time.Second),
 		SilentAfter: agentapi.Duration(2500 * time.Millisecond),
 		MaxSetups:   2048, MaxSetupsPerClient: 1536, History: 2000,
 	}
