@@ -143,7 +143,7 @@ func peek(nc net.Conn) (byte, error) {
 // acceptOpening reads an opening, finds its session, checks the proof, and
 // answers. Nothing is said to those who cannot prove the key.
 func (a *Agent) acceptOpening(nc net.Conn, patience time.Duration) (*session, int, error) {
-	if err := nc.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := a.wait(nc, patience); err != nil {
 		return nil, 0, err
 	}
 	var raw [wire.OpeningSize]byte
@@ -174,6 +174,17 @@ func (a *Agent) acceptOpening(nc net.Conn, patience time.Duration) (*session, in
 	}
 	s.out.grant(uint64(o.Window) << 10)
 	return s, int(o.Index), nc.SetDeadline(time.Time{})
+}
+
+// wait sets the deadline of a connection on which the agent waits for a peer,
+// unless the agent closes: then closeAccepted has set, or will set, a nearer one.
+func (a *Agent) wait(nc net.Conn, patience time.Duration) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return net.ErrClosed
+	}
+	return nc.SetDeadline(time.Now().Add(patience))
 }
 
 // admit finds the session of an opening and uses the opening up.

@@ -12,7 +12,7 @@ func (s *session) tick(now int64) {
 	s.watchConns(now)
 	s.mu.Lock()
 	phase, since, graceful, end := s.phase, s.since, s.graceful, s.end
-	heard := s.heard
+	heard, peerDone := s.heard, s.peerDone
 	s.mu.Unlock()
 	cfg := &s.agent.cfg
 	conns := *s.conns.Load()
@@ -25,7 +25,7 @@ func (s *session) tick(now int64) {
 		idle = cfg.IdleTimeout
 	}
 	switch {
-	case heard != 0 && age(max(heard, since)) > cfg.PeerTimeout:
+	case heard != 0 && !peerDone && age(max(heard, since)) > cfg.PeerTimeout:
 		s.finish(agentapi.ReasonPeerLost, "nothing heard from the peer for "+cfg.PeerTimeout.String(), wire.CauseAgent)
 	case graceful:
 		if s.role == roleDialer && age(since) > cfg.OpeningTimeout {

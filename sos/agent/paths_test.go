@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
 	"io"
 	"net"
 	"net/netip"
@@ -112,6 +113,46 @@ func TestSlowReader(t *testing.T) {
 	a, b := <-sent, <-slow
 	if a.err != nil || b.err != nil || a.n != b.n || a.sum != b.sum {
 		t.Errorf("sent %d %v, got %d %v", a.n, a.err, b.n, b.err)
+	}
+}
+
+// Both ends have closed and the client's agent has done its part, but the server
+// is slow: the other agent brings it the rest, however long that takes.
+func TestSlowToTheEnd(t *testing.T) {
+	p := newPair(t, func(x, y *Config) {
+		for _, c := range []*Config{x, y} {
+			c.ConnTimeout, c.PeerTimeout = 1200*time.Millisecond, 1500*time.Millisecond
+			c.Beat = 200 * time.Millisecond
+		}
+	})
+	f := p.open(agentapi.Params{Connections: 2})
+	if err := f.server.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	const n = 12 << 20
+	sent := make(chan result, 1)
+	go func() {
+		s, err := sendAll(f.client, n, 1)
+		_ = f.client.CloseWrite()
+		sent <- result{s, n, err}
+	}()
+	// The server takes enough for the window to grow to the rest, then waits.
+	h := sha256.New()
+	if _, err := io.CopyN(h, f.server, 2<<20); err != nil {
+		t.Fatal(err)
+	}
+	want := <-sent
+	if r := f.ended(p.x); r.Reason != agentapi.ReasonClosed {
+		t.Fatalf("X ended %+v", r)
+	}
+	wait := time.NewTimer(2500 * time.Millisecond) // longer than a silent peer is borne
+	<-wait.C
+	m, err := io.Copy(h, f.server)
+	if err != nil || m != n-2<<20 || [32]byte(h.Sum(nil)) != want.sum {
+		t.Errorf("the rest: %d bytes, %v", m, err)
+	}
+	if r := f.ended(p.y); r.Reason != agentapi.ReasonClosed {
+		t.Errorf("Y ended %+v", r)
 	}
 }
 

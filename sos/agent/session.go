@@ -53,7 +53,8 @@ type session struct {
 	port      uint16
 	reply     agentapi.PrepareReply // what prepare was told
 	ended     bool
-	graceful  bool
+	graceful  bool // both directions are complete at this agent
+	peerDone  bool // and at the dialling one, which has released a connection
 	end       *endHost
 	listener  *net.TCPListener
 	reserved  *reservation
@@ -187,7 +188,8 @@ func (s *session) detach(c *conn, err error) {
 		s.lost++
 		s.agent.metrics.lost.Inc()
 	}
-	over := s.graceful && len(list) == 0 && (s.role == roleDialer || err == nil)
+	s.peerDone = s.peerDone || err == nil
+	over := s.graceful && len(list) == 0 && (s.role == roleDialer || s.peerDone)
 	s.mu.Unlock()
 	if over {
 		s.finish(agentapi.ReasonClosed, "", 0)
@@ -215,10 +217,11 @@ func (s *session) check() {
 	s.graceful, s.phase, s.since = true, agentapi.PhaseClosing, s.agent.now()
 	end := s.end
 	conns := *s.conns.Load()
+	peerDone := s.peerDone
 	s.mu.Unlock()
 	end.close()
 	s.agent.peers.learn(s)
-	if s.role == roleAcceptor {
+	if s.role == roleAcceptor && !(peerDone && len(conns) == 0) {
 		s.askAcks()
 		return // the dialer releases the connections when it is done as well
 	}
