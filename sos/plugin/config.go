@@ -38,7 +38,7 @@ func DefaultConfig() Config {
 		Balance: BalanceSessions,
 		Idle:    agentapi.Duration(2 * time.Hour), PrepareTimeout: agentapi.Duration(2 * time.Second),
 		RulesTimeout: agentapi.Duration(2 * time.Second), CommitTimeout: agentapi.Duration(4 * time.Second),
-		SilentAfter: agentapi.Duration(2500 * time.Millisecond),
+		SilentAfter: agentapi.Duration(2200 * time.Millisecond),
 		MaxSetups:   2048, MaxSetupsPerClient: 1536, History: 2000,
 	}
 }
