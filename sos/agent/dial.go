@@ -65,7 +65,7 @@ func (s *session) addLinks(opened *int) {
 	if p == 0 {
 		p, why = choose(s.path(), s.agent.cfg.AutoConnections)
 	}
-	p = max(p, len(s.ports()))
+	p = min(max(p, len(s.ports())), s.agent.cfg.MaxConnections)
 	if p <= *opened && *opened > 1 {
 		return
 	}
