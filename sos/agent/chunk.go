@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/sluice-net/sluice/sos/wire"
@@ -15,7 +16,7 @@ type chunk struct {
 
 	out  *pipe  // the payload to send; nil while it is only kept
 	kept *pipe  // the same payload, kept until confirmed
-	mem  []byte // the payload in copy mode, instead of the pipes
+	mem  []byte // the payload in copy mode, or if pipes are small, instead of the pipes
 }
 
 // header is the header that announces the chunk.
@@ -38,11 +39,17 @@ func newBuffers(size int) *buffers {
 	return b
 }
 
-func (b *buffers) get() []byte { return *b.pool.Get().(*[]byte) }
+// get returns memory for at least n bytes: a peer may send larger chunks than
+// this agent does.
+func (b *buffers) get(n int) []byte {
+	if n > b.size {
+		return make([]byte, n)
+	}
+	return *b.pool.Get().(*[]byte)
+}
 
 func (b *buffers) put(m []byte) {
-	if cap(m) >= b.size {
-		m = m[:b.size]
+	if len(m) == b.size {
 		b.pool.Put(&m)
 	}
 }
@@ -55,24 +62,33 @@ func (c *chunk) release(pipes *pipePool, mem *buffers) {
 	if c.kept != nil {
 		pipes.put(c.kept)
 	}
-	if c.mem != nil {
+	if c.mem != nil && mem != nil {
 		mem.put(c.mem)
 	}
 	c.out, c.kept, c.mem = nil, nil, nil
 }
 
 // keep makes the kept payload from the one to send, and leaves the latter to
-// the caller.
+// the caller. Where the kernel gives this user only small pipes any more, what
+// has come through a larger one is kept in memory.
 func (c *chunk) keep(pipes *pipePool) error {
 	kept, err := pipes.get()
 	if err != nil {
 		return err
 	}
-	if err := c.out.copyTo(kept, c.size); err != nil {
-		pipes.put(kept)
+	if err = c.out.copyTo(kept, c.size); err == nil {
+		c.out, c.kept = nil, kept
+		return nil
+	}
+	pipes.put(kept)
+	if !errors.Is(err, errSmallPipe) {
 		return err
 	}
-	c.out, c.kept = nil, kept
+	m, err := c.out.load(c.size)
+	if err != nil {
+		return err
+	}
+	c.out, c.mem = nil, m
 	return nil
 }
 

@@ -174,6 +174,7 @@ func (c *conn) sendChunk(ch *chunk, pass func()) error {
 		// gives back only what is kept.
 		defer c.s.agent.pipes.put(out)
 	}
+	mem := ch.mem // once it counts as sent, a confirmation may take it from the chunk
 	c.wmu.Lock()
 	defer c.unlock()
 	c.qmu.Lock()
@@ -186,13 +187,16 @@ func (c *conn) sendChunk(ch *chunk, pass func()) error {
 	head := ch.header().AppendTo(c.frames[:0])
 	switch {
 	case c.raw == nil:
-		return c.copyChunk(head, ch.mem[:ch.size], pass)
+		return c.copyChunk(head, mem[:ch.size], pass)
 	case ch.size == 0:
 		return c.out.write(head, 0, pass)
 	}
 	size := ch.size
 	if err := c.out.write(head, unix.MSG_MORE, pass); err != nil {
 		return err
+	}
+	if mem != nil {
+		return c.out.write(mem, 0, pass)
 	}
 	return c.out.splice(out, size, pass)
 }

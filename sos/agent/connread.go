@@ -49,6 +49,7 @@ func (c *conn) handle(h wire.Header) error {
 		c.s.peerReset(wire.Cause(h.Number))
 		return fmt.Errorf("peer gave the session up (cause %d)", h.Number)
 	case wire.Release:
+		c.s.out.released()
 		return errReleased
 	}
 	return nil

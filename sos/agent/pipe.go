@@ -20,6 +20,9 @@ type pipe struct {
 	held atomic.Int64 // bytes in it
 }
 
+// errSmallPipe means that a pipe has less room than another.
+var errSmallPipe = errors.New("pipe has too little room")
+
 // close gives the descriptors back.
 func (p *pipe) close() {
 	_ = unix.Close(p.r)
@@ -70,9 +73,28 @@ func (p *pipe) copyTo(q *pipe, n int) error {
 	}
 	q.held.Add(int64(m))
 	if m != n {
-		return fmt.Errorf("tee copied %d of %d bytes", m, n)
+		return errSmallPipe
 	}
 	return nil
+}
+
+// load moves the pipe's n bytes into memory.
+func (p *pipe) load(n int) ([]byte, error) {
+	b := make([]byte, n)
+	for done := 0; done < n; {
+		m, err := unix.Read(p.r, b[done:])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("read from a pipe: %w", err)
+		case m == 0:
+			return nil, errors.New("read from a pipe: it is empty")
+		}
+		p.held.Add(int64(-m))
+		done += m
+	}
+	return b, nil
 }
 
 // pipePool keeps empty pipes for use again, because making one costs three

@@ -374,7 +374,7 @@ func (k *sink) drop() {
 
 // memory gives r its buffer in copy mode.
 func (k *sink) memory(r *reception) []byte {
-	m := k.s.mem.get()
+	m := k.s.mem.get(r.size)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r.mem = m

@@ -30,6 +30,7 @@ type source struct {
 	again    []*chunk
 	pending  int  // chunks numbered and not confirmed
 	finished bool // the last chunk has been numbered
+	arrived  bool // the peer has said that it has all of them
 	lastFlag wire.Flags
 	stopped  bool
 
@@ -179,7 +180,7 @@ func (o *source) fill(c *chunk) (int, error) {
 	size := int(min(uint64(o.s.params.ChunkBytes), o.limit-o.sent-wire.ChunkCost))
 	o.mu.Unlock()
 	if o.s.copying {
-		c.mem = o.s.mem.get()
+		c.mem = o.s.mem.get(size)
 		return o.in.read(c.mem[:size])
 	}
 	p, err := o.s.agent.pipes.get()
@@ -198,8 +199,29 @@ func (o *source) confirmed(done []*chunk) {
 		c.release(o.s.agent.pipes, o.s.mem)
 	}
 	o.mu.Lock()
-	o.pending -= len(done)
+	if !o.arrived {
+		o.pending -= len(done)
+	}
 	over := o.finished && o.pending == 0
+	o.mu.Unlock()
+	if over {
+		o.s.check()
+	}
+}
+
+// released is called when the peer has released a connection: it does that when
+// it has every chunk. Those it has not confirmed had gone by a connection that
+// died, and need not be sent again.
+func (o *source) released() {
+	o.mu.Lock()
+	over := o.finished && !o.arrived
+	if over {
+		o.arrived, o.pending = true, 0
+		for _, c := range o.again {
+			c.release(o.s.agent.pipes, o.s.mem)
+		}
+		o.again = nil
+	}
 	o.mu.Unlock()
 	if over {
 		o.s.check()
@@ -210,7 +232,7 @@ func (o *source) confirmed(done []*chunk) {
 func (o *source) lost(chunks []*chunk) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.stopped {
+	if o.stopped || o.arrived {
 		for _, c := range chunks {
 			c.release(o.s.agent.pipes, o.s.mem)
 		}
