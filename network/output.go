@@ -198,6 +198,8 @@ func (o *output) drain() {
 			o.fail(err)
 		}
 		if !o.take() {
+			// A deadline that passes would fail the next write that does not wait.
+			_ = o.conn.SetWriteDeadline(time.Time{})
 			o.busy = false
 			o.trim()
 			o.mu.Unlock()
