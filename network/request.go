@@ -103,6 +103,7 @@ type batch struct {
 	first, last uint32 // last is the barrier's
 	errs        []batchError
 	done        chan struct{}
+	over        bool // done is closed; it may go on listening
 }
 
 // batchError is the switch's refusal of message index of the batch.
@@ -207,7 +208,8 @@ func (s *Switch) barrier(xid uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, b := range s.batches {
-		if b.last == xid {
+		if b.last == xid && !b.over {
+			b.over = true
 			s.batches = append(s.batches[:i], s.batches[i+1:]...)
 			close(b.done)
 			return true
