@@ -31,6 +31,7 @@ func (s *Switch) setUp(session context.Context) {
 		"took", time.Since(s.since).Round(time.Microsecond), "rules_kept", rec.Kept, "rules_written", rec.Written,
 		"rules_removed", rec.Removed, "rules_left", rec.Left)
 	s.n.switchUp(s)
+	close(s.announced)
 	s.monitor(session)
 }
 

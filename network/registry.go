@@ -71,22 +71,26 @@ func (n *Network) goUp(s *Switch) bool {
 	return true
 }
 
-// unregister takes an ended session out of the network.
+// unregister takes an ended session out of the network. The next session of the
+// switch waits until it has: what is told of one comes before what is told of the next.
 func (n *Network) unregister(s *Switch) {
 	n.mu.Lock()
 	if n.all[s.dpid] != s {
 		n.mu.Unlock()
 		return
 	}
-	delete(n.all, s.dpid)
 	wasUp := s.up.Swap(false)
 	if wasUp {
 		n.changeUp(func(m map[openflow.DatapathID]*Switch) { delete(m, s.dpid) })
 	}
 	n.mu.Unlock()
 	if wasUp {
+		<-s.announced
 		n.switchDown(s)
 	}
+	n.mu.Lock()
+	delete(n.all, s.dpid)
+	n.mu.Unlock()
 	close(s.gone)
 }
 

@@ -45,7 +45,7 @@ func (n *Network) serve(ctx context.Context, conn net.Conn) {
 
 func (n *Network) newSwitch(conn net.Conn) *Switch {
 	s := &Switch{
-		n: n, conn: conn, out: newOutput(conn, &n.cfg), since: time.Now(), done: make(chan struct{}), gone: make(chan struct{}),
+		n: n, conn: conn, out: newOutput(conn, &n.cfg), since: time.Now(), done: make(chan struct{}), gone: make(chan struct{}), announced: make(chan struct{}),
 		flows: ledger.NewFlows(n.cfg.ForwardRules, n.forwardHash, n.cfg.Generation), ports: map[uint32]openflow.Port{}, requests: map[uint32]*request{},
 	}
 	s.held.limit = n.cfg.HoldLimit
@@ -58,13 +58,13 @@ func (n *Network) newSwitch(conn net.Conn) *Switch {
 // has one deadline for all of it, and anything unexpected ends it.
 func (s *Switch) greet(r *openflow.Reader) error {
 	_ = s.conn.SetDeadline(time.Now().Add(s.n.cfg.RequestTimeout))
-	if err := s.write(openflow.NewHello()); err != nil {
+	if err := s.write(openflow.NewHello(), s.xid.Add(1)); err != nil {
 		return err
 	}
 	if err := s.readHello(r); err != nil {
 		return err
 	}
-	if err := s.write(&openflow.FeaturesRequest{}); err != nil {
+	if err := s.write(&openflow.FeaturesRequest{}, s.xid.Add(1)); err != nil {
 		return err
 	}
 	for range maxEarlyMessages {
@@ -83,7 +83,7 @@ func (s *Switch) greet(r *openflow.Reader) error {
 			}
 			return s.conn.SetDeadline(time.Time{})
 		case openflow.TypeEchoRequest:
-			if err := s.write(echoReply(m)); err != nil {
+			if err := s.write(echoReply(m), openflow.XID(m)); err != nil {
 				return err
 			}
 		case openflow.TypeError:
@@ -113,18 +113,15 @@ func (s *Switch) readHello(r *openflow.Reader) error {
 		return nil
 	}
 	err = fmt.Errorf("the switch does not speak OpenFlow 1.3: %v", &h)
-	_ = s.write(&openflow.Error{Code: openflow.HelloIncompatible, Data: []byte("OpenFlow 1.3 is required")})
+	_ = s.write(&openflow.Error{Code: openflow.HelloIncompatible, Data: []byte("OpenFlow 1.3 is required")}, openflow.XID(m))
 	return err
 }
 
 // write sends one message during the greeting, when nobody else writes.
-func (s *Switch) write(m openflow.Message) error {
-	b, err := m.AppendTo(nil, s.xid.Add(1))
+func (s *Switch) write(m openflow.Message, xid uint32) error {
+	b, err := m.AppendTo(nil, xid)
 	if err != nil {
 		return err
-	}
-	if r, ok := m.(*openflow.EchoReply); ok {
-		b, _ = r.AppendTo(nil, 0)
 	}
 	_, err = s.conn.Write(b)
 	return err

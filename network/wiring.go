@@ -132,8 +132,13 @@ func (n *Network) switchUp(s *Switch) {
 		}
 	}
 	for _, p := range s.Ports() {
-		if p.Up() && p.Number <= openflow.PortMax {
-			n.portUp(PortRef{Switch: s.dpid, Port: p.Number}, p)
+		at := PortRef{Switch: s.dpid, Port: p.Number}
+		if !p.Up() || p.Number > openflow.PortMax {
+			continue
+		}
+		n.portUp(at, p)
+		if now, ok := s.Port(p.Number); !ok || !now.Up() { // it went down meanwhile
+			n.portDown(at)
 		}
 	}
 	n.repairs.request(PortRef{})

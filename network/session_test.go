@@ -1,0 +1,267 @@
+package network_test
+
+import (
+	"context"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// An echo request may come before the features; its reply has its number.
+func TestEarlyEchoIsAnsweredUnderItsNumber(t *testing.T) {
+	n, _ := start(t, network.Config{})
+	conn := dial(t, n)
+	hello, _ := openflow.NewHello().AppendTo(nil, 1)
+	both, _ := (&openflow.EchoRequest{Data: []byte("early")}).AppendTo(hello, 77)
+	if _, err := conn.Write(both); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	for r := openflow.NewReader(conn); ; {
+		m, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if openflow.MsgType(m[1]) != openflow.TypeEchoReply {
+			continue
+		}
+		if xid := openflow.XID(m); xid != 77 {
+			t.Errorf("the reply has number %d, want 77", xid)
+		}
+		return
+	}
+}
+
+// A switch that did not read for a moment is not cut off later, when it has long
+// caught up.
+func TestSwitchThatWasSlowOnceStays(t *testing.T) {
+	config := network.Config{EchoInterval: 200 * time.Millisecond, EchoTimeout: time.Second, PacketOutBytes: 16 << 20}
+	n, _ := start(t, config)
+	slow, asleep := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	s := fake.NewSwitch(fake.Options{DPID: 7, Ports: 2, Refuse: func(m openflow.Message) *openflow.Error {
+		if p, ok := m.(*openflow.PacketOut); ok && len(p.Data) > 1000 {
+			once.Do(func() {
+				close(asleep)
+				<-slow
+			})
+		}
+		return nil
+	}})
+	connect(t, n, s, 7)
+	wake := sync.OnceFunc(func() { close(slow) })
+	t.Cleanup(wake)
+	sw, _ := n.Switch(7)
+	big := make([]byte, 32<<10)
+	send := func() {
+		if err := sw.PacketOut(1, []openflow.Action{openflow.Output(2)}, big); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send()
+	<-asleep
+	for range 400 { // more than the sockets hold
+		send()
+	}
+	wake()
+	eventually(t, "the switch to catch up", func() bool { return s.Count(openflow.TypePacketOut) >= 401 })
+	for end := time.Now().Add(3 * config.EchoTimeout / 2); time.Now().Before(end); {
+		before := s.Count(openflow.TypeEchoRequest)
+		eventually(t, "an echo", func() bool { return !sw.Connected() || s.Count(openflow.TypeEchoRequest) > before })
+		if !sw.Connected() {
+			t.Fatal("the session was cut off after the switch had caught up")
+		}
+	}
+}
+
+// repeater is a switch's connection that sends every barrier reply again before
+// whatever comes next.
+type repeater struct {
+	net.Conn
+	mu   sync.Mutex
+	seen []byte
+}
+
+func (r *repeater) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, err := r.Conn.Write(append(slices.Clone(r.seen), b...)); err != nil {
+		return 0, err
+	}
+	for m := b; len(m) >= 8; m = m[int(m[2])<<8|int(m[3]):] {
+		if openflow.MsgType(m[1]) == openflow.TypeBarrierReply {
+			r.seen = append(r.seen, m[:8]...)
+		}
+	}
+	return len(b), nil
+}
+
+// A switch may answer a barrier more than once; that must not end the controller.
+func TestBarrierRepliesThatComeTwice(t *testing.T) {
+	var o *network.Owner
+	n, _ := start(t, network.Config{}, func(n *network.Network) { o = owner(t, n, "svc", network.OwnerOptions{}) })
+	s := fake.NewSwitch(fake.Options{DPID: 9, Ports: 2})
+	conn := dial(t, n)
+	background(t, func(ctx context.Context) error { return s.Run(ctx, &repeater{Conn: conn}) })
+	up(t, n, 9)
+	for i := range uint32(20) {
+		apply(t, o, "k", program(tcpTo(9, 80, i+1)), network.ApplyOptions{Atomic: true})
+	}
+	wantRules(t, s, map[uint16]uint32{80: 20})
+}
+
+// Whoever follows the events must end up with the truth, even if a session ends
+// while the switch is being announced.
+func TestEventsOfShortSessionsComeInOrder(t *testing.T) {
+	s := fake.NewSwitch(fake.Options{DPID: 3, Ports: 2})
+	var mu sync.Mutex
+	var seen []network.EventKind
+	gone := make(chan struct{})
+	n, _ := start(t, network.Config{}, func(n *network.Network) {
+		n.Subscribe(func(e network.Event) {
+			mu.Lock()
+			seen = append(seen, e.Kind)
+			mu.Unlock()
+			switch e.Kind {
+			case network.SwitchUp:
+				s.Close()
+				select { // the reader may notice first
+				case <-gone:
+				case <-time.After(200 * time.Millisecond):
+				}
+			case network.SwitchDown:
+				close(gone)
+			}
+		})
+	})
+	background(t, func(ctx context.Context) error { return s.Dial(ctx, n.Addr()[0]) })
+	select {
+	case <-gone:
+	case <-time.After(patience):
+		t.Fatal("no event says that the switch is down")
+	}
+	port := network.PortRef{Switch: 3, Port: 1}
+	deadline := time.Now().Add(500 * time.Millisecond) // ports settle within 50 ms
+	for time.Now().Before(deadline) && !n.IsEdge(port) {
+		n.Switches()
+	}
+	if n.IsEdge(port) {
+		t.Error("a port of a switch that is down has become an edge port")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if last := seen[len(seen)-1]; last != network.SwitchDown {
+		t.Errorf("events were %v, want the switch's end last", seen)
+	}
+}
+
+// A port that goes down while its switch is being announced is down.
+func TestPortThatDiesDuringTheAnnouncementIsDown(t *testing.T) {
+	s := fake.NewSwitch(fake.Options{DPID: 3, Ports: 2})
+	told := make(chan struct{})
+	tell := sync.OnceFunc(func() { close(told) })
+	n, _ := start(t, network.Config{}, func(n *network.Network) {
+		n.Subscribe(func(e network.Event) {
+			switch {
+			case e.Kind == network.PortUp && e.Port.Port == 1:
+				_ = s.SetPort(2, false)
+				select {
+				case <-told:
+				case <-time.After(patience):
+				}
+			case e.Kind == network.PortDown && e.Port.Port == 2:
+				tell()
+			}
+		})
+	})
+	connect(t, n, s, 3)
+	eventually(t, "port 1 to settle", func() bool { return n.IsEdge(network.PortRef{Switch: 3, Port: 1}) })
+	for deadline := time.Now().Add(300 * time.Millisecond); time.Now().Before(deadline); {
+		if n.IsEdge(network.PortRef{Switch: 3, Port: 2}) {
+			t.Fatal("port 2 has become an edge port though it is down")
+		}
+	}
+}
+
+// The end of an old session must not be told after the beginning of the next.
+func TestEventsOfTwoSessionsComeInOrder(t *testing.T) {
+	var mu sync.Mutex
+	var seen []network.EventKind
+	again := make(chan struct{})
+	n, _ := start(t, network.Config{}, func(n *network.Network) {
+		n.Subscribe(func(e network.Event) {
+			if e.Kind == network.HostRemoved || e.Kind == network.LinkDown && e.Link.From.Switch == 3 {
+				select { // as a busy machine may do
+				case <-again:
+				case <-time.After(300 * time.Millisecond):
+				}
+			}
+			if e.Switch != 3 || e.Kind != network.SwitchUp && e.Kind != network.SwitchDown {
+				return
+			}
+			mu.Lock()
+			seen = append(seen, e.Kind)
+			if len(seen) == 2 {
+				close(again)
+			}
+			mu.Unlock()
+		})
+	})
+	s, other := cabled(t, fake.Options{DPID: 3, Ports: 2}, fake.Options{DPID: 4, Ports: 2})
+	connect(t, n, other, 4)
+	cut := connect(t, n, s, 3)
+	eventually(t, "the link", func() bool { return len(n.Topology().Links) == 2 })
+	cut()
+	background(t, func(ctx context.Context) error { return s.Dial(ctx, n.Addr()[0]) })
+	eventually(t, "three events", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(seen) == 3
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	if want := []network.EventKind{network.SwitchUp, network.SwitchDown, network.SwitchUp}; !slices.Equal(seen, want) {
+		t.Errorf("events were %v, want %v", seen, want)
+	}
+}
+
+// cabled makes two switches whose ports 1 are joined.
+func cabled(t *testing.T, a, b fake.Options) (*fake.Switch, *fake.Switch) {
+	t.Helper()
+	type delivery struct {
+		to    *fake.Switch
+		frame []byte
+	}
+	cable := make(chan delivery, 1000)
+	var one, two *fake.Switch
+	output := func(to **fake.Switch) func(uint32, []byte) {
+		return func(port uint32, frame []byte) {
+			if port != 1 {
+				return
+			}
+			select {
+			case cable <- delivery{*to, slices.Clone(frame)}:
+			default: // a full cable loses frames
+			}
+		}
+	}
+	a.OnOutput, b.OnOutput = output(&two), output(&one)
+	one, two = fake.NewSwitch(a), fake.NewSwitch(b)
+	background(t, func(ctx context.Context) error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case d := <-cable:
+				_, _ = d.to.Receive(1, d.frame) // fails while that switch is not connected
+			}
+		}
+	})
+	return one, two
+}
