@@ -71,6 +71,13 @@ func planItem[T any](c *Change, old *item[T], v T, same func(a, b *T) bool, kind
 	if old == nil {
 		return &item[T]{value: v, owner: c.owner, keys: []string{c.key}}, add, nil
 	}
+	if old.owner == nil { // from before a restart
+		now := &item[T]{value: v, owner: c.owner, keys: []string{c.key}, confirmed: true}
+		if same(&old.value, &v) {
+			return now, nothing, nil
+		}
+		return now, modify, nil
+	}
 	if old.owner != c.owner {
 		return nil, nothing, fmt.Errorf("%w: %s %#x is held by owner %q", ErrConflict, kind, id, old.owner.Name)
 	}
@@ -122,15 +129,38 @@ func dropItem[T any](old *item[T], key string) (now *item[T], gone bool) {
 	return &item[T]{value: old.value, owner: old.owner, keys: without(old.keys, key), confirmed: old.confirmed}, false
 }
 
-// undoItem restores a group or meter and gives what has to be sent for it.
-func undoItem[T any](ch changed[uint32, item[T]], m map[uint32]*item[T], write func(*T, uint16) Op, add, modify, remove uint16) []Op {
-	put(m, ch.key, ch.old)
-	switch {
-	case ch.old == nil:
-		return []Op{write(&ch.new.value, remove)}
-	case ch.new == nil:
-		return []Op{write(&ch.old.value, add)}
-	default:
-		return []Op{write(&ch.old.value, modify)}
+// undoItem takes the key out of what has become of a group or meter, or puts it
+// back in. It gives what has to be sent, before the rules that need it or after.
+func undoItem[T any](ch changed[uint32, item[T]], key string, m map[uint32]*item[T], same func(a, b *T) bool, write func(*T, uint16) Op, add, modify, remove uint16) (before, after []Op) {
+	now := m[ch.key]
+	had := ch.old != nil && (ch.old.owner == nil || slices.Contains(ch.old.keys, key))
+	var others []string
+	if now != nil {
+		others = without(now.keys, key)
 	}
+	switch {
+	case len(others) > 0:
+		if now.keys = others; had && ch.old.owner != nil {
+			now.keys = append(now.keys, key)
+		}
+		return nil, nil
+	case !had:
+		delete(m, ch.key)
+		if now == nil {
+			return nil, nil
+		}
+		return nil, []Op{write(&now.value, remove)}
+	}
+	back := *ch.old
+	if back.owner != nil {
+		back.keys = []string{key}
+	}
+	m[ch.key] = &back
+	switch {
+	case now == nil:
+		return []Op{write(&back.value, add)}, nil
+	case same(&back.value, &now.value):
+		return nil, nil
+	}
+	return []Op{write(&back.value, modify)}, nil
 }

@@ -79,7 +79,8 @@ type state struct {
 	unclaimed map[rule.Key]*Reported
 }
 
-// item is a group or meter with its holders.
+// item is a group or meter with its holders. One without an owner was found on
+// the switch and has not been claimed yet.
 type item[T any] struct {
 	value     T
 	owner     *Owner

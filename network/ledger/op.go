@@ -31,6 +31,13 @@ func deleteRule(sw openflow.DatapathID, k rule.Key, c rule.Cookie, r *rule.Rule)
 	return Op{Switch: sw, Message: m, Rule: r}
 }
 
+// writeReported writes a rule as a switch has listed it.
+func writeReported(r *Reported) Op {
+	m := openflow.NewFlowMod(openflow.FlowAdd, r.Table, r.Priority, r.Match, r.Instructions...)
+	m.Cookie, m.IdleTimeout, m.HardTimeout, m.Flags = uint64(r.Cookie), r.Idle, r.Hard, r.Flags
+	return Op{Switch: r.Switch, Message: m}
+}
+
 func writeGroup(g *rule.Group, command uint16) Op {
 	m := &openflow.GroupMod{Command: command, Type: g.Type, Group: g.ID, Buckets: g.Buckets}
 	if command == openflow.GroupDelete {

@@ -251,40 +251,75 @@ func (c *Change) Confirm() {
 func (c *Change) Rollback() []Op {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
-	var ops []Op
+	var back, gone []Op // what rules need comes before them and goes after them
+	for _, ch := range c.meters {
+		b, g := undoItem(ch, c.key, c.l.state(ch.sw).meters, sameMeter, writeMeter, openflow.MeterAdd, openflow.MeterModify, openflow.MeterDelete)
+		back, gone = append(back, b...), append(gone, g...)
+	}
+	for _, ch := range c.groups {
+		b, g := undoItem(ch, c.key, c.l.state(ch.sw).groups, sameGroup, writeGroup, openflow.GroupAdd, openflow.GroupModify, openflow.GroupDelete)
+		back, gone = append(back, b...), append(gone, g...)
+	}
 	for _, ch := range slices.Backward(c.rules) {
-		ops = append(ops, c.undoRule(ch)...)
-	}
-	for _, ch := range slices.Backward(c.groups) {
-		ops = append(ops, undoItem(ch, c.l.state(ch.sw).groups, writeGroup, openflow.GroupAdd, openflow.GroupModify, openflow.GroupDelete)...)
-	}
-	for _, ch := range slices.Backward(c.meters) {
-		ops = append(ops, undoItem(ch, c.l.state(ch.sw).meters, writeMeter, openflow.MeterAdd, openflow.MeterModify, openflow.MeterDelete)...)
+		back = append(back, c.undoRule(ch)...)
 	}
 	c.restoreProgram()
-	return ops
+	slices.Reverse(gone)
+	return append(back, gone...)
 }
 
+// undoRule takes the key out of what has become of a rule, or puts it back in.
+// Other keys may have come to share the rule meanwhile, or have given it up.
 func (c *Change) undoRule(ch changed[rule.Key, Entry]) []Op {
 	s := c.l.state(ch.sw)
 	now := s.rules[ch.key]
-	if now != ch.new { // another key came to share the rule meanwhile; it stays
-		if now != nil && ch.new != nil {
-			now.keys = without(now.keys, c.key)
-		}
-		return nil
+	had := ch.old != nil && slices.Contains(ch.old.keys, c.key)
+	var others []string
+	if now != nil {
+		others = without(now.keys, c.key)
 	}
 	switch {
-	case ch.old == nil:
+	case len(others) > 0:
+		if now.keys = others; had {
+			now.keys = append(now.keys, c.key)
+		}
+		return nil
+	case !had && now == nil:
+		return nil
+	case !had:
 		delete(s.rules, ch.key)
-		return []Op{deleteRule(ch.sw, ch.key, ch.new.Cookie, &ch.new.Rule)}
-	case ch.new == nil, !sameRule(&ch.old.Rule, &ch.new.Rule):
-		s.rules[ch.key] = ch.old
-		return []Op{writeRule(ch.old, openflow.FlowAdd)}
-	default:
-		s.rules[ch.key] = ch.old
+		return c.unclaim(s, ch)
+	case now == nil && ch.new != nil && (ch.new.Rule.Idle > 0 || ch.new.Rule.Hard > 0):
+		return nil // it timed out meanwhile
+	}
+	back := *ch.old
+	back.keys = []string{c.key}
+	s.rules[ch.key] = &back
+	switch {
+	case now == nil: // a late notice of the deletion must not be taken for the new rule's
+		back.Cookie = c.l.cookie(c.owner)
+	case sameRule(&ch.old.Rule, &now.Rule):
 		return nil
 	}
+	return []Op{writeRule(&back, openflow.FlowAdd)}
+}
+
+// unclaim gives up a rule that the change has brought in. If the switch had it,
+// or another in its place, from before a restart, that is as it was until the
+// owner is ready.
+func (c *Change) unclaim(s *state, ch changed[rule.Key, Entry]) []Op {
+	for _, r := range c.claimed {
+		o := c.l.owners[r.Cookie.Owner()]
+		if r.Switch != ch.sw || r.Key != ch.key || o == nil || o.ready {
+			continue
+		}
+		s.unclaimed[ch.key] = r
+		if r.Cookie == ch.new.Cookie {
+			return nil
+		}
+		return []Op{writeReported(r)}
+	}
+	return []Op{deleteRule(ch.sw, ch.key, ch.new.Cookie, &ch.new.Rule)}
 }
 
 // restore undoes a plan of which nothing was sent.

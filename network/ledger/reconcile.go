@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/sluice-net/sluice/network/rule"
@@ -145,6 +146,12 @@ func (l *Ledger) Ready(o *Owner) []Op {
 				ops = append(ops, deleteRule(sw, k, r.Cookie, nil))
 			}
 		}
+		for _, id := range sortedKeys(s.groups) {
+			if g := s.groups[id]; g.owner == nil && l.allReady(id) {
+				delete(s.groups, id)
+				ops = append(ops, writeGroup(&g.value, openflow.GroupDelete))
+			}
+		}
 	}
 	return ops
 }
@@ -155,6 +162,7 @@ func (l *Ledger) reconcileGroups(s *state, found []rule.Group) []Op {
 		have[found[i].ID] = &found[i]
 	}
 	var ops []Op
+	forgetFound(s.groups)
 	for _, id := range sortedKeys(s.groups) {
 		want := s.groups[id]
 		switch g := have[id]; {
@@ -173,6 +181,7 @@ func (l *Ledger) reconcileMeters(s *state, found []rule.Meter) []Op {
 		have[found[i].ID] = &found[i]
 	}
 	var ops []Op
+	forgetFound(s.meters)
 	for _, id := range sortedKeys(s.meters) {
 		want := s.meters[id]
 		switch m := have[id]; {
@@ -182,7 +191,17 @@ func (l *Ledger) reconcileMeters(s *state, found []rule.Meter) []Op {
 			ops = append(ops, writeMeter(&want.value, openflow.MeterModify))
 		}
 	}
+	for id, m := range have { // meters do not tell whose they are
+		if s.meters[id] == nil {
+			s.meters[id] = &item[rule.Meter]{value: *m}
+		}
+	}
 	return ops
+}
+
+// forgetFound takes out what was found when the switch connected before.
+func forgetFound[T any](m map[uint32]*item[T]) {
+	maps.DeleteFunc(m, func(_ uint32, i *item[T]) bool { return i.owner == nil })
 }
 
 // strangeGroups deletes groups that bear our mark and that nobody wants, once
@@ -194,15 +213,23 @@ func (l *Ledger) strangeGroups(s *state, found []rule.Group) []Op {
 		if _, wanted := s.groups[g.ID]; wanted || !rule.GroupOurs(g.ID) {
 			continue
 		}
-		ready := true
-		for _, o := range l.owners {
-			ready = ready && (o.ready || !rule.GroupOf(g.ID, o.Hash))
-		}
-		if ready {
+		if l.allReady(g.ID) {
 			ops = append(ops, writeGroup(g, openflow.GroupDelete))
+		} else {
+			s.groups[g.ID] = &item[rule.Group]{value: *g}
 		}
 	}
 	return ops
+}
+
+// allReady reports whether every owner is ready that a group may belong to.
+func (l *Ledger) allReady(group uint32) bool {
+	for _, o := range l.owners {
+		if !o.ready && rule.GroupOf(group, o.Hash) {
+			return false
+		}
+	}
+	return true
 }
 
 func sortedKeys[T any](m map[uint32]*T) []uint32 {
