@@ -167,25 +167,39 @@ func (s *Switch) reconcile(ctx context.Context) (ledger.Reconciliation, error) {
 	found.Rules = s.takeFlows(found.Rules)
 	rec := s.n.ledger.Reconcile(s.dpid, found)
 	rec.Kept += s.flows.Len()
-	for part := range chunks(rec.Ops, reconcileChunk) {
+	var refused []ledger.Op
+	for ops := rec.Ops; len(ops) > 0; ops = s.n.ledger.Overtaken(s.dpid, ops) {
+		not, err := s.bring(ctx, ops)
+		if err != nil {
+			return rec, err
+		}
+		refused = append(refused, not...)
+	}
+	s.n.ledger.Reconciled(s.dpid, refused)
+	return rec, nil
+}
+
+// bring sends operations in parts and returns those that the switch refuses.
+func (s *Switch) bring(ctx context.Context, ops []ledger.Op) (refused []ledger.Op, err error) {
+	for part := range chunks(ops, reconcileChunk) {
 		msgs := make([]openflow.Message, len(part))
 		for i, op := range part {
 			msgs[i] = op.Message
 		}
 		bt, err := s.sendBatch(msgs)
 		if err != nil {
-			return rec, err
+			return nil, err
 		}
 		errs, err := s.wait(ctx, bt)
 		if err != nil {
-			return rec, err
+			return nil, err
 		}
 		for _, e := range errs {
 			s.limiter.warn(s.n.log, "switch refused a rule at reconciliation", "switch", s.dpid, "message", part[e.index].Message, "error", e.err)
+			refused = append(refused, part[e.index])
 		}
 	}
-	s.n.ledger.Reconciled(s.dpid)
-	return rec, nil
+	return refused, nil
 }
 
 // reconcileChunk bounds the messages between two barriers.

@@ -241,13 +241,43 @@ func sortedKeys[T any](m map[uint32]*T) []uint32 {
 	return out
 }
 
-// Reconciled takes note that a switch has taken the operations of Reconcile.
-func (l *Ledger) Reconciled(sw openflow.DatapathID) {
+// Overtaken looks for changes that were made while a reconciliation was sent, and
+// may have reached the switch before it. It returns what sets these right, and
+// is to be asked about that again.
+func (l *Ledger) Overtaken(sw openflow.DatapathID, sent []Op) []Op {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.state(sw)
+	var ops []Op
+	for _, op := range sent {
+		if op.Rule == nil {
+			continue
+		}
+		k := op.Rule.Key()
+		switch e := s.rules[k]; {
+		case e == nil:
+			written, _ := op.Message.(*openflow.FlowMod)
+			ops = append(ops, deleteRule(sw, k, rule.Cookie(written.Cookie), nil))
+		case &e.Rule != op.Rule:
+			ops = append(ops, writeRule(e, openflow.FlowAdd))
+		}
+	}
+	return ops
+}
+
+// Reconciled takes note that a switch has taken the operations of a
+// reconciliation, but for those it has refused.
+func (l *Ledger) Reconciled(sw openflow.DatapathID, refused []Op) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.state(sw)
+	no := make(map[*rule.Rule]struct{}, len(refused))
+	for _, op := range refused {
+		no[op.Rule] = struct{}{}
+	}
 	for _, e := range s.rules {
-		e.Confirmed = true
+		_, not := no[&e.Rule]
+		e.Confirmed = !not
 	}
 	for _, g := range s.groups {
 		g.confirmed = true
