@@ -300,6 +300,7 @@ func (a *Agent) forget(s *session) {
 		s.wg.Wait()
 		s.out.drop()
 		s.in.drop()
+		s.restPort()
 	}()
 }
 

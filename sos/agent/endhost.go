@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -107,6 +108,26 @@ func listenFor(ctx context.Context, addr netip.Addr) (*net.TCPListener, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// deafen makes a listener take no notice of anybody, without giving its port
+// back. While the switches still lead the client here, a closed port would
+// refuse a new connection of the client's that uses the same port again; so its
+// first packet is lost, and finds its way when it is sent again.
+func deafen(ln *net.TCPListener) {
+	nobody := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
+	rc, err := ln.SyscallConn()
+	if err == nil {
+		err = rc.Control(func(fd uintptr) {
+			f := unix.SockFprog{Len: uint16(len(nobody)), Filter: &nobody[0]}
+			if err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &f); err == nil {
+				err = ln.SetDeadline(time.Unix(1, 0))
+			}
+		})
+	}
+	if err != nil {
+		_ = ln.Close()
+	}
 }
 
 // reservation is a port that is bound, for a dial later.

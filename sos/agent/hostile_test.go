@@ -178,3 +178,25 @@ func TestReleaseBeforeResentChunks(t *testing.T) {
 		t.Errorf("%s %s", r.Reason, r.Detail)
 	}
 }
+
+// A client may use its port again as soon as its session is over, when the
+// switches still lead it to the agent: it is not refused there.
+func TestPortRests(t *testing.T) {
+	p := newPair(t, nil)
+	f := p.open(agentapi.Params{})
+	at := f.client.RemoteAddr().String()
+	exchange(t, f, 1000, 1000)
+	f.ended(p.x)
+	d := net.Dialer{Timeout: 200 * time.Millisecond}
+	var ne net.Error
+	if c, err := d.Dial("tcp", at); err == nil {
+		_ = c.Close()
+		t.Error("the port of a session that is over takes connections")
+	} else if !errors.As(err, &ne) || !ne.Timeout() {
+		t.Errorf("the port of a session that has just ended answers: %v", err)
+	}
+	eventually(t, "the port is given back", func() bool {
+		_, err := d.Dial("tcp", at)
+		return errors.Is(err, unix.ECONNREFUSED)
+	})
+}

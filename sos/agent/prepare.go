@@ -140,6 +140,10 @@ func (s *session) bind() (uint16, error) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if s.ended {
+			r.close()
+			return 0, errOver
+		}
 		s.reserved, s.port = r, r.port
 		return r.port, nil
 	}
@@ -151,17 +155,20 @@ func (s *session) bind() (uint16, error) {
 	s.mu.Lock()
 	s.listener, s.port = ln, port
 	s.mu.Unlock()
-	s.spawn(func() { s.awaitClient(ln) })
+	if !s.spawn(func() { s.awaitClient(ln) }) {
+		_ = ln.Close()
+		return 0, errOver
+	}
 	return port, nil
 }
 
 // awaitClient accepts the announced client, and nobody else.
 func (s *session) awaitClient(ln *net.TCPListener) {
-	defer ln.Close()
+	defer deafen(ln)
 	for {
 		c, err := ln.AcceptTCP()
 		if err != nil {
-			return // closed: the session is over
+			return // the session is over
 		}
 		from := c.RemoteAddr().(*net.TCPAddr).AddrPort()
 		if netip.AddrPortFrom(from.Addr().Unmap(), from.Port()) != s.req.Client {

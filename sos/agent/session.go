@@ -336,7 +336,7 @@ func (s *session) finish(reason agentapi.Reason, detail string, cause wire.Cause
 		end.abort()
 	}
 	if listener != nil {
-		_ = listener.Close()
+		deafen(listener)
 	}
 	if reserved != nil && end == nil {
 		reserved.close()
@@ -348,6 +348,27 @@ func (s *session) finish(reason agentapi.Reason, detail string, cause wire.Cause
 		c.end(cause)
 	}
 	s.agent.forget(s)
+}
+
+// portRest is how long the client's port at the agent stays taken after the
+// session's end: until the switches lead nobody there any more.
+const portRest = 3 * time.Second
+
+// restPort gives the port back when it has rested, or the agent closes.
+func (s *session) restPort() {
+	s.mu.Lock()
+	ln := s.listener
+	s.mu.Unlock()
+	if ln == nil {
+		return
+	}
+	rest := time.NewTimer(portRest)
+	defer rest.Stop()
+	select {
+	case <-rest.C:
+	case <-s.agent.ctx.Done():
+	}
+	_ = ln.Close()
 }
 
 // live reports whether connections to the peer are still wanted.
