@@ -14,6 +14,10 @@ func zapLogger(l *slog.Logger) *zap.Logger {
 	return zap.New(&core{log: l.With("component", "etcd")})
 }
 
+// freshStore is what etcd says at error level in the first moments of a new data
+// folder, before its membership is in the backend. It tries again by itself.
+const freshStore = "failed to update storage version"
+
 type core struct{ log *slog.Logger }
 
 func (c *core) Enabled(l zapcore.Level) bool {
@@ -39,6 +43,9 @@ func (c *core) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Checked
 }
 
 func (c *core) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	if e.Message == freshStore {
+		return nil
+	}
 	c.log.Log(context.Background(), slogLevel(e.Level), e.Message, attrs(fields)...)
 	return nil
 }
