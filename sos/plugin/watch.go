@@ -30,6 +30,9 @@ func (s *Service) watchAgent(ctx context.Context, a *agent) {
 			return
 		}
 		if s.alive(ctx, a) {
+			if !sleep(ctx, probePause) {
+				return
+			}
 			continue
 		}
 		s.giveUp(a, err)
@@ -95,8 +98,10 @@ func (s *Service) agentEvent(a *agent, e agentapi.Event) {
 	a.liveness, a.err, a.lastSeen = AgentUp, "", time.Now()
 	a.status.Load = e.Status
 	var ended []agentapi.SessionRecord
+	missed := false
 	for _, r := range e.Ended {
 		if r.Seq > a.lastSeq {
+			missed = missed || r.Seq != a.lastSeq+1
 			ended = append(ended, r)
 			a.lastSeq = r.Seq
 		}
@@ -121,6 +126,50 @@ func (s *Service) agentEvent(a *agent, e agentapi.Event) {
 	}
 	if replaced {
 		s.loseSessions(a, errReplaced)
+	} else if missed {
+		s.start(func(ctx context.Context) { s.findMissed(ctx, a) })
+	}
+}
+
+// findMissed ends the sessions whose end an agent no longer remembers: it keeps
+// only so many, and its events may have been out of reach for a while.
+func (s *Service) findMissed(ctx context.Context, a *agent) {
+	type half struct {
+		id   agentapi.SessionID
+		role agentapi.Role
+	}
+	unknown := map[half]agentapi.Counters{}
+	s.mu.Lock()
+	for id, ss := range s.byID {
+		for _, r := range bothRole {
+			if _, over := ss.ended[r]; !over && ss.state == StateLive && ss.agent(r) == a {
+				unknown[half{id, r}] = ss.last[r]
+			}
+		}
+	}
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	list, err := a.client.Sessions(ctx)
+	if err != nil {
+		s.log.Warn("agent does not say which sessions it carries", "agent", a.record.Name, "error", err)
+		return
+	}
+	for _, x := range list {
+		delete(unknown, half{x.ID, x.Role})
+	}
+	for h, last := range unknown {
+		s.mu.Lock()
+		ss := s.byID[h.id]
+		told := ss == nil || ss.ended[h.role].Reason != ""
+		s.mu.Unlock()
+		if told {
+			continue
+		}
+		s.agentDone(agentapi.SessionRecord{
+			Reason: agentapi.ReasonClosed, Detail: "how is not known",
+			Session: agentapi.Session{ID: h.id, Role: h.role, Counters: last},
+		})
 	}
 }
 
