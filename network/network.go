@@ -101,6 +101,8 @@ func (n *Network) AddHandler(priority int, h Handler) {
 
 // Handlers lists the names of the chain in the order in which they are asked.
 func (n *Network) Handlers() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	names := make([]string, len(n.chain))
 	for i, h := range n.chain {
 		names[i] = h.Name()
@@ -114,9 +116,11 @@ func (n *Network) Run(ctx context.Context) error {
 		return errors.New("network: Run was called before")
 	}
 	slices.SortStableFunc(n.handlers, func(a, b chained) int { return a.priority - b.priority })
+	n.mu.Lock()
 	for _, c := range n.handlers {
 		n.chain = append(n.chain, c.handler)
 	}
+	n.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, n.Close)()
