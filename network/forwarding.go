@@ -1,9 +1,11 @@
 package network
 
 import (
+	"encoding/binary"
 	"sync"
 
 	"github.com/sluice-net/sluice/network/forward"
+	"github.com/sluice-net/sluice/network/ledger"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -181,6 +183,12 @@ func (n *Network) flowGone(s *Switch, r *openflow.FlowRemoved) {
 	if have, ok := s.flows.Get(f); !ok || have.Cookie != rule.Cookie(r.Cookie) {
 		return
 	}
+	n.forgetFlow(s, f)
+}
+
+// forgetFlow takes out a flow of which the switch has no rule: its next packet
+// comes up.
+func (n *Network) forgetFlow(s *Switch, f rule.Flow) {
 	s.flows.Delete(f)
 	k := forward.Key{Src: f.Src, Dst: f.Dst, VLAN: f.VLAN}
 	if f.VLAN == rule.AnyVLAN {
@@ -188,4 +196,43 @@ func (n *Network) flowGone(s *Switch, r *openflow.FlowRemoved) {
 	}
 	n.installed.swap(k, nil)
 	n.flows.Delete(k)
+}
+
+// noteRefused notes whose rule a switch has refused: it gives back at least the
+// first 64 bytes of the message, in which the cookie stands, but not the match.
+func (s *Switch) noteRefused(m []byte) {
+	const cookie, command = 8, 25
+	if len(m) <= command || openflow.MsgType(m[1]) != openflow.TypeFlowMod || m[command] != openflow.FlowAdd {
+		return
+	}
+	c := rule.Cookie(binary.BigEndian.Uint64(m[cookie:]))
+	if !c.Ours() || c.Owner() != s.n.forwardHash {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refusals == nil {
+		s.refusals = map[rule.Cookie]struct{}{}
+	}
+	if len(s.refusals) < s.n.cfg.ForwardRules {
+		s.refusals[c] = struct{}{}
+	}
+}
+
+// forgetRefused forgets the flows whose rules the switch has refused, or they
+// would keep the place of others for ever.
+func (s *Switch) forgetRefused() {
+	s.mu.Lock()
+	refused := s.refusals
+	s.refusals = nil
+	s.mu.Unlock()
+	if len(refused) == 0 {
+		return
+	}
+	for _, f := range s.flows.Select(func(_ rule.Flow, r ledger.FlowRule) bool {
+		_, no := refused[r.Cookie]
+		return no
+	}) {
+		s.n.forgetFlow(s, f)
+	}
 }

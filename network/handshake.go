@@ -269,6 +269,7 @@ func (s *Switch) takeFlows(found []ledger.Reported) []ledger.Reported {
 		r := &found[i]
 		f, fr, ok := r.Flow(s.n.cfg.ForwardIdle)
 		if r.Cookie.Owner() == s.n.forwardHash && ok && s.flows.Adopt(f, fr) {
+			s.n.adopted.Store(true)
 			continue
 		}
 		others = append(others, *r)

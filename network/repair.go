@@ -19,7 +19,8 @@ type repairs struct {
 	mu   sync.Mutex
 	dead map[PortRef]struct{} // ports that lead nowhere any more
 	left map[openflow.DatapathID]time.Time
-	wake chan struct{}
+	wake chan struct{} // flows
+	base chan struct{} // the broadcast tree
 }
 
 // switchLeft notes that a switch has gone just now.
@@ -55,9 +56,11 @@ func (r *repairs) request(at PortRef) {
 		r.dead[at] = struct{}{}
 		r.mu.Unlock()
 	}
-	select {
-	case r.wake <- struct{}{}:
-	default:
+	for _, c := range []chan struct{}{r.wake, r.base} {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -69,8 +72,21 @@ func (r *repairs) take() map[PortRef]struct{} {
 	return dead
 }
 
-// runRepairs is the goroutine that repairs.
+// runRepairs is the goroutine that repairs flows. It waits for no switch.
 func (n *Network) runRepairs(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.repairs.wake:
+			n.repairFlows(n.repairs.take())
+		}
+	}
+}
+
+// runBase is the goroutine that keeps the broadcast tree. It waits for barriers,
+// so one switch that is stuck holds it up.
+func (n *Network) runBase(ctx context.Context) {
 	var flood rule.Program
 	var retry <-chan time.Time
 	ready := false
@@ -78,11 +94,10 @@ func (n *Network) runRepairs(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-n.repairs.wake:
+		case <-n.repairs.base:
 		case <-retry:
 		}
 		retry = nil
-		n.repairFlows(n.repairs.take())
 		if !ready && !n.settled() {
 			retry = time.After(n.cfg.DiscoveryInterval / 2)
 			continue
@@ -136,19 +151,20 @@ func (n *Network) repairFlows(dead map[PortRef]struct{}) {
 			}
 		}
 	}
-	if len(dead) > 0 {
+	if n.adopted.Load() {
 		n.deleteAdopted(dead)
 	}
 }
 
-// deleteAdopted deletes flows from before a restart that lead to dead ports,
-// along their whole way, so that their packets come up again and are forwarded anew.
+// deleteAdopted deletes flows from before a restart that lead to dead ports or
+// to where a host no longer is, along their whole way, so that their packets come
+// up again and are forwarded anew.
 func (n *Network) deleteAdopted(dead map[PortRef]struct{}) {
 	lost := map[forward.Key]struct{}{}
 	for _, s := range n.Switches() {
-		for _, f := range s.flows.Select(func(_ rule.Flow, r ledger.FlowRule) bool {
+		for _, f := range s.flows.Select(func(f rule.Flow, r ledger.FlowRule) bool {
 			_, gone := dead[PortRef{Switch: s.dpid, Port: r.Out}]
-			return r.Adopted && gone
+			return r.Adopted && (gone || n.misled(s.dpid, f, r.Out))
 		}) {
 			lost[forward.Key{Src: f.Src, Dst: f.Dst, VLAN: f.VLAN}] = struct{}{}
 		}
@@ -164,6 +180,20 @@ func (n *Network) deleteAdopted(dead map[PortRef]struct{}) {
 			n.deleteFlow(s, f, nil)
 		}
 	}
+}
+
+// misled reports whether a rule delivers packets to a port that their destination
+// is not behind.
+func (n *Network) misled(d openflow.DatapathID, f rule.Flow, out uint32) bool {
+	at, known := n.hosts.Lookup(f.Dst, f.VLAN)
+	if !known {
+		return false
+	}
+	if out == openflow.PortInPort {
+		out = f.InPort
+	}
+	here := PortRef{Switch: d, Port: out}
+	return here != at && (d == at.Switch || n.links.IsEdge(here))
 }
 
 // repairBase moves the broadcast rules from the old tree to the present one, by
@@ -227,6 +257,7 @@ func (n *Network) maintain(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { n.runRepairs(ctx) })
+	wg.Go(func() { n.runBase(ctx) })
 	probe := time.NewTimer(0)
 	defer probe.Stop()
 	held := time.NewTicker(holdTick)

@@ -243,5 +243,6 @@ func (s *Switch) refused(raw []byte) {
 		s.finish(xid, r, errors.Join(ErrRefused, e))
 		return
 	}
+	s.noteRefused(e.Data)
 	s.limiter.warn(s.n.log, "switch refused a message", "switch", s.dpid, "error", e)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network/ledger"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -46,6 +47,7 @@ type Switch struct {
 	ports    map[uint32]openflow.Port
 	requests map[uint32]*request
 	batches  []*batch
+	refusals map[rule.Cookie]struct{} // flows whose rules were refused
 
 	// These belong to the reader goroutine.
 	in      openflow.PacketIn

@@ -26,6 +26,7 @@ type wiring struct {
 	writer      *ledger.FlowWriter
 	forwardHash uint16
 	installed   installedFlows
+	adopted     atomic.Bool // a switch had flows when it connected
 	repairs     repairs
 	resolving   resolving
 	ticks       chan struct{} // a port came up: probe it now
@@ -49,7 +50,7 @@ func (n *Network) wire() error {
 	n.rates = stats.New(stats.Options{Points: int(historyLength / c.StatsInterval)})
 	n.writer = ledger.NewFlowWriter(c.ForwardIdle)
 	n.installed.flows = map[forward.Key]*forward.Flow{}
-	n.repairs.wake = make(chan struct{}, 1)
+	n.repairs.wake, n.repairs.base = make(chan struct{}, 1), make(chan struct{}, 1)
 	n.ticks = make(chan struct{}, 1)
 	var err error
 	if n.core, err = n.Owner(ownerCore, OwnerOptions{}); err != nil {
@@ -141,7 +142,21 @@ func (n *Network) switchUp(s *Switch) {
 			n.portDown(at)
 		}
 	}
+	for _, f := range s.deadEnds() {
+		n.repairs.request(f)
+	}
 	n.repairs.request(PortRef{})
+}
+
+// deadEnds are the ports that adopted flows lead to and that are not up.
+func (s *Switch) deadEnds() []PortRef {
+	var out []PortRef
+	s.flows.Each(func(_ rule.Flow, r ledger.FlowRule) {
+		if p, ok := s.Port(r.Out); r.Adopted && r.Out <= openflow.PortMax && (!ok || !p.Up()) {
+			out = append(out, PortRef{Switch: s.dpid, Port: r.Out})
+		}
+	})
+	return out
 }
 
 // switchDown forgets the links of a switch. Its hosts are kept: they are most
@@ -201,6 +216,9 @@ func (n *Network) hostChanges(changes []hosts.Change) {
 		switch c.Kind {
 		case hosts.Added:
 			e.Kind = HostAdded
+			if n.adopted.Load() { // it may have moved while no controller ran
+				n.repairs.request(PortRef{})
+			}
 		case hosts.Moved:
 			e.Kind, e.From = HostMoved, c.From
 			n.repairs.request(PortRef{})
@@ -291,6 +309,7 @@ func (s *Switch) monitor(ctx context.Context) {
 			return
 		case <-echo.C:
 			s.measure(ctx)
+			s.forgetRefused()
 		case <-counters.C:
 			s.readCounters(ctx)
 		}

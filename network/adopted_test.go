@@ -1,0 +1,132 @@
+package network_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// forwarded has default forwarding write the rules between hosts 1 and 2 behind
+// ports 1 and 2 of a switch, then ends the controller.
+func forwarded(t *testing.T, s *fake.Switch) {
+	t.Helper()
+	n, stop := start(t, network.Config{Generation: 1})
+	cut := connect(t, n, s, 1)
+	edges(t, n, 1, 2)
+	receive(t, s, 1, frame(1, 2))
+	receive(t, s, 2, frame(2, 1))
+	receive(t, s, 1, frame(1, 2))
+	sw, _ := n.Switch(1)
+	eventually(t, "two rules", func() bool { return sw.Stats().ForwardRules == 2 })
+	stop()
+	cut()
+}
+
+// leads reports where a packet from host i, at the port, to host j goes.
+func leads(s *fake.Switch, port uint32, i, j int) []uint32 {
+	return s.Table().Send(port, fake.PacketOf(frame(i, j))).Ports()
+}
+
+// A port that dies while no controller runs must not keep swallowing what rules
+// from before send there.
+func TestAdoptedRulesToPortsThatDiedMeanwhileGo(t *testing.T) {
+	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 3})
+	forwarded(t, s)
+	_ = s.SetPort(2, false) // not connected: nobody is told
+	n, _ := start(t, network.Config{Generation: 2})
+	connect(t, n, s, 1)
+	eventually(t, "the rule to the dead port to be deleted", func() bool {
+		got := leads(s, 1, 1, 2)
+		return len(got) == 1 && got[0] == openflow.PortController
+	})
+}
+
+// A host that shows up elsewhere after a restart gets its traffic there, though
+// the controller does not remember where it was.
+func TestAdoptedRulesDoNotLeadToWhereAHostWas(t *testing.T) {
+	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 3})
+	forwarded(t, s)
+	n, _ := start(t, network.Config{Generation: 2})
+	connect(t, n, s, 1)
+	edges(t, n, 1, 3)
+	receive(t, s, 3, frame(2, 1)) // host 2 has moved from port 2 to port 3
+	eventually(t, "the rule to the old place to be gone", func() bool {
+		got := leads(s, 1, 1, 2)
+		return len(got) == 1 && got[0] != 2
+	})
+}
+
+// Rules that a switch refused are not counted for ever: their place is free for
+// others once there is room.
+func TestRefusedForwardingRulesAreForgotten(t *testing.T) {
+	n, _ := start(t, network.Config{ForwardRules: 100})
+	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2})
+	connect(t, n, s, 1)
+	edges(t, n, 1, 2)
+	sw, _ := n.Switch(1)
+	receive(t, s, 2, frame(1000, 1)) // the one that all speak to
+	s.Table().SetLimit(len(s.Table().Entries()))
+	for i := range 100 {
+		receive(t, s, 1, frame(i+1, 1000))
+	}
+	eventually(t, "the refusals", func() bool { return sw.Stats().Errors >= 100 })
+	s.Table().SetLimit(fake.MaxEntries)
+	eventually(t, "the refused rules to be forgotten", func() bool { return sw.Stats().ForwardRules == 0 })
+	receive(t, s, 1, frame(200, 1000))
+	eventually(t, "a rule for a new flow", func() bool { return leads(s, 1, 200, 1000)[0] == 2 })
+}
+
+// A switch that has stopped answering does not hold back the repair of paths elsewhere.
+func TestStuckSwitchDoesNotDelayRepairs(t *testing.T) {
+	var stuck atomic.Bool
+	release := make(chan struct{})
+	n, _ := start(t, network.Config{RequestTimeout: 4 * time.Second, EchoInterval: time.Minute})
+	dead := fake.NewSwitch(fake.Options{DPID: 9, Ports: 3, Refuse: func(m openflow.Message) *openflow.Error {
+		if stuck.Load() {
+			<-release
+		}
+		return nil
+	}})
+	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 3})
+	connect(t, n, s, 1)
+	connect(t, n, dead, 9)
+	t.Cleanup(func() { close(release) })
+	edges(t, n, 1, 3)
+	edges(t, n, 9, 3)
+	receive(t, s, 1, frame(1, 2))
+	receive(t, s, 2, frame(2, 1))
+	receive(t, s, 1, frame(1, 2))
+	sw, _ := n.Switch(1)
+	eventually(t, "two rules", func() bool { return sw.Stats().ForwardRules == 2 })
+	if err := dead.SetPort(3, false); err != nil { // its broadcast rules change, and it does not answer
+		t.Fatal(err)
+	}
+	stuck.Store(true)
+	eventually(t, "the port to be down", func() bool { return !n.IsEdge(network.PortRef{Switch: 9, Port: 3}) })
+	third := fake.NewSwitch(fake.Options{DPID: 5, Ports: 2})
+	connect(t, n, third, 5)
+	begin := time.Now()
+	receive(t, s, 3, frame(2, 1)) // host 2 moves
+	eventually(t, "the flow to follow the host", func() bool { return leads(s, 1, 1, 2)[0] == 3 })
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("it took %v for the flow to follow", took)
+	}
+}
+
+// The chain can be listed while the network starts.
+func TestHandlersCanBeListedAtAnyTime(t *testing.T) {
+	n, err := network.New(network.Config{Listen: []string{"127.0.0.1:0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	background(t, func(ctx context.Context) error { return n.Run(ctx) })
+	for range 1000 {
+		n.Handlers()
+	}
+	eventually(t, "the whole chain", func() bool { return len(n.Handlers()) == 3 })
+}
