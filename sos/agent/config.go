@@ -18,88 +18,88 @@ import (
 type Config struct {
 	// Listen is the address of the control server. Without TLS only a loopback
 	// address is permitted.
-	Listen string `koanf:"listen" yaml:"listen"`
+	Listen string `yaml:"listen"`
 	// Cert, Key and CA are PEM files: the agent's certificate, its key, and the
 	// authority of the controller's certificate, which must have the role
 	// controller, and of the peers', which must have the role agent.
-	Cert string `koanf:"cert" yaml:"cert"`
-	Key  string `koanf:"key" yaml:"key"`
-	CA   string `koanf:"ca" yaml:"ca"`
+	Cert string `yaml:"cert"`
+	Key  string `yaml:"key"`
+	CA   string `yaml:"ca"`
 
 	// DataAddr is the address towards end hosts and peers. It must be one
 	// address, because the rules in the switches name it.
-	DataAddr netip.Addr `koanf:"data_addr" yaml:"data_addr"`
+	DataAddr netip.Addr `yaml:"data_addr"`
 	// DataPorts are the ports for peers, one for each path.
-	DataPorts []uint16 `koanf:"data_ports" yaml:"data_ports"`
+	DataPorts []uint16 `yaml:"data_ports"`
 
 	// MaxSessions bounds the sessions; more are refused as full.
-	MaxSessions int `koanf:"max_sessions" yaml:"max_sessions"`
+	MaxSessions int `yaml:"max_sessions"`
 	// MaxStrangers bounds the data connections that have not proved themselves.
-	MaxStrangers int `koanf:"max_strangers" yaml:"max_strangers"`
+	MaxStrangers int `yaml:"max_strangers"`
 	// MaxConnections bounds p.
-	MaxConnections int `koanf:"max_connections" yaml:"max_connections"`
+	MaxConnections int `yaml:"max_connections"`
 
 	// Connections is p; 0 lets the agent choose, up to AutoConnections.
-	Connections     int `koanf:"connections" yaml:"connections"`
-	AutoConnections int `koanf:"auto_connections" yaml:"auto_connections"`
+	Connections     int `yaml:"connections"`
+	AutoConnections int `yaml:"auto_connections"`
 	// ChunkBytes is c.
-	ChunkBytes int `koanf:"chunk_bytes" yaml:"chunk_bytes"`
+	ChunkBytes int `yaml:"chunk_bytes"`
 	// Queue is q: how many chunks a connection may run ahead. A session holds
 	// at most p*q*c bytes each way.
-	Queue     int    `koanf:"queue" yaml:"queue"`
-	Transport string `koanf:"transport" yaml:"transport"`
+	Queue     int    `yaml:"queue"`
+	Transport string `yaml:"transport"`
 	// CongestionControl is used between agents; empty lets the agent choose: bbr
 	// where the kernel has it, except on local paths.
-	CongestionControl string `koanf:"congestion_control" yaml:"congestion_control"`
+	CongestionControl string `yaml:"congestion_control"`
 
 	// BufferBytes is the size of a data connection's socket buffers.
-	BufferBytes int `koanf:"buffer_bytes" yaml:"buffer_bytes"`
+	BufferBytes int `yaml:"buffer_bytes"`
 	// NotSentLowat bounds a data connection's unsent backlog. On a long path a
 	// fast connection may have more: what it sends in the time of Lateness, by
 	// which the agent's machine may be late.
-	NotSentLowat int           `koanf:"notsent_lowat" yaml:"notsent_lowat"`
-	Lateness     time.Duration `koanf:"lateness" yaml:"lateness"`
+	NotSentLowat int           `yaml:"notsent_lowat"`
+	Lateness     time.Duration `yaml:"lateness"`
 	// PipeBytes is the capacity of a pipe.
-	PipeBytes int `koanf:"pipe_bytes" yaml:"pipe_bytes"`
+	PipeBytes int `yaml:"pipe_bytes"`
 	// InitialWindow is the credit of a session with an unknown peer.
-	InitialWindow int `koanf:"initial_window" yaml:"initial_window"`
+	InitialWindow int `yaml:"initial_window"`
 
 	// WarmPerPeer and WarmTotal bound the idle connections, WarmIdle their time.
-	WarmPerPeer int           `koanf:"warm_per_peer" yaml:"warm_per_peer"`
-	WarmTotal   int           `koanf:"warm_total" yaml:"warm_total"`
-	WarmIdle    time.Duration `koanf:"warm_idle" yaml:"warm_idle"`
+	WarmPerPeer int           `yaml:"warm_per_peer"`
+	WarmTotal   int           `yaml:"warm_total"`
+	WarmIdle    time.Duration `yaml:"warm_idle"`
 
 	// DialTimeout is how long the server may take to answer.
-	DialTimeout time.Duration `koanf:"dial_timeout" yaml:"dial_timeout"`
+	DialTimeout time.Duration `yaml:"dial_timeout"`
 	// PrepareTimeout ends a session that is not committed, or whose client does not come.
-	PrepareTimeout time.Duration `koanf:"prepare_timeout" yaml:"prepare_timeout"`
+	PrepareTimeout time.Duration `yaml:"prepare_timeout"`
 	// OpeningTimeout is how long a peer may take to connect and prove itself.
-	OpeningTimeout time.Duration `koanf:"opening_timeout" yaml:"opening_timeout"`
+	OpeningTimeout time.Duration `yaml:"opening_timeout"`
 	// Beat is the heartbeat on data connections. A connection that is silent
 	// for ConnTimeout is lost, a peer that is for PeerTimeout as well.
-	Beat        time.Duration `koanf:"beat" yaml:"beat"`
-	ConnTimeout time.Duration `koanf:"conn_timeout" yaml:"conn_timeout"`
-	PeerTimeout time.Duration `koanf:"peer_timeout" yaml:"peer_timeout"`
+	Beat        time.Duration `yaml:"beat"`
+	ConnTimeout time.Duration `yaml:"conn_timeout"`
+	PeerTimeout time.Duration `yaml:"peer_timeout"`
 	// IdleTimeout ends a session without traffic.
-	IdleTimeout time.Duration `koanf:"idle_timeout" yaml:"idle_timeout"`
+	IdleTimeout time.Duration `yaml:"idle_timeout"`
 	// ResetDrain is how long a reset waits for the bytes before it.
-	ResetDrain time.Duration `koanf:"reset_drain" yaml:"reset_drain"`
+	ResetDrain time.Duration `yaml:"reset_drain"`
 	// AutoInterval is how often auto looks at p again.
-	AutoInterval time.Duration `koanf:"auto_interval" yaml:"auto_interval"`
+	AutoInterval time.Duration `yaml:"auto_interval"`
 	// KeepAliveIdle, KeepAliveInterval and KeepAliveCount are TCP keep-alive towards end hosts.
-	KeepAliveIdle     time.Duration `koanf:"keepalive_idle" yaml:"keepalive_idle"`
-	KeepAliveInterval time.Duration `koanf:"keepalive_interval" yaml:"keepalive_interval"`
-	KeepAliveCount    int           `koanf:"keepalive_count" yaml:"keepalive_count"`
+	KeepAliveIdle     time.Duration `yaml:"keepalive_idle"`
+	KeepAliveInterval time.Duration `yaml:"keepalive_interval"`
+	KeepAliveCount    int           `yaml:"keepalive_count"`
 
 	// Log takes the agent's messages; nil discards them.
-	Log *slog.Logger `koanf:"-" yaml:"-" json:"-"`
+	Log *slog.Logger `yaml:"-" json:"-"`
 	// Version is reported in the status.
-	Version string `koanf:"-" yaml:"-" json:"-"`
+	Version string `yaml:"-" json:"-"`
 	// TLS and DataTLS replace what would be made from Cert, Key and CA: the
 	// control server's configuration (pki.Server with RoleController), and
 	// that of data connections (DataTLS).
-	TLS     *tls.Config `koanf:"-" yaml:"-" json:"-"`
-	DataTLS *tls.Config `koanf:"-" yaml:"-" json:"-"`
+	TLS     *tls.Config `yaml:"-" json:"-"`
+	DataTLS *tls.Config `yaml:"-" json:"-"`
 }
 
 // DefaultConfig returns the defaults. DataAddr has none.
