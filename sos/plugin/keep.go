@@ -53,21 +53,13 @@ func (s *Service) keepUp(ctx context.Context) {
 // applyPunts declares the punt rules of every edge switch, each under its own
 // key: a switch that refuses them costs the others nothing.
 func (s *Service) applyPunts(ctx context.Context) {
-	s.mu.Lock()
-	list := s.whitelist
-	if !s.config.Enabled {
-		list = nil
-	}
-	s.mu.Unlock()
-	now := time.Now()
 	for _, dpid := range s.fabric.EdgeSwitches() {
-		rules, err := Punts(list, now, dpid, s.fabric.CanMatch(dpid, openflow.FieldTCPFlags))
-		if err == nil {
-			limited, cancel := context.WithTimeout(ctx, 5*time.Second)
-			err = s.rules.Apply(limited, "punt/"+dpid.String(), rule.Program{Rules: rules}, rule.ApplyOptions{})
-			cancel()
-		}
+		e := edge{dpid, s.fabric.CanMatch(dpid, openflow.FieldTCPFlags)}
+		err := s.declarePunts(ctx, e, rule.ApplyOptions{})
 		s.puntResult(dpid, err)
+		if err == nil {
+			s.rememberEdge(ctx, e)
+		}
 	}
 }
 

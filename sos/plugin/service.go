@@ -94,6 +94,7 @@ type Service struct {
 	resets    map[flow]*reset
 	history   history
 	puntErrs  map[openflow.DatapathID]string
+	edges     map[openflow.DatapathID]edge
 	taken     takeover
 	// early are ends that agents reported before the start was over; the
 	// sessions may not have been found yet.
@@ -127,7 +128,7 @@ func New(o Options) (*Service, error) {
 		working: make(chan struct{}, maxWorking), unproven: make(chan struct{}, maxUnproven),
 		agents: map[string]*agent{}, sessions: map[flow]*session{}, byID: map[agentapi.SessionID]*session{},
 		perClient: map[string]int{}, direct: newDirectory(), pairs: map[string]*pair{}, resets: map[flow]*reset{},
-		puntErrs: map[openflow.DatapathID]string{}, early: map[agentapi.SessionID][]agentapi.SessionRecord{},
+		puntErrs: map[openflow.DatapathID]string{}, edges: map[openflow.DatapathID]edge{}, early: map[agentapi.SessionID][]agentapi.SessionRecord{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.metrics = newMetrics(s)

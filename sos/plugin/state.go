@@ -30,7 +30,7 @@ var (
 	errTooMany = errors.New("too many")
 )
 
-// load reads configuration, whitelist and agents from the store and starts to
+// load reads configuration, whitelist, agents and edges from the store and starts to
 // follow the agents.
 func (s *Service) load(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
@@ -52,9 +52,16 @@ func (s *Service) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the agents: %w", err)
 	}
+	edges, err := listJSON[edge](ctx, s.store, keyEdges)
+	if err != nil {
+		return fmt.Errorf("read the switches with punt rules: %w", err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.config, s.whitelist = cfg, entries
+	for _, e := range edges {
+		s.edges[e.Switch] = e
+	}
 	for _, r := range records {
 		if err := s.follow(r); err != nil {
 			s.log.Error("stored agent cannot be used", "agent", r.Name, "error", err)

@@ -76,6 +76,7 @@ func (s *Service) takeOver(ctx context.Context) {
 		s.redeclare(ctx, ss)
 		s.enliven(ss)
 	}
+	s.redeclarePunts(ctx)
 	s.rules.Ready()
 	if len(sessions) > 0 {
 		s.log.Info("sessions taken over", "sessions", len(all), "dropped", len(sessions)-len(all))
