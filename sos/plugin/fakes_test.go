@@ -23,14 +23,15 @@ import (
 // fakeNet stands for the network: a topology, hosts, and a ledger that keeps
 // what is applied and can be told to refuse.
 type fakeNet struct {
-	mu     sync.Mutex
-	top    *topology.Topology
-	hosts  map[netip.Addr]network.Host
-	rules  map[string][]network.Rule
-	log    []string // of everything that happened, shared with the agents
-	refuse func(key string) error
-	sent   chan []byte
-	ready  bool
+	mu      sync.Mutex
+	top     *topology.Topology
+	hosts   map[netip.Addr]network.Host
+	rules   map[string][]network.Rule
+	log     []string // of everything that happened, shared with the agents
+	refuse  func(key string) error
+	sent    chan []byte
+	ready   bool
+	atReady map[string][]network.Rule // declared when Ready was called
 }
 
 func (n *fakeNet) Topology() *topology.Topology { n.mu.Lock(); defer n.mu.Unlock(); return n.top }
@@ -93,7 +94,11 @@ func (n *fakeNet) Remove(_ context.Context, key string) error {
 	return nil
 }
 
-func (n *fakeNet) Ready() { n.mu.Lock(); defer n.mu.Unlock(); n.ready = true }
+func (n *fakeNet) Ready() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ready, n.atReady = true, maps.Clone(n.rules)
+}
 
 func (n *fakeNet) note(what string) { n.mu.Lock(); defer n.mu.Unlock(); n.log = append(n.log, what) }
 
