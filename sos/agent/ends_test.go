@@ -2,6 +2,7 @@ package agent
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ func TestEndsUnderLoss(t *testing.T) {
 			stop, stopped := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(stopped)
+				killed := map[*conn]bool{}
 				for {
 					d := time.NewTimer(time.Duration(rand.IntN(3000)) * time.Microsecond)
 					select {
@@ -26,12 +28,13 @@ func TestEndsUnderLoss(t *testing.T) {
 						return
 					case <-d.C:
 					}
-					s := []*Agent{p.x, p.y}[rand.IntN(2)].session(f.id)
-					if s == nil {
-						continue
-					}
-					if list := *s.conns.Load(); len(list) > 1 {
-						resetNow(list[rand.IntN(len(list))].net)
+					// One is always left, or nobody could tell Y that X is done.
+					if s := p.x.session(f.id); s != nil {
+						left := slices.DeleteFunc(slices.Clone(*s.conns.Load()), func(c *conn) bool { return killed[c] })
+						if len(left) > 1 {
+							killed[left[0]] = true
+							resetNow(left[0].net)
+						}
 					}
 				}
 			}()
