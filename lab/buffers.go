@@ -36,16 +36,13 @@ func (l *Lab) holdReceiveBuffers(context.Context) error {
 		return nil
 	}
 	return changeBuffers(func(s *bufferState) error {
-		s.forgetGone()
-		if len(s.Labs) == 0 {
-			now, err := os.ReadFile(receiveBufferSysctl)
-			if err != nil {
-				return err
-			}
-			s.Original = strings.TrimSpace(string(now))
+		now, err := os.ReadFile(receiveBufferSysctl)
+		if err != nil {
+			return err
+		}
+		if s.hold(l.dir, strings.TrimSpace(string(now))) {
 			l.logf("net.core.rmem_default of this machine is %d while a lab is up (was %s)", receiveBuffer, s.Original)
 		}
-		s.Labs = append(s.Labs, l.dir)
 		return nil
 	}, func(*bufferState) string { return fmt.Sprint(receiveBuffer) })
 }
@@ -62,6 +59,18 @@ func (l *Lab) releaseReceiveBuffers() error {
 		l.logf("net.core.rmem_default of this machine is %s again", s.Original)
 		return s.Original
 	})
+}
+
+// hold adds a lab. It reports whether the lab is the first. An original that is
+// known stays: it outlives labs that were killed and never gave the raise back.
+func (s *bufferState) hold(dir, now string) (first bool) {
+	s.forgetGone()
+	first = len(s.Labs) == 0
+	if s.Original == "" {
+		s.Original = now
+	}
+	s.Labs = append(s.Labs, dir)
+	return first
 }
 
 // forgetGone drops labs whose record is no longer there.
