@@ -161,18 +161,7 @@ func (l *Ledger) reconcileGroups(s *state, found []rule.Group) []Op {
 	for i := range found {
 		have[found[i].ID] = &found[i]
 	}
-	var ops []Op
-	forgetFound(s.groups)
-	for _, id := range sortedKeys(s.groups) {
-		want := s.groups[id]
-		switch g := have[id]; {
-		case g == nil:
-			ops = append(ops, writeGroup(&want.value, openflow.GroupAdd))
-		case !sameGroup(g, &want.value):
-			ops = append(ops, writeGroup(&want.value, openflow.GroupModify))
-		}
-	}
-	return ops
+	return reconcileItems(s.groups, have, sameGroup, writeGroup, openflow.GroupAdd, openflow.GroupModify)
 }
 
 func (l *Ledger) reconcileMeters(s *state, found []rule.Meter) []Op {
@@ -180,17 +169,7 @@ func (l *Ledger) reconcileMeters(s *state, found []rule.Meter) []Op {
 	for i := range found {
 		have[found[i].ID] = &found[i]
 	}
-	var ops []Op
-	forgetFound(s.meters)
-	for _, id := range sortedKeys(s.meters) {
-		want := s.meters[id]
-		switch m := have[id]; {
-		case m == nil:
-			ops = append(ops, writeMeter(&want.value, openflow.MeterAdd))
-		case !sameMeter(m, &want.value):
-			ops = append(ops, writeMeter(&want.value, openflow.MeterModify))
-		}
-	}
+	ops := reconcileItems(s.meters, have, sameMeter, writeMeter, openflow.MeterAdd, openflow.MeterModify)
 	for id, m := range have { // meters do not tell whose they are
 		if s.meters[id] == nil {
 			s.meters[id] = &item[rule.Meter]{value: *m}
@@ -285,4 +264,21 @@ func (l *Ledger) Reconciled(sw openflow.DatapathID, refused []Op) {
 	for _, m := range s.meters {
 		m.confirmed = true
 	}
+}
+
+// reconcileItems adds the wanted groups or meters that a switch does not have,
+// and modifies those that it has otherwise.
+func reconcileItems[T any](wanted map[uint32]*item[T], have map[uint32]*T, same func(a, b *T) bool, write func(*T, uint16) Op, add, modify uint16) []Op {
+	var ops []Op
+	forgetFound(wanted)
+	for _, id := range sortedKeys(wanted) {
+		want := &wanted[id].value
+		switch h := have[id]; {
+		case h == nil:
+			ops = append(ops, write(want, add))
+		case !same(h, want):
+			ops = append(ops, write(want, modify))
+		}
+	}
+	return ops
 }
