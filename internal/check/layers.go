@@ -48,20 +48,37 @@ func Layers() []Layer {
 		},
 		{Dir: "sos/integration", Tests: []string{"sos", "network", "openflow", "event", "store", "pki", "api", "lab"}},
 
+		{Dir: "handover/registry", May: []string{"openflow", "network", "store"}},
+		{Dir: "handover/dhcp", May: []string{"openflow", "network", "handover/registry"}, Tests: []string{"store"}},
+		{Dir: "handover/route", May: []string{"openflow", "network"}},
+		{Dir: "handover/predict", May: []string{"network"}, Tests: []string{"openflow"}},
+		{Dir: "handover/domain", May: []string{"handover/registry", "network", "openflow", "pki"}, Only: []string{"api"}, Tests: []string{"store", "event"}},
+		{
+			Dir: "handover/plugin",
+			May: []string{
+				"handover/registry", "handover/dhcp", "handover/route", "handover/predict", "handover/domain",
+				"network", "openflow", "event", "store", "pki",
+			},
+			Only:  []string{"api"},
+			Tests: []string{"lab"},
+		},
+		{Dir: "handover/mobile", May: []string{"handover/dhcp", "network", "openflow", "pki"}, Only: []string{"api/client"}, Tests: []string{"lab"}},
+		{Dir: "handover/integration", Tests: []string{"handover", "network", "openflow", "event", "store", "pki", "api", "config", "controller", "lab", "experiment"}},
+
 		{Dir: "api", May: []string{"event", "store", "pki"}},
-		{Dir: "config", May: []string{"openflow", "network", "sos"}},
+		{Dir: "config", May: []string{"openflow", "network", "sos", "handover"}},
 		{
 			Dir:   "controller",
-			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "sos"},
+			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "sos", "handover"},
 			Tests: []string{"lab"},
 		},
 
-		{Dir: "experiment", May: []string{"lab", "pki", "api", "network", "openflow", "sos"}},
-		{Dir: "demo", May: []string{"lab", "experiment", "sos"}},
+		{Dir: "experiment", May: []string{"lab", "pki", "api", "network", "openflow", "sos", "handover"}},
+		{Dir: "demo", May: []string{"lab", "experiment", "sos", "handover"}},
 		{
 			Dir: "cli",
 			May: []string{
-				"openflow", "network", "event", "store", "pki", "config", "api", "sos",
+				"openflow", "network", "event", "store", "pki", "config", "api", "sos", "handover",
 				"controller", "lab", "experiment", "demo",
 			},
 		},
