@@ -49,7 +49,7 @@ func (t Transfer) Run(ctx context.Context) (Goodput, error) {
 	defer server.Stop()
 	cmd := t.Client.Command(ctx, "iperf3", t.clientArgs()...)
 	out, err := cmd.Output()
-	parsed, parseErr := parseIperf(out)
+	parsed, parseErr := t.parse(out)
 	switch {
 	case parseErr != nil && err != nil:
 		return Goodput{}, fmt.Errorf("iperf3 to %s: %w", t.To, errors.Join(err, parseErr))
@@ -62,7 +62,7 @@ func (t Transfer) Run(ctx context.Context) (Goodput, error) {
 func (t Transfer) clientArgs() []string {
 	args := []string{
 		"-c", t.To, "-p", strconv.Itoa(t.Port), "-J", "--get-server-output", "--connect-timeout", "15000",
-		"-t", seconds(t.Time), "-O", seconds(t.Omit), "-P", strconv.Itoa(max(t.Streams, 1)),
+		"-t", seconds(t.Omit + t.Time), "-P", strconv.Itoa(max(t.Streams, 1)),
 	}
 	if t.UDPRate != "" {
 		args = append(args, "-u", "-b", t.UDPRate)
@@ -90,15 +90,17 @@ func (t Transfer) serve(ctx context.Context) (*Daemon, error) {
 
 // iperfInterval is what the server has received in about a second.
 type iperfInterval struct {
+	Start   float64 `json:"start"` // seconds since the server's first
 	Seconds float64 `json:"seconds"`
 	Bytes   float64 `json:"bytes"`
-	Omitted bool    `json:"omitted"`
 }
 
 // parseIperf reads the client's JSON report, which contains the server's. What
 // counts is what the server saw arrive, by the server's clock: with proxies on
-// the way the client's side says little.
-func parseIperf(text []byte) (Goodput, error) {
+// the way the client's side says little. Only the seconds count that lie wholly
+// between the warm-up and the end of the client's time: after it the server
+// waits for what proxies and agents still hold, and for the client's last word.
+func (t Transfer) parse(text []byte) (Goodput, error) {
 	var report struct {
 		Error string `json:"error"`
 		End   struct {
@@ -126,8 +128,8 @@ func parseIperf(text []byte) (Goodput, error) {
 	var all mean
 	var streams []mean
 	for _, i := range report.Server.Intervals {
-		if i.Sum.Omitted || i.Sum.Seconds < 0.5 {
-			continue // the warm-up, and what is left over at the end
+		if i.Sum.Start < t.Omit.Seconds()-slack || i.Sum.Start+i.Sum.Seconds > (t.Omit+t.Time).Seconds()+slack {
+			continue
 		}
 		all.add(i.Sum)
 		if streams == nil {
@@ -146,6 +148,9 @@ func parseIperf(text []byte) (Goodput, error) {
 	}
 	return g, nil
 }
+
+// slack is how much earlier or later than each whole second iperf3 may look.
+const slack = 0.1
 
 type mean struct{ bytes, seconds float64 }
 

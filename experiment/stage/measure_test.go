@@ -19,16 +19,17 @@ func (here) Command(ctx context.Context, name string, args ...string) *exec.Cmd 
 
 func TestParseIperf(t *testing.T) {
 	report := `{"end":{"sum_sent":{"retransmits":7}},"server_output_json":{"intervals":[
-	  {"sum":{"seconds":1,"bytes":9e6,"omitted":true},"streams":[{"seconds":1,"bytes":9e6}]},
-	  {"sum":{"seconds":1,"bytes":3e6},"streams":[{"seconds":1,"bytes":1e6},{"seconds":1,"bytes":2e6}]},
-	  {"sum":{"seconds":2,"bytes":3e6},"streams":[{"seconds":2,"bytes":1e6},{"seconds":2,"bytes":2e6}]},
-	  {"sum":{"seconds":0.001,"bytes":5e6},"streams":[{"seconds":0.001,"bytes":5e6}]}]}}`
-	g, err := parseIperf([]byte(report))
+	  {"sum":{"start":0,"seconds":1,"bytes":9e6},"streams":[{"seconds":1,"bytes":9e6},{"seconds":1,"bytes":0}]},
+	  {"sum":{"start":0.999,"seconds":1,"bytes":3e6},"streams":[{"seconds":1,"bytes":1e6},{"seconds":1,"bytes":2e6}]},
+	  {"sum":{"start":1.999,"seconds":2,"bytes":3e6},"streams":[{"seconds":2,"bytes":1e6},{"seconds":2,"bytes":2e6}]},
+	  {"sum":{"start":3.999,"seconds":0.8,"bytes":5e4},"streams":[{"seconds":0.8,"bytes":5e4},{"seconds":0.8,"bytes":0}]}]}}`
+	run := Transfer{Omit: time.Second, Time: 3 * time.Second}
+	g, err := run.parse([]byte(report))
 	if err != nil || g.BitsPerSecond != 16e6 || g.Retransmits != 7 || len(g.Streams) != 2 || g.Streams[1] != 8*4e6/3 {
 		t.Errorf("report read as %+v, %v", g, err)
 	}
 	for _, bad := range []string{"", "{}", `{"error":"unable to connect"}`, `{"server_output_json":{"error":"unable to receive"}}`} {
-		if g, err := parseIperf([]byte(bad)); err == nil {
+		if g, err := run.parse([]byte(bad)); err == nil {
 			t.Errorf("%q is read as %+v", bad, g)
 		}
 	}
@@ -72,7 +73,7 @@ func TestTransferThroughHAProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := parseIperf(out)
+	g, err := run.parse(out)
 	if err != nil || g.BitsPerSecond < 1e6 {
 		t.Errorf("measured %+v, %v", g, err)
 	}
@@ -88,7 +89,7 @@ func TestTransferReportsAbsentServer(t *testing.T) {
 	run := Transfer{Client: here{}, Server: here{}, To: "127.0.0.1", Port: 42003, Time: time.Second}
 	args := run.clientArgs()
 	out, _ := here{}.Command(t.Context(), "iperf3", args...).Output()
-	if _, err := parseIperf(out); err == nil || !strings.Contains(err.Error(), "refused") {
+	if _, err := run.parse(out); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("error %v, want the refusal", err)
 	}
 }
