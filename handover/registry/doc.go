@@ -1,0 +1,15 @@
+// Package registry knows the devices of a mobility network: which MAC addresses
+// belong to whom, which address each has been given and until when, and where it
+// is attached. It keeps the one promise on which everything else rests: an
+// address belongs to one device at a time, whoever asks, in whatever order, and
+// also after the controller was killed.
+//
+// A device is a list of MAC addresses with one IPv4 address. It belongs to a
+// class, which says how it moves and what may move it, and to a pool, from which
+// its address comes. A visitor is a device of another domain; it brings its
+// address along and never takes one of a pool.
+//
+// All state is in memory, changed under one lock, and written to a store.Store
+// before it is visible. A change is at most one write; a change that could not be
+// written did not happen.
+package registry
