@@ -1,0 +1,111 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// ErrUnsupported is what Open returns (wrapped, with the names of what is
+// missing) where the kernel or the software on the device cannot carry a
+// datapath of that kind. The caller may then try the other kind.
+var ErrUnsupported = errors.New("not supported on this device")
+
+// ErrUnknownInterface is returned for an interface that was not attached.
+var ErrUnknownInterface = errors.New("interface is not attached to the datapath")
+
+// MaxInterfaces is how many interfaces one datapath can have attached.
+const MaxInterfaces = 16
+
+// Interface is a network interface that carries the VNI's frames.
+type Interface struct {
+	// Name is the interface's name in the network namespace of the caller.
+	Name string
+	// MAC is the address its network knows it by.
+	MAC openflow.MAC
+}
+
+// Config says what a datapath is made of.
+type Config struct {
+	// VNI is the name of the virtual interface. It is created, or taken over
+	// as it is when a daemon that was killed has left it.
+	VNI string
+	// VNIMAC is the address the device's own stack uses.
+	VNIMAC openflow.MAC
+	// MTU of the VNI. 0 means the smallest of the interfaces', at least 1280.
+	MTU int
+	// Interfaces are attached at the start. More may come and go later.
+	Interfaces []Interface
+	// Log receives what an operator may want to know; nil means silence.
+	Log *slog.Logger
+}
+
+// Datapath carries frames between the VNI and the attached interfaces. Nothing
+// passes until the first Use. The methods may be called from several
+// goroutines; changes happen one after the other.
+//
+// A datapath touches no address, no route, and no link state of the interfaces:
+// they are the daemon's business. The VNI is up when Open returns.
+type Datapath interface {
+	// Kind is "ebpf" or "ovs".
+	Kind() string
+
+	// Attach adds an interface, or takes it anew if its MAC address changed or
+	// if it was unplugged and came back. It carries nothing until Use names it.
+	Attach(ctx context.Context, i Interface) error
+
+	// Detach takes an interface away; one that has vanished may be detached
+	// too. If it was in use, it is no longer.
+	Detach(ctx context.Context, name string) error
+
+	// Use makes one atomic change: frames of the VNI leave by send, and frames
+	// that come in by one of receive reach the VNI. An empty send holds the
+	// VNI's frames back: they are dropped. Frames of an attached interface that
+	// is not in receive are dropped.
+	//
+	// With several interfaces in receive the network may send everything to
+	// all of them. Then a datapath whose Merges is true delivers each packet
+	// once, from whichever interface brought it first, so that a switch neither
+	// loses nor doubles one; any other datapath delivers every copy.
+	//
+	// When Use returns nil the change is in force. When it returns an error
+	// the datapath is as it was before.
+	Use(ctx context.Context, send string, receive ...string) error
+
+	// Merges reports whether copies of a packet that arrive by several
+	// interfaces are delivered once.
+	Merges() bool
+
+	// Stats reads the counters.
+	Stats() (Stats, error)
+
+	// Close removes everything the datapath made, the VNI included.
+	Close() error
+}
+
+// Stats are counters of a datapath since it was opened.
+type Stats struct {
+	// Send and Receive are what the last Use named.
+	Send    string
+	Receive []string
+	// Interfaces has an entry for each attached interface, by name.
+	Interfaces map[string]InterfaceStats
+	// Unsent counts frames of the VNI that found no interface to leave by.
+	Unsent uint64
+}
+
+// InterfaceStats are the counters of one interface. A GSO frame counts as one.
+type InterfaceStats struct {
+	SentPackets, SentBytes         uint64
+	ReceivedPackets, ReceivedBytes uint64
+	// Inactive counts frames dropped because the interface was not in use.
+	Inactive uint64
+	// Foreign counts frames dropped because they were not for the device or
+	// were its own come back.
+	Foreign uint64
+	// Doubled counts copies dropped because another interface brought them
+	// first.
+	Doubled uint64
+}
