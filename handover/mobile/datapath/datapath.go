@@ -72,7 +72,7 @@ type Datapath interface {
 	//
 	// When Use returns nil the change is in force. When it returns an error
 	// the datapath is as it was before.
-	Use(ctx context.Context, send string, receive ...string) error
+	Use(ctx context.Context, send string, receive []string) error
 
 	// Merges reports whether copies of a packet that arrive by several
 	// interfaces are delivered once.
