@@ -1,0 +1,102 @@
+package route
+
+import (
+	"errors"
+	"net/netip"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Why there is no plan.
+var (
+	// ErrInvalid: what is wanted makes no sense, as a place on a link between switches.
+	ErrInvalid = errors.New("invalid route")
+	// ErrUnreachable: a place has no way from or to any root just now.
+	ErrUnreachable = errors.New("no way between the roots and the device")
+)
+
+// Root is a port where the mobility network meets the rest of the world.
+type Root struct {
+	At network.PortRef
+	// Peer names the neighbour domain behind the port, "" for an uplink.
+	Peer string
+}
+
+// Place is where a device is served: an edge port, or the port to another domain.
+type Place struct {
+	At network.PortRef
+	// MAC is the address that the device uses there: packets to it are sent to
+	// this address, and only packets from it are taken. The zero MAC rewrites
+	// nothing, as towards another domain.
+	MAC openflow.MAC
+}
+
+// Want says how one device is to be served.
+type Want struct {
+	IP netip.Addr
+	// Home is the address that everybody beyond the edge sees.
+	Home openflow.MAC
+	// Roots are where packets to the device may enter, and packets from it leave.
+	// One that is a place as well is left out.
+	Roots []Root
+	// Egress is the root by which packets from the device leave; nil for the
+	// nearest one.
+	Egress *network.PortRef
+	// Places is where the device is. A second place makes it a bicast: the first
+	// is served as if it were alone, and a copy of everything goes to the second.
+	Places []Place
+}
+
+// Plan is how a device is served.
+type Plan struct {
+	// Program holds the rules, for the ledger.
+	Program network.Program
+	// Path leads from the egress root to the first place, Up from the first place
+	// to the egress root.
+	Path, Up []network.Hop
+	// Egress is the root by which packets from the first place leave.
+	Egress Root
+	// Join is the switch of a bicast that sends the copies, and Branch their way:
+	// it begins at the join and ends at the second place.
+	Join   openflow.DatapathID
+	Branch []network.Hop
+	// Fallback tells why a bicast that was wanted is not possible: the plan then
+	// serves the first place alone.
+	Fallback string
+	// Unreached are the roots that have no way to the device just now.
+	Unreached []Root
+
+	want    Want
+	entries []entry
+	order   []openflow.DatapathID // switches, those nearest to the device first
+}
+
+// Bicast reports whether the plan serves two places.
+func (p *Plan) Bicast() bool { return len(p.Branch) > 0 }
+
+// Want is what the plan was made for.
+func (p *Plan) Want() Want { return p.want }
+
+// Step is one change of the rules. It is brought into the switches by
+//
+//	owner.Apply(ctx, key, step.Plan.Program, network.ApplyOptions{Atomic: true, Waves: step.Waves})
+//
+// which writes wave after wave and deletes after the last.
+type Step struct {
+	Plan  Plan
+	Waves [][]openflow.DatapathID
+}
+
+// Change tells what a move from one plan to another touches.
+type Change struct {
+	// Join is the last switch that the old and the new path have in common before
+	// they part, seen from the egress root; zero if they have none in common.
+	Join openflow.DatapathID
+	// Branch is the part of the new path from the join to the new place, Gone the
+	// part of the old path from the join to the old place.
+	Branch, Gone []network.Hop
+	// Written are the switches that get or change a rule, Cleared those that only
+	// lose rules.
+	Written, Cleared []openflow.DatapathID
+}
