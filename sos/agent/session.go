@@ -46,7 +46,7 @@ type session struct {
 	conns  atomic.Pointer[[]*conn]
 
 	active atomic.Int64 // last byte moved, nanoseconds of the agent's clock
-	rtt    atomic.Int64 // smallest smoothed round trip seen at the last beat
+	rtt    atomic.Int64 // of the slowest path: no chunk is in order before it is
 
 	mu        sync.Mutex // a leaf: nothing else is locked under it
 	phase     agentapi.Phase
@@ -189,7 +189,7 @@ func (s *session) detach(c *conn, err error) {
 		s.agent.metrics.lost.Inc()
 	}
 	s.peerDone = s.peerDone || err == nil
-	over := s.graceful && len(list) == 0 && (s.role == roleDialer || s.peerDone)
+	over := s.graceful && len(list) == 0 && s.peerDone
 	s.mu.Unlock()
 	if over {
 		s.finish(agentapi.ReasonClosed, "", 0)
@@ -229,7 +229,7 @@ func (s *session) check() {
 		c.release.Store(true)
 		c.kick()
 	}
-	if len(conns) == 0 {
+	if len(conns) == 0 && peerDone {
 		s.finish(agentapi.ReasonClosed, "", 0)
 	}
 }
@@ -371,11 +371,12 @@ func (s *session) restPort() {
 	_ = ln.Close()
 }
 
-// live reports whether connections to the peer are still wanted.
+// live reports whether connections to the peer are still wanted. When all of
+// them died in the last round trip, one more is, to release the peer.
 func (s *session) live() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.ended && !s.graceful
+	return !s.ended && (!s.graceful || !s.peerDone)
 }
 
 // askAcks has all connections confirm what they have received.
