@@ -42,7 +42,7 @@ func (s *session) tick(now int64) {
 
 // watchConns runs the connections' beats and looks at their round trips.
 func (s *session) watchConns(now int64) {
-	best := time.Duration(0)
+	slowest := time.Duration(0)
 	for _, c := range *s.conns.Load() {
 		c.tick(now)
 		stats, err := s.agent.statsOf(s, c.net)
@@ -52,11 +52,9 @@ func (s *session) watchConns(now int64) {
 		if stats.MinRTT > light {
 			c.adapt(stats)
 		}
-		if stats.RTT > 0 && (best == 0 || stats.RTT < best) {
-			best = stats.RTT
-		}
+		slowest = max(slowest, stats.RTT)
 	}
-	if best > 0 {
-		s.rtt.Store(int64(best))
+	if slowest > 0 {
+		s.rtt.Store(int64(slowest))
 	}
 }
