@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"syscall"
 	"time"
 
@@ -35,9 +36,10 @@ func (a *Agent) acceptData(ln net.Listener) {
 			continue
 		}
 		pause.reset()
+		seats := a.seats(nc)
 		select {
-		case a.strangers <- struct{}{}:
-			a.wg.Go(func() { a.greet(nc) })
+		case seats <- struct{}{}:
+			a.wg.Go(func() { a.greet(nc, seats) })
 		default:
 			a.metrics.rejected.Inc()
 			resetNow(nc)
@@ -45,14 +47,26 @@ func (a *Agent) acceptData(ln net.Listener) {
 	}
 }
 
+// seats says among whom a fresh connection counts: strangers, however many and
+// silent they are, must not keep the peers of sessions out.
+func (a *Agent) seats(nc net.Conn) chan struct{} {
+	from, err := netip.ParseAddrPort(nc.RemoteAddr().String())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil && a.hosting[from.Addr().Unmap()] > 0 {
+		return a.expected
+	}
+	return a.strangers
+}
+
 // greet serves one accepted connection: sessions, one after the other. Until
-// the first opening it counts as a stranger, of whom there may be few.
-func (a *Agent) greet(nc net.Conn) {
+// the first opening it holds one of the seats, of which there are few.
+func (a *Agent) greet(nc net.Conn, seats <-chan struct{}) {
 	stranger := true
 	welcome := func() {
 		if stranger {
 			stranger = false
-			<-a.strangers
+			<-seats
 		}
 	}
 	defer welcome()

@@ -79,8 +79,8 @@ func TestStrangers(t *testing.T) {
 	} else if !errors.Is(err, unix.ECONNRESET) { // closed before connect has returned
 		t.Fatal(err)
 	}
+	exchange(t, p.open(agentapi.Params{}), 1000, 1000) // its peer is expected
 	eventually(t, "the first have been closed", func() bool { return len(p.y.strangers) == 0 })
-	exchange(t, p.open(agentapi.Params{}), 1000, 1000)
 }
 
 // announced prepares a session at Y only and returns how to open it.

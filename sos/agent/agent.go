@@ -37,13 +37,15 @@ type Agent struct {
 	controlTLS *tls.Config
 	dataTLS    *tls.Config
 
-	pipes     *pipePool
-	warm      *warmPool
-	peers     *peers
-	metrics   *metrics
-	load      *loadMeter
-	records   *records
-	strangers chan struct{}
+	pipes   *pipePool
+	warm    *warmPool
+	peers   *peers
+	metrics *metrics
+	load    *loadMeter
+	records *records
+	// strangers and expected hold a token for each accepted connection that has not
+	// proved a key yet: from anywhere, and from the peer of a session.
+	strangers, expected chan struct{}
 
 	ctx       context.Context
 	cancel    context.CancelFunc
@@ -57,6 +59,7 @@ type Agent struct {
 	mu       sync.Mutex
 	closed   bool
 	sessions map[agentapi.SessionID]*session
+	hosting  map[netip.Addr]int // sessions by the peer that opens their connections
 	accepted map[net.Conn]struct{}
 	mems     map[int]*buffers
 }
@@ -82,8 +85,8 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, log: cfg.Log, instance: newInstance(), started: time.Now(), epoch: time.Now(),
-		peers: newPeers(), records: &records{}, strangers: make(chan struct{}, cfg.MaxStrangers),
-		sessions: make(map[agentapi.SessionID]*session), accepted: make(map[net.Conn]struct{}),
+		peers: newPeers(), records: &records{}, strangers: make(chan struct{}, cfg.MaxStrangers), expected: make(chan struct{}, cfg.MaxStrangers),
+		sessions: make(map[agentapi.SessionID]*session), hosting: make(map[netip.Addr]int), accepted: make(map[net.Conn]struct{}),
 		mems: make(map[int]*buffers),
 	}
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -282,6 +285,9 @@ func (a *Agent) register(s *session) error {
 		return &agentapi.Problem{Title: "agent is full", Code: agentapi.CodeFull, Detail: fmt.Sprintf("%d sessions", a.cfg.MaxSessions)}
 	}
 	a.sessions[s.req.ID] = s
+	if s.role == roleAcceptor {
+		a.hosting[s.req.Peer.Addr]++
+	}
 	return nil
 }
 
@@ -290,6 +296,11 @@ func (a *Agent) register(s *session) error {
 func (a *Agent) forget(s *session) {
 	a.mu.Lock()
 	delete(a.sessions, s.req.ID)
+	if peer := s.req.Peer.Addr; s.role == roleAcceptor {
+		if a.hosting[peer]--; a.hosting[peer] == 0 {
+			delete(a.hosting, peer)
+		}
+	}
 	a.wg.Add(1)
 	a.mu.Unlock()
 	a.metrics.ended(s)
