@@ -50,8 +50,11 @@ func (s *session) path() path {
 
 const (
 	shortPath = 2 * time.Millisecond
-	aim       = 1.25e9 // bytes a second that auto wants to be able to reach
 	segment   = 1448.0
+	// What auto wants to be able to reach, in bytes a second: some times what the
+	// path carries already, so that the number grows with it.
+	leastAim, mostAim = 125e6, 1.25e9
+	headroom          = 4
 )
 
 // choose is auto: how many connections the path needs, and why. It never goes
@@ -63,10 +66,13 @@ func choose(p path, most int) (n int, why string) {
 		return n, fmt.Sprintf("round trip of %v: a short path needs no more", p.rtt.Round(10*time.Microsecond))
 	}
 	seconds := p.rtt.Seconds()
+	aim := min(max(headroom*float64(p.rate), leastAim), mostAim)
 	need := aim * seconds
 	byBuffer := int(math.Ceil(need / (float64(p.buffer) / 2)))
 	if p.congestion == "bbr" {
-		n = clamp(max(4, byBuffer))
+		// One fills the path; a second goes on while the first looks for the round
+		// trip. Each further one mainly makes the others' chunks wait for its own.
+		n = clamp(max(2, byBuffer))
 		return n, fmt.Sprintf("bbr, round trip %v, loss %.3f %%: buffers of %d MiB carry %.0f MB in flight",
 			p.rtt.Round(time.Millisecond), 100*p.loss, p.buffer>>20, need/1e6)
 	}

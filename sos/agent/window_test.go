@@ -47,8 +47,9 @@ func TestChoose(t *testing.T) {
 		want int
 	}{
 		{"local", path{rtt: 100 * time.Microsecond, congestion: "bbr", buffer: 128 << 20}, 2},
-		{"bbr with large buffers", path{rtt: 100 * time.Millisecond, congestion: "bbr", buffer: 128 << 20}, 4},
-		{"bbr with small buffers", path{rtt: 100 * time.Millisecond, congestion: "bbr", buffer: 4 << 20}, most},
+		{"bbr with large buffers", path{rtt: 100 * time.Millisecond, congestion: "bbr", buffer: 128 << 20}, 2},
+		{"bbr on a fast path", path{rtt: 100 * time.Millisecond, rate: 1e9, congestion: "bbr", buffer: 64 << 20}, 4},
+		{"bbr with small buffers", path{rtt: 100 * time.Millisecond, congestion: "bbr", buffer: 1 << 20}, most},
 		{"cubic without loss", path{rtt: 100 * time.Millisecond, congestion: "cubic", buffer: 128 << 20}, 8},
 		{"cubic with loss", path{rtt: 100 * time.Millisecond, loss: 1e-4, congestion: "cubic", buffer: 128 << 20}, most},
 	} {
