@@ -136,6 +136,9 @@ func runPeers(ctx context.Context, env *Env) (*Result, error) {
 // measure runs one transfer in this peer's way.
 func (p peer) measure(ctx context.Context, env *Env, s *site) (stage.Goodput, error) {
 	t := s.transfer(env.Scale, p.streams)
+	// A bbr connection pauses every ten seconds to look for the round trip: what
+	// is measured for less has it or has not.
+	t.Time = pick[time.Duration](env.Scale, 10, 10, 20) * time.Second
 	if p.sos {
 		c, err := s.through(ctx, t, plugin.Tuning{})
 		return c.Goodput, err
