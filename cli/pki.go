@@ -18,7 +18,7 @@ const day = 24 * time.Hour
 func pkiCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pki",
-		Short: "Make the certificates of controller, agents, switches and operators",
+		Short: "Make the certificates of controller, agents, switches, operators and neighbours",
 		Long: `A small certificate authority in a folder. Its certificates say what their
 holder is, so that an agent's certificate does not open what is for controllers.
 Controllers and agents read renewed certificates without a restart.`,
@@ -72,7 +72,8 @@ func pkiIssueCommand(app *App, dir *string) *cobra.Command {
 		Use:   "issue " + strings.Join(roles, "|") + " NAME",
 		Short: "Issue a certificate, or renew one of the same name",
 		Example: `  sluice pki issue agent agent1 --host 192.0.2.11 --host agent1.example.net
-  sluice pki issue operator alice --days 30 --out ~/alice`,
+  sluice pki issue operator alice --days 30 --out ~/alice
+  sluice pki issue neighbour north --out ~/for-north`,
 		ValidArgs: roles,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := exactArgs("ROLE", "NAME")(cmd, args); err != nil {

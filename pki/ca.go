@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 )
 
@@ -32,17 +33,25 @@ const backdate = 5 * time.Minute
 // Role is what the holder of a certificate is.
 type Role string
 
-// The roles. Each may be client and server; what a holder may do is decided by
-// those it talks to, see Require.
+// The roles. Each may be client and server, except for clientOnly; what a holder
+// may do is decided by those it talks to, see Require.
 const (
 	RoleController Role = "controller"
 	RoleAgent      Role = "agent"
 	RoleSwitch     Role = "switch"
 	RoleOperator   Role = "operator"
+	// RoleNeighbour is another domain's controller, to which we have issued a
+	// certificate so that it can hand devices over to us.
+	RoleNeighbour Role = "neighbour"
 )
 
 // Roles lists all roles.
-func Roles() []Role { return []Role{RoleController, RoleAgent, RoleSwitch, RoleOperator} }
+func Roles() []Role {
+	return []Role{RoleController, RoleAgent, RoleSwitch, RoleOperator, RoleNeighbour}
+}
+
+// clientOnly are the roles whose holders serve nothing.
+var clientOnly = []Role{RoleOperator, RoleNeighbour}
 
 // CA is a certificate authority.
 type CA struct {
@@ -180,11 +189,7 @@ func (r Request) template() (*x509.Certificate, error) {
 	if err := checkName(r.Name); err != nil {
 		return nil, err
 	}
-	known := false
-	for _, role := range Roles() {
-		known = known || role == r.Role
-	}
-	if !known {
+	if !slices.Contains(Roles(), r.Role) {
 		return nil, fmt.Errorf("pki: role %q: use one of %v", r.Role, Roles())
 	}
 	if r.Valid == 0 {
@@ -201,7 +206,7 @@ func (r Request) template() (*x509.Certificate, error) {
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		DNSNames:    []string{r.Name}, BasicConstraintsValid: true,
 	}
-	if r.Role != RoleOperator {
+	if !slices.Contains(clientOnly, r.Role) {
 		t.ExtKeyUsage = append(t.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
 	}
 	for _, h := range r.Hosts {

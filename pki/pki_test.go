@@ -49,7 +49,7 @@ func TestOpenSSLAccepts(t *testing.T) {
 		t.Skip("openssl is not installed")
 	}
 	ca, dir := authority(t)
-	for role, purpose := range map[Role]string{RoleSwitch: "sslclient", RoleAgent: "sslserver", RoleController: "sslserver", RoleOperator: "sslclient"} {
+	for role, purpose := range map[Role]string{RoleSwitch: "sslclient", RoleAgent: "sslserver", RoleController: "sslserver", RoleOperator: "sslclient", RoleNeighbour: "sslclient"} {
 		f := issue(t, ca, dir, Request{Role: role, Name: "n-" + string(role), Hosts: []string{"192.0.2.1", "2001:db8::1", "x.example"}})
 		out, err := exec.CommandContext(t.Context(), "openssl", "verify", "-x509_strict", "-purpose", purpose, "-CAfile", f.CA, f.Cert).CombinedOutput()
 		if err != nil {
@@ -194,6 +194,7 @@ func TestMutual(t *testing.T) {
 	stranger := issue(t, otherCA, otherDir, Request{Role: RoleController, Name: "stranger"})
 	stranger.CA = agent.CA
 	noRole := issue(t, ca, dir, Request{Role: RoleController, Name: "controller-server", Hosts: local})
+	neighbour := issue(t, ca, dir, Request{Role: RoleNeighbour, Name: "neighbour", Hosts: local})
 	anonymous := Files{CA: agent.CA}
 	for _, c := range []struct {
 		name           string
@@ -207,6 +208,8 @@ func TestMutual(t *testing.T) {
 		{"no certificate where none is required", agent, anonymous, false, true},
 		{"the server is not an agent", noRole, controller, true, false},
 		{"the server's name is wrong", otherAgent, controller, true, false},
+		{"a neighbour is no controller", agent, neighbour, true, false},
+		{"a neighbour's certificate serves nothing", neighbour, controller, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server, client := configs(t, c.server, c.client, c.required, RoleController)
