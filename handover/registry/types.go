@@ -25,7 +25,8 @@ const (
 type Trigger string
 
 // The triggers. The empty one means TriggerSigned for a device with a key and
-// TriggerPorts for one without.
+// TriggerPorts for one without. A device that was learned attaches anywhere by it,
+// but then moves only between ports of the list until its lease has ended.
 const (
 	// TriggerSigned asks for a request that is signed with the device's key.
 	TriggerSigned Trigger = "signed"
@@ -66,6 +67,9 @@ type Pool struct {
 	// Learn admits unknown devices, into Class.
 	Learn bool   `json:"learn,omitempty"`
 	Class string `json:"class,omitempty"`
+	// Home names the domain whose pool this is; it is empty for our own. Another
+	// domain's pool has no range: it only says what its visitors are told.
+	Home string `json:"home,omitempty"`
 }
 
 // ServerID is the address that the DHCP server has towards hosts of the pool.
@@ -113,8 +117,8 @@ func (d Device) String() string {
 // GoString is String, so that no way of printing shows the key.
 func (d Device) GoString() string { return d.String() }
 
-// Clone is a copy that shares nothing with d.
-func (d Device) Clone() Device {
+// clone is a copy that shares nothing with d.
+func (d Device) clone() Device {
 	d.MACs, d.Key, d.Ports = slices.Clone(d.MACs), slices.Clone(d.Key), slices.Clone(d.Ports)
 	return d
 }
@@ -135,28 +139,24 @@ type Lease struct {
 	IP      netip.Addr `json:"ip"`
 	Pool    string     `json:"pool,omitempty"`
 	Granted time.Time  `json:"granted"`
-	// Expires is when it ends unless renewed. A visitor's has no end of its own
-	// and is zero.
+	// Expires is when it ends unless renewed. While the device is attached in
+	// another domain it is renewed there, and nothing ends here.
 	Expires  time.Time `json:"expires,omitzero"`
 	ClientID []byte    `json:"client_id,omitempty"`
 	// MAC is the hardware address by which the client asked.
 	MAC        openflow.MAC `json:"mac,omitzero"`
 	Attachment *Attachment  `json:"attachment,omitempty"`
+	// Signed is the time in the newest signed request that was granted: none
+	// that is as old counts again, also after a restart.
+	Signed time.Time `json:"signed,omitzero"`
 	// Released leases are kept so that the device gets the same address again.
 	Released bool `json:"released,omitempty"`
 }
 
 // Active says whether the device may use the address at that time.
 func (l Lease) Active(at time.Time) bool {
-	return l.IP.IsValid() && !l.Released && (l.Expires.IsZero() || at.Before(l.Expires))
+	return l.IP.IsValid() && !l.Released && (l.Away() || at.Before(l.Expires))
 }
 
-// clone is a copy that shares nothing with l.
-func (l Lease) clone() Lease {
-	l.ClientID = slices.Clone(l.ClientID)
-	if l.Attachment != nil {
-		a := *l.Attachment
-		l.Attachment = &a
-	}
-	return l
-}
+// Away says whether the device is attached in another domain.
+func (l Lease) Away() bool { return l.Attachment != nil && l.Attachment.Peer != "" }

@@ -1,0 +1,166 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/store"
+	"github.com/sluice-net/sluice/store/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// clock is a time that tests set.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// faulty is a store whose writes fail on demand, before or after they were made:
+// who called it cannot tell which.
+type faulty struct {
+	store.Store
+	mu            sync.Mutex
+	before, after bool
+	writes        int
+}
+
+var errStore = errors.New("the disk is on fire")
+
+func (f *faulty) fail(before, after bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.before, f.after = before, after
+}
+
+func (f *faulty) write(do func() error) error {
+	f.mu.Lock()
+	before, after := f.before, f.after
+	f.writes++
+	f.mu.Unlock()
+	if before {
+		return errStore
+	}
+	if err := do(); err != nil || !after {
+		return err
+	}
+	return errStore
+}
+
+// Put implements store.Store.
+func (f *faulty) Put(ctx context.Context, key string, value []byte) error {
+	return f.write(func() error { return f.Store.Put(ctx, key, value) })
+}
+
+// Apply implements store.Store.
+func (f *faulty) Apply(ctx context.Context, ops ...store.Op) error {
+	return f.write(func() error { return f.Store.Apply(ctx, ops...) })
+}
+
+// bench is a registry with a store that outlives it.
+type bench struct {
+	*registry.Registry
+	t     testing.TB
+	ctx   context.Context
+	clock *clock
+	store *faulty
+}
+
+func newBench(t testing.TB) *bench {
+	b := &bench{t: t, ctx: t.Context(), clock: &clock{at: start}, store: &faulty{Store: memstore.New()}}
+	b.Registry = registry.New(b.store, b.clock.now)
+	return b
+}
+
+// restart is a controller that was killed and comes back.
+func (b *bench) restart() {
+	b.t.Helper()
+	b.Registry = registry.New(b.store, b.clock.now)
+	b.must(b.Load(b.ctx))
+}
+
+func (b *bench) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) fails(err, want error) {
+	b.t.Helper()
+	if !errors.Is(err, want) {
+		b.t.Fatalf("error %v, want one that is %q", err, want)
+	}
+}
+
+func (b *bench) expire() []registry.Lease {
+	b.t.Helper()
+	ended, err := b.Expire(b.ctx, b.clock.now())
+	b.must(err)
+	return ended
+}
+
+func (b *bench) grant(id string) registry.Lease {
+	b.t.Helper()
+	ip, err := b.Offer(id, netip.Addr{})
+	b.must(err)
+	l, err := b.Grant(b.ctx, id, registry.Claim{IP: ip})
+	b.must(err)
+	return l
+}
+
+func (b *bench) device(id string, m ...byte) registry.Device {
+	b.t.Helper()
+	d := registry.Device{ID: id, Pool: "main"}
+	for _, n := range m {
+		d.MACs = append(d.MACs, mac(n))
+	}
+	b.must(b.PutDevice(b.ctx, d))
+	return d
+}
+
+func (b *bench) pool(f func(*registry.Pool)) registry.Pool {
+	b.t.Helper()
+	p := mainPool()
+	if f != nil {
+		f(&p)
+	}
+	b.must(b.PutPool(b.ctx, p))
+	return p
+}
+
+// mainPool has three addresses.
+func mainPool() registry.Pool {
+	return registry.Pool{
+		Name: "main", Prefix: prefix("10.8.0.0/24"), First: ip(10), Last: ip(12),
+		Gateway: ip(1), LeaseTime: time.Minute,
+	}
+}
+
+func mac(n byte) openflow.MAC { return openflow.MAC{2, 0, 0, 0, 0, n} }
+
+func ip(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 8, 0, n}) }
+
+func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
