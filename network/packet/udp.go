@@ -1,0 +1,34 @@
+package packet
+
+import "net/netip"
+
+// UDPDatagram is a UDP datagram with its addresses. Both are IPv4 or both IPv6.
+type UDPDatagram struct {
+	Src, Dst netip.AddrPort
+	Payload  []byte
+}
+
+// AppendUDP appends a UDP datagram in an IP packet of its own.
+func AppendUDP(b []byte, f Frame, d UDPDatagram) []byte {
+	src, dst := d.Src.Addr().Unmap(), d.Dst.Addr().Unmap()
+	size := 8 + len(d.Payload)
+	if src.Is4() {
+		b = f.appendTo(b, TypeIPv4)
+		b = appendIPv4(b, src, dst, ProtoUDP, size)
+	} else {
+		b = f.appendTo(b, TypeIPv6)
+		b = appendIPv6(b, src, dst, ProtoUDP, 64, size)
+	}
+	at := len(b)
+	b = be.AppendUint16(b, d.Src.Port())
+	b = be.AppendUint16(b, d.Dst.Port())
+	b = be.AppendUint16(b, uint16(size))
+	b = append(b, 0, 0)
+	b = append(b, d.Payload...)
+	check := finish(sum(b[at:], pseudo(src, dst, ProtoUDP, size)))
+	if check == 0 { // zero would say that there is none
+		check = 0xffff
+	}
+	be.PutUint16(b[at+6:], check)
+	return b
+}
