@@ -1,0 +1,135 @@
+package dhcp_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/handover/dhcp"
+	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/store/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	start   = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	gateway = ip(1)
+	// Two radios, and a place where strangers are not welcome.
+	radioA   = network.PortRef{Switch: 1, Port: 3}
+	radioB   = network.PortRef{Switch: 2, Port: 3}
+	backyard = network.PortRef{Switch: 3, Port: 3}
+	relay    = network.PortRef{Switch: 4, Port: 3}
+)
+
+// bench is a server for a few devices: "phone" has two interfaces and a virtual
+// one, "car" signs, "desk" is bound to an address outside the range.
+type bench struct {
+	*dhcp.Server
+	t     testing.TB
+	ctx   context.Context
+	reg   *registry.Registry
+	store *memstore.Store
+	now   time.Time
+}
+
+var key = []byte("0123456789abcdef0123456789abcdef")
+
+func newBench(t testing.TB, pools ...func(*registry.Pool)) *bench {
+	b := &bench{t: t, ctx: context.Background(), store: memstore.New(), now: start}
+	b.start()
+	p := registry.Pool{
+		Name: "main", Prefix: netip.MustParsePrefix("10.8.0.0/24"), First: ip(10), Last: ip(12), Gateway: gateway,
+		LeaseTime: time.Hour, DNS: []netip.Addr{ip(2), ip(3)}, MTU: 1400, Domain: "mobile.example",
+	}
+	for _, f := range pools {
+		f(&p)
+	}
+	ports := []network.PortRef{radioA, radioB}
+	b.must(b.reg.PutClass(b.ctx, registry.Class{Name: "default", Ports: ports}))
+	b.must(b.reg.PutClass(b.ctx, registry.Class{Name: "open", Trigger: registry.TriggerOpen}))
+	b.must(b.reg.PutPool(b.ctx, p))
+	b.must(b.reg.PutDevice(b.ctx, registry.Device{ID: "phone", MACs: []openflow.MAC{mac(1), mac(2), mac(3)}}))
+	b.must(b.reg.PutDevice(b.ctx, registry.Device{ID: "car", MACs: []openflow.MAC{mac(4), mac(5)}, Key: key}))
+	b.must(b.reg.PutDevice(b.ctx, registry.Device{ID: "desk", MACs: []openflow.MAC{mac(6)}, IP: ip(200), Class: "open"}))
+	return b
+}
+
+// start is a controller that begins, with what the store has.
+func (b *bench) start() {
+	b.reg = registry.New(b.store, func() time.Time { return b.now })
+	b.must(b.reg.Load(b.ctx))
+	b.Server = dhcp.New(b.reg, dhcp.Options{Relays: []network.PortRef{relay}})
+}
+
+func (b *bench) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// message is what a client with that hardware address sends.
+func (b *bench) message(kind dhcpv4.MessageType, chaddr openflow.MAC, mods ...dhcpv4.Modifier) *dhcpv4.DHCPv4 {
+	b.t.Helper()
+	m, err := dhcpv4.New(append([]dhcpv4.Modifier{
+		dhcpv4.WithHwAddr(chaddr[:]), dhcpv4.WithMessageType(kind),
+	}, mods...)...)
+	b.must(err)
+	return m
+}
+
+func (b *bench) handle(m *dhcpv4.DHCPv4, src openflow.MAC, at network.PortRef) dhcp.Decision {
+	return b.Handle(b.ctx, dhcp.Request{Message: m, Src: src, At: at, Time: b.now})
+}
+
+// expect fails unless the decision has the verdict.
+func (b *bench) expect(d dhcp.Decision, v dhcp.Verdict) dhcp.Decision {
+	b.t.Helper()
+	if d.Verdict != v {
+		b.t.Fatalf("%v: %s (%s), want %s", d.Type, d.Verdict, d.Reason, v)
+	}
+	return d
+}
+
+// attach gets an address for the client, by DISCOVER and REQUEST.
+func (b *bench) attach(chaddr, src openflow.MAC, at network.PortRef) dhcp.Decision {
+	b.t.Helper()
+	offer := b.expect(b.handle(b.message(dhcpv4.MessageTypeDiscover, chaddr), src, at), dhcp.Offered)
+	return b.expect(b.handle(b.selecting(chaddr, offer.Reply.YourIPAddr), src, at), dhcp.Granted)
+}
+
+func (b *bench) selecting(chaddr openflow.MAC, want net.IP) *dhcpv4.DHCPv4 {
+	return b.message(dhcpv4.MessageTypeRequest, chaddr,
+		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(gateway.AsSlice())),
+		dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(want)))
+}
+
+func (b *bench) rebooting(chaddr openflow.MAC, want netip.Addr) *dhcpv4.DHCPv4 {
+	return b.message(dhcpv4.MessageTypeRequest, chaddr, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(want.AsSlice())))
+}
+
+func (b *bench) renewing(chaddr openflow.MAC, own netip.Addr) *dhcpv4.DHCPv4 {
+	return b.message(dhcpv4.MessageTypeRequest, chaddr, dhcpv4.WithClientIP(own.AsSlice()))
+}
+
+func (b *bench) sign(m *dhcpv4.DHCPv4, src openflow.MAC) *dhcpv4.DHCPv4 {
+	b.t.Helper()
+	b.must(dhcp.Sign(key, m, src, b.now))
+	return m
+}
+
+func mac(n byte) openflow.MAC { return openflow.MAC{2, 0, 0, 0, 0, n} }
+
+func ip(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 8, 0, n}) }
+
+// where prints the address and port of a reply.
+func where(d dhcp.Decision) string { return fmt.Sprintf("%v %v", d.To, d.ToIP) }

@@ -1,0 +1,121 @@
+package dhcp
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// OptionSignature is the option that carries a device's signature, one of those
+// left to each site.
+const OptionSignature = dhcpv4.GenericOptionCode(224)
+
+// Window is how far the time in a signature may be from the server's.
+const Window = 30 * time.Second
+
+// The option is a version, the time in nanoseconds since 1970, a nonce, and the
+// HMAC-SHA256 of all that and of what of the message matters.
+const (
+	signVersion = 1
+	timeAt      = 1
+	nonceAt     = timeAt + 8
+	macAt       = nonceAt + nonceBytes
+	nonceBytes  = 16
+	optionBytes = macAt + sha256.Size
+	signLabel   = "sluice dhcp 224"
+)
+
+// Why a signature does not count.
+var (
+	ErrUnsigned  = errors.New("the message is not signed")
+	ErrSignature = errors.New("the signature is not the device's")
+	ErrStale     = errors.New("the signature's time is not now")
+	ErrReplay    = errors.New("the signature was used before, or a newer one was")
+)
+
+// Stamp is what makes each signature of a device different from all others.
+type Stamp struct {
+	Time  time.Time
+	Nonce [nonceBytes]byte
+}
+
+// Sign puts the device's signature into the message, in place of one that it has.
+// It is good once, for a frame with that source, within Window of now. What it
+// covers may not be changed afterwards: type, transaction, hardware address,
+// requested and own address.
+func Sign(key []byte, m *dhcpv4.DHCPv4, src openflow.MAC, now time.Time) error {
+	if len(key) != registry.KeyBytes {
+		return fmt.Errorf("dhcp: sign: key of %d bytes: want %d", len(key), registry.KeyBytes)
+	}
+	v := make([]byte, macAt, optionBytes)
+	v[0] = signVersion
+	binary.BigEndian.PutUint64(v[timeAt:], uint64(now.UnixNano()))
+	if _, err := rand.Read(v[nonceAt:macAt]); err != nil {
+		return fmt.Errorf("dhcp: sign: %w", err)
+	}
+	if m.Options == nil {
+		m.Options = dhcpv4.Options{}
+	}
+	m.Options[OptionSignature.Code()] = mac(v, key, m, src, v)
+	return nil
+}
+
+// Verify says when and by which nonce the message was signed with the key. That
+// the same message did not come before is for the caller to make sure;
+// [Server.Verify] does.
+func Verify(key []byte, m *dhcpv4.DHCPv4, src openflow.MAC, now time.Time) (Stamp, error) {
+	v, ok := m.Options[OptionSignature.Code()]
+	if !ok {
+		return Stamp{}, ErrUnsigned
+	}
+	if len(key) != registry.KeyBytes {
+		return Stamp{}, fmt.Errorf("%w: it has no key here", ErrSignature)
+	}
+	if len(v) != optionBytes || v[0] != signVersion {
+		return Stamp{}, fmt.Errorf("%w: option of %d bytes that is not version %d", ErrSignature, len(v), signVersion)
+	}
+	var sum [sha256.Size]byte
+	if !hmac.Equal(v[macAt:], mac(sum[:0], key, m, src, v[:macAt])) {
+		return Stamp{}, ErrSignature
+	}
+	s := Stamp{Time: time.Unix(0, int64(binary.BigEndian.Uint64(v[timeAt:]))), Nonce: [nonceBytes]byte(v[nonceAt:macAt])}
+	if off := s.Time.Sub(now); off > Window || off < -Window {
+		return Stamp{}, fmt.Errorf("%w: it is off by %v, more than %v: set the device's clock", ErrStale, off.Round(time.Second), Window)
+	}
+	return s, nil
+}
+
+// mac appends the code of the option's head and of the message to b.
+func mac(b, key []byte, m *dhcpv4.DHCPv4, src openflow.MAC, head []byte) []byte {
+	chaddr, requested, own := hardware(m), as4(addrOption(m, dhcpv4.OptionRequestedIPAddress)), as4(addr(m.ClientIPAddr))
+	var text [len(signLabel) + macAt + 1 + 4 + 6 + 6 + 4 + 4]byte
+	t := append(text[:0], signLabel...)
+	t = append(t, head...)
+	t = append(t, byte(m.MessageType()))
+	t = append(t, m.TransactionID[:]...)
+	t = append(t, chaddr[:]...)
+	t = append(t, src[:]...)
+	t = append(t, requested[:]...)
+	t = append(t, own[:]...)
+	h := hmac.New(sha256.New, key)
+	h.Write(t)
+	return h.Sum(b)
+}
+
+// as4 is the address, or zero if there is none.
+func as4(a netip.Addr) (b [4]byte) {
+	if a.IsValid() {
+		b = a.As4()
+	}
+	return b
+}
