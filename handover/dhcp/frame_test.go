@@ -59,7 +59,7 @@ func TestParse(t *testing.T) {
 	}{
 		"to another port":     {edit(func(b []byte) { b[udp+3] = 68 }), false},
 		"a fragment":          {edit(func(b []byte) { b[20] |= 0x20 }), false},
-		"TCP":                 {edit(func(b []byte) { b[23] = packet.ProtoTCP }), false},
+		"ICMP":                {edit(func(b []byte) { b[23] = packet.ProtoICMP }), false},
 		"cut short":           {func(b []byte) []byte { return b[:len(b)-1] }, false},
 		"UDP length too long": {edit(func(b []byte) { b[udp+5]++ }), false},
 		"UDP length 7":        {edit(func(b []byte) { b[udp+4], b[udp+5] = 0, 7 }), false},
