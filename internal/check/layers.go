@@ -52,7 +52,7 @@ func Layers() []Layer {
 		{Dir: "handover/dhcp", May: []string{"openflow", "network", "handover/registry"}, Tests: []string{"store"}},
 		{Dir: "handover/route", May: []string{"openflow", "network"}},
 		{Dir: "handover/predict", May: []string{"network"}, Tests: []string{"openflow"}},
-		{Dir: "handover/domain", May: []string{"handover/registry", "network", "openflow", "pki"}, Only: []string{"api"}, Tests: []string{"store", "event"}},
+		{Dir: "handover/domain", May: []string{"handover/registry", "network", "openflow", "pki", "store"}, Only: []string{"api"}},
 		{
 			Dir: "handover/plugin",
 			May: []string{
@@ -62,7 +62,7 @@ func Layers() []Layer {
 			Only:  []string{"api"},
 			Tests: []string{"lab"},
 		},
-		{Dir: "handover/mobile", May: []string{"handover/dhcp", "network", "openflow", "pki"}, Only: []string{"api/client"}, Tests: []string{"lab"}},
+		{Dir: "handover/mobile", May: []string{"handover/dhcp", "network", "openflow", "pki"}, Only: []string{"api/client"}, Tests: []string{"lab", "store", "handover/registry"}},
 		{Dir: "handover/integration", Tests: []string{"handover", "network", "openflow", "event", "store", "pki", "api", "config", "controller", "lab", "experiment"}},
 
 		{Dir: "api", May: []string{"event", "store", "pki"}},
