@@ -1,0 +1,147 @@
+package raw
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Frame is a frame that was received.
+type Frame struct {
+	Data []byte
+	// Unsummed says that the sender is on this machine and has left the
+	// transport's checksum to a network card that the frame never met.
+	Unsummed bool
+}
+
+// Socket is a packet socket on one interface. Send may be called by several
+// goroutines, Receive by one at a time.
+type Socket struct {
+	file *os.File
+	conn rawConn
+	buf  [maxFrame]byte
+}
+
+type rawConn interface {
+	Read(f func(fd uintptr) bool) error
+	Write(f func(fd uintptr) bool) error
+}
+
+const maxFrame = 2048
+
+// Open opens a socket that gets the frames which come in by the interface and
+// pass the filter.
+func Open(ifindex int, filter Filter) (*Socket, error) {
+	// Protocol 0 keeps the socket deaf until the filter is in place.
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("packet socket (it needs CAP_NET_RAW): %w", err)
+	}
+	if err := prepare(fd, ifindex, filter); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("packet socket on interface %d: %w", ifindex, err)
+	}
+	file := os.NewFile(uintptr(fd), "packet socket")
+	conn, err := file.SyscallConn()
+	if err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("packet socket: %w", err)
+	}
+	return &Socket{file: file, conn: conn}, nil
+}
+
+func prepare(fd, ifindex int, filter Filter) error {
+	if len(filter) > 0 {
+		program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+		if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program); err != nil {
+			return fmt.Errorf("filter: %w", err)
+		}
+	}
+	for _, option := range []int{unix.PACKET_IGNORE_OUTGOING, unix.PACKET_AUXDATA} {
+		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, option, 1); err != nil {
+			return fmt.Errorf("option %d: %w", option, err)
+		}
+	}
+	// All protocols: sockets for one protocol come after the hooks by which a
+	// datapath takes frames away.
+	return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ALL), Ifindex: ifindex})
+}
+
+func networkOrder(v uint16) uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v))
+}
+
+// Send sends a frame as it is.
+func (s *Socket) Send(frame []byte) error {
+	var sendErr error
+	err := s.conn.Write(func(fd uintptr) bool {
+		_, sendErr = unix.Write(int(fd), frame)
+		return !errors.Is(sendErr, unix.EAGAIN)
+	})
+	if err := errors.Join(err, sendErr); err != nil {
+		return fmt.Errorf("send a frame: %w", err)
+	}
+	return nil
+}
+
+// Receive waits for a frame. Its data is the caller's.
+func (s *Socket) Receive(ctx context.Context) (Frame, error) {
+	if err := ctx.Err(); err != nil {
+		return Frame{}, err
+	}
+	fired := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(fired)
+		_ = s.file.SetReadDeadline(time.Unix(1, 0)) // fails on a closed socket, where nobody waits
+	})
+	f, err := s.receive()
+	if !stop() {
+		<-fired
+		_ = s.file.SetReadDeadline(time.Time{}) // as above
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
+		return Frame{}, ctx.Err()
+	}
+	return f, err
+}
+
+func (s *Socket) receive() (Frame, error) {
+	var (
+		n, oobn int
+		recvErr error
+		oob     [128]byte
+	)
+	err := s.conn.Read(func(fd uintptr) bool {
+		n, oobn, _, _, recvErr = unix.Recvmsg(int(fd), s.buf[:], oob[:], 0)
+		return !errors.Is(recvErr, unix.EAGAIN)
+	})
+	if err := errors.Join(err, recvErr); err != nil {
+		return Frame{}, fmt.Errorf("receive a frame: %w", err)
+	}
+	return Frame{Data: append([]byte(nil), s.buf[:n]...), Unsummed: unsummed(oob[:oobn])}, nil
+}
+
+// unsummed reads from the kernel's notes whether the checksum is still missing.
+func unsummed(oob []byte) bool {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return false
+	}
+	for _, m := range messages {
+		if m.Header.Level != unix.SOL_PACKET || m.Header.Type != unix.PACKET_AUXDATA {
+			continue
+		}
+		if len(m.Data) >= 4 {
+			return binary.NativeEndian.Uint32(m.Data)&unix.TP_STATUS_CSUMNOTREADY != 0
+		}
+	}
+	return false
+}
+
+// Close closes the socket; a Receive that waits returns.
+func (s *Socket) Close() error { return s.file.Close() }
