@@ -1,0 +1,265 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+)
+
+// Criterion is something by which two usable interfaces are compared.
+type Criterion string
+
+// The criteria.
+const (
+	// Order prefers what comes first in the list.
+	Order Criterion = "order"
+	// Cost prefers what costs less.
+	Cost Criterion = "cost"
+	// Signal prefers the stronger signal, where both have one.
+	Signal Criterion = "signal"
+	// Loss prefers the one that loses fewer probes.
+	Loss Criterion = "loss"
+)
+
+// Rules say what is usable and what is better.
+type Rules struct {
+	// Criteria are compared one after the other; the first that tells the two
+	// apart decides. The order in the list decides in the end.
+	Criteria []Criterion
+	// MinSignal and MaxLoss bound what is usable: dBm, and a share of probes.
+	// Zero bounds nothing.
+	MinSignal int
+	MaxLoss   float64
+	// SignalMargin (dB) and LossMargin are what makes a difference. An interface
+	// that is not in use has to be better than the bounds by them, too.
+	SignalMargin int
+	LossMargin   float64
+	// Dwell is how long another interface must have been better.
+	Dwell time.Duration
+	// Hold is how long after a move nothing is better enough.
+	Hold time.Duration
+}
+
+// minProbes is how many probes a share of lost ones needs to mean something.
+const minProbes = 5
+
+// Candidate is what is known of an interface.
+type Candidate struct {
+	Name string
+	// Link says that it has one: carrier and, with radio, an access point.
+	Link bool
+	// Signal is in dBm; zero, if the interface has no radio or it is not known.
+	Signal int
+	Loss   float64
+	Probes int
+	Cost   int
+	// Barred says why it cannot be used for now, if it cannot.
+	Barred string
+}
+
+// Choice is what to do.
+type Choice struct {
+	// Use names the interface; empty, if none can be used.
+	Use string
+	Why string
+	// Again is when to choose again though nothing has changed; zero is never.
+	Again time.Time
+}
+
+// Now is the state that a choice starts from.
+type Now struct {
+	Time time.Time
+	// Current is the interface in use, Since when it has been.
+	Current string
+	Since   time.Time
+	// Wish names an interface that somebody has asked for; it is used whenever
+	// it can be.
+	Wish string
+}
+
+// Selector chooses. Its zero value but for Rules is ready.
+type Selector struct {
+	Rules Rules
+
+	challenger string
+	since      time.Time
+}
+
+// Choose chooses among the candidates, which are in the order of preference.
+func (s *Selector) Choose(now Now, candidates []Candidate) Choice {
+	var current, wish *Candidate
+	for i := range candidates {
+		switch c := &candidates[i]; c.Name {
+		case now.Current:
+			current = c
+			if c.Name == now.Wish {
+				wish = c
+			}
+		case now.Wish:
+			wish = c
+		}
+	}
+	if wish != nil && wish.Link && wish.Barred == "" {
+		s.challenger = ""
+		return Choice{Use: wish.Name, Why: "asked for"}
+	}
+	if current == nil || !current.Link || current.Barred != "" {
+		s.challenger = ""
+		return s.leave(current, candidates)
+	}
+	if why := s.weak(current, false); why != "" {
+		s.challenger = ""
+		if best := s.best(candidates, current.Name, true); best != nil {
+			return Choice{Use: best.Name, Why: why}
+		}
+		return Choice{Use: current.Name, Why: why + ", and nothing better"}
+	}
+	return s.compare(now, current, candidates)
+}
+
+// leave chooses when the current interface cannot be used at all.
+func (s *Selector) leave(current *Candidate, candidates []Candidate) Choice {
+	why := "the first choice"
+	if current != nil {
+		why = current.Name + " has no link"
+		if current.Link {
+			why = current.Name + ": " + current.Barred
+		}
+	}
+	best := s.best(candidates, "", true)
+	if best == nil {
+		best = s.best(candidates, "", false) // better a weak one than none
+	}
+	if best == nil {
+		return Choice{Why: "no interface has a link"}
+	}
+	return Choice{Use: best.Name, Why: why}
+}
+
+// compare looks for something better than a current interface that is usable.
+func (s *Selector) compare(now Now, current *Candidate, candidates []Candidate) Choice {
+	best, why := current, ""
+	for i := range candidates {
+		c := &candidates[i]
+		if c.Name == current.Name || !s.usable(c, true) {
+			continue
+		}
+		if w := s.better(candidates, c, best); w != "" {
+			best, why = c, w
+		}
+	}
+	stay := Choice{Use: current.Name, Why: "nothing is better"}
+	if best == current {
+		s.challenger = ""
+		return stay
+	}
+	if s.challenger != best.Name {
+		s.challenger, s.since = best.Name, now.Time
+	}
+	ready := s.since.Add(s.Rules.Dwell)
+	if held := now.Since.Add(s.Rules.Hold); held.After(ready) {
+		ready = held
+	}
+	if now.Time.Before(ready) {
+		stay.Why, stay.Again = why+", not for long enough yet", ready
+		return stay
+	}
+	s.challenger = ""
+	return Choice{Use: best.Name, Why: why}
+}
+
+// best is the best of the usable interfaces, or of all that have a link.
+func (s *Selector) best(candidates []Candidate, except string, usable bool) *Candidate {
+	var best *Candidate
+	for i := range candidates {
+		c := &candidates[i]
+		if c.Name == except || !c.Link || c.Barred != "" || usable && s.weak(c, true) != "" {
+			continue
+		}
+		if best == nil || s.better(candidates, c, best) != "" {
+			best = c
+		}
+	}
+	return best
+}
+
+func (s *Selector) usable(c *Candidate, entering bool) bool {
+	return c.Link && c.Barred == "" && s.weak(c, entering) == ""
+}
+
+// weak says how an interface is beyond the bounds; one that is not in use yet
+// has to keep the margins, too.
+func (s *Selector) weak(c *Candidate, entering bool) string {
+	minSignal, maxLoss := s.Rules.MinSignal, s.Rules.MaxLoss
+	if entering {
+		minSignal += s.Rules.SignalMargin
+		maxLoss = max(maxLoss-s.Rules.LossMargin, 0)
+	}
+	if s.Rules.MinSignal != 0 && c.Signal != 0 && c.Signal < minSignal {
+		return fmt.Sprintf("%s has a signal of %d dBm", c.Name, c.Signal)
+	}
+	if s.Rules.MaxLoss != 0 && c.Probes >= minProbes && c.Loss > maxLoss {
+		return fmt.Sprintf("%s loses %.0f%% of the probes", c.Name, 100*c.Loss)
+	}
+	return ""
+}
+
+// better says why a is better than b; empty, if it is not.
+func (s *Selector) better(order []Candidate, a, b *Candidate) string {
+	for _, criterion := range s.Rules.Criteria {
+		difference, what := 0, ""
+		switch criterion {
+		case Cost:
+			difference, what = b.Cost-a.Cost, "costs less"
+		case Signal:
+			difference, what = s.signal(a, b), fmt.Sprintf("has %d dB more signal", a.Signal-b.Signal)
+		case Loss:
+			difference, what = s.loss(a, b), "loses fewer probes"
+		case Order:
+			return first(order, a, b)
+		}
+		switch {
+		case difference > 0:
+			return a.Name + " " + what
+		case difference < 0:
+			return ""
+		}
+	}
+	return first(order, a, b)
+}
+
+func (s *Selector) signal(a, b *Candidate) int {
+	if a.Signal == 0 || b.Signal == 0 {
+		return 0
+	}
+	d := a.Signal - b.Signal
+	if d < 0 {
+		return min(d+s.Rules.SignalMargin, 0)
+	}
+	return max(d-s.Rules.SignalMargin, 0)
+}
+
+func (s *Selector) loss(a, b *Candidate) int {
+	if a.Probes < minProbes || b.Probes < minProbes {
+		return 0
+	}
+	switch d := b.Loss - a.Loss; {
+	case d > s.Rules.LossMargin:
+		return 1
+	case d < -s.Rules.LossMargin:
+		return -1
+	}
+	return 0
+}
+
+// first says that a comes before b in the order.
+func first(order []Candidate, a, b *Candidate) string {
+	for i := range order {
+		switch &order[i] {
+		case a:
+			return a.Name + " comes first"
+		case b:
+			return ""
+		}
+	}
+	return ""
+}

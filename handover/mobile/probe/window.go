@@ -1,0 +1,43 @@
+package probe
+
+// Window remembers the fate of the latest probes.
+type Window struct {
+	lost []bool
+	next int
+	full bool
+}
+
+// NewWindow remembers that many probes.
+func NewWindow(size int) *Window { return &Window{lost: make([]bool, max(size, 1))} }
+
+// Add notes whether a probe was lost.
+func (w *Window) Add(lost bool) {
+	w.lost[w.next] = lost
+	w.next++
+	if w.next == len(w.lost) {
+		w.next, w.full = 0, true
+	}
+}
+
+// Len is the number of probes that are remembered.
+func (w *Window) Len() int {
+	if w.full {
+		return len(w.lost)
+	}
+	return w.next
+}
+
+// Loss is the share of them that was lost, from 0 to 1.
+func (w *Window) Loss() float64 {
+	n := w.Len()
+	if n == 0 {
+		return 0
+	}
+	lost := 0
+	for _, l := range w.lost[:n] {
+		if l {
+			lost++
+		}
+	}
+	return float64(lost) / float64(n)
+}
