@@ -1,0 +1,116 @@
+package fake
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/sluice-net/sluice/handover/mobile/datapath"
+)
+
+// Datapath remembers what it is told.
+type Datapath struct {
+	// Merging is what Merges returns.
+	Merging bool
+
+	mu       sync.Mutex
+	attached []datapath.Interface
+	uses     []Use
+	refuse   error
+	closed   bool
+}
+
+// Use is one call of Use.
+type Use struct {
+	Send    string
+	Receive []string
+}
+
+// String is "send<receive,receive".
+func (u Use) String() string { return fmt.Sprintf("%s<%v", u.Send, u.Receive) }
+
+// Kind implements datapath.Datapath.
+func (d *Datapath) Kind() string { return "fake" }
+
+// Merges implements datapath.Datapath.
+func (d *Datapath) Merges() bool { return d.Merging }
+
+// Attach implements datapath.Datapath.
+func (d *Datapath) Attach(_ context.Context, i datapath.Interface) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.attached = append(slices.DeleteFunc(d.attached, func(o datapath.Interface) bool { return o.Name == i.Name }), i)
+	return nil
+}
+
+// Detach implements datapath.Datapath.
+func (d *Datapath) Detach(_ context.Context, name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.attached = slices.DeleteFunc(d.attached, func(o datapath.Interface) bool { return o.Name == name })
+	return nil
+}
+
+// Use implements datapath.Datapath.
+func (d *Datapath) Use(_ context.Context, send string, receive []string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.refuse != nil {
+		return d.refuse
+	}
+	for _, name := range append([]string{send}, receive...) {
+		if !slices.ContainsFunc(d.attached, func(i datapath.Interface) bool { return i.Name == name }) {
+			return fmt.Errorf("%q: %w", name, datapath.ErrUnknownInterface)
+		}
+	}
+	d.uses = append(d.uses, Use{send, slices.Clone(receive)})
+	return nil
+}
+
+// Refuse has Use return an error from now on; nil ends that.
+func (d *Datapath) Refuse(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.refuse = err
+}
+
+// Uses are the successful calls of Use.
+func (d *Datapath) Uses() []Use {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.uses)
+}
+
+// Attached are the interfaces that are attached.
+func (d *Datapath) Attached() []datapath.Interface {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.attached)
+}
+
+// Stats implements datapath.Datapath.
+func (d *Datapath) Stats() (datapath.Stats, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var s datapath.Stats
+	if n := len(d.uses); n > 0 {
+		s.Send, s.Receive = d.uses[n-1].Send, d.uses[n-1].Receive
+	}
+	return s, nil
+}
+
+// Close implements datapath.Datapath.
+func (d *Datapath) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	return nil
+}
+
+// Closed says whether Close was called.
+func (d *Datapath) Closed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.closed
+}

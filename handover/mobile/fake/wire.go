@@ -1,0 +1,160 @@
+package fake
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/handover/mobile/raw"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Answer is what a network sends back to a frame; nil is nothing.
+type Answer func(frame []byte, h *packet.Headers) []byte
+
+// Wire is an interface's way to a network. Frames take Delay each way.
+type Wire struct {
+	Delay time.Duration
+
+	mu      sync.Mutex
+	answer  Answer
+	gateway netip.Addr
+	at      openflow.MAC
+	cut     bool
+	lose    int
+	sent    [][]byte
+	sockets map[*Socket]bool
+}
+
+// NewWire returns a wire to a network that answers like that.
+func NewWire(answer Answer) *Wire {
+	return &Wire{answer: answer, sockets: map[*Socket]bool{}, Delay: time.Millisecond}
+}
+
+// SetAnswer has the wire lead to another network.
+func (w *Wire) SetAnswer(answer Answer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answer = answer
+}
+
+// SetGateway has a gateway answer ARP.
+func (w *Wire) SetGateway(ip netip.Addr, mac openflow.MAC) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gateway, w.at = ip, mac
+}
+
+// Cut has all frames get lost, or not.
+func (w *Wire) Cut(cut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut = cut
+}
+
+// Lose has the next frames from the device get lost.
+func (w *Wire) Lose(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lose = n
+}
+
+// Sent are the frames that the device has sent.
+func (w *Wire) Sent() [][]byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([][]byte(nil), w.sent...)
+}
+
+// Open opens a socket on the wire.
+func (w *Wire) Open() *Socket {
+	s := &Socket{wire: w, in: make(chan []byte, 64)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sockets[s] = true
+	return s
+}
+
+// Deliver hands a frame to the device.
+func (w *Wire) Deliver(frame []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cut || frame == nil {
+		return
+	}
+	for s := range w.sockets {
+		select {
+		case s.in <- frame:
+		default: // a socket that nobody reads loses frames, as in a kernel
+		}
+	}
+}
+
+func (w *Wire) send(frame []byte) {
+	w.mu.Lock()
+	w.sent = append(w.sent, frame)
+	lost := w.cut || w.lose > 0
+	if w.lose > 0 {
+		w.lose--
+	}
+	w.mu.Unlock()
+	if lost {
+		return
+	}
+	time.AfterFunc(w.Delay, func() {
+		if reply := w.reply(frame); reply != nil {
+			time.AfterFunc(w.Delay, func() { w.Deliver(reply) })
+		}
+	})
+}
+
+func (w *Wire) reply(frame []byte) []byte {
+	h, err := packet.Parse(frame)
+	if err != nil {
+		return nil
+	}
+	w.mu.Lock()
+	answer, gateway, at := w.answer, w.gateway, w.at
+	w.mu.Unlock()
+	switch {
+	case h.Has(packet.ARP):
+		if h.ARPOp == packet.ARPRequest && h.Dst == gateway {
+			return packet.AppendARPReply(nil, &h, at)
+		}
+	case answer != nil:
+		return answer(frame, &h)
+	}
+	return nil
+}
+
+// Socket is a socket on a wire.
+type Socket struct {
+	wire *Wire
+	in   chan []byte
+}
+
+// Send sends a frame.
+func (s *Socket) Send(frame []byte) error {
+	s.wire.send(append([]byte(nil), frame...))
+	return nil
+}
+
+// Receive waits for a frame.
+func (s *Socket) Receive(ctx context.Context) (raw.Frame, error) {
+	select {
+	case f := <-s.in:
+		return raw.Frame{Data: f}, nil
+	case <-ctx.Done():
+		return raw.Frame{}, ctx.Err()
+	}
+}
+
+// Close closes the socket.
+func (s *Socket) Close() error {
+	s.wire.mu.Lock()
+	defer s.wire.mu.Unlock()
+	delete(s.wire.sockets, s)
+	return nil
+}

@@ -1,0 +1,107 @@
+package lease
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Ports of DHCP.
+const (
+	ServerPort = 67
+	ClientPort = 68
+)
+
+// minMessage is what relays and servers of BOOTP's days expect at least.
+const minMessage = 300
+
+var (
+	be        = binary.BigEndian
+	broadcast = packet.Broadcast
+	limited   = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+)
+
+// ends are the addresses of a frame.
+type ends struct {
+	dst, src openflow.MAC
+	to, from netip.Addr
+}
+
+// frame puts a message into UDP, IPv4 and Ethernet.
+func frame(e ends, m *dhcpv4.DHCPv4) []byte {
+	body := m.ToBytes()
+	for len(body) < minMessage {
+		body = append(body, 0)
+	}
+	return packet.AppendUDP(nil, packet.Frame{Dst: e.dst, Src: e.src}, packet.UDPDatagram{
+		Src: netip.AddrPortFrom(e.from, ClientPort), Dst: netip.AddrPortFrom(e.to, ServerPort), Payload: body,
+	})
+}
+
+// Reply is a server's message as it arrived.
+type Reply struct {
+	Message *dhcpv4.DHCPv4
+	From    openflow.MAC
+}
+
+// errNotDHCP is returned for a frame that is no DHCP message to a client.
+var errNotDHCP = errors.New("not a DHCP message to a client")
+
+// parse reads a message out of a frame. Checksums are looked at unless the frame
+// came without them.
+func parse(data []byte, unsummed bool) (Reply, error) {
+	h, err := packet.Parse(data)
+	if err != nil {
+		return Reply{}, fmt.Errorf("%w: %w", errNotDHCP, err)
+	}
+	if !h.Has(packet.IPv4|packet.UDP) || h.DstPort != ClientPort || h.End > len(data) {
+		return Reply{}, errNotDHCP
+	}
+	udp := data[h.Payload-8 : h.End]
+	length := int(be.Uint16(udp[4:]))
+	if length < 8 || length > len(udp) {
+		return Reply{}, fmt.Errorf("%w: a length of %d", errNotDHCP, length)
+	}
+	udp = udp[:length]
+	if fold(sum(data[h.L3:h.Payload-8], 0)) != 0xffff {
+		return Reply{}, fmt.Errorf("%w: wrong checksum of the IP header", errNotDHCP)
+	}
+	if stored := be.Uint16(udp[6:]); stored != 0 && !unsummed {
+		pseudo := sum(data[h.L3+12:h.L3+20], uint32(packet.ProtoUDP)+uint32(length))
+		if fold(sum(udp, pseudo)) != 0xffff {
+			return Reply{}, fmt.Errorf("%w: wrong checksum", errNotDHCP)
+		}
+	}
+	m, err := dhcpv4.FromBytes(udp[8:])
+	if err != nil {
+		return Reply{}, fmt.Errorf("%w: %w", errNotDHCP, err)
+	}
+	if m.OpCode != dhcpv4.OpcodeBootReply {
+		return Reply{}, fmt.Errorf("%w: a request", errNotDHCP)
+	}
+	return Reply{Message: m, From: h.EthSrc}, nil
+}
+
+// sum adds 16-bit words; it holds any frame without overflow.
+func sum(p []byte, s uint32) uint32 {
+	for ; len(p) >= 2; p = p[2:] {
+		s += uint32(be.Uint16(p))
+	}
+	if len(p) == 1 {
+		s += uint32(p[0]) << 8
+	}
+	return s
+}
+
+func fold(s uint32) uint16 {
+	for s > 0xffff {
+		s = s>>16 + s&0xffff
+	}
+	return uint16(s)
+}

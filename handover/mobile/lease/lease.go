@@ -1,0 +1,142 @@
+package lease
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Lease is an address that a server has granted, with what came with it.
+type Lease struct {
+	Address netip.Prefix `json:"address"`
+	// Server is the server's identifier, ServerMAC where its answer came from:
+	// renewals go there.
+	Server    netip.Addr   `json:"server"`
+	ServerMAC openflow.MAC `json:"server_mac"`
+	Router    netip.Addr   `json:"router,omitzero"`
+	Routes    []Route      `json:"routes,omitempty"`
+	DNS       []netip.Addr `json:"dns,omitempty"`
+	Domain    string       `json:"domain,omitempty"`
+	MTU       int          `json:"mtu,omitempty"`
+
+	Granted time.Time `json:"granted"`
+	// Renew and Rebind are when the server, and then any server, is asked to
+	// extend the lease: T1 and T2 of RFC 2131.
+	Renew   time.Time `json:"renew"`
+	Rebind  time.Time `json:"rebind"`
+	Expires time.Time `json:"expires"`
+}
+
+// Route is a classless static route (RFC 3442).
+type Route struct {
+	To netip.Prefix `json:"to"`
+	// Via is the router; unset, the destination is on the link.
+	Via netip.Addr `json:"via,omitzero"`
+}
+
+// Valid says whether the address may be used at that time.
+func (l *Lease) Valid(at time.Time) bool {
+	return l != nil && l.Address.IsValid() && at.Before(l.Expires)
+}
+
+// Limits of what is accepted from a server.
+const (
+	minLease = 2 * time.Second
+	minMTU   = 576
+	maxList  = 64 // routes or name servers
+)
+
+// fromACK reads a lease from a server's acknowledgement.
+func fromACK(m *dhcpv4.DHCPv4, from openflow.MAC, now time.Time) (Lease, error) {
+	address, ok := toAddr(m.YourIPAddr)
+	if !ok || address.IsMulticast() || address.IsLoopback() || address.IsLinkLocalUnicast() {
+		return Lease{}, fmt.Errorf("the server grants %v, which is no host's address", m.YourIPAddr)
+	}
+	bits := 32
+	if mask := m.SubnetMask(); mask != nil {
+		ones, size := mask.Size()
+		if size != 32 || ones == 0 {
+			return Lease{}, fmt.Errorf("the server says that the subnet mask is %v", mask)
+		}
+		bits = ones
+	}
+	server, ok := toAddr(m.ServerIdentifier())
+	if !ok {
+		return Lease{}, errors.New("the acknowledgement names no server")
+	}
+	lasts := m.IPAddressLeaseTime(0)
+	if lasts < minLease {
+		return Lease{}, fmt.Errorf("the server grants the address for %v only", lasts)
+	}
+	l := Lease{
+		Address: netip.PrefixFrom(address, bits),
+		Server:  server, ServerMAC: from,
+		Domain: m.DomainName(), DNS: addrs(m.DNS()),
+		Granted: now, Expires: now.Add(lasts),
+	}
+	l.Renew, l.Rebind = times(m, now, lasts)
+	if routers := addrs(m.Router()); len(routers) > 0 {
+		l.Router = routers[0]
+	}
+	if mtu, err := dhcpv4.GetUint16(dhcpv4.OptionInterfaceMTU, m.Options); err == nil && mtu >= minMTU {
+		l.MTU = int(mtu)
+	}
+	l.setRoutes(m)
+	return l, nil
+}
+
+// times are T1 and T2, at half and at seven eighths unless the server says else.
+func times(m *dhcpv4.DHCPv4, now time.Time, lasts time.Duration) (renew, rebind time.Time) {
+	t1, t2 := m.IPAddressRenewalTime(lasts/2), m.IPAddressRebindingTime(lasts-lasts/8)
+	if t1 <= 0 || t1 >= t2 || t2 >= lasts {
+		t1, t2 = lasts/2, lasts-lasts/8
+	}
+	return now.Add(t1), now.Add(t2)
+}
+
+// setRoutes reads the classless static routes, which replace the router.
+func (l *Lease) setRoutes(m *dhcpv4.DHCPv4) {
+	routes := m.ClasslessStaticRoute()
+	if len(routes) == 0 || len(routes) > maxList {
+		return
+	}
+	l.Router = netip.Addr{}
+	for _, r := range routes {
+		to, ok := netip.AddrFromSlice(r.Dest.IP.To4())
+		if !ok {
+			continue
+		}
+		bits, _ := r.Dest.Mask.Size()
+		via, _ := toAddr(r.Router) // 0.0.0.0 is on the link
+		if bits == 0 && via.IsValid() {
+			l.Router = via
+			continue
+		}
+		l.Routes = append(l.Routes, Route{To: netip.PrefixFrom(to, bits).Masked(), Via: via})
+	}
+}
+
+// toAddr is the IPv4 address; false, if it is none or 0.0.0.0.
+func toAddr(ip net.IP) (netip.Addr, bool) {
+	a, ok := netip.AddrFromSlice(ip.To4())
+	if !ok || a.IsUnspecified() {
+		return netip.Addr{}, false
+	}
+	return a, true
+}
+
+func addrs(ips []net.IP) []netip.Addr {
+	var out []netip.Addr
+	for _, ip := range ips {
+		if a, ok := toAddr(ip); ok && len(out) < maxList {
+			out = append(out, a)
+		}
+	}
+	return out
+}
