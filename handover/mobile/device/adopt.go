@@ -1,0 +1,203 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Adopt makes a link carry nothing of its own: its addresses and routes are
+// taken off, IPv6 is switched off on it, and it is set up. Its traffic belongs to
+// the virtual interface from now on.
+func (j *Journal) Adopt(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", name, err)
+	}
+	before, err := inventory(link)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", name, err)
+	}
+	quiet := sysctl("net", "ipv6", "conf", name, "disable_ipv6")
+	change, needed, err := readSysctl(quiet, "1")
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", name, err)
+	}
+	if needed {
+		before = append(before, change)
+	}
+	if link.Attrs().RawFlags&unix.IFF_UP == 0 {
+		before = append(before, Change{LinkUp: &LinkUp{Link: name}})
+	}
+	if err := j.Record(before...); err != nil {
+		return err
+	}
+	if err := strip(link, needed, quiet); err != nil {
+		return fmt.Errorf("interface %s: %w", name, err)
+	}
+	return nil
+}
+
+// inventory is what a link has that has to be put back.
+func inventory(link netlink.Link) ([]Change, error) {
+	name := link.Attrs().Name
+	var routed, direct []Change
+	for _, family := range families {
+		routes, err := routesOf(link, family)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range routes {
+			switch c, ok := routeChange(name, family, r); {
+			case !ok:
+			case c.Route.Via.IsValid():
+				routed = append(routed, c)
+			default:
+				direct = append(direct, c)
+			}
+		}
+	}
+	addresses, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("addresses: %w", err)
+	}
+	// What is last here is put back first: addresses in their order, then the
+	// routes, of which those by a router need the others.
+	out := slices.Concat(routed, direct)
+	for _, a := range slices.Backward(addresses) {
+		if c, ok := addressChange(name, a); ok {
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}
+
+var families = []int{netlink.FAMILY_V4, netlink.FAMILY_V6}
+
+// routesOf are the routes of a link in all tables, without those that come and
+// go with its addresses.
+func routesOf(link netlink.Link, family int) ([]netlink.Route, error) {
+	filter := &netlink.Route{LinkIndex: link.Attrs().Index, Table: unix.RT_TABLE_UNSPEC}
+	routes, err := netlink.RouteListFiltered(family, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return nil, fmt.Errorf("routes: %w", err)
+	}
+	return slices.DeleteFunc(routes, func(r netlink.Route) bool { return r.Protocol == unix.RTPROT_KERNEL }), nil
+}
+
+// addressChange is nothing for the addresses that the kernel makes by itself.
+func addressChange(link string, a netlink.Addr) (Change, bool) {
+	p, ok := prefix(a.IPNet)
+	if !ok || p.Addr().Is6() && p.Addr().IsLinkLocalUnicast() {
+		return Change{}, false
+	}
+	out := &Address{Link: link, Prefix: p, Label: a.Label, Scope: a.Scope, Flags: a.Flags &^ (unix.IFA_F_PERMANENT | unix.IFA_F_TENTATIVE | unix.IFA_F_SECONDARY)}
+	if peer, ok := prefix(a.Peer); ok && peer != p {
+		out.Peer = peer
+	}
+	if b, ok := netip.AddrFromSlice(a.Broadcast.To4()); ok {
+		out.Broadcast = b
+	}
+	if a.Flags&unix.IFA_F_PERMANENT == 0 && a.ValidLft > 0 {
+		out.Valid = time.Duration(a.ValidLft) * time.Second
+		out.Preferred = time.Duration(a.PreferedLft) * time.Second
+	}
+	return Change{Address: out}, true
+}
+
+// routeChange is nothing for the routes that routers announce.
+func routeChange(link string, family int, r netlink.Route) (Change, bool) {
+	if r.Type != unix.RTN_UNICAST || r.Protocol == unix.RTPROT_RA {
+		return Change{}, false
+	}
+	to, ok := prefix(r.Dst)
+	switch {
+	case ok:
+	case r.Dst == nil && family == netlink.FAMILY_V4:
+		to = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	case r.Dst == nil:
+		to = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	default:
+		return Change{}, false
+	}
+	out := &Route{
+		Link: link, To: to, Table: r.Table, Metric: r.Priority, Scope: int(r.Scope),
+		Protocol: int(r.Protocol), Type: r.Type, TOS: r.Tos, MTU: r.MTU,
+		OnLink: r.Flags&int(netlink.FLAG_ONLINK) != 0,
+	}
+	if via, ok := netip.AddrFromSlice(r.Gw); ok {
+		out.Via = via.Unmap()
+	}
+	if source, ok := netip.AddrFromSlice(r.Src); ok {
+		out.Source = source.Unmap()
+	}
+	return Change{Route: out}, true
+}
+
+// strip takes off what inventory has seen, and sets the link up.
+func strip(link netlink.Link, quieten bool, quiet string) error {
+	if quieten {
+		if err := os.WriteFile(filepath.Join("/proc/sys", quiet), []byte("1"), 0o644); err != nil {
+			return err
+		}
+	}
+	// Routes first: some are not tied to an address.
+	for _, family := range families {
+		routes, err := routesOf(link, family)
+		if err != nil {
+			return err
+		}
+		for _, r := range routes {
+			if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("route to %v: %w", r.Dst, err)
+			}
+		}
+	}
+	addresses, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return fmt.Errorf("addresses: %w", err)
+	}
+	for _, a := range addresses {
+		// A secondary address goes with its primary one.
+		if err := netlink.AddrDel(link, &a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+			return fmt.Errorf("address %v: %w", a.IPNet, err)
+		}
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("set it up: %w", err)
+	}
+	return nil
+}
+
+// readSysctl says what it takes to set a kernel setting. One that the kernel
+// does not have needs nothing.
+func readSysctl(path, want string) (Change, bool, error) {
+	b, err := os.ReadFile(filepath.Join("/proc/sys", path))
+	if errors.Is(err, os.ErrNotExist) {
+		return Change{}, false, nil
+	}
+	if err != nil {
+		return Change{}, false, err
+	}
+	old := strings.TrimSpace(string(b))
+	return Change{Sysctl: &Sysctl{Path: path, Old: old}}, old != want, nil
+}
+
+// Release undoes what was done to one link.
+func (j *Journal) Release(name string) error {
+	return j.Undo(func(c Change) bool { return c.Link() == name })
+}
+
+// Forget drops what was done to a link that is gone.
+func (j *Journal) Forget(name string) error {
+	j.changes = slices.DeleteFunc(j.changes, func(c Change) bool { return c.Link() == name })
+	return j.write()
+}

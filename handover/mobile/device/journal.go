@@ -1,0 +1,140 @@
+package device
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrBusy is returned when another daemon has the journal.
+var ErrBusy = errors.New("another daemon runs with this folder")
+
+// Journal is the list of changes that were made, on disk. One process at a time
+// has it. It is not for concurrent use.
+type Journal struct {
+	path    string
+	lock    *os.File
+	changes []Change
+}
+
+const journalFile = "changes.json"
+
+// OpenJournal opens the journal in a folder, which is made if it is not there.
+// What an earlier process left in it is there to be undone.
+func OpenJournal(dir string) (*Journal, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	j := &Journal{path: filepath.Join(dir, journalFile), lock: lock}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = lock.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = ErrBusy
+		}
+		return nil, fmt.Errorf("journal in %s: %w", dir, err)
+	}
+	if err := j.read(); err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	return j, nil
+}
+
+func (j *Journal) read() error {
+	b, err := os.ReadFile(j.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if err := json.Unmarshal(b, &j.changes); err != nil {
+		return fmt.Errorf("journal %s is damaged: %w (put the device in order by hand, then remove the file)", j.path, err)
+	}
+	return nil
+}
+
+// Len is the number of changes that are not undone.
+func (j *Journal) Len() int { return len(j.changes) }
+
+// Record notes changes that are about to be made.
+func (j *Journal) Record(changes ...Change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	now := time.Now()
+	for _, c := range changes {
+		c.At = now
+		j.changes = append(j.changes, c)
+	}
+	return j.write()
+}
+
+// Undo undoes the changes that match, the latest first; nil matches all. What
+// cannot be undone stays in the journal.
+func (j *Journal) Undo(match func(Change) bool) error {
+	var left []Change
+	var errs []error
+	for i := len(j.changes) - 1; i >= 0; i-- {
+		c := j.changes[i]
+		if match != nil && !match(c) {
+			left = append(left, c)
+			continue
+		}
+		if err := c.undo(); err != nil {
+			errs = append(errs, fmt.Errorf("restore %s: %w", c, err))
+			left = append(left, c)
+		}
+	}
+	slices.Reverse(left)
+	j.changes = left
+	return errors.Join(append(errs, j.write())...)
+}
+
+// write puts the journal on disk, whole or not at all.
+func (j *Journal) write() error {
+	if len(j.changes) == 0 {
+		if err := os.Remove(j.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("journal: %w", err)
+		}
+		return nil
+	}
+	b, err := json.MarshalIndent(j.changes, "", "  ")
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if err := WriteFile(j.path, append(b, '\n'), 0o600); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	return nil
+}
+
+// Close lets another process have the journal.
+func (j *Journal) Close() error { return j.lock.Close() }
+
+// WriteFile replaces a file, whole or not at all, also if the machine stops.
+func WriteFile(path string, content []byte, mode os.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
