@@ -1,0 +1,187 @@
+package mobile
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/handover/mobile/datapath"
+	"github.com/sluice-net/sluice/handover/mobile/device"
+	"github.com/sluice-net/sluice/handover/mobile/lease"
+	"github.com/sluice-net/sluice/handover/mobile/policy"
+	"github.com/sluice-net/sluice/handover/mobile/probe"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Daemon is a running daemon. Its fields belong to the loop.
+type Daemon struct {
+	cfg    Config
+	log    *slog.Logger
+	sys    system
+	path   datapath.Datapath
+	client *lease.Client
+	choose policy.Selector
+	inbox  chan func()
+	wg     sync.WaitGroup
+	ctx    context.Context // of everything the loop starts
+	wake   *time.Timer
+
+	started    time.Time
+	interfaces []*iface // in the order of preference
+	lease      *lease.Lease
+	// active is the interface in use and since when it has been; nil before the
+	// first lease.
+	active *iface
+	since  time.Time
+	// wish is an interface that was asked for, until wishEnds (zero: for ever).
+	wish     string
+	wishEnds time.Time
+	attempt  *attempt
+	// keeping stops the goroutine that renews the lease.
+	keeping *task
+	// overlap ends the listening to the interface that was left.
+	overlap *time.Timer
+	moves   []Move
+	count   Counters
+	// ordersState says how the controller that gives orders is reached.
+	ordersState string
+}
+
+// iface is what the loop knows of an interface.
+type iface struct {
+	Interface
+	link  device.Link
+	radio device.Radio
+	// attached says that the datapath has it, at link's index and address.
+	attached bool
+	// joined says that the network gave the lease to it since its link last came.
+	joined  bool
+	sample  probe.Sample
+	probing *task
+	// failures in a row bar it until then.
+	failures    int
+	barredUntil time.Time
+	barred      string
+}
+
+// task is a goroutine that the loop has started and can stop.
+type task struct{ cancel context.CancelFunc }
+
+// inboxSize bounds what waits for the loop.
+const inboxSize = 64
+
+func newDaemon(cfg Config, sys system, path datapath.Datapath) *Daemon {
+	d := &Daemon{
+		cfg: cfg, log: cfg.Log, sys: sys, path: path,
+		client: lease.New(lease.Config{
+			MAC: cfg.VNIMAC, HostName: cfg.HostName, Sign: cfg.Sign, Retransmit: cfg.Retransmit, Log: cfg.Log,
+		}),
+		choose:  policy.Selector{Rules: cfg.Policy},
+		inbox:   make(chan func(), inboxSize),
+		started: time.Now(),
+	}
+	for _, i := range cfg.Interfaces {
+		d.interfaces = append(d.interfaces, &iface{Interface: i})
+	}
+	return d
+}
+
+// run serves the control interface, if there is a listener, and runs the loop
+// until ctx ends or something fails that the daemon cannot do without. All that
+// it has started has ended when it returns.
+func (d *Daemon) run(ctx context.Context, control net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer d.wg.Wait()
+	defer cancel()
+	d.ctx = ctx
+	d.wake = time.NewTimer(time.Hour)
+	defer d.wake.Stop()
+	defer d.stopTimers()
+	d.loadLease()
+
+	failed := make(chan error, 2)
+	names := make([]string, len(d.interfaces))
+	for i, f := range d.interfaces {
+		names[i] = f.Name
+	}
+	d.wg.Go(func() {
+		failed <- d.sys.watch(ctx, names, func(l device.Link) { d.post(ctx, func() { d.linkChanged(l) }) })
+	})
+	if control != nil {
+		d.wg.Go(func() { failed <- d.serve(ctx, control) })
+	}
+	if d.cfg.Orders != nil {
+		d.wg.Go(func() { d.followOrders(ctx) })
+	}
+	return d.loop(ctx, failed)
+}
+
+func (d *Daemon) loop(ctx context.Context, failed <-chan error) error {
+	radios := time.NewTicker(radioInterval)
+	defer radios.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			d.releaseLease()
+			return nil
+		case err := <-failed:
+			return err
+		case f := <-d.inbox:
+			f()
+		case <-radios.C:
+			d.readRadios()
+		case <-d.wake.C:
+			d.decide()
+		}
+	}
+}
+
+func (d *Daemon) stopTimers() {
+	if d.overlap != nil {
+		d.overlap.Stop()
+	}
+}
+
+// post has the loop run f.
+func (d *Daemon) post(ctx context.Context, f func()) bool {
+	select {
+	case d.inbox <- f:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-d.ctx.Done():
+		return false
+	}
+}
+
+// ask has the loop run f and waits until it has.
+func (d *Daemon) ask(ctx context.Context, f func()) bool {
+	done := make(chan struct{})
+	if !d.post(ctx, func() { defer close(done); f() }) {
+		return false
+	}
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+	case <-d.ctx.Done():
+	}
+	return false
+}
+
+func (d *Daemon) find(name string) *iface {
+	for _, i := range d.interfaces {
+		if i.Name == name {
+			return i
+		}
+	}
+	return nil
+}
+
+// mac is the address that frames of the interface bear.
+func (i *iface) mac() openflow.MAC { return i.link.MAC }
+
+// usable says that the interface has a link and the datapath has the interface.
+func (i *iface) usable() bool { return i.attached && i.link.Carrier }

@@ -1,0 +1,353 @@
+package mobile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-net/sluice/handover/mobile/lease"
+	"github.com/sluice-net/sluice/handover/mobile/policy"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Why a move did not come about.
+var (
+	ErrUnknown  = errors.New("the daemon has no such interface")
+	ErrNoLink   = errors.New("the interface has no link")
+	ErrReplaced = errors.New("another move was asked for meanwhile")
+	errLinkLost = fmt.Errorf("%w any more", ErrNoLink)
+)
+
+// How long an interface that failed is left alone: doubling, from and to.
+const (
+	barFrom = time.Second
+	barTo   = 30 * time.Second
+)
+
+// Move is a move that was made or tried.
+type Move struct {
+	At   time.Time `json:"at"`
+	From string    `json:"from,omitempty"`
+	To   string    `json:"to"`
+	Why  string    `json:"why"`
+	// MakeBeforeBreak says that the old interface had a link until the end.
+	MakeBeforeBreak bool `json:"make_before_break"`
+	// Lease is how long it took to get the lease, Switch how long the datapath
+	// took to change.
+	Lease  time.Duration `json:"lease_ns"`
+	Switch time.Duration `json:"switch_ns,omitempty"`
+	// Address is what the device has since.
+	Address string `json:"address,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+// attempt is a move under way.
+type attempt struct {
+	target  *iface
+	from    *iface // nil, if there is none, or it is the target
+	why     string
+	started time.Time
+	cancel  context.CancelFunc
+	// both says that the datapath listens to from and target.
+	both    bool
+	waiting []chan<- result
+}
+
+type result struct {
+	move Move
+	err  error
+}
+
+// decide chooses an interface and begins a move if it is another one, or one
+// whose network has to be joined anew.
+func (d *Daemon) decide() {
+	now := time.Now()
+	if !d.wishEnds.IsZero() && !now.Before(d.wishEnds) {
+		d.wish, d.wishEnds = "", time.Time{}
+	}
+	for _, i := range d.interfaces {
+		if i.link.Present && !i.attached && !now.Before(i.barredUntil) {
+			d.attach(i)
+		}
+	}
+	var choice policy.Choice
+	if d.attempt == nil {
+		choice = d.choose.Choose(d.situation(now), d.candidates(now))
+		if i := d.find(choice.Use); i != nil && (i != d.active || !i.joined) {
+			why := choice.Why
+			if i == d.active {
+				why = "its link is new"
+			}
+			d.begin(i, why, nil)
+		}
+	}
+	d.sleep(now, choice.Again)
+}
+
+func (d *Daemon) situation(now time.Time) policy.Now {
+	s := policy.Now{Time: now, Since: d.since, Wish: d.wish}
+	if d.active != nil {
+		s.Current = d.active.Name
+	}
+	return s
+}
+
+func (d *Daemon) candidates(now time.Time) []policy.Candidate {
+	out := make([]policy.Candidate, len(d.interfaces))
+	for n, i := range d.interfaces {
+		out[n] = policy.Candidate{
+			Name: i.Name, Link: i.usable(), Signal: i.radio.Signal,
+			Loss: i.sample.Loss, Probes: i.sample.Probes, Cost: i.Cost,
+		}
+		if now.Before(i.barredUntil) {
+			out[n].Barred = i.barred
+		}
+	}
+	return out
+}
+
+// sleep sets the timer for the next decision that nothing else will bring about.
+func (d *Daemon) sleep(now, again time.Time) {
+	next := now.Add(time.Hour)
+	for _, t := range []time.Time{again, d.wishEnds} {
+		if t.After(now) && t.Before(next) {
+			next = t
+		}
+	}
+	for _, i := range d.interfaces {
+		if i.barredUntil.After(now) && i.barredUntil.Before(next) {
+			next = i.barredUntil
+		}
+	}
+	d.wake.Reset(next.Sub(now))
+}
+
+// begin starts a move: from now on the device also listens to the target, if the
+// old interface is still good and the datapath can take it.
+func (d *Daemon) begin(target *iface, why string, waiting chan<- result) {
+	ctx, cancel := context.WithTimeout(d.ctx, d.cfg.AttachTimeout)
+	a := &attempt{target: target, why: why, started: time.Now(), cancel: cancel}
+	if waiting != nil {
+		a.waiting = append(a.waiting, waiting)
+	}
+	if d.active != nil && d.active != target {
+		a.from = d.active
+	}
+	d.attempt = a
+	d.log.Info("joining a network", "interface", target.Name, "why", why)
+	if a.from != nil && a.from.usable() && d.listenBoth() {
+		if err := d.use(a.from.Name, a.from.Name, target.Name); err != nil {
+			d.log.Warn("the datapath does not listen to the new interface yet", "interface", target.Name, "error", err)
+		} else {
+			a.both = true
+		}
+	}
+	index, mac, known := target.link.Index, target.mac(), d.lease
+	d.wg.Go(func() {
+		defer cancel()
+		l, err := d.join(ctx, index, mac, known)
+		took := time.Since(a.started)
+		d.post(d.ctx, func() { d.finish(a, l, took, err) })
+	})
+}
+
+// join gets a lease on an interface.
+func (d *Daemon) join(ctx context.Context, index int, mac openflow.MAC, known *lease.Lease) (lease.Lease, error) {
+	socket, err := d.sys.dhcp(index)
+	if err != nil {
+		return lease.Lease{}, err
+	}
+	defer socket.Close()
+	l, err := d.client.Attach(ctx, lease.Port{Conn: socket, MAC: mac}, known)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w in %v", lease.ErrSilence, d.cfg.AttachTimeout)
+	}
+	return l, err
+}
+
+func (d *Daemon) listenBoth() bool {
+	return d.cfg.Listen == ListenBoth || d.cfg.Listen == ListenAuto && d.path.Merges()
+}
+
+func (d *Daemon) use(send string, receive ...string) error {
+	ctx, cancel := d.pathContext()
+	defer cancel()
+	return d.path.Use(ctx, send, receive)
+}
+
+// finish ends a move, well or not.
+func (d *Daemon) finish(a *attempt, l lease.Lease, took time.Duration, err error) {
+	if d.attempt != a {
+		return // abandoned
+	}
+	d.attempt = nil
+	m := Move{At: a.started, To: a.target.Name, Why: a.why, Lease: took}
+	if a.from != nil {
+		m.From, m.MakeBeforeBreak = a.from.Name, a.from.usable() && a.from.joined
+	}
+	if err == nil {
+		m.Switch, err = d.switchTo(a)
+	}
+	if err != nil {
+		d.failed(a, m, err)
+		return
+	}
+	a.target.joined, a.target.failures = true, 0
+	if d.active != a.target {
+		d.active, d.since = a.target, time.Now()
+	}
+	d.accept(l)
+	d.keep()
+	m.Address = l.Address.Addr().String()
+	d.count.Moves++
+	d.record(a, m, nil)
+	d.log.Info("moved", "interface", m.To, "from", m.From, "address", l.Address, "lease", m.Lease, "switch", m.Switch, "why", m.Why)
+	if a.target.sample.Gateway != (openflow.MAC{}) {
+		d.setNeighbour(a.target.sample.Gateway)
+	}
+	d.decide()
+}
+
+// switchTo is the change of the datapath.
+func (d *Daemon) switchTo(a *attempt) (time.Duration, error) {
+	receive := []string{a.target.Name}
+	if a.both {
+		receive = append(receive, a.from.Name)
+	}
+	began := time.Now()
+	if err := d.use(a.target.Name, receive...); err != nil {
+		return 0, fmt.Errorf("the datapath: %w", err)
+	}
+	took := time.Since(began)
+	if a.both {
+		d.endOverlap(a.target)
+	}
+	return took, nil
+}
+
+// endOverlap stops listening to the old interface after a while.
+func (d *Daemon) endOverlap(target *iface) {
+	d.stopTimers()
+	var timer *time.Timer
+	timer = time.AfterFunc(d.cfg.Overlap, func() {
+		d.post(d.ctx, func() {
+			if d.overlap != timer || d.active != target || d.attempt != nil && d.attempt.both {
+				return
+			}
+			if err := d.use(target.Name, target.Name); err != nil {
+				d.log.Warn("the datapath still listens to the old interface", "error", err)
+			}
+		})
+	})
+	d.overlap = timer
+}
+
+// failed bars the target for a while and goes on with what there is.
+func (d *Daemon) failed(a *attempt, m Move, err error) {
+	m.Error = err.Error()
+	d.count.Failed++
+	d.record(a, m, err)
+	d.log.Warn("the network is not joined", "interface", m.To, "error", err, "after", m.Lease)
+	if a.both {
+		if err := d.use(a.from.Name, a.from.Name); err != nil {
+			d.log.Warn("the datapath still listens to an interface that failed", "interface", a.target.Name, "error", err)
+		}
+	}
+	d.bar(a.target, err)
+	d.decide()
+}
+
+// abandon ends a move that makes no sense any more.
+func (d *Daemon) abandon(why error) {
+	a := d.attempt
+	d.attempt = nil
+	a.cancel()
+	if a.both && d.active == a.from {
+		if err := d.use(a.from.Name, a.from.Name); err != nil {
+			d.log.Warn("the datapath still listens to two interfaces", "error", err)
+		}
+	}
+	m := Move{At: a.started, To: a.target.Name, Why: a.why, Lease: time.Since(a.started), Error: why.Error()}
+	if a.from != nil {
+		m.From = a.from.Name
+	}
+	d.record(a, m, why)
+}
+
+// record notes a move and tells those who wait for it.
+func (d *Daemon) record(a *attempt, m Move, err error) {
+	d.moves = append(d.moves, m)
+	if n := len(d.moves) - historySize; n > 0 {
+		d.moves = append(d.moves[:0], d.moves[n:]...)
+	}
+	for _, w := range a.waiting {
+		w <- result{m, err}
+	}
+}
+
+// bar leaves an interface alone for a while.
+func (d *Daemon) bar(i *iface, why error) {
+	wait := min(barFrom<<min(i.failures, 10), barTo)
+	i.failures++
+	i.barred, i.barredUntil = why.Error(), time.Now().Add(wait)
+}
+
+// MoveTo moves the device to an interface and, with a hold, keeps it there for
+// that long, or for ever if it is negative, whatever the policy says. A device
+// that is there already joins the network again.
+func (d *Daemon) MoveTo(ctx context.Context, name, why string, hold time.Duration) (Move, error) {
+	done := make(chan result, 1)
+	posted := d.post(ctx, func() {
+		i := d.find(name)
+		switch {
+		case i == nil:
+			done <- result{err: fmt.Errorf("%w: %q", ErrUnknown, name)}
+			return
+		case !i.usable():
+			done <- result{err: fmt.Errorf("%w: %s", ErrNoLink, name)}
+			return
+		}
+		d.wish, d.wishEnds = "", time.Time{}
+		if hold != 0 {
+			d.wish = name
+		}
+		if hold > 0 {
+			d.wishEnds = time.Now().Add(hold)
+		}
+		i.failures, i.barredUntil = 0, time.Time{}
+		if d.attempt != nil && d.attempt.target == i {
+			d.attempt.waiting = append(d.attempt.waiting, done)
+			return
+		}
+		if d.attempt != nil {
+			d.abandon(ErrReplaced)
+		}
+		d.begin(i, why, done)
+		d.sleep(time.Now(), time.Time{})
+	})
+	if !posted {
+		return Move{}, context.Cause(ctx)
+	}
+	select {
+	case r := <-done:
+		return r.move, r.err
+	case <-ctx.Done():
+		return Move{}, context.Cause(ctx)
+	case <-d.ctx.Done():
+		return Move{}, errStopping
+	}
+}
+
+var errStopping = errors.New("the daemon is stopping")
+
+// Auto leaves the choice to the policy again.
+func (d *Daemon) Auto(ctx context.Context) error {
+	if !d.ask(ctx, func() {
+		d.wish, d.wishEnds = "", time.Time{}
+		d.decide()
+	}) {
+		return errStopping
+	}
+	return nil
+}

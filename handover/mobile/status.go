@@ -1,0 +1,140 @@
+package mobile
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/handover/mobile/lease"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// historySize is how many moves are remembered.
+const historySize = 64
+
+// Counters count since the daemon's start.
+type Counters struct {
+	Moves          uint64 `json:"moves"`
+	Failed         uint64 `json:"failed"`
+	Renewals       uint64 `json:"renewals"`
+	LeasesLost     uint64 `json:"leases_lost"`
+	AddressChanges uint64 `json:"address_changes"`
+}
+
+// Status is the daemon at a glance.
+type Status struct {
+	Version string    `json:"version,omitempty"`
+	Device  string    `json:"device,omitempty"`
+	Started time.Time `json:"started"`
+	VNI     VNI       `json:"vni"`
+	// Datapath is its kind, Merges whether it delivers copies once.
+	Datapath string `json:"datapath"`
+	Merges   bool   `json:"merges"`
+	// Active is the interface in use; empty before the first lease.
+	Active string    `json:"active,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+	// Joining is the interface of a move under way.
+	Joining string `json:"joining,omitempty"`
+	// Wish is the interface that was asked for, until WishEnds if it is set.
+	Wish       string            `json:"wish,omitempty"`
+	WishEnds   time.Time         `json:"wish_ends,omitzero"`
+	Lease      *lease.Lease      `json:"lease,omitempty"`
+	Interfaces []InterfaceStatus `json:"interfaces"`
+	// Moves are the latest, the last one last.
+	Moves    []Move   `json:"moves"`
+	Counters Counters `json:"counters"`
+	// Orders says how the controller that gives orders is reached.
+	Orders string `json:"orders,omitempty"`
+}
+
+// VNI is the virtual interface.
+type VNI struct {
+	Name    string       `json:"name"`
+	MAC     openflow.MAC `json:"mac"`
+	Address netip.Prefix `json:"address,omitzero"`
+	// Unsent counts packets that found no interface to leave by.
+	Unsent uint64 `json:"unsent"`
+}
+
+// InterfaceStatus is an interface at a glance.
+type InterfaceStatus struct {
+	Name    string       `json:"name"`
+	MAC     openflow.MAC `json:"mac,omitzero"`
+	Present bool         `json:"present"`
+	Link    bool         `json:"link"`
+	// Sends and Receives say what the datapath uses it for.
+	Sends    bool `json:"sends"`
+	Receives bool `json:"receives"`
+	// Joined says that the network has given the lease to it.
+	Joined bool `json:"joined"`
+	Cost   int  `json:"cost"`
+	// Signal is in dBm; 0 is not known.
+	Signal int          `json:"signal,omitempty"`
+	AP     openflow.MAC `json:"ap,omitzero"`
+	// Loss is the share of the latest Probes of the gateway that was lost, and
+	// RTT how long the latest answer took.
+	Loss   float64       `json:"loss"`
+	Probes int           `json:"probes"`
+	RTT    time.Duration `json:"rtt_ns,omitempty"`
+	// Barred says why it is not used, and until when.
+	Barred   string    `json:"barred,omitempty"`
+	Until    time.Time `json:"until,omitzero"`
+	Sent     uint64    `json:"sent_packets"`
+	Received uint64    `json:"received_packets"`
+	Doubled  uint64    `json:"doubled_packets"`
+}
+
+// Status reads the daemon's state.
+func (d *Daemon) Status(ctx context.Context) (Status, error) {
+	var s Status
+	if !d.ask(ctx, func() { s = d.status() }) {
+		return Status{}, errStopping
+	}
+	return s, nil
+}
+
+func (d *Daemon) status() Status {
+	s := Status{
+		Version: d.cfg.Version, Device: d.cfg.Device, Started: d.started,
+		VNI:      VNI{Name: d.cfg.VNI, MAC: d.cfg.VNIMAC},
+		Datapath: d.path.Kind(), Merges: d.path.Merges(), Wish: d.wish, WishEnds: d.wishEnds,
+		Moves: slices.Clone(d.moves), Counters: d.count, Interfaces: []InterfaceStatus{}, Orders: d.ordersState,
+	}
+	if s.Moves == nil {
+		s.Moves = []Move{}
+	}
+	if d.active != nil {
+		s.Active, s.Since = d.active.Name, d.since
+	}
+	if d.attempt != nil {
+		s.Joining = d.attempt.target.Name
+	}
+	if d.lease != nil {
+		l := *d.lease
+		s.Lease = &l
+		if d.active != nil {
+			s.VNI.Address = l.Address
+		}
+	}
+	stats, err := d.path.Stats()
+	if err != nil {
+		d.log.Warn("the datapath's counters are not read", "error", err)
+	}
+	s.VNI.Unsent = stats.Unsent
+	now := time.Now()
+	for _, i := range d.interfaces {
+		f := InterfaceStatus{
+			Name: i.Name, MAC: i.link.MAC, Present: i.link.Present, Link: i.link.Carrier, Joined: i.joined,
+			Sends: stats.Send == i.Name, Receives: slices.Contains(stats.Receive, i.Name), Cost: i.Cost,
+			Signal: i.radio.Signal, AP: i.radio.AP, Loss: i.sample.Loss, Probes: i.sample.Probes, RTT: i.sample.RTT,
+		}
+		if now.Before(i.barredUntil) {
+			f.Barred, f.Until = i.barred, i.barredUntil
+		}
+		c := stats.Interfaces[i.Name]
+		f.Sent, f.Received, f.Doubled = c.SentPackets, c.ReceivedPackets, c.Doubled
+		s.Interfaces = append(s.Interfaces, f)
+	}
+	return s
+}

@@ -1,0 +1,81 @@
+package mobile
+
+import (
+	"context"
+	"io"
+	"net/netip"
+
+	"github.com/sluice-net/sluice/handover/mobile/device"
+	"github.com/sluice-net/sluice/handover/mobile/lease"
+	"github.com/sluice-net/sluice/handover/mobile/raw"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// conn is a socket on an interface.
+type conn interface {
+	Send(frame []byte) error
+	Receive(ctx context.Context) (raw.Frame, error)
+	io.Closer
+}
+
+// system is what the daemon needs of the machine. All but watch and the sockets
+// are called by the loop alone.
+type system interface {
+	// watch reports the state of the interfaces until ctx ends.
+	watch(ctx context.Context, names []string, report func(device.Link)) error
+	// adopt takes an interface over, forget drops one that is gone.
+	adopt(name string) error
+	forget(name string) error
+	// radio reads the signal; false, if there is none.
+	radio(name string, index int) (device.Radio, bool)
+	// configure gives the virtual interface what a lease says.
+	configure(l lease.Lease) error
+	unconfigure() error
+	neighbour(router netip.Addr, mac openflow.MAC) error
+	// dhcp and arp open sockets for these protocols.
+	dhcp(index int) (conn, error)
+	arp(index int) (conn, error)
+}
+
+// machine is the real system.
+type machine struct {
+	cfg     Config
+	journal *device.Journal
+}
+
+func (m *machine) watch(ctx context.Context, names []string, report func(device.Link)) error {
+	return device.Watch(ctx, names, report)
+}
+
+func (m *machine) adopt(name string) error  { return m.journal.Adopt(name) }
+func (m *machine) forget(name string) error { return m.journal.Forget(name) }
+
+func (m *machine) radio(name string, index int) (device.Radio, bool) {
+	return device.ReadRadio(name, index)
+}
+
+func (m *machine) configure(l lease.Lease) error {
+	if err := device.Configure(m.cfg.VNI, l, m.cfg.Metric); err != nil {
+		return err
+	}
+	if m.cfg.Resolver == "" || len(l.DNS) == 0 {
+		return nil
+	}
+	written, err := m.journal.SetResolver(m.cfg.Resolver, l)
+	if err == nil && !written {
+		m.cfg.Log.Warn("the file of name servers belongs to another program and is left alone", "file", m.cfg.Resolver, "servers", l.DNS)
+	}
+	return err
+}
+
+func (m *machine) unconfigure() error { return device.Unconfigure(m.cfg.VNI) }
+
+func (m *machine) neighbour(router netip.Addr, mac openflow.MAC) error {
+	return device.SetNeighbour(m.cfg.VNI, router, mac)
+}
+
+func (m *machine) dhcp(index int) (conn, error) {
+	return raw.Open(index, raw.UDPTo(lease.ClientPort))
+}
+
+func (m *machine) arp(index int) (conn, error) { return raw.Open(index, raw.ARPReplies()) }
