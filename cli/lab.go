@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/lab"
-	"github.com/sluice-net/sluice/lab/delayline"
 )
 
 // labFlags are what all lab commands share.
@@ -42,6 +41,7 @@ interface of the machine, and leaves nothing behind after "down".`,
   sluice lab up wan.yaml
   sluice lab exec client -- ping -c 3 10.0.0.2
   sluice lab link wan --loss 0.1%
+  sluice lab link down wan
   sluice lab down`,
 	}
 	cmd.PersistentFlags().StringVar(&f.runDir, "run-dir", envOr("SLUICE_LAB_DIR", lab.DefaultRunDir), "where labs are recorded (environment: SLUICE_LAB_DIR)")
@@ -187,98 +187,6 @@ func (f *labFlags) downCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "all labs that are recorded")
 	return cmd
-}
-
-func (f *labFlags) linkCommand() *cobra.Command {
-	var change linkChange
-	cmd := &cobra.Command{
-		Use:   "link NAME",
-		Short: "Change a link's rate, delay, jitter, loss or queue, or plug it out, while it carries traffic",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			l, err := f.open()
-			if err != nil {
-				return err
-			}
-			if err := change.apply(cmd, l, args[0]); err != nil {
-				return err
-			}
-			return f.print(cmd.Context(), l, args[0])
-		},
-	}
-	f.nameFlag(cmd)
-	fl := cmd.Flags()
-	fl.StringVar(&change.rate, "rate", "", "rate, as in 300Mbit")
-	fl.StringVar(&change.delay, "delay", "", "delay one way, as in 25ms")
-	fl.StringVar(&change.jitter, "jitter", "", "jitter, as in 1ms")
-	fl.StringVar(&change.loss, "loss", "", "loss, as in 0.01%")
-	fl.StringVar(&change.queue, "queue", "", "queue, as in 512KiB")
-	fl.StringVar(&change.direction, "direction", "both", "both, a-b or b-a")
-	fl.BoolVar(&change.up, "up", false, "plug the cable in")
-	fl.BoolVar(&change.down, "down", false, "plug the cable out")
-	cmd.MarkFlagsMutuallyExclusive("up", "down")
-	return cmd
-}
-
-// linkChange is what the flags of "lab link" ask for.
-type linkChange struct {
-	rate, delay, jitter, loss, queue, direction string
-	up, down                                    bool
-}
-
-func (c linkChange) apply(cmd *cobra.Command, l *lab.Lab, name string) error {
-	ctx := cmd.Context()
-	if c.up || c.down {
-		if err := l.SetLink(ctx, name, c.up); err != nil {
-			return err
-		}
-	}
-	if c.rate+c.delay+c.jitter+c.loss+c.queue == "" {
-		return l.SetLinkDirections(ctx, name, nil, nil) // only whether there is such a link
-	}
-	return l.ChangeLink(ctx, name, func(aToB, bToA *delayline.Params) error {
-		var one, other *delayline.Params
-		switch c.direction {
-		case "both":
-			one, other = aToB, bToA
-		case "a-b":
-			one = aToB
-		case "b-a":
-			one = bToA
-		default:
-			return &UsageError{fmt.Errorf("--direction %q is not both, a-b or b-a", c.direction)}
-		}
-		if err := c.edit(one); err != nil {
-			return &UsageError{err}
-		}
-		if other != nil {
-			return c.edit(other)
-		}
-		return nil
-	})
-}
-
-func (c linkChange) edit(p *delayline.Params) error {
-	return errors.Join(
-		setUnit(&p.Rate, "--rate", c.rate, lab.ParseRate),
-		setUnit(&p.Delay, "--delay", c.delay, lab.ParseTime),
-		setUnit(&p.Jitter, "--jitter", c.jitter, lab.ParseTime),
-		setUnit(&p.Loss, "--loss", c.loss, lab.ParseShare),
-		setUnit(&p.Queue, "--queue", c.queue, lab.ParseSize),
-	)
-}
-
-// setUnit parses a flag with a unit; an empty one leaves the target alone.
-func setUnit[T any](target *T, flag, text string, parse func(string) (T, error)) error {
-	if text == "" {
-		return nil
-	}
-	v, err := parse(text)
-	if err != nil {
-		return fmt.Errorf("%s: %w", flag, err)
-	}
-	*target = v
-	return nil
 }
 
 func (f *labFlags) statusCommand() *cobra.Command {

@@ -54,6 +54,12 @@ func labShapes() []labShape {
 		{"limited", "a wan whose switches rewrite Ethernet addresses only", wan(lab.LimitedWAN)},
 		{"islands", "two OpenFlow islands with an IP network between", wan(lab.Islands)},
 		{"routed", "a wan with client and server behind routers", wan(lab.Routed)},
+		{"mobility", "devices that move below a tree of --depth levels", func(g *labGenerator) (lab.Topology, error) {
+			return lab.Mobility(g.name, g.mobility()), nil
+		}},
+		{"domains", "two such networks with a controller each, joined", func(g *labGenerator) (lab.Topology, error) {
+			return lab.MobilityDomains(g.name, g.mobility()), nil
+		}},
 		{"vlan", "a wan that translates VLANs on the way", wan(lab.VLANWAN)},
 	}
 }
@@ -129,6 +135,10 @@ func (g *labGenerator) parse(shape string) error {
 		p.Delay /= 2
 	}
 	return err
+}
+
+func (g *labGenerator) mobility() lab.MobilityOptions {
+	return lab.MobilityOptions{Levels: max(g.depth, 2), Fanout: g.fanout, Link: g.link}
 }
 
 // wanParams are the flags over the demo's link.

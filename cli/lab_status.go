@@ -40,13 +40,13 @@ func writeLabStatus(w io.Writer, st lab.Status) {
 }
 
 func writeLabLink(w io.Writer, k lab.LinkStatus) {
-	if k.State == nil {
-		fmt.Fprintf(w, "%s\t%s\t%s\tcable, MTU %d\t\t\t\t\n", k.Name, k.A, k.B, k.MTU)
-		return
-	}
 	up := ""
-	if !k.State.Up {
+	if !k.Up {
 		up = "DOWN, "
+	}
+	if k.State == nil {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%scable, MTU %d\t\t\t\t\n", k.Name, k.A, k.B, up, k.MTU)
+		return
 	}
 	direction := func(from, to string, d delayline.DirectionState) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s%s\t%s\t%d\t%d\t%s\n", k.Name, from, to, up, linkProperties(d.Params),

@@ -64,7 +64,9 @@ func TestLabCommandsRefuse(t *testing.T) {
 		{"down --all some", "not both"},
 		{"exec client", "at least 2"},
 		{"exec client -- true", "no such lab"},
-		{"link wan --up --down", "up"},
+		{"link up", "accepts 1 arg"},
+		{"link down wan", "no such lab"},
+		{"link move wan", "accepts 2 arg"},
 		{"status nolab", "no such lab"},
 	} {
 		// In front: what follows the node of exec is the command's.
@@ -101,7 +103,12 @@ func TestLabUpStatusLinkDown(t *testing.T) {
 	step("198.18.0.1:6653", "status")
 	step("300Mbit, 75ms, 0.05% loss", "status", name)
 	step("300Mbit, 75ms, 1% loss", "link", "wan", "--loss", "1%", "--direction", "b-a")
-	step("DOWN", "link", "wan", "--down")
+	step("DOWN", "link", "down", "wan")
+	step("300Mbit, 75ms", "link", "up", "wan")
+	step("DOWN, cable", "link", "down", "server-s2")
+	step("s1:eth4", "link", "move", "server-s2", "s1")
+	step("DOWN", "status", name)
+	step("s2:eth9", "link", "move", "server-s2", "s2", "--port", "9")
 	step("is down", "down", name)
 	step("no lab is up", "status")
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
 
 	"github.com/vishvananda/netlink"
 
@@ -18,10 +17,9 @@ const controlMTU = 1500
 const controlBridge = "ctl"
 
 // makeControlNetwork makes the bridge of the control namespace with the
-// controllers' addresses, and joins every switch and agent to it.
+// controllers' addresses.
 func (l *Lab) makeControlNetwork(context.Context) error {
-	ns := l.plan.namespace(controlNode)
-	err := inNamespace(ns, func() error {
+	err := inNamespace(l.plan.namespace(controlNode), func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.MTU = controlBridge, controlMTU
 		bridge := &netlink.Bridge{LinkAttrs: attrs}
@@ -29,7 +27,7 @@ func (l *Lab) makeControlNetwork(context.Context) error {
 			return err
 		}
 		for _, c := range l.plan.Topology.Controllers {
-			if err := addAddress(bridge, l.controlAddress(c.Name)); err != nil {
+			if err := addAddress(bridge, netip.PrefixFrom(l.plan.ControlIP[c.Name], controlPrefix.Bits())); err != nil {
 				return err
 			}
 		}
@@ -38,74 +36,35 @@ func (l *Lab) makeControlNetwork(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("control network: %w", err)
 	}
-	index := 0
-	join := func(node string) error {
-		index++
-		if err := l.joinControl(node, index); err != nil {
-			return fmt.Errorf("control interface of %s: %w", node, err)
-		}
-		return nil
-	}
-	for _, s := range l.plan.Topology.Switches {
-		if err := join(s.Name); err != nil {
-			return err
-		}
-	}
-	for _, h := range l.plan.Topology.Hosts {
-		if !h.Agent {
-			continue
-		}
-		if err := join(h.Name); err != nil {
-			return err
+	return nil
+}
+
+// joinControlNetwork joins every switch and agent to the control network.
+func (l *Lab) joinControlNetwork(context.Context) error {
+	for _, w := range l.plan.Controls {
+		if err := l.joinControl(w); err != nil {
+			return fmt.Errorf("control interface of %s: %w", w.B.Node, err)
 		}
 	}
 	return nil
 }
 
-func (l *Lab) controlAddress(node string) netip.Prefix {
-	return netip.PrefixFrom(l.plan.ControlIP[node], controlPrefix.Bits())
-}
-
-// joinControl gives a node its interface in the control network.
-func (l *Lab) joinControl(node string, index int) error {
-	inside := iface{
-		Node: node, Namespace: l.plan.namespace(node), Name: controlInterface,
-		MAC: mac(0x22, index, 0), MTU: controlMTU,
-	}
-	outside := iface{
-		Node: controlNode, Namespace: l.plan.namespace(controlNode), Name: "port" + strconv.Itoa(index),
-		MAC: mac(0x32, index, 0), MTU: controlMTU,
-	}
-	if err := makeVeth(outside, inside); err != nil {
-		return err
-	}
-	err := inNamespace(outside.Namespace, func() error {
+func (l *Lab) joinControl(w wire) error {
+	err := inNamespace(w.A.Namespace, func() error {
 		bridge, err := netlink.LinkByName(controlBridge)
 		if err != nil {
 			return err
 		}
-		port, err := netlink.LinkByName(outside.Name)
+		port, err := netlink.LinkByName(w.A.Name)
 		if err != nil {
 			return err
 		}
-		if err := netlink.LinkSetMaster(port, bridge); err != nil {
-			return err
-		}
-		return netlink.LinkSetUp(port)
+		return netlink.LinkSetMaster(port, bridge)
 	})
 	if err != nil {
 		return err
 	}
-	return inNamespace(inside.Namespace, func() error {
-		link, err := netlink.LinkByName(inside.Name)
-		if err != nil {
-			return err
-		}
-		if err := addAddress(link, l.controlAddress(node)); err != nil {
-			return err
-		}
-		return netlink.LinkSetUp(link)
-	})
+	return l.configureWire(w)
 }
 
 // Control is the control namespace: the place of the controllers.

@@ -52,7 +52,7 @@ func (s Switch) withDefaults(i int) Switch {
 }
 
 // autoAddress gives the hosts that have no address at all one of each family, all
-// in one subnet. Routers are left alone.
+// in one subnet. Routers and dynamic hosts are left alone.
 func (t *Topology) autoAddress() {
 	linked, addressed := map[string]bool{}, map[string]bool{}
 	for _, l := range t.Links {
@@ -63,7 +63,7 @@ func (t *Topology) autoAddress() {
 	}
 	for i := range t.Hosts {
 		h := &t.Hosts[i]
-		if h.Router || !linked[h.Name] || addressed[h.Name] || len(h.Addresses) > 0 {
+		if h.Router || h.Dynamic || !linked[h.Name] || addressed[h.Name] || len(h.Addresses) > 0 {
 			continue
 		}
 		h.Addresses = []netip.Prefix{

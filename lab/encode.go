@@ -125,6 +125,9 @@ func switchNode(s Switch) *yaml.Node {
 	m.texts("controllers", s.Controllers)
 	m.texts("flows", s.Flows)
 	m.flag("offload", s.Offload)
+	if s.ControlDelay != 0 {
+		m.text("control_delay", s.ControlDelay.String())
+	}
 	return m.node
 }
 
@@ -157,6 +160,7 @@ func hostNode(h Host) *yaml.Node {
 	}
 	m.flag("agent", h.Agent)
 	m.flag("router", h.Router)
+	m.flag("dynamic", h.Dynamic)
 	return m.node
 }
 
@@ -177,6 +181,7 @@ func linkNode(l Link) *yaml.Node {
 	})
 	m.number("mtu", l.MTU)
 	m.flag("shaped", l.Shaped)
+	m.flag("down", l.Down)
 	if l.AtoB == l.BtoA {
 		m.params(l.AtoB)
 		return m.node

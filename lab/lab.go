@@ -6,6 +6,9 @@ import (
 	"net/netip"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/internal/namespace"
@@ -15,6 +18,10 @@ import (
 type Lab struct {
 	plan   plan
 	record record
+	// moves keeps the moves of links apart. links are the links where they are now;
+	// a move replaces them all.
+	moves  sync.Mutex
+	links  atomic.Pointer[[]wire]
 	runDir string
 	dir    string
 	shaper string
@@ -25,7 +32,9 @@ func newLab(p plan, runDir string, logf func(string, ...any)) *Lab {
 	if logf == nil {
 		logf = func(string, ...any) {}
 	}
-	return &Lab{plan: p, runDir: runDir, dir: filepath.Join(runDir, p.Topology.Name), logf: logf}
+	l := &Lab{plan: p, runDir: runDir, dir: filepath.Join(runDir, p.Topology.Name), logf: logf}
+	l.links.Store(&p.Wires)
+	return l
 }
 
 // Open returns a lab that another process has built.
@@ -43,8 +52,12 @@ func Open(name string, o Options) (*Lab, error) {
 // Name is the lab's name.
 func (l *Lab) Name() string { return l.plan.Topology.Name }
 
-// Topology is what the lab was built from, with all defaults filled in.
+// Topology is what the lab was built from, with all defaults filled in. It does
+// not follow links that were moved.
 func (l *Lab) Topology() Topology { return l.plan.Topology }
+
+// wires are the links where they are now.
+func (l *Lab) wires() []wire { return *l.links.Load() }
 
 // node is a namespace of the lab.
 type node struct {
@@ -90,14 +103,32 @@ func (l *Lab) Host(name string) *LiveHost {
 // addresses are all addresses of the host's interfaces, first interface first.
 func (h *LiveHost) addresses() []netip.Prefix {
 	var all []netip.Prefix
-	for _, w := range h.lab.plan.Wires {
-		for _, f := range []iface{w.A, w.B} {
-			if f.Node == h.name {
-				all = append(all, f.Addresses...)
-			}
+	for _, f := range h.interfaces() {
+		all = append(all, f.Addresses...)
+	}
+	return all
+}
+
+// interfaces are the node's ends of links, in the order of the links.
+func (n node) interfaces() []iface {
+	var all []iface
+	for _, w := range n.lab.wires() {
+		if f, ok := w.endAt(n.name); ok {
+			all = append(all, f)
 		}
 	}
 	return all
+}
+
+// endAt is a link's end at a node.
+func (w wire) endAt(node string) (iface, bool) {
+	switch node {
+	case w.A.Node:
+		return w.A, true
+	case w.B.Node:
+		return w.B, true
+	}
+	return iface{}, false
 }
 
 // Addr is the host's first IPv4 address, or its first IPv6 address if it has no
@@ -123,15 +154,18 @@ func (h *LiveHost) Addr6() netip.Addr {
 }
 
 // MAC is the address of the host's first interface.
-func (h *LiveHost) MAC() [6]byte {
-	return [6]byte(mac(0x02, h.lab.plan.Topology.hostIndex(h.name), 0))
+func (h *LiveHost) MAC() [6]byte { return h.MACOf(0) }
+
+// MACOf is the address of the host's interface ethN.
+func (h *LiveHost) MACOf(n int) [6]byte {
+	return [6]byte(mac(0x02, h.lab.plan.Topology.hostIndex(h.name), n))
 }
 
 // ControlAddr is an agent's address in the control network.
 func (h *LiveHost) ControlAddr() netip.Addr { return h.lab.ControlAddr(h.name) }
 
 func (l *Lab) wire(link string) (wire, error) {
-	for _, w := range l.plan.Wires {
+	for _, w := range slices.Concat(l.wires(), l.plan.Controls) {
 		if w.Link.Name == link {
 			return w, nil
 		}
@@ -139,19 +173,8 @@ func (l *Lab) wire(link string) (wire, error) {
 	return wire{}, fmt.Errorf("lab %s has no link %q", l.Name(), link)
 }
 
-// tcShaped reports whether an interface's properties are tc's.
-func (l *Lab) tcShaped(f iface) bool {
-	if l.shaper != ShapingNetem {
-		return false
-	}
-	for _, w := range l.plan.Wires {
-		if w.Link.shaped() && (w.A.Namespace == f.Namespace && w.A.Name == f.Name ||
-			w.B.Namespace == f.Namespace && w.B.Name == f.Name) {
-			return true
-		}
-	}
-	return false
-}
+// tcShapes reports whether a link's properties are tc's.
+func (l *Lab) tcShapes(w wire) bool { return l.shaper == ShapingNetem && w.Link.shaped() }
 
 // delayLine is the client of the lab's delay line process.
 func (l *Lab) delayLine() *delayline.Client {

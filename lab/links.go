@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"unsafe"
 
 	"github.com/vishvananda/netlink"
@@ -24,7 +25,7 @@ const shapedQueue = 20
 // makeWires makes the plain links, and with netem the shaped ones, as veth pairs.
 // With the delay line the shaped ones are its TAP devices.
 func (l *Lab) makeWires(context.Context) error {
-	for _, w := range l.plan.Wires {
+	for _, w := range slices.Concat(l.wires(), l.plan.Controls) {
 		if w.Link.shaped() && l.shaper == ShapingDelayLine {
 			continue
 		}
@@ -55,26 +56,45 @@ func makeVeth(a, b iface) error {
 
 // configureInterfaces sets up every interface of every link.
 func (l *Lab) configureInterfaces(context.Context) error {
-	for _, w := range l.plan.Wires {
-		tap := w.Link.shaped() && l.shaper == ShapingDelayLine
-		for _, d := range [][2]iface{{w.A, w.B}, {w.B, w.A}} {
-			f, peer := d[0], d[1]
-			if err := configureInterface(f, tap, peer.Offload); err != nil {
-				return fmt.Errorf("interface %s of %s: %w", f.Name, f.Node, err)
-			}
-		}
-		if w.Link.shaped() && !tap {
-			if err := shapeWithNetem(w); err != nil {
-				return fmt.Errorf("link %s: %w", w.Link.Name, err)
-			}
+	for _, w := range l.wires() {
+		if err := l.configureWire(w); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// configureWire sets up both ends of a link.
+func (l *Lab) configureWire(w wire) error {
+	tap := w.Link.shaped() && l.shaper == ShapingDelayLine
+	for _, d := range [][2]iface{{w.A, w.B}, {w.B, w.A}} {
+		f, peer := d[0], d[1]
+		up := !w.Link.Down || tap || f.Node != w.cableEnd().Node
+		if err := configureInterface(f, tap, peer.Offload, up); err != nil {
+			return fmt.Errorf("interface %s of %s: %w", f.Name, f.Node, err)
+		}
+	}
+	if w.Link.shaped() && !tap {
+		if err := shapeWithNetem(w); err != nil {
+			return fmt.Errorf("link %s: %w", w.Link.Name, err)
+		}
+	}
+	return nil
+}
+
+// cableEnd is the end of a veth pair that goes down to plug the cable out: the
+// other one loses its carrier with it. A switch's end is better, because a host
+// would lose its routes.
+func (w wire) cableEnd() iface {
+	if w.A.Port == 0 && w.A.Node != controlNode {
+		return w.B
+	}
+	return w.A
+}
+
 // configureInterface sets up one end of a link. offload says whether the other
 // end can do without complete checksums.
-func configureInterface(f iface, tap, offload bool) error {
+func configureInterface(f iface, tap, offload, up bool) error {
 	return inNamespace(f.Namespace, func() error {
 		link, err := netlink.LinkByName(f.Name)
 		if err != nil {
@@ -91,17 +111,25 @@ func configureInterface(f iface, tap, offload bool) error {
 		if err != nil {
 			return err
 		}
-		if f.Port != 0 {
-			// A switch's port is no interface of the switch's own IP stack.
-			_ = writeSysctl("net.ipv6.conf."+f.Name+".disable_ipv6", "1")
-		}
+		f.leaveIPAlone()
 		for _, a := range f.Addresses {
 			if err := addAddress(link, a); err != nil {
 				return err
 			}
 		}
+		if !up {
+			return nil
+		}
 		return netlink.LinkSetUp(link)
 	})
+}
+
+// leaveIPAlone keeps a switch's port from being an interface of the switch's own
+// IP stack.
+func (f iface) leaveIPAlone() {
+	if f.Port != 0 {
+		_ = writeSysctl("net.ipv6.conf."+f.Name+".disable_ipv6", "1")
+	}
 }
 
 func configureTAP(link netlink.Link, f iface) error {

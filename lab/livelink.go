@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/vishvananda/netlink"
 
@@ -13,17 +14,28 @@ import (
 // LiveLink is a link of a lab that is up.
 type LiveLink struct {
 	lab  *Lab
-	wire wire
+	name string
 }
 
 // Link returns a link by its name. It panics if the topology has none: that is an
 // error of the program, as with an index.
 func (l *Lab) Link(name string) *LiveLink {
-	w, err := l.wire(name)
-	if err != nil {
+	if _, err := l.wire(name); err != nil {
 		panic(err)
 	}
-	return &LiveLink{lab: l, wire: w}
+	return &LiveLink{lab: l, name: name}
+}
+
+// wire is the link where it is now.
+func (k *LiveLink) wire() wire {
+	w, _ := k.lab.wire(k.name) // links may move but not go
+	return w
+}
+
+// Attachment is the switch and the port at which a host's link ends now.
+func (k *LiveLink) Attachment() (name string, port int) {
+	f := k.wire().switchEnd()
+	return f.Node, f.Port
 }
 
 // ErrNotShaped is returned where a plain cable is asked for what only a shaped
@@ -31,32 +43,31 @@ func (l *Lab) Link(name string) *LiveLink {
 var ErrNotShaped = errors.New("the link is a plain cable: give it rate, delay or loss in the topology, or shaped: true")
 
 func (k *LiveLink) inDelayLine() bool {
-	return k.wire.Link.shaped() && k.lab.shaper == ShapingDelayLine
+	return k.wire().Link.shaped() && k.lab.shaper == ShapingDelayLine
 }
 
 // Stats returns the link's parameters and counters. Only links in the delay line
 // have them.
 func (k *LiveLink) Stats(ctx context.Context) (delayline.LinkState, error) {
 	if !k.inDelayLine() {
-		return delayline.LinkState{}, fmt.Errorf("link %s: %w", k.wire.Link.Name, ErrNotShaped)
+		return delayline.LinkState{}, fmt.Errorf("link %s: %w", k.name, ErrNotShaped)
 	}
 	all, err := k.lab.delayLine().State(ctx)
 	if err != nil {
-		return delayline.LinkState{}, fmt.Errorf("link %s: %w", k.wire.Link.Name, err)
+		return delayline.LinkState{}, fmt.Errorf("link %s: %w", k.name, err)
 	}
-	return all[k.wire.Link.Name], nil
+	return all[k.name], nil
 }
 
 // Set changes the link's properties while it carries traffic; nil leaves a
 // direction as it is.
 func (k *LiveLink) Set(ctx context.Context, aToB, bToA *delayline.Params) error {
-	name := k.wire.Link.Name
 	switch {
-	case !k.wire.Link.shaped():
-		return fmt.Errorf("link %s: %w", name, ErrNotShaped)
+	case !k.wire().Link.shaped():
+		return fmt.Errorf("link %s: %w", k.name, ErrNotShaped)
 	case k.inDelayLine():
-		if err := k.lab.delayLine().Set(ctx, name, aToB, bToA); err != nil {
-			return fmt.Errorf("link %s: %w", name, err)
+		if err := k.lab.delayLine().Set(ctx, k.name, aToB, bToA); err != nil {
+			return fmt.Errorf("link %s: %w", k.name, err)
 		}
 		return nil
 	}
@@ -64,7 +75,7 @@ func (k *LiveLink) Set(ctx context.Context, aToB, bToA *delayline.Params) error 
 }
 
 func (k *LiveLink) setNetem(aToB, bToA *delayline.Params) error {
-	w := k.wire
+	w := k.wire()
 	if aToB != nil {
 		w.Link.AtoB = *aToB
 	}
@@ -81,25 +92,37 @@ func (k *LiveLink) setNetem(aToB, bToA *delayline.Params) error {
 // cable; addresses and routes stay.
 func (k *LiveLink) SetUp(ctx context.Context, up bool) error {
 	if k.inDelayLine() {
-		if err := k.lab.delayLine().SetUp(ctx, k.wire.Link.Name, up); err != nil {
-			return fmt.Errorf("link %s: %w", k.wire.Link.Name, err)
+		if err := k.lab.delayLine().SetUp(ctx, k.name, up); err != nil {
+			return fmt.Errorf("link %s: %w", k.name, err)
 		}
 		return nil
 	}
-	// One end of a veth pair that goes down takes the other's carrier with it. A
-	// switch's end is better: a host would lose its routes.
-	f := k.wire.A
-	if f.Port == 0 {
-		f = k.wire.B
-	}
+	f := k.wire().cableEnd()
 	err := inNamespace(f.Namespace, func() error { return setInterfaceUp(f.Name, up) })
-	if err == nil && up && f.Port == 0 {
+	if err == nil && up && k.lab.plan.Topology.hostIndex(f.Node) >= 0 {
 		err = k.lab.Host(f.Node).restoreRoutes()
 	}
 	if err != nil {
-		return fmt.Errorf("link %s: %w", k.wire.Link.Name, err)
+		return fmt.Errorf("link %s: %w", k.name, err)
 	}
 	return nil
+}
+
+// cableUp reports whether a link's cable is plugged in. Both ends of a link in the
+// delay line are up always: there the line is the cable.
+func (l *Lab) cableUp(w wire) (bool, error) {
+	f, up := w.cableEnd(), false
+	err := inNamespace(f.Namespace, func() error {
+		link, err := netlink.LinkByName(f.Name)
+		if err == nil {
+			up = link.Attrs().Flags&net.FlagUp != 0
+		}
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("interface %s of %s: %w", f.Name, f.Node, err)
+	}
+	return up, nil
 }
 
 func setInterfaceUp(name string, up bool) error {

@@ -108,6 +108,8 @@ func decodeSwitch(name string, v value) Switch {
 		"controllers":  func(v value) { items(v, &s.Controllers, asString) },
 		"flows":        func(v value) { items(v, &s.Flows, asString) },
 		"offload":      func(v value) { into(v, &s.Offload, asBool) },
+
+		"control_delay": func(v value) { into(v, &s.ControlDelay, ParseTime) },
 	})
 	return s
 }
@@ -134,6 +136,7 @@ func decodeHost(name string, v value) Host {
 		"congestion": func(v value) { into(v, &h.Congestion, asString) },
 		"agent":      func(v value) { into(v, &h.Agent, asBool) },
 		"router":     func(v value) { into(v, &h.Router, asBool) },
+		"dynamic":    func(v value) { into(v, &h.Dynamic, asBool) },
 		"sysctls": func(v value) {
 			h.Sysctls = map[string]string{}
 			v.each(func(name string, v value) {
@@ -193,6 +196,7 @@ func decodeLink(v value) Link {
 	known["name"] = func(v value) { into(v, &l.Name, asString) }
 	known["mtu"] = func(v value) { into(v, &l.MTU, asInt) }
 	known["shaped"] = func(v value) { into(v, &l.Shaped, asBool) }
+	known["down"] = func(v value) { into(v, &l.Down, asBool) }
 	known["ends"] = func(v value) { decodeEnds(v, &l) }
 	known["a_to_b"] = func(v value) { overrides = append(overrides, func() { v.fields(paramFields(&l.AtoB)) }) }
 	known["b_to_a"] = func(v value) { overrides = append(overrides, func() { v.fields(paramFields(&l.BtoA)) }) }

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
+
+	"github.com/sluice-net/sluice/lab/delayline"
 )
 
 // The control network of every lab.
@@ -27,6 +30,7 @@ const (
 	controlInterface      = "ctl0"
 	bridgeName            = "br0"
 	controlNode           = "ctl"
+	controlPrefixName     = "control-" // of links to the control network
 )
 
 // iface is an interface of a node as it will be made.
@@ -52,8 +56,11 @@ type wire struct {
 
 // plan is a topology with every name, address and port decided.
 type plan struct {
-	Topology  Topology              `json:"topology"`
-	Wires     []wire                `json:"wires"`
+	Topology Topology `json:"topology"`
+	Wires    []wire   `json:"wires"`
+	// Controls are the interfaces in the control network: A is the bridge's port, B
+	// the node's.
+	Controls  []wire                `json:"controls,omitempty"`
 	ControlIP map[string]netip.Addr `json:"control_ip"` // by node or controller
 }
 
@@ -69,11 +76,11 @@ func newPlan(t Topology) (plan, error) {
 		p.ControlIP[c.Name] = offset(controlBase, controllerBase+i+1)
 	}
 	for i, s := range t.Switches {
-		p.ControlIP[s.Name] = offset(controlBase, switchBase+i+1)
+		p.joinControl(s.Name, offset(controlBase, switchBase+i+1), s.ControlDelay)
 	}
 	for i, h := range t.Hosts {
 		if h.Agent {
-			p.ControlIP[h.Name] = offset(controlBase, agentBase+i+1)
+			p.joinControl(h.Name, offset(controlBase, agentBase+i+1), 0)
 		}
 	}
 	ports := newPortAllocator(t)
@@ -95,7 +102,7 @@ func (p plan) newIface(ports *portAllocator, l Link, e End) iface {
 	n := ports.next(e)
 	f := iface{Node: e.Node, Namespace: p.namespace(e.Node), MTU: l.MTU, Addresses: e.Addresses}
 	if i := p.Topology.switchIndex(e.Node); i >= 0 {
-		f.Name, f.Port = fmt.Sprintf("eth%d", n), n
+		f.Name, f.Port = portName(n), n
 		f.MAC = mac(0x12, i, n)
 		f.Offload = p.Topology.Switches[i].Offload
 		return f
@@ -113,11 +120,35 @@ func (p plan) newIface(ports *portAllocator, l Link, e End) iface {
 	return f
 }
 
+// joinControl gives a node an address and a link in the control network.
+func (p *plan) joinControl(node string, addr netip.Addr, delay time.Duration) {
+	p.ControlIP[node] = addr
+	n := len(p.Controls) + 1
+	both := delayline.Params{Delay: delay}
+	p.Controls = append(p.Controls, wire{
+		Link: Link{Name: controlLink(node), MTU: controlMTU, AtoB: both, BtoA: both},
+		A: iface{
+			Node: controlNode, Namespace: p.namespace(controlNode), Name: fmt.Sprintf("port%d", n),
+			MAC: mac(0x32, n, 0), MTU: controlMTU, Offload: true,
+		},
+		B: iface{
+			Node: node, Namespace: p.namespace(node), Name: controlInterface, MAC: mac(0x22, n, 0),
+			MTU: controlMTU, Offload: true, Addresses: []netip.Prefix{netip.PrefixFrom(addr, controlPrefix.Bits())},
+		},
+	})
+}
+
+// controlLink is the name of a node's link to the control network.
+func controlLink(node string) string { return controlPrefixName + node }
+
 // mac makes the address of a node's interface: locally administered, and telling
 // which it is.
 func mac(kind byte, node, n int) net.HardwareAddr {
 	return net.HardwareAddr{kind, 0, byte((node + 1) >> 8), byte(node + 1), byte(n >> 8), byte(n)}
 }
+
+// portName is the interface's name at an OpenFlow port.
+func portName(port int) string { return fmt.Sprintf("eth%d", port) }
 
 // portAllocator numbers the interfaces of each node: hosts from 0, switches from
 // 1 around the ports that the topology names.

@@ -54,6 +54,7 @@ type LinkStatus struct {
 	A     string               `json:"a"` // node and interface
 	B     string               `json:"b"`
 	MTU   int                  `json:"mtu"`
+	Up    bool                 `json:"up"` // the cable is plugged in
 	State *delayline.LinkState `json:"state,omitempty"`
 }
 
@@ -75,10 +76,11 @@ func (l *Lab) Status(ctx context.Context) Status {
 	if l.shaper == ShapingDelayLine {
 		lines, _ = l.delayLine().State(ctx) // none: not shaped, or the process is gone
 	}
-	for _, w := range l.plan.Wires {
+	for _, w := range l.wires() {
 		k := LinkStatus{Name: w.Link.Name, A: w.A.String(), B: w.B.String(), MTU: w.Link.MTU}
+		k.Up, _ = l.cableUp(w) // not there: not up
 		if state, ok := lines[w.Link.Name]; ok {
-			k.State = &state
+			k.State, k.Up = &state, state.Up
 		}
 		st.Links = append(st.Links, k)
 	}

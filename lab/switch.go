@@ -62,10 +62,8 @@ func (s *LiveSwitch) Port(link string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, f := range []iface{w.A, w.B} {
-		if f.Node == s.name {
-			return f.Port, nil
-		}
+	if f, ok := w.endAt(s.name); ok {
+		return f.Port, nil
 	}
 	return 0, fmt.Errorf("link %s does not end at %s", link, s.name)
 }
@@ -125,14 +123,10 @@ func (s *LiveSwitch) configure(ctx context.Context) error {
 		"datapath_type=" + datapath, "fail_mode=secure", "protocols=" + strings.Join(s.spec.Protocols, ","),
 		fmt.Sprintf("other_config:datapath-id=%016x", s.spec.DPID), "other_config:disable-in-band=true",
 	}
-	for _, f := range s.interfaces() {
-		args = append(args, "--", "add-port", bridgeName, f.Name,
-			"--", "set", "Interface", f.Name, "ofport_request="+strconv.Itoa(f.Port))
-		if s.lab.tcShaped(f) {
-			// Without a QoS record the daemon would remove the interface's qdisc.
-			id := "@qos" + strconv.Itoa(f.Port)
-			args = append(args, "--", "--id="+id, "create", "QoS", "type=linux-noop",
-				"--", "set", "Port", f.Name, "qos="+id)
+	for _, w := range s.lab.wires() {
+		if f, ok := w.endAt(s.name); ok {
+			args = append(args, "--")
+			args = append(args, s.addPortArgs(f, s.lab.tcShapes(w))...)
 		}
 	}
 	args = append(args, s.controllerArgs()...)
@@ -142,17 +136,20 @@ func (s *LiveSwitch) configure(ctx context.Context) error {
 	return s.checkPorts(ctx)
 }
 
-// interfaces are the switch's ports.
-func (s *LiveSwitch) interfaces() []iface {
-	var all []iface
-	for _, w := range s.lab.plan.Wires {
-		for _, f := range []iface{w.A, w.B} {
-			if f.Node == s.name {
-				all = append(all, f)
-			}
-		}
+// addPortArgs are ovs-vsctl's commands that make an interface a port. shaped says
+// that tc gives it its link's properties.
+func (s *LiveSwitch) addPortArgs(f iface, shaped bool) []string {
+	args := []string{
+		"--may-exist", "add-port", bridgeName, f.Name,
+		"--", "set", "Interface", f.Name, "ofport_request=" + strconv.Itoa(f.Port),
 	}
-	return all
+	if shaped {
+		// Without a QoS record the daemon would remove the interface's qdisc.
+		id := "@qos" + strconv.Itoa(f.Port)
+		args = append(args, "--", "--id="+id, "create", "QoS", "type=linux-noop",
+			"--", "set", "Port", f.Name, "qos="+id)
+	}
+	return args
 }
 
 func (s *LiveSwitch) controllerArgs() []string {

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/sluice-net/sluice/lab/delayline"
 )
@@ -49,6 +50,8 @@ type Switch struct {
 	Offload bool `json:"offload,omitempty"`
 	// Controllers by name; none means all of the topology's.
 	Controllers []string `json:"controllers,omitempty"`
+	// ControlDelay is the one-way delay of the switch's link to the control network.
+	ControlDelay time.Duration `json:"control_delay,omitempty"`
 	// Flows, in ovs-ofctl's syntax, make a fixed-function switch: it has these
 	// rules and no controller.
 	Flows []string `json:"flows,omitempty"`
@@ -73,6 +76,8 @@ type Host struct {
 	Agent bool `json:"agent,omitempty"`
 	// Router makes it forward IP.
 	Router bool `json:"router,omitempty"`
+	// Dynamic hosts get no address from the lab: they get their own, as by DHCP.
+	Dynamic bool `json:"dynamic,omitempty"`
 }
 
 // Route is a static route of a host.
@@ -101,6 +106,8 @@ type Link struct {
 	AtoB   delayline.Params `json:"a_to_b,omitzero"`
 	BtoA   delayline.Params `json:"b_to_a,omitzero"`
 	Shaped bool             `json:"shaped,omitempty"`
+	// Down is a cable that is there but not plugged in.
+	Down bool `json:"down,omitempty"`
 }
 
 // Both returns a link with the same properties in both directions.

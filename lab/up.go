@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/lab/delayline"
@@ -159,8 +160,8 @@ func (l *Lab) allNamespaces() []string {
 // build makes everything, in an order in which nothing has to be made twice.
 func (l *Lab) build(ctx context.Context) error {
 	steps := []func(context.Context) error{
-		l.holdReceiveBuffers, l.makeNamespaces, l.makeControlNetwork, l.makeWires,
-		l.startDelayLine, l.configureInterfaces, l.configureHosts, l.startSwitches,
+		l.holdReceiveBuffers, l.makeNamespaces, l.makeControlNetwork, l.makeWires, l.startDelayLine,
+		l.joinControlNetwork, l.configureInterfaces, l.configureHosts, l.startSwitches,
 	}
 	for _, step := range steps {
 		if err := ctx.Err(); err != nil {
@@ -194,8 +195,12 @@ func (l *Lab) startDelayLine(ctx context.Context) error {
 		return nil
 	}
 	c := delayline.Config{Socket: filepath.Join(l.dir, socketFile)}
-	for _, w := range l.plan.Wires {
+	var down []string
+	for _, w := range slices.Concat(l.wires(), l.plan.Controls) {
 		if w.Link.shaped() {
+			if w.Link.Down {
+				down = append(down, w.Link.Name)
+			}
 			c.Links = append(c.Links, delayline.Link{
 				Name: w.Link.Name, A: l.tapEnd(w.A), B: l.tapEnd(w.B),
 				AtoB: w.Link.AtoB, BtoA: w.Link.BtoA,
@@ -205,8 +210,15 @@ func (l *Lab) startDelayLine(ctx context.Context) error {
 	if len(c.Links) == 0 {
 		return nil
 	}
-	_, err := delayline.Start(ctx, c, filepath.Join(l.dir, logFile))
-	return err
+	if _, err := delayline.Start(ctx, c, filepath.Join(l.dir, logFile)); err != nil {
+		return err
+	}
+	for _, name := range down {
+		if err := l.delayLine().SetUp(ctx, name, false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // tapEnd is the delay line's end at an interface.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
+	"time"
 )
 
 // Problem is one thing wrong with a topology. Line is 0 if it did not come from
@@ -25,7 +27,12 @@ var sysctlPattern = regexp.MustCompile(`^net\.[a-z0-9_]+(\.[a-zA-Z0-9_-]+)*$`)
 const (
 	minMTU = 1280
 	maxMTU = 65521 - 18
+	// maxPort keeps OpenFlow ports below Open vSwitch's own.
+	maxPort = 0xfeff
 )
+
+// maxControlDelay keeps a switch and its controller within their own time limits.
+const maxControlDelay = time.Second
 
 // Check reports the first thing wrong with a topology, as a Problem.
 func (t Topology) Check() error { return t.withDefaults().Validate() }
@@ -125,6 +132,9 @@ func checkSwitches(t Topology) error {
 				return problem(field+".controllers", "there is no controller %q", c)
 			}
 		}
+		if s.ControlDelay < 0 || s.ControlDelay > maxControlDelay {
+			return problem(field+".control_delay", "%v is not between 0 and %v", s.ControlDelay, maxControlDelay)
+		}
 		if len(s.Flows) > 0 && len(s.Controllers) > 0 {
 			return problem(field+".flows", "a switch with fixed flows has no controllers")
 		}
@@ -137,6 +147,9 @@ func checkHosts(t Topology) error {
 		field := "hosts." + h.Name
 		if h.MTU != 0 && (h.MTU < minMTU || h.MTU > maxMTU) {
 			return problem(field+".mtu", "%d is not between %d and %d", h.MTU, minMTU, maxMTU)
+		}
+		if h.Dynamic && len(h.Addresses) > 0 {
+			return problem(field+".dynamic", "a host that gets its addresses by itself has none of its own")
 		}
 		for name := range h.Sysctls {
 			if !sysctlPattern.MatchString(name) {
@@ -165,6 +178,9 @@ func checkLinks(t Topology) error {
 		names[l.Name] = true
 		if !linkPattern.MatchString(l.Name) {
 			return problem(field, "name %q is not 1 to 64 of letters, digits, '-', '_' and '.'", l.Name)
+		}
+		if strings.HasPrefix(l.Name, controlPrefixName) {
+			return problem(field, "names that begin with %s are those of the links to the control network", controlPrefixName)
 		}
 		if l.A.Node == l.B.Node {
 			return problem(field, "%s is linked to itself", l.A.Node)
@@ -201,8 +217,8 @@ func checkEnd(t Topology, field string, e End, ports map[string]bool) error {
 	if e.Port == 0 {
 		return nil
 	}
-	if !isSwitch || e.Port < 1 || e.Port > 0xfeff {
-		return problem(field+"."+e.Node+".port", "%d is not a port of a switch, 1 to %d", e.Port, 0xfeff)
+	if !isSwitch || e.Port < 1 || e.Port > maxPort {
+		return problem(field+"."+e.Node+".port", "%d is not a port of a switch, 1 to %d", e.Port, maxPort)
 	}
 	key := fmt.Sprintf("%s:%d", e.Node, e.Port)
 	if ports[key] {
