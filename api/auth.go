@@ -52,6 +52,17 @@ func Identity(ctx context.Context) string {
 	return name
 }
 
+type roleKey struct{}
+
+// Role returns the role in the certificate of the sender of the request that the
+// context belongs to. It is empty for other credentials. An operator may have a
+// certificate of the same name as a neighbour: who acts on the name alone must
+// look at the role.
+func Role(ctx context.Context) pki.Role {
+	role, _ := ctx.Value(roleKey{}).(pki.Role)
+	return role
+}
+
 var errNoCredentials = errors.New("no credentials: send \"Authorization: Bearer TOKEN\" (the token is in the controller's token file) or use a client certificate")
 
 // Permit lets holders of a certificate with the role, which is not one of an
@@ -153,10 +164,12 @@ func (a *API) gate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, err := a.opts.Auth.identify(r)
 		if cert := a.opts.Auth.certificate(r); cert != nil && !public(r.URL.Path) {
-			if role := pki.RoleOf(cert); !mayAll(role) && !a.permitted[permission{role, r.Method, r.URL.Path}] {
+			role := pki.RoleOf(cert)
+			if !mayAll(role) && !a.permitted[permission{role, r.Method, r.URL.Path}] {
 				a.refuse(w, r, http.StatusForbidden, "certificate of role "+string(role), errNotPermitted)
 				return
 			}
+			r = r.WithContext(context.WithValue(r.Context(), roleKey{}, role))
 		}
 		switch {
 		case err == nil:

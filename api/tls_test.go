@@ -41,12 +41,16 @@ func TestCertificates(t *testing.T) {
 	auth := withToken()
 	auth.ClientCerts = true
 	a := api.New(api.Options{Auth: auth, Log: slog.New(slog.DiscardHandler)})
-	for _, path := range []string{"/who", "/announce"} {
+	for path, role := range map[string]bool{"/who": false, "/announce": false, "/role": true} {
 		huma.Register(a.Huma(), huma.Operation{OperationID: path[1:], Method: http.MethodPost, Path: path},
 			func(ctx context.Context, _ *struct{}) (*struct{ Body string }, error) {
+				if role {
+					return &struct{ Body string }{string(api.Role(ctx))}, nil
+				}
 				return &struct{ Body string }{api.Identity(ctx)}, nil
 			})
 	}
+	a.Permit(pki.RoleNeighbour, http.MethodPost, "/role")
 	a.Permit(pki.RoleAgent, http.MethodPost, "/announce")
 	plain, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -73,6 +77,9 @@ func TestCertificates(t *testing.T) {
 		{"agent, not permitted", files(pki.RoleAgent, "agent-1"), "", "/who", 403, ""},
 		{"agent with a token too", files(pki.RoleAgent, "agent-2"), secret, "/who", 403, ""},
 		{"agent, permitted", files(pki.RoleAgent, "agent-3"), "", "/announce", 200, "certificate:agent-3"},
+		{"neighbour, not permitted", files(pki.RoleNeighbour, "north"), "", "/announce", 403, ""},
+		{"role of a neighbour", files(pki.RoleNeighbour, "south"), "", "/role", 200, "neighbour"},
+		{"role of an operator", files(pki.RoleOperator, "bob"), "", "/role", 200, "operator"},
 		{"switch", files(pki.RoleSwitch, "edge-1"), "", "/announce", 403, ""},
 		{"nobody", pki.Files{CA: filepath.Join(dir, pki.CACertFile)}, "", "/who", 401, ""},
 		{"token over TLS", pki.Files{CA: filepath.Join(dir, pki.CACertFile)}, secret, "/who", 200, "token:test"},
