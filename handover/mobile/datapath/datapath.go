@@ -34,7 +34,7 @@ type Config struct {
 	VNI string
 	// VNIMAC is the address the device's own stack uses.
 	VNIMAC openflow.MAC
-	// MTU of the VNI. 0 means the smallest of the interfaces', at least 1280.
+	// MTU of the VNI. 0 means the smallest of the attached interfaces'.
 	MTU int
 	// Interfaces are attached at the start. More may come and go later.
 	Interfaces []Interface
@@ -47,7 +47,9 @@ type Config struct {
 // goroutines; changes happen one after the other.
 //
 // A datapath touches no address, no route, and no link state of the interfaces:
-// they are the daemon's business. The VNI is up when Open returns.
+// they are the daemon's business. The VNI is up when Open returns. A daemon that
+// is killed leaves the datapath working as it was; the next Open takes the VNI
+// over, with what addresses it has, and removes the rest of what was left.
 type Datapath interface {
 	// Kind is "ebpf" or "ovs".
 	Kind() string
@@ -65,10 +67,15 @@ type Datapath interface {
 	// VNI's frames back: they are dropped. Frames of an attached interface that
 	// is not in receive are dropped.
 	//
-	// With several interfaces in receive the network may send everything to
-	// all of them. Then a datapath whose Merges is true delivers each packet
-	// once, from whichever interface brought it first, so that a switch neither
-	// loses nor doubles one; any other datapath delivers every copy.
+	// The network may send everything to several interfaces. Then a datapath
+	// whose Merges is true delivers each packet once, from whichever interface
+	// in receive brought it first; any other datapath delivers every copy.
+	//
+	// A switch that neither loses nor doubles a packet, while the network sends
+	// to both places, is Use(new, [old new]) followed by Use(new, [new]) when
+	// the old place has nothing more under way. Where Merges is false, one
+	// Use(new, [new]) is the better way: it then delivers copies for some
+	// milliseconds rather than lose packets.
 	//
 	// When Use returns nil the change is in force. When it returns an error
 	// the datapath is as it was before.

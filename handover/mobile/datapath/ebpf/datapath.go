@@ -1,0 +1,300 @@
+package ebpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/handover/mobile/datapath"
+)
+
+// Datapath carries a VNI's frames by programs in the kernel. Open and the
+// methods act on the network namespace of the thread that calls them, which has
+// to be the same each time.
+type Datapath struct {
+	config datapath.Config
+	log    *slog.Logger
+	hooks  hooks
+
+	mu      sync.Mutex
+	closed  bool
+	progs   *shared
+	nics    map[string]*nic
+	current datapath.Choice
+}
+
+var _ datapath.Datapath = (*Datapath)(nil)
+
+// nic is an attached interface.
+type nic struct {
+	datapath.Interface
+	index   int
+	slot    uint32
+	receive *ebpf.Program
+	groups  int // socket
+}
+
+func (n *nic) close() {
+	_ = n.receive.Close()
+	_ = unix.Close(n.groups)
+}
+
+// errClosed is returned by methods after Close.
+var errClosed = errors.New("the datapath is closed")
+
+// Open makes the VNI and attaches the interfaces. Programs that a killed daemon
+// has left are removed; its VNI is taken over.
+func Open(ctx context.Context, c datapath.Config) (*Datapath, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	d := &Datapath{config: c, log: c.Log, hooks: hooksOf(c.VNI), nics: map[string]*nic{}}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	if err := Probe(); err != nil {
+		return nil, err
+	}
+	if err := d.open(ctx); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func (d *Datapath) open(ctx context.Context) error {
+	stale, err := d.hooks.sweep()
+	if err != nil {
+		return err
+	}
+	if len(stale) > 0 {
+		d.log.Info("removed what an earlier daemon had left", "interfaces", stale)
+	}
+	vni, err := makeVNI(d.config)
+	if err != nil {
+		return err
+	}
+	if d.progs, err = loadShared(vni.Attrs().Index, d.config.VNIMAC); err != nil {
+		return err
+	}
+	if err := d.hooks.attach(vni, egress, d.progs.Send); err != nil {
+		return err
+	}
+	for _, i := range d.config.Interfaces {
+		if err := d.Attach(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Kind is "ebpf".
+func (d *Datapath) Kind() string { return "ebpf" }
+
+// Merges is true.
+func (d *Datapath) Merges() bool { return true }
+
+// Attach adds an interface, or takes it anew.
+func (d *Datapath) Attach(_ context.Context, i datapath.Interface) error {
+	if err := d.config.CheckInterface(i); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return errClosed
+	}
+	link, err := netlink.LinkByName(i.Name)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", i.Name, err)
+	}
+	old := d.nics[i.Name]
+	if old != nil && old.index == link.Attrs().Index && old.MAC == i.MAC {
+		return nil
+	}
+	slot, err := d.freeSlot(old)
+	if err != nil {
+		return err
+	}
+	if old != nil {
+		if err := d.drop(old); err != nil {
+			return err
+		}
+	}
+	n, err := d.take(link, i, slot)
+	if err != nil {
+		return errors.Join(err, d.publish(d.current))
+	}
+	d.nics[i.Name] = n
+	d.fitMTU()
+	return d.publish(d.current) // it may be in use and have a new index or address
+}
+
+// freeSlot finds the bit and the counters for an interface: those it had, or
+// some that nobody has.
+func (d *Datapath) freeSlot(old *nic) (uint32, error) {
+	if old != nil {
+		return old.slot, nil
+	}
+	for slot := range uint32(datapath.MaxInterfaces) {
+		used := false
+		for _, n := range d.nics {
+			used = used || n.slot == slot
+		}
+		if !used {
+			return slot, d.progs.clear(slot)
+		}
+	}
+	return 0, fmt.Errorf("all %d places for interfaces are taken", datapath.MaxInterfaces)
+}
+
+// take attaches an interface's program.
+func (d *Datapath) take(link netlink.Link, i datapath.Interface, slot uint32) (*nic, error) {
+	n := &nic{Interface: i, index: link.Attrs().Index, slot: slot}
+	var err error
+	if n.receive, err = d.progs.loadReceiver(i, slot); err != nil {
+		return nil, err
+	}
+	if n.groups, err = hearGroups(n.index); err != nil {
+		_ = n.receive.Close()
+		return nil, fmt.Errorf("interface %s: %w", i.Name, err)
+	}
+	if err := d.hooks.attach(link, ingress, n.receive); err != nil {
+		n.close()
+		return nil, err
+	}
+	return n, nil
+}
+
+// drop takes a program away from its interface, if that is still there.
+func (d *Datapath) drop(n *nic) error {
+	delete(d.nics, n.Name)
+	n.close()
+	link, err := netlink.LinkByIndex(n.index)
+	if err == nil {
+		_, err = d.hooks.detach(link)
+	}
+	if err != nil && !gone(err) {
+		return fmt.Errorf("interface %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// Detach takes an interface away.
+func (d *Datapath) Detach(_ context.Context, name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := d.nics[name]
+	switch {
+	case d.closed:
+		return errClosed
+	case n == nil:
+		return fmt.Errorf("interface %s: %w", name, datapath.ErrUnknownInterface)
+	}
+	if err := d.publish(d.current.Without(name)); err != nil {
+		return err
+	}
+	defer d.fitMTU()
+	return d.drop(n)
+}
+
+// Use changes the interfaces in use by one update of a map.
+func (d *Datapath) Use(_ context.Context, send string, receive []string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return errClosed
+	}
+	c, err := datapath.NewChoice(send, receive, func(name string) bool { return d.nics[name] != nil })
+	if err != nil {
+		return err
+	}
+	return d.publish(c)
+}
+
+// publish writes a choice for the programs to see. Interfaces that are being
+// replaced count as not in use.
+func (d *Datapath) publish(c datapath.Choice) error {
+	var raw choice
+	if n := d.nics[c.Send]; n != nil {
+		raw.Send, raw.Slot, raw.MAC = uint32(n.index), n.slot, n.MAC
+	}
+	for _, name := range c.Receive {
+		if n := d.nics[name]; n != nil {
+			raw.Receive |= 1 << n.slot
+		}
+	}
+	if len(d.nics) > 1 {
+		raw.Merge = 1 // also with one to receive from: what it brings now, another may bring again later
+	}
+	if err := d.progs.Choices.Put(uint32(0), raw); err != nil {
+		return fmt.Errorf("switching to %q: %w", c.Send, err)
+	}
+	d.current = c
+	return nil
+}
+
+// Stats reads the counters.
+func (d *Datapath) Stats() (datapath.Stats, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return datapath.Stats{}, errClosed
+	}
+	s := datapath.Stats{
+		Send: d.current.Send, Receive: slices.Clone(d.current.Receive),
+		Interfaces: map[string]datapath.InterfaceStats{},
+	}
+	for name, n := range d.nics {
+		c, err := d.progs.counters(n.slot)
+		if err != nil {
+			return s, err
+		}
+		s.Interfaces[name] = datapath.InterfaceStats{
+			SentPackets: c.Sent, SentBytes: c.SentBytes, ReceivedPackets: c.Received, ReceivedBytes: c.ReceivedBytes,
+			Inactive: c.Inactive, Foreign: c.Foreign, Doubled: c.Doubled,
+		}
+	}
+	unsent, err := d.progs.counters(unsentSlot)
+	s.Unsent = unsent.Sent
+	return s, err
+}
+
+// Close removes the programs and the VNI.
+func (d *Datapath) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	d.closed = true
+	for _, n := range d.nics {
+		n.close()
+	}
+	if d.progs != nil {
+		d.progs.close()
+	}
+	_, err := d.hooks.sweep()
+	return errors.Join(err, removeVNI(d.config.VNI))
+}
+
+// fitMTU adapts the VNI after interfaces have come or gone.
+func (d *Datapath) fitMTU() {
+	if len(d.nics) == 0 {
+		return
+	}
+	link, err := netlink.LinkByName(d.config.VNI)
+	if err == nil {
+		err = netlink.LinkSetMTU(link, d.config.FitMTU(slices.Collect(maps.Keys(d.nics))))
+	}
+	if err != nil {
+		d.log.Warn("setting the virtual interface's MTU", "interface", d.config.VNI, "error", err)
+	}
+}
