@@ -50,6 +50,7 @@ type API struct {
 	streams  atomic.Int64  // consumers of events
 
 	permitted map[permission]bool
+	schemes   map[string]func(*http.Request) (string, error)
 	metrics   requestMetrics
 }
 
@@ -61,7 +62,7 @@ func New(opts Options) *API {
 	if opts.MaxBody == 0 {
 		opts.MaxBody = 1 << 20
 	}
-	a := &API{opts: opts, mux: http.NewServeMux(), registry: prometheus.NewRegistry(), stopping: make(chan struct{}), permitted: map[permission]bool{}}
+	a := &API{opts: opts, mux: http.NewServeMux(), registry: prometheus.NewRegistry(), stopping: make(chan struct{}), permitted: map[permission]bool{}, schemes: map[string]func(*http.Request) (string, error){}}
 	a.huma = humago.New(a.mux, humaConfig(opts.Version, opts.MaxBody))
 	a.registerSystem()
 	return a

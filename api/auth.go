@@ -162,7 +162,7 @@ func loopbackName(host string) bool {
 // gate lets authenticated requests through, and those that need not be.
 func (a *API) gate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name, err := a.opts.Auth.identify(r)
+		name, err := a.identify(r)
 		if cert := a.opts.Auth.certificate(r); cert != nil && !public(r.URL.Path) {
 			role := pki.RoleOf(cert)
 			if !mayAll(role) && !a.permitted[permission{role, r.Method, r.URL.Path}] {

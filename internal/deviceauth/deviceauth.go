@@ -1,0 +1,118 @@
+// Package deviceauth is how a mobile device shows the controller's API who it
+// is: by a header that is signed with the device's key. It is shared by the
+// controller, which checks it, and the device's daemon, which makes it.
+//
+//	Authorization: Sluice-Device ID TIME NONCE CODE
+//
+// TIME is in milliseconds since 1970, NONCE 32 hex digits that are not used
+// again, CODE the HMAC-SHA256, in hex, of a label, the method, the path, ID, TIME
+// and NONCE, one to a line. A header is good once, within Window of its time.
+package deviceauth
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Scheme is the first word of the header.
+const Scheme = "Sluice-Device"
+
+// Window is how far the time of a header may be from the controller's.
+const Window = 30 * time.Second
+
+const (
+	label      = "sluice device api 1"
+	nonceBytes = 16
+	// maxNonces bounds what is remembered of headers that were used.
+	maxNonces = 1 << 16
+)
+
+// Why a header does not count.
+var (
+	ErrForm  = errors.New("want \"" + Scheme + " ID TIME NONCE CODE\"")
+	ErrCode  = errors.New("the code is not the device's")
+	ErrStale = errors.New("the header's time is not now: set the device's clock")
+	ErrUsed  = errors.New("the header was used before")
+)
+
+// Header makes the value of an Authorization header.
+func Header(key []byte, id, method, path string, now time.Time) string {
+	var nonce [nonceBytes]byte
+	_, _ = rand.Read(nonce[:]) // never fails, see package crypto/rand
+	c := Claim{ID: id, time: strconv.FormatInt(now.UnixMilli(), 10), nonce: hex.EncodeToString(nonce[:])}
+	return strings.Join([]string{Scheme, c.ID, c.time, c.nonce, hex.EncodeToString(c.sum(key, method, path))}, " ")
+}
+
+// Claim is a header as it was read: nothing in it has been checked yet.
+type Claim struct {
+	// ID is the device that the sender says it is.
+	ID          string
+	time, nonce string
+	code        []byte
+	at          time.Time
+}
+
+// Parse reads the value of an Authorization header.
+func Parse(header string) (Claim, error) {
+	f := strings.Split(header, " ")
+	if len(f) != 5 || f[0] != Scheme || f[1] == "" {
+		return Claim{}, ErrForm
+	}
+	ms, err := strconv.ParseInt(f[2], 10, 64)
+	code, err2 := hex.DecodeString(f[4])
+	if err != nil || err2 != nil || len(code) != sha256.Size || len(f[3]) != 2*nonceBytes {
+		return Claim{}, ErrForm
+	}
+	return Claim{ID: f[1], time: f[2], nonce: f[3], code: code, at: time.UnixMilli(ms)}, nil
+}
+
+func (c Claim) sum(key []byte, method, path string) []byte {
+	h := hmac.New(sha256.New, key)
+	fmt.Fprintf(h, "%s\n%s\n%s\n%s\n%s\n%s\n", label, method, path, c.ID, c.time, c.nonce)
+	return h.Sum(nil)
+}
+
+// Checker lets each header count once.
+type Checker struct {
+	mu   sync.Mutex
+	used map[string]time.Time // until when it has to be remembered
+}
+
+// Check says whether the claim was made with the key for this request, now, and
+// for the first time.
+func (k *Checker) Check(c Claim, key []byte, method, path string, now time.Time) error {
+	if len(key) == 0 || !hmac.Equal(c.code, c.sum(key, method, path)) {
+		return ErrCode
+	}
+	if off := now.Sub(c.at); off > Window || off < -Window {
+		return fmt.Errorf("%w: it is off by %v", ErrStale, off.Round(time.Second))
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, used := k.used[c.nonce]; used {
+		return ErrUsed
+	}
+	if len(k.used) >= maxNonces/2 {
+		for n, until := range k.used {
+			if now.After(until) {
+				delete(k.used, n)
+			}
+		}
+	}
+	if len(k.used) >= maxNonces {
+		return errors.New("too many headers at once: try again")
+	}
+	if k.used == nil {
+		k.used = map[string]time.Time{}
+	}
+	k.used[c.nonce] = c.at.Add(2 * Window)
+	return nil
+}
