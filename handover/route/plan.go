@@ -2,40 +2,161 @@ package route
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// entry is one rule in the form that waves are searched by.
-type entry struct {
-	sw openflow.DatapathID
-}
-
 // Make plans how a device is served. The topology must be the one its rules are
 // to be written for. Where a bicast is not possible the plan serves the first
 // place alone and says why in Fallback.
 func Make(t *network.Topology, w Want) (Plan, error) {
-	if len(w.Places) == 0 || len(w.Places) > 2 {
-		return Plan{}, fmt.Errorf("%w: %d places, not 1 or 2", ErrInvalid, len(w.Places))
+	if err := w.check(t); err != nil {
+		return Plan{}, err
 	}
-	return Plan{}, fmt.Errorf("%w: %v", ErrUnreachable, w.Places[0].At)
+	p := Plan{want: w}
+	first := w.Places[0]
+	near, unreached := w.near(t, first)
+	p.Unreached = unreached
+	egress, up, ok := w.exit(t, first, near)
+	if !ok {
+		return Plan{}, fmt.Errorf("%w: place %v", ErrUnreachable, first.At)
+	}
+	p.Egress, p.Up = egress, up
+	roots := append(make([]Root, 0, len(near)), egress)
+	for _, r := range near {
+		if r.At != egress.At {
+			roots = append(roots, r)
+		}
+	}
+	down := grow(t, roots, first.At)
+	p.Path = down.path(egress.At)
+	p.order = down.order()
+	p.upEntries(t, first, up)
+	if len(w.Places) == 2 {
+		p.bicast(t, down, len(roots))
+	}
+	p.downEntries(down)
+	p.finish()
+	return p, nil
 }
 
-// Waves is the consistent order in which the switches of a change are written:
-// all switches of a wave at once, the next wave when all have confirmed. What is
-// deleted is deleted after the last wave. An empty old plan is a first attachment.
-func Waves(old, now Plan) [][]openflow.DatapathID { return nil }
+// bicast finds the way to the second place, or gives it up.
+func (p *Plan) bicast(t *network.Topology, down tree, roots int) {
+	second := p.want.Places[1]
+	near, _ := p.want.near(t, second)
+	_, up, ok := p.want.exit(t, second, near)
+	if ok {
+		p.Branch, ok = down.branch(t, p.Path, roots, second.At)
+	}
+	if !ok {
+		p.Branch = nil
+		p.Fallback = fmt.Sprintf("no way from the path to %v and back to a root", second.At)
+		return
+	}
+	p.Join = p.Branch[0].Switch
+	p.upEntries(t, second, up)
+	way := make([]openflow.DatapathID, 0, len(p.Branch)+len(p.order))
+	for _, h := range slices.Backward(p.Branch[1:]) {
+		way = append(way, h.Switch)
+	}
+	for _, sw := range p.order {
+		if !slices.Contains(way, sw) {
+			way = append(way, sw)
+		}
+	}
+	p.order = way
+}
 
-// Burst is the fastest order that lets no packet go round in a circle: packets may
-// be lost until all switches have their rules, as if the device had left its old
-// place already. Mostly it is a single wave.
-func Burst(old, now Plan) [][]openflow.DatapathID { return nil }
+// upEntries are the rules for packets from a place. They end where the way meets
+// one that is there already.
+func (p *Plan) upEntries(t *network.Topology, place Place, up []network.Hop) {
+	for i, h := range up {
+		e := entry{sw: h.Switch, up: true, in: h.In}
+		if i == 0 {
+			e.mac = place.MAC
+		}
+		if i > 0 && slices.ContainsFunc(p.entries, func(o entry) bool { return o.sw == e.sw && o.samePlace(&e) }) {
+			return
+		}
+		o := out{port: h.Out}
+		if i < len(up)-1 {
+			o.to = network.PortRef{Switch: up[i+1].Switch, Port: up[i+1].In}
+		}
+		e.add(o)
+		p.entries = append(p.entries, e)
+	}
+}
 
-// Steps are the changes that lead from one plan to another, in order. From a
-// bicast to its second place they are two: the join stops serving the first place,
-// which is one rule of one switch, and then the rules take their final form.
-func Steps(old, now Plan) []Step { return nil }
+// downEntries are the rules for packets to the device.
+func (p *Plan) downEntries(down tree) {
+	for i := range down {
+		p.treeEntries(&down[i])
+	}
+	for i, h := range p.Branch {
+		if i > 0 {
+			e := entry{sw: h.Switch, mac: branchMAC}
+			e.add(p.branchOut(i))
+			p.entries = append(p.entries, e)
+		}
+	}
+}
 
-// Compare tells what a change touches.
-func Compare(old, now Plan) Change { return Change{} }
+// branchOut is where a switch of the branch sends the copy. The first marks it,
+// the last takes the mark away.
+func (p *Plan) branchOut(i int) out {
+	h, second := p.Branch[i], p.want.Places[1]
+	if i < len(p.Branch)-1 {
+		next := p.Branch[i+1]
+		o := out{port: h.Out, to: network.PortRef{Switch: next.Switch, Port: next.In}}
+		if i == 0 {
+			o.mac = branchMAC
+		}
+		return o
+	}
+	o := out{port: h.Out, mac: second.MAC}
+	if i > 0 && o.mac.IsZero() {
+		o.mac = p.want.Home
+	}
+	return o
+}
+
+// treeEntries are the rules of a switch of the tree: one for all ports, and one
+// for each port that packets may come in by and leave by again, as those between
+// two devices behind one port.
+func (p *Plan) treeEntries(n *node) {
+	e := entry{sw: n.sw}
+	first := out{port: n.out, to: n.to}
+	if n.to.IsZero() {
+		first.mac = p.want.Places[0].MAC
+	}
+	e.add(first)
+	if p.Bicast() && n.sw == p.Join {
+		e.add(p.branchOut(0))
+	}
+	p.entries = append(p.entries, e)
+	for i, o := range e.outs[:e.n] {
+		switch {
+		case i > 0 && o.port == first.port:
+			continue // the first has made this rule
+		case o.to.IsZero() && o.mac.IsZero(), i == 0 && !o.to.IsZero():
+			continue // what another domain sends back to it, or a switch to the one before, goes nowhere
+		}
+		back := e
+		back.in = o.port
+		p.entries = append(p.entries, back)
+	}
+}
+
+// finish makes the program of the entries.
+func (p *Plan) finish() {
+	p.Program.Rules = make([]network.Rule, len(p.entries))
+	for i := range p.entries {
+		e := &p.entries[i]
+		p.Program.Rules[i] = e.rule(&p.want)
+		if !slices.Contains(p.order, e.sw) {
+			p.order = append(p.order, e.sw)
+		}
+	}
+}

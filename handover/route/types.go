@@ -41,7 +41,7 @@ type Want struct {
 	// One that is a place as well is left out.
 	Roots []Root
 	// Egress is the root by which packets from the device leave; nil for the
-	// nearest one.
+	// nearest uplink or, where none can be reached, the nearest neighbour.
 	Egress *network.PortRef
 	// Places is where the device is. A second place makes it a bicast: the first
 	// is served as if it were alone, and a copy of everything goes to the second.

@@ -1,0 +1,155 @@
+package route
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// node is one switch of an in-tree: what packets to the device do there, from
+// whatever port they come.
+type node struct {
+	sw    openflow.DatapathID
+	in    uint32 // port by which the first root's packets, or those of its first user, arrive
+	out   uint32
+	to    network.PortRef // where out leads; zero at the device
+	depth int             // links to the device
+	roots int             // roots whose packets come by
+}
+
+// tree is an in-tree from roots to a place.
+type tree []node
+
+func (t tree) find(sw openflow.DatapathID) *node {
+	for i := range t {
+		if t[i].sw == sw {
+			return &t[i]
+		}
+	}
+	return nil
+}
+
+// grow makes an in-tree. The first root gets a way of fewest links; each other
+// one goes its own such way until it meets what is there already. The ways of one
+// root to several places part once, so a move changes nothing above that point.
+func grow(top *network.Topology, roots []Root, place network.PortRef) tree {
+	t := make(tree, 0, 8)
+	for _, r := range roots {
+		p, ok := top.FanPath(r.At, place)
+		if !ok {
+			continue
+		}
+		begin, depth := len(t), 0
+		for i, h := range p.Hops {
+			if n := t.find(h.Switch); n != nil {
+				depth = n.depth + 1
+				break
+			}
+			n := node{sw: h.Switch, in: h.In, out: h.Out}
+			if i < len(p.Hops)-1 {
+				n.to = network.PortRef{Switch: p.Hops[i+1].Switch, Port: p.Hops[i+1].In}
+			}
+			t = append(t, n)
+		}
+		for i := len(t) - 1; i >= begin; i-- {
+			t[i].depth = depth
+			depth++
+		}
+		for n := t.find(r.At.Switch); n != nil; n = t.find(n.to.Switch) {
+			n.roots++
+			if n.to.IsZero() {
+				break
+			}
+		}
+	}
+	return t
+}
+
+// path is the way of packets that enter at a port.
+func (t tree) path(from network.PortRef) []network.Hop {
+	var out []network.Hop
+	for n := t.find(from.Switch); n != nil; n = t.find(n.to.Switch) {
+		out = append(out, network.Hop{Switch: n.sw, In: from.Port, Out: n.out})
+		if n.to.IsZero() {
+			break
+		}
+		from = n.to
+	}
+	return out
+}
+
+// order lists the switches, those nearest to the device first.
+func (t tree) order() []openflow.DatapathID {
+	sorted := slices.Clone(t)
+	slices.SortStableFunc(sorted, func(a, b node) int { return cmp.Compare(a.depth, b.depth) })
+	out := make([]openflow.DatapathID, len(sorted))
+	for i, n := range sorted {
+		out[i] = n.sw
+	}
+	return out
+}
+
+// branch finds the shortest way to a second place from a switch that the packets
+// of all roots pass. trunk is the first root's way.
+func (t tree) branch(top *network.Topology, trunk []network.Hop, roots int, to network.PortRef) ([]network.Hop, bool) {
+	end, ok := top.Index(to.Switch)
+	if !ok {
+		return nil, false
+	}
+	const unseen, source = -2, -1
+	via := make([]int, len(top.Switches)) // the place among found of the link that leads here
+	for i := range via {
+		via[i] = unseen
+	}
+	var found []network.Link
+	var queue []openflow.DatapathID
+	for _, h := range trunk {
+		if i, ok := top.Index(h.Switch); ok && t.find(h.Switch).roots == roots {
+			via[i] = source
+			queue = append(queue, h.Switch)
+		}
+	}
+	for len(queue) > 0 && via[end] == unseen {
+		for _, l := range top.LinksFrom(queue[0]) {
+			i, _ := top.Index(l.To.Switch)
+			if via[i] != unseen {
+				continue
+			}
+			via[i] = len(found)
+			found = append(found, l)
+			queue = append(queue, l.To.Switch)
+		}
+		queue = queue[1:]
+	}
+	if via[end] == unseen {
+		return nil, false
+	}
+	return traceBack(top, trunk, found, via, to), true
+}
+
+// traceBack reads the way that a search has found.
+func traceBack(top *network.Topology, trunk []network.Hop, found []network.Link, via []int, to network.PortRef) []network.Hop {
+	out := to.Port
+	var back []network.Hop
+	sw := to.Switch
+	for {
+		i, _ := top.Index(sw)
+		if via[i] < 0 {
+			break
+		}
+		l := found[via[i]]
+		back = append(back, network.Hop{Switch: sw, In: l.To.Port, Out: out})
+		sw, out = l.From.Switch, l.From.Port
+	}
+	join := network.Hop{Switch: sw, Out: out}
+	for _, h := range trunk {
+		if h.Switch == sw {
+			join.In = h.In
+		}
+	}
+	back = append(back, join)
+	slices.Reverse(back)
+	return back
+}

@@ -1,0 +1,122 @@
+package route
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// check refuses what makes no sense, and puts the rest into its plain form: IPv4
+// addresses, no place or root twice, no root that is a place.
+func (w *Want) check(t *network.Topology) error {
+	w.IP = w.IP.Unmap()
+	switch {
+	case !w.IP.Is4() || w.IP.IsUnspecified() || w.IP.IsMulticast():
+		return fmt.Errorf("%w: %v is no IPv4 address of a device", ErrInvalid, w.IP)
+	case w.Home.IsZero() || w.Home.IsMulticast():
+		return fmt.Errorf("%w: home address %v", ErrInvalid, w.Home)
+	case len(w.Places) == 0 || len(w.Places) > 2:
+		return fmt.Errorf("%w: %d places, not 1 or 2", ErrInvalid, len(w.Places))
+	}
+	for _, p := range w.Places {
+		switch {
+		case p.MAC.IsMulticast():
+			return fmt.Errorf("%w: address %v at %v", ErrInvalid, p.MAC, p.At)
+		case p.At.Port == 0 || p.At.Port > openflow.PortMax:
+			return fmt.Errorf("%w: %v is no port for a device", ErrInvalid, p.At)
+		case !t.IsEdge(p.At):
+			return fmt.Errorf("%w: %v leads to another switch", ErrInvalid, p.At)
+		}
+	}
+	w.Places = slices.Clone(w.Places)
+	if len(w.Places) == 2 && w.Places[0] == w.Places[1] {
+		w.Places = w.Places[:1]
+	}
+	return w.checkRoots()
+}
+
+func (w *Want) checkRoots() error {
+	roots := make([]Root, 0, len(w.Roots))
+	for _, r := range w.Roots {
+		known := slices.ContainsFunc(roots, func(o Root) bool { return o.At == r.At })
+		place := slices.ContainsFunc(w.Places, func(p Place) bool { return p.At == r.At })
+		if !known && !place {
+			roots = append(roots, r)
+		}
+	}
+	w.Roots = roots
+	if len(roots) == 0 {
+		return fmt.Errorf("%w: no root besides the places themselves", ErrInvalid)
+	}
+	if w.Egress == nil {
+		return nil
+	}
+	if !slices.ContainsFunc(roots, func(r Root) bool { return r.At == *w.Egress }) {
+		return fmt.Errorf("%w: the egress %v is none of the roots", ErrInvalid, *w.Egress)
+	}
+	return nil
+}
+
+// near lists the roots with a way to the place, the nearest first, and those that
+// have none.
+func (w *Want) near(t *network.Topology, p Place) (near, unreached []Root) {
+	type reached struct {
+		root Root
+		hops int
+	}
+	all := make([]reached, 0, len(w.Roots))
+	for _, r := range w.Roots {
+		hops, ok := t.Distance(r.At.Switch, p.At.Switch)
+		if !ok || !t.IsEdge(r.At) {
+			unreached = append(unreached, r)
+			continue
+		}
+		all = append(all, reached{r, hops})
+	}
+	slices.SortStableFunc(all, func(a, b reached) int { return a.hops - b.hops })
+	near = make([]Root, len(all))
+	for i, r := range all {
+		near[i] = r.root
+	}
+	return near, unreached
+}
+
+// exit chooses the root by which packets from the place leave, and their way: the
+// egress that is asked for, else the nearest uplink and, where there is none, the
+// nearest neighbour.
+func (w *Want) exit(t *network.Topology, p Place, near []Root) (Root, []network.Hop, bool) {
+	for _, neighbours := range []bool{false, true} {
+		for _, r := range near {
+			if w.Egress != nil && r.At != *w.Egress || neighbours != (r.Peer != "") {
+				continue
+			}
+			if up, ok := upward(t, r.At, p.At); ok {
+				return r, up, true
+			}
+		}
+	}
+	return Root{}, nil, false
+}
+
+// upward is the way from a place to a root: the way down turned round or, where a
+// link has one direction only, the shortest.
+func upward(t *network.Topology, root, place network.PortRef) ([]network.Hop, bool) {
+	down, ok := t.FanPath(root, place)
+	if !ok {
+		return nil, false
+	}
+	up := make([]network.Hop, len(down.Hops))
+	for i, h := range down.Hops {
+		up[len(up)-1-i] = network.Hop{Switch: h.Switch, In: h.Out, Out: h.In}
+	}
+	for i, h := range up[:len(up)-1] {
+		next := network.PortRef{Switch: up[i+1].Switch, Port: up[i+1].In}
+		if l, ok := t.LinkFrom(network.PortRef{Switch: h.Switch, Port: h.Out}); !ok || l.To != next {
+			p, ok := t.Path(place, root, network.MetricHops)
+			return p.Hops, ok
+		}
+	}
+	return up, true
+}

@@ -1,0 +1,104 @@
+package route
+
+import (
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Waves is the consistent order in which the switches of a change are written:
+// all switches of a wave at once, the next wave when all have confirmed. What is
+// deleted is deleted after the last wave. An empty old plan is a first attachment.
+func Waves(old, now Plan) [][]openflow.DatapathID { return waves(&old, &now, true) }
+
+// Burst is the fastest order that lets no packet go round in a circle: packets may
+// be lost until all switches have their rules, as if the device had left its old
+// place already. Mostly it is a single wave.
+func Burst(old, now Plan) [][]openflow.DatapathID { return waves(&old, &now, false) }
+
+// waves takes, for each wave, every switch that may be written together with those
+// taken already, those nearest to the device first.
+func waves(old, now *Plan, lossless bool) [][]openflow.DatapathID {
+	u := newUpdate(old, now)
+	var rest []*site
+	for i := range u.sites {
+		if u.sites[i].written() {
+			rest = append(rest, &u.sites[i])
+		}
+	}
+	var out [][]openflow.DatapathID
+	for len(rest) > 0 {
+		var wave, later []*site
+		for _, s := range rest {
+			s.phase = during
+			if u.safe(lossless) {
+				wave = append(wave, s)
+				continue
+			}
+			s.phase = before
+			later = append(later, s)
+		}
+		if len(wave) == 0 { // the old rules were broken: go on from the device's side
+			wave, later = rest[:1], rest[1:]
+		}
+		var ids []openflow.DatapathID
+		for _, s := range wave {
+			s.phase = after
+			ids = append(ids, s.sw)
+		}
+		out, rest = append(out, ids), later
+	}
+	return out
+}
+
+// Compare tells what a change touches.
+func Compare(old, now Plan) Change {
+	var c Change
+	for _, s := range newUpdate(&old, &now).sites {
+		switch {
+		case s.written():
+			c.Written = append(c.Written, s.sw)
+		case s.cleared():
+			c.Cleared = append(c.Cleared, s.sw)
+		}
+	}
+	if now.Bicast() {
+		c.Join, c.Branch = now.Join, now.Branch
+		return c
+	}
+	c.Branch, c.Gone = now.Path, old.Path
+	if len(old.Path) == 0 {
+		return c
+	}
+	if entered := now.follow(old.Egress.At); len(entered) > 0 {
+		c.Branch = entered
+	}
+	common := 0
+	for common < min(len(c.Branch), len(c.Gone)) && c.Branch[common].Switch == c.Gone[common].Switch && c.Branch[common].In == c.Gone[common].In {
+		common++
+	}
+	if common > 0 {
+		c.Join = c.Branch[common-1].Switch
+		c.Branch, c.Gone = c.Branch[common-1:], c.Gone[common-1:]
+	}
+	return c
+}
+
+// follow is the way of packets to the device that enter at a port.
+func (p *Plan) follow(at network.PortRef) []network.Hop {
+	var hops []network.Hop
+	var mac openflow.MAC
+	for range p.order {
+		s := site{now: p.at(at.Switch)}
+		e := s.find(false, at.Port, mac, true)
+		if e == nil {
+			return nil
+		}
+		o := &e.outs[0]
+		hops = append(hops, network.Hop{Switch: at.Switch, In: at.Port, Out: o.port})
+		mac = o.carried(false, mac)
+		if at = o.to; at.IsZero() {
+			return hops
+		}
+	}
+	return nil
+}
