@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/sluice-net/sluice/network/ledger"
 	"github.com/sluice-net/sluice/openflow"
@@ -13,24 +14,42 @@ import (
 type stage struct {
 	sw  openflow.DatapathID
 	ops []ledger.Op
+	// ready, if set, is the bundle that holds the operations already.
+	ready *bundle
 }
 
 // execute sends a change and waits for its barriers: what is to be written
 // first, then what is to be deleted, so that a packet finds the old rule or the
 // new one, never none.
 func (n *Network) execute(ctx context.Context, c *ledger.Change, opts ApplyOptions) error {
+	m := newMeasured(c, opts)
+	defer m.end()
 	if c.Empty() {
+		m.written()
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.RequestTimeout)
 	defer cancel()
-	if opts.Atomic {
-		return n.executeAtomic(ctx, c, opts)
+	var err error
+	switch {
+	case len(opts.Waves) > 0:
+		err = n.executeWaves(ctx, c, opts, m)
+	case opts.Atomic:
+		if err = n.executeAtomic(ctx, c, opts); err == nil {
+			m.wave()
+			m.written()
+		}
+		return err
+	default:
+		if err = n.stages(ctx, split(c.Writes, opts.Ordered), opts); err == nil {
+			m.wave()
+		}
 	}
-	if err := n.stages(ctx, split(c.Writes, opts.Ordered), opts); err != nil {
+	if err != nil {
 		return err
 	}
-	if err := n.stages(ctx, split(c.Deletes, false), ApplyOptions{AllowDown: true}); err != nil {
+	m.written()
+	if err := n.stages(ctx, split(c.Deletes, false), ApplyOptions{AllowDown: true, Atomic: opts.Atomic}); err != nil {
 		n.log.Warn("deleting rules", "error", err) // what is wanted is there; the next reconciliation deletes the rest
 	}
 	return nil
@@ -103,7 +122,17 @@ func (n *Network) stage(ctx context.Context, st stage, opts ApplyOptions) (wait 
 	if s == nil {
 		return func() error { return lost(st.sw, opts) }
 	}
-	if opts.Atomic && s.caps.Bundles {
+	switch {
+	case st.ready != nil:
+		commit := st.ready.commit()
+		return func() error {
+			err := commit(ctx)
+			if errors.Is(err, ErrSwitchDown) {
+				return lost(st.sw, opts)
+			}
+			return err
+		}
+	case opts.Atomic && s.caps.Bundles && len(st.ops) > 1:
 		return func() error { return s.bundle(ctx, st, opts) }
 	}
 	msgs := make([]openflow.Message, len(st.ops))
@@ -170,7 +199,7 @@ func (s *Switch) bundle(ctx context.Context, st stage, opts ApplyOptions) error 
 			return err
 		}
 	}
-	err := s.commit(ctx, inside)
+	err := s.inBundle(ctx, inside)
 	switch {
 	case errors.Is(err, ErrSwitchDown):
 		return lost(st.sw, opts)
@@ -199,38 +228,6 @@ func (st *stage) parts() (before, inside, after stage) {
 	return before, inside, after
 }
 
-// commit opens a bundle, fills it and commits it. A switch may refuse a part as
-// late as at the commit: its error then names the message by which the part was
-// added, so that batch goes on listening.
-func (s *Switch) commit(ctx context.Context, st stage) error {
-	const flags = openflow.BundleAtomic | openflow.BundleOrdered
-	id := s.xid.Add(1)
-	msgs := []openflow.Message{&openflow.BundleControl{Bundle: id, Op: openflow.BundleOpenRequest, Flags: flags}}
-	for _, op := range st.ops {
-		msgs = append(msgs, &openflow.BundleAdd{Bundle: id, Flags: flags, Message: op.Message})
-	}
-	adding, err := s.sendBatch(msgs)
-	if err != nil {
-		return st.unencodable(err)
-	}
-	errs, err := s.wait(ctx, adding)
-	if err = s.outcome(&st, errs, 1, err); err != nil {
-		_ = s.send(&openflow.BundleControl{Bundle: id, Op: openflow.BundleDiscardRequest, Flags: flags}, s.xid.Add(1))
-		return err
-	}
-	s.listen(adding)
-	defer s.forget(adding)
-	committing, err := s.sendBatch([]openflow.Message{&openflow.BundleControl{Bundle: id, Op: openflow.BundleCommitRequest, Flags: flags}})
-	if err != nil {
-		return st.unencodable(err)
-	}
-	errs, err = s.wait(ctx, committing)
-	if late := s.errorsOf(adding); len(errs) > 0 && len(late) > 0 {
-		return st.refusal(late, 1)
-	}
-	return s.outcome(&st, errs, len(st.ops)+1, err)
-}
-
 // outcome turns what wait returned into an error that names the switch.
 func (s *Switch) outcome(st *stage, errs []batchError, before int, err error) error {
 	if err != nil {
@@ -239,13 +236,15 @@ func (s *Switch) outcome(st *stage, errs []batchError, before int, err error) er
 	return st.refusal(errs, before)
 }
 
-// undo sends the operations of a rollback. It waits, so that the caller's next
-// change finds the switches as they were, but it has its own deadline: the
-// caller's may have passed.
-func (n *Network) undo(ops []ledger.Op) {
+// undo sends the operations of a rollback, the switches of the last wave first.
+// It waits, so that the caller's next change finds the switches as they were, but
+// it has its own deadline: the caller's may have passed.
+func (n *Network) undo(ops []ledger.Op, waves [][]openflow.DatapathID) {
 	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.RequestTimeout)
 	defer cancel()
-	if err := n.stages(ctx, split(ops, false), ApplyOptions{AllowDown: true}); err != nil {
-		n.log.Warn("restoring rules after a refused change", "error", err)
+	for _, wave := range slices.Backward(arrange(ops, waves)) {
+		if err := n.stages(ctx, wave, ApplyOptions{AllowDown: true}); err != nil {
+			n.log.Warn("restoring rules after a refused change", "error", err)
+		}
 	}
 }

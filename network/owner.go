@@ -97,7 +97,7 @@ func (o *Owner) Apply(ctx context.Context, key string, p Program, opts ApplyOpti
 		return o.planError(key, err)
 	}
 	if err := o.n.execute(ctx, c, opts); err != nil {
-		o.n.undo(c.Rollback())
+		o.n.undo(c.Rollback(), opts.Waves)
 		var re *RuleError
 		if errors.As(err, &re) {
 			re.Owner, re.Key = o.name, key

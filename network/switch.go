@@ -100,6 +100,10 @@ func (s *Switch) Capabilities() Capabilities { return s.caps }
 // Role is the controller's role towards the switch.
 func (s *Switch) Role() openflow.Role { return openflow.Role(s.role.Load()) }
 
+// ControlLatency is the usual one-way latency of the control connection: half of
+// the median of the latest echoes. It is zero before the first.
+func (s *Switch) ControlLatency() time.Duration { return s.rtt.typical() / 2 }
+
 // Connected reports whether the session lives and the switch is reconciled.
 func (s *Switch) Connected() bool { return s.up.Load() }
 

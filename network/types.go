@@ -35,6 +35,8 @@ type (
 	Program = rule.Program
 	// ApplyOptions say how a program is brought into the switches.
 	ApplyOptions = rule.ApplyOptions
+	// ApplyReport tells what a change has sent.
+	ApplyReport = rule.Report
 	// InstalledRule is a rule that the ledger holds.
 	InstalledRule = rule.Installed
 	// Removed tells an owner that a switch removed one of its rules.

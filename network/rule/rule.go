@@ -71,8 +71,22 @@ type ApplyOptions struct {
 	// the next rule belongs to another switch.
 	Ordered bool
 	// Atomic makes the change of each switch one bundle, where it has bundles;
-	// elsewhere the change is written in order between two barriers.
+	// elsewhere the change is written in order between two barriers. What is a
+	// single message needs no bundle.
 	Atomic bool
+	// Waves, if set, is the order in which switches are written: those of one
+	// wave at once, the next wave when all of them have confirmed. Switches in no
+	// wave go with the first. Nothing is deleted before the last wave is
+	// confirmed. With Atomic the bundles of all waves are prepared before the
+	// first is committed, so that what a switch refuses has changed nothing
+	// anywhere. If a change fails it is undone in the opposite order.
+	Waves [][]openflow.DatapathID
+	// Written, if set, is called when everything that is to be written is
+	// confirmed, before anything is deleted. It is called once, not at all when
+	// the change fails before that, and must not block.
+	Written func()
+	// Report, if set, is filled in with what was sent.
+	Report *Report
 	// AllowDown accepts rules for switches that are not connected: they are
 	// kept as desired state and written when the switch connects. Without it,
 	// such a rule is refused with ErrSwitchDown.

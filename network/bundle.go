@@ -1,0 +1,81 @@
+package network
+
+import (
+	"context"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// bundle is a group of changes that a switch holds ready and then makes all at once.
+type bundle struct {
+	s      *Switch
+	st     stage
+	id     uint32
+	adding *batch
+	over   bool // committed or discarded
+}
+
+const bundleFlags = openflow.BundleAtomic | openflow.BundleOrdered
+
+// open makes a bundle of a stage and sends its parts.
+func (s *Switch) open(st stage) (*bundle, error) {
+	b := &bundle{s: s, st: st, id: s.xid.Add(1)}
+	msgs := []openflow.Message{&openflow.BundleControl{Bundle: b.id, Op: openflow.BundleOpenRequest, Flags: bundleFlags}}
+	for _, op := range st.ops {
+		msgs = append(msgs, &openflow.BundleAdd{Bundle: b.id, Flags: bundleFlags, Message: op.Message})
+	}
+	var err error
+	if b.adding, err = s.sendBatch(msgs); err != nil {
+		return nil, st.unencodable(err)
+	}
+	return b, nil
+}
+
+// filled waits until the switch has all parts. It checks each when it is added.
+func (b *bundle) filled(ctx context.Context) error {
+	errs, err := b.s.wait(ctx, b.adding)
+	if err = b.s.outcome(&b.st, errs, 1, err); err != nil {
+		b.discard()
+	}
+	return err
+}
+
+// discard gives up a bundle that is not committed.
+func (b *bundle) discard() {
+	if !b.over {
+		b.over = true
+		_ = b.s.send(&openflow.BundleControl{Bundle: b.id, Op: openflow.BundleDiscardRequest, Flags: bundleFlags}, b.s.xid.Add(1))
+	}
+}
+
+// commit sends the order to make the changes, and returns how to wait for it. A
+// switch may refuse a part as late as now: its error then names the message by
+// which the part was added, so that batch goes on listening.
+func (b *bundle) commit() (wait func(context.Context) error) {
+	b.over = true
+	b.s.listen(b.adding)
+	committing, err := b.s.sendBatch([]openflow.Message{&openflow.BundleControl{Bundle: b.id, Op: openflow.BundleCommitRequest, Flags: bundleFlags}})
+	return func(ctx context.Context) error {
+		defer b.s.forget(b.adding)
+		if err != nil {
+			return b.st.unencodable(err)
+		}
+		errs, err := b.s.wait(ctx, committing)
+		if late := b.s.errorsOf(b.adding); len(errs) > 0 && len(late) > 0 {
+			return b.st.refusal(late, 1)
+		}
+		return b.s.outcome(&b.st, errs, len(b.st.ops)+1, err)
+	}
+}
+
+// inBundle makes the changes of a stage in one bundle.
+func (s *Switch) inBundle(ctx context.Context, st stage) error {
+	b, err := s.open(st)
+	if err != nil {
+		return err
+	}
+	if err := b.filled(ctx); err != nil {
+		return err
+	}
+	return b.commit()(ctx)
+}

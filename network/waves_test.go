@@ -1,0 +1,239 @@
+package network_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// diary notes, in the order in which they happen, what takes effect on switches.
+type diary struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (d *diary) note(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, fmt.Sprintf(format, args...))
+}
+
+// take returns the lines since it was last called.
+func (d *diary) take() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	defer func() { d.lines = nil }()
+	return d.lines
+}
+
+// effects watches a fake switch: changes of the service band that are made, alone
+// or by committing a bundle, and barriers after changes.
+func (d *diary) effects(dpid openflow.DatapathID) func(openflow.Message) *openflow.Error {
+	bundles := map[uint32][]string{}
+	dirty := false
+	return func(m openflow.Message) *openflow.Error {
+		line := func(m openflow.Message) (string, bool) {
+			f, ok := m.(*openflow.FlowMod)
+			if !ok || f.Priority < network.BandService.Base() || f.Priority >= network.BandSteering.Base() {
+				return "", false
+			}
+			verb := map[uint8]string{openflow.FlowAdd: "add", openflow.FlowModifyStrict: "modify", openflow.FlowDeleteStrict: "delete"}[f.Command]
+			o, _ := f.Match.Get(openflow.FieldTCPDst)
+			return fmt.Sprintf("%d %s %d", uint64(dpid), verb, o.Uint()), true
+		}
+		switch m := m.(type) {
+		case *openflow.FlowMod:
+			if l, ok := line(m); ok {
+				d.note("%s", l)
+				dirty = true
+			}
+		case *openflow.BundleAdd:
+			if l, ok := line(m.Message); ok {
+				bundles[m.Bundle] = append(bundles[m.Bundle], l)
+			}
+		case *openflow.BundleControl:
+			if m.Op == openflow.BundleCommitRequest {
+				d.note("%s", strings.Join(bundles[m.Bundle], " + "))
+				dirty = true
+			}
+		case *openflow.BarrierRequest:
+			if dirty {
+				d.note("%d barrier", uint64(dpid))
+				dirty = false
+			}
+		}
+		return nil
+	}
+}
+
+// trio are three switches whose changes are noted.
+type trio struct {
+	n        *network.Network
+	o        *network.Owner
+	d        *diary
+	switches map[openflow.DatapathID]*fake.Switch
+	stops    map[openflow.DatapathID]func()
+}
+
+func newTrio(t *testing.T, noBundles bool, refuse func(openflow.DatapathID, openflow.Message) *openflow.Error) *trio {
+	t.Helper()
+	tr := &trio{d: &diary{}, switches: map[openflow.DatapathID]*fake.Switch{}, stops: map[openflow.DatapathID]func(){}}
+	tr.n, _ = start(t, network.Config{}, func(n *network.Network) { tr.o = owner(t, n, "svc", network.OwnerOptions{}) })
+	for _, dpid := range []openflow.DatapathID{1, 2, 3} {
+		note := tr.d.effects(dpid)
+		tr.switches[dpid] = fake.NewSwitch(fake.Options{DPID: dpid, Ports: 2, NoBundles: noBundles, Refuse: func(m openflow.Message) *openflow.Error {
+			if refuse != nil {
+				if e := refuse(dpid, m); e != nil {
+					return e
+				}
+			}
+			return note(m)
+		}})
+		tr.stops[dpid] = connect(t, tr.n, tr.switches[dpid], dpid)
+	}
+	return tr
+}
+
+// before and later are two programs of switches 1 to 3: the difference is a change
+// and an addition on 1, two additions on 2, and two deletions on 3.
+var (
+	before = program(tcpTo(1, 80, 1), tcpTo(3, 80, 1), tcpTo(3, 81, 1))
+	later  = program(tcpTo(1, 80, 2), tcpTo(1, 81, 2), tcpTo(2, 80, 1), tcpTo(2, 81, 1))
+)
+
+func TestWavesAreWrittenInOrder(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		atomic    bool
+		noBundles bool
+		want      []string
+	}{
+		{"plain", false, false, []string{
+			"2 add 80", "2 add 81", "2 barrier", "1 modify 80", "1 add 81", "1 barrier", "written", "3 delete 81", "3 delete 80", "3 barrier",
+		}},
+		{"atomic", true, false, []string{
+			"2 add 80 + 2 add 81", "2 barrier", "1 modify 80 + 1 add 81", "1 barrier", "written", "3 delete 81 + 3 delete 80", "3 barrier",
+		}},
+		{"atomic without bundles", true, true, []string{
+			"2 add 80", "2 add 81", "2 barrier", "1 modify 80", "1 add 81", "1 barrier", "written", "3 delete 81", "3 delete 80", "3 barrier",
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tr := newTrio(t, tc.noBundles, nil)
+			o, d := tr.o, tr.d
+			apply(t, o, "k", before, network.ApplyOptions{})
+			d.take()
+			var report network.ApplyReport
+			apply(t, o, "k", later, network.ApplyOptions{
+				Atomic: tc.atomic, Waves: [][]openflow.DatapathID{{2}, {9}, {1}}, Report: &report, Written: func() { d.note("written") },
+			})
+			if got := d.take(); !slices.Equal(got, tc.want) {
+				t.Errorf("happened:\n%q\nwant:\n%q", got, tc.want)
+			}
+			added, modified, deleted := report.Total()
+			if added != 3 || modified != 1 || deleted != 2 || len(report.Waves) != 2 || len(report.Switches) != 3 || report.Switches[1].Added != 2 {
+				t.Errorf("report %+v", report)
+			}
+			apply(t, o, "k", later, network.ApplyOptions{Waves: [][]openflow.DatapathID{{1}}, Report: &report, Written: func() { d.note("written") }})
+			if got := d.take(); !slices.Equal(got, []string{"written"}) || len(report.Switches) != 0 {
+				t.Errorf("nothing to do, but %q happened: %+v", got, report)
+			}
+		})
+	}
+}
+
+// Where a switch of the last wave refuses, what earlier waves have written is taken
+// back, last wave first; with bundles it never takes effect.
+func TestRefusedWave(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		atomic bool
+	}{{"plain", false}, {"atomic", true}} {
+		t.Run(tc.name, func(t *testing.T) {
+			tr := newTrio(t, false, func(dpid openflow.DatapathID, m openflow.Message) *openflow.Error {
+				if add, ok := m.(*openflow.BundleAdd); ok {
+					m = add.Message
+				}
+				if f, ok := m.(*openflow.FlowMod); ok && dpid == 1 && f.Command == openflow.FlowAdd && f.Match == tcpTo(1, 81, 0).Match {
+					return &openflow.Error{Code: openflow.FlowModTableFull}
+				}
+				return nil
+			})
+			o, d, switches := tr.o, tr.d, tr.switches
+			apply(t, o, "k", before, network.ApplyOptions{})
+			d.take()
+			err := o.Apply(t.Context(), "k", later, network.ApplyOptions{
+				Atomic: tc.atomic, Waves: [][]openflow.DatapathID{{2}, {1}}, Written: func() { t.Error("it is said to be written") },
+			})
+			var re *network.RuleError
+			if !errors.As(err, &re) || re.Switch != 1 || !errors.Is(err, network.ErrRefused) {
+				t.Fatalf("error %v", err)
+			}
+			wantRules(t, switches[1], map[uint16]uint32{80: 1})
+			wantRules(t, switches[2], map[uint16]uint32{})
+			wantRules(t, switches[3], map[uint16]uint32{80: 1, 81: 1})
+			lines := d.take()
+			if tc.atomic && slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, "+") }) {
+				t.Errorf("a bundle was committed: %q", lines)
+			}
+			restored := slices.Index(lines, "1 add 80")
+			removed := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "2 delete") })
+			if restored < 0 || removed < restored {
+				t.Errorf("not undone in opposite order: %q", lines)
+			}
+		})
+	}
+}
+
+// A switch that is lost in mid-change does not keep the others from being put back.
+func TestSwitchLostBetweenWaves(t *testing.T) {
+	var stop func()
+	down := make(chan struct{})
+	losing := sync.OnceFunc(func() {
+		go stop()
+		<-down
+	})
+	tr := newTrio(t, false, func(dpid openflow.DatapathID, m openflow.Message) *openflow.Error {
+		if f, ok := m.(*openflow.FlowMod); ok && dpid == 2 && f.Match == tcpTo(2, 81, 0).Match && f.Command == openflow.FlowAdd {
+			losing()
+		}
+		return nil
+	})
+	stop = tr.stops[2]
+	tr.n.Subscribe(func(e network.Event) {
+		if e.Kind == network.SwitchDown && e.Switch == 2 {
+			close(down)
+		}
+	})
+	apply(t, tr.o, "k", before, network.ApplyOptions{})
+	err := tr.o.Apply(t.Context(), "k", later, network.ApplyOptions{Waves: [][]openflow.DatapathID{{2, 3}, {1}}})
+	if !errors.Is(err, network.ErrSwitchDown) {
+		t.Fatal(err)
+	}
+	wantRules(t, tr.switches[1], map[uint16]uint32{80: 1})
+	wantRules(t, tr.switches[3], map[uint16]uint32{80: 1, 81: 1})
+	if rules := tr.o.Rules("k"); len(rules) != 3 {
+		t.Errorf("the ledger holds %v", rules)
+	}
+	if slices.Contains(tr.d.take(), "1 modify 80") {
+		t.Error("the second wave was written although the first was lost")
+	}
+}
+
+func TestControlLatency(t *testing.T) {
+	n, _ := start(t, network.Config{})
+	connect(t, n, fake.NewSwitch(fake.Options{DPID: 1, Ports: 1}), 1)
+	s, _ := n.Switch(1)
+	eventually(t, "an echo", func() bool { return s.ControlLatency() > 0 })
+	if l := s.ControlLatency(); l > time.Second {
+		t.Errorf("control latency %v on loopback", l)
+	}
+}
