@@ -42,23 +42,20 @@ func (c *call) request(ctx context.Context) Decision {
 	if !c.authorised() {
 		return c.d
 	}
-	claim := registry.Claim{IP: ip, ClientID: c.Message.Options.Get(dhcpv4.OptionClientIdentifier), MAC: c.chaddr, Signed: c.stamp.Time}
-	if !c.here() {
-		claim.Attachment = &registry.Attachment{At: c.At, MAC: c.Src, Since: c.Time}
-		c.d.Attach = true
-	}
-	l, err := c.reg.Grant(ctx, c.d.Device.ID, claim)
+	l, err := c.reg.Grant(ctx, c.d.Device.ID, registry.Claim{
+		IP: ip, ClientID: c.Message.Options.Get(dhcpv4.OptionClientIdentifier), MAC: c.chaddr, Signed: c.stamp.Time,
+		Attachment: &registry.Attachment{At: c.At, MAC: c.Src, Since: c.Time},
+	})
 	switch {
 	case errors.Is(err, registry.ErrNotYours), errors.Is(err, registry.ErrTaken), errors.Is(err, registry.ErrQuarantined):
-		c.d.Attach = false
 		return c.refuse(err)
 	case err != nil:
-		c.d.Attach = false
 		return c.failed(err)
 	}
 	if c.held != nil {
 		c.d.Previous = c.held.Attachment
 	}
+	c.d.Attach = !c.here() || c.held.IP != l.IP
 	c.d.Lease, c.d.Verdict = l, Granted
 	c.answer(dhcpv4.MessageTypeAck, l.IP)
 	return c.d

@@ -94,9 +94,9 @@ type Decision struct {
 	Device registry.Device
 	// Lease is what has been granted, or of a release or decline what has ended.
 	Lease registry.Lease
-	// Attach says that the device has moved: its packets have to find it at the
-	// port where the request came in before the reply is sent. The lease says so
-	// already; Previous is where it was, or nil.
+	// Attach says that the device has moved or has another address: its packets
+	// have to find it at the port where the request came in before the reply is
+	// sent. The lease says so already; Previous is where it was, or nil.
 	Attach   bool
 	Previous *registry.Attachment
 	// Detach says that the device gave up its address.

@@ -137,6 +137,17 @@ func TestADeviceMoves(t *testing.T) {
 	}
 }
 
+func TestADeviceGetsAnotherAddress(t *testing.T) {
+	b := newBench(t)
+	had := b.attach(mac(1), mac(1), radioA).Lease
+	b.must(b.reg.PutDevice(b.ctx, registry.Device{ID: "phone", MACs: []openflow.MAC{mac(1)}, IP: ip(100)}))
+	b.expect(b.handle(b.renewing(mac(1), had.IP), mac(1), radioA), dhcp.Refused)
+	d := b.attach(mac(1), mac(1), radioA)
+	if d.Lease.IP != ip(100) || !d.Attach || *d.Previous != *had.Attachment || d.Lease.Attachment == nil {
+		t.Fatalf("%+v", d)
+	}
+}
+
 func TestWhereRepliesGo(t *testing.T) {
 	everybody := "ff:ff:ff:ff:ff:ff 255.255.255.255"
 	flag := dhcpv4.WithBroadcast(true)
