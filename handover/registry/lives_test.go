@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -271,4 +272,17 @@ func TestLoadNamesWhatContradicts(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestVisitorsAreBounded(t *testing.T) {
+	b := newBench(t)
+	var err error
+	n := 0
+	for ; err == nil && n < 1<<15; n++ {
+		d := registry.Device{ID: fmt.Sprintf("v%d@east", n), Home: "east", MACs: []openflow.MAC{{2, 1, 0, 0, byte(n >> 8), byte(n)}}}
+		err = b.Adopt(b.ctx, d, netip.AddrFrom4([4]byte{10, 9, byte(n >> 8), byte(n)}))
+	}
+	b.fails(err, registry.ErrFull)
+	b.pool(nil)
+	b.device("car", 1) // our own have room
 }

@@ -1,0 +1,39 @@
+package registry
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Learn returns the device to which the MAC belongs, or makes one of it if a pool
+// takes unknown devices in. It is kept in memory until it has a lease.
+func (r *Registry) Learn(m openflow.MAC) (Device, error) {
+	d := Device{ID: "mac-" + strings.ReplaceAll(m.String(), ":", ""), MACs: []openflow.MAC{m}, Learned: true}
+	if err := d.faults().refusal(ErrInvalid, "device", d.ID); err != nil {
+		return Device{}, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if rec := r.macs[m]; rec != nil {
+		return rec.device, nil
+	}
+	p, ok := r.learning()
+	switch {
+	case !ok:
+		return Device{}, fmt.Errorf("MAC %v: %w, and no pool takes unknown devices in", m, ErrUnknown)
+	case slices.Contains(r.pending, m):
+		return Device{}, fmt.Errorf("MAC %v: %w: it is being registered", m, ErrConflict)
+	case r.devices[d.ID] != nil:
+		return Device{}, fmt.Errorf("MAC %v: %w: device %q has its name but not the MAC", m, ErrConflict, d.ID)
+	case r.count.learned >= maxLearned || r.count.unleased >= maxUnleased:
+		return Device{}, fmt.Errorf("MAC %v: %w devices that nobody registered", m, ErrFull)
+	}
+	d.Pool, d.Class = p.Name, p.Class
+	rec := &record{device: d, idle: r.now()}
+	r.devices[d.ID], r.macs[m] = rec, rec
+	r.tally(d, false, 1)
+	return d, nil
+}
