@@ -7,6 +7,7 @@ func commands(app *App) []*cobra.Command {
 	return []*cobra.Command{
 		controllerCommand(app),
 		agentCommand(app),
+		mobileCommand(app),
 		networkCommand(app),
 		sosCommand(app),
 		statusCommand(app),

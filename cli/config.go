@@ -16,6 +16,7 @@ import (
 const (
 	kindController = "controller"
 	kindAgent      = "agent"
+	kindMobile     = "mobile"
 )
 
 // configFlags are the flags of every command that reads a configuration.
@@ -39,8 +40,11 @@ func (f *configFlags) sources() config.Sources {
 
 // read reads the configuration of the kind.
 func readConfig(kind string, s config.Sources) (any, error) {
-	if kind == kindAgent {
+	switch kind {
+	case kindAgent:
 		return config.LoadAgent(s)
+	case kindMobile:
+		return config.LoadMobile(s)
 	}
 	return config.LoadController(s)
 }
@@ -49,7 +53,7 @@ func configCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Check, show and begin configuration files",
-		Long: `Controller and agent read one YAML file each. Over it go the environment
+		Long: `Controller, agent and mobile device read one YAML file each. Over it go the environment
 (api.listen is SLUICE_API_LISTEN) and the flag --set api.listen=127.0.0.1:8080.
 Reading is strict: unknown keys, wrong types, values out of range and settings
 that contradict each other are refused with file, line, key and what would be
@@ -89,7 +93,7 @@ func configCheckCommand(app *App) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().Var(newWord(&kind, kindController, kindController, kindAgent), "kind", "whose configuration it is: controller or agent")
+	cmd.Flags().Var(newWord(&kind, kindController, kindController, kindAgent, kindMobile), "kind", "whose configuration it is: controller, agent or mobile")
 	cmd.Flags().BoolVar(&noFiles, "no-files", false, "do not look whether the files it names exist")
 	flags.registerSet(cmd)
 	return cmd
@@ -119,23 +123,27 @@ defaults, over them the file, the environment and the flags. Secrets are hidden.
 			return err
 		},
 	}
-	cmd.Flags().Var(newWord(&kind, kindController, kindController, kindAgent), "kind", "whose configuration it is: controller or agent")
+	cmd.Flags().Var(newWord(&kind, kindController, kindController, kindAgent, kindMobile), "kind", "whose configuration it is: controller, agent or mobile")
 	flags.register(cmd)
 	return cmd
 }
 
 func configExampleCommand(app *App) *cobra.Command {
 	return &cobra.Command{
-		Use:   "example controller|agent",
+		Use:   "example controller|agent|mobile",
 		Short: "Print a configuration file with all settings, their defaults and what they are",
 		Example: `  sluice config example controller > controller.yaml
-  sluice config example agent > agent.yaml`,
-		Args:      oneOfArgs(kindController, kindAgent),
-		ValidArgs: []string{kindController, kindAgent},
+  sluice config example agent > agent.yaml
+  sluice config example mobile > mobile.yaml`,
+		Args:      oneOfArgs(kindController, kindAgent, kindMobile),
+		ValidArgs: []string{kindController, kindAgent, kindMobile},
 		RunE: func(_ *cobra.Command, args []string) error {
 			var c any = config.DefaultController()
-			if args[0] == kindAgent {
+			switch args[0] {
+			case kindAgent:
 				c = config.DefaultAgent()
+			case kindMobile:
+				c = config.DefaultMobile()
 			}
 			_, err := fmt.Fprint(app.Out, config.Example(c))
 			return err

@@ -54,7 +54,7 @@ func TestExamplesReadBack(t *testing.T) {
 }
 
 func TestEverySettingIsDocumented(t *testing.T) {
-	for _, c := range []any{DefaultController(), DefaultAgent()} {
+	for _, c := range []any{DefaultController(), DefaultAgent(), DefaultMobile()} {
 		walk(reflect.ValueOf(c).Elem(), "", func(s setting) {
 			if s.field.Tag.Get("doc") == "" {
 				t.Errorf("%T: %s has no documentation", c, s.key)
@@ -139,7 +139,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("---\n---\n"))
 	f.Add([]byte("network: {switches: {? [a] : b}}"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		for _, into := range []checked{DefaultController(), DefaultAgent()} {
+		for _, into := range []checked{DefaultController(), DefaultAgent(), DefaultMobile()} {
 			if err := parse(Sources{File: "f", NoFiles: true}, text, into); err != nil {
 				if _, ok := err.(Problems); !ok || err.Error() == "" {
 					t.Errorf("not Problems: %v", err)

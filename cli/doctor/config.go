@@ -62,13 +62,13 @@ func folder(check, dir string) Finding {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		f.Level, f.Found = Info, dir+" is not there yet, the controller makes it"
+		f.Level, f.Found = Info, dir+" is not there yet, and will be made"
 	case err != nil:
-		f.Level, f.Found, f.Advice = Fail, err.Error(), "give the controller a folder it can use"
+		f.Level, f.Found, f.Advice = Fail, err.Error(), "name a folder that can be used"
 	case !info.IsDir():
-		f.Level, f.Found, f.Advice = Fail, dir+" is no folder", "name another data_dir"
+		f.Level, f.Found, f.Advice = Fail, dir+" is no folder", "name another one"
 	case syscall.Access(dir, 0x2) != nil:
-		f.Level, f.Found, f.Advice = Fail, dir+" cannot be written", "run as its owner, or name another data_dir"
+		f.Level, f.Found, f.Advice = Fail, dir+" cannot be written", "run as its owner, or name another folder"
 	case info.Mode().Perm()&0o077 != 0:
 		f.Level, f.Found, f.Advice = Warn, fmt.Sprintf("%s is open to others (mode %o)", dir, info.Mode().Perm()), "it holds secrets: chmod 700 "+dir
 	}

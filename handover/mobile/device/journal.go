@@ -23,7 +23,9 @@ type Journal struct {
 	changes []Change
 }
 
-const journalFile = "changes.json"
+// JournalFile is the journal's name in its folder. It is there as long as something
+// is to be undone.
+const JournalFile = "changes.json"
 
 // OpenJournal opens the journal in a folder, which is made if it is not there.
 // What an earlier process left in it is there to be undone.
@@ -35,7 +37,7 @@ func OpenJournal(dir string) (*Journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
-	j := &Journal{path: filepath.Join(dir, journalFile), lock: lock}
+	j := &Journal{path: filepath.Join(dir, JournalFile), lock: lock}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = lock.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {

@@ -25,7 +25,7 @@ func TestJournalIsOneProcesses(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, journalFile), []byte(`[{"file"`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, JournalFile), []byte(`[{"file"`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := OpenJournal(dir); err == nil {

@@ -1,0 +1,210 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/handover/mobile"
+	"github.com/sluice-net/sluice/handover/mobile/datapath/ebpf"
+	"github.com/sluice-net/sluice/handover/mobile/datapath/ovs"
+	"github.com/sluice-net/sluice/handover/mobile/device"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Mobile is a mobile device. It has no part in Parts, because nothing can be said
+// of one without its configuration.
+const Mobile = "mobile"
+
+// ForMobile checks what the daemon of a mobile device needs of this machine.
+func ForMobile(ctx context.Context, c *config.Mobile) []Finding {
+	host := Host()
+	out := []Finding{
+		mobileAddresses(c),
+		host.root(Fail, "the daemon changes interfaces and sends frames", "run it as root, or give it CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON"),
+	}
+	out = append(out, datapaths(ctx, c)...)
+	out = append(out, interfaces(c)...)
+	out = append(out, host.managers()...)
+	out = append(out, mobileFiles(c)...)
+	if c.Orders.Server != "" {
+		out = append(out, reachable(ctx, c.Orders.Server))
+	}
+	for i := range out {
+		out[i].For = Mobile
+	}
+	return out
+}
+
+// mobileAddresses lists what the network has to know.
+func mobileAddresses(c *config.Mobile) Finding {
+	f := Finding{Check: "addresses to register", Level: OK}
+	macs := []string{c.VNI.MAC}
+	if c.VNI.MAC == "" {
+		mac, err := mobile.ChooseVNIMAC(c.StateDir, c.Names(), false)
+		if err != nil {
+			f.Level, f.Found, f.Advice = Fail, err.Error(), "plug the interface in, or set vni.mac"
+			return f
+		}
+		macs[0] = mac.String()
+	}
+	links, err := device.Links(c.Names()...)
+	if err != nil {
+		f.Level, f.Found = Fail, err.Error()
+		return f
+	}
+	for _, l := range links {
+		if l.Present {
+			macs = append(macs, l.MAC.String())
+		}
+	}
+	f.Found = strings.Join(macs, " ")
+	return f
+}
+
+// datapaths says which ones the device can have.
+func datapaths(ctx context.Context, c *config.Mobile) []Finding {
+	probes := map[string]error{mobile.KindEBPF: ebpf.Probe(), mobile.KindOVS: ovs.Probe(ctx, ovs.Options{RunDir: c.Datapath.OVSDir})}
+	var out []Finding
+	works := 0
+	for _, kind := range []string{mobile.KindEBPF, mobile.KindOVS} {
+		f := Finding{Check: "datapath " + kind, Level: OK, Found: "works"}
+		if err := probes[kind]; err != nil {
+			f.Level, f.Found = Info, err.Error()
+			if c.Datapath.Kind == kind {
+				f.Level, f.Advice = Fail, "datapath.kind asks for it: put in order what is missing, or write auto"
+			}
+		} else {
+			works++
+		}
+		out = append(out, f)
+	}
+	if works == 0 {
+		out = append(out, Finding{Check: "datapath", Level: Fail, Found: "neither kind works", Advice: "a kernel of 6.6 or later with eBPF, or Open vSwitch: apt-get install openvswitch-switch"})
+	}
+	return out
+}
+
+// interfaces says what the ones are like that the daemon will have.
+func interfaces(c *config.Mobile) []Finding {
+	links, err := device.Links(c.Names()...)
+	if err != nil {
+		return []Finding{{Check: "interfaces", Level: Fail, Found: err.Error()}}
+	}
+	var out []Finding
+	present := 0
+	for _, l := range links {
+		f := Finding{Check: "interface " + l.Name, Level: OK}
+		switch {
+		case !l.Present:
+			f.Level, f.Found, f.Advice = Warn, "not there", "the daemon takes it as soon as it is plugged in; check the name if it should be there now"
+		case l.Type != device.Ethernet || l.MAC == (openflow.MAC{}):
+			f.Level, f.Found, f.Advice = Fail, "does not speak Ethernet", "name one that does"
+		case !l.Carrier:
+			f.Level, f.Found = Info, "no link now"
+			present++
+		default:
+			f.Found = "has a link"
+			present++
+		}
+		if n := ownAddresses(l.Name); n > 0 && f.Level != Fail {
+			f.Found += fmt.Sprintf(", and %d addresses of its own, which are taken off while the daemon runs", n)
+		}
+		out = append(out, f)
+	}
+	if present == 0 {
+		out = append(out, Finding{Check: "interfaces", Level: Fail, Found: "none of them can be used", Advice: "sluice config example mobile: see interfaces"})
+	}
+	return out
+}
+
+func ownAddresses(name string) int {
+	i, err := net.InterfaceByName(name)
+	if err != nil {
+		return 0
+	}
+	addrs, err := i.Addrs()
+	if err != nil {
+		return 0
+	}
+	n := 0
+	for _, a := range addrs {
+		if ip, ok := a.(*net.IPNet); ok && !ip.IP.IsLinkLocalUnicast() {
+			n++
+		}
+	}
+	return n
+}
+
+// managers looks for programs that configure interfaces, too.
+func (s *System) managers() []Finding {
+	var out []Finding
+	for _, m := range []struct{ path, name, advice string }{
+		{"/run/NetworkManager", "NetworkManager", "nmcli device set INTERFACE managed no"},
+		{"/run/systemd/netif/leases", "systemd-networkd", "a .network file for the interfaces with [Link] Unmanaged=yes"},
+	} {
+		if s.exists(m.path) {
+			out = append(out, Finding{Check: m.name, Level: Warn, Found: "runs", Advice: "it must leave the interfaces alone: " + m.advice})
+		}
+	}
+	return out
+}
+
+// mobileFiles looks at what the daemon reads and writes.
+func mobileFiles(c *config.Mobile) []Finding {
+	out := []Finding{folder("folder for state", c.StateDir)}
+	if _, err := os.Stat(filepath.Join(c.StateDir, device.JournalFile)); err == nil {
+		out = append(out, Finding{Check: "journal", Level: Info, Found: "a daemon runs, or was killed", Advice: "the next one puts back what it has changed, or: sluice mobile restore"})
+	}
+	if c.KeyFile != "" {
+		out = append(out, keyFile(c.KeyFile))
+	}
+	if info, err := os.Lstat(c.Resolver); c.Resolver != "" && err == nil && !info.Mode().IsRegular() {
+		out = append(out, Finding{Check: "resolver", Level: Warn, Found: c.Resolver + " belongs to another program", Advice: "the network's name servers are not used: tell that program, or name a file of its own"})
+	}
+	return out
+}
+
+func keyFile(path string) Finding {
+	f := Finding{Check: "key_file", Level: OK, Found: path}
+	if _, err := mobile.ReadKey(path); err != nil {
+		f.Level, f.Found, f.Advice = Fail, err.Error(), "the key that the device was registered with; openssl rand -hex 32 makes one"
+		return f
+	}
+	info, err := os.Stat(path)
+	if err == nil && info.Mode().Perm()&(fs.ModePerm&^0o700) != 0 {
+		f.Level, f.Advice = Warn, fmt.Sprintf("others than its owner can read it (%v): chmod 600 %s", info.Mode().Perm(), path)
+	}
+	return f
+}
+
+// reachable says whether somebody listens behind a URL.
+func reachable(ctx context.Context, server string) Finding {
+	f := Finding{Check: "orders.server", Level: OK, Found: server + " answers"}
+	u, err := url.Parse(server)
+	if err == nil {
+		port := u.Port()
+		if port == "" {
+			port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+		}
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		var d net.Dialer
+		var conn net.Conn
+		if conn, err = d.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port)); err == nil {
+			err = conn.Close()
+		}
+	}
+	if err != nil {
+		f.Level, f.Found = Warn, err.Error()
+		f.Advice = "the device goes by its own policy as long as the controller is not reached"
+	}
+	return f
+}

@@ -1,0 +1,293 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/cli/doctor"
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/handover/dhcp"
+	"github.com/sluice-net/sluice/handover/mobile"
+	"github.com/sluice-net/sluice/handover/mobile/datapath/ovs"
+	"github.com/sluice-net/sluice/handover/mobile/orders"
+	"github.com/sluice-net/sluice/handover/mobile/policy"
+	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+func mobileCommand(app *App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "mobile",
+		Short: "Keep a device's connections while it goes from network to network",
+		Long: `The daemon of a mobile device. Applications use one virtual interface, which has
+one address wherever the device is; the daemon chooses which interface carries
+its packets, gets the address by DHCP, and moves it from one to the other.`,
+	}
+	cmd.AddCommand(mobileRunCommand(app), mobileStatusCommand(app), mobileMoveCommand(app), mobileCheckCommand(app), mobileRestoreCommand(app))
+	return cmd
+}
+
+func mobileRunCommand(app *App) *cobra.Command {
+	var flags configFlags
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the daemon",
+		Long: `Runs the daemon until it gets SIGINT or SIGTERM, and then puts the device back as
+it was: the virtual interface goes, the others have their addresses and routes
+again. What a daemon has left that was killed is put back first.`,
+		Example: `  sluice config example mobile > mobile.yaml
+  sluice mobile run --config mobile.yaml`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.LoadMobile(flags.sources())
+			if err != nil {
+				return err
+			}
+			log, err := newLogger(app.Err, cfg.Log)
+			if err != nil {
+				return err
+			}
+			m, err := mobileConfig(cfg, log, true)
+			if err != nil {
+				return err
+			}
+			return mobile.Run(cmd.Context(), m)
+		},
+	}
+	flags.register(cmd)
+	return cmd
+}
+
+// mobileConfig translates the configuration. With keep, an address that is made
+// for the virtual interface is kept for the next time.
+func mobileConfig(c *config.Mobile, log *slog.Logger, keep bool) (mobile.Config, error) {
+	m := mobile.Config{
+		Device: c.Device, StateDir: c.StateDir, Socket: c.Socket, SocketGroup: -1,
+		VNI: c.VNI.Name, MTU: c.VNI.MTU, Listen: mobile.Listen(c.Datapath.Listen), Overlap: c.Datapath.Overlap,
+		Policy: policy.Rules{
+			MinSignal: c.Policy.MinSignal, MaxLoss: c.Policy.MaxLoss, SignalMargin: c.Policy.SignalMargin,
+			LossMargin: c.Policy.LossMargin, Dwell: c.Policy.Dwell, Hold: c.Policy.Hold,
+		},
+		Probe:    mobile.Probe{Interval: c.Probe.Interval, Window: c.Probe.Window},
+		HostName: c.DHCP.HostName, Retransmit: c.DHCP.Retransmit, AttachTimeout: c.DHCP.Timeout, Release: c.DHCP.Release,
+		Metric: c.Metric, Resolver: c.Resolver, Version: version.Get().Version, Log: log,
+	}
+	for _, name := range c.Names() {
+		m.Interfaces = append(m.Interfaces, mobile.Interface{Name: name, Cost: c.Interfaces[name].Cost})
+	}
+	for _, criterion := range c.Policy.Criteria {
+		m.Policy.Criteria = append(m.Policy.Criteria, policy.Criterion(criterion))
+	}
+	var err error
+	if m.Device == "" {
+		if m.Device, err = os.Hostname(); err != nil {
+			return m, fmt.Errorf("device: %w", err)
+		}
+	}
+	if c.VNI.MAC != "" {
+		m.VNIMAC, err = openflow.ParseMAC(c.VNI.MAC)
+	} else {
+		m.VNIMAC, err = mobile.ChooseVNIMAC(c.StateDir, c.Names(), keep)
+	}
+	if err != nil {
+		return m, fmt.Errorf("vni.mac: %w", err)
+	}
+	if m.OpenDatapath, err = mobile.Opener(c.Datapath.Kind, ovs.Options{RunDir: c.Datapath.OVSDir}); err != nil {
+		return m, fmt.Errorf("datapath.kind: %w", err)
+	}
+	if c.SocketGroup != "" {
+		if m.SocketGroup, err = groupID(c.SocketGroup); err != nil {
+			return m, fmt.Errorf("socket_group: %w", err)
+		}
+	}
+	return m, mobileKey(c, &m)
+}
+
+// mobileKey adds what needs the device's key.
+func mobileKey(c *config.Mobile, m *mobile.Config) error {
+	if c.KeyFile == "" {
+		return nil
+	}
+	key, err := mobile.ReadKey(c.KeyFile)
+	if err != nil {
+		return fmt.Errorf("key_file: %w", err)
+	}
+	m.Sign = func(msg *dhcpv4.DHCPv4, src openflow.MAC, now time.Time) error { return dhcp.Sign(key, msg, src, now) }
+	if c.Orders.Server == "" {
+		return nil
+	}
+	o := orders.Options{Server: c.Orders.Server, Device: m.Device, Key: key}
+	if o.TLS, err = authority(c.Orders.CA); err != nil {
+		return fmt.Errorf("orders.ca: %w", err)
+	}
+	source, err := orders.New(o)
+	if err != nil {
+		return fmt.Errorf("orders: %w", err)
+	}
+	m.Orders = source
+	return nil
+}
+
+// authority is the TLS configuration that trusts one authority; nil for the
+// system's.
+func authority(file string) (*tls.Config, error) {
+	if file == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(b) {
+		return nil, fmt.Errorf("%s: no certificate in PEM form in it", file)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool}, nil
+}
+
+func groupID(name string) (int, error) {
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return -1, err
+	}
+	return strconv.Atoi(g.Gid)
+}
+
+func mobileRestoreCommand(app *App) *cobra.Command {
+	var flags configFlags
+	cmd := &cobra.Command{
+		Use:   "restore",
+		Short: "Put the device back as it was before a daemon that was killed",
+		Long: `Puts back what a daemon has left that was killed and is not to run again. (One
+that is to run again does so by itself.)`,
+		Example: `  sluice mobile restore --config mobile.yaml`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.LoadMobile(flags.sources())
+			if err != nil {
+				return err
+			}
+			log, err := newLogger(app.Err, cfg.Log)
+			if err != nil {
+				return err
+			}
+			m, err := mobileConfig(cfg, log, false)
+			if err != nil {
+				return err
+			}
+			n, err := mobile.Restore(cmd.Context(), m)
+			if err == nil {
+				app.Printf("%d changes undone", n)
+			}
+			return err
+		},
+	}
+	flags.register(cmd)
+	return cmd
+}
+
+func mobileCheckCommand(app *App) *cobra.Command {
+	var flags configFlags
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Say what this device lacks for the daemon, and what the network has to be told",
+		Long: `Looks at the user, the kernel, the interfaces, and the files that the configuration
+names. The first finding lists the MAC addresses that are to be registered with
+the network. The exit code is 1 if something does not work.`,
+		Example: `  sluice mobile check --config mobile.yaml`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.LoadMobile(flags.sources())
+			if err != nil {
+				return err
+			}
+			return app.report(doctor.ForMobile(cmd.Context(), cfg))
+		},
+	}
+	flags.register(cmd)
+	return cmd
+}
+
+// socketFlag is where the daemon listens, for commands that talk to it.
+func socketFlag(cmd *cobra.Command) *string {
+	socket := config.DefaultMobile().Socket
+	if s := os.Getenv("SLUICE_SOCKET"); s != "" {
+		socket = s
+	}
+	return cmd.Flags().String("socket", socket, "control socket of the daemon (environment: SLUICE_SOCKET)")
+}
+
+func mobileMoveCommand(app *App) *cobra.Command {
+	var auto, once bool
+	var hold time.Duration
+	cmd := &cobra.Command{
+		Use:   "move [INTERFACE]",
+		Short: "Move the device to an interface, or leave the choice to it again",
+		Long: `Moves the device to an interface and keeps it there, as long as that has a link,
+until another command, or for as long as --for says. The command returns when the
+device has moved. A device that uses the interface already joins its network anew.`,
+		Example: `  sluice mobile move wlan0
+  sluice mobile move wwan0 --for 10m
+  sluice mobile move --auto`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if auto {
+				return noArgs(cmd, args)
+			}
+			return exactArgs("INTERFACE")(cmd, args)
+		},
+	}
+	socket := socketFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if hold < 0 || once && hold > 0 {
+			return &UsageError{errors.New("--for takes a duration, and does not go together with --once")}
+		}
+		c := mobile.Dial(*socket)
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(cmd.Context(), app.timeout)
+		defer cancel()
+		if auto {
+			if err := c.Auto(ctx); err != nil {
+				return err
+			}
+			app.Printf("the device chooses by its policy again")
+			return nil
+		}
+		seconds := -1.0
+		switch {
+		case once:
+			seconds = 0
+		case hold > 0:
+			seconds = hold.Seconds()
+		}
+		m, err := c.Move(ctx, mobile.MoveRequest{Interface: args[0], Hold: seconds})
+		if err != nil {
+			return err
+		}
+		return app.Print(m, moveTable(m))
+	}
+	cmd.Flags().BoolVar(&auto, "auto", false, "leave the choice to the device's policy again")
+	cmd.Flags().BoolVar(&once, "once", false, "move, but let the policy decide from then on")
+	cmd.Flags().DurationVar(&hold, "for", 0, "how long to stay there; without it, until another command")
+	return cmd
+}
+
+// trimmed is an error's text on one line of a table.
+func trimmed(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	if len(line) > 80 {
+		line = line[:77] + "..."
+	}
+	return line
+}
