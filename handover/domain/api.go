@@ -1,0 +1,217 @@
+package domain
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/pki"
+)
+
+type body[T any] struct{ Body T }
+
+// incoming is a pointer to a message, for receive.
+type incoming[T any] interface {
+	*T
+	message
+}
+
+// Register adds the operations of neighbours, which certificates of their role
+// may use and which refuse all others, and those for operators.
+func (s *Service) Register(a *api.API) {
+	a.Metrics().MustRegister(s.metrics)
+	receive(s, a, KindHello, "Say that one is there", nil, s.onHello)
+	receive(s, a, KindNotify, "Announce a device", func(m *Notify) Subject { return m.Visitor.subject() }, s.onNotify)
+	receive(s, a, KindReady, "Say that the branch to here carries", func(m *Ready) Subject { return m.Subject }, s.onReady)
+	receive(s, a, KindComplete, "Say that a device has arrived", func(m *Complete) Subject { return m.Subject }, s.onComplete)
+	receive(s, a, KindQuery, "Ask who has a device", nil, s.onQuery)
+	receive(s, a, KindClaim, "Take a device that has turned up unannounced", func(m *Claim) Subject { return m.Subject }, s.onClaim)
+	receive(s, a, KindVerify, "Ask whether a device has signed a request", func(m *Verify) Subject { return m.Subject }, s.onVerify)
+	receive(s, a, KindWithdraw, "Take a move back, or leave the chain", func(m *Withdraw) Subject { return m.Subject }, s.onWithdraw)
+
+	huma.Register(a.Huma(), huma.Operation{
+		OperationID: "handover-neighbours-get", Method: http.MethodGet, Path: api.Prefix + "/handover/neighbours",
+		Summary: "List the neighbouring domains", Tags: []string{"handover"},
+	}, func(context.Context, *struct{}) (*body[[]NeighbourStatus], error) {
+		return &body[[]NeighbourStatus]{s.Neighbours()}, nil
+	})
+	huma.Register(a.Huma(), huma.Operation{
+		OperationID: "handover-roaming-get", Method: http.MethodGet, Path: api.Prefix + "/handover/roaming",
+		Summary: "List devices that are abroad, visiting, or on their way", Tags: []string{"handover"},
+	}, func(context.Context, *struct{}) (*body[[]Roaming], error) {
+		return &body[[]Roaming]{s.Roaming()}, nil
+	})
+}
+
+// receive adds one operation. Before f works on a message, the sender's
+// certificate and the message's freshness have been checked. about is the device
+// whose messages come in order, or nil.
+func receive[T, O any, P incoming[T]](s *Service, a *api.API, kind Kind, summary string, about func(P) Subject, f func(context.Context, *neighbour, P) (*O, error)) {
+	a.Permit(pki.RoleNeighbour, http.MethodPost, Path+string(kind))
+	op := huma.Operation{
+		OperationID: "handover-neighbour-" + string(kind), Method: http.MethodPost, Path: Path + string(kind),
+		Summary: summary, Description: "For the controllers of neighbouring domains, with a certificate of role neighbour.",
+		Tags: []string{"handover"}, MaxBodyBytes: maxReply, DefaultStatus: http.StatusOK,
+		Errors: []int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusServiceUnavailable},
+	}
+	huma.Register(a.Huma(), op, func(ctx context.Context, in *body[T]) (*body[O], error) {
+		m := P(&in.Body)
+		n, refusal := s.sender(ctx, m.envelope())
+		if refusal != nil {
+			s.lie(s.orUnknown(n), kind, refusal)
+			return nil, refusal
+		}
+		out, err := s.handle(ctx, n, m.envelope(), deviceOf(m, about), func(ctx context.Context) (any, error) { return f(ctx, n, m) })
+		if err != nil {
+			s.lie(n, kind, err)
+			return nil, err
+		}
+		s.metrics.received(n.Name, kind)
+		reply := &body[O]{}
+		if o, ok := out.(*O); ok && o != nil {
+			reply.Body = *o
+		}
+		return reply, nil
+	})
+}
+
+func deviceOf[P message](m P, about func(P) Subject) string {
+	if about == nil {
+		return ""
+	}
+	s := about(m)
+	return s.Device + "@" + s.Home
+}
+
+// sender returns the neighbour whose certificate the request came with, if it is
+// the one that the message says, and the message is for us.
+func (s *Service) sender(ctx context.Context, e *Envelope) (*neighbour, *Refusal) {
+	n := s.neighbour(e.From)
+	switch {
+	case api.Role(ctx) != pki.RoleNeighbour || api.Identity(ctx) != "certificate:"+e.From:
+		return nil, refuse(CodeStranger, "the message is from %.80q, the certificate is not", e.From)
+	case n == nil:
+		return nil, refuse(CodeStranger, "%.80q is no neighbour of %q", e.From, s.self)
+	case e.To != s.self:
+		return n, refuse(CodeStranger, "the message is for %.80q, this is %q", e.To, s.self)
+	}
+	return n, nil
+}
+
+func (s *Service) orUnknown(n *neighbour) *neighbour {
+	if n == nil {
+		return s.strangers
+	}
+	return n
+}
+
+// handle works on a message within the bounds of the neighbour.
+func (s *Service) handle(ctx context.Context, n *neighbour, e *Envelope, device string, f func(context.Context) (any, error)) (any, error) {
+	if refusal := n.guard.pass(e, device, s.now()); refusal != nil {
+		return nil, refusal
+	}
+	select {
+	case n.inflight <- struct{}{}:
+		defer func() { <-n.inflight }()
+	default:
+		return nil, refuse(CodeBusy, "too many requests of %q at once", n.Name)
+	}
+	n.seen(nil, s.now())
+	ctx, cancel := context.WithTimeout(ctx, s.timing.Request)
+	defer cancel()
+	return f(ctx)
+}
+
+// NeighbourStatus is a neighbour as operators see it.
+type NeighbourStatus struct {
+	Name     string     `json:"name"`
+	URL      string     `json:"url"`
+	Peering  string     `json:"peering" doc:"Root port that leads to it"`
+	Prefixes []string   `json:"prefixes"`
+	Transit  []string   `json:"transit,omitempty"`
+	Heard    *time.Time `json:"heard,omitempty" doc:"When it last answered or asked"`
+	Fault    string     `json:"fault,omitempty" doc:"Why the last request to it failed"`
+	Visitors int        `json:"visitors" doc:"Devices that came from it and are here or pass through"`
+	Abroad   int        `json:"abroad" doc:"Devices whose packets are sent to it"`
+	Owed     int        `json:"owed" doc:"Messages that still have to reach it"`
+}
+
+// Neighbours lists the neighbours and how things are with them.
+func (s *Service) Neighbours() []NeighbourStatus {
+	list := make([]NeighbourStatus, 0, len(s.neighbours))
+	for _, n := range s.neighbours {
+		st := NeighbourStatus{Name: n.Name, URL: n.URL, Peering: n.Peering.String(), Visitors: s.visitorsOf(n.Name)}
+		for _, p := range n.Prefixes {
+			st.Prefixes = append(st.Prefixes, p.String())
+		}
+		for _, p := range n.Transit {
+			st.Transit = append(st.Transit, p.String())
+		}
+		n.mu.Lock()
+		st.Fault = n.fault
+		if !n.heard.IsZero() {
+			heard := n.heard
+			st.Heard = &heard
+		}
+		n.mu.Unlock()
+		s.count(&st)
+		list = append(list, st)
+	}
+	slices.SortFunc(list, func(a, b NeighbourStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+func (s *Service) count(st *NeighbourStatus) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.records {
+		if r.Downstream == st.Name {
+			st.Abroad++
+		}
+		for _, o := range r.Owed {
+			if o.Peer == st.Name {
+				st.Owed++
+			}
+		}
+	}
+}
+
+// Roaming is a device that is not just at home, as operators see it.
+type Roaming struct {
+	ID         string     `json:"id"`
+	Home       string     `json:"home"`
+	IP         string     `json:"ip"`
+	Upstream   string     `json:"upstream,omitempty" doc:"Neighbour that its packets come from"`
+	Downstream string     `json:"downstream,omitempty" doc:"Neighbour that its packets go to"`
+	Host       string     `json:"host,omitempty" doc:"Domain that has it, as far as is known"`
+	Stage      Stage      `json:"stage,omitempty" doc:"How far its present move has got"`
+	Peer       string     `json:"peer,omitempty" doc:"Neighbour of the present move"`
+	Deadline   *time.Time `json:"deadline,omitempty" doc:"When the present move is given up"`
+	Owed       int        `json:"owed" doc:"Messages about it that still have to reach a neighbour"`
+	Changed    time.Time  `json:"changed"`
+}
+
+// Roaming lists all devices that are not just at home.
+func (s *Service) Roaming() []Roaming {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]Roaming, 0, len(s.records))
+	for _, r := range s.records {
+		v := Roaming{
+			ID: r.ID, Home: r.Home, IP: r.IP.String(), Upstream: r.Upstream, Downstream: r.Downstream,
+			Host: r.Host, Owed: len(r.Owed), Changed: r.Changed,
+		}
+		if m := r.Move; m != nil {
+			deadline := m.Deadline
+			v.Stage, v.Peer, v.Deadline = m.Stage, m.Peer, &deadline
+		}
+		list = append(list, v)
+	}
+	slices.SortFunc(list, func(a, b Roaming) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}

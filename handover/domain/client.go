@@ -1,0 +1,123 @@
+package domain
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// Path is where the operations for neighbours stand.
+const Path = api.Prefix + "/handover/neighbour/"
+
+// maxReply bounds what a neighbour may answer.
+const maxReply = 64 << 10
+
+// Dialer connects, for instance inside a network namespace.
+type Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// client speaks to one neighbour.
+type client struct {
+	base string
+	http *http.Client
+}
+
+func newClient(n Neighbour, dial Dialer) *client {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: 3 * time.Second}).DialContext
+	}
+	t := &http.Transport{
+		TLSClientConfig:     n.TLS.Clone(), // the transport changes it
+		TLSHandshakeTimeout: 3 * time.Second,
+		MaxIdleConnsPerHost: 16,
+		MaxConnsPerHost:     64,
+		IdleConnTimeout:     2 * time.Minute,
+		ForceAttemptHTTP2:   true,
+		DialContext:         dial,
+	}
+	return &client{
+		base: strings.TrimSuffix(n.URL, "/") + Path,
+		http: &http.Client{
+			Transport: t,
+			// A neighbour must not make us speak to somebody else.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+func (c *client) close() { c.http.CloseIdleConnections() }
+
+// send posts one message. A refusal is a *Refusal; anything else that fails
+// leaves open whether the neighbour has done what was asked.
+func (c *client) send(ctx context.Context, kind Kind, in, out any) error {
+	b, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", kind, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+string(kind), bytes.NewReader(b))
+	if err != nil {
+		return fmt.Errorf("%s: %w", kind, err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := c.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("%s: %w", kind, err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxReply+1))
+	if err != nil {
+		return fmt.Errorf("%s: read the answer: %w", kind, err)
+	}
+	return decodeReply(res.StatusCode, body, out)
+}
+
+var errReply = errors.New("the answer is not one of this protocol")
+
+// decodeReply reads an answer.
+func decodeReply(status int, body []byte, out any) error {
+	if len(body) > maxReply {
+		return fmt.Errorf("%w: more than %d bytes", errReply, maxReply)
+	}
+	if status/100 == 2 {
+		if out == nil {
+			return nil
+		}
+		if err := json.Unmarshal(body, out); err != nil {
+			return fmt.Errorf("%w: %w", errReply, err)
+		}
+		return nil
+	}
+	r := &Refusal{}
+	if err := json.Unmarshal(body, r); err != nil || !r.Code.known() {
+		return fmt.Errorf("%w: status %d without a code that is known", errReply, status)
+	}
+	if r.Code.status() != status {
+		return fmt.Errorf("%w: status %d with code %.40q", errReply, status, r.Code)
+	}
+	r.Status = status
+	// It is a stranger's text that may end up in logs.
+	r.Detail = printable(r.Detail)
+	return r
+}
+
+// printable makes text of a neighbour fit for a line of a log.
+func printable(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == 0xfffd {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) > 200 {
+		s = strings.ToValidUTF8(s[:200], "")
+	}
+	return s
+}

@@ -1,0 +1,229 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// onComplete takes the word that a device has arrived elsewhere (t4) and ends its
+// stay here (t5).
+func (s *Service) onComplete(ctx context.Context, n *neighbour, in *Complete) (*struct{}, error) {
+	if err := in.check(); err != nil {
+		return nil, refuse(CodeMalformed, "%v", err)
+	}
+	id := in.localID(s.self)
+	r := s.record(id)
+	if refusal := s.mayComplete(n, in, r); refusal != nil {
+		return nil, refusal
+	}
+	if r == nil {
+		return nil, nil // said before, and done
+	}
+	proven := false
+	if m := r.outgoing(n.Name); m != nil && m.ID == in.Move && r.needsProof(n.Name) {
+		if in.Evidence == nil {
+			return nil, refuse(CodeUnproven, "%s signs its requests, and none was shown", id)
+		}
+		if refusal := s.verify(ctx, r, *in.Evidence); refusal != nil {
+			return nil, refusal
+		}
+		proven = true
+	}
+	unlock, err := s.lock(ctx, id)
+	if err != nil {
+		return nil, refuse(CodeBusy, "%s is being worked on", id)
+	}
+	defer unlock()
+	r = s.record(id)
+	if refusal := s.mayComplete(n, in, r); refusal != nil || r == nil {
+		return nil, orNil(refusal)
+	}
+	return nil, orNil(s.complete(ctx, n, in, r, proven))
+}
+
+// orNil keeps a nil *Refusal from becoming an error that is not nil.
+func orNil(r *Refusal) error {
+	if r == nil {
+		return nil
+	}
+	return r
+}
+
+func (c *Complete) check() error {
+	if !nameForm.MatchString(c.Host) {
+		return fmt.Errorf("host %.80q: the name of a domain", c.Host)
+	}
+	if c.Move == "" && c.Host == c.To {
+		return errors.New("host: it tells us that the device is with us")
+	}
+	if c.Move == "" {
+		return c.Evidence.check()
+	}
+	return errors.Join(checkMove(c.Move), c.Evidence.check())
+}
+
+// mayComplete decides whether the neighbour may say where the device is: as the
+// receiver of the move, or as the domain to which we send its packets. It returns
+// nil for a nil record only if the same was said before.
+func (s *Service) mayComplete(n *neighbour, in *Complete, r *Record) *Refusal {
+	switch {
+	case in.Move != "" && s.done.has(in.Move):
+		return nil
+	case r == nil || r.Gone:
+		return refuse(CodeUnknown, "no device %s/%s is on its way", in.Home, in.Device)
+	case in.Move == "":
+		if r.Downstream != n.Name {
+			return refuse(CodeNotYours, "the packets of %s do not go to %q", r.ID, n.Name)
+		}
+		return nil
+	case in.Host != n.Name:
+		return refuse(CodeMalformed, "%q completes a move to %q", n.Name, in.Host)
+	}
+	if m := r.outgoing(n.Name); m != nil && m.ID == in.Move {
+		if in.Since.Before(m.Back) {
+			return refuse(CodeHere, "%s has been here since it was with %q", r.ID, n.Name)
+		}
+		if m.Stage == StageAsked {
+			return refuse(CodeBusy, "the branch to %q does not stand yet", n.Name)
+		}
+		return nil
+	}
+	if r.Downstream == n.Name && r.Host == n.Name {
+		return nil // said before
+	}
+	return refuse(CodeUnknown, "no such move of %s to %q is under way", r.ID, n.Name)
+}
+
+// needsProof says whether the outgoing move has to be proven by the device. The
+// domain that it belongs to and the one that we have its packets from need not:
+// without them we have nothing of it anyway.
+func (r *Record) needsProof(peer string) bool {
+	return r.Signed && !r.Move.Proven && peer != r.Home && peer != r.Upstream
+}
+
+// complete makes the neighbour the one that has the device.
+func (s *Service) complete(ctx context.Context, n *neighbour, in *Complete, r *Record, proven bool) *Refusal {
+	if in.Move == "" {
+		r.Host = in.Host
+		s.relay(r, n.Name)
+		s.put(ctx, r)
+		return nil
+	}
+	m := r.outgoing(n.Name)
+	if m == nil || m.ID != in.Move {
+		return nil // said before
+	}
+	if r.needsProof(n.Name) && !proven {
+		return refuse(CodeBusy, "the move of %s has begun anew", r.ID)
+	}
+	return s.handOver(ctx, n, r)
+}
+
+// handOver ends the outgoing move: the device is with the neighbour. What this
+// domain does from now on is to send its packets there, or, if they no longer
+// pass through here, nothing.
+func (s *Service) handOver(ctx context.Context, n *neighbour, r *Record) *Refusal {
+	m := *r.Move
+	if !m.Carry {
+		// The receiver has the packets before us: we are out of it.
+		if err := s.host.Forget(ctx, r.ID); err != nil {
+			s.log.Error("a device that has left was not removed", "device", r.ID, "error", err)
+			return refuse(CodeFailed, "the old branch could not be removed")
+		}
+		r.Gone, r.Upstream, r.Downstream, r.Host, r.Move = true, "", "", "", nil
+	} else {
+		if err := s.host.Redirect(ctx, r.ID, n.Name, true); err != nil {
+			s.log.Error("the packets of a device that has left were not redirected", "device", r.ID, "neighbour", n.Name, "error", err)
+			return refuse(CodeFailed, "the packets could not be redirected")
+		}
+		r.Downstream, r.Host, r.Move = n.Name, n.Name, nil
+		s.relay(r, n.Name)
+	}
+	s.dropOwed(r, n.Name, m.ID)
+	s.done.add(m.ID)
+	s.put(ctx, r)
+	s.event("handed over", r, map[string]any{"neighbour": n.Name, "took": s.now().Sub(m.Started).String()})
+	return nil
+}
+
+// relay passes on where the device is to the domain its packets come from.
+func (s *Service) relay(r *Record, from string) {
+	if r.Upstream != from {
+		r.owe(Owed{Peer: r.Upstream, Kind: KindComplete, Host: r.Host})
+	}
+}
+
+// dropOwed forgets what is owed about a move that is over.
+func (s *Service) dropOwed(r *Record, peer, move string) {
+	kept := r.Owed[:0:0]
+	for _, o := range r.Owed {
+		if o.Peer != peer || o.Move != move {
+			kept = append(kept, o)
+		}
+	}
+	r.Owed = kept
+}
+
+// delivered notes that what was owed has reached the neighbour, and what a
+// refusal of it means.
+func (s *Service) delivered(ctx context.Context, n *neighbour, id string, o Owed, err error) error {
+	unlock, lockErr := s.lock(ctx, id)
+	if lockErr != nil {
+		return lockErr
+	}
+	defer unlock()
+	r := s.record(id)
+	if r == nil {
+		return nil
+	}
+	s.dropOne(r, o)
+	if err != nil {
+		s.refusedOwed(ctx, n, r, o, err)
+	} else if m := r.outgoing(n.Name); o.Kind == KindWithdraw && m != nil && m.ID == o.Move {
+		s.cancelOutgoing(ctx, r) // the neighbour agrees that the move is over
+	}
+	s.put(ctx, r)
+	return nil
+}
+
+// cancelOutgoing ends an outgoing move whose neighbour need not be told.
+func (s *Service) cancelOutgoing(ctx context.Context, r *Record) {
+	if err := s.host.Cancel(ctx, r.ID); err != nil {
+		s.log.Error("a branch was not taken back", "device", r.ID, "error", err)
+	}
+	r.Move = nil
+}
+
+// dropOne removes the message that was delivered, unless a newer one has taken
+// its place.
+func (s *Service) dropOne(r *Record, o Owed) {
+	for i, x := range r.Owed {
+		if x.Peer == o.Peer && x.Kind == o.Kind && x.Move == o.Move && x.Host == o.Host && x.Reason == o.Reason {
+			r.Owed = append(r.Owed[:i:i], r.Owed[i+1:]...)
+			return
+		}
+	}
+}
+
+// refusedOwed draws the consequence of a refusal that is final.
+func (s *Service) refusedOwed(ctx context.Context, n *neighbour, r *Record, o Owed, err error) {
+	s.log.Warn("a neighbour has refused what it was told", "neighbour", n.Name, "message", o.Kind, "device", r.ID, "error", err)
+	switch {
+	case o.Kind == KindWithdraw && codeOf(err) == CodeHere && r.outgoing(n.Name) != nil && r.Move.ID == o.Move:
+		// It has the device; its word was lost. One that can prove it must.
+		if r.needsProof(n.Name) || !r.Move.Back.IsZero() {
+			return
+		}
+		if refusal := s.handOver(ctx, n, r); refusal != nil {
+			s.log.Error("a device is with a neighbour but was not handed over", "device", r.ID, "error", refusal)
+		}
+	case o.Kind != KindComplete && r.outgoing(n.Name) != nil && r.Move.ID == o.Move:
+		// It knows nothing of the move.
+		s.cancelOutgoing(ctx, r)
+	case o.Kind == KindComplete && o.Move != "" && r.Host == s.self && r.Upstream == n.Name && r.Arrived == o.Move:
+		// Those who have the device's packets will not send them here.
+		s.event("orphaned", r, map[string]any{"neighbour": n.Name, "reason": printable(err.Error())})
+		s.forget(ctx, r)
+	}
+}

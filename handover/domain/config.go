@@ -1,0 +1,133 @@
+package domain
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+)
+
+// Neighbour is another domain that we have an agreement with.
+type Neighbour struct {
+	// Name is how it is called here and in the certificate we issued to it; it
+	// must be the name it calls itself.
+	Name string
+	// URL is its controller's API, like https://192.0.2.1:8443.
+	URL string
+	// TLS shows the certificate that it issued to us and trusts its authority.
+	TLS *tls.Config
+	// Prefixes hold the addresses of its own devices. Transit holds those of
+	// other domains' devices that it may pass on to us.
+	Prefixes, Transit []netip.Prefix
+	// Peering is our root port that leads to it.
+	Peering network.PortRef
+	// Unsigned lets it claim devices without a key, by their hardware address
+	// alone. A device with a key must always prove that it is there.
+	Unsigned bool
+	// MaxVisitors bounds the devices it may have here at once; zero means 10000.
+	MaxVisitors int
+}
+
+func holds(prefixes []netip.Prefix, ip netip.Addr) bool {
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+// Timing bounds every wait of the protocol.
+type Timing struct {
+	// Answer bounds one question to a neighbour, and so how long the DHCP of an
+	// unknown device is held up by neighbours that are down. Default 500 ms.
+	Answer time.Duration
+	// Request bounds a request that makes the neighbour change its rules. Default 3 s.
+	Request time.Duration
+	// Move bounds a move from its notice to its completion. Default 60 s.
+	Move time.Duration
+	// Window is how old a message may be, and how far clocks may differ. Default 30 s.
+	Window time.Duration
+	// Forget is for how long a hardware address that nobody knew is not asked
+	// for again. Default 5 s.
+	Forget time.Duration
+	// Hello is how often a neighbour is spoken to although there is nothing to
+	// say: it shows that it is there, and keeps the connection warm. Default 10 s.
+	Hello time.Duration
+	// Retry is the first and RetryMax the longest pause between attempts to
+	// deliver what is owed to a neighbour. Defaults 100 ms and 10 s.
+	Retry, RetryMax time.Duration
+}
+
+func (t Timing) withDefaults() Timing {
+	for _, d := range []struct {
+		v *time.Duration
+		d time.Duration
+	}{
+		{&t.Answer, 500 * time.Millisecond},
+		{&t.Request, 3 * time.Second},
+		{&t.Move, time.Minute},
+		{&t.Window, 30 * time.Second},
+		{&t.Forget, 5 * time.Second},
+		{&t.Hello, 10 * time.Second},
+		{&t.Retry, 100 * time.Millisecond},
+		{&t.RetryMax, 10 * time.Second},
+	} {
+		if *d.v <= 0 {
+			*d.v = d.d
+		}
+	}
+	return t
+}
+
+const defaultMaxVisitors = 10000
+
+// checkNeighbours refuses a list that would let two neighbours be taken for one.
+func checkNeighbours(self string, list []Neighbour) error {
+	if !nameForm.MatchString(self) {
+		return fmt.Errorf("domain name %q: up to 63 letters, digits, dots, dashes and underscores", self)
+	}
+	names, ports := map[string]bool{self: true}, map[network.PortRef]string{}
+	for _, n := range list {
+		if err := n.check(); err != nil {
+			return fmt.Errorf("neighbour %q: %w", n.Name, err)
+		}
+		if names[n.Name] {
+			return fmt.Errorf("neighbour %q: the name is that of another domain", n.Name)
+		}
+		if other, taken := ports[n.Peering]; taken {
+			return fmt.Errorf("neighbour %q: port %v leads to %q", n.Name, n.Peering, other)
+		}
+		names[n.Name], ports[n.Peering] = true, n.Name
+	}
+	return nil
+}
+
+func (n *Neighbour) check() error {
+	if !nameForm.MatchString(n.Name) {
+		return errors.New("name: up to 63 letters, digits, dots, dashes and underscores")
+	}
+	u, err := url.Parse(n.URL)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		return fmt.Errorf("url %q: a URL like https://192.0.2.1:8443", n.URL)
+	}
+	if n.TLS == nil {
+		return errors.New("tls: a neighbour is spoken to with certificates only")
+	}
+	if n.Peering.IsZero() {
+		return errors.New("peering: the root port that leads to it is missing")
+	}
+	if len(n.Prefixes) == 0 {
+		return errors.New("prefixes: without any, no device of it is ever accepted")
+	}
+	for _, p := range slices.Concat(n.Prefixes, n.Transit) {
+		if !p.IsValid() || !p.Addr().Is4() || p != p.Masked() {
+			return fmt.Errorf("prefix %v: an IPv4 prefix without host bits, like 10.1.0.0/16", p)
+		}
+	}
+	if n.MaxVisitors < 0 {
+		return fmt.Errorf("max visitors %d: at least 0", n.MaxVisitors)
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+// Package domain moves devices between operators. Each operator's controller
+// runs its own domain and rules only its own switches; domains that are joined by
+// a link between two of their roots (a peering) tell each other over mutually
+// authenticated HTTPS which device comes, and then pass its packets over the
+// peering.
+//
+// # The steps
+//
+// Origin S has the device, receiver R gets it:
+//
+//	t0           S carries the device
+//	t1  notify   S to R: this device, with these addresses, heads for you
+//	t2           R prepares its branch and says so; S sends the packets both ways;
+//	    ready    S to R: your branch carries now. Until then R leaves the device's
+//	             DHCP unanswered
+//	t3           R answers with the address that the device has
+//	t4  complete R to S: it is here
+//	t5           S sends to R alone and tells the domain that it has the packets from
+//
+// Without notice (reactive), R asks all neighbours at once who has the unknown
+// device (query), and claims it from the one that does (claim); from t3 on all is
+// the same. A withdraw takes back what has been told before.
+//
+// # The chain
+//
+// For each device that is not just at home a domain keeps one Record: upstream is
+// the neighbour from which its packets come (none at home), downstream the one to
+// which they go (none where the device is). A to B to C makes a chain; a device
+// that comes back to a domain of the chain shortens it, and what is no longer
+// part of it is withdrawn. Where its packets pass through R already, R branches
+// them itself and the origin sends nothing twice.
+//
+// # Trust
+//
+// A neighbour is trusted with little. It has one certificate of role neighbour,
+// issued by us, whose name is its name here; nothing else of our API is open to
+// it. It can offer only devices whose address lies in the prefixes configured for
+// it and whose addresses are nobody else's here. It can take or give back only a
+// device that it was offered, that passes through it, or that shows, by a request
+// signed with the device's key, that it is there. Messages are good once. What is
+// refused changes nothing, and is logged and counted.
+package domain

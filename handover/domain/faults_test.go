@@ -1,0 +1,279 @@
+package domain
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Each message is lost, answered into the void, or comes twice. Wherever the
+// device then is, its packets get there, and nothing is left over.
+func TestEachMessageLostOrDoubled(t *testing.T) {
+	for _, kind := range []Kind{KindNotify, KindReady, KindComplete} {
+		for _, what := range []fate{lost, replyLost, doubled} {
+			t.Run("proactive, "+string(kind)+" "+string(what), func(t *testing.T) {
+				ds := newDomains(t, 2, quick, everybody)
+				a, b := ds[0], ds[1]
+				mac, id := a.device(1, nil)
+				for _, d := range ds {
+					d.setFate(once(kind, what))
+				}
+				err := a.service().Announce(t.Context(), id, "b", at(b))
+				if err != nil && kind == KindNotify {
+					// Nobody knows whether it was heard: it is taken back, and
+					// the device is still served where it is.
+					if what == doubled {
+						t.Fatal(err)
+					}
+					settles(t, ds, a, id, "a")
+					announce(t, a, b, id)
+				}
+				ip, _, err := b.dhcp(mac, sign(mac, "secret"), patience)
+				wantAddress(t, ip, err, a.addressOf(id))
+				settles(t, ds, a, id, "b")
+				chainIs(t, ds, a, id, "a", "b")
+			})
+		}
+	}
+}
+
+func TestEachReactiveMessageLostOrDoubled(t *testing.T) {
+	for _, kind := range []Kind{KindQuery, KindClaim, KindComplete} {
+		for _, what := range []fate{lost, replyLost, doubled} {
+			t.Run(string(kind)+" "+string(what), func(t *testing.T) {
+				ds := newDomains(t, 2, quick, everybody)
+				a, b := ds[0], ds[1]
+				mac, id := a.device(1, nil)
+				a.setFate(once(kind, what))
+				// A client asks again, as all of them do, and signs anew.
+				var err error
+				for range 5 {
+					ip, _, e := b.dhcp(mac, sign(mac, "secret"), 2*time.Second)
+					if err = e; err == nil {
+						wantAddress(t, ip, err, a.addressOf(id))
+						break
+					}
+					if got := reach(ds, a, id); !slices.Contains(got, "a") {
+						t.Fatalf("not taken, packets come out in %v", got)
+					}
+					eventually(t, "it may be asked again", func() bool { b.service().forgetNobody(); return len(b.service().nobodyNow()) == 0 })
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				settles(t, ds, a, id, "b")
+				chainIs(t, ds, a, id, "a", "b")
+			})
+		}
+	}
+}
+
+func (s *Service) nobodyNow() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []string
+	for m := range s.nobody {
+		list = append(list, m.String())
+	}
+	return list
+}
+
+func TestWithdrawLostOrDoubled(t *testing.T) {
+	for _, what := range []fate{lost, replyLost, doubled} {
+		t.Run(string(what), func(t *testing.T) {
+			ds := newDomains(t, 3, quick, everybody)
+			a, b, c := ds[0], ds[1], ds[2]
+			_, id := a.device(1, nil)
+			move(t, ds, a, a, b, id)
+			for _, d := range ds {
+				d.setFate(once(KindWithdraw, what))
+			}
+			announce(t, b, c, id+"@a")
+			if err := b.service().Abandon(t.Context(), id+"@a"); err != nil {
+				t.Fatal(err)
+			}
+			settles(t, ds, a, id, "b")
+			chainIs(t, ds, a, id, "a", "b")
+			b.service().Left(id + "@a")
+			eventually(t, "all have forgotten it", func() bool {
+				return len(a.service().Roaming())+len(b.service().Roaming())+len(c.service().Roaming()) == 0
+			})
+		})
+	}
+}
+
+func TestNeighbourDown(t *testing.T) {
+	ds := newDomains(t, 3, quick, everybody)
+	a, b, c := ds[0], ds[1], ds[2]
+	mac, id := a.device(1, nil)
+	b.shut()
+	begin := time.Now()
+	if err := a.service().Announce(t.Context(), id, "b", at(b)); err == nil {
+		t.Fatal("a dead neighbour took an announcement")
+	}
+	if took := time.Since(begin); took > quick.Request+time.Second {
+		t.Errorf("a dead neighbour took %v", took)
+	}
+	if got := reach(ds, a, id); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("packets come out in %v", got)
+	}
+	// Its home answers: the dead one delays nothing.
+	ip, took, err := c.dhcp(mac, sign(mac, "secret"), patience)
+	wantAddress(t, ip, err, a.addressOf(id))
+	t.Logf("home alive, a third domain dead: %v", took)
+	// Nobody knows a stranger: the dead one costs its deadline, no more.
+	_, took, err = c.dhcp([6]byte{2, 9, 9, 9, 9, 9}, nil, patience)
+	if !errors.Is(err, errNoAddress) || took > quick.Answer+500*time.Millisecond {
+		t.Errorf("a stranger: %v after %v", err, took)
+	}
+	if st := a.service().Neighbours()[0]; st.Fault == "" {
+		t.Errorf("the dead neighbour is not shown as such: %+v", st)
+	}
+	b.start()
+	eventually(t, "what was owed to it is delivered", func() bool { return a.service().Neighbours()[0].Owed == 0 })
+}
+
+func TestNeighbourSlow(t *testing.T) {
+	ds := newDomains(t, 3, quick, everybody)
+	a, b, c := ds[0], ds[1], ds[2]
+	mac, id := a.device(1, nil)
+	b.setDelay(func(Kind) time.Duration { return time.Minute })
+	ip, took, err := c.dhcp(mac, sign(mac, "secret"), patience)
+	wantAddress(t, ip, err, a.addressOf(id))
+	if took > time.Second {
+		t.Errorf("a slow third domain delayed the device by %v", took)
+	}
+	settles(t, ds, a, id, "c")
+	begin := time.Now()
+	if err := c.service().Announce(t.Context(), id+"@a", "b", at(b)); err == nil || time.Since(begin) > quick.Request+time.Second {
+		t.Errorf("announced to a slow neighbour: %v after %v", err, time.Since(begin))
+	}
+	if got := reach(ds, a, id); !slices.Equal(got, []string{"c"}) {
+		t.Errorf("packets come out in %v", got)
+	}
+	b.setDelay(nil)
+	settles(t, ds, a, id, "c")
+}
+
+// The origin dies after the branch stands; the device arrives; the word waits.
+func TestOriginDownAtTheCompletion(t *testing.T) {
+	ds := newDomains(t, 2, quick, everybody)
+	a, b := ds[0], ds[1]
+	mac, id := a.device(1, nil)
+	announce(t, a, b, id)
+	a.shut()
+	ip, took, err := b.dhcp(mac, sign(mac, "secret"), patience)
+	wantAddress(t, ip, err, a.addressOf(id))
+	if took > time.Second {
+		t.Errorf("the dead origin delayed the device by %v", took)
+	}
+	if got := reach(ds, a, id); !slices.Contains(got, "b") {
+		t.Errorf("packets come out in %v", got)
+	}
+	a.start()
+	settles(t, ds, a, id, "b")
+}
+
+func TestDeviceNeverComes(t *testing.T) {
+	timing := quick
+	timing.Move = 200 * time.Millisecond
+	ds := newDomains(t, 2, timing, everybody)
+	a, b := ds[0], ds[1]
+	_, id := a.device(1, nil)
+	announce(t, a, b, id)
+	settles(t, ds, a, id, "a")
+	chainIs(t, ds, a, id, "a")
+}
+
+// Neither the completion nor anything else gets through from the receiver, and
+// the origin cannot ask. The branch must not stay for ever.
+func TestReceiverVanishesForGood(t *testing.T) {
+	timing := quick
+	timing.Move = 50 * time.Millisecond
+	ds := newDomains(t, 2, timing, everybody)
+	a, b := ds[0], ds[1]
+	_, id := a.device(1, nil)
+	announce(t, a, b, id)
+	b.shut()
+	eventually(t, "the branch is given up", func() bool { return slices.Equal(reach(ds, a, id), []string{"a"}) })
+}
+
+// The completion was lost for so long that the origin asks the move back: then it
+// learns that the device is there. One that can prove it must.
+func TestOverdueButArrived(t *testing.T) {
+	for _, signed := range []bool{false, true} {
+		timing := quick
+		timing.Move = 300 * time.Millisecond
+		ds := newDomains(t, 2, timing, everybody)
+		a, b := ds[0], ds[1]
+		mac, id := a.device(1, func(d *fakeDevice) { d.Signed = signed })
+		a.setFate(func(k Kind, _ string) fate {
+			if k == KindComplete {
+				return lost
+			}
+			return goesThrough
+		})
+		announce(t, a, b, id)
+		ip, _, err := b.dhcp(mac, sign(mac, "secret"), patience)
+		wantAddress(t, ip, err, a.addressOf(id))
+		if signed {
+			eventually(t, "the move is overdue", func() bool { return a.sawEvent("overdue") })
+			if got := reach(ds, a, id); !slices.Contains(got, "a") {
+				t.Errorf("handed over on the neighbour's word alone: %v", got)
+			}
+			a.setFate(nil)
+		}
+		eventually(t, "the origin has handed it over", func() bool { return slices.Equal(reach(ds, a, id), []string{"b"}) })
+	}
+}
+
+// What the host cannot do must leave nothing behind.
+func TestHostFails(t *testing.T) {
+	boom := errors.New("a switch refuses")
+	t.Run("the receiver cannot prepare", func(t *testing.T) {
+		ds := newDomains(t, 2, quick, everybody)
+		a, b := ds[0], ds[1]
+		_, id := a.device(1, nil)
+		b.host.fail["prepare"] = boom
+		if err := a.service().Announce(t.Context(), id, "b", at(b)); codeOf(err) != CodeFailed {
+			t.Errorf("announced: %v", err)
+		}
+		settles(t, ds, a, id, "a")
+		chainIs(t, ds, a, id, "a")
+	})
+	t.Run("the origin cannot branch", func(t *testing.T) {
+		ds := newDomains(t, 2, quick, everybody)
+		a, b := ds[0], ds[1]
+		_, id := a.device(1, nil)
+		a.host.fail["redirect"] = boom
+		if err := a.service().Announce(t.Context(), id, "b", at(b)); !errors.Is(err, boom) {
+			t.Errorf("announced: %v", err)
+		}
+		settles(t, ds, a, id, "a")
+		chainIs(t, ds, a, id, "a")
+	})
+	t.Run("the origin cannot redirect at once", func(t *testing.T) {
+		ds := newDomains(t, 2, quick, everybody)
+		a, b := ds[0], ds[1]
+		mac, id := a.device(1, func(d *fakeDevice) { d.Signed = false })
+		announce(t, a, b, id)
+		a.host.mu.Lock()
+		a.host.fail["redirect"] = boom
+		a.host.mu.Unlock()
+		ip, _, err := b.dhcp(mac, nil, patience)
+		wantAddress(t, ip, err, a.addressOf(id))
+		eventually(t, "it was tried", func() bool {
+			a.host.mu.Lock()
+			defer a.host.mu.Unlock()
+			return len(a.host.calls) > 2
+		})
+		if got := reach(ds, a, id); !slices.Contains(got, "b") {
+			t.Errorf("packets come out in %v", got)
+		}
+		a.host.mu.Lock()
+		delete(a.host.fail, "redirect")
+		a.host.mu.Unlock()
+		settles(t, ds, a, id, "b")
+	})
+}

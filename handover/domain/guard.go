@@ -1,0 +1,102 @@
+package domain
+
+import (
+	"sync"
+	"time"
+)
+
+// Bounds of what is remembered of one neighbour.
+const (
+	maxNonces    = 1 << 16
+	maxSequences = 1 << 16
+)
+
+// guard lets each message of one neighbour count once. What it remembers is
+// forgotten when the message would be too old anyway, so memory is bounded by the
+// window; beyond the bound messages are refused, not let through.
+type guard struct {
+	window time.Duration
+	// began is when we started: what was sent before it may have been used
+	// already, with a memory that is gone.
+	began time.Time
+
+	mu        sync.Mutex
+	nonces    map[string]time.Time // until when
+	sequences map[string]sequence  // by device
+	swept     time.Time
+}
+
+type sequence struct {
+	last  uint64
+	until time.Time
+}
+
+func newGuard(window time.Duration, began time.Time) *guard {
+	return &guard{window: window, began: began, nonces: map[string]time.Time{}, sequences: map[string]sequence{}, swept: began}
+}
+
+// pass refuses a message that is not fresh. device is empty for messages that are
+// about none.
+func (g *guard) pass(e *Envelope, device string, now time.Time) *Refusal {
+	switch age := now.Sub(e.Time); {
+	case age > g.window, age < -g.window:
+		return refuse(CodeReplay, "the message was sent %v ago by our clock: at most %v", age.Round(time.Millisecond), g.window)
+	case e.Time.Before(g.began):
+		return refuse(CodeReplay, "the message is from before this controller started: send it anew")
+	case !tokenForm.MatchString(e.Nonce):
+		return refuse(CodeMalformed, "nonce: 32 hex digits")
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sweep(now)
+	if _, used := g.nonces[e.Nonce]; used {
+		return refuse(CodeReplay, "the message has been used already")
+	}
+	last, known := g.sequences[device]
+	if device != "" && known && e.Sequence <= last.last {
+		return refuse(CodeReplay, "a later message about the device has been used already")
+	}
+	if len(g.nonces) >= maxNonces || !known && len(g.sequences) >= maxSequences {
+		return refuse(CodeBusy, "too many messages within %v", g.window)
+	}
+	// The window reaches both ways: a message from a clock ahead of ours can be
+	// repeated for longer.
+	until := now.Add(2 * g.window)
+	g.nonces[e.Nonce] = until
+	if device != "" {
+		g.sequences[device] = sequence{e.Sequence, until}
+	}
+	return nil
+}
+
+// sweep forgets what can no longer come back.
+func (g *guard) sweep(now time.Time) {
+	if now.Sub(g.swept) < g.window/4 {
+		return
+	}
+	g.swept = now
+	for n, until := range g.nonces {
+		if now.After(until) {
+			delete(g.nonces, n)
+		}
+	}
+	for d, s := range g.sequences {
+		if now.After(s.until) {
+			delete(g.sequences, d)
+		}
+	}
+}
+
+// counter numbers our own messages. It goes on after a restart, since it follows
+// the clock.
+type counter struct {
+	mu   sync.Mutex
+	last uint64
+}
+
+func (c *counter) next(now time.Time) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = max(c.last+1, uint64(max(0, now.UnixNano())))
+	return c.last
+}

@@ -1,0 +1,293 @@
+package domain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Bounds of the reactive variant.
+const (
+	maxAsking = 64
+	maxNobody = 4096
+)
+
+// ask begins to ask the neighbours about a hardware address, unless they have
+// just been asked. When too many are asked about already the message is dropped:
+// to take the device for a stranger would give it another address than its own,
+// and clients ask again.
+func (s *Service) ask(mac openflow.MAC, h Heading, e *Evidence) Admission {
+	s.mu.Lock()
+	if s.asking[mac] {
+		s.mu.Unlock()
+		return Wait
+	}
+	until, known := s.nobody[mac]
+	if known && s.now().Before(until) {
+		s.mu.Unlock()
+		return Serve
+	}
+	if len(s.asking) >= maxAsking {
+		s.mu.Unlock()
+		s.metrics.overflow.Inc()
+		return Wait
+	}
+	s.asking[mac] = true
+	s.mu.Unlock()
+	if h.MAC.IsZero() {
+		h.MAC = mac
+	}
+	return s.begin(mac, func(ctx context.Context) error { return s.search(ctx, mac, h, e) })
+}
+
+// begin runs f for an address that is being asked about, and resumes it.
+func (s *Service) begin(mac openflow.MAC, f func(context.Context) error) Admission {
+	ok := s.tasks.spawn(func(ctx context.Context) {
+		err := f(ctx)
+		s.mu.Lock()
+		delete(s.asking, mac)
+		if err != nil && len(s.nobody) < maxNobody {
+			s.nobody[mac] = s.now().Add(s.timing.Forget)
+		}
+		s.mu.Unlock()
+		if err != nil {
+			s.log.Info("no neighbour has given us the device", "mac", mac.String(), "reason", err)
+		}
+		s.host.Resume(mac)
+	})
+	if !ok {
+		s.mu.Lock()
+		delete(s.asking, mac)
+		s.mu.Unlock()
+		return Serve
+	}
+	return Wait
+}
+
+// askHome asks the home of a device that passes through here and has turned up
+// here unannounced.
+func (s *Service) askHome(r *Record, mac openflow.MAC, e *Evidence) Admission {
+	if e == nil {
+		return Wait // it cannot be it, and nothing else may be given to it
+	}
+	s.mu.Lock()
+	_, refused := s.nobody[mac]
+	if s.asking[mac] || refused || len(s.asking) >= maxAsking {
+		s.mu.Unlock()
+		return Wait
+	}
+	s.asking[mac] = true
+	s.mu.Unlock()
+	return s.begin(mac, func(ctx context.Context) error {
+		if refusal := s.verify(ctx, r, *e); refusal != nil {
+			return refusal
+		}
+		s.change(ctx, r.ID, func(_ context.Context, r *Record) error {
+			if r.Move != nil || r.Gone {
+				return errUnchanged
+			}
+			r.LetUntil = s.now().Add(s.timing.Move)
+			return nil
+		})
+		return nil
+	})
+}
+
+// answer is what one neighbour said.
+type answer struct {
+	from *neighbour
+	Answer
+	err error
+}
+
+// search asks all neighbours at once who has the device, and takes it from the
+// one that does.
+func (s *Service) search(ctx context.Context, mac openflow.MAC, h Heading, e *Evidence) error {
+	asked, cancel := context.WithTimeout(ctx, s.timing.Answer)
+	defer cancel()
+	answers := make(chan answer, len(s.neighbours))
+	for _, n := range s.neighbours {
+		ok := s.tasks.spawn(func(context.Context) {
+			a := answer{from: n}
+			a.err = s.tell(asked, n, KindQuery, &Query{MAC: mac}, &a.Answer, s.timing.Answer)
+			answers <- a
+		})
+		if !ok {
+			return context.Canceled
+		}
+	}
+	found, err := s.choose(mac, answers)
+	cancel()
+	if err != nil {
+		return err
+	}
+	return s.take(ctx, found, mac, h, e)
+}
+
+// choose waits for the answers and picks the domain that has the device. The word
+// of the device's home counts more than that of others, and is not waited for
+// longer than necessary: one dead neighbour delays nobody whose home answers.
+func (s *Service) choose(mac openflow.MAC, answers <-chan answer) (answer, error) {
+	var hosts, homes []answer
+	for range s.neighbours {
+		a := <-answers
+		if a.err != nil || !a.Known {
+			continue
+		}
+		if err := s.credible(mac, a); err != nil {
+			s.lie(a.from, KindQuery, err)
+			continue
+		}
+		if a.Host == a.from.Name {
+			hosts = append(hosts, a)
+		}
+		if a.Visitor.Home != a.from.Name {
+			continue
+		}
+		homes = append(homes, a)
+		if a.Host == a.from.Name && len(homes) == 1 {
+			return a, nil // at home: there is no better word
+		}
+	}
+	return judge(hosts, homes)
+}
+
+// judge picks among contradicting answers.
+func judge(hosts, homes []answer) (answer, error) {
+	if len(homes) > 1 {
+		return answer{}, fmt.Errorf("%q and %q both call it their own", homes[0].from.Name, homes[1].from.Name)
+	}
+	if len(homes) == 1 {
+		for _, a := range hosts {
+			if a.from.Name == homes[0].Host && a.Visitor.same(*homes[0].Visitor) {
+				return a, nil
+			}
+		}
+		return answer{}, fmt.Errorf("its home %q says that it is with %q, which does not", homes[0].from.Name, homes[0].Host)
+	}
+	switch len(hosts) {
+	case 0:
+		return answer{}, fmt.Errorf("nobody knows it")
+	case 1:
+		return hosts[0], nil
+	}
+	return answer{}, fmt.Errorf("%q and %q both claim to have it", hosts[0].from.Name, hosts[1].from.Name)
+}
+
+// credible checks what a neighbour says about a device.
+func (s *Service) credible(mac openflow.MAC, a answer) error {
+	v := a.Visitor
+	switch {
+	case v == nil || !nameForm.MatchString(a.Host):
+		return refuse(CodeMalformed, "it knows the device but does not say which, or where")
+	case v.check() != nil:
+		return refuse(CodeMalformed, "%v", v.check())
+	case !slices.Contains(v.MACs, mac):
+		return refuse(CodeMalformed, "it was asked about %v and answers about %s", mac, v.Device)
+	}
+	return orNil(s.mayBring(a.from, *v, s.record(v.LocalID(s.self))))
+}
+
+// lie notes that a neighbour has said what it may not say.
+func (s *Service) lie(n *neighbour, kind Kind, err error) {
+	s.metrics.refused(n.Name, kind, codeOf(err))
+	if n.mayLog(s.now()) {
+		s.log.Warn("what a neighbour says is refused", "neighbour", n.Name, "message", kind, "reason", err)
+		s.emit("handover.domain.refused", map[string]any{"neighbour": n.Name, "message": string(kind), "code": string(codeOf(err)), "reason": printable(err.Error())})
+	}
+}
+
+// take claims the device and prepares its branch at the same time.
+func (s *Service) take(ctx context.Context, from answer, mac openflow.MAC, h Heading, e *Evidence) error {
+	n, v := from.from, *from.Visitor
+	id := v.LocalID(s.self)
+	ctx, cancel := context.WithTimeout(ctx, 2*s.timing.Request)
+	defer cancel()
+	move := newToken()
+	claimed := make(chan answer, 1)
+	if err := s.beginTake(ctx, n, v, move); err != nil {
+		return err
+	}
+	ok := s.tasks.spawn(func(context.Context) {
+		a := answer{from: n}
+		claim := &Claim{Subject: v.subject(), Move: move, MAC: mac, Evidence: e}
+		var reply Prepared
+		if a.err = s.tell(ctx, n, KindClaim, claim, &reply, s.timing.Request); a.err == nil && reply.Move != move {
+			a.err = errReply
+		}
+		claimed <- a
+	})
+	if !ok {
+		return context.Canceled
+	}
+	prepared := s.prepareTake(ctx, id, move, h)
+	a := <-claimed
+	return s.endTake(ctx, n, id, move, prepared, a.err)
+}
+
+func (s *Service) beginTake(ctx context.Context, n *neighbour, v Visitor, move string) error {
+	id := v.LocalID(s.self)
+	unlock, err := s.lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	r := s.record(id)
+	if refusal := s.mayBring(n, v, r); refusal != nil {
+		return refusal
+	}
+	if r != nil && r.Move != nil {
+		return ErrMoving
+	}
+	r = s.expect(r, v)
+	r.Move = s.incomingMove(n.Name, move, r.onChain(s.self))
+	r.Move.Reactive = true
+	s.put(ctx, r)
+	return nil
+}
+
+func (s *Service) prepareTake(ctx context.Context, id, move string, h Heading) error {
+	unlock, err := s.lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	r := s.record(id)
+	if r == nil || r.Move == nil || r.Move.ID != move {
+		return ErrMoving
+	}
+	via := r.Upstream
+	if !r.onChain(s.self) {
+		via = r.Move.Peer
+	}
+	return s.host.Prepare(ctx, Visit{Visitor: r.Visitor.clone(), ID: id, Via: via, Heading: h})
+}
+
+// endTake lets the device in, or undoes what was begun.
+func (s *Service) endTake(ctx context.Context, n *neighbour, id, move string, prepared, claimed error) error {
+	err := prepared
+	if err == nil {
+		err = claimed
+	}
+	s.change(ctx, id, func(ctx context.Context, r *Record) error {
+		if r.incoming(n.Name) == nil || r.Move.ID != move {
+			err = ErrMoving
+			return errUnchanged
+		}
+		if err == nil {
+			r.Move.Stage = StageReady
+			return nil
+		}
+		s.endIncoming(ctx, r)
+		if claimed == nil || codeOf(claimed) == "" {
+			r.owe(Owed{Peer: n.Name, Kind: KindWithdraw, Move: move, Reason: "the branch was not made"})
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("take %s from %q: %w", id, n.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// onNotify takes an announcement (t1) and prepares (t2). The answer says that the
+// branch stands.
+func (s *Service) onNotify(ctx context.Context, n *neighbour, in *Notify) (*Prepared, error) {
+	v := in.Visitor
+	if err := errors.Join(checkMove(in.Move), in.Heading.check(), v.check()); err != nil {
+		return nil, refuse(CodeMalformed, "%v", err)
+	}
+	id := v.LocalID(s.self)
+	if r := s.mayBring(n, v, s.record(id)); r != nil {
+		return nil, r
+	}
+	if r := s.record(id); r == nil || !r.onChain(s.self) {
+		if refusal := s.confirm(ctx, n, v); refusal != nil {
+			return nil, refusal
+		}
+	}
+	unlock, err := s.lock(ctx, id)
+	if err != nil {
+		return nil, refuse(CodeBusy, "%s is being worked on", id)
+	}
+	defer unlock()
+	// Again, under the lock: while the home was asked things may have changed.
+	r := s.record(id)
+	if refusal := s.mayBring(n, v, r); refusal != nil {
+		return nil, refusal
+	}
+	r = s.expect(r, v)
+	r.Move = s.incomingMove(n.Name, in.Move, r.onChain(s.self))
+	if err := s.prepare(ctx, r, in.Heading); err != nil {
+		return nil, refusalOf(err)
+	}
+	r.Move.Stage = StagePrepared
+	s.show(r)
+	s.event("expected", r, map[string]any{"neighbour": n.Name})
+	return &Prepared{Move: in.Move, Carry: r.Move.Carry}, nil
+}
+
+// expect is the record of a device that comes: the present one, if it passes
+// through here already.
+func (s *Service) expect(r *Record, v Visitor) *Record {
+	if r == nil && v.Home == s.self {
+		k, _ := s.host.Device(v.Device)
+		return &Record{ID: v.Device, Visitor: k.Visitor.clone()}
+	}
+	if r == nil || !r.onChain(s.self) {
+		fresh := &Record{ID: v.LocalID(s.self)}
+		if r != nil {
+			fresh.Owed = r.Owed
+		}
+		fresh.Visitor = v.clone()
+		return fresh
+	}
+	// What we know of it ourselves is better than what we are told.
+	r.Correspondents = slices.Clone(v.Correspondents)
+	return r
+}
+
+func (s *Service) incomingMove(peer, id string, onChain bool) *Move {
+	m := s.newMove(peer, StagePreparing)
+	m.ID, m.In, m.Carry = id, true, !onChain
+	return m
+}
+
+// prepare lets the host make the branch, and undoes everything if it cannot.
+func (s *Service) prepare(ctx context.Context, r *Record, h Heading) error {
+	via := r.Upstream
+	if !r.onChain(s.self) {
+		via = r.Move.Peer
+	}
+	s.put(ctx, r)
+	err := s.host.Prepare(ctx, Visit{Visitor: r.Visitor.clone(), ID: r.ID, Via: via, Heading: h})
+	if err == nil {
+		return nil
+	}
+	s.log.Warn("a device's branch could not be prepared", "device", r.ID, "neighbour", r.Move.Peer, "error", err)
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timing.Request)
+	defer cancel()
+	s.endIncoming(undo, r)
+	s.put(undo, r)
+	return err
+}
+
+// endIncoming forgets a move to here.
+func (s *Service) endIncoming(ctx context.Context, r *Record) {
+	r.Move = nil
+	if err := s.host.Cancel(ctx, r.ID); err != nil {
+		s.log.Error("a prepared branch was not taken back", "device", r.ID, "error", err)
+	}
+	if !r.onChain(s.self) {
+		r.Gone = true
+	}
+}
+
+// abandonIncoming forgets a move to here and tells the origin.
+func (s *Service) abandonIncoming(ctx context.Context, r *Record, why string) {
+	m := r.Move
+	s.endIncoming(ctx, r)
+	r.owe(Owed{Peer: m.Peer, Kind: KindWithdraw, Move: m.ID, Reason: why})
+	s.event("not arrived", r, map[string]any{"neighbour": m.Peer, "reason": why})
+}
+
+// onReady lets the device in: the origin's branch carries.
+func (s *Service) onReady(ctx context.Context, n *neighbour, in *Ready) (*struct{}, error) {
+	id := in.localID(s.self)
+	unlock, err := s.lock(ctx, id)
+	if err != nil {
+		return nil, refuse(CodeBusy, "%s is being worked on", id)
+	}
+	defer unlock()
+	r := s.record(id)
+	if r != nil && r.Arrived == in.Move && r.Host == s.self {
+		return nil, nil // it has come already
+	}
+	if r == nil || r.incoming(n.Name) == nil || r.Move.ID != in.Move {
+		return nil, refuse(CodeUnknown, "no such move of %s is under way", id)
+	}
+	r.Move.Stage = StageReady
+	s.show(r)
+	for _, m := range r.MACs {
+		s.host.Resume(m)
+	}
+	return nil, nil
+}
+
+// Attached tells that the device has got its address from us at an edge port
+// (t3). e is the request; it may be nil. It does not block.
+func (s *Service) Attached(id string, e *Evidence) {
+	if s.record(id) == nil {
+		return
+	}
+	since := s.now()
+	ok := s.tasks.spawn(func(ctx context.Context) {
+		s.change(ctx, id, func(_ context.Context, r *Record) error {
+			if r.Gone || r.Host == s.self && r.Move == nil && r.Downstream == "" {
+				return errUnchanged
+			}
+			s.arrive(r, e, since)
+			return nil
+		})
+	})
+	if !ok {
+		s.log.Warn("a device's arrival is not told to its neighbours: the service does not run", "device", id)
+	}
+}
+
+// arrive notes that the device is here and what is owed for it: the word to the
+// origin (t4), the same to where its packets come from, and the end to a part of
+// the chain that is no longer used.
+func (s *Service) arrive(r *Record, e *Evidence, since time.Time) {
+	m, before := r.Move, r.Downstream
+	if m != nil && !m.In {
+		// It never left, or has come back; who saw it last will have it.
+		m.Back, r.Host = since, s.self
+		return
+	}
+	came := ""
+	if m != nil {
+		came = m.Peer
+		if !r.onChain(s.self) {
+			r.Upstream = came
+		}
+		r.owe(Owed{Peer: came, Kind: KindComplete, Move: m.ID, Host: s.self, Since: since, Evidence: e})
+		r.Arrived = m.ID
+	}
+	r.Host, r.Downstream, r.Former, r.Move, r.LetUntil = s.self, "", before, nil, time.Time{}
+	if before != came {
+		r.owe(Owed{Peer: before, Kind: KindWithdraw, Reason: "the device is in " + s.self})
+	}
+	if r.Upstream != came {
+		r.owe(Owed{Peer: r.Upstream, Kind: KindComplete, Host: s.self})
+	}
+	attrs := map[string]any{"from": came}
+	if m != nil {
+		attrs["took"] = since.Sub(m.Started).Round(time.Microsecond).String()
+		attrs["reactive"] = m.Reactive
+	}
+	s.event("arrived", r, attrs)
+}
+
+// Left tells that a device that was here has given its address back or lost it.
+// It does not block.
+func (s *Service) Left(id string) {
+	if s.record(id) == nil {
+		return
+	}
+	s.tasks.spawn(func(ctx context.Context) {
+		s.change(ctx, id, func(ctx context.Context, r *Record) error {
+			if r.Host != s.self || r.Upstream == "" {
+				return errUnchanged
+			}
+			r.owe(Owed{Peer: r.Upstream, Kind: KindWithdraw, Reason: "the device has left"})
+			s.forget(ctx, r)
+			return nil
+		})
+	})
+}
+
+// forget removes the device from this domain, whose part in the chain is over.
+func (s *Service) forget(ctx context.Context, r *Record) {
+	if err := s.host.Forget(ctx, r.ID); err != nil {
+		s.log.Error("a device that has gone was not removed", "device", r.ID, "error", err)
+	}
+	r.Gone, r.Upstream, r.Downstream, r.Host, r.Move = true, "", "", "", nil
+}
+
+// Admit says what is to be done about a DHCP message with the hardware address,
+// whose device's place at is. It does not block; it may begin to ask neighbours.
+func (s *Service) Admit(mac openflow.MAC, h Heading, e *Evidence) Admission {
+	r := s.recordOf(mac)
+	switch {
+	case r == nil || r.Gone:
+		if _, known := s.host.DeviceByMAC(mac); known || len(s.neighbours) == 0 {
+			return Serve
+		}
+		return s.ask(mac, h, e)
+	case r.Move != nil && r.Move.In && r.Move.Stage != StageReady:
+		return Wait
+	case r.Move == nil && r.Host != s.self && r.Home != s.self && r.Signed && s.now().After(r.LetUntil):
+		// It passes through and now asks here: its home has to say whether it is it.
+		return s.askHome(r, mac, e)
+	}
+	return Serve
+}

@@ -1,0 +1,178 @@
+package domain
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/store"
+)
+
+// Stage is how far a move has got.
+type Stage string
+
+// The stages of a move, at its receiver and at its origin.
+const (
+	// StagePreparing: the receiver writes the rules of its branch.
+	StagePreparing Stage = "preparing"
+	// StagePrepared: the branch stands and waits for the origin's.
+	StagePrepared Stage = "prepared"
+	// StageReady: the device may come.
+	StageReady Stage = "ready"
+	// StageAsked: the origin has notified the receiver.
+	StageAsked Stage = "asked"
+	// StageBranched: the origin's branch to the receiver stands.
+	StageBranched Stage = "branched"
+	// StageExpired: the move took too long; the origin takes it back.
+	StageExpired Stage = "expired"
+)
+
+// Move is a change of domain under way.
+type Move struct {
+	ID string `json:"id"`
+	// Peer is the other domain; In says that we are the receiver.
+	Peer string `json:"peer"`
+	In   bool   `json:"in,omitempty"`
+	// Reactive moves began with the device's own request.
+	Reactive bool  `json:"reactive,omitempty"`
+	Stage    Stage `json:"stage"`
+	// Carry says that the origin sends the packets over the peering.
+	Carry bool `json:"carry,omitempty"`
+	// Proven says that the device has shown that it is at the receiver.
+	Proven bool `json:"proven,omitempty"`
+	// Back is when the device last attached at its origin although it was
+	// announced elsewhere: who saw it last has it.
+	Back     time.Time `json:"back,omitzero"`
+	Started  time.Time `json:"started"`
+	Deadline time.Time `json:"deadline"`
+}
+
+// Owed is a message that has to reach a neighbour, however long it takes.
+type Owed struct {
+	Peer     string    `json:"peer"`
+	Kind     Kind      `json:"kind"`
+	Move     string    `json:"move,omitempty"`
+	Host     string    `json:"host,omitempty"`
+	Since    time.Time `json:"since,omitzero"`
+	Evidence *Evidence `json:"evidence,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+}
+
+// Record is what a domain knows about a device that is not just at home.
+type Record struct {
+	ID string `json:"id"`
+	Visitor
+	// Upstream is the neighbour that the device's packets come from, Downstream
+	// the one they go to.
+	Upstream   string `json:"upstream,omitempty"`
+	Downstream string `json:"downstream,omitempty"`
+	// Former was downstream until the device came back here; it may still have
+	// to ask on behalf of those behind it.
+	Former string `json:"former,omitempty"`
+	// Host is the domain that has the device, as far as is known.
+	Host string `json:"host,omitempty"`
+	Move *Move  `json:"move,omitempty"`
+	// LetUntil is until when its home's word holds that it may come back here.
+	LetUntil time.Time `json:"let_until,omitzero"`
+	// Arrived is the move by which it last came here.
+	Arrived string `json:"arrived,omitempty"`
+	Owed    []Owed `json:"owed,omitempty"`
+	// Gone says that nothing is left to do but to deliver what is owed.
+	Gone    bool      `json:"gone,omitempty"`
+	Changed time.Time `json:"changed"`
+}
+
+func (r *Record) clone() Record {
+	c := *r
+	c.Visitor = r.Visitor.clone()
+	c.Owed = slices.Clone(r.Owed)
+	if r.Move != nil {
+		m := *r.Move
+		c.Move = &m
+	}
+	return c
+}
+
+// onChain says whether the device's packets pass through here, move or no move.
+func (r *Record) onChain(self string) bool {
+	return !r.Gone && (r.Home == self || r.Upstream != "")
+}
+
+// outgoing is the move to the peer, or nil; incoming that from it.
+func (r *Record) outgoing(peer string) *Move { return r.moving(peer, false) }
+func (r *Record) incoming(peer string) *Move { return r.moving(peer, true) }
+
+func (r *Record) moving(peer string, in bool) *Move {
+	if r.Move == nil || r.Move.In != in || r.Move.Peer != peer {
+		return nil
+	}
+	return r.Move
+}
+
+// oursToGive says whether the device is with us as far as is known; r is nil for
+// one that has not been abroad.
+func (s *Service) oursToGive(r *Record, home string) bool {
+	if r == nil || r.Gone {
+		return home == s.self
+	}
+	return r.Host == s.self
+}
+
+// settled says that the record holds nothing worth remembering.
+func (r *Record) settled(self string) bool {
+	if len(r.Owed) > 0 || r.Move != nil {
+		return false
+	}
+	return r.Gone || !r.onChain(self) || r.Home == self && r.Downstream == ""
+}
+
+// owe adds a message, in place of an earlier one that it makes pointless.
+func (r *Record) owe(o Owed) {
+	if o.Peer == "" {
+		return
+	}
+	r.Owed = slices.DeleteFunc(r.Owed, func(old Owed) bool {
+		return old.Peer == o.Peer && (old.Kind == o.Kind && old.Move == o.Move || o.Kind == KindWithdraw && o.Move == old.Move)
+	})
+	r.Owed = append(r.Owed, o)
+}
+
+const storePrefix = "handover/domain/"
+
+func (s *Service) save(ctx context.Context, r *Record) error {
+	key := storePrefix + r.ID
+	if r.settled(s.self) {
+		if err := s.store.Delete(ctx, key); err != nil && !isNotFound(err) {
+			return fmt.Errorf("forget the record of %s: %w", r.ID, err)
+		}
+		return nil
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode the record of %s: %w", r.ID, err)
+	}
+	if err := s.store.Put(ctx, key, b); err != nil {
+		return fmt.Errorf("keep the record of %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// loadRecords reads what was known before a restart. What cannot be read is left
+// out and told: the device can still come back by its own request.
+func loadRecords(ctx context.Context, st store.Store) (records []Record, unreadable []string, err error) {
+	entries, err := st.List(ctx, storePrefix)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list the records of roaming devices: %w", err)
+	}
+	for _, e := range entries {
+		var r Record
+		if err := json.Unmarshal(e.Value, &r); err != nil || storePrefix+r.ID != e.Key || r.Visitor.check() != nil {
+			unreadable = append(unreadable, e.Key)
+			continue
+		}
+		records = append(records, r)
+	}
+	return records, unreadable, nil
+}

@@ -1,0 +1,116 @@
+package domain
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// Code says why a message was refused, for the program at the other end.
+type Code string
+
+// The codes.
+const (
+	// CodeReplay: the message was used before, is too old, or out of order.
+	CodeReplay Code = "replay"
+	// CodeStranger: the sender is no neighbour, or not the one it says.
+	CodeStranger Code = "stranger"
+	// CodeMalformed: the message contradicts itself.
+	CodeMalformed Code = "malformed"
+	// CodeNotYours: the sender may not say this about the device.
+	CodeNotYours Code = "not-yours"
+	// CodePrefix: the device's address is not one that the sender may bring.
+	CodePrefix Code = "prefix"
+	// CodeTaken: an address of the device belongs to somebody else.
+	CodeTaken Code = "taken"
+	// CodeUnproven: nothing shows that the device is where the sender says.
+	CodeUnproven Code = "unproven"
+	// CodeUnknown: no such device or no such move.
+	CodeUnknown Code = "unknown"
+	// CodeHere: the device is in the receiving domain.
+	CodeHere Code = "here"
+	// CodeBusy: another move of the device is under way, or too many are.
+	CodeBusy Code = "busy"
+	// CodeFailed: the receiver could not do its part now.
+	CodeFailed Code = "failed"
+)
+
+// Codes lists all codes.
+func Codes() []Code {
+	return []Code{CodeReplay, CodeStranger, CodeMalformed, CodeNotYours, CodePrefix, CodeTaken, CodeUnproven, CodeUnknown, CodeHere, CodeBusy, CodeFailed}
+}
+
+// passing says that the same message may be accepted later.
+func (c Code) passing() bool { return c == CodeBusy || c == CodeFailed || c == CodeReplay }
+
+// known says whether it is one of ours: a neighbour may write anything.
+func (c Code) known() bool { return slices.Contains(Codes(), c) }
+
+func (c Code) status() int {
+	switch c {
+	case CodeStranger, CodeNotYours, CodePrefix, CodeUnproven:
+		return http.StatusForbidden
+	case CodeMalformed:
+		return http.StatusUnprocessableEntity
+	case CodeUnknown:
+		return http.StatusNotFound
+	case CodeFailed:
+		return http.StatusServiceUnavailable
+	default:
+		return http.StatusConflict
+	}
+}
+
+// Refusal is a problem document with a code.
+type Refusal struct {
+	Status int    `json:"status"`
+	Title  string `json:"title"`
+	Detail string `json:"detail"`
+	Code   Code   `json:"code"`
+}
+
+var (
+	_ huma.StatusError       = (*Refusal)(nil)
+	_ huma.ContentTypeFilter = (*Refusal)(nil)
+)
+
+// Error implements error.
+func (r *Refusal) Error() string { return fmt.Sprintf("%s (%s)", r.Detail, r.Code) }
+
+// GetStatus implements huma.StatusError.
+func (r *Refusal) GetStatus() int { return r.Status }
+
+// ContentType implements huma.ContentTypeFilter.
+func (r *Refusal) ContentType(string) string { return "application/problem+json" }
+
+func refuse(code Code, format string, args ...any) *Refusal {
+	status := code.status()
+	return &Refusal{Status: status, Title: http.StatusText(status), Detail: fmt.Sprintf(format, args...), Code: code}
+}
+
+// codeOf returns the code of a refusal, or "" for another error.
+func codeOf(err error) Code {
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		return r.Code
+	}
+	return ""
+}
+
+// refusalOf turns what a Host said into a refusal.
+func refusalOf(err error) *Refusal {
+	switch r, ok := errors.AsType[*Refusal](err); {
+	case ok:
+		return r
+	case errors.Is(err, ErrTaken):
+		return refuse(CodeTaken, "%v", ErrTaken)
+	case errors.Is(err, ErrUnproven):
+		return refuse(CodeUnproven, "%v", ErrUnproven)
+	case errors.Is(err, ErrNoDevice):
+		return refuse(CodeUnknown, "%v", ErrNoDevice)
+	}
+	// What failed inside is for our log, not for the neighbour.
+	return refuse(CodeFailed, "the domain could not do its part")
+}

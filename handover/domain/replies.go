@@ -1,0 +1,109 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/sluice-net/sluice/handover/registry"
+)
+
+// onHello says that we are here.
+func (s *Service) onHello(context.Context, *neighbour, *Hello) (*struct{}, error) { return nil, nil }
+
+// onQuery says whether we have the device with a hardware address, or own it.
+// What merely passes through here is not told: those who have it will say so.
+func (s *Service) onQuery(_ context.Context, _ *neighbour, in *Query) (*Answer, error) {
+	if in.MAC.IsZero() || in.MAC.IsMulticast() {
+		return nil, refuse(CodeMalformed, "hardware address %v: a unicast address", in.MAC)
+	}
+	k, ok := s.host.DeviceByMAC(in.MAC)
+	if !ok {
+		return &Answer{}, nil
+	}
+	r := s.record(k.LocalID(s.self))
+	v, host := k.Visitor.clone(), s.self
+	if r != nil && !r.Gone {
+		v, host = r.Visitor.clone(), r.Host
+	}
+	ours := s.oursToGive(r, k.Home)
+	if !ours && k.Home != s.self || host == "" || v.check() != nil {
+		return &Answer{}, nil
+	}
+	return &Answer{Known: true, Visitor: &v, Host: host}, nil
+}
+
+// onClaim gives a device away that has turned up with the neighbour.
+func (s *Service) onClaim(ctx context.Context, n *neighbour, in *Claim) (*Prepared, error) {
+	if err := errors.Join(checkMove(in.Move), in.Evidence.check()); err != nil {
+		return nil, refuse(CodeMalformed, "%v", err)
+	}
+	id := in.localID(s.self)
+	k, ok := s.host.Device(id)
+	if !ok || k.Home != in.Home {
+		return nil, refuse(CodeUnknown, "there is no device %s", id)
+	}
+	r := s.record(id)
+	if !s.oursToGive(r, k.Home) {
+		return nil, refuse(CodeNotYours, "%s is not here", id)
+	}
+	if !slices.Contains(k.MACs, in.MAC) {
+		return nil, refuse(CodeNotYours, "%v is no hardware address of %s", in.MAC, id)
+	}
+	if r != nil && r.outgoing(n.Name) != nil && r.Move.ID == in.Move {
+		return &Prepared{Move: in.Move, Carry: r.Move.Carry}, nil // asked before
+	}
+	if r == nil || r.Gone {
+		r = &Record{ID: id, Visitor: k.Visitor}
+	}
+	if refusal := s.prove(ctx, n, r, in.Evidence); refusal != nil {
+		return nil, refusal
+	}
+	return s.give(ctx, n, id, in.Move)
+}
+
+// give begins a move that the device has asked for itself.
+func (s *Service) give(ctx context.Context, n *neighbour, id, move string) (*Prepared, error) {
+	unlock, err := s.lock(ctx, id)
+	if err != nil {
+		return nil, refuse(CodeBusy, "%s is being worked on", id)
+	}
+	defer unlock()
+	k, ok := s.host.Device(id)
+	r := s.record(id)
+	if !ok || !s.oursToGive(r, k.Home) || k.check() != nil {
+		return nil, refuse(CodeNotYours, "%s is not here", id)
+	}
+	r = s.abroad(r, k.Visitor)
+	if r.Move != nil && r.Move.In {
+		return nil, refuse(CodeBusy, "another move of %s is under way", id)
+	}
+	if err := s.dropOutgoing(ctx, r, "it has turned up elsewhere"); err != nil {
+		return nil, refusalOf(err)
+	}
+	r.Move = s.newMove(n.Name, StageAsked)
+	r.Move.ID, r.Move.Reactive, r.Move.Proven = move, true, true
+	// If the claimant is where the packets come from it needs nothing from us.
+	if err := s.splitTo(ctx, r, r.Move, n.Name != r.Upstream); err != nil {
+		s.log.Warn("a device that has turned up elsewhere was not given away", "device", id, "neighbour", n.Name, "error", err)
+		s.cancelOutgoing(ctx, r)
+		s.put(ctx, r)
+		return nil, refusalOf(err)
+	}
+	s.put(ctx, r)
+	s.event("claimed", r, map[string]any{"neighbour": n.Name, "bicast": r.Policy == registry.PolicySeamless})
+	return &Prepared{Move: move, Carry: r.Move.Carry}, nil
+}
+
+// onVerify checks evidence for a domain that has the device from us.
+func (s *Service) onVerify(ctx context.Context, n *neighbour, in *Verify) (*struct{}, error) {
+	if err := in.Evidence.check(); err != nil {
+		return nil, refuse(CodeMalformed, "%v", err)
+	}
+	id := in.localID(s.self)
+	r := s.record(id)
+	if r == nil || r.Gone || r.Downstream != n.Name && r.Former != n.Name {
+		return nil, refuse(CodeNotYours, "%s is not with %q", id, n.Name)
+	}
+	return nil, orNil(s.verify(ctx, r, in.Evidence))
+}

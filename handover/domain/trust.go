@@ -1,0 +1,127 @@
+package domain
+
+import (
+	"context"
+	"slices"
+)
+
+// mayBring decides whether the neighbour may bring us the device. r is what we
+// know of it, or nil. It asks nobody and changes nothing.
+func (s *Service) mayBring(n *neighbour, v Visitor, r *Record) *Refusal {
+	if err := v.check(); err != nil {
+		return refuse(CodeMalformed, "%v", err)
+	}
+	id := v.LocalID(s.self)
+	if k, ok := s.host.Device(id); ok && !k.same(v) {
+		return refuse(CodeTaken, "%s is known here with other addresses", id)
+	}
+	if v.Home == s.self {
+		return s.mayReturn(n, id, r)
+	}
+	if !s.inPrefix(n, v) {
+		return refuse(CodePrefix, "%q may not bring a device of %q with the address %v", n.Name, v.Home, v.IP)
+	}
+	if r != nil && !r.Gone && r.onChain(s.self) {
+		return s.mayReturn(n, id, r)
+	}
+	if r != nil && r.Move != nil && r.incoming(n.Name) == nil {
+		return refuse(CodeBusy, "another domain is bringing %s", id)
+	}
+	if (r == nil || r.Gone) && s.visitorsOf(n.Name) >= n.MaxVisitors {
+		return refuse(CodeBusy, "%q has %d devices here, as many as are permitted", n.Name, n.MaxVisitors)
+	}
+	if err := s.host.Check(v); err != nil {
+		return refusalOf(err)
+	}
+	return nil
+}
+
+// mayReturn decides about a device that is our own or passes through: only the
+// domain that has it, as far as we know, may bring it back.
+func (s *Service) mayReturn(n *neighbour, id string, r *Record) *Refusal {
+	switch {
+	case r == nil || r.Gone:
+		if _, ok := s.host.Device(id); !ok {
+			return refuse(CodeUnknown, "there is no device %s", id)
+		}
+		return refuse(CodeHere, "%s has not left", id)
+	case r.Host == s.self:
+		return refuse(CodeHere, "%s has not left", id)
+	case r.Host != n.Name:
+		return refuse(CodeNotYours, "%s is not known to be with %q", id, n.Name)
+	case r.Move != nil && r.incoming(n.Name) == nil:
+		return refuse(CodeBusy, "another move of %s is under way", id)
+	}
+	return nil
+}
+
+// inPrefix says whether the device's address is one that the neighbour may
+// bring: of its own if it is its home, else of a third domain it may pass on.
+func (s *Service) inPrefix(n *neighbour, v Visitor) bool {
+	if v.Home == n.Name {
+		return holds(n.Prefixes, v.IP)
+	}
+	if home := s.neighbour(v.Home); home != nil && !holds(home.Prefixes, v.IP) {
+		return false
+	}
+	return holds(n.Transit, v.IP)
+}
+
+// confirm asks the home of a device that another neighbour brings whether it is
+// there. A home that is no neighbour of ours cannot be asked: then the transit
+// agreement has to do.
+func (s *Service) confirm(ctx context.Context, n *neighbour, v Visitor) *Refusal {
+	home := s.neighbour(v.Home)
+	if home == nil || home == n {
+		return nil
+	}
+	var a Answer
+	if err := s.tell(ctx, home, KindQuery, &Query{MAC: v.MACs[0]}, &a, s.timing.Answer); err != nil {
+		return refuse(CodeFailed, "%q could not be asked about its device", v.Home)
+	}
+	if !a.Known || a.Visitor == nil || !a.Visitor.same(v) || a.Host != n.Name {
+		return refuse(CodeNotYours, "%q does not know its device %q to be with %q", v.Home, v.Device, n.Name)
+	}
+	return nil
+}
+
+// prove checks that the device is where the neighbour says: with its key, if it
+// has one, which only its home can do. The device's lock is not held.
+func (s *Service) prove(ctx context.Context, n *neighbour, r *Record, e *Evidence) *Refusal {
+	if !r.Signed {
+		if !n.Unsigned {
+			return refuse(CodeUnproven, "%s signs nothing, and %q may not move such devices by their hardware address alone", r.ID, n.Name)
+		}
+		return nil
+	}
+	if e == nil {
+		return refuse(CodeUnproven, "%s signs its requests, and none was shown", r.ID)
+	}
+	return s.verify(ctx, r, *e)
+}
+
+// verify asks the key's owner: us, or whoever we have the device from.
+func (s *Service) verify(ctx context.Context, r *Record, e Evidence) *Refusal {
+	if !slices.Contains(r.MACs, e.Src) {
+		return refuse(CodeUnproven, "%v is no hardware address of %s", e.Src, r.ID)
+	}
+	if r.Home == s.self {
+		if err := s.host.Verify(ctx, r.ID, e); err != nil {
+			s.log.Debug("evidence of a device's presence was not accepted", "device", r.ID, "error", err)
+			return refusalOf(err)
+		}
+		return nil
+	}
+	up := s.neighbour(r.Upstream)
+	if up == nil {
+		return refuse(CodeUnproven, "the home of %s cannot be asked", r.ID)
+	}
+	err := s.tell(ctx, up, KindVerify, &Verify{Subject: r.subject(), Evidence: e}, nil, s.timing.Request)
+	switch {
+	case err == nil:
+		return nil
+	case codeOf(err) == "":
+		return refuse(CodeFailed, "the home of %s could not be asked", r.ID)
+	}
+	return refusalOf(err)
+}

@@ -1,0 +1,152 @@
+package domain
+
+import (
+	"context"
+	"time"
+)
+
+// onWithdraw takes a move back, or the part in the chain.
+func (s *Service) onWithdraw(ctx context.Context, n *neighbour, in *Withdraw) (*struct{}, error) {
+	if in.Move != "" {
+		if err := checkMove(in.Move); err != nil {
+			return nil, refuse(CodeMalformed, "%v", err)
+		}
+	}
+	id := in.localID(s.self)
+	unlock, err := s.lock(ctx, id)
+	if err != nil {
+		return nil, refuse(CodeBusy, "%s is being worked on", id)
+	}
+	defer unlock()
+	r := s.record(id)
+	if r == nil || r.Gone {
+		return nil, nil // there is nothing left to take back
+	}
+	why := map[string]any{"neighbour": n.Name, "reason": printable(in.Reason)}
+	if in.Move != "" {
+		return nil, orNil(s.withdrawMove(ctx, n, r, in.Move, why))
+	}
+	return nil, orNil(s.withdrawChain(ctx, n, r, why))
+}
+
+func (s *Service) withdrawMove(ctx context.Context, n *neighbour, r *Record, move string, why map[string]any) *Refusal {
+	switch {
+	case r.incoming(n.Name) != nil && r.Move.ID == move:
+		s.endIncoming(ctx, r)
+		for _, m := range r.MACs {
+			s.host.Resume(m)
+		}
+	case r.outgoing(n.Name) != nil && r.Move.ID == move:
+		// The receiver has given it up.
+		s.cancelOutgoing(ctx, r)
+		s.dropOwed(r, n.Name, move)
+	case r.Arrived == move && r.Host == s.self:
+		return refuse(CodeHere, "%s has arrived", r.ID)
+	default:
+		return nil // not under way: nothing to take back
+	}
+	s.put(ctx, r)
+	s.event("withdrawn", r, why)
+	return nil
+}
+
+// withdrawChain ends our part in the chain: the domain that the packets come from
+// no longer sends any, or the one that they go to no longer has the device.
+func (s *Service) withdrawChain(ctx context.Context, n *neighbour, r *Record, why map[string]any) *Refusal {
+	switch n.Name {
+	case r.Upstream:
+		if r.Downstream != "" {
+			r.owe(Owed{Peer: r.Downstream, Kind: KindWithdraw, Reason: "its packets no longer pass through " + s.self})
+		}
+		s.dropOwedTo(r, n.Name)
+	case r.Downstream:
+		r.owe(Owed{Peer: r.Upstream, Kind: KindWithdraw, Reason: "the device has left"})
+	default:
+		return refuse(CodeNotYours, "%s neither comes from %q nor goes there", r.ID, n.Name)
+	}
+	s.event("gone", r, why)
+	s.forget(ctx, r)
+	s.put(ctx, r)
+	return nil
+}
+
+// dropOwedTo forgets all that is owed to a neighbour that has ended its part.
+func (s *Service) dropOwedTo(r *Record, peer string) {
+	kept := r.Owed[:0:0]
+	for _, o := range r.Owed {
+		if o.Peer != peer {
+			kept = append(kept, o)
+		}
+	}
+	r.Owed = kept
+}
+
+// watch ends what takes too long, until ctx ends.
+func (s *Service) watch(ctx context.Context) {
+	tick := time.NewTicker(min(time.Second, max(s.timing.Move/10, 10*time.Millisecond)))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			for _, id := range s.overdue() {
+				s.change(ctx, id, s.expire)
+			}
+			s.forgetNobody()
+		}
+	}
+}
+
+// overdue lists devices whose move is past its deadline.
+func (s *Service) overdue() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	var ids []string
+	for id, r := range s.records {
+		if r.Move != nil && now.After(r.Move.Deadline) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// expire ends a move that is overdue. The receiver gives it up. The origin asks
+// it back: if the device is with the neighbour after all, the neighbour says so.
+// While that cannot be asked, the branch stays, but not for ever.
+func (s *Service) expire(ctx context.Context, r *Record) error {
+	m := r.Move
+	if m == nil || !s.now().After(m.Deadline) {
+		return errUnchanged
+	}
+	if m.In {
+		s.abandonIncoming(ctx, r, "the device did not come in time")
+		for _, mac := range r.MACs {
+			s.host.Resume(mac)
+		}
+		return nil
+	}
+	if m.Stage == StageExpired {
+		s.event("withdrawn", r, map[string]any{"neighbour": m.Peer, "reason": "it did not answer in time"})
+		s.cancelOutgoing(ctx, r)
+		return nil
+	}
+	m.Stage = StageExpired
+	m.Deadline = s.now().Add(10 * s.timing.Move)
+	r.owe(Owed{Peer: m.Peer, Kind: KindWithdraw, Move: m.ID, Reason: "the device did not arrive in time"})
+	s.event("overdue", r, map[string]any{"neighbour": m.Peer})
+	return nil
+}
+
+// forgetNobody drops hardware addresses that may be asked for again.
+func (s *Service) forgetNobody() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	for mac, until := range s.nobody {
+		if now.After(until) {
+			delete(s.nobody, mac)
+		}
+	}
+}
