@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -87,7 +88,7 @@ func edges(t *testing.T, n *network.Network, dpid openflow.DatapathID, count int
 		base := 0
 		rules, _ := n.Rules(dpid)
 		for _, r := range rules {
-			if r.Owner == "network" && r.Name == "base" && r.Confirmed {
+			if r.Owner == "network" && strings.HasPrefix(r.Name, "base/") && r.Confirmed {
 				base++
 			}
 		}

@@ -88,6 +88,8 @@ func (n *Network) unregister(s *Switch) {
 		<-s.announced
 		n.switchDown(s)
 	}
+	// What anybody may claim to be must not fill the memory.
+	n.ledger.Forget(n.core.led, basicsKey(s.dpid), s.dpid)
 	n.mu.Lock()
 	delete(n.all, s.dpid)
 	n.mu.Unlock()

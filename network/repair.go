@@ -19,16 +19,22 @@ type repairs struct {
 	mu   sync.Mutex
 	dead map[PortRef]struct{} // ports that lead nowhere any more
 	left map[openflow.DatapathID]time.Time
+	most int           // entries of left at which old ones are taken out
 	wake chan struct{} // flows
 	base chan struct{} // the broadcast tree
 }
 
-// switchLeft notes that a switch has gone just now.
-func (r *repairs) switchLeft(d openflow.DatapathID) {
+// switchLeft notes that a switch has gone just now. What is older than the grace
+// of awaited counts no more.
+func (r *repairs) switchLeft(d openflow.DatapathID, grace time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.left == nil {
 		r.left = map[openflow.DatapathID]time.Time{}
+	}
+	if len(r.left) >= r.most {
+		maps.DeleteFunc(r.left, func(_ openflow.DatapathID, at time.Time) bool { return time.Since(at) >= grace })
+		r.most = 2*len(r.left) + 64
 	}
 	r.left[d] = time.Now()
 }
@@ -83,59 +89,6 @@ func (n *Network) runRepairs(ctx context.Context) {
 		}
 	}
 }
-
-// runBase is the goroutine that keeps the broadcast tree. It waits for barriers,
-// so one switch that is stuck holds it up.
-func (n *Network) runBase(ctx context.Context) {
-	var flood rule.Program
-	var retry <-chan time.Time
-	ready := false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-n.repairs.base:
-		case <-retry:
-		}
-		retry = nil
-		if !ready && !n.settled() {
-			retry = time.After(n.cfg.DiscoveryInterval / 2)
-			continue
-		}
-		now, again, err := n.repairBase(ctx, flood)
-		if err != nil && ctx.Err() == nil {
-			n.log.Warn("writing the rules of the broadcast tree", "error", err)
-			again = true
-		}
-		if again {
-			retry = time.After(n.cfg.DiscoveryInterval / 2)
-		}
-		flood = now
-		if !ready {
-			ready = true
-			n.core.Ready()
-		}
-	}
-}
-
-// settled reports whether the links have been found that were there before. Until
-// then rules of the broadcast tree from before a restart are left alone, and a
-// fresh network floods by way of the controller.
-func (n *Network) settled() bool {
-	var oldest, youngest time.Duration
-	for i, s := range n.Switches() {
-		age := time.Since(s.upAt)
-		oldest = max(oldest, age)
-		if i == 0 || age < youngest {
-			youngest = age
-		}
-	}
-	// One switch that comes and goes must not hold up all the others.
-	return youngest >= n.settling() || oldest >= 5*n.settling()
-}
-
-// settling is how long after a switch has come up its links are taken to be known.
-func (n *Network) settling() time.Duration { return n.cfg.DiscoverySettle + 2*n.cfg.DiscoveryInterval }
 
 // repairFlows redirects the flows that have lost their way, and deletes the
 // rules of those that have none any more.
@@ -195,62 +148,6 @@ func (n *Network) misled(d openflow.DatapathID, f rule.Flow, out uint32) bool {
 	here := PortRef{Switch: d, Port: out}
 	return here != at && (d == at.Switch || n.links.IsEdge(here))
 }
-
-// repairBase moves the broadcast rules from the old tree to the present one, by
-// way of what both have in common, so that no loop closes in between. again says
-// that some switches have still to settle.
-func (n *Network) repairBase(ctx context.Context, old rule.Program) (now rule.Program, again bool, err error) {
-	if !n.cfg.DisableForwarding {
-		now, again = n.keepUnsettled(old, n.view.Load().BaseProgram())
-	}
-	opts := ApplyOptions{AllowDown: true}
-	if len(old.Rules) > 0 {
-		if err := n.core.Apply(ctx, keyBase, forward.Shrink(old, now), opts); err != nil {
-			return old, again, err
-		}
-	}
-	if err := n.core.Apply(ctx, keyBase, now, opts); err != nil {
-		return old, again, err
-	}
-	return now, again, nil
-}
-
-// keepUnsettled leaves the rules of switches as they are whose connection was
-// lost a moment ago, or whose links have not been found again since: a lost
-// connection must not interrupt what the switch does. It lasts no longer than
-// the neighbours' ports take to count as edge ports, or a loop could close.
-func (n *Network) keepUnsettled(old, now rule.Program) (kept rule.Program, again bool) {
-	up := *n.switches.Load()
-	unsettled := map[openflow.DatapathID]bool{}
-	keep := func(d openflow.DatapathID) bool {
-		u, known := unsettled[d]
-		if !known {
-			if s := up[d]; s != nil {
-				u = time.Since(s.upAt) < n.settling()
-			} else {
-				u = n.repairs.awaited(d, n.cfg.DiscoveryTimeout)
-			}
-			unsettled[d] = u
-			again = again || u
-		}
-		return u
-	}
-	for _, r := range old.Rules {
-		if keep(r.Switch) {
-			kept.Rules = append(kept.Rules, r)
-		}
-	}
-	for _, r := range now.Rules {
-		if !keep(r.Switch) {
-			kept.Rules = append(kept.Rules, r)
-		}
-	}
-	return kept, again
-}
-
-// keyBase is the core's key for the rules of the broadcast tree, and those by
-// which hosts are learned.
-const keyBase = "base"
 
 // maintain is the clockwork: probes, repairs, and what ends by time.
 func (n *Network) maintain(ctx context.Context) {

@@ -68,7 +68,7 @@ func TestRestartOverOpenVSwitchSendsNothing(t *testing.T) {
 	for d := range openflow.DatapathID(2) {
 		eventually(t, "the core's rules", func() bool {
 			rules, _ := n.Rules(d + 1)
-			return slices.ContainsFunc(rules, func(r network.InstalledRule) bool { return r.Name == "base" && r.Confirmed })
+			return slices.ContainsFunc(rules, func(r network.InstalledRule) bool { return strings.HasPrefix(r.Name, "base/") && r.Confirmed })
 		})
 	}
 	for name, opts := range map[string]network.ApplyOptions{"atomic": {Atomic: true}, "ordered": {Ordered: true}, "plain": {}} {

@@ -79,13 +79,16 @@ func (n *Network) declareBasics(d openflow.DatapathID) {
 		{Switch: d, Band: rule.BandMiss, Actions: up},
 		{Switch: d, Band: BandGuard, Offset: 5000, Match: openflow.MustMatch(openflow.EthDst(discovery.Multicast), openflow.EthType(0x88cc)), Actions: up},
 	}}
-	c, err := n.ledger.Plan(n.core.led, fmt.Sprintf("switch/%v", d), p)
+	c, err := n.ledger.Plan(n.core.led, basicsKey(d), p)
 	if err != nil {
 		n.log.Error("declaring the basic rules", "switch", d, "error", err)
 		return
 	}
 	c.Confirm() // reconciliation, which follows, sends what is missing
 }
+
+// basicsKey is the core's key for the basic rules of a switch.
+func basicsKey(d openflow.DatapathID) string { return fmt.Sprintf("switch/%v", d) }
 
 // rebuild makes a new snapshot of the topology and of what forwarding sees.
 func (n *Network) rebuild() {
@@ -164,7 +167,7 @@ func (s *Switch) deadEnds() []PortRef {
 func (n *Network) switchDown(s *Switch) {
 	n.linkChanges(n.links.SwitchDown(s.dpid))
 	n.rates.ForgetSwitch(s.dpid)
-	n.repairs.switchLeft(s.dpid)
+	n.repairs.switchLeft(s.dpid, n.cfg.DiscoveryTimeout)
 	n.rebuild()
 	n.emit(Event{Kind: SwitchDown, Switch: s.dpid})
 	n.repairs.request(PortRef{})

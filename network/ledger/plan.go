@@ -244,6 +244,9 @@ func (c *Change) Confirm() {
 			ch.new.confirmed = true
 		}
 	}
+	for _, ch := range c.rules {
+		c.l.dropEmpty(ch.sw)
+	}
 }
 
 // Rollback restores what was declared before, and returns what has to be sent

@@ -1,0 +1,31 @@
+package network_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// A switch that refuses the rules of default forwarding keeps no other from its own.
+func TestOneRefusingSwitchHoldsUpNoOther(t *testing.T) {
+	n, _ := start(t, network.Config{})
+	refusing := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2, Refuse: func(m openflow.Message) *openflow.Error {
+		f, ok := m.(*openflow.FlowMod)
+		if ok && f.Priority >= network.BandForwarding.Base() && f.Priority < network.BandPunt.Base() {
+			return &openflow.Error{Code: openflow.FlowModTableFull}
+		}
+		return nil
+	}})
+	connect(t, n, refusing, 1)
+	connect(t, n, fake.NewSwitch(fake.Options{DPID: 2, Ports: 3}), 2)
+	edges(t, n, 2, 3)
+	rules, _ := n.Rules(1)
+	for _, r := range rules {
+		if strings.HasPrefix(r.Name, "base/") {
+			t.Errorf("the refused rule %v is taken to be there", r.Match)
+		}
+	}
+}
