@@ -56,6 +56,11 @@ func (n *Network) ResolveHost(ctx context.Context, a netip.Addr) (Host, error) {
 	again := time.NewTicker(resolveInterval)
 	defer again.Stop()
 	for {
+		// The host may have been learned before anybody waited for it: its answer
+		// is then no news, and wakes nobody.
+		if h, ok := n.HostByIP(a); ok {
+			return h, nil
+		}
 		n.askFor(a)
 		select {
 		case <-r.found:

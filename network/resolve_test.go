@@ -1,0 +1,54 @@
+package network
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network/hosts"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// A host that is learned just before somebody waits for it tells nothing new when
+// it answers, so nobody is woken: it has to be found all the same.
+func TestResolveFindsAHostThatWasLearnedMeanwhile(t *testing.T) {
+	n, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.hosts = hosts.New(hosts.Options{Edge: func(PortRef) bool { return true }})
+	a := netip.MustParseAddr("10.0.0.9")
+	type result struct {
+		host Host
+		err  error
+	}
+	found := make(chan result, 1)
+	go func() {
+		h, err := n.ResolveHost(t.Context(), a)
+		found <- result{h, err}
+	}()
+	deadline := time.Now().Add(time.Second)
+	for waiting := false; !waiting; {
+		n.resolving.mu.Lock()
+		waiting = n.resolving.waiting[a] != nil
+		n.resolving.mu.Unlock()
+		if time.Now().After(deadline) {
+			t.Fatal("nobody waits for the host")
+		}
+	}
+	mac := openflow.MAC{2, 0, 0, 0, 0, 9}
+	h, err := packet.Parse(packet.AppendARPRequest(nil, mac, a, netip.MustParseAddr("10.0.0.1"), 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := PortRef{Switch: 1, Port: 2}
+	n.hosts.Learn(&h, at, time.Now()) // and nobody is told
+	if r := <-found; r.err != nil || r.host.MAC != mac || r.host.At != at {
+		t.Errorf("%+v", r)
+	}
+	if _, err := n.ResolveHost(t.Context(), netip.MustParseAddr("10.0.0.10")); !errors.Is(err, ErrUnknownHost) {
+		t.Errorf("a host that is not there: %v", err)
+	}
+}
