@@ -199,9 +199,12 @@ func (g *Graph) ShortestTree(from int, w Weights) (*Tree, bool) {
 // Cost returns the cost of reaching the node, +Inf if it cannot be reached.
 func (t *Tree) Cost(to int) float64 { return t.cost[to] }
 
+// Reaches reports whether there is a path to the node.
+func (t *Tree) Reaches(to int) bool { return !math.IsInf(t.cost[to], 1) }
+
 // Path returns the shortest path to the node.
 func (t *Tree) Path(to int) (Path, bool) {
-	if math.IsInf(t.cost[to], 1) {
+	if !t.Reaches(to) {
 		return Path{}, false
 	}
 	p := Path{Cost: t.cost[to]}

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-net/sluice/network/graph"
@@ -19,11 +20,13 @@ type Topology struct {
 	Links []Link
 
 	index  map[openflow.DatapathID]int
+	first  []int // the links that leave switch i stand at first[i] to first[i+1]
 	byFrom map[PortRef]int
 	inner  map[PortRef]struct{}
 	g      *graph.Graph
 	hops   graph.Weights
 	tree   tree
+	fans   []atomic.Pointer[graph.Tree]
 }
 
 // New builds a snapshot. Links whose ends are not among the switches are left out.
@@ -49,11 +52,17 @@ func New(version uint64, switches []openflow.DatapathID, links []Link) *Topology
 	slices.SortFunc(t.Links, func(a, b Link) int { return a.From.Compare(b.From) })
 	arcs := make([]graph.Arc, len(t.Links))
 	t.hops = make(graph.Weights, len(t.Links))
+	t.fans = make([]atomic.Pointer[graph.Tree], len(t.Switches))
+	t.first = make([]int, len(t.Switches)+1)
 	for i, l := range t.Links {
+		t.first[t.index[l.From.Switch]+1] = i + 1
 		t.byFrom[l.From] = i
 		t.inner[l.From], t.inner[l.To] = struct{}{}, struct{}{}
 		arcs[i] = graph.Arc{From: t.index[l.From.Switch], To: t.index[l.To.Switch]}
 		t.hops[i] = 1
+	}
+	for i := range t.Switches { // a switch without links
+		t.first[i+1] = max(t.first[i+1], t.first[i])
 	}
 	t.g, _ = graph.New(len(t.Switches), arcs)
 	return t
@@ -63,6 +72,22 @@ func New(version uint64, switches []openflow.DatapathID, links []Link) *Topology
 func (t *Topology) Has(s openflow.DatapathID) bool {
 	_, ok := t.index[s]
 	return ok
+}
+
+// Index is the place of a switch among Switches.
+func (t *Topology) Index(s openflow.DatapathID) (int, bool) {
+	i, ok := t.index[s]
+	return i, ok
+}
+
+// LinksFrom are the links that leave a switch, by port. They are part of Links
+// and not to be changed.
+func (t *Topology) LinksFrom(s openflow.DatapathID) []Link {
+	i, ok := t.index[s]
+	if !ok {
+		return nil
+	}
+	return t.Links[t.first[i]:t.first[i+1]:t.first[i+1]]
 }
 
 // LinkFrom is the link that leaves by a port.
