@@ -62,6 +62,7 @@ func (a *access) benchTCP(b *testing.B, args ...string) {
 	}
 	b.ReportMetric(r.End.SumReceived.Bits/1e9, "Gbit/s")
 	b.ReportMetric(used.Seconds()/(float64(b.N)*turn/1e9), "CPU-s/GB")
+	b.ReportMetric(float64(r.End.SumSent.Retransmits), "retrans")
 	b.ReportMetric(0, "ns/op")
 }
 

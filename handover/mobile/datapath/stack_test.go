@@ -1,0 +1,205 @@
+package datapath_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// stack gives an interface addresses and lets its kernel find neighbours itself.
+func (s *space) stack(t *testing.T, name string, addrs ...string) {
+	t.Helper()
+	s.must(t, func() error {
+		_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("0"), 0)
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		for _, text := range addrs {
+			addr, err := netlink.ParseAddr(text)
+			if err != nil {
+				return err
+			}
+			if err := netlink.AddrAdd(link, addr); err != nil {
+				return fmt.Errorf("%s on %s: %w", text, name, err)
+			}
+		}
+		return nil
+	})
+	// Until duplicate address detection is done an IPv6 address cannot be used.
+	eventually(t, "the addresses of "+name+" are free", func() (free bool) {
+		s.must(t, func() error {
+			link, err := netlink.LinkByName(name)
+			if err != nil {
+				return err
+			}
+			list, err := netlink.AddrList(link, netlink.FAMILY_V6)
+			free = true
+			for _, a := range list {
+				free = free && a.Flags&unix.IFA_F_TENTATIVE == 0
+			}
+			return err
+		})
+		return free
+	})
+}
+
+// echo connects from one namespace to another and has a line sent back.
+func echo(t *testing.T, from, to *space, at netip.Addr) {
+	t.Helper()
+	var l net.Listener
+	to.must(t, func() (err error) {
+		l, err = net.Listen("tcp", netip.AddrPortFrom(at, 0).String())
+		return err
+	})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		b := make([]byte, 100)
+		n, _ := c.Read(b)
+		_, _ = c.Write(b[:n])
+	}()
+	defer func() { _ = l.Close(); <-done }()
+	from.must(t, func() error {
+		c, err := net.DialTimeout("tcp", l.Addr().String(), 5*time.Second)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		b := make([]byte, 100)
+		_, err = c.Write([]byte("are you there\n"))
+		n, readErr := c.Read(b)
+		if err := errors.Join(err, c.SetDeadline(time.Now().Add(5*time.Second)), readErr); err != nil {
+			return err
+		}
+		if got := string(b[:n]); got != "are you there\n" {
+			return fmt.Errorf("sent back was %q", got)
+		}
+		return nil
+	})
+}
+
+// neighbour is the address that a namespace's kernel has found for another.
+func (s *space) neighbour(t *testing.T, name string, of netip.Addr) (mac string) {
+	t.Helper()
+	s.must(t, func() error {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		list, err := netlink.NeighList(link.Attrs().Index, 0)
+		for _, n := range list {
+			if a, ok := netip.AddrFromSlice(n.IP); ok && a.Unmap() == of {
+				mac = n.HardwareAddr.String()
+			}
+		}
+		return err
+	})
+	return mac
+}
+
+// TestStacks lets two kernels talk, with ARP and neighbour discovery of their
+// own, first by one interface and then by the other.
+func TestStacks(t *testing.T) {
+	forEach(t, func(t *testing.T, k kind) {
+		d := newDevice(t, k)
+		dp := d.opened(t, d.config())
+		d.run(t, "ethtool", "-K", vni, "tx", "off")
+		at := map[string]openflow.MAC{wifi: wifiMAC, lte: lteMAC}
+		for i, name := range []string{wifi, lte} {
+			d.world.run(t, "ethtool", "-K", "ap-"+name, "tx", "off")
+			there4 := netip.AddrFrom4([4]byte{10, 9, byte(i), 1})
+			there6 := netip.MustParseAddr("fd09:0:0:" + strconv.Itoa(i) + "::1")
+			own4 := netip.AddrFrom4([4]byte{10, 9, byte(i), 9})
+			own6 := netip.MustParseAddr("fd09:0:0:" + strconv.Itoa(i) + "::9")
+			dp.use(name, name)
+			d.world.stack(t, "ap-"+name, there4.String()+"/24", there6.String()+"/64")
+			d.stack(t, vni, own4.String()+"/24", own6.String()+"/64")
+			echo(t, d.space, d.world, there4)
+			echo(t, d.space, d.world, there6)
+			echo(t, d.world, d.space, own4)
+			echo(t, d.world, d.space, own6)
+			for _, own := range []netip.Addr{own4, own6} {
+				if got := d.world.neighbour(t, "ap-"+name, own); got != at[name].String() {
+					t.Errorf("outside, %v is at %q, want the interface's %v", own, got, at[name])
+				}
+			}
+			for _, there := range []netip.Addr{there4, there6} {
+				if got := d.neighbour(t, vni, there); got != apMAC.String() {
+					t.Errorf("for the device, %v is at %q, want %v", there, got, apMAC)
+				}
+			}
+		}
+	})
+}
+
+// TestSwitchRestarts kills Open vSwitch and starts it again on its database: the
+// rules come back.
+func TestSwitchRestarts(t *testing.T) {
+	for _, k := range kinds() {
+		if k.name != "ovs" {
+			continue
+		}
+		d := newDevice(t, k)
+		dp := d.opened(t, d.config())
+		dp.use(wifi, wifi)
+		pid, err := os.ReadFile(filepath.Join(d.arg, "vswitchd.pid"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		number, err := strconv.Atoi(strings.TrimSpace(string(pid)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Kill(number, unix.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the switch has ended", func() bool {
+			_, err := os.Stat(filepath.Join(d.arg, vni+".mgmt"))
+			return errors.Is(err, os.ErrNotExist)
+		})
+		err = dp.call(func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			return dp.inner.Use(ctx, lte, []string{lte})
+		})
+		if err == nil {
+			t.Error("a switch that has ended can be used")
+		}
+		again := exec.Command("ovs-vswitchd", "unix:"+filepath.Join(d.arg, "db.sock"), "--pidfile="+filepath.Join(d.arg, "again.pid"), "-vconsole:off", "-vsyslog:off")
+		again.Env = append(os.Environ(), "OVS_RUNDIR="+d.arg, "OVS_LOGDIR="+d.arg, "OVS_DBDIR="+d.arg)
+		d.start(t, again)
+		outside := d.world.tap(t, "ap-"+wifi)
+		eventually(t, "the rules are back", func() bool {
+			s, err := dp.inner.Stats()
+			return err == nil && s.Send == wifi
+		})
+		d.up(t, vni)
+		inside := d.tap(t, vni)
+		outside.drain()
+		inside.send(t, udp4(vniMAC, apMAC, own4, peer4, 9, 1))
+		if got, want := outside.next(t), udp4(wifiMAC, apMAC, own4, peer4, 9, 1); string(got) != string(want) {
+			t.Errorf("left as\n%x, want\n%x", got, want)
+		}
+		dp.close() // while the switch runs
+	}
+}
