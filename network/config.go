@@ -20,6 +20,12 @@ type Config struct {
 	Listeners []net.Listener
 	// TLS, if set, is used on every listener. It should ask for client certificates.
 	TLS *tls.Config
+	// BindCertificates lets a switch use only a datapath identifier that its
+	// certificate names: as common name or as alternative DNS name, in one of the
+	// forms of openflow.ParseDatapathID, or by its entry in Names.
+	BindCertificates bool
+	// Names are what operators call the switches.
+	Names map[openflow.DatapathID]string
 	// Log receives the log; nil discards it.
 	Log *slog.Logger
 	// Publish, if set, receives every event under its name, for the event bus.

@@ -25,6 +25,8 @@ var (
 	ErrUnknownHost = errors.New("host not found")
 	// ErrNoPath: the two places are not connected.
 	ErrNoPath = errors.New("no path")
+	// ErrIdentity: a switch claims an identifier that is not proved to be its own.
+	ErrIdentity = errors.New("not entitled to this datapath identifier")
 	// ErrClosed: the network is not running.
 	ErrClosed = errors.New("network is not running")
 )

@@ -81,6 +81,9 @@ func (s *Switch) greet(r *openflow.Reader) error {
 			if s.features.AuxiliaryID != 0 {
 				return fmt.Errorf("auxiliary connection %d of switch %v: not supported", s.features.AuxiliaryID, s.dpid)
 			}
+			if err := s.identify(); err != nil {
+				return err
+			}
 			return s.conn.SetDeadline(time.Time{})
 		case openflow.TypeEchoRequest:
 			if err := s.write(echoReply(m), openflow.XID(m)); err != nil {
