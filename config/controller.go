@@ -64,6 +64,7 @@ type OpenFlow struct {
 	Listen         []Address     `yaml:"listen" doc:"Where switches connect. Beyond loopback it needs tls, or plaintext: true."`
 	TLS            TLS           `yaml:"tls" doc:"Switches connect with TLS and, with ca, with certificates of their own."`
 	Plaintext      bool          `yaml:"plaintext" doc:"Accepts switches without TLS beyond loopback: for a management network that only switches and controllers are on."`
+	BindCerts      bool          `yaml:"bind_certificates" doc:"Lets a switch use only the datapath identifier that its certificate names, by the identifier itself or by network.switches.<dpid>.name."`
 	EchoInterval   time.Duration `yaml:"echo_interval" min:"100ms" max:"1m" doc:"How long a switch may be silent before it is asked for a sign of life."`
 	EchoTimeout    time.Duration `yaml:"echo_timeout" min:"200ms" max:"5m" doc:"How long a switch may be silent before it is given up. More than echo_interval."`
 	RequestTimeout time.Duration `yaml:"request_timeout" min:"500ms" max:"2m" doc:"How long a switch may take to answer a request."`
@@ -201,6 +202,9 @@ func (c *Controller) checkOpenFlow(k *checker) {
 	}
 	if o.TLS.Enabled() && o.Plaintext {
 		k.fail("openflow.plaintext", "contradicts openflow.tls", "keep one of the two")
+	}
+	if o.BindCerts && o.TLS.CA == "" {
+		k.fail("openflow.bind_certificates", "without certificates of the switches", "set openflow.tls.cert, key and ca")
 	}
 	if o.EchoTimeout <= o.EchoInterval {
 		k.fail("openflow.echo_timeout", "not more than the interval", "more than openflow.echo_interval, which is "+o.EchoInterval.String())

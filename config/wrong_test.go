@@ -71,6 +71,7 @@ var controllerWrongs = []wrong{
 	{"folder for a file", "api:\n  tls: {cert: FILE, key: /}", 2, "api.tls.key", "/", "path of a file"},
 	{"certificate without authority", "sos: {tls: {cert: FILE, key: FILE}}", 1, "sos.tls.ca", "", "authority"},
 	{"switches beyond loopback without TLS", "openflow: {listen: ['0.0.0.0:6653']}", 1, "openflow.listen", "", "plaintext: true"},
+	{"certificates bound, but none asked for", "openflow: {bind_certificates: true}", 1, "openflow.bind_certificates", "true", "openflow.tls.cert"},
 	{"TLS and plaintext", "openflow: {plaintext: true, tls: {cert: FILE, key: FILE, ca: FILE}}", 1, "openflow.plaintext", "true", "one of the two"},
 	{"timeout not above interval", "openflow: {echo_interval: 10s, echo_timeout: 10s}", 1, "openflow.echo_timeout", "10s", "more than openflow.echo_interval"},
 	{"link timeout below two probes", "network:\n  discovery:\n    interval: 10s", 2, "network.discovery.timeout", "", "at least twice"},

@@ -135,11 +135,14 @@ func networkConfig(c *config.Controller) (network.Config, error) {
 		StatsInterval: c.Network.StatsInterval,
 		Capacities:    map[network.PortRef]uint64{},
 		Overrides:     map[openflow.DatapathID]network.Override{},
+
+		BindCertificates: c.OpenFlow.BindCerts, Names: map[openflow.DatapathID]string{},
 	}
 	for dpid, s := range c.Network.Switches {
 		for port, mbit := range s.Capacity {
 			nc.Capacities[network.PortRef{Switch: dpid, Port: uint32(port)}] = uint64(mbit * 1e6)
 		}
+		nc.Names[dpid] = s.Name
 		nc.Overrides[dpid] = network.Override{L2Rewrite: s.Rewrite == "l2", NoBundles: s.Bundles == "off"}
 	}
 	for _, a := range c.OpenFlow.Listen {
