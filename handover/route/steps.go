@@ -11,6 +11,9 @@ import "slices"
 // Rules that tell packets by their port win over those that do not, and are deleted
 // last. Where one of the old plan would catch packets of the new plan until then, a
 // step before the last makes it do what the new plan does.
+//
+// Where two switches wait for each other, as one for packets to the device and the
+// other for packets from it, a step adds what is new before anything is changed.
 func Steps(old, now Plan) []Step {
 	var out []Step
 	if old.Bicast() && len(now.want.Places) == 1 && now.want.Places[0] == old.want.Places[1] {
@@ -19,10 +22,40 @@ func Steps(old, now Plan) []Step {
 		old = c
 	}
 	if q, some := now.over(&old); some {
-		out = append(out, Step{Plan: q, Waves: Waves(old, q)})
+		out = append(out, change(&old, &q)...)
 		old = q
 	}
-	return append(out, Step{Plan: now, Waves: Waves(old, now)})
+	return append(out, change(&old, &now)...)
+}
+
+// change goes from one plan to another, by way of what both have where there is no
+// safe order else.
+func change(old, now *Plan) []Step {
+	direct, safe := waves(old, now, true)
+	if safe {
+		return []Step{{Plan: *now, Waves: direct}}
+	}
+	both := old.and(now)
+	adding, first := waves(old, &both, true)
+	changing, second := waves(&both, now, true)
+	if first && second {
+		return []Step{{Plan: both, Waves: adding}, {Plan: *now, Waves: changing}}
+	}
+	return []Step{{Plan: *now, Waves: direct}}
+}
+
+// and is the old plan with what is new in another.
+func (p *Plan) and(now *Plan) Plan {
+	q := *p
+	q.entries = slices.Clone(p.entries)
+	for _, e := range now.entries {
+		if among(p.at(e.sw), &e) == nil {
+			q.entries = append(q.entries, e)
+		}
+	}
+	q.order = slices.Clone(now.order)
+	q.finish()
+	return q
 }
 
 // cut is a bicast whose join has stopped serving the first place: everything goes

@@ -8,16 +8,23 @@ import (
 // Waves is the consistent order in which the switches of a change are written:
 // all switches of a wave at once, the next wave when all have confirmed. What is
 // deleted is deleted after the last wave. An empty old plan is a first attachment.
-func Waves(old, now Plan) [][]openflow.DatapathID { return waves(&old, &now, true) }
+func Waves(old, now Plan) [][]openflow.DatapathID {
+	w, _ := waves(&old, &now, true)
+	return w
+}
 
 // Burst is the fastest order that lets no packet go round in a circle: packets may
 // be lost until all switches have their rules, as if the device had left its old
 // place already. Mostly it is a single wave.
-func Burst(old, now Plan) [][]openflow.DatapathID { return waves(&old, &now, false) }
+func Burst(old, now Plan) [][]openflow.DatapathID {
+	w, _ := waves(&old, &now, false)
+	return w
+}
 
 // waves takes, for each wave, every switch that may be written together with those
-// taken already, those nearest to the device first.
-func waves(old, now *Plan, lossless bool) [][]openflow.DatapathID {
+// taken already, those nearest to the device first. It is false if a wave was taken
+// that is not safe, because there was no other.
+func waves(old, now *Plan, lossless bool) (out [][]openflow.DatapathID, safe bool) {
 	u := newUpdate(old, now)
 	var rest []*site
 	for i := range u.sites {
@@ -25,7 +32,7 @@ func waves(old, now *Plan, lossless bool) [][]openflow.DatapathID {
 			rest = append(rest, &u.sites[i])
 		}
 	}
-	var out [][]openflow.DatapathID
+	safe = true
 	for len(rest) > 0 {
 		var wave, later []*site
 		for _, s := range rest {
@@ -37,8 +44,8 @@ func waves(old, now *Plan, lossless bool) [][]openflow.DatapathID {
 			s.phase = before
 			later = append(later, s)
 		}
-		if len(wave) == 0 { // the old rules were broken: go on from the device's side
-			wave, later = rest[:1], rest[1:]
+		if len(wave) == 0 { // go on from the device's side
+			wave, later, safe = rest[:1], rest[1:], false
 		}
 		var ids []openflow.DatapathID
 		for _, s := range wave {
@@ -47,7 +54,7 @@ func waves(old, now *Plan, lossless bool) [][]openflow.DatapathID {
 		}
 		out, rest = append(out, ids), later
 	}
-	return out
+	return out, safe
 }
 
 // Compare tells what a change touches.
