@@ -17,6 +17,7 @@ type Controller struct {
 	OpenFlow OpenFlow `yaml:"openflow" doc:"Where switches connect."`
 	Network  Network  `yaml:"network" doc:"How the network is explored and used."`
 	SOS      SOS      `yaml:"sos" doc:"The SOS service: transfers carried by agents."`
+	Handover Handover `yaml:"handover" doc:"The handover service: devices that move."`
 }
 
 // Log says what is logged.
@@ -140,7 +141,8 @@ func DefaultController() *Controller {
 			Forwarding:    Forwarding{Enabled: true, IdleTimeout: time.Minute, MaxRules: 100000, Metric: "hops"},
 			StatsInterval: 5 * time.Second,
 		},
-		SOS: SOS{Enabled: true, Settle: 10 * time.Second, Linger: time.Second},
+		SOS:      SOS{Enabled: true, Settle: 10 * time.Second, Linger: time.Second},
+		Handover: defaultHandover(),
 	}
 }
 
@@ -153,6 +155,7 @@ func (c *Controller) check(k *checker) {
 	c.checkStore(k)
 	c.checkAPI(k)
 	c.checkOpenFlow(k)
+	c.Handover.check(k)
 	if c.Network.Discovery.Timeout < 2*c.Network.Discovery.Interval {
 		k.fail("network.discovery.timeout", "too short for the interval", "at least twice network.discovery.interval, which is "+c.Network.Discovery.Interval.String())
 	}

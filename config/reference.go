@@ -12,23 +12,30 @@ func Reference(c any) string {
 	var b strings.Builder
 	b.WriteString("| key | default | what it is | what may be written |\n|---|---|---|---|\n")
 	walk(reflect.ValueOf(c).Elem(), "", func(s setting) {
+		reference(&b, s)
 		if s.section {
-			fmt.Fprintf(&b, "| **`%s`** | | %s | |\n", s.key, cell(s.field.Tag.Get("doc")))
 			return
 		}
-		reference(&b, s)
-		if t := s.field.Type; t.Kind() == reflect.Map {
+		t, of := s.field.Type, ".ID"
+		if t.Kind() == reflect.Slice {
+			of = "[]"
+		}
+		if t.Kind() == reflect.Map || t.Kind() == reflect.Slice && isSection(t.Elem()) {
 			element := reflect.New(t.Elem())
 			if e, ok := element.Interface().(defaulted); ok {
 				e.defaults()
 			}
-			walk(element.Elem(), s.key+".ID", func(inner setting) { reference(&b, inner) })
+			walk(element.Elem(), s.key+of, func(inner setting) { reference(&b, inner) })
 		}
 	})
 	return b.String()
 }
 
 func reference(b *strings.Builder, s setting) {
+	if s.section {
+		fmt.Fprintf(b, "| **`%s`** | | %s | |\n", s.key, cell(s.field.Tag.Get("doc")))
+		return
+	}
 	value := "`" + flow(s.value) + "`"
 	if value == "`\"\"`" {
 		value = ""

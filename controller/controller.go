@@ -33,6 +33,9 @@ type Options struct {
 	API      net.Listener
 	// DialAgent connects to agents; nil for the ordinary way.
 	DialAgent func(ctx context.Context, network, addr string) (net.Conn, error)
+	// DialNeighbour connects to the controllers of other domains; nil for the
+	// ordinary way.
+	DialNeighbour func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // Controller is a controller with everything it is made of. Make it with New,

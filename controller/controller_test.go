@@ -233,7 +233,7 @@ func TestStatusConfigAndMetrics(t *testing.T) {
 	r := run(t, cfg)
 	var status Status
 	r.get(t, "/api/v1/status", &status)
-	if len(status.Services) != 1 || status.Services[0] != "sos" || len(status.OpenFlow) != 1 {
+	if strings.Join(status.Services, " ") != "sos handover" || len(status.OpenFlow) != 1 {
 		t.Errorf("status %+v", status)
 	}
 	_, _, text := r.ask(t, http.MethodGet, "/api/v1/config", "")

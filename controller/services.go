@@ -15,6 +15,7 @@ import (
 // leaves its service out. A service of your own is one more line.
 var constructors = []func(*Controller) (Service, error){
 	newSOS,
+	newHandover,
 }
 
 func (c *Controller) makeServices() error {

@@ -1,0 +1,215 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/handover/domain"
+	"github.com/sluice-net/sluice/handover/plugin"
+	"github.com/sluice-net/sluice/handover/predict"
+	"github.com/sluice-net/sluice/network"
+)
+
+// Handover says how the handover service works. Classes, pools and devices may
+// also be given by the API; those that stand here replace what the store has
+// under the same name, at each start.
+type Handover struct {
+	Enabled bool   `yaml:"enabled" doc:"Off: the service and its part of the API do not exist."`
+	Domain  string `yaml:"domain" pattern:"[A-Za-z0-9][A-Za-z0-9._-]{0,62}" form:"a name of letters, digits, dots, dashes" doc:"Name of this domain towards its neighbours, as in the certificates that they have issued to it."`
+
+	Roots      []HandoverRoot               `yaml:"roots" doc:"Switch ports where the mobility network meets the rest of the world."`
+	Classes    map[string]plugin.ClassSpec  `yaml:"classes" doc:"Classes of devices, by name. The class default is that of devices that name none."`
+	Pools      map[string]plugin.PoolSpec   `yaml:"pools" doc:"Pools of addresses, by name."`
+	Devices    map[string]HandoverDevice    `yaml:"devices" doc:"Devices, by name."`
+	Neighbours map[string]HandoverNeighbour `yaml:"neighbours" doc:"Neighbouring domains, by their names. Each needs a root with its name as peer."`
+	Coverage   map[string]HandoverCell      `yaml:"coverage" doc:"What the attachment points cover, by name, on a plane in metres: for predictions from positions."`
+	Origin     HandoverOrigin               `yaml:"origin" doc:"Where on earth the origin of that plane is, for positions in degrees."`
+
+	TwoPorts         string        `yaml:"two_ports" oneof:"move|refuse" doc:"What is done when a MAC address in use at a port that is up asks at another one without a signature. move: it moves, as radio networks need it. refuse: it is not answered."`
+	RequestTimeout   time.Duration `yaml:"request_timeout" min:"100ms" max:"1m" doc:"How long the work on one DHCP message may take."`
+	RulesTimeout     time.Duration `yaml:"rules_timeout" min:"50ms" max:"30s" doc:"How long switches may take to confirm one change of rules."`
+	PrepareTimeout   time.Duration `yaml:"prepare_timeout" min:"100ms" max:"10m" doc:"How long a place stays prepared for a device that does not come."`
+	NeighbourTimeout time.Duration `yaml:"neighbour_timeout" min:"20ms" max:"10s" doc:"How long neighbours may take to say whether they know a device."`
+	Settle           time.Duration `yaml:"settle" min:"500ms" max:"5m" doc:"How long after a start the service waits for the switches of devices that are attached."`
+	History          int           `yaml:"history" min:"1" max:"1000000" doc:"How many records of handovers are remembered."`
+}
+
+// HandoverRoot is where the mobility network meets the rest of the world.
+type HandoverRoot struct {
+	Name string `yaml:"name" doc:"Name for people. Empty: the peer's, or uplink."`
+	Port string `yaml:"port" doc:"Switch port, like 00000000000000a1/3."`
+	Peer string `yaml:"peer" doc:"Neighbouring domain behind it. Empty: an uplink."`
+}
+
+// HandoverDevice is a device; see plugin.DeviceSpec.
+type HandoverDevice struct {
+	MACs  []string `yaml:"macs" doc:"All its MAC addresses, those of its virtual interface included, up to 16. The first is the one that everybody beyond the edge sees, wherever it is."`
+	Class string   `yaml:"class" doc:"Its class."`
+	Pool  string   `yaml:"pool" doc:"Pool of its address. Empty: the only pool there is."`
+	IP    string   `yaml:"ip" doc:"Address that it always has. Empty: one of the pool."`
+	Key   Secret   `yaml:"key" doc:"Key by which it signs its requests, 64 hex digits. It is never shown."`
+	Ports []string `yaml:"ports" doc:"Ports where it may attach, for trigger ports, beside those of its class."`
+}
+
+// HandoverNeighbour is another domain.
+type HandoverNeighbour struct {
+	URL         string         `yaml:"url" pattern:"https://[^/]+" form:"a URL like https://192.0.2.1:8443" doc:"API of its controller."`
+	TLS         TLS            `yaml:"tls" doc:"The certificate that it has issued to us, and the authority of its own."`
+	Prefixes    []netip.Prefix `yaml:"prefixes" doc:"Addresses of its devices: no other is ever accepted from it."`
+	Transit     []netip.Prefix `yaml:"transit" doc:"Addresses of third domains' devices that it may pass on to us."`
+	Unsigned    bool           `yaml:"unsigned" doc:"Lets it claim devices of ours that have no key, by their MAC address alone."`
+	MaxVisitors int            `yaml:"max_visitors" min:"0" max:"16384" doc:"How many devices of it may be here at once; 0: 10000."`
+}
+
+// HandoverCell is what an attachment point covers.
+type HandoverCell struct {
+	Port      string      `yaml:"port" doc:"Its switch port, like 00000000000000a1/3; or a root with a peer, for what that domain covers."`
+	Interface int         `yaml:"interface" min:"0" max:"16" doc:"Which of its MAC addresses a device uses there, from 1; 0: the one that it uses when it comes."`
+	X         float64     `yaml:"x" doc:"Centre of a circle, metres east."`
+	Y         float64     `yaml:"y" doc:"Centre of a circle, metres north."`
+	Radius    float64     `yaml:"radius" min:"0" max:"10000000" doc:"Radius of the circle in metres."`
+	Polygon   [][]float64 `yaml:"polygon" doc:"Instead of a circle: its corners, each [EAST, NORTH]."`
+}
+
+// HandoverOrigin is where on earth the plane of the coverage has its origin.
+type HandoverOrigin struct {
+	Lat float64 `yaml:"lat" min:"-85" max:"85" doc:"Degrees north."`
+	Lon float64 `yaml:"lon" min:"-180" max:"180" doc:"Degrees east."`
+}
+
+func defaultHandover() Handover {
+	return Handover{
+		Enabled: true, TwoPorts: plugin.ClaimMove,
+		RequestTimeout: 5 * time.Second, RulesTimeout: 2 * time.Second, PrepareTimeout: 10 * time.Second,
+		NeighbourTimeout: 500 * time.Millisecond, Settle: 10 * time.Second, History: 4096,
+	}
+}
+
+// Settings is the configuration as the service takes it, but for the neighbours'
+// certificates, and everything that is wrong with it.
+func (h *Handover) Settings() (plugin.Settings, []plugin.Fault) {
+	specs := plugin.Specs{Classes: h.Classes, Pools: h.Pools, Devices: map[string]plugin.DeviceSpec{}}
+	for id, d := range h.Devices {
+		specs.Devices[id] = plugin.DeviceSpec{MACs: d.MACs, Class: d.Class, Pool: d.Pool, IP: d.IP, Key: string(d.Key), Ports: d.Ports}
+	}
+	t, faults := specs.Parse()
+	t.Domain, t.Claims, t.History, t.Settle = h.Domain, h.TwoPorts, h.History, h.Settle
+	t.RequestTimeout, t.RulesTimeout, t.PrepareTimeout = h.RequestTimeout, h.RulesTimeout, h.PrepareTimeout
+	t.Timing = domain.Timing{Answer: h.NeighbourTimeout}
+	faults = append(faults, h.roots(&t)...)
+	faults = append(faults, h.neighbours(&t)...)
+	return t, append(faults, h.coverage(&t)...)
+}
+
+func (h *Handover) roots(t *plugin.Settings) []plugin.Fault {
+	var faults []plugin.Fault
+	taken := map[network.PortRef]bool{}
+	for i, r := range h.Roots {
+		field := fmt.Sprintf("roots[%d]", i)
+		at, err := plugin.ParsePort(r.Port)
+		switch {
+		case err != nil:
+			faults = append(faults, plugin.Fault{Field: field + ".port", Value: r.Port, Want: "a switch port like 00000000000000a1/3"})
+		case taken[at]:
+			faults = append(faults, plugin.Fault{Field: field + ".port", Value: r.Port, Want: "a port of its own: another root has this one"})
+		}
+		if _, known := h.Neighbours[r.Peer]; r.Peer != "" && !known {
+			faults = append(faults, plugin.Fault{Field: field + ".peer", Value: r.Peer, Want: "the name of one of handover.neighbours, or nothing for an uplink"})
+		}
+		taken[at] = true
+		t.Roots = append(t.Roots, plugin.Root{Name: cmp.Or(r.Name, r.Peer, "uplink"), At: at, Peer: r.Peer})
+	}
+	return faults
+}
+
+func (h *Handover) neighbours(t *plugin.Settings) []plugin.Fault {
+	var faults []plugin.Fault
+	fail := func(name, field string, value any, want string) {
+		faults = append(faults, plugin.Fault{Field: "neighbours." + name + field, Value: value, Want: want})
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.Neighbours)) {
+		n := h.Neighbours[name]
+		d := domain.Neighbour{Name: name, URL: n.URL, Prefixes: n.Prefixes, Transit: n.Transit, Unsigned: n.Unsigned, MaxVisitors: n.MaxVisitors}
+		for _, r := range t.Roots {
+			if r.Peer == name {
+				d.Peering = r.At
+			}
+		}
+		if d.Peering.IsZero() {
+			fail(name, "", name, "a root in handover.roots with this name as peer: without it no packet can go there")
+		}
+		if n.URL == "" {
+			fail(name, ".url", "", "the URL of its controller's API, like https://192.0.2.1:8443")
+		}
+		if len(n.Prefixes) == 0 {
+			fail(name, ".prefixes", "", "the prefixes of its devices' addresses: without any, none is accepted")
+		}
+		for field, list := range map[string][]netip.Prefix{"prefixes": n.Prefixes, "transit": n.Transit} {
+			for i, p := range list {
+				if !p.Addr().Is4() || p != p.Masked() {
+					fail(name, fmt.Sprintf(".%s[%d]", field, i), p.String(), "an IPv4 prefix without host bits, like 10.1.0.0/16")
+				}
+			}
+		}
+		if h.Domain == "" {
+			faults = append(faults, plugin.Fault{Field: "domain", Value: "", Want: "the name of this domain: neighbours have to know it"})
+		}
+		t.Neighbours = append(t.Neighbours, d)
+	}
+	return faults
+}
+
+func (h *Handover) coverage(t *plugin.Settings) []plugin.Fault {
+	var faults []plugin.Fault
+	if h.Origin != (HandoverOrigin{}) {
+		t.Origin = &predict.Geo{Lat: h.Origin.Lat, Lon: h.Origin.Lon}
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.Coverage)) {
+		c := h.Coverage[name]
+		at, err := plugin.ParsePort(c.Port)
+		if err != nil {
+			faults = append(faults, plugin.Fault{Field: "coverage." + name + ".port", Value: c.Port, Want: "a switch port like 00000000000000a1/3"})
+			continue
+		}
+		cell := plugin.Cell{Interface: c.Interface, Cell: predict.Cell{Name: name, Place: at, Area: predict.Area{Centre: predict.Point{X: c.X, Y: c.Y}, Radius: c.Radius}}}
+		for i, p := range c.Polygon {
+			if len(p) != 2 {
+				faults = append(faults, plugin.Fault{Field: fmt.Sprintf("coverage.%s.polygon[%d]", name, i), Value: p, Want: "two numbers, metres east and metres north"})
+				continue
+			}
+			cell.Area.Polygon = append(cell.Area.Polygon, predict.Point{X: p[0], Y: p[1]})
+		}
+		t.Cells = append(t.Cells, cell)
+	}
+	if len(faults) > 0 {
+		return faults
+	}
+	cells := make([]predict.Cell, len(t.Cells))
+	for i, c := range t.Cells {
+		cells[i] = c.Cell
+	}
+	if _, err := predict.NewCoverage(cells); err != nil {
+		faults = append(faults, plugin.Fault{Field: "coverage", Value: "", Want: err.Error()})
+	}
+	return faults
+}
+
+func (h *Handover) check(k *checker) {
+	if !h.Enabled {
+		return
+	}
+	_, faults := h.Settings()
+	for _, f := range faults {
+		k.fail("handover."+f.Field, "not usable", f.Want)
+	}
+	for name, n := range h.Neighbours {
+		k.tls("handover.neighbours."+name+".tls", n.TLS, true)
+		if !n.TLS.Enabled() {
+			k.fail("handover.neighbours."+name+".tls", "missing", "cert, key and ca: a neighbour is spoken to with certificates only")
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sluice-net/sluice/handover/plugin"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/pki"
+)
+
+func newHandover(c *Controller) (Service, error) {
+	if !c.cfg.Handover.Enabled {
+		return nil, nil //nolint:nilnil // left out by configuration
+	}
+	owner, err := c.net.Owner(plugin.Name, network.OwnerOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("handover: %w", err)
+	}
+	settings, faults := c.cfg.Handover.Settings()
+	for _, f := range faults {
+		err = errors.Join(err, fmt.Errorf("handover.%s: %v: want %s", f.Field, f.Value, f.Want))
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range settings.Neighbours {
+		n := &settings.Neighbours[i]
+		if n.TLS, err = pki.Client(files(c.cfg.Handover.Neighbours[n.Name].TLS), pki.RoleController); err != nil {
+			return nil, fmt.Errorf("handover.neighbours.%s.tls: %w", n.Name, err)
+		}
+	}
+	s, err := plugin.New(plugin.Options{
+		Fabric: plugin.NewFabric(c.net), Rules: owner, Store: c.store, Bus: c.bus, Log: c.log, Settings: settings, Dial: c.opts.DialNeighbour,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.net.AddHandler(plugin.HandlerPriority, s)
+	c.net.Subscribe(s.NetworkChanged)
+	return s, nil
+}

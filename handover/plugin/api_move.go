@@ -1,0 +1,305 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/handover/domain"
+	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/internal/deviceauth"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// MoveSpec says where a device is to go.
+type MoveSpec struct {
+	Port  string `json:"port,omitempty" doc:"Port where it is expected, like 00000000000000a1/3. It is prepared first. Left out: any."`
+	MAC   string `json:"mac,omitempty" doc:"MAC address of the interface that it is to go on with. Left out: the one it uses now, or, without a port, its next one."`
+	Hold  string `json:"hold,omitempty" doc:"How long it is to stay there whatever its own policy says, like 30s"`
+	Why   string `json:"why,omitempty" maxLength:"200" doc:"Reason that it is told"`
+	Force bool   `json:"force,omitempty" doc:"Give the order even if no daemon listens now: it is kept for 30s"`
+}
+
+// PlaceSpec is a place to prepare.
+type PlaceSpec struct {
+	Port    string `json:"port" doc:"Edge port, like 00000000000000a1/3"`
+	MAC     string `json:"mac,omitempty" doc:"MAC address that the device will use there. Left out: the one it uses now."`
+	Timeout string `json:"timeout,omitempty" doc:"How long it stays prepared if the device does not come, 100ms to 10m. Left out: as configured."`
+}
+
+const (
+	maxPrepare = 10 * time.Minute
+	maxHold    = 24 * time.Hour
+)
+
+// parsePlace reads a port and an interface of a device.
+func (s *Service) parsePlace(r *reader, d registry.Device, port, mac string) (at network.PortRef, m openflow.MAC) {
+	if port != "" {
+		var err error
+		if at, err = ParsePort(port); err != nil {
+			r.fail("port", port, wantPort)
+		} else if why := s.noPlace(at); why != "" {
+			r.fail("port", port, why)
+		}
+	}
+	if mac != "" {
+		if m = r.mac("mac", mac); !m.IsZero() && !d.Has(m) {
+			r.fail("mac", mac, fmt.Sprintf("one of the device's MAC addresses: %v", d.MACs))
+		}
+	}
+	return at, m
+}
+
+// noPlace says why a port is not one where a device can be.
+func (s *Service) noPlace(at network.PortRef) string {
+	switch top := s.fabric.Topology(); {
+	case !top.Has(at.Switch):
+		return "a port of a switch that is connected"
+	case !top.IsEdge(at):
+		return "an edge port: this one leads to another switch"
+	case s.isRoot(at):
+		return "an edge port: this one is a root"
+	}
+	return ""
+}
+
+func (r *reader) within(field, text string, standard, low, high time.Duration) time.Duration {
+	d := r.duration(field, text, standard)
+	if text != "" && (d < low || d > high) {
+		r.fail(field, text, fmt.Sprintf("a duration from %v to %v", low, high))
+	}
+	return d
+}
+
+type moveInput struct {
+	ByID
+	Body MoveSpec
+}
+
+// postMove prepares the place and orders the device's daemon to go there.
+func (s *Service) postMove(ctx context.Context, in *moveInput) (*body[Order], error) {
+	d, ok := s.registry.Device(in.ID)
+	if !ok {
+		return nil, answer(errUnknown, "path.id", in.ID)
+	}
+	var r reader
+	at, mac := s.parsePlace(&r, d, in.Body.Port, in.Body.MAC)
+	hold := r.within("hold", in.Body.Hold, 0, 0, maxHold)
+	if len(r.faults) > 0 {
+		return nil, refuse(r.faults)
+	}
+	if !in.Body.Force && !s.orders.listening(in.ID) {
+		return nil, answer(errNoDaemon, "path.id", in.ID)
+	}
+	order := Order{Device: in.ID, MAC: mac, Cause: "operator", Why: in.Body.Why, Hold: Duration(hold)}
+	if order.MAC.IsZero() {
+		order.MAC = s.nextMAC(d, at)
+	}
+	if !at.IsZero() {
+		if err := s.prepareAt(ctx, in.ID, at, order.MAC, "operator", s.settings.PrepareTimeout); err != nil {
+			return nil, answer(err, "body.port", in.Body.Port)
+		}
+		order.To, order.Prepared = &Port{at}, true
+	}
+	order, _ = s.orders.give(order)
+	s.publish("ordered", order)
+	return &body[Order]{order}, nil
+}
+
+// nextMAC is the interface that a device is told to use: to go to a certain port
+// the one it uses, else the next of its list.
+func (s *Service) nextMAC(d registry.Device, at network.PortRef) openflow.MAC {
+	l, _ := s.registry.Lease(d.ID)
+	if l.Attachment == nil || l.Attachment.MAC.IsZero() {
+		return d.HomeMAC()
+	}
+	if !at.IsZero() {
+		return l.Attachment.MAC
+	}
+	for i, m := range d.MACs {
+		if m == l.Attachment.MAC {
+			return d.MACs[(i+1)%len(d.MACs)]
+		}
+	}
+	return d.HomeMAC()
+}
+
+type prepareInput struct {
+	ByID
+	Body PlaceSpec
+}
+
+func (s *Service) postPrepare(ctx context.Context, in *prepareInput) (*body[DeviceInfo], error) {
+	d, ok := s.registry.Device(in.ID)
+	if !ok {
+		return nil, answer(errUnknown, "path.id", in.ID)
+	}
+	var r reader
+	at, mac := s.parsePlace(&r, d, in.Body.Port, in.Body.MAC)
+	if in.Body.Port == "" {
+		r.fail("port", "", wantPort)
+	}
+	timeout := r.within("timeout", in.Body.Timeout, s.settings.PrepareTimeout, 100*time.Millisecond, maxPrepare)
+	if len(r.faults) > 0 {
+		return nil, refuse(r.faults)
+	}
+	if err := s.prepareAt(ctx, in.ID, at, mac, "operator", timeout); err != nil {
+		return nil, answer(err, "path.id", in.ID)
+	}
+	return s.getDevice(ctx, &in.ByID)
+}
+
+func (s *Service) deletePrepare(ctx context.Context, in *ByID) (*nothing, error) {
+	err := s.lanes.do(ctx, in.ID, func(ctx context.Context) error {
+		m := s.mobileOf(in.ID)
+		if _, ok := s.registry.Device(in.ID); !ok {
+			return errUnknown
+		}
+		if x := m.second; x != nil && x.prepared {
+			return s.single(ctx, in.ID, m, x)
+		}
+		return nil
+	})
+	return nil, answer(err, "path.id", in.ID)
+}
+
+// AnnounceSpec says where a device that leaves this domain is heading.
+type AnnounceSpec struct {
+	Domain string `json:"domain" maxLength:"63" doc:"Neighbouring domain"`
+	Port   string `json:"port,omitempty" doc:"Port of that domain where it will attach, if it is known"`
+	MAC    string `json:"mac,omitempty" doc:"MAC address that it will use there"`
+}
+
+type announceInput struct {
+	ByID
+	Body AnnounceSpec
+}
+
+func (s *Service) postAnnounce(ctx context.Context, in *announceInput) (*nothing, error) {
+	d, ok := s.registry.Device(in.ID)
+	if !ok {
+		return nil, answer(errUnknown, "path.id", in.ID)
+	}
+	var r reader
+	var h domain.Heading
+	if in.Body.Port != "" {
+		at, err := ParsePort(in.Body.Port)
+		if err != nil {
+			r.fail("port", in.Body.Port, wantPort)
+		}
+		h.At = &at
+	}
+	if in.Body.MAC != "" {
+		if h.MAC = r.mac("mac", in.Body.MAC); !d.Has(h.MAC) {
+			r.fail("mac", in.Body.MAC, fmt.Sprintf("one of the device's MAC addresses: %v", d.MACs))
+		}
+	}
+	if len(r.faults) > 0 {
+		return nil, refuse(r.faults)
+	}
+	if s.domain == nil {
+		return nil, api.NotFound("body.domain", in.Body.Domain, "no neighbours are configured")
+	}
+	return nil, answer(s.domain.Announce(ctx, in.ID, in.Body.Domain, h), "path.id", in.ID)
+}
+
+func (s *Service) deleteAnnounce(ctx context.Context, in *ByID) (*nothing, error) {
+	if s.domain == nil {
+		return nil, api.NotFound("path.id", in.ID, "no neighbours are configured")
+	}
+	return nil, answer(s.domain.Abandon(ctx, in.ID), "path.id", in.ID)
+}
+
+type ordersInput struct {
+	ByID
+	LastEventID string `header:"Last-Event-ID" doc:"Go on after this order"`
+}
+
+type reportInput struct {
+	ByID
+	Order uint64 `path:"order" doc:"Number of the order"`
+	Body  struct {
+		Done bool   `json:"done" doc:"The device has moved"`
+		Text string `json:"text,omitempty" maxLength:"500" doc:"Why not, or how"`
+	}
+}
+
+// registerOrders adds what a device's daemon uses. It is the only part of the API
+// that a device's own key opens.
+func (s *Service) registerOrders(a *api.API) {
+	a.Accept(deviceauth.Scheme, s.identifyDevice)
+	op := operation(http.MethodGet, "devices/{id}/orders", "Follow the orders to a device")
+	op.Description = "Server-sent events of kind order, for the device's daemon: with an operator's credentials, or a header " +
+		"\"Authorization: " + deviceauth.Scheme + " ...\" made with the device's key. Another stream for the same device ends this one."
+	op.Responses = map[string]*huma.Response{"200": {
+		Description: "The stream", Content: map[string]*huma.MediaType{"text/event-stream": {}},
+	}}
+	huma.Register(a.Huma(), op, s.followOrders)
+	register(a.Huma(), http.MethodPost, "devices/{id}/orders/{order}", "Say what became of an order", s.postReport)
+}
+
+func (s *Service) followOrders(_ context.Context, in *ordersInput) (*huma.StreamResponse, error) {
+	if _, ok := s.registry.Device(in.ID); !ok {
+		return nil, answer(errUnknown, "path.id", in.ID)
+	}
+	var after uint64
+	if in.LastEventID != "" {
+		var err error
+		if after, err = strconv.ParseUint(in.LastEventID, 10, 64); err != nil {
+			return nil, api.Invalid("header.Last-Event-ID", in.LastEventID, "the number of an order")
+		}
+	}
+	l, ok := s.orders.listen(in.ID, after)
+	if !ok {
+		return nil, api.Unavailable("%d daemons listen already", maxListeners)
+	}
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		defer s.orders.leave(in.ID, l)
+		r, w := humago.Unwrap(hc)
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(s.ctx, cancel)()
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Cache-Control", "no-store")
+		if err := s.orders.stream(ctx, w, l); err != nil && ctx.Err() == nil {
+			s.log.Debug("stream of orders ended", "device", in.ID, "error", err)
+		}
+	}}, nil
+}
+
+func (s *Service) postReport(_ context.Context, in *reportInput) (*nothing, error) {
+	if _, ok := s.registry.Device(in.ID); !ok {
+		return nil, answer(errUnknown, "path.id", in.ID)
+	}
+	s.log.Info("a device has carried out an order, or not", "device", in.ID, "order", in.Order, "done", in.Body.Done, "text", in.Body.Text)
+	s.publish("order-report", map[string]any{"device": in.ID, "order": in.Order, "done": in.Body.Done, "text": in.Body.Text})
+	return nil, nil
+}
+
+// identifyDevice takes the credentials of a device's daemon: they open what is
+// below the device's own orders, and nothing else.
+func (s *Service) identifyDevice(r *http.Request) (string, error) {
+	c, err := deviceauth.Parse(r.Header.Get("Authorization"))
+	if err != nil {
+		return "", err
+	}
+	d, _ := s.registry.Device(c.ID)
+	if err := s.headers.Check(c, d.Key, r.Method, r.URL.Path, s.now()); err != nil {
+		return "", err
+	}
+	if own := api.Prefix + "/" + Name + "/devices/" + c.ID + "/orders"; r.URL.Path != own && !hasPrefixPath(r.URL.Path, own) {
+		return "", fmt.Errorf("a device may use %s only", own)
+	}
+	return "device:" + c.ID, nil
+}
+
+func hasPrefixPath(path, dir string) bool {
+	return len(path) > len(dir) && path[:len(dir)] == dir && path[len(dir)] == '/'
+}

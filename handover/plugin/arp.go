@@ -1,0 +1,93 @@
+package plugin
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// serverMAC is the locally administered address that the DHCP server has, and
+// from which the service asks. It belongs to no host.
+var serverMAC = openflow.MAC{0x02, 0x51, 0x1c, 0, 0, 0x02}
+
+// arp answers for gateways, for the DHCP server, and for devices wherever they
+// are. What is about other addresses is left to the chain.
+func (s *Service) arp(v *view, at network.PortRef, h *packet.Headers, arrived time.Time) network.Verdict {
+	root, isRoot := v.roots[at]
+	if isRoot && !h.Src.IsUnspecified() {
+		s.gateways.heard(h.Src, h.ARPSHA, root.Peer, arrived)
+	}
+	if h.ARPOp == packet.ARPReply {
+		return s.arpReply(at, h, arrived)
+	}
+	if h.ARPOp != packet.ARPRequest {
+		return network.Continue
+	}
+	asker, known := s.registry.DeviceByMAC(h.EthSrc)
+	if !isRoot && known && h.Src == h.Dst {
+		return network.Stop // an announcement: who needs to know has been told by DHCP
+	}
+	mac, target, ours := s.resolve(v, asker.ID, h.Dst)
+	if !ours || isRoot && !mayAsk(v, root, target, h.Dst) {
+		return network.Continue
+	}
+	if mac.IsZero() {
+		return network.Stop // the device's own address, or a gateway that is being looked for
+	}
+	if err := s.fabric.Send(at, packet.AppendARPReply(nil, h, mac)); err == nil {
+		s.metrics.arp.WithLabelValues(target).Inc()
+	}
+	return network.Stop
+}
+
+// mayAsk says whether a question that came in by a root is answered: everybody
+// may ask for devices, another domain also for our gateways.
+func mayAsk(v *view, root Root, target string, ip netip.Addr) bool {
+	g := v.gateways[ip]
+	return target == targetDevice || target == targetGateway && root.Peer != "" && g.peer == ""
+}
+
+// Whose address was asked for.
+const (
+	targetGateway = "gateway"
+	targetServer  = "server"
+	targetDevice  = "device"
+)
+
+// resolve finds the MAC address that answers for an address to one who asks. A
+// zero one means that there is to be no answer, from anybody.
+func (s *Service) resolve(v *view, asker string, ip netip.Addr) (mac openflow.MAC, target string, ours bool) {
+	if g, ok := v.gateways[ip]; ok {
+		if g.mac.IsZero() {
+			g.mac = s.gateways.find(ip)
+		}
+		return g.mac, targetGateway, true
+	}
+	if v.servers[ip] {
+		return serverMAC, targetServer, true
+	}
+	d, ok := s.registry.DeviceByIP(ip)
+	if !ok {
+		return openflow.MAC{}, "", false
+	}
+	l, ok := s.registry.Lease(d.ID)
+	if !ok || l.IP != ip || !l.Active(s.now()) || l.Attachment == nil {
+		return openflow.MAC{}, "", false
+	}
+	if d.ID == asker {
+		return openflow.MAC{}, targetDevice, true
+	}
+	return d.HomeMAC(), targetDevice, true
+}
+
+// arpReply takes the answers to questions that the service has asked.
+func (s *Service) arpReply(at network.PortRef, h *packet.Headers, arrived time.Time) network.Verdict {
+	if h.EthDst != serverMAC {
+		return network.Continue
+	}
+	s.pings.heard(at, h.Src, arrived)
+	return network.Stop
+}

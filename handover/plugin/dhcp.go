@@ -1,0 +1,179 @@
+package plugin
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/sluice-net/sluice/handover/dhcp"
+	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// incoming is a DHCP message of a client, as it came from a switch.
+type incoming struct {
+	at          network.PortRef
+	src, chaddr openflow.MAC
+	message     []byte
+	arrived     time.Time
+}
+
+// dhcpMessage handles a DHCP message. It runs in the lane of its device.
+func (s *Service) dhcpMessage(run context.Context, in incoming) {
+	ctx, cancel := context.WithTimeout(run, s.settings.RequestTimeout)
+	defer cancel()
+	m, err := dhcp.Decode(in.message)
+	if err != nil {
+		s.metrics.dhcp.WithLabelValues("malformed").Inc()
+		return
+	}
+	if !s.admitted(in) {
+		s.metrics.dhcp.WithLabelValues("waiting").Inc()
+		return
+	}
+	began := time.Now()
+	d := s.dhcp.Handle(ctx, dhcp.Request{Message: m, Src: in.src, At: in.at, Time: in.arrived, Trusted: s.trusted(in)})
+	took := time.Since(began)
+	s.metrics.dhcp.WithLabelValues(string(d.Verdict)).Inc()
+	s.tellVerdict(&d, in)
+	s.noteExchange(d.Device.ID, in)
+	if d.Detach {
+		s.left(ctx, &d)
+	}
+	if d.Attach || d.Verdict == dhcp.Granted && s.unserved(d.Device.ID) {
+		s.arrived(ctx, &d, in, began.Sub(in.arrived), took)
+		return
+	}
+	s.reply(&d, in)
+}
+
+// reply sends the answer to the device.
+func (s *Service) reply(d *dhcp.Decision, in incoming) {
+	if d.Reply == nil {
+		return
+	}
+	if err := s.fabric.Send(in.at, d.Frame(serverMAC)); err != nil {
+		s.log.Warn("DHCP answer not sent", "device", d.Device.ID, "port", in.at, "error", err)
+	}
+}
+
+// tellVerdict tells of messages that got less than they wanted.
+func (s *Service) tellVerdict(d *dhcp.Decision, in incoming) {
+	switch d.Verdict {
+	case dhcp.Denied, dhcp.Refused, dhcp.Exhausted, dhcp.Failed, dhcp.Declined:
+	default:
+		s.log.Debug("DHCP", "device", d.Device.ID, "type", d.Type, "verdict", d.Verdict, "reason", d.Reason, "port", in.at)
+		return
+	}
+	s.log.Warn("DHCP message refused", "verdict", d.Verdict, "device", d.Device.ID, "type", d.Type, "port", in.at, "from", in.src, "chaddr", in.chaddr, "reason", d.Reason)
+	s.publish("dhcp-"+string(d.Verdict), map[string]any{
+		"device": d.Device.ID, "type": d.Type.String(), "port": in.at.String(), "mac": in.src, "chaddr": in.chaddr, "reason": d.Reason,
+	})
+}
+
+// noteExchange remembers when the device's first message at the port came, and
+// how long the port had been up.
+func (s *Service) noteExchange(id string, in incoming) {
+	if id == "" {
+		return
+	}
+	m := s.mobileOf(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m.exchange.at == in.at && in.arrived.Sub(m.exchange.first) < exchangeTime {
+		return
+	}
+	m.exchange = exchange{at: in.at, first: in.arrived}
+	if up, ok := s.ports[in.at]; ok {
+		// It counts once: what comes later was not waiting for the port.
+		m.exchange.ta = max(in.arrived.Sub(up), 0)
+		delete(s.ports, in.at)
+	}
+}
+
+// unserved says whether the device has no rules, or not those of a plan that
+// works.
+func (s *Service) unserved(id string) bool { return s.lacking(id, s.fabric.Topology()) }
+
+// left ends a device's stay.
+func (s *Service) left(ctx context.Context, d *dhcp.Decision) {
+	if err := s.detach(ctx, d.Device.ID, d.Lease.IP, d.Previous, d.Type.String()); err != nil {
+		s.log.Warn("rules of a device that has left are still there", "device", d.Device.ID, "error", err)
+	}
+	s.tellLeft(d.Device.ID)
+}
+
+// arrived has the device served where its request came from, and then answers it.
+// Without rules an answer would only mislead it: then there is none, and it is
+// where it was before.
+func (s *Service) arrived(ctx context.Context, d *dhcp.Decision, in incoming, queue, store time.Duration) {
+	kind := KindMove
+	if d.Previous == nil {
+		kind = KindAttach
+	}
+	t := s.newTrip(d.Device, d.Lease.IP, kind, "DHCP "+d.Type.String(), in.arrived)
+	t.rec.Parts.Queue, t.rec.Parts.Store = Duration(queue), Duration(store)
+	s.setVia(t.m, t.device)
+	answered := false
+	t.written = func() {
+		s.reply(d, in)
+		answered = true
+		t.rec.Parts.Ta, t.rec.Parts.Td = Duration(t.m.exchange.ta), Duration(time.Since(t.m.exchange.first))
+	}
+	err := s.place(ctx, t, d.Previous, d.Lease.Attachment)
+	if err != nil {
+		s.putBack(ctx, d)
+	} else if !answered {
+		t.rec.Parts.Trigger = Duration(time.Since(t.arrived))
+		t.written()
+	}
+	t.rec.Parts.Td = max(t.rec.Parts.Td-t.rec.Parts.Tf, 0)
+	s.change(func() { t.m.exchange, t.m.expected = exchange{}, false })
+	id := s.ended(t, err)
+	if err != nil {
+		return
+	}
+	s.tellArrived(d.Device.ID, in)
+	s.suspect(d, in)
+	to := *d.Lease.Attachment
+	s.start(func(ctx context.Context) { s.measure(ctx, id, to, d.Lease.IP) })
+}
+
+// putBack undoes what the registry noted of a move that could not be made.
+func (s *Service) putBack(ctx context.Context, d *dhcp.Decision) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.settings.RequestTimeout)
+	defer cancel()
+	if err := s.registry.SetAttachment(ctx, d.Device.ID, d.Previous); err != nil {
+		s.log.Error("a device's place in the store is not where its rules lead", "device", d.Device.ID, "error", err)
+	}
+}
+
+// measure adds T_e to a record.
+func (s *Service) measure(ctx context.Context, id uint64, at registry.Attachment, ip netip.Addr) {
+	te, ok := s.edgeLatency(ctx, at.At, ip, at.MAC)
+	if !ok {
+		return
+	}
+	s.metrics.parts.WithLabelValues("t_e").Observe(te.Seconds())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.history.at(id); r != nil {
+		r.Parts.Te = Duration(te)
+		r.Parts.sum()
+	}
+}
+
+// suspect tells when an interface asks at one port while another port, which it
+// was at, is still up: on cables that is two devices with one MAC address, on
+// radio it is a move like any other.
+func (s *Service) suspect(d *dhcp.Decision, in incoming) {
+	p := d.Previous
+	if p == nil || p.Peer != "" || p.MAC != in.src || p.At == in.at || !s.fabric.PortUp(p.At) {
+		return
+	}
+	s.log.Info("one MAC address at two ports", "device", d.Device.ID, "mac", in.src, "was", p.At, "is", in.at, "signed", d.Signed)
+	s.publish("two-ports", map[string]any{
+		"device": d.Device.ID, "mac": in.src, "was": p.At.String(), "is": in.at.String(), "signed": d.Signed,
+	})
+}

@@ -1,0 +1,31 @@
+package plugin
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Fabric is what the service needs of the network besides its rules.
+type Fabric interface {
+	Topology() *topology.Topology
+	// Switches are the connected switches, ascending.
+	Switches() []openflow.DatapathID
+	// PortUp says whether the port is there and its link is up.
+	PortUp(network.PortRef) bool
+	// ControlLatency is the measured one-way latency to a switch, zero while unknown.
+	ControlLatency(openflow.DatapathID) time.Duration
+	// Send makes a switch send a frame out of a port. It does not wait.
+	Send(at network.PortRef, frame []byte) error
+}
+
+// Rules is the service's part of the ledger; a *network.Owner.
+type Rules interface {
+	Apply(context.Context, string, rule.Program, rule.ApplyOptions) error
+	Remove(context.Context, string) error
+	Ready()
+}

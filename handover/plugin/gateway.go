@@ -1,0 +1,132 @@
+package plugin
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// How often routers at the roots are asked for.
+const (
+	askUnknown = time.Second
+	askKnown   = 30 * time.Second
+)
+
+// gateways are the routers at the roots, whose MAC addresses devices have to
+// know. Only what comes in by the right root counts: a device cannot pass itself
+// off as the gateway. Our own are at the uplinks; those of another domain's
+// devices are asked for over the peering, where that domain's controller answers.
+type gateways struct {
+	wake chan struct{} // somebody asks for one that is not known
+
+	mu    sync.Mutex
+	known map[netip.Addr]gateway // of all addresses that are wanted
+}
+
+type gateway struct {
+	peer  string // domain whose peering leads to it, empty for the uplinks
+	mac   openflow.MAC
+	heard time.Time
+	asked time.Time
+}
+
+func newGateways() *gateways {
+	return &gateways{wake: make(chan struct{}, 1), known: map[netip.Addr]gateway{}}
+}
+
+// want says which addresses are to be found, and over the peering with whom.
+func (g *gateways) want(all map[netip.Addr]string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	known := make(map[netip.Addr]gateway, len(all))
+	for ip, peer := range all {
+		k := g.known[ip]
+		if k.peer != peer {
+			k = gateway{peer: peer}
+		}
+		known[ip] = k
+	}
+	g.known = known
+}
+
+// heard takes note of what came in by a root that leads to peer.
+func (g *gateways) heard(ip netip.Addr, mac openflow.MAC, peer string, now time.Time) {
+	if mac.IsZero() || mac.IsMulticast() || mac == serverMAC {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if k, wanted := g.known[ip]; wanted && k.peer == peer {
+		k.mac, k.heard = mac, now
+		g.known[ip] = k
+	}
+}
+
+// find returns the MAC address, or has it looked for.
+func (g *gateways) find(ip netip.Addr) openflow.MAC {
+	g.mu.Lock()
+	mac := g.known[ip].mac
+	g.mu.Unlock()
+	if mac.IsZero() {
+		select {
+		case g.wake <- struct{}{}:
+		default:
+		}
+	}
+	return mac
+}
+
+// due lists what has to be asked for now.
+func (g *gateways) due(now time.Time) map[netip.Addr]string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out := map[netip.Addr]string{}
+	for ip, k := range g.known {
+		pause := askUnknown
+		if !k.mac.IsZero() {
+			pause = askKnown
+		}
+		if now.Sub(k.asked) >= pause-askUnknown/10 {
+			k.asked = now
+			g.known[ip] = k
+			out[ip] = k.peer
+		}
+	}
+	return out
+}
+
+// findGateways asks for routers at the roots until ctx ends.
+func (s *Service) findGateways(ctx context.Context) {
+	tick := time.NewTicker(askUnknown)
+	defer tick.Stop()
+	for {
+		for ip, peer := range s.gateways.due(s.now()) {
+			s.askAtRoots(ip, peer)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-s.gateways.wake:
+		}
+	}
+}
+
+// askAtRoots sends an ARP request for an address out of the roots that lead to
+// peer. The sender has no address, so that no table of the receiver changes.
+func (s *Service) askAtRoots(ip netip.Addr, peer string) {
+	v := s.view.Load()
+	if v == nil {
+		return
+	}
+	frame := packet.AppendARPRequest(nil, serverMAC, netip.IPv4Unspecified(), ip, 0)
+	for at, root := range v.roots {
+		if root.Peer == peer {
+			_ = s.fabric.Send(at, frame) // a switch that is down is asked again when it is back
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package plugin
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+const (
+	dhcpClientPort, dhcpServerPort = 68, 67
+	// Offsets into a DHCP message, and its shortest length.
+	dhcpChaddr  = 28
+	dhcpOptions = 240
+)
+
+// HandlePacketIn takes DHCP and ARP of devices out of the chain. It runs on the
+// switch's goroutine and never waits.
+func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
+	return s.packet(network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}, &p.Headers, p.Data, p.At)
+}
+
+// packet decides about a packet that a switch sent up.
+func (s *Service) packet(at network.PortRef, h *packet.Headers, data []byte, arrived time.Time) network.Verdict {
+	arp := h.Has(packet.ARP)
+	if !arp && (!h.Has(packet.IPv4|packet.UDP) || h.DstPort != dhcpServerPort || h.IsFragment()) || h.VLANTags > 0 {
+		return network.Continue
+	}
+	v := s.view.Load()
+	if v == nil || !s.fabric.Topology().IsEdge(at) {
+		return network.Continue
+	}
+	if arp {
+		return s.arp(v, at, h, arrived)
+	}
+	if _, root := v.roots[at]; root {
+		return network.Continue
+	}
+	end := min(h.End, len(data))
+	if h.Payload > end {
+		return network.Continue
+	}
+	return s.dhcpIn(v, at, h.EthSrc, data[h.Payload:end], arrived)
+}
+
+// dhcpIn puts a DHCP message of a device into the device's lane.
+func (s *Service) dhcpIn(v *view, at network.PortRef, src openflow.MAC, message []byte, arrived time.Time) network.Verdict {
+	if len(message) < dhcpOptions || message[0] != 1 || message[2] != 6 || src.IsMulticast() {
+		return network.Continue
+	}
+	chaddr := openflow.MAC(message[dhcpChaddr : dhcpChaddr+6])
+	lane, ours := s.laneOf(v, src, chaddr)
+	if !ours {
+		return network.Continue
+	}
+	copied := slices.Clone(message)
+	err := s.lanes.add(lane, func(ctx context.Context) {
+		s.dhcpMessage(ctx, incoming{at: at, src: src, chaddr: chaddr, message: copied, arrived: arrived})
+	})
+	if err != nil {
+		s.metrics.dropped.WithLabelValues("waiting").Inc()
+	}
+	return network.Stop
+}
+
+// laneOf finds whose lane a message belongs to, and whether it is this service's
+// business at all.
+func (s *Service) laneOf(v *view, src, chaddr openflow.MAC) (string, bool) {
+	for _, m := range []openflow.MAC{src, chaddr} {
+		if d, ok := s.registry.DeviceByMAC(m); ok {
+			return d.ID, true
+		}
+	}
+	return "mac-" + chaddr.String(), v.unknown
+}

@@ -1,0 +1,189 @@
+package plugin
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/handover/route"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// mobile is what the service does for one device. It is changed by the device's
+// lane only, and under the service's lock.
+type mobile struct {
+	// plan is what is declared, and rules are the rules of it with those of laid.
+	plan     route.Plan
+	declared bool
+	rules    []network.Rule
+	// second is a place that is served beside that where the device is.
+	second *second
+	// via names the neighbour by whose peering the device's packets come and go;
+	// empty: our own uplinks.
+	via      string
+	exchange exchange
+	// expected is a visitor that has been announced and is not here yet.
+	expected bool
+	// err is why its rules are not as they should be.
+	err string
+}
+
+// second is a place that is served beside that where the device is: one that is
+// prepared, or the old one for a while after a move.
+type second struct {
+	place route.Place
+	peer  string
+	// prepared: the device is not there yet; else it has left.
+	prepared bool
+	// bicast: packets go there; else only the branch's rules are in place.
+	bicast bool
+	cause  string
+	until  time.Time
+	timer  *time.Timer
+}
+
+// exchange is a DHCP exchange of a device at one port.
+type exchange struct {
+	at    network.PortRef
+	first time.Time
+	ta    time.Duration
+}
+
+// exchangeTime is how long the messages of one exchange may be apart.
+const exchangeTime = 10 * time.Second
+
+// mobileOf finds or makes what is kept for a device.
+func (s *Service) mobileOf(id string) *mobile {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.mobiles[id]
+	if m == nil {
+		m = &mobile{}
+		s.mobiles[id] = m
+	}
+	return m
+}
+
+// forgetMobile forgets a device for which nothing is declared.
+func (s *Service) forgetMobile(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.mobiles[id]; m != nil && !m.declared {
+		m.dropSecond()
+		delete(s.mobiles, id)
+		delete(s.motions, id)
+	}
+}
+
+// change makes a change that readers see whole.
+func (s *Service) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+// dropSecond forgets the second place; its rules are another matter. The lock is
+// held.
+func (m *mobile) dropSecond() {
+	if m.second != nil && m.second.timer != nil {
+		m.second.timer.Stop()
+	}
+	m.second = nil
+}
+
+// want is how a device is to be served at places.
+func (s *Service) want(d registry.Device, ip netip.Addr, via string, places ...route.Place) route.Want {
+	w := route.Want{IP: ip, Home: d.HomeMAC(), Places: places}
+	for _, r := range s.settings.Roots {
+		if r.Peer == via {
+			w.Roots = append(w.Roots, route.Root{At: r.At, Peer: r.Peer})
+		}
+	}
+	return w
+}
+
+// placeOf is an attachment as the planner sees it.
+func placeOf(a *registry.Attachment) route.Place { return route.Place{At: a.At, MAC: a.MAC} }
+
+// spotOf is an attachment as a record shows it.
+func spotOf(a *registry.Attachment) *Spot {
+	if a == nil {
+		return nil
+	}
+	return &Spot{Port: Port{a.At}, MAC: a.MAC, Peer: a.Peer}
+}
+
+// alive says whether all switches of a plan are connected and all links of its
+// ways are there.
+func alive(top *network.Topology, p *route.Plan) bool {
+	for i := range p.Program.Rules {
+		if !top.Has(p.Program.Rules[i].Switch) {
+			return false
+		}
+	}
+	for _, way := range [][]network.Hop{p.Path, p.Up, p.Branch} {
+		for i := 1; i < len(way); i++ {
+			l, ok := top.LinkFrom(network.PortRef{Switch: way[i-1].Switch, Port: way[i-1].Out})
+			if !ok || l.To != (network.PortRef{Switch: way[i].Switch, Port: way[i].In}) {
+				return false
+			}
+		}
+	}
+	return len(p.Unreached) == 0
+}
+
+// placeKey is what makes a flow entry unique in the network.
+type placeKey struct {
+	sw openflow.DatapathID
+	k  rule.Key
+}
+
+// compare counts what leads from some rules to others.
+func compare(old, now []network.Rule) Changes {
+	var c Changes
+	before := make(map[placeKey]*network.Rule, len(old))
+	for i := range old {
+		before[placeKey{old[i].Switch, old[i].Key()}] = &old[i]
+	}
+	touched := map[openflow.DatapathID]bool{}
+	for i := range now {
+		r := &now[i]
+		k := placeKey{r.Switch, r.Key()}
+		o := before[k]
+		delete(before, k)
+		switch {
+		case o == nil:
+			c.Added++
+		case slices.Equal(o.Actions, r.Actions):
+			continue
+		default:
+			c.Modified++
+		}
+		touched[r.Switch] = true
+	}
+	for k := range before {
+		c.Deleted++
+		touched[k.sw] = true
+	}
+	c.Switches = len(touched)
+	return c
+}
+
+// lay returns the rules of a plan with those of the next one that are on other
+// switches: the branch to the next place without its join.
+func lay(now, next *route.Plan) []network.Rule {
+	here := map[openflow.DatapathID]bool{}
+	rules := slices.Clone(now.Program.Rules)
+	for i := range rules {
+		here[rules[i].Switch] = true
+	}
+	for _, r := range next.Program.Rules {
+		if !here[r.Switch] {
+			rules = append(rules, r)
+		}
+	}
+	return rules
+}

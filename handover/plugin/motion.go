@@ -1,0 +1,183 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluice-net/sluice/handover/domain"
+	"github.com/sluice-net/sluice/handover/predict"
+	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// motion is what is known of a device's movement.
+type motion struct {
+	report predict.Motion
+	choice predict.Choice
+	err    string
+	timer  *time.Timer
+}
+
+// cover makes the coverage that is configured.
+func (s *Service) cover() error {
+	if len(s.settings.Cells) == 0 {
+		return nil
+	}
+	cells := make([]predict.Cell, len(s.settings.Cells))
+	for i, c := range s.settings.Cells {
+		cells[i] = c.Cell
+	}
+	var err error
+	if s.coverage, err = predict.NewCoverage(cells); err != nil || s.settings.Origin == nil {
+		return err
+	}
+	plane, err := predict.NewPlane(*s.settings.Origin)
+	s.plane = &plane
+	return err
+}
+
+// peerAt names the domain behind a root.
+func (s *Service) peerAt(at network.PortRef) string {
+	for _, r := range s.settings.Roots {
+		if r.At == at {
+			return r.Peer
+		}
+	}
+	return ""
+}
+
+// macAt is the interface that a device uses in a cell, zero for the one that it
+// uses now.
+func (s *Service) macAt(id, cell string) openflow.MAC {
+	d, _ := s.registry.Device(id)
+	for _, c := range s.settings.Cells {
+		if c.Name == cell && c.Interface > 0 && c.Interface <= len(d.MACs) {
+			return d.MACs[c.Interface-1]
+		}
+	}
+	return openflow.MAC{}
+}
+
+// motionOf is the place of a report on the plane of the coverage.
+func (s *Service) motionOf(x, y float64, lat, lon *float64) (predict.Motion, error) {
+	if lat == nil && lon == nil {
+		return predict.Motion{At: predict.Point{X: x, Y: y}}, nil
+	}
+	if lat == nil || lon == nil {
+		return predict.Motion{}, fmt.Errorf("latitude and longitude belong together")
+	}
+	if s.plane == nil {
+		return predict.Motion{}, fmt.Errorf("the coverage has no origin: give x and y, or set handover.origin")
+	}
+	p, err := s.plane.Point(predict.Geo{Lat: *lat, Lon: *lon})
+	return predict.Motion{At: p}, err
+}
+
+// moved takes a report of a device's movement, predicts where it goes, and has
+// the place prepared when it is time.
+func (s *Service) moved(d registry.Device, m predict.Motion) (predict.Choice, error) {
+	if s.coverage == nil {
+		return predict.Choice{}, errNoCoverage
+	}
+	l, _ := s.registry.Lease(d.ID)
+	var current network.PortRef
+	if l.Active(s.now()) && l.Attachment != nil {
+		current = l.Attachment.At
+	}
+	s.mu.Lock()
+	old := s.motions[d.ID]
+	s.mu.Unlock()
+	before := predict.Choice{}
+	if old != nil {
+		before = old.choice
+	}
+	choice, err := s.predict(d, m, current, before)
+	if err != nil {
+		return predict.Choice{}, err
+	}
+	now := &motion{report: m, choice: choice}
+	s.mu.Lock()
+	if old != nil && old.timer != nil {
+		old.timer.Stop()
+	}
+	s.motions[d.ID] = now
+	if !choice.None() && !choice.Prepare {
+		// It is not time yet. What is reported until then may change it.
+		now.timer = time.AfterFunc(choice.PrepareAt.Sub(s.now()), func() { s.due(d, m, current, choice) })
+	}
+	s.mu.Unlock()
+	if choice.Prepare {
+		s.foresee(d.ID, choice)
+	}
+	return choice, nil
+}
+
+// predict finds where a device goes. How early a place has to be prepared
+// depends on which it is, so it is asked for twice.
+func (s *Service) predict(d registry.Device, m predict.Motion, current network.PortRef, before predict.Choice) (predict.Choice, error) {
+	now := s.now()
+	choice, err := s.coverage.Predict(m, current, before, 0, now, s.settings.Predict)
+	if err != nil || choice.None() {
+		return choice, err
+	}
+	s.mu.Lock()
+	via := ""
+	if x := s.mobiles[d.ID]; x != nil {
+		via = x.via
+	}
+	s.mu.Unlock()
+	setup, err := s.setupTime(d, via, choice.Next)
+	if err != nil {
+		setup = 0 // the way may be there again by then
+	}
+	return s.coverage.Predict(m, current, before, setup, now, s.settings.Predict)
+}
+
+// due prepares a place whose time has come without another report.
+func (s *Service) due(d registry.Device, m predict.Motion, current network.PortRef, before predict.Choice) {
+	s.start(func(context.Context) {
+		choice, err := s.predict(d, m, current, before)
+		if err == nil && !choice.None() && choice.Next == before.Next {
+			s.foresee(d.ID, choice)
+		}
+	})
+}
+
+// foresee prepares a predicted place: for as long as it takes to come there, and
+// the usual time more. A place on another domain's side is that domain's to
+// prepare.
+func (s *Service) foresee(id string, choice predict.Choice) {
+	timeout := max(choice.Enter.Sub(s.now()), 0) + s.settings.PrepareTimeout
+	s.start(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, s.settings.RequestTimeout)
+		defer cancel()
+		err := s.prepareNext(ctx, id, choice, timeout)
+		s.change(func() {
+			if m := s.motions[id]; m != nil {
+				m.err = ""
+				if err != nil {
+					m.err = err.Error()
+				}
+			}
+		})
+	})
+}
+
+func (s *Service) prepareNext(ctx context.Context, id string, choice predict.Choice, timeout time.Duration) error {
+	mac := s.macAt(id, choice.Name)
+	peer := s.peerAt(choice.Next)
+	if peer == "" {
+		return s.prepareAt(ctx, id, choice.Next, mac, "prediction: "+choice.Name, timeout)
+	}
+	if s.domain == nil {
+		return domain.ErrNoNeighbour
+	}
+	s.mu.Lock()
+	m := s.motions[id].report
+	s.mu.Unlock()
+	return s.domain.Announce(ctx, id, peer, domain.Heading{MAC: mac, Motion: &domain.Motion{
+		X: m.At.X, Y: m.At.Y, Speed: m.Speed, Heading: m.Heading, Time: m.Time,
+	}})
+}

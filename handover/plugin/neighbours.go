@@ -1,0 +1,176 @@
+package plugin
+
+import (
+	"context"
+	"sync"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/handover/domain"
+	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// neighbours is what the service asks of the protocol between domains; a
+// *domain.Service.
+type neighbours interface {
+	Register(*api.API)
+	Restore(context.Context) error
+	Run(context.Context) error
+	// Admit says whether a DHCP message may be handled now, Attached that a
+	// device has got its address at an edge port, Left that one has left.
+	Admit(mac openflow.MAC, h domain.Heading, e *domain.Evidence) domain.Admission
+	Attached(id string, e *domain.Evidence)
+	Left(id string)
+	Announce(ctx context.Context, id, peer string, h domain.Heading) error
+	Abandon(ctx context.Context, id string) error
+	Upstream(id string) (string, bool)
+	Record(id string) (domain.Record, bool)
+}
+
+// maxHeldBack bounds the DHCP messages that wait for neighbours.
+const maxHeldBack = 4096
+
+// heldBack are DHCP messages that wait for a word about their hardware address:
+// the latest of each.
+type heldBack struct {
+	mu       sync.Mutex
+	messages map[openflow.MAC]incoming
+}
+
+func (h *heldBack) keep(in incoming) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.messages == nil {
+		h.messages = map[openflow.MAC]incoming{}
+	}
+	if _, known := h.messages[in.chaddr]; known || len(h.messages) < maxHeldBack {
+		h.messages[in.chaddr] = in
+	}
+}
+
+func (h *heldBack) take(mac openflow.MAC) (incoming, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	in, ok := h.messages[mac]
+	delete(h.messages, mac)
+	return in, ok
+}
+
+// admitted says whether a DHCP message may be handled now. One that has to wait
+// for neighbours is kept until Resume.
+func (s *Service) admitted(in incoming) bool {
+	if s.domain == nil {
+		return true
+	}
+	s.held.keep(in)
+	if s.domain.Admit(in.chaddr, headingTo(in), evidence(in)) == domain.Wait {
+		return false
+	}
+	s.held.take(in.chaddr)
+	return true
+}
+
+// resume has a message handled that was kept.
+func (s *Service) resume(mac openflow.MAC) {
+	in, ok := s.held.take(mac)
+	if !ok {
+		return
+	}
+	lane, _ := s.laneOf(&view{unknown: true}, in.src, in.chaddr)
+	if err := s.lanes.add(lane, func(ctx context.Context) { s.dhcpMessage(ctx, in) }); err != nil {
+		s.metrics.dropped.WithLabelValues("waiting").Inc()
+	}
+}
+
+// trusted says whether the word of its domain shows that the device is where the
+// message came from: a visitor has no key here.
+func (s *Service) trusted(in incoming) bool {
+	d, ok := s.registry.DeviceByMAC(in.chaddr)
+	return ok && d.Home != ""
+}
+
+func headingTo(in incoming) domain.Heading {
+	at := in.at
+	return domain.Heading{At: &at, MAC: in.src}
+}
+
+func evidence(in incoming) *domain.Evidence {
+	return &domain.Evidence{Src: in.src, Message: in.message}
+}
+
+// tellArrived tells the protocol between domains that a device is here.
+func (s *Service) tellArrived(id string, in incoming) {
+	if s.domain != nil {
+		s.domain.Attached(id, evidence(in))
+	}
+}
+
+// tellLeft tells it that a device has left.
+func (s *Service) tellLeft(id string) {
+	if s.domain != nil {
+		s.domain.Left(id)
+	}
+}
+
+// Classes of visitors, by how their own domain wants them moved.
+const (
+	visitorsSaving   = "visitors-saving"
+	visitorsSeamless = "visitors-seamless"
+)
+
+func visitorClass(p registry.Policy) string {
+	if p == registry.PolicySeamless {
+		return visitorsSeamless
+	}
+	return visitorsSaving
+}
+
+// makeVisitorClasses registers the classes of visitors.
+func (s *Service) makeVisitorClasses(ctx context.Context) error {
+	for name, p := range map[string]registry.Policy{visitorsSaving: registry.PolicySaving, visitorsSeamless: registry.PolicySeamless} {
+		if _, ok := s.registry.Class(name); ok {
+			continue
+		}
+		if err := s.registry.PutClass(ctx, registry.Class{Name: name, Policy: p}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// meetNeighbours makes the protocol between domains, if there are neighbours.
+func (s *Service) meetNeighbours(dial domain.Dialer) error {
+	if len(s.settings.Neighbours) == 0 {
+		return nil
+	}
+	d, err := domain.New(domain.Options{
+		Self: s.settings.Domain, Neighbours: s.settings.Neighbours, Host: host{s}, Store: s.store,
+		Emit: func(kind string, attrs map[string]any) {
+			if s.bus != nil {
+				s.bus.Publish(kind, attrs)
+			}
+		},
+		Log: s.log, Timing: s.settings.Timing, Now: s.now, Dial: dial,
+	})
+	if err != nil {
+		return err
+	}
+	s.domain = d
+	return nil
+}
+
+// runDomain takes up what was under way between domains and goes on with it.
+func (s *Service) runDomain(ctx context.Context) error {
+	if s.domain == nil {
+		return nil
+	}
+	if err := s.domain.Restore(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
+	s.start(func(ctx context.Context) {
+		if err := s.domain.Run(ctx); err != nil && ctx.Err() == nil {
+			s.log.Error("the protocol between domains has stopped", "error", err)
+		}
+	})
+	return nil
+}

@@ -1,0 +1,92 @@
+package plugin
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// How the latency to a device is measured: so many questions, so far apart.
+const (
+	pingTries    = 3
+	pingInterval = 60 * time.Millisecond
+	maxPings     = 4096
+)
+
+// pings are ARP questions to devices whose answers are awaited.
+type pings struct {
+	mu      sync.Mutex
+	waiting map[ping]chan time.Time
+}
+
+type ping struct {
+	at network.PortRef
+	ip netip.Addr
+}
+
+func newPings() *pings { return &pings{waiting: map[ping]chan time.Time{}} }
+
+// heard passes an answer on to who waits for it.
+func (p *pings) heard(at network.PortRef, ip netip.Addr, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.waiting[ping{at, ip}]; c != nil {
+		select {
+		case c <- now:
+		default:
+		}
+	}
+}
+
+func (p *pings) wait(k ping) (<-chan time.Time, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting[k] != nil || len(p.waiting) >= maxPings {
+		return nil, false
+	}
+	c := make(chan time.Time, 1)
+	p.waiting[k] = c
+	return c, true
+}
+
+func (p *pings) forget(k ping) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.waiting, k)
+}
+
+// edgeLatency measures T_e, the one-way latency between a device and its edge
+// switch: half of an ARP exchange's time, without the way between switch and
+// controller. It is false if the device does not answer.
+func (s *Service) edgeLatency(ctx context.Context, at network.PortRef, ip netip.Addr, mac openflow.MAC) (time.Duration, bool) {
+	k := ping{at, ip}
+	answers, ok := s.pings.wait(k)
+	if !ok {
+		return 0, false
+	}
+	defer s.pings.forget(k)
+	frame := packet.AppendARP(nil, packet.Frame{Dst: mac, Src: serverMAC},
+		packet.ARPMessage{Op: packet.ARPRequest, SenderMAC: serverMAC, Sender: netip.IPv4Unspecified(), Target: ip})
+	for range pingTries {
+		sent := time.Now()
+		if s.fabric.Send(at, frame) != nil {
+			return 0, false
+		}
+		t := time.NewTimer(pingInterval)
+		select {
+		case heard := <-answers:
+			t.Stop()
+			return max(heard.Sub(sent)-2*s.fabric.ControlLatency(at.Switch), 0) / 2, true
+		case <-ctx.Done():
+			t.Stop()
+			return 0, false
+		case <-t.C:
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,101 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/handover/route"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// prepare makes a place ready for a device that is elsewhere. One of a seamless
+// class gets its packets at both from now on; for others the branch is laid but
+// for its join, which costs no traffic. It is taken back after a time; zero leaves
+// that to somebody else.
+func (s *Service) prepare(ctx context.Context, t *trip, from, to route.Place, peer string, timeout time.Duration) error {
+	if x := t.m.second; x != nil && x.prepared && x.place == to && t.m.declared {
+		if timeout > 0 {
+			s.setSecond(t.id, t.m, &second{place: to, peer: peer, prepared: true, bicast: x.bicast, cause: t.rec.Cause, until: s.now().Add(timeout)}, timeout)
+		}
+		return nil
+	}
+	bicast, err := s.branch(ctx, t, from, to)
+	if err == nil {
+		x := &second{place: to, peer: peer, prepared: true, bicast: bicast, cause: t.rec.Cause}
+		t.rec.Bicast = bicast
+		if timeout > 0 {
+			x.until = s.now().Add(timeout)
+			s.setSecond(t.id, t.m, x, timeout)
+		} else {
+			s.change(func() { t.m.dropSecond(); t.m.second = x })
+		}
+	}
+	s.ended(t, err)
+	return err
+}
+
+// branch makes the way to a second place, and says whether packets go there.
+func (s *Service) branch(ctx context.Context, t *trip, from, to route.Place) (bool, error) {
+	if !t.m.declared || s.registry.ClassOf(t.device).Policy == registry.PolicySeamless {
+		p, err := s.plan(t, from, to)
+		if err != nil {
+			return false, err
+		}
+		if p.Fallback == "" {
+			s.describe(t, &p)
+			return true, s.follow(ctx, t, route.Steps(t.m.plan, p))
+		}
+		t.rec.Fallback = p.Fallback
+		t.rec.Policy = string(registry.PolicySaving)
+		if !t.m.declared {
+			return false, s.follow(ctx, t, route.Steps(t.m.plan, p))
+		}
+	}
+	p, err := s.plan(t, to)
+	if err != nil {
+		return false, err
+	}
+	s.describe(t, &p)
+	return false, s.declare(ctx, t, t.m.plan, lay(&t.m.plan, &p), nil, true)
+}
+
+// prepareAt prepares a port for a device.
+func (s *Service) prepareAt(ctx context.Context, id string, at network.PortRef, mac openflow.MAC, cause string, timeout time.Duration) error {
+	return s.lanes.do(ctx, id, func(ctx context.Context) error {
+		d, known := s.registry.Device(id)
+		l, leased := s.registry.Lease(id)
+		switch {
+		case !known:
+			return errUnknown
+		case !leased || !l.Active(s.now()) || l.Attachment == nil:
+			return errNowhere
+		case l.Attachment.At == at && (mac.IsZero() || l.Attachment.MAC == mac):
+			return errThere
+		}
+		if mac.IsZero() {
+			mac = l.Attachment.MAC
+		}
+		if mac.IsZero() {
+			mac = d.HomeMAC()
+		}
+		t := s.newTrip(d, l.IP, KindPrepare, cause, s.now())
+		s.setVia(t.m, d)
+		t.rec.From, t.rec.To = spotOf(l.Attachment), &Spot{Port: Port{at}, MAC: mac}
+		return s.prepare(ctx, t, placeOf(l.Attachment), route.Place{At: at, MAC: mac}, "", timeout)
+	})
+}
+
+// setupTime is how long it takes to prepare a port: the slowest switch of the way
+// there has to confirm its rules, and a packet has to travel down.
+func (s *Service) setupTime(d registry.Device, via string, at network.PortRef) (time.Duration, error) {
+	top := s.fabric.Topology()
+	p, err := route.Make(top, s.want(d, s.ipOf(d), via, route.Place{At: at, MAC: d.HomeMAC()}))
+	if err != nil {
+		return 0, fmt.Errorf("way to %v: %w", at, err)
+	}
+	c, l := route.Branch(top, p.Path, s.fabric.ControlLatency)
+	return route.Waited(c, l), nil
+}

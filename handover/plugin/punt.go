@@ -1,0 +1,148 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// dhcpOffset is the place of the rule for DHCP in its band: above the rules of
+// devices, which match a renewal as well.
+const dhcpOffset = 1000
+
+// wholePacket asks a switch to send packets to the controller unabridged.
+const wholePacket = 0xffff
+
+// spoofOffset is the place, in the band of punt rules, of those that drop what is
+// sent with an address of a pool from where no device has it: below the rules of
+// devices, above default forwarding, which would let it through.
+const spoofOffset = 100
+
+// Punts returns the rules that bring one switch's DHCP of clients, and its ARP
+// about devices and their gateways, to the controller, and those that drop what
+// is sent with an address that the sender does not have there. Every switch has
+// them: where devices may attach is not known before they do.
+func Punts(d openflow.DatapathID, prefixes []netip.Prefix, servers []netip.Addr, given []netip.Prefix) []network.Rule {
+	up := []openflow.Action{openflow.OutputController(wholePacket)}
+	rules := []network.Rule{
+		{Switch: d, Band: network.BandService, Offset: dhcpOffset, Actions: up, Match: openflow.MustMatch(
+			openflow.EthType(packet.TypeIPv4), openflow.IPProto(packet.ProtoUDP), openflow.UDPSrc(dhcpClientPort), openflow.UDPDst(dhcpServerPort))},
+		{Switch: d, Band: network.BandPunt, Actions: up, Match: openflow.MustMatch(
+			openflow.EthType(packet.TypeARP), openflow.EthDst(serverMAC))},
+	}
+	var targets []openflow.OXM
+	for _, p := range prefixes {
+		host := openflow.ARPTPA(p.Addr())
+		targets = append(targets, host.WithMask(uint64(^uint32(0)<<(32-p.Bits()))))
+	}
+	for _, a := range servers {
+		if !slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) }) {
+			targets = append(targets, openflow.ARPTPA(a))
+		}
+	}
+	seen := map[openflow.Match]bool{}
+	for _, t := range targets {
+		m := openflow.MustMatch(openflow.EthType(packet.TypeARP), t)
+		if !seen[m] {
+			seen[m] = true
+			rules = append(rules, network.Rule{Switch: d, Band: network.BandPunt, Match: m, Actions: up})
+		}
+	}
+	for _, p := range given {
+		rules = append(rules, network.Rule{
+			Switch: d, Band: network.BandPunt, Offset: spoofOffset,
+			Match: openflow.MustMatch(openflow.EthType(packet.TypeIPv4), openflow.IPSrcPrefix(p)),
+		})
+	}
+	return rules
+}
+
+// given are the addresses that a pool gives out, as prefixes.
+func given(p registry.Pool) []netip.Prefix {
+	if !p.First.IsValid() {
+		return nil
+	}
+	var out []netip.Prefix
+	first := p.First
+	own := []netip.Addr{p.Gateway, p.ServerID()}
+	slices.SortFunc(own, netip.Addr.Compare)
+	for _, a := range own {
+		if !a.Less(first) && !p.Last.Less(a) {
+			out = append(out, cover(first, a.Prev())...)
+			first = a.Next()
+		}
+	}
+	return append(out, cover(first, p.Last)...)
+}
+
+// cover splits a range of IPv4 addresses into the fewest prefixes.
+func cover(first, last netip.Addr) []netip.Prefix {
+	if !first.IsValid() || !last.IsValid() || last.Less(first) {
+		return nil
+	}
+	number := func(a netip.Addr) uint64 { b := a.As4(); return uint64(binary.BigEndian.Uint32(b[:])) }
+	var out []netip.Prefix
+	for next, end := number(first), number(last)+1; next < end; {
+		bits := 0 // of the block's size
+		for bits < 32 && next&(1<<bits) == 0 && next+(2<<bits) <= end {
+			bits++
+		}
+		var b [4]byte
+		binary.BigEndian.PutUint32(b[:], uint32(next))
+		out = append(out, netip.PrefixFrom(netip.AddrFrom4(b), 32-bits))
+		next += 1 << bits
+	}
+	return out
+}
+
+// applyPunts declares the punt rules of every switch, each under its own key: a
+// switch that refuses them costs the others nothing.
+func (s *Service) applyPunts(ctx context.Context) {
+	v := s.view.Load()
+	if v == nil {
+		return
+	}
+	servers := make([]netip.Addr, 0, len(v.servers))
+	for a := range v.servers {
+		servers = append(servers, a)
+	}
+	slices.SortFunc(servers, netip.Addr.Compare)
+	for _, d := range s.fabric.Switches() {
+		s.puntResult(d, s.declarePunts(ctx, d, Punts(d, v.prefixes, servers, v.given)))
+	}
+}
+
+func (s *Service) declarePunts(ctx context.Context, d openflow.DatapathID, rules []network.Rule) error {
+	ctx, cancel := context.WithTimeout(ctx, s.settings.RulesTimeout)
+	defer cancel()
+	return s.rules.Apply(ctx, fmt.Sprintf("punt/%v", d), rule.Program{Rules: rules}, rule.ApplyOptions{})
+}
+
+func (s *Service) puntResult(d openflow.DatapathID, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		delete(s.puntErrs, d)
+	case errors.Is(err, network.ErrSwitchDown), errors.Is(err, context.Canceled):
+		// It will be looked at again when it is back.
+	default:
+		if s.puntErrs[d] != err.Error() {
+			s.log.Error("switch does not send DHCP and ARP up; devices there are not served", "switch", d, "error", err)
+		}
+		s.puntErrs[d] = err.Error()
+	}
+}
+
+// compareRoots orders roots by place.
+func compareRoots(a, b Root) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Name, b.Name)) }

@@ -1,0 +1,115 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// quiet is for how long the topology must not have changed before devices of
+	// before a restart get their rules: with half of the links known, ways would
+	// be found that are not those their packets take now.
+	quiet = 400 * time.Millisecond
+	// settleTick is how often the topology is looked at.
+	settleTick = 50 * time.Millisecond
+)
+
+// load reads the registry from the store and puts in what is configured.
+func (s *Service) load(ctx context.Context) error {
+	if err := s.registry.Load(ctx); err != nil {
+		return err
+	}
+	if s.domain != nil {
+		if err := s.makeVisitorClasses(ctx); err != nil {
+			return err
+		}
+	}
+	return s.settings.register(ctx, s.registry, func(section, name string, err error) error {
+		// The file was good by itself; it contradicts what was registered since.
+		s.log.Error("configured, but refused: it contradicts what the store has", "section", section, "name", name, "error", err)
+		s.publish("config-refused", map[string]any{"section": section, "name": name, "reason": err.Error()})
+		return nil
+	})
+}
+
+// redeclare brings the rules of attached devices back into the ledger after a
+// start. What is in the switches already is not written again, and what the
+// switches have stays as it is until all is declared, or until no more switches
+// are to be expected. Then the rest is removed.
+func (s *Service) redeclare(ctx context.Context) {
+	began, tick := time.Now(), time.NewTicker(settleTick)
+	defer tick.Stop()
+	version, since := s.fabric.Topology().Version, time.Now()
+	for time.Since(began) < s.settings.Settle {
+		waiting := s.undeclared()
+		if len(waiting) == 0 {
+			break
+		}
+		if v := s.fabric.Topology().Version; v != version {
+			version, since = v, time.Now()
+		}
+		if time.Since(since) >= quiet && len(s.fabric.Switches()) > 0 {
+			s.declareAll(ctx, waiting)
+			since = time.Now()
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+	s.applyPunts(ctx)
+	left := s.undeclared()
+	s.rules.Ready()
+	s.mu.Lock()
+	s.ready = true
+	s.mu.Unlock()
+	for _, id := range left {
+		s.log.Warn("after the start a device could not be served: its switch is not connected, or there is no way to it", "device", id)
+	}
+	s.log.Info("handover: ready", "devices", len(s.registry.Devices()), "not_served", len(left), "took", time.Since(began).Round(time.Millisecond))
+	s.publish("ready", map[string]any{"not_served": len(left), "took": Duration(time.Since(began))})
+}
+
+// undeclared are the attached devices without rules.
+func (s *Service) undeclared() []string {
+	var out []string
+	for _, l := range s.registry.Leases() {
+		if l.Attachment == nil || !l.Active(s.now()) {
+			continue
+		}
+		s.mu.Lock()
+		m := s.mobiles[l.Device]
+		if m == nil || !m.declared {
+			out = append(out, l.Device)
+		}
+		s.mu.Unlock()
+	}
+	return out
+}
+
+// declareAll declares the rules of devices, several at a time.
+func (s *Service) declareAll(ctx context.Context, ids []string) {
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 64)
+	for _, id := range ids {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			wg.Wait()
+			return
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			err := s.lanes.do(ctx, id, func(ctx context.Context) error { return s.replan(ctx, id, "the controller has started") })
+			if err != nil {
+				m := s.mobileOf(id)
+				s.change(func() { m.err = fmt.Sprint(err) })
+			}
+		})
+	}
+	wg.Wait()
+}

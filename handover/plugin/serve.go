@@ -1,0 +1,310 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/handover/route"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// trip is a change of where a device is served, with its record.
+type trip struct {
+	id     string
+	device registry.Device
+	ip     netip.Addr
+	m      *mobile
+	rec    Record
+	// arrived is when the message came that caused it.
+	arrived time.Time
+	// written, if set, is called when the rules are in the switches, before old
+	// ones are removed.
+	written func()
+}
+
+// newTrip begins a record.
+func (s *Service) newTrip(d registry.Device, ip netip.Addr, kind Kind, cause string, arrived time.Time) *trip {
+	return &trip{
+		id: d.ID, device: d, ip: ip, m: s.mobileOf(d.ID), arrived: arrived,
+		rec: Record{
+			Device: d.ID, IP: ip, Kind: kind, Cause: cause, Started: arrived, Result: ResultPending,
+			Policy: string(s.registry.ClassOf(d).Policy),
+		},
+	}
+}
+
+// key is where the device's rules stand in the ledger.
+func key(id string) string { return "device/" + id }
+
+// plan plans for places.
+func (s *Service) plan(t *trip, places ...route.Place) (route.Plan, error) {
+	return route.Make(s.fabric.Topology(), s.want(t.device, t.ip, t.m.via, places...))
+}
+
+// follow takes the steps that lead to a plan.
+func (s *Service) follow(ctx context.Context, t *trip, steps []route.Step) error {
+	for i, step := range steps {
+		if err := s.declare(ctx, t, step.Plan, step.Plan.Program.Rules, step.Waves, i == len(steps)-1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// declare makes rules those of the device. What it had before is as it was if
+// that fails. With the last step the device is served as it is to be.
+func (s *Service) declare(ctx context.Context, t *trip, p route.Plan, rules []network.Rule, waves [][]openflow.DatapathID, last bool) error {
+	ctx, cancel := context.WithTimeout(ctx, s.settings.RulesTimeout)
+	defer cancel()
+	began := time.Now()
+	var tf time.Duration
+	written := func() {
+		tf = time.Since(began)
+		if last && t.written != nil {
+			t.rec.Parts.Trigger = Duration(time.Since(t.arrived))
+			t.written()
+		}
+	}
+	err := s.rules.Apply(ctx, key(t.id), rule.Program{Rules: rules}, rule.ApplyOptions{
+		Atomic: true, Waves: waves, AllowDown: s.anyDown(t.m.rules), Written: written,
+	})
+	t.rec.Parts.Tf += Duration(cmp.Or(tf, time.Since(began)))
+	if err != nil {
+		return err
+	}
+	t.rec.Changes.add(compare(t.m.rules, rules))
+	s.change(func() { t.m.plan, t.m.rules, t.m.declared, t.m.err = p, rules, true, "" })
+	return nil
+}
+
+// anyDown says whether a switch with one of the rules is not connected: what is
+// to be removed there is removed when it is back.
+func (s *Service) anyDown(rules []network.Rule) bool {
+	top := s.fabric.Topology()
+	return slices.ContainsFunc(rules, func(r network.Rule) bool { return !top.Has(r.Switch) })
+}
+
+// place has the device served at a place where it has come to. It returns when
+// packets reach it there.
+func (s *Service) place(ctx context.Context, t *trip, from, to *registry.Attachment) error {
+	t.rec.From, t.rec.To = spotOf(from), spotOf(to)
+	class := s.registry.ClassOf(t.device)
+	target := placeOf(to)
+	if x := t.m.second; x != nil && x.prepared && x.place == target {
+		t.rec.Prepared = true
+	}
+	if class.Policy == registry.PolicySeamless && t.m.declared && from != nil && to.Peer == "" {
+		done, err := s.placeSeamless(ctx, t, placeOf(from), target, class.Overlap)
+		if done || err != nil {
+			return err
+		}
+		t.rec.Policy = string(registry.PolicySaving)
+	}
+	return s.placeSaving(ctx, t, target, from != nil && from.MAC == to.MAC && from.Peer == "")
+}
+
+// placeSeamless sends to both places for a while. It is false where that is not
+// possible.
+func (s *Service) placeSeamless(ctx context.Context, t *trip, from, to route.Place, overlap time.Duration) (bool, error) {
+	if from == to {
+		return false, nil
+	}
+	p, err := s.plan(t, from, to)
+	switch {
+	case err != nil:
+		t.rec.Fallback = err.Error()
+		return false, nil
+	case p.Fallback != "":
+		t.rec.Fallback = p.Fallback
+		return false, nil
+	}
+	s.describe(t, &p)
+	if !sameWant(&t.m.plan, &p) || !t.m.plan.Bicast() {
+		if err := s.follow(ctx, t, route.Steps(t.m.plan, p)); err != nil {
+			return false, err
+		}
+	}
+	t.rec.Bicast = true
+	s.setSecond(t.id, t.m, &second{place: from, bicast: true, until: s.now().Add(overlap)}, overlap)
+	return true, nil
+}
+
+// sameWant says whether two plans serve the same places in the same way.
+func sameWant(a, b *route.Plan) bool {
+	x, y := a.Want(), b.Want()
+	return x.IP == y.IP && x.Home == y.Home && slices.Equal(x.Places, y.Places) && slices.Equal(x.Roots, y.Roots)
+}
+
+// placeSaving switches over. A device that comes with the same interface has left
+// the old place already: what counts then is to be fast, else to lose nothing on
+// the way.
+func (s *Service) placeSaving(ctx context.Context, t *trip, to route.Place, left bool) error {
+	p, err := s.plan(t, to)
+	if err != nil {
+		return err
+	}
+	s.describe(t, &p)
+	steps := route.Steps(t.m.plan, p)
+	if left {
+		steps = []route.Step{{Plan: p, Waves: route.Burst(t.m.plan, p)}}
+	}
+	c, l := route.Branch(s.fabric.Topology(), route.Compare(t.m.plan, p).Branch, s.fabric.ControlLatency)
+	if len(steps) == 1 && len(steps[0].Waves) <= 1 {
+		if m := route.Latency(c, l); len(m) > 0 {
+			t.rec.Parts.Model = Duration(m[len(m)-1])
+		}
+	} else {
+		t.rec.Parts.Model = Duration(route.Waited(c, l))
+	}
+	if err := s.follow(ctx, t, steps); err != nil {
+		return err
+	}
+	s.change(t.m.dropSecond)
+	return nil
+}
+
+// describe writes a plan into the record.
+func (s *Service) describe(t *trip, p *route.Plan) {
+	t.rec.Path = hops(p.Path)
+	if p.Bicast() {
+		t.rec.Join, t.rec.Path = p.Join.String(), hops(p.Branch)
+	} else if t.m.declared {
+		if c := route.Compare(t.m.plan, *p); c.Join != 0 {
+			t.rec.Join = c.Join.String()
+		}
+	}
+}
+
+// setSecond notes that a second place is served, and has that ended in time.
+func (s *Service) setSecond(id string, m *mobile, x *second, after time.Duration) {
+	s.change(func() {
+		m.dropSecond()
+		m.second = x
+		x.timer = time.AfterFunc(after, func() { s.endSecond(id, x, 0) })
+	})
+}
+
+// endSecondRetry is how soon the end of a second place is tried again.
+const endSecondRetry = 100 * time.Millisecond
+
+// endSecond has the lane serve the device at one place again.
+func (s *Service) endSecond(id string, x *second, tries int) {
+	err := s.lanes.add(id, func(ctx context.Context) {
+		m := s.mobileOf(id)
+		if m.second != x {
+			return
+		}
+		if err := s.single(ctx, id, m, x); err != nil && tries < 50 {
+			s.log.Warn("a device is still served at two places", "device", id, "error", err)
+			s.change(func() {
+				m.err = err.Error()
+				x.timer = time.AfterFunc(endSecondRetry<<min(tries, 6), func() { s.endSecond(id, x, tries+1) })
+			})
+		}
+	})
+	if errors.Is(err, errBusy) {
+		time.AfterFunc(endSecondRetry, func() { s.endSecond(id, x, tries+1) })
+	}
+}
+
+// single serves the device only where it is.
+func (s *Service) single(ctx context.Context, id string, m *mobile, x *second) error {
+	d, known := s.registry.Device(id)
+	l, leased := s.registry.Lease(id)
+	if !known || !leased || l.Attachment == nil {
+		s.change(m.dropSecond)
+		return nil
+	}
+	t := s.newTrip(d, l.IP, KindMove, "", s.now())
+	p, err := s.plan(t, placeOf(l.Attachment))
+	if err != nil {
+		return fmt.Errorf("plan: %w", err)
+	}
+	if err := s.follow(ctx, t, route.Steps(m.plan, p)); err != nil {
+		return err
+	}
+	s.change(m.dropSecond)
+	s.amend(id, x, t.rec.Changes)
+	return nil
+}
+
+// detach removes the device's rules.
+func (s *Service) detach(ctx context.Context, id string, ip netip.Addr, from *registry.Attachment, cause string) error {
+	m := s.mobileOf(id)
+	d, _ := s.registry.Device(id)
+	d.ID = id
+	t := s.newTrip(d, ip, KindDetach, cause, s.now())
+	t.rec.From = spotOf(from)
+	ctx, cancel := context.WithTimeout(ctx, s.settings.RulesTimeout)
+	defer cancel()
+	began := time.Now()
+	err := s.rules.Remove(ctx, key(id))
+	t.rec.Parts.Tf = Duration(time.Since(began))
+	if err == nil {
+		t.rec.Changes = compare(m.rules, nil)
+		s.change(func() {
+			m.dropSecond()
+			m.plan, m.rules, m.declared = route.Plan{}, nil, false
+		})
+		s.forgetMobile(id)
+	}
+	if t.rec.Changes != (Changes{}) || err != nil {
+		s.ended(t, err)
+	}
+	return err
+}
+
+// ended closes a record, and tells of it.
+func (s *Service) ended(t *trip, err error) uint64 {
+	r := &t.rec
+	r.Result = ResultDone
+	if err != nil {
+		r.Result, r.How = ResultFailed, err.Error()
+	}
+	r.Parts.sum()
+	r.Took = Duration(time.Since(t.arrived))
+	s.mu.Lock()
+	r.ID = s.history.add(*r)
+	s.mu.Unlock()
+	s.metrics.ended(r)
+	s.publish(string(r.Kind), r)
+	args := []any{"device", r.Device, "ip", r.IP, "cause", r.Cause, "policy", r.Policy, "rules", time.Duration(r.Parts.Tf), "took", time.Duration(r.Took)}
+	if r.To != nil {
+		args = append(args, "to", r.To)
+	}
+	if err != nil {
+		s.log.Warn("handover: "+string(r.Kind)+" failed", append(args, "error", err)...)
+	} else {
+		s.log.Info("handover: "+string(r.Kind), args...)
+	}
+	return r.ID
+}
+
+// amend adds what was changed after a move, by the end of its overlap, to the
+// device's latest move.
+func (s *Service) amend(id string, x *second, c Changes) {
+	if x.prepared {
+		return
+	}
+	s.metrics.rules.WithLabelValues("modified").Add(float64(c.Modified))
+	s.metrics.rules.WithLabelValues("deleted").Add(float64(c.Deleted))
+	s.metrics.rules.WithLabelValues("added").Add(float64(c.Added))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.history.latest(func(r *Record) bool {
+		if r.Device != id || r.Kind != KindMove {
+			return true
+		}
+		r.Changes.add(c)
+		r.Took = Duration(s.now().Sub(r.Started))
+		return false
+	})
+}

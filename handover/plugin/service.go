@@ -1,0 +1,203 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/handover/dhcp"
+	"github.com/sluice-net/sluice/handover/domain"
+	"github.com/sluice-net/sluice/handover/predict"
+	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/internal/deviceauth"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/store"
+)
+
+// Name is the service's name: its path in the API, its keys in the store, its
+// owner of rules.
+const Name = "handover"
+
+// HandlerPriority is the service's place in the packet-in chain.
+const HandlerPriority = 90
+
+// Options is what a Service works with.
+type Options struct {
+	Fabric   Fabric
+	Rules    Rules
+	Store    store.Store
+	Bus      *event.Bus
+	Log      *slog.Logger
+	Settings Settings
+	// Dial connects to neighbours; nil for the ordinary way.
+	Dial domain.Dialer
+
+	// clock replaces the time in tests.
+	clock func() time.Time
+}
+
+// Service is handover in the controller.
+type Service struct {
+	fabric   Fabric
+	rules    Rules
+	store    store.Store
+	bus      *event.Bus
+	log      *slog.Logger
+	settings Settings
+	metrics  *metrics
+	now      func() time.Time
+
+	registry *registry.Registry
+	dhcp     *dhcp.Server
+	gateways *gateways
+	pings    *pings
+	lanes    *lanes
+	orders   *orders
+	domain   neighbours
+	held     heldBack
+	headers  deviceauth.Checker
+	coverage *predict.Coverage
+	plane    *predict.Plane
+
+	// ctx ends when Run ends; tasks are the goroutines that Run waits for.
+	ctx     context.Context
+	cancel  context.CancelFunc
+	tasks   sync.WaitGroup
+	startMu sync.Mutex
+	// changes serialises what the operator changes.
+	changes sync.Mutex
+
+	// view is what the packet-in handler looks at without a lock; nil until the
+	// registry has been loaded.
+	view atomic.Pointer[view]
+	// rethink wakes the goroutine that keeps rules in step with the network.
+	rethink chan struct{}
+
+	mu       sync.Mutex
+	running  bool
+	ready    bool
+	mobiles  map[string]*mobile
+	history  *history
+	ports    map[network.PortRef]time.Time // when edge ports came up
+	motions  map[string]*motion
+	puntErrs map[openflow.DatapathID]string
+}
+
+// New returns a Service that has not started yet.
+func New(o Options) (*Service, error) {
+	if o.Fabric == nil || o.Rules == nil || o.Store == nil {
+		return nil, errors.New("handover: a network, an owner of rules and a store are needed")
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.clock == nil {
+		o.clock = time.Now
+	}
+	o.Settings = o.Settings.withDefaults()
+	s := &Service{
+		fabric: o.Fabric, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name),
+		settings: o.Settings, now: o.clock,
+		registry: registry.New(o.Store, o.clock), gateways: newGateways(), pings: newPings(), orders: newOrders(o.clock),
+		rethink: make(chan struct{}, 1), mobiles: map[string]*mobile{}, history: newHistory(o.Settings.History),
+		ports: map[network.PortRef]time.Time{}, motions: map[string]*motion{}, puntErrs: map[openflow.DatapathID]string{},
+	}
+	if err := s.cover(); err != nil {
+		return nil, fmt.Errorf("handover: %w", err)
+	}
+	if err := s.meetNeighbours(o.Dial); err != nil {
+		return nil, fmt.Errorf("handover: %w", err)
+	}
+	s.dhcp = dhcp.New(s.registry, dhcp.Options{})
+	s.lanes = newLanes(s.start)
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.metrics = newMetrics(s)
+	return s, nil
+}
+
+// Name is the service's name.
+func (s *Service) Name() string { return Name }
+
+// Run works until ctx ends. Rules of devices stay in the switches.
+func (s *Service) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, s.cancel)
+	defer stop()
+	defer s.finish()
+	if err := s.load(s.ctx); err != nil {
+		return fmt.Errorf("handover: %w", err)
+	}
+	s.mu.Lock()
+	s.running = true
+	s.mu.Unlock()
+	s.refreshView()
+	s.start(s.findGateways)
+	s.start(s.expireLeases)
+	s.redeclare(s.ctx)
+	if err := s.runDomain(s.ctx); err != nil {
+		return fmt.Errorf("handover: %w", err)
+	}
+	s.keepUp(s.ctx)
+	s.view.Store(nil)
+	return nil
+}
+
+// finish ends what start started and waits for it.
+func (s *Service) finish() {
+	s.startMu.Lock()
+	s.cancel()
+	s.startMu.Unlock()
+	s.tasks.Wait()
+}
+
+// start runs f in a goroutine that Run waits for. It does nothing after the end.
+func (s *Service) start(f func(context.Context)) bool {
+	s.startMu.Lock()
+	defer s.startMu.Unlock()
+	if s.ctx.Err() != nil {
+		return false
+	}
+	s.tasks.Add(1)
+	go func() {
+		defer s.tasks.Done()
+		f(s.ctx)
+	}()
+	return true
+}
+
+// wake makes the keeper look at the network again.
+func (s *Service) wake() {
+	select {
+	case s.rethink <- struct{}{}:
+	default:
+	}
+}
+
+// publish puts an event on the bus.
+func (s *Service) publish(kind string, attrs any) {
+	if s.bus != nil {
+		s.bus.Publish(Name+"."+kind, attrs)
+	}
+}
+
+// NetworkChanged tells the service of a change in the network. It does not block.
+func (s *Service) NetworkChanged(e network.Event) {
+	switch e.Kind {
+	case network.PortUp:
+		s.mu.Lock()
+		s.ports[e.Port] = e.At
+		s.mu.Unlock()
+	case network.PortDown:
+		s.mu.Lock()
+		delete(s.ports, e.Port)
+		s.mu.Unlock()
+		s.wake()
+	case network.SwitchUp, network.SwitchDown, network.LinkUp, network.LinkDown:
+		s.wake()
+	}
+}

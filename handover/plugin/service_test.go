@@ -1,0 +1,181 @@
+package plugin
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// at checks that a device is reachable at one place, both ways, and nowhere else.
+func (r *rig) at(ip netip.Addr, home openflow.MAC, at network.PortRef, src openflow.MAC) {
+	r.t.Helper()
+	if got, want := r.down(ip, home), []arrival{{at, routerMAC, src}}; !slices.Equal(got, want) {
+		r.t.Errorf("to the device: %v, want %v", got, want)
+	}
+	if got, want := r.up(at, src, ip), []arrival{{uplink, home, routerMAC}}; !slices.Equal(got, want) {
+		r.t.Errorf("from the device: %v, want %v", got, want)
+	}
+}
+
+func TestAttachAndMoveSaving(t *testing.T) {
+	r := newRig(t, nil)
+	ip := r.attach(edge3, mac1)
+	r.idle()
+	r.at(ip, mac1, edge3, mac1)
+	if l, _ := r.registry.Lease("car"); l.IP != ip || l.Attachment == nil || l.Attachment.At != edge3 {
+		t.Errorf("lease %+v", l)
+	}
+	// Somebody else's rules are none of a move's business.
+	other := r.attach(edge5, mac3)
+	r.idle()
+	r.w.touched()
+
+	if got := r.move(edge4, mac2, ip); got != ip {
+		t.Fatalf("moved, and got %v instead of %v", got, ip)
+	}
+	r.idle()
+	r.at(ip, mac1, edge4, mac2)
+	r.at(other, mac3, edge5, mac3)
+	if got := r.up(edge3, mac1, ip); len(got) != 0 {
+		t.Errorf("the old place still takes packets: %v", got)
+	}
+	// The join is switch 2: above it nothing is written.
+	if got := r.w.touched(); !slices.Equal(got, []openflow.DatapathID{2, 3, 4}) {
+		t.Errorf("written to %v, want the switches from the join to both edges", got)
+	}
+	rec := r.records(handoversInput{Device: "car", Kind: "move"})
+	if len(rec) != 1 || rec[0].Result != ResultDone || rec[0].Join != openflow.DatapathID(2).String() || rec[0].Changes.Switches != 3 ||
+		rec[0].Parts.Tf <= 0 || rec[0].Parts.Trigger <= 0 || rec[0].From.Port.PortRef != edge3 || rec[0].To.Port.PortRef != edge4 {
+		t.Errorf("record %+v", rec)
+	}
+}
+
+func TestSeamless(t *testing.T) {
+	r := newRig(t, nil)
+	mac4 := mac("02:00:00:00:00:04")
+	ip := r.attach(edge3, mac3)
+	r.idle()
+	if got := r.move(edge4, mac4, ip); got != ip {
+		t.Fatalf("got %v", got)
+	}
+	both := []arrival{{edge3, routerMAC, mac3}, {edge4, routerMAC, mac4}}
+	got := r.down(ip, mac3)
+	slices.SortFunc(got, func(a, b arrival) int { return a.At.Compare(b.At) })
+	if !slices.Equal(got, both) {
+		t.Errorf("while both places are served: %v", got)
+	}
+	for _, x := range both {
+		if got := r.up(x.At, x.Dst, ip); !slices.Equal(got, []arrival{{uplink, mac3, routerMAC}}) {
+			t.Errorf("from %v: %v", x.At, got)
+		}
+	}
+	r.eventually("the overlap to end", func() bool { return len(r.down(ip, mac3)) == 1 })
+	r.idle()
+	r.at(ip, mac3, edge4, mac4)
+	if got := r.up(edge3, mac3, ip); len(got) != 0 {
+		t.Errorf("the old place still takes packets: %v", got)
+	}
+	rec := r.records(handoversInput{Device: "phone", Kind: "move"})
+	if len(rec) != 1 || !rec[0].Bicast || rec[0].Policy != "seamless" || rec[0].Fallback != "" {
+		t.Errorf("record %+v", rec)
+	}
+}
+
+func TestReleaseAndExpiry(t *testing.T) {
+	r := newRig(t, nil)
+	ip := r.attach(edge3, mac1)
+	r.idle()
+	m, err := dhcpv4.New(dhcpv4.WithHwAddr(mac1[:]), dhcpv4.WithMessageType(dhcpv4.MessageTypeRelease), dhcpv4.WithClientIP(ip.AsSlice()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.send(edge3, mac1, m)
+	r.eventually("the rules to go", func() bool { return len(r.w.kept()) == 0 })
+	if got := r.attach(edge3, mac1); got != ip {
+		t.Errorf("back with %v, had %v", got, ip)
+	}
+}
+
+func TestRefusedRulesMoveNothing(t *testing.T) {
+	r := newRig(t, nil)
+	ip := r.attach(edge3, mac1)
+	r.idle()
+	r.w.mu.Lock()
+	r.w.refuse = func(string) error { return network.ErrRefused }
+	r.w.mu.Unlock()
+	r.send(edge4, mac2, request(mac2, ip))
+	r.eventually("a failed record", func() bool { return len(r.records(handoversInput{Result: ResultFailed})) == 1 })
+	r.idle()
+	r.at(ip, mac1, edge3, mac1)
+	if got := r.answer(edge4, dhcpv4.MessageTypeAck, 50*time.Millisecond); got.IsValid() {
+		t.Error("acknowledged, although the device is not reachable there")
+	}
+	if l, _ := r.registry.Lease("car"); l.Attachment.At != edge3 {
+		t.Errorf("the lease says that it is at %v", l.Attachment.At)
+	}
+	r.w.mu.Lock()
+	r.w.refuse = nil
+	r.w.mu.Unlock()
+	if got := r.move(edge4, mac2, ip); got != ip {
+		t.Errorf("then got %v", got)
+	}
+	r.idle()
+	r.at(ip, mac1, edge4, mac2)
+}
+
+// A device that goes back and forth ends up where it asked last, and leaves
+// nothing behind.
+func TestPingPong(t *testing.T) {
+	for name, m := range map[string][2]openflow.MAC{"saving": {mac1, mac2}, "seamless": {mac3, mac("02:00:00:00:00:04")}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			ip := r.attach(edge3, m[0])
+			for range 25 {
+				if r.move(edge4, m[1], ip) != ip || r.move(edge3, m[0], ip) != ip {
+					t.Fatal("a move was not acknowledged")
+				}
+			}
+			r.eventually("one place to be served", func() bool { return len(r.down(ip, m[0])) == 1 })
+			r.idle()
+			r.at(ip, m[0], edge3, m[0])
+			if got := r.up(edge4, m[1], ip); len(got) != 0 {
+				t.Errorf("the other place still takes packets: %v", got)
+			}
+			if failed := r.records(handoversInput{Result: ResultFailed}); len(failed) > 0 {
+				t.Errorf("failed: %+v", failed)
+			}
+		})
+	}
+}
+
+func TestEdgeSwitchGoneInMidMove(t *testing.T) {
+	r := newRig(t, nil)
+	ip := r.attach(edge3, mac1)
+	r.idle()
+	r.w.mu.Lock()
+	r.w.refuse = func(string) error { return errors.Join(network.ErrSwitchDown) }
+	r.w.mu.Unlock()
+	r.send(edge4, mac2, request(mac2, ip))
+	r.eventually("a failed record", func() bool { return len(r.records(handoversInput{Result: ResultFailed})) == 1 })
+	r.w.mu.Lock()
+	r.w.refuse = nil
+	r.w.mu.Unlock()
+	r.idle()
+	r.at(ip, mac1, edge3, mac1)
+
+	// The old edge switch is gone: the device moves all the same.
+	r.w.connect([]openflow.DatapathID{1, 2, 4, 5}, treeLinks)
+	r.NetworkChanged(network.Event{Kind: network.SwitchDown, Switch: 3})
+	if got := r.move(edge4, mac2, ip); got != ip {
+		t.Fatalf("got %v", got)
+	}
+	r.idle()
+	r.at(ip, mac1, edge4, mac2)
+}

@@ -1,0 +1,202 @@
+package plugin
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Fault is one field of an input that is wrong, and what would be right.
+type Fault struct {
+	Field string
+	Value any
+	Want  string
+}
+
+const (
+	wantMAC  = "a MAC address like 02:00:00:00:00:01"
+	wantAddr = "an IPv4 address like 10.8.0.1"
+	hidden   = "(hidden)"
+)
+
+// ClassSpec is a class of devices as an operator writes it.
+type ClassSpec struct {
+	Policy  string   `json:"policy,omitempty" yaml:"policy" enum:"saving,seamless" doc:"How its devices are moved. saving: switched over in place, nothing is sent twice. seamless: sent to both places for a while, nothing is lost."`
+	Trigger string   `json:"trigger,omitempty" yaml:"trigger" enum:"signed,ports,open" doc:"What may move its devices. signed: a request signed with the device's key. ports: any request from a port of the list. open: any request with a MAC address of the device. Empty: signed for devices with a key, ports for others."`
+	Ports   []string `json:"ports,omitempty" yaml:"ports" doc:"Ports where its devices may attach, for trigger ports, like 00000000000000a1/3."`
+	Overlap string   `json:"overlap,omitempty" yaml:"overlap" doc:"How long after a seamless move packets still go to the old place, too; up to 10s. Empty: 200ms."`
+}
+
+// PoolSpec is a pool of addresses as an operator writes it.
+type PoolSpec struct {
+	Prefix     string   `json:"prefix" yaml:"prefix" doc:"Subnet that devices are told of, like 10.8.0.0/24."`
+	First      string   `json:"first,omitempty" yaml:"first" doc:"First address that is given out. Empty: the first of the prefix."`
+	Last       string   `json:"last,omitempty" yaml:"last" doc:"Last address that is given out. Empty: the last of the prefix."`
+	Gateway    string   `json:"gateway" yaml:"gateway" doc:"Router that devices are told of, an address of the prefix."`
+	GatewayMAC string   `json:"gateway_mac,omitempty" yaml:"gateway_mac" doc:"MAC address by which ARP for the gateway is answered. Empty: that of the router at the uplink roots, found by ARP."`
+	Server     string   `json:"server,omitempty" yaml:"server" doc:"Address of the DHCP server towards devices. Empty: the gateway's."`
+	LeaseTime  string   `json:"lease_time,omitempty" yaml:"lease_time" doc:"How long a lease holds, 1m to 8760h. Empty: 1h."`
+	DNS        []string `json:"dns,omitempty" yaml:"dns" doc:"Name servers that devices are told of, up to 8."`
+	MTU        int      `json:"mtu,omitempty" yaml:"mtu" doc:"MTU that devices are told of, 576 to 9216; 0: none."`
+	Domain     string   `json:"domain,omitempty" yaml:"domain" doc:"Domain name that devices are told of."`
+	Learn      bool     `json:"learn,omitempty" yaml:"learn" doc:"Gives addresses also to devices that nobody has registered."`
+	Class      string   `json:"class,omitempty" yaml:"class" doc:"Class of the devices that it learns."`
+	Home       string   `json:"home,omitempty" yaml:"home" doc:"Domain whose devices have these addresses. Such a pool gives none out here: it says what visitors of that domain are told. Empty: our own."`
+}
+
+// DeviceSpec is a device as an operator writes it.
+type DeviceSpec struct {
+	MACs  []string `json:"macs" yaml:"macs" doc:"All its MAC addresses, those of its virtual interface included, up to 16. The first is the one that everybody beyond the edge sees, wherever it is."`
+	Class string   `json:"class,omitempty" yaml:"class" doc:"Its class."`
+	Pool  string   `json:"pool,omitempty" yaml:"pool" doc:"Pool of its address. Empty: the only pool there is."`
+	IP    string   `json:"ip,omitempty" yaml:"ip" doc:"Address that it always has. Empty: one of the pool."`
+	Key   string   `json:"key,omitempty" yaml:"key" doc:"Key by which it signs its requests, 64 hex digits. It is never shown."`
+	Ports []string `json:"ports,omitempty" yaml:"ports" doc:"Ports where it may attach, for trigger ports, beside those of its class."`
+}
+
+// reader reads fields of an input and collects what is wrong. What makes sense
+// together is the registry's to say; here it is about how values are written.
+type reader struct{ faults []Fault }
+
+func (r *reader) fail(field string, value any, want string) {
+	r.faults = append(r.faults, Fault{field, value, want})
+}
+
+func (r *reader) addr(field, text string) netip.Addr {
+	if text == "" {
+		return netip.Addr{}
+	}
+	a, err := netip.ParseAddr(text)
+	if err != nil || !a.Is4() {
+		r.fail(field, text, wantAddr)
+		return netip.Addr{}
+	}
+	return a
+}
+
+func (r *reader) mac(field, text string) openflow.MAC {
+	m, err := openflow.ParseMAC(text)
+	if err != nil {
+		r.fail(field, text, wantMAC)
+	}
+	return m
+}
+
+func (r *reader) duration(field, text string, standard time.Duration) time.Duration {
+	if text == "" {
+		return standard
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		r.fail(field, text, "a duration with its unit, like 200ms or 1h")
+	}
+	return d
+}
+
+func (r *reader) ports(field string, texts []string) []network.PortRef {
+	var out []network.PortRef
+	for i, text := range texts {
+		p, err := ParsePort(text)
+		switch {
+		case err != nil:
+			r.fail(fmt.Sprintf("%s[%d]", field, i), text, wantPort)
+		case slices.Contains(out, p):
+			r.fail(fmt.Sprintf("%s[%d]", field, i), text, "each port once")
+		default:
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Parse turns the specification into a class, or says what cannot be read.
+func (s ClassSpec) Parse(name string) (registry.Class, []Fault) {
+	var r reader
+	c := registry.Class{
+		Name: name, Policy: registry.Policy(s.Policy), Trigger: registry.Trigger(s.Trigger),
+		Ports: r.ports("ports", s.Ports), Overlap: r.duration("overlap", s.Overlap, 0),
+	}
+	return c, r.faults
+}
+
+// Parse turns the specification into a pool, or says what cannot be read.
+func (s PoolSpec) Parse(name string) (registry.Pool, []Fault) {
+	var r reader
+	p := registry.Pool{
+		Name: name, Gateway: r.addr("gateway", s.Gateway), Server: r.addr("server", s.Server),
+		First: r.addr("first", s.First), Last: r.addr("last", s.Last), LeaseTime: r.duration("lease_time", s.LeaseTime, time.Hour),
+		MTU: s.MTU, Domain: s.Domain, Learn: s.Learn, Class: s.Class, Home: s.Home,
+	}
+	prefix, err := netip.ParsePrefix(s.Prefix)
+	if err != nil {
+		r.fail("prefix", s.Prefix, "an IPv4 prefix like 10.8.0.0/24")
+	}
+	p.Prefix = prefix
+	if s.GatewayMAC != "" {
+		p.GatewayMAC = r.mac("gateway_mac", s.GatewayMAC)
+	}
+	for i, text := range s.DNS {
+		p.DNS = append(p.DNS, r.addr(fmt.Sprintf("dns[%d]", i), text))
+	}
+	// One end of the range alone: the other is that of the prefix.
+	if low, high := hostRange(prefix); low.IsValid() && s.Home == "" {
+		if s.First == "" {
+			p.First = low
+		}
+		if s.Last == "" {
+			p.Last = high
+		}
+	}
+	return p, r.faults
+}
+
+// hostRange is the first and the last address of a prefix that a host may have.
+func hostRange(p netip.Prefix) (first, last netip.Addr) {
+	if !p.IsValid() || !p.Addr().Is4() {
+		return first, last
+	}
+	b := p.Masked().Addr().As4()
+	first = netip.AddrFrom4(b).Next()
+	for i := p.Bits(); i < 32; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	return first, netip.AddrFrom4(b).Prev()
+}
+
+// Parse turns the specification into a device, or says what cannot be read.
+func (s DeviceSpec) Parse(id string) (registry.Device, []Fault) {
+	var r reader
+	d := registry.Device{ID: id, Class: s.Class, Pool: s.Pool, IP: r.addr("ip", s.IP), Ports: r.ports("ports", s.Ports)}
+	for i, text := range s.MACs {
+		d.MACs = append(d.MACs, r.mac(fmt.Sprintf("macs[%d]", i), text))
+	}
+	if s.Key != "" {
+		key, err := hex.DecodeString(s.Key)
+		if err != nil || len(key) != registry.KeyBytes {
+			r.fail("key", hidden, fmt.Sprintf("%d hex digits; \"openssl rand -hex %d\" makes one", 2*registry.KeyBytes, registry.KeyBytes))
+		}
+		d.Key = key
+	}
+	return d, r.faults
+}
+
+// faultsOf are the faults that the registry has found, or nil if the error is of
+// another kind.
+func faultsOf(err error) []Fault {
+	var refusal *registry.Refusal
+	if !errors.As(err, &refusal) {
+		return nil
+	}
+	out := make([]Fault, len(refusal.Faults))
+	for i, f := range refusal.Faults {
+		out[i] = Fault{f.Field, fmt.Sprint(f.Value), f.Want}
+	}
+	return out
+}

@@ -1,0 +1,58 @@
+package plugin
+
+import (
+	"net/netip"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// view is an immutable extract of the state for the packet-in handler.
+type view struct {
+	roots map[network.PortRef]Root
+	// gateways and servers are the addresses that ARP is answered for.
+	gateways map[netip.Addr]viewGateway
+	servers  map[netip.Addr]bool
+	// prefixes are the networks of devices, with who visits.
+	prefixes []netip.Prefix
+	// given are the addresses that our own pools give out.
+	given []netip.Prefix
+	// unknown says that DHCP of unknown devices is this service's business: a
+	// pool learns them, or a neighbour may know them.
+	unknown bool
+}
+
+type viewGateway struct {
+	mac  openflow.MAC // as configured; zero if it is found by ARP
+	peer string
+}
+
+// refreshView publishes the state for the packet-in handler. It is called
+// whenever pools have changed.
+func (s *Service) refreshView() {
+	v := &view{
+		roots: map[network.PortRef]Root{}, gateways: map[netip.Addr]viewGateway{}, servers: map[netip.Addr]bool{},
+		unknown: len(s.settings.Neighbours) > 0,
+	}
+	for _, r := range s.settings.Roots {
+		v.roots[r.At] = r
+	}
+	find := map[netip.Addr]string{}
+	for _, p := range s.registry.Pools() {
+		v.prefixes = append(v.prefixes, p.Prefix)
+		if p.Home == "" {
+			v.given = append(v.given, given(p)...)
+		}
+		v.unknown = v.unknown || p.Learn
+		v.gateways[p.Gateway] = viewGateway{mac: p.GatewayMAC, peer: p.Home}
+		if p.GatewayMAC.IsZero() {
+			find[p.Gateway] = p.Home
+		}
+		if server := p.ServerID(); server != p.Gateway {
+			v.servers[server] = true
+		}
+	}
+	s.gateways.want(find)
+	s.view.Store(v)
+	s.wake()
+}
