@@ -10,6 +10,7 @@ func commands(app *App) []*cobra.Command {
 		mobileCommand(app),
 		networkCommand(app),
 		sosCommand(app),
+		handoverCommand(app),
 		statusCommand(app),
 		eventsCommand(app),
 		configCommand(app),
