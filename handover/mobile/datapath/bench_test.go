@@ -13,9 +13,10 @@ import (
 )
 
 // BenchmarkDatapath measures TCP throughput both ways, what it costs in CPU of
-// the whole machine, both ends and the network between included, and the round
-// trip of a small datagram. The bare veth without a VNI is what there would be
-// without a datapath.
+// the whole machine (both ends, the network between, and whatever else runs, so
+// it wants a quiet one), the round trip of a small datagram, and the time that a
+// switch takes. Bare veth, without a VNI, is what there would be without a
+// datapath; ovs-tso is Open vSwitch with its userspace TSO enabled.
 //
 //	go test -run '^$' -bench Datapath ./handover/mobile/datapath/...
 func BenchmarkDatapath(b *testing.B) {
@@ -29,16 +30,20 @@ func BenchmarkDatapath(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			a := newAccess(b, k, false)
 			dev := vni
+			var dp *within
 			if k.open == nil {
 				dev = wifi
 			} else {
-				dp := a.opened(b, a.config())
+				dp = a.opened(b, a.config())
 				dp.use(wifi, wifi)
 			}
 			a.address(b, dev, ownNet, peer4, serverMAC)
 			b.Run("up", func(b *testing.B) { a.benchTCP(b) })
 			b.Run("down", func(b *testing.B) { a.benchTCP(b, "-R") })
 			b.Run("roundtrip", a.benchRoundTrip)
+			if dp != nil {
+				b.Run("switch", dp.benchSwitch)
+			}
 		})
 	}
 }
@@ -64,6 +69,23 @@ func (a *access) benchTCP(b *testing.B, args ...string) {
 	b.ReportMetric(used.Seconds()/(float64(b.N)*turn/1e9), "CPU-s/GB")
 	b.ReportMetric(float64(r.End.SumSent.Retransmits), "retrans")
 	b.ReportMetric(0, "ns/op")
+}
+
+// benchSwitch changes the interface, to and fro.
+func (w *within) benchSwitch(b *testing.B) {
+	err := w.space.do(func() error {
+		at, next := wifi, lte
+		for b.Loop() {
+			if err := w.inner.Use(b.Context(), next, []string{next}); err != nil {
+				return err
+			}
+			at, next = next, at
+		}
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
 }
 
 // busy is the time that all processors together were not idle.

@@ -29,4 +29,8 @@
 // identification and the start of the payload) counts how often each packet came
 // by each interface. It is kept as soon as two interfaces are attached, also
 // while only one is received from: the copies by the next one may come late.
+//
+// Where an interface joins TCP segments before the programs see them (GRO), two
+// interfaces may join them differently; such copies are not recognised, and TCP
+// drops them itself. Datagrams are not joined unless that is switched on.
 package ebpf
