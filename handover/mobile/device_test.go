@@ -1,0 +1,218 @@
+package mobile_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/handover/mobile"
+	"github.com/sluice-net/sluice/handover/mobile/fake"
+	"github.com/sluice-net/sluice/handover/mobile/raw"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/network/packet"
+)
+
+// field is a device on two cables and a router behind both, which sends the
+// device's packets to where it has asked for its address last: the network of a
+// handover of the saving kind, with real frames and no switch.
+type field struct {
+	t   *testing.T
+	lab *lab.Lab
+	net *fake.Network
+	dir string
+
+	cmd *exec.Cmd
+	log *os.File
+}
+
+const address = "10.8.0.10/24"
+
+func newField(t *testing.T) *field {
+	t.Helper()
+	link := func(name string) lab.Link {
+		return lab.Link{Name: name, A: lab.End{Node: "dev"}, B: lab.End{Node: "net"}}
+	}
+	f := &field{t: t, dir: t.TempDir(), net: fake.NewNetwork(address)}
+	var err error
+	if f.log, err = os.Create(filepath.Join(f.dir, "log")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the daemon said:\n%s", f.said())
+		}
+		_ = f.log.Close()
+	})
+	f.lab = lab.New(t, lab.Topology{
+		Name: "mobile", Hosts: []lab.Host{{Name: "dev", Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/24")}}, {Name: "net", Router: true}},
+		Links: []lab.Link{link("left"), link("right")},
+	})
+	f.on("net", "ip", "addr", "add", "10.8.0.1/32", "dev", "lo")
+	for i := range 2 {
+		f.serve(fmt.Sprintf("eth%d", i))
+	}
+	return f
+}
+
+// on runs a program on a host.
+func (f *field) on(host, name string, args ...string) string {
+	f.t.Helper()
+	out, err := f.lab.Host(host).Command(context.Background(), name, args...).CombinedOutput()
+	if err != nil {
+		f.t.Fatalf("%s %v on %s: %v: %s", name, args, host, err, out)
+	}
+	return string(out)
+}
+
+// serve answers DHCP at one of the router's interfaces, and has packets go there
+// before it answers.
+func (f *field) serve(name string) {
+	var socket *raw.Socket
+	err := f.lab.Host("net").Do(func() error {
+		i, err := net.InterfaceByName(name)
+		if err != nil {
+			return err
+		}
+		socket, err = raw.Open(i.Index, raw.UDPTo(67))
+		return err
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	f.t.Cleanup(func() { cancel(); <-done; _ = socket.Close() })
+	answer := f.net.At(name)
+	go func() {
+		defer close(done)
+		for {
+			frame, err := socket.Receive(ctx)
+			if err != nil {
+				if ctx.Err() == nil && errors.Is(err, unix.ENETDOWN) {
+					continue
+				}
+				return
+			}
+			h, err := packet.Parse(frame.Data)
+			if err != nil {
+				continue
+			}
+			reply := answer(frame.Data, &h)
+			if reply == nil {
+				continue
+			}
+			args := []string{"route", "replace", strings.TrimSuffix(address, "/24") + "/32", "dev", name}
+			if out, err := f.lab.Host("net").Command(ctx, "ip", args...).CombinedOutput(); err != nil && ctx.Err() == nil {
+				f.t.Errorf("ip %v: %v: %s", args, err, out)
+			}
+			if err := socket.Send(reply); err != nil && ctx.Err() == nil {
+				f.t.Logf("answer at %s: %v", name, err)
+			}
+		}
+	}()
+}
+
+// start runs a daemon on the device.
+func (f *field) start(kind string, interfaces ...mobile.Interface) *mobile.Client {
+	f.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	socket := filepath.Join(f.dir, "s")
+	config, err := json.Marshal(child{Kind: kind, StateDir: f.dir, Socket: socket, Resolver: filepath.Join(f.dir, "resolv.conf"), Interfaces: interfaces})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	cmd := f.lab.Host("dev").Command(context.Background(), self)
+	cmd.Env = append(os.Environ(), childConfig+"="+string(config))
+	stdin, err := cmd.StdinPipe() // it ends when this does
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	cmd.Stderr = f.log
+	if err := cmd.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	f.cmd = cmd
+	f.t.Cleanup(func() {
+		_ = stdin.Close()
+		f.end(unix.SIGKILL)
+	})
+	c := mobile.Dial(socket)
+	f.t.Cleanup(c.Close)
+	return c
+}
+
+// said is what the daemon has logged.
+func (f *field) said() string {
+	b, err := os.ReadFile(f.log.Name())
+	if err != nil {
+		f.t.Error(err)
+	}
+	return string(b)
+}
+
+// end ends the daemon and waits for it.
+func (f *field) end(signal unix.Signal) {
+	if f.cmd == nil {
+		return
+	}
+	_ = f.cmd.Process.Signal(signal)
+	err := f.cmd.Wait()
+	f.cmd = nil
+	if signal == unix.SIGTERM && err != nil {
+		f.t.Errorf("the daemon: %v", err)
+	}
+}
+
+// picture is what the device has of links, addresses, routes and settings.
+func (f *field) picture() string {
+	var lines []string
+	for _, args := range [][]string{{"-br", "link"}, {"-o", "addr", "show", "scope", "global"}, {"-4", "route"}, {"-6", "route"}} {
+		for line := range strings.Lines(f.on("dev", "ip", args...)) {
+			if !strings.Contains(line, "fe80::") { // the kernel's own, which take a moment to come back
+				lines = append(lines, strings.Join(strings.Fields(line), " "))
+			}
+		}
+	}
+	for _, name := range []string{"eth0", "eth1"} {
+		lines = append(lines, name+" disable_ipv6 "+f.on("dev", "cat", "/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6"))
+		lines = append(lines, f.on("dev", "tc", "filter", "show", "dev", name, "ingress"))
+	}
+	lines = append(lines, f.on("dev", "nft", "list", "ruleset"))
+	slices.Sort(lines)
+	return strings.TrimSpace(strings.Join(lines, "\n"))
+}
+
+// until polls the daemon until its status is as it should be.
+func (f *field) until(c *mobile.Client, what string, ok func(mobile.Status) bool) mobile.Status {
+	f.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		s, err := c.Status(f.t.Context())
+		if err == nil && ok(s) {
+			return s
+		}
+		if time.Now().After(deadline) {
+			f.t.Fatalf("never %s: %+v, %v", what, s, err)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+func active(name string) func(mobile.Status) bool {
+	return func(s mobile.Status) bool { return s.Active == name && s.Joining == "" }
+}

@@ -1,0 +1,327 @@
+package mobile_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/handover/mobile"
+	"github.com/sluice-net/sluice/handover/mobile/datapath/ebpf"
+)
+
+var both = []mobile.Interface{{Name: "eth0"}, {Name: "eth1"}}
+
+func needEBPF(t *testing.T) {
+	t.Helper()
+	if err := ebpf.Probe(); err != nil {
+		t.Skip(err)
+	}
+}
+
+// stream sends a numbered packet each millisecond from the network to the device
+// until the test stops it, and says which ones did not arrive or came twice.
+type stream struct {
+	stop, stopped  chan struct{}
+	received       chan struct{}
+	sent           uint64
+	got            map[uint64]int
+	from, to       net.PacketConn
+	lost, repeated []uint64
+}
+
+func (f *field) stream() *stream {
+	f.t.Helper()
+	s := &stream{stop: make(chan struct{}), stopped: make(chan struct{}), received: make(chan struct{}), got: map[uint64]int{}}
+	listen := func(host, addr string) (c net.PacketConn) {
+		if err := f.lab.Host(host).Do(func() (err error) { c, err = net.ListenPacket("udp4", addr); return err }); err != nil {
+			f.t.Fatal(err)
+		}
+		return c
+	}
+	s.from, s.to = listen("net", "10.8.0.1:0"), listen("dev", ":5000")
+	go func() { // receives until the socket is closed
+		defer close(s.received)
+		b := make([]byte, 64)
+		for {
+			n, _, err := s.to.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			if n == 8 {
+				s.got[binary.BigEndian.Uint64(b)]++
+			}
+		}
+	}()
+	dst := net.UDPAddrFromAddrPort(netip.MustParseAddrPort("10.8.0.10:5000"))
+	go func() {
+		defer close(s.stopped)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-s.stop:
+				return
+			case <-tick.C:
+			}
+			var b [8]byte
+			binary.BigEndian.PutUint64(b[:], s.sent)
+			if _, err := s.from.WriteTo(b[:], dst); err == nil {
+				s.sent++
+			}
+		}
+	}()
+	f.t.Cleanup(s.end)
+	return s
+}
+
+// end stops the stream if nobody has yet.
+func (s *stream) end() {
+	select {
+	case <-s.stop:
+	default:
+		s.finish()
+	}
+}
+
+// finish stops the stream and counts.
+func (s *stream) finish() {
+	close(s.stop)
+	<-s.stopped
+	_ = s.from.Close()
+	<-time.After(200 * time.Millisecond) // what is on its way
+	_ = s.to.Close()
+	<-s.received
+	for n := range s.sent {
+		switch s.got[n] {
+		case 0:
+			s.lost = append(s.lost, n)
+		case 1:
+		default:
+			s.repeated = append(s.repeated, n)
+		}
+	}
+}
+
+// settle makes both sides know each other.
+func (f *field) settle() {
+	f.t.Helper()
+	f.on("dev", "ping", "-c", "1", "-W", "5", "10.8.0.1")
+}
+
+func TestNoPacketIsLostBetweenTwoInterfaces(t *testing.T) {
+	needEBPF(t)
+	f := newField(t)
+	c := f.start(mobile.KindEBPF, both...)
+	f.until(c, "joined", active("eth0"))
+	f.settle()
+	if _, err := c.Move(t.Context(), mobile.MoveRequest{Interface: "eth1"}); err != nil {
+		t.Fatal(err)
+	}
+	f.settle() // both of the router's interfaces know the device
+	s := f.stream()
+	const moves = 10
+	var leases, switches []time.Duration
+	for n := range moves {
+		m, err := c.Move(t.Context(), mobile.MoveRequest{Interface: both[n%2].Name, Hold: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !m.MakeBeforeBreak {
+			t.Errorf("move %d: %+v", n, m)
+		}
+		leases, switches = append(leases, m.Lease), append(switches, m.Switch)
+		<-time.After(250 * time.Millisecond)
+	}
+	s.finish()
+	slices.Sort(leases)
+	slices.Sort(switches)
+	t.Logf("%d moves, %d packets: %d lost, %d twice; lease median %v, switch median %v, longest %v",
+		moves, s.sent, len(s.lost), len(s.repeated), leases[moves/2], switches[moves/2], switches[moves-1])
+	if len(s.lost) > 0 || len(s.repeated) > 0 || s.sent < 1000 {
+		t.Errorf("%d packets: lost %v, twice %v", s.sent, s.lost, s.repeated)
+	}
+	f.end(unix.SIGTERM)
+}
+
+func TestLossOfTheLink(t *testing.T) {
+	needEBPF(t)
+	f := newField(t)
+	c := f.start(mobile.KindEBPF, both...)
+	f.until(c, "joined", active("eth0"))
+	conn := f.connection()
+	if err := f.lab.SetLink(t.Context(), "left", false); err != nil {
+		t.Fatal(err)
+	}
+	s := f.until(c, "moved", active("eth1"))
+	if m := s.Moves[len(s.Moves)-1]; m.MakeBeforeBreak || !strings.Contains(m.Why, "no link") {
+		t.Errorf("%+v", m)
+	}
+	conn.works()
+	if err := f.lab.SetLink(t.Context(), "left", true); err != nil {
+		t.Fatal(err)
+	}
+	f.until(c, "back", active("eth0"))
+	conn.works()
+	f.end(unix.SIGTERM)
+}
+
+func TestOneInterfaceIsPluggedElsewhere(t *testing.T) {
+	needEBPF(t)
+	f := newField(t)
+	c := f.start(mobile.KindEBPF, both[0])
+	f.until(c, "joined", active("eth0"))
+	conn := f.connection()
+	f.net.Log()
+	for range 2 {
+		if err := errors.Join(f.lab.SetLink(t.Context(), "left", false), f.lab.SetLink(t.Context(), "left", true)); err != nil {
+			t.Fatal(err)
+		}
+		before := f.until(c, "has a link", func(s mobile.Status) bool { return s.Interfaces[0].Joined })
+		conn.works()
+		if before.Lease.Address.String() != address {
+			t.Errorf("address %v", before.Lease.Address)
+		}
+	}
+	if log := f.net.Log(); len(log) < 2 || slices.ContainsFunc(log, func(l string) bool { return l != "REQUEST at eth0" }) {
+		t.Errorf("the network was asked %v", log)
+	}
+	f.end(unix.SIGTERM)
+}
+
+// connection is a TCP connection from the device to the network and back.
+type connection struct {
+	f         *field
+	near, far net.Conn
+}
+
+func (f *field) connection() *connection {
+	f.t.Helper()
+	var l net.Listener
+	err := f.lab.Host("net").Do(func() (err error) { l, err = net.Listen("tcp4", "10.8.0.1:0"); return err })
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer l.Close()
+	c := &connection{f: f}
+	err = f.lab.Host("dev").Do(func() (err error) {
+		c.near, err = net.DialTimeout("tcp4", l.Addr().String(), 5*time.Second)
+		return err
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if c.far, err = l.Accept(); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = c.near.Close(); _ = c.far.Close() })
+	return c
+}
+
+// works sends a byte there and back.
+func (c *connection) works() {
+	c.f.t.Helper()
+	for _, way := range [][2]net.Conn{{c.near, c.far}, {c.far, c.near}} {
+		deadline := time.Now().Add(10 * time.Second)
+		if err := errors.Join(way[0].SetDeadline(deadline), way[1].SetDeadline(deadline)); err != nil {
+			c.f.t.Fatal(err)
+		}
+		if _, err := way[0].Write([]byte{1}); err != nil {
+			c.f.t.Fatal(err)
+		}
+		var b [1]byte
+		if _, err := way[1].Read(b[:]); err != nil {
+			c.f.t.Fatal(err)
+		}
+	}
+}
+
+func TestDeviceIsPutBack(t *testing.T) {
+	needEBPF(t)
+	f := newField(t)
+	resolver := filepath.Join(f.dir, "resolv.conf")
+	if err := os.WriteFile(resolver, []byte("nameserver 192.0.2.1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f.on("dev", "ip", "route", "add", "default", "via", "192.0.2.1")
+	f.on("dev", "ip", "link", "set", "eth1", "down")
+	before := f.picture()
+	c := f.start(mobile.KindEBPF, both...)
+	f.until(c, "joined", active("eth0"))
+	conn := f.connection()
+	if during := f.picture(); during == before || strings.Contains(during, "192.0.2.") {
+		t.Errorf("the daemon has not taken over:\n%s", during)
+	}
+
+	// Killed: the connection outlives the daemon, and the next one knows what the
+	// device was like.
+	f.end(unix.SIGKILL)
+	conn.works()
+	f.net.Log()
+	c = f.start(mobile.KindEBPF, both...)
+	f.until(c, "joined again", active("eth0"))
+	if log := f.net.Log(); len(log) == 0 || log[0] != "REQUEST at eth0" {
+		t.Errorf("the network was asked %v", log)
+	}
+	conn.works()
+
+	f.end(unix.SIGTERM)
+	if after := f.picture(); after != before {
+		t.Errorf("the device is now:\n%s\nit was:\n%s", after, before)
+	}
+	if b, err := os.ReadFile(resolver); err != nil || string(b) != "nameserver 192.0.2.1\n" {
+		t.Errorf("name servers %q, %v", b, err)
+	}
+}
+
+func TestRestoreWithoutADaemon(t *testing.T) {
+	needEBPF(t)
+	f := newField(t)
+	before := f.picture()
+	c := f.start(mobile.KindEBPF, both...)
+	f.until(c, "joined", active("eth0"))
+	f.end(unix.SIGKILL)
+	open, err := mobile.Opener(mobile.KindEBPF, ovsOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = f.lab.Host("dev").Do(func() error {
+		n, err := mobile.Restore(context.Background(), mobile.Config{
+			StateDir: f.dir, VNI: "vni", VNIMAC: vniMAC, Interfaces: both, OpenDatapath: open,
+		})
+		if n < 2 {
+			t.Errorf("%d changes undone", n)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after := f.picture(); after != before {
+		t.Errorf("the device is now:\n%s\nit was:\n%s", after, before)
+	}
+}
+
+func TestTwoDaemons(t *testing.T) {
+	needEBPF(t)
+	f := newField(t)
+	c := f.start(mobile.KindEBPF, both...)
+	f.until(c, "joined", active("eth0"))
+	first := f.cmd
+	f.start(mobile.KindEBPF, both...)
+	if err := f.cmd.Wait(); err == nil || !strings.Contains(f.said(), "another daemon runs") {
+		t.Errorf("a second daemon ran: %v", err)
+	}
+	f.cmd = first
+	f.until(c, "still there", active("eth0"))
+	f.end(unix.SIGTERM)
+}
