@@ -78,8 +78,8 @@ type ApplyOptions struct {
 	// wave at once, the next wave when all of them have confirmed. Switches in no
 	// wave go with the first. Nothing is deleted before the last wave is
 	// confirmed. With Atomic the bundles of all waves are prepared before the
-	// first is committed, so that what a switch refuses has changed nothing
-	// anywhere. If a change fails it is undone in the opposite order.
+	// first is committed, so that what a switch refuses to take has changed
+	// nothing anywhere. A change that fails later is undone in the opposite order.
 	Waves [][]openflow.DatapathID
 	// Written, if set, is called when everything that is to be written is
 	// confirmed, before anything is deleted. It is called once, not at all when
