@@ -20,6 +20,7 @@ type Experiment struct {
 func All() []Experiment {
 	return []Experiment{
 		sosTable1(), sosSockets(), sosChunk(), sosAgents(), sosStreams(), sosPeers(), sosSetup(), sosSessions(), agentRelay(), packetIn(),
+		handoverModel(), handoverPolicies(), handoverPeers(), handoverScale(),
 	}
 }
 

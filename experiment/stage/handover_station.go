@@ -50,7 +50,8 @@ var (
 	ErrOtherAddr = errors.New("the DHCP server gave another address than before")
 )
 
-func (s *Station) mac(r *Radio) openflow.MAC {
+// MAC is the device's address at a radio.
+func (s *Station) MAC(r *Radio) openflow.MAC {
 	if m, ok := s.Radios[r]; ok {
 		return m
 	}
@@ -102,19 +103,19 @@ func (s *Station) accept(ack *dhcpv4.DHCPv4, r *Radio) error {
 		return fmt.Errorf("%w: %v, it was %v", ErrOtherAddr, ack.YourIPAddr, s.IP)
 	}
 	s.IP = addr
-	r.inhabit(s.IP, s.mac(r), true)
+	r.inhabit(s.IP, s.MAC(r), true)
 	return nil
 }
 
 // Leave makes the device deaf at a place: nothing is answered there any more.
 func (s *Station) Leave(r *Radio) {
-	r.inhabit(s.IP, s.mac(r), false)
+	r.inhabit(s.IP, s.MAC(r), false)
 	r.Hear(s.IP, nil)
 }
 
 // ask sends a message until an answer of one of the kinds comes.
 func (s *Station) ask(ctx context.Context, r *Radio, m *dhcpv4.DHCPv4, e *Exchange, kinds ...dhcpv4.MessageType) (*dhcpv4.DHCPv4, error) {
-	frame, err := dhcpFrame(s.mac(r), m)
+	frame, err := dhcpFrame(s.MAC(r), m)
 	if err != nil {
 		return nil, err
 	}

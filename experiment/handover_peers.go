@@ -1,0 +1,343 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/handover/plugin"
+	"github.com/sluice-net/sluice/lab"
+)
+
+const (
+	// pulseRate is how many messages a second the server sends.
+	pulseRate = 1000
+	// watchLimit is the silence after which an application on TCP or QUIC takes
+	// its link for dead: four times what an idle radio makes a packet late.
+	watchLimit = 100 * time.Millisecond
+	// notice is how long before the link's death a device is told of it.
+	notice = 500 * time.Millisecond
+	// giveUp is how long a conversation may be silent before it counts as dead.
+	giveUp = 15 * time.Second
+)
+
+// peersPort is the server's first port; every run has one of its own.
+const peersPort = 7000
+
+func handoverPeers() Experiment {
+	return Experiment{
+		Name:     "handover-peers",
+		Title:    "How long delivery stops when the first of two access links dies: handover, MPTCP, QUIC, TCP",
+		Question: "What does the network's handover spare an application that today's transports do not?",
+		Run:      runHandoverPeers,
+	}
+}
+
+// roamWay is one way for a conversation to outlive its first link.
+type roamWay struct {
+	name  string
+	start func(context.Context, stage.PeerOptions) (stage.Peer, error)
+	with  func(*stage.PeerOptions)
+	// policy is that of the handover service; empty for what works without it.
+	policy string
+	// before is what a preliminary study measured in ms.
+	before string
+}
+
+// peerWays are what a device with an address on each link can do by itself.
+func peerWays() []roamWay {
+	plain := func(*stage.PeerOptions) {}
+	return []roamWay{
+		{name: "MPTCP, both links used", start: stage.StartMPTCP, with: plain, before: "204"},
+		{name: "MPTCP, second as backup", start: stage.StartMPTCP, with: func(o *stage.PeerOptions) { o.Backup = true }},
+		{name: "QUIC, client talks too", start: stage.StartQUIC, with: func(o *stage.PeerOptions) { o.Talks = true }, before: "208"},
+		{name: "QUIC, client only listens", start: stage.StartQUIC, with: plain, before: "439"},
+		{name: "TCP, connects anew", start: stage.StartTCP, with: plain},
+	}
+}
+
+// handoverWays are plain TCP that knows nothing of the move.
+func handoverWays() []roamWay {
+	return []roamWay{{name: "handover, saving", policy: "saving"}, {name: "handover, seamless", policy: "seamless"}}
+}
+
+// roamRun is what one death of the link did to one conversation.
+type roamRun struct {
+	gap           time.Duration
+	lost, doubled int
+	dead          bool
+}
+
+// roamCell are the runs of one way, silent or announced.
+type roamCell struct {
+	gaps          []float64 // ms
+	lost, doubled int
+	dead          int
+}
+
+func (c *roamCell) add(r roamRun) {
+	c.gaps = append(c.gaps, 1000*r.gap.Seconds())
+	c.lost += r.lost
+	c.doubled += r.doubled
+	if r.dead {
+		c.dead++
+	}
+}
+
+// peersRig is the lab of the experiment.
+type peersRig struct {
+	env           *Env
+	lab           *lab.Lab
+	domain        lab.MobilityDomain
+	raw           *CSV
+	first, second netip.Addr
+	port          uint16
+	mobile        *stage.Mobile // nil until the device has one address
+}
+
+func runHandoverPeers(ctx context.Context, env *Env) (*Result, error) {
+	runs := pick(env.Scale, 2, 10, 30)
+	raw, err := env.CSV("roam", "way", "announced", "run", "gap_seconds", "lost", "doubled", "dead")
+	if err != nil {
+		return nil, err
+	}
+	defer raw.Close()
+	alone, served := peerWays(), handoverWays()
+	ways := slices.Concat(alone, served)
+	o := lab.MobilityOptions{Levels: 2, Radio: accessLine}
+	rig := &peersRig{env: env, domain: o.Domain(), raw: raw, port: peersPort}
+	r := &Result{Network: fmt.Sprintf("a device with two access links of %.0f Mbit/s and %v each way, to two edge switches under one root; the server is behind a router", accessLine.Rate/1e6, accessLine.Delay)}
+	cells := map[string]*roamCell{}
+	env.Steps(2 * len(ways))
+	err = env.withLab(ctx, lab.Mobility("peers", o), func(ctx context.Context, l *lab.Lab) (err error) {
+		rig.lab = l
+		if rig.first, rig.second, err = twoAddresses(ctx, l, rig.domain); err != nil {
+			return err
+		}
+		if err := rig.measureAll(ctx, alone, runs, cells); err != nil {
+			return err
+		}
+		return rig.withHandover(ctx, func(ctx context.Context) error {
+			return rig.measureAll(ctx, served, runs, cells)
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	peersTable(r, ways, cells, runs)
+	return r, nil
+}
+
+// withHandover gives the device the one address that the controller has for it.
+func (rig *peersRig) withHandover(ctx context.Context, f func(context.Context) error) (err error) {
+	if err := oneAddress(ctx, rig.lab); err != nil {
+		return err
+	}
+	d, err := stage.DeployHandover(ctx, stage.HandoverOptions{
+		Lab: rig.lab, Binary: rig.env.Binary, LogDir: rig.env.Dir, Domains: []stage.HandoverNetwork{{Name: "home", Network: rig.domain}},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	home := d.Domains[0]
+	for _, way := range handoverWays() {
+		if err := home.PutClass(ctx, way.policy, plugin.ClassSpec{Policy: way.policy}); err != nil {
+			return err
+		}
+	}
+	rig.mobile, err = stage.StartMobile(ctx, stage.MobileOptions{
+		Host: rig.lab.Host(theDevice), Binary: rig.env.Binary, LogDir: rig.env.Dir, Home: home, Class: "saving",
+		Device: theDevice, Interfaces: []string{"eth0", "eth1"},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rig.mobile.Close()) }()
+	rig.first = rig.mobile.Addr()
+	return f(ctx)
+}
+
+// carriedPeer is an application on plain TCP whose device is moved by its daemon.
+type carriedPeer struct {
+	stage.Peer
+	move func(context.Context) error
+}
+
+// Move has the daemon move the device.
+func (p carriedPeer) Move(ctx context.Context) error { return p.move(ctx) }
+
+// startCarried starts a conversation of the device's one address, over the first link.
+func (rig *peersRig) startCarried(ctx context.Context, way roamWay, o stage.PeerOptions) (stage.Peer, error) {
+	if err := rig.mobile.SetClass(ctx, way.policy); err != nil {
+		return nil, err
+	}
+	if err := rig.mobile.Prefer(ctx, "eth0"); err != nil {
+		return nil, err
+	}
+	if err := reaches(ctx, rig.lab.Host(theDevice), rig.first, rig.domain.ServerAddr); err != nil {
+		return nil, err
+	}
+	o.Watch = time.Hour // the application does nothing about it
+	p, err := stage.StartTCP(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return carriedPeer{p, func(ctx context.Context) error {
+		_, err := rig.mobile.Move(ctx, "eth1")
+		return err
+	}}, nil
+}
+
+func (rig *peersRig) measureAll(ctx context.Context, ways []roamWay, runs int, cells map[string]*roamCell) error {
+	for _, way := range ways {
+		if err := rig.measure(ctx, way, runs, cells); err != nil {
+			return fmt.Errorf("%s: %w", way.name, err)
+		}
+	}
+	return nil
+}
+
+func cellName(way string, announced bool) string { return fmt.Sprint(way, "/", announced) }
+
+// measure lets the link die under a way, silently and announced.
+func (rig *peersRig) measure(ctx context.Context, way roamWay, runs int, cells map[string]*roamCell) error {
+	for _, announced := range []bool{false, true} {
+		rig.env.Step("%s, %s", way.name, how(announced))
+		cell := &roamCell{}
+		cells[cellName(way.name, announced)] = cell
+		for run := range runs {
+			r, err := rig.once(ctx, way, announced)
+			if err != nil {
+				return err
+			}
+			cell.add(r)
+			if err := rig.raw.Row(way.name, announced, run+1, r.gap, r.lost, r.doubled, r.dead); err != nil {
+				return err
+			}
+		}
+		rig.env.Logf("gap: median %.1f ms, worst %.1f ms; %d lost", median(cell.gaps), quantile(cell.gaps, 1), cell.lost)
+	}
+	return nil
+}
+
+func how(announced bool) string {
+	if announced {
+		return "the device is told before"
+	}
+	return "the link dies silently"
+}
+
+// once starts a conversation, lets its first link die, and mends the link.
+func (rig *peersRig) once(ctx context.Context, way roamWay, announced bool) (r roamRun, err error) {
+	rig.port++
+	o := stage.PeerOptions{
+		Device: rig.lab.Host(theDevice), Server: rig.lab.Host(rig.domain.Server),
+		First: rig.first, Second: rig.second, Listen: netip.AddrPortFrom(rig.domain.ServerAddr, rig.port),
+		Rate: pulseRate, Watch: watchLimit,
+	}
+	p, err := rig.start(ctx, way, o)
+	if err != nil {
+		return r, err
+	}
+	r, err = rig.kill(ctx, p, announced)
+	if err != nil {
+		p.Stop()
+		return r, err
+	}
+	if err := rig.lab.SetLinkParams(ctx, accessLink(0), accessLine); err != nil {
+		return r, err
+	}
+	return r, reaches(ctx, rig.lab.Host(theDevice), rig.first, rig.domain.ServerAddr)
+}
+
+func (rig *peersRig) start(ctx context.Context, way roamWay, o stage.PeerOptions) (stage.Peer, error) {
+	if way.policy != "" {
+		return rig.startCarried(ctx, way, o)
+	}
+	way.with(&o)
+	return way.start(ctx, o)
+}
+
+// kill lets the first link die under a running conversation and waits until
+// delivery goes on, or for giveUp.
+func (rig *peersRig) kill(ctx context.Context, p stage.Peer, announced bool) (r roamRun, err error) {
+	if err := pause(ctx, time.Second); err != nil {
+		return r, err
+	}
+	from := time.Now()
+	if announced {
+		if err := p.Move(ctx); err != nil {
+			return r, err
+		}
+		if err := pause(ctx, notice-time.Since(from)); err != nil {
+			return r, err
+		}
+	}
+	if err := rig.lab.SetLinkParams(ctx, accessLink(0), deaf(accessLine)); err != nil {
+		return r, err
+	}
+	r.dead, err = rig.waitDelivery(ctx, p)
+	if err != nil {
+		return r, err
+	}
+	to := time.Now()
+	report := p.Stop().Between(from, to)
+	r.gap, r.lost, r.doubled = report.Gap, report.Lost, report.Doubled
+	return r, nil
+}
+
+// waitDelivery returns when messages have been arriving for half a second after
+// the last one that was on its way when the link died.
+func (rig *peersRig) waitDelivery(ctx context.Context, p stage.Peer) (dead bool, err error) {
+	if err := pause(ctx, 50*time.Millisecond); err != nil {
+		return false, err
+	}
+	_, before := p.Count()
+	deadline := time.Now().Add(giveUp)
+	for time.Now().Before(deadline) {
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return false, err
+		}
+		sent, received := p.Count()
+		if received-before >= pulseRate/2 && sent-received < pulseRate/5 {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func peersTable(r *Result, ways []roamWay, cells map[string]*roamCell, runs int) {
+	table := Table{
+		Title:   fmt.Sprintf("Longest silence at the device in ms, %d runs each", runs),
+		Columns: []string{"way", "dies silently: median", "worst", "announced: median", "worst", "lost", "doubled", "dead", "preliminary study"},
+	}
+	for _, way := range ways {
+		silent, told := cells[cellName(way.name, false)], cells[cellName(way.name, true)]
+		table.Add(way.name, ms1(median(silent.gaps)), ms1(quantile(silent.gaps, 1)), ms1(median(told.gaps)), ms1(quantile(told.gaps, 1)),
+			silent.lost+told.lost, silent.doubled+told.doubled, silent.dead+told.dead, way.before)
+	}
+	r.Tables = append(r.Tables, table)
+	peersClaims(r, cells)
+	r.Note("A silence is the time between two arrivals beyond the server's own spacing of 1 ms. Announced: the device is told %v before the link dies.", notice)
+	r.Note("MPTCP is the kernel's and detects by itself; applications on QUIC and TCP take a silence of %v for the link's death. TCP's application says which message it expects when it connects anew, so it loses nothing; without that it would lose what was on the way.", watchLimit)
+}
+
+// peersClaims put the handover beside the best of the others.
+func peersClaims(r *Result, cells map[string]*roamCell) {
+	best, name := 0.0, ""
+	for _, way := range peerWays() {
+		if g := median(cells[cellName(way.name, true)].gaps); name == "" || g < best {
+			best, name = g, way.name
+		}
+	}
+	ours := cells[cellName("handover, seamless", true)]
+	r.Claim(ours.lost == 0 && ours.dead == 0, "handover, seamless, announced: every message arrives over the one connection", "%d lost, %d of %d runs dead", ours.lost, ours.dead, len(ours.gaps))
+	r.Claim(median(ours.gaps) <= best, "handover, seamless, announced: median silence no longer than the best of the others", "%.1f ms, %s %.1f ms", median(ours.gaps), name, best)
+}
+
+func ms1(v float64) string { return fmt.Sprintf("%.1f", v) }
