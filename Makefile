@@ -43,6 +43,12 @@ demo: ## a 100 MB download over a long lossy link, direct and by SOS (root)
 	$(MAKE) --no-print-directory build
 	exec bin/sluice demo $(DEMOFLAGS)
 
+.PHONY: demo-handover
+demo-handover: ## a device that roams between two operators under a download (root)
+	@scripts/deps.sh root go demo
+	$(MAKE) --no-print-directory build
+	exec bin/sluice demo handover $(DEMOFLAGS)
+
 .PHONY: check
 check: format vet staticcheck rules race ## formatting, vet, staticcheck, house rules, tests under the race detector
 

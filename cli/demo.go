@@ -49,6 +49,41 @@ agents. Everything is removed at the end, also after Ctrl-C.`,
 	f.DurationVar(&rtt, "rtt", demo.DefaultRTT, "round-trip time of the long link")
 	f.Float64Var(&loss, "loss", 100*demo.DefaultLoss, "packets lost on the long link, in percent, each way")
 	f.BoolVar(&o.Keep, "keep", false, "leave the network up afterwards, until Ctrl-C")
+	cmd.AddCommand(demoHandoverCommand(app))
+	return cmd
+}
+
+func demoHandoverCommand(app *App) *cobra.Command {
+	var (
+		o    demo.HandoverOptions
+		rate float64
+	)
+	cmd := &cobra.Command{
+		Use:   "handover",
+		Short: "Roam between access points and operators under a running download (root)",
+		Long: `Builds the networks of two operators on this machine, each with a controller, and
+a device with three radios. A download and a stream of UDP packets run to the
+device while it moves: to another radio, to another access point, to the other
+operator and back. A table says what each move lost and how long it was silent.
+Everything is removed at the end, also after Ctrl-C.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if rate < 1 || rate > 1000 || o.Delay < 0 || o.Delay > time.Second {
+				return &UsageError{errors.New("--rate must be between 1 and 1000, --delay between 0 and 1s")}
+			}
+			self, err := os.Executable()
+			if err != nil {
+				return fmt.Errorf("find this program: %w", err)
+			}
+			o.Out, o.TTY = app.Out, app.Out == os.Stdout && isTerminal(os.Stdout)
+			o.Rate, o.Binary = rate*1e6, self
+			return demo.RunHandover(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.Float64Var(&rate, "rate", demo.DefaultRadioRate/1e6, "rate of each radio in Mbit/s")
+	f.DurationVar(&o.Delay, "delay", demo.DefaultRadioDelay, "delay of each radio, one way")
+	f.BoolVar(&o.Keep, "keep", false, "leave the networks up afterwards, until Ctrl-C")
 	return cmd
 }
 

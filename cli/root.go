@@ -72,8 +72,11 @@ the commands with which an operator looks after them.`,
 	return root
 }
 
+// groupMark is an annotation of commands that only hold others.
+const groupMark = "group"
+
 // isGroup says whether a command only holds others.
-func isGroup(c *cobra.Command) bool { return c.HasSubCommands() }
+func isGroup(c *cobra.Command) bool { return c.Annotations[groupMark] != "" }
 
 // refuseUnknown makes groups of commands refuse what they do not have, instead
 // of printing their help as if all were well.
@@ -81,9 +84,13 @@ func refuseUnknown(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		refuseUnknown(sub)
 	}
-	if !isGroup(c) {
+	if !c.HasSubCommands() || c.Runnable() {
 		return
 	}
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Annotations[groupMark] = "yes"
 	c.Args = cobra.ArbitraryArgs
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
