@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/sluice-net/sluice/network/ledger"
 	"github.com/sluice-net/sluice/openflow"
@@ -32,7 +33,7 @@ func (n *Network) execute(ctx context.Context, c *ledger.Change, opts ApplyOptio
 	defer cancel()
 	var err error
 	switch {
-	case len(opts.Waves) > 0:
+	case opts.Waves != nil:
 		err = n.executeWaves(ctx, c, opts, m)
 	case opts.Atomic:
 		if err = n.executeAtomic(ctx, c, opts); err == nil {
@@ -49,11 +50,19 @@ func (n *Network) execute(ctx context.Context, c *ledger.Change, opts ApplyOptio
 		return err
 	}
 	m.written()
+	if opts.Waves != nil {
+		ctx, cancel = context.WithTimeout(ctx, deletePatience)
+		defer cancel()
+	}
 	if err := n.stages(ctx, split(c.Deletes, false), ApplyOptions{AllowDown: true, Atomic: opts.Atomic}); err != nil {
 		n.log.Warn("deleting rules", "error", err) // what is wanted is there; the next reconciliation deletes the rest
 	}
 	return nil
 }
+
+// deletePatience bounds the wait for deletions after waves: a switch that no packet
+// goes to any more must not hold up the next change when it is dead.
+const deletePatience = time.Second
 
 // executeAtomic makes the change of each switch one bundle, deletions included.
 func (n *Network) executeAtomic(ctx context.Context, c *ledger.Change, opts ApplyOptions) error {

@@ -228,6 +228,36 @@ func TestSwitchLostBetweenWaves(t *testing.T) {
 	}
 }
 
+// A switch that has died without a word holds up no change that only has to delete
+// on it.
+func TestDeadSwitchDoesNotHoldUpDeletions(t *testing.T) {
+	release := make(chan struct{})
+	var dead sync.Once
+	tr := newTrio(t, false, func(dpid openflow.DatapathID, m openflow.Message) *openflow.Error {
+		if f, ok := m.(*openflow.FlowMod); ok && dpid == 3 && f.Command == openflow.FlowDeleteStrict {
+			dead.Do(func() { <-release })
+		}
+		return nil
+	})
+	defer close(release)
+	apply(t, tr.o, "k", before, network.ApplyOptions{})
+	written := make(chan time.Duration, 2)
+	begin := time.Now()
+	opts := network.ApplyOptions{Waves: [][]openflow.DatapathID{{2}, {1}}, Written: func() { written <- time.Since(begin) }}
+	apply(t, tr.o, "k", later, opts)
+	if took := time.Since(begin); took > 3*time.Second {
+		t.Errorf("the change took %v", took)
+	}
+	if w := <-written; w > 500*time.Millisecond {
+		t.Errorf("what was to be written was confirmed after %v", w)
+	}
+	wantRules(t, tr.switches[1], map[uint16]uint32{80: 2, 81: 2})
+	wantRules(t, tr.switches[2], map[uint16]uint32{80: 1, 81: 1})
+	if rules := tr.o.Rules("k"); len(rules) != 4 {
+		t.Errorf("the ledger holds %v", rules)
+	}
+}
+
 func TestControlLatency(t *testing.T) {
 	n, _ := start(t, network.Config{})
 	connect(t, n, fake.NewSwitch(fake.Options{DPID: 1, Ports: 1}), 1)

@@ -7,7 +7,8 @@ import (
 
 // Waves is the consistent order in which the switches of a change are written:
 // all switches of a wave at once, the next wave when all have confirmed. What is
-// deleted is deleted after the last wave. An empty old plan is a first attachment.
+// deleted is deleted after the last wave; a change that only deletes has none, but
+// the list is not nil. An empty old plan is a first attachment.
 func Waves(old, now Plan) [][]openflow.DatapathID {
 	w, _ := waves(&old, &now, true)
 	return w
@@ -32,7 +33,7 @@ func waves(old, now *Plan, lossless bool) (out [][]openflow.DatapathID, safe boo
 			rest = append(rest, &u.sites[i])
 		}
 	}
-	safe = true
+	out, safe = [][]openflow.DatapathID{}, true
 	for len(rest) > 0 {
 		var wave, later []*site
 		for _, s := range rest {

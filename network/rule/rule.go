@@ -74,10 +74,11 @@ type ApplyOptions struct {
 	// elsewhere the change is written in order between two barriers. What is a
 	// single message needs no bundle.
 	Atomic bool
-	// Waves, if set, is the order in which switches are written: those of one
+	// Waves, if not nil, is the order in which switches are written: those of one
 	// wave at once, the next wave when all of them have confirmed. Switches in no
 	// wave go with the first. Nothing is deleted before the last wave is
-	// confirmed. With Atomic the bundles of all waves are prepared before the
+	// confirmed, and a switch that does not confirm its deletions is waited for no
+	// longer than a second. With Atomic the bundles of all waves are prepared before the
 	// first is committed, so that what a switch refuses to take has changed
 	// nothing anywhere. A change that fails later is undone in the opposite order.
 	Waves [][]openflow.DatapathID
