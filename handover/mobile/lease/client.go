@@ -47,7 +47,8 @@ type Config struct {
 	// Ethernet source; nil means that the device has no key.
 	Sign func(m *dhcpv4.DHCPv4, src openflow.MAC, now time.Time) error
 	// Retransmit is the wait before the first repetition; it doubles up to
-	// RetransmitMax. Zero means 250 ms and 4 s.
+	// RetransmitMax. Zero means 100 ms and 4 s: the network of a device that has lost
+	// its link answers in milliseconds, and each one waited longer is a gap.
 	Retransmit, RetransmitMax time.Duration
 	// RebootTries is how often a known address is asked for before the device
 	// begins anew. Zero means 4.
@@ -62,7 +63,7 @@ type Client struct{ cfg Config }
 // New returns a client.
 func New(c Config) *Client {
 	if c.Retransmit <= 0 {
-		c.Retransmit = 250 * time.Millisecond
+		c.Retransmit = 100 * time.Millisecond
 	}
 	if c.RetransmitMax < c.Retransmit {
 		c.RetransmitMax = max(4*time.Second, c.Retransmit)

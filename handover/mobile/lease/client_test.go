@@ -192,13 +192,13 @@ func TestMessagesGetLost(t *testing.T) {
 		if _, err := c.Attach(t.Context(), p, &l); err != nil {
 			t.Fatal(err)
 		}
-		// 250 ms and 500 ms, each give or take a tenth.
-		if took := time.Since(began); took < 675*time.Millisecond || took > 830*time.Millisecond {
+		// 100 ms and 200 ms, each give or take a tenth.
+		if took := time.Since(began); took < 270*time.Millisecond || took > 340*time.Millisecond {
 			t.Errorf("two lost requests cost %v", took)
 		}
 		// An answer that is lost is asked for again: signed anew, or it would be a replay.
 		o.setSilent(true)
-		time.AfterFunc(100*time.Millisecond, func() { o.setSilent(false) })
+		time.AfterFunc(50*time.Millisecond, func() { o.setSilent(false) })
 		if _, err := c.Attach(t.Context(), p, &l); err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +227,7 @@ func TestNobodyAnswers(t *testing.T) {
 				t.Errorf("message %d asks for broadcast: %v", len(kinds), m.IsBroadcast())
 			}
 		}
-		expect(t, "sent", kinds, "REQUEST", "REQUEST", "REQUEST", "REQUEST", "DISCOVER", "DISCOVER", "DISCOVER", "DISCOVER", "DISCOVER")
+		expect(t, "sent", kinds, "REQUEST", "REQUEST", "REQUEST", "REQUEST", "DISCOVER", "DISCOVER", "DISCOVER", "DISCOVER", "DISCOVER", "DISCOVER", "DISCOVER")
 	})
 }
 
