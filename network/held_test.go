@@ -1,0 +1,81 @@
+package network_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// keeper holds every SYN.
+type keeper chan *network.Held
+
+func (keeper) Name() string { return "keeper" }
+
+func (k keeper) HandlePacketIn(p *network.PacketIn) network.Verdict {
+	if !p.Headers.IsSYN() {
+		return network.Continue
+	}
+	h, err := p.Hold(time.Minute)
+	if err != nil {
+		return network.Continue
+	}
+	k <- h
+	return network.Stop
+}
+
+// A virtual machine leaves checksums to its card, and a virtual switch sends its
+// packets up as they are: what is released must be fit for the wire.
+func TestReleasedPacketHasItsChecksum(t *testing.T) {
+	k := make(keeper, 1)
+	n, _ := start(t, network.Config{}, func(n *network.Network) { n.AddHandler(500, k) })
+	left := make(chan []byte, 1)
+	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 3, OnOutput: func(port uint32, frame []byte) {
+		if port == 3 && packet.TypeIPv4 == int(frame[12])<<8|int(frame[13]) {
+			left <- bytes.Clone(frame)
+		}
+	}})
+	connect(t, n, s, 1)
+	edges(t, n, 1, 3)
+	whole := frame(1, 2)
+	h, err := packet.Parse(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	partial := bytes.Clone(whole)
+	copy(partial[h.L4+16:], pseudoSum(whole, &h))
+	receive(t, s, 1, partial)
+	m := openflow.NewFlowMod(openflow.FlowAdd, 0, 60000, openflow.MustMatch(openflow.InPort(1)), openflow.ApplyActions(openflow.Output(3)))
+	held := <-k
+	if _, e := s.Table().Flow(m); e != nil {
+		t.Fatal(e)
+	}
+	if err := held.Release(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case got := <-left:
+		if !bytes.Equal(got, whole) {
+			t.Errorf("left as\n%x, want\n%x", got, whole)
+		}
+	case <-time.After(patience):
+		t.Fatal("the packet did not leave")
+	}
+}
+
+// pseudoSum is what a sender leaves in place of the checksum: the sum of addresses,
+// protocol and length.
+func pseudoSum(frame []byte, h *packet.Headers) []byte {
+	sum := uint32(h.Proto) + uint32(h.End-h.L4)
+	for i := h.L3 + 12; i < h.L3+20; i += 2 {
+		sum += uint32(frame[i])<<8 | uint32(frame[i+1])
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return []byte{byte(sum >> 8), byte(sum)}
+}
