@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
@@ -41,7 +43,17 @@ func newNumbered(t *testing.T, a *space, addrA netip.Addr, b *space, addrB netip
 	listen := func(s *space, addr netip.Addr) (c net.PacketConn) {
 		s.must(t, func() (err error) {
 			c, err = net.ListenPacket("udp4", netip.AddrPortFrom(addr, port).String())
-			return err
+			if err != nil {
+				return err
+			}
+			// The test is about the datapath and not about how soon it reads itself.
+			raw, err := c.(*net.UDPConn).SyscallConn()
+			if err != nil {
+				return err
+			}
+			var set error
+			err = raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) })
+			return errors.Join(err, set)
 		})
 		t.Cleanup(func() { _ = c.Close() })
 		return c
