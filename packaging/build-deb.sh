@@ -31,9 +31,9 @@ install -D -m 0644 "$here/debian/sysctl.conf" "$root/usr/share/doc/sluice/exampl
 mkdir -p "$root/etc/sluice" "$root/usr/share/man/man1" "$root/DEBIAN"
 chmod 0750 "$root/etc/sluice"
 install -d -m 2750 "$root/etc/sluice/pki"
-for kind in controller agent; do
+for kind in controller agent mobile; do
 	env -i "$binary" config example "$kind" |
-		sed 's|^data_dir: .*|data_dir: /var/lib/sluice|' >"$root/etc/sluice/$kind.yaml"
+		sed 's|^data_dir: .*|data_dir: /var/lib/sluice|; s|^state_dir: .*|state_dir: /var/lib/sluice/mobile|' >"$root/etc/sluice/$kind.yaml"
 	chmod 0640 "$root/etc/sluice/$kind.yaml"
 	echo "/etc/sluice/$kind.yaml" >>"$root/DEBIAN/conffiles"
 done
