@@ -325,7 +325,8 @@ func (rig *modelRig) move(ctx context.Context, p latencies, t *modelTrip, run in
 		return err
 	}
 	report := log.Between(exchange.Sent, first.Add(stillness/2))
-	before := log.Between(exchange.Sent.Add(-stillness), exchange.Sent)
+	// What begins with the move itself is not of the time before.
+	before := log.Between(exchange.Sent.Add(-stillness), exchange.Sent.Add(-stillness/30))
 	reached := first.Sub(exchange.Sent)
 	out.first = append(out.first, inMS(reached))
 	out.gap = append(out.gap, inMS(report.Gap))

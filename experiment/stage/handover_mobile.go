@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/sluice-net/sluice/handover/mobile"
@@ -40,6 +41,9 @@ type Mobile struct {
 	daemon *Daemon
 	addr   netip.Addr
 }
+
+// probeWindow is how many probes of a gateway the daemon remembers, 100 ms apart.
+const probeWindow = 5
 
 // vniMAC is the address of the device's virtual interface.
 var vniMAC = openflow.MAC{0x0e, 0, 0, 0, 0, 1}
@@ -125,14 +129,40 @@ func (m *Mobile) Move(ctx context.Context, name string) (mobile.Move, error) {
 	return m.Client.Move(ctx, mobile.MoveRequest{Interface: name, Hold: -1})
 }
 
-// Prefer has the device go over to an interface, and leaves all that follows to
-// its own policy: the first interface that works.
+// Prefer has the device go over to an interface when that works well, and leaves
+// all that follows to its own policy: the first interface that works.
 func (m *Mobile) Prefer(ctx context.Context, name string) error {
 	if err := m.Auto(ctx); err != nil {
 		return err
 	}
-	_, err := m.Client.Move(ctx, mobile.MoveRequest{Interface: name})
-	return err
+	if err := m.await(ctx, name, false); err != nil {
+		return err
+	}
+	if _, err := m.Client.Move(ctx, mobile.MoveRequest{Interface: name}); err != nil {
+		return err
+	}
+	return m.await(ctx, name, true)
+}
+
+// await returns when all latest probes of an interface were answered, and, if
+// wanted, the device uses it.
+func (m *Mobile) await(ctx context.Context, name string, active bool) error {
+	return Poll(ctx, "interface "+name, func() error {
+		s, err := m.Status(ctx)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(s.Interfaces, func(i mobile.InterfaceStatus) bool { return i.Name == name })
+		switch {
+		case i < 0:
+			return errors.New("the daemon does not know it")
+		case s.Interfaces[i].Loss > 0 || s.Interfaces[i].Probes < probeWindow || s.Interfaces[i].Barred != "":
+			return fmt.Errorf("%.0f %% of %d probes were lost (%s)", 100*s.Interfaces[i].Loss, s.Interfaces[i].Probes, s.Interfaces[i].Barred)
+		case active && s.Active != name:
+			return fmt.Errorf("the device uses %q", s.Active)
+		}
+		return nil
+	})
 }
 
 // SetClass gives the device another class, and so another policy.
@@ -160,11 +190,11 @@ key_file: %[2]s/key
 state_dir: %[2]s/state
 socket: %[3]s
 vni: {name: vni0, mac: %[4]q}
-probe: {interval: 100ms, window: 5}
+probe: {interval: 100ms, window: %[6]d}
 policy: {hold: 0s}
 datapath: {kind: %[5]s}
 interfaces:
-`, m.o.Device, m.dir, m.Socket(), vniMAC.String(), cmp.Or(m.o.Datapath, "auto"))
+`, m.o.Device, m.dir, m.Socket(), vniMAC.String(), cmp.Or(m.o.Datapath, "auto"), probeWindow)
 	for i, name := range m.o.Interfaces {
 		fmt.Fprintf(&b, "  %s: {order: %d}\n", name, i+1)
 	}
