@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
 	"github.com/sluice-net/sluice/handover/dhcp"
 	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/network"
@@ -30,6 +32,10 @@ func (s *Service) dhcpMessage(run context.Context, in incoming) {
 	}
 	if !s.admitted(in) {
 		s.metrics.dhcp.WithLabelValues("waiting").Inc()
+		return
+	}
+	if s.claimedTwice(in, m) {
+		s.metrics.dhcp.WithLabelValues("claimed").Inc()
 		return
 	}
 	began := time.Now()
@@ -162,6 +168,27 @@ func (s *Service) measure(ctx context.Context, id uint64, at registry.Attachment
 		r.Parts.Te = Duration(te)
 		r.Parts.sum()
 	}
+}
+
+// claimedTwice says whether a message is not answered because its MAC address is
+// in use at another port that is up. A good signature shows that it has moved.
+func (s *Service) claimedTwice(in incoming, m *dhcpv4.DHCPv4) bool {
+	if s.settings.Claims != ClaimRefuse {
+		return false
+	}
+	d, _ := s.registry.DeviceByMAC(in.src)
+	l, ok := s.registry.Lease(d.ID)
+	if !ok || !l.Active(s.now()) || l.Attachment == nil || l.Attachment.MAC != in.src || l.Attachment.At == in.at || !s.fabric.PortUp(l.Attachment.At) {
+		return false
+	}
+	if len(d.Key) > 0 {
+		if _, err := dhcp.Verify(d.Key, m, in.src, in.arrived); err == nil {
+			return false
+		}
+	}
+	s.log.Warn("DHCP message refused: one MAC address at two ports", "device", d.ID, "mac", in.src, "is", l.Attachment.At, "also", in.at)
+	s.publish("two-ports", map[string]any{"device": d.ID, "mac": in.src, "was": l.Attachment.At.String(), "is": in.at.String(), "refused": true})
+	return true
 }
 
 // suspect tells when an interface asks at one port while another port, which it

@@ -276,11 +276,15 @@ func start(t *testing.T, w *world, st store.Store, change func(*Settings)) *rig 
 	return r
 }
 
-func newRig(t *testing.T, change func(*Settings)) *rig {
-	t.Helper()
+func newStore(t *testing.T) store.Store {
 	st := memstore.New()
 	t.Cleanup(func() { _ = st.Close() })
-	return start(t, newWorld(treeLinks), st, change)
+	return st
+}
+
+func newRig(t *testing.T, change func(*Settings)) *rig {
+	t.Helper()
+	return start(t, newWorld(treeLinks), newStore(t), change)
 }
 
 // eventually waits for a condition.

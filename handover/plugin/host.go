@@ -31,19 +31,20 @@ func (h host) Device(id string) (domain.Known, bool) {
 	}
 	l, _ := h.registry.Lease(id)
 	here := l.Active(h.now()) && l.Attachment != nil && l.Attachment.Peer == ""
+	class := h.registry.ClassOf(d)
 	if h.domain != nil && d.Home != "" {
 		if r, ok := h.domain.Record(id); ok {
-			return domain.Known{Visitor: r.Visitor, Here: here}, true
+			return domain.Known{Visitor: r.Visitor, Here: here, Overlap: class.Overlap}, true
 		}
 	}
 	v := domain.Visitor{
 		Home: d.Home, Device: strings.TrimSuffix(id, "@"+d.Home), MACs: slices.Clone(d.MACs), IP: h.ipOf(d),
-		Policy: h.registry.ClassOf(d).Policy, Signed: len(d.Key) > 0,
+		Policy: class.Policy, Signed: len(d.Key) > 0,
 	}
 	if v.Home == "" {
 		v.Home = h.settings.Domain
 	}
-	return domain.Known{Visitor: v, Here: here}, true
+	return domain.Known{Visitor: v, Here: here, Overlap: class.Overlap}, true
 }
 
 // ipOf is the device's address: the one it has, else the one it is bound to.

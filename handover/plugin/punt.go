@@ -118,7 +118,7 @@ func (s *Service) applyPunts(ctx context.Context) {
 	}
 	slices.SortFunc(servers, netip.Addr.Compare)
 	for _, d := range s.fabric.Switches() {
-		s.puntResult(d, s.declarePunts(ctx, d, Punts(d, v.prefixes, servers, v.given)))
+		s.puntResult(d, s.declarePunts(ctx, d, append(Punts(d, v.prefixes, servers, v.given), peeringGuards(d, s.settings.Roots)...)))
 	}
 }
 

@@ -84,7 +84,7 @@ func (s *Service) lacking(id string, top *network.Topology) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.mobiles[id]
-	return m == nil || !m.declared || !alive(top, &m.plan)
+	return m == nil || !m.declared || m.err != "" || !alive(top, &m.plan)
 }
 
 // declaredDevices are those that have rules, but for visitors that are expected.

@@ -1,0 +1,263 @@
+package plugin
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/sluice-net/sluice/handover/dhcp"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Rules survive the controller: after a restart they are as they were, and the
+// device has its lease.
+func TestRestart(t *testing.T) {
+	r := newRig(t, nil)
+	car, phone := r.attach(edge3, mac1), r.attach(edge5, mac3)
+	r.idle()
+	before := map[string][]network.Rule{}
+	r.w.mu.Lock()
+	for _, key := range []string{"device/car", "device/phone"} {
+		before[key] = slices.Clone(r.w.rules[key])
+	}
+	r.w.mu.Unlock()
+	r.stop()
+
+	// The ledger is empty again; the switches' tables are as they were.
+	r.w.mu.Lock()
+	clear(r.w.rules)
+	r.w.ready = false
+	r.w.mu.Unlock()
+	next := start(t, r.w, r.st, nil)
+	next.at(car, mac1, edge3, mac1)
+	next.at(phone, mac3, edge5, mac3)
+	r.w.mu.Lock()
+	for key, want := range before {
+		if c := compare(want, r.w.rules[key]); c != (Changes{}) {
+			t.Errorf("%s changed by the restart: %+v", key, c)
+		}
+	}
+	if !r.w.ready {
+		t.Error("the owner was not made ready: rules of devices that are gone stay for ever")
+	}
+	r.w.mu.Unlock()
+	if got := next.move(edge4, mac2, car); got != car {
+		t.Errorf("after the restart it got %v, before it had %v", got, car)
+	}
+	next.idle()
+	next.at(car, mac1, edge4, mac2)
+}
+
+// A start does not wait for ever for a switch that does not come back, and serves
+// its device when it does.
+func TestRestartWithoutTheEdge(t *testing.T) {
+	r := newRig(t, nil)
+	car, phone := r.attach(edge3, mac1), r.attach(edge5, mac3)
+	r.idle()
+	r.stop()
+	w := newWorld(nil)
+	w.connect([]openflow.DatapathID{1, 2, 4, 5}, treeLinks)
+	next := start(t, w, r.st, func(s *Settings) { s.Settle = 700 * time.Millisecond })
+	next.at(phone, mac3, edge5, mac3)
+	if errs := next.status().Errors; len(errs) != 1 {
+		t.Errorf("errors %q, want one about the device whose switch is missing", errs)
+	}
+	w.connect([]openflow.DatapathID{1, 2, 3, 4, 5}, treeLinks)
+	next.NetworkChanged(network.Event{Kind: network.LinkUp})
+	next.eventually("the device to be served again", func() bool { return slices.Contains(w.kept(), "car") })
+	next.idle()
+	next.at(car, mac1, edge3, mac1)
+}
+
+// Where the way dies the rules go around; where there is none they stay, and the
+// service says so.
+func TestReroute(t *testing.T) {
+	links := slices.Concat(treeLinks, cable(ref(5, 15), ref(4, 15)))
+	st := newStore(t)
+	r := start(t, newWorld(links), st, nil)
+	ip := r.attach(edge4, mac1)
+	r.idle()
+	r.at(ip, mac1, edge4, mac1)
+	r.w.connect([]openflow.DatapathID{1, 2, 3, 4, 5}, slices.Concat(treeLinks[:4], treeLinks[6:], links[8:])) // without 2-4
+	r.NetworkChanged(network.Event{Kind: network.LinkDown})
+	r.eventually("a record of the new way", func() bool { return len(r.records(handoversInput{Kind: "reroute"})) == 1 })
+	r.idle()
+	r.at(ip, mac1, edge4, mac1)
+	r.w.connect([]openflow.DatapathID{1, 2, 3, 4, 5}, treeLinks[:4])
+	r.NetworkChanged(network.Event{Kind: network.LinkDown})
+	r.eventually("the status to tell", func() bool { return len(r.status().Errors) == 1 })
+	r.w.connect([]openflow.DatapathID{1, 2, 3, 4, 5}, links)
+	r.NetworkChanged(network.Event{Kind: network.LinkUp})
+	r.eventually("the device to be served again", func() bool { return len(r.status().Errors) == 0 })
+	r.idle()
+	r.at(ip, mac1, edge4, mac1)
+}
+
+func TestARP(t *testing.T) {
+	r := newRig(t, nil)
+	ip := r.attach(edge3, mac2)
+	r.idle()
+	a := netip.MustParseAddr
+	stranger := mac("06:00:00:00:00:99")
+	for _, tt := range []struct {
+		name        string
+		at          network.PortRef
+		src         openflow.MAC
+		sender, who netip.Addr
+		want        openflow.MAC // zero: no answer
+		verdict     network.Verdict
+	}{
+		{"device asks for its gateway", edge3, mac2, ip, a("10.8.0.1"), routerMAC, network.Stop},
+		{"without an address yet", edge4, mac1, netip.IPv4Unspecified(), a("10.8.0.1"), routerMAC, network.Stop},
+		{"the router asks for a device", uplink, routerMAC, a("10.8.0.1"), ip, mac1, network.Stop},
+		{"a neighbour of the device", edge4, stranger, a("10.8.9.9"), ip, mac1, network.Stop},
+		{"the device, whether somebody has its address", edge3, mac2, netip.IPv4Unspecified(), ip, openflow.MAC{}, network.Stop},
+		{"the device announces itself", edge3, mac2, ip, ip, openflow.MAC{}, network.Stop},
+		{"an address that nobody has", edge3, mac2, ip, a("10.8.1.200"), openflow.MAC{}, network.Continue},
+		{"an address of elsewhere", edge3, mac2, ip, a("192.0.2.1"), openflow.MAC{}, network.Continue},
+		{"the gateway, from beyond the root", uplink, routerMAC, a("10.8.0.7"), a("10.8.0.1"), openflow.MAC{}, network.Continue},
+		{"on a link between switches", ref(2, 12), mac2, ip, a("10.8.0.1"), openflow.MAC{}, network.Continue},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for len(r.w.sent) > 0 {
+				<-r.w.sent
+			}
+			v := r.in(tt.at, packet.AppendARPRequest(nil, tt.src, tt.sender, tt.who, 0))
+			if v != tt.verdict {
+				t.Errorf("verdict %v", v)
+			}
+			var got openflow.MAC
+			if len(r.w.sent) > 0 {
+				f := <-r.w.sent
+				var h packet.Headers
+				if err := h.Parse(f.data); err != nil || f.at != tt.at || h.EthDst != tt.src || h.Src != tt.who || h.ARPOp != packet.ARPReply {
+					t.Errorf("answer at %v: %+v", f.at, h)
+				}
+				got = h.ARPSHA
+			}
+			if got != tt.want {
+				t.Errorf("answered with %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// A router that is not configured is found at the root, and believed nowhere else.
+func TestGatewayIsFound(t *testing.T) {
+	r := newRig(t, func(s *Settings) { s.Pools[0].GatewayMAC = openflow.MAC{} })
+	gw := netip.MustParseAddr("10.8.0.1")
+	question := func() bool {
+		select {
+		case f := <-r.w.sent:
+			var h packet.Headers
+			return f.at == uplink && h.Parse(f.data) == nil && h.ARPOp == packet.ARPRequest && h.Dst == gw
+		default:
+			return false
+		}
+	}
+	r.eventually("the router to be asked for", question)
+	reply := func(at network.PortRef, m openflow.MAC) {
+		r.in(at, packet.AppendARP(nil, packet.Frame{Dst: serverMAC, Src: m}, packet.ARPMessage{
+			Op: packet.ARPReply, SenderMAC: m, Sender: gw, TargetMAC: serverMAC, Target: netip.IPv4Unspecified(),
+		}))
+	}
+	reply(edge3, mac1)
+	if got := r.gateways.find(gw); !got.IsZero() {
+		t.Errorf("a device is taken for the router: %v", got)
+	}
+	reply(uplink, routerMAC)
+	if got := r.gateways.find(gw); got != routerMAC {
+		t.Errorf("the router is %v, want %v", got, routerMAC)
+	}
+}
+
+func TestWhoMayMove(t *testing.T) {
+	key := slices.Repeat([]byte{7}, 32)
+	r := newRig(t, func(s *Settings) {
+		s.Devices[0].Key = key // car, of a class that takes signatures
+		s.Devices[0].Class = "signed"
+		s.Devices[1].Class = "desk" // phone, at edges 3 and 4 only
+	})
+	phone := r.attach(edge3, mac3)
+	r.send(edge5, mac3, request(mac3, phone))
+	if got := r.answer(edge5, dhcpv4.MessageTypeAck, 100*time.Millisecond); got.IsValid() {
+		t.Error("moved to a port where it may not be")
+	}
+	r.idle()
+	r.at(phone, mac3, edge3, mac3)
+	sign := func(m *dhcpv4.DHCPv4, src openflow.MAC) *dhcpv4.DHCPv4 {
+		if err := dhcp.Sign(key, m, src, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	r.send(edge4, mac1, sign(discover(mac1), mac1))
+	car := r.answer(edge4, dhcpv4.MessageTypeOffer, answerTime)
+	r.send(edge4, mac1, sign(request(mac1, car), mac1))
+	if got := r.answer(edge4, dhcpv4.MessageTypeAck, answerTime); got != car {
+		t.Fatalf("signed, and got %v", got)
+	}
+	r.send(edge5, mac2, request(mac2, car))
+	if got := r.answer(edge5, dhcpv4.MessageTypeAck, 100*time.Millisecond); got.IsValid() {
+		t.Error("moved without a signature")
+	}
+	r.idle()
+	r.at(car, mac1, edge4, mac1)
+}
+
+// On cables a MAC address that shows up at a second port is not the device's.
+func TestTwoPortsRefused(t *testing.T) {
+	r := newRig(t, func(s *Settings) { s.Claims = ClaimRefuse })
+	ip := r.attach(edge3, mac1)
+	r.send(edge4, mac1, request(mac1, ip))
+	if got := r.answer(edge4, dhcpv4.MessageTypeAck, 100*time.Millisecond); got.IsValid() {
+		t.Error("moved, although the port that it was at is up")
+	}
+	if got := r.move(edge4, mac2, ip); got != ip {
+		t.Error("another interface of the device may not move")
+	}
+	r.idle()
+	r.w.mu.Lock()
+	r.w.down[edge4] = true
+	r.w.mu.Unlock()
+	if got := r.move(edge5, mac2, ip); got != ip {
+		t.Error("it may not move although its port is down")
+	}
+}
+
+func TestUnknownDevices(t *testing.T) {
+	r := newRig(t, nil)
+	if v := r.send(edge3, mac("06:00:00:00:00:77"), discover(mac("06:00:00:00:00:77"))); v != network.Continue {
+		t.Error("DHCP of a device that nobody knows is not left to others")
+	}
+	r2 := newRig(t, func(s *Settings) { s.Pools[0].Learn, s.Pools[0].Class = true, "default" })
+	m := mac("06:00:00:00:00:77")
+	ip := r2.attach(edge3, m)
+	r2.idle()
+	r2.at(ip, m, edge3, m)
+}
+
+// When a device's lease ends its rules go.
+func TestExpiry(t *testing.T) {
+	r := newRig(t, func(s *Settings) { s.Pools[0].LeaseTime = 5 * time.Second })
+	r.attach(edge3, mac1)
+	r.idle()
+	r.expiredNow("car")
+	r.eventually("the rules to go", func() bool { return len(r.w.kept()) == 0 })
+}
+
+// expiredNow lets a device's lease end.
+func (r *rig) expiredNow(id string) {
+	r.t.Helper()
+	l, _ := r.registry.Lease(id)
+	ended, err := r.registry.Expire(r.t.Context(), l.Expires.Add(time.Second))
+	if err != nil || len(ended) != 1 {
+		r.t.Fatalf("%v, %v", ended, err)
+	}
+	r.expired(ended[0])
+}

@@ -1,0 +1,27 @@
+package plugin
+
+import (
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// peeringGuards returns the rules that drop, on one switch, what another domain
+// sends over a peering and no device's rule is for. Default forwarding would send
+// it everywhere: copies that are still under way when a device has gone, and
+// whatever else a neighbour may send.
+func peeringGuards(d openflow.DatapathID, roots []Root) []network.Rule {
+	var rules []network.Rule
+	for _, r := range roots {
+		if r.Peer == "" || r.At.Switch != d {
+			continue
+		}
+		for _, kind := range []uint16{packet.TypeIPv4, packet.TypeIPv6} {
+			rules = append(rules, network.Rule{
+				Switch: d, Band: network.BandPunt, Offset: spoofOffset,
+				Match: openflow.MustMatch(openflow.InPort(r.At.Port), openflow.EthType(kind)),
+			})
+		}
+	}
+	return rules
+}
