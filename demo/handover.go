@@ -347,10 +347,10 @@ The networks stay up until you press Ctrl-C. In another terminal, as root:
   ip netns exec %[1]s ping %[2]v
   ip netns exec %[1]s %[3]s mobile status --socket %[4]s
   ip netns exec %[1]s %[3]s mobile move eth2 --socket %[4]s
-  ip netns exec %[5]s env SLUICE_SERVER=%[6]s SLUICE_TOKEN_FILE=%[7]s %[3]s handover devices list
-  %[3]s lab link %[8]s --down -l %[9]s`,
+  ip netns exec %[5]s env SLUICE_SERVER=%[6]s SLUICE_CA=%[10]s SLUICE_TOKEN_FILE=%[7]s %[3]s handover list
+  %[3]s lab link down %[8]s -l %[9]s`,
 		d.lab.Host(deviceName).Namespace(), d.a.ServerAddr, d.Binary, d.mobile.Socket(), d.lab.Control().Namespace(),
-		home.URL(), home.TokenFile(), link("eth0"), handoverLab)
+		home.URL(), home.TokenFile(), link("eth0"), handoverLab, home.CAFile())
 	<-ctx.Done()
 	d.say("\nTaking the networks down.")
 }
