@@ -234,6 +234,7 @@ type reportInput struct {
 // registerOrders adds what a device's daemon uses. It is the only part of the API
 // that a device's own key opens.
 func (s *Service) registerOrders(a *api.API) {
+	s.stopping = a.Stopping()
 	a.Accept(deviceauth.Scheme, s.identifyDevice)
 	op := operation(http.MethodGet, "devices/{id}/orders", "Follow the orders to a device")
 	op.Description = "Server-sent events of kind order, for the device's daemon: with an operator's credentials, or a header " +
@@ -268,7 +269,7 @@ func (s *Service) followOrders(_ context.Context, in *ordersInput) (*huma.Stream
 		defer context.AfterFunc(s.ctx, cancel)()
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("Cache-Control", "no-store")
-		if err := s.orders.stream(ctx, w, l); err != nil && ctx.Err() == nil {
+		if err := s.orders.stream(ctx, s.stopping, w, l); err != nil && ctx.Err() == nil {
 			s.log.Debug("stream of orders ended", "device", in.ID, "error", err)
 		}
 	}}, nil

@@ -131,9 +131,9 @@ func (o *orders) listening(device string) bool {
 	return o.listeners[device] != nil
 }
 
-// stream writes a device's orders as server-sent events until ctx ends or the
-// daemon is gone.
-func (o *orders) stream(ctx context.Context, w http.ResponseWriter, l *listener) error {
+// stream writes a device's orders as server-sent events until ctx ends, stopping
+// is closed or the daemon is gone.
+func (o *orders) stream(ctx context.Context, stopping <-chan struct{}, w http.ResponseWriter, l *listener) error {
 	control := http.NewResponseController(w)
 	write := func(text string) error {
 		if err := control.SetWriteDeadline(time.Now().Add(orderWrite)); err != nil {
@@ -155,6 +155,8 @@ func (o *orders) stream(ctx context.Context, w http.ResponseWriter, l *listener)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-stopping:
+			return nil
 		case <-l.over:
 			return write("event: replaced\ndata: {}\n\n")
 		case <-beat.C:

@@ -62,6 +62,7 @@ type Service struct {
 	domain   neighbours
 	held     heldBack
 	headers  deviceauth.Checker
+	stopping <-chan struct{} // closed when the API stops
 	coverage *predict.Coverage
 	plane    *predict.Plane
 

@@ -36,10 +36,10 @@ type ClassSpec struct {
 
 // PoolSpec is a pool of addresses as an operator writes it.
 type PoolSpec struct {
-	Prefix     string   `json:"prefix" yaml:"prefix" doc:"Subnet that devices are told of, like 10.8.0.0/24."`
+	Prefix     string   `json:"prefix,omitempty" yaml:"prefix" doc:"Subnet that devices are told of, like 10.8.0.0/24."`
 	First      string   `json:"first,omitempty" yaml:"first" doc:"First address that is given out. Empty: the first of the prefix."`
 	Last       string   `json:"last,omitempty" yaml:"last" doc:"Last address that is given out. Empty: the last of the prefix."`
-	Gateway    string   `json:"gateway" yaml:"gateway" doc:"Router that devices are told of, an address of the prefix."`
+	Gateway    string   `json:"gateway,omitempty" yaml:"gateway" doc:"Router that devices are told of, an address of the prefix."`
 	GatewayMAC string   `json:"gateway_mac,omitempty" yaml:"gateway_mac" doc:"MAC address by which ARP for the gateway is answered. Empty: that of the router at the uplink roots, found by ARP."`
 	Server     string   `json:"server,omitempty" yaml:"server" doc:"Address of the DHCP server towards devices. Empty: the gateway's."`
 	LeaseTime  string   `json:"lease_time,omitempty" yaml:"lease_time" doc:"How long a lease holds, 1m to 8760h. Empty: 1h."`
@@ -53,7 +53,7 @@ type PoolSpec struct {
 
 // DeviceSpec is a device as an operator writes it.
 type DeviceSpec struct {
-	MACs  []string `json:"macs" yaml:"macs" doc:"All its MAC addresses, those of its virtual interface included, up to 16. The first is the one that everybody beyond the edge sees, wherever it is."`
+	MACs  []string `json:"macs,omitempty" yaml:"macs" doc:"All its MAC addresses, those of its virtual interface included, up to 16. The first is the one that everybody beyond the edge sees, wherever it is."`
 	Class string   `json:"class,omitempty" yaml:"class" doc:"Its class."`
 	Pool  string   `json:"pool,omitempty" yaml:"pool" doc:"Pool of its address. Empty: the only pool there is."`
 	IP    string   `json:"ip,omitempty" yaml:"ip" doc:"Address that it always has. Empty: one of the pool."`
