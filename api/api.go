@@ -79,5 +79,9 @@ func (a *API) Metrics() *prometheus.Registry { return a.registry }
 // AddCheck adds a condition of /readyz. Call it before Run.
 func (a *API) AddCheck(c Check) { a.checks = append(a.checks, c) }
 
+// Stopping is closed when Run begins to stop: a stream ends then, or it holds up
+// the end.
+func (a *API) Stopping() <-chan struct{} { return a.stopping }
+
 // Handle adds a handler beside huma, behind the same authentication.
 func (a *API) Handle(pattern string, h http.Handler) { a.mux.Handle(pattern, h) }
