@@ -21,11 +21,19 @@ import (
 
 var both = []mobile.Interface{{Name: "eth0"}, {Name: "eth1"}}
 
-func needEBPF(t *testing.T) {
-	t.Helper()
-	if err := ebpf.Probe(); err != nil {
-		t.Skip(err)
-	}
+// kinds runs a test with each datapath that this machine has.
+func kinds(t *testing.T, test func(*testing.T, *field)) {
+	t.Run(mobile.KindEBPF, func(t *testing.T) {
+		if err := ebpf.Probe(); err != nil {
+			t.Skip(err)
+		}
+		test(t, newField(t, mobile.KindEBPF))
+	})
+	t.Run(mobile.KindOVS, func(t *testing.T) {
+		f := newField(t, mobile.KindOVS)
+		f.startOVS()
+		test(t, f)
+	})
 }
 
 // stream sends a numbered packet each millisecond from the network to the device
@@ -119,9 +127,11 @@ func (f *field) settle() {
 }
 
 func TestNoPacketIsLostBetweenTwoInterfaces(t *testing.T) {
-	needEBPF(t)
-	f := newField(t)
-	c := f.start(mobile.KindEBPF, both...)
+	kinds(t, noPacketIsLostBetweenTwoInterfaces)
+}
+
+func noPacketIsLostBetweenTwoInterfaces(t *testing.T, f *field) {
+	c := f.start(both...)
 	f.until(c, "joined", active("eth0"))
 	f.settle()
 	if _, err := c.Move(t.Context(), mobile.MoveRequest{Interface: "eth1"}); err != nil {
@@ -153,10 +163,10 @@ func TestNoPacketIsLostBetweenTwoInterfaces(t *testing.T) {
 	f.end(unix.SIGTERM)
 }
 
-func TestLossOfTheLink(t *testing.T) {
-	needEBPF(t)
-	f := newField(t)
-	c := f.start(mobile.KindEBPF, both...)
+func TestLossOfTheLink(t *testing.T) { kinds(t, lossOfTheLink) }
+
+func lossOfTheLink(t *testing.T, f *field) {
+	c := f.start(both...)
 	f.until(c, "joined", active("eth0"))
 	conn := f.connection()
 	if err := f.lab.SetLink(t.Context(), "left", false); err != nil {
@@ -175,10 +185,10 @@ func TestLossOfTheLink(t *testing.T) {
 	f.end(unix.SIGTERM)
 }
 
-func TestOneInterfaceIsPluggedElsewhere(t *testing.T) {
-	needEBPF(t)
-	f := newField(t)
-	c := f.start(mobile.KindEBPF, both[0])
+func TestOneInterfaceIsPluggedElsewhere(t *testing.T) { kinds(t, oneInterfaceIsPluggedElsewhere) }
+
+func oneInterfaceIsPluggedElsewhere(t *testing.T, f *field) {
+	c := f.start(both[0])
 	f.until(c, "joined", active("eth0"))
 	conn := f.connection()
 	f.net.Log()
@@ -245,9 +255,9 @@ func (c *connection) works() {
 	}
 }
 
-func TestDeviceIsPutBack(t *testing.T) {
-	needEBPF(t)
-	f := newField(t)
+func TestDeviceIsPutBack(t *testing.T) { kinds(t, deviceIsPutBack) }
+
+func deviceIsPutBack(t *testing.T, f *field) {
 	resolver := filepath.Join(f.dir, "resolv.conf")
 	if err := os.WriteFile(resolver, []byte("nameserver 192.0.2.1\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -255,7 +265,7 @@ func TestDeviceIsPutBack(t *testing.T) {
 	f.on("dev", "ip", "route", "add", "default", "via", "192.0.2.1")
 	f.on("dev", "ip", "link", "set", "eth1", "down")
 	before := f.picture()
-	c := f.start(mobile.KindEBPF, both...)
+	c := f.start(both...)
 	f.until(c, "joined", active("eth0"))
 	conn := f.connection()
 	if during := f.picture(); during == before || strings.Contains(during, "192.0.2.") {
@@ -267,7 +277,7 @@ func TestDeviceIsPutBack(t *testing.T) {
 	f.end(unix.SIGKILL)
 	conn.works()
 	f.net.Log()
-	c = f.start(mobile.KindEBPF, both...)
+	c = f.start(both...)
 	f.until(c, "joined again", active("eth0"))
 	if log := f.net.Log(); len(log) == 0 || log[0] != "REQUEST at eth0" {
 		t.Errorf("the network was asked %v", log)
@@ -283,14 +293,14 @@ func TestDeviceIsPutBack(t *testing.T) {
 	}
 }
 
-func TestRestoreWithoutADaemon(t *testing.T) {
-	needEBPF(t)
-	f := newField(t)
+func TestRestoreWithoutADaemon(t *testing.T) { kinds(t, restoreWithoutADaemon) }
+
+func restoreWithoutADaemon(t *testing.T, f *field) {
 	before := f.picture()
-	c := f.start(mobile.KindEBPF, both...)
+	c := f.start(both...)
 	f.until(c, "joined", active("eth0"))
 	f.end(unix.SIGKILL)
-	open, err := mobile.Opener(mobile.KindEBPF, ovsOptions)
+	open, err := mobile.Opener(f.kind, f.ovs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,12 +322,14 @@ func TestRestoreWithoutADaemon(t *testing.T) {
 }
 
 func TestTwoDaemons(t *testing.T) {
-	needEBPF(t)
-	f := newField(t)
-	c := f.start(mobile.KindEBPF, both...)
+	if err := ebpf.Probe(); err != nil {
+		t.Skip(err)
+	}
+	f := newField(t, mobile.KindEBPF)
+	c := f.start(both...)
 	f.until(c, "joined", active("eth0"))
 	first := f.cmd
-	f.start(mobile.KindEBPF, both...)
+	f.start(both...)
 	if err := f.cmd.Wait(); err == nil || !strings.Contains(f.said(), "another daemon runs") {
 		t.Errorf("a second daemon ran: %v", err)
 	}

@@ -21,18 +21,16 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-var (
-	vniMAC     = openflow.MAC{6, 0, 0, 0, 0, 1}
-	ovsOptions ovs.Options
-)
+var vniMAC = openflow.MAC{6, 0, 0, 0, 0, 1}
 
 // childConfig has the test's program be a daemon: it is the configuration, as JSON.
 const childConfig = "SLUICE_TEST_MOBILE"
 
 // child is what a test's daemon is told.
 type child struct {
-	Kind, StateDir, Socket, Resolver string
-	Interfaces                       []mobile.Interface
+	Kind, OVSDir, StateDir, Socket, Resolver string
+	Listen                                   mobile.Listen
+	Interfaces                               []mobile.Interface
 }
 
 func TestMain(m *testing.M) {
@@ -51,7 +49,7 @@ func runChild(text string) error {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return err
 	}
-	open, err := mobile.Opener(c.Kind, ovsOptions)
+	open, err := mobile.Opener(c.Kind, ovs.Options{RunDir: c.OVSDir, DatapathType: "netdev"})
 	if err != nil {
 		return err
 	}
@@ -65,7 +63,7 @@ func runChild(text string) error {
 		Device: "phone", StateDir: c.StateDir, Socket: c.Socket, SocketGroup: -1, VNI: "vni", VNIMAC: vniMAC,
 		Interfaces: c.Interfaces, OpenDatapath: open, Overlap: 200 * time.Millisecond,
 		Policy: policy.Rules{Criteria: []policy.Criterion{policy.Order}, Dwell: 200 * time.Millisecond},
-		Probe:  mobile.Probe{Interval: 100 * time.Millisecond, Window: 10}, Metric: 50, Resolver: c.Resolver,
+		Probe:  mobile.Probe{Interval: 100 * time.Millisecond, Window: 10}, Metric: 50, Listen: c.Listen, Resolver: c.Resolver,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if errors.Is(err, context.Canceled) {
