@@ -35,7 +35,7 @@ func TestDemo(t *testing.T) {
 		if strings.Contains(out.String(), "\x1b") {
 			t.Error("there are escape sequences although nobody watches")
 		}
-		nothingLeft(t)
+		nothingLeft(t, labName)
 	})
 	t.Run("stopped", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -43,7 +43,7 @@ func TestDemo(t *testing.T) {
 		if err := Run(ctx, o); !errors.Is(err, ErrStopped) {
 			t.Errorf("a demo that was stopped returns %v", err)
 		}
-		nothingLeft(t)
+		nothingLeft(t, labName)
 	})
 }
 
@@ -60,9 +60,9 @@ func (s *stopAt) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func nothingLeft(t *testing.T) {
+func nothingLeft(t *testing.T, name string) {
 	t.Helper()
-	for _, pattern := range []string{"/run/netns/sluice-" + labName + "-*", filepath.Join(os.TempDir(), "sluice-demo-*"), filepath.Join(lab.DefaultRunDir, labName)} {
+	for _, pattern := range []string{"/run/netns/sluice-" + name + "-*", filepath.Join(os.TempDir(), "sluice-demo-*"), filepath.Join(lab.DefaultRunDir, name)} {
 		left, err := filepath.Glob(pattern)
 		if err != nil || len(left) > 0 {
 			t.Errorf("left behind: %v %v", left, err)

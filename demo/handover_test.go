@@ -1,0 +1,45 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/internal/selfbuild"
+)
+
+// TestHandoverDemo runs the whole demo, and then stops one under way. Neither
+// leaves anything.
+func TestHandoverDemo(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("the demo needs root")
+	}
+	o := HandoverOptions{Binary: selfbuild.Binary(t), Rate: 20e6, Delay: DefaultRadioDelay}
+	t.Run("whole", func(t *testing.T) {
+		var out bytes.Buffer
+		o.Out = &out
+		if err := RunHandover(t.Context(), o); err != nil {
+			t.Fatalf("%v\n%s", err, out.String())
+		}
+		for _, want := range []string{"between operators", "horizontal", "UDP lost", "one socket, one address"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("the demo does not say %q:\n%s", want, out.String())
+			}
+		}
+		if strings.Contains(out.String(), "\x1b") {
+			t.Error("there are escape sequences although nobody watches")
+		}
+		nothingLeft(t, handoverLab)
+	})
+	t.Run("stopped", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		o.Out = &stopAt{mark: "from the first move", stop: cancel}
+		if err := RunHandover(ctx, o); !errors.Is(err, ErrStopped) {
+			t.Errorf("a demo that was stopped returns %v", err)
+		}
+		nothingLeft(t, handoverLab)
+	})
+}
