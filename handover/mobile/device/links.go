@@ -164,29 +164,47 @@ func parseLink(b []byte) (Link, error) {
 	if info.Family != unix.AF_UNSPEC {
 		return Link{}, errors.New("a link message of a protocol")
 	}
-	attributes, err := nl.ParseRouteAttr(b[info.Len():])
-	if err != nil {
-		return Link{}, fmt.Errorf("a link message: %w", err)
-	}
 	l := Link{
 		Index: int(info.Index), Present: true, Type: info.Type,
 		Up: info.Flags&unix.IFF_UP != 0, Carrier: info.Flags&unix.IFF_UP != 0 && info.Flags&unix.IFF_LOWER_UP != 0,
 	}
-	for _, a := range attributes {
-		switch a.Attr.Type {
+	err := eachAttribute(b[info.Len():], func(kind uint16, value []byte) error {
+		switch kind {
 		case unix.IFLA_IFNAME:
-			l.Name = nl.BytesToString(a.Value)
+			l.Name = nl.BytesToString(value)
 		case unix.IFLA_ADDRESS:
-			if len(a.Value) == len(l.MAC) {
-				l.MAC = openflow.MAC(a.Value)
+			if len(value) == len(l.MAC) {
+				l.MAC = openflow.MAC(value)
 			}
 		case unix.IFLA_MTU:
-			l.MTU = int(number(a.Value))
+			l.MTU = int(number(value))
 		case unix.IFLA_CARRIER_CHANGES:
-			l.Flaps = number(a.Value)
+			l.Flaps = number(value)
 		}
+		return nil
+	})
+	if err != nil {
+		return Link{}, fmt.Errorf("a link message: %w", err)
 	}
 	return l, nil
+}
+
+// eachAttribute visits the attributes of a netlink message. (The library's
+// function for it does not survive a last one without its padding.)
+func eachAttribute(b []byte, visit func(kind uint16, value []byte) error) error {
+	const header, align = unix.SizeofRtAttr, 4
+	for len(b) >= header {
+		size := int(binary.NativeEndian.Uint16(b))
+		if size < header || size > len(b) {
+			return fmt.Errorf("an attribute of %d bytes, with %d left", size, len(b))
+		}
+		kind := binary.NativeEndian.Uint16(b[2:]) &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER)
+		if err := visit(kind, b[header:size]); err != nil {
+			return err
+		}
+		b = b[min((size+align-1)/align*align, len(b)):]
+	}
+	return nil
 }
 
 func number(b []byte) uint32 {

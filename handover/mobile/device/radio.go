@@ -71,28 +71,25 @@ func parseStation(b []byte) (Radio, error) {
 	if len(b) < nl.SizeofGenlmsg {
 		return Radio{}, errors.New("nl80211: a message that ends early")
 	}
-	attributes, err := nl.ParseRouteAttr(b[nl.SizeofGenlmsg:])
-	if err != nil {
-		return Radio{}, fmt.Errorf("nl80211: %w", err)
-	}
 	var r Radio
-	for _, a := range attributes {
-		switch a.Attr.Type &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER) {
+	err := eachAttribute(b[nl.SizeofGenlmsg:], func(kind uint16, value []byte) error {
+		switch kind {
 		case attrMAC:
-			if len(a.Value) == len(r.AP) {
-				r.AP = openflow.MAC(a.Value)
+			if len(value) == len(r.AP) {
+				r.AP = openflow.MAC(value)
 			}
 		case attrStationInfo:
-			info, err := nl.ParseRouteAttr(a.Value)
-			if err != nil {
-				return Radio{}, fmt.Errorf("nl80211: %w", err)
-			}
-			for _, i := range info {
-				if i.Attr.Type == infoSignal && len(i.Value) >= 1 {
-					r.Signal = int(int8(i.Value[0]))
+			return eachAttribute(value, func(kind uint16, value []byte) error {
+				if kind == infoSignal && len(value) > 0 {
+					r.Signal = int(int8(value[0]))
 				}
-			}
+				return nil
+			})
 		}
+		return nil
+	})
+	if err != nil {
+		return Radio{}, fmt.Errorf("nl80211: %w", err)
 	}
 	return r, nil
 }
