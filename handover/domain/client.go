@@ -42,6 +42,8 @@ func newClient(n Neighbour, dial Dialer) *client {
 		IdleConnTimeout:     2 * time.Minute,
 		ForceAttemptHTTP2:   true,
 		DialContext:         dial,
+		// A connection whose other end has vanished is not waited on again and again.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 2 * time.Second},
 	}
 	return &client{
 		base: strings.TrimSuffix(n.URL, "/") + Path,

@@ -199,7 +199,7 @@ func (s *Service) cancelOutgoing(ctx context.Context, r *Record) {
 // its place.
 func (s *Service) dropOne(r *Record, o Owed) {
 	for i, x := range r.Owed {
-		if x.Peer == o.Peer && x.Kind == o.Kind && x.Move == o.Move && x.Host == o.Host && x.Reason == o.Reason {
+		if x.Peer == o.Peer && x.Kind == o.Kind && x.Move == o.Move && x.Host == o.Host && x.Reason == o.Reason && x.Since.Equal(o.Since) {
 			r.Owed = append(r.Owed[:i:i], r.Owed[i+1:]...)
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/store"
@@ -99,9 +100,26 @@ func (s *Service) put(ctx context.Context, r *Record) {
 	}
 	for _, o := range r.Owed {
 		if n := s.neighbour(o.Peer); n != nil {
-			n.box.add(r.ID)
+			s.post(n, r.ID, o.NotBefore)
 		}
 	}
+}
+
+// post has what is owed to the neighbour delivered when it is time.
+func (s *Service) post(n *neighbour, id string, at time.Time) {
+	wait := at.Sub(s.now())
+	if wait <= 0 {
+		n.box.add(id)
+		return
+	}
+	// If Run has ended, Restore will find it.
+	s.tasks.spawn(func(ctx context.Context) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+			n.box.add(id)
+		}
+	})
 }
 
 // visitorsOf counts the devices that the neighbour has here.

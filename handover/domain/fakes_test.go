@@ -13,7 +13,10 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-const edge = "edge"
+const (
+	edge    = "edge"
+	overlap = 5 * time.Millisecond
+)
 
 // fakeDevice is a device in one domain: where packets for it go there.
 type fakeDevice struct {
@@ -103,7 +106,7 @@ func (h *fakeHost) Prepare(_ context.Context, v Visit) error {
 	}
 	d := h.devices[v.ID]
 	if d == nil {
-		d = &fakeDevice{Known: Known{Visitor: v.Visitor}, prepared: true}
+		d = &fakeDevice{Known: Known{Visitor: v.Visitor, Overlap: overlap}, prepared: true}
 		h.devices[v.ID] = d
 	}
 	if !d.prepared && d.before == nil {

@@ -310,7 +310,7 @@ func (d *testDomain) device(n int, edit func(*fakeDevice)) (openflow.MAC, string
 	second[5] = 2
 	b := d.prefix().Addr().As4()
 	b[2], b[3] = byte(n>>8), byte(n)
-	f := &fakeDevice{key: "secret", places: []string{edge}, Known: Known{Here: true, Visitor: Visitor{
+	f := &fakeDevice{key: "secret", places: []string{edge}, Known: Known{Here: true, Overlap: overlap, Visitor: Visitor{
 		Home: d.name, Device: id, MACs: []openflow.MAC{base, second}, IP: netip.AddrFrom4(b), Policy: registry.PolicySeamless, Signed: true,
 	}}}
 	if edit != nil {

@@ -3,6 +3,7 @@ package domain
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -23,6 +24,9 @@ type Known struct {
 	Visitor
 	// Here says that it is attached at an edge port of this domain now.
 	Here bool
+	// Overlap is for how long, after it has attached somewhere here, packets go
+	// on to where they went before. That place is told to let go after that.
+	Overlap time.Duration
 }
 
 // Visit is a device that is to be received.

@@ -168,18 +168,19 @@ func (s *Service) deliver(ctx context.Context, n *neighbour, id string) error {
 		return err
 	}
 	defer end()
-	return s.deliverOwed(ctx, n, id)
+	return s.deliverOwed(ctx, n, id, false)
 }
 
-// deliverOwed is deliver for who holds the talk already.
-func (s *Service) deliverOwed(ctx context.Context, n *neighbour, id string) error {
+// deliverOwed is deliver for who holds the talk already. With all it sends also
+// what is held back.
+func (s *Service) deliverOwed(ctx context.Context, n *neighbour, id string, all bool) error {
 	for {
 		r := s.record(id)
 		if r == nil {
 			return nil
 		}
 		o, ok := r.owedTo(n.Name)
-		if !ok {
+		if !ok || !all && s.now().Before(o.NotBefore) {
 			return nil
 		}
 		err := s.tell(ctx, n, o.Kind, o.message(r), nil, s.timing.Request)

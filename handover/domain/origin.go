@@ -27,7 +27,7 @@ func (s *Service) Announce(ctx context.Context, id, peer string, h Heading) erro
 	}
 	defer end()
 	// What it has to know first: that the device is no longer there, perhaps.
-	if err := s.deliverOwed(ctx, n, id); err != nil {
+	if err := s.deliverOwed(ctx, n, id, true); err != nil {
 		return fmt.Errorf("announce %s to %q: %w", id, peer, err)
 	}
 	r, err := s.beginOutgoing(ctx, id, peer)
@@ -49,7 +49,7 @@ func (s *Service) Announce(ctx context.Context, id, peer string, h Heading) erro
 	}
 	// The neighbour answers the device's DHCP from here on. If this does not get
 	// through now it is delivered later.
-	if err := s.deliverOwed(ctx, n, id); err != nil {
+	if err := s.deliverOwed(ctx, n, id, true); err != nil {
 		n.box.add(id)
 		return fmt.Errorf("announce %s to %q: tell that the branch stands: %w", id, peer, err)
 	}

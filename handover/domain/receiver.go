@@ -154,6 +154,9 @@ func (s *Service) Attached(id string, e *Evidence) {
 	}
 }
 
+// overlapMargin is what ending the copies may take.
+const overlapMargin = 50 * time.Millisecond
+
 // arrive notes that the device is here and what is owed for it: the word to the
 // origin (t4), the same to where its packets come from, and the end to a part of
 // the chain that is no longer used.
@@ -165,17 +168,26 @@ func (s *Service) arrive(r *Record, e *Evidence, since time.Time) {
 		return
 	}
 	came := ""
+	// A place that still gets copies must not let go before they end.
+	hold := since
+	if k, ok := s.host.Device(r.ID); ok && k.Overlap > 0 {
+		hold = since.Add(k.Overlap + overlapMargin)
+	}
 	if m != nil {
 		came = m.Peer
 		if !r.onChain(s.self) {
 			r.Upstream = came
 		}
-		r.owe(Owed{Peer: came, Kind: KindComplete, Move: m.ID, Host: s.self, Since: since, Evidence: e})
+		o := Owed{Peer: came, Kind: KindComplete, Move: m.ID, Host: s.self, Since: since, Evidence: e}
+		if !m.Carry {
+			o.NotBefore = hold
+		}
+		r.owe(o)
 		r.Arrived = m.ID
 	}
 	r.Host, r.Downstream, r.Former, r.Move, r.LetUntil = s.self, "", before, nil, time.Time{}
 	if before != came {
-		r.owe(Owed{Peer: before, Kind: KindWithdraw, Reason: "the device is in " + s.self})
+		r.owe(Owed{Peer: before, Kind: KindWithdraw, Reason: "the device is in " + s.self, NotBefore: hold})
 	}
 	if r.Upstream != came {
 		r.owe(Owed{Peer: r.Upstream, Kind: KindComplete, Host: s.self})

@@ -58,6 +58,8 @@ type Owed struct {
 	Since    time.Time `json:"since,omitzero"`
 	Evidence *Evidence `json:"evidence,omitempty"`
 	Reason   string    `json:"reason,omitempty"`
+	// NotBefore holds it back while its receiver still gets packets.
+	NotBefore time.Time `json:"not_before,omitzero"`
 }
 
 // Record is what a domain knows about a device that is not just at home.

@@ -128,6 +128,7 @@ func (s *Service) resume(r *Record) {
 	kept := r.Owed[:0]
 	for _, o := range r.Owed {
 		if s.neighbours[o.Peer] != nil {
+			o.NotBefore = time.Time{} // a restart takes longer
 			kept = append(kept, o)
 		}
 	}
