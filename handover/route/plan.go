@@ -3,6 +3,7 @@ package route
 import (
 	"fmt"
 	"slices"
+	"weak"
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
@@ -15,7 +16,7 @@ func Make(t *network.Topology, w Want) (Plan, error) {
 	if err := w.check(t); err != nil {
 		return Plan{}, err
 	}
-	p := Plan{want: w}
+	p := Plan{want: w, top: weak.Make(t)}
 	first := w.Places[0]
 	near, unreached := w.near(t, first)
 	p.Unreached = unreached

@@ -1,6 +1,10 @@
 package route
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/sluice-net/sluice/network"
+)
 
 // Steps are the changes that lead from one plan to another, in order; nearly always
 // it is one.
@@ -16,7 +20,7 @@ import "slices"
 // other for packets from it, a step adds what is new before anything is changed.
 func Steps(old, now Plan) []Step {
 	var out []Step
-	if old.Bicast() && len(now.want.Places) == 1 && now.want.Places[0] == old.want.Places[1] {
+	if old.Bicast() && len(now.want.Places) == 1 && now.want.Places[0] == old.want.Places[1] && old.carries(now.top.Value()) {
 		c := old.cut()
 		out = append(out, Step{Plan: c, Waves: Waves(old, c)})
 		old = c
@@ -56,6 +60,20 @@ func (p *Plan) and(now *Plan) Plan {
 	q.order = slices.Clone(now.order)
 	q.finish()
 	return q
+}
+
+// carries reports whether the links of the branch are still there.
+func (p *Plan) carries(top *network.Topology) bool {
+	for i, h := range p.Branch[:len(p.Branch)-1] {
+		next := network.PortRef{Switch: p.Branch[i+1].Switch, Port: p.Branch[i+1].In}
+		if top == nil {
+			break
+		}
+		if l, ok := top.LinkFrom(network.PortRef{Switch: h.Switch, Port: h.Out}); !ok || l.To != next {
+			return false
+		}
+	}
+	return true
 }
 
 // cut is a bicast whose join has stopped serving the first place: everything goes

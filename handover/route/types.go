@@ -3,6 +3,7 @@ package route
 import (
 	"errors"
 	"net/netip"
+	"weak"
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
@@ -70,6 +71,9 @@ type Plan struct {
 	want    Want
 	entries []entry
 	order   []openflow.DatapathID // switches, those nearest to the device first
+	// top is what the plan was made for. A plan lives longer than a topology, and
+	// must not keep it.
+	top weak.Pointer[network.Topology]
 }
 
 // Bicast reports whether the plan serves two places.

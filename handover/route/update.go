@@ -83,10 +83,19 @@ type start struct {
 	at  network.PortRef
 	mac openflow.MAC
 	up  bool
-	// served: the old rules brought these packets to their end, so no state in
-	// between may lose them.
-	served bool
+	// served is what the old rules brought to its end: no state in between may
+	// lose that.
+	served care
 }
+
+// care says which copies of a packet may not be lost.
+type care uint8
+
+const (
+	none care = iota
+	firstCopy
+	allCopies
+)
 
 // update is the way from one plan to another.
 type update struct {
@@ -104,12 +113,13 @@ type visited struct {
 
 func newUpdate(old, now *Plan) *update {
 	u := &update{}
+	top := now.top.Value()
 	for _, sw := range now.order {
-		u.sites = append(u.sites, site{sw: sw, now: now.at(sw), old: old.at(sw)})
+		u.sites = append(u.sites, site{sw: sw, now: now.at(sw), old: rewired(old.at(sw), top)})
 	}
 	for _, sw := range old.order {
 		if u.site(sw) == nil {
-			u.sites = append(u.sites, site{sw: sw, old: old.at(sw)})
+			u.sites = append(u.sites, site{sw: sw, old: rewired(old.at(sw), top)})
 		}
 	}
 	for _, p := range []*Plan{old, now} {
@@ -121,6 +131,31 @@ func newUpdate(old, now *Plan) *update {
 		}
 	}
 	return u
+}
+
+// nowhere is where a link leads that is no more.
+var nowhere = network.PortRef{Switch: ^openflow.DatapathID(0), Port: openflow.PortAny}
+
+// rewired lets rules that were made for an earlier topology lead where their ports
+// lead now.
+func rewired(es []entry, top *network.Topology) []entry {
+	if top == nil {
+		return es
+	}
+	for i := range es {
+		e := &es[i]
+		for k := range e.outs[:e.n] {
+			o := &e.outs[k]
+			l, ok := top.LinkFrom(network.PortRef{Switch: e.sw, Port: o.port})
+			switch {
+			case ok:
+				o.to = l.To
+			case !o.to.IsZero():
+				o.to = nowhere
+			}
+		}
+	}
+	return es
 }
 
 // at lists the entries of a switch.
@@ -146,10 +181,14 @@ func (u *update) site(sw openflow.DatapathID) *site {
 // start adds a place where packets enter. It is called before any switch leaves
 // its first phase.
 func (u *update) start(s start) {
-	if !slices.ContainsFunc(u.starts, func(o start) bool { return o.at == s.at && o.mac == s.mac && o.up == s.up }) {
-		s.served = u.walk(s, true)
-		u.starts = append(u.starts, s)
+	known := slices.ContainsFunc(u.starts, func(o start) bool { return o.at == s.at && o.mac == s.mac && o.up == s.up })
+	if known || !u.walk(s, none) {
+		return // what goes round already, on wires that were changed, cannot be kept from it
 	}
+	for s.served = allCopies; s.served > none && !u.walk(s, s.served); {
+		s.served--
+	}
+	u.starts = append(u.starts, s)
 }
 
 // safe reports whether, whatever part of the switches that are in the middle has
@@ -157,23 +196,27 @@ func (u *update) start(s start) {
 // lossless, none is lost that the old rules brought to its end.
 func (u *update) safe(lossless bool) bool {
 	for _, s := range u.starts {
-		if !u.walk(s, lossless && s.served) {
+		c := s.served
+		if !lossless {
+			c = none
+		}
+		if !u.walk(s, c) {
 			return false
 		}
 	}
 	return true
 }
 
-func (u *update) walk(s start, strict bool) bool {
+func (u *update) walk(s start, c care) bool {
 	u.seen = u.seen[:0]
-	return u.visit(s.at, s.mac, s.up, strict)
+	return u.visit(s.at, s.mac, s.up, c)
 }
 
 // visit follows packets that come in at a port, in every state that the switches
 // may be in, as far as they go. It is false when they come back to where they have
-// been, when two copies come to one place or, if strict, when they meet a switch
-// without a rule for them.
-func (u *update) visit(at network.PortRef, mac openflow.MAC, up, strict bool) bool {
+// been, when two copies come to one place, or when one of which care is to be taken
+// meets a switch without a rule for it.
+func (u *update) visit(at network.PortRef, mac openflow.MAC, up bool, c care) bool {
 	for i := range u.seen {
 		if v := &u.seen[i]; v.at == at && v.mac == mac {
 			return v.left
@@ -182,36 +225,42 @@ func (u *update) visit(at network.PortRef, mac openflow.MAC, up, strict bool) bo
 	me := len(u.seen)
 	u.seen = append(u.seen, visited{at: at, mac: mac})
 	s := u.site(at.Switch)
+	if s == nil {
+		u.seen[me].left = true
+		return c == none
+	}
 	for _, written := range []bool{false, true} {
-		if s == nil || written && s.phase == before || !written && s.phase == after {
+		if written && s.phase == before || !written && s.phase == after {
 			continue
 		}
-		e := s.find(up, at.Port, mac, written)
-		if e == nil {
-			if strict {
-				return false
-			}
-			continue
-		}
-		if mac == branchMAC && e.mac != mac {
-			return false // a copy has strayed from its branch
-		}
-		for i, o := range e.outs[:e.n] {
-			switch {
-			case e.silent(at.Port, i):
-				if strict && i == 0 {
-					return false
-				}
-			case !o.to.IsZero() && !u.visit(o.to, o.carried(up, mac), up, strict):
-				return false
-			}
-		}
-		if e.n == 2 && u.meet(at.Switch, mac, e) {
+		if e := s.find(up, at.Port, mac, written); e == nil && c != none || e != nil && !u.pass(e, at, mac, c) {
 			return false
 		}
 	}
 	u.seen[me].left = true
-	return s != nil || !strict
+	return true
+}
+
+// pass follows the copies that a rule sends.
+func (u *update) pass(e *entry, at network.PortRef, mac openflow.MAC, c care) bool {
+	if !e.up && mac == branchMAC && e.mac != mac {
+		return false // a copy has strayed from its branch
+	}
+	for i, o := range e.outs[:e.n] {
+		of := c
+		if i > 0 && c != allCopies {
+			of = none
+		}
+		switch {
+		case e.silent(at.Port, i):
+			if of != none && i == 0 {
+				return false
+			}
+		case !o.to.IsZero() && !u.visit(o.to, o.carried(e.up, mac), e.up, of):
+			return false
+		}
+	}
+	return e.n < 2 || !u.meet(at.Switch, mac, e)
 }
 
 // silent reports whether a switch leaves out a copy, because it would leave by the
