@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/handover/route"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -59,7 +60,7 @@ func (s *Service) branch(ctx context.Context, t *trip, from, to route.Place) (bo
 		return false, err
 	}
 	s.describe(t, &p)
-	return false, s.declare(ctx, t, t.m.plan, lay(&t.m.plan, &p), nil, true)
+	return false, s.declare(ctx, t, t.m.plan, lay(&t.m.plan, &p), rule.ApplyOptions{Atomic: true}, true)
 }
 
 // prepareAt prepares a port for a device.

@@ -13,7 +13,6 @@ import (
 	"github.com/sluice-net/sluice/handover/route"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
-	"github.com/sluice-net/sluice/openflow"
 )
 
 // trip is a change of where a device is served, with its record.
@@ -52,7 +51,8 @@ func (s *Service) plan(t *trip, places ...route.Place) (route.Plan, error) {
 // follow takes the steps that lead to a plan.
 func (s *Service) follow(ctx context.Context, t *trip, steps []route.Step) error {
 	for i, step := range steps {
-		if err := s.declare(ctx, t, step.Plan, step.Plan.Program.Rules, step.Waves, i == len(steps)-1); err != nil {
+		how := rule.ApplyOptions{Atomic: true, Waves: step.Waves}
+		if err := s.declare(ctx, t, step.Plan, step.Plan.Program.Rules, how, i == len(steps)-1); err != nil {
 			return err
 		}
 	}
@@ -61,7 +61,7 @@ func (s *Service) follow(ctx context.Context, t *trip, steps []route.Step) error
 
 // declare makes rules those of the device. What it had before is as it was if
 // that fails. With the last step the device is served as it is to be.
-func (s *Service) declare(ctx context.Context, t *trip, p route.Plan, rules []network.Rule, waves [][]openflow.DatapathID, last bool) error {
+func (s *Service) declare(ctx context.Context, t *trip, p route.Plan, rules []network.Rule, how rule.ApplyOptions, last bool) error {
 	ctx, cancel := context.WithTimeout(ctx, s.settings.RulesTimeout)
 	defer cancel()
 	began := time.Now()
@@ -73,9 +73,8 @@ func (s *Service) declare(ctx context.Context, t *trip, p route.Plan, rules []ne
 			t.written()
 		}
 	}
-	err := s.rules.Apply(ctx, key(t.id), rule.Program{Rules: rules}, rule.ApplyOptions{
-		Atomic: true, Waves: waves, AllowDown: s.anyDown(t.m.rules), Written: written,
-	})
+	how.AllowDown, how.Written = s.anyDown(t.m.rules), written
+	err := s.rules.Apply(ctx, key(t.id), rule.Program{Rules: rules}, how)
 	t.rec.Parts.Tf += Duration(cmp.Or(tf, time.Since(began)))
 	if err != nil {
 		return err
@@ -101,7 +100,7 @@ func (s *Service) place(ctx context.Context, t *trip, from, to *registry.Attachm
 	if x := t.m.second; x != nil && x.prepared && x.place == target {
 		t.rec.Prepared = true
 	}
-	if class.Policy == registry.PolicySeamless && t.m.declared && from != nil && to.Peer == "" {
+	if class.Policy == registry.PolicySeamless && t.m.declared && from != nil {
 		done, err := s.placeSeamless(ctx, t, placeOf(from), target, class.Overlap)
 		if done || err != nil {
 			return err
@@ -152,23 +151,22 @@ func (s *Service) placeSaving(ctx context.Context, t *trip, to route.Place, left
 		return err
 	}
 	s.describe(t, &p)
-	steps := route.Steps(t.m.plan, p)
-	if left {
-		steps = []route.Step{{Plan: p, Waves: route.Burst(t.m.plan, p)}}
-	}
 	c, l := route.Branch(s.fabric.Topology(), route.Compare(t.m.plan, p).Branch, s.fabric.ControlLatency)
-	if len(steps) == 1 && len(steps[0].Waves) <= 1 {
+	if left {
 		if m := route.Latency(c, l); len(m) > 0 {
 			t.rec.Parts.Model = Duration(m[len(m)-1])
 		}
+		// There is nobody at the old place to lose anything: no switch waits until
+		// another, or it itself, has confirmed a part.
+		err = s.declare(ctx, t, p, p.Program.Rules, rule.ApplyOptions{Waves: route.Burst(t.m.plan, p)}, true)
 	} else {
 		t.rec.Parts.Model = Duration(route.Waited(c, l))
+		err = s.follow(ctx, t, route.Steps(t.m.plan, p))
 	}
-	if err := s.follow(ctx, t, steps); err != nil {
-		return err
+	if err == nil {
+		s.change(t.m.dropSecond)
 	}
-	s.change(t.m.dropSecond)
-	return nil
+	return err
 }
 
 // describe writes a plan into the record.
