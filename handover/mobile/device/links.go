@@ -1,6 +1,7 @@
 package device
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -171,7 +172,8 @@ func parseLink(b []byte) (Link, error) {
 	err := eachAttribute(b[info.Len():], func(kind uint16, value []byte) error {
 		switch kind {
 		case unix.IFLA_IFNAME:
-			l.Name = nl.BytesToString(value)
+			name, _, _ := bytes.Cut(value, []byte{0})
+			l.Name = string(name)
 		case unix.IFLA_ADDRESS:
 			if len(value) == len(l.MAC) {
 				l.MAC = openflow.MAC(value)
@@ -190,7 +192,7 @@ func parseLink(b []byte) (Link, error) {
 }
 
 // eachAttribute visits the attributes of a netlink message. (The library's
-// function for it does not survive a last one without its padding.)
+// functions do not survive a last one without padding, or a name without its end.)
 func eachAttribute(b []byte, visit func(kind uint16, value []byte) error) error {
 	const header, align = unix.SizeofRtAttr, 4
 	for len(b) >= header {
