@@ -127,7 +127,9 @@ func (d *Daemon) loop(ctx context.Context, failed <-chan error) error {
 			d.releaseLease()
 			return nil
 		case err := <-failed:
-			return err
+			if ctx.Err() == nil {
+				return err
+			}
 		case f := <-d.inbox:
 			f()
 		case <-radios.C:

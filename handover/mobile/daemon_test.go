@@ -526,3 +526,32 @@ func TestDatapathRefuses(t *testing.T) {
 		w.active("b")
 	})
 }
+
+// A network that does not know the device is not worth its connections.
+func TestStrangeNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(c *Config) { c.Policy.Hold = time.Second })
+		strange := fake.NewNetwork("192.168.1.5/24")
+		w.wire["b"].SetAnswer(strange.At("cafe"))
+		w.start()
+		w.asked("DISCOVER at a", "REQUEST at a")
+		w.wire["a"].Cut(true) // its gateway is lost, its link is not
+		w.pass(20 * time.Second)
+		w.active("a")
+		if s := w.status(); !strings.Contains(s.Interfaces[1].Barred, "192.168.1.5") || s.VNI.Address.String() != "10.8.0.10/24" {
+			t.Errorf("%+v", s)
+		}
+		// With nothing to lose it will do, and by command anyhow.
+		w.carrier("a", false).pass(31 * time.Second)
+		w.active("b")
+		if s := w.status(); s.VNI.Address.String() != "192.168.1.5/24" || s.Counters.AddressChanges != 1 {
+			t.Errorf("%+v", s)
+		}
+		w.wire["a"].Cut(false)
+		w.carrier("a", true).pass(10 * time.Second)
+		w.active("b")
+		if m, err := w.d.MoveTo(context.Background(), "a", "test", -1); err != nil || m.Address != "10.8.0.10" {
+			t.Errorf("%+v, %v", m, err)
+		}
+	})
+}

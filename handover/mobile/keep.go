@@ -32,7 +32,6 @@ func (d *Daemon) accept(l lease.Lease) {
 	if router {
 		d.restartProbes()
 	}
-	d.saveLease()
 }
 
 // keep renews the lease by the active interface from now on.
@@ -93,6 +92,7 @@ func (d *Daemon) renewed(t *task, l lease.Lease) {
 	d.log.Debug("lease renewed", "address", l.Address, "expires", l.Expires)
 	d.count.Renewals++
 	d.accept(l)
+	d.saveLease()
 }
 
 // leaseLost takes the address off the virtual interface, and asks for another.

@@ -17,6 +17,7 @@ var (
 	ErrNoLink   = errors.New("the interface has no link")
 	ErrReplaced = errors.New("another move was asked for meanwhile")
 	errLinkLost = fmt.Errorf("%w any more", ErrNoLink)
+	errStrange  = errors.New("the network there gives the device another address")
 )
 
 // How long an interface that failed is left alone: doubling, from and to.
@@ -187,6 +188,9 @@ func (d *Daemon) finish(a *attempt, l lease.Lease, took time.Duration, err error
 		m.From, m.MakeBeforeBreak = a.from.Name, a.from.usable() && a.from.joined
 	}
 	if err == nil {
+		err = d.strange(a, l)
+	}
+	if err == nil {
 		m.Switch, err = d.switchTo(a)
 	}
 	if err != nil {
@@ -202,11 +206,24 @@ func (d *Daemon) finish(a *attempt, l lease.Lease, took time.Duration, err error
 	m.Address = l.Address.Addr().String()
 	d.count.Moves++
 	d.record(a, m, nil)
+	d.saveLease()
 	d.log.Info("moved", "interface", m.To, "from", m.From, "address", l.Address, "lease", m.Lease, "switch", m.Switch, "why", m.Why)
 	if a.target.sample.Gateway != (openflow.MAC{}) {
 		d.setNeighbour(a.target.sample.Gateway)
 	}
 	d.decide()
+}
+
+// strange refuses a network that has another address for the device than the one
+// its connections have, unless there is no other, or somebody wants it so.
+func (d *Daemon) strange(a *attempt, l lease.Lease) error {
+	if a.from == nil || !a.from.usable() || !a.from.joined || !d.lease.Valid(time.Now()) || d.wish == a.target.Name || len(a.waiting) > 0 {
+		return nil
+	}
+	if l.Address.Addr() == d.lease.Address.Addr() {
+		return nil
+	}
+	return fmt.Errorf("%w: %v, not %v", errStrange, l.Address.Addr(), d.lease.Address.Addr())
 }
 
 // switchTo is the change of the datapath.

@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/sluice-net/sluice/handover/mobile/datapath"
 	"github.com/sluice-net/sluice/handover/mobile/device"
 )
 
 // Run runs a daemon until ctx ends, and puts everything on the device back as it
-// was. What an earlier daemon has left is put back first.
+// was. If an earlier daemon was killed, it goes on where that has left off, and the
+// device is put back as it was before that one.
 func Run(ctx context.Context, cfg Config) (err error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -23,8 +25,8 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, journal.Undo(nil), journal.Close()) }()
 	if n := journal.Len(); n > 0 {
-		cfg.Log.Warn("an earlier daemon did not end in order: what it changed is put back", "changes", n)
-		if err := journal.Undo(nil); err != nil {
+		cfg.Log.Warn("an earlier daemon did not end in order: this one goes on, and puts back its changes, too", "changes", n)
+		if err := journal.Undo(func(c device.Change) bool { return !cfg.owns(c) }); err != nil {
 			cfg.Log.Error("not all of it could be put back", "error", err)
 		}
 	}
@@ -47,6 +49,14 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	d := newDaemon(cfg, &machine{cfg: cfg, journal: journal}, path)
 	cfg.Log.Info("running", "vni", cfg.VNI, "address", cfg.VNIMAC, "datapath", path.Kind(), "interfaces", len(cfg.Interfaces))
 	return d.run(ctx, listener)
+}
+
+// owns says whether a change was made to what this daemon has, too.
+func (c Config) owns(change device.Change) bool {
+	if f := change.File; f != nil {
+		return f.Path == c.Resolver
+	}
+	return slices.ContainsFunc(c.Interfaces, func(i Interface) bool { return i.Name == change.Link() })
 }
 
 // Restore puts back what a daemon has left that was killed: what it changed on
