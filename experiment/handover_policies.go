@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -60,13 +61,12 @@ func roamCases(s Scale) []roamCase {
 
 // roamSamples are what one case did.
 type roamSamples struct {
-	gaps, lost    []float64
-	doubled       int
-	reordered     int
-	extra         []float64 // kB that only one place was meant to get, on all links of the branch
-	switches      int       // written to in one move, at most
-	fallbacks     int
-	expectedExtra float64 // kB
+	gaps, lost []float64
+	doubled    int
+	reordered  int
+	extra      []float64 // kB that only one place was meant to get, on all links of the branch
+	switches   int       // written to in one move, at most
+	fallbacks  int
 }
 
 type policyRig struct {
@@ -132,7 +132,7 @@ func (rig *policyRig) measure(ctx context.Context, c roamCase, repeats int) (*ro
 	if c.radios == 2 {
 		second = append(second, there)
 	}
-	device, err := rig.newStation(ctx, rig.next, c.policy, second...)
+	device, err := rig.newStation(ctx, rig.next, cmp.Or(c.policy, "saving"), second...)
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,9 @@ func (e Exchange) Took() time.Duration { return e.Answered.Sub(e.Sent) }
 // Join is the first attachment of a device, in its parts.
 type Join struct{ Discover, Request Exchange }
 
+// stationLimit bounds the wait for an answer, whatever the caller's patience.
+const stationLimit = 15 * time.Second
+
 // Errors of stations.
 var (
 	ErrNoAnswer  = errors.New("no DHCP server answers")
@@ -115,6 +118,8 @@ func (s *Station) Leave(r *Radio) {
 
 // ask sends a message until an answer of one of the kinds comes.
 func (s *Station) ask(ctx context.Context, r *Radio, m *dhcpv4.DHCPv4, e *Exchange, kinds ...dhcpv4.MessageType) (*dhcpv4.DHCPv4, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, stationLimit, errors.New("it was asked for long enough"))
+	defer cancel()
 	frame, err := dhcpFrame(s.MAC(r), m)
 	if err != nil {
 		return nil, err
