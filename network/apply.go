@@ -55,9 +55,29 @@ func (n *Network) execute(ctx context.Context, c *ledger.Change, opts ApplyOptio
 		defer cancel()
 	}
 	if err := n.stages(ctx, split(c.Deletes, false), ApplyOptions{AllowDown: true, Atomic: opts.Atomic}); err != nil {
-		n.log.Warn("deleting rules", "error", err) // what is wanted is there; the next reconciliation deletes the rest
+		n.log.Warn("deleting rules", "error", err) // what is wanted is there
+		n.deleteLater(c.Deletes)
 	}
 	return nil
+}
+
+// deleteLater leaves deletions that have not been confirmed to the switches'
+// queues, each by itself: a switch that is cut off but not gone does them when it
+// is reached again, and one that is gone when it connects.
+func (n *Network) deleteLater(ops []ledger.Op) {
+	for _, st := range split(ops, false) {
+		s := n.session(st.sw)
+		if s == nil {
+			continue
+		}
+		msgs := make([]openflow.Message, len(st.ops))
+		for i, op := range st.ops {
+			msgs[i] = op.Message
+		}
+		if _, err := s.sendBatch(msgs); err != nil {
+			s.limiter.warn(n.log, "deleting rules", "switch", st.sw, "error", err)
+		}
+	}
 }
 
 // deletePatience bounds the wait for deletions after waves: a switch that no packet
