@@ -147,20 +147,20 @@ func (d *Daemon) begin(target *iface, why string, waiting chan<- result) {
 	index, mac, known := target.link.Index, target.mac(), d.lease
 	d.wg.Go(func() {
 		defer cancel()
-		l, err := d.join(ctx, index, mac, known)
+		socket, err := d.sys.dhcp(index)
+		var l lease.Lease
+		if err == nil {
+			defer socket.Close() // after the result is known: the kernel takes milliseconds for it
+			l, err = d.join(ctx, lease.Port{Conn: socket, MAC: mac}, known)
+		}
 		took := time.Since(a.started)
 		d.post(d.ctx, func() { d.finish(a, l, took, err) })
 	})
 }
 
 // join gets a lease on an interface.
-func (d *Daemon) join(ctx context.Context, index int, mac openflow.MAC, known *lease.Lease) (lease.Lease, error) {
-	socket, err := d.sys.dhcp(index)
-	if err != nil {
-		return lease.Lease{}, err
-	}
-	defer socket.Close()
-	l, err := d.client.Attach(ctx, lease.Port{Conn: socket, MAC: mac}, known)
+func (d *Daemon) join(ctx context.Context, p lease.Port, known *lease.Lease) (lease.Lease, error) {
+	l, err := d.client.Attach(ctx, p, known)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w in %v", lease.ErrSilence, d.cfg.AttachTimeout)
 	}
