@@ -74,6 +74,7 @@ func fromACK(m *dhcpv4.DHCPv4, from openflow.MAC, now time.Time) (Lease, error) 
 	if lasts < minLease {
 		return Lease{}, fmt.Errorf("the server grants the address for %v only", lasts)
 	}
+	now = now.Round(0) // by the wall clock, which goes on while the device is suspended
 	l := Lease{
 		Address: netip.PrefixFrom(address, bits),
 		Server:  server, ServerMAC: from,
