@@ -84,13 +84,15 @@ func runHandoverPolicies(ctx context.Context, env *Env) (*Result, error) {
 		return nil, err
 	}
 	defer raw.Close()
-	env.Steps(len(cases))
+	moves := pick(env.Scale, 6, 50, 200)
+	env.Steps(len(cases) + 2)
 	o := lab.MobilityOptions{
 		Interfaces: 3, ControlDelay: 2 * time.Millisecond,
 		Link: delayline.Params{Delay: time.Millisecond}, Radio: delayline.Params{Delay: 2 * time.Millisecond},
 	}
 	r := &Result{Network: fmt.Sprintf("three levels of switches with links of %v and control connections of %v each way; a simulated device with radios of %v, %d packets a second to it, back and forth between two edges whose join is the root", o.Link.Delay, o.ControlDelay, o.Radio.Delay, policyRate)}
 	samples := make([]*roamSamples, len(cases))
+	var devices []*deviceSamples
 	err = env.withRoaming(ctx, "policies", o, func(ctx context.Context, s *roamSite) error {
 		for _, policy := range []string{"saving", "seamless"} {
 			spec := plugin.ClassSpec{Policy: policy, Trigger: "open", Overlap: policyOverlap.String()}
@@ -107,12 +109,15 @@ func runHandoverPolicies(ctx context.Context, env *Env) (*Result, error) {
 			}
 			env.Logf("silence: median %.1f ms; %.0f lost", median(samples[i].gaps), sum(samples[i].lost))
 		}
-		return nil
+		var err error
+		devices, err = rig.moveDevices(ctx, moves)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	policiesResult(r, o, cases, samples)
+	deviceResult(r, devices)
 	return r, nil
 }
 

@@ -56,9 +56,9 @@ type scaleRig struct {
 }
 
 func runHandoverScale(ctx context.Context, env *Env) (*Result, error) {
-	counts := pick(env.Scale, []int{10, 100}, []int{10, 100, 1000}, []int{10, 100, 300, 1000})
-	rates := pick(env.Scale, []int{10, 100}, []int{10, 50, 100, 200, 400}, []int{10, 50, 100, 200, 400, 800})
-	lasts := pick[time.Duration](env.Scale, 3, 10, 20) * time.Second
+	counts := pick(env.Scale, []int{100, 1000}, []int{10, 100, 1000}, []int{10, 100, 300, 1000})
+	rates := pick(env.Scale, []int{100}, []int{10, 50, 100, 200, 400}, []int{10, 50, 100, 200, 400, 800})
+	lasts := pick[time.Duration](env.Scale, 10, 10, 20) * time.Second
 	raw, err := env.CSV("scale", "devices", "moves_per_second", "number", "took_seconds", "repeats", "lost")
 	if err != nil {
 		return nil, err
