@@ -55,9 +55,20 @@ func (s *Service) follow(ctx context.Context, t *trip, steps []route.Step) error
 		if err := s.declare(ctx, t, step.Plan, step.Plan.Program.Rules, how, i == len(steps)-1); err != nil {
 			return err
 		}
+		if step.Settle && i < len(steps)-1 {
+			select {
+			case <-time.After(settling):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
 	}
 	return nil
 }
+
+// settling is how long a switch may go on by rules that it says it has replaced:
+// Open vSwitch confirms before it has looked through what it keeps of each flow.
+const settling = 50 * time.Millisecond
 
 // declare makes rules those of the device. What it had before is as it was if
 // that fails. With the last step the device is served as it is to be.

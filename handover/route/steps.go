@@ -22,7 +22,7 @@ func Steps(old, now Plan) []Step {
 	var out []Step
 	if old.Bicast() && len(now.want.Places) == 1 && now.want.Places[0] == old.want.Places[1] && old.carries(now.top.Value()) {
 		c := old.cut()
-		out = append(out, Step{Plan: c, Waves: Waves(old, c)})
+		out = append(out, Step{Plan: c, Waves: Waves(old, c), Settle: true})
 		old = c
 	}
 	if q, some := now.over(&old); some {

@@ -90,6 +90,9 @@ func (p *Plan) Want() Want { return p.want }
 type Step struct {
 	Plan  Plan
 	Waves [][]openflow.DatapathID
+	// Settle asks to wait for a moment before the next step: a switch confirms that
+	// it has the rules of this one before the last packet has gone by the old ones.
+	Settle bool
 }
 
 // Change tells what a move from one plan to another touches.
