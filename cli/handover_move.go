@@ -57,7 +57,7 @@ func handoverPrepareCommand(app *App) *cobra.Command {
 	var cancel bool
 	cmd := &cobra.Command{
 		Use: "prepare DEVICE", Short: "Prepare a place for a device, or take that back",
-		Example: `  sluice handover prepare car7 --port 00000000000000a1/3 --timeout 20s
+		Example: `  sluice handover prepare car7 --port 00000000000000a1/3 --for 20s
   sluice handover prepare car7 --cancel`,
 		Args: exactArgs("DEVICE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -74,7 +74,7 @@ func handoverPrepareCommand(app *App) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&s.Port, "port", "", "edge port")
 	f.StringVar(&s.MAC, "mac", "", "MAC address that it will use there; left out: the one it uses now")
-	f.StringVar(&s.Timeout, "timeout", "", "how long it stays prepared if the device does not come")
+	f.StringVar(&s.Timeout, "for", "", "how long it stays prepared if the device does not come")
 	f.BoolVar(&cancel, "cancel", false, "take back what is prepared")
 	return cmd
 }

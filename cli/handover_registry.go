@@ -61,7 +61,7 @@ func printClasses(w io.Writer, all []plugin.ClassInfo) {
 func handoverPoolsCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "pools", Short: "Say which addresses devices get",
-		Example: `  sluice handover pools set campus --prefix 10.8.0.0/24 --gateway 10.8.0.1 --dns 10.8.0.1 --lease-time 2h
+		Example: `  sluice handover pools set campus --prefix 10.8.0.0/24 --gateway 10.8.0.1 --lease-time 2h
   sluice handover pools list`,
 	}
 	list := &cobra.Command{
@@ -200,7 +200,11 @@ func printDevice(w io.Writer, d plugin.DeviceInfo) {
 }
 
 func handoverLeasesCommand(app *App) *cobra.Command {
-	cmd := &cobra.Command{Use: "leases", Short: "List and end leases"}
+	cmd := &cobra.Command{
+		Use: "leases", Short: "List and end leases",
+		Example: `  sluice handover leases list
+  sluice handover leases end car7`,
+	}
 	list := &cobra.Command{
 		Use: "list", Short: "List the leases", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
