@@ -25,7 +25,7 @@ RACELESS ?= /store/etcdstore$$|/controller$$|/controller/|/cli$$|/cmd/|/experime
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 .PHONY: build
 build: ## compile bin/sluice
