@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -103,6 +104,66 @@ func TestEdgeDisconnects(t *testing.T) {
 		}
 		return true
 	})
+	w.compareRules()
+	w.leaked()
+}
+
+// TestPreparedPlace prepares places by the API: for a device that does not come,
+// whose place is given up in time; for one that comes, which then has nothing to
+// wait for; and takes one back.
+func TestPreparedPlace(t *testing.T) {
+	w, radios := crowd(t, lab.MobilityOptions{})
+	w.put("classes/seamless", plugin.ClassSpec{Policy: "seamless", Trigger: "open", Overlap: "100ms"})
+	p := victim(t, w, radios, "seamless")
+	alone := w.rulesBySwitch()
+	served := func(where ...string) {
+		t.Helper()
+		w.eventually("packets come out where they should", func() bool { return slices.Equal(w.delivered(radios, p.ip), where) })
+	}
+	here, there := place(0, p.macs[0]), place(3, p.macs[3])
+	prepare := func(timeout string) {
+		t.Helper()
+		spec := plugin.PlaceSpec{Port: radios[3].at().String(), MAC: p.macs[3].String(), Timeout: timeout}
+		if err := w.do(http.MethodPost, "devices/"+p.id+"/prepare", spec, nil); err != nil {
+			t.Fatal(problemText(err))
+		}
+	}
+	prepare("1s") // it never comes
+	served(here, there)
+	served(here)
+	w.eventually("the rules are as they were", func() bool { return len(differing(alone, w.rulesBySwitch())) == 0 })
+
+	prepare("1m")
+	served(here, there)
+	if err := w.do(http.MethodDelete, "devices/"+p.id+"/prepare", nil, nil); err != nil {
+		t.Fatal(problemText(err))
+	}
+	served(here)
+
+	prepare("1m")
+	served(here, there)
+	prepared := w.rulesBySwitch()
+	if err := p.move(t.Context(), radios[3], p.macs[3]); err != nil {
+		t.Fatal(err)
+	}
+	if d := differing(prepared, w.rulesBySwitch()); len(d) > 0 {
+		t.Logf("its coming has changed rules in %v before the overlap was over", d)
+	}
+	served(there)
+	w.eventually("the handover is over", func() bool { return w.done(p.id, radios[3]) })
+	if rec := w.handovers(p.id, 1)[0]; !rec.Prepared || !rec.Bicast {
+		t.Errorf("the record does not tell that it was prepared: %+v", rec)
+	}
+	for what, spec := range map[string]plugin.PlaceSpec{
+		"a port that leads to a switch": {Port: w.port("root-core1").String()},
+		"a root":                        {Port: w.port("uplink").String()},
+		"a port of no switch":           {Port: "00000000000000ff/1"},
+		"another's MAC":                 {Port: radios[1].at().String(), MAC: "06:cc:00:00:00:01"},
+	} {
+		if err := w.do(http.MethodPost, "devices/"+p.id+"/prepare", spec, nil); err == nil {
+			t.Errorf("%s was prepared", what)
+		}
+	}
 	w.compareRules()
 	w.leaked()
 }
