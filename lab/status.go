@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -114,26 +115,34 @@ func (h *LiveHost) status() HostStatus {
 }
 
 // WaitConnected waits until every switch that has a controller is connected to one.
+// From then on a switch that loses its controller looks for it each second.
 func (l *Lab) WaitConnected(ctx context.Context) error {
 	for _, s := range l.plan.Topology.Switches {
 		if len(s.Flows) > 0 {
 			continue
 		}
-		if _, err := l.Switch(s.Name).waitUntil(ctx); err != nil {
+		if err := l.Switch(s.Name).waitConnected(ctx); err != nil {
 			return fmt.Errorf("switch %s is not connected to a controller: %w", s.Name, err)
 		}
 	}
 	return nil
 }
 
-// waitUntil blocks in ovs-vsctl until the switch's first controller is connected.
-func (s *LiveSwitch) waitUntil(ctx context.Context) (string, error) {
+// waitConnected blocks in ovs-vsctl until the switch's first controller is
+// connected. Then it sets the longest time between attempts once more: Open
+// vSwitch 3.1 takes a change of it for a connection that is up, but not what was
+// set before there was one, and would try every 8 s only.
+func (s *LiveSwitch) waitConnected(ctx context.Context) error {
 	id, err := s.Vsctl(ctx, "--bare", "--columns=_uuid", "list", "Controller")
 	if err != nil {
-		return "", err
+		return err
 	}
 	first, _, _ := strings.Cut(strings.TrimSpace(id), "\n")
-	return s.Vsctl(ctx, "wait-until", "Controller", first, "is_connected=true")
+	if _, err := s.Vsctl(ctx, "wait-until", "Controller", first, "is_connected=true"); err != nil {
+		return err
+	}
+	_, err = s.Vsctl(ctx, "set", "Controller", first, "max_backoff="+strconv.Itoa(controllerBackoff+1))
+	return err
 }
 
 // Node is any namespace of the lab: a host, a switch, or "ctl" for the control

@@ -20,6 +20,9 @@ import (
 const (
 	// ovsTimeout bounds every Open vSwitch command.
 	ovsTimeout = 60 * time.Second
+	// controllerBackoff is the longest time between attempts to reach a controller,
+	// in milliseconds.
+	controllerBackoff = 1000
 	// ovsSchema is where packages put the database's schema.
 	ovsSchema = "/usr/share/openvswitch/vswitch.ovsschema"
 )
@@ -165,7 +168,7 @@ func (s *LiveSwitch) controllerArgs() []string {
 		ids = append(ids, id)
 		target := fmt.Sprintf("target=\"tcp:%s:%d\"", s.lab.plan.ControlIP[c.Name], c.Port)
 		args = append(args, "--", "--id="+id, "create", "Controller", target,
-			"max_backoff=1000", "inactivity_probe=5000")
+			"max_backoff="+strconv.Itoa(controllerBackoff), "inactivity_probe=5000")
 	}
 	return append(args, "--", "set", "Bridge", bridgeName, "controller=["+strings.Join(ids, ",")+"]")
 }

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -59,23 +58,6 @@ func (p *process) kill() {
 	}
 }
 
-// reconnectSoon has the switches look for the controller each second. Open vSwitch
-// 3.1 takes the setting for a connection that is up only; without it, it waits for
-// up to 8 s, and that is not the controller's time.
-func (p *process) reconnectSoon() {
-	p.t.Helper()
-	for _, s := range p.switches() {
-		sw := p.lab.Switch(s)
-		id, err := sw.Vsctl(context.Background(), "--bare", "--columns=_uuid", "list", "Controller")
-		if err == nil {
-			_, err = sw.Vsctl(context.Background(), "set", "Controller", strings.TrimSpace(id), "max_backoff=1001")
-		}
-		if err != nil {
-			p.t.Fatal(err)
-		}
-	}
-}
-
 // TestControllerKilled kills the controller in the middle of handovers. Wherever
 // that catches it, the device's packets arrive while it is dead or soon after it
 // has started again, its lease is the same, and so are rules and ledger.
@@ -86,7 +68,9 @@ func TestControllerKilled(t *testing.T) {
 	phones := newPhones(1, 20, 4)
 	p.register("open", phones...)
 	joinAll(t, radios, phones)
-	p.reconnectSoon()
+	if err := p.lab.WaitConnected(t.Context()); err != nil { // so that switches try each second
+		t.Fatal(err)
+	}
 	first, at := phones[0], 0
 	ip := first.ip
 	rnd := rand.New(rand.NewPCG(5, 5))
@@ -96,7 +80,7 @@ func TestControllerKilled(t *testing.T) {
 		if err := radios[to].tell(first.macs[to], first.reboot(first.macs[to])); err != nil {
 			t.Fatal(err)
 		}
-		<-time.After(time.Duration(rnd.IntN(8000)) * time.Microsecond) // into the handover
+		<-time.After(time.Duration(rnd.IntN(3000)) * time.Microsecond) // into the handover
 		p.kill()
 		old, next := place(at, first.macs[at]), place(to, first.macs[to])
 		dead := p.delivered(radios, ip)
