@@ -21,7 +21,7 @@ LDFLAGS   := -s -w -X github.com/sluice-net/sluice/internal/version.number=$(VER
 # `go test -race` needs cgo. Packages that only wire etcd together are tested
 # without it in CI: their concurrency is that of the packages below them, which
 # all run under the race detector, and compiling etcd for it takes minutes.
-RACELESS ?= /store/etcdstore$$|/controller$$|/controller/|/cli$$|/cmd/|/experiment$$|/demo$$|/internal/check$$
+RACELESS ?= /store/etcdstore$$|/controller$$|/controller/|/handover/integration$$|/cli$$|/cmd/|/experiment$$|/demo$$|/internal/check$$
 
 .PHONY: help
 help: ## list the targets
