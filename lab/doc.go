@@ -5,7 +5,8 @@
 // A Topology is plain data, loaded from YAML or made by a generator. Up makes it
 // live and returns a Lab; Down removes everything again, also when the process
 // that built it is gone, because what a lab makes is recorded before it is made.
-// New does both for a Go test.
+// New does both for a Go test. While a lab is up its links can be changed, plugged
+// in and out, and moved from one switch to another.
 //
 // Every lab has a control network of its own, 198.18.0.0/16, in a namespace of
 // its own: controllers run there, and each switch and each agent has an interface
