@@ -134,6 +134,8 @@ func noPacketIsLostBetweenTwoInterfaces(t *testing.T, f *field) {
 	c := f.start(both...)
 	f.until(c, "joined", active("eth0"))
 	f.settle()
+	// The router has another address behind each interface: both have to be known.
+	f.until(c, "probed", func(s mobile.Status) bool { return s.Interfaces[0].RTT > 0 && s.Interfaces[1].RTT > 0 })
 	if _, err := c.Move(t.Context(), mobile.MoveRequest{Interface: "eth1"}); err != nil {
 		t.Fatal(err)
 	}
