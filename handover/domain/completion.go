@@ -143,7 +143,7 @@ func (s *Service) handOver(ctx context.Context, n *neighbour, r *Record) *Refusa
 	s.dropOwed(r, n.Name, m.ID)
 	s.done.add(m.ID)
 	s.put(ctx, r)
-	s.event("handed over", r, map[string]any{"neighbour": n.Name, "took": s.now().Sub(m.Started).String()})
+	s.event("handed-over", r, map[string]any{"neighbour": n.Name, "took": s.now().Sub(m.Started).String()})
 	return nil
 }
 

@@ -107,7 +107,7 @@ func (s *Service) abandonIncoming(ctx context.Context, r *Record, why string) {
 	m := r.Move
 	s.endIncoming(ctx, r)
 	r.owe(Owed{Peer: m.Peer, Kind: KindWithdraw, Move: m.ID, Reason: why})
-	s.event("not arrived", r, map[string]any{"neighbour": m.Peer, "reason": why})
+	s.event("not-arrived", r, map[string]any{"neighbour": m.Peer, "reason": why})
 }
 
 // onReady lets the device in: the origin's branch carries.
@@ -154,8 +154,9 @@ func (s *Service) Attached(id string, e *Evidence) {
 	}
 }
 
-// overlapMargin is what ending the copies may take.
-const overlapMargin = 50 * time.Millisecond
+// overlapMargin is what ending the copies may take: switches go on by what they
+// remember for some milliseconds after they have confirmed a change.
+const overlapMargin = 150 * time.Millisecond
 
 // arrive notes that the device is here and what is owed for it: the word to the
 // origin (t4), the same to where its packets come from, and the end to a part of
