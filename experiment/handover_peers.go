@@ -44,6 +44,8 @@ type roamWay struct {
 	with  func(*stage.PeerOptions)
 	// policy is that of the handover service; empty for what works without it.
 	policy string
+	// packets says that it is UDP packets, and not messages over TCP.
+	packets bool
 	// before is what a preliminary study measured in ms.
 	before string
 }
@@ -60,10 +62,20 @@ func peerWays() []roamWay {
 	}
 }
 
-// handoverWays are plain TCP that knows nothing of the move.
+// handoverWays are plain TCP and UDP that know nothing of the move.
 func handoverWays() []roamWay {
-	return []roamWay{{name: "handover, saving", policy: "saving"}, {name: "handover, seamless", policy: "seamless"}}
+	return []roamWay{
+		{name: "handover, saving, TCP", policy: "saving"},
+		{name: "handover, saving, UDP", policy: "saving", packets: true},
+		{name: seamlessTCP, policy: "seamless"},
+		{name: seamlessUDP, policy: "seamless", packets: true},
+	}
 }
+
+const (
+	seamlessTCP = "handover, seamless, TCP"
+	seamlessUDP = "handover, seamless, UDP"
+)
 
 // roamRun is what one death of the link did to one conversation.
 type roamRun struct {
@@ -162,9 +174,17 @@ func (rig *peersRig) withHandover(ctx context.Context, f func(context.Context) e
 	return f(ctx)
 }
 
-// carriedPeer is an application on plain TCP whose device is moved by its daemon.
+// conversation is what runs on a device that its daemon moves.
+type conversation interface {
+	LastArrival() time.Time
+	Count() (sent, received int)
+	Stop() *stage.StreamLog
+}
+
+// carriedPeer is an application that knows nothing of moves, on a device that is
+// moved by its daemon.
 type carriedPeer struct {
-	stage.Peer
+	conversation
 	move func(context.Context) error
 }
 
@@ -182,8 +202,16 @@ func (rig *peersRig) startCarried(ctx context.Context, way roamWay, o stage.Peer
 	if err := reaches(ctx, rig.lab.Host(theDevice), rig.first, rig.domain.ServerAddr); err != nil {
 		return nil, err
 	}
-	o.Watch = time.Hour // the application does nothing about it
-	p, err := stage.StartTCP(ctx, o)
+	var p conversation
+	var err error
+	if way.packets {
+		p, err = stage.StartStream(ctx, stage.StreamOptions{
+			Sender: o.Server, Receiver: o.Device, To: netip.AddrPortFrom(rig.first, o.Listen.Port()), Rate: o.Rate,
+		})
+	} else {
+		o.Watch = time.Hour // the application does nothing about it
+		p, err = stage.StartTCP(ctx, o)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -303,8 +331,7 @@ func (rig *peersRig) waitDelivery(ctx context.Context, p stage.Peer) (dead bool,
 		if err := pause(ctx, 20*time.Millisecond); err != nil {
 			return false, err
 		}
-		sent, received := p.Count()
-		if received-before >= pulseRate/2 && sent-received < pulseRate/5 {
+		if _, received := p.Count(); received-before >= pulseRate/2 && time.Since(p.LastArrival()) < 50*time.Millisecond {
 			return false, nil
 		}
 	}
@@ -335,9 +362,14 @@ func peersClaims(r *Result, cells map[string]*roamCell) {
 			best, name = g, way.name
 		}
 	}
-	ours := cells[cellName("handover, seamless", true)]
-	r.Claim(ours.lost == 0 && ours.dead == 0, "handover, seamless, announced: every message arrives over the one connection", "%d lost, %d of %d runs dead", ours.lost, ours.dead, len(ours.gaps))
-	r.Claim(median(ours.gaps) <= best, "handover, seamless, announced: median silence no longer than the best of the others", "%.1f ms, %s %.1f ms", median(ours.gaps), name, best)
+	for _, way := range []string{seamlessTCP, seamlessUDP} {
+		peersClaim(r, way, cells[cellName(way, true)], name, best)
+	}
+}
+
+func peersClaim(r *Result, way string, ours *roamCell, name string, best float64) {
+	r.Claim(ours.lost == 0 && ours.dead == 0, way+", announced: everything arrives over the one socket", "%d lost, %d of %d runs dead", ours.lost, ours.dead, len(ours.gaps))
+	r.Claim(median(ours.gaps) <= best, way+", announced: median silence no longer than the best of the others", "%.1f ms, %s %.1f ms", median(ours.gaps), name, best)
 }
 
 func ms1(v float64) string { return fmt.Sprintf("%.1f", v) }

@@ -191,7 +191,7 @@ state_dir: %[2]s/state
 socket: %[3]s
 vni: {name: vni0, mac: %[4]q}
 probe: {interval: 100ms, window: %[6]d}
-policy: {hold: 0s}
+policy: {hold: 0s, max_loss: 0.3}
 datapath: {kind: %[5]s}
 interfaces:
 `, m.o.Device, m.dir, m.Socket(), vniMAC.String(), cmp.Or(m.o.Datapath, "auto"), probeWindow)

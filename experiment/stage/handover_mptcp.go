@@ -83,7 +83,7 @@ func (p *mptcpPeer) connect() (device, server net.Conn, err error) {
 // joined returns when the subflow over the second link is established.
 func (p *mptcpPeer) joined() error {
 	return Poll(p.ctx, "the second subflow", func() error {
-		out, err := p.Device.Command(p.ctx, "ss", "-Htn", "state", "established", "src", p.Second.String(), "dst", p.Listen.Addr().String()).Output()
+		out, err := p.Device.Command(p.ctx, "ss", "-Htn", "state", "established", "src", p.Second.String(), "dst", p.Listen.String()).Output()
 		if err == nil && len(strings.TrimSpace(string(out))) == 0 {
 			err = errors.New("there is one subflow")
 		}
