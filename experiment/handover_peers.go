@@ -125,7 +125,7 @@ func runHandoverPeers(ctx context.Context, env *Env) (*Result, error) {
 	r := &Result{Network: fmt.Sprintf("a device with two access links of %.0f Mbit/s and %v each way, to two edge switches under one root; the server is behind a router", accessLine.Rate/1e6, accessLine.Delay)}
 	cells := map[string]*roamCell{}
 	env.Steps(2 * len(ways))
-	err = env.withLab(ctx, lab.Mobility("peers", o), func(ctx context.Context, l *lab.Lab) (err error) {
+	err = env.withLab(ctx, lab.Mobility("rivals", o), func(ctx context.Context, l *lab.Lab) (err error) {
 		rig.lab = l
 		if rig.first, rig.second, err = twoAddresses(ctx, l, rig.domain); err != nil {
 			return err
