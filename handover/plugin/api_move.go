@@ -163,7 +163,7 @@ func (s *Service) deletePrepare(ctx context.Context, in *ByID) (*nothing, error)
 			return errUnknown
 		}
 		if x := m.second; x != nil && x.prepared {
-			return s.single(ctx, in.ID, m, x)
+			return s.alone(ctx, in.ID, m, x)
 		}
 		return nil
 	})

@@ -115,8 +115,11 @@ func (s *Service) left(ctx context.Context, d *dhcp.Decision) {
 // where it was before.
 func (s *Service) arrived(ctx context.Context, d *dhcp.Decision, in incoming, queue, store time.Duration) {
 	kind := KindMove
-	if d.Previous == nil {
+	switch {
+	case d.Previous == nil:
 		kind = KindAttach
+	case !d.Attach: // it is where it was, without rules that work
+		kind = KindReroute
 	}
 	t := s.newTrip(d.Device, d.Lease.IP, kind, "DHCP "+d.Type.String(), in.arrived)
 	t.rec.Parts.Queue, t.rec.Parts.Store = Duration(queue), Duration(store)

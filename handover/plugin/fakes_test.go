@@ -62,8 +62,10 @@ type world struct {
 	refuse func(key string) error
 	// written is called between writing and deleting.
 	written func(key string)
-	sent    chan frame
-	down    map[network.PortRef]bool
+	// mixed are keys for which one change wrote and deleted.
+	mixed []string
+	sent  chan frame
+	down  map[network.PortRef]bool
 }
 
 type frame struct {
@@ -128,6 +130,7 @@ func (w *world) Apply(_ context.Context, key string, p rule.Program, o rule.Appl
 			return fmt.Errorf("switch %v: %w", r.Switch, network.ErrSwitchDown)
 		}
 	}
+	wrote := false
 	before := map[placeKey]network.Rule{}
 	for _, r := range w.rules[key] {
 		before[placeKey{r.Switch, r.Key()}] = r
@@ -140,6 +143,7 @@ func (w *world) Apply(_ context.Context, key string, p rule.Program, o rule.Appl
 			continue
 		}
 		w.writes[r.Switch]++
+		wrote = true
 		m := openflow.NewFlowMod(openflow.FlowAdd, r.Table, r.Priority(), r.Match, openflow.ApplyActions(r.Actions...))
 		if _, err := w.tables[r.Switch].Flow(m); err != nil {
 			return err
@@ -152,6 +156,9 @@ func (w *world) Apply(_ context.Context, key string, p rule.Program, o rule.Appl
 	}
 	if w.written != nil {
 		w.written(key)
+	}
+	if wrote && len(before) > 0 {
+		w.mixed = append(w.mixed, key)
 	}
 	for k, r := range before {
 		w.writes[k.sw]++
@@ -247,8 +254,8 @@ type rig struct {
 	stop func()
 }
 
-// start runs a service in a world, on a store.
-func start(t *testing.T, w *world, st store.Store, change func(*Settings)) *rig {
+// start runs a service in a world, on a store. before is called before it runs.
+func start(t *testing.T, w *world, st store.Store, change func(*Settings), before ...func(*Service)) *rig {
 	t.Helper()
 	settings := testSettings(t)
 	if change != nil {
@@ -260,6 +267,9 @@ func start(t *testing.T, w *world, st store.Store, change func(*Settings)) *rig 
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range before {
+		f(s)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

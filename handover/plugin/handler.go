@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
@@ -67,12 +68,12 @@ func (s *Service) dhcpIn(v *view, at network.PortRef, src openflow.MAC, message 
 }
 
 // laneOf finds whose lane a message belongs to, and whether it is this service's
-// business at all.
+// business at all. A device that is learned has the name of its lane.
 func (s *Service) laneOf(v *view, src, chaddr openflow.MAC) (string, bool) {
 	for _, m := range []openflow.MAC{src, chaddr} {
 		if d, ok := s.registry.DeviceByMAC(m); ok {
 			return d.ID, true
 		}
 	}
-	return "mac-" + chaddr.String(), v.unknown
+	return "mac-" + strings.ReplaceAll(chaddr.String(), ":", ""), v.unknown
 }

@@ -225,7 +225,7 @@ func (h host) Cancel(ctx context.Context, id string) error {
 			if m.second == nil {
 				return nil
 			}
-			return h.single(ctx, id, m, m.second)
+			return h.alone(ctx, id, m, m.second)
 		}
 		return h.gone(ctx, id)
 	})

@@ -201,48 +201,100 @@ func (s *Service) setSecond(id string, m *mobile, x *second, after time.Duration
 	})
 }
 
-// endSecondRetry is how soon the end of a second place is tried again.
-const endSecondRetry = 100 * time.Millisecond
+const (
+	// linger is how long rules that are not needed any more stay after those that
+	// replace them are confirmed: packets are still on their way, and a switch may
+	// go by what it remembers for some milliseconds after it has confirmed a rule.
+	linger = 50 * time.Millisecond
+	// endSecondRetry is how soon the end of a second place is tried again, at first.
+	endSecondRetry = 100 * time.Millisecond
+	endSecondTries = 50
+)
 
 // endSecond has the lane serve the device at one place again.
 func (s *Service) endSecond(id string, x *second, tries int) {
+	again := func(after time.Duration, tries int) {
+		s.change(func() { x.timer = time.AfterFunc(after, func() { s.endSecond(id, x, tries) }) })
+	}
 	err := s.lanes.add(id, func(ctx context.Context) {
 		m := s.mobileOf(id)
 		if m.second != x {
 			return
 		}
-		if err := s.single(ctx, id, m, x); err != nil && tries < 50 {
+		done, err := s.single(ctx, id, m, x)
+		switch {
+		case err != nil && tries < endSecondTries:
 			s.log.Warn("a device is still served at two places", "device", id, "error", err)
-			s.change(func() {
-				m.err = err.Error()
-				x.timer = time.AfterFunc(endSecondRetry<<min(tries, 6), func() { s.endSecond(id, x, tries+1) })
-			})
+			s.change(func() { m.err = err.Error() })
+			again(endSecondRetry<<min(tries, 6), tries+1)
+		case err == nil && !done:
+			again(linger, 0)
 		}
 	})
 	if errors.Is(err, errBusy) {
-		time.AfterFunc(endSecondRetry, func() { s.endSecond(id, x, tries+1) })
+		again(endSecondRetry, tries+1)
 	}
 }
 
-// single serves the device only where it is.
-func (s *Service) single(ctx context.Context, id string, m *mobile, x *second) error {
+// single takes one step towards serving the device only where it is, and says
+// whether that was the last. What replaces a rule is written in one step, and what
+// is not needed any more deleted in a later one, so that nothing is lost.
+func (s *Service) single(ctx context.Context, id string, m *mobile, x *second) (done bool, err error) {
 	d, known := s.registry.Device(id)
 	l, leased := s.registry.Lease(id)
 	if !known || !leased || l.Attachment == nil {
 		s.change(m.dropSecond)
-		return nil
+		return true, nil
 	}
 	t := s.newTrip(d, l.IP, KindMove, "", s.now())
 	p, err := s.plan(t, placeOf(l.Attachment))
 	if err != nil {
-		return fmt.Errorf("plan: %w", err)
+		return false, fmt.Errorf("plan: %w", err)
 	}
-	if err := s.follow(ctx, t, route.Steps(m.plan, p)); err != nil {
-		return err
+	for {
+		steps := route.Steps(m.plan, p)
+		step := steps[0]
+		both := withLeftovers(step.Plan.Program.Rules, m.rules)
+		if compare(m.rules, both) != (Changes{}) {
+			err := s.declare(ctx, t, step.Plan, both, rule.ApplyOptions{Atomic: true, Waves: step.Waves}, false)
+			s.amend(id, x, t.rec.Changes)
+			return false, err
+		}
+		if len(steps) > 1 {
+			s.change(func() { m.plan = step.Plan })
+			continue
+		}
+		if err := s.declare(ctx, t, p, p.Program.Rules, rule.ApplyOptions{Atomic: true}, false); err != nil {
+			return false, err
+		}
+		s.change(m.dropSecond)
+		s.amend(id, x, t.rec.Changes)
+		return true, nil
 	}
-	s.change(m.dropSecond)
-	s.amend(id, x, t.rec.Changes)
-	return nil
+}
+
+// withLeftovers are rules with those of before that they do not replace.
+func withLeftovers(rules, before []network.Rule) []network.Rule {
+	have := map[placeKey]bool{}
+	for i := range rules {
+		have[placeKey{rules[i].Switch, rules[i].Key()}] = true
+	}
+	out := slices.Clone(rules)
+	for _, r := range before {
+		if !have[placeKey{r.Switch, r.Key()}] {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// alone serves the device at once only where it is.
+func (s *Service) alone(ctx context.Context, id string, m *mobile, x *second) error {
+	for {
+		if done, err := s.single(ctx, id, m, x); done || err != nil {
+			return err
+		}
+	}
 }
 
 // detach removes the device's rules.

@@ -79,9 +79,12 @@ func TestSeamless(t *testing.T) {
 	r.eventually("the overlap to end", func() bool { return len(r.down(ip, mac3)) == 1 })
 	r.idle()
 	r.at(ip, mac3, edge4, mac4)
-	if got := r.up(edge3, mac3, ip); len(got) != 0 {
-		t.Errorf("the old place still takes packets: %v", got)
+	r.eventually("the old place to take no more packets", func() bool { return len(r.up(edge3, mac3, ip)) == 0 })
+	r.w.mu.Lock()
+	if len(r.w.mixed) > 0 {
+		t.Errorf("rules were deleted together with what replaces them: %v", r.w.mixed)
 	}
+	r.w.mu.Unlock()
 	rec := r.records(handoversInput{Device: "phone", Kind: "move"})
 	if len(rec) != 1 || !rec[0].Bicast || rec[0].Policy != "seamless" || rec[0].Fallback != "" {
 		t.Errorf("record %+v", rec)
@@ -145,9 +148,7 @@ func TestPingPong(t *testing.T) {
 			r.eventually("one place to be served", func() bool { return len(r.down(ip, m[0])) == 1 })
 			r.idle()
 			r.at(ip, m[0], edge3, m[0])
-			if got := r.up(edge4, m[1], ip); len(got) != 0 {
-				t.Errorf("the other place still takes packets: %v", got)
-			}
+			r.eventually("the other place to take no more packets", func() bool { return len(r.up(edge4, m[1], ip)) == 0 })
 			if failed := r.records(handoversInput{Result: ResultFailed}); len(failed) > 0 {
 				t.Errorf("failed: %+v", failed)
 			}

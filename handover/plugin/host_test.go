@@ -1,0 +1,232 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/handover/domain"
+	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// fakeDomain stands for the protocol between domains.
+type fakeDomain struct {
+	mu             sync.Mutex
+	admission      domain.Admission
+	attached, left []string
+}
+
+func (d *fakeDomain) Register(*api.API)             {}
+func (d *fakeDomain) Restore(context.Context) error { return nil }
+func (d *fakeDomain) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+func (d *fakeDomain) Admit(openflow.MAC, domain.Heading, *domain.Evidence) domain.Admission {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.admission
+}
+
+func (d *fakeDomain) Attached(id string, _ *domain.Evidence) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.attached = append(d.attached, id)
+}
+
+func (d *fakeDomain) Left(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.left = append(d.left, id)
+}
+
+func (d *fakeDomain) Announce(context.Context, string, string, domain.Heading) error { return nil }
+func (d *fakeDomain) Abandon(context.Context, string) error                          { return nil }
+func (d *fakeDomain) Upstream(string) (string, bool)                                 { return "", false }
+
+func (d *fakeDomain) Record(string) (domain.Record, bool) { return domain.Record{}, false }
+
+func (d *fakeDomain) admit(a domain.Admission) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.admission = a
+}
+
+var (
+	peering    = ref(1, 8)
+	mac5, mac6 = mac("06:00:00:00:00:05"), mac("06:00:00:00:00:06")
+	busIP      = netip.MustParseAddr("10.7.0.50")
+)
+
+// newDomainRig is a service with a neighbour in the north.
+func newDomainRig(t *testing.T) (*rig, *fakeDomain) {
+	t.Helper()
+	d := &fakeDomain{}
+	r := start(t, newWorld(treeLinks), newStore(t), func(s *Settings) {
+		s.Domain = "here"
+		s.Roots = append(s.Roots, Root{Name: "north", At: peering, Peer: "north"})
+		p, faults := PoolSpec{Prefix: "10.7.0.0/16", Gateway: "10.7.0.1", GatewayMAC: "02:aa:00:00:00:07", Home: "north"}.Parse("north")
+		if len(faults) > 0 {
+			t.Fatal(faults)
+		}
+		s.Pools = append(s.Pools, p)
+		for i := range s.Devices {
+			s.Devices[i].Pool = "campus"
+		}
+	}, func(s *Service) { s.domain = d })
+	return r, d
+}
+
+func bus() domain.Visitor {
+	return domain.Visitor{Home: "north", Device: "bus", MACs: []openflow.MAC{mac5, mac6}, IP: busIP, Policy: registry.PolicySeamless}
+}
+
+// through follows a packet that comes in by a port, between an outside host and a
+// device: to the device, or from it.
+func (r *rig) through(in network.PortRef, src, dst openflow.MAC, from, to netip.Addr) []arrival {
+	r.t.Helper()
+	return r.w.deliver(r.t, in, fake.NewPacket(openflow.EthType(packet.TypeIPv4), openflow.EthSrc(src), openflow.EthDst(dst),
+		openflow.IPSrc(from), openflow.IPDst(to), openflow.IPProto(packet.ProtoTCP)))
+}
+
+// A visitor is prepared where it is heading, gets the address it has, moves, and
+// leaves nothing behind.
+func TestVisitor(t *testing.T) {
+	r, d := newDomainRig(t)
+	h, ctx := host{r.Service}, t.Context()
+	v := bus()
+	id := v.LocalID("here")
+	at := edge3
+	visit := domain.Visit{Visitor: v, ID: id, Via: "north", Heading: domain.Heading{At: &at, MAC: mac5}}
+	for range 2 { // messages may come twice
+		if err := h.Prepare(ctx, visit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gw := mac("02:aa:00:00:00:07")
+	down := func() []arrival { return r.through(peering, gw, mac5, server, busIP) }
+	if got := down(); !slices.Equal(got, []arrival{{edge3, gw, mac5}}) {
+		t.Errorf("before it comes: %v", got)
+	}
+
+	// Its domain is not ready: no answer, until it is.
+	d.admit(domain.Wait)
+	r.send(edge3, mac5, discover(mac5))
+	r.idle()
+	if n := len(r.w.sent); n != 0 {
+		t.Errorf("%d frames sent before the neighbour was ready", n)
+	}
+	d.admit(domain.Serve)
+	h.Resume(mac5)
+	if ip := r.answer(edge3, dhcpv4.MessageTypeOffer, answerTime); ip != busIP {
+		t.Fatalf("the message that waited was answered with %v", ip)
+	}
+	if ip := r.attach(edge3, mac5); ip != busIP {
+		t.Fatalf("a visitor that has %v got %v", busIP, ip)
+	}
+	r.idle()
+	if got := r.through(edge3, mac5, gw, busIP, server); !slices.Equal(got, []arrival{{peering, mac5, gw}}) {
+		t.Errorf("from the visitor: %v", got)
+	}
+	d.mu.Lock()
+	if !slices.Equal(d.attached, []string{id}) {
+		t.Errorf("told of %v", d.attached)
+	}
+	d.mu.Unlock()
+	if k, ok := h.Device(id); !ok || !k.Here || k.IP != busIP || k.Home != "north" || k.Visitor.Device != "bus" {
+		t.Errorf("known as %+v", k)
+	}
+	if ip := r.move(edge4, mac6, busIP); ip != busIP {
+		t.Fatalf("moved, and got %v", ip)
+	}
+	r.eventually("one place to be served", func() bool { return len(down()) == 1 })
+	r.idle()
+	if got := down(); !slices.Equal(got, []arrival{{edge4, gw, mac6}}) {
+		t.Errorf("after its move: %v", got)
+	}
+	for range 2 {
+		if err := h.Forget(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, ok := h.Device(id); ok || len(r.w.kept()) > 0 {
+		t.Errorf("after it was forgotten rules of %v are left", r.w.kept())
+	}
+}
+
+// What a neighbour may not bring.
+func TestVisitorWithSomebodysAddress(t *testing.T) {
+	r, _ := newDomainRig(t)
+	h := host{r.Service}
+	for name, change := range map[string]func(*domain.Visitor){
+		"an address of a pool of ours":   func(v *domain.Visitor) { v.IP = netip.MustParseAddr("10.8.1.9") },
+		"the address of its router":      func(v *domain.Visitor) { v.IP = netip.MustParseAddr("10.7.0.1") },
+		"a MAC address of a device here": func(v *domain.Visitor) { v.MACs = []openflow.MAC{mac5, mac1} },
+		"the name of a device of ours":   func(v *domain.Visitor) { v.Home, v.Device = "here", "car" },
+		"a device of ours that is not":   func(v *domain.Visitor) { v.Home, v.Device = "here", "nobody" },
+	} {
+		v := bus()
+		change(&v)
+		if err := h.Check(v); !errors.Is(err, domain.ErrTaken) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := h.Prepare(t.Context(), domain.Visit{Visitor: v, ID: v.LocalID("here"), Via: "north"}); !errors.Is(err, domain.ErrTaken) {
+			t.Errorf("%s is taken in: %v", name, err)
+		}
+	}
+	if len(r.w.kept()) > 0 || len(r.registry.Devices()) != 2 {
+		t.Errorf("something was changed: rules of %v, devices %v", r.w.kept(), r.registry.Devices())
+	}
+}
+
+// A device of ours goes to the neighbour and comes back.
+func TestAbroadAndBack(t *testing.T) {
+	r, d := newDomainRig(t)
+	h, ctx := host{r.Service}, t.Context()
+	ip := r.attach(edge3, mac3)
+	r.idle()
+	if err := h.Redirect(ctx, "phone", "north", false); err != nil {
+		t.Fatal(err)
+	}
+	got := r.down(ip, mac3)
+	slices.SortFunc(got, func(a, b arrival) int { return a.At.Compare(b.At) })
+	if !slices.Equal(got, []arrival{{peering, routerMAC, mac3}, {edge3, routerMAC, mac3}}) {
+		t.Errorf("announced: %v", got)
+	}
+	if err := h.Cancel(ctx, "phone"); err != nil {
+		t.Fatal(err)
+	}
+	r.at(ip, mac3, edge3, mac3)
+	for _, alone := range []bool{false, true, true} {
+		if err := h.Redirect(ctx, "phone", "north", alone); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := r.down(ip, mac3); !slices.Equal(got, []arrival{{peering, routerMAC, mac3}}) {
+		t.Errorf("abroad: %v", got)
+	}
+	if got := r.through(peering, mac3, routerMAC, ip, server); !slices.Equal(got, []arrival{{uplink, mac3, routerMAC}}) {
+		t.Errorf("from abroad: %v", got)
+	}
+	if k, ok := h.Device("phone"); !ok || k.Here || r.status().Away != 1 {
+		t.Errorf("known as %+v", k)
+	}
+	if got := r.move(edge5, mac3, ip); got != ip {
+		t.Fatalf("home again, and got %v", got)
+	}
+	r.eventually("one place to be served", func() bool { return len(r.down(ip, mac3)) == 1 })
+	r.idle()
+	r.at(ip, mac3, edge5, mac3)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !slices.Equal(d.attached, []string{"phone", "phone"}) {
+		t.Errorf("told of %v", d.attached)
+	}
+}
