@@ -176,6 +176,7 @@ func TestRealClients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("clients renew after half a minute")
 	}
+	t.Parallel()
 	programs := dhcpPrograms()
 	w := newWorld(t, lab.MobilityOptions{Levels: 2, Devices: 2 * len(programs), Interfaces: 1})
 	spec := w.poolSpec()

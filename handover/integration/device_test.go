@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"testing"
 	"time"
 
 	"github.com/sluice-net/sluice/handover/mobile"
@@ -141,12 +140,4 @@ func (d *device) move(name string) (mobile.Move, error) {
 // streamTo starts a stream to the device itself.
 func (d *device) stream(perSecond int) *stream {
 	return d.w.stream(d.host, netip.AddrPortFrom(d.ip, 5000), perSecond)
-}
-
-// requireNoLoss is what a seamless handover promises.
-func requireNoLoss(t *testing.T, r report) {
-	t.Helper()
-	if r.lost > 0 || r.doubled > 0 {
-		t.Errorf("%d packets lost in %d gaps, %d doubled", r.lost, len(r.gaps), r.doubled)
-	}
 }

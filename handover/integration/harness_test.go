@@ -40,6 +40,7 @@ type world struct {
 	lab    *lab.Lab
 	domain lab.MobilityDomain
 	roots  []string // as the configuration has them
+	extra  string   // what else it has about handover
 	dir    string   // of the controller's files
 	log    *logBuffer
 	rest   *client.Client
@@ -55,10 +56,17 @@ type world struct {
 func newWorld(t testing.TB, o lab.MobilityOptions) *world {
 	t.Helper()
 	w := makeWorld(t, o)
+	w.begin()
+	return w
+}
+
+// begin starts a controller, waits until it knows the network, and gives it the
+// pool.
+func (w *world) begin() {
+	w.t.Helper()
 	w.start()
 	w.ready()
 	w.put("pools/"+pool, w.poolSpec())
-	return w
 }
 
 func makeWorld(t testing.TB, o lab.MobilityOptions) *world {
@@ -96,7 +104,7 @@ sos: {enabled: false}
 handover:
   enabled: true
   roots: [%s]
-`, w.dir, listen, w.lab.ControllerAddr().String(), strings.Join(w.roots, ", "))
+%s`, w.dir, listen, w.lab.ControllerAddr().String(), strings.Join(w.roots, ", "), w.extra)
 }
 
 func (w *world) configFile(listen string) string {

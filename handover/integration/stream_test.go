@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/sluice-net/sluice/lab"
@@ -42,6 +43,7 @@ type arrival struct {
 // gap is a run of packets that never arrived.
 type gap struct {
 	first, packets int
+	at             time.Time // when the first was sent
 	// took is from the sending of the first that was lost to that of the first
 	// that was not.
 	took time.Duration
@@ -57,7 +59,12 @@ type report struct {
 	longest    time.Duration // of gaps
 	silence    time.Duration // longest time between two arrivals
 	stall      time.Duration // longest time between two sendings
+	stalls     int           // how often the sender was kept from sending for noStall
 }
+
+// noStall is how long a sender may be kept from sending without that telling of a
+// machine that has too much to do.
+const noStall = 25 * time.Millisecond
 
 func (r report) String() string {
 	round := func(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }
@@ -240,13 +247,16 @@ func (s *stream) report() report {
 		}
 	}
 	for i := 1; i < len(s.sent); i++ {
-		r.stall = max(r.stall, s.sent[i].Sub(s.sent[i-1]))
+		d := s.sent[i].Sub(s.sent[i-1])
+		if r.stall = max(r.stall, d); d > noStall {
+			r.stalls++
+		}
 	}
 	for i := 0; i < len(came); i++ {
 		if came[i] {
 			continue
 		}
-		g := gap{first: i}
+		g := gap{first: i, at: s.sent[i]}
 		for ; i < len(came) && !came[i]; i++ {
 			g.packets++
 		}
@@ -256,4 +266,12 @@ func (s *stream) report() report {
 		r.gaps = append(r.gaps, g)
 	}
 	return r
+}
+
+// requireNoLoss is what a seamless handover promises.
+func requireNoLoss(t testing.TB, r report) {
+	t.Helper()
+	if r.lost > 0 || r.doubled > 0 {
+		t.Errorf("%d packets lost in %d gaps, %d doubled", r.lost, len(r.gaps), r.doubled)
+	}
 }

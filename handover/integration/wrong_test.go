@@ -49,6 +49,7 @@ func unmoved(t *testing.T, w *world, radios []*radio, p *phone, what string, r *
 // TestSpoofedRequests has strangers ask, by every message there is, for a device's
 // address at a port where the device may not be.
 func TestSpoofedRequests(t *testing.T) {
+	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
 	w.put("classes/bound", plugin.ClassSpec{Policy: "saving", Trigger: "ports", Ports: []string{radios[0].at().String(), radios[1].at().String()}})
 	p := victim(t, w, radios, "bound")
@@ -76,6 +77,15 @@ func TestSpoofedRequests(t *testing.T) {
 	unmoved(t, w, radios, p, "chaddr of the device", radios[2], stranger, p.reboot(mac))
 	unmoved(t, w, radios, p, "eth_src of the device", radios[2], mac, p.reboot(stranger))
 	unmoved(t, w, radios, p, "chaddr of the device, at a port where it may be", radios[1], stranger, p.reboot(mac))
+	// What is sent with the device's address from elsewhere goes nowhere.
+	for _, from := range []openflow.MAC{mac, stranger} {
+		if seen, ok := w.sends(p, radios[2], from); ok {
+			t.Errorf("a stranger sends with the device's address, seen with %v", seen)
+		}
+	}
+	if seen, ok := w.sends(p, radios[0], mac); !ok || seen != mac {
+		t.Errorf("the device itself sends, seen with %v: %v", seen, ok)
+	}
 	if l, ok := w.lease(p.id); !ok || l.IP != p.ip || l.released() {
 		t.Errorf("the lease is %+v", l)
 	}
@@ -90,6 +100,7 @@ func TestSpoofedRequests(t *testing.T) {
 // TestSignedRequests moves a device that has a key: only by what it has signed,
 // and by each signature once.
 func TestSignedRequests(t *testing.T) {
+	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
 	key := make([]byte, 32)
 	if _, err := rand.Read(key); err != nil {
@@ -200,6 +211,7 @@ func TestUnknownDevices(t *testing.T) {
 // TestExhaustedPool has one device more than addresses. It gets one as soon as one
 // is free.
 func TestExhaustedPool(t *testing.T) {
+	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
 	spec := w.poolSpec()
 	spec.First, spec.Last = "10.20.1.1", "10.20.1.2"
