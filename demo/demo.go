@@ -157,7 +157,7 @@ func (d *demo) compare(ctx context.Context) ([]outcome, error) {
 		return nil, err
 	}
 	if len(sessions) != 1 {
-		return nil, fmt.Errorf("%w: %w (%d sessions)", ErrFailed, stage.ErrNotCarried, len(sessions))
+		return nil, fmt.Errorf("%w: %w (%d sessions); the controller's last words:\n%s", ErrFailed, stage.ErrNotCarried, len(sessions), d.parts.LastWords("controller"))
 	}
 	return []outcome{direct, carried}, nil
 }

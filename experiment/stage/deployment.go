@@ -133,7 +133,7 @@ data: {address: %[4]v}
 	}
 	d.agents[host] = p
 	if err := WaitListening(ctx, h, agentPort); err != nil {
-		return fmt.Errorf("agent %s: %w: %s", host, err, d.lastWords(host))
+		return fmt.Errorf("agent %s: %w: %s", host, err, d.LastWords(host))
 	}
 	return nil
 }

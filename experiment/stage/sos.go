@@ -51,7 +51,7 @@ func (d *Deployment) connect(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("%w: %s", err, d.lastWords("controller"))
+		return fmt.Errorf("%w: %s", err, d.LastWords("controller"))
 	}
 	d.Client, err = client.New(client.Options{
 		Server: "http://" + apiAddress, Token: strings.TrimSpace(string(token)), Dial: d.lab.Control().DialContext,
@@ -62,8 +62,9 @@ func (d *Deployment) connect(ctx context.Context) error {
 // TokenFile holds the token of the controller's API.
 func (d *Deployment) TokenFile() string { return filepath.Join(d.dir, "controller", "token") }
 
-// lastWords are the last lines of a program's log, for an error message.
-func (d *Deployment) lastWords(program string) string {
+// LastWords are the last lines of the log of the controller or of an agent, by its
+// host's name, for an error message.
+func (d *Deployment) LastWords(program string) string {
 	text, err := os.ReadFile(filepath.Join(d.logs, program+".log"))
 	if err != nil {
 		return err.Error()
