@@ -94,7 +94,7 @@ func (d *HandoverDeployment) deploy(ctx context.Context, o HandoverOptions) erro
 	}
 	for _, x := range d.Domains {
 		if err := x.settle(ctx); err != nil {
-			return fmt.Errorf("controller %s: %w: %s", x.Name, err, x.LastWords())
+			return fmt.Errorf("controller %s: %w: %s", x.Name, err, x.lastWords())
 		}
 	}
 	return nil
@@ -161,7 +161,7 @@ func (x *HandoverDomain) Start(ctx context.Context, all []*HandoverDomain) error
 	return nil
 }
 
-func (x *HandoverDomain) LastWords() string {
+func (x *HandoverDomain) lastWords() string {
 	text, err := os.ReadFile(filepath.Join(x.o.LogDir, "controller-"+x.Name+".log"))
 	if err != nil {
 		return err.Error()

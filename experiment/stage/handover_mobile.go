@@ -58,7 +58,7 @@ func StartMobile(ctx context.Context, o MobileOptions) (*Mobile, error) {
 	m := &Mobile{o: o, dir: dir}
 	if err := m.start(ctx); err != nil {
 		m.Close()
-		return nil, fmt.Errorf("mobile device %s: %w: %s", o.Device, err, m.LastWords())
+		return nil, fmt.Errorf("mobile device %s: %w: %s", o.Device, err, m.lastWords())
 	}
 	return m, nil
 }
@@ -105,7 +105,7 @@ func (m *Mobile) start(ctx context.Context) error {
 
 func (m *Mobile) log() string { return filepath.Join(m.o.LogDir, "mobile-"+m.o.Device+".log") }
 
-func (m *Mobile) LastWords() string {
+func (m *Mobile) lastWords() string {
 	text, err := os.ReadFile(m.log())
 	if err != nil {
 		return err.Error()

@@ -1,0 +1,69 @@
+package experiment
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestModelOfMoves(t *testing.T) {
+	ms := time.Millisecond
+	p := latencies{root: 20 * ms, core: 5 * ms, edge: 1 * ms, link: 2 * ms, radio: 3 * ms}
+	cases := []struct {
+		move              modelMove
+		formula, one, two time.Duration
+	}{
+		// Around: 2 x 3 for the radio and 1 to the controller. L of the edge: max(5+2, 1).
+		{modelMoves[0], 14 * ms, 24 * ms, (7 + 10 + 2 + 5 + 2) * ms},
+		// L of the edge: 20, then 22 at the core, then 24.
+		{modelMoves[1], 31 * ms, 71 * ms, (7 + 40 + 10 + 20 + 4) * ms},
+	}
+	for _, c := range cases {
+		if got := p.formula(c.move); got != c.formula {
+			t.Errorf("%s: formula %v, want %v", c.move.name, got, c.formula)
+		}
+		if got := p.predict(c.move, 1); got != c.one {
+			t.Errorf("%s: with one radio %v, want %v", c.move.name, got, c.one)
+		}
+		if got := p.predict(c.move, 2); got != c.two {
+			t.Errorf("%s: with two radios %v, want %v", c.move.name, got, c.two)
+		}
+	}
+}
+
+func TestScalesOfHandover(t *testing.T) {
+	for _, scale := range []Scale{Quick, Normal, Full} {
+		if points := modelPoints(scale); len(points) < 2 || len(slices.Compact(slices.Clone(points))) != len(points) {
+			t.Errorf("%s: points %v", scale, points)
+		}
+		cases := roamCases(scale)
+		if cases[0].name != standingStill || cases[0].policy != "" {
+			t.Errorf("%s: the first case is %q, the others are compared with standing still", scale, cases[0].name)
+		}
+	}
+	for _, way := range slices.Concat(peerWays(), handoverWays()) {
+		if (way.start == nil) == (way.policy == "") {
+			t.Errorf("%s: a way is started by itself or served by a policy", way.name)
+		}
+	}
+}
+
+func TestHostOf(t *testing.T) {
+	if got := hostOf(netip.MustParsePrefix("10.20.0.0/16"), 0x102); got != netip.MustParseAddr("10.20.1.2") {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestSortedSeries(t *testing.T) {
+	s := Series{X: []float64{3, 1, 2}, Y: []float64{30, 10, 20}}
+	if s = sortedSeries(s); !slices.Equal(s.X, []float64{1, 2, 3}) || !slices.Equal(s.Y, []float64{10, 20, 30}) {
+		t.Errorf("got %v", s)
+	}
+}
+
+func TestDeafKeepsTheRest(t *testing.T) {
+	if d := deaf(accessLine); d.Loss != 1 || d.Rate != accessLine.Rate || d.Delay != accessLine.Delay || accessLine.Loss != 0 {
+		t.Errorf("got %+v of %+v", d, accessLine)
+	}
+}
