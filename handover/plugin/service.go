@@ -71,8 +71,6 @@ type Service struct {
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
 	startMu sync.Mutex
-	// changes serialises what the operator changes.
-	changes sync.Mutex
 
 	// view is what the packet-in handler looks at without a lock; nil until the
 	// registry has been loaded.
