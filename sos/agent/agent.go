@@ -285,6 +285,7 @@ func (a *Agent) register(s *session) error {
 		return &agentapi.Problem{Title: "agent is full", Code: agentapi.CodeFull, Detail: fmt.Sprintf("%d sessions", a.cfg.MaxSessions)}
 	}
 	a.sessions[s.req.ID] = s
+	a.wg.Add(1) // until forget has given everything back: Close waits for it
 	if s.role == roleAcceptor {
 		a.hosting[s.req.Peer.Addr]++
 	}
@@ -301,7 +302,6 @@ func (a *Agent) forget(s *session) {
 			delete(a.hosting, peer)
 		}
 	}
-	a.wg.Add(1)
 	a.mu.Unlock()
 	a.metrics.ended(s)
 	a.records.add(s.record())
