@@ -83,7 +83,7 @@ func TestDebianPackage(t *testing.T) {
 		must(t, "sh", "-n", filepath.Join(control, script))
 	}
 	conffiles, err := os.ReadFile(filepath.Join(control, "conffiles"))
-	if err != nil || strings.Count(string(conffiles), "/etc/sluice/") != 2 {
+	if err != nil || strings.Count(string(conffiles), "/etc/sluice/") != 3 {
 		t.Errorf("conffiles: %v\n%s", err, conffiles)
 	}
 	checkUnits(t, filepath.Join(extracted, "lib/systemd/system"))

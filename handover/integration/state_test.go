@@ -265,7 +265,7 @@ func (w *world) servedAt(radios []*radio, ip netip.Addr, want string) {
 	w.t.Helper()
 	var where []string
 	if !w.poll(2*time.Second, func() bool {
-		where = w.delivered(radios, ip)
+		where = w.deliveredWithin(radios, ip, 200*time.Millisecond)
 		return slices.Equal(where, []string{want})
 	}) {
 		w.t.Errorf("packets to %v come out at %v, want %v", ip, where, want)
