@@ -109,8 +109,8 @@ func cover(first, last netip.Addr) []netip.Prefix {
 // switch that refuses them costs the others nothing.
 func (s *Service) applyPunts(ctx context.Context) {
 	v := s.view.Load()
-	if v == nil {
-		return
+	if v == nil || len(s.settings.Roots) == 0 {
+		return // without a root there is nowhere to lead a device to: DHCP is somebody else's
 	}
 	servers := make([]netip.Addr, 0, len(v.servers))
 	for a := range v.servers {
