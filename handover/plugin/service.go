@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/handover/predict"
 	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/internal/deviceauth"
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/store"
@@ -66,11 +67,9 @@ type Service struct {
 	coverage *predict.Coverage
 	plane    *predict.Plane
 
-	// ctx ends when Run ends; tasks are the goroutines that Run waits for.
-	ctx     context.Context
-	cancel  context.CancelFunc
-	tasks   sync.WaitGroup
-	startMu sync.Mutex
+	// tasks are the goroutines that Run waits for; ctx, theirs, ends when Run ends.
+	tasks *tasks.Group
+	ctx   context.Context
 
 	// view is what the packet-in handler looks at without a lock; nil until the
 	// registry has been loaded.
@@ -104,7 +103,7 @@ func New(o Options) (*Service, error) {
 		fabric: o.Fabric, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name),
 		settings: o.Settings, now: o.clock,
 		registry: registry.New(o.Store, o.clock), gateways: newGateways(), pings: newPings(), orders: newOrders(o.clock),
-		rethink: make(chan struct{}, 1), mobiles: map[string]*mobile{}, history: newHistory(o.Settings.History),
+		rethink: make(chan struct{}, 1), tasks: tasks.New(), mobiles: map[string]*mobile{}, history: newHistory(o.Settings.History),
 		ports: map[network.PortRef]time.Time{}, motions: map[string]*motion{}, puntErrs: map[openflow.DatapathID]string{},
 	}
 	if err := s.cover(); err != nil {
@@ -115,7 +114,7 @@ func New(o Options) (*Service, error) {
 	}
 	s.dhcp = dhcp.New(s.registry, dhcp.Options{})
 	s.lanes = newLanes(s.start)
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.ctx = s.tasks.Context()
 	s.metrics = newMetrics(s)
 	return s, nil
 }
@@ -125,9 +124,9 @@ func (s *Service) Name() string { return Name }
 
 // Run works until ctx ends. Rules of devices stay in the switches.
 func (s *Service) Run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, s.cancel)
+	stop := context.AfterFunc(ctx, s.tasks.Cancel)
 	defer stop()
-	defer s.finish()
+	defer s.tasks.Stop()
 	if err := s.load(s.ctx); err != nil {
 		return fmt.Errorf("handover: %w", err)
 	}
@@ -146,28 +145,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// finish ends what start started and waits for it.
-func (s *Service) finish() {
-	s.startMu.Lock()
-	s.cancel()
-	s.startMu.Unlock()
-	s.tasks.Wait()
-}
-
 // start runs f in a goroutine that Run waits for. It does nothing after the end.
-func (s *Service) start(f func(context.Context)) bool {
-	s.startMu.Lock()
-	defer s.startMu.Unlock()
-	if s.ctx.Err() != nil {
-		return false
-	}
-	s.tasks.Add(1)
-	go func() {
-		defer s.tasks.Done()
-		f(s.ctx)
-	}()
-	return true
-}
+func (s *Service) start(f func(context.Context)) bool { return s.tasks.Start(f) }
 
 // wake makes the keeper look at the network again.
 func (s *Service) wake() {

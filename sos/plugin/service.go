@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/sos/agentapi"
@@ -61,11 +62,9 @@ type Service struct {
 	opts    Options
 	metrics *metrics
 
-	// ctx ends when Run ends; tasks are the goroutines that Run waits for.
-	ctx     context.Context
-	cancel  context.CancelFunc
-	tasks   sync.WaitGroup
-	startMu sync.Mutex
+	// tasks are the goroutines that Run waits for; ctx, theirs, ends when Run ends.
+	tasks *tasks.Group
+	ctx   context.Context
 	// changes serialises what the operator changes, so that store and memory agree.
 	changes sync.Mutex
 
@@ -124,13 +123,13 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{
 		fabric: o.Fabric, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name), opts: o,
-		rethink: make(chan struct{}, 1), config: DefaultConfig(),
+		rethink: make(chan struct{}, 1), tasks: tasks.New(), config: DefaultConfig(),
 		working: make(chan struct{}, maxWorking), unproven: make(chan struct{}, maxUnproven),
 		agents: map[string]*agent{}, sessions: map[flow]*session{}, byID: map[agentapi.SessionID]*session{},
 		perClient: map[string]int{}, direct: newDirectory(), pairs: map[string]*pair{}, resets: map[flow]*reset{},
 		puntErrs: map[openflow.DatapathID]string{}, edges: map[openflow.DatapathID]edge{}, early: map[agentapi.SessionID][]agentapi.SessionRecord{},
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.ctx = s.tasks.Context()
 	s.metrics = newMetrics(s)
 	s.refreshView()
 	return s, nil
@@ -141,9 +140,9 @@ func (s *Service) Name() string { return Name }
 
 // Run works until ctx ends. Rules of live sessions stay in the switches.
 func (s *Service) Run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, s.cancel)
+	stop := context.AfterFunc(ctx, s.tasks.Cancel)
 	defer stop()
-	defer s.finish()
+	defer s.tasks.Stop()
 	if err := s.load(s.ctx); err != nil {
 		return fmt.Errorf("sos: %w", err)
 	}
@@ -158,28 +157,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// finish ends what start started and waits for it.
-func (s *Service) finish() {
-	s.startMu.Lock()
-	s.cancel()
-	s.startMu.Unlock()
-	s.tasks.Wait()
-}
-
 // start runs f in a goroutine that Run waits for. It does nothing after the end.
-func (s *Service) start(f func(context.Context)) bool {
-	s.startMu.Lock()
-	defer s.startMu.Unlock()
-	if s.ctx.Err() != nil {
-		return false
-	}
-	s.tasks.Add(1)
-	go func() {
-		defer s.tasks.Done()
-		f(s.ctx)
-	}()
-	return true
-}
+func (s *Service) start(f func(context.Context)) bool { return s.tasks.Start(f) }
 
 // wake makes the keeper look at punt rules and paths again.
 func (s *Service) wake() {

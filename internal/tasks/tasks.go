@@ -1,0 +1,49 @@
+// Package tasks owns the goroutines of something that has a Run: they share a
+// context, and Run waits for them at its end.
+package tasks
+
+import (
+	"context"
+	"sync"
+)
+
+// Group is a set of goroutines. Its methods may be called concurrently.
+type Group struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	mu     sync.Mutex // keeps Start from adding to what Stop waits for
+	wg     sync.WaitGroup
+}
+
+// New returns a group without goroutines.
+func New() *Group {
+	g := &Group{}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	return g
+}
+
+// Context ends when the group is cancelled or stopped.
+func (g *Group) Context() context.Context { return g.ctx }
+
+// Cancel ends the context and does not wait.
+func (g *Group) Cancel() { g.cancel() }
+
+// Start runs f in a goroutine that Stop waits for. After the context's end it
+// runs nothing and reports false.
+func (g *Group) Start(f func(context.Context)) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ctx.Err() != nil {
+		return false
+	}
+	g.wg.Go(func() { f(g.ctx) })
+	return true
+}
+
+// Stop ends the context and waits for every goroutine.
+func (g *Group) Stop() {
+	g.mu.Lock()
+	g.cancel()
+	g.mu.Unlock()
+	g.wg.Wait()
+}
