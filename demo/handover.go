@@ -90,12 +90,7 @@ func (d *handoverDemo) lastWords() {
 		return
 	}
 	for _, file := range logs {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-		d.say("\n%s ends with:\n%s", filepath.Base(file), strings.Join(lines[max(0, len(lines)-lastLines):], "\n"))
+		d.say("\n%s ends with:\n%s", filepath.Base(file), stage.Tail(file, lastLines))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -81,4 +82,18 @@ func WaitListening(ctx context.Context, at Place, port uint16) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// lastWords is how many lines of a log an error message quotes.
+const lastWords = 5
+
+// Tail returns the last lines of a file, or why it cannot be read: it is for
+// messages about something that has gone wrong already.
+func Tail(file string, lines int) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }

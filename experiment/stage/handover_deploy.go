@@ -162,12 +162,7 @@ func (x *HandoverDomain) Start(ctx context.Context, all []*HandoverDomain) error
 }
 
 func (x *HandoverDomain) lastWords() string {
-	text, err := os.ReadFile(filepath.Join(x.o.LogDir, "controller-"+x.Name+".log"))
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(lines[max(0, len(lines)-5):], "\n")
+	return Tail(filepath.Join(x.o.LogDir, "controller-"+x.Name+".log"), lastWords)
 }
 
 // settle connects to the API and waits until the network is known.

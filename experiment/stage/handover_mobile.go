@@ -105,14 +105,7 @@ func (m *Mobile) start(ctx context.Context) error {
 
 func (m *Mobile) log() string { return filepath.Join(m.o.LogDir, "mobile-"+m.o.Device+".log") }
 
-func (m *Mobile) lastWords() string {
-	text, err := os.ReadFile(m.log())
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(lines[max(0, len(lines)-5):], "\n")
-}
+func (m *Mobile) lastWords() string { return Tail(m.log(), lastWords) }
 
 // Addr is the device's address.
 func (m *Mobile) Addr() netip.Addr { return m.addr }

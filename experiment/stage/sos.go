@@ -65,12 +65,7 @@ func (d *Deployment) TokenFile() string { return filepath.Join(d.dir, "controlle
 // LastWords are the last lines of the log of the controller or of an agent, by its
 // host's name, for an error message.
 func (d *Deployment) LastWords(program string) string {
-	text, err := os.ReadFile(filepath.Join(d.logs, program+".log"))
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(lines[max(0, len(lines)-5):], "\n")
+	return Tail(filepath.Join(d.logs, program+".log"), lastWords)
 }
 
 // settle registers the agents and waits until switches and agents are usable.
