@@ -31,6 +31,9 @@ type Link struct {
 	From, To PortRef
 	// Latency is the measured one-way latency, zero while unknown.
 	Latency time.Duration
+	// Jitter is how much latency varies from one probe to the next (RFC 3550,
+	// section 6.4.1), zero while unknown.
+	Jitter time.Duration
 	// Capacity is the speed in bits per second, zero while unknown.
 	Capacity uint64
 	// Used is the measured load in bits per second.
