@@ -32,6 +32,10 @@ type Graph struct {
 	head  []int32 // node that the arc at this place leads to
 	id    []int32 // number of the arc at this place
 	pool  sync.Pool
+
+	solvers sync.Pool
+	turn    sync.Once
+	turned  *Graph
 }
 
 // New builds a graph of nodes 0 to nodes-1. Parallel arcs and loops are allowed.
@@ -61,7 +65,20 @@ func New(nodes int, arcs []Arc) (*Graph, error) {
 		g.head[at], g.id[at] = int32(a.To), int32(i)
 	}
 	g.pool.New = func() any { return newSearch(nodes) }
+	g.solvers.New = func() any { return newSolver(g) }
 	return g, nil
+}
+
+// reverse is the graph with each arc turned round, under its own number.
+func (g *Graph) reverse() *Graph {
+	g.turn.Do(func() {
+		arcs := make([]Arc, len(g.arcs))
+		for i, a := range g.arcs {
+			arcs[i] = Arc{From: a.To, To: a.From}
+		}
+		g.turned, _ = New(g.Nodes(), arcs) // arcs that New has accepted before
+	})
+	return g.turned
 }
 
 // Nodes returns the number of nodes.

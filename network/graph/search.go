@@ -36,6 +36,12 @@ func (s *search) reset() {
 	}
 }
 
+// known is the label of a node, if this search has reached it.
+func (s *search) known(node int32) (*label, bool) {
+	l := &s.labels[node]
+	return l, l.mark == s.mark
+}
+
 // better reports whether arriving at the node of l by arc, at this cost and
 // length, is to be preferred to what l holds.
 func (s *search) better(l *label, cost float64, hops, arc int32) bool {

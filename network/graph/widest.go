@@ -16,7 +16,7 @@ func (g *Graph) WidestPath(from, to int, width, cost Weights) (p Path, w float64
 	}
 	s := g.pool.Get().(*search)
 	defer g.pool.Put(s)
-	best, ok := g.maxWidth(s, from, to, width, cost)
+	best, ok := g.maxWidth(s, from, to, width, func(arc int32) bool { return !usable(width[arc]) || !usable(cost[arc]) })
 	if !ok {
 		return Path{}, 0, false
 	}
@@ -28,11 +28,12 @@ func (g *Graph) WidestPath(from, to int, width, cost Weights) (p Path, w float64
 	return g.path(s, to), best, true
 }
 
-// maxWidth finds the greatest width at which to can be reached. Labels and queue
-// hold the width negated, so that the widest comes first.
-func (g *Graph) maxWidth(s *search, from, to int, width, cost Weights) (float64, bool) {
+// maxWidth finds the greatest width at which to can be reached or, with to
+// negative, at which every node can. Labels and queue hold the width negated, so
+// that the widest comes first. Arcs for which skip says true are left out.
+func (g *Graph) maxWidth(s *search, from, to int, width Weights, skip func(arc int32) bool) (float64, bool) {
 	s.reset()
-	s.labels[from] = label{cost: math.Inf(-1), mark: s.mark}
+	s.labels[from] = label{cost: math.Inf(-1), arc: -1, mark: s.mark}
 	s.queue.push(item{cost: math.Inf(-1), node: int32(from)})
 	for len(s.queue) > 0 {
 		it := s.queue.pop()
@@ -46,7 +47,7 @@ func (g *Graph) maxWidth(s *search, from, to int, width, cost Weights) (float64,
 		}
 		for at := g.first[it.node]; at < g.first[it.node+1]; at++ {
 			arc, head := g.id[at], g.head[at]
-			if !usable(width[arc]) || !usable(cost[arc]) {
+			if skip(arc) {
 				continue
 			}
 			negated := max(it.cost, -width[arc])
@@ -54,9 +55,76 @@ func (g *Graph) maxWidth(s *search, from, to int, width, cost Weights) (float64,
 			if h.mark == s.mark && (h.done || h.cost <= negated) {
 				continue
 			}
-			*h = label{cost: negated, mark: s.mark}
+			*h = label{cost: negated, arc: arc, mark: s.mark}
 			s.queue.push(item{cost: negated, node: head})
 		}
 	}
 	return 0, false
+}
+
+// widest solves problems whose objective is the width. If the widest path of all
+// can be had within the bounds, that is it; else the exact search finds how wide a
+// path can be. In both cases the cheapest path of that width is searched then: one
+// search cannot do both, as [Graph.WidestPath] says.
+func (s *solver) widest() (Solution, error) {
+	m := s.g.pool.Get().(*search)
+	wide, ok := s.g.maxWidth(m, s.p.From, s.p.To, s.p.Width, s.skip)
+	s.g.pool.Put(m)
+	if !ok {
+		return Solution{}, &NoPathError{Reason: Disconnected}
+	}
+	if found, err := s.atWidth(wide); err == nil {
+		if len(s.p.Bounds) == 0 {
+			found.Algorithm = ShortestWidest
+		}
+		return found, nil
+	}
+	if err := s.lookBack(); err != nil {
+		return Solution{}, err
+	}
+	r := s.g.reverse()
+	back := r.pool.Get().(*search)
+	s.rest[len(s.p.Bounds)] = back
+	r.maxWidth(back, s.p.To, -1, s.p.Width, s.skip)
+	s.low, s.exactBy = -wide, half(s.deadline)
+	end, bound := s.settle()
+	switch end {
+	case exhausted:
+		return Solution{}, &NoPathError{Reason: Together}
+	case limited:
+		return s.wideEnough(-bound)
+	}
+	found := Solution{Path: s.way(end), Algorithm: LabelSetting, Labels: len(s.states)}
+	found.Value = narrowest(s.p.Width, found.Path.Arcs)
+	found.Bound, found.Exact = found.Value, true
+	if cheaper, err := s.atWidth(found.Value); err == nil {
+		found.Path = cheaper.Path
+	}
+	return found, nil
+}
+
+// atWidth is the cheapest path of at least this width, which none can exceed.
+func (s *solver) atWidth(width float64) (Solution, error) {
+	p := *s.p
+	p.Widest, p.MinWidth = false, width
+	found, err := s.g.solve(&p, s.exactBy)
+	found.Value, found.Bound, found.Exact = width, width, true
+	return found, err
+}
+
+// wideEnough answers what the exact search could not within its limit: the widest
+// of the paths that are best in one bound each.
+func (s *solver) wideEnough(bound float64) (Solution, error) {
+	best := Solution{Value: -1, Bound: bound, Algorithm: Relaxation, Labels: len(s.states)}
+	for i := range s.p.Bounds {
+		arcs := s.follow(s.rest[i])
+		if width := narrowest(s.p.Width, arcs); width > best.Value && s.meets(arcs) {
+			best.Path, best.Value = Path{Arcs: arcs, Cost: sum(s.p.Cost, arcs)}, width
+		}
+	}
+	if best.Value < 0 {
+		return Solution{}, ErrUndecided
+	}
+	best.Exact = best.Value >= bound
+	return best, nil
 }

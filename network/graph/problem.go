@@ -1,0 +1,133 @@
+package graph
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// MaxBounds is how many bounds a problem may have.
+const MaxBounds = 3
+
+// Problem asks for the best path among those that meet all bounds. Without bounds
+// it takes polynomial time. With one bound it is the restricted shortest path, with
+// more the multi-constrained optimal path, both NP-complete in general (Wang and
+// Crowcroft, "Quality-of-Service Routing for Supporting Multimedia Applications",
+// IEEE JSAC 14(7), 1996).
+//
+// Sums are compared within one part in 10^12: more than rounding does to a sum of
+// thousands of weights, less than one for sums of whole numbers below 10^12. With
+// whole numbers, what is equal compares as equal.
+type Problem struct {
+	From, To int
+	// Cost is what is to be least. Among paths of equal cost the one with fewer arcs wins.
+	Cost Weights
+	// MaxCost bounds the cost; zero is no bound.
+	MaxCost float64
+	// Width is the width of each arc. Those narrower than MinWidth take no part.
+	// Without widths all arcs are wide enough.
+	Width    Weights
+	MinWidth float64
+	// Widest asks for the path whose narrowest arc is widest; Cost chooses among
+	// such paths. It does not go with MaxCost.
+	Widest bool
+	// Bounds are sums that the path must not exceed.
+	Bounds []Bound
+	Limit  Limit
+}
+
+// Bound is the greatest sum that a path may have in some weights.
+type Bound struct {
+	Weights Weights
+	Max     float64
+}
+
+// Limit bounds the exact search. When it is reached, the answer is the best that
+// relaxation finds. Half of the time is for the exact search, and the whole may be
+// exceeded by what one search of a shortest path takes.
+type Limit struct {
+	Labels int           // partial paths kept at once; zero stands for DefaultLabels
+	Time   time.Duration // zero is no limit
+}
+
+// DefaultLabels takes some 40 MB.
+const DefaultLabels = 1 << 19
+
+// Algorithm names what found a path.
+type Algorithm string
+
+// The algorithms.
+const (
+	Dijkstra       Algorithm = "dijkstra"
+	ShortestWidest Algorithm = "shortest-widest"
+	LabelSetting   Algorithm = "label-setting"
+	LARAC          Algorithm = "larac"
+	Subgradient    Algorithm = "subgradient"
+	Relaxation     Algorithm = "relaxation"
+)
+
+// Solution is a path that meets all bounds.
+type Solution struct {
+	Path Path
+	// Value is the path's cost, or its width if the widest path was asked for.
+	Value float64
+	// Bound is a value that no path betters.
+	Bound float64
+	// Exact says that Value is as good as Bound.
+	Exact     bool
+	Algorithm Algorithm
+	// Labels counts the partial paths that the exact search kept.
+	Labels int
+}
+
+// ErrUndecided says that the limit was reached before a path was found or proved
+// not to exist.
+var ErrUndecided = errors.New("graph: limit reached before a path was found")
+
+// Why there is no path, beside the number of a bound that cannot be met.
+const (
+	Disconnected = -1 - iota // no path of usable arcs at all
+	TooCostly                // the cheapest path that meets the bounds exceeds MaxCost
+	Together                 // each bound can be met, but not all at once
+)
+
+// NoPathError is the proof that no path meets the bounds.
+type NoPathError struct {
+	// Reason is Disconnected, TooCostly, Together or the number of a bound.
+	Reason int
+	// Least is the least sum that a path can have in what Reason names.
+	Least float64
+}
+
+// Error says what could not be met.
+func (e *NoPathError) Error() string {
+	switch e.Reason {
+	case Disconnected:
+		return "graph: not connected"
+	case TooCostly:
+		return fmt.Sprintf("graph: the least cost is %g", e.Least)
+	case Together:
+		return "graph: no path meets all bounds together"
+	}
+	return fmt.Sprintf("graph: the least sum for bound %d is %g", e.Reason, e.Least)
+}
+
+// validate refuses what makes no sense.
+func (g *Graph) validate(p *Problem) error {
+	switch {
+	case !g.check(p.From, p.To, p.Cost):
+		return fmt.Errorf("graph: from %d to %d of %d nodes with %d costs for %d arcs", p.From, p.To, g.Nodes(), len(p.Cost), g.Arcs())
+	case p.Width != nil && len(p.Width) != g.Arcs():
+		return fmt.Errorf("graph: %d widths for %d arcs", len(p.Width), g.Arcs())
+	case p.Widest && (p.Width == nil || p.MaxCost != 0):
+		return errors.New("graph: the widest path needs widths, and takes no bound on the cost")
+	case len(p.Bounds) > MaxBounds:
+		return fmt.Errorf("graph: %d bounds: at most %d", len(p.Bounds), MaxBounds)
+	}
+	for i, b := range p.Bounds {
+		if len(b.Weights) != g.Arcs() || !usable(b.Max) {
+			return fmt.Errorf("graph: bound %d: %d weights for %d arcs, at most %g", i, len(b.Weights), g.Arcs(), b.Max)
+		}
+	}
+	return nil
+}

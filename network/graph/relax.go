@@ -1,0 +1,98 @@
+package graph
+
+// larac is Lagrange relaxation for one bound (Jüttner, Szviatovski, Mécs and Rajkó,
+// "Lagrange Relaxation Based Method for the QoS Routing Problem", INFOCOM 2001). The
+// bound is lifted and its sum, times a multiplier, added to the cost. From a cheap
+// path that is too long and a long enough one that is too dear, the multiplier that
+// makes both equal gives the next path, which replaces one of them, until none is
+// better than both. No path that meets the bound costs less than the relaxed one.
+func (s *solver) larac(cheap Path) {
+	b := s.p.Bounds[0]
+	short := s.follow(s.rest[0])
+	s.offer(short)
+	for rounds := 0; rounds < 64 && !late(s.deadline); rounds++ {
+		excess := sum(b.Weights, cheap.Arcs) - sum(b.Weights, short)
+		multiplier := (sum(s.p.Cost, short) - sum(s.p.Cost, cheap.Arcs)) / excess
+		p, ok := s.relax([MaxBounds]float64{multiplier})
+		if !ok {
+			return
+		}
+		if equal := sum(s.p.Cost, cheap.Arcs) + multiplier*sum(b.Weights, cheap.Arcs); within(equal, p.Cost) {
+			return
+		}
+		if s.offer(p.Arcs) {
+			short = p.Arcs
+		} else {
+			cheap = p
+		}
+	}
+}
+
+// subgradient is Lagrange relaxation for several bounds (Held, Wolfe and Crowder,
+// "Validation of Subgradient Optimization", Mathematical Programming 6, 1974): each
+// round raises the multipliers of the bounds that the relaxed path exceeds and
+// lowers those of the others, by Polyak's step. Sums are taken as shares of their
+// bounds. Every path on the way that meets all bounds is a candidate.
+func (s *solver) subgradient(cheap Path) {
+	for i := range s.p.Bounds {
+		s.offer(s.follow(s.rest[i]))
+	}
+	var multipliers [MaxBounds]float64
+	p := cheap
+	for round := range 50 {
+		target := 1.5*s.low + 1
+		if s.have {
+			target = s.best.Cost
+		}
+		over, norm := s.excess(p.Arcs)
+		if norm == 0 || target <= s.low || late(s.deadline) {
+			return
+		}
+		step := (target - s.low) / norm / (1 + float64(round)/10)
+		for i := range s.p.Bounds {
+			multipliers[i] = max(0, multipliers[i]+step*over[i])
+		}
+		scaled := multipliers
+		for i, b := range s.p.Bounds {
+			scaled[i] /= max(b.Max, tiny)
+		}
+		next, ok := s.relax(scaled)
+		if !ok {
+			return
+		}
+		p = next
+		s.offer(p.Arcs)
+	}
+}
+
+// tiny stands for a bound of zero where it is divided by.
+const tiny = 1e-9
+
+// excess is by how much of itself each bound is exceeded, and the sum of squares.
+func (s *solver) excess(arcs []int) (over [MaxBounds]float64, norm float64) {
+	for i, b := range s.p.Bounds {
+		over[i] = (sum(b.Weights, arcs) - b.Max) / max(b.Max, tiny)
+		norm += over[i] * over[i]
+	}
+	return over, norm
+}
+
+// relax finds the path of least cost plus its sums times their multipliers. What it
+// costs, less what the bounds allow, is what a path that meets them costs at least.
+func (s *solver) relax(multipliers [MaxBounds]float64) (Path, bool) {
+	s.mixed = append(s.mixed[:0], s.p.Cost...)
+	lifted := 0.0
+	for i, b := range s.p.Bounds {
+		m := multipliers[i]
+		lifted += m * b.Max
+		for arc, w := range b.Weights {
+			s.mixed[arc] += m * w
+		}
+	}
+	p, err := s.shortest(s.mixed)
+	if err != nil { // multipliers beyond what numbers can hold
+		return Path{}, false
+	}
+	s.low = max(s.low, p.Cost-lifted-slack*(p.Cost+lifted))
+	return p, true
+}

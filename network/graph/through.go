@@ -1,0 +1,25 @@
+package graph
+
+import "math"
+
+// LeastThrough gives for each arc the least cost of going from one node to another
+// by it, +Inf where there is no such way. It says why an arc is of no use: every way
+// over it is too long. The way may pass a node twice.
+func (g *Graph) LeastThrough(from, to int, w Weights) []float64 {
+	ahead, ok := g.ShortestTree(from, w)
+	if !ok {
+		return nil
+	}
+	back, ok := g.reverse().ShortestTree(to, w)
+	if !ok {
+		return nil
+	}
+	out := make([]float64, len(g.arcs))
+	for i, a := range g.arcs {
+		out[i] = math.Inf(1)
+		if usable(w[i]) {
+			out[i] = ahead.cost[a.From] + w[i] + back.cost[a.To]
+		}
+	}
+	return out
+}
