@@ -65,20 +65,30 @@ func Layers() []Layer {
 		{Dir: "handover/mobile", May: []string{"handover/dhcp", "network", "openflow", "pki"}, Only: []string{"api/client"}, Tests: []string{"lab", "store", "handover/registry"}},
 		{Dir: "handover/integration", Tests: []string{"handover", "network", "openflow", "event", "store", "pki", "api", "config", "controller", "lab", "experiment"}},
 
+		{Dir: "qos/match", May: []string{"openflow", "network"}},
+		{Dir: "qos/reserve", May: []string{"network"}, Tests: []string{"openflow"}},
+		{Dir: "qos/bandwidth", May: []string{"qos/match", "qos/reserve", "network", "openflow", "store"}},
+		{
+			Dir:  "qos/plugin",
+			May:  []string{"qos/match", "qos/reserve", "qos/bandwidth", "network", "openflow", "event", "store"},
+			Only: []string{"api"},
+		},
+		{Dir: "qos/integration", Tests: []string{"qos", "network", "openflow", "event", "store", "api", "config", "controller", "lab", "experiment"}},
+
 		{Dir: "api", May: []string{"event", "store", "pki"}},
-		{Dir: "config", May: []string{"openflow", "network", "sos", "handover"}},
+		{Dir: "config", May: []string{"openflow", "network", "sos", "handover", "qos"}},
 		{
 			Dir:   "controller",
-			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "sos", "handover"},
+			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "sos", "handover", "qos"},
 			Tests: []string{"lab"},
 		},
 
-		{Dir: "experiment", May: []string{"lab", "pki", "api", "network", "openflow", "sos", "handover"}},
+		{Dir: "experiment", May: []string{"lab", "pki", "api", "network", "openflow", "sos", "handover", "qos"}},
 		{Dir: "demo", May: []string{"lab", "experiment", "sos", "handover"}},
 		{
 			Dir: "cli",
 			May: []string{
-				"openflow", "network", "event", "store", "pki", "config", "api", "sos", "handover",
+				"openflow", "network", "event", "store", "pki", "config", "api", "sos", "handover", "qos",
 				"controller", "lab", "experiment", "demo",
 			},
 		},

@@ -1,0 +1,185 @@
+package match
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// MaxMatches bounds the matches of one description: each is a rule on every switch.
+const MaxMatches = 64
+
+// Parse turns the description into matches that together select exactly its
+// packets, or says everything that is wrong with it.
+func (f *Flow) Parse() ([]openflow.Match, []Fault) {
+	p := parser{flow: f}
+	p.readEthType()
+	p.readIPProto()
+	for i := range fields {
+		p.readField(&fields[i])
+	}
+	if f.VLANPCP != "" && f.VLANVID == "" {
+		p.fail("vlan_pcp", f.VLANPCP, "vlan_vid beside it: a packet without a tag has no priority")
+	}
+	if *f == (Flow{}) {
+		p.fail("", "", "at least one field, like ipv4_dst: without any, every packet of the network is meant")
+	}
+	if len(p.faults) > 0 {
+		return nil, p.faults
+	}
+	return p.matches()
+}
+
+// parser collects what the fields of a description say.
+type parser struct {
+	flow   *Flow
+	faults []Fault
+	// values are, for each field, those of which a packet has one.
+	values [][]openflow.OXM
+	// types are the ethertypes that are left, nil for all; proto the protocol.
+	// Each names the field that decided it, for messages.
+	types, protos     []uint16
+	typesBy, protosBy string
+}
+
+func (p *parser) fail(field string, value Text, want string) {
+	p.faults = append(p.faults, Fault{field, string(value), want})
+}
+
+func (p *parser) readEthType() {
+	text := p.flow.EthType
+	if text == "" {
+		return
+	}
+	n, ok := named(string(text), etherTypes, 0xffff)
+	if !ok || n < 0x0600 {
+		p.fail("eth_type", text, "ipv4, ipv6, arp, or an ethertype like 0x0800 (0x0600 to 0xffff)")
+		return
+	}
+	p.types, p.typesBy = []uint16{uint16(n)}, "eth_type"
+}
+
+func (p *parser) readIPProto() {
+	text := p.flow.IPProto
+	if text == "" {
+		return
+	}
+	n, ok := named(string(text), protocols, 0xff)
+	if !ok {
+		p.fail("ip_proto", text, "tcp, udp, sctp, icmp, icmpv6, or a number, 0 to 255")
+		return
+	}
+	p.protos, p.protosBy = []uint16{uint16(n)}, "ip_proto"
+	p.restrict("ip_proto", text, anyIP)
+}
+
+func (p *parser) readField(fd *field) {
+	text := fd.of(p.flow)
+	if text == "" {
+		return
+	}
+	values, want := fd.read(string(text))
+	if want != "" {
+		p.fail(fd.name, text, want)
+		return
+	}
+	p.values = append(p.values, values)
+	if fd.types != nil && !p.restrict(fd.name, text, fd.types) {
+		return
+	}
+	if fd.proto == 0 {
+		return
+	}
+	if p.protos != nil && p.protos[0] != uint16(fd.proto) {
+		p.fail(fd.name, text, fmt.Sprintf("nothing: %s says that the packets are of IP protocol %d, and this field is of protocol %d", p.protosBy, p.protos[0], fd.proto))
+		return
+	}
+	if p.protos == nil {
+		p.protos, p.protosBy = []uint16{uint16(fd.proto)}, fd.name
+	}
+}
+
+// restrict notes that a field exists in packets of these types only.
+func (p *parser) restrict(name string, text Text, types []uint16) bool {
+	if p.types == nil {
+		p.types, p.typesBy = slices.Clone(types), name
+		return true
+	}
+	left := slices.DeleteFunc(slices.Clone(p.types), func(t uint16) bool { return !slices.Contains(types, t) })
+	if len(left) == 0 {
+		p.fail(name, text, fmt.Sprintf("nothing: %s says that the packets are of type %#04x, which have no %s", p.typesBy, p.types[0], name))
+		return false
+	}
+	if len(left) < len(p.types) {
+		p.types, p.typesBy = left, name
+	}
+	return true
+}
+
+// matches combines the values of all fields.
+func (p *parser) matches() ([]openflow.Match, []Fault) {
+	all := p.values
+	if p.types != nil {
+		var types []openflow.OXM
+		for _, t := range p.types {
+			types = append(types, openflow.EthType(t))
+		}
+		all = append(all, types)
+	}
+	if p.protos != nil {
+		all = append(all, []openflow.OXM{openflow.IPProto(uint8(p.protos[0]))})
+	}
+	n := 1
+	for _, values := range all {
+		n *= len(values)
+	}
+	if n > MaxMatches {
+		return nil, []Fault{{"", n, fmt.Sprintf("simpler port ranges: these make %d rules, at most %d", n, MaxMatches)}}
+	}
+	var out []openflow.Match
+	for i := range n {
+		var oxms []openflow.OXM
+		for _, values := range all {
+			oxms = append(oxms, values[i%len(values)])
+			i /= len(values)
+		}
+		m, err := openflow.NewMatch(oxms...)
+		if err != nil { // every combination that the table allows is a match
+			return nil, []Fault{{"", "", err.Error()}}
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// Of is a packet as an exact match: a Match selects the packet if it covers it.
+func Of(inPort uint32, h *packet.Headers) openflow.Match {
+	f := []openflow.OXM{openflow.InPort(inPort), openflow.EthDst(h.EthDst), openflow.EthSrc(h.EthSrc), openflow.EthType(h.EthType)}
+	if h.Has(packet.VLAN) {
+		f = append(f, openflow.VLANVID(h.VLANID), openflow.VLANPCP(h.VLANPCP))
+	} else {
+		f = append(f, openflow.NoVLAN())
+	}
+	if h.IsIP() {
+		f = append(f, openflow.IPSrc(h.Src), openflow.IPDst(h.Dst), openflow.IPProto(h.Proto), openflow.IPDSCP(h.DSCP), openflow.IPECN(h.ECN))
+	}
+	switch {
+	case h.Has(packet.TCP):
+		f = append(f, openflow.TCPSrc(h.SrcPort), openflow.TCPDst(h.DstPort))
+	case h.Has(packet.UDP):
+		f = append(f, openflow.UDPSrc(h.SrcPort), openflow.UDPDst(h.DstPort))
+	case h.Has(packet.SCTP):
+		f = append(f, openflow.SCTPSrc(h.SrcPort), openflow.SCTPDst(h.DstPort))
+	case h.Has(packet.ICMPv4):
+		f = append(f, openflow.ICMPv4Type(h.ICMPType), openflow.ICMPv4Code(h.ICMPCode))
+	case h.Has(packet.ICMPv6):
+		f = append(f, openflow.ICMPv6Type(h.ICMPType), openflow.ICMPv6Code(h.ICMPCode))
+	}
+	m, err := openflow.NewMatch(f...)
+	if err != nil { // the parser has read each of these from the frame
+		return openflow.Match{}
+	}
+	return m
+}

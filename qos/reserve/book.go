@@ -1,0 +1,240 @@
+package reserve
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network/topology"
+)
+
+// Link is one direction of a link, by the port it leaves from.
+type Link = topology.PortRef
+
+// Key names a promise: who made it, and for what.
+type Key struct {
+	Owner string `json:"owner" doc:"Part of the service that made the promise"`
+	ID    string `json:"id" doc:"What it was made for"`
+}
+
+// Share is what is promised on one link, in bits per second.
+type Share struct {
+	Link Link
+	Rate uint64
+}
+
+// Promise is capacity promised on links, all of it or nothing.
+type Promise struct {
+	Key
+	Shares []Share
+	// Made is when it was made; Admit fills it in.
+	Made time.Time
+}
+
+// Use is what is known of a link, in bits per second.
+type Use struct {
+	Capacity, Used uint64
+}
+
+// Shortage is the error of a promise that cannot be made: the first of its links
+// that lacks capacity.
+type Shortage struct {
+	Link                       Link
+	Asked, Available, Capacity uint64
+}
+
+// Error tells the link and the numbers.
+func (s *Shortage) Error() string {
+	if s.Capacity == 0 {
+		return fmt.Sprintf("link from %v: its capacity is not known: set network.switches.<id>.capacity_mbit for the port", s.Link)
+	}
+	return fmt.Sprintf("link from %v: %d bit/s asked, %d of %d available", s.Link, s.Asked, s.Available, s.Capacity)
+}
+
+// Book holds promises. Its methods may be called concurrently.
+type Book struct {
+	use func(Link) Use
+
+	mu       sync.Mutex
+	promises map[Key]*entry
+	links    map[Link]map[Key]*entry
+}
+
+// entry is a promise in the book.
+type entry struct {
+	promise Promise
+	rates   map[Link]uint64
+	seen    seen
+}
+
+// New makes an empty book. use tells what is measured on a link now; a link of
+// capacity zero is one of which nothing can be promised. It is called with the
+// book locked.
+func New(use func(Link) Use) *Book {
+	return &Book{use: use, promises: map[Key]*entry{}, links: map[Link]map[Key]*entry{}}
+}
+
+// Admit makes a promise if every link has what is asked, and otherwise nothing: the
+// error is a *Shortage. A promise of the same key is replaced, and what it holds
+// counts as free for the new one.
+func (b *Book) Admit(p Promise) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	asked := sum(p.Shares)
+	for _, s := range p.Shares {
+		u := b.use(s.Link)
+		if free := b.available(s.Link, u, p.Key); u.Capacity == 0 || free < asked[s.Link] {
+			return &Shortage{Link: s.Link, Asked: asked[s.Link], Available: free, Capacity: u.Capacity}
+		}
+	}
+	b.put(p, asked)
+	return nil
+}
+
+// Restore makes a promise that was made before, whatever the links have now: after
+// a restart, when the flow has been running all the time.
+func (b *Book) Restore(p Promise) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.put(p, sum(p.Shares))
+}
+
+// sum adds up what is asked of each link.
+func sum(shares []Share) map[Link]uint64 {
+	out := make(map[Link]uint64, len(shares))
+	for _, s := range shares {
+		out[s.Link] += s.Rate
+	}
+	return out
+}
+
+// put enters a promise. What is known of the flow's traffic stays known. The lock is held.
+func (b *Book) put(p Promise, rates map[Link]uint64) {
+	if p.Made.IsZero() {
+		p.Made = time.Now()
+	}
+	e := &entry{promise: p, rates: rates}
+	e.promise.Shares = slices.Clone(p.Shares)
+	if old := b.promises[p.Key]; old != nil {
+		e.seen = old.seen
+		b.remove(old)
+	}
+	b.promises[p.Key] = e
+	for l := range rates {
+		if b.links[l] == nil {
+			b.links[l] = map[Key]*entry{}
+		}
+		b.links[l][p.Key] = e
+	}
+}
+
+// remove takes a promise out. The lock is held.
+func (b *Book) remove(e *entry) {
+	delete(b.promises, e.promise.Key)
+	for l := range e.rates {
+		delete(b.links[l], e.promise.Key)
+		if len(b.links[l]) == 0 {
+			delete(b.links, l)
+		}
+	}
+}
+
+// Release gives a promise up; false if there is none.
+func (b *Book) Release(k Key) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.promises[k]
+	if e != nil {
+		b.remove(e)
+	}
+	return e != nil
+}
+
+// Observe notes how fast a promise's own traffic has gone over its links since the
+// last reading of its counters, in bits per second.
+func (b *Book) Observe(k Key, rate uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e := b.promises[k]; e != nil {
+		e.seen.add(rate)
+	}
+}
+
+// Available is what a link has left for the promise of a key, in bits per second:
+// what it holds there itself counts as free. The zero key is for one that does not
+// exist yet.
+func (b *Book) Available(l Link, k Key) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.available(l, b.use(l), k)
+}
+
+// available computes what a link has left. The lock is held.
+func (b *Book) available(l Link, u Use, except Key) uint64 {
+	taken := u.Used
+	for k, e := range b.links[l] {
+		seen := min(e.seen.least(), e.rates[l])
+		if k == except {
+			taken -= min(seen, taken)
+			continue
+		}
+		taken += e.rates[l] - seen
+	}
+	return u.Capacity - min(taken, u.Capacity)
+}
+
+// Promises lists the promises, by owner and identifier.
+func (b *Book) Promises() []Promise {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make([]Promise, 0, len(b.promises))
+	for _, e := range b.promises {
+		out = append(out, e.promise)
+	}
+	slices.SortFunc(out, func(x, y Promise) int { return cmp.Or(cmp.Compare(x.Owner, y.Owner), cmp.Compare(x.ID, y.ID)) })
+	return out
+}
+
+// Line is what the book says of one link.
+type Line struct {
+	Link Link
+	Use
+	// Promised is the sum of the promises, Unseen the part of it that is not yet
+	// part of Used.
+	Promised, Unseen, Available uint64
+	Keys                        []Key
+}
+
+// Lines lists the links on which something is promised.
+func (b *Book) Lines() []Line {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make([]Line, 0, len(b.links))
+	for l, entries := range b.links {
+		u := b.use(l)
+		line := Line{Link: l, Use: u, Available: b.available(l, u, Key{})}
+		for k, e := range entries {
+			line.Keys = append(line.Keys, k)
+			line.Promised += e.rates[l]
+			line.Unseen += e.rates[l] - min(e.seen.least(), e.rates[l])
+		}
+		slices.SortFunc(line.Keys, func(x, y Key) int { return cmp.Or(cmp.Compare(x.Owner, y.Owner), cmp.Compare(x.ID, y.ID)) })
+		out = append(out, line)
+	}
+	slices.SortFunc(out, func(x, y Line) int { return x.Link.Compare(y.Link) })
+	return out
+}
+
+// Promised is the sum of what is promised on a link.
+func (b *Book) Promised(l Link) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var total uint64
+	for e := range maps.Values(b.links[l]) {
+		total += e.rates[l]
+	}
+	return total
+}

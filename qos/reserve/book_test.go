@@ -1,0 +1,181 @@
+package reserve
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+	"pgregory.net/rapid"
+)
+
+const mbit = 1_000_000
+
+func link(i int) Link { return topology.PortRef{Switch: openflow.DatapathID(i), Port: 1} }
+
+func key(id string) Key { return Key{Owner: "test", ID: id} }
+
+// network is a measurement that the test sets.
+type network map[Link]Use
+
+func (n network) use(l Link) Use { return n[l] }
+
+func promise(id string, rate uint64, links ...int) Promise {
+	p := Promise{Key: key(id)}
+	for _, l := range links {
+		p.Shares = append(p.Shares, Share{link(l), rate})
+	}
+	return p
+}
+
+func TestAdmitAllOrNothing(t *testing.T) {
+	b := New(network{link(1): {15 * mbit, 0}, link(2): {10 * mbit, 3 * mbit}, link(3): {}}.use)
+	var short *Shortage
+	if err := b.Admit(promise("a", 8*mbit, 1, 2)); !errors.As(err, &short) || short.Link != link(2) || short.Available != 7*mbit {
+		t.Fatalf("err = %v", err)
+	}
+	if got := b.Available(link(1), Key{}); got != 15*mbit {
+		t.Fatalf("after a refusal %d are available on the first link", got)
+	}
+	if err := b.Admit(promise("a", 7*mbit, 1, 2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Admit(promise("b", 9*mbit, 1)); err == nil {
+		t.Fatal("more was promised than is there")
+	}
+	if err := b.Admit(promise("b", 1, 3)); !errors.As(err, &short) || short.Capacity != 0 {
+		t.Fatalf("a link of unknown capacity: %v", err)
+	}
+	if !b.Release(key("a")) || b.Release(key("a")) || len(b.Lines()) != 0 {
+		t.Fatal("the promise was not given up")
+	}
+}
+
+// A promise fades into the measurement: at no time is the flow counted twice, and
+// at no time not at all.
+func TestFading(t *testing.T) {
+	n := network{link(1): {15 * mbit, 0}}
+	b := New(n.use)
+	if err := b.Admit(promise("a", 10*mbit, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for i, step := range []struct{ used, seen, want uint64 }{
+		{0, 0, 5 * mbit},                 // nothing measured yet
+		{10 * mbit, 10 * mbit, 0},        // measured, but one reading could be newer than the link's
+		{10 * mbit, 10 * mbit, 0},        // two
+		{10 * mbit, 10 * mbit, 5 * mbit}, // three: it is in the measurement
+		{12 * mbit, 12 * mbit, 3 * mbit}, // more than promised counts as it is
+		{4 * mbit, 4 * mbit, 5 * mbit},   // it pauses: what was promised stays promised
+		{4 * mbit, 4 * mbit, 5 * mbit},
+		{9 * mbit, 4 * mbit, 0}, // somebody else's traffic
+	} {
+		n[link(1)] = Use{15 * mbit, step.used}
+		b.Observe(key("a"), step.seen)
+		if got := b.Available(link(1), Key{}); got != step.want {
+			t.Errorf("step %d: %d available, want %d", i, got, step.want)
+		}
+	}
+}
+
+func TestReplace(t *testing.T) {
+	n := network{link(1): {10 * mbit, 9 * mbit}, link(2): {10 * mbit, 0}}
+	b := New(n.use)
+	b.Restore(promise("a", 9*mbit, 1))
+	for range readings {
+		b.Observe(key("a"), 9*mbit)
+	}
+	if got := b.Available(link(1), key("a")); got != 10*mbit {
+		t.Fatalf("%d are available for the promise's own flow", got)
+	}
+	if err := b.Admit(promise("a", 9*mbit, 1, 2)); err != nil {
+		t.Fatalf("its own traffic stood in its way: %v", err)
+	}
+	if err := b.Admit(promise("a", 9*mbit, 2)); err != nil {
+		t.Fatal(err)
+	}
+	if lines := b.Lines(); len(lines) != 1 || lines[0].Link != link(2) || lines[0].Promised != 9*mbit {
+		t.Fatalf("lines: %+v", lines)
+	}
+}
+
+// Two requests in the same millisecond are never both promised the last capacity:
+// 1,000 repetitions of simultaneous requests for overlapping links.
+func TestLastCapacityOnce(t *testing.T) {
+	for round := range 1000 {
+		b := New(network{link(1): {10 * mbit, 0}, link(2): {10 * mbit, 0}, link(3): {10 * mbit, 0}}.use)
+		var wg sync.WaitGroup
+		start := make(chan struct{})
+		results := make([]error, 4)
+		for i := range results {
+			wg.Go(func() {
+				<-start
+				results[i] = b.Admit(promise(fmt.Sprint(i), 10*mbit, 1+i%2, 2+i%2))
+			})
+		}
+		close(start)
+		wg.Wait()
+		won := 0
+		for _, err := range results {
+			if err == nil {
+				won++
+			}
+		}
+		if won != 1 { // all four need link 2
+			t.Fatalf("round %d: the last capacity was promised to %d", round, won)
+		}
+	}
+}
+
+// Whatever is admitted, replaced and released, no link is ever promised beyond its
+// capacity, and nothing is left when all is released.
+func TestNeverBeyondCapacity(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := network{}
+		for l := range 4 {
+			c := rapid.Uint64Range(1, 100).Draw(t, "capacity")
+			n[link(l)] = Use{Capacity: c, Used: rapid.Uint64Range(0, c).Draw(t, "used")}
+		}
+		b := New(n.use)
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			id := fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "id"))
+			if rapid.Bool().Draw(t, "release") {
+				b.Release(key(id))
+				continue
+			}
+			p := Promise{Key: key(id)}
+			for range rapid.IntRange(1, 3).Draw(t, "links") {
+				p.Shares = append(p.Shares, Share{link(rapid.IntRange(0, 3).Draw(t, "link")), rapid.Uint64Range(1, 60).Draw(t, "rate")})
+			}
+			_ = b.Admit(p)
+			for _, line := range b.Lines() {
+				if line.Promised+line.Used > line.Capacity {
+					t.Fatalf("link %v: %d promised beside %d used of %d", line.Link, line.Promised, line.Used, line.Capacity)
+				}
+			}
+		}
+		for _, p := range b.Promises() {
+			b.Release(p.Key)
+		}
+		if left := b.Lines(); len(left) != 0 {
+			t.Fatalf("left: %+v", left)
+		}
+	})
+}
+
+func BenchmarkAdmit(b *testing.B) {
+	n := network{}
+	for l := range 100 {
+		n[link(l)] = Use{Capacity: 1 << 40}
+	}
+	book := New(n.use)
+	for i := range 1000 {
+		_ = book.Admit(promise(fmt.Sprint(i), mbit, rand.IntN(100), rand.IntN(100), rand.IntN(100)))
+	}
+	for b.Loop() {
+		_ = book.Admit(promise("x", mbit, 1, 2, 3))
+		book.Release(key("x"))
+	}
+}

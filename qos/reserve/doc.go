@@ -1,0 +1,20 @@
+// Package reserve is the book of what has been promised on links, so that no
+// capacity is promised twice.
+//
+// A measurement of a link is old by the time it is used: what has been promised
+// since is not in it. The monitoring of the QoS dissertation (section 3.3.1) counts
+// measured use only, so that two flows that arrive between two polls are both given
+// the same spare capacity. Here a promise counts from the moment it is made. As the
+// flow's own traffic appears in the measurement, only the part that is not yet seen
+// there counts beside it:
+//
+//	available = capacity - used - sum of max(0, promised - seen)
+//
+// "Seen" is the least of a flow's latest rates. Counters of flows and of ports are not
+// read at the same moment, and the least of several readings errs by counting too much
+// as taken, never too little.
+//
+// A promise covers all its links or none, and holds until its owner gives it up. The
+// book is kept in memory only: owners store their promises and make them again after
+// a restart.
+package reserve
