@@ -71,8 +71,7 @@ func (s *LiveSwitch) Port(link string) (int, error) {
 	return 0, fmt.Errorf("link %s does not end at %s", link, s.name)
 }
 
-func (s *LiveSwitch) dir() string      { return filepath.Join(s.lab.dir, "ovs", s.name) }
-func (s *LiveSwitch) database() string { return "unix:" + filepath.Join(s.dir(), "db.sock") }
+func (s *LiveSwitch) dir() string { return filepath.Join(s.lab.dir, "ovs", s.name) }
 
 // create makes the database and starts both daemons for the first time.
 func (s *LiveSwitch) create(ctx context.Context) error {
@@ -99,15 +98,8 @@ func (s *LiveSwitch) create(ctx context.Context) error {
 	return s.addFixedFlows(ctx)
 }
 
-func (s *LiveSwitch) startDatabase(ctx context.Context) error {
-	return s.run(ctx, "ovsdb-server", filepath.Join(s.dir(), "conf.db"),
-		"--remote=p"+s.database(), "--unixctl="+filepath.Join(s.dir(), "ovsdb.ctl"),
-		"--pidfile="+filepath.Join(s.dir(), "ovsdb-server.pid"),
-		"--log-file="+filepath.Join(s.dir(), "ovsdb-server.log"), "--detach", "--no-chdir", "-vconsole:off")
-}
-
 func (s *LiveSwitch) startDaemon(ctx context.Context) error {
-	return s.run(ctx, "ovs-vswitchd", s.database(),
+	return s.run(ctx, "ovs-vswitchd", s.Database(),
 		"--unixctl="+filepath.Join(s.dir(), "vswitchd.ctl"),
 		"--pidfile="+filepath.Join(s.dir(), "ovs-vswitchd.pid"),
 		"--log-file="+filepath.Join(s.dir(), "ovs-vswitchd.log"), "--detach", "--no-chdir", "-vconsole:off")
@@ -187,7 +179,7 @@ func (s *LiveSwitch) obeys(controller string) bool {
 
 // checkPorts reports a port that the daemon could not open.
 func (s *LiveSwitch) checkPorts(ctx context.Context) error {
-	out, err := s.output(ctx, "ovs-vsctl", "--timeout=30", "--db="+s.database(), "--format=csv", "--no-headings",
+	out, err := s.output(ctx, "ovs-vsctl", "--timeout=30", "--db="+s.Database(), "--format=csv", "--no-headings",
 		"--columns=name,error", "find", "Interface", "error!=[]")
 	if err != nil {
 		return err
@@ -217,7 +209,7 @@ func (s *LiveSwitch) Ofctl(ctx context.Context, command string, args ...string) 
 
 // Vsctl runs ovs-vsctl against the switch's database and returns what it prints.
 func (s *LiveSwitch) Vsctl(ctx context.Context, args ...string) (string, error) {
-	return s.output(ctx, "ovs-vsctl", append([]string{"--timeout=30", "--db=" + s.database()}, args...)...)
+	return s.output(ctx, "ovs-vsctl", append([]string{"--timeout=30", "--db=" + s.Database()}, args...)...)
 }
 
 // Appctl runs ovs-appctl against the switch's daemon and returns what it prints.

@@ -1,0 +1,121 @@
+package ovsdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+)
+
+// applyTimeout bounds one change, until the switch's daemon has carried it out.
+const applyTimeout = 10 * time.Second
+
+// Change tells what Apply has sent.
+type Change struct {
+	// Operations is their number, zero if the switch was as wanted.
+	Operations int
+	// Took is the time until the daemon had carried them out.
+	Took time.Duration
+}
+
+// Apply gives ports of a bridge, by their OpenFlow numbers, disciplines with queues,
+// and takes them from the owner's other ports. It returns when the switch's daemon
+// has carried that out. Ports that belong to somebody else, or do not exist, are
+// left out and named in the error.
+func (c *Client) Apply(ctx context.Context, dpid uint64, want map[uint32]Root) (Change, error) {
+	return c.change(ctx, func(s *State) ([]ovsdb.Operation, error) {
+		b, ok := s.Bridge(dpid)
+		if !ok {
+			return nil, fmt.Errorf("database %s has no bridge %016x", c.opts.Target, dpid)
+		}
+		return s.plan(b, c.opts.Owner, want)
+	})
+}
+
+// Remove deletes everything that bears the owner's name, from all bridges.
+func (c *Client) Remove(ctx context.Context) (Change, error) {
+	return c.change(ctx, func(s *State) ([]ovsdb.Operation, error) {
+		p := &planner{owner: c.opts.Owner}
+		for _, b := range s.Bridges {
+			ops, err := s.plan(b, c.opts.Owner, nil)
+			if err != nil {
+				return nil, err
+			}
+			p.ops = append(p.ops, ops...)
+			p.changeSFlow(b, nil)
+		}
+		for _, id := range s.straySFlow {
+			p.delete("sFlow", id)
+		}
+		return p.ops, nil
+	})
+}
+
+// change computes operations from the present state and sends them, again if the
+// database has changed in between, until none are left to do.
+func (c *Client) change(ctx context.Context, plan func(*State) ([]ovsdb.Operation, error)) (Change, error) {
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	c.applying.Lock()
+	defer c.applying.Unlock()
+	var done Change
+	began := time.Now()
+	for {
+		s, state, changed := c.current()
+		if s == nil {
+			return done, c.Err()
+		}
+		ops, planErr := plan(state)
+		if len(ops) == 0 {
+			done.Took = time.Since(began)
+			return done, planErr
+		}
+		number, err := s.commit(ctx, state, ops)
+		if err != nil {
+			return done, fmt.Errorf("database %s: %w", c.opts.Target, err)
+		}
+		done.Operations += len(ops)
+		if err := c.carriedOut(ctx, s, state, changed, number); err != nil {
+			return done, err
+		}
+	}
+}
+
+// commit sends operations, and asks the daemon to say when it has carried them out:
+// it copies next_cfg to cur_cfg then.
+func (s *session) commit(ctx context.Context, state *State, ops []ovsdb.Operation) (number int, err error) {
+	root := is(state.root.UUID)
+	ops = append(ops,
+		ovsdb.Operation{Op: ovsdb.OperationMutate, Table: "Open_vSwitch", Where: root, Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("next_cfg", ovsdb.MutateOperationAdd, 1)}},
+		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Open_vSwitch", Where: root, Columns: []string{"next_cfg"}})
+	results, err := s.transact(ctx, ops)
+	if err != nil {
+		return 0, err
+	}
+	rows := results[len(ops)-1].Rows
+	if len(rows) == 1 {
+		if n, ok := rows[0]["next_cfg"].(float64); ok {
+			return int(n), nil
+		}
+	}
+	return 0, errors.New("no answer to which number the change has")
+}
+
+// carriedOut waits until the daemon has carried out a change.
+func (c *Client) carriedOut(ctx context.Context, s *session, state *State, changed <-chan struct{}, number int) error {
+	for state.root.Done < number {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("database %s: written, but ovs-vswitchd has not carried it out: %w", c.opts.Target, context.Cause(ctx))
+		case <-changed:
+		}
+		var now *session
+		now, state, changed = c.current()
+		if now != s {
+			return fmt.Errorf("database %s: %w", c.opts.Target, ErrDown)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,250 @@
+package ovsdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/lab"
+)
+
+// topology is one switch with two hosts.
+func topology() lab.Topology {
+	return lab.Topology{
+		Name:     "ovsdb",
+		Switches: []lab.Switch{{Name: "s1"}},
+		Hosts:    []lab.Host{{Name: "h1"}, {Name: "h2"}},
+		Links:    []lab.Link{{A: lab.End{Node: "h1"}, B: lab.End{Node: "s1"}}, {A: lab.End{Node: "h2"}, B: lab.End{Node: "s1"}}},
+	}
+}
+
+// start runs a client until the test ends.
+func start(t *testing.T, target, owner string) *Client {
+	t.Helper()
+	c, err := New(Options{Target: target, Owner: owner})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = c.Run(ctx) }) // ends with the context
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return c
+}
+
+// dump is what the database holds, without identifiers, statistics and counters of
+// configurations.
+func dump(t *testing.T, s *lab.LiveSwitch) string {
+	t.Helper()
+	var out strings.Builder
+	for table, columns := range map[string]string{
+		"QoS": "type,other_config,external_ids", "Queue": "dscp,other_config,external_ids", "sFlow": "targets,external_ids", "Port": "name,qos", "Bridge": "name,sflow",
+	} {
+		text, err := s.Vsctl(t.Context(), "--columns="+columns, "list", table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&out, "%s\n%s\n", table, text)
+	}
+	lines := strings.Split(out.String(), "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// qdiscs is what the kernel holds in the switch's namespace.
+func qdiscs(t *testing.T, s *lab.LiveSwitch) string {
+	t.Helper()
+	out, err := s.Command(t.Context(), "tc", "qdisc", "show").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+func root(rate uint64, ids ...uint32) Root {
+	r := Root{Rate: rate}
+	for _, id := range ids {
+		mark := uint8(3 + 4*id)
+		r.Queues = append(r.Queues, Queue{ID: id, MinRate: rate / 10, MaxRate: rate, Priority: uint8(7 - id), Mark: &mark, Tags: map[string]string{"class": fmt.Sprint("c", id)}})
+	}
+	return r
+}
+
+func TestQueuesOnOpenVSwitch(t *testing.T) {
+	l := lab.New(t, topology())
+	s := l.Switch("s1")
+	before, disciplines := dump(t, s), qdiscs(t, s)
+	c := start(t, s.Database(), "test")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	b, err := c.WaitBridge(ctx, s.DPID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, ok := b.Port(1); !ok || b.Datapath != Userspace || p.Name == "" || p.QoS != nil {
+		t.Fatalf("bridge %+v", b)
+	}
+	want := map[uint32]Root{1: root(10_000_000, 0, 1, 2), 2: root(10_000_000, 0)}
+	for step, change := range []func(){
+		func() {},
+		func() { want[1] = root(10_000_000, 0, 2, 5) }, // one goes, one comes
+		func() { want[2] = root(20_000_000, 0, 1) },    // another rate
+		func() { want[1].Queues[1].MinRate = 2_000_000 },
+		func() { delete(want, 1) },
+	} {
+		change()
+		done, err := c.Apply(ctx, s.DPID(), want)
+		if err != nil || done.Operations == 0 {
+			t.Fatalf("step %d: %+v, %v", step, done, err)
+		}
+		t.Logf("step %d: %d operations in %v", step, done.Operations, done.Took)
+		if again, err := c.Apply(ctx, s.DPID(), want); err != nil || again.Operations != 0 {
+			t.Errorf("step %d, again: %+v, %v", step, again, err)
+		}
+		holds(t, c, s, want)
+	}
+	if _, err := c.Remove(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if now := dump(t, s); now != before {
+		t.Errorf("the database is not as before:\n%s\nbefore:\n%s", now, before)
+	}
+	if now := qdiscs(t, s); now != disciplines {
+		t.Errorf("the kernel is not as before:\n%s\nbefore:\n%s", now, disciplines)
+	}
+}
+
+// holds compares what the switch has with what was asked for, by the client's state,
+// and by what tc says of the kernel.
+func holds(t *testing.T, c *Client, s *lab.LiveSwitch, want map[uint32]Root) {
+	t.Helper()
+	state, _ := c.State()
+	b, _ := state.Bridge(s.DPID())
+	for _, p := range b.Ports {
+		r, wanted := want[p.Number]
+		if !wanted || p.Number == 0 {
+			if p.QoS != nil {
+				t.Errorf("port %s has %+v", p.Name, p.QoS)
+			}
+			continue
+		}
+		if p.QoS == nil || p.QoS.Rate != r.Rate || !slices.EqualFunc(p.QoS.Queues, r.Queues, Queue.equal) {
+			t.Errorf("port %s: %+v, want %+v", p.Name, p.QoS, r)
+		}
+		out, err := s.Command(t.Context(), "tc", "class", "show", "dev", p.Name).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if n := strings.Count(string(out), "class htb"); n != len(r.Queues)+1 {
+			t.Errorf("port %s: %d classes for %d queues:\n%s", p.Name, n, len(r.Queues), out)
+		}
+	}
+}
+
+func TestOthersAreLeftAlone(t *testing.T) {
+	l := lab.New(t, topology())
+	s := l.Switch("s1")
+	port := func(n uint32) string {
+		c := start(t, s.Database(), "look")
+		b, err := c.WaitBridge(t.Context(), s.DPID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, _ := b.Port(n)
+		return p.Name
+	}
+	if _, err := s.Vsctl(t.Context(), "--id=@q", "create", "QoS", "type=linux-htb", "other-config:max-rate=5000000", "--", "set", "Port", port(1), "qos=@q"); err != nil {
+		t.Fatal(err)
+	}
+	before := dump(t, s)
+	c := start(t, s.Database(), "test")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := c.WaitBridge(ctx, s.DPID()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.Apply(ctx, s.DPID(), map[uint32]Root{1: root(1_000_000, 0), 2: root(1_000_000, 0), 9: root(1_000_000, 0)})
+	if !errors.Is(err, ErrForeign) || !errors.Is(err, ErrNoPort) {
+		t.Fatalf("%v", err)
+	}
+	state, _ := c.State()
+	b, _ := state.Bridge(s.DPID())
+	if p, _ := b.Port(2); p.QoS == nil || !p.QoS.Ours {
+		t.Errorf("the other port: %+v", p)
+	}
+	if _, err := c.Remove(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if now := dump(t, s); now != before {
+		t.Errorf("the database is not as before:\n%s\nbefore:\n%s", now, before)
+	}
+}
+
+// A database that goes away and comes back is found again, with what was configured.
+func TestDatabaseRestarts(t *testing.T) {
+	l := lab.New(t, topology())
+	s := l.Switch("s1")
+	c := start(t, s.Database(), "test")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if _, err := c.WaitBridge(ctx, s.DPID()); err != nil {
+		t.Fatal(err)
+	}
+	want := map[uint32]Root{1: root(10_000_000, 0, 1)}
+	if _, err := c.Apply(ctx, s.DPID(), want); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.StopDatabase(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for state, changed := c.State(); state != nil; state, changed = c.State() {
+		<-changed
+	}
+	if _, err := c.Apply(ctx, s.DPID(), want); !errors.Is(err, ErrDown) {
+		t.Errorf("without a database: %v", err)
+	}
+	if err := s.StartDatabase(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.WaitBridge(ctx, s.DPID()); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := c.Apply(ctx, s.DPID(), want); err != nil || done.Operations != 0 {
+		t.Errorf("after the restart: %+v, %v", done, err)
+	}
+	holds(t, c, s, maps.Clone(want))
+}
+
+func TestSFlow(t *testing.T) {
+	l := lab.New(t, topology())
+	s := l.Switch("s1")
+	before := dump(t, s)
+	c := start(t, s.Database(), "test")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := c.WaitBridge(ctx, s.DPID()); err != nil {
+		t.Fatal(err)
+	}
+	f := &SFlow{Targets: []string{"127.0.0.1:6343"}, Agent: "lo", Polling: 5, Sampling: 64}
+	for i, operations := range []int{2, 0} {
+		if done, err := c.ApplySFlow(ctx, s.DPID(), f); err != nil || done.Operations != operations {
+			t.Errorf("time %d: %+v, %v", i, done, err)
+		}
+	}
+	f.Sampling = 128
+	if done, err := c.ApplySFlow(ctx, s.DPID(), f); err != nil || done.Operations != 1 {
+		t.Errorf("change: %+v, %v", done, err)
+	}
+	if _, err := c.ApplySFlow(ctx, s.DPID(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if now := dump(t, s); now != before {
+		t.Errorf("the database is not as before:\n%s\nbefore:\n%s", now, before)
+	}
+}

@@ -1,0 +1,185 @@
+package ovsdb
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+)
+
+// ErrForeign says that a port has a discipline that somebody else configured. It is
+// left alone.
+var ErrForeign = errors.New("the port has a QoS of somebody else's")
+
+// ErrNoPort says that the bridge has no such port, or none that queues can be given.
+var ErrNoPort = errors.New("no such port")
+
+// plan lists the operations that turn the present state of a bridge into the wanted
+// one: ports that are not named lose what the owner gave them. What cannot be done
+// for one port does not keep others from theirs; it is in the error.
+func (s *State) plan(b Bridge, owner string, want map[uint32]Root) ([]ovsdb.Operation, error) {
+	p := &planner{owner: owner}
+	var errs []error
+	for _, port := range b.Ports {
+		root, wanted := want[port.Number]
+		switch {
+		case port.qos != "" && port.QoS == nil:
+			// The row has not arrived yet; the next state has it.
+		case wanted && port.Number != 0 && port.QoS != nil && !port.QoS.Ours:
+			errs = append(errs, fmt.Errorf("bridge %s, port %s: %w (type %s): remove it, or leave the port out", b.Name, port.Name, ErrForeign, port.QoS.Type))
+		case wanted && port.Number != 0 && port.QoS == nil:
+			p.create(port, root)
+		case wanted && port.Number != 0:
+			p.change(port, root)
+		case port.QoS != nil && port.QoS.Ours:
+			p.remove(port)
+		}
+	}
+	for _, number := range slices.Sorted(maps.Keys(want)) {
+		if _, ok := b.Port(number); !ok {
+			errs = append(errs, fmt.Errorf("bridge %s, port %d: %w", b.Name, number, ErrNoPort))
+		}
+	}
+	for _, id := range s.strayQoS {
+		p.delete("QoS", id)
+	}
+	for _, id := range s.strayQueues {
+		p.delete("Queue", id)
+	}
+	return p.ops, errors.Join(errs...)
+}
+
+// planner collects operations of one transaction.
+type planner struct {
+	owner string
+	ops   []ovsdb.Operation
+	names int
+}
+
+// name makes a name for a row of this transaction.
+func (p *planner) name() string {
+	p.names++
+	return "row" + strconv.Itoa(p.names)
+}
+
+func (p *planner) create(port Port, root Root) {
+	queues := map[any]any{}
+	for _, q := range root.Queues {
+		queues[int(q.ID)] = p.insertQueue(q)
+	}
+	name := p.name()
+	p.ops = append(p.ops,
+		unchanged(port),
+		ovsdb.Operation{Op: ovsdb.OperationInsert, Table: "QoS", UUIDName: name, Row: ovsdb.Row{
+			"type": TypeHTB, "queues": ovsdb.OvsMap{GoMap: queues},
+			"other_config": rootConfig(root), "external_ids": textMap(map[string]string{ownerKey: p.owner}),
+		}},
+		ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Port", Where: is(port.uuid), Row: ovsdb.Row{"qos": set(ovsdb.UUID{GoUUID: name})}})
+}
+
+// unchanged makes the transaction fail if somebody else has given the port a
+// discipline in the meantime.
+func unchanged(port Port) ovsdb.Operation {
+	now := 0
+	return ovsdb.Operation{
+		Op: ovsdb.OperationWait, Table: "Port", Timeout: &now, Where: is(port.uuid), Columns: []string{"qos"},
+		Until: string(ovsdb.WaitConditionEqual), Rows: []ovsdb.Row{{"qos": set()}},
+	}
+}
+
+func (p *planner) change(port Port, root Root) {
+	now := port.QoS
+	if now.Rate != root.Rate {
+		p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "QoS", Where: is(port.qos), Row: ovsdb.Row{"other_config": rootConfig(root)}})
+	}
+	wanted := map[uint32]bool{}
+	added := map[any]any{}
+	for _, q := range root.Queues {
+		wanted[q.ID] = true
+		i := slices.IndexFunc(now.Queues, func(x Queue) bool { return x.ID == q.ID })
+		switch {
+		case i < 0:
+			added[int(q.ID)] = p.insertQueue(q)
+		case !now.Queues[i].equal(q):
+			p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Queue", Where: is(now.queues[q.ID]), Row: p.queueRow(q)})
+		}
+	}
+	if len(added) > 0 {
+		p.mutate(port.qos, ovsdb.MutateOperationInsert, ovsdb.OvsMap{GoMap: added})
+	}
+	var gone []any
+	for _, q := range now.Queues {
+		if !wanted[q.ID] {
+			gone = append(gone, int(q.ID))
+			p.delete("Queue", now.queues[q.ID])
+		}
+	}
+	if len(gone) > 0 {
+		p.mutate(port.qos, ovsdb.MutateOperationDelete, ovsdb.OvsSet{GoSet: gone})
+	}
+}
+
+func (p *planner) mutate(qos string, how ovsdb.Mutator, what any) {
+	p.ops = append(p.ops, ovsdb.Operation{
+		Op: ovsdb.OperationMutate, Table: "QoS", Where: is(qos), Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("queues", how, what)},
+	})
+}
+
+func (p *planner) remove(port Port) {
+	p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Port", Where: is(port.uuid), Row: ovsdb.Row{"qos": set()}})
+	p.delete("QoS", port.qos)
+	for _, id := range port.QoS.queues {
+		p.delete("Queue", id)
+	}
+}
+
+func (p *planner) delete(table, id string) {
+	p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationDelete, Table: table, Where: is(id)})
+}
+
+func (p *planner) insertQueue(q Queue) ovsdb.UUID {
+	name := p.name()
+	p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationInsert, Table: "Queue", UUIDName: name, Row: p.queueRow(q)})
+	return ovsdb.UUID{GoUUID: name}
+}
+
+func (p *planner) queueRow(q Queue) ovsdb.Row {
+	tags := map[string]string{ownerKey: p.owner}
+	maps.Copy(tags, q.Tags)
+	mark := set()
+	if q.Mark != nil {
+		mark = set(int(*q.Mark))
+	}
+	return ovsdb.Row{
+		"dscp": mark, "external_ids": textMap(tags),
+		"other_config": textMap(map[string]string{
+			"min-rate": decimal(q.MinRate), "max-rate": decimal(q.MaxRate), "priority": decimal(uint64(q.Priority)),
+		}),
+	}
+}
+
+func rootConfig(r Root) ovsdb.OvsMap { return textMap(map[string]string{"max-rate": decimal(r.Rate)}) }
+
+func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
+
+func is(id string) []ovsdb.Condition {
+	return []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, ovsdb.UUID{GoUUID: id})}
+}
+
+func set(values ...any) ovsdb.OvsSet {
+	if values == nil {
+		values = []any{}
+	}
+	return ovsdb.OvsSet{GoSet: values}
+}
+
+func textMap(m map[string]string) ovsdb.OvsMap {
+	out := make(map[any]any, len(m))
+	for k, v := range m {
+		out[k] = v
+	}
+	return ovsdb.OvsMap{GoMap: out}
+}

@@ -1,0 +1,97 @@
+package ovsdb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+)
+
+// SFlow says how a bridge samples packets and reports counters (sFlow version 5).
+type SFlow struct {
+	// Targets are collectors, ADDRESS:PORT.
+	Targets []string
+	// Agent is the interface whose address reports bear.
+	Agent string
+	// Header is the number of bytes of a sampled packet, Polling the seconds
+	// between two reports of counters, Sampling the packets of which one is taken.
+	// Zero leaves each to Open vSwitch.
+	Header, Polling, Sampling int
+	// Ours says that it bears the name of the client's owner.
+	Ours bool
+}
+
+func (f *SFlow) equal(o *SFlow) bool {
+	return slices.Equal(f.Targets, o.Targets) && f.Agent == o.Agent && f.Header == o.Header && f.Polling == o.Polling && f.Sampling == o.Sampling
+}
+
+// ApplySFlow makes a bridge report by sFlow, or stop it if f is nil. A bridge that
+// reports to somebody else already is left alone: ErrForeign.
+func (c *Client) ApplySFlow(ctx context.Context, dpid uint64, f *SFlow) (Change, error) {
+	return c.change(ctx, func(s *State) ([]ovsdb.Operation, error) {
+		b, ok := s.Bridge(dpid)
+		if !ok {
+			return nil, fmt.Errorf("database %s has no bridge %016x", c.opts.Target, dpid)
+		}
+		if b.SFlow != nil && !b.SFlow.Ours && f != nil {
+			return nil, fmt.Errorf("bridge %s: sFlow: %w", b.Name, ErrForeign)
+		}
+		p := &planner{owner: c.opts.Owner}
+		p.changeSFlow(b, f)
+		for _, id := range s.straySFlow {
+			p.delete("sFlow", id)
+		}
+		return p.ops, nil
+	})
+}
+
+func (p *planner) changeSFlow(b Bridge, f *SFlow) {
+	where := is(b.uuid)
+	switch {
+	case f == nil && b.SFlow != nil && b.SFlow.Ours:
+		p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Bridge", Where: where, Row: ovsdb.Row{"sflow": set()}})
+		p.delete("sFlow", b.sflow)
+	case f != nil && b.sflow == "":
+		name := p.name()
+		p.ops = append(p.ops,
+			ovsdb.Operation{Op: ovsdb.OperationInsert, Table: "sFlow", UUIDName: name, Row: p.sflowRow(f)},
+			ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Bridge", Where: where, Row: ovsdb.Row{"sflow": set(ovsdb.UUID{GoUUID: name})}})
+	case f != nil && b.SFlow != nil && !b.SFlow.equal(f):
+		p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "sFlow", Where: is(b.sflow), Row: p.sflowRow(f)})
+	}
+}
+
+func (p *planner) sflowRow(f *SFlow) ovsdb.Row {
+	optional := func(n int) ovsdb.OvsSet {
+		if n == 0 {
+			return set()
+		}
+		return set(n)
+	}
+	agent := set()
+	if f.Agent != "" {
+		agent = set(f.Agent)
+	}
+	targets := set()
+	for _, t := range f.Targets {
+		targets.GoSet = append(targets.GoSet, t)
+	}
+	return ovsdb.Row{
+		"targets": targets, "agent": agent, "header": optional(f.Header), "polling": optional(f.Polling), "sampling": optional(f.Sampling),
+		"external_ids": textMap(map[string]string{ownerKey: p.owner}),
+	}
+}
+
+func (j *join) readSFlow(row sflowRow) *SFlow {
+	f := &SFlow{Targets: slices.Sorted(slices.Values(row.Targets)), Ours: row.IDs[ownerKey] == j.owner}
+	if row.Agent != nil {
+		f.Agent = *row.Agent
+	}
+	for to, from := range map[*int]*int{&f.Header: row.Header, &f.Polling: row.Polling, &f.Sampling: row.Sampling} {
+		if from != nil {
+			*to = *from
+		}
+	}
+	return f
+}

@@ -1,0 +1,261 @@
+package ovsdb
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ownerKey is the key of external_ids under which rows bear their owner's name.
+const ownerKey = "sluice-owner"
+
+// TypeHTB is the type of QoS rows that are hierarchical token buckets.
+const TypeHTB = "linux-htb"
+
+// Userspace is the datapath type of bridges that forward in user space.
+const Userspace = "netdev"
+
+// State is what a database held at one moment. It is not changed.
+type State struct {
+	Bridges []Bridge
+
+	root rootRow
+	// strays are rows of the owner that nothing refers to.
+	strayQoS, strayQueues, straySFlow []string
+}
+
+// Bridge is a bridge with its ports.
+type Bridge struct {
+	Name string
+	// DPID is the datapath identifier; zero until the daemon has made the bridge.
+	DPID uint64
+	// Datapath is its type: system, or netdev for one in user space.
+	Datapath string
+	Ports    []Port
+	SFlow    *SFlow
+
+	uuid, sflow string
+}
+
+// Port is a port of a bridge.
+type Port struct {
+	Name string
+	// Number is the OpenFlow port number; zero for one that has none, like a bond
+	// or an interface that could not be opened.
+	Number uint32
+	// Speed is the interface's speed in bit/s, zero while unknown.
+	Speed uint64
+	QoS   *QoS
+
+	uuid string
+	// qos is the row that the port refers to, whether or not it was there yet.
+	qos string
+}
+
+// QoS is a port's discipline.
+type QoS struct {
+	Type string
+	// Ours says that it bears the name of the client's owner.
+	Ours bool
+	Root
+	// Tags are its external_ids.
+	Tags map[string]string
+
+	queues map[uint32]string
+}
+
+// Root is a token bucket that all packets of a port pass, with its leaves.
+type Root struct {
+	// Rate is both what is guaranteed and what is allowed, in bit/s: the link's rate.
+	Rate uint64
+	// Queues are the leaves by their numbers, ascending. Packets that choose no
+	// queue are those of queue 0; without it they pass unshaped.
+	Queues []Queue
+}
+
+// Queue is one leaf.
+type Queue struct {
+	ID               uint32
+	MinRate, MaxRate uint64
+	// Priority is that in sharing what is left beyond the minima, 0 the first.
+	Priority uint8
+	// Mark is the DSCP that packets of the queue get; nil leaves theirs.
+	Mark *uint8
+	// Tags are external_ids beside the owner's.
+	Tags map[string]string
+}
+
+func (q Queue) equal(o Queue) bool {
+	same := q.Mark == nil && o.Mark == nil || q.Mark != nil && o.Mark != nil && *q.Mark == *o.Mark
+	return same && q.ID == o.ID && q.MinRate == o.MinRate && q.MaxRate == o.MaxRate && q.Priority == o.Priority && maps.Equal(q.Tags, o.Tags)
+}
+
+// Bridge finds a bridge by its datapath identifier.
+func (s *State) Bridge(dpid uint64) (Bridge, bool) {
+	i := slices.IndexFunc(s.Bridges, func(b Bridge) bool { return b.DPID == dpid && dpid != 0 })
+	if i < 0 {
+		return Bridge{}, false
+	}
+	return s.Bridges[i], true
+}
+
+// Port finds a port by its OpenFlow number.
+func (b *Bridge) Port(number uint32) (Port, bool) {
+	i := slices.IndexFunc(b.Ports, func(p Port) bool { return p.Number == number && number != 0 })
+	if i < 0 {
+		return Port{}, false
+	}
+	return b.Ports[i], true
+}
+
+// rows are the tables' contents.
+type rows struct {
+	roots      []rootRow
+	bridges    []bridgeRow
+	ports      []portRow
+	interfaces []interfaceRow
+	qos        []qosRow
+	queues     []queueRow
+	sflow      []sflowRow
+}
+
+// state joins the rows.
+func (r *rows) state(owner string) *State {
+	s := &State{}
+	if len(r.roots) > 0 {
+		s.root = r.roots[0]
+	}
+	j := newJoin(r, owner)
+	for _, b := range r.bridges {
+		s.Bridges = append(s.Bridges, j.bridge(b))
+	}
+	slices.SortFunc(s.Bridges, func(a, b Bridge) int { return strings.Compare(a.Name, b.Name) })
+	s.strayQoS, s.strayQueues, s.straySFlow = j.strays()
+	return s
+}
+
+// join finds rows by their identifiers, and remembers which were referred to.
+type join struct {
+	owner      string
+	ports      map[string]portRow
+	interfaces map[string]interfaceRow
+	qos        map[string]qosRow
+	queues     map[string]queueRow
+	sflow      map[string]sflowRow
+	used       map[string]bool
+}
+
+func newJoin(r *rows, owner string) *join {
+	j := &join{owner: owner, used: map[string]bool{}}
+	j.ports = byID(r.ports, func(x portRow) string { return x.UUID })
+	j.interfaces = byID(r.interfaces, func(x interfaceRow) string { return x.UUID })
+	j.qos = byID(r.qos, func(x qosRow) string { return x.UUID })
+	j.queues = byID(r.queues, func(x queueRow) string { return x.UUID })
+	j.sflow = byID(r.sflow, func(x sflowRow) string { return x.UUID })
+	return j
+}
+
+func byID[T any](list []T, id func(T) string) map[string]T {
+	m := make(map[string]T, len(list))
+	for _, x := range list {
+		m[id(x)] = x
+	}
+	return m
+}
+
+func (j *join) bridge(row bridgeRow) Bridge {
+	b := Bridge{Name: row.Name, Datapath: row.DatapathType, uuid: row.UUID}
+	if b.Datapath == "" {
+		b.Datapath = "system"
+	}
+	if row.DatapathID != nil {
+		b.DPID, _ = strconv.ParseUint(*row.DatapathID, 16, 64) // the daemon writes nothing else
+	}
+	if row.SFlow != nil {
+		b.sflow = *row.SFlow
+		j.used[b.sflow] = true
+		if f, ok := j.sflow[b.sflow]; ok {
+			b.SFlow = j.readSFlow(f)
+		}
+	}
+	for _, id := range row.Ports {
+		if p, ok := j.ports[id]; ok {
+			b.Ports = append(b.Ports, j.port(p))
+		}
+	}
+	slices.SortFunc(b.Ports, func(x, y Port) int { return strings.Compare(x.Name, y.Name) })
+	return b
+}
+
+func (j *join) port(row portRow) Port {
+	p := Port{Name: row.Name, uuid: row.UUID}
+	if len(row.Interfaces) == 1 { // a bond has no number of its own
+		f := j.interfaces[row.Interfaces[0]]
+		if f.Number != nil && *f.Number > 0 {
+			p.Number = uint32(*f.Number)
+		}
+		if f.Speed != nil {
+			p.Speed = uint64(*f.Speed)
+		}
+	}
+	if row.QoS != nil {
+		p.qos = *row.QoS
+		j.used[p.qos] = true
+		if q, ok := j.qos[p.qos]; ok {
+			p.QoS = j.readQoS(q)
+		}
+	}
+	return p
+}
+
+func (j *join) readQoS(row qosRow) *QoS {
+	q := &QoS{Type: row.Type, Ours: row.IDs[ownerKey] == j.owner, Tags: row.IDs, queues: map[uint32]string{}}
+	q.Rate, _ = strconv.ParseUint(row.Config["max-rate"], 10, 64)
+	for _, n := range slices.Sorted(maps.Keys(row.Queues)) {
+		id := row.Queues[n]
+		j.used[id] = true
+		q.queues[uint32(n)] = id
+		q.Queues = append(q.Queues, readQueue(uint32(n), j.queues[id]))
+	}
+	return q
+}
+
+func readQueue(n uint32, row queueRow) Queue {
+	q := Queue{ID: n, Tags: map[string]string{}}
+	q.MinRate, _ = strconv.ParseUint(row.Config["min-rate"], 10, 64)
+	q.MaxRate, _ = strconv.ParseUint(row.Config["max-rate"], 10, 64)
+	priority, _ := strconv.ParseUint(row.Config["priority"], 10, 8)
+	q.Priority = uint8(priority)
+	if row.DSCP != nil {
+		mark := uint8(*row.DSCP)
+		q.Mark = &mark
+	}
+	for k, v := range row.IDs {
+		if k != ownerKey {
+			q.Tags[k] = v
+		}
+	}
+	return q
+}
+
+// strays are rows of the owner that nothing refers to: what is left when a port was
+// removed with its queues still configured.
+func (j *join) strays() (qos, queues, sflow []string) {
+	for id, q := range j.qos {
+		if q.IDs[ownerKey] == j.owner && !j.used[id] {
+			qos = append(qos, id)
+		}
+	}
+	for id, q := range j.queues {
+		if q.IDs[ownerKey] == j.owner && !j.used[id] {
+			queues = append(queues, id)
+		}
+	}
+	for id, f := range j.sflow {
+		if f.IDs[ownerKey] == j.owner && !j.used[id] {
+			sflow = append(sflow, id)
+		}
+	}
+	return qos, queues, sflow
+}

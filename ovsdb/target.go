@@ -1,0 +1,46 @@
+package ovsdb
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strings"
+)
+
+// DefaultPort is the port that IANA has assigned to OVSDB.
+const DefaultPort = "6640"
+
+// CheckTarget reports what is wrong with a target: tcp:ADDRESS:PORT,
+// ssl:ADDRESS:PORT or unix:/PATH, with literal addresses, as ovsdb(7) writes them.
+func CheckTarget(target string) error {
+	kind, rest, _ := strings.Cut(target, ":")
+	switch kind {
+	case "unix":
+		if filepath.IsAbs(rest) {
+			return nil
+		}
+	case "tcp", "ssl":
+		host, port, err := net.SplitHostPort(rest)
+		if err == nil && port != "" {
+			if _, err = netip.ParseAddr(host); err == nil {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("database %q: want tcp:ADDRESS:PORT, ssl:ADDRESS:PORT or unix:/PATH", target)
+}
+
+// Expand writes a switch's own address and name into a template such as
+// "ssl:{address}:6640" or "unix:/run/switches/{name}/db.sock".
+func Expand(template string, address netip.Addr, name string) (string, error) {
+	if strings.Contains(template, "{name}") && name == "" {
+		return "", fmt.Errorf("database %q: the switch has no name; give it one in network.switches", template)
+	}
+	host := address.Unmap().String()
+	if address.Is6() && !address.Is4In6() {
+		host = "[" + host + "]"
+	}
+	target := strings.NewReplacer("{address}", host, "{name}", name).Replace(template)
+	return target, CheckTarget(target)
+}
