@@ -32,6 +32,7 @@ func Layers() []Layer {
 		{Dir: "store"},
 		{Dir: "pki"},
 		{Dir: "lab"},
+		{Dir: "ovsdb", Tests: []string{"lab"}},
 
 		{Dir: "network/graph"},
 		{Dir: "network/packet", May: []string{"openflow"}},
