@@ -119,7 +119,7 @@ func (g *Graph) validate(p *Problem) error {
 		return fmt.Errorf("graph: from %d to %d of %d nodes with %d costs for %d arcs", p.From, p.To, g.Nodes(), len(p.Cost), g.Arcs())
 	case p.Width != nil && len(p.Width) != g.Arcs():
 		return fmt.Errorf("graph: %d widths for %d arcs", len(p.Width), g.Arcs())
-	case p.Widest && (p.Width == nil || p.MaxCost != 0):
+	case p.Widest && (len(p.Width) != g.Arcs() || p.MaxCost != 0):
 		return errors.New("graph: the widest path needs widths, and takes no bound on the cost")
 	case len(p.Bounds) > MaxBounds:
 		return fmt.Errorf("graph: %d bounds: at most %d", len(p.Bounds), MaxBounds)

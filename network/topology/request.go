@@ -25,12 +25,14 @@ type Request struct {
 	Available func(Link) uint64
 	// Exclude gives the reason for which a link may not be used, or "".
 	Exclude func(Link) string
-	// Limit bounds the exact search of problems that are NP-complete; zero stands
-	// for DefaultLimit. Problems of polynomial time are always solved exactly.
+	// Limit is the time for a search that may take exponential time, which is one
+	// with a bound on what the objective does not make least; zero stands for
+	// DefaultLimit. Half of it is for the exact search; what that has not found is
+	// answered by relaxation.
 	Limit time.Duration
 }
 
-// DefaultLimit is the time that an exact search gets when the request names none.
+// DefaultLimit is what a search gets when the request names no limit.
 const DefaultLimit = 100 * time.Millisecond
 
 // Objective is what a path request optimises. Paths that are equal in it are

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +26,7 @@ type Topology struct {
 	inner  map[PortRef]struct{}
 	g      *graph.Graph
 	hops   graph.Weights
+	costs  sync.Pool
 	tree   tree
 	fans   []atomic.Pointer[graph.Tree]
 }
@@ -64,6 +66,7 @@ func New(version uint64, switches []openflow.DatapathID, links []Link) *Topology
 	for i := range t.Switches { // a switch without links
 		t.first[i+1] = max(t.first[i+1], t.first[i])
 	}
+	t.costs.New = func() any { return new(costs) }
 	t.g, _ = graph.New(len(t.Switches), arcs)
 	return t
 }

@@ -1,0 +1,134 @@
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sluice-net/sluice/network/graph"
+)
+
+// Find is the best path that enters at from, leaves at to, and meets the request.
+//
+// A link must be known to be good enough. Where the request names a bandwidth or
+// asks for the widest path, links of unknown capacity are out; where it bounds delay
+// or jitter, links that have not been measured are out. Where delay or jitter is
+// only the objective, such a link counts as a second: it is used when there is no
+// other way. Loss cannot be told from its being unknown, which is zero.
+func (t *Topology) Find(from, to PortRef, r Request) (Answer, error) {
+	begin := time.Now()
+	if err := t.refuse(from, to, r); err != nil {
+		return Answer{}, err
+	}
+	c := t.costs.Get().(*costs)
+	defer t.costs.Put(c)
+	c.fill(t, r)
+	a, err := t.search(from, to, r, c)
+	a.Elapsed = time.Since(begin)
+	return a, err
+}
+
+// refuse says what is wrong with a request.
+func (t *Topology) refuse(from, to PortRef, r Request) error {
+	var problem string
+	switch {
+	case !t.Has(from.Switch):
+		problem = fmt.Sprintf("switch %v is not connected", from.Switch)
+	case !t.Has(to.Switch):
+		problem = fmt.Sprintf("switch %v is not connected", to.Switch)
+	case r.MaxDelay < 0 || r.MaxJitter < 0 || r.Limit < 0:
+		problem = "durations must not be negative"
+	case !(r.MaxLoss >= 0 && r.MaxLoss < 1):
+		problem = fmt.Sprintf("loss of at most %v: want 0 (no bound) or more, below 1", r.MaxLoss)
+	case int(r.Objective) >= len(objectiveNames):
+		problem = r.Objective.String()
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrRequest, problem)
+}
+
+// search puts the request to the graph, in whole numbers so that ties are ties.
+func (t *Topology) search(from, to PortRef, r Request, c *costs) (Answer, error) {
+	p, metrics := c.problem(r)
+	p.From, p.To = t.index[from.Switch], t.index[to.Switch]
+	p.Limit.Time = r.Limit
+	if r.Limit == 0 {
+		p.Limit.Time = DefaultLimit
+	}
+	s, err := t.g.Solve(p)
+	if err != nil {
+		return Answer{}, c.explain(err, r, metrics)
+	}
+	a := t.answer(from, to, s.Path, r)
+	a.Algorithm, a.Exact, a.Gap = string(s.Algorithm), s.Exact, gap(s, r.Objective == ObjectiveWidest)
+	if a.Gap == 0 {
+		a.Exact = true
+	}
+	return a, nil
+}
+
+// gap is by how much of its value the best path may be better than the one found.
+func gap(s graph.Solution, widest bool) float64 {
+	switch {
+	case s.Exact || s.Value == s.Bound:
+		return 0
+	case widest:
+		return (s.Bound - s.Value) / s.Bound
+	}
+	whole := math.Ceil(s.Bound * (1 - 1e-12)) // sums of whole numbers are whole
+	return max(0, (s.Value-whole)/s.Value)
+}
+
+// answer adds up what a path offers.
+func (t *Topology) answer(from, to PortRef, p graph.Path, r Request) Answer {
+	a := Answer{Path: t.path(p, from, to), Width: math.MaxUint64}
+	arrive := 1.0
+	for _, arc := range p.Arcs {
+		l := t.Links[arc]
+		a.Width = min(a.Width, r.available(l))
+		a.Delay += l.Latency
+		a.Jitter += l.Jitter
+		arrive *= 1 - l.Loss
+		if unmeasured(l) {
+			a.Unmeasured++
+		}
+	}
+	a.Loss = 1 - arrive
+	return a
+}
+
+func (r Request) available(l Link) uint64 {
+	if r.Available != nil {
+		return r.Available(l)
+	}
+	return l.Available()
+}
+
+// needsWidth reports whether links of unknown capacity are of no use.
+func (r Request) needsWidth() bool { return r.MinBandwidth > 0 || r.Objective == ObjectiveWidest }
+
+// unmeasured reports whether no probe has told a link's delay and jitter yet.
+func unmeasured(l Link) bool { return l.Latency <= 0 && l.Jitter <= 0 }
+
+// explain puts what the graph says into the request's words.
+func (c *costs) explain(err error, r Request, metrics []additive) error {
+	var none *graph.NoPathError
+	switch {
+	case errors.Is(err, graph.ErrUndecided):
+		return ErrUndecided
+	case !errors.As(err, &none):
+		return fmt.Errorf("%w: %w", ErrRequest, err)
+	case none.Reason == graph.Disconnected:
+		return fmt.Errorf("%w: %s", ErrNoPath, c.why())
+	case none.Reason == graph.Together:
+		return fmt.Errorf("%w: each bound can be met, but not all of them together", ErrNoPath)
+	}
+	m := r.Objective.adds()
+	if none.Reason >= 0 {
+		m = metrics[none.Reason]
+	}
+	return fmt.Errorf("%w: the least %v of a path is %s, at most %s was asked for%s",
+		ErrNoPath, m, m.print(none.Least), m.print(m.bound(r)), c.among())
+}
