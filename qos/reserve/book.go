@@ -30,6 +30,9 @@ type Share struct {
 type Promise struct {
 	Key
 	Shares []Share
+	// Enforced says that queues hold the promise whatever else the links carry, so
+	// that only other promises stand against it, not what is measured.
+	Enforced bool
 	// Made is when it was made; Admit fills it in.
 	Made time.Time
 }
@@ -86,7 +89,11 @@ func (b *Book) Admit(p Promise) error {
 	asked := sum(p.Shares)
 	for _, s := range p.Shares {
 		u := b.use(s.Link)
-		if free := b.available(s.Link, u, p.Key); u.Capacity == 0 || free < asked[s.Link] {
+		free := b.available(s.Link, u, p.Key)
+		if p.Enforced {
+			free = b.unpromised(s.Link, u, p.Key)
+		}
+		if u.Capacity == 0 || free < asked[s.Link] {
 			return &Shortage{Link: s.Link, Asked: asked[s.Link], Available: free, Capacity: u.Capacity}
 		}
 	}
@@ -182,6 +189,17 @@ func (b *Book) available(l Link, u Use, except Key) uint64 {
 			continue
 		}
 		taken += e.rates[l] - seen
+	}
+	return u.Capacity - min(taken, u.Capacity)
+}
+
+// unpromised is what of a link is promised to nobody else. The lock is held.
+func (b *Book) unpromised(l Link, u Use, except Key) uint64 {
+	var taken uint64
+	for k, e := range b.links[l] {
+		if k != except {
+			taken += e.rates[l]
+		}
 	}
 	return u.Capacity - min(taken, u.Capacity)
 }

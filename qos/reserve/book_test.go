@@ -179,3 +179,26 @@ func BenchmarkAdmit(b *testing.B) {
 		book.Release(key("x"))
 	}
 }
+
+// What queues enforce is admitted beside any measured traffic, but never beside more
+// promises than the link can hold.
+func TestEnforced(t *testing.T) {
+	b := New(network{link(1): {10 * mbit, 10 * mbit}}.use)
+	p := promise("a", 6*mbit, 1)
+	if err := b.Admit(p); err == nil {
+		t.Fatal("a full link was promised")
+	}
+	p.Enforced = true
+	if err := b.Admit(p); err != nil {
+		t.Fatal(err)
+	}
+	second := promise("b", 5*mbit, 1)
+	second.Enforced = true
+	var short *Shortage
+	if err := b.Admit(second); !errors.As(err, &short) || short.Available != 4*mbit {
+		t.Fatalf("err = %v", err)
+	}
+	if err := b.Admit(p); err != nil {
+		t.Errorf("the same promise again: %v", err)
+	}
+}
