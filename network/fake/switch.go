@@ -25,8 +25,15 @@ type Options struct {
 	// Refuse, if set, is asked about every message; a non-nil error is sent
 	// instead of doing what the message says.
 	Refuse func(openflow.Message) *openflow.Error
-	// OnOutput, if set, is told of every frame that leaves by a port.
+	// OnOutput, if set, is told of every frame that leaves by a port. It may hand
+	// the frame to another switch, which may send one back.
 	OnOutput func(port uint32, frame []byte)
+}
+
+// output is a frame that leaves by a port.
+type output struct {
+	port  uint32
+	frame []byte
 }
 
 // Switch is a fake switch. Its methods may be called concurrently.
@@ -37,6 +44,7 @@ type Switch struct {
 	mu      sync.Mutex
 	conn    net.Conn
 	out     []byte
+	leaving []output // for OnOutput, as soon as the mutex is free
 	ports   map[uint32]openflow.Port
 	counts  map[openflow.MsgType]int
 	flows   int // flow-mods, those in bundles included
@@ -127,14 +135,27 @@ func (s *Switch) batch(r *openflow.Reader) error {
 		if err != nil {
 			return err
 		}
+		done := !r.Buffered()
 		s.mu.Lock()
 		s.handle(h.XID, m)
-		if !r.Buffered() {
+		if done {
 			err = s.flush()
-			s.mu.Unlock()
+		}
+		s.unlock()
+		if done {
 			return err
 		}
-		s.mu.Unlock()
+	}
+}
+
+// unlock releases the mutex and then lets the frames leave: two switches that
+// hand each other frames must not wait for each other's mutex.
+func (s *Switch) unlock() {
+	leaving := s.leaving
+	s.leaving = nil
+	s.mu.Unlock()
+	for _, o := range leaving {
+		s.opts.OnOutput(o.port, o.frame)
 	}
 }
 
@@ -273,7 +294,7 @@ func (s *Switch) Expire() error {
 // Receive lets a frame come in by a port and returns what happened to it.
 func (s *Switch) Receive(port uint32, frame []byte) (Result, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	r := s.table.Send(port, PacketOf(frame))
 	s.send(port, r, frame, openflow.ReasonNoMatch)
 	return r, s.flush()
@@ -293,9 +314,9 @@ func (s *Switch) send(inPort uint32, r Result, frame []byte, reason uint8) {
 			}
 			s.queue(in, 0)
 		case o.Port == openflow.PortInPort && s.opts.OnOutput != nil:
-			s.opts.OnOutput(inPort, frame)
+			s.leaving = append(s.leaving, output{inPort, frame})
 		case o.Port <= openflow.PortMax && s.opts.OnOutput != nil && o.Port != inPort:
-			s.opts.OnOutput(o.Port, frame)
+			s.leaving = append(s.leaving, output{o.Port, frame})
 		}
 	}
 }
