@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-net/sluice/network/ledger"
 	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -23,8 +24,8 @@ var (
 	ErrBusy = errors.New("too much outstanding")
 	// ErrUnknownHost: the host was not found by probing.
 	ErrUnknownHost = errors.New("host not found")
-	// ErrNoPath: the two places are not connected.
-	ErrNoPath = errors.New("no path")
+	// ErrNoPath: the two places are not connected, or not as well as was asked for.
+	ErrNoPath = topology.ErrNoPath
 	// ErrIdentity: a switch claims an identifier that is not proved to be its own.
 	ErrIdentity = errors.New("not entitled to this datapath identifier")
 	// ErrClosed: the network is not running.
