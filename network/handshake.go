@@ -156,7 +156,9 @@ func (s *Switch) tryBundle(ctx context.Context) error {
 // is wanted. From here on changes may be sent to the switch: whatever happens in
 // between is at worst written twice.
 func (s *Switch) reconcile(ctx context.Context) (ledger.Reconciliation, error) {
-	s.n.declareBasics(s.dpid)
+	if err := s.n.declareEvery(ctx, s.dpid); err != nil {
+		return ledger.Reconciliation{}, err
+	}
 	s.n.mu.Lock()
 	s.accepting = true
 	s.n.mu.Unlock()

@@ -30,8 +30,9 @@ type Owner struct {
 	opts OwnerOptions
 	led  *ledger.Owner
 
-	mu   sync.Mutex
-	busy map[string]chan struct{} // keys being changed; closed when done
+	mu    sync.Mutex
+	busy  map[string]chan struct{} // keys being changed; closed when done
+	every map[string]func(openflow.DatapathID) Program
 }
 
 // Owner registers an owner. It has to be done before the first switch connects:
@@ -41,7 +42,7 @@ func (n *Network) Owner(name string, opts OwnerOptions) (*Owner, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Owner{n: n, name: name, opts: opts, led: led, busy: map[string]chan struct{}{}}
+	o := &Owner{n: n, name: name, opts: opts, led: led, busy: map[string]chan struct{}{}, every: map[string]func(openflow.DatapathID) Program{}}
 	n.mu.Lock()
 	n.byHash[led.Hash] = o
 	n.mu.Unlock()
@@ -89,6 +90,11 @@ func (o *Owner) Apply(ctx context.Context, key string, p Program, opts ApplyOpti
 		return fmt.Errorf("%s/%s: waiting for an earlier change: %w", o.name, key, err)
 	}
 	defer release()
+	return o.apply(ctx, key, p, opts)
+}
+
+// apply is Apply by one who has the key's turn.
+func (o *Owner) apply(ctx context.Context, key string, p Program, opts ApplyOptions) error {
 	if err := o.check(key, &p, opts); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/openflow"
@@ -21,6 +22,20 @@ func (n *Network) session(d openflow.DatapathID) *Switch {
 		return s
 	}
 	return nil
+}
+
+// registered lists the switches that have a session, up or not yet.
+func (n *Network) registered() []openflow.DatapathID {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Sorted(maps.Keys(n.all))
+}
+
+// owners lists all owners.
+func (n *Network) owners() []*Owner {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Collect(maps.Values(n.byHash))
 }
 
 // register makes s the session of its datapath identifier. A session that has
@@ -88,8 +103,7 @@ func (n *Network) unregister(s *Switch) {
 		<-s.announced
 		n.switchDown(s)
 	}
-	// What anybody may claim to be must not fill the memory.
-	n.ledger.Forget(n.core.led, basicsKey(s.dpid), s.dpid)
+	n.forgetEvery(s.dpid)
 	n.mu.Lock()
 	delete(n.all, s.dpid)
 	n.mu.Unlock()

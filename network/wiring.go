@@ -56,6 +56,7 @@ func (n *Network) wire() error {
 	if n.core, err = n.Owner(ownerCore, OwnerOptions{}); err != nil {
 		return err
 	}
+	n.core.EverySwitch(context.Background(), "switch", basics) // none is connected yet
 	led, err := n.ledger.AddOwner(ownerForward, false)
 	if err != nil {
 		return err
@@ -71,24 +72,15 @@ func (n *Network) wire() error {
 	return nil
 }
 
-// declareBasics declares what every switch needs before anything else: a way up
-// for packets that match nothing, and for probes of links.
-func (n *Network) declareBasics(d openflow.DatapathID) {
+// basics are the rules that every switch needs: a way up for packets that match
+// nothing, and for probes of links.
+func basics(d openflow.DatapathID) Program {
 	up := []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)}
-	p := Program{Rules: []Rule{
+	return Program{Rules: []Rule{
 		{Switch: d, Band: rule.BandMiss, Actions: up},
 		{Switch: d, Band: BandGuard, Offset: 5000, Match: openflow.MustMatch(openflow.EthDst(discovery.Multicast), openflow.EthType(0x88cc)), Actions: up},
 	}}
-	c, err := n.ledger.Plan(n.core.led, basicsKey(d), p)
-	if err != nil {
-		n.log.Error("declaring the basic rules", "switch", d, "error", err)
-		return
-	}
-	c.Confirm() // reconciliation, which follows, sends what is missing
 }
-
-// basicsKey is the core's key for the basic rules of a switch.
-func basicsKey(d openflow.DatapathID) string { return fmt.Sprintf("switch/%v", d) }
 
 // rebuild makes a new snapshot of the topology and of what forwarding sees.
 func (n *Network) rebuild() {

@@ -24,6 +24,8 @@ func (l *Ledger) Forget(o *Owner, key string, sw openflow.DatapathID) {
 			}
 		}
 		d.rules = slices.DeleteFunc(slices.Clone(d.rules), func(at place[rule.Key]) bool { return at.sw == sw })
+		d.groups = forgetItems(d.groups, s.groups, o, key, sw)
+		d.meters = forgetItems(d.meters, s.meters, o, key, sw)
 		if len(d.rules)+len(d.groups)+len(d.meters) == 0 {
 			delete(o.programs, key)
 		}
@@ -32,6 +34,17 @@ func (l *Ledger) Forget(o *Owner, key string, sw openflow.DatapathID) {
 	forgetFound(s.groups)
 	forgetFound(s.meters)
 	l.dropEmpty(sw)
+}
+
+// forgetItems takes the groups or meters of one switch out of those declared under
+// a key, and out of the switch's state those that no other key declares.
+func forgetItems[T any](all []place[uint32], items map[uint32]*item[T], o *Owner, key string, sw openflow.DatapathID) []place[uint32] {
+	return slices.DeleteFunc(slices.Clone(all), func(at place[uint32]) bool {
+		if i := items[at.key]; at.sw == sw && i != nil && i.owner == o && slices.Equal(i.keys, []string{key}) {
+			delete(items, at.key)
+		}
+		return at.sw == sw
+	})
 }
 
 // dropEmpty forgets a switch of which nothing is wanted or known.

@@ -1,0 +1,104 @@
+package network
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// EverySwitch makes what program gives for a switch what the owner wants there
+// under key: at once on the switches that are connected, and on any other when it
+// connects, before what it has is compared with what is wanted. So rules that a
+// switch has from before a restart are left as they are. program gives rules,
+// groups and meters of that switch only; calling again with the same key replaces
+// it everywhere. A switch that refuses keeps what it had and holds up no other:
+// refused has the errors, by switch.
+func (o *Owner) EverySwitch(ctx context.Context, key string, program func(openflow.DatapathID) Program) (refused map[openflow.DatapathID]error) {
+	o.mu.Lock()
+	o.every[key] = program
+	o.mu.Unlock()
+	refused = map[openflow.DatapathID]error{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, d := range o.n.registered() {
+		wg.Go(func() {
+			err := o.applyEvery(ctx, key, d)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				refused[d] = err
+			}
+		})
+	}
+	wg.Wait()
+	return refused
+}
+
+// everyKey is the key for one switch's part of what is declared for every switch.
+func everyKey(key string, d openflow.DatapathID) string { return key + "/" + d.String() }
+
+// applyEvery brings one switch's part of what is declared under key into the switch.
+func (o *Owner) applyEvery(ctx context.Context, key string, d openflow.DatapathID) error {
+	at := everyKey(key, d)
+	release, err := o.lock(ctx, at)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return o.apply(ctx, at, o.everyProgram(key)(d), ApplyOptions{AllowDown: true})
+}
+
+func (o *Owner) everyProgram(key string) func(openflow.DatapathID) Program {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.every[key]
+}
+
+func (o *Owner) everyKeys() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Sorted(maps.Keys(o.every))
+}
+
+// declareEvery declares for a switch that has connected what owners want on every
+// switch. Reconciliation, which follows, sends what is missing.
+func (n *Network) declareEvery(ctx context.Context, d openflow.DatapathID) error {
+	for _, o := range n.owners() {
+		for _, key := range o.everyKeys() {
+			if err := o.declareEvery(ctx, key, d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (o *Owner) declareEvery(ctx context.Context, key string, d openflow.DatapathID) error {
+	at := everyKey(key, d)
+	release, err := o.lock(ctx, at)
+	if err != nil {
+		return err
+	}
+	defer release()
+	c, err := o.n.ledger.Plan(o.led, at, o.everyProgram(key)(d))
+	if err != nil {
+		// It costs this owner its rules there, not all others the switch.
+		o.n.log.Error("declaring what every switch has", "owner", o.name, "key", key, "switch", d, "error", err)
+		return nil
+	}
+	c.Confirm()
+	return nil
+}
+
+// forgetEvery forgets what is declared for every switch of one that has gone: what
+// anybody may claim to be must not fill the memory.
+func (n *Network) forgetEvery(d openflow.DatapathID) {
+	for _, o := range n.owners() {
+		for _, key := range o.everyKeys() {
+			n.ledger.Forget(o.led, everyKey(key, d), d)
+		}
+	}
+}
