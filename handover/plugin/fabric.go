@@ -27,5 +27,6 @@ type Fabric interface {
 type Rules interface {
 	Apply(context.Context, string, rule.Program, rule.ApplyOptions) error
 	Remove(context.Context, string) error
+	EverySwitch(context.Context, string, func(openflow.DatapathID) rule.Program) map[openflow.DatapathID]error
 	Ready()
 }

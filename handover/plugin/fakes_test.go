@@ -177,6 +177,16 @@ func (w *world) Remove(ctx context.Context, key string) error {
 	return w.Apply(ctx, key, rule.Program{}, rule.ApplyOptions{AllowDown: true})
 }
 
+func (w *world) EverySwitch(ctx context.Context, key string, program func(openflow.DatapathID) rule.Program) map[openflow.DatapathID]error {
+	refused := map[openflow.DatapathID]error{}
+	for _, d := range w.Switches() {
+		if err := w.Apply(ctx, fmt.Sprintf("%s/%v", key, d), program(d), rule.ApplyOptions{AllowDown: true}); err != nil {
+			refused[d] = err
+		}
+	}
+	return refused
+}
+
 func (w *world) Ready() { w.mu.Lock(); defer w.mu.Unlock(); w.ready = true }
 
 // arrival is a copy of a packet that has left the network.

@@ -5,7 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -15,6 +15,9 @@ import (
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
+
+// keyPunt is the key of the punt rules in the ledger.
+const keyPunt = "punt"
 
 // dhcpOffset is the place of the rule for DHCP in its band: above the rules of
 // devices, which match a renewal as well.
@@ -105,43 +108,35 @@ func cover(first, last netip.Addr) []netip.Prefix {
 	return out
 }
 
-// applyPunts declares the punt rules of every switch, each under its own key: a
-// switch that refuses them costs the others nothing.
+// applyPunts declares the punt rules of all switches, those included that connect
+// later.
 func (s *Service) applyPunts(ctx context.Context) {
 	v := s.view.Load()
 	if v == nil || len(s.settings.Roots) == 0 {
 		return // without a root there is nowhere to lead a device to: DHCP is somebody else's
 	}
-	servers := make([]netip.Addr, 0, len(v.servers))
-	for a := range v.servers {
-		servers = append(servers, a)
-	}
-	slices.SortFunc(servers, netip.Addr.Compare)
-	for _, d := range s.fabric.Switches() {
-		s.puntResult(d, s.declarePunts(ctx, d, append(Punts(d, v.prefixes, servers, v.given), peeringGuards(d, s.settings.Roots)...)))
-	}
-}
-
-func (s *Service) declarePunts(ctx context.Context, d openflow.DatapathID, rules []network.Rule) error {
+	servers := slices.SortedFunc(maps.Keys(v.servers), netip.Addr.Compare)
 	ctx, cancel := context.WithTimeout(ctx, s.settings.RulesTimeout)
 	defer cancel()
-	return s.rules.Apply(ctx, fmt.Sprintf("punt/%v", d), rule.Program{Rules: rules}, rule.ApplyOptions{})
+	s.puntResult(s.rules.EverySwitch(ctx, keyPunt, func(d openflow.DatapathID) rule.Program {
+		return rule.Program{Rules: append(Punts(d, v.prefixes, servers, v.given), peeringGuards(d, s.settings.Roots)...)}
+	}))
 }
 
-func (s *Service) puntResult(d openflow.DatapathID, err error) {
+// puntResult takes note of the switches that do not take their punt rules.
+func (s *Service) puntResult(refused map[openflow.DatapathID]error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case err == nil:
-		delete(s.puntErrs, d)
-	case errors.Is(err, network.ErrSwitchDown), errors.Is(err, context.Canceled):
-		// It will be looked at again when it is back.
-	default:
-		if s.puntErrs[d] != err.Error() {
+	errs := map[openflow.DatapathID]string{}
+	for d, err := range refused {
+		if errors.Is(err, context.Canceled) {
+			continue
+		}
+		if errs[d] = err.Error(); errs[d] != s.puntErrs[d] {
 			s.log.Error("switch does not send DHCP and ARP up; devices there are not served", "switch", d, "error", err)
 		}
-		s.puntErrs[d] = err.Error()
 	}
+	s.puntErrs = errs
 }
 
 // compareRoots orders roots by place.

@@ -61,7 +61,6 @@ func (s *Service) redeclare(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
-	s.applyPunts(ctx)
 	left := s.undeclared()
 	s.rules.Ready()
 	s.mu.Lock()

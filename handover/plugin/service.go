@@ -134,6 +134,7 @@ func (s *Service) Run(ctx context.Context) error {
 	s.running = true
 	s.mu.Unlock()
 	s.refreshView()
+	s.applyPunts(s.ctx) // before the switches' rules are compared with what is wanted
 	s.start(s.findGateways)
 	s.start(s.expireLeases)
 	s.redeclare(s.ctx)
