@@ -15,6 +15,9 @@ func (c *call) discover() Decision {
 	if !c.authorised() {
 		return c.d
 	}
+	if err := c.reg.Admit(c.d.Device.ID, c.At); err != nil {
+		return c.failed(err)
+	}
 	ip, err := c.reg.Offer(c.d.Device.ID, addrOption(c.Message, dhcpv4.OptionRequestedIPAddress))
 	if err != nil {
 		return c.failed(err)
@@ -41,6 +44,9 @@ func (c *call) request(ctx context.Context) Decision {
 	}
 	if !c.authorised() {
 		return c.d
+	}
+	if err := c.reg.Admit(c.d.Device.ID, c.At); err != nil {
+		return c.failed(err)
 	}
 	l, err := c.reg.Grant(ctx, c.d.Device.ID, registry.Claim{
 		IP: ip, ClientID: c.Message.Options.Get(dhcpv4.OptionClientIdentifier), MAC: c.chaddr, Signed: c.stamp.Time,

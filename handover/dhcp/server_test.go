@@ -283,8 +283,13 @@ func TestInform(t *testing.T) {
 
 func TestPoolsRunOut(t *testing.T) {
 	b := newBench(t, func(p *registry.Pool) { p.Learn = true })
-	for n := range byte(3) {
-		b.attach(mac(20+n), mac(20+n), backyard)
+	for n, at := range []network.PortRef{radioA, radioB, backyard} {
+		m := mac(20 + byte(n))
+		b.attach(m, m, at)
+		// A port's share of three addresses is one.
+		more := mac(30 + byte(n))
+		b.expect(b.handle(b.message(dhcpv4.MessageTypeDiscover, more), more, at), dhcp.Exhausted)
+		b.expect(b.handle(b.message(dhcpv4.MessageTypeRequest, more, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(ip(12).AsSlice()))), more, at), dhcp.Exhausted)
 	}
 	d := b.expect(b.handle(b.message(dhcpv4.MessageTypeDiscover, mac(30)), mac(30), backyard), dhcp.Exhausted)
 	if d.Reply != nil || d.Err == nil {

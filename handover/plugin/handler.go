@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
@@ -53,9 +54,12 @@ func (s *Service) dhcpIn(v *view, at network.PortRef, src openflow.MAC, message 
 		return network.Continue
 	}
 	chaddr := openflow.MAC(message[dhcpChaddr : dhcpChaddr+6])
-	lane, ours := s.laneOf(v, src, chaddr)
-	if !ours {
+	d, lane := s.laneOf(src, chaddr)
+	if d.ID == "" && !v.unknown {
 		return network.Continue
+	}
+	if s.flooding(d, at, arrived) {
+		return network.Stop
 	}
 	copied := slices.Clone(message)
 	err := s.lanes.add(lane, func(ctx context.Context) {
@@ -67,13 +71,13 @@ func (s *Service) dhcpIn(v *view, at network.PortRef, src openflow.MAC, message 
 	return network.Stop
 }
 
-// laneOf finds whose lane a message belongs to, and whether it is this service's
-// business at all. A device that is learned has the name of its lane.
-func (s *Service) laneOf(v *view, src, chaddr openflow.MAC) (string, bool) {
+// laneOf finds whose message it is, if that is known, and in whose lane it belongs.
+// A device that is learned has the name of its lane.
+func (s *Service) laneOf(src, chaddr openflow.MAC) (registry.Device, string) {
 	for _, m := range []openflow.MAC{src, chaddr} {
 		if d, ok := s.registry.DeviceByMAC(m); ok {
-			return d.ID, true
+			return d, d.ID
 		}
 	}
-	return "mac-" + strings.ReplaceAll(chaddr.String(), ":", ""), v.unknown
+	return registry.Device{}, "mac-" + strings.ReplaceAll(chaddr.String(), ":", "")
 }

@@ -76,7 +76,7 @@ func (s *Service) resume(mac openflow.MAC) {
 	if !ok {
 		return
 	}
-	lane, _ := s.laneOf(&view{unknown: true}, in.src, in.chaddr)
+	_, lane := s.laneOf(in.src, in.chaddr)
 	if err := s.lanes.add(lane, func(ctx context.Context) { s.dhcpMessage(ctx, in) }); err != nil {
 		s.metrics.dropped.WithLabelValues("waiting").Inc()
 	}

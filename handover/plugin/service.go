@@ -62,6 +62,7 @@ type Service struct {
 	orders   *orders
 	domain   neighbours
 	held     heldBack
+	floods   *floods
 	headers  deviceauth.Checker
 	stopping <-chan struct{} // closed when the API stops
 	coverage *predict.Coverage
@@ -102,7 +103,7 @@ func New(o Options) (*Service, error) {
 	s := &Service{
 		fabric: o.Fabric, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name),
 		settings: o.Settings, now: o.clock,
-		registry: registry.New(o.Store, o.clock), gateways: newGateways(), pings: newPings(), orders: newOrders(o.clock),
+		registry: registry.New(o.Store, o.clock), gateways: newGateways(), pings: newPings(), orders: newOrders(o.clock), floods: newFloods(),
 		rethink: make(chan struct{}, 1), tasks: tasks.New(), mobiles: map[string]*mobile{}, history: newHistory(o.Settings.History),
 		ports: map[network.PortRef]time.Time{}, motions: map[string]*motion{}, puntErrs: map[openflow.DatapathID]string{},
 	}

@@ -46,7 +46,7 @@ type PoolSpec struct {
 	DNS        []string `json:"dns,omitempty" yaml:"dns" doc:"Name servers that devices are told of, up to 8."`
 	MTU        int      `json:"mtu,omitempty" yaml:"mtu" doc:"MTU that devices are told of, 576 to 9216; 0: none."`
 	Domain     string   `json:"domain,omitempty" yaml:"domain" doc:"Domain name that devices are told of."`
-	Learn      bool     `json:"learn,omitempty" yaml:"learn" doc:"Gives addresses also to devices that nobody has registered."`
+	Learn      bool     `json:"learn,omitempty" yaml:"learn" doc:"Gives addresses also to devices that nobody has registered; those at one port have at most half of them."`
 	Class      string   `json:"class,omitempty" yaml:"class" doc:"Class of the devices that it learns."`
 	Home       string   `json:"home,omitempty" yaml:"home" doc:"Domain whose devices have these addresses. Such a pool gives none out here: it says what visitors of that domain are told. Empty: our own."`
 }

@@ -184,6 +184,7 @@ func (s *Service) expireLeases(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		s.floodsOver()
 		ended, err := s.registry.Expire(ctx, s.now())
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("leases that are over cannot be ended yet", "error", err)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/store"
 )
@@ -53,6 +54,8 @@ type record struct {
 	lease Lease
 	// offer is the address that was offered last; the claim to it may be over.
 	offer netip.Addr
+	// asked is the port where a device that was learned last asked for an address.
+	asked network.PortRef
 	// stored is unset while a device that was learned has never had a lease: it is
 	// in memory only.
 	stored bool

@@ -1,0 +1,102 @@
+package registry_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/network"
+)
+
+// Devices that nobody registered have at most half of a pool at one port, however
+// they come by it; that leaves the other half to everybody else.
+func TestShareOfAPort(t *testing.T) {
+	here, there := network.PortRef{Switch: 1, Port: 1}, network.PortRef{Switch: 2, Port: 1}
+	for _, c := range []struct {
+		name string
+		// have is what was asked for at the port here in a pool of 6; want are the
+		// answers to one more device at both ports.
+		have              func(*bench)
+		wantHere, wantOut error
+	}{
+		{"nothing", func(*bench) {}, nil, nil},
+		{"two offers", func(b *bench) { b.strangers(2, here, false) }, nil, nil},
+		{"three offers", func(b *bench) { b.strangers(3, here, false) }, registry.ErrExhausted, nil},
+		{"three leases", func(b *bench) { b.strangers(3, here, true) }, registry.ErrExhausted, nil},
+		{"offers that nobody took", func(b *bench) {
+			b.strangers(3, here, false)
+			b.clock.add(31 * time.Second)
+		}, nil, nil},
+		{"leases that were given back", func(b *bench) {
+			for _, id := range b.strangers(3, here, true) {
+				b.must(b.Release(b.ctx, id))
+			}
+			b.clock.add(11 * time.Second)
+		}, nil, nil},
+		{"one that moved away", func(b *bench) {
+			id := b.strangers(3, here, true)[0]
+			b.must(b.SetAttachment(b.ctx, id, &registry.Attachment{At: there, MAC: mac(9)}))
+		}, nil, nil},
+		{"registered devices", func(b *bench) {
+			for n := range byte(3) {
+				b.device(fmt.Sprint("d", n), n)
+				b.must(b.Admit(fmt.Sprint("d", n), here))
+				b.grant(fmt.Sprint("d", n))
+			}
+		}, nil, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			b.pool(func(p *registry.Pool) { p.Learn, p.Last = true, ip(15) })
+			c.have(b)
+			for at, want := range map[network.PortRef]error{here: c.wantHere, there: c.wantOut} {
+				d, err := b.Learn(mac(200 + byte(at.Switch)))
+				b.must(err)
+				if err := b.Admit(d.ID, at); want == nil {
+					b.must(err)
+				} else {
+					b.fails(err, want)
+				}
+			}
+		})
+	}
+}
+
+// A device that has its address keeps it at a port whose share is used up.
+func TestShareIsNotTakenBack(t *testing.T) {
+	b := newBench(t)
+	b.pool(func(p *registry.Pool) { p.Learn, p.Last = true, ip(15) })
+	at := network.PortRef{Switch: 1, Port: 1}
+	for _, leased := range []bool{false, true} {
+		for _, id := range b.strangers(3, at, leased) {
+			b.must(b.Admit(id, at))
+		}
+	}
+	b.restart()
+	for _, l := range b.Leases() {
+		b.must(b.Admit(l.Device, at))
+	}
+	d, err := b.Learn(mac(99))
+	b.must(err)
+	b.fails(b.Admit(d.ID, at), registry.ErrExhausted)
+}
+
+// strangers has devices that nobody registered take addresses at a port.
+func (b *bench) strangers(n byte, at network.PortRef, leased bool) (ids []string) {
+	b.t.Helper()
+	for i := range n {
+		d, err := b.Learn(mac(100 + i))
+		b.must(err)
+		b.must(b.Admit(d.ID, at))
+		ip, err := b.Offer(d.ID, netip.Addr{})
+		b.must(err)
+		if leased {
+			_, err = b.Grant(b.ctx, d.ID, registry.Claim{IP: ip, Attachment: &registry.Attachment{At: at, MAC: mac(100 + i)}})
+			b.must(err)
+		}
+		ids = append(ids, d.ID)
+	}
+	return ids
+}
