@@ -110,7 +110,7 @@ func DefaultConfig() Config {
 		DataPorts:         []uint16{7444},
 		MaxSessions:       4096,
 		MaxStrangers:      256,
-		MaxConnections:    64,
+		MaxConnections:    agentapi.MaxConnections,
 		AutoConnections:   8,
 		ChunkBytes:        256 << 10,
 		Queue:             256,
@@ -229,7 +229,7 @@ func (c Config) Validate() error {
 	within("data_ports", len(c.DataPorts), 1, 64)
 	within("max_sessions", c.MaxSessions, 1, 1<<20)
 	within("max_strangers", c.MaxStrangers, 1, 1<<16)
-	within("max_connections", c.MaxConnections, 1, 1024)
+	within("max_connections", c.MaxConnections, 1, agentapi.MaxConnections)
 	within("connections", c.Connections, 0, c.MaxConnections)
 	within("auto_connections", c.AutoConnections, 1, c.MaxConnections)
 	within("chunk_bytes", c.ChunkBytes, 1<<10, wire.MaxChunk)

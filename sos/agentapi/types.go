@@ -128,6 +128,10 @@ type Peer struct {
 	DataPorts []uint16 `json:"data_ports,omitempty"`
 }
 
+// MaxConnections is the most connections that one session may have between its
+// agents. The controller refuses more before it asks an agent.
+const MaxConnections = 64
+
 // Params are the parameters of one session. A zero value means: the agent's default.
 type Params struct {
 	Connections       int    `json:"connections,omitempty"`        // p; 0: auto

@@ -78,7 +78,7 @@ func TestWrongInput(t *testing.T) {
 		{"POST", "whitelist", entry("ports", 80), 422, "body.ports"},
 		{"POST", "whitelist", entry("port", []string{"80"}), 422, "body.port"},
 		{"POST", "whitelist", entry("stop", "2001-01-01T00:00:00"), 422, "body.stop"},
-		{"POST", "whitelist", entry("tuning", map[string]any{"connections": 9999}), 422, "body.tuning.connections"},
+		{"POST", "whitelist", entry("tuning", map[string]any{"connections": 65}), 422, "body.tuning.connections"},
 		{"POST", "whitelist", entry("tuning", map[string]any{"transport": "pigeon"}), 422, "body.tuning.transport"},
 		{"POST", "whitelist", entry("tuning", map[string]any{"chunk_bytes": 5}), 422, "body.tuning.chunk_bytes"},
 		{"POST", "whitelist", "{", 400, ""},

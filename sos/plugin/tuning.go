@@ -14,7 +14,7 @@ const MaxPaths = 8
 // Tuning holds the parameters of a transfer. What is left out is taken from the
 // level above: entry, configuration, the agent's own default.
 type Tuning struct {
-	Connections       int    `json:"connections,omitempty" minimum:"0" maximum:"128" doc:"Connections between the agents; 0: chosen by the agent from what it measures"`
+	Connections       int    `json:"connections,omitempty" minimum:"0" maximum:"64" doc:"Connections between the agents; 0: chosen by the agent from what it measures"`
 	ChunkBytes        int    `json:"chunk_bytes,omitempty" doc:"Bytes that travel on one connection at a time, 4096 to 16777216; 0: the agent's default"`
 	Queue             int    `json:"queue,omitempty" minimum:"0" maximum:"1024" doc:"Chunks by which one connection may run ahead; 0: the agent's default"`
 	Transport         string `json:"transport,omitempty" example:"tcp" doc:"How the agents speak to each other: tcp"`
@@ -35,7 +35,7 @@ func (t Tuning) check() []Fault {
 			faults = append(faults, Fault{field, v, fmt.Sprintf("%d to %d, or 0 for the default", low, high)})
 		}
 	}
-	between("connections", t.Connections, 1, 128)
+	between("connections", t.Connections, 1, agentapi.MaxConnections)
 	between("chunk_bytes", t.ChunkBytes, 4096, 16<<20)
 	between("queue", t.Queue, 1, 1024)
 	between("paths", t.Paths, 1, MaxPaths)

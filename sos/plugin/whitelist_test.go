@@ -90,7 +90,7 @@ func TestEntryFaults(t *testing.T) {
 			s.Servers = s.Clients
 			s.Ports = []string{"1-65534"}
 		}, "ports"},
-		{"connections", func(s *EntrySpec) { s.Tuning.Connections = 1000 }, "tuning.connections"},
+		{"connections", func(s *EntrySpec) { s.Tuning.Connections = 65 }, "tuning.connections"},
 		{"chunk", func(s *EntrySpec) { s.Tuning.ChunkBytes = 7 }, "tuning.chunk_bytes"},
 		{"queue", func(s *EntrySpec) { s.Tuning.Queue = -1 }, "tuning.queue"},
 		{"transport", func(s *EntrySpec) { s.Tuning.Transport = "udp" }, "tuning.transport"},
