@@ -54,6 +54,7 @@ func experimentRunCommand(app *App) *cobra.Command {
 		scale string
 		quick bool
 		out   string
+		only  []string
 	)
 	cmd := &cobra.Command{
 		Use:   "run NAME",
@@ -74,17 +75,18 @@ experiment and removes what it has built; measurements made so far are kept.`,
 			if quick {
 				scale = string(experiment.Quick)
 			}
-			return runExperiment(cmd.Context(), app, args[0], scale, out)
+			return runExperiment(cmd.Context(), app, args[0], scale, out, only)
 		},
 	}
 	cmd.Flags().StringVar(&scale, "scale", string(experiment.Normal), "quick, normal or full")
 	cmd.Flags().BoolVar(&quick, "quick", false, "short for --scale quick")
 	cmd.MarkFlagsMutuallyExclusive("scale", "quick")
 	cmd.Flags().StringVar(&out, "out", "", "folder for the output (default out/NAME)")
+	cmd.Flags().StringArrayVar(&only, "only", nil, "restrict what the experiment varies, like rtt=50ms,100ms; may be repeated")
 	return cmd
 }
 
-func runExperiment(ctx context.Context, app *App, name, scale, out string) error {
+func runExperiment(ctx context.Context, app *App, name, scale, out string, only []string) error {
 	e, err := experiment.Find(name)
 	if err != nil {
 		return &UsageError{err}
@@ -93,6 +95,10 @@ func runExperiment(ctx context.Context, app *App, name, scale, out string) error
 	if err != nil {
 		return &UsageError{fmt.Errorf("--scale: %w", err)}
 	}
+	restricted, err := experiment.ParseOnly(e, only)
+	if err != nil {
+		return &UsageError{fmt.Errorf("--only: %w", err)}
+	}
 	if out == "" {
 		out = filepath.Join("out", name)
 	}
@@ -100,7 +106,7 @@ func runExperiment(ctx context.Context, app *App, name, scale, out string) error
 	if app.JSON {
 		log = app.Err
 	}
-	result, err := experiment.Run(ctx, e, experiment.Options{Scale: s, Out: out, Log: log})
+	result, err := experiment.Run(ctx, e, experiment.Options{Scale: s, Only: restricted, Out: out, Log: log})
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 // Env is what an experiment measures with.
 type Env struct {
 	Scale  Scale
+	Only   Only
 	Dir    string // where the output goes
 	Binary string // the sluice program that controllers and agents are started from
 

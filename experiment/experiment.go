@@ -11,8 +11,9 @@ import (
 type Experiment struct {
 	Name     string
 	Title    string
-	Question string // what the reader learns from it, in one sentence
-	Source   string // where the published figures stand; empty if there are none
+	Question string   // what the reader learns from it, in one sentence
+	Source   string   // where the published figures stand; empty if there are none
+	Varies   []string // names of what Only can restrict
 	Run      func(context.Context, *Env) (*Result, error)
 }
 

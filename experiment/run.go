@@ -16,6 +16,7 @@ import (
 // Options says how to run an experiment.
 type Options struct {
 	Scale  Scale
+	Only   Only
 	Out    string    // folder of the output; made if missing
 	Binary string    // the sluice program; the running one if empty
 	Log    io.Writer // progress and results
@@ -68,7 +69,7 @@ func newEnv(o Options) (*Env, error) {
 		}
 		binary = self
 	}
-	return &Env{Scale: o.Scale, Dir: dir, Binary: binary, log: o.Log, started: time.Now()}, nil
+	return &Env{Scale: o.Scale, Only: o.Only, Dir: dir, Binary: binary, log: o.Log, started: time.Now()}, nil
 }
 
 // publish writes plots and report, and returns the report's path.

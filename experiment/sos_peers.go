@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -30,6 +31,7 @@ func sosPeers() Experiment {
 		Name:     "sos-peers",
 		Title:    "SOS beside what else an operator could use, over round-trip time and loss",
 		Question: "Does a client gain more by SOS than by a hand-built pair of TCP proxies, or by opening several connections itself?",
+		Varies:   []string{"rtt", "loss", "peer"},
 		Run:      runPeers,
 	}
 }
@@ -84,6 +86,9 @@ func addProxies(t lab.Topology, mtu int) lab.Topology {
 	return t
 }
 
+// percent is how a share of lost packets is written.
+func percent(loss float64) string { return fmt.Sprintf("%.3g", 100*loss) }
+
 type peerCell struct {
 	rtt  time.Duration
 	loss float64
@@ -92,9 +97,14 @@ type peerCell struct {
 
 func runPeers(ctx context.Context, env *Env) (*Result, error) {
 	ms := time.Millisecond
-	rtts := pick(env.Scale, []time.Duration{50 * ms}, []time.Duration{10 * ms, 50 * ms, 100 * ms, 200 * ms}, []time.Duration{10 * ms, 50 * ms, 100 * ms, 200 * ms})
-	losses := pick(env.Scale, []float64{0, 1e-4}, []float64{0, 1e-5, 1e-4, 1e-3}, []float64{0, 1e-5, 1e-4, 1e-3})
-	peers := peersOf(env.Scale)
+	allRTTs := []time.Duration{10 * ms, 50 * ms, 100 * ms, 200 * ms}
+	allLosses := []float64{0, 1e-5, 1e-4, 1e-3}
+	rtts, err1 := chosen(env.Only, "rtt", pick(env.Scale, allRTTs[1:2], allRTTs, allRTTs), time.Duration.String)
+	losses, err2 := chosen(env.Only, "loss", pick(env.Scale, []float64{0, 1e-4}, allLosses, allLosses), percent)
+	peers, err3 := chosen(env.Only, "peer", peersOf(env.Scale), func(p peer) string { return p.name })
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, err
+	}
 	raw, err := env.CSV("peers", "rtt_seconds", "loss", "peer", "goodput_bits_per_second", "retransmits")
 	if err != nil {
 		return nil, err
@@ -186,7 +196,7 @@ func peersResult(rtts []time.Duration, losses []float64, peers []peer, cells map
 		}
 		series := make([]Series, len(peers))
 		for _, loss := range losses {
-			row := []any{rtt, fmt.Sprintf("%.3g", 100*loss)}
+			row := []any{rtt, percent(loss)}
 			best, sos := 0.0, 0.0
 			for i, p := range peers {
 				g := cells[peerCell{rtt, loss, p.name}]
@@ -198,6 +208,10 @@ func peersResult(rtts []time.Duration, losses []float64, peers []peer, cells map
 				} else {
 					best = max(best, g)
 				}
+			}
+			if sos == 0 || best == 0 { // left out by the user
+				table.Add(append(row, "", "")...)
+				continue
 			}
 			c.see(rtt, loss, sos/payload, sos/best)
 			table.Add(append(row, fmt.Sprintf("%.0f %%", 100*sos/payload), fmt.Sprintf("%.2f", sos/best))...)
@@ -224,7 +238,7 @@ type peerClaims struct {
 }
 
 func (c *peerClaims) see(rtt time.Duration, loss, share, ratio float64) {
-	at := fmt.Sprintf("%v, %.3g %%", rtt, 100*loss)
+	at := fmt.Sprintf("%v, %s %%", rtt, percent(loss))
 	switch {
 	case loss > 1e-4 && (!c.highSet || share < c.high):
 		c.high, c.highAt, c.highSet = share, at, true
@@ -245,6 +259,9 @@ func (c *peerClaims) conclude(r *Result) {
 	}
 	if c.highSet {
 		r.Claim(c.high >= 0.6, "SOS at least 60 % of the link's payload rate at 0.1 % loss", "worst %.0f %% (%s)", 100*c.high, c.highAt)
+	}
+	if !c.seen {
+		return
 	}
 	text := fmt.Sprintf("SOS nowhere more than %.0f %% below the best of the others", 100*noise)
 	if len(c.below) == 0 {

@@ -1,0 +1,56 @@
+package experiment
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Only restricts an experiment to some values of what it varies, by name.
+type Only map[string][]string
+
+// ParseOnly reads settings like "rtt=50ms,100ms". Which names there are is for
+// the experiment to say.
+func ParseOnly(e Experiment, settings []string) (Only, error) {
+	o := Only{}
+	for _, s := range settings {
+		name, values, found := strings.Cut(s, "=")
+		if !found || values == "" {
+			return nil, fmt.Errorf("%q: want NAME=VALUE,VALUE...", s)
+		}
+		if !slices.Contains(e.Varies, name) {
+			return nil, fmt.Errorf("%q: %s varies %s", s, e.Name, orNothing(e.Varies))
+		}
+		o[name] = append(o[name], strings.Split(values, ",")...)
+	}
+	return o, nil
+}
+
+func orNothing(names []string) string {
+	if len(names) == 0 {
+		return "nothing that can be chosen"
+	}
+	return strings.Join(names, ", ")
+}
+
+// chosen returns those of all values that the user wants, in their order.
+func chosen[T any](o Only, name string, all []T, text func(T) string) ([]T, error) {
+	wanted, restricted := o[name]
+	if !restricted {
+		return all, nil
+	}
+	var out []T
+	var names []string
+	for _, v := range all {
+		names = append(names, text(v))
+		if slices.Contains(wanted, text(v)) {
+			out = append(out, v)
+		}
+	}
+	for _, w := range wanted {
+		if !slices.Contains(names, w) {
+			return nil, fmt.Errorf("%s %q: there are %s", name, w, strings.Join(names, ", "))
+		}
+	}
+	return out, nil
+}
