@@ -50,6 +50,7 @@ type API struct {
 	streams  atomic.Int64  // consumers of events
 
 	permitted map[permission]bool
+	open      map[string]bool // patterns of what everybody may have
 	schemes   map[string]func(*http.Request) (string, error)
 	metrics   requestMetrics
 }
@@ -62,7 +63,7 @@ func New(opts Options) *API {
 	if opts.MaxBody == 0 {
 		opts.MaxBody = 1 << 20
 	}
-	a := &API{opts: opts, mux: http.NewServeMux(), registry: prometheus.NewRegistry(), stopping: make(chan struct{}), permitted: map[permission]bool{}, schemes: map[string]func(*http.Request) (string, error){}}
+	a := &API{opts: opts, mux: http.NewServeMux(), registry: prometheus.NewRegistry(), stopping: make(chan struct{}), permitted: map[permission]bool{}, open: map[string]bool{}, schemes: map[string]func(*http.Request) (string, error){}}
 	a.huma = humago.New(a.mux, humaConfig(opts.Version, opts.MaxBody))
 	a.registerSystem()
 	return a
@@ -85,3 +86,10 @@ func (a *API) Stopping() <-chan struct{} { return a.stopping }
 
 // Handle adds a handler beside huma, behind the same authentication.
 func (a *API) Handle(pattern string, h http.Handler) { a.mux.Handle(pattern, h) }
+
+// HandlePublic adds a handler that everybody may ask without authentication: for
+// what is the same in every installation, or a single word.
+func (a *API) HandlePublic(pattern string, h http.Handler) {
+	a.open[pattern] = true
+	a.mux.Handle(pattern, h)
+}

@@ -119,14 +119,10 @@ func (a *Auth) certificate(r *http.Request) *x509.Certificate {
 	return r.TLS.VerifiedChains[0][0]
 }
 
-// public says whether the path is open to everybody: what it serves is the
-// same for every installation, or a single word.
-func public(path string) bool {
-	switch path {
-	case "/healthz", "/readyz", "/openapi.json", "/openapi.yaml", "/docs":
-		return true
-	}
-	return strings.HasPrefix(path, "/docs/")
+// public says whether the request is for a handler that is open to everybody.
+func (a *API) public(r *http.Request) bool {
+	_, pattern := a.mux.Handler(r)
+	return a.open[pattern]
 }
 
 // openRead says whether the request may pass unauthenticated because of
@@ -163,7 +159,7 @@ func loopbackName(host string) bool {
 func (a *API) gate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, err := a.identify(r)
-		if cert := a.opts.Auth.certificate(r); cert != nil && !public(r.URL.Path) {
+		if cert := a.opts.Auth.certificate(r); cert != nil && !a.public(r) {
 			role := pki.RoleOf(cert)
 			if !mayAll(role) && !a.permitted[permission{role, r.Method, r.URL.Path}] {
 				a.refuse(w, r, http.StatusForbidden, "certificate of role "+string(role), errNotPermitted)
@@ -174,7 +170,7 @@ func (a *API) gate(next http.Handler) http.Handler {
 		switch {
 		case err == nil:
 			r = r.WithContext(context.WithValue(r.Context(), identityKey{}, name))
-		case public(r.URL.Path), a.opts.Auth.openRead(r) && errors.Is(err, errNoCredentials):
+		case a.public(r), a.opts.Auth.openRead(r) && errors.Is(err, errNoCredentials):
 		default:
 			w.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)
 			a.refuse(w, r, http.StatusUnauthorized, "", err)

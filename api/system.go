@@ -35,10 +35,10 @@ func humaConfig(version string, maxBody int64) huma.Config {
 // document with its viewer, and the event stream.
 func (a *API) registerSystem() {
 	a.registerMetrics()
-	a.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	a.mux.HandleFunc("GET /readyz", a.ready)
-	a.mux.Handle("GET /openapi.json", document("application/openapi+json", a.huma.OpenAPI().MarshalJSON))
-	a.mux.Handle("GET /openapi.yaml", document("application/openapi+yaml", a.huma.OpenAPI().YAML))
+	a.HandlePublic("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }))
+	a.HandlePublic("GET /readyz", http.HandlerFunc(a.ready))
+	a.HandlePublic("GET /openapi.json", document("application/openapi+json", a.huma.OpenAPI().MarshalJSON))
+	a.HandlePublic("GET /openapi.yaml", document("application/openapi+yaml", a.huma.OpenAPI().YAML))
 	a.registerViewer()
 	a.registerEvents()
 	a.registerVersion()

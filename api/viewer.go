@@ -18,10 +18,10 @@ func (a *API) registerViewer() {
 		panic("api: the embedded viewer is not there: " + err.Error()) // go:embed would have failed
 	}
 	serve := http.StripPrefix("/docs/", http.FileServerFS(files))
-	a.mux.Handle("GET /docs/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	a.HandlePublic("GET /docs/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		serve.ServeHTTP(w, r)
 	}))
-	a.mux.Handle("GET /docs", http.RedirectHandler("/docs/", http.StatusMovedPermanently))
+	a.HandlePublic("GET /docs", http.RedirectHandler("/docs/", http.StatusMovedPermanently))
 }
