@@ -21,7 +21,7 @@ LDFLAGS   := -s -w -X github.com/sluice-net/sluice/internal/version.number=$(VER
 # `go test -race` needs cgo. Packages that only wire etcd together are tested
 # without it in CI: their concurrency is that of the packages below them, which
 # all run under the race detector, and compiling etcd for it takes minutes.
-RACELESS ?= /store/etcdstore$$|/controller$$|/controller/|/handover/integration$$|/cli$$|/cmd/|/experiment$$|/demo$$|/internal/check$$
+RACELESS ?= /store/etcdstore$$|/controller$$|/controller/|/handover/integration$$|/cli$$|/cmd/|/experiment$$|/demo$$|/internal/check$$|/dashboard
 
 .PHONY: help
 help: ## list the targets
@@ -32,6 +32,20 @@ build: ## compile bin/sluice
 	@scripts/deps.sh go
 	mkdir -p bin
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/sluice ./cmd/sluice
+
+.PHONY: dashboard
+dashboard: dashboard/node_modules/.package-lock.json ## build the page that the binary embeds (Node.js)
+	cd dashboard && npm run --silent build
+
+dashboard/node_modules/.package-lock.json: dashboard/package.json dashboard/package-lock.json
+	cd dashboard && npm ci
+	touch node_modules/.package-lock.json
+
+.PHONY: test-dashboard
+test-dashboard: ## the page: types, unit tests, that it is built, and Chromium against a live lab (Node.js, root)
+	@if ! command -v npm >/dev/null; then echo 'NOT TESTED: the dashboard, because npm is missing; make deps installs it' >&2; exit 0; fi
+	$(MAKE) --no-print-directory dashboard/node_modules/.package-lock.json
+	go test -count=1 -p 1 -timeout 5m ./dashboard/...
 
 .PHONY: deps
 deps: ## install by apt what the tests and experiments run against (root)
@@ -70,9 +84,9 @@ rules: ## layers, documentation, metrics' names, and the documentation's command
 	go test -count=1 ./internal/check
 
 .PHONY: race
-race: ## all tests; under the race detector wherever goroutines are ours, and one at a time where packets are counted
+race: ## all other tests; under the race detector wherever goroutines are ours, and one at a time where packets are counted
 	go test -race -p $(P) -timeout 15m $$(go list ./... | grep -vE '$(RACELESS)')
-	go test -p 1 -timeout 15m $$(go list ./... | grep -E '$(RACELESS)' | grep -v '/internal/check$$')
+	go test -p 1 -timeout 15m $$(go list ./... | grep -E '$(RACELESS)' | grep -vE '/internal/check$$|/dashboard')
 
 .PHONY: race-all
 race-all: ## every package under the race detector
@@ -81,7 +95,7 @@ race-all: ## every package under the race detector
 .PHONY: test
 test: ## everything that CI runs (root for the integration tests)
 	@scripts/deps.sh go
-	$(MAKE) --no-print-directory format vet staticcheck fuzz rules race
+	$(MAKE) --no-print-directory format vet staticcheck fuzz rules test-dashboard race
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME each (default 10s)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"path/filepath"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/controller/networkapi"
+	"github.com/sluice-net/sluice/dashboard"
 	"github.com/sluice-net/sluice/event"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/network"
@@ -186,6 +188,8 @@ func (c *Controller) register() {
 	}
 	networkapi.Register(c.api, c.net, names)
 	c.registerStatus()
+	c.api.HandlePublic("GET "+dashboard.Path, dashboard.Handler())
+	c.api.HandlePublic("GET /{$}", http.RedirectHandler(dashboard.Path, http.StatusFound))
 	c.api.AddCheck(api.Check{Name: "store", Run: func(ctx context.Context) error {
 		_, err := c.store.List(ctx, "event/")
 		return err

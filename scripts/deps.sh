@@ -85,7 +85,8 @@ for group in "$@"; do
     demo) install ovs-vswitchd=openvswitch-switch ip=iproute2 ss=iproute2 ethtool=ethtool curl=curl nginx=nginx-light ping=iputils-ping ;;
     test) install gcc=gcc /usr/include/stdlib.h=libc6-dev git=git iperf3=iperf3 tshark=tshark haproxy=haproxy jq=jq \
             openssl=openssl ovs-testcontroller=openvswitch-testcontroller osken-manager=python3-os-ken \
-            dhclient=isc-dhcp-client udhcpc=udhcpc dhcpcd=dhcpcd-base nft=nftables ;;
+            dhclient=isc-dhcp-client udhcpc=udhcpc dhcpcd=dhcpcd-base nft=nftables \
+            node=nodejs npm=npm chromium=chromium ;;
     *) die "unknown group '$group'; known: root, go, demo, test" ;;
   esac
 done

@@ -77,10 +77,12 @@ func Layers() []Layer {
 		{Dir: "qos/integration", Tests: []string{"qos", "network", "openflow", "event", "store", "api", "config", "controller", "lab", "experiment"}},
 
 		{Dir: "api", May: []string{"event", "store", "pki"}},
+		{Dir: "dashboard"},
+		{Dir: "dashboard/integration", Tests: []string{"config", "controller", "lab"}},
 		{Dir: "config", May: []string{"openflow", "network", "sos", "handover", "qos"}},
 		{
 			Dir:   "controller",
-			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "sos", "handover", "qos"},
+			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "dashboard", "sos", "handover", "qos"},
 			Tests: []string{"lab"},
 		},
 

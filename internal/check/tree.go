@@ -80,7 +80,7 @@ func Load(root string) (*Tree, error) {
 }
 
 func ignored(name string) bool {
-	return name == "testdata" || name == "vendor" || name[0] == '.' || name[0] == '_'
+	return name == "testdata" || name == "vendor" || name == "node_modules" || name[0] == '.' || name[0] == '_'
 }
 
 func (t *Tree) add(path string) error {

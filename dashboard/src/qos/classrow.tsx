@@ -1,0 +1,65 @@
+// A class in the table, and below it its queues, one for each port on its paths.
+
+import { step } from "../api/client";
+import type { Class, Queue } from "../api/types";
+import { useNames } from "../topology/panel";
+import { routeOf } from "../topology/route";
+import { bitRate, byteCount, count, milliseconds } from "../ui/format";
+import { Release } from "../ui/release";
+import { matchWords } from "./match";
+import { PathButton } from "./pathbutton";
+import { useShow } from "./show";
+
+export const columns = ["Class", "Priority", "Guaranteed", "Highest", "Latency", "Flows", "Path", "Release"];
+
+interface Props {
+  of: Class;
+  queues: Queue[] | undefined;
+  released(message: string): void;
+}
+
+export function ClassRow({ of: c, queues, released }: Props) {
+  const paths = (c.paths ?? []).map((p) => p.hops);
+  const show = useShow(`class ${c.name}`, routeOf(paths));
+  return (
+    <>
+      <tr class={show.shown ? "shown" : ""} {...show.row}>
+        <th scope="row">{c.name}</th>
+        <td class="number">{c.priority}</td>
+        <td class="number">{bitRate(c.min_rate)}</td>
+        <td class="number">{bitRate(c.max_rate)}</td>
+        <td class="number">{milliseconds(c.latency)}</td>
+        <td>{c.flows.map((f) => <div key={matchWords(f)}>{matchWords(f)}</div>)}</td>
+        <td><PathButton paths={paths} show={show} /></td>
+        <td><Release what={`class ${c.name}`} path={`/qos/classes/${step(c.name)}`} done={released} /></td>
+      </tr>
+      {queues && queues.length > 0 && (
+        <tr>
+          <td class="inner" colSpan={columns.length}><Queues of={c.name} queues={queues} /></td>
+        </tr>
+      )}
+    </>
+  );
+}
+
+function Queues({ of, queues }: { of: string; queues: Queue[] }) {
+  const names = useNames();
+  return (
+    <table aria-label={`Queues of class ${of}`}>
+      <thead>
+        <tr>{["Queue at", "Rate", "Packets", "Bytes", "Drops"].map((h) => <th key={h} scope="col" class={h === "Queue at" ? "" : "number"}>{h}</th>)}</tr>
+      </thead>
+      <tbody>
+        {queues.map((q) => (
+          <tr key={`${q.switch} ${q.port}`}>
+            <th scope="row">{names(q.switch)} port {q.port}</th>
+            <td class="number">{bitRate(q.bits_per_second)}</td>
+            <td class="number" data-packets={q.packets}>{count(q.packets)}</td>
+            <td class="number">{byteCount(q.bytes)}</td>
+            <td class={q.drops > 0 ? "number state-bad" : "number"}>{count(q.drops)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}

@@ -1,0 +1,48 @@
+// The part of the page that shows the network.
+
+import { useMemo, useState } from "preact/hooks";
+
+import { useWorld } from "../state/hooks";
+import { Panel } from "../ui/panel";
+import { buildGraph, shortName } from "./graph";
+import { levels } from "./load";
+import { Picture } from "./picture";
+import type { Route } from "./route";
+import { Tables } from "./tables";
+
+export function Topology({ route }: { route: Route | undefined }) {
+  const { live } = useWorld();
+  const [tables, setTables] = useState(false);
+  const { switches, links, hosts } = live;
+  const graph = useMemo(() => buildGraph(switches.value, links.value, hosts.value), [switches.value, links.value, hosts.value]);
+  const names = useNames();
+  const choose = (label: string, value: boolean) => (
+    <button type="button" aria-pressed={tables === value} onClick={() => setTables(value)}>{label}</button>
+  );
+  return (
+    <Panel id="topology" title="Topology" problem={links.problem ?? switches.problem ?? hosts.problem} actions={<>{choose("Picture", false)}{choose("Tables", true)}</>}>
+      {graph.switches.length === 0 && <p class="soft">{switches.at > 0 ? "No switch is connected." : "Asking the controller."}</p>}
+      {graph.switches.length > 0 && (tables ? <Tables graph={graph} names={names} /> : <Picture graph={graph} names={names} route={route} />)}
+      {!tables && <Legend />}
+    </Panel>
+  );
+}
+
+/** How switches are called: by their names in the configuration, if they have any. */
+export function useNames(): (dpid: string) => string {
+  const { live } = useWorld();
+  const switches = live.switches.value;
+  return useMemo(() => {
+    const known = new Map(switches.map((s) => [s.dpid, s.name]));
+    return (dpid: string) => known.get(dpid) || shortName(dpid);
+  }, [switches]);
+}
+
+function Legend() {
+  return (
+    <ul class="legend" aria-label="Utilisation of a link, by the colour of its line">
+      {levels.map((l, i) => <li key={l.name}><span class={`mark load-${i}`} />{l.name}</li>)}
+      <li><span class="mark load-unknown" />capacity not known</li>
+    </ul>
+  );
+}

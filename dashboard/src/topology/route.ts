@@ -1,0 +1,20 @@
+// A path that is to be shown: the links it uses, by the port where it leaves a switch.
+
+import type { Hop } from "../api/types";
+import { portText } from "./graph";
+
+export interface Route {
+  leaves: Set<string>;
+  switches: Set<string>;
+}
+
+export function routeOf(paths: Hop[][]): Route {
+  const hops = paths.flat();
+  return {
+    leaves: new Set(hops.map((h) => portText({ switch: h.switch, port: h.out }))),
+    switches: new Set(hops.map((h) => h.switch)),
+  };
+}
+
+/** A path in words: s1, s2, s3. */
+export const pathWords = (hops: Hop[], names: (dpid: string) => string): string => hops.map((h) => names(h.switch)).join(" → ");

@@ -1,0 +1,53 @@
+// What the picture shows, as tables.
+
+import type { Link } from "../api/types";
+import { bitRate, milliseconds, percent } from "../ui/format";
+import { hostName, type Graph } from "./graph";
+import { loadClass, utilisation } from "./load";
+import type { Names } from "./words";
+
+export function Tables({ graph, names }: { graph: Graph; names: Names }) {
+  const links = graph.cables.flatMap((c) => [c.ab, c.ba]).filter((l): l is Link => l !== undefined);
+  return (
+    <div class="tables">
+      <table>
+        <caption>Links, each direction by itself</caption>
+        <thead>
+          <tr>{["From", "To", "Used", "Capacity", "Utilisation", "Latency", "Jitter", "Loss"].map((h) => <th key={h} scope="col">{h}</th>)}</tr>
+        </thead>
+        <tbody>
+          {links.map((l) => (
+            <tr key={`${l.from.switch} ${l.from.port}`}>
+              <th scope="row">{names(l.from.switch)} port {l.from.port}</th>
+              <td>{names(l.to.switch)} port {l.to.port}</td>
+              <td class="number">{bitRate(l.used_bits_per_second)}</td>
+              <td class="number">{bitRate(l.capacity_bits_per_second)}</td>
+              <td class="number"><span class={`mark ${loadClass(utilisation(l))}`} />{percent(utilisation(l))}</td>
+              <td class="number">{milliseconds(l.latency_milliseconds)}</td>
+              <td class="number">{milliseconds(l.jitter_milliseconds)}</td>
+              <td class="number">{percent(l.loss)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <table>
+        <caption>Switches</caption>
+        <thead><tr><th scope="col">Name</th><th scope="col">Datapath</th><th scope="col">State</th></tr></thead>
+        <tbody>
+          {graph.switches.map((s) => (
+            <tr key={s.id}><th scope="row">{s.name}</th><td>{s.id}</td><td>{s.connected ? "connected" : "not connected"}</td></tr>
+          ))}
+        </tbody>
+      </table>
+      <table>
+        <caption>Hosts</caption>
+        <thead><tr><th scope="col">Host</th><th scope="col">MAC address</th><th scope="col">Place</th></tr></thead>
+        <tbody>
+          {graph.hosts.map((h) => (
+            <tr key={h.mac + h.at.switch + h.at.port}><th scope="row">{hostName(h)}</th><td>{h.mac}</td><td>{names(h.at.switch)} port {h.at.port}</td></tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

@@ -1,0 +1,33 @@
+// A link in words: short beside its line, in full for its description.
+
+import type { Link } from "../api/types";
+import { bitRate, milliseconds, percent } from "../ui/format";
+import type { Cable } from "./graph";
+import { utilisation } from "./load";
+
+export type Names = (dpid: string) => string;
+
+/** Beside the line: how full, how long, and what is lost if anything is. */
+export function shortWords(link: Link): string {
+  const share = utilisation(link);
+  const words = [share === undefined ? bitRate(link.used_bits_per_second) : percent(share)];
+  if (link.latency_milliseconds !== undefined) words.push(milliseconds(link.latency_milliseconds));
+  if (link.loss > 0) words.push(`${percent(link.loss)} lost`);
+  return words.join(" · ");
+}
+
+export function linkWords(link: Link, names: Names): string {
+  const capacity = link.capacity_bits_per_second ? ` of ${bitRate(link.capacity_bits_per_second)} (${percent(utilisation(link))})` : "";
+  return [
+    `${names(link.from.switch)} to ${names(link.to.switch)}: ${bitRate(link.used_bits_per_second)}${capacity}`,
+    `latency ${milliseconds(link.latency_milliseconds)}`,
+    `jitter ${milliseconds(link.jitter_milliseconds)}`,
+    `loss ${percent(link.loss)}`,
+  ].join(", ");
+}
+
+export function cableWords(cable: Cable, names: Names): string {
+  const title = `Link ${names(cable.a.switch)} port ${cable.a.port}, ${names(cable.b.switch)} port ${cable.b.port}`;
+  const directions = [cable.ab, cable.ba].filter((l): l is Link => l !== undefined).map((l) => linkWords(l, names));
+  return [title, ...directions].join(". ");
+}

@@ -1,0 +1,52 @@
+// Figures for people: three digits, and units that fit.
+
+const none = "–";
+
+function digits(v: number): string {
+  const abs = Math.abs(v);
+  if (abs === 0) return "0";
+  if (abs >= 100) return v.toFixed(0);
+  if (abs >= 10) return v.toFixed(1);
+  return v.toFixed(2);
+}
+
+/** Scales by thousands: 1234567 is 1.23 M. */
+function scaled(v: number, unit: string): string {
+  const prefixes = ["", "k", "M", "G", "T"];
+  let i = 0;
+  while (Math.abs(v) >= 999.5 && i < prefixes.length - 1) {
+    v /= 1000;
+    i++;
+  }
+  const text = i === 0 ? String(Math.round(v * 10) / 10) : digits(v);
+  return `${text} ${prefixes[i]}${unit}`.trimEnd();
+}
+
+export const bitRate = (v: number | undefined): string => (v === undefined ? none : scaled(v, "bit/s"));
+export const byteCount = (v: number | undefined): string => (v === undefined ? none : scaled(v, "B"));
+export const count = (v: number | undefined): string => (v === undefined ? none : scaled(v, "").replace(" ", "\u202f"));
+
+export const milliseconds = (v: number | undefined): string => (v === undefined ? none : `${digits(v)} ms`);
+
+export const percent = (share: number | undefined): string => {
+  if (share === undefined) return none;
+  const v = share * 100;
+  return v > 0 && v < 0.01 ? "< 0.01 %" : `${v >= 10 ? v.toFixed(0) : digits(v)} %`;
+};
+
+const units: Record<string, number> = { "": 1, k: 1e3, m: 1e6, g: 1e9, t: 1e12 };
+
+/**
+ * Reads a rate as people write it ("10M", "2.5 Mbit/s", "800k") into bit/s.
+ * What it cannot read it returns as it is: the server says what is wrong.
+ */
+export function parseRate(text: string): number | string {
+  const m = /^([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:bit\/s|bps|b)?$/i.exec(text.trim());
+  return m ? Math.round(Number(m[1]) * units[m[2]!.toLowerCase()]!) : text.trim();
+}
+
+/** A number where the text is one, else the text: the server says what is wrong. */
+export function parseNumber(text: string): number | string {
+  const trimmed = text.trim();
+  return /^-?[0-9]+(\.[0-9]+)?$/.test(trimmed) ? Number(trimmed) : trimmed;
+}
