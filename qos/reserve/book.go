@@ -3,7 +3,6 @@ package reserve
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +29,10 @@ type Share struct {
 type Promise struct {
 	Key
 	Shares []Share
+	// Yields is for traffic to which nothing is promised and which is held to what
+	// promises leave, as by meters: its part of a link's use is free for promises.
+	// The rates of its shares are zero.
+	Yields bool
 	// Enforced says that queues hold the promise whatever else the links carry, so
 	// that only other promises stand against it, not what is measured.
 	Enforced bool
@@ -179,18 +182,27 @@ func (b *Book) Available(l Link, k Key) uint64 {
 	return b.available(l, b.use(l), k)
 }
 
+// noise is the part of a link's capacity below which use that is nobody's promise is
+// not held against one: probes of the controller, and readings that are not taken at
+// the same moment.
+const noise = 100
+
 // available computes what a link has left. The lock is held.
 func (b *Book) available(l Link, u Use, except Key) uint64 {
-	taken := u.Used
+	others, promised := u.Used, uint64(0)
 	for k, e := range b.links[l] {
-		seen := min(e.seen.least(), e.rates[l])
-		if k == except {
-			taken -= min(seen, taken)
-			continue
+		switch {
+		case k == except, e.promise.Yields:
+			others -= min(e.seen.most(), others)
+		default:
+			others -= min(e.seen.least(), e.rates[l], others)
+			promised += e.rates[l]
 		}
-		taken += e.rates[l] - seen
 	}
-	return u.Capacity - min(taken, u.Capacity)
+	if others < u.Capacity/noise {
+		others = 0
+	}
+	return u.Capacity - min(others+promised, u.Capacity)
 }
 
 // unpromised is what of a link is promised to nobody else. The lock is held.
@@ -251,7 +263,7 @@ func (b *Book) Promised(l Link) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var total uint64
-	for e := range maps.Values(b.links[l]) {
+	for _, e := range b.links[l] {
 		total += e.rates[l]
 	}
 	return total

@@ -80,6 +80,27 @@ func TestFading(t *testing.T) {
 	}
 }
 
+// What yields is free for promises, and what discovery sends is no hindrance.
+func TestYields(t *testing.T) {
+	n := network{link(1): {15 * mbit, 9 * mbit}}
+	b := New(n.use)
+	b.Restore(Promise{Key: key("y"), Shares: []Share{{Link: link(1)}}, Yields: true})
+	if got := b.Available(link(1), Key{}); got != 6*mbit {
+		t.Fatalf("before it is seen %d are available", got)
+	}
+	b.Observe(key("y"), 8_900_000)
+	if got := b.Available(link(1), Key{}); got != 15*mbit {
+		t.Fatalf("%d are available beside what yields and 0.1 Mbit/s of probes", got)
+	}
+	n[link(1)] = Use{15 * mbit, 12 * mbit}
+	if got := b.Available(link(1), Key{}); got != 11_900_000 {
+		t.Fatalf("%d are available beside traffic of others", got)
+	}
+	if b.Promised(link(1)) != 0 {
+		t.Fatal("something was promised to what yields")
+	}
+}
+
 func TestReplace(t *testing.T) {
 	n := network{link(1): {10 * mbit, 9 * mbit}, link(2): {10 * mbit, 0}}
 	b := New(n.use)
@@ -151,7 +172,7 @@ func TestNeverBeyondCapacity(t *testing.T) {
 			}
 			_ = b.Admit(p)
 			for _, line := range b.Lines() {
-				if line.Promised+line.Used > line.Capacity {
+				if line.Promised > line.Capacity {
 					t.Fatalf("link %v: %d promised beside %d used of %d", line.Link, line.Promised, line.Used, line.Capacity)
 				}
 			}

@@ -14,6 +14,9 @@
 // read at the same moment, and the least of several readings errs by counting too much
 // as taken, never too little.
 //
+// Traffic that yields to promises is entered as well, so that its part of the use can
+// be told from that of traffic which nobody holds back.
+//
 // A promise covers all its links or none, and holds until its owner gives it up. The
 // book is kept in memory only: owners store their promises and make them again after
 // a restart.
