@@ -81,6 +81,8 @@ type Config struct {
 	LatencyWindow int
 	// StatsInterval is the time between two readings of port counters.
 	StatsInterval time.Duration
+	// Measure is where readings of port counters come from.
+	Measure Measure
 	// Capacities are those of links leaving by these ports, in bits per second,
 	// where the port's own speed is not to be used.
 	Capacities map[PortRef]uint64
@@ -95,6 +97,18 @@ type Override struct {
 	// NoBundles says that the switch must not be sent bundles.
 	NoBundles bool
 }
+
+// Measure is where readings of port counters come from.
+type Measure uint8
+
+const (
+	// MeasurePoll asks switches for them.
+	MeasurePoll Measure = iota
+	// MeasureSFlow takes those that switches send by sFlow, see Network.Observe.
+	MeasureSFlow
+	// MeasureBoth does both; those that were asked for come first.
+	MeasureBoth
+)
 
 func (c Config) withDefaults() Config {
 	if c.Log == nil {

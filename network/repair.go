@@ -159,8 +159,8 @@ func (n *Network) maintain(ctx context.Context) {
 	defer probe.Stop()
 	held := time.NewTicker(holdTick)
 	defer held.Stop()
-	refresh := time.NewTicker(n.cfg.StatsInterval)
-	defer refresh.Stop()
+	record := time.NewTimer(n.untilRecord())
+	defer record.Stop()
 	age := time.NewTicker(time.Minute)
 	defer age.Stop()
 	for {
@@ -173,8 +173,9 @@ func (n *Network) maintain(ctx context.Context) {
 			probe.Reset(time.Until(n.probe(time.Now())))
 		case now := <-held.C:
 			n.expireHeld(now)
-		case <-refresh.C:
-			n.rebuild()
+		case now := <-record.C:
+			n.record(now)
+			record.Reset(n.untilRecord())
 		case now := <-age.C:
 			n.hostChanges(n.hosts.Expire(now))
 		}

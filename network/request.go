@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -12,10 +13,12 @@ import (
 // request waits for the reply to one message. A reply in several parts collects
 // here until the last has come.
 type request struct {
-	parts []openflow.Message
-	bytes int
-	err   error
-	done  chan struct{}
+	sent     time.Time
+	answered time.Time // when the reader saw the last part
+	parts    []openflow.Message
+	bytes    int
+	err      error
+	done     chan struct{}
 }
 
 // maxReply bounds the parts of one multipart reply, so that a switch cannot fill
@@ -25,10 +28,20 @@ const maxReply = 256 << 20
 // call sends a message and waits for its reply: all parts of it, or the error
 // the switch answered with.
 func (s *Switch) call(ctx context.Context, m openflow.Message) ([]openflow.Message, error) {
+	r, err := s.exchange(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return r.parts, nil
+}
+
+// exchange is call for those who ask how long it took: that is the time between
+// the system calls, not until a waiting goroutine gets its turn.
+func (s *Switch) exchange(ctx context.Context, m openflow.Message) (*request, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.n.cfg.RequestTimeout)
 	defer cancel()
 	xid := s.xid.Add(1)
-	r := &request{done: make(chan struct{})}
+	r := &request{sent: time.Now(), done: make(chan struct{})}
 	s.mu.Lock()
 	s.requests[xid] = r
 	s.mu.Unlock()
@@ -45,7 +58,7 @@ func (s *Switch) call(ctx context.Context, m openflow.Message) ([]openflow.Messa
 		if r.err != nil {
 			return nil, fmt.Errorf("switch %v: %v: %w", s.dpid, m.MsgType(), r.err)
 		}
-		return r.parts, nil
+		return r, nil
 	case <-s.done:
 		return nil, s.down()
 	case <-ctx.Done():
@@ -93,7 +106,7 @@ func (s *Switch) finish(xid uint32, r *request, err error) {
 	s.mu.Lock()
 	delete(s.requests, xid)
 	s.mu.Unlock()
-	r.err = err
+	r.err, r.answered = err, s.pkt.At
 	close(r.done)
 }
 

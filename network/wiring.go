@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +21,8 @@ type wiring struct {
 	hosts       *hosts.Table
 	flows       *forward.Table
 	rates       *stats.Table
+	history     *stats.History
+	began       time.Time // what readings of counters are timed by
 	view        atomic.Pointer[forward.View]
 	writer      *ledger.FlowWriter
 	forwardHash uint16
@@ -32,8 +33,8 @@ type wiring struct {
 	ticks       chan struct{} // a port came up: probe it now
 }
 
-// historyLength is how far back the rates of ports are remembered.
-const historyLength = time.Hour
+// historySpan is how far back the measurements of links are remembered.
+const historySpan = time.Hour
 
 // Owners of the core's own rules.
 const (
@@ -47,7 +48,8 @@ func (n *Network) wire() error {
 	n.links = discovery.New(discovery.Options{Interval: c.DiscoveryInterval, Misses: misses, Settle: c.DiscoverySettle, Window: c.LatencyWindow}, time.Now())
 	n.hosts = hosts.New(hosts.Options{Edge: n.links.IsEdge, IgnoreVLAN: c.IgnoreVLAN, Subnets: c.Subnets})
 	n.flows = forward.NewTable()
-	n.rates = stats.New(stats.Options{Points: int(historyLength / c.StatsInterval)})
+	n.rates = stats.New(stats.Options{Interval: c.StatsInterval})
+	n.history, n.began = stats.NewHistory(historySpan, c.StatsInterval), time.Now()
 	n.writer = ledger.NewFlowWriter(c.ForwardIdle)
 	n.installed.flows = map[forward.Key]*forward.Flow{}
 	n.repairs.wake, n.repairs.base = make(chan struct{}, 1), make(chan struct{}, 1)
@@ -92,10 +94,7 @@ func (n *Network) rebuild() {
 		ids = append(ids, d)
 	}
 	links := n.links.Links()
-	n.rates.Annotate(links, func(at PortRef) uint64 {
-		if c, ok := n.cfg.Capacities[at]; ok {
-			return c
-		}
+	n.rates.Annotate(links, n.cfg.Capacities, func(at PortRef) uint64 {
 		if s := up[at.Switch]; s != nil {
 			p, _ := s.Port(at.Port)
 			return uint64(p.CurrSpeed) * 1000
@@ -237,7 +236,7 @@ func (h linkHandler) HandlePacketIn(p *PacketIn) Verdict {
 		return Continue
 	}
 	at := PortRef{Switch: p.Switch.dpid, Port: p.InPort}
-	changes, err := h.n.links.Receive(p.Data, &p.Headers, at, p.At, h.n.roundTrip)
+	changes, err := h.n.links.Receive(p.Data, &p.Headers, at, p.At, h.n.control)
 	if err != nil && err != discovery.ErrForeign { //nolint:errorlint // returned as it is
 		p.Switch.limiter.warn(h.n.log, "probe not believed", "switch", p.Switch.dpid, "port", p.InPort, "error", err)
 	}
@@ -245,12 +244,12 @@ func (h linkHandler) HandlePacketIn(p *PacketIn) Verdict {
 	return Stop
 }
 
-// roundTrip is the time a message takes to a switch and back, zero while unknown.
-func (n *Network) roundTrip(d openflow.DatapathID) time.Duration {
+// control is what is known of the connection to a switch.
+func (n *Network) control(d openflow.DatapathID) discovery.Control {
 	if s, ok := n.Switch(d); ok {
-		return s.rtt.typical()
+		return s.rtt.control()
 	}
-	return 0
+	return discovery.Control{}
 }
 
 // hostHandler learns hosts.
@@ -283,70 +282,4 @@ func (n *Network) probe(now time.Time) time.Time {
 		}
 	}
 	return next
-}
-
-// monitor watches a session until it ends: round-trip time, silence, counters.
-func (s *Switch) monitor(ctx context.Context) {
-	// Links are measured as often as they are probed.
-	echo := time.NewTicker(min(s.n.cfg.EchoInterval, s.n.cfg.DiscoveryInterval))
-	defer echo.Stop()
-	counters := time.NewTicker(s.n.cfg.StatsInterval)
-	defer counters.Stop()
-	for range 3 { // the first ones are held up by the set-up
-		s.measure(ctx)
-	}
-	s.readCounters(ctx)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.done:
-			return
-		case <-echo.C:
-			s.measure(ctx)
-			s.forgetRefused()
-		case <-counters.C:
-			s.readCounters(ctx)
-		}
-	}
-}
-
-// measure takes the round-trip time, and ends a session that has been silent
-// for too long.
-func (s *Switch) measure(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, s.n.cfg.EchoTimeout)
-	defer cancel()
-	begin := time.Now()
-	if _, err := s.call(ctx, &openflow.EchoRequest{}); err == nil {
-		s.rtt.add(time.Since(begin))
-		return
-	}
-	if silent := time.Since(time.Unix(0, s.heard.Load())); silent >= s.n.cfg.EchoTimeout && !s.ended() {
-		s.close(fmt.Errorf("no sign of life for %v", silent.Round(time.Millisecond)))
-	}
-}
-
-// readCounters reads the counters of all ports.
-func (s *Switch) readCounters(ctx context.Context) {
-	sent := time.Now()
-	parts, err := s.multipart(ctx, &openflow.PortStatsRequest{Port: openflow.PortAny})
-	if err != nil {
-		return
-	}
-	received := time.Now()
-	for _, part := range parts {
-		for _, p := range *part.(*openflow.PortStatsReply) {
-			n := s.n
-			if p.Port > openflow.PortMax {
-				continue
-			}
-			n.rates.Observe(stats.Sample{
-				Port: PortRef{Switch: s.dpid, Port: p.Port}, Sent: sent, Received: received, Age: p.Duration.Duration(),
-				Counters: stats.Counters{
-					RxBytes: p.RxBytes, TxBytes: p.TxBytes, RxPackets: p.RxPackets, TxPackets: p.TxPackets,
-					RxDropped: p.RxDropped, TxDropped: p.TxDropped, RxErrors: p.RxErrors, TxErrors: p.TxErrors,
-				},
-			})
-		}
-	}
 }

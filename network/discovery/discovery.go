@@ -24,7 +24,7 @@ type Options struct {
 	Settle time.Duration
 	// MaxAge is how long a probe may be under way.
 	MaxAge time.Duration
-	// Window is the number of samples over which latency is smoothed.
+	// Window is the number of probes over which latency is smoothed.
 	Window int
 	// Burst bounds the probes that one Tick asks for.
 	Burst int
@@ -93,10 +93,9 @@ type port struct {
 }
 
 type link struct {
-	to      topology.PortRef
-	seen    time.Time
-	flights [3]float64 // the latest measurements in nanoseconds, 0 where none
-	latency float64    // nanoseconds, smoothed; 0 while unknown
+	to   topology.PortRef
+	seen time.Time
+	transit
 }
 
 // New makes an empty table. Probes count time from now.
@@ -172,7 +171,7 @@ func (d *Discovery) unlink(at topology.PortRef) Change {
 }
 
 func (p *port) link(at topology.PortRef) topology.Link {
-	return topology.Link{From: at, To: p.out.to, Latency: time.Duration(p.out.latency)}
+	return topology.Link{From: at, To: p.out.to, Latency: time.Duration(p.out.latency), Jitter: time.Duration(p.out.jitter)}
 }
 
 // sorted lists the ports that pick chooses, so that changes come in the same order
@@ -258,11 +257,11 @@ func (d *Discovery) Probe(b []byte, at topology.PortRef, now time.Time) []byte {
 	return appendFrame(b, mac, pr, d.key, time.Duration(d.opts.Misses)*d.opts.Interval)
 }
 
-// Receive takes an LLDP frame that came in by a port. rtt gives the round-trip
-// time between controller and switch, zero while unknown; without both ends'
-// there is no latency. The errors say why a frame was not believed; ErrForeign
-// is the only harmless one.
-func (d *Discovery) Receive(frame []byte, h *packet.Headers, at topology.PortRef, now time.Time, rtt func(openflow.DatapathID) time.Duration) ([]Change, error) {
+// Receive takes an LLDP frame that came in by a port. control tells of the way
+// between controller and switch; while it is unknown of one end there is no
+// latency. The errors say why a frame was not believed; ErrForeign is the only
+// harmless one.
+func (d *Discovery) Receive(frame []byte, h *packet.Headers, at topology.PortRef, now time.Time, control func(openflow.DatapathID) Control) ([]Change, error) {
 	if !h.Has(packet.LLDP) {
 		return nil, ErrForeign
 	}
@@ -279,11 +278,11 @@ func (d *Discovery) Receive(frame []byte, h *packet.Headers, at topology.PortRef
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.accept(pr, at, now, rtt)
+	return d.accept(pr, at, now, control)
 }
 
 // accept takes note of a true probe.
-func (d *Discovery) accept(pr probe, at topology.PortRef, now time.Time, rtt func(openflow.DatapathID) time.Duration) ([]Change, error) {
+func (d *Discovery) accept(pr probe, at topology.PortRef, now time.Time, control func(openflow.DatapathID) Control) ([]Change, error) {
 	from, here := d.ports[pr.from], d.ports[at]
 	flight := now.Sub(d.start) - pr.sent
 	switch {
@@ -311,35 +310,11 @@ func (d *Discovery) accept(pr probe, at topology.PortRef, now time.Time, rtt fun
 		from.out = &link{to: at}
 	}
 	from.out.seen = now
-	d.measure(from.out, flight, rtt(pr.from.Switch), rtt(at.Switch))
+	from.out.add(flight, control(pr.from.Switch), control(at.Switch), d.opts.Window)
 	if fresh {
 		changes = append(changes, Change{Kind: LinkUp, Link: from.link(pr.from)})
 	}
 	return changes, nil
-}
-
-// measure takes half of each control round trip off the flight time: the probe
-// went down from the controller to one switch and up from the other.
-func (d *Discovery) measure(l *link, flight, down, up time.Duration) {
-	if down <= 0 || up <= 0 {
-		return
-	}
-	// The round trips vary; a short link's difference can come out negative.
-	l.flights = [3]float64{l.flights[1], l.flights[2], float64(max(flight-down/2-up/2, time.Microsecond))}
-	if l.latency == 0 {
-		l.latency = l.flights[2]
-		return
-	}
-	l.latency += (median(l.flights) - l.latency) * 2 / float64(d.opts.Window+1)
-}
-
-// median of three, or the lower of two: a probe that was held up somewhere in the
-// controller or a switch, and only that one, does not count.
-func median(f [3]float64) float64 {
-	if f[0] == 0 {
-		return min(f[1], f[2])
-	}
-	return max(min(f[0], f[1]), min(max(f[0], f[1]), f[2]))
 }
 
 // Links lists the links, ordered by their From.

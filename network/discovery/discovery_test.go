@@ -69,7 +69,7 @@ func (w *wire) receive(frame []byte, at topology.PortRef) error {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	cs, err := w.d.Receive(frame, &h, at, w.now, func(s openflow.DatapathID) time.Duration { return w.rtt[s] })
+	cs, err := w.d.Receive(frame, &h, at, w.now, func(s openflow.DatapathID) Control { return Control{RoundTrip: w.rtt[s]} })
 	w.note(cs)
 	return err
 }
@@ -232,13 +232,18 @@ func TestLatency(t *testing.T) {
 		t.Errorf("latency %v with a control round trip unknown, want none", l)
 	}
 	w.delay = 20 * time.Millisecond
-	w.run(2 * time.Second)
-	if l := latency(ref(1, 1)); l < 13*time.Millisecond || l > 18*time.Millisecond {
-		t.Errorf("two intervals after the change: %v, want to be on the way to 20ms", l)
+	w.run((FlightWindow + 3) * time.Second)
+	if l := latency(ref(1, 1)); l < 13*time.Millisecond || l > 19500*time.Microsecond {
+		t.Errorf("some intervals after the change: %v, want to be on the way to 20ms", l)
 	}
 	w.run(20 * time.Second)
 	if l := latency(ref(1, 1)); l < 19900*time.Microsecond || l > 20100*time.Microsecond {
 		t.Errorf("long after: %v, want 20ms", l)
+	}
+	w.delay = 5 * time.Millisecond
+	w.run(20 * time.Second)
+	if l := latency(ref(1, 1)); l < 4900*time.Microsecond || l > 5100*time.Microsecond {
+		t.Errorf("long after it has become shorter: %v, want 5ms", l)
 	}
 }
 
@@ -345,7 +350,7 @@ func FuzzReceive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, p []byte) {
 		frame := append(head, p...)
 		h, _ := packet.Parse(frame)
-		cs, err := d.Receive(frame, &h, ref(2, 1), t0, func(openflow.DatapathID) time.Duration { return 0 })
+		cs, err := d.Receive(frame, &h, ref(2, 1), t0, func(openflow.DatapathID) Control { return Control{} })
 		if len(cs) == 0 && err != nil {
 			return
 		}

@@ -8,6 +8,9 @@ import (
 
 // Load is the measured state of one direction of a link.
 type Load struct {
+	// At is when the interval ended that Used is of; zero while nothing is known.
+	At       time.Time
+	Interval time.Duration
 	// Used is in bits per second.
 	Used uint64
 	// Loss is the share of packets that went in and did not come out, over the
@@ -21,80 +24,44 @@ type Load struct {
 func (t *Table) Load(l topology.Link) Load {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	from, to := t.ports[l.From], t.ports[l.To]
+	from, to := t.best(l.From), t.best(l.To)
 	var load Load
 	if from != nil {
 		if r, ok := from.latest(); ok {
-			load.Used = uint64(r.TxBits)
+			load.At, load.Interval, load.Used = r.At, r.Interval, uint64(r.TxBits)
 		}
 	}
 	if load.Used == 0 && to != nil {
 		if r, ok := to.latest(); ok {
-			load.Used = uint64(r.RxBits)
+			load.At, load.Interval, load.Used = r.At, r.Interval, uint64(r.RxBits)
 		}
 	}
 	if from != nil && to != nil {
-		load.Loss, load.LossKnown = loss(from, to, t.opts.LossWindow)
+		load.Loss, load.LossKnown = loss(from, to, l.Latency, t.opts.LossWindow)
 	}
 	return load
 }
 
-// loss compares the packets sent at one end with those received at the other
-// over the time that both histories cover. The ends are read at different times;
-// between two readings a counter is taken to grow evenly.
-func loss(from, to *series, window time.Duration) (float64, bool) {
-	a, okA := from.latest()
-	b, okB := to.latest()
-	if !okA || !okB {
-		return 0, false
-	}
-	end := a.At
-	if b.At.Before(end) {
-		end = b.At
-	}
-	start := end.Add(-window)
-	sent, received := from.history(start), to.history(start)
-	if len(sent) == 0 || len(received) == 0 {
-		return 0, false
-	}
-	for _, first := range []Rate{sent[0], received[0]} {
-		if t := first.At.Add(-first.Interval); t.After(start) {
-			start = t
-		}
-	}
-	in := integrate(sent, start, end, func(r Rate) float64 { return r.TxPackets })
-	out := integrate(received, start, end, func(r Rate) float64 { return r.RxPackets })
-	if in <= 0 {
-		return 0, false
-	}
-	return max(0, 1-out/in), true
-}
-
-// integrate sums a rate over the time from start to end.
-func integrate(rates []Rate, start, end time.Time, value func(Rate) float64) float64 {
-	sum := 0.0
-	for _, r := range rates {
-		a, b := r.At.Add(-r.Interval), r.At
-		if a.Before(start) {
-			a = start
-		}
-		if b.After(end) {
-			b = end
-		}
-		if d := b.Sub(a); d > 0 {
-			sum += value(r) * d.Seconds()
-		}
-	}
-	return sum
-}
-
-// Annotate fills in capacity, use and loss of links. capacity gives that of the
-// link leaving by a port in bits per second, zero while unknown.
-func (t *Table) Annotate(links []topology.Link, capacity func(topology.PortRef) uint64) {
+// Annotate fills in capacity, use and loss of links. speed gives that of a port in
+// bits per second, zero while unknown; a link is as fast as the slower of its
+// ends. configured comes before both: it gives the capacity of the link that
+// leaves by a port.
+func (t *Table) Annotate(links []topology.Link, configured map[topology.PortRef]uint64, speed func(topology.PortRef) uint64) {
 	for i := range links {
 		l := &links[i]
-		l.Capacity = capacity(l.From)
+		l.Capacity = capacity(l, configured, speed)
 		load := t.Load(*l)
 		l.Used, l.Loss = load.Used, load.Loss
 	}
+}
+
+func capacity(l *topology.Link, configured map[topology.PortRef]uint64, speed func(topology.PortRef) uint64) uint64 {
+	if c, ok := configured[l.From]; ok {
+		return c
+	}
+	from, to := speed(l.From), speed(l.To)
+	if from == 0 || to == 0 {
+		return max(from, to)
+	}
+	return min(from, to)
 }

@@ -19,10 +19,24 @@ type Counters struct {
 	RxDropped, TxDropped, RxErrors, TxErrors uint64
 }
 
+// Source is how a reading came to the controller.
+type Source uint8
+
+// The sources, the preferred one first.
+const (
+	// Polled counters were asked for.
+	Polled Source = iota
+	// Pushed counters were sent by the switch of its own accord (sFlow).
+	Pushed
+	sources
+)
+
 // Sample is one reading of a port's counters.
 type Sample struct {
-	Port topology.PortRef
-	// Sent and Received are when the request went out and the reply came in.
+	Port   topology.PortRef
+	Source Source
+	// Sent and Received are when the request went out and the reply came in. Of
+	// counters that were pushed, both are when they came in.
 	Sent, Received time.Time
 	// Age is how long the port has existed, zero if the switch does not say.
 	Age time.Duration
@@ -44,50 +58,67 @@ type Rate struct {
 
 // Options say how much is remembered. Zero fields mean the defaults.
 type Options struct {
-	// Points is the length of each port's history.
-	Points int
-	// LossWindow is the time over which the two ends of a link are compared.
+	// Interval is the usual time between two readings of a port. A source that has
+	// been silent for several gives way to another.
+	Interval time.Duration
+	// LossWindow is the time over which the two ends of a link are compared. Rates
+	// are remembered for as long.
 	LossWindow time.Duration
 }
 
-// The defaults: an hour at one sample in five seconds; a minute for loss.
+// The defaults of Options.
 const (
-	DefaultPoints     = 720
+	DefaultInterval   = 5 * time.Second
 	DefaultLossWindow = time.Minute
 )
 
-// Table holds the latest sample and the history of each port. Its methods may be
-// called concurrently.
+// staleAfter is how many intervals a source may be silent.
+const staleAfter = 3
+
+// Table holds the latest sample and the latest rates of each port. Its methods may
+// be called concurrently.
 type Table struct {
 	opts  Options
+	size  int // of each port's ring
 	mu    sync.RWMutex
-	ports map[topology.PortRef]*series
+	ports map[topology.PortRef]*[sources]series
 }
 
+// series is what one source says of one port.
 type series struct {
-	last Sample
-	ring []Rate
-	next int // where the ring is written next, once it is full
+	last  Sample
+	begun bool
+	ring[Rate]
 }
 
 // New makes an empty table.
 func New(o Options) *Table {
-	o.Points = cmp.Or(o.Points, DefaultPoints)
+	o.Interval = cmp.Or(o.Interval, DefaultInterval)
 	o.LossWindow = cmp.Or(o.LossWindow, DefaultLossWindow)
-	return &Table{opts: o, ports: map[topology.PortRef]*series{}}
+	// The ends of a window lie between readings, of the one end or of the other.
+	size := int(o.LossWindow/o.Interval) + 4
+	return &Table{opts: o, size: size, ports: map[topology.PortRef]*[sources]series{}}
 }
 
-// Observe takes a sample and returns the rate since the one before; false if
-// there is none, or the counters were reset in between.
+// Observe takes a sample and returns the rate since the one before from the same
+// source; false if there is none, or the counters were reset in between.
 func (t *Table) Observe(s Sample) (Rate, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.ports[s.Port]
 	if p == nil {
-		t.ports[s.Port] = &series{last: s}
+		p = new([sources]series)
+		t.ports[s.Port] = p
+	}
+	return p[s.Source].observe(s, t.size)
+}
+
+func (p *series) observe(s Sample, size int) (Rate, bool) {
+	last := p.last
+	if !p.begun {
+		p.last, p.begun = s, true
 		return Rate{}, false
 	}
-	last := p.last
 	interval := s.at().Sub(last.at())
 	if interval <= 0 { // an old reply overtaken by a newer one
 		return Rate{}, false
@@ -95,26 +126,9 @@ func (t *Table) Observe(s Sample) (Rate, bool) {
 	p.last = s
 	r, ok := rate(&last, &s, interval)
 	if ok {
-		p.push(r, t.opts.Points)
+		p.push(r, size)
 	}
 	return r, ok
-}
-
-func (p *series) push(r Rate, points int) {
-	if len(p.ring) < points {
-		p.ring = append(p.ring, r)
-		return
-	}
-	p.ring[p.next] = r
-	p.next = (p.next + 1) % len(p.ring)
-}
-
-// latest is the last rate, if there is one.
-func (p *series) latest() (Rate, bool) {
-	if len(p.ring) == 0 {
-		return Rate{}, false
-	}
-	return p.ring[(p.next+len(p.ring)-1)%len(p.ring)], true
 }
 
 func rate(old, new *Sample, interval time.Duration) (Rate, bool) {
@@ -155,47 +169,42 @@ func grown(old, new uint64) uint64 {
 	return new - old
 }
 
+// best is what the first source says that is not silent; nil if none ever spoke.
+func (t *Table) best(at topology.PortRef) *series {
+	p := t.ports[at]
+	if p == nil {
+		return nil
+	}
+	var best *series
+	for i := range p {
+		s := &p[i]
+		if s.begun && (best == nil || s.last.at().Sub(best.last.at()) > staleAfter*t.opts.Interval) {
+			best = s
+		}
+	}
+	return best
+}
+
 // Rate returns the latest rate of a port.
 func (t *Table) Rate(at topology.PortRef) (Rate, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	p := t.ports[at]
+	p := t.best(at)
 	if p == nil {
 		return Rate{}, false
 	}
 	return p.latest()
 }
 
-// Counters returns the latest counters of a port and when they were read.
-func (t *Table) Counters(at topology.PortRef) (Counters, time.Time, bool) {
+// RateBy returns the latest rate of a port that a source has given.
+func (t *Table) RateBy(at topology.PortRef, by Source) (Rate, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	p := t.ports[at]
 	if p == nil {
-		return Counters{}, time.Time{}, false
+		return Rate{}, false
 	}
-	return p.last.Counters, p.last.at(), true
-}
-
-// History returns the rates of a port since a time, the oldest first.
-func (t *Table) History(at topology.PortRef, since time.Time) []Rate {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	p := t.ports[at]
-	if p == nil {
-		return nil
-	}
-	return p.history(since)
-}
-
-func (p *series) history(since time.Time) []Rate {
-	var out []Rate
-	for i := range p.ring {
-		if r := p.ring[(p.next+i)%len(p.ring)]; r.At.After(since) {
-			out = append(out, r)
-		}
-	}
-	return out
+	return p[by].latest()
 }
 
 // Forget drops a port that is gone.

@@ -85,12 +85,15 @@ func TestRates(t *testing.T) {
 	}
 }
 
-func TestHistoryIsBounded(t *testing.T) {
-	table := New(Options{Points: 10})
+func TestRatesAreBounded(t *testing.T) {
+	table := New(Options{Interval: time.Second, LossWindow: 6 * time.Second})
 	for i := range 100 {
 		table.Observe(sample(a, float64(i), 0, time.Minute+time.Duration(i)*time.Second, Counters{RxPackets: uint64(i * i)}))
 	}
-	h := table.History(a, time.Time{})
+	var h []Rate
+	for r := range table.ports[a][Polled].all() {
+		h = append(h, r)
+	}
 	if len(h) != 10 || !h[0].At.Equal(t0.Add(90*time.Second)) || !h[9].At.Equal(t0.Add(99*time.Second)) {
 		t.Fatalf("%d points from %v", len(h), h[0].At)
 	}
@@ -99,9 +102,6 @@ func TestHistoryIsBounded(t *testing.T) {
 			t.Errorf("point %d: %v, want %v", i, r.RxPackets, want)
 		}
 	}
-	if h := table.History(a, t0.Add(97*time.Second)); len(h) != 2 {
-		t.Errorf("since 97 s: %d points, want 2", len(h))
-	}
 	if r, ok := table.Rate(a); !ok || !near(r.RxPackets, 197) {
 		t.Errorf("latest %v, %v", r, ok)
 	}
@@ -109,6 +109,37 @@ func TestHistoryIsBounded(t *testing.T) {
 	if _, ok := table.Rate(a); ok {
 		t.Error("a forgotten port is remembered")
 	}
+}
+
+// A source that has fallen silent gives way to another, and rates of two sources
+// are never mixed.
+func TestSources(t *testing.T) {
+	table := New(Options{Interval: 5 * time.Second})
+	feed := func(by Source, second float64, bytes uint64) {
+		s := sample(a, second, 0, 0, Counters{TxBytes: bytes})
+		s.Source = by
+		table.Observe(s)
+	}
+	feed(Polled, 0, 0)
+	feed(Pushed, 1, 5000)
+	feed(Polled, 5, 5000)
+	feed(Pushed, 6, 15000)
+	want := func(when string, bits float64) {
+		t.Helper()
+		if r, ok := table.Rate(a); !ok || !near(r.TxBits, bits) {
+			t.Errorf("%s: %v, %v; want %v bit/s", when, r.TxBits, ok, bits)
+		}
+	}
+	want("both speak", 8000)
+	if r, ok := table.RateBy(a, Pushed); !ok || !near(r.TxBits, 16000) {
+		t.Errorf("pushed: %v, %v", r.TxBits, ok)
+	}
+	feed(Pushed, 20, 15000+28000)
+	want("one missed a few times", 8000)
+	feed(Pushed, 25, 43000+20000)
+	want("one has fallen silent", 32000)
+	feed(Polled, 30, 30000)
+	want("it speaks again", 8000)
 }
 
 func TestLoad(t *testing.T) {
@@ -132,7 +163,7 @@ func TestLoad(t *testing.T) {
 		t.Errorf("the other direction carries nothing: %+v", back)
 	}
 	links := []topology.Link{{From: a, To: b}}
-	table.Annotate(links, func(topology.PortRef) uint64 { return 1e9 })
+	table.Annotate(links, nil, func(topology.PortRef) uint64 { return 1e9 })
 	if links[0].Capacity != 1e9 || links[0].Used != 4_000_000 || links[0].Available() != 996_000_000 || math.Abs(links[0].Loss-0.1) > 0.001 {
 		t.Errorf("annotated %+v", links[0])
 	}
@@ -144,5 +175,33 @@ func TestLoadFromTheReceivingEnd(t *testing.T) {
 	table.Observe(sample(b, 1, 0, 61*time.Second, Counters{RxBytes: 1000}))
 	if l := table.Load(link); l.Used != 8000 {
 		t.Errorf("used %d, want 8000 as the receiving end counts", l.Used)
+	}
+}
+
+func TestCapacity(t *testing.T) {
+	back := topology.Link{From: b, To: a}
+	for _, tt := range []struct {
+		name        string
+		configured  map[topology.PortRef]uint64
+		speedA      uint64
+		speedB      uint64
+		there, back uint64
+	}{
+		{"nothing known", nil, 0, 0, 0, 0},
+		{"one end does not tell", nil, 1e9, 0, 1e9, 1e9},
+		{"unequal ends", nil, 1e10, 1e9, 1e9, 1e9},
+		{"configured in one direction", map[topology.PortRef]uint64{a: 2e6}, 1e9, 1e9, 2e6, 1e9},
+		{"configured for each direction", map[topology.PortRef]uint64{a: 2e6, b: 50e6}, 1e9, 1e9, 2e6, 50e6},
+	} {
+		links := []topology.Link{{From: a, To: b}, back}
+		New(Options{}).Annotate(links, tt.configured, func(at topology.PortRef) uint64 {
+			if at == a {
+				return tt.speedA
+			}
+			return tt.speedB
+		})
+		if links[0].Capacity != tt.there || links[1].Capacity != tt.back {
+			t.Errorf("%s: %d there and %d back, want %d and %d", tt.name, links[0].Capacity, links[1].Capacity, tt.there, tt.back)
+		}
 	}
 }

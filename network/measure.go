@@ -1,0 +1,128 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network/stats"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// monitor watches a session until it ends: round-trip time, silence, counters.
+func (s *Switch) monitor(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	var counting sync.WaitGroup
+	defer counting.Wait()
+	defer cancel()
+	s.measure(ctx)
+	counting.Go(func() { s.pollCounters(ctx) })
+	// Links are measured as often as they are probed.
+	echo := time.NewTicker(min(s.n.cfg.EchoInterval, s.n.cfg.DiscoveryInterval))
+	defer echo.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.done:
+			return
+		case <-echo.C:
+			s.measure(ctx)
+			s.forgetRefused()
+		}
+	}
+}
+
+// measure takes the round-trip time a few times, and ends a session that has been
+// silent for too long.
+func (s *Switch) measure(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.n.cfg.EchoTimeout)
+	defer cancel()
+	var trips []time.Duration
+	for range roundTripsAtOnce {
+		r, err := s.exchange(ctx, &openflow.EchoRequest{})
+		if err != nil {
+			break
+		}
+		trips = append(trips, r.answered.Sub(r.sent))
+	}
+	s.rtt.add(trips...)
+	if len(trips) > 0 {
+		return
+	}
+	if silent := time.Since(time.Unix(0, s.heard.Load())); silent >= s.n.cfg.EchoTimeout && !s.ended() {
+		s.close(fmt.Errorf("no sign of life for %v", silent.Round(time.Millisecond)))
+	}
+}
+
+// pollCounters reads the counters of all ports, at once and then in step with all
+// other switches: what one end of a link has sent and the other received is best
+// compared when both are read at one time.
+func (s *Switch) pollCounters(ctx context.Context) {
+	if s.n.cfg.Measure == MeasureSFlow {
+		return
+	}
+	s.readCounters(ctx)
+	timer := time.NewTimer(s.n.untilReading())
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			s.readCounters(ctx)
+			timer.Reset(s.n.untilReading())
+		}
+	}
+}
+
+// untilReading is the time until all switches are asked for their counters again.
+func (n *Network) untilReading() time.Duration {
+	return n.cfg.StatsInterval - time.Since(n.began)%n.cfg.StatsInterval
+}
+
+// readCounters reads the counters of all ports.
+func (s *Switch) readCounters(ctx context.Context) {
+	r, err := s.exchange(ctx, &openflow.MultipartRequest{Body: &openflow.PortStatsRequest{Port: openflow.PortAny}})
+	if err != nil {
+		return // the next reading makes a rate over both intervals
+	}
+	for _, part := range r.parts {
+		m, ok := part.(*openflow.MultipartReply)
+		if !ok {
+			return
+		}
+		ports, ok := m.Body.(*openflow.PortStatsReply)
+		if !ok {
+			return
+		}
+		for _, p := range *ports {
+			if p.Port > openflow.PortMax {
+				continue
+			}
+			s.n.rates.Observe(stats.Sample{
+				Port: PortRef{Switch: s.dpid, Port: p.Port}, Sent: r.sent, Received: r.answered, Age: p.Duration.Duration(),
+				Counters: stats.Counters{
+					RxBytes: p.RxBytes, TxBytes: p.TxBytes, RxPackets: p.RxPackets, TxPackets: p.TxPackets,
+					RxDropped: p.RxDropped, TxDropped: p.TxDropped, RxErrors: p.RxErrors, TxErrors: p.TxErrors,
+				},
+			})
+		}
+	}
+}
+
+// untilRecord is the time until the answers to the next reading should all be in.
+func (n *Network) untilRecord() time.Duration {
+	until := n.untilReading() + min(n.cfg.StatsInterval/2, time.Second)
+	if until > n.cfg.StatsInterval {
+		until -= n.cfg.StatsInterval
+	}
+	return until
+}
+
+// record brings what has been measured into the topology and the history.
+func (n *Network) record(now time.Time) {
+	n.rebuild()
+	n.history.Record(now, n.Topology().Links, n.rates.Load)
+}

@@ -1,0 +1,104 @@
+package stats
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network/topology"
+)
+
+// Point is what was measured of one direction of a link at one time.
+type Point struct {
+	// At is when the interval ended that Used is of.
+	At       time.Time
+	Interval time.Duration
+	// Used and Capacity are in bits per second, zero while unknown.
+	Used, Capacity  uint64
+	Latency, Jitter time.Duration
+	Loss            float64
+}
+
+// Available is the capacity that was not used.
+func (p Point) Available() uint64 { return p.Capacity - min(p.Used, p.Capacity) }
+
+// Track is the history of one direction of a link, the oldest point first.
+type Track struct {
+	From, To topology.PortRef
+	Points   []Point
+}
+
+// History remembers points of links, also of those that are down now. Its methods
+// may be called concurrently.
+type History struct {
+	points int
+	span   time.Duration
+	mu     sync.RWMutex
+	links  map[ends]*ring[Point]
+}
+
+type ends struct{ from, to topology.PortRef }
+
+// NewHistory makes an empty history that goes back by span, at one point of each
+// link in an interval.
+func NewHistory(span, interval time.Duration) *History {
+	return &History{points: int(max(1, span/interval)), span: span, links: map[ends]*ring[Point]{}}
+}
+
+// Record adds what is known of links now. load gives what was measured of a link
+// and when; a link that was not measured since its last point gets none.
+func (h *History) Record(now time.Time, links []topology.Link, load func(topology.Link) Load) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, l := range links {
+		m := load(l)
+		if m.At.IsZero() {
+			continue
+		}
+		key := ends{l.From, l.To}
+		r := h.links[key]
+		if r == nil {
+			r = new(ring[Point])
+			h.links[key] = r
+		}
+		if last, ok := r.latest(); ok && !m.At.After(last.At) {
+			continue
+		}
+		r.push(Point{
+			At: m.At, Interval: m.Interval, Used: m.Used, Capacity: l.Capacity,
+			Latency: l.Latency, Jitter: l.Jitter, Loss: m.Loss,
+		}, h.points)
+	}
+	for key, r := range h.links {
+		if last, _ := r.latest(); now.Sub(last.At) > h.span {
+			delete(h.links, key)
+		}
+	}
+}
+
+// Since returns the points after a time of the link that leaves by a port: one
+// track, or several if the link has led to several places.
+func (h *History) Since(from topology.PortRef, since time.Time) []Track {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	var out []Track
+	for key, r := range h.links {
+		if key.from != from {
+			continue
+		}
+		t := Track{From: key.from, To: key.to}
+		for p := range r.all() {
+			if p.At.After(since) {
+				t.Points = append(t.Points, p)
+			}
+		}
+		if len(t.Points) > 0 {
+			out = append(out, t)
+		}
+	}
+	slices.SortFunc(out, func(a, b Track) int {
+		return cmp.Or(a.Points[0].At.Compare(b.Points[0].At), a.To.Compare(b.To))
+	})
+	return out
+}

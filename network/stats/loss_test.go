@@ -1,0 +1,109 @@
+package stats
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network/topology"
+)
+
+// flow is traffic over the link from a to b, seen by two ends that are read at
+// different times.
+type flow struct {
+	rate    func(second float64) float64 // packets per second
+	lost    float64                      // share of packets
+	latency float64                      // seconds
+	every   float64                      // seconds between two readings
+	later   float64                      // seconds from reading a to reading b
+}
+
+// sent is how many packets went in until a time, in steps of a millisecond.
+func (f flow) sent(second float64) uint64 {
+	sum := 0.0
+	for ms := 0.0; ms < second*1000; ms++ {
+		sum += f.rate(ms/1000) / 1000
+	}
+	return uint64(sum)
+}
+
+// observe reads both ends for a number of seconds and returns what the table says
+// of the link each time.
+func (f flow) observe(seconds float64, see func(second float64, l Load)) {
+	table := New(Options{Interval: time.Duration(f.every * float64(time.Second))})
+	l := topology.Link{From: a, To: b, Latency: time.Duration(f.latency * float64(time.Second))}
+	for s := 0.0; s < seconds; s += f.every {
+		age := time.Minute + time.Duration(s*float64(time.Second))
+		table.Observe(sample(a, s, 0, age, Counters{TxPackets: f.sent(s)}))
+		at := s + f.later
+		came := uint64(float64(f.sent(max(0, at-f.latency))) * (1 - f.lost))
+		table.Observe(sample(b, at, 0, age, Counters{RxPackets: came}))
+		see(s, table.Load(l))
+	}
+}
+
+func steady(float64) float64 { return 5000 }
+
+// bursts starts and stops every few seconds, at no multiple of the interval.
+func bursts(s float64) float64 {
+	if math.Mod(s, 13.7) < 6.3 {
+		return 5000
+	}
+	return 1
+}
+
+func TestLoss(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		flow
+	}{
+		{"steady", flow{rate: steady, lost: 0.001, every: 5, later: 0.004}},
+		{"a long link", flow{rate: steady, lost: 0.001, latency: 0.3, every: 5, later: 0.004}},
+		{"bursts", flow{rate: bursts, lost: 0.005, latency: 0.02, every: 1, later: 0.002}},
+		{"ends read at any time", flow{rate: steady, lost: 0.001, every: 5, later: 2.3}},
+	} {
+		var last Load
+		tt.observe(100, func(_ float64, l Load) { last = l })
+		if !last.LossKnown || last.Loss < 0.9*tt.lost || last.Loss > 1.1*tt.lost {
+			t.Errorf("%s: loss %v, %v; want %v", tt.name, last.Loss, last.LossKnown, tt.lost)
+		}
+	}
+}
+
+// TestNoLossIsNone: neither starts and stops of the traffic, nor the latency of the
+// link, nor single packets look like loss.
+func TestNoLossIsNone(t *testing.T) {
+	idle := func(float64) float64 { return 1.1 }
+	for _, tt := range []struct {
+		name string
+		flow
+	}{
+		{"idle but for probes", flow{rate: idle, latency: 0.02, every: 5, later: 0.004}},
+		{"idle, ends read at any time", flow{rate: idle, every: 5, later: 1.7}},
+		{"bursts", flow{rate: bursts, every: 5, later: 0.004}},
+		{"bursts over a long link", flow{rate: bursts, latency: 0.3, every: 5, later: 0.004}},
+		{"bursts, ends read at any time", flow{rate: bursts, every: 5, later: 2.3}},
+	} {
+		tt.observe(150, func(s float64, l Load) {
+			if l.Loss != 0 {
+				t.Errorf("%s: loss %v at %v s", tt.name, l.Loss, s)
+			}
+		})
+	}
+}
+
+// What was counted before a reset of one end has no counterpart at the other.
+func TestLossAfterAReset(t *testing.T) {
+	table := New(Options{Interval: time.Second})
+	for i := range 20 {
+		s, restarted := float64(i), 0
+		if i >= 10 {
+			restarted = 10
+		}
+		table.Observe(sample(a, s, 0, time.Minute+time.Duration(i)*time.Second, Counters{TxPackets: uint64(1000 * i)}))
+		table.Observe(sample(b, s, 0, time.Duration(i-restarted+1)*time.Second, Counters{RxPackets: uint64(1000 * (i - restarted))}))
+		if l := table.Load(link); l.Loss != 0 {
+			t.Errorf("loss %v after %d s", l.Loss, i)
+		}
+	}
+}
