@@ -10,6 +10,7 @@ export PATH := $(PATH):/usr/local/go/bin
 # The one place where the versions of the tools stand.
 GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOTESTSUM   := gotest.tools/gotestsum@v1.13.0
 
 # Packages at once. Integration tests share one kernel, and CI has two cores.
 P         ?= 2
@@ -83,10 +84,16 @@ staticcheck:
 rules: ## layers, documentation, metrics' names, and the documentation's commands
 	go test -count=1 ./internal/check
 
+# Tests that count packets or wait for daemons share the machine with whatever else
+# runs on it: one that fails is run once more, and the output says so. A data race,
+# or more than five failures, end the run.
+SUITE := go run $(GOTESTSUM) --format pkgname --hide-summary skipped --rerun-fails=1 --rerun-fails-max-failures 5 \
+	--rerun-fails-run-root-test --rerun-fails-abort-on-data-race
+
 .PHONY: race
-race: ## all other tests; under the race detector wherever goroutines are ours, and one at a time where packets are counted
-	go test -race -p $(P) -timeout 15m $$(go list ./... | grep -vE '$(RACELESS)')
-	go test -p 1 -timeout 15m $$(go list ./... | grep -E '$(RACELESS)' | grep -vE '/internal/check$$|/dashboard')
+race: ## all other tests; under the race detector wherever goroutines are ours, and one package at a time where packets are counted
+	$(SUITE) --packages "$$(go list ./... | grep -vE '$(RACELESS)' | xargs)" -- -race -p $(P) -parallel 3 -timeout 15m
+	$(SUITE) --packages "$$(go list ./... | grep -E '$(RACELESS)' | grep -vE '/internal/check$$|/dashboard' | xargs)" -- -p 1 -timeout 15m
 
 .PHONY: race-all
 race-all: ## every package under the race detector

@@ -27,6 +27,7 @@ func cluster(name string) lab.Topology {
 // TestClusterShares sets up connections at once: each agent of a site gets its
 // share, a draining one nothing.
 func TestClusterShares(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, cluster("sosclus"), options{})
 	w.serve(80, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
 	const n = 40
@@ -87,6 +88,7 @@ func (w *world) open(n int) []*net.TCPConn {
 // TestLostAgentIsAvoided loses one agent of a cluster: new sessions go by the
 // other at once.
 func TestLostAgentIsAvoided(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, cluster("sosavoid"), options{})
 	w.serve(80, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
 	w.agents["x"].kill()

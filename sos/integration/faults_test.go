@@ -34,6 +34,7 @@ func (w *world) direct(why string) {
 }
 
 func TestServerPortClosed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.WAN("sosclo", wan), options{})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -44,6 +45,7 @@ func TestServerPortClosed(t *testing.T) {
 }
 
 func TestServerHostAbsent(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.WAN("sosabs", wan), options{quiet: true})
 	w.allow(func(e *entry) { e.Servers = []string{"10.0.0.0/24"} })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -58,6 +60,7 @@ func TestServerHostAbsent(t *testing.T) {
 // TestServerSilent has a server that is there but does not answer this client:
 // the client waits as it would without SOS.
 func TestServerSilent(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.WAN("sossil", wan), options{})
 	w.serve(80, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
 	w.echo(80)
@@ -82,6 +85,7 @@ func TestServerSilent(t *testing.T) {
 }
 
 func TestAgentRefuses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.WAN("sosref", wan), options{agent: func(c *agent.Config) {
 		if c.DataAddr.String() == "10.0.0.4" {
 			c.MaxSessions = 1
@@ -100,6 +104,7 @@ func TestAgentRefuses(t *testing.T) {
 
 // TestAgentDeadBeforePrepare has an agent that died a moment ago.
 func TestAgentDeadBeforePrepare(t *testing.T) {
+	t.Parallel()
 	for _, host := range []string{"x", "y"} {
 		t.Run(host, func(t *testing.T) {
 			w := newWorld(t, lab.WAN("sosdead", wan), options{})
@@ -118,6 +123,7 @@ func TestAgentDeadBeforePrepare(t *testing.T) {
 // TestAgentKilled kills an agent in mid-session: both ends get a reset, whether
 // they are sending, receiving or idle.
 func TestAgentKilled(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		host string
 		busy bool
@@ -136,6 +142,7 @@ func TestAgentKilled(t *testing.T) {
 // TestAgentStops has an agent of which nobody hears any more, although its
 // kernel still holds its connections.
 func TestAgentStops(t *testing.T) {
+	t.Parallel()
 	for _, busy := range []bool{true, false} {
 		w := newWorld(t, lab.WAN("sosstop", wan), options{})
 		w.loseAgent(busy, func() { w.agents["x"].signal(syscall.SIGSTOP) })
@@ -146,6 +153,7 @@ func TestAgentStops(t *testing.T) {
 // TestAgentCutOff takes the link between an agent and its switch away: the
 // controller still hears of the agent, but its end host does not.
 func TestAgentCutOff(t *testing.T) {
+	t.Parallel()
 	for _, host := range []string{"x", "y"} {
 		t.Run(host, func(t *testing.T) {
 			w := newWorld(t, lab.WAN("soscut", wan), options{})
@@ -172,6 +180,7 @@ func (w *world) linkOf(host string) string {
 
 // TestAgentDiesDuringPrepare kills an agent that has been asked to prepare.
 func TestAgentDiesDuringPrepare(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.WAN("sosdur", wan), options{})
 	w.serve(80, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
 	w.agents["y"].signal(syscall.SIGSTOP)
@@ -234,6 +243,7 @@ func (w *world) loseAgent(busy bool, lose func()) {
 // on without it, the next controller finds the session again, and removes its
 // rules at the end.
 func TestControllerRestart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.WAN("sosctl", wan), options{})
 	const size = 60 << 20
 	wait := make(chan struct{})
@@ -269,6 +279,7 @@ func TestControllerRestart(t *testing.T) {
 // TestSessionEndsWithoutController ends a session while there is no controller:
 // the next one cleans up.
 func TestSessionEndsWithoutController(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.WAN("sosctl2", wan), options{})
 	w.serve(80, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
 	c := w.mustDial(80)
@@ -290,6 +301,7 @@ func TestSessionEndsWithoutController(t *testing.T) {
 // TestSwitchReconnects loses the switches' sessions with the controller in
 // mid-transfer.
 func TestSwitchReconnects(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.WAN("sosrec", wan), options{})
 	const size = 40 << 20
 	w.download(80, 1, size)
@@ -314,6 +326,7 @@ func TestSwitchReconnects(t *testing.T) {
 
 // TestLinkDown takes the link that a transfer uses away: it goes on by another.
 func TestLinkDown(t *testing.T) {
+	t.Parallel()
 	one := delayline.Params{Rate: 100e6, Delay: 10 * time.Millisecond}
 	two := delayline.Params{Rate: 100e6, Delay: 30 * time.Millisecond}
 	w := newWorld(t, lab.TwoPathWAN("soslink", one, two), options{})
@@ -338,6 +351,7 @@ func TestLinkDown(t *testing.T) {
 }
 
 func TestEntryRemovedDuringTransfer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.WAN("sosent", wan), options{})
 	const size = 20 << 20
 	w.download(80, 1, size)
@@ -359,6 +373,7 @@ func TestEntryRemovedDuringTransfer(t *testing.T) {
 
 // TestOperatorEndsSession resets both ends.
 func TestOperatorEndsSession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.WAN("sosend", wan), options{})
 	w.loseAgent(true, func() {
 		if err := w.rest.Do(t.Context(), "DELETE", "/api/v1/sos/sessions/"+w.live().ID, nil, nil); err != nil {

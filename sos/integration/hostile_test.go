@@ -31,6 +31,7 @@ func (w *world) inHost(host, name string, args ...string) {
 // TestAgentHostCutOff takes every link of an agent's host away at once, as a
 // power failure does: nobody hears of the agent, and no kernel answers for it.
 func TestAgentHostCutOff(t *testing.T) {
+	t.Parallel()
 	for _, host := range []string{"x", "y"} {
 		for _, busy := range []bool{true, false} {
 			name := host + " idle"
@@ -54,6 +55,7 @@ func TestAgentHostCutOff(t *testing.T) {
 // TestAgentDiesAfterPrepare kills an agent when both have prepared and the
 // server is being dialled: the connection goes directly.
 func TestAgentDiesAfterPrepare(t *testing.T) {
+	t.Parallel()
 	for _, host := range []string{"x", "y"} {
 		t.Run(host, func(t *testing.T) {
 			w := newWorld(t, lab.WAN("sosaft", wan), options{})
@@ -84,6 +86,7 @@ func TestAgentDiesAfterPrepare(t *testing.T) {
 // TestSamePortAgain uses a client's port again as soon as the system gives it
 // back: the new connection is not taken for the old one.
 func TestSamePortAgain(t *testing.T) {
+	t.Parallel()
 	for _, reset := range []bool{false, true} {
 		name := "after the server closed"
 		if reset {
@@ -146,6 +149,7 @@ func (w *world) dialFrom(from netip.AddrPort) *net.TCPConn {
 // TestReplayedOpening records what opens the connections of a session and says
 // it again, to the same session and to none, and tries a wrong key.
 func TestReplayedOpening(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.WAN("sosrepl", wan), options{})
 	openings := w.recordOpenings("y")
 	port := netip.AddrPortFrom(w.lab.Host("y").Addr(), 7444)

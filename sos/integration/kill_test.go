@@ -30,6 +30,7 @@ const killSize = 48 << 20
 // the transfer ends right without it. The next controller removes the rules that
 // nobody was there to remove, and writes none of the others again.
 func TestControllerKilled(t *testing.T) {
+	t.Parallel()
 	p := newProcessWorld(t, lab.WAN("soskilla", slow))
 	p.download(80, 1, killSize)
 	d := p.fetch(80)
@@ -66,6 +67,7 @@ func TestControllerKilled(t *testing.T) {
 // starts it again: it finds the session and its rules, writes none of them
 // again, and removes them at the end of the transfer.
 func TestControllerKilledAndRestarted(t *testing.T) {
+	t.Parallel()
 	p := newProcessWorld(t, lab.WAN("soskillb", slow))
 	// The last bytes wait until the test has looked at the session, however slow
 	// the machine is.

@@ -165,11 +165,13 @@ func (w *world) carry(size int64, look func(net.Conn)) {
 }
 
 func TestPublishedTable(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.WAN("sostab", wan), options{})
 	w.carry(20<<20, func(c net.Conn) { w.wantPublishedTable(w.names(c, false)) })
 }
 
 func TestLimitedSwitchesTable(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.LimitedWAN("soslim", wan), options{})
 	w.carry(5<<20, func(c net.Conn) {
 		w.wantLimitedTable(w.names(c, false))
@@ -184,6 +186,7 @@ func TestLimitedSwitchesTable(t *testing.T) {
 // TestPathTags spreads connections over two paths: two rules per path in each
 // core switch, whatever the number of connections.
 func TestPathTags(t *testing.T) {
+	t.Parallel()
 	for _, p := range []int{1, 32} {
 		t.Run(fmt.Sprintf("p=%d", p), func(t *testing.T) {
 			one := delayline.Params{Rate: 100e6, Delay: 20 * time.Millisecond}
@@ -204,6 +207,7 @@ func TestPathTags(t *testing.T) {
 }
 
 func TestIslands(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.Islands("sosisl", wan), options{})
 	w.carry(5<<20, func(net.Conn) {
 		for _, s := range []string{"s1", "s2"} {
@@ -215,11 +219,13 @@ func TestIslands(t *testing.T) {
 }
 
 func TestRoutedEnds(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.Routed("sosrtd", wan), options{})
 	w.carry(5<<20, func(net.Conn) {})
 }
 
 func TestVLANTranslation(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.VLANWAN("sosvlan", wan), options{quiet: true})
 	w.translated = true
 	w.allow(nil)
@@ -227,6 +233,7 @@ func TestVLANTranslation(t *testing.T) {
 }
 
 func TestIPv6(t *testing.T) {
+	t.Parallel()
 	top := lab.WAN("sosv6", wan)
 	w := newWorld(t, top, options{quiet: true, noAgents: true})
 	for _, h := range []string{"x", "y"} {

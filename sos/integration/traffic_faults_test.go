@@ -23,6 +23,7 @@ import (
 // TestSmallTransfers carries connections with one byte or none, and every order
 // of closing.
 func TestSmallTransfers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.WAN("sossmall", wan), options{})
 	cases := []struct {
 		name   string
@@ -108,6 +109,7 @@ func wantBytes(want ...byte) func(*net.TCPConn) error {
 
 // TestMTU carries a transfer over links of ordinary and of jumbo frames.
 func TestMTU(t *testing.T) {
+	t.Parallel()
 	for _, mtu := range []int{1500, 9000} {
 		t.Run(fmt.Sprint(mtu), func(t *testing.T) {
 			o := wan
@@ -121,6 +123,7 @@ func TestMTU(t *testing.T) {
 // TestSlowReader stops reading for a while in either direction: memory stays
 // bounded, nothing is lost.
 func TestSlowReader(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.WAN("sosslow", wan), options{})
 	const size, stop = 80 << 20, time.Minute
 	sums := make(chan string, 1)
@@ -281,6 +284,7 @@ func (w *world) flood(n int, to netip.AddrPort) {
 // TestDataPortRefusesStrangers sends garbage, a wrong key's bytes and a replay
 // to an agent's data port: sessions are not disturbed.
 func TestDataPortRefusesStrangers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.WAN("sosstr", wan), options{})
 	w.carry(5<<20, func(net.Conn) {
 		for _, text := range [][]byte{[]byte("GET / HTTP/1.1\r\n\r\n"), bytes.Repeat([]byte{0}, 4096), bytes.Repeat([]byte{0xff}, 4096)} {
@@ -302,6 +306,7 @@ func TestDataPortRefusesStrangers(t *testing.T) {
 // TestControlPortRefusesStrangers asks an agent without the controller's
 // certificate, and with an agent's.
 func TestControlPortRefusesStrangers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, lab.WAN("sosctlp", wan), options{})
 	ask := func(config *tls.Config) error {
 		c, err := agentapi.NewClient("https://"+w.agents["y"].cfg.Listen, config, agentapi.WithDialer(w.lab.Control().DialContext))
