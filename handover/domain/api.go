@@ -31,7 +31,8 @@ func (s *Service) Register(a *api.API) {
 	receive(s, a, KindComplete, "Say that a device has arrived", func(m *Complete) Subject { return m.Subject }, s.onComplete)
 	receive(s, a, KindQuery, "Ask who has a device", nil, s.onQuery)
 	receive(s, a, KindClaim, "Take a device that has turned up unannounced", func(m *Claim) Subject { return m.Subject }, s.onClaim)
-	receive(s, a, KindVerify, "Ask whether a device has signed a request", func(m *Verify) Subject { return m.Subject }, s.onVerify)
+	// Not in order: it may pass what is owed about the device, and evidence is good once anyway.
+	receive(s, a, KindVerify, "Ask whether a device has signed a request", nil, s.onVerify)
 	receive(s, a, KindWithdraw, "Take a move back, or leave the chain", func(m *Withdraw) Subject { return m.Subject }, s.onWithdraw)
 
 	huma.Register(a.Huma(), huma.Operation{
@@ -121,7 +122,7 @@ func (s *Service) handle(ctx context.Context, n *neighbour, e *Envelope, device 
 	default:
 		return nil, refuse(CodeBusy, "too many requests of %q at once", n.Name)
 	}
-	n.seen(nil, s.now())
+	n.spoke(s.now())
 	ctx, cancel := context.WithTimeout(ctx, s.timing.Request)
 	defer cancel()
 	return f(ctx)

@@ -113,7 +113,7 @@ func (s *Service) post(n *neighbour, id string, at time.Time) {
 		return
 	}
 	// If Run has ended, Restore will find it.
-	s.tasks.spawn(func(ctx context.Context) {
+	s.tasks.Start(func(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
@@ -133,39 +133,6 @@ func (s *Service) visitorsOf(name string) int {
 		}
 	}
 	return count
-}
-
-// tasks are goroutines that Run owns.
-type tasks struct {
-	mu   sync.Mutex
-	ctx  context.Context //nolint:containedctx // that of Run, for what calls from outside begin
-	wg   sync.WaitGroup
-	stop context.CancelFunc
-}
-
-func (t *tasks) open(ctx context.Context) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.ctx, t.stop = context.WithCancel(ctx)
-}
-
-// spawn runs f, or returns false if Run does not.
-func (t *tasks) spawn(f func(context.Context)) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.ctx == nil || t.ctx.Err() != nil {
-		return false
-	}
-	ctx := t.ctx
-	t.wg.Go(func() { f(ctx) })
-	return true
-}
-
-func (t *tasks) close() {
-	t.mu.Lock()
-	t.stop()
-	t.mu.Unlock()
-	t.wg.Wait()
 }
 
 // recent remembers the latest of many names.

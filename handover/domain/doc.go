@@ -39,4 +39,14 @@
 // device that it was offered, that passes through it, or that shows, by a request
 // signed with the device's key, that it is there. Messages are good once. What is
 // refused changes nothing, and is logged and counted.
+//
+// Nor is the word of whoever asks in the visited domain enough: a visitor's key is
+// with its home, which says (verify) whether it was the visitor that has asked at a
+// place where it was not before. While the home cannot be asked the visitor stays
+// where it is. A signature does not name a domain: who hears a device's request
+// and passes it on faster than the domain that it was for can claim the device, if
+// there is an agreement with that one, too.
+//
+// The announcement does not tell whom the device talks to, as that of the
+// dissertation does: the rules match its own address and nothing else.
 package domain

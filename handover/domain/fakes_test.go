@@ -53,6 +53,13 @@ func (h *fakeHost) call(name, id string) error {
 	return h.fail[name]
 }
 
+// setFail lets calls of that name fail; nil lets them succeed again.
+func (h *fakeHost) setFail(name string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fail[name] = err
+}
+
 func (h *fakeHost) Device(id string) (Known, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -216,11 +223,11 @@ func (h *fakeHost) Resume(mac openflow.MAC) {
 }
 
 // attach is what the host does when it has answered the device's DHCP.
-func (h *fakeHost) attach(id string) {
+func (h *fakeHost) attach(id string, p Place) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	d := h.devices[id]
-	d.places, d.before, d.Here, d.prepared = []string{edge}, nil, true, false
+	d.places, d.before, d.Here, d.Place, d.prepared = []string{edge}, nil, true, p, false
 }
 
 // snapshot is all that a wrong message must not change.
@@ -249,16 +256,22 @@ var errNoAddress = errors.New("no address was given")
 // dhcp is a device that asks for an address until it gets one. It returns the
 // address and how long it took.
 func (d *testDomain) dhcp(mac openflow.MAC, e *Evidence, patience time.Duration) (netip.Addr, time.Duration, error) {
+	return d.dhcpAt(Heading{At: d.edge()}, mac, e, patience)
+}
+
+// dhcpAt is dhcp at a place of its own.
+func (d *testDomain) dhcpAt(h Heading, mac openflow.MAC, e *Evidence, patience time.Duration) (netip.Addr, time.Duration, error) {
+	h.MAC = mac
 	begin := time.Now()
 	deadline := time.After(patience)
 	for {
-		if d.service().Admit(mac, Heading{At: d.edge()}, e) == Serve {
+		if d.service().Admit(mac, h, e) == Serve {
 			k, ok := d.host.DeviceByMAC(mac)
 			if !ok {
 				return netip.Addr{}, time.Since(begin), errNoAddress
 			}
 			id := k.LocalID(d.name)
-			d.host.attach(id)
+			d.host.attach(id, h.place())
 			d.service().Attached(id, e)
 			return k.IP, time.Since(begin), nil
 		}

@@ -73,8 +73,8 @@ func (s *Service) nobodyNow() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []string
-	for m := range s.nobody {
-		list = append(list, m.String())
+	for q := range s.nobody {
+		list = append(list, q.mac.String())
 	}
 	return list
 }
@@ -209,7 +209,7 @@ func TestOverdueButArrived(t *testing.T) {
 		a, b := ds[0], ds[1]
 		mac, id := a.device(1, func(d *fakeDevice) { d.Signed = signed })
 		a.setFate(func(k Kind, _ string) fate {
-			if k == KindComplete {
+			if k == KindComplete || k == KindVerify {
 				return lost
 			}
 			return goesThrough
@@ -235,7 +235,7 @@ func TestHostFails(t *testing.T) {
 		ds := newDomains(t, 2, quick, everybody)
 		a, b := ds[0], ds[1]
 		_, id := a.device(1, nil)
-		b.host.fail["prepare"] = boom
+		b.host.setFail("prepare", boom)
 		if err := a.service().Announce(t.Context(), id, "b", at(b)); codeOf(err) != CodeFailed {
 			t.Errorf("announced: %v", err)
 		}
@@ -246,7 +246,7 @@ func TestHostFails(t *testing.T) {
 		ds := newDomains(t, 2, quick, everybody)
 		a, b := ds[0], ds[1]
 		_, id := a.device(1, nil)
-		a.host.fail["redirect"] = boom
+		a.host.setFail("redirect", boom)
 		if err := a.service().Announce(t.Context(), id, "b", at(b)); !errors.Is(err, boom) {
 			t.Errorf("announced: %v", err)
 		}
@@ -258,9 +258,7 @@ func TestHostFails(t *testing.T) {
 		a, b := ds[0], ds[1]
 		mac, id := a.device(1, func(d *fakeDevice) { d.Signed = false })
 		announce(t, a, b, id)
-		a.host.mu.Lock()
-		a.host.fail["redirect"] = boom
-		a.host.mu.Unlock()
+		a.host.setFail("redirect", boom)
 		ip, _, err := b.dhcp(mac, nil, patience)
 		wantAddress(t, ip, err, a.addressOf(id))
 		eventually(t, "it was tried", func() bool {
@@ -271,9 +269,7 @@ func TestHostFails(t *testing.T) {
 		if got := reach(ds, a, id); !slices.Contains(got, "b") {
 			t.Errorf("packets come out in %v", got)
 		}
-		a.host.mu.Lock()
-		delete(a.host.fail, "redirect")
-		a.host.mu.Unlock()
+		a.host.setFail("redirect", nil)
 		settles(t, ds, a, id, "b")
 	})
 }

@@ -205,8 +205,6 @@ func (d *testDomain) start() {
 		defer close(done)
 		_ = s.Run(ctx)
 	}()
-	// Run has begun when it takes tasks.
-	eventually(d.t, "the service runs", func() bool { return s.tasks.spawn(func(context.Context) {}) })
 }
 
 // shut ends the controller; the network and the store stay.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -22,11 +23,19 @@ var (
 // Known is what a domain knows about a device that it has registered.
 type Known struct {
 	Visitor
-	// Here says that it is attached at an edge port of this domain now.
-	Here bool
+	// Here says that it is attached at an edge port of this domain now, at Place.
+	Here  bool
+	Place Place
 	// Overlap is for how long, after it has attached somewhere here, packets go
 	// on to where they went before. That place is told to let go after that.
 	Overlap time.Duration
+}
+
+// Place is where a device is attached, or asks to be.
+type Place struct {
+	// At is the edge port, MAC the source of the frames that come in there.
+	At  network.PortRef `json:"at,omitzero"`
+	MAC openflow.MAC    `json:"mac,omitzero"`
 }
 
 // Visit is a device that is to be received.

@@ -3,6 +3,7 @@ package domain
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -34,15 +35,24 @@ func (s *Service) newNeighbour(n Neighbour, dial Dialer) *neighbour {
 	}
 }
 
-// seen notes how the last request to it went.
-func (n *neighbour) seen(err error, now time.Time) {
+// spoke notes that it has asked something or answered.
+func (n *neighbour) spoke(now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err != nil && codeOf(err) == "" {
+	n.heard = now
+}
+
+// asked notes how the last request to it went.
+func (n *neighbour) asked(err error, now time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fault = ""
+	if err != nil {
 		n.fault = printable(err.Error())
-		return
 	}
-	n.heard, n.fault = now, ""
+	if err == nil || codeOf(err) != "" {
+		n.heard = now
+	}
 }
 
 // mayLog bounds what one neighbour can make us write.
@@ -66,7 +76,7 @@ func (s *Service) tell(ctx context.Context, n *neighbour, kind Kind, m message, 
 	err := n.client.send(bounded, kind, m, out)
 	s.metrics.sent(n.Name, kind, err, time.Since(begin))
 	if ctx.Err() == nil {
-		n.seen(err, s.now())
+		n.asked(err, s.now())
 	}
 	return err
 }
@@ -103,31 +113,67 @@ func (b *outbox) take() []string {
 	return ids
 }
 
-// deliverTo delivers what is owed to the neighbour. While it is down or refuses
-// for the time being, the pauses grow.
+// deliverTo delivers what is owed to the neighbour. What fails is tried again
+// after pauses that grow, for each device by itself: one of which the neighbour
+// wants to know nothing holds up no other.
 func (s *Service) deliverTo(ctx context.Context, n *neighbour) {
-	pause := s.timing.Retry
+	late := retries{}
+	again := time.NewTimer(0)
+	defer again.Stop()
 	for {
+		var ids []string
 		select {
 		case <-ctx.Done():
 			return
+		case <-again.C:
+			ids = late.due(s.now())
 		case <-n.box.wake:
+			ids = n.box.take()
 		}
-		failed := s.deliverAll(ctx, n, n.box.take())
-		if len(failed) == 0 {
-			pause = s.timing.Retry
-			continue
+		failed := s.deliverAll(ctx, n, ids)
+		for _, id := range ids {
+			if slices.Contains(failed, id) {
+				late.add(id, s.now(), s.timing)
+			} else {
+				delete(late, id)
+			}
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-		pause = min(2*pause, s.timing.RetryMax)
-		for _, id := range failed {
-			n.box.add(id)
+		if next, any := late.next(); any {
+			again.Reset(next.Sub(s.now()))
 		}
 	}
+}
+
+// retries are the devices for which a delivery has failed, and when it is tried
+// again.
+type retries map[string]retry
+
+type retry struct {
+	at    time.Time
+	pause time.Duration
+}
+
+func (r retries) add(id string, now time.Time, t Timing) {
+	pause := min(max(2*r[id].pause, t.Retry), t.RetryMax)
+	r[id] = retry{now.Add(pause), pause}
+}
+
+func (r retries) due(now time.Time) (ids []string) {
+	for id, x := range r {
+		if !x.at.After(now) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func (r retries) next() (first time.Time, any bool) {
+	for _, x := range r {
+		if !any || x.at.Before(first) {
+			first, any = x.at, true
+		}
+	}
+	return first, any
 }
 
 // deliverAll delivers for several devices at once and returns those for which

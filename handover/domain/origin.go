@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/sluice-net/sluice/handover/registry"
 )
@@ -102,7 +101,6 @@ func (s *Service) abroad(r *Record, v Visitor) *Record {
 	if r.Home == s.self {
 		r.Visitor = v.clone() // it may have changed its class
 	}
-	r.Correspondents = slices.Clone(v.Correspondents)
 	return r
 }
 

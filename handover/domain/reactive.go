@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -12,19 +14,31 @@ import (
 const (
 	maxAsking = 64
 	maxNobody = 4096
+	// letFor is how long the word of its home lets a device in where it has asked:
+	// from its first message there to its last.
+	letFor = 10 * time.Second
 )
+
+// question is what neighbours are asked about: who has the hardware address, since
+// somebody asks by it at the port. What is remembered of the answer counts for that
+// port alone: who uses another's address elsewhere does not shut it out.
+type question struct {
+	mac openflow.MAC
+	at  network.PortRef
+}
 
 // ask begins to ask the neighbours about a hardware address, unless they have
 // just been asked. When too many are asked about already the message is dropped:
 // to take the device for a stranger would give it another address than its own,
 // and clients ask again.
 func (s *Service) ask(mac openflow.MAC, h Heading, e *Evidence) Admission {
+	q := question{mac, h.place().At}
 	s.mu.Lock()
 	if s.asking[mac] {
 		s.mu.Unlock()
 		return Wait
 	}
-	until, known := s.nobody[mac]
+	until, known := s.nobody[q]
 	if known && s.now().Before(until) {
 		s.mu.Unlock()
 		return Serve
@@ -39,60 +53,86 @@ func (s *Service) ask(mac openflow.MAC, h Heading, e *Evidence) Admission {
 	if h.MAC.IsZero() {
 		h.MAC = mac
 	}
-	return s.begin(mac, func(ctx context.Context) error { return s.search(ctx, mac, h, e) })
+	return s.begin(q, Serve, func(ctx context.Context) error { return s.search(ctx, mac, h, e) })
 }
 
-// begin runs f for an address that is being asked about, and resumes it.
-func (s *Service) begin(mac openflow.MAC, f func(context.Context) error) Admission {
-	ok := s.tasks.spawn(func(ctx context.Context) {
+// begin runs f for an address that is being asked about, and resumes it. Without
+// Run nobody is asked: then it is what otherwise says.
+func (s *Service) begin(q question, otherwise Admission, f func(context.Context) error) Admission {
+	ok := s.tasks.Start(func(ctx context.Context) {
 		err := f(ctx)
 		s.mu.Lock()
-		delete(s.asking, mac)
+		delete(s.asking, q.mac)
 		if err != nil && len(s.nobody) < maxNobody {
-			s.nobody[mac] = s.now().Add(s.timing.Forget)
+			s.nobody[q] = s.now().Add(s.remembered(err))
 		}
 		s.mu.Unlock()
 		if err != nil {
-			s.log.Info("no neighbour has given us the device", "mac", mac.String(), "reason", err)
+			s.log.Info("no neighbour has given us the device", "mac", q.mac.String(), "port", q.at, "reason", err)
 		}
-		s.host.Resume(mac)
+		s.host.Resume(q.mac)
 	})
 	if !ok {
 		s.mu.Lock()
-		delete(s.asking, mac)
+		delete(s.asking, q.mac)
 		s.mu.Unlock()
-		return Serve
+		return otherwise
 	}
 	return Wait
 }
 
-// askHome asks the home of a device that passes through here and has turned up
-// here unannounced.
-func (s *Service) askHome(r *Record, mac openflow.MAC, e *Evidence) Admission {
+// remembered is for how long a no counts: not long if it may be a yes soon.
+func (s *Service) remembered(err error) time.Duration {
+	if codeOf(err).passing() {
+		return min(s.timing.Retry, s.timing.Forget)
+	}
+	return s.timing.Forget
+}
+
+// askHome has the home of a visitor say whether it is the visitor that asks at a
+// place where it was not before.
+func (s *Service) askHome(r *Record, mac openflow.MAC, p Place, e *Evidence) Admission {
 	if e == nil {
 		return Wait // it cannot be it, and nothing else may be given to it
 	}
+	q := question{mac, p.At}
 	s.mu.Lock()
-	_, refused := s.nobody[mac]
-	if s.asking[mac] || refused || len(s.asking) >= maxAsking {
+	until, refused := s.nobody[q]
+	if s.asking[mac] || refused && s.now().Before(until) || len(s.asking) >= maxAsking {
 		s.mu.Unlock()
 		return Wait
 	}
 	s.asking[mac] = true
 	s.mu.Unlock()
-	return s.begin(mac, func(ctx context.Context) error {
-		if refusal := s.verify(ctx, r, *e); refusal != nil {
+	return s.begin(q, Wait, func(ctx context.Context) error {
+		if refusal := s.vouched(ctx, r, *e); refusal != nil {
 			return refusal
 		}
 		s.change(ctx, r.ID, func(_ context.Context, r *Record) error {
-			if r.Move != nil || r.Gone {
+			if r.Gone {
 				return errUnchanged
 			}
-			r.LetUntil = s.now().Add(s.timing.Move)
+			r.Let, r.LetUntil = p, s.now().Add(letFor)
 			return nil
 		})
 		return nil
 	})
+}
+
+// vouched asks the home of a visitor. If one that has been announced cannot be
+// asked about now, it is let in all the same: its origin still wants to see the
+// evidence before it lets go.
+func (s *Service) vouched(ctx context.Context, r *Record, e Evidence) *Refusal {
+	if r.Move == nil {
+		return s.verify(ctx, r, e)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timing.Answer)
+	defer cancel()
+	refusal := s.verify(ctx, r, e)
+	if refusal != nil && refusal.Code.passing() {
+		return nil
+	}
+	return refusal
 }
 
 // answer is what one neighbour said.
@@ -108,9 +148,14 @@ func (s *Service) search(ctx context.Context, mac openflow.MAC, h Heading, e *Ev
 	asked, cancel := context.WithTimeout(ctx, s.timing.Answer)
 	defer cancel()
 	answers := make(chan answer, len(s.neighbours))
+	known := s.recordOf(mac)
 	for _, n := range s.neighbours {
-		ok := s.tasks.spawn(func(context.Context) {
+		ok := s.tasks.Start(func(context.Context) {
 			a := answer{from: n}
+			if known != nil {
+				// Without what it is still owed its answer would be out of date.
+				_ = s.deliver(asked, n, known.ID)
+			}
 			a.err = s.tell(asked, n, KindQuery, &Query{MAC: mac}, &a.Answer, s.timing.Answer)
 			answers <- a
 		})
@@ -210,21 +255,37 @@ func (s *Service) take(ctx context.Context, from answer, mac openflow.MAC, h Hea
 	if err := s.beginTake(ctx, n, v, move); err != nil {
 		return err
 	}
-	ok := s.tasks.spawn(func(context.Context) {
-		a := answer{from: n}
+	ok := s.tasks.Start(func(context.Context) {
 		claim := &Claim{Subject: v.subject(), Move: move, MAC: mac, Evidence: e}
-		var reply Prepared
-		if a.err = s.tell(ctx, n, KindClaim, claim, &reply, s.timing.Request); a.err == nil && reply.Move != move {
-			a.err = errReply
-		}
-		claimed <- a
+		claimed <- answer{from: n, err: s.claim(ctx, n, id, claim)}
 	})
 	if !ok {
 		return context.Canceled
 	}
 	prepared := s.prepareTake(ctx, id, move, h)
 	a := <-claimed
-	return s.endTake(ctx, n, id, move, prepared, a.err)
+	return s.endTake(ctx, n, id, move, h.place(), prepared, a.err)
+}
+
+// claim asks for the device when all that is owed about it has been delivered: an
+// earlier word must not undo a later one.
+func (s *Service) claim(ctx context.Context, n *neighbour, id string, claim *Claim) error {
+	end, err := s.talk(ctx, n, id)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := s.deliverOwed(ctx, n, id, true); err != nil {
+		return err
+	}
+	var reply Prepared
+	if err := s.tell(ctx, n, KindClaim, claim, &reply, s.timing.Request); err != nil {
+		return err
+	}
+	if reply.Move != claim.Move {
+		return fmt.Errorf("%w: it is about another move", errReply)
+	}
+	return nil
 }
 
 func (s *Service) beginTake(ctx context.Context, n *neighbour, v Visitor, move string) error {
@@ -265,8 +326,8 @@ func (s *Service) prepareTake(ctx context.Context, id, move string, h Heading) e
 	return s.host.Prepare(ctx, Visit{Visitor: r.Visitor.clone(), ID: id, Via: via, Heading: h})
 }
 
-// endTake lets the device in, or undoes what was begun.
-func (s *Service) endTake(ctx context.Context, n *neighbour, id, move string, prepared, claimed error) error {
+// endTake lets the device in where it has asked, or undoes what was begun.
+func (s *Service) endTake(ctx context.Context, n *neighbour, id, move string, p Place, prepared, claimed error) error {
 	err := prepared
 	if err == nil {
 		err = claimed
@@ -278,6 +339,7 @@ func (s *Service) endTake(ctx context.Context, n *neighbour, id, move string, pr
 		}
 		if err == nil {
 			r.Move.Stage = StageReady
+			r.Let, r.LetUntil = p, s.now().Add(letFor)
 			return nil
 		}
 		s.endIncoming(ctx, r)

@@ -3,7 +3,6 @@ package domain
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/openflow"
@@ -61,9 +60,7 @@ func (s *Service) expect(r *Record, v Visitor) *Record {
 		fresh.Visitor = v.clone()
 		return fresh
 	}
-	// What we know of it ourselves is better than what we are told.
-	r.Correspondents = slices.Clone(v.Correspondents)
-	return r
+	return r // what we know of it ourselves is better than what we are told
 }
 
 func (s *Service) incomingMove(peer, id string, onChain bool) *Move {
@@ -140,12 +137,16 @@ func (s *Service) Attached(id string, e *Evidence) {
 		return
 	}
 	since := s.now()
-	ok := s.tasks.spawn(func(ctx context.Context) {
+	ok := s.tasks.Start(func(ctx context.Context) {
 		s.change(ctx, id, func(_ context.Context, r *Record) error {
-			if r.Gone || r.Host == s.self && r.Move == nil && r.Downstream == "" {
+			moved := r.Host != s.self || r.Move != nil || r.Downstream != ""
+			switch {
+			case r.Gone || !moved && r.LetUntil.IsZero():
 				return errUnchanged
+			case moved:
+				s.arrive(r, e, since)
 			}
-			s.arrive(r, e, since)
+			r.LetUntil = time.Time{} // it was for this arrival
 			return nil
 		})
 	})
@@ -164,8 +165,9 @@ const overlapMargin = 150 * time.Millisecond
 func (s *Service) arrive(r *Record, e *Evidence, since time.Time) {
 	m, before := r.Move, r.Downstream
 	if m != nil && !m.In {
-		// It never left, or has come back; who saw it last will have it.
-		m.Back, r.Host = since, s.self
+		// It never left, or has come back; who saw it last will have it, and has
+		// to show it anew.
+		m.Back, m.Proven, r.Host = since, false, s.self
 		return
 	}
 	came := ""
@@ -186,7 +188,7 @@ func (s *Service) arrive(r *Record, e *Evidence, since time.Time) {
 		r.owe(o)
 		r.Arrived = m.ID
 	}
-	r.Host, r.Downstream, r.Former, r.Move, r.LetUntil = s.self, "", before, nil, time.Time{}
+	r.Host, r.Downstream, r.Former, r.Move = s.self, "", before, nil
 	if before != came {
 		r.owe(Owed{Peer: before, Kind: KindWithdraw, Reason: "the device is in " + s.self, NotBefore: hold})
 	}
@@ -207,7 +209,7 @@ func (s *Service) Left(id string) {
 	if s.record(id) == nil {
 		return
 	}
-	s.tasks.spawn(func(ctx context.Context) {
+	s.tasks.Start(func(ctx context.Context) {
 		s.change(ctx, id, func(ctx context.Context, r *Record) error {
 			if r.Host != s.self || r.Upstream == "" {
 				return errUnchanged
@@ -239,9 +241,19 @@ func (s *Service) Admit(mac openflow.MAC, h Heading, e *Evidence) Admission {
 		return s.ask(mac, h, e)
 	case r.Move != nil && r.Move.In && r.Move.Stage != StageReady:
 		return Wait
-	case r.Move == nil && r.Host != s.self && r.Home != s.self && r.Signed && s.now().After(r.LetUntil):
-		// It passes through and now asks here: its home has to say whether it is it.
-		return s.askHome(r, mac, e)
+	case s.doubtful(r, h.place()):
+		return s.askHome(r, mac, h.place(), e)
 	}
 	return Serve
+}
+
+// doubtful says whether its home has to say first that it is the device that asks
+// at the place: a visitor's key is not here. One that is where it was needs no
+// proof, and neither does one whose home has just given it.
+func (s *Service) doubtful(r *Record, p Place) bool {
+	if !r.Signed || r.Home == s.self || r.Let == p && s.now().Before(r.LetUntil) {
+		return false
+	}
+	k, ok := s.host.Device(r.ID)
+	return !ok || !k.Here || k.Place != p
 }

@@ -76,7 +76,8 @@ type Record struct {
 	// Host is the domain that has the device, as far as is known.
 	Host string `json:"host,omitempty"`
 	Move *Move  `json:"move,omitempty"`
-	// LetUntil is until when its home's word holds that it may come back here.
+	// Let is where its home has last said that it is, which holds until LetUntil.
+	Let      Place     `json:"let,omitzero"`
 	LetUntil time.Time `json:"let_until,omitzero"`
 	// Arrived is the move by which it last came here.
 	Arrived string `json:"arrived,omitempty"`

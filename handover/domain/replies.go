@@ -95,15 +95,31 @@ func (s *Service) give(ctx context.Context, n *neighbour, id, move string) (*Pre
 	return &Prepared{Move: move, Carry: r.Move.Carry}, nil
 }
 
-// onVerify checks evidence for a domain that has the device from us.
+// onVerify checks evidence for a domain that has the device from us, or to which
+// it is on its way.
 func (s *Service) onVerify(ctx context.Context, n *neighbour, in *Verify) (*struct{}, error) {
 	if err := in.Evidence.check(); err != nil {
 		return nil, refuse(CodeMalformed, "%v", err)
 	}
 	id := in.localID(s.self)
 	r := s.record(id)
-	if r == nil || r.Gone || r.Downstream != n.Name && r.Former != n.Name {
+	if r == nil || r.Gone || r.Downstream != n.Name && r.Former != n.Name && r.outgoing(n.Name) == nil {
 		return nil, refuse(CodeNotYours, "%s is not with %q", id, n.Name)
 	}
-	return nil, orNil(s.verify(ctx, r, in.Evidence))
+	if refusal := s.verify(ctx, r, in.Evidence); refusal != nil {
+		return nil, refusal
+	}
+	if r.outgoing(n.Name) == nil {
+		return nil, nil
+	}
+	// Evidence is good once: the completion of the move needs none after this.
+	s.change(ctx, id, func(_ context.Context, now *Record) error {
+		m := now.outgoing(n.Name)
+		if m == nil || m.ID != r.Move.ID || !m.Back.Equal(r.Move.Back) {
+			return errUnchanged
+		}
+		m.Proven = true
+		return nil
+	})
+	return nil, nil
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/store"
 )
@@ -43,16 +44,16 @@ type Service struct {
 	strangers  *neighbour // stands for all who are no neighbours
 	sequence   counter
 	metrics    *metrics
-	tasks      tasks
+	tasks      *tasks.Group
 
 	mu      sync.Mutex
 	locks   map[string]*deviceLock
 	records map[string]*Record
 	byMAC   map[openflow.MAC]string
 	// asking are hardware addresses about which neighbours are being asked,
-	// nobody those that nobody knew, and until when that counts.
+	// nobody those questions to which the answer was no, and until when that counts.
 	asking map[openflow.MAC]bool
-	nobody map[openflow.MAC]time.Time
+	nobody map[question]time.Time
 	// done are moves that were completed lately and left no record.
 	done *recent
 }
@@ -84,7 +85,7 @@ func New(o Options) (*Service, error) {
 	s := &Service{
 		self: o.Self, host: o.Host, store: o.Store, emit: o.Emit, log: o.Log, now: o.Now, timing: o.Timing.withDefaults(),
 		neighbours: map[string]*neighbour{}, locks: map[string]*deviceLock{}, records: map[string]*Record{},
-		byMAC: map[openflow.MAC]string{}, asking: map[openflow.MAC]bool{}, nobody: map[openflow.MAC]time.Time{},
+		byMAC: map[openflow.MAC]string{}, asking: map[openflow.MAC]bool{}, nobody: map[question]time.Time{}, tasks: tasks.New(),
 		done: newRecent(4096), strangers: &neighbour{Neighbour: Neighbour{Name: "unknown"}},
 	}
 	for _, n := range o.Neighbours {
@@ -106,7 +107,7 @@ func (s *Service) Restore(ctx context.Context) error {
 	}
 	for i := range records {
 		r := &records[i]
-		s.resume(r)
+		s.resume(ctx, r)
 		s.put(ctx, r)
 		if r.Move == nil || !r.Move.In {
 			continue
@@ -123,8 +124,15 @@ func (s *Service) Restore(ctx context.Context) error {
 	return nil
 }
 
-// resume drops from a record what refers to neighbours that are no more.
-func (s *Service) resume(r *Record) {
+// resume drops from a record what refers to neighbours that are no more: with one
+// of the chain goes the device, whose packets have no way any more.
+func (s *Service) resume(ctx context.Context, r *Record) {
+	for _, name := range []string{r.Upstream, r.Downstream} {
+		if name != "" && s.neighbours[name] == nil {
+			s.log.Warn("a roaming device is forgotten: there is no such neighbour any more", "device", r.ID, "neighbour", name)
+			s.forget(ctx, r)
+		}
+	}
 	kept := r.Owed[:0]
 	for _, o := range r.Owed {
 		if s.neighbours[o.Peer] != nil {
@@ -140,8 +148,8 @@ func (s *Service) resume(r *Record) {
 
 // Run delivers what is owed to neighbours and watches over times, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
-	s.tasks.open(ctx)
-	defer s.tasks.close()
+	defer context.AfterFunc(ctx, s.tasks.Cancel)()
+	defer s.tasks.Stop()
 	var wg sync.WaitGroup
 	for _, n := range s.neighbours {
 		wg.Go(func() { s.deliverTo(ctx, n) })

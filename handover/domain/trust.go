@@ -100,7 +100,8 @@ func (s *Service) prove(ctx context.Context, n *neighbour, r *Record, e *Evidenc
 	return s.verify(ctx, r, *e)
 }
 
-// verify asks the key's owner: us, or whoever we have the device from.
+// verify asks the key's owner: us, or whoever we have the device from, or are
+// about to.
 func (s *Service) verify(ctx context.Context, r *Record, e Evidence) *Refusal {
 	if !slices.Contains(r.MACs, e.Src) {
 		return refuse(CodeUnproven, "%v is no hardware address of %s", e.Src, r.ID)
@@ -112,7 +113,11 @@ func (s *Service) verify(ctx context.Context, r *Record, e Evidence) *Refusal {
 		}
 		return nil
 	}
-	up := s.neighbour(r.Upstream)
+	from := r.Upstream
+	if from == "" && r.Move != nil {
+		from = r.Move.Peer // it is on its way here
+	}
+	up := s.neighbour(from)
 	if up == nil {
 		return refuse(CodeUnproven, "the home of %s cannot be asked", r.ID)
 	}

@@ -220,12 +220,14 @@ func TestWrongCertificates(t *testing.T) {
 	}
 }
 
-// A completion has to prove itself before the origin lets go.
+// A completion has to prove itself before the origin lets go, also where the
+// receiver could not ask before.
 func TestCompletionNeedsProof(t *testing.T) {
 	ds := newDomains(t, 2, quick, everybody)
 	a, b := ds[0], ds[1]
 	mac, id := a.device(1, nil)
 	announce(t, a, b, id)
+	a.setFate(once(KindVerify, lost))
 	// Somebody with the device's hardware address, but without its key, asks in b.
 	_, _, err := b.dhcp(mac, sign(mac, "guess"), patience)
 	if err != nil {

@@ -14,9 +14,8 @@ import (
 
 // Bounds of what a neighbour may tell.
 const (
-	maxMACs           = 16
-	maxCorrespondents = 64
-	maxEvidence       = 1500
+	maxMACs     = 16
+	maxEvidence = 1500
 	// maxLocalID bounds a visitor's name and its home's together.
 	maxLocalID = 64
 )
@@ -39,8 +38,6 @@ type Visitor struct {
 	// Signed says that it has a key, so that its home can tell its requests
 	// from those of others.
 	Signed bool `json:"signed,omitempty" doc:"It signs its requests; its home can verify them"`
-	// Correspondents are those it talks to.
-	Correspondents []netip.Addr `json:"correspondents,omitempty" maxItems:"64" doc:"Addresses that it talks to"`
 }
 
 // LocalID is the visitor's name in the domain self: devices of two domains may
@@ -67,8 +64,6 @@ func (v Visitor) check() error {
 		return fmt.Errorf("%d hardware addresses: 1 to %d", len(v.MACs), maxMACs)
 	case v.Policy != "" && v.Policy != registry.PolicySaving && v.Policy != registry.PolicySeamless:
 		return fmt.Errorf("policy %q: %s or %s", v.Policy, registry.PolicySaving, registry.PolicySeamless)
-	case len(v.Correspondents) > maxCorrespondents:
-		return fmt.Errorf("%d correspondents: at most %d", len(v.Correspondents), maxCorrespondents)
 	}
 	for i, m := range v.MACs {
 		if m.IsZero() || m.IsMulticast() || slices.Contains(v.MACs[:i], m) {
@@ -84,7 +79,7 @@ func (v Visitor) same(o Visitor) bool {
 }
 
 func (v Visitor) clone() Visitor {
-	v.MACs, v.Correspondents = slices.Clone(v.MACs), slices.Clone(v.Correspondents)
+	v.MACs = slices.Clone(v.MACs)
 	return v
 }
 
@@ -108,6 +103,15 @@ type Motion struct {
 	Speed   float64   `json:"speed" minimum:"0" maximum:"400" doc:"Metres per second"`
 	Heading float64   `json:"heading" minimum:"0" maximum:"360" doc:"Degrees clockwise from north"`
 	Time    time.Time `json:"time" doc:"When it was there"`
+}
+
+// place is the one that the heading names, as far as it does.
+func (h Heading) place() Place {
+	p := Place{MAC: h.MAC}
+	if h.At != nil {
+		p.At = *h.At
+	}
+	return p
 }
 
 // Evidence is a DHCP message of the device, as it arrived.

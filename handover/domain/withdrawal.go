@@ -144,9 +144,9 @@ func (s *Service) forgetNobody() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	for mac, until := range s.nobody {
+	for q, until := range s.nobody {
 		if now.After(until) {
-			delete(s.nobody, mac)
+			delete(s.nobody, q)
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
 	"github.com/sluice-net/sluice/handover/dhcp"
 	"github.com/sluice-net/sluice/handover/domain"
 	"github.com/sluice-net/sluice/handover/predict"
@@ -30,21 +32,25 @@ func (h host) Device(id string) (domain.Known, bool) {
 		return domain.Known{}, false
 	}
 	l, _ := h.registry.Lease(id)
-	here := l.Active(h.now()) && l.Attachment != nil && l.Attachment.Peer == ""
 	class := h.registry.ClassOf(d)
+	k := domain.Known{Overlap: class.Overlap}
+	if k.Here = l.Active(h.now()) && l.Attachment != nil && l.Attachment.Peer == ""; k.Here {
+		k.Place = domain.Place{At: l.Attachment.At, MAC: l.Attachment.MAC}
+	}
 	if h.domain != nil && d.Home != "" {
 		if r, ok := h.domain.Record(id); ok {
-			return domain.Known{Visitor: r.Visitor, Here: here, Overlap: class.Overlap}, true
+			k.Visitor = r.Visitor
+			return k, true
 		}
 	}
-	v := domain.Visitor{
+	k.Visitor = domain.Visitor{
 		Home: d.Home, Device: strings.TrimSuffix(id, "@"+d.Home), MACs: slices.Clone(d.MACs), IP: h.ipOf(d),
 		Policy: class.Policy, Signed: len(d.Key) > 0,
 	}
-	if v.Home == "" {
-		v.Home = h.settings.Domain
+	if k.Home == "" {
+		k.Home = h.settings.Domain
 	}
-	return domain.Known{Visitor: v, Here: here, Overlap: class.Overlap}, true
+	return k, true
 }
 
 // ipOf is the device's address: the one it has, else the one it is bound to.
@@ -264,6 +270,9 @@ func (h host) Verify(_ context.Context, id string, e domain.Evidence) error {
 	m, err := dhcp.Decode(e.Message)
 	if err != nil {
 		return fmt.Errorf("%w: %w", domain.ErrUnproven, err)
+	}
+	if t := m.MessageType(); t != dhcpv4.MessageTypeDiscover && t != dhcpv4.MessageTypeRequest {
+		return fmt.Errorf("%w: a %v says that a device leaves, not that it is there", domain.ErrUnproven, t)
 	}
 	if err := h.dhcp.Verify(d, m, e.Src, h.now()); err != nil {
 		return fmt.Errorf("%w: %w", domain.ErrUnproven, err)

@@ -83,10 +83,11 @@ func (s *Service) resume(mac openflow.MAC) {
 }
 
 // trusted says whether the word of its domain shows that the device is where the
-// message came from: a visitor has no key here.
+// message came from, without which it would not have been admitted: a visitor has no
+// key here.
 func (s *Service) trusted(in incoming) bool {
 	d, ok := s.registry.DeviceByMAC(in.chaddr)
-	return ok && d.Home != ""
+	return ok && d.Home != "" && s.domain != nil
 }
 
 func headingTo(in incoming) domain.Heading {

@@ -1,0 +1,128 @@
+package domain
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+)
+
+// second is another edge port of the domain.
+func (d *testDomain) second() Heading {
+	return Heading{At: &network.PortRef{Switch: d.edge().Switch, Port: 2}}
+}
+
+// A visitor that signs moves about in the domain that it visits: its home says each
+// time that it is it, and nobody else is taken for it.
+func TestVisitorMovesInside(t *testing.T) {
+	ds := newDomains(t, 3, quick, everybody)
+	a, b, c := ds[0], ds[1], ds[2]
+	_, id := a.device(1, nil)
+	move(t, ds, a, a, b, id)
+	move(t, ds, a, b, c, id) // its home is two domains away
+	known, _ := a.host.Device(id)
+	want, mac := known.IP, known.MACs[0]
+	for name, e := range map[string]*Evidence{"nothing": nil, "a wrong key": sign(mac, "guess")} {
+		if _, _, err := c.dhcpAt(c.second(), mac, e, 300*time.Millisecond); err == nil {
+			t.Errorf("%s moves the visitor", name)
+		}
+	}
+	if k, _ := c.host.Device(id + "@a"); k.Place.At != *c.edge() {
+		t.Fatalf("it is at %+v", k.Place)
+	}
+	// Where it is it needs no proof, and elsewhere the stranger has not shut it out.
+	ip, _, err := c.dhcp(mac, nil, patience)
+	wantAddress(t, ip, err, want)
+	third := c.second()
+	third.At.Port = 3
+	e := sign(mac, "secret")
+	ip, _, err = c.dhcpAt(third, mac, e, patience)
+	wantAddress(t, ip, err, want)
+	// What was good for one place is not good for another.
+	if _, _, err := c.dhcpAt(at(c), mac, e, 300*time.Millisecond); err == nil {
+		t.Error("a request that was used moves the visitor")
+	}
+	settles(t, ds, a, id, "c")
+}
+
+// Without its home's word a visitor stays where it is, and is let go on when the
+// home is back.
+func TestVisitorMovesWhileItsHomeIsDown(t *testing.T) {
+	ds := newDomains(t, 2, quick, everybody)
+	a, b := ds[0], ds[1]
+	mac, id := a.device(1, nil)
+	move(t, ds, a, a, b, id)
+	a.setFate(func(Kind, string) fate { return lost })
+	if _, _, err := b.dhcpAt(b.second(), mac, sign(mac, "secret"), 300*time.Millisecond); err == nil {
+		t.Error("it moves without its home's word")
+	}
+	a.setFate(nil)
+	eventually(t, "it moves", func() bool {
+		ip, _, err := b.dhcpAt(b.second(), mac, sign(mac, "secret"), 300*time.Millisecond)
+		return err == nil && ip == a.addressOf(id)
+	})
+	settles(t, ds, a, id, "b")
+}
+
+// Who has the hardware address of a device that is announced, but not its key, gets
+// none of its packets, and does not keep it from coming.
+func TestAnnouncedDeviceHasToShowItself(t *testing.T) {
+	ds := newDomains(t, 2, quick, everybody)
+	a, b := ds[0], ds[1]
+	mac, id := a.device(1, nil)
+	announce(t, a, b, id)
+	for _, e := range []*Evidence{nil, sign(mac, "guess")} {
+		if _, _, err := b.dhcpAt(b.second(), mac, e, 300*time.Millisecond); err == nil {
+			t.Error("a stranger is taken for the device")
+		}
+	}
+	if k, _ := b.host.Device(id + "@a"); k.Here {
+		t.Fatalf("it is taken to be here: %+v", k)
+	}
+	ip, _, err := b.dhcp(mac, sign(mac, "secret"), patience)
+	wantAddress(t, ip, err, a.addressOf(id))
+	settles(t, ds, a, id, "b")
+	chainIs(t, ds, a, id, "a", "b")
+}
+
+// One device whose completion the origin cannot work on holds up no other.
+func TestOneThatFailsHoldsUpNoOther(t *testing.T) {
+	timing := quick
+	timing.Retry, timing.RetryMax = time.Minute, time.Minute
+	ds := newDomains(t, 2, timing, everybody)
+	a, b := ds[0], ds[1]
+	mac, id := a.device(1, nil)
+	announce(t, a, b, id)
+	other, otherID := a.device(2, nil)
+	announce(t, a, b, otherID)
+	a.host.setFail("redirect", ErrMoving)
+	ip, _, err := b.dhcp(mac, sign(mac, "secret"), patience)
+	wantAddress(t, ip, err, a.addressOf(id))
+	eventually(t, "the completion has failed", func() bool { return a.sawEvent("code:failed") })
+	a.host.setFail("redirect", nil)
+	ip, _, err = b.dhcp(other, sign(other, "secret"), patience)
+	wantAddress(t, ip, err, a.addressOf(otherID))
+	settles(t, ds, a, otherID, "b")
+}
+
+// A visitor leaves, which its home does not hear, and comes again.
+func TestLeavesUnheardAndComesAgain(t *testing.T) {
+	timing := quick
+	timing.Retry, timing.RetryMax = time.Minute, time.Minute
+	ds := newDomains(t, 2, timing, everybody)
+	a, b := ds[0], ds[1]
+	mac, id := a.device(1, nil)
+	move(t, ds, a, a, b, id)
+	a.setFate(once(KindWithdraw, lost))
+	b.service().Left(id + "@a")
+	eventually(t, "the word has been lost", func() bool {
+		r, ok := b.service().Record(id + "@a")
+		return ok && r.Gone && b.service().Neighbours()[0].Fault != ""
+	})
+	// Its home gives addresses to its own again as soon as it knows of it.
+	eventually(t, "it is served again", func() bool {
+		ip, _, err := b.dhcp(mac, sign(mac, "secret"), 300*time.Millisecond)
+		return err == nil && ip == a.addressOf(id)
+	})
+	settles(t, ds, a, id, "b")
+}
