@@ -16,6 +16,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,8 +32,9 @@ const Window = 30 * time.Second
 const (
 	label      = "sluice device api 1"
 	nonceBytes = 16
-	// maxNonces bounds what is remembered of headers that were used.
-	maxNonces = 1 << 16
+	// maxNonces bounds what is remembered of the headers that one device has used:
+	// those that use up theirs are no harm to others.
+	maxNonces = 1024
 )
 
 // Why a header does not count.
@@ -41,6 +43,7 @@ var (
 	ErrCode  = errors.New("the code is not the device's")
 	ErrStale = errors.New("the header's time is not now: set the device's clock")
 	ErrUsed  = errors.New("the header was used before")
+	ErrBusy  = errors.New("too many headers of the device at once: try again later")
 )
 
 // Header makes the value of an Authorization header.
@@ -80,10 +83,11 @@ func (c Claim) sum(key []byte, method, path string) []byte {
 	return h.Sum(nil)
 }
 
-// Checker lets each header count once.
+// Checker lets each header count once. It remembers at most maxNonces for each
+// device that has a key, and none for others.
 type Checker struct {
 	mu   sync.Mutex
-	used map[string]time.Time // until when it has to be remembered
+	used map[string]map[string]time.Time // by device and nonce: until when
 }
 
 // Check says whether the claim was made with the key for this request, now, and
@@ -97,22 +101,23 @@ func (k *Checker) Check(c Claim, key []byte, method, path string, now time.Time)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, used := k.used[c.nonce]; used {
+	used := k.used[c.ID]
+	if _, again := used[c.nonce]; again {
 		return ErrUsed
 	}
-	if len(k.used) >= maxNonces/2 {
-		for n, until := range k.used {
-			if now.After(until) {
-				delete(k.used, n)
-			}
+	if len(used) >= maxNonces {
+		maps.DeleteFunc(used, func(_ string, until time.Time) bool { return now.After(until) })
+	}
+	if len(used) >= maxNonces {
+		return ErrBusy
+	}
+	if used == nil {
+		if k.used == nil {
+			k.used = map[string]map[string]time.Time{}
 		}
+		used = map[string]time.Time{}
+		k.used[c.ID] = used
 	}
-	if len(k.used) >= maxNonces {
-		return errors.New("too many headers at once: try again")
-	}
-	if k.used == nil {
-		k.used = map[string]time.Time{}
-	}
-	k.used[c.nonce] = c.at.Add(2 * Window)
+	used[c.nonce] = c.at.Add(Window)
 	return nil
 }

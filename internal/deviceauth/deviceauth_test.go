@@ -70,6 +70,32 @@ func TestOnce(t *testing.T) {
 	}
 }
 
+// A device that wastes headers shuts out itself, and only for a while.
+func TestManyHeadersOfOneDevice(t *testing.T) {
+	var k Checker
+	check := func(id string, now time.Time) error {
+		c, err := Parse(Header(key, id, "GET", path, now))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k.Check(c, key, "GET", path, now)
+	}
+	for range maxNonces {
+		if err := check("car7", t0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := check("car7", t0); !errors.Is(err, ErrBusy) {
+		t.Errorf("one more: %v", err)
+	}
+	if err := check("car8", t0); err != nil {
+		t.Errorf("another device: %v", err)
+	}
+	if err := check("car7", t0.Add(Window+time.Second)); err != nil {
+		t.Errorf("later: %v", err)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(Header(key, "car7", "GET", path, t0))
 	f.Add("Sluice-Device a 1 2 3")
