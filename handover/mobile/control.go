@@ -9,12 +9,16 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Limits of the control interface.
 const (
 	maxBody        = 64 << 10
+	maxHold        = 365 * 24 * time.Hour
 	controlTimeout = 10 * time.Second
 	stopTimeout    = 2 * time.Second
 )
@@ -65,10 +69,14 @@ func (d *Daemon) handler() http.Handler {
 		if !read(w, r, &m) {
 			return
 		}
+		if m.Hold > maxHold.Seconds() {
+			badRequest(w, fmt.Sprintf("hold_seconds %g: at most %g; less than 0 is without end", m.Hold, maxHold.Seconds()))
+			return
+		}
 		if m.Why == "" {
 			m.Why = "asked for by command"
 		}
-		done, err := d.MoveTo(r.Context(), m.Interface, m.Why, time.Duration(m.Hold*float64(time.Second)))
+		done, err := d.MoveTo(r.Context(), m.Interface, m.Why, time.Duration(max(m.Hold, -1)*float64(time.Second)))
 		answer(w, done, err)
 	})
 	mux.HandleFunc("POST /v1/auto", func(w http.ResponseWriter, r *http.Request) {
@@ -77,20 +85,28 @@ func (d *Daemon) handler() http.Handler {
 	return mux
 }
 
+// read reads a request's body, for which it does not wait long; what the request
+// asks for may take its time.
 func read(w http.ResponseWriter, r *http.Request, into any) bool {
+	conn := http.NewResponseController(w)
+	_ = conn.SetReadDeadline(time.Now().Add(controlTimeout)) // it fails on a connection that has ended
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	dec.DisallowUnknownFields()
 	err := dec.Decode(into)
 	if err == nil && dec.More() {
 		err = errors.New("more than one value")
 	}
+	_ = conn.SetReadDeadline(time.Time{})
 	if err != nil {
-		send(w, http.StatusBadRequest, "application/problem+json", &problem{
-			Title: http.StatusText(http.StatusBadRequest), Status: http.StatusBadRequest, Code: "bad-request", Detail: err.Error(),
-		})
+		badRequest(w, err.Error())
 		return false
 	}
 	return true
+}
+
+func badRequest(w http.ResponseWriter, why string) {
+	const status = http.StatusBadRequest
+	send(w, status, "application/problem+json", &problem{Title: http.StatusText(status), Status: status, Code: "bad-request", Detail: why})
 }
 
 func answer(w http.ResponseWriter, v any, err error) {
@@ -129,17 +145,21 @@ func listen(path string, group int) (net.Listener, error) {
 			return nil, fmt.Errorf("control socket: %w", err)
 		}
 	}
-	l, err := net.Listen("unix", path)
+	// The socket has its mode from the first moment on, whatever the umask: who
+	// connects before a chmod stays connected.
+	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var chmodErr error
+		err := c.Control(func(fd uintptr) { chmodErr = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, chmodErr)
+	}}
+	l, err := private.Listen(context.Background(), "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
-	mode := os.FileMode(0o600)
 	if group >= 0 {
-		mode = 0o660
-		err = os.Chown(path, -1, group)
-	}
-	if err = errors.Join(err, os.Chmod(path, mode)); err != nil {
-		return nil, errors.Join(fmt.Errorf("control socket: %w", err), l.Close())
+		if err := errors.Join(os.Chown(path, -1, group), os.Chmod(path, 0o660)); err != nil {
+			return nil, errors.Join(fmt.Errorf("control socket: %w", err), l.Close())
+		}
 	}
 	return l, nil
 }

@@ -76,7 +76,7 @@ func TestControl(t *testing.T) {
 
 func TestControlRefusesNonsense(t *testing.T) {
 	_, c := controlled(t, nil)
-	for _, body := range []string{"", "{", `{"interface":"a","colour":"red"}`, `{"interface":1}`, `{} {}`, `{"interface":"` + strings.Repeat("x", maxBody) + `"}`} {
+	for _, body := range []string{"", "{", `{"interface":"a","colour":"red"}`, `{"interface":1}`, `{} {}`, `{"interface":"a","hold_seconds":1e300}`, `{"interface":"` + strings.Repeat("x", maxBody) + `"}`} {
 		resp, err := c.http.Post("http://mobile/v1/move", "application/json", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)

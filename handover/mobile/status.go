@@ -85,11 +85,23 @@ type InterfaceStatus struct {
 	Doubled  uint64    `json:"doubled_packets"`
 }
 
-// Status reads the daemon's state.
+// Status reads the daemon's state. The datapath's counters are not the loop's
+// business: a switch that does not answer must not hold up moves.
 func (d *Daemon) Status(ctx context.Context) (Status, error) {
 	var s Status
 	if !d.ask(ctx, func() { s = d.status() }) {
 		return Status{}, errStopping
+	}
+	stats, err := d.path.Stats()
+	if err != nil {
+		d.log.Warn("the datapath's counters are not read", "error", err)
+	}
+	s.VNI.Unsent = stats.Unsent
+	for n := range s.Interfaces {
+		i := &s.Interfaces[n]
+		c := stats.Interfaces[i.Name]
+		i.Sends, i.Receives = stats.Send == i.Name, slices.Contains(stats.Receive, i.Name)
+		i.Sent, i.Received, i.Doubled = c.SentPackets, c.ReceivedPackets, c.Doubled
 	}
 	return s, nil
 }
@@ -117,23 +129,15 @@ func (d *Daemon) status() Status {
 			s.VNI.Address = l.Address
 		}
 	}
-	stats, err := d.path.Stats()
-	if err != nil {
-		d.log.Warn("the datapath's counters are not read", "error", err)
-	}
-	s.VNI.Unsent = stats.Unsent
 	now := time.Now()
 	for _, i := range d.interfaces {
 		f := InterfaceStatus{
-			Name: i.Name, MAC: i.link.MAC, Present: i.link.Present, Link: i.link.Carrier, Joined: i.joined,
-			Sends: stats.Send == i.Name, Receives: slices.Contains(stats.Receive, i.Name), Cost: i.Cost,
+			Name: i.Name, MAC: i.link.MAC, Present: i.link.Present, Link: i.link.Carrier, Joined: i.joined, Cost: i.Cost,
 			Signal: i.radio.Signal, AP: i.radio.AP, Loss: i.sample.Loss, Probes: i.sample.Probes, RTT: i.sample.RTT,
 		}
 		if now.Before(i.barredUntil) {
 			f.Barred, f.Until = i.barred, i.barredUntil
 		}
-		c := stats.Interfaces[i.Name]
-		f.Sent, f.Received, f.Doubled = c.SentPackets, c.ReceivedPackets, c.Doubled
 		s.Interfaces = append(s.Interfaces, f)
 	}
 	return s

@@ -129,6 +129,7 @@ func runChild() {
 func TestKilled(t *testing.T) {
 	forEach(t, func(t *testing.T, k kind) {
 		d := newDevice(t, k)
+		d.run(t, "ethtool", "-K", wifi, "gro", "on")
 		before := d.inventory(t)
 		self, err := os.Executable()
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"regexp"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -50,6 +51,8 @@ const (
 	minLease = 2 * time.Second
 	minMTU   = 576
 	maxList  = 64 // routes or name servers
+	// maxDomain is what DNS allows for a name.
+	maxDomain = 253
 )
 
 // fromACK reads a lease from a server's acknowledgement.
@@ -78,7 +81,7 @@ func fromACK(m *dhcpv4.DHCPv4, from openflow.MAC, now time.Time) (Lease, error) 
 	l := Lease{
 		Address: netip.PrefixFrom(address, bits),
 		Server:  server, ServerMAC: from,
-		Domain: m.DomainName(), DNS: addrs(m.DNS()),
+		Domain: domainName(m), DNS: addrs(m.DNS()),
 		Granted: now, Expires: now.Add(lasts),
 	}
 	l.Renew, l.Rebind = times(m, now, lasts)
@@ -90,6 +93,17 @@ func fromACK(m *dhcpv4.DHCPv4, from openflow.MAC, now time.Time) (Lease, error) 
 	}
 	l.setRoutes(m)
 	return l, nil
+}
+
+var domainForm = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?$`)
+
+// domainName is the domain, if it is one: what else a server may write does not
+// belong into a line of a file.
+func domainName(m *dhcpv4.DHCPv4) string {
+	if name := m.DomainName(); len(name) <= maxDomain && domainForm.MatchString(name) {
+		return name
+	}
+	return ""
 }
 
 // times are T1 and T2, at half and at seven eighths unless the server says else.

@@ -57,6 +57,7 @@ func TestLeaseFromACK(t *testing.T) {
 		{"times that make no sense", []dhcpv4.Modifier{
 			dhcpv4.WithOption(dhcpv4.OptRenewTimeValue(900 * time.Second)), dhcpv4.WithOption(dhcpv4.OptRebindingTimeValue(200 * time.Second)),
 		}, func(*Lease) {}},
+		{"a domain that is more than a line", []dhcpv4.Modifier{dhcpv4.WithOption(dhcpv4.OptDomainName("a.example\nnameserver 192.0.2.9"))}, func(*Lease) {}},
 		{"an MTU that nobody can use", []dhcpv4.Modifier{dhcpv4.WithGeneric(dhcpv4.OptionInterfaceMTU, []byte{0, 68})}, func(*Lease) {}},
 		{"routes in place of the router", []dhcpv4.Modifier{dhcpv4.WithRouter(net.IP{10, 8, 0, 1}), routes}, func(l *Lease) {
 			l.Router = netip.MustParseAddr("10.8.0.4")

@@ -69,7 +69,11 @@ func Open(ctx context.Context, c datapath.Config, o Options) (*Datapath, error) 
 
 func (d *Datapath) open(ctx context.Context) error {
 	d.tso = d.userspace() && d.bridge.userspaceTSO(ctx)
-	if err := d.bridge.create(ctx, d.config); err != nil {
+	stale, err := d.bridge.create(ctx, d.config)
+	for _, name := range stale {
+		d.groOn(name)
+	}
+	if err != nil {
 		return err
 	}
 	if err := setUp(d.config.VNI); err != nil {
@@ -81,7 +85,7 @@ func (d *Datapath) open(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := d.link.session(ctx)
+	_, err = d.link.session(ctx)
 	return err
 }
 
@@ -183,7 +187,10 @@ func (d *Datapath) take(ctx context.Context, p *port) (err error) {
 			return err
 		}
 	}
-	if p.number, err = d.bridge.addPort(ctx, p.Name, p.slot+1); err != nil {
+	d.mu.Lock()
+	gro := d.gro[p.Name]
+	d.mu.Unlock()
+	if p.number, err = d.bridge.addPort(ctx, p.Name, p.slot+1, gro); err != nil {
 		return err
 	}
 	d.mu.Lock()
@@ -245,11 +252,16 @@ func (d *Datapath) drop(ctx context.Context, p port) error {
 	d.mu.Unlock()
 	err := d.bridge.removePort(ctx, p.Name)
 	if gro {
-		if _, groErr := switchGRO(p.Name, true); groErr != nil {
-			d.log.Debug("restoring an interface", "error", groErr) // it may have vanished
-		}
+		d.groOn(p.Name)
 	}
 	return errors.Join(err, d.cover(ctx))
+}
+
+// groOn switches GRO on again at an interface that is given back.
+func (d *Datapath) groOn(name string) {
+	if _, err := switchGRO(name, true); err != nil {
+		d.log.Debug("restoring an interface", "error", err) // it may have vanished
+	}
 }
 
 // cover puts the shield before the interfaces attached, and one more.

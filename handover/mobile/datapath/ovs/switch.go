@@ -41,8 +41,12 @@ func (o Options) withDefaults() Options {
 // commandTimeout bounds each command of Open vSwitch and nftables.
 const commandTimeout = 20 * time.Second
 
-// mark is the external id of bridges that this package has made.
-const mark = "sluice-mobile"
+// mark is the external id of bridges that this package has made, markGRO that of
+// ports whose GRO it has switched off.
+const (
+	mark    = "sluice-mobile"
+	markGRO = "sluice-mobile-gro"
+)
 
 // bridge is the switch's side of a datapath, as its database has it.
 type bridge struct {
@@ -91,28 +95,30 @@ func command(ctx context.Context, stdin, name string, args ...string) (string, e
 func (b bridge) socket() string { return filepath.Join(b.options.RunDir, b.name+".mgmt") }
 
 // create makes the bridge, or takes over the one that a daemon which was killed
-// has left, without its ports.
-func (b bridge) create(ctx context.Context, c datapath.Config) error {
-	if err := b.clear(ctx); err != nil {
-		return err
+// has left, without its ports. It returns the interfaces whose GRO that one has
+// switched off.
+func (b bridge) create(ctx context.Context, c datapath.Config) (gro []string, err error) {
+	if gro, err = b.clear(ctx); err != nil {
+		return gro, err
 	}
-	_, err := b.vsctl(ctx,
+	_, err = b.vsctl(ctx,
 		"--may-exist", "add-br", b.name,
 		"--", "set", "Bridge", b.name, "datapath_type="+b.options.DatapathType, "fail_mode=secure", "protocols=OpenFlow13",
 		"other_config:hwaddr="+strconv.Quote(c.VNIMAC.String()), "other_config:disable-in-band=true", "external_ids:"+mark+"="+b.name,
 		"--", "set", "Interface", b.name, "mtu_request="+strconv.Itoa(c.FitMTU(nil)))
 	if err != nil {
-		return err
+		return gro, err
 	}
-	return b.checkPort(ctx, b.name)
+	return gro, b.checkPort(ctx, b.name)
 }
 
-// clear removes the ports of a bridge that was left behind. A bridge or an
-// interface of that name that is not ours is an error.
-func (b bridge) clear(ctx context.Context) error {
+// clear removes the ports of a bridge that was left behind, and returns those whose
+// GRO was switched off. A bridge or an interface of that name that is not ours is an
+// error.
+func (b bridge) clear(ctx context.Context) (gro []string, err error) {
 	bridges, err := b.vsctl(ctx, "list-br")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	found := false
 	for _, name := range strings.Fields(bridges) {
@@ -120,29 +126,40 @@ func (b bridge) clear(ctx context.Context) error {
 	}
 	if !found {
 		if _, err := net.InterfaceByName(b.name); err == nil {
-			return fmt.Errorf("virtual interface %s: there is already an interface of that name", b.name)
+			return nil, fmt.Errorf("virtual interface %s: there is already an interface of that name", b.name)
 		}
-		return nil
+		return nil, nil
 	}
 	if id, err := b.vsctl(ctx, "br-get-external-id", b.name, mark); err != nil || id == "" {
-		return errors.Join(fmt.Errorf("virtual interface %s: there is already a bridge of that name", b.name), err)
+		return nil, errors.Join(fmt.Errorf("virtual interface %s: there is already a bridge of that name", b.name), err)
 	}
 	ports, err := b.vsctl(ctx, "list-ports", b.name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, name := range strings.Fields(ports) {
+		off, err := b.vsctl(ctx, "--if-exists", "get", "Interface", name, "external_ids:"+markGRO)
+		if err != nil {
+			return gro, err
+		}
+		if off != "" {
+			gro = append(gro, name)
+		}
 		if err := b.removePort(ctx, name); err != nil {
-			return err
+			return gro, err
 		}
 	}
-	return nil
+	return gro, nil
 }
 
-// addPort makes an interface a port and returns its number.
-func (b bridge) addPort(ctx context.Context, name string, wanted int) (uint32, error) {
-	_, err := b.vsctl(ctx, "--may-exist", "add-port", b.name, name, "--", "set", "Interface", name, "ofport_request="+strconv.Itoa(wanted))
-	if err != nil {
+// addPort makes an interface a port and returns its number. That its GRO was
+// switched off is kept with it, for the case that the daemon is killed.
+func (b bridge) addPort(ctx context.Context, name string, wanted int, gro bool) (uint32, error) {
+	args := []string{"--may-exist", "add-port", b.name, name, "--", "set", "Interface", name, "ofport_request=" + strconv.Itoa(wanted)}
+	if gro {
+		args = append(args, "external_ids:"+markGRO+"=off")
+	}
+	if _, err := b.vsctl(ctx, args...); err != nil {
 		return 0, err
 	}
 	if err := b.checkPort(ctx, name); err != nil {
