@@ -1,0 +1,60 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// ReadCounters asks a switch what the owner's rules there have counted: Rules then
+// tells it.
+func (o *Owner) ReadCounters(ctx context.Context, d openflow.DatapathID) error {
+	s, ok := o.n.Switch(d)
+	if !ok {
+		return fmt.Errorf("switch %v: %w", d, ErrSwitchDown)
+	}
+	mine := openflow.AllFlows()
+	mine.Cookie, mine.CookieMask = uint64(rule.MakeCookie(o.led.Hash, 0, 0)), rule.OwnerMask
+	asked := time.Now()
+	parts, err := s.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: mine})
+	if err != nil {
+		return err
+	}
+	at := asked.Add(time.Since(asked) / 2)
+	for _, p := range parts {
+		for i := range *p.(*openflow.FlowStatsReply) {
+			r := reported(&(*p.(*openflow.FlowStatsReply))[i])
+			o.n.ledger.Count(d, &r, at)
+		}
+	}
+	return nil
+}
+
+// QueueStats reads the counters of all queues of all ports.
+func (s *Switch) QueueStats(ctx context.Context) ([]openflow.QueueStats, error) {
+	parts, err := s.multipart(ctx, &openflow.QueueStatsRequest{Port: openflow.PortAny, Queue: openflow.QueueAll})
+	if err != nil {
+		return nil, err
+	}
+	var out []openflow.QueueStats
+	for _, p := range parts {
+		out = append(out, *p.(*openflow.QueueStatsReply)...)
+	}
+	return out, nil
+}
+
+// Capacity is the speed of what leaves by a port, in bits per second: that of the
+// configuration, or the port's own. It is zero while unknown.
+func (n *Network) Capacity(at PortRef) uint64 {
+	if c, ok := n.cfg.Capacities[at]; ok {
+		return c
+	}
+	if s, ok := n.Switch(at.Switch); ok {
+		p, _ := s.Port(at.Port)
+		return uint64(p.CurrSpeed) * 1000
+	}
+	return 0
+}
