@@ -1,0 +1,136 @@
+package latency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/qos/reserve"
+)
+
+// BookOwner is the owner of this service's promises in the book.
+const BookOwner = "latency"
+
+func bookKey(name string) reserve.Key { return reserve.Key{Owner: BookOwner, ID: name} }
+
+// rates are what a class has at one port.
+type rates struct{ min, max uint64 }
+
+// ratesAt applies the defaults of the dissertation (section 4.3.1): the guaranteed
+// rate is a quota of the link's capacity, the greatest all of it.
+func (s *Service) ratesAt(c *Class, capacity uint64) rates {
+	r := rates{c.MinRate, c.MaxRate}
+	if r.min == 0 {
+		r.min = max(leastRate, uint64(s.settings.Quota*float64(capacity)))
+	}
+	if r.max == 0 || r.max > capacity {
+		r.max = capacity
+	}
+	return rates{min(r.min, max(r.max, c.MinRate)), r.max}
+}
+
+// choose picks a way for each flow and has the book promise the guaranteed rate on
+// each. Of several ways the first is taken that keeps the latency and that the book
+// accepts; if none does, the refusal is that of the first.
+func (s *Service) choose(ctx context.Context, c *Class) ([]Route, error) {
+	all, err := s.ways(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	chosen := make([]Route, len(all))
+	for i, routes := range all {
+		j := slices.IndexFunc(routes, func(r Route) bool { return r.keeps(c) == nil })
+		if j < 0 {
+			return nil, routes[0].keeps(c)
+		}
+		chosen[i] = routes[j]
+	}
+	first := s.promise(c, chosen)
+	for i, routes := range all { // another way for one flow may be all that is needed
+		for j := 0; first != nil && j < len(routes); j++ {
+			if routes[j].keeps(c) != nil {
+				continue
+			}
+			other := slices.Clone(chosen)
+			other[i] = routes[j]
+			if s.promise(c, other) == nil {
+				return other, nil
+			}
+		}
+	}
+	return chosen, first
+}
+
+// promise has the book take the guaranteed rate of a class on all its ports, or says
+// where it cannot.
+func (s *Service) promise(c *Class, routes []Route) error {
+	p := reserve.Promise{Key: bookKey(c.Name), Enforced: true}
+	for _, at := range portsOf(routes) {
+		p.Shares = append(p.Shares, reserve.Share{Link: at, Rate: s.ratesAt(c, s.fabric.Capacity(at)).min})
+	}
+	err := s.book.Admit(p)
+	var short *reserve.Shortage
+	if errors.As(err, &short) {
+		why := err.Error()
+		if short.Capacity > 0 {
+			why = fmt.Sprintf("hop %v, port %d: %d bit/s asked, %d of %d are left", short.Link.Switch, short.Link.Port, short.Asked, short.Available, short.Capacity)
+		}
+		return &Refusal{"min_rate", short.Asked, why}
+	}
+	return err
+}
+
+// marks are the DSCPs by which a userspace datapath tells the classifier a packet's
+// queue: first those of the pools for experimental and local use (RFC 2474, section
+// 6, but for LE of RFC 8622), then those of pool 1 that are not assigned.
+var marks = func() []uint8 {
+	var out []uint8
+	for _, low := range []uint8{3, 1} {
+		for high := range uint8(16) {
+			if m := high<<2 | low; m != 1 {
+				out = append(out, m)
+			}
+		}
+	}
+	return append(out, 2, 4, 6, 42, 50, 52, 54, 58, 60, 62)
+}()
+
+// freeMark finds a mark that no other class has on any of the ports. The lock is held.
+func (s *Service) freeMark(name string, ports []topology.PortRef) (uint8, error) {
+	taken := map[uint8]topology.PortRef{}
+	for _, other := range s.classes {
+		if other.spec.Name == name || other.routes == nil {
+			continue
+		}
+		for _, p := range portsOf(other.routes) {
+			if slices.Contains(ports, p) {
+				taken[other.mark] = p
+			}
+		}
+	}
+	for _, m := range marks {
+		if _, is := taken[m]; !is {
+			return m, nil
+		}
+	}
+	return 0, &Refusal{"flows", name, fmt.Sprintf("port %v has %d classes already, as many as a userspace datapath can tell apart", taken[marks[0]], len(marks))}
+}
+
+// ownDSCP is the DSCP of a class's packets before they are marked, as a userspace
+// datapath has to know it.
+func ownDSCP(c *Class) (uint8, error) {
+	var own *uint8
+	for i, f := range c.Flows {
+		dscp := uint8(0)
+		if f.DSCP != nil {
+			dscp = *f.DSCP
+		}
+		if own != nil && *own != dscp {
+			return 0, &Refusal{fmt.Sprintf("flows[%d].ip_dscp", i), dscp, fmt.Sprintf("%d like the flows before it: on userspace datapaths all flows of a class have one DSCP; make two classes", *own)}
+		}
+		own = &dscp
+	}
+	return *own, nil
+}

@@ -1,0 +1,220 @@
+package latency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/ovsdb"
+)
+
+// owner is the name that rows of this service bear in the databases.
+const owner = "sluice-qos"
+
+// retryInterval is the time after which a database that has refused is asked again.
+const retryInterval = 5 * time.Second
+
+// database keeps one switch's queues as they are wanted. What is wanted is asked for
+// each time anew, so many changes at once are one transaction.
+type database struct {
+	dpid   openflow.DatapathID
+	client *ovsdb.Client
+	want   func(openflow.DatapathID) (map[uint32]ovsdb.Root, bool)
+
+	mu      sync.Mutex
+	asked   uint64 // changes asked for
+	done    uint64 // the last of them that is carried out, or has failed
+	err     error
+	dirty   chan struct{}
+	changed chan struct{} // closed when done or err change
+	cancel  context.CancelFunc
+}
+
+// run keeps the queues until ctx ends.
+func (d *database) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { _ = d.client.Run(ctx) }) // ends with ctx
+	for {
+		_, changed := d.client.State()
+		d.mu.Lock()
+		asked := d.asked
+		d.mu.Unlock()
+		d.finish(asked, d.apply(ctx))
+		retry := time.NewTimer(retryInterval)
+		select {
+		case <-ctx.Done():
+			retry.Stop()
+			return
+		case <-d.dirty:
+		case <-changed:
+		case <-retry.C:
+		}
+		retry.Stop()
+	}
+}
+
+func (d *database) apply(ctx context.Context) error {
+	if err := d.client.Err(); err != nil {
+		return err
+	}
+	want, known := d.want(d.dpid)
+	if !known {
+		return fmt.Errorf("switch %v is not connected", d.dpid)
+	}
+	_, err := d.client.Apply(ctx, uint64(d.dpid), want)
+	return err
+}
+
+func (d *database) finish(asked uint64, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.done, d.err = asked, err
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// touch has the queues looked at again.
+func (d *database) touch() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked++
+	select {
+	case d.dirty <- struct{}{}:
+	default:
+	}
+	return d.asked
+}
+
+// ensure returns when the queues are as they were wanted when it was called.
+func (d *database) ensure(ctx context.Context) error {
+	turn := d.touch()
+	for {
+		d.mu.Lock()
+		done, err, changed := d.done, d.err, d.changed
+		d.mu.Unlock()
+		switch {
+		case done >= turn && err == nil:
+			return nil
+		case done >= turn && !errors.Is(err, ovsdb.ErrDown):
+			return fmt.Errorf("queues of switch %v: %w", d.dpid, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("queues of switch %v: %w", d.dpid, errors.Join(err, context.Cause(ctx)))
+		case <-changed:
+		}
+	}
+}
+
+// userspace says whether the switch forwards in user space; an error while that is
+// not known.
+func (d *database) userspace(ctx context.Context) (bool, error) {
+	b, err := d.client.WaitBridge(ctx, uint64(d.dpid))
+	return b.Datapath == ovsdb.Userspace, err
+}
+
+// connectDatabases has a database for each connected switch.
+func (s *Service) connectDatabases() {
+	for _, d := range s.fabric.Switches() {
+		target, err := s.target(d)
+		if err == nil {
+			err = s.connectDatabase(d, target)
+		}
+		s.mu.Lock()
+		if err != nil && s.unknown[d] == nil {
+			s.log.Warn("no queues on a switch", "switch", d, "error", err)
+		}
+		s.unknown[d] = err
+		s.mu.Unlock()
+	}
+}
+
+func (s *Service) connectDatabase(d openflow.DatapathID, target string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.databases[d]
+	if old != nil && old.client.Target() == target {
+		old.touch()
+		return nil
+	}
+	client, err := ovsdb.New(ovsdb.Options{Target: target, TLS: s.settings.Databases.TLS, Owner: owner, Log: s.log})
+	if err != nil {
+		return err
+	}
+	if old != nil {
+		old.cancel()
+	}
+	ctx, cancel := context.WithCancel(s.tasks.Context())
+	db := &database{dpid: d, client: client, want: s.wanted, dirty: make(chan struct{}, 1), changed: make(chan struct{}), cancel: cancel}
+	s.databases[d] = db
+	if !s.tasks.Start(func(context.Context) { defer cancel(); db.run(ctx) }) {
+		cancel()
+	}
+	return nil
+}
+
+// databaseOf is the database of a switch.
+func (s *Service) databaseOf(d openflow.DatapathID) (*database, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if db := s.databases[d]; db != nil {
+		return db, nil
+	}
+	if err := s.unknown[d]; err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("switch %v is not connected", d)
+}
+
+// ensureQueues returns when the queues of all switches are as wanted.
+func (s *Service) ensureQueues(ctx context.Context, switches []openflow.DatapathID) error {
+	errs := make([]error, len(switches))
+	var wg sync.WaitGroup
+	for i, d := range switches {
+		wg.Go(func() {
+			db, err := s.databaseOf(d)
+			if err == nil {
+				err = db.ensure(ctx)
+			}
+			errs[i] = err
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// wanted are the disciplines of a switch, false while it is not connected.
+func (s *Service) wanted(d openflow.DatapathID) (map[uint32]ovsdb.Root, bool) {
+	ports, ok := s.fabric.Ports(d)
+	if !ok {
+		return nil, false
+	}
+	capacities := map[uint32]uint64{}
+	for _, p := range ports {
+		capacities[p] = s.fabric.Capacity(portRef(d, p))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	leaves := map[uint32][]ovsdb.Queue{}
+	for _, c := range s.sortedClasses() {
+		if c.routes == nil {
+			continue
+		}
+		for _, at := range portsOf(c.routes) {
+			if at.Switch != d {
+				continue
+			}
+			var mark *uint8
+			if c.userspace[d] {
+				m := c.mark
+				mark = &m
+			}
+			leaves[at.Port] = append(leaves[at.Port], leaf(&c.class, c.queue, s.ratesAt(&c.class, capacities[at.Port]), mark, c.own))
+		}
+	}
+	return roots(capacities, leaves), true
+}

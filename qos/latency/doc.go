@@ -1,0 +1,26 @@
+// Package latency gives classes of traffic queues of their own on every hop, so that
+// their packets do not wait behind those of others.
+//
+// A class has a priority, a guaranteed and a greatest rate, perhaps a latency that
+// its path has to keep, and the descriptions of its flows; its JSON has the names of
+// the QoS dissertation's requests (chapter 4). Admission looks for a path for each
+// flow, compares the measured latency, and has the book of promises take the
+// guaranteed rate on every link and towards every host, or refuses with the hop and
+// the number. What is accepted is provisioned in three layers:
+//
+//   - every port of every switch has a token bucket of its link's rate, made when the
+//     switch connects, with a leaf for each class (package ovsdb);
+//   - rules along the path put the flows' packets into the leaf (set_queue);
+//   - where the datapath runs in user space, a packet's queue does not reach the
+//     kernel's classes by itself. There Open vSwitch marks the queue's packets with a
+//     DSCP, and "sluice classifier" beside the switch maps the mark to the class and
+//     gives the packet its own DSCP back (package classifier), so that no mark ever
+//     leaves the switch. Rules take only packets there whose own DSCP is known: that of
+//     the flow's description, or 0.
+//
+// The service looks after the effect itself: it compares what the rules have matched
+// with what the queues have seen, and says so when a class has silently no effect.
+//
+// Where a class and a placed critical flow (package bandwidth) match the same packet,
+// the class's rule decides, queue and way, because its band is the higher one.
+package latency

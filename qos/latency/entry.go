@@ -1,0 +1,142 @@
+package latency
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/reserve"
+)
+
+// States of a class.
+const (
+	// StateProvisioning: it is being looked at, or brought into the switches.
+	StateProvisioning = "provisioning"
+	// StateActive: it has its queues and rules.
+	StateActive = "active"
+	// StateDegraded: it was accepted, and a part of the network that it needs is gone.
+	StateDegraded = "degraded"
+	// StateIneffective: packets of the class do not reach its queue somewhere.
+	StateIneffective = "ineffective"
+)
+
+// entry is a class with what has become of it. The service's lock guards it.
+type entry struct {
+	spec  ClassSpec
+	class Class
+
+	queue     uint32
+	mark, own uint8
+	// userspace are the switches of its way that need marks.
+	userspace map[openflow.DatapathID]bool
+	// routes is nil until the class has been admitted.
+	routes   []Route
+	accepted time.Time
+
+	state, reason string
+	// withdraw ends provisioning; done is closed when that is over.
+	withdraw context.CancelCauseFunc
+	done     chan struct{}
+
+	// work is held by who removes it or moves it to another way.
+	work sync.Mutex
+
+	samples map[place]*sample
+}
+
+// record is what the store keeps of a class: enough to declare it again at once
+// after a restart, before the network has been discovered.
+type record struct {
+	Spec      ClassSpec             `json:"spec"`
+	Queue     uint32                `json:"queue"`
+	Mark      uint8                 `json:"mark"`
+	Routes    []Route               `json:"routes"`
+	Userspace []openflow.DatapathID `json:"userspace"`
+	Accepted  time.Time             `json:"accepted"`
+}
+
+const storePrefix = "qos/class/"
+
+func storeKey(name string) string { return storePrefix + name }
+func ruleKey(name string) string  { return "class/" + name }
+
+// save puts an entry into the store.
+func (s *Service) save(ctx context.Context, e *entry) error {
+	s.mu.Lock()
+	r := record{Spec: e.spec, Queue: e.queue, Mark: e.mark, Routes: e.routes, Accepted: e.accepted}
+	for d, is := range e.userspace {
+		if is {
+			r.Userspace = append(r.Userspace, d)
+		}
+	}
+	s.mu.Unlock()
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return s.store.Put(ctx, storeKey(e.spec.Name), text)
+}
+
+// load declares again what was accepted before a restart. The switches have it all
+// still; what nobody declares is removed from them.
+func (s *Service) load(ctx context.Context) error {
+	stored, err := s.store.List(ctx, storePrefix)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, x := range stored {
+		var r record
+		if err := json.Unmarshal(x.Value, &r); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", x.Key, err))
+			continue
+		}
+		if err := s.restore(ctx, &r); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", x.Key, err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		s.log.Error("classes of the store", "error", err)
+	}
+	s.mu.Lock()
+	s.loaded = true
+	s.mu.Unlock()
+	s.rules.Ready()
+	return nil
+}
+
+func (s *Service) restore(ctx context.Context, r *record) error {
+	class, faults := r.Spec.Parse()
+	if len(faults) > 0 {
+		return fmt.Errorf("%s: want %s", faults[0].Field, faults[0].Want)
+	}
+	e := &entry{
+		spec: r.Spec, class: class, queue: r.Queue, mark: r.Mark, routes: r.Routes, accepted: r.Accepted,
+		userspace: map[openflow.DatapathID]bool{}, state: StateActive, done: make(chan struct{}), withdraw: func(error) {}, samples: map[place]*sample{},
+	}
+	close(e.done)
+	for _, d := range r.Userspace {
+		e.userspace[d] = true
+	}
+	e.own, _ = ownDSCP(&class) // it was accepted
+	s.mu.Lock()
+	s.classes[class.Name] = e
+	s.mu.Unlock()
+	s.restorePromise(e)
+	return s.rules.Apply(ctx, ruleKey(class.Name), program(&e.class, e.routes, e.queue, e.own, e.userspace), rule.ApplyOptions{AllowDown: true})
+}
+
+// restorePromise enters a class into the book again. Capacities are not known yet, so
+// a default rate is entered once they are.
+func (s *Service) restorePromise(e *entry) {
+	p := reserve.Promise{Key: bookKey(e.class.Name), Enforced: true}
+	for _, at := range portsOf(e.routes) {
+		p.Shares = append(p.Shares, reserve.Share{Link: at, Rate: s.ratesAt(&e.class, s.fabric.Capacity(at)).min})
+	}
+	s.book.Restore(p)
+}

@@ -1,0 +1,107 @@
+package latency
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Fabric is what the service needs of the network besides its rules.
+type Fabric interface {
+	Topology() *topology.Topology
+	// Locate finds where a host stands, by asking for it if need be.
+	Locate(ctx context.Context, e End) (topology.Host, error)
+	// Known is where it was seen last.
+	Known(e End) (topology.Host, bool)
+	// Switches are those that are connected.
+	Switches() []openflow.DatapathID
+	// Ports are the ports of a connected switch that are up.
+	Ports(d openflow.DatapathID) (ports []uint32, ok bool)
+	// Capacity is the speed of what leaves by a port, in bit/s; zero while unknown.
+	Capacity(at topology.PortRef) uint64
+	// Address is where a connected switch connects from; not valid for a socket
+	// without one.
+	Address(d openflow.DatapathID) netip.Addr
+	QueueStats(ctx context.Context, d openflow.DatapathID) ([]openflow.QueueStats, error)
+}
+
+// Rules is the service's part of the ledger; a *network.Owner.
+type Rules interface {
+	Apply(context.Context, string, rule.Program, rule.ApplyOptions) error
+	Remove(context.Context, string) error
+	Rules(key string) []rule.Installed
+	ReadCounters(context.Context, openflow.DatapathID) error
+	Ready()
+}
+
+// NewFabric is the fabric of a real network.
+func NewFabric(n *network.Network) Fabric { return fabric{n} }
+
+type fabric struct{ n *network.Network }
+
+func (f fabric) Topology() *topology.Topology { return f.n.Topology() }
+
+func (f fabric) Locate(ctx context.Context, e End) (topology.Host, error) {
+	if e.IP.IsValid() {
+		return f.n.ResolveHost(ctx, e.IP)
+	}
+	if h, ok := f.Known(e); ok {
+		return h, nil
+	}
+	return topology.Host{}, network.ErrUnknownHost
+}
+
+func (f fabric) Known(e End) (topology.Host, bool) {
+	if e.IP.IsValid() {
+		return f.n.HostByIP(e.IP)
+	}
+	return f.n.HostByMAC(e.MAC, e.VLAN)
+}
+
+func (f fabric) Switches() []openflow.DatapathID {
+	var out []openflow.DatapathID
+	for _, s := range f.n.Switches() {
+		out = append(out, s.DPID())
+	}
+	return out
+}
+
+func (f fabric) Ports(d openflow.DatapathID) ([]uint32, bool) {
+	s, ok := f.n.Switch(d)
+	if !ok {
+		return nil, false
+	}
+	var out []uint32
+	for _, p := range s.Ports() {
+		if p.Number <= openflow.PortMax && p.Up() {
+			out = append(out, p.Number)
+		}
+	}
+	return out, true
+}
+
+func (f fabric) Capacity(at topology.PortRef) uint64 { return f.n.Capacity(at) }
+
+func (f fabric) Address(d openflow.DatapathID) netip.Addr {
+	s, ok := f.n.Switch(d)
+	if !ok || s.RemoteAddr() == nil {
+		return netip.Addr{}
+	}
+	a, err := netip.ParseAddrPort(s.RemoteAddr().String())
+	if err != nil {
+		return netip.Addr{} // a socket of the machine itself
+	}
+	return a.Addr().Unmap()
+}
+
+func (f fabric) QueueStats(ctx context.Context, d openflow.DatapathID) ([]openflow.QueueStats, error) {
+	s, ok := f.n.Switch(d)
+	if !ok {
+		return nil, network.ErrSwitchDown
+	}
+	return s.QueueStats(ctx)
+}

@@ -1,0 +1,152 @@
+package latency
+
+import (
+	"time"
+
+	"github.com/sluice-net/sluice/qos/match"
+)
+
+// Info is a class as the API shows it.
+type Info struct {
+	Name     string       `json:"name"`
+	MinRate  uint64       `json:"min_rate,omitempty" doc:"As requested; left out: the configured share of each link"`
+	MaxRate  uint64       `json:"max_rate,omitempty" doc:"As requested; left out: each link's own"`
+	Latency  float64      `json:"latency,omitempty" doc:"Required latency in ms"`
+	Priority uint8        `json:"priority"`
+	Flows    []match.Flow `json:"flows"`
+
+	State    string      `json:"state" enum:"provisioning,active,degraded,ineffective"`
+	Reason   string      `json:"reason,omitempty" doc:"What is wrong, if it is not active"`
+	Accepted *time.Time  `json:"accepted,omitempty"`
+	Queue    uint32      `json:"queue" doc:"Its queue's number at every port"`
+	Mark     *uint8      `json:"mark,omitempty" doc:"DSCP by which userspace datapaths tell its packets; it never leaves a switch"`
+	Paths    []RouteInfo `json:"paths"`
+	Ports    []PortInfo  `json:"ports"`
+}
+
+// RouteInfo is the way of one flow.
+type RouteInfo struct {
+	Flow    int       `json:"flow" doc:"Index of the flow"`
+	Tree    bool      `json:"tree,omitempty" doc:"The flow's source is open: one hop for each switch"`
+	Latency float64   `json:"latency" doc:"Measured latency of its links in ms when it was chosen"`
+	Hops    []HopInfo `json:"hops"`
+}
+
+// HopInfo is one switch of a way.
+type HopInfo struct {
+	Switch string `json:"switch"`
+	In     uint32 `json:"in,omitempty"`
+	Out    uint32 `json:"out"`
+}
+
+// PortInfo is what the class has at one port.
+type PortInfo struct {
+	Switch  string `json:"switch"`
+	Port    uint32 `json:"port"`
+	MinRate uint64 `json:"min_rate"`
+	MaxRate uint64 `json:"max_rate"`
+}
+
+// Stats is what a class's queues have counted.
+type Stats struct {
+	Name   string       `json:"name"`
+	State  string       `json:"state"`
+	Reason string       `json:"reason,omitempty"`
+	Queues []QueueStats `json:"queues" doc:"One for each port by which the class leaves a switch; none before the first reading"`
+}
+
+// QueueStats is what one queue has counted.
+type QueueStats struct {
+	Switch        string    `json:"switch"`
+	Port          uint32    `json:"port"`
+	Queue         uint32    `json:"queue"`
+	Time          time.Time `json:"time" doc:"When it was read"`
+	Bytes         uint64    `json:"bytes"`
+	Packets       uint64    `json:"packets"`
+	Drops         uint64    `json:"drops"`
+	BitRate       float64   `json:"bit_rate" doc:"Bit/s since the reading before"`
+	PacketRate    float64   `json:"packet_rate" doc:"Packets a second"`
+	DropRate      float64   `json:"drop_rate" doc:"Dropped packets a second"`
+	Matched       uint64    `json:"matched" doc:"Packets that the rules have put into the queue"`
+	WithoutEffect uint64    `json:"without_effect" doc:"Packets of the class's flows that no queue could be given, because their DSCP is another one"`
+	Fault         string    `json:"fault,omitempty" doc:"Why the queue has no effect"`
+}
+
+func (s *Service) info(e *entry) Info {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &e.class
+	i := Info{
+		Name: c.Name, MinRate: c.MinRate, MaxRate: c.MaxRate, Latency: milliseconds(c.Latency), Priority: c.Priority, Flows: e.spec.Flows,
+		State: e.state, Reason: e.reason, Queue: e.queue, Paths: []RouteInfo{}, Ports: []PortInfo{},
+	}
+	if !e.accepted.IsZero() {
+		at := e.accepted
+		i.Accepted = &at
+	}
+	if e.mark != 0 {
+		mark := e.mark
+		i.Mark = &mark
+	}
+	for _, r := range e.routes {
+		x := RouteInfo{Flow: r.Flow, Tree: r.Tree, Latency: milliseconds(r.Latency), Hops: []HopInfo{}}
+		for _, h := range r.Hops {
+			x.Hops = append(x.Hops, HopInfo{h.Switch.String(), h.In, h.Out})
+		}
+		i.Paths = append(i.Paths, x)
+	}
+	for _, at := range portsOf(e.routes) {
+		has := s.ratesAt(c, s.fabric.Capacity(at))
+		i.Ports = append(i.Ports, PortInfo{at.Switch.String(), at.Port, has.min, has.max})
+	}
+	return i
+}
+
+// Classes lists the classes by name.
+func (s *Service) Classes() []Info {
+	s.mu.Lock()
+	entries := s.sortedClasses()
+	s.mu.Unlock()
+	out := make([]Info, len(entries))
+	for i, e := range entries {
+		out[i] = s.info(e)
+	}
+	return out
+}
+
+// Class finds a class.
+func (s *Service) Class(name string) (Info, bool) {
+	s.mu.Lock()
+	e := s.classes[name]
+	s.mu.Unlock()
+	if e == nil {
+		return Info{}, false
+	}
+	return s.info(e), true
+}
+
+// Stats tells what the queues of a class have counted.
+func (s *Service) Stats(name string) (Stats, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.classes[name]
+	if e == nil {
+		return Stats{}, false
+	}
+	out := Stats{Name: name, State: e.state, Reason: e.reason, Queues: []QueueStats{}}
+	for _, at := range portsOf(e.routes) {
+		x := e.samples[at]
+		if x == nil {
+			continue
+		}
+		out.Queues = append(out.Queues, QueueStats{
+			Switch: at.Switch.String(), Port: at.Port, Queue: e.queue, Time: x.at.UTC(),
+			Bytes: x.total.Bytes, Packets: x.total.Packets, Drops: x.total.Drops,
+			BitRate: x.rate.Bits, PacketRate: x.rate.Packets, DropRate: x.rate.Drops,
+			Matched: x.total.Matched, WithoutEffect: x.total.Plain, Fault: x.ill,
+		})
+	}
+	return out, true
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,0 +1,118 @@
+package latency
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// calm is how long changes of the network are collected before they are looked at.
+const calm = 100 * time.Millisecond
+
+// again is the time after which classes that could not be placed are looked at once
+// more.
+const again = 5 * time.Second
+
+// keepUp keeps classes and queues in step with the network until ctx ends.
+func (s *Service) keepUp(ctx context.Context) {
+	tick := time.NewTicker(again)
+	defer tick.Stop()
+	for {
+		s.connectDatabases()
+		if time.Since(s.started) > s.settings.Settle {
+			s.replaceAll(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-s.rethink:
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(calm):
+			}
+		}
+	}
+}
+
+// replaceAll finds new ways for the classes whose way is broken.
+func (s *Service) replaceAll(ctx context.Context) {
+	s.mu.Lock()
+	var broken []*entry
+	for _, e := range s.sortedClasses() {
+		if e.state != StateProvisioning && (e.state == StateDegraded || !s.intact(e)) {
+			broken = append(broken, e)
+		}
+	}
+	s.mu.Unlock()
+	for _, e := range broken {
+		s.replace(ctx, e)
+	}
+}
+
+// intact reports whether the way of a class is still there. The lock is held.
+func (s *Service) intact(e *entry) bool {
+	t := s.fabric.Topology()
+	for i := range e.routes {
+		r := &e.routes[i]
+		last := r.Hops[len(r.Hops)-1]
+		dst := portRef(last.Switch, last.Out)
+		h, known := s.fabric.Known(e.class.Flows[r.Flow].Dst)
+		switch {
+		case known:
+			dst = h.At
+		case r.Tree:
+			continue // nobody knows where it leads now
+		}
+		if !r.stands(t, dst) {
+			return false
+		}
+	}
+	return true
+}
+
+// replace moves a class to another way: queues first, then rules, and the old queues
+// go when nothing uses them.
+func (s *Service) replace(ctx context.Context, e *entry) {
+	e.work.Lock()
+	defer e.work.Unlock()
+	s.mu.Lock()
+	gone := s.classes[e.class.Name] != e
+	s.mu.Unlock()
+	if gone {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
+	defer cancel()
+	before := switchesOf(e.routes)
+	routes, err := s.choose(ctx, &e.class)
+	if err == nil {
+		err = s.place(ctx, e, routes)
+	}
+	if err == nil {
+		err = s.install(ctx, e)
+	}
+	if err == nil {
+		err = s.save(ctx, e)
+	}
+	s.mu.Lock()
+	state, reason := StateActive, ""
+	if err != nil {
+		state, reason = StateDegraded, err.Error()
+	}
+	changed := e.state != state || e.reason != reason
+	e.state, e.reason = state, reason
+	s.mu.Unlock()
+	switch {
+	case !changed && err != nil:
+		return
+	case err != nil:
+		s.publish("degraded", map[string]any{"class": e.class.Name, "reason": reason})
+		return
+	}
+	s.publish("moved", map[string]any{"class": e.class.Name, "switches": fmt.Sprint(switchesOf(e.routes))})
+	if err := s.ensureQueues(ctx, before); err != nil {
+		s.log.Warn("queues of a way that is left", "class", e.class.Name, "error", err)
+	}
+}

@@ -1,0 +1,120 @@
+package latency
+
+import (
+	"strconv"
+
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/ovsdb"
+)
+
+// Tags of queues in the database, by which people and the classifier know them.
+const (
+	TagClass = "sluice-class"
+	// TagDSCP is the DSCP that the classifier gives a queue's packets back.
+	TagDSCP = "sluice-dscp"
+)
+
+// Offsets within the band: a class of higher priority wins over one of lower, and the
+// rule for packets of another DSCP comes last.
+const (
+	priorityStep = 10
+	plainOffset  = 1
+	queueOffset  = 5
+)
+
+// program are the rules of a class, for each flow from its far end, so that no
+// switch sends packets to a next one that is not ready.
+func program(c *Class, routes []Route, queue uint32, own uint8, userspace map[openflow.DatapathID]bool) rule.Program {
+	var p rule.Program
+	for _, r := range routes {
+		for i := len(r.Hops) - 1; i >= 0; i-- {
+			for _, m := range c.Flows[r.Flow].Matches {
+				if i > 0 || r.Tree {
+					m = without(m, openflow.FieldInPort)
+				}
+				p.Rules = append(p.Rules, hopRules(c, r.Hops[i], m, queue, own, userspace[r.Hops[i].Switch])...)
+			}
+		}
+	}
+	return p
+}
+
+func hopRules(c *Class, h topology.Hop, m openflow.Match, queue uint32, own uint8, userspace bool) []rule.Rule {
+	base := rule.Rule{Switch: h.Switch, Band: rule.BandSteering, Offset: priorityStep * uint16(LowestPriority-c.Priority), Match: m}
+	queued := base
+	queued.Offset += queueOffset
+	queued.Actions = []openflow.Action{openflow.SetQueue(queue), openflow.Output(h.Output())}
+	if !userspace {
+		return []rule.Rule{queued}
+	}
+	// Only a packet whose DSCP is known can be marked and get it back. Others of the
+	// flow go the same way without a queue, and are counted.
+	var out []rule.Rule
+	if _, named := m.Get(openflow.FieldIPDSCP); !named {
+		base.Offset += plainOffset
+		base.Actions = []openflow.Action{openflow.Output(h.Output())}
+		out = append(out, base)
+	}
+	for _, known := range withDSCP(m, own) {
+		queued.Match = known
+		out = append(out, queued)
+	}
+	return out
+}
+
+// withDSCP narrows a match to IP packets of one DSCP.
+func withDSCP(m openflow.Match, dscp uint8) []openflow.Match {
+	types := []uint16{0x0800, 0x86dd}
+	if o, ok := m.Get(openflow.FieldEthType); ok {
+		types = []uint16{uint16(o.Uint())}
+	}
+	var out []openflow.Match
+	for _, t := range types {
+		n, err := m.With(openflow.EthType(t), openflow.IPDSCP(dscp))
+		if err == nil { // what is no IP packet has no DSCP, and keeps no queue
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// without is a match that leaves a field open.
+func without(m openflow.Match, f openflow.Field) openflow.Match {
+	var rest []openflow.OXM
+	for o := range m.Fields() {
+		if o.Field != f {
+			rest = append(rest, o)
+		}
+	}
+	n, err := openflow.NewMatch(rest...)
+	if err != nil { // other fields may need this one: then it stays
+		return m
+	}
+	return n
+}
+
+// roots are the disciplines of one switch: a bucket at every port, with the leaf of
+// traffic without a class and those of the classes that leave by it.
+func roots(capacities map[uint32]uint64, leaves map[uint32][]ovsdb.Queue) map[uint32]ovsdb.Root {
+	out := map[uint32]ovsdb.Root{}
+	for port, capacity := range capacities {
+		if capacity < leastRate {
+			continue
+		}
+		r := ovsdb.Root{Rate: capacity, Queues: []ovsdb.Queue{{ID: 0, MinRate: leastRate, MaxRate: capacity, Priority: LowestPriority, Tags: map[string]string{}}}}
+		r.Queues = append(r.Queues, leaves[port]...)
+		out[port] = r
+	}
+	return out
+}
+
+// leaf is the queue of a class at one port.
+func leaf(c *Class, queue uint32, r rates, mark *uint8, own uint8) ovsdb.Queue {
+	q := ovsdb.Queue{ID: queue, MinRate: r.min, MaxRate: r.max, Priority: c.Priority, Mark: mark, Tags: map[string]string{TagClass: c.Name}}
+	if mark != nil {
+		q.Tags[TagDSCP] = strconv.Itoa(int(own))
+	}
+	return q
+}

@@ -1,0 +1,213 @@
+package latency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/store"
+)
+
+// What an operation can fail with, besides a Refusal.
+var (
+	// ErrExists says that the name is taken.
+	ErrExists = errors.New("a class of that name exists already")
+	// ErrUnknown says that there is no such class.
+	ErrUnknown = errors.New("no such class")
+	// ErrWithdrawn says that the class was deleted while it was being provisioned.
+	ErrWithdrawn = errors.New("withdrawn before it was provisioned")
+	// ErrFull says that there are MaxClasses already.
+	ErrFull = errors.New("there are as many classes as there can be")
+	// ErrStarting says that the classes have not been read from the store yet.
+	ErrStarting = errors.New("the service is starting")
+)
+
+// undoTimeout bounds the removal of what a failed or withdrawn class has left.
+const undoTimeout = 10 * time.Second
+
+// Add admits a class and provisions it. If it is refused, fails, or is withdrawn
+// meanwhile, nothing of it remains.
+func (s *Service) Add(ctx context.Context, spec ClassSpec, class Class) (Info, error) {
+	e, ctx, cancel, err := s.enter(ctx, spec, class)
+	if err != nil {
+		return Info{}, err
+	}
+	defer cancel()
+	defer close(e.done)
+	if err := s.provision(ctx, e); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
+		s.undo(e)
+		s.publish("refused", map[string]any{"class": class.Name, "reason": err.Error()})
+		return Info{}, err
+	}
+	s.publish("accepted", map[string]any{"class": class.Name, "queue": e.queue, "switches": len(switchesOf(e.routes))})
+	return s.info(e), nil
+}
+
+// enter takes the name.
+func (s *Service) enter(ctx context.Context, spec ClassSpec, class Class) (*entry, context.Context, context.CancelFunc, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !s.loaded:
+		return nil, nil, nil, ErrStarting
+	case s.classes[class.Name] != nil:
+		return nil, nil, nil, ErrExists
+	case len(s.classes) >= MaxClasses:
+		return nil, nil, nil, ErrFull
+	}
+	ctx, withdraw := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
+	e := &entry{
+		spec: spec, class: class, queue: s.freeQueue(), state: StateProvisioning, withdraw: withdraw, done: make(chan struct{}),
+		userspace: map[openflow.DatapathID]bool{}, samples: map[place]*sample{},
+	}
+	s.classes[class.Name] = e
+	return e, ctx, func() { cancel(); withdraw(nil) }, nil
+}
+
+// freeQueue is the lowest queue number that no class has. The lock is held.
+func (s *Service) freeQueue() uint32 {
+	taken := map[uint32]bool{0: true}
+	for _, c := range s.classes {
+		taken[c.queue] = true
+	}
+	n := uint32(1)
+	for taken[n] {
+		n++
+	}
+	return n
+}
+
+// provision admits a class and brings it into the switches: first queues everywhere,
+// then rules, from the far end.
+func (s *Service) provision(ctx context.Context, e *entry) error {
+	routes, err := s.choose(ctx, &e.class)
+	if err != nil {
+		return err
+	}
+	if err := s.place(ctx, e, routes); err != nil {
+		return err
+	}
+	e.accepted = time.Now().UTC()
+	if err := s.save(ctx, e); err != nil {
+		return err
+	}
+	if err := s.install(ctx, e); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	e.state, e.reason = StateActive, ""
+	s.mu.Unlock()
+	return ctx.Err()
+}
+
+// place gives a class its routes, and finds the mark that it needs on userspace
+// datapaths.
+func (s *Service) place(ctx context.Context, e *entry, routes []Route) error {
+	userspace := map[openflow.DatapathID]bool{}
+	any := false
+	for _, d := range switchesOf(routes) {
+		db, err := s.databaseOf(d)
+		if err != nil {
+			return err
+		}
+		if userspace[d], err = db.userspace(ctx); err != nil {
+			return err
+		}
+		any = any || userspace[d]
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var mark, own uint8
+	if any {
+		var err error
+		if own, err = ownDSCP(&e.class); err != nil {
+			return err
+		}
+		if mark, err = s.freeMark(e.class.Name, portsOf(routes)); err != nil {
+			return err
+		}
+	}
+	e.routes, e.userspace, e.mark, e.own = routes, userspace, mark, own
+	return nil
+}
+
+// install brings a placed class into the switches.
+func (s *Service) install(ctx context.Context, e *entry) error {
+	s.mu.Lock()
+	switches := switchesOf(e.routes)
+	p := program(&e.class, e.routes, e.queue, e.own, maps.Clone(e.userspace))
+	s.mu.Unlock()
+	if err := s.ensureQueues(ctx, switches); err != nil {
+		return err
+	}
+	err := s.rules.Apply(ctx, ruleKey(e.class.Name), p, rule.ApplyOptions{Ordered: true})
+	if errors.Is(err, network.ErrConflict) {
+		return &Refusal{"flows", e.class.Name, fmt.Sprintf("another class of this priority has the same flow: %v", err)}
+	}
+	return err
+}
+
+// undo removes what an unfinished class has left.
+func (s *Service) undo(e *entry) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.tasks.Context()), undoTimeout)
+	defer cancel()
+	if err := s.remove(ctx, e); err != nil {
+		s.log.Warn("a class that was not accepted", "class", e.class.Name, "error", err)
+	}
+}
+
+// remove takes a class out of everything. The store comes first: a controller that
+// stops in between does not bring it back, and removes the rest when it starts.
+func (s *Service) remove(ctx context.Context, e *entry) error {
+	err := s.store.Delete(ctx, storeKey(e.class.Name))
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	err = s.rules.Remove(ctx, ruleKey(e.class.Name))
+	s.book.Release(bookKey(e.class.Name))
+	s.mu.Lock()
+	switches := switchesOf(e.routes)
+	delete(s.classes, e.class.Name)
+	s.mu.Unlock()
+	return errors.Join(err, s.ensureQueues(ctx, switches))
+}
+
+// Delete removes a class: from the network, or from being provisioned.
+func (s *Service) Delete(ctx context.Context, name string) error {
+	s.mu.Lock()
+	e := s.classes[name]
+	s.mu.Unlock()
+	if e == nil {
+		return ErrUnknown
+	}
+	e.withdraw(ErrWithdrawn)
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	e.work.Lock()
+	defer e.work.Unlock()
+	s.mu.Lock()
+	still := s.classes[name] == e
+	s.mu.Unlock()
+	if !still {
+		return nil // what was being provisioned has undone itself
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
+	defer cancel()
+	if err := s.remove(ctx, e); err != nil {
+		return err
+	}
+	s.publish("removed", map[string]any{"class": name})
+	return nil
+}

@@ -1,0 +1,176 @@
+package latency
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Route is the way of one flow of a class.
+type Route struct {
+	// Flow is its index in the class.
+	Flow int `json:"flow"`
+	// Hops are those of a path, or, if Tree is true, one for each switch from which
+	// the destination can be reached: the flow's source is then open.
+	Hops []topology.Hop `json:"hops"`
+	Tree bool           `json:"tree,omitempty"`
+	// Latency is the measured one of its links, the longest branch's for a tree.
+	Latency time.Duration `json:"latency"`
+	// Unmeasured is a link of the way whose latency is not known; zero if there is
+	// none.
+	Unmeasured topology.PortRef `json:"-"`
+}
+
+// Refusal says why a class is not accepted: the field that asks for too much, and
+// where it fails with which number.
+type Refusal struct {
+	Field string
+	Value any
+	Why   string
+}
+
+func (r *Refusal) Error() string { return r.Why }
+
+// candidates is how many paths are tried for a flow whose ends are known.
+const candidates = 4
+
+// options lists the ways that a flow could go, the shortest first.
+func options(t *topology.Topology, flow int, src, dst topology.Host, open bool) []Route {
+	if open {
+		return []Route{tree(t, flow, dst)}
+	}
+	paths := t.KPaths(src.At, dst.At, candidates, topology.MetricHops)
+	if fast, ok := t.Path(src.At, dst.At, topology.MetricLatency); ok {
+		paths = append(paths, fast)
+	}
+	var out []Route
+	for _, p := range paths {
+		r := Route{Flow: flow, Hops: p.Hops}
+		r.measure(t)
+		if !slices.ContainsFunc(out, func(o Route) bool { return slices.Equal(o.Hops, r.Hops) }) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// tree leads from every switch to a host.
+func tree(t *topology.Topology, flow int, dst topology.Host) Route {
+	r := Route{Flow: flow, Tree: true}
+	for _, s := range t.Switches {
+		p, ok := t.FanPath(topology.PortRef{Switch: dst.At.Switch}, topology.PortRef{Switch: s})
+		if !ok {
+			continue
+		}
+		hop := topology.Hop{Switch: s, Out: dst.At.Port}
+		way := Route{Hops: backwards(p.Hops, dst.At.Port)}
+		way.measure(t)
+		hop.Out = way.Hops[0].Out
+		r.Hops = append(r.Hops, hop)
+		r.Latency = max(r.Latency, way.Latency)
+		if r.Unmeasured.IsZero() {
+			r.Unmeasured = way.Unmeasured
+		}
+	}
+	return r
+}
+
+// backwards is the same path the other way, to a port of what was its first switch.
+func backwards(hops []topology.Hop, out uint32) []topology.Hop {
+	back := slices.Clone(hops)
+	slices.Reverse(back)
+	for i := range back {
+		back[i].In, back[i].Out = back[i].Out, back[i].In
+	}
+	back[0].In, back[len(back)-1].Out = 0, out
+	return back
+}
+
+// measure adds up the latency of a path's links.
+func (r *Route) measure(t *topology.Topology) {
+	r.Latency, r.Unmeasured = 0, topology.PortRef{}
+	for _, h := range r.Hops[:len(r.Hops)-1] {
+		at := topology.PortRef{Switch: h.Switch, Port: h.Out}
+		l, ok := t.LinkFrom(at)
+		if (!ok || l.Latency == 0) && r.Unmeasured.IsZero() {
+			r.Unmeasured = at
+		}
+		r.Latency += l.Latency
+	}
+}
+
+// stands reports whether every link of a route is still there.
+func (r *Route) stands(t *topology.Topology, dst topology.PortRef) bool {
+	if r.Tree {
+		now := tree(t, r.Flow, topology.Host{At: dst})
+		return slices.Equal(now.Hops, r.Hops)
+	}
+	for i, h := range r.Hops[:len(r.Hops)-1] {
+		l, ok := t.LinkFrom(topology.PortRef{Switch: h.Switch, Port: h.Out})
+		if !ok || l.To != (topology.PortRef{Switch: r.Hops[i+1].Switch, Port: r.Hops[i+1].In}) {
+			return false
+		}
+	}
+	last := r.Hops[len(r.Hops)-1]
+	return t.Has(last.Switch) && last.Switch == dst.Switch && last.Out == dst.Port
+}
+
+// keeps says why a route does not meet a required latency; nil if it does.
+func (r *Route) keeps(c *Class) *Refusal {
+	switch {
+	case c.Latency == 0:
+		return nil
+	case !r.Unmeasured.IsZero():
+		return &Refusal{"latency", c.Latency.String(), fmt.Sprintf("flows[%d]: the latency of the link from %v is not measured yet", r.Flow, r.Unmeasured)}
+	case r.Latency > c.Latency:
+		return &Refusal{"latency", c.Latency.String(), fmt.Sprintf("flows[%d]: the links of the shortest path take %v, required are %v", r.Flow, r.Latency, c.Latency)}
+	}
+	return nil
+}
+
+// portsOf are the ports by which a class leaves switches, each once, ascending.
+func portsOf(routes []Route) []topology.PortRef {
+	var out []topology.PortRef
+	for _, r := range routes {
+		for _, h := range r.Hops {
+			out = append(out, topology.PortRef{Switch: h.Switch, Port: h.Out})
+		}
+	}
+	slices.SortFunc(out, topology.PortRef.Compare)
+	return slices.Compact(out)
+}
+
+// switchesOf are the switches that a class passes, ascending.
+func switchesOf(routes []Route) []openflow.DatapathID {
+	var out []openflow.DatapathID
+	for _, p := range portsOf(routes) {
+		out = append(out, p.Switch)
+	}
+	return slices.Compact(out)
+}
+
+// ways finds the possible ways of every flow of a class.
+func (s *Service) ways(ctx context.Context, c *Class) ([][]Route, error) {
+	all := make([][]Route, len(c.Flows))
+	for i, f := range c.Flows {
+		dst, err := s.fabric.Locate(ctx, f.Dst)
+		if err != nil {
+			return nil, &Refusal{fmt.Sprintf("flows[%d]", i), f.Dst.String(), fmt.Sprintf("the destination %v is not found in the network: %v", f.Dst, err)}
+		}
+		src, open := topology.Host{}, !f.Src.IsValid()
+		if !open {
+			if src, err = s.fabric.Locate(ctx, f.Src); err != nil {
+				return nil, &Refusal{fmt.Sprintf("flows[%d]", i), f.Src.String(), fmt.Sprintf("the source %v is not found in the network: %v", f.Src, err)}
+			}
+		}
+		all[i] = options(s.fabric.Topology(), i, src, dst, open)
+		if len(all[i]) == 0 {
+			return nil, &Refusal{fmt.Sprintf("flows[%d]", i), f.Dst.String(), fmt.Sprintf("there is no path from %v to %v", src.At, dst.At)}
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,124 @@
+package latency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/store"
+)
+
+// OwnerName is the name of the service's owner of rules.
+const OwnerName = "qos-latency"
+
+// MaxClasses bounds the classes.
+const MaxClasses = 4096
+
+// Options is what a Service works with.
+type Options struct {
+	Fabric   Fabric
+	Rules    Rules
+	Book     *reserve.Book
+	Store    store.Store
+	Bus      *event.Bus
+	Log      *slog.Logger
+	Settings Settings
+}
+
+// Service keeps the classes.
+type Service struct {
+	fabric   Fabric
+	rules    Rules
+	book     *reserve.Book
+	store    store.Store
+	bus      *event.Bus
+	log      *slog.Logger
+	settings Settings
+	tasks    *tasks.Group
+	metrics  *metrics
+	started  time.Time
+	rethink  chan struct{} // the network has changed
+
+	mu        sync.Mutex
+	loaded    bool
+	classes   map[string]*entry
+	databases map[openflow.DatapathID]*database
+	unknown   map[openflow.DatapathID]error // why a switch has no database
+}
+
+// New returns a Service that has not started yet.
+func New(o Options) (*Service, error) {
+	if o.Fabric == nil || o.Rules == nil || o.Store == nil || o.Book == nil {
+		return nil, errors.New("latency: a network, an owner of rules, a book and a store are needed")
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	s := &Service{
+		fabric: o.Fabric, rules: o.Rules, book: o.Book, store: o.Store, bus: o.Bus, log: o.Log.With("service", OwnerName),
+		settings: o.Settings.withDefaults(), tasks: tasks.New(), rethink: make(chan struct{}, 1),
+		classes: map[string]*entry{}, databases: map[openflow.DatapathID]*database{}, unknown: map[openflow.DatapathID]error{},
+	}
+	s.metrics = newMetrics(s)
+	return s, nil
+}
+
+// Run works until ctx ends. Queues and rules stay in the switches.
+func (s *Service) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, s.tasks.Cancel)
+	defer stop()
+	defer s.tasks.Stop()
+	s.started = time.Now()
+	if err := s.load(s.tasks.Context()); err != nil {
+		return fmt.Errorf("latency: %w", err)
+	}
+	s.tasks.Start(s.measure)
+	s.keepUp(s.tasks.Context())
+	return nil
+}
+
+// publish puts an event on the bus.
+func (s *Service) publish(kind string, attrs any) {
+	if s.bus != nil {
+		s.bus.Publish("qos.class."+kind, attrs)
+	}
+}
+
+// NetworkChanged tells the service of a change in the network. It does not block.
+func (s *Service) NetworkChanged(e network.Event) {
+	switch e.Kind {
+	case network.SwitchUp, network.PortUp, network.PortDown, network.LinkUp, network.LinkDown, network.HostMoved:
+		s.wake()
+	}
+}
+
+func (s *Service) wake() {
+	select {
+	case s.rethink <- struct{}{}:
+	default:
+	}
+}
+
+// sortedClasses are the classes by name. The lock is held.
+func (s *Service) sortedClasses() []*entry {
+	out := make([]*entry, 0, len(s.classes))
+	for _, name := range slices.Sorted(maps.Keys(s.classes)) {
+		out = append(out, s.classes[name])
+	}
+	return out
+}
+
+func portRef(d openflow.DatapathID, port uint32) topology.PortRef {
+	return topology.PortRef{Switch: d, Port: port}
+}
