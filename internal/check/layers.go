@@ -70,16 +70,23 @@ func Layers() []Layer {
 		{Dir: "qos/reserve", May: []string{"network"}, Tests: []string{"openflow"}},
 		{Dir: "qos/bandwidth", May: []string{"qos/match", "qos/reserve", "network", "openflow", "store"}},
 		{
+			Dir:   "qos/latency",
+			May:   []string{"qos/match", "qos/reserve", "ovsdb", "network", "openflow", "event", "store"},
+			Only:  []string{"api"},
+			Tests: []string{"qos/classifier"},
+		},
+		{Dir: "qos/classifier", May: []string{"ovsdb"}, Tests: []string{"lab"}},
+		{
 			Dir:  "qos/plugin",
-			May:  []string{"qos/match", "qos/reserve", "qos/bandwidth", "network", "openflow", "event", "store"},
+			May:  []string{"qos/match", "qos/reserve", "qos/bandwidth", "qos/latency", "network", "openflow", "event", "store"},
 			Only: []string{"api"},
 		},
-		{Dir: "qos/integration", Tests: []string{"qos", "network", "openflow", "event", "store", "api", "config", "controller", "lab", "experiment"}},
+		{Dir: "qos/integration", Tests: []string{"qos", "ovsdb", "network", "openflow", "event", "store", "api", "config", "controller", "lab", "experiment", "ovsdb"}},
 
 		{Dir: "api", May: []string{"event", "store", "pki"}},
 		{Dir: "dashboard"},
-		{Dir: "dashboard/integration", Tests: []string{"config", "controller", "lab"}},
-		{Dir: "config", May: []string{"openflow", "network", "sos", "handover", "qos"}},
+		{Dir: "dashboard/integration", Tests: []string{"config", "controller", "lab", "openflow"}},
+		{Dir: "config", May: []string{"openflow", "network", "sos", "handover", "qos", "ovsdb"}},
 		{
 			Dir:   "controller",
 			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "dashboard", "sos", "handover", "qos"},
