@@ -26,7 +26,7 @@ func networkCommand(app *App) *cobra.Command {
   sluice network rules --owner sos
   sluice network trace tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_dst=80`,
 	}
-	cmd.AddCommand(networkSwitchesCommand(app), networkPortsCommand(app), networkLinksCommand(app), networkHostsCommand(app),
+	cmd.AddCommand(networkSwitchesCommand(app), networkPortsCommand(app), networkLinksCommand(app), networkHistoryCommand(app), networkHostsCommand(app),
 		networkPathCommand(app), networkRulesCommand(app), networkTraceCommand(app))
 	return cmd
 }
@@ -77,30 +77,6 @@ func networkPortsCommand(app *App) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&of, "switch", "", "only ports of this switch: datapath identifier, or name in the configuration")
 	return cmd
-}
-
-func networkLinksCommand(app *App) *cobra.Command {
-	return &cobra.Command{
-		Use:   "links",
-		Short: "List the links between switches, each direction by itself",
-		Args:  noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all []networkapi.Link
-			return app.get(cmd, networkPath+"links", &all, func(w io.Writer) {
-				fmt.Fprintln(w, "FROM\tTO\tLATENCY\tCAPACITY\tUSED")
-				for _, l := range all {
-					latency, capacity := "-", "-"
-					if l.Latency > 0 {
-						latency = fmt.Sprintf("%.2f ms", l.Latency)
-					}
-					if l.Capacity > 0 {
-						capacity = bitRate(float64(l.Capacity))
-					}
-					fmt.Fprintf(w, "%s/%d\t%s/%d\t%s\t%s\t%s\n", l.From.Switch, l.From.Port, l.To.Switch, l.To.Port, latency, capacity, bitRate(float64(l.Used)))
-				}
-			})
-		},
-	}
 }
 
 func networkHostsCommand(app *App) *cobra.Command {

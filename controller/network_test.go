@@ -92,6 +92,27 @@ func TestNetworkThroughTheAPI(t *testing.T) {
 		return len(hosts) == 2
 	})
 
+	var history []networkapi.LinkHistory
+	eventually(t, "the link is measured", func() bool {
+		r.get(t, base+"links/history?from=left/2&since=1m", &history)
+		return len(history) == 1 && len(history[0].Points) >= 2 && history[0].Points[0].Latency > 0
+	})
+	if h := history[0]; h.To != (networkapi.Place{Switch: "00000000000000a2", Port: 2}) || h.Points[0].Seconds <= 0 || !h.Points[1].At.After(h.Points[0].At) {
+		t.Errorf("history: %+v", h)
+	}
+	for path, want := range map[string]int{
+		"links/history":                          http.StatusUnprocessableEntity,
+		"links/history?from=left":                http.StatusUnprocessableEntity,
+		"links/history?from=nowhere/2":           http.StatusUnprocessableEntity,
+		"links/history?from=left/2&since=-5m":    http.StatusUnprocessableEntity,
+		"links/history?from=left/2&since=monday": http.StatusUnprocessableEntity,
+		"links/history?from=left/1":              http.StatusNotFound,
+	} {
+		if status, _, text := r.ask(t, http.MethodGet, base+path, ""); status != want {
+			t.Errorf("%s: %d, want %d: %s", path, status, want, text)
+		}
+	}
+
 	var left networkapi.SwitchDetail
 	r.get(t, base+"switches/left", &left)
 	if left.DPID != "00000000000000a1" || left.Name != "left" || left.Rewrite != "l2" || left.Bundles || len(left.PortList) != 3 || left.Rules < 2 {
@@ -123,7 +144,8 @@ func TestNetworkThroughTheAPI(t *testing.T) {
 		t.Errorf("trace: %+v", found)
 	}
 	status, _, text := r.ask(t, http.MethodGet, "/metrics", "")
-	if status != http.StatusOK || !strings.Contains(text, "sluice_network_switches 2") || !strings.Contains(text, `sluice_network_packet_ins_total{switch="00000000000000a1"}`) {
+	if status != http.StatusOK || !strings.Contains(text, "sluice_network_switches 2") || !strings.Contains(text, `sluice_network_packet_ins_total{switch="00000000000000a1"}`) ||
+		!strings.Contains(text, `sluice_network_link_latency_seconds{from="00000000000000a1/2",to="00000000000000a2/2"}`) {
 		t.Errorf("metrics: %d", status)
 	}
 	stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -24,6 +25,7 @@ type Core interface {
 	HostByIP(netip.Addr) (network.Host, bool)
 	IsEdge(network.PortRef) bool
 	PortRate(network.PortRef) (stats.Rate, bool)
+	LinkHistory(from network.PortRef, since time.Time) []stats.Track
 	Rules(openflow.DatapathID) ([]rule.Installed, bool)
 	Trace(context.Context, trace.Description) (trace.Trace, error)
 }
@@ -39,6 +41,7 @@ func Register(a *api.API, core Core, names Names) {
 	get(a, "switches/{dpid}", "Show a switch and its ports", s.oneSwitch)
 	get(a, "ports", "List ports with their traffic", s.ports)
 	get(a, "links", "List the links between switches, each direction by itself", s.links)
+	get(a, "links/history", "Show what was measured of a link within the last hour", s.linkHistory)
 	get(a, "hosts", "List the known end hosts", s.hosts)
 	get(a, "paths", "Search paths between two places", s.paths)
 	get(a, "rules", "List the rules that services and the core want, with owner and counters", s.rules)

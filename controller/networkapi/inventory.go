@@ -14,17 +14,25 @@ import (
 
 const wantDPID = "want the 16 hexadecimal digits of a connected switch, as in 00000000000000a1; /api/v1/network/switches lists them"
 
-// find returns the switch that the text names, by datapath identifier or by its
-// name in the configuration.
-func (s *server) find(location, text string) (*network.Switch, error) {
-	dpid, err := openflow.ParseDatapathID(text)
+// dpid reads a datapath identifier, or a switch's name in the configuration.
+func (s *server) dpid(location, text string) (openflow.DatapathID, error) {
 	for d, name := range s.names {
 		if name == text {
-			dpid, err = d, nil
+			return d, nil
 		}
 	}
+	d, err := openflow.ParseDatapathID(text)
 	if err != nil {
-		return nil, api.Invalid(location, text, wantDPID)
+		return 0, api.Invalid(location, text, wantDPID)
+	}
+	return d, nil
+}
+
+// find returns the switch that the text names.
+func (s *server) find(location, text string) (*network.Switch, error) {
+	dpid, err := s.dpid(location, text)
+	if err != nil {
+		return nil, err
 	}
 	sw, ok := s.core.Switch(dpid)
 	if !ok {
@@ -101,14 +109,6 @@ func (s *server) portsOf(sw *network.Switch) []Port {
 		out = append(out, v)
 	}
 	return out
-}
-
-func (s *server) links(context.Context, *nothing) (*body[[]Link], error) {
-	out := []Link{}
-	for _, l := range s.core.Topology().Links {
-		out = append(out, linkOf(l))
-	}
-	return &body[[]Link]{out}, nil
 }
 
 type hostsInput struct {

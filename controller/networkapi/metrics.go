@@ -1,22 +1,32 @@
 package networkapi
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-net/sluice/network"
+)
 
 // metrics reads the network when Prometheus asks.
 type metrics struct {
 	core Core
 
 	switches, links, hosts                                         *prometheus.Desc
+	capacity, used, latency, jitter, loss                          *prometheus.Desc
 	rules, held, packetIns, outsDropped, flowMods, errs, malformed *prometheus.Desc
 }
 
 func newMetrics(core Core) *metrics {
-	bySwitch := []string{"switch"}
+	bySwitch, byLink := []string{"switch"}, []string{"from", "to"}
 	return &metrics{
 		core:        core,
 		switches:    prometheus.NewDesc("sluice_network_switches", "Connected switches.", nil, nil),
 		links:       prometheus.NewDesc("sluice_network_links", "Links between switches, each direction by itself.", nil, nil),
 		hosts:       prometheus.NewDesc("sluice_network_hosts", "Known end hosts.", nil, nil),
+		capacity:    prometheus.NewDesc("sluice_network_link_capacity_bytes_per_second", "Capacity of one direction of a link, configured or the speed of its ports.", byLink, nil),
+		used:        prometheus.NewDesc("sluice_network_link_used_bytes_per_second", "Measured load of one direction of a link.", byLink, nil),
+		latency:     prometheus.NewDesc("sluice_network_link_latency_seconds", "Measured one-way latency of one direction of a link.", byLink, nil),
+		jitter:      prometheus.NewDesc("sluice_network_link_jitter_seconds", "Measured difference of latency from one probe to the next.", byLink, nil),
+		loss:        prometheus.NewDesc("sluice_network_link_loss_ratio", "Measured share of packets that did not arrive, over the last minute.", byLink, nil),
 		rules:       prometheus.NewDesc("sluice_network_rules", "Rules wanted on the switch.", bySwitch, nil),
 		held:        prometheus.NewDesc("sluice_network_held_packets", "Packets that wait for a service's decision.", bySwitch, nil),
 		packetIns:   prometheus.NewDesc("sluice_network_packet_ins_total", "Packets that the switch sent up.", bySwitch, nil),
@@ -29,7 +39,7 @@ func newMetrics(core Core) *metrics {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.switches, m.links, m.hosts, m.rules, m.held, m.packetIns, m.outsDropped, m.flowMods, m.errs, m.malformed} {
+	for _, d := range []*prometheus.Desc{m.switches, m.links, m.hosts, m.capacity, m.used, m.latency, m.jitter, m.loss, m.rules, m.held, m.packetIns, m.outsDropped, m.flowMods, m.errs, m.malformed} {
 		out <- d
 	}
 }
@@ -44,7 +54,11 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	}
 	all := m.core.Switches()
 	gauge(m.switches, len(all))
-	gauge(m.links, len(m.core.Topology().Links))
+	links := m.core.Topology().Links
+	gauge(m.links, len(links))
+	for _, l := range links {
+		m.link(out, l)
+	}
 	gauge(m.hosts, len(m.core.Hosts()))
 	for _, sw := range all {
 		id, st := sw.DPID().String(), sw.Stats()
@@ -56,5 +70,22 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		counter(m.flowMods, st.FlowMods, id)
 		counter(m.errs, st.Errors, id)
 		counter(m.malformed, st.Malformed, id)
+	}
+}
+
+// link writes what is known of one direction of a link.
+func (m *metrics) link(out chan<- prometheus.Metric, l network.Link) {
+	from, to := l.From.String(), l.To.String()
+	gauge := func(d *prometheus.Desc, v float64) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, from, to)
+	}
+	gauge(m.used, float64(l.Used)/8)
+	gauge(m.loss, l.Loss)
+	if l.Capacity > 0 {
+		gauge(m.capacity, float64(l.Capacity)/8)
+	}
+	if l.Latency > 0 {
+		gauge(m.latency, l.Latency.Seconds())
+		gauge(m.jitter, l.Jitter.Seconds())
 	}
 }

@@ -71,21 +71,6 @@ type Rate struct {
 	TxErrors  float64   `json:"tx_errors_per_second"`
 }
 
-// Link is one direction of a link between two switches.
-type Link struct {
-	From      Place   `json:"from"`
-	To        Place   `json:"to"`
-	Latency   float64 `json:"latency_milliseconds,omitempty" doc:"One way, measured; missing while unknown"`
-	Capacity  uint64  `json:"capacity_bits_per_second,omitempty"`
-	Used      uint64  `json:"used_bits_per_second"`
-	Available uint64  `json:"available_bits_per_second,omitempty" doc:"Capacity less what is used; missing where the capacity is not known"`
-	Loss      float64 `json:"loss" doc:"Share of the packets sent that did not arrive, over the last minute; 0 while unknown"`
-}
-
-func linkOf(l network.Link) Link {
-	return Link{From: placeOf(l.From), To: placeOf(l.To), Latency: milliseconds(l.Latency), Capacity: l.Capacity, Used: l.Used, Available: l.Available(), Loss: l.Loss}
-}
-
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // Host is an end host.
