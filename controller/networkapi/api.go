@@ -33,8 +33,9 @@ type Core interface {
 // Names gives switches the names that the configuration has for them.
 type Names map[openflow.DatapathID]string
 
-// Register adds the operations and metrics.
-func Register(a *api.API, core Core, names Names) {
+// Register adds the operations and metrics. It returns those on paths, whose view of
+// what links have available a service may complete.
+func Register(a *api.API, core Core, names Names) *Paths {
 	a.Metrics().MustRegister(newMetrics(core))
 	s := &server{core, names}
 	get(a, "switches", "List the connected switches", s.switches)
@@ -46,6 +47,7 @@ func Register(a *api.API, core Core, names Names) {
 	get(a, "paths", "Search paths between two places", s.paths)
 	get(a, "rules", "List the rules that services and the core want, with owner and counters", s.rules)
 	get(a, "trace", "Say which rule of which owner handles a packet at each hop, and why", s.trace)
+	return registerPaths(a, s)
 }
 
 // get adds one reading operation below /api/v1/network.

@@ -62,7 +62,7 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-const wantPlace = "want a host's IP or MAC address, or SWITCH/PORT, as in 00000000000000a1/3"
+const wantPlace = "want a known host's IP or MAC address, or SWITCH/PORT, as in 00000000000000a1/3"
 
 // place reads where something is: behind which port of which switch.
 func (s *server) place(location, text string) (network.PortRef, error) {
@@ -77,6 +77,9 @@ func (s *server) place(location, text string) (network.PortRef, error) {
 	}
 	mac, err := openflow.ParseMAC(text)
 	if err != nil {
+		if i := strings.LastIndexByte(text, ':'); i >= 0 {
+			return s.port(location, text, text[:i], text[i+1:])
+		}
 		return network.PortRef{}, api.Invalid(location, text, wantPlace)
 	}
 	for _, h := range s.core.Hosts() {

@@ -4,7 +4,8 @@ import "math"
 
 // LeastThrough gives for each arc the least cost of going from one node to another
 // by it, +Inf where there is no such way. It says why an arc is of no use: every way
-// over it is too long. The way may pass a node twice.
+// over it is too long. The way leaves the first node and enters the last only once;
+// others it may pass twice.
 func (g *Graph) LeastThrough(from, to int, w Weights) []float64 {
 	ahead, ok := g.ShortestTree(from, w)
 	if !ok {
@@ -17,7 +18,7 @@ func (g *Graph) LeastThrough(from, to int, w Weights) []float64 {
 	out := make([]float64, len(g.arcs))
 	for i, a := range g.arcs {
 		out[i] = math.Inf(1)
-		if usable(w[i]) {
+		if usable(w[i]) && a.To != from && a.From != to {
 			out[i] = ahead.cost[a.From] + w[i] + back.cost[a.To]
 		}
 	}

@@ -1,0 +1,189 @@
+package networkapi
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/topology"
+)
+
+// Paths are the operations below /api/v1/path.
+type Paths struct {
+	// Available is what a link has left when promises are counted; nil stands for
+	// what is measured. It is set before the API runs.
+	Available func(network.Link) uint64
+
+	server *server
+}
+
+func registerPaths(a *api.API, s *server) *Paths {
+	p := &Paths{server: s}
+	operation := func(name, summary, text string) huma.Operation {
+		return huma.Operation{
+			OperationID: "path-" + name, Method: http.MethodGet, Path: api.Prefix + "/path/" + name, Summary: summary, Description: text,
+			Tags: []string{"path"}, Errors: []int{http.StatusNotFound, http.StatusUnprocessableEntity},
+		}
+	}
+	huma.Register(a.Huma(), operation("find", "Find the best path that meets constraints",
+		"Any mix of constraints with one objective. The answer tells by which algorithm it was found, whether a better path can exist, and by how much it could be better. "+
+			"That there is no path is an answer too: `found` is false, and `reason` says what cannot be met."), p.find)
+	huma.Register(a.Huma(), operation("explain", "Show the network as a path search sees it",
+		"The answer of `find`, and every link with what is known of it and why it was out."), p.explain)
+	return p
+}
+
+// pathInput is a path request. Whatever is left out is not asked for.
+type pathInput struct {
+	From      string   `query:"from" required:"true" doc:"Where packets come in: the IP or MAC address of a known host, or SWITCH/PORT" example:"10.0.0.1"`
+	To        string   `query:"to" required:"true" doc:"Where they go: the IP or MAC address of a known host, or SWITCH/PORT" example:"00000000000000a2/1"`
+	Bandwidth uint64   `query:"min_bandwidth" maximum:"1000000000000000" doc:"What every link must have available, in bits per second" example:"10000000"`
+	Delay     float64  `query:"max_delay" minimum:"0" maximum:"3600000" doc:"In milliseconds, over the whole path; links without a measurement are out"`
+	Jitter    float64  `query:"max_jitter" minimum:"0" maximum:"3600000" doc:"In milliseconds, over the whole path; links without a measurement are out"`
+	Loss      float64  `query:"max_loss" minimum:"0" maximum:"0.999999" doc:"Share of packets that the path may lose, from 0 (no bound) to 1"`
+	Objective string   `query:"objective" enum:"hops,delay,loss,jitter,widest" default:"hops" doc:"What is to be best among the paths that meet the constraints"`
+	Limit     float64  `query:"limit" minimum:"1" maximum:"10000" default:"100" doc:"Milliseconds for problems whose exact solution may take exponential time"`
+	Exclude   []string `query:"exclude" maxItems:"100" doc:"Links not to use, by the port they leave from, SWITCH/PORT: what if they failed?"`
+}
+
+// FoundPath is the answer to a path request.
+type FoundPath struct {
+	Found     bool    `json:"found"`
+	Reason    string  `json:"reason,omitempty" doc:"Why there is no path"`
+	Undecided bool    `json:"undecided,omitempty" doc:"The limit was reached before a path was found or proved not to exist"`
+	Hops      []Hop   `json:"hops" doc:"Empty if there is no path"`
+	Bandwidth uint64  `json:"available_bits_per_second,omitempty" doc:"Of the narrowest link; missing if it is not known, and for a path within one switch"`
+	Delay     float64 `json:"delay_milliseconds" doc:"Sum over the links that have been measured"`
+	Jitter    float64 `json:"jitter_milliseconds" doc:"Sum over the links that have been measured"`
+	Loss      float64 `json:"loss" doc:"Share of packets that the path loses"`
+	// Unmeasured says for how many links the sums lack a term.
+	Unmeasured int     `json:"unmeasured_links,omitempty" doc:"Links of the path whose delay is not known"`
+	Algorithm  string  `json:"algorithm,omitempty" doc:"What found the path" example:"label-setting"`
+	Exact      bool    `json:"exact" doc:"No path is better"`
+	Gap        float64 `json:"gap" doc:"If not exact: by which share of its value the best path may be better than this one"`
+	Elapsed    float64 `json:"elapsed_milliseconds"`
+}
+
+// ExplainedPath is the answer to a path request with the network that it was
+// searched in.
+type ExplainedPath struct {
+	FoundPath
+	Links []SeenLink `json:"links" doc:"Every link, as the search saw it"`
+}
+
+// SeenLink is a link as a path search saw it.
+type SeenLink struct {
+	From      Place   `json:"from"`
+	To        Place   `json:"to"`
+	Available uint64  `json:"available_bits_per_second" doc:"What the link has left for this request; 0 if its capacity is not known"`
+	Delay     float64 `json:"delay_milliseconds,omitempty" doc:"Missing while unknown"`
+	Jitter    float64 `json:"jitter_milliseconds,omitempty" doc:"Missing while unknown"`
+	Loss      float64 `json:"loss" doc:"0 while unknown"`
+	OnPath    bool    `json:"on_path" doc:"Part of the path that was found"`
+	Out       string  `json:"out,omitempty" doc:"Why the link is of no use; missing if it is"`
+}
+
+func (p *Paths) find(_ context.Context, in *pathInput) (*body[FoundPath], error) {
+	from, to, r, err := p.request(in)
+	if err != nil {
+		return nil, err
+	}
+	a, err := p.server.core.Topology().Find(from, to, r)
+	if errors.Is(err, topology.ErrRequest) {
+		return nil, api.Invalid("query", "", err.Error())
+	}
+	return &body[FoundPath]{foundPath(a, err)}, nil
+}
+
+func (p *Paths) explain(_ context.Context, in *pathInput) (*body[ExplainedPath], error) {
+	from, to, r, err := p.request(in)
+	if err != nil {
+		return nil, err
+	}
+	e, err := p.server.core.Topology().Explain(from, to, r)
+	if err != nil {
+		return nil, api.Invalid("query", "", err.Error())
+	}
+	out := ExplainedPath{FoundPath: foundPath(e.Answer, e.Err), Links: make([]SeenLink, len(e.Edges))}
+	for i, edge := range e.Edges {
+		l := edge.Link
+		out.Links[i] = SeenLink{
+			From: placeOf(l.From), To: placeOf(l.To), Available: edge.Available,
+			Delay: milliseconds(l.Latency), Jitter: milliseconds(l.Jitter), Loss: l.Loss, OnPath: edge.OnPath, Out: edge.Out,
+		}
+	}
+	return &body[ExplainedPath]{out}, nil
+}
+
+// request reads all of the input before it refuses what is wrong.
+func (p *Paths) request(in *pathInput) (from, to network.PortRef, r topology.Request, err error) {
+	from, errFrom := p.server.place("query.from", in.From)
+	to, errTo := p.server.place("query.to", in.To)
+	objective, errObjective := topology.ParseObjective(in.Objective)
+	excluded, errExclude := p.excluded(in.Exclude)
+	errNumber := numbers(in)
+	r = topology.Request{
+		MinBandwidth: in.Bandwidth, MaxDelay: duration(in.Delay), MaxJitter: duration(in.Jitter), MaxLoss: in.Loss,
+		Objective: objective, Limit: duration(in.Limit), Available: p.Available,
+	}
+	if len(excluded) > 0 {
+		r.Exclude = func(l network.Link) string {
+			if excluded[l.From] {
+				return "by request"
+			}
+			return ""
+		}
+	}
+	return from, to, r, firstOf(errFrom, errTo, errObjective, errExclude, errNumber)
+}
+
+// numbers refuses what passes every comparison.
+func numbers(in *pathInput) error {
+	for _, f := range []struct {
+		location string
+		value    float64
+	}{{"query.max_delay", in.Delay}, {"query.max_jitter", in.Jitter}, {"query.max_loss", in.Loss}, {"query.limit", in.Limit}} {
+		if math.IsNaN(f.value) {
+			return api.Invalid(f.location, "NaN", "want a number")
+		}
+	}
+	return nil
+}
+
+func (p *Paths) excluded(texts []string) (map[network.PortRef]bool, error) {
+	out := map[network.PortRef]bool{}
+	for _, text := range texts {
+		at, err := p.server.place("query.exclude", text)
+		if err != nil {
+			return nil, err
+		}
+		out[at] = true
+	}
+	return out, nil
+}
+
+// duration rounds up, so that a bound above zero does not become none.
+func duration(milliseconds float64) time.Duration {
+	return time.Duration(math.Ceil(milliseconds * float64(time.Millisecond)))
+}
+
+func foundPath(a topology.Answer, err error) FoundPath {
+	out := FoundPath{Hops: []Hop{}, Elapsed: milliseconds(a.Elapsed)}
+	if err != nil {
+		out.Reason, out.Undecided = err.Error(), errors.Is(err, topology.ErrUndecided)
+		return out
+	}
+	out.Found, out.Hops = true, pathOf(a.Path).Hops
+	out.Delay, out.Jitter, out.Loss, out.Unmeasured = milliseconds(a.Delay), milliseconds(a.Jitter), a.Loss, a.Unmeasured
+	out.Algorithm, out.Exact, out.Gap = a.Algorithm, a.Exact, a.Gap
+	if a.Width != math.MaxUint64 {
+		out.Bandwidth = a.Width
+	}
+	return out
+}
