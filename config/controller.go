@@ -18,6 +18,7 @@ type Controller struct {
 	Network  Network  `yaml:"network" doc:"How the network is explored and used."`
 	SOS      SOS      `yaml:"sos" doc:"The SOS service: transfers carried by agents."`
 	Handover Handover `yaml:"handover" doc:"The handover service: devices that move."`
+	QoS      QoS      `yaml:"qos" doc:"The QoS service: bandwidth and latency that hold."`
 }
 
 // Log says what is logged.
@@ -143,6 +144,7 @@ func DefaultController() *Controller {
 		},
 		SOS:      SOS{Enabled: true, Settle: 10 * time.Second, Linger: time.Second},
 		Handover: defaultHandover(),
+		QoS:      defaultQoS(),
 	}
 }
 
@@ -156,6 +158,7 @@ func (c *Controller) check(k *checker) {
 	c.checkAPI(k)
 	c.checkOpenFlow(k)
 	c.Handover.check(k)
+	c.QoS.check(k)
 	if c.Network.Discovery.Timeout < 2*c.Network.Discovery.Interval {
 		k.fail("network.discovery.timeout", "too short for the interval", "at least twice network.discovery.interval, which is "+c.Network.Discovery.Interval.String())
 	}

@@ -16,6 +16,7 @@ import (
 var constructors = []func(*Controller) (Service, error){
 	newSOS,
 	newHandover,
+	newQoS,
 }
 
 func (c *Controller) makeServices() error {

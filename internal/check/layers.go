@@ -68,7 +68,7 @@ func Layers() []Layer {
 
 		{Dir: "qos/match", May: []string{"openflow", "network"}},
 		{Dir: "qos/reserve", May: []string{"network"}, Tests: []string{"openflow"}},
-		{Dir: "qos/bandwidth", May: []string{"qos/match", "qos/reserve", "network", "openflow", "store"}},
+		{Dir: "qos/bandwidth", May: []string{"qos/match", "qos/reserve", "network", "openflow", "store"}, Only: []string{"api"}},
 		{
 			Dir:   "qos/latency",
 			May:   []string{"qos/match", "qos/reserve", "ovsdb", "network", "openflow", "event", "store"},

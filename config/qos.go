@@ -1,0 +1,53 @@
+package config
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/sluice-net/sluice/qos/bandwidth"
+	"github.com/sluice-net/sluice/qos/match"
+)
+
+// QoS says how the QoS service works. Critical traffic may also be defined by the API;
+// what stands here replaces what the store has under the same name, at each start.
+type QoS struct {
+	Enabled  bool                   `yaml:"enabled" doc:"Off: the service and its part of the API do not exist."`
+	Critical map[string]QoSCritical `yaml:"critical" doc:"Critical traffic, by name: its flows are placed where the bandwidth is that they require."`
+}
+
+// QoSCritical is critical traffic; see bandwidth.Spec.
+type QoSCritical struct {
+	Rate        int64      `yaml:"rate" doc:"Bandwidth that each flow requires, in bit/s."`
+	ReverseRate int64      `yaml:"reverse_rate" doc:"Bandwidth required in the reverse direction, in bit/s; 0: a 32nd of rate, for acknowledgements."`
+	Match       match.Flow `yaml:"match" doc:"Which packets are critical."`
+	IdleTimeout string     `yaml:"idle_timeout" doc:"How long a flow is silent before it is over. Empty: 30s."`
+}
+
+func defaultQoS() QoS { return QoS{Enabled: true} }
+
+// Definitions is what is configured, checked, and everything that is wrong with it.
+func (q *QoS) Definitions() ([]*bandwidth.Definition, []match.Fault) {
+	var out []*bandwidth.Definition
+	var faults []match.Fault
+	for _, name := range slices.Sorted(maps.Keys(q.Critical)) {
+		c := q.Critical[name]
+		spec := bandwidth.Spec{Name: name, Rate: c.Rate, Match: c.Match, IdleTimeout: c.IdleTimeout}
+		if c.ReverseRate != 0 {
+			spec.ReverseRate = &c.ReverseRate
+		}
+		d, wrong := spec.Parse()
+		for _, f := range wrong {
+			f.Field = name + "." + f.Field
+			faults = append(faults, f)
+		}
+		out = append(out, d)
+	}
+	return out, faults
+}
+
+func (q *QoS) check(k *checker) {
+	_, faults := q.Definitions()
+	for _, f := range faults {
+		k.fail("qos.critical."+f.Field, "not usable", f.Want)
+	}
+}

@@ -1,0 +1,159 @@
+package bandwidth
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// What a change of the definitions can be refused for.
+var (
+	ErrExists  = errors.New("there is a definition of this name: delete it first, or choose another name")
+	ErrUnknown = errors.New("there is no definition of this name")
+	ErrTooMany = fmt.Errorf("there are %d definitions, which is the most", MaxDefinitions)
+)
+
+// Define adds a definition.
+func (s *Service) Define(ctx context.Context, d *Definition) error {
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	s.mu.Lock()
+	_, there := s.index(d.Name)
+	n := len(s.definitions)
+	s.mu.Unlock()
+	switch {
+	case there:
+		return ErrExists
+	case n >= MaxDefinitions:
+		return ErrTooMany
+	}
+	if err := s.storeDefinition(ctx, d); err != nil {
+		return err
+	}
+	s.add(d)
+	s.refreshView()
+	s.applyPunts(ctx)
+	s.publish("critical-added", d.Spec)
+	return nil
+}
+
+// Withdraw removes a definition and ends its flows, those that are being placed, too.
+func (s *Service) Withdraw(ctx context.Context, name string) error {
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	s.mu.Lock()
+	i, there := s.index(name)
+	s.mu.Unlock()
+	if !there {
+		return ErrUnknown
+	}
+	if err := s.store.Delete(ctx, definitionKey(name)); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.definitions = slices.Delete(slices.Clone(s.definitions), i, i+1)
+	var over []*flow
+	for _, f := range s.flows {
+		if f.definition == name {
+			f.cancel()
+			over = append(over, f)
+		}
+	}
+	s.mu.Unlock()
+	s.refreshView()
+	s.applyPunts(ctx)
+	sortFlows(over)
+	for _, f := range over {
+		s.end(f, "its definition was withdrawn")
+	}
+	s.publish("critical-removed", map[string]any{"name": name, "flows": len(over)})
+	return nil
+}
+
+// index finds a definition by its name. The lock is held.
+func (s *Service) index(name string) (int, bool) {
+	return slices.BinarySearchFunc(s.definitions, name, func(d *Definition, name string) int { return cmp.Compare(d.Name, name) })
+}
+
+// add enters a definition that has been stored.
+func (s *Service) add(d *Definition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, there := s.index(d.Name)
+	if !there {
+		s.definitions = slices.Insert(slices.Clone(s.definitions), i, d)
+	}
+}
+
+// replace enters a definition that is configured, in the place of one of its name.
+func (s *Service) replace(d *Definition) {
+	s.mu.Lock()
+	i, there := s.index(d.Name)
+	if there {
+		s.definitions = slices.Delete(slices.Clone(s.definitions), i, i+1)
+	}
+	s.mu.Unlock()
+	s.add(d)
+}
+
+// refreshView publishes the definitions for the packet-in handler.
+func (s *Service) refreshView() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.view.Store(&s.definitions)
+}
+
+// applyPunts brings the rules for first packets into every switch.
+func (s *Service) applyPunts(ctx context.Context) {
+	s.mu.Lock()
+	definitions := s.definitions
+	s.mu.Unlock()
+	refused := s.rules.EverySwitch(ctx, "punt", func(d openflow.DatapathID) network.Program { return punts(d, definitions) })
+	errs := map[string]string{}
+	for d, err := range refused {
+		errs[d.String()] = err.Error()
+		s.log.Warn("critical flows that enter here are not recognised", "switch", d, "error", err)
+	}
+	s.mu.Lock()
+	s.puntErrs = errs
+	s.mu.Unlock()
+}
+
+// Definitions lists what has been defined, by name.
+func (s *Service) Definitions() []Spec {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := []Spec{}
+	for _, d := range s.definitions {
+		out = append(out, d.Spec)
+	}
+	return out
+}
+
+// Flows lists the flows, those first that came first.
+func (s *Service) Flows() []Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*flow, 0, len(s.flows))
+	for _, f := range s.flows {
+		all = append(all, f)
+	}
+	sortFlows(all)
+	out := make([]Record, len(all))
+	for i, f := range all {
+		out[i] = f.record()
+	}
+	return out
+}
+
+// Refusals are the switches that did not take the rules for first packets, and why.
+func (s *Service) Refusals() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.puntErrs
+}

@@ -1,0 +1,57 @@
+package bandwidth
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/network"
+)
+
+// Removed is told of rules that a switch has removed because they were idle: the flow
+// is over. It runs on the switch's goroutine.
+func (s *Service) Removed(r network.Removed) {
+	id, ok := strings.CutPrefix(r.Name, "flow/")
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	f := s.byID[id]
+	s.mu.Unlock()
+	if f != nil {
+		s.start(func() { s.end(f, "it was silent") })
+	}
+}
+
+// end takes a flow out: its rules, its promise, its record.
+func (s *Service) end(f *flow, why string) {
+	f.cancel()
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	s.mu.Lock()
+	if f.ended {
+		s.mu.Unlock()
+		return
+	}
+	s.forget(f)
+	r := f.record()
+	s.mu.Unlock()
+	ctx, cancel := s.cleanUp()
+	defer cancel()
+	if err := s.rules.Remove(ctx, f.key()); err != nil {
+		s.log.Warn("removing the rules of a flow", "flow", f.header, "error", err)
+	}
+	s.book.Release(f.promise())
+	s.guard.adjust(ctx, links(f.path))
+	s.erase(ctx, f)
+	r.Reason = why
+	s.publish("flow-ended", r)
+}
+
+func sortFlows(flows []*flow) {
+	slices.SortFunc(flows, func(a, b *flow) int {
+		if c := a.since.Compare(b.since); c != 0 {
+			return c
+		}
+		return strings.Compare(a.id, b.id)
+	})
+}

@@ -1,0 +1,124 @@
+package bandwidth
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/match"
+)
+
+// HandlerPriority is the service's place in the packet-in chain: behind services that
+// take part in connections, which are then no longer what they look like.
+const HandlerPriority = 200
+
+// maxWaiting bounds the packets of a flow that wait for its placement.
+const maxWaiting = 32
+
+// Name implements network.Handler.
+func (s *Service) Name() string { return "qos" }
+
+// HandlePacketIn looks for first packets of critical flows. It runs on the switch's
+// goroutine and never waits.
+func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
+	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
+	return s.packet(at, &p.Headers, func() (Held, error) { return p.Hold(holdFor) })
+}
+
+// packet decides about a packet that a switch sent up. One of a flow that has been
+// placed already was on its way when the rules were written: it goes by default
+// forwarding, as does every one that cannot be placed.
+func (s *Service) packet(at network.PortRef, headers *packet.Headers, hold func() (Held, error)) network.Verdict {
+	definitions := s.view.Load()
+	if definitions == nil || len(*definitions) == 0 {
+		return network.Continue
+	}
+	h, ok := headerOf(headers)
+	if !ok || !s.fabric.IsEdge(at) {
+		return network.Continue
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.find(h); f != nil {
+		return s.join(f, hold)
+	}
+	d := definitionOf(*definitions, match.Of(at.Port, headers))
+	if d == nil {
+		return network.Continue
+	}
+	to, known := s.fabric.HostByMAC(h.EthDst, h.VLAN)
+	if !known || to.At == at {
+		return network.Continue
+	}
+	return s.begin(d, h, at, to.At, hold)
+}
+
+// find is the flow of a packet, in either direction. The lock is held.
+func (s *Service) find(h header) *flow {
+	if f := s.flows[h]; f != nil {
+		return f
+	}
+	return s.flows[h.reverse()]
+}
+
+func definitionOf(definitions []*Definition, exact openflow.Match) *Definition {
+	for _, d := range definitions {
+		if d.selects(exact) {
+			return d
+		}
+	}
+	return nil
+}
+
+// join lets a packet wait with the first one of its flow. The lock is held.
+func (s *Service) join(f *flow, hold func() (Held, error)) network.Verdict {
+	if f.state != StatePlacing || len(f.waiting) >= maxWaiting {
+		return network.Continue
+	}
+	held, err := hold()
+	if err != nil {
+		return network.Continue
+	}
+	f.waiting = append(f.waiting, held)
+	return network.Stop
+}
+
+// begin makes a flow of its first packet. The lock is held.
+func (s *Service) begin(d *Definition, h header, from, to network.PortRef, hold func() (Held, error)) network.Verdict {
+	if len(s.flows) >= maxFlows || s.placing >= maxPlacing {
+		s.metrics.outcomes.WithLabelValues("refused").Inc()
+		return network.Continue
+	}
+	held, err := hold()
+	if err != nil {
+		s.metrics.outcomes.WithLabelValues("refused").Inc()
+		return network.Continue
+	}
+	f := &flow{
+		id: identify(h), header: h, definition: d.Name, rate: uint64(d.Rate), reverse: d.Reverse, idle: d.Idle,
+		from: from, to: to, since: time.Now(), state: StatePlacing, waiting: []Held{held},
+	}
+	f.ctx, f.cancel = context.WithCancel(s.tasks.Context())
+	f.changing.Lock()
+	s.flows[h], s.byID[f.id] = f, f
+	s.placing++
+	if !s.tasks.Start(func(context.Context) { s.place(f) }) {
+		f.changing.Unlock()
+		s.forget(f)
+		return network.Continue
+	}
+	return network.Stop
+}
+
+// forget takes a flow out of the tables. The lock is held.
+func (s *Service) forget(f *flow) {
+	if f.state == StatePlacing {
+		s.placing--
+	}
+	f.ended = true
+	f.cancel()
+	delete(s.flows, f.header)
+	delete(s.byID, f.id)
+}

@@ -1,0 +1,85 @@
+package bandwidth
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// header is what the packets of one direction of a flow have in common: a connection
+// of a transport protocol, other IP packets between two hosts, or other frames between
+// two MAC addresses. It identifies the flow.
+type header struct {
+	EthType          uint16
+	VLAN             uint16 // zero for none
+	EthSrc, EthDst   openflow.MAC
+	Src, Dst         netip.Addr
+	Proto            uint8
+	SrcPort, DstPort uint16
+}
+
+// headerOf reads the header of a packet. It is false for one that belongs to no flow:
+// to a group of hosts, or a fragment, which has no ports.
+func headerOf(h *packet.Headers) (header, bool) {
+	if h.EthDst.IsMulticast() || h.EthSrc.IsMulticast() || h.IsFragment() || h.VLANTags > 1 {
+		return header{}, false
+	}
+	f := header{EthType: h.EthType, VLAN: h.VLANID, EthSrc: h.EthSrc, EthDst: h.EthDst}
+	if !h.IsIP() {
+		return f, h.EthType != packet.TypeARP
+	}
+	f.Src, f.Dst, f.Proto = h.Src, h.Dst, h.Proto
+	if h.Has(packet.TCP) || h.Has(packet.UDP) || h.Has(packet.SCTP) {
+		f.SrcPort, f.DstPort = h.SrcPort, h.DstPort
+	}
+	return f, true
+}
+
+// reverse is the header of the answers.
+func (h header) reverse() header {
+	h.EthSrc, h.EthDst = h.EthDst, h.EthSrc
+	h.Src, h.Dst = h.Dst, h.Src
+	h.SrcPort, h.DstPort = h.DstPort, h.SrcPort
+	return h
+}
+
+// match is the header as an OpenFlow match, for packets that come in by a port.
+func (h header) match(inPort uint32) openflow.Match {
+	f := []openflow.OXM{openflow.InPort(inPort), openflow.EthSrc(h.EthSrc), openflow.EthDst(h.EthDst), openflow.EthType(h.EthType)}
+	if h.VLAN != 0 {
+		f = append(f, openflow.VLANVID(h.VLAN))
+	} else {
+		f = append(f, openflow.NoVLAN())
+	}
+	if h.Src.IsValid() {
+		f = append(f, openflow.IPSrc(h.Src), openflow.IPDst(h.Dst), openflow.IPProto(h.Proto))
+	}
+	switch h.Proto {
+	case packet.ProtoTCP:
+		f = append(f, openflow.TCPSrc(h.SrcPort), openflow.TCPDst(h.DstPort))
+	case packet.ProtoUDP:
+		f = append(f, openflow.UDPSrc(h.SrcPort), openflow.UDPDst(h.DstPort))
+	case packet.ProtoSCTP:
+		f = append(f, openflow.SCTPSrc(h.SrcPort), openflow.SCTPDst(h.DstPort))
+	}
+	return openflow.MustMatch(f...)
+}
+
+var protocols = map[uint8]string{packet.ProtoTCP: "tcp", packet.ProtoUDP: "udp", packet.ProtoSCTP: "sctp", packet.ProtoICMP: "icmp", packet.ProtoICMPv6: "icmpv6"}
+
+// String is the flow as an operator reads it.
+func (h header) String() string {
+	if !h.Src.IsValid() {
+		return fmt.Sprintf("%#04x %v > %v", h.EthType, h.EthSrc, h.EthDst)
+	}
+	name, known := protocols[h.Proto]
+	if !known {
+		name = fmt.Sprintf("ip %d", h.Proto)
+	}
+	if h.SrcPort == 0 && h.DstPort == 0 {
+		return fmt.Sprintf("%s %v > %v", name, h.Src, h.Dst)
+	}
+	return fmt.Sprintf("%s %v > %v", name, netip.AddrPortFrom(h.Src, h.SrcPort), netip.AddrPortFrom(h.Dst, h.DstPort))
+}

@@ -1,0 +1,155 @@
+package bandwidth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/store"
+)
+
+const (
+	definitionPrefix = "qos/critical/"
+	flowPrefix       = "qos/flows/"
+)
+
+func definitionKey(name string) string { return definitionPrefix + name }
+
+func (s *Service) storeDefinition(ctx context.Context, d *Definition) error {
+	b, err := json.Marshal(d.Spec)
+	if err != nil {
+		return err
+	}
+	return s.store.Put(ctx, definitionKey(d.Name), b)
+}
+
+// stored is a flow as the store keeps it.
+type stored struct {
+	Header     header          `json:"header"`
+	Definition string          `json:"definition"`
+	Rate       uint64          `json:"rate"`
+	Reverse    uint64          `json:"reverse"`
+	Idle       time.Duration   `json:"idle"`
+	From       network.PortRef `json:"from"`
+	To         network.PortRef `json:"to"`
+	Since      time.Time       `json:"since"`
+	State      State           `json:"state"`
+	Reason     string          `json:"reason,omitempty"`
+	Hops       []network.Hop   `json:"hops"`
+	Accepted   time.Time       `json:"accepted,omitzero"`
+	Moves      int             `json:"moves"`
+	// Meters are what the flow passed, if it is one of best effort.
+	Meters []storedMeter `json:"meters,omitempty"`
+}
+
+type storedMeter struct {
+	Link network.PortRef `json:"link"`
+	Kbit uint32          `json:"kbit"`
+}
+
+// save stores a flow's placement. f.changing is locked.
+func (s *Service) save(f *flow) {
+	s.mu.Lock()
+	r := stored{
+		Header: f.header, Definition: f.definition, Rate: f.rate, Reverse: f.reverse, Idle: f.idle, From: f.from, To: f.to, Since: f.since,
+		State: f.state, Reason: f.reason, Hops: f.path.Hops, Accepted: f.accepted, Moves: f.moves,
+	}
+	s.mu.Unlock()
+	if r.State == StateBestEffort {
+		for _, at := range links(network.Path{Hops: r.Hops}) {
+			r.Meters = append(r.Meters, storedMeter{at, s.guard.kbit(at)})
+		}
+	}
+	ctx, cancel := s.cleanUp()
+	defer cancel()
+	b, err := json.Marshal(r)
+	if err == nil {
+		err = s.store.Put(ctx, flowPrefix+f.id, b)
+	}
+	if err != nil {
+		s.log.Warn("a placement is not stored: a restart would forget it", "flow", f.header, "error", err)
+	}
+}
+
+// erase removes a flow's placement from the store.
+func (s *Service) erase(ctx context.Context, f *flow) {
+	if err := s.store.Delete(ctx, flowPrefix+f.id); err != nil && !errors.Is(err, store.ErrNotFound) {
+		s.log.Warn("a placement stays stored", "flow", f.header, "error", err)
+	}
+}
+
+// load reads definitions and placements, and makes the promises again.
+func (s *Service) load(ctx context.Context) error {
+	definitions, err := s.store.List(ctx, definitionPrefix)
+	if err != nil {
+		return err
+	}
+	for _, e := range definitions {
+		var spec Spec
+		if err := json.Unmarshal(e.Value, &spec); err != nil {
+			return fmt.Errorf("stored definition %s: %w", e.Key, err)
+		}
+		d, faults := spec.Parse()
+		if len(faults) > 0 {
+			s.log.Error("a stored definition is not accepted any more", "key", e.Key, "faults", faults)
+			continue
+		}
+		s.add(d)
+	}
+	for _, d := range s.fixed {
+		if err := s.storeDefinition(ctx, d); err != nil {
+			return err
+		}
+		s.replace(d)
+	}
+	flows, err := s.store.List(ctx, flowPrefix)
+	if err != nil {
+		return err
+	}
+	for _, e := range flows {
+		if err := s.revive(ctx, strings.TrimPrefix(e.Key, flowPrefix), e.Value); err != nil {
+			return fmt.Errorf("stored flow %s: %w", e.Key, err)
+		}
+	}
+	return nil
+}
+
+// revive enters a flow of before the start.
+func (s *Service) revive(ctx context.Context, id string, value []byte) error {
+	var r stored
+	if err := json.Unmarshal(value, &r); err != nil {
+		return err
+	}
+	if len(r.Hops) == 0 || r.State != StateAccepted && r.State != StateBestEffort {
+		return fmt.Errorf("state %q with a path of %d switches", r.State, len(r.Hops))
+	}
+	f := &flow{
+		id: id, header: r.Header, definition: r.Definition, rate: r.Rate, reverse: r.Reverse, idle: r.Idle, from: r.From, to: r.To,
+		since: r.Since, state: r.State, reason: r.Reason, path: network.Path{Hops: r.Hops}, accepted: r.Accepted, moves: r.Moves,
+	}
+	f.ctx, f.cancel = context.WithCancel(s.tasks.Context())
+	s.mu.Lock()
+	s.flows[f.header], s.byID[f.id] = f, f
+	s.mu.Unlock()
+	s.restore(f, placement{path: f.path, state: f.state})
+	for _, m := range r.Meters {
+		s.guard.revive(ctx, m.Link, m.Kbit)
+	}
+	return nil
+}
+
+// redeclare declares the rules of flows of before the start. Switches that are not
+// connected yet are compared with them when they come, and keep what they have.
+func (s *Service) redeclare(ctx context.Context) {
+	for _, f := range s.all() {
+		f.changing.Lock()
+		if err := s.install(ctx, f, placement{path: f.path, state: f.state}, true); err != nil {
+			s.log.Warn("a flow of before the start is not declared", "flow", f.header, "error", err)
+		}
+		f.changing.Unlock()
+	}
+}

@@ -1,0 +1,188 @@
+package bandwidth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/qos/reserve"
+)
+
+// maxSearches bounds how often a path is searched anew because somebody else was
+// promised a link of it in between.
+const maxSearches = 16
+
+// placement is where a flow goes, and with what.
+type placement struct {
+	path   network.Path
+	state  State
+	reason string // of best effort
+}
+
+// accept finds a flow the shortest path whose every link has its rate available, and
+// enters the promise into the book. Between the search and the entry somebody else may
+// have been promised a link: then the entry fails as a whole, and the search is repeated.
+func (s *Service) accept(f *flow) (network.Path, error) {
+	t, key := s.fabric.Topology(), f.promise()
+	request := topology.Request{
+		MinBandwidth: f.rate,
+		Available:    func(l network.Link) uint64 { return s.book.Available(l.From, key) },
+		Exclude: func(l network.Link) string {
+			if free := s.book.Available(l.To, key); free < f.reverse {
+				return fmt.Sprintf("its reverse direction has %d bit/s available, %d are required", free, f.reverse)
+			}
+			return ""
+		},
+	}
+	var err error
+	for range maxSearches {
+		answer, ferr := t.Find(f.from, f.to, request)
+		if ferr != nil {
+			return network.Path{}, ferr
+		}
+		if err = s.book.Admit(reserve.Promise{Key: key, Shares: s.known(shares(answer.Path, f.rate, f.reverse))}); err == nil {
+			return answer.Path, nil
+		}
+		var short *reserve.Shortage
+		if errors.As(err, &short) && s.fabric.IsEdge(short.Link) {
+			break
+		}
+	}
+	return network.Path{}, err
+}
+
+// known leaves out the links to hosts whose speed nobody knows: no path avoids them.
+func (s *Service) known(all []reserve.Share) []reserve.Share {
+	out := all[:0]
+	for _, share := range all {
+		if s.fabric.IsEdge(share.Link) && s.fabric.Use(share.Link).Capacity == 0 {
+			continue
+		}
+		out = append(out, share)
+	}
+	return out
+}
+
+// fallBack is where default forwarding would lead a flow. Its traffic is entered into
+// the book as one that yields.
+func (s *Service) fallBack(f *flow, why error) (placement, error) {
+	path, ok := s.fabric.Topology().Path(f.from, f.to, network.MetricHops)
+	if !ok {
+		return placement{}, network.ErrNoPath
+	}
+	s.book.Restore(yielding(f, path))
+	return placement{path: path, state: StateBestEffort, reason: why.Error()}, nil
+}
+
+func yielding(f *flow, path network.Path) reserve.Promise {
+	p := reserve.Promise{Key: f.promise(), Yields: true}
+	for _, l := range links(path) {
+		p.Shares = append(p.Shares, reserve.Share{Link: l})
+	}
+	return p
+}
+
+// choose accepts a flow or falls back.
+func (s *Service) choose(f *flow) (placement, error) {
+	path, err := s.accept(f)
+	if err != nil {
+		return s.fallBack(f, err)
+	}
+	return placement{path: path, state: StateAccepted}, nil
+}
+
+// install writes the rules of a placement.
+func (s *Service) install(ctx context.Context, f *flow, p placement, allowDown bool) error {
+	meter := noMeter
+	if p.state == StateBestEffort {
+		s.guard.ensure(ctx, links(p.path))
+		meter = s.guard.meter
+	} else {
+		s.guard.adjust(ctx, links(p.path))
+	}
+	return s.rules.Apply(ctx, f.key(), program(f.header, p.path, f.idle, meter),
+		network.ApplyOptions{Waves: waves(p.path), AllowDown: allowDown})
+}
+
+// place finds a new flow its place. The caller has locked f.changing.
+func (s *Service) place(f *flow) {
+	defer f.changing.Unlock()
+	ctx, cancel := context.WithTimeout(f.ctx, placeFor)
+	defer cancel()
+	p, err := s.choose(f)
+	if err == nil {
+		err = s.install(ctx, f, p, false)
+	}
+	if err != nil {
+		s.giveUp(f, err)
+		return
+	}
+	s.mu.Lock()
+	if f.ctx.Err() != nil {
+		s.mu.Unlock()
+		s.giveUp(f, context.Cause(f.ctx))
+		return
+	}
+	s.enter(f, p)
+	s.placing--
+	waiting := f.waiting
+	f.waiting = nil
+	s.mu.Unlock()
+	for _, held := range waiting {
+		if err := held.Release(); err != nil {
+			s.log.Warn("releasing a first packet", "flow", f.header, "error", err)
+		}
+	}
+	s.metrics.placed(p.state, time.Since(f.since))
+	s.tell(f, string("flow-"+p.state))
+	s.save(f)
+}
+
+// enter notes a flow's placement. The lock is held.
+func (s *Service) enter(f *flow, p placement) {
+	if p.state == StateAccepted && f.state != StateAccepted {
+		f.accepted = time.Now()
+	}
+	f.path, f.state, f.reason = p.path, p.state, p.reason
+	f.whole, f.broken, f.pressed = true, time.Time{}, 0
+}
+
+// giveUp lets a flow that cannot be placed go by default forwarding.
+func (s *Service) giveUp(f *flow, why error) {
+	s.book.Release(f.promise())
+	ctx, cancel := s.cleanUp()
+	defer cancel()
+	if err := s.rules.Remove(ctx, f.key()); err != nil {
+		s.log.Warn("removing the rules of a flow", "flow", f.header, "error", err)
+	}
+	s.mu.Lock()
+	waiting := f.waiting
+	f.waiting = nil
+	s.forget(f)
+	s.mu.Unlock()
+	for _, held := range waiting {
+		if err := held.Forward(); err != nil {
+			s.log.Warn("forwarding a first packet", "flow", f.header, "error", err)
+		}
+	}
+	s.metrics.outcomes.WithLabelValues("failed").Inc()
+	s.log.Warn("a critical flow goes by default forwarding", "flow", f.header, "error", why)
+	s.publish("flow-failed", map[string]any{"id": f.id, "definition": f.definition, "flow": f.header.String(), "reason": why.Error()})
+}
+
+// cleanUp is the time for putting things in order, which the end of a flow, or of the
+// service, does not cut short.
+func (s *Service) cleanUp() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(s.tasks.Context()), placeFor)
+}
+
+// tell publishes what has become of a flow.
+func (s *Service) tell(f *flow, kind string) {
+	s.mu.Lock()
+	r := f.record()
+	s.mu.Unlock()
+	s.publish(kind, r)
+}

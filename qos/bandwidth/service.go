@@ -1,0 +1,185 @@
+package bandwidth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/store"
+)
+
+// Bounds of the service.
+const (
+	// MaxDefinitions bounds the definitions; each is rules on every switch.
+	MaxDefinitions = 256
+	// maxFlows bounds the flows, maxPlacing those that are being placed.
+	maxFlows   = 16384
+	maxPlacing = 256
+	// holdFor is how long a first packet waits at most, placeFor how long its
+	// placement may take.
+	holdFor  = 3 * time.Second
+	placeFor = 2 * time.Second
+)
+
+// Options is what a Service works with.
+type Options struct {
+	Fabric Fabric
+	Rules  Rules
+	Store  store.Store
+	Book   *reserve.Book
+	Log    *slog.Logger
+	// Publish tells of events; it may be nil.
+	Publish func(kind string, attrs any)
+	// Interval is how often counters are read.
+	Interval time.Duration
+	// Definitions are configured: each replaces what the store has under its name.
+	Definitions []*Definition
+}
+
+// Service places critical flows.
+type Service struct {
+	fabric   Fabric
+	rules    Rules
+	store    store.Store
+	book     *reserve.Book
+	log      *slog.Logger
+	publish  func(kind string, attrs any)
+	interval time.Duration
+	fixed    []*Definition
+	guard    *guard
+	metrics  *metrics
+
+	// tasks are the goroutines that Run waits for.
+	tasks *tasks.Group
+	// changes serialises what the operator changes, so that store and memory agree.
+	changes sync.Mutex
+	// view is what the packet-in handler looks at without a lock; nil until the
+	// store has been read.
+	view atomic.Pointer[[]*Definition]
+	// rethink wakes the goroutine that looks for flows whose path has broken.
+	rethink chan struct{}
+	ready   chan struct{}
+
+	mu          sync.Mutex
+	definitions []*Definition // by name
+	flows       map[header]*flow
+	byID        map[string]*flow
+	placing     int
+	puntErrs    map[string]string
+}
+
+// New returns a Service that has not started yet.
+func New(o Options) (*Service, error) {
+	if o.Fabric == nil || o.Rules == nil || o.Store == nil || o.Book == nil {
+		return nil, errors.New("qos: a network, an owner of rules, a store and a book of promises are needed")
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Publish == nil {
+		o.Publish = func(string, any) {}
+	}
+	if o.Interval == 0 {
+		o.Interval = 5 * time.Second
+	}
+	s := &Service{
+		fabric: o.Fabric, rules: o.Rules, store: o.Store, book: o.Book, log: o.Log, publish: o.Publish, interval: o.Interval, fixed: o.Definitions,
+		tasks: tasks.New(), rethink: make(chan struct{}, 1), ready: make(chan struct{}),
+		flows: map[header]*flow{}, byID: map[string]*flow{}, puntErrs: map[string]string{},
+	}
+	s.guard = newGuard(s)
+	s.metrics = newMetrics(s)
+	return s, nil
+}
+
+// Run works until ctx ends. Rules of flows stay in the switches.
+func (s *Service) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, s.tasks.Cancel)
+	defer stop()
+	defer s.tasks.Stop()
+	own := s.tasks.Context()
+	if err := s.load(own); err != nil {
+		return fmt.Errorf("qos: %w", err)
+	}
+	s.redeclare(own)
+	s.applyPunts(own)
+	s.rules.Ready()
+	s.refreshView()
+	close(s.ready)
+	s.tasks.Start(s.watch)
+	s.keepUp(own)
+	s.view.Store(nil)
+	return nil
+}
+
+// Ready is closed when what was there before the start has been declared again.
+func (s *Service) Ready() <-chan struct{} { return s.ready }
+
+// wake makes the watcher look at the flows' paths.
+func (s *Service) wake() {
+	select {
+	case s.rethink <- struct{}{}:
+	default:
+	}
+}
+
+// NetworkChanged tells the service of a change in the network. It does not block.
+func (s *Service) NetworkChanged(e network.Event) {
+	if e.Kind != network.HostAdded && e.Kind != network.HostRemoved {
+		s.wake()
+	}
+}
+
+// watch looks after flows whose path breaks.
+func (s *Service) watch(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.rethink:
+			s.review(ctx)
+		}
+	}
+}
+
+// keepUp reads counters, and does what follows from them.
+func (s *Service) keepUp(ctx context.Context) {
+	tick := time.NewTicker(s.interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.observe(ctx)
+			s.review(ctx)
+			s.relieve(ctx)
+			s.retry(ctx)
+			s.guard.sweep(ctx)
+		}
+	}
+}
+
+// all lists the flows that have been placed, those first that came first.
+func (s *Service) all() []*flow {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*flow, 0, len(s.flows))
+	for _, f := range s.flows {
+		if f.state != StatePlacing {
+			out = append(out, f)
+		}
+	}
+	sortFlows(out)
+	return out
+}
+
+// start runs f in a goroutine that Run waits for. It does nothing after the end.
+func (s *Service) start(f func()) { s.tasks.Start(func(context.Context) { f() }) }

@@ -1,0 +1,99 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/qos/reserve"
+)
+
+// Name is the service's name: its path in the API and its keys in the store.
+const Name = "qos"
+
+// Part is one part of the service.
+type Part interface {
+	// Register adds the part's operations and metrics to the API.
+	Register(*api.API)
+	// Run works until ctx ends.
+	Run(context.Context) error
+	// NetworkChanged tells of a change in the network. It must not block.
+	NetworkChanged(network.Event)
+}
+
+// Service is QoS in the controller.
+type Service struct {
+	book  *reserve.Book
+	parts []Part
+}
+
+// New joins parts that share a book.
+func New(book *reserve.Book, parts ...Part) *Service { return &Service{book: book, parts: parts} }
+
+// Name is the service's name.
+func (s *Service) Name() string { return Name }
+
+// Run works until ctx ends, or a part fails.
+func (s *Service) Run(ctx context.Context) error {
+	group := tasks.New()
+	defer group.Stop()
+	stop := context.AfterFunc(ctx, group.Cancel)
+	defer stop()
+	ended := make(chan error, len(s.parts))
+	for _, p := range s.parts {
+		group.Start(func(own context.Context) { ended <- p.Run(own) })
+	}
+	var all error
+	for range s.parts {
+		all = errors.Join(all, <-ended)
+		group.Cancel()
+	}
+	return all
+}
+
+// NetworkChanged tells the parts of a change in the network. It does not block.
+func (s *Service) NetworkChanged(e network.Event) {
+	for _, p := range s.parts {
+		p.NetworkChanged(e)
+	}
+}
+
+// Register adds the operations of all parts to the API.
+func (s *Service) Register(a *api.API) {
+	for _, p := range s.parts {
+		p.Register(a)
+	}
+	huma.Register(a.Huma(), huma.Operation{
+		OperationID: "qos-reservations-get", Method: http.MethodGet, Path: api.Prefix + "/" + Name + "/reservations",
+		Summary: "List what is promised on links", Tags: []string{Name},
+	}, s.getReservations)
+}
+
+// Reservation is what is promised on one direction of a link.
+type Reservation struct {
+	Link      string        `json:"link" doc:"Port by which it leaves its switch" example:"0000000000000001/2"`
+	Capacity  uint64        `json:"capacity" doc:"In bit/s, as all that follows"`
+	Used      uint64        `json:"used" doc:"As measured"`
+	Promised  uint64        `json:"promised" doc:"Sum of the promises"`
+	Unseen    uint64        `json:"unseen" doc:"The part of it that measurements do not show yet"`
+	Available uint64        `json:"available" doc:"What can still be promised"`
+	For       []reserve.Key `json:"for" doc:"What it is promised for"`
+}
+
+// reservations is the answer to a request for them.
+type reservations struct{ Body []Reservation }
+
+func (s *Service) getReservations(context.Context, *struct{}) (*reservations, error) {
+	out := &reservations{Body: []Reservation{}}
+	for _, l := range s.book.Lines() {
+		out.Body = append(out.Body, Reservation{
+			Link: l.Link.String(), Capacity: l.Capacity, Used: l.Used, Promised: l.Promised, Unseen: l.Unseen, Available: l.Available, For: l.Keys,
+		})
+	}
+	return out, nil
+}
