@@ -26,7 +26,8 @@ export class Live {
   readonly critical: Resource<Critical[]>;
   readonly placements: Resource<Placement[]>;
 
-  private readonly all: Resource<unknown>[];
+  private readonly core: Resource<unknown>[];
+  private readonly qos: Resource<unknown>[];
   private readonly listeners = new Set<() => void>();
   private readonly stale = new Set<Resource<unknown>>();
   private stop: AbortController | undefined;
@@ -45,7 +46,8 @@ export class Live {
     this.stats = make(new Map<string, ClassStats>(), () => this.allStats(), 2_000, "qos.");
     this.critical = list("/qos/critical", 10_000, "qos.");
     this.placements = list("/qos/flows", 3_000, "qos.");
-    this.all = [this.switches, this.links, this.hosts, this.classes, this.stats, this.critical, this.placements];
+    this.core = [this.switches, this.links, this.hosts];
+    this.qos = [this.classes, this.stats, this.critical, this.placements];
   }
 
   /** Whether the controller runs the service; undefined while that is not known. */
@@ -60,8 +62,7 @@ export class Live {
     this.stop = stop;
     await this.status.refresh();
     if (stop.signal.aborted) return;
-    const wanted = this.all.filter((r) => this.serves(r));
-    for (const r of wanted) {
+    for (const r of this.served()) {
       this.timers.push(window.setInterval(() => {
         if (!document.hidden) void r.refresh();
       }, r.every));
@@ -80,7 +81,7 @@ export class Live {
   }
 
   refreshAll(): void {
-    for (const r of this.all) if (this.serves(r)) void r.refresh();
+    for (const r of this.served()) void r.refresh();
   }
 
   subscribe(listener: () => void): () => void {
@@ -88,8 +89,9 @@ export class Live {
     return () => this.listeners.delete(listener);
   }
 
-  private serves(r: Resource<unknown>): boolean {
-    return this.hasQoS() !== false || r.concerns("network.");
+  /** What this controller has. */
+  private served(): Resource<unknown>[] {
+    return this.hasQoS() ? [...this.core, ...this.qos] : this.core;
   }
 
   private async allStats(): Promise<Map<string, ClassStats>> {
@@ -121,7 +123,7 @@ export class Live {
     }
     const event = JSON.parse(m.data) as BusEvent;
     this.events = [event, ...this.events].slice(0, remembered);
-    for (const r of this.all) if (this.serves(r) && r.concerns(event.kind)) this.stale.add(r);
+    for (const r of this.served()) if (r.concerns(event.kind)) this.stale.add(r);
     this.settling ||= window.setTimeout(() => this.refreshStale(), settle);
     this.changed();
   }

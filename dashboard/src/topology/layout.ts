@@ -11,7 +11,8 @@ export interface Point {
 
 /** Bounds the work: how many pairs are looked at until the picture is good enough. */
 const effort = 3e6;
-const still = 1e-7;
+const still = 1e-5;
+const flat = 0.1;
 
 /** Places nodes so that neighbours are about 1 apart. */
 export function layout(ids: string[], edges: [string, string][]): Map<string, Point> {
@@ -115,6 +116,8 @@ function straighten(points: Point[]): void {
   for (const p of points) {
     [p.x, p.y] = [p.x * cos + p.y * sin, p.y * cos - p.x * sin];
   }
+  // A row is a row: what is left of a bend is only where the search has stopped.
+  if (points.every((p) => Math.abs(p.y) < flat)) for (const p of points) p.y = 0;
   flip(points, "x");
   flip(points, "y");
 }

@@ -11,6 +11,8 @@ import { cableWords, shortWords, type Names } from "./words";
 
 /** Beyond this many links their words are only shown for the one that is looked at. */
 const labelled = 30;
+/** Pixels for a unit of the picture, where there is room. */
+const scale = 1.3;
 
 interface Props {
   graph: Graph;
@@ -52,7 +54,7 @@ export function Picture({ graph, names, route }: Props) {
   return (
     <figure class="picture">
       <svg
-        ref={svg} viewBox={`${x} ${y} ${width} ${height}`} role="group" onKeyDown={move}
+        ref={svg} viewBox={`${x} ${y} ${width} ${height}`} width={width * scale} role="group" onKeyDown={move}
         aria-label={`Topology: ${graph.switches.length} switches, ${graph.cables.length} links, ${graph.hosts.length} hosts. Arrow keys go from one to the next.`}
       >
         {scene.cables.map((c) => (

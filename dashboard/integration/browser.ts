@@ -1,0 +1,48 @@
+// Chromium with the page, and what is asked of any page: nothing from elsewhere,
+// no errors.
+
+import { axeSource } from "./axe";
+import { chromium, type Browser, type Page } from "playwright-core";
+
+const variable = (name: string): string => {
+  const value = process.env[name];
+  if (!value) throw new Error(`${name} is not set: these tests are started by go test ./dashboard/integration`);
+  return value;
+};
+
+export const server = variable("SLUICE_SERVER");
+export const token = variable("SLUICE_TOKEN");
+const out = variable("SLUICE_OUT");
+
+export interface Opened {
+  page: Page;
+  /** What went wrong: errors of scripts, breaches of the policy, requests to elsewhere. */
+  faults: string[];
+  /** All URLs that were asked for. */
+  urls: string[];
+  close(): Promise<void>;
+}
+
+export async function open(): Promise<Opened> {
+  const browser: Browser = await chromium.launch({
+    executablePath: variable("CHROMIUM"),
+    args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+  });
+  const page = await browser.newPage({ viewport: { width: 1280, height: 900 }, colorScheme: "light" });
+  page.setDefaultTimeout(15_000);
+  await page.addInitScript({ content: axeSource });
+  const faults: string[] = [];
+  const urls: string[] = [];
+  page.on("pageerror", (e) => faults.push(String(e)));
+  page.on("console", (m) => {
+    // That a request was refused is for the page to show, and for the tests to look at.
+    if (m.type() === "error" && !m.text().startsWith("Failed to load resource")) faults.push(m.text());
+  });
+  page.on("request", (r) => {
+    urls.push(r.url());
+    if (!r.url().startsWith(server) && !r.url().startsWith("data:")) faults.push(`asks ${r.url()}`);
+  });
+  return { page, faults, urls, close: () => browser.close() };
+}
+
+export const shot = (page: Page, name: string): Promise<Buffer> => page.screenshot({ path: `${out}/${name}.png`, fullPage: true });

@@ -1,0 +1,161 @@
+package integration
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/controller"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// linkRate is the speed of the links between the switches.
+const linkRate = 10e6
+
+// TestPage lets Chromium use the dashboard against a line of three switches that
+// carries traffic.
+func TestPage(t *testing.T) {
+	needs(t, "npm", "chromium", "iperf3")
+	l := lab.New(t, lab.Line("page", 3, delayline.Params{Rate: linkRate, Delay: time.Millisecond}))
+	server, token := startController(t, l)
+	startTraffic(t, l)
+	ctx, cancel := context.WithTimeout(t.Context(), 80*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "npm", "run", "--silent", "browser")
+	cmd.Dir = ".."
+	cmd.Env = append(os.Environ(), "SLUICE_SERVER="+server, "SLUICE_TOKEN="+token, "SLUICE_OUT="+outDir(t), "CHROMIUM="+mustFind(t, "chromium"))
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// needs skips the test where a program, or the installed packages, are missing.
+func needs(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			t.Skipf("NOT TESTED: the dashboard in a browser, because %s is missing", p)
+		}
+	}
+	if _, err := os.Stat("../node_modules"); err != nil {
+		t.Skip("NOT TESTED: the dashboard in a browser, because dashboard/node_modules is missing; make test-dashboard installs it")
+	}
+}
+
+func mustFind(t *testing.T, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// outDir is where screenshots are left.
+func outDir(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../out/dashboard")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// startController runs a controller in this process until the test ends.
+func startController(t *testing.T, l *lab.Lab) (server, token string) {
+	t.Helper()
+	cfg := settings(t, l)
+	switches, err := l.Control().Listen("tcp", l.ControllerAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c, err := controller.New(ctx, controller.Options{
+		Config: cfg, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		OpenFlow: []net.Listener{switches}, API: api,
+	})
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("controller: %v", err)
+		}
+	})
+	secret, err := os.ReadFile(filepath.Join(cfg.DataDir, "token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "http://" + api.Addr().String(), strings.TrimSpace(string(secret))
+}
+
+func settings(t *testing.T, l *lab.Lab) *config.Controller {
+	t.Helper()
+	cfg := config.DefaultController()
+	cfg.DataDir, cfg.Store.Kind = t.TempDir(), "memory"
+	cfg.SOS.Enabled = false
+	cfg.Network.Discovery.Interval, cfg.Network.Discovery.Timeout = 300*time.Millisecond, 3*time.Second
+	cfg.Network.StatsInterval = time.Second
+	cfg.Network.Switches = map[openflow.DatapathID]config.SwitchIs{}
+	for _, name := range []string{"s1", "s2", "s3"} {
+		is := config.SwitchIs{Name: name, Rewrite: "auto", Bundles: "auto", Capacity: map[int]float64{}}
+		for _, link := range []string{"s1-s2", "s2-s3"} {
+			if port, err := l.Switch(name).Port(link); err == nil {
+				is.Capacity[port] = linkRate / 1e6
+			}
+		}
+		cfg.Network.Switches[openflow.DatapathID(l.Switch(name).DPID())] = is
+	}
+	return cfg
+}
+
+// startTraffic sends UDP from h1 to h3 until the test ends: to port 5201 what the
+// page will make a class of, and beside it what fills the links.
+func startTraffic(t *testing.T, l *lab.Lab) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running []*exec.Cmd
+	t.Cleanup(func() {
+		cancel()
+		for _, cmd := range running {
+			_ = cmd.Wait() // killed
+		}
+	})
+	start := func(host string, args ...string) {
+		cmd := l.Host(host).Command(ctx, args[0], args[1:]...)
+		cmd.WaitDelay = time.Second
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		running = append(running, cmd)
+	}
+	to := l.Host("h3").Addr().String()
+	for _, flow := range []struct{ port, rate string }{{"5201", "1M"}, {"5202", "6M"}} {
+		start("h3", "iperf3", "--server", "--port", flow.port)
+		start("h1", "sh", "-c", "until iperf3 --client "+to+" --port "+flow.port+" --udp --bitrate "+flow.rate+" --length 1000 --time 100; do sleep 0.2; done")
+	}
+	start("h2", "ping", "-i", "0.5", to)
+}
