@@ -8,6 +8,7 @@ func commands(app *App) []*cobra.Command {
 		controllerCommand(app),
 		agentCommand(app),
 		mobileCommand(app),
+		classifierCommand(app),
 		networkCommand(app),
 		pathCommand(app),
 		sosCommand(app),

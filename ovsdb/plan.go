@@ -75,7 +75,7 @@ func (p *planner) create(port Port, root Root) {
 		unchanged(port),
 		ovsdb.Operation{Op: ovsdb.OperationInsert, Table: "QoS", UUIDName: name, Row: ovsdb.Row{
 			"type": TypeHTB, "queues": ovsdb.OvsMap{GoMap: queues},
-			"other_config": rootConfig(root), "external_ids": textMap(map[string]string{ownerKey: p.owner}),
+			"other_config": rootConfig(root), "external_ids": textMap(map[string]string{OwnerTag: p.owner}),
 		}},
 		ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Port", Where: is(port.uuid), Row: ovsdb.Row{"qos": set(ovsdb.UUID{GoUUID: name})}})
 }
@@ -147,7 +147,7 @@ func (p *planner) insertQueue(q Queue) ovsdb.UUID {
 }
 
 func (p *planner) queueRow(q Queue) ovsdb.Row {
-	tags := map[string]string{ownerKey: p.owner}
+	tags := map[string]string{OwnerTag: p.owner}
 	maps.Copy(tags, q.Tags)
 	mark := set()
 	if q.Mark != nil {

@@ -79,12 +79,12 @@ func (p *planner) sflowRow(f *SFlow) ovsdb.Row {
 	}
 	return ovsdb.Row{
 		"targets": targets, "agent": agent, "header": optional(f.Header), "polling": optional(f.Polling), "sampling": optional(f.Sampling),
-		"external_ids": textMap(map[string]string{ownerKey: p.owner}),
+		"external_ids": textMap(map[string]string{OwnerTag: p.owner}),
 	}
 }
 
 func (j *join) readSFlow(row sflowRow) *SFlow {
-	f := &SFlow{Targets: slices.Sorted(slices.Values(row.Targets)), Ours: row.IDs[ownerKey] == j.owner}
+	f := &SFlow{Targets: slices.Sorted(slices.Values(row.Targets)), Ours: row.IDs[OwnerTag] == j.owner}
 	if row.Agent != nil {
 		f.Agent = *row.Agent
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ownerKey is the key of external_ids under which rows bear their owner's name.
-const ownerKey = "sluice-owner"
+// OwnerTag is the key of external_ids under which rows bear their owner's name.
+const OwnerTag = "sluice-owner"
 
 // TypeHTB is the type of QoS rows that are hierarchical token buckets.
 const TypeHTB = "linux-htb"
@@ -210,7 +210,7 @@ func (j *join) port(row portRow) Port {
 }
 
 func (j *join) readQoS(row qosRow) *QoS {
-	q := &QoS{Type: row.Type, Ours: row.IDs[ownerKey] == j.owner, Tags: row.IDs, queues: map[uint32]string{}}
+	q := &QoS{Type: row.Type, Ours: row.IDs[OwnerTag] == j.owner, Tags: row.IDs, queues: map[uint32]string{}}
 	q.Rate, _ = strconv.ParseUint(row.Config["max-rate"], 10, 64)
 	for _, n := range slices.Sorted(maps.Keys(row.Queues)) {
 		id := row.Queues[n]
@@ -232,7 +232,7 @@ func readQueue(n uint32, row queueRow) Queue {
 		q.Mark = &mark
 	}
 	for k, v := range row.IDs {
-		if k != ownerKey {
+		if k != OwnerTag {
 			q.Tags[k] = v
 		}
 	}
@@ -243,17 +243,17 @@ func readQueue(n uint32, row queueRow) Queue {
 // removed with its queues still configured.
 func (j *join) strays() (qos, queues, sflow []string) {
 	for id, q := range j.qos {
-		if q.IDs[ownerKey] == j.owner && !j.used[id] {
+		if q.IDs[OwnerTag] == j.owner && !j.used[id] {
 			qos = append(qos, id)
 		}
 	}
 	for id, q := range j.queues {
-		if q.IDs[ownerKey] == j.owner && !j.used[id] {
+		if q.IDs[OwnerTag] == j.owner && !j.used[id] {
 			queues = append(queues, id)
 		}
 	}
 	for id, f := range j.sflow {
-		if f.IDs[ownerKey] == j.owner && !j.used[id] {
+		if f.IDs[OwnerTag] == j.owner && !j.used[id] {
 			sflow = append(sflow, id)
 		}
 	}

@@ -1,0 +1,186 @@
+package classifier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/sluice-net/sluice/ovsdb"
+)
+
+// DefaultDatabase is where packages put the local database's socket.
+const DefaultDatabase = "unix:/var/run/openvswitch/db.sock"
+
+// How often the kernel is compared with the database. Open vSwitch carries out a
+// change a few milliseconds after it is in the database, and tells nobody.
+const (
+	soon    = 20 * time.Millisecond
+	patient = 2 * time.Second // how long it is looked at that often
+	usually = time.Second
+)
+
+// waiting is how much may wait in one queue, as time of its link.
+const waiting = 20 * time.Millisecond
+
+// Bounds of a queue in packets.
+const (
+	leastPackets = 4
+	mostPackets  = 1000
+	// packetMemory is what a full-sized packet takes of its send socket's buffer.
+	packetMemory = 2304
+)
+
+// Options is what a Daemon is made from.
+type Options struct {
+	// Database is the local one's socket, see ovsdb.CheckTarget.
+	Database string
+	Log      *slog.Logger
+}
+
+// Daemon keeps the classifiers of one network namespace.
+type Daemon struct {
+	client *ovsdb.Client
+	log    *slog.Logger
+	socket uint64 // bytes of the send socket
+	limits map[leafAt]uint32
+	told   map[string]string // faults by port
+}
+
+// New returns a daemon that does nothing until Run.
+func New(o Options) (*Daemon, error) {
+	if !strings.HasPrefix(o.Database, "unix:") {
+		return nil, fmt.Errorf("classifier: database %q: want the local one's socket, like %s", o.Database, DefaultDatabase)
+	}
+	client, err := ovsdb.New(ovsdb.Options{Target: o.Database, Owner: "sluice-classifier", Log: o.Log})
+	if err != nil {
+		return nil, fmt.Errorf("classifier: %w", err)
+	}
+	return &Daemon{client: client, log: o.Log, socket: sendBuffer(), limits: map[leafAt]uint32{}, told: map[string]string{}}, nil
+}
+
+// sendBuffer is the size of the switch's send socket.
+func sendBuffer() uint64 {
+	const fallback = 212992 // the kernel's own
+	text, err := os.ReadFile("/proc/sys/net/core/wmem_default")
+	if err != nil {
+		return fallback
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return fallback
+	}
+	return n
+}
+
+// Run keeps the classifiers until ctx ends. They stay, and go with their queues.
+func (d *Daemon) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { _ = d.client.Run(ctx) }) // ends with ctx
+	var seen *ovsdb.State
+	since := time.Now()
+	for ctx.Err() == nil {
+		state, changed := d.client.State()
+		if state != seen {
+			seen, since = state, time.Now()
+		}
+		pause := usually
+		if state != nil && d.sync(state) && time.Since(since) < patient {
+			pause = soon
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// sync brings the kernel in line with the database. It reports whether something was
+// not there yet.
+func (d *Daemon) sync(state *ovsdb.State) (again bool) {
+	k, err := readKernel()
+	if err != nil {
+		d.log.Error("classifier", "error", err)
+		return true
+	}
+	for _, b := range state.Bridges {
+		if b.Datapath != ovsdb.Userspace {
+			continue // there set_queue alone is enough
+		}
+		for _, p := range b.Ports {
+			if p.QoS == nil || p.QoS.Type != ovsdb.TypeHTB {
+				continue
+			}
+			err := d.port(k, p)
+			again = again || errors.Is(err, errNotYet)
+			d.tell(p.Name, err)
+		}
+	}
+	return again
+}
+
+// tell logs a fault once.
+func (d *Daemon) tell(port string, err error) {
+	text := ""
+	if err != nil && !errors.Is(err, errNotYet) {
+		text = err.Error()
+	}
+	if text != d.told[port] && text != "" {
+		d.log.Error("classifier", "port", port, "error", err)
+	}
+	d.told[port] = text
+}
+
+func (d *Daemon) port(k *kernel, p ovsdb.Port) error {
+	t, err := tableOf(p.QoS)
+	if err != nil {
+		return err
+	}
+	link, err := netlink.LinkByName(p.Name)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", p.Name, errNotYet)
+	}
+	index := link.Attrs().Index
+	if !k.buckets[index] {
+		return fmt.Errorf("interface %s has no bucket: %w", p.Name, errNotYet)
+	}
+	if err := classify(link, t); err != nil {
+		return err
+	}
+	if p.QoS.Tags[ovsdb.OwnerTag] == "" {
+		return nil // somebody else's queues are theirs to bound
+	}
+	for _, q := range p.QoS.Queues {
+		at := leafAt{index, uint16(q.ID + 1)}
+		limit := d.limit(p.QoS.Rate, len(p.QoS.Queues))
+		if k.leaves[at] && d.limits[at] == limit {
+			continue
+		}
+		if err := bound(link, at.class, limit); err != nil {
+			return err
+		}
+		d.limits[at] = limit
+	}
+	return nil
+}
+
+// limit is how many packets may wait in each of a port's queues: what the link takes
+// a moment for, but no more than the send socket holds for all of them.
+func (d *Daemon) limit(rate uint64, queues int) uint32 {
+	const full = 8 * 1514
+	byTime := uint64(waiting.Seconds()*float64(rate)/full) + leastPackets
+	bySocket := d.socket * 4 / 5 / packetMemory / uint64(max(queues, 1))
+	return uint32(min(max(min(byTime, bySocket), leastPackets), mostPackets))
+}

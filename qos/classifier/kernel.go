@@ -1,0 +1,125 @@
+package classifier
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// filterPriority is the place of our filter among those of a bucket's root.
+const filterPriority = 0x51
+
+// errNotYet says that Open vSwitch has not made what the database asks for.
+var errNotYet = errors.New("not there yet")
+
+// kernel is what the network namespace holds at one moment.
+type kernel struct {
+	// buckets are the interfaces whose root is a token bucket of Open vSwitch.
+	buckets map[int]bool
+	// leaves are the queues that have been given to classes.
+	leaves map[leafAt]bool
+}
+
+// leafAt is a class of an interface.
+type leafAt struct {
+	link  int
+	class uint16
+}
+
+var root = netlink.MakeHandle(htbMajor, 0)
+
+// readKernel lists disciplines once for all interfaces.
+func readKernel() (*kernel, error) {
+	all, err := netlink.QdiscList(nil)
+	if err != nil {
+		return nil, fmt.Errorf("list queueing disciplines: %w", err)
+	}
+	k := &kernel{buckets: map[int]bool{}, leaves: map[leafAt]bool{}}
+	for _, q := range all {
+		a := q.Attrs()
+		switch {
+		case q.Type() == "htb" && a.Parent == netlink.HANDLE_ROOT && a.Handle == root:
+			k.buckets[a.LinkIndex] = true
+		case q.Type() == "pfifo" && a.Handle == leafHandle(uint16(a.Parent)):
+			k.leaves[leafAt{a.LinkIndex, uint16(a.Parent)}] = true
+		}
+	}
+	return k, nil
+}
+
+// leafHandle is the handle of the queue that we give to a class: one that nobody else
+// would choose.
+func leafHandle(class uint16) uint32 { return uint32(0x8000|class) << 16 }
+
+// filters are those of ours at an interface, by name.
+func filters(link netlink.Link) (map[string]netlink.Filter, error) {
+	all, err := netlink.FilterList(link, root)
+	if err != nil {
+		return nil, fmt.Errorf("list filters of %s: %w", link.Attrs().Name, err)
+	}
+	out := map[string]netlink.Filter{}
+	for _, f := range all {
+		if b, ok := f.(*netlink.BpfFilter); ok && strings.HasPrefix(b.Name, filterPrefix) {
+			out[b.Name] = f
+		}
+	}
+	return out, nil
+}
+
+// classify gives an interface the filter of a table, or takes ours away if the table
+// is empty. Replacing one is a single step: no packet goes unclassified meanwhile.
+func classify(link netlink.Link, t Table) error {
+	have, err := filters(link)
+	if err != nil {
+		return err
+	}
+	if len(t) == 0 {
+		for name, f := range have {
+			if err := netlink.FilterDel(f); err != nil {
+				return fmt.Errorf("remove filter %s from %s: %w", name, link.Attrs().Name, err)
+			}
+		}
+		return nil
+	}
+	if have[t.name()] != nil {
+		return nil
+	}
+	p, err := t.load()
+	if err != nil {
+		return err
+	}
+	defer p.Close() // the filter holds it
+	err = netlink.FilterReplace(&netlink.BpfFilter{
+		FilterAttrs: netlink.FilterAttrs{LinkIndex: link.Attrs().Index, Parent: root, Handle: 1, Priority: filterPriority, Protocol: unix.ETH_P_ALL},
+		Fd:          p.FD(), Name: t.name(),
+	})
+	if err != nil {
+		return fmt.Errorf("filter of %s: %w", link.Attrs().Name, err)
+	}
+	return nil
+}
+
+// bound gives a class a queue of its own with a limit in packets, or changes the
+// limit. The class's own default takes its limit from the interface's transmit queue
+// when the class is made, which would change an interface that is not ours.
+func bound(link netlink.Link, class uint16, packets uint32) error {
+	req := nl.NewNetlinkRequest(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE|unix.NLM_F_ACK)
+	req.AddData(&nl.TcMsg{
+		Family: nl.FAMILY_ALL, Ifindex: int32(link.Attrs().Index), Handle: leafHandle(class), Parent: netlink.MakeHandle(htbMajor, class),
+	})
+	req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("pfifo")))
+	req.AddData(nl.NewRtAttr(nl.TCA_OPTIONS, binary.NativeEndian.AppendUint32(nil, packets))) // struct tc_fifo_qopt
+	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EINVAL):
+		return fmt.Errorf("class 1:%x of %s: %w", class, link.Attrs().Name, errNotYet)
+	case err != nil:
+		return fmt.Errorf("queue of class 1:%x of %s: %w", class, link.Attrs().Name, err)
+	}
+	return nil
+}

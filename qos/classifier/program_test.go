@@ -1,0 +1,123 @@
+package classifier
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/ovsdb"
+)
+
+// frame is a packet with a DSCP, whose IPv4 checksum is right.
+func frame(version int, tagged bool, dscp, ecn uint8) []byte {
+	b := make([]byte, 12, 100)
+	if tagged {
+		b = append(b, 0x81, 0, 0, 5)
+	}
+	class := dscp<<2 | ecn
+	if version == 4 {
+		ip := []byte{0x45, class, 0, 40, 1, 2, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2}
+		binary.BigEndian.PutUint16(ip[10:], ^sum(ip))
+		b = append(append(b, 8, 0), ip...)
+	} else {
+		b = append(append(b, 0x86, 0xdd), 0x60|class>>4, class<<4|0x7, 1, 2, 0, 20, 17, 64)
+		b = append(b, make([]byte, 32)...)
+	}
+	return append(b, make([]byte, 20)...)
+}
+
+// sum is the ones' complement sum of RFC 1071: 0xffff for a header that is right.
+func sum(b []byte) uint16 {
+	var s uint32
+	for i := 0; i+1 < len(b); i += 2 {
+		s += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for s > 0xffff {
+		s = s&0xffff + s>>16
+	}
+	return uint16(s)
+}
+
+func load(t *testing.T, table Table) *ebpf.Program {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("loading programs needs root")
+	}
+	p, err := table.load()
+	if errors.Is(err, unix.EPERM) || errors.Is(err, ebpf.ErrNotSupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// The program finds the class of marked packets and leaves them as if they had never
+// been marked; everything else passes as it is.
+func TestProgram(t *testing.T) {
+	p := load(t, Table{{Mark: 3, Own: 0, Class: 2}, {Mark: 7, Own: 46, Class: 3}, {Mark: 63, Own: 63, Class: 0x100}})
+	own := map[uint8]uint8{3: 0, 7: 46, 63: 63}
+	class := map[uint8]uint32{3: 0x10002, 7: 0x10003, 63: 0x10100}
+	for _, version := range []int{4, 6} {
+		for _, tagged := range []bool{false, true} {
+			for dscp := range uint8(64) {
+				ecn := dscp % 4
+				code, out, err := p.Test(frame(version, tagged, dscp, ecn))
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := dscp
+				if o, is := own[dscp]; is {
+					want = o
+				}
+				if code != class[dscp] || string(out) != string(frame(version, tagged, want, ecn)) {
+					t.Fatalf("IPv%d, tag %v, DSCP %d: class %#x, %x, want %#x, %x", version, tagged, dscp, code, out, class[dscp], frame(version, tagged, want, ecn))
+				}
+			}
+		}
+	}
+	arp := append(append(make([]byte, 12), 8, 6), make([]byte, 46)...)
+	if code, out, err := p.Test(arp); err != nil || code != 0 || string(out) != string(arp) {
+		t.Errorf("ARP: %d, %v", code, err)
+	}
+}
+
+// A table of every mark there can be still fits.
+func TestFullTable(t *testing.T) {
+	var table Table
+	for m := range uint8(64) {
+		table = append(table, Entry{Mark: m, Own: 63 - m, Class: 0x1000 + uint16(m)})
+	}
+	p := load(t, table)
+	if code, _, err := p.Test(frame(4, false, 63, 0)); err != nil || code != 0x1103f {
+		t.Errorf("class %#x, %v", code, err)
+	}
+}
+
+func TestTableOf(t *testing.T) {
+	mark := func(m uint8) *uint8 { return &m }
+	tags := func(dscp string) map[string]string { return map[string]string{TagDSCP: dscp} }
+	root := func(queues ...ovsdb.Queue) *ovsdb.QoS { return &ovsdb.QoS{Root: ovsdb.Root{Queues: queues}} }
+	table, err := tableOf(root(ovsdb.Queue{ID: 0}, ovsdb.Queue{ID: 9, Mark: mark(7), Tags: tags("46")}, ovsdb.Queue{ID: 4, Mark: mark(3), Tags: tags("0")}, ovsdb.Queue{ID: 5, Mark: mark(11)}))
+	if err != nil || len(table) != 2 || table[0] != (Entry{3, 0, 5}) || table[1] != (Entry{7, 46, 10}) {
+		t.Errorf("%v, %v", table, err)
+	}
+	for name, q := range map[string]*ovsdb.QoS{
+		"DSCP out of range": root(ovsdb.Queue{ID: 1, Mark: mark(3), Tags: tags("64")}),
+		"no number":         root(ovsdb.Queue{ID: 1, Mark: mark(3), Tags: tags("EF")}),
+		"one mark twice":    root(ovsdb.Queue{ID: 1, Mark: mark(3), Tags: tags("0")}, ovsdb.Queue{ID: 2, Mark: mark(3), Tags: tags("0")}),
+	} {
+		if table, err := tableOf(q); err == nil {
+			t.Errorf("%s: %v", name, table)
+		}
+	}
+	if a, b := (Table{{3, 0, 5}}).name(), (Table{{3, 1, 5}}).name(); a == b || len(a) > 60 {
+		t.Errorf("names %q, %q", a, b)
+	}
+}
