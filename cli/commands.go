@@ -13,6 +13,7 @@ func commands(app *App) []*cobra.Command {
 		pathCommand(app),
 		sosCommand(app),
 		handoverCommand(app),
+		qosCommand(app),
 		statusCommand(app),
 		eventsCommand(app),
 		configCommand(app),

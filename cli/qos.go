@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/qos/bandwidth"
+	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/qos/plugin"
+)
+
+const qosPath = api.Prefix + "/" + plugin.Name + "/"
+
+func qosCommand(app *App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "qos",
+		Short: "Give traffic the bandwidth that it requires",
+		Example: `  sluice qos critical add backup --rate 10Mbit --match ipv4_dst=10.0.0.4 --match tcp_dst=5001
+  sluice qos flows
+  sluice qos reservations`,
+	}
+	cmd.AddCommand(qosCriticalCommand(app), qosFlowsCommand(app), qosReservationsCommand(app))
+	return cmd
+}
+
+func qosCriticalCommand(app *App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "critical", Short: "Say which traffic is critical, and what it requires",
+		Example: `  sluice qos critical add backup --rate 10Mbit --match ipv4_dst=10.0.0.4 --match tcp_dst=5000-5100
+  sluice qos critical list
+  sluice qos critical remove backup`,
+	}
+	list := &cobra.Command{
+		Use: "list", Short: "List the definitions", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var all []bandwidth.Spec
+			return app.get(cmd, qosPath+"critical", &all, func(w io.Writer) { printDefinitions(w, all) })
+		},
+	}
+	remove := &cobra.Command{
+		Use: "remove NAME", Short: "Withdraw a definition; its flows give up what they were promised", Args: exactArgs("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return app.send(cmd, http.MethodDelete, qosPath+"critical/"+url.PathEscape(args[0]), nil, nil)
+		},
+	}
+	cmd.AddCommand(list, qosCriticalAddCommand(app), remove)
+	return cmd
+}
+
+func qosCriticalAddCommand(app *App) *cobra.Command {
+	var rate, reverse string
+	var fields []string
+	var idle time.Duration
+	cmd := &cobra.Command{
+		Use: "add NAME", Short: "Define critical traffic", Args: exactArgs("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			spec := bandwidth.Spec{Name: args[0]}
+			var err error
+			if spec.Rate, err = bitsPerSecond("--rate", rate); err != nil {
+				return err
+			}
+			if reverse != "" {
+				r, err := bitsPerSecond("--reverse-rate", reverse)
+				if err != nil {
+					return err
+				}
+				spec.ReverseRate = &r
+			}
+			if idle != 0 {
+				spec.IdleTimeout = idle.String()
+			}
+			if spec.Match, err = describedFlow(fields); err != nil {
+				return err
+			}
+			var made bandwidth.Spec
+			if err := app.send(cmd, http.MethodPost, qosPath+"critical", spec, &made); err != nil {
+				return err
+			}
+			return app.Print(made, func(w io.Writer) { printDefinitions(w, []bandwidth.Spec{made}) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&rate, "rate", "", "bandwidth that each flow requires, like 10Mbit")
+	f.StringVar(&reverse, "reverse-rate", "", "bandwidth required in the reverse direction; left out: a 32nd, for acknowledgements")
+	f.StringArrayVar(&fields, "match", nil, "FIELD=VALUE that its packets have, as in the API, like tcp_dst=5001; may be repeated")
+	f.DurationVar(&idle, "idle-timeout", 0, "how long a flow is silent before it is over; left out: 30s")
+	return cmd
+}
+
+// bitsPerSecond reads a flag that is a rate.
+func bitsPerSecond(flag, text string) (int64, error) {
+	r, err := lab.ParseRate(text)
+	if err != nil {
+		return 0, &UsageError{fmt.Errorf("%s: %w", flag, err)}
+	}
+	return int64(r), nil
+}
+
+// describedFlow makes a description of FIELD=VALUE arguments.
+func describedFlow(fields []string) (match.Flow, error) {
+	values := map[string]string{}
+	for _, text := range fields {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || value == "" {
+			return match.Flow{}, &UsageError{fmt.Errorf("--match %q: want FIELD=VALUE, like tcp_dst=5001", text)}
+		}
+		if _, twice := values[name]; twice {
+			return match.Flow{}, &UsageError{fmt.Errorf("--match %q: %s is given twice", text, name)}
+		}
+		values[name] = value
+	}
+	b, err := json.Marshal(values)
+	if err != nil {
+		return match.Flow{}, err
+	}
+	d := json.NewDecoder(strings.NewReader(string(b)))
+	d.DisallowUnknownFields()
+	var f match.Flow
+	if err := d.Decode(&f); err != nil {
+		return match.Flow{}, &UsageError{fmt.Errorf("--match: %w", err)}
+	}
+	return f, nil
+}
+
+func printDefinitions(w io.Writer, all []bandwidth.Spec) {
+	fmt.Fprintln(w, "NAME\tRATE\tMATCH\tIDLE TIMEOUT")
+	for _, d := range all {
+		idle := d.IdleTimeout
+		if idle == "" {
+			idle = "30s"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", d.Name, bitRate(float64(d.Rate)), flowText(d.Match), idle)
+	}
+}
+
+// flowText is a description in one line.
+func flowText(f match.Flow) string {
+	b, err := json.Marshal(f)
+	if err != nil {
+		return err.Error()
+	}
+	values := map[string]string{}
+	if err := json.Unmarshal(b, &values); err != nil {
+		return err.Error()
+	}
+	words := make([]string, 0, len(values))
+	for name, value := range values {
+		words = append(words, name+"="+value)
+	}
+	slices.Sort(words)
+	return strings.Join(words, " ")
+}
+
+func qosFlowsCommand(app *App) *cobra.Command {
+	return &cobra.Command{
+		Use: "flows", Short: "List the critical flows, where they go, and what they are promised", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var all []bandwidth.Record
+			return app.get(cmd, qosPath+"flows", &all, func(w io.Writer) {
+				fmt.Fprintln(w, "FLOW\tDEFINITION\tSTATE\tRATE\tSENDS\tMOVES\tPATH OR REASON")
+				for _, f := range all {
+					where := f.Reason
+					if where == "" {
+						where = hopsText(f.Path)
+					}
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", f.Flow, f.Definition, f.State, bitRate(float64(f.Rate)), bitRate(float64(f.Throughput)), f.Moves, where)
+				}
+			})
+		},
+	}
+}
+
+func hopsText(hops []bandwidth.Hop) string {
+	words := make([]string, len(hops))
+	for i, h := range hops {
+		words[i] = strings.TrimLeft(h.Switch.String(), "0")
+	}
+	return strings.Join(words, " > ")
+}
+
+func qosReservationsCommand(app *App) *cobra.Command {
+	return &cobra.Command{
+		Use: "reservations", Short: "List what is promised on links", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var all []plugin.Reservation
+			return app.get(cmd, qosPath+"reservations", &all, func(w io.Writer) {
+				fmt.Fprintln(w, "LINK FROM\tCAPACITY\tUSED\tPROMISED\tAVAILABLE\tPROMISES")
+				for _, r := range all {
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\n", r.Link, bitRate(float64(r.Capacity)), bitRate(float64(r.Used)),
+						bitRate(float64(r.Promised)), bitRate(float64(r.Available)), len(r.For))
+				}
+			})
+		},
+	}
+}
