@@ -1,0 +1,53 @@
+package experiment
+
+import (
+	"math"
+	"time"
+
+	"gonum.org/v1/gonum/graph/path"
+	"gonum.org/v1/gonum/graph/simple"
+
+	"github.com/sluice-net/sluice/network/graph"
+)
+
+// pathOracle is gonum's view of a graph for one class.
+type pathOracle struct{ g *simple.WeightedDirectedGraph }
+
+// oracle builds gonum's graph, nil where it has no algorithm for the class. Of
+// parallel arcs it keeps the best.
+func (n *pathNet) oracle(c *pathClass) *pathOracle {
+	if c.gonum == nil {
+		return nil
+	}
+	w, wide := c.gonum(n)
+	g := simple.NewWeightedDirectedGraph(0, math.Inf(1))
+	for i := range n.g.Nodes() {
+		g.AddNode(simple.Node(i))
+	}
+	for i := range n.g.Arcs() {
+		a := n.g.Arc(i)
+		if a.From == a.To || wide && n.width[i] < pathFloor {
+			continue
+		}
+		if old, ok := g.Weight(int64(a.From), int64(a.To)); !ok || w[i] < old {
+			g.SetWeightedEdge(g.NewWeightedEdge(simple.Node(a.From), simple.Node(a.To), w[i]))
+		}
+	}
+	return &pathOracle{g}
+}
+
+// search is the least sum from node 0, and the time it took.
+func (o *pathOracle) search(to int) (float64, time.Duration) {
+	begin := time.Now()
+	_, weight := path.DijkstraFromTo(simple.Node(0), simple.Node(to), o.g)
+	return weight, time.Since(begin)
+}
+
+// agrees compares a solution with the least sum that gonum found: it is the value
+// itself, or says whether the bound can be met.
+func (c *pathClass) agrees(p graph.Problem, s graph.Solution, found bool, least float64) bool {
+	if len(p.Bounds) == 1 {
+		return found == (least <= p.Bounds[0].Max)
+	}
+	return found == !math.IsInf(least, 1) && (!found || s.Value == least)
+}
