@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -9,16 +10,16 @@ import (
 
 const (
 	// quiet is for how long the topology must not have changed before devices of
-	// before a restart get their rules: with half of the links known, ways would
-	// be found that are not those their packets take now.
+	// before a restart get their rules, unless all links of before are known: with
+	// half of them, ways would be found that are not those their packets take now.
 	quiet = 400 * time.Millisecond
 	// settleTick is how often the topology is looked at.
-	settleTick = 50 * time.Millisecond
+	settleTick = 20 * time.Millisecond
 )
 
 // load reads the registry from the store and puts in what is configured.
 func (s *Service) load(ctx context.Context) error {
-	if err := s.registry.Load(ctx); err != nil {
+	if err := errors.Join(s.registry.Load(ctx), s.recallLinks(ctx)); err != nil {
 		return err
 	}
 	if s.domain != nil {
@@ -42,17 +43,19 @@ func (s *Service) redeclare(ctx context.Context) {
 	began, tick := time.Now(), time.NewTicker(settleTick)
 	defer tick.Stop()
 	version, since := s.fabric.Topology().Version, time.Now()
+	tried := false
 	for time.Since(began) < s.settings.Settle {
 		waiting := s.undeclared()
 		if len(waiting) == 0 {
 			break
 		}
-		if v := s.fabric.Topology().Version; v != version {
-			version, since = v, time.Now()
+		top := s.fabric.Topology()
+		if top.Version != version {
+			version, since = top.Version, time.Now()
 		}
-		if time.Since(since) >= quiet && len(s.fabric.Switches()) > 0 {
+		if known := !tried && s.complete(top); known || time.Since(since) >= quiet && len(top.Switches) > 0 {
 			s.declareAll(ctx, waiting)
-			since = time.Now()
+			tried, since = true, time.Now()
 			continue
 		}
 		select {

@@ -72,6 +72,9 @@ type Service struct {
 	tasks *tasks.Group
 	ctx   context.Context
 
+	// links are the links as they are stored; they belong to Run.
+	links []ends
+
 	// view is what the packet-in handler looks at without a lock; nil until the
 	// registry has been loaded.
 	view atomic.Pointer[view]

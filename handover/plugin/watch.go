@@ -27,6 +27,7 @@ func (s *Service) keepUp(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.applyPunts(ctx)
 		s.checkDevices()
+		s.rememberLinks(ctx)
 		t := time.NewTimer(lookAgain)
 		select {
 		case <-ctx.Done():

@@ -1,0 +1,79 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/store"
+)
+
+// keyLinks is where the links of the network are remembered, so that a controller
+// that starts again sees when it knows all of them.
+const keyLinks = Name + "/links"
+
+// ends are those of a link.
+type ends struct{ From, To network.PortRef }
+
+func linksOf(top *network.Topology) []ends {
+	out := make([]ends, 0, len(top.Links))
+	for _, l := range top.Links {
+		out = append(out, ends{l.From, l.To})
+	}
+	return out
+}
+
+// recallLinks reads the links of before the start.
+func (s *Service) recallLinks(ctx context.Context) error {
+	e, err := s.store.Get(ctx, keyLinks)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the links of before the start: %w", err)
+	}
+	if err := json.Unmarshal(e.Value, &s.links); err != nil {
+		s.log.Warn("the links of before the start cannot be read", "error", err)
+	}
+	return nil
+}
+
+// rememberLinks stores the links if they have changed. Those of a switch that is
+// not connected just now are kept.
+func (s *Service) rememberLinks(ctx context.Context) {
+	top := s.fabric.Topology()
+	now := linksOf(top)
+	for _, c := range s.links {
+		if !top.Has(c.From.Switch) || !top.Has(c.To.Switch) {
+			now = append(now, c)
+		}
+	}
+	slices.SortFunc(now, func(a, b ends) int { return a.From.Compare(b.From) })
+	if slices.Equal(now, s.links) {
+		return
+	}
+	b, err := json.Marshal(now)
+	if err == nil {
+		err = s.store.Put(ctx, keyLinks, b)
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			s.log.Warn("links cannot be remembered; the next start will take longer", "error", err)
+		}
+		return
+	}
+	s.links = now
+}
+
+// complete says whether all links are there that were before the start.
+func (s *Service) complete(top *network.Topology) bool {
+	for _, c := range s.links {
+		if l, ok := top.LinkFrom(c.From); !ok || l.To != c.To {
+			return false
+		}
+	}
+	return len(s.links) > 0
+}
