@@ -2,10 +2,14 @@ package integration
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -22,6 +26,8 @@ type process struct {
 	binary string
 	cmd    *exec.Cmd
 	done   chan error
+	// launched is when the controller was started last.
+	launched time.Time
 }
 
 func newProcess(t *testing.T, o lab.MobilityOptions) *process {
@@ -41,6 +47,7 @@ func (p *process) launch() {
 	p.t.Helper()
 	cmd := p.lab.Control().Command(context.Background(), p.binary, "controller", "--config", p.configFile(apiAddress))
 	cmd.Stdout, cmd.Stderr = p.log, p.log
+	p.launched = time.Now()
 	if err := cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
@@ -58,9 +65,13 @@ func (p *process) kill() {
 	}
 }
 
+// kills is how often TestControllerKilled kills the controller.
+const kills = 8
+
 // TestControllerKilled kills the controller in the middle of handovers. Wherever
-// that catches it, the device's packets arrive while it is dead or soon after it
-// has started again, its lease is the same, and so are rules and ledger.
+// that catches it, the device's packets go on arriving at one of its two places, and
+// within two seconds of the next start the switches have exactly the rules of one
+// place again, and its lease is the same.
 func TestControllerKilled(t *testing.T) {
 	p := newProcess(t, lab.MobilityOptions{Interfaces: 4})
 	p.put("classes/open", plugin.ClassSpec{Policy: "saving", Trigger: "open"})
@@ -73,37 +84,40 @@ func TestControllerKilled(t *testing.T) {
 	}
 	first, at := phones[0], 0
 	ip := first.ip
+	p.servedAt(radios, ip, place(at, first.macs[at])) // the gateway has asked for its MAC: nobody could answer later
 	rnd := rand.New(rand.NewPCG(5, 5))
-	var wholes []time.Duration
-	for n := range 6 {
+	var wholes, waits, served []time.Duration
+	for n := range kills {
 		to := (at + 1 + rnd.IntN(3)) % 4
 		if err := radios[to].tell(first.macs[to], first.reboot(first.macs[to])); err != nil {
 			t.Fatal(err)
 		}
 		<-time.After(time.Duration(rnd.IntN(3000)) * time.Microsecond) // into the handover
 		p.kill()
-		old, next := place(at, first.macs[at]), place(to, first.macs[to])
-		dead := p.delivered(radios, ip)
-		began := time.Now()
+		places := []string{place(at, first.macs[at]), place(to, first.macs[to])}
+		one := func(where []string) bool { return len(where) == 1 && slices.Contains(places, where[0]) }
+		if dead := p.delivered(radios, ip); !one(dead) {
+			t.Errorf("kill %d: while the controller is dead a packet comes out at %v, want one of %v", n, dead, places)
+		}
 		p.launch()
-		p.eventually("packets come out where it was, or where it went", func() bool {
-			where := p.deliveredWithin(radios, ip, 100*time.Millisecond)
-			return slices.Equal(where, []string{old}) || slices.Equal(where, []string{next})
-		})
-		whole := time.Since(began)
-		wholes = append(wholes, whole)
+		r := p.recovery()
+		if where := p.delivered(radios, ip); !one(where) {
+			t.Errorf("kill %d: a packet comes out at %v, want one of %v", n, where, places)
+		}
+		if l, ok := p.lease(first.id); !ok || l.IP != ip {
+			t.Errorf("kill %d: the lease is %+v, it was %v", n, l, ip)
+		}
+		t.Logf("kill %d: switches connected %v after the start, rules whole %v after it", n, r.connected.Round(time.Millisecond), r.whole.Round(time.Millisecond))
+		wholes, waits = append(wholes, r.whole), append(waits, r.whole-r.connected)
+		asked := time.Now()
 		p.eventually("it is served where it asks", func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
 			return first.move(ctx, radios[to], first.macs[to]) == nil
 		})
-		served := time.Since(began)
+		served = append(served, time.Since(asked))
 		at = to
-		p.servedAt(radios, ip, next)
-		if l, ok := p.lease(first.id); !ok || l.IP != ip {
-			t.Errorf("kill %d: the lease is %+v, it was %v", n, l, ip)
-		}
-		t.Logf("kill %d: while dead a packet came out at %v; whole %v after the start, serving after %v", n, dead, whole.Round(time.Millisecond), served.Round(time.Millisecond))
+		p.servedAt(radios, ip, place(to, first.macs[to]))
 	}
 	p.compareRules()
 	p.leaked()
@@ -111,9 +125,52 @@ func TestControllerKilled(t *testing.T) {
 		n := (i + 1) % 4
 		p.servedAt(radios, x.ip, place(n, x.macs[n]))
 	}
-	slices.Sort(wholes)
-	t.Logf("rules whole after the start: p50 %v, longest %v", wholes[len(wholes)/2], wholes[len(wholes)-1])
+	t.Logf("%d kills, rules whole: %v after the start, %v after the last switch has connected; then moved within %v", kills, spread(wholes), spread(waits), spread(served))
+	// When the switches look for the controller is theirs to say, and on a busy
+	// machine they may take longer for it than the rules do.
+	if slowest := slices.Max(waits); slowest > 2*time.Second {
+		t.Errorf("once the rules were whole only %v after the last switch had connected", slowest)
+	}
+	if typical := slices.Sorted(slices.Values(wholes))[len(wholes)/2]; typical > 2*time.Second {
+		t.Errorf("half of the times the rules were whole only %v or more after the start", typical)
+	}
 	if _, err := os.Stat(filepath.Join(p.dir, "data")); err != nil {
 		t.Error(err)
 	}
+}
+
+// recovery is what happened after a start of the controller, in time since then:
+// the last switch has connected, and all rules are what they should be. The first
+// is the switches' doing, who look for the controller at times of their own.
+type recovery struct{ connected, whole time.Duration }
+
+var switchUp = regexp.MustCompile(`time=(\S+) \S+ msg="switch is up".* took=(\S+)`)
+
+// recovery waits until the controller that was launched last has the rules whole.
+func (p *process) recovery() recovery {
+	p.t.Helper()
+	p.eventually("rules are whole", func() bool {
+		var st struct{ Ready bool }
+		if p.do(http.MethodGet, "status", nil, &st) != nil || !st.Ready {
+			return false
+		}
+		_, wrong := p.differences()
+		return len(wrong) == 0
+	})
+	r := recovery{whole: time.Since(p.launched)}
+	for _, m := range switchUp.FindAllStringSubmatch(p.log.String(), -1) {
+		up, err := time.Parse(time.RFC3339, m[1])
+		took, err2 := time.ParseDuration(m[2])
+		if err := errors.Join(err, err2); err != nil {
+			p.t.Fatal(err)
+		}
+		r.connected = max(r.connected, up.Add(-took).Sub(p.launched))
+	}
+	return r
+}
+
+// spread tells median and maximum.
+func spread(all []time.Duration) string {
+	all = slices.Sorted(slices.Values(all))
+	return fmt.Sprintf("p50 %v, at most %v", all[len(all)/2].Round(time.Millisecond), all[len(all)-1].Round(time.Millisecond))
 }
