@@ -3,6 +3,7 @@ package domain
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -272,4 +273,19 @@ func TestHostFails(t *testing.T) {
 		a.host.setFail("redirect", nil)
 		settles(t, ds, a, id, "b")
 	})
+}
+
+// A neighbour whose clock is off refuses everything, which operators have to see,
+// also when it speaks itself.
+func TestFaultOfANeighbourWithAnotherClock(t *testing.T) {
+	timing := quick
+	timing.Hello = 20 * time.Millisecond
+	ds := newDomains(t, 2, timing, everybody)
+	a, b := ds[0], ds[1]
+	a.shut()
+	a.now = func() time.Time { return time.Now().Add(time.Hour) }
+	a.start()
+	for _, d := range []*testDomain{a, b} {
+		eventually(t, d.name+" shows it", func() bool { return strings.Contains(d.service().Neighbours()[0].Fault, string(CodeReplay)) })
+	}
 }

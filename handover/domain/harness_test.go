@@ -56,6 +56,7 @@ type testDomain struct {
 	host   *fakeHost
 	store  store.Store
 	timing Timing
+	now    func() time.Time // its clock; nil is the right one
 	url    string
 	closed chan struct{}
 	fate   func(kind Kind, from string) fate
@@ -180,7 +181,7 @@ func neighbourFor(t testing.TB, d, o *testDomain) Neighbour {
 func (d *testDomain) start() {
 	d.t.Helper()
 	s, err := New(Options{
-		Self: d.name, Neighbours: d.list, Host: d.host, Store: d.store, Timing: d.timing, Log: slog.New(slog.DiscardHandler),
+		Self: d.name, Neighbours: d.list, Host: d.host, Store: d.store, Timing: d.timing, Now: d.now, Log: slog.New(slog.DiscardHandler),
 		Emit: func(kind string, attrs map[string]any) {
 			d.mu.Lock()
 			defer d.mu.Unlock()

@@ -21,7 +21,7 @@ type neighbour struct {
 
 	mu     sync.Mutex
 	heard  time.Time // when it last answered or asked
-	fault  string    // why the last request failed, if it did
+	fault  string    // why the last request came to nothing, if it did
 	logged time.Time
 }
 
@@ -42,16 +42,18 @@ func (n *neighbour) spoke(now time.Time) {
 	n.heard = now
 }
 
-// asked notes how the last request to it went.
+// asked notes how the last request to it went. That it refuses what a device asks
+// for is no fault; that it does not take us for who we are, or our time for its own,
+// is one.
 func (n *neighbour) asked(err error, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.fault = ""
-	if err != nil {
-		n.fault = printable(err.Error())
+	code := codeOf(err)
+	if err == nil || code != "" {
+		n.heard, n.fault = now, ""
 	}
-	if err == nil || codeOf(err) != "" {
-		n.heard = now
+	if err != nil && (code == "" || code == CodeStranger || code == CodeReplay || code == CodeMalformed) {
+		n.fault = printable(err.Error())
 	}
 }
 
