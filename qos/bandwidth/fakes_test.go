@@ -1,0 +1,285 @@
+package bandwidth
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/store"
+	"github.com/sluice-net/sluice/store/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const mbit = 1_000_000
+
+// The links of the test's network: a short way 1-2-4, a longer one 1-3-5-4. Port
+// 10*a+b of switch a leads to switch b; hosts are at port 1 to 9.
+var cables = [][2]int{{1, 2}, {2, 4}, {1, 3}, {3, 5}, {5, 4}}
+
+func port(a, b int) network.PortRef {
+	return network.PortRef{Switch: openflow.DatapathID(a), Port: uint32(10*a + b)}
+}
+
+func hostAt(sw, n int) network.PortRef {
+	return network.PortRef{Switch: openflow.DatapathID(sw), Port: uint32(n)}
+}
+
+// fakeNet is a network that the test changes.
+type fakeNet struct {
+	mu       sync.Mutex
+	capacity uint64
+	used     map[network.PortRef]uint64
+	dead     map[[2]int]bool
+	hosts    map[openflow.MAC]network.PortRef
+}
+
+func (n *fakeNet) Topology() *network.Topology {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []network.Link
+	for _, c := range cables {
+		if n.dead[c] {
+			continue
+		}
+		a, b := port(c[0], c[1]), port(c[1], c[0])
+		out = append(out, network.Link{From: a, To: b, Capacity: n.capacity, Used: n.used[a]}, network.Link{From: b, To: a, Capacity: n.capacity, Used: n.used[b]})
+	}
+	return topology.New(1, []openflow.DatapathID{1, 2, 3, 4, 5}, out)
+}
+
+func (n *fakeNet) IsEdge(at network.PortRef) bool { return at.Port < 10 }
+
+func (n *fakeNet) PortUp(network.PortRef) bool { return true }
+
+func (n *fakeNet) HostByMAC(m openflow.MAC, _ uint16) (network.Host, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	at, ok := n.hosts[m]
+	return network.Host{MAC: m, At: at}, ok
+}
+
+func (n *fakeNet) Use(at network.PortRef) reserve.Use {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return reserve.Use{Capacity: n.capacity, Used: n.used[at]}
+}
+
+func (n *fakeNet) change(f func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f()
+}
+
+// fakeRules is a ledger that keeps what was applied last.
+type fakeRules struct {
+	mu      sync.Mutex
+	applied map[string]network.Program
+	bytes   map[string]uint64
+	at      time.Time
+	// hook, if set, is called before a program is taken.
+	hook func(ctx context.Context, key string) error
+}
+
+func (r *fakeRules) Apply(ctx context.Context, key string, p network.Program, _ network.ApplyOptions) error {
+	if r.hook != nil {
+		if err := r.hook(ctx, key); err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.applied[key] = p
+	if len(p.Rules)+len(p.Meters) == 0 {
+		delete(r.applied, key)
+	}
+	return nil
+}
+
+func (r *fakeRules) Remove(_ context.Context, key string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.applied, key)
+	return nil
+}
+
+func (r *fakeRules) EverySwitch(_ context.Context, key string, program func(openflow.DatapathID) network.Program) map[openflow.DatapathID]error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.applied[key] = program(1)
+	return nil
+}
+
+func (r *fakeRules) ReadCounters(context.Context, openflow.DatapathID) error { return nil }
+func (r *fakeRules) Ready()                                                  {}
+
+func (r *fakeRules) Rules(key string) []network.InstalledRule {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []network.InstalledRule
+	for _, x := range r.applied[key].Rules {
+		out = append(out, network.InstalledRule{Rule: x, Bytes: r.bytes[key], CountersAt: r.at})
+	}
+	return out
+}
+
+// carry makes a flow's counters grow by a second at a rate.
+func (r *fakeRules) carry(rates map[string]uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at = r.at.Add(time.Second)
+	for key, rate := range rates {
+		r.bytes[key] += rate / 8
+	}
+}
+
+func (r *fakeRules) program(key string) network.Program {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.applied[key]
+}
+
+// fakeHeld is a first packet; done tells what became of it.
+type fakeHeld struct{ done chan string }
+
+func (h fakeHeld) Release() error { h.done <- "released"; return nil }
+func (h fakeHeld) Forward() error { h.done <- "forwarded"; return nil }
+
+// world is a service on a fake network.
+type world struct {
+	*Service
+	t     testing.TB
+	net   *fakeNet
+	rules *fakeRules
+	store store.Store
+	stop  func()
+}
+
+// newWorld starts a service whose links have 15 Mbit/s, with flows to TCP port 5001
+// that require 10 Mbit/s.
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	w := &world{
+		t: t, store: memstore.New(),
+		net:   &fakeNet{capacity: 15 * mbit, used: map[network.PortRef]uint64{}, dead: map[[2]int]bool{}, hosts: map[openflow.MAC]network.PortRef{}},
+		rules: &fakeRules{applied: map[string]network.Program{}, bytes: map[string]uint64{}, at: time.Now()},
+	}
+	for i := 1; i <= 5; i++ {
+		w.net.hosts[mac(i, 1)], w.net.hosts[mac(i, 2)], w.net.hosts[mac(i, 3)] = hostAt(i, 1), hostAt(i, 2), hostAt(i, 3)
+	}
+	w.start()
+	d, faults := Spec{Name: "bulk", Rate: 10 * mbit, Match: match.Flow{TCPDst: "5001"}}.Parse()
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	if err := w.Define(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// start runs a service on what network and store hold.
+func (w *world) start() {
+	w.t.Helper()
+	s, err := New(Options{
+		Fabric: w.net, Rules: w.rules, Store: w.store, Book: reserve.New(w.net.Use), Log: slog.New(slog.DiscardHandler), Interval: time.Hour,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.Service = s
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Error(err)
+		}
+	})
+	w.t.Cleanup(w.stop)
+	<-s.Ready()
+}
+
+func mac(sw, n int) openflow.MAC { return openflow.MAC{2, 0, 0, 0, byte(sw), byte(n)} }
+
+func addr(sw, n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(sw), byte(n)}) }
+
+// headers is a segment from a host to another host's port 5001.
+func headers(from, to [2]int, source uint16) *packet.Headers {
+	return &packet.Headers{
+		Layers: packet.Ethernet | packet.IPv4 | packet.TCP, EthType: packet.TypeIPv4, Proto: packet.ProtoTCP,
+		EthSrc: mac(from[0], from[1]), EthDst: mac(to[0], to[1]), Src: addr(from[0], from[1]), Dst: addr(to[0], to[1]), SrcPort: source, DstPort: 5001,
+	}
+}
+
+// offer sends a flow's first packet and tells how to wait for what becomes of it.
+func (w *world) offer(from, to [2]int, source uint16) (network.Verdict, func() string) {
+	held := fakeHeld{make(chan string, 1)}
+	v := w.packet(hostAt(from[0], from[1]), headers(from, to, source), func() (Held, error) { return held, nil })
+	return v, func() string {
+		select {
+		case what := <-held.done:
+			return what
+		case <-time.After(10 * time.Second):
+			return "nothing happened"
+		}
+	}
+}
+
+// place sends a first packet and returns the flow.
+func (w *world) placed(from, to [2]int, source uint16) Record {
+	w.t.Helper()
+	v, wait := w.offer(from, to, source)
+	if what := wait(); v != network.Stop || what != "released" {
+		w.t.Fatalf("verdict %v, packet %s", v, what)
+	}
+	return w.of(from, to, source)
+}
+
+func (w *world) of(from, to [2]int, source uint16) Record {
+	w.t.Helper()
+	h, _ := headerOf(headers(from, to, source))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := w.flows[h]
+	if f == nil {
+		return Record{State: "none"}
+	}
+	return f.record()
+}
+
+// way is a record's path as the numbers of its switches.
+func way(r Record) string {
+	s := ""
+	for _, h := range r.Path {
+		s += fmt.Sprint(uint64(h.Switch))
+	}
+	return s
+}
+
+func (w *world) eventually(what string, ok func() bool) {
+	w.t.Helper()
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
+			w.t.Fatalf("not in time: %s", what)
+		case <-tick.C:
+		}
+	}
+}

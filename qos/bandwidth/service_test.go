@@ -1,0 +1,291 @@
+package bandwidth
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/reserve"
+)
+
+// The shortest path first, then one with enough available, then none: then the path
+// of fewest hops, with the reason, through meters that leave to others what is theirs.
+func TestPlacement(t *testing.T) {
+	w := newWorld(t)
+	from, to := [2]int{1, 1}, [2]int{4, 1}
+	if r := w.placed(from, to, 1); r.State != StateAccepted || way(r) != "124" {
+		t.Fatalf("first flow: %+v", r)
+	}
+	if r := w.placed([2]int{1, 2}, [2]int{4, 2}, 2); r.State != StateAccepted || way(r) != "1354" {
+		t.Fatalf("second flow: %+v", r)
+	}
+	third := w.placed([2]int{1, 3}, [2]int{4, 3}, 3)
+	if third.State != StateBestEffort || way(third) != "124" || third.Reason == "" {
+		t.Fatalf("third flow: %+v", third)
+	}
+	at := port(1, 2)
+	meters := w.rules.program(guardKey(at)).Meters
+	if len(meters) != 1 || meters[0].Bands[0].Rate != 5000 {
+		t.Fatalf("best effort gets %+v of a link of 15 Mbit/s with 10 promised", meters)
+	}
+	for _, r := range w.rules.program("flow/" + third.ID).Rules {
+		out := network.PortRef{Switch: r.Switch, Port: r.Actions[0].Arg}
+		if metered := r.Meter == meterBase+out.Port; metered == w.net.IsEdge(out) {
+			t.Errorf("rule %+v has meter %d", r, r.Meter)
+		}
+	}
+	if !strings.Contains(third.Reason, "available") {
+		t.Errorf("reason %q", third.Reason)
+	}
+}
+
+// The rules of a flow lead its packets to the host and the answers back.
+func TestProgramLeadsThereAndBack(t *testing.T) {
+	w := newWorld(t)
+	r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
+	h, _ := headerOf(headers([2]int{1, 1}, [2]int{4, 1}, 1))
+	follow := func(h header, at network.PortRef) network.PortRef {
+		for range 10 {
+			next := network.PortRef{}
+			for _, x := range w.rules.program("flow/" + r.ID).Rules {
+				if x.Switch == at.Switch && x.Match == h.match(at.Port) {
+					next = network.PortRef{Switch: at.Switch, Port: x.Actions[0].Arg}
+				}
+			}
+			if w.net.IsEdge(next) {
+				return next
+			}
+			l, _ := w.net.Topology().LinkFrom(next)
+			at = l.To
+		}
+		return at
+	}
+	if end := follow(h, hostAt(1, 1)); end != hostAt(4, 1) {
+		t.Errorf("packets end at %v", end)
+	}
+	if end := follow(h.reverse(), hostAt(4, 1)); end != hostAt(1, 1) {
+		t.Errorf("answers end at %v", end)
+	}
+}
+
+func TestNotCritical(t *testing.T) {
+	w := newWorld(t)
+	hold := func() (Held, error) { t.Fatal("the packet was held"); return nil, nil }
+	other := headers([2]int{1, 1}, [2]int{4, 1}, 1)
+	other.DstPort = 80
+	fragment := headers([2]int{1, 1}, [2]int{4, 1}, 1)
+	fragment.MoreFragments = true
+	unknown := headers([2]int{1, 1}, [2]int{4, 9}, 1)
+	group := headers([2]int{1, 1}, [2]int{4, 1}, 1)
+	group.EthDst = openflow.MAC{1, 0, 0x5e, 0, 0, 1}
+	for _, h := range []struct {
+		name string
+		at   network.PortRef
+		v    network.Verdict
+	}{
+		{"another port", hostAt(1, 1), w.packet(hostAt(1, 1), other, hold)},
+		{"fragment", hostAt(1, 1), w.packet(hostAt(1, 1), fragment, hold)},
+		{"unknown host", hostAt(1, 1), w.packet(hostAt(1, 1), unknown, hold)},
+		{"group", hostAt(1, 1), w.packet(hostAt(1, 1), group, hold)},
+		{"between switches", port(1, 2), w.packet(port(1, 2), headers([2]int{1, 1}, [2]int{4, 1}, 1), hold)},
+		{"to its own port", hostAt(1, 1), w.packet(hostAt(1, 1), headers([2]int{1, 1}, [2]int{1, 1}, 1), hold)},
+	} {
+		if h.v != network.Continue {
+			t.Errorf("%s: %v", h.name, h.v)
+		}
+	}
+}
+
+// Two requests in the same millisecond are never both promised the last capacity,
+// whichever way they are searched and entered: 1,000 repetitions.
+func TestSameMillisecond(t *testing.T) {
+	w := newWorld(t)
+	w.net.change(func() { w.net.dead[[2]int{1, 3}] = true }) // one way, for one flow
+	for round := range 1000 {
+		var wg sync.WaitGroup
+		begin := make(chan struct{})
+		for i := range 2 {
+			wg.Go(func() {
+				<-begin
+				if _, wait := w.offer([2]int{1, 1 + i}, [2]int{4, 1 + i}, 7); wait() != "released" {
+					t.Errorf("round %d: a packet was not released", round)
+				}
+			})
+		}
+		close(begin)
+		wg.Wait()
+		states := map[State]int{}
+		for i := range 2 {
+			states[w.of([2]int{1, 1 + i}, [2]int{4, 1 + i}, 7).State]++
+		}
+		if states[StateAccepted] != 1 || states[StateBestEffort] != 1 {
+			t.Fatalf("round %d: %v", round, states)
+		}
+		if got := w.book.Promised(port(1, 2)); got != 10*mbit {
+			t.Fatalf("round %d: %d bit/s promised", round, got)
+		}
+		for _, f := range w.all() {
+			w.end(f, "the round is over")
+		}
+		if lines := w.book.Lines(); len(lines) != 0 {
+			t.Fatalf("round %d left %+v", round, lines)
+		}
+	}
+}
+
+func TestSilentFlowGivesUpItsPromise(t *testing.T) {
+	w := newWorld(t)
+	r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
+	entry := w.rules.Rules("flow/" + r.ID)[0]
+	entry.Name = "flow/" + r.ID
+	w.Removed(network.Removed{Installed: entry})
+	w.eventually("the flow is gone", func() bool { return len(w.Flows()) == 0 })
+	w.eventually("its promise, too", func() bool { return len(w.book.Promises()) == 0 })
+	entries, err := w.store.List(t.Context(), flowPrefix)
+	if err != nil || len(entries) != 0 || len(w.rules.program("flow/"+r.ID).Rules) != 0 {
+		t.Errorf("left: %v, %v", entries, err)
+	}
+}
+
+// A definition withdrawn while a flow of it is being placed: the first packet goes by
+// default forwarding, and nothing is left.
+func TestWithdrawnInMidPlacement(t *testing.T) {
+	w := newWorld(t)
+	reached := make(chan struct{}, 1)
+	w.rules.hook = func(ctx context.Context, key string) error {
+		if !strings.HasPrefix(key, "flow/") {
+			return nil
+		}
+		reached <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	_, wait := w.offer([2]int{1, 1}, [2]int{4, 1}, 1)
+	<-reached
+	if err := w.Withdraw(t.Context(), "bulk"); err != nil {
+		t.Fatal(err)
+	}
+	if what := wait(); what != "forwarded" {
+		t.Errorf("the packet was %s", what)
+	}
+	if n := len(w.Flows()) + len(w.book.Promises()) + len(w.rules.program("punt").Rules); n != 0 {
+		t.Errorf("%d things are left", n)
+	}
+	if err := w.Withdraw(t.Context(), "bulk"); err != ErrUnknown { //nolint:errorlint // returned as it is
+		t.Errorf("again: %v", err)
+	}
+}
+
+func TestDeadLink(t *testing.T) {
+	w := newWorld(t)
+	first := w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
+	w.net.change(func() { w.net.dead[[2]int{2, 4}] = true })
+	w.NetworkChanged(network.Event{Kind: network.LinkDown})
+	w.eventually("the flow is moved", func() bool { return way(w.of([2]int{1, 1}, [2]int{4, 1}, 1)) == "1354" })
+	r := w.of([2]int{1, 1}, [2]int{4, 1}, 1)
+	if r.State != StateAccepted || r.Moves != 1 || r.ID != first.ID || w.book.Promised(port(1, 2)) != 0 {
+		t.Errorf("%+v, still promised %d", r, w.book.Promised(port(1, 2)))
+	}
+	w.net.change(func() { w.net.dead[[2]int{3, 5}] = true })
+	w.NetworkChanged(network.Event{Kind: network.LinkDown})
+	w.eventually("a flow without any way ends", func() bool { return len(w.Flows()) == 0 && len(w.book.Promises()) == 0 })
+}
+
+// A link that fills with traffic of others loses the flow to a path that has room,
+// after two readings; without one it stays.
+func TestFullLink(t *testing.T) {
+	w := newWorld(t)
+	r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
+	w.net.change(func() { w.net.used[port(1, 2)] = 15 * mbit })
+	tick := func() {
+		w.rules.carry(map[string]uint64{"flow/" + r.ID: 7 * mbit})
+		w.observe(t.Context())
+		w.relieve(t.Context())
+	}
+	tick()
+	if got := way(w.of([2]int{1, 1}, [2]int{4, 1}, 1)); got != "124" {
+		t.Fatalf("moved to %s after one reading", got)
+	}
+	tick()
+	if got := way(w.of([2]int{1, 1}, [2]int{4, 1}, 1)); got != "1354" {
+		t.Fatalf("not moved: %s", got)
+	}
+	w.net.change(func() { w.net.used[port(3, 5)] = 15 * mbit })
+	tick()
+	tick()
+	tick()
+	if r := w.of([2]int{1, 1}, [2]int{4, 1}, 1); way(r) != "1354" || r.State != StateAccepted {
+		t.Errorf("without a better path: %+v", r)
+	}
+}
+
+// Capacity that comes free goes to the flow that waits for it longest, and its traffic
+// does not stand in its way.
+func TestRetry(t *testing.T) {
+	w := newWorld(t)
+	w.net.change(func() { w.net.dead[[2]int{1, 3}] = true })
+	first := w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
+	second := w.placed([2]int{1, 2}, [2]int{4, 2}, 2)
+	w.placed([2]int{1, 3}, [2]int{4, 3}, 3)
+	w.net.change(func() { w.net.used[port(1, 2)], w.net.used[port(2, 4)] = 5*mbit, 5*mbit })
+	w.rules.carry(map[string]uint64{})
+	w.observe(t.Context())
+	w.rules.carry(map[string]uint64{"flow/" + second.ID: 5 * mbit})
+	w.observe(t.Context())
+	w.retry(t.Context())
+	if r := w.of([2]int{1, 2}, [2]int{4, 2}, 2); r.State != StateBestEffort {
+		t.Fatalf("accepted without room: %+v", r)
+	}
+	w.end(w.byID[first.ID], "test")
+	w.retry(t.Context())
+	if r := w.of([2]int{1, 2}, [2]int{4, 2}, 2); r.State != StateAccepted || r.Accepted.IsZero() {
+		t.Errorf("second flow: %+v", r)
+	}
+	if r := w.of([2]int{1, 3}, [2]int{4, 3}, 3); r.State != StateBestEffort {
+		t.Errorf("third flow: %+v", r)
+	}
+}
+
+// After a restart rules, promises and meters are as before.
+func TestRestart(t *testing.T) {
+	w := newWorld(t)
+	w.net.change(func() { w.net.dead[[2]int{1, 3}] = true })
+	w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
+	w.placed([2]int{1, 2}, [2]int{4, 2}, 2)
+	before, promises := w.Flows(), w.book.Promises()
+	rules := w.rules.applied
+	w.stop()
+	w.rules = &fakeRules{applied: map[string]network.Program{}, bytes: map[string]uint64{}, at: time.Now()}
+	w.start()
+	after := w.Flows()
+	if len(after) != 2 || way(after[0]) != way(before[0]) || after[1].State != before[1].State || after[1].Reason != before[1].Reason {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+	same := func(a, b []reserve.Promise) bool {
+		return len(a) == len(b) && a[0].Key == b[0].Key && len(a[0].Shares) == len(b[0].Shares)
+	}
+	if !same(promises, w.book.Promises()) {
+		t.Errorf("promises %+v, were %+v", w.book.Promises(), promises)
+	}
+	for key, p := range rules {
+		if got := w.rules.program(key); len(got.Rules) != len(p.Rules) || len(got.Meters) != len(p.Meters) {
+			t.Errorf("%s: %d rules and %d meters, were %d and %d", key, len(got.Rules), len(got.Meters), len(p.Rules), len(p.Meters))
+		}
+	}
+}
+
+// A host that moves ends its flows: the next packet begins anew.
+func TestHostMoves(t *testing.T) {
+	w := newWorld(t)
+	w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
+	w.net.change(func() { w.net.hosts[mac(4, 1)] = hostAt(5, 1) })
+	w.NetworkChanged(network.Event{Kind: network.HostMoved})
+	w.eventually("the flow is over", func() bool { return len(w.Flows()) == 0 && len(w.book.Promises()) == 0 })
+	if r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1); way(r) != "135" {
+		t.Errorf("to its new place: %+v", r)
+	}
+}
