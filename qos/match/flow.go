@@ -12,12 +12,12 @@ type Flow struct {
 	IPProto    Text `json:"ip_proto,omitempty" yaml:"ip_proto" doc:"IP protocol: tcp, udp, sctp, icmp, icmpv6, or a number."`
 	IPDSCP     Text `json:"ip_dscp,omitempty" yaml:"ip_dscp" doc:"DSCP, 0 to 63."`
 	IPECN      Text `json:"ip_ecn,omitempty" yaml:"ip_ecn" doc:"ECN bits, 0 to 3."`
-	IPv4Src    Text `json:"ipv4_src,omitempty" yaml:"ipv4_src" doc:"Source IPv4 address or prefix." example:"10.0.0.0/24"`
+	IPv4Src    Text `json:"ipv4_src,omitempty" yaml:"ipv4_src" doc:"Source IPv4 address or prefix." example:"\"10.0.0.0/24\""`
 	IPv4Dst    Text `json:"ipv4_dst,omitempty" yaml:"ipv4_dst" doc:"Destination IPv4 address or prefix."`
 	IPv6Src    Text `json:"ipv6_src,omitempty" yaml:"ipv6_src" doc:"Source IPv6 address or prefix."`
 	IPv6Dst    Text `json:"ipv6_dst,omitempty" yaml:"ipv6_dst" doc:"Destination IPv6 address or prefix."`
 	TCPSrc     Text `json:"tcp_src,omitempty" yaml:"tcp_src" doc:"TCP source port or range."`
-	TCPDst     Text `json:"tcp_dst,omitempty" yaml:"tcp_dst" doc:"TCP destination port or range." example:"5000-5100"`
+	TCPDst     Text `json:"tcp_dst,omitempty" yaml:"tcp_dst" doc:"TCP destination port or range." example:"\"5000-5100\""`
 	UDPSrc     Text `json:"udp_src,omitempty" yaml:"udp_src" doc:"UDP source port or range."`
 	UDPDst     Text `json:"udp_dst,omitempty" yaml:"udp_dst" doc:"UDP destination port or range."`
 	SCTPSrc    Text `json:"sctp_src,omitempty" yaml:"sctp_src" doc:"SCTP source port or range."`
