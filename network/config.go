@@ -81,8 +81,12 @@ type Config struct {
 	LatencyWindow int
 	// StatsInterval is the time between two readings of port counters.
 	StatsInterval time.Duration
-	// Measure is where readings of port counters come from.
-	Measure Measure
+	// Measure is where readings of port counters come from. For sFlow, SFlow is the
+	// UDP address where it is received; SFlowConn, if set, is already open and is
+	// closed by Run.
+	Measure   Measure
+	SFlow     string
+	SFlowConn net.PacketConn
 	// Capacities are those of links leaving by these ports, in bits per second,
 	// where the port's own speed is not to be used.
 	Capacities map[PortRef]uint64
@@ -104,7 +108,7 @@ type Measure uint8
 const (
 	// MeasurePoll asks switches for them.
 	MeasurePoll Measure = iota
-	// MeasureSFlow takes those that switches send by sFlow, see Network.Observe.
+	// MeasureSFlow takes those that switches send by sFlow.
 	MeasureSFlow
 	// MeasureBoth does both; those that were asked for come first.
 	MeasureBoth

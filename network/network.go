@@ -71,6 +71,10 @@ func New(c Config) (*Network, error) {
 		}
 		n.listeners = append(n.listeners, l)
 	}
+	if err := n.listenPushed(); err != nil {
+		n.Close()
+		return nil, err
+	}
 	return n, nil
 }
 
@@ -78,6 +82,9 @@ func New(c Config) (*Network, error) {
 func (n *Network) Close() {
 	for _, l := range n.listeners {
 		_ = l.Close()
+	}
+	if n.push.conn != nil {
+		_ = n.push.conn.Close()
 	}
 }
 
@@ -125,14 +132,20 @@ func (n *Network) Run(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(ctx, n.Close)()
 	var wg sync.WaitGroup
-	errs := make(chan error, len(n.listeners))
-	for _, l := range n.listeners {
+	errs := make(chan error, len(n.listeners)+1)
+	part := func(run func() error) {
 		wg.Go(func() {
-			if err := n.accept(ctx, l, &wg); err != nil {
+			if err := run(); err != nil {
 				errs <- err
 				cancel()
 			}
 		})
+	}
+	for _, l := range n.listeners {
+		part(func() error { return n.accept(ctx, l, &wg) })
+	}
+	if n.push.conn != nil {
+		part(func() error { return n.receivePushed(ctx) })
 	}
 	wg.Go(func() { n.maintain(ctx) })
 	wg.Wait()

@@ -22,6 +22,7 @@ type wiring struct {
 	flows       *forward.Table
 	rates       *stats.Table
 	history     *stats.History
+	push        pushed
 	began       time.Time // what readings of counters are timed by
 	view        atomic.Pointer[forward.View]
 	writer      *ledger.FlowWriter

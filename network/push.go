@@ -1,0 +1,126 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/network/sflow"
+	"github.com/sluice-net/sluice/network/stats"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// pushed receives the counters that switches send by themselves. Anybody can send
+// datagrams: a reading counts only if it comes from the address of the switch's own
+// OpenFlow connection.
+type pushed struct {
+	conn     net.PacketConn // nil if none are received
+	limiter  logLimit
+	counters pushCounters
+}
+
+type pushCounters struct {
+	datagrams, malformed, refused atomic.Uint64
+}
+
+// PushStats counts what has come in by sFlow.
+type PushStats struct {
+	Datagrams uint64
+	// Malformed could not be read, Refused came from somewhere else than the
+	// switch's OpenFlow connection, or were of a switch that has none.
+	Malformed, Refused uint64
+}
+
+// PushStats reads the counters of the sFlow receiver.
+func (n *Network) PushStats() PushStats {
+	c := &n.push.counters
+	return PushStats{Datagrams: c.datagrams.Load(), Malformed: c.malformed.Load(), Refused: c.refused.Load()}
+}
+
+// SFlowAddr is where sFlow is received, nil if it is not.
+func (n *Network) SFlowAddr() net.Addr {
+	if n.push.conn == nil {
+		return nil
+	}
+	return n.push.conn.LocalAddr()
+}
+
+// listenPushed opens the receiver.
+func (n *Network) listenPushed() (err error) {
+	if n.push.conn = n.cfg.SFlowConn; n.push.conn != nil || n.cfg.Measure == MeasurePoll {
+		return nil
+	}
+	if n.push.conn, err = net.ListenPacket("udp", n.cfg.SFlow); err != nil {
+		return fmt.Errorf("listening for sFlow on %s: %w", n.cfg.SFlow, err)
+	}
+	return nil
+}
+
+// receivePushed takes datagrams until ctx ends, one at a time: what comes too fast
+// waits in the socket, and what does not fit there is lost, as with all of UDP.
+func (n *Network) receivePushed(ctx context.Context) error {
+	b := make([]byte, 1<<16)
+	var d sflow.Datagram
+	for {
+		size, from, err := n.push.conn.ReadFrom(b)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("receiving sFlow: %w", err)
+		}
+		now := time.Now()
+		n.push.counters.datagrams.Add(1)
+		if err := d.Parse(b[:size]); err != nil {
+			n.push.counters.malformed.Add(1)
+			n.push.limiter.warn(n.log, "sFlow not understood", "from", from, "error", err)
+			continue
+		}
+		for i := range d.Counters {
+			if err := n.takePushed(from, now, &d.Counters[i]); err != nil {
+				n.push.counters.refused.Add(1)
+				if !errors.Is(err, ErrSwitchDown) { // it may be about to connect
+					n.push.limiter.warn(n.log, "sFlow not believed", "from", from, "error", err)
+				}
+			}
+		}
+	}
+}
+
+// reservedPort tells numbers that stand for no port. Open vSwitch writes those of
+// OpenFlow 1.0, of 16 bits; it has no ports of its own there.
+func reservedPort(n uint32) bool { return n > openflow.PortMax || n > 0xff00 && n <= 0xffff }
+
+// takePushed takes the counters of one port.
+func (n *Network) takePushed(from net.Addr, now time.Time, c *sflow.Counters) error {
+	if !c.Known || reservedPort(c.Port.Port) {
+		return nil // no interface's, or that of the switch itself
+	}
+	if c.Port.IsZero() {
+		return errors.New("the sender does not say which OpenFlow port its counters are of")
+	}
+	s, ok := n.Switch(c.Port.Switch)
+	if !ok {
+		return fmt.Errorf("switch %v: %w", c.Port.Switch, ErrSwitchDown)
+	}
+	if hostOf(from) != hostOf(s.RemoteAddr()) {
+		return fmt.Errorf("switch %v is connected from %v", s.dpid, s.RemoteAddr())
+	}
+	if _, ok := s.Port(c.Port.Port); !ok {
+		return fmt.Errorf("switch %v has no port %d", s.dpid, c.Port.Port)
+	}
+	n.rates.Observe(stats.Sample{Port: c.Port, Source: stats.Pushed, Sent: now, Received: now, Counters: c.Counters})
+	return nil
+}
+
+// hostOf is the address without its port.
+func hostOf(a net.Addr) netip.Addr {
+	if ap, err := netip.ParseAddrPort(a.String()); err == nil {
+		return ap.Addr().Unmap()
+	}
+	return netip.Addr{}
+}

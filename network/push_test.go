@@ -1,0 +1,89 @@
+package network_test
+
+import (
+	"encoding/binary"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/stats"
+)
+
+// pushDatagram is an sFlow datagram with the bytes that a port has sent.
+func pushDatagram(at network.PortRef, sent uint64) []byte {
+	var b []byte
+	add := func(words ...uint32) {
+		for _, w := range words {
+			b = binary.BigEndian.AppendUint32(b, w)
+		}
+	}
+	add(5, 1, 0x7f000001, 0, 1, 1000, 1) // one sample
+	add(2, 12+8+88+8+12, 1, 7, 2)        // counters of ifIndex 7, two records
+	add(1, 88, 7, 6, 0, 0, 0, 3)         // of the interface
+	add(0, 0, 0, 0, 0, 0, 0, 0)          // received: nothing
+	add(uint32(sent>>32), uint32(sent), 0, 0, 0, 0, 0, 0)
+	add(1004, 12, uint32(at.Switch>>32), uint32(at.Switch), at.Port)
+	return b
+}
+
+// TestPushedCounters: counters come into the rates if they come from where the
+// switch is, and else not.
+func TestPushedCounters(t *testing.T) {
+	n, _ := start(t, network.Config{Measure: network.MeasureSFlow, SFlow: "127.0.0.1:0", StatsInterval: 50 * time.Millisecond})
+	connect(t, n, fake.NewSwitch(fake.Options{DPID: 0xa1, Ports: 2}), 0xa1)
+	from := func(address string) net.Conn {
+		local, err := net.ResolveUDPAddr("udp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := net.DialUDP("udp", local, n.SFlowAddr().(*net.UDPAddr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	right, wrong := from("127.0.0.1:0"), from("127.0.0.2:0")
+	send := func(conn net.Conn, b []byte) {
+		t.Helper()
+		if _, err := conn.Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := network.PortRef{Switch: 0xa1, Port: 1}
+	for _, tt := range []struct {
+		name string
+		conn net.Conn
+		b    []byte
+		want network.PushStats
+	}{
+		{"from elsewhere", wrong, pushDatagram(at, 1), network.PushStats{Datagrams: 1, Refused: 1}},
+		{"of a switch that is not connected", right, pushDatagram(network.PortRef{Switch: 0xa2, Port: 1}, 1), network.PushStats{Datagrams: 1, Refused: 1}},
+		{"of a port that does not exist", right, pushDatagram(network.PortRef{Switch: 0xa1, Port: 3}, 1), network.PushStats{Datagrams: 1, Refused: 1}},
+		{"of no port at all", right, pushDatagram(network.PortRef{}, 1), network.PushStats{Datagrams: 1, Refused: 1}},
+		{"of the switch itself", right, pushDatagram(network.PortRef{Switch: 0xa1, Port: 0xfffe}, 1), network.PushStats{Datagrams: 1}},
+		{"cut short", right, pushDatagram(at, 1)[:100], network.PushStats{Datagrams: 1, Malformed: 1}},
+	} {
+		before := n.PushStats()
+		send(tt.conn, tt.b)
+		eventually(t, tt.name+" to be counted", func() bool {
+			s := n.PushStats()
+			return network.PushStats{Datagrams: s.Datagrams - before.Datagrams, Malformed: s.Malformed - before.Malformed, Refused: s.Refused - before.Refused} == tt.want
+		})
+	}
+	if _, ok := n.PortRateBy(at, stats.Pushed); ok {
+		t.Error("what was refused has made a rate")
+	}
+	sent := uint64(0)
+	eventually(t, "a rate", func() bool {
+		sent += 1000
+		send(right, pushDatagram(at, sent))
+		r, ok := n.PortRate(at)
+		return ok && r.TxBits > 0
+	})
+	if _, ok := n.PortRateBy(at, stats.Polled); ok {
+		t.Error("counters were asked for")
+	}
+}
