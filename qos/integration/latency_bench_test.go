@@ -1,0 +1,259 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/selfbuild"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/latency"
+	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/store/memstore"
+)
+
+// linkRate is the rate of every port.
+const linkRate = 10_000_000
+
+// classes is a lab with the latency service on it: the network and the service run in
+// the test's process, the classifiers beside the switches.
+type classes struct {
+	t     *testing.T
+	lab   *lab.Lab
+	store *memstore.Store
+
+	net     *network.Network
+	service *latency.Service
+	bus     *event.Bus
+	stop    func()
+}
+
+// newClasses builds a network whose ports all have linkRate.
+func newClasses(t *testing.T, topology lab.Topology, classifiers bool) *classes {
+	t.Helper()
+	c := &classes{t: t, lab: lab.New(t, topology), store: memstore.New()}
+	if classifiers {
+		c.startClassifiers()
+	}
+	c.start()
+	t.Cleanup(func() { c.stop() })
+	c.discover()
+	return c
+}
+
+// startClassifiers runs a classifier in each switch's namespace until the test ends.
+func (c *classes) startClassifiers() {
+	c.t.Helper()
+	binary := selfbuild.Binary(c.t)
+	for _, s := range c.lab.Topology().Switches {
+		sw := c.lab.Switch(s.Name)
+		d, err := stage.StartDaemon(context.WithoutCancel(c.t.Context()), sw, c.t.TempDir()+"/log", binary, "classifier", "--database", sw.Database())
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.t.Cleanup(d.Stop)
+	}
+}
+
+// start runs controller and service; what it stores outlives it.
+func (c *classes) start() {
+	c.t.Helper()
+	listener, err := c.lab.Control().Listen("tcp", c.lab.ControllerAddr().String())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	capacities, databases := map[network.PortRef]uint64{}, map[openflow.DatapathID]string{}
+	for _, s := range c.lab.Topology().Switches {
+		sw := c.lab.Switch(s.Name)
+		databases[openflow.DatapathID(sw.DPID())] = sw.Database()
+		for port := uint32(1); port < 64; port++ {
+			capacities[network.PortRef{Switch: openflow.DatapathID(sw.DPID()), Port: port}] = linkRate
+		}
+	}
+	c.net, err = network.New(network.Config{
+		Listeners: []net.Listener{listener}, Capacities: capacities, Log: log,
+		DiscoveryInterval: 250 * time.Millisecond, DiscoveryTimeout: 2 * time.Second, StatsInterval: time.Second,
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	owner, err := c.net.Owner(latency.OwnerName, network.OwnerOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.bus = event.NewBus(1, 1024)
+	c.service, err = latency.New(latency.Options{
+		Fabric: latency.NewFabric(c.net), Rules: owner, Store: c.store, Bus: c.bus, Log: log,
+		Book:     reserve.New(func(l reserve.Link) reserve.Use { return reserve.Use{Capacity: c.net.Capacity(l)} }),
+		Settings: latency.Settings{Interval: 500 * time.Millisecond, Settle: 3 * time.Second, Databases: latency.Databases{Switches: databases}},
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.net.Subscribe(c.service.NetworkChanged)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = c.net.Run(ctx) })     // ends with ctx
+	wg.Go(func() { _ = c.service.Run(ctx) }) // ends with ctx
+	c.stop = sync.OnceFunc(func() { cancel(); wg.Wait(); c.bus.Close() })
+}
+
+// discover waits until every link of the lab is known.
+func (c *classes) discover() {
+	c.t.Helper()
+	switches := map[string]bool{}
+	for _, s := range c.lab.Topology().Switches {
+		switches[s.Name] = true
+	}
+	inner := 0
+	for _, l := range c.lab.Topology().Links {
+		if switches[l.A.Node] && switches[l.B.Node] {
+			inner += 2
+		}
+	}
+	within(c.t, 30*time.Second, "links are discovered", func() error {
+		if n := len(c.net.Topology().Links); n != inner {
+			return fmt.Errorf("%d of %d", n, inner)
+		}
+		return nil
+	})
+}
+
+// within polls until f has no error any more.
+func within(t *testing.T, d time.Duration, what string, f func() error) {
+	t.Helper()
+	deadline := time.Now().Add(d)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		<-tick.C
+	}
+}
+
+// add requests a class and expects it to be accepted.
+func (c *classes) add(spec latency.ClassSpec) latency.Info {
+	c.t.Helper()
+	info, err := c.request(spec)
+	if err != nil {
+		c.t.Fatalf("class %s: %v", spec.Name, err)
+	}
+	return info
+}
+
+func (c *classes) request(spec latency.ClassSpec) (latency.Info, error) {
+	class, faults := spec.Parse()
+	if len(faults) > 0 {
+		return latency.Info{}, fmt.Errorf("%+v", faults)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	return c.service.Add(ctx, spec, class)
+}
+
+func (c *classes) delete(name string) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := c.service.Delete(ctx, name); err != nil {
+		c.t.Fatalf("delete %s: %v", name, err)
+	}
+}
+
+func (c *classes) addr(host string) netip.Addr { return c.lab.Host(host).Addr() }
+
+// udp is a class of the UDP packets to one port of a host.
+func (c *classes) udp(name, from, to string, port, priority int) latency.ClassSpec {
+	return latency.ClassSpec{Name: name, Priority: text(priority), Flows: []match.Flow{{
+		IPv4Src: text(c.addr(from)), IPv4Dst: text(c.addr(to)), UDPDst: text(port),
+	}}}
+}
+
+func text(v any) match.Text { return match.Text(fmt.Sprint(v)) }
+
+// prints is what the switches hold of queues and rules, in the database and in the
+// kernel, without identifiers and counters: for comparisons.
+func (c *classes) prints() string {
+	c.t.Helper()
+	var out strings.Builder
+	for _, s := range c.lab.Topology().Switches {
+		sw := c.lab.Switch(s.Name)
+		for _, args := range [][]string{
+			{"--columns=type,other_config,external_ids", "list", "QoS"},
+			{"--columns=dscp,other_config,external_ids", "list", "Queue"},
+		} {
+			text, err := sw.Vsctl(context.Background(), args...)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			fmt.Fprintf(&out, "%s %s\n%s\n", s.Name, args[2], sorted(text))
+		}
+		for _, args := range [][]string{{"qdisc", "show"}, {"filter", "show", "parent", "1:0"}} {
+			fmt.Fprintf(&out, "%s tc %v\n%s\n", s.Name, args, sorted(c.tc(sw, args...)))
+		}
+		for _, l := range c.lab.Topology().Links {
+			if port, err := sw.Port(l.Name); err == nil {
+				fmt.Fprintf(&out, "%s port %d\n%s\n", s.Name, port, sorted(c.tc(sw, "class", "show", "dev", c.device(sw, port))))
+			}
+		}
+	}
+	return out.String()
+}
+
+func (c *classes) tc(sw *lab.LiveSwitch, args ...string) string {
+	c.t.Helper()
+	out, err := sw.Command(context.Background(), "tc", args...).CombinedOutput()
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Sprintf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+// device is the interface of a port.
+func (c *classes) device(sw *lab.LiveSwitch, port int) string {
+	c.t.Helper()
+	name, err := sw.Vsctl(context.Background(), "--bare", "--columns=name", "find", "Interface", fmt.Sprintf("ofport=%d", port))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return strings.TrimSpace(name)
+}
+
+// at is the port by which packets leave a switch over a link.
+func (c *classes) at(node, link string) topology.PortRef {
+	c.t.Helper()
+	port, err := c.lab.Switch(node).Port(link)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return topology.PortRef{Switch: openflow.DatapathID(c.lab.Switch(node).DPID()), Port: uint32(port)}
+}
+
+// sorted puts lines in order, so that the order of rows does not matter.
+func sorted(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
