@@ -35,7 +35,7 @@ func TestDefaultsAreValid(t *testing.T) {
 func TestExamplesReadBack(t *testing.T) {
 	controller, want := DefaultController(), DefaultController()
 	want.Network.Switches = map[openflow.DatapathID]SwitchIs{0xa1: {Name: "edge", Rewrite: "l2", Bundles: "auto"}}
-	want.Network.StatsInterval = 90 * time.Second
+	want.Network.StatsInterval = 50 * time.Second
 	for name, text := range map[string]string{"example": Example(want), "show": Render(want)} {
 		if err := parse(Sources{File: name}, []byte(text), controller); err != nil {
 			t.Errorf("%s:\n%v\n%s", name, err, text)

@@ -78,7 +78,9 @@ type Network struct {
 	Discovery     Discovery                        `yaml:"discovery" doc:"How links between switches are found."`
 	Hosts         Hosts                            `yaml:"hosts" doc:"How end hosts are learned."`
 	Forwarding    Forwarding                       `yaml:"forwarding" doc:"Forwarding of what no service handles."`
-	StatsInterval time.Duration                    `yaml:"stats_interval" min:"500ms" max:"10m" doc:"How often ports are asked for their counters, from which rates come."`
+	Measure       string                           `yaml:"measure" oneof:"poll|sflow|both" doc:"Where the counters of ports come from, that rates and losses are made of. poll: switches are asked. sflow: switches report by themselves. both: switches are asked, and their reports stand in where they do not answer."`
+	StatsInterval time.Duration                    `yaml:"stats_interval" min:"1s" max:"1m" doc:"How often the counters of ports are read, or reported."`
+	SFlow         SFlow                            `yaml:"sflow" doc:"Reports of switches, see measure."`
 	Switches      map[openflow.DatapathID]SwitchIs `yaml:"switches" doc:"What is known about single switches, by datapath id."`
 }
 
@@ -140,7 +142,9 @@ func DefaultController() *Controller {
 			Discovery:     Discovery{Interval: time.Second, Timeout: 3500 * time.Millisecond, Window: 8},
 			Hosts:         Hosts{HoldLimit: 4096},
 			Forwarding:    Forwarding{Enabled: true, IdleTimeout: time.Minute, MaxRules: 100000, Metric: "hops"},
+			Measure:       "poll",
 			StatsInterval: 5 * time.Second,
+			SFlow:         SFlow{Sampling: 1000},
 		},
 		SOS:      SOS{Enabled: true, Settle: 10 * time.Second, Linger: time.Second},
 		Handover: defaultHandover(),
@@ -159,6 +163,7 @@ func (c *Controller) check(k *checker) {
 	c.checkOpenFlow(k)
 	c.Handover.check(k)
 	c.QoS.check(k)
+	c.Network.checkMeasure(k)
 	if c.Network.Discovery.Timeout < 2*c.Network.Discovery.Interval {
 		k.fail("network.discovery.timeout", "too short for the interval", "at least twice network.discovery.interval, which is "+c.Network.Discovery.Interval.String())
 	}

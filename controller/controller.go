@@ -123,6 +123,8 @@ func (c *Controller) makeNetwork() error {
 	return nil
 }
 
+var measures = map[string]network.Measure{"poll": network.MeasurePoll, "sflow": network.MeasureSFlow, "both": network.MeasureBoth}
+
 // networkConfig translates the configuration.
 func networkConfig(c *config.Controller) (network.Config, error) {
 	metric, err := topology.ParseMetric(c.Network.Forwarding.Metric)
@@ -137,9 +139,9 @@ func networkConfig(c *config.Controller) (network.Config, error) {
 		IgnoreVLAN:        c.Network.Hosts.IgnoreVLAN, Subnets: c.Network.Hosts.Subnets,
 		DiscoveryInterval: c.Network.Discovery.Interval, DiscoveryTimeout: c.Network.Discovery.Timeout,
 		LatencyWindow: c.Network.Discovery.Window,
-		StatsInterval: c.Network.StatsInterval,
-		Capacities:    map[network.PortRef]uint64{},
-		Overrides:     map[openflow.DatapathID]network.Override{},
+		StatsInterval: c.Network.StatsInterval, Measure: measures[c.Network.Measure],
+		Capacities: map[network.PortRef]uint64{},
+		Overrides:  map[openflow.DatapathID]network.Override{},
 
 		BindCertificates: c.OpenFlow.BindCerts, Names: map[openflow.DatapathID]string{},
 	}
@@ -149,6 +151,9 @@ func networkConfig(c *config.Controller) (network.Config, error) {
 		}
 		nc.Names[dpid] = s.Name
 		nc.Overrides[dpid] = network.Override{L2Rewrite: s.Rewrite == "l2", NoBundles: s.Bundles == "off"}
+	}
+	if c.Network.SFlow.Listen.IsValid() {
+		nc.SFlow = c.Network.SFlow.Listen.String()
 	}
 	for _, a := range c.OpenFlow.Listen {
 		nc.Listen = append(nc.Listen, a.String())
