@@ -1,8 +1,10 @@
 // Chromium with the page, and what is asked of any page: nothing from elsewhere,
 // no errors.
 
+import { chromium, type Page } from "playwright-core";
+
 import { axeSource } from "./axe";
-import { chromium, type Browser, type Page } from "playwright-core";
+import { relay, type Relay } from "./relay";
 
 const variable = (name: string): string => {
   const value = process.env[name];
@@ -10,12 +12,14 @@ const variable = (name: string): string => {
   return value;
 };
 
-export const server = variable("SLUICE_SERVER");
 export const token = variable("SLUICE_TOKEN");
+/** The host to which the traffic of the test goes. */
+export const target = variable("SLUICE_TARGET");
 const out = variable("SLUICE_OUT");
 
 export interface Opened {
   page: Page;
+  line: Relay;
   /** What went wrong: errors of scripts, breaches of the policy, requests to elsewhere. */
   faults: string[];
   /** All URLs that were asked for. */
@@ -24,7 +28,8 @@ export interface Opened {
 }
 
 export async function open(): Promise<Opened> {
-  const browser: Browser = await chromium.launch({
+  const line = await relay(variable("SLUICE_SERVER"));
+  const browser = await chromium.launch({
     executablePath: variable("CHROMIUM"),
     args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
   });
@@ -40,9 +45,13 @@ export async function open(): Promise<Opened> {
   });
   page.on("request", (r) => {
     urls.push(r.url());
-    if (!r.url().startsWith(server) && !r.url().startsWith("data:")) faults.push(`asks ${r.url()}`);
+    if (!r.url().startsWith(line.url) && !r.url().startsWith("data:")) faults.push(`asks ${r.url()}`);
   });
-  return { page, faults, urls, close: () => browser.close() };
+  const close = async (): Promise<void> => {
+    await browser.close();
+    await line.close();
+  };
+  return { page, line, faults, urls, close };
 }
 
 export const shot = (page: Page, name: string): Promise<Buffer> => page.screenshot({ path: `${out}/${name}.png`, fullPage: true });

@@ -32,7 +32,8 @@ func TestPage(t *testing.T) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "npm", "run", "--silent", "browser")
 	cmd.Dir = ".."
-	cmd.Env = append(os.Environ(), "SLUICE_SERVER="+server, "SLUICE_TOKEN="+token, "SLUICE_OUT="+outDir(t), "CHROMIUM="+mustFind(t, "chromium"))
+	cmd.Env = append(os.Environ(), "SLUICE_SERVER="+server, "SLUICE_TOKEN="+token, "SLUICE_OUT="+outDir(t),
+		"SLUICE_TARGET="+l.Host("h3").Addr().String(), "CHROMIUM="+mustFind(t, "chromium"))
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)

@@ -10,26 +10,27 @@ import { matchWords } from "./match";
 import { PathButton } from "./pathbutton";
 import { useShow } from "./show";
 
-export const columns = ["Class", "Priority", "Guaranteed", "Highest", "Latency", "Flows", "Path", "Release"];
+export const columns = ["Class", "State", "Priority", "Guaranteed", "Highest", "Latency", "Flows", "Path", "Release"];
 
 interface Props {
   of: Class;
-  queues: Queue[] | undefined;
+  queues: Queue[] | null | undefined;
   released(message: string): void;
 }
 
 export function ClassRow({ of: c, queues, released }: Props) {
-  const paths = (c.paths ?? []).map((p) => p.hops);
+  const paths = (c.paths ?? []).map((p) => p.hops ?? []);
   const show = useShow(`class ${c.name}`, routeOf(paths));
   return (
     <>
       <tr class={show.shown ? "shown" : ""} {...show.row}>
         <th scope="row">{c.name}</th>
+        <td><State of={c} /></td>
         <td class="number">{c.priority}</td>
-        <td class="number">{bitRate(c.min_rate)}</td>
-        <td class="number">{bitRate(c.max_rate)}</td>
-        <td class="number">{milliseconds(c.latency)}</td>
-        <td>{c.flows.map((f) => <div key={matchWords(f)}>{matchWords(f)}</div>)}</td>
+        <td class="number">{c.min_rate ? bitRate(c.min_rate) : "a share"}</td>
+        <td class="number">{c.max_rate ? bitRate(c.max_rate) : "the link"}</td>
+        <td class="number">{c.latency ? milliseconds(c.latency) : "any"}</td>
+        <td>{c.flows?.map((f) => <div key={matchWords(f)}>{matchWords(f)}</div>)}</td>
         <td><PathButton paths={paths} show={show} /></td>
         <td><Release what={`class ${c.name}`} path={`/qos/classes/${step(c.name)}`} done={released} /></td>
       </tr>
@@ -42,21 +43,32 @@ export function ClassRow({ of: c, queues, released }: Props) {
   );
 }
 
+function State({ of: { state, reason } }: { of: Class }) {
+  const kind = { active: "state-good", provisioning: "soft", degraded: "state-bad", ineffective: "state-bad" }[state];
+  return <span class={kind}>{state}{reason ? `: ${reason}` : ""}</span>;
+}
+
+const queueColumns = ["Queue at", "Rate", "Packets", "Bytes", "Drops", "Without effect"];
+
 function Queues({ of, queues }: { of: string; queues: Queue[] }) {
   const names = useNames();
   return (
     <table aria-label={`Queues of class ${of}`}>
       <thead>
-        <tr>{["Queue at", "Rate", "Packets", "Bytes", "Drops"].map((h) => <th key={h} scope="col" class={h === "Queue at" ? "" : "number"}>{h}</th>)}</tr>
+        <tr>{queueColumns.map((h, i) => <th key={h} scope="col" class={i === 0 ? "" : "number"}>{h}</th>)}</tr>
       </thead>
       <tbody>
         {queues.map((q) => (
           <tr key={`${q.switch} ${q.port}`}>
-            <th scope="row">{names(q.switch)} port {q.port}</th>
-            <td class="number">{bitRate(q.bits_per_second)}</td>
-            <td class="number" data-packets={q.packets}>{count(q.packets)}</td>
+            <th scope="row">
+              {names(q.switch)} port {q.port}
+              {q.fault && <div class="state-bad">{q.fault}</div>}
+            </th>
+            <td class="number">{bitRate(q.bit_rate)}</td>
+            <td class="number">{count(q.packets)}</td>
             <td class="number">{byteCount(q.bytes)}</td>
             <td class={q.drops > 0 ? "number state-bad" : "number"}>{count(q.drops)}</td>
+            <td class={q.without_effect > 0 ? "number state-bad" : "number"}>{count(q.without_effect)}</td>
           </tr>
         ))}
       </tbody>

@@ -1,20 +1,21 @@
-// Declares a flow critical.
+// Declares traffic critical.
 
 import { useState } from "preact/hooks";
 
-import { step } from "../api/client";
 import { useWorld } from "../state/hooks";
-import { described, Field } from "../ui/field";
 import { parseRate } from "../ui/format";
 import { emptyMatch, matchOf } from "./match";
 import { MatchEditor } from "./matcheditor";
 import { Request } from "./request";
+import { Texts, valuesOf, word, type Text, type Values } from "./texts";
 import { useForm } from "./useform";
 
-const texts = [
-  { field: "name", label: "Name", hint: "letters, digits and dashes" },
-  { field: "rate", label: "Rate", hint: "that it needs, in bit/s, as in 5M" },
-] as const;
+const texts: Text[] = [
+  { field: "name", label: "Name", hint: "letters, digits, dots, dashes", read: word },
+  { field: "rate", label: "Rate", hint: "that each flow needs, in bit/s, as in 5M", read: parseRate },
+  { field: "reverse_rate", label: "Reverse rate", hint: "in bit/s; empty: enough for acknowledgements", optional: true, read: parseRate },
+  { field: "idle_timeout", label: "Over after a silence of", hint: "1s to 18h; empty: 30s", optional: true, read: word },
+];
 
 interface Props {
   done(message: string): void;
@@ -23,27 +24,18 @@ interface Props {
 
 export function FlowForm({ done, cancel }: Props) {
   const { client, live } = useWorld();
-  const [values, setValues] = useState({ name: "", rate: "" });
+  const [values, setValues] = useState<Values>({});
   const [match, setMatch] = useState(emptyMatch);
-  const request = useForm(["name", "rate", "match", ...match.map((c) => `match.${c.field}`)], async () => {
-    const name = values.name.trim();
-    await client.put(`/qos/critical/${step(name)}`, { name, rate: parseRate(values.rate), match: matchOf(match) });
-    done(`The flow ${name} is critical from now on.`);
+  const known = [...texts.map((t) => t.field), "match", ...match.map((c) => `match.${c.field}`)];
+  const request = useForm(known, async () => {
+    await client.post("/qos/critical", { ...valuesOf(texts, values), match: matchOf(match) });
+    done(`The traffic ${values["name"]} is critical from now on.`);
     live.refreshAll();
   });
   const { fields } = request.errors;
   return (
     <Request title="Request a critical flow" cancel={cancel} {...request}>
-      <div class="fields">
-        {texts.map(({ field, label, hint }) => (
-          <Field key={field} id={`flow-${field}`} label={label} hint={hint} errors={fields.get(field)}>
-            <input
-              {...described(`flow-${field}`, fields.get(field))} name={field} autocomplete="off" value={values[field]}
-              onInput={(e) => setValues({ ...values, [field]: e.currentTarget.value })}
-            />
-          </Field>
-        ))}
-      </div>
+      <Texts form="flow" texts={texts} values={values} errors={fields} change={setValues} />
       <MatchEditor path="match" title="Its packets" conditions={match} errors={fields} change={setMatch} />
     </Request>
   );

@@ -1,10 +1,10 @@
 // Critical flows: what was asked for, and where each is placed.
 
 import { step } from "../api/client";
-import type { Critical, Placement } from "../api/types";
+import type { Critical, CriticalFlow } from "../api/types";
 import { useWorld } from "../state/hooks";
 import { routeOf } from "../topology/route";
-import { bitRate } from "../ui/format";
+import { bitRate, byteCount } from "../ui/format";
 import { Panel } from "../ui/panel";
 import { Release } from "../ui/release";
 import { FlowForm } from "./flowform";
@@ -14,32 +14,32 @@ import { useShow } from "./show";
 import { useRequests } from "./userequests";
 
 const definitionColumns = ["Name", "Rate", "Packets", "Release"];
-const placementColumns = ["Flow", "Rate", "Packets", "State", "Path"];
+const flowColumns = ["Flow", "Of", "State", "Promised", "Sends", "Sent", "Path"];
 
 export function Flows() {
   const { live } = useWorld();
   const requests = useRequests();
-  const { critical, placements } = live;
+  const { critical, flows } = live;
   return (
     <Panel
-      id="flows" title="Critical flows" problem={critical.problem ?? placements.problem}
+      id="flows" title="Critical flows" problem={critical.problem ?? flows.problem}
       actions={<button type="button" aria-expanded={requests.open} onClick={requests.toggle}>Request a critical flow</button>}
     >
       <p class="notice" role="status" ref={requests.notice} tabindex={-1}>{requests.message}</p>
-      {critical.value.length === 0 && <p class="soft">No flow is declared critical.</p>}
+      {critical.value.length === 0 && <p class="soft">No traffic is critical.</p>}
       {critical.value.length > 0 && (
         <div class="scroll">
           <table>
-            <caption>Declared</caption>
+            <caption>What is critical</caption>
             <Head columns={definitionColumns} />
             <tbody>{critical.value.map((c) => <Definition key={c.name} of={c} released={requests.done} />)}</tbody>
           </table>
           <table>
-            <caption>Placed</caption>
-            <Head columns={placementColumns} />
-            <tbody>{placements.value.map((p) => <PlacementRow key={p.id} of={p} />)}</tbody>
+            <caption>Flows of it; choose a path to keep it in the picture</caption>
+            <Head columns={flowColumns} />
+            <tbody>{flows.value.map((f) => <FlowRow key={f.id} of={f} />)}</tbody>
           </table>
-          {placements.value.length === 0 && <p class="soft">No packet of them has been seen.</p>}
+          {flows.value.length === 0 && <p class="soft">No packet of them has been seen.</p>}
         </div>
       )}
       {requests.open && <FlowForm done={requests.done} cancel={requests.toggle} />}
@@ -60,15 +60,20 @@ function Definition({ of: c, released }: { of: Critical; released(message: strin
   );
 }
 
-function PlacementRow({ of: p }: { of: Placement }) {
-  const paths = p.hops.length > 0 ? [p.hops] : [];
-  const show = useShow(`flow ${p.id}`, routeOf(paths));
+function FlowRow({ of: f }: { of: CriticalFlow }) {
+  const paths = f.path && f.path.length > 0 ? [f.path] : [];
+  const show = useShow(`flow ${f.id}`, routeOf(paths));
   return (
     <tr class={show.shown ? "shown" : ""} {...show.row}>
-      <th scope="row">{p.name}</th>
-      <td class="number">{bitRate(p.rate)}</td>
-      <td>{matchWords(p.match)}</td>
-      <td class={p.accepted ? "state-good" : "state-bad"}>{p.accepted ? "accepted" : `best effort: ${p.reason ?? ""}`}</td>
+      <th scope="row">{f.flow}</th>
+      <td>{f.definition}</td>
+      <td class={{ accepted: "state-good", placing: "soft", "best-effort": "state-bad" }[f.state]}>
+        {f.state}{f.reason ? `: ${f.reason}` : ""}
+        {f.moves > 0 && <div class="soft">moved {f.moves} times</div>}
+      </td>
+      <td class="number">{f.state === "accepted" ? bitRate(f.rate) : "nothing"}</td>
+      <td class="number">{bitRate(f.throughput)}</td>
+      <td class="number">{byteCount(f.bytes)}</td>
       <td><PathButton paths={paths} show={show} /></td>
     </tr>
   );

@@ -1,8 +1,7 @@
 // A path in words, as a button that keeps it in the picture.
 
-import type { Hop } from "../api/types";
 import { useNames } from "../topology/panel";
-import { pathWords } from "../topology/route";
+import { pathWords, type Hop } from "../topology/route";
 import type { useShow } from "./show";
 
 export function PathButton({ paths, show }: { paths: Hop[][]; show: ReturnType<typeof useShow> }) {

@@ -4,7 +4,7 @@ import type { Client } from "../api/client";
 import { follow } from "../api/follow";
 import { asProblem } from "../api/problem";
 import type { Message } from "../api/sse";
-import type { BusEvent, Class, ClassStats, Critical, Host, Link, Placement, Status, Switch } from "../api/types";
+import type { BusEvent, Class, ClassStats, Critical, CriticalFlow, Host, Link, Reservation, Status, Switch } from "../api/types";
 import { Resource } from "./resource";
 
 /** How long the page waits after an event for the ones that come with it. */
@@ -24,7 +24,8 @@ export class Live {
   readonly classes: Resource<Class[]>;
   readonly stats: Resource<Map<string, ClassStats>>;
   readonly critical: Resource<Critical[]>;
-  readonly placements: Resource<Placement[]>;
+  readonly flows: Resource<CriticalFlow[]>;
+  readonly reservations: Resource<Reservation[]>;
 
   private readonly core: Resource<unknown>[];
   private readonly qos: Resource<unknown>[];
@@ -45,9 +46,10 @@ export class Live {
     this.classes = list("/qos/classes", 5_000, "qos.");
     this.stats = make(new Map<string, ClassStats>(), () => this.allStats(), 2_000, "qos.");
     this.critical = list("/qos/critical", 10_000, "qos.");
-    this.placements = list("/qos/flows", 3_000, "qos.");
+    this.flows = list("/qos/flows", 3_000, "qos.");
+    this.reservations = list("/qos/reservations", 3_000, "qos.");
     this.core = [this.switches, this.links, this.hosts];
-    this.qos = [this.classes, this.stats, this.critical, this.placements];
+    this.qos = [this.classes, this.stats, this.critical, this.flows, this.reservations];
   }
 
   /** Whether the controller runs the service; undefined while that is not known. */

@@ -22,7 +22,7 @@ export function Topology({ route }: { route: Route | undefined }) {
   return (
     <Panel id="topology" title="Topology" problem={links.problem ?? switches.problem ?? hosts.problem} actions={<>{choose("Picture", false)}{choose("Tables", true)}</>}>
       {graph.switches.length === 0 && <p class="soft">{switches.at > 0 ? "No switch is connected." : "Asking the controller."}</p>}
-      {graph.switches.length > 0 && (tables ? <Tables graph={graph} names={names} /> : <Picture graph={graph} names={names} route={route} />)}
+      {graph.switches.length > 0 && (tables ? <Tables graph={graph} names={names} reservations={live.reservations.value} /> : <Picture graph={graph} names={names} route={route} />)}
       {!tables && <Legend />}
     </Panel>
   );

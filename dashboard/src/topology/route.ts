@@ -1,7 +1,12 @@
 // A path that is to be shown: the links it uses, by the port where it leaves a switch.
 
-import type { Hop } from "../api/types";
 import { portText } from "./graph";
+
+/** One switch of a path. */
+export interface Hop {
+  switch: string;
+  out: number;
+}
 
 export interface Route {
   leaves: Set<string>;

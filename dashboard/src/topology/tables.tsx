@@ -1,19 +1,26 @@
 // What the picture shows, as tables.
 
-import type { Link } from "../api/types";
+import type { Link, Reservation } from "../api/types";
 import { bitRate, milliseconds, percent } from "../ui/format";
-import { hostName, type Graph } from "./graph";
+import { hostName, portText, type Graph } from "./graph";
 import { loadClass, utilisation } from "./load";
 import type { Names } from "./words";
 
-export function Tables({ graph, names }: { graph: Graph; names: Names }) {
+interface Props {
+  graph: Graph;
+  names: Names;
+  reservations: Reservation[];
+}
+
+export function Tables({ graph, names, reservations }: Props) {
+  const promised = new Map(reservations.map((r) => [r.link, r.promised]));
   const links = graph.cables.flatMap((c) => [c.ab, c.ba]).filter((l): l is Link => l !== undefined);
   return (
     <div class="tables">
       <table>
         <caption>Links, each direction by itself</caption>
         <thead>
-          <tr>{["From", "To", "Used", "Capacity", "Utilisation", "Latency", "Jitter", "Loss"].map((h) => <th key={h} scope="col">{h}</th>)}</tr>
+          <tr>{["From", "To", "Used", "Capacity", "Promised", "Utilisation", "Latency", "Jitter", "Loss"].map((h) => <th key={h} scope="col">{h}</th>)}</tr>
         </thead>
         <tbody>
           {links.map((l) => (
@@ -22,6 +29,7 @@ export function Tables({ graph, names }: { graph: Graph; names: Names }) {
               <td>{names(l.to.switch)} port {l.to.port}</td>
               <td class="number">{bitRate(l.used_bits_per_second)}</td>
               <td class="number">{bitRate(l.capacity_bits_per_second)}</td>
+              <td class="number">{bitRate(promised.get(portText(l.from)) ?? 0)}</td>
               <td class="number"><span class={`mark ${loadClass(utilisation(l))}`} />{percent(utilisation(l))}</td>
               <td class="number">{milliseconds(l.latency_milliseconds)}</td>
               <td class="number">{milliseconds(l.jitter_milliseconds)}</td>
