@@ -14,51 +14,68 @@ import (
 )
 
 // A userspace switch receives each port through a packet socket of the default
-// receive buffer; bursts beyond it are lost. The sysctl is the whole machine's
-// (network namespaces may only read it), so all labs share one raise: the first
-// makes it, the last takes it back.
-const (
-	receiveBuffer       = 16 << 20
-	receiveBufferSysctl = "/proc/sys/net/core/rmem_default"
-)
+// receive buffer: bursts beyond it are lost. It sends all ports through one of the
+// default send buffer: packets that wait in the queues of one port keep those of
+// others out. The sysctls are the whole machine's (network namespaces may only read
+// them), so all labs share one raise of each: the first makes it, the last takes it
+// back.
+var buffers = []buffer{{"net.core.rmem_default", "/run/sluice/rmem.json"}, {"net.core.wmem_default", "/run/sluice/wmem.json"}}
 
-// buffersFile records the raise, beside the run directories because labs with
-// different ones share it.
-const buffersFile = "/run/sluice/rmem.json"
+// buffer is a sysctl, and the file that records its raise, beside the run directories
+// because labs with different ones share it.
+type buffer struct{ name, file string }
+
+// bufferBytes is what they are raised to.
+const bufferBytes = 16 << 20
+
+func (b buffer) sysctl() string { return "/proc/sys/" + strings.ReplaceAll(b.name, ".", "/") }
 
 type bufferState struct {
 	Original string   `json:"original"`
 	Labs     []string `json:"labs"` // directories of the labs that hold it
 }
 
-func (l *Lab) holdReceiveBuffers(context.Context) error {
+func (l *Lab) holdBuffers(context.Context) error {
 	if len(l.plan.Topology.Switches) == 0 {
 		return nil
 	}
-	return changeBuffers(func(s *bufferState) error {
-		now, err := os.ReadFile(receiveBufferSysctl)
+	for _, b := range buffers {
+		if err := l.hold(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Lab) hold(b buffer) error {
+	return b.change(func(s *bufferState) error {
+		now, err := os.ReadFile(b.sysctl())
 		if err != nil {
 			return err
 		}
 		if s.hold(l.dir, strings.TrimSpace(string(now))) {
-			l.logf("net.core.rmem_default of this machine is %d while a lab is up (was %s)", receiveBuffer, s.Original)
+			l.logf("%s of this machine is %d while a lab is up (was %s)", b.name, bufferBytes, s.Original)
 		}
 		return nil
-	}, func(*bufferState) string { return fmt.Sprint(receiveBuffer) })
+	}, func(*bufferState) string { return fmt.Sprint(bufferBytes) })
 }
 
-func (l *Lab) releaseReceiveBuffers() error {
-	return changeBuffers(func(s *bufferState) error {
-		s.Labs = slices.DeleteFunc(s.Labs, func(d string) bool { return d == l.dir })
-		s.forgetGone()
-		return nil
-	}, func(s *bufferState) string {
-		if len(s.Labs) > 0 || s.Original == "" {
-			return ""
-		}
-		l.logf("net.core.rmem_default of this machine is %s again", s.Original)
-		return s.Original
-	})
+func (l *Lab) releaseBuffers() error {
+	var errs []error
+	for _, b := range buffers {
+		errs = append(errs, b.change(func(s *bufferState) error {
+			s.Labs = slices.DeleteFunc(s.Labs, func(d string) bool { return d == l.dir })
+			s.forgetGone()
+			return nil
+		}, func(s *bufferState) string {
+			if len(s.Labs) > 0 || s.Original == "" {
+				return ""
+			}
+			l.logf("%s of this machine is %s again", b.name, s.Original)
+			return s.Original
+		}))
+	}
+	return errors.Join(errs...)
 }
 
 // hold adds a lab. It reports whether the lab is the first. An original that is
@@ -81,50 +98,50 @@ func (s *bufferState) forgetGone() {
 	})
 }
 
-// changeBuffers changes the recorded state under its lock and then sets the
+// change changes the recorded state under its lock and then sets the
 // sysctl to what value returns, if anything. The record is written first when it
 // grows, so that a crash in between leaves the original known.
-func changeBuffers(change func(*bufferState) error, value func(*bufferState) string) error {
-	f, err := lockBuffers()
+func (b buffer) change(change func(*bufferState) error, value func(*bufferState) string) error {
+	f, err := b.lock()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	var s bufferState
-	if b, err := os.ReadFile(buffersFile); err == nil && len(b) > 0 {
-		if err := json.Unmarshal(b, &s); err != nil {
-			return fmt.Errorf("%s: %w", buffersFile, err)
+	if text, err := os.ReadFile(b.file); err == nil && len(text) > 0 {
+		if err := json.Unmarshal(text, &s); err != nil {
+			return fmt.Errorf("%s: %w", b.file, err)
 		}
 	}
 	if err := change(&s); err != nil {
 		return err
 	}
-	b, err := json.Marshal(s)
+	text, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(buffersFile, b, 0o644); err != nil {
+	if err := os.WriteFile(b.file, text, 0o644); err != nil {
 		return err
 	}
 	if v := value(&s); v != "" {
-		if err := os.WriteFile(receiveBufferSysctl, []byte(v), 0o644); err != nil {
-			return fmt.Errorf("net.core.rmem_default = %s: %w", v, err)
+		if err := os.WriteFile(b.sysctl(), []byte(v), 0o644); err != nil {
+			return fmt.Errorf("%s = %s: %w", b.name, v, err)
 		}
 	}
 	if len(s.Labs) == 0 {
-		return os.Remove(buffersFile)
+		return os.Remove(b.file)
 	}
 	return nil
 }
 
-// lockBuffers opens and locks the record. The file goes with its last holder, so
+// lock opens and locks the record. The file goes with its last holder, so
 // after the lock is had it must still be the one of that name.
-func lockBuffers() (*os.File, error) {
+func (b buffer) lock() (*os.File, error) {
 	for {
-		if err := os.MkdirAll(filepath.Dir(buffersFile), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Dir(b.file), 0o755); err != nil {
 			return nil, err
 		}
-		f, err := os.OpenFile(buffersFile, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o644)
+		f, err := os.OpenFile(b.file, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o644)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // the last lab took the directory with it
 		}
@@ -135,7 +152,7 @@ func lockBuffers() (*os.File, error) {
 			return nil, errors.Join(err, f.Close())
 		}
 		opened, err1 := f.Stat()
-		named, err2 := os.Stat(buffersFile)
+		named, err2 := os.Stat(b.file)
 		if err1 == nil && err2 == nil && os.SameFile(opened, named) {
 			return f, nil
 		}

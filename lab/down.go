@@ -61,14 +61,14 @@ func (l *Lab) remove(ctx context.Context) error {
 	for _, name := range l.record.Namespaces {
 		err = errors.Join(err, namespace.Delete(name))
 	}
-	err = errors.Join(err, l.releaseReceiveBuffers())
+	err = errors.Join(err, l.releaseBuffers())
 	if err != nil {
 		return err
 	}
 	if err := os.RemoveAll(l.dir); err != nil {
 		return err
 	}
-	removeIfEmpty(l.runDir, filepath.Dir(buffersFile))
+	removeIfEmpty(l.runDir, filepath.Dir(buffers[0].file))
 	return nil
 }
 
