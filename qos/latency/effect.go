@@ -30,7 +30,7 @@ func judge(e *entry, at topology.PortRef, old, now *sample, d counters) (finding
 	reason := ""
 	switch {
 	case d.Plain >= judgedFrom && d.Plain > d.Matched:
-		reason = fmt.Sprintf("%d of %d packets had another DSCP than %d: name theirs as ip_dscp in the flows", d.Plain, d.Plain+d.Matched, e.own)
+		reason = fmt.Sprintf("%d of %d packets had another DSCP than %d: name theirs as ip_dscp in the flows, if the switch before has not left it", d.Plain, d.Plain+d.Matched, e.own)
 	case d.Matched >= judgedFrom && reached < d.Matched/2:
 		reason = fmt.Sprintf("rules put %d packets into queue %d, and it has seen %d", d.Matched, e.queue, reached)
 		if e.userspace[at.Switch] {
@@ -54,17 +54,25 @@ func judge(e *entry, at topology.PortRef, old, now *sample, d counters) (finding
 	return finding{at, reason, d}, true
 }
 
+// illness is what is wrong at the first hop where something is: what is wrong behind it
+// may follow from that. The lock is held.
+func (e *entry) illness() string {
+	for _, r := range e.routes {
+		for _, h := range r.Hops {
+			if x := e.samples[portRef(h.Switch, h.Out)]; x != nil && x.ill != "" {
+				return x.ill
+			}
+		}
+	}
+	return ""
+}
+
 // tell notes a finding and publishes it.
 func (s *Service) tell(e *entry, f finding) {
 	s.mu.Lock()
-	ill := ""
-	for _, x := range e.samples {
-		if x.ill != "" {
-			ill = x.ill
-		}
-	}
+	ill := e.illness()
 	switch {
-	case ill != "" && e.state == StateActive:
+	case ill != "" && (e.state == StateActive || e.state == StateIneffective):
 		e.state, e.reason = StateIneffective, ill
 	case ill == "" && e.state == StateIneffective:
 		e.state, e.reason = StateActive, ""
