@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/sflow"
 	"github.com/sluice-net/sluice/network/stats"
 	"github.com/sluice-net/sluice/openflow"
@@ -21,7 +22,15 @@ type pushed struct {
 	conn     net.PacketConn // nil if none are received
 	limiter  logLimit
 	counters pushCounters
+	talkers  *stats.Talkers
+	// places are the ports by the sender's address and their ifIndex, as counters
+	// have shown. Bridges of one machine share both.
+	places map[netip.Addr]map[uint32]PortRef
 }
+
+// maxPlaces bounds what is remembered of one sender: an ifIndex is not used again
+// when its port has gone.
+const maxPlaces = 4096
 
 type pushCounters struct {
 	datagrams, malformed, refused atomic.Uint64
@@ -51,6 +60,7 @@ func (n *Network) SFlowAddr() net.Addr {
 
 // listenPushed opens the receiver.
 func (n *Network) listenPushed() (err error) {
+	n.push.talkers, n.push.places = stats.NewTalkers(), map[netip.Addr]map[uint32]PortRef{}
 	if n.push.conn = n.cfg.SFlowConn; n.push.conn != nil || n.cfg.Measure == MeasurePoll {
 		return nil
 	}
@@ -80,13 +90,17 @@ func (n *Network) receivePushed(ctx context.Context) error {
 			n.push.limiter.warn(n.log, "sFlow not understood", "from", from, "error", err)
 			continue
 		}
+		who := hostOf(from)
 		for i := range d.Counters {
-			if err := n.takePushed(from, now, &d.Counters[i]); err != nil {
+			if err := n.takePushed(who, now, &d.Counters[i]); err != nil {
 				n.push.counters.refused.Add(1)
 				if !errors.Is(err, ErrSwitchDown) { // it may be about to connect
 					n.push.limiter.warn(n.log, "sFlow not believed", "from", from, "error", err)
 				}
 			}
+		}
+		for i := range d.Packets {
+			n.takeSample(who, now, &d.Packets[i])
 		}
 	}
 }
@@ -96,7 +110,7 @@ func (n *Network) receivePushed(ctx context.Context) error {
 func reservedPort(n uint32) bool { return n > openflow.PortMax || n > 0xff00 && n <= 0xffff }
 
 // takePushed takes the counters of one port.
-func (n *Network) takePushed(from net.Addr, now time.Time, c *sflow.Counters) error {
+func (n *Network) takePushed(who netip.Addr, now time.Time, c *sflow.Counters) error {
 	if !c.Known || reservedPort(c.Port.Port) {
 		return nil // no interface's, or that of the switch itself
 	}
@@ -107,14 +121,36 @@ func (n *Network) takePushed(from net.Addr, now time.Time, c *sflow.Counters) er
 	if !ok {
 		return fmt.Errorf("switch %v: %w", c.Port.Switch, ErrSwitchDown)
 	}
-	if hostOf(from) != hostOf(s.RemoteAddr()) {
+	if who != hostOf(s.RemoteAddr()) {
 		return fmt.Errorf("switch %v is connected from %v", s.dpid, s.RemoteAddr())
 	}
 	if _, ok := s.Port(c.Port.Port); !ok {
 		return fmt.Errorf("switch %v has no port %d", s.dpid, c.Port.Port)
 	}
 	n.rates.Observe(stats.Sample{Port: c.Port, Source: stats.Pushed, Sent: now, Received: now, Counters: c.Counters})
+	if places := n.push.places[who]; places == nil || len(places) >= maxPlaces {
+		n.push.places[who] = map[uint32]PortRef{}
+	}
+	n.push.places[who][c.Index] = c.Port
 	return nil
+}
+
+// takeSample takes a sampled packet. It counts once its port is known, by counters
+// that were believed.
+func (n *Network) takeSample(who netip.Addr, now time.Time, p *sflow.Packet) {
+	at, ok := n.push.places[who][p.In]
+	if !ok {
+		return
+	}
+	var h packet.Headers
+	_ = h.Parse(p.Header) // what could be read is what counts
+	n.push.talkers.Take(at, &h, p.Length, p.Rate, now)
+}
+
+// Talkers are the conversations that use the network most, by samples of packets, of
+// those that are of interest. There are none unless sFlow is received.
+func (n *Network) Talkers(limit int, of func(stats.Conversation) bool) []stats.Talker {
+	return n.push.talkers.Top(limit, time.Now(), of)
 }
 
 // hostOf is the address without its port.

@@ -43,7 +43,7 @@ func sendSFlow(t *testing.T, l *lab.Lab, sw string, to net.Addr) {
 
 // TestSourcesAgree has Open vSwitch push the counters that are polled as well.
 func TestSourcesAgree(t *testing.T) {
-	const load, seconds = "20M", 12
+	const rate, seconds = "20M", 12
 	l := lab.New(t, lab.Line("netsflow", 2, delayline.Params{}))
 	conn := listenSFlow(t, l)
 	n, _ := run(t, l, network.Config{Measure: network.MeasureBoth, SFlowConn: conn, StatsInterval: time.Second})
@@ -59,13 +59,17 @@ func TestSourcesAgree(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = server.Wait() })
 	eventually(t, "iperf3 to listen", func() bool { return sh(t, l, "h2", "ss", "-Hltn") != "" })
-	client := l.Host("h1").Command(t.Context(), "iperf3", "-c", l.Host("h2").Addr().String(), "-u", "-b", load, "-l", "1200", "-t", fmt.Sprint(seconds))
+	client := l.Host("h1").Command(t.Context(), "iperf3", "-c", l.Host("h2").Addr().String(), "-u", "-b", rate, "-l", "1200", "-t", fmt.Sprint(seconds))
 	if err := client.Start(); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- client.Wait() }()
 
+	var talker stats.Talker // the largest seen of the load
+	load := func(c stats.Conversation) bool {
+		return c.At.Switch == 1 && c.Proto == 17 && c.Src.Addr() == l.Host("h1").Addr()
+	}
 	first, second := n.Topology().Links[0], n.Topology().Links[1]
 	watched := map[network.PortRef]*[2]collected{first.From: {}, second.From: {}}
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -78,6 +82,9 @@ func TestSourcesAgree(t *testing.T) {
 			}
 			running = false
 		case <-tick.C:
+			if top := n.Talkers(1, load); len(top) > 0 && top[0].Samples > talker.Samples {
+				talker = top[0]
+			}
 			for at, by := range watched {
 				for source := range by {
 					if r, ok := n.PortRateBy(at, stats.Source(source)); ok {
@@ -107,6 +114,15 @@ func TestSourcesAgree(t *testing.T) {
 				t.Errorf("%v: %s: polled %.0f, pushed %.0f", at, m.name, a, b)
 			}
 		}
+	}
+	r := watched[first.From]
+	if first.From.Switch != 1 {
+		r = watched[second.From]
+	}
+	want := mean(r[stats.Polled].steady(), func(r stats.Rate) float64 { return r.TxBits })
+	t.Logf("from %d samples the load is taken for %.0f bit/s, within %.0f %%: %+.1f %%", talker.Samples, talker.Bits, 100*talker.Error, 100*(talker.Bits/want-1))
+	if !(math.Abs(talker.Bits/want-1) < 2*talker.Error) || talker.Error > 0.2 {
+		t.Errorf("talker %+v, want %.0f bit/s", talker, want)
 	}
 	if s := n.PushStats(); s.Malformed > 0 || s.Refused > before.Refused {
 		t.Errorf("%+v, before the switches were connected %+v", s, before)

@@ -44,7 +44,8 @@ type Packet struct {
 	// In and Out are the ifIndexes it came in and left by, zero if that is not one
 	// port or not known.
 	In, Out uint32
-	// Length is that of the frame, Header its beginning.
+	// Length is that of the frame, without what was taken off it, like the checksum.
+	// Header is its beginning.
 	Length uint32
 	Header []byte
 }
@@ -174,7 +175,7 @@ func (d *Datagram) packet(x *xdr, expanded bool) {
 			continue
 		}
 		p.Length = body.uint32()
-		body.uint32() // bytes taken off, like the checksum
+		p.Length -= min(p.Length, body.uint32())
 		p.Header = body.bytes(body.uint32())
 		x.short = x.short || body.short
 	}

@@ -109,8 +109,8 @@ func samePacket(t *testing.T, p Packet, s layers.SFlowFlowSample) {
 		t.Errorf("%+v, want rate %d, in %d, out %d", p, s.SamplingRate, s.InputInterface, out)
 	}
 	for _, r := range s.Records {
-		if h, ok := r.(layers.SFlowRawPacketFlowRecord); ok && (p.Length != h.FrameLength || len(p.Header) != int(h.HeaderLength) || string(p.Header) != string(h.Header.Data()[:h.HeaderLength])) {
-			t.Errorf("%d bytes of a frame of %d, want %d of %d", len(p.Header), p.Length, h.HeaderLength, h.FrameLength)
+		if h, ok := r.(layers.SFlowRawPacketFlowRecord); ok && (p.Length != h.FrameLength-h.PayloadRemoved || len(p.Header) != int(h.HeaderLength) || string(p.Header) != string(h.Header.Data()[:h.HeaderLength])) {
+			t.Errorf("%d bytes of a frame of %d, want %d of %d", len(p.Header), p.Length, h.HeaderLength, h.FrameLength-h.PayloadRemoved)
 		}
 	}
 }
@@ -177,7 +177,7 @@ func TestExpandedSamples(t *testing.T) {
 	if c := d.Counters[1]; c.Index != 0 || c.Known {
 		t.Errorf("%+v: it is not an interface", c)
 	}
-	if p := d.Packets[0]; p.Rate != 64 || p.In != 1<<25 || p.Out != 0 || p.Length != 1514 || string(p.Header) != "\x01\x02\x03\x04\x05\x06" {
+	if p := d.Packets[0]; p.Rate != 64 || p.In != 1<<25 || p.Out != 0 || p.Length != 1510 || string(p.Header) != "\x01\x02\x03\x04\x05\x06" {
 		t.Errorf("%+v", p)
 	}
 }

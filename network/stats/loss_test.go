@@ -18,13 +18,13 @@ type flow struct {
 	later   float64                      // seconds from reading a to reading b
 }
 
-// sent is how many packets went in until a time, in steps of a millisecond.
-func (f flow) sent(second float64) uint64 {
-	sum := 0.0
-	for ms := 0.0; ms < second*1000; ms++ {
-		sum += f.rate(ms/1000) / 1000
+// counted is how many packets went in until each millisecond.
+func (f flow) counted(seconds float64) []float64 {
+	sums := make([]float64, int(seconds*1000)+1)
+	for ms := 1; ms < len(sums); ms++ {
+		sums[ms] = sums[ms-1] + f.rate(float64(ms)/1000)/1000
 	}
-	return uint64(sum)
+	return sums
 }
 
 // observe reads both ends for a number of seconds and returns what the table says
@@ -32,11 +32,13 @@ func (f flow) sent(second float64) uint64 {
 func (f flow) observe(seconds float64, see func(second float64, l Load)) {
 	table := New(Options{Interval: time.Duration(f.every * float64(time.Second))})
 	l := topology.Link{From: a, To: b, Latency: time.Duration(f.latency * float64(time.Second))}
+	sums := f.counted(seconds + f.later)
+	sent := func(second float64) float64 { return sums[int(max(0, second)*1000)] }
 	for s := 0.0; s < seconds; s += f.every {
 		age := time.Minute + time.Duration(s*float64(time.Second))
-		table.Observe(sample(a, s, 0, age, Counters{TxPackets: f.sent(s)}))
+		table.Observe(sample(a, s, 0, age, Counters{TxPackets: uint64(sent(s))}))
 		at := s + f.later
-		came := uint64(float64(f.sent(max(0, at-f.latency))) * (1 - f.lost))
+		came := uint64(sent(at-f.latency) * (1 - f.lost))
 		table.Observe(sample(b, at, 0, age, Counters{RxPackets: came}))
 		see(s, table.Load(l))
 	}
