@@ -172,15 +172,15 @@ func compare(old, now []network.Rule) Changes {
 	return c
 }
 
-// lay returns the rules of a plan with those of the next one that are on other
-// switches: the branch to the next place without its join.
-func lay(now, next *route.Plan) []network.Rule {
+// lay returns rules with those of others that are on switches of their own: of the
+// next plan the branch without its join, of the last one what it alone has.
+func lay(rules, others []network.Rule) []network.Rule {
 	here := map[openflow.DatapathID]bool{}
-	rules := slices.Clone(now.Program.Rules)
+	rules = slices.Clone(rules)
 	for i := range rules {
 		here[rules[i].Switch] = true
 	}
-	for _, r := range next.Program.Rules {
+	for _, r := range others {
 		if !here[r.Switch] {
 			rules = append(rules, r)
 		}

@@ -60,7 +60,7 @@ func (s *Service) branch(ctx context.Context, t *trip, from, to route.Place) (bo
 		return false, err
 	}
 	s.describe(t, &p)
-	return false, s.declare(ctx, t, t.m.plan, lay(&t.m.plan, &p), rule.ApplyOptions{Atomic: true}, true)
+	return false, s.declare(ctx, t, t.m.plan, lay(t.m.plan.Program.Rules, p.Program.Rules), rule.ApplyOptions{Atomic: true}, true)
 }
 
 // prepareAt prepares a port for a device.

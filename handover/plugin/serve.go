@@ -27,6 +27,9 @@ type trip struct {
 	// written, if set, is called when the rules are in the switches, before old
 	// ones are removed.
 	written func()
+	// strays leaves rules alone on switches that the device's way has left, since
+	// packets are still on their way there: the end of the second place removes them.
+	strays bool
 }
 
 // newTrip begins a record.
@@ -52,7 +55,11 @@ func (s *Service) plan(t *trip, places ...route.Place) (route.Plan, error) {
 func (s *Service) follow(ctx context.Context, t *trip, steps []route.Step) error {
 	for i, step := range steps {
 		how := rule.ApplyOptions{Atomic: true, Waves: step.Waves}
-		if err := s.declare(ctx, t, step.Plan, step.Plan.Program.Rules, how, i == len(steps)-1); err != nil {
+		rules := step.Plan.Program.Rules
+		if t.strays {
+			rules = lay(rules, t.m.rules)
+		}
+		if err := s.declare(ctx, t, step.Plan, rules, how, i == len(steps)-1); err != nil {
 			return err
 		}
 		if step.Settle && i < len(steps)-1 {
@@ -137,6 +144,7 @@ func (s *Service) placeSeamless(ctx context.Context, t *trip, from, to route.Pla
 		return false, nil
 	}
 	s.describe(t, &p)
+	t.strays = true
 	if !sameWant(&t.m.plan, &p) || !t.m.plan.Bicast() {
 		if err := s.follow(ctx, t, route.Steps(t.m.plan, p)); err != nil {
 			return false, err
