@@ -186,7 +186,7 @@ func (f *flow) paths() []Path {
 			leaving[v] = leaving[v][1:]
 			p.Arcs = append(p.Arcs, a)
 		}
-		p.Arcs = f.withoutLoops(p.Arcs)
+		p.Arcs = f.g.withoutLoops(p.Arcs) // which can only be loops of cost zero
 		for _, a := range p.Arcs {
 			p.Cost += f.w[a]
 		}
@@ -196,17 +196,19 @@ func (f *flow) paths() []Path {
 	return paths
 }
 
-// withoutLoops drops the parts of a walk that return to a node it has been at;
-// they can only be loops of cost zero.
-func (f *flow) withoutLoops(arcs []int) []int {
-	at := map[int]int{f.g.arcs[arcs[0]].From: 0}
+// withoutLoops drops the parts of a walk that return to a node it has been at.
+func (g *Graph) withoutLoops(arcs []int) []int {
+	if len(arcs) == 0 {
+		return nil
+	}
+	at := map[int]int{g.arcs[arcs[0]].From: 0}
 	var out []int
 	for _, a := range arcs {
 		out = append(out, a)
-		v := f.g.arcs[a].To
+		v := g.arcs[a].To
 		if n, seen := at[v]; seen {
 			for _, dropped := range out[n:] {
-				delete(at, f.g.arcs[dropped].To)
+				delete(at, g.arcs[dropped].To)
 			}
 			out = out[:n]
 		}

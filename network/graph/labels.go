@@ -23,8 +23,10 @@ const (
 // are settled by ascending cost of the cheapest path that they can become, as the
 // search backwards has found it, so the first to arrive is the best. A way is
 // dropped when no completion can meet a bound, or when one settled at the same node
-// is no worse in any sum: it cost no more, or it would not have come first. That
-// also drops every way that comes back to a node.
+// is no worse in any respect. That also drops every way that comes back to a node.
+//
+// With a guide it is branch and bound instead: the order is that of the guide's
+// lower bounds, and the search goes on until none is below the best path.
 //
 // The second result is the least cost that a path can have.
 func (s *solver) settle() (int32, float64) {
@@ -38,17 +40,25 @@ func (s *solver) settle() (int32, float64) {
 		top := s.queue.pop()
 		at := &s.states[top.node]
 		node := at.node
-		if s.dominated(node, &at.sums) {
+		if s.dominated(at) {
 			continue
 		}
 		bound = top.cost
-		if int(node) == s.p.To {
+		switch {
+		case s.guide.on && s.have && within(s.best.Cost, bound):
+			return exhausted, bound
+		case int(node) == s.p.To && s.guide.on:
+			s.offer(s.way(top.node).Arcs)
+			continue
+		case int(node) == s.p.To:
 			return top.node, bound
-		}
-		if len(s.states) >= s.p.Limit.Labels || popped%512 == 0 && late(s.exactBy) {
+		case len(s.states) >= s.p.Limit.Labels || popped%512 == 0 && late(s.exactBy):
 			return limited, bound
 		}
 		at.older, s.settled[node] = s.settled[node], top.node
+		if s.guide.on {
+			s.complete(top.node)
+		}
 		for place := s.g.first[node]; place < s.g.first[node+1]; place++ {
 			s.extend(top.node, s.g.id[place], s.g.head[place])
 		}
@@ -67,7 +77,7 @@ func (s *solver) start() {
 		first.cost = goal.cost
 	}
 	s.states = append(s.states, first)
-	s.queue.push(item{cost: goal.cost, hops: goal.hops})
+	s.queue.push(item{cost: s.low})
 }
 
 // extend queues the way that goes on by an arc, unless it is of no use.
@@ -85,34 +95,33 @@ func (s *solver) extend(from, arc, head int32) {
 			return
 		}
 	}
-	if s.dominated(head, &next.sums) {
-		return
-	}
-	var total float64
+	var key item
 	if s.p.Widest { // how narrow it will be at best is all that matters of it
-		total = max(at.cost, -s.p.Width[arc], goal.cost)
-		next.cost = total
+		next.cost = max(at.cost, -s.p.Width[arc], goal.cost)
+		key = item{cost: next.cost, hops: next.hops}
 	} else {
 		next.cost = at.cost + s.p.Cost[arc]
-		total = next.cost + goal.cost
+		key = item{cost: next.cost + goal.cost, hops: next.hops + goal.hops}
 	}
-	if s.p.MaxCost > 0 && !within(total, s.p.MaxCost) {
+	if s.dominated(&next) || s.p.MaxCost > 0 && !within(key.cost, s.p.MaxCost) || s.guide.on && !s.promises(&next, &key) {
 		return
 	}
+	key.node = int32(len(s.states))
 	s.states = append(s.states, next)
-	s.queue.push(item{cost: total, hops: next.hops + goal.hops, node: int32(len(s.states) - 1)})
+	s.queue.push(key)
 }
 
-// dominated reports whether a way settled at the node, which costs no more, has no
-// greater sum in any bound. With one bound the latest has the least of all.
-func (s *solver) dominated(node int32, sums *[MaxBounds]float64) bool {
+// dominated reports whether a way settled at the same node is as good in every
+// respect. Without a guide those settled before cost no more, and with one bound
+// the latest of them has the least sum.
+func (s *solver) dominated(at *state) bool {
 	n := len(s.p.Bounds)
-	for i := s.settled[node]; i >= 0; i = s.states[i].older {
-		o := &s.states[i].sums
-		if o[0] <= sums[0] && (n < 2 || o[1] <= sums[1]) && (n < 3 || o[2] <= sums[2]) {
+	for i := s.settled[at.node]; i >= 0; i = s.states[i].older {
+		o := &s.states[i]
+		if o.sums[0] <= at.sums[0] && (n < 2 || o.sums[1] <= at.sums[1]) && (n < 3 || o.sums[2] <= at.sums[2]) && (!s.guide.on || o.cost <= at.cost) {
 			return true
 		}
-		if n == 1 {
+		if n == 1 && !s.guide.on {
 			return false
 		}
 	}

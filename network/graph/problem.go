@@ -42,9 +42,11 @@ type Bound struct {
 	Max     float64
 }
 
-// Limit bounds the exact search. When it is reached, the answer is the best that
-// relaxation finds. Half of the time is for the exact search, and the whole may be
-// exceeded by what one search of a shortest path takes.
+// Limit bounds the exact search. A quarter of the time is for its first run. What
+// that has not found is approached by relaxation, and the rest of the time is for a
+// second run, guided by it. The whole may be exceeded by what a search of a shortest
+// path takes. A path that a second run has found is as good as any, but one of equal
+// cost may have fewer arcs.
 type Limit struct {
 	Labels int           // partial paths kept at once; zero stands for DefaultLabels
 	Time   time.Duration // zero is no limit
@@ -61,6 +63,7 @@ const (
 	Dijkstra       Algorithm = "dijkstra"
 	ShortestWidest Algorithm = "shortest-widest"
 	LabelSetting   Algorithm = "label-setting"
+	BranchAndBound Algorithm = "branch-and-bound"
 	LARAC          Algorithm = "larac"
 	Subgradient    Algorithm = "subgradient"
 	Relaxation     Algorithm = "relaxation"

@@ -8,7 +8,7 @@ package graph
 // better than both. No path that meets the bound costs less than the relaxed one.
 func (s *solver) larac(cheap Path) {
 	b := s.p.Bounds[0]
-	short := s.follow(s.rest[0])
+	short := s.follow(s.rest[0], s.p.From)
 	s.offer(short)
 	for rounds := 0; rounds < 64 && !late(s.deadline); rounds++ {
 		excess := sum(b.Weights, cheap.Arcs) - sum(b.Weights, short)
@@ -35,7 +35,7 @@ func (s *solver) larac(cheap Path) {
 // bounds. Every path on the way that meets all bounds is a candidate.
 func (s *solver) subgradient(cheap Path) {
 	for i := range s.p.Bounds {
-		s.offer(s.follow(s.rest[i]))
+		s.offer(s.follow(s.rest[i], s.p.From))
 	}
 	var multipliers [MaxBounds]float64
 	p := cheap
@@ -79,20 +79,31 @@ func (s *solver) excess(arcs []int) (over [MaxBounds]float64, norm float64) {
 
 // relax finds the path of least cost plus its sums times their multipliers. What it
 // costs, less what the bounds allow, is what a path that meets them costs at least.
+// The multipliers that prove the most are kept for the guide.
 func (s *solver) relax(multipliers [MaxBounds]float64) (Path, bool) {
+	p, err := s.shortest(s.mix(&multipliers))
+	if err != nil { // multipliers beyond what numbers can hold
+		return Path{}, false
+	}
+	allowed := 0.0
+	for i, b := range s.p.Bounds {
+		allowed += multipliers[i] * b.Max
+	}
+	if least := p.Cost - allowed - slack*(p.Cost+allowed); least > s.guide.proved {
+		s.low = max(s.low, least)
+		s.guide.proved, s.guide.multipliers, s.guide.allowed = least, multipliers, allowed
+	}
+	return p, true
+}
+
+// mix is the cost plus the bounds' weights times their multipliers.
+func (s *solver) mix(multipliers *[MaxBounds]float64) Weights {
 	s.mixed = append(s.mixed[:0], s.p.Cost...)
-	lifted := 0.0
 	for i, b := range s.p.Bounds {
 		m := multipliers[i]
-		lifted += m * b.Max
 		for arc, w := range b.Weights {
 			s.mixed[arc] += m * w
 		}
 	}
-	p, err := s.shortest(s.mixed)
-	if err != nil { // multipliers beyond what numbers can hold
-		return Path{}, false
-	}
-	s.low = max(s.low, p.Cost-lifted-slack*(p.Cost+lifted))
-	return p, true
+	return s.mixed
 }

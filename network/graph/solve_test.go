@@ -13,14 +13,14 @@ type net struct {
 	g                          *Graph
 	width, delay, loss, jitter Weights
 	hops                       Weights
+	most                       float64 // weights are below
 	paths                      [][]int // every path from 0 to 1 without repeated nodes
 }
 
-// newNet draws whole numbers, so that ties are common, in half of the cases.
-func newNet(r *rand.Rand) *net {
-	nodes, count := 2+r.IntN(6), r.IntN(17)
+// newNet draws whole numbers below most in half of the cases, so that ties are common.
+func newNet(r *rand.Rand, nodes, count int, most float64) *net {
 	arcs := make([]Arc, count)
-	n := &net{hops: make(Weights, count)}
+	n := &net{hops: make(Weights, count), most: most}
 	for i := range arcs {
 		arcs[i] = Arc{r.IntN(nodes), r.IntN(nodes)}
 		n.hops[i] = 1
@@ -29,7 +29,7 @@ func newNet(r *rand.Rand) *net {
 	draw := func() Weights {
 		w := make(Weights, count)
 		for i := range w {
-			switch w[i] = 5 * r.Float64(); {
+			switch w[i] = most * r.Float64(); {
 			case r.IntN(20) == 0:
 				w[i] = -1
 			case whole:
@@ -105,15 +105,23 @@ func (n *net) problem(r *rand.Rand, c class) Problem {
 		p.Width = n.width
 	}
 	if c.bandwidth {
-		p.MinWidth = float64(r.IntN(5))
+		p.MinWidth = math.Floor(n.most * r.Float64())
 	}
 	for _, b := range c.bounds {
-		p.Bounds = append(p.Bounds, Bound{n.metric(b), float64(r.IntN(10))})
+		p.Bounds = append(p.Bounds, n.bound(r, n.metric(b)))
 	}
 	if c.maxCost {
-		p.MaxCost = float64(1 + r.IntN(8))
+		p.MaxCost = 1 + math.Floor(1.6*n.most*r.Float64())
 	}
 	return p
+}
+
+// bound is what one of the paths needs, so that it binds, or anything.
+func (n *net) bound(r *rand.Rand, w Weights) Bound {
+	if len(n.paths) > 0 && r.IntN(2) == 0 {
+		return Bound{w, max(0, sum(w, n.paths[r.IntN(len(n.paths))]))}
+	}
+	return Bound{w, math.Floor(2 * n.most * r.Float64())}
 }
 
 // trial is what brute force finds: the best value, and the fewest arcs of a path
@@ -249,7 +257,7 @@ func TestSolveAgainstBruteForce(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	found := map[string]int{}
 	for range small {
-		n := newNet(r)
+		n := newNet(r, 2+r.IntN(6), r.IntN(17), 5)
 		for _, c := range append(classes, mixed(r), mixed(r)) {
 			p := n.problem(r, c)
 			s, err := n.g.Solve(p)
@@ -270,16 +278,16 @@ func TestSolveAgainstBruteForce(t *testing.T) {
 	}
 }
 
-// With no room for labels the answer may be worse than the best one, never better,
-// and what it says of its gap must hold.
+// With little room for labels the answer may be worse than the best one, never
+// better, and what it says of its gap must hold.
 func TestLimitedSolveAgainstBruteForce(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	used := map[Algorithm]int{}
-	for range small {
-		n := newNet(r)
+	for range 3 * small {
+		n := newNet(r, 6+r.IntN(4), 10+r.IntN(20), 20)
 		for _, c := range append(classes[9:], mixed(r), mixed(r)) {
 			p := n.problem(r, c)
-			p.Limit.Labels = 1
+			p.Limit.Labels = 1 + r.IntN(16)
 			want := n.brute(p)
 			s, err := n.g.Solve(p)
 			switch {
@@ -302,7 +310,7 @@ func TestLimitedSolveAgainstBruteForce(t *testing.T) {
 			}
 		}
 	}
-	for _, a := range []Algorithm{Dijkstra, LARAC, Subgradient, Relaxation} {
+	for _, a := range []Algorithm{Dijkstra, LARAC, Subgradient, Relaxation, BranchAndBound} {
 		if used[a] < 20 {
 			t.Errorf("%s was used %d times, the test says little", a, used[a])
 		}

@@ -17,12 +17,15 @@ type solver struct {
 	deadline time.Time // of everything; zero is none
 	exactBy  time.Time // of the exact search
 
-	open []bool                 // arcs that take part
-	skip func(arc int32) bool   // those that do not
-	best Path                   // the best path so far that meets the bounds
-	have bool                   // there is one
-	low  float64                // no path costs less
-	rest [MaxBounds + 1]*search // from each node to the end: of each bound, then of the cost
+	open []bool               // arcs that take part
+	skip func(arc int32) bool // those that do not
+	best Path                 // the best path so far that meets the bounds
+	have bool                 // there is one
+	low  float64              // no path costs less
+	// rest is what every node needs to reach the end: of each bound, then of the
+	// cost, and of what relaxation mixes of them in the last place.
+	rest  [MaxBounds + 2]*search
+	guide guide
 
 	states  []state
 	queue   queue
@@ -65,8 +68,9 @@ func (g *Graph) solve(p *Problem, deadline time.Time) (Solution, error) {
 }
 
 func (s *solver) begin(p *Problem, deadline time.Time) {
-	s.p, s.deadline, s.exactBy = p, deadline, half(deadline)
+	s.p, s.deadline, s.exactBy = p, deadline, share(deadline, 4)
 	s.have, s.low = false, 0
+	s.guide.forget()
 	for i := range s.open {
 		s.open[i] = p.takes(i)
 	}
@@ -126,25 +130,6 @@ func (s *solver) cheapest() (Solution, error) {
 	return Solution{Path: found, Value: found.Cost, Bound: found.Cost, Exact: true, Algorithm: LabelSetting, Labels: len(s.states)}, nil
 }
 
-// relaxed answers what the exact search could not within its limit.
-func (s *solver) relaxed(cheapest Path) (Solution, error) {
-	used := LARAC
-	if len(s.p.Bounds) == 1 {
-		s.larac(cheapest)
-	} else {
-		used = Subgradient
-		s.subgradient(cheapest)
-	}
-	switch {
-	case s.p.MaxCost > 0 && !within(s.low, s.p.MaxCost):
-		return Solution{}, &NoPathError{TooCostly, s.low}
-	case !s.have || s.p.MaxCost > 0 && !within(s.best.Cost, s.p.MaxCost):
-		return Solution{}, ErrUndecided
-	}
-	bound := min(s.low, s.best.Cost)
-	return Solution{Path: s.best, Value: s.best.Cost, Bound: bound, Exact: within(s.best.Cost, bound), Algorithm: used, Labels: len(s.states)}, nil
-}
-
 // shortest is the path of least sum over the arcs that take part.
 func (s *solver) shortest(w Weights) (Path, error) {
 	from, to := s.p.From, s.p.To
@@ -182,10 +167,10 @@ func (s *solver) backwards(w Weights) *search {
 	return m
 }
 
-// follow reads the path from the start off a search made backwards.
-func (s *solver) follow(m *search) []int {
+// follow reads the path from a node to the end off a search made backwards.
+func (s *solver) follow(m *search, from int) []int {
 	var arcs []int
-	for n := s.p.From; n != s.p.To; {
+	for n := from; n != s.p.To; {
 		arc := int(m.labels[n].arc)
 		arcs = append(arcs, arc)
 		n = s.g.arcs[arc].To
@@ -209,10 +194,21 @@ func (s *solver) offer(arcs []int) bool {
 		return false
 	}
 	cost := sum(s.p.Cost, arcs)
-	if !s.have || cost < s.best.Cost || cost == s.best.Cost && len(arcs) < len(s.best.Arcs) {
+	if cost < s.ceiling() || within(cost, s.ceiling()) && !s.have {
 		s.best, s.have = Path{Arcs: arcs, Cost: cost}, true
 	}
 	return true
+}
+
+// ceiling is what a path may cost to be of use.
+func (s *solver) ceiling() float64 {
+	switch {
+	case s.have:
+		return s.best.Cost
+	case s.p.MaxCost > 0:
+		return s.p.MaxCost
+	}
+	return math.MaxFloat64
 }
 
 func sum(w Weights, arcs []int) float64 {
@@ -232,12 +228,14 @@ func narrowest(width Weights, arcs []int) float64 {
 	return w
 }
 
-// half of the time that is left until t, which is without end if t is zero.
-func half(t time.Time) time.Time {
+// share is the end of the n-th part of the time that is left until t, which is
+// without end if t is zero.
+func share(t time.Time, n time.Duration) time.Time {
 	if t.IsZero() {
 		return t
 	}
-	return t.Add(-time.Until(t) / 2)
+	left := time.Until(t)
+	return t.Add(left/n - left)
 }
 
 func late(t time.Time) bool { return !t.IsZero() && time.Now().After(t) }

@@ -302,7 +302,11 @@ func TestExplain(t *testing.T) {
 		t.Fatalf("%v, %v", err, e.Err)
 	}
 	for _, edge := range e.Edges {
-		if !strings.HasPrefix(edge.Out, "every way over it has a delay of at least ") {
+		want := "no way from one place to the other leads over it" // but back
+		if edge.Link.From.Switch != 4 && edge.Link.To.Switch != 1 {
+			want = "every way over it has a delay of at least "
+		}
+		if !strings.HasPrefix(edge.Out, want) {
 			t.Errorf("%v: %q", edge.Link.From, edge.Out)
 		}
 	}

@@ -27,8 +27,7 @@ type Request struct {
 	Exclude func(Link) string
 	// Limit is the time for a search that may take exponential time, which is one
 	// with a bound on what the objective does not make least; zero stands for
-	// DefaultLimit. Half of it is for the exact search; what that has not found is
-	// answered by relaxation.
+	// DefaultLimit. What is not solved exactly by then is answered by relaxation.
 	Limit time.Duration
 }
 
