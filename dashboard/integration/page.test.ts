@@ -31,7 +31,7 @@ describe("the page", { timeout: 30_000 }, () => {
   test("draws the network with what its links carry", async () => {
     const { page } = visit;
     await page.getByRole("group", { name: /Topology: 3 switches, 2 links, 3 hosts/ }).waitFor();
-    for (const name of ["s1", "s2", "s3"]) await page.getByRole("img", { name: new RegExp(`^Switch ${name}, connected, 1 hosts`) }).waitFor();
+    for (const name of ["s1", "s2", "s3"]) await page.getByRole("img", { name: new RegExp(`^Switch ${name}, connected, 1 host$`) }).waitFor();
     const link = page.getByRole("img", { name: /^Link s1 port \d+, s2 port \d+/ });
     await expect.poll(() => link.getAttribute("aria-label"), { timeout: 20_000 }).toMatch(/s1 to s2: [5-9]\.\d+ Mbit\/s of 10\.0 Mbit\/s \(\d\d %\), latency \d+\.\d+ ms/);
     await shot(page, "topology-light");

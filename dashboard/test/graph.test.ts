@@ -9,7 +9,7 @@ import { cableWords, shortWords } from "../src/topology/words";
 
 const a = "00000000000000a1", b = "00000000000000a2";
 const link = (from: string, fromPort: number, to: string, toPort: number, more: Partial<Link> = {}): Link =>
-  ({ from: { switch: from, port: fromPort }, to: { switch: to, port: toPort }, used_bits_per_second: 0, loss: 0, ...more });
+  ({ from: { switch: from, port: fromPort }, to: { switch: to, port: toPort }, used_bits_per_second: 0, loss: 0, jitter_milliseconds: 0, ...more });
 const forward = link(a, 2, b, 1, { used_bits_per_second: 8e6, capacity_bits_per_second: 1e7, latency_milliseconds: 0.4, jitter_milliseconds: 0.05, loss: 0.002 });
 const switches = [{ dpid: b, name: "right" }, { dpid: a, name: "" }] as Switch[];
 const host = (mac: string, ips: string[], port = 1): Host => ({ mac, ips, at: { switch: a, port }, seen: "2026-11-21T06:00:00Z" });
@@ -55,7 +55,8 @@ test("the level of a link", () => {
 });
 
 test("a link in words", () => {
-  expect(shortWords(forward)).toBe("80 % · 0.40 ms · 0.20 % lost");
+  expect(shortWords(forward)).toEqual(["80 % · 0.40 ± 0.05 ms", "0.20 % lost"]);
+  expect(shortWords(link(a, 1, b, 1, { used_bits_per_second: 1500 }))).toEqual(["1.50 kbit/s"]);
   const [cable] = buildGraph(switches, [forward], []).cables;
   expect(cableWords(cable!, shortName)).toBe(
     "Link a1 port 2, a2 port 1. a1 to a2: 8.00 Mbit/s of 10.0 Mbit/s (80 %), latency 0.40 ms, jitter 0.05 ms, loss 0.20 %",

@@ -7,7 +7,7 @@ type Schemas = components["schemas"];
 export type Status = Schemas["ControllerStatus"];
 export type Place = Schemas["NetworkPlace"];
 export type Switch = Schemas["NetworkSwitch"];
-export type Link = Schemas["NetworkLink"] & { jitter_milliseconds?: number };
+export type Link = Schemas["NetworkLink"];
 export type Host = Schemas["NetworkHost"];
 export type BusEvent = Schemas["Event"];
 

@@ -1,6 +1,7 @@
 // The classes, their queues, and the form that requests one.
 
 import { useWorld } from "../state/hooks";
+import { Head } from "../ui/head";
 import { Panel } from "../ui/panel";
 import { ClassForm } from "./classform";
 import { columns, ClassRow } from "./classrow";
@@ -21,7 +22,7 @@ export function Classes() {
         <div class="scroll">
           <table>
             <caption class="soft">Choose a path to keep it in the picture.</caption>
-            <thead><tr>{columns.map((c) => <th key={c} scope="col">{c}</th>)}</tr></thead>
+            <Head columns={columns} />
             <tbody>
               {classes.value.map((c) => <ClassRow key={c.name} of={c} queues={stats.value.get(c.name)?.queues} released={requests.done} />)}
             </tbody>

@@ -5,12 +5,13 @@ import type { Class, Queue } from "../api/types";
 import { useNames } from "../topology/panel";
 import { routeOf } from "../topology/route";
 import { bitRate, byteCount, count, milliseconds } from "../ui/format";
+import { Head } from "../ui/head";
 import { Release } from "../ui/release";
 import { matchWords } from "./match";
 import { PathButton } from "./pathbutton";
 import { useShow } from "./show";
 
-export const columns = ["Class", "State", "Priority", "Guaranteed", "Highest", "Latency", "Flows", "Path", "Release"];
+export const columns = ["Class", "State", "#Priority", "#Guaranteed", "#Highest", "#Latency", "Flows", "Path", "Release"];
 
 interface Props {
   of: Class;
@@ -48,15 +49,13 @@ function State({ of: { state, reason } }: { of: Class }) {
   return <span class={kind}>{state}{reason ? `: ${reason}` : ""}</span>;
 }
 
-const queueColumns = ["Queue at", "Rate", "Packets", "Bytes", "Drops", "Without effect"];
+const queueColumns = ["Queue at", "#Rate", "#Packets", "#Bytes", "#Drops", "#Without effect"];
 
 function Queues({ of, queues }: { of: string; queues: Queue[] }) {
   const names = useNames();
   return (
     <table aria-label={`Queues of class ${of}`}>
-      <thead>
-        <tr>{queueColumns.map((h, i) => <th key={h} scope="col" class={i === 0 ? "" : "number"}>{h}</th>)}</tr>
-      </thead>
+      <Head columns={queueColumns} />
       <tbody>
         {queues.map((q) => (
           <tr key={`${q.switch} ${q.port}`}>

@@ -5,6 +5,7 @@ import type { Critical, CriticalFlow } from "../api/types";
 import { useWorld } from "../state/hooks";
 import { routeOf } from "../topology/route";
 import { bitRate, byteCount } from "../ui/format";
+import { Head } from "../ui/head";
 import { Panel } from "../ui/panel";
 import { Release } from "../ui/release";
 import { FlowForm } from "./flowform";
@@ -13,8 +14,8 @@ import { PathButton } from "./pathbutton";
 import { useShow } from "./show";
 import { useRequests } from "./userequests";
 
-const definitionColumns = ["Name", "Rate", "Packets", "Release"];
-const flowColumns = ["Flow", "Of", "State", "Promised", "Sends", "Sent", "Path"];
+const definitionColumns = ["Name", "#Rate", "Packets", "Release"];
+const flowColumns = ["Flow", "Of", "State", "#Promised", "#Sends", "#Sent", "Path"];
 
 export function Flows() {
   const { live } = useWorld();
@@ -46,8 +47,6 @@ export function Flows() {
     </Panel>
   );
 }
-
-const Head = ({ columns }: { columns: string[] }) => <thead><tr>{columns.map((c) => <th key={c} scope="col">{c}</th>)}</tr></thead>;
 
 function Definition({ of: c, released }: { of: Critical; released(message: string): void }) {
   return (

@@ -13,6 +13,7 @@ import { cableWords, shortWords, type Names } from "./words";
 const labelled = 30;
 /** Pixels for a unit of the picture, where there is room. */
 const scale = 1.3;
+const lineHeight = 14;
 
 interface Props {
   graph: Graph;
@@ -105,7 +106,7 @@ function itemsOf(scene: Scene, graph: Graph, names: Names): Item[] {
   return [
     ...scene.switches.map((s) => {
       const hosts = graph.hosts.filter((h) => h.at.switch === s.node.id).length;
-      return { id: s.node.id, words: `Switch ${s.node.name}, ${s.node.connected ? "connected" : "not connected"}, ${hosts} hosts` };
+      return { id: s.node.id, words: `Switch ${s.node.name}, ${s.node.connected ? "connected" : "not connected"}, ${hosts} ${hosts === 1 ? "host" : "hosts"}` };
     }),
     ...scene.cables.map((c) => ({ id: c.cable.id, words: cableWords(c.cable, names) })),
     ...scene.hosts.map((h) => ({
@@ -129,19 +130,24 @@ function Direction({ lane, link, route }: { lane: Lane; link: Link | undefined; 
   );
 }
 
-function Labels({ cable }: { cable: PlacedCable }) {
-  const label = (lane: Lane, link: Link | undefined, sign: string) =>
-    link && (
-      <text class="label" x={lane.label.x} y={lane.label.y + 4} text-anchor={lane.anchor} aria-hidden="true">
-        {sign} {shortWords(link)}
-      </text>
-    );
-  const { ab, ba } = cable;
+function Labels({ cable: { cable, ab, ba } }: { cable: PlacedCable }) {
   return (
     <>
-      {label(ab, cable.cable.ab, arrow(ab))}
-      {label(ba, cable.cable.ba, arrow(ba))}
+      {cable.ab && <Label lane={ab} link={cable.ab} />}
+      {cable.ba && <Label lane={ba} link={cable.ba} />}
     </>
+  );
+}
+
+function Label({ lane, link }: { lane: Lane; link: Link }) {
+  const lines = shortWords(link);
+  const first = lane.label.y + 4 - (lane.above ? lineHeight * (lines.length - 1) : 0);
+  return (
+    <text class="label" text-anchor={lane.anchor} aria-hidden="true">
+      {lines.map((line, i) => (
+        <tspan key={i} x={lane.label.x} y={first + i * lineHeight}>{i === 0 ? `${arrow(lane)} ${line}` : line}</tspan>
+      ))}
+    </text>
   );
 }
 

@@ -5,7 +5,7 @@ import { angleOf, at, fan } from "./fan";
 import { hostName, type Cable, type Graph, type SwitchNode } from "./graph";
 import { layout, type Point } from "./layout";
 
-const unit = 190; // between two switches
+const unit = 250; // between two switches
 const hostRadius = 82; // from a switch to its hosts
 const lane = 5; // from a cable's middle to either direction
 const between = 16; // between two cables of the same switches
@@ -18,6 +18,8 @@ export interface Lane {
   /** Where the words about this direction stand. */
   label: Point;
   anchor: "start" | "middle" | "end";
+  /** Whether they stand above it: then further lines push them up. */
+  above: boolean;
 }
 
 export interface PlacedCable {
@@ -77,10 +79,10 @@ function placeCable(cable: Cable, a: Point, b: Point, offset: number): PlacedCab
   const shift = (p: Point, by: number): Point => ({ x: p.x + normal.x * by, y: p.y + normal.y * by });
   const middle = shift({ x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 }, offset);
   // Each direction keeps to its right, as on a road, and its words stand at the edge.
-  const side = (by: number): Pick<Lane, "label" | "anchor"> => {
+  const side = (by: number): Pick<Lane, "label" | "anchor" | "above"> => {
     const label = shift(middle, by * (1 + 11 / lane));
     const outward = normal.x * Math.sign(by);
-    return { label, anchor: outward > 0.4 ? "start" : outward < -0.4 ? "end" : "middle" };
+    return { label, anchor: outward > 0.4 ? "start" : outward < -0.4 ? "end" : "middle", above: normal.y * Math.sign(by) < -0.4 };
   };
   return {
     cable,

@@ -2,9 +2,12 @@
 
 import type { Link, Reservation } from "../api/types";
 import { bitRate, milliseconds, percent } from "../ui/format";
+import { Head } from "../ui/head";
 import { hostName, portText, type Graph } from "./graph";
 import { loadClass, utilisation } from "./load";
 import type { Names } from "./words";
+
+const linkColumns = ["From", "To", "#Used", "#Capacity", "#Promised", "#Utilisation", "#Latency", "#Jitter", "#Loss"];
 
 interface Props {
   graph: Graph;
@@ -19,9 +22,7 @@ export function Tables({ graph, names, reservations }: Props) {
     <div class="tables">
       <table>
         <caption>Links, each direction by itself</caption>
-        <thead>
-          <tr>{["From", "To", "Used", "Capacity", "Promised", "Utilisation", "Latency", "Jitter", "Loss"].map((h) => <th key={h} scope="col">{h}</th>)}</tr>
-        </thead>
+        <Head columns={linkColumns} />
         <tbody>
           {links.map((l) => (
             <tr key={`${l.from.switch} ${l.from.port}`}>
@@ -40,7 +41,7 @@ export function Tables({ graph, names, reservations }: Props) {
       </table>
       <table>
         <caption>Switches</caption>
-        <thead><tr><th scope="col">Name</th><th scope="col">Datapath</th><th scope="col">State</th></tr></thead>
+        <Head columns={["Name", "Datapath", "State"]} />
         <tbody>
           {graph.switches.map((s) => (
             <tr key={s.id}><th scope="row">{s.name}</th><td>{s.id}</td><td>{s.connected ? "connected" : "not connected"}</td></tr>
@@ -49,7 +50,7 @@ export function Tables({ graph, names, reservations }: Props) {
       </table>
       <table>
         <caption>Hosts</caption>
-        <thead><tr><th scope="col">Host</th><th scope="col">MAC address</th><th scope="col">Place</th></tr></thead>
+        <Head columns={["Host", "MAC address", "Place"]} />
         <tbody>
           {graph.hosts.map((h) => (
             <tr key={h.mac + h.at.switch + h.at.port}><th scope="row">{hostName(h)}</th><td>{h.mac}</td><td>{names(h.at.switch)} port {h.at.port}</td></tr>

@@ -1,19 +1,19 @@
 // A link in words: short beside its line, in full for its description.
 
 import type { Link } from "../api/types";
-import { bitRate, milliseconds, percent } from "../ui/format";
+import { bitRate, milliseconds, percent, spread } from "../ui/format";
 import type { Cable } from "./graph";
 import { utilisation } from "./load";
 
 export type Names = (dpid: string) => string;
 
-/** Beside the line: how full, how long, and what is lost if anything is. */
-export function shortWords(link: Link): string {
+/** Beside the line, in lines: how full and how long it is, and what is lost if anything is. */
+export function shortWords(link: Link): string[] {
   const share = utilisation(link);
   const words = [share === undefined ? bitRate(link.used_bits_per_second) : percent(share)];
-  if (link.latency_milliseconds !== undefined) words.push(milliseconds(link.latency_milliseconds));
-  if (link.loss > 0) words.push(`${percent(link.loss)} lost`);
-  return words.join(" · ");
+  if (link.latency_milliseconds !== undefined) words.push(spread(link.latency_milliseconds, link.jitter_milliseconds));
+  const first = words.join(" · ");
+  return link.loss > 0 ? [first, `${percent(link.loss)} lost`] : [first];
 }
 
 export function linkWords(link: Link, names: Names): string {

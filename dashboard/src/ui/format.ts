@@ -28,6 +28,9 @@ export const count = (v: number | undefined): string => (v === undefined ? none 
 
 export const milliseconds = (v: number | undefined): string => (v === undefined ? none : `${digits(v)} ms`);
 
+/** A latency with its jitter: 1.39 ± 0.05 ms. */
+export const spread = (v: number, by: number): string => `${digits(v)} ± ${digits(by)} ms`;
+
 export const percent = (share: number | undefined): string => {
   if (share === undefined) return none;
   const v = share * 100;
