@@ -26,7 +26,7 @@ func networkCommand(app *App) *cobra.Command {
   sluice network rules --owner sos
   sluice network trace tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_dst=80`,
 	}
-	cmd.AddCommand(networkSwitchesCommand(app), networkPortsCommand(app), networkLinksCommand(app), networkHistoryCommand(app), networkHostsCommand(app),
+	cmd.AddCommand(networkSwitchesCommand(app), networkPortsCommand(app), networkLinksCommand(app), networkHistoryCommand(app), networkTalkersCommand(app), networkHostsCommand(app),
 		networkPathCommand(app), networkRulesCommand(app), networkTraceCommand(app))
 	return cmd
 }

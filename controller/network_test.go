@@ -107,6 +107,8 @@ func TestNetworkThroughTheAPI(t *testing.T) {
 		"links/history?from=left/2&since=-5m":    http.StatusUnprocessableEntity,
 		"links/history?from=left/2&since=monday": http.StatusUnprocessableEntity,
 		"links/history?from=left/1":              http.StatusNotFound,
+		"talkers?at=left":                        http.StatusUnprocessableEntity,
+		"talkers?at=left/1&limit=5":              http.StatusOK,
 	} {
 		if status, _, text := r.ask(t, http.MethodGet, base+path, ""); status != want {
 			t.Errorf("%s: %d, want %d: %s", path, status, want, text)

@@ -26,6 +26,8 @@ type Core interface {
 	IsEdge(network.PortRef) bool
 	PortRate(network.PortRef) (stats.Rate, bool)
 	LinkHistory(from network.PortRef, since time.Time) []stats.Track
+	Talkers(limit int, of func(stats.Conversation) bool) []stats.Talker
+	PushStats() network.PushStats
 	Rules(openflow.DatapathID) ([]rule.Installed, bool)
 	Trace(context.Context, trace.Description) (trace.Trace, error)
 }
@@ -43,6 +45,7 @@ func Register(a *api.API, core Core, names Names) *Paths {
 	get(a, "ports", "List ports with their traffic", s.ports)
 	get(a, "links", "List the links between switches, each direction by itself", s.links)
 	get(a, "links/history", "Show what was measured of a link within the last hour", s.linkHistory)
+	get(a, "talkers", "List who uses the network most, as samples of packets let expect (sFlow)", s.talkers)
 	get(a, "hosts", "List the known end hosts", s.hosts)
 	get(a, "paths", "Search paths between two places", s.paths)
 	get(a, "rules", "List the rules that services and the core want, with owner and counters", s.rules)

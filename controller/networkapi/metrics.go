@@ -12,34 +12,38 @@ type metrics struct {
 
 	switches, links, hosts                                         *prometheus.Desc
 	capacity, used, latency, jitter, loss                          *prometheus.Desc
+	datagrams, malformedDatagrams, refusedReports                  *prometheus.Desc
 	rules, held, packetIns, outsDropped, flowMods, errs, malformed *prometheus.Desc
 }
 
 func newMetrics(core Core) *metrics {
 	bySwitch, byLink := []string{"switch"}, []string{"from", "to"}
 	return &metrics{
-		core:        core,
-		switches:    prometheus.NewDesc("sluice_network_switches", "Connected switches.", nil, nil),
-		links:       prometheus.NewDesc("sluice_network_links", "Links between switches, each direction by itself.", nil, nil),
-		hosts:       prometheus.NewDesc("sluice_network_hosts", "Known end hosts.", nil, nil),
-		capacity:    prometheus.NewDesc("sluice_network_link_capacity_bytes_per_second", "Capacity of one direction of a link, configured or the speed of its ports.", byLink, nil),
-		used:        prometheus.NewDesc("sluice_network_link_used_bytes_per_second", "Measured load of one direction of a link.", byLink, nil),
-		latency:     prometheus.NewDesc("sluice_network_link_latency_seconds", "Measured one-way latency of one direction of a link.", byLink, nil),
-		jitter:      prometheus.NewDesc("sluice_network_link_jitter_seconds", "Measured difference of latency from one probe to the next.", byLink, nil),
-		loss:        prometheus.NewDesc("sluice_network_link_loss_ratio", "Measured share of packets that did not arrive, over the last minute.", byLink, nil),
-		rules:       prometheus.NewDesc("sluice_network_rules", "Rules wanted on the switch.", bySwitch, nil),
-		held:        prometheus.NewDesc("sluice_network_held_packets", "Packets that wait for a service's decision.", bySwitch, nil),
-		packetIns:   prometheus.NewDesc("sluice_network_packet_ins_total", "Packets that the switch sent up.", bySwitch, nil),
-		outsDropped: prometheus.NewDesc("sluice_network_packet_outs_dropped_total", "Packets for the switch that did not fit its queue.", bySwitch, nil),
-		flowMods:    prometheus.NewDesc("sluice_network_flow_mods_total", "Changes of rules sent to the switch.", bySwitch, nil),
-		errs:        prometheus.NewDesc("sluice_network_switch_errors_total", "Error messages from the switch.", bySwitch, nil),
-		malformed:   prometheus.NewDesc("sluice_network_malformed_messages_total", "Messages from the switch that could not be read.", bySwitch, nil),
+		core:               core,
+		switches:           prometheus.NewDesc("sluice_network_switches", "Connected switches.", nil, nil),
+		links:              prometheus.NewDesc("sluice_network_links", "Links between switches, each direction by itself.", nil, nil),
+		hosts:              prometheus.NewDesc("sluice_network_hosts", "Known end hosts.", nil, nil),
+		capacity:           prometheus.NewDesc("sluice_network_link_capacity_bytes_per_second", "Capacity of one direction of a link, configured or the speed of its ports.", byLink, nil),
+		used:               prometheus.NewDesc("sluice_network_link_used_bytes_per_second", "Measured load of one direction of a link.", byLink, nil),
+		latency:            prometheus.NewDesc("sluice_network_link_latency_seconds", "Measured one-way latency of one direction of a link.", byLink, nil),
+		jitter:             prometheus.NewDesc("sluice_network_link_jitter_seconds", "Measured difference of latency from one probe to the next.", byLink, nil),
+		loss:               prometheus.NewDesc("sluice_network_link_loss_ratio", "Measured share of packets that did not arrive, over the last minute.", byLink, nil),
+		datagrams:          prometheus.NewDesc("sluice_network_sflow_datagrams_total", "sFlow datagrams received.", nil, nil),
+		malformedDatagrams: prometheus.NewDesc("sluice_network_sflow_malformed_total", "sFlow datagrams that could not be read.", nil, nil),
+		refusedReports:     prometheus.NewDesc("sluice_network_sflow_refused_total", "Counters in sFlow datagrams that came from elsewhere than the switch's OpenFlow connection.", nil, nil),
+		rules:              prometheus.NewDesc("sluice_network_rules", "Rules wanted on the switch.", bySwitch, nil),
+		held:               prometheus.NewDesc("sluice_network_held_packets", "Packets that wait for a service's decision.", bySwitch, nil),
+		packetIns:          prometheus.NewDesc("sluice_network_packet_ins_total", "Packets that the switch sent up.", bySwitch, nil),
+		outsDropped:        prometheus.NewDesc("sluice_network_packet_outs_dropped_total", "Packets for the switch that did not fit its queue.", bySwitch, nil),
+		flowMods:           prometheus.NewDesc("sluice_network_flow_mods_total", "Changes of rules sent to the switch.", bySwitch, nil),
+		errs:               prometheus.NewDesc("sluice_network_switch_errors_total", "Error messages from the switch.", bySwitch, nil),
+		malformed:          prometheus.NewDesc("sluice_network_malformed_messages_total", "Messages from the switch that could not be read.", bySwitch, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.switches, m.links, m.hosts, m.capacity, m.used, m.latency, m.jitter, m.loss, m.rules, m.held, m.packetIns, m.outsDropped, m.flowMods, m.errs, m.malformed} {
+	for _, d := range []*prometheus.Desc{m.switches, m.links, m.hosts, m.capacity, m.used, m.latency, m.jitter, m.loss, m.datagrams, m.malformedDatagrams, m.refusedReports, m.rules, m.held, m.packetIns, m.outsDropped, m.flowMods, m.errs, m.malformed} {
 		out <- d
 	}
 }
@@ -49,9 +53,13 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v int, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
 	}
-	counter := func(d *prometheus.Desc, v uint64, label string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), label)
+	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
+	push := m.core.PushStats()
+	counter(m.datagrams, push.Datagrams)
+	counter(m.malformedDatagrams, push.Malformed)
+	counter(m.refusedReports, push.Refused)
 	all := m.core.Switches()
 	gauge(m.switches, len(all))
 	links := m.core.Topology().Links

@@ -1,0 +1,64 @@
+package networkapi
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/stats"
+)
+
+// Talker is traffic between two addresses as samples of packets let expect it.
+type Talker struct {
+	At       Place   `json:"at" doc:"Port by which it comes into a switch"`
+	Src      string  `json:"src"`
+	Dst      string  `json:"dst"`
+	Protocol string  `json:"protocol" example:"udp"`
+	SrcPort  uint16  `json:"src_port,omitempty"`
+	DstPort  uint16  `json:"dst_port,omitempty"`
+	Bits     float64 `json:"bits_per_second"`
+	Packets  float64 `json:"packets_per_second"`
+	Samples  int     `json:"samples" doc:"Packets that were seen of it"`
+	Error    float64 `json:"error" doc:"Share by which the rates may be wrong, being estimates from so few packets, at a probability of 95 %"`
+}
+
+type talkersInput struct {
+	At    string `query:"at" doc:"Only what comes in by this port, SWITCH/PORT; by default by ports where hosts stand" example:"00000000000000a1/3"`
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"20" doc:"How many at most, the largest first"`
+}
+
+func (s *server) talkers(_ context.Context, in *talkersInput) (*body[[]Talker], error) {
+	of := func(c stats.Conversation) bool { return s.core.IsEdge(c.At) }
+	if in.At != "" {
+		at, err := s.linkEnd("query.at", in.At)
+		if err != nil {
+			return nil, err
+		}
+		of = func(c stats.Conversation) bool { return c.At == at }
+	}
+	out := []Talker{}
+	for _, t := range s.core.Talkers(in.Limit, of) {
+		out = append(out, Talker{
+			At: placeOf(t.At), Src: t.Src.Addr().String(), Dst: t.Dst.Addr().String(), Protocol: protocol(t.Proto),
+			SrcPort: t.Src.Port(), DstPort: t.Dst.Port(), Bits: t.Bits, Packets: t.Packets, Samples: t.Samples, Error: t.Error,
+		})
+	}
+	return &body[[]Talker]{out}, nil
+}
+
+// protocol names an IP protocol, by its number if it has no common name.
+func protocol(n uint8) string {
+	switch n {
+	case packet.ProtoTCP:
+		return "tcp"
+	case packet.ProtoUDP:
+		return "udp"
+	case packet.ProtoICMP:
+		return "icmp"
+	case packet.ProtoICMPv6:
+		return "icmpv6"
+	case packet.ProtoSCTP:
+		return "sctp"
+	}
+	return strconv.Itoa(int(n))
+}
