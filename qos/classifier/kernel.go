@@ -45,12 +45,18 @@ func readKernel() (*kernel, error) {
 		switch {
 		case q.Type() == "htb" && a.Parent == netlink.HANDLE_ROOT && a.Handle == root:
 			k.buckets[a.LinkIndex] = true
-		case q.Type() == "pfifo" && a.Handle == leafHandle(uint16(a.Parent)):
+		case q.Type() == leafType && a.Handle == leafHandle(uint16(a.Parent)):
 			k.leaves[leafAt{a.LinkIndex, uint16(a.Parent)}] = true
 		}
 	}
 	return k, nil
 }
+
+// leafType is the discipline of leaves: first in, first out, and when it is full the
+// oldest packet goes. One that refuses the newest would answer the packet socket with
+// an error, upon which Open vSwitch drops all that it had collected for the port, of
+// whatever class.
+const leafType = "pfifo_head_drop"
 
 // leafHandle is the handle of the queue that we give to a class: one that nobody else
 // would choose.
@@ -112,7 +118,7 @@ func bound(link netlink.Link, class uint16, packets uint32) error {
 	req.AddData(&nl.TcMsg{
 		Family: nl.FAMILY_ALL, Ifindex: int32(link.Attrs().Index), Handle: leafHandle(class), Parent: netlink.MakeHandle(htbMajor, class),
 	})
-	req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated("pfifo")))
+	req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated(leafType)))
 	req.AddData(nl.NewRtAttr(nl.TCA_OPTIONS, binary.NativeEndian.AppendUint32(nil, packets))) // struct tc_fifo_qopt
 	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
 	switch {
