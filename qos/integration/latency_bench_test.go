@@ -257,3 +257,75 @@ func sorted(text string) string {
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
 }
+
+func countOf(text, part string) int { return strings.Count(text, part) }
+
+// link is a link's name, whichever end is named first.
+func (c *classes) link(name string) string {
+	c.t.Helper()
+	a, b, _ := strings.Cut(name, "-")
+	for _, l := range c.lab.Topology().Links {
+		if l.Name == name || l.Name == b+"-"+a {
+			return l.Name
+		}
+	}
+	c.t.Fatalf("there is no link %s", name)
+	return ""
+}
+
+// settled waits until every port of every switch has its bucket, with so many classes
+// in all, and a bounded queue in each leaf.
+func (c *classes) settled(classes int) {
+	c.t.Helper()
+	within(c.t, 15*time.Second, "every port has its bucket", func() error {
+		for _, l := range c.lab.Topology().Links {
+			for _, node := range []string{l.A.Node, l.B.Node} {
+				if !strings.HasPrefix(node, "s") {
+					continue
+				}
+				sw := c.lab.Switch(node)
+				text := c.tc(sw, "qdisc", "show", "dev", c.device(sw, int(c.at(node, l.Name).Port)))
+				if countOf(text, "htb 1:") != 1 || countOf(text, "pfifo") < 1+classes {
+					return fmt.Errorf("%s, link %s: %s", node, l.Name, text)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// same compares two prints.
+func same(before, now string) error {
+	if before == now {
+		return nil
+	}
+	a, b := strings.Split(before, "\n"), strings.Split(now, "\n")
+	var diff []string
+	for _, line := range b {
+		if !slices.Contains(a, line) {
+			diff = append(diff, "+ "+line)
+		}
+	}
+	for _, line := range a {
+		if !slices.Contains(b, line) {
+			diff = append(diff, "- "+line)
+		}
+	}
+	return fmt.Errorf("%d lines differ: %s", len(diff), strings.Join(diff[:min(len(diff), 10)], "; "))
+}
+
+// published are the kinds of events so far.
+func (c *classes) published() []string {
+	c.t.Helper()
+	sub := c.bus.Subscribe(0)
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	var out []string
+	for {
+		e, err := sub.Next(ctx)
+		if err != nil {
+			return out
+		}
+		out = append(out, e.Kind)
+	}
+}
