@@ -280,3 +280,18 @@ func BenchmarkOpposedGrid(b *testing.B) {
 	}
 	b.ReportMetric(100*(s.Value-s.Bound)/s.Value, "gap-%")
 }
+
+// BenchmarkConstrainedGrid is 10,000 nodes where cost and delay know nothing of each
+// other, and paths are long.
+func BenchmarkConstrainedGrid(b *testing.B) {
+	const side = 100
+	g, cost, _ := opposed(side)
+	r := rand.New(rand.NewPCG(12, 13))
+	delay := make(Weights, g.Arcs())
+	for i := range delay {
+		delay[i] = float64(1 + r.IntN(1000))
+	}
+	benchmarkTo(b, g, func(to int) Problem {
+		return Problem{To: to, Cost: cost, Bounds: []Bound{{delay, between(g, 0, to, cost, delay, 0.5)}}, Limit: Limit{Time: 100 * time.Millisecond}}
+	})
+}

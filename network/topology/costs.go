@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/network/graph"
@@ -127,43 +128,52 @@ func (r Request) judge(l Link) (out, uint64) {
 	return in, free
 }
 
-// costs is a network as one request sees it. It is reused between requests.
-type costs struct {
-	width   graph.Weights
-	sums    [additives]graph.Weights
-	outside [reasons]int // how many links are out, by reason
+// view is a network as one request sees it. It is reused between requests.
+type view struct {
+	width   graph.Weights // what links have available, negative for those that are out
+	outside [reasons]int  // how many links are out, by reason
 }
 
-// fill judges all links. Those that are out have a negative number of hops, which
-// every search looks at.
-func (c *costs) fill(t *Topology, r Request) {
-	c.outside = [reasons]int{}
-	c.width = c.width[:0]
-	for m := range c.sums {
-		c.sums[m] = c.sums[m][:0]
-	}
+// fill judges all links.
+func (v *view) fill(t *Topology, r Request) {
+	v.outside = [reasons]int{}
+	v.width = v.width[:0]
 	for _, l := range t.Links {
 		why, free := r.judge(l)
-		c.outside[why]++
-		c.width = append(c.width, float64(free))
-		for m := range additives {
-			w := -1.0
-			if why == in {
-				w = m.weight(l)
-			}
-			c.sums[m] = append(c.sums[m], w)
+		v.outside[why]++
+		width := float64(free)
+		if why != in {
+			width = -1
 		}
+		v.width = append(v.width, width)
 	}
 }
 
-// problem is the request for the graph, and the metrics that its bounds are in. The
-// bound on what the objective makes least is one on the cost.
-func (c *costs) problem(r Request) (p graph.Problem, bounded []additive) {
-	objective := r.Objective.adds()
-	p.Cost = c.sums[objective]
-	if r.Objective == ObjectiveWidest {
-		p.Widest, p.Width = true, c.width
-	}
+// adding is what links add to each sum, found when first asked for.
+func (t *Topology) adding() *[additives]graph.Weights {
+	t.sums.once.Do(func() {
+		for m := range additives {
+			w := make(graph.Weights, len(t.Links))
+			for i, l := range t.Links {
+				w[i] = m.weight(l)
+			}
+			t.sums.weights[m] = w
+		}
+	})
+	return &t.sums.weights
+}
+
+// sums are the weights of a topology.
+type sums struct {
+	once    sync.Once
+	weights [additives]graph.Weights
+}
+
+// problem is the request for the graph, and what its bounds are in. The bound on
+// what the objective makes least is one on the cost.
+func (v *view) problem(t *Topology, r Request) (p graph.Problem, bounded []additive) {
+	weights, objective := t.adding(), r.Objective.adds()
+	p.Cost, p.Width, p.Widest = weights[objective], v.width, r.Objective == ObjectiveWidest
 	for m := range additives {
 		most := m.bound(r)
 		switch {
@@ -171,7 +181,7 @@ func (c *costs) problem(r Request) (p graph.Problem, bounded []additive) {
 		case m == objective:
 			p.MaxCost = most
 		default:
-			p.Bounds = append(p.Bounds, graph.Bound{Weights: c.sums[m], Max: most})
+			p.Bounds = append(p.Bounds, graph.Bound{Weights: weights[m], Max: most})
 			bounded = append(bounded, m)
 		}
 	}
@@ -179,17 +189,17 @@ func (c *costs) problem(r Request) (p graph.Problem, bounded []additive) {
 }
 
 // why says what keeps two places apart.
-func (c *costs) why() string {
-	if a := c.among(); a != "" {
+func (v *view) why() string {
+	if a := v.among(); a != "" {
 		return "not connected" + a
 	}
 	return "not connected"
 }
 
 // among counts the links that were left out.
-func (c *costs) among() string {
+func (v *view) among() string {
 	var parts []string
-	for why, n := range c.outside {
+	for why, n := range v.outside {
 		if n > 0 && out(why) != in {
 			parts = append(parts, fmt.Sprintf("%d %s", n, outWords[why]))
 		}

@@ -3,6 +3,7 @@ package topology
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Edge is a link as a path search saw it.
@@ -31,8 +32,6 @@ func (t *Topology) Explain(from, to PortRef, r Request) (Explanation, error) {
 	if err := t.refuse(from, to, r); err != nil {
 		return Explanation{}, err
 	}
-	var c costs
-	c.fill(t, r)
 	var e Explanation
 	e.Answer, e.Err = t.Find(from, to, r)
 	for _, l := range t.Links {
@@ -40,7 +39,7 @@ func (t *Topology) Explain(from, to PortRef, r Request) (Explanation, error) {
 		e.Edges = append(e.Edges, Edge{Link: l, Available: free, Out: r.sentence(why, l, free)})
 	}
 	for m := range additives {
-		c.tooFar(t, from, to, m, r, e.Edges)
+		t.tooFar(from, to, m, r, e.Edges)
 	}
 	for _, h := range e.Answer.Path.Hops {
 		if i, ok := t.byFrom[PortRef{Switch: h.Switch, Port: h.Out}]; ok {
@@ -67,14 +66,20 @@ func (r Request) sentence(why out, l Link, free uint64) string {
 	return ""
 }
 
-// tooFar marks the links over which every way exceeds the bound on a metric, or
-// over which there is none.
-func (c *costs) tooFar(t *Topology, from, to PortRef, m additive, r Request, edges []Edge) {
+// tooFar marks the links over which every way exceeds the bound on a sum, or over
+// which there is none.
+func (t *Topology) tooFar(from, to PortRef, m additive, r Request, edges []Edge) {
 	most := m.bound(r)
 	if most == 0 && m != hops {
 		return
 	}
-	least := t.g.LeastThrough(t.index[from.Switch], t.index[to.Switch], c.sums[m])
+	w := slices.Clone(t.adding()[m])
+	for i := range edges {
+		if edges[i].Out != "" {
+			w[i] = -1
+		}
+	}
+	least := t.g.LeastThrough(t.index[from.Switch], t.index[to.Switch], w)
 	for i := range edges {
 		switch sum := least[i]; {
 		case edges[i].Out != "":

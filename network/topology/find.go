@@ -21,10 +21,10 @@ func (t *Topology) Find(from, to PortRef, r Request) (Answer, error) {
 	if err := t.refuse(from, to, r); err != nil {
 		return Answer{}, err
 	}
-	c := t.costs.Get().(*costs)
-	defer t.costs.Put(c)
-	c.fill(t, r)
-	a, err := t.search(from, to, r, c)
+	v := t.views.Get().(*view)
+	defer t.views.Put(v)
+	v.fill(t, r)
+	a, err := t.search(from, to, r, v)
 	a.Elapsed = time.Since(begin)
 	return a, err
 }
@@ -50,8 +50,8 @@ func (t *Topology) refuse(from, to PortRef, r Request) error {
 }
 
 // search puts the request to the graph, in whole numbers so that ties are ties.
-func (t *Topology) search(from, to PortRef, r Request, c *costs) (Answer, error) {
-	p, metrics := c.problem(r)
+func (t *Topology) search(from, to PortRef, r Request, v *view) (Answer, error) {
+	p, bounded := v.problem(t, r)
 	p.From, p.To = t.index[from.Switch], t.index[to.Switch]
 	p.Limit.Time = r.Limit
 	if r.Limit == 0 {
@@ -59,7 +59,7 @@ func (t *Topology) search(from, to PortRef, r Request, c *costs) (Answer, error)
 	}
 	s, err := t.g.Solve(p)
 	if err != nil {
-		return Answer{}, c.explain(err, r, metrics)
+		return Answer{}, v.explain(err, r, bounded)
 	}
 	a := t.answer(from, to, s.Path, r)
 	a.Algorithm, a.Exact, a.Gap = string(s.Algorithm), s.Exact, gap(s, r.Objective == ObjectiveWidest)
@@ -113,7 +113,7 @@ func (r Request) needsWidth() bool { return r.MinBandwidth > 0 || r.Objective ==
 func unmeasured(l Link) bool { return l.Latency <= 0 && l.Jitter <= 0 }
 
 // explain puts what the graph says into the request's words.
-func (c *costs) explain(err error, r Request, metrics []additive) error {
+func (v *view) explain(err error, r Request, bounded []additive) error {
 	var none *graph.NoPathError
 	switch {
 	case errors.Is(err, graph.ErrUndecided):
@@ -121,14 +121,14 @@ func (c *costs) explain(err error, r Request, metrics []additive) error {
 	case !errors.As(err, &none):
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	case none.Reason == graph.Disconnected:
-		return fmt.Errorf("%w: %s", ErrNoPath, c.why())
+		return fmt.Errorf("%w: %s", ErrNoPath, v.why())
 	case none.Reason == graph.Together:
 		return fmt.Errorf("%w: each bound can be met, but not all of them together", ErrNoPath)
 	}
 	m := r.Objective.adds()
 	if none.Reason >= 0 {
-		m = metrics[none.Reason]
+		m = bounded[none.Reason]
 	}
 	return fmt.Errorf("%w: the least %v of a path is %s, at most %s was asked for%s",
-		ErrNoPath, m, m.print(none.Least), m.print(m.bound(r)), c.among())
+		ErrNoPath, m, m.print(none.Least), m.print(m.bound(r)), v.among())
 }

@@ -311,3 +311,38 @@ func TestExplain(t *testing.T) {
 		}
 	}
 }
+
+// A link that any path may use which meets the request is not out, so neither are
+// those of the path that was found.
+func TestExplainKeepsWhatPathsUse(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	used := 0
+	for range 3000 {
+		x, q := newTrial(r), randomRequest(r)
+		e, err := x.t.Explain(PortRef{1, 1}, PortRef{2, 2}, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		outside := map[PortRef]string{}
+		for _, edge := range e.Edges {
+			outside[edge.Link.From] = edge.Out
+			if edge.OnPath && edge.Out != "" {
+				t.Fatalf("%v is on the path and out: %s", edge.Link.From, edge.Out)
+			}
+		}
+		for _, p := range x.paths {
+			if _, ok := worth(q, p); !ok {
+				continue
+			}
+			used++
+			for _, l := range p {
+				if why := outside[l.From]; why != "" {
+					t.Fatalf("%+v: a path uses %v, which is out: %s", q, l.From, why)
+				}
+			}
+		}
+	}
+	if used < 1000 {
+		t.Errorf("only %d paths, the test says little", used)
+	}
+}

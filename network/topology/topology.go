@@ -26,7 +26,8 @@ type Topology struct {
 	inner  map[PortRef]struct{}
 	g      *graph.Graph
 	hops   graph.Weights
-	costs  sync.Pool
+	sums   sums
+	views  sync.Pool
 	tree   tree
 	fans   []atomic.Pointer[graph.Tree]
 }
@@ -66,7 +67,7 @@ func New(version uint64, switches []openflow.DatapathID, links []Link) *Topology
 	for i := range t.Switches { // a switch without links
 		t.first[i+1] = max(t.first[i+1], t.first[i])
 	}
-	t.costs.New = func() any { return new(costs) }
+	t.views.New = func() any { return new(view) }
 	t.g, _ = graph.New(len(t.Switches), arcs)
 	return t
 }
