@@ -16,6 +16,7 @@ type Controller struct {
 	Events   Events   `yaml:"events" doc:"The event stream."`
 	OpenFlow OpenFlow `yaml:"openflow" doc:"Where switches connect."`
 	Network  Network  `yaml:"network" doc:"How the network is explored and used."`
+	OVSDB    OVSDB    `yaml:"ovsdb" doc:"Where the databases of switches that run Open vSwitch are."`
 	SOS      SOS      `yaml:"sos" doc:"The SOS service: transfers carried by agents."`
 	Handover Handover `yaml:"handover" doc:"The handover service: devices that move."`
 	QoS      QoS      `yaml:"qos" doc:"The QoS service: bandwidth and latency that hold."`
@@ -163,7 +164,8 @@ func (c *Controller) check(k *checker) {
 	c.checkOpenFlow(k)
 	c.Handover.check(k)
 	c.QoS.check(k)
-	c.Network.checkMeasure(k)
+	c.Network.checkMeasure(k, c.OVSDB)
+	c.OVSDB.check(k)
 	if c.Network.Discovery.Timeout < 2*c.Network.Discovery.Interval {
 		k.fail("network.discovery.timeout", "too short for the interval", "at least twice network.discovery.interval, which is "+c.Network.Discovery.Interval.String())
 	}

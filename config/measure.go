@@ -7,8 +7,11 @@ type SFlow struct {
 	Sampling  int     `yaml:"sampling" min:"1" max:"1000000000" doc:"Of how many packets Open vSwitch samples one."`
 }
 
-func (n *Network) checkMeasure(k *checker) {
+func (n *Network) checkMeasure(k *checker, databases OVSDB) {
 	polls := n.Measure == "poll"
+	if n.SFlow.Collector.IsValid() && databases.Address == "" && len(databases.Switches) == 0 {
+		k.fail("network.sflow.collector", "without the databases of switches, which are told", "set ovsdb.address or ovsdb.switches, or leave the collector out")
+	}
 	switch {
 	case !polls && !n.SFlow.Listen.IsValid():
 		k.fail("network.sflow.listen", "missing", "network.measure is "+n.Measure+": write "+descriptions[typeAddress])
