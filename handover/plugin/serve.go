@@ -125,7 +125,7 @@ func (s *Service) place(ctx context.Context, t *trip, from, to *registry.Attachm
 		}
 		t.rec.Policy = string(registry.PolicySaving)
 	}
-	return s.placeSaving(ctx, t, target, from != nil && from.MAC == to.MAC && from.Peer == "")
+	return s.placeSaving(ctx, t, target, from == nil || from.MAC == to.MAC && from.Peer == "")
 }
 
 // placeSeamless sends to both places for a while. It is false where that is not
@@ -161,9 +161,9 @@ func sameWant(a, b *route.Plan) bool {
 	return x.IP == y.IP && x.Home == y.Home && slices.Equal(x.Places, y.Places) && slices.Equal(x.Roots, y.Roots)
 }
 
-// placeSaving switches over. A device that comes with the same interface has left
-// the old place already: what counts then is to be fast, else to lose nothing on
-// the way.
+// placeSaving switches over. A device that was nowhere, or comes with the same
+// interface, is at no old place any more: what counts then is to be fast, else to
+// lose nothing on the way.
 func (s *Service) placeSaving(ctx context.Context, t *trip, to route.Place, left bool) error {
 	p, err := s.plan(t, to)
 	if err != nil {
