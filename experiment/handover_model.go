@@ -108,18 +108,18 @@ func (p latencies) formula(m modelMove) time.Duration {
 
 func (p latencies) around() time.Duration { return 2*p.radio + p.edge }
 
-// predict is the same for how the changes are really made: every switch is given
-// its changes to hold ready, which takes the slowest one's round trip, and when
-// all have confirmed they are made. For a device with one radio, which has left
-// its old place, that is at all switches at once; for one with two the join waits
-// until the rest of the branch has confirmed again.
+// predict is the same for how the changes are really made. For a device with one
+// radio, which has left its old place, they are sent to all switches at once, as the
+// formula has it. For one with two, which is still served at its old place, every
+// switch is given its changes to hold ready, which takes the slowest one's round
+// trip; when all have confirmed, the branch without its join makes them, and when
+// that has confirmed the join: two round trips that the formula does not have.
 func (p latencies) predict(m modelMove, radios int) time.Duration {
-	c, l := p.branch(m)
-	held := 2 * slices.Max(c)
 	if radios == 1 {
-		return p.formula(m) + held
+		return p.formula(m)
 	}
-	return p.around() + held + route.Waited(c, l)
+	c, l := p.branch(m)
+	return p.around() + 2*slices.Max(c) + route.Waited(c, l)
 }
 
 // modelSamples are the measurements of one point, in ms.
@@ -140,8 +140,8 @@ type moveSamples struct {
 	gap     []float64 // longest silence, for one radio from its request on
 	still   []float64 // longest silence before the move
 	lost    int
-	model   []float64 // what the controller's own model says for the rules
-	applied []float64 // what it measured for them
+	before  []float64 // from the request's arrival at the controller until its rules are sent
+	applied []float64 // what the controller measured for the rules
 }
 
 type modelRig struct {
@@ -152,10 +152,10 @@ type modelRig struct {
 }
 
 func runHandoverModel(ctx context.Context, env *Env) (*Result, error) {
-	repeats := pick(env.Scale, 3, 10, 30)
+	repeats := pick(env.Scale, 5, 10, 30)
 	points := modelPoints(env.Scale)
 	raw, err := env.CSV("moves", "c_root_seconds", "c_core_seconds", "c_edge_seconds", "link_seconds", "move", "radios", "run",
-		"formula_seconds", "predicted_seconds", "first_packet_seconds", "gap_seconds", "gap_before_seconds", "lost", "rules_seconds", "controller_model_seconds")
+		"formula_seconds", "predicted_seconds", "first_packet_seconds", "gap_seconds", "gap_before_seconds", "lost", "rules_seconds", "before_rules_seconds")
 	if err != nil {
 		return nil, err
 	}
@@ -326,21 +326,22 @@ func (rig *modelRig) move(ctx context.Context, p latencies, t *modelTrip, run in
 	}
 	report := log.Between(exchange.Sent, first.Add(stillness/2))
 	// What begins with the move itself is not of the time before.
-	before := log.Between(exchange.Sent.Add(-stillness), exchange.Sent.Add(-stillness/30))
+	still := log.Between(exchange.Sent.Add(-stillness), exchange.Sent.Add(-stillness/30))
 	reached := first.Sub(exchange.Sent)
 	out.first = append(out.first, inMS(reached))
 	out.gap = append(out.gap, inMS(report.Gap))
-	out.still = append(out.still, inMS(before.Gap))
+	out.still = append(out.still, inMS(still.Gap))
 	out.lost += report.Lost
 	record, err := rig.lastRecord(ctx, t.device.ID)
 	if err != nil {
 		return err
 	}
-	rules, model := time.Duration(record.Parts.Tf), time.Duration(record.Parts.Model)
-	out.model = append(out.model, inMS(model))
+	rules := time.Duration(record.Parts.Tf)
+	before := time.Duration(record.Parts.Trigger) - rules
+	out.before = append(out.before, inMS(before))
 	out.applied = append(out.applied, inMS(rules))
 	return rig.raw.Row(p.root, p.core, p.edge, p.link, t.name, t.radios, run, p.formula(t.modelMove), p.predict(t.modelMove, t.radios),
-		reached, report.Gap, before.Gap, report.Lost, rules, model)
+		reached, report.Gap, still.Gap, report.Lost, rules, before)
 }
 
 // underStream makes the move.

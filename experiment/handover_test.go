@@ -15,9 +15,9 @@ func TestModelOfMoves(t *testing.T) {
 		formula, one, two time.Duration
 	}{
 		// Around: 2 x 3 for the radio and 1 to the controller. L of the edge: max(5+2, 1).
-		{modelMoves[0], 14 * ms, 24 * ms, (7 + 10 + 2 + 5 + 2) * ms},
+		{modelMoves[0], 14 * ms, 14 * ms, (7 + 10 + 2 + 5 + 2) * ms},
 		// L of the edge: 20, then 22 at the core, then 24.
-		{modelMoves[1], 31 * ms, 71 * ms, (7 + 40 + 10 + 20 + 4) * ms},
+		{modelMoves[1], 31 * ms, 31 * ms, (7 + 40 + 10 + 20 + 4) * ms},
 	}
 	for _, c := range cases {
 		if got := p.formula(c.move); got != c.formula {
