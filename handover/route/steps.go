@@ -51,7 +51,8 @@ func change(old, now *Plan) []Step {
 // and is the old plan with what is new in another.
 func (p *Plan) and(now *Plan) Plan {
 	q := *p
-	q.entries = slices.Clone(p.entries)
+	q.top = now.top
+	q.entries = rewired(slices.Clone(p.entries), now.top.Value())
 	for _, e := range now.entries {
 		if among(p.at(e.sw), &e) == nil {
 			q.entries = append(q.entries, e)

@@ -83,6 +83,9 @@ type start struct {
 	at  network.PortRef
 	mac openflow.MAC
 	up  bool
+	// astray says that the old rules lead copies off their branch, on wires that
+	// were changed: they may go on doing so.
+	astray bool
 	// served is what the old rules brought to its end: no state in between may
 	// lose that.
 	served care
@@ -102,6 +105,7 @@ type update struct {
 	sites  []site
 	starts []start
 	seen   []visited
+	astray bool // of the start that is followed
 }
 
 // visited is a place that a search has been at.
@@ -182,7 +186,10 @@ func (u *update) site(sw openflow.DatapathID) *site {
 // its first phase.
 func (u *update) start(s start) {
 	known := slices.ContainsFunc(u.starts, func(o start) bool { return o.at == s.at && o.mac == s.mac && o.up == s.up })
-	if known || !u.walk(s, none) {
+	if known {
+		return
+	}
+	if s.astray = !u.walk(s, none); s.astray && !u.walk(s, none) {
 		return // what goes round already, on wires that were changed, cannot be kept from it
 	}
 	for s.served = allCopies; s.served > none && !u.walk(s, s.served); {
@@ -208,7 +215,7 @@ func (u *update) safe(lossless bool) bool {
 }
 
 func (u *update) walk(s start, c care) bool {
-	u.seen = u.seen[:0]
+	u.seen, u.astray = u.seen[:0], s.astray
 	return u.visit(s.at, s.mac, s.up, c)
 }
 
@@ -243,7 +250,7 @@ func (u *update) visit(at network.PortRef, mac openflow.MAC, up bool, c care) bo
 
 // pass follows the copies that a rule sends.
 func (u *update) pass(e *entry, at network.PortRef, mac openflow.MAC, c care) bool {
-	if !e.up && mac == branchMAC && e.mac != mac {
+	if !e.up && mac == branchMAC && e.mac != mac && !u.astray {
 		return false // a copy has strayed from its branch
 	}
 	for i, o := range e.outs[:e.n] {
@@ -260,7 +267,7 @@ func (u *update) pass(e *entry, at network.PortRef, mac openflow.MAC, c care) bo
 			return false
 		}
 	}
-	return e.n < 2 || !u.meet(at.Switch, mac, e)
+	return e.n < 2 || u.astray || !u.meet(at.Switch, mac, e)
 }
 
 // silent reports whether a switch leaves out a copy, because it would leave by the
