@@ -147,9 +147,12 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, key string, tag reflect
 		k, value := n.Content[i], n.Content[i+1]
 		name := reflect.New(t.Key()).Elem()
 		before := len(d.problems)
-		// A key is text whatever YAML takes it for: 0000000000000001 is no number.
+		// A key that is not a number is text whatever YAML takes it for:
+		// 0000000000000001 is a datapath identifier.
 		plain := *k
-		plain.Tag = "!!str"
+		if name.Kind() != reflect.Int {
+			plain.Tag = "!!str"
+		}
 		if source, ok := d.origin[k]; ok {
 			d.origin[&plain] = source
 		}
