@@ -30,9 +30,10 @@ import (
 type Options struct {
 	Config *config.Controller
 	Log    *slog.Logger
-	// OpenFlow and API replace the listeners that the configuration names.
+	// OpenFlow, API and SFlow replace the listeners that the configuration names.
 	OpenFlow []net.Listener
 	API      net.Listener
+	SFlow    net.PacketConn
 	// DialAgent connects to agents; nil for the ordinary way.
 	DialAgent func(ctx context.Context, network, addr string) (net.Conn, error)
 	// DialNeighbour connects to the controllers of other domains; nil for the
@@ -53,6 +54,7 @@ type Controller struct {
 	api      *api.API
 	listener net.Listener
 	services []Service
+	reports  *reporting // nil without databases of switches
 }
 
 // New builds a controller: when it returns, everything that can be refused has
@@ -117,7 +119,11 @@ func (c *Controller) makeNetwork() error {
 	if c.opts.OpenFlow != nil {
 		nc.Listen, nc.Listeners = nil, c.opts.OpenFlow
 	}
+	nc.SFlowConn = c.opts.SFlow
 	if c.net, err = network.New(nc); err != nil {
+		return fmt.Errorf("controller: %w", err)
+	}
+	if c.reports, err = newReporting(c); err != nil {
 		return fmt.Errorf("controller: %w", err)
 	}
 	return nil
@@ -244,7 +250,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	// Parts stop in the reverse order: first nobody asks any more, then the
 	// services put things down, then the switches are let go.
 	stopNetwork := c.part(ctx, fail, "network", c.net.Run)
-	stopServices := make([]func(), 0, len(c.services))
+	stopServices := make([]func(), 0, len(c.services)+1)
+	if c.reports != nil {
+		stopServices = append(stopServices, c.part(ctx, fail, "sflow", c.reports.run))
+	}
 	for _, s := range c.services {
 		stopServices = append(stopServices, c.part(ctx, fail, s.Name(), s.Run))
 	}

@@ -1,0 +1,151 @@
+package controller
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/ovsdb"
+	"github.com/sluice-net/sluice/pki"
+)
+
+// sflowOwner is the name that rows in the databases of switches bear.
+const sflowOwner = "sluice-sflow"
+
+// sflowRetry is the time after which a database that has refused is asked again.
+const sflowRetry = 30 * time.Second
+
+// reporting tells connected switches, through their databases, to report to the
+// sFlow receiver; or to stop that, if an earlier start has told them to and the
+// configuration does not say so any more.
+type reporting struct {
+	net     *network.Network
+	want    *ovsdb.SFlow // nil: no reports
+	target  func(openflow.DatapathID, netip.Addr) (string, error)
+	tls     *tls.Config
+	log     *slog.Logger
+	changed chan struct{} // switches have come or gone
+}
+
+// newReporting returns nil if no databases are known.
+func newReporting(c *Controller) (*reporting, error) {
+	db := &c.cfg.OVSDB
+	if db.Address == "" && len(db.Switches) == 0 {
+		return nil, nil //nolint:nilnil // left out by configuration
+	}
+	r := &reporting{net: c.net, log: c.log, changed: make(chan struct{}, 1)}
+	if t := db.TLS; t.Enabled() {
+		var err error
+		if r.tls, err = pki.Client(files(t), pki.RoleSwitch); err != nil {
+			return nil, fmt.Errorf("ovsdb.tls: %w", err)
+		}
+	}
+	if n := &c.cfg.Network; n.Measure != "poll" && n.SFlow.Collector.IsValid() {
+		r.want = &ovsdb.SFlow{
+			Targets: []string{n.SFlow.Collector.String()}, Polling: max(1, int(n.StatsInterval/time.Second)), Sampling: n.SFlow.Sampling,
+		}
+	}
+	r.target = func(d openflow.DatapathID, address netip.Addr) (string, error) {
+		return db.Target(d, address, c.cfg.Network.Switches[d].Name)
+	}
+	c.net.Subscribe(func(e network.Event) {
+		if e.Kind == network.SwitchUp || e.Kind == network.SwitchDown {
+			select {
+			case r.changed <- struct{}{}:
+			default:
+			}
+		}
+	})
+	return r, nil
+}
+
+// run keeps a connection to the database of each connected switch until ctx ends.
+func (r *reporting) run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	kept := map[*network.Switch]context.CancelFunc{}
+	for {
+		connected := map[*network.Switch]bool{}
+		for _, s := range r.net.Switches() {
+			if connected[s] = true; kept[s] != nil {
+				continue
+			}
+			own, cancel := context.WithCancel(ctx)
+			kept[s] = cancel
+			wg.Go(func() { r.keep(own, s) })
+		}
+		for s, cancel := range kept {
+			if !connected[s] {
+				cancel()
+				delete(kept, s)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			for _, cancel := range kept {
+				cancel()
+			}
+			return nil
+		case <-r.changed:
+		}
+	}
+}
+
+// keep sees to one switch until ctx ends.
+func (r *reporting) keep(ctx context.Context, s *network.Switch) {
+	client, err := r.client(s)
+	if err != nil {
+		if r.want != nil {
+			r.log.Warn("a switch does not report by sFlow", "switch", s.DPID(), "error", err)
+		}
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { _ = client.Run(ctx) }) // ends with ctx
+	said := ""
+	for {
+		_, changed := client.State()
+		_, err := client.ApplySFlow(ctx, uint64(s.DPID()), r.want)
+		switch {
+		case err == nil && r.want == nil:
+			return // there is nothing left that could come back
+		case err == nil:
+			said = ""
+		case r.want != nil && !errors.Is(err, ovsdb.ErrDown) && err.Error() != said:
+			said = err.Error()
+			r.log.Warn("a switch does not report by sFlow", "switch", s.DPID(), "error", err)
+		}
+		retry := time.NewTimer(sflowRetry)
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-retry.C:
+		}
+		retry.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+func (r *reporting) client(s *network.Switch) (*ovsdb.Client, error) {
+	from, err := netip.ParseAddrPort(s.RemoteAddr().String())
+	if err != nil {
+		return nil, err
+	}
+	target, err := r.target(s.DPID(), from.Addr())
+	if err != nil {
+		return nil, err
+	}
+	return ovsdb.New(ovsdb.Options{Target: target, TLS: r.tls, Owner: sflowOwner, Log: r.log})
+}
