@@ -89,7 +89,7 @@ func Layers() []Layer {
 		{Dir: "config", May: []string{"openflow", "network", "sos", "handover", "qos", "ovsdb"}},
 		{
 			Dir:   "controller",
-			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "dashboard", "sos", "handover", "qos"},
+			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "dashboard", "sos", "handover", "qos", "ovsdb"},
 			Tests: []string{"lab"},
 		},
 
