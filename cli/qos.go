@@ -24,12 +24,12 @@ const qosPath = api.Prefix + "/" + plugin.Name + "/"
 func qosCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "qos",
-		Short: "Give traffic the bandwidth that it requires",
+		Short: "Give traffic the bandwidth and the latency that it requires",
 		Example: `  sluice qos critical add backup --rate 10Mbit --match ipv4_dst=10.0.0.4 --match tcp_dst=5001
   sluice qos flows
   sluice qos reservations`,
 	}
-	cmd.AddCommand(qosCriticalCommand(app), qosFlowsCommand(app), qosReservationsCommand(app))
+	cmd.AddCommand(qosCriticalCommand(app), qosClassCommand(app), qosFlowsCommand(app), qosReservationsCommand(app))
 	return cmd
 }
 

@@ -12,6 +12,7 @@ import (
 // what stands here replaces what the store has under the same name, at each start.
 type QoS struct {
 	Enabled  bool                   `yaml:"enabled" doc:"Off: the service and its part of the API do not exist."`
+	Quota    float64                `yaml:"quota" min:"0.0001" max:"0.5" doc:"Share of each link's capacity that a class of traffic has guaranteed which names no min_rate."`
 	Critical map[string]QoSCritical `yaml:"critical" doc:"Critical traffic, by name: its flows are placed where the bandwidth is that they require."`
 }
 
@@ -23,7 +24,7 @@ type QoSCritical struct {
 	IdleTimeout string     `yaml:"idle_timeout" doc:"How long a flow is silent before it is over. Empty: 30s."`
 }
 
-func defaultQoS() QoS { return QoS{Enabled: true} }
+func defaultQoS() QoS { return QoS{Enabled: true, Quota: 0.05} }
 
 // Definitions is what is configured, checked, and everything that is wrong with it.
 func (q *QoS) Definitions() ([]*bandwidth.Definition, []match.Fault) {

@@ -20,7 +20,11 @@ func newQoS(c *Controller) (Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("qos: %w", err)
 	}
-	s := plugin.New(book, critical)
+	classes, err := c.newClasses(book)
+	if err != nil {
+		return nil, fmt.Errorf("qos: %w", err)
+	}
+	s := plugin.New(book, critical, classes)
 	c.net.Subscribe(s.NetworkChanged)
 	return s, nil
 }

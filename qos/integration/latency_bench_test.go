@@ -101,7 +101,7 @@ func (c *classes) start() {
 	c.service, err = latency.New(latency.Options{
 		Fabric: latency.NewFabric(c.net), Rules: owner, Store: c.store, Bus: c.bus, Log: log,
 		Book:     reserve.New(func(l reserve.Link) reserve.Use { return reserve.Use{Capacity: c.net.Capacity(l)} }),
-		Settings: latency.Settings{Interval: 500 * time.Millisecond, Settle: 3 * time.Second, Databases: latency.Databases{Switches: databases}},
+		Settings: latency.Settings{Interval: 500 * time.Millisecond, Settle: 3 * time.Second, Target: func(d openflow.DatapathID, _ netip.Addr) (string, error) { return databases[d], nil }},
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -300,18 +300,11 @@ func same(before, now string) error {
 		return nil
 	}
 	a, b := strings.Split(before, "\n"), strings.Split(now, "\n")
-	var diff []string
-	for _, line := range b {
-		if !slices.Contains(a, line) {
-			diff = append(diff, "+ "+line)
-		}
+	beyond := func(x, y []string) []string {
+		return slices.DeleteFunc(slices.Clone(x), func(line string) bool { return slices.Contains(y, line) })
 	}
-	for _, line := range a {
-		if !slices.Contains(b, line) {
-			diff = append(diff, "- "+line)
-		}
-	}
-	return fmt.Errorf("%d lines differ: %s", len(diff), strings.Join(diff[:min(len(diff), 10)], "; "))
+	more, less := beyond(b, a), beyond(a, b)
+	return fmt.Errorf("%d lines more: %q; %d less: %q", len(more), more[:min(len(more), 5)], len(less), less[:min(len(less), 5)])
 }
 
 // published are the kinds of events so far.

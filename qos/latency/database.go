@@ -120,7 +120,7 @@ func (d *database) userspace(ctx context.Context) (bool, error) {
 // connectDatabases has a database for each connected switch.
 func (s *Service) connectDatabases() {
 	for _, d := range s.fabric.Switches() {
-		target, err := s.target(d)
+		target, err := s.settings.Target(d, s.fabric.Address(d))
 		if err == nil {
 			err = s.connectDatabase(d, target)
 		}
@@ -141,7 +141,7 @@ func (s *Service) connectDatabase(d openflow.DatapathID, target string) error {
 		old.touch()
 		return nil
 	}
-	client, err := ovsdb.New(ovsdb.Options{Target: target, TLS: s.settings.Databases.TLS, Owner: owner, Log: s.log})
+	client, err := ovsdb.New(ovsdb.Options{Target: target, TLS: s.settings.TLS, Owner: owner, Log: s.log})
 	if err != nil {
 		return err
 	}

@@ -59,8 +59,8 @@ type Service struct {
 
 // New returns a Service that has not started yet.
 func New(o Options) (*Service, error) {
-	if o.Fabric == nil || o.Rules == nil || o.Store == nil || o.Book == nil {
-		return nil, errors.New("latency: a network, an owner of rules, a book and a store are needed")
+	if o.Fabric == nil || o.Rules == nil || o.Store == nil || o.Book == nil || o.Settings.Target == nil {
+		return nil, errors.New("latency: a network, an owner of rules, a book, a store and the places of databases are needed")
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()

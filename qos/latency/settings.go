@@ -3,11 +3,10 @@ package latency
 import (
 	"cmp"
 	"crypto/tls"
-	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/ovsdb"
 )
 
 // Settings are what the configuration says.
@@ -22,8 +21,10 @@ type Settings struct {
 	// Settle is how long after a start paths are left as they were, until the
 	// network has been discovered again.
 	Settle time.Duration
-	// Databases says where the switches' databases are.
-	Databases Databases
+	// Target tells where a switch's database is, by the address that the switch
+	// connects from; TLS is for those with ssl.
+	Target func(openflow.DatapathID, netip.Addr) (string, error)
+	TLS    *tls.Config
 }
 
 func (t Settings) withDefaults() Settings {
@@ -32,28 +33,4 @@ func (t Settings) withDefaults() Settings {
 	t.Timeout = cmp.Or(t.Timeout, 10*time.Second)
 	t.Settle = cmp.Or(t.Settle, 15*time.Second)
 	return t
-}
-
-// Databases says where the switches' databases are.
-type Databases struct {
-	// Template is where a switch's database is, with {address} for the address that
-	// the switch connects from and {name} for its name. Empty: only those of Switches.
-	Template string
-	// Switches are databases of single switches.
-	Switches map[openflow.DatapathID]string
-	// Names are the switches' names.
-	Names map[openflow.DatapathID]string
-	TLS   *tls.Config
-}
-
-// target is where a switch's database is.
-func (s *Service) target(d openflow.DatapathID) (string, error) {
-	db := &s.settings.Databases
-	if t, ok := db.Switches[d]; ok {
-		return t, nil
-	}
-	if db.Template == "" {
-		return "", fmt.Errorf("switch %v: it is not known where its database is: set ovsdb.address, or ovsdb.switches", d)
-	}
-	return ovsdb.Expand(db.Template, s.fabric.Address(d), db.Names[d])
 }
