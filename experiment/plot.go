@@ -36,7 +36,7 @@ var palette = []color.Color{
 func (p Plot) draw() (*plot.Plot, error) {
 	out := plot.New()
 	out.Title.Text, out.X.Label.Text, out.Y.Label.Text = p.Title, p.X, p.Y
-	out.Legend.Top = true
+	out.Legend.Top, out.Legend.Left = true, p.Left
 	out.Add(plotter.NewGrid())
 	if !p.LogY {
 		out.Y.Min = 0

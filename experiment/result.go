@@ -52,6 +52,7 @@ type Plot struct {
 	Title      string
 	X, Y       string // axis labels with units
 	LogX, LogY bool
+	Left       bool // legend on the left, for lines that rise
 	Series     []Series
 }
 
