@@ -11,5 +11,9 @@
 // destination, has the lower number. Two controllers, or one controller before
 // and after a restart, choose the same path.
 //
+// [Graph.Solve] takes any mix of bounds with one objective. It is exact wherever that
+// takes polynomial time, and elsewhere until a limit is reached, from which on its
+// answer comes with a bound of how much better a path may exist.
+//
 // The package imports nothing of Sluice.
 package graph
