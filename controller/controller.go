@@ -52,6 +52,7 @@ type Controller struct {
 	bus      *event.Bus
 	net      *network.Network
 	api      *api.API
+	paths    *networkapi.Paths
 	listener net.Listener
 	services []Service
 	reports  *reporting // nil without databases of switches
@@ -197,7 +198,7 @@ func (c *Controller) register() {
 			names[dpid] = s.Name
 		}
 	}
-	networkapi.Register(c.api, c.net, names)
+	c.paths = networkapi.Register(c.api, c.net, names)
 	c.registerStatus()
 	c.api.HandlePublic("GET "+dashboard.Path, dashboard.Handler())
 	c.api.HandlePublic("GET /{$}", http.RedirectHandler(dashboard.Path, http.StatusFound))

@@ -16,6 +16,7 @@ func newQoS(c *Controller) (Service, error) {
 	}
 	fabric := bandwidth.NewFabric(c.net)
 	book := reserve.New(fabric.Use)
+	c.paths.Available = func(l network.Link) uint64 { return book.Available(l.From, reserve.Key{}) }
 	critical, err := c.newCritical(fabric, book)
 	if err != nil {
 		return nil, fmt.Errorf("qos: %w", err)

@@ -116,7 +116,7 @@ func (r Request) judge(l Link) (out, uint64) {
 	switch {
 	case r.Exclude != nil && r.Exclude(l) != "":
 		return excluded, free
-	case r.needsWidth() && r.Available == nil && l.Capacity == 0:
+	case r.needsWidth() && l.Capacity == 0 && free == 0:
 		return unknownCapacity, free
 	case free < r.MinBandwidth:
 		return narrow, free

@@ -95,7 +95,8 @@ func worth(q Request, path []Link) (float64, bool) {
 		free := l.Available()
 		if q.Available != nil {
 			free = q.Available(l)
-		} else if l.Capacity == 0 && (q.MinBandwidth > 0 || q.Objective == ObjectiveWidest) {
+		}
+		if l.Capacity == 0 && (q.MinBandwidth > 0 || q.Objective == ObjectiveWidest) {
 			return 0, false
 		}
 		if q.Exclude != nil && q.Exclude(l) != "" {
