@@ -1,0 +1,59 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/sluice-net/sluice/lab"
+)
+
+// shapedQueue is how long a full packet may wait for its turn on a link.
+const shapedQueue = "80ms"
+
+// ShapeLinks gives every link of a lab a rate by the kernel's token bucket. The lab's
+// delay line can do more, but takes several times the processor: networks of dozens of
+// links that need nothing but rates are slower than the machine that carries them.
+func ShapeLinks(ctx context.Context, l *lab.Lab, rate func(lab.Link) float64) error {
+	t := l.Topology()
+	isSwitch := map[string]bool{}
+	for _, s := range t.Switches {
+		isSwitch[s.Name] = true
+	}
+	for _, link := range t.Links {
+		for _, end := range []lab.End{link.A, link.B} {
+			var err error
+			if isSwitch[end.Node] {
+				err = shapePort(ctx, l.Switch(end.Node), link.Name, rate(link))
+			} else {
+				err = shape(ctx, l.Host(end.Node), "eth0", rate(link))
+			}
+			if err != nil {
+				return fmt.Errorf("link %s at %s: %w", link.Name, end.Node, err)
+			}
+		}
+	}
+	return nil
+}
+
+// shapePort shapes what leaves a switch. Without a QoS record Open vSwitch would remove
+// what is not its own.
+func shapePort(ctx context.Context, s *lab.LiveSwitch, link string, rate float64) error {
+	port, err := s.Port(link)
+	if err != nil {
+		return err
+	}
+	name := fmt.Sprintf("eth%d", port)
+	if _, err := s.Vsctl(ctx, "--id=@q", "create", "QoS", "type=linux-noop", "--", "set", "Port", name, "qos=@q"); err != nil {
+		return err
+	}
+	return shape(ctx, s, name, rate)
+}
+
+func shape(ctx context.Context, at Place, name string, rate float64) error {
+	args := strings.Fields(fmt.Sprintf("qdisc replace dev %s root tbf rate %.0fbit burst 8kb latency %s", name, rate, shapedQueue))
+	if out, err := at.Command(ctx, "tc", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("tc: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
