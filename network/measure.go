@@ -123,6 +123,7 @@ func (n *Network) untilRecord() time.Duration {
 
 // record brings what has been measured into the topology and the history.
 func (n *Network) record(now time.Time) {
+	n.rates.CompareEnds(n.Topology().Links)
 	n.rebuild()
 	n.history.Record(now, n.Topology().Links, n.rates.Load)
 }

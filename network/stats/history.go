@@ -38,8 +38,6 @@ type History struct {
 	links  map[ends]*ring[Point]
 }
 
-type ends struct{ from, to topology.PortRef }
-
 // NewHistory makes an empty history that goes back by span, at one point of each
 // link in an interval.
 func NewHistory(span, interval time.Duration) *History {

@@ -14,7 +14,8 @@ type Load struct {
 	// Used is in bits per second.
 	Used uint64
 	// Loss is the share of packets that went in and did not come out, over the
-	// loss window; LossKnown tells whether both ends have been measured.
+	// loss window before the ends were last compared; LossKnown tells whether both
+	// had been measured then.
 	Loss      float64
 	LossKnown bool
 }
@@ -36,10 +37,28 @@ func (t *Table) Load(l topology.Link) Load {
 			load.At, load.Interval, load.Used = r.At, r.Interval, uint64(r.RxBits)
 		}
 	}
-	if from != nil && to != nil {
-		load.Loss, load.LossKnown = loss(from, to, l.Latency, t.opts.LossWindow)
-	}
+	load.Loss, load.LossKnown = t.losses[ends{l.From, l.To}]
 	return load
+}
+
+// CompareEnds finds the losses of links, which Load and Annotate tell from then on. It
+// is more work than those, and of use after new readings only.
+func (t *Table) CompareEnds(links []topology.Link) {
+	losses := make(map[ends]float64, len(links))
+	t.mu.RLock()
+	for _, l := range links {
+		from, to := t.best(l.From), t.best(l.To)
+		if from == nil || to == nil {
+			continue
+		}
+		if share, ok := loss(from, to, l.Latency, t.opts.LossWindow); ok {
+			losses[ends{l.From, l.To}] = share
+		}
+	}
+	t.mu.RUnlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.losses = losses
 }
 
 // Annotate fills in capacity, use and loss of links. speed gives that of a port in

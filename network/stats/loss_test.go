@@ -40,6 +40,7 @@ func (f flow) observe(seconds float64, see func(second float64, l Load)) {
 		at := s + f.later
 		came := uint64(sent(at-f.latency) * (1 - f.lost))
 		table.Observe(sample(b, at, 0, age, Counters{RxPackets: came}))
+		table.CompareEnds([]topology.Link{l})
 		see(s, table.Load(l))
 	}
 }
@@ -104,6 +105,7 @@ func TestLossAfterAReset(t *testing.T) {
 		}
 		table.Observe(sample(a, s, 0, time.Minute+time.Duration(i)*time.Second, Counters{TxPackets: uint64(1000 * i)}))
 		table.Observe(sample(b, s, 0, time.Duration(i-restarted+1)*time.Second, Counters{RxPackets: uint64(1000 * (i - restarted))}))
+		table.CompareEnds([]topology.Link{link})
 		if l := table.Load(link); l.Loss != 0 {
 			t.Errorf("loss %v after %d s", l.Loss, i)
 		}

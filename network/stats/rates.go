@@ -78,11 +78,15 @@ const staleAfter = 3
 // Table holds the latest sample and the latest rates of each port. Its methods may
 // be called concurrently.
 type Table struct {
-	opts  Options
-	size  int // of each port's ring
-	mu    sync.RWMutex
-	ports map[topology.PortRef]*[sources]series
+	opts   Options
+	size   int // of each port's ring
+	mu     sync.RWMutex
+	ports  map[topology.PortRef]*[sources]series
+	losses map[ends]float64 // replaced, not changed
 }
+
+// ends name one direction of a link.
+type ends struct{ from, to topology.PortRef }
 
 // series is what one source says of one port.
 type series struct {

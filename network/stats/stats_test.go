@@ -154,13 +154,14 @@ func TestLoad(t *testing.T) {
 		table.Observe(sample(a, s, 0, age, Counters{TxBytes: uint64(500000 * s), TxPackets: uint64(1000 * s)}))
 		table.Observe(sample(b, s+0.3, 0, age, Counters{RxBytes: uint64(450000 * (s + 0.3)), RxPackets: uint64(900 * (s + 0.3))}))
 	}
+	back := topology.Link{From: b, To: a, Capacity: 10_000_000}
+	table.CompareEnds([]topology.Link{link, back})
 	l := table.Load(link)
 	if l.Used != 4_000_000 || !l.LossKnown || math.Abs(l.Loss-0.1) > 0.001 {
 		t.Errorf("%+v, want 4 of 10 Mbit/s and a loss of 0.1", l)
 	}
-	back := table.Load(topology.Link{From: b, To: a, Capacity: 10_000_000})
-	if back.Used != 0 || back.LossKnown {
-		t.Errorf("the other direction carries nothing: %+v", back)
+	if l := table.Load(back); l.Used != 0 || l.LossKnown {
+		t.Errorf("the other direction carries nothing: %+v", l)
 	}
 	links := []topology.Link{{From: a, To: b}}
 	table.Annotate(links, nil, func(topology.PortRef) uint64 { return 1e9 })
