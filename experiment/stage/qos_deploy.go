@@ -49,9 +49,6 @@ func DeployNetwork(ctx context.Context, o NetworkOptions) (*Network, error) {
 }
 
 func (n *Network) start(ctx context.Context, o NetworkOptions) error {
-	if o.Rate == nil {
-		o.Rate = func(lab.Link) float64 { return o.PortRate }
-	}
 	capacities, links, err := capacities(o.Lab, o.Rate)
 	if err != nil {
 		return err
