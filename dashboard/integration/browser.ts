@@ -13,7 +13,8 @@ const variable = (name: string): string => {
 };
 
 export const token = variable("SLUICE_TOKEN");
-/** The host to which the traffic of the test goes. */
+/** The hosts between which the traffic of the test goes. */
+export const source = variable("SLUICE_SOURCE");
 export const target = variable("SLUICE_TARGET");
 const out = variable("SLUICE_OUT");
 

@@ -3,7 +3,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { barriers } from "./axe";
-import { open, shot, target, token, type Opened } from "./browser";
+import { open, shot, source, target, token, type Opened } from "./browser";
+import { Keys } from "./keys";
 
 let visit: Opened;
 
@@ -12,6 +13,12 @@ beforeAll(async () => {
 }, 30_000);
 
 afterAll(() => visit?.close());
+
+/** A figure as the page writes it: 12.3 k. */
+const figure = (text: string): number => Number.parseFloat(text) * (text.endsWith("k") ? 1e3 : text.endsWith("M") ? 1e6 : 1);
+
+/** Waits until so many directions of links are shown as part of a path. */
+const lit = (count: number): Promise<void> => expect.poll(() => visit.page.locator("line.route").count()).toBe(count);
 
 describe("the page", { timeout: 30_000 }, () => {
   test("asks for a token and refuses a wrong one", async () => {
@@ -103,20 +110,22 @@ describe("the page", { timeout: 30_000 }, () => {
     await row.waitFor();
     const path = row.getByRole("button");
     expect(await path.textContent()).toBe("s1 → s2 → s3");
-    expect(await page.locator("line.route").count()).toBe(0);
+    const elsewhere = page.getByRole("heading", { name: "Topology" });
+    await elsewhere.hover();
+    await lit(0);
     await row.hover();
-    expect(await page.locator("line.route").count()).toBe(2);
+    await lit(2);
     await path.click();
-    await page.getByRole("heading", { name: "Topology" }).hover();
-    expect(await page.locator("line.route").count()).toBe(2);
+    await elsewhere.hover();
+    await lit(2);
     expect(await page.locator(".switch.on-route").count()).toBe(3);
     await shot(page, "flow");
     await path.click();
-    await page.getByRole("heading", { name: "Topology" }).hover();
-    expect(await page.locator("line.route").count()).toBe(0);
+    await elsewhere.hover();
+    await lit(0);
   });
 
-  test("releases it again, by the keyboard alone", async () => {
+  test("releases it again, after asking", async () => {
     const { page } = visit;
     const release = page.getByRole("button", { name: "Release critical flow feed" });
     await release.focus();
@@ -128,6 +137,75 @@ describe("the page", { timeout: 30_000 }, () => {
     await page.keyboard.press("Enter");
     await page.getByText("The critical flow feed was released.").waitFor();
     await page.getByText("No traffic is critical.").waitFor();
+  });
+
+  test("refuses a class that no path can keep, with the figure, at the field", async () => {
+    const { page } = visit;
+    await page.getByRole("button", { name: "Request a class" }).click();
+    const form = page.getByRole("form", { name: "Request a class" });
+    await form.getByLabel("Name").fill("voice");
+    await form.getByLabel("Guaranteed rate").fill("20M");
+    await form.getByRole("textbox", { name: "ipv4_src" }).fill(source);
+    await form.getByRole("textbox", { name: "ipv4_dst" }).fill(target);
+    await form.getByRole("button", { name: "Request", exact: true }).click();
+    const rate = form.getByLabel("Guaranteed rate");
+    await expect.poll(() => rate.getAttribute("aria-invalid")).toBe("true");
+    expect(await page.locator("#class-min_rate-error").textContent()).toMatch(/20000000/);
+    await shot(page, "class-refused");
+    await rate.fill("2M");
+    await form.getByLabel("Latency").fill("0.001");
+    await form.getByRole("button", { name: "Request", exact: true }).click();
+    await expect.poll(() => form.getByLabel("Latency").getAttribute("aria-invalid")).toBe("true");
+    await form.getByRole("button", { name: "Cancel" }).click();
+  });
+
+  test("requests a class by the keyboard alone, and its queues count", async () => {
+    const { page } = visit;
+    const keys = new Keys(page);
+    await page.reload();
+    await page.getByText("Live", { exact: true }).waitFor();
+    await keys.tabTo("Skip to the network");
+    await keys.press("Enter");
+    await keys.tabTo(/^Switch s1/);
+    await keys.press("ArrowRight");
+    expect(await keys.name()).toMatch(/^Switch s2/);
+    await keys.press("End");
+    expect(await keys.name()).toMatch(/^Host/);
+    await keys.tabTo("Request a class");
+    await keys.press("Enter");
+    await keys.type("Name", "voice");
+    await keys.type("Guaranteed rate", "2M");
+    await keys.type("ipv4_src", source);
+    await keys.type("ipv4_dst", target);
+    await keys.tabTo("Add a condition");
+    await keys.press("Enter");
+    await keys.tabBackTo("Field");
+    for (let i = 0; i < 20 && (await keys.value()) !== "udp_dst"; i++) await keys.press("ArrowDown");
+    await keys.type("udp_dst", "5201");
+    await keys.press("Enter");
+    await page.getByText("The class voice was accepted.").waitFor();
+    const queues = page.getByRole("table", { name: "Queues of class voice" }).locator("tbody tr");
+    await expect.poll(() => queues.count(), { timeout: 10_000 }).toBe(3);
+    const packets = async (): Promise<number[]> => (await queues.locator("td:nth-child(3)").allTextContents()).map(figure);
+    await expect.poll(async () => Math.min(...(await packets())), { timeout: 10_000 }).toBeGreaterThan(0);
+    const before = await packets();
+    await expect.poll(async () => (await packets()).every((n, i) => n > before[i]!), { timeout: 10_000 }).toBe(true);
+    await page.getByRole("row", { name: /^voice active 0/ }).waitFor();
+    await keys.tabTo("s1 → s2 → s3");
+    await keys.press("Space");
+    await lit(2);
+    await shot(page, "class-light");
+    expect(await barriers(page)).toEqual([]);
+    await page.emulateMedia({ colorScheme: "dark" });
+    await shot(page, "class-dark");
+    expect(await barriers(page)).toEqual([]);
+    await page.emulateMedia({ colorScheme: "light" });
+    await keys.tabTo("Release class voice");
+    await keys.press("Enter");
+    await keys.tabTo("Release it");
+    await keys.press("Enter");
+    await page.getByText("The class voice was released.").waitFor();
+    await page.getByText("There is no class").waitFor();
   });
 
   test("comes back when the controller does", async () => {

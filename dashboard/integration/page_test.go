@@ -13,19 +13,22 @@ import (
 
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/controller"
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// linkRate is the speed of the links between the switches.
+// linkRate is the speed of all links, in bit/s.
 const linkRate = 10e6
 
 // TestPage lets Chromium use the dashboard against a line of three switches that
 // carries traffic.
 func TestPage(t *testing.T) {
 	needs(t, "npm", "chromium", "iperf3")
-	l := lab.New(t, lab.Line("page", 3, delayline.Params{Rate: linkRate, Delay: time.Millisecond}))
+	l := lab.New(t, lab.Line("page", 3, delayline.Params{}))
+	startClassifiers(t, l)
 	server, token := startController(t, l)
 	startTraffic(t, l)
 	ctx, cancel := context.WithTimeout(t.Context(), 80*time.Second)
@@ -33,7 +36,7 @@ func TestPage(t *testing.T) {
 	cmd := exec.CommandContext(ctx, "npm", "run", "--silent", "browser")
 	cmd.Dir = ".."
 	cmd.Env = append(os.Environ(), "SLUICE_SERVER="+server, "SLUICE_TOKEN="+token, "SLUICE_OUT="+outDir(t),
-		"SLUICE_TARGET="+l.Host("h3").Addr().String(), "CHROMIUM="+mustFind(t, "chromium"))
+		"SLUICE_SOURCE="+l.Host("h1").Addr().String(), "SLUICE_TARGET="+l.Host("h3").Addr().String(), "CHROMIUM="+mustFind(t, "chromium"))
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
@@ -75,6 +78,21 @@ func outDir(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// startClassifiers runs a classifier beside each switch until the test ends: the
+// lab's switches forward in user space.
+func startClassifiers(t *testing.T, l *lab.Lab) {
+	t.Helper()
+	binary := selfbuild.Binary(t)
+	for _, s := range l.Topology().Switches {
+		sw := l.Switch(s.Name)
+		d, err := stage.StartDaemon(context.WithoutCancel(t.Context()), sw, filepath.Join(t.TempDir(), "log"), binary, "classifier", "--database", sw.Database())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(d.Stop)
+	}
 }
 
 // startController runs a controller in this process until the test ends.
@@ -120,15 +138,14 @@ func settings(t *testing.T, l *lab.Lab) *config.Controller {
 	cfg.SOS.Enabled = false
 	cfg.Network.Discovery.Interval, cfg.Network.Discovery.Timeout = 300*time.Millisecond, 3*time.Second
 	cfg.Network.StatsInterval = time.Second
-	cfg.Network.Switches = map[openflow.DatapathID]config.SwitchIs{}
-	for _, name := range []string{"s1", "s2", "s3"} {
-		is := config.SwitchIs{Name: name, Rewrite: "auto", Bundles: "auto", Capacity: map[int]float64{}}
-		for _, link := range []string{"s1-s2", "s2-s3"} {
-			if port, err := l.Switch(name).Port(link); err == nil {
-				is.Capacity[port] = linkRate / 1e6
-			}
+	cfg.Network.Switches, cfg.OVSDB.Switches = map[openflow.DatapathID]config.SwitchIs{}, map[openflow.DatapathID]string{}
+	for _, s := range l.Topology().Switches {
+		is := config.SwitchIs{Name: s.Name, Rewrite: "auto", Bundles: "auto", Capacity: map[int]float64{}}
+		for port := 1; port <= 3; port++ {
+			is.Capacity[port] = linkRate / 1e6
 		}
-		cfg.Network.Switches[openflow.DatapathID(l.Switch(name).DPID())] = is
+		dpid := openflow.DatapathID(s.DPID)
+		cfg.Network.Switches[dpid], cfg.OVSDB.Switches[dpid] = is, l.Switch(s.Name).Database()
 	}
 	return cfg
 }

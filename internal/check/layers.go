@@ -85,7 +85,7 @@ func Layers() []Layer {
 
 		{Dir: "api", May: []string{"event", "store", "pki"}},
 		{Dir: "dashboard"},
-		{Dir: "dashboard/integration", Tests: []string{"config", "controller", "lab", "openflow"}},
+		{Dir: "dashboard/integration", Tests: []string{"config", "controller", "experiment", "lab", "openflow"}},
 		{Dir: "config", May: []string{"openflow", "network", "sos", "handover", "qos", "ovsdb"}},
 		{
 			Dir:   "controller",

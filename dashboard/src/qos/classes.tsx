@@ -14,7 +14,7 @@ export function Classes() {
   return (
     <Panel
       id="classes" title="Classes" problem={classes.problem ?? stats.problem}
-      actions={<button type="button" aria-expanded={requests.open} onClick={requests.toggle}>Request a class</button>}
+      actions={<button type="button" ref={requests.opener} aria-expanded={requests.open} onClick={requests.toggle}>Request a class</button>}
     >
       <p class="notice" role="status" ref={requests.notice} tabindex={-1}>{requests.message}</p>
       {classes.value.length === 0 && <p class="soft">There is no class: all traffic shares the links.</p>}

@@ -24,7 +24,7 @@ export function Flows() {
   return (
     <Panel
       id="flows" title="Critical flows" problem={critical.problem ?? flows.problem}
-      actions={<button type="button" aria-expanded={requests.open} onClick={requests.toggle}>Request a critical flow</button>}
+      actions={<button type="button" ref={requests.opener} aria-expanded={requests.open} onClick={requests.toggle}>Request a critical flow</button>}
     >
       <p class="notice" role="status" ref={requests.notice} tabindex={-1}>{requests.message}</p>
       {critical.value.length === 0 && <p class="soft">No traffic is critical.</p>}

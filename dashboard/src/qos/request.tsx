@@ -2,6 +2,7 @@
 // says about the whole.
 
 import type { ComponentChildren, RefObject } from "preact";
+import { useEffect } from "preact/hooks";
 
 import type { Assigned } from "../api/problem";
 
@@ -16,6 +17,7 @@ interface Props {
 }
 
 export function Request({ title, busy, errors, form, submit, cancel, children }: Props) {
+  useEffect(() => form.current?.querySelector("input")?.focus(), [form]);
   return (
     <form class="request" ref={form} aria-label={title} noValidate onSubmit={submit}>
       {children}

@@ -6,6 +6,7 @@ export function useRequests() {
   const [open, setOpen] = useState(false);
   const [message, setMessage] = useState("");
   const notice = useRef<HTMLParagraphElement>(null);
+  const opener = useRef<HTMLButtonElement>(null);
   // What was done may have removed what had the focus: the form, or the row.
   useEffect(() => {
     if (message) notice.current?.focus();
@@ -14,9 +15,12 @@ export function useRequests() {
     open,
     message,
     notice,
+    /** Goes on the button that opens the form. */
+    opener,
     toggle: () => {
       setOpen(!open);
       setMessage("");
+      if (open) opener.current?.focus();
     },
     done: (text: string) => {
       setOpen(false);
