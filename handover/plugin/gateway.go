@@ -72,12 +72,29 @@ func (g *gateways) find(ip netip.Addr) openflow.MAC {
 	mac := g.known[ip].mac
 	g.mu.Unlock()
 	if mac.IsZero() {
-		select {
-		case g.wake <- struct{}{}:
-		default:
-		}
+		g.poke()
 	}
 	return mac
+}
+
+// reached has those that are not known asked for at once: a root has come up.
+func (g *gateways) reached() {
+	g.mu.Lock()
+	for ip, k := range g.known {
+		if k.mac.IsZero() {
+			k.asked = time.Time{}
+			g.known[ip] = k
+		}
+	}
+	g.mu.Unlock()
+	g.poke()
+}
+
+func (g *gateways) poke() {
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
 }
 
 // due lists what has to be asked for now.

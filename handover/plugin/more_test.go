@@ -180,6 +180,29 @@ func TestGatewayIsFound(t *testing.T) {
 	}
 }
 
+// A router that could not be asked for, because its root's switch was not connected,
+// is asked for as soon as that is back; one that is known is not.
+func TestGatewaysAreAskedForWhenARootIsBack(t *testing.T) {
+	g, now := newGateways(), time.Now()
+	known, unknown := netip.MustParseAddr("10.8.0.1"), netip.MustParseAddr("10.9.0.1")
+	g.want(map[netip.Addr]string{known: "", unknown: ""})
+	for _, want := range []int{2, 0} {
+		if due := g.due(now); len(due) != want {
+			t.Fatalf("%v are asked for, want %d", due, want)
+		}
+	}
+	g.heard(known, routerMAC, "", now)
+	s := Service{settings: Settings{Roots: []Root{{At: uplink}}}, gateways: g, ports: map[network.PortRef]time.Time{}}
+	s.NetworkChanged(network.Event{Kind: network.PortUp, Port: edge3})
+	if due := g.due(now); len(due) != 0 {
+		t.Errorf("%v are asked for because of an edge port", due)
+	}
+	s.NetworkChanged(network.Event{Kind: network.PortUp, Port: uplink})
+	if due := g.due(now); len(due) != 1 || len(g.wake) != 1 {
+		t.Errorf("%v are asked for, want the one that is not known", due)
+	}
+}
+
 func TestWhoMayMove(t *testing.T) {
 	key := slices.Repeat([]byte{7}, 32)
 	r := newRig(t, func(s *Settings) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -175,6 +176,9 @@ func (s *Service) NetworkChanged(e network.Event) {
 		s.mu.Lock()
 		s.ports[e.Port] = e.At
 		s.mu.Unlock()
+		if slices.ContainsFunc(s.settings.Roots, func(r Root) bool { return r.At == e.Port }) {
+			s.gateways.reached()
+		}
 	case network.PortDown:
 		s.mu.Lock()
 		delete(s.ports, e.Port)
