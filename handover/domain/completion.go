@@ -82,7 +82,9 @@ func (s *Service) mayComplete(n *neighbour, in *Complete, r *Record) *Refusal {
 	}
 	if m := r.outgoing(n.Name); m != nil && m.ID == in.Move {
 		if in.Since.Before(m.Back) {
-			return refuse(CodeHere, "%s has been here since it was with %q", r.ID, n.Name)
+			refusal := refuse(CodeHere, "%s has been here since it was with %q", r.ID, n.Name)
+			refusal.Evidence = m.Seen
+			return refusal
 		}
 		if m.Stage == StageAsked {
 			return refuse(CodeBusy, "the branch to %q does not stand yet", n.Name)
@@ -206,6 +208,27 @@ func (s *Service) dropOne(r *Record, o Owed) {
 	}
 }
 
+// giveBack sends the packets of a device of ours to the domain that it has left for
+// home and gone back to before we could say so, if it shows that it is there.
+func (s *Service) giveBack(ctx context.Context, n *neighbour, r *Record, err error) {
+	refusal, _ := errors.AsType[*Refusal](err)
+	if refusal.Evidence.check() != nil {
+		return
+	}
+	if r.Vouched != n.Name {
+		if wrong := s.prove(ctx, n, r, refusal.Evidence); wrong != nil { // asks nobody: it is our own
+			s.lie(n, KindComplete, wrong)
+			return
+		}
+	}
+	if err := s.host.Redirect(ctx, r.ID, n.Name, true); err != nil {
+		s.log.Error("a device is with a neighbour but its packets are not sent there", "device", r.ID, "neighbour", n.Name, "error", err)
+		return
+	}
+	r.Downstream, r.Host, r.Former = n.Name, n.Name, ""
+	s.event("handed-back", r, map[string]any{"neighbour": n.Name})
+}
+
 // refusedOwed draws the consequence of a refusal that is final.
 func (s *Service) refusedOwed(ctx context.Context, n *neighbour, r *Record, o Owed, err error) {
 	s.log.Warn("a neighbour has refused what it was told", "neighbour", n.Name, "message", o.Kind, "device", r.ID, "error", err)
@@ -221,6 +244,8 @@ func (s *Service) refusedOwed(ctx context.Context, n *neighbour, r *Record, o Ow
 	case o.Kind != KindComplete && r.outgoing(n.Name) != nil && r.Move.ID == o.Move:
 		// It knows nothing of the move.
 		s.cancelOutgoing(ctx, r)
+	case o.Kind == KindComplete && codeOf(err) == CodeHere && r.Home == s.self && r.Host == s.self && r.Move == nil && r.Arrived == o.Move:
+		s.giveBack(ctx, n, r, err)
 	case o.Kind == KindComplete && o.Move != "" && r.Host == s.self && r.Upstream == n.Name && r.Arrived == o.Move:
 		// Those who have the device's packets will not send them here.
 		s.event("orphaned", r, map[string]any{"neighbour": n.Name, "reason": printable(err.Error())})

@@ -167,7 +167,7 @@ func (s *Service) arrive(r *Record, e *Evidence, since time.Time) {
 	if m != nil && !m.In {
 		// It never left, or has come back; who saw it last will have it, and has
 		// to show it anew.
-		m.Back, m.Proven, r.Host = since, false, s.self
+		m.Back, m.Seen, m.Proven, r.Host = since, e, false, s.self
 		return
 	}
 	came := ""
@@ -188,7 +188,7 @@ func (s *Service) arrive(r *Record, e *Evidence, since time.Time) {
 		r.owe(o)
 		r.Arrived = m.ID
 	}
-	r.Host, r.Downstream, r.Former, r.Move = s.self, "", before, nil
+	r.Host, r.Downstream, r.Former, r.Vouched, r.Move = s.self, "", before, "", nil
 	if before != came {
 		r.owe(Owed{Peer: before, Kind: KindWithdraw, Reason: "the device is in " + s.self, NotBefore: hold})
 	}

@@ -43,8 +43,9 @@ type Move struct {
 	// Proven says that the device has shown that it is at the receiver.
 	Proven bool `json:"proven,omitempty"`
 	// Back is when the device last attached at its origin although it was
-	// announced elsewhere: who saw it last has it.
+	// announced elsewhere: who saw it last has it. Seen is its request.
 	Back     time.Time `json:"back,omitzero"`
+	Seen     *Evidence `json:"seen,omitempty"`
 	Started  time.Time `json:"started"`
 	Deadline time.Time `json:"deadline"`
 }
@@ -79,6 +80,8 @@ type Record struct {
 	// Let is where its home has last said that it is, which holds until LetUntil.
 	Let      Place     `json:"let,omitzero"`
 	LetUntil time.Time `json:"let_until,omitzero"`
+	// Vouched is the neighbour with which its home has seen it since it came home.
+	Vouched string `json:"vouched,omitempty"`
 	// Arrived is the move by which it last came here.
 	Arrived string `json:"arrived,omitempty"`
 	Owed    []Owed `json:"owed,omitempty"`

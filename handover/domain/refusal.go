@@ -70,6 +70,8 @@ type Refusal struct {
 	Title  string `json:"title"`
 	Detail string `json:"detail"`
 	Code   Code   `json:"code"`
+	// Evidence shows, with CodeHere, that the device is where the refusal says.
+	Evidence *Evidence `json:"evidence,omitempty"`
 }
 
 var (

@@ -109,16 +109,16 @@ func (s *Service) onVerify(ctx context.Context, n *neighbour, in *Verify) (*stru
 	if refusal := s.verify(ctx, r, in.Evidence); refusal != nil {
 		return nil, refusal
 	}
-	if r.outgoing(n.Name) == nil {
-		return nil, nil
-	}
-	// Evidence is good once: the completion of the move needs none after this.
+	// Evidence is good once: what the neighbour says next needs none after this.
 	s.change(ctx, id, func(_ context.Context, now *Record) error {
-		m := now.outgoing(n.Name)
-		if m == nil || m.ID != r.Move.ID || !m.Back.Equal(r.Move.Back) {
+		switch m := now.outgoing(n.Name); {
+		case m != nil && r.Move != nil && m.ID == r.Move.ID && m.Back.Equal(r.Move.Back):
+			m.Proven = true
+		case now.Home == s.self && now.Host == s.self && now.Former == n.Name:
+			now.Vouched = n.Name
+		default:
 			return errUnchanged
 		}
-		m.Proven = true
 		return nil
 	})
 	return nil, nil
