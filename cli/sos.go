@@ -127,6 +127,9 @@ func printSOSSession(w io.Writer, r plugin.Record) {
 		fmt.Fprintf(w, "agents' way\t%s\n", strings.Join(p, " "))
 	}
 	fmt.Fprintf(w, "server's way\t%s\nconnections\t%d %s\nretransmits\t%d\n", strings.Join(r.ServerPath, " "), r.Connections, r.Why, r.Retransmits)
+	if r.CongestionUp+r.CongestionDown != "" {
+		fmt.Fprintf(w, "congestion\t%s up, %s down, %d switches\n", r.CongestionUp, r.CongestionDown, r.Switches)
+	}
 	st := r.Setup
 	fmt.Fprintf(w, "set-up\tselect %v, prepare %v, rules %v, commit %v, client %v\n",
 		round(st.Select), round(st.Prepare), round(st.Rules), round(st.Commit), round(st.Client))

@@ -43,6 +43,9 @@ func (s *session) tick(now int64) {
 // watchConns runs the connections' beats and looks at their round trips.
 func (s *session) watchConns(now int64) {
 	slowest := time.Duration(0)
+	most := uint32(0) // segments that one connection has carried since the last look
+	l := &s.seen
+	l.at, l.idle, l.conns = time.Duration(now), true, 0
 	for _, c := range *s.conns.Load() {
 		c.tick(now)
 		stats, err := s.agent.statsOf(s, c.net)
@@ -53,8 +56,12 @@ func (s *session) watchConns(now int64) {
 			c.adapt(stats)
 		}
 		slowest = max(slowest, stats.RTT)
+		if arrived := l.add(c, stats); arrived >= most {
+			most, l.rtt = arrived, stats.RTT
+		}
 	}
 	if slowest > 0 {
 		s.rtt.Store(int64(slowest))
 	}
+	s.steer()
 }

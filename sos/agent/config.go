@@ -49,8 +49,9 @@ type Config struct {
 	// at most p*q*c bytes each way.
 	Queue     int    `yaml:"queue"`
 	Transport string `yaml:"transport"`
-	// CongestionControl is used between agents; empty lets the agent choose: bbr
-	// where the kernel has it, except on local paths.
+	// CongestionControl is used between agents; empty lets the agent choose: cubic
+	// on local paths, else bbr where the kernel has it, and cubic for as long as
+	// several connections of it carry more.
 	CongestionControl string `yaml:"congestion_control"`
 
 	// BufferBytes is the size of a data connection's socket buffers.
@@ -131,7 +132,7 @@ func DefaultConfig() Config {
 		PeerTimeout:       2250 * time.Millisecond,
 		IdleTimeout:       2 * time.Hour,
 		ResetDrain:        time.Second,
-		AutoInterval:      2 * time.Second,
+		AutoInterval:      250 * time.Millisecond,
 		KeepAliveIdle:     60 * time.Second,
 		KeepAliveInterval: 10 * time.Second,
 		KeepAliveCount:    6,

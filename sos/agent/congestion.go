@@ -18,6 +18,7 @@ const light = time.Millisecond
 type congestion struct {
 	long  string // for long paths: bbr where the kernel has it
 	local string // for local ones
+	fill  string // for long paths with few losses: cubic; empty where there is no choice
 }
 
 // findCongestion tries what this process may use.
@@ -35,7 +36,11 @@ func findCongestion() congestion {
 		}
 		return system
 	}
-	return congestion{long: first("bbr"), local: first("cubic", "reno")}
+	c := congestion{long: first("bbr"), local: first("cubic", "reno")}
+	if c.long == "bbr" && c.local == "cubic" {
+		c.fill = c.local
+	}
+	return c
 }
 
 func mayUse(name string) bool {

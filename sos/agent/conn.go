@@ -51,11 +51,14 @@ type conn struct {
 	qmu         sync.Mutex
 	unconfirmed wire.Unconfirmed[*chunk]
 
-	heard   atomic.Int64 // when bytes last came, in nanoseconds of the agent's clock
-	wrote   atomic.Int64
-	leaving atomic.Bool // the writer is to stop
-	backlog int         // the beat's: bytes that may be unsent
-	failure atomic.Pointer[error]
+	heard      atomic.Int64 // when bytes last came, in nanoseconds of the agent's clock
+	wrote      atomic.Int64
+	leaving    atomic.Bool // the writer is to stop
+	resting    atomic.Bool // takes no chunks; the source's lock is held to change it
+	backlog    int         // the beat's: bytes that may be unsent
+	seen       LinkStats   // the beat's: at its last look
+	congestion string      // the beat's: congestion control it has set
+	failure    atomic.Pointer[error]
 }
 
 func newConn(s *session, index int, nc net.Conn) (*conn, error) {

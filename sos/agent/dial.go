@@ -63,7 +63,9 @@ func (s *session) openMore() {
 func (s *session) addLinks(opened *int) {
 	p, why := s.params.Connections, "as configured"
 	if p == 0 {
-		p, why = choose(s.path(), s.agent.cfg.AutoConnections)
+		path := s.path()
+		p, why = choose(path, s.agent.cfg.AutoConnections)
+		p = max(p, s.spares(path.rtt))
 	}
 	p = min(max(p, len(s.ports())), s.agent.cfg.MaxConnections)
 	if p <= *opened && *opened > 1 {

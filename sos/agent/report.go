@@ -108,6 +108,7 @@ func (s *session) counters() agentapi.Counters {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.ConnsLost, c.ConnsWarm, c.Why = s.lost, s.warm, s.why
+	c.Congestion, c.Switches, c.WhyCongestion = s.control, s.switches, s.whyControl
 	c.Retransmits += s.retrans
 	c.Connections = s.p
 	if s.role == roleAcceptor {

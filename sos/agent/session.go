@@ -48,31 +48,37 @@ type session struct {
 	active atomic.Int64 // last byte moved, nanoseconds of the agent's clock
 	rtt    atomic.Int64 // of the slowest path: no chunk is in order before it is
 
-	mu        sync.Mutex // a leaf: nothing else is locked under it
-	phase     agentapi.Phase
-	port      uint16
-	reply     agentapi.PrepareReply // what prepare was told
-	ended     bool
-	graceful  bool // both directions are complete at this agent
-	peerDone  bool // and at the dialling one, which has released a connection
-	end       *endHost
-	listener  *net.TCPListener
-	reserved  *reservation
-	dialing   bool
-	since     int64 // when the phase began
-	heard     int64 // last news of the peer from connections now gone
-	last      []uint32
-	started   time.Time
-	setup     time.Duration
-	lost      int
-	warm      int
-	p         int
-	why       string
-	retrans   uint64
-	reason    agentapi.Reason
-	detail    string
-	openError error
-	early     *early
+	seen     look     // the beat's
+	steering steering // the beat's
+
+	mu         sync.Mutex // a leaf: nothing else is locked under it
+	phase      agentapi.Phase
+	port       uint16
+	reply      agentapi.PrepareReply // what prepare was told
+	ended      bool
+	graceful   bool // both directions are complete at this agent
+	peerDone   bool // and at the dialling one, which has released a connection
+	end        *endHost
+	listener   *net.TCPListener
+	reserved   *reservation
+	dialing    bool
+	since      int64 // when the phase began
+	heard      int64 // last news of the peer from connections now gone
+	last       []uint32
+	started    time.Time
+	setup      time.Duration
+	lost       int
+	warm       int
+	p          int
+	why        string
+	control    string // congestion control in use, where it is chosen
+	switches   int
+	whyControl string
+	retrans    uint64
+	reason     agentapi.Reason
+	detail     string
+	openError  error
+	early      *early
 }
 
 func newSession(a *Agent, req agentapi.PrepareRequest, params agentapi.Params) *session {

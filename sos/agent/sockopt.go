@@ -122,6 +122,10 @@ func linkStats(fd int) (LinkStats, error) {
 		Sent:        uint64(info.Segs_out),
 		Retransmits: uint64(info.Total_retrans),
 		Rate:        info.Delivery_rate,
+		Delivered:   info.Delivered,
+		DataSent:    info.Data_segs_out,
+		Unsent:      int(info.Notsent_bytes),
+		Segment:     int(info.Snd_mss),
 	}, nil
 }
 

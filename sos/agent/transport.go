@@ -27,6 +27,8 @@ type Transport interface {
 	Listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error)
 	// Dial connects to a peer's data port.
 	Dial(ctx context.Context, from netip.Addr, to netip.AddrPort, congestion string) (net.Conn, error)
+	// Steer changes the congestion control of a connection in use.
+	Steer(c net.Conn, congestion string) error
 	// Tune prepares a connection, fresh or from the pool, for a session.
 	Tune(c net.Conn, congestion string) error
 	// Backlog bounds the bytes that the connection holds unsent.
@@ -44,6 +46,10 @@ type LinkStats struct {
 	Sent        uint64 // segments
 	Retransmits uint64 // segments sent again
 	Rate        uint64 // bytes a second delivered lately
+	Delivered   uint32 // segments that the peer's kernel has, in order or not; wraps
+	DataSent    uint32 // segments with payload; wraps
+	Unsent      int    // bytes that wait to be sent
+	Segment     int    // payload bytes of a full segment
 }
 
 // tcpTransport is parallel TCP.
@@ -97,6 +103,11 @@ func (t *tcpTransport) control(congestion string) func(string, string, syscall.R
 		}
 		return err
 	}
+}
+
+// Steer implements Transport.
+func (t *tcpTransport) Steer(c net.Conn, congestion string) error {
+	return onSocket(c, func(fd int) error { return setCongestion(fd, congestion) })
 }
 
 // Tune implements Transport.

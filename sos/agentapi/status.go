@@ -61,6 +61,11 @@ type Counters struct {
 	ReorderChunks int    `json:"reorder_chunks"`   // chunks waiting for an earlier one
 	Connections   int    `json:"connections"`      // p in use
 	Why           string `json:"why_connections"`  // why that p
+	// Where the congestion control is the agent's choice: the one in use for what
+	// this agent sends, how often it was changed, and why it was the last time.
+	Congestion    string `json:"congestion_control,omitempty"`
+	Switches      int    `json:"congestion_switches,omitempty"`
+	WhyCongestion string `json:"why_congestion,omitempty"`
 }
 
 // Session is a live session, as listings show it.

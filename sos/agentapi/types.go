@@ -138,7 +138,7 @@ type Params struct {
 	ChunkBytes        int    `json:"chunk_bytes,omitempty"`        // c
 	Queue             int    `json:"queue,omitempty"`              // q, chunks that each connection may run ahead
 	Transport         string `json:"transport,omitempty"`          // "tcp"
-	CongestionControl string `json:"congestion_control,omitempty"` // "bbr", "cubic", what the kernel has
+	CongestionControl string `json:"congestion_control,omitempty"` // "bbr", "cubic", what the kernel has; empty: the agent's choice
 	TLS               bool   `json:"tls,omitempty"`                // TLS 1.3 on the data connections
 	Paths             int    `json:"paths,omitempty"`              // how many of the peer's data ports to use; 0: all
 }

@@ -25,6 +25,10 @@ type Record struct {
 	Connections int            `json:"connections,omitempty" doc:"Connections in use between the agents"`
 	Why         string         `json:"why_connections,omitempty" doc:"Why so many"`
 
+	CongestionUp   string `json:"congestion_up,omitempty" doc:"Congestion control of the client's agent, where the agents choose it"`
+	CongestionDown string `json:"congestion_down,omitempty" doc:"The same of the server's agent"`
+	Switches       int    `json:"congestion_switches,omitempty" doc:"How often the two have changed it"`
+
 	Started time.Time         `json:"started"`
 	Ended   *time.Time        `json:"ended,omitempty"`
 	Took    agentapi.Duration `json:"took" doc:"From the first packet until now or the end"`
@@ -57,6 +61,8 @@ func (s *Service) recordOf(ss *session) Record {
 	r.BytesUp, r.BytesDown = max(client.BytesUp, server.BytesUp), max(client.BytesDown, server.BytesDown)
 	r.Resent, r.Lost = client.ChunksResent+server.ChunksResent, client.ConnsLost+server.ConnsLost
 	r.Connections, r.Why = client.Connections, client.Why
+	r.CongestionUp, r.CongestionDown = client.Congestion, server.Congestion
+	r.Switches = client.Switches + server.Switches
 	if ss.state == StateEnded {
 		now := time.Now()
 		r.Ended = &now
