@@ -20,7 +20,7 @@ func Reference(c any) string {
 		if t.Kind() == reflect.Slice {
 			of = "[]"
 		}
-		if t.Kind() == reflect.Map || t.Kind() == reflect.Slice && isSection(t.Elem()) {
+		if (t.Kind() == reflect.Map || t.Kind() == reflect.Slice) && isSection(t.Elem()) {
 			element := reflect.New(t.Elem())
 			if e, ok := element.Interface().(defaulted); ok {
 				e.defaults()
