@@ -1,0 +1,238 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/qos/latency"
+	"github.com/sluice-net/sluice/qos/match"
+)
+
+const (
+	// controlRate is that of every link in figure 4.4.
+	controlRate = 10e6
+	// fifoPackets is the queue of a port without classes: a tenth of a second at that
+	// rate, a common size, and in the range of what the dissertation saw.
+	fifoPackets = 85
+	controlPort = 5001
+	floodPort   = 5201
+)
+
+func qosLatency() Experiment {
+	return Experiment{
+		Name:     "qos-latency",
+		Title:    "Request and response over three switches of 10 Mbit/s under saturating background traffic",
+		Question: "How long does control traffic wait behind other traffic, with and without a class of its own?",
+		Source:   "QoS dissertation 2018, figure 4.5: 41 to 207 ms without, 3.9 to 5.1 ms with (UDP)",
+		Run:      runQoSLatency,
+	}
+}
+
+// controlLab is figure 4.4: VM1 and VM2 at the first of three switches, VM3 and VM4 at
+// the last. Its links are plain cables: the ports' token buckets give them their rate.
+func controlLab(name string) lab.Topology {
+	t := lab.Line(name, 3, delayline.Params{})
+	t.Hosts, t.Links = nil, t.Links[:0]
+	for i, at := range []string{"s1", "s1", "s3", "s3"} {
+		vm := fmt.Sprintf("vm%d", i+1)
+		t.Hosts = append(t.Hosts, lab.Host{Name: vm})
+		t.Links = append(t.Links, lab.Link{A: lab.End{Node: vm}, B: lab.End{Node: at}})
+	}
+	t.Links = append(t.Links, lab.Both("s1", "s2", delayline.Params{}), lab.Both("s2", "s3", delayline.Params{}))
+	return t
+}
+
+// controlRig measures control traffic in controlLab.
+type controlRig struct {
+	env    *Env
+	lab    *lab.Lab
+	static stage.Static
+	raw    *CSV
+	time   time.Duration
+}
+
+func newControlRig(env *Env, l *lab.Lab, raw *CSV) *controlRig {
+	return &controlRig{
+		env: env, lab: l, raw: raw, time: pick(env.Scale, 5*time.Second, 30*time.Second, 60*time.Second),
+		static: stage.Static{Lab: l, Rate: controlRate, Packets: fifoPackets},
+	}
+}
+
+// measured are the times of one run's answers, in ms, and when each came.
+type measured struct {
+	name    string
+	took    []float64
+	goodput float64 // of the background, in Mbit/s
+}
+
+func (m *measured) quantile(q float64) float64 { return quantile(slices.Clone(m.took), q) }
+
+// measure has VM1 and VM3 exchange messages while VM2 sends to VM4: UDP at twice the
+// links' rate, or one TCP connection, as in the dissertation.
+func (r *controlRig) measure(ctx context.Context, name string, udp bool) (*measured, error) {
+	background := stage.Transfer{
+		Client: r.lab.Host("vm2"), Server: r.lab.Host("vm4"), To: r.lab.Host("vm4").Addr().String(), Port: floodPort, Time: r.time + 3*time.Second,
+	}
+	if udp {
+		background.UDPRate = "20M"
+	}
+	if err := reaches(ctx, r.lab.Host("vm1"), r.lab.Host("vm1").Addr(), r.lab.Host("vm3").Addr()); err != nil {
+		return nil, err
+	}
+	type sent struct {
+		stage.Goodput
+		err error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan sent, 1)
+	began := false
+	took, err := stage.Dialogue{
+		Client: r.lab.Host("vm1"), Server: r.lab.Host("vm3"), To: netip.AddrPortFrom(r.lab.Host("vm3").Addr(), controlPort),
+		Interval: 10 * time.Millisecond, For: r.time, Bytes: 64,
+		Connected: func() error {
+			began = true
+			go func() {
+				g, err := background.Run(ctx)
+				done <- sent{g, err}
+			}()
+			return pause(ctx, 2*time.Second) // it fills the queues
+		},
+	}.Run(ctx)
+	if err != nil {
+		cancel()
+		if began {
+			<-done
+		}
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	g := <-done
+	if g.err != nil {
+		return nil, fmt.Errorf("%s: background: %w", name, g.err)
+	}
+	m := &measured{name: name, goodput: g.Mbit()}
+	for i, d := range took {
+		m.took = append(m.took, 1000*d.Seconds())
+		if err := r.raw.Row(name, i+1, d); err != nil {
+			return nil, err
+		}
+	}
+	r.env.Logf("p50 %.2f ms, p99 %.2f ms; background %.2f Mbit/s", m.quantile(0.5), m.quantile(0.99), m.goodput)
+	return m, nil
+}
+
+// withClass runs f with a controller that gives control traffic a class of its own.
+func (r *controlRig) withClass(ctx context.Context, f func() error) (err error) {
+	if err := r.static.Clear(ctx); err != nil {
+		return err
+	}
+	stop, err := stage.StartClassifiers(ctx, r.lab, r.env.Binary, r.env.Dir)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	n, err := stage.DeployNetwork(ctx, stage.NetworkOptions{
+		Lab: r.lab, Binary: r.env.Binary, LogDir: r.env.Dir, Interval: time.Second,
+		Rate: func(lab.Link) float64 { return controlRate }, Queues: true,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.Close()) }()
+	var made latency.Info
+	if err := n.Do(ctx, http.MethodPost, "/api/v1/qos/classes", r.class(), &made); err != nil {
+		return err
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	var all latency.Stats
+	if err := n.Get(ctx, "/api/v1/qos/classes/control/stats", &all); err != nil {
+		return err
+	}
+	if all.State != latency.StateActive {
+		return fmt.Errorf("the class is %s: %s", all.State, all.Reason)
+	}
+	return nil
+}
+
+// class is the control traffic of both directions.
+func (r *controlRig) class() latency.ClassSpec {
+	one, three := match.Text(r.lab.Host("vm1").Addr().String()), match.Text(r.lab.Host("vm3").Addr().String())
+	port := match.Text(fmt.Sprint(controlPort))
+	return latency.ClassSpec{Name: "control", Priority: "0", MinRate: "1000000", Flows: []match.Flow{
+		{IPv4Src: one, IPv4Dst: three, TCPDst: port},
+		{IPv4Src: three, IPv4Dst: one, TCPSrc: port},
+	}}
+}
+
+func runQoSLatency(ctx context.Context, env *Env) (*Result, error) {
+	raw, err := env.CSV("answers", "run", "request", "seconds")
+	if err != nil {
+		return nil, err
+	}
+	defer raw.Close()
+	var all []*measured
+	env.Steps(4)
+	err = env.withLab(ctx, controlLab("qoslat"), func(ctx context.Context, l *lab.Lab) error {
+		r := newControlRig(env, l, raw)
+		both := func(how string) error {
+			for _, udp := range []bool{true, false} {
+				name := map[bool]string{true: "UDP", false: "TCP"}[udp] + " background, " + how
+				env.Step("%s", name)
+				m, err := r.measure(ctx, name, udp)
+				if err != nil {
+					return err
+				}
+				all = append(all, m)
+			}
+			return nil
+		}
+		if err := r.static.FIFO(ctx); err != nil {
+			return err
+		}
+		if err := both("without class"); err != nil {
+			return err
+		}
+		return r.withClass(ctx, func() error { return both("with class") })
+	})
+	if err != nil {
+		return nil, err
+	}
+	return latencyResult(all), nil
+}
+
+// publishedLatency is what figure 4.5 has, as the text gives it.
+var publishedLatency = []string{"41 to 207", "no significant impact", "3.9 to 5.1", ""}
+
+func latencyResult(all []*measured) *Result {
+	r := &Result{Network: "three switches in a row, 10 Mbit/s by token buckets at every port; two hosts at each end (figure 4.4)"}
+	t := Table{Title: "Time from request to response in ms", Columns: []string{"run", "answers", "least", "p50", "p99", "greatest", "background Mbit/s", "dissertation"}}
+	plot := Plot{Name: "latency", Title: "Time from request to response", X: "request", Y: "ms", LogY: true}
+	for i, m := range all {
+		t.Add(m.name, len(m.took), ms2(m.quantile(0)), ms2(m.quantile(0.5)), ms2(m.quantile(0.99)), ms2(m.quantile(1)), fmt.Sprintf("%.2f", m.goodput), publishedLatency[i])
+		line := Series{Label: m.name}
+		for j, v := range m.took {
+			line.Point(float64(j+1), v)
+		}
+		plot.Series = append(plot.Series, line)
+	}
+	r.Tables, r.Plots = append(r.Tables, t), append(r.Plots, plot)
+	without, with := all[0], all[2]
+	r.Claim(with.quantile(0.5) <= 2, "UDP, with class: half of the answers within 2 ms", "%.2f ms", with.quantile(0.5))
+	r.Claim(with.quantile(0.99) <= 15, "UDP, with class: 99 % of the answers within 15 ms", "%.2f ms", with.quantile(0.99))
+	r.Claim(without.quantile(0.5) > 40, "UDP, without class: half of the answers take more than 40 ms", "%.2f ms", without.quantile(0.5))
+	r.Claim(all[3].quantile(0.5) <= 2, "TCP, with class: half of the answers within 2 ms", "%.2f ms", all[3].quantile(0.5))
+	r.Note("Without a class the ports have one queue of %d packets, a tenth of a second; the dissertation does not say what its machines had.", fifoPackets)
+	return r
+}
+
+func ms2(v float64) string { return fmt.Sprintf("%.2f", v) }
