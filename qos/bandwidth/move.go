@@ -214,7 +214,7 @@ func (s *Service) pressed(f *flow) (at network.PortRef, free uint64, yes bool) {
 		if s.fabric.IsEdge(share.Link) {
 			continue
 		}
-		if free = s.book.Available(share.Link, f.promise()); free < share.Rate-share.Rate*tolerance/100 {
+		if free = s.book.Left(share.Link, f.promise()); free < share.Rate-share.Rate*tolerance/100 {
 			at, yes = share.Link, true
 			break
 		}

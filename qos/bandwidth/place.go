@@ -127,6 +127,7 @@ func (s *Service) place(f *flow) {
 		return
 	}
 	s.enter(f, p)
+	f.counter.at = time.Now() // its rules count from now
 	s.placing--
 	waiting := f.waiting
 	f.waiting = nil

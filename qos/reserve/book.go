@@ -205,6 +205,26 @@ func (b *Book) available(l Link, u Use, except Key) uint64 {
 	return u.Capacity - min(others+promised, u.Capacity)
 }
 
+// Left is what a link has for the promise of a key at the best: as Available, but all
+// that may be traffic of promises is taken for it. A promise of more is endangered.
+func (b *Book) Left(l Link, k Key) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	u := b.use(l)
+	others, promised := u.Used, uint64(0)
+	for other, e := range b.links[l] {
+		own := e.seen.most()
+		if e.seen.young() {
+			own = max(own, e.rates[l])
+		}
+		others -= min(own, others)
+		if other != k {
+			promised += e.rates[l]
+		}
+	}
+	return u.Capacity - min(others+promised, u.Capacity)
+}
+
 // unpromised is what of a link is promised to nobody else. The lock is held.
 func (b *Book) unpromised(l Link, u Use, except Key) uint64 {
 	var taken uint64

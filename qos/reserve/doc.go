@@ -10,8 +10,8 @@
 //
 //	available = capacity - used - sum of max(0, promised - seen)
 //
-// "Seen" is the least of a flow's latest rates. Counters of flows and of ports are not
-// read at the same moment, and the least of several readings errs by counting too much
+// "Seen" is the lesser of a flow's latest two rates. Counters of flows and of ports are not
+// read at the same moment, and the lesser of two readings errs by counting too much
 // as taken, never too little.
 //
 // Traffic that yields to promises is entered as well, so that its part of the use can
