@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -37,6 +39,9 @@ func TestPage(t *testing.T) {
 	cmd.Dir = ".."
 	cmd.Env = append(os.Environ(), "SLUICE_SERVER="+server, "SLUICE_TOKEN="+token, "SLUICE_OUT="+outDir(t),
 		"SLUICE_SOURCE="+l.Host("h1").Addr().String(), "SLUICE_TARGET="+l.Host("h3").Addr().String(), "CHROMIUM="+mustFind(t, "chromium"))
+	// Whoever is told to end closes the browser.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
@@ -171,9 +176,29 @@ func startTraffic(t *testing.T, l *lab.Lab) {
 		running = append(running, cmd)
 	}
 	to := l.Host("h3").Addr().String()
-	for _, flow := range []struct{ port, rate string }{{"5201", "1M"}, {"5202", "6M"}} {
-		start("h3", "iperf3", "--server", "--port", flow.port)
-		start("h1", "sh", "-c", "until iperf3 --client "+to+" --port "+flow.port+" --udp --bitrate "+flow.rate+" --length 1000 --time 100; do sleep 0.2; done")
+	waitReachable(t, l.Host("h1"), to)
+	for _, flow := range []struct {
+		port uint16
+		rate string
+	}{{5201, "1M"}, {5202, "6M"}} {
+		port := strconv.Itoa(int(flow.port))
+		start("h3", "iperf3", "--server", "--port", port)
+		if err := stage.WaitListening(ctx, l.Host("h3"), flow.port); err != nil {
+			t.Fatal(err)
+		}
+		start("h1", "iperf3", "--client", to, "--port", port, "--udp", "--bitrate", flow.rate, "--length", "1000", "--time", "120")
 	}
 	start("h2", "ping", "-i", "0.5", to)
+}
+
+// waitReachable waits until the network carries packets.
+func waitReachable(t *testing.T, from stage.Place, to string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for from.Command(ctx, "ping", "-c", "1", "-W", "1", to).Run() != nil {
+		if ctx.Err() != nil {
+			t.Fatalf("%s is not reached", to)
+		}
+	}
 }
