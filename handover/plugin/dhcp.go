@@ -51,6 +51,9 @@ func (s *Service) dhcpMessage(run context.Context, in incoming) {
 		s.arrived(ctx, &d, in, began.Sub(in.arrived), took)
 		return
 	}
+	if d.Verdict == dhcp.Granted {
+		s.tellArrived(d.Device.ID, in) // it is where it was, which may be news to a neighbour
+	}
 	s.reply(&d, in)
 }
 
