@@ -283,7 +283,7 @@ func TestSolveAgainstBruteForce(t *testing.T) {
 func TestLimitedSolveAgainstBruteForce(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	used := map[Algorithm]int{}
-	for range 3 * small {
+	for range small {
 		n := newNet(r, 6+r.IntN(4), 10+r.IntN(20), 20)
 		for _, c := range append(classes[9:], mixed(r), mixed(r)) {
 			p := n.problem(r, c)
