@@ -208,6 +208,7 @@ func TestFullLink(t *testing.T) {
 	}
 	tick() // too early to tell whose traffic it is
 	tick()
+	tick()
 	if got := way(w.of([2]int{1, 1}, [2]int{4, 1}, 1)); got != "124" {
 		t.Fatalf("moved to %s after one reading", got)
 	}

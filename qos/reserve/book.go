@@ -74,6 +74,8 @@ type entry struct {
 	promise Promise
 	rates   map[Link]uint64
 	seen    seen
+	// before is what the links carried when the promise was made.
+	before map[Link]uint64
 }
 
 // New makes an empty book. use tells what is measured on a link now; a link of
@@ -126,7 +128,7 @@ func (b *Book) put(p Promise, rates map[Link]uint64) {
 	if p.Made.IsZero() {
 		p.Made = time.Now()
 	}
-	e := &entry{promise: p, rates: rates}
+	e := &entry{promise: p, rates: rates, before: make(map[Link]uint64, len(rates))}
 	e.promise.Shares = slices.Clone(p.Shares)
 	if old := b.promises[p.Key]; old != nil {
 		e.seen = old.seen
@@ -134,6 +136,7 @@ func (b *Book) put(p Promise, rates map[Link]uint64) {
 	}
 	b.promises[p.Key] = e
 	for l := range rates {
+		e.before[l] = b.use(l).Used
 		if b.links[l] == nil {
 			b.links[l] = map[Key]*entry{}
 		}
@@ -190,15 +193,21 @@ const noise = 100
 // available computes what a link has left. The lock is held.
 func (b *Book) available(l Link, u Use, except Key) uint64 {
 	others, promised := u.Used, uint64(0)
+	unseen, grown := uint64(0), uint64(0)
 	for k, e := range b.links[l] {
-		switch {
-		case k == except, e.promise.Yields:
+		if k == except || e.promise.Yields {
 			others -= min(e.seen.most(), others)
-		default:
-			others -= min(e.seen.least(), e.rates[l], others)
-			promised += e.rates[l]
+			continue
+		}
+		own := min(e.seen.least(), e.rates[l])
+		others -= min(own, others)
+		promised += e.rates[l]
+		if e.seen.young() {
+			unseen += e.rates[l] - own
+			grown = max(grown, u.Used-min(e.before[l]+own, u.Used))
 		}
 	}
+	others -= min(unseen, grown, others)
 	if others < u.Capacity/noise {
 		others = 0
 	}

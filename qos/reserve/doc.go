@@ -10,9 +10,11 @@
 //
 //	available = capacity - used - sum of max(0, promised - seen)
 //
-// "Seen" is the lesser of a flow's latest two rates. Counters of flows and of ports are not
-// read at the same moment, and the lesser of two readings errs by counting too much
-// as taken, never too little.
+// "Seen" is the lesser of a flow's latest two rates: its counters and those of ports are
+// not read at the same moment. Before there are two, what a link carries more than when
+// the promise was made is taken for the flow's, up to its rate. A wrong guess is about
+// traffic that nothing is promised to, for two readings; promises themselves always
+// count in full.
 //
 // Traffic that yields to promises is entered as well, so that its part of the use can
 // be told from that of traffic which nobody holds back.
