@@ -254,6 +254,9 @@ func (c *classes) at(node, link string) topology.PortRef {
 // sorted puts lines in order, so that the order of rows does not matter.
 func sorted(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
 }
