@@ -2,7 +2,7 @@
 
 import type { Point } from "./layout";
 
-const step = 0.6; // radians between two hosts where there is room
+const step = 0.7; // radians between two hosts where there is room
 const full = 2 * Math.PI;
 
 /** Angles for count hosts of a switch whose links leave at the given angles. */

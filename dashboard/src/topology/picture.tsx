@@ -69,13 +69,13 @@ export function Picture({ graph, names, route }: Props) {
           <g key={hostId(h)} class="host" {...part(itemOf(hostId(h)))}>
             <line x1={h.edge.x} y1={h.edge.y} x2={h.at.x} y2={h.at.y} />
             <circle cx={h.at.x} cy={h.at.y} r={7} />
-            <text x={h.at.x} y={h.at.y + (h.at.y < h.edge.y - 20 ? -14 : 22)}>{h.name}</text>
+            <text x={h.label.x} y={h.label.y + 4} text-anchor={h.anchor}>{h.name}</text>
           </g>
         ))}
         {scene.switches.map((s) => (
           <g key={s.node.id} class={switchClass(s, route)} {...part(itemOf(s.node.id))}>
             <rect x={s.at.x - 34} y={s.at.y - 17} width={68} height={34} rx={8} />
-            <text x={s.at.x} y={s.at.y + 5}>{s.node.name}</text>
+            <text x={s.at.x} y={s.at.y + 5} text-anchor="middle">{s.node.name}</text>
           </g>
         ))}
         {scene.cables.map((c) => (graph.cables.length <= labelled || c.cable.id === active) && <Labels key={c.cable.id} cable={c} />)}

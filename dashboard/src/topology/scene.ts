@@ -9,15 +9,20 @@ const unit = 250; // between two switches
 const hostRadius = 82; // from a switch to its hosts
 const lane = 5; // from a cable's middle to either direction
 const between = 16; // between two cables of the same switches
-const margin = { x: 100, y: 60 };
+const margin = { x: 125, y: 50 };
 const shownHosts = 12; // of one switch
+
+export type Anchor = "start" | "middle" | "end";
+
+/** How words stand that lead away from something: x is the cosine of the direction. */
+const anchorOf = (x: number): Anchor => (x > 0.4 ? "start" : x < -0.4 ? "end" : "middle");
 
 export interface Lane {
   from: Point;
   to: Point;
   /** Where the words about this direction stand. */
   label: Point;
-  anchor: "start" | "middle" | "end";
+  anchor: Anchor;
   /** Whether they stand above it: then further lines push them up. */
   above: boolean;
 }
@@ -40,6 +45,9 @@ export interface PlacedHost {
   name: string;
   at: Point;
   edge: Point;
+  /** Where its name stands: further out. */
+  label: Point;
+  anchor: Anchor;
 }
 
 export interface Scene {
@@ -81,8 +89,7 @@ function placeCable(cable: Cable, a: Point, b: Point, offset: number): PlacedCab
   // Each direction keeps to its right, as on a road, and its words stand at the edge.
   const side = (by: number): Pick<Lane, "label" | "anchor" | "above"> => {
     const label = shift(middle, by * (1 + 11 / lane));
-    const outward = normal.x * Math.sign(by);
-    return { label, anchor: outward > 0.4 ? "start" : outward < -0.4 ? "end" : "middle", above: normal.y * Math.sign(by) < -0.4 };
+    return { label, anchor: anchorOf(normal.x * Math.sign(by)), above: normal.y * Math.sign(by) < -0.4 };
   };
   return {
     cable,
@@ -104,6 +111,8 @@ function placeHosts(s: PlacedSwitch, graph: Graph, places: Map<string, Point>): 
     name: drawn.length < all.length ? `${all.length} hosts` : hostName(host),
     at: at(s.at, angles[i]!, hostRadius),
     edge: s.at,
+    label: at(s.at, angles[i]!, hostRadius + (Math.abs(Math.cos(angles[i]!)) > 0.4 ? 13 : 18)),
+    anchor: anchorOf(Math.cos(angles[i]!)),
   }));
 }
 
