@@ -1,0 +1,151 @@
+package latency
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/ovsdb"
+	"github.com/sluice-net/sluice/qos/classifier"
+)
+
+// row is switches 1 to n in a row: port 1 leads to the one before, 2 to the next, 3 to a host.
+func row(n int, latency time.Duration) *topology.Topology {
+	var ids []openflow.DatapathID
+	var links []topology.Link
+	for i := 1; i <= n; i++ {
+		ids = append(ids, openflow.DatapathID(i))
+		if i < n {
+			a, b := portRef(openflow.DatapathID(i), 2), portRef(openflow.DatapathID(i+1), 1)
+			links = append(links, topology.Link{From: a, To: b, Latency: latency}, topology.Link{From: b, To: a, Latency: latency})
+		}
+	}
+	return topology.New(1, ids, links)
+}
+
+func host(s int) topology.Host { return topology.Host{At: portRef(openflow.DatapathID(s), 3)} }
+
+func TestRoutes(t *testing.T) {
+	top := row(3, 2*time.Millisecond)
+	all := options(top, 0, host(1), host(3), false)
+	if len(all) != 1 || len(all[0].Hops) != 3 || all[0].Latency != 4*time.Millisecond || all[0].Hops[2].Out != 3 {
+		t.Fatalf("%+v", all)
+	}
+	c := &Class{Latency: 3 * time.Millisecond}
+	if r := all[0].keeps(c); r == nil || r.Field != "latency" {
+		t.Errorf("4 ms are taken for 3: %v", r)
+	}
+	c.Latency = 4 * time.Millisecond
+	if r := all[0].keeps(c); r != nil {
+		t.Error(r)
+	}
+	if unknown := options(row(3, 0), 0, host(1), host(3), false); unknown[0].keeps(c) == nil {
+		t.Error("a link that was not measured is taken for fast")
+	}
+	if !all[0].stands(top, host(3).At) || all[0].stands(row(2, 0), host(3).At) || all[0].stands(top, portRef(3, 9)) {
+		t.Error("whether the path still stands")
+	}
+	tree := options(top, 0, topology.Host{}, host(2), true)[0]
+	if len(tree.Hops) != 3 || tree.Hops[0].Out != 2 || tree.Hops[1].Out != 3 || tree.Hops[2].Out != 1 || tree.Latency != 2*time.Millisecond {
+		t.Errorf("%+v", tree)
+	}
+	if !tree.stands(top, host(2).At) || tree.stands(top, host(1).At) {
+		t.Error("whether the tree still stands")
+	}
+	if ports := portsOf(append(all, tree)); len(ports) != 5 || len(switchesOf(all)) != 3 {
+		t.Errorf("%v", ports)
+	}
+}
+
+// On a userspace datapath only packets whose DSCP is known get the queue; others go the
+// same way, and are counted.
+func TestProgram(t *testing.T) {
+	m := openflow.MustMatch(openflow.InPort(3), openflow.EthType(0x0800), openflow.IPProto(17), openflow.UDPDst(7))
+	c := &Class{Priority: 2, Flows: []Flow{{Matches: []openflow.Match{m}}}}
+	routes := options(row(2, 0), 0, host(1), host(2), false)
+	kernel := program(c, routes, 9, 0, nil)
+	if len(kernel.Rules) != 2 || kernel.Rules[0].Switch != 2 || kernel.Rules[0].Actions[0] != openflow.SetQueue(9) || kernel.Rules[0].Actions[1] != openflow.Output(3) {
+		t.Fatalf("%+v", kernel.Rules)
+	}
+	for i, want := range []bool{false, true} { // the in-port is that of the first switch only
+		if _, ok := kernel.Rules[i].Match.Get(openflow.FieldInPort); ok != want {
+			t.Errorf("rule %d: %v", i, kernel.Rules[i].Match)
+		}
+	}
+	user := program(c, routes, 9, 0, map[openflow.DatapathID]bool{1: true, 2: true}).Rules
+	if len(user) != 4 || len(user[0].Actions) != 1 || user[1].Offset <= user[0].Offset {
+		t.Fatalf("%+v", user)
+	}
+	if o, ok := user[1].Match.Get(openflow.FieldIPDSCP); !ok || o.Uint() != 0 {
+		t.Errorf("%v", user[1].Match)
+	}
+	if both := withDSCP(openflow.MustMatch(openflow.EthDst(openflow.MAC{2})), 46); len(both) != 2 {
+		t.Errorf("a match of any type: %v", both)
+	}
+	if none := withDSCP(openflow.MustMatch(openflow.EthType(0x0806)), 0); len(none) != 0 {
+		t.Errorf("ARP: %v", none)
+	}
+}
+
+func TestRoots(t *testing.T) {
+	mark := uint8(3)
+	q := leaf(&Class{Name: "x", Priority: 1}, 4, rates{1e6, 2e6}, &mark, 46)
+	if q.Tags[classifier.TagDSCP] != "46" || q.Tags[TagClass] != "x" || TagDSCP != classifier.TagDSCP {
+		t.Errorf("%+v", q)
+	}
+	all := roots(map[uint32]uint64{1: 10e6, 2: 0}, map[uint32][]ovsdb.Queue{1: {q}})
+	if len(all) != 1 || all[1].Rate != 10e6 || len(all[1].Queues) != 2 || all[1].Queues[0].Priority != LowestPriority {
+		t.Errorf("%+v", all)
+	}
+}
+
+func TestMarksAreDistinct(t *testing.T) {
+	seen := map[uint8]bool{0: true}
+	for _, m := range marks {
+		if seen[m] || m > 63 {
+			t.Errorf("mark %d twice", m)
+		}
+		seen[m] = true
+	}
+	for _, assigned := range []uint8{1, 8, 10, 16, 34, 44, 46, 48, 56} { // LE, class selectors, AF, VA, EF
+		if seen[assigned] {
+			t.Errorf("%d is assigned to somebody else", assigned)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	e := &entry{queue: 4, userspace: map[openflow.DatapathID]bool{1: true}}
+	at := portRef(1, 2)
+	s := &sample{}
+	step := func(d counters) (finding, bool) {
+		now := &sample{}
+		f, found := judge(e, at, s, now, d)
+		s = now
+		return f, found
+	}
+	bad := counters{Matched: 100}
+	if _, found := step(bad); found {
+		t.Error("judged by one reading")
+	}
+	if f, found := step(bad); !found || f.reason == "" {
+		t.Error("a queue that sees nothing has no effect")
+	}
+	if _, found := step(bad); found {
+		t.Error("said twice")
+	}
+	if _, found := step(counters{Matched: 5}); found {
+		t.Error("judged by five packets")
+	}
+	if f, found := step(counters{Matched: 100, Packets: 60, Drops: 40}); !found || f.reason != "" {
+		t.Error("dropped packets have reached the queue")
+	}
+	step(counters{Plain: 100})
+	if f, found := step(counters{Plain: 100}); !found || f.reason == "" {
+		t.Error("packets of another DSCP have no queue")
+	}
+	if d := (counters{Packets: 5}).minus(counters{Packets: 7}); d.Packets != 5 {
+		t.Errorf("a counter that began anew: %d", d.Packets)
+	}
+}
