@@ -16,8 +16,8 @@ func (s *Switch) monitor(ctx context.Context) {
 	var counting sync.WaitGroup
 	defer counting.Wait()
 	defer cancel()
-	s.measure(ctx)
 	counting.Go(func() { s.pollCounters(ctx) })
+	s.measure(ctx)
 	// Links are measured as often as they are probed.
 	echo := time.NewTicker(min(s.n.cfg.EchoInterval, s.n.cfg.DiscoveryInterval))
 	defer echo.Stop()
@@ -47,13 +47,27 @@ func (s *Switch) measure(ctx context.Context) {
 		}
 		trips = append(trips, r.answered.Sub(r.sent))
 	}
-	s.rtt.add(trips...)
 	if len(trips) > 0 {
+		s.rtt.add(trips, s.measureLoops(ctx))
 		return
 	}
 	if silent := time.Since(time.Unix(0, s.heard.Load())); silent >= s.n.cfg.EchoTimeout && !s.ended() {
 		s.close(fmt.Errorf("no sign of life for %v", silent.Round(time.Millisecond)))
 	}
+}
+
+// measureLoops takes the round-trip time of packets a few times.
+func (s *Switch) measureLoops(ctx context.Context) (trips []time.Duration) {
+	for range roundTripsAtOnce {
+		if !s.loops.able() {
+			s.rtt.forgetLoops()
+			return nil
+		}
+		if trip, ok := s.loop(ctx); ok {
+			trips = append(trips, trip)
+		}
+	}
+	return trips
 }
 
 // pollCounters reads the counters of all ports, at once and then in step with all

@@ -8,10 +8,12 @@ import (
 	"github.com/sluice-net/sluice/network/discovery"
 )
 
-// roundTrips are the latest round-trip times of a session, some at each measuring.
+// roundTrips are the latest round-trip times of a session.
 type roundTrips struct {
-	mu        sync.Mutex
-	last      []time.Duration
+	mu     sync.Mutex
+	echoes []time.Duration
+	// loops are those of packets, see there; none if the switch cannot do that.
+	loops     []time.Duration
 	variation discovery.Variation
 }
 
@@ -25,25 +27,34 @@ const (
 )
 
 // add takes the round trips of one measuring.
-func (r *roundTrips) add(ds ...time.Duration) {
-	if len(ds) == 0 {
-		return
-	}
+func (r *roundTrips) add(echoes, loops []time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.variation.Add(ds[0])
-	r.last = append(r.last, ds...)
-	r.last = slices.Delete(r.last, 0, max(0, len(r.last)-roundTripWindow))
+	r.variation.Add(echoes[0])
+	r.echoes = latest(r.echoes, echoes)
+	r.loops = latest(r.loops, loops)
 }
 
-// typical is the median, zero while there is none.
+func latest(all, more []time.Duration) []time.Duration {
+	all = append(all, more...)
+	return slices.Delete(all, 0, max(0, len(all)-roundTripWindow))
+}
+
+// forgetLoops has echoes stand in for a switch that gives no packets back any more.
+func (r *roundTrips) forgetLoops() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.loops = nil
+}
+
+// typical is the median of echoes, zero while there is none.
 func (r *roundTrips) typical() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.last) == 0 {
+	if len(r.echoes) == 0 {
 		return 0
 	}
-	sorted := slices.Sorted(slices.Values(r.last))
+	sorted := slices.Sorted(slices.Values(r.echoes))
 	return sorted[(len(sorted)-1)/2]
 }
 
@@ -52,8 +63,12 @@ func (r *roundTrips) typical() time.Duration {
 func (r *roundTrips) control() discovery.Control {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.last) == 0 {
+	trips := r.loops
+	if len(trips) == 0 {
+		trips = r.echoes
+	}
+	if len(trips) == 0 {
 		return discovery.Control{}
 	}
-	return discovery.Control{RoundTrip: slices.Min(r.last), Jitter: r.variation.Mean()}
+	return discovery.Control{RoundTrip: discovery.Shortest(trips, roundTripsAtOnce*discovery.RecentFlights), Jitter: r.variation.Mean()}
 }

@@ -29,6 +29,7 @@ type Switch struct {
 	up       atomic.Bool
 	heard    atomic.Int64 // Unix nanoseconds of the last input
 	rtt      roundTrips
+	loops    loops
 	since    time.Time
 	upAt     time.Time // set before up is
 

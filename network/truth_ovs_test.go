@@ -144,13 +144,18 @@ func latenciesAreTrue(t *testing.T, l *lab.Lab, n *network.Network) {
 	bound := func(w time.Duration) time.Duration {
 		return max(latencyBound, time.Duration(latencyShare*float64(w)))
 	}
+	settled := time.Time{}
 	eventually(t, "latencies to settle", func() bool {
 		for _, k := range n.Topology().Links {
 			if (k.Latency - want[k.From]).Abs() > bound(want[k.From]) {
+				settled = time.Time{}
 				return false
 			}
 		}
-		return true
+		if settled.IsZero() {
+			settled = time.Now()
+		}
+		return time.Since(settled) > 3*time.Second
 	})
 	worst := map[network.PortRef]time.Duration{}
 	tick := time.NewTicker(200 * time.Millisecond)

@@ -236,6 +236,10 @@ func (h linkHandler) HandlePacketIn(p *PacketIn) Verdict {
 	if p.Headers.EthType != 0x88cc {
 		return Continue
 	}
+	if p.InPort > openflow.PortMax { // no link and no host is there
+		p.Switch.looped(p.Data, p.At)
+		return Stop
+	}
 	at := PortRef{Switch: p.Switch.dpid, Port: p.InPort}
 	changes, err := h.n.links.Receive(p.Data, &p.Headers, at, p.At, h.n.control)
 	if err != nil && err != discovery.ErrForeign { //nolint:errorlint // returned as it is

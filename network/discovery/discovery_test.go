@@ -232,7 +232,7 @@ func TestLatency(t *testing.T) {
 		t.Errorf("latency %v with a control round trip unknown, want none", l)
 	}
 	w.delay = 20 * time.Millisecond
-	w.run((FlightWindow + 3) * time.Second)
+	w.run((RecentFlights + 3) * time.Second)
 	if l := latency(ref(1, 1)); l < 13*time.Millisecond || l > 19500*time.Microsecond {
 		t.Errorf("some intervals after the change: %v, want to be on the way to 20ms", l)
 	}

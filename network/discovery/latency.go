@@ -8,15 +8,31 @@ import (
 
 // Control is what is known of the controller's connection to a switch.
 type Control struct {
-	// RoundTrip is the shortest of the latest round trips, zero while unknown.
+	// RoundTrip is the Shortest of the latest round trips, zero while unknown.
 	RoundTrip time.Duration
 	// Jitter is that of the round trips.
 	Jitter time.Duration
 }
 
-// FlightWindow is how many of a link's latest probes the shortest flight is taken
-// of. Round trips should be the shortest of as long a time.
-const FlightWindow = 8
+// FlightWindow is how many of a link's latest probes are remembered, and RecentFlights
+// how many show that it has changed. Round trips should be remembered as long.
+const (
+	FlightWindow  = 32
+	RecentFlights = 8
+)
+
+// indistinct is a difference that a busy machine makes as well as a link.
+const indistinct = 500 * time.Microsecond
+
+// Shortest is the shortest of times, or the shortest of the recent ones if that is
+// longer by more than the machine can explain.
+func Shortest(times []time.Duration, recent int) time.Duration {
+	ever, lately := slices.Min(times), slices.Min(times[max(0, len(times)-recent):])
+	if lately-ever > indistinct {
+		return lately
+	}
+	return ever
+}
 
 // transit is what the flights of one link's probes tell. A busy machine makes a
 // probe late and never early, so the shortest of some flights, less half of the
@@ -40,7 +56,7 @@ func (t *transit) add(flight time.Duration, down, up Control, window int) {
 		return
 	}
 	// The round trips vary; a short link's difference can come out negative.
-	shortest := float64(max(slices.Min(t.flights)-down.RoundTrip/2-up.RoundTrip/2, time.Microsecond))
+	shortest := float64(max(Shortest(t.flights, RecentFlights)-down.RoundTrip/2-up.RoundTrip/2, time.Microsecond))
 	if t.latency == 0 {
 		t.latency = shortest
 	}

@@ -2,7 +2,6 @@ package discovery
 
 import (
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 )
@@ -32,7 +31,7 @@ func (w *world) control(end int) Control {
 	}
 	w.echoes[end] = w.echoes[end][max(0, len(w.echoes[end])-echoes*FlightWindow):]
 	w.echoesBy[end].Add(w.echoes[end][len(w.echoes[end])-1])
-	return Control{RoundTrip: slices.Min(w.echoes[end]), Jitter: w.echoesBy[end].Mean()}
+	return Control{RoundTrip: Shortest(w.echoes[end], echoes*RecentFlights), Jitter: w.echoesBy[end].Mean()}
 }
 
 // probes lets n probes cross a link of this latency.
