@@ -79,8 +79,8 @@ func (s *Service) fallBack(f *flow, why error) (placement, error) {
 
 func yielding(f *flow, path network.Path) reserve.Promise {
 	p := reserve.Promise{Key: f.promise(), Yields: true}
-	for _, l := range links(path) {
-		p.Shares = append(p.Shares, reserve.Share{Link: l})
+	for _, share := range shares(path, 1, 1) {
+		p.Shares = append(p.Shares, reserve.Share{Link: share.Link})
 	}
 	return p
 }

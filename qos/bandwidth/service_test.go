@@ -233,7 +233,9 @@ func TestRetry(t *testing.T) {
 	first := w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
 	second := w.placed([2]int{1, 2}, [2]int{4, 2}, 2)
 	w.placed([2]int{1, 3}, [2]int{4, 3}, 3)
-	w.net.change(func() { w.net.used[port(1, 2)], w.net.used[port(2, 4)] = 5*mbit, 5*mbit })
+	w.net.change(func() {
+		w.net.used[port(1, 2)], w.net.used[port(2, 4)], w.net.used[hostAt(4, 2)] = 5*mbit, 5*mbit, 5*mbit
+	})
 	w.rules.carry(map[string]uint64{})
 	w.observe(t.Context())
 	w.rules.carry(map[string]uint64{"flow/" + second.ID: 5 * mbit})
