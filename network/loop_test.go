@@ -1,0 +1,60 @@
+package network
+
+import (
+	"testing"
+	"time"
+)
+
+// TestLoops: only the packet that is waited for counts, and a switch that has kept
+// several is not asked any more.
+func TestLoops(t *testing.T) {
+	s := &Switch{}
+	old, _ := s.loops.next()
+	frame, came := s.loops.next()
+	at := time.Now()
+	s.looped(old, at)
+	s.looped(frame[:20], at)
+	select {
+	case <-came:
+		t.Fatal("another packet was taken for the one that is waited for")
+	default:
+	}
+	s.looped(frame, at)
+	s.looped(frame, at) // once more
+	if got := <-came; !got.Equal(at) {
+		t.Errorf("came at %v, want %v", got, at)
+	}
+	s.loops.over(true)
+	for range loopFailures {
+		if !s.loops.able() {
+			t.Error("given up too early")
+		}
+		s.loops.over(false)
+	}
+	if s.loops.able() {
+		t.Error("a switch that keeps all packets is still asked")
+	}
+}
+
+func TestRoundTripsOfPacketsComeFirst(t *testing.T) {
+	var r roundTrips
+	if c := r.control(); c.RoundTrip != 0 {
+		t.Errorf("%v before the first", c)
+	}
+	echo, loop := []time.Duration{2 * time.Millisecond}, []time.Duration{3 * time.Millisecond}
+	r.add(echo, nil)
+	if c := r.control(); c.RoundTrip != echo[0] {
+		t.Errorf("%v, want that of the echo", c)
+	}
+	r.add(echo, loop)
+	if c := r.control(); c.RoundTrip != loop[0] {
+		t.Errorf("%v, want that of the packet", c)
+	}
+	if d := r.typical(); d != echo[0] {
+		t.Errorf("usually %v, want that of echoes", d)
+	}
+	r.forgetLoops()
+	if c := r.control(); c.RoundTrip != echo[0] {
+		t.Errorf("%v, want that of the echo again", c)
+	}
+}
