@@ -116,6 +116,7 @@ func (l *lie) tell(answer func(openflow.MAC) domain.Answer) {
 // nobody's, devices get addresses of our own; and of two devices for which it
 // gives one address of its own, only one gets it.
 func TestDomainsLyingNeighbour(t *testing.T) {
+	t.Parallel()
 	a, b := newOperators(t, lab.MobilityOptions{})
 	r := b.radio("dev1", 1)
 	first := newPhone(1, 1)
@@ -188,6 +189,7 @@ func startLiar(t *testing.T, a, b *operator) *lie {
 // move a device that is neither its own nor with it, and use a message twice. Every
 // attempt is refused, and the device's packets go on as if nothing were.
 func TestDomainsForgedAndReplayed(t *testing.T) {
+	t.Parallel()
 	a, b := newOperators(t, lab.MobilityOptions{})
 	d := a.device(selfbuild.Binary(t), "dev1", "seamless", "ebpf", 1)
 	config, err := pki.Client(a.issue(pki.RoleNeighbour, "b"), pki.RoleController)

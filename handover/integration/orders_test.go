@@ -26,6 +26,7 @@ import (
 // TestOrders has a device's daemon follow the orders of a real controller, by the
 // device's key alone. (No switch is needed for it.)
 func TestOrders(t *testing.T) {
+	t.Parallel()
 	const secret = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 	key, err := hex.DecodeString(secret)
 	if err != nil {

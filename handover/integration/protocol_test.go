@@ -26,6 +26,7 @@ func crowd(t *testing.T, o lab.MobilityOptions) (*world, []*radio) {
 // TestMessages sends every DHCP message in every state that RFC 2131 has, and what
 // is wrong in it, and looks at the answers.
 func TestMessages(t *testing.T) {
+	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
 	p := newPhone(1, 2)
 	w.register("open", p)
@@ -117,6 +118,7 @@ func TestMessages(t *testing.T) {
 // TestNeighbours asks by ARP for everybody from everywhere: devices are told the
 // gateway and the server at every edge, the gateway is told the device's home MAC.
 func TestNeighbours(t *testing.T) {
+	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
 	p := newPhone(1, 4)
 	w.register("open", p)

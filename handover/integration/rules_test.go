@@ -45,6 +45,7 @@ func newPhones(from, n, interfaces int) []*phone {
 // then compares the switches' rules with the ledger's, and every device's place
 // with where its packets come out.
 func TestThousandRandomHandovers(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []string{"saving", "seamless"} {
 		t.Run(policy, func(t *testing.T) {
 			w, radios := crowd(t, lab.MobilityOptions{Cross: policy == "seamless"})
@@ -101,6 +102,7 @@ func (w *world) anyBicast(phones []*phone) bool {
 // TestWrittenSwitches counts the switches that a handover writes: those between
 // the join and the edges, no matter how many other devices there are.
 func TestWrittenSwitches(t *testing.T) {
+	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
 	one := newPhone(1, 4)
 	w.register("open", one)

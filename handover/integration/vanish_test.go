@@ -16,6 +16,7 @@ import (
 // TestDeviceVanishes has devices go silent in the middle of everything: after the
 // offer, after asking to move, and after a place was prepared for them.
 func TestDeviceVanishes(t *testing.T) {
+	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
 	w.put("classes/seamless", plugin.ClassSpec{Policy: "seamless", Trigger: "open"})
 	ghost := newPhone(2, 1)
@@ -55,6 +56,7 @@ func TestDeviceVanishes(t *testing.T) {
 // go. Who moves away is served at once; what is left at the edge goes when it is
 // back.
 func TestEdgeDisconnects(t *testing.T) {
+	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
 	phones := newPhones(1, 20, 4)
 	w.register("open", phones...)
@@ -112,6 +114,7 @@ func TestEdgeDisconnects(t *testing.T) {
 // whose place is given up in time; for one that comes, which then has nothing to
 // wait for; and takes one back.
 func TestPreparedPlace(t *testing.T) {
+	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
 	w.put("classes/seamless", plugin.ClassSpec{Policy: "seamless", Trigger: "open", Overlap: "100ms"})
 	p := victim(t, w, radios, "seamless")

@@ -162,6 +162,7 @@ func TestSignedRequests(t *testing.T) {
 
 // TestRegistrationsThatContradict registers what another device has already.
 func TestRegistrationsThatContradict(t *testing.T) {
+	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
 	p := victim(t, w, radios, "open")
 	for _, c := range []struct {
@@ -190,6 +191,7 @@ func TestRegistrationsThatContradict(t *testing.T) {
 
 // TestUnknownDevices asks with MACs that nobody has registered.
 func TestUnknownDevices(t *testing.T) {
+	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
 	guest := newPhone(9, 1)
 	if err := guest.join(shortContext(t), radios[0], guest.macs[0]); err == nil {
@@ -246,6 +248,7 @@ func TestExhaustedPool(t *testing.T) {
 // TestTwoClaimOneMAC has the same MAC ask at two ports in turns. Which of them has
 // the address is as the class says; it is never both, and the log tells.
 func TestTwoClaimOneMAC(t *testing.T) {
+	t.Parallel()
 	w, radios := crowd(t, lab.MobilityOptions{})
 	p := victim(t, w, radios, "open")
 	mac := p.macs[0]
