@@ -19,10 +19,6 @@ export class Client {
     return this.send<T>("GET", path);
   }
 
-  put<T>(path: string, body: unknown): Promise<T> {
-    return this.send<T>("PUT", path, body);
-  }
-
   post<T>(path: string, body: unknown): Promise<T> {
     return this.send<T>("POST", path, body);
   }
