@@ -22,7 +22,7 @@ func All() []Experiment {
 	return []Experiment{
 		sosTable1(), sosSockets(), sosChunk(), sosAgents(), sosStreams(), sosPeers(), sosSetup(), sosSessions(), agentRelay(), packetIn(),
 		handoverModel(), handoverPolicies(), handoverPeers(), handoverScale(),
-		qosLatency(), qosPeers(),
+		qosCritical(), qosAcceptance(), qosLatency(), qosPeers(),
 		qosAlgorithms(),
 	}
 }

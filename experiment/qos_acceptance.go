@@ -238,7 +238,7 @@ func acceptanceResult(runs []*acceptanceRun, factor int) *Result {
 		"%d flows get less; the slowest gets %.2f Mbit/s", short, slowest)
 	res.Claim(fewer == 0, "in every run at least as many flows are accepted as published", "fewer in %d of %d runs", fewer, len(runs))
 	res.Note("A promise is of bits as links count them; 1448 of the 1514 bytes of a frame are payload.")
-	res.Note("Flows that were accepted later than at once are measured from a second after that; %d had less than two seconds left and are not.", unmeasured)
+	res.Note("Flows that were accepted later than at once are measured from %v after that; %d had less than two seconds left and are not.", recovery, unmeasured)
 	res.Note("The published topology is a drawing that we do not have; the links are those under which algorithm 1 decides most like the published flows (89 %% of 600).")
 	return res
 }

@@ -57,14 +57,18 @@ func (o *qosOutcome) accepted() (ever, atOnce bool) {
 	return true, o.place.Accepted.Sub(o.place.Since) < time.Second && o.place.Accepted.Before(o.log.Begin.Add(time.Second))
 }
 
-// promisedMbit is the flow's goodput while it was promised its rate, without the second
-// in which TCP gets there; false if that time is too short to tell.
+// recovery is what TCP gets to recover from having been held back by meters: it may be
+// waiting for a retransmission timeout.
+const recovery = 2 * time.Second
+
+// promisedMbit is the flow's goodput while it was promised its rate; false if that time
+// is too short to tell.
 func (o *qosOutcome) promisedMbit() (float64, bool) {
 	ever, atOnce := o.accepted()
 	if atOnce {
 		return o.log.Mbit(), true
 	}
-	from := o.place.Accepted.Add(time.Second).Sub(o.log.Begin)
+	from := o.place.Accepted.Add(recovery).Sub(o.log.Begin)
 	if !ever || o.log.Took-from < 2*time.Second {
 		return 0, false
 	}
