@@ -41,13 +41,13 @@ func TestRoundTripsOfPacketsComeFirst(t *testing.T) {
 	if c := r.control(); c.RoundTrip != 0 {
 		t.Errorf("%v before the first", c)
 	}
-	echo, loop := []time.Duration{2 * time.Millisecond}, []time.Duration{3 * time.Millisecond}
-	r.add(echo, nil)
+	echo, loop := []time.Duration{2 * time.Millisecond}, 3*time.Millisecond
+	r.addEchoes(echo)
 	if c := r.control(); c.RoundTrip != echo[0] {
 		t.Errorf("%v, want that of the echo", c)
 	}
-	r.add(echo, loop)
-	if c := r.control(); c.RoundTrip != loop[0] {
+	r.addLoop(loop)
+	if c := r.control(); c.RoundTrip != loop {
 		t.Errorf("%v, want that of the packet", c)
 	}
 	if d := r.typical(); d != echo[0] {

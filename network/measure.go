@@ -48,7 +48,8 @@ func (s *Switch) measure(ctx context.Context) {
 		trips = append(trips, r.answered.Sub(r.sent))
 	}
 	if len(trips) > 0 {
-		s.rtt.add(trips, s.measureLoops(ctx))
+		s.rtt.addEchoes(trips)
+		s.measureLoops(ctx)
 		return
 	}
 	if silent := time.Since(time.Unix(0, s.heard.Load())); silent >= s.n.cfg.EchoTimeout && !s.ended() {
@@ -57,17 +58,16 @@ func (s *Switch) measure(ctx context.Context) {
 }
 
 // measureLoops takes the round-trip time of packets a few times.
-func (s *Switch) measureLoops(ctx context.Context) (trips []time.Duration) {
+func (s *Switch) measureLoops(ctx context.Context) {
 	for range roundTripsAtOnce {
 		if !s.loops.able() {
 			s.rtt.forgetLoops()
-			return nil
+			return
 		}
 		if trip, ok := s.loop(ctx); ok {
-			trips = append(trips, trip)
+			s.rtt.addLoop(trip)
 		}
 	}
-	return trips
 }
 
 // pollCounters reads the counters of all ports, at once and then in step with all

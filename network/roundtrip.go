@@ -26,13 +26,19 @@ const (
 	roundTripWindow = roundTripsAtOnce * discovery.FlightWindow
 )
 
-// add takes the round trips of one measuring.
-func (r *roundTrips) add(echoes, loops []time.Duration) {
+// addEchoes takes the round trips of one measuring.
+func (r *roundTrips) addEchoes(ds []time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.variation.Add(echoes[0])
-	r.echoes = latest(r.echoes, echoes)
-	r.loops = latest(r.loops, loops)
+	r.variation.Add(ds[0])
+	r.echoes = latest(r.echoes, ds)
+}
+
+// addLoop takes the round trip of a packet.
+func (r *roundTrips) addLoop(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.loops = latest(r.loops, []time.Duration{d})
 }
 
 func latest(all, more []time.Duration) []time.Duration {
