@@ -21,6 +21,7 @@ func qosAcceptance() Experiment {
 		Title:    "Twenty flows of 10 Mbit/s over links of 15: how many are accepted, and what they get",
 		Question: "How many flows can be given what they require, and do they get it while the others take the rest?",
 		Source:   "QoS dissertation 2018, section 3.4.2, figure 3.10; its appendix is experiment/data/qos-acceptance.csv",
+		Varies:   []string{"run"},
 		Run:      runQoSAcceptance,
 	}
 }
@@ -98,8 +99,13 @@ func runQoSAcceptance(ctx context.Context, env *Env) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	numbers := slices.Sorted(maps.Keys(published))
-	numbers = numbers[:pick(env.Scale, 3, len(numbers), len(numbers))]
+	numbers, err := chosen(env.Only, "run", slices.Sorted(maps.Keys(published)), strconv.Itoa)
+	if err != nil {
+		return nil, err
+	}
+	if len(env.Only) == 0 {
+		numbers = numbers[:pick(env.Scale, 3, len(numbers), len(numbers))]
+	}
 	return runAcceptance(ctx, env, published, numbers, pick(env.Scale, 20, 10, 5))
 }
 
