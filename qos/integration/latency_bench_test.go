@@ -114,7 +114,7 @@ func (c *classes) start() {
 	c.stop = sync.OnceFunc(func() { cancel(); wg.Wait(); c.bus.Close() })
 }
 
-// discover waits until every link of the lab is known.
+// discover waits until every link of the lab is known and measured.
 func (c *classes) discover() {
 	c.t.Helper()
 	switches := map[string]bool{}
@@ -128,8 +128,14 @@ func (c *classes) discover() {
 		}
 	}
 	within(c.t, 30*time.Second, "links are discovered", func() error {
-		if n := len(c.net.Topology().Links); n != inner {
-			return fmt.Errorf("%d of %d", n, inner)
+		links := c.net.Topology().Links
+		if len(links) != inner {
+			return fmt.Errorf("%d of %d", len(links), inner)
+		}
+		for _, l := range links {
+			if l.Latency == 0 {
+				return fmt.Errorf("the latency of the link from %v is not measured", l.From)
+			}
 		}
 		return nil
 	})

@@ -160,6 +160,12 @@ func (s *Service) connectDatabase(d openflow.DatapathID, target string) error {
 // databaseOf is the database of a switch.
 func (s *Service) databaseOf(d openflow.DatapathID) (*database, error) {
 	s.mu.Lock()
+	known := s.databases[d] != nil
+	s.mu.Unlock()
+	if !known {
+		s.connectDatabases() // it may have connected a moment ago
+	}
+	s.mu.Lock()
 	defer s.mu.Unlock()
 	if db := s.databases[d]; db != nil {
 		return db, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
@@ -178,6 +179,9 @@ func (s *Service) remove(ctx context.Context, e *entry) error {
 	switches := switchesOf(e.routes)
 	delete(s.classes, e.class.Name)
 	s.mu.Unlock()
+	// Switches that are away lose the class's queues when they come back.
+	up := s.fabric.Switches()
+	switches = slices.DeleteFunc(switches, func(d openflow.DatapathID) bool { return !slices.Contains(up, d) })
 	return errors.Join(err, s.ensureQueues(ctx, switches))
 }
 
