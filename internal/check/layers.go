@@ -81,7 +81,7 @@ func Layers() []Layer {
 			May:  []string{"qos/match", "qos/reserve", "qos/bandwidth", "qos/latency", "network", "openflow", "event", "store"},
 			Only: []string{"api"},
 		},
-		{Dir: "qos/integration", Tests: []string{"qos", "ovsdb", "network", "openflow", "event", "store", "api", "config", "controller", "lab", "experiment", "ovsdb"}},
+		{Dir: "qos/integration", Tests: []string{"qos", "ovsdb", "network", "openflow", "event", "store", "api", "config", "controller", "lab", "experiment"}},
 
 		{Dir: "api", May: []string{"event", "store", "pki"}},
 		{Dir: "dashboard"},
