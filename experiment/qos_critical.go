@@ -80,9 +80,6 @@ func criticalFlows(factor int, critical func(number int, inTable bool) bool) []q
 	return out
 }
 
-// settleRuns is the time between two runs on one network.
-const settleRuns = 5 * time.Second
-
 // criticalRun is one of the three runs.
 type criticalRun struct {
 	name     string

@@ -132,8 +132,15 @@ func (q *qosNetwork) controlled(ctx context.Context, env *Env, l *lab.Lab, facto
 			err = cerr
 		}
 	}()
+	// Links and hosts are found, and what was there before is gone.
+	if err := pause(ctx, settleRuns); err != nil {
+		return err
+	}
 	return f(ctx, n)
 }
+
+// settleRuns is the time between two runs on one network.
+const settleRuns = 5 * time.Second
 
 // runFlows carries all flows over a network and tells what became of them.
 func runFlows(ctx context.Context, l *lab.Lab, n *stage.Network, flows []qosFlow) ([]*qosOutcome, error) {
