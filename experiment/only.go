@@ -16,7 +16,7 @@ func ParseOnly(e Experiment, settings []string) (Only, error) {
 	for _, s := range settings {
 		name, values, found := strings.Cut(s, "=")
 		if !found || values == "" {
-			return nil, fmt.Errorf("%q: want NAME=VALUE,VALUE...", s)
+			return nil, fmt.Errorf("%q: want NAME=VALUE, or several values between commas", s)
 		}
 		if !slices.Contains(e.Varies, name) {
 			return nil, fmt.Errorf("%q: %s varies %s", s, e.Name, orNothing(e.Varies))

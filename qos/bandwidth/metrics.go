@@ -31,7 +31,7 @@ func newMetrics(s *Service) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}),
 		flows:    prometheus.NewDesc("sluice_qos_flows", "Critical flows, by state.", []string{"state"}, nil),
-		promised: prometheus.NewDesc("sluice_qos_promised_bits", "Capacity promised on a link in bit/s, by the port it leaves from.", []string{"port"}, nil),
+		promised: prometheus.NewDesc("sluice_qos_promised_bytes_per_second", "Capacity promised on a link, by the port it leaves from.", []string{"port"}, nil),
 	}
 }
 
@@ -69,6 +69,6 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(m.flows, prometheus.GaugeValue, float64(n), string(state))
 	}
 	for _, line := range m.service.book.Lines() {
-		out <- prometheus.MustNewConstMetric(m.promised, prometheus.GaugeValue, float64(line.Promised), line.Link.String())
+		out <- prometheus.MustNewConstMetric(m.promised, prometheus.GaugeValue, float64(line.Promised)/8, line.Link.String())
 	}
 }
