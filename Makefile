@@ -22,7 +22,7 @@ LDFLAGS   := -s -w -X github.com/sluice-net/sluice/internal/version.number=$(VER
 # `go test -race` needs cgo. Packages that only wire etcd together are tested
 # without it in CI: their concurrency is that of the packages below them, which
 # all run under the race detector, and compiling etcd for it takes minutes.
-RACELESS ?= /store/etcdstore$$|/controller$$|/controller/|/handover/integration$$|/cli$$|/cmd/|/experiment$$|/demo$$|/internal/check$$|/dashboard
+RACELESS ?= /store/etcdstore$$|/controller$$|/controller/|/handover/integration$$|/qos/integration$$|/cli$$|/cmd/|/experiment$$|/demo$$|/internal/check$$|/dashboard
 
 .PHONY: help
 help: ## list the targets
@@ -94,6 +94,7 @@ SUITE := go run $(GOTESTSUM) --format pkgname --hide-summary skipped --rerun-fai
 race: ## all other tests; under the race detector wherever goroutines are ours, and one package at a time where packets are counted
 	$(SUITE) --packages "$$(go list ./... | grep -vE '$(RACELESS)' | xargs)" -- -race -p $(P) -parallel 3 -timeout 15m
 	$(SUITE) --packages "$$(go list ./... | grep -E '$(RACELESS)' | grep -vE '/internal/check$$|/dashboard' | xargs)" -- -p 1 -timeout 15m
+	$(SUITE) --packages ./network -- -run 'AreTrue|SourcesAgree' -timeout 5m
 
 .PHONY: race-all
 race-all: ## every package under the race detector

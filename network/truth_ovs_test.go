@@ -1,3 +1,5 @@
+//go:build !race
+
 package network_test
 
 import (
@@ -14,7 +16,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// The measurements of links are compared with what the lab does to them.
+// The measurements of links are compared with what the lab does to them. Not under
+// the race detector, which makes a controller slower than what it measures.
 const (
 	// Latency is within the larger of the two.
 	latencyBound = 500 * time.Microsecond
