@@ -2,6 +2,7 @@ package bandwidth
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
@@ -16,6 +17,8 @@ type Fabric interface {
 	IsEdge(network.PortRef) bool
 	PortUp(network.PortRef) bool
 	HostByMAC(openflow.MAC, uint16) (network.Host, bool)
+	// ResolveHost asks the network where a host is that has not been heard yet.
+	ResolveHost(context.Context, netip.Addr) (network.Host, error)
 	// Use is what is known of the traffic out of a port.
 	Use(network.PortRef) reserve.Use
 }

@@ -71,6 +71,16 @@ func (n *fakeNet) HostByMAC(m openflow.MAC, _ uint16) (network.Host, bool) {
 	return network.Host{MAC: m, At: at}, ok
 }
 
+// ResolveHost finds host 7 of a switch, which is never heard before.
+func (n *fakeNet) ResolveHost(_ context.Context, a netip.Addr) (network.Host, error) {
+	for i := 1; i <= 5; i++ {
+		if a == addr(i, 7) {
+			return network.Host{MAC: mac(i, 7), At: hostAt(i, 7)}, nil
+		}
+	}
+	return network.Host{}, network.ErrUnknownHost
+}
+
 func (n *fakeNet) Use(at network.PortRef) reserve.Use {
 	n.mu.Lock()
 	defer n.mu.Unlock()

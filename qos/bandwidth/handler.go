@@ -49,7 +49,7 @@ func (s *Service) packet(at network.PortRef, headers *packet.Headers, hold func(
 		return network.Continue
 	}
 	to, known := s.fabric.HostByMAC(h.EthDst, h.VLAN)
-	if !known || to.At == at {
+	if !known && !h.Dst.IsValid() || to.At == at {
 		return network.Continue
 	}
 	return s.begin(d, h, at, to.At, hold)

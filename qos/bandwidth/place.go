@@ -112,7 +112,11 @@ func (s *Service) place(f *flow) {
 	defer f.changing.Unlock()
 	ctx, cancel := context.WithTimeout(f.ctx, placeFor)
 	defer cancel()
-	p, err := s.choose(f)
+	var p placement
+	err := s.locate(ctx, f)
+	if err == nil {
+		p, err = s.choose(f)
+	}
 	if err == nil {
 		err = s.install(ctx, f, p, false)
 	}
@@ -140,6 +144,25 @@ func (s *Service) place(f *flow) {
 	s.metrics.placed(p.state, time.Since(f.since))
 	s.tell(f, string("flow-"+p.state))
 	s.save(f)
+}
+
+// locate finds the destination of a flow that has not been heard yet, as after a
+// restart under traffic: its packets would be flooded, every one of them.
+func (s *Service) locate(ctx context.Context, f *flow) error {
+	if !f.to.IsZero() {
+		return nil
+	}
+	host, err := s.fabric.ResolveHost(ctx, f.header.Dst)
+	switch {
+	case err != nil:
+		return err
+	case host.MAC != f.header.EthDst:
+		return fmt.Errorf("%v has the address %v, not %v: %w", f.header.Dst, host.MAC, f.header.EthDst, network.ErrUnknownHost)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.to = host.At
+	return nil
 }
 
 // enter notes a flow's placement. The lock is held.

@@ -79,7 +79,6 @@ func TestNotCritical(t *testing.T) {
 	other.DstPort = 80
 	fragment := headers([2]int{1, 1}, [2]int{4, 1}, 1)
 	fragment.MoreFragments = true
-	unknown := headers([2]int{1, 1}, [2]int{4, 9}, 1)
 	group := headers([2]int{1, 1}, [2]int{4, 1}, 1)
 	group.EthDst = openflow.MAC{1, 0, 0x5e, 0, 0, 1}
 	for _, h := range []struct {
@@ -89,7 +88,6 @@ func TestNotCritical(t *testing.T) {
 	}{
 		{"another port", hostAt(1, 1), w.packet(hostAt(1, 1), other, hold)},
 		{"fragment", hostAt(1, 1), w.packet(hostAt(1, 1), fragment, hold)},
-		{"unknown host", hostAt(1, 1), w.packet(hostAt(1, 1), unknown, hold)},
 		{"group", hostAt(1, 1), w.packet(hostAt(1, 1), group, hold)},
 		{"between switches", port(1, 2), w.packet(port(1, 2), headers([2]int{1, 1}, [2]int{4, 1}, 1), hold)},
 		{"to its own port", hostAt(1, 1), w.packet(hostAt(1, 1), headers([2]int{1, 1}, [2]int{1, 1}, 1), hold)},
@@ -98,6 +96,19 @@ func TestNotCritical(t *testing.T) {
 			t.Errorf("%s: %v", h.name, h.v)
 		}
 	}
+}
+
+// A destination that has not been heard is looked for; one that is nowhere leaves the
+// packet to default forwarding.
+func TestUnheardDestination(t *testing.T) {
+	w := newWorld(t)
+	if r := w.placed([2]int{1, 1}, [2]int{4, 7}, 1); way(r) != "124" || r.State != StateAccepted {
+		t.Errorf("%+v", r)
+	}
+	if _, wait := w.offer([2]int{1, 1}, [2]int{4, 9}, 1); wait() != "forwarded" {
+		t.Error("the packet to nobody was not forwarded")
+	}
+	w.eventually("nothing is left of it", func() bool { return len(w.Flows()) == 1 })
 }
 
 // Two requests in the same millisecond are never both promised the last capacity,
