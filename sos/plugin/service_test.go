@@ -1,188 +1,21 @@
 package plugin
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/sos/agentapi"
-	"github.com/sluice-net/sluice/store/memstore"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// bench is a service between fakes: two switches 75 ms apart, client and agents
-// x and x2 at the one, server and agent y at the other.
-type bench struct {
-	t        *testing.T
-	net      *fakeNet
-	service  *Service
-	store    *memstore.Store
-	x, x2, y *fakeAgent
-	stop     func()
-}
-
-func at(d openflow.DatapathID, p uint32) network.PortRef { return network.PortRef{Switch: d, Port: p} }
-
-func links(pairs ...[2]network.PortRef) []network.Link {
-	var out []network.Link
-	for _, p := range pairs {
-		for _, l := range []network.Link{{From: p[0], To: p[1]}, {From: p[1], To: p[0]}} {
-			l.Latency = 75 * time.Millisecond
-			out = append(out, l)
-		}
-	}
-	return out
-}
-
-func newBench(t *testing.T) *bench {
-	n := &fakeNet{
-		hosts: map[netip.Addr]network.Host{}, rules: map[string][]network.Rule{}, sent: make(chan []byte, 1000),
-		top: topology.New(1, []openflow.DatapathID{1, 2}, links([2]network.PortRef{at(1, wan), at(2, wan)})),
-	}
-	x2 := netip.MustParseAddr("10.0.0.13")
-	for addr, h := range map[netip.Addr]network.Host{
-		hostA.Addr(): {MAC: macA, At: at(1, portA)}, hostB.Addr(): {MAC: macB, At: at(2, portB)},
-		agentX.Addr(): {MAC: macX, At: at(1, portX)}, agentY.Addr(): {MAC: macY, At: at(2, portY)},
-		x2: {MAC: openflow.MAC{2, 0, 0, 0, 0, 13}, At: at(1, 4)},
-	} {
-		h.IPs = []netip.Addr{addr}
-		n.hosts[addr] = h
-	}
-	b := &bench{t: t, net: n, store: memstore.New()}
-	b.x, b.x2, b.y = newFakeAgent(t, n, "x"), newFakeAgent(t, n, "x2"), newFakeAgent(t, n, "y")
-	b.start()
-	t.Cleanup(func() { b.stop() })
-	b.add("x", b.x, agentX.Addr())
-	b.add("y", b.y, agentY.Addr())
-	e := mustEntry(t, spec("10.0.0.0/24", "10.0.0.0/24", "80"))
-	if _, err := b.service.addEntry(t.Context(), e); err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-// start runs a service on the bench's store, like a controller's start.
-func (b *bench) start() {
-	s, err := New(Options{
-		Fabric: b.net, Rules: b.net, Store: b.store, Log: slog.New(slog.DiscardHandler),
-		Linger: 20 * time.Millisecond, Settle: time.Second,
-	})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	b.service = s
-	b.stop = func() {
-		cancel()
-		if err := <-done; err != nil {
-			b.t.Error(err)
-		}
-		b.stop = func() {}
-	}
-	b.eventually("the service is ready", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.running })
-}
-
-func (b *bench) add(name string, a *fakeAgent, addr netip.Addr) {
-	b.t.Helper()
-	r, faults := AgentSpec{Name: name, URL: a.server.URL, Addrs: []string{addr.String()}}.Parse()
-	if len(faults) > 0 {
-		b.t.Fatal(faults)
-	}
-	if _, err := b.service.addAgent(b.t.Context(), r); err != nil {
-		b.t.Fatal(err)
-	}
-	b.agentsUp()
-}
-
-func (b *bench) agentsUp() {
-	b.t.Helper()
-	b.eventually("agents are up and found", func() bool {
-		for _, i := range b.service.agentInfos() {
-			if i.State != AgentUp || len(i.Places) == 0 || len(i.DataPorts) == 0 {
-				return false
-			}
-		}
-		return true
-	})
-}
-
-// eventually polls with a deadline.
-func (b *bench) eventually(what string, f func() bool) {
-	b.t.Helper()
-	deadline := time.After(10 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !f() {
-		select {
-		case <-deadline:
-			b.t.Fatalf("after 10 s still not: %s", what)
-		case <-tick.C:
-		}
-	}
-}
-
-// syn offers the client's first packet to the service.
-func (b *bench) syn(from netip.AddrPort) (network.Verdict, *fakeHeld) {
-	h := packet.Headers{
-		Layers: packet.Ethernet | packet.IPv4 | packet.TCP, EthSrc: macA, EthDst: macB,
-		Src: from.Addr(), Dst: hostB.Addr(), SrcPort: from.Port(), DstPort: hostB.Port(), TCPFlags: packet.SYN,
-	}
-	held := &fakeHeld{net: b.net, fate: make(chan string, 1)}
-	taken := false
-	verdict := b.service.segment(at(1, portA), &h, func(time.Duration) (Held, error) { taken = true; return held, nil })
-	if !taken {
-		return verdict, nil
-	}
-	return verdict, held
-}
-
-// fate waits for what becomes of a held packet.
-func (b *bench) fate(h *fakeHeld) string {
-	b.t.Helper()
-	if h == nil {
-		b.t.Fatal("the packet was not held")
-	}
-	select {
-	case f := <-h.fate:
-		return f
-	case <-time.After(10 * time.Second):
-		b.t.Fatal("the packet is still held after 10 s")
-		return ""
-	}
-}
-
-// clean waits until nothing is left of any session.
-func (b *bench) clean() {
-	b.t.Helper()
-	b.eventually("no rule and no session is left", func() bool {
-		s := b.service
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		loads := 0
-		for _, a := range s.agents {
-			loads += a.sessions
-		}
-		return len(b.net.kept()) == 0 && len(s.sessions)+len(s.byID)+s.setups+len(s.perClient)+loads+len(s.resets) == 0
-	})
-}
-
-func (b *bench) past() []Record { return b.service.records("past") }
 
 func TestSessionFromFirstPacketToEnd(t *testing.T) {
 	b := newBench(t)
