@@ -120,7 +120,7 @@ type TCPSegment struct {
 
 // AppendTCP appends a TCP segment in an IP packet of its own.
 func AppendTCP(b []byte, f Frame, s TCPSegment) []byte {
-	src, dst := s.Src.Addr().Unmap(), s.Dst.Addr().Unmap()
+	src, dst := ends(s.Src, s.Dst)
 	options := len(s.Options) &^ 3
 	size := 20 + options + len(s.Payload)
 	if src.Is4() {
@@ -161,6 +161,15 @@ func AppendReset(b []byte, h *Headers) []byte {
 		}
 	}
 	return AppendTCP(b, Frame{Dst: h.EthSrc, Src: h.EthDst, VLAN: h.VLANID, PCP: h.VLANPCP}, s)
+}
+
+// ends are the addresses of a packet, both IPv4 or both IPv6. IPv6 has room for
+// mapped IPv4 addresses, and strangers send them: only a pair of them is IPv4.
+func ends(src, dst netip.AddrPort) (netip.Addr, netip.Addr) {
+	if s, d := src.Addr().Unmap(), dst.Addr().Unmap(); s.Is4() && d.Is4() {
+		return s, d
+	}
+	return netip.AddrFrom16(src.Addr().As16()), netip.AddrFrom16(dst.Addr().As16())
 }
 
 func appendIPv4(b []byte, src, dst netip.Addr, proto uint8, size int) []byte {

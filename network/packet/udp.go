@@ -10,7 +10,7 @@ type UDPDatagram struct {
 
 // AppendUDP appends a UDP datagram in an IP packet of its own.
 func AppendUDP(b []byte, f Frame, d UDPDatagram) []byte {
-	src, dst := d.Src.Addr().Unmap(), d.Dst.Addr().Unmap()
+	src, dst := ends(d.Src, d.Dst)
 	size := 8 + len(d.Payload)
 	if src.Is4() {
 		b = f.appendTo(b, TypeIPv4)
