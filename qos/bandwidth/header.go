@@ -21,7 +21,9 @@ type header struct {
 }
 
 // headerOf reads the header of a packet. It is false for one that belongs to no flow:
-// to a group of hosts, or a fragment, which has no ports.
+// to a group of hosts; a fragment, which has no ports; or IPv6 between mapped IPv4
+// addresses, which no host is to send (RFC 4038 section 4.2) and no match can tell
+// from IPv4.
 func headerOf(h *packet.Headers) (header, bool) {
 	if h.EthDst.IsMulticast() || h.EthSrc.IsMulticast() || h.IsFragment() || h.VLANTags > 1 {
 		return header{}, false
@@ -29,6 +31,9 @@ func headerOf(h *packet.Headers) (header, bool) {
 	f := header{EthType: h.EthType, VLAN: h.VLANID, EthSrc: h.EthSrc, EthDst: h.EthDst}
 	if !h.IsIP() {
 		return f, h.EthType != packet.TypeARP
+	}
+	if h.Src.Is4In6() || h.Dst.Is4In6() {
+		return header{}, false
 	}
 	f.Src, f.Dst, f.Proto = h.Src, h.Dst, h.Proto
 	if h.Has(packet.TCP) || h.Has(packet.UDP) || h.Has(packet.SCTP) {
