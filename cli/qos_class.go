@@ -21,7 +21,8 @@ func qosClassCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "class", Short: "Give classes of traffic queues of their own on every hop",
 		Example: `  sluice qos class add VoIP --priority 2 --min-rate 2Mbit --latency 150ms \
-    --flow ipv4_src=10.0.0.2,ipv4_dst=10.0.0.4,udp_dst=5001 --flow ipv4_src=10.0.0.4,ipv4_dst=10.0.0.2,udp_src=5001
+    --flow ipv4_src=10.0.0.2,ipv4_dst=10.0.0.4,udp_dst=5001 \
+    --flow ipv4_src=10.0.0.4,ipv4_dst=10.0.0.2,udp_src=5001
   sluice qos class add --file voip.json
   sluice qos class stats VoIP
   sluice qos class delete VoIP`,
@@ -99,6 +100,9 @@ accepted with queues and rules on every hop, or refused with the hop and the num
 func (f *classFlags) spec(args []string) (latency.ClassSpec, error) {
 	var spec latency.ClassSpec
 	if f.file != "" {
+		if len(args) > 0 || len(f.flows) > 0 || f.minRate != "" || f.maxRate != "" || f.priority != 0 || f.latency != 0 {
+			return spec, &UsageError{errors.New("--file has the whole request: want it alone")}
+		}
 		return readClass(f.file)
 	}
 	if len(args) != 1 || len(f.flows) == 0 {
@@ -143,6 +147,9 @@ func readClass(file string) (spec latency.ClassSpec, err error) {
 	d.DisallowUnknownFields()
 	if err := d.Decode(&spec); err != nil {
 		return spec, &UsageError{fmt.Errorf("%s: %w", file, err)}
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return spec, &UsageError{fmt.Errorf("%s: want one request, there is more after it", file)}
 	}
 	return spec, nil
 }
