@@ -46,7 +46,9 @@ func (s *Service) Run(ctx context.Context) error {
 	defer stop()
 	ended := make(chan error, len(s.parts))
 	for _, p := range s.parts {
-		group.Start(func(own context.Context) { ended <- p.Run(own) })
+		if !group.Start(func(own context.Context) { ended <- p.Run(own) }) {
+			ended <- nil // ctx has ended already
+		}
 	}
 	var all error
 	for range s.parts {

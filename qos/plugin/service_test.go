@@ -1,0 +1,46 @@
+package plugin
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/qos/reserve"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// idle is a part that waits for its end.
+type idle struct{}
+
+func (idle) Register(*api.API)            {}
+func (idle) NetworkChanged(network.Event) {}
+func (idle) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// Run ends with its context, also with one that has ended before.
+func TestRunEnds(t *testing.T) {
+	for round := range 100 {
+		ctx, cancel := context.WithCancel(t.Context())
+		if round%2 == 0 {
+			cancel()
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- New(reserve.New(nil), idle{}, idle{}).Run(ctx) }()
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("round %d: Run does not end", round)
+		}
+	}
+}
