@@ -2,6 +2,7 @@ package bandwidth
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -31,10 +32,14 @@ type guard struct {
 	meters map[network.PortRef]*meterState
 }
 
-// meterState is the meter of a link.
+// meterState is the meter of a link. What stands below changing is guarded by the
+// guard's lock, which is never held while a switch is asked.
 type meterState struct {
-	kbit uint32 // zero if the switch has refused it
-	used time.Time
+	changing sync.Mutex // held while the switch is asked
+
+	kbit    uint32 // zero while there is none
+	refused bool   // the switch takes none
+	used    time.Time
 }
 
 func newGuard(s *Service) *guard { return &guard{s: s, meters: map[network.PortRef]*meterState{}} }
@@ -59,13 +64,9 @@ func (g *guard) kbit(at network.PortRef) uint32 {
 
 // ensure makes the meters of links that have none.
 func (g *guard) ensure(ctx context.Context, links []network.PortRef) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	for _, at := range links {
-		if m := g.meters[at]; m != nil {
-			m.used = time.Now()
-		} else if want := g.leave(at); want > 0 && at.Port < meterBase {
-			g.set(ctx, at, want)
+		if at.Port < meterBase {
+			g.change(ctx, at, g.use(at), func(uint32) uint32 { return g.leave(at) })
 		}
 	}
 }
@@ -73,34 +74,72 @@ func (g *guard) ensure(ctx context.Context, links []network.PortRef) {
 // adjust changes the meters of links, where there are any, after something has been
 // promised or given up.
 func (g *guard) adjust(ctx context.Context, links []network.PortRef) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	for _, at := range links {
-		if m := g.meters[at]; m != nil && m.kbit > 0 {
-			if want := g.leave(at); want > 0 && want != m.kbit {
-				g.set(ctx, at, want)
-			}
+		g.mu.Lock()
+		m := g.meters[at]
+		g.mu.Unlock()
+		if m == nil {
+			continue
 		}
+		g.change(ctx, at, m, func(now uint32) uint32 {
+			if now == 0 {
+				return 0
+			}
+			return g.leave(at)
+		})
 	}
 }
 
 // revive declares a meter of before the start.
 func (g *guard) revive(ctx context.Context, at network.PortRef, kbit uint32) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.meters[at] == nil && kbit > 0 {
-		g.set(ctx, at, kbit)
+	if kbit == 0 {
+		return
 	}
+	g.change(ctx, at, g.use(at), func(now uint32) uint32 {
+		if now > 0 {
+			return now
+		}
+		return kbit
+	})
 }
 
-// set writes a link's meter. The lock is held.
-func (g *guard) set(ctx context.Context, at network.PortRef, kbit uint32) {
-	p := network.Program{Meters: []network.Meter{meterOf(at, kbit)}}
-	if err := g.s.rules.Apply(ctx, guardKey(at), p, network.ApplyOptions{AllowDown: true}); err != nil {
-		g.s.log.Warn("best effort is not held back on a link", "from", at, "error", err)
-		kbit = 0
+// use notes that a link's meter is about to be used.
+func (g *guard) use(at network.PortRef) *meterState {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := g.meters[at]
+	if m == nil {
+		m = &meterState{}
+		g.meters[at] = m
 	}
-	g.meters[at] = &meterState{kbit: kbit, used: time.Now()}
+	m.used = time.Now()
+	return m
+}
+
+// change writes a link's meter, if the rate that want gives for the present one is
+// another and not zero. What fails leaves the meter as it is, and is tried again when
+// the link is used next, unless the switch takes no meter.
+func (g *guard) change(ctx context.Context, at network.PortRef, m *meterState, want func(now uint32) uint32) {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	g.mu.Lock()
+	now, refused := m.kbit, m.refused
+	g.mu.Unlock()
+	kbit := want(now)
+	if kbit == 0 || kbit == now || refused {
+		return
+	}
+	p := network.Program{Meters: []network.Meter{meterOf(at, kbit)}}
+	err := g.s.rules.Apply(ctx, guardKey(at), p, network.ApplyOptions{AllowDown: true})
+	if err != nil {
+		g.s.log.Warn("best effort is not held back on a link as it should be", "from", at, "error", err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err == nil {
+		m.kbit = kbit
+	}
+	m.refused = now == 0 && errors.Is(err, network.ErrRefused)
 }
 
 // leave is what a link leaves to best effort, in kbit/s; zero while its capacity is not known.
@@ -135,16 +174,37 @@ func (g *guard) sweep(ctx context.Context) {
 		}
 	}
 	g.adjust(ctx, slices.Collect(maps.Keys(used)))
+	unused := map[network.PortRef]*meterState{}
+	g.mu.Lock()
+	for at, m := range g.meters {
+		if used[at] {
+			m.used = time.Now()
+		} else if m.unused() {
+			unused[at] = m
+		}
+	}
+	g.mu.Unlock()
+	for at, m := range unused {
+		g.drop(ctx, at, m)
+	}
+}
+
+// unused says that no flow is about to pass the meter. The guard's lock is held.
+func (m *meterState) unused() bool { return time.Since(m.used) >= unusedFor }
+
+// drop takes a meter away, unless it is used again.
+func (g *guard) drop(ctx context.Context, at network.PortRef, m *meterState) {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	g.mu.Lock()
+	unused := m.unused()
+	g.mu.Unlock()
+	if !unused || g.s.rules.Remove(ctx, guardKey(at)) != nil {
+		return
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for at, m := range g.meters {
-		switch {
-		case used[at]:
-			m.used = time.Now()
-		case time.Since(m.used) >= unusedFor:
-			if err := g.s.rules.Remove(ctx, guardKey(at)); err == nil {
-				delete(g.meters, at)
-			}
-		}
+	if m.kbit = 0; m.unused() { // else somebody waits to make it again
+		delete(g.meters, at)
 	}
 }
