@@ -36,6 +36,9 @@ func (s *Service) review(ctx context.Context) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, maxMoves)
 	for _, f := range s.all() {
+		if ctx.Err() != nil {
+			break
+		}
 		if s.movedAway(f) {
 			s.start(func() { s.end(f, "a host has moved") })
 			continue
@@ -45,6 +48,10 @@ func (s *Service) review(ctx context.Context) {
 			continue
 		}
 		f.changing.Lock()
+		if why = s.broken(f, time.Now()); why == "" { // moved meanwhile
+			f.changing.Unlock()
+			continue
+		}
 		old, p, err := s.choosePath(f)
 		if err != nil {
 			f.changing.Unlock()
@@ -56,6 +63,9 @@ func (s *Service) review(ctx context.Context) {
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
+			s.restore(f, old)
+			f.changing.Unlock()
+			continue
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
@@ -187,8 +197,8 @@ func (s *Service) restore(f *flow, p placement) {
 func (s *Service) relieve(ctx context.Context) {
 	relieved := map[network.PortRef]bool{}
 	for _, f := range slices.Backward(s.all()) {
-		at, free, pressed := s.pressed(f)
-		if !pressed || relieved[at] {
+		at, free, readings := s.pressed(f)
+		if readings < pressedFor || relieved[at] {
 			continue
 		}
 		why := fmt.Sprintf("the link from %v has %d bit/s left for it", at, free)
@@ -196,19 +206,21 @@ func (s *Service) relieve(ctx context.Context) {
 			relieved[at] = true
 			continue
 		}
-		if s.recordOf(f).State == StateAccepted {
+		if readings == pressedFor && s.recordOf(f).State == StateAccepted {
 			s.publish("flow-pressed", map[string]any{"flow": s.recordOf(f), "reason": why + ", and no other path has enough"})
 		}
 	}
 }
 
-// pressed finds the link that cannot keep what the flow was promised.
-func (s *Service) pressed(f *flow) (at network.PortRef, free uint64, yes bool) {
+// pressed finds the link that cannot keep what the flow was promised, and for how many
+// readings in a row there has been one.
+func (s *Service) pressed(f *flow) (at network.PortRef, free uint64, readings int) {
+	yes := false
 	s.mu.Lock()
 	path, accepted := f.path, f.state == StateAccepted
 	s.mu.Unlock()
 	if !accepted {
-		return at, 0, false
+		return at, 0, 0
 	}
 	for _, share := range shares(path, f.rate, f.reverse) {
 		if s.fabric.IsEdge(share.Link) {
@@ -223,16 +235,18 @@ func (s *Service) pressed(f *flow) (at network.PortRef, free uint64, yes bool) {
 	defer s.mu.Unlock()
 	if !yes {
 		f.pressed = 0
-		return at, 0, false
+		return at, 0, 0
 	}
 	f.pressed++
-	return at, free, f.pressed == pressedFor
+	return at, free, f.pressed
 }
 
-// retry accepts flows for which there was no room when they came.
+// retry accepts flows for which there was no room when they came. It takes half of the
+// time until the next reading at most.
 func (s *Service) retry(ctx context.Context) {
+	begin := time.Now()
 	for _, f := range s.all() {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || time.Since(begin) > s.interval/2 {
 			return
 		}
 		if r := s.recordOf(f); r.State == StateBestEffort {
