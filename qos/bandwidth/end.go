@@ -32,7 +32,7 @@ func (s *Service) end(f *flow, why string) {
 		s.mu.Unlock()
 		return
 	}
-	s.forget(f)
+	f.ended = true
 	r := f.record()
 	s.mu.Unlock()
 	ctx, cancel := s.cleanUp()
@@ -43,6 +43,10 @@ func (s *Service) end(f *flow, why string) {
 	s.book.Release(f.promise())
 	s.guard.adjust(ctx, links(f.path))
 	s.erase(ctx, f)
+	// Only now may a packet begin the flow anew, under the same names.
+	s.mu.Lock()
+	s.forget(f)
+	s.mu.Unlock()
 	r.Reason = why
 	s.publish("flow-ended", r)
 }
