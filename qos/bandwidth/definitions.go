@@ -37,7 +37,7 @@ func (s *Service) Define(ctx context.Context, d *Definition) error {
 	}
 	s.add(d)
 	s.refreshView()
-	s.applyPunts(ctx)
+	s.applyPunts(context.WithoutCancel(ctx)) // it is stored: who asked may have gone
 	s.publish("critical-added", d.Spec)
 	return nil
 }
@@ -66,7 +66,7 @@ func (s *Service) Withdraw(ctx context.Context, name string) error {
 	}
 	s.mu.Unlock()
 	s.refreshView()
-	s.applyPunts(ctx)
+	s.applyPunts(context.WithoutCancel(ctx))
 	sortFlows(over)
 	for _, f := range over {
 		s.end(f, "its definition was withdrawn")
@@ -105,23 +105,37 @@ func (s *Service) replace(d *Definition) {
 func (s *Service) refreshView() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.view.Store(&s.definitions)
+	view := s.definitions // the field itself is changed under the lock
+	s.view.Store(&view)
 }
 
-// applyPunts brings the rules for first packets into every switch.
+// applyPunts brings the rules for first packets into every switch. s.changes is locked.
 func (s *Service) applyPunts(ctx context.Context) {
 	s.mu.Lock()
-	definitions := s.definitions
+	definitions, before := s.definitions, s.puntErrs
 	s.mu.Unlock()
 	refused := s.rules.EverySwitch(ctx, "punt", func(d openflow.DatapathID) network.Program { return punts(d, definitions) })
 	errs := map[string]string{}
 	for d, err := range refused {
 		errs[d.String()] = err.Error()
-		s.log.Warn("critical flows that enter here are not recognised", "switch", d, "error", err)
+		if before[d.String()] != err.Error() {
+			s.log.Warn("critical flows that enter here are not recognised", "switch", d, "error", err)
+		}
 	}
 	s.mu.Lock()
 	s.puntErrs = errs
 	s.mu.Unlock()
+}
+
+// repeatPunts tries again where the rules for first packets are missing.
+func (s *Service) repeatPunts(ctx context.Context) {
+	if !s.changes.TryLock() {
+		return // an operator's change does the same
+	}
+	defer s.changes.Unlock()
+	if len(s.Refusals()) > 0 {
+		s.applyPunts(ctx)
+	}
 }
 
 // Definitions lists what has been defined, by name.

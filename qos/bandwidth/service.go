@@ -105,17 +105,27 @@ func (s *Service) Run(ctx context.Context) error {
 	defer stop()
 	defer s.tasks.Stop()
 	own := s.tasks.Context()
-	if err := s.load(own); err != nil {
+	if err := s.resume(own); err != nil {
 		return fmt.Errorf("qos: %w", err)
 	}
-	s.redeclare(own)
-	s.applyPunts(own)
 	s.rules.Ready()
 	s.refreshView()
 	close(s.ready)
 	s.tasks.Start(s.watch)
 	s.keepUp(own)
 	s.view.Store(nil)
+	return nil
+}
+
+// resume declares again what was there before the start. Operators' changes wait.
+func (s *Service) resume(ctx context.Context) error {
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	if err := s.load(ctx); err != nil {
+		return err
+	}
+	s.redeclare(ctx)
+	s.applyPunts(ctx)
 	return nil
 }
 
@@ -163,6 +173,7 @@ func (s *Service) keepUp(ctx context.Context) {
 			s.relieve(ctx)
 			s.retry(ctx)
 			s.guard.sweep(ctx)
+			s.repeatPunts(ctx)
 		}
 	}
 }
