@@ -10,6 +10,7 @@
 //   - What is accepted is promised at once (package reserve), for the flow, and a
 //     share of it in the reverse direction for acknowledgements. Two flows of one
 //     polling interval are never promised the same capacity.
+//   - Of several shortest paths, one is taken that leaves most at its narrowest link.
 //   - The link to the destination host counts, too.
 //   - A flow that is not accepted is recorded with the reason. Its rules lead it by
 //     the path of fewest hops, through a meter on every link between switches that

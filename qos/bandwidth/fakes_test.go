@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -43,6 +44,7 @@ type fakeNet struct {
 	capacity uint64
 	used     map[network.PortRef]uint64
 	dead     map[[2]int]bool
+	extra    [][2]int // cables beside the usual ones
 	hosts    map[openflow.MAC]network.PortRef
 }
 
@@ -50,7 +52,7 @@ func (n *fakeNet) Topology() *network.Topology {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var out []network.Link
-	for _, c := range cables {
+	for _, c := range slices.Concat(cables, n.extra) {
 		if n.dead[c] {
 			continue
 		}
@@ -101,6 +103,8 @@ type fakeRules struct {
 	at      time.Time
 	// hook, if set, is called before a program is taken.
 	hook func(ctx context.Context, key string) error
+	// onRemove, if set, is called before something is removed.
+	onRemove func(key string)
 }
 
 func (r *fakeRules) Apply(ctx context.Context, key string, p network.Program, _ network.ApplyOptions) error {
@@ -119,6 +123,9 @@ func (r *fakeRules) Apply(ctx context.Context, key string, p network.Program, _ 
 }
 
 func (r *fakeRules) Remove(_ context.Context, key string) error {
+	if r.onRemove != nil {
+		r.onRemove(key)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.applied, key)

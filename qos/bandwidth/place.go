@@ -22,6 +22,30 @@ type placement struct {
 	reason string // of best effort
 }
 
+// maxWider bounds how often a wider path is looked for that is as short.
+const maxWider = 4
+
+// search is the shortest path that meets a request: of several, one that leaves most at
+// its narrowest link, as far as a few searches tell.
+func search(t *network.Topology, f *flow, r topology.Request) (network.Path, error) {
+	best, err := t.Find(f.from, f.to, r)
+	if err != nil {
+		return network.Path{}, err
+	}
+	for range maxWider {
+		if len(best.Path.Hops) == 1 {
+			break
+		}
+		r.MinBandwidth = best.Width + 1
+		wider, err := t.Find(f.from, f.to, r)
+		if err != nil || len(wider.Path.Hops) > len(best.Path.Hops) {
+			break
+		}
+		best = wider
+	}
+	return best.Path, nil
+}
+
 // accept finds a flow the shortest path whose every link has its rate available, and
 // enters the promise into the book. Between the search and the entry somebody else may
 // have been promised a link: then the entry fails as a whole, and the search is repeated.
@@ -39,12 +63,12 @@ func (s *Service) accept(f *flow) (network.Path, error) {
 	}
 	var err error
 	for range maxSearches {
-		answer, ferr := t.Find(f.from, f.to, request)
+		path, ferr := search(t, f, request)
 		if ferr != nil {
 			return network.Path{}, ferr
 		}
-		if err = s.book.Admit(reserve.Promise{Key: key, Shares: s.known(shares(answer.Path, f.rate, f.reverse))}); err == nil {
-			return answer.Path, nil
+		if err = s.book.Admit(reserve.Promise{Key: key, Shares: s.known(shares(path, f.rate, f.reverse))}); err == nil {
+			return path, nil
 		}
 		var short *reserve.Shortage
 		if errors.As(err, &short) && s.fabric.IsEdge(short.Link) {
@@ -79,8 +103,9 @@ func (s *Service) fallBack(f *flow, why error) (placement, error) {
 
 func yielding(f *flow, path network.Path) reserve.Promise {
 	p := reserve.Promise{Key: f.promise(), Yields: true}
-	for _, share := range shares(path, 1, 1) {
-		p.Shares = append(p.Shares, reserve.Share{Link: share.Link})
+	for _, share := range shares(path, f.rate, f.reverse) {
+		share.Rate = 0
+		p.Shares = append(p.Shares, share)
 	}
 	return p
 }

@@ -71,14 +71,21 @@ func waves(path network.Path) [][]openflow.DatapathID {
 }
 
 // shares are what a flow needs along a path: its rate on every link it goes by, the one
-// to its destination included, and the reverse rate on every link that answers go by.
+// to its destination included, and the reverse rate on every link that answers go by but
+// the one to its source. There they are expected, and nothing is promised to them: or no
+// host that sends could be promised all of its link.
 func shares(path network.Path, rate, reverse uint64) []reserve.Share {
 	var out []reserve.Share
 	for i, hop := range path.Hops {
 		out = append(out, reserve.Share{Link: network.PortRef{Switch: hop.Switch, Port: hop.Out}, Rate: rate})
-		if i > 0 && reverse > 0 {
-			out = append(out, reserve.Share{Link: network.PortRef{Switch: hop.Switch, Port: hop.In}, Rate: reverse})
+		if reverse == 0 {
+			continue
 		}
+		back := reserve.Share{Link: network.PortRef{Switch: hop.Switch, Port: hop.In}, Answers: reverse}
+		if i > 0 {
+			back.Rate = reverse
+		}
+		out = append(out, back)
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/reserve"
 )
 
@@ -40,6 +41,27 @@ func TestPlacement(t *testing.T) {
 	}
 	if !strings.Contains(third.Reason, "available") {
 		t.Errorf("reason %q", third.Reason)
+	}
+}
+
+// A host that sends takes acknowledgements, which do not keep it from being promised all
+// of its link; the answers to one's own flow are expected there, not promised.
+func TestAcknowledgementsBesidePromise(t *testing.T) {
+	w := newWorld(t)
+	w.net.change(func() { w.net.capacity = 10 * mbit })
+	w.placed([2]int{1, 1}, [2]int{2, 1}, 1)
+	w.net.change(func() { w.net.used[hostAt(1, 1)] = 220_000 })
+	if r := w.placed([2]int{3, 1}, [2]int{1, 1}, 2); r.State != StateAccepted {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Of paths of as many hops, the one with most room is taken.
+func TestWidestOfTheShortest(t *testing.T) {
+	w := newWorld(t)
+	w.net.change(func() { w.net.extra, w.net.used[port(1, 2)] = [][2]int{{3, 4}}, 3*mbit })
+	if r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1); way(r) != "134" || r.State != StateAccepted {
+		t.Errorf("%+v", r)
 	}
 }
 
@@ -303,4 +325,91 @@ func TestHostMoves(t *testing.T) {
 	if r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1); way(r) != "135" {
 		t.Errorf("to its new place: %+v", r)
 	}
+}
+
+// A flow that ends keeps its name until nothing is left of it: a packet that comes
+// meanwhile does not begin it anew, to lose promise and rules to the old one's end.
+func TestPacketWhileFlowEnds(t *testing.T) {
+	w := newWorld(t)
+	r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
+	removing, proceed := make(chan struct{}), make(chan struct{})
+	w.rules.onRemove = func(key string) {
+		if strings.HasPrefix(key, "flow/") {
+			close(removing)
+			<-proceed
+		}
+	}
+	var ended sync.WaitGroup
+	ended.Go(func() { w.end(w.byID[r.ID], "test") })
+	<-removing
+	v := w.packet(hostAt(1, 1), headers([2]int{1, 1}, [2]int{4, 1}, 1), func() (Held, error) { return fakeHeld{make(chan string, 1)}, nil })
+	w.rules.onRemove = nil
+	close(proceed)
+	ended.Wait()
+	if v != network.Continue {
+		t.Errorf("verdict %v while the flow ends", v)
+	}
+	if r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1); r.State != StateAccepted || w.book.Promised(port(1, 2)) != 10*mbit {
+		t.Errorf("begun anew: %+v, %d promised", r, w.book.Promised(port(1, 2)))
+	}
+}
+
+// A meter that could not be written is tried again, and the present one stays known.
+func TestMeterIsTriedAgain(t *testing.T) {
+	w := newWorld(t)
+	at := port(1, 2)
+	w.rules.hook = func(_ context.Context, key string) error {
+		if strings.HasPrefix(key, "guard/") {
+			return context.DeadlineExceeded
+		}
+		return nil
+	}
+	w.guard.ensure(t.Context(), []network.PortRef{at})
+	if w.guard.meter(at) != 0 {
+		t.Fatal("a meter that was not written is used")
+	}
+	w.rules.hook = nil
+	w.guard.ensure(t.Context(), []network.PortRef{at})
+	if w.guard.kbit(at) != 15000 {
+		t.Fatalf("meter of %d kbit/s", w.guard.kbit(at))
+	}
+	w.rules.hook = func(context.Context, string) error { return context.DeadlineExceeded }
+	w.book.Restore(reserve.Promise{Key: reserve.Key{ID: "x"}, Shares: []reserve.Share{{Link: at, Rate: 5 * mbit}}})
+	w.guard.adjust(t.Context(), []network.PortRef{at})
+	if w.guard.kbit(at) != 15000 {
+		t.Errorf("the meter is taken for one of %d kbit/s", w.guard.kbit(at))
+	}
+	w.rules.hook = nil
+	w.guard.adjust(t.Context(), []network.PortRef{at})
+	if w.guard.kbit(at) != 10000 {
+		t.Errorf("the meter is not tried again: %d kbit/s", w.guard.kbit(at))
+	}
+}
+
+// First packets and changes of the definitions at one time.
+func TestDefineUnderTraffic(t *testing.T) {
+	w := newWorld(t)
+	other, faults := Spec{Name: "other", Rate: mbit, Match: match.Flow{TCPDst: "9"}}.Parse()
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	h := headers([2]int{1, 1}, [2]int{4, 1}, 1)
+	h.DstPort = 80
+	var traffic sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	traffic.Go(func() {
+		for ctx.Err() == nil {
+			w.packet(hostAt(1, 1), h, func() (Held, error) { return nil, context.Canceled })
+		}
+	})
+	for range 1000 {
+		if err := w.Define(t.Context(), other); err != nil {
+			t.Error(err)
+		}
+		if err := w.Withdraw(t.Context(), "other"); err != nil {
+			t.Error(err)
+		}
+	}
+	cancel()
+	traffic.Wait()
 }

@@ -23,6 +23,9 @@ type Key struct {
 type Share struct {
 	Link Link
 	Rate uint64
+	// Answers is what the link carries of the answers to the traffic that counters of
+	// the promise show. Nothing needs to be promised to them.
+	Answers uint64
 }
 
 // Promise is capacity promised on links, all of it or nothing.
@@ -73,6 +76,7 @@ type Book struct {
 type entry struct {
 	promise Promise
 	rates   map[Link]uint64
+	answers map[Link]uint64 // of the links that carry answers
 	seen    seen
 	// before is what the links carried when the promise was made.
 	before map[Link]uint64
@@ -128,8 +132,13 @@ func (b *Book) put(p Promise, rates map[Link]uint64) {
 	if p.Made.IsZero() {
 		p.Made = time.Now()
 	}
-	e := &entry{promise: p, rates: rates, before: make(map[Link]uint64, len(rates))}
+	e := &entry{promise: p, rates: rates, answers: map[Link]uint64{}, before: make(map[Link]uint64, len(rates))}
 	e.promise.Shares = slices.Clone(p.Shares)
+	for _, s := range p.Shares {
+		if s.Answers > 0 {
+			e.answers[s.Link] += s.Answers
+		}
+	}
 	if old := b.promises[p.Key]; old != nil {
 		e.seen = old.seen
 		b.remove(old)
@@ -143,6 +152,21 @@ func (b *Book) put(p Promise, rates map[Link]uint64) {
 		b.links[l][p.Key] = e
 	}
 }
+
+// most is what a measurement of a link may contain of the promise's traffic.
+func (e *entry) most(l Link) uint64 {
+	answers, ok := e.answers[l]
+	switch {
+	case !ok:
+		return e.seen.most()
+	case e.seen.young():
+		return answers
+	}
+	return min(answers, e.seen.most())
+}
+
+// own is the part of what is promised on a link that is taken to be in its measurement.
+func (e *entry) own(l Link) uint64 { return min(e.seen.most(), e.rates[l]) }
 
 // remove takes a promise out. The lock is held.
 func (b *Book) remove(e *entry) {
@@ -195,11 +219,11 @@ func (b *Book) available(l Link, u Use, except Key) uint64 {
 	others, promised := u.Used, uint64(0)
 	unseen, grown := uint64(0), uint64(0)
 	for k, e := range b.links[l] {
-		if k == except || e.promise.Yields {
-			others -= min(e.seen.most(), others)
+		if k == except || e.promise.Yields || e.rates[l] == 0 {
+			others -= min(e.most(l), others)
 			continue
 		}
-		own := min(e.seen.least(), e.rates[l])
+		own := e.own(l)
 		others -= min(own, others)
 		promised += e.rates[l]
 		if e.seen.young() {
@@ -222,7 +246,7 @@ func (b *Book) Left(l Link, k Key) uint64 {
 	u := b.use(l)
 	others, promised := u.Used, uint64(0)
 	for other, e := range b.links[l] {
-		own := e.seen.most()
+		own := e.most(l)
 		if e.seen.young() {
 			own = max(own, e.rates[l])
 		}
@@ -278,7 +302,7 @@ func (b *Book) Lines() []Line {
 		for k, e := range entries {
 			line.Keys = append(line.Keys, k)
 			line.Promised += e.rates[l]
-			line.Unseen += e.rates[l] - min(e.seen.least(), e.rates[l])
+			line.Unseen += e.rates[l] - e.own(l)
 		}
 		slices.SortFunc(line.Keys, func(x, y Key) int { return cmp.Or(cmp.Compare(x.Owner, y.Owner), cmp.Compare(x.ID, y.ID)) })
 		out = append(out, line)

@@ -26,7 +26,7 @@ func (n network) use(l Link) Use { return n[l] }
 func promise(id string, rate uint64, links ...int) Promise {
 	p := Promise{Key: key(id)}
 	for _, l := range links {
-		p.Shares = append(p.Shares, Share{link(l), rate})
+		p.Shares = append(p.Shares, Share{Link: link(l), Rate: rate})
 	}
 	return p
 }
@@ -97,6 +97,50 @@ func TestYields(t *testing.T) {
 	}
 	if b.Promised(link(1)) != 0 {
 		t.Fatal("something was promised to what yields")
+	}
+}
+
+// Answers are no hindrance where they are expected, promised or not, and hide no more of
+// what others send than that.
+func TestAnswers(t *testing.T) {
+	n := network{link(1): {10 * mbit, 0}, link(2): {15 * mbit, 300_000}}
+	b := New(n.use)
+	b.Restore(Promise{Key: key("a"), Shares: []Share{{Link: link(1), Rate: 10 * mbit}, {Link: link(2), Answers: 300_000}}})
+	if got := b.Available(link(2), Key{}); got != 15*mbit {
+		t.Errorf("beside answers alone %d are available", got)
+	}
+	for range readings + 1 {
+		b.Observe(key("a"), 10*mbit)
+	}
+	n[link(2)] = Use{15 * mbit, 8_300_000}
+	if got := b.Available(link(2), Key{}); got != 7*mbit {
+		t.Errorf("beside answers and 8 Mbit/s of others %d are available", got)
+	}
+	b.Restore(Promise{Key: key("y"), Yields: true, Shares: []Share{{Link: link(2), Answers: 200_000}}})
+	for range readings + 1 {
+		b.Observe(key("y"), 10*mbit)
+	}
+	if got := b.Available(link(2), Key{}); got != 7_200_000 {
+		t.Errorf("beside answers to what yields %d are available", got)
+	}
+	if got := b.Left(link(2), key("z")); got != 7_200_000 {
+		t.Errorf("%d are left", got)
+	}
+}
+
+// The counters of a flow are brought up to date only now and then: a reading that shows
+// too little of it does not make its traffic that of others.
+func TestLaggingCounters(t *testing.T) {
+	n := network{link(1): {25 * mbit, 20 * mbit}}
+	b := New(n.use)
+	for _, id := range []string{"a", "b"} {
+		b.Restore(promise(id, 10*mbit, 1))
+		for _, rate := range []uint64{10, 10, 14, 6} {
+			b.Observe(key(id), rate*mbit)
+		}
+	}
+	if got := b.Available(link(1), Key{}); got != 5*mbit {
+		t.Errorf("%d are available", got)
 	}
 }
 
@@ -192,7 +236,7 @@ func TestNeverBeyondCapacity(t *testing.T) {
 			}
 			p := Promise{Key: key(id)}
 			for range rapid.IntRange(1, 3).Draw(t, "links") {
-				p.Shares = append(p.Shares, Share{link(rapid.IntRange(0, 3).Draw(t, "link")), rapid.Uint64Range(1, 60).Draw(t, "rate")})
+				p.Shares = append(p.Shares, Share{Link: link(rapid.IntRange(0, 3).Draw(t, "link")), Rate: rapid.Uint64Range(1, 60).Draw(t, "rate")})
 			}
 			_ = b.Admit(p)
 			for _, line := range b.Lines() {

@@ -10,11 +10,14 @@
 //
 //	available = capacity - used - sum of max(0, promised - seen)
 //
-// "Seen" is the lesser of a flow's latest two rates: its counters and those of ports are
-// not read at the same moment. Before there are two, what a link carries more than when
-// the promise was made is taken for the flow's, up to its rate. A wrong guess is about
-// traffic that nothing is promised to, for two readings; promises themselves always
-// count in full.
+// "Seen" is the greater of a flow's latest two rates: its counters and those of ports are
+// not read at the same moment, and switches bring those of flows up to date only now and
+// then. Before there are two, what a link carries more than when the promise was made is
+// taken for the flow's, up to its rate. A wrong guess is about traffic that nothing is
+// promised to, for two readings; promises themselves always count in full.
+//
+// The answers to a flow are not counted. What is expected of them on a link is taken to
+// be part of its measurement, whether anything is promised to them there or not.
 //
 // Traffic that yields to promises is entered as well, so that its part of the use can
 // be told from that of traffic which nobody holds back.

@@ -15,9 +15,6 @@ func (s *seen) add(rate uint64) {
 	s.count++
 }
 
-// least is the traffic that every measurement of its links must contain.
-func (s *seen) least() uint64 { return min(s.rates[0], s.rates[1]) }
-
 // most is what a measurement of its links may contain of it.
 func (s *seen) most() uint64 { return max(s.rates[0], s.rates[1]) }
 
