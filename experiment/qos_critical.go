@@ -22,10 +22,11 @@ func qosCritical() Experiment {
 
 // criticalTrunks join the eight switches. The dissertation's figure 3.3 has not come to
 // us; these links are chosen so that the paths that its text names are shortest or, at
-// the time, the only ones with room: S1-S3-S5 and S1-S2-S4-S6-S5 of flow 10, S7-S6 and
-// S7-S8-S6 of flow 11, and that link S3-S5 carries flows 5 and 8.
+// the time, the shortest with room and of those the widest: S1-S3-S5 and S1-S2-S4-S6-S5
+// of flow 10, S7-S6 and S7-S8-S6 of flow 11, that link S3-S5 carries flows 5 and 8, and
+// that all critical flows have room, as published.
 var criticalTrunks = [][2]string{
-	{"s1", "s2"}, {"s1", "s3"}, {"s2", "s4"}, {"s3", "s4"}, {"s3", "s5"}, {"s4", "s6"}, {"s5", "s6"}, {"s6", "s7"}, {"s6", "s8"}, {"s7", "s8"}, {"s5", "s7"},
+	{"s1", "s2"}, {"s1", "s3"}, {"s2", "s4"}, {"s3", "s4"}, {"s3", "s5"}, {"s4", "s6"}, {"s5", "s6"}, {"s6", "s7"}, {"s6", "s8"}, {"s7", "s8"}, {"s5", "s7"}, {"s5", "s8"},
 }
 
 const criticalTrunkRate = 25e6
