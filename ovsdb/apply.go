@@ -23,7 +23,7 @@ type Change struct {
 // Apply gives ports of a bridge, by their OpenFlow numbers, disciplines with queues,
 // and takes them from the owner's other ports. It returns when the switch's daemon
 // has carried that out. Ports that belong to somebody else, or do not exist, are
-// left out and named in the error.
+// left out and named in the error, which wraps PortErrors.
 func (c *Client) Apply(ctx context.Context, dpid uint64, want map[uint32]Root) (Change, error) {
 	return c.change(ctx, func(s *State) ([]ovsdb.Operation, error) {
 		b, ok := s.Bridge(dpid)
@@ -68,7 +68,10 @@ func (c *Client) change(ctx context.Context, plan func(*State) ([]ovsdb.Operatio
 			return done, c.Err()
 		}
 		ops, planErr := plan(state)
-		if len(ops) == 0 {
+		if len(ops) == 0 { // but an earlier change may not have been carried out yet
+			if err := c.carriedOut(ctx, s, state, changed, state.root.Next); err != nil {
+				return done, err
+			}
 			done.Took = time.Since(began)
 			return done, planErr
 		}

@@ -232,7 +232,7 @@ func TestSFlow(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := &SFlow{Targets: []string{"127.0.0.1:6343"}, Agent: "lo", Polling: 5, Sampling: 64}
-	for i, operations := range []int{2, 0} {
+	for i, operations := range []int{3, 0} {
 		if done, err := c.ApplySFlow(ctx, s.DPID(), f); err != nil || done.Operations != operations {
 			t.Errorf("time %d: %+v, %v", i, done, err)
 		}

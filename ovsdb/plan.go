@@ -10,26 +10,42 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// ErrForeign says that a port has a discipline that somebody else configured. It is
-// left alone.
-var ErrForeign = errors.New("the port has a QoS of somebody else's")
+// ErrForeign says that what is to be configured has been by somebody else. It is left
+// alone.
+var ErrForeign = errors.New("somebody else has configured it")
 
 // ErrNoPort says that the bridge has no such port, or none that queues can be given.
 var ErrNoPort = errors.New("no such port")
+
+// PortErrors are what could not be done, by the ports' OpenFlow numbers. What was to be
+// done at other ports has been.
+type PortErrors map[uint32]error
+
+// Error lists them.
+func (e PortErrors) Error() string { return errors.Join(e.Unwrap()...).Error() }
+
+// Unwrap are the single errors, by port.
+func (e PortErrors) Unwrap() []error {
+	out := make([]error, 0, len(e))
+	for _, port := range slices.Sorted(maps.Keys(e)) {
+		out = append(out, e[port])
+	}
+	return out
+}
 
 // plan lists the operations that turn the present state of a bridge into the wanted
 // one: ports that are not named lose what the owner gave them. What cannot be done
 // for one port does not keep others from theirs; it is in the error.
 func (s *State) plan(b Bridge, owner string, want map[uint32]Root) ([]ovsdb.Operation, error) {
 	p := &planner{owner: owner}
-	var errs []error
+	errs := PortErrors{}
 	for _, port := range b.Ports {
 		root, wanted := want[port.Number]
 		switch {
 		case port.qos != "" && port.QoS == nil:
 			// The row has not arrived yet; the next state has it.
 		case wanted && port.Number != 0 && port.QoS != nil && !port.QoS.Ours:
-			errs = append(errs, fmt.Errorf("bridge %s, port %s: %w (type %s): remove it, or leave the port out", b.Name, port.Name, ErrForeign, port.QoS.Type))
+			errs[port.Number] = fmt.Errorf("bridge %s, port %s: QoS of type %s: %w: clear the port's qos to have queues there", b.Name, port.Name, port.QoS.Type, ErrForeign)
 		case wanted && port.Number != 0 && port.QoS == nil:
 			p.create(port, root)
 		case wanted && port.Number != 0:
@@ -38,9 +54,9 @@ func (s *State) plan(b Bridge, owner string, want map[uint32]Root) ([]ovsdb.Oper
 			p.remove(port)
 		}
 	}
-	for _, number := range slices.Sorted(maps.Keys(want)) {
+	for number := range want {
 		if _, ok := b.Port(number); !ok {
-			errs = append(errs, fmt.Errorf("bridge %s, port %d: %w", b.Name, number, ErrNoPort))
+			errs[number] = fmt.Errorf("bridge %s, port %d: %w", b.Name, number, ErrNoPort)
 		}
 	}
 	for _, id := range s.strayQoS {
@@ -49,7 +65,10 @@ func (s *State) plan(b Bridge, owner string, want map[uint32]Root) ([]ovsdb.Oper
 	for _, id := range s.strayQueues {
 		p.delete("Queue", id)
 	}
-	return p.ops, errors.Join(errs...)
+	if len(errs) > 0 {
+		return p.ops, errs
+	}
+	return p.ops, nil
 }
 
 // planner collects operations of one transaction.
@@ -72,7 +91,7 @@ func (p *planner) create(port Port, root Root) {
 	}
 	name := p.name()
 	p.ops = append(p.ops,
-		unchanged(port),
+		stillNone("Port", "qos", port.uuid),
 		ovsdb.Operation{Op: ovsdb.OperationInsert, Table: "QoS", UUIDName: name, Row: ovsdb.Row{
 			"type": TypeHTB, "queues": ovsdb.OvsMap{GoMap: queues},
 			"other_config": rootConfig(root), "external_ids": textMap(map[string]string{OwnerTag: p.owner}),
@@ -80,20 +99,20 @@ func (p *planner) create(port Port, root Root) {
 		ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Port", Where: is(port.uuid), Row: ovsdb.Row{"qos": set(ovsdb.UUID{GoUUID: name})}})
 }
 
-// unchanged makes the transaction fail if somebody else has given the port a
-// discipline in the meantime.
-func unchanged(port Port) ovsdb.Operation {
+// stillNone makes the transaction fail if somebody else has set a row's column in the
+// meantime.
+func stillNone(table, column, id string) ovsdb.Operation {
 	now := 0
 	return ovsdb.Operation{
-		Op: ovsdb.OperationWait, Table: "Port", Timeout: &now, Where: is(port.uuid), Columns: []string{"qos"},
-		Until: string(ovsdb.WaitConditionEqual), Rows: []ovsdb.Row{{"qos": set()}},
+		Op: ovsdb.OperationWait, Table: table, Timeout: &now, Where: is(id), Columns: []string{column},
+		Until: string(ovsdb.WaitConditionEqual), Rows: []ovsdb.Row{{column: set()}},
 	}
 }
 
 func (p *planner) change(port Port, root Root) {
 	now := port.QoS
-	if now.Rate != root.Rate {
-		p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "QoS", Where: is(port.qos), Row: ovsdb.Row{"other_config": rootConfig(root)}})
+	if now.Rate != root.Rate || now.Type != TypeHTB {
+		p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "QoS", Where: is(port.qos), Row: ovsdb.Row{"type": TypeHTB, "other_config": rootConfig(root)}})
 	}
 	wanted := map[uint32]bool{}
 	added := map[any]any{}
@@ -114,7 +133,7 @@ func (p *planner) change(port Port, root Root) {
 	for _, q := range now.Queues {
 		if !wanted[q.ID] {
 			gone = append(gone, int(q.ID))
-			p.delete("Queue", now.queues[q.ID])
+			p.deleteQueue(now, q)
 		}
 	}
 	if len(gone) > 0 {
@@ -131,8 +150,15 @@ func (p *planner) mutate(qos string, how ovsdb.Mutator, what any) {
 func (p *planner) remove(port Port) {
 	p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Port", Where: is(port.uuid), Row: ovsdb.Row{"qos": set()}})
 	p.delete("QoS", port.qos)
-	for _, id := range port.QoS.queues {
-		p.delete("Queue", id)
+	for _, q := range port.QoS.Queues {
+		p.deleteQueue(port.QoS, q)
+	}
+}
+
+// deleteQueue deletes a queue's row, if it is not somebody else's.
+func (p *planner) deleteQueue(of *QoS, q Queue) {
+	if q.ours {
+		p.delete("Queue", of.queues[q.ID])
 	}
 }
 

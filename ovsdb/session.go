@@ -72,10 +72,13 @@ func (s *session) touch() {
 
 func (s *session) close() { s.client.Close() }
 
-// read makes a state of the rows as they are now.
+// read makes a state of the rows as they are now. Tables are read one after the other,
+// and change in between: what is referred to is read before what refers to it, so that
+// no row ever seems to be one that nothing refers to. What the daemon has carried out
+// comes first of all.
 func (s *session) read(ctx context.Context, owner string) (*State, error) {
 	var r rows
-	for _, list := range []any{&r.roots, &r.bridges, &r.ports, &r.interfaces, &r.qos, &r.queues, &r.sflow} {
+	for _, list := range []any{&r.roots, &r.sflow, &r.queues, &r.qos, &r.ports, &r.interfaces, &r.bridges} {
 		if err := s.client.List(ctx, list); err != nil {
 			return nil, err
 		}

@@ -55,6 +55,7 @@ func (p *planner) changeSFlow(b Bridge, f *SFlow) {
 	case f != nil && b.sflow == "":
 		name := p.name()
 		p.ops = append(p.ops,
+			stillNone("Bridge", "sflow", b.uuid),
 			ovsdb.Operation{Op: ovsdb.OperationInsert, Table: "sFlow", UUIDName: name, Row: p.sflowRow(f)},
 			ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Bridge", Where: where, Row: ovsdb.Row{"sflow": set(ovsdb.UUID{GoUUID: name})}})
 	case f != nil && b.SFlow != nil && !b.SFlow.equal(f):

@@ -84,6 +84,8 @@ type Queue struct {
 	Mark *uint8
 	// Tags are external_ids beside the owner's.
 	Tags map[string]string
+
+	ours bool // bears the name of the client's owner
 }
 
 func (q Queue) equal(o Queue) bool {
@@ -216,13 +218,13 @@ func (j *join) readQoS(row qosRow) *QoS {
 		id := row.Queues[n]
 		j.used[id] = true
 		q.queues[uint32(n)] = id
-		q.Queues = append(q.Queues, readQueue(uint32(n), j.queues[id]))
+		q.Queues = append(q.Queues, j.readQueue(uint32(n), j.queues[id]))
 	}
 	return q
 }
 
-func readQueue(n uint32, row queueRow) Queue {
-	q := Queue{ID: n, Tags: map[string]string{}}
+func (j *join) readQueue(n uint32, row queueRow) Queue {
+	q := Queue{ID: n, Tags: map[string]string{}, ours: row.IDs[OwnerTag] == j.owner}
 	q.MinRate, _ = strconv.ParseUint(row.Config["min-rate"], 10, 64)
 	q.MaxRate, _ = strconv.ParseUint(row.Config["max-rate"], 10, 64)
 	priority, _ := strconv.ParseUint(row.Config["priority"], 10, 8)

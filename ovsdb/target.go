@@ -2,14 +2,10 @@ package ovsdb
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"path/filepath"
 	"strings"
 )
-
-// DefaultPort is the port that IANA has assigned to OVSDB.
-const DefaultPort = "6640"
 
 // CheckTarget reports what is wrong with a target: tcp:ADDRESS:PORT,
 // ssl:ADDRESS:PORT or unix:/PATH, with literal addresses, as ovsdb(7) writes them.
@@ -21,11 +17,8 @@ func CheckTarget(target string) error {
 			return nil
 		}
 	case "tcp", "ssl":
-		host, port, err := net.SplitHostPort(rest)
-		if err == nil && port != "" {
-			if _, err = netip.ParseAddr(host); err == nil {
-				return nil
-			}
+		if at, err := netip.ParseAddrPort(rest); err == nil && at.Port() != 0 {
+			return nil
 		}
 	}
 	return fmt.Errorf("database %q: want tcp:ADDRESS:PORT, ssl:ADDRESS:PORT or unix:/PATH", target)
