@@ -97,25 +97,29 @@ var marks = func() []uint8 {
 	return append(out, 2, 4, 6, 42, 50, 52, 54, 58, 60, 62)
 }()
 
-// freeMark finds a mark that no other class has on any of the ports. The lock is held.
-func (s *Service) freeMark(name string, ports []topology.PortRef) (uint8, error) {
+// freeMark finds a mark that no other class has on any of the ports: the one that the
+// class has, if it can. The lock is held.
+func (s *Service) freeMark(e *entry, ports []topology.PortRef) (uint8, error) {
 	taken := map[uint8]topology.PortRef{}
 	for _, other := range s.classes {
-		if other.spec.Name == name || other.routes == nil {
+		if other == e || other.routes == nil {
 			continue
 		}
-		for _, p := range portsOf(other.routes) {
+		for _, p := range other.held() {
 			if slices.Contains(ports, p) {
 				taken[other.mark] = p
 			}
 		}
+	}
+	if _, is := taken[e.mark]; !is && e.mark != 0 {
+		return e.mark, nil
 	}
 	for _, m := range marks {
 		if _, is := taken[m]; !is {
 			return m, nil
 		}
 	}
-	return 0, &Refusal{"flows", name, fmt.Sprintf("port %v has %d classes already, as many as a userspace datapath can tell apart", taken[marks[0]], len(marks))}
+	return 0, &Refusal{"flows", e.class.Name, fmt.Sprintf("port %v has %d classes already, as many as a userspace datapath can tell apart", taken[marks[0]], len(marks))}
 }
 
 // ownDSCP is the DSCP of a class's packets before they are marked, as a userspace

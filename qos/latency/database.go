@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/ovsdb"
 )
 
-// owner is the name that rows of this service bear in the databases.
-const owner = "sluice-qos"
+// DatabaseOwner is the name that rows of this service bear in the databases.
+const DatabaseOwner = "sluice-qos"
 
 // retryInterval is the time after which a database that has refused is asked again.
 const retryInterval = 5 * time.Second
@@ -89,12 +91,13 @@ func (d *database) touch() uint64 {
 	return d.asked
 }
 
-// ensure returns when the queues are as they were wanted when it was called.
-func (d *database) ensure(ctx context.Context) error {
+// ensure returns when the queues are as they were wanted when it was called. Of other
+// ports than those that are named it does not matter if they cannot be given theirs.
+func (d *database) ensure(ctx context.Context, ports []uint32) error {
 	turn := d.touch()
 	for {
 		d.mu.Lock()
-		done, err, changed := d.done, d.err, d.changed
+		done, err, changed := d.done, concerning(d.err, ports), d.changed
 		d.mu.Unlock()
 		switch {
 		case done >= turn && err == nil:
@@ -108,6 +111,19 @@ func (d *database) ensure(ctx context.Context) error {
 		case <-changed:
 		}
 	}
+}
+
+// concerning is the part of an error that is not about other ports only.
+func concerning(err error, ports []uint32) error {
+	var single ovsdb.PortErrors
+	if !errors.As(err, &single) {
+		return err
+	}
+	var errs []error
+	for _, p := range ports {
+		errs = append(errs, single[p])
+	}
+	return errors.Join(errs...)
 }
 
 // userspace says whether the switch forwards in user space; an error while that is
@@ -141,7 +157,7 @@ func (s *Service) connectDatabase(d openflow.DatapathID, target string) error {
 		old.touch()
 		return nil
 	}
-	client, err := ovsdb.New(ovsdb.Options{Target: target, TLS: s.settings.TLS, Owner: owner, Log: s.log})
+	client, err := ovsdb.New(ovsdb.Options{Target: target, TLS: s.settings.TLS, Owner: DatabaseOwner, Log: s.log})
 	if err != nil {
 		return err
 	}
@@ -176,15 +192,25 @@ func (s *Service) databaseOf(d openflow.DatapathID) (*database, error) {
 	return nil, fmt.Errorf("switch %v is not connected", d)
 }
 
-// ensureQueues returns when the queues of all switches are as wanted.
-func (s *Service) ensureQueues(ctx context.Context, switches []openflow.DatapathID) error {
-	errs := make([]error, len(switches))
+// bySwitch groups ports.
+func bySwitch(ports []place) map[openflow.DatapathID][]uint32 {
+	out := map[openflow.DatapathID][]uint32{}
+	for _, p := range ports {
+		out[p.Switch] = append(out[p.Switch], p.Port)
+	}
+	return out
+}
+
+// ensureQueues returns when the queues of all switches are as wanted, at least at the
+// ports that are named.
+func (s *Service) ensureQueues(ctx context.Context, ports map[openflow.DatapathID][]uint32) error {
+	errs := make([]error, len(ports))
 	var wg sync.WaitGroup
-	for i, d := range switches {
+	for i, d := range slices.Sorted(maps.Keys(ports)) {
 		wg.Go(func() {
 			db, err := s.databaseOf(d)
 			if err == nil {
-				err = db.ensure(ctx)
+				err = db.ensure(ctx, ports[d])
 			}
 			errs[i] = err
 		})
@@ -210,7 +236,7 @@ func (s *Service) wanted(d openflow.DatapathID) (map[uint32]ovsdb.Root, bool) {
 		if c.routes == nil {
 			continue
 		}
-		for _, at := range portsOf(c.routes) {
+		for _, at := range c.held() {
 			if at.Switch != d {
 				continue
 			}

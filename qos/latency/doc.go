@@ -14,9 +14,9 @@
 //   - where the datapath runs in user space, a packet's queue does not reach the
 //     kernel's classes by itself. There Open vSwitch marks the queue's packets with a
 //     DSCP, and "sluice classifier" beside the switch maps the mark to the class and
-//     gives the packet its own DSCP back (package classifier), so that no mark ever
-//     leaves the switch. Rules take only packets there whose own DSCP is known: that of
-//     the flow's description, or 0.
+//     gives the packet its own DSCP back (package classifier), so that no mark leaves a
+//     switch where it runs. Rules take only packets there whose own DSCP is known: that
+//     of the flow's description, or 0.
 //
 // The service looks after the effect itself: it compares what the rules have matched
 // with what the queues have seen, and says so when a class has silently no effect.

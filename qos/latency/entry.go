@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,11 +33,17 @@ type entry struct {
 
 	queue     uint32
 	mark, own uint8
-	// userspace are the switches of its way that need marks.
+	// userspace are the switches that need marks, of those that it passes or has passed.
 	userspace map[openflow.DatapathID]bool
 	// routes is nil until the class has been admitted.
-	routes   []Route
+	routes []Route
+	// leaving are the ports of ways that it is being moved from: their queues stay until
+	// no rule uses them.
+	leaving  []place
 	accepted time.Time
+	// owed says that default rates are not in the book yet, because there was a port
+	// whose capacity was not known.
+	owed bool
 
 	state, reason string
 	// withdraw ends provisioning; done is closed when that is over.
@@ -47,6 +54,13 @@ type entry struct {
 	work sync.Mutex
 
 	samples map[place]*sample
+}
+
+// held are the ports at which the class has a queue. The lock is held.
+func (e *entry) held() []place {
+	ports := append(portsOf(e.routes), e.leaving...)
+	slices.SortFunc(ports, place.Compare)
+	return slices.Compact(ports)
 }
 
 // record is what the store keeps of a class: enough to declare it again at once
@@ -128,15 +142,53 @@ func (s *Service) restore(ctx context.Context, r *record) error {
 	s.classes[class.Name] = e
 	s.mu.Unlock()
 	s.restorePromise(e)
-	return s.rules.Apply(ctx, ruleKey(class.Name), program(&e.class, e.routes, e.queue, e.own, e.userspace), rule.ApplyOptions{AllowDown: true})
+	err := s.rules.Apply(ctx, ruleKey(class.Name), program(&e.class, e.routes, e.queue, e.own, e.userspace), rule.ApplyOptions{AllowDown: true})
+	if err != nil { // it is placed anew
+		s.mu.Lock()
+		e.state, e.reason = StateDegraded, err.Error()
+		s.mu.Unlock()
+	}
+	return err
 }
 
-// restorePromise enters a class into the book again. Capacities are not known yet, so
-// a default rate is entered once they are.
+// restorePromise enters a class into the book again. A default rate is a share of a
+// capacity: where that is not known yet, completePromises enters it later.
 func (s *Service) restorePromise(e *entry) {
 	p := reserve.Promise{Key: bookKey(e.class.Name), Enforced: true}
+	owed := false
 	for _, at := range portsOf(e.routes) {
-		p.Shares = append(p.Shares, reserve.Share{Link: at, Rate: s.ratesAt(&e.class, s.fabric.Capacity(at)).min})
+		capacity := s.fabric.Capacity(at)
+		owed = owed || capacity == 0 && e.class.MinRate == 0
+		p.Shares = append(p.Shares, reserve.Share{Link: at, Rate: s.ratesAt(&e.class, capacity).min})
 	}
 	s.book.Restore(p)
+	s.mu.Lock()
+	e.owed = owed
+	s.mu.Unlock()
+}
+
+// completePromises enters default rates of restored classes as capacities become known.
+func (s *Service) completePromises() {
+	s.mu.Lock()
+	var owed []*entry
+	for _, e := range s.sortedClasses() {
+		if e.owed {
+			owed = append(owed, e)
+		}
+	}
+	s.mu.Unlock()
+	for _, e := range owed {
+		e.work.Lock()
+		if s.has(e) {
+			s.restorePromise(e)
+		}
+		e.work.Unlock()
+	}
+}
+
+// has reports whether a class has not been removed.
+func (s *Service) has(e *entry) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.classes[e.class.Name] == e
 }

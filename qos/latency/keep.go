@@ -19,6 +19,7 @@ func (s *Service) keepUp(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		s.connectDatabases()
+		s.completePromises()
 		if time.Since(s.started) > s.settings.Settle {
 			s.replaceAll(ctx)
 		}
@@ -57,6 +58,9 @@ func (s *Service) intact(e *entry) bool {
 	for i := range e.routes {
 		r := &e.routes[i]
 		last := r.Hops[len(r.Hops)-1]
+		if src, known := s.fabric.Known(e.class.Flows[r.Flow].Src); known && !r.Tree && src.At != portRef(r.Hops[0].Switch, r.Hops[0].In) {
+			return false
+		}
 		dst := portRef(last.Switch, last.Out)
 		h, known := s.fabric.Known(e.class.Flows[r.Flow].Dst)
 		switch {
@@ -77,15 +81,11 @@ func (s *Service) intact(e *entry) bool {
 func (s *Service) replace(ctx context.Context, e *entry) {
 	e.work.Lock()
 	defer e.work.Unlock()
-	s.mu.Lock()
-	gone := s.classes[e.class.Name] != e
-	s.mu.Unlock()
-	if gone {
+	if !s.has(e) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
 	defer cancel()
-	before := switchesOf(e.routes)
 	routes, err := s.choose(ctx, &e.class)
 	if err == nil {
 		err = s.place(ctx, e, routes)
@@ -98,8 +98,14 @@ func (s *Service) replace(ctx context.Context, e *entry) {
 	}
 	s.mu.Lock()
 	state, reason := StateActive, ""
+	var left []place
 	if err != nil {
 		state, reason = StateDegraded, err.Error()
+	} else {
+		if ill := e.illness(); ill != "" {
+			state, reason = StateIneffective, ill
+		}
+		left, e.leaving = e.leaving, nil
 	}
 	changed := e.state != state || e.reason != reason
 	e.state, e.reason = state, reason
@@ -112,7 +118,7 @@ func (s *Service) replace(ctx context.Context, e *entry) {
 		return
 	}
 	s.publish("moved", map[string]any{"class": e.class.Name, "switches": fmt.Sprint(switchesOf(e.routes))})
-	if err := s.ensureQueues(ctx, before); err != nil {
+	if err := s.ensureQueues(ctx, bySwitch(left)); err != nil {
 		s.log.Warn("queues of a way that is left", "class", e.class.Name, "error", err)
 	}
 }

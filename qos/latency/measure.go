@@ -115,8 +115,8 @@ func (s *Service) read(ctx context.Context, d openflow.DatapathID, r *reading) {
 	}
 }
 
-// observe takes readings into the classes, tells the book how fast they are, and says
-// where one has no effect.
+// observe takes readings into the classes, tells the book how fast they are at least,
+// and says where one has no effect.
 func (s *Service) observe(readings map[openflow.DatapathID]*reading) {
 	s.mu.Lock()
 	entries := s.sortedClasses()
@@ -124,9 +124,11 @@ func (s *Service) observe(readings map[openflow.DatapathID]*reading) {
 	for _, e := range entries {
 		matched := counted(s.rules.Rules(ruleKey(e.class.Name)))
 		s.mu.Lock()
-		fastest, found := s.sampled(e, matched, readings)
+		least, known, found := s.sampled(e, matched, readings)
 		s.mu.Unlock()
-		s.book.Observe(bookKey(e.class.Name), fastest)
+		if known {
+			s.book.Observe(bookKey(e.class.Name), least)
+		}
 		for _, f := range found {
 			s.tell(e, f)
 		}
@@ -164,9 +166,8 @@ func outputOf(r *rule.Rule) (at place, queued bool) {
 }
 
 // sampled takes the readings of one class. It returns the least of its rates, for
-// the book, and what is new about its effect. The lock is held.
-func (s *Service) sampled(e *entry, matched map[place]counters, readings map[openflow.DatapathID]*reading) (least uint64, found []finding) {
-	first := true
+// the book, if any is known, and what is new about its effect. The lock is held.
+func (s *Service) sampled(e *entry, matched map[place]counters, readings map[openflow.DatapathID]*reading) (least uint64, known bool, found []finding) {
 	kept := map[place]*sample{}
 	for _, at := range portsOf(e.routes) {
 		r := readings[at.Switch]
@@ -189,13 +190,13 @@ func (s *Service) sampled(e *entry, matched map[place]counters, readings map[ope
 		if seconds := r.at.Sub(old.at).Seconds(); seconds > 0 {
 			next.rate = rate{8 * float64(d.Bytes) / seconds, float64(d.Packets) / seconds, float64(d.Drops) / seconds}
 		}
-		if bits := uint64(next.rate.Bits); first || bits < least {
-			least, first = bits, false
+		if bits := uint64(next.rate.Bits); !known || bits < least {
+			least, known = bits, true
 		}
 		if f, is := judge(e, at, old, next, d); is {
 			found = append(found, f)
 		}
 	}
 	e.samples = kept
-	return least, found
+	return least, known, found
 }

@@ -1,6 +1,7 @@
 package latency
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/sluice-net/sluice/network/rule"
@@ -25,16 +26,28 @@ const (
 )
 
 // program are the rules of a class, for each flow from its far end, so that no
-// switch sends packets to a next one that is not ready.
+// switch sends packets to a next one that is not ready. Flows that differ in their
+// in-port only are one behind their first switch.
 func program(c *Class, routes []Route, queue uint32, own uint8, userspace map[openflow.DatapathID]bool) rule.Program {
 	var p rule.Program
+	type at struct {
+		sw  openflow.DatapathID
+		key rule.Key
+	}
+	seen := map[at][]openflow.Action{}
 	for _, r := range routes {
 		for i := len(r.Hops) - 1; i >= 0; i-- {
 			for _, m := range c.Flows[r.Flow].Matches {
 				if i > 0 || r.Tree {
 					m = without(m, openflow.FieldInPort)
 				}
-				p.Rules = append(p.Rules, hopRules(c, r.Hops[i], m, queue, own, userspace[r.Hops[i].Switch])...)
+				for _, x := range hopRules(c, r.Hops[i], m, queue, own, userspace[r.Hops[i].Switch]) {
+					where := at{x.Switch, x.Key()}
+					if before, twice := seen[where]; !twice || !slices.Equal(before, x.Actions) {
+						seen[where] = x.Actions
+						p.Rules = append(p.Rules, x)
+					}
+				}
 			}
 		}
 	}

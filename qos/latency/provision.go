@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/ovsdb"
 	"github.com/sluice-net/sluice/store"
 )
 
@@ -48,7 +49,10 @@ func (s *Service) Add(ctx context.Context, spec ClassSpec, class Class) (Info, e
 		s.publish("refused", map[string]any{"class": class.Name, "reason": err.Error()})
 		return Info{}, err
 	}
-	s.publish("accepted", map[string]any{"class": class.Name, "queue": e.queue, "switches": len(switchesOf(e.routes))})
+	s.mu.Lock()
+	switches := len(switchesOf(e.routes))
+	s.mu.Unlock()
+	s.publish("accepted", map[string]any{"class": class.Name, "queue": e.queue, "switches": switches})
 	return s.info(e), nil
 }
 
@@ -97,7 +101,9 @@ func (s *Service) provision(ctx context.Context, e *entry) error {
 	if err := s.place(ctx, e, routes); err != nil {
 		return err
 	}
+	s.mu.Lock()
 	e.accepted = time.Now().UTC()
+	s.mu.Unlock()
 	if err := s.save(ctx, e); err != nil {
 		return err
 	}
@@ -111,7 +117,7 @@ func (s *Service) provision(ctx context.Context, e *entry) error {
 }
 
 // place gives a class its routes, and finds the mark that it needs on userspace
-// datapaths.
+// datapaths. Where it was before it keeps its queues until its rules have left.
 func (s *Service) place(ctx context.Context, e *entry, routes []Route) error {
 	userspace := map[openflow.DatapathID]bool{}
 	any := false
@@ -127,32 +133,44 @@ func (s *Service) place(ctx context.Context, e *entry, routes []Route) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	leaving := e.held()
+	for d, is := range e.userspace {
+		if _, stays := userspace[d]; !stays {
+			userspace[d] = is
+		}
+	}
 	var mark, own uint8
 	if any {
 		var err error
 		if own, err = ownDSCP(&e.class); err != nil {
 			return err
 		}
-		if mark, err = s.freeMark(e.class.Name, portsOf(routes)); err != nil {
+		if mark, err = s.freeMark(e, append(portsOf(routes), leaving...)); err != nil {
 			return err
 		}
 	}
-	e.routes, e.userspace, e.mark, e.own = routes, userspace, mark, own
+	e.routes, e.leaving, e.userspace, e.mark, e.own = routes, leaving, userspace, mark, own
 	return nil
 }
 
 // install brings a placed class into the switches.
 func (s *Service) install(ctx context.Context, e *entry) error {
 	s.mu.Lock()
-	switches := switchesOf(e.routes)
+	ports := portsOf(e.routes)
 	p := program(&e.class, e.routes, e.queue, e.own, maps.Clone(e.userspace))
 	s.mu.Unlock()
-	if err := s.ensureQueues(ctx, switches); err != nil {
+	if err := s.ensureQueues(ctx, bySwitch(ports)); err != nil {
+		if errors.Is(err, ovsdb.ErrForeign) {
+			return &Refusal{"flows", e.class.Name, err.Error()}
+		}
 		return err
 	}
 	err := s.rules.Apply(ctx, ruleKey(e.class.Name), p, rule.ApplyOptions{Ordered: true})
-	if errors.Is(err, network.ErrConflict) {
+	switch {
+	case errors.Is(err, network.ErrConflict):
 		return &Refusal{"flows", e.class.Name, fmt.Sprintf("another class of this priority has the same flow: %v", err)}
+	case errors.Is(err, network.ErrInvalid):
+		return &Refusal{"flows", e.class.Name, fmt.Sprintf("two of its flows are the same at a switch where they part: %v", err)}
 	}
 	return err
 }
@@ -161,6 +179,8 @@ func (s *Service) install(ctx context.Context, e *entry) error {
 func (s *Service) undo(e *entry) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.tasks.Context()), undoTimeout)
 	defer cancel()
+	e.work.Lock() // it may be moved already, if it was withdrawn at the very end
+	defer e.work.Unlock()
 	if err := s.remove(ctx, e); err != nil {
 		s.log.Warn("a class that was not accepted", "class", e.class.Name, "error", err)
 	}
@@ -176,12 +196,17 @@ func (s *Service) remove(ctx context.Context, e *entry) error {
 	err = s.rules.Remove(ctx, ruleKey(e.class.Name))
 	s.book.Release(bookKey(e.class.Name))
 	s.mu.Lock()
-	switches := switchesOf(e.routes)
+	ports := e.held()
 	delete(s.classes, e.class.Name)
 	s.mu.Unlock()
-	// Switches that are away lose the class's queues when they come back.
-	up := s.fabric.Switches()
-	switches = slices.DeleteFunc(switches, func(d openflow.DatapathID) bool { return !slices.Contains(up, d) })
+	// Switches that are away lose the class's queues when they come back. At ports that
+	// somebody else has configured it has none.
+	switches, up := map[openflow.DatapathID][]uint32{}, s.fabric.Switches()
+	for _, p := range ports {
+		if slices.Contains(up, p.Switch) {
+			switches[p.Switch] = nil
+		}
+	}
 	return errors.Join(err, s.ensureQueues(ctx, switches))
 }
 
@@ -201,10 +226,7 @@ func (s *Service) Delete(ctx context.Context, name string) error {
 	}
 	e.work.Lock()
 	defer e.work.Unlock()
-	s.mu.Lock()
-	still := s.classes[name] == e
-	s.mu.Unlock()
-	if !still {
+	if !s.has(e) {
 		return nil // what was being provisioned has undone itself
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)

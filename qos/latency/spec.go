@@ -124,8 +124,8 @@ func (p *specParser) latency(text match.Text) time.Duration {
 		return 0
 	}
 	ms, err := strconv.ParseFloat(string(text), 64)
-	if err != nil || math.IsNaN(ms) || ms <= 0 || ms > 60_000 {
-		p.fail("latency", text, "a time in ms, above 0 and up to 60000")
+	if err != nil || math.IsNaN(ms) || ms < 0.001 || ms > 60_000 {
+		p.fail("latency", text, "a time in ms, from 0.001 to 60000")
 		return 0
 	}
 	return time.Duration(ms * float64(time.Millisecond))

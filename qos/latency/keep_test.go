@@ -1,0 +1,130 @@
+package latency
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/ovsdb"
+	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/store/memstore"
+)
+
+// still is a network in which nothing happens by itself.
+type still struct {
+	Fabric
+	topology *topology.Topology
+	hosts    map[End]topology.Host
+	capacity uint64
+}
+
+func (f *still) Topology() *topology.Topology               { return f.topology }
+func (f *still) Known(e End) (topology.Host, bool)          { h, ok := f.hosts[e]; return h, ok }
+func (f *still) Ports(openflow.DatapathID) ([]uint32, bool) { return []uint32{1, 2, 3, 9}, true }
+func (f *still) Capacity(topology.PortRef) uint64           { return f.capacity }
+func (f *still) use(topology.PortRef) reserve.Use { return reserve.Use{Capacity: f.capacity} }
+
+func end(last byte) End                                        { return End{IP: netip.AddrFrom4([4]byte{10, 0, 0, last})} }
+func noTarget(openflow.DatapathID, netip.Addr) (string, error) { return "", errors.ErrUnsupported }
+
+// placed is a service with a class from the first of three switches to the last.
+func placed(t *testing.T) (*Service, *still, *entry) {
+	t.Helper()
+	f := &still{topology: row(3, time.Millisecond), hosts: map[End]topology.Host{end(1): host(1), end(3): host(3)}}
+	s, err := New(Options{Fabric: f, Rules: (*network.Owner)(nil), Book: reserve.New(f.use), Store: memstore.New(), Settings: Settings{Target: noTarget}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Class{Name: "x", Flows: []Flow{{Src: end(1), Dst: end(3)}}}
+	e := &entry{class: c, queue: 4, mark: 7, state: StateActive, routes: options(f.topology, 0, host(1), host(3), false)}
+	s.classes["x"] = e
+	return s, f, e
+}
+
+// After a restart a default rate is promised as soon as capacities are known.
+func TestDefaultRatesAreOwed(t *testing.T) {
+	s, f, e := placed(t)
+	at := portRef(2, 2)
+	s.restorePromise(e)
+	if got := s.book.Promised(at); got != 0 || !e.owed {
+		t.Fatalf("%d bit/s of an unknown capacity, owed: %v", got, e.owed)
+	}
+	f.capacity = 10e6
+	s.completePromises()
+	if got := s.book.Promised(at); got != 500_000 || e.owed {
+		t.Errorf("%d bit/s, owed: %v", got, e.owed)
+	}
+	e.owed = true
+	delete(s.classes, "x")
+	s.book.Release(bookKey("x"))
+	s.completePromises()
+	if got := s.book.Promised(at); got != 0 {
+		t.Errorf("%d bit/s for a class that is gone", got)
+	}
+}
+
+// A way is none any more when either of its hosts has moved.
+func TestHostsMove(t *testing.T) {
+	for _, moved := range []byte{1, 3} {
+		s, f, e := placed(t)
+		if !s.intact(e) {
+			t.Fatal("a way that nothing has happened to")
+		}
+		f.hosts[end(moved)] = host(2)
+		if s.intact(e) {
+			t.Errorf("host %d has moved", moved)
+		}
+	}
+}
+
+// A class that is being moved has its queues at both ways, under a mark that no other
+// class has there, and keeps its mark if it can.
+func TestQueuesOfBothWays(t *testing.T) {
+	s, f, e := placed(t)
+	f.capacity = 10e6
+	e.userspace = map[openflow.DatapathID]bool{1: true}
+	e.leaving = []place{portRef(1, 9)}
+	want, _ := s.wanted(1)
+	for _, port := range []uint32{2, 9} {
+		if q := want[port].Queues; len(q) != 2 || q[1].ID != 4 || q[1].Mark == nil || *q[1].Mark != 7 {
+			t.Errorf("port %d: %+v", port, q)
+		}
+	}
+	if m, err := s.freeMark(e, e.held()); err != nil || m != 7 {
+		t.Errorf("its own mark is 7, it gets %d, %v", m, err)
+	}
+	if m, err := s.freeMark(&entry{mark: 7}, []place{portRef(1, 9)}); err != nil || m == 7 || m == 0 {
+		t.Errorf("another class gets %d, %v", m, err)
+	}
+}
+
+// What is wrong at other ports is none of a class's business.
+func TestConcerning(t *testing.T) {
+	single := ovsdb.PortErrors{1: ovsdb.ErrForeign, 2: ovsdb.ErrNoPort}
+	if err := concerning(single, []uint32{3}); err != nil {
+		t.Error(err)
+	}
+	if err := concerning(single, []uint32{2, 3}); !errors.Is(err, ovsdb.ErrNoPort) || errors.Is(err, ovsdb.ErrForeign) {
+		t.Error(err)
+	}
+	if err := concerning(ovsdb.ErrDown, nil); !errors.Is(err, ovsdb.ErrDown) {
+		t.Error(err)
+	}
+}
+
+// Flows that differ in their in-port only are one behind the first switch.
+func TestOneRuleForTheSamePackets(t *testing.T) {
+	c := &Class{}
+	for port := range uint32(2) {
+		c.Flows = append(c.Flows, Flow{Matches: []openflow.Match{openflow.MustMatch(openflow.InPort(3+port), openflow.EthType(0x0800))}})
+	}
+	routes := options(row(2, 0), 0, host(1), host(2), false)
+	routes = append(routes, options(row(2, 0), 1, host(1), host(2), false)...)
+	if p := program(c, routes, 9, 0, nil); len(p.Rules) != 3 {
+		t.Errorf("%+v", p.Rules)
+	}
+}
