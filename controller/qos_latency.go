@@ -24,7 +24,7 @@ func (c *Controller) newClasses(book *reserve.Book) (*latency.Service, error) {
 		},
 	}
 	if t := c.cfg.OVSDB.TLS; t.Enabled() {
-		if settings.TLS, err = pki.Client(files(t)); err != nil {
+		if settings.TLS, err = pki.Client(files(t), pki.RoleSwitch); err != nil {
 			return nil, fmt.Errorf("ovsdb.tls: %w", err)
 		}
 	}

@@ -14,9 +14,10 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
 	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/qos/latency"
 )
 
-// sflowOwner is the name that rows in the databases of switches bear.
+// sflowOwner is the name that our sFlow rows in the databases of switches bear.
 const sflowOwner = "sluice-sflow"
 
 // sflowRetry is the time after which a database that has refused is asked again.
@@ -24,14 +25,16 @@ const sflowRetry = 30 * time.Second
 
 // reporting tells connected switches, through their databases, to report to the
 // sFlow receiver; or to stop that, if an earlier start has told them to and the
-// configuration does not say so any more.
+// configuration does not say so any more. It takes away the queues of the QoS service, if
+// that is switched off.
 type reporting struct {
-	net     *network.Network
-	want    *ovsdb.SFlow // nil: no reports
-	target  func(openflow.DatapathID, netip.Addr) (string, error)
-	tls     *tls.Config
-	log     *slog.Logger
-	changed chan struct{} // switches have come or gone
+	net      *network.Network
+	want     *ovsdb.SFlow // nil: no reports
+	noQueues bool         // the QoS service does not run
+	target   func(openflow.DatapathID, netip.Addr) (string, error)
+	tls      *tls.Config
+	log      *slog.Logger
+	changed  chan struct{} // switches have come or gone
 }
 
 // newReporting returns nil if no databases are known.
@@ -40,7 +43,7 @@ func newReporting(c *Controller) (*reporting, error) {
 	if db.Address == "" && len(db.Switches) == 0 {
 		return nil, nil //nolint:nilnil // left out by configuration
 	}
-	r := &reporting{net: c.net, log: c.log, changed: make(chan struct{}, 1)}
+	r := &reporting{net: c.net, log: c.log, changed: make(chan struct{}, 1), noQueues: !c.cfg.QoS.Enabled}
 	if t := db.TLS; t.Enabled() {
 		var err error
 		if r.tls, err = pki.Client(files(t), pki.RoleSwitch); err != nil {
@@ -100,10 +103,34 @@ func (r *reporting) run(ctx context.Context) error {
 
 // keep sees to one switch until ctx ends.
 func (r *reporting) keep(ctx context.Context, s *network.Switch) {
-	client, err := r.client(s)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if r.noQueues {
+		wg.Go(func() {
+			r.until(ctx, s, latency.DatabaseOwner, "", func(ctx context.Context, c *ovsdb.Client) (bool, error) {
+				_, err := c.Apply(ctx, uint64(s.DPID()), nil)
+				return true, err
+			})
+		})
+	}
+	complaint := ""
+	if r.want != nil {
+		complaint = "a switch does not report by sFlow"
+	}
+	r.until(ctx, s, sflowOwner, complaint, func(ctx context.Context, c *ovsdb.Client) (bool, error) {
+		_, err := c.ApplySFlow(ctx, uint64(s.DPID()), r.want)
+		return r.want == nil, err // what has been taken away does not come back
+	})
+}
+
+// until applies something to a switch's database, again whenever the database changes,
+// until that has worked for good or ctx ends. What is wrong is logged once, if there is a
+// complaint.
+func (r *reporting) until(ctx context.Context, s *network.Switch, owner, complaint string, apply func(context.Context, *ovsdb.Client) (forGood bool, err error)) {
+	client, err := r.client(s, owner)
 	if err != nil {
-		if r.want != nil {
-			r.log.Warn("a switch does not report by sFlow", "switch", s.DPID(), "error", err)
+		if complaint != "" {
+			r.log.Warn(complaint, "switch", s.DPID(), "error", err)
 		}
 		return
 	}
@@ -115,15 +142,15 @@ func (r *reporting) keep(ctx context.Context, s *network.Switch) {
 	said := ""
 	for {
 		_, changed := client.State()
-		_, err := client.ApplySFlow(ctx, uint64(s.DPID()), r.want)
+		forGood, err := apply(ctx, client)
 		switch {
-		case err == nil && r.want == nil:
-			return // there is nothing left that could come back
+		case err == nil && forGood:
+			return
 		case err == nil:
 			said = ""
-		case r.want != nil && !errors.Is(err, ovsdb.ErrDown) && err.Error() != said:
+		case complaint != "" && !errors.Is(err, ovsdb.ErrDown) && err.Error() != said:
 			said = err.Error()
-			r.log.Warn("a switch does not report by sFlow", "switch", s.DPID(), "error", err)
+			r.log.Warn(complaint, "switch", s.DPID(), "error", err)
 		}
 		retry := time.NewTimer(sflowRetry)
 		select {
@@ -138,14 +165,11 @@ func (r *reporting) keep(ctx context.Context, s *network.Switch) {
 	}
 }
 
-func (r *reporting) client(s *network.Switch) (*ovsdb.Client, error) {
-	from, err := netip.ParseAddrPort(s.RemoteAddr().String())
-	if err != nil {
-		return nil, err
-	}
+func (r *reporting) client(s *network.Switch, owner string) (*ovsdb.Client, error) {
+	from, _ := netip.ParseAddrPort(s.RemoteAddr().String()) // a socket of the machine itself has none
 	target, err := r.target(s.DPID(), from.Addr())
 	if err != nil {
 		return nil, err
 	}
-	return ovsdb.New(ovsdb.Options{Target: target, TLS: r.tls, Owner: sflowOwner, Log: r.log})
+	return ovsdb.New(ovsdb.Options{Target: target, TLS: r.tls, Owner: owner, Log: r.log})
 }

@@ -19,7 +19,8 @@ import (
 
 // TestSwitchesAreToldToReport: with nothing but configuration, Open vSwitch pushes
 // its counters, also after its database has been changed behind our back; a controller
-// that is configured to poll again leaves no trace of that.
+// that is configured to poll again leaves no trace of that, nor one without the QoS
+// service of its queues.
 func TestSwitchesAreToldToReport(t *testing.T) {
 	l := lab.New(t, lab.Line("sflow", 2, delayline.Params{}))
 	rows := func(sw string) string {
@@ -29,10 +30,17 @@ func TestSwitchesAreToldToReport(t *testing.T) {
 		}
 		return strings.TrimSpace(out)
 	}
+	queues := func(sw string) bool {
+		out, err := l.Switch(sw).Vsctl(t.Context(), "--bare", "--columns=_uuid", "list", "QoS")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(out) != ""
+	}
 	start := func(measure string) (c *Controller, stop func()) {
 		cfg := testConfig(t, "memory")
 		cfg.OVSDB.Switches = map[openflow.DatapathID]string{1: l.Switch("s1").Database(), 2: l.Switch("s2").Database()}
-		cfg.Network.Measure, cfg.Network.StatsInterval = measure, time.Second
+		cfg.Network.Measure, cfg.Network.StatsInterval, cfg.QoS.Enabled = measure, time.Second, measure == "sflow"
 		o := Options{Config: cfg, Log: slog.New(slog.DiscardHandler), API: listen(t)}
 		err := l.Control().Do(func() error {
 			ln, err := net.Listen("tcp", l.ControllerAddr().String())
@@ -72,6 +80,7 @@ func TestSwitchesAreToldToReport(t *testing.T) {
 		return r.At
 	}
 	eventually(t, "switch 2 to report", func() bool { return !reported().IsZero() })
+	eventually(t, "the ports to have queues", func() bool { return queues("s1") && queues("s2") })
 	if got := rows("s1"); !strings.HasSuffix(got, "1") {
 		t.Errorf("switch 1 is told %q, want to report each second", got)
 	}
@@ -89,5 +98,5 @@ func TestSwitchesAreToldToReport(t *testing.T) {
 	}
 	_, stop = start("poll")
 	defer stop()
-	eventually(t, "the switches to forget", func() bool { return rows("s1") == "" && rows("s2") == "" })
+	eventually(t, "the switches to forget", func() bool { return rows("s1") == "" && rows("s2") == "" && !queues("s1") && !queues("s2") })
 }
