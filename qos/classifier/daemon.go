@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -59,6 +60,9 @@ func New(o Options) (*Daemon, error) {
 	if !strings.HasPrefix(o.Database, "unix:") {
 		return nil, fmt.Errorf("classifier: database %q: want the local one's socket, like %s", o.Database, DefaultDatabase)
 	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
 	client, err := ovsdb.New(ovsdb.Options{Target: o.Database, Owner: "sluice-classifier", Log: o.Log})
 	if err != nil {
 		return nil, fmt.Errorf("classifier: %w", err)
@@ -112,9 +116,11 @@ func (d *Daemon) Run(ctx context.Context) error {
 func (d *Daemon) sync(state *ovsdb.State) (again bool) {
 	k, err := readKernel()
 	if err != nil {
-		d.log.Error("classifier", "error", err)
+		d.tell("", err)
 		return true
 	}
+	d.tell("", nil)
+	maps.DeleteFunc(d.limits, func(at leafAt, _ uint32) bool { return !k.leaves[at] })
 	for _, b := range state.Bridges {
 		if b.Datapath != ovsdb.Userspace {
 			continue // there set_queue alone is enough
@@ -131,7 +137,7 @@ func (d *Daemon) sync(state *ovsdb.State) (again bool) {
 	return again
 }
 
-// tell logs a fault once.
+// tell logs a fault once, of a port or, without a name, of the kernel.
 func (d *Daemon) tell(port string, err error) {
 	text := ""
 	if err != nil && !errors.Is(err, errNotYet) {
@@ -141,6 +147,9 @@ func (d *Daemon) tell(port string, err error) {
 		d.log.Error("classifier", "port", port, "error", err)
 	}
 	d.told[port] = text
+	if text == "" {
+		delete(d.told, port)
+	}
 }
 
 func (d *Daemon) port(k *kernel, p ovsdb.Port) error {
