@@ -220,7 +220,7 @@ func average(values []float64) float64 {
 func acceptanceResult(runs []*acceptanceRun, factor int) *Result {
 	res := &Result{Network: fmt.Sprintf("5 switches, 20 hosts, 15 Mbit/s between switches, 10 Mbit/s to hosts; times divided by %d", factor)}
 	t := Table{Title: "Goodput in Mbit/s, published in brackets", Columns: []string{"run", "accepted", "of them at once", "accepted flows, mean", "slowest", "all flows, mean"}}
-	fewer, short, unmeasured, slowest, publishedSlowest := 0, 0, 0, 10.0, 10.0
+	fewer, late, short, unmeasured, slowest, publishedSlowest := 0, 0, 0, 0, 10.0, 10.0
 	p := Plot{Name: "fig3-10", Title: "Mean goodput by the number of accepted flows", X: "accepted flows of 20", Y: "Mbit/s"}
 	ourAll, ourAccepted := map[int][]float64{}, map[int][]float64{}
 	theirAll, theirAccepted := map[int][]float64{}, map[int][]float64{}
@@ -228,6 +228,9 @@ func acceptanceResult(runs []*acceptanceRun, factor int) *Result {
 		o, d := r.ours(), r.theirs()
 		if o.ever < d.ever {
 			fewer++
+		}
+		if o.atOnce < d.ever {
+			late++
 		}
 		short, unmeasured = short+o.short, unmeasured+o.unmeasured
 		slowest, publishedSlowest = min(slowest, slices.Min(append(o.accepted, 10))), min(publishedSlowest, slices.Min(append(d.accepted, 10)))
@@ -242,7 +245,7 @@ func acceptanceResult(runs []*acceptanceRun, factor int) *Result {
 	res.Plots = append(res.Plots, p)
 	res.Claim(short == 0, fmt.Sprintf("every accepted flow gets at least 95 %% of the 10 Mbit/s that it was promised, which is %.2f Mbit/s of payload (published: down to %.2f)", kept*10*payloadShare, publishedSlowest),
 		"%d flows get less; the slowest gets %.2f Mbit/s", short, slowest)
-	res.Claim(fewer == 0, "in every run at least as many flows are accepted as published", "fewer in %d of %d runs", fewer, len(runs))
+	res.Claim(fewer == 0, "in every run at least as many flows are accepted as published", "fewer in %d of %d runs; at once, as the published ones were, fewer in %d", fewer, len(runs), late)
 	res.Note("A promise is of bits as links count them; 1448 of the 1514 bytes of a frame are payload.")
 	res.Note("Flows that were accepted later than at once are measured from %v after that; %d had less than two seconds left and are not.", recovery, unmeasured)
 	res.Note("The published topology is a drawing that we do not have; the links are those under which algorithm 1 decides most like the published flows (89 %% of 600).")

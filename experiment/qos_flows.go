@@ -48,13 +48,17 @@ type qosOutcome struct {
 	place *bandwidth.Record
 }
 
+// soon is how long after its first packet a flow may be accepted and count as accepted at
+// once: placing takes milliseconds, the next try of one that was refused a second.
+const soon = 250 * time.Millisecond
+
 // accepted tells whether the flow was promised its rate at some time, and whether at
 // once.
 func (o *qosOutcome) accepted() (ever, atOnce bool) {
 	if o.place == nil || o.place.Accepted.IsZero() {
 		return false, false
 	}
-	return true, o.place.Accepted.Sub(o.place.Since) < time.Second && o.place.Accepted.Before(o.log.Begin.Add(time.Second))
+	return true, o.place.Accepted.Sub(o.place.Since) < soon && o.place.Accepted.Before(o.log.Begin.Add(soon))
 }
 
 // recovery is what TCP gets to recover from having been held back by meters: it may be
