@@ -264,7 +264,7 @@ func (s *Service) upgrade(ctx context.Context, f *flow, why string) bool {
 		return false
 	}
 	path, err := s.accept(f)
-	if err != nil {
+	if err != nil || old.state == StateAccepted && slices.Equal(path.Hops, old.path.Hops) {
 		return false
 	}
 	s.move(ctx, f, old, placement{path: path, state: StateAccepted}, why)

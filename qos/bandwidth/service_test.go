@@ -256,6 +256,11 @@ func TestFullLink(t *testing.T) {
 	if r := w.of([2]int{1, 1}, [2]int{4, 1}, 1); way(r) != "1354" || r.State != StateAccepted {
 		t.Errorf("without a better path: %+v", r)
 	}
+	w.net.change(func() { w.net.used[port(1, 2)] = 0 })
+	tick()
+	if r := w.of([2]int{1, 1}, [2]int{4, 1}, 1); way(r) != "124" {
+		t.Errorf("not moved when there was room at last: %+v", r)
+	}
 }
 
 // Capacity that comes free goes to the flow that waits for it longest, and its traffic

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/sluice-net/sluice/network/topology"
 )
@@ -39,8 +38,6 @@ type Promise struct {
 	// Enforced says that queues hold the promise whatever else the links carry, so
 	// that only other promises stand against it, not what is measured.
 	Enforced bool
-	// Made is when it was made; Admit fills it in.
-	Made time.Time
 }
 
 // Use is what is known of a link, in bits per second.
@@ -129,9 +126,6 @@ func sum(shares []Share) map[Link]uint64 {
 
 // put enters a promise. What is known of the flow's traffic stays known. The lock is held.
 func (b *Book) put(p Promise, rates map[Link]uint64) {
-	if p.Made.IsZero() {
-		p.Made = time.Now()
-	}
 	e := &entry{promise: p, rates: rates, answers: map[Link]uint64{}, before: make(map[Link]uint64, len(rates))}
 	e.promise.Shares = slices.Clone(p.Shares)
 	for _, s := range p.Shares {
