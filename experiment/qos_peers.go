@@ -68,6 +68,7 @@ func qosPeersResult(all []*measured) *Result {
 	r.Claim(ours.quantile(0.5) <= 1.5*byHand.quantile(0.5), "Sluice's median at most half more than that of tc written by hand", "%.2f ms, by hand %.2f ms", ours.quantile(0.5), byHand.quantile(0.5))
 	r.Claim(ours.quantile(0.5) < queues.quantile(0.5)/4, "Sluice's median below a quarter of that of queues and set_queue alone", "%.2f ms, %.2f ms", ours.quantile(0.5), queues.quantile(0.5))
 	r.Note("Queues by ovs-vsctl and set_queue by OpenFlow are what the QoS applications of Ryu and others configure. In the userspace datapath they have silently no effect; with the kernel's datapath they have.")
+	r.Note("The commands by hand are those of one port or switch and of one kind of traffic; Sluice's request needs a controller, and beside each userspace datapath a classifier, that run. set_queue alone has no effect here, so the second claim says what that costs, not that another controller is slow.")
 	r.Note("os-ken, Ryu's successor as Debian packages it, no longer contains the QoS application, so what it configures is configured here by hand.")
 	return r
 }
