@@ -39,11 +39,10 @@ func (s *Service) packet(at network.PortRef, headers *packet.Headers, hold func(
 	if !ok || !s.fabric.IsEdge(at) {
 		return network.Continue
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if f := s.find(h); f != nil {
-		return s.join(f, hold)
+	if v, found := s.joinKnown(h, hold); found {
+		return v
 	}
+	// Definitions are looked through without the lock: this is done for every packet.
 	d := definitionOf(*definitions, match.Of(at.Port, headers))
 	if d == nil {
 		return network.Continue
@@ -52,7 +51,26 @@ func (s *Service) packet(at network.PortRef, headers *packet.Headers, hold func(
 	if !known && !h.Dst.IsValid() || to.At == at {
 		return network.Continue
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.find(h); f != nil {
+		return s.join(f, hold)
+	}
+	if _, there := s.index(d.Name); !there {
+		return network.Continue // withdrawn meanwhile
+	}
 	return s.begin(d, h, at, to.At, hold)
+}
+
+// joinKnown decides about a packet of a flow that there is.
+func (s *Service) joinKnown(h header, hold func() (Held, error)) (network.Verdict, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.find(h)
+	if f == nil {
+		return network.Continue, false
+	}
+	return s.join(f, hold), true
 }
 
 // find is the flow of a packet, in either direction. The lock is held.
