@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -33,12 +34,22 @@ type database struct {
 	dirty   chan struct{}
 	changed chan struct{} // closed when done or err change
 	cancel  context.CancelFunc
+
+	// gone is since when the switch is not connected. The service's lock guards it.
+	gone time.Time
 }
+
+// forgetAfter is how long the database of a switch is kept that is not connected.
+const forgetAfter = 5 * time.Minute
+
+// errEnded says that a switch's database is not looked after any more.
+var errEnded = errors.New("its database has been given up")
 
 // run keeps the queues until ctx ends.
 func (d *database) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer d.finish(math.MaxUint64, errEnded)
 	wg.Go(func() { _ = d.client.Run(ctx) }) // ends with ctx
 	for {
 		_, changed := d.client.State()
@@ -133,9 +144,11 @@ func (d *database) userspace(ctx context.Context) (bool, error) {
 	return b.Datapath == ovsdb.Userspace, err
 }
 
-// connectDatabases has a database for each connected switch.
+// connectDatabases has a database for each connected switch, and for no other for long.
 func (s *Service) connectDatabases() {
-	for _, d := range s.fabric.Switches() {
+	up := s.fabric.Switches()
+	s.forgetDatabases(up, time.Now())
+	for _, d := range up {
 		target, err := s.settings.Target(d, s.fabric.Address(d))
 		if err == nil {
 			err = s.connectDatabase(d, target)
@@ -146,6 +159,24 @@ func (s *Service) connectDatabases() {
 		}
 		s.unknown[d] = err
 		s.mu.Unlock()
+	}
+}
+
+// forgetDatabases gives up those of switches that have long not been connected.
+func (s *Service) forgetDatabases(up []openflow.DatapathID, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for d, db := range s.databases {
+		switch {
+		case slices.Contains(up, d):
+			db.gone = time.Time{}
+		case db.gone.IsZero():
+			db.gone = now
+		case now.Sub(db.gone) > forgetAfter:
+			db.cancel()
+			delete(s.databases, d)
+			delete(s.unknown, d)
+		}
 	}
 }
 
@@ -169,6 +200,7 @@ func (s *Service) connectDatabase(d openflow.DatapathID, target string) error {
 	s.databases[d] = db
 	if !s.tasks.Start(func(context.Context) { defer cancel(); db.run(ctx) }) {
 		cancel()
+		db.finish(math.MaxUint64, errEnded)
 	}
 	return nil
 }

@@ -13,21 +13,31 @@ const calm = 100 * time.Millisecond
 // more.
 const again = 5 * time.Second
 
-// keepUp keeps classes and queues in step with the network until ctx ends.
+// keepUp keeps classes in step with the network until ctx ends.
 func (s *Service) keepUp(ctx context.Context) {
-	tick := time.NewTicker(again)
-	defer tick.Stop()
-	for {
-		s.connectDatabases()
+	repeat(ctx, s.rethink, func() {
 		s.completePromises()
 		if time.Since(s.started) > s.settings.Settle {
 			s.replaceAll(ctx)
 		}
+	})
+}
+
+// keepDatabases keeps queues in step with the network until ctx ends. It does not wait
+// for classes that are being moved.
+func (s *Service) keepDatabases(ctx context.Context) { repeat(ctx, s.reconnect, s.connectDatabases) }
+
+// repeat calls f now, when it is woken, and from time to time, until ctx ends.
+func repeat(ctx context.Context, woken <-chan struct{}, f func()) {
+	tick := time.NewTicker(again)
+	defer tick.Stop()
+	for {
+		f()
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-s.rethink:
+		case <-woken:
 			select {
 			case <-ctx.Done():
 				return

@@ -26,7 +26,7 @@ func (f *still) Topology() *topology.Topology               { return f.topology 
 func (f *still) Known(e End) (topology.Host, bool)          { h, ok := f.hosts[e]; return h, ok }
 func (f *still) Ports(openflow.DatapathID) ([]uint32, bool) { return []uint32{1, 2, 3, 9}, true }
 func (f *still) Capacity(topology.PortRef) uint64           { return f.capacity }
-func (f *still) use(topology.PortRef) reserve.Use { return reserve.Use{Capacity: f.capacity} }
+func (f *still) use(topology.PortRef) reserve.Use           { return reserve.Use{Capacity: f.capacity} }
 
 func end(last byte) End                                        { return End{IP: netip.AddrFrom4([4]byte{10, 0, 0, last})} }
 func noTarget(openflow.DatapathID, netip.Addr) (string, error) { return "", errors.ErrUnsupported }
@@ -126,5 +126,30 @@ func TestOneRuleForTheSamePackets(t *testing.T) {
 	routes = append(routes, options(row(2, 0), 1, host(1), host(2), false)...)
 	if p := program(c, routes, 9, 0, nil); len(p.Rules) != 3 {
 		t.Errorf("%+v", p.Rules)
+	}
+}
+
+// The database of a switch that stays away is given up, and who waits for it is told.
+func TestForgottenDatabase(t *testing.T) {
+	s, _, _ := placed(t)
+	defer s.tasks.Stop()
+	if err := s.connectDatabase(1, "unix:/nonexistent/db.sock"); err != nil {
+		t.Fatal(err)
+	}
+	db, now := s.databases[1], time.Now()
+	waited := make(chan error, 1)
+	go func() { waited <- db.ensure(t.Context(), nil) }()
+	s.forgetDatabases(nil, now)
+	s.forgetDatabases([]openflow.DatapathID{1}, now.Add(forgetAfter))
+	s.forgetDatabases(nil, now.Add(2*forgetAfter))
+	if s.databases[1] != db {
+		t.Fatal("given up at once")
+	}
+	s.forgetDatabases(nil, now.Add(4*forgetAfter))
+	if len(s.databases) != 0 {
+		t.Error("still kept")
+	}
+	if err := <-waited; !errors.Is(err, errEnded) {
+		t.Error(err)
 	}
 }

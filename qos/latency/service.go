@@ -48,7 +48,8 @@ type Service struct {
 	tasks    *tasks.Group
 	metrics  *metrics
 	started  time.Time
-	rethink  chan struct{} // the network has changed
+	// The network has changed: for classes, and for databases.
+	rethink, reconnect chan struct{}
 
 	mu        sync.Mutex
 	loaded    bool
@@ -67,7 +68,7 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{
 		fabric: o.Fabric, rules: o.Rules, book: o.Book, store: o.Store, bus: o.Bus, log: o.Log.With("service", OwnerName),
-		settings: o.Settings.withDefaults(), tasks: tasks.New(), rethink: make(chan struct{}, 1),
+		settings: o.Settings.withDefaults(), tasks: tasks.New(), rethink: make(chan struct{}, 1), reconnect: make(chan struct{}, 1),
 		classes: map[string]*entry{}, databases: map[openflow.DatapathID]*database{}, unknown: map[openflow.DatapathID]error{},
 	}
 	s.metrics = newMetrics(s)
@@ -84,6 +85,7 @@ func (s *Service) Run(ctx context.Context) error {
 		return fmt.Errorf("latency: %w", err)
 	}
 	s.tasks.Start(s.measure)
+	s.tasks.Start(s.keepDatabases)
 	s.keepUp(s.tasks.Context())
 	return nil
 }
@@ -104,9 +106,11 @@ func (s *Service) NetworkChanged(e network.Event) {
 }
 
 func (s *Service) wake() {
-	select {
-	case s.rethink <- struct{}{}:
-	default:
+	for _, c := range []chan struct{}{s.rethink, s.reconnect} {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
 	}
 }
 
