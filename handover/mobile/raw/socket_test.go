@@ -43,7 +43,29 @@ func cable(t *testing.T) (a, b int) {
 		}
 		index[name] = link.Attrs().Index
 	}
+	for _, i := range index {
+		carries(t, i)
+	}
 	return index["a"], index["b"]
+}
+
+// carries waits until an interface is up: the kernel drops what is sent before.
+func carries(t *testing.T, index int) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(10 * time.Second); ; <-tick.C {
+		link, err := netlink.LinkByIndex(index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if link.Attrs().OperState == netlink.OperUp {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("interface %d is %v", index, link.Attrs().OperState)
+		}
+	}
 }
 
 func open(t *testing.T, index int, f Filter) *Socket {
