@@ -52,15 +52,11 @@ func (r route) nextHopMAC() string {
 	return ""
 }
 
-// askNeighbour makes the kernel resolve the next hop, by a datagram to the
-// discard port.
+// askNeighbour makes the kernel resolve the next hop. A packet of ours would do so
+// too, but a switch may keep the way of its addresses in a cache, and lead the first
+// packet of the session by it past rules that it has just confirmed.
 func (r route) askNeighbour() {
-	c, err := net.Dial("udp", netip.AddrPortFrom(r.nextHop, 9).String())
-	if err != nil {
-		return
-	}
-	defer c.Close()
-	_, _ = c.Write([]byte{0})
+	_ = netlink.NeighSet(&netlink.Neigh{LinkIndex: r.link, IP: r.nextHop.AsSlice(), State: netlink.NUD_NONE, Flags: netlink.NTF_USE})
 }
 
 // interfaceMAC is the MAC address of the interface that has addr; empty if none has.
