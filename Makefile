@@ -86,11 +86,9 @@ staticcheck:
 SUITE := go run $(GOTESTSUM) --format pkgname --hide-summary skipped --rerun-fails=1 --rerun-fails-max-failures 5 \
 	--rerun-fails-run-root-test --rerun-fails-abort-on-data-race
 
-# The tutorial's transfer by SOS, straight after the direct one, is reset at times;
-# the cause is not known yet.
 .PHONY: rules
 rules: ## layers, documentation, metrics' names, and the documentation's commands
-	$(SUITE) --rerun-fails=3 --packages ./internal/check -- -count=1
+	$(SUITE) --packages ./internal/check -- -count=1
 
 .PHONY: race
 race: ## all other tests; under the race detector wherever goroutines are ours, and one package at a time where packets are counted
