@@ -29,11 +29,19 @@ func (g *guide) forget() {
 // relaxed answers what the exact search could not within its share of the time:
 // relaxation gives a lower bound and, with every way that the search has kept, paths;
 // then the search is made again and drops what cannot be better than those.
-func (s *solver) relaxed(cheapest Path) (Solution, error) {
-	used, labels := LARAC, len(s.states)
-	if len(s.p.Bounds) == 1 {
+func (s *solver) relaxed() (Solution, error) {
+	cheapest, err := s.shortest(s.p.Cost)
+	if err != nil { // of the arcs that could be part of a path none make one
+		return Solution{}, &NoPathError{Reason: Together}
+	}
+	s.low = max(s.low, cheapest.Cost)
+	used, labels := Dijkstra, len(s.states)
+	switch {
+	case s.offer(cheapest.Arcs):
+	case len(s.p.Bounds) == 1:
+		used = LARAC
 		s.larac(cheapest)
-	} else {
+	default:
 		used = Subgradient
 		s.subgradient(cheapest)
 	}

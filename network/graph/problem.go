@@ -67,6 +67,7 @@ const (
 	LARAC          Algorithm = "larac"
 	Subgradient    Algorithm = "subgradient"
 	Relaxation     Algorithm = "relaxation"
+	Bisection      Algorithm = "bisection"
 )
 
 // Solution is a path that meets all bounds.

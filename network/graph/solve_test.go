@@ -287,7 +287,7 @@ func TestLimitedSolveAgainstBruteForce(t *testing.T) {
 		n := newNet(r, 6+r.IntN(4), 10+r.IntN(20), 20)
 		for _, c := range append(classes[9:], mixed(r), mixed(r)) {
 			p := n.problem(r, c)
-			p.Limit.Labels = 1 + r.IntN(16)
+			p.Limit.Labels = 1 + r.IntN(8)
 			want := n.brute(p)
 			s, err := n.g.Solve(p)
 			switch {

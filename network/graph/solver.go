@@ -113,21 +113,30 @@ func (s *solver) cheapest() (Solution, error) {
 	if s.meets(p.Arcs) {
 		return Solution{Path: p, Value: p.Cost, Bound: p.Cost, Exact: true, Algorithm: Dijkstra}, nil
 	}
-	s.low = p.Cost
 	if err := s.lookBack(); err != nil {
 		return Solution{}, err
 	}
-	s.rest[len(s.p.Bounds)] = s.backwards(s.p.Cost)
-	end, bound := s.settle()
+	s.prune()
+	end, bound := s.exact(p.Cost)
 	s.low = max(s.low, bound)
 	switch end {
 	case exhausted:
 		return Solution{}, &NoPathError{Reason: Together}
 	case limited:
-		return s.relaxed(p)
+		return s.relaxed()
 	}
 	found := s.way(end)
 	return Solution{Path: found, Value: found.Cost, Bound: found.Cost, Exact: true, Algorithm: LabelSetting, Labels: len(s.states)}, nil
+}
+
+// exact is the exact search for the path of least cost, which is known to be low at least.
+func (s *solver) exact(low float64) (int32, float64) {
+	back := s.backwards(s.p.Cost)
+	s.rest[len(s.p.Bounds)], s.low = back, low
+	if start, ok := back.known(int32(s.p.From)); ok {
+		s.low = max(low, start.cost)
+	}
+	return s.settle()
 }
 
 // shortest is the path of least sum over the arcs that take part.

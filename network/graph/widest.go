@@ -62,11 +62,15 @@ func (g *Graph) maxWidth(s *search, from, to int, width Weights, skip func(arc i
 	return 0, false
 }
 
-// widest solves problems whose objective is the width. If the widest path of all
-// can be had within the bounds, that is it; else the exact search finds how wide a
-// path can be. In both cases the cheapest path of that width is searched then: one
-// search cannot do both, as [Graph.WidestPath] says.
+// widest solves problems whose objective is the width. With one bound that is
+// bisection. With several, if the widest path of all can be had within the bounds, that
+// is it; else the exact search finds how wide a path can be. In both cases the cheapest
+// path of that width is searched then: one search cannot do both, as [Graph.WidestPath]
+// says.
 func (s *solver) widest() (Solution, error) {
+	if len(s.p.Bounds) == 1 {
+		return s.widestWithin()
+	}
 	m := s.g.pool.Get().(*search)
 	wide, ok := s.g.maxWidth(m, s.p.From, s.p.To, s.p.Width, s.skip)
 	s.g.pool.Put(m)
@@ -82,6 +86,7 @@ func (s *solver) widest() (Solution, error) {
 	if err := s.lookBack(); err != nil {
 		return Solution{}, err
 	}
+	s.prune()
 	r := s.g.reverse()
 	back := r.pool.Get().(*search)
 	s.rest[len(s.p.Bounds)] = back
