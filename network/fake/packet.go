@@ -26,26 +26,7 @@ func NewPacket(fields ...openflow.OXM) Packet {
 // PacketOf reads a frame.
 func PacketOf(frame []byte) Packet {
 	h, _ := packet.Parse(frame) // the fields before a fault still count
-	f := []openflow.OXM{openflow.EthDst(h.EthDst), openflow.EthSrc(h.EthSrc), openflow.EthType(h.EthType)}
-	if h.Has(packet.VLAN) {
-		f = append(f, openflow.VLANVID(h.VLANID), openflow.VLANPCP(h.VLANPCP))
-	}
-	if h.IsIP() {
-		f = append(f, openflow.IPSrc(h.Src), openflow.IPDst(h.Dst), openflow.IPProto(h.Proto), openflow.IPDSCP(h.DSCP))
-	}
-	switch {
-	case h.Has(packet.ARP):
-		f = append(f, openflow.ARPOp(h.ARPOp), openflow.ARPSPA(h.Src), openflow.ARPTPA(h.Dst), openflow.ARPSHA(h.ARPSHA), openflow.ARPTHA(h.ARPTHA))
-	case h.Has(packet.TCP):
-		f = append(f, openflow.TCPSrc(h.SrcPort), openflow.TCPDst(h.DstPort), openflow.TCPFlags(h.TCPFlags, 0xfff))
-	case h.Has(packet.UDP):
-		f = append(f, openflow.UDPSrc(h.SrcPort), openflow.UDPDst(h.DstPort))
-	case h.Has(packet.ICMPv4):
-		f = append(f, openflow.ICMPv4Type(h.ICMPType), openflow.ICMPv4Code(h.ICMPCode))
-	case h.Has(packet.ICMPv6):
-		f = append(f, openflow.ICMPv6Type(h.ICMPType), openflow.ICMPv6Code(h.ICMPCode))
-	}
-	p := NewPacket(f...)
+	p := NewPacket(h.Fields()...)
 	p.Size = len(frame)
 	return p
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
+
+	"github.com/sluice-net/sluice/openflow"
 )
 
 // FuzzParse: an error, or headers that every accessor survives and that gopacket
@@ -25,6 +27,9 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("offsets out of order: %+v", h)
 		}
 		_, _, _, _ = h.Source(), h.Destination(), h.IsSYN(), h.TCPOptions(frame)
+		if _, err := openflow.NewMatch(h.Fields()...); err != nil {
+			t.Fatalf("%+v has fields that cannot stand together: %v", h, err)
+		}
 		if h.Has(TCP) {
 			AppendReset(nil, &h)
 		}

@@ -30,36 +30,7 @@ func NewPacket(fields ...openflow.OXM) Packet {
 
 // FromHeaders makes a packet of what was read from a frame.
 func FromHeaders(inPort uint32, h *packet.Headers) Packet {
-	f := []openflow.OXM{
-		openflow.InPort(inPort), openflow.EthDst(h.EthDst), openflow.EthSrc(h.EthSrc), openflow.EthType(h.EthType), openflow.NoVLAN(),
-	}
-	if h.Has(packet.VLAN) {
-		f[4] = openflow.VLANVID(h.VLANID)
-		f = append(f, openflow.VLANPCP(h.VLANPCP))
-	}
-	if h.IsIP() {
-		f = append(f, openflow.IPSrc(h.Src), openflow.IPDst(h.Dst), openflow.IPProto(h.Proto), openflow.IPDSCP(h.DSCP), openflow.IPECN(h.ECN))
-	}
-	switch {
-	case h.Has(packet.ARP):
-		f = append(f, openflow.ARPOp(h.ARPOp), openflow.ARPSPA(h.Src), openflow.ARPTPA(h.Dst), openflow.ARPSHA(h.ARPSHA), openflow.ARPTHA(h.ARPTHA))
-	case h.Has(packet.MPLS):
-		f = append(f, openflow.MPLSLabel(h.MPLSLabel), openflow.MPLSTC(h.MPLSTC))
-	case h.Has(packet.TCP):
-		f = append(f, openflow.TCPSrc(h.SrcPort), openflow.TCPDst(h.DstPort), openflow.TCPFlags(h.TCPFlags, 0xfff))
-	case h.Has(packet.UDP):
-		f = append(f, openflow.UDPSrc(h.SrcPort), openflow.UDPDst(h.DstPort))
-	case h.Has(packet.SCTP):
-		f = append(f, openflow.SCTPSrc(h.SrcPort), openflow.SCTPDst(h.DstPort))
-	case h.Has(packet.ICMPv4):
-		f = append(f, openflow.ICMPv4Type(h.ICMPType), openflow.ICMPv4Code(h.ICMPCode))
-	case h.Has(packet.ICMPv6):
-		f = append(f, openflow.ICMPv6Type(h.ICMPType), openflow.ICMPv6Code(h.ICMPCode))
-		if h.NDTarget.IsValid() {
-			f = append(f, openflow.NDTarget(h.NDTarget))
-		}
-	}
-	p := NewPacket(f...)
+	p := NewPacket(append(h.Fields(), openflow.InPort(inPort))...)
 	p.TTL = h.TTL
 	return p
 }

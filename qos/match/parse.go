@@ -156,28 +156,7 @@ func (p *parser) matches() ([]openflow.Match, []Fault) {
 
 // Of is a packet as an exact match: a Match selects the packet if it covers it.
 func Of(inPort uint32, h *packet.Headers) openflow.Match {
-	f := []openflow.OXM{openflow.InPort(inPort), openflow.EthDst(h.EthDst), openflow.EthSrc(h.EthSrc), openflow.EthType(h.EthType)}
-	if h.Has(packet.VLAN) {
-		f = append(f, openflow.VLANVID(h.VLANID), openflow.VLANPCP(h.VLANPCP))
-	} else {
-		f = append(f, openflow.NoVLAN())
-	}
-	if h.IsIP() {
-		f = append(f, openflow.IPSrc(h.Src), openflow.IPDst(h.Dst), openflow.IPProto(h.Proto), openflow.IPDSCP(h.DSCP), openflow.IPECN(h.ECN))
-	}
-	switch {
-	case h.Has(packet.TCP):
-		f = append(f, openflow.TCPSrc(h.SrcPort), openflow.TCPDst(h.DstPort))
-	case h.Has(packet.UDP):
-		f = append(f, openflow.UDPSrc(h.SrcPort), openflow.UDPDst(h.DstPort))
-	case h.Has(packet.SCTP):
-		f = append(f, openflow.SCTPSrc(h.SrcPort), openflow.SCTPDst(h.DstPort))
-	case h.Has(packet.ICMPv4):
-		f = append(f, openflow.ICMPv4Type(h.ICMPType), openflow.ICMPv4Code(h.ICMPCode))
-	case h.Has(packet.ICMPv6):
-		f = append(f, openflow.ICMPv6Type(h.ICMPType), openflow.ICMPv6Code(h.ICMPCode))
-	}
-	m, err := openflow.NewMatch(f...)
+	m, err := openflow.NewMatch(append(h.Fields(), openflow.InPort(inPort))...)
 	if err != nil { // the parser has read each of these from the frame
 		return openflow.Match{}
 	}
