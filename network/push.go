@@ -33,12 +33,14 @@ type pushed struct {
 const maxPlaces = 4096
 
 type pushCounters struct {
-	datagrams, malformed, refused atomic.Uint64
+	datagrams, failed, malformed, refused atomic.Uint64
 }
 
 // PushStats counts what has come in by sFlow.
 type PushStats struct {
 	Datagrams uint64
+	// Failed counts errors of the socket, as when the machine has no memory for more.
+	Failed uint64
 	// Malformed could not be read, Refused came from somewhere else than the
 	// switch's OpenFlow connection, or were of a switch that has none.
 	Malformed, Refused uint64
@@ -47,7 +49,7 @@ type PushStats struct {
 // PushStats reads the counters of the sFlow receiver.
 func (n *Network) PushStats() PushStats {
 	c := &n.push.counters
-	return PushStats{Datagrams: c.datagrams.Load(), Malformed: c.malformed.Load(), Refused: c.refused.Load()}
+	return PushStats{Datagrams: c.datagrams.Load(), Failed: c.failed.Load(), Malformed: c.malformed.Load(), Refused: c.refused.Load()}
 }
 
 // SFlowAddr is where sFlow is received, nil if it is not.
@@ -70,38 +72,57 @@ func (n *Network) listenPushed() (err error) {
 	return nil
 }
 
+// pushPause is how long the receiver waits after an error, so that one that lasts does not
+// keep a processor busy.
+const pushPause = 50 * time.Millisecond
+
 // receivePushed takes datagrams until ctx ends, one at a time: what comes too fast
-// waits in the socket, and what does not fit there is lost, as with all of UDP.
+// waits in the socket, and what does not fit there is lost, as with all of UDP. Only a
+// closed socket is the end of receiving; other errors are of one datagram or of the
+// machine's present state.
 func (n *Network) receivePushed(ctx context.Context) error {
 	b := make([]byte, 1<<16)
 	var d sflow.Datagram
 	for {
 		size, from, err := n.push.conn.ReadFrom(b)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return nil
-		}
-		if err != nil {
+		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("receiving sFlow: %w", err)
+		case err != nil:
+			n.push.counters.failed.Add(1)
+			n.push.limiter.warn(n.log, "receiving sFlow", "error", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(pushPause):
+			}
+		default:
+			n.takeDatagram(from, b[:size], &d)
 		}
-		now := time.Now()
-		n.push.counters.datagrams.Add(1)
-		if err := d.Parse(b[:size]); err != nil {
-			n.push.counters.malformed.Add(1)
-			n.push.limiter.warn(n.log, "sFlow not understood", "from", from, "error", err)
-			continue
-		}
-		who := hostOf(from)
-		for i := range d.Counters {
-			if err := n.takePushed(who, now, &d.Counters[i]); err != nil {
-				n.push.counters.refused.Add(1)
-				if !errors.Is(err, ErrSwitchDown) { // it may be about to connect
-					n.push.limiter.warn(n.log, "sFlow not believed", "from", from, "error", err)
-				}
+	}
+}
+
+// takeDatagram takes what a datagram holds, which is read into d.
+func (n *Network) takeDatagram(from net.Addr, b []byte, d *sflow.Datagram) {
+	now := time.Now()
+	n.push.counters.datagrams.Add(1)
+	if err := d.Parse(b); err != nil {
+		n.push.counters.malformed.Add(1)
+		n.push.limiter.warn(n.log, "sFlow not understood", "from", from, "error", err)
+		return
+	}
+	who := hostOf(from)
+	for i := range d.Counters {
+		if err := n.takePushed(who, now, &d.Counters[i]); err != nil {
+			n.push.counters.refused.Add(1)
+			if !errors.Is(err, ErrSwitchDown) { // it may be about to connect
+				n.push.limiter.warn(n.log, "sFlow not believed", "from", from, "error", err)
 			}
 		}
-		for i := range d.Packets {
-			n.takeSample(who, now, &d.Packets[i])
-		}
+	}
+	for i := range d.Packets {
+		n.takeSample(who, now, &d.Packets[i])
 	}
 }
 

@@ -3,6 +3,8 @@ package network_test
 import (
 	"encoding/binary"
 	"net"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -86,4 +88,40 @@ func TestPushedCounters(t *testing.T) {
 	if _, ok := n.PortRateBy(at, stats.Polled); ok {
 		t.Error("counters were asked for")
 	}
+}
+
+// faulty is a socket whose first reads fail.
+type faulty struct {
+	net.PacketConn
+	failures atomic.Int32
+}
+
+func (f *faulty) ReadFrom(b []byte) (int, net.Addr, error) {
+	if f.failures.Add(-1) >= 0 {
+		return 0, nil, &net.OpError{Op: "read", Net: "udp", Err: syscall.ENOBUFS}
+	}
+	return f.PacketConn.ReadFrom(b)
+}
+
+// TestReceiverOutlivesErrors: an error of the socket is counted, and what comes after it
+// is received.
+func TestReceiverOutlivesErrors(t *testing.T) {
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &faulty{PacketConn: conn}
+	f.failures.Store(2)
+	n, _ := start(t, network.Config{Measure: network.MeasureSFlow, SFlowConn: f})
+	out, err := net.Dial("udp", conn.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = out.Close() })
+	if _, err := out.Write([]byte("no sFlow")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the datagram after two errors", func() bool {
+		return n.PushStats() == network.PushStats{Failed: 2, Datagrams: 1, Malformed: 1}
+	})
 }

@@ -12,7 +12,7 @@ type metrics struct {
 
 	switches, links, hosts                                         *prometheus.Desc
 	capacity, used, latency, jitter, loss                          *prometheus.Desc
-	datagrams, malformedDatagrams, refusedReports                  *prometheus.Desc
+	datagrams, failedDatagrams, malformedDatagrams, refusedReports *prometheus.Desc
 	rules, held, packetIns, outsDropped, flowMods, errs, malformed *prometheus.Desc
 }
 
@@ -29,6 +29,7 @@ func newMetrics(core Core) *metrics {
 		jitter:             prometheus.NewDesc("sluice_network_link_jitter_seconds", "Measured difference of latency from one probe to the next.", byLink, nil),
 		loss:               prometheus.NewDesc("sluice_network_link_loss_ratio", "Measured share of packets that did not arrive, over the last minute.", byLink, nil),
 		datagrams:          prometheus.NewDesc("sluice_network_sflow_datagrams_total", "sFlow datagrams received.", nil, nil),
+		failedDatagrams:    prometheus.NewDesc("sluice_network_sflow_receive_errors_total", "Errors of the socket that receives sFlow.", nil, nil),
 		malformedDatagrams: prometheus.NewDesc("sluice_network_sflow_malformed_total", "sFlow datagrams that could not be read.", nil, nil),
 		refusedReports:     prometheus.NewDesc("sluice_network_sflow_refused_total", "Counters in sFlow datagrams that came from elsewhere than the switch's OpenFlow connection.", nil, nil),
 		rules:              prometheus.NewDesc("sluice_network_rules", "Rules wanted on the switch.", bySwitch, nil),
@@ -43,7 +44,7 @@ func newMetrics(core Core) *metrics {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.switches, m.links, m.hosts, m.capacity, m.used, m.latency, m.jitter, m.loss, m.datagrams, m.malformedDatagrams, m.refusedReports, m.rules, m.held, m.packetIns, m.outsDropped, m.flowMods, m.errs, m.malformed} {
+	for _, d := range []*prometheus.Desc{m.switches, m.links, m.hosts, m.capacity, m.used, m.latency, m.jitter, m.loss, m.datagrams, m.failedDatagrams, m.malformedDatagrams, m.refusedReports, m.rules, m.held, m.packetIns, m.outsDropped, m.flowMods, m.errs, m.malformed} {
 		out <- d
 	}
 }
@@ -58,6 +59,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	}
 	push := m.core.PushStats()
 	counter(m.datagrams, push.Datagrams)
+	counter(m.failedDatagrams, push.Failed)
 	counter(m.malformedDatagrams, push.Malformed)
 	counter(m.refusedReports, push.Refused)
 	all := m.core.Switches()
