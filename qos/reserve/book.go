@@ -66,7 +66,7 @@ type Book struct {
 
 	mu       sync.Mutex
 	promises map[Key]*entry
-	links    map[Link]map[Key]*entry
+	links    map[Link]*account
 }
 
 // entry is a promise in the book.
@@ -83,7 +83,7 @@ type entry struct {
 // capacity zero is one of which nothing can be promised. It is called with the
 // book locked.
 func New(use func(Link) Use) *Book {
-	return &Book{use: use, promises: map[Key]*entry{}, links: map[Link]map[Key]*entry{}}
+	return &Book{use: use, promises: map[Key]*entry{}, links: map[Link]*account{}}
 }
 
 // Admit makes a promise if every link has what is asked, and otherwise nothing: the
@@ -137,13 +137,29 @@ func (b *Book) put(p Promise, rates map[Link]uint64) {
 		e.seen = old.seen
 		b.remove(old)
 	}
-	b.promises[p.Key] = e
 	for l := range rates {
 		e.before[l] = b.use(l).Used
+	}
+	b.promises[p.Key] = e
+	b.enter(e)
+}
+
+// enter adds a promise to the accounts of its links. The lock is held.
+func (b *Book) enter(e *entry) {
+	for l := range e.rates {
 		if b.links[l] == nil {
-			b.links[l] = map[Key]*entry{}
+			b.links[l] = newAccount()
 		}
-		b.links[l][p.Key] = e
+		b.links[l].enter(l, e)
+	}
+}
+
+// leave takes a promise out of the accounts of its links. The lock is held.
+func (b *Book) leave(e *entry) {
+	for l := range e.rates {
+		if a := b.links[l]; a.leave(l, e) {
+			delete(b.links, l)
+		}
 	}
 }
 
@@ -165,12 +181,7 @@ func (e *entry) own(l Link) uint64 { return min(e.seen.most(), e.rates[l]) }
 // remove takes a promise out. The lock is held.
 func (b *Book) remove(e *entry) {
 	delete(b.promises, e.promise.Key)
-	for l := range e.rates {
-		delete(b.links[l], e.promise.Key)
-		if len(b.links[l]) == 0 {
-			delete(b.links, l)
-		}
-	}
+	b.leave(e)
 }
 
 // Release gives a promise up; false if there is none.
@@ -190,7 +201,9 @@ func (b *Book) Observe(k Key, rate uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.promises[k]; e != nil {
+		b.leave(e)
 		e.seen.add(rate)
+		b.enter(e)
 	}
 }
 
@@ -203,33 +216,44 @@ func (b *Book) Available(l Link, k Key) uint64 {
 	return b.available(l, b.use(l), k)
 }
 
-// noise is the part of a link's capacity below which use that is nobody's promise is
-// not held against one: probes of the controller, and readings that are not taken at
-// the same moment.
-const noise = 100
+// Use that is nobody's promise is not held against one if it may be noise: of chatter,
+// what the controller and hosts send unasked (probes, ARP, neighbour discovery), in bit/s;
+// and of readings that are not taken at the same moment, a part of the traffic that the
+// promises show. Both together are at most that part of the capacity, which is thus the
+// most that all promises of a link may be short of together, however many they are.
+const (
+	chatter = 100_000
+	skew    = 100
+)
+
+// noise is how much of a link's use may be noise, if own of it is known to be of promises.
+func noise(u Use, own uint64) uint64 { return min(u.Capacity/skew, chatter+own/skew) }
 
 // available computes what a link has left. The lock is held.
 func (b *Book) available(l Link, u Use, except Key) uint64 {
-	others, promised := u.Used, uint64(0)
+	a := b.links[l]
+	if a == nil {
+		a = &account{}
+	}
+	sums := a.sums
+	if e := a.entries[except]; e != nil { // its traffic will not be there besides
+		sums = sums.minus(e.on(l))
+		sums.counted += e.most(l)
+	}
+	others := u.Used - min(sums.counted, u.Used)
+	own := u.Used - others
 	unseen, grown := uint64(0), uint64(0)
-	for k, e := range b.links[l] {
-		if k == except || e.promise.Yields || e.rates[l] == 0 {
-			others -= min(e.most(l), others)
-			continue
-		}
-		own := e.own(l)
-		others -= min(own, others)
-		promised += e.rates[l]
-		if e.seen.young() {
-			unseen += e.rates[l] - own
-			grown = max(grown, u.Used-min(e.before[l]+own, u.Used))
+	for k, e := range a.young {
+		if k != except {
+			unseen += e.rates[l] - e.own(l)
+			grown = max(grown, u.Used-min(e.before[l]+e.own(l), u.Used))
 		}
 	}
 	others -= min(unseen, grown, others)
-	if others < u.Capacity/noise {
+	if others < noise(u, own) {
 		others = 0
 	}
-	return u.Capacity - min(others+promised, u.Capacity)
+	return u.Capacity - min(others+sums.promised, u.Capacity)
 }
 
 // Left is what a link has for the promise of a key at the best: as Available, but all
@@ -237,30 +261,26 @@ func (b *Book) available(l Link, u Use, except Key) uint64 {
 func (b *Book) Left(l Link, k Key) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	u := b.use(l)
-	others, promised := u.Used, uint64(0)
-	for other, e := range b.links[l] {
-		own := e.most(l)
-		if e.seen.young() {
-			own = max(own, e.rates[l])
-		}
-		others -= min(own, others)
-		if other != k {
-			promised += e.rates[l]
-		}
+	u, a := b.use(l), b.links[l]
+	if a == nil {
+		return u.Capacity - min(u.Used, u.Capacity)
 	}
-	return u.Capacity - min(others+promised, u.Capacity)
+	seen := a.sums.seen
+	for _, e := range a.young {
+		most := e.most(l)
+		seen += max(most, e.rates[l]) - most
+	}
+	others := u.Used - min(seen, u.Used)
+	return u.Capacity - min(others+a.promised(l, k), u.Capacity)
 }
 
 // unpromised is what of a link is promised to nobody else. The lock is held.
 func (b *Book) unpromised(l Link, u Use, except Key) uint64 {
-	var taken uint64
-	for k, e := range b.links[l] {
-		if k != except {
-			taken += e.rates[l]
-		}
+	a := b.links[l]
+	if a == nil {
+		return u.Capacity
 	}
-	return u.Capacity - min(taken, u.Capacity)
+	return u.Capacity - min(a.promised(l, except), u.Capacity)
 }
 
 // Promises lists the promises, by owner and identifier.
@@ -290,12 +310,11 @@ func (b *Book) Lines() []Line {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := make([]Line, 0, len(b.links))
-	for l, entries := range b.links {
+	for l, a := range b.links {
 		u := b.use(l)
-		line := Line{Link: l, Use: u, Available: b.available(l, u, Key{})}
-		for k, e := range entries {
+		line := Line{Link: l, Use: u, Promised: a.sums.promised, Available: b.available(l, u, Key{})}
+		for k, e := range a.entries {
 			line.Keys = append(line.Keys, k)
-			line.Promised += e.rates[l]
 			line.Unseen += e.rates[l] - e.own(l)
 		}
 		slices.SortFunc(line.Keys, func(x, y Key) int { return cmp.Or(cmp.Compare(x.Owner, y.Owner), cmp.Compare(x.ID, y.ID)) })
@@ -309,9 +328,8 @@ func (b *Book) Lines() []Line {
 func (b *Book) Promised(l Link) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var total uint64
-	for _, e := range b.links[l] {
-		total += e.rates[l]
+	if a := b.links[l]; a != nil {
+		return a.sums.promised
 	}
-	return total
+	return 0
 }

@@ -100,6 +100,52 @@ func TestYields(t *testing.T) {
 	}
 }
 
+// What may be noise grows with the traffic of promises, and ends at a hundredth of the
+// link: what is more is somebody's, and stands against promises.
+func TestNoise(t *testing.T) {
+	const gbit = 1000 * mbit
+	n := network{}
+	b := New(n.use)
+	b.Restore(promise("a", 2*gbit, 1))
+	for range readings + 1 {
+		b.Observe(key("a"), 2*gbit)
+	}
+	for _, c := range []struct{ used, want uint64 }{
+		{2*gbit + 20*mbit, 8 * gbit},
+		{2*gbit + 21*mbit, 8*gbit - 21*mbit},
+		{2*gbit + 90*mbit, 8*gbit - 90*mbit},
+	} {
+		n[link(1)] = Use{10 * gbit, c.used}
+		if got := b.Available(link(1), Key{}); got != c.want {
+			t.Errorf("with %d used %d are available, want %d", c.used, got, c.want)
+		}
+	}
+}
+
+// However many promises pile up on a link, the noise that is not held against them does
+// not: with what is nobody's, they exceed the link by a hundredth at most.
+func TestNoiseDoesNotPileUp(t *testing.T) {
+	const capacity, others = 100 * mbit, 900_000
+	n := network{}
+	b := New(n.use)
+	carried := uint64(0)
+	for i := range 1000 {
+		n[link(1)] = Use{capacity, carried + others}
+		id := fmt.Sprint(i)
+		if b.Admit(promise(id, mbit, 1)) != nil {
+			break
+		}
+		carried += mbit
+		n[link(1)] = Use{capacity, carried + others}
+		for range readings + 1 {
+			b.Observe(key(id), mbit)
+		}
+	}
+	if carried+others > capacity+capacity/skew || carried < 98*mbit {
+		t.Errorf("%d are promised beside %d of nobody's, of %d", carried, others, capacity)
+	}
+}
+
 // Answers are no hindrance where they are expected, promised or not, and hide no more of
 // what others send than that.
 func TestAnswers(t *testing.T) {

@@ -1,0 +1,109 @@
+package reserve
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// oneByOne is what a link has left, counted promise by promise.
+func oneByOne(b *Book, l Link, u Use, except Key) uint64 {
+	others, promised, unseen, grown := u.Used, uint64(0), uint64(0), uint64(0)
+	for k, e := range b.promises {
+		rate, on := e.rates[l]
+		switch {
+		case !on:
+			continue
+		case k == except || rate == 0:
+			others -= min(e.most(l), others)
+			continue
+		}
+		own := min(e.seen.most(), rate)
+		others -= min(own, others)
+		promised += rate
+		if e.seen.young() {
+			unseen += rate - own
+			grown = max(grown, u.Used-min(e.before[l]+own, u.Used))
+		}
+	}
+	own := u.Used - others
+	if others -= min(unseen, grown, others); others < noise(u, own) {
+		others = 0
+	}
+	return u.Capacity - min(others+promised, u.Capacity)
+}
+
+// leftOneByOne is what a link has left for a promise at the best, counted in the same way.
+func leftOneByOne(b *Book, l Link, u Use, key Key) uint64 {
+	others, promised := u.Used, uint64(0)
+	for k, e := range b.promises {
+		rate, on := e.rates[l]
+		if !on {
+			continue
+		}
+		most := e.most(l)
+		if e.seen.young() {
+			most = max(most, rate)
+		}
+		others -= min(most, others)
+		if k != key {
+			promised += rate
+		}
+	}
+	return u.Capacity - min(others+promised, u.Capacity)
+}
+
+// The accounts of links say what counting promise by promise would, whatever has been
+// promised, seen, replaced and released.
+func TestAccountsAddUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := network{}
+		b := New(n.use)
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			for l := range 3 {
+				n[link(l)] = Use{Capacity: 1000, Used: rapid.Uint64Range(0, 1200).Draw(t, "used")}
+			}
+			k := key(fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "id")))
+			switch rapid.IntRange(0, 5).Draw(t, "what") {
+			case 0:
+				b.Release(k)
+			case 1, 2:
+				b.Observe(k, rapid.Uint64Range(0, 300).Draw(t, "seen"))
+			default:
+				p := Promise{Key: k, Yields: rapid.Bool().Draw(t, "yields")}
+				for range rapid.IntRange(1, 3).Draw(t, "links") {
+					s := Share{Link: link(rapid.IntRange(0, 2).Draw(t, "link")), Answers: rapid.Uint64Range(0, 1).Draw(t, "answers") * 20}
+					if !p.Yields {
+						s.Rate = rapid.Uint64Range(0, 200).Draw(t, "rate")
+					}
+					p.Shares = append(p.Shares, s)
+				}
+				b.Restore(p)
+			}
+			for l := range 3 {
+				u := n.use(link(l))
+				if got, want := b.Available(link(l), k), oneByOne(b, link(l), u, k); got != want {
+					t.Fatalf("%d are available, want %d", got, want)
+				}
+				if got, want := b.Left(link(l), k), leftOneByOne(b, link(l), u, k); got != want {
+					t.Fatalf("%d are left, want %d", got, want)
+				}
+			}
+		}
+	})
+}
+
+// BenchmarkAvailable asks a link with a thousand promises.
+func BenchmarkAvailable(b *testing.B) {
+	book := New(network{link(1): {Capacity: 1 << 40}}.use)
+	for i := range 1000 {
+		book.Restore(promise(fmt.Sprint(i), mbit, 1))
+		for range readings + 1 {
+			book.Observe(key(fmt.Sprint(i)), mbit)
+		}
+	}
+	for b.Loop() {
+		book.Available(link(1), key("1"))
+	}
+}
