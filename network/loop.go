@@ -19,6 +19,7 @@ type loops struct {
 	number uint64
 	came   chan time.Time // where the answer to the latest is waited for
 	failed int            // in a row
+	last   time.Time      // when the latest came back or was given up
 }
 
 const (
@@ -27,13 +28,15 @@ const (
 	// loopFailures is after how many packets that did not come back a switch is
 	// taken to be unable to do that. Its links are measured by echoes then.
 	loopFailures = 3
+	// loopAgain is after how long it is tried again: they may just have been lost.
+	loopAgain = 30 * time.Second
 )
 
 // able reports whether the switch gives packets back, so far as is known.
-func (l *loops) able() bool {
+func (l *loops) able(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.failed < loopFailures
+	return l.failed < loopFailures || now.Sub(l.last) >= loopAgain
 }
 
 // next makes the next packet and the channel on which its return is told.
@@ -46,10 +49,10 @@ func (l *loops) next() (frame []byte, came <-chan time.Time) {
 }
 
 // over takes note of how the latest packet has ended.
-func (l *loops) over(back bool) {
+func (l *loops) over(back bool, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.came = nil
+	l.came, l.last = nil, now
 	if l.failed++; back {
 		l.failed = 0
 	}
@@ -66,10 +69,10 @@ func (s *Switch) loop(ctx context.Context) (time.Duration, bool) {
 	}
 	select {
 	case at := <-came:
-		s.loops.over(true)
+		s.loops.over(true, at)
 		return at.Sub(sent), true
-	case <-timer.C:
-		s.loops.over(false)
+	case now := <-timer.C:
+		s.loops.over(false, now)
 	case <-s.done:
 	case <-ctx.Done():
 	}

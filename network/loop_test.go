@@ -6,7 +6,7 @@ import (
 )
 
 // TestLoops: only the packet that is waited for counts, and a switch that has kept
-// several is not asked any more.
+// several is not asked for a while, until one comes back again.
 func TestLoops(t *testing.T) {
 	s := &Switch{}
 	old, _ := s.loops.next()
@@ -24,15 +24,26 @@ func TestLoops(t *testing.T) {
 	if got := <-came; !got.Equal(at) {
 		t.Errorf("came at %v, want %v", got, at)
 	}
-	s.loops.over(true)
+	s.loops.over(true, at)
 	for range loopFailures {
-		if !s.loops.able() {
+		if !s.loops.able(at) {
 			t.Error("given up too early")
 		}
-		s.loops.over(false)
+		s.loops.over(false, at)
 	}
-	if s.loops.able() {
-		t.Error("a switch that keeps all packets is still asked")
+	for _, later := range []time.Duration{0, loopAgain} {
+		tried := at.Add(later)
+		if s.loops.able(tried.Add(loopAgain - 1)) {
+			t.Error("a switch that keeps all packets is still asked")
+		}
+		if !s.loops.able(tried.Add(loopAgain)) {
+			t.Error("a switch that has kept packets once is never asked again")
+		}
+		s.loops.over(false, tried.Add(loopAgain))
+	}
+	s.loops.over(true, at)
+	if !s.loops.able(at) {
+		t.Error("a packet has come back, and the switch is not asked")
 	}
 }
 

@@ -60,7 +60,7 @@ func (s *Switch) measure(ctx context.Context) {
 // measureLoops takes the round-trip time of packets a few times.
 func (s *Switch) measureLoops(ctx context.Context) {
 	for range roundTripsAtOnce {
-		if !s.loops.able() {
+		if !s.loops.able(time.Now()) {
 			s.rtt.forgetLoops()
 			return
 		}
