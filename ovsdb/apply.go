@@ -34,6 +34,27 @@ func (c *Client) Apply(ctx context.Context, dpid uint64, want map[uint32]Root) (
 	})
 }
 
+// SetTag writes an external id on the row of a port's QoS, whoever has made it; an empty
+// value takes it away. If the row has gone meanwhile, nothing happens.
+func (c *Client) SetTag(ctx context.Context, p Port, key, value string) error {
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	s, _, _ := c.current()
+	if s == nil {
+		return c.Err()
+	}
+	op := ovsdb.Operation{Op: ovsdb.OperationMutate, Table: "QoS", Where: is(p.qos), Mutations: []ovsdb.Mutation{
+		*ovsdb.NewMutation("external_ids", ovsdb.MutateOperationDelete, set(key)),
+	}}
+	if value != "" {
+		op.Mutations = append(op.Mutations, *ovsdb.NewMutation("external_ids", ovsdb.MutateOperationInsert, textMap(map[string]string{key: value})))
+	}
+	if _, err := s.transact(ctx, []ovsdb.Operation{op}); err != nil {
+		return fmt.Errorf("database %s: %w", c.opts.Target, err)
+	}
+	return nil
+}
+
 // Remove deletes everything that bears the owner's name, from all bridges.
 func (c *Client) Remove(ctx context.Context) (Change, error) {
 	return c.change(ctx, func(s *State) ([]ovsdb.Operation, error) {

@@ -6,7 +6,7 @@
 // differs is changed in one transaction, and Apply returns when the switch's daemon
 // has carried it out. All rows bear the owner's name in external_ids, so that a
 // controller that was restarted finds them again, and so that rows of others are
-// never touched.
+// never touched but by SetTag.
 //
 // The columns are those of ovs-vswitchd.conf.db(5).
 package ovsdb

@@ -186,6 +186,91 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
+// A QoS that somebody else sets after the state was read stays, with the port that has it,
+// and so does a row of ours that somebody else has taken over.
+func TestOthersMeanwhile(t *testing.T) {
+	l := lab.New(t, topology())
+	s := l.Switch("s1")
+	c := start(t, s.Database(), "test")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := c.WaitBridge(ctx, s.DPID()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Apply(ctx, s.DPID(), map[uint32]Root{1: root(1_000_000, 0), 2: root(1_000_000, 0)}); err != nil {
+		t.Fatal(err)
+	}
+	session, stale, _ := c.current()
+	b, _ := stale.Bridge(s.DPID())
+	one, _ := b.Port(1)
+	two, _ := b.Port(2)
+	if _, err := s.Vsctl(ctx, "--id=@q", "create", "QoS", "type=linux-htb", "other-config:max-rate=5000000", "--", "set", "Port", one.Name, "qos=@q"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Vsctl(ctx, "set", "QoS", two.qos, "external_ids:"+OwnerTag+"=them"); err != nil {
+		t.Fatal(err)
+	}
+	ops, err := stale.plan(b, "test", map[uint32]Root{2: root(2_000_000, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := session.commit(ctx, stale, ops); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{one.Name: "5000000", two.Name: "1000000"} {
+		id, err := s.Vsctl(ctx, "get", "Port", name, "qos")
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := s.Vsctl(ctx, "get", "QoS", strings.TrimSpace(id), "other_config")
+		if err != nil || !strings.Contains(config, want) {
+			t.Errorf("port %s has QoS %s with %s, want the rate %s: %v", name, id, config, want, err)
+		}
+	}
+}
+
+// A tag stands on the row until it is taken away, and disturbs nobody's plan.
+func TestTag(t *testing.T) {
+	l := lab.New(t, topology())
+	s := l.Switch("s1")
+	c := start(t, s.Database(), "test")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := c.WaitBridge(ctx, s.DPID()); err != nil {
+		t.Fatal(err)
+	}
+	want := map[uint32]Root{1: root(1_000_000, 0)}
+	if _, err := c.Apply(ctx, s.DPID(), want); err != nil {
+		t.Fatal(err)
+	}
+	other := start(t, s.Database(), "other")
+	b, err := other.WaitBridge(ctx, s.DPID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _ := b.Port(1)
+	for _, value := range []string{"1:3>0", "1:3>0 2:7>46", ""} {
+		if err := other.SetTag(ctx, p, "known", value); err != nil {
+			t.Fatal(err)
+		}
+		for { // until it has come back
+			state, changed := c.State()
+			b, _ := state.Bridge(s.DPID())
+			if p, _ := b.Port(1); p.QoS.Tags["known"] == value {
+				break
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				t.Fatalf("%q is not seen", value)
+			}
+		}
+		if done, err := c.Apply(ctx, s.DPID(), want); err != nil || done.Operations != 0 {
+			t.Errorf("%q: %+v, %v", value, done, err)
+		}
+	}
+}
+
 // A database that goes away and comes back is found again, with what was configured.
 func TestDatabaseRestarts(t *testing.T) {
 	l := lab.New(t, topology())

@@ -34,8 +34,13 @@ func (e PortErrors) Unwrap() []error {
 }
 
 // plan lists the operations that turn the present state of a bridge into the wanted
-// one: ports that are not named lose what the owner gave them. What cannot be done
-// for one port does not keep others from theirs; it is in the error.
+// one: ports that are not named lose what the owner gave them, but for those whose
+// numbers are not known now, unless nothing at all is wanted. What cannot be done for one
+// port does not keep others from theirs; it is in the error.
+//
+// The database may have changed since the state was read: every operation on a row of the
+// owner's has the condition that it still is, and a port loses only the very QoS that it
+// was seen to have.
 func (s *State) plan(b Bridge, owner string, want map[uint32]Root) ([]ovsdb.Operation, error) {
 	p := &planner{owner: owner}
 	errs := PortErrors{}
@@ -50,6 +55,8 @@ func (s *State) plan(b Bridge, owner string, want map[uint32]Root) ([]ovsdb.Oper
 			p.create(port, root)
 		case wanted && port.Number != 0:
 			p.change(port, root)
+		case port.Number == 0 && want != nil:
+			// Its interface cannot be opened at the moment.
 		case port.QoS != nil && port.QoS.Ours:
 			p.remove(port)
 		}
@@ -112,7 +119,7 @@ func stillNone(table, column, id string) ovsdb.Operation {
 func (p *planner) change(port Port, root Root) {
 	now := port.QoS
 	if now.Rate != root.Rate || now.Type != TypeHTB {
-		p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "QoS", Where: is(port.qos), Row: ovsdb.Row{"type": TypeHTB, "other_config": rootConfig(root)}})
+		p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "QoS", Where: p.own(port.qos), Row: ovsdb.Row{"type": TypeHTB, "other_config": rootConfig(root)}})
 	}
 	wanted := map[uint32]bool{}
 	added := map[any]any{}
@@ -123,7 +130,7 @@ func (p *planner) change(port Port, root Root) {
 		case i < 0:
 			added[int(q.ID)] = p.insertQueue(q)
 		case !now.Queues[i].equal(q):
-			p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Queue", Where: is(now.queues[q.ID]), Row: p.queueRow(q)})
+			p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Queue", Where: p.own(now.queues[q.ID]), Row: p.queueRow(q)})
 		}
 	}
 	if len(added) > 0 {
@@ -143,12 +150,12 @@ func (p *planner) change(port Port, root Root) {
 
 func (p *planner) mutate(qos string, how ovsdb.Mutator, what any) {
 	p.ops = append(p.ops, ovsdb.Operation{
-		Op: ovsdb.OperationMutate, Table: "QoS", Where: is(qos), Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("queues", how, what)},
+		Op: ovsdb.OperationMutate, Table: "QoS", Where: p.own(qos), Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("queues", how, what)},
 	})
 }
 
 func (p *planner) remove(port Port) {
-	p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Port", Where: is(port.uuid), Row: ovsdb.Row{"qos": set()}})
+	p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Port", Where: refers(port.uuid, "qos", port.qos), Row: ovsdb.Row{"qos": set()}})
 	p.delete("QoS", port.qos)
 	for _, q := range port.QoS.Queues {
 		p.deleteQueue(port.QoS, q)
@@ -162,8 +169,9 @@ func (p *planner) deleteQueue(of *QoS, q Queue) {
 	}
 }
 
+// delete deletes a row of the owner's.
 func (p *planner) delete(table, id string) {
-	p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationDelete, Table: table, Where: is(id)})
+	p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationDelete, Table: table, Where: p.own(id)})
 }
 
 func (p *planner) insertQueue(q Queue) ovsdb.UUID {
@@ -193,6 +201,16 @@ func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 
 func is(id string) []ovsdb.Condition {
 	return []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, ovsdb.UUID{GoUUID: id})}
+}
+
+// own means a row if it still bears the owner's name.
+func (p *planner) own(id string) []ovsdb.Condition {
+	return append(is(id), ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes, textMap(map[string]string{OwnerTag: p.owner})))
+}
+
+// refers means a row if its column still refers to another row.
+func refers(id, column, to string) []ovsdb.Condition {
+	return append(is(id), ovsdb.NewCondition(column, ovsdb.ConditionEqual, ovsdb.UUID{GoUUID: to}))
 }
 
 func set(values ...any) ovsdb.OvsSet {

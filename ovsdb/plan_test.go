@@ -21,19 +21,21 @@ func TestCheckTarget(t *testing.T) {
 // What cannot be done at one port is told by its number, and rows of others stay even
 // where they hang on ours.
 func TestPlan(t *testing.T) {
-	one, two := 1, 2
+	one, two, none := 1, 2, -1
 	id := func(s string) *string { return &s }
 	dpid, us := "000000000000000a", map[string]string{OwnerTag: "us"}
 	r := rows{
-		bridges: []bridgeRow{{UUID: "b", Name: "br0", DatapathID: &dpid, Ports: []string{"p1", "p2"}}},
+		bridges: []bridgeRow{{UUID: "b", Name: "br0", DatapathID: &dpid, Ports: []string{"p1", "p2", "p3"}}},
 		ports: []portRow{
 			{UUID: "p1", Name: "eth1", Interfaces: []string{"i1"}, QoS: id("theirs")},
 			{UUID: "p2", Name: "eth2", Interfaces: []string{"i2"}, QoS: id("ours")},
+			{UUID: "p3", Name: "eth3", Interfaces: []string{"i3"}, QoS: id("away")},
 		},
-		interfaces: []interfaceRow{{UUID: "i1", Number: &one}, {UUID: "i2", Number: &two}},
+		interfaces: []interfaceRow{{UUID: "i1", Number: &one}, {UUID: "i2", Number: &two}, {UUID: "i3", Number: &none}},
 		qos: []qosRow{
 			{UUID: "theirs", Type: TypeHTB},
 			{UUID: "stray", Type: TypeHTB, IDs: us},
+			{UUID: "away", Type: TypeHTB, IDs: us},
 			{UUID: "ours", Type: "linux-hfsc", IDs: us, Queues: map[int]string{1: "q1", 5: "q5"}, Config: map[string]string{"max-rate": "1000000"}},
 		},
 		queues: []queueRow{{UUID: "q1", IDs: us}, {UUID: "q5"}},
@@ -55,15 +57,31 @@ func TestPlan(t *testing.T) {
 			id = fmt.Sprint(op.Where[0].Value)
 		}
 		done[op.Op+" "+id] = true
+		if owned := len(op.Where) > 1 && fmt.Sprint(op.Where[1].Value) == fmt.Sprint(textMap(us)); op.Op != "insert" && op.Table != "Port" && !owned {
+			t.Errorf("%s in %s whoever it belongs to now: %v", op.Op, op.Table, op.Where)
+		}
 	}
 	for _, op := range []string{"delete {q1}", "delete {stray}", "update {ours}"} {
 		if !done[op] {
 			t.Errorf("%s is missing: %v", op, done)
 		}
 	}
-	for _, op := range []string{"delete {q5}", "delete {theirs}", "delete {ours}", "update {p1}"} {
+	for _, op := range []string{"delete {q5}", "delete {theirs}", "delete {ours}", "update {p1}", "delete {away}", "update {p3}"} {
 		if done[op] {
-			t.Errorf("%s: it is somebody else's", op)
+			t.Errorf("%s: it is somebody else's, or only away", op)
 		}
+	}
+	ops, err = s.plan(b, "us", nil)
+	if err != nil {
+		t.Error(err)
+	}
+	taken := map[string]bool{}
+	for _, op := range ops {
+		if op.Table == "Port" {
+			taken[fmt.Sprint(op.Where[0].Value, op.Where[1].Value)] = true
+		}
+	}
+	if len(taken) != 2 || !taken["{p2} {ours}"] || !taken["{p3} {away}"] {
+		t.Errorf("nothing is wanted: what is taken from ports is %v", taken)
 	}
 }

@@ -47,19 +47,18 @@ func (c *Client) ApplySFlow(ctx context.Context, dpid uint64, f *SFlow) (Change,
 }
 
 func (p *planner) changeSFlow(b Bridge, f *SFlow) {
-	where := is(b.uuid)
 	switch {
 	case f == nil && b.SFlow != nil && b.SFlow.Ours:
-		p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Bridge", Where: where, Row: ovsdb.Row{"sflow": set()}})
+		p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Bridge", Where: refers(b.uuid, "sflow", b.sflow), Row: ovsdb.Row{"sflow": set()}})
 		p.delete("sFlow", b.sflow)
 	case f != nil && b.sflow == "":
 		name := p.name()
 		p.ops = append(p.ops,
 			stillNone("Bridge", "sflow", b.uuid),
 			ovsdb.Operation{Op: ovsdb.OperationInsert, Table: "sFlow", UUIDName: name, Row: p.sflowRow(f)},
-			ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Bridge", Where: where, Row: ovsdb.Row{"sflow": set(ovsdb.UUID{GoUUID: name})}})
+			ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Bridge", Where: is(b.uuid), Row: ovsdb.Row{"sflow": set(ovsdb.UUID{GoUUID: name})}})
 	case f != nil && b.SFlow != nil && !b.SFlow.equal(f):
-		p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "sFlow", Where: is(b.sflow), Row: p.sflowRow(f)})
+		p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "sFlow", Where: p.own(b.sflow), Row: p.sflowRow(f)})
 	}
 }
 
