@@ -67,15 +67,16 @@ func Layers() []Layer {
 		{Dir: "handover/integration", Tests: []string{"handover", "network", "openflow", "event", "store", "pki", "api", "config", "controller", "lab", "experiment"}},
 
 		{Dir: "qos/match", May: []string{"openflow", "network"}},
+		{Dir: "qos/rest", May: []string{"qos/match"}, Only: []string{"api"}},
+		{Dir: "qos/mark"},
 		{Dir: "qos/reserve", May: []string{"network"}, Tests: []string{"openflow"}},
-		{Dir: "qos/bandwidth", May: []string{"qos/match", "qos/reserve", "network", "openflow", "store"}, Only: []string{"api"}},
+		{Dir: "qos/bandwidth", May: []string{"qos/match", "qos/reserve", "qos/rest", "network", "openflow", "store"}, Only: []string{"api"}},
 		{
-			Dir:   "qos/latency",
-			May:   []string{"qos/match", "qos/reserve", "ovsdb", "network", "openflow", "event", "store"},
-			Only:  []string{"api"},
-			Tests: []string{"qos/classifier"},
+			Dir:  "qos/latency",
+			May:  []string{"qos/match", "qos/reserve", "qos/rest", "qos/mark", "ovsdb", "network", "openflow", "event", "store"},
+			Only: []string{"api"},
 		},
-		{Dir: "qos/classifier", May: []string{"ovsdb"}, Tests: []string{"lab"}},
+		{Dir: "qos/classifier", May: []string{"qos/mark", "ovsdb"}, Tests: []string{"lab"}},
 		{
 			Dir:  "qos/plugin",
 			May:  []string{"qos/match", "qos/reserve", "qos/bandwidth", "qos/latency", "network", "openflow", "event", "store"},

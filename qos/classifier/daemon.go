@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/sluice-net/sluice/ovsdb"
+	"github.com/sluice-net/sluice/qos/mark"
 )
 
 // DefaultDatabase is where packages put the local database's socket.
@@ -97,7 +98,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			seen, since = state, time.Now()
 		}
 		pause := usually
-		if state != nil && d.sync(state) && time.Since(since) < patient {
+		if state != nil && d.sync(ctx, state) && time.Since(since) < patient {
 			pause = soon
 		}
 		timer := time.NewTimer(pause)
@@ -111,9 +112,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return nil
 }
 
-// sync brings the kernel in line with the database. It reports whether something was
-// not there yet.
-func (d *Daemon) sync(state *ovsdb.State) (again bool) {
+// sync brings the kernel in line with the database, and tells the database what the
+// kernel holds. It reports whether something was not there yet.
+func (d *Daemon) sync(ctx context.Context, state *ovsdb.State) (again bool) {
 	k, err := readKernel()
 	if err != nil {
 		d.tell("", err)
@@ -129,7 +130,10 @@ func (d *Daemon) sync(state *ovsdb.State) (again bool) {
 			if p.QoS == nil || p.QoS.Type != ovsdb.TypeHTB {
 				continue
 			}
-			err := d.port(k, p)
+			installed, err := d.port(k, p)
+			if known := mark.List(installed); known != p.QoS.Tags[mark.TagKnown] {
+				err = errors.Join(err, d.client.SetTag(ctx, p, mark.TagKnown, known))
+			}
 			again = again || errors.Is(err, errNotYet)
 			d.tell(p.Name, err)
 		}
@@ -152,28 +156,33 @@ func (d *Daemon) tell(port string, err error) {
 	}
 }
 
-func (d *Daemon) port(k *kernel, p ovsdb.Port) error {
+// port sees to one port. It returns what its filter does now.
+func (d *Daemon) port(k *kernel, p ovsdb.Port) (installed Table, err error) {
 	t, err := tableOf(p.QoS)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	link, err := netlink.LinkByName(p.Name)
 	if err != nil {
-		return fmt.Errorf("interface %s: %w", p.Name, errNotYet)
+		return nil, fmt.Errorf("interface %s: %w", p.Name, errNotYet)
 	}
-	index := link.Attrs().Index
-	if !k.buckets[index] {
-		return fmt.Errorf("interface %s has no bucket: %w", p.Name, errNotYet)
+	if !k.buckets[link.Attrs().Index] {
+		return nil, fmt.Errorf("interface %s has no bucket: %w", p.Name, errNotYet)
 	}
 	if err := classify(link, t); err != nil {
-		return err
+		return nil, err
 	}
 	if p.QoS.Tags[ovsdb.OwnerTag] == "" {
-		return nil // somebody else's queues are theirs to bound
+		return t, nil // somebody else's queues are theirs to bound
 	}
-	for _, q := range p.QoS.Queues {
-		at := leafAt{index, uint16(q.ID + 1)}
-		limit := d.limit(p.QoS.Rate, len(p.QoS.Queues))
+	return t, d.boundAll(k, link, p.QoS)
+}
+
+// boundAll bounds the queues of a port's classes.
+func (d *Daemon) boundAll(k *kernel, link netlink.Link, qos *ovsdb.QoS) error {
+	limit := d.limit(qos.Rate, len(qos.Queues))
+	for _, q := range qos.Queues {
+		at := leafAt{link.Attrs().Index, classOf(q.ID)}
 		if k.leaves[at] && d.limits[at] == limit {
 			continue
 		}

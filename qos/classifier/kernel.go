@@ -45,7 +45,7 @@ func readKernel() (*kernel, error) {
 		switch {
 		case q.Type() == "htb" && a.Parent == netlink.HANDLE_ROOT && a.Handle == root:
 			k.buckets[a.LinkIndex] = true
-		case q.Type() == leafType && a.Handle == leafHandle(uint16(a.Parent)):
+		case q.Type() == leafType && a.Parent>>16 == htbMajor && a.Handle == leafHandle(uint16(a.Parent)):
 			k.leaves[leafAt{a.LinkIndex, uint16(a.Parent)}] = true
 		}
 	}
@@ -58,9 +58,15 @@ func readKernel() (*kernel, error) {
 // whatever class.
 const leafType = "pfifo_head_drop"
 
-// leafHandle is the handle of the queue that we give to a class: one that nobody else
-// would choose.
-func leafHandle(class uint16) uint32 { return uint32(0x8000|class) << 16 }
+// leafHandle is the handle of the queue that we give to a class. The kernel gives away
+// those from 8001: on by itself, Open vSwitch 1: to the bucket.
+func leafHandle(class uint16) uint32 { return (firstLeaf + uint32(class)) << 16 }
+
+// lastLeaf is the last class whose queue has a handle; there are fewer classes.
+const (
+	firstLeaf = 0x1000
+	lastLeaf  = 0x7fff - firstLeaf
+)
 
 // filters are those of ours at an interface, by name.
 func filters(link netlink.Link) (map[string]netlink.Filter, error) {
@@ -114,6 +120,9 @@ func classify(link netlink.Link, t Table) error {
 // limit. The class's own default takes its limit from the interface's transmit queue
 // when the class is made, which would change an interface that is not ours.
 func bound(link netlink.Link, class uint16, packets uint32) error {
+	if class > lastLeaf {
+		return fmt.Errorf("class 1:%x of %s: there is no handle for its queue", class, link.Attrs().Name)
+	}
 	req := nl.NewNetlinkRequest(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE|unix.NLM_F_ACK)
 	req.AddData(&nl.TcMsg{
 		Family: nl.FAMILY_ALL, Ifindex: int32(link.Attrs().Index), Handle: leafHandle(class), Parent: netlink.MakeHandle(htbMajor, class),

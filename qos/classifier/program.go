@@ -89,7 +89,7 @@ func (t Table) look(f family) asm.Instructions {
 		}
 		out = append(out, test,
 			asm.Mov.Imm(asm.R9, int32(e.Own)<<f.shift),
-			asm.StoreImm(asm.RFP, classSlot, htbMajor<<16|int64(e.Class), asm.Word),
+			asm.StoreImm(asm.RFP, classSlot, htbMajor<<16|int64(classOf(e.Queue)), asm.Word),
 			asm.Ja.Label(f.name+"-restore"))
 	}
 	end := asm.Mov.Imm(asm.R0, 0)

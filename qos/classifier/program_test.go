@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/ovsdb"
+	"github.com/sluice-net/sluice/qos/mark"
 )
 
 // frame is a packet with a DSCP, whose IPv4 checksum is right.
@@ -61,7 +62,7 @@ func load(t *testing.T, table Table) *ebpf.Program {
 // The program finds the class of marked packets and leaves them as if they had never
 // been marked; everything else passes as it is.
 func TestProgram(t *testing.T) {
-	p := load(t, Table{{Mark: 3, Own: 0, Class: 2}, {Mark: 7, Own: 46, Class: 3}, {Mark: 63, Own: 63, Class: 0x100}})
+	p := load(t, Table{{Mark: 3, Own: 0, Queue: 1}, {Mark: 7, Own: 46, Queue: 2}, {Mark: 63, Own: 63, Queue: 0xff}})
 	own := map[uint8]uint8{3: 0, 7: 46, 63: 63}
 	class := map[uint8]uint32{3: 0x10002, 7: 0x10003, 63: 0x10100}
 	for _, version := range []int{4, 6} {
@@ -92,7 +93,7 @@ func TestProgram(t *testing.T) {
 func TestFullTable(t *testing.T) {
 	var table Table
 	for m := range uint8(64) {
-		table = append(table, Entry{Mark: m, Own: 63 - m, Class: 0x1000 + uint16(m)})
+		table = append(table, mark.Entry{Mark: m, Own: 63 - m, Queue: 0x0fff + uint32(m)})
 	}
 	p := load(t, table)
 	if code, _, err := p.Test(frame(4, false, 63, 0)); err != nil || code != 0x1103f {
@@ -101,23 +102,37 @@ func TestFullTable(t *testing.T) {
 }
 
 func TestTableOf(t *testing.T) {
-	mark := func(m uint8) *uint8 { return &m }
-	tags := func(dscp string) map[string]string { return map[string]string{TagDSCP: dscp} }
+	queue := func(id uint32, marked, own uint8) ovsdb.Queue {
+		return ovsdb.Queue{ID: id, Tags: mark.Entry{Queue: id, Mark: marked, Own: own}.Tags()}
+	}
 	root := func(queues ...ovsdb.Queue) *ovsdb.QoS { return &ovsdb.QoS{Root: ovsdb.Root{Queues: queues}} }
-	table, err := tableOf(root(ovsdb.Queue{ID: 0}, ovsdb.Queue{ID: 9, Mark: mark(7), Tags: tags("46")}, ovsdb.Queue{ID: 4, Mark: mark(3), Tags: tags("0")}, ovsdb.Queue{ID: 5, Mark: mark(11)}))
-	if err != nil || len(table) != 2 || table[0] != (Entry{3, 0, 5}) || table[1] != (Entry{7, 46, 10}) {
+	table, err := tableOf(root(ovsdb.Queue{ID: 0}, queue(9, 7, 46), queue(4, 3, 0), ovsdb.Queue{ID: 5}))
+	if err != nil || len(table) != 2 || table[0] != (mark.Entry{Queue: 4, Mark: 3}) || table[1] != (mark.Entry{Queue: 9, Mark: 7, Own: 46}) {
 		t.Errorf("%v, %v", table, err)
 	}
 	for name, q := range map[string]*ovsdb.QoS{
-		"DSCP out of range": root(ovsdb.Queue{ID: 1, Mark: mark(3), Tags: tags("64")}),
-		"no number":         root(ovsdb.Queue{ID: 1, Mark: mark(3), Tags: tags("EF")}),
-		"one mark twice":    root(ovsdb.Queue{ID: 1, Mark: mark(3), Tags: tags("0")}, ovsdb.Queue{ID: 2, Mark: mark(3), Tags: tags("0")}),
+		"DSCP out of range": root(queue(1, 3, 64)),
+		"no such class":     root(queue(0xfffe, 3, 0)),
+		"one mark twice":    root(queue(1, 3, 0), queue(2, 3, 0)),
 	} {
 		if table, err := tableOf(q); err == nil {
 			t.Errorf("%s: %v", name, table)
 		}
 	}
-	if a, b := (Table{{3, 0, 5}}).name(), (Table{{3, 1, 5}}).name(); a == b || len(a) > 60 {
+	if a, b := (Table{{Queue: 4, Mark: 3}}).name(), (Table{{Queue: 4, Mark: 3, Own: 1}}).name(); a == b || len(a) > 60 {
 		t.Errorf("names %q, %q", a, b)
+	}
+}
+
+// The queue of every class has a handle of its own, which neither the kernel chooses by
+// itself, from 8001: on, nor Open vSwitch, whose is 1:.
+func TestLeafHandles(t *testing.T) {
+	seen := map[uint32]bool{}
+	for class := uint16(1); class <= lastLeaf; class++ {
+		h := leafHandle(class)
+		if major := h >> 16; seen[h] || h&0xffff != 0 || major <= htbMajor || major >= 0x8000 {
+			t.Fatalf("class %#x has the handle %#x", class, h)
+		}
+		seen[h] = true
 	}
 }

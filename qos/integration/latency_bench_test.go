@@ -101,7 +101,7 @@ func (c *classes) start() {
 	c.service, err = latency.New(latency.Options{
 		Fabric: latency.NewFabric(c.net), Rules: owner, Store: c.store, Bus: c.bus, Log: log,
 		Book:     reserve.New(func(l reserve.Link) reserve.Use { return reserve.Use{Capacity: c.net.Capacity(l)} }),
-		Settings: latency.Settings{Interval: 500 * time.Millisecond, Settle: 3 * time.Second, Target: func(d openflow.DatapathID, _ netip.Addr) (string, error) { return databases[d], nil }},
+		Settings: latency.Settings{Interval: 500 * time.Millisecond, Settle: 3 * time.Second, OnConnect: true, Target: func(d openflow.DatapathID, _ netip.Addr) (string, error) { return databases[d], nil }},
 	})
 	if err != nil {
 		c.t.Fatal(err)

@@ -53,7 +53,8 @@ func rates(floods []*stage.Flooding, settle, over time.Duration) []float64 {
 }
 
 // Eight classes that all want more than there is: each has its guaranteed rate, and
-// what is left goes to the first of them.
+// what is left goes to the first of them. And of each two that follow on each other, which
+// send the same, the first has what it sends, and the second what that leaves.
 func TestEightClassesKeepTheirOrder(t *testing.T) {
 	c := newClasses(t, line(), true)
 	const guaranteed = 800_000
@@ -64,7 +65,8 @@ func TestEightClassesKeepTheirOrder(t *testing.T) {
 		spec.MinRate = text(guaranteed)
 		c.add(spec)
 	}
-	got := rates(c.floods(4e6, ports...), 2*time.Second, 5*time.Second)
+	floods := c.floods(4e6, ports...)
+	got := rates(floods, 2*time.Second, 5*time.Second)
 	t.Logf("bit/s: %.0f", got)
 	for i, r := range got {
 		if r < 0.95*guaranteed {
@@ -76,6 +78,20 @@ func TestEightClassesKeepTheirOrder(t *testing.T) {
 	}
 	if got[0] < 3e6 {
 		t.Errorf("the first class has %.0f bit/s: what is left does not go to it", got[0])
+	}
+	for _, f := range floods {
+		f.Stop()
+	}
+	for i := range 7 {
+		pair := c.floods(7.5e6, 7000+i, 7001+i)
+		got := rates(pair, time.Second, 2*time.Second)
+		t.Logf("classes %d and %d: %.0f", i, i+1, got)
+		if got[0] < 2*got[1] || got[1] < 0.95*guaranteed {
+			t.Errorf("class %d has %.0f bit/s, class %d %.0f", i, got[0], i+1, got[1])
+		}
+		for _, f := range pair {
+			f.Stop()
+		}
 	}
 }
 
@@ -138,26 +154,36 @@ func seen(s *latency.Service, class string, queues int, packets uint64) error {
 	return nil
 }
 
-// Without a classifier on a userspace datapath a class has no effect, which is said;
-// when one is started it has, which is said too.
+// Without a classifier on a userspace datapath a class has no effect, which is said, and
+// no packet is marked; when one is started it has, which is said too, and neither is any
+// mark seen.
 func TestClassWithoutEffect(t *testing.T) {
 	c := newClasses(t, line(), false)
-	c.add(c.udp("quiet", "h1", "h3", 7001, 1))
-	c.floods(1e6, 7001)
-	state := func(want string) {
-		t.Helper()
-		within(t, 15*time.Second, "the class is "+want, func() error {
-			if info, _ := c.service.Class("quiet"); info.State != want {
-				return fmt.Errorf("it is %s: %s", info.State, info.Reason)
-			}
-			return nil
-		})
+	if made := c.add(c.udp("quiet", "h1", "h3", 7001, 1)); made.State != latency.StateIneffective {
+		t.Errorf("it is said to be %s", made.State)
 	}
-	state(latency.StateIneffective)
+	unmarked := func() {
+		t.Helper()
+		got, err := stage.SeenDSCP(t.Context(), c.lab.Host("h1"), c.lab.Host("h3"), netip.AddrPortFrom(c.addr("h3"), 7001), 0, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != 1 || got[0] == 0 {
+			t.Errorf("packets arrive with DSCPs %v", got)
+		}
+	}
+	unmarked()
 	info, _ := c.service.Class("quiet")
 	t.Log(info.Reason)
 	c.startClassifiers()
-	state(latency.StateActive)
+	within(t, 15*time.Second, "the class is active", func() error {
+		if info, _ := c.service.Class("quiet"); info.State != latency.StateActive {
+			return fmt.Errorf("it is %s: %s", info.State, info.Reason)
+		}
+		return nil
+	})
+	unmarked()
+	c.reaches("quiet", 7001)
 	kinds := map[string]bool{}
 	for _, e := range c.published() {
 		kinds[e] = true

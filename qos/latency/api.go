@@ -9,10 +9,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/qos/rest"
 )
-
-const base = api.Prefix + "/qos/classes"
 
 // Register adds the classes' operations and metrics to the API.
 func (s *Service) Register(a *api.API) {
@@ -28,64 +26,43 @@ func (s *Service) Register(a *api.API) {
 }
 
 func operation(id, method, path, summary string) huma.Operation {
-	return huma.Operation{
-		OperationID: id, Method: method, Path: base + path, Summary: summary, Tags: []string{"qos"},
-		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusBadGateway, http.StatusServiceUnavailable},
-	}
+	return rest.Operation(id, method, "classes"+path, summary, http.StatusBadGateway)
 }
 
-type body[T any] struct{ Body T }
-
-type nothing struct{}
-
-// ByName is the path of what is done to one class. (Exported, or huma could not read it.)
-type ByName struct {
-	Name string `path:"name" maxLength:"64" doc:"Name of the class"`
+func (s *Service) getClasses(context.Context, *rest.Nothing) (*rest.Body[[]Info], error) {
+	return &rest.Body[[]Info]{Body: s.Classes()}, nil
 }
 
-func (s *Service) getClasses(context.Context, *nothing) (*body[[]Info], error) {
-	return &body[[]Info]{s.Classes()}, nil
-}
-
-func (s *Service) postClass(ctx context.Context, in *body[ClassSpec]) (*body[Info], error) {
+func (s *Service) postClass(ctx context.Context, in *rest.Body[ClassSpec]) (*rest.Body[Info], error) {
 	class, faults := in.Body.Parse()
 	if len(faults) > 0 {
-		return nil, refuse(faults)
+		return nil, rest.Refuse(faults)
 	}
 	info, err := s.Add(ctx, in.Body, class)
 	if err != nil {
 		return nil, answer(err, "body.name", class.Name)
 	}
-	return &body[Info]{info}, nil
+	return &rest.Body[Info]{Body: info}, nil
 }
 
-func (s *Service) getClass(_ context.Context, in *ByName) (*body[Info], error) {
+func (s *Service) getClass(_ context.Context, in *rest.ByName) (*rest.Body[Info], error) {
 	info, ok := s.Class(in.Name)
 	if !ok {
 		return nil, answer(ErrUnknown, "path.name", in.Name)
 	}
-	return &body[Info]{info}, nil
+	return &rest.Body[Info]{Body: info}, nil
 }
 
-func (s *Service) getStats(_ context.Context, in *ByName) (*body[Stats], error) {
+func (s *Service) getStats(_ context.Context, in *rest.ByName) (*rest.Body[Stats], error) {
 	stats, ok := s.Stats(in.Name)
 	if !ok {
 		return nil, answer(ErrUnknown, "path.name", in.Name)
 	}
-	return &body[Stats]{stats}, nil
+	return &rest.Body[Stats]{Body: stats}, nil
 }
 
-func (s *Service) deleteClass(ctx context.Context, in *ByName) (*nothing, error) {
+func (s *Service) deleteClass(ctx context.Context, in *rest.ByName) (*rest.Nothing, error) {
 	return nil, answer(s.Delete(ctx, in.Name), "path.name", in.Name)
-}
-
-// refuse turns faults of a specification into a problem document.
-func refuse(faults []match.Fault) error {
-	fields := make([]api.Field, len(faults))
-	for i, f := range faults {
-		fields[i] = api.Field{Location: "body." + f.Field, Value: f.Value, Want: f.Want}
-	}
-	return api.InvalidFields(fields)
 }
 
 // answer turns an error into a problem document. location and value name what the
@@ -95,6 +72,8 @@ func answer(err error, location string, value any) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, ErrLeft):
+		return api.Unavailable("it could not be done as it should: %v", err)
 	case errors.As(err, &refusal):
 		return api.Conflict("body."+refusal.Field, refusal.Value, refusal.Why)
 	case errors.Is(err, ErrUnknown):

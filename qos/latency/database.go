@@ -20,12 +20,22 @@ const DatabaseOwner = "sluice-qos"
 // retryInterval is the time after which a database that has refused is asked again.
 const retryInterval = 5 * time.Second
 
+// client is the part of an ovsdb.Client that is needed.
+type client interface {
+	Run(context.Context) error
+	Target() string
+	Err() error
+	State() (*ovsdb.State, <-chan struct{})
+	WaitBridge(context.Context, uint64) (ovsdb.Bridge, error)
+	Apply(context.Context, uint64, map[uint32]ovsdb.Root) (ovsdb.Change, error)
+}
+
 // database keeps one switch's queues as they are wanted. What is wanted is asked for
 // each time anew, so many changes at once are one transaction.
 type database struct {
 	dpid   openflow.DatapathID
-	client *ovsdb.Client
-	want   func(openflow.DatapathID) (map[uint32]ovsdb.Root, bool)
+	client client
+	want   func(openflow.DatapathID, ovsdb.Bridge) (map[uint32]ovsdb.Root, bool)
 
 	mu      sync.Mutex
 	asked   uint64 // changes asked for
@@ -74,10 +84,15 @@ func (d *database) apply(ctx context.Context) error {
 	if err := d.client.Err(); err != nil {
 		return err
 	}
-	want, known := d.want(d.dpid)
+	var now ovsdb.Bridge
+	if state, _ := d.client.State(); state != nil {
+		now, _ = state.Bridge(uint64(d.dpid))
+	}
+	want, known := d.want(d.dpid, now)
 	if !known {
 		return fmt.Errorf("switch %v is not connected", d.dpid)
 	}
+	withhold(want, now)
 	_, err := d.client.Apply(ctx, uint64(d.dpid), want)
 	return err
 }
@@ -188,7 +203,7 @@ func (s *Service) connectDatabase(d openflow.DatapathID, target string) error {
 		old.touch()
 		return nil
 	}
-	client, err := ovsdb.New(ovsdb.Options{Target: target, TLS: s.settings.TLS, Owner: DatabaseOwner, Log: s.log})
+	client, err := s.open(ovsdb.Options{Target: target, TLS: s.settings.TLS, Owner: DatabaseOwner, Log: s.log})
 	if err != nil {
 		return err
 	}
@@ -251,15 +266,20 @@ func (s *Service) ensureQueues(ctx context.Context, ports map[openflow.DatapathI
 	return errors.Join(errs...)
 }
 
-// wanted are the disciplines of a switch, false while it is not connected.
-func (s *Service) wanted(d openflow.DatapathID) (map[uint32]ovsdb.Root, bool) {
+// wanted are the disciplines of a switch, false while it is not connected. now is what its
+// database holds: the bucket of a port that is down and tells no speed stays as it is.
+func (s *Service) wanted(d openflow.DatapathID, now ovsdb.Bridge) (map[uint32]ovsdb.Root, bool) {
 	ports, ok := s.fabric.Ports(d)
 	if !ok {
 		return nil, false
 	}
 	capacities := map[uint32]uint64{}
-	for _, p := range ports {
-		capacities[p] = s.fabric.Capacity(portRef(d, p))
+	for _, number := range ports {
+		capacity := s.fabric.Capacity(portRef(d, number))
+		if p, is := now.Port(number); is && capacity == 0 && p.QoS != nil && p.QoS.Ours {
+			capacity = p.QoS.Rate
+		}
+		capacities[number] = capacity
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,13 +292,16 @@ func (s *Service) wanted(d openflow.DatapathID) (map[uint32]ovsdb.Root, bool) {
 			if at.Switch != d {
 				continue
 			}
-			var mark *uint8
+			var marked *uint8
 			if c.userspace[d] {
 				m := c.mark
-				mark = &m
+				marked = &m
 			}
-			leaves[at.Port] = append(leaves[at.Port], leaf(&c.class, c.queue, s.ratesAt(&c.class, capacities[at.Port]), mark, c.own))
+			leaves[at.Port] = append(leaves[at.Port], leaf(&c.class, c.queue, s.ratesAt(&c.class, capacities[at.Port]), marked, c.own))
 		}
+	}
+	if !s.settings.OnConnect {
+		maps.DeleteFunc(capacities, func(port uint32, _ uint64) bool { return len(leaves[port]) == 0 })
 	}
 	return roots(capacities, leaves), true
 }

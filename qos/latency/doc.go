@@ -8,15 +8,20 @@
 // guaranteed rate on every link and towards every host, or refuses with the hop and
 // the number. What is accepted is provisioned in three layers:
 //
-//   - every port of every switch has a token bucket of its link's rate, made when the
-//     switch connects, with a leaf for each class (package ovsdb);
+//   - every port on a class's way has a token bucket of its link's rate, made with the
+//     first class or, if so configured, when the switch connects, with a leaf for each
+//     class (package ovsdb);
 //   - rules along the path put the flows' packets into the leaf (set_queue);
 //   - where the datapath runs in user space, a packet's queue does not reach the
 //     kernel's classes by itself. There Open vSwitch marks the queue's packets with a
 //     DSCP, and "sluice classifier" beside the switch maps the mark to the class and
-//     gives the packet its own DSCP back (package classifier), so that no mark leaves a
-//     switch where it runs. Rules take only packets there whose own DSCP is known: that
-//     of the flow's description, or 0.
+//     gives the packet its own DSCP back (package classifier). Packets are marked when
+//     it has said that it does (package mark), so that no mark leaves a switch. Rules
+//     take only packets there whose own DSCP is known: that of the flow's description,
+//     or 0.
+//
+// A class is stored when all of that is done. What a controller that is killed leaves
+// half done, the next one takes away, because nobody declares it.
 //
 // The service looks after the effect itself: it compares what the rules have matched
 // with what the queues have seen, and says so when a class has silently no effect.

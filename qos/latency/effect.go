@@ -57,6 +57,9 @@ func judge(e *entry, at topology.PortRef, old, now *sample, d counters) (finding
 // illness is what is wrong at the first hop where something is: what is wrong behind it
 // may follow from that. The lock is held.
 func (e *entry) illness() string {
+	if !e.unmarked.IsZero() {
+		return fmt.Sprintf("no classifier at port %v: packets of the class pass it unmarked and without its queue until `sluice classifier` runs beside the switch", e.unmarked)
+	}
 	for _, r := range e.routes {
 		for _, h := range r.Hops {
 			if x := e.samples[portRef(h.Switch, h.Out)]; x != nil && x.ill != "" {
@@ -67,16 +70,21 @@ func (e *entry) illness() string {
 	return ""
 }
 
-// tell notes a finding and publishes it.
-func (s *Service) tell(e *entry, f finding) {
-	s.mu.Lock()
-	ill := e.illness()
-	switch {
+// settle has the state of a class that is in the switches follow its illness. The lock is
+// held.
+func (e *entry) settle() {
+	switch ill := e.illness(); {
 	case ill != "" && (e.state == StateActive || e.state == StateIneffective):
 		e.state, e.reason = StateIneffective, ill
 	case ill == "" && e.state == StateIneffective:
 		e.state, e.reason = StateActive, ""
 	}
+}
+
+// tell notes a finding and publishes it.
+func (s *Service) tell(e *entry, f finding) {
+	s.mu.Lock()
+	e.settle()
 	s.mu.Unlock()
 	attrs := map[string]any{"class": e.class.Name, "switch": f.at.Switch.String(), "port": f.at.Port, "matched": f.Matched, "reached": f.Packets + f.Drops}
 	if f.reason == "" {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/store"
 )
 
 // States of a class.
@@ -31,12 +33,8 @@ type entry struct {
 	spec  ClassSpec
 	class Class
 
-	queue     uint32
-	mark, own uint8
-	// userspace are the switches that need marks, of those that it passes or has passed.
-	userspace map[openflow.DatapathID]bool
-	// routes is nil until the class has been admitted.
-	routes []Route
+	queue uint32
+	placement
 	// leaving are the ports of ways that it is being moved from: their queues stay until
 	// no rule uses them.
 	leaving  []place
@@ -46,6 +44,10 @@ type entry struct {
 	owed bool
 
 	state, reason string
+	// unmarked is where no classifier knows its mark; zero if there is no such place.
+	// doubt says that it seemed so once.
+	unmarked place
+	doubt    bool
 	// withdraw ends provisioning; done is closed when that is over.
 	withdraw context.CancelCauseFunc
 	done     chan struct{}
@@ -56,6 +58,15 @@ type entry struct {
 	samples map[place]*sample
 }
 
+// placement is where a class is, or will be as soon as it is installed.
+type placement struct {
+	// routes is nil until the class has been admitted.
+	routes []Route
+	// userspace are the switches that need marks, of those that it passes or has passed.
+	userspace map[openflow.DatapathID]bool
+	mark, own uint8
+}
+
 // held are the ports at which the class has a queue. The lock is held.
 func (e *entry) held() []place {
 	ports := append(portsOf(e.routes), e.leaving...)
@@ -63,8 +74,8 @@ func (e *entry) held() []place {
 	return slices.Compact(ports)
 }
 
-// record is what the store keeps of a class: enough to declare it again at once
-// after a restart, before the network has been discovered.
+// record is what the store keeps of a class that is in the switches: enough to declare it
+// again at once after a restart, before the network has been discovered.
 type record struct {
 	Spec      ClassSpec             `json:"spec"`
 	Queue     uint32                `json:"queue"`
@@ -130,8 +141,8 @@ func (s *Service) restore(ctx context.Context, r *record) error {
 		return fmt.Errorf("%s: want %s", faults[0].Field, faults[0].Want)
 	}
 	e := &entry{
-		spec: r.Spec, class: class, queue: r.Queue, mark: r.Mark, routes: r.Routes, accepted: r.Accepted,
-		userspace: map[openflow.DatapathID]bool{}, state: StateActive, done: make(chan struct{}), withdraw: func(error) {}, samples: map[place]*sample{},
+		spec: r.Spec, class: class, queue: r.Queue, accepted: r.Accepted,
+		placement: placement{mark: r.Mark, routes: r.Routes, userspace: map[openflow.DatapathID]bool{}}, state: StateActive, done: make(chan struct{}), withdraw: func(error) {}, samples: map[place]*sample{},
 	}
 	close(e.done)
 	for _, d := range r.Userspace {
@@ -149,6 +160,32 @@ func (s *Service) restore(ctx context.Context, r *record) error {
 		s.mu.Unlock()
 	}
 	return err
+}
+
+// erase takes a class out of the store.
+func (s *Service) erase(ctx context.Context, name string) error {
+	err := s.store.Delete(ctx, storeKey(name))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// removeLeft tries again to remove what is left of classes that are not there any more.
+func (s *Service) removeLeft(ctx context.Context) {
+	s.mu.Lock()
+	names := slices.Sorted(maps.Keys(s.left))
+	s.mu.Unlock()
+	for _, name := range names {
+		bounded, cancel := context.WithTimeout(ctx, undoTimeout)
+		err := errors.Join(s.erase(bounded, name), s.rules.Remove(bounded, ruleKey(name)))
+		cancel()
+		if err == nil {
+			s.mu.Lock()
+			delete(s.left, name)
+			s.mu.Unlock()
+		}
+	}
 }
 
 // restorePromise enters a class into the book again. A default rate is a share of a

@@ -19,7 +19,7 @@ type Fabric interface {
 	Known(e End) (topology.Host, bool)
 	// Switches are those that are connected.
 	Switches() []openflow.DatapathID
-	// Ports are the ports of a connected switch that are up.
+	// Ports are the ports of a connected switch, also those that are down.
 	Ports(d openflow.DatapathID) (ports []uint32, ok bool)
 	// Capacity is the speed of what leaves by a port, in bit/s; zero while unknown.
 	Capacity(at topology.PortRef) uint64
@@ -77,7 +77,7 @@ func (f fabric) Ports(d openflow.DatapathID) ([]uint32, bool) {
 	}
 	var out []uint32
 	for _, p := range s.Ports() {
-		if p.Number <= openflow.PortMax && p.Up() {
+		if p.Number <= openflow.PortMax {
 			out = append(out, p.Number)
 		}
 	}

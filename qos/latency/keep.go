@@ -1,8 +1,11 @@
 package latency
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -17,6 +20,7 @@ const again = 5 * time.Second
 func (s *Service) keepUp(ctx context.Context) {
 	repeat(ctx, s.rethink, func() {
 		s.completePromises()
+		s.removeLeft(ctx)
 		if time.Since(s.started) > s.settings.Settle {
 			s.replaceAll(ctx)
 		}
@@ -47,7 +51,11 @@ func repeat(ctx context.Context, woken <-chan struct{}, f func()) {
 	}
 }
 
-// replaceAll finds new ways for the classes whose way is broken.
+// movers bounds the classes that are moved at once.
+const movers = 16
+
+// replaceAll finds new ways for the classes whose way is broken, those of high priority
+// first.
 func (s *Service) replaceAll(ctx context.Context) {
 	s.mu.Lock()
 	var broken []*entry
@@ -57,9 +65,17 @@ func (s *Service) replaceAll(ctx context.Context) {
 		}
 	}
 	s.mu.Unlock()
+	slices.SortStableFunc(broken, func(a, b *entry) int { return cmp.Compare(a.class.Priority, b.class.Priority) })
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, movers)
 	for _, e := range broken {
-		s.replace(ctx, e)
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			s.replace(ctx, e)
+		})
 	}
+	wg.Wait()
 }
 
 // intact reports whether the way of a class is still there. The lock is held.
@@ -96,39 +112,53 @@ func (s *Service) replace(ctx context.Context, e *entry) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
 	defer cancel()
-	routes, err := s.choose(ctx, &e.class)
-	if err == nil {
-		err = s.place(ctx, e, routes)
-	}
-	if err == nil {
-		err = s.install(ctx, e)
-	}
+	err := s.move(ctx, e)
 	if err == nil {
 		err = s.save(ctx, e)
 	}
 	s.mu.Lock()
 	state, reason := StateActive, ""
-	var left []place
 	if err != nil {
 		state, reason = StateDegraded, err.Error()
-	} else {
-		if ill := e.illness(); ill != "" {
-			state, reason = StateIneffective, ill
-		}
-		left, e.leaving = e.leaving, nil
+	} else if ill := e.illness(); ill != "" {
+		state, reason = StateIneffective, ill
 	}
 	changed := e.state != state || e.reason != reason
 	e.state, e.reason = state, reason
+	left := e.leaving
+	e.leaving = nil
 	s.mu.Unlock()
 	switch {
-	case !changed && err != nil:
-		return
-	case err != nil:
+	case err == nil:
+		s.publish("moved", map[string]any{"class": e.class.Name, "switches": fmt.Sprint(switchesOf(e.routes))})
+	case changed:
 		s.publish("degraded", map[string]any{"class": e.class.Name, "reason": reason})
-		return
 	}
-	s.publish("moved", map[string]any{"class": e.class.Name, "switches": fmt.Sprint(switchesOf(e.routes))})
-	if err := s.ensureQueues(ctx, bySwitch(left)); err != nil {
-		s.log.Warn("queues of a way that is left", "class", e.class.Name, "error", err)
+	if queueErr := s.ensureQueues(ctx, bySwitch(left)); queueErr != nil && err == nil {
+		s.log.Warn("queues of a way that is left", "class", e.class.Name, "error", queueErr)
 	}
+}
+
+// move brings a class to another way. If that fails, its rules are those of the way that
+// it had, and so are its promise and its queues.
+func (s *Service) move(ctx context.Context, e *entry) error {
+	s.mu.Lock()
+	before := e.placement
+	s.mu.Unlock()
+	routes, err := s.choose(ctx, &e.class)
+	if err != nil {
+		return err
+	}
+	if err = s.place(ctx, e, routes); err == nil {
+		if err = s.install(ctx, e); err == nil {
+			return nil
+		}
+	}
+	s.mu.Lock()
+	tried := portsOf(e.routes)
+	e.placement = before
+	e.leaving = append(e.leaving, tried...)
+	s.mu.Unlock()
+	s.restorePromise(e)
+	return err
 }

@@ -14,20 +14,6 @@ import (
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
-// still is a network in which nothing happens by itself.
-type still struct {
-	Fabric
-	topology *topology.Topology
-	hosts    map[End]topology.Host
-	capacity uint64
-}
-
-func (f *still) Topology() *topology.Topology               { return f.topology }
-func (f *still) Known(e End) (topology.Host, bool)          { h, ok := f.hosts[e]; return h, ok }
-func (f *still) Ports(openflow.DatapathID) ([]uint32, bool) { return []uint32{1, 2, 3, 9}, true }
-func (f *still) Capacity(topology.PortRef) uint64           { return f.capacity }
-func (f *still) use(topology.PortRef) reserve.Use           { return reserve.Use{Capacity: f.capacity} }
-
 func end(last byte) End                                        { return End{IP: netip.AddrFrom4([4]byte{10, 0, 0, last})} }
 func noTarget(openflow.DatapathID, netip.Addr) (string, error) { return "", errors.ErrUnsupported }
 
@@ -40,7 +26,10 @@ func placed(t *testing.T) (*Service, *still, *entry) {
 		t.Fatal(err)
 	}
 	c := Class{Name: "x", Flows: []Flow{{Src: end(1), Dst: end(3)}}}
-	e := &entry{class: c, queue: 4, mark: 7, state: StateActive, routes: options(f.topology, 0, host(1), host(3), false)}
+	e := &entry{
+		class: c, queue: 4, state: StateActive,
+		placement: placement{mark: 7, routes: options(f.topology, 0, host(1), host(3), false)},
+	}
 	s.classes["x"] = e
 	return s, f, e
 }
@@ -88,7 +77,7 @@ func TestQueuesOfBothWays(t *testing.T) {
 	f.capacity = 10e6
 	e.userspace = map[openflow.DatapathID]bool{1: true}
 	e.leaving = []place{portRef(1, 9)}
-	want, _ := s.wanted(1)
+	want, _ := s.wanted(1, ovsdb.Bridge{})
 	for _, port := range []uint32{2, 9} {
 		if q := want[port].Queues; len(q) != 2 || q[1].ID != 4 || q[1].Mark == nil || *q[1].Mark != 7 {
 			t.Errorf("port %d: %+v", port, q)
@@ -97,7 +86,7 @@ func TestQueuesOfBothWays(t *testing.T) {
 	if m, err := s.freeMark(e, e.held()); err != nil || m != 7 {
 		t.Errorf("its own mark is 7, it gets %d, %v", m, err)
 	}
-	if m, err := s.freeMark(&entry{mark: 7}, []place{portRef(1, 9)}); err != nil || m == 7 || m == 0 {
+	if m, err := s.freeMark(&entry{placement: placement{mark: 7}}, []place{portRef(1, 9)}); err != nil || m == 7 || m == 0 {
 		t.Errorf("another class gets %d, %v", m, err)
 	}
 }

@@ -122,6 +122,7 @@ func (s *Service) observe(readings map[openflow.DatapathID]*reading) {
 	entries := s.sortedClasses()
 	s.mu.Unlock()
 	for _, e := range entries {
+		s.assess(e, false)
 		matched := counted(s.rules.Rules(ruleKey(e.class.Name)))
 		s.mu.Lock()
 		least, known, found := s.sampled(e, matched, readings)
@@ -192,6 +193,9 @@ func (s *Service) sampled(e *entry, matched map[place]counters, readings map[ope
 		}
 		if bits := uint64(next.rate.Bits); !known || bits < least {
 			least, known = bits, true
+		}
+		if !e.unmarked.IsZero() {
+			continue // what is wrong is known
 		}
 		if f, is := judge(e, at, old, next, d); is {
 			found = append(found, f)

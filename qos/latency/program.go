@@ -1,21 +1,18 @@
 package latency
 
 import (
+	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
+	"github.com/sluice-net/sluice/qos/mark"
 )
 
-// Tags of queues in the database, by which people and the classifier know them.
-const (
-	TagClass = "sluice-class"
-	// TagDSCP is the DSCP that the classifier gives a queue's packets back.
-	TagDSCP = "sluice-dscp"
-)
+// TagClass is the tag of a queue in the database by which people know it.
+const TagClass = "sluice-class"
 
 // Offsets within the band: a class of higher priority wins over one of lower, and the
 // rule for packets of another DSCP comes last.
@@ -124,10 +121,10 @@ func roots(capacities map[uint32]uint64, leaves map[uint32][]ovsdb.Queue) map[ui
 }
 
 // leaf is the queue of a class at one port.
-func leaf(c *Class, queue uint32, r rates, mark *uint8, own uint8) ovsdb.Queue {
-	q := ovsdb.Queue{ID: queue, MinRate: r.min, MaxRate: r.max, Priority: c.Priority, Mark: mark, Tags: map[string]string{TagClass: c.Name}}
-	if mark != nil {
-		q.Tags[TagDSCP] = strconv.Itoa(int(own))
+func leaf(c *Class, queue uint32, r rates, marked *uint8, own uint8) ovsdb.Queue {
+	q := ovsdb.Queue{ID: queue, MinRate: r.min, MaxRate: r.max, Priority: c.Priority, Mark: marked, Tags: map[string]string{TagClass: c.Name}}
+	if marked != nil {
+		maps.Copy(q.Tags, mark.Entry{Queue: queue, Mark: *marked, Own: own}.Tags())
 	}
 	return q
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
-	"github.com/sluice-net/sluice/qos/classifier"
+	"github.com/sluice-net/sluice/qos/mark"
 )
 
 // row is switches 1 to n in a row: port 1 leads to the one before, 2 to the next, 3 to a host.
@@ -89,9 +89,9 @@ func TestProgram(t *testing.T) {
 }
 
 func TestRoots(t *testing.T) {
-	mark := uint8(3)
-	q := leaf(&Class{Name: "x", Priority: 1}, 4, rates{1e6, 2e6}, &mark, 46)
-	if q.Tags[classifier.TagDSCP] != "46" || q.Tags[TagClass] != "x" || TagDSCP != classifier.TagDSCP {
+	marked := uint8(3)
+	q := leaf(&Class{Name: "x", Priority: 1}, 4, rates{1e6, 2e6}, &marked, 46)
+	if e, is, err := mark.Read(4, q.Tags); e != (mark.Entry{Queue: 4, Mark: 3, Own: 46}) || !is || err != nil || q.Tags[TagClass] != "x" {
 		t.Errorf("%+v", q)
 	}
 	all := roots(map[uint32]uint64{1: 10e6, 2: 0}, map[uint32][]ovsdb.Queue{1: {q}})
@@ -116,7 +116,7 @@ func TestMarksAreDistinct(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	e := &entry{queue: 4, userspace: map[openflow.DatapathID]bool{1: true}}
+	e := &entry{queue: 4, placement: placement{userspace: map[openflow.DatapathID]bool{1: true}}}
 	at := portRef(1, 2)
 	s := &sample{}
 	step := func(d counters) (finding, bool) {

@@ -12,7 +12,6 @@ import (
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
-	"github.com/sluice-net/sluice/store"
 )
 
 // What an operation can fail with, besides a Refusal.
@@ -27,6 +26,9 @@ var (
 	ErrFull = errors.New("there are as many classes as there can be")
 	// ErrStarting says that the classes have not been read from the store yet.
 	ErrStarting = errors.New("the service is starting")
+	// ErrLeft says that something of a class that is not there any more could not be
+	// removed yet. It is tried again until it works.
+	ErrLeft = errors.New("something of it is left, and is removed as soon as that can be done")
 )
 
 // undoTimeout bounds the removal of what a failed or withdrawn class has left.
@@ -45,7 +47,9 @@ func (s *Service) Add(ctx context.Context, spec ClassSpec, class Class) (Info, e
 		if cause := context.Cause(ctx); cause != nil {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
-		s.undo(e)
+		if left := s.undo(e); errors.Is(left, ErrLeft) {
+			err = errors.Join(err, left)
+		}
 		s.publish("refused", map[string]any{"class": class.Name, "reason": err.Error()})
 		return Info{}, err
 	}
@@ -53,6 +57,7 @@ func (s *Service) Add(ctx context.Context, spec ClassSpec, class Class) (Info, e
 	switches := len(switchesOf(e.routes))
 	s.mu.Unlock()
 	s.publish("accepted", map[string]any{"class": class.Name, "queue": e.queue, "switches": switches})
+	s.assess(e, true)
 	return s.info(e), nil
 }
 
@@ -67,12 +72,14 @@ func (s *Service) enter(ctx context.Context, spec ClassSpec, class Class) (*entr
 		return nil, nil, nil, ErrExists
 	case len(s.classes) >= MaxClasses:
 		return nil, nil, nil, ErrFull
+	case s.left[class.Name]:
+		return nil, nil, nil, fmt.Errorf("an earlier class of that name: %w", ErrLeft)
 	}
 	ctx, withdraw := context.WithCancelCause(ctx)
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
 	e := &entry{
 		spec: spec, class: class, queue: s.freeQueue(), state: StateProvisioning, withdraw: withdraw, done: make(chan struct{}),
-		userspace: map[openflow.DatapathID]bool{}, samples: map[place]*sample{},
+		placement: placement{userspace: map[openflow.DatapathID]bool{}}, samples: map[place]*sample{},
 	}
 	s.classes[class.Name] = e
 	return e, ctx, func() { cancel(); withdraw(nil) }, nil
@@ -92,7 +99,9 @@ func (s *Service) freeQueue() uint32 {
 }
 
 // provision admits a class and brings it into the switches: first queues everywhere,
-// then rules, from the far end.
+// then rules, from the far end. The store comes last: a class that a controller was
+// provisioning when it was killed has not been accepted, and the next one takes away what
+// nobody declares.
 func (s *Service) provision(ctx context.Context, e *entry) error {
 	routes, err := s.choose(ctx, &e.class)
 	if err != nil {
@@ -101,19 +110,23 @@ func (s *Service) provision(ctx context.Context, e *entry) error {
 	if err := s.place(ctx, e, routes); err != nil {
 		return err
 	}
+	if err := s.install(ctx, e); err != nil {
+		return err
+	}
+	s.awaitMarks(ctx, e)
 	s.mu.Lock()
 	e.accepted = time.Now().UTC()
 	s.mu.Unlock()
 	if err := s.save(ctx, e); err != nil {
 		return err
 	}
-	if err := s.install(ctx, e); err != nil {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	e.state, e.reason = StateActive, ""
 	s.mu.Unlock()
-	return ctx.Err()
+	return nil
 }
 
 // place gives a class its routes, and finds the mark that it needs on userspace
@@ -149,7 +162,7 @@ func (s *Service) place(ctx context.Context, e *entry, routes []Route) error {
 			return err
 		}
 	}
-	e.routes, e.leaving, e.userspace, e.mark, e.own = routes, leaving, userspace, mark, own
+	e.placement, e.leaving = placement{routes, userspace, mark, own}, leaving
 	return nil
 }
 
@@ -175,29 +188,44 @@ func (s *Service) install(ctx context.Context, e *entry) error {
 	return err
 }
 
-// undo removes what an unfinished class has left.
-func (s *Service) undo(e *entry) {
+// undo removes what an unfinished class has left, whatever of it can be removed.
+func (s *Service) undo(e *entry) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.tasks.Context()), undoTimeout)
 	defer cancel()
 	e.work.Lock() // it may be moved already, if it was withdrawn at the very end
 	defer e.work.Unlock()
-	if err := s.remove(ctx, e); err != nil {
+	err := s.erase(ctx, e.class.Name)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrLeft, err)
+	}
+	if err = errors.Join(err, s.uninstall(ctx, e, err != nil)); err != nil {
 		s.log.Warn("a class that was not accepted", "class", e.class.Name, "error", err)
 	}
+	return err
 }
 
 // remove takes a class out of everything. The store comes first: a controller that
 // stops in between does not bring it back, and removes the rest when it starts.
 func (s *Service) remove(ctx context.Context, e *entry) error {
-	err := s.store.Delete(ctx, storeKey(e.class.Name))
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err := s.erase(ctx, e.class.Name); err != nil {
 		return err
 	}
-	err = s.rules.Remove(ctx, ruleKey(e.class.Name))
+	return s.uninstall(ctx, e, false)
+}
+
+// uninstall takes a class out of everything but the store, in which it may be left.
+func (s *Service) uninstall(ctx context.Context, e *entry, stored bool) error {
+	err := s.rules.Remove(ctx, ruleKey(e.class.Name))
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrLeft, err)
+	}
 	s.book.Release(bookKey(e.class.Name))
 	s.mu.Lock()
 	ports := e.held()
 	delete(s.classes, e.class.Name)
+	if stored || err != nil {
+		s.left[e.class.Name] = true
+	}
 	s.mu.Unlock()
 	// Switches that are away lose the class's queues when they come back. At ports that
 	// somebody else has configured it has none.

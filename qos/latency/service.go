@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/ovsdb"
 	"github.com/sluice-net/sluice/qos/reserve"
 	"github.com/sluice-net/sluice/store"
 )
@@ -48,6 +49,7 @@ type Service struct {
 	tasks    *tasks.Group
 	metrics  *metrics
 	started  time.Time
+	open     func(ovsdb.Options) (client, error)
 	// The network has changed: for classes, and for databases.
 	rethink, reconnect chan struct{}
 
@@ -56,6 +58,7 @@ type Service struct {
 	classes   map[string]*entry
 	databases map[openflow.DatapathID]*database
 	unknown   map[openflow.DatapathID]error // why a switch has no database
+	left      map[string]bool               // classes that are not gone from the store or the switches
 }
 
 // New returns a Service that has not started yet.
@@ -70,6 +73,7 @@ func New(o Options) (*Service, error) {
 		fabric: o.Fabric, rules: o.Rules, book: o.Book, store: o.Store, bus: o.Bus, log: o.Log.With("service", OwnerName),
 		settings: o.Settings.withDefaults(), tasks: tasks.New(), rethink: make(chan struct{}, 1), reconnect: make(chan struct{}, 1),
 		classes: map[string]*entry{}, databases: map[openflow.DatapathID]*database{}, unknown: map[openflow.DatapathID]error{},
+		left: map[string]bool{}, open: func(o ovsdb.Options) (client, error) { return ovsdb.New(o) },
 	}
 	s.metrics = newMetrics(s)
 	return s, nil

@@ -21,6 +21,9 @@ type Settings struct {
 	// Settle is how long after a start paths are left as they were, until the
 	// network has been discovered again.
 	Settle time.Duration
+	// OnConnect gives every port its bucket when a switch connects; otherwise a port gets
+	// it with the first class that leaves by it.
+	OnConnect bool
 	// Target tells where a switch's database is, by the address that the switch
 	// connects from; TLS is for those with ssl.
 	Target func(openflow.DatapathID, netip.Addr) (string, error)

@@ -1,0 +1,276 @@
+package latency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/ovsdb"
+	"github.com/sluice-net/sluice/qos/mark"
+	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/store"
+	"github.com/sluice-net/sluice/store/memstore"
+)
+
+// still is a network in which nothing happens by itself.
+type still struct {
+	Fabric
+	topology *topology.Topology
+	hosts    map[End]topology.Host
+	capacity uint64
+}
+
+func (f *still) Topology() *topology.Topology               { return f.topology }
+func (f *still) Known(e End) (topology.Host, bool)          { h, ok := f.hosts[e]; return h, ok }
+func (f *still) Switches() []openflow.DatapathID            { return f.topology.Switches }
+func (f *still) Address(openflow.DatapathID) netip.Addr     { return netip.Addr{} }
+func (f *still) Ports(openflow.DatapathID) ([]uint32, bool) { return []uint32{1, 2, 3, 9}, true }
+func (f *still) Capacity(topology.PortRef) uint64           { return f.capacity }
+func (f *still) use(topology.PortRef) reserve.Use           { return reserve.Use{Capacity: f.capacity} }
+
+func (f *still) Locate(_ context.Context, e End) (topology.Host, error) {
+	if h, ok := f.hosts[e]; ok {
+		return h, nil
+	}
+	return topology.Host{}, network.ErrUnknownHost
+}
+
+// ledger takes programs. What before returns for one refuses it.
+type ledger struct {
+	before func(key string) error
+
+	mu       sync.Mutex
+	programs map[string]rule.Program
+}
+
+func (l *ledger) Apply(_ context.Context, key string, p rule.Program, _ rule.ApplyOptions) error {
+	if err := l.before(key); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.programs[key] = p
+	return nil
+}
+
+func (l *ledger) Remove(_ context.Context, key string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.programs, key)
+	return nil
+}
+
+func (l *ledger) keys() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.programs))
+}
+
+func (l *ledger) Rules(string) []rule.Installed                           { return nil }
+func (l *ledger) ReadCounters(context.Context, openflow.DatapathID) error { return nil }
+func (l *ledger) Ready()                                                  {}
+
+// base is the database of a userspace datapath, whose bridge does at once what it is told.
+type base struct {
+	target string
+
+	mu      sync.Mutex
+	roots   map[uint32]ovsdb.Root
+	known   map[uint32]string
+	changed chan struct{}
+}
+
+func (b *base) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+func (b *base) Target() string                { return b.target }
+func (b *base) Err() error                    { return nil }
+
+func (b *base) State() (*ovsdb.State, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var dpid uint64
+	if _, err := fmt.Sscan(b.target, &dpid); err != nil {
+		panic(err)
+	}
+	bridge := ovsdb.Bridge{DPID: dpid, Datapath: ovsdb.Userspace}
+	for number, r := range b.roots {
+		q := &ovsdb.QoS{Ours: true, Root: r, Tags: map[string]string{mark.TagKnown: b.known[number]}}
+		bridge.Ports = append(bridge.Ports, ovsdb.Port{Number: number, QoS: q})
+	}
+	return &ovsdb.State{Bridges: []ovsdb.Bridge{bridge}}, b.changed
+}
+
+func (b *base) WaitBridge(_ context.Context, dpid uint64) (ovsdb.Bridge, error) {
+	state, _ := b.State()
+	bridge, ok := state.Bridge(dpid)
+	if !ok {
+		return bridge, errors.New("no such bridge")
+	}
+	return bridge, nil
+}
+
+func (b *base) Apply(_ context.Context, _ uint64, want map[uint32]ovsdb.Root) (ovsdb.Change, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !reflect.DeepEqual(b.roots, want) {
+		b.roots = want
+		b.tell()
+	}
+	return ovsdb.Change{}, nil
+}
+
+// classify does what a classifier does that has installed all marks.
+func (b *base) classify() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for number, r := range b.roots {
+		var all []mark.Entry
+		for _, q := range r.Queues {
+			if e, is, _ := mark.Read(q.ID, q.Tags); is {
+				all = append(all, e)
+			}
+		}
+		b.known[number] = mark.List(all)
+	}
+	b.tell()
+}
+
+// tell says that the state is another. The lock is held.
+func (b *base) tell() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// queue is a class's queue at a port.
+func (b *base) queue(port uint32) (ovsdb.Queue, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, q := range b.roots[port].Queues {
+		if q.Tags[TagClass] != "" {
+			return q, true
+		}
+	}
+	return ovsdb.Queue{}, false
+}
+
+// sick is a store that can fail.
+type sick struct {
+	store.Store
+	ill atomic.Bool
+}
+
+var errSick = errors.New("the store is away")
+
+func (s *sick) Put(ctx context.Context, key string, value []byte) error {
+	if s.ill.Load() {
+		return errSick
+	}
+	return s.Store.Put(ctx, key, value)
+}
+
+func (s *sick) Delete(ctx context.Context, key string) error {
+	if s.ill.Load() {
+		return errSick
+	}
+	return s.Store.Delete(ctx, key)
+}
+
+// setting is a service with everything that it works with.
+type setting struct {
+	*Service
+	t      *testing.T
+	fabric *still
+	rules  *ledger
+	store  *sick
+	bases  map[string]*base
+	bus    *event.Bus
+}
+
+// served runs a service in a row of three userspace switches, with hosts at the first and the last.
+func served(t *testing.T) *setting {
+	t.Helper()
+	x := &setting{
+		t:      t,
+		fabric: &still{topology: row(3, time.Millisecond), hosts: map[End]topology.Host{end(1): host(1), end(3): host(3)}, capacity: 10e6},
+		rules:  &ledger{before: func(string) error { return nil }, programs: map[string]rule.Program{}},
+		store:  &sick{Store: memstore.New()}, bases: map[string]*base{}, bus: event.NewBus(1, 64),
+	}
+	s, err := New(Options{
+		Fabric: x.fabric, Rules: x.rules, Book: reserve.New(x.fabric.use), Store: x.store, Bus: x.bus,
+		Settings: Settings{Target: func(d openflow.DatapathID, _ netip.Addr) (string, error) { return fmt.Sprint(uint64(d)), nil }},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range x.fabric.topology.Switches {
+		target := fmt.Sprint(uint64(d))
+		x.bases[target] = &base{target: target, known: map[uint32]string{}, changed: make(chan struct{})}
+	}
+	s.open = func(o ovsdb.Options) (client, error) { return x.bases[o.Target], nil }
+	x.Service = s
+	if err := s.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.tasks.Stop(); x.bus.Close() })
+	return x
+}
+
+// request is one for the UDP packets to a port of the third host.
+func request(t *testing.T, name string, port int) (ClassSpec, Class) {
+	t.Helper()
+	spec := ClassSpec{Name: name, Priority: "1", Flows: []match.Flow{{IPv4Src: "10.0.0.1", IPv4Dst: "10.0.0.3", UDPDst: match.Text(fmt.Sprint(port))}}}
+	class, faults := spec.Parse()
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	return spec, class
+}
+
+// add has a class provisioned.
+func (x *setting) add(name string) (Info, error) {
+	x.t.Helper()
+	spec, class := request(x.t, name, 7000)
+	return x.Add(x.t.Context(), spec, class)
+}
+
+// published are the kinds of events so far.
+func (x *setting) published() []string {
+	var out []string
+	sub := x.bus.Subscribe(0)
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+		e, err := sub.Next(ctx)
+		cancel()
+		if err != nil {
+			return out
+		}
+		out = append(out, e.Kind)
+	}
+}
+
+// eventually polls until f is true.
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !f() {
+		if time.Now().After(deadline) {
+			t.Fatal(what)
+		}
+		<-tick.C
+	}
+}

@@ -1,0 +1,67 @@
+package mark
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Keys of external_ids.
+const (
+	// TagMark and TagOwn, on a queue, are the DSCP that its packets are to be marked
+	// with and the one that they get back.
+	TagMark = "sluice-mark"
+	TagOwn  = "sluice-dscp"
+	// TagKnown, on a port's QoS, is the list of what the classifier has installed.
+	TagKnown = "sluice-classifier"
+)
+
+// Entry is the mark of one queue.
+type Entry struct {
+	Queue     uint32
+	Mark, Own uint8
+}
+
+// String is the entry as the list of TagKnown has it.
+func (e Entry) String() string { return fmt.Sprintf("%d:%d>%d", e.Queue, e.Mark, e.Own) }
+
+// Tags are what a queue's row says of it.
+func (e Entry) Tags() map[string]string {
+	return map[string]string{TagMark: strconv.Itoa(int(e.Mark)), TagOwn: strconv.Itoa(int(e.Own))}
+}
+
+// Read reads the entry of a queue from its row's tags; false if it is not to be marked.
+func Read(queue uint32, tags map[string]string) (e Entry, is bool, err error) {
+	if tags[TagMark] == "" || tags[TagOwn] == "" {
+		return Entry{}, false, nil
+	}
+	e.Queue = queue
+	if e.Mark, err = dscp(queue, TagMark, tags); err != nil {
+		return Entry{}, false, err
+	}
+	if e.Own, err = dscp(queue, TagOwn, tags); err != nil {
+		return Entry{}, false, err
+	}
+	return e, true, nil
+}
+
+func dscp(queue uint32, key string, tags map[string]string) (uint8, error) {
+	n, err := strconv.ParseUint(tags[key], 10, 8)
+	if err != nil || n > 63 {
+		return 0, fmt.Errorf("queue %d: %s %q: want a DSCP, 0 to 63", queue, key, tags[key])
+	}
+	return uint8(n), nil
+}
+
+// List writes entries for TagKnown.
+func List(entries []Entry) string {
+	words := make([]string, len(entries))
+	for i, e := range entries {
+		words[i] = e.String()
+	}
+	return strings.Join(words, " ")
+}
+
+// Knows says whether an entry is in a list.
+func Knows(list string, e Entry) bool { return slices.Contains(strings.Fields(list), e.String()) }
