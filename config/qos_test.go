@@ -19,6 +19,7 @@ func TestQoS(t *testing.T) {
 	c, err := readQoS(`
 network: {switches: {0000000000000001: {capacity_mbit: {1: 25, 2: 0.5}}}}
 qos:
+  queues: connect
   critical:
     backup: {rate: 10000000, match: {ipv4_dst: 10.0.0.0/24, tcp_dst: 5001}}
     video: {rate: 2000000, reverse_rate: 1000, match: {udp_dst: "6000-6010", ip_dscp: 46}, idle_timeout: 5s}
@@ -28,6 +29,9 @@ qos:
 	}
 	if got := c.Network.Switches[openflow.DatapathID(1)].Capacity; got[1] != 25 || got[2] != 0.5 {
 		t.Errorf("capacities %v", got)
+	}
+	if c.QoS.Queues != "connect" || defaultQoS().Queues != "classes" {
+		t.Errorf("queues %q", c.QoS.Queues)
 	}
 	all, faults := c.QoS.Definitions()
 	if len(faults) > 0 || len(all) != 2 || all[0].Name != "backup" || all[0].Reverse != 312500 || all[1].Reverse != 1000 || len(all[1].Matches) == 0 {

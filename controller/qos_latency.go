@@ -18,7 +18,7 @@ func (c *Controller) newClasses(book *reserve.Book) (*latency.Service, error) {
 		return nil, err
 	}
 	settings := latency.Settings{
-		Quota: c.cfg.QoS.Quota, Interval: c.cfg.Network.StatsInterval,
+		Quota: c.cfg.QoS.Quota, Interval: c.cfg.Network.StatsInterval, OnConnect: c.cfg.QoS.Queues == "connect",
 		Target: func(d openflow.DatapathID, address netip.Addr) (string, error) {
 			return c.cfg.OVSDB.Target(d, address, c.cfg.Network.Switches[d].Name)
 		},

@@ -101,7 +101,7 @@ func databases(o NetworkOptions) string {
 	if !o.Queues {
 		return ""
 	}
-	text := "ovsdb:\n  switches:\n"
+	text := "qos: {queues: connect}\novsdb:\n  switches:\n"
 	for _, s := range o.Lab.Topology().Switches {
 		text += fmt.Sprintf("    %016x: %s\n", s.DPID, o.Lab.Switch(s.Name).Database())
 	}
