@@ -32,7 +32,7 @@ func (s *Service) Define(ctx context.Context, d *Definition) error {
 	case n >= MaxDefinitions:
 		return ErrTooMany
 	}
-	if err := s.storeDefinition(ctx, d); err != nil {
+	if err := s.storeDefinition(ctx, d, false); err != nil {
 		return err
 	}
 	s.add(d)
@@ -67,10 +67,7 @@ func (s *Service) Withdraw(ctx context.Context, name string) error {
 	s.mu.Unlock()
 	s.refreshView()
 	s.applyPunts(context.WithoutCancel(ctx))
-	sortFlows(over)
-	for _, f := range over {
-		s.end(f, "its definition was withdrawn")
-	}
+	each(over, func(f *flow) { s.end(f, "its definition was withdrawn") })
 	s.publish("critical-removed", map[string]any{"name": name, "flows": len(over)})
 	return nil
 }
@@ -115,11 +112,12 @@ func (s *Service) applyPunts(ctx context.Context) {
 	definitions, before := s.definitions, s.puntErrs
 	s.mu.Unlock()
 	refused := s.rules.EverySwitch(ctx, "punt", func(d openflow.DatapathID) network.Program { return punts(d, definitions) })
-	errs := map[string]string{}
+	errs := map[openflow.DatapathID]string{}
 	for d, err := range refused {
-		errs[d.String()] = err.Error()
-		if before[d.String()] != err.Error() {
+		errs[d] = err.Error()
+		if before[d] != err.Error() {
 			s.log.Warn("critical flows that enter here are not recognised", "switch", d, "error", err)
+			s.publish("critical-refused", Refusal{d, err.Error()})
 		}
 	}
 	s.mu.Lock()
@@ -165,9 +163,21 @@ func (s *Service) Flows() []Record {
 	return out
 }
 
-// Refusals are the switches that did not take the rules for first packets, and why.
-func (s *Service) Refusals() map[string]string {
+// Refusal is a switch that has not taken the rules for first packets.
+type Refusal struct {
+	Switch openflow.DatapathID `json:"switch" doc:"Where critical flows enter unrecognised, and go like any traffic"`
+	Reason string              `json:"reason"`
+}
+
+// Refusals lists the switches that have not taken the rules for first packets. It is
+// tried again at each reading of the counters.
+func (s *Service) Refusals() []Refusal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.puntErrs
+	out := []Refusal{}
+	for d, reason := range s.puntErrs {
+		out = append(out, Refusal{d, reason})
+	}
+	slices.SortFunc(out, func(a, b Refusal) int { return cmp.Compare(a.Switch, b.Switch) })
+	return out
 }

@@ -20,7 +20,10 @@
 //     traffic that nobody holds back so that the promise cannot be kept there; make
 //     before break where the old path still works.
 //   - One that was not accepted is tried again at each reading of the counters, the
-//     oldest first, so that capacity which comes free goes to who waits for it.
+//     oldest first, so that capacity which comes free goes to who waits for it; unless
+//     its definition says to decide once, which leaves it to those that come later.
+//   - What a TCP connection was promised is free when both sides have closed it, not
+//     only when it has been silent.
 //
 // What an operator has defined and where flows are placed stands in the store: after a
 // restart rules and promises are as before.

@@ -16,6 +16,9 @@ type Fabric interface {
 	// IsEdge says whether hosts may stand behind a port, PortUp whether it is up.
 	IsEdge(network.PortRef) bool
 	PortUp(network.PortRef) bool
+	// SeesTCPFlags says whether a switch's rules can match TCP's flags. One that is not
+	// connected is taken to be able to: its rules were once accepted.
+	SeesTCPFlags(openflow.DatapathID) bool
 	HostByMAC(openflow.MAC, uint16) (network.Host, bool)
 	// ResolveHost asks the network where a host is that has not been heard yet.
 	ResolveHost(context.Context, netip.Addr) (network.Host, error)
@@ -53,6 +56,11 @@ func (f *fabric) PortUp(at network.PortRef) bool {
 	}
 	p, ok := sw.Port(at.Port)
 	return ok && p.Up()
+}
+
+func (f *fabric) SeesTCPFlags(d openflow.DatapathID) bool {
+	sw, ok := f.Switch(d)
+	return !ok || sw.Capabilities().CanMatch(openflow.FieldTCPFlags)
 }
 
 func (f *fabric) Use(at network.PortRef) reserve.Use {

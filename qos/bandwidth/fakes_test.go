@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -66,6 +67,8 @@ func (n *fakeNet) IsEdge(at network.PortRef) bool { return at.Port < 10 }
 
 func (n *fakeNet) PortUp(network.PortRef) bool { return true }
 
+func (n *fakeNet) SeesTCPFlags(d openflow.DatapathID) bool { return d != 5 }
+
 func (n *fakeNet) HostByMAC(m openflow.MAC, _ uint16) (network.Host, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -105,6 +108,8 @@ type fakeRules struct {
 	hook func(ctx context.Context, key string) error
 	// onRemove, if set, is called before something is removed.
 	onRemove func(key string)
+	// refuses is why switches do not take what is declared for every switch.
+	refuses map[openflow.DatapathID]error
 }
 
 func (r *fakeRules) Apply(ctx context.Context, key string, p network.Program, _ network.ApplyOptions) error {
@@ -136,7 +141,7 @@ func (r *fakeRules) EverySwitch(_ context.Context, key string, program func(open
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.applied[key] = program(1)
-	return nil
+	return maps.Clone(r.refuses)
 }
 
 func (r *fakeRules) ReadCounters(context.Context, openflow.DatapathID) error { return nil }
@@ -181,6 +186,7 @@ type world struct {
 	net   *fakeNet
 	rules *fakeRules
 	store store.Store
+	fixed []*Definition
 	stop  func()
 }
 
@@ -211,7 +217,7 @@ func newWorld(t testing.TB) *world {
 func (w *world) start() {
 	w.t.Helper()
 	s, err := New(Options{
-		Fabric: w.net, Rules: w.rules, Store: w.store, Book: reserve.New(w.net.Use), Log: slog.New(slog.DiscardHandler), Interval: time.Hour,
+		Fabric: w.net, Rules: w.rules, Store: w.store, Book: reserve.New(w.net.Use), Log: slog.New(slog.DiscardHandler), Interval: time.Hour, Definitions: w.fixed,
 	})
 	if err != nil {
 		w.t.Fatal(err)

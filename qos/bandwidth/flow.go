@@ -33,6 +33,7 @@ type flow struct {
 	rate       uint64
 	reverse    uint64
 	idle       time.Duration
+	once       bool
 	from, to   network.PortRef
 	since      time.Time
 	// ctx ends when the flow's definition is withdrawn.
@@ -55,7 +56,9 @@ type flow struct {
 	// pressed counts readings in a row that show the promise endangered.
 	pressed int
 	counter counter
-	ended   bool
+	// closed are the sides that have ended the flow's TCP connection.
+	closed uint8
+	ended  bool
 }
 
 // counter is what a flow has carried, as the switch where it enters counts.
@@ -116,13 +119,14 @@ type Record struct {
 	Since      time.Time `json:"since"`
 	Accepted   time.Time `json:"accepted,omitzero" doc:"When it was accepted"`
 	Moves      int       `json:"moves" doc:"How often it was given another path"`
+	Closed     bool      `json:"closed,omitempty" doc:"Both sides have ended its connection: nothing is promised to it any more"`
 }
 
 // record tells of the flow. The lock is held.
 func (f *flow) record() Record {
 	r := Record{
 		ID: f.id, Definition: f.definition, Flow: f.header.String(), State: f.state, Reason: f.reason, Rate: f.rate, Reverse: f.reverse,
-		Throughput: f.counter.rate, Bytes: f.counter.bytes, Since: f.since, Accepted: f.accepted, Moves: f.moves, Path: []Hop{},
+		Throughput: f.counter.rate, Bytes: f.counter.bytes, Since: f.since, Accepted: f.accepted, Moves: f.moves, Path: []Hop{}, Closed: f.closed == closedBoth,
 	}
 	for _, h := range f.path.Hops {
 		r.Path = append(r.Path, Hop(h))

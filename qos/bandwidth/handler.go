@@ -23,6 +23,9 @@ func (s *Service) Name() string { return "qos" }
 // HandlePacketIn looks for first packets of critical flows. It runs on the switch's
 // goroutine and never waits.
 func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
+	if s.copied(p.Cookie, &p.Headers) {
+		return network.Stop
+	}
 	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
 	return s.packet(at, &p.Headers, func() (Held, error) { return p.Hold(holdFor) })
 }
@@ -115,7 +118,7 @@ func (s *Service) begin(d *Definition, h header, from, to network.PortRef, hold 
 		return network.Continue
 	}
 	f := &flow{
-		id: identify(h), header: h, definition: d.Name, rate: uint64(d.Rate), reverse: d.Reverse, idle: d.Idle,
+		id: identify(h), header: h, definition: d.Name, rate: uint64(d.Rate), reverse: d.Reverse, idle: d.Idle, once: d.Once,
 		from: from, to: to, since: time.Now(), state: StatePlacing, waiting: []Held{held},
 	}
 	f.ctx, f.cancel = context.WithCancel(s.tasks.Context())

@@ -50,8 +50,9 @@ func (h header) reverse() header {
 	return h
 }
 
-// match is the header as an OpenFlow match, for packets that come in by a port.
-func (h header) match(inPort uint32) openflow.Match {
+// match is the header as an OpenFlow match, for packets that come in by a port; more is
+// what they have besides.
+func (h header) match(inPort uint32, more ...openflow.OXM) openflow.Match {
 	f := []openflow.OXM{openflow.InPort(inPort), openflow.EthSrc(h.EthSrc), openflow.EthDst(h.EthDst), openflow.EthType(h.EthType)}
 	if h.VLAN != 0 {
 		f = append(f, openflow.VLANVID(h.VLAN))
@@ -69,7 +70,7 @@ func (h header) match(inPort uint32) openflow.Match {
 	case packet.ProtoSCTP:
 		f = append(f, openflow.SCTPSrc(h.SrcPort), openflow.SCTPDst(h.DstPort))
 	}
-	return openflow.MustMatch(f...)
+	return openflow.MustMatch(append(f, more...)...)
 }
 
 var protocols = map[uint8]string{packet.ProtoTCP: "tcp", packet.ProtoUDP: "udp", packet.ProtoSCTP: "sctp", packet.ProtoICMP: "icmp", packet.ProtoICMPv6: "icmpv6"}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
@@ -13,13 +12,6 @@ import (
 )
 
 const (
-	// grace is how long a switch of a path may be without a connection to the
-	// controller before it is taken for dead: it may have lost that alone. startGrace
-	// is the same after a start, when all have to come back.
-	grace      = 3 * time.Second
-	startGrace = 15 * time.Second
-	// maxMoves is how many flows are moved at once.
-	maxMoves = 64
 	// pressedFor is how many readings in a row must show that a link cannot keep a
 	// promise, and tolerance the part of the rate, in percent, that it may lack.
 	pressedFor = 2
@@ -28,107 +20,6 @@ const (
 
 // errNoChange: somebody else has ended or changed the flow meanwhile.
 var errNoChange = errors.New("nothing to be done")
-
-// review moves the flows whose path has broken, and ends those whose hosts have gone
-// elsewhere. New places are chosen one after the other, those first that came first;
-// the rules are then written at the same time.
-func (s *Service) review(ctx context.Context) {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, maxMoves)
-	for _, f := range s.all() {
-		if ctx.Err() != nil {
-			break
-		}
-		if s.movedAway(f) {
-			s.start(func() { s.end(f, "a host has moved") })
-			continue
-		}
-		why := s.broken(f, time.Now())
-		if why == "" {
-			continue
-		}
-		f.changing.Lock()
-		if why = s.broken(f, time.Now()); why == "" { // moved meanwhile
-			f.changing.Unlock()
-			continue
-		}
-		old, p, err := s.choosePath(f)
-		if err != nil {
-			f.changing.Unlock()
-			if !errors.Is(err, errNoChange) {
-				s.start(func() { s.end(f, why+", and there is no other way") })
-			}
-			continue
-		}
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			s.restore(f, old)
-			f.changing.Unlock()
-			continue
-		}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			defer f.changing.Unlock()
-			s.move(ctx, f, old, p, why)
-		})
-	}
-	wg.Wait()
-}
-
-// movedAway says whether one of the flow's hosts stands elsewhere now.
-func (s *Service) movedAway(f *flow) bool {
-	at := func(h header) network.PortRef {
-		host, known := s.fabric.HostByMAC(h.EthSrc, h.VLAN)
-		if !known {
-			return network.PortRef{}
-		}
-		return host.At
-	}
-	from, to := at(f.header), at(f.header.reverse())
-	return !from.IsZero() && from != f.from || !to.IsZero() && to != f.to
-}
-
-// broken says why the flow's path does not work, or nothing.
-func (s *Service) broken(f *flow, now time.Time) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	why, certain := s.missing(f.path)
-	switch {
-	case why == "":
-		f.whole, f.broken = true, time.Time{}
-		return ""
-	case f.whole && certain:
-		return why
-	case f.broken.IsZero():
-		f.broken = now
-	}
-	patience := grace
-	if !f.whole {
-		patience = startGrace
-	}
-	if now.Sub(f.broken) < patience {
-		return ""
-	}
-	return why
-}
-
-// missing finds the first link of a path that is not there. It is certain if both its
-// switches are connected, or a port says that it is down.
-func (s *Service) missing(path network.Path) (why string, certain bool) {
-	t := s.fabric.Topology()
-	for i := range len(path.Hops) - 1 {
-		a, b := path.Hops[i], path.Hops[i+1]
-		from, to := network.PortRef{Switch: a.Switch, Port: a.Out}, network.PortRef{Switch: b.Switch, Port: b.In}
-		if l, ok := t.LinkFrom(from); ok && l.To == to {
-			continue
-		}
-		hasA, hasB := t.Has(a.Switch), t.Has(b.Switch)
-		certain := hasA && hasB || hasA && !s.fabric.PortUp(from) || hasB && !s.fabric.PortUp(to)
-		return fmt.Sprintf("the link from %v to %v is down", from, to), certain
-	}
-	return "", true
-}
 
 // choosePath finds a flow a new place and tells the present one. f.changing is locked.
 func (s *Service) choosePath(f *flow) (old, p placement, err error) {
@@ -193,12 +84,14 @@ func (s *Service) restore(f *flow, p placement) {
 
 // relieve moves flows away from links that cannot keep what was promised there,
 // because of traffic that nobody holds back. Of one link one flow is moved at a
-// time, the youngest first: what that gives is known after the next readings.
+// time, the youngest first: what that gives is known after the next readings. It takes
+// half of the time until those at most.
 func (s *Service) relieve(ctx context.Context) {
+	begin := time.Now()
 	relieved := map[network.PortRef]bool{}
 	for _, f := range slices.Backward(s.all()) {
 		at, free, readings := s.pressed(f)
-		if readings < pressedFor || relieved[at] {
+		if readings < pressedFor || relieved[at] || time.Since(begin) > s.interval/2 {
 			continue
 		}
 		why := fmt.Sprintf("the link from %v has %d bit/s left for it", at, free)
@@ -217,7 +110,7 @@ func (s *Service) relieve(ctx context.Context) {
 func (s *Service) pressed(f *flow) (at network.PortRef, free uint64, readings int) {
 	yes := false
 	s.mu.Lock()
-	path, accepted := f.path, f.state == StateAccepted
+	path, accepted := f.path, f.state == StateAccepted && f.closed != closedBoth
 	s.mu.Unlock()
 	if !accepted {
 		return at, 0, 0
@@ -249,10 +142,17 @@ func (s *Service) retry(ctx context.Context) {
 		if ctx.Err() != nil || time.Since(begin) > s.interval/2 {
 			return
 		}
-		if r := s.recordOf(f); r.State == StateBestEffort {
+		if s.waits(f) {
 			s.upgrade(ctx, f, "there is room for it now")
 		}
 	}
+}
+
+// waits says whether a flow is to be accepted when there is room for it.
+func (s *Service) waits(f *flow) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return f.state == StateBestEffort && f.closed != closedBoth && !(f.once && f.accepted.IsZero())
 }
 
 // upgrade gives a flow a path with enough available, if there is one.
@@ -260,7 +160,7 @@ func (s *Service) upgrade(ctx context.Context, f *flow, why string) bool {
 	f.changing.Lock()
 	defer f.changing.Unlock()
 	old, err := s.present(f)
-	if err != nil {
+	if err != nil || s.isClosed(f) {
 		return false
 	}
 	path, err := s.accept(f)

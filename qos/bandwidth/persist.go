@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,12 +20,15 @@ const (
 
 func definitionKey(name string) string { return definitionPrefix + name }
 
-func (s *Service) storeDefinition(ctx context.Context, d *Definition) error {
-	b, err := json.Marshal(d.Spec)
-	if err != nil {
-		return err
-	}
-	return s.store.Put(ctx, definitionKey(d.Name), b)
+// storedDefinition is a definition as the store keeps it.
+type storedDefinition struct {
+	Spec
+	// Configured says that it stood in the configuration, which it goes with.
+	Configured bool `json:"configured,omitempty"`
+}
+
+func (s *Service) storeDefinition(ctx context.Context, d *Definition, configured bool) error {
+	return store.PutJSON(ctx, s.store, definitionKey(d.Name), storedDefinition{d.Spec, configured})
 }
 
 // stored is a flow as the store keeps it.
@@ -34,6 +38,7 @@ type stored struct {
 	Rate       uint64          `json:"rate"`
 	Reverse    uint64          `json:"reverse"`
 	Idle       time.Duration   `json:"idle"`
+	Once       bool            `json:"once,omitempty"`
 	From       network.PortRef `json:"from"`
 	To         network.PortRef `json:"to"`
 	Since      time.Time       `json:"since"`
@@ -55,7 +60,7 @@ type storedMeter struct {
 func (s *Service) save(f *flow) {
 	s.mu.Lock()
 	r := stored{
-		Header: f.header, Definition: f.definition, Rate: f.rate, Reverse: f.reverse, Idle: f.idle, From: f.from, To: f.to, Since: f.since,
+		Header: f.header, Definition: f.definition, Rate: f.rate, Reverse: f.reverse, Idle: f.idle, Once: f.once, From: f.from, To: f.to, Since: f.since,
 		State: f.state, Reason: f.reason, Hops: f.path.Hops, Accepted: f.accepted, Moves: f.moves,
 	}
 	s.mu.Unlock()
@@ -84,27 +89,8 @@ func (s *Service) erase(ctx context.Context, f *flow) {
 
 // load reads definitions and placements, and makes the promises again.
 func (s *Service) load(ctx context.Context) error {
-	definitions, err := s.store.List(ctx, definitionPrefix)
-	if err != nil {
+	if err := s.loadDefinitions(ctx); err != nil {
 		return err
-	}
-	for _, e := range definitions {
-		var spec Spec
-		if err := json.Unmarshal(e.Value, &spec); err != nil {
-			return fmt.Errorf("stored definition %s: %w", e.Key, err)
-		}
-		d, faults := spec.Parse()
-		if len(faults) > 0 {
-			s.log.Error("a stored definition is not accepted any more", "key", e.Key, "faults", faults)
-			continue
-		}
-		s.add(d)
-	}
-	for _, d := range s.fixed {
-		if err := s.storeDefinition(ctx, d); err != nil {
-			return err
-		}
-		s.replace(d)
 	}
 	flows, err := s.store.List(ctx, flowPrefix)
 	if err != nil {
@@ -118,17 +104,57 @@ func (s *Service) load(ctx context.Context) error {
 	return nil
 }
 
-// revive enters a flow of before the start.
+// loadDefinitions reads what has been defined by the API, and takes what is configured in
+// the place of what was.
+func (s *Service) loadDefinitions(ctx context.Context) error {
+	definitions, err := s.store.List(ctx, definitionPrefix)
+	if err != nil {
+		return err
+	}
+	for _, e := range definitions {
+		var r storedDefinition
+		if err := json.Unmarshal(e.Value, &r); err != nil {
+			return fmt.Errorf("stored definition %s: %w", e.Key, err)
+		}
+		if r.Configured {
+			if !slices.ContainsFunc(s.fixed, func(d *Definition) bool { return d.Name == r.Name }) {
+				s.log.Info("a definition is not configured any more", "definition", r.Name)
+				err = errors.Join(err, s.store.Delete(ctx, e.Key))
+			}
+			continue
+		}
+		d, faults := r.Parse()
+		if len(faults) > 0 {
+			s.log.Error("a stored definition is not accepted any more", "key", e.Key, "faults", faults)
+			continue
+		}
+		s.add(d)
+	}
+	for _, d := range s.fixed {
+		err = errors.Join(err, s.storeDefinition(ctx, d, true))
+		s.replace(d)
+	}
+	return err
+}
+
+// revive enters a flow of before the start, if it is still critical. The rules of one that
+// nobody declares are removed.
 func (s *Service) revive(ctx context.Context, id string, value []byte) error {
 	var r stored
 	if err := json.Unmarshal(value, &r); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	_, critical := s.index(r.Definition)
+	s.mu.Unlock()
+	if !critical {
+		return s.store.Delete(ctx, flowPrefix+id)
+	}
 	if len(r.Hops) == 0 || r.State != StateAccepted && r.State != StateBestEffort {
 		return fmt.Errorf("state %q with a path of %d switches", r.State, len(r.Hops))
 	}
 	f := &flow{
-		id: id, header: r.Header, definition: r.Definition, rate: r.Rate, reverse: r.Reverse, idle: r.Idle, from: r.From, to: r.To,
+		id: id, header: r.Header, definition: r.Definition, rate: r.Rate, reverse: r.Reverse, idle: r.Idle, once: r.Once, from: r.From, to: r.To,
 		since: r.Since, state: r.State, reason: r.Reason, path: network.Path{Hops: r.Hops}, accepted: r.Accepted, moves: r.Moves,
 	}
 	f.ctx, f.cancel = context.WithCancel(s.tasks.Context())
@@ -145,11 +171,11 @@ func (s *Service) revive(ctx context.Context, id string, value []byte) error {
 // redeclare declares the rules of flows of before the start. Switches that are not
 // connected yet are compared with them when they come, and keep what they have.
 func (s *Service) redeclare(ctx context.Context) {
-	for _, f := range s.all() {
+	each(s.all(), func(f *flow) {
 		f.changing.Lock()
+		defer f.changing.Unlock()
 		if err := s.install(ctx, f, placement{path: f.path, state: f.state}, true); err != nil {
 			s.log.Warn("a flow of before the start is not declared", "flow", f.header, "error", err)
 		}
-		f.changing.Unlock()
-	}
+	})
 }

@@ -128,8 +128,9 @@ func (s *Service) install(ctx context.Context, f *flow, p placement, allowDown b
 	} else {
 		s.guard.adjust(ctx, links(p.path))
 	}
-	return s.rules.Apply(ctx, f.key(), program(f.header, p.path, f.idle, meter),
-		network.ApplyOptions{Waves: waves(p.path), AllowDown: allowDown})
+	rules := program(f.header, p.path, f.idle, meter)
+	rules.Rules = append(rules.Rules, copies(f.header, p.path, meter, s.fabric.SeesTCPFlags)...)
+	return s.rules.Apply(ctx, f.key(), rules, network.ApplyOptions{Waves: waves(p.path), AllowDown: allowDown})
 }
 
 // place finds a new flow its place. The caller has locked f.changing.

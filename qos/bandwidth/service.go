@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/reserve"
 	"github.com/sluice-net/sluice/store"
 )
@@ -72,7 +73,7 @@ type Service struct {
 	flows       map[header]*flow
 	byID        map[string]*flow
 	placing     int
-	puntErrs    map[string]string
+	puntErrs    map[openflow.DatapathID]string
 }
 
 // New returns a Service that has not started yet.
@@ -92,7 +93,7 @@ func New(o Options) (*Service, error) {
 	s := &Service{
 		fabric: o.Fabric, rules: o.Rules, store: o.Store, book: o.Book, log: o.Log, publish: o.Publish, interval: o.Interval, fixed: o.Definitions,
 		tasks: tasks.New(), rethink: make(chan struct{}, 1), ready: make(chan struct{}),
-		flows: map[header]*flow{}, byID: map[string]*flow{}, puntErrs: map[string]string{},
+		flows: map[header]*flow{}, byID: map[string]*flow{}, puntErrs: map[openflow.DatapathID]string{},
 	}
 	s.guard = newGuard(s)
 	s.metrics = newMetrics(s)
