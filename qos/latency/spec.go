@@ -150,6 +150,9 @@ func (p *specParser) flow(where string, f *match.Flow) Flow {
 	if !out.Dst.IsValid() {
 		p.fail(where, "", "the destination: ipv4_dst, ipv6_dst or eth_dst of one host. Without it there is no path to prepare")
 	}
+	if f.InPort != "" && !out.Src.IsValid() {
+		p.fail(where+".in_port", f.InPort, "the source beside it: ipv4_src, ipv6_src or eth_src of one host. Without it packets may enter at any switch, and the port's number means another port at each")
+	}
 	if o, ok := m.Get(openflow.FieldIPDSCP); ok {
 		dscp := uint8(o.Uint())
 		out.DSCP = &dscp

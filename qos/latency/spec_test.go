@@ -77,9 +77,19 @@ func TestWrongRequests(t *testing.T) {
 		{flow(`"ipv4_dst":"10.0.0.4","ip_dscp":"64"`), "flows[0].ip_dscp"},
 		{flow(`"ipv6_dst":"10.0.0.4"`), "flows[0].ipv6_dst"},
 		{flow(`"ipv4_dst":"10.0.0.4","eth_type":"ipv6"`), "flows[0]"},
+		{flow(`"ipv4_dst":"10.0.0.4","in_port":3`), "flows[0].in_port"},
+		{flow(`"ipv4_dst":"10.0.0.4","ipv4_src":"10.0.1.0/24","in_port":3`), "flows[0].in_port"},
 	} {
 		if _, faults := parse(t, x.text); !strings.HasPrefix(faults, x.field) || strings.HasSuffix(faults, ": ") {
 			t.Errorf("%s: %q, want a fault of %s", x.text, faults, x.field)
 		}
+	}
+}
+
+// A port that packets come in by is the first switch's: the source says which that is.
+func TestInPortBesideSource(t *testing.T) {
+	c, faults := parse(t, `{"name":"x","priority":1,"flows":[{"ipv4_dst":"10.0.0.4","ipv4_src":"10.0.0.2","in_port":3}]}`)
+	if faults != "" || !c.Flows[0].Src.IsValid() {
+		t.Errorf("%+v: %s", c, faults)
 	}
 }
