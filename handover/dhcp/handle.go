@@ -31,7 +31,7 @@ func (c *call) discover() Decision {
 // offered it (selecting), remembers it (init-reboot) or uses it (renewing,
 // rebinding) shows in where it names it (RFC 2131, section 4.3.2); what is decided
 // is the same.
-func (c *call) request(ctx context.Context) Decision {
+func (c *call) request() Decision {
 	if c.elsewhere(c.pool) {
 		return c.drop(Ignored, "the client has chosen server %v", addrOption(c.Message, dhcpv4.OptionServerIdentifier))
 	}
@@ -48,7 +48,7 @@ func (c *call) request(ctx context.Context) Decision {
 	if err := c.reg.Admit(c.d.Device.ID, c.At); err != nil {
 		return c.failed(err)
 	}
-	l, err := c.reg.Grant(ctx, c.d.Device.ID, registry.Claim{
+	v, err := c.reg.Reserve(c.d.Device.ID, registry.Claim{
 		IP: ip, ClientID: c.Message.Options.Get(dhcpv4.OptionClientIdentifier), MAC: c.chaddr, Signed: c.stamp.Time,
 		Attachment: &registry.Attachment{At: c.At, MAC: c.Src, Since: c.Time},
 	})
@@ -61,9 +61,9 @@ func (c *call) request(ctx context.Context) Decision {
 	if c.held != nil {
 		c.d.Previous = c.held.Attachment
 	}
-	c.d.Attach = !c.here() || c.held.IP != l.IP
-	c.d.Lease, c.d.Verdict = l, Granted
-	c.answer(dhcpv4.MessageTypeAck, l.IP)
+	c.d.Attach = !c.here() || c.held.IP != v.Lease.IP
+	c.d.Lease, c.d.Verdict, c.d.reserved = v.Lease, Granted, v
+	c.answer(dhcpv4.MessageTypeAck, v.Lease.IP)
 	return c.d
 }
 

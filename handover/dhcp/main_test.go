@@ -88,7 +88,14 @@ func (b *bench) message(kind dhcpv4.MessageType, chaddr openflow.MAC, mods ...dh
 }
 
 func (b *bench) handle(m *dhcpv4.DHCPv4, src openflow.MAC, at network.PortRef) dhcp.Decision {
-	return b.Handle(b.ctx, dhcp.Request{Message: m, Src: src, At: at, Time: b.now})
+	return b.decide(dhcp.Request{Message: m, Src: src, At: at, Time: b.now})
+}
+
+// decide handles a request and commits the decision; the verdict tells of failures.
+func (b *bench) decide(q dhcp.Request) dhcp.Decision {
+	d := b.Handle(b.ctx, q)
+	_ = d.Commit(b.ctx)
+	return d
 }
 
 // expect fails unless the decision has the verdict.

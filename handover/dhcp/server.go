@@ -92,17 +92,36 @@ type Decision struct {
 
 	// Device is who asked; it has no ID if that is unknown.
 	Device registry.Device
-	// Lease is what has been granted, or of a release or decline what has ended.
+	// Lease is what is granted, once it is committed, or of a release or decline
+	// what has ended.
 	Lease registry.Lease
 	// Attach says that the device has moved or has another address: its packets
 	// have to find it at the port where the request came in before the reply is
-	// sent. The lease says so already; Previous is where it was, or nil.
+	// sent. The lease says so; Previous is where it was, or nil.
 	Attach   bool
 	Previous *registry.Attachment
 	// Detach says that the device gave up its address.
 	Detach bool
 	// Signed says that the message bore a good signature of the device.
 	Signed bool
+
+	// reserved is the lease that is granted, until it is committed.
+	reserved *registry.Reservation
+}
+
+// Commit writes the lease that is granted, if there is one. What could not be
+// written is not granted: then the verdict is Failed, and silence is due.
+func (d *Decision) Commit(ctx context.Context) error {
+	if d.reserved == nil {
+		return nil
+	}
+	err := d.reserved.Commit(ctx)
+	d.reserved = nil
+	if err != nil {
+		d.Verdict, d.Err, d.Reason = Failed, err, err.Error()
+		d.Reply, d.Attach = nil, false
+	}
+	return err
 }
 
 // call is the handling of one request.
@@ -120,7 +139,9 @@ type call struct {
 }
 
 // Handle decides about one message. It blocks for the registry's write, if there
-// is something to write.
+// is something to write, but for a lease that it grants: that holds when the
+// decision has been committed, which has to happen in any case, and before which the
+// reply must not be sent. The device's rules need not wait for it.
 func (s *Server) Handle(ctx context.Context, q Request) Decision {
 	c := call{Server: s, Request: q, chaddr: hardware(q.Message)}
 	c.d.Type = q.Message.MessageType()
@@ -135,7 +156,7 @@ func (s *Server) Handle(ctx context.Context, q Request) Decision {
 	case dhcpv4.MessageTypeDiscover:
 		return c.discover()
 	case dhcpv4.MessageTypeRequest:
-		return c.request(ctx)
+		return c.request()
 	case dhcpv4.MessageTypeDecline:
 		return c.decline(ctx)
 	case dhcpv4.MessageTypeRelease:

@@ -308,7 +308,7 @@ func TestStrangers(t *testing.T) {
 	b.must(b.reg.PutPool(b.ctx, p))
 
 	ask := dhcp.Request{Message: discover(50), Src: mac(50), At: radioA, Time: b.now, AskFirst: true}
-	if d := b.expect(b.Handle(b.ctx, ask), dhcp.Unknown); d.Reply != nil || len(b.reg.Devices()) != 3 {
+	if d := b.expect(b.decide(ask), dhcp.Unknown); d.Reply != nil || len(b.reg.Devices()) != 3 {
 		t.Fatalf("a device that a neighbour may know was learned: %+v", d)
 	}
 	b.expect(b.handle(discover(50), mac(51), radioA), dhcp.Unknown)
@@ -334,15 +334,30 @@ func TestVisitorsAreToldOfTheirHome(t *testing.T) {
 	d := registry.Device{ID: "bus@east", MACs: []openflow.MAC{mac(60)}, Home: "east", Pool: "east"}
 	b.must(b.reg.Adopt(b.ctx, d, abroad))
 	q := dhcp.Request{Message: b.rebooting(mac(60), abroad), Src: mac(60), At: backyard, Time: b.now}
-	b.expect(b.Handle(b.ctx, q), dhcp.Denied)
+	b.expect(b.decide(q), dhcp.Denied)
 	q.Trusted = true
-	a := b.expect(b.Handle(b.ctx, q), dhcp.Granted)
+	a := b.expect(b.decide(q), dhcp.Granted)
 	if a.Lease.IP != abroad || !a.Reply.Router()[0].Equal(router.AsSlice()) || a.From != router {
 		t.Fatalf("%+v", a)
 	}
 	d.ID, d.MACs, d.Pool = "tram@east", []openflow.MAC{mac(61)}, ""
 	b.must(b.reg.Adopt(b.ctx, d, netip.MustParseAddr("10.9.3.5")))
 	b.expect(b.handle(b.message(dhcpv4.MessageTypeDiscover, mac(61)), mac(61), radioA), dhcp.Ignored)
+}
+
+// The lease that is granted holds when the decision is committed, not before.
+func TestADecisionIsCommitted(t *testing.T) {
+	b := newBench(t)
+	d := b.expect(b.Handle(b.ctx, dhcp.Request{Message: b.rebooting(mac(1), ip(12)), Src: mac(1), At: radioA, Time: b.now}), dhcp.Granted)
+	if l, ok := b.reg.Lease("phone"); ok {
+		t.Fatalf("lease %+v before it was committed", l)
+	}
+	for range 2 { // what is committed is committed once
+		b.must(d.Commit(b.ctx))
+	}
+	if l, _ := b.reg.Lease("phone"); l.IP != ip(12) || l.Attachment.At != radioA {
+		t.Fatalf("lease %+v", l)
+	}
 }
 
 func TestALeaseThatCannotBeWritten(t *testing.T) {

@@ -2,7 +2,10 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"net/netip"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -40,16 +43,15 @@ func (s *Service) dhcpMessage(run context.Context, in incoming) {
 	}
 	began := time.Now()
 	d := s.dhcp.Handle(ctx, dhcp.Request{Message: m, Src: in.src, At: in.at, Time: in.arrived, Trusted: s.trusted(in)})
-	took := time.Since(began)
-	s.metrics.dhcp.WithLabelValues(string(d.Verdict)).Inc()
-	s.tellVerdict(&d, in)
 	s.noteExchange(d.Device.ID, in)
+	if d.Attach || d.Verdict == dhcp.Granted && s.unserved(d.Device.ID) {
+		s.arrived(ctx, &d, in, began.Sub(in.arrived))
+		return
+	}
+	_ = d.Commit(ctx) // the verdict tells
+	s.tellVerdict(&d, in)
 	if d.Detach {
 		s.left(ctx, &d)
-	}
-	if d.Attach || d.Verdict == dhcp.Granted && s.unserved(d.Device.ID) {
-		s.arrived(ctx, &d, in, began.Sub(in.arrived), took)
-		return
 	}
 	if d.Verdict == dhcp.Granted {
 		s.tellArrived(d.Device.ID, in) // it is where it was, which may be news to a neighbour
@@ -67,8 +69,9 @@ func (s *Service) reply(d *dhcp.Decision, in incoming) {
 	}
 }
 
-// tellVerdict tells of messages that got less than they wanted.
+// tellVerdict counts a message, and tells of those that got less than they wanted.
 func (s *Service) tellVerdict(d *dhcp.Decision, in incoming) {
+	s.metrics.dhcp.WithLabelValues(string(d.Verdict)).Inc()
 	switch d.Verdict {
 	case dhcp.Denied, dhcp.Refused, dhcp.Exhausted, dhcp.Failed, dhcp.Declined:
 	default:
@@ -113,10 +116,10 @@ func (s *Service) left(ctx context.Context, d *dhcp.Decision) {
 	s.tellLeft(d.Device.ID)
 }
 
-// arrived has the device served where its request came from, and then answers it.
-// Without rules an answer would only mislead it: then there is none, and it is
-// where it was before.
-func (s *Service) arrived(ctx context.Context, d *dhcp.Decision, in incoming, queue, store time.Duration) {
+// arrived has the device served where its request came from, with the lease that it
+// is granted. Without rules, or without a lease that outlives this controller, an
+// answer would only mislead it: then there is none, and it is where it was before.
+func (s *Service) arrived(ctx context.Context, d *dhcp.Decision, in incoming, queue time.Duration) {
 	kind := KindMove
 	switch {
 	case d.Previous == nil:
@@ -125,23 +128,18 @@ func (s *Service) arrived(ctx context.Context, d *dhcp.Decision, in incoming, qu
 		kind = KindReroute
 	}
 	t := s.newTrip(d.Device, d.Lease.IP, kind, "DHCP "+d.Type.String(), in.arrived)
-	t.rec.Parts.Queue, t.rec.Parts.Store = Duration(queue), Duration(store)
+	t.rec.Parts.Queue = Duration(queue)
 	s.setVia(t.m, t.device)
-	answered := false
-	t.written = func() {
-		s.reply(d, in)
-		answered = true
-		t.rec.Parts.Ta, t.rec.Parts.Td = Duration(t.m.exchange.ta), Duration(time.Since(t.m.exchange.first))
-	}
-	err := s.place(ctx, t, d.Previous, d.Lease.Attachment)
-	if err != nil {
-		s.putBack(ctx, d)
-	} else if !answered {
-		t.rec.Parts.Trigger = Duration(time.Since(t.arrived))
-		t.written()
-	}
-	t.rec.Parts.Td = max(t.rec.Parts.Td-t.rec.Parts.Tf, 0)
+	unplaced, unwritten := s.settle(ctx, t, d, in)
+	s.tellVerdict(d, in)
 	s.change(func() { t.m.exchange, t.m.expected = exchange{}, false })
+	switch {
+	case unwritten != nil:
+		s.takeBack(ctx, t.id)
+	case unplaced != nil:
+		s.putBack(ctx, d)
+	}
+	err := errors.Join(unplaced, unwritten)
 	id := s.ended(t, err)
 	if err != nil {
 		return
@@ -150,6 +148,64 @@ func (s *Service) arrived(ctx context.Context, d *dhcp.Decision, in incoming, qu
 	s.suspect(d, in)
 	to := *d.Lease.Attachment
 	s.start(func(ctx context.Context) { s.measure(ctx, id, to, d.Lease.IP) })
+}
+
+// settle has the device served at its new place while its lease is written, and
+// answers it as soon as both is done. Rules need not wait for the store: after a
+// crash in between they are again as the store says.
+func (s *Service) settle(ctx context.Context, t *trip, d *dhcp.Decision, in incoming) (unplaced, unwritten error) {
+	var answered time.Time
+	done := afterBoth(func() {
+		s.reply(d, in)
+		answered = time.Now()
+	})
+	var took time.Duration
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		began := time.Now()
+		unwritten = d.Commit(ctx)
+		took = time.Since(began)
+		if unwritten == nil {
+			done()
+		}
+	})
+	ruled := false
+	t.written = func() {
+		ruled = true
+		done()
+	}
+	unplaced = s.place(ctx, t, d.Previous, d.Lease.Attachment)
+	if unplaced == nil && !ruled {
+		t.rec.Parts.Trigger = Duration(time.Since(t.arrived))
+		done()
+	}
+	writing.Wait()
+	t.rec.Parts.Store = Duration(took)
+	if !answered.IsZero() {
+		t.rec.Parts.Ta = Duration(t.m.exchange.ta)
+		t.rec.Parts.Td = max(Duration(answered.Sub(t.m.exchange.first))-t.rec.Parts.Tf, 0)
+	}
+	return unplaced, unwritten
+}
+
+// afterBoth returns what is to be called twice, from any goroutines, and the second
+// time calls f.
+func afterBoth(f func()) func() {
+	var calls atomic.Int32
+	return func() {
+		if calls.Add(1) == 2 {
+			f()
+		}
+	}
+}
+
+// takeBack has a device whose new lease could not be written served as the registry
+// knows it: where it was, or nowhere.
+func (s *Service) takeBack(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.settings.RequestTimeout)
+	defer cancel()
+	s.sweep(ctx, id)
+	s.reroute(ctx, id)
 }
 
 // putBack undoes what the registry noted of a move that could not be made.

@@ -43,7 +43,7 @@ type Parts struct {
 	Tc Duration `json:"t_c" doc:"Sum of the four"`
 
 	Queue Duration `json:"queue" doc:"Part of t_d: waiting for earlier work for the device"`
-	Store Duration `json:"store" doc:"Part of t_d: writing the new place into the store"`
+	Store Duration `json:"store" doc:"Writing the new place into the store, while the rules are written"`
 	// Trigger is what an observer beside the switch sees.
 	Trigger Duration `json:"trigger_to_rules" doc:"From the arrival of the message that moved the device to the confirmation of its rules"`
 	Model   Duration `json:"model" doc:"What the model says for the rules, from the measured latencies of control connections and links"`

@@ -11,5 +11,6 @@
 //
 // All state is in memory, changed under one lock, and written to a store.Store
 // before it is visible. A change is at most one write; a change that could not be
-// written did not happen.
+// written did not happen. A lease is reserved before it is written, so that what
+// depends on it need not wait for the store to begin.
 package registry

@@ -98,39 +98,60 @@ type Claim struct {
 	Signed time.Time
 }
 
-// Grant gives the device the address, or more time for it, with one write.
-func (r *Registry) Grant(ctx context.Context, id string, c Claim) (Lease, error) {
+// Reservation is a lease that a device is to have, and that is not written yet:
+// nobody else gets its address, and the device has what it had before. It holds up
+// other changes of the device until Commit, which has to be called once.
+type Reservation struct {
+	// Lease is what the device will have.
+	Lease Lease
+
+	r       *Registry
+	rec     *record
+	device  Device
+	learned bool // the device has to be written too
+}
+
+// Reserve gives the device the address, or more time for it, as soon as the
+// reservation is committed.
+func (r *Registry) Reserve(id string, c Claim) (*Reservation, error) {
 	if len(c.ClientID) > maxClientID {
-		return Lease{}, fmt.Errorf("device %q: client identifier of %d bytes: %w: at most %d", id, len(c.ClientID), ErrInvalid, maxClientID)
+		return nil, fmt.Errorf("device %q: client identifier of %d bytes: %w: at most %d", id, len(c.ClientID), ErrInvalid, maxClientID)
 	}
 	rec, err := r.hold(id)
 	if err != nil {
-		return Lease{}, err
+		return nil, err
 	}
-	defer rec.write.Unlock()
-	l, d, learned, err := r.reserve(rec, c)
-	if err != nil {
-		return Lease{}, err
+	v := &Reservation{r: r, rec: rec}
+	if v.Lease, v.device, v.learned, err = r.reserve(rec, c); err != nil {
+		rec.write.Unlock()
+		return nil, err
 	}
-	if err := r.writeGrant(ctx, l, d, learned); err != nil {
+	return v, nil
+}
+
+// Commit makes the lease the one that the device has, with one write.
+func (v *Reservation) Commit(ctx context.Context) error {
+	defer v.rec.write.Unlock()
+	r, l, id := v.r, v.Lease, v.device.ID
+	if err := r.writeGrant(ctx, l, v.device, v.learned); err != nil {
 		// Nobody can know whether it was written, so the address stays claimed for
 		// this device as long as the lease would have lasted.
-		return Lease{}, fmt.Errorf("lease of %v to device %q: %w", l.IP, id, err)
+		return fmt.Errorf("lease of %v to device %q: %w", l.IP, id, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	old := rec.lease
-	rec.lease, rec.signed = l, l.Signed
-	if learned {
-		r.tally(d, false, -1)
-		rec.stored = true
-		r.tally(d, true, 1)
+	old := v.rec.lease
+	v.rec.lease, v.rec.signed = l, l.Signed
+	if v.learned {
+		r.tally(v.device, false, -1)
+		v.rec.stored = true
+		r.tally(v.device, true, 1)
 	}
 	r.claim(l.IP, id, forever)
 	if old.IP.IsValid() && old.IP != l.IP {
 		r.rest(old.IP, id, l.Granted)
 	}
-	return l, nil
+	return nil
 }
 
 // reserve checks the claim, keeps everybody else from the address, and returns

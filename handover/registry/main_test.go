@@ -122,6 +122,15 @@ func (b *bench) expire() []registry.Lease {
 	return ended
 }
 
+// Grant reserves a lease and commits it at once.
+func (b *bench) Grant(ctx context.Context, id string, c registry.Claim) (registry.Lease, error) {
+	v, err := b.Reserve(id, c)
+	if err != nil {
+		return registry.Lease{}, err
+	}
+	return v.Lease, v.Commit(ctx)
+}
+
 func (b *bench) grant(id string) registry.Lease {
 	b.t.Helper()
 	ip, err := b.Offer(id, netip.Addr{})

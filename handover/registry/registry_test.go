@@ -233,6 +233,42 @@ func TestStaticBindings(t *testing.T) {
 	}
 }
 
+// Until it is written, a lease is a promise: nobody else gets the address, and what
+// is known of the device is what it had.
+func TestAReservedLeaseIsNotYetOne(t *testing.T) {
+	b := newBench(t)
+	b.pool(nil)
+	b.device("car", 1)
+	b.device("van", 2)
+	l := b.grant("car")
+	there := registry.Attachment{At: network.PortRef{Switch: 1, Port: 2}, MAC: mac(1)}
+	v, err := b.Reserve("car", registry.Claim{IP: l.IP, Attachment: &there})
+	b.must(err)
+	if now, _ := b.Lease("car"); now.Attachment != nil || v.Lease.Attachment == nil {
+		t.Fatalf("has %+v, will have %+v", now, v.Lease)
+	}
+	other, err := b.Reserve("van", registry.Claim{IP: ip(12)})
+	b.must(err)
+	b.device("bus", 3)
+	_, err = b.Grant(b.ctx, "bus", registry.Claim{IP: ip(12)})
+	b.fails(err, registry.ErrTaken)
+	b.must(v.Commit(b.ctx))
+	if now, _ := b.Lease("car"); now.Attachment == nil || now.Attachment.At != there.At {
+		t.Fatalf("has %+v", now)
+	}
+	b.store.fail(true, false)
+	b.fails(other.Commit(b.ctx), errStore)
+	if now, ok := b.Lease("van"); ok {
+		t.Fatalf("has %+v", now)
+	}
+	b.store.fail(false, false)
+	b.must(b.Release(b.ctx, "car")) // the device can be changed again
+	b.restart()
+	if now, ok := b.Lease("van"); ok {
+		t.Fatalf("after a restart it has %+v", now)
+	}
+}
+
 func TestARestartChangesNothing(t *testing.T) {
 	b := newBench(t)
 	b.must(b.PutClass(b.ctx, registry.Class{Name: "cars", Policy: registry.PolicySeamless, Ports: []network.PortRef{{Switch: 1, Port: 2}}}))
