@@ -33,7 +33,7 @@ func (s *Service) dhcpMessage(run context.Context, in incoming) {
 		s.metrics.dhcp.WithLabelValues("malformed").Inc()
 		return
 	}
-	if !s.admitted(in) {
+	if s.postponed(in, m) || !s.admitted(in) {
 		s.metrics.dhcp.WithLabelValues("waiting").Inc()
 		return
 	}
@@ -233,7 +233,8 @@ func (s *Service) measure(ctx context.Context, id uint64, at registry.Attachment
 }
 
 // claimedTwice says whether a message is not answered because its MAC address is
-// in use at another port that is up. A good signature shows that it has moved.
+// in use at another port that is up. A good signature shows that it has moved, and
+// so does the word of a visitor's home, which has looked at the signature.
 func (s *Service) claimedTwice(in incoming, m *dhcpv4.DHCPv4) bool {
 	if s.settings.Claims != ClaimRefuse {
 		return false
@@ -241,6 +242,9 @@ func (s *Service) claimedTwice(in incoming, m *dhcpv4.DHCPv4) bool {
 	d, _ := s.registry.DeviceByMAC(in.src)
 	l, ok := s.registry.Lease(d.ID)
 	if !ok || !l.Active(s.now()) || l.Attachment == nil || l.Attachment.MAC != in.src || l.Attachment.At == in.at || !s.fabric.PortUp(l.Attachment.At) {
+		return false
+	}
+	if s.vouchedFor(d) {
 		return false
 	}
 	if len(d.Key) > 0 {

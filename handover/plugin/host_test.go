@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
@@ -24,6 +25,7 @@ type fakeDomain struct {
 	mu             sync.Mutex
 	admission      domain.Admission
 	attached, left []string
+	record         *domain.Record // of the one device that it knows
 }
 
 func (d *fakeDomain) Register(*api.API)             {}
@@ -51,7 +53,20 @@ func (d *fakeDomain) Announce(context.Context, string, string, domain.Heading) e
 func (d *fakeDomain) Abandon(context.Context, string) error                          { return nil }
 func (d *fakeDomain) Upstream(string) (string, bool)                                 { return "", false }
 
-func (d *fakeDomain) Record(string) (domain.Record, bool) { return domain.Record{}, false }
+func (d *fakeDomain) Record(string) (domain.Record, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.record == nil {
+		return domain.Record{}, false
+	}
+	return *d.record, true
+}
+
+func (d *fakeDomain) know(r domain.Record) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.record = &r
+}
 
 func (d *fakeDomain) admit(a domain.Admission) {
 	d.mu.Lock()
@@ -66,7 +81,7 @@ var (
 )
 
 // newDomainRig is a service with a neighbour in the north.
-func newDomainRig(t *testing.T) (*rig, *fakeDomain) {
+func newDomainRig(t *testing.T, change ...func(*Settings)) (*rig, *fakeDomain) {
 	t.Helper()
 	d := &fakeDomain{}
 	r := start(t, newWorld(treeLinks), newStore(t), func(s *Settings) {
@@ -79,6 +94,9 @@ func newDomainRig(t *testing.T) (*rig, *fakeDomain) {
 		s.Pools = append(s.Pools, p)
 		for i := range s.Devices {
 			s.Devices[i].Pool = "campus"
+		}
+		for _, f := range change {
+			f(s)
 		}
 	}, func(s *Service) { s.domain = d })
 	return r, d
@@ -94,6 +112,33 @@ func (r *rig) through(in network.PortRef, src, dst openflow.MAC, from, to netip.
 	r.t.Helper()
 	return r.w.deliver(r.t, in, fake.NewPacket(openflow.EthType(packet.TypeIPv4), openflow.EthSrc(src), openflow.EthDst(dst),
 		openflow.IPSrc(from), openflow.IPDst(to), openflow.IPProto(packet.ProtoTCP)))
+}
+
+// Where a MAC address that shows up at a second port is refused, a visitor moves on
+// the word of its home, which has looked at its signature. Nobody can give that for
+// one that does not sign.
+func TestVisitorAtTwoPorts(t *testing.T) {
+	for name, signed := range map[string]bool{"signed": true, "without a key": false} {
+		t.Run(name, func(t *testing.T) {
+			r, d := newDomainRig(t, func(s *Settings) { s.Claims = ClaimRefuse })
+			v := bus()
+			v.Signed = signed
+			id := v.LocalID("here")
+			d.know(domain.Record{ID: id, Visitor: v})
+			if err := (host{r.Service}).Prepare(t.Context(), domain.Visit{Visitor: v, ID: id, Via: "north"}); err != nil {
+				t.Fatal(err)
+			}
+			d.admit(domain.Serve)
+			if got := r.move(edge3, mac5, busIP); got != busIP {
+				t.Fatalf("came, and got %v", got)
+			}
+			r.idle()
+			r.send(edge4, mac5, request(mac5, busIP))
+			if got := r.answer(edge4, dhcpv4.MessageTypeAck, 500*time.Millisecond); got.IsValid() != signed {
+				t.Errorf("moved: %v, want %v", got.IsValid(), signed)
+			}
+		})
+	}
 }
 
 // A visitor is prepared where it is heading, gets the address it has, moves, and

@@ -257,6 +257,28 @@ func TestTwoPortsRefused(t *testing.T) {
 	}
 }
 
+// A request that comes before the links are known is answered when they are.
+func TestRequestBeforeTheLinksAreKnown(t *testing.T) {
+	w := newWorld(nil)
+	r := start(t, w, newStore(t), nil)
+	r.send(edge3, mac1, discover(mac1))
+	ip := r.answer(edge3, dhcpv4.MessageTypeOffer, answerTime)
+	r.send(edge3, mac1, request(mac1, ip))
+	if got := r.answer(edge3, dhcpv4.MessageTypeAck, 50*time.Millisecond); got.IsValid() {
+		t.Error("acknowledged without a way")
+	}
+	w.connect([]openflow.DatapathID{1, 2, 3, 4, 5}, treeLinks)
+	r.NetworkChanged(network.Event{Kind: network.LinkUp})
+	if got := r.answer(edge3, dhcpv4.MessageTypeAck, time.Second); got != ip {
+		t.Errorf("acknowledged %v, want %v", got, ip)
+	}
+	r.idle()
+	r.at(ip, mac1, edge3, mac1)
+	if failed := r.records(handoversInput{Result: ResultFailed}); len(failed) > 0 {
+		t.Errorf("failed: %+v", failed)
+	}
+}
+
 func TestUnknownDevices(t *testing.T) {
 	r := newRig(t, nil)
 	if v := r.send(edge3, mac("06:00:00:00:00:77"), discover(mac("06:00:00:00:00:77"))); v != network.Continue {

@@ -27,11 +27,11 @@ type neighbours interface {
 	Record(id string) (domain.Record, bool)
 }
 
-// maxHeldBack bounds the DHCP messages that wait for neighbours.
+// maxHeldBack bounds the DHCP messages that wait for something.
 const maxHeldBack = 4096
 
-// heldBack are DHCP messages that wait for a word about their hardware address:
-// the latest of each.
+// heldBack are DHCP messages that wait: for a word about their hardware address, or
+// for a way. It has the latest of each.
 type heldBack struct {
 	mu       sync.Mutex
 	messages map[openflow.MAC]incoming
@@ -56,6 +56,20 @@ func (h *heldBack) take(mac openflow.MAC) (incoming, bool) {
 	return in, ok
 }
 
+// takeIf takes the messages of which f is true.
+func (h *heldBack) takeIf(f func(incoming) bool) []incoming {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []incoming
+	for mac, in := range h.messages {
+		if f(in) {
+			out = append(out, in)
+			delete(h.messages, mac)
+		}
+	}
+	return out
+}
+
 // admitted says whether a DHCP message may be handled now. One that has to wait
 // for neighbours is kept until Resume.
 func (s *Service) admitted(in incoming) bool {
@@ -72,13 +86,8 @@ func (s *Service) admitted(in incoming) bool {
 
 // resume has a message handled that was kept.
 func (s *Service) resume(mac openflow.MAC) {
-	in, ok := s.held.take(mac)
-	if !ok {
-		return
-	}
-	_, lane := s.laneOf(in.src, in.chaddr)
-	if err := s.lanes.add(lane, func(ctx context.Context) { s.dhcpMessage(ctx, in) }); err != nil {
-		s.metrics.dropped.WithLabelValues("waiting").Inc()
+	if in, ok := s.held.take(mac); ok {
+		s.again(in)
 	}
 }
 
@@ -88,6 +97,17 @@ func (s *Service) resume(mac openflow.MAC) {
 func (s *Service) trusted(in incoming) bool {
 	d, ok := s.registry.DeviceByMAC(in.chaddr)
 	return ok && d.Home != "" && s.domain != nil
+}
+
+// vouchedFor says whether the home of a visitor that signs has said that the message
+// is the visitor's: it does so for every place where it was not before, or the
+// message is not admitted.
+func (s *Service) vouchedFor(d registry.Device) bool {
+	if d.Home == "" || s.domain == nil {
+		return false
+	}
+	r, ok := s.domain.Record(d.ID)
+	return ok && r.Signed && !r.Gone
 }
 
 func headingTo(in incoming) domain.Heading {

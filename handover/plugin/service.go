@@ -62,7 +62,8 @@ type Service struct {
 	lanes    *lanes
 	orders   *orders
 	domain   neighbours
-	held     heldBack
+	held     heldBack // for neighbours
+	early    heldBack // for a way
 	floods   *floods
 	headers  deviceauth.Checker
 	stopping <-chan struct{} // closed when the API stops

@@ -26,6 +26,7 @@ const (
 func (s *Service) keepUp(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.applyPunts(ctx)
+		s.resumeEarly()
 		s.checkDevices()
 		s.rememberLinks(ctx)
 		t := time.NewTimer(lookAgain)

@@ -1,0 +1,53 @@
+package plugin
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/sluice-net/sluice/network"
+)
+
+// wayPatience is how long a request waits until the network is known as far as it
+// takes to serve the device. Later its client has asked again.
+const wayPatience = 5 * time.Second
+
+// postponed says whether a request is kept until there is a way to its port: just
+// after a start the links are not known yet, and clients that get no answer take
+// seconds to ask again.
+func (s *Service) postponed(in incoming, m *dhcpv4.DHCPv4) bool {
+	if m.MessageType() != dhcpv4.MessageTypeRequest || s.now().Sub(in.arrived) > wayPatience || s.led(in.at) {
+		return false
+	}
+	s.early.keep(in)
+	s.wake() // there may be a way since
+	return true
+}
+
+// led says whether there is a way between a root and the port.
+func (s *Service) led(at network.PortRef) bool {
+	top := s.fabric.Topology()
+	return slices.ContainsFunc(s.settings.Roots, func(r Root) bool {
+		_, ok := top.Path(r.At, at, network.MetricHops)
+		return ok
+	})
+}
+
+// resumeEarly has the requests handled that have a way now, or have waited for long
+// enough.
+func (s *Service) resumeEarly() {
+	now := s.now()
+	for _, in := range s.early.takeIf(func(in incoming) bool { return s.led(in.at) || now.Sub(in.arrived) > wayPatience }) {
+		s.again(in)
+	}
+}
+
+// again has a message handled that was kept.
+func (s *Service) again(in incoming) {
+	_, lane := s.laneOf(in.src, in.chaddr)
+	if err := s.lanes.add(lane, func(ctx context.Context) { s.dhcpMessage(ctx, in) }); err != nil {
+		s.metrics.dropped.WithLabelValues("waiting").Inc()
+	}
+}
