@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
 	"github.com/sluice-net/sluice/lab/delayline"
@@ -79,6 +80,10 @@ func newWAN(t testing.TB, mtu int, v6 bool, line *delayline.Params) *chain {
 			ip(t, args)
 			ip(t, fmt.Sprintf("-n %s link set %s up", end.ns, end.dev))
 		}
+		if line == nil {
+			carries(t, a, an)
+			carries(t, b, bn)
+		}
 	}
 	link(n.c, "x", n.client, n.x, "c", n.clientOfX, nil)
 	link(n.x, "y", n.agentX, n.y, "x", n.agentY, line)
@@ -90,6 +95,27 @@ func newWAN(t testing.TB, mtu int, v6 bool, line *delayline.Params) *chain {
 		ip(t, fmt.Sprintf("%s -n %s route add default via %s", n.family, r.ns, r.via))
 	}
 	return n
+}
+
+// carries waits until an interface has found its other end. What is sent before is
+// lost, and on a busy machine that is several seconds of SYNs: too many for an agent
+// that dials a server.
+func carries(t testing.TB, ns, dev string) {
+	t.Helper()
+	eventually(t, dev+" of "+ns+" carries", func() bool {
+		var state netlink.LinkOperState
+		err := inNamespace(ns, func() error {
+			link, err := netlink.LinkByName(dev)
+			if err == nil {
+				state = link.Attrs().OperState
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state == netlink.OperUp
+	})
 }
 
 // startLine joins two namespaces by a delay line.

@@ -1,0 +1,112 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// A next hop is resolved without any packet of the session's addresses: a switch
+// would remember the way of that one, and send the session's first packet by it.
+func TestNextHopIsAskedForWithoutAPacket(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("v6=%v", v6), func(t *testing.T) {
+			n := newChain(t, 1500, v6)
+			frames, mac := tap(t, n.c, "x")
+			fromX := func(f func() error) {
+				t.Helper()
+				if err := inNamespace(n.x, f); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var toClient route
+			fromX(func() (err error) { toClient, err = routeTo(n.client); return err })
+			fromX(func() error {
+				if known := toClient.nextHopMAC(); known != "" {
+					t.Errorf("known before it was asked for: %s", known)
+				}
+				return nil
+			})
+			eventually(t, "the next hop is resolved", func() bool {
+				resolved := ""
+				fromX(func() error { resolved = toClient.nextHopMAC(); return nil })
+				if resolved != "" && resolved != mac {
+					t.Fatalf("resolved to %s, want %s", resolved, mac)
+				}
+				return resolved != ""
+			})
+			last := []byte("what comes after the questions")
+			fromX(func() error {
+				c, err := net.Dial("udp", netip.AddrPortFrom(n.client, 9).String())
+				if err != nil {
+					return err
+				}
+				defer c.Close()
+				_, err = c.Write(last)
+				return err
+			})
+			for f := frames(); !bytes.HasSuffix(f, last); f = frames() {
+				if !resolution(f) {
+					t.Errorf("not a question for an address: % x", f)
+				}
+			}
+		})
+	}
+}
+
+// resolution reports whether a frame is ARP, or ICMPv6, in which the kernel also says
+// a few things of its own accord.
+func resolution(frame []byte) bool {
+	const etherType, next6 = 12, 14 + 6
+	switch binary.BigEndian.Uint16(frame[etherType:]) {
+	case unix.ETH_P_ARP:
+		return true
+	case unix.ETH_P_IPV6:
+		return frame[next6] == unix.IPPROTO_ICMPV6 || frame[next6] == unix.IPPROTO_HOPOPTS
+	}
+	return false
+}
+
+// tap returns what gives the frames that come in by an interface, one by one, and the
+// interface's MAC address.
+func tap(t *testing.T, ns, dev string) (next func() []byte, mac string) {
+	t.Helper()
+	fd := -1
+	err := inNamespace(ns, func() error {
+		link, err := netlink.LinkByName(dev)
+		if err != nil {
+			return err
+		}
+		mac = link.Attrs().HardwareAddr.String()
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1); err != nil {
+			return err
+		}
+		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10}); err != nil {
+			return err
+		}
+		const all = unix.ETH_P_ALL << 8 // in network order
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link.Attrs().Index})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() []byte {
+		t.Helper()
+		b := make([]byte, 2048)
+		n, _, err := unix.Recvfrom(fd, b, 0)
+		if err != nil {
+			t.Fatalf("frames at %s of %s: %v", dev, ns, err)
+		}
+		return b[:n]
+	}, mac
+}
