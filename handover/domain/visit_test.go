@@ -128,21 +128,29 @@ func TestLeavesUnheardAndComesAgain(t *testing.T) {
 	settles(t, ds, a, id, "b")
 }
 
+// homeAgain is a device of the first of two domains that has visited the second and
+// is at home again, just now.
+func homeAgain(t *testing.T) (ds []*testDomain, id string, known Known) {
+	t.Helper()
+	ds = newDomains(t, 2, quick, everybody)
+	a, b := ds[0], ds[1]
+	_, id = a.device(1, nil)
+	move(t, ds, a, a, b, id)
+	known, _ = a.host.Device(id)
+	announce(t, b, a, id+"@a")
+	ip, _, err := a.dhcp(known.MACs[0], sign(known.MACs[0], "secret"), patience)
+	wantAddress(t, ip, err, known.IP)
+	return ds, id, known
+}
+
 // A visitor goes home, and at once back to the domain that it has left, before that
 // has heard of it: to where it was, or to another port.
 func TestHomeAndBackBeforeTheCompletion(t *testing.T) {
 	for name, where := range map[string]func(*testDomain) Heading{"the same port": at, "another port": (*testDomain).second} {
 		t.Run(name, func(t *testing.T) {
-			ds := newDomains(t, 2, quick, everybody)
-			a, b := ds[0], ds[1]
-			_, id := a.device(1, nil)
-			move(t, ds, a, a, b, id)
-			known, _ := a.host.Device(id)
-			mac := known.MACs[0]
-			announce(t, b, a, id+"@a")
-			ip, _, err := a.dhcp(mac, sign(mac, "secret"), patience)
-			wantAddress(t, ip, err, known.IP)
-			ip, _, err = b.dhcpAt(where(b), mac, sign(mac, "secret"), patience)
+			ds, id, known := homeAgain(t)
+			a, b, mac := ds[0], ds[1], known.MACs[0]
+			ip, _, err := b.dhcpAt(where(b), mac, sign(mac, "secret"), patience)
 			wantAddress(t, ip, err, known.IP)
 			eventually(t, "its packets come out there", func() bool { return slices.Equal(reach(ds, a, id), []string{"b"}) })
 			chainIs(t, ds, a, id, "a", "b")
@@ -153,16 +161,9 @@ func TestHomeAndBackBeforeTheCompletion(t *testing.T) {
 // A domain that a device of ours has left says that it is there again, which it is
 // not: without the device's own word it gets nothing.
 func TestLyingAboutComingBack(t *testing.T) {
-	ds := newDomains(t, 2, quick, everybody)
+	ds, id, known := homeAgain(t)
 	a, b := ds[0], ds[1]
-	_, id := a.device(1, nil)
-	move(t, ds, a, a, b, id)
-	known, _ := a.host.Device(id)
-	mac := known.MACs[0]
-	announce(t, b, a, id+"@a")
-	ip, _, err := a.dhcp(mac, sign(mac, "secret"), patience)
-	wantAddress(t, ip, err, known.IP)
-	b.service().Attached(id+"@a", sign(mac, "guess"))
+	b.service().Attached(id+"@a", sign(known.MACs[0], "guess"))
 	eventually(t, "a has heard the lie", func() bool { return a.sawEvent("unproven") })
 	if got := reach(ds, a, id); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("packets come out in %v", got)

@@ -3,19 +3,14 @@ package integration
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/sluice-net/sluice/api/client"
-	"github.com/sluice-net/sluice/config"
-	"github.com/sluice-net/sluice/controller"
 	"github.com/sluice-net/sluice/handover/domain"
 	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/lab"
@@ -125,10 +120,6 @@ func (x *operator) text() string {
 	if x.neighbourURL != "" {
 		url = x.neighbourURL
 	}
-	of, err := x.lab.ControllerAddrOf(x.name)
-	if err != nil {
-		x.t.Fatal(err)
-	}
 	return fmt.Sprintf(`data_dir: %s/data
 api: {listen: %q, tls: {cert: %s, key: %s, ca: %s}}
 openflow: {listen: [%q], plaintext: true}
@@ -142,7 +133,7 @@ handover:
   neighbour_timeout: 400ms
   neighbours:
     %s: {url: %q, prefixes: [%s], unsigned: true, tls: {cert: %s, key: %s, ca: %s}}
-`, x.dir, x.address, own.Cert, own.Key, own.CA, of, x.name, x.rootPort(lab.UplinkPort), x.rootPort(lab.PeeringPort), x.other.name,
+`, x.dir, x.address, own.Cert, own.Key, own.CA, x.switchesAt(), x.name, x.rootPort(lab.UplinkPort), x.rootPort(lab.PeeringPort), x.other.name,
 		x.other.name, url, x.other.domain.Prefix, theirs.Cert, theirs.Key, theirs.CA)
 }
 
@@ -150,65 +141,25 @@ func (x *operator) rootPort(port uint32) network.PortRef {
 	return network.PortRef{Switch: openflow.DatapathID(x.lab.Switch(x.domain.Root).DPID()), Port: port}
 }
 
+// switchesAt is where the domain's switches look for the controller.
+func (x *operator) switchesAt() netip.AddrPort {
+	x.t.Helper()
+	at, err := x.lab.ControllerAddrOf(x.name)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return at
+}
+
 // launch runs the domain's controller in this process, also again after stop.
 func (x *operator) launch() {
 	x.t.Helper()
-	file := filepath.Join(x.dir, "controller.yaml")
-	if err := os.WriteFile(file, []byte(x.text()), 0o600); err != nil {
-		x.t.Fatal(err)
-	}
-	cfg, err := config.LoadController(config.Sources{File: file, Set: []string{"store.kind=memory"}})
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	of, err := x.lab.ControllerAddrOf(x.name)
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	switches, err := x.lab.Control().Listen("tcp", of.String())
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	operators, err := net.Listen("tcp", x.address)
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	c, err := controller.New(ctx, controller.Options{Config: cfg, Log: slog.New(slog.NewTextHandler(x.log, nil)), OpenFlow: []net.Listener{switches}, API: operators})
-	if err != nil {
-		cancel()
-		x.t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
-	x.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			x.t.Errorf("controller of %s: %v", x.name, err)
-		}
-		x.rest.Close()
-	})
-	x.dial()
-}
-
-// dial makes the client of the domain's API.
-func (x *operator) dial() {
-	x.t.Helper()
-	var token []byte
-	x.eventually("the controller has a token", func() (ok bool) {
-		var err error
-		token, err = os.ReadFile(filepath.Join(x.dir, "data", "token"))
-		return err == nil && len(token) > 0
-	})
+	x.serve(x.write(x.text()), x.switchesAt(), x.address)
 	config, err := pki.Client(pki.Files{CA: filepath.Join(x.ca, pki.CACertFile)}, pki.RoleController)
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	x.rest, err = client.New(client.Options{Server: "https://" + x.address, Token: strings.TrimSpace(string(token)), TLS: config})
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	x.eventually("the API answers", func() bool { return x.do(http.MethodGet, "status", nil, nil) == nil })
+	x.connect(client.Options{Server: "https://" + x.address, TLS: config})
 }
 
 // ready waits until the controller knows its own switches and links.

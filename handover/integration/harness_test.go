@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,31 +110,45 @@ handover:
 
 func (w *world) configFile(listen string) string {
 	w.t.Helper()
+	return w.write(w.config(listen))
+}
+
+// write makes a file of the controller's configuration.
+func (w *world) write(text string) string {
+	w.t.Helper()
 	file := filepath.Join(w.dir, "controller.yaml")
-	if err := os.WriteFile(file, []byte(w.config(listen)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 	return file
 }
 
-// start runs a controller in this process, with its listeners where they belong.
+// start runs a controller in this process.
 func (w *world) start() {
 	w.t.Helper()
-	cfg, err := config.LoadController(config.Sources{File: w.configFile("127.0.0.1:0"), Set: []string{"store.kind=memory"}})
+	address := w.serve(w.configFile("127.0.0.1:0"), w.lab.ControllerAddr(), "127.0.0.1:0")
+	w.dial("http://"+address, nil)
+}
+
+// serve runs a controller in this process until stop: switches reach it in the
+// control namespace, operators at the address that is returned.
+func (w *world) serve(file string, switches netip.AddrPort, operators string) string {
+	w.t.Helper()
+	cfg, err := config.LoadController(config.Sources{File: file, Set: []string{"store.kind=memory"}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	switches, err := w.lab.Control().Listen("tcp", w.lab.ControllerAddr().String())
+	of, err := w.lab.Control().Listen("tcp", switches.String())
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	operators, err := net.Listen("tcp", "127.0.0.1:0")
+	api, err := net.Listen("tcp", operators)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c, err := controller.New(ctx, controller.Options{
-		Config: cfg, Log: slog.New(slog.NewTextHandler(w.log, nil)), OpenFlow: []net.Listener{switches}, API: operators,
+		Config: cfg, Log: slog.New(slog.NewTextHandler(w.log, nil)), OpenFlow: []net.Listener{of}, API: api,
 	})
 	if err != nil {
 		cancel()
@@ -144,30 +159,35 @@ func (w *world) start() {
 	w.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
-			w.t.Errorf("controller: %v", err)
+			w.t.Errorf("controller at %v: %v", switches, err)
 		}
 		if w.rest != nil {
 			w.rest.Close()
 		}
 	})
-	w.dial("http://"+operators.Addr().String(), nil)
+	return api.Addr().String()
 }
 
-// dial makes the client of the API, with the token that the controller has made.
+// dial makes the client of the API.
 func (w *world) dial(url string, dial func(context.Context, string, string) (net.Conn, error)) {
 	w.t.Helper()
-	var token []byte
-	w.eventually("the controller has a token", func() (ok bool) {
-		var err error
-		token, err = os.ReadFile(filepath.Join(w.dir, "data", "token"))
-		return err == nil && len(token) > 0
+	w.connect(client.Options{Server: url, Dial: dial})
+}
+
+// connect makes a client of the API, with the token that the controller has made.
+func (w *world) connect(o client.Options) {
+	w.t.Helper()
+	w.eventually("the controller has a token", func() bool {
+		token, err := os.ReadFile(filepath.Join(w.dir, "data", "token"))
+		o.Token = strings.TrimSpace(string(token))
+		return err == nil && o.Token != ""
 	})
-	c, err := client.New(client.Options{Server: url, Token: strings.TrimSpace(string(token)), Dial: dial})
+	c, err := client.New(o)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.rest = c
-	w.eventually("the API answers", func() bool { return c.Get(context.Background(), "/api/v1/handover/status", nil) == nil })
+	w.eventually("the API answers", func() bool { return w.do(http.MethodGet, "status", nil, nil) == nil })
 }
 
 // ready waits until the controller knows all switches and links, with latencies.
