@@ -143,7 +143,7 @@ func (a *Agent) probe() {
 	if err := raiseFiles(); err != nil {
 		a.warn("few files: " + err.Error())
 	}
-	a.transports = transports{&tcpTransport{buffer: a.cfg.BufferBytes, lowat: a.cfg.NotSentLowat, force: force}}
+	a.transports = transports{&tcpTransport{buffer: a.cfg.BufferBytes, lowat: a.cfg.NotSentLowat, force: force, start: a.congestion.local}}
 }
 
 func (a *Agent) warn(text string) {

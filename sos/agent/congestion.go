@@ -14,11 +14,14 @@ import (
 // costs three times the processor time and wins nothing.
 const light = time.Millisecond
 
-// congestion are the congestion controls that an agent chooses from.
+// congestion are the congestion controls that an agent chooses from. A socket
+// that has once had bbr is paced by the kernel's timers ever after, so all sockets
+// begin with local, and get another when their path is known to be long.
 type congestion struct {
-	long  string // for long paths: bbr where the kernel has it
-	local string // for local ones
-	fill  string // for long paths with few losses: cubic; empty where there is no choice
+	long   string // for long paths: bbr where the kernel has it
+	local  string // for local ones, and before the handshake
+	fill   string // for long paths with few losses: cubic; empty where there is no choice
+	system string // what the kernel gives a socket that asks for nothing
 }
 
 // findCongestion tries what this process may use.
@@ -36,7 +39,7 @@ func findCongestion() congestion {
 		}
 		return system
 	}
-	c := congestion{long: first("bbr"), local: first("cubic", "reno")}
+	c := congestion{long: first("bbr"), local: first("cubic", "reno"), system: system}
 	if c.long == "bbr" && c.local == "cubic" {
 		c.fill = c.local
 	}

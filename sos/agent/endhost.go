@@ -33,10 +33,10 @@ func newEndHost(c *net.TCPConn, a *Agent) (*endHost, error) {
 		}
 		// An end host is near, or else the system's own choice is as good as any.
 		stats, err := linkStats(fd)
-		if err == nil && stats.MinRTT > 0 && stats.MinRTT < light && a.congestion.local != "" {
-			return setCongestion(fd, a.congestion.local)
+		if err != nil || (stats.MinRTT > 0 && stats.MinRTT < light) {
+			return err
 		}
-		return err
+		return setCongestion(fd, a.congestion.system)
 	})
 }
 
@@ -91,8 +91,8 @@ func (e *endHost) unacked() int {
 
 // listenFor opens a port for one client. The short queue is enough, because one
 // connection is all that is ever accepted.
-func listenFor(ctx context.Context, addr netip.Addr) (*net.TCPListener, error) {
-	lc := net.ListenConfig{KeepAlive: -1}
+func listenFor(ctx context.Context, addr netip.Addr, congestion string) (*net.TCPListener, error) {
+	lc := net.ListenConfig{KeepAlive: -1, Control: beforeUse(func(fd int) error { return setCongestion(fd, congestion) })}
 	lc.SetMultipathTCP(false)
 	ln, err := lc.Listen(ctx, "tcp", netip.AddrPortFrom(addr, 0).String())
 	if err != nil {
@@ -137,7 +137,7 @@ type reservation struct {
 }
 
 // reserve binds a port of addr.
-func reserve(addr netip.Addr) (*reservation, error) {
+func reserve(addr netip.Addr, congestion string) (*reservation, error) {
 	family := unix.AF_INET
 	if addr.Is6() {
 		family = unix.AF_INET6
@@ -145,6 +145,10 @@ func reserve(addr netip.Addr) (*reservation, error) {
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_TCP)
 	if err != nil {
 		return nil, fmt.Errorf("socket towards the server: %w", err)
+	}
+	if err := setCongestion(fd, congestion); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
 	}
 	if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(addr, 0))); err != nil {
 		_ = unix.Close(fd)

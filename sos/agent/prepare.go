@@ -134,7 +134,7 @@ func (a *Agent) prepare(req agentapi.PrepareRequest) (agentapi.PrepareReply, err
 // server from.
 func (s *session) bind() (uint16, error) {
 	if s.role == roleAcceptor {
-		r, err := reserve(s.agent.cfg.DataAddr)
+		r, err := reserve(s.agent.cfg.DataAddr, s.agent.congestion.local)
 		if err != nil {
 			return 0, err
 		}
@@ -147,7 +147,7 @@ func (s *session) bind() (uint16, error) {
 		s.reserved, s.port = r, r.port
 		return r.port, nil
 	}
-	ln, err := listenFor(s.ctx, s.agent.cfg.DataAddr)
+	ln, err := listenFor(s.ctx, s.agent.cfg.DataAddr, s.agent.congestion.local)
 	if err != nil {
 		return 0, err
 	}

@@ -35,8 +35,11 @@ func mayForceBuffers() bool {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 1<<20) == nil
 }
 
-// setCongestion selects the congestion control.
+// setCongestion selects the congestion control. No name leaves it as it is.
 func setCongestion(fd int, name string) error {
+	if name == "" {
+		return nil
+	}
 	if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name); err != nil {
 		return fmt.Errorf("congestion control %q: %w", name, err)
 	}

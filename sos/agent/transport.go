@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -56,7 +57,8 @@ type LinkStats struct {
 type tcpTransport struct {
 	buffer int // bytes, each way
 	lowat  int
-	force  bool // the process may exceed the kernel's limits
+	force  bool   // the process may exceed the kernel's limits
+	start  string // congestion control until Tune
 }
 
 var _ Transport = (*tcpTransport)(nil)
@@ -66,7 +68,7 @@ func (t *tcpTransport) Name() string { return "tcp" }
 
 // Listen implements Transport.
 func (t *tcpTransport) Listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
-	lc := net.ListenConfig{KeepAlive: -1, Control: t.control("")}
+	lc := net.ListenConfig{KeepAlive: -1, Control: t.control(t.start)}
 	lc.SetMultipathTCP(false)
 	ln, err := lc.Listen(ctx, "tcp", addr.String())
 	if err != nil {
@@ -77,7 +79,7 @@ func (t *tcpTransport) Listen(ctx context.Context, addr netip.AddrPort) (net.Lis
 
 // Dial implements Transport.
 func (t *tcpTransport) Dial(ctx context.Context, from netip.Addr, to netip.AddrPort, congestion string) (net.Conn, error) {
-	d := net.Dialer{KeepAlive: -1, Control: t.control(congestion)}
+	d := net.Dialer{KeepAlive: -1, Control: t.control(cmp.Or(congestion, t.start))}
 	if from.IsValid() {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
 	}
@@ -91,14 +93,19 @@ func (t *tcpTransport) Dial(ctx context.Context, from netip.Addr, to netip.AddrP
 // control sets what must be set before the handshake: the buffers decide the
 // window scale.
 func (t *tcpTransport) control(congestion string) func(string, string, syscall.RawConn) error {
+	return beforeUse(func(fd int) error {
+		if err := setBuffers(fd, t.buffer, t.force); err != nil {
+			return err
+		}
+		return setCongestion(fd, congestion)
+	})
+}
+
+// beforeUse makes f what package net calls for a new socket.
+func beforeUse(f func(fd int) error) func(string, string, syscall.RawConn) error {
 	return func(_, _ string, rc syscall.RawConn) error {
 		var err error
-		cerr := rc.Control(func(fd uintptr) {
-			if err = setBuffers(int(fd), t.buffer, t.force); err == nil && congestion != "" {
-				err = setCongestion(int(fd), congestion)
-			}
-		})
-		if cerr != nil {
+		if cerr := rc.Control(func(fd uintptr) { err = f(int(fd)) }); cerr != nil {
 			return cerr
 		}
 		return err
@@ -113,10 +120,8 @@ func (t *tcpTransport) Steer(c net.Conn, congestion string) error {
 // Tune implements Transport.
 func (t *tcpTransport) Tune(c net.Conn, congestion string) error {
 	return onSocket(c, func(fd int) error {
-		if congestion != "" {
-			if err := setCongestion(fd, congestion); err != nil {
-				return err
-			}
+		if err := setCongestion(fd, congestion); err != nil {
+			return err
 		}
 		return setDataOptions(fd, t.lowat)
 	})
