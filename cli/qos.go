@@ -29,7 +29,7 @@ func qosCommand(app *App) *cobra.Command {
   sluice qos flows
   sluice qos reservations`,
 	}
-	cmd.AddCommand(qosCriticalCommand(app), qosClassCommand(app), qosFlowsCommand(app), qosReservationsCommand(app))
+	cmd.AddCommand(qosCriticalCommand(app), qosClassCommand(app), qosFlowsCommand(app), qosRefusalsCommand(app), qosReservationsCommand(app))
 	return cmd
 }
 
@@ -61,10 +61,11 @@ func qosCriticalAddCommand(app *App) *cobra.Command {
 	var rate, reverse string
 	var fields []string
 	var idle time.Duration
+	var once bool
 	cmd := &cobra.Command{
 		Use: "add NAME", Short: "Define critical traffic", Args: exactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			spec := bandwidth.Spec{Name: args[0]}
+			spec := bandwidth.Spec{Name: args[0], Once: once}
 			var err error
 			if spec.Rate, err = bitsPerSecond("--rate", rate); err != nil {
 				return err
@@ -94,6 +95,7 @@ func qosCriticalAddCommand(app *App) *cobra.Command {
 	f.StringVar(&reverse, "reverse-rate", "", "bandwidth required in the reverse direction; left out: a 32nd, for acknowledgements")
 	f.StringArrayVar(&fields, "match", nil, "FIELD=VALUE that its packets have, as in the API, like tcp_dst=5001; may be repeated")
 	f.DurationVar(&idle, "idle-timeout", 0, "how long a flow is silent before it is over; left out: 30s")
+	f.BoolVar(&once, "once", false, "decide when a flow begins, and only then; otherwise one for which there was no room is accepted when there is")
 	return cmd
 }
 
@@ -174,6 +176,21 @@ func qosFlowsCommand(app *App) *cobra.Command {
 						where = hopsText(f.Path)
 					}
 					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", f.Flow, f.Definition, f.State, bitRate(float64(f.Rate)), bitRate(float64(f.Throughput)), f.Moves, where)
+				}
+			})
+		},
+	}
+}
+
+func qosRefusalsCommand(app *App) *cobra.Command {
+	return &cobra.Command{
+		Use: "refusals", Short: "List the switches where critical flows are not recognised, and why", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var all []bandwidth.Refusal
+			return app.get(cmd, qosPath+"refusals", &all, func(w io.Writer) {
+				fmt.Fprintln(w, "SWITCH\tREASON")
+				for _, r := range all {
+					fmt.Fprintf(w, "%s\t%s\n", r.Switch, r.Reason)
 				}
 			})
 		},
