@@ -29,6 +29,8 @@ func agentRelay() Experiment {
 }
 
 // relayLine is four hosts in a row: client-x-y-server, joined by virtual cables.
+// All start with cubic, as Debian does: the proxies have no choice of their own,
+// and with bbr as the machine's default they would be paced.
 func relayLine() lab.Topology {
 	prefix := netip.MustParsePrefix
 	addr := netip.MustParseAddr
@@ -39,8 +41,8 @@ func relayLine() lab.Topology {
 		Name: "relay",
 		Hosts: []lab.Host{
 			{Name: "client", Congestion: "cubic", Routes: []lab.Route{{To: prefix("10.0.0.0/8"), Via: addr("10.0.1.2")}}},
-			{Name: "x", Agent: true, Router: true, Routes: []lab.Route{{To: prefix("10.0.3.0/24"), Via: addr("10.0.2.2")}}},
-			{Name: "y", Agent: true, Router: true, Routes: []lab.Route{{To: prefix("10.0.1.0/24"), Via: addr("10.0.2.1")}}},
+			{Name: "x", Agent: true, Router: true, Congestion: "cubic", Routes: []lab.Route{{To: prefix("10.0.3.0/24"), Via: addr("10.0.2.2")}}},
+			{Name: "y", Agent: true, Router: true, Congestion: "cubic", Routes: []lab.Route{{To: prefix("10.0.1.0/24"), Via: addr("10.0.2.1")}}},
 			{Name: "server", Congestion: "cubic", Routes: []lab.Route{{To: prefix("10.0.0.0/8"), Via: addr("10.0.3.1")}}},
 		},
 		Links: []lab.Link{
