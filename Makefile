@@ -90,10 +90,14 @@ SUITE := go run $(GOTESTSUM) --format pkgname --hide-summary skipped --rerun-fai
 rules: ## layers, documentation, metrics' names, and the documentation's commands
 	$(SUITE) --packages ./internal/check -- -count=1
 
+# The packages that take minutes, most of them spent waiting, start first.
+LONGEST := ./sos/integration ./handover/integration
+longest_first = { go list $(LONGEST); go list ./...; } | awk '!seen[$$0]++'
+
 .PHONY: race
-race: ## all other tests; under the race detector wherever goroutines are ours, and one package at a time where packets are counted
-	$(SUITE) --packages "$$(go list ./... | grep -vE '$(RACELESS)' | xargs)" -- -race -p $(P) -parallel 3 -timeout 15m
-	$(SUITE) --packages "$$(go list ./... | grep -E '$(RACELESS)' | grep -vE '/internal/check$$|/dashboard' | xargs)" -- -p 1 -timeout 15m
+race: ## all other tests; under the race detector wherever goroutines are ours, and alone where measurements are compared with the truth
+	$(SUITE) --packages "$$($(longest_first) | grep -vE '$(RACELESS)' | xargs)" -- -race -p $(P) -parallel 3 -timeout 15m
+	$(SUITE) --packages "$$($(longest_first) | grep -E '$(RACELESS)' | grep -vE '/internal/check$$|/dashboard' | xargs)" -- -p $(P) -timeout 15m
 	$(SUITE) --packages ./network -- -run 'AreTrue|SourcesAgree' -timeout 5m
 
 .PHONY: race-all
