@@ -1,10 +1,6 @@
 package experiment
 
-import (
-	"context"
-
-	"github.com/sluice-net/sluice/lab"
-)
+import "context"
 
 func qosPeers() Experiment {
 	return Experiment{
@@ -16,23 +12,7 @@ func qosPeers() Experiment {
 }
 
 func runQoSPeers(ctx context.Context, env *Env) (*Result, error) {
-	raw, err := env.CSV("answers", "run", "request", "seconds")
-	if err != nil {
-		return nil, err
-	}
-	defer raw.Close()
-	var all []*measured
-	env.Steps(4)
-	err = env.withLab(ctx, controlLab("qospeer"), func(ctx context.Context, l *lab.Lab) error {
-		r := newControlRig(env, l, raw)
-		run := func(name string) error {
-			env.Step("%s", name)
-			m, err := r.measure(ctx, name, true)
-			if err == nil {
-				all = append(all, m)
-			}
-			return err
-		}
+	all, err := env.inControlLab(ctx, "qospeer", 4, func(ctx context.Context, r *controlRig) error {
 		for _, way := range []struct {
 			name  string
 			setUp func() error
@@ -44,11 +24,11 @@ func runQoSPeers(ctx context.Context, env *Env) (*Result, error) {
 			if err := way.setUp(); err != nil {
 				return err
 			}
-			if err := run(way.name); err != nil {
+			if err := r.measure(ctx, way.name, true); err != nil {
 				return err
 			}
 		}
-		return r.withClass(ctx, func() error { return run("Sluice") })
+		return r.withClass(ctx, func() error { return r.measure(ctx, "Sluice", true) })
 	})
 	if err != nil {
 		return nil, err
@@ -58,10 +38,10 @@ func runQoSPeers(ctx context.Context, env *Env) (*Result, error) {
 
 func qosPeersResult(all []*measured) *Result {
 	r := &Result{Network: "three switches in a row, 10 Mbit/s at every port, Open vSwitch's userspace datapath; 20 Mbit/s of UDP beside the control traffic"}
-	t := Table{Title: "Time from request to response in ms", Columns: []string{"way", "answers", "p50", "p99", "greatest", "commands by hand"}}
+	t := Table{Title: "Time from request to response in ms", Columns: []string{"way", "requests", "answers", "p50", "p99", "greatest", "commands by hand"}}
 	commands := []string{"2 a port", "2 a port, 3 a switch", "8 a port", "1 request"}
 	for i, m := range all {
-		t.Add(m.name, len(m.took), ms2(m.quantile(0.5)), ms2(m.quantile(0.99)), ms2(m.quantile(1)), commands[i])
+		t.Add(m.name, m.sent, len(m.took), ms2(m.quantile(0.5)), ms2(m.quantile(0.99)), ms2(m.quantile(1)), commands[i])
 	}
 	r.Tables = append(r.Tables, t)
 	queues, byHand, ours := all[1], all[2], all[3]

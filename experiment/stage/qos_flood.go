@@ -33,12 +33,9 @@ type Flooding struct {
 func (f Flood) Start(ctx context.Context) (*Flooding, error) {
 	r := &Flooding{}
 	var err error
-	listen := func(n Node, at netip.AddrPort) (c net.PacketConn) {
-		doErr := n.Do(func() (err error) {
-			c, err = (&net.ListenConfig{}).ListenPacket(context.Background(), "udp", at.String())
-			return err
-		})
-		err = errors.Join(err, doErr)
+	listen := func(n Node, at netip.AddrPort) net.PacketConn {
+		c, openErr := packetAt(n, at)
+		err = errors.Join(err, openErr)
 		return c
 	}
 	r.in = listen(f.To, f.Dst)

@@ -24,13 +24,13 @@ func (s Static) FIFO(ctx context.Context) error {
 	})
 }
 
-// Queues gives every port a second queue, and puts the packets of a TCP port into it
+// Queues gives every port a second queue, and puts the packets of a UDP port into it
 // by OpenFlow: what the QoS applications of other controllers configure.
 func (s Static) Queues(ctx context.Context, port int) error {
 	flows := []string{
 		"priority=1,actions=NORMAL",
-		fmt.Sprintf("priority=9,tcp,tp_dst=%d,actions=set_queue:1,NORMAL", port),
-		fmt.Sprintf("priority=9,tcp,tp_src=%d,actions=set_queue:1,NORMAL", port),
+		fmt.Sprintf("priority=9,udp,tp_dst=%d,actions=set_queue:1,NORMAL", port),
+		fmt.Sprintf("priority=9,udp,tp_src=%d,actions=set_queue:1,NORMAL", port),
 	}
 	return s.each(ctx, flows, func(sw *lab.LiveSwitch, device string) error {
 		return s.bucket(ctx, sw, device, []string{"--", "--id=@q1", "create", "Queue", fmt.Sprintf("other-config:min-rate=%.0f", s.Rate/10), "other-config:priority=0"})
@@ -63,8 +63,8 @@ func (s Static) TC(ctx context.Context, port int) error {
 			"class replace dev "+device+" parent 1: classid 1:fffe htb rate "+rate+" ceil "+rate,
 			"class replace dev "+device+" parent 1:fffe classid 1:1 htb rate "+fmt.Sprintf("%.0fbit", s.Rate/10)+" ceil "+rate+" prio 0",
 			"class replace dev "+device+" parent 1:fffe classid 1:2 htb rate 12kbit ceil "+rate+" prio 7",
-			fmt.Sprintf("filter replace dev %s parent 1: protocol ip prio 1 u32 match ip protocol 6 0xff match ip dport %d 0xffff flowid 1:1", device, port),
-			fmt.Sprintf("filter replace dev %s parent 1: protocol ip prio 2 u32 match ip protocol 6 0xff match ip sport %d 0xffff flowid 1:1", device, port))
+			fmt.Sprintf("filter replace dev %s parent 1: protocol ip prio 1 u32 match ip protocol 17 0xff match ip dport %d 0xffff flowid 1:1", device, port),
+			fmt.Sprintf("filter replace dev %s parent 1: protocol ip prio 2 u32 match ip protocol 17 0xff match ip sport %d 0xffff flowid 1:1", device, port))
 	})
 }
 
