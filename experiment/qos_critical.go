@@ -105,7 +105,7 @@ func runQoSCritical(ctx context.Context, env *Env) (*Result, error) {
 				}
 				env.Step("%s: 14 flows", r.name)
 				if i == 1 {
-					if err := defineCritical(ctx, n); err != nil {
+					if err := defineCritical(ctx, n, false); err != nil {
 						return err
 					}
 				}
@@ -127,7 +127,7 @@ func runQoSCritical(ctx context.Context, env *Env) (*Result, error) {
 }
 
 func saveFlows(env *Env, runs []*criticalRun) error {
-	raw, err := env.CSV("flows", "run", "flow", "from", "to", "critical", "state", "path", "start_seconds", "took_seconds", "bytes", "mbit_s")
+	raw, err := env.CSV("flows", "run", "flow", "from", "to", "critical", "state", "path", "start_seconds", "took_seconds", "bytes", "mbit_s", "mbit_s_settled")
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func saveFlows(env *Env, runs []*criticalRun) error {
 	for _, r := range runs {
 		for _, o := range r.flows {
 			state, path := placeText(o)
-			if err := raw.Row(r.name, o.number, o.from, o.to, o.critical, state, path, o.start, o.log.Took, o.log.Bytes, o.log.Mbit()); err != nil {
+			if err := raw.Row(r.name, o.number, o.from, o.to, o.critical, state, path, o.start, o.log.Took, o.log.Bytes, o.log.Mbit(), o.steady()); err != nil {
 				return err
 			}
 		}
@@ -163,15 +163,16 @@ func (r *criticalRun) named(number int) string {
 func criticalResult(runs []*criticalRun, factor int) *Result {
 	res := &Result{Network: fmt.Sprintf("8 switches, 22 hosts, 25 Mbit/s between switches, 10 Mbit/s to hosts; times and sizes divided by %d", factor)}
 	res.Tables = append(res.Tables, criticalTable(runs))
-	lowest := 10.0
+	lowest, whole := 10.0, 10.0
 	for _, r := range runs[1:] {
 		for _, o := range r.flows {
 			if o.critical {
-				lowest = min(lowest, o.log.Mbit())
+				lowest, whole = min(lowest, o.steady()), min(whole, o.log.Mbit())
 			}
 		}
 	}
-	res.Claim(lowest >= 9.4, "every critical flow gets at least 9.4 Mbit/s, with five of them and with six (published: 9.37 to 9.57)", "the slowest gets %.2f Mbit/s", lowest)
+	res.Claim(lowest >= 9.4, fmt.Sprintf("every critical flow gets at least 9.4 Mbit/s of payload from %v after its first packet on, with five of them and with six (published: 9.37 to 9.57)", settled),
+		"the slowest gets %.2f Mbit/s; with its first second, %.2f", lowest, whole)
 	ten, eleven := runs[1].named(10), runs[2].named(sixth)
 	res.Claim(ten == "S1-S2-S4-S6-S5" && eleven == "S7-S8-S6", "flow 10 goes by S1-S2-S4-S6-S5 and flow 11 by S7-S8-S6, as published", "they go by %s and %s", ten, eleven)
 	res.Plots = append(res.Plots, criticalBars(runs))
@@ -180,7 +181,8 @@ func criticalResult(runs []*criticalRun, factor int) *Result {
 	}
 	res.Plots = append(res.Plots, totalPlot(runs, factor))
 	res.Note("The published topology is a drawing that we do not have; the links are chosen so that the paths that its text names are valid.")
-	res.Note("At most 1448 of 1514 bytes are payload: 9.56 Mbit/s on a link of 10.")
+	res.Note("Figures are of payload. Hosts send no TCP timestamps: 1460 of the 1514 bytes of a frame are payload, 9.64 Mbit/s on a link of 10. Flows 5, 8 and 10 share their host's link with the acknowledgements of another, which leaves %.2f; with timestamps it would be %.2f, and 9.56 for the others. The published 9.37 to 9.45 of these flows, and 9.57 of the others, are what hosts with timestamps can have.", sharedWithout, sharedWith)
+	res.Note("The first second is set apart because times are divided by %d, and TCP's start is not.", factor)
 	return res
 }
 

@@ -2,10 +2,13 @@ package stage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Bulk is one TCP transfer between two hosts, of a size or for a time.
@@ -25,6 +28,17 @@ type BulkLog struct {
 	steps []int64   // bytes by bulkStep since Begin
 	Bytes int64
 	Took  time.Duration // until the last byte
+}
+
+// Add counts bytes that have arrived, so long after Begin.
+func (l *BulkLog) Add(after time.Duration, n int) {
+	l.Took = after
+	step := int(after / bulkStep)
+	for len(l.steps) <= step {
+		l.steps = append(l.steps, 0)
+	}
+	l.steps[step] += int64(n)
+	l.Bytes += int64(n)
 }
 
 // Mbit is the mean goodput in Mbit/s.
@@ -107,6 +121,22 @@ func (b Bulk) send(ctx context.Context) error {
 	return nil
 }
 
+// bulkRead is how much has to have arrived before it is read, unless it is the end:
+// dozens of receivers that are woken for each packet would take the processor from the
+// network that carries them.
+const bulkRead = 8 << 10
+
+// readInChunks has a connection wait for bulkRead bytes.
+func readInChunks(conn net.Conn) error {
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var set error
+	err = raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, bulkRead) })
+	return errors.Join(err, set)
+}
+
 // receiveBulk counts what arrives until the sender closes.
 func receiveBulk(ctx context.Context, ln net.Listener) (*BulkLog, error) {
 	conn, err := ln.Accept()
@@ -116,17 +146,14 @@ func receiveBulk(ctx context.Context, ln net.Listener) (*BulkLog, error) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	l := &BulkLog{Begin: time.Now()}
+	if err := readInChunks(conn); err != nil {
+		return nil, err
+	}
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := conn.Read(buffer)
 		if n > 0 {
-			l.Took = time.Since(l.Begin)
-			step := int(l.Took / bulkStep)
-			for len(l.steps) <= step {
-				l.steps = append(l.steps, 0)
-			}
-			l.steps[step] += int64(n)
-			l.Bytes += int64(n)
+			l.Add(time.Since(l.Begin), n)
 		}
 		if err != nil {
 			if ctx.Err() != nil {

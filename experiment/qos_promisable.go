@@ -1,0 +1,63 @@
+package experiment
+
+import "maps"
+
+// promisable says whether all accepted flows of a published run can have been promised
+// their rate at once: a link of 15 Mbit/s has room for one flow of 10 in each direction,
+// so those that run together need paths that share none.
+func promisable(run []publishedFlow) bool {
+	at := map[string]string{}
+	for _, h := range acceptanceHosts() {
+		at[h[0]] = h[1]
+	}
+	var accepted []publishedFlow
+	for _, f := range run {
+		if !f.accepted {
+			continue
+		}
+		accepted = append(accepted, f)
+		var together [][2]string
+		for _, g := range accepted {
+			if g.start+g.last > f.start {
+				together = append(together, [2]string{at[g.from], at[g.to]})
+			}
+		}
+		if !disjoint(together, map[[2]string]bool{}) {
+			return false
+		}
+	}
+	return true
+}
+
+// disjoint says whether pairs of switches can be joined by paths of which no two go over
+// a link in the same direction, and none over what is taken.
+func disjoint(pairs [][2]string, taken map[[2]string]bool) bool {
+	if len(pairs) == 0 {
+		return true
+	}
+	return walk(pairs[0][0], pairs[0][1], map[string]bool{}, taken, func(with map[[2]string]bool) bool { return disjoint(pairs[1:], with) })
+}
+
+// walk tries all ways from one switch to another until one pleases found, which is told
+// what is taken then.
+func walk(at, to string, seen map[string]bool, taken map[[2]string]bool, found func(map[[2]string]bool) bool) bool {
+	if at == to {
+		return found(maps.Clone(taken))
+	}
+	seen[at] = true
+	defer delete(seen, at)
+	for _, t := range acceptanceTrunks {
+		for _, step := range [][2]string{t, {t[1], t[0]}} {
+			if step[0] != at || seen[step[1]] || taken[step] {
+				continue
+			}
+			taken[step] = true
+			ok := walk(step[1], to, seen, taken, found)
+			delete(taken, step)
+			if ok {
+				return true
+			}
+		}
+	}
+	return false
+}
