@@ -111,4 +111,25 @@ func checkUnits(t *testing.T, dir string) {
 			}
 		}
 	}
+	checkClassifier(t, filepath.Join(dir, "sluice-classifier.service"))
+}
+
+// checkClassifier checks the unit that has to run as root.
+func checkClassifier(t *testing.T, file string) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"ExecStart=/usr/bin/sluice classifier", "NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectKernelTunables=yes",
+		"MemoryDenyWriteExecute=yes", "RestrictAddressFamilies=AF_UNIX AF_NETLINK", "SystemCallFilter=@system-service bpf",
+	} {
+		if !strings.Contains(string(b), "\n"+line+"\n") {
+			t.Errorf("%s lacks %s", file, line)
+		}
+	}
+	if strings.Contains(string(b), "CAP_SYS_ADMIN") {
+		t.Errorf("%s may do everything", file)
+	}
 }
