@@ -25,7 +25,7 @@ func qosClassCommand(app *App) *cobra.Command {
     --flow ipv4_src=10.0.0.4,ipv4_dst=10.0.0.2,udp_src=5001
   sluice qos class add --file voip.json
   sluice qos class stats VoIP
-  sluice qos class delete VoIP`,
+  sluice qos class remove VoIP`,
 	}
 	list := &cobra.Command{
 		Use: "list", Short: "List the classes", Args: noArgs,
@@ -49,7 +49,7 @@ func qosClassCommand(app *App) *cobra.Command {
 		},
 	}
 	remove := &cobra.Command{
-		Use: "delete NAME", Short: "Release a class, or withdraw it while it is being provisioned", Args: exactArgs("NAME"),
+		Use: "remove NAME", Short: "Release a class, or withdraw it while it is being provisioned", Args: exactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return app.send(cmd, http.MethodDelete, classPath(args[0]), nil, nil)
 		},
