@@ -4,9 +4,15 @@ package reserve
 // every link what it has left, and there may be thousands of promises.
 type account struct {
 	entries map[Key]*entry
-	// young are the promises whose traffic is not known yet.
-	young map[Key]*entry
-	sums  sums
+	young   map[Key]newcomer
+	sums    sums
+}
+
+// newcomer is a promise whose traffic is not known yet, on a link.
+type newcomer struct {
+	unseen uint64 // the part of its rate that is not counted as its use
+	shown  uint64 // the link's use when the promise was made, with what is counted since
+	more   uint64 // what it may carry beyond the most that has been seen of it
 }
 
 // sums are what promises add up to on a link, in bits per second.
@@ -33,13 +39,16 @@ func (e *entry) on(l Link) sums {
 	return s
 }
 
-func newAccount() *account { return &account{entries: map[Key]*entry{}, young: map[Key]*entry{}} }
+func newAccount() *account { return &account{entries: map[Key]*entry{}, young: map[Key]newcomer{}} }
 
 func (a *account) enter(l Link, e *entry) {
 	a.entries[e.promise.Key] = e
-	a.sums = a.sums.plus(e.on(l))
-	if e.seen.young() && e.rates[l] > 0 {
-		a.young[e.promise.Key] = e
+	on := e.on(l)
+	a.sums = a.sums.plus(on)
+	if e.seen.young() && on.promised > 0 {
+		a.young[e.promise.Key] = newcomer{
+			unseen: on.promised - on.counted, shown: e.before[l] + on.counted, more: max(on.seen, on.promised) - on.seen,
+		}
 	}
 }
 

@@ -243,10 +243,10 @@ func (b *Book) available(l Link, u Use, except Key) uint64 {
 	others := u.Used - min(sums.counted, u.Used)
 	own := u.Used - others
 	unseen, grown := uint64(0), uint64(0)
-	for k, e := range a.young {
+	for k, n := range a.young {
 		if k != except {
-			unseen += e.rates[l] - e.own(l)
-			grown = max(grown, u.Used-min(e.before[l]+e.own(l), u.Used))
+			unseen += n.unseen
+			grown = max(grown, u.Used-min(n.shown, u.Used))
 		}
 	}
 	others -= min(unseen, grown, others)
@@ -266,9 +266,8 @@ func (b *Book) Left(l Link, k Key) uint64 {
 		return u.Capacity - min(u.Used, u.Capacity)
 	}
 	seen := a.sums.seen
-	for _, e := range a.young {
-		most := e.most(l)
-		seen += max(most, e.rates[l]) - most
+	for _, n := range a.young {
+		seen += n.more
 	}
 	others := u.Used - min(seen, u.Used)
 	return u.Capacity - min(others+a.promised(l, k), u.Capacity)
