@@ -4,12 +4,18 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/sluice-net/sluice/lab"
 )
 
 // shapedQueue is how long a full packet may wait for its turn on a link.
 const shapedQueue = "80ms"
+
+// shapedBurst is how long a link may make up for not having sent when it could have. The
+// processor that carries dozens of links does not always come to each of them in time:
+// with a bucket of a few packets what is late is lost, and a link slower than its rate.
+const shapedBurst = 20 * time.Millisecond
 
 // ShapeLinks gives every link of a lab a rate by the kernel's token bucket. The lab's
 // delay line can do more, but takes several times the processor: networks of dozens of
@@ -51,7 +57,7 @@ func shapePort(ctx context.Context, s *lab.LiveSwitch, link string, rate float64
 }
 
 func shape(ctx context.Context, at Place, name string, rate float64) error {
-	args := strings.Fields(fmt.Sprintf("qdisc replace dev %s root tbf rate %.0fbit burst 8kb latency %s", name, rate, shapedQueue))
+	args := strings.Fields(fmt.Sprintf("qdisc replace dev %s root tbf rate %.0fbit burst %.0f latency %s", name, rate, rate/8*shapedBurst.Seconds(), shapedQueue))
 	if out, err := at.Command(ctx, "tc", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("tc: %w: %s", err, strings.TrimSpace(string(out)))
 	}
