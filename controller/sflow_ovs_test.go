@@ -18,9 +18,9 @@ import (
 )
 
 // TestSwitchesAreToldToReport: with nothing but configuration, Open vSwitch pushes
-// its counters, also after its database has been changed behind our back; a controller
-// that is configured to poll again leaves no trace of that, nor one without the QoS
-// service of its queues.
+// its counters, also after its database has been changed behind our back, and is given no
+// queues that nobody has asked for; a controller that is configured to poll again leaves no
+// trace of that, nor one without the QoS service of its queues.
 func TestSwitchesAreToldToReport(t *testing.T) {
 	l := lab.New(t, lab.Line("sflow", 2, delayline.Params{}))
 	rows := func(sw string) string {
@@ -37,10 +37,11 @@ func TestSwitchesAreToldToReport(t *testing.T) {
 		}
 		return strings.TrimSpace(out) != ""
 	}
-	start := func(measure string) (c *Controller, stop func()) {
+	start := func(measure, ports string) (c *Controller, stop func()) {
 		cfg := testConfig(t, "memory")
 		cfg.OVSDB.Switches = map[openflow.DatapathID]string{1: l.Switch("s1").Database(), 2: l.Switch("s2").Database()}
 		cfg.Network.Measure, cfg.Network.StatsInterval, cfg.QoS.Enabled = measure, time.Second, measure == "sflow"
+		cfg.QoS.Queues = ports
 		o := Options{Config: cfg, Log: slog.New(slog.DiscardHandler), API: listen(t)}
 		err := l.Control().Do(func() error {
 			ln, err := net.Listen("tcp", l.ControllerAddr().String())
@@ -73,14 +74,20 @@ func TestSwitchesAreToldToReport(t *testing.T) {
 			}
 		}
 	}
-	c, stop := start("sflow")
+	c, stop := start("sflow", "classes")
 	at := network.PortRef{Switch: 2, Port: 1}
 	reported := func() time.Time {
 		r, _ := c.Network().PortRateBy(at, stats.Pushed)
 		return r.At
 	}
 	eventually(t, "switch 2 to report", func() bool { return !reported().IsZero() })
+	if queues("s1") || queues("s2") {
+		t.Error("ports have queues although there is no class")
+	}
+	stop()
+	c, stop = start("sflow", "connect")
 	eventually(t, "the ports to have queues", func() bool { return queues("s1") && queues("s2") })
+	eventually(t, "switch 2 to report", func() bool { return !reported().IsZero() })
 	if got := rows("s1"); !strings.HasSuffix(got, "1") {
 		t.Errorf("switch 1 is told %q, want to report each second", got)
 	}
@@ -96,7 +103,7 @@ func TestSwitchesAreToldToReport(t *testing.T) {
 	if rows("s1") == "" || rows("s2") == "" {
 		t.Error("stopping the controller has stopped the reports")
 	}
-	_, stop = start("poll")
+	_, stop = start("poll", "connect")
 	defer stop()
 	eventually(t, "the switches to forget", func() bool { return rows("s1") == "" && rows("s2") == "" && !queues("s1") && !queues("s2") })
 }
