@@ -7,21 +7,13 @@ package graph
 func (s *solver) prune() {
 	m := s.g.pool.Get().(*search)
 	defer s.g.pool.Put(m)
-	for i := range s.p.Bounds {
-		s.ahead(m, i, -1, s.skip)
+	for i, b := range s.p.Bounds {
+		m.reset()
+		s.g.run(m, s.p.From, -1, b.Weights, func(arc int32) bool { return !s.open[arc] || !s.passes(m, i, arc) })
 		for arc := range s.open {
 			s.open[arc] = s.open[arc] && s.passes(m, i, int32(arc))
 		}
 	}
-}
-
-// ahead searches the least ways from the start in the weights of a bound, to one node or,
-// with to negative, to all, as far as ways can still come to the end within the bound.
-func (s *solver) ahead(m *search, bound, to int, skip func(arc int32) bool) bool {
-	m.reset()
-	return s.g.run(m, s.p.From, to, s.p.Bounds[bound].Weights, func(arc int32) bool {
-		return skip(arc) || !s.passes(m, bound, arc)
-	})
 }
 
 // passes reports whether the least way to an arc, as a search ahead knows it, can go on
