@@ -87,7 +87,7 @@ const (
 
 // steady is the flow's mean goodput in Mbit/s after it has settled.
 func (o *qosOutcome) steady() float64 {
-	v, _ := o.log.Between(settled, o.log.Took)
+	v, _ := o.log.After(settled)
 	return v
 }
 
@@ -105,7 +105,7 @@ func (o *qosOutcome) keptPercent() (float64, bool) {
 	if o.log.Took-from < 2*time.Second {
 		return 0, false
 	}
-	v, ok := o.log.Between(from, o.log.Took)
+	v, ok := o.log.After(from)
 	return 100 * v * 1e6 / payloadShare / required, ok
 }
 

@@ -63,6 +63,22 @@ func (l *BulkLog) Between(from, to time.Duration) (float64, bool) {
 	return float64(sum) * 8 / 1e6 / (time.Duration(last-first) * bulkStep).Seconds(), true
 }
 
+// After is the mean goodput in Mbit/s from a time since Begin, in whole steps, until the
+// last byte; false if that is nothing. What a lost segment has held up until the end
+// counts, as its time does.
+func (l *BulkLog) After(from time.Duration) (float64, bool) {
+	first := min(int((max(from, 0)+bulkStep-1)/bulkStep), len(l.steps))
+	took := l.Took - time.Duration(first)*bulkStep
+	if took <= 0 {
+		return 0, false
+	}
+	left := l.Bytes
+	for _, n := range l.steps[:first] {
+		left -= n
+	}
+	return float64(left) * 8 / 1e6 / took.Seconds(), true
+}
+
 // Run carries the transfer to its end.
 func (b Bulk) Run(ctx context.Context) (*BulkLog, error) {
 	ctx, cancel := context.WithCancel(ctx)
