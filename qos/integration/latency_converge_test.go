@@ -114,6 +114,29 @@ func (c *classes) reaches(class string, port int) {
 	within(c.t, 15*time.Second, "the queues of "+class+" see packets", func() error { return seen(c.service, class, 3, 20) })
 }
 
+// A port keeps its bucket, with the classes in it, while its link is down.
+func TestBucketOfPortThatIsDown(t *testing.T) {
+	c := newClasses(t, line(), true)
+	c.add(c.udp("held", "h1", "h3", 7000, 3))
+	c.settled(0)
+	s2, out := c.lab.Switch("s2"), c.at("s2", c.link("s2-s3"))
+	if err := c.lab.SetLink(t.Context(), c.link("s2-s3"), false); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 10*time.Second, "the port is down", func() error {
+		s, _ := c.net.Switch(out.Switch)
+		if p, ok := s.Port(out.Port); !ok || p.Up() {
+			return fmt.Errorf("%+v", p)
+		}
+		return nil
+	})
+	c.add(c.udp("later", "h1", "h2", 7001, 3)) // its queues are looked at again
+	text := c.tc(s2, "qdisc", "show", "dev", c.device(s2, int(out.Port)))
+	if n := c.leaves("s2", c.link("s2-s3")); countOf(text, "htb 1:") != 1 || n != 1 {
+		t.Errorf("%d classes, %s", n, text)
+	}
+}
+
 // A class that is withdrawn while it is being provisioned leaves nothing.
 func TestWithdrawn(t *testing.T) {
 	c := newClasses(t, line(), true)

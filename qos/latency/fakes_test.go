@@ -52,6 +52,7 @@ func (f *still) Locate(_ context.Context, e End) (topology.Host, error) {
 // ledger takes programs. What before returns for one refuses it.
 type ledger struct {
 	before func(key string) error
+	stuck  atomic.Bool // nothing can be removed
 
 	mu       sync.Mutex
 	programs map[string]rule.Program
@@ -68,6 +69,9 @@ func (l *ledger) Apply(_ context.Context, key string, p rule.Program, _ rule.App
 }
 
 func (l *ledger) Remove(_ context.Context, key string) error {
+	if l.stuck.Load() {
+		return network.ErrRefused
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.programs, key)

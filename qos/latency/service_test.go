@@ -155,6 +155,31 @@ func TestStoreFails(t *testing.T) {
 	}
 }
 
+// Rules that a switch does not give back are asked for until it does; the name is free then.
+func TestRulesStay(t *testing.T) {
+	x := served(t)
+	x.withClassifiers()
+	if _, err := x.add("sticky"); err != nil {
+		t.Fatal(err)
+	}
+	x.rules.stuck.Store(true)
+	if err := x.Delete(t.Context(), "sticky"); !errors.Is(err, ErrLeft) || x.stored("sticky") {
+		t.Errorf("deleted: %v", err)
+	}
+	x.removeLeft(t.Context())
+	if _, err := x.add("sticky"); !errors.Is(err, ErrLeft) {
+		t.Errorf("its rules are there still: %v", err)
+	}
+	x.rules.stuck.Store(false)
+	x.removeLeft(t.Context())
+	if n := len(x.rules.keys()); n != 0 {
+		t.Errorf("%d programs are left", n)
+	}
+	if _, err := x.add("sticky"); err != nil {
+		t.Error(err)
+	}
+}
+
 // shortcut joins the first switch with the last.
 func (x *setting) shortcut() {
 	a, b := portRef(1, 9), portRef(3, 9)
