@@ -77,6 +77,13 @@ func (s *session) tune(nc net.Conn) error {
 	if name == "" {
 		name = s.agent.congestion.pick(stats.MinRTT, s.lossOf(stats))
 	}
+	// On a connection from the pool bbr would believe what it knew of the path when
+	// other connections had their shares of it; set afresh, it begins anew.
+	if name == s.agent.congestion.long {
+		if err := t.Steer(nc, s.agent.congestion.local); err != nil {
+			return err
+		}
+	}
 	if err := t.Tune(nc, name); err != nil || stats.MinRTT < light {
 		return err
 	}

@@ -76,6 +76,8 @@ type steering struct {
 const (
 	// Rates are taken over so many round trips, and no less than this.
 	steerTrips, steerLeast = 6, time.Second
+	// The first trial comes no earlier: most transfers are over before one pays.
+	firstTrial = 4 * time.Second
 	// After a switch to cubic so many round trips show what bbr has left behind.
 	settleTrips = 2
 	// A rate that is more than so many times the one before is still growing.
@@ -138,7 +140,7 @@ func (x *steering) afford(l look) float64 { return affordable(x.best, l) * float
 // path that limits it.
 func (x *steering) try(l look, span time.Duration) bool {
 	first, middle := x.history[0], x.history[len(x.history)/2]
-	if l.at-first.at < span || l.at-x.began < x.patience || x.idle() || l.conns < 2 {
+	if l.at-first.at < span || l.at-x.began < max(x.patience, firstTrial) || x.idle() || l.conns < 2 {
 		return false
 	}
 	last := x.history[len(x.history)-2]

@@ -44,7 +44,7 @@ func walk(x *steering, conns int, course ...weather) (decided []time.Duration) {
 
 func TestSteering(t *testing.T) {
 	const full = 100 * time.Millisecond // a queue of one bandwidth-delay product
-	bbr := weather{lasts: 3 * time.Second, mbit: 940, queue: full, losses: 30}
+	bbr := weather{lasts: 5 * time.Second, mbit: 940, queue: full, losses: 30}
 	for _, c := range []struct {
 		name     string
 		conns    int
