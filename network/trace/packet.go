@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -25,13 +24,6 @@ func NewPacket(fields ...openflow.OXM) Packet {
 	for _, o := range fields {
 		p.fields[o.Field] = o.Value
 	}
-	return p
-}
-
-// FromHeaders makes a packet of what was read from a frame.
-func FromHeaders(inPort uint32, h *packet.Headers) Packet {
-	p := NewPacket(append(h.Fields(), openflow.InPort(inPort))...)
-	p.TTL = h.TTL
 	return p
 }
 

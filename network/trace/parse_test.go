@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -105,26 +104,6 @@ func TestParseErrors(t *testing.T) {
 		if tt.in[pe.Offset:pe.Offset+len(pe.Word)] != pe.Word {
 			t.Errorf("%q: the word is not at %d", tt.in, pe.Offset)
 		}
-	}
-}
-
-func TestFromHeaders(t *testing.T) {
-	frame := packet.AppendTCP(nil, packet.Frame{Dst: openflow.MAC{2, 0, 0, 0, 0, 2}, Src: openflow.MAC{2, 0, 0, 0, 0, 1}, VLAN: 7}, packet.TCPSegment{
-		Src: netip.MustParseAddrPort("[fd00::1]:1"), Dst: netip.MustParseAddrPort("[fd00::2]:2"), Flags: packet.SYN,
-	})
-	h, err := packet.Parse(frame)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := FromHeaders(3, &h)
-	m := openflow.MustMatch(openflow.InPort(3), openflow.EthType(packet.TypeIPv6), openflow.VLANVID(7), openflow.IPProto(6),
-		openflow.IPSrc(addr("fd00::1")), openflow.IPDstPrefix(netip.MustParsePrefix("fd00::/64")), openflow.TCPDst(2), openflow.TCPFlags(packet.SYN, packet.SYN|packet.ACK))
-	if want, have, differs := p.mismatch(m); differs {
-		t.Errorf("wants %v, has %s", want, have)
-	}
-	other, _ := m.With(openflow.TCPFlags(packet.ACK, packet.ACK))
-	if _, _, differs := p.mismatch(other); !differs {
-		t.Error("a SYN matches ACK")
 	}
 }
 

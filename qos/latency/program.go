@@ -35,7 +35,7 @@ func program(c *Class, routes []Route, queue uint32, own uint8, userspace map[op
 	for _, r := range routes {
 		for i := len(r.Hops) - 1; i >= 0; i-- {
 			for _, m := range c.Flows[r.Flow].Matches {
-				if i > 0 || r.Tree {
+				if i > 0 {
 					m = without(m, openflow.FieldInPort)
 				}
 				for _, x := range hopRules(c, r.Hops[i], m, queue, own, userspace[r.Hops[i].Switch]) {
