@@ -9,8 +9,10 @@ import (
 	"github.com/sluice-net/sluice/lab"
 )
 
-// shapedQueue is how long a full packet may wait for its turn on a link.
-const shapedQueue = "80ms"
+// shapedQueue is how long a full packet may wait for its turn on a link. A full queue
+// drops its oldest packet: of a port that refuses the newest, Open vSwitch's userspace
+// datapath drops all that it has collected.
+const shapedQueue = 80 * time.Millisecond
 
 // shapedBurst is how long a link may make up for not having sent when it could have. The
 // processor that carries dozens of links does not always come to each of them in time:
@@ -57,9 +59,13 @@ func shapePort(ctx context.Context, s *lab.LiveSwitch, link string, rate float64
 }
 
 func shape(ctx context.Context, at Place, name string, rate float64) error {
-	args := strings.Fields(fmt.Sprintf("qdisc replace dev %s root tbf rate %.0fbit burst %.0f latency %s", name, rate, rate/8*shapedBurst.Seconds(), shapedQueue))
-	if out, err := at.Command(ctx, "tc", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("tc: %w: %s", err, strings.TrimSpace(string(out)))
+	for _, line := range []string{
+		fmt.Sprintf("qdisc replace dev %s root handle 1: tbf rate %.0fbit burst %.0f latency %v", name, rate, rate/8*shapedBurst.Seconds(), shapedQueue),
+		fmt.Sprintf("qdisc replace dev %s parent 1: pfifo_head_drop limit %.0f", name, rate/8*shapedQueue.Seconds()/1514),
+	} {
+		if out, err := at.Command(ctx, "tc", strings.Fields(line)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("tc %s: %w: %s", line, err, strings.TrimSpace(string(out)))
+		}
 	}
 	return nil
 }
