@@ -78,6 +78,7 @@ func (o *operator) at(port uint32) fake.Answer {
 		d := o.srv.Handle(context.Background(), dhcp.Request{
 			Message: m, Src: h.EthSrc, At: network.PortRef{Switch: 1, Port: port}, Time: time.Now(),
 		})
+		_ = d.Commit(context.Background()) // the verdict tells
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.decisions = append(o.decisions, d)
