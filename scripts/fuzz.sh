@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the tree for the given time each (default 10s), as
-# many at once as there are cores. New targets are found by themselves.
+# Runs every fuzz target of the tree for the given time each (default 10s),
+# three at once for every two cores, because a fuzzer and its worker wait for each
+# other. New targets are found by themselves.
 set -euo pipefail
 
 export FUZZTIME=${1:-10s}
@@ -30,5 +31,5 @@ targets=$(git ls-files -co --exclude-standard '*_test.go' | sort -u | xargs grep
 echo "$targets" | cut -d ' ' -f 1 | sort -u | while read -r dir; do
   go test -c -fuzz . -o "$BINARIES/${dir//\//-}.test" "./$dir"
 done
-echo "$targets" | xargs -P "$(nproc)" -L 1 bash -c 'one "$0" "$1"'
+echo "$targets" | xargs -P "$((($(nproc) * 3 + 1) / 2))" -L 1 bash -c 'one "$0" "$1"'
 echo "$(echo "$targets" | wc -l) fuzz targets, $FUZZTIME each"
