@@ -35,14 +35,19 @@ func (s *session) open() {
 	s.spawn(s.openMore)
 }
 
-// openMore opens the other connections when the first has shown the path.
+// openMore opens the other connections: a second at once where the number is auto,
+// which is never content with one, the rest when the first has shown the path.
 func (s *session) openMore() {
+	opened := 1
+	if s.params.Connections == 0 && s.agent.cfg.AutoConnections > 1 {
+		opened = 2
+		s.spawn(func() { s.link(1) })
+	}
 	select {
 	case <-s.opened:
 	case <-s.over:
 		return
 	}
-	opened := 1
 	s.addLinks(&opened)
 	if s.params.Connections > 0 {
 		return
@@ -68,11 +73,10 @@ func (s *session) addLinks(opened *int) {
 		p = max(p, s.spares(path.rtt))
 	}
 	p = min(max(p, len(s.ports())), s.agent.cfg.MaxConnections)
-	if p <= *opened && *opened > 1 {
-		return
-	}
 	s.mu.Lock()
-	s.p, s.why = max(p, *opened), why
+	if p > s.p {
+		s.p, s.why = max(p, *opened), why
+	}
 	s.mu.Unlock()
 	for ; *opened < p; *opened++ {
 		index := *opened

@@ -8,9 +8,12 @@ import (
 	"time"
 )
 
-// spareAfter is how many bytes a session carries before it opens the connections
-// that only cubic needs: most sessions are short.
-const spareAfter = 1 << 20
+// A session opens the connections that only cubic needs when it has carried so
+// many bytes and the first trial is near: most sessions are short.
+const (
+	spareAfter = 1 << 20
+	spareAhead = time.Second
+)
 
 // steerable says whether the session's congestion control is the agent's choice,
 // and there is one.
@@ -21,14 +24,14 @@ func (s *session) steerable() bool {
 // spares is how many connections the session opens so that cubic could fill the
 // path: none yet when it has carried little.
 func (s *session) spares(rtt time.Duration) int {
-	if !s.steerable() || rtt < shortPath || s.out.bytes.Load()+s.in.bytes.Load() < spareAfter {
+	if !s.steerable() || rtt < shortPath || s.out.bytes.Load()+s.in.bytes.Load() < spareAfter || time.Since(s.started) < firstTrial-spareAhead {
 		return 0
 	}
 	return s.agent.cfg.AutoConnections
 }
 
 // steer has the session's congestion control chosen by what its connections
-// show. Under bbr, once cubic has turned out to be worse, all but a few rest.
+// show. Under bbr all but a few rest.
 func (s *session) steer() {
 	l := s.seen
 	if !s.steerable() || l.base < shortPath {
@@ -78,7 +81,7 @@ func (s *session) setCongestion(c *conn, control string) error {
 
 // width is how many of the open connections take chunks.
 func (s *session) width(open int) int {
-	if s.params.Connections > 0 || s.steering.filling || s.steering.patience == 0 {
+	if s.params.Connections > 0 || s.steering.filling {
 		return open
 	}
 	n, _ := choose(s.path(), s.agent.cfg.AutoConnections)
