@@ -85,7 +85,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, log: cfg.Log, instance: newInstance(), started: time.Now(), epoch: time.Now(),
-		peers: newPeers(), records: &records{}, strangers: make(chan struct{}, cfg.MaxStrangers), expected: make(chan struct{}, cfg.MaxStrangers),
+		peers: newPeers(), records: &records{}, strangers: make(chan struct{}, cfg.MaxStrangers), expected: make(chan struct{}, max(cfg.MaxStrangers, cfg.MaxSessions)),
 		sessions: make(map[agentapi.SessionID]*session), hosting: make(map[netip.Addr]int), accepted: make(map[net.Conn]struct{}),
 		mems: make(map[int]*buffers),
 	}

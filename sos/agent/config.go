@@ -35,7 +35,7 @@ type Config struct {
 	// MaxSessions bounds the sessions; more are refused as full.
 	MaxSessions int `yaml:"max_sessions"`
 	// MaxStrangers bounds the data connections that have not proved themselves;
-	// those from the addresses of sessions' peers are bounded apart, by the same number.
+	// those from the addresses of sessions' peers are bounded apart, by MaxSessions.
 	MaxStrangers int `yaml:"max_strangers"`
 	// MaxConnections bounds p.
 	MaxConnections int `yaml:"max_connections"`
