@@ -29,35 +29,35 @@ var (
 func (s *Service) Register(a *api.API) {
 	a.Metrics().MustRegister(s.metrics)
 	h := a.Huma()
-	register(h, http.MethodGet, "status", "Show state and errors", s.getStatus)
-	register(h, http.MethodGet, "stats", "Show times and changes of the latest handovers", s.getStats)
-	register(h, http.MethodGet, "roots", "List the roots, where the mobility network meets the rest", s.getRoots)
+	register(s, h, http.MethodGet, "status", "Show state and errors", s.getStatus)
+	register(s, h, http.MethodGet, "stats", "Show times and changes of the latest handovers", s.getStats)
+	register(s, h, http.MethodGet, "roots", "List the roots, where the mobility network meets the rest", s.getRoots)
 
-	register(h, http.MethodGet, "classes", "List the classes of devices", s.getClasses)
-	register(h, http.MethodPut, "classes/{name}", "Add or change a class", s.putClass)
-	register(h, http.MethodDelete, "classes/{name}", "Remove a class that nothing refers to", s.deleteClass)
-	register(h, http.MethodGet, "pools", "List the pools with their use", s.getPools)
-	register(h, http.MethodPut, "pools/{name}", "Add or change a pool", s.putPool)
-	register(h, http.MethodDelete, "pools/{name}", "Remove a pool to which no device belongs", s.deletePool)
+	register(s, h, http.MethodGet, "classes", "List the classes of devices", s.getClasses)
+	register(s, h, http.MethodPut, "classes/{name}", "Add or change a class", s.putClass)
+	register(s, h, http.MethodDelete, "classes/{name}", "Remove a class that nothing refers to", s.deleteClass)
+	register(s, h, http.MethodGet, "pools", "List the pools with their use", s.getPools)
+	register(s, h, http.MethodPut, "pools/{name}", "Add or change a pool", s.putPool)
+	register(s, h, http.MethodDelete, "pools/{name}", "Remove a pool to which no device belongs", s.deletePool)
 
-	register(h, http.MethodGet, "devices", "List the devices", s.getDevices)
-	register(h, http.MethodGet, "devices/{id}", "Show a device", s.getDevice)
-	register(h, http.MethodPut, "devices/{id}", "Register a device, or change it", s.putDevice)
-	register(h, http.MethodDelete, "devices/{id}", "Remove a device with its lease and its rules", s.deleteDevice)
-	register(h, http.MethodGet, "leases", "List the leases", s.getLeases)
-	register(h, http.MethodDelete, "leases/{id}", "End a device's lease and remove its rules", s.deleteLease)
+	register(s, h, http.MethodGet, "devices", "List the devices", s.getDevices)
+	register(s, h, http.MethodGet, "devices/{id}", "Show a device", s.getDevice)
+	register(s, h, http.MethodPut, "devices/{id}", "Register a device, or change it", s.putDevice)
+	register(s, h, http.MethodDelete, "devices/{id}", "Remove a device with its lease and its rules", s.deleteDevice)
+	register(s, h, http.MethodGet, "leases", "List the leases", s.getLeases)
+	register(s, h, http.MethodDelete, "leases/{id}", "End a device's lease and remove its rules", s.deleteLease)
 
-	register(h, http.MethodGet, "handovers", "List what happened to devices, the latest first", s.getHandovers)
-	register(h, http.MethodGet, "handovers/{id}", "Show one record", s.getHandover)
-	register(h, http.MethodPost, "devices/{id}/move", "Order a device to move", s.postMove)
-	register(h, http.MethodPost, "devices/{id}/prepare", "Prepare a place for a device", s.postPrepare)
-	register(h, http.MethodDelete, "devices/{id}/prepare", "Take back what was prepared", s.deletePrepare)
-	register(h, http.MethodPost, "devices/{id}/announce", "Announce a device to a neighbouring domain", s.postAnnounce)
-	register(h, http.MethodDelete, "devices/{id}/announce", "Take back what was announced", s.deleteAnnounce)
+	register(s, h, http.MethodGet, "handovers", "List what happened to devices, the latest first", s.getHandovers)
+	register(s, h, http.MethodGet, "handovers/{id}", "Show one record", s.getHandover)
+	register(s, h, http.MethodPost, "devices/{id}/move", "Order a device to move", s.postMove)
+	register(s, h, http.MethodPost, "devices/{id}/prepare", "Prepare a place for a device", s.postPrepare)
+	register(s, h, http.MethodDelete, "devices/{id}/prepare", "Take back what was prepared", s.deletePrepare)
+	register(s, h, http.MethodPost, "devices/{id}/announce", "Announce a device to a neighbouring domain", s.postAnnounce)
+	register(s, h, http.MethodDelete, "devices/{id}/announce", "Take back what was announced", s.deleteAnnounce)
 
-	register(h, http.MethodGet, "coverage", "List what the attachment points cover", s.getCoverage)
-	register(h, http.MethodGet, "positions", "List the latest reports of positions, and what follows from them", s.getPositions)
-	register(h, http.MethodPost, "positions", "Report positions and movements of devices", s.postPositions)
+	register(s, h, http.MethodGet, "coverage", "List what the attachment points cover", s.getCoverage)
+	register(s, h, http.MethodGet, "positions", "List the latest reports of positions, and what follows from them", s.getPositions)
+	register(s, h, http.MethodPost, "positions", "Report positions and movements of devices", s.postPositions)
 	s.registerOrders(a)
 	if s.domain != nil {
 		s.domain.Register(a)
@@ -66,8 +66,26 @@ func (s *Service) Register(a *api.API) {
 
 // register adds one operation below /api/v1/handover. Its identifier follows from
 // method and path.
-func register[I, O any](h huma.API, method, path, summary string, f func(context.Context, *I) (*O, error)) {
-	huma.Register(h, operation(method, path, summary), f)
+func register[I, O any](s *Service, h huma.API, method, path, summary string, f func(context.Context, *I) (*O, error)) {
+	op := operation(method, path, summary)
+	if method != http.MethodGet {
+		op.Middlewares = huma.Middlewares{s.whenLoaded(h)}
+	}
+	huma.Register(h, op, f)
+}
+
+// whenLoaded has a change wait until the registry is loaded: one that came in
+// between would be there twice.
+func (s *Service) whenLoaded(h huma.API) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		select {
+		case <-s.loaded:
+			next(ctx)
+		case <-s.ctx.Done():
+			_ = huma.WriteErr(h, ctx, http.StatusServiceUnavailable, "the service has ended")
+		case <-ctx.Context().Done(): // nobody waits for an answer
+		}
+	}
 }
 
 func operation(method, path, summary string) huma.Operation {

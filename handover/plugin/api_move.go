@@ -243,7 +243,7 @@ func (s *Service) registerOrders(a *api.API) {
 		Description: "The stream", Content: map[string]*huma.MediaType{"text/event-stream": {}},
 	}}
 	huma.Register(a.Huma(), op, s.followOrders)
-	register(a.Huma(), http.MethodPost, "devices/{id}/orders/{order}", "Say what became of an order", s.postReport)
+	register(s, a.Huma(), http.MethodPost, "devices/{id}/orders/{order}", "Say what became of an order", s.postReport)
 }
 
 func (s *Service) followOrders(_ context.Context, in *ordersInput) (*huma.StreamResponse, error) {

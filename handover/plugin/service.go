@@ -74,6 +74,9 @@ type Service struct {
 	tasks *tasks.Group
 	ctx   context.Context
 
+	// loaded is closed when the registry has been loaded.
+	loaded chan struct{}
+
 	// links are the links as they are stored; they belong to Run.
 	links []ends
 
@@ -109,7 +112,7 @@ func New(o Options) (*Service, error) {
 		fabric: o.Fabric, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name),
 		settings: o.Settings, now: o.clock,
 		registry: registry.New(o.Store, o.clock), gateways: newGateways(), pings: newPings(), orders: newOrders(o.clock), floods: newFloods(),
-		rethink: make(chan struct{}, 1), tasks: tasks.New(), mobiles: map[string]*mobile{}, history: newHistory(o.Settings.History),
+		loaded: make(chan struct{}), rethink: make(chan struct{}, 1), tasks: tasks.New(), mobiles: map[string]*mobile{}, history: newHistory(o.Settings.History),
 		ports: map[network.PortRef]time.Time{}, motions: map[string]*motion{}, puntErrs: map[openflow.DatapathID]string{},
 	}
 	if err := s.cover(); err != nil {
@@ -136,6 +139,7 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.load(s.ctx); err != nil {
 		return fmt.Errorf("handover: %w", err)
 	}
+	close(s.loaded)
 	s.mu.Lock()
 	s.running = true
 	s.mu.Unlock()
