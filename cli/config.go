@@ -152,19 +152,11 @@ func configExampleCommand(app *App) *cobra.Command {
 }
 
 func configRunningCommand(app *App) *cobra.Command {
-	return &cobra.Command{
-		Use:   "running",
-		Short: "Print the configuration that the controller was started with, secrets hidden",
-		Args:  noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var c map[string]any
-			return app.get(cmd, api.Prefix+"/config", &c, func(w io.Writer) {
-				b, err := yaml.Marshal(c)
-				if err != nil {
-					b = fmt.Append(nil, err)
-				}
-				_, _ = w.Write(b) // reported when the table is flushed
-			})
-		},
-	}
+	return getCommand(app, "running", "Print the configuration that the controller was started with, secrets hidden", api.Prefix+"/config", func(w io.Writer, c map[string]any) {
+		b, err := yaml.Marshal(c)
+		if err != nil {
+			b = fmt.Append(nil, err)
+		}
+		_, _ = w.Write(b) // reported when the table is flushed
+	})
 }

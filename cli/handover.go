@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -37,41 +36,29 @@ func handoverCommand(app *App) *cobra.Command {
 }
 
 func handoverStatusCommand(app *App) *cobra.Command {
-	return &cobra.Command{
-		Use: "status", Short: "Show state and errors", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var s plugin.Status
-			return app.get(cmd, handoverPath+"status", &s, func(w io.Writer) {
-				fmt.Fprintf(w, "ready\t%v\n", s.Ready)
-				if s.Domain != "" {
-					fmt.Fprintf(w, "domain\t%s\n", s.Domain)
-				}
-				fmt.Fprintf(w, "devices\t%d, %d attached, %d in other domains\nleases\t%d\npools\t%d\nclasses\t%d\nprepared\t%d places\ndaemons\t%d listen\nwaiting\t%d\n",
-					s.Devices, s.Attached, s.Away, s.Leases, s.Pools, s.Classes, s.Prepared, s.Daemons, s.Waiting)
-				for _, e := range s.Errors {
-					fmt.Fprintf(w, "error\t%s\n", e)
-				}
-			})
-		},
-	}
+	return getCommand(app, "status", "Show state and errors", handoverPath+"status", func(w io.Writer, s plugin.Status) {
+		fmt.Fprintf(w, "ready\t%v\n", s.Ready)
+		if s.Domain != "" {
+			fmt.Fprintf(w, "domain\t%s\n", s.Domain)
+		}
+		fmt.Fprintf(w, "devices\t%d, %d attached, %d in other domains\nleases\t%d\npools\t%d\nclasses\t%d\nprepared\t%d places\ndaemons\t%d listen\nwaiting\t%d\n",
+			s.Devices, s.Attached, s.Away, s.Leases, s.Pools, s.Classes, s.Prepared, s.Daemons, s.Waiting)
+		for _, e := range s.Errors {
+			fmt.Fprintf(w, "error\t%s\n", e)
+		}
+	})
 }
 
 func handoverStatsCommand(app *App) *cobra.Command {
-	return &cobra.Command{
-		Use: "stats", Short: "Show times and rule changes of the handovers that are remembered", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var s plugin.Stats
-			return app.get(cmd, handoverPath+"stats", &s, func(w io.Writer) {
-				fmt.Fprintf(w, "attachments and moves\t%d, %d failed\nmoves\t%d, %d seamless, %d prepared\nrules\t%d added, %d modified, %d deleted\n\n",
-					s.Handovers, s.Failed, s.Moves, s.Seamless, s.Prepared, s.Changes.Added, s.Changes.Modified, s.Changes.Deleted)
-				fmt.Fprintln(w, "PART\tMEDIAN\tP99\tMAX")
-				for _, name := range slices.Sorted(maps.Keys(s.Parts)) {
-					q := s.Parts[name]
-					fmt.Fprintf(w, "%s\t%v\t%v\t%v\n", name, shortDuration(q.P50), shortDuration(q.P99), shortDuration(q.Max))
-				}
-			})
-		},
-	}
+	return getCommand(app, "stats", "Show times and rule changes of the handovers that are remembered", handoverPath+"stats", func(w io.Writer, s plugin.Stats) {
+		fmt.Fprintf(w, "attachments and moves\t%d, %d failed\nmoves\t%d, %d seamless, %d prepared\nrules\t%d added, %d modified, %d deleted\n\n",
+			s.Handovers, s.Failed, s.Moves, s.Seamless, s.Prepared, s.Changes.Added, s.Changes.Modified, s.Changes.Deleted)
+		fmt.Fprintln(w, "PART\tMEDIAN\tP99\tMAX")
+		for _, name := range slices.Sorted(maps.Keys(s.Parts)) {
+			q := s.Parts[name]
+			fmt.Fprintf(w, "%s\t%v\t%v\t%v\n", name, shortDuration(q.P50), shortDuration(q.P99), shortDuration(q.Max))
+		}
+	})
 }
 
 func shortDuration(d plugin.Duration) time.Duration {
@@ -79,22 +66,16 @@ func shortDuration(d plugin.Duration) time.Duration {
 }
 
 func handoverRootsCommand(app *App) *cobra.Command {
-	return &cobra.Command{
-		Use: "roots", Short: "List the ports where the mobility network meets the rest", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all []plugin.RootInfo
-			return app.get(cmd, handoverPath+"roots", &all, func(w io.Writer) {
-				fmt.Fprintln(w, "NAME\tPORT\tLEADS TO\tUP")
-				for _, r := range all {
-					to := "the world"
-					if r.Peer != "" {
-						to = "domain " + r.Peer
-					}
-					fmt.Fprintf(w, "%s\t%v\t%s\t%v\n", r.Name, r.Port, to, r.Up)
-				}
-			})
-		},
-	}
+	return getCommand(app, "roots", "List the ports where the mobility network meets the rest", handoverPath+"roots", func(w io.Writer, all []plugin.RootInfo) {
+		fmt.Fprintln(w, "NAME\tPORT\tLEADS TO\tUP")
+		for _, r := range all {
+			to := "the world"
+			if r.Peer != "" {
+				to = "domain " + r.Peer
+			}
+			fmt.Fprintf(w, "%s\t%v\t%s\t%v\n", r.Name, r.Port, to, r.Up)
+		}
+	})
 }
 
 func handoverListCommand(app *App) *cobra.Command {
@@ -160,49 +141,27 @@ func handoverShowCommand(app *App) *cobra.Command {
 }
 
 func handoverNeighboursCommand(app *App) *cobra.Command {
-	return &cobra.Command{
-		Use: "neighbours", Short: "List the neighbouring domains", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all []domain.NeighbourStatus
-			return app.get(cmd, handoverPath+"neighbours", &all, func(w io.Writer) {
-				fmt.Fprintln(w, "NAME\tURL\tPEERING\tHEARD\tVISITORS\tABROAD\tOWED\tPREFIXES\tFAULT")
-				for _, n := range all {
-					heard := "never"
-					if n.Heard != nil {
-						heard = n.Heard.Local().Format(time.DateTime)
-					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", n.Name, n.URL, n.Peering, heard, n.Visitors, n.Abroad, n.Owed, strings.Join(n.Prefixes, ","), n.Fault)
-				}
-			})
-		},
-	}
+	return getCommand(app, "neighbours", "List the neighbouring domains", handoverPath+"neighbours", func(w io.Writer, all []domain.NeighbourStatus) {
+		fmt.Fprintln(w, "NAME\tURL\tPEERING\tHEARD\tVISITORS\tABROAD\tOWED\tPREFIXES\tFAULT")
+		for _, n := range all {
+			heard := "never"
+			if n.Heard != nil {
+				heard = n.Heard.Local().Format(time.DateTime)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", n.Name, n.URL, n.Peering, heard, n.Visitors, n.Abroad, n.Owed, strings.Join(n.Prefixes, ","), n.Fault)
+		}
+	})
 }
 
 func handoverRoamingCommand(app *App) *cobra.Command {
-	return &cobra.Command{
-		Use: "roaming", Short: "List devices that are abroad, visiting, or on their way", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all []domain.Roaming
-			return app.get(cmd, handoverPath+"roaming", &all, func(w io.Writer) {
-				fmt.Fprintln(w, "DEVICE\tHOME\tADDRESS\tIN\tFROM\tTO\tMOVE\tOWED")
-				for _, r := range all {
-					move := ""
-					if r.Peer != "" {
-						move = fmt.Sprintf("%s: %s", r.Peer, r.Stage)
-					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", r.ID, r.Home, r.IP, r.Host, r.Upstream, r.Downstream, move, r.Owed)
-				}
-			})
-		},
-	}
-}
-
-// handoverRemove is a command that removes something by its name.
-func handoverRemove(app *App, use, short, collection string) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short, Args: exactArgs("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return app.send(cmd, http.MethodDelete, handoverPath+collection+"/"+url.PathEscape(args[0]), nil, nil)
-		},
-	}
+	return getCommand(app, "roaming", "List devices that are abroad, visiting, or on their way", handoverPath+"roaming", func(w io.Writer, all []domain.Roaming) {
+		fmt.Fprintln(w, "DEVICE\tHOME\tADDRESS\tIN\tFROM\tTO\tMOVE\tOWED")
+		for _, r := range all {
+			move := ""
+			if r.Peer != "" {
+				move = fmt.Sprintf("%s: %s", r.Peer, r.Stage)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", r.ID, r.Home, r.IP, r.Host, r.Upstream, r.Downstream, move, r.Owed)
+		}
+	})
 }

@@ -103,22 +103,16 @@ func handoverAnnounceCommand(app *App) *cobra.Command {
 }
 
 func handoverCoverageCommand(app *App) *cobra.Command {
-	return &cobra.Command{
-		Use: "coverage", Short: "List what the attachment points cover", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all []plugin.CellInfo
-			return app.get(cmd, handoverPath+"coverage", &all, func(w io.Writer) {
-				fmt.Fprintln(w, "NAME\tPORT\tDOMAIN\tINTERFACE\tAREA")
-				for _, c := range all {
-					area := fmt.Sprintf("polygon of %d corners", len(c.Polygon))
-					if c.Centre != nil {
-						area = fmt.Sprintf("%g m around %g, %g", c.Radius, c.Centre[0], c.Centre[1])
-					}
-					fmt.Fprintf(w, "%s\t%v\t%s\t%d\t%s\n", c.Name, c.Port, c.Peer, c.Interface, area)
-				}
-			})
-		},
-	}
+	return getCommand(app, "coverage", "List what the attachment points cover", handoverPath+"coverage", func(w io.Writer, all []plugin.CellInfo) {
+		fmt.Fprintln(w, "NAME\tPORT\tDOMAIN\tINTERFACE\tAREA")
+		for _, c := range all {
+			area := fmt.Sprintf("polygon of %d corners", len(c.Polygon))
+			if c.Centre != nil {
+				area = fmt.Sprintf("%g m around %g, %g", c.Radius, c.Centre[0], c.Centre[1])
+			}
+			fmt.Fprintf(w, "%s\t%v\t%s\t%d\t%s\n", c.Name, c.Port, c.Peer, c.Interface, area)
+		}
+	})
 }
 
 func handoverPositionsCommand(app *App) *cobra.Command {
@@ -128,13 +122,7 @@ func handoverPositionsCommand(app *App) *cobra.Command {
   sluice handover positions report --file reports.json
   sluice handover positions list`,
 	}
-	list := &cobra.Command{
-		Use: "list", Short: "List the latest reports, and where the devices go", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all []plugin.PositionInfo
-			return app.get(cmd, handoverPath+"positions", &all, func(w io.Writer) { printPositions(w, all) })
-		},
-	}
+	list := getCommand(app, "list", "List the latest reports, and where the devices go", handoverPath+"positions", printPositions)
 	cmd.AddCommand(list, handoverReportCommand(app))
 	return cmd
 }

@@ -20,13 +20,7 @@ func handoverClassesCommand(app *App) *cobra.Command {
 		Example: `  sluice handover classes set vehicles --policy seamless --trigger signed --overlap 300ms
   sluice handover classes list`,
 	}
-	list := &cobra.Command{
-		Use: "list", Short: "List the classes", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all []plugin.ClassInfo
-			return app.get(cmd, handoverPath+"classes", &all, func(w io.Writer) { printClasses(w, all) })
-		},
-	}
+	list := getCommand(app, "list", "List the classes", handoverPath+"classes", printClasses)
 	var s plugin.ClassSpec
 	set := &cobra.Command{
 		Use: "set NAME", Short: "Add a class, or replace one", Args: exactArgs("NAME"),
@@ -43,7 +37,7 @@ func handoverClassesCommand(app *App) *cobra.Command {
 	f.Var(newWord(&s.Trigger, "", "signed", "ports", "open"), "trigger", "what may move them; left out: signed for devices with a key, ports for others")
 	f.StringSliceVar(&s.Ports, "port", nil, "port where they may attach, for trigger ports; may be repeated")
 	f.StringVar(&s.Overlap, "overlap", "", "how long after a seamless move packets still go to the old place, too")
-	cmd.AddCommand(list, set, handoverRemove(app, "remove NAME", "Remove a class that nothing refers to", "classes"))
+	cmd.AddCommand(list, set, removeCommand(app, "remove NAME", "Remove a class that nothing refers to", handoverPath+"classes"))
 	return cmd
 }
 
@@ -64,13 +58,7 @@ func handoverPoolsCommand(app *App) *cobra.Command {
 		Example: `  sluice handover pools set campus --prefix 10.8.0.0/24 --gateway 10.8.0.1 --lease-time 2h
   sluice handover pools list`,
 	}
-	list := &cobra.Command{
-		Use: "list", Short: "List the pools with their use", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all []plugin.PoolInfo
-			return app.get(cmd, handoverPath+"pools", &all, func(w io.Writer) { printPools(w, all) })
-		},
-	}
+	list := getCommand(app, "list", "List the pools with their use", handoverPath+"pools", printPools)
 	var s plugin.PoolSpec
 	set := &cobra.Command{
 		Use: "set NAME", Short: "Add a pool, or replace one", Args: exactArgs("NAME"),
@@ -96,7 +84,7 @@ func handoverPoolsCommand(app *App) *cobra.Command {
 	f.BoolVar(&s.Learn, "learn", false, "give addresses also to devices that nobody has registered")
 	f.StringVar(&s.Class, "class", "", "class of the devices that it learns")
 	f.StringVar(&s.Home, "home", "", "domain whose devices have these addresses; left out: our own")
-	cmd.AddCommand(list, set, handoverRemove(app, "remove NAME", "Remove a pool to which no device belongs", "pools"))
+	cmd.AddCommand(list, set, removeCommand(app, "remove NAME", "Remove a pool to which no device belongs", handoverPath+"pools"))
 	return cmd
 }
 
@@ -135,7 +123,7 @@ func handoverDevicesCommand(app *App) *cobra.Command {
 			return app.get(cmd, handoverPath+"devices/"+url.PathEscape(args[0]), &d, func(w io.Writer) { printDevice(w, d) })
 		},
 	}
-	cmd.AddCommand(list, show, handoverDeviceSetCommand(app), handoverRemove(app, "remove ID", "Remove a device with its lease and its rules", "devices"))
+	cmd.AddCommand(list, show, handoverDeviceSetCommand(app), removeCommand(app, "remove ID", "Remove a device with its lease and its rules", handoverPath+"devices"))
 	return cmd
 }
 
@@ -205,22 +193,16 @@ func handoverLeasesCommand(app *App) *cobra.Command {
 		Example: `  sluice handover leases list
   sluice handover leases end car7`,
 	}
-	list := &cobra.Command{
-		Use: "list", Short: "List the leases", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all []plugin.LeaseInfo
-			return app.get(cmd, handoverPath+"leases", &all, func(w io.Writer) {
-				fmt.Fprintln(w, "DEVICE\tADDRESS\tSTATE\tUNTIL\tAT\tPOOL\tASKED BY")
-				for _, l := range all {
-					until := "-"
-					if l.Expires != nil {
-						until = l.Expires.Local().Format(time.DateTime)
-					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Device, l.IP, l.State, until, l.At, l.Pool, l.MAC)
-				}
-			})
-		},
-	}
-	cmd.AddCommand(list, handoverRemove(app, "end DEVICE", "End a device's lease and remove its rules", "leases"))
+	list := getCommand(app, "list", "List the leases", handoverPath+"leases", func(w io.Writer, all []plugin.LeaseInfo) {
+		fmt.Fprintln(w, "DEVICE\tADDRESS\tSTATE\tUNTIL\tAT\tPOOL\tASKED BY")
+		for _, l := range all {
+			until := "-"
+			if l.Expires != nil {
+				until = l.Expires.Local().Format(time.DateTime)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Device, l.IP, l.State, until, l.At, l.Pool, l.MAC)
+		}
+	})
+	cmd.AddCommand(list, removeCommand(app, "end DEVICE", "End a device's lease and remove its rules", handoverPath+"leases"))
 	return cmd
 }

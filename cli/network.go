@@ -32,20 +32,12 @@ func networkCommand(app *App) *cobra.Command {
 }
 
 func networkSwitchesCommand(app *App) *cobra.Command {
-	return &cobra.Command{
-		Use:   "switches",
-		Short: "List the connected switches",
-		Args:  noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all []networkapi.Switch
-			return app.get(cmd, networkPath+"switches", &all, func(w io.Writer) {
-				fmt.Fprintln(w, "DPID\tNAME\tADDRESS\tSINCE\tPORTS\tRULES\tREWRITES\tSOFTWARE")
-				for _, s := range all {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s %s\n", s.DPID, s.Name, s.Address, s.Since.Local().Format(time.DateTime), s.Ports, s.Rules, s.Rewrite, s.Hardware, s.Software)
-				}
-			})
-		},
-	}
+	return getCommand(app, "switches", "List the connected switches", networkPath+"switches", func(w io.Writer, all []networkapi.Switch) {
+		fmt.Fprintln(w, "DPID\tNAME\tADDRESS\tSINCE\tPORTS\tRULES\tREWRITES\tSOFTWARE")
+		for _, s := range all {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s %s\n", s.DPID, s.Name, s.Address, s.Since.Local().Format(time.DateTime), s.Ports, s.Rules, s.Rewrite, s.Hardware, s.Software)
+		}
+	})
 }
 
 func networkPortsCommand(app *App) *cobra.Command {

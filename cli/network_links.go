@@ -14,21 +14,13 @@ import (
 )
 
 func networkLinksCommand(app *App) *cobra.Command {
-	return &cobra.Command{
-		Use:   "links",
-		Short: "List the links between switches, each direction by itself",
-		Args:  noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all []networkapi.Link
-			return app.get(cmd, networkPath+"links", &all, func(w io.Writer) {
-				fmt.Fprintln(w, "FROM\tTO\tLATENCY\tJITTER\tLOSS\tCAPACITY\tUSED\tAVAILABLE")
-				for _, l := range all {
-					fmt.Fprintf(w, "%s\t%s\t", portName(l.From), portName(l.To))
-					linkRow{l.Latency, l.Jitter, l.Loss, l.Capacity, l.Used, l.Available}.print(w)
-				}
-			})
-		},
-	}
+	return getCommand(app, "links", "List the links between switches, each direction by itself", networkPath+"links", func(w io.Writer, all []networkapi.Link) {
+		fmt.Fprintln(w, "FROM\tTO\tLATENCY\tJITTER\tLOSS\tCAPACITY\tUSED\tAVAILABLE")
+		for _, l := range all {
+			fmt.Fprintf(w, "%s\t%s\t", portName(l.From), portName(l.To))
+			linkRow{l.Latency, l.Jitter, l.Loss, l.Capacity, l.Used, l.Available}.print(w)
+		}
+	})
 }
 
 func networkHistoryCommand(app *App) *cobra.Command {

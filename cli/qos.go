@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -40,19 +39,8 @@ func qosCriticalCommand(app *App) *cobra.Command {
   sluice qos critical list
   sluice qos critical remove backup`,
 	}
-	list := &cobra.Command{
-		Use: "list", Short: "List the definitions", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all []bandwidth.Spec
-			return app.get(cmd, qosPath+"critical", &all, func(w io.Writer) { printDefinitions(w, all) })
-		},
-	}
-	remove := &cobra.Command{
-		Use: "remove NAME", Short: "Withdraw a definition; its flows give up what they were promised", Args: exactArgs("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return app.send(cmd, http.MethodDelete, qosPath+"critical/"+url.PathEscape(args[0]), nil, nil)
-		},
-	}
+	list := getCommand(app, "list", "List the definitions", qosPath+"critical", printDefinitions)
+	remove := removeCommand(app, "remove NAME", "Withdraw a definition; its flows give up what they were promised", qosPath+"critical")
 	cmd.AddCommand(list, qosCriticalAddCommand(app), remove)
 	return cmd
 }
@@ -164,37 +152,25 @@ func flowText(f match.Flow) string {
 }
 
 func qosFlowsCommand(app *App) *cobra.Command {
-	return &cobra.Command{
-		Use: "flows", Short: "List the critical flows, where they go, and what they are promised", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all []bandwidth.Record
-			return app.get(cmd, qosPath+"flows", &all, func(w io.Writer) {
-				fmt.Fprintln(w, "FLOW\tDEFINITION\tSTATE\tRATE\tSENDS\tMOVES\tPATH OR REASON")
-				for _, f := range all {
-					where := f.Reason
-					if where == "" {
-						where = hopsText(f.Path)
-					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", f.Flow, f.Definition, f.State, bitRate(float64(f.Rate)), bitRate(float64(f.Throughput)), f.Moves, where)
-				}
-			})
-		},
-	}
+	return getCommand(app, "flows", "List the critical flows, where they go, and what they are promised", qosPath+"flows", func(w io.Writer, all []bandwidth.Record) {
+		fmt.Fprintln(w, "FLOW\tDEFINITION\tSTATE\tRATE\tSENDS\tMOVES\tPATH OR REASON")
+		for _, f := range all {
+			where := f.Reason
+			if where == "" {
+				where = hopsText(f.Path)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", f.Flow, f.Definition, f.State, bitRate(float64(f.Rate)), bitRate(float64(f.Throughput)), f.Moves, where)
+		}
+	})
 }
 
 func qosRefusalsCommand(app *App) *cobra.Command {
-	return &cobra.Command{
-		Use: "refusals", Short: "List the switches where critical flows are not recognised, and why", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all []bandwidth.Refusal
-			return app.get(cmd, qosPath+"refusals", &all, func(w io.Writer) {
-				fmt.Fprintln(w, "SWITCH\tREASON")
-				for _, r := range all {
-					fmt.Fprintf(w, "%s\t%s\n", r.Switch, r.Reason)
-				}
-			})
-		},
-	}
+	return getCommand(app, "refusals", "List the switches where critical flows are not recognised, and why", qosPath+"refusals", func(w io.Writer, all []bandwidth.Refusal) {
+		fmt.Fprintln(w, "SWITCH\tREASON")
+		for _, r := range all {
+			fmt.Fprintf(w, "%s\t%s\n", r.Switch, r.Reason)
+		}
+	})
 }
 
 func hopsText(hops []bandwidth.Hop) string {
@@ -206,17 +182,11 @@ func hopsText(hops []bandwidth.Hop) string {
 }
 
 func qosReservationsCommand(app *App) *cobra.Command {
-	return &cobra.Command{
-		Use: "reservations", Short: "List what is promised on links", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all []plugin.Reservation
-			return app.get(cmd, qosPath+"reservations", &all, func(w io.Writer) {
-				fmt.Fprintln(w, "LINK FROM\tCAPACITY\tUSED\tPROMISED\tAVAILABLE\tPROMISES")
-				for _, r := range all {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\n", r.Link, bitRate(float64(r.Capacity)), bitRate(float64(r.Used)),
-						bitRate(float64(r.Promised)), bitRate(float64(r.Available)), len(r.For))
-				}
-			})
-		},
-	}
+	return getCommand(app, "reservations", "List what is promised on links", qosPath+"reservations", func(w io.Writer, all []plugin.Reservation) {
+		fmt.Fprintln(w, "LINK FROM\tCAPACITY\tUSED\tPROMISED\tAVAILABLE\tPROMISES")
+		for _, r := range all {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\n", r.Link, bitRate(float64(r.Capacity)), bitRate(float64(r.Used)),
+				bitRate(float64(r.Promised)), bitRate(float64(r.Available)), len(r.For))
+		}
+	})
 }

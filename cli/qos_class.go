@@ -27,13 +27,7 @@ func qosClassCommand(app *App) *cobra.Command {
   sluice qos class stats VoIP
   sluice qos class remove VoIP`,
 	}
-	list := &cobra.Command{
-		Use: "list", Short: "List the classes", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all []latency.Info
-			return app.get(cmd, qosPath+"classes", &all, func(w io.Writer) { printQoSClasses(w, all) })
-		},
-	}
+	list := getCommand(app, "list", "List the classes", qosPath+"classes", printQoSClasses)
 	show := &cobra.Command{
 		Use: "show NAME", Short: "Show a class with its paths", Args: exactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,12 +42,7 @@ func qosClassCommand(app *App) *cobra.Command {
 			return app.get(cmd, classPath(args[0])+"/stats", &s, func(w io.Writer) { printClassStats(w, s) })
 		},
 	}
-	remove := &cobra.Command{
-		Use: "remove NAME", Short: "Release a class, or withdraw it while it is being provisioned", Args: exactArgs("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return app.send(cmd, http.MethodDelete, classPath(args[0]), nil, nil)
-		},
-	}
+	remove := removeCommand(app, "remove NAME", "Release a class, or withdraw it while it is being provisioned", qosPath+"classes")
 	cmd.AddCommand(qosClassAddCommand(app), list, show, stats, remove)
 	return cmd
 }

@@ -33,26 +33,8 @@ func sosCommand(app *App) *cobra.Command {
 	return cmd
 }
 
-// send makes one request of a changing command.
-func (a *App) send(cmd *cobra.Command, method, path string, in, out any) error {
-	c, err := a.Client()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return c.Do(cmd.Context(), method, path, in, out)
-}
-
 func sosStatusCommand(app *App) *cobra.Command {
-	return &cobra.Command{
-		Use:   "status",
-		Short: "Show state and errors",
-		Args:  noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var s plugin.Status
-			return app.get(cmd, sosPath+"status", &s, func(w io.Writer) { printSOSStatus(w, s) })
-		},
-	}
+	return getCommand(app, "status", "Show state and errors", sosPath+"status", printSOSStatus)
 }
 
 func printSOSStatus(w io.Writer, s plugin.Status) {
@@ -139,30 +121,15 @@ func printSOSSession(w io.Writer, r plugin.Record) {
 }
 
 func sosEndCommand(app *App) *cobra.Command {
-	return &cobra.Command{
-		Use:   "end ID",
-		Short: "End a session with a reset to both ends",
-		Args:  exactArgs("ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return app.send(cmd, http.MethodDelete, sosPath+"sessions/"+url.PathEscape(args[0]), nil, nil)
-		},
-	}
+	return removeCommand(app, "end ID", "End a session with a reset to both ends", sosPath+"sessions")
 }
 
 func sosStatsCommand(app *App) *cobra.Command {
-	return &cobra.Command{
-		Use:   "stats",
-		Short: "Show totals, live and past sessions",
-		Args:  noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var s plugin.Stats
-			return app.get(cmd, sosPath+"stats", &s, func(w io.Writer) {
-				fmt.Fprintf(w, "live %d, past %d, %d bytes, set-up median %v, 99th percentile %v\n",
-					len(s.Live), len(s.Past), s.Bytes, round(s.SetupP50), round(s.SetupP99))
-				printSOSSessions(w, append(s.Live, s.Past...))
-			})
-		},
-	}
+	return getCommand(app, "stats", "Show totals, live and past sessions", sosPath+"stats", func(w io.Writer, s plugin.Stats) {
+		fmt.Fprintf(w, "live %d, past %d, %d bytes, set-up median %v, 99th percentile %v\n",
+			len(s.Live), len(s.Past), s.Bytes, round(s.SetupP50), round(s.SetupP99))
+		printSOSSessions(w, append(s.Live, s.Past...))
+	})
 }
 
 func sosAgentsCommand(app *App) *cobra.Command {
@@ -173,13 +140,7 @@ func sosAgentsCommand(app *App) *cobra.Command {
   sluice sos agents drain west
   sluice sos agents remove west`,
 	}
-	list := &cobra.Command{
-		Use: "list", Short: "List the agents", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all []plugin.AgentInfo
-			return app.get(cmd, sosPath+"agents", &all, func(w io.Writer) { printSOSAgents(w, all) })
-		},
-	}
+	list := getCommand(app, "list", "List the agents", sosPath+"agents", printSOSAgents)
 	var spec plugin.AgentSpec
 	add := &cobra.Command{
 		Use: "add NAME", Short: "Add an agent", Args: exactArgs("NAME"),

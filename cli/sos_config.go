@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
@@ -27,19 +26,8 @@ func sosWhitelistCommand(app *App) *cobra.Command {
   sluice sos whitelist list
   sluice sos whitelist remove 5d41402abc4b`,
 	}
-	list := &cobra.Command{
-		Use: "list", Short: "List the entries", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all []plugin.Entry
-			return app.get(cmd, sosPath+"whitelist", &all, func(w io.Writer) { printSOSEntries(w, all) })
-		},
-	}
-	remove := &cobra.Command{
-		Use: "remove ID", Short: "Remove an entry; transfers under way go on", Args: exactArgs("ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return app.send(cmd, http.MethodDelete, sosPath+"whitelist/"+url.PathEscape(args[0]), nil, nil)
-		},
-	}
+	list := getCommand(app, "list", "List the entries", sosPath+"whitelist", printSOSEntries)
+	remove := removeCommand(app, "remove ID", "Remove an entry; transfers under way go on", sosPath+"whitelist")
 	cmd.AddCommand(list, sosAllowCommand(app), remove)
 	return cmd
 }
@@ -128,13 +116,7 @@ func list[T fmt.Stringer](items []T) string {
 
 func sosConfigCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "Show or change the configuration"}
-	get := &cobra.Command{
-		Use: "get", Short: "Show the configuration", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var c plugin.Config
-			return app.get(cmd, sosPath+"config", &c, func(w io.Writer) { printSOSConfig(w, c) })
-		},
-	}
+	get := getCommand(app, "get", "Show the configuration", sosPath+"config", printSOSConfig)
 	set := &cobra.Command{
 		Use: "set NAME=VALUE...", Short: "Change the configuration; what is left out stays",
 		Example: "  sluice sos config set metric=hops connections=8",

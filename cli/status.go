@@ -33,16 +33,3 @@ func statusCommand(app *App) *cobra.Command {
 		},
 	}
 }
-
-// get reads a path and prints the answer.
-func (a *App) get(cmd *cobra.Command, path string, out any, table func(io.Writer)) error {
-	c, err := a.Client()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if err := c.Get(cmd.Context(), path, out); err != nil {
-		return err
-	}
-	return a.Print(out, table)
-}

@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// get reads a path and prints the answer.
+func (a *App) get(cmd *cobra.Command, path string, out any, table func(io.Writer)) error {
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.Get(cmd.Context(), path, out); err != nil {
+		return err
+	}
+	return a.Print(out, table)
+}
+
+// send makes one request of a changing command.
+func (a *App) send(cmd *cobra.Command, method, path string, in, out any) error {
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Do(cmd.Context(), method, path, in, out)
+}
+
+// getCommand is a command without arguments that reads a path and prints the answer.
+func getCommand[T any](app *App, use, short, path string, table func(io.Writer, T)) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var answer T
+			return app.get(cmd, path, &answer, func(w io.Writer) { table(w, answer) })
+		},
+	}
+}
+
+// removeCommand is a command that removes from a collection what its argument names.
+func removeCommand(app *App, use, short, collection string) *cobra.Command {
+	_, argument, _ := strings.Cut(use, " ")
+	return &cobra.Command{
+		Use: use, Short: short, Args: exactArgs(argument),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return app.send(cmd, http.MethodDelete, collection+"/"+url.PathEscape(args[0]), nil, nil)
+		},
+	}
+}
