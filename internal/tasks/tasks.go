@@ -1,5 +1,3 @@
-// Package tasks owns the goroutines of something that has a Run: they share a
-// context, and Run waits for them at its end.
 package tasks
 
 import (

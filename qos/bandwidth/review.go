@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 )
 
@@ -22,51 +21,33 @@ const (
 	maxAtOnce = 64
 )
 
-// crew does jobs, maxAtOnce of them at once.
-func crew() *errgroup.Group {
-	g := &errgroup.Group{}
-	g.SetLimit(maxAtOnce)
-	return g
-}
-
 // each calls f for every item, for maxAtOnce at once, and returns when all calls have.
-func each[T any](items []T, f func(T)) {
-	g := crew()
-	for _, item := range items {
-		g.Go(func() error { f(item); return nil })
-	}
-	_ = g.Wait() // f tells nothing
-}
+func each[T any](items []T, f func(T)) { tasks.Each(items, maxAtOnce, f) }
 
 // review moves the flows whose path has broken, and ends those whose hosts have gone
 // elsewhere. New places are chosen one after the other, those first that came first;
 // the rules are then written at the same time. A flow that is being changed already is
 // waited for beside the others.
 func (s *Service) review(ctx context.Context) {
-	jobs := crew()
-	do := func(job func()) { jobs.Go(func() error { job(); return nil }) }
+	jobs := tasks.NewCrew(maxAtOnce)
 	for _, f := range s.all() {
 		switch {
 		case ctx.Err() != nil:
 		case s.movedAway(f):
-			do(func() { s.end(f, "a host has moved") })
+			jobs.Do(func() { s.end(f, "a host has moved") })
 		case s.broken(f, time.Now()) == "":
 		case s.isClosed(f):
-			do(func() { s.end(f, "its connection was closed") })
+			jobs.Do(func() { s.end(f, "its connection was closed") })
 		case f.changing.TryLock():
-			if job := s.repair(ctx, f); job != nil {
-				do(job)
-			}
+			jobs.Do(s.repair(ctx, f))
 		default:
-			do(func() {
+			jobs.Do(func() {
 				f.changing.Lock()
-				if job := s.repair(ctx, f); job != nil {
-					job()
-				}
+				s.repair(ctx, f)()
 			})
 		}
 	}
-	_ = jobs.Wait() // they tell nothing
+	jobs.Wait()
 }
 
 // repair chooses a place for a flow whose path has broken. What is left to be done is
@@ -74,8 +55,7 @@ func (s *Service) review(ctx context.Context) {
 func (s *Service) repair(ctx context.Context, f *flow) func() {
 	why := s.broken(f, time.Now())
 	if why == "" { // moved meanwhile
-		f.changing.Unlock()
-		return nil
+		return f.changing.Unlock
 	}
 	old, p, err := s.choosePath(f)
 	switch {
@@ -85,11 +65,12 @@ func (s *Service) repair(ctx context.Context, f *flow) func() {
 			s.move(ctx, f, old, p, why)
 		}
 	case errors.Is(err, errNoChange):
-		f.changing.Unlock()
-		return nil
+		return f.changing.Unlock
 	}
-	f.changing.Unlock()
-	return func() { s.end(f, why+", and there is no other way") }
+	return func() {
+		f.changing.Unlock()
+		s.end(f, why+", and there is no other way")
+	}
 }
 
 // movedAway says whether one of the flow's hosts stands elsewhere now.

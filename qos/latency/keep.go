@@ -5,8 +5,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/tasks"
 )
 
 // calm is how long changes of the network are collected before they are looked at.
@@ -66,16 +67,7 @@ func (s *Service) replaceAll(ctx context.Context) {
 	}
 	s.mu.Unlock()
 	slices.SortStableFunc(broken, func(a, b *entry) int { return cmp.Compare(a.class.Priority, b.class.Priority) })
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, movers)
-	for _, e := range broken {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			s.replace(ctx, e)
-		})
-	}
-	wg.Wait()
+	tasks.Each(broken, movers, func(e *entry) { s.replace(ctx, e) })
 }
 
 // intact reports whether the way of a class is still there. The lock is held.

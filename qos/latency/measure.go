@@ -2,9 +2,9 @@ package latency
 
 import (
 	"context"
-	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
@@ -88,16 +88,11 @@ func (s *Service) readAll(ctx context.Context) map[openflow.DatapathID]*reading 
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Interval)
 	defer cancel()
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, readers)
+	crew := tasks.NewCrew(readers)
 	for d, r := range out {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			s.read(ctx, d, r)
-		})
+		crew.Do(func() { s.read(ctx, d, r) })
 	}
-	wg.Wait()
+	crew.Wait()
 	return out
 }
 
