@@ -163,6 +163,14 @@ func (b *Book) leave(e *entry) {
 	}
 }
 
+// account is what stands in the book for a link, to be read. The lock is held.
+func (b *Book) account(l Link) *account {
+	if a := b.links[l]; a != nil {
+		return a
+	}
+	return &account{}
+}
+
 // most is what a measurement of a link may contain of the promise's traffic.
 func (e *entry) most(l Link) uint64 {
 	answers, ok := e.answers[l]
@@ -231,10 +239,7 @@ func noise(u Use, own uint64) uint64 { return min(u.Capacity/skew, chatter+own/s
 
 // available computes what a link has left. The lock is held.
 func (b *Book) available(l Link, u Use, except Key) uint64 {
-	a := b.links[l]
-	if a == nil {
-		a = &account{}
-	}
+	a := b.account(l)
 	sums := a.sums
 	if e := a.entries[except]; e != nil { // its traffic will not be there besides
 		sums = sums.minus(e.on(l))
@@ -261,10 +266,7 @@ func (b *Book) available(l Link, u Use, except Key) uint64 {
 func (b *Book) Left(l Link, k Key) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	u, a := b.use(l), b.links[l]
-	if a == nil {
-		return u.Capacity - min(u.Used, u.Capacity)
-	}
+	u, a := b.use(l), b.account(l)
 	seen := a.sums.seen
 	for _, n := range a.young {
 		seen += n.more
@@ -275,11 +277,7 @@ func (b *Book) Left(l Link, k Key) uint64 {
 
 // unpromised is what of a link is promised to nobody else. The lock is held.
 func (b *Book) unpromised(l Link, u Use, except Key) uint64 {
-	a := b.links[l]
-	if a == nil {
-		return u.Capacity
-	}
-	return u.Capacity - min(a.promised(l, except), u.Capacity)
+	return u.Capacity - min(b.account(l).promised(l, except), u.Capacity)
 }
 
 // Promises lists the promises, by owner and identifier.
@@ -327,8 +325,5 @@ func (b *Book) Lines() []Line {
 func (b *Book) Promised(l Link) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if a := b.links[l]; a != nil {
-		return a.sums.promised
-	}
-	return 0
+	return b.account(l).sums.promised
 }
