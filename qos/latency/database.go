@@ -84,10 +84,7 @@ func (d *database) apply(ctx context.Context) error {
 	if err := d.client.Err(); err != nil {
 		return err
 	}
-	var now ovsdb.Bridge
-	if state, _ := d.client.State(); state != nil {
-		now, _ = state.Bridge(uint64(d.dpid))
-	}
+	now, _ := d.bridge()
 	want, known := d.want(d.dpid, now)
 	if !known {
 		return fmt.Errorf("switch %v is not connected", d.dpid)
@@ -95,6 +92,24 @@ func (d *database) apply(ctx context.Context) error {
 	withhold(want, now)
 	_, err := d.client.Apply(ctx, uint64(d.dpid), want)
 	return err
+}
+
+// bridge is the switch as its database holds it, empty while that is not known, and a
+// channel that is closed when it may be different.
+func (d *database) bridge() (b ovsdb.Bridge, changed <-chan struct{}) {
+	state, changed := d.client.State()
+	if state != nil {
+		b, _ = state.Bridge(uint64(d.dpid))
+	}
+	return b, changed
+}
+
+// ours is the discipline that a port has from us, nil if it has none.
+func ours(b ovsdb.Bridge, port uint32) *ovsdb.QoS {
+	if p, _ := b.Port(port); p.QoS != nil && p.QoS.Ours {
+		return p.QoS
+	}
+	return nil
 }
 
 func (d *database) finish(asked uint64, err error) {
@@ -276,8 +291,8 @@ func (s *Service) wanted(d openflow.DatapathID, now ovsdb.Bridge) (map[uint32]ov
 	capacities := map[uint32]uint64{}
 	for _, number := range ports {
 		capacity := s.fabric.Capacity(portRef(d, number))
-		if p, is := now.Port(number); is && capacity == 0 && p.QoS != nil && p.QoS.Ours {
-			capacity = p.QoS.Rate
+		if q := ours(now, number); q != nil && capacity == 0 {
+			capacity = q.Rate
 		}
 		capacities[number] = capacity
 	}

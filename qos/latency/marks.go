@@ -18,8 +18,8 @@ const markTimeout = 2 * time.Second
 func withhold(want map[uint32]ovsdb.Root, now ovsdb.Bridge) {
 	for number, root := range want {
 		known := ""
-		if p, ok := now.Port(number); ok && p.QoS != nil && p.QoS.Ours {
-			known = p.QoS.Tags[mark.TagKnown]
+		if q := ours(now, number); q != nil {
+			known = q.Tags[mark.TagKnown]
 		}
 		for i, q := range root.Queues {
 			e, is, err := mark.Read(q.ID, q.Tags)
@@ -33,20 +33,13 @@ func withhold(want map[uint32]ovsdb.Root, now ovsdb.Bridge) {
 // marked says whether a queue's packets are marked, by what the database holds; that is
 // not known while it is not connected, or has no such queue.
 func (d *database) marked(port, queue uint32) (is, known bool, changed <-chan struct{}) {
-	state, changed := d.client.State()
-	if state == nil {
-		return false, false, changed
+	b, changed := d.bridge()
+	if qos := ours(b, port); qos != nil {
+		if i := slices.IndexFunc(qos.Queues, func(q ovsdb.Queue) bool { return q.ID == queue }); i >= 0 {
+			return qos.Queues[i].Mark != nil, true, changed
+		}
 	}
-	b, _ := state.Bridge(uint64(d.dpid))
-	p, _ := b.Port(port)
-	if p.QoS == nil || !p.QoS.Ours {
-		return false, false, changed
-	}
-	i := slices.IndexFunc(p.QoS.Queues, func(q ovsdb.Queue) bool { return q.ID == queue })
-	if i < 0 {
-		return false, false, changed
-	}
-	return p.QoS.Queues[i].Mark != nil, true, changed
+	return false, false, changed
 }
 
 // awaitMarks waits a moment until a class's packets are marked wherever that is needed.
