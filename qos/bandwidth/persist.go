@@ -71,11 +71,7 @@ func (s *Service) save(f *flow) {
 	}
 	ctx, cancel := s.cleanUp()
 	defer cancel()
-	b, err := json.Marshal(r)
-	if err == nil {
-		err = s.store.Put(ctx, flowPrefix+f.id, b)
-	}
-	if err != nil {
+	if err := store.PutJSON(ctx, s.store, flowPrefix+f.id, r); err != nil {
 		s.log.Warn("a placement is not stored: a restart would forget it", "flow", f.header, "error", err)
 	}
 }

@@ -100,11 +100,7 @@ func (s *Service) save(ctx context.Context, e *entry) error {
 		}
 	}
 	s.mu.Unlock()
-	text, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return s.store.Put(ctx, storeKey(e.spec.Name), text)
+	return store.PutJSON(ctx, s.store, storeKey(e.spec.Name), r)
 }
 
 // load declares again what was accepted before a restart. The switches have it all
