@@ -168,7 +168,7 @@ func (s *Service) place(f *flow) {
 		}
 	}
 	s.metrics.placed(p.state, time.Since(f.since))
-	s.tell(f, string("flow-"+p.state))
+	s.publish(string("flow-"+p.state), s.recordOf(f))
 	s.save(f)
 }
 
@@ -227,12 +227,4 @@ func (s *Service) giveUp(f *flow, why error) {
 // service, does not cut short.
 func (s *Service) cleanUp() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(s.tasks.Context()), placeFor)
-}
-
-// tell publishes what has become of a flow.
-func (s *Service) tell(f *flow, kind string) {
-	s.mu.Lock()
-	r := f.record()
-	s.mu.Unlock()
-	s.publish(kind, r)
 }
