@@ -82,8 +82,9 @@ func embeddedConfig(o EmbeddedOptions) *embed.Config {
 	peer, _ := url.Parse(peerAddress) // a constant that parses
 	c.AdvertisePeerUrls, c.AdvertiseClientUrls = []url.URL{*peer}, []url.URL{*peer}
 	c.InitialCluster = memberName + "=" + peerAddress
-	// A single member elects itself; short ticks make that quick.
-	c.TickMs, c.ElectionMs = 50, 500
+	// A single member elects itself, up to one election timeout after its start;
+	// switches wait for that. Nobody else is there who could be too slow for it.
+	c.TickMs, c.ElectionMs = 10, 50
 	c.AutoCompactionMode, c.AutoCompactionRetention = embed.CompactorModePeriodic, "1h"
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapLogger(o.Log))
 	return c
