@@ -111,7 +111,8 @@ func (s *Service) orUnknown(n *neighbour) *neighbour {
 	return n
 }
 
-// handle works on a message within the bounds of the neighbour.
+// handle works on a message within the bounds of the neighbour, and not before
+// Restore: of a device that we do not know yet we would say that it is not ours.
 func (s *Service) handle(ctx context.Context, n *neighbour, e *Envelope, device string, f func(context.Context) (any, error)) (any, error) {
 	if refusal := n.guard.pass(e, device, s.now()); refusal != nil {
 		return nil, refusal
@@ -125,7 +126,12 @@ func (s *Service) handle(ctx context.Context, n *neighbour, e *Envelope, device 
 	n.spoke(s.now())
 	ctx, cancel := context.WithTimeout(ctx, s.timing.Request)
 	defer cancel()
-	return f(ctx)
+	select {
+	case <-s.restored:
+		return f(ctx)
+	case <-ctx.Done():
+		return nil, refuse(CodeBusy, "%q is still starting", s.self)
+	}
 }
 
 // NeighbourStatus is a neighbour as operators see it.

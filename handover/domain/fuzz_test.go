@@ -93,6 +93,9 @@ func fuzzed(f *testing.F) (*Service, http.Handler) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	if err := s.Restore(f.Context()); err != nil {
+		f.Fatal(err)
+	}
 	a := api.New(api.Options{Auth: api.Auth{ClientCerts: true}, Log: slog.New(slog.DiscardHandler)})
 	s.Register(a)
 	return s, a.Handler()

@@ -177,8 +177,9 @@ func neighbourFor(t testing.TB, d, o *testDomain) Neighbour {
 	}
 }
 
-// start begins to work, as a controller does.
-func (d *testDomain) start() {
+// start begins to work, as a controller does: neighbours may speak to it before it
+// knows its devices again. Meanwhile the functions are called.
+func (d *testDomain) start(meanwhile ...func()) {
 	d.t.Helper()
 	s, err := New(Options{
 		Self: d.name, Neighbours: d.list, Host: d.host, Store: d.store, Timing: d.timing, Now: d.now, Log: slog.New(slog.DiscardHandler),
@@ -193,13 +194,18 @@ func (d *testDomain) start() {
 	}
 	a := api.New(api.Options{Auth: api.Auth{ClientCerts: true}, Log: slog.New(slog.DiscardHandler)})
 	s.Register(a)
+	d.mu.Lock()
+	d.svc, d.handler = s, a.Handler()
+	d.mu.Unlock()
+	for _, f := range meanwhile {
+		f()
+	}
 	if err := s.Restore(context.Background()); err != nil {
 		d.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	d.mu.Lock()
-	d.svc, d.handler = s, a.Handler()
 	d.stop = func() { cancel(); <-done }
 	d.mu.Unlock()
 	go func() {

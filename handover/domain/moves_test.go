@@ -367,6 +367,36 @@ func TestRestart(t *testing.T) {
 	chainIs(t, ds, a, id, "a")
 }
 
+// A neighbour that says something while the controller starts is heard when it knows
+// its devices again: that it knows nothing of a move would be the end of it.
+func TestMessagesBeforeRestore(t *testing.T) {
+	ds := newDomains(t, 2, quick, everybody)
+	a, b := ds[0], ds[1]
+	mac, id := a.device(1, nil)
+	announce(t, a, b, id)
+	a.shut()
+	ip, _, err := b.dhcp(mac, sign(mac, "secret"), patience)
+	wantAddress(t, ip, err, a.addressOf(id))
+	said := make(chan struct{}, 1)
+	a.setFate(func(kind Kind, _ string) fate {
+		if kind == KindComplete {
+			select {
+			case said <- struct{}{}:
+			default:
+			}
+		}
+		return goesThrough
+	})
+	a.start(func() {
+		<-said
+		<-time.After(50 * time.Millisecond) // an answer would be there by then
+	})
+	settles(t, ds, a, id, "b")
+	if b.sawEvent("orphaned") {
+		t.Error("the device was given up")
+	}
+}
+
 // A device whose arrival was not written before the controller died.
 func TestRestartJustAfterAttaching(t *testing.T) {
 	ds := newDomains(t, 2, quick, everybody)

@@ -45,6 +45,8 @@ type Service struct {
 	sequence   counter
 	metrics    *metrics
 	tasks      *tasks.Group
+	// restored is closed when Restore has ended.
+	restored chan struct{}
 
 	mu      sync.Mutex
 	locks   map[string]*deviceLock
@@ -86,7 +88,7 @@ func New(o Options) (*Service, error) {
 		self: o.Self, host: o.Host, store: o.Store, emit: o.Emit, log: o.Log, now: o.Now, timing: o.Timing.withDefaults(),
 		neighbours: map[string]*neighbour{}, locks: map[string]*deviceLock{}, records: map[string]*Record{},
 		byMAC: map[openflow.MAC]string{}, asking: map[openflow.MAC]bool{}, nobody: map[question]time.Time{}, tasks: tasks.New(),
-		done: newRecent(4096), strangers: &neighbour{Neighbour: Neighbour{Name: "unknown"}},
+		restored: make(chan struct{}), done: newRecent(4096), strangers: &neighbour{Neighbour: Neighbour{Name: "unknown"}},
 	}
 	for _, n := range o.Neighbours {
 		s.neighbours[n.Name] = s.newNeighbour(n, o.Dial)
@@ -95,8 +97,8 @@ func New(o Options) (*Service, error) {
 	return s, nil
 }
 
-// Restore takes up what was known before a restart. Call it when the Host knows
-// its devices again, and before Run.
+// Restore takes up what was known before a restart. Call it once, when the Host knows
+// its devices again, and before Run: until then neighbours wait for an answer.
 func (s *Service) Restore(ctx context.Context) error {
 	records, unreadable, err := loadRecords(ctx, s.store)
 	if err != nil {
@@ -121,6 +123,7 @@ func (s *Service) Restore(ctx context.Context) error {
 		s.abandonIncoming(ctx, r, "the controller was restarted")
 		s.put(ctx, r)
 	}
+	close(s.restored)
 	return nil
 }
 
