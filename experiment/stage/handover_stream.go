@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -130,15 +131,20 @@ func (s *Stream) close() {
 // control sets an option of the socket layer. Buffers larger than the system
 // allows need root; without it they stay as they are.
 func control(c *net.UDPConn, option, value int) error {
+	if err := setOption(c, unix.SOL_SOCKET, option, value); !errors.Is(err, unix.EPERM) {
+		return err
+	}
+	return nil
+}
+
+// setOption sets an option of a socket.
+func setOption(c syscall.Conn, level, option, value int) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var failed error
-	err = raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, option, value) })
-	if errors.Is(failed, unix.EPERM) {
-		failed = nil
-	}
+	err = raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), level, option, value) })
 	return errors.Join(err, failed)
 }
 

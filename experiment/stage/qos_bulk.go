@@ -2,7 +2,6 @@ package stage
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -142,17 +141,6 @@ func (b Bulk) send(ctx context.Context) error {
 // network that carries them.
 const bulkRead = 8 << 10
 
-// readInChunks has a connection wait for bulkRead bytes.
-func readInChunks(conn net.Conn) error {
-	raw, err := conn.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		return err
-	}
-	var set error
-	err = raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, bulkRead) })
-	return errors.Join(err, set)
-}
-
 // receiveBulk counts what arrives until the sender closes.
 func receiveBulk(ctx context.Context, ln net.Listener) (*BulkLog, error) {
 	conn, err := ln.Accept()
@@ -162,7 +150,7 @@ func receiveBulk(ctx context.Context, ln net.Listener) (*BulkLog, error) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	l := &BulkLog{Begin: time.Now()}
-	if err := readInChunks(conn); err != nil {
+	if err := setOption(conn.(*net.TCPConn), unix.SOL_SOCKET, unix.SO_RCVLOWAT, bulkRead); err != nil {
 		return nil, err
 	}
 	buffer := make([]byte, 64<<10)

@@ -76,13 +76,7 @@ func packetConn(n Inside, at netip.AddrPort, option, value int) (c *net.UDPConn,
 	if err != nil {
 		return nil, err
 	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	var set error
-	err = raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, option, value) })
-	if err = errors.Join(err, set); err != nil {
+	if err := setOption(c, unix.IPPROTO_IP, option, value); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
