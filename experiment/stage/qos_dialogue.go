@@ -19,8 +19,6 @@ type Dialogue struct {
 	For            time.Duration
 	// Bytes of a message.
 	Bytes int
-	// Connected, if set, is called between connecting and the first request.
-	Connected func() error
 }
 
 // patience is how long one answer may take.
@@ -44,11 +42,6 @@ func (e Dialogue) Run(ctx context.Context) ([]time.Duration, error) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	if e.Connected != nil {
-		if err := e.Connected(); err != nil {
-			return nil, err
-		}
-	}
 	return e.ask(ctx, conn)
 }
 
