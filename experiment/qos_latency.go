@@ -147,7 +147,7 @@ func (r *controlRig) probe(ctx context.Context, name string) (*measured, error) 
 	}
 	m := &measured{name: name, sent: sent}
 	for _, a := range answers {
-		m.took = append(m.took, 1000*a.Took.Seconds())
+		m.took = append(m.took, inMS(a.Took))
 		if err := r.raw.Row(name, a.Request, a.Took); err != nil {
 			return nil, err
 		}
