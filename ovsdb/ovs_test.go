@@ -38,6 +38,19 @@ func start(t *testing.T, target, owner string) *Client {
 	return c
 }
 
+// connected is a switch, with a client that has read its database.
+func connected(t *testing.T) (context.Context, *lab.LiveSwitch, *Client) {
+	t.Helper()
+	s := lab.New(t, topology()).Switch("s1")
+	c := start(t, s.Database(), "test")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	if _, err := c.WaitBridge(ctx, s.DPID()); err != nil {
+		t.Fatal(err)
+	}
+	return ctx, s, c
+}
+
 // dump is what the database holds, without identifiers, statistics and counters of
 // configurations.
 func dump(t *testing.T, s *lab.LiveSwitch) string {
@@ -189,14 +202,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 // A QoS that somebody else sets after the state was read stays, with the port that has it,
 // and so does a row of ours that somebody else has taken over.
 func TestOthersMeanwhile(t *testing.T) {
-	l := lab.New(t, topology())
-	s := l.Switch("s1")
-	c := start(t, s.Database(), "test")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if _, err := c.WaitBridge(ctx, s.DPID()); err != nil {
-		t.Fatal(err)
-	}
+	ctx, s, c := connected(t)
 	if _, err := c.Apply(ctx, s.DPID(), map[uint32]Root{1: root(1_000_000, 0), 2: root(1_000_000, 0)}); err != nil {
 		t.Fatal(err)
 	}
@@ -231,14 +237,7 @@ func TestOthersMeanwhile(t *testing.T) {
 
 // A tag stands on the row until it is taken away, and disturbs nobody's plan.
 func TestTag(t *testing.T) {
-	l := lab.New(t, topology())
-	s := l.Switch("s1")
-	c := start(t, s.Database(), "test")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if _, err := c.WaitBridge(ctx, s.DPID()); err != nil {
-		t.Fatal(err)
-	}
+	ctx, s, c := connected(t)
 	want := map[uint32]Root{1: root(1_000_000, 0)}
 	if _, err := c.Apply(ctx, s.DPID(), want); err != nil {
 		t.Fatal(err)
@@ -273,14 +272,7 @@ func TestTag(t *testing.T) {
 
 // A database that goes away and comes back is found again, with what was configured.
 func TestDatabaseRestarts(t *testing.T) {
-	l := lab.New(t, topology())
-	s := l.Switch("s1")
-	c := start(t, s.Database(), "test")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	if _, err := c.WaitBridge(ctx, s.DPID()); err != nil {
-		t.Fatal(err)
-	}
+	ctx, s, c := connected(t)
 	want := map[uint32]Root{1: root(10_000_000, 0, 1)}
 	if _, err := c.Apply(ctx, s.DPID(), want); err != nil {
 		t.Fatal(err)
