@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/sluice-net/sluice/network/fake"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/store"
 )
 
 // fakeDomain stands for the protocol between domains.
@@ -26,10 +28,17 @@ type fakeDomain struct {
 	admission      domain.Admission
 	attached, left []string
 	record         *domain.Record // of the one device that it knows
+	restored       bool
 }
 
-func (d *fakeDomain) Register(*api.API)             {}
-func (d *fakeDomain) Restore(context.Context) error { return nil }
+func (d *fakeDomain) Register(*api.API) {}
+func (d *fakeDomain) Restore(context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.restored = true
+	return nil
+}
+
 func (d *fakeDomain) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 func (d *fakeDomain) Admit(openflow.MAC, domain.Heading, *domain.Evidence) domain.Admission {
 	d.mu.Lock()
@@ -51,7 +60,13 @@ func (d *fakeDomain) Left(id string) {
 
 func (d *fakeDomain) Announce(context.Context, string, string, domain.Heading) error { return nil }
 func (d *fakeDomain) Abandon(context.Context, string) error                          { return nil }
-func (d *fakeDomain) Upstream(string) (string, bool)                                 { return "", false }
+
+// Upstream knows that devices of the west come by the north, once it is restored.
+func (d *fakeDomain) Upstream(id string) (string, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return "north", d.restored && strings.HasSuffix(id, "@west")
+}
 
 func (d *fakeDomain) Record(string) (domain.Record, bool) {
 	d.mu.Lock()
@@ -83,8 +98,13 @@ var (
 // newDomainRig is a service with a neighbour in the north.
 func newDomainRig(t *testing.T, change ...func(*Settings)) (*rig, *fakeDomain) {
 	t.Helper()
+	return startDomain(t, newWorld(treeLinks), newStore(t), change...)
+}
+
+func startDomain(t *testing.T, w *world, st store.Store, change ...func(*Settings)) (*rig, *fakeDomain) {
+	t.Helper()
 	d := &fakeDomain{}
-	r := start(t, newWorld(treeLinks), newStore(t), func(s *Settings) {
+	r := start(t, w, st, func(s *Settings) {
 		s.Domain = "here"
 		s.Roots = append(s.Roots, Root{Name: "north", At: peering, Peer: "north"})
 		p, faults := PoolSpec{Prefix: "10.7.0.0/16", Gateway: "10.7.0.1", GatewayMAC: "02:aa:00:00:00:07", Home: "north"}.Parse("north")
@@ -203,6 +223,35 @@ func TestVisitor(t *testing.T) {
 	}
 	if _, ok := h.Device(id); ok || len(r.w.kept()) > 0 {
 		t.Errorf("after it was forgotten rules of %v are left", r.w.kept())
+	}
+}
+
+// Where devices roam is known before anything is done for them: a visitor that came
+// by another domain than its own has its rules again as soon as those of all others.
+func TestVisitorFromAfarAfterARestart(t *testing.T) {
+	w, st := newWorld(treeLinks), newStore(t)
+	far := func(s *Settings) { s.Pools[len(s.Pools)-1].Home = "west" }
+	r, d := startDomain(t, w, st, far)
+	v, at := bus(), edge3
+	v.Home = "west"
+	visit := domain.Visit{Visitor: v, ID: v.LocalID("here"), Via: "north", Heading: domain.Heading{At: &at, MAC: mac5}}
+	if err := (host{r.Service}).Prepare(t.Context(), visit); err != nil {
+		t.Fatal(err)
+	}
+	d.admit(domain.Serve)
+	if got := r.move(edge3, mac5, busIP); got != busIP {
+		t.Fatalf("came, and got %v", got)
+	}
+	r.idle()
+	r.stop()
+	began := time.Now()
+	again, _ := startDomain(t, w, st, far)
+	if took := time.Since(began); took >= again.settings.Settle {
+		t.Errorf("ready only when nothing more was waited for, after %v", took)
+	}
+	gw := mac("02:aa:00:00:00:07")
+	if got := again.through(peering, gw, mac5, server, busIP); !slices.Equal(got, []arrival{{edge3, gw, mac5}}) {
+		t.Errorf("to the visitor: %v", got)
 	}
 }
 

@@ -180,18 +180,14 @@ func (s *Service) meetNeighbours(dial domain.Dialer) error {
 	return nil
 }
 
-// runDomain takes up what was under way between domains and goes on with it.
-func (s *Service) runDomain(ctx context.Context) error {
+// runDomain goes on with what was under way between domains.
+func (s *Service) runDomain() {
 	if s.domain == nil {
-		return nil
-	}
-	if err := s.domain.Restore(ctx); err != nil && ctx.Err() == nil {
-		return err
+		return
 	}
 	s.start(func(ctx context.Context) {
 		if err := s.domain.Run(ctx); err != nil && ctx.Err() == nil {
 			s.log.Error("the protocol between domains has stopped", "error", err)
 		}
 	})
-	return nil
 }

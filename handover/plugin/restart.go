@@ -17,7 +17,9 @@ const (
 	settleTick = 20 * time.Millisecond
 )
 
-// load reads the registry from the store and puts in what is configured.
+// load reads the registry from the store, puts in what is configured, and takes up
+// what was under way between domains: nothing may be done for a device that roams
+// before it is known that it does.
 func (s *Service) load(ctx context.Context) error {
 	if err := errors.Join(s.registry.Load(ctx), s.recallLinks(ctx)); err != nil {
 		return err
@@ -27,12 +29,16 @@ func (s *Service) load(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.settings.register(ctx, s.registry, func(section, name string, err error) error {
+	err := s.settings.register(ctx, s.registry, func(section, name string, err error) error {
 		// The file was good by itself; it contradicts what was registered since.
 		s.log.Error("configured, but refused: it contradicts what the store has", "section", section, "name", name, "error", err)
 		s.publish("config-refused", map[string]any{"section": section, "name": name, "reason": err.Error()})
 		return nil
 	})
+	if err != nil || s.domain == nil {
+		return err
+	}
+	return s.domain.Restore(ctx)
 }
 
 // redeclare brings the rules of attached devices back into the ledger after a

@@ -148,9 +148,7 @@ func (s *Service) Run(ctx context.Context) error {
 	s.start(s.findGateways)
 	s.start(s.expireLeases)
 	s.redeclare(s.ctx)
-	if err := s.runDomain(s.ctx); err != nil {
-		return fmt.Errorf("handover: %w", err)
-	}
+	s.runDomain()
 	s.keepUp(s.ctx)
 	s.view.Store(nil)
 	return nil
