@@ -87,7 +87,6 @@ type Service struct {
 	rethink chan struct{}
 
 	mu       sync.Mutex
-	running  bool
 	ready    bool
 	mobiles  map[string]*mobile
 	history  *history
@@ -140,9 +139,6 @@ func (s *Service) Run(ctx context.Context) error {
 		return fmt.Errorf("handover: %w", err)
 	}
 	close(s.loaded)
-	s.mu.Lock()
-	s.running = true
-	s.mu.Unlock()
 	s.refreshView()
 	s.applyPunts(s.ctx) // before the switches' rules are compared with what is wanted
 	s.start(s.findGateways)
