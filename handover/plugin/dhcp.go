@@ -37,13 +37,17 @@ func (s *Service) dhcpMessage(run context.Context, in incoming) {
 		s.metrics.dhcp.WithLabelValues("waiting").Inc()
 		return
 	}
+	if s.outdated(in) {
+		s.metrics.dhcp.WithLabelValues("outdated").Inc()
+		return
+	}
 	if s.claimedTwice(in, m) {
 		s.metrics.dhcp.WithLabelValues("claimed").Inc()
 		return
 	}
 	began := time.Now()
 	d := s.dhcp.Handle(ctx, dhcp.Request{Message: m, Src: in.src, At: in.at, Time: in.arrived, Trusted: s.trusted(in)})
-	s.noteExchange(d.Device.ID, in)
+	s.noteExchange(&d, in)
 	if d.Attach || d.Verdict == dhcp.Granted && s.unserved(d.Device.ID) {
 		s.arrived(ctx, &d, in, began.Sub(in.arrived))
 		return
@@ -84,15 +88,28 @@ func (s *Service) tellVerdict(d *dhcp.Decision, in incoming) {
 	})
 }
 
-// noteExchange remembers when the device's first message at the port came, and
-// how long the port had been up.
-func (s *Service) noteExchange(id string, in incoming) {
-	if id == "" {
-		return
-	}
-	m := s.mobileOf(id)
+// outdated says whether a message, which was kept, came before a request of the
+// device that has been granted since: it tells where the device no longer is.
+func (s *Service) outdated(in incoming) bool {
+	d, _ := s.registry.DeviceByMAC(in.chaddr)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	m := s.mobiles[d.ID]
+	return m != nil && in.arrived.Before(m.granted)
+}
+
+// noteExchange remembers when the device's first message at the port came, and
+// how long the port had been up.
+func (s *Service) noteExchange(d *dhcp.Decision, in incoming) {
+	if d.Device.ID == "" {
+		return
+	}
+	m := s.mobileOf(d.Device.ID)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d.Verdict == dhcp.Granted {
+		m.granted = in.arrived
+	}
 	if m.exchange.at == in.at && in.arrived.Sub(m.exchange.first) < exchangeTime {
 		return
 	}

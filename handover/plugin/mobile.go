@@ -25,6 +25,8 @@ type mobile struct {
 	// empty: our own uplinks.
 	via      string
 	exchange exchange
+	// granted is when the latest request came in that was granted.
+	granted time.Time
 	// expected is a visitor that has been announced and is not here yet.
 	expected bool
 	// err is why its rules are not as they should be.

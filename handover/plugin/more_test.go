@@ -279,6 +279,28 @@ func TestRequestBeforeTheLinksAreKnown(t *testing.T) {
 	}
 }
 
+// A request that waited for a way says nothing any more when its device has been
+// granted another since, elsewhere.
+func TestRequestOvertakenWhileItWaited(t *testing.T) {
+	w := newWorld(slices.Delete(slices.Clone(treeLinks), 4, 6)) // all but the link to edge4
+	r := start(t, w, newStore(t), nil)
+	ip := r.attach(edge3, mac1)
+	r.send(edge4, mac2, request(mac2, ip))
+	if got := r.answer(edge4, dhcpv4.MessageTypeAck, 50*time.Millisecond); got.IsValid() {
+		t.Error("acknowledged without a way")
+	}
+	if got := r.move(edge5, mac1, ip); got != ip {
+		t.Fatalf("moved, and got %v", got)
+	}
+	w.connect([]openflow.DatapathID{1, 2, 3, 4, 5}, treeLinks)
+	r.NetworkChanged(network.Event{Kind: network.LinkUp})
+	if got := r.answer(edge4, dhcpv4.MessageTypeAck, 200*time.Millisecond); got.IsValid() {
+		t.Error("acknowledged where the device no longer is")
+	}
+	r.idle()
+	r.at(ip, mac1, edge5, mac1)
+}
+
 func TestUnknownDevices(t *testing.T) {
 	r := newRig(t, nil)
 	if v := r.send(edge3, mac("06:00:00:00:00:77"), discover(mac("06:00:00:00:00:77"))); v != network.Continue {
