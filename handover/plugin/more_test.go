@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 	"testing"
@@ -299,6 +300,39 @@ func TestRequestOvertakenWhileItWaited(t *testing.T) {
 	}
 	r.idle()
 	r.at(ip, mac1, edge5, mac1)
+}
+
+// While the service waits after a start for a switch that does not come, requests
+// at the others do not.
+func TestRequestBesideASwitchThatDoesNotComeBack(t *testing.T) {
+	st := newStore(t)
+	r := start(t, newWorld(treeLinks), st, nil)
+	r.attach(edge3, mac1)
+	r.idle()
+	r.stop()
+	w := newWorld(nil)
+	there := []openflow.DatapathID{1, 2, 4, 5}
+	w.connect(there, nil)
+	kept := make(chan struct{})
+	again := start(t, w, st, nil, func(s *Service) {
+		s.start(func(context.Context) {
+			defer close(kept)
+			r := &rig{Service: s, t: t, w: w}
+			r.eventually("the service to take requests", func() bool { return s.view.Load() != nil })
+			r.send(edge4, mac3, request(mac3, netip.MustParseAddr("10.8.3.3")))
+			r.eventually("a request to be kept", func() bool {
+				s.early.mu.Lock()
+				defer s.early.mu.Unlock()
+				return len(s.early.messages) > 0
+			})
+			w.connect(there, slices.Delete(slices.Clone(treeLinks), 2, 4))
+		})
+	})
+	<-kept
+	again.eventually("the request to be granted", func() bool { return len(again.records(handoversInput{Device: "phone"})) > 0 })
+	if rec := again.records(handoversInput{Device: "phone"})[0]; rec.Result != ResultDone || rec.Took >= Duration(again.settings.Settle) {
+		t.Errorf("%+v", rec)
+	}
 }
 
 func TestUnknownDevices(t *testing.T) {

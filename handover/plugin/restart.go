@@ -51,6 +51,7 @@ func (s *Service) redeclare(ctx context.Context) {
 	version, since := s.fabric.Topology().Version, time.Now()
 	tried := false
 	for time.Since(began) < s.settings.Settle {
+		s.resumeEarly()
 		waiting := s.undeclared()
 		if len(waiting) == 0 {
 			break
