@@ -30,7 +30,7 @@ func (s *Service) postponed(in incoming, m *dhcpv4.DHCPv4) bool {
 func (s *Service) led(at network.PortRef) bool {
 	top := s.fabric.Topology()
 	return slices.ContainsFunc(s.settings.Roots, func(r Root) bool {
-		_, ok := top.Path(r.At, at, network.MetricHops)
+		_, ok := top.Distance(r.At.Switch, at.Switch)
 		return ok
 	})
 }
