@@ -186,16 +186,8 @@ func (s *Service) settle(ctx context.Context, t *trip, d *dhcp.Decision, in inco
 			done()
 		}
 	})
-	ruled := false
-	t.written = func() {
-		ruled = true
-		done()
-	}
+	t.written = done
 	unplaced = s.place(ctx, t, d.Previous, d.Lease.Attachment)
-	if unplaced == nil && !ruled {
-		t.rec.Parts.Trigger = Duration(time.Since(t.arrived))
-		done()
-	}
 	writing.Wait()
 	t.rec.Parts.Store = Duration(took)
 	if !answered.IsZero() {

@@ -43,6 +43,14 @@ func (s *Service) newTrip(d registry.Device, ip netip.Addr, kind Kind, cause str
 	}
 }
 
+// confirmed takes note that the rules are in the switches.
+func (t *trip) confirmed() {
+	if t.written != nil {
+		t.rec.Parts.Trigger = Duration(time.Since(t.arrived))
+		t.written()
+	}
+}
+
 // key is where the device's rules stand in the ledger.
 func key(id string) string { return "device/" + id }
 
@@ -86,9 +94,8 @@ func (s *Service) declare(ctx context.Context, t *trip, p route.Plan, rules []ne
 	var tf time.Duration
 	written := func() {
 		tf = time.Since(began)
-		if last && t.written != nil {
-			t.rec.Parts.Trigger = Duration(time.Since(t.arrived))
-			t.written()
+		if last {
+			t.confirmed()
 		}
 	}
 	how.AllowDown, how.Written = s.anyDown(t.m.rules), written
@@ -145,10 +152,10 @@ func (s *Service) placeSeamless(ctx context.Context, t *trip, from, to route.Pla
 	}
 	s.describe(t, &p)
 	t.strays = true
-	if !sameWant(&t.m.plan, &p) || !t.m.plan.Bicast() {
-		if err := s.follow(ctx, t, route.Steps(t.m.plan, p)); err != nil {
-			return false, err
-		}
+	if sameWant(&t.m.plan, &p) && t.m.plan.Bicast() {
+		t.confirmed() // as it was prepared
+	} else if err := s.follow(ctx, t, route.Steps(t.m.plan, p)); err != nil {
+		return false, err
 	}
 	t.rec.Bicast = true
 	s.setSecond(t.id, t.m, &second{place: from, bicast: true, until: s.now().Add(overlap)}, overlap)
