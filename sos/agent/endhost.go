@@ -40,13 +40,7 @@ func newEndHost(c *net.TCPConn, a *Agent) (*endHost, error) {
 	})
 }
 
-func (e *endHost) on(f func(fd int) error) error {
-	var err error
-	if cerr := e.rc.Control(func(fd uintptr) { err = f(int(fd)) }); cerr != nil {
-		return cerr
-	}
-	return err
-}
+func (e *endHost) on(f func(fd int) error) error { return onRaw(e.rc, f) }
 
 // closeWrite passes the other end's FIN on.
 func (e *endHost) closeWrite() {
@@ -118,11 +112,12 @@ func deafen(ln *net.TCPListener) {
 	nobody := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
 	rc, err := ln.SyscallConn()
 	if err == nil {
-		err = rc.Control(func(fd uintptr) {
+		err = onRaw(rc, func(fd int) error {
 			f := unix.SockFprog{Len: uint16(len(nobody)), Filter: &nobody[0]}
-			if err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &f); err == nil {
-				err = ln.SetDeadline(time.Unix(1, 0))
+			if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &f); err != nil {
+				return err
 			}
+			return ln.SetDeadline(time.Unix(1, 0))
 		})
 	}
 	if err != nil {
@@ -180,12 +175,8 @@ func (r *reservation) dial(ctx context.Context, to netip.AddrPort) (*net.TCPConn
 	if err != nil {
 		return nil, err
 	}
-	var cerr error
-	if err := rc.Control(func(fd uintptr) { cerr = unix.Connect(int(fd), sockaddr(to)) }); err != nil {
+	if err := onRaw(rc, func(fd int) error { return unix.Connect(fd, sockaddr(to)) }); err != nil && err != unix.EINPROGRESS {
 		return nil, err
-	}
-	if cerr != nil && cerr != unix.EINPROGRESS {
-		return nil, cerr
 	}
 	stop := context.AfterFunc(ctx, r.close)
 	defer stop()

@@ -103,13 +103,7 @@ func (t *tcpTransport) control(congestion string) func(string, string, syscall.R
 
 // beforeUse makes f what package net calls for a new socket.
 func beforeUse(f func(fd int) error) func(string, string, syscall.RawConn) error {
-	return func(_, _ string, rc syscall.RawConn) error {
-		var err error
-		if cerr := rc.Control(func(fd uintptr) { err = f(int(fd)) }); cerr != nil {
-			return cerr
-		}
-		return err
-	}
+	return func(_, _ string, rc syscall.RawConn) error { return onRaw(rc, f) }
 }
 
 // Steer implements Transport.
@@ -160,8 +154,13 @@ func onSocket(c net.Conn, f func(fd int) error) error {
 	if err != nil {
 		return err
 	}
-	cerr := rc.Control(func(fd uintptr) { err = f(int(fd)) })
-	if cerr != nil {
+	return onRaw(rc, f)
+}
+
+// onRaw runs f on a socket.
+func onRaw(rc syscall.RawConn, f func(fd int) error) error {
+	var err error
+	if cerr := rc.Control(func(fd uintptr) { err = f(int(fd)) }); cerr != nil {
 		return cerr
 	}
 	return err
