@@ -168,6 +168,11 @@ func (n *Network) switchDown(s *Switch) {
 func (n *Network) portUp(at PortRef, p openflow.Port) {
 	n.linkChanges(n.links.PortUp(at, p.MAC, time.Now()))
 	n.emit(Event{Kind: PortUp, Switch: at.Switch, Port: at})
+	n.tick()
+}
+
+// tick has what is due probed now.
+func (n *Network) tick() {
 	select {
 	case n.ticks <- struct{}{}:
 	default:
@@ -194,6 +199,7 @@ func (n *Network) linkChanges(changes []discovery.Change) {
 			n.hostChanges(n.hosts.RemovePort(c.Link.From))
 			n.hostChanges(n.hosts.RemovePort(c.Link.To))
 			n.emit(Event{Kind: LinkUp, Link: c.Link})
+			n.tick() // the way back
 			n.repairs.request(PortRef{})
 		case discovery.LinkDown:
 			n.emit(Event{Kind: LinkDown, Link: c.Link})

@@ -308,6 +308,9 @@ func (d *Discovery) accept(pr probe, at topology.PortRef, now time.Time, control
 	fresh := from.out == nil
 	if fresh {
 		from.out = &link{to: at}
+		if here.out == nil { // its probes, if any, came before the other end was known
+			here.next = now
+		}
 	}
 	from.out.seen = now
 	from.out.add(flight, control(pr.from.Switch), control(at.Switch), d.opts.Window)

@@ -127,6 +127,20 @@ func TestLinksAndEdges(t *testing.T) {
 	}
 }
 
+// Switches connect one after the other: a probe to one that is not known yet is lost, and
+// the way there is looked for again when the way from there is found, not a pause later.
+func TestWayBackIsProbedAtOnce(t *testing.T) {
+	w := newWire(t, Options{}, ref(1, 1))
+	w.connect(ref(1, 1), ref(2, 1))
+	w.run(50 * time.Millisecond)
+	w.note(w.d.PortUp(ref(2, 1), openflow.MAC{2}, w.now))
+	w.run(10 * time.Millisecond) // the probe from 2/1 arrives
+	w.run(10 * time.Millisecond)
+	if got, want := w.took(), "up 2/1-1/1, up 1/1-2/1"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestProbesArePaced(t *testing.T) {
 	w := newWire(t, Options{Interval: time.Second, Burst: 10})
 	for p := range 100 {
