@@ -182,7 +182,7 @@ func criticalResult(runs []*criticalRun, factor int) *Result {
 	res.Plots = append(res.Plots, totalPlot(runs, factor))
 	res.Note("The published topology is a drawing that we do not have; the links are chosen so that the paths that its text names are valid.")
 	res.Note("Figures are of payload. Hosts send no TCP timestamps: 1460 of the 1514 bytes of a frame are payload, 9.64 Mbit/s on a link of 10. Flows 5, 8 and 10 share their host's link with the acknowledgements of another, which leaves %.2f; with timestamps it would be %.2f, and 9.56 for the others. The published 9.37 to 9.45 of these flows, and 9.57 of the others, are what hosts with timestamps can have.", sharedWithout, sharedWith)
-	res.Note("The first second is set apart because times are divided by %d, and TCP's start is not.", factor)
+	res.Note("The first second is set apart, and receive buffers end at 1 MB, because times are divided by %d, and TCP's start is not: a receiver whose window grows acknowledges twice as often.", factor)
 	return res
 }
 
