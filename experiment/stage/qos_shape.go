@@ -15,9 +15,11 @@ import (
 const shapedQueue = 80 * time.Millisecond
 
 // shapedBurst is how long a link may make up for not having sent when it could have. The
-// processor that carries dozens of links does not always come to each of them in time:
-// with a bucket of a few packets what is late is lost, and a link slower than its rate.
-const shapedBurst = 20 * time.Millisecond
+// processor that carries dozens of links does not always come to each of them in time,
+// and a virtual machine may stand still for 30 to 60 ms: what does not fit the bucket is
+// lost, and the link slower than its rate. It is shorter than the queue, which takes what
+// was made up for before.
+const shapedBurst = 60 * time.Millisecond
 
 // ShapeLinks gives every link of a lab a rate by the kernel's token bucket. The lab's
 // delay line can do more, but takes several times the processor: networks of dozens of
