@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/tasks"
 )
 
 // maxInflight bounds the requests of one neighbour that are worked on at once.
@@ -183,20 +185,13 @@ func (r retries) next() (first time.Time, any bool) {
 func (s *Service) deliverAll(ctx context.Context, n *neighbour, ids []string) []string {
 	var mu sync.Mutex
 	var failed []string
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, 16)
-	for _, id := range ids {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			if err := s.deliver(ctx, n, id); err != nil {
-				mu.Lock()
-				failed = append(failed, id)
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
+	tasks.Each(ids, 16, func(id string) {
+		if err := s.deliver(ctx, n, id); err != nil {
+			mu.Lock()
+			failed = append(failed, id)
+			mu.Unlock()
+		}
+	})
 	return failed
 }
 

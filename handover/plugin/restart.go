@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/tasks"
 )
 
 const (
@@ -102,23 +103,14 @@ func (s *Service) undeclared() []string {
 
 // declareAll declares the rules of devices, several at a time.
 func (s *Service) declareAll(ctx context.Context, ids []string) {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, 64)
-	for _, id := range ids {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			wg.Wait()
+	tasks.Each(ids, 64, func(id string) {
+		if ctx.Err() != nil {
 			return
 		}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			err := s.lanes.do(ctx, id, func(ctx context.Context) error { return s.replan(ctx, id, "the controller has started") })
-			if err != nil {
-				m := s.mobileOf(id)
-				s.change(func() { m.err = fmt.Sprint(err) })
-			}
-		})
-	}
-	wg.Wait()
+		err := s.lanes.do(ctx, id, func(ctx context.Context) error { return s.replan(ctx, id, "the controller has started") })
+		if err != nil {
+			m := s.mobileOf(id)
+			s.change(func() { m.err = fmt.Sprint(err) })
+		}
+	})
 }
