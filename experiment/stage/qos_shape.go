@@ -36,7 +36,7 @@ func ShapeLinks(ctx context.Context, l *lab.Lab, rate func(lab.Link) float64) er
 			if isSwitch[end.Node] {
 				err = shapePort(ctx, l.Switch(end.Node), link.Name, rate(link))
 			} else {
-				err = shape(ctx, l.Host(end.Node), "eth0", rate(link))
+				err = shapeHost(ctx, l.Host(end.Node), rate(link))
 			}
 			if err != nil {
 				return fmt.Errorf("link %s at %s: %w", link.Name, end.Node, err)
@@ -60,14 +60,32 @@ func shapePort(ctx context.Context, s *lab.LiveSwitch, link string, rate float64
 	return shape(ctx, s, name, rate)
 }
 
+// shapeHost shapes what leaves a host. The host gives its packets to the link one by one:
+// of the tens that TCP makes in one piece for a way this short, a bucket would let all go
+// at once, and everything else of the host, acknowledgements too, would come in clusters.
+func shapeHost(ctx context.Context, h Place, rate float64) error {
+	const name = "eth0"
+	if err := run(ctx, h, "ip", "link", "set", "dev", name, "gso_max_segs", "1"); err != nil {
+		return err
+	}
+	return shape(ctx, h, name, rate)
+}
+
 func shape(ctx context.Context, at Place, name string, rate float64) error {
 	for _, line := range []string{
 		fmt.Sprintf("qdisc replace dev %s root handle 1: tbf rate %.0fbit burst %.0f latency %v", name, rate, rate/8*shapedBurst.Seconds(), shapedQueue),
 		fmt.Sprintf("qdisc replace dev %s parent 1: pfifo_head_drop limit %.0f", name, rate/8*shapedQueue.Seconds()/1514),
 	} {
-		if out, err := at.Command(ctx, "tc", strings.Fields(line)...).CombinedOutput(); err != nil {
-			return fmt.Errorf("tc %s: %w: %s", line, err, strings.TrimSpace(string(out)))
+		if err := run(ctx, at, "tc", strings.Fields(line)...); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func run(ctx context.Context, at Place, name string, args ...string) error {
+	if out, err := at.Command(ctx, name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }
