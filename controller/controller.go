@@ -44,18 +44,18 @@ type Options struct {
 // Controller is a controller with everything it is made of. Make it with New,
 // then call Run.
 type Controller struct {
-	opts     Options
-	cfg      *config.Controller
-	log      *slog.Logger
-	started  time.Time
-	store    store.Store
-	bus      *event.Bus
-	net      *network.Network
-	api      *api.API
-	paths    *networkapi.Paths
-	listener net.Listener
-	services []Service
-	reports  *reporting // nil without databases of switches
+	opts      Options
+	cfg       *config.Controller
+	log       *slog.Logger
+	started   time.Time
+	store     store.Store
+	bus       *event.Bus
+	net       *network.Network
+	api       *api.API
+	paths     *networkapi.Paths
+	listener  net.Listener
+	services  []Service
+	databases *databases // nil without databases of switches
 }
 
 // New builds a controller: when it returns, everything that can be refused has
@@ -124,7 +124,7 @@ func (c *Controller) makeNetwork() error {
 	if c.net, err = network.New(nc); err != nil {
 		return fmt.Errorf("controller: %w", err)
 	}
-	if c.reports, err = newReporting(c); err != nil {
+	if c.databases, err = newDatabases(c); err != nil {
 		return fmt.Errorf("controller: %w", err)
 	}
 	return nil
@@ -252,8 +252,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	// services put things down, then the switches are let go.
 	stopNetwork := c.part(ctx, fail, "network", c.net.Run)
 	stopServices := make([]func(), 0, len(c.services)+1)
-	if c.reports != nil {
-		stopServices = append(stopServices, c.part(ctx, fail, "sflow", c.reports.run))
+	if c.databases != nil {
+		stopServices = append(stopServices, c.part(ctx, fail, "databases", c.databases.run))
 	}
 	for _, s := range c.services {
 		stopServices = append(stopServices, c.part(ctx, fail, s.Name(), s.Run))

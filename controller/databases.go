@@ -20,14 +20,14 @@ import (
 // sflowOwner is the name that our sFlow rows in the databases of switches bear.
 const sflowOwner = "sluice-sflow"
 
-// sflowRetry is the time after which a database that has refused is asked again.
-const sflowRetry = 30 * time.Second
+// databaseRetry is the time after which a database that has refused is asked again.
+const databaseRetry = 30 * time.Second
 
-// reporting tells connected switches, through their databases, to report to the
-// sFlow receiver; or to stop that, if an earlier start has told them to and the
-// configuration does not say so any more. It takes away the queues of the QoS service, if
-// that is switched off.
-type reporting struct {
+// databases is what the controller itself wants in the databases of connected switches:
+// that they report to the sFlow receiver, or stop that, if an earlier start has told them
+// to and the configuration does not say so any more; and that the queues of the QoS
+// service are gone, if that is switched off.
+type databases struct {
 	net      *network.Network
 	want     *ovsdb.SFlow // nil: no reports
 	noQueues bool         // the QoS service does not run
@@ -37,13 +37,13 @@ type reporting struct {
 	changed  chan struct{} // switches have come or gone
 }
 
-// newReporting returns nil if no databases are known.
-func newReporting(c *Controller) (*reporting, error) {
+// newDatabases returns nil if no databases are known.
+func newDatabases(c *Controller) (*databases, error) {
 	db := &c.cfg.OVSDB
 	if db.Address == "" && len(db.Switches) == 0 {
 		return nil, nil //nolint:nilnil // left out by configuration
 	}
-	r := &reporting{net: c.net, log: c.log, changed: make(chan struct{}, 1), noQueues: !c.cfg.QoS.Enabled}
+	r := &databases{net: c.net, log: c.log, changed: make(chan struct{}, 1), noQueues: !c.cfg.QoS.Enabled}
 	if t := db.TLS; t.Enabled() {
 		var err error
 		if r.tls, err = pki.Client(files(t), pki.RoleSwitch); err != nil {
@@ -70,7 +70,7 @@ func newReporting(c *Controller) (*reporting, error) {
 }
 
 // run keeps a connection to the database of each connected switch until ctx ends.
-func (r *reporting) run(ctx context.Context) error {
+func (r *databases) run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	kept := map[*network.Switch]context.CancelFunc{}
@@ -102,7 +102,7 @@ func (r *reporting) run(ctx context.Context) error {
 }
 
 // keep sees to one switch until ctx ends.
-func (r *reporting) keep(ctx context.Context, s *network.Switch) {
+func (r *databases) keep(ctx context.Context, s *network.Switch) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	if r.noQueues {
@@ -126,7 +126,7 @@ func (r *reporting) keep(ctx context.Context, s *network.Switch) {
 // until applies something to a switch's database, again whenever the database changes,
 // until that has worked for good or ctx ends. What is wrong is logged once, if there is a
 // complaint.
-func (r *reporting) until(ctx context.Context, s *network.Switch, owner, complaint string, apply func(context.Context, *ovsdb.Client) (forGood bool, err error)) {
+func (r *databases) until(ctx context.Context, s *network.Switch, owner, complaint string, apply func(context.Context, *ovsdb.Client) (forGood bool, err error)) {
 	client, err := r.client(s, owner)
 	if err != nil {
 		if complaint != "" {
@@ -152,7 +152,7 @@ func (r *reporting) until(ctx context.Context, s *network.Switch, owner, complai
 			said = err.Error()
 			r.log.Warn(complaint, "switch", s.DPID(), "error", err)
 		}
-		retry := time.NewTimer(sflowRetry)
+		retry := time.NewTimer(databaseRetry)
 		select {
 		case <-ctx.Done():
 		case <-changed:
@@ -165,7 +165,7 @@ func (r *reporting) until(ctx context.Context, s *network.Switch, owner, complai
 	}
 }
 
-func (r *reporting) client(s *network.Switch, owner string) (*ovsdb.Client, error) {
+func (r *databases) client(s *network.Switch, owner string) (*ovsdb.Client, error) {
 	from, _ := netip.ParseAddrPort(s.RemoteAddr().String()) // a socket of the machine itself has none
 	target, err := r.target(s.DPID(), from.Addr())
 	if err != nil {
