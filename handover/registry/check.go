@@ -105,6 +105,9 @@ func (p Pool) usable(a netip.Addr) bool {
 	return unicast(a) && p.Prefix.Contains(a) && a != p.Prefix.Addr() && a != broadcast(p.Prefix)
 }
 
+// suits says whether a device may have the address.
+func (p Pool) suits(a netip.Addr) bool { return p.usable(a) && a != p.Gateway && a != p.Server }
+
 // gives says whether the address is one of those the pool gives out.
 func (p Pool) gives(a netip.Addr) bool {
 	return p.First.IsValid() && a.Is4() && !a.Less(p.First) && !p.Last.Less(a) && a != p.Gateway && a != p.Server

@@ -109,6 +109,64 @@ func TestPutPoolRefusesToLeaveDevicesOut(t *testing.T) {
 	b.fails(b.DeletePool(b.ctx, "main"), registry.ErrUnknown)
 }
 
+// Neither a lease that is being written nor one that is asked for while the pool is
+// written ends up outside of the pool.
+func TestPutPoolBesideReservation(t *testing.T) {
+	b := newBench(t)
+	b.pool(nil)
+	b.device("car", 1)
+	b.device("bus", 2)
+	other := mainPool()
+	other.Prefix, other.First, other.Last, other.Gateway = prefix("10.9.0.0/24"), netip.Addr{}, netip.Addr{}, netip.MustParseAddr("10.9.0.1")
+	address, err := b.Offer("car", netip.Addr{})
+	b.must(err)
+	reserved, err := b.Reserve("car", registry.Claim{IP: address})
+	b.must(err)
+	refused(t, b.PutPool(b.ctx, other), registry.ErrConflict, "prefix")
+	b.must(reserved.Commit(b.ctx))
+	refused(t, b.PutPool(b.ctx, other), registry.ErrConflict, "prefix")
+	b.must(b.DeleteDevice(b.ctx, "car"))
+
+	address, err = b.Offer("bus", netip.Addr{})
+	b.must(err)
+	asked := false
+	b.store.during = func() {
+		asked = true
+		_, err := b.Reserve("bus", registry.Claim{IP: address})
+		b.fails(err, registry.ErrNotYours)
+	}
+	b.must(b.PutPool(b.ctx, other))
+	if b.store.during = nil; !asked {
+		t.Fatal("the pool was not written")
+	}
+	if l := b.grant("bus"); !other.Prefix.Contains(l.IP) {
+		t.Errorf("the lease is of %v", l.IP)
+	}
+}
+
+// A pool that cannot be written stays as it is.
+func TestPutPoolThatFails(t *testing.T) {
+	b := newBench(t)
+	b.pool(nil)
+	b.device("car", 1)
+	other := mainPool()
+	other.Prefix, other.First, other.Last, other.Gateway = prefix("10.9.0.0/24"), netip.Addr{}, netip.Addr{}, netip.MustParseAddr("10.9.0.1")
+	b.store.fail(true, false)
+	b.fails(b.PutPool(b.ctx, other), errStore)
+	b.store.fail(false, false)
+	b.grant("car")
+}
+
+// The gateway of a pool cannot become the address that a device has.
+func TestPutPoolRefusesLeasedGateway(t *testing.T) {
+	b := newBench(t)
+	b.pool(nil)
+	b.device("car", 1)
+	p := mainPool()
+	p.Gateway = b.grant("car").IP
+	refused(t, b.PutPool(b.ctx, p), registry.ErrConflict, "gateway")
+}
+
 func TestPutClassRefusesWhatIsWrong(t *testing.T) {
 	cases := map[string]struct {
 		field string

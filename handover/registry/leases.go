@@ -133,13 +133,15 @@ func (r *Registry) Reserve(id string, c Claim) (*Reservation, error) {
 func (v *Reservation) Commit(ctx context.Context) error {
 	defer v.rec.write.Unlock()
 	r, l, id := v.r, v.Lease, v.device.ID
-	if err := r.writeGrant(ctx, l, v.device, v.learned); err != nil {
+	err := r.writeGrant(ctx, l, v.device, v.learned)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v.rec.reserved = netip.Addr{}
+	if err != nil {
 		// Nobody can know whether it was written, so the address stays claimed for
 		// this device as long as the lease would have lasted.
 		return fmt.Errorf("lease of %v to device %q: %w", l.IP, id, err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	old := v.rec.lease
 	v.rec.lease, v.rec.signed = l, l.Signed
 	if v.learned {
@@ -173,6 +175,9 @@ func (r *Registry) reserve(rec *record, c Claim) (Lease, Device, bool, error) {
 	case !want.IsValid() && !p.gives(c.IP):
 		return fail(fmt.Errorf("%w: pool %q gives out %v to %v", ErrNotYours, p.Name, p.First, p.Last))
 	}
+	if p.coming != nil && !p.coming.suits(c.IP) {
+		return fail(fmt.Errorf("%w: pool %q is about to leave it out", ErrNotYours, p.Name))
+	}
 	if a := r.addrs[c.IP]; !a.free(d.ID, now) {
 		if now.Before(a.quarantined) {
 			return fail(ErrQuarantined)
@@ -180,7 +185,7 @@ func (r *Registry) reserve(rec *record, c Claim) (Lease, Device, bool, error) {
 		return fail(ErrTaken)
 	}
 	l := rec.granted(c, p.Pool, now)
-	rec.offer = c.IP
+	rec.offer, rec.reserved = c.IP, c.IP
 	r.extend(c.IP, d.ID, l.Expires)
 	return l, d, !rec.stored, nil
 }

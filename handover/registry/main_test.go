@@ -44,6 +44,7 @@ type faulty struct {
 	store.Store
 	mu            sync.Mutex
 	before, after bool
+	during        func() // called while a write is under way
 	writes        int
 }
 
@@ -57,9 +58,12 @@ func (f *faulty) fail(before, after bool) {
 
 func (f *faulty) write(do func() error) error {
 	f.mu.Lock()
-	before, after := f.before, f.after
+	before, after, during := f.before, f.after, f.during
 	f.writes++
 	f.mu.Unlock()
+	if during != nil {
+		during()
+	}
 	if before {
 		return errStore
 	}

@@ -19,15 +19,31 @@ func (r *Registry) PutPool(ctx context.Context, p Pool) error {
 	p.DNS = slices.Clone(p.DNS)
 	r.admin.Lock()
 	defer r.admin.Unlock()
+	if err := r.planPool(p); err != nil {
+		return err
+	}
+	err := r.put(ctx, keyPool+p.Name, p)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		r.addPool(p)
+	} else if old := r.pools[p.Name]; old != nil {
+		old.coming = nil
+	}
+	return err
+}
+
+// planPool checks that a pool fits, and keeps the addresses that it does not have from
+// being leased while it is written.
+func (r *Registry) planPool(p Pool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if err := r.poolFits(p); err != nil {
 		return err
 	}
-	if err := r.put(ctx, keyPool+p.Name, p); err != nil {
-		return err
+	if old := r.pools[p.Name]; old != nil {
+		old.coming = &p
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.addPool(p)
 	return nil
 }
 
@@ -43,9 +59,9 @@ func (r *Registry) addPool(p Pool) {
 	}
 }
 
+// poolFits says whether a pool fits the others and the devices that it has. The lock is
+// held.
 func (r *Registry) poolFits(p Pool) error {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
 	old, known := r.pools[p.Name]
 	if !known && len(r.pools) >= maxPools {
 		return fmt.Errorf("pool %q: %w: at most %d pools", p.Name, ErrFull, maxPools)
@@ -66,11 +82,10 @@ func (r *Registry) poolFits(p Pool) error {
 		if rec.device.Pool != p.Name {
 			continue
 		}
-		if ip := rec.device.IP; ip.IsValid() && (!p.usable(ip) || ip == p.Gateway || ip == p.Server) {
-			f.add("prefix", p.Prefix, "a network in which device %q can have its address %v", id, ip)
-		}
-		if rec.holds() && !p.usable(rec.lease.IP) {
-			f.add("prefix", p.Prefix, "a network that holds %v, leased to device %q", rec.lease.IP, id)
+		for _, ip := range rec.addresses() {
+			f.check(p.usable(ip), "prefix", p.Prefix, "a network in which device %q can have its address %v", id, ip)
+			f.check(ip != p.Gateway, "gateway", p.Gateway, "an address that no device has: this is that of %q", id)
+			f.check(ip != p.Server, "server", p.Server, "an address that no device has: this is that of %q", id)
 		}
 	}
 	return f.refusal(ErrConflict, "pool", p.Name)

@@ -160,7 +160,7 @@ func (r *Registry) checkPool(f *faults, d *Device) {
 		return
 	}
 	if d.IP.IsValid() {
-		f.check(p.usable(d.IP) && d.IP != p.Gateway && d.IP != p.Server, "ip", d.IP, "a host's address within %v, the network of pool %q", p.Prefix, p.Name)
+		f.check(p.suits(d.IP), "ip", d.IP, "a host's address within %v, the network of pool %q", p.Prefix, p.Name)
 	}
 }
 

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,6 +42,8 @@ type Registry struct {
 type pool struct {
 	Pool
 	allocator
+	// coming is what the pool is about to be, while that is written.
+	coming *Pool
 }
 
 // record is a device with what it has.
@@ -54,6 +57,8 @@ type record struct {
 	lease Lease
 	// offer is the address that was offered last; the claim to it may be over.
 	offer netip.Addr
+	// reserved is the address of the lease that is being written.
+	reserved netip.Addr
 	// asked is the port where a device that was learned last asked for an address.
 	asked network.PortRef
 	// stored is unset while a device that was learned has never had a lease: it is
@@ -64,6 +69,20 @@ type record struct {
 	idle time.Time
 	// signed is the greatest Lease.Signed the device ever had.
 	signed time.Time
+}
+
+// addresses are those that the device is bound to, has, and is about to have.
+func (rec *record) addresses() (out []netip.Addr) {
+	held := netip.Addr{}
+	if rec.holds() {
+		held = rec.lease.IP
+	}
+	for _, ip := range []netip.Addr{rec.device.IP, held, rec.reserved} {
+		if ip.IsValid() && !slices.Contains(out, ip) {
+			out = append(out, ip)
+		}
+	}
+	return out
 }
 
 // holds says whether the device has an address by a lease that nobody has ended.
