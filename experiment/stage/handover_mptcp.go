@@ -95,11 +95,7 @@ func (p *mptcpPeer) ip(host Node, args ...string) error {
 	// Not the peer's context: endpoints are taken away after it has ended.
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
-	out, err := host.Command(ctx, "ip", append([]string{"mptcp"}, args...)...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("ip mptcp %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
-	}
-	return nil
+	return run(ctx, host, "ip", append([]string{"mptcp"}, args...)...)
 }
 
 // Move implements Peer: the kernel is told that the first address goes, as a

@@ -72,10 +72,13 @@ func shapeHost(ctx context.Context, h Place, rate float64) error {
 }
 
 func shape(ctx context.Context, at Place, name string, rate float64) error {
-	for _, line := range []string{
+	return tc(ctx, at,
 		fmt.Sprintf("qdisc replace dev %s root handle 1: tbf rate %.0fbit burst %.0f latency %v", name, rate, rate/8*shapedBurst.Seconds(), shapedQueue),
-		fmt.Sprintf("qdisc replace dev %s parent 1: pfifo_head_drop limit %.0f", name, rate/8*shapedQueue.Seconds()/1514),
-	} {
+		fmt.Sprintf("qdisc replace dev %s parent 1: pfifo_head_drop limit %.0f", name, rate/8*shapedQueue.Seconds()/1514))
+}
+
+func tc(ctx context.Context, at Place, lines ...string) error {
+	for _, line := range lines {
 		if err := run(ctx, at, "tc", strings.Fields(line)...); err != nil {
 			return err
 		}
@@ -83,6 +86,7 @@ func shape(ctx context.Context, at Place, name string, rate float64) error {
 	return nil
 }
 
+// run has a program succeed, and tells what it said if it did not.
 func run(ctx context.Context, at Place, name string, args ...string) error {
 	if out, err := at.Command(ctx, name, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))

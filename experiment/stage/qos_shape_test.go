@@ -21,11 +21,14 @@ func TestShapedLinkIsEven(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := netip.AddrPortFrom(l.Host("h2").Addr(), 5001)
-	var ln net.Listener
-	if err := l.Host("h2").Do(func() (err error) { ln, err = net.Listen("tcp", to.String()); return err }); err != nil {
+	var ln *net.TCPListener
+	if err := l.Host("h2").Do(func() (err error) { ln, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(to)); return err }); err != nil {
 		t.Fatal(err)
 	}
 	defer ln.Close()
+	if err := ln.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
 	sent := make(chan error, 1)
 	go func() {
 		sent <- Bulk{From: l.Host("h1"), To: l.Host("h2"), Addr: to, Time: 2500 * time.Millisecond}.send(t.Context())
@@ -36,6 +39,9 @@ func TestShapedLinkIsEven(t *testing.T) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(arrived) <= int(settle/step) {
+		t.Fatalf("the transfer ends after %d steps of %v", len(arrived), step)
 	}
 	arrived = arrived[settle/step:]
 	empty := 0

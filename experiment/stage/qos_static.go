@@ -68,15 +68,6 @@ func (s Static) TC(ctx context.Context, port int) error {
 	})
 }
 
-func tc(ctx context.Context, sw *lab.LiveSwitch, lines ...string) error {
-	for _, line := range lines {
-		if out, err := sw.Command(ctx, "tc", strings.Fields(line)...).CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: tc %s: %w: %s", sw.Name(), line, err, strings.TrimSpace(string(out)))
-		}
-	}
-	return nil
-}
-
 // each writes a switch's flows, and configures its ports.
 func (s Static) each(ctx context.Context, flows []string, port func(sw *lab.LiveSwitch, device string) error) error {
 	for _, spec := range s.Lab.Topology().Switches {
@@ -94,12 +85,12 @@ func (s Static) each(ctx context.Context, flows []string, port func(sw *lab.Live
 			return err
 		}
 		for _, d := range devices {
-			out, err := sw.Command(ctx, "ip", "link", "set", d, "txqueuelen", fmt.Sprint(s.Packets)).CombinedOutput()
-			if err != nil {
-				return fmt.Errorf("%s: %w: %s", sw.Name(), err, out)
+			err := run(ctx, sw, "ip", "link", "set", d, "txqueuelen", fmt.Sprint(s.Packets))
+			if err == nil {
+				err = port(sw, d)
 			}
-			if err := port(sw, d); err != nil {
-				return err
+			if err != nil {
+				return fmt.Errorf("%s: %w", sw.Name(), err)
 			}
 		}
 	}
