@@ -84,14 +84,13 @@ func (p Pool) faults() faults {
 }
 
 func (f *faults) poolAddresses(p Pool) {
-	usable := func(a netip.Addr) bool { return p.usable(a) }
-	f.check(usable(p.Gateway), "gateway", p.Gateway, "a host's address within %v", p.Prefix)
-	f.check(!p.Server.IsValid() || usable(p.Server), "server", p.Server, "a host's address within %v, or nothing", p.Prefix)
+	f.check(p.usable(p.Gateway), "gateway", p.Gateway, "a host's address within %v", p.Prefix)
+	f.check(!p.Server.IsValid() || p.usable(p.Server), "server", p.Server, "a host's address within %v, or nothing", p.Prefix)
 	if p.Home != "" {
 		f.check(!p.First.IsValid() && !p.Last.IsValid(), "first", p.First, "nothing: another domain's addresses are not given out here")
 		return
 	}
-	a, b := usable(p.First), usable(p.Last)
+	a, b := p.usable(p.First), p.usable(p.Last)
 	f.check(a, "first", p.First, "a host's address within %v", p.Prefix)
 	f.check(b, "last", p.Last, "a host's address within %v", p.Prefix)
 	if a && b {

@@ -172,6 +172,13 @@ func mainPool() registry.Pool {
 	}
 }
 
+// movedPool is the main pool in another network.
+func movedPool() registry.Pool {
+	p := mainPool()
+	p.Prefix, p.First, p.Last, p.Gateway = prefix("10.9.0.0/24"), netip.Addr{}, netip.Addr{}, netip.MustParseAddr("10.9.0.1")
+	return p
+}
+
 func mac(n byte) openflow.MAC { return openflow.MAC{2, 0, 0, 0, 0, n} }
 
 func ip(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 8, 0, n}) }
