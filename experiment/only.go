@@ -54,3 +54,12 @@ func chosen[T any](o Only, name string, all []T, text func(T) string) ([]T, erro
 	}
 	return out, nil
 }
+
+// chosenOr returns those of all values that the user wants, or the usual ones of
+// the scale if the user leaves them open.
+func chosenOr[T any](o Only, name string, all, usual []T, text func(T) string) ([]T, error) {
+	if _, restricted := o[name]; !restricted {
+		return usual, nil
+	}
+	return chosen(o, name, all, text)
+}

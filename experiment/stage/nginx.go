@@ -11,6 +11,13 @@ import (
 // accessLogFormat says who the server believes it has talked to.
 const accessLogFormat = `$remote_addr $remote_port $server_addr $server_port $status $body_bytes_sent "$request"`
 
+// Every answer says whom the server believes it is for, and what was asked of it:
+// a client can tell its own answer from that of another connection.
+const (
+	seenFromHeader = "Seen-From"
+	askedHeader    = "Asked"
+)
+
 // nginxConfig serves the files of a folder with the distribution's nginx.
 func nginxConfig(root, logs string, port uint16) string {
 	return fmt.Sprintf(`daemon off;
@@ -24,6 +31,8 @@ http {
   sendfile on;
   server_tokens off;
   default_type application/octet-stream;
+  add_header %[5]s $remote_addr:$remote_port;
+  add_header %[6]s $args;
   client_body_temp_path %[2]s/body;
   proxy_temp_path %[2]s/proxy;
   fastcgi_temp_path %[2]s/fastcgi;
@@ -35,7 +44,7 @@ http {
     root %[1]s;
   }
 }
-`, root, logs, port, accessLogFormat)
+`, root, logs, port, accessLogFormat, seenFromHeader, askedHeader)
 }
 
 // WebServer is nginx serving a folder.

@@ -1,0 +1,86 @@
+package stage
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Metrics are the figures of one program at one moment, by name and labels as
+// they are written: `name{label="value"}`.
+type Metrics map[string]float64
+
+// Sum adds up a metric over its labels.
+func (m Metrics) Sum(name string) (sum float64) {
+	for series, value := range m {
+		if bare, _, _ := strings.Cut(series, "{"); bare == name {
+			sum += value
+		}
+	}
+	return sum
+}
+
+// Metrics reads the controller's metrics.
+func (d *Deployment) Metrics(ctx context.Context) (Metrics, error) {
+	token, err := os.ReadFile(d.TokenFile())
+	if err != nil {
+		return nil, fmt.Errorf("metrics of the controller: %w", err)
+	}
+	transport := &http.Transport{DialContext: d.lab.Control().DialContext, DisableKeepAlives: true}
+	m, err := scrape(ctx, transport, "http://"+apiAddress+"/metrics", strings.TrimSpace(string(token)))
+	if err != nil {
+		return nil, fmt.Errorf("metrics of the controller: %w", err)
+	}
+	return m, nil
+}
+
+// scrape reads metrics in Prometheus's text format.
+func scrape(ctx context.Context, transport http.RoundTripper, url, token string) (Metrics, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	answer, err := transport.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", url, answer.Status)
+	}
+	return parseMetrics(answer.Body)
+}
+
+// parseMetrics reads lines of "series value"; series of the labels' values with
+// blanks are fine, timestamps are not written by our programs.
+func parseMetrics(text io.Reader) (Metrics, error) {
+	m := Metrics{}
+	lines := bufio.NewScanner(text)
+	for lines.Scan() {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		at := strings.LastIndexByte(line, ' ')
+		if at < 0 {
+			return nil, fmt.Errorf("metric %q has no value", line)
+		}
+		value, err := strconv.ParseFloat(line[at+1:], 64)
+		if err != nil {
+			return nil, fmt.Errorf("metric %q: %w", line, err)
+		}
+		m[line[:at]] = value
+	}
+	return m, lines.Err()
+}
