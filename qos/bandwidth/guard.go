@@ -24,6 +24,10 @@ const (
 	// checksum and gap, 24 bytes for each frame of 1514 (1.6 %). Headers, Ethernet's
 	// included, are counted by all of them and part of what is promised.
 	floor = 2
+	// margin is the part of a link, in percent, that is left to neither promises nor
+	// those that are held back: to what has no meter, as the answers to traffic that is
+	// not critical, and to what is not counted.
+	margin = 4
 	// burstShare is the part of a second's traffic that a meter lets through at once,
 	// and minBurst the least, in kbit: a dozen packets of full size.
 	burstShare = 20
@@ -151,7 +155,8 @@ func (g *guard) change(ctx context.Context, at network.PortRef, m *meterState, w
 // leave is what a link leaves to best effort, in kbit/s; zero while its capacity is not known.
 func (g *guard) leave(at network.PortRef) uint32 {
 	capacity := g.s.fabric.Use(at).Capacity
-	left := max(capacity-min(g.s.book.Promised(at), capacity), capacity*floor/100)
+	usable := capacity - capacity*margin/100
+	left := max(usable-min(g.s.book.Promised(at), usable), capacity*floor/100)
 	return uint32(min(left/1000, 1<<31))
 }
 

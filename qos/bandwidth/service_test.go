@@ -30,7 +30,7 @@ func TestPlacement(t *testing.T) {
 	}
 	at := port(1, 2)
 	meters := w.rules.program(guardKey(at)).Meters
-	if len(meters) != 1 || meters[0].Bands[0].Rate != 5000 {
+	if len(meters) != 1 || meters[0].Bands[0].Rate != 4400 {
 		t.Fatalf("best effort gets %+v of a link of 15 Mbit/s with 10 promised", meters)
 	}
 	for _, r := range w.rules.program("flow/" + third.ID).Rules {
@@ -375,18 +375,18 @@ func TestMeterIsTriedAgain(t *testing.T) {
 	}
 	w.rules.hook = nil
 	w.guard.ensure(t.Context(), []network.PortRef{at})
-	if w.guard.kbit(at) != 15000 {
+	if w.guard.kbit(at) != 14400 {
 		t.Fatalf("meter of %d kbit/s", w.guard.kbit(at))
 	}
 	w.rules.hook = func(context.Context, string) error { return context.DeadlineExceeded }
 	w.book.Restore(reserve.Promise{Key: reserve.Key{ID: "x"}, Shares: []reserve.Share{{Link: at, Rate: 5 * mbit}}})
 	w.guard.adjust(t.Context(), []network.PortRef{at})
-	if w.guard.kbit(at) != 15000 {
+	if w.guard.kbit(at) != 14400 {
 		t.Errorf("the meter is taken for one of %d kbit/s", w.guard.kbit(at))
 	}
 	w.rules.hook = nil
 	w.guard.adjust(t.Context(), []network.PortRef{at})
-	if w.guard.kbit(at) != 10000 {
+	if w.guard.kbit(at) != 9400 {
 		t.Errorf("the meter is not tried again: %d kbit/s", w.guard.kbit(at))
 	}
 }
