@@ -55,15 +55,20 @@ type criticalWorld struct {
 	lab   *lab.Lab
 	store store.Store
 	runs  uint16
+	// capacity is what the controller takes the links between switches for.
+	capacity uint64
 
 	net  *network.Network
 	rest *client.Client
 	stop func()
 }
 
-func newCriticalWorld(t testing.TB) *criticalWorld {
+func newCriticalWorld(t testing.TB) *criticalWorld { return newCriticalWorldOn(t, square()) }
+
+// newCriticalWorldOn is one whose links are not only told to be of some rate.
+func newCriticalWorldOn(t testing.TB, topology lab.Topology) *criticalWorld {
 	t.Helper()
-	w := &criticalWorld{t: t, lab: lab.New(t, square()), store: memstore.New()}
+	w := &criticalWorld{t: t, lab: lab.New(t, topology), store: memstore.New(), capacity: trunk}
 	w.start()
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -102,7 +107,7 @@ func (w *criticalWorld) start() {
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			capacities[network.PortRef{Switch: openflow.DatapathID(w.lab.Switch(end).DPID()), Port: uint32(port)}] = trunk
+			capacities[network.PortRef{Switch: openflow.DatapathID(w.lab.Switch(end).DPID()), Port: uint32(port)}] = w.capacity
 		}
 	}
 	n, err := network.New(network.Config{
@@ -219,9 +224,14 @@ func (w *criticalWorld) placed(n int) []bandwidth.Record {
 // stream sends numbered packets of a critical flow.
 func (w *criticalWorld) stream(from, to string) *stage.Stream {
 	w.t.Helper()
-	s, err := stage.StartStream(w.t.Context(), stage.StreamOptions{
-		Sender: w.lab.Host(from), Receiver: w.lab.Host(to), To: netip.AddrPortFrom(w.lab.Host(to).Addr(), 5001),
-	})
+	return w.streamOf(from, to, stage.StreamOptions{})
+}
+
+// streamOf sends as many packets, and as large ones, as o says.
+func (w *criticalWorld) streamOf(from, to string, o stage.StreamOptions) *stage.Stream {
+	w.t.Helper()
+	o.Sender, o.Receiver, o.To = w.lab.Host(from), w.lab.Host(to), netip.AddrPortFrom(w.lab.Host(to).Addr(), 5001)
+	s, err := stage.StartStream(w.t.Context(), o)
 	if err != nil {
 		w.t.Fatal(err)
 	}
