@@ -156,8 +156,8 @@ func qosFlowsCommand(app *App) *cobra.Command {
 		fmt.Fprintln(w, "FLOW\tDEFINITION\tSTATE\tRATE\tSENDS\tMOVES\tPATH OR REASON")
 		for _, f := range all {
 			where := f.Reason
-			if where == "" {
-				where = hopsText(f.Path)
+			if f.State == bandwidth.StateAccepted || where == "" {
+				where = strings.TrimSuffix(hopsText(f.Path)+": "+f.Reason, ": ")
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", f.Flow, f.Definition, f.State, bitRate(float64(f.Rate)), bitRate(float64(f.Throughput)), f.Moves, where)
 		}

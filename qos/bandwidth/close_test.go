@@ -89,17 +89,17 @@ func TestCopies(t *testing.T) {
 	path := network.Path{Hops: []network.Hop{{Switch: 1, In: 1, Out: 12}, {Switch: 2, In: 21, Out: 24}, {Switch: 4, In: 42, Out: 1}}}
 	h, _ := headerOf(headers([2]int{1, 1}, [2]int{4, 1}, 1))
 	count := map[openflow.DatapathID]int{}
-	for _, r := range copies(h, path, noMeter, func(d openflow.DatapathID) bool { return true }) {
+	for _, r := range copies(h, path, func(network.PortRef) uint32 { return 0 }, func(d openflow.DatapathID) bool { return true }) {
 		count[r.Switch]++
 	}
 	if count[1] != 3 || count[4] != 2 || count[2] != 0 {
 		t.Errorf("rules by switch: %v", count)
 	}
-	if left := copies(h, path, noMeter, func(d openflow.DatapathID) bool { return d == 4 }); len(left) != 2 || left[0].Switch != 4 {
+	if left := copies(h, path, func(network.PortRef) uint32 { return 0 }, func(d openflow.DatapathID) bool { return d == 4 }); len(left) != 2 || left[0].Switch != 4 {
 		t.Errorf("of a switch that cannot: %+v", left)
 	}
 	h.Proto = packet.ProtoUDP
-	if len(copies(h, path, noMeter, func(openflow.DatapathID) bool { return true })) != 0 {
+	if len(copies(h, path, func(network.PortRef) uint32 { return 0 }, func(openflow.DatapathID) bool { return true })) != 0 {
 		t.Error("UDP has no flags")
 	}
 }

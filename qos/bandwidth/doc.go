@@ -12,6 +12,8 @@
 //     polling interval are never promised the same capacity.
 //   - Of several shortest paths, one is taken that leaves most at its narrowest link.
 //   - The link to the destination host counts, too.
+//   - A flow that is accepted passes a meter of its rate where it enters, so that what it
+//     sends beyond is nobody else's loss; and it is told.
 //   - A flow that is not accepted is recorded with the reason. Its rules lead it by
 //     the path of fewest hops, through a meter on every link between switches that
 //     leaves what is promised there to those it is promised to. The accepted flows of

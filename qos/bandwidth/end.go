@@ -40,6 +40,7 @@ func (s *Service) end(f *flow, why string) {
 	if err := s.rules.Remove(ctx, f.key()); err != nil {
 		s.log.Warn("removing the rules of a flow", "flow", f.header, "error", err)
 	}
+	s.unpolice(ctx, f)
 	s.book.Release(f.promise())
 	s.guard.adjust(ctx, links(f.path))
 	s.erase(ctx, f)

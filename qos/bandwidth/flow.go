@@ -34,8 +34,13 @@ type flow struct {
 	reverse    uint64
 	idle       time.Duration
 	once       bool
-	from, to   network.PortRef
-	since      time.Time
+	// holdBack says that its definition says how much its answers are, so that they are
+	// held to that, too.
+	holdBack bool
+	// number is that of its meters.
+	number   int
+	from, to network.PortRef
+	since    time.Time
 	// ctx ends when the flow's definition is withdrawn.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -55,7 +60,16 @@ type flow struct {
 	broken time.Time
 	// pressed counts readings in a row that show the promise endangered.
 	pressed int
-	counter counter
+	// pressure is what endangers the promise, if it has been told.
+	pressure string
+	counter  counter
+	// unmetered are the directions in which no meter holds an accepted flow to its promise.
+	unmetered [directions]bool
+	// over counts readings in a row that show more than was promised, excess is how much
+	// more that is, told says that an event has said so.
+	over   int
+	excess uint64
+	told   bool
 	// closed are the sides that have ended the flow's TCP connection.
 	closed uint8
 	ended  bool
@@ -110,10 +124,11 @@ type Record struct {
 	Definition string    `json:"definition" doc:"The critical traffic that it belongs to"`
 	Flow       string    `json:"flow" example:"tcp 10.0.0.1:40000 > 10.0.0.2:5001"`
 	State      State     `json:"state" enum:"placing,accepted,best-effort" doc:"accepted: it is promised its rate. best-effort: it is not; reason says why"`
-	Reason     string    `json:"reason,omitempty"`
+	Reason     string    `json:"reason,omitempty" doc:"Why nothing is promised to it; or, of an accepted flow, what is wrong"`
 	Rate       uint64    `json:"rate" doc:"What it requires, in bit/s"`
 	Reverse    uint64    `json:"reverse_rate" doc:"What it requires in the reverse direction"`
 	Throughput uint64    `json:"throughput" doc:"What it sent at the last reading of its counters, in bit/s"`
+	Excess     uint64    `json:"excess,omitempty" doc:"The part of it that is more than the flow was promised, in bit/s: its first switch drops it, unless reason says otherwise"`
 	Bytes      uint64    `json:"bytes" doc:"What it has sent"`
 	Path       []Hop     `json:"path"`
 	Since      time.Time `json:"since"`
@@ -127,6 +142,10 @@ func (f *flow) record() Record {
 	r := Record{
 		ID: f.id, Definition: f.definition, Flow: f.header.String(), State: f.state, Reason: f.reason, Rate: f.rate, Reverse: f.reverse,
 		Throughput: f.counter.rate, Bytes: f.counter.bytes, Since: f.since, Accepted: f.accepted, Moves: f.moves, Path: []Hop{}, Closed: f.closed == closedBoth,
+		Excess: f.excess,
+	}
+	if f.state == StateAccepted {
+		r.Reason = f.complaint()
 	}
 	for _, h := range f.path.Hops {
 		r.Path = append(r.Path, Hop(h))

@@ -119,6 +119,7 @@ func (s *Service) begin(d *Definition, h header, from, to network.PortRef, hold 
 	}
 	f := &flow{
 		id: identify(h), header: h, definition: d.Name, rate: uint64(d.Rate), reverse: d.Reverse, idle: d.Idle, once: d.Once,
+		holdBack: d.ReverseRate != nil, number: s.numbers.take(0),
 		from: from, to: to, since: time.Now(), state: StatePlacing, waiting: []Held{held},
 	}
 	f.ctx, f.cancel = context.WithCancel(s.tasks.Context())
@@ -140,6 +141,7 @@ func (s *Service) forget(f *flow) {
 	}
 	f.ended = true
 	f.cancel()
+	s.numbers.free(f.number)
 	delete(s.flows, f.header)
 	delete(s.byID, f.id)
 }

@@ -40,9 +40,15 @@ func (s *Service) read(f *flow) {
 		}
 		s.mu.Lock()
 		rate, ok := f.counter.read(r.Bytes, r.CountersAt)
+		if !ok {
+			s.mu.Unlock()
+			continue
+		}
+		own, tell := s.excess(f, rate)
 		s.mu.Unlock()
-		if ok {
-			s.book.Observe(f.promise(), rate)
+		s.book.Observe(f.promise(), own)
+		if tell {
+			s.publish("flow-exceeds", s.recordOf(f))
 		}
 	}
 }

@@ -47,6 +47,10 @@ type stored struct {
 	Hops       []network.Hop   `json:"hops"`
 	Accepted   time.Time       `json:"accepted,omitzero"`
 	Moves      int             `json:"moves"`
+	// HoldBack, Number and Unmetered are about the meters that hold it to its promise.
+	HoldBack  bool             `json:"hold_back,omitempty"`
+	Number    int              `json:"number,omitempty"`
+	Unmetered [directions]bool `json:"unmetered,omitzero"`
 	// Meters are what the flow passed, if it is one of best effort.
 	Meters []storedMeter `json:"meters,omitempty"`
 }
@@ -62,6 +66,7 @@ func (s *Service) save(f *flow) {
 	r := stored{
 		Header: f.header, Definition: f.definition, Rate: f.rate, Reverse: f.reverse, Idle: f.idle, Once: f.once, From: f.from, To: f.to, Since: f.since,
 		State: f.state, Reason: f.reason, Hops: f.path.Hops, Accepted: f.accepted, Moves: f.moves,
+		HoldBack: f.holdBack, Number: f.number, Unmetered: f.unmetered,
 	}
 	s.mu.Unlock()
 	if r.State == StateBestEffort {
@@ -152,9 +157,11 @@ func (s *Service) revive(ctx context.Context, id string, value []byte) error {
 	f := &flow{
 		id: id, header: r.Header, definition: r.Definition, rate: r.Rate, reverse: r.Reverse, idle: r.Idle, once: r.Once, from: r.From, to: r.To,
 		since: r.Since, state: r.State, reason: r.Reason, path: network.Path{Hops: r.Hops}, accepted: r.Accepted, moves: r.Moves,
+		holdBack: r.HoldBack, unmetered: r.Unmetered,
 	}
 	f.ctx, f.cancel = context.WithCancel(s.tasks.Context())
 	s.mu.Lock()
+	f.number = s.numbers.take(r.Number)
 	s.flows[f.header], s.byID[f.id] = f, f
 	s.mu.Unlock()
 	s.restore(f, placement{path: f.path, state: f.state})

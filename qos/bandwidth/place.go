@@ -121,16 +121,21 @@ func (s *Service) choose(f *flow) (placement, error) {
 
 // install writes the rules of a placement.
 func (s *Service) install(ctx context.Context, f *flow, p placement, allowDown bool) error {
-	meter := noMeter
+	var meter func(network.PortRef) uint32
 	if p.state == StateBestEffort {
 		s.guard.ensure(ctx, links(p.path))
 		meter = s.guard.meter
 	} else {
 		s.guard.adjust(ctx, links(p.path))
+		meter = s.police(ctx, f, p.path)
 	}
 	rules := program(f.header, p.path, f.idle, meter)
 	rules.Rules = append(rules.Rules, copies(f.header, p.path, meter, s.fabric.SeesTCPFlags)...)
-	return s.rules.Apply(ctx, f.key(), rules, network.ApplyOptions{Waves: waves(p.path), AllowDown: allowDown})
+	err := s.rules.Apply(ctx, f.key(), rules, network.ApplyOptions{Waves: waves(p.path), AllowDown: allowDown})
+	if err == nil && p.state == StateBestEffort {
+		s.unpolice(ctx, f)
+	}
+	return err
 }
 
 // place finds a new flow its place. The caller has locked f.changing.
@@ -197,7 +202,8 @@ func (s *Service) enter(f *flow, p placement) {
 		f.accepted = time.Now()
 	}
 	f.path, f.state, f.reason = p.path, p.state, p.reason
-	f.whole, f.broken, f.pressed = true, time.Time{}, 0
+	f.whole, f.broken, f.pressed, f.pressure = true, time.Time{}, 0, ""
+	f.over, f.excess, f.told = 0, 0, false
 }
 
 // giveUp lets a flow that cannot be placed go by default forwarding.
@@ -208,6 +214,7 @@ func (s *Service) giveUp(f *flow, why error) {
 	if err := s.rules.Remove(ctx, f.key()); err != nil {
 		s.log.Warn("removing the rules of a flow", "flow", f.header, "error", err)
 	}
+	s.unpolice(ctx, f)
 	s.mu.Lock()
 	waiting := f.waiting
 	f.waiting = nil

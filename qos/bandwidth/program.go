@@ -104,6 +104,3 @@ func links(path network.Path) []network.PortRef {
 	}
 	return out
 }
-
-// noMeter is for flows that keep what they are promised.
-func noMeter(network.PortRef) uint32 { return 0 }

@@ -73,6 +73,7 @@ type Service struct {
 	flows       map[header]*flow
 	byID        map[string]*flow
 	placing     int
+	numbers     numbers
 	puntErrs    map[openflow.DatapathID]string
 }
 

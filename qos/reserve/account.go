@@ -18,21 +18,22 @@ type newcomer struct {
 // sums are what promises add up to on a link, in bits per second.
 type sums struct {
 	// promised is their rates; counted the part of the link's use that is taken for
-	// theirs, as what yields to them; seen the most that may be theirs.
-	promised, counted, seen uint64
+	// theirs, as what yields to them; seen the most that may be theirs; excess what they
+	// are known to carry beyond what is promised.
+	promised, counted, seen, excess uint64
 }
 
 func (s sums) plus(o sums) sums {
-	return sums{s.promised + o.promised, s.counted + o.counted, s.seen + o.seen}
+	return sums{s.promised + o.promised, s.counted + o.counted, s.seen + o.seen, s.excess + o.excess}
 }
 
 func (s sums) minus(o sums) sums {
-	return sums{s.promised - o.promised, s.counted - o.counted, s.seen - o.seen}
+	return sums{s.promised - o.promised, s.counted - o.counted, s.seen - o.seen, s.excess - o.excess}
 }
 
 // on is what a promise adds on a link.
 func (e *entry) on(l Link) sums {
-	s := sums{promised: e.rates[l], counted: e.own(l), seen: e.most(l)}
+	s := sums{promised: e.rates[l], counted: e.own(l), seen: e.most(l), excess: e.excess(l)}
 	if s.promised == 0 {
 		s.counted = s.seen
 	}

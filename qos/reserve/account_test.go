@@ -9,7 +9,7 @@ import (
 
 // oneByOne is what a link has left, counted promise by promise.
 func oneByOne(b *Book, l Link, u Use, except Key) uint64 {
-	others, promised, unseen, grown := u.Used, uint64(0), uint64(0), uint64(0)
+	others, promised, unseen, grown, excess := u.Used, uint64(0), uint64(0), uint64(0), uint64(0)
 	for k, e := range b.promises {
 		rate, on := e.rates[l]
 		switch {
@@ -22,13 +22,14 @@ func oneByOne(b *Book, l Link, u Use, except Key) uint64 {
 		own := min(e.seen.most(), rate)
 		others -= min(own, others)
 		promised += rate
+		excess += e.excess(l)
 		if e.seen.young() {
 			unseen += rate - own
 			grown = max(grown, u.Used-min(e.before[l]+own, u.Used))
 		}
 	}
 	own := u.Used - others
-	if others -= min(unseen, grown, others); others < noise(u, own) {
+	if others = max(others-min(unseen, grown, others), excess); others < noise(u, own) {
 		others = 0
 	}
 	return u.Capacity - min(others+promised, u.Capacity)
@@ -36,7 +37,7 @@ func oneByOne(b *Book, l Link, u Use, except Key) uint64 {
 
 // leftOneByOne is what a link has left for a promise at the best, counted in the same way.
 func leftOneByOne(b *Book, l Link, u Use, key Key) uint64 {
-	others, promised := u.Used, uint64(0)
+	others, promised, excess := u.Used, uint64(0), uint64(0)
 	for k, e := range b.promises {
 		rate, on := e.rates[l]
 		if !on {
@@ -47,11 +48,13 @@ func leftOneByOne(b *Book, l Link, u Use, key Key) uint64 {
 			most = max(most, rate)
 		}
 		others -= min(most, others)
-		if k != key {
-			promised += rate
+		if k == key {
+			continue
 		}
+		promised += rate
+		excess += e.excess(l)
 	}
-	return u.Capacity - min(others+promised, u.Capacity)
+	return u.Capacity - min(others+excess+promised, u.Capacity)
 }
 
 // The accounts of links say what counting promise by promise would, whatever has been

@@ -3,6 +3,7 @@ package reserve
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -183,6 +184,16 @@ func (e *entry) most(l Link) uint64 {
 	return min(answers, e.seen.most())
 }
 
+// excess is what the promise's traffic is known to be more than promised on a link, by
+// two readings: one may be of two times. It is somebody's, and not the promise's.
+func (e *entry) excess(l Link) uint64 {
+	if _, answers := e.answers[l]; answers || e.promise.Enforced || e.rates[l] == 0 {
+		return 0
+	}
+	least := e.seen.least()
+	return least - min(least, e.rates[l])
+}
+
 // own is the part of what is promised on a link that is taken to be in its measurement.
 func (e *entry) own(l Link) uint64 { return min(e.seen.most(), e.rates[l]) }
 
@@ -255,6 +266,7 @@ func (b *Book) available(l Link, u Use, except Key) uint64 {
 		}
 	}
 	others -= min(unseen, grown, others)
+	others = max(others, sums.excess) // a full link shows less than is sent to it
 	if others < noise(u, own) {
 		others = 0
 	}
@@ -262,17 +274,46 @@ func (b *Book) available(l Link, u Use, except Key) uint64 {
 }
 
 // Left is what a link has for the promise of a key at the best: as Available, but all
-// that may be traffic of promises is taken for it. A promise of more is endangered.
+// that may be traffic of promises is taken for it, except what others are known to carry
+// beyond theirs. A promise of more is endangered.
 func (b *Book) Left(l Link, k Key) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	u, a := b.use(l), b.account(l)
-	seen := a.sums.seen
+	seen, excess := a.sums.seen, a.sums.excess
+	if e := a.entries[k]; e != nil {
+		excess -= e.excess(l)
+	}
 	for _, n := range a.young {
 		seen += n.more
 	}
 	others := u.Used - min(seen, u.Used)
-	return u.Capacity - min(others+a.promised(l, k), u.Capacity)
+	return u.Capacity - min(others+excess+a.promised(l, k), u.Capacity)
+}
+
+// Overbooked is the first link on which the promise of a key does not fit any more,
+// because the link has less capacity than when it was made; nil if there is none. A
+// promise that queues enforce does not fit beside others of that kind; any other does
+// not fit beside all others.
+func (b *Book) Overbooked(k Key) *Shortage {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.promises[k]
+	if e == nil {
+		return nil
+	}
+	for _, l := range slices.SortedFunc(maps.Keys(e.rates), Link.Compare) {
+		u, others := b.use(l), uint64(0)
+		for other, o := range b.account(l).entries {
+			if other != k && (o.promise.Enforced || !e.promise.Enforced) {
+				others += o.rates[l]
+			}
+		}
+		if free := u.Capacity - min(others, u.Capacity); u.Capacity > 0 && free < e.rates[l] {
+			return &Shortage{Link: l, Asked: e.rates[l], Available: free, Capacity: u.Capacity}
+		}
+	}
+	return nil
 }
 
 // unpromised is what of a link is promised to nobody else. The lock is held.

@@ -337,3 +337,61 @@ func TestEnforced(t *testing.T) {
 		t.Errorf("the same promise again: %v", err)
 	}
 }
+
+// What a promise is known to carry beyond its rate is traffic of others for all but
+// itself: two readings say so, one may be of two times.
+func TestExcessIsSomebodys(t *testing.T) {
+	n := network{link(1): {20 * mbit, 20 * mbit}}
+	b := New(n.use)
+	for _, id := range []string{"polite", "rude"} {
+		b.Restore(promise(id, 5*mbit, 1))
+	}
+	for range readings + 1 {
+		b.Observe(key("polite"), 5*mbit)
+		b.Observe(key("rude"), 5*mbit)
+	}
+	n[link(1)] = Use{15 * mbit, 15 * mbit}
+	b.Observe(key("rude"), 12*mbit)
+	if got := b.Left(link(1), key("polite")); got != 10*mbit {
+		t.Errorf("after one reading of more %d are left", got)
+	}
+	b.Observe(key("rude"), 12*mbit)
+	if got := b.Left(link(1), key("polite")); got >= 5*mbit {
+		t.Errorf("beside an excess of 7 Mbit/s %d are left", got)
+	}
+	if got := b.Left(link(1), key("rude")); got != 10*mbit {
+		t.Errorf("its own excess leaves %d to the one that sends it", got)
+	}
+}
+
+// A link that has lost capacity does not hold what was promised on it before. Of promises
+// that queues enforce only the others of that kind are in the way.
+func TestOverbooked(t *testing.T) {
+	n := network{link(1): {20 * mbit, 0}}
+	b := New(n.use)
+	enforced := promise("class", 6*mbit, 1)
+	enforced.Enforced = true
+	b.Restore(enforced)
+	b.Restore(promise("flow", 6*mbit, 1))
+	n[link(1)] = Use{12 * mbit, 0}
+	for _, id := range []string{"class", "flow", "nobody"} {
+		if short := b.Overbooked(key(id)); short != nil {
+			t.Errorf("%s: %v, where all fit", id, short)
+		}
+	}
+	n[link(1)] = Use{10 * mbit, 0}
+	if short := b.Overbooked(key("class")); short != nil {
+		t.Errorf("the class: %v", short)
+	}
+	if short := b.Overbooked(key("flow")); short == nil || short.Available != 4*mbit || short.Link != link(1) {
+		t.Errorf("the flow: %v", short)
+	}
+	n[link(1)] = Use{5 * mbit, 0}
+	if short := b.Overbooked(key("class")); short == nil || short.Asked != 6*mbit || short.Capacity != 5*mbit {
+		t.Errorf("the class, alone too large: %v", short)
+	}
+	n[link(1)] = Use{}
+	if short := b.Overbooked(key("flow")); short != nil {
+		t.Errorf("%v, while the capacity is not known", short)
+	}
+}

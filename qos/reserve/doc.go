@@ -16,6 +16,9 @@
 // taken for the flow's, up to its rate. A wrong guess is about traffic that nothing is
 // promised to, for two readings; promises themselves always count in full.
 //
+// What two readings show of a promise beyond its rate is traffic of others for all promises
+// but itself.
+//
 // The answers to a flow are not counted. What is expected of them on a link is taken to
 // be part of its measurement, whether anything is promised to them there or not.
 //
