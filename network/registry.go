@@ -51,7 +51,7 @@ func (n *Network) register(ctx context.Context, s *Switch) error {
 			return nil
 		}
 		n.mu.Unlock()
-		if old.alive(ctx) {
+		if old.Alive(ctx) {
 			return fmt.Errorf("%w (from %v)", errDuplicate, old.conn.RemoteAddr())
 		}
 		old.close(errors.New("replaced by a new connection of the same switch"))
@@ -63,10 +63,12 @@ func (n *Network) register(ctx context.Context, s *Switch) error {
 	}
 }
 
-// aliveTimeout is how long an old session has to prove that it lives.
+// aliveTimeout is how long a session has to prove that it lives.
 const aliveTimeout = time.Second
 
-func (s *Switch) alive(ctx context.Context) bool {
+// Alive asks the switch for a sign of life and waits for it for at most a second.
+// A session may outlast the way to its switch by EchoTimeout.
+func (s *Switch) Alive(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, aliveTimeout)
 	defer cancel()
 	_, err := s.call(ctx, &openflow.EchoRequest{Data: []byte("alive?")})

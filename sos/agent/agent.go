@@ -60,6 +60,7 @@ type Agent struct {
 	closed   bool
 	sessions map[agentapi.SessionID]*session
 	hosting  map[netip.Addr]int // sessions by the peer that opens their connections
+	seeking  map[netip.Addr]bool
 	accepted map[net.Conn]struct{}
 	mems     map[int]*buffers
 }
@@ -86,7 +87,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, log: cfg.Log, instance: newInstance(), started: time.Now(), epoch: time.Now(),
 		peers: newPeers(), records: &records{}, strangers: make(chan struct{}, cfg.MaxStrangers), expected: make(chan struct{}, max(cfg.MaxStrangers, cfg.MaxSessions)),
-		sessions: make(map[agentapi.SessionID]*session), hosting: make(map[netip.Addr]int), accepted: make(map[net.Conn]struct{}),
+		sessions: make(map[agentapi.SessionID]*session), hosting: make(map[netip.Addr]int), seeking: make(map[netip.Addr]bool), accepted: make(map[net.Conn]struct{}),
 		mems: make(map[int]*buffers),
 	}
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))

@@ -12,21 +12,16 @@ func (s *session) tick(now int64) {
 	s.watchConns(now)
 	s.mu.Lock()
 	phase, since, graceful, end := s.phase, s.since, s.graceful, s.end
-	heard, peerDone := s.heard, s.peerDone
+	peerDone := s.peerDone
 	s.mu.Unlock()
 	cfg := &s.agent.cfg
-	conns := *s.conns.Load()
-	for _, c := range conns {
-		heard = max(heard, c.heard.Load())
-	}
+	heard := s.lastHeard()
 	age := func(t int64) time.Duration { return time.Duration(now - t) }
-	idle := time.Duration(s.req.Idle)
-	if idle == 0 {
-		idle = cfg.IdleTimeout
-	}
+	idle := orDefault(time.Duration(s.req.Idle), cfg.IdleTimeout)
+	patience := orDefault(time.Duration(s.req.PeerTimeout), cfg.PeerTimeout)
 	switch {
-	case heard != 0 && !peerDone && age(max(heard, since)) > cfg.PeerTimeout:
-		s.finish(agentapi.ReasonPeerLost, "nothing heard from the peer for "+cfg.PeerTimeout.String(), wire.CauseAgent)
+	case heard != 0 && !peerDone && age(max(heard, since)) > patience:
+		s.finish(agentapi.ReasonPeerLost, "nothing heard from the peer for "+patience.String(), wire.CauseAgent)
 	case graceful:
 		if s.role == roleDialer && age(since) > cfg.OpeningTimeout {
 			s.finish(agentapi.ReasonClosed, "", 0)

@@ -78,7 +78,9 @@ type Config struct {
 	// OpeningTimeout is how long a peer may take to connect and prove itself.
 	OpeningTimeout time.Duration `yaml:"opening_timeout"`
 	// Beat is the heartbeat on data connections. A connection that is silent
-	// for ConnTimeout is lost, a peer that is for PeerTimeout as well.
+	// for ConnTimeout is lost, and opened again. A peer that is not heard may be
+	// alive behind a path that is down, which TCP outlives; it is lost when its
+	// machine says that it no longer runs, or after PeerTimeout.
 	Beat        time.Duration `yaml:"beat"`
 	ConnTimeout time.Duration `yaml:"conn_timeout"`
 	PeerTimeout time.Duration `yaml:"peer_timeout"`
@@ -129,7 +131,7 @@ func DefaultConfig() Config {
 		OpeningTimeout:    3 * time.Second,
 		Beat:              500 * time.Millisecond,
 		ConnTimeout:       2 * time.Second,
-		PeerTimeout:       2250 * time.Millisecond,
+		PeerTimeout:       time.Minute,
 		IdleTimeout:       2 * time.Hour,
 		ResetDrain:        time.Second,
 		AutoInterval:      250 * time.Millisecond,

@@ -87,7 +87,7 @@ func (a *Agent) Status() agentapi.Status {
 		Load: a.load.now(), Instance: a.instance, Started: a.started, Version: a.cfg.Version,
 		Addr: a.cfg.DataAddr, DataPorts: a.dataPorts,
 		CongestionControls: congestionControls(), Transports: a.transports.names(), Warnings: a.warnings,
-		MAC: a.mac,
+		MAC: a.mac, Peers: a.peersHeard(),
 	}
 }
 

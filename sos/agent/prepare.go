@@ -58,6 +58,8 @@ func (a *Agent) checkRequest(r *agentapi.PrepareRequest) error {
 		return badRequest("peer.data_ports", "%v: want at most 64 ports, none 0", r.Peer.DataPorts)
 	case r.Idle < 0 || time.Duration(r.Idle) > 7*24*time.Hour:
 		return badRequest("idle", "%v: want 0s to 168h", r.Idle)
+	case r.PeerTimeout < 0 || time.Duration(r.PeerTimeout) > 7*24*time.Hour:
+		return badRequest("peer_timeout", "%v: want 0s to 168h", r.PeerTimeout)
 	case len(r.Context) > maxContext:
 		return badRequest("context", "%d bytes: want at most %d", len(r.Context), maxContext)
 	}

@@ -26,8 +26,14 @@ type rig struct {
 
 func newRig(t *testing.T, v6 bool, mtu int, params agentapi.Params) *rig {
 	t.Helper()
+	return newRigOf(t, v6, mtu, params, nil)
+}
+
+// newRigOf is newRig with a change of both agents' configuration.
+func newRigOf(t *testing.T, v6 bool, mtu int, params agentapi.Params, change func(*Config)) *rig {
+	t.Helper()
 	r := &rig{chain: newChain(t, mtu, v6)}
-	r.x, r.y = chainAgent(t, r.chain.x, r.agentX, nil), chainAgent(t, r.chain.y, r.agentY, nil)
+	r.x, r.y = chainAgent(t, r.chain.x, r.agentX, change), chainAgent(t, r.chain.y, r.agentY, change)
 	var from *reservation
 	var ln net.Listener
 	check := func(err error) {
@@ -148,12 +154,12 @@ func TestAgentKilled(t *testing.T) {
 	}
 }
 
-// The way between the agents is cut: both ends are reset within three seconds,
-// also when nothing moves.
+// The way between the agents is cut for longer than the peer's timeout: both ends
+// are reset, also when nothing moves.
 func TestPeerCutOff(t *testing.T) {
 	for _, busy := range []bool{true, false} {
 		t.Run(fmt.Sprintf("busy=%v", busy), func(t *testing.T) {
-			r := newRig(t, false, 1500, agentapi.Params{Connections: 4})
+			r := newRigOf(t, false, 1500, agentapi.Params{Connections: 4}, func(c *Config) { c.PeerTimeout = 2250 * time.Millisecond })
 			var client <-chan error
 			if busy {
 				client = r.underWay(t)
@@ -174,17 +180,22 @@ func TestAgentStopped(t *testing.T) {
 	r.bothReset(t, start, client)
 }
 
-// A short break between the agents is survived.
-func TestShortBreak(t *testing.T) {
-	r := newRig(t, false, 1500, agentapi.Params{Connections: 4})
-	r.underWay(t)
-	ip(t, "-n "+r.chain.x+" link set y down")
-	up := time.NewTimer(700 * time.Millisecond)
-	<-up.C
-	ip(t, "-n "+r.chain.x+" link set y up")
-	ip(t, "-n "+r.chain.x+" route add default via "+r.agentY.String())
-	_ = r.server.SetReadDeadline(time.Now().Add(10 * time.Second))
-	if _, err := io.CopyN(io.Discard, r.server, 100<<20); err != nil {
-		t.Errorf("after the break: %v", err)
+// A break of the way between the agents is survived: a short one, in which no
+// connection is given up, and one of the length that TCP itself survives.
+func TestBreak(t *testing.T) {
+	for _, d := range []time.Duration{700 * time.Millisecond, 5 * time.Second} {
+		t.Run(d.String(), func(t *testing.T) {
+			r := newRig(t, false, 1500, agentapi.Params{Connections: 4})
+			r.underWay(t)
+			ip(t, "-n "+r.chain.x+" link set y down")
+			up := time.NewTimer(d)
+			<-up.C
+			ip(t, "-n "+r.chain.x+" link set y up")
+			ip(t, "-n "+r.chain.x+" route add default via "+r.agentY.String())
+			_ = r.server.SetReadDeadline(time.Now().Add(10 * time.Second))
+			if _, err := io.CopyN(io.Discard, r.server, 100<<20); err != nil {
+				t.Errorf("after the break: %v", err)
+			}
+		})
 	}
 }

@@ -133,7 +133,7 @@ func announce(t testing.TB, n *chain, client, server netip.AddrPort, params agen
 	toX, toY := clientOf(t, n.x), clientOf(t, n.y)
 	req := agentapi.PrepareRequest{
 		ID: agentapi.NewSessionID(), Key: agentapi.NewKey(), Client: client, Server: server, Params: params,
-		Role: agentapi.RoleServer, Peer: agentapi.Peer{Addr: n.agentX},
+		Role: agentapi.RoleServer, Peer: agentapi.Peer{Addr: n.agentX, DataPorts: []uint16{7444}},
 	}
 	if _, err := toY.Prepare(ctx, req); err != nil {
 		t.Fatal(err)

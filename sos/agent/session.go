@@ -197,8 +197,11 @@ func (s *session) detach(c *conn, err error) {
 	s.peerDone = s.peerDone || err == nil
 	over := s.graceful && len(list) == 0 && s.peerDone
 	s.mu.Unlock()
-	if over {
+	switch {
+	case over:
 		s.finish(agentapi.ReasonClosed, "", 0)
+	case len(list) == 0 && s.role == roleAcceptor:
+		s.agent.seek(s.req.Peer)
 	}
 }
 

@@ -30,8 +30,18 @@ type Status struct {
 	MAC                string     `json:"mac,omitempty"`
 	CongestionControls []string   `json:"congestion_controls"`
 	Transports         []string   `json:"transports"`
+	// Peers are the agents with which it carries sessions.
+	Peers []PeerStatus `json:"peers,omitempty"`
 	// Warnings say what keeps the agent below its best, and the remedy.
 	Warnings []string `json:"warnings,omitempty"`
+}
+
+// PeerStatus is what an agent knows of another.
+type PeerStatus struct {
+	Addr netip.Addr `json:"addr"`
+	// Silence is how long nothing has come from it on any session's connections,
+	// on which it speaks twice a second.
+	Silence Duration `json:"silence"`
 }
 
 // Phase is where a live session stands.

@@ -154,6 +154,9 @@ type PrepareRequest struct {
 	Params Params         `json:"params"`
 	// Idle ends the session after so long without a byte; 0: the agent's default.
 	Idle Duration `json:"idle,omitempty"`
+	// PeerTimeout ends the session when the peer has not been heard for so long,
+	// though nothing says that it is dead; 0: the agent's default.
+	PeerTimeout Duration `json:"peer_timeout,omitempty"`
 	// Context is the controller's own, at most 16 KiB; the agent returns it in
 	// listings and records.
 	Context json.RawMessage `json:"context,omitempty"`

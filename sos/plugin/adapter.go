@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/sluice-net/sluice/network"
@@ -38,6 +39,22 @@ func (f *fabric) EdgeSwitches() []openflow.DatapathID {
 		}
 	}
 	return out
+}
+
+// PortUp says whether a port's link is up.
+func (f *fabric) PortUp(at network.PortRef) (up, known bool) {
+	sw, ok := f.Switch(at.Switch)
+	if !ok {
+		return false, false
+	}
+	p, ok := sw.Port(at.Port)
+	return ok && p.Up(), true
+}
+
+// Alive asks a switch for a sign of life.
+func (f *fabric) Alive(ctx context.Context, d openflow.DatapathID) bool {
+	sw, ok := f.Switch(d)
+	return ok && sw.Alive(ctx)
 }
 
 // Send makes a switch send a frame out of a port.

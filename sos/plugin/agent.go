@@ -74,6 +74,14 @@ type agent struct {
 	sessions int
 	// places are where its addresses were found in the network.
 	places map[netip.Addr]place
+	// silentSince is when it was given up. refused says that its machine has then
+	// refused the connection, so that it does not run.
+	silentSince time.Time
+	refused     bool
+	// untold are sessions that it could not be told the end of.
+	untold []agentapi.SessionID
+	// unplugged says that the port at which it stands is being watched, being down.
+	unplugged bool
 	// searching says that it is being looked for now.
 	searching bool
 }
@@ -104,6 +112,8 @@ func (a *agent) unfit(family netip.Addr) string {
 		return "is silent"
 	case a.liveness == AgentUnknown:
 		return "has not been reached yet"
+	case a.unplugged:
+		return "is unplugged: its port is down"
 	case a.record.Draining || a.status.Draining:
 		return "is draining"
 	case !ok:

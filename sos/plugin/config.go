@@ -23,7 +23,8 @@ type Config struct {
 	PrepareTimeout agentapi.Duration `json:"prepare_timeout" doc:"Deadline of both agents' answers"`
 	RulesTimeout   agentapi.Duration `json:"rules_timeout" doc:"Deadline of the switches' answers, for each side"`
 	CommitTimeout  agentapi.Duration `json:"commit_timeout" doc:"Deadline of the server's answer to its agent; longer than the agent's own"`
-	SilentAfter    agentapi.Duration `json:"silent_after" doc:"An agent without a sign of life for so long is given up, with its sessions"`
+	SilentAfter    agentapi.Duration `json:"silent_after" doc:"An agent of which the controller hears nothing for so long gets no new sessions; those it has end unless something says that it is alive, or may be"`
+	PeerTimeout    agentapi.Duration `json:"peer_timeout" doc:"End of a session whose agents do not hear each other, though nothing says that one is dead: how long an outage of the network may last"`
 
 	MaxSetups          int `json:"max_setups" doc:"Connections being set up at once; more go directly"`
 	MaxSetupsPerClient int `json:"max_setups_per_client" doc:"The same for one client address"`
@@ -38,8 +39,8 @@ func DefaultConfig() Config {
 		Balance: BalanceSessions,
 		Idle:    agentapi.Duration(2 * time.Hour), PrepareTimeout: agentapi.Duration(2 * time.Second),
 		RulesTimeout: agentapi.Duration(2 * time.Second), CommitTimeout: agentapi.Duration(4 * time.Second),
-		SilentAfter: agentapi.Duration(2200 * time.Millisecond),
-		MaxSetups:   2048, MaxSetupsPerClient: 1536, History: 2000,
+		SilentAfter: agentapi.Duration(2200 * time.Millisecond), PeerTimeout: agentapi.Duration(time.Minute),
+		MaxSetups: 2048, MaxSetupsPerClient: 1536, History: 2000,
 	}
 }
 
@@ -55,6 +56,7 @@ type ConfigChange struct {
 	RulesTimeout       *string  `json:"rules_timeout,omitempty"`
 	CommitTimeout      *string  `json:"commit_timeout,omitempty"`
 	SilentAfter        *string  `json:"silent_after,omitempty"`
+	PeerTimeout        *string  `json:"peer_timeout,omitempty"`
 	MaxSetups          *int     `json:"max_setups,omitempty"`
 	MaxSetupsPerClient *int     `json:"max_setups_per_client,omitempty"`
 	History            *int     `json:"history,omitempty"`
@@ -75,6 +77,7 @@ func (ch ConfigChange) Apply(c Config) (Config, []Fault) {
 		{"rules_timeout", ch.RulesTimeout, &c.RulesTimeout, 50 * time.Millisecond, 10 * time.Second},
 		{"commit_timeout", ch.CommitTimeout, &c.CommitTimeout, 50 * time.Millisecond, 30 * time.Second},
 		{"silent_after", ch.SilentAfter, &c.SilentAfter, 1500 * time.Millisecond, time.Minute},
+		{"peer_timeout", ch.PeerTimeout, &c.PeerTimeout, 3 * time.Second, time.Hour},
 	}
 	for _, d := range durations {
 		if d.in == nil {

@@ -18,17 +18,12 @@ func (s *Service) established(ss *session, total agentapi.Duration) {
 	ss.state, ss.steps.Total = StateLive, total
 	steps, rec := ss.steps, s.recordOf(ss)
 	ended := len(ss.ended) > 0
-	lost := ss.client.liveness == AgentSilent || ss.server.liveness == AgentSilent
 	s.mu.Unlock()
 	s.metrics.established(steps)
 	s.publish("session-up", rec)
 	s.log.Debug("session is up", "session", ss.id, "flow", ss.flow, "setup", steps.Total)
-	switch {
-	case ended:
+	if ended {
 		s.windUp(ss)
-	case lost:
-		// An agent was given up in the last moment of the set-up.
-		s.loseAgentsOf(ss)
 	}
 }
 

@@ -21,6 +21,11 @@ type Fabric interface {
 	CanMatch(openflow.DatapathID, openflow.Field) bool
 	// EdgeSwitches are the connected switches behind which hosts may stand.
 	EdgeSwitches() []openflow.DatapathID
+	// PortUp says whether a port's link is up, as far as its switch has told; it
+	// is false for known when the switch is not connected.
+	PortUp(network.PortRef) (up, known bool)
+	// Alive asks a switch for a sign of life.
+	Alive(context.Context, openflow.DatapathID) bool
 	// Send makes a switch send a frame out of a port.
 	Send(openflow.DatapathID, uint32, []byte) error
 }

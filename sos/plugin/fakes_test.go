@@ -23,15 +23,18 @@ import (
 // fakeNet stands for the network: a topology, hosts, and a ledger that keeps
 // what is applied and can be told to refuse.
 type fakeNet struct {
-	mu      sync.Mutex
-	top     *topology.Topology
-	hosts   map[netip.Addr]network.Host
-	rules   map[string][]network.Rule
-	log     []string // of everything that happened, shared with the agents
-	refuse  func(key string) error
-	sent    chan []byte
-	ready   bool
-	atReady map[string][]network.Rule // declared when Ready was called
+	mu     sync.Mutex
+	top    *topology.Topology
+	hosts  map[netip.Addr]network.Host
+	rules  map[string][]network.Rule
+	log    []string // of everything that happened, shared with the agents
+	refuse func(key string) error
+	sent   chan []byte
+	// portsDown are ports without a link, deaf switches that do not answer.
+	portsDown map[network.PortRef]bool
+	deaf      map[openflow.DatapathID]bool
+	ready     bool
+	atReady   map[string][]network.Rule // declared when Ready was called
 }
 
 func (n *fakeNet) Topology() *topology.Topology { n.mu.Lock(); defer n.mu.Unlock(); return n.top }
@@ -64,6 +67,18 @@ func (n *fakeNet) ResolveHost(_ context.Context, a netip.Addr) (network.Host, er
 func (n *fakeNet) CanSet(openflow.DatapathID, openflow.Field) bool   { return true }
 func (n *fakeNet) CanMatch(openflow.DatapathID, openflow.Field) bool { return true }
 func (n *fakeNet) EdgeSwitches() []openflow.DatapathID               { return n.Topology().Switches }
+
+func (n *fakeNet) PortUp(at network.PortRef) (up, known bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.portsDown[at], !n.deaf[at.Switch]
+}
+
+func (n *fakeNet) Alive(_ context.Context, d openflow.DatapathID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.deaf[d]
+}
 
 func (n *fakeNet) Send(_ openflow.DatapathID, _ uint32, frame []byte) error {
 	select {
@@ -156,12 +171,16 @@ type fakeAgent struct {
 	prepare  func(agentapi.PrepareRequest) error
 	commit   func() error
 	streams  map[chan agentapi.Event]bool
+	// mute is closed when nothing of the agent arrives any more, though it runs.
+	mute  chan struct{}
+	peers []agentapi.PeerStatus
 }
 
 func newFakeAgent(t *testing.T, n *fakeNet, name string) *fakeAgent {
 	a := &fakeAgent{
 		name: name, net: n, instance: "first", limit: 100, dead: make(chan struct{}),
 		sessions: map[agentapi.SessionID]agentapi.Session{}, streams: map[chan agentapi.Event]bool{},
+		mute: make(chan struct{}),
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/sessions", a.postSession)
@@ -171,7 +190,17 @@ func newFakeAgent(t *testing.T, n *fakeNet, name string) *fakeAgent {
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.status()) })
 	mux.HandleFunc("POST /v1/drain", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.status()) })
 	mux.HandleFunc("GET /v1/events", a.getEvents)
-	a.server = httptest.NewServer(mux)
+	a.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-a.mute:
+			select {
+			case <-r.Context().Done():
+			case <-a.dead:
+			}
+		default:
+			mux.ServeHTTP(w, r)
+		}
+	}))
 	t.Cleanup(a.kill)
 	return a
 }
@@ -205,7 +234,7 @@ func (a *fakeAgent) load() agentapi.Load {
 func (a *fakeAgent) status() agentapi.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return agentapi.Status{Load: a.load(), Instance: a.instance, DataPorts: []uint16{7001, 7002}}
+	return agentapi.Status{Load: a.load(), Instance: a.instance, DataPorts: []uint16{7001, 7002}, Peers: a.peers}
 }
 
 func (a *fakeAgent) postSession(w http.ResponseWriter, r *http.Request) {
@@ -315,6 +344,12 @@ func (a *fakeAgent) getEvents(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		case <-a.dead:
+			return
+		case <-a.mute:
+			select {
+			case <-r.Context().Done():
+			case <-a.dead:
+			}
 			return
 		case e = <-c:
 		case <-beat.C:

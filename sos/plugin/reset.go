@@ -32,29 +32,16 @@ type reset struct {
 }
 
 // loseSessions ends the sessions of an agent that is gone.
-func (s *Service) loseSessions(a *agent, cause error) {
-	s.mu.Lock()
-	var lost []*session
-	for _, ss := range s.sessions {
-		if ss.state == StateLive && (ss.client == a || ss.server == a) {
-			lost = append(lost, ss)
-		}
-	}
-	s.mu.Unlock()
+func (s *Service) loseSessions(a *agent, cause error) { s.loseThose(s.sessionsOf(a), a, cause) }
+
+// loseThose ends sessions of an agent that is gone.
+func (s *Service) loseThose(lost []*session, a *agent, cause error) {
 	if len(lost) > 0 {
 		s.log.Warn("sessions end with their agent", "agent", a.record.Name, "sessions", len(lost), "error", cause)
 	}
 	for _, ss := range lost {
 		s.loseAgents(ss, map[*agent]bool{a: true})
 	}
-}
-
-// loseAgentsOf ends a session those of whose agents that are silent.
-func (s *Service) loseAgentsOf(ss *session) {
-	s.mu.Lock()
-	lost := map[*agent]bool{ss.client: ss.client.liveness == AgentSilent, ss.server: ss.server.liveness == AgentSilent}
-	s.mu.Unlock()
-	s.loseAgents(ss, lost)
 }
 
 // loseAgents ends a session: the agent that is left resets its own end, and
@@ -77,15 +64,48 @@ func (s *Service) loseAgents(ss *session, lost map[*agent]bool) {
 	}
 	s.start(func(ctx context.Context) {
 		bothRoles(func(_ int, r agentapi.Role) error {
-			if lost[ss.agent(r)] {
+			a := ss.agent(r)
+			if lost[a] {
+				s.start(func(ctx context.Context) { s.tell(ctx, a, ss.id) })
+			}
+			if lost[a] || !s.tell(ctx, a, ss.id) {
 				s.resetEnd(ctx, ss, r)
-			} else {
-				s.abort(ss.id, ss.agent(r))
 			}
 			return nil
 		})
 		s.end(ctx, ss)
 	})
+}
+
+// maxUntold bounds the sessions that an agent is told of when it is back.
+const maxUntold = 4096
+
+// tell has an agent reset its end of a session. It reports false when the agent
+// cannot be told; it then is when it is back, lest it waits for its peer.
+func (s *Service) tell(ctx context.Context, a *agent, id agentapi.SessionID) bool {
+	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
+	defer cancel()
+	err := a.client.Abort(ctx, id)
+	if err == nil || agentapi.CodeOf(err) == agentapi.CodeNotFound {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(a.untold) < maxUntold {
+		a.untold = append(a.untold, id)
+	}
+	return false
+}
+
+// tellLate tells an agent that is back what it could not be told.
+func (s *Service) tellLate(ctx context.Context, a *agent) {
+	s.mu.Lock()
+	untold := a.untold
+	a.untold = nil
+	s.mu.Unlock()
+	for _, id := range untold {
+		s.tell(ctx, a, id)
+	}
 }
 
 // resetEnd tells the end host of a lost agent that its connection is over.

@@ -192,4 +192,7 @@ func (s *Service) NetworkChanged(e network.Event) {
 	if e.Kind != network.HostRemoved {
 		s.wake()
 	}
+	if e.Kind == network.PortDown {
+		s.start(func(ctx context.Context) { s.portDown(ctx, e.Port) })
+	}
 }

@@ -197,7 +197,7 @@ func (s *Service) prepare(ctx context.Context, ss *session, cfg Config) ([]*agen
 		return agentapi.PrepareRequest{
 			ID: ss.id, Key: key, Role: r, Client: ss.flow.client, Server: ss.flow.server,
 			Peer: agentapi.Peer{Addr: peer, DataPorts: s.dataPorts(ss, other(r))}, Params: ss.tuning.params(),
-			Idle: cfg.Idle, Context: about,
+			Idle: cfg.Idle, PeerTimeout: cfg.PeerTimeout, Context: about,
 		}
 	}
 	var replies [2]agentapi.PrepareReply

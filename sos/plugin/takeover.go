@@ -283,12 +283,8 @@ func (s *Service) enliven(ss *session) {
 	s.mu.Lock()
 	ss.state = StateLive
 	ended := len(ss.ended) > 0
-	lost := ss.client.liveness == AgentSilent || ss.server.liveness == AgentSilent
 	s.mu.Unlock()
-	switch {
-	case ended:
+	if ended {
 		s.windUp(ss)
-	case lost:
-		s.loseAgentsOf(ss)
 	}
 }

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"errors"
+	"syscall"
 	"time"
 
 	"github.com/sluice-net/sluice/sos/agentapi"
@@ -29,13 +30,14 @@ func (s *Service) watchAgent(ctx context.Context, a *agent) {
 		if ctx.Err() != nil {
 			return
 		}
-		if s.alive(ctx, a) {
+		dead := s.ask(ctx, a)
+		if dead == nil {
 			if !sleep(ctx, probePause) {
 				return
 			}
 			continue
 		}
-		s.giveUp(a, err)
+		s.giveUp(ctx, a, err, dead)
 		if !sleep(ctx, retryAfter) {
 			return
 		}
@@ -62,22 +64,25 @@ func (s *Service) followEvents(ctx context.Context, a *agent) error {
 	return err
 }
 
-// alive asks an agent whose event stream broke for its state, since a broken
-// stream is no proof: twice, with short deadlines, before its sessions are given up.
-func (s *Service) alive(ctx context.Context, a *agent) bool {
+// ask asks an agent whose event stream broke for its state, since a broken stream
+// is no proof: twice, with short deadlines, before it is given up. The error says
+// how it did not answer.
+func (s *Service) ask(ctx context.Context, a *agent) error {
+	var err error
 	for range probes {
 		limited, cancel := context.WithTimeout(ctx, probeTimeout)
-		st, err := a.client.Status(limited)
+		var st agentapi.Status
+		st, err = a.client.Status(limited)
 		cancel()
 		if err == nil {
 			s.learn(a, st)
-			return true
+			return nil
 		}
 		if !sleep(ctx, probePause) {
 			break
 		}
 	}
-	return false
+	return err
 }
 
 // learn keeps what an agent's status says.
@@ -180,16 +185,22 @@ func (s *Service) greet(ctx context.Context, a *agent) {
 	if st, err := a.client.Status(ctx); err == nil {
 		s.learn(a, st)
 	}
+	s.tellLate(ctx, a)
 	s.findAgent(ctx, a)
 }
 
-// giveUp takes a silent agent out of service and ends its sessions.
-func (s *Service) giveUp(a *agent, cause error) {
+// giveUp takes an agent out of service whose events ended for cause, and which
+// did not answer then. What becomes of its sessions is judged apart.
+func (s *Service) giveUp(ctx context.Context, a *agent, cause, answer error) {
 	s.mu.Lock()
 	was := a.liveness
 	a.liveness = AgentSilent
+	a.refused = errors.Is(answer, syscall.ECONNREFUSED)
 	if cause != nil {
 		a.err = cause.Error()
+	}
+	if was != AgentSilent {
+		a.silentSince = time.Now()
 	}
 	s.mu.Unlock()
 	if was == AgentSilent {
@@ -197,7 +208,7 @@ func (s *Service) giveUp(a *agent, cause error) {
 	}
 	s.log.Warn("agent is silent", "agent", a.record.Name, "url", a.record.URL, "error", cause)
 	s.publish("agent-silent", map[string]any{"agent": a.record.Name, "error": a.err})
-	s.loseSessions(a, cause)
+	s.start(func(context.Context) { s.judgeWhileSilent(ctx, a) })
 }
 
 // findAgent looks for the agent's addresses in the network, by ARP or neighbour

@@ -1,0 +1,132 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/sos/agentapi"
+)
+
+// An agent of which the controller hears nothing may be dead, or behind a way that
+// is down while it carries its sessions well, or will again: TCP outlives an outage,
+// so its sessions have to. What tells the two apart is asked of whoever can know.
+const (
+	// judgeEvery is how often those who may know are asked.
+	judgeEvery = 250 * time.Millisecond
+	// askPartner bounds an agent's answer about another.
+	askPartner = 500 * time.Millisecond
+	// heardWithin is the silence of a peer that an agent takes for life: peers
+	// speak twice a second.
+	heardWithin = 1200 * time.Millisecond
+)
+
+var (
+	errNotRunning = errors.New("its machine refuses connections: it does not run")
+	errUnplugged  = errors.New("its port is down")
+	errUnheard    = errors.New("its switch answers, but neither the controller nor the other agent hears it")
+)
+
+// judgeWhileSilent ends the sessions of a silent agent as soon as something says
+// that it is dead, until it is heard again or removed.
+func (s *Service) judgeWhileSilent(ctx context.Context, a *agent) {
+	for {
+		s.mu.Lock()
+		silent := a.liveness == AgentSilent && s.agents[a.record.Name] == a
+		s.mu.Unlock()
+		if !silent {
+			return
+		}
+		s.judge(ctx, a)
+		if !sleep(ctx, judgeEvery) {
+			return
+		}
+	}
+}
+
+// judge ends those of a silent agent's sessions of which it is the dead end.
+func (s *Service) judge(ctx context.Context, a *agent) {
+	sessions := s.sessionsOf(a)
+	if len(sessions) == 0 {
+		return
+	}
+	if err := s.dead(a); err != nil {
+		s.loseThose(sessions, a, err)
+		return
+	}
+	partners := map[*agent][]*session{}
+	for _, ss := range sessions {
+		o := ss.client
+		if o == a {
+			o = ss.server
+		}
+		partners[o] = append(partners[o], ss)
+	}
+	near := sync.OnceValue(func() bool { return s.switchAnswers(ctx, a) })
+	var all sync.WaitGroup
+	for o, those := range partners {
+		all.Go(func() {
+			// An agent that does not hear it either may be cut off like us; so may
+			// its switch.
+			if unheard(ctx, o, a) && near() {
+				s.loseThose(those, a, errUnheard)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// dead says why a silent agent is dead without asking anybody, or nil.
+func (s *Service) dead(a *agent) error {
+	down := s.portsDown(a)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	patience := time.Duration(s.config.PeerTimeout)
+	switch {
+	case a.refused:
+		return errNotRunning
+	case down:
+		return errUnplugged
+	case time.Since(a.silentSince) > patience:
+		return fmt.Errorf("silent for %v", patience)
+	}
+	return nil
+}
+
+// unheard reports whether agent o answers, and says that it does not hear its peer
+// a. What either knows of its addresses is fixed.
+func unheard(ctx context.Context, o, a *agent) bool {
+	ctx, cancel := context.WithTimeout(ctx, askPartner)
+	defer cancel()
+	st, err := o.client.Status(ctx)
+	return err == nil && !slices.ContainsFunc(st.Peers, func(p agentapi.PeerStatus) bool {
+		return time.Duration(p.Silence) <= heardWithin && slices.Contains(a.record.Addrs, p.Addr)
+	})
+}
+
+// switchAnswers asks the switches at which the agent stands for a sign of life.
+func (s *Service) switchAnswers(ctx context.Context, a *agent) bool {
+	ports := s.portsOf(a)
+	for _, at := range ports {
+		if !s.fabric.Alive(ctx, at.Switch) {
+			return false
+		}
+	}
+	return len(ports) > 0
+}
+
+// sessionsOf lists the live sessions of an agent.
+func (s *Service) sessionsOf(a *agent) []*session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*session
+	for _, ss := range s.sessions {
+		if ss.state == StateLive && (ss.client == a || ss.server == a) {
+			out = append(out, ss)
+		}
+	}
+	return out
+}

@@ -1,0 +1,121 @@
+package plugin
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/sos/agentapi"
+)
+
+// TestSilentAgent has an agent of which the controller hears nothing: whether its
+// session ends depends on what others know of it.
+func TestSilentAgent(t *testing.T) {
+	heard := []agentapi.PeerStatus{{Addr: agentX.Addr(), Silence: agentapi.Duration(400 * time.Millisecond)}}
+	silent := []agentapi.PeerStatus{{Addr: agentX.Addr(), Silence: agentapi.Duration(2 * time.Second)}}
+	for _, c := range []struct {
+		name  string
+		peers []agentapi.PeerStatus
+		ill   func(*fakeNet)
+		other func(*bench) // what happens to the other agent
+		lost  bool
+	}{
+		{name: "the other agent hears it", peers: heard},
+		{name: "the other agent does not hear it", peers: silent, lost: true},
+		{name: "the other agent knows nothing of it", lost: true},
+		{name: "the other agent does not hear it, its switch does not answer", peers: silent, ill: func(n *fakeNet) {
+			n.deaf = map[openflow.DatapathID]bool{1: true}
+		}},
+		{name: "its port is down", peers: heard, lost: true, ill: func(n *fakeNet) {
+			n.portsDown = map[network.PortRef]bool{at(1, portX): true}
+		}},
+		{name: "nobody can say", other: func(b *bench) { close(b.y.mute) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			if _, faults, err := b.service.setConfig(t.Context(), ConfigChange{SilentAfter: new("1.5s")}); err != nil || faults != nil {
+				t.Fatal(err, faults)
+			}
+			_, held := b.syn(hostA)
+			if got := b.fate(held); got != "released" {
+				t.Fatalf("the packet was %s", got)
+			}
+			b.eventually("the session is live", func() bool { return len(b.service.records("live")) == 1 })
+			b.y.mu.Lock()
+			b.y.peers = c.peers
+			b.y.mu.Unlock()
+			b.net.mu.Lock()
+			if c.ill != nil {
+				c.ill(b.net)
+			}
+			b.net.mu.Unlock()
+			if c.other != nil {
+				c.other(b)
+			}
+			close(b.x.mute)
+			b.eventually("the agent is silent", func() bool { return b.state("x") == AgentSilent })
+			if c.lost {
+				b.eventually("the session is over", func() bool {
+					past := b.past()
+					return len(past) == 1 && past[0].How == "agent lost: x"
+				})
+				return
+			}
+			b.service.judge(t.Context(), b.agent("x"))
+			if live := b.service.records("live"); len(live) != 1 || live[0].State != StateLive {
+				t.Errorf("sessions after the judgement: %+v", live)
+			}
+		})
+	}
+}
+
+// TestUnpluggedAgent takes the port of an agent that answers down: a new session
+// avoids it, and those that it has end when the port stays down.
+func TestUnpluggedAgent(t *testing.T) {
+	b := newBench(t)
+	_, held := b.syn(hostA)
+	if got := b.fate(held); got != "released" {
+		t.Fatalf("the packet was %s", got)
+	}
+	set := func(kind network.EventKind, down bool) {
+		b.net.mu.Lock()
+		b.net.portsDown = map[network.PortRef]bool{at(1, portX): down}
+		b.net.mu.Unlock()
+		b.service.NetworkChanged(network.Event{Kind: kind, Switch: 1, Port: at(1, portX)})
+	}
+	start := time.Now()
+	set(network.PortDown, true)
+	b.eventually("the agent is passed over", func() bool { return b.unfit("x") != "" })
+	set(network.PortUp, false)
+	b.eventually("the agent is used again", func() bool { return b.unfit("x") == "" })
+	if live := b.service.records("live"); len(live) != 1 {
+		t.Errorf("sessions after a port that flapped: %+v", live)
+	}
+	set(network.PortDown, true)
+	b.eventually("the session is over", func() bool { return len(b.past()) == 1 })
+	if took := time.Since(start); took < unpluggedFor {
+		t.Errorf("the session ended %v after the port went down, want %v", took, unpluggedFor)
+	}
+}
+
+func (b *bench) agent(name string) *agent {
+	b.service.mu.Lock()
+	defer b.service.mu.Unlock()
+	return b.service.agents[name]
+}
+
+func (b *bench) state(name string) Liveness {
+	a := b.agent(name)
+	b.service.mu.Lock()
+	defer b.service.mu.Unlock()
+	return a.liveness
+}
+
+func (b *bench) unfit(name string) string {
+	a := b.agent(name)
+	b.service.mu.Lock()
+	defer b.service.mu.Unlock()
+	return a.unfit(hostA.Addr())
+}
