@@ -72,21 +72,23 @@ func (s *Switch) measureLoops(ctx context.Context) {
 
 // pollCounters reads the counters of all ports, at once and then in step with all
 // other switches: what one end of a link has sent and the other received is best
-// compared when both are read at one time.
+// compared when both are read at one time. In between, and however load is measured, they
+// are read when the probes of a link do not arrive.
 func (s *Switch) pollCounters(ctx context.Context) {
-	if s.n.cfg.Measure == MeasureSFlow {
-		return
-	}
-	s.readCounters(ctx)
-	timer := time.NewTimer(s.n.untilReading())
+	polled := s.n.cfg.Measure != MeasureSFlow
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-s.doubted:
+			s.readCounters(ctx, s.n.takeDoubted)
 		case <-timer.C:
-			s.readCounters(ctx)
-			timer.Reset(s.n.untilReading())
+			if polled {
+				s.readCounters(ctx, s.n.takePolled)
+				timer.Reset(s.n.untilReading())
+			}
 		}
 	}
 }
@@ -96,8 +98,24 @@ func (n *Network) untilReading() time.Duration {
 	return n.cfg.StatsInterval - time.Since(n.began)%n.cfg.StatsInterval
 }
 
+// doubt has the counters read for discovery.
+func (s *Switch) doubt() {
+	select {
+	case s.doubted <- struct{}{}:
+	default:
+	}
+}
+
+// takeDoubted tells discovery of a port whether it has received and sent something.
+func (n *Network) takeDoubted(x stats.Sample) {
+	n.links.Counted(x.Port, x.RxPackets, x.TxPackets, x.Sent)
+}
+
+// takePolled has the load of a port follow from its counters.
+func (n *Network) takePolled(x stats.Sample) { n.rates.Observe(x) }
+
 // readCounters reads the counters of all ports.
-func (s *Switch) readCounters(ctx context.Context) {
+func (s *Switch) readCounters(ctx context.Context, take func(stats.Sample)) {
 	r, err := s.exchange(ctx, &openflow.MultipartRequest{Body: &openflow.PortStatsRequest{Port: openflow.PortAny}})
 	if err != nil {
 		return // the next reading makes a rate over both intervals
@@ -115,7 +133,7 @@ func (s *Switch) readCounters(ctx context.Context) {
 			if p.Port > openflow.PortMax {
 				continue
 			}
-			s.n.rates.Observe(stats.Sample{
+			take(stats.Sample{
 				Port: PortRef{Switch: s.dpid, Port: p.Port}, Sent: r.sent, Received: r.answered, Age: p.Duration.Duration(),
 				Counters: stats.Counters{
 					RxBytes: p.RxBytes, TxBytes: p.TxBytes, RxPackets: p.RxPackets, TxPackets: p.TxPackets,

@@ -45,7 +45,7 @@ func (n *Network) serve(ctx context.Context, conn net.Conn) {
 
 func (n *Network) newSwitch(conn net.Conn) *Switch {
 	s := &Switch{
-		n: n, conn: conn, out: newOutput(conn, &n.cfg), since: time.Now(), done: make(chan struct{}), gone: make(chan struct{}), announced: make(chan struct{}),
+		n: n, conn: conn, out: newOutput(conn, &n.cfg), since: time.Now(), done: make(chan struct{}), gone: make(chan struct{}), doubted: make(chan struct{}, 1), announced: make(chan struct{}),
 		flows: ledger.NewFlows(n.cfg.ForwardRules, n.forwardHash, n.cfg.Generation), ports: map[uint32]openflow.Port{}, requests: map[uint32]*request{},
 	}
 	s.held.limit = n.cfg.HoldLimit

@@ -35,6 +35,8 @@ type Switch struct {
 
 	done chan struct{} // closed when the session ends
 	gone chan struct{} // closed when it has left the registry
+	// doubted: the counters are wanted, because probes of a link are missing.
+	doubted chan struct{}
 	// announced is closed when everybody has been told that the switch is up.
 	announced chan struct{}
 	// accepting: changes may be sent; guarded by the network's mutex.

@@ -32,6 +32,8 @@ type wiring struct {
 	repairs     repairs
 	resolving   resolving
 	ticks       chan struct{} // a port came up: probe it now
+	probeQueues probeQueues
+	unprobed    logLimit
 }
 
 // historySpan is how far back the measurements of links are remembered.
@@ -159,6 +161,7 @@ func (s *Switch) deadEnds() []PortRef {
 func (n *Network) switchDown(s *Switch) {
 	n.linkChanges(n.links.SwitchDown(s.dpid))
 	n.rates.ForgetSwitch(s.dpid)
+	n.probeQueues.forget(s.dpid)
 	n.repairs.switchLeft(s.dpid, n.cfg.DiscoveryTimeout)
 	n.rebuild()
 	n.emit(Event{Kind: SwitchDown, Switch: s.dpid})
@@ -201,6 +204,8 @@ func (n *Network) linkChanges(changes []discovery.Change) {
 			n.emit(Event{Kind: LinkUp, Link: c.Link})
 			n.tick() // the way back
 			n.repairs.request(PortRef{})
+		case discovery.LinkUnprobed:
+			n.unprobed.warn(n.log, "probes of a link are lost, which stands by what it carries", "from", c.Link.From, "to", c.Link.To)
 		case discovery.LinkDown:
 			n.emit(Event{Kind: LinkDown, Link: c.Link})
 			n.repairs.request(c.Link.From)
@@ -277,9 +282,14 @@ func (h hostHandler) HandlePacketIn(p *PacketIn) Verdict {
 
 // probe sends the probes that are due and returns when to call it again.
 func (n *Network) probe(now time.Time) time.Time {
-	send, changes, next := n.links.Tick(now)
-	n.linkChanges(changes)
-	for _, at := range send {
+	due := n.links.Tick(now)
+	n.linkChanges(due.Changes)
+	for _, at := range due.Count {
+		if s, ok := n.Switch(at.Switch); ok {
+			s.doubt()
+		}
+	}
+	for _, at := range due.Probe {
 		s, ok := n.Switch(at.Switch)
 		if !ok {
 			continue
@@ -288,9 +298,9 @@ func (n *Network) probe(now time.Time) time.Time {
 		if frame == nil {
 			continue
 		}
-		if err := s.PacketOut(openflow.PortController, []openflow.Action{openflow.Output(at.Port)}, frame); err != nil {
+		if err := s.PacketOut(openflow.PortController, n.probeQueues.output(at), frame); err != nil {
 			s.limiter.warn(n.log, "probing a port", "port", at, "error", err)
 		}
 	}
-	return next
+	return due.Next
 }

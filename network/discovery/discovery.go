@@ -57,6 +57,9 @@ const (
 	LinkDown
 	// EdgeUp: a port has settled as an edge port.
 	EdgeUp
+	// LinkUnprobed: the probes of a link do not arrive, and it stands because it carries
+	// other packets.
+	LinkUnprobed
 )
 
 // Change is something that discovery has found out. Link is set for links, Port
@@ -90,11 +93,14 @@ type port struct {
 	heard    time.Time // when a probe last arrived here
 	looped   time.Time // when one of its own came back
 	out      *link     // where the port leads
+	traffic  traffic
 }
 
 type link struct {
-	to   topology.PortRef
-	seen time.Time
+	to       topology.PortRef
+	seen     time.Time // when a probe last arrived
+	counted  time.Time // when its ends' counters were last asked for
+	unprobed bool      // it stands without probes, which has been told
 	transit
 }
 
@@ -187,35 +193,50 @@ func (d *Discovery) sorted(pick func(topology.PortRef, *port) bool) []topology.P
 	return out
 }
 
-// Tick returns the ports to be probed now, by calling Probe for each, what has
-// changed by the passing of time, and when to call it again.
-func (d *Discovery) Tick(now time.Time) (send []topology.PortRef, changes []Change, next time.Time) {
+// Due is what is to be done at one time.
+type Due struct {
+	// Probe are the ports to be probed now, by calling Probe for each.
+	Probe []topology.PortRef
+	// Count are ports whose counters are to be read and told to Counted: those at the
+	// ends of links whose probes are overdue.
+	Count []topology.PortRef
+	// Changes are what the passing of time has changed.
+	Changes []Change
+	// Next is when to ask again.
+	Next time.Time
+}
+
+// Tick tells what is due.
+func (d *Discovery) Tick(now time.Time) Due {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	next = now.Add(d.opts.Interval)
+	due := Due{Next: now.Add(d.opts.Interval)}
 	lifetime := time.Duration(d.opts.Misses) * d.opts.Interval
 	all := d.sorted(func(topology.PortRef, *port) bool { return true })
-	for _, at := range all {
-		if p := d.ports[at]; p.out != nil && now.Sub(p.out.seen) > lifetime {
-			changes = append(changes, d.unlink(at))
-		}
-	}
+	due.Changes = d.end(all, now, lifetime)
 	for _, at := range all {
 		p := d.ports[at]
 		if !p.edge && !p.busy(now, lifetime) && !now.Before(p.settle) {
 			p.edge = true
-			changes = append(changes, Change{Kind: EdgeUp, Port: at})
+			due.Changes = append(due.Changes, Change{Kind: EdgeUp, Port: at})
 		}
-		if !now.Before(p.next) && len(send) < d.opts.Burst {
-			send = append(send, at)
+		if !now.Before(p.next) && len(due.Probe) < d.opts.Burst {
+			due.Probe = append(due.Probe, at)
 			p.next = now.Add(d.pause(at, p, now))
 		}
-		next = earliest(next, p.next)
+		due.Next = earliest(due.Next, p.next)
 		if now.Before(p.settle) {
-			next = earliest(next, p.settle)
+			due.Next = earliest(due.Next, p.settle)
+		}
+		if p.out != nil {
+			if !now.Before(d.doubts(p.out)) {
+				p.out.counted = now
+				due.Count = append(due.Count, at, p.out.to)
+			}
+			due.Next = earliest(due.Next, d.doubts(p.out))
 		}
 	}
-	return send, changes, next
+	return due
 }
 
 // busy reports whether the port shows signs of a link or a loop.
@@ -312,7 +333,7 @@ func (d *Discovery) accept(pr probe, at topology.PortRef, now time.Time, control
 			here.next = now
 		}
 	}
-	from.out.seen = now
+	from.out.seen, from.out.unprobed = now, false
 	from.out.add(flight, control(pr.from.Switch), control(at.Switch), d.opts.Window)
 	if fresh {
 		changes = append(changes, Change{Kind: LinkUp, Link: from.link(pr.from)})

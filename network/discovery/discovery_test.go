@@ -29,12 +29,17 @@ type wire struct {
 	rtt   map[openflow.DatapathID]time.Duration
 	heard map[topology.PortRef][]byte // the latest probe out of each port
 	log   []string
+	// full cables carry packets, and lose probes.
+	full map[topology.PortRef]bool
+	// counts are the packets that ports have received and sent.
+	counts map[topology.PortRef][2]uint64
 }
 
 func newWire(t *testing.T, o Options, ports ...topology.PortRef) *wire {
 	w := &wire{
 		t: t, now: t0, d: New(o, t0), delay: time.Millisecond,
 		cable: map[topology.PortRef]topology.PortRef{}, heard: map[topology.PortRef][]byte{}, rtt: map[openflow.DatapathID]time.Duration{},
+		full: map[topology.PortRef]bool{}, counts: map[topology.PortRef][2]uint64{},
 	}
 	for _, p := range ports {
 		w.note(w.d.PortUp(p, openflow.MAC{2}, w.now))
@@ -53,6 +58,8 @@ func (w *wire) note(cs []Change) {
 			w.log = append(w.log, fmt.Sprintf("down %v-%v", c.Link.From, c.Link.To))
 		case EdgeUp:
 			w.log = append(w.log, fmt.Sprintf("edge %v", c.Port))
+		case LinkUnprobed:
+			w.log = append(w.log, fmt.Sprintf("unprobed %v-%v", c.Link.From, c.Link.To))
 		}
 	}
 }
@@ -78,12 +85,16 @@ func (w *wire) receive(frame []byte, at topology.PortRef) error {
 func (w *wire) run(d time.Duration) {
 	end := w.now.Add(d)
 	for {
-		send, cs, next := w.d.Tick(w.now)
-		w.note(cs)
-		for _, p := range send {
+		due := w.d.Tick(w.now)
+		w.note(due.Changes)
+		for _, p := range due.Count {
+			n := w.counts[p]
+			w.d.Counted(p, n[0], n[1], w.now)
+		}
+		for _, p := range due.Probe {
 			f := w.d.Probe(nil, p, w.now)
 			w.heard[p] = f
-			if to, ok := w.cable[p]; ok {
+			if to, ok := w.cable[p]; ok && !w.full[p] {
 				now := w.now
 				w.now = now.Add(w.delay + w.rtt[p.Switch]/2 + w.rtt[to.Switch]/2)
 				if err := w.receive(f, to); err != nil {
@@ -92,15 +103,28 @@ func (w *wire) run(d time.Duration) {
 				w.now = now
 			}
 		}
+		next := due.Next
 		if next.After(end) {
 			break
 		}
 		if !next.After(w.now) {
 			next = w.now.Add(time.Millisecond)
 		}
+		w.carry(next.Sub(w.now))
 		w.now = next
 	}
 	w.now = end
+}
+
+// carry has full cables carry packets for a while.
+func (w *wire) carry(d time.Duration) {
+	for from := range w.full {
+		packets := uint64(d.Milliseconds())
+		w.counts[from] = [2]uint64{w.counts[from][0], w.counts[from][1] + packets}
+		if to, ok := w.cable[from]; ok {
+			w.counts[to] = [2]uint64{w.counts[to][0] + packets/4, w.counts[to][1]}
+		}
+	}
 }
 
 func TestLinksAndEdges(t *testing.T) {
@@ -148,7 +172,7 @@ func TestProbesArePaced(t *testing.T) {
 	}
 	count, most := map[topology.PortRef]int{}, 0
 	for end := w.now.Add(21 * time.Second); w.now.Before(end); w.now = w.now.Add(10 * time.Millisecond) {
-		send, _, _ := w.d.Tick(w.now)
+		send := w.d.Tick(w.now).Probe
 		most = max(most, len(send))
 		if w.now.Sub(t0) > time.Second {
 			for _, p := range send {

@@ -36,6 +36,8 @@ const waiting = 20 * time.Millisecond
 const (
 	leastPackets = 4
 	mostPackets  = 1000
+	// probePackets may wait in the queue of probes: there is seldom more than one.
+	probePackets = 8
 	// packetMemory is what a full-sized packet takes of its send socket's buffer.
 	packetMemory = 2304
 )
@@ -131,7 +133,7 @@ func (d *Daemon) sync(ctx context.Context, state *ovsdb.State) (again bool) {
 				continue
 			}
 			installed, err := d.port(k, p)
-			if known := mark.List(installed); known != p.QoS.Tags[mark.TagKnown] {
+			if known := mark.List(installed.Marks); known != p.QoS.Tags[mark.TagKnown] {
 				err = errors.Join(err, d.client.SetTag(ctx, p, mark.TagKnown, known))
 			}
 			again = again || errors.Is(err, errNotYet)
@@ -160,28 +162,35 @@ func (d *Daemon) tell(port string, err error) {
 func (d *Daemon) port(k *kernel, p ovsdb.Port) (installed Table, err error) {
 	t, err := tableOf(p.QoS)
 	if err != nil {
-		return nil, err
+		return Table{}, err
 	}
 	link, err := netlink.LinkByName(p.Name)
 	if err != nil {
-		return nil, fmt.Errorf("interface %s: %w", p.Name, errNotYet)
+		return Table{}, fmt.Errorf("interface %s: %w", p.Name, errNotYet)
 	}
 	if !k.buckets[link.Attrs().Index] {
-		return nil, fmt.Errorf("interface %s has no bucket: %w", p.Name, errNotYet)
+		return Table{}, fmt.Errorf("interface %s has no bucket: %w", p.Name, errNotYet)
 	}
 	if err := classify(link, t); err != nil {
-		return nil, err
+		return Table{}, err
 	}
 	if p.QoS.Tags[ovsdb.OwnerTag] == "" {
 		return t, nil // somebody else's queues are theirs to bound
 	}
-	return t, d.boundAll(k, link, p.QoS)
+	return t, d.boundAll(k, link, p.QoS, t)
 }
 
 // boundAll bounds the queues of a port's classes.
-func (d *Daemon) boundAll(k *kernel, link netlink.Link, qos *ovsdb.QoS) error {
-	limit := d.limit(qos.Rate, len(qos.Queues))
+func (d *Daemon) boundAll(k *kernel, link netlink.Link, qos *ovsdb.QoS, t Table) error {
+	others := len(qos.Queues)
+	if t.Probes != 0 {
+		others--
+	}
 	for _, q := range qos.Queues {
+		limit := d.limit(qos.Rate, others)
+		if t.Probes != 0 && q.ID == t.Probes {
+			limit = probePackets
+		}
 		at := leafAt{link.Attrs().Index, classOf(q.ID)}
 		if k.leaves[at] && d.limits[at] == limit {
 			continue

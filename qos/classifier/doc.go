@@ -11,6 +11,9 @@
 // database (package mark), and only then are packets marked. So no mark ever leaves the
 // switch, and the next one sees the packet as the host has sent it.
 //
+// The controller's probes of links need no mark: the program knows them by what they are,
+// and gives them the queue that the database names for them.
+//
 // Limits: only IPv4 and IPv6 packets, with at most one VLAN tag, can be marked; a host
 // that sends a mark's DSCP itself enters the class. The marks are codepoints for local
 // use.

@@ -90,7 +90,7 @@ func classify(link netlink.Link, t Table) error {
 	if err != nil {
 		return err
 	}
-	if len(t) == 0 {
+	if t.empty() {
 		for name, f := range have {
 			if err := netlink.FilterDel(f); err != nil {
 				return fmt.Errorf("remove filter %s from %s: %w", name, link.Attrs().Name, err)

@@ -16,6 +16,15 @@ const (
 	checksumAt = 10
 )
 
+// A probe of a link is an LLDP frame to the address that bridges do not pass on. Switches
+// give all of those to the controller, so that those it sends are the only ones that leave.
+const (
+	lldpType  = 0x88cc
+	lldpHigh  = 0x0180c200 // the destination's first four bytes
+	lldpLow   = 0x000e     // and its last two
+	lldpLowAt = 4
+)
+
 // family is an IP version as the program sees it.
 type family struct {
 	name      string
@@ -36,8 +45,8 @@ const (
 const htbMajor = 1
 
 // load brings the program of a table into the kernel. It returns the class as a
-// number with the major one in its upper half, or 0 for packets without a mark, which
-// then go to the default class.
+// number with the major one in its upper half, or 0 for packets that are neither marked
+// nor probes of links, which then go to the default class.
 func (t Table) load() (*ebpf.Program, error) {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "sluice_classify", Type: ebpf.SchedCLS, License: "GPL", Instructions: t.instructions()})
 	if err != nil {
@@ -46,8 +55,8 @@ func (t Table) load() (*ebpf.Program, error) {
 	return p, nil
 }
 
-// instructions: R6 is the packet, R7 the offset of its IP header, R8 the header's
-// first 16 bits, R9 the DSCP.
+// instructions of a table that is not empty: R6 is the packet, R7 the offset of its IP
+// header, R8 the header's first 16 bits, R9 the DSCP.
 func (t Table) instructions() asm.Instructions {
 	out := asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1),
@@ -57,20 +66,43 @@ func (t Table) instructions() asm.Instructions {
 		asm.Mov.Imm(asm.R7, headerAt+tagLength),
 		asm.LoadAbs(typeOffset+tagLength, asm.Half),
 	}
-	for i, f := range families {
-		test := asm.JEq.Imm(asm.R0, f.etherType, f.name)
-		if i == 0 {
-			test = test.WithSymbol("type")
-		}
-		out = append(out, test)
+	var tests asm.Instructions
+	marked := families
+	if len(t.Marks) == 0 {
+		marked = nil
 	}
-	out = append(out, asm.Mov.Imm(asm.R0, 0).WithSymbol("none"), asm.Return())
-	for _, f := range families {
+	for _, f := range marked {
+		tests = append(tests, asm.JEq.Imm(asm.R0, f.etherType, f.name))
+	}
+	if t.Probes != 0 {
+		tests = append(tests, asm.JEq.Imm(asm.R0, lldpType, "lldp"))
+	}
+	tests[0] = tests[0].WithSymbol("type")
+	out = append(append(out, tests...), asm.Mov.Imm(asm.R0, 0).WithSymbol("none"), asm.Return())
+	if t.Probes != 0 {
+		out = append(out, t.probes()...)
+	}
+	for _, f := range marked {
 		out = append(out, t.look(f)...)
 		out = append(out, restore(f)...)
 	}
 	return out
 }
+
+// probes tells probes of links from other LLDP.
+func (t Table) probes() asm.Instructions {
+	return asm.Instructions{
+		asm.LoadAbs(0, asm.Word).WithSymbol("lldp"),
+		asm.JNE.Imm(asm.R0, lldpHigh, "none"),
+		asm.LoadAbs(lldpLowAt, asm.Half),
+		asm.JNE.Imm(asm.R0, lldpLow, "none"),
+		asm.Mov.Imm(asm.R0, class(t.Probes)),
+		asm.Return(),
+	}
+}
+
+// class is a queue's class with the major number in the upper half.
+func class(queue uint32) int32 { return htbMajor<<16 | int32(classOf(queue)) }
 
 // look finds the packet's DSCP in the table.
 func (t Table) look(f family) asm.Instructions {
@@ -81,7 +113,7 @@ func (t Table) look(f family) asm.Instructions {
 		asm.RSh.Imm(asm.R9, f.shift),
 		asm.And.Imm(asm.R9, 0x3f),
 	}
-	for i, e := range t {
+	for i, e := range t.Marks {
 		next := fmt.Sprintf("%s-%d", f.name, i+1)
 		test := asm.JNE.Imm(asm.R9, int32(e.Mark), next)
 		if i > 0 {
@@ -89,12 +121,12 @@ func (t Table) look(f family) asm.Instructions {
 		}
 		out = append(out, test,
 			asm.Mov.Imm(asm.R9, int32(e.Own)<<f.shift),
-			asm.StoreImm(asm.RFP, classSlot, htbMajor<<16|int64(classOf(e.Queue)), asm.Word),
+			asm.StoreImm(asm.RFP, classSlot, int64(class(e.Queue)), asm.Word),
 			asm.Ja.Label(f.name+"-restore"))
 	}
 	end := asm.Mov.Imm(asm.R0, 0)
-	if len(t) > 0 {
-		end = end.WithSymbol(fmt.Sprintf("%s-%d", f.name, len(t)))
+	if len(t.Marks) > 0 {
+		end = end.WithSymbol(fmt.Sprintf("%s-%d", f.name, len(t.Marks)))
 	}
 	return append(out, end, asm.Return())
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -62,7 +63,7 @@ func load(t *testing.T, table Table) *ebpf.Program {
 // The program finds the class of marked packets and leaves them as if they had never
 // been marked; everything else passes as it is.
 func TestProgram(t *testing.T) {
-	p := load(t, Table{{Mark: 3, Own: 0, Queue: 1}, {Mark: 7, Own: 46, Queue: 2}, {Mark: 63, Own: 63, Queue: 0xff}})
+	p := load(t, Table{Marks: []mark.Entry{{Mark: 3, Own: 0, Queue: 1}, {Mark: 7, Own: 46, Queue: 2}, {Mark: 63, Own: 63, Queue: 0xff}}})
 	own := map[uint8]uint8{3: 0, 7: 46, 63: 63}
 	class := map[uint8]uint32{3: 0x10002, 7: 0x10003, 63: 0x10100}
 	for _, version := range []int{4, 6} {
@@ -89,12 +90,42 @@ func TestProgram(t *testing.T) {
 	}
 }
 
+// Probes of links have a class of their own, whatever marks there are; other LLDP and
+// what is sent to their address have not.
+func TestProgramOfProbes(t *testing.T) {
+	lldp := func(dst [6]byte, ethType uint16) []byte {
+		b := append(append(dst[:], make([]byte, 6)...), byte(ethType>>8), byte(ethType))
+		return append(b, make([]byte, 60)...)
+	}
+	nearest := [6]byte{0x01, 0x80, 0xc2, 0, 0, 0x0e}
+	for _, marks := range [][]mark.Entry{nil, {{Mark: 3, Queue: 1}}} {
+		p := load(t, Table{Marks: marks, Probes: 4097})
+		for _, tt := range []struct {
+			name  string
+			frame []byte
+			class uint32
+		}{
+			{"a probe", lldp(nearest, 0x88cc), 0x11002},
+			{"LLDP to another group", lldp([6]byte{0x01, 0x80, 0xc2, 0, 0, 0x03}, 0x88cc), 0},
+			{"LLDP to a host", lldp([6]byte{0x02, 0, 0, 0, 0, 0x0e}, 0x88cc), 0},
+			{"something else to the address", lldp(nearest, 0x0806), 0},
+			{"an IP packet", frame(4, false, 5, 0), 0},
+		} {
+			code, out, err := p.Test(tt.frame)
+			if err != nil || code != tt.class || string(out) != string(tt.frame) {
+				t.Errorf("%s with %d marks: class %#x, want %#x, %v", tt.name, len(marks), code, tt.class, err)
+			}
+		}
+	}
+}
+
 // A table of every mark there can be still fits.
 func TestFullTable(t *testing.T) {
 	var table Table
 	for m := range uint8(64) {
-		table = append(table, mark.Entry{Mark: m, Own: 63 - m, Queue: 0x0fff + uint32(m)})
+		table.Marks = append(table.Marks, mark.Entry{Mark: m, Own: 63 - m, Queue: 0x0fff + uint32(m)})
 	}
+	table.Probes = 0x1001
 	p := load(t, table)
 	if code, _, err := p.Test(frame(4, false, 63, 0)); err != nil || code != 0x1103f {
 		t.Errorf("class %#x, %v", code, err)
@@ -105,21 +136,26 @@ func TestTableOf(t *testing.T) {
 	queue := func(id uint32, marked, own uint8) ovsdb.Queue {
 		return ovsdb.Queue{ID: id, Tags: mark.Entry{Queue: id, Mark: marked, Own: own}.Tags()}
 	}
+	probes := func(id uint32) ovsdb.Queue {
+		return ovsdb.Queue{ID: id, Tags: map[string]string{mark.TagProbes: "yes"}}
+	}
 	root := func(queues ...ovsdb.Queue) *ovsdb.QoS { return &ovsdb.QoS{Root: ovsdb.Root{Queues: queues}} }
-	table, err := tableOf(root(ovsdb.Queue{ID: 0}, queue(9, 7, 46), queue(4, 3, 0), ovsdb.Queue{ID: 5}))
-	if err != nil || len(table) != 2 || table[0] != (mark.Entry{Queue: 4, Mark: 3}) || table[1] != (mark.Entry{Queue: 9, Mark: 7, Own: 46}) {
+	table, err := tableOf(root(ovsdb.Queue{ID: 0}, queue(9, 7, 46), queue(4, 3, 0), ovsdb.Queue{ID: 5}, probes(4097)))
+	want := []mark.Entry{{Queue: 4, Mark: 3}, {Queue: 9, Mark: 7, Own: 46}}
+	if err != nil || !slices.Equal(table.Marks, want) || table.Probes != 4097 {
 		t.Errorf("%v, %v", table, err)
 	}
 	for name, q := range map[string]*ovsdb.QoS{
 		"DSCP out of range": root(queue(1, 3, 64)),
 		"no such class":     root(queue(0xfffe, 3, 0)),
 		"one mark twice":    root(queue(1, 3, 0), queue(2, 3, 0)),
+		"probes twice":      root(probes(1), probes(2)),
 	} {
 		if table, err := tableOf(q); err == nil {
 			t.Errorf("%s: %v", name, table)
 		}
 	}
-	if a, b := (Table{{Queue: 4, Mark: 3}}).name(), (Table{{Queue: 4, Mark: 3, Own: 1}}).name(); a == b || len(a) > 60 {
+	if a, b := (Table{Marks: []mark.Entry{{Queue: 4, Mark: 3}}}).name(), (Table{Marks: []mark.Entry{{Queue: 4, Mark: 3, Own: 1}}}).name(); a == b || len(a) > 60 {
 		t.Errorf("names %q, %q", a, b)
 	}
 }

@@ -10,27 +10,41 @@ import (
 	"github.com/sluice-net/sluice/qos/mark"
 )
 
-// Table is what the program at one port does, by marks.
-type Table []mark.Entry
+// Table is what the program at one port does.
+type Table struct {
+	// Marks are the queues of marked packets, by their marks.
+	Marks []mark.Entry
+	// Probes is the queue of the controller's probes of links, 0 if they have none of
+	// their own.
+	Probes uint32
+}
+
+// empty says whether there is nothing to do.
+func (t Table) empty() bool { return len(t.Marks) == 0 && t.Probes == 0 }
 
 // tableOf reads a port's queues.
 func tableOf(q *ovsdb.QoS) (Table, error) {
 	var t Table
 	for _, queue := range q.Queues {
 		e, is, err := mark.Read(queue.ID, queue.Tags)
+		probes := queue.Tags[mark.TagProbes] != ""
 		switch {
 		case err != nil:
-			return nil, err
-		case is && queue.ID >= 0xfffe:
-			return nil, fmt.Errorf("queue %d: the kernel has no class for it", queue.ID)
+			return Table{}, err
+		case (is || probes) && queue.ID >= 0xfffe:
+			return Table{}, fmt.Errorf("queue %d: the kernel has no class for it", queue.ID)
 		case is:
-			t = append(t, e)
+			t.Marks = append(t.Marks, e)
+		case probes && t.Probes != 0:
+			return Table{}, fmt.Errorf("queues %d and %d are both for probes of links", t.Probes, queue.ID)
+		case probes:
+			t.Probes = queue.ID
 		}
 	}
-	slices.SortFunc(t, func(a, b mark.Entry) int { return cmp.Compare(a.Mark, b.Mark) })
-	for i := 1; i < len(t); i++ {
-		if t[i].Mark == t[i-1].Mark {
-			return nil, fmt.Errorf("two queues mark their packets with DSCP %d", t[i].Mark)
+	slices.SortFunc(t.Marks, func(a, b mark.Entry) int { return cmp.Compare(a.Mark, b.Mark) })
+	for i := 1; i < len(t.Marks); i++ {
+		if t.Marks[i].Mark == t.Marks[i-1].Mark {
+			return Table{}, fmt.Errorf("two queues mark their packets with DSCP %d", t.Marks[i].Mark)
 		}
 	}
 	return t, nil
@@ -42,7 +56,8 @@ func classOf(queue uint32) uint16 { return uint16(queue + 1) }
 // name says what a filter does: filters of the same name need no change.
 func (t Table) name() string {
 	h := fnv.New64a()
-	for _, e := range t {
+	fmt.Fprintf(h, "probes@%d ", t.Probes)
+	for _, e := range t.Marks {
 		fmt.Fprintf(h, "%d>%d@%d ", e.Mark, e.Own, classOf(e.Queue))
 	}
 	return fmt.Sprintf("%s%d-%016x", filterPrefix, version, h.Sum64())
@@ -51,5 +66,5 @@ func (t Table) name() string {
 // filterPrefix begins the names of our filters; version changes with the program.
 const (
 	filterPrefix = "sluice-"
-	version      = 1
+	version      = 2
 )

@@ -36,6 +36,7 @@ type classes struct {
 	t     *testing.T
 	lab   *lab.Lab
 	store *memstore.Store
+	rate  uint64 // of every port, in bit/s
 
 	net     *network.Network
 	service *latency.Service
@@ -46,7 +47,13 @@ type classes struct {
 // newClasses builds a network whose ports all have linkRate.
 func newClasses(t *testing.T, topology lab.Topology, classifiers bool) *classes {
 	t.Helper()
-	c := &classes{t: t, lab: lab.New(t, topology), store: memstore.New()}
+	return newClassesOf(t, topology, linkRate, classifiers)
+}
+
+// newClassesOf builds a network whose ports all have a rate.
+func newClassesOf(t *testing.T, topology lab.Topology, rate uint64, classifiers bool) *classes {
+	t.Helper()
+	c := &classes{t: t, lab: lab.New(t, topology), store: memstore.New(), rate: rate}
 	if classifiers {
 		c.startClassifiers()
 	}
@@ -83,7 +90,7 @@ func (c *classes) start() {
 		sw := c.lab.Switch(s.Name)
 		databases[openflow.DatapathID(sw.DPID())] = sw.Database()
 		for port := uint32(1); port < 64; port++ {
-			capacities[network.PortRef{Switch: openflow.DatapathID(sw.DPID()), Port: port}] = linkRate
+			capacities[network.PortRef{Switch: openflow.DatapathID(sw.DPID()), Port: port}] = c.rate
 		}
 	}
 	c.net, err = network.New(network.Config{
@@ -294,7 +301,7 @@ func (c *classes) settled(classes int) {
 				}
 				sw := c.lab.Switch(node)
 				text := c.tc(sw, "qdisc", "show", "dev", c.device(sw, int(c.at(node, l.Name).Port)))
-				if countOf(text, "htb 1:") != 1 || countOf(text, "pfifo") < 1+classes {
+				if countOf(text, "htb 1:") != 1 || countOf(text, "pfifo") < 2+classes {
 					return fmt.Errorf("%s, link %s: %s", node, l.Name, text)
 				}
 			}

@@ -20,7 +20,7 @@ func (c *classes) leaves(node, link string) int {
 	at := c.at(node, link)
 	sw := c.lab.Switch(node)
 	text := c.tc(sw, "class", "show", "dev", c.device(sw, int(at.Port)))
-	return max(0, countOf(text, "class htb")-2) // the root, and the leaf of traffic without a class
+	return max(0, countOf(text, "class htb")-3) // the root, and the leaves of traffic without a class and of probes
 }
 
 // holds expects a class's leaf and rule on each switch of the line.

@@ -36,6 +36,8 @@ type database struct {
 	dpid   openflow.DatapathID
 	client client
 	want   func(openflow.DatapathID, ovsdb.Bridge) (map[uint32]ovsdb.Root, bool)
+	// seen is called with what the database holds.
+	seen func(openflow.DatapathID, ovsdb.Bridge)
 
 	mu      sync.Mutex
 	asked   uint64 // changes asked for
@@ -89,6 +91,7 @@ func (d *database) apply(ctx context.Context) error {
 	if !known {
 		return fmt.Errorf("switch %v is not connected", d.dpid)
 	}
+	d.seen(d.dpid, now)
 	withhold(want, now)
 	_, err := d.client.Apply(ctx, uint64(d.dpid), want)
 	return err
@@ -226,7 +229,7 @@ func (s *Service) connectDatabase(d openflow.DatapathID, target string) error {
 		old.cancel()
 	}
 	ctx, cancel := context.WithCancel(s.tasks.Context())
-	db := &database{dpid: d, client: client, want: s.wanted, dirty: make(chan struct{}, 1), changed: make(chan struct{}), cancel: cancel}
+	db := &database{dpid: d, client: client, want: s.wanted, seen: s.probesBy, dirty: make(chan struct{}, 1), changed: make(chan struct{}), cancel: cancel}
 	s.databases[d] = db
 	if !s.tasks.Start(func(context.Context) { defer cancel(); db.run(ctx) }) {
 		cancel()
@@ -279,6 +282,17 @@ func (s *Service) ensureQueues(ctx context.Context, ports map[openflow.DatapathI
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// probesBy tells the network at which ports of a bridge probes have a queue of their own.
+func (s *Service) probesBy(d openflow.DatapathID, b ovsdb.Bridge) {
+	for _, p := range b.Ports {
+		queue := uint32(0)
+		if q := ours(b, p.Number); q != nil && slices.ContainsFunc(q.Queues, func(q ovsdb.Queue) bool { return q.ID == probeQueue }) {
+			queue = probeQueue
+		}
+		s.fabric.SetProbeQueue(portRef(d, p.Number), queue)
+	}
 }
 
 // wanted are the disciplines of a switch, false while it is not connected. now is what its

@@ -10,7 +10,7 @@
 //
 //   - every port on a class's way has a token bucket of its link's rate, made with the
 //     first class or, if so configured, when the switch connects, with a leaf for each
-//     class (package ovsdb);
+//     class and one for the controller's probes of links (package ovsdb);
 //   - rules along the path put the flows' packets into the leaf (set_queue);
 //   - where the datapath runs in user space, a packet's queue does not reach the
 //     kernel's classes by itself. There Open vSwitch marks the queue's packets with a

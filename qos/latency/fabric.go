@@ -26,6 +26,9 @@ type Fabric interface {
 	// Address is where a connected switch connects from; not valid for a socket
 	// without one.
 	Address(d openflow.DatapathID) netip.Addr
+	// SetProbeQueue says in which queue of a port probes of its link are to wait, 0 for
+	// that of traffic without a class.
+	SetProbeQueue(at topology.PortRef, queue uint32)
 	QueueStats(ctx context.Context, d openflow.DatapathID) ([]openflow.QueueStats, error)
 }
 
@@ -85,6 +88,8 @@ func (f fabric) Ports(d openflow.DatapathID) ([]uint32, bool) {
 }
 
 func (f fabric) Capacity(at topology.PortRef) uint64 { return f.n.Capacity(at) }
+
+func (f fabric) SetProbeQueue(at topology.PortRef, queue uint32) { f.n.SetProbeQueue(at, queue) }
 
 func (f fabric) Address(d openflow.DatapathID) netip.Addr {
 	s, ok := f.n.Switch(d)

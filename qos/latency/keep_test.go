@@ -79,7 +79,7 @@ func TestQueuesOfBothWays(t *testing.T) {
 	e.leaving = []place{portRef(1, 9)}
 	want, _ := s.wanted(1, ovsdb.Bridge{})
 	for _, port := range []uint32{2, 9} {
-		if q := want[port].Queues; len(q) != 2 || q[1].ID != 4 || q[1].Mark == nil || *q[1].Mark != 7 {
+		if q := want[port].Queues; len(q) != 3 || q[1].ID != 4 || q[1].Mark == nil || *q[1].Mark != 7 {
 			t.Errorf("port %d: %+v", port, q)
 		}
 	}
@@ -141,4 +141,25 @@ func TestForgottenDatabase(t *testing.T) {
 	if err := <-waited; !errors.Is(err, errEnded) {
 		t.Error(err)
 	}
+}
+
+// Probes of a link leave by a queue of their own for as long as its port has one.
+func TestProbesHaveTheirQueue(t *testing.T) {
+	x := served(t)
+	if _, err := x.add("quiet"); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []place{portRef(1, 2), portRef(2, 2), portRef(3, 3)} {
+		eventually(t, "the network is told the queue", func() bool { return x.fabric.probesAt(at) == probeQueue })
+	}
+	if q := x.fabric.probesAt(portRef(1, 1)); q != 0 {
+		t.Errorf("a port that has no bucket has a queue %d", q)
+	}
+	b := x.bases["1"] // somebody takes the port's queues away, and forbids new ones
+	b.mu.Lock()
+	b.roots[2] = ovsdb.Root{}
+	b.broken = true
+	b.tell()
+	b.mu.Unlock()
+	eventually(t, "the network is told that it has gone", func() bool { return x.fabric.probesAt(portRef(1, 2)) == 0 })
 }

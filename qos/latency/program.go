@@ -105,8 +105,24 @@ func without(m openflow.Match, f openflow.Field) openflow.Match {
 	return n
 }
 
+// Every bucket has a leaf for the controller's probes of links: in that of traffic without
+// a class they would be late or lost as soon as the link is full, and the link taken for
+// dead. Hosts cannot get into it. Its number is above those of classes.
+const (
+	probeQueue = MaxClasses + 1
+	// probeRate is guaranteed to probes, in bit/s: dozens of them a second.
+	probeRate = 64_000
+)
+
+// probeLeaf is the queue of probes at a port.
+func probeLeaf(capacity uint64) ovsdb.Queue {
+	return ovsdb.Queue{
+		ID: probeQueue, MinRate: min(probeRate, max(leastRate, capacity/10)), MaxRate: capacity, Tags: map[string]string{mark.TagProbes: "yes"},
+	}
+}
+
 // roots are the disciplines of one switch: a bucket at every port, with the leaf of
-// traffic without a class and those of the classes that leave by it.
+// traffic without a class, those of the classes that leave by it, and that of probes.
 func roots(capacities map[uint32]uint64, leaves map[uint32][]ovsdb.Queue) map[uint32]ovsdb.Root {
 	out := map[uint32]ovsdb.Root{}
 	for port, capacity := range capacities {
@@ -114,7 +130,7 @@ func roots(capacities map[uint32]uint64, leaves map[uint32][]ovsdb.Queue) map[ui
 			continue
 		}
 		r := ovsdb.Root{Rate: capacity, Queues: []ovsdb.Queue{{ID: 0, MinRate: leastRate, MaxRate: capacity, Priority: LowestPriority, Tags: map[string]string{}}}}
-		r.Queues = append(r.Queues, leaves[port]...)
+		r.Queues = append(append(r.Queues, leaves[port]...), probeLeaf(capacity))
 		out[port] = r
 	}
 	return out

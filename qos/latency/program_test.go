@@ -95,8 +95,14 @@ func TestRoots(t *testing.T) {
 		t.Errorf("%+v", q)
 	}
 	all := roots(map[uint32]uint64{1: 10e6, 2: 0}, map[uint32][]ovsdb.Queue{1: {q}})
-	if len(all) != 1 || all[1].Rate != 10e6 || len(all[1].Queues) != 2 || all[1].Queues[0].Priority != LowestPriority {
-		t.Errorf("%+v", all)
+	if len(all) != 1 || all[1].Rate != 10e6 || len(all[1].Queues) != 3 || all[1].Queues[0].Priority != LowestPriority {
+		t.Fatalf("%+v", all)
+	}
+	if p := all[1].Queues[2]; p.ID <= MaxClasses || p.Tags[mark.TagProbes] == "" || p.Priority != 0 || p.MinRate != probeRate {
+		t.Errorf("the queue of probes: %+v", p)
+	}
+	if p := roots(map[uint32]uint64{1: leastRate}, nil)[1].Queues[1]; p.MinRate != leastRate || p.MaxRate != leastRate {
+		t.Errorf("the queue of probes of a slow port: %+v", p)
 	}
 }
 

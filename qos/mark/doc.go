@@ -7,5 +7,8 @@
 // does the service have Open vSwitch mark: a mark that nobody would take off again
 // never leaves a switch.
 //
+// Probes of links have a queue of their own too, which bears [TagProbes]. The classifier knows
+// them by what they are, so that there is nothing to answer.
+//
 // The answer says what the kernel holds. It outlives the classifier, as the filters do.
 package mark

@@ -13,6 +13,9 @@ const (
 	// with and the one that they get back.
 	TagMark = "sluice-mark"
 	TagOwn  = "sluice-dscp"
+	// TagProbes, on a queue, says that it is the one of the controller's probes of links,
+	// which are no IP packets and have no mark.
+	TagProbes = "sluice-probes"
 	// TagKnown, on a port's QoS, is the list of what the classifier has installed.
 	TagKnown = "sluice-classifier"
 )
