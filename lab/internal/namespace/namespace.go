@@ -1,8 +1,6 @@
-// Package namespace makes, removes and enters named network namespaces.
 package namespace
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -57,7 +55,7 @@ func onThrowAwayThread(f func() error) error {
 
 // Create makes a named namespace with its loopback interface still down.
 func Create(name string) error {
-	if err := os.MkdirAll(Dir, 0o755); err != nil {
+	if err := prepareDir(); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(Path(name), os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
@@ -89,18 +87,6 @@ func Anonymous(f func() error) error {
 	})
 }
 
-// Delete removes a named namespace. One that does not exist is no error.
-func Delete(name string) error {
-	err := unix.Unmount(Path(name), unix.MNT_DETACH)
-	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("unmount namespace %s: %w", name, err)
-	}
-	if err := os.Remove(Path(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("namespace %s: %w", name, err)
-	}
-	return nil
-}
-
 // Exists reports whether a namespace of that name is there.
 func Exists(name string) bool {
 	_, err := os.Lstat(Path(name))
@@ -110,14 +96,7 @@ func Exists(name string) bool {
 // Members returns the processes, other than the caller, that are in one of the
 // named namespaces.
 func Members(names []string) ([]int, error) {
-	type inode struct{ dev, ino uint64 }
-	wanted := map[inode]bool{}
-	for _, name := range names {
-		var st unix.Stat_t
-		if err := unix.Stat(Path(name), &st); err == nil {
-			wanted[inode{st.Dev, st.Ino}] = true
-		}
-	}
+	wanted := mounted(names)
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
@@ -128,8 +107,7 @@ func Members(names []string) ([]int, error) {
 		if _, err := fmt.Sscanf(e.Name(), "%d", &pid); err != nil || pid == os.Getpid() {
 			continue
 		}
-		var st unix.Stat_t
-		if err := unix.Stat(fmt.Sprintf("/proc/%d/ns/net", pid), &st); err == nil && wanted[inode{st.Dev, st.Ino}] {
+		if ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid)); err == nil && wanted[ns] {
 			pids = append(pids, pid)
 		}
 	}

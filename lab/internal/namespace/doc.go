@@ -1,0 +1,2 @@
+// Package namespace makes, removes and enters named network namespaces.
+package namespace
