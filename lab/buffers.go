@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,6 +34,7 @@ func (b buffer) sysctl() string { return "/proc/sys/" + strings.ReplaceAll(b.nam
 type bufferState struct {
 	Original string   `json:"original"`
 	Labs     []string `json:"labs"` // directories of the labs that hold it
+	running  []string // those of them whose daemons run
 }
 
 func (l *Lab) holdBuffers(context.Context) error {
@@ -56,6 +58,7 @@ func (l *Lab) hold(b buffer) error {
 		if s.hold(l.dir, strings.TrimSpace(string(now))) {
 			l.logf("%s of this machine is %d while a lab is up (was %s)", b.name, bufferBytes, s.Original)
 		}
+		l.originals[b.name] = s.Original
 		return nil
 	}, func(*bufferState) string { return fmt.Sprint(bufferBytes) })
 }
@@ -90,11 +93,11 @@ func (s *bufferState) hold(dir, now string) (first bool) {
 	return first
 }
 
-// forgetGone drops labs whose record is no longer there.
+// forgetGone drops labs whose record is no longer there, unless their daemons are.
 func (s *bufferState) forgetGone() {
 	s.Labs = slices.DeleteFunc(s.Labs, func(dir string) bool {
 		_, err := os.Stat(filepath.Join(dir, stateFile))
-		return errors.Is(err, os.ErrNotExist)
+		return errors.Is(err, os.ErrNotExist) && !slices.Contains(s.running, dir)
 	})
 }
 
@@ -108,11 +111,10 @@ func (b buffer) change(change func(*bufferState) error, value func(*bufferState)
 	}
 	defer f.Close()
 	var s bufferState
-	if text, err := os.ReadFile(b.file); err == nil && len(text) > 0 {
-		if err := json.Unmarshal(text, &s); err != nil {
-			return fmt.Errorf("%s: %w", b.file, err)
-		}
+	if err := json.NewDecoder(f).Decode(&s); err != nil && !errors.Is(err, io.EOF) { // EOF: it is new
+		return fmt.Errorf("%s: %w", b.file, err)
 	}
+	s.adopt(holders(b.name))
 	if err := change(&s); err != nil {
 		return err
 	}
@@ -120,7 +122,7 @@ func (b buffer) change(change func(*bufferState) error, value func(*bufferState)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(b.file, text, 0o644); err != nil {
+	if err := overwrite(f, text); err != nil {
 		return err
 	}
 	if v := value(&s); v != "" {
@@ -132,6 +134,15 @@ func (b buffer) change(change func(*bufferState) error, value func(*bufferState)
 		return os.Remove(b.file)
 	}
 	return nil
+}
+
+// overwrite writes the text and then cuts off what is left of a longer one, so that
+// a process that is killed in between leaves a record that can be read.
+func overwrite(f *os.File, text []byte) error {
+	if _, err := f.WriteAt(text, 0); err != nil {
+		return err
+	}
+	return f.Truncate(int64(len(text)))
 }
 
 // lock opens and locks the record. The file goes with its last holder, so

@@ -232,49 +232,6 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-func TestBuffersAreRestored(t *testing.T) {
-	needsRoot(t)
-	for _, name := range []string{"rmem", "wmem"} {
-		t.Run(name, func(t *testing.T) { bufferIsRestored(t, name) })
-	}
-}
-
-func bufferIsRestored(t *testing.T, name string) {
-	read := func() string {
-		b, err := os.ReadFile("/proc/sys/net/core/" + name + "_default")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.TrimSpace(string(b))
-	}
-	record := "/run/sluice/" + name + ".json"
-	_, err := os.Stat(record)
-	free, before := errors.Is(err, os.ErrNotExist), read()
-	o := lab.Options{RunDir: t.TempDir()}
-	var labs []*lab.Lab
-	for i := range 2 {
-		l, err := lab.Up(testContext(t), lab.Line(fmt.Sprintf("%s%d-%d", name, os.Getpid(), i), 1, delayline.Params{}), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		labs = append(labs, l)
-	}
-	if read() != "16777216" {
-		t.Errorf("%s_default is %s with labs up", name, read())
-	}
-	for i, l := range labs {
-		if err := l.Down(testContext(t)); err != nil {
-			t.Fatal(err)
-		}
-		if i == 0 && read() != "16777216" {
-			t.Errorf("%s_default is %s with a lab still up", name, read())
-		}
-	}
-	if _, err := os.Stat(record); free && errors.Is(err, os.ErrNotExist) && read() != before {
-		t.Errorf("no lab holds the buffers, and they are %s, not %s again", read(), before)
-	}
-}
-
 func TestWithoutRootItSaysSo(t *testing.T) {
 	if strings.Contains(lab.ErrNotRoot.Error(), "\n") || !strings.Contains(lab.ErrNotRoot.Error(), "root") {
 		t.Errorf("not one line that says what is needed: %q", lab.ErrNotRoot)

@@ -20,19 +20,21 @@ type Lab struct {
 	record record
 	// moves keeps the moves of links apart. links are the links where they are now;
 	// a move replaces them all.
-	moves  sync.Mutex
-	links  atomic.Pointer[[]wire]
-	runDir string
-	dir    string
-	shaper string
-	logf   func(string, ...any)
+	moves sync.Mutex
+	links atomic.Pointer[[]wire]
+	// originals are the machine's own values of the sysctls that the lab has raised.
+	originals map[string]string
+	runDir    string
+	dir       string
+	shaper    string
+	logf      func(string, ...any)
 }
 
 func newLab(p plan, runDir string, logf func(string, ...any)) *Lab {
 	if logf == nil {
 		logf = func(string, ...any) {}
 	}
-	l := &Lab{plan: p, runDir: runDir, dir: filepath.Join(runDir, p.Topology.Name), logf: logf}
+	l := &Lab{plan: p, originals: map[string]string{}, runDir: runDir, dir: filepath.Join(runDir, p.Topology.Name), logf: logf}
 	l.links.Store(&p.Wires)
 	return l
 }

@@ -99,9 +99,14 @@ func Names(runDir string) ([]string, error) {
 	return names, nil
 }
 
+// runDirOr is the directory from wherever it is looked at, because daemons change
+// theirs and other programs have another one.
 func runDirOr(dir string) string {
 	if dir == "" {
 		return DefaultRunDir
 	}
-	return dir
+	if abs, err := filepath.Abs(dir); err == nil {
+		return abs
+	}
+	return dir // without a working directory nothing relative exists
 }

@@ -1,0 +1,158 @@
+package lab_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+)
+
+// readBuffer is the machine's default "rmem" or "wmem" now.
+func readBuffer(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile("/proc/sys/net/core/" + name + "_default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func TestBuffersAreRestored(t *testing.T) {
+	needsRoot(t)
+	for _, name := range []string{"rmem", "wmem"} {
+		t.Run(name, func(t *testing.T) { bufferIsRestored(t, name) })
+	}
+}
+
+func bufferIsRestored(t *testing.T, name string) {
+	read := func() string { return readBuffer(t, name) }
+	record := "/run/sluice/" + name + ".json"
+	_, err := os.Stat(record)
+	free, before := errors.Is(err, os.ErrNotExist), read()
+	o := lab.Options{RunDir: t.TempDir()}
+	var labs []*lab.Lab
+	for i := range 2 {
+		l, err := lab.Up(testContext(t), lab.Line(fmt.Sprintf("%s%d-%d", name, os.Getpid(), i), 1, delayline.Params{}), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		labs = append(labs, l)
+	}
+	if read() != "16777216" {
+		t.Errorf("%s_default is %s with labs up", name, read())
+	}
+	for i, l := range labs {
+		if err := l.Down(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 && read() != "16777216" {
+			t.Errorf("%s_default is %s with a lab still up", name, read())
+		}
+	}
+	if _, err := os.Stat(record); free && errors.Is(err, os.ErrNotExist) && read() != before {
+		t.Errorf("no lab holds the buffers, and they are %s, not %s again", read(), before)
+	}
+}
+
+// recorded fails the test if the machine's record does not name a lab.
+func recorded(t *testing.T, lab string) {
+	t.Helper()
+	record, err := os.ReadFile("/run/sluice/rmem.json")
+	if err != nil || !strings.Contains(string(record), lab) {
+		t.Errorf("lab %s is up and not recorded: %s, %v", lab, record, err)
+	}
+}
+
+const otherRunDir = "SLUICE_TEST_OTHER_RUN"
+
+// TestOtherRunHelper is not a test: it is a lab in a mount namespace that has a
+// /run of its own and does not see the run directory of the test's lab.
+func TestOtherRunHelper(t *testing.T) {
+	hidden := os.Getenv(otherRunDir)
+	if hidden == "" {
+		t.Skip("only for TestLastLabOfTheMachineRestoresBuffers")
+	}
+	for _, dir := range []string{"/run", hidden} {
+		if err := unix.Mount("none", dir, "tmpfs", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := lab.Up(testContext(t), lab.Line("other"+itoa(os.Getpid()), 1, delayline.Params{}), lab.Options{RunDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("up")
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // the end is a sign as well
+	if err := l.Down(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLastLabOfTheMachineRestoresBuffers takes a lab down that came up first, and
+// cannot see that another one is still up.
+func TestLastLabOfTheMachineRestoresBuffers(t *testing.T) {
+	needsRoot(t)
+	dir := t.TempDir()
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestOtherRunHelper$")
+	cmd.Env = append(os.Environ(), otherRunDir+"="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	if line, err := lines.ReadString('\n'); err != nil || line != "up\n" {
+		t.Errorf("the helper says %q, %v", line, err)
+	}
+	l, err := lab.Up(testContext(t), lab.Line("mine"+itoa(os.Getpid()), 1, delayline.Params{}), lab.Options{RunDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded(t, "other"+itoa(cmd.Process.Pid))
+	_ = in.Close()
+	_, _ = lines.ReadString(0)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the other lab: %v", err)
+	}
+	if got := readBuffer(t, "rmem"); got != "16777216" {
+		t.Errorf("rmem_default is %s with a lab still up", got)
+	}
+	recorded(t, filepath.Join(dir, l.Name()))
+	if err := l.Down(testContext(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRelativeRunDirectory builds a lab in a directory that is named from here, and
+// takes it down from elsewhere.
+func TestRelativeRunDirectory(t *testing.T) {
+	needsRoot(t)
+	dir := t.TempDir()
+	t.Chdir(dir)
+	l, err := lab.Up(testContext(t), lab.Line("rel"+itoa(os.Getpid()), 1, delayline.Params{}), lab.Options{RunDir: "labs"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir("/")
+	if err := lab.Down(testContext(t), l.Name(), lab.Options{RunDir: filepath.Join(dir, "labs")}); err != nil {
+		t.Error(err)
+	}
+}
