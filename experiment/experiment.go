@@ -21,7 +21,7 @@ type Experiment struct {
 func All() []Experiment {
 	return []Experiment{
 		sosTable1(), sosSockets(), sosChunk(), sosAgents(), sosStreams(), sosPeers(), sosSetup(), sosSessions(), sosShort(), agentRelay(), packetIn(),
-		handoverModel(), handoverPolicies(), handoverPeers(), handoverScale(),
+		handoverModel(), handoverPolicies(), handoverMoves(), handoverPeers(), handoverScale(),
 		qosCritical(), qosAcceptance(), qosLatency(), qosPeers(),
 		qosAlgorithms(),
 	}

@@ -16,7 +16,7 @@ func TestQuick(t *testing.T) {
 		t.Skip("experiments need root and some time")
 	}
 	binary := selfbuild.Binary(t)
-	for _, name := range []string{"sos-setup", "sos-sessions", "sos-short", "agent-relay", "handover-policies", "handover-scale", "qos-algorithms"} {
+	for _, name := range []string{"sos-setup", "sos-sessions", "sos-short", "agent-relay", "handover-policies", "handover-moves", "handover-scale", "qos-algorithms"} {
 		t.Run(name, func(t *testing.T) {
 			e, err := Find(name)
 			if err != nil {

@@ -185,6 +185,12 @@ func (x *HandoverDomain) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return x.AwaitNetwork(ctx)
+}
+
+// AwaitNetwork returns when the controller has its switches and knows the links
+// between them, also after Kill and Start.
+func (x *HandoverDomain) AwaitNetwork(ctx context.Context) error {
 	switches, links := x.expected()
 	for _, want := range []struct {
 		path string
