@@ -114,9 +114,9 @@ func (s *Service) noteExchange(d *dhcp.Decision, in incoming) {
 		return
 	}
 	m.exchange = exchange{at: in.at, first: in.arrived}
-	if up, ok := s.ports[in.at]; ok {
+	if a, ok := s.ports[in.at]; ok {
 		// It counts once: what comes later was not waiting for the port.
-		m.exchange.ta = max(in.arrived.Sub(up), 0)
+		m.exchange.ta = a.until(in.arrived)
 		delete(s.ports, in.at)
 	}
 }

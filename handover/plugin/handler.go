@@ -36,6 +36,7 @@ func (s *Service) packet(at network.PortRef, h *packet.Headers, data []byte, arr
 		return network.Continue
 	}
 	if arp {
+		s.heardAt(at, arrived)
 		return s.arp(v, at, h, arrived)
 	}
 	if _, root := v.roots[at]; root {

@@ -193,7 +193,7 @@ func TestGatewaysAreAskedForWhenARootIsBack(t *testing.T) {
 		}
 	}
 	g.heard(known, routerMAC, "", now)
-	s := Service{settings: Settings{Roots: []Root{{At: uplink}}}, gateways: g, ports: map[network.PortRef]time.Time{}}
+	s := Service{settings: Settings{Roots: []Root{{At: uplink}}}, gateways: g, ports: map[network.PortRef]association{}}
 	s.NetworkChanged(network.Event{Kind: network.PortUp, Port: edge3})
 	if due := g.due(now); len(due) != 0 {
 		t.Errorf("%v are asked for because of an edge port", due)

@@ -36,7 +36,7 @@ const (
 // Parts are the times a handover took. T_c of the model is the sum of the first
 // four.
 type Parts struct {
-	Ta Duration `json:"t_a" doc:"Association: from the port's coming up to the device's first DHCP message there; 0 if the port was up before"`
+	Ta Duration `json:"t_a" doc:"Association: from the port's coming up until somebody there is heard, by ARP or DHCP; 0 if the device was idle there before, or for over 10 s"`
 	Td Duration `json:"t_d" doc:"DHCP: from the device's first message there to the answer, without the rules"`
 	Tf Duration `json:"t_f" doc:"Rules: until the last switch confirmed what the device's packets need"`
 	Te Duration `json:"t_e" doc:"One-way latency between device and edge switch, from an ARP exchange after the answer; 0 while unknown"`

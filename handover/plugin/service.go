@@ -90,7 +90,7 @@ type Service struct {
 	ready    bool
 	mobiles  map[string]*mobile
 	history  *history
-	ports    map[network.PortRef]time.Time // when edge ports came up
+	ports    map[network.PortRef]association // of ports that came up, until a DHCP message
 	motions  map[string]*motion
 	puntErrs map[openflow.DatapathID]string
 }
@@ -112,7 +112,7 @@ func New(o Options) (*Service, error) {
 		settings: o.Settings, now: o.clock,
 		registry: registry.New(o.Store, o.clock), gateways: newGateways(), pings: newPings(), orders: newOrders(o.clock), floods: newFloods(),
 		loaded: make(chan struct{}), rethink: make(chan struct{}, 1), tasks: tasks.New(), mobiles: map[string]*mobile{}, history: newHistory(o.Settings.History),
-		ports: map[network.PortRef]time.Time{}, motions: map[string]*motion{}, puntErrs: map[openflow.DatapathID]string{},
+		ports: map[network.PortRef]association{}, motions: map[string]*motion{}, puntErrs: map[openflow.DatapathID]string{},
 	}
 	if err := s.cover(); err != nil {
 		return nil, fmt.Errorf("handover: %w", err)
@@ -173,7 +173,7 @@ func (s *Service) NetworkChanged(e network.Event) {
 	switch e.Kind {
 	case network.PortUp:
 		s.mu.Lock()
-		s.ports[e.Port] = e.At
+		s.ports[e.Port] = association{up: e.At}
 		s.mu.Unlock()
 		if slices.ContainsFunc(s.settings.Roots, func(r Root) bool { return r.At == e.Port }) {
 			s.gateways.reached()
