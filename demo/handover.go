@@ -35,11 +35,17 @@ const (
 )
 
 const (
-	handoverLab = "roam"
+	handoverLab = "demo-roam" // not the tutorial's
 	deviceName  = "dev1"
 	streamPort  = 6000
 	pullPort    = 8000
 	streamRate  = 1000
+	// radioQueue is how much time a radio's queue holds. A machine that is busy hands
+	// over at once what a radio would have got evenly.
+	radioQueue = 250 * time.Millisecond
+	// downloadShare is the part of a radio's rate that the download takes: one that took
+	// all of it would have the radio's queue drop packets, whether the device moves or not.
+	downloadShare = 0.6
 	// before and after are how long each move is watched.
 	watchBefore = time.Second
 	watchAfter  = 2 * time.Second
@@ -118,7 +124,7 @@ func (d *handoverDemo) up(ctx context.Context) (err error) {
 	}
 	d.say("Building two operators' networks, A and B: each a root switch with two access points,")
 	d.say("and a device with radios at A's first (eth0) and second (eth2) and at B's first (eth1).")
-	radio := delayline.Params{Rate: d.Rate, Delay: d.Delay}
+	radio := delayline.Params{Rate: d.Rate, Delay: d.Delay, Queue: int64(d.Rate / 8 * radioQueue.Seconds())}
 	o := lab.MobilityOptions{Levels: 2, Interfaces: 3, Radio: radio, Link: delayline.Params{Delay: time.Millisecond}}
 	d.a, d.b = o.Domains()
 	if d.lab, err = lab.Up(ctx, lab.MobilityDomains(handoverLab, o), lab.Options{Ephemeral: true}); err != nil {
@@ -233,7 +239,9 @@ func (d *handoverDemo) roam(ctx context.Context) (results []roamResult, err erro
 	addr := d.mobile.Addr()
 	d.say("\nThe device has %v and keeps it. A download and %d UDP packets a second run to it, over", addr, streamRate)
 	d.say("one TCP connection and one socket from the first move to the last:")
-	d.pull, err = stage.StartPull(ctx, stage.PullOptions{Client: device, Server: server, Listen: netip.AddrPortFrom(d.a.ServerAddr, pullPort)})
+	d.pull, err = stage.StartPull(ctx, stage.PullOptions{
+		Client: device, Server: server, Listen: netip.AddrPortFrom(d.a.ServerAddr, pullPort), Rate: downloadShare * d.Rate,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -254,6 +262,11 @@ func (d *handoverDemo) roam(ctx context.Context) (results []roamResult, err erro
 		results = append(results, r)
 		d.say("%s", r.line())
 	}
+	log := d.stream.Stop() // only now it is known of every packet whether it arrives
+	d.stream = nil
+	for i := range results {
+		results[i].udp = log.Between(results[i].began, results[i].ended)
+	}
 	return results, nil
 }
 
@@ -267,7 +280,11 @@ func (d *handoverDemo) act(ctx context.Context, act roamAct) (r roamResult, err 
 	if err := d.watch(ctx, label, watchBefore); err != nil {
 		return r, err
 	}
-	moved := time.Now()
+	before, err := d.dropped(ctx)
+	if err != nil {
+		return r, err
+	}
+	r.began = time.Now()
 	d.away = 0
 	if err := act.do(ctx); err != nil {
 		return r, err
@@ -276,14 +293,24 @@ func (d *handoverDemo) act(ctx context.Context, act roamAct) (r roamResult, err 
 	if err := d.watch(ctx, label, watchAfter); err != nil {
 		return r, err
 	}
-	// What was sent last is still on the way.
-	to := time.Now().Add(-10*d.Delay - 50*time.Millisecond)
+	r.ended = time.Now()
 	download := d.pull.Snapshot()
 	r.roamAct = act
-	r.udp, r.tcp = d.stream.Snapshot().Between(moved, to), download.Between(moved, to)
-	r.goodput = download.SeriesBetween(from, to)
+	r.tcp, r.goodput = download.Between(r.began, r.ended), download.SeriesBetween(from, r.ended)
 	r.resets, r.wrong = download.Resets, download.Wrong
-	return r, download.Err
+	after, err := d.dropped(ctx)
+	r.dropped = after - before
+	return r, errors.Join(download.Err, err)
+}
+
+// dropped is how many packets the queues of links have dropped so far.
+func (d *handoverDemo) dropped(ctx context.Context) (n uint64, err error) {
+	for _, k := range d.lab.Status(ctx).Links {
+		if k.State != nil {
+			n += k.State.AtoB.Stats.Dropped + k.State.BtoA.Stats.Dropped
+		}
+	}
+	return n, ctx.Err()
 }
 
 // watch shows what runs while time passes.

@@ -13,7 +13,10 @@ import (
 // roamResult is what one move did to what was running.
 type roamResult struct {
 	roamAct
+	began   time.Time
+	ended   time.Time
 	away    time.Duration // the radio had no link
+	dropped uint64        // packets of all kinds that found a link's queue full
 	udp     stage.StreamReport
 	tcp     stage.PullReport
 	goodput []float64 // bit/s in every 100 ms from a second before the move on
@@ -79,7 +82,7 @@ func roamFaults(results []roamResult) []string {
 			fault(r, "no packet arrived")
 		}
 		if r.lossless && r.udp.Lost > 0 {
-			fault(r, "%d packets were lost", r.udp.Lost)
+			fault(r, "%d packets were lost (the links' queues were full for %d)", r.udp.Lost, r.dropped)
 		}
 		if r.lossless && r.udp.Doubled > 0 {
 			fault(r, "%d packets arrived twice", r.udp.Doubled)
