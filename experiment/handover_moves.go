@@ -46,6 +46,8 @@ type movesCase struct {
 	moves  int
 	loaded bool // one core has something else to do
 	killed bool // the controller is killed in each move
+	// single is a device whose one radio leaves a place before it is at the next.
+	single bool
 }
 
 func movesCases(s Scale) []movesCase {
@@ -53,6 +55,7 @@ func movesCases(s Scale) []movesCase {
 		{name: "alone", moves: pick(s, 30, 1000, 3000)},
 		{name: "loaded", moves: pick(s, 15, 1000, 3000), loaded: true},
 		{name: "killed", moves: pick(s, 3, 50, 200), killed: true},
+		{name: "one-radio", moves: pick(s, 4, 50, 200), single: true},
 	}
 }
 
@@ -146,7 +149,9 @@ func (rig *movesRig) run(ctx context.Context, c movesCase) (out *movesSamples, e
 	}
 	var names []string
 	for i := range movesEdges {
-		names = append(names, fmt.Sprintf("eth%d", i))
+		if i == 0 || !c.single {
+			names = append(names, fmt.Sprintf("eth%d", i))
+		}
 	}
 	rig.mobile, err = stage.StartMobile(ctx, stage.MobileOptions{
 		Host: rig.lab.Host(theDevice), Binary: rig.env.Binary, LogDir: rig.env.Dir, Home: home, Class: "seamless",
@@ -246,9 +251,12 @@ func (rig *movesRig) step(ctx context.Context, c movesCase, longest time.Duratio
 		return s, err
 	}
 	s.began = time.Now()
-	if c.killed {
+	switch {
+	case c.killed:
 		s.lease, err = rig.moveUnderKill(ctx, s.to, out)
-	} else {
+	case c.single:
+		s.lease, err = rig.carry(ctx, s.to)
+	default:
 		s.lease, err = rig.move(ctx, s.to)
 	}
 	rig.at = s.to
@@ -284,4 +292,32 @@ func (rig *movesRig) moveUnderKill(ctx context.Context, to int, out *movesSample
 	out.repeated++
 	rig.env.Logf("%v", moved)
 	return rig.move(ctx, to)
+}
+
+// carry takes the device's only radio to another edge.
+func (rig *movesRig) carry(ctx context.Context, to int) (time.Duration, error) {
+	if err := rig.lab.SetLink(ctx, accessLink(0), false); err != nil {
+		return 0, err
+	}
+	if err := rig.lab.MoveLink(ctx, accessLink(0), rig.network.Edges[to]); err != nil {
+		return 0, err
+	}
+	left := time.Now()
+	if err := rig.lab.SetLink(ctx, accessLink(0), true); err != nil {
+		return 0, err
+	}
+	var lease time.Duration
+	err := stage.Poll(ctx, "the device's return", func() error {
+		s, err := rig.mobile.Status(ctx)
+		if err != nil {
+			return err
+		}
+		last := len(s.Moves) - 1
+		if last < 0 || s.Moves[last].At.Before(left) || s.Moves[last].Error != "" || s.Active != "eth0" {
+			return errors.New("it is not back")
+		}
+		lease = s.Moves[last].Lease
+		return nil
+	})
+	return lease, err
 }
