@@ -21,7 +21,7 @@ type Experiment struct {
 func All() []Experiment {
 	return []Experiment{
 		sosTable1(), sosSockets(), sosChunk(), sosAgents(), sosStreams(), sosPeers(), sosSetup(), sosSessions(), sosShort(), agentRelay(), packetIn(),
-		handoverModel(), handoverPolicies(), handoverMoves(), handoverPeers(), handoverScale(),
+		handoverModel(), handoverPolicies(), handoverMoves(), handoverSilence(), handoverPeers(), handoverScale(),
 		qosCritical(), qosAcceptance(), qosLatency(), qosPeers(),
 		qosAlgorithms(),
 	}

@@ -30,6 +30,9 @@ type MobileOptions struct {
 	// Interfaces in the order of preference. Only the first is used until Move.
 	Interfaces []string
 	Datapath   string // ebpf or ovs; empty leaves it to the daemon
+	// Defaults leaves how the daemon probes and chooses at what it is without
+	// configuration. Otherwise it probes every 100 ms.
+	Defaults bool
 }
 
 // Mobile is the daemon of a mobile device, a process of its own in a host of the lab.
@@ -183,11 +186,12 @@ key_file: %[2]s/key
 state_dir: %[2]s/state
 socket: %[3]s
 vni: {name: vni0, mac: %[4]q}
-probe: {interval: 100ms, window: %[6]d}
-policy: {hold: 0s, max_loss: 0.3}
 datapath: {kind: %[5]s}
-interfaces:
-`, m.o.Device, m.dir, m.Socket(), vniMAC.String(), cmp.Or(m.o.Datapath, "auto"), probeWindow)
+`, m.o.Device, m.dir, m.Socket(), vniMAC.String(), cmp.Or(m.o.Datapath, "auto"))
+	if !m.o.Defaults {
+		fmt.Fprintf(&b, "probe: {interval: 100ms, window: %d}\npolicy: {hold: 0s, max_loss: 0.3}\n", probeWindow)
+	}
+	b.WriteString("interfaces:\n")
 	for i, name := range m.o.Interfaces {
 		fmt.Fprintf(&b, "  %s: {order: %d}\n", name, i+1)
 	}

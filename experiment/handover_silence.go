@@ -1,0 +1,255 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/handover/mobile"
+	"github.com/sluice-net/sluice/handover/plugin"
+	"github.com/sluice-net/sluice/lab"
+)
+
+const (
+	silenceRate = 1000 // packets a second
+	// silencePace is the TCP sender's, in bit/s: far below what the radios carry, so
+	// that what TCP waits for is the network.
+	silencePace = 10e6
+	silencePort = 9000
+	// silenceBefore is how long traffic runs before the radio dies, at least; up to as
+	// much again is added at random, because probes have a phase.
+	silenceBefore = time.Second
+	// silenceAfter is how long traffic is watched after the device has moved.
+	silenceAfter = 1500 * time.Millisecond
+)
+
+func handoverSilence() Experiment {
+	return Experiment{
+		Name:     "handover-silence",
+		Title:    "A radio that dies without a word, under a device whose daemon has no settings",
+		Question: "For how long does delivery stop when the radio in use suddenly carries nothing and still looks up, and what does watching for it cost?",
+		Varies:   []string{"traffic"},
+		Run:      runHandoverSilence,
+	}
+}
+
+// silenceTraffic is a kind of traffic in one direction.
+type silenceTraffic struct {
+	name string
+	tcp  bool
+	up   bool // from the device
+}
+
+func silenceTraffics() []silenceTraffic {
+	return []silenceTraffic{
+		{name: "udp-down"},
+		{name: "udp-up", up: true},
+		{name: "tcp-down", tcp: true},
+		{name: "tcp-up", tcp: true, up: true},
+	}
+}
+
+type silenceRig struct {
+	env     *Env
+	lab     *lab.Lab
+	network lab.MobilityDomain
+	mobile  *stage.Mobile
+	random  *rand.Rand
+	port    uint16
+}
+
+func runHandoverSilence(ctx context.Context, env *Env) (*Result, error) {
+	all, err := chosen(env.Only, "traffic", silenceTraffics(), func(t silenceTraffic) string { return t.name })
+	if err != nil {
+		return nil, err
+	}
+	raw, err := env.CSV("silence", "traffic", "run", "silence_seconds", "lost", "sent")
+	if err != nil {
+		return nil, err
+	}
+	defer raw.Close()
+	runs := pick(env.Scale, 2, 25, 100)
+	idle := pick[time.Duration](env.Scale, 20, 60, 300) * time.Second
+	env.Steps(len(all) + 1)
+	o := lab.MobilityOptions{Interfaces: 2, Radio: accessLine}
+	r := &Result{Network: fmt.Sprintf("three levels of switches; a device with its daemon at its default settings and two radios of %.0f Mbit/s and %v; %d packets a second, or TCP at %.0f Mbit/s", accessLine.Rate/1e6, accessLine.Delay, silenceRate, silencePace/1e6)}
+	samples := map[string][]float64{}
+	var cpu float64
+	err = env.withSilence(ctx, o, func(ctx context.Context, rig *silenceRig) error {
+		for _, t := range all {
+			env.Step("%s: the radio dies %d times", t.name, runs)
+			for run := range runs {
+				s, err := rig.once(ctx, t)
+				if err != nil {
+					return fmt.Errorf("%s, run %d: %w", t.name, run+1, err)
+				}
+				samples[t.name] = append(samples[t.name], inMS(s.gap))
+				if err := raw.Row(t.name, run+1, s.gap, s.lost, s.sent); err != nil {
+					return err
+				}
+			}
+			env.Logf("silence: median %.0f ms, longest %.0f ms", median(samples[t.name]), quantile(samples[t.name], 1))
+		}
+		env.Step("nothing runs for %v", idle)
+		var err error
+		cpu, err = rig.idleCPU(ctx, idle)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	silenceResult(r, all, samples, cpu, idle)
+	return r, nil
+}
+
+// withSilence builds the network, starts controller and device, runs f, and takes
+// everything down again.
+func (e *Env) withSilence(ctx context.Context, o lab.MobilityOptions, f func(context.Context, *silenceRig) error) error {
+	return e.withLab(ctx, lab.Mobility("silence", o), func(ctx context.Context, l *lab.Lab) (err error) {
+		d, err := stage.DeployHandover(ctx, stage.HandoverOptions{
+			Lab: l, Binary: e.Binary, LogDir: e.Dir, Domains: []stage.HandoverNetwork{{Name: "home", Network: o.Domain()}},
+		})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, d.Close()) }()
+		if err := d.Domains[0].PutClass(ctx, "seamless", plugin.ClassSpec{Policy: "seamless"}); err != nil {
+			return err
+		}
+		m, err := stage.StartMobile(ctx, stage.MobileOptions{
+			Host: l.Host(theDevice), Binary: e.Binary, LogDir: e.Dir, Home: d.Domains[0], Class: "seamless",
+			Device: theDevice, Interfaces: []string{"eth0", "eth1"}, Defaults: true,
+		})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, m.Close()) }()
+		return f(ctx, &silenceRig{env: e, lab: l, network: o.Domain(), mobile: m, random: rand.New(rand.NewPCG(1, 2)), port: silencePort})
+	})
+}
+
+// silenceRun is what one death did.
+type silenceRun struct {
+	gap        time.Duration
+	lost, sent int // packets; none are counted under TCP
+}
+
+// once lets the first radio die under running traffic, and mends it.
+func (rig *silenceRig) once(ctx context.Context, t silenceTraffic) (r silenceRun, err error) {
+	if err := rig.back(ctx); err != nil {
+		return r, err
+	}
+	stop, err := rig.start(ctx, t)
+	if err != nil {
+		return r, err
+	}
+	phase := time.Duration(rig.random.Int64N(int64(silenceBefore)))
+	err = pause(ctx, silenceBefore+phase)
+	died := time.Now()
+	if err == nil {
+		err = rig.lab.SetLinkParams(ctx, accessLink(0), deaf(accessLine))
+	}
+	if err == nil {
+		err = rig.uses(ctx, "eth1")
+	}
+	if err == nil {
+		err = pause(ctx, silenceAfter)
+	}
+	r = stop(died, time.Now())
+	return r, errors.Join(err, rig.lab.SetLinkParams(ctx, accessLink(0), accessLine))
+}
+
+// start starts the traffic. What it returns stops it and reports on a span of time.
+func (rig *silenceRig) start(ctx context.Context, t silenceTraffic) (stop func(from, to time.Time) silenceRun, err error) {
+	device, server := stage.Inside(rig.lab.Host(theDevice)), stage.Inside(rig.lab.Host(rig.network.Server))
+	here, there := rig.mobile.Addr(), rig.network.ServerAddr
+	rig.port++
+	if t.tcp {
+		o := stage.PullOptions{Client: device, Server: server, Listen: netip.AddrPortFrom(there, rig.port), Rate: silencePace, Congestion: "cubic"}
+		if t.up {
+			o.Client, o.Server, o.Listen = server, device, netip.AddrPortFrom(here, rig.port)
+		}
+		p, err := stage.StartPull(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		return func(from, to time.Time) silenceRun { return silenceRun{gap: p.Stop().Between(from, to).Silence} }, nil
+	}
+	o := stage.StreamOptions{Sender: server, Receiver: device, To: netip.AddrPortFrom(here, rig.port), Rate: silenceRate}
+	if t.up {
+		o.Sender, o.From, o.Receiver, o.To = device, netip.AddrPortFrom(here, rig.port), server, netip.AddrPortFrom(there, rig.port)
+	}
+	s, err := stage.StartStream(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return func(from, to time.Time) silenceRun {
+		report := s.Stop().Between(from, to)
+		return silenceRun{gap: report.Gap, lost: report.Lost, sent: report.Sent}
+	}, nil
+}
+
+// uses returns when the device's packets go by an interface.
+func (rig *silenceRig) uses(ctx context.Context, name string) error {
+	return stage.Poll(ctx, "the device to use "+name, func() error {
+		s, err := rig.mobile.Status(ctx)
+		if err == nil && s.Active != name {
+			err = fmt.Errorf("it uses %q", s.Active)
+		}
+		return err
+	})
+}
+
+// back returns when the device is at its first radio again, and sees nothing wrong
+// with either.
+func (rig *silenceRig) back(ctx context.Context) error {
+	return stage.Poll(ctx, "the device to be content with its first radio", func() error {
+		s, err := rig.mobile.Status(ctx)
+		if err != nil {
+			return err
+		}
+		for _, i := range s.Interfaces {
+			if i.Loss > 0 || i.Barred != "" {
+				return fmt.Errorf("%s: %.0f %% of its probes were lost (%s)", i.Name, 100*i.Loss, i.Barred)
+			}
+		}
+		if s.Active == "eth0" {
+			return nil
+		}
+		_, err = rig.mobile.Client.Move(ctx, mobile.MoveRequest{Interface: "eth0"})
+		return errors.Join(err, fmt.Errorf("it uses %q", s.Active))
+	})
+}
+
+// idleCPU is what the daemon needs while nothing runs, in percent of a core.
+func (rig *silenceRig) idleCPU(ctx context.Context, lasts time.Duration) (float64, error) {
+	if err := rig.back(ctx); err != nil {
+		return 0, err
+	}
+	meter, err := startCPUMeter(rig.mobile.PID())
+	if err != nil {
+		return 0, err
+	}
+	if err := pause(ctx, lasts); err != nil {
+		return 0, err
+	}
+	return meter.percent()
+}
+
+func silenceResult(r *Result, all []silenceTraffic, samples map[string][]float64, cpu float64, idle time.Duration) {
+	table := Table{Title: "Longest silence at the receiver", Columns: []string{"traffic", "deaths", "p50 ms", "p95 ms", "max ms"}}
+	for _, t := range all {
+		s := samples[t.name]
+		table.Add(t.name, len(s), ms1(median(s)), ms1(quantile(s, 0.95)), ms1(quantile(s, 1)))
+		r.Claim(median(s) <= 100, t.name+": p50 of the silence at most 100 ms", "%.0f ms", median(s))
+		r.Claim(quantile(s, 0.95) <= 150, t.name+": p95 of the silence at most 150 ms", "%.0f ms", quantile(s, 0.95))
+	}
+	r.Tables = append(r.Tables, table)
+	r.Claim(cpu <= 0.1, "idle, the daemon uses at most 0.1 % of a core", "%.2f %% in %v", cpu, idle)
+	r.Note("The radio loses everything in both directions and keeps its carrier. The daemon's configuration names its interfaces and nothing about probes or choices.")
+	r.Note("CPU time is counted in steps of 10 ms: %.3f %% of the time watched.", 100*0.01/idle.Seconds())
+}
