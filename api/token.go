@@ -56,10 +56,21 @@ func makeToken(file string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return "", err
 	}
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	return secret, writeWhole(file, secret+"\n")
+}
+
+// writeWhole makes a file, for its owner only, that is there with all of its text or
+// not at all: who waits for it may read it at once, and a process that is killed
+// leaves none that it would refuse the next time. A file that exists is an error.
+func writeWhole(file, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*") // mode 600
 	if err != nil {
-		return "", err
+		return err
 	}
-	_, err = f.WriteString(secret + "\n")
-	return secret, errors.Join(err, f.Close())
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Link(f.Name(), file)
 }
