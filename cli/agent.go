@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/pki"
 	"github.com/sluice-net/sluice/sos/agent"
+	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/sos/plugin"
 )
 
@@ -91,6 +92,9 @@ func agentConfig(c *config.Agent) (agent.Config, error) {
 		for p := int(r.First); p <= int(r.Last); p++ {
 			a.DataPorts = append(a.DataPorts, uint16(p))
 		}
+	}
+	if r := c.Sessions.Ports; r != (config.PortRange{}) {
+		a.SessionPorts = agentapi.PortRange{First: r.First, Last: r.Last}
 	}
 	a.WarmPerPeer, a.WarmIdle = c.Data.Warm, c.Data.WarmFor
 	a.MaxSessions, a.IdleTimeout, a.DialTimeout = c.Sessions.Max, c.Sessions.Idle, c.Sessions.DialTimeout

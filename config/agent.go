@@ -33,6 +33,7 @@ type Data struct {
 
 // Sessions limits what the agent carries.
 type Sessions struct {
+	Ports       PortRange     `yaml:"ports" doc:"Ports towards clients and servers: one for each session, and not again for 20 s after it. The switches drop what comes from them without being a session's, so nothing else on the machine may use them; they must lie outside net.ipv4.ip_local_port_range."`
 	Max         int           `yaml:"max" min:"1" max:"1000000" doc:"How many sessions it accepts."`
 	Idle        time.Duration `yaml:"idle" min:"10s" max:"168h" doc:"How long a session may carry nothing before it is ended."`
 	DialTimeout time.Duration `yaml:"dial_timeout" min:"100ms" max:"1m" doc:"How long a server may take to answer."`
@@ -61,7 +62,7 @@ func DefaultAgent() *Agent {
 		Log:      Log{Level: "info", Format: "text"},
 		Control:  Control{Listen: loopback(8440)},
 		Data:     Data{Ports: PortRange{8441, 8448}, Warm: 32, WarmFor: time.Minute},
-		Sessions: Sessions{Max: 4096, Idle: 2 * time.Hour, DialTimeout: 3 * time.Second},
+		Sessions: Sessions{Ports: PortRange{10240, 32767}, Max: 4096, Idle: 2 * time.Hour, DialTimeout: 3 * time.Second},
 		Transfer: Transfer{Auto: 8, Chunk: 256 << 10, Queue: 256, Buffer: 128 << 20},
 	}
 }

@@ -56,6 +56,8 @@ type Switch struct {
 	in      openflow.PacketIn
 	pkt     PacketIn
 	touched []*output
+	// resubmitted is made when it is first needed.
+	resubmitted *resubmitted
 
 	counters switchCounters
 }

@@ -213,7 +213,7 @@ func TestBadFrames(t *testing.T) {
 func TestStrangeClient(t *testing.T) {
 	p := newPair(t, nil)
 	f := &flow{p: p, id: agentapi.NewSessionID(), key: agentapi.NewKey()}
-	from, err := reserve(p.clientAddr, "")
+	from, err := reserve(netip.AddrPortFrom(p.clientAddr, 0), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,6 +38,7 @@ type Agent struct {
 	dataTLS    *tls.Config
 
 	pipes   *pipePool
+	ports   *ports
 	warm    *warmPool
 	peers   *peers
 	metrics *metrics
@@ -94,6 +95,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.metrics = newMetrics(a)
 	a.load = newLoadMeter(a)
 	a.warm = newWarmPool(&a.cfg)
+	a.ports = newPorts(a.cfg.SessionPorts)
 	if err := a.start(); err != nil {
 		a.Close()
 		return nil, err
@@ -143,6 +145,9 @@ func (a *Agent) probe() {
 	}
 	if err := raiseFiles(); err != nil {
 		a.warn("few files: " + err.Error())
+	}
+	if err := overlap(a.cfg.SessionPorts); err != nil {
+		a.warn(err.Error())
 	}
 	a.transports = transports{&tcpTransport{buffer: a.cfg.BufferBytes, lowat: a.cfg.NotSentLowat, force: force, start: a.congestion.local}}
 }
@@ -312,7 +317,7 @@ func (a *Agent) forget(s *session) {
 		s.wg.Wait()
 		s.out.drop()
 		s.in.drop()
-		s.restPort()
+		s.freePort()
 	}()
 }
 

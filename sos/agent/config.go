@@ -32,6 +32,12 @@ type Config struct {
 	// DataPorts are the ports for peers, one for each path.
 	DataPorts []uint16 `yaml:"data_ports"`
 
+	// SessionPorts are the ports towards end hosts: one for each session, and not
+	// again for 20 s after it. The switches let nothing from these ports to an end
+	// host but what belongs to a session, so nothing else may use them, nor may the
+	// system give them to other connections (net.ipv4.ip_local_port_range).
+	SessionPorts agentapi.PortRange `yaml:"session_ports"`
+
 	// MaxSessions bounds the sessions; more are refused as full.
 	MaxSessions int `yaml:"max_sessions"`
 	// MaxStrangers bounds the data connections that have not proved themselves;
@@ -111,6 +117,7 @@ func DefaultConfig() Config {
 	return Config{
 		Listen:            "127.0.0.1:7443",
 		DataPorts:         []uint16{7444},
+		SessionPorts:      agentapi.PortRange{First: 10240, Last: 32767},
 		MaxSessions:       4096,
 		MaxStrangers:      256,
 		MaxConnections:    agentapi.MaxConnections,
@@ -148,6 +155,7 @@ func (c Config) withDefaults() Config {
 		c.DataPorts = d.DataPorts
 	}
 	c.Listen = orDefault(c.Listen, d.Listen)
+	c.SessionPorts = orDefault(c.SessionPorts, d.SessionPorts)
 	c.MaxSessions = orDefault(c.MaxSessions, d.MaxSessions)
 	c.MaxStrangers = orDefault(c.MaxStrangers, d.MaxStrangers)
 	c.MaxConnections = orDefault(c.MaxConnections, d.MaxConnections)
@@ -230,6 +238,11 @@ func (c Config) Validate() error {
 		}
 	}
 	within("data_ports", len(c.DataPorts), 1, 64)
+	if r := c.SessionPorts; r.First == 0 || r.First > r.Last {
+		wrong("session_ports", r, "a first and a last port, 1 to 65535")
+	} else if i := slices.IndexFunc(c.DataPorts, func(p uint16) bool { return r.First <= p && p <= r.Last }); i >= 0 {
+		wrong("session_ports", r, fmt.Sprintf("a range without the data port %d", c.DataPorts[i]))
+	}
 	within("max_sessions", c.MaxSessions, 1, 1<<20)
 	within("max_strangers", c.MaxStrangers, 1, 1<<16)
 	within("max_connections", c.MaxConnections, 1, agentapi.MaxConnections)

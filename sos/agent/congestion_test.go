@@ -13,12 +13,12 @@ import (
 func TestCongestionBeforeHandshake(t *testing.T) {
 	const other = "reno" // every kernel permits it
 	local := netip.MustParseAddr("127.0.0.1")
-	r, err := reserve(local, other)
+	r, err := reserve(netip.AddrPortFrom(local, 0), other)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.close()
-	forClient, err := listenFor(t.Context(), local, other)
+	forClient, err := listenFor(t.Context(), netip.AddrPortFrom(local, 0), other)
 	if err != nil {
 		t.Fatal(err)
 	}

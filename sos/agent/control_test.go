@@ -107,7 +107,7 @@ func TestPrepareLimits(t *testing.T) {
 func TestCommitFails(t *testing.T) {
 	p := newPair(t, func(_, y *Config) { y.DialTimeout = 300 * time.Millisecond })
 	ctx := shortContext(t)
-	closed, err := reserve(p.serverAddr, "")
+	closed, err := reserve(netip.AddrPortFrom(p.serverAddr, 0), "")
 	if err != nil {
 		t.Fatal(err)
 	}

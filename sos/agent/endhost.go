@@ -83,12 +83,12 @@ func (e *endHost) unacked() int {
 	return n
 }
 
-// listenFor opens a port for one client. The short queue is enough, because one
-// connection is all that is ever accepted.
-func listenFor(ctx context.Context, addr netip.Addr, congestion string) (*net.TCPListener, error) {
+// listenFor opens a port for one client, any that is free if it is 0. The short
+// queue is enough, because one connection is all that is ever accepted.
+func listenFor(ctx context.Context, at netip.AddrPort, congestion string) (*net.TCPListener, error) {
 	lc := net.ListenConfig{KeepAlive: -1, Control: beforeUse(func(fd int) error { return setCongestion(fd, congestion) })}
 	lc.SetMultipathTCP(false)
-	ln, err := lc.Listen(ctx, "tcp", netip.AddrPortFrom(addr, 0).String())
+	ln, err := lc.Listen(ctx, "tcp", at.String())
 	if err != nil {
 		return nil, fmt.Errorf("listen for the client: %w", err)
 	}
@@ -131,10 +131,11 @@ type reservation struct {
 	port uint16
 }
 
-// reserve binds a port of addr.
-func reserve(addr netip.Addr, congestion string) (*reservation, error) {
+// reserve binds a port, any that is free if it is 0. A port whose last connection
+// is still in TIME_WAIT is refused with EADDRINUSE.
+func reserve(at netip.AddrPort, congestion string) (*reservation, error) {
 	family := unix.AF_INET
-	if addr.Is6() {
+	if at.Addr().Is6() {
 		family = unix.AF_INET6
 	}
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_TCP)
@@ -145,9 +146,9 @@ func reserve(addr netip.Addr, congestion string) (*reservation, error) {
 		_ = unix.Close(fd)
 		return nil, err
 	}
-	if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(addr, 0))); err != nil {
+	if err := unix.Bind(fd, sockaddr(at)); err != nil {
 		_ = unix.Close(fd)
-		return nil, fmt.Errorf("bind %v towards the server: %w", addr, err)
+		return nil, fmt.Errorf("bind %v towards the server: %w", at, err)
 	}
 	name, err := unix.Getsockname(fd)
 	if err != nil {

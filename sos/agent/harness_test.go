@@ -120,7 +120,7 @@ func (p *pair) tryOpen(params agentapi.Params) (*flow, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	f := &flow{p: p, id: agentapi.NewSessionID(), key: agentapi.NewKey()}
-	from, err := reserve(p.clientAddr, "")
+	from, err := reserve(netip.AddrPortFrom(p.clientAddr, 0), "")
 	if err != nil {
 		return nil, err
 	}

@@ -135,31 +135,35 @@ func (a *Agent) prepare(req agentapi.PrepareRequest) (agentapi.PrepareReply, err
 // bind opens the session's port: to listen on for the client, or to dial the
 // server from.
 func (s *session) bind() (uint16, error) {
-	if s.role == roleAcceptor {
-		r, err := reserve(s.agent.cfg.DataAddr, s.agent.congestion.local)
-		if err != nil {
-			return 0, err
+	local := s.agent.congestion.local
+	at := func(port uint16) netip.AddrPort { return netip.AddrPortFrom(s.agent.cfg.DataAddr, port) }
+	var r *reservation
+	var ln *net.TCPListener
+	port, err := s.agent.ports.bind(func(port uint16) (err error) {
+		if s.role == roleAcceptor {
+			r, err = reserve(at(port), local)
+		} else {
+			ln, err = listenFor(s.ctx, at(port), local)
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.ended {
-			r.close()
-			return 0, errOver
-		}
-		s.reserved, s.port = r, r.port
-		return r.port, nil
-	}
-	ln, err := listenFor(s.ctx, s.agent.cfg.DataAddr, s.agent.congestion.local)
+		return err
+	})
 	if err != nil {
 		return 0, err
 	}
-	port := ln.Addr().(*net.TCPAddr).AddrPort().Port()
 	s.mu.Lock()
-	s.listener, s.port = ln, port
-	s.mu.Unlock()
-	if !s.spawn(func() { s.awaitClient(ln) }) {
-		_ = ln.Close()
+	defer s.mu.Unlock()
+	if s.ended { // it has given nothing back, for it had no port
+		if r != nil {
+			r.close()
+		} else {
+			_ = ln.Close()
+		}
+		s.agent.ports.give(port)
 		return 0, errOver
+	}
+	s.reserved, s.listener, s.port = r, ln, port
+	if ln != nil {
+		s.wg.Go(func() { s.awaitClient(ln) }) // under mu, as in spawn
 	}
 	return port, nil
 }

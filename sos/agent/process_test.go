@@ -42,7 +42,7 @@ func newRigOf(t *testing.T, v6 bool, mtu int, params agentapi.Params, change fun
 			t.Fatal(err)
 		}
 	}
-	check(inNamespace(r.c, func() (err error) { from, err = reserve(r.chain.client, ""); return err }))
+	check(inNamespace(r.c, func() (err error) { from, err = reserve(netip.AddrPortFrom(r.chain.client, 0), ""); return err }))
 	check(inNamespace(r.s, func() (err error) {
 		ln, err = net.Listen("tcp", netip.AddrPortFrom(r.chain.server, 0).String())
 		return err

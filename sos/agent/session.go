@@ -359,19 +359,24 @@ func (s *session) finish(reason agentapi.Reason, detail string, cause wire.Cause
 	s.agent.forget(s)
 }
 
-// portRest is how long the client's port at the agent stays taken after the
-// session's end: until the switches lead nobody there any more.
-const portRest = 3 * time.Second
+// deafFor is how long the client's port at the agent stays open, but deaf, after
+// the session's end: until the switches lead nobody there any more.
+const deafFor = 3 * time.Second
 
-// restPort gives the port back when it has rested, or the agent closes.
-func (s *session) restPort() {
+// freePort gives the session's port back: that for the client when it has been
+// deaf for long enough, or the agent closes.
+func (s *session) freePort() {
 	s.mu.Lock()
-	ln := s.listener
+	ln, port := s.listener, s.port
 	s.mu.Unlock()
+	if port == 0 {
+		return
+	}
+	defer s.agent.ports.give(port)
 	if ln == nil {
 		return
 	}
-	rest := time.NewTimer(portRest)
+	rest := time.NewTimer(deafFor)
 	defer rest.Stop()
 	select {
 	case <-rest.C:

@@ -22,14 +22,17 @@ type Load struct {
 type Status struct {
 	Load
 	// Instance differs after each start of the agent.
-	Instance           string     `json:"instance"`
-	Started            time.Time  `json:"started"`
-	Version            string     `json:"version"`
-	Addr               netip.Addr `json:"addr"`
-	DataPorts          []uint16   `json:"data_ports"`
-	MAC                string     `json:"mac,omitempty"`
-	CongestionControls []string   `json:"congestion_controls"`
-	Transports         []string   `json:"transports"`
+	Instance  string     `json:"instance"`
+	Started   time.Time  `json:"started"`
+	Version   string     `json:"version"`
+	Addr      netip.Addr `json:"addr"`
+	DataPorts []uint16   `json:"data_ports"`
+	// SessionPorts are the agent's ports towards end hosts: it uses them for
+	// nothing but sessions. The zero range is that of an agent that does not say.
+	SessionPorts       PortRange `json:"session_ports"`
+	MAC                string    `json:"mac,omitempty"`
+	CongestionControls []string  `json:"congestion_controls"`
+	Transports         []string  `json:"transports"`
 	// Peers are the agents with which it carries sessions.
 	Peers []PeerStatus `json:"peers,omitempty"`
 	// Warnings say what keeps the agent below its best, and the remedy.
@@ -42,6 +45,12 @@ type PeerStatus struct {
 	// Silence is how long nothing has come from it on any session's connections,
 	// on which it speaks twice a second.
 	Silence Duration `json:"silence"`
+}
+
+// PortRange is a range of TCP ports, both ends included.
+type PortRange struct {
+	First uint16 `json:"first"`
+	Last  uint16 `json:"last"`
 }
 
 // Phase is where a live session stands.

@@ -193,6 +193,7 @@ func (s *Service) end(ctx context.Context, ss *session) {
 		delete(s.sessions, ss.flow)
 	}
 	delete(s.byID, ss.id)
+	s.forgetAgentFlows(ss)
 	ss.release()
 	s.proven(ss)
 	ss.state = StateEnded

@@ -121,7 +121,7 @@ func (n *fakeNet) note(what string) { n.mu.Lock(); defer n.mu.Unlock(); n.log = 
 func (n *fakeNet) events() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	out := slices.DeleteFunc(slices.Clone(n.log), func(s string) bool { return s == "apply punt" })
+	out := slices.DeleteFunc(slices.Clone(n.log), func(s string) bool { return s == "apply punt" || s == "apply guard" })
 	n.log = nil
 	return out
 }
@@ -132,7 +132,7 @@ func (n *fakeNet) kept() []string {
 	defer n.mu.Unlock()
 	var out []string
 	for key, rules := range n.rules {
-		if len(rules) > 0 && keyKind(key) != "punt" {
+		if len(rules) > 0 && keyKind(key) != "punt" && keyKind(key) != "guard" {
 			out = append(out, key)
 		}
 	}
@@ -150,6 +150,8 @@ func keyKind(key string) string {
 	switch {
 	case key[:4] == "punt", key[:4] == "pair":
 		return key[:4]
+	case key[:5] == "guard":
+		return key[:5]
 	default:
 		return key[len(key)-6:]
 	}
@@ -234,7 +236,10 @@ func (a *fakeAgent) load() agentapi.Load {
 func (a *fakeAgent) status() agentapi.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return agentapi.Status{Load: a.load(), Instance: a.instance, DataPorts: []uint16{7001, 7002}, Peers: a.peers}
+	return agentapi.Status{
+		Load: a.load(), Instance: a.instance, DataPorts: []uint16{7001, 7002},
+		SessionPorts: agentapi.PortRange{First: 5000, Last: 6999}, Peers: a.peers,
+	}
 }
 
 func (a *fakeAgent) postSession(w http.ResponseWriter, r *http.Request) {

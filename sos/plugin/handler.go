@@ -24,6 +24,9 @@ func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	}
 	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
 	hold := func(d time.Duration) (Held, error) { return p.Hold(d) }
+	if s.view.Load().guards(&p.Headers) {
+		return s.fromAgent(flow{client: p.Headers.Source(), server: p.Headers.Destination()}, p.Resubmit)
+	}
 	return s.segment(at, &p.Headers, hold)
 }
 
@@ -122,4 +125,5 @@ func (s *Service) forget(ss *session) {
 	s.admitted(ss)
 	delete(s.sessions, ss.flow)
 	delete(s.byID, ss.id)
+	s.forgetAgentFlows(ss)
 }

@@ -29,6 +29,7 @@ func (s *Service) keepUp(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.applyPunts(ctx)
 		s.refreshPlaces(ctx)
+		s.applyGuards(ctx)
 		s.reroute(ctx)
 		wait := lookAgain
 		s.mu.Lock()

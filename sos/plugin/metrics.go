@@ -10,14 +10,15 @@ import (
 
 // metrics are the service's figures for Prometheus.
 type metrics struct {
-	service  *Service
-	up       prometheus.Counter
-	failed   prometheus.Counter
-	refused  *prometheus.CounterVec
-	finished prometheus.Counter
-	bytes    *prometheus.CounterVec
-	reroutes prometheus.Counter
-	setup    *prometheus.HistogramVec
+	service             *Service
+	up                  prometheus.Counter
+	failed              prometheus.Counter
+	refused             *prometheus.CounterVec
+	finished            prometheus.Counter
+	bytes               *prometheus.CounterVec
+	reroutes            prometheus.Counter
+	resubmitted, strays prometheus.Counter
+	setup               *prometheus.HistogramVec
 
 	live, pending, agents *prometheus.Desc
 }
@@ -43,6 +44,12 @@ func newMetrics(s *Service) *metrics {
 		reroutes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_sos_reroutes_total", Help: "Ways of sessions and of pairs of agents that were changed.",
 		}),
+		resubmitted: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_sos_agent_packets_resubmitted_total", Help: "Packets of sessions' agents that a switch judged by an old decision and sent up; they were sent through its tables again.",
+		}),
+		strays: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_sos_agent_packets_stray_total", Help: "Packets from agents' session ports that belong to no session, and reached no end host.",
+		}),
 		setup: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "sluice_sos_setup_seconds", Help: "Duration of a session's set-up, by step.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
@@ -54,7 +61,7 @@ func newMetrics(s *Service) *metrics {
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.up, m.failed, m.refused, m.finished, m.bytes, m.reroutes, m.setup}
+	return []prometheus.Collector{m.up, m.failed, m.refused, m.finished, m.bytes, m.reroutes, m.resubmitted, m.strays, m.setup}
 }
 
 // Describe implements prometheus.Collector.

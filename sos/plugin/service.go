@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -91,10 +92,16 @@ type Service struct {
 	talk      talk
 	pairs     map[string]*pair
 	resets    map[flow]*reset
-	history   history
-	puntErrs  map[openflow.DatapathID]string
-	edges     map[openflow.DatapathID]edge
-	taken     takeover
+	// agentFlows are the sessions by what their agents send: from the agent's
+	// session port, to the end host.
+	agentFlows map[flow]*session
+	// guarded holds, for each agent address with guard rules, why its switch does
+	// not take them, if it does not.
+	guarded  map[netip.Addr]string
+	history  history
+	puntErrs map[openflow.DatapathID]string
+	edges    map[openflow.DatapathID]edge
+	taken    takeover
 	// early are ends that agents reported before the start was over; the
 	// sessions may not have been found yet.
 	early map[agentapi.SessionID][]agentapi.SessionRecord
@@ -105,6 +112,8 @@ type view struct {
 	enabled   bool
 	whitelist Whitelist
 	agents    map[string]bool // addresses of agents
+	// sessionPorts are the ports that agents use for sessions alone, by address.
+	sessionPorts map[netip.Addr]agentapi.PortRange
 }
 
 // New returns a Service that has not started yet.
@@ -127,6 +136,7 @@ func New(o Options) (*Service, error) {
 		working: make(chan struct{}, maxWorking), unproven: make(chan struct{}, maxUnproven),
 		agents: map[string]*agent{}, sessions: map[flow]*session{}, byID: map[agentapi.SessionID]*session{},
 		perClient: map[string]int{}, direct: newDirectory(), pairs: map[string]*pair{}, resets: map[flow]*reset{},
+		agentFlows: map[flow]*session{}, guarded: map[netip.Addr]string{},
 		puntErrs: map[openflow.DatapathID]string{}, edges: map[openflow.DatapathID]edge{}, early: map[agentapi.SessionID][]agentapi.SessionRecord{},
 	}
 	s.ctx = s.tasks.Context()
@@ -171,10 +181,13 @@ func (s *Service) wake() {
 // refreshView publishes the state for the packet-in handler. The lock is held,
 // or nobody else knows the service yet.
 func (s *Service) refreshView() {
-	v := &view{enabled: s.config.Enabled, whitelist: s.whitelist, agents: map[string]bool{}}
+	v := &view{enabled: s.config.Enabled, whitelist: s.whitelist, agents: map[string]bool{}, sessionPorts: map[netip.Addr]agentapi.PortRange{}}
 	for _, a := range s.agents {
 		for _, addr := range a.record.Addrs {
 			v.agents[addr.String()] = true
+			if a.status.SessionPorts.First > 0 {
+				v.sessionPorts[addr] = a.status.SessionPorts
+			}
 		}
 	}
 	s.view.Store(v)

@@ -179,6 +179,7 @@ func (s *Service) disengage(ss *session) {
 	ss.release()
 	ss.client, ss.server = nil, nil
 	delete(s.byID, ss.id)
+	s.forgetAgentFlows(ss)
 	ss.id = agentapi.NewSessionID()
 	s.byID[ss.id] = ss
 }
@@ -213,7 +214,11 @@ func (s *Service) prepare(ctx context.Context, ss *session, cfg Config) ([]*agen
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return nil, ss.layout.settle(replies[0], replies[1])
+	if err := ss.layout.settle(replies[0], replies[1]); err != nil {
+		return nil, err
+	}
+	s.noteAgentFlows(ss)
+	return nil, nil
 }
 
 var bothRole = [2]agentapi.Role{agentapi.RoleClient, agentapi.RoleServer}

@@ -170,6 +170,7 @@ func (s *Service) rebuild(id agentapi.SessionID, f *found) (*session, bool) {
 		return nil, false
 	}
 	s.sessions[fl], s.byID[id] = ss, ss
+	s.noteAgentFlows(ss)
 	for _, r := range s.early[id] {
 		ss.ended[r.Role] = r
 	}

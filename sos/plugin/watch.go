@@ -89,7 +89,12 @@ func (s *Service) ask(ctx context.Context, a *agent) error {
 func (s *Service) learn(a *agent, st agentapi.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	changed := a.status.SessionPorts != st.SessionPorts
 	a.status = st
+	if changed {
+		s.refreshView()
+		s.wake()
+	}
 }
 
 // agentEvent takes in one event: load, counters, ended sessions.

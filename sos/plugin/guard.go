@@ -1,0 +1,163 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/sos/agentapi"
+)
+
+// guardOffset is the place of the rules that keep agents from end hosts, in the
+// band of punt rules: below those of sessions and of the paths between agents,
+// above every other punt rule and default forwarding.
+const guardOffset = 1000
+
+// Guards returns the rules that send to the controller what an agent sends from
+// its session ports: sessions have rules above them. So nothing that an agent
+// sends outside a session reaches an end host, and no switch caches a decision to
+// forward it, which the next session's packets might be given.
+func Guards(at network.PortRef, agent netip.Addr, ports agentapi.PortRange) ([]network.Rule, error) {
+	var rules []network.Rule
+	for _, b := range (PortRange{ports.First, ports.Last}).blocks() {
+		m, err := openflow.NewMatch(
+			openflow.InPort(at.Port), openflow.EthType(etherType(agent)), openflow.IPProto(protoTCP),
+			openflow.IPSrc(agent), openflow.TCPSrc(b.value).WithMask(uint64(b.mask)),
+		)
+		if err != nil {
+			return nil, fmt.Errorf("guard of agent %v at %v: %w", agent, at, err)
+		}
+		rules = append(rules, network.Rule{
+			Switch: at.Switch, Band: network.BandPunt, Offset: guardOffset, Match: m,
+			Actions: []openflow.Action{openflow.OutputController(wholePacket)},
+		})
+	}
+	return rules, nil
+}
+
+// applyGuards declares the guard rules of every agent that has been found, and
+// removes those of agents that are no more.
+func (s *Service) applyGuards(ctx context.Context) {
+	type want struct {
+		at    network.PortRef
+		ports agentapi.PortRange
+	}
+	wanted := map[netip.Addr]want{}
+	s.mu.Lock()
+	for _, a := range s.agents {
+		for addr, p := range a.places {
+			if a.status.SessionPorts.First > 0 {
+				wanted[addr] = want{p.at, a.status.SessionPorts}
+			}
+		}
+	}
+	var gone []netip.Addr
+	for addr := range s.guarded {
+		if _, still := wanted[addr]; !still {
+			gone = append(gone, addr)
+		}
+	}
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for addr, w := range wanted {
+		rules, err := Guards(w.at, addr, w.ports)
+		if err == nil {
+			err = s.rules.Apply(ctx, guardKey(addr), rule.Program{Rules: rules}, rule.ApplyOptions{})
+		}
+		s.guardResult(addr, err)
+	}
+	for _, addr := range gone {
+		if err := s.rules.Remove(ctx, guardKey(addr)); err != nil {
+			s.log.Warn("guard rules could not be removed", "agent", addr, "error", err)
+			continue
+		}
+		s.mu.Lock()
+		delete(s.guarded, addr)
+		s.mu.Unlock()
+	}
+}
+
+func guardKey(agent netip.Addr) string { return "guard/" + agent.String() }
+
+// guardResult takes note of what a switch said to guard rules, and tells it once.
+func (s *Service) guardResult(agent netip.Addr, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := ""
+	switch {
+	case errors.Is(err, network.ErrSwitchDown), errors.Is(err, context.Canceled):
+		return // it will be looked at again when it is back
+	case err != nil:
+		text = err.Error()
+	}
+	if was, known := s.guarded[agent]; known && was == text {
+		return
+	}
+	s.guarded[agent] = text
+	if text != "" {
+		s.log.Error("switch takes no rules that keep an agent's stray packets from end hosts", "agent", agent, "error", text)
+	}
+}
+
+// fromAgent decides about a segment from an agent's session port. That of a
+// session was given to an old decision: its rules are there, so it is sent through
+// the tables again. Any other is a stray, and ends here.
+func (s *Service) fromAgent(f flow, resubmit func() error) network.Verdict {
+	s.mu.Lock()
+	_, known := s.agentFlows[f]
+	s.mu.Unlock()
+	if known {
+		err := resubmit()
+		if err == nil {
+			s.metrics.resubmitted.Inc()
+			return network.Stop
+		}
+		if !errors.Is(err, network.ErrResubmitted) {
+			s.log.Debug("packet of an agent could not be sent on", "flow", f, "error", err)
+		}
+	}
+	s.metrics.strays.Inc()
+	return network.Stop
+}
+
+// guards says whether a segment comes from one of an agent's session ports.
+func (v *view) guards(h *packet.Headers) bool {
+	r, known := v.sessionPorts[h.Src]
+	return known && r.First <= h.SrcPort && h.SrcPort <= r.Last
+}
+
+// agentFlow is how a side's end host is addressed by the agent itself, before any
+// switch rewrites it.
+func (l *Layout) agentFlow(r agentapi.Role) flow {
+	side, end := l.side(r), l.Client
+	if r == agentapi.RoleServer {
+		end = l.Server
+	}
+	return flow{client: netip.AddrPortFrom(side.Agent, side.AgentPort), server: end}
+}
+
+// noteAgentFlows has packets of the session's agents known as a session's. The
+// lock is held.
+func (s *Service) noteAgentFlows(ss *session) {
+	for _, r := range bothRole {
+		if ss.layout.side(r).AgentPort != 0 {
+			s.agentFlows[ss.layout.agentFlow(r)] = ss
+		}
+	}
+}
+
+// forgetAgentFlows undoes noteAgentFlows. The lock is held.
+func (s *Service) forgetAgentFlows(ss *session) {
+	for _, r := range bothRole {
+		if f := ss.layout.agentFlow(r); s.agentFlows[f] == ss {
+			delete(s.agentFlows, f)
+		}
+	}
+}
