@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -136,6 +137,10 @@ func TestNetworkThroughTheAPI(t *testing.T) {
 		}
 	}
 	var rules []networkapi.Rule
+	eventually(t, "rules count packets", func() bool {
+		r.get(t, base+"rules?switch=left", &rules)
+		return slices.ContainsFunc(rules, func(r networkapi.Rule) bool { return r.Packets > 0 && r.Bytes > 0 && r.CountedAt != nil })
+	})
 	r.get(t, base+"rules?switch=left&owner=network", &rules)
 	if len(rules) == 0 || rules[0].Owner != "network" || !strings.HasPrefix(rules[0].Cookie, "0x5c") || rules[0].Actions == "" {
 		t.Errorf("rules: %+v", rules)

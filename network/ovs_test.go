@@ -112,3 +112,27 @@ func TestHostsReachEachOtherOverOpenVSwitch(t *testing.T) {
 		t.Errorf("%d hosts are known, want 3: %v", got, n.Hosts())
 	}
 }
+
+// Rules are listed with what they have counted, those of default forwarding too.
+func TestRulesAreCounted(t *testing.T) {
+	l := lab.New(t, lab.Line("netcount", 2, delayline.Params{}))
+	n, _ := run(t, l, network.Config{})
+	ready(t, n, 2, 1, 2)
+	ping(t, l, "h1", "h2")
+	counted := map[string]network.InstalledRule{}
+	eventually(t, "every owner's rules count", func() bool {
+		rules, err := n.CountedRules(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rules {
+			if r.Packets > 0 && r.Bytes > 0 && time.Since(r.CountersAt) < 10*time.Second {
+				counted[r.Owner] = r
+			}
+		}
+		return len(counted) == 2
+	})
+	if counted["forwarding"].Name == "" || counted["network"].Name == "" {
+		t.Errorf("rules that count: %+v", counted)
+	}
+}

@@ -1,7 +1,9 @@
 package network
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"github.com/sluice-net/sluice/network/ledger"
 	"github.com/sluice-net/sluice/network/rule"
@@ -23,6 +25,69 @@ func (n *Network) Rules(d openflow.DatapathID) ([]InstalledRule, bool) {
 		})
 	})
 	return out, true
+}
+
+// countsKept is how old the counters may be that CountedRules tells: however often
+// it is asked, a switch lists its rules no more often.
+const countsKept = time.Second
+
+// ruleCounts are what a switch's rules have counted, as it last listed them.
+type ruleCounts struct {
+	reading chan struct{} // holds a token while they are read or looked at
+	at      time.Time
+	known   map[rule.Cookie]count
+}
+
+type count struct{ packets, bytes uint64 }
+
+// CountedRules is Rules with counters that the switch has told within the last
+// second. With an error, which is the switch's or ctx's, the counters are those
+// last read.
+func (n *Network) CountedRules(ctx context.Context, d openflow.DatapathID) ([]InstalledRule, error) {
+	s, ok := n.Switch(d)
+	if !ok {
+		return nil, fmt.Errorf("switch %v: %w", d, ErrSwitchDown)
+	}
+	c := &s.counts
+	select {
+	case c.reading <- struct{}{}:
+		defer func() { <-c.reading }()
+	case <-ctx.Done():
+		rules, _ := n.Rules(d)
+		return rules, ctx.Err()
+	}
+	var err error
+	if time.Since(c.at) > countsKept {
+		err = s.readCounts(ctx)
+	}
+	rules, _ := n.Rules(d)
+	for i := range rules {
+		if told, ok := c.known[rules[i].Cookie]; ok && rules[i].CountersAt.Before(c.at) {
+			rules[i].Packets, rules[i].Bytes, rules[i].CountersAt = told.packets, told.bytes, c.at
+		}
+	}
+	return rules, err
+}
+
+// readCounts asks the switch what our rules have counted; whoever calls it holds
+// the token.
+func (s *Switch) readCounts(ctx context.Context) error {
+	ours := openflow.AllFlows()
+	ours.Cookie, ours.CookieMask = uint64(rule.Magic)<<56, rule.MagicMask
+	asked := time.Now()
+	parts, err := s.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: ours})
+	if err != nil {
+		return err
+	}
+	known := map[rule.Cookie]count{}
+	for _, p := range parts {
+		for i := range *p.(*openflow.FlowStatsReply) {
+			r := &(*p.(*openflow.FlowStatsReply))[i]
+			known[rule.Cookie(r.Cookie)] = count{r.Packets, r.Bytes}
+		}
+	}
+	s.counts.known, s.counts.at = known, asked.Add(time.Since(asked)/2)
+	return nil
 }
 
 // flowName is what a rule of default forwarding is called in lists and traces.

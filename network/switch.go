@@ -45,6 +45,7 @@ type Switch struct {
 	flows     *ledger.Flows
 	held      heldPackets
 	limiter   logLimit
+	counts    ruleCounts
 
 	mu       sync.Mutex
 	ports    map[uint32]openflow.Port

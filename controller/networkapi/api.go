@@ -29,6 +29,7 @@ type Core interface {
 	Talkers(limit int, of func(stats.Conversation) bool) []stats.Talker
 	PushStats() network.PushStats
 	Rules(openflow.DatapathID) ([]rule.Installed, bool)
+	CountedRules(context.Context, openflow.DatapathID) ([]rule.Installed, error)
 	Trace(context.Context, trace.Description) (trace.Trace, error)
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/network"
@@ -158,7 +160,10 @@ type rulesInput struct {
 	Owner  string `query:"owner" doc:"Only rules of this owner" example:"sos"`
 }
 
-func (s *server) rules(_ context.Context, in *rulesInput) (*body[[]Rule], error) {
+// countWait is how long switches are waited for that are asked for counters.
+const countWait = 2 * time.Second
+
+func (s *server) rules(ctx context.Context, in *rulesInput) (*body[[]Rule], error) {
 	switches := s.core.Switches()
 	if in.Switch != "" {
 		sw, err := s.find("query.switch", in.Switch)
@@ -167,9 +172,17 @@ func (s *server) rules(_ context.Context, in *rulesInput) (*body[[]Rule], error)
 		}
 		switches = []*network.Switch{sw}
 	}
+	ctx, cancel := context.WithTimeout(ctx, countWait)
+	defer cancel()
+	counted := make([][]rule.Installed, len(switches))
+	var all sync.WaitGroup
+	for i, sw := range switches {
+		// A switch that does not answer is listed with the counters last read.
+		all.Go(func() { counted[i], _ = s.core.CountedRules(ctx, sw.DPID()) })
+	}
+	all.Wait()
 	out := []Rule{}
-	for _, sw := range switches {
-		rules, _ := s.core.Rules(sw.DPID())
+	for _, rules := range counted {
 		for i := range rules {
 			if in.Owner == "" || rules[i].Owner == in.Owner {
 				out = append(out, ruleOf(&rules[i]))

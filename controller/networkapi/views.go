@@ -130,7 +130,7 @@ type Rule struct {
 	Confirmed bool       `json:"confirmed" doc:"The switch has acknowledged it"`
 	Packets   uint64     `json:"packets"`
 	Bytes     uint64     `json:"bytes"`
-	CountedAt *time.Time `json:"counted_at,omitempty" doc:"When the counters were read"`
+	CountedAt *time.Time `json:"counted_at,omitempty" doc:"When the switch told the counters: a second ago at most, longer if it does not answer, never if it was not asked yet"`
 }
 
 func ruleOf(r *rule.Installed) Rule {
