@@ -57,6 +57,7 @@ type conn struct {
 	resting    atomic.Bool // takes no chunks; the source's lock is held to change it
 	backlog    int         // the beat's: bytes that may be unsent
 	seen       LinkStats   // the beat's: at its last look
+	earlier    uint64      // segments sent again for the sessions that had it before
 	congestion string      // the beat's: congestion control it has set
 	failure    atomic.Pointer[error]
 }
@@ -66,6 +67,9 @@ func newConn(s *session, index int, nc net.Conn) (*conn, error) {
 	now := s.agent.now()
 	c.heard.Store(now)
 	c.wrote.Store(now)
+	if stats, err := s.agent.statsOf(s, nc); err == nil {
+		c.earlier = stats.Retransmits
+	}
 	if s.copying {
 		return c, nil
 	}
@@ -80,6 +84,15 @@ func newConn(s *session, index int, nc net.Conn) (*conn, error) {
 	c.raw = raw
 	c.in, c.out, c.ctl = newRawReader(raw), newRawWriter(raw), newRawWriter(raw)
 	return c, nil
+}
+
+// retransmits counts the segments that were sent again for this session.
+func (c *conn) retransmits() uint64 {
+	stats, err := c.s.agent.statsOf(c.s, c.net)
+	if err != nil {
+		return 0
+	}
+	return stats.Retransmits - min(stats.Retransmits, c.earlier)
 }
 
 // serve runs the connection until it is released (nil) or fails. In both cases

@@ -97,9 +97,7 @@ func (s *session) counters() agentapi.Counters {
 		c.BytesUp, c.BytesDown = c.BytesDown, c.BytesUp
 	}
 	for _, x := range conns {
-		if stats, err := s.agent.statsOf(s, x.net); err == nil {
-			c.Retransmits += stats.Retransmits
-		}
+		c.Retransmits += x.retransmits()
 	}
 	s.in.mu.Lock()
 	c.BufferedBytes, c.WindowBytes = uint64(max(0, s.in.held)), uint64(s.in.window.size)

@@ -350,6 +350,34 @@ func TestWarm(t *testing.T) {
 	exchange(t, p.open(agentapi.Params{Connections: 3}), 1000, 1000)
 }
 
+// used is a transport whose connections have sent segments again before.
+type used struct{ Transport }
+
+func (u used) Stats(c net.Conn) (LinkStats, error) {
+	s, err := u.Transport.Stats(c)
+	s.Retransmits += 1000
+	return s, err
+}
+
+// What a warm connection has sent again for others is not counted as a session's.
+func TestRetransmitsAreTheSessions(t *testing.T) {
+	p := newPair(t, nil)
+	for _, a := range []*Agent{p.x, p.y} {
+		a.transports = transports{used{a.transports[0]}}
+	}
+	f := p.open(agentapi.Params{Connections: 2})
+	eventually(t, "all connections stand", func() bool { return p.x.session(f.id).counters().ConnsOpen == 2 })
+	if n := p.x.session(f.id).counters().Retransmits; n >= 1000 {
+		t.Errorf("%d retransmits at the beginning", n)
+	}
+	exchange(t, f, 1000, 1000)
+	for _, a := range []*Agent{p.x, p.y} {
+		if r := f.ended(a); r.Counters.Retransmits >= 1000 {
+			t.Errorf("%d retransmits of a small session", r.Counters.Retransmits)
+		}
+	}
+}
+
 // Over TLS the same holds, with the payload encrypted.
 func TestTLS(t *testing.T) {
 	p := newPair(t, withTLS(t, true))

@@ -182,14 +182,12 @@ func (s *session) attach(c *conn) error {
 // detach takes c from the session after it was released (err nil) or lost.
 func (s *session) detach(c *conn, err error) {
 	defer s.wg.Done()
-	stats, serr := s.agent.statsOf(s, c.net)
+	again := c.retransmits()
 	s.mu.Lock()
 	list := slices.DeleteFunc(slices.Clone(*s.conns.Load()), func(x *conn) bool { return x == c })
 	s.conns.Store(&list)
 	s.heard = max(s.heard, c.heard.Load())
-	if serr == nil {
-		s.retrans += stats.Retransmits
-	}
+	s.retrans += again
 	if err != nil && !s.ended && !s.graceful {
 		s.lost++
 		s.agent.metrics.lost.Inc()
