@@ -168,6 +168,7 @@ type fakeAgent struct {
 	mu       sync.Mutex
 	instance string
 	limit    int
+	draining bool
 	seq      uint64
 	sessions map[agentapi.SessionID]agentapi.Session
 	prepare  func(agentapi.PrepareRequest) error
@@ -190,7 +191,7 @@ func newFakeAgent(t *testing.T, n *fakeNet, name string) *fakeAgent {
 	mux.HandleFunc("POST /v1/sessions/{id}/commit", a.postCommit)
 	mux.HandleFunc("DELETE /v1/sessions/{id}", a.deleteSession)
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.status()) })
-	mux.HandleFunc("POST /v1/drain", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.status()) })
+	mux.HandleFunc("POST /v1/drain", a.postDrain)
 	mux.HandleFunc("GET /v1/events", a.getEvents)
 	a.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -230,7 +231,16 @@ func reply(w http.ResponseWriter, v any) {
 }
 
 func (a *fakeAgent) load() agentapi.Load {
-	return agentapi.Load{Sessions: len(a.sessions), MaxSessions: a.limit}
+	return agentapi.Load{Sessions: len(a.sessions), MaxSessions: a.limit, Draining: a.draining}
+}
+
+func (a *fakeAgent) postDrain(w http.ResponseWriter, r *http.Request) {
+	var req agentapi.DrainRequest
+	_ = json.NewDecoder(r.Body).Decode(&req)
+	a.mu.Lock()
+	a.draining = req.On
+	a.mu.Unlock()
+	reply(w, a.status())
 }
 
 func (a *fakeAgent) status() agentapi.Status {

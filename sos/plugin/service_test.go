@@ -297,6 +297,23 @@ func (b *bench) frame() packet.Headers {
 	}
 }
 
+// TestDrainedAgentAddedAgain drains and removes an agent, whose process goes on:
+// added again it is as good as new.
+func TestDrainedAgentAddedAgain(t *testing.T) {
+	b := newBench(t)
+	if _, err := b.service.drainAgent(t.Context(), "x", true); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.service.removeAgent(t.Context(), "x", false); err != nil {
+		t.Fatal(err)
+	}
+	b.add("x", b.x, agentX.Addr())
+	b.eventually("the agent takes sessions", func() bool { return b.unfit("x") == "" })
+	if _, held := b.syn(hostA); b.fate(held) != "released" {
+		t.Error("the agent gets no session")
+	}
+}
+
 // TestRestart starts a second service while a session runs: it finds the same
 // rules again, and cleans up a session that only one agent knows.
 func TestRestart(t *testing.T) {

@@ -187,7 +187,16 @@ func (s *Service) findMissed(ctx context.Context, a *agent) {
 func (s *Service) greet(ctx context.Context, a *agent) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if st, err := a.client.Status(ctx); err == nil {
+	st, err := a.client.Status(ctx)
+	s.mu.Lock()
+	draining := a.record.Draining
+	s.mu.Unlock()
+	if err == nil && st.Draining != draining {
+		// It was drained for a controller that has forgotten it since, or was not
+		// reached when it was.
+		st, err = a.client.Drain(ctx, draining)
+	}
+	if err == nil {
 		s.learn(a, st)
 	}
 	s.tellLate(ctx, a)
