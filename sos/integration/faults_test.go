@@ -42,6 +42,9 @@ func TestServerPortClosed(t *testing.T) {
 		t.Errorf("the client sees %v, without SOS it would see a refused connection", err)
 	}
 	w.direct("refused")
+	if how := w.sessions("past")[0].How; how != "not established: server does not take the connection: 10.0.0.2:80: connection refused (refused)" {
+		t.Errorf("what is told of the server's refusal: %s", how)
+	}
 }
 
 func TestServerHostAbsent(t *testing.T) {

@@ -314,6 +314,17 @@ func (s *Service) commit(ctx context.Context, ss *session, cfg Config) error {
 		}
 		return nil
 	})
+	return commitError(errs)
+}
+
+// commitError is why a commit failed. When the server has not taken the connection,
+// that is all: that the client's agent then finds its peer gone follows from it.
+func commitError(errs [2]error) error {
+	var p *agentapi.Problem
+	server := slices.Index(bothRole[:], agentapi.RoleServer)
+	if errors.As(errs[server], &p) && slices.Contains([]agentapi.Code{agentapi.CodeRefused, agentapi.CodeTimeout, agentapi.CodeUnreachable}, p.Code) {
+		return p
+	}
 	return errors.Join(errs[:]...)
 }
 
