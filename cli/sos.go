@@ -128,6 +128,8 @@ func sosStatsCommand(app *App) *cobra.Command {
 	return getCommand(app, "stats", "Show totals, live and past sessions", sosPath+"stats", func(w io.Writer, s plugin.Stats) {
 		fmt.Fprintf(w, "live %d, past %d, %d bytes, set-up median %v, 99th percentile %v\n",
 			len(s.Live), len(s.Past), s.Bytes, round(s.SetupP50), round(s.SetupP99))
+		fmt.Fprintf(w, "in all %d carried, %d direct, %d bytes up, %d down\n",
+			s.Totals.Carried, s.Totals.Direct, s.Totals.BytesUp, s.Totals.BytesDown)
 		printSOSSessions(w, append(s.Live, s.Past...))
 	})
 }

@@ -118,12 +118,16 @@ type Stats struct {
 	Live     []Record          `json:"live"`
 	Past     []Record          `json:"past"`
 	Bytes    uint64            `json:"bytes" doc:"Carried by the sessions listed, both directions"`
+	Totals   Totals            `json:"totals" doc:"Since the first start of the service"`
 	SetupP50 agentapi.Duration `json:"setup_p50" doc:"Median set-up time of the sessions listed"`
 	SetupP99 agentapi.Duration `json:"setup_p99"`
 }
 
 func (s *Service) getStats(context.Context, *nothing) (*body[Stats], error) {
-	st := Stats{Live: s.records("live"), Past: s.records("past")}
+	s.mu.Lock()
+	totals := s.history.totals
+	s.mu.Unlock()
+	st := Stats{Live: s.records("live"), Past: s.records("past"), Totals: totals}
 	var setups []agentapi.Duration
 	for _, r := range slices.Concat(st.Live, st.Past) {
 		st.Bytes += r.BytesUp + r.BytesDown

@@ -28,7 +28,7 @@ type Config struct {
 
 	MaxSetups          int `json:"max_setups" doc:"Connections being set up at once; more go directly"`
 	MaxSetupsPerClient int `json:"max_setups_per_client" doc:"The same for one client address"`
-	History            int `json:"history" doc:"Ended sessions that are remembered"`
+	History            int `json:"history" doc:"Ended sessions that are remembered, over restarts too"`
 }
 
 // DefaultConfig is what a new controller starts with.

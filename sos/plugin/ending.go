@@ -33,7 +33,7 @@ func (s *Service) notEstablished(ss *session, err error) {
 	s.forget(ss)
 	ss.release()
 	s.proven(ss)
-	ss.state, ss.how = StateEnded, "not established: "+err.Error()
+	ss.state, ss.how = StateEnded, notEstablished+err.Error()
 	s.history.add(s.recordOf(ss), s.config.History)
 	told := s.talk.may(time.Now())
 	s.mu.Unlock()

@@ -112,6 +112,15 @@ func (m *metrics) established(st Steps) {
 	}
 }
 
+// resume goes on from what earlier controllers have counted.
+func (m *metrics) resume(t Totals) {
+	m.up.Add(float64(t.Carried))
+	m.finished.Add(float64(t.Carried))
+	m.failed.Add(float64(t.Direct))
+	m.bytes.WithLabelValues("up").Add(float64(t.BytesUp))
+	m.bytes.WithLabelValues("down").Add(float64(t.BytesDown))
+}
+
 func (m *metrics) ended(r Record) {
 	m.finished.Inc()
 	m.bytes.WithLabelValues("up").Add(float64(r.BytesUp))

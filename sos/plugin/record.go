@@ -82,14 +82,3 @@ func hops(path []network.Hop) []string {
 	}
 	return out
 }
-
-// history keeps the records of ended sessions, the oldest first.
-type history struct{ records []Record }
-
-func (h *history) add(r Record, limit int) {
-	h.records = append(h.records, r)
-	if over := len(h.records) - limit; over > 0 {
-		clear(h.records[:over])
-		h.records = h.records[over:]
-	}
-}

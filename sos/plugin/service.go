@@ -156,6 +156,7 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.load(s.ctx); err != nil {
 		return fmt.Errorf("sos: %w", err)
 	}
+	s.start(s.archive)
 	s.takeOver(s.ctx)
 	s.mu.Lock()
 	s.running, s.early = true, nil

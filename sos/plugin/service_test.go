@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -311,6 +312,80 @@ func TestDrainedAgentAddedAgain(t *testing.T) {
 	b.eventually("the agent takes sessions", func() bool { return b.unfit("x") == "" })
 	if _, held := b.syn(hostA); b.fate(held) != "released" {
 		t.Error("the agent gets no session")
+	}
+}
+
+// TestHistoryOutlivesTheController has sessions that ended, and one that went
+// directly, and starts another controller: it tells the same of them.
+func TestHistoryOutlivesTheController(t *testing.T) {
+	b := newBench(t)
+	_, held := b.syn(hostA)
+	if got := b.fate(held); got != "released" {
+		t.Fatalf("the packet was %s", got)
+	}
+	id := b.x.only(t)
+	b.x.finish(id, agentapi.ReasonClosed)
+	b.y.finish(id, agentapi.ReasonClosed)
+	b.clean()
+	b.x.mu.Lock()
+	b.x.prepare = func(agentapi.PrepareRequest) error { return &agentapi.Problem{Code: agentapi.CodeFull} }
+	b.x.mu.Unlock()
+	_, held = b.syn(netip.AddrPortFrom(hostA.Addr(), 777))
+	if got := b.fate(held); got != "forwarded" {
+		t.Fatalf("the second packet was %s", got)
+	}
+	b.eventually("both are in the history", func() bool { return len(b.past()) == 2 })
+	before, err := json.Marshal(b.past())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stats := func() Stats {
+		s, err := b.service.getStats(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Body
+	}
+	totals := stats().Totals
+	for range 2 {
+		b.stop()
+		b.start()
+		if after, err := json.Marshal(b.past()); err != nil || string(after) != string(before) {
+			t.Errorf("after the restart %s (%v), before %s", after, err, before)
+		}
+		if s := stats(); s.Totals != totals || totals.Carried != 1 || totals.Direct != 1 || totals.BytesDown != 1000 {
+			t.Errorf("totals after the restart %+v, before %+v", s.Totals, totals)
+		}
+	}
+}
+
+// TestHistoryIsBounded writes more pages than the history is long.
+func TestHistoryIsBounded(t *testing.T) {
+	b := newBench(t)
+	const limit = 2 * maxPage
+	if _, faults, err := b.service.setConfig(t.Context(), ConfigChange{History: new(limit)}); err != nil || faults != nil {
+		t.Fatal(err, faults)
+	}
+	for i := range 5*maxPage + 10 {
+		b.service.mu.Lock()
+		b.service.history.add(Record{ID: strconv.Itoa(i), How: "closed"}, limit)
+		b.service.mu.Unlock()
+		if i%maxPage == 0 {
+			b.service.saveHistory(t.Context())
+		}
+	}
+	b.stop()
+	pages, err := b.store.List(t.Context(), keyHistory)
+	if err != nil || len(pages) > 4 {
+		t.Errorf("%d pages, %v; want at most 4 for a history of 2 full ones", len(pages), err)
+	}
+	b.start()
+	past := b.past()
+	if len(past) != limit || b.service.history.totals.Carried != 5*maxPage+10 {
+		t.Errorf("%d records, totals %+v", len(past), b.service.history.totals)
+	}
+	if last := b.service.history.records[limit-1].ID; last != strconv.Itoa(5*maxPage+9) {
+		t.Errorf("the last record is %s", last)
 	}
 }
 

@@ -56,9 +56,16 @@ func (s *Service) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the switches with punt rules: %w", err)
 	}
+	past, err := s.loadHistory(ctx)
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.config, s.whitelist = cfg, entries
+	s.history = past
+	s.history.trim(cfg.History)
+	s.metrics.resume(past.totals)
 	for _, e := range edges {
 		s.edges[e.Switch] = e
 	}

@@ -186,6 +186,7 @@ func (s *Service) rebuild(id agentapi.SessionID, f *found) (*session, bool) {
 		}
 	}
 	s.taken.Sessions++
+	s.metrics.up.Inc() // the totals have those that have ended only
 	return ss, true
 }
 
