@@ -65,6 +65,7 @@ type movesSamples struct {
 	up, down movesWay
 	lease    []float64 // ms, from the decision to the network's answer
 	repeated int       // moves that had to be asked for again after a kill
+	drops    stage.Drops
 }
 
 // movesWay is one direction.
@@ -204,7 +205,8 @@ func (rig *movesRig) leg(ctx context.Context, c movesCase, n int, out *movesSamp
 		up.Stop()
 		return err
 	}
-	err = errors.Join(awaitPackets(ctx, up, movesRate/10), awaitPackets(ctx, down, movesRate/10))
+	before, err := stage.CountDrops(ctx, rig.lab)
+	err = errors.Join(err, awaitPackets(ctx, up, movesRate/10), awaitPackets(ctx, down, movesRate/10))
 	steps := make([]movesStep, 0, n)
 	for len(steps) < n && err == nil {
 		var step movesStep
@@ -213,6 +215,9 @@ func (rig *movesRig) leg(ctx context.Context, c movesCase, n int, out *movesSamp
 	}
 	err = errors.Join(err, pause(ctx, movesSettle))
 	end := time.Now()
+	after, counting := stage.CountDrops(ctx, rig.lab) // while the streams' sockets are there
+	out.drops = out.drops.Plus(after.Since(before))
+	err = errors.Join(err, counting)
 	upLog, downLog := up.Stop(), down.Stop()
 	if err != nil {
 		return err

@@ -11,8 +11,8 @@ func movesResult(r *Result, cases []movesCase, samples []*movesSamples) {
 		},
 	}
 	leases := Table{
-		Title:   "From the device's decision to the network's answer",
-		Columns: []string{"case", "p50 ms", "p95 ms", "p99 ms", "max ms", "asked for again after a kill"},
+		Title:   "From the device's decision to the network's answer, and what this machine was too slow for",
+		Columns: []string{"case", "p50 ms", "p95 ms", "p99 ms", "max ms", "asked for again after a kill", "packets that full sockets dropped", "and the kernel's backlog"},
 	}
 	for i, c := range cases {
 		s := samples[i]
@@ -29,7 +29,7 @@ func movesResult(r *Result, cases []movesCase, samples []*movesSamples) {
 			r.Claim(w.lost == 0, fmt.Sprintf("%s, %s: no packet lost in %d moves", c.name, d.name, s.moves), "%d of %d, in %d moves", w.lost, w.sent, w.hit)
 			r.Claim(w.doubled == 0, fmt.Sprintf("%s, %s: no packet arrives twice", c.name, d.name), "%d", w.doubled)
 		}
-		leases.Add(c.name, ms1(median(s.lease)), ms1(quantile(s.lease, 0.95)), ms1(quantile(s.lease, 0.99)), ms1(quantile(s.lease, 1)), s.repeated)
+		leases.Add(c.name, ms1(median(s.lease)), ms1(quantile(s.lease, 0.95)), ms1(quantile(s.lease, 0.99)), ms1(quantile(s.lease, 1)), s.repeated, s.drops.Sockets, s.drops.Backlog)
 	}
 	r.Tables = append(r.Tables, table, leases)
 	r.Note("A packet counts for the move before it was sent; the pauses between moves are random (their logarithm evenly, so that short ones are as frequent as long ones), from a fixed seed.")
