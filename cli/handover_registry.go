@@ -42,13 +42,13 @@ func handoverClassesCommand(app *App) *cobra.Command {
 }
 
 func printClasses(w io.Writer, all []plugin.ClassInfo) {
-	fmt.Fprintln(w, "NAME\tPOLICY\tTRIGGER\tOVERLAP\tPORTS")
+	fmt.Fprintln(w, "NAME\tPOLICY\tTRIGGER\tOVERLAP\tPORTS\tORIGIN")
 	for _, c := range all {
 		trigger := c.Trigger
 		if trigger == "" {
 			trigger = "signed or ports"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.Name, c.Policy, trigger, c.Overlap, strings.Join(c.Ports, ","))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, c.Policy, trigger, c.Overlap, strings.Join(c.Ports, ","), c.Origin)
 	}
 }
 
@@ -89,13 +89,13 @@ func handoverPoolsCommand(app *App) *cobra.Command {
 }
 
 func printPools(w io.Writer, all []plugin.PoolInfo) {
-	fmt.Fprintln(w, "NAME\tPREFIX\tFROM\tTO\tUSED\tROUTER\tLEASE\tLEARNS\tHOME")
+	fmt.Fprintln(w, "NAME\tPREFIX\tFROM\tTO\tUSED\tROUTER\tLEASE\tLEARNS\tHOME\tORIGIN")
 	for _, p := range all {
 		router := p.Gateway + " at " + p.Router
 		if p.Router == "" {
 			router = p.Gateway + " not found"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d of %d\t%s\t%s\t%v\t%s\n", p.Name, p.Prefix, p.First, p.Last, p.Held, p.Size, router, p.LeaseTime, p.Learn, p.Home)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d of %d\t%s\t%s\t%v\t%s\t%s\n", p.Name, p.Prefix, p.First, p.Last, p.Held, p.Size, router, p.LeaseTime, p.Learn, p.Home, p.Origin)
 	}
 }
 
@@ -158,13 +158,13 @@ func handoverDeviceSetCommand(app *App) *cobra.Command {
 }
 
 func printDevices(w io.Writer, all []plugin.DeviceInfo) {
-	fmt.Fprintln(w, "ID\tADDRESS\tAT\tSINCE\tPOLICY\tTRIGGER\tCLASS\tMACS\tRULES\tERROR")
+	fmt.Fprintln(w, "ID\tADDRESS\tAT\tSINCE\tPOLICY\tTRIGGER\tCLASS\tMACS\tRULES\tORIGIN\tERROR")
 	for _, d := range all {
 		since := ""
 		if d.Since != nil {
 			since = d.Since.Local().Format(time.DateTime)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", d.ID, d.IP, spot(d.At), since, d.Policy, d.Trigger, d.Class, strings.Join(d.MACs, ","), d.Rules, d.Error)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", d.ID, d.IP, spot(d.At), since, d.Policy, d.Trigger, d.Class, strings.Join(d.MACs, ","), d.Rules, d.Origin, d.Error)
 	}
 }
 

@@ -71,11 +71,11 @@ func qosCriticalAddCommand(app *App) *cobra.Command {
 			if spec.Match, err = describedFlow(fields); err != nil {
 				return err
 			}
-			var made bandwidth.Spec
+			var made bandwidth.DefinitionInfo
 			if err := app.send(cmd, http.MethodPost, qosPath+"critical", spec, &made); err != nil {
 				return err
 			}
-			return app.Print(made, func(w io.Writer) { printDefinitions(w, []bandwidth.Spec{made}) })
+			return app.Print(made, func(w io.Writer) { printDefinitions(w, []bandwidth.DefinitionInfo{made}) })
 		},
 	}
 	f := cmd.Flags()
@@ -122,14 +122,14 @@ func describedFlow(fields []string) (match.Flow, error) {
 	return f, nil
 }
 
-func printDefinitions(w io.Writer, all []bandwidth.Spec) {
-	fmt.Fprintln(w, "NAME\tRATE\tMATCH\tIDLE TIMEOUT")
+func printDefinitions(w io.Writer, all []bandwidth.DefinitionInfo) {
+	fmt.Fprintln(w, "NAME\tRATE\tMATCH\tIDLE TIMEOUT\tORIGIN")
 	for _, d := range all {
 		idle := d.IdleTimeout
 		if idle == "" {
 			idle = "30s"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", d.Name, bitRate(float64(d.Rate)), flowText(d.Match), idle)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", d.Name, bitRate(float64(d.Rate)), flowText(d.Match), idle, d.Origin)
 	}
 }
 

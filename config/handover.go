@@ -15,16 +15,17 @@ import (
 )
 
 // Handover says how the handover service works. Classes, pools and devices may
-// also be given by the API; those that stand here replace what the store has
-// under the same name, at each start.
+// also be given by the API; those that stand here replace, at each start, what the
+// store has under the same name, and are not changed by the API. What stood here
+// before and does no more is withdrawn.
 type Handover struct {
 	Enabled bool   `yaml:"enabled" doc:"Off: the service and its part of the API do not exist."`
 	Domain  string `yaml:"domain" pattern:"[A-Za-z0-9][A-Za-z0-9._-]{0,62}" form:"a name of letters, digits, dots, dashes" doc:"Name of this domain towards its neighbours, as in the certificates that they have issued to it."`
 
 	Roots      []HandoverRoot               `yaml:"roots" doc:"Switch ports where the mobility network meets the rest of the world."`
-	Classes    map[string]plugin.ClassSpec  `yaml:"classes" doc:"Classes of devices, by name. The class default is that of devices that name none."`
-	Pools      map[string]plugin.PoolSpec   `yaml:"pools" doc:"Pools of addresses, by name."`
-	Devices    map[string]HandoverDevice    `yaml:"devices" doc:"Devices, by name."`
+	Classes    map[string]plugin.ClassSpec  `yaml:"classes" doc:"Classes of devices, by name. The class default is that of devices that name none. What stands here is changed here alone, and withdrawn when it does no more; the API has others."`
+	Pools      map[string]plugin.PoolSpec   `yaml:"pools" doc:"Pools of addresses, by name; changed here alone, as classes are."`
+	Devices    map[string]HandoverDevice    `yaml:"devices" doc:"Devices, by name; changed here alone, as classes are."`
 	Neighbours map[string]HandoverNeighbour `yaml:"neighbours" doc:"Neighbouring domains, by their names. Each needs a root with its name as peer."`
 	Coverage   map[string]HandoverCell      `yaml:"coverage" doc:"What the attachment points cover, by name, on a plane in metres: for predictions from positions."`
 	Origin     HandoverOrigin               `yaml:"origin" doc:"Where on earth the origin of that plane is, for positions in degrees."`

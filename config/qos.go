@@ -9,13 +9,13 @@ import (
 )
 
 // QoS says how the QoS service works. Critical traffic may also be defined by the API;
-// what stands here replaces what the store has under the same name, at each start, and
-// what stood here before and does no more is withdrawn.
+// what stands here replaces what the store has under the same name, at each start, and is
+// not changed by the API. What stood here before and does no more is withdrawn.
 type QoS struct {
 	Enabled  bool                   `yaml:"enabled" doc:"Off: the service and its part of the API do not exist."`
 	Quota    float64                `yaml:"quota" min:"0.0001" max:"0.5" doc:"Share of each link's capacity that a class of traffic has guaranteed which names no min_rate."`
 	Queues   string                 `yaml:"queues" oneof:"classes|connect" doc:"Which ports of switches with a database (see ovsdb) get a token bucket of their link's rate. classes: those that a class of traffic leaves by, with the first class. connect: all, when the switch connects."`
-	Critical map[string]QoSCritical `yaml:"critical" doc:"Critical traffic, by name: its flows are placed where the bandwidth is that they require. What is removed here is withdrawn at the next start; what was defined by the API stays."`
+	Critical map[string]QoSCritical `yaml:"critical" doc:"Critical traffic, by name: its flows are placed where the bandwidth is that they require. What stands here is changed here alone, and withdrawn when it does no more; the API has others."`
 }
 
 // QoSCritical is critical traffic; see bandwidth.Spec.

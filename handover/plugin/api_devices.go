@@ -6,12 +6,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/handover/registry"
 )
 
 // DeviceInfo is a device as the API shows it. Its key is never shown.
 type DeviceInfo struct {
 	ID       string     `json:"id"`
+	Origin   string     `json:"origin" enum:"file,api,learned,neighbour" doc:"Where it stands, and is changed: the configuration file or the API; or else that it was learned, or is a neighbour's"`
 	MACs     []string   `json:"macs"`
 	Class    string     `json:"class"`
 	Policy   string     `json:"policy" doc:"How it is moved"`
@@ -37,7 +39,7 @@ type DeviceInfo struct {
 func (s *Service) deviceInfo(d registry.Device) DeviceInfo {
 	c := s.registry.ClassOf(d)
 	i := DeviceInfo{
-		ID: d.ID, Class: d.Class, Policy: string(c.Policy), Trigger: string(c.Trigger), Pool: d.Pool,
+		ID: d.ID, Origin: originOf(d), Class: d.Class, Policy: string(c.Policy), Trigger: string(c.Trigger), Pool: d.Pool,
 		Keyed: len(d.Key) > 0, Ports: portStrings(d.Ports), Home: d.Home, Learned: d.Learned, Daemon: s.orders.listening(d.ID),
 	}
 	if i.Class == "" {
@@ -69,6 +71,17 @@ func (s *Service) deviceInfo(d registry.Device) DeviceInfo {
 		}
 	}
 	return i
+}
+
+// originOf is where a device comes from.
+func originOf(d registry.Device) string {
+	switch {
+	case d.Home != "":
+		return "neighbour"
+	case d.Learned:
+		return "learned"
+	}
+	return api.Origin(d.Configured)
 }
 
 type devicesInput struct {
@@ -111,7 +124,7 @@ func (s *Service) putDevice(ctx context.Context, in *putDeviceInput) (*body[Devi
 	}
 	err := s.lanes.do(ctx, in.ID, func(ctx context.Context) error { return s.register(ctx, d) })
 	if err != nil {
-		return nil, answer(err, "path.id", in.ID)
+		return nil, answerChange(err, "devices", "path.id", in.ID)
 	}
 	s.publish("device-changed", map[string]any{"device": in.ID})
 	d, _ = s.registry.Device(in.ID)
@@ -139,8 +152,11 @@ func (s *Service) register(ctx context.Context, d registry.Device) error {
 
 func (s *Service) deleteDevice(ctx context.Context, in *ByID) (*nothing, error) {
 	err := s.lanes.do(ctx, in.ID, func(ctx context.Context) error {
-		if _, ok := s.registry.Device(in.ID); !ok {
+		switch d, ok := s.registry.Device(in.ID); {
+		case !ok:
 			return errUnknown
+		case d.Configured:
+			return registry.ErrConfigured
 		}
 		l, _ := s.registry.Lease(in.ID)
 		if err := s.detach(ctx, in.ID, l.IP, l.Attachment, "the operator"); err != nil {
@@ -152,7 +168,7 @@ func (s *Service) deleteDevice(ctx context.Context, in *ByID) (*nothing, error) 
 		s.tellLeft(in.ID)
 		s.publish("device-removed", map[string]any{"device": in.ID})
 	}
-	return nil, answer(err, "path.id", in.ID)
+	return nil, answerChange(err, "devices", "path.id", in.ID)
 }
 
 // RootInfo is a root as the API shows it.

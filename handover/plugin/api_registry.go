@@ -2,21 +2,25 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/handover/registry"
 )
 
 // ClassInfo is a class as the API shows it.
 type ClassInfo struct {
-	Name string `json:"name"`
+	Name   string `json:"name"`
+	Origin string `json:"origin" enum:"file,api" doc:"Where it stands, and is changed: the configuration file or the API"`
 	ClassSpec
 }
 
 // PoolInfo is a pool as the API shows it.
 type PoolInfo struct {
-	Name string `json:"name"`
+	Name   string `json:"name"`
+	Origin string `json:"origin" enum:"file,api" doc:"Where it stands, and is changed: the configuration file or the API"`
 	PoolSpec
 	Router      string `json:"router,omitempty" doc:"MAC address by which ARP for the gateway is answered; empty while the router has not been found"`
 	Size        int    `json:"size" doc:"Addresses that it gives out"`
@@ -25,7 +29,7 @@ type PoolInfo struct {
 }
 
 func classInfo(c registry.Class) ClassInfo {
-	i := ClassInfo{Name: c.Name, ClassSpec: ClassSpec{Policy: string(c.Policy), Trigger: string(c.Trigger), Ports: portStrings(c.Ports)}}
+	i := ClassInfo{Name: c.Name, Origin: api.Origin(c.Configured), ClassSpec: ClassSpec{Policy: string(c.Policy), Trigger: string(c.Trigger), Ports: portStrings(c.Ports)}}
 	if c.Overlap > 0 {
 		i.Overlap = c.Overlap.String()
 	}
@@ -33,7 +37,7 @@ func classInfo(c registry.Class) ClassInfo {
 }
 
 func (s *Service) poolInfo(p registry.Pool, u registry.Usage) PoolInfo {
-	i := PoolInfo{Name: p.Name, Size: u.Size, Held: u.Held, Quarantined: u.Quarantined, PoolSpec: PoolSpec{
+	i := PoolInfo{Name: p.Name, Origin: api.Origin(p.Configured), Size: u.Size, Held: u.Held, Quarantined: u.Quarantined, PoolSpec: PoolSpec{
 		Prefix: p.Prefix.String(), Gateway: p.Gateway.String(), Server: p.ServerID().String(), LeaseTime: p.LeaseTime.String(),
 		MTU: p.MTU, Domain: p.Domain, Learn: p.Learn, Class: p.Class, Home: p.Home,
 	}}
@@ -55,6 +59,14 @@ func (s *Service) poolInfo(p registry.Pool, u registry.Usage) PoolInfo {
 	return i
 }
 
+// answerChange is answer for a change of what the configuration may have in a section.
+func answerChange(err error, section, location, name string) error {
+	if errors.Is(err, registry.ErrConfigured) {
+		return api.Configured(location, name, Name+"."+section+"."+name)
+	}
+	return answer(err, location, name)
+}
+
 func (s *Service) getClasses(context.Context, *nothing) (*body[[]ClassInfo], error) {
 	out := []ClassInfo{}
 	for _, c := range s.registry.Classes() {
@@ -74,7 +86,7 @@ func (s *Service) putClass(ctx context.Context, in *putClassInput) (*body[ClassI
 		return nil, refuse(faults)
 	}
 	if err := s.registry.PutClass(ctx, c); err != nil {
-		return nil, answer(err, "path.name", in.Name)
+		return nil, answerChange(err, "classes", "path.name", in.Name)
 	}
 	s.publish("class-changed", map[string]any{"class": in.Name})
 	c, _ = s.registry.Class(in.Name)
@@ -82,7 +94,7 @@ func (s *Service) putClass(ctx context.Context, in *putClassInput) (*body[ClassI
 }
 
 func (s *Service) deleteClass(ctx context.Context, in *ByName) (*nothing, error) {
-	return nil, answer(s.registry.DeleteClass(ctx, in.Name), "path.name", in.Name)
+	return nil, answerChange(s.registry.DeleteClass(ctx, in.Name), "classes", "path.name", in.Name)
 }
 
 func (s *Service) getPools(context.Context, *nothing) (*body[[]PoolInfo], error) {
@@ -108,7 +120,7 @@ func (s *Service) putPool(ctx context.Context, in *putPoolInput) (*body[PoolInfo
 		return nil, refuse(faults)
 	}
 	if err := s.registry.PutPool(ctx, p); err != nil {
-		return nil, answer(err, "path.name", in.Name)
+		return nil, answerChange(err, "pools", "path.name", in.Name)
 	}
 	s.refreshView()
 	s.publish("pool-changed", map[string]any{"pool": in.Name})
@@ -126,7 +138,7 @@ func (s *Service) deletePool(ctx context.Context, in *ByName) (*nothing, error) 
 	if err == nil {
 		s.refreshView()
 	}
-	return nil, answer(err, "path.name", in.Name)
+	return nil, answerChange(err, "pools", "path.name", in.Name)
 }
 
 // LeaseInfo is a lease as the API shows it.

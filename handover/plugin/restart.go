@@ -30,13 +30,7 @@ func (s *Service) load(ctx context.Context) error {
 			return err
 		}
 	}
-	err := s.settings.register(ctx, s.registry, func(section, name string, err error) error {
-		// The file was good by itself; it contradicts what was registered since.
-		s.log.Error("configured, but refused: it contradicts what the store has", "section", section, "name", name, "error", err)
-		s.publish("config-refused", map[string]any{"section": section, "name": name, "reason": err.Error()})
-		return nil
-	})
-	if err != nil || s.domain == nil {
+	if err := s.configure(ctx); err != nil || s.domain == nil {
 		return err
 	}
 	return s.domain.Restore(ctx)

@@ -48,7 +48,8 @@ type Settings struct {
 	Domain string
 	Roots  []Root
 	// Classes, pools and devices of the configuration replace those of the same
-	// name in the store.
+	// name in the store, and are changed by nobody. Those that stood there before and
+	// do no more are withdrawn.
 	Classes []registry.Class
 	Pools   []registry.Pool
 	Devices []registry.Device
@@ -110,16 +111,19 @@ func (x Specs) Parse() (Settings, []Fault) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(x.Classes)) {
 		c, found := x.Classes[name].Parse(name)
+		c.Configured = true
 		t.Classes = append(t.Classes, c)
 		add("classes", name, found)
 	}
 	for _, name := range slices.Sorted(maps.Keys(x.Pools)) {
 		p, found := x.Pools[name].Parse(name)
+		p.Configured = true
 		t.Pools = append(t.Pools, p)
 		add("pools", name, found)
 	}
 	for _, name := range slices.Sorted(maps.Keys(x.Devices)) {
 		d, found := x.Devices[name].Parse(name)
+		d.Configured = true
 		t.Devices = append(t.Devices, d)
 		add("devices", name, found)
 	}
@@ -139,31 +143,4 @@ func (x Specs) Parse() (Settings, []Fault) {
 		faults = append(faults, Fault{"", "", err.Error()})
 	}
 	return t, faults
-}
-
-// register puts what is configured into a registry. failed is told what is not
-// taken, and its error ends it.
-func (t *Settings) register(ctx context.Context, r *registry.Registry, failed func(section, name string, err error) error) error {
-	for _, c := range t.Classes {
-		if err := r.PutClass(ctx, c); err != nil {
-			if err := failed("classes", c.Name, err); err != nil {
-				return err
-			}
-		}
-	}
-	for _, p := range t.Pools {
-		if err := r.PutPool(ctx, p); err != nil {
-			if err := failed("pools", p.Name, err); err != nil {
-				return err
-			}
-		}
-	}
-	for _, d := range t.Devices {
-		if err := r.PutDevice(ctx, d); err != nil {
-			if err := failed("devices", d.ID, err); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

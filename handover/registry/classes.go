@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// PutClass adds or replaces a class.
+// PutClass adds or replaces a class. One that stands in the configuration is
+// replaced by such a one alone.
 func (r *Registry) PutClass(ctx context.Context, c Class) error {
 	if c.Policy == "" {
 		c.Policy = PolicySaving
@@ -21,12 +22,20 @@ func (r *Registry) PutClass(ctx context.Context, c Class) error {
 	r.admin.Lock()
 	defer r.admin.Unlock()
 	r.mu.RLock()
-	_, known := r.classes[c.Name]
+	old, known := r.classes[c.Name]
 	full := !known && len(r.classes) >= maxClasses
 	r.mu.RUnlock()
-	if full {
+	switch {
+	case full:
 		return fmt.Errorf("class %q: %w: at most %d classes", c.Name, ErrFull, maxClasses)
+	case old.Configured && !c.Configured:
+		return fmt.Errorf("class %q: %w", c.Name, ErrConfigured)
 	}
+	return r.storeClass(ctx, c)
+}
+
+// storeClass writes a class and makes it visible. r.admin is locked.
+func (r *Registry) storeClass(ctx context.Context, c Class) error {
 	if err := r.put(ctx, keyClass+c.Name, c); err != nil {
 		return err
 	}
@@ -55,8 +64,11 @@ func (r *Registry) DeleteClass(ctx context.Context, name string) error {
 func (r *Registry) classUnused(name string) error {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if _, ok := r.classes[name]; !ok {
+	switch c, ok := r.classes[name]; {
+	case !ok:
 		return fmt.Errorf("class %q: %w", name, ErrUnknown)
+	case c.Configured:
+		return fmt.Errorf("class %q: %w", name, ErrConfigured)
 	}
 	for _, p := range r.pools {
 		if p.Class == name {

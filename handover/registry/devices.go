@@ -11,11 +11,14 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// DeleteDevice forgets the device and its lease. Its address rests for a while
-// before somebody else gets it.
+// DeleteDevice forgets the device and its lease, unless it stands in the
+// configuration. Its address rests for a while before somebody else gets it.
 func (r *Registry) DeleteDevice(ctx context.Context, id string) error {
 	r.admin.Lock()
 	defer r.admin.Unlock()
+	if d, ok := r.Device(id); ok && d.Configured {
+		return fmt.Errorf("device %q: %w", id, ErrConfigured)
+	}
 	rec, err := r.hold(id)
 	if err != nil {
 		return err

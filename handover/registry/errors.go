@@ -17,6 +17,9 @@ var (
 	ErrUnknown = errors.New("not registered")
 	// ErrInUse says that something cannot be deleted as others refer to it.
 	ErrInUse = errors.New("in use")
+	// ErrConfigured says that something stands in the configuration, and is changed
+	// and deleted there alone.
+	ErrConfigured = errors.New("it stands in the configuration")
 	// ErrExhausted says that a pool has no free address.
 	ErrExhausted = errors.New("no free address in the pool")
 	// ErrNotYours says that the address is not one the device may have.

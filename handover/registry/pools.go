@@ -10,7 +10,8 @@ import (
 )
 
 // PutPool adds or replaces a pool. A pool without First and Last gives out the
-// whole of its prefix.
+// whole of its prefix. One that stands in the configuration is replaced by such a
+// one alone.
 func (r *Registry) PutPool(ctx context.Context, p Pool) error {
 	p = p.filled()
 	if err := p.faults().refusal(ErrInvalid, "pool", p.Name); err != nil {
@@ -19,6 +20,15 @@ func (r *Registry) PutPool(ctx context.Context, p Pool) error {
 	p.DNS = slices.Clone(p.DNS)
 	r.admin.Lock()
 	defer r.admin.Unlock()
+	if old, ok := r.Pool(p.Name); ok && old.Configured && !p.Configured {
+		return fmt.Errorf("pool %q: %w", p.Name, ErrConfigured)
+	}
+	return r.storePool(ctx, p)
+}
+
+// storePool checks that a pool fits, writes it and makes it visible. r.admin is
+// locked.
+func (r *Registry) storePool(ctx context.Context, p Pool) error {
 	if err := r.planPool(p); err != nil {
 		return err
 	}
@@ -127,8 +137,11 @@ func (r *Registry) DeletePool(ctx context.Context, name string) error {
 func (r *Registry) poolUnused(name string) error {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if _, ok := r.pools[name]; !ok {
+	switch p := r.pools[name]; {
+	case p == nil:
 		return fmt.Errorf("pool %q: %w", name, ErrUnknown)
+	case p.Configured:
+		return fmt.Errorf("pool %q: %w", name, ErrConfigured)
 	}
 	for id, rec := range r.devices {
 		if rec.device.Pool == name {

@@ -11,13 +11,19 @@ import (
 
 // PutDevice registers a device or changes it. A MAC or an address that another
 // has is refused. A device that registered itself by asking for an address gives
-// way, if it holds none at the time. A device without a pool gets the only one.
+// way, if it holds none at the time. A device without a pool gets the only one. One
+// that stands in the configuration is replaced by such a one alone.
 func (r *Registry) PutDevice(ctx context.Context, d Device) error {
 	f := d.faults()
 	f.check(d.Home == "", "home", d.Home, "nothing: visitors are announced by their own domain")
 	f.check(!d.Learned, "learned", d.Learned, "false: devices are learned when they ask for an address")
 	if err := f.refusal(ErrInvalid, "device", d.ID); err != nil {
 		return err
+	}
+	r.admin.Lock()
+	defer r.admin.Unlock()
+	if old, ok := r.Device(d.ID); ok && old.Configured && !d.Configured {
+		return fmt.Errorf("device %q: %w", d.ID, ErrConfigured)
 	}
 	return r.register(ctx, d.clone())
 }
@@ -34,13 +40,14 @@ func (r *Registry) Adopt(ctx context.Context, d Device, ip netip.Addr) error {
 	if err := f.refusal(ErrInvalid, "visitor", d.ID); err != nil {
 		return err
 	}
+	r.admin.Lock()
+	defer r.admin.Unlock()
 	return r.register(ctx, d.clone())
 }
 
 // register checks the device against all others, writes it and makes it visible.
+// r.admin is locked.
 func (r *Registry) register(ctx context.Context, d Device) error {
-	r.admin.Lock()
-	defer r.admin.Unlock()
 	rec, displaced := r.affected(d)
 	for _, o := range append(displaced, rec) {
 		o.write.Lock()

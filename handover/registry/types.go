@@ -45,6 +45,8 @@ type Class struct {
 	Ports   []network.PortRef `json:"ports,omitempty"`
 	// Overlap is how long the old branch stays after a seamless move.
 	Overlap time.Duration `json:"overlap,omitempty"`
+	// Configured says that it stands in the configuration.
+	Configured bool `json:"configured,omitempty"`
 }
 
 // Pool is a range of addresses with what a host there has to know.
@@ -70,6 +72,8 @@ type Pool struct {
 	// Home names the domain whose pool this is; it is empty for our own. Another
 	// domain's pool has no range: it only says what its visitors are told.
 	Home string `json:"home,omitempty"`
+	// Configured says that it stands in the configuration.
+	Configured bool `json:"configured,omitempty"`
 }
 
 // ServerID is the address that the DHCP server has towards hosts of the pool.
@@ -96,6 +100,8 @@ type Device struct {
 	Home string `json:"home,omitempty"`
 	// Learned devices registered themselves by asking for an address.
 	Learned bool `json:"learned,omitempty"`
+	// Configured says that it stands in the configuration.
+	Configured bool `json:"configured,omitempty"`
 }
 
 // HomeMAC is the address that everybody beyond the edge sees.

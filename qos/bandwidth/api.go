@@ -3,6 +3,7 @@ package bandwidth
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -24,11 +25,11 @@ func (s *Service) Register(a *api.API) {
 	huma.Register(h, rest.Operation("qos-refusals-get", http.MethodGet, "refusals", "List the switches that do not recognise critical flows, with the reason"), s.getRefusals)
 }
 
-func (s *Service) getDefinitions(context.Context, *rest.Nothing) (*rest.Body[[]Spec], error) {
-	return &rest.Body[[]Spec]{Body: s.Definitions()}, nil
+func (s *Service) getDefinitions(context.Context, *rest.Nothing) (*rest.Body[[]DefinitionInfo], error) {
+	return &rest.Body[[]DefinitionInfo]{Body: s.Definitions()}, nil
 }
 
-func (s *Service) postDefinition(ctx context.Context, in *rest.Body[Spec]) (*rest.Body[Spec], error) {
+func (s *Service) postDefinition(ctx context.Context, in *rest.Body[Spec]) (*rest.Body[DefinitionInfo], error) {
 	d, faults := in.Body.Parse()
 	if len(faults) > 0 {
 		return nil, rest.Refuse(faults)
@@ -36,7 +37,7 @@ func (s *Service) postDefinition(ctx context.Context, in *rest.Body[Spec]) (*res
 	if err := s.Define(ctx, d); err != nil {
 		return nil, answer(err, "body.name", d.Name)
 	}
-	return &rest.Body[Spec]{Body: d.Spec}, nil
+	return &rest.Body[DefinitionInfo]{Body: DefinitionInfo{d.Spec, api.OriginAPI}}, nil
 }
 
 func (s *Service) deleteDefinition(ctx context.Context, in *rest.ByName) (*rest.Nothing, error) {
@@ -56,6 +57,8 @@ func answer(err error, location string, value any) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, ErrConfigured):
+		return api.Configured(location, value, fmt.Sprintf("qos.critical.%v", value))
 	case errors.Is(err, ErrUnknown):
 		return api.NotFound(location, value, err.Error())
 	case errors.Is(err, ErrExists), errors.Is(err, ErrTooMany):

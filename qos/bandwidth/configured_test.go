@@ -1,8 +1,10 @@
 package bandwidth
 
 import (
+	"errors"
 	"testing"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/qos/match"
 )
@@ -29,8 +31,24 @@ func TestConfiguredDefinitionGoes(t *testing.T) {
 		t.Fatalf("%+v", f)
 	}
 	restart()
-	if all, flows := w.Definitions(), w.Flows(); len(all) != 2 || len(flows) != 1 {
+	all, flows := w.Definitions(), w.Flows()
+	if len(all) != 2 || len(flows) != 1 {
 		t.Errorf("as configured: %+v, %+v", all, flows)
+	}
+	for _, d := range all {
+		origin, fixed := api.OriginAPI, d.Name == w.fixed[0].Name
+		if fixed {
+			origin = api.OriginFile
+			if err := w.Withdraw(t.Context(), d.Name); !errors.Is(err, ErrConfigured) {
+				t.Errorf("withdrawn by the API: %v", err)
+			}
+			if err := w.Define(t.Context(), w.fixed[0]); !errors.Is(err, ErrConfigured) {
+				t.Errorf("defined by the API: %v", err)
+			}
+		}
+		if d.Origin != origin {
+			t.Errorf("%s comes from %q, want %q", d.Name, d.Origin, origin)
+		}
 	}
 	w.fixed = nil
 	for range 2 {

@@ -7,15 +7,17 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 )
 
 // What a change of the definitions can be refused for.
 var (
-	ErrExists  = errors.New("there is a definition of this name: delete it first, or choose another name")
-	ErrUnknown = errors.New("there is no definition of this name")
-	ErrTooMany = fmt.Errorf("there are %d definitions, which is the most", MaxDefinitions)
+	ErrExists     = errors.New("there is a definition of this name: delete it first, or choose another name")
+	ErrConfigured = errors.New("the definition stands in the configuration")
+	ErrUnknown    = errors.New("there is no definition of this name")
+	ErrTooMany    = fmt.Errorf("there are %d definitions, which is the most", MaxDefinitions)
 )
 
 // Define adds a definition.
@@ -27,6 +29,8 @@ func (s *Service) Define(ctx context.Context, d *Definition) error {
 	n := len(s.definitions)
 	s.mu.Unlock()
 	switch {
+	case there && s.configured(d.Name):
+		return ErrConfigured
 	case there:
 		return ErrExists
 	case n >= MaxDefinitions:
@@ -49,8 +53,11 @@ func (s *Service) Withdraw(ctx context.Context, name string) error {
 	s.mu.Lock()
 	i, there := s.index(name)
 	s.mu.Unlock()
-	if !there {
+	switch {
+	case !there:
 		return ErrUnknown
+	case s.configured(name):
+		return ErrConfigured
 	}
 	if err := s.store.Delete(ctx, definitionKey(name)); err != nil {
 		return err
@@ -136,13 +143,24 @@ func (s *Service) repeatPunts(ctx context.Context) {
 	}
 }
 
+// configured says whether a definition stands in the configuration.
+func (s *Service) configured(name string) bool {
+	return slices.ContainsFunc(s.fixed, func(d *Definition) bool { return d.Name == name })
+}
+
+// DefinitionInfo is a definition as the API shows it.
+type DefinitionInfo struct {
+	Spec
+	Origin string `json:"origin" enum:"file,api" doc:"Where it stands, and is changed: the configuration file or the API"`
+}
+
 // Definitions lists what has been defined, by name.
-func (s *Service) Definitions() []Spec {
+func (s *Service) Definitions() []DefinitionInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := []Spec{}
+	out := []DefinitionInfo{}
 	for _, d := range s.definitions {
-		out = append(out, d.Spec)
+		out = append(out, DefinitionInfo{d.Spec, api.Origin(s.configured(d.Name))})
 	}
 	return out
 }

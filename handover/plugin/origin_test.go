@@ -1,0 +1,76 @@
+package plugin
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// What stands in the configuration is changed there alone: the API refuses, with
+// the place, and a restart changes nothing.
+func TestOrigins(t *testing.T) {
+	st := newStore(t)
+	r := start(t, newWorld(treeLinks), st, nil)
+	url := r.serve()
+	for _, c := range []struct{ kind, name, change string }{
+		{"classes", "seamless", `{"policy":"saving"}`},
+		{"pools", "campus", `{"prefix":"10.8.0.0/16","gateway":"10.8.0.1","lease_time":"2h"}`},
+		{"devices", "car", `{"macs":["02:00:00:00:00:01"]}`},
+	} {
+		path, key := c.kind+"/"+c.name, "handover."+c.kind+"."+c.name
+		for method, body := range map[string]string{http.MethodPut: c.change, http.MethodDelete: ""} {
+			if status, text := r.ask(url, method, path, body); status != http.StatusConflict || !strings.Contains(text, key) {
+				t.Errorf("%s %s: %d %s", method, path, status, text)
+			}
+		}
+		own := c.kind + "/new"
+		if c.kind == "pools" {
+			c.change = `{"prefix":"10.9.0.0/16","gateway":"10.9.0.1"}`
+		}
+		body := strings.ReplaceAll(c.change, ":01", ":77")
+		if c.kind == "devices" {
+			body = `{"macs":["02:00:00:00:00:77"],"pool":"campus"}`
+		}
+		if status, text := r.ask(url, http.MethodPut, own, body); status != http.StatusOK {
+			t.Errorf("PUT %s: %d %s", own, status, text)
+		}
+		for name, want := range map[string]string{c.name: "file", "new": "api"} {
+			if got := r.originOf(url, c.kind, name); got != want {
+				t.Errorf("%s %s comes from %q, want %q", c.kind, name, got, want)
+			}
+		}
+	}
+	r.stop()
+
+	// After a restart with less in the configuration: what is used stays, as the API's.
+	r = start(t, newWorld(treeLinks), st, func(s *Settings) {
+		s.Classes, s.Pools, s.Devices = nil, nil, s.Devices[:1]
+	})
+	url = r.serve()
+	for path, want := range map[string]string{
+		"classes/default": "", "classes/seamless": "", "classes/new": "api", "pools/campus": "api", "pools/new": "api",
+		"devices/car": "file", "devices/phone": "", "devices/new": "api",
+	} {
+		kind, name, _ := strings.Cut(path, "/")
+		if got := r.originOf(url, kind, name); got != want {
+			t.Errorf("after the restart %s comes from %q, want %q", path, got, want)
+		}
+	}
+}
+
+// originOf is where one of a kind comes from; empty if there is none of the name.
+func (r *rig) originOf(url, kind, name string) string {
+	r.t.Helper()
+	var all []struct{ Name, ID, Origin string }
+	_, text := r.ask(url, http.MethodGet, kind, "")
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, x := range all {
+		if x.Name == name || x.ID == name {
+			return x.Origin
+		}
+	}
+	return ""
+}
