@@ -186,6 +186,9 @@ func newShortRig(ctx context.Context, env *Env, s *site) (rig *shortRig, err err
 		}
 		rig.servers = append(rig.servers, web)
 	}
+	if err = s.NearByHops(ctx); err != nil {
+		return nil, err
+	}
 	_, err = s.Whitelist(ctx, s.lab.Host("server").Addr(), shortCarriedPort, plugin.Tuning{})
 	return rig, err
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api/client"
+	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/pki"
 	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/sos/plugin"
@@ -153,6 +154,13 @@ func everyone(server netip.Addr) string {
 		return "0.0.0.0/0"
 	}
 	return "::/0"
+}
+
+// NearByHops has agents chosen by hops: by latency, the usual way, no agent would
+// help where the link between them has none.
+func (d *Deployment) NearByHops(ctx context.Context) error {
+	hops := network.MetricHops.String()
+	return d.Do(ctx, http.MethodPatch, sosPath+"/config", plugin.ConfigChange{Metric: &hops}, nil)
 }
 
 // Unlist removes a whitelist entry.
