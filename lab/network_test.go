@@ -237,20 +237,22 @@ func TestSwitchStopsAndStarts(t *testing.T) {
 		return h1.Command(ctx, "ping", "-c", "1", "-W", "1", h2.Addr().String()).Run() == nil
 	}
 	waitFor(t, "the network", reaches)
-	if err := l.Switch("s2").Stop(ctx); err != nil {
-		t.Fatal(err)
+	for name, end := range map[string]func(context.Context) error{"stopped": l.Switch("s2").Stop, "killed": l.Switch("s2").Kill} {
+		if err := end(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if reaches() {
+			t.Errorf("a switch that is %s forwards", name)
+		}
+		if err := l.Switch("s2").Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if flows, err := l.Switch("s2").Ofctl(ctx, "dump-flows"); err != nil || strings.Contains(flows, "NORMAL") {
+			t.Errorf("a switch that was %s has its old rules: %v %s", name, err, flows)
+		}
+		forwardAsBridge(t, l, "s2")
+		waitFor(t, "the network after the restart", reaches)
 	}
-	if reaches() {
-		t.Error("a switch that is stopped forwards")
-	}
-	if err := l.Switch("s2").Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if flows, err := l.Switch("s2").Ofctl(ctx, "dump-flows"); err != nil || strings.Contains(flows, "NORMAL") {
-		t.Errorf("a restarted switch has its old rules: %v %s", err, flows)
-	}
-	forwardAsBridge(t, l, "s2")
-	waitFor(t, "the network after the restart", reaches)
 }
 
 // TestControllerInProcess runs the simplest controller in this process: the

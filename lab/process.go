@@ -58,6 +58,21 @@ func startTime(pid int) (uint64, error) {
 
 // endProcess asks a process to end, makes it, and waits until it has.
 func endProcess(ctx context.Context, pid int) error {
+	return signalUntilGone(ctx, pid, stopStep{unix.SIGTERM, stopGrace}, stopStep{unix.SIGKILL, killGrace})
+}
+
+// killProcess kills a process and waits until it is gone.
+func killProcess(ctx context.Context, pid int) error {
+	return signalUntilGone(ctx, pid, stopStep{unix.SIGKILL, killGrace})
+}
+
+// stopStep is a signal, and how long a process has to end by it.
+type stopStep struct {
+	signal unix.Signal
+	limit  time.Duration
+}
+
+func signalUntilGone(ctx context.Context, pid int, steps ...stopStep) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
@@ -66,10 +81,7 @@ func endProcess(ctx context.Context, pid int) error {
 		return fmt.Errorf("process %d: %w", pid, err)
 	}
 	defer unix.Close(fd)
-	for _, step := range []struct {
-		signal unix.Signal
-		limit  time.Duration
-	}{{unix.SIGTERM, stopGrace}, {unix.SIGKILL, killGrace}} {
+	for _, step := range steps {
 		if err := unix.PidfdSendSignal(fd, step.signal, nil, 0); err != nil {
 			return nil // it ended in between
 		}

@@ -230,6 +230,19 @@ func (s *LiveSwitch) Stop(ctx context.Context) error {
 	return nil
 }
 
+// Kill ends the switch's daemon by a signal that it cannot handle: what Stop lets
+// it put in order, like its ports' queues, stays as it is.
+func (s *LiveSwitch) Kill(ctx context.Context) error {
+	pid, err := s.daemonPID()
+	if err != nil {
+		return fmt.Errorf("kill switch %s: %w", s.name, err)
+	}
+	if err := killProcess(ctx, pid); err != nil {
+		return fmt.Errorf("kill switch %s: %w", s.name, err)
+	}
+	return nil
+}
+
 // Start starts the switch's daemon again and waits until its ports are back.
 func (s *LiveSwitch) Start(ctx context.Context) error {
 	if err := s.startDaemon(ctx); err != nil {
