@@ -18,6 +18,9 @@ type Options struct {
 	Lab    *lab.Lab
 	Binary string // the sluice program
 	LogDir string // where the programs' output goes; must exist
+	// Network and Services are added to the controller's configuration: lines of its
+	// section "network", indented by two, and sections of their own.
+	Network, Services string
 }
 
 // Deployment is a controller and agents running in a lab, each a process of its
@@ -25,11 +28,12 @@ type Options struct {
 type Deployment struct {
 	*client.Client
 
-	lab        *lab.Lab
-	binary     string
-	dir, logs  string
-	controller *Daemon
-	agents     map[string]*Daemon
+	lab               *lab.Lab
+	binary            string
+	dir, logs         string
+	network, services string
+	controller        *Daemon
+	agents            map[string]*Daemon
 }
 
 const (
@@ -58,7 +62,9 @@ func DeployAgents(ctx context.Context, o Options) (*Deployment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("deploy: %w", err)
 	}
-	d := &Deployment{lab: o.Lab, binary: o.Binary, dir: dir, logs: o.LogDir, agents: map[string]*Daemon{}}
+	d := &Deployment{
+		lab: o.Lab, binary: o.Binary, dir: dir, logs: o.LogDir, network: o.Network, services: o.Services, agents: map[string]*Daemon{},
+	}
 	err = d.issueCertificates()
 	for _, host := range d.agentHosts() {
 		if err == nil {
@@ -100,9 +106,9 @@ api: {listen: %[2]s}
 openflow: {listen: ["%[3]v"], plaintext: true}
 network:
   discovery: {interval: 1s, timeout: 4s}
-sos:
+%[4]ssos:
   tls: {cert: %[1]s/controller.crt, key: %[1]s/controller.key, ca: %[1]s/ca.crt}
-`, d.dir, apiAddress, d.lab.ControllerAddr())
+%[5]s`, d.dir, apiAddress, d.lab.ControllerAddr(), d.network, d.services)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("configure the controller: %w", err)
 	}

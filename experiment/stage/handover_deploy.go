@@ -258,12 +258,30 @@ func (d *HandoverDeployment) Close() error {
 
 // PutClass registers a class of devices.
 func (x *HandoverDomain) PutClass(ctx context.Context, name string, spec plugin.ClassSpec) error {
-	return x.Do(ctx, http.MethodPut, handoverPath+"/classes/"+url.PathEscape(name), spec, nil)
+	return putClass(ctx, x.Client, name, spec)
 }
 
 // PutDevice registers a device.
 func (x *HandoverDomain) PutDevice(ctx context.Context, id string, spec plugin.DeviceSpec) error {
-	return x.Do(ctx, http.MethodPut, handoverPath+"/devices/"+url.PathEscape(id), spec, nil)
+	return putDevice(ctx, x.Client, id, spec)
+}
+
+// PutClass registers a class of devices.
+func (d *Deployment) PutClass(ctx context.Context, name string, spec plugin.ClassSpec) error {
+	return putClass(ctx, d.Client, name, spec)
+}
+
+// PutDevice registers a device.
+func (d *Deployment) PutDevice(ctx context.Context, id string, spec plugin.DeviceSpec) error {
+	return putDevice(ctx, d.Client, id, spec)
+}
+
+func putClass(ctx context.Context, c *client.Client, name string, spec plugin.ClassSpec) error {
+	return c.Do(ctx, http.MethodPut, handoverPath+"/classes/"+url.PathEscape(name), spec, nil)
+}
+
+func putDevice(ctx context.Context, c *client.Client, id string, spec plugin.DeviceSpec) error {
+	return c.Do(ctx, http.MethodPut, handoverPath+"/devices/"+url.PathEscape(id), spec, nil)
 }
 
 // Prepare has a place made ready for a device: a switch port, and the address

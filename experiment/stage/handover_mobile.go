@@ -24,7 +24,7 @@ type MobileOptions struct {
 	Host   *lab.LiveHost
 	Binary string // the sluice program
 	LogDir string // where the daemon's output goes; must exist
-	Home   *HandoverDomain
+	Home   Registry
 	Device string // its name at its home
 	Class  string
 	// Interfaces in the order of preference. Only the first is used until Move.
@@ -33,6 +33,11 @@ type MobileOptions struct {
 	// Defaults leaves how the daemon probes and chooses at what it is without
 	// configuration. Otherwise it probes every 100 ms.
 	Defaults bool
+}
+
+// Registry is where a device is registered: the controller of its home.
+type Registry interface {
+	PutDevice(ctx context.Context, id string, spec plugin.DeviceSpec) error
 }
 
 // Mobile is the daemon of a mobile device, a process of its own in a host of the lab.
@@ -47,6 +52,9 @@ type Mobile struct {
 
 // probeWindow is how many probes of a gateway the daemon remembers, 100 ms apart.
 const probeWindow = 5
+
+// configFile holds the daemon's configuration.
+const configFile = "mobile.yaml"
 
 // vniMAC is the address of the device's virtual interface.
 var vniMAC = openflow.MAC{0x0e, 0, 0, 0, 0, 1}
@@ -82,18 +90,23 @@ func (m *Mobile) start(ctx context.Context) error {
 	if err := m.o.Home.PutDevice(ctx, m.o.Device, m.spec); err != nil {
 		return err
 	}
-	file := filepath.Join(m.dir, "mobile.yaml")
 	if err := os.WriteFile(filepath.Join(m.dir, "key"), []byte(m.spec.Key+"\n"), 0o600); err != nil {
 		return err
 	}
-	if err := os.WriteFile(file, []byte(m.config()), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(m.dir, configFile), []byte(m.config()), 0o600); err != nil {
 		return err
 	}
-	p, err := StartDaemon(ctx, m.o.Host, m.log(), m.o.Binary, "mobile", "run", "--config", file)
+	m.Client = mobile.Dial(m.Socket())
+	return m.run(ctx)
+}
+
+// run starts the daemon and returns when the device has an address.
+func (m *Mobile) run(ctx context.Context) error {
+	p, err := StartDaemon(ctx, m.o.Host, m.log(), m.o.Binary, "mobile", "run", "--config", filepath.Join(m.dir, configFile))
 	if err != nil {
 		return err
 	}
-	m.daemon, m.Client = p, mobile.Dial(m.Socket())
+	m.daemon = p
 	return Poll(ctx, "the device's address", func() error {
 		s, err := m.Status(ctx)
 		if err == nil && (s.Lease == nil || s.Active == "") {
@@ -118,6 +131,17 @@ func (m *Mobile) Socket() string { return filepath.Join(m.dir, "mobile.sock") }
 
 // PID is the daemon's process.
 func (m *Mobile) PID() int { return m.daemon.PID() }
+
+// Kill ends the daemon as a crash would.
+func (m *Mobile) Kill() { m.daemon.Kill() }
+
+// Restart starts the daemon again, and returns when the device has an address.
+func (m *Mobile) Restart(ctx context.Context) error {
+	if err := m.run(ctx); err != nil {
+		return fmt.Errorf("mobile device %s: %w: %s", m.o.Device, err, m.lastWords())
+	}
+	return nil
+}
 
 // Move has the device go over to another interface and stay there whatever
 // happens to it.

@@ -40,6 +40,20 @@ func (d *Deployment) Metrics(ctx context.Context) (Metrics, error) {
 	return m, nil
 }
 
+// AgentMetrics reads those of the agent of a host.
+func (d *Deployment) AgentMetrics(ctx context.Context, host string) (Metrics, error) {
+	config, err := d.trustAgents()
+	if err != nil {
+		return nil, fmt.Errorf("metrics of agent %s: %w", host, err)
+	}
+	transport := &http.Transport{DialContext: d.lab.Control().DialContext, TLSClientConfig: config, DisableKeepAlives: true}
+	m, err := scrape(ctx, transport, d.agentURL(host)+"/metrics", "")
+	if err != nil {
+		return nil, fmt.Errorf("metrics of agent %s: %w", host, err)
+	}
+	return m, nil
+}
+
 // scrape reads metrics in Prometheus's text format.
 func scrape(ctx context.Context, transport http.RoundTripper, url, token string) (Metrics, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

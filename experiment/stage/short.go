@@ -129,7 +129,7 @@ func (o ShortOptions) connect(ctx context.Context, i int, c *ShortConnection, gr
 // that point.
 func (c *ShortConnection) fail(reset Failure, err error) {
 	if err != nil {
-		c.Failure, c.Err = failureOf(err, reset), err
+		c.Failure, c.Err = FailureOf(err, reset), err
 	}
 }
 
@@ -170,8 +170,9 @@ func awaitEnd(r *bufio.Reader) error {
 	return nil
 }
 
-// failureOf sorts an error; reset is what a reset is called at that point.
-func failureOf(err error, reset Failure) Failure {
+// FailureOf sorts the error of a connection; reset is what a reset is called at
+// that point.
+func FailureOf(err error, reset Failure) Failure {
 	switch {
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EPIPE):
 		return reset

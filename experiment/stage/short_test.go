@@ -123,7 +123,7 @@ func TestFailuresAreSorted(t *testing.T) {
 		{io.ErrUnexpectedEOF, WrongBytes},
 		{wrapped(syscall.EADDRNOTAVAIL), OtherFailure},
 	} {
-		if got := failureOf(c.err, ResetOnConnect); got != c.want {
+		if got := FailureOf(c.err, ResetOnConnect); got != c.want {
 			t.Errorf("%v is %q, want %q", c.err, got, c.want)
 		}
 	}

@@ -2,6 +2,7 @@ package stage
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -75,15 +76,23 @@ func (d *Deployment) settle(ctx context.Context) error {
 		return err
 	}
 	for _, host := range d.agentHosts() {
-		h := d.lab.Host(host)
 		spec := plugin.AgentSpec{
 			Name:  host,
-			URL:   fmt.Sprintf("https://%v", netip.AddrPortFrom(h.ControlAddr(), agentPort)),
+			URL:   d.agentURL(host),
 			Addrs: []string{d.dataAddr(host).String()},
 		}
 		if err := d.Do(ctx, http.MethodPost, sosPath+"/agents", spec, nil); err != nil {
 			return fmt.Errorf("add agent %s: %w", host, err)
 		}
+	}
+	return d.waitAgents(ctx)
+}
+
+// Ready returns when every switch is connected and every agent usable, as after
+// a program was killed and started again.
+func (d *Deployment) Ready(ctx context.Context) error {
+	if err := d.waitSwitches(ctx); err != nil {
+		return err
 	}
 	return d.waitAgents(ctx)
 }
@@ -188,11 +197,19 @@ func (d *Deployment) Links(ctx context.Context) (int, error) {
 
 // AgentClient speaks to an agent's control interface with the controller's certificate.
 func (d *Deployment) AgentClient(host string) (*agentapi.Client, error) {
-	file := func(name string) string { return filepath.Join(d.dir, name) }
-	config, err := pki.Client(pki.Files{Cert: file("controller.crt"), Key: file("controller.key"), CA: file("ca.crt")}, pki.RoleAgent)
+	config, err := d.trustAgents()
 	if err != nil {
 		return nil, err
 	}
-	url := fmt.Sprintf("https://%v", netip.AddrPortFrom(d.lab.Host(host).ControlAddr(), agentPort))
-	return agentapi.NewClient(url, config, agentapi.WithDialer(d.lab.Control().DialContext))
+	return agentapi.NewClient(d.agentURL(host), config, agentapi.WithDialer(d.lab.Control().DialContext))
+}
+
+// trustAgents is how the controller speaks to agents.
+func (d *Deployment) trustAgents() (*tls.Config, error) {
+	file := func(name string) string { return filepath.Join(d.dir, name) }
+	return pki.Client(pki.Files{Cert: file("controller.crt"), Key: file("controller.key"), CA: file("ca.crt")}, pki.RoleAgent)
+}
+
+func (d *Deployment) agentURL(host string) string {
+	return fmt.Sprintf("https://%v", netip.AddrPortFrom(d.lab.Host(host).ControlAddr(), agentPort))
 }
