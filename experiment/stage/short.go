@@ -39,7 +39,8 @@ type ShortConnection struct {
 	Began   time.Time
 	Took    time.Duration // from the first SYN until the client is done: it has closed, or has seen the server close
 	Failure Failure
-	Err     error // what failed; nil for none
+	Err     error     // what failed; nil for none
+	Failed  time.Time // when
 }
 
 // Failure says in which way a connection failed.
@@ -129,7 +130,7 @@ func (o ShortOptions) connect(ctx context.Context, i int, c *ShortConnection, gr
 // that point.
 func (c *ShortConnection) fail(reset Failure, err error) {
 	if err != nil {
-		c.Failure, c.Err = FailureOf(err, reset), err
+		c.Failure, c.Err, c.Failed = FailureOf(err, reset), err, time.Now()
 	}
 }
 
