@@ -15,6 +15,7 @@ GOTESTSUM   := gotest.tools/gotestsum@v1.13.0
 # Packages at once. Integration tests share one kernel, and CI has two cores.
 P         ?= 2
 FUZZTIME  ?= 10s
+SOAKTIME  ?= 10m
 BENCHTIME ?= 1s
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS   := -s -w -X github.com/sluice-net/sluice/internal/version.number=$(VERSION)
@@ -104,10 +105,18 @@ race: ## all other tests; under the race detector wherever goroutines are ours, 
 race-all: ## every package under the race detector
 	go test -race -p $(P) -timeout 30m ./...
 
+.PHONY: soak
+soak: ## all services under load while programs are killed, for SOAKTIME (default 10m) (root)
+	@scripts/deps.sh root go demo
+	$(MAKE) --no-print-directory build
+	exec bin/sluice soak --time $(SOAKTIME) $(SOAKFLAGS)
+
+# CI soaks for two minutes, where it may build networks.
 .PHONY: test
 test: ## everything that CI runs (root for the integration tests)
 	@scripts/deps.sh go
 	$(MAKE) --no-print-directory format vet staticcheck fuzz rules test-dashboard race
+	if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory soak SOAKTIME=2m; else echo 'NOT TESTED: the soak, because it needs root' >&2; fi
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME each (default 10s)

@@ -22,6 +22,7 @@ func commands(app *App) []*cobra.Command {
 		newLabCommand(app),
 		demoCommand(app),
 		experimentCommand(app),
+		soakCommand(app),
 		versionCommand(app),
 		docsCommand(app),
 		exitCodesTopic(),

@@ -95,12 +95,13 @@ func Layers() []Layer {
 		},
 
 		{Dir: "experiment", May: []string{"lab", "pki", "api", "network", "openflow", "sos", "handover", "qos"}},
+		{Dir: "soak", May: []string{"lab", "experiment", "network", "sos", "handover", "qos"}},
 		{Dir: "demo", May: []string{"lab", "experiment", "sos", "handover"}},
 		{
 			Dir: "cli",
 			May: []string{
 				"openflow", "network", "event", "store", "pki", "config", "api", "sos", "handover", "qos",
-				"controller", "lab", "experiment", "demo",
+				"controller", "lab", "experiment", "demo", "soak",
 			},
 		},
 		{Dir: "cmd", May: []string{"cli"}},

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/soak"
+)
+
+func soakCommand(app *App) *cobra.Command {
+	var o soak.Options
+	cmd := &cobra.Command{
+		Use:   "soak",
+		Short: "Run all services under load for minutes while programs are killed (root)",
+		Long: `Builds a network on this machine with SOS, handover and QoS in it, and runs short
+connections, long transfers, a moving device, a class and critical flows at once,
+while links flap and programs of every kind are killed: the controller, an agent,
+the mobile device's daemon, a switch's daemon, a classifier. Every byte is checked.
+
+It fails if anything fails that no kill explains, if the switches' rules are not
+those of the controller's ledger at the end, or if memory or goroutines grow. The
+order of the kills follows from the seed, which is printed. In the last two fifths
+of the time nothing is killed. Ctrl-C ends it and removes what it has built.`,
+		Example: "  sluice soak --time 2m --seed 7",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Time < soak.MinTime || o.Time > soak.MaxTime {
+				return &UsageError{fmt.Errorf("--time must be between %v and %v", soak.MinTime, soak.MaxTime)}
+			}
+			if !cmd.Flags().Changed("seed") {
+				o.Seed = rand.Uint64N(1_000_000)
+			}
+			self, err := os.Executable()
+			if err != nil {
+				return fmt.Errorf("find this program: %w", err)
+			}
+			o.Binary, o.Log = self, app.Out
+			return soak.Run(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&o.Time, "time", 10*time.Minute, "how long the loads run")
+	f.Uint64Var(&o.Seed, "seed", 0, "decides the order of the kills; drawn if left out")
+	f.StringVar(&o.Out, "out", filepath.Join("out", "soak"), "folder for the programs' logs")
+	return cmd
+}

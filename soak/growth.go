@@ -1,0 +1,135 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/experiment/stage"
+)
+
+// sample is what a program holds at one moment.
+type sample struct {
+	goroutines float64
+	heap       float64 // bytes of live and dead objects
+	resident   float64 // bytes
+}
+
+// sampleEvery is how often a program is asked.
+const sampleEvery = 2 * time.Second
+
+// How much a program may grow from the first third of the quiet time, in which
+// nothing is killed, to the last. Sessions come and go in between, and the history
+// of ended ones fills up to its bound.
+const (
+	goroutineSlack = 1.25
+	goroutineMore  = 40
+	heapSlack      = 1.3
+	heapMore       = 24 << 20
+)
+
+// growth samples the controller and the agents in the quiet time.
+type growth struct {
+	samples map[string][]sample
+	// Connections that SOS was to carry and that were right, and those that the
+	// controller says were carried.
+	right, carried int
+}
+
+// watch samples until stop is closed.
+func (g *growth) watch(ctx context.Context, f *fleet, rec *record, stop <-chan struct{}) error {
+	right, carried, err := rec.rightOf(shortLoad, largeLoad, streamLoad), 0, error(nil)
+	if carried, err = f.established(ctx); err != nil {
+		return err
+	}
+	for rest(ctx, stop, sampleEvery) {
+		if err := g.take(ctx, f); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	g.right = rec.rightOf(shortLoad, largeLoad, streamLoad) - right
+	now, err := f.established(ctx)
+	g.carried = now - carried
+	return err
+}
+
+// established is how many sessions the controller has set up since it was started.
+func (f *fleet) established(ctx context.Context) (int, error) {
+	m, err := f.Metrics(ctx)
+	return int(m.Sum("sluice_sos_sessions_established_total")), err
+}
+
+func (g *growth) take(ctx context.Context, f *fleet) error {
+	for _, p := range []struct {
+		name string
+		read func() (stage.Metrics, error)
+	}{
+		{"controller", func() (stage.Metrics, error) { return f.Metrics(ctx) }},
+		{"agent x", func() (stage.Metrics, error) { return f.AgentMetrics(ctx, "x") }},
+		{"agent y", func() (stage.Metrics, error) { return f.AgentMetrics(ctx, "y") }},
+	} {
+		m, err := p.read()
+		if err != nil {
+			return err
+		}
+		g.samples[p.name] = append(g.samples[p.name], sample{
+			m.Sum("go_goroutines"), m.Sum("go_memstats_heap_alloc_bytes"), m.Sum("process_resident_memory_bytes"),
+		})
+	}
+	return nil
+}
+
+// carriedShare is how many of the connections agents must carry at least. They are
+// counted when they end, and sessions when they begin.
+const carriedShare = 0.9
+
+// checks say whether agents carried what they should, and for each program whether
+// it stays as it is.
+func (g *growth) checks() (all []check) {
+	all = append(all, check{
+		"agents carry the connections while nothing is killed", float64(g.carried) >= carriedShare*float64(g.right) && g.right > 0,
+		fmt.Sprintf("%d sessions for %d connections", g.carried, g.right),
+	})
+	for _, name := range []string{"controller", "agent x", "agent y"} {
+		s := g.samples[name]
+		c := check{name: fmt.Sprintf("%s: goroutines and memory are flat", name)}
+		third := len(s) / 3
+		if third == 0 {
+			c.found = "too few samples"
+			all = append(all, c)
+			continue
+		}
+		first, last := s[:third], s[len(s)-third:]
+		// Goroutines at a moment depend on the sessions at it: the median. What a heap
+		// holds beside garbage shows right after a collection: the least.
+		g1, g2 := middle(first), middle(last)
+		h1, h2 := least(first), least(last)
+		c.holds = g2 <= g1*goroutineSlack+goroutineMore && h2 <= h1*heapSlack+heapMore
+		c.found = fmt.Sprintf("%.0f to %.0f goroutines, heap %.1f to %.1f MB, resident %.0f MB", g1, g2, h1/1e6, h2/1e6, last[third-1].resident/1e6)
+		all = append(all, c)
+	}
+	return all
+}
+
+// middle is the median of goroutines.
+func middle(s []sample) float64 {
+	values := make([]float64, len(s))
+	for i := range s {
+		values[i] = s[i].goroutines
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// least is the least heap.
+func least(s []sample) float64 {
+	values := make([]float64, len(s))
+	for i := range s {
+		values[i] = s[i].heap
+	}
+	return slices.Min(values)
+}
