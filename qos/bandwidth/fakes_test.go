@@ -46,6 +46,7 @@ type fakeNet struct {
 	used     map[network.PortRef]uint64
 	dead     map[[2]int]bool
 	extra    [][2]int // cables beside the usual ones
+	narrow   map[[2]int]uint64
 	hosts    map[openflow.MAC]network.PortRef
 }
 
@@ -58,9 +59,20 @@ func (n *fakeNet) Topology() *network.Topology {
 			continue
 		}
 		a, b := port(c[0], c[1]), port(c[1], c[0])
-		out = append(out, network.Link{From: a, To: b, Capacity: n.capacity, Used: n.used[a]}, network.Link{From: b, To: a, Capacity: n.capacity, Used: n.used[b]})
+		rate := n.rate(a)
+		out = append(out, network.Link{From: a, To: b, Capacity: rate, Used: n.used[a]}, network.Link{From: b, To: a, Capacity: rate, Used: n.used[b]})
 	}
 	return topology.New(1, []openflow.DatapathID{1, 2, 3, 4, 5}, out)
+}
+
+// rate is the capacity of the cable at a port. The lock is held.
+func (n *fakeNet) rate(at network.PortRef) uint64 {
+	for c, rate := range n.narrow {
+		if at == port(c[0], c[1]) || at == port(c[1], c[0]) {
+			return rate
+		}
+	}
+	return n.capacity
 }
 
 func (n *fakeNet) IsEdge(at network.PortRef) bool { return at.Port < 10 }
@@ -89,7 +101,7 @@ func (n *fakeNet) ResolveHost(_ context.Context, a netip.Addr) (network.Host, er
 func (n *fakeNet) Use(at network.PortRef) reserve.Use {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return reserve.Use{Capacity: n.capacity, Used: n.used[at]}
+	return reserve.Use{Capacity: n.rate(at), Used: n.used[at]}
 }
 
 func (n *fakeNet) change(f func()) {

@@ -83,13 +83,16 @@ func (s *Service) restore(f *flow, p placement) {
 }
 
 // relieve moves flows away from links that cannot keep what was promised there,
-// because of traffic that nobody holds back. Of one link one flow is moved at a
+// because they have less capacity than they had, or of traffic that nobody holds back. Of one link one flow is moved at a
 // time, the youngest first: what that gives is known after the next readings. It takes
 // half of the time until those at most.
 func (s *Service) relieve(ctx context.Context) {
 	begin := time.Now()
 	relieved := map[network.PortRef]bool{}
 	for _, f := range slices.Backward(s.all()) {
+		if s.displace(ctx, f) {
+			continue
+		}
 		at, free, readings := s.pressed(f)
 		if readings < pressedFor || relieved[at] || time.Since(begin) > s.interval/2 {
 			continue
@@ -99,10 +102,33 @@ func (s *Service) relieve(ctx context.Context) {
 			relieved[at] = true
 			continue
 		}
-		if readings == pressedFor && s.recordOf(f).State == StateAccepted {
-			s.publish("flow-pressed", map[string]any{"flow": s.recordOf(f), "reason": why + ", and no other path has enough"})
+		s.mu.Lock()
+		f.pressure = why + ", and no other path has enough"
+		s.mu.Unlock()
+		if r := s.recordOf(f); readings == pressedFor && r.State == StateAccepted {
+			s.publish("flow-pressed", map[string]any{"flow": r, "reason": why + ", and no other path has enough"})
 		}
 	}
+}
+
+// displace moves a flow whose promise does not fit any more, because a link of its path
+// has less capacity than when it was made. Where no other path has enough nothing is
+// promised to it any more. It says whether there was something to be done.
+func (s *Service) displace(ctx context.Context, f *flow) bool {
+	if s.book.Overbooked(f.promise()) == nil {
+		return false
+	}
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	short := s.book.Overbooked(f.promise())
+	old, err := s.present(f)
+	if short == nil || err != nil || old.state != StateAccepted {
+		return true // changed meanwhile
+	}
+	if p, err := s.choose(f); err == nil {
+		s.move(ctx, f, old, p, fmt.Sprintf("its promise does not fit any more: %v", short))
+	}
+	return true
 }
 
 // pressed finds the link that cannot keep what the flow was promised, and for how many
@@ -127,7 +153,7 @@ func (s *Service) pressed(f *flow) (at network.PortRef, free uint64, readings in
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !yes {
-		f.pressed = 0
+		f.pressed, f.pressure = 0, ""
 		return at, 0, 0
 	}
 	f.pressed++

@@ -65,7 +65,7 @@ func (s *Service) accept(f *flow) (network.Path, error) {
 	for range maxSearches {
 		path, ferr := search(t, f, request)
 		if ferr != nil {
-			return network.Path{}, ferr
+			return network.Path{}, s.narrowest(t, f, ferr)
 		}
 		if err = s.book.Admit(reserve.Promise{Key: key, Shares: s.known(shares(path, f.rate, f.reverse))}); err == nil {
 			return path, nil
@@ -76,6 +76,22 @@ func (s *Service) accept(f *flow) (network.Path, error) {
 		}
 	}
 	return network.Path{}, err
+}
+
+// narrowest says why there is no path for a flow: of the shortest one, the first link
+// that has too little.
+func (s *Service) narrowest(t *network.Topology, f *flow, why error) error {
+	path, ok := t.Path(f.from, f.to, network.MetricHops)
+	if !ok {
+		return why
+	}
+	for _, share := range s.known(shares(path, f.rate, f.reverse)) {
+		if free := s.book.Available(share.Link, f.promise()); free < share.Rate {
+			short := &reserve.Shortage{Link: share.Link, Asked: share.Rate, Available: free, Capacity: s.fabric.Use(share.Link).Capacity}
+			return fmt.Errorf("%w, and no other path has enough", short)
+		}
+	}
+	return why
 }
 
 // known leaves out the links to hosts whose speed nobody knows: no path avoids them.
