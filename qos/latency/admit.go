@@ -31,6 +31,15 @@ func (s *Service) ratesAt(c *Class, capacity uint64) rates {
 	return rates{min(r.min, max(r.max, c.MinRate)), r.max}
 }
 
+// ratesOf are what a class has at a port as things stand. The lock is held.
+func (s *Service) ratesOf(e *entry, capacity uint64) rates {
+	r := s.ratesAt(&e.class, capacity)
+	if e.yields {
+		r.min = leastRate
+	}
+	return r
+}
+
 // choose picks a way for each flow and has the book promise the guaranteed rate on
 // each. Of several ways the first is taken that keeps the latency and that the book
 // accepts; if none does, the refusal is that of the first.

@@ -326,7 +326,7 @@ func (s *Service) wanted(d openflow.DatapathID, now ovsdb.Bridge) (map[uint32]ov
 				m := c.mark
 				marked = &m
 			}
-			leaves[at.Port] = append(leaves[at.Port], leaf(&c.class, c.queue, s.ratesAt(&c.class, capacities[at.Port]), marked, c.own))
+			leaves[at.Port] = append(leaves[at.Port], leaf(&c.class, c.queue, s.ratesOf(c, capacities[at.Port]), marked, c.own))
 		}
 	}
 	if !s.settings.OnConnect {

@@ -65,6 +65,8 @@ type placement struct {
 	// userspace are the switches that need marks, of those that it passes or has passed.
 	userspace map[openflow.DatapathID]bool
 	mark, own uint8
+	// yields says that its guaranteed rate does not fit, and is promised to it nowhere.
+	yields bool
 }
 
 // held are the ports at which the class has a queue. The lock is held.
@@ -187,6 +189,13 @@ func (s *Service) removeLeft(ctx context.Context) {
 // restorePromise enters a class into the book again. A default rate is a share of a
 // capacity: where that is not known yet, completePromises enters it later.
 func (s *Service) restorePromise(e *entry) {
+	s.mu.Lock()
+	yields := e.yields
+	s.mu.Unlock()
+	if yields {
+		s.book.Release(bookKey(e.class.Name))
+		return
+	}
 	p := reserve.Promise{Key: bookKey(e.class.Name), Enforced: true}
 	owed := false
 	for _, at := range portsOf(e.routes) {

@@ -31,7 +31,7 @@ type still struct {
 	Fabric
 	topology *topology.Topology
 	hosts    map[End]topology.Host
-	capacity uint64
+	capacity atomic.Uint64
 
 	mu     sync.Mutex
 	probes map[topology.PortRef]uint32 // the queues of probes
@@ -42,8 +42,8 @@ func (f *still) Known(e End) (topology.Host, bool)          { h, ok := f.hosts[e
 func (f *still) Switches() []openflow.DatapathID            { return f.topology.Switches }
 func (f *still) Address(openflow.DatapathID) netip.Addr     { return netip.Addr{} }
 func (f *still) Ports(openflow.DatapathID) ([]uint32, bool) { return []uint32{1, 2, 3, 9}, true }
-func (f *still) Capacity(topology.PortRef) uint64           { return f.capacity }
-func (f *still) use(topology.PortRef) reserve.Use           { return reserve.Use{Capacity: f.capacity} }
+func (f *still) Capacity(topology.PortRef) uint64           { return f.capacity.Load() }
+func (f *still) use(topology.PortRef) reserve.Use           { return reserve.Use{Capacity: f.capacity.Load()} }
 
 func (f *still) SetProbeQueue(at topology.PortRef, queue uint32) {
 	f.mu.Lock()
@@ -227,10 +227,11 @@ func served(t *testing.T) *setting {
 	t.Helper()
 	x := &setting{
 		t:      t,
-		fabric: &still{topology: row(3, time.Millisecond), hosts: map[End]topology.Host{end(1): host(1), end(3): host(3)}, capacity: 10e6},
+		fabric: &still{topology: row(3, time.Millisecond), hosts: map[End]topology.Host{end(1): host(1), end(3): host(3)}},
 		rules:  &ledger{before: func(string) error { return nil }, programs: map[string]rule.Program{}},
 		store:  &sick{Store: memstore.New()}, bases: map[string]*base{}, bus: event.NewBus(1, 64),
 	}
+	x.fabric.capacity.Store(10e6)
 	s, err := New(Options{
 		Fabric: x.fabric, Rules: x.rules, Book: reserve.New(x.fabric.use), Store: x.store, Bus: x.bus,
 		Settings: Settings{Target: func(d openflow.DatapathID, _ netip.Addr) (string, error) { return fmt.Sprint(uint64(d)), nil }},

@@ -56,8 +56,9 @@ func repeat(ctx context.Context, woken <-chan struct{}, f func()) {
 const movers = 16
 
 // replaceAll finds new ways for the classes whose way is broken, those of high priority
-// first.
+// first, after those whose guaranteed rate does not fit any more have made room.
 func (s *Service) replaceAll(ctx context.Context) {
+	s.displaceAll(ctx)
 	s.mu.Lock()
 	var broken []*entry
 	for _, e := range s.sortedClasses() {
@@ -107,6 +108,8 @@ func (s *Service) replace(ctx context.Context, e *entry) {
 	err := s.move(ctx, e)
 	if err == nil {
 		err = s.save(ctx, e)
+	} else {
+		s.yield(e)
 	}
 	s.mu.Lock()
 	state, reason := StateActive, ""

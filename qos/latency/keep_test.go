@@ -42,7 +42,7 @@ func TestDefaultRatesAreOwed(t *testing.T) {
 	if got := s.book.Promised(at); got != 0 || !e.owed {
 		t.Fatalf("%d bit/s of an unknown capacity, owed: %v", got, e.owed)
 	}
-	f.capacity = 10e6
+	f.capacity.Store(10e6)
 	s.completePromises()
 	if got := s.book.Promised(at); got != 500_000 || e.owed {
 		t.Errorf("%d bit/s, owed: %v", got, e.owed)
@@ -74,7 +74,7 @@ func TestHostsMove(t *testing.T) {
 // class has there, and keeps its mark if it can.
 func TestQueuesOfBothWays(t *testing.T) {
 	s, f, e := placed(t)
-	f.capacity = 10e6
+	f.capacity.Store(10e6)
 	e.userspace = map[openflow.DatapathID]bool{1: true}
 	e.leaving = []place{portRef(1, 9)}
 	want, _ := s.wanted(1, ovsdb.Bridge{})

@@ -162,7 +162,7 @@ func (s *Service) place(ctx context.Context, e *entry, routes []Route) error {
 			return err
 		}
 	}
-	e.placement, e.leaving = placement{routes, userspace, mark, own}, leaving
+	e.placement, e.leaving = placement{routes: routes, userspace: userspace, mark: mark, own: own}, leaving
 	return nil
 }
 

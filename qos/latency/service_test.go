@@ -273,7 +273,7 @@ func TestMovesAtOnce(t *testing.T) {
 // configured; and keep it while they are down, when they may tell no speed.
 func TestBuckets(t *testing.T) {
 	s, f, e := placed(t)
-	f.capacity = 10e6
+	f.capacity.Store(10e6)
 	ports := func(now ovsdb.Bridge) []uint32 {
 		want, _ := s.wanted(1, now)
 		var out []uint32
@@ -299,7 +299,7 @@ func TestBuckets(t *testing.T) {
 		t.Errorf("nobody needs queues: %v", got)
 	}
 	s.settings.OnConnect = true
-	f.capacity = 0
+	f.capacity.Store(0)
 	had := &ovsdb.QoS{Ours: true, Root: ovsdb.Root{Rate: 10e6}}
 	now := ovsdb.Bridge{DPID: uint64(openflow.DatapathID(1)), Ports: []ovsdb.Port{{Number: 3, QoS: had}, {Number: 9, QoS: &ovsdb.QoS{Root: had.Root}}}}
 	if got := ports(now); !slices.Equal(got, []uint32{3}) {
