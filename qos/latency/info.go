@@ -28,7 +28,7 @@ type Info struct {
 type RouteInfo struct {
 	Flow    int       `json:"flow" doc:"Index of the flow"`
 	Tree    bool      `json:"tree,omitempty" doc:"The flow's source is open: one hop for each switch"`
-	Latency float64   `json:"latency" doc:"Measured latency of its links in ms when it was chosen"`
+	Latency float64   `json:"latency" doc:"Measured latency of its links in ms when it was chosen, without what waits in the queue of traffic that has no class"`
 	Hops    []HopInfo `json:"hops"`
 }
 

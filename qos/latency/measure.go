@@ -68,6 +68,7 @@ func (s *Service) measure(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			s.baseline.note(s.fabric.Topology(), time.Now())
 			s.observe(s.readAll(ctx))
 		}
 	}

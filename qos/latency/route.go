@@ -18,7 +18,8 @@ type Route struct {
 	// the destination can be reached: the flow's source is then open.
 	Hops []topology.Hop `json:"hops"`
 	Tree bool           `json:"tree,omitempty"`
-	// Latency is the measured one of its links, the longest branch's for a tree.
+	// Latency is that of its links without a queue before them, the longest branch's for
+	// a tree.
 	Latency time.Duration `json:"latency"`
 	// Unmeasured is a link of the way whose latency is not known; zero if there is
 	// none.
@@ -155,6 +156,7 @@ func switchesOf(routes []Route) []openflow.DatapathID {
 
 // ways finds the possible ways of every flow of a class.
 func (s *Service) ways(ctx context.Context, c *Class) ([][]Route, error) {
+	s.baseline.note(s.fabric.Topology(), time.Now())
 	all := make([][]Route, len(c.Flows))
 	for i, f := range c.Flows {
 		dst, err := s.fabric.Locate(ctx, f.Dst)
@@ -167,7 +169,7 @@ func (s *Service) ways(ctx context.Context, c *Class) ([][]Route, error) {
 				return nil, &Refusal{fmt.Sprintf("flows[%d]", i), f.Src.String(), fmt.Sprintf("the source %v is not found in the network: %v", f.Src, err)}
 			}
 		}
-		all[i] = options(s.fabric.Topology(), i, src, dst, open)
+		all[i] = options(s.baseline.topology(s.fabric.Topology()), i, src, dst, open)
 		if len(all[i]) == 0 {
 			return nil, &Refusal{fmt.Sprintf("flows[%d]", i), f.Dst.String(), fmt.Sprintf("there is no path from %v to %v", src.At, dst.At)}
 		}

@@ -50,6 +50,7 @@ type Service struct {
 	metrics  *metrics
 	started  time.Time
 	open     func(ovsdb.Options) (client, error)
+	baseline baseline
 	// The network has changed: for classes, and for databases.
 	rethink, reconnect chan struct{}
 
