@@ -21,7 +21,7 @@ func newQoS(c *Controller) (Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("qos: %w", err)
 	}
-	classes, err := c.newClasses(book)
+	classes, err := c.newClasses(book, critical)
 	if err != nil {
 		return nil, fmt.Errorf("qos: %w", err)
 	}

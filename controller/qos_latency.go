@@ -12,7 +12,7 @@ import (
 )
 
 // newClasses makes the part of the service that keeps classes of traffic.
-func (c *Controller) newClasses(book *reserve.Book) (*latency.Service, error) {
+func (c *Controller) newClasses(book *reserve.Book, critical latency.Critical) (*latency.Service, error) {
 	owner, err := c.net.Owner(latency.OwnerName, network.OwnerOptions{})
 	if err != nil {
 		return nil, err
@@ -29,6 +29,6 @@ func (c *Controller) newClasses(book *reserve.Book) (*latency.Service, error) {
 		}
 	}
 	return latency.New(latency.Options{
-		Fabric: latency.NewFabric(c.net), Rules: owner, Book: book, Store: c.store, Bus: c.bus, Log: c.log, Settings: settings,
+		Fabric: latency.NewFabric(c.net), Rules: owner, Book: book, Store: c.store, Bus: c.bus, Log: c.log, Settings: settings, Critical: critical,
 	})
 }

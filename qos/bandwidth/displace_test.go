@@ -3,6 +3,8 @@ package bandwidth
 import (
 	"strings"
 	"testing"
+
+	"github.com/sluice-net/sluice/qos/match"
 )
 
 // A promise that does not fit any more, because a link has lost capacity, is moved where
@@ -60,5 +62,24 @@ func TestRefusalNamesTheLink(t *testing.T) {
 	w.net.change(func() { w.net.capacity = 8 * mbit })
 	if r := w.placed([2]int{2, 1}, [2]int{2, 2}, 3); !strings.HasPrefix(r.Reason, "link from 0000000000000002/2: 10000000 bit/s asked, 8000000 of 8000000 available") {
 		t.Errorf("on one switch: %q", r.Reason)
+	}
+}
+
+// Flows that a class carries give up their promises; others stay.
+func TestGiveWay(t *testing.T) {
+	w := newWorld(t)
+	r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
+	w.placed([2]int{1, 2}, [2]int{4, 2}, 2)
+	matches, faults := (&match.Flow{IPv4Src: match.Text(addr(1, 1).String()), IPv4Dst: match.Text(addr(4, 1).String()), TCPDst: "5000-5003"}).Parse()
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	if keys := w.Within(matches); len(keys) != 1 || keys[0].ID != r.ID {
+		t.Fatalf("within the class: %v", keys)
+	}
+	w.GiveWay(matches, "a class")
+	w.eventually("the flow is over", func() bool { return len(w.Flows()) == 1 && len(w.book.Promises()) == 1 })
+	if keys := w.Within(matches); len(keys) != 0 {
+		t.Errorf("still within: %v", keys)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/reserve"
 )
 
 // Removed is told of rules that a switch has removed because they were idle: the flow
@@ -50,6 +52,34 @@ func (s *Service) end(f *flow, why string) {
 	s.mu.Unlock()
 	r.Reason = why
 	s.publish("flow-ended", r)
+}
+
+// Within lists the promises to flows of which all packets are among some.
+func (s *Service) Within(matches []openflow.Match) []reserve.Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []reserve.Key
+	for _, f := range s.flows {
+		if f.within(matches) {
+			out = append(out, f.promise())
+		}
+	}
+	return out
+}
+
+func (f *flow) within(matches []openflow.Match) bool {
+	exact := f.header.match(f.from.Port)
+	return slices.ContainsFunc(matches, func(m openflow.Match) bool { return m.Covers(exact) })
+}
+
+// GiveWay ends the flows of which all packets are among some, because rules that win over
+// theirs carry those from now on. to says whose rules they are.
+func (s *Service) GiveWay(matches []openflow.Match, to string) {
+	for _, f := range s.all() {
+		if f.within(matches) {
+			s.start(func() { s.end(f, to+" carries it") })
+		}
+	}
 }
 
 func sortFlows(flows []*flow) {

@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/bandwidth"
 	"github.com/sluice-net/sluice/qos/latency"
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/reserve"
@@ -38,10 +39,12 @@ type classes struct {
 	store *memstore.Store
 	rate  uint64 // of every port, in bit/s
 
-	net     *network.Network
-	service *latency.Service
-	bus     *event.Bus
-	stop    func()
+	net      *network.Network
+	service  *latency.Service
+	critical *bandwidth.Service
+	book     *reserve.Book
+	bus      *event.Bus
+	stop     func()
 }
 
 // newClasses builds a network whose ports all have linkRate.
@@ -105,9 +108,11 @@ func (c *classes) start() {
 		c.t.Fatal(err)
 	}
 	c.bus = event.NewBus(1, 1024)
+	c.book = reserve.New(func(l reserve.Link) reserve.Use { return reserve.Use{Capacity: c.net.Capacity(l)} })
+	c.startCritical(log)
 	c.service, err = latency.New(latency.Options{
 		Fabric: latency.NewFabric(c.net), Rules: owner, Store: c.store, Bus: c.bus, Log: log,
-		Book:     reserve.New(func(l reserve.Link) reserve.Use { return reserve.Use{Capacity: c.net.Capacity(l)} }),
+		Book: c.book, Critical: c.critical,
 		Settings: latency.Settings{Interval: 500 * time.Millisecond, Settle: 3 * time.Second, OnConnect: true, Target: func(d openflow.DatapathID, _ netip.Addr) (string, error) { return databases[d], nil }},
 	})
 	if err != nil {
@@ -116,9 +121,26 @@ func (c *classes) start() {
 	c.net.Subscribe(c.service.NetworkChanged)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = c.net.Run(ctx) })     // ends with ctx
-	wg.Go(func() { _ = c.service.Run(ctx) }) // ends with ctx
+	wg.Go(func() { _ = c.net.Run(ctx) })      // ends with ctx
+	wg.Go(func() { _ = c.service.Run(ctx) })  // ends with ctx
+	wg.Go(func() { _ = c.critical.Run(ctx) }) // ends with ctx
 	c.stop = sync.OnceFunc(func() { cancel(); wg.Wait(); c.bus.Close() })
+}
+
+// startCritical makes the service that places critical flows, which share the book.
+func (c *classes) startCritical(log *slog.Logger) {
+	c.t.Helper()
+	owner, err := c.net.Owner(bandwidth.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { c.critical.Removed(r) }})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.critical, err = bandwidth.New(bandwidth.Options{
+		Fabric: bandwidth.NewFabric(c.net), Rules: owner, Store: c.store, Book: c.book, Log: log, Interval: 500 * time.Millisecond,
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.net.AddHandler(bandwidth.HandlerPriority, c.critical)
 }
 
 // discover waits until every link of the lab is known and measured.

@@ -76,6 +76,9 @@ func (s *Service) choose(ctx context.Context, c *Class) ([]Route, error) {
 // where it cannot.
 func (s *Service) promise(c *Class, routes []Route) error {
 	p := reserve.Promise{Key: bookKey(c.Name), Enforced: true}
+	if s.critical != nil {
+		p.Over = s.critical.Within(c.matches())
+	}
 	for _, at := range portsOf(routes) {
 		p.Shares = append(p.Shares, reserve.Share{Link: at, Rate: s.ratesAt(c, s.fabric.Capacity(at)).min})
 	}

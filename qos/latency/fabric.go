@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/reserve"
 )
 
 // Fabric is what the service needs of the network besides its rules.
@@ -39,6 +40,15 @@ type Rules interface {
 	Rules(key string) []rule.Installed
 	ReadCounters(context.Context, openflow.DatapathID) error
 	Ready()
+}
+
+// Critical are flows that are promised bandwidth by others than this service. Rules of
+// classes win over theirs.
+type Critical interface {
+	// Within lists the promises to those of which all packets are among some.
+	Within([]openflow.Match) []reserve.Key
+	// GiveWay ends those: a class carries them. to says which.
+	GiveWay(m []openflow.Match, to string)
 }
 
 // NewFabric is the fabric of a real network.

@@ -180,6 +180,8 @@ func (s *Service) install(ctx context.Context, e *entry) error {
 	}
 	err := s.rules.Apply(ctx, ruleKey(e.class.Name), p, rule.ApplyOptions{Ordered: true})
 	switch {
+	case err == nil && s.critical != nil:
+		s.critical.GiveWay(e.class.matches(), "the class "+e.class.Name)
 	case errors.Is(err, network.ErrConflict):
 		return &Refusal{"flows", e.class.Name, fmt.Sprintf("another class of this priority has the same flow: %v", err)}
 	case errors.Is(err, network.ErrInvalid):

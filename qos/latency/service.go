@@ -35,6 +35,8 @@ type Options struct {
 	Bus      *event.Bus
 	Log      *slog.Logger
 	Settings Settings
+	// Critical is for flows that classes may carry; it may be nil.
+	Critical Critical
 }
 
 // Service keeps the classes.
@@ -46,6 +48,7 @@ type Service struct {
 	bus      *event.Bus
 	log      *slog.Logger
 	settings Settings
+	critical Critical
 	tasks    *tasks.Group
 	metrics  *metrics
 	started  time.Time
@@ -72,7 +75,7 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{
 		fabric: o.Fabric, rules: o.Rules, book: o.Book, store: o.Store, bus: o.Bus, log: o.Log.With("service", OwnerName),
-		settings: o.Settings.withDefaults(), tasks: tasks.New(), rethink: make(chan struct{}, 1), reconnect: make(chan struct{}, 1),
+		settings: o.Settings.withDefaults(), critical: o.Critical, tasks: tasks.New(), rethink: make(chan struct{}, 1), reconnect: make(chan struct{}, 1),
 		classes: map[string]*entry{}, databases: map[openflow.DatapathID]*database{}, unknown: map[openflow.DatapathID]error{},
 		left: map[string]bool{}, open: func(o ovsdb.Options) (client, error) { return ovsdb.New(o) },
 	}

@@ -49,6 +49,15 @@ type Flow struct {
 	DSCP *uint8
 }
 
+// matches are those of all flows.
+func (c *Class) matches() []openflow.Match {
+	var out []openflow.Match
+	for _, f := range c.Flows {
+		out = append(out, f.Matches...)
+	}
+	return out
+}
+
 // End is a host, by the address that a description names.
 type End struct {
 	IP  netip.Addr

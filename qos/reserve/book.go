@@ -39,6 +39,9 @@ type Promise struct {
 	// Enforced says that queues hold the promise whatever else the links carry, so
 	// that only other promises stand against it, not what is measured.
 	Enforced bool
+	// Over are other promises, to traffic that queues will then carry for this one: they do
+	// not stand against it. Their owners give them up once it does. For what is Enforced.
+	Over []Key
 }
 
 // Use is what is known of a link, in bits per second.
@@ -98,7 +101,7 @@ func (b *Book) Admit(p Promise) error {
 		u := b.use(s.Link)
 		free := b.available(s.Link, u, p.Key)
 		if p.Enforced {
-			free = b.unpromised(s.Link, u, p.Key)
+			free = b.unpromised(s.Link, u, append(slices.Clone(p.Over), p.Key))
 		}
 		if u.Capacity == 0 || free < asked[s.Link] {
 			return &Shortage{Link: s.Link, Asked: asked[s.Link], Available: free, Capacity: u.Capacity}
@@ -316,9 +319,16 @@ func (b *Book) Overbooked(k Key) *Shortage {
 	return nil
 }
 
-// unpromised is what of a link is promised to nobody else. The lock is held.
-func (b *Book) unpromised(l Link, u Use, except Key) uint64 {
-	return u.Capacity - min(b.account(l).promised(l, except), u.Capacity)
+// unpromised is what of a link is promised to nobody but some. The lock is held.
+func (b *Book) unpromised(l Link, u Use, except []Key) uint64 {
+	a := b.account(l)
+	promised := a.sums.promised
+	for _, k := range except {
+		if e := a.entries[k]; e != nil {
+			promised -= e.rates[l]
+		}
+	}
+	return u.Capacity - min(promised, u.Capacity)
 }
 
 // Promises lists the promises, by owner and identifier.

@@ -395,3 +395,23 @@ func TestOverbooked(t *testing.T) {
 		t.Errorf("%v, while the capacity is not known", short)
 	}
 }
+
+// A promise that queues enforce takes the place of those whose traffic it carries.
+func TestOver(t *testing.T) {
+	n := network{link(1): {10 * mbit, 0}}
+	b := New(n.use)
+	b.Restore(promise("flow", 8*mbit, 1))
+	class := promise("class", 8*mbit, 1)
+	class.Enforced = true
+	if b.Admit(class) == nil {
+		t.Fatal("16 Mbit/s are promised on 10")
+	}
+	class.Over = []Key{key("flow"), key("nobody")}
+	if err := b.Admit(class); err != nil {
+		t.Errorf("beside the flow that it carries: %v", err)
+	}
+	class.Shares[0].Rate = 11 * mbit
+	if b.Admit(class) == nil {
+		t.Error("more than the link has was promised")
+	}
+}
