@@ -63,3 +63,28 @@ func TestExcessHarmsNobodyElse(t *testing.T) {
 		t.Errorf("%.0f bit/s of the rude flow arrived, 4 Mbit/s were promised", arrived)
 	}
 }
+
+// After a restart with links of half their rate, what was promised does not fit any more:
+// of two flows one keeps its promise, and the other says which link has too little.
+func TestCriticalOnLessCapacity(t *testing.T) {
+	w := newCriticalWorld(t)
+	if err := w.lab.SetLink(t.Context(), "s1-s3", false); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("one way is left", func() bool { return len(w.net.Topology().Links) == 6 })
+	w.define(7_000_000)
+	for i, few := range []string{"1", "2"} {
+		s := w.streamOf("a"+few, "b"+few, stage.StreamOptions{Rate: 100})
+		defer s.Stop()
+		if all := w.placed(i + 1); all[i].State != bandwidth.StateAccepted {
+			t.Fatalf("%+v", all)
+		}
+	}
+	w.stop()
+	w.capacity, w.links = trunk*2/3, 6
+	w.start()
+	w.eventually("one gives its promise up", func() bool {
+		all := w.placed(2)
+		return all[0].State == bandwidth.StateAccepted && all[1].State == bandwidth.StateBestEffort && strings.Contains(all[1].Reason, "3000000 of 10000000 available")
+	})
+}

@@ -57,6 +57,8 @@ type criticalWorld struct {
 	runs  uint16
 	// capacity is what the controller takes the links between switches for.
 	capacity uint64
+	// links are how many are up when it starts.
+	links int
 
 	net  *network.Network
 	rest *client.Client
@@ -68,7 +70,7 @@ func newCriticalWorld(t testing.TB) *criticalWorld { return newCriticalWorldOn(t
 // newCriticalWorldOn is one whose links are not only told to be of some rate.
 func newCriticalWorldOn(t testing.TB, topology lab.Topology) *criticalWorld {
 	t.Helper()
-	w := &criticalWorld{t: t, lab: lab.New(t, topology), store: memstore.New(), capacity: trunk}
+	w := &criticalWorld{t: t, lab: lab.New(t, topology), store: memstore.New(), capacity: trunk, links: 8}
 	w.start()
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -159,7 +161,7 @@ func (w *criticalWorld) run(n *network.Network, log *slog.Logger) {
 		running.Wait()
 	})
 	<-s.Ready()
-	w.eventually("all links", func() bool { return len(n.Topology().Links) == 8 })
+	w.eventually("all links", func() bool { return len(n.Topology().Links) == w.links })
 }
 
 func (w *criticalWorld) eventually(what string, ok func() bool) {
