@@ -134,11 +134,11 @@ func TestNetworkCommands(t *testing.T) {
 		want []string
 	}{
 		{[]string{"switches"}, []string{"00000000000000a1", "edge", "full"}},
-		{[]string{"ports", "--switch", "edge"}, []string{"00000000000000a1/1", "hosts", "2.5 Mbit/s", "10 bit/s"}},
+		{[]string{"ports", "--switch", "edge"}, []string{"edge/1", "hosts", "2.5 Mbit/s", "10 bit/s"}},
 		{[]string{"links"}, []string{"00000000000000a2/2", "1.50 ms", "0.25 ms", "0.1 %", "1 Gbit/s", "5 kbit/s"}},
 		{[]string{"history", "edge/1", "--since", "10m"}, []string{"00000000000000a2/2", "1.50 ms", "0.25 ms", "1 %", "2 Mbit/s", "500 kbit/s", "1.5 Mbit/s"}},
-		{[]string{"talkers", "--at", "edge/1", "--limit", "5"}, []string{"00000000000000a1/1", "10.0.0.1:5000", "10.0.0.2:80", "tcp", "2.5 Mbit/s", "20 %"}},
-		{[]string{"hosts", "--ip", "10.0.0.1"}, []string{"02:00:00:00:00:01", "5", "00000000000000a1/3"}},
+		{[]string{"talkers", "--at", "edge/1", "--limit", "5"}, []string{"edge/1", "10.0.0.1:5000", "10.0.0.2:80", "tcp", "2.5 Mbit/s", "20 %"}},
+		{[]string{"hosts", "--ip", "10.0.0.1"}, []string{"02:00:00:00:00:01", "5", "edge/3"}},
 		{[]string{"rules", "--owner", "sos"}, []string{"session/1", "service", "not confirmed"}},
 		{[]string{"path", "10.0.0.1", "10.0.0.2", "--kind", "widest", "--metric", "hops", "--count", "2"}, []string{"in 3, out 1", "free 300 Mbit/s"}},
 		{[]string{"trace", "tcp", "dport=80"}, []string{"owner sos", "band punt"}},

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -31,13 +32,23 @@ func networkCommand(app *App) *cobra.Command {
 	return cmd
 }
 
+// networkSwitchesCommand lists identifiers beside names, as no other table does.
 func networkSwitchesCommand(app *App) *cobra.Command {
-	return getCommand(app, "switches", "List the connected switches", networkPath+"switches", func(w io.Writer, all []networkapi.Switch) {
-		fmt.Fprintln(w, "DPID\tNAME\tADDRESS\tSINCE\tPORTS\tRULES\tREWRITES\tSOFTWARE")
-		for _, s := range all {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s %s\n", s.DPID, s.Name, s.Address, s.Since.Local().Format(time.DateTime), s.Ports, s.Rules, s.Rewrite, s.Hardware, s.Software)
-		}
-	})
+	return &cobra.Command{
+		Use: "switches", Short: "List the connected switches", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var all []networkapi.Switch
+			if err := app.send(cmd, http.MethodGet, networkPath+"switches", nil, &all); err != nil {
+				return err
+			}
+			return app.Print(all, func(w io.Writer) {
+				fmt.Fprintln(w, "DPID\tNAME\tADDRESS\tSINCE\tPORTS\tRULES\tREWRITES\tSOFTWARE")
+				for _, s := range all {
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s %s\n", s.DPID, s.Name, s.Address, s.Since.Local().Format(time.DateTime), s.Ports, s.Rules, s.Rewrite, s.Hardware, s.Software)
+				}
+			})
+		},
+	}
 }
 
 func networkPortsCommand(app *App) *cobra.Command {

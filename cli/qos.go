@@ -176,7 +176,7 @@ func qosRefusalsCommand(app *App) *cobra.Command {
 func hopsText(hops []bandwidth.Hop) string {
 	words := make([]string, len(hops))
 	for i, h := range hops {
-		words[i] = strings.TrimLeft(h.Switch.String(), "0")
+		words[i] = h.Switch.String()
 	}
 	return strings.Join(words, " > ")
 }

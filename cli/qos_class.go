@@ -69,10 +69,7 @@ accepted with queues and rules on every hop, or refused with the hop and the num
 				return err
 			}
 			var made latency.Info
-			if err := app.send(cmd, http.MethodPost, qosPath+"classes", spec, &made); err != nil {
-				return err
-			}
-			return app.Print(made, func(w io.Writer) { printQoSClass(w, made) })
+			return app.sendAndPrint(cmd, http.MethodPost, qosPath+"classes", spec, &made, func(w io.Writer) { printQoSClass(w, made) })
 		},
 	}
 	f := cmd.Flags()

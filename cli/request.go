@@ -19,7 +19,20 @@ func (a *App) get(cmd *cobra.Command, path string, out any, table func(io.Writer
 	if err := c.Get(cmd.Context(), path, out); err != nil {
 		return err
 	}
-	return a.Print(out, table)
+	return a.Print(out, named(cmd.Context(), c, table))
+}
+
+// sendAndPrint makes one request of a changing command, and prints the answer.
+func (a *App) sendAndPrint(cmd *cobra.Command, method, path string, in, out any, table func(io.Writer)) error {
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.Do(cmd.Context(), method, path, in, out); err != nil {
+		return err
+	}
+	return a.Print(out, named(cmd.Context(), c, table))
 }
 
 // send makes one request of a changing command.
