@@ -34,6 +34,9 @@ func (s *Service) arp(v *view, at network.PortRef, h *packet.Headers, arrived ti
 	if !ours || isRoot && !mayAsk(v, root, target, h.Dst) {
 		return network.Continue
 	}
+	if target == targetGateway && !isRoot && h.Src.IsUnspecified() && !s.led(at) {
+		return network.Stop // a device asks whether the place is alive: without a way to the roots it is not
+	}
 	if mac.IsZero() {
 		return network.Stop // the device's own address, or a gateway that is being looked for
 	}
