@@ -80,6 +80,8 @@ func mobileLink(i mobile.InterfaceStatus) string {
 	switch {
 	case !i.Present:
 		return "absent"
+	case i.Link && i.Silent:
+		return "silent"
 	case i.Link:
 		return "up"
 	}

@@ -40,6 +40,7 @@ func TestMobileStatus(t *testing.T) {
 		Lease: &lease.Lease{Address: netip.MustParsePrefix("10.8.0.10/24"), Server: netip.MustParseAddr("10.8.0.1")},
 		Interfaces: []mobile.InterfaceStatus{
 			{Name: "wlan0", Present: true, Link: true, Sends: true, Receives: true, Signal: -61, Probes: 20, Loss: 0.05, RTT: 1234 * time.Microsecond, Sent: 17},
+			{Name: "wlan1", Present: true, Link: true, Silent: true},
 			{Name: "wwan0", Present: true, Barred: "no DHCP server answers"},
 			{Name: "eth0"},
 		},
@@ -50,7 +51,7 @@ func TestMobileStatus(t *testing.T) {
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(s) })
 	socket := mobileDaemon(t, mux)
 	_, out, _ := sluice(t, "mobile", "status", "--socket", socket, "--moves", "1")
-	for _, want := range []string{"10.8.0.10/24", "delivers packets once", "-61 dBm", "5%", "1.23ms", "sends", "no DHCP server answers", "absent", "second", "kept on", "connected"} {
+	for _, want := range []string{"10.8.0.10/24", "delivers packets once", "-61 dBm", "5%", "1.23ms", "sends", "no DHCP server answers", "absent", "silent", "second", "kept on", "connected"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}

@@ -22,7 +22,7 @@ type Mobile struct {
 	Interfaces  map[string]MobileInterface `yaml:"interfaces" doc:"The interfaces that carry its packets, by name. They belong to the daemon: their own addresses and routes are taken off while it runs."`
 	Datapath    Datapath                   `yaml:"datapath" doc:"What carries packets between the virtual interface and the others."`
 	Policy      Policy                     `yaml:"policy" doc:"When the device moves by itself."`
-	Probe       Probe                      `yaml:"probe" doc:"How it is found that a network does not work although the link does: the gateway is asked for by ARP."`
+	Probe       Probe                      `yaml:"probe" doc:"How it is found that a network does not work although the link does: the gateway is asked for, by ICMP echo where the device's packets go, and by ARP."`
 	DHCP        MobileDHCP                 `yaml:"dhcp" doc:"How networks are joined."`
 	Metric      int                        `yaml:"metric" min:"0" max:"1000000" doc:"Metric of the virtual interface's routes: the lowest metric of all default routes wins."`
 	Resolver    string                     `yaml:"resolver" pattern:"/.*" form:"a path like /etc/resolv.conf" doc:"File where the network's name servers are written while the daemon runs. Empty: they are left alone. A file that is a symbolic link belongs to another program and is left alone as well."`
@@ -63,7 +63,7 @@ type Policy struct {
 
 // Probe says how gateways are probed.
 type Probe struct {
-	Interval time.Duration `yaml:"interval" min:"0s" max:"10m" doc:"Time from one probe to the next, on each interface that has a link. 0s: none is sent."`
+	Interval time.Duration `yaml:"interval" min:"0s" max:"10m" doc:"Time from one probe to the next, on each interface that has a link. When traffic runs and nothing is heard, probes are sent at once, and soon again, whatever the interval. 0s: none is sent, and a network that does not work is not noticed."`
 	Window   int           `yaml:"window" min:"5" max:"1000" doc:"Over how many probes loss is counted."`
 }
 
@@ -93,7 +93,7 @@ func DefaultMobile() *Mobile {
 			Criteria: []string{"order"}, MinSignal: -80, MaxLoss: 0.5, SignalMargin: 6, LossMargin: 0.1,
 			Dwell: 3 * time.Second, Hold: 10 * time.Second,
 		},
-		Probe:  Probe{Interval: time.Second, Window: 20},
+		Probe:  Probe{Interval: 800 * time.Millisecond, Window: 20},
 		DHCP:   MobileDHCP{Retransmit: 100 * time.Millisecond, Timeout: 15 * time.Second},
 		Metric: 50,
 	}

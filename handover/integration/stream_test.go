@@ -78,7 +78,13 @@ const maxStream = 1 << 17
 // stream starts packets from the server to an address that a host has.
 func (w *world) stream(at string, to netip.AddrPort, perSecond int) *stream {
 	w.t.Helper()
-	s := w.newStream()
+	return w.streamBetween(w.domain.Server, at, to, perSecond)
+}
+
+// streamBetween starts packets from one host to an address of another.
+func (w *world) streamBetween(from, at string, to netip.AddrPort, perSecond int) *stream {
+	w.t.Helper()
+	s := w.newStream(from)
 	s.in = w.udp(w.lab.Host(at), netip.AddrPortFrom(netip.IPv4Unspecified(), to.Port()))
 	w.t.Cleanup(func() { _ = s.in.Close() })
 	s.receiving.Go(s.receive)
@@ -90,7 +96,7 @@ func (w *world) stream(at string, to netip.AddrPort, perSecond int) *stream {
 // radios see.
 func (w *world) streamToRadios(radios []*radio, to netip.AddrPort, perSecond int) *stream {
 	w.t.Helper()
-	s := w.newStream()
+	s := w.newStream(w.domain.Server)
 	for i, r := range radios {
 		s.off = append(s.off, r.watch(func(f frame) {
 			if f.to == to {
@@ -102,10 +108,10 @@ func (w *world) streamToRadios(radios []*radio, to netip.AddrPort, perSecond int
 	return s
 }
 
-func (w *world) newStream() *stream {
+func (w *world) newStream(from string) *stream {
 	w.t.Helper()
 	s := &stream{
-		w: w, quit: make(chan struct{}), out: w.udp(w.lab.Host(w.domain.Server), netip.AddrPort{}),
+		w: w, quit: make(chan struct{}), out: w.udp(w.lab.Host(from), netip.AddrPort{}),
 		sent: make([]time.Time, 0, maxStream), arrivals: make([]arrival, 0, maxStream),
 	}
 	w.t.Cleanup(func() { _ = s.out.Close() })

@@ -45,8 +45,8 @@ type Config struct {
 
 	// Policy says when to move.
 	Policy policy.Rules
-	// Probe is how often the gateway is asked for on each interface, over how
-	// many times loss is counted; an Interval of 0 is never.
+	// Probe is how often the gateway is asked for on each interface without a
+	// cause, and over how many times loss is counted; an Interval of 0 is never.
 	Probe Probe
 
 	// HostName is told to DHCP servers; empty is not.

@@ -57,13 +57,26 @@ type iface struct {
 	// attached says that the datapath has it, at link's index and address.
 	attached bool
 	// joined says that the network gave the lease to it since its link last came.
-	joined  bool
+	joined bool
+	// lost is when its link went.
+	lost time.Time
+	// sample is what probing has found.
 	sample  probe.Sample
-	probing *task
+	probing *probing
+	// died is when the device left it because it was silent, deaths how often so in
+	// a row.
+	died   time.Time
+	deaths int
 	// failures in a row bar it until then.
 	failures    int
 	barredUntil time.Time
 	barred      string
+}
+
+// probing is what probes by an interface.
+type probing struct {
+	*task
+	*probe.Prober
 }
 
 // task is a goroutine that the loop has started and can stop.
@@ -135,6 +148,7 @@ func (d *Daemon) loop(ctx context.Context, failed <-chan error) error {
 		case <-radios.C:
 			d.readRadios()
 		case <-d.wake.C:
+			d.lookAtLinks()
 			d.decide()
 		}
 	}

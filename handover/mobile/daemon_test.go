@@ -119,22 +119,6 @@ func TestNetworkThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
-func TestDeadPathIsFoundByProbes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, nil).start()
-		w.pass(10 * time.Second)
-		if s := w.status().Interfaces[0]; s.Probes != 10 || s.Loss != 0 || s.RTT != 2*time.Millisecond {
-			t.Errorf("%+v", s)
-		}
-		w.wire["a"].Cut(true)
-		w.pass(7 * time.Second)
-		w.active("b")
-		if m := w.status().Moves; !strings.Contains(m[len(m)-1].Why, "probes") {
-			t.Errorf("%+v", m[len(m)-1])
-		}
-	})
-}
-
 func TestWishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil).start()

@@ -6,7 +6,6 @@ import (
 
 	"github.com/sluice-net/sluice/handover/mobile/datapath"
 	"github.com/sluice-net/sluice/handover/mobile/device"
-	"github.com/sluice-net/sluice/handover/mobile/probe"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -27,6 +26,9 @@ func (d *Daemon) linkChanged(l device.Link) {
 		return
 	}
 	old := i.link
+	if l.Index == old.Index && int32(l.Flaps-old.Flaps) < 0 {
+		return // an event from before the daemon looked for itself
+	}
 	i.link = l
 	if i.attached && (!l.Present || l.Index != old.Index || l.MAC != old.MAC) {
 		d.detach(i)
@@ -42,10 +44,45 @@ func (d *Daemon) linkChanged(l device.Link) {
 		i.failures, i.barredUntil = 0, time.Time{}
 		d.startProbe(i)
 	}
+	if old.Carrier && !l.Carrier {
+		i.lost = time.Now()
+	}
 	if old.Carrier != l.Carrier || old.Present != l.Present {
 		d.log.Info("interface changed", "interface", i.Name, "present", l.Present, "link", l.Carrier)
 	}
 	d.decide()
+}
+
+// A link that went is looked at so often, for so long: it may come back at once, at
+// another place, and the kernel's event be held back.
+const (
+	linkLook    = 20 * time.Millisecond
+	linkLookFor = 10 * time.Second
+)
+
+// lookAtLinks looks at the links that have just gone.
+func (d *Daemon) lookAtLinks() {
+	for _, i := range d.interfaces {
+		if i.linkIsAwaited() {
+			d.lookAtLink(i)
+		}
+	}
+}
+
+func (i *iface) linkIsAwaited() bool {
+	return i.link.Present && !i.link.Carrier && !i.lost.IsZero() && time.Since(i.lost) < linkLookFor
+}
+
+// lookAtLink takes in the state of an interface, whether or not there was an event.
+func (d *Daemon) lookAtLink(i *iface) {
+	l, err := d.sys.link(i.Name)
+	if err != nil {
+		d.log.Warn("the state of a link is not read", "interface", i.Name, "error", err)
+		return
+	}
+	if l != i.link {
+		d.linkChanged(l)
+	}
 }
 
 // linkLost forgets what was true of a link that is no more.
@@ -87,72 +124,6 @@ func (d *Daemon) detach(i *iface) {
 	if err := d.sys.forget(i.Name); err != nil {
 		d.log.Warn("the journal is not written", "interface", i.Name, "error", err)
 	}
-}
-
-// startProbe begins to probe the gateway by an interface that has a link.
-func (d *Daemon) startProbe(i *iface) {
-	if d.cfg.Probe.Interval <= 0 || d.lease == nil || !d.lease.Router.IsValid() || i.probing != nil || !i.link.Carrier {
-		return
-	}
-	c := probe.Config{MAC: i.mac(), Gateway: d.lease.Router, Interval: d.cfg.Probe.Interval, Window: d.cfg.Probe.Window}
-	ctx, cancel := context.WithCancel(d.ctx)
-	t := &task{cancel}
-	i.probing = t
-	index := i.link.Index
-	d.wg.Go(func() {
-		defer cancel()
-		err := d.probe(ctx, i, t, c, index)
-		if ctx.Err() != nil {
-			return
-		}
-		d.post(ctx, func() {
-			if i.probing == t {
-				d.log.Warn("the gateway is not probed any more", "interface", i.Name, "error", err)
-				i.stopProbe()
-			}
-		})
-	})
-}
-
-// probe probes until ctx ends or the interface fails.
-func (d *Daemon) probe(ctx context.Context, i *iface, t *task, c probe.Config, index int) error {
-	socket, err := d.sys.arp(index)
-	if err != nil {
-		return err
-	}
-	defer socket.Close()
-	return probe.Run(ctx, c, socket, func(s probe.Sample) {
-		d.post(ctx, func() {
-			if i.probing == t {
-				d.probed(i, s)
-			}
-		})
-	})
-}
-
-// restartProbes probes the gateway of a new lease.
-func (d *Daemon) restartProbes() {
-	for _, i := range d.interfaces {
-		i.stopProbe()
-		d.startProbe(i)
-	}
-}
-
-// stopProbe ends probing, and forgets what it has found.
-func (i *iface) stopProbe() {
-	if i.probing != nil {
-		i.probing.cancel()
-		i.probing = nil
-	}
-	i.sample = probe.Sample{}
-}
-
-func (d *Daemon) probed(i *iface, s probe.Sample) {
-	i.sample = s
-	if i == d.active && s.Gateway != (openflow.MAC{}) {
-		d.setNeighbour(s.Gateway)
-	}
-	d.decide()
 }
 
 // readRadios reads all signals. Another access point is another link.

@@ -100,6 +100,7 @@ func (d *Daemon) candidates(now time.Time) []policy.Candidate {
 		out[n] = policy.Candidate{
 			Name: i.Name, Link: i.usable(), Signal: i.radio.Signal,
 			Loss: i.sample.Loss, Probes: i.sample.Probes, Cost: i.Cost,
+			Silent: i.sample.Silent, Answers: d.answers(i),
 		}
 		if now.Before(i.barredUntil) {
 			out[n].Barred = i.barred
@@ -117,6 +118,9 @@ func (d *Daemon) sleep(now, again time.Time) {
 		}
 	}
 	for _, i := range d.interfaces {
+		if at := now.Add(linkLook); i.linkIsAwaited() && at.Before(next) {
+			next = at
+		}
 		if i.barredUntil.After(now) && i.barredUntil.Before(next) {
 			next = i.barredUntil
 		}
@@ -185,7 +189,7 @@ func (d *Daemon) finish(a *attempt, l lease.Lease, took time.Duration, err error
 	d.attempt = nil
 	m := Move{At: a.started, To: a.target.Name, Why: a.why, Lease: took}
 	if a.from != nil {
-		m.From, m.MakeBeforeBreak = a.from.Name, a.from.usable() && a.from.joined
+		m.From, m.MakeBeforeBreak = a.from.Name, a.from.usable() && a.from.joined && !a.from.sample.Silent
 	}
 	if err == nil {
 		err = d.strange(a, l)
@@ -198,10 +202,17 @@ func (d *Daemon) finish(a *attempt, l lease.Lease, took time.Duration, err error
 		return
 	}
 	a.target.joined, a.target.failures = true, 0
+	a.target.sample.Silent, a.target.sample.Since = false, time.Time{} // the network has answered by it
 	if d.active != a.target {
 		d.active, d.since = a.target, time.Now()
 	}
+	if a.from != nil && a.from.sample.Silent {
+		d.leftSilent(a.from)
+	}
 	d.accept(l)
+	for _, i := range d.interfaces {
+		d.tellUse(i)
+	}
 	d.keep()
 	m.Address = l.Address.Addr().String()
 	d.count.Moves++

@@ -77,6 +77,8 @@ type InterfaceStatus struct {
 	Loss   float64       `json:"loss"`
 	Probes int           `json:"probes"`
 	RTT    time.Duration `json:"rtt_ns,omitempty"`
+	// Silent says that nothing is heard by it any more although it has a link.
+	Silent bool `json:"silent"`
 	// Barred says why it is not used, and until when.
 	Barred   string    `json:"barred,omitempty"`
 	Until    time.Time `json:"until,omitzero"`
@@ -133,7 +135,7 @@ func (d *Daemon) status() Status {
 	for _, i := range d.interfaces {
 		f := InterfaceStatus{
 			Name: i.Name, MAC: i.link.MAC, Present: i.link.Present, Link: i.link.Carrier, Joined: i.joined, Cost: i.Cost,
-			Signal: i.radio.Signal, AP: i.radio.AP, Loss: i.sample.Loss, Probes: i.sample.Probes, RTT: i.sample.RTT,
+			Signal: i.radio.Signal, AP: i.radio.AP, Loss: i.sample.Loss, Probes: i.sample.Probes, RTT: i.sample.RTT, Silent: i.sample.Silent,
 		}
 		if now.Before(i.barredUntil) {
 			f.Barred, f.Until = i.barred, i.barredUntil

@@ -23,6 +23,8 @@ type conn interface {
 type system interface {
 	// watch reports the state of the interfaces until ctx ends.
 	watch(ctx context.Context, names []string, report func(device.Link)) error
+	// link reads the state of one interface as it is now.
+	link(name string) (device.Link, error)
 	// adopt takes an interface over, forget drops one that is gone.
 	adopt(name string) error
 	forget(name string) error
@@ -32,9 +34,9 @@ type system interface {
 	configure(l lease.Lease) error
 	unconfigure() error
 	neighbour(router netip.Addr, mac openflow.MAC) error
-	// dhcp and arp open sockets for these protocols.
+	// dhcp opens a socket for DHCP, probes one for the answers to probes.
 	dhcp(index int) (conn, error)
-	arp(index int) (conn, error)
+	probes(index int) (conn, error)
 }
 
 // machine is the real system.
@@ -46,6 +48,8 @@ type machine struct {
 func (m *machine) watch(ctx context.Context, names []string, report func(device.Link)) error {
 	return device.Watch(ctx, names, report)
 }
+
+func (m *machine) link(name string) (device.Link, error) { return device.ReadLink(name) }
 
 func (m *machine) adopt(name string) error  { return m.journal.Adopt(name) }
 func (m *machine) forget(name string) error { return m.journal.Forget(name) }
@@ -78,4 +82,4 @@ func (m *machine) dhcp(index int) (conn, error) {
 	return raw.Open(index, raw.UDPTo(lease.ClientPort))
 }
 
-func (m *machine) arp(index int) (conn, error) { return raw.Open(index, raw.ARPReplies()) }
+func (m *machine) probes(index int) (conn, error) { return raw.Open(index, raw.ProbeAnswers()) }

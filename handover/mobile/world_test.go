@@ -53,6 +53,12 @@ func (w *world) watch(ctx context.Context, names []string, report func(device.Li
 	return nil
 }
 
+func (w worldSystem) link(name string) (device.Link, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.links[name], nil
+}
+
 func (w *world) adopt(string) error  { return nil }
 func (w *world) forget(string) error { return nil }
 
@@ -98,8 +104,8 @@ func (w worldSystem) neighbour(_ netip.Addr, mac openflow.MAC) error {
 	return nil
 }
 
-func (w worldSystem) dhcp(index int) (conn, error) { return w.open(index) }
-func (w worldSystem) arp(index int) (conn, error)  { return w.open(index) }
+func (w worldSystem) dhcp(index int) (conn, error)   { return w.open(index) }
+func (w worldSystem) probes(index int) (conn, error) { return w.open(index) }
 
 func (w *world) open(index int) (conn, error) {
 	w.mu.Lock()
@@ -166,15 +172,23 @@ func (w *world) pass(d time.Duration) *world {
 
 // link changes a link.
 func (w *world) link(name string, edit func(*device.Link)) *world {
+	l := w.heldBack(name, edit)
 	w.mu.Lock()
-	l := w.links[name]
-	edit(&l)
-	w.links[name] = l
 	report := w.report
 	w.mu.Unlock()
 	report(l)
 	synctest.Wait()
 	return w
+}
+
+// heldBack changes a link, and the kernel does not report it yet.
+func (w *world) heldBack(name string, edit func(*device.Link)) device.Link {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := w.links[name]
+	edit(&l)
+	w.links[name] = l
+	return l
 }
 
 func (w *world) carrier(name string, up bool) *world {

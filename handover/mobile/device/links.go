@@ -138,6 +138,33 @@ func Links(names ...string) ([]Link, error) {
 	return out, nil
 }
 
+// ReadLink reads the state of one interface as it is now. The kernel holds events
+// back for up to a second when links have changed in the second before; this tells
+// at once.
+func ReadLink(name string) (Link, error) {
+	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
+	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	request.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
+	request.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStatistics)))
+	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	switch {
+	case errors.Is(err, unix.ENODEV):
+		return Link{Name: name}, nil
+	case err != nil:
+		return Link{}, fmt.Errorf("link %s: %w", name, err)
+	case len(messages) != 1:
+		return Link{}, fmt.Errorf("link %s: %d answers", name, len(messages))
+	}
+	l, err := parseLink(messages[0])
+	if err != nil {
+		return Link{}, fmt.Errorf("link %s: %w", name, err)
+	}
+	return l, nil
+}
+
+// skipStatistics is RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h.
+const skipStatistics = 1 << 3
+
 func list() ([]Link, error) {
 	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
 	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))

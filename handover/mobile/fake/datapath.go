@@ -18,6 +18,7 @@ type Datapath struct {
 	attached []datapath.Interface
 	uses     []Use
 	refuse   error
+	traffic  datapath.Traffic
 	closed   bool
 }
 
@@ -87,6 +88,21 @@ func (d *Datapath) Attached() []datapath.Interface {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.attached)
+}
+
+// Traffic implements datapath.Datapath: the same for all interfaces.
+func (d *Datapath) Traffic(string) (datapath.Traffic, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.traffic, nil
+}
+
+// Carry counts frames that the device has sent, and heard.
+func (d *Datapath) Carry(sent, heard uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.traffic.Sent += sent
+	d.traffic.Heard += heard
 }
 
 // Stats implements datapath.Datapath.

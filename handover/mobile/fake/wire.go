@@ -3,6 +3,7 @@ package fake
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +24,8 @@ type Wire struct {
 	gateway netip.Addr
 	at      openflow.MAC
 	cut     bool
+	edge    bool
+	refuse  error
 	lose    int
 	sent    [][]byte
 	sockets map[*Socket]bool
@@ -45,6 +48,21 @@ func (w *Wire) SetGateway(ip netip.Addr, mac openflow.MAC) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.gateway, w.at = ip, mac
+}
+
+// Edge has the gateway not answer pings, or answer them again: who answers ARP in its
+// place is at the edge, and the way from there is cut.
+func (w *Wire) Edge(only bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.edge = only
+}
+
+// Refuse has sockets return an error for what they are to send; nil ends that.
+func (w *Wire) Refuse(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refuse = err
 }
 
 // Cut has all frames get lost, or not.
@@ -92,8 +110,12 @@ func (w *Wire) Deliver(frame []byte) {
 	}
 }
 
-func (w *Wire) send(frame []byte) {
+func (w *Wire) send(frame []byte) error {
 	w.mu.Lock()
+	if err := w.refuse; err != nil {
+		w.mu.Unlock()
+		return err
+	}
 	w.sent = append(w.sent, frame)
 	lost := w.cut || w.lose > 0
 	if w.lose > 0 {
@@ -101,13 +123,14 @@ func (w *Wire) send(frame []byte) {
 	}
 	w.mu.Unlock()
 	if lost {
-		return
+		return nil
 	}
 	time.AfterFunc(w.Delay, func() {
 		if reply := w.reply(frame); reply != nil {
 			time.AfterFunc(w.Delay, func() { w.Deliver(reply) })
 		}
 	})
+	return nil
 }
 
 func (w *Wire) reply(frame []byte) []byte {
@@ -116,17 +139,32 @@ func (w *Wire) reply(frame []byte) []byte {
 		return nil
 	}
 	w.mu.Lock()
-	answer, gateway, at := w.answer, w.gateway, w.at
+	answer, gateway, at, edge := w.answer, w.gateway, w.at, w.edge
 	w.mu.Unlock()
 	switch {
 	case h.Has(packet.ARP):
 		if h.ARPOp == packet.ARPRequest && h.Dst == gateway {
 			return packet.AppendARPReply(nil, &h, at)
 		}
+	case h.Has(packet.ICMPv4) && h.Dst == gateway && h.EthDst == at:
+		if !edge {
+			return pong(frame, &h)
+		}
 	case answer != nil:
 		return answer(frame, &h)
 	}
 	return nil
+}
+
+// pong is the answer to an ICMP echo request.
+func pong(frame []byte, h *packet.Headers) []byte {
+	b := slices.Clone(frame)
+	copy(b, frame[6:12])
+	copy(b[6:], frame[:6])
+	copy(b[h.L3+12:], frame[h.L3+16:h.L3+20])
+	copy(b[h.L3+16:], frame[h.L3+12:h.L3+16])
+	b[h.L4] = 0 // nobody checks the checksum, which is another now
+	return b
 }
 
 // Socket is a socket on a wire.
@@ -137,8 +175,7 @@ type Socket struct {
 
 // Send sends a frame.
 func (s *Socket) Send(frame []byte) error {
-	s.wire.send(append([]byte(nil), frame...))
-	return nil
+	return s.wire.send(append([]byte(nil), frame...))
 }
 
 // Receive waits for a frame.

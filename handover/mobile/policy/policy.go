@@ -52,6 +52,9 @@ type Candidate struct {
 	Loss   float64
 	Probes int
 	Cost   int
+	// Silent says that nothing is heard by it any more though it has a link, Answers
+	// that something was heard since the interface in use has fallen silent.
+	Silent, Answers bool
 	// Barred says why it cannot be used for now, if it cannot.
 	Barred string
 }
@@ -98,13 +101,17 @@ func (s *Selector) Choose(now Now, candidates []Candidate) Choice {
 			wish = c
 		}
 	}
-	if wish != nil && wish.Link && wish.Barred == "" {
+	if wish != nil && wish.Link && wish.Barred == "" && !wish.Silent {
 		s.challenger = ""
 		return Choice{Use: wish.Name, Why: "asked for"}
 	}
 	if current == nil || !current.Link || current.Barred != "" {
 		s.challenger = ""
 		return s.leave(current, candidates)
+	}
+	if current.Silent {
+		s.challenger = ""
+		return s.outlive(current, candidates)
 	}
 	if why := s.weak(current, false); why != "" {
 		s.challenger = ""
@@ -133,6 +140,24 @@ func (s *Selector) leave(current *Candidate, candidates []Candidate) Choice {
 		return Choice{Why: "no interface has a link"}
 	}
 	return Choice{Use: best.Name, Why: why}
+}
+
+// outlive chooses when nothing is heard by the current interface. Only what answers
+// now is better: else it is the device itself that was held up.
+func (s *Selector) outlive(current *Candidate, candidates []Candidate) Choice {
+	why := current.Name + " is silent"
+	var answering []Candidate
+	for _, c := range candidates {
+		if c.Answers && c.Name != current.Name {
+			answering = append(answering, c)
+		}
+	}
+	for _, strict := range []bool{true, false} { // better a weak one than none
+		if best := s.best(answering, "", strict); best != nil {
+			return Choice{Use: best.Name, Why: why}
+		}
+	}
+	return Choice{Use: current.Name, Why: why + ", and nothing else answers"}
 }
 
 // compare looks for something better than a current interface that is usable.
@@ -172,7 +197,7 @@ func (s *Selector) best(candidates []Candidate, except string, usable bool) *Can
 	var best *Candidate
 	for i := range candidates {
 		c := &candidates[i]
-		if c.Name == except || !c.Link || c.Barred != "" || usable && s.weak(c, true) != "" {
+		if c.Name == except || !c.Link || c.Barred != "" || usable && !s.usable(c, true) {
 			continue
 		}
 		if best == nil || s.better(candidates, c, best) != "" {
@@ -183,7 +208,7 @@ func (s *Selector) best(candidates []Candidate, except string, usable bool) *Can
 }
 
 func (s *Selector) usable(c *Candidate, entering bool) bool {
-	return c.Link && c.Barred == "" && s.weak(c, entering) == ""
+	return c.Link && !c.Silent && c.Barred == "" && s.weak(c, entering) == ""
 }
 
 // weak says how an interface is beyond the bounds; one that is not in use yet

@@ -1,6 +1,17 @@
-// Package probe measures whether a gateway can be reached by an interface, how
-// long it takes, and how many of the latest tries were lost.
+// Package probe finds out whether an interface leads anywhere, how long the way to
+// the gateway takes, and how many of the latest tries were lost.
 //
-// A probe is an ARP request without a sender's address (RFC 5227): it claims
-// nothing, so it can be sent on an interface that the device does not use now.
+// Probes are sent each interval, and on demand: when traffic has run and nothing is
+// heard for 20 ms, and then each 10 ms until something is. Four unanswered ones in a
+// row are a death, more where the way has lost some before. So a death under traffic
+// is noticed within 80 ms and costs no probes while packets come in, and one without
+// traffic within the interval and 60 ms. (BFD's demand mode, RFC 5880 section 6.6,
+// and TCP's tail loss probe, RFC 8985 section 7, work alike.)
+//
+// On an interface in use a probe is an ICMP echo request of the device's to the
+// gateway: its answer shows that the way works which the device's packets take, as
+// far as the gateway. Where the gateway does not answer that, and on an interface
+// that is not in use, it is an ARP request without a sender's address (RFC 5227),
+// which claims nothing. The network answers that one if the place has a way to the
+// roots at all.
 package probe

@@ -2,18 +2,19 @@ package probe
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"math/rand/v2"
 	"net/netip"
+	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/handover/mobile/datapath"
 	"github.com/sluice-net/sluice/handover/mobile/raw"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )
 
 // Conn is the interface that probes leave by. *raw.Socket with the filter
-// raw.ARPReplies is one.
+// raw.ProbeAnswers is one.
 type Conn interface {
 	Send(frame []byte) error
 	Receive(ctx context.Context) (raw.Frame, error)
@@ -24,10 +25,18 @@ type Config struct {
 	// MAC is the interface's address.
 	MAC     openflow.MAC
 	Gateway netip.Addr
-	// Interval is the time from one probe to the next, and how long an answer
-	// may take. Window is over how many probes loss is counted.
+	// Interval is the time from one probe to the next while nothing calls for more.
+	// Window is over how many probes loss is counted.
 	Interval time.Duration
 	Window   int
+}
+
+// Use is how the interface is used that is probed; the zero value is not at all.
+type Use struct {
+	// From is the device's address, which echo requests bear.
+	From netip.Addr
+	// Traffic reads the counters of what goes by the interface.
+	Traffic func() (datapath.Traffic, error)
 }
 
 // Sample is what is known after a probe.
@@ -35,63 +44,251 @@ type Sample struct {
 	// Loss is the share of the latest Probes that was not answered.
 	Loss   float64
 	Probes int
-	// RTT is how long the latest answer took; zero, if this probe has none.
+	// RTT is how long the latest answer took; zero, if a probe is unanswered since,
+	// or it cannot be told which one was answered.
 	RTT time.Duration
-	// Gateway is the address that answered last.
+	// Gateway is the address that answered ARP last.
 	Gateway openflow.MAC
+	// Heard is when anything was heard last; not each time is reported.
+	Heard time.Time
+	// Since is when the probes began that nothing has answered, if more than one has
+	// been sent; Silent says that they were enough to take the way for dead.
+	Since  time.Time
+	Silent bool
+	// Error is why the latest probe was not sent, or answers are not received.
+	Error string
 }
 
-// Run sends probes and reports after each, until ctx ends or the interface fails.
-func Run(ctx context.Context, c Config, conn Conn, report func(Sample)) error {
-	w := NewWindow(c.Window)
-	request := packet.AppendARPRequest(nil, c.MAC, netip.IPv4Unspecified(), c.Gateway, 0)
-	tick := time.NewTicker(c.Interval)
-	defer tick.Stop()
-	var s Sample
+// Prober probes a gateway by one interface. Its methods may be called from several
+// goroutines.
+type Prober struct {
+	c    Config
+	wake chan struct{}
+
+	mu    sync.Mutex
+	use   Use
+	fresh bool // use is new
+	asked bool
+}
+
+// New returns a prober. It does nothing before Run.
+func New(c Config) *Prober { return &Prober{c: c, wake: make(chan struct{}, 1)} }
+
+// SetUse says how the interface is used from now on. While it is in use the gateway
+// is asked for by ICMP echo, if it answers that: by the way that the device's packets
+// go, and not by somebody who answers ARP in the gateway's place.
+func (p *Prober) SetUse(u Use) {
+	p.mu.Lock()
+	p.use, p.fresh = u, true
+	p.mu.Unlock()
+	p.poke()
+}
+
+// Ask has a probe sent now.
+func (p *Prober) Ask() {
+	p.mu.Lock()
+	p.asked = true
+	p.mu.Unlock()
+	p.poke()
+}
+
+func (p *Prober) poke() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run probes by conn until ctx ends, whatever the interface does, and reports each answer
+// and each change.
+func (p *Prober) Run(ctx context.Context, conn Conn, report func(Sample)) error {
+	r := run{
+		Prober: p, conn: conn, d: newDetector(p.c.Interval, p.c.Window),
+		id: uint16(rand.Uint32()), number: uint16(rand.Uint32()),
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make(chan answer, 16)
+	wg.Go(func() { r.receive(ctx, answers) })
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
-		sent := time.Now()
-		if err := conn.Send(request); err != nil {
-			return fmt.Errorf("probe %v: %w", c.Gateway, err)
-		}
-		mac, err := answer(ctx, c, conn, sent.Add(c.Interval))
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		s.RTT = 0
-		switch {
-		case err == nil:
-			s.RTT, s.Gateway = time.Since(sent), mac
-			w.Add(false)
-		case errors.Is(err, context.DeadlineExceeded):
-			w.Add(true)
-		default:
-			return fmt.Errorf("probe %v: %w", c.Gateway, err)
-		}
-		s.Loss, s.Probes = w.Loss(), w.Len()
-		report(s)
+		answered := false
 		select {
-		case <-tick.C:
 		case <-ctx.Done():
 			return ctx.Err()
+		case a := <-answers:
+			answered = r.take(a)
+		case <-p.wake:
+		case <-timer.C:
+		}
+		for len(answers) > 0 { // before anything is taken for lost
+			answered = r.take(<-answers) || answered
+		}
+		timer.Reset(time.Until(r.step()))
+		if s := r.sample(); answered || s.differs(r.told) {
+			r.told = s
+			report(s)
 		}
 	}
 }
 
-// answer waits for the gateway's answer.
-func answer(ctx context.Context, c Config, conn Conn, until time.Time) (openflow.MAC, error) {
-	ctx, cancel := context.WithDeadline(ctx, until)
-	defer cancel()
+// run is the state of Run.
+type run struct {
+	*Prober
+	conn Conn
+	d    *detector
+	use  Use // as of the last step
+	// through says that the gateway has answered echo requests of this use.
+	through bool
+	gateway openflow.MAC
+	arp     time.Time // when the last request was sent
+	id      uint16    // of echo requests
+	number  uint16
+	rtt     time.Duration
+	told    Sample
+	trouble string
+}
+
+// answer is something that was received.
+type answer struct {
+	at      time.Time
+	gateway openflow.MAC // zero for an echo
+	id, no  uint16
+	err     error
+}
+
+// receive passes answers on until ctx ends. What finds no room is not missed: there
+// are others.
+func (r *run) receive(ctx context.Context, to chan<- answer) {
 	for {
-		f, err := conn.Receive(ctx)
-		if err != nil {
-			if ctx.Err() != nil {
-				return openflow.MAC{}, context.DeadlineExceeded
-			}
-			return openflow.MAC{}, err
+		f, err := r.conn.Receive(ctx)
+		if ctx.Err() != nil {
+			return
 		}
-		h, err := packet.Parse(f.Data)
-		if err == nil && h.Has(packet.ARP) && h.ARPOp == packet.ARPReply && h.Src == c.Gateway && h.ARPTHA == c.MAC {
-			return h.ARPSHA, nil
+		a := answer{at: time.Now(), err: err}
+		if err == nil {
+			h, err := packet.Parse(f.Data)
+			var echo bool
+			if a.id, a.no, echo = echoOf(f.Data, &h); err != nil || !echo && !r.isARP(&h) {
+				continue
+			}
+			if !echo {
+				a.gateway = h.ARPSHA
+			}
+		}
+		select {
+		case to <- a:
+		default:
+		}
+		if err != nil && sleep(ctx, lookIdle) != nil { // it is down, or gone
+			return
 		}
 	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// isARP says whether it is the gateway's answer to us.
+func (r *run) isARP(h *packet.Headers) bool {
+	return h.Has(packet.ARP) && h.ARPOp == packet.ARPReply && h.Src == r.c.Gateway && h.ARPTHA == r.c.MAC
+}
+
+// take takes in an answer, and says whether it is one to a probe that counts.
+func (r *run) take(a answer) bool {
+	switch {
+	case a.err != nil:
+		r.trouble = a.err.Error()
+		return false
+	case !a.gateway.IsZero():
+		r.gateway = a.gateway
+		if r.through {
+			return false // somebody at the edge may answer whose way to the roots is cut
+		}
+		r.rtt = r.d.answered(a.at, 0, false)
+	case a.id != r.id || !r.use.From.IsValid():
+		return false
+	default:
+		r.through = true
+		r.rtt = r.d.answered(a.at, a.no, true)
+	}
+	r.trouble = ""
+	return true
+}
+
+// step looks at the traffic, probes if it is time, and returns when to come again.
+func (r *run) step() time.Time {
+	r.mu.Lock()
+	fresh, asked := r.fresh, r.asked
+	r.fresh, r.asked = false, false
+	if fresh {
+		r.use, r.through, r.arp = r.Prober.use, false, time.Time{}
+		r.d.unwatch()
+		if r.use.From.IsValid() {
+			r.d.hear(time.Now()) // the network has just been joined by it
+		}
+	}
+	r.mu.Unlock()
+	r.d.asked = r.d.asked || asked || fresh
+	if r.use.Traffic != nil {
+		if t, err := r.use.Traffic(); err == nil {
+			r.d.look(time.Now(), t)
+		}
+	}
+	for {
+		now := time.Now()
+		due, wake := r.d.next(now)
+		if !due {
+			return wake
+		}
+		r.number++
+		r.d.sent(now, r.number)
+		r.send(now)
+	}
+}
+
+// send sends a probe. An interface that refuses it may be dead with its queue full:
+// that is no answer, and no reason to stop.
+func (r *run) send(now time.Time) {
+	var err error
+	if r.use.From.IsValid() && !r.gateway.IsZero() {
+		err = r.conn.Send(appendEcho(nil, r.gateway, r.c.MAC, r.use.From, r.c.Gateway, r.id, r.number))
+	}
+	if !r.through || now.Sub(r.arp) >= r.c.Interval {
+		r.arp = now
+		if e := r.conn.Send(packet.AppendARPRequest(nil, r.c.MAC, netip.IPv4Unspecified(), r.c.Gateway, 0)); err == nil {
+			err = e
+		}
+	}
+	if err != nil {
+		r.trouble = err.Error()
+	}
+}
+
+func (r *run) sample() Sample {
+	s := Sample{
+		Loss: r.d.window.Loss(), Probes: r.d.window.Len(), Gateway: r.gateway,
+		Heard: r.d.heard, Since: r.d.silentSince(), Silent: r.d.dead, Error: r.trouble,
+	}
+	if r.d.row <= 1 {
+		s.RTT = r.rtt
+	}
+	return s
+}
+
+// differs says whether there is news.
+func (s Sample) differs(o Sample) bool {
+	s.Heard, s.RTT, o.Heard, o.RTT = time.Time{}, 0, time.Time{}, 0
+	return s != o
 }

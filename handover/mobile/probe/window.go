@@ -19,6 +19,9 @@ func (w *Window) Add(lost bool) {
 	}
 }
 
+// Reset forgets all probes.
+func (w *Window) Reset() { w.next, w.full = 0, false }
+
 // Len is the number of probes that are remembered.
 func (w *Window) Len() int {
 	if w.full {

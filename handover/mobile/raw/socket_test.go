@@ -87,6 +87,13 @@ func udp(dst uint16, options int, fragment uint16) []byte {
 	return append(b, make([]byte, 20)...)
 }
 
+// icmp is a packet with the type, and an option, maybe a fragment.
+func icmp(kind byte, fragment uint16) []byte {
+	b := udp(uint16(kind)<<8, 1, fragment)
+	b[23], b[38] = 1, kind
+	return b
+}
+
 func TestFilters(t *testing.T) {
 	a, b := cable(t)
 	sender := open(t, a, nil)
@@ -97,6 +104,7 @@ func TestFilters(t *testing.T) {
 		t.Fatal(err)
 	}
 	reply := packet.AppendARPReply(nil, &h, openflow.MAC{2, 0, 0, 0, 0, 9})
+	ping, pong, pongs := icmp(8, 0), icmp(0, 0), icmp(0, 0x2000)
 	for _, c := range []struct {
 		name   string
 		filter Filter
@@ -104,7 +112,7 @@ func TestFilters(t *testing.T) {
 		want   []int
 	}{
 		{"UDP to 68", UDPTo(68), [][]byte{udp(67, 0, 0), udp(68, 0, 0), reply, udp(68, 3, 0x4000), udp(68, 0, 0x2000), udp(68, 0, 1), udp(68, 0, 0)}, []int{1, 3, 6}},
-		{"ARP replies", ARPReplies(), [][]byte{request, udp(68, 0, 0), reply}, []int{2}},
+		{"answers to probes", ProbeAnswers(), [][]byte{request, udp(68, 0, 0), reply, ping, pong, pongs, pong}, []int{2, 4, 6}},
 	} {
 		// No subtests: they would run on threads outside the namespace.
 		receiver := open(t, b, c.filter)
@@ -135,7 +143,7 @@ func TestFilters(t *testing.T) {
 
 func TestReceiveEndsWithContextAndClose(t *testing.T) {
 	_, b := cable(t)
-	s := open(t, b, ARPReplies())
+	s := open(t, b, ProbeAnswers())
 	for range 3 { // the deadline of one call must not reach into the next
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		if _, err := s.Receive(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -161,7 +169,7 @@ func TestReceiveEndsWithContextAndClose(t *testing.T) {
 
 func TestInterfaceGoesDown(t *testing.T) {
 	a, b := cable(t)
-	s := open(t, b, ARPReplies())
+	s := open(t, b, ProbeAnswers())
 	link, err := netlink.LinkByIndex(b)
 	if err != nil {
 		t.Fatal(err)

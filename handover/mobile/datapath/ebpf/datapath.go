@@ -267,6 +267,21 @@ func (d *Datapath) Stats() (datapath.Stats, error) {
 	return s, err
 }
 
+// Traffic reads what tells whether a way is alive.
+func (d *Datapath) Traffic(name string) (datapath.Traffic, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := d.nics[name]
+	switch {
+	case d.closed:
+		return datapath.Traffic{}, errClosed
+	case n == nil:
+		return datapath.Traffic{}, fmt.Errorf("interface %s: %w", name, datapath.ErrUnknownInterface)
+	}
+	c, err := d.progs.counters(n.slot)
+	return datapath.Traffic{Sent: c.Sent, Heard: c.Heard}, err
+}
+
 // Close removes the programs and the VNI.
 func (d *Datapath) Close() error {
 	d.mu.Lock()

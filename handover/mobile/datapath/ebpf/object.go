@@ -35,6 +35,7 @@ type choice struct {
 type counters struct {
 	Sent, SentBytes, Received, ReceivedBytes uint64
 	Inactive, Foreign, Doubled               uint64
+	Heard                                    uint64
 }
 
 func (c *counters) add(o *counters) {
@@ -45,6 +46,7 @@ func (c *counters) add(o *counters) {
 	c.Inactive += o.Inactive
 	c.Foreign += o.Foreign
 	c.Doubled += o.Doubled
+	c.Heard += o.Heard
 }
 
 // unsentSlot has the counters of frames that found no interface to leave by.

@@ -391,6 +391,11 @@ func (d *Datapath) Stats() (datapath.Stats, error) {
 	return s, nil
 }
 
+// Traffic is not counted.
+func (d *Datapath) Traffic(string) (datapath.Traffic, error) {
+	return datapath.Traffic{}, fmt.Errorf("%w: counters by interface without asking the switch", datapath.ErrUnsupported)
+}
+
 // Close removes the bridge, the VNI with it, and restores the interfaces.
 func (d *Datapath) Close() error {
 	d.changing.Lock()

@@ -47,6 +47,7 @@ struct choice {
 struct counters {
 	__u64 sent, sent_bytes, received, received_bytes;
 	__u64 inactive, foreign, doubled;
+	__u64 heard;
 };
 
 // copies says how often a packet came by each interface. Senders do repeat
@@ -288,6 +289,16 @@ static __always_inline int for_device(struct ethhdr *eth, const __u8 *nic)
 	return !same_mac(eth->h_source, nic) && ((eth->h_dest[0] & 1) || same_mac(eth->h_dest, nic));
 }
 
+// tells_life says whether the frame is an IPv4 packet for this interface alone, and
+// not one of those that probes are made of.
+static __always_inline int tells_life(struct __sk_buff *skb, struct ethhdr *eth)
+{
+	__u8 protocol;
+
+	return eth->h_proto == bpf_htons(ETH_P_IP) && !(eth->h_dest[0] & 1) &&
+	       bpf_skb_load_bytes(skb, ETH_HLEN + 9, &protocol, 1) == 0 && protocol != IPPROTO_ICMP;
+}
+
 // of_link says whether the frame concerns the link and not the address on it.
 static __always_inline int of_link(struct ethhdr *eth)
 {
@@ -320,6 +331,8 @@ int sluice_nic_rx(struct __sk_buff *skb)
 	}
 	if (eth.h_proto == bpf_htons(ETH_P_IP) && is_dhcp(skb))
 		return TC_ACT_SHOT;
+	if (tells_life(skb, &eth))
+		n->heard++;
 	if (now->merge && (eth.h_proto == bpf_htons(ETH_P_IP) || eth.h_proto == bpf_htons(ETH_P_IPV6))) {
 		__u64 key = fingerprint(skb, eth.h_proto);
 

@@ -1,0 +1,106 @@
+package probe
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/handover/mobile/datapath"
+)
+
+// simulated is a detector by a clock of its own, on a way that loses packets, under a
+// stream from the device of one packet a millisecond.
+type simulated struct {
+	*detector
+	now     time.Time
+	rtt     time.Duration
+	loss    float64
+	random  *rand.Rand
+	answers []sentProbe // on their way, with when they come
+	traffic datapath.Traffic
+	number  uint16
+}
+
+func simulate(rtt time.Duration, loss float64) *simulated {
+	return &simulated{
+		detector: newDetector(800*time.Millisecond, 20), now: time.Unix(1e9, 0),
+		rtt: rtt, loss: loss, random: rand.New(rand.NewPCG(1, 2)),
+	}
+}
+
+// run lets time pass, or until the way is taken for dead.
+func (s *simulated) run(d time.Duration) {
+	for end := s.now.Add(d); s.now.Before(end) && !s.dead; s.now = s.now.Add(time.Millisecond) {
+		s.traffic.Sent++
+		for len(s.answers) > 0 && !s.answers[0].at.After(s.now) {
+			s.answered(s.now, s.answers[0].number, true)
+			s.answers = s.answers[1:]
+		}
+		if s.expected.After(s.now) {
+			continue
+		}
+		s.look(s.now, s.traffic)
+		for {
+			probe, _ := s.next(s.now)
+			if !probe {
+				break
+			}
+			s.number++
+			s.sent(s.now, s.number)
+			if s.random.Float64() >= s.loss {
+				s.answers = append(s.answers, sentProbe{s.number, s.now.Add(s.rtt)})
+			}
+		}
+	}
+}
+
+// TestLossIsNoDeath has ways lose probes at random, and be slow: they stay alive.
+func TestLossIsNoDeath(t *testing.T) {
+	for _, c := range []struct {
+		rtt  time.Duration
+		loss float64
+	}{
+		{0, 0},
+		{5 * time.Millisecond, 0.01},
+		{5 * time.Millisecond, 0.05},
+		{30 * time.Millisecond, 0.1},
+		{100 * time.Millisecond, 0},
+		{100 * time.Millisecond, 0.05},
+		{600 * time.Millisecond, 0},
+	} {
+		s := simulate(c.rtt, c.loss)
+		if s.run(10 * time.Minute); s.dead {
+			t.Errorf("a round trip of %v, loss %v: dead after %v", c.rtt, c.loss, s.now.Sub(time.Unix(1e9, 0)))
+		}
+		if len(s.waiting) > 200 {
+			t.Errorf("a round trip of %v, loss %v: %d probes are remembered", c.rtt, c.loss, len(s.waiting))
+		}
+		s.loss, s.answers = 1, nil
+		died := s.now
+		s.run(10 * time.Second)
+		if limit := 140*time.Millisecond + 3*c.rtt; s.now.Sub(died) > limit {
+			t.Errorf("a round trip of %v, loss %v: a death took %v to notice, more than %v", c.rtt, c.loss, s.now.Sub(died), limit)
+		}
+	}
+}
+
+// A process that was held up finds its answers late: that is no death.
+func TestHeldUp(t *testing.T) {
+	s := simulate(5*time.Millisecond, 0)
+	s.run(time.Second)
+	for s.row == 0 {
+		s.run(time.Millisecond)
+	}
+	s.loss, s.answers = 1, nil
+	s.run(35 * time.Millisecond) // all probes of the row are out
+	if s.row != leastInRow || s.dead {
+		t.Fatalf("%d in a row, dead %v", s.row, s.dead)
+	}
+	s.now = s.now.Add(300 * time.Millisecond)
+	if s.run(time.Millisecond); s.dead {
+		t.Error("dead, although the process was held up")
+	}
+	if s.run(time.Second); !s.dead {
+		t.Error("it was held up once, and spares the way for ever")
+	}
+}

@@ -1,0 +1,136 @@
+package mobile
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-net/sluice/handover/mobile/datapath"
+	"github.com/sluice-net/sluice/handover/mobile/probe"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// startProbe begins to probe the gateway by an interface that has a link.
+func (d *Daemon) startProbe(i *iface) {
+	if d.cfg.Probe.Interval <= 0 || d.lease == nil || !d.lease.Router.IsValid() || i.probing != nil || !i.link.Carrier {
+		return
+	}
+	ctx, cancel := context.WithCancel(d.ctx)
+	p := &probing{&task{cancel}, probe.New(probe.Config{
+		MAC: i.mac(), Gateway: d.lease.Router, Interval: d.cfg.Probe.Interval, Window: d.cfg.Probe.Window,
+	})}
+	i.probing = p
+	d.tellUse(i)
+	index := i.link.Index
+	d.wg.Go(func() {
+		defer cancel()
+		socket, err := d.openProbes(ctx, i.Name, index)
+		if err != nil {
+			return // ctx has ended
+		}
+		defer socket.Close()
+		_ = p.Run(ctx, socket, func(s probe.Sample) { // until ctx ends
+			d.post(ctx, func() {
+				if i.probing == p {
+					d.probed(i, s)
+				}
+			})
+		})
+	})
+}
+
+// openProbes opens the socket for probes, and tries again until ctx ends.
+func (d *Daemon) openProbes(ctx context.Context, name string, index int) (conn, error) {
+	tick := time.NewTicker(d.cfg.Probe.Interval)
+	defer tick.Stop()
+	for told := false; ; told = true {
+		socket, err := d.sys.probes(index)
+		if err == nil {
+			return socket, nil
+		}
+		if !told {
+			d.log.Warn("the gateway is not probed yet", "interface", name, "error", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// tellUse tells what probes by an interface how that is used.
+func (d *Daemon) tellUse(i *iface) {
+	switch {
+	case i.probing == nil:
+	case i == d.active && i.joined && d.lease != nil:
+		name := i.Name
+		i.probing.SetUse(probe.Use{From: d.lease.Address.Addr(), Traffic: func() (datapath.Traffic, error) { return d.path.Traffic(name) }})
+	default:
+		i.probing.SetUse(probe.Use{})
+	}
+}
+
+// restartProbes probes the gateway of a new lease.
+func (d *Daemon) restartProbes() {
+	for _, i := range d.interfaces {
+		i.stopProbe()
+		d.startProbe(i)
+	}
+}
+
+// stopProbe ends probing, and forgets what it has found.
+func (i *iface) stopProbe() {
+	if i.probing != nil {
+		i.probing.cancel()
+		i.probing = nil
+	}
+	i.sample = probe.Sample{}
+}
+
+// probed takes in what probing has found.
+func (d *Daemon) probed(i *iface, s probe.Sample) {
+	old := i.sample
+	i.sample = s
+	if s.Error != "" && s.Error != old.Error {
+		d.log.Warn("a probe of the gateway is not sent, or its answer not received", "interface", i.Name, "error", s.Error)
+	}
+	if s.Silent != old.Silent {
+		d.log.Info("interface", "interface", i.Name, "silent", s.Silent)
+	}
+	if i == d.active && s.Gateway != (openflow.MAC{}) {
+		d.setNeighbour(s.Gateway)
+	}
+	if i == d.active && (!s.Since.IsZero() && s.Since != old.Since || s.Error != "" && s.Error != old.Error) {
+		d.doubt(i)
+	}
+	d.decide()
+}
+
+// doubt finds out, when the interface in use begins to be silent, whether it still has
+// the link that it had, and whether the others are silent, too.
+func (d *Daemon) doubt(active *iface) {
+	d.lookAtLink(active)
+	for _, i := range d.interfaces {
+		if i != active && i.probing != nil {
+			i.probing.Ask()
+		}
+	}
+}
+
+// answers says whether something was heard by an interface since the one in use has
+// fallen silent.
+func (d *Daemon) answers(i *iface) bool {
+	return !i.sample.Silent && !i.sample.Heard.IsZero() && (d.active == nil || i.sample.Heard.After(d.active.sample.Since))
+}
+
+// leftSilent bars an interface that was left because it was silent: what answers at
+// its edge may answer again at once although its packets get nowhere.
+func (d *Daemon) leftSilent(i *iface) {
+	now := time.Now()
+	if now.Sub(i.died) > 2*barTo {
+		i.deaths = 0
+	}
+	i.barred, i.barredUntil = "it was silent", now.Add(min(barFrom<<min(i.deaths, 10), barTo))
+	i.died = now
+	i.deaths++
+}

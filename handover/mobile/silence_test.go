@@ -1,0 +1,124 @@
+package mobile
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-net/sluice/handover/mobile/device"
+)
+
+func TestSilentInterfaceIsLeft(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		sent, got uint64 // each millisecond
+		limit     time.Duration
+	}{
+		{"packets come", 0, 1, 100 * time.Millisecond},
+		{"packets go", 1, 0, 100 * time.Millisecond},
+		{"nothing runs", 0, 0, time.Second},
+	} {
+		for _, edge := range []bool{false, true} { // whether somebody goes on to answer ARP there
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, func(c *Config) { c.Probe = Probe{Interval: 800 * time.Millisecond, Window: 20} }).start()
+				run := func(d time.Duration, sent, got uint64) {
+					for range d / time.Millisecond {
+						w.path.Carry(sent, got)
+						w.pass(time.Millisecond)
+					}
+				}
+				run(10*time.Second, c.sent, c.got)
+				if s := w.status().Interfaces[0]; s.Loss != 0 || s.RTT != 2*time.Millisecond || s.Silent {
+					t.Errorf("%s: %+v", c.name, s)
+				}
+				if edge {
+					w.wire["a"].Edge(true)
+				} else {
+					w.wire["a"].Cut(true)
+				}
+				run(c.limit, c.sent, 0)
+				w.active("b")
+				if m := w.status().Moves; !strings.Contains(m[len(m)-1].Why, "a is silent") {
+					t.Errorf("%s: %+v", c.name, m[len(m)-1])
+				}
+				// It is not gone back to because somebody at its edge answers.
+				run(4*time.Second, 0, 0)
+				w.active("b")
+			})
+		}
+	}
+}
+
+// The kernel may hold the event of a cable that was moved back for a second: a device
+// under traffic looks for itself.
+func TestLinkEventIsHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(c *Config) { c.Interfaces = c.Interfaces[:1] }).start()
+		old := w.heldBack("a", func(*device.Link) {})
+		w.asked("DISCOVER at a", "REQUEST at a")
+		run := func(d time.Duration, got uint64) {
+			for range d / time.Millisecond {
+				w.path.Carry(0, got)
+				w.pass(time.Millisecond)
+			}
+		}
+		run(2*time.Second, 1)
+		w.wire["a"].Cut(true)
+		w.heldBack("a", func(l *device.Link) { l.Carrier = false; l.Flaps++ })
+		run(75*time.Millisecond, 0)
+		w.wire["a"].Cut(false)
+		last := w.heldBack("a", func(l *device.Link) { l.Carrier = true; l.Flaps++ })
+		run(25*time.Millisecond, 0)
+		w.asked("REQUEST at a")
+		// The events come in the end, and say nothing new, or what is over.
+		for _, l := range []device.Link{old, last} {
+			w.report(l)
+		}
+		run(2*time.Second, 1)
+		w.asked()
+
+		// A cable that was moved in an instant.
+		w.wire["a"].Cut(true)
+		w.heldBack("a", func(l *device.Link) { l.Flaps += 2 })
+		run(40*time.Millisecond, 0)
+		w.wire["a"].Cut(false)
+		run(110*time.Millisecond, 0)
+		w.asked("REQUEST at a")
+	})
+}
+
+// A device that hears nothing by any interface stays where it is, and goes where
+// something answers first.
+func TestEverythingIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil).start().pass(5 * time.Second)
+		w.wire["a"].Cut(true)
+		w.wire["b"].Cut(true)
+		w.pass(20 * time.Second)
+		w.active("a")
+		w.wire["b"].Cut(false)
+		w.pass(2 * time.Second)
+		w.active("b")
+		w.wire["a"].Cut(false) // the better one comes back
+		w.pass(20 * time.Second)
+		w.active("a")
+	})
+}
+
+// An interface that was asked for is left while it is silent.
+func TestSilentWish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil).start()
+		if _, err := w.d.MoveTo(context.Background(), "b", "test", -1); err != nil {
+			t.Error(err)
+		}
+		w.pass(5 * time.Second).wire["b"].Cut(true)
+		w.pass(2 * time.Second)
+		w.active("a")
+		w.pass(20 * time.Second).wire["b"].Cut(false)
+		w.pass(3 * time.Second)
+		w.active("b")
+	})
+}
