@@ -25,6 +25,11 @@ const (
 	chance                = 1e-6
 	leastInRow, mostInRow = 4, 10
 	lossMemory            = 100
+	// A death that was none (something was heard within falseAlarm of it) has one
+	// more in a row be needed, up to mostFalse more, for calmAfter.
+	falseAlarm = 300 * time.Millisecond
+	mostFalse  = 3
+	calmAfter  = 5 * time.Minute
 	// firstRTT is assumed for the round trip until one was measured (RFC 6298, 2.1).
 	firstRTT = time.Second
 	// lostAfter bounds how long an answer may take.
@@ -52,7 +57,10 @@ type detector struct {
 	row         int       // probes since anything was heard
 	first, last time.Time // of the row; of all
 	dead        bool
+	died        time.Time // when it was last taken for dead
 	revived     time.Time // when it last was not any more
+	alarms      int       // of late that were false
+	alarmed     time.Time // when the last of them was
 	asked       bool      // somebody wants a probe now
 	expected    time.Time // when next wanted to be called
 	spared      bool      // of the row: it was, because the process was held up
@@ -93,6 +101,9 @@ func (d *detector) unwatch() { d.watching, d.unsure = false, time.Time{} }
 func (d *detector) hear(now time.Time) {
 	if d.dead {
 		d.revived = now
+		if now.Sub(d.died) < falseAlarm {
+			d.alarms, d.alarmed = min(d.alarms+1, mostFalse), now
+		}
 		d.window.Reset() // what the dead way has lost says nothing of this one
 	}
 	d.heard, d.row, d.dead, d.spared = now, 0, false, false
@@ -161,7 +172,7 @@ func (d *detector) next(now time.Time) (probe bool, wake time.Time) {
 			d.spared = true
 			due = now.Add(again) // the answer may wait in its socket
 		default:
-			d.dead = true
+			d.dead, d.died = true, now
 		}
 	}
 	if d.dead {
@@ -200,8 +211,11 @@ func (d *detector) lostAfter() time.Duration { return min(d.interval, lostAfter)
 
 // inRow is how many probes in a row must be unanswered.
 func (d *detector) inRow() int {
-	n := leastInRow
-	for p := math.Pow(d.loss, leastInRow); p > chance && n < mostInRow; p *= d.loss {
+	if d.alarms > 0 && d.last.Sub(d.alarmed) > calmAfter {
+		d.alarms = 0
+	}
+	n := leastInRow + d.alarms
+	for p := math.Pow(d.loss, float64(n)); p > chance && n < mostInRow; p *= d.loss {
 		n++
 	}
 	return n

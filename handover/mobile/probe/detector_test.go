@@ -104,3 +104,31 @@ func TestHeldUp(t *testing.T) {
 		t.Error("it was held up once, and spares the way for ever")
 	}
 }
+
+// A way whose deaths are false alarms, because it stalls for longer than others do, is
+// given more time, and less again when it has been calm.
+func TestFalseAlarms(t *testing.T) {
+	s := simulate(5*time.Millisecond, 0)
+	s.run(time.Second)
+	stall := func() (took time.Duration) {
+		began := s.now
+		s.loss = 1
+		s.run(time.Second)
+		took = s.now.Sub(began)
+		s.loss = 0
+		s.answered(s.now.Add(10*time.Millisecond), s.number, true)
+		s.run(time.Second)
+		return took
+	}
+	first := stall()
+	for range 5 {
+		stall()
+	}
+	if more := stall() - first; more < 20*time.Millisecond || more > 60*time.Millisecond {
+		t.Errorf("after false alarms a death takes %v more", more)
+	}
+	s.run(2 * calmAfter)
+	if more := stall() - first; more > 20*time.Millisecond {
+		t.Errorf("long after false alarms a death takes %v more", more)
+	}
+}
