@@ -51,6 +51,7 @@ type Agent struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
 	wg        sync.WaitGroup
+	resets    *resetWatch // nil where it is not permitted
 	control   net.Listener
 	server    *http.Server
 	data      []net.Listener
@@ -62,6 +63,7 @@ type Agent struct {
 	sessions map[agentapi.SessionID]*session
 	hosting  map[netip.Addr]int // sessions by the peer that opens their connections
 	seeking  map[netip.Addr]bool
+	awaiting map[netip.AddrPort]*session // by the port on which they listen for their client
 	accepted map[net.Conn]struct{}
 	mems     map[int]*buffers
 }
@@ -88,7 +90,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, log: cfg.Log, instance: newInstance(), started: time.Now(), epoch: time.Now(),
 		peers: newPeers(), records: &records{}, strangers: make(chan struct{}, cfg.MaxStrangers), expected: make(chan struct{}, max(cfg.MaxStrangers, cfg.MaxSessions)),
-		sessions: make(map[agentapi.SessionID]*session), hosting: make(map[netip.Addr]int), seeking: make(map[netip.Addr]bool), accepted: make(map[net.Conn]struct{}),
+		sessions: make(map[agentapi.SessionID]*session), hosting: make(map[netip.Addr]int), seeking: make(map[netip.Addr]bool), awaiting: make(map[netip.AddrPort]*session), accepted: make(map[net.Conn]struct{}),
 		mems: make(map[int]*buffers),
 	}
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -120,6 +122,9 @@ func (a *Agent) start() error {
 	for _, ln := range a.data {
 		a.wg.Go(func() { a.acceptData(ln) })
 	}
+	if a.resets != nil {
+		a.wg.Go(a.serveResets)
+	}
 	a.wg.Go(a.beat)
 	a.wg.Go(a.serveControl)
 	return nil
@@ -148,6 +153,10 @@ func (a *Agent) probe() {
 	}
 	if err := overlap(a.cfg.SessionPorts); err != nil {
 		a.warn(err.Error())
+	}
+	var err error
+	if a.resets, err = watchResets(a.cfg.DataAddr.Is6()); err != nil {
+		a.warn(fmt.Sprintf("a client that gives up during set-up is noticed after %v: give the agent CAP_NET_RAW (%v)", a.cfg.PrepareTimeout, err))
 	}
 	a.transports = transports{&tcpTransport{buffer: a.cfg.BufferBytes, lowat: a.cfg.NotSentLowat, force: force, start: a.congestion.local}}
 }
@@ -199,6 +208,9 @@ func (a *Agent) Close() {
 	}
 	a.warm.close()
 	a.closeAccepted()
+	if a.resets != nil {
+		_ = a.resets.file.Close()
+	}
 	a.stopControl()
 	a.cancel()
 	a.wg.Wait()
@@ -301,8 +313,14 @@ func (a *Agent) register(s *session) error {
 // forget records the end of s and, when all that runs for it has stopped,
 // gives its memory back.
 func (a *Agent) forget(s *session) {
+	s.mu.Lock()
+	at := netip.AddrPortFrom(a.cfg.DataAddr, s.port)
+	s.mu.Unlock()
 	a.mu.Lock()
 	delete(a.sessions, s.req.ID)
+	if a.awaiting[at] == s {
+		delete(a.awaiting, at)
+	}
 	if peer := s.req.Peer.Addr; s.role == roleAcceptor {
 		if a.hosting[peer]--; a.hosting[peer] == 0 {
 			delete(a.hosting, peer)

@@ -125,6 +125,9 @@ func (a *Agent) prepare(req agentapi.PrepareRequest) (agentapi.PrepareReply, err
 		s.finish(agentapi.ReasonFailed, err.Error(), 0)
 		return reply, &agentapi.Problem{Title: "no port", Code: agentapi.CodeFull, Detail: err.Error()}
 	}
+	if s.role == roleDialer {
+		a.await(s, reply.Port)
+	}
 	s.mu.Lock()
 	s.reply = reply
 	s.mu.Unlock()

@@ -60,6 +60,8 @@ type session struct {
 	peerDone   bool // and at the dialling one, which has released a connection
 	end        *endHost
 	listener   *net.TCPListener
+	clientISN  uint32 // sequence number of the client's SYN, when clientSYN says that it came
+	clientSYN  bool
 	reserved   *reservation
 	dialing    bool
 	since      int64 // when the phase began

@@ -60,6 +60,38 @@ func TestServerHostAbsent(t *testing.T) {
 	w.clean()
 }
 
+// TestClientGivesUp has a client that is gone when its first packet is let go: its
+// kernel resets what answers it, and the session ends with that.
+func TestClientGivesUp(t *testing.T) {
+	t.Parallel()
+	for _, v6 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("v6=%v", v6), func(t *testing.T) {
+			w := newWorld(t, lab.WAN("sosgive", wan), options{quiet: true, noAgents: true})
+			for _, h := range []string{"x", "y"} {
+				w.startAgent(h, func(c *agent.Config) {
+					if v6 {
+						c.DataAddr = w.lab.Host(h).Addr6()
+					}
+				})
+				w.addAgent(h)
+			}
+			w.v6 = v6
+			w.allow(nil)
+			client := w.lab.Host("client").Addr()
+			if v6 {
+				client = w.lab.Host("client").Addr6()
+			}
+			w.serve(80, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
+			w.sendSYN(netip.AddrPortFrom(client, 45000), w.serverAddr(80))
+			w.eventually("the session is over", func() bool { return len(w.sessions("past")) == 1 })
+			if how := w.sessions("past")[0].How; how != "client-reset: the client gave up before it was connected" {
+				t.Errorf("the session ended: %s", how)
+			}
+			w.clean()
+		})
+	}
+}
+
 // TestServerSilent has a server that is there but does not answer this client:
 // the client waits as it would without SOS.
 func TestServerSilent(t *testing.T) {
