@@ -102,8 +102,9 @@ func runHandoverMoves(ctx context.Context, env *Env) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := env.CSV("moves", "case", "move", "from", "to", "pause_seconds", "lease_seconds",
-		"up_sent", "up_lost", "up_doubled", "up_gap_seconds", "down_sent", "down_lost", "down_doubled", "down_gap_seconds")
+	raw, err := env.CSV("moves", "case", "move", "began", "from", "to", "pause_seconds", "killed_after_seconds", "lease_seconds",
+		"up_sent", "up_lost", "up_doubled", "up_gap_seconds", "up_gap_after_seconds",
+		"down_sent", "down_lost", "down_doubled", "down_gap_seconds", "down_gap_after_seconds")
 	if err != nil {
 		return nil, err
 	}
@@ -186,6 +187,7 @@ type movesStep struct {
 	began    time.Time
 	pause    time.Duration
 	from, to int
+	killed   time.Duration // when the controller was killed, if it was
 	lease    time.Duration
 }
 
@@ -241,8 +243,8 @@ func (rig *movesRig) note(c movesCase, s movesStep, up, down stage.StreamReport,
 	out.up.add(up)
 	out.down.add(down)
 	out.lease = append(out.lease, inMS(s.lease))
-	return rig.raw.Row(c.name, out.moves, s.from, s.to, s.pause, s.lease,
-		up.Sent, up.Lost, up.Doubled, up.Gap, down.Sent, down.Lost, down.Doubled, down.Gap)
+	return rig.raw.Row(c.name, out.moves, s.began.UTC().Format("15:04:05.000"), s.from, s.to, s.pause, s.killed, s.lease,
+		up.Sent, up.Lost, up.Doubled, up.Gap, up.GapAt.Sub(s.began), down.Sent, down.Lost, down.Doubled, down.Gap, down.GapAt.Sub(s.began))
 }
 
 // step waits and moves the device to one of the other edges. What is lost until the
@@ -258,7 +260,8 @@ func (rig *movesRig) step(ctx context.Context, c movesCase, longest time.Duratio
 	s.began = time.Now()
 	switch {
 	case c.killed:
-		s.lease, err = rig.moveUnderKill(ctx, s.to, out)
+		s.killed = time.Duration(rig.random.Int64N(int64(killWithin)))
+		s.lease, err = rig.moveUnderKill(ctx, s, out)
 	case c.single:
 		s.lease, err = rig.carry(ctx, s.to)
 	default:
@@ -278,16 +281,15 @@ func (rig *movesRig) move(ctx context.Context, to int) (time.Duration, error) {
 
 // moveUnderKill kills the controller at some moment of the move and starts it again
 // at once. A move that the device gave up for it is asked for once more.
-func (rig *movesRig) moveUnderKill(ctx context.Context, to int, out *movesSamples) (time.Duration, error) {
+func (rig *movesRig) moveUnderKill(ctx context.Context, s movesStep, out *movesSamples) (time.Duration, error) {
 	home := rig.parts.Domains[0]
 	killed := make(chan error, 1)
-	after := time.Duration(rig.random.Int64N(int64(killWithin)))
 	go func() {
-		err := pause(ctx, after)
+		err := pause(ctx, s.killed)
 		home.Kill()
 		killed <- errors.Join(err, home.Start(ctx, rig.parts.Domains))
 	}()
-	lease, moved := rig.move(ctx, to)
+	lease, moved := rig.move(ctx, s.to)
 	if err := errors.Join(<-killed, home.AwaitNetwork(ctx)); err != nil {
 		return lease, err
 	}
@@ -296,7 +298,7 @@ func (rig *movesRig) moveUnderKill(ctx context.Context, to int, out *movesSample
 	}
 	out.repeated++
 	rig.env.Logf("%v", moved)
-	return rig.move(ctx, to)
+	return rig.move(ctx, s.to)
 }
 
 // carry takes the device's only radio to another edge.
