@@ -192,6 +192,13 @@ func (f *fleet) killDevice(ctx context.Context) error {
 	return f.device.Restart(f.life)
 }
 
+// runningDevice returns the device when its daemon is there.
+func (f *fleet) runningDevice() *stage.Mobile {
+	f.mobile.RLock()
+	defer f.mobile.RUnlock()
+	return f.device
+}
+
 func (f *fleet) killSwitch(ctx context.Context, name string) error {
 	sw := f.lab.Switch(name)
 	if err := errors.Join(sw.Kill(ctx), pause(ctx, outage)); err != nil {

@@ -95,11 +95,10 @@ func (h *harm) moveDevice(ctx context.Context, stop <-chan struct{}) error {
 		if !rest(ctx, stop, between(r, 300*time.Millisecond, 4*time.Second)) {
 			return context.Cause(ctx)
 		}
-		h.mobile.RLock() // until its daemon is there; it may be killed in the move
-		h.mobile.RUnlock()
+		moving := h.runningDevice() // it may be killed in the move
 		began := time.Now()
 		limit, cancel := context.WithTimeout(ctx, moveLimit)
-		_, err := h.device.Move(limit, deviceInterfaces[n%len(deviceInterfaces)])
+		_, err := moving.Move(limit, deviceInterfaces[n%len(deviceInterfaces)])
 		cancel()
 		switch {
 		case ctx.Err() != nil:
