@@ -10,15 +10,17 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// ErrResubmitted says that the tables have sent a packet up again which had just
-// been sent through them: no rule for it is there.
+// ErrResubmitted says that the tables go on sending a packet up that has been sent
+// through them again and again: no rule for it is there.
 var ErrResubmitted = errors.New("the switch's tables have sent the packet up again")
 
 const (
 	// resubmitMemory is how many packets a switch's session remembers as resubmitted.
 	resubmitMemory = 1024
-	// resubmitWindow is how long one is remembered: longer than a switch takes to
-	// send a packet up, shorter than a sender takes to repeat it byte for byte.
+	// maxResubmits is how often the same bytes are sent through the tables within
+	// resubmitWindow: senders repeat packets, but a packet without a rule comes up
+	// as often as it is sent.
+	maxResubmits   = 64
 	resubmitWindow = 500 * time.Millisecond
 )
 
@@ -27,28 +29,29 @@ const (
 type resubmitted struct {
 	seed  maphash.Seed
 	slots [resubmitMemory]struct {
-		sum uint64
-		at  time.Time
+		sum   uint64
+		since time.Time
+		times int
 	}
 }
 
-// first notes a packet, and is false if it was noted within the window. Of two
-// packets that share a slot the later is remembered.
-func (r *resubmitted) first(port uint32, data []byte, now time.Time) bool {
+// may counts a packet, and is false if it has been counted too often within the
+// window. Of two packets that share a slot the later is remembered.
+func (r *resubmitted) may(port uint32, data []byte, now time.Time) bool {
 	sum := maphash.Bytes(r.seed, data) ^ uint64(port)
 	slot := &r.slots[sum%resubmitMemory]
-	if slot.sum == sum && now.Sub(slot.at) < resubmitWindow {
-		return false
+	if slot.sum != sum || now.Sub(slot.since) >= resubmitWindow {
+		slot.sum, slot.since, slot.times = sum, now, 0
 	}
-	slot.sum, slot.at = sum, now
-	return true
+	slot.times++
+	return slot.times <= maxResubmits
 }
 
 // Resubmit sends the packet through the switch's flow tables again, as if it had
 // just come in by its port. It is for packets that a rule sent up which a later
 // rule has overruled: a switch that goes by cached decisions may use the old one
 // for a while after it has confirmed the new, but what comes from the controller
-// it looks up anew. If the tables send the packet up once more, the error is
+// it looks up anew. If the tables send the packet up again and again, the error is
 // ErrResubmitted, and it goes nowhere. It may be called only in a handler, on the
 // switch's own goroutine, and never waits.
 func (p *PacketIn) Resubmit() error {
@@ -56,7 +59,7 @@ func (p *PacketIn) Resubmit() error {
 	if s.resubmitted == nil {
 		s.resubmitted = &resubmitted{seed: maphash.MakeSeed()}
 	}
-	if !s.resubmitted.first(p.InPort, p.Data, p.At) {
+	if !s.resubmitted.may(p.InPort, p.Data, p.At) {
 		return fmt.Errorf("switch %v, port %d: %w", s.dpid, p.InPort, ErrResubmitted)
 	}
 	packet.CompleteChecksum(p.Data, &p.Headers)

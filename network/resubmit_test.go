@@ -33,7 +33,7 @@ func (a *again) HandlePacketIn(p *network.PacketIn) network.Verdict {
 // A packet that an old decision sent up goes by the rule that is there now; one
 // for which there is none comes up once more, and not for ever.
 func TestResubmit(t *testing.T) {
-	a := &again{overtaken: func() {}, outcome: make(chan error, 10)}
+	a := &again{overtaken: func() {}, outcome: make(chan error, 1000)}
 	n, _ := start(t, network.Config{}, func(n *network.Network) { n.AddHandler(500, a) })
 	left := make(chan []byte, 1)
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 3, OnOutput: func(port uint32, frame []byte) {
@@ -54,12 +54,13 @@ func TestResubmit(t *testing.T) {
 			t.Fatalf("%s: the packet did not come up", what)
 		}
 	}
-	receive(t, s, 1, frame(1, 2))
-	next("a stray", nil)
-	next("the stray that the tables sent up again", network.ErrResubmitted)
-	receive(t, s, 2, frame(1, 2))
-	next("the same bytes by another port", nil)
-	next("these, sent up again", network.ErrResubmitted)
+	for port := range uint32(2) {
+		receive(t, s, 1+port, frame(1, 2))
+		for range 64 {
+			next("a stray that the tables send up again and again", nil)
+		}
+		next("the stray in the end", network.ErrResubmitted)
+	}
 
 	m := openflow.NewFlowMod(openflow.FlowAdd, 0, 60000, openflow.MustMatch(openflow.InPort(1)), openflow.ApplyActions(openflow.Output(3)))
 	a.overtaken = func() {

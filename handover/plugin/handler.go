@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -19,10 +20,17 @@ const (
 	dhcpOptions = 240
 )
 
+// ownerHash tells the service's rules from others by the cookie of what they send up.
+var ownerHash = rule.OwnerHash(Name)
+
 // HandlePacketIn takes DHCP and ARP of devices out of the chain. It runs on the
 // switch's goroutine and never waits.
 func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
-	return s.packet(network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}, &p.Headers, p.Data, p.At)
+	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
+	if rule.Cookie(p.Cookie).Owner() == ownerHash && s.spoofed(&p.Headers) {
+		return s.fromElsewhere(at, p.Headers.Src, p.Resubmit)
+	}
+	return s.packet(at, &p.Headers, p.Data, p.At)
 }
 
 // packet decides about a packet that a switch sent up.

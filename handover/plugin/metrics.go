@@ -15,6 +15,8 @@ type metrics struct {
 	rules   *prometheus.CounterVec
 	dropped *prometheus.CounterVec
 	parts   *prometheus.HistogramVec
+	// resubmitted counts what an old decision of a switch sent up.
+	resubmitted prometheus.Counter
 
 	devices, leases, waiting, prepared *prometheus.Desc
 }
@@ -37,6 +39,9 @@ func newMetrics(s *Service) *metrics {
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_handover_messages_dropped_total", Help: "Messages of devices that were given up, by the bound that was reached.",
 		}, []string{"bound"}),
+		resubmitted: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_handover_packets_resubmitted_total", Help: "Packets of devices that a switch judged by an old decision and sent up; they were sent through its tables again.",
+		}),
 		parts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "sluice_handover_part_seconds", Help: "Duration of the parts of attachments and moves.",
 			Buckets: prometheus.ExponentialBuckets(0.00025, 2, 15),
@@ -49,7 +54,7 @@ func newMetrics(s *Service) *metrics {
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.dhcp, m.arp, m.moves, m.rules, m.dropped, m.parts}
+	return []prometheus.Collector{m.dhcp, m.arp, m.moves, m.rules, m.dropped, m.parts, m.resubmitted}
 }
 
 // Describe implements prometheus.Collector.

@@ -19,6 +19,8 @@ type mobile struct {
 	plan     route.Plan
 	declared bool
 	rules    []network.Rule
+	// writing are the rules that are being written.
+	writing []network.Rule
 	// second is a place that is served beside that where the device is.
 	second *second
 	// via names the neighbour by whose peering the device's packets come and go;

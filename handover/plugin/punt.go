@@ -16,8 +16,11 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// keyPunt is the key of the punt rules in the ledger.
-const keyPunt = "punt"
+// Keys in the ledger of what every switch has.
+const (
+	keyPunt  = "punt"
+	keySpoof = "spoof"
+)
 
 // dhcpOffset is the place of the rule for DHCP in its band: above the rules of
 // devices, which match a renewal as well.
@@ -26,16 +29,10 @@ const dhcpOffset = 1000
 // wholePacket asks a switch to send packets to the controller unabridged.
 const wholePacket = 0xffff
 
-// spoofOffset is the place, in the band of punt rules, of those that drop what is
-// sent with an address of a pool from where no device has it: below the rules of
-// devices, above default forwarding, which would let it through.
-const spoofOffset = 100
-
 // Punts returns the rules that bring one switch's DHCP of clients, and its ARP
-// about devices and their gateways, to the controller, and those that drop what
-// is sent with an address that the sender does not have there. Every switch has
-// them: where devices may attach is not known before they do.
-func Punts(d openflow.DatapathID, prefixes []netip.Prefix, servers []netip.Addr, given []netip.Prefix) []network.Rule {
+// about devices and their gateways, to the controller. Every switch has them:
+// where devices may attach is not known before they do.
+func Punts(d openflow.DatapathID, prefixes []netip.Prefix, servers []netip.Addr) []network.Rule {
 	up := []openflow.Action{openflow.OutputController(wholePacket)}
 	rules := []network.Rule{
 		{Switch: d, Band: network.BandService, Offset: dhcpOffset, Actions: up, Match: openflow.MustMatch(
@@ -60,12 +57,6 @@ func Punts(d openflow.DatapathID, prefixes []netip.Prefix, servers []netip.Addr,
 			seen[m] = true
 			rules = append(rules, network.Rule{Switch: d, Band: network.BandPunt, Match: m, Actions: up})
 		}
-	}
-	for _, p := range given {
-		rules = append(rules, network.Rule{
-			Switch: d, Band: network.BandPunt, Offset: spoofOffset,
-			Match: openflow.MustMatch(openflow.EthType(packet.TypeIPv4), openflow.IPSrcPrefix(p)),
-		})
 	}
 	return rules
 }
@@ -119,8 +110,36 @@ func (s *Service) applyPunts(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.settings.RulesTimeout)
 	defer cancel()
 	s.puntResult(s.rules.EverySwitch(ctx, keyPunt, func(d openflow.DatapathID) rule.Program {
-		return rule.Program{Rules: append(Punts(d, v.prefixes, servers, v.given), peeringGuards(d, s.settings.Roots)...)}
+		return rule.Program{Rules: append(Punts(d, v.prefixes, servers), peeringGuards(d, s.settings.Roots)...)}
 	}))
+	s.applySpoofRules(ctx, v.given)
+}
+
+// applySpoofRules declares the spoof rules of all switches. One that refuses the
+// meter is given those that drop.
+func (s *Service) applySpoofRules(ctx context.Context, given []netip.Prefix) {
+	program := func(d openflow.DatapathID) rule.Program {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return spoofRules(d, given, !s.meterless[d])
+	}
+	refused := s.rules.EverySwitch(ctx, keySpoof, program)
+	again := false
+	s.mu.Lock()
+	for d, err := range refused {
+		if errors.Is(err, network.ErrRefused) && !s.meterless[d] {
+			s.meterless[d], again = true, true
+		}
+	}
+	s.mu.Unlock()
+	if again {
+		refused = s.rules.EverySwitch(ctx, keySpoof, program)
+	}
+	for d, err := range refused {
+		if !errors.Is(err, context.Canceled) {
+			s.log.Error("switch does not hold devices to their addresses", "switch", d, "error", err)
+		}
+	}
 }
 
 // puntResult takes note of the switches that do not take their punt rules.

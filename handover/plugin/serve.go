@@ -99,7 +99,9 @@ func (s *Service) declare(ctx context.Context, t *trip, p route.Plan, rules []ne
 		}
 	}
 	how.AllowDown, how.Written = s.anyDown(t.m.rules), written
+	s.change(func() { t.m.writing = rules })
 	err := s.rules.Apply(ctx, key(t.id), rule.Program{Rules: rules}, how)
+	s.change(func() { t.m.writing = nil })
 	t.rec.Parts.Tf += Duration(cmp.Or(tf, time.Since(began)))
 	if err != nil {
 		return err

@@ -93,6 +93,8 @@ type Service struct {
 	ports    map[network.PortRef]association // of ports that came up, until a DHCP message
 	motions  map[string]*motion
 	puntErrs map[openflow.DatapathID]string
+	// meterless are the switches that have refused a meter.
+	meterless map[openflow.DatapathID]bool
 }
 
 // New returns a Service that has not started yet.
@@ -112,7 +114,7 @@ func New(o Options) (*Service, error) {
 		settings: o.Settings, now: o.clock,
 		registry: registry.New(o.Store, o.clock), gateways: newGateways(), pings: newPings(), orders: newOrders(o.clock), floods: newFloods(),
 		loaded: make(chan struct{}), rethink: make(chan struct{}, 1), tasks: tasks.New(), mobiles: map[string]*mobile{}, history: newHistory(o.Settings.History),
-		ports: map[network.PortRef]association{}, motions: map[string]*motion{}, puntErrs: map[openflow.DatapathID]string{},
+		ports: map[network.PortRef]association{}, motions: map[string]*motion{}, puntErrs: map[openflow.DatapathID]string{}, meterless: map[openflow.DatapathID]bool{},
 	}
 	if err := s.cover(); err != nil {
 		return nil, fmt.Errorf("handover: %w", err)

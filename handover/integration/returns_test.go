@@ -1,0 +1,70 @@
+package integration
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/handover/plugin"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// TestReturnsLoseNothing has a device go to and fro between two places, and send a
+// burst as soon as it has its lease: the switches remember what they did with its
+// packets there when it had left, and must not go by that.
+func TestReturnsLoseNothing(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"saving", "seamless"} {
+		t.Run(policy, func(t *testing.T) {
+			w, radios := crowd(t, lab.MobilityOptions{Cross: policy == "seamless"})
+			w.put("classes/moving", plugin.ClassSpec{Policy: policy, Trigger: "open", Overlap: "50ms"})
+			p := newPhone(1, 4)
+			w.register("moving", p)
+			if err := p.join(t.Context(), radios[0], p.macs[0]); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 20 {
+				here := i % 2
+				if i > 0 {
+					if err := p.move(t.Context(), radios[here], p.macs[here]); err != nil {
+						t.Fatalf("move %d: %v", i, err)
+					}
+				}
+				w.burst(p, radios[here], p.macs[here], 100)
+				w.eventually("the device is served at one place", func() bool { return !w.anyBicast([]*phone{p}) })
+			}
+			w.compareRules()
+		})
+	}
+}
+
+// burst has a phone send n packets to the server, as fast as it can, and waits
+// until all have come.
+func (w *world) burst(p *phone, r *radio, mac openflow.MAC, n int) {
+	w.t.Helper()
+	if w.gateway == nil {
+		w.gateway = w.radio(w.domain.Gateway, 0)
+	}
+	first := w.probes + 1
+	w.probes += uint32(n)
+	var came atomic.Int64
+	stop := w.gateway.watch(func(f frame) {
+		if f.from.Addr() == p.ip && f.to.Port() == probePort && len(f.payload) == 4 && binary.BigEndian.Uint32(f.payload) >= first {
+			came.Add(1)
+		}
+	})
+	defer stop()
+	to := netip.AddrPortFrom(w.domain.ServerAddr, probePort)
+	for i := range n {
+		b := udpFrame(hostMAC(w.lab.Host(w.domain.Gateway), 0), mac, netip.AddrPortFrom(p.ip, probePort), to, binary.BigEndian.AppendUint32(nil, first+uint32(i)))
+		if err := r.send(b); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	if !w.poll(5*time.Second, func() bool { return came.Load() >= int64(n) }) {
+		w.t.Errorf("%d of %d packets came from where the device is, %s", came.Load(), n, r.link)
+	}
+}

@@ -1,0 +1,53 @@
+package plugin
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/sluice-net/sluice/handover/route"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// What comes with an address of a pool from where no device has it passes the
+// meter on its way up, and is dropped by a switch without meters.
+func TestSpoofRules(t *testing.T) {
+	given := []netip.Prefix{netip.MustParsePrefix("10.8.0.8/29"), netip.MustParsePrefix("10.8.0.16/28")}
+	p := spoofRules(7, given, true)
+	if len(p.Rules) != 2 || len(p.Meters) != 1 || p.Meters[0].Switch != 7 {
+		t.Fatalf("with meters: %+v", p)
+	}
+	for _, r := range p.Rules {
+		if r.Meter != p.Meters[0].ID || len(r.Actions) != 1 || r.Actions[0].Port() != openflow.PortController {
+			t.Errorf("with meters: %+v", r)
+		}
+	}
+	p = spoofRules(7, given, false)
+	if len(p.Rules) != 2 || len(p.Meters) != 0 {
+		t.Fatalf("without meters: %+v", p)
+	}
+	for _, r := range p.Rules {
+		if r.Meter != 0 || len(r.Actions) != 0 {
+			t.Errorf("without meters: %+v", r)
+		}
+	}
+	if p := spoofRules(7, nil, true); len(p.Rules)+len(p.Meters) != 0 {
+		t.Errorf("nothing is given out: %+v", p)
+	}
+}
+
+// Only a rule for packets from the device, from that very port, says that it is
+// there: not those for packets to it.
+func TestTakes(t *testing.T) {
+	rules := []network.Rule{
+		{Switch: 1, Offset: route.OffsetUp, Match: openflow.MustMatch(openflow.InPort(3), openflow.EthType(0x0800))},
+		{Switch: 1, Offset: route.OffsetDown, Match: openflow.MustMatch(openflow.InPort(4), openflow.EthType(0x0800))},
+	}
+	for at, want := range map[network.PortRef]bool{
+		{Switch: 1, Port: 3}: true, {Switch: 1, Port: 4}: false, {Switch: 2, Port: 3}: false,
+	} {
+		if takes(rules, at) != want {
+			t.Errorf("%v: %v, want %v", at, !want, want)
+		}
+	}
+}
