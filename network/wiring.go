@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -253,7 +254,11 @@ func (h linkHandler) HandlePacketIn(p *PacketIn) Verdict {
 	}
 	at := PortRef{Switch: p.Switch.dpid, Port: p.InPort}
 	changes, err := h.n.links.Receive(p.Data, &p.Headers, at, p.At, h.n.control)
-	if err != nil && err != discovery.ErrForeign { //nolint:errorlint // returned as it is
+	switch {
+	case err == nil, err == discovery.ErrForeign: //nolint:errorlint // returned as it is
+	case errors.Is(err, discovery.ErrLate):
+		p.Switch.limiter.warn(h.n.log, "a probe came too late to tell of its link", "switch", p.Switch.dpid, "port", p.InPort, "error", err)
+	default:
 		p.Switch.limiter.warn(h.n.log, "probe not believed", "switch", p.Switch.dpid, "port", p.InPort, "error", err)
 	}
 	h.n.linkChanges(changes)

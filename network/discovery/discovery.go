@@ -47,6 +47,10 @@ const (
 // quickProbes is how many probes a new port sends while it settles.
 const quickProbes = 4
 
+// maxAway bounds the probes of a port that are remembered to be under way: one that comes
+// when as many have followed it does not count.
+const maxAway = 64
+
 // Kind says what a Change is.
 type Kind uint8
 
@@ -88,8 +92,8 @@ type port struct {
 	next     time.Time // when to probe again
 	settle   time.Time // when to become an edge port if nothing is heard
 	edge     bool
-	sent     uint64    // sequence number of the latest probe
-	accepted uint64    // of the latest probe that arrived
+	accepted uint64    // sequence number of the latest probe that arrived
+	away     []uint64  // of the latest probes that have not, ascending
 	heard    time.Time // when a probe last arrived here
 	looped   time.Time // when one of its own came back
 	out      *link     // where the port leads
@@ -271,7 +275,7 @@ func (d *Discovery) Probe(b []byte, at topology.PortRef, now time.Time) []byte {
 		return nil
 	}
 	d.seq++
-	p.sent = d.seq
+	p.away = append(p.away[max(0, len(p.away)+1-maxAway):], d.seq)
 	pr := probe{controller: d.controller, from: at, seq: d.seq, sent: now.Sub(d.start)}
 	mac := p.mac
 	d.mu.Unlock()
@@ -309,8 +313,12 @@ func (d *Discovery) accept(pr probe, at topology.PortRef, now time.Time, control
 	switch {
 	case from == nil || here == nil:
 		return nil, nil // one of the ports has just gone down
-	case pr.seq <= from.accepted || pr.seq > from.sent || flight < 0 || flight > d.opts.MaxAge:
+	case flight > d.opts.MaxAge && from.arrived(pr.seq) && !from.edge && !here.edge:
+		return nil, fmt.Errorf("%w at %v: number %d of %v, sent %v ago: more than %v", ErrLate, at, pr.seq, pr.from, flight, d.opts.MaxAge)
+	case flight < 0 || flight > d.opts.MaxAge || !from.arrived(pr.seq):
 		return nil, fmt.Errorf("%w at %v: number %d of %v, sent %v ago", ErrReplayed, at, pr.seq, pr.from, flight)
+	case pr.seq < from.accepted:
+		return nil, fmt.Errorf("%w at %v: number %d of %v, sent %v ago, after number %d", ErrLate, at, pr.seq, pr.from, flight, from.accepted)
 	case pr.from == at:
 		from.accepted, from.looped, from.edge = pr.seq, now, false
 		return nil, nil
@@ -339,6 +347,15 @@ func (d *Discovery) accept(pr probe, at topology.PortRef, now time.Time, control
 		changes = append(changes, Change{Kind: LinkUp, Link: from.link(pr.from)})
 	}
 	return changes, nil
+}
+
+// arrived takes a probe off those under way; false if it is not one of them.
+func (p *port) arrived(seq uint64) bool {
+	i, is := slices.BinarySearch(p.away, seq)
+	if is {
+		p.away = slices.Delete(p.away, i, i+1)
+	}
+	return is
 }
 
 // Links lists the links, ordered by their From.

@@ -344,6 +344,42 @@ func TestHostCannotForge(t *testing.T) {
 	}
 }
 
+// A probe that a full link holds up is late, however it comes, and is no replay; only what
+// comes twice is one. None of them says anything of the link.
+func TestLateProbes(t *testing.T) {
+	a, b := ref(1, 1), ref(2, 1)
+	w := newWire(t, Options{Interval: time.Second}, a, b)
+	first, second, third := w.d.Probe(nil, a, w.now), w.d.Probe(nil, a, w.now), w.d.Probe(nil, a, w.now)
+	w.now = w.now.Add(time.Millisecond)
+	for _, step := range []struct {
+		name  string
+		frame []byte
+		pause time.Duration
+		want  error
+	}{
+		{"one in time", second, 0, nil},
+		{"one that it has overtaken", first, 0, ErrLate},
+		{"that again", first, 0, ErrReplayed},
+		{"the one in time again", second, 0, ErrReplayed},
+		{"one that was held up for long", third, DefaultMaxAge, ErrLate},
+		{"that again", third, 0, ErrReplayed},
+	} {
+		w.now = w.now.Add(step.pause)
+		if err := w.receive(step.frame, b); !errors.Is(err, step.want) {
+			t.Errorf("%s: %v, want %v", step.name, err, step.want)
+		}
+	}
+	if got, want := w.took(), "up 1/1-2/1"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for range 10 * maxAway {
+		w.d.Probe(nil, a, w.now)
+	}
+	if n := len(w.d.ports[a].away); n > maxAway {
+		t.Errorf("%d probes under way are remembered, at most %d should be", n, maxAway)
+	}
+}
+
 func TestGuardedPortsHaveNoLinks(t *testing.T) {
 	a, b := ref(1, 1), ref(2, 1)
 	w := newWire(t, Options{Guard: func(r topology.PortRef) bool { return r == b }}, a, b)

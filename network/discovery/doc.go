@@ -7,7 +7,8 @@
 // A probe carries a keyed hash (HMAC-SHA256, truncated to 16 bytes) over the
 // sending port, a sequence number and the time it was sent. The key is random and
 // never leaves the controller, so a host cannot make a probe; a sequence number
-// counts once and only for a short time, so a host cannot use one it has heard.
+// counts once and only for a short time, so a host cannot use one it has heard. A
+// probe that comes later than that is late, which is no fault of anybody's.
 // A host that carries probes between two ports in both directions while they are
 // fresh is, to the network, a cable; [Options].Guard refuses even that on
 // ports where hosts have been seen.

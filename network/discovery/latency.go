@@ -57,7 +57,8 @@ func (t *transit) add(flight time.Duration, down, up Control, window int) {
 	}
 	// The round trips vary; a short link's difference can come out negative.
 	shortest := float64(max(Shortest(t.flights, RecentFlights)-down.RoundTrip/2-up.RoundTrip/2, time.Microsecond))
-	if t.latency == 0 {
+	// What the machine cannot explain was wrong before, or the link has become shorter.
+	if t.latency == 0 || t.latency-shortest > float64(indistinct) {
 		t.latency = shortest
 	}
 	t.latency += (shortest - t.latency) * 2 / float64(window+1)

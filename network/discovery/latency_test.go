@@ -66,6 +66,18 @@ func TestLatencyOnABusyMachine(t *testing.T) {
 	}
 }
 
+// TestLatencyTakesAShorterValueAtOnce: the first probe of a link that has come up was held
+// up for a second, and nobody is told so for longer than until the next.
+func TestLatencyTakesAShorterValueAtOnce(t *testing.T) {
+	known := Control{RoundTrip: 2 * time.Millisecond}
+	var tr transit
+	tr.add(1057*time.Millisecond, known, known, DefaultWindow)
+	tr.add(4*time.Millisecond, known, known, DefaultWindow)
+	if got := time.Duration(tr.latency); got != 2*time.Millisecond {
+		t.Errorf("latency %v after a probe that was not held up, want 2ms", got)
+	}
+}
+
 func TestLatencyAwaitsBothControlConnections(t *testing.T) {
 	var tr transit
 	known := Control{RoundTrip: 2 * time.Millisecond}

@@ -100,8 +100,12 @@ var (
 	ErrMalformed = errors.New("discovery: malformed LLDP")
 	// ErrForged: a probe whose hash is wrong.
 	ErrForged = errors.New("discovery: forged probe")
-	// ErrReplayed: a probe that was received before, or is too old.
+	// ErrReplayed: a probe that was received before, or that comes late from or to a port
+	// where no link is: a recording.
 	ErrReplayed = errors.New("discovery: replayed probe")
+	// ErrLate: a probe that was under way for too long, or was overtaken by a later one: the
+	// link is full, or the machine busy. It says nothing of the link any more.
+	ErrLate = errors.New("discovery: late probe")
 	// ErrGuarded: a true probe through a port that Options.Guard keeps.
 	ErrGuarded = errors.New("discovery: probe through a port kept for hosts")
 )
