@@ -120,9 +120,9 @@ func TestNetworkCommands(t *testing.T) {
 	url := fakeController(t, map[string]string{
 		base + "switches":                              `[{"dpid":"00000000000000a1","name":"edge","address":"10.0.0.1:5","since":"2026-01-01T00:00:00Z","ports":3,"rules":7,"rewrite":"full"}]`,
 		base + "ports?switch=edge":                     `[{"switch":"00000000000000a1","port":1,"name":"p1","up":true,"edge":true,"traffic":{"rx_bits_per_second":2500000,"tx_bits_per_second":10}}]`,
-		base + "links":                                 `[{"from":{"switch":"00000000000000a1","port":1},"to":{"switch":"00000000000000a2","port":2},"latency_milliseconds":1.5,"jitter_milliseconds":0.25,"loss":0.001,"capacity_bits_per_second":1000000000,"used_bits_per_second":5000,"available_bits_per_second":999995000}]`,
+		base + "links":                                 `[{"from":{"switch":"00000000000000a1","port":1},"to":{"switch":"00000000000000a2","port":2},"latency_milliseconds":1.5,"jitter_milliseconds":0.25,"loss":0.001,"loss_packets":1234,"loss_at":"2026-01-01T12:00:05Z","queue_loss":0.149,"queue_loss_at":"2026-01-01T12:00:00Z","capacity_bits_per_second":1000000000,"used_bits_per_second":5000,"available_bits_per_second":999995000}]`,
 		base + "talkers?at=edge%2F1&limit=5":           `[{"at":{"switch":"00000000000000a1","port":1},"src":"10.0.0.1","dst":"10.0.0.2","protocol":"tcp","src_port":5000,"dst_port":80,"bits_per_second":2500000,"samples":100,"error":0.196}]`,
-		base + "links/history?from=edge%2F1&since=10m": `[{"from":{"switch":"00000000000000a1","port":1},"to":{"switch":"00000000000000a2","port":2},"points":[{"at":"2026-01-01T00:00:00Z","interval_seconds":5.001,"latency_milliseconds":1.5,"jitter_milliseconds":0.25,"capacity_bits_per_second":2000000,"used_bits_per_second":500000,"available_bits_per_second":1500000,"loss":0.01}]}]`,
+		base + "links/history?from=edge%2F1&since=10m": `[{"from":{"switch":"00000000000000a1","port":1},"to":{"switch":"00000000000000a2","port":2},"points":[{"at":"2026-01-01T00:00:00Z","interval_seconds":5.001,"latency_milliseconds":1.5,"jitter_milliseconds":0.25,"capacity_bits_per_second":2000000,"used_bits_per_second":500000,"available_bits_per_second":1500000,"loss":0.01,"queue_loss":0.2}]}]`,
 		base + "hosts?ip=10.0.0.1":                     `[{"mac":"02:00:00:00:00:01","vlan":5,"ips":["10.0.0.1"],"at":{"switch":"00000000000000a1","port":3},"seen":"2026-01-01T00:00:00Z"}]`,
 		base + "rules?owner=sos":                       `[{"switch":"00000000000000a1","owner":"sos","name":"session/1","band":"service","priority":30000,"match":"tcp","actions":"output:1","packets":9}]`,
 		base + "trace?packet=tcp+dst=1":                `{}`,
@@ -135,8 +135,8 @@ func TestNetworkCommands(t *testing.T) {
 	}{
 		{[]string{"switches"}, []string{"00000000000000a1", "edge", "full"}},
 		{[]string{"ports", "--switch", "edge"}, []string{"edge/1", "hosts", "2.5 Mbit/s", "10 bit/s"}},
-		{[]string{"links"}, []string{"00000000000000a2/2", "1.50 ms", "0.25 ms", "0.1 %", "1 Gbit/s", "5 kbit/s"}},
-		{[]string{"history", "edge/1", "--since", "10m"}, []string{"00000000000000a2/2", "1.50 ms", "0.25 ms", "1 %", "2 Mbit/s", "500 kbit/s", "1.5 Mbit/s"}},
+		{[]string{"links"}, []string{"00000000000000a2/2", "1.50 ms", "0.25 ms", "0.1 % of 1234 until ", "14.9 % until ", "1 Gbit/s", "5 kbit/s"}},
+		{[]string{"history", "edge/1", "--since", "10m"}, []string{"00000000000000a2/2", "1.50 ms", "0.25 ms", "1 %", "20 %", "2 Mbit/s", "500 kbit/s", "1.5 Mbit/s"}},
 		{[]string{"talkers", "--at", "edge/1", "--limit", "5"}, []string{"edge/1", "10.0.0.1:5000", "10.0.0.2:80", "tcp", "2.5 Mbit/s", "20 %"}},
 		{[]string{"hosts", "--ip", "10.0.0.1"}, []string{"02:00:00:00:00:01", "5", "edge/3"}},
 		{[]string{"rules", "--owner", "sos"}, []string{"session/1", "service", "not confirmed"}},
@@ -168,9 +168,9 @@ func TestHistoryAsCSV(t *testing.T) {
 			`{"at":"2026-01-01T00:00:05.5Z","interval_seconds":5.001,"latency_milliseconds":1.5,"jitter_milliseconds":0.25,"capacity_bits_per_second":2000000,"used_bits_per_second":500000,"available_bits_per_second":1500000,"loss":0.01},` +
 			`{"at":"2026-01-01T00:00:10Z","interval_seconds":5,"used_bits_per_second":7}]}]`,
 	})
-	const want = "from,to,at,interval_s,latency_s,jitter_s,loss,capacity_bit_s,used_bit_s,available_bit_s\n" +
-		"a1/1,a2/2,2026-01-01T00:00:05.5Z,5.001,0.0015,0.00025,0.01,2000000,500000,1500000\n" +
-		"a1/1,a2/2,2026-01-01T00:00:10Z,5,,,0,,7,\n"
+	const want = "from,to,at,interval_s,latency_s,jitter_s,loss,capacity_bit_s,used_bit_s,available_bit_s,queue_loss\n" +
+		"a1/1,a2/2,2026-01-01T00:00:05.5Z,5.001,0.0015,0.00025,0.01,2000000,500000,1500000,0\n" +
+		"a1/1,a2/2,2026-01-01T00:00:10Z,5,,,0,,7,,0\n"
 	code, out, errOut := sluice(t, "network", "history", "edge/1", "--csv", "--server", url)
 	if code != ExitOK || out != want {
 		t.Errorf("exit code %d: %s\n%s\nwant\n%s", code, errOut, out, want)

@@ -15,10 +15,10 @@ import (
 
 func networkLinksCommand(app *App) *cobra.Command {
 	return getCommand(app, "links", "List the links between switches, each direction by itself", networkPath+"links", func(w io.Writer, all []networkapi.Link) {
-		fmt.Fprintln(w, "FROM\tTO\tLATENCY\tJITTER\tLOSS\tCAPACITY\tUSED\tAVAILABLE")
+		fmt.Fprintln(w, "FROM\tTO\tLATENCY\tJITTER\tLOSS\tQUEUE LOSS\tCAPACITY\tUSED\tAVAILABLE")
 		for _, l := range all {
 			fmt.Fprintf(w, "%s\t%s\t", portName(l.From), portName(l.To))
-			linkRow{l.Latency, l.Jitter, l.Loss, l.Capacity, l.Used, l.Available}.print(w)
+			linkRow{l.Latency, l.Jitter, pathLoss(l), queueLoss(l), l.Capacity, l.Used, l.Available}.print(w)
 		}
 	})
 }
@@ -59,18 +59,38 @@ port. "sluice network links" lists the links.`,
 }
 
 func printHistory(w io.Writer, all []networkapi.LinkHistory) {
-	fmt.Fprintln(w, "AT\tTO\tLATENCY\tJITTER\tLOSS\tCAPACITY\tUSED\tAVAILABLE")
+	fmt.Fprintln(w, "AT\tTO\tLATENCY\tJITTER\tLOSS\tQUEUE LOSS\tCAPACITY\tUSED\tAVAILABLE")
 	for _, h := range all {
 		for _, p := range h.Points {
 			fmt.Fprintf(w, "%s\t%s\t", p.At.Local().Format(time.DateTime), portName(h.To))
-			linkRow{p.Latency, p.Jitter, p.Loss, p.Capacity, p.Used, p.Available}.print(w)
+			linkRow{p.Latency, p.Jitter, share(p.Loss), share(p.QueueLoss), p.Capacity, p.Used, p.Available}.print(w)
 		}
 	}
 }
 
+// pathLoss is what the path of a link loses, of how many packets, and until when those
+// were counted.
+func pathLoss(l networkapi.Link) string {
+	if l.LossAt == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%s of %d until %s", share(l.Loss), l.LossPackets, l.LossAt.Local().Format(time.TimeOnly))
+}
+
+// queueLoss is what queues of a link have lost within the last minute, and until when.
+func queueLoss(l networkapi.Link) string {
+	if l.QueueLossAt == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%s until %s", share(l.QueueLoss), l.QueueLossAt.Local().Format(time.TimeOnly))
+}
+
+func share(s float64) string { return fmt.Sprintf("%.3g %%", 100*s) }
+
 // linkRow is what tables of links have in common.
 type linkRow struct {
-	latency, jitter, loss     float64
+	latency, jitter           float64
+	loss, queueLoss           string
 	capacity, used, available uint64
 }
 
@@ -82,13 +102,13 @@ func (r linkRow) print(w io.Writer) {
 	if r.capacity > 0 {
 		capacity, available = bitRate(float64(r.capacity)), bitRate(float64(r.available))
 	}
-	fmt.Fprintf(w, "%s\t%s\t%.3g %%\t%s\t%s\t%s\n", latency, jitter, 100*r.loss, capacity, bitRate(float64(r.used)), available)
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", latency, jitter, r.loss, r.queueLoss, capacity, bitRate(float64(r.used)), available)
 }
 
 // writeLinkCSV writes one line for each point. What is not known is left empty.
 func writeLinkCSV(w io.Writer, all []networkapi.LinkHistory) error {
 	out := csv.NewWriter(w)
-	rows := [][]string{{"from", "to", "at", "interval_s", "latency_s", "jitter_s", "loss", "capacity_bit_s", "used_bit_s", "available_bit_s"}}
+	rows := [][]string{{"from", "to", "at", "interval_s", "latency_s", "jitter_s", "loss", "capacity_bit_s", "used_bit_s", "available_bit_s", "queue_loss"}}
 	for _, h := range all {
 		for _, p := range h.Points {
 			latency, jitter, capacity, available := "", "", "", ""
@@ -100,7 +120,7 @@ func writeLinkCSV(w io.Writer, all []networkapi.LinkHistory) error {
 			}
 			rows = append(rows, []string{
 				portName(h.From), portName(h.To), p.At.UTC().Format(time.RFC3339Nano), number(p.Seconds),
-				latency, jitter, number(p.Loss), capacity, strconv.FormatUint(p.Used, 10), available,
+				latency, jitter, number(p.Loss), capacity, strconv.FormatUint(p.Used, 10), available, number(p.QueueLoss),
 			})
 		}
 	}

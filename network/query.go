@@ -25,6 +25,9 @@ func (n *Network) PortRateBy(at PortRef, by stats.Source) (stats.Rate, bool) {
 	return n.rates.RateBy(at, by)
 }
 
+// LinkLoad is what was measured last of what a link carries and loses.
+func (n *Network) LinkLoad(l Link) stats.Load { return n.rates.Load(l) }
+
 // LinkHistory is what was measured since a time of the link that leaves by a port,
 // within the last hour.
 func (n *Network) LinkHistory(from PortRef, since time.Time) []stats.Track {

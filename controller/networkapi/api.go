@@ -25,6 +25,7 @@ type Core interface {
 	HostByIP(netip.Addr) (network.Host, bool)
 	IsEdge(network.PortRef) bool
 	PortRate(network.PortRef) (stats.Rate, bool)
+	LinkLoad(network.Link) stats.Load
 	LinkHistory(from network.PortRef, since time.Time) []stats.Track
 	Talkers(limit int, of func(stats.Conversation) bool) []stats.Talker
 	PushStats() network.PushStats

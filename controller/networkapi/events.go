@@ -1,6 +1,9 @@
 package networkapi
 
-import "github.com/sluice-net/sluice/network"
+import (
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/stats"
+)
 
 // eventAttrs is a network event as the event stream shows it.
 type eventAttrs struct {
@@ -25,7 +28,7 @@ func EventAttrs(attrs any) any {
 	case network.PortUp, network.PortDown:
 		out.Switch, out.Port = e.Port.Switch.String(), e.Port.Port
 	case network.LinkUp, network.LinkDown:
-		l := linkOf(e.Link)
+		l := linkOf(e.Link, stats.Loss{})
 		out.Link = &l
 	default:
 		h := hostOf(e.Host)

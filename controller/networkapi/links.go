@@ -20,20 +20,35 @@ type Link struct {
 	Capacity  uint64  `json:"capacity_bits_per_second,omitempty" doc:"Configured, or the speed of the slower port; missing while unknown"`
 	Used      uint64  `json:"used_bits_per_second"`
 	Available uint64  `json:"available_bits_per_second,omitempty" doc:"Capacity less what is used; missing where the capacity is not known"`
-	Loss      float64 `json:"loss" doc:"Share of the packets sent that did not arrive, over the last minute; 0 while unknown"`
+	// What the path loses and what queues have lost are told apart.
+	Loss        float64    `json:"loss" doc:"Share of the packets sent that the path loses now, without what queues have lost; 0 while unknown"`
+	LossPackets uint64     `json:"loss_packets" doc:"Packets, of the last minute, that loss is of; 0 while it is unknown"`
+	LossAt      *time.Time `json:"loss_at,omitempty" doc:"Until when these packets were counted; missing while loss is unknown"`
+	QueueLoss   float64    `json:"queue_loss" doc:"Share of the packets of the last minute that full queues have lost: those that the sending port has dropped, those lost while the link was full, and those lost in bursts"`
+	QueueLossAt *time.Time `json:"queue_loss_at,omitempty" doc:"Until when queues have lost packets; missing if they have not within the last minute"`
 }
 
-func linkOf(l network.Link) Link {
+func linkOf(l network.Link, loss stats.Loss) Link {
 	return Link{
 		From: placeOf(l.From), To: placeOf(l.To), Latency: milliseconds(l.Latency), Jitter: milliseconds(l.Jitter),
-		Capacity: l.Capacity, Used: l.Used, Available: l.Available(), Loss: l.Loss,
+		Capacity: l.Capacity, Used: l.Used, Available: l.Available(),
+		Loss: loss.Path, LossPackets: loss.Packets, LossAt: timeOf(loss.At), QueueLoss: loss.Queue, QueueLossAt: timeOf(loss.QueueAt),
 	}
+}
+
+// timeOf is nil for no time.
+func timeOf(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
 }
 
 func (s *server) links(context.Context, *nothing) (*body[[]Link], error) {
 	out := []Link{}
 	for _, l := range s.core.Topology().Links {
-		out = append(out, linkOf(l))
+		out = append(out, linkOf(l, s.core.LinkLoad(l).Loss))
 	}
 	return &body[[]Link]{out}, nil
 }
@@ -54,13 +69,14 @@ type LinkPoint struct {
 	Capacity  uint64    `json:"capacity_bits_per_second,omitempty"`
 	Used      uint64    `json:"used_bits_per_second"`
 	Available uint64    `json:"available_bits_per_second,omitempty"`
-	Loss      float64   `json:"loss" doc:"Over the minute before"`
+	Loss      float64   `json:"loss" doc:"Share of the packets sent that the path lost then, over the minute before"`
+	QueueLoss float64   `json:"queue_loss" doc:"Share of the packets that queues had lost over the minute before"`
 }
 
 func pointOf(p stats.Point) LinkPoint {
 	return LinkPoint{
 		At: p.At, Seconds: p.Interval.Seconds(), Latency: milliseconds(p.Latency), Jitter: milliseconds(p.Jitter),
-		Capacity: p.Capacity, Used: p.Used, Available: p.Available(), Loss: p.Loss,
+		Capacity: p.Capacity, Used: p.Used, Available: p.Available(), Loss: p.Loss, QueueLoss: p.Queue,
 	}
 }
 

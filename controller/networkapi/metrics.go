@@ -11,7 +11,7 @@ type metrics struct {
 	core Core
 
 	switches, links, hosts                                         *prometheus.Desc
-	capacity, used, latency, jitter, loss                          *prometheus.Desc
+	capacity, used, latency, jitter, loss, queueLoss               *prometheus.Desc
 	datagrams, failedDatagrams, malformedDatagrams, refusedReports *prometheus.Desc
 	rules, held, packetIns, outsDropped, flowMods, errs, malformed *prometheus.Desc
 }
@@ -27,7 +27,8 @@ func newMetrics(core Core) *metrics {
 		used:               prometheus.NewDesc("sluice_network_link_used_bytes_per_second", "Measured load of one direction of a link.", byLink, nil),
 		latency:            prometheus.NewDesc("sluice_network_link_latency_seconds", "Measured one-way latency of one direction of a link.", byLink, nil),
 		jitter:             prometheus.NewDesc("sluice_network_link_jitter_seconds", "Measured difference of latency from one probe to the next.", byLink, nil),
-		loss:               prometheus.NewDesc("sluice_network_link_loss_ratio", "Measured share of packets that did not arrive, over the last minute.", byLink, nil),
+		loss:               prometheus.NewDesc("sluice_network_link_loss_ratio", "Measured share of packets that the path loses now.", byLink, nil),
+		queueLoss:          prometheus.NewDesc("sluice_network_link_queue_loss_ratio", "Measured share of the packets of the last minute that full queues have lost.", byLink, nil),
 		datagrams:          prometheus.NewDesc("sluice_network_sflow_datagrams_total", "sFlow datagrams received.", nil, nil),
 		failedDatagrams:    prometheus.NewDesc("sluice_network_sflow_receive_errors_total", "Errors of the socket that receives sFlow.", nil, nil),
 		malformedDatagrams: prometheus.NewDesc("sluice_network_sflow_malformed_total", "sFlow datagrams that could not be read.", nil, nil),
@@ -44,7 +45,7 @@ func newMetrics(core Core) *metrics {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.switches, m.links, m.hosts, m.capacity, m.used, m.latency, m.jitter, m.loss, m.datagrams, m.failedDatagrams, m.malformedDatagrams, m.refusedReports, m.rules, m.held, m.packetIns, m.outsDropped, m.flowMods, m.errs, m.malformed} {
+	for _, d := range []*prometheus.Desc{m.switches, m.links, m.hosts, m.capacity, m.used, m.latency, m.jitter, m.loss, m.queueLoss, m.datagrams, m.failedDatagrams, m.malformedDatagrams, m.refusedReports, m.rules, m.held, m.packetIns, m.outsDropped, m.flowMods, m.errs, m.malformed} {
 		out <- d
 	}
 }
@@ -91,6 +92,7 @@ func (m *metrics) link(out chan<- prometheus.Metric, l network.Link) {
 	}
 	gauge(m.used, float64(l.Used)/8)
 	gauge(m.loss, l.Loss)
+	gauge(m.queueLoss, m.core.LinkLoad(l).Queue)
 	if l.Capacity > 0 {
 		gauge(m.capacity, float64(l.Capacity)/8)
 	}

@@ -5,12 +5,12 @@ import { buildGraph, hostName, shortName } from "../src/topology/graph";
 import { loadClass, utilisation } from "../src/topology/load";
 import { routeOf } from "../src/topology/route";
 import { makeScene } from "../src/topology/scene";
-import { cableWords, shortWords } from "../src/topology/words";
+import { cableWords, linkWords, shortWords } from "../src/topology/words";
 
 const a = "00000000000000a1", b = "00000000000000a2";
 const link = (from: string, fromPort: number, to: string, toPort: number, more: Partial<Link> = {}): Link =>
-  ({ from: { switch: from, port: fromPort }, to: { switch: to, port: toPort }, used_bits_per_second: 0, loss: 0, jitter_milliseconds: 0, ...more });
-const forward = link(a, 2, b, 1, { used_bits_per_second: 8e6, capacity_bits_per_second: 1e7, latency_milliseconds: 0.4, jitter_milliseconds: 0.05, loss: 0.002 });
+  ({ from: { switch: from, port: fromPort }, to: { switch: to, port: toPort }, used_bits_per_second: 0, loss: 0, loss_packets: 0, queue_loss: 0, jitter_milliseconds: 0, ...more });
+const forward = link(a, 2, b, 1, { used_bits_per_second: 8e6, capacity_bits_per_second: 1e7, latency_milliseconds: 0.4, jitter_milliseconds: 0.05, loss: 0.002, loss_packets: 5000 });
 const switches = [{ dpid: b, name: "right" }, { dpid: a, name: "" }] as Switch[];
 const host = (mac: string, ips: string[], port = 1): Host => ({ mac, ips, at: { switch: a, port }, seen: "2026-11-21T06:00:00Z" });
 
@@ -57,9 +57,12 @@ test("the level of a link", () => {
 test("a link in words", () => {
   expect(shortWords(forward)).toEqual(["80 % · 0.40 ± 0.05 ms", "0.20 % lost"]);
   expect(shortWords(link(a, 1, b, 1, { used_bits_per_second: 1500 }))).toEqual(["1.50 kbit/s"]);
+  const full = link(a, 1, b, 1, { queue_loss: 0.15 });
+  expect(shortWords(full)).toEqual(["0 bit/s", "15 % lost in queues"]);
+  expect(linkWords(full, shortName)).toContain("loss unknown, queues lost 15 % within the last minute");
   const [cable] = buildGraph(switches, [forward], []).cables;
   expect(cableWords(cable!, shortName)).toBe(
-    "Link a1 port 2, a2 port 1. a1 to a2: 8.00 Mbit/s of 10.0 Mbit/s (80 %), latency 0.40 ms, jitter 0.05 ms, loss 0.20 %",
+    "Link a1 port 2, a2 port 1. a1 to a2: 8.00 Mbit/s of 10.0 Mbit/s (80 %), latency 0.40 ms, jitter 0.05 ms, loss 0.20 % of 5000 packets",
   );
 });
 

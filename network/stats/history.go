@@ -17,7 +17,8 @@ type Point struct {
 	// Used and Capacity are in bits per second, zero while unknown.
 	Used, Capacity  uint64
 	Latency, Jitter time.Duration
-	Loss            float64
+	// Loss is what the path loses, Queue what queues have lost over the loss window.
+	Loss, Queue float64
 }
 
 // Available is the capacity that was not used.
@@ -65,7 +66,7 @@ func (h *History) Record(now time.Time, links []topology.Link, load func(topolog
 		}
 		r.push(Point{
 			At: m.At, Interval: m.Interval, Used: m.Used, Capacity: l.Capacity,
-			Latency: l.Latency, Jitter: l.Jitter, Loss: m.Loss,
+			Latency: l.Latency, Jitter: l.Jitter, Loss: m.Path, Queue: m.Queue,
 		}, h.points)
 	}
 	for key, r := range h.links {

@@ -16,7 +16,7 @@ func TestHistory(t *testing.T) {
 	at := func(i int) time.Time { return t0.Add(time.Duration(i) * every) }
 	measured := func(i int) func(topology.Link) Load {
 		return func(l topology.Link) Load {
-			return Load{At: at(i), Interval: every, Used: uint64(1000 * i), Loss: 0.01}
+			return Load{At: at(i), Interval: every, Used: uint64(1000 * i), Loss: Loss{Path: 0.01}}
 		}
 	}
 	for i := range 1000 {

@@ -13,11 +13,8 @@ type Load struct {
 	Interval time.Duration
 	// Used is in bits per second.
 	Used uint64
-	// Loss is the share of packets that went in and did not come out, over the
-	// loss window before the ends were last compared; LossKnown tells whether both
-	// had been measured then.
-	Loss      float64
-	LossKnown bool
+	// Loss is of the time before the ends were last compared.
+	Loss
 }
 
 // Load measures a link: what its sending end sends or, where that end does not
@@ -37,23 +34,21 @@ func (t *Table) Load(l topology.Link) Load {
 			load.At, load.Interval, load.Used = r.At, r.Interval, uint64(r.RxBits)
 		}
 	}
-	load.Loss, load.LossKnown = t.losses[ends{l.From, l.To}]
+	load.Loss = t.losses[ends{l.From, l.To}]
 	return load
 }
 
 // CompareEnds finds the losses of links, which Load and Annotate tell from then on. It
 // is more work than those, and of use after new readings only.
 func (t *Table) CompareEnds(links []topology.Link) {
-	losses := make(map[ends]float64, len(links))
+	losses := make(map[ends]Loss, len(links))
 	t.mu.RLock()
 	for _, l := range links {
 		from, to := t.best(l.From), t.best(l.To)
 		if from == nil || to == nil {
 			continue
 		}
-		if share, ok := loss(from, to, l.Latency, t.opts.LossWindow); ok {
-			losses[ends{l.From, l.To}] = share
-		}
+		losses[ends{l.From, l.To}] = loss(spans(from, to, l.Latency, t.opts.LossWindow, l.Capacity))
 	}
 	t.mu.RUnlock()
 	t.mu.Lock()
@@ -70,7 +65,7 @@ func (t *Table) Annotate(links []topology.Link, configured map[topology.PortRef]
 		l := &links[i]
 		l.Capacity = capacity(l, configured, speed)
 		load := t.Load(*l)
-		l.Used, l.Loss = load.Used, load.Loss
+		l.Used, l.Loss = load.Used, load.Path
 	}
 }
 

@@ -82,7 +82,7 @@ type Table struct {
 	size   int // of each port's ring
 	mu     sync.RWMutex
 	ports  map[topology.PortRef]*[sources]series
-	losses map[ends]float64 // replaced, not changed
+	losses map[ends]Loss // replaced, not changed
 }
 
 // ends name one direction of a link.

@@ -144,7 +144,7 @@ func TestSources(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	table := New(Options{})
-	if l := table.Load(link); l.Used != 0 || l.LossKnown {
+	if l := table.Load(link); l.Used != 0 || l.Packets > 0 {
 		t.Errorf("unmeasured: %+v", l)
 	}
 	// 4 Mbit/s, a tenth of the packets lost; the far end is read 300 ms later.
@@ -157,10 +157,10 @@ func TestLoad(t *testing.T) {
 	back := topology.Link{From: b, To: a, Capacity: 10_000_000}
 	table.CompareEnds([]topology.Link{link, back})
 	l := table.Load(link)
-	if l.Used != 4_000_000 || !l.LossKnown || math.Abs(l.Loss-0.1) > 0.001 {
+	if l.Used != 4_000_000 || l.Packets == 0 || math.Abs(l.Path-0.1) > 0.001 {
 		t.Errorf("%+v, want 4 of 10 Mbit/s and a loss of 0.1", l)
 	}
-	if l := table.Load(back); l.Used != 0 || l.LossKnown {
+	if l := table.Load(back); l.Used != 0 || l.Packets > 0 {
 		t.Errorf("the other direction carries nothing: %+v", l)
 	}
 	links := []topology.Link{{From: a, To: b}}

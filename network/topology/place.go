@@ -38,7 +38,8 @@ type Link struct {
 	Capacity uint64
 	// Used is the measured load in bits per second.
 	Used uint64
-	// Loss is the measured share of packets that do not arrive, zero while unknown.
+	// Loss is the measured share of packets that the path loses, without what full
+	// queues have lost, zero while unknown.
 	Loss float64
 }
 

@@ -7,13 +7,16 @@ import { utilisation } from "./load";
 
 export type Names = (dpid: string) => string;
 
-/** Beside the line, in lines: how full and how long it is, and what is lost if anything is. */
+/** Beside the line, in lines: how full and how long it is, and what path and queues lose if they do. */
 export function shortWords(link: Link): string[] {
   const share = utilisation(link);
   const words = [share === undefined ? bitRate(link.used_bits_per_second) : percent(share)];
   if (link.latency_milliseconds !== undefined) words.push(spread(link.latency_milliseconds, link.jitter_milliseconds));
   const first = words.join(" · ");
-  return link.loss > 0 ? [first, `${percent(link.loss)} lost`] : [first];
+  const lines = [first];
+  if (link.loss > 0) lines.push(`${percent(link.loss)} lost`);
+  if (link.queue_loss > 0) lines.push(`${percent(link.queue_loss)} lost in queues`);
+  return lines;
 }
 
 export function linkWords(link: Link, names: Names): string {
@@ -22,8 +25,14 @@ export function linkWords(link: Link, names: Names): string {
     `${names(link.from.switch)} to ${names(link.to.switch)}: ${bitRate(link.used_bits_per_second)}${capacity}`,
     `latency ${milliseconds(link.latency_milliseconds)}`,
     `jitter ${milliseconds(link.jitter_milliseconds)}`,
-    `loss ${percent(link.loss)}`,
+    ...lossWords(link),
   ].join(", ");
+}
+
+/** What the path loses, of how many packets, and what queues have lost within the last minute. */
+function lossWords(link: Link): string[] {
+  const path = link.loss_packets > 0 ? `loss ${percent(link.loss)} of ${link.loss_packets} packets` : "loss unknown";
+  return link.queue_loss > 0 ? [path, `queues lost ${percent(link.queue_loss)} within the last minute`] : [path];
 }
 
 export function cableWords(cable: Cable, names: Names): string {
