@@ -82,7 +82,7 @@ func agentConfig(c *config.Agent) (agent.Config, error) {
 	a := agent.DefaultConfig()
 	a.Listen = c.Control.Listen.String()
 	a.Cert, a.Key, a.CA = c.Control.TLS.Cert, c.Control.TLS.Key, c.Control.TLS.CA
-	a.DataAddr = c.Data.Address
+	a.DataAddr, a.SecondAddr = c.Data.Address, c.Data.Second
 	if !a.DataAddr.IsValid() {
 		a.DataAddr = c.Control.Listen.Addr()
 	}
@@ -119,6 +119,9 @@ type announcer struct {
 
 func newAnnouncer(c *config.Agent, ac agent.Config, log *slog.Logger) (*announcer, error) {
 	spec := plugin.AgentSpec{Name: c.Name, URL: c.Announce.URL, Addrs: []string{ac.DataAddr.String()}, MaxSessions: ac.MaxSessions}
+	if ac.SecondAddr.IsValid() {
+		spec.Addrs = append(spec.Addrs, ac.SecondAddr.String())
+	}
 	if spec.Name == "" {
 		host, err := os.Hostname()
 		if err != nil {

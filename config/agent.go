@@ -26,6 +26,7 @@ type Control struct {
 // Data is where the agent's data connections end.
 type Data struct {
 	Address netip.Addr    `yaml:"address" doc:"Address for clients, servers and other agents; it must be on one of the machine's interfaces. Empty: the address that control.listen names."`
+	Second  netip.Addr    `yaml:"second_address" doc:"Address of the other family, for an agent that carries both IPv4 and IPv6. Empty: it carries that of address alone."`
 	Ports   PortRange     `yaml:"ports" doc:"Ports on which other agents connect: one for each path that a session may use at once, at most 64. Empty: one, which the kernel chooses."`
 	Warm    int           `yaml:"warm" min:"1" max:"256" doc:"How many idle connections to each known agent are kept, so that a new session starts at speed."`
 	WarmFor time.Duration `yaml:"warm_for" min:"1s" max:"24h" doc:"How long a connection is kept idle."`
@@ -83,6 +84,14 @@ func (a *Agent) check(k *checker) {
 	}
 }
 
+// first is the agent's first data address.
+func (a *Agent) first() netip.Addr {
+	if a.Data.Address.IsValid() {
+		return a.Data.Address
+	}
+	return a.Control.Listen.Addr()
+}
+
 func (a *Agent) checkData(k *checker) {
 	p := a.Data.Ports
 	if n := int(p.Last) - int(p.First) + 1; n > 64 {
@@ -96,6 +105,9 @@ func (a *Agent) checkData(k *checker) {
 	}
 	if !a.Data.Address.IsValid() && a.Control.Listen.Addr().IsUnspecified() {
 		k.fail("data.address", "missing", "write the address for data, since control.listen names none")
+	}
+	if s := a.Data.Second; s.IsValid() && (s.IsMulticast() || s.IsUnspecified() || s.Zone() != "" || s.Is4() == a.first().Is4()) {
+		k.fail("data.second_address", "not an address of the other family", "a unicast address without a zone, of the other family than data.address")
 	}
 	if c := int(a.Control.Listen.Port()); p.First != 0 && c >= int(p.First) && c <= int(p.Last) {
 		k.fail("data.ports", "contains the port of control.listen", "a range without that port")

@@ -101,6 +101,7 @@ var agentWrongs = []wrong{
 	{"too many ports", "data: {ports: 4000-4064}", 1, "data.ports", "4000-4064", "at most 64"},
 	{"ports over the control port", "data: {ports: 8430-8445}", 1, "data.ports", "8430-8445", "without that port"},
 	{"address with a zone", "data: {address: 'fe80::1%eth0'}", 1, "data.address", "fe80::1%eth0", "without a zone"},
+	{"second address of the same family", "data: {address: 192.0.2.1, second_address: 192.0.2.2}", 1, "data.second_address", "192.0.2.2", "of the other family"},
 	{"announcement over plain HTTP", "announce: {server: 'http://c:8080'}", 1, "announce.server", "http://c:8080", "https://"},
 	{"announcement to nobody", "announce: {url: 'https://a:1'}", 1, "announce.server", "", "name the controller"},
 	{"key of the controller's", "openflow: {}", 1, "openflow", "", "known here"},

@@ -30,8 +30,8 @@ type Agent struct {
 	started    time.Time
 	epoch      time.Time
 	transports transports
-	buffer     int // bytes one data connection may have in flight
-	mac        string
+	buffer     int                   // bytes one data connection may have in flight
+	macs       map[netip.Addr]string // of the interfaces that carry the data addresses
 	congestion congestion
 	warnings   []string
 	controlTLS *tls.Config
@@ -51,7 +51,7 @@ type Agent struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
 	wg        sync.WaitGroup
-	resets    *resetWatch // nil where it is not permitted
+	resets    []*resetWatch // none where it is not permitted
 	control   net.Listener
 	server    *http.Server
 	data      []net.Listener
@@ -76,7 +76,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer a.Close()
-	a.log.Info("agent runs", "control", a.ControlAddr(), "data", a.cfg.DataAddr, "ports", a.dataPorts)
+	a.log.Info("agent runs", "control", a.ControlAddr(), "data", a.cfg.addrs(), "ports", a.dataPorts)
 	<-ctx.Done()
 	return nil
 }
@@ -115,15 +115,18 @@ func (a *Agent) start() error {
 		return err
 	}
 	a.probe()
-	a.mac = interfaceMAC(a.cfg.DataAddr)
+	a.macs = map[netip.Addr]string{}
+	for _, addr := range a.cfg.addrs() {
+		a.macs[addr] = interfaceMAC(addr)
+	}
 	if err := a.listen(); err != nil {
 		return err
 	}
 	for _, ln := range a.data {
 		a.wg.Go(func() { a.acceptData(ln) })
 	}
-	if a.resets != nil {
-		a.wg.Go(a.serveResets)
+	for _, w := range a.resets {
+		a.wg.Go(func() { a.serveResets(w) })
 	}
 	a.wg.Go(a.beat)
 	a.wg.Go(a.serveControl)
@@ -154,9 +157,13 @@ func (a *Agent) probe() {
 	if err := overlap(a.cfg.SessionPorts); err != nil {
 		a.warn(err.Error())
 	}
-	var err error
-	if a.resets, err = watchResets(a.cfg.DataAddr.Is6()); err != nil {
-		a.warn(fmt.Sprintf("a client that gives up during set-up is noticed after %v: give the agent CAP_NET_RAW (%v)", a.cfg.PrepareTimeout, err))
+	for _, addr := range a.cfg.addrs() {
+		w, err := watchResets(addr.Is6())
+		if err != nil {
+			a.warn(fmt.Sprintf("a client that gives up during set-up is noticed after %v: give the agent CAP_NET_RAW (%v)", a.cfg.PrepareTimeout, err))
+			break
+		}
+		a.resets = append(a.resets, w)
 	}
 	a.transports = transports{&tcpTransport{buffer: a.cfg.BufferBytes, lowat: a.cfg.NotSentLowat, force: force, start: a.congestion.local}}
 }
@@ -170,12 +177,16 @@ func (a *Agent) warn(text string) {
 func (a *Agent) listen() error {
 	t, _ := a.transports.byName(a.cfg.Transport)
 	for _, port := range a.cfg.DataPorts {
-		ln, err := t.Listen(a.ctx, netip.AddrPortFrom(a.cfg.DataAddr, port))
-		if err != nil {
-			return err
+		// A port that the kernel chooses for the first address is that of the second.
+		for _, addr := range a.cfg.addrs() {
+			ln, err := t.Listen(a.ctx, netip.AddrPortFrom(addr, port))
+			if err != nil {
+				return err
+			}
+			a.data = append(a.data, ln)
+			port = ln.Addr().(*net.TCPAddr).AddrPort().Port()
 		}
-		a.data = append(a.data, ln)
-		a.dataPorts = append(a.dataPorts, ln.Addr().(*net.TCPAddr).AddrPort().Port())
+		a.dataPorts = append(a.dataPorts, port)
 	}
 	ln, err := net.Listen("tcp", a.cfg.Listen)
 	if err != nil {
@@ -208,8 +219,8 @@ func (a *Agent) Close() {
 	}
 	a.warm.close()
 	a.closeAccepted()
-	if a.resets != nil {
-		_ = a.resets.file.Close()
+	for _, w := range a.resets {
+		_ = w.file.Close()
 	}
 	a.stopControl()
 	a.cancel()
@@ -314,7 +325,7 @@ func (a *Agent) register(s *session) error {
 // gives its memory back.
 func (a *Agent) forget(s *session) {
 	s.mu.Lock()
-	at := netip.AddrPortFrom(a.cfg.DataAddr, s.port)
+	at := netip.AddrPortFrom(s.own, s.port)
 	s.mu.Unlock()
 	a.mu.Lock()
 	delete(a.sessions, s.req.ID)

@@ -29,6 +29,9 @@ type Config struct {
 	// DataAddr is the address towards end hosts and peers. It must be one
 	// address, because the rules in the switches name it.
 	DataAddr netip.Addr `yaml:"data_addr"`
+	// SecondAddr is the same of the other address family, for an agent that carries
+	// both; the zero Addr if it carries one.
+	SecondAddr netip.Addr `yaml:"second_addr"`
 	// DataPorts are the ports for peers, one for each path.
 	DataPorts []uint16 `yaml:"data_ports"`
 
@@ -232,6 +235,9 @@ func (c Config) Validate() error {
 	if !c.DataAddr.IsValid() || c.DataAddr.IsUnspecified() || c.DataAddr.IsMulticast() || c.DataAddr.Zone() != "" {
 		wrong("data_addr", c.DataAddr, "one address of this machine, without a zone")
 	}
+	if b := c.SecondAddr; b.IsValid() && (b.IsUnspecified() || b.IsMulticast() || b.Zone() != "" || b.Is4() == c.DataAddr.Is4()) {
+		wrong("second_addr", b, "one address of this machine, of the other family than data_addr, without a zone")
+	}
 	for i, p := range c.DataPorts {
 		if slices.Contains(c.DataPorts[:i], p) && p != 0 {
 			wrong("data_ports", p, "different ports")
@@ -286,6 +292,24 @@ func (c Config) Validate() error {
 		wrong("transport", c.Transport, "tcp")
 	}
 	return errors.Join(errs...)
+}
+
+// addrs are the agent's data addresses.
+func (c *Config) addrs() []netip.Addr {
+	if c.SecondAddr.IsValid() {
+		return []netip.Addr{c.DataAddr, c.SecondAddr}
+	}
+	return []netip.Addr{c.DataAddr}
+}
+
+// addrFor is the data address of the other's family, or the zero Addr.
+func (c *Config) addrFor(other netip.Addr) netip.Addr {
+	for _, own := range c.addrs() {
+		if own.Is4() == other.Is4() {
+			return own
+		}
+	}
+	return netip.Addr{}
 }
 
 // params fills in the parameters that a session does not name.

@@ -324,6 +324,7 @@ func TestConfig(t *testing.T) {
 	}{
 		{"data_addr", func(c *Config) { c.DataAddr = netip.Addr{} }},
 		{"data_addr", func(c *Config) { c.DataAddr = netip.IPv4Unspecified() }},
+		{"second_addr", func(c *Config) { c.SecondAddr = addrY }},
 		{"listen", func(c *Config) { c.Listen = "nowhere" }},
 		{"listen", func(c *Config) { c.Listen = "0.0.0.0:7443" }},
 		{"cert", func(c *Config) { c.Cert = "x" }},

@@ -184,7 +184,7 @@ func (s *session) dialPeer(index int) (net.Conn, error) {
 	defer cancel()
 	ports := s.ports()
 	to := netip.AddrPortFrom(s.req.Peer.Addr, ports[index%len(ports)])
-	nc, err := s.agent.transport(s).Dial(ctx, s.agent.cfg.DataAddr, to, s.params.CongestionControl)
+	nc, err := s.agent.transport(s).Dial(ctx, s.own, to, s.params.CongestionControl)
 	if err != nil {
 		return nil, err
 	}

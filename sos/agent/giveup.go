@@ -161,13 +161,13 @@ func (a *Agent) await(s *session, port uint16) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.sessions[s.req.ID] == s {
-		a.awaiting[netip.AddrPortFrom(a.cfg.DataAddr, port)] = s
+		a.awaiting[netip.AddrPortFrom(s.own, port)] = s
 	}
 }
 
-// serveResets reads the packet socket until the agent closes.
-func (a *Agent) serveResets() {
-	if err := a.resets.run(a.clientSegment); err != nil && !errors.Is(err, os.ErrClosed) {
+// serveResets reads a packet socket until the agent closes.
+func (a *Agent) serveResets(w *resetWatch) {
+	if err := w.run(a.clientSegment); err != nil && !errors.Is(err, os.ErrClosed) {
 		a.log.Warn("clients that give up during set-up are noticed late", "error", err)
 	}
 }

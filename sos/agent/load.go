@@ -85,9 +85,9 @@ func (m *loadMeter) now() agentapi.Load {
 func (a *Agent) Status() agentapi.Status {
 	return agentapi.Status{
 		Load: a.load.now(), Instance: a.instance, Started: a.started, Version: a.cfg.Version,
-		Addr: a.cfg.DataAddr, DataPorts: a.dataPorts, SessionPorts: a.cfg.SessionPorts,
+		Addr: a.cfg.DataAddr, Addrs: a.cfg.addrs(), DataPorts: a.dataPorts, SessionPorts: a.cfg.SessionPorts,
 		CongestionControls: congestionControls(), Transports: a.transports.names(), Warnings: a.warnings,
-		MAC: a.mac, Peers: a.peersHeard(),
+		MAC: a.macs[a.cfg.DataAddr], Peers: a.peersHeard(),
 	}
 }
 

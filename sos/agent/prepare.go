@@ -35,8 +35,10 @@ func (a *Agent) checkRequest(r *agentapi.PrepareRequest) error {
 		switch {
 		case !x.addr.IsValid() || x.addr.IsUnspecified() || x.addr.IsMulticast() || x.addr.Zone() != "":
 			return badRequest(x.field, "%v: want a unicast address without zone", x.addr)
-		case x.addr.Is4() != a.cfg.DataAddr.Is4():
+		case !a.cfg.addrFor(x.addr).IsValid():
 			return badRequest(x.field, "%v: the agent's data address is %v, of the other family", x.addr, a.cfg.DataAddr)
+		case x.addr.Is4() != r.Client.Addr().Is4():
+			return badRequest(x.field, "%v: the client's address is %v, of the other family", x.addr, r.Client.Addr())
 		}
 	}
 	switch {
@@ -50,7 +52,7 @@ func (a *Agent) checkRequest(r *agentapi.PrepareRequest) error {
 		return badRequest("client", "port 0: want 1 to 65535")
 	case r.Server.Port() == 0:
 		return badRequest("server", "port 0: want 1 to 65535")
-	case r.Peer.Addr == a.cfg.DataAddr:
+	case slices.Contains(a.cfg.addrs(), r.Peer.Addr):
 		return badRequest("peer.addr", "%v is this agent itself", r.Peer.Addr)
 	case r.Role == agentapi.RoleClient && len(r.Peer.DataPorts) == 0:
 		return badRequest("peer.data_ports", "missing: the client's agent dials them")
@@ -95,10 +97,10 @@ func (a *Agent) checkParams(p *agentapi.Params) error {
 
 // prepare binds what a session needs.
 func (a *Agent) prepare(req agentapi.PrepareRequest) (agentapi.PrepareReply, error) {
-	reply := agentapi.PrepareReply{Addr: a.cfg.DataAddr, DataPorts: a.dataPorts}
 	if err := a.checkRequest(&req); err != nil {
-		return reply, err
+		return agentapi.PrepareReply{}, err
 	}
+	reply := agentapi.PrepareReply{Addr: a.cfg.addrFor(req.Client.Addr()), DataPorts: a.dataPorts}
 	own, other := req.Client.Addr(), req.Server.Addr()
 	if req.Role == agentapi.RoleServer {
 		own, other = other, own
@@ -111,7 +113,7 @@ func (a *Agent) prepare(req agentapi.PrepareRequest) (agentapi.PrepareReply, err
 	if err != nil {
 		return reply, &agentapi.Problem{Title: "no route to the end host", Code: agentapi.CodeNoRoute, Detail: err.Error()}
 	}
-	reply.MAC, reply.OnLink, reply.PeerOnLink = a.mac, toEnd.onLink, toPeer.onLink
+	reply.MAC, reply.OnLink, reply.PeerOnLink = a.macs[reply.Addr], toEnd.onLink, toPeer.onLink
 	reply.NextHopEndMAC = toEnd.nextHopMAC()
 	if far, err := routeTo(other); err == nil {
 		reply.NextHopMAC = far.nextHopMAC()
@@ -139,7 +141,7 @@ func (a *Agent) prepare(req agentapi.PrepareRequest) (agentapi.PrepareReply, err
 // server from.
 func (s *session) bind() (uint16, error) {
 	local := s.agent.congestion.local
-	at := func(port uint16) netip.AddrPort { return netip.AddrPortFrom(s.agent.cfg.DataAddr, port) }
+	at := func(port uint16) netip.AddrPort { return netip.AddrPortFrom(s.own, port) }
 	var r *reservation
 	var ln *net.TCPListener
 	port, err := s.agent.ports.bind(func(port uint16) (err error) {

@@ -78,7 +78,7 @@ func (a *Agent) knock(to netip.AddrPort) error {
 	ctx, cancel := context.WithTimeout(a.ctx, a.cfg.OpeningTimeout)
 	defer cancel()
 	t, _ := a.transports.byName(a.cfg.Transport)
-	c, err := t.Dial(ctx, a.cfg.DataAddr, to, "")
+	c, err := t.Dial(ctx, a.cfg.addrFor(to.Addr()), to, "")
 	if err == nil {
 		resetNow(c)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,7 @@ type session struct {
 	agent   *Agent
 	req     agentapi.PrepareRequest
 	role    role
+	own     netip.Addr      // the agent's address, of the session's family
 	params  agentapi.Params // with defaults filled in
 	copying bool            // payload goes through user space
 	mem     *buffers
@@ -87,7 +89,7 @@ func newSession(a *Agent, req agentapi.PrepareRequest, params agentapi.Params) *
 	s := &session{
 		agent: a, req: req, params: params, phase: agentapi.PhasePrepared,
 		over: make(chan struct{}), opened: make(chan struct{}),
-		started: time.Now(), since: a.now(),
+		started: time.Now(), since: a.now(), own: a.cfg.addrFor(req.Client.Addr()),
 		copying: params.TLS, last: make([]uint32, a.cfg.MaxConnections),
 	}
 	if req.Role == agentapi.RoleServer {

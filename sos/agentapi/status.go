@@ -22,11 +22,13 @@ type Load struct {
 type Status struct {
 	Load
 	// Instance differs after each start of the agent.
-	Instance  string     `json:"instance"`
-	Started   time.Time  `json:"started"`
-	Version   string     `json:"version"`
-	Addr      netip.Addr `json:"addr"`
-	DataPorts []uint16   `json:"data_ports"`
+	Instance string     `json:"instance"`
+	Started  time.Time  `json:"started"`
+	Version  string     `json:"version"`
+	Addr     netip.Addr `json:"addr"`
+	// Addrs are its data addresses, at most one of each family; Addr is the first.
+	Addrs     []netip.Addr `json:"addrs"`
+	DataPorts []uint16     `json:"data_ports"`
 	// SessionPorts are the agent's ports towards end hosts: it uses them for
 	// nothing but sessions. The zero range is that of an agent that does not say.
 	SessionPorts       PortRange `json:"session_ports"`

@@ -115,7 +115,11 @@ func (w *world) describe() {
 func (w *world) addAgent(host string) {
 	w.t.Helper()
 	cfg := w.agents[host].cfg
-	w.post("agents", plugin.AgentSpec{Name: host, URL: "https://" + cfg.Listen, Addrs: []string{cfg.DataAddr.String()}}, nil)
+	spec := plugin.AgentSpec{Name: host, URL: "https://" + cfg.Listen, Addrs: []string{cfg.DataAddr.String()}}
+	if cfg.SecondAddr.IsValid() {
+		spec.Addrs = append(spec.Addrs, cfg.SecondAddr.String())
+	}
+	w.post("agents", spec, nil)
 }
 
 // allow whitelists ports 80 to 89 of the server and waits until everything is

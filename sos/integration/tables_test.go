@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/sos/agent"
+	"github.com/sluice-net/sluice/sos/plugin"
 )
 
 // names replace the words of an expected rule by what they stand for in this
@@ -243,4 +244,36 @@ func TestIPv6(t *testing.T) {
 	w.v6 = true
 	w.allow(nil)
 	w.carry(5<<20, func(net.Conn) {})
+}
+
+// TestBothFamilies has agents that carry IPv4 and IPv6, each from one process. An
+// address that an agent does not have is refused where it is entered.
+func TestBothFamilies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, lab.WAN("sosboth", wan), options{quiet: true, noAgents: true})
+	x := w.startAgent("x", nil)
+	spec := plugin.AgentSpec{
+		Name: "x", URL: "https://" + x.cfg.Listen, Addrs: []string{x.cfg.DataAddr.String(), w.lab.Host("x").Addr6().String()},
+	}
+	err := w.rest.Do(t.Context(), "POST", "/api/v1/sos/agents", spec, nil)
+	if err == nil || !strings.Contains(err.Error(), "addrs[1]") || !strings.Contains(err.Error(), x.cfg.DataAddr.String()) {
+		t.Errorf("an agent of one family is added with both: %v", err)
+	}
+	x.kill()
+	for _, h := range []string{"x", "y"} {
+		w.startAgent(h, func(c *agent.Config) { c.SecondAddr = w.lab.Host(h).Addr6() })
+		w.addAgent(h)
+	}
+	for _, w.v6 = range []bool{false, true} {
+		w.allow(nil)
+		w.download(80, 1, 5<<20)
+		c := w.mustDial(80)
+		w.wantContent(c, 1, 5<<20)
+		_ = c.Close()
+		w.clean()
+		past := w.sessions("past")
+		if r := past[0]; r.How != "closed" || r.BytesDown != 5<<20 || r.Client.Addr().Is6() != w.v6 || r.ClientAgent != "x" || r.ServerAgent != "y" {
+			t.Errorf("IPv6 %v: %+v", w.v6, past)
+		}
+	}
 }

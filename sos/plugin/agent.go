@@ -2,7 +2,9 @@ package plugin
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
@@ -104,6 +106,16 @@ func (a *agent) limit() int {
 	return told
 }
 
+// mismatch says that the agent does not have an address that it was added with.
+func (a *agent) mismatch() string {
+	for _, addr := range a.record.Addrs {
+		if len(a.status.Addrs) > 0 && !slices.Contains(a.status.Addrs, addr) {
+			return fmt.Sprintf("does not carry %v: its own data addresses are %v; add it with those, or give it a second_address", addr, a.status.Addrs)
+		}
+	}
+	return ""
+}
+
 // unfit says why the agent cannot take part in a connection to that address.
 func (a *agent) unfit(family netip.Addr) string {
 	addr, ok := a.record.addr(family)
@@ -118,6 +130,9 @@ func (a *agent) unfit(family netip.Addr) string {
 		return "is draining"
 	case !ok:
 		return "has no address of the connection's family"
+	}
+	if why := a.mismatch(); why != "" && !slices.Contains(a.status.Addrs, addr) {
+		return why
 	}
 	if _, found := a.places[addr]; !found {
 		return "has not been found in the network"

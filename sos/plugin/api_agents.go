@@ -88,6 +88,9 @@ func (a *agent) info() AgentInfo {
 		Load: a.status.Load, Version: a.status.Version, Congestion: a.status.CongestionControls,
 		Transports: a.status.Transports, Warnings: a.status.Warnings, DataPorts: a.status.DataPorts, SessionLimit: a.limit(),
 	}
+	if i.Error == "" {
+		i.Error = a.mismatch()
+	}
 	if !a.lastSeen.IsZero() {
 		seen := a.lastSeen
 		i.LastSeen = &seen
@@ -122,11 +125,41 @@ func (s *Service) newAgent(ctx context.Context, spec AgentSpec, announced bool) 
 	if len(faults) > 0 {
 		return nil, refuse(faults)
 	}
+	if faults := s.strangeAddrs(ctx, r); len(faults) > 0 {
+		return nil, refuse(faults)
+	}
 	r.Announced = announced
 	if _, err := s.addAgent(ctx, r); err != nil {
 		return nil, answer(err, "body.name", spec.Name)
 	}
 	return s.showAgent(r.Name)
+}
+
+// askNew bounds the question to an agent that is being added.
+const askNew = time.Second
+
+// strangeAddrs asks an agent that is being added for its data addresses, and says
+// which of those that it is added with it does not have. One that does not answer
+// is added all the same: it may not have been started yet.
+func (s *Service) strangeAddrs(ctx context.Context, r AgentRecord) []Fault {
+	client, err := s.dial(r)
+	if err != nil {
+		return nil // follow says so
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, askNew)
+	defer cancel()
+	st, err := client.Status(ctx)
+	if err != nil || len(st.Addrs) == 0 {
+		return nil
+	}
+	var faults []Fault
+	for i, addr := range r.Addrs {
+		if !slices.Contains(st.Addrs, addr) {
+			faults = append(faults, Fault{fmt.Sprintf("addrs[%d]", i), addr.String(), fmt.Sprintf("an address that the agent itself has: %v; it carries a second family with second_address in its configuration", st.Addrs)})
+		}
+	}
+	return faults
 }
 
 func (s *Service) showAgent(name string) (*body[AgentInfo], error) {

@@ -39,6 +39,9 @@ func (s *Service) getStatus(context.Context, *nothing) (*body[Status], error) {
 		switch {
 		case a.liveness == AgentUp && a.err == "":
 			st.AgentsUp++
+			if why := a.mismatch(); why != "" {
+				st.Errors = append(st.Errors, "agent "+a.record.Name+" "+why)
+			}
 		case a.liveness == AgentUp:
 			st.AgentsUp++
 			st.Errors = append(st.Errors, "agent "+a.record.Name+": "+a.err)
