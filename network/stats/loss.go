@@ -233,13 +233,14 @@ func swing(sent, received []Rate) float64 {
 const fewReadings = 6
 
 // doubt is how many packets the sum may be wrong by because one of its ends, t,
-// lies between two readings: one for the counter's own steps, and what went between
-// t and the nearest reading, if that was as uneven as the traffic is.
+// lies between two readings: one for the counter's own steps, what went while a reading
+// was awaited, and what went between t and the nearest reading, if that was as uneven as
+// the traffic is.
 func (p packets) doubt(t time.Time, swing float64) float64 {
 	for _, r := range p.rates {
 		before, after := t.Sub(r.begin()), r.At.Sub(t)
 		if before >= 0 && after >= 0 {
-			return 1 + min(p.of(r)*r.Interval.Seconds(), swing*min(before, after).Seconds())
+			return 1 + min(p.of(r)*r.Interval.Seconds(), swing*min(before, after).Seconds()+p.of(r)*r.Unsure.Seconds())
 		}
 	}
 	return 1

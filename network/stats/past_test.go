@@ -135,3 +135,23 @@ func TestLossAtTheSendingPort(t *testing.T) {
 		t.Errorf("the path loses %v and the queue %v, want 0 and 0.1", l.Path, l.Queue)
 	}
 }
+
+// A busy switch answers late, and has read its counters at any time before: what that
+// explains is nobody's loss.
+func TestLateReadingsAreNoLoss(t *testing.T) {
+	table := New(Options{})
+	for i := range 24 {
+		s, age := float64(5*i), time.Minute+time.Duration(i)*5*time.Second
+		late := time.Duration(0)
+		if i == 8 || i == 15 {
+			late = 300 * time.Millisecond
+		}
+		sent := uint64(2000 * (s + late.Seconds()))
+		table.Observe(sample(a, s, late, age, Counters{TxPackets: sent}))
+		table.Observe(sample(b, s, 0, age, Counters{RxPackets: uint64(2000 * s)}))
+		table.CompareEnds([]topology.Link{link})
+		if l := table.Load(link); l.Queue != 0 || l.Path != 0 {
+			t.Errorf("at %v s the path loses %v and queues %v", s, l.Path, l.Queue)
+		}
+	}
+}

@@ -43,13 +43,19 @@ type Sample struct {
 	Counters
 }
 
+// unsure is how far from at the counters may have been read.
+func (s *Sample) unsure() time.Duration { return s.Received.Sub(s.Sent) / 2 }
+
 func (s *Sample) at() time.Time { return s.Sent.Add(s.Received.Sub(s.Sent) / 2) }
 
 // Rate is what went through a port during the interval that ended at At. Bits
 // and packets are per second, drops and errors too.
 type Rate struct {
-	At                   time.Time
-	Interval             time.Duration
+	At       time.Time
+	Interval time.Duration
+	// Unsure is how far the two ends of the interval may be off together: counters are
+	// read at some time between a request and its reply.
+	Unsure               time.Duration
 	RxBits, TxBits       float64
 	RxPackets, TxPackets float64
 	RxDropped, TxDropped float64
@@ -136,7 +142,7 @@ func (p *series) observe(s Sample, size int) (Rate, bool) {
 }
 
 func rate(old, new *Sample, interval time.Duration) (Rate, bool) {
-	r := Rate{At: new.at(), Interval: interval}
+	r := Rate{At: new.at(), Interval: interval, Unsure: old.unsure() + new.unsure()}
 	reset := old.Age > 0 && new.Age > 0 && new.Age < old.Age
 	o, n := &old.Counters, &new.Counters
 	for _, c := range []struct {
