@@ -170,6 +170,9 @@ func printQoSClass(w io.Writer, c latency.Info) {
 	for i, f := range c.Flows {
 		fmt.Fprintf(w, "flow %d\t%s\n", i, flowText(f))
 	}
+	for _, n := range c.Notes {
+		fmt.Fprintf(w, "note\t%s\n", n)
+	}
 	for _, p := range c.Paths {
 		hops := make([]string, len(p.Hops))
 		for i, h := range p.Hops {

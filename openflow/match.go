@@ -100,6 +100,22 @@ func (m Match) Covers(o Match) bool {
 	return true
 }
 
+// Overlaps reports whether there may be a packet that both match: no field that
+// both name contradicts that.
+func (m Match) Overlaps(o Match) bool {
+	for a := range m.Fields() {
+		b, ok := o.Get(a.Field)
+		if !ok {
+			continue
+		}
+		mask := a.fullMask().and(b.fullMask())
+		if load(&a.Value).and(mask) != load(&b.Value).and(mask) {
+			return false
+		}
+	}
+	return true
+}
+
 // A matchBuilder collects fields. Sets of fields are bits by Field.
 type matchBuilder struct {
 	given   uint64 // fields that were put

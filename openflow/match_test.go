@@ -120,6 +120,25 @@ func TestMatchCovers(t *testing.T) {
 	}
 }
 
+func TestMatchOverlaps(t *testing.T) {
+	udp := func(oxms ...OXM) Match { return MustMatch(append(oxms, EthType(0x800), IPProto(17))...) }
+	for _, c := range []struct {
+		m, o Match
+		want bool
+	}{
+		{udp(UDPDst(5)), udp(UDPSrc(6)), true},
+		{udp(UDPDst(5)), udp(UDPDst(6)), false},
+		{udp(UDPDst(4).WithMask(0xfffc)), udp(UDPDst(6)), true},
+		{udp(UDPDst(4).WithMask(0xfffc)), udp(UDPDst(8)), false},
+		{udp(), MustMatch(EthType(0x86dd)), false},
+		{Match{}, udp(UDPDst(5)), true},
+	} {
+		if a, b := c.m.Overlaps(c.o), c.o.Overlaps(c.m); a != c.want || b != c.want {
+			t.Errorf("{%v} overlaps {%v}: %v and %v, want %v", c.m, c.o, a, b, c.want)
+		}
+	}
+}
+
 // TestFieldTable checks what holds for every row.
 func TestFieldTable(t *testing.T) {
 	names := make(map[string]bool)

@@ -60,6 +60,9 @@ func (e *entry) illness() string {
 	if !e.unmarked.IsZero() {
 		return fmt.Sprintf("no classifier at port %v: packets of the class pass it unmarked and without its queue until `sluice classifier` runs beside the switch", e.unmarked)
 	}
+	if name := e.shadow(); name != "" {
+		return fmt.Sprintf("the class %s of higher priority has all packets of its flows", name)
+	}
 	for _, r := range e.routes {
 		for _, h := range r.Hops {
 			if x := e.samples[portRef(h.Switch, h.Out)]; x != nil && x.ill != "" {

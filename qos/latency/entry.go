@@ -56,6 +56,8 @@ type entry struct {
 	work sync.Mutex
 
 	samples map[place]*sample
+	// overlaps are the classes that have packets of this one and win, by name.
+	overlaps map[string]overlap
 }
 
 // placement is where a class is, or will be as soon as it is installed.
@@ -141,6 +143,7 @@ func (s *Service) restore(ctx context.Context, r *record) error {
 	e := &entry{
 		spec: r.Spec, class: class, queue: r.Queue, accepted: r.Accepted,
 		placement: placement{mark: r.Mark, routes: r.Routes, userspace: map[openflow.DatapathID]bool{}}, state: StateActive, done: make(chan struct{}), withdraw: func(error) {}, samples: map[place]*sample{},
+		overlaps: map[string]overlap{},
 	}
 	close(e.done)
 	for _, d := range r.Userspace {
@@ -150,6 +153,7 @@ func (s *Service) restore(ctx context.Context, r *record) error {
 	s.mu.Lock()
 	s.classes[class.Name] = e
 	s.mu.Unlock()
+	s.compare(e)
 	s.restorePromise(e)
 	err := s.rules.Apply(ctx, ruleKey(class.Name), program(&e.class, e.routes, e.queue, e.own, e.userspace), rule.ApplyOptions{AllowDown: true})
 	if err != nil { // it is placed anew

@@ -17,6 +17,7 @@ type Info struct {
 
 	State    string      `json:"state" enum:"provisioning,active,degraded,ineffective"`
 	Reason   string      `json:"reason,omitempty" doc:"What is wrong, if it is not active"`
+	Notes    []string    `json:"notes,omitempty" doc:"What of its flows it does not get though nothing is wrong: packets that another class has, fragments"`
 	Accepted *time.Time  `json:"accepted,omitempty"`
 	Queue    uint32      `json:"queue" doc:"Its queue's number at every port"`
 	Mark     *uint8      `json:"mark,omitempty" doc:"DSCP by which userspace datapaths tell its packets; it never leaves a switch"`
@@ -79,6 +80,7 @@ func (s *Service) info(e *entry) Info {
 	i := Info{
 		Name: c.Name, MinRate: c.MinRate, MaxRate: c.MaxRate, Latency: milliseconds(c.Latency), Priority: c.Priority, Flows: e.spec.Flows,
 		State: e.state, Reason: e.reason, Queue: e.queue, Paths: []RouteInfo{}, Ports: []PortInfo{},
+		Notes: e.notes(),
 	}
 	if !e.accepted.IsZero() {
 		at := e.accepted

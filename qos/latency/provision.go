@@ -57,6 +57,7 @@ func (s *Service) Add(ctx context.Context, spec ClassSpec, class Class) (Info, e
 	switches := len(switchesOf(e.routes))
 	s.mu.Unlock()
 	s.publish("accepted", map[string]any{"class": class.Name, "queue": e.queue, "switches": switches})
+	s.compare(e)
 	s.assess(e, true)
 	return s.info(e), nil
 }
@@ -80,6 +81,7 @@ func (s *Service) enter(ctx context.Context, spec ClassSpec, class Class) (*entr
 	e := &entry{
 		spec: spec, class: class, queue: s.freeQueue(), state: StateProvisioning, withdraw: withdraw, done: make(chan struct{}),
 		placement: placement{userspace: map[openflow.DatapathID]bool{}}, samples: map[place]*sample{},
+		overlaps: map[string]overlap{},
 	}
 	s.classes[class.Name] = e
 	return e, ctx, func() { cancel(); withdraw(nil) }, nil
@@ -229,6 +231,7 @@ func (s *Service) uninstall(ctx context.Context, e *entry, stored bool) error {
 		s.left[e.class.Name] = true
 	}
 	s.mu.Unlock()
+	s.forget(e.class.Name)
 	// Switches that are away lose the class's queues when they come back. At ports that
 	// somebody else has configured it has none.
 	switches, up := map[openflow.DatapathID][]uint32{}, s.fabric.Switches()
