@@ -101,6 +101,9 @@ func soak(ctx context.Context, f *fleet, rec *record, o Options) error {
 		_ = pause(within, time.Duration(killShare*float64(o.Time))) // whoever ends it early says why
 		close(killsOver)
 		<-killed
+		if within.Err() != nil {
+			return context.Cause(within)
+		}
 		rec.say("nothing is killed any more")
 		quiet, cancel := context.WithDeadline(within, begin.Add(max(o.Time, time.Since(begin)+MinTime/2)))
 		defer cancel()

@@ -73,21 +73,25 @@ var errWrong = errors.New("wrong answer")
 func Short(ctx context.Context, o ShortOptions) ([]ShortConnection, error) {
 	all := make([]ShortConnection, o.Count)
 	var next atomic.Int64
-	group, ctx := errgroup.WithContext(ctx)
+	group, within := errgroup.WithContext(ctx)
 	for range min(o.AtOnce, o.Count) {
 		group.Go(func() error {
 			return o.Client.Do(func() error {
 				for i := int(next.Add(1)) - 1; i < o.Count; i = int(next.Add(1)) - 1 {
-					if ctx.Err() != nil {
-						return context.Cause(ctx)
+					if within.Err() != nil {
+						return context.Cause(within)
 					}
-					o.connect(ctx, i, &all[i], group)
+					o.connect(within, i, &all[i], group)
 				}
 				return nil
 			})
 		})
 	}
-	if err := group.Wait(); err != nil {
+	err := group.Wait()
+	if err == nil {
+		err = context.Cause(ctx) // what it has cut off did not fail
+	}
+	if err != nil {
 		return nil, fmt.Errorf("short connections to %v: %w", o.Server, err)
 	}
 	return all, nil

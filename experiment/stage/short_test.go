@@ -128,3 +128,12 @@ func TestFailuresAreSorted(t *testing.T) {
 		}
 	}
 }
+
+func TestShortConnectionsThatAreCutOff(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	at := serveOne(t, func(*net.TCPConn) { cancel() })
+	all, err := Short(ctx, ShortOptions{Client: here{}, Server: at, File: "x", Count: 1, AtOnce: 1})
+	if !errors.Is(err, context.Canceled) || all != nil {
+		t.Errorf("%v, %v: what was cut off counts as failed", all, err)
+	}
+}
