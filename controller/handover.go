@@ -13,7 +13,8 @@ func newHandover(c *Controller) (Service, error) {
 	if !c.cfg.Handover.Enabled {
 		return nil, nil //nolint:nilnil // left out by configuration
 	}
-	owner, err := c.net.Owner(plugin.Name, network.OwnerOptions{})
+	var s *plugin.Service
+	owner, err := c.net.Owner(plugin.Name, network.OwnerOptions{OnRemoved: func(r network.Removed) { s.Removed(r) }})
 	if err != nil {
 		return nil, fmt.Errorf("handover: %w", err)
 	}
@@ -30,7 +31,7 @@ func newHandover(c *Controller) (Service, error) {
 			return nil, fmt.Errorf("handover.neighbours.%s.tls: %w", n.Name, err)
 		}
 	}
-	s, err := plugin.New(plugin.Options{
+	s, err = plugin.New(plugin.Options{
 		Fabric: plugin.NewFabric(c.net), Rules: owner, Store: c.store, Bus: c.bus, Log: c.log, Settings: settings, Dial: c.opts.DialNeighbour,
 	})
 	if err != nil {

@@ -20,6 +20,9 @@ const (
 	typeARP  = 0x0806
 	protoUDP = 17
 
+	arpRequest = 1
+	arpReply   = 2
+
 	dhcpServerPort = 67
 	dhcpClientPort = 68
 )
@@ -81,6 +84,14 @@ type frame struct {
 	// of UDP over IPv4:
 	from, to netip.AddrPort
 	payload  []byte
+}
+
+func mustMAC(text string) openflow.MAC {
+	m, err := openflow.ParseMAC(text)
+	if err != nil {
+		panic(err)
+	}
+	return m
 }
 
 func addr4(b []byte) netip.Addr { return netip.AddrFrom4([4]byte(b)) }

@@ -225,6 +225,7 @@ func (s *Service) status() Status {
 			st.Attached++
 		}
 	}
+	st.Errors = append(st.Errors, s.forgers.errors()...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Ready = s.ready

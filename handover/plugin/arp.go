@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
@@ -19,6 +20,13 @@ func (s *Service) arp(v *view, at network.PortRef, h *packet.Headers, arrived ti
 	root, isRoot := v.roots[at]
 	if isRoot && !h.Src.IsUnspecified() {
 		s.gateways.heard(h.Src, h.ARPSHA, root.Peer, arrived)
+	}
+	switch {
+	case !isRoot && s.forged(v, h):
+		return s.caught(at, h, arrived)
+	case isRoot && elsewhere(v, root, h.Src):
+		s.metrics.forged.WithLabelValues("controller").Inc()
+		return network.Stop
 	}
 	if h.ARPOp == packet.ARPReply {
 		return s.arpReply(at, h, arrived)
@@ -44,6 +52,12 @@ func (s *Service) arp(v *view, at network.PortRef, h *packet.Headers, arrived ti
 		s.metrics.arp.WithLabelValues(target).Inc()
 	}
 	return network.Stop
+}
+
+// elsewhere says whether an address is that of a gateway to which another root leads.
+func elsewhere(v *view, root Root, ip netip.Addr) bool {
+	g, gateway := v.gateways[ip]
+	return gateway && g.peer != root.Peer
 }
 
 // mayAsk says whether a question that came in by a root is answered: everybody
@@ -72,12 +86,8 @@ func (s *Service) resolve(v *view, asker string, ip netip.Addr) (mac openflow.MA
 	if v.servers[ip] {
 		return serverMAC, targetServer, true
 	}
-	d, ok := s.registry.DeviceByIP(ip)
+	d, ok := s.leased(ip)
 	if !ok {
-		return openflow.MAC{}, "", false
-	}
-	l, ok := s.registry.Lease(d.ID)
-	if !ok || l.IP != ip || !l.Active(s.now()) || l.Attachment == nil {
 		return openflow.MAC{}, "", false
 	}
 	if d.ID == asker {
@@ -86,11 +96,25 @@ func (s *Service) resolve(v *view, asker string, ip netip.Addr) (mac openflow.MA
 	return d.HomeMAC(), targetDevice, true
 }
 
-// arpReply takes the answers to questions that the service has asked.
-func (s *Service) arpReply(at network.PortRef, h *packet.Headers, arrived time.Time) network.Verdict {
-	if h.EthDst != serverMAC {
-		return network.Continue
+// leased finds the device that has an address now, here or in another domain.
+func (s *Service) leased(ip netip.Addr) (registry.Device, bool) {
+	d, ok := s.registry.DeviceByIP(ip)
+	if !ok {
+		return d, false
 	}
-	s.pings.heard(at, h.Src, arrived)
-	return network.Stop
+	l, ok := s.registry.Lease(d.ID)
+	return d, ok && l.IP == ip && l.Active(s.now()) && l.Attachment != nil
+}
+
+// arpReply takes the answers to questions that the service has asked, and ends
+// those about devices: these come from the controller alone.
+func (s *Service) arpReply(at network.PortRef, h *packet.Headers, arrived time.Time) network.Verdict {
+	if h.EthDst == serverMAC {
+		s.pings.heard(at, h.Src, arrived)
+		return network.Stop
+	}
+	if _, device := s.leased(h.Src); device {
+		return network.Stop
+	}
+	return network.Continue
 }

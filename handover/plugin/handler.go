@@ -36,7 +36,7 @@ func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 // packet decides about a packet that a switch sent up.
 func (s *Service) packet(at network.PortRef, h *packet.Headers, data []byte, arrived time.Time) network.Verdict {
 	arp := h.Has(packet.ARP)
-	if !arp && (!h.Has(packet.IPv4|packet.UDP) || h.DstPort != dhcpServerPort || h.IsFragment()) || h.VLANTags > 0 {
+	if !arp && (!h.Has(packet.IPv4|packet.UDP) || h.DstPort != dhcpServerPort || h.IsFragment()) || h.VLANID != 0 || h.VLANTags > 1 {
 		return network.Continue
 	}
 	v := s.view.Load()

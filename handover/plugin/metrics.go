@@ -14,6 +14,7 @@ type metrics struct {
 	moves   *prometheus.CounterVec
 	rules   *prometheus.CounterVec
 	dropped *prometheus.CounterVec
+	forged  *prometheus.CounterVec
 	parts   *prometheus.HistogramVec
 	// resubmitted counts what an old decision of a switch sent up.
 	resubmitted prometheus.Counter
@@ -42,6 +43,9 @@ func newMetrics(s *Service) *metrics {
 		resubmitted: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_handover_packets_resubmitted_total", Help: "Packets of devices that a switch judged by an old decision and sent up; they were sent through its tables again.",
 		}),
+		forged: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_handover_forged_arp_total", Help: "Forged ARP packets that were dropped, by who dropped them; what switches drop is counted every ten seconds.",
+		}, []string{"by"}),
 		parts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "sluice_handover_part_seconds", Help: "Duration of the parts of attachments and moves.",
 			Buckets: prometheus.ExponentialBuckets(0.00025, 2, 15),
@@ -54,7 +58,7 @@ func newMetrics(s *Service) *metrics {
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.dhcp, m.arp, m.moves, m.rules, m.dropped, m.parts, m.resubmitted}
+	return []prometheus.Collector{m.dhcp, m.arp, m.moves, m.rules, m.dropped, m.forged, m.parts, m.resubmitted}
 }
 
 // Describe implements prometheus.Collector.

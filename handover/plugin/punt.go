@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -29,10 +28,10 @@ const dhcpOffset = 1000
 // wholePacket asks a switch to send packets to the controller unabridged.
 const wholePacket = 0xffff
 
-// Punts returns the rules that bring one switch's DHCP of clients, and its ARP
+// punts returns the rules that bring one switch's DHCP of clients, and its ARP
 // about devices and their gateways, to the controller. Every switch has them:
 // where devices may attach is not known before they do.
-func Punts(d openflow.DatapathID, prefixes []netip.Prefix, servers []netip.Addr) []network.Rule {
+func (v *view) punts(d openflow.DatapathID) []network.Rule {
 	up := []openflow.Action{openflow.OutputController(wholePacket)}
 	rules := []network.Rule{
 		{Switch: d, Band: network.BandService, Offset: dhcpOffset, Actions: up, Match: openflow.MustMatch(
@@ -40,25 +39,39 @@ func Punts(d openflow.DatapathID, prefixes []netip.Prefix, servers []netip.Addr)
 		{Switch: d, Band: network.BandPunt, Actions: up, Match: openflow.MustMatch(
 			openflow.EthType(packet.TypeARP), openflow.EthDst(serverMAC))},
 	}
-	var targets []openflow.OXM
-	for _, p := range prefixes {
-		host := openflow.ARPTPA(p.Addr())
-		targets = append(targets, host.WithMask(uint64(^uint32(0)<<(32-p.Bits()))))
+	for _, m := range v.arp(openflow.ARPTPA) {
+		rules = append(rules, network.Rule{Switch: d, Band: network.BandPunt, Match: m, Actions: up})
 	}
-	for _, a := range servers {
-		if !slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) }) {
-			targets = append(targets, openflow.ARPTPA(a))
-		}
-	}
-	seen := map[openflow.Match]bool{}
-	for _, t := range targets {
-		m := openflow.MustMatch(openflow.EthType(packet.TypeARP), t)
-		if !seen[m] {
-			seen[m] = true
-			rules = append(rules, network.Rule{Switch: d, Band: network.BandPunt, Match: m, Actions: up})
-		}
+	for _, m := range v.arp(openflow.ARPSPA, openflow.ARPOp(packet.ARPReply)) {
+		rules = append(rules, network.Rule{Switch: d, Band: network.BandGuard, Offset: forgedOffset, Match: m, Actions: up})
 	}
 	return rules
+}
+
+// arp returns the matches of ARP packets in which a field has an address of a
+// network of devices, or of the DHCP server. field makes the match of an address.
+func (v *view) arp(field func(netip.Addr) openflow.OXM, more ...openflow.OXM) []openflow.Match {
+	var out []openflow.Match
+	add := func(address openflow.OXM) {
+		m := openflow.MustMatch(append([]openflow.OXM{openflow.EthType(packet.TypeARP), address}, more...)...)
+		if !slices.Contains(out, m) {
+			out = append(out, m)
+		}
+	}
+	for _, p := range v.prefixes {
+		add(within(field(p.Addr()), p))
+	}
+	for _, a := range v.own {
+		if !slices.ContainsFunc(v.prefixes, func(p netip.Prefix) bool { return p.Contains(a) }) {
+			add(field(a))
+		}
+	}
+	return out
+}
+
+// within widens the match of an IPv4 address to a prefix.
+func within(host openflow.OXM, p netip.Prefix) openflow.OXM {
+	return host.WithMask(uint64(^uint32(0) << (32 - p.Bits())))
 }
 
 // given are the addresses that a pool gives out, as prefixes.
@@ -106,11 +119,10 @@ func (s *Service) applyPunts(ctx context.Context) {
 	if v == nil || len(s.settings.Roots) == 0 {
 		return // without a root there is nowhere to lead a device to: DHCP is somebody else's
 	}
-	servers := slices.SortedFunc(maps.Keys(v.servers), netip.Addr.Compare)
 	ctx, cancel := context.WithTimeout(ctx, s.settings.RulesTimeout)
 	defer cancel()
 	s.puntResult(s.rules.EverySwitch(ctx, keyPunt, func(d openflow.DatapathID) rule.Program {
-		return rule.Program{Rules: append(Punts(d, v.prefixes, servers), peeringGuards(d, s.settings.Roots)...)}
+		return rule.Program{Rules: append(v.punts(d), peeringGuards(d, s.settings.Roots)...)}
 	}))
 	s.applySpoofRules(ctx, v.given)
 }

@@ -1,7 +1,9 @@
 package plugin
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
@@ -13,6 +15,8 @@ type view struct {
 	// gateways and servers are the addresses that ARP is answered for.
 	gateways map[netip.Addr]viewGateway
 	servers  map[netip.Addr]bool
+	// own are both: nobody at an edge port may say that it has one.
+	own []netip.Addr
 	// prefixes are the networks of devices, with who visits.
 	prefixes []netip.Prefix
 	// given are the addresses that our own pools give out.
@@ -52,6 +56,8 @@ func (s *Service) refreshView() {
 			v.servers[server] = true
 		}
 	}
+	v.own = slices.AppendSeq(slices.Collect(maps.Keys(v.gateways)), maps.Keys(v.servers))
+	slices.SortFunc(v.own, netip.Addr.Compare)
 	s.gateways.want(find)
 	s.view.Store(v)
 	s.wake()

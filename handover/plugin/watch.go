@@ -187,6 +187,7 @@ func (s *Service) expireLeases(ctx context.Context) {
 		case <-tick.C:
 		}
 		s.floodsOver()
+		s.forgedOver()
 		ended, err := s.registry.Expire(ctx, s.now())
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("leases that are over cannot be ended yet", "error", err)
