@@ -225,7 +225,7 @@ func (s *Service) status() Status {
 			st.Attached++
 		}
 	}
-	st.Errors = append(st.Errors, s.forgers.errors()...)
+	st.Errors = append(append(st.Errors, s.forgers.errors()...), s.strays.errors(s.now())...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Ready = s.ready

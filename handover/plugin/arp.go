@@ -28,8 +28,11 @@ func (s *Service) arp(v *view, at network.PortRef, h *packet.Headers, arrived ti
 		s.metrics.forged.WithLabelValues("controller").Inc()
 		return network.Stop
 	}
+	if !isRoot {
+		s.stray(v, at, h, arrived)
+	}
 	if h.ARPOp == packet.ARPReply {
-		return s.arpReply(at, h, arrived)
+		return s.arpReply(at, isRoot, h, arrived)
 	}
 	if h.ARPOp != packet.ARPRequest {
 		return network.Continue
@@ -39,7 +42,10 @@ func (s *Service) arp(v *view, at network.PortRef, h *packet.Headers, arrived ti
 		return network.Stop // an announcement: who needs to know has been told by DHCP
 	}
 	mac, target, ours := s.resolve(v, asker.ID, h.Dst)
-	if !ours || isRoot && !mayAsk(v, root, target, h.Dst) {
+	switch {
+	case !isRoot && !ours && known && s.askBeyond(v, asker, h):
+		return network.Stop
+	case !ours, isRoot && !mayAsk(v, root, target, h.Dst):
 		return network.Continue
 	}
 	if target == targetGateway && !isRoot && h.Src.IsUnspecified() && !s.led(at) {
@@ -108,12 +114,12 @@ func (s *Service) leased(ip netip.Addr) (registry.Device, bool) {
 
 // arpReply takes the answers to questions that the service has asked, and ends
 // those about devices: these come from the controller alone.
-func (s *Service) arpReply(at network.PortRef, h *packet.Headers, arrived time.Time) network.Verdict {
+func (s *Service) arpReply(at network.PortRef, isRoot bool, h *packet.Headers, arrived time.Time) network.Verdict {
 	if h.EthDst == serverMAC {
 		s.pings.heard(at, h.Src, arrived)
 		return network.Stop
 	}
-	if _, device := s.leased(h.Src); device {
+	if _, device := s.leased(h.Src); device || isRoot && s.answerBeyond(h) {
 		return network.Stop
 	}
 	return network.Continue

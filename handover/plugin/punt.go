@@ -58,11 +58,11 @@ func (v *view) arp(field func(netip.Addr) openflow.OXM, more ...openflow.OXM) []
 			out = append(out, m)
 		}
 	}
-	for _, p := range v.prefixes {
-		add(within(field(p.Addr()), p))
+	for _, n := range v.networks {
+		add(within(field(n.prefix.Addr()), n.prefix))
 	}
 	for _, a := range v.own {
-		if !slices.ContainsFunc(v.prefixes, func(p netip.Prefix) bool { return p.Contains(a) }) {
+		if _, within := v.homeOf(a); !within {
 			add(field(a))
 		}
 	}

@@ -66,6 +66,7 @@ type Service struct {
 	early    heldBack // for a way
 	floods   *floods
 	forgers  *forgers
+	strays   *strays
 	headers  deviceauth.Checker
 	stopping <-chan struct{} // closed when the API stops
 	coverage *predict.Coverage
@@ -113,7 +114,7 @@ func New(o Options) (*Service, error) {
 	s := &Service{
 		fabric: o.Fabric, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name),
 		settings: o.Settings, now: o.clock,
-		registry: registry.New(o.Store, o.clock), gateways: newGateways(), pings: newPings(), orders: newOrders(o.clock), floods: newFloods(), forgers: newForgers(),
+		registry: registry.New(o.Store, o.clock), gateways: newGateways(), pings: newPings(), orders: newOrders(o.clock), floods: newFloods(), forgers: newForgers(), strays: newStrays(),
 		loaded: make(chan struct{}), rethink: make(chan struct{}, 1), tasks: tasks.New(), mobiles: map[string]*mobile{}, history: newHistory(o.Settings.History),
 		ports: map[network.PortRef]association{}, motions: map[string]*motion{}, puntErrs: map[openflow.DatapathID]string{}, meterless: map[openflow.DatapathID]bool{},
 	}

@@ -18,12 +18,29 @@ type view struct {
 	// own are both: nobody at an edge port may say that it has one.
 	own []netip.Addr
 	// prefixes are the networks of devices, with who visits.
-	prefixes []netip.Prefix
+	networks []viewNetwork
 	// given are the addresses that our own pools give out.
 	given []netip.Prefix
 	// unknown says that DHCP of unknown devices is this service's business: a
 	// pool learns them, or a neighbour may know them.
 	unknown bool
+}
+
+// homeOf finds the domain whose devices have addresses of the network that an
+// address is in; it is empty for our own.
+func (v *view) homeOf(ip netip.Addr) (home string, within bool) {
+	for _, n := range v.networks {
+		if n.prefix.Contains(ip) {
+			return n.home, true
+		}
+	}
+	return "", false
+}
+
+// viewNetwork is a network of devices, and the domain that they belong to.
+type viewNetwork struct {
+	prefix netip.Prefix
+	home   string
 }
 
 type viewGateway struct {
@@ -43,7 +60,7 @@ func (s *Service) refreshView() {
 	}
 	find := map[netip.Addr]string{}
 	for _, p := range s.registry.Pools() {
-		v.prefixes = append(v.prefixes, p.Prefix)
+		v.networks = append(v.networks, viewNetwork{p.Prefix, p.Home})
 		if p.Home == "" {
 			v.given = append(v.given, given(p)...)
 		}
