@@ -46,6 +46,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 			err = errors.Join(err, fmt.Errorf("mobile: datapath: %w", e))
 		}
 	}()
+	if err := device.NoIPv6(cfg.VNI); err != nil {
+		return fmt.Errorf("mobile: %w", err)
+	}
 	d := newDaemon(cfg, &machine{cfg: cfg, journal: journal}, path)
 	cfg.Log.Info("running", "vni", cfg.VNI, "address", cfg.VNIMAC, "datapath", path.Kind(), "interfaces", len(cfg.Interfaces))
 	return d.run(ctx, listener)

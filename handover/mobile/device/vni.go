@@ -38,6 +38,21 @@ func Configure(vni string, l lease.Lease, metric int) error {
 	return configureRoutes(link, l, metric)
 }
 
+// NoIPv6 switches IPv6 off on the virtual interface: the network moves IPv4 addresses
+// only, and applications that found another would lose their connections with the
+// next move. The setting goes with the interface.
+func NoIPv6(vni string) error {
+	path := sysctl("net", "ipv6", "conf", vni, "disable_ipv6")
+	_, needed, err := readSysctl(path, "1")
+	if err == nil && needed {
+		err = os.WriteFile(filepath.Join("/proc/sys", path), []byte("1"), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("virtual interface %s: switching IPv6 off: %w", vni, err)
+	}
+	return nil
+}
+
 // seconds are those of a lifetime in the kernel, which has the highest number
 // stand for no end.
 func seconds(d time.Duration) int {
