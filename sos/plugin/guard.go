@@ -44,21 +44,10 @@ func Guards(at network.PortRef, agent netip.Addr, ports agentapi.PortRange) ([]n
 // applyGuards declares the guard rules of every agent that has been found, and
 // removes those of agents that are no more.
 func (s *Service) applyGuards(ctx context.Context) {
-	type want struct {
-		at    network.PortRef
-		ports agentapi.PortRange
-	}
-	wanted := map[netip.Addr]want{}
-	s.mu.Lock()
-	for _, a := range s.agents {
-		for addr, p := range a.places {
-			if a.status.SessionPorts.First > 0 {
-				wanted[addr] = want{p.at, a.status.SessionPorts}
-			}
-		}
-	}
+	wanted := s.wantedGuards()
 	var gone []netip.Addr
-	for addr := range s.guarded {
+	s.mu.Lock()
+	for addr := range s.guards {
 		if _, still := wanted[addr]; !still {
 			gone = append(gone, addr)
 		}
@@ -66,22 +55,84 @@ func (s *Service) applyGuards(ctx context.Context) {
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	for addr, w := range wanted {
-		rules, err := Guards(w.at, addr, w.ports)
-		if err == nil {
-			err = s.rules.Apply(ctx, guardKey(addr), rule.Program{Rules: rules}, rule.ApplyOptions{})
-		}
-		s.guardResult(addr, err)
+	for _, g := range wanted {
+		s.rememberGuard(ctx, g)
+		s.guardResult(g.Agent, s.declareGuard(ctx, g, rule.ApplyOptions{}))
 	}
 	for _, addr := range gone {
-		if err := s.rules.Remove(ctx, guardKey(addr)); err != nil {
+		if err := errors.Join(s.rules.Remove(ctx, guardKey(addr)), s.unsave(ctx, keyGuards+addr.String())); err != nil {
 			s.log.Warn("guard rules could not be removed", "agent", addr, "error", err)
 			continue
 		}
 		s.mu.Lock()
+		delete(s.guards, addr)
 		delete(s.guarded, addr)
 		s.mu.Unlock()
 	}
+}
+
+// keyGuards is where guards are remembered.
+const keyGuards = Name + "/guards/"
+
+// guard is what an agent's guard rules follow from. It is remembered over a
+// restart, after which agents are heard and found only when the rules of nobody
+// have been removed.
+type guard struct {
+	Agent netip.Addr         `json:"agent"`
+	At    network.PortRef    `json:"at"`
+	Ports agentapi.PortRange `json:"ports"`
+}
+
+// wantedGuards are those of all agents, as they stand now or last stood.
+func (s *Service) wantedGuards() map[netip.Addr]guard {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wanted := map[netip.Addr]guard{}
+	for _, a := range s.agents {
+		for _, addr := range a.record.Addrs {
+			p, found := a.places[addr]
+			if found && a.status.SessionPorts.First > 0 {
+				wanted[addr] = guard{addr, p.at, a.status.SessionPorts}
+			} else if g, known := s.guards[addr]; known {
+				wanted[addr] = g
+			}
+		}
+	}
+	return wanted
+}
+
+// rememberGuard stores a guard that has not been stored like this before.
+func (s *Service) rememberGuard(ctx context.Context, g guard) {
+	s.mu.Lock()
+	known := s.guards[g.Agent]
+	s.mu.Unlock()
+	if known == g {
+		return
+	}
+	if err := s.save(ctx, keyGuards+g.Agent.String(), g); err != nil {
+		s.log.Warn("guard cannot be remembered; a restart will write its rules again", "agent", g.Agent, "error", err)
+	}
+	s.mu.Lock()
+	s.guards[g.Agent] = g
+	s.mu.Unlock()
+}
+
+// redeclareGuards brings the guard rules of known agents back into the ledger;
+// nothing is sent to a switch that has them.
+func (s *Service) redeclareGuards(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for addr, g := range s.wantedGuards() {
+		s.guardResult(addr, s.declareGuard(ctx, g, rule.ApplyOptions{AllowDown: true}))
+	}
+}
+
+func (s *Service) declareGuard(ctx context.Context, g guard, options rule.ApplyOptions) error {
+	rules, err := Guards(g.At, g.Agent, g.Ports)
+	if err != nil {
+		return err
+	}
+	return s.rules.Apply(ctx, guardKey(g.Agent), rule.Program{Rules: rules}, options)
 }
 
 func guardKey(agent netip.Addr) string { return "guard/" + agent.String() }

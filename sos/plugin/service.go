@@ -98,6 +98,7 @@ type Service struct {
 	// guarded holds, for each agent address with guard rules, why its switch does
 	// not take them, if it does not.
 	guarded  map[netip.Addr]string
+	guards   map[netip.Addr]guard
 	history  history
 	puntErrs map[openflow.DatapathID]string
 	edges    map[openflow.DatapathID]edge
@@ -136,7 +137,7 @@ func New(o Options) (*Service, error) {
 		working: make(chan struct{}, maxWorking), unproven: make(chan struct{}, maxUnproven),
 		agents: map[string]*agent{}, sessions: map[flow]*session{}, byID: map[agentapi.SessionID]*session{},
 		perClient: map[string]int{}, direct: newDirectory(), pairs: map[string]*pair{}, resets: map[flow]*reset{},
-		agentFlows: map[flow]*session{}, guarded: map[netip.Addr]string{},
+		agentFlows: map[flow]*session{}, guarded: map[netip.Addr]string{}, guards: map[netip.Addr]guard{},
 		puntErrs: map[openflow.DatapathID]string{}, edges: map[openflow.DatapathID]edge{}, early: map[agentapi.SessionID][]agentapi.SessionRecord{},
 	}
 	s.ctx = s.tasks.Context()

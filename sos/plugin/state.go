@@ -56,6 +56,10 @@ func (s *Service) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the switches with punt rules: %w", err)
 	}
+	guards, err := listJSON[guard](ctx, s.store, keyGuards)
+	if err != nil {
+		return fmt.Errorf("read the guards of agents: %w", err)
+	}
 	past, err := s.loadHistory(ctx)
 	if err != nil {
 		return err
@@ -68,6 +72,9 @@ func (s *Service) load(ctx context.Context) error {
 	s.metrics.resume(past.totals)
 	for _, e := range edges {
 		s.edges[e.Switch] = e
+	}
+	for _, g := range guards {
+		s.guards[g.Agent] = g
 	}
 	for _, r := range records {
 		if err := s.follow(r); err != nil {

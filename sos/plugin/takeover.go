@@ -77,6 +77,7 @@ func (s *Service) takeOver(ctx context.Context) {
 		s.enliven(ss)
 	}
 	s.redeclarePunts(ctx)
+	s.redeclareGuards(ctx)
 	s.rules.Ready()
 	if len(sessions) > 0 {
 		s.log.Info("sessions taken over", "sessions", len(all), "dropped", len(sessions)-len(all))
