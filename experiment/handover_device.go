@@ -147,4 +147,5 @@ func deviceResult(r *Result, all []*deviceSamples) {
 		r.Claim(s.resets == 0 && !s.wrong, fmt.Sprintf("a device, %s: one TCP connection throughout, every byte in its place", s.policy), "%d resets, bytes misplaced: %v", s.resets, s.wrong)
 	}
 	r.Tables = append(r.Tables, table)
+	r.Note("The device's daemon has its default settings: nothing is said about probes or choices.")
 }

@@ -357,6 +357,7 @@ func peersTable(r *Result, ways []roamWay, cells map[string]*roamCell, runs int)
 	}
 	r.Tables = append(r.Tables, table)
 	peersClaims(r, cells)
+	r.Note("The device's daemon has its default settings: nothing is said about probes or choices.")
 	r.Note("A silence is the time between two arrivals beyond the server's own spacing of 1 ms. Announced: the device is told %v before the link dies.", notice)
 	r.Note("The silence before an announced move, watched for half a second, is this machine's own.")
 	r.Note("MPTCP is the kernel's and detects by itself; applications on QUIC and TCP take a silence of %v for the link's death. TCP's application says which message it expects when it connects anew, so it loses nothing; without that it would lose what was on the way.", watchLimit)

@@ -30,9 +30,6 @@ type MobileOptions struct {
 	// Interfaces in the order of preference. Only the first is used until Move.
 	Interfaces []string
 	Datapath   string // ebpf or ovs; empty leaves it to the daemon
-	// Defaults leaves how the daemon probes and chooses at what it is without
-	// configuration. Otherwise it probes every 100 ms.
-	Defaults bool
 }
 
 // Registry is where a device is registered: the controller of its home.
@@ -49,9 +46,6 @@ type Mobile struct {
 	daemon *Daemon
 	addr   netip.Addr
 }
-
-// probeWindow is how many probes of a gateway the daemon remembers, 100 ms apart.
-const probeWindow = 5
 
 // configFile holds the daemon's configuration.
 const configFile = "mobile.yaml"
@@ -164,8 +158,8 @@ func (m *Mobile) Prefer(ctx context.Context, name string) error {
 	return m.await(ctx, name, true)
 }
 
-// await returns when all latest probes of an interface were answered, and, if
-// wanted, the device uses it.
+// await returns when the latest probes of an interface were answered, and, if wanted,
+// the device uses it.
 func (m *Mobile) await(ctx context.Context, name string, active bool) error {
 	return Poll(ctx, "interface "+name, func() error {
 		s, err := m.Status(ctx)
@@ -176,8 +170,8 @@ func (m *Mobile) await(ctx context.Context, name string, active bool) error {
 		switch {
 		case i < 0:
 			return errors.New("the daemon does not know it")
-		case s.Interfaces[i].Loss > 0 || s.Interfaces[i].Probes < probeWindow || s.Interfaces[i].Barred != "":
-			return fmt.Errorf("%.0f %% of %d probes were lost (%s)", 100*s.Interfaces[i].Loss, s.Interfaces[i].Probes, s.Interfaces[i].Barred)
+		case s.Interfaces[i].Silent || s.Interfaces[i].Loss > 0 || s.Interfaces[i].Probes == 0:
+			return fmt.Errorf("%.0f %% of %d probes were lost", 100*s.Interfaces[i].Loss, s.Interfaces[i].Probes)
 		case active && s.Active != name:
 			return fmt.Errorf("the device uses %q", s.Active)
 		}
@@ -202,7 +196,7 @@ func (m *Mobile) Close() error {
 	return os.RemoveAll(m.dir)
 }
 
-// config is the daemon's configuration.
+// config is the daemon's configuration: its defaults but for what names this device.
 func (m *Mobile) config() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `device: %[1]s
@@ -212,9 +206,6 @@ socket: %[3]s
 vni: {name: vni0, mac: %[4]q}
 datapath: {kind: %[5]s}
 `, m.o.Device, m.dir, m.Socket(), vniMAC.String(), cmp.Or(m.o.Datapath, "auto"))
-	if !m.o.Defaults {
-		fmt.Fprintf(&b, "probe: {interval: 100ms, window: %d}\npolicy: {hold: 0s, max_loss: 0.3}\n", probeWindow)
-	}
 	b.WriteString("interfaces:\n")
 	for i, name := range m.o.Interfaces {
 		fmt.Fprintf(&b, "  %s: {order: %d}\n", name, i+1)
