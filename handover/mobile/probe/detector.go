@@ -15,7 +15,7 @@ const (
 	// nothing must have been heard before it is asked whether the way is alive;
 	// lookIdle is how often without traffic, which is when none has run for busyFor.
 	lookBusy = 20 * time.Millisecond
-	lookIdle = 100 * time.Millisecond
+	lookIdle = 250 * time.Millisecond
 	busyFor  = time.Second
 	// again is the time from an unanswered probe to the next.
 	again = 10 * time.Millisecond
