@@ -54,6 +54,8 @@ type iface struct {
 	Interface
 	link  device.Link
 	radio device.Radio
+	// noRadio is until when it is not asked again whether it has one.
+	noRadio time.Time
 	// attached says that the datapath has it, at link's index and address.
 	attached bool
 	// joined says that the network gave the lease to it since its link last came.

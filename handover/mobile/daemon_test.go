@@ -334,3 +334,19 @@ func TestStrangeNetwork(t *testing.T) {
 		}
 	})
 }
+
+// The virtual interface follows a radio whose MTU is lowered while it runs.
+func TestMTUChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil).start()
+		before := w.path.Fitted()
+		w.link("b", func(l *device.Link) { l.MTU = 1400 })
+		if n := w.path.Fitted() - before; n != 1 || len(w.configured) != 2 {
+			t.Errorf("fitted %d times, configured %v", n, w.configured)
+		}
+		w.link("b", func(l *device.Link) { l.Up = false })
+		if n := w.path.Fitted() - before; n != 1 {
+			t.Errorf("fitted %d times", n)
+		}
+	})
+}

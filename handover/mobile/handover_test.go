@@ -340,3 +340,29 @@ func TestTwoDaemons(t *testing.T) {
 	f.until(c, "still there", active("eth0"))
 	f.end(unix.SIGTERM)
 }
+
+// A radio's MTU that is lowered at run time is no black hole: what is too large is
+// refused or fragmented where it is made, also where the lease allows more.
+func TestMTUFollowsTheRadios(t *testing.T) { kinds(t, mtuFollowsTheRadios) }
+
+func mtuFollowsTheRadios(t *testing.T, f *field) {
+	c := f.start(both...)
+	f.until(c, "joined", active("eth0"))
+	f.settle()
+	mtu := func(want string) func(mobile.Status) bool {
+		return func(mobile.Status) bool {
+			return strings.Contains(f.on("dev", "ip", "link", "show", "vni"), "mtu "+want+" ")
+		}
+	}
+	f.until(c, "at 1500", mtu("1500"))
+	f.on("dev", "ip", "link", "set", "eth1", "mtu", "1300")
+	f.until(c, "at 1300", mtu("1300"))
+	f.on("dev", "ip", "link", "set", "eth0", "mtu", "1400")
+	f.on("dev", "ip", "link", "set", "eth1", "mtu", "1450")
+	f.until(c, "at 1400", mtu("1400"))
+	f.on("dev", "ping", "-c", "1", "-w", "5", "-M", "do", "-s", "1372", "10.8.0.1")
+	if out, err := f.lab.Host("dev").Command(t.Context(), "ping", "-c", "1", "-w", "1", "-M", "do", "-s", "1373", "10.8.0.1").CombinedOutput(); err == nil || !strings.Contains(string(out), "too long") {
+		t.Errorf("a packet that is too large: %v: %s", err, out)
+	}
+	f.end(unix.SIGTERM)
+}

@@ -30,18 +30,24 @@ func (d *Daemon) linkChanged(l device.Link) {
 		return // an event from before the daemon looked for itself
 	}
 	i.link = l
+	if l.Index != old.Index {
+		i.radio = device.Radio{}
+	}
 	if i.attached && (!l.Present || l.Index != old.Index || l.MAC != old.MAC) {
 		d.detach(i)
 	}
 	if l.Present && !i.attached {
 		d.attach(i)
 	}
+	if i.attached && l.MTU != old.MTU {
+		d.fitMTU(i)
+	}
 	// A carrier that went and came between two looks is a new link, too.
 	if !l.Carrier || l.Flaps != old.Flaps || l.Index != old.Index {
 		d.linkLost(i)
 	}
 	if l.Carrier && (!old.Carrier || l.Flaps != old.Flaps || l.Index != old.Index) {
-		i.failures, i.barredUntil = 0, time.Time{}
+		i.failures, i.barredUntil, i.noRadio = 0, time.Time{}, time.Time{}
 		d.startProbe(i)
 	}
 	if old.Carrier && !l.Carrier {
@@ -51,6 +57,22 @@ func (d *Daemon) linkChanged(l device.Link) {
 		d.log.Info("interface changed", "interface", i.Name, "present", l.Present, "link", l.Carrier)
 	}
 	d.decide()
+}
+
+// fitMTU has the virtual interface, and what a lease says of its routes, follow a link
+// whose MTU is another now: what is larger would vanish there, and nobody be told.
+func (d *Daemon) fitMTU(i *iface) {
+	ctx, cancel := d.pathContext()
+	defer cancel()
+	if err := d.path.FitMTU(ctx); err != nil {
+		d.log.Warn("the virtual interface does not follow a link's MTU", "interface", i.Name, "mtu", i.link.MTU, "error", err)
+	}
+	if d.lease == nil || d.active == nil {
+		return
+	}
+	if err := d.sys.configure(*d.lease); err != nil {
+		d.log.Error("the virtual interface does not get what the lease says", "error", err)
+	}
 }
 
 // A link that went is looked at so often, for so long: it may come back at once, at
@@ -126,15 +148,22 @@ func (d *Daemon) detach(i *iface) {
 	}
 }
 
+// noRadioFor is for how long an interface that has no radio is not asked again: asking
+// is most of what a daemon at rest would do.
+const noRadioFor = time.Minute
+
 // readRadios reads all signals. Another access point is another link.
 func (d *Daemon) readRadios() {
 	found := false
 	for _, i := range d.interfaces {
-		if !i.usable() {
+		if !i.usable() || time.Now().Before(i.noRadio) {
 			continue
 		}
 		r, ok := d.sys.radio(i.Name, i.link.Index)
 		if !ok {
+			if i.radio == (device.Radio{}) { // not one that is just out of reach
+				i.noRadio = time.Now().Add(noRadioFor)
+			}
 			continue
 		}
 		found = true

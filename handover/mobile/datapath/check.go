@@ -58,17 +58,15 @@ func (i Interface) check(c Config) error {
 const usualMTU = 1500
 
 // FitMTU is the MTU for a VNI whose frames leave by the interfaces named, in
-// the network namespace of the calling thread. Nil stands for those of c.
+// the network namespace of the calling thread: the smallest of theirs and of c's.
+// Nil stands for those of c.
 func (c Config) FitMTU(names []string) int {
-	if c.MTU != 0 {
-		return c.MTU
-	}
 	if names == nil {
 		for _, i := range c.Interfaces {
 			names = append(names, i.Name)
 		}
 	}
-	smallest := 0
+	smallest := c.MTU
 	for _, name := range names {
 		if i, err := net.InterfaceByName(name); err == nil && (smallest == 0 || i.MTU < smallest) {
 			smallest = i.MTU

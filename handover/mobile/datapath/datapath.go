@@ -34,7 +34,8 @@ type Config struct {
 	VNI string
 	// VNIMAC is the address the device's own stack uses.
 	VNIMAC openflow.MAC
-	// MTU of the VNI. 0 means the smallest of the attached interfaces'.
+	// MTU of the VNI at most: it is the smallest of the attached interfaces' if that
+	// is less, or this is 0.
 	MTU int
 	// Interfaces are attached at the start. More may come and go later.
 	Interfaces []Interface
@@ -61,6 +62,10 @@ type Datapath interface {
 	// Detach takes an interface away; one that has vanished may be detached
 	// too. If it was in use, it is no longer.
 	Detach(ctx context.Context, name string) error
+
+	// FitMTU gives the VNI the MTU that fits the attached interfaces, after that of
+	// one has changed. Attach and Detach do so by themselves.
+	FitMTU(ctx context.Context) error
 
 	// Use makes one atomic change: frames of the VNI leave by send, and frames
 	// that come in by one of receive reach the VNI. An empty send holds the

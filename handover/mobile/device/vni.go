@@ -87,11 +87,14 @@ func removeAddresses(link netlink.Link, which func(netip.Prefix) bool) error {
 
 // configureRoutes sets the routes of a lease and removes those of an earlier one.
 func configureRoutes(link netlink.Link, l lease.Lease, metric int) error {
-	wanted := map[netip.Prefix]bool{}
+	wanted, mtu := map[netip.Prefix]bool{}, l.MTU
+	if mtu >= link.Attrs().MTU {
+		mtu = 0 // the interface's own, which is less: packets larger than it would vanish
+	}
 	for _, r := range routesFor(l) {
 		route := &netlink.Route{
 			LinkIndex: link.Attrs().Index, Dst: ipNet(r.To), Src: l.Address.Addr().AsSlice(),
-			Priority: metric, Protocol: protocol, MTU: l.MTU,
+			Priority: metric, Protocol: protocol, MTU: mtu,
 		}
 		switch {
 		case !r.Via.IsValid():

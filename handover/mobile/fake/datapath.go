@@ -19,6 +19,7 @@ type Datapath struct {
 	uses     []Use
 	refuse   error
 	traffic  datapath.Traffic
+	fitted   int
 	closed   bool
 }
 
@@ -88,6 +89,21 @@ func (d *Datapath) Attached() []datapath.Interface {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.attached)
+}
+
+// FitMTU implements datapath.Datapath.
+func (d *Datapath) FitMTU(context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fitted++
+	return nil
+}
+
+// Fitted is how often FitMTU was called.
+func (d *Datapath) Fitted() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.fitted
 }
 
 // Traffic implements datapath.Datapath: the same for all interfaces.

@@ -300,16 +300,33 @@ func (d *Datapath) Close() error {
 	return errors.Join(err, removeVNI(d.config.VNI))
 }
 
+// FitMTU gives the VNI the MTU that fits the interfaces.
+func (d *Datapath) FitMTU(context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return errClosed
+	}
+	return d.setMTU()
+}
+
 // fitMTU adapts the VNI after interfaces have come or gone.
 func (d *Datapath) fitMTU() {
+	if err := d.setMTU(); err != nil {
+		d.log.Warn("setting the virtual interface's MTU", "interface", d.config.VNI, "error", err)
+	}
+}
+
+func (d *Datapath) setMTU() error {
 	if len(d.nics) == 0 {
-		return
+		return nil
 	}
 	link, err := netlink.LinkByName(d.config.VNI)
 	if err == nil {
 		err = netlink.LinkSetMTU(link, d.config.FitMTU(slices.Collect(maps.Keys(d.nics))))
 	}
 	if err != nil {
-		d.log.Warn("setting the virtual interface's MTU", "interface", d.config.VNI, "error", err)
+		return fmt.Errorf("MTU of the virtual interface %s: %w", d.config.VNI, err)
 	}
+	return nil
 }

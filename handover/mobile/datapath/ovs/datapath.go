@@ -425,15 +425,23 @@ func (d *Datapath) Close() error {
 	return err
 }
 
-// fitMTU adapts the VNI after interfaces have come or gone.
-func (d *Datapath) fitMTU(ctx context.Context) {
+// FitMTU gives the VNI the MTU that fits the interfaces.
+func (d *Datapath) FitMTU(ctx context.Context) error {
 	d.mu.Lock()
 	names := slices.Collect(maps.Keys(d.ports))
 	d.mu.Unlock()
-	if d.config.MTU != 0 || len(names) == 0 {
-		return
+	if len(names) == 0 {
+		return nil
 	}
 	if err := d.bridge.setMTU(ctx, d.config.FitMTU(names)); err != nil {
+		return fmt.Errorf("MTU of the virtual interface %s: %w", d.config.VNI, err)
+	}
+	return nil
+}
+
+// fitMTU adapts the VNI after interfaces have come or gone.
+func (d *Datapath) fitMTU(ctx context.Context) {
+	if err := d.FitMTU(ctx); err != nil {
 		d.log.Warn("setting the virtual interface's MTU", "interface", d.config.VNI, "error", err)
 	}
 }
