@@ -39,6 +39,8 @@ type Daemon struct {
 	wish     string
 	wishEnds time.Time
 	attempt  *attempt
+	// told is when the kernel was last told where the gateway is.
+	told time.Time
 	// keeping stops the goroutine that renews the lease.
 	keeping *task
 	// overlap ends the listening to the interface that was left.

@@ -9,6 +9,10 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
+// tellAgain is how often the kernel is told again where the gateway is: it may have
+// learned something else meanwhile.
+const tellAgain = 10 * time.Second
+
 // startProbe begins to probe the gateway by an interface that has a link.
 func (d *Daemon) startProbe(i *iface) {
 	if d.cfg.Probe.Interval <= 0 || d.lease == nil || !d.lease.Router.IsValid() || i.probing != nil || !i.link.Carrier {
@@ -97,7 +101,8 @@ func (d *Daemon) probed(i *iface, s probe.Sample) {
 	if s.Silent != old.Silent {
 		d.log.Info("interface", "interface", i.Name, "silent", s.Silent)
 	}
-	if i == d.active && s.Gateway != (openflow.MAC{}) {
+	if i == d.active && s.Gateway != (openflow.MAC{}) && (s.Gateway != old.Gateway || time.Since(d.told) > tellAgain) {
+		d.told = time.Now()
 		d.setNeighbour(s.Gateway)
 	}
 	if i == d.active && (!s.Since.IsZero() && s.Since != old.Since || s.Error != "" && s.Error != old.Error) {

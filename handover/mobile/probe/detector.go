@@ -15,8 +15,8 @@ const (
 	// nothing must have been heard before it is asked whether the way is alive;
 	// lookIdle is how often without traffic, which is when none has run for busyFor.
 	lookBusy = 20 * time.Millisecond
-	lookIdle = 250 * time.Millisecond
-	busyFor  = time.Second
+	lookIdle = 500 * time.Millisecond
+	busyFor  = 300 * time.Millisecond
 	// again is the time from an unanswered probe to the next.
 	again = 10 * time.Millisecond
 	// A way is dead when so many probes in a row are unanswered that this is chance

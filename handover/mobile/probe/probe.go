@@ -99,8 +99,15 @@ func (p *Prober) poke() {
 	}
 }
 
-// Run probes by conn until ctx ends, whatever the interface does, and reports each answer
-// and each change.
+// How often answers are reported that change nothing else, and how often a gateway that
+// answers pings is asked for its address.
+const (
+	tellHeard = 5 * time.Second
+	askMAC    = 10 * time.Second
+)
+
+// Run probes by conn until ctx ends, whatever the interface does, and reports each
+// change, and answers: the next one after Ask, else one in a while.
 func (p *Prober) Run(ctx context.Context, conn Conn, report func(Sample)) error {
 	r := run{
 		Prober: p, conn: conn, d: newDetector(p.c.Interval, p.c.Window),
@@ -128,8 +135,8 @@ func (p *Prober) Run(ctx context.Context, conn Conn, report func(Sample)) error 
 			answered = r.take(<-answers) || answered
 		}
 		timer.Reset(time.Until(r.step()))
-		if s := r.sample(); answered || s.differs(r.told) {
-			r.told = s
+		if s := r.sample(); s.differs(r.told) || answered && (r.wanted || s.Heard.Sub(r.told.Heard) >= tellHeard) {
+			r.told, r.wanted = s, r.wanted && !answered
 			report(s)
 		}
 	}
@@ -149,6 +156,7 @@ type run struct {
 	number  uint16
 	rtt     time.Duration
 	told    Sample
+	wanted  bool // somebody waits for an answer to be told
 	trouble string
 }
 
@@ -241,6 +249,7 @@ func (r *run) step() time.Time {
 	}
 	r.mu.Unlock()
 	r.d.asked = r.d.asked || asked || fresh
+	r.wanted = r.wanted || asked || fresh
 	if r.use.Traffic != nil {
 		if t, err := r.use.Traffic(); err == nil {
 			r.d.look(time.Now(), t)
@@ -265,7 +274,7 @@ func (r *run) send(now time.Time) {
 	if r.use.From.IsValid() && !r.gateway.IsZero() {
 		err = r.conn.Send(appendEcho(nil, r.gateway, r.c.MAC, r.use.From, r.c.Gateway, r.id, r.number))
 	}
-	if !r.through || now.Sub(r.arp) >= r.c.Interval {
+	if !r.through || r.d.row > 1 || now.Sub(r.arp) >= askMAC {
 		r.arp = now
 		if e := r.conn.Send(packet.AppendARPRequest(nil, r.c.MAC, netip.IPv4Unspecified(), r.c.Gateway, 0)); err == nil {
 			err = e
