@@ -85,7 +85,7 @@ type heading struct {
 	flags    byte
 }
 
-// run hands what comes to f until the socket is closed.
+// run hands what comes to f until the socket is closed; it never returns nil.
 func (w *resetWatch) run(f func(heading)) error {
 	rc, err := w.file.SyscallConn()
 	if err != nil {
