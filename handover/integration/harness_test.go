@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -224,6 +225,16 @@ func (w *world) ready() {
 			}
 		}
 		return true
+	})
+}
+
+// floods waits until the rules of the broadcast tree are in the edges: before, what
+// default forwarding carries may be lost.
+func (w *world) floods() {
+	w.t.Helper()
+	rule := fmt.Sprintf("priority=%d,", network.BandForwarding.Base()+100)
+	w.eventually("the broadcast tree is in the edges", func() bool {
+		return !slices.ContainsFunc(w.domain.Edges, func(e string) bool { return !contains(w.flows(e), rule) })
 	})
 }
 

@@ -29,6 +29,7 @@ func TestIPv6AndGroups(t *testing.T) {
 	if out := w.run("dev1", "ip", "-6", "addr", "show", "dev", "mobile0"); strings.TrimSpace(out) != "" {
 		t.Errorf("a device with the daemon has IPv6 on its virtual interface:\n%s", out)
 	}
+	w.floods()
 	w.run("dev2", "ping", "-6", "-c", "3", "-W", "5", "fd20::1")
 
 	group := netip.MustParseAddr("239.1.2.3")

@@ -21,6 +21,7 @@ func TestHostInTheNetworkOfDevices(t *testing.T) {
 	beyond, astray := netip.MustParseAddr("10.20.0.60"), netip.MustParseAddr("10.20.0.50")
 	w.run(w.domain.Gateway, "ip", "addr", "add", beyond.String()+"/32", "dev", "lo")
 	w.run("dev2", "ip", "addr", "add", astray.String()+"/16", "dev", "eth0")
+	w.floods()
 	w.run("dev2", "ping", "-c", "1", "-W", "5", w.domain.GatewayAddr.String())
 
 	w.run("dev1", "ping", "-c", "1", "-W", "5", beyond.String())
