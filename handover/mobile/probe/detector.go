@@ -32,6 +32,9 @@ const (
 	calmAfter  = 5 * time.Minute
 	// firstRTT is assumed for the round trip until one was measured (RFC 6298, 2.1).
 	firstRTT = time.Second
+	// mostVariance bounds what the round trip's variance adds to the wait for an answer:
+	// on an interface that is seldom probed one late answer counts for long.
+	mostVariance = 25 * time.Millisecond
 	// lostAfter bounds how long an answer may take.
 	lostAfter = time.Second
 )
@@ -227,7 +230,7 @@ func (d *detector) patience() time.Duration {
 	if d.srtt == 0 {
 		return firstRTT
 	}
-	return max(d.srtt+4*d.rttvar, again)
+	return max(d.srtt+min(4*d.rttvar, mostVariance), again)
 }
 
 func (d *detector) lookEvery(now time.Time) time.Duration {

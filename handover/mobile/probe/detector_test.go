@@ -132,3 +132,15 @@ func TestFalseAlarms(t *testing.T) {
 		t.Errorf("long after false alarms a death takes %v more", more)
 	}
 }
+
+// One answer that came late does not delay the notice of a death long after.
+func TestLateAnswer(t *testing.T) {
+	s := simulate(5*time.Millisecond, 0)
+	s.run(time.Second)
+	s.measured(400 * time.Millisecond)
+	s.loss, s.answers = 1, nil
+	died := s.now
+	if s.run(time.Second); s.now.Sub(died) > 160*time.Millisecond {
+		t.Errorf("noticed after %v", s.now.Sub(died))
+	}
+}
