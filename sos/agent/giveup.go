@@ -167,7 +167,7 @@ func (a *Agent) await(s *session, port uint16) {
 
 // serveResets reads a packet socket until the agent closes.
 func (a *Agent) serveResets(w *resetWatch) {
-	if err := w.run(a.clientSegment); err != nil && !errors.Is(err, os.ErrClosed) {
+	if err := w.run(a.clientSegment); !errors.Is(err, os.ErrClosed) {
 		a.log.Warn("clients that give up during set-up are noticed late", "error", err)
 	}
 }
