@@ -66,6 +66,10 @@ func newBench(t *testing.T) *bench {
 	if _, err := b.service.addEntry(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
+	b.eventually("the agents are guarded, and that is stored", func() bool {
+		guards, err := b.store.List(t.Context(), keyGuards)
+		return err == nil && len(guards) == 2
+	})
 	return b
 }
 

@@ -88,6 +88,8 @@ func TestFailOpen(t *testing.T) {
 	}
 	rules := func(kind string) func(*bench) {
 		return func(b *bench) {
+			b.net.mu.Lock()
+			defer b.net.mu.Unlock()
 			b.net.refuse = func(key string) error {
 				if keyKind(key) == kind {
 					return errors.New("table full")
@@ -424,6 +426,9 @@ func TestRestart(t *testing.T) {
 	b.eventually("the half session is gone", func() bool { return b.y.count() == 1 })
 	if probe := b.frame(); probe.Destination() != lost.Client || probe.Source() != hostB {
 		t.Errorf("%v is provoked, want the client of the half session", probe.Destination())
+	}
+	if v, held := b.syn(lost.Client); v != network.Stop || held != nil {
+		t.Errorf("while its client is being reset, a new connection of the half session's ends is taken up: %v, held %v", v, held != nil)
 	}
 	if taken := b.service.taken; taken.Sessions != 1 || taken.Dropped != 1 {
 		t.Errorf("taken over: %+v", taken)

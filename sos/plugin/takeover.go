@@ -64,7 +64,8 @@ func (s *Service) takeOver(ctx context.Context) {
 			s.mu.Lock()
 			s.taken.Dropped++
 			s.mu.Unlock()
-			s.start(func(ctx context.Context) { s.clearAway(ctx, id, f) })
+			left := s.leftOver(id, f)
+			s.start(func(ctx context.Context) { s.clearAway(ctx, left, f) })
 			continue
 		}
 		all = append(all, ss)
@@ -193,15 +194,17 @@ func (s *Service) rebuild(id agentapi.SessionID, f *found) (*session, bool) {
 
 // clearAway ends what is left of a session that cannot be taken over: the agents
 // that know it reset their ends, the controller those of the others.
-func (s *Service) clearAway(ctx context.Context, id agentapi.SessionID, f *found) {
-	ss := &session{id: id}
+func (s *Service) clearAway(ctx context.Context, ss *session, f *found) {
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.sessions[ss.flow] == ss {
+			delete(s.sessions, ss.flow)
+		}
+	}()
 	for _, r := range bothRole {
 		if a := f.at[r]; a != nil {
-			s.abort(id, a)
-			var about sessionContext
-			if json.Unmarshal(f.seen[r].Context, &about) == nil {
-				ss.layout = about.Layout
-			}
+			s.abort(ss.id, a)
 		}
 	}
 	for _, r := range bothRole {
@@ -216,9 +219,28 @@ func (s *Service) clearAway(ctx context.Context, id agentapi.SessionID, f *found
 		}
 		s.resetEnd(ctx, ss, r)
 		if err := s.rules.Remove(ctx, ss.key(r)); err != nil {
-			s.log.Warn("rules could not be removed", "session", id, "error", err)
+			s.log.Warn("rules could not be removed", "session", ss.id, "error", err)
 		}
 	}
+}
+
+// leftOver describes a session that cannot be taken over. Until it is cleared away
+// its connection is known: the rules by which an end is reset would catch a new
+// connection's packets, so its client has to wait for their removal.
+func (s *Service) leftOver(id agentapi.SessionID, f *found) *session {
+	ss := &session{id: id, state: StateResetting, started: time.Now(), how: "cannot be taken over"}
+	for _, r := range bothRole {
+		var about sessionContext
+		if f.at[r] != nil && json.Unmarshal(f.seen[r].Context, &about) == nil {
+			ss.layout, ss.flow = about.Layout, flow{about.Layout.Client, about.Layout.Server}
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sessions[ss.flow] == nil && ss.flow.client.IsValid() {
+		s.sessions[ss.flow] = ss
+	}
+	return ss
 }
 
 // awaitSwitches waits until the switches and links of the sessions are known
