@@ -94,8 +94,18 @@ func removeHidden(path string) error {
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 			return fmt.Errorf("make mounts private: %w", err)
 		}
-		for unix.Unmount(path, unix.MNT_DETACH) == nil || unix.Unmount(Dir, unix.MNT_DETACH) == nil {
+		// Each mount on top may hold a file of the name, or none: that of something
+		// else, mounted over all, does not.
+		removed := error(os.ErrNotExist)
+		for {
+			for unix.Unmount(path, unix.MNT_DETACH) == nil {
+			}
+			if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
+				removed = err
+			}
+			if unix.Unmount(Dir, unix.MNT_DETACH) != nil {
+				return removed
+			}
 		}
-		return os.Remove(path)
 	})
 }
