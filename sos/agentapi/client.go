@@ -31,8 +31,9 @@ var ErrSilent = errors.New("agent is silent")
 
 // Client speaks to one agent. It is safe for concurrent use.
 type Client struct {
-	base string
-	http *http.Client
+	base  string
+	http  *http.Client
+	conns *conns
 }
 
 // Option changes a Client.
@@ -65,11 +66,16 @@ func NewClient(base string, config *tls.Config, options ...Option) (*Client, err
 	for _, o := range options {
 		o(t)
 	}
-	return &Client{base: strings.TrimSuffix(base, "/"), http: &http.Client{Transport: t}}, nil
+	open := &conns{open: map[net.Conn]struct{}{}}
+	t.DialContext = open.track(t.DialContext)
+	return &Client{base: strings.TrimSuffix(base, "/"), http: &http.Client{Transport: t}, conns: open}, nil
 }
 
-// Close gives the client's idle connections back.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+// Close ends the client: its connections are closed, and every request fails.
+func (c *Client) Close() {
+	c.conns.close()
+	c.http.CloseIdleConnections()
+}
 
 // Prepare announces a session.
 func (c *Client) Prepare(ctx context.Context, req PrepareRequest) (PrepareReply, error) {

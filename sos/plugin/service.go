@@ -153,6 +153,7 @@ func (s *Service) Name() string { return Name }
 func (s *Service) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.tasks.Cancel)
 	defer stop()
+	defer s.closeClients() // when nothing that may speak to an agent runs any more
 	defer s.tasks.Stop()
 	if err := s.load(s.ctx); err != nil {
 		return fmt.Errorf("sos: %w", err)
@@ -167,6 +168,15 @@ func (s *Service) Run(ctx context.Context) error {
 	s.running = false
 	s.mu.Unlock()
 	return nil
+}
+
+// closeClients ends the connections to all agents.
+func (s *Service) closeClients() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.agents {
+		a.client.Close()
+	}
 }
 
 // start runs f in a goroutine that Run waits for. It does nothing after the end.

@@ -239,6 +239,7 @@ func (s *Service) addAgent(ctx context.Context, r AgentRecord) (AgentRecord, err
 	s.mu.Lock()
 	if old := s.agents[r.Name]; old != nil {
 		old.stop()
+		old.client.Close()
 	}
 	err = s.follow(r)
 	s.refreshView()
@@ -304,6 +305,7 @@ func (s *Service) removeAgent(ctx context.Context, name string, force bool) erro
 	s.publish("agent-removed", map[string]string{"agent": name})
 	s.loseSessions(a, errors.New("removed by the operator"))
 	a.stop()
+	a.client.Close()
 	return nil
 }
 

@@ -24,7 +24,6 @@ var errReplaced = errors.New("agent was started again")
 // watchAgent follows one agent's events until ctx ends. It gives the agent up
 // when it is silent, and takes it back when it is heard again.
 func (s *Service) watchAgent(ctx context.Context, a *agent) {
-	defer a.client.Close()
 	for ctx.Err() == nil {
 		err := s.followEvents(ctx, a)
 		if ctx.Err() != nil {

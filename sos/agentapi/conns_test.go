@@ -1,0 +1,45 @@
+package agentapi
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// A connection that stands only when its request has been given up is closed with
+// the client, as one that is made afterwards.
+func TestCloseEndsConnectionsNobodyWaitsFor(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	made, proceed := make(chan net.Conn, 2), make(chan struct{})
+	c, err := NewClient(s.URL, nil, WithDialer(func(_ context.Context, network, addr string) (net.Conn, error) {
+		<-proceed
+		nc, err := net.Dial(network, addr)
+		if err == nil {
+			made <- nc
+		}
+		return nc, err
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := c.Status(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("a request whose connection does not come: %v", err)
+	}
+	c.Close()
+	close(proceed)
+	late := <-made
+	_ = late.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := late.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the late connection: %v, want it closed", err)
+	}
+	if _, err := c.Status(t.Context()); err == nil {
+		t.Error("a request after the end was answered")
+	}
+}
