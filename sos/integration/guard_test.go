@@ -5,11 +5,8 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/network/packet"
@@ -30,7 +27,13 @@ func TestStrayPacketsOfAgents(t *testing.T) {
 	for _, port := range []uint16{10240, 16000, 25000, 32767} {
 		strays = append(strays, netip.AddrPortFrom(agent, port))
 	}
-	send := w.rawSender("y")
+	raw := w.rawSender("y")
+	send := func(ip []byte) {
+		t.Helper()
+		if err := raw(ip); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for range 3 {
 		for _, from := range strays {
 			send(synPacket(from, w.serverAddr(80)))
@@ -49,61 +52,19 @@ func TestStrayPacketsOfAgents(t *testing.T) {
 	w.clean()
 }
 
-// rawSender returns a function that sends IPv4 packets from a host as they are.
-func (w *world) rawSender(host string) func(ip []byte) {
-	w.t.Helper()
-	var fd int
-	err := w.lab.Host(host).Do(func() (err error) {
-		fd, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_RAW, syscall.IPPROTO_RAW)
-		return err
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { _ = syscall.Close(fd) })
-	return func(ip []byte) {
-		w.t.Helper()
-		if err := syscall.Sendto(fd, ip, 0, &syscall.SockaddrInet4{Addr: [4]byte(ip[16:20])}); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-}
-
 // arrivals tells the source port of each TCP segment that reaches a host from an
 // address.
 func (w *world) arrivals(host string, from netip.Addr) <-chan uint16 {
 	w.t.Helper()
-	var fd int
-	err := w.lab.Host(host).Do(func() (err error) {
-		const all = 0x0300 // ETH_P_ALL in network order
-		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all)
-		return err
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100000}); err != nil {
-		w.t.Fatal(err)
-	}
-	out, done := make(chan uint16, 100), make(chan struct{})
-	go func() {
-		defer close(done)
-		defer func() { _ = unix.Close(fd) }()
-		b := make([]byte, 1<<16)
-		for w.t.Context().Err() == nil {
-			n, err := unix.Read(fd, b)
-			if err != nil {
-				continue
-			}
-			h, err := packet.Parse(b[:n])
-			if err == nil && h.Has(packet.TCP) && h.Src == from {
-				select {
-				case out <- h.SrcPort:
-				default:
-				}
+	out := make(chan uint16, 100)
+	w.watchFrames(host, func(frame []byte) {
+		h, err := packet.Parse(frame)
+		if err == nil && h.Has(packet.TCP) && h.Src == from {
+			select {
+			case out <- h.SrcPort:
+			default:
 			}
 		}
-	}()
-	w.t.Cleanup(func() { <-done })
+	})
 	return out
 }

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/sos/wire"
@@ -195,38 +193,16 @@ func (w *world) refusedAt(port netip.AddrPort, what string, b []byte) {
 // between agents.
 func (w *world) recordOpenings(host string) <-chan []byte {
 	w.t.Helper()
-	var fd int
-	err := w.lab.Host(host).Do(func() (err error) {
-		const all = 0x0300 // ETH_P_ALL in network order
-		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all)
-		return err
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100000}); err != nil {
-		w.t.Fatal(err)
-	}
-	out, done := make(chan []byte, 1), make(chan struct{})
-	go func() {
-		defer close(done)
-		defer func() { _ = unix.Close(fd) }()
-		b := make([]byte, 1<<16)
-		for w.t.Context().Err() == nil {
-			n, err := unix.Read(fd, b)
-			if err != nil {
-				continue
-			}
-			i := bytes.Index(b[:max(n, 0)], []byte("SOS\x00\x01\x01"))
-			if i < 0 || n-i < wire.OpeningSize {
-				continue
-			}
-			select {
-			case out <- bytes.Clone(b[i : i+wire.OpeningSize]):
-			default:
-			}
+	out := make(chan []byte, 1)
+	w.watchFrames(host, func(frame []byte) {
+		i := bytes.Index(frame, []byte("SOS\x00\x01\x01"))
+		if i < 0 || len(frame)-i < wire.OpeningSize {
+			return
 		}
-	}()
-	w.t.Cleanup(func() { <-done })
+		select {
+		case out <- bytes.Clone(frame[i : i+wire.OpeningSize]):
+		default:
+		}
+	})
 	return out
 }

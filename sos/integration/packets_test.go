@@ -40,3 +40,50 @@ func (w *world) sendSYN(from, to netip.AddrPort) {
 		w.t.Fatal(err)
 	}
 }
+
+// rawSender returns a function that sends IPv4 packets from a host as they are.
+func (w *world) rawSender(host string) func(ip []byte) error {
+	w.t.Helper()
+	fd := w.rawSocket(host, unix.AF_INET, unix.IPPROTO_RAW)
+	w.t.Cleanup(func() { _ = unix.Close(fd) })
+	return func(ip []byte) error {
+		return unix.Sendto(fd, ip, 0, &unix.SockaddrInet4{Addr: [4]byte(ip[16:20])})
+	}
+}
+
+// watchFrames hands every frame that a host receives or sends to f until the test
+// ends. The frame is overwritten after the call.
+func (w *world) watchFrames(host string, f func(frame []byte)) {
+	w.t.Helper()
+	const all = 0x0300 // ETH_P_ALL in network order
+	fd := w.rawSocket(host, unix.AF_PACKET, all)
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100000}); err != nil {
+		w.t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { _ = unix.Close(fd) }()
+		b := make([]byte, 1<<16)
+		for w.t.Context().Err() == nil {
+			if n, err := unix.Read(fd, b); err == nil {
+				f(b[:n])
+			}
+		}
+	}()
+	w.t.Cleanup(func() { <-done })
+}
+
+// rawSocket opens a raw socket in a host's namespace.
+func (w *world) rawSocket(host string, family, protocol int) int {
+	w.t.Helper()
+	var fd int
+	err := w.lab.Host(host).Do(func() (err error) {
+		fd, err = unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return fd
+}

@@ -262,20 +262,10 @@ func (w *world) echoAfterFlood() {
 // flood sends n first packets from invented addresses out of the client's host.
 func (w *world) flood(n int, to netip.AddrPort) {
 	w.t.Helper()
-	var fd int
-	client := w.lab.Host("client")
-	err := client.Do(func() (err error) {
-		fd, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_RAW, syscall.IPPROTO_RAW)
-		return err
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer func() { _ = syscall.Close(fd) }()
+	send := w.rawSender("client")
 	for i := range n {
 		from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(1 + i/250), byte(1 + i%250)}), uint16(20000+i))
-		p := synPacket(from, to)
-		if err := syscall.Sendto(fd, p, 0, &syscall.SockaddrInet4{Addr: to.Addr().As4()}); err != nil && !errors.Is(err, syscall.ENOBUFS) {
+		if err := send(synPacket(from, to)); err != nil && !errors.Is(err, syscall.ENOBUFS) {
 			w.t.Fatal(err)
 		}
 	}
