@@ -258,14 +258,15 @@ static __always_inline __u64 fingerprint(struct __sk_buff *skb, __be16 protocol)
 
 // is_copy says whether another interface has brought the packet first. Two
 // processors may handle two copies at once; the one whose exchange succeeds
-// delivers.
+// delivers. One that has read the clock first may look last, and then finds a
+// packet that is younger than its own time.
 static __always_inline int is_copy(__u64 key)
 {
 	__u64 now = bpf_ktime_get_ns();
 	__u32 slot = nic_slot & (MAX_INTERFACES - 1);
 	struct copies *c = bpf_map_lookup_elem(&seen, &key);
 
-	if (!c || now - c->born > COPIES_NS) {
+	if (!c || (__s64)(now - c->born) > (__s64)COPIES_NS) {
 		struct copies fresh = {.born = now, .delivered = 1};
 
 		fresh.count[slot] = 1;
