@@ -20,7 +20,6 @@ import (
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/handover/dhcp"
 	"github.com/sluice-net/sluice/handover/mobile"
-	"github.com/sluice-net/sluice/handover/mobile/datapath/ovs"
 	"github.com/sluice-net/sluice/handover/mobile/orders"
 	"github.com/sluice-net/sluice/handover/mobile/policy"
 	"github.com/sluice-net/sluice/internal/version"
@@ -75,7 +74,7 @@ again. What a daemon has left that was killed is put back first.`,
 func mobileConfig(c *config.Mobile, log *slog.Logger, keep bool) (mobile.Config, error) {
 	m := mobile.Config{
 		Device: c.Device, StateDir: c.StateDir, Socket: c.Socket, SocketGroup: -1,
-		VNI: c.VNI.Name, MTU: c.VNI.MTU, Listen: mobile.Listen(c.Datapath.Listen), Overlap: c.Datapath.Overlap,
+		VNI: c.VNI.Name, MTU: c.VNI.MTU, Overlap: c.Datapath.Overlap,
 		Policy: policy.Rules{
 			MinSignal: c.Policy.MinSignal, MaxLoss: c.Policy.MaxLoss, SignalMargin: c.Policy.SignalMargin,
 			LossMargin: c.Policy.LossMargin, Dwell: c.Policy.Dwell, Hold: c.Policy.Hold,
@@ -103,9 +102,6 @@ func mobileConfig(c *config.Mobile, log *slog.Logger, keep bool) (mobile.Config,
 	}
 	if err != nil {
 		return m, fmt.Errorf("vni.mac: %w", err)
-	}
-	if m.OpenDatapath, err = mobile.Opener(c.Datapath.Kind, ovs.Options{RunDir: c.Datapath.OVSDir}); err != nil {
-		return m, fmt.Errorf("datapath.kind: %w", err)
 	}
 	if c.SocketGroup != "" {
 		if m.SocketGroup, err = groupID(c.SocketGroup); err != nil {

@@ -47,11 +47,6 @@ func mobileTable(w io.Writer, s mobile.Status) {
 	} else {
 		fmt.Fprint(w, "address\tnone\n")
 	}
-	datapath := s.Datapath
-	if s.Merges {
-		datapath += ", which delivers packets once that come twice"
-	}
-	fmt.Fprintf(w, "datapath\t%s\n", datapath)
 	switch {
 	case s.Wish != "" && s.WishEnds.IsZero():
 		fmt.Fprintf(w, "kept on\t%s\n", s.Wish)

@@ -20,7 +20,7 @@ type Mobile struct {
 	Log         Log                        `yaml:"log" doc:"What is logged, and how."`
 	VNI         VNI                        `yaml:"vni" doc:"The virtual interface that applications use."`
 	Interfaces  map[string]MobileInterface `yaml:"interfaces" doc:"The interfaces that carry its packets, by name. They belong to the daemon: their own addresses and routes are taken off while it runs."`
-	Datapath    Datapath                   `yaml:"datapath" doc:"What carries packets between the virtual interface and the others."`
+	Datapath    Datapath                   `yaml:"datapath" doc:"How packets are carried between the virtual interface and the others."`
 	Policy      Policy                     `yaml:"policy" doc:"When the device moves by itself."`
 	Probe       Probe                      `yaml:"probe" doc:"How it is found that a network does not work although the link does: the gateway is asked for, by ICMP echo where the device's packets go, and by ARP."`
 	DHCP        MobileDHCP                 `yaml:"dhcp" doc:"How networks are joined."`
@@ -42,11 +42,8 @@ type MobileInterface struct {
 	Cost  int `yaml:"cost" min:"0" max:"1000000" doc:"What its use costs, for the criterion cost, in any unit."`
 }
 
-// Datapath says what carries packets.
+// Datapath says how packets are carried.
 type Datapath struct {
-	Kind    string        `yaml:"kind" oneof:"auto|ebpf|ovs" doc:"ebpf: programs in the kernel. ovs: Open vSwitch. auto: ebpf where the kernel can, else ovs."`
-	OVSDir  string        `yaml:"ovs_dir" pattern:"/.*" form:"an absolute path like /var/run/openvswitch" doc:"Folder with the sockets of Open vSwitch. Empty: where it has them by itself."`
-	Listen  string        `yaml:"listen" oneof:"auto|both|one" doc:"By what to receive during a move. both: by the old interface and the new one. one: by the one that sends. auto: both, if the datapath delivers packets once that come twice."`
 	Overlap time.Duration `yaml:"overlap" min:"0s" max:"10s" doc:"How long after a move the old interface is still listened to. At least as long as the network sends there."`
 }
 
@@ -88,7 +85,7 @@ func DefaultMobile() *Mobile {
 		Log:        Log{Level: "info", Format: "text"},
 		VNI:        VNI{Name: "sluice0"},
 		Interfaces: map[string]MobileInterface{},
-		Datapath:   Datapath{Kind: "auto", Listen: "auto", Overlap: 500 * time.Millisecond},
+		Datapath:   Datapath{Overlap: 500 * time.Millisecond},
 		Policy: Policy{
 			Criteria: []string{"order"}, MinSignal: -80, MaxLoss: 0.5, SignalMargin: 6, LossMargin: 0.1,
 			Dwell: 3 * time.Second, Hold: 10 * time.Second,

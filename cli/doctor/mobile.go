@@ -14,7 +14,6 @@ import (
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/handover/mobile"
 	"github.com/sluice-net/sluice/handover/mobile/datapath/ebpf"
-	"github.com/sluice-net/sluice/handover/mobile/datapath/ovs"
 	"github.com/sluice-net/sluice/handover/mobile/device"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -29,8 +28,8 @@ func ForMobile(ctx context.Context, c *config.Mobile) []Finding {
 	out := []Finding{
 		mobileAddresses(c),
 		host.root(Fail, "the daemon changes interfaces and sends frames", "run it as root, or give it CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON"),
+		datapath(),
 	}
-	out = append(out, datapaths(ctx, c)...)
 	out = append(out, interfaces(c)...)
 	out = append(out, host.managers()...)
 	out = append(out, mobileFiles(c)...)
@@ -69,27 +68,13 @@ func mobileAddresses(c *config.Mobile) Finding {
 	return f
 }
 
-// datapaths says which ones the device can have.
-func datapaths(ctx context.Context, c *config.Mobile) []Finding {
-	probes := map[string]error{mobile.KindEBPF: ebpf.Probe(), mobile.KindOVS: ovs.Probe(ctx, ovs.Options{RunDir: c.Datapath.OVSDir})}
-	var out []Finding
-	works := 0
-	for _, kind := range []string{mobile.KindEBPF, mobile.KindOVS} {
-		f := Finding{Check: "datapath " + kind, Level: OK, Found: "works"}
-		if err := probes[kind]; err != nil {
-			f.Level, f.Found = Info, err.Error()
-			if c.Datapath.Kind == kind {
-				f.Level, f.Advice = Fail, "datapath.kind asks for it: put in order what is missing, or write auto"
-			}
-		} else {
-			works++
-		}
-		out = append(out, f)
+// datapath says whether the kernel carries one.
+func datapath() Finding {
+	f := Finding{Check: "datapath", Level: OK, Found: "the kernel carries it"}
+	if err := ebpf.Probe(); err != nil {
+		f.Level, f.Found, f.Advice = Fail, err.Error(), "a kernel of 6.6 or later with eBPF, and the right to load programs"
 	}
-	if works == 0 {
-		out = append(out, Finding{Check: "datapath", Level: Fail, Found: "neither kind works", Advice: "a kernel of 6.6 or later with eBPF, or Open vSwitch: apt-get install openvswitch-switch"})
-	}
-	return out
+	return f
 }
 
 // interfaces says what the ones are like that the daemon will have.

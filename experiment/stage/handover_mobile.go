@@ -1,7 +1,6 @@
 package stage
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -29,7 +28,6 @@ type MobileOptions struct {
 	Class  string
 	// Interfaces in the order of preference. Only the first is used until Move.
 	Interfaces []string
-	Datapath   string // ebpf or ovs; empty leaves it to the daemon
 }
 
 // Registry is where a device is registered: the controller of its home.
@@ -204,8 +202,7 @@ key_file: %[2]s/key
 state_dir: %[2]s/state
 socket: %[3]s
 vni: {name: vni0, mac: %[4]q}
-datapath: {kind: %[5]s}
-`, m.o.Device, m.dir, m.Socket(), vniMAC.String(), cmp.Or(m.o.Datapath, "auto"))
+`, m.o.Device, m.dir, m.Socket(), vniMAC.String())
 	b.WriteString("interfaces:\n")
 	for i, name := range m.o.Interfaces {
 		fmt.Fprintf(&b, "  %s: {order: %d}\n", name, i+1)

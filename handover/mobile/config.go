@@ -1,7 +1,6 @@
 package mobile
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -36,11 +35,7 @@ type Config struct {
 	MTU    int
 	// Interfaces carry the VNI's packets, in the order of preference.
 	Interfaces []Interface
-	// OpenDatapath opens one.
-	OpenDatapath func(context.Context, datapath.Config) (datapath.Datapath, error)
-	// Listen says by what to receive during a move.
-	Listen Listen
-	// Overlap is how long after a move the old interface is listened to.
+	// Overlap is how long after a move the old interface is still listened to.
 	Overlap time.Duration
 
 	// Policy says when to move.
@@ -87,29 +82,10 @@ type Probe struct {
 	Window   int
 }
 
-// Listen says by which interfaces the device receives during a move.
-type Listen string
-
-// The ways to listen.
-const (
-	// ListenAuto is ListenBoth if the datapath delivers copies once, else
-	// ListenOne.
-	ListenAuto Listen = "auto"
-	// ListenBoth receives by the old and the new interface from before the
-	// request until the overlap is over. Where the network sends to both, a
-	// datapath that does not merge delivers packets twice.
-	ListenBoth Listen = "both"
-	// ListenOne receives by the interface that sends.
-	ListenOne Listen = "one"
-)
-
 // withDefaults fills in what is zero.
 func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.Listen == "" {
-		c.Listen = ListenAuto
 	}
 	if c.AttachTimeout <= 0 {
 		c.AttachTimeout = 15 * time.Second
@@ -138,9 +114,6 @@ func (c Config) Validate() error {
 	}
 	if c.StateDir == "" {
 		errs = append(errs, errors.New("no folder for state"))
-	}
-	if c.OpenDatapath == nil {
-		errs = append(errs, errors.New("no datapath"))
 	}
 	return errors.Join(errs...)
 }

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/mobile/datapath"
-	"github.com/sluice-net/sluice/handover/mobile/fake"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -186,11 +184,9 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 		"no name":              func(c *Config) { c.VNI = "" },
 		"a multicast address":  func(c *Config) { c.VNIMAC = openflow.MAC{1} },
 		"no folder":            func(c *Config) { c.StateDir = "" },
-		"no datapath":          func(c *Config) { c.OpenDatapath = nil },
 	} {
 		c := Config{
 			VNI: "v", VNIMAC: openflow.MAC{2}, StateDir: "/x", Interfaces: []Interface{{Name: "a"}},
-			OpenDatapath: func(context.Context, datapath.Config) (datapath.Datapath, error) { return &fake.Datapath{}, nil },
 		}
 		if err := c.Validate(); err != nil {
 			t.Fatal(err)

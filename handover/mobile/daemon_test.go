@@ -40,29 +40,6 @@ func TestMakeBeforeBreak(t *testing.T) {
 	})
 }
 
-func TestDatapathThatDoesNotMerge(t *testing.T) {
-	for _, c := range []struct {
-		listen Listen
-		want   []string
-	}{
-		{ListenAuto, []string{"b<[b]"}},
-		{ListenOne, []string{"b<[b]"}},
-		{ListenBoth, []string{"a<[a b]", "b<[b a]", "b<[b]"}},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, func(c2 *Config) { c2.Listen = c.listen })
-			w.path.Merging = false
-			w.start()
-			w.uses("a<[a]")
-			if _, err := w.d.MoveTo(context.Background(), "b", "test", -1); err != nil {
-				t.Error(err)
-			}
-			w.pass(time.Second)
-			w.uses(c.want...)
-		})
-	}
-}
-
 func TestBreakBeforeMake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(c *Config) { c.Interfaces = c.Interfaces[:1] }).start()

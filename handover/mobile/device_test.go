@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/handover/mobile"
-	"github.com/sluice-net/sluice/handover/mobile/datapath/ovs"
+	"github.com/sluice-net/sluice/handover/mobile/datapath/ebpf"
 	"github.com/sluice-net/sluice/handover/mobile/fake"
 	"github.com/sluice-net/sluice/handover/mobile/raw"
 	"github.com/sluice-net/sluice/lab"
@@ -29,13 +29,10 @@ import (
 // device's packets to where it has asked for its address last: the network of a
 // handover of the saving kind, with real frames and no switch.
 type field struct {
-	t      *testing.T
-	kind   string
-	ovs    ovs.Options
-	listen mobile.Listen
-	lab    *lab.Lab
-	net    *fake.Network
-	dir    string
+	t   *testing.T
+	lab *lab.Lab
+	net *fake.Network
+	dir string
 
 	cmd *exec.Cmd
 	log *os.File
@@ -43,12 +40,15 @@ type field struct {
 
 const address = "10.8.0.10/24"
 
-func newField(t *testing.T, kind string) *field {
+func newField(t *testing.T) *field {
 	t.Helper()
+	if err := ebpf.Probe(); err != nil {
+		t.Skip(err)
+	}
 	link := func(name string) lab.Link {
 		return lab.Link{Name: name, A: lab.End{Node: "dev"}, B: lab.End{Node: "net"}}
 	}
-	f := &field{t: t, kind: kind, dir: t.TempDir(), net: fake.NewNetwork(address)}
+	f := &field{t: t, dir: t.TempDir(), net: fake.NewNetwork(address)}
 	var err error
 	if f.log, err = os.Create(filepath.Join(f.dir, "log")); err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func (f *field) start(interfaces ...mobile.Interface) *mobile.Client {
 		f.t.Fatal(err)
 	}
 	socket := filepath.Join(f.dir, "s")
-	config, err := json.Marshal(child{Kind: f.kind, OVSDir: f.ovs.RunDir, Listen: f.listen, StateDir: f.dir, Socket: socket, Resolver: filepath.Join(f.dir, "resolv.conf"), Interfaces: interfaces})
+	config, err := json.Marshal(child{StateDir: f.dir, Socket: socket, Resolver: filepath.Join(f.dir, "resolv.conf"), Interfaces: interfaces})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -182,62 +182,6 @@ func (f *field) end(signal unix.Signal) {
 	}
 }
 
-// startOVS starts an Open vSwitch on the device.
-func (f *field) startOVS() {
-	f.t.Helper()
-	for _, tool := range []string{"ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl", "nft"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			f.t.Skip(err)
-		}
-	}
-	dir, err := os.MkdirTemp("", "sluice-ovs") // a path that is short enough for sockets
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	f.ovs = ovs.Options{RunDir: dir, DatapathType: "netdev"}
-	f.listen = mobile.ListenBoth                    // this network never sends anything twice
-	for _, name := range []string{"eth0", "eth1"} { // a cable between hosts carries packets without checksums, which no network does
-		f.on("net", "ethtool", "-K", name, "tx", "off")
-	}
-	database, socket := filepath.Join(dir, "conf.db"), "unix:"+filepath.Join(dir, "db.sock")
-	f.on("dev", "ovsdb-tool", "create", database, "/usr/share/openvswitch/vswitch.ovsschema")
-	f.daemon(dir, "ovsdb-server", database, "--remote=p"+socket, "--unixctl="+filepath.Join(dir, "db.ctl"))
-	f.appears(filepath.Join(dir, "db.sock"))
-	f.on("dev", "ovs-vsctl", "--no-wait", "--timeout=20", "--db="+socket, "init")
-	f.daemon(dir, "ovs-vswitchd", socket, "--log-file="+filepath.Join(dir, "vswitchd.log"), "--pidfile="+filepath.Join(dir, "vswitchd.pid"))
-	f.appears(filepath.Join(dir, "ovs-vswitchd.*.ctl"))
-}
-
-// daemon runs a program on the device until the test ends.
-func (f *field) daemon(dir, name string, args ...string) {
-	f.t.Helper()
-	cmd := f.lab.Host("dev").Command(context.Background(), name, append(args, "-vconsole:off", "-vsyslog:off")...)
-	cmd.Env = append(os.Environ(), "OVS_RUNDIR="+dir, "OVS_LOGDIR="+dir, "OVS_DBDIR="+dir)
-	if err := cmd.Start(); err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() {
-		_ = cmd.Process.Signal(unix.SIGTERM)
-		_ = cmd.Wait()
-	})
-}
-
-// appears waits for a file.
-func (f *field) appears(pattern string) {
-	f.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		if found, _ := filepath.Glob(pattern); len(found) > 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			f.t.Fatalf("%s does not appear", pattern)
-		}
-		<-time.After(10 * time.Millisecond)
-	}
-}
-
 // picture is what the device has of links, addresses, routes and settings.
 func (f *field) picture() string {
 	var lines []string
@@ -252,7 +196,6 @@ func (f *field) picture() string {
 		lines = append(lines, name+" disable_ipv6 "+f.on("dev", "cat", "/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6"))
 		lines = append(lines, f.on("dev", "tc", "filter", "show", "dev", name, "ingress"))
 	}
-	lines = append(lines, f.on("dev", "nft", "list", "ruleset"))
 	slices.Sort(lines)
 	return strings.TrimSpace(strings.Join(lines, "\n"))
 }

@@ -16,25 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/handover/mobile"
-	"github.com/sluice-net/sluice/handover/mobile/datapath/ebpf"
 )
 
 var both = []mobile.Interface{{Name: "eth0"}, {Name: "eth1"}}
-
-// kinds runs a test with each datapath that this machine has.
-func kinds(t *testing.T, test func(*testing.T, *field)) {
-	t.Run(mobile.KindEBPF, func(t *testing.T) {
-		if err := ebpf.Probe(); err != nil {
-			t.Skip(err)
-		}
-		test(t, newField(t, mobile.KindEBPF))
-	})
-	t.Run(mobile.KindOVS, func(t *testing.T) {
-		f := newField(t, mobile.KindOVS)
-		f.startOVS()
-		test(t, f)
-	})
-}
 
 // stream sends a numbered packet each millisecond from the network to the device
 // until the test stops it, and says which ones did not arrive or came twice.
@@ -128,10 +112,7 @@ func (f *field) settle() {
 }
 
 func TestNoPacketIsLostBetweenTwoInterfaces(t *testing.T) {
-	kinds(t, noPacketIsLostBetweenTwoInterfaces)
-}
-
-func noPacketIsLostBetweenTwoInterfaces(t *testing.T, f *field) {
+	f := newField(t)
 	c := f.start(both...)
 	f.until(c, "joined", active("eth0"))
 	f.settle()
@@ -166,9 +147,8 @@ func noPacketIsLostBetweenTwoInterfaces(t *testing.T, f *field) {
 	f.end(unix.SIGTERM)
 }
 
-func TestLossOfTheLink(t *testing.T) { kinds(t, lossOfTheLink) }
-
-func lossOfTheLink(t *testing.T, f *field) {
+func TestLossOfTheLink(t *testing.T) {
+	f := newField(t)
 	c := f.start(both...)
 	f.until(c, "joined", active("eth0"))
 	conn := f.connection()
@@ -188,9 +168,8 @@ func lossOfTheLink(t *testing.T, f *field) {
 	f.end(unix.SIGTERM)
 }
 
-func TestOneInterfaceIsPluggedElsewhere(t *testing.T) { kinds(t, oneInterfaceIsPluggedElsewhere) }
-
-func oneInterfaceIsPluggedElsewhere(t *testing.T, f *field) {
+func TestOneInterfaceIsPluggedElsewhere(t *testing.T) {
+	f := newField(t)
 	c := f.start(both[0])
 	f.until(c, "joined", active("eth0"))
 	conn := f.connection()
@@ -258,9 +237,8 @@ func (c *connection) works() {
 	}
 }
 
-func TestDeviceIsPutBack(t *testing.T) { kinds(t, deviceIsPutBack) }
-
-func deviceIsPutBack(t *testing.T, f *field) {
+func TestDeviceIsPutBack(t *testing.T) {
+	f := newField(t)
 	resolver := filepath.Join(f.dir, "resolv.conf")
 	if err := os.WriteFile(resolver, []byte("nameserver 192.0.2.1\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -296,20 +274,15 @@ func deviceIsPutBack(t *testing.T, f *field) {
 	}
 }
 
-func TestRestoreWithoutADaemon(t *testing.T) { kinds(t, restoreWithoutADaemon) }
-
-func restoreWithoutADaemon(t *testing.T, f *field) {
+func TestRestoreWithoutADaemon(t *testing.T) {
+	f := newField(t)
 	before := f.picture()
 	c := f.start(both...)
 	f.until(c, "joined", active("eth0"))
 	f.end(unix.SIGKILL)
-	open, err := mobile.Opener(f.kind, f.ovs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = f.lab.Host("dev").Do(func() error {
+	err := f.lab.Host("dev").Do(func() error {
 		n, err := mobile.Restore(context.Background(), mobile.Config{
-			StateDir: f.dir, VNI: "vni", VNIMAC: vniMAC, Interfaces: both, OpenDatapath: open,
+			StateDir: f.dir, VNI: "vni", VNIMAC: vniMAC, Interfaces: both,
 		})
 		if n < 2 {
 			t.Errorf("%d changes undone", n)
@@ -325,10 +298,7 @@ func restoreWithoutADaemon(t *testing.T, f *field) {
 }
 
 func TestTwoDaemons(t *testing.T) {
-	if err := ebpf.Probe(); err != nil {
-		t.Skip(err)
-	}
-	f := newField(t, mobile.KindEBPF)
+	f := newField(t)
 	c := f.start(both...)
 	f.until(c, "joined", active("eth0"))
 	first := f.cmd
@@ -343,9 +313,8 @@ func TestTwoDaemons(t *testing.T) {
 
 // A radio's MTU that is lowered at run time is no black hole: what is too large is
 // refused or fragmented where it is made, also where the lease allows more.
-func TestMTUFollowsTheRadios(t *testing.T) { kinds(t, mtuFollowsTheRadios) }
-
-func mtuFollowsTheRadios(t *testing.T, f *field) {
+func TestMTUFollowsTheRadios(t *testing.T) {
+	f := newField(t)
 	c := f.start(both...)
 	f.until(c, "joined", active("eth0"))
 	f.settle()

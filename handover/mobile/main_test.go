@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/handover/mobile"
-	"github.com/sluice-net/sluice/handover/mobile/datapath/ovs"
 	"github.com/sluice-net/sluice/handover/mobile/policy"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -28,9 +27,8 @@ const childConfig = "SLUICE_TEST_MOBILE"
 
 // child is what a test's daemon is told.
 type child struct {
-	Kind, OVSDir, StateDir, Socket, Resolver string
-	Listen                                   mobile.Listen
-	Interfaces                               []mobile.Interface
+	StateDir, Socket, Resolver string
+	Interfaces                 []mobile.Interface
 }
 
 func TestMain(m *testing.M) {
@@ -49,21 +47,17 @@ func runChild(text string) error {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return err
 	}
-	open, err := mobile.Opener(c.Kind, ovs.Options{RunDir: c.OVSDir, DatapathType: "netdev"})
-	if err != nil {
-		return err
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
 	go func() { // a daemon whose test was killed must not stay
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		stop()
 	}()
-	err = mobile.Run(ctx, mobile.Config{
+	err := mobile.Run(ctx, mobile.Config{
 		Device: "phone", StateDir: c.StateDir, Socket: c.Socket, SocketGroup: -1, VNI: "vni", VNIMAC: vniMAC,
-		Interfaces: c.Interfaces, OpenDatapath: open, Overlap: 200 * time.Millisecond,
+		Interfaces: c.Interfaces, Overlap: 200 * time.Millisecond,
 		Policy: policy.Rules{Criteria: []policy.Criterion{policy.Order}, Dwell: 200 * time.Millisecond},
-		Probe:  mobile.Probe{Interval: 100 * time.Millisecond, Window: 10}, Metric: 50, Listen: c.Listen, Resolver: c.Resolver,
+		Probe:  mobile.Probe{Interval: 100 * time.Millisecond, Window: 10}, Metric: 50, Resolver: c.Resolver,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if errors.Is(err, context.Canceled) {

@@ -141,7 +141,7 @@ func (d *Daemon) begin(target *iface, why string, waiting chan<- result) {
 	}
 	d.attempt = a
 	d.log.Info("joining a network", "interface", target.Name, "why", why)
-	if a.from != nil && a.from.usable() && d.listenBoth() {
+	if a.from != nil && a.from.usable() {
 		if err := d.use(a.from.Name, a.from.Name, target.Name); err != nil {
 			d.log.Warn("the datapath does not listen to the new interface yet", "interface", target.Name, "error", err)
 		} else {
@@ -169,10 +169,6 @@ func (d *Daemon) join(ctx context.Context, p lease.Port, known *lease.Lease) (le
 		err = fmt.Errorf("%w in %v", lease.ErrSilence, d.cfg.AttachTimeout)
 	}
 	return l, err
-}
-
-func (d *Daemon) listenBoth() bool {
-	return d.cfg.Listen == ListenBoth || d.cfg.Listen == ListenAuto && d.path.Merges()
 }
 
 func (d *Daemon) use(send string, receive ...string) error {

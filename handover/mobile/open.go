@@ -1,68 +1,16 @@
 package mobile
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"github.com/sluice-net/sluice/handover/mobile/datapath"
-	"github.com/sluice-net/sluice/handover/mobile/datapath/ebpf"
-	"github.com/sluice-net/sluice/handover/mobile/datapath/ovs"
 	"github.com/sluice-net/sluice/handover/mobile/device"
 	"github.com/sluice-net/sluice/openflow"
 )
-
-// Kinds of datapath.
-const (
-	KindAuto = "auto" // eBPF where the kernel can, else Open vSwitch
-	KindEBPF = "ebpf"
-	KindOVS  = "ovs"
-)
-
-// Opener returns what opens a datapath of the kind.
-func Opener(kind string, o ovs.Options) (func(context.Context, datapath.Config) (datapath.Datapath, error), error) {
-	openEBPF := func(ctx context.Context, c datapath.Config) (datapath.Datapath, error) {
-		d, err := ebpf.Open(ctx, c)
-		if err != nil {
-			return nil, err // not d: an interface that holds a nil pointer is not nil
-		}
-		return d, nil
-	}
-	openOVS := func(ctx context.Context, c datapath.Config) (datapath.Datapath, error) {
-		d, err := ovs.Open(ctx, c, o)
-		if err != nil {
-			return nil, err
-		}
-		return d, nil
-	}
-	switch kind {
-	case KindEBPF:
-		return openEBPF, nil
-	case KindOVS:
-		return openOVS, nil
-	case KindAuto, "":
-		return func(ctx context.Context, c datapath.Config) (datapath.Datapath, error) {
-			d, err := openEBPF(ctx, c)
-			if !errors.Is(err, datapath.ErrUnsupported) {
-				return d, err
-			}
-			if c.Log != nil {
-				c.Log.Info("the kernel carries no datapath, Open vSwitch does", "why", err)
-			}
-			d, ovsErr := openOVS(ctx, c)
-			if ovsErr != nil {
-				return nil, errors.Join(err, ovsErr)
-			}
-			return d, nil
-		}, nil
-	}
-	return nil, fmt.Errorf("datapath %q: use %s, %s or %s", kind, KindAuto, KindEBPF, KindOVS)
-}
 
 // vniMACFile holds an address that was made, so that it stays when the interface
 // it was made from is not there.

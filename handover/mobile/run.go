@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/handover/mobile/datapath"
+	"github.com/sluice-net/sluice/handover/mobile/datapath/ebpf"
 	"github.com/sluice-net/sluice/handover/mobile/device"
 )
 
@@ -37,7 +38,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		}
 		defer listener.Close()
 	}
-	path, err := cfg.OpenDatapath(ctx, datapath.Config{VNI: cfg.VNI, VNIMAC: cfg.VNIMAC, MTU: cfg.MTU, Log: cfg.Log})
+	path, err := ebpf.Open(ctx, datapath.Config{VNI: cfg.VNI, VNIMAC: cfg.VNIMAC, MTU: cfg.MTU, Log: cfg.Log})
 	if err != nil {
 		return fmt.Errorf("mobile: datapath: %w", err)
 	}
@@ -50,7 +51,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return fmt.Errorf("mobile: %w", err)
 	}
 	d := newDaemon(cfg, &machine{cfg: cfg, journal: journal}, path)
-	cfg.Log.Info("running", "vni", cfg.VNI, "address", cfg.VNIMAC, "datapath", path.Kind(), "interfaces", len(cfg.Interfaces))
+	cfg.Log.Info("running", "vni", cfg.VNI, "address", cfg.VNIMAC, "interfaces", len(cfg.Interfaces))
 	return d.run(ctx, listener)
 }
 
@@ -77,8 +78,8 @@ func Restore(ctx context.Context, cfg Config) (restored int, err error) {
 	if linkErr != nil || len(links) == 0 || !links[0].Present {
 		return restored, errors.Join(err, linkErr)
 	}
-	// A datapath takes over what another one of its kind has left, and removes it.
-	path, pathErr := cfg.OpenDatapath(ctx, datapath.Config{VNI: cfg.VNI, VNIMAC: cfg.VNIMAC, MTU: cfg.MTU, Log: cfg.Log})
+	// A datapath takes over what another one has left, and removes it.
+	path, pathErr := ebpf.Open(ctx, datapath.Config{VNI: cfg.VNI, VNIMAC: cfg.VNIMAC, MTU: cfg.MTU, Log: cfg.Log})
 	if pathErr != nil {
 		return restored, errors.Join(err, fmt.Errorf("mobile: datapath: %w", pathErr))
 	}

@@ -28,9 +28,6 @@ type Status struct {
 	Device  string    `json:"device,omitempty"`
 	Started time.Time `json:"started"`
 	VNI     VNI       `json:"vni"`
-	// Datapath is its kind, Merges whether it delivers copies once.
-	Datapath string `json:"datapath"`
-	Merges   bool   `json:"merges"`
 	// Active is the interface in use; empty before the first lease.
 	Active string    `json:"active,omitempty"`
 	Since  time.Time `json:"since,omitzero"`
@@ -111,8 +108,8 @@ func (d *Daemon) Status(ctx context.Context) (Status, error) {
 func (d *Daemon) status() Status {
 	s := Status{
 		Version: d.cfg.Version, Device: d.cfg.Device, Started: d.started,
-		VNI:      VNI{Name: d.cfg.VNI, MAC: d.cfg.VNIMAC},
-		Datapath: d.path.Kind(), Merges: d.path.Merges(), Wish: d.wish, WishEnds: d.wishEnds,
+		VNI:  VNI{Name: d.cfg.VNI, MAC: d.cfg.VNIMAC},
+		Wish: d.wish, WishEnds: d.wishEnds,
 		Moves: slices.Clone(d.moves), Counters: d.count, Interfaces: []InterfaceStatus{}, Orders: d.ordersState,
 	}
 	if s.Moves == nil {

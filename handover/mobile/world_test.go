@@ -121,7 +121,7 @@ func (w *world) open(index int) (conn, error) {
 // newWorld makes a device with links a and b, both up.
 func newWorld(t *testing.T, edit func(*Config)) *world {
 	w := &world{
-		t: t, net: fake.NewNetwork("10.8.0.10/24"), path: &fake.Datapath{Merging: true},
+		t: t, net: fake.NewNetwork("10.8.0.10/24"), path: &fake.Datapath{},
 		wire: map[string]*fake.Wire{}, links: map[string]device.Link{}, radios: map[string]device.Radio{}, done: make(chan error, 1),
 	}
 	cfg := Config{

@@ -16,24 +16,17 @@ import (
 // the whole machine (both ends, the network between, and whatever else runs, so
 // it wants a quiet one), the round trip of a small datagram, and the time that a
 // switch takes. Bare veth, without a VNI, is what there would be without a
-// datapath; ovs-tso is Open vSwitch with its userspace TSO enabled.
+// datapath.
 //
 //	go test -run '^$' -bench Datapath ./handover/mobile/datapath/...
 func BenchmarkDatapath(b *testing.B) {
-	bare := kind{name: "veth", prepare: func(testing.TB, *space, bool) string { return "" }}
-	all := []kind{bare, kinds()[0], kinds()[1], {"ovs", true, startOVS, openOVS}}
-	for _, k := range all {
-		name := k.name
-		if k.tso {
-			name += "-tso"
-		}
+	for _, name := range []string{"veth", "ebpf"} {
 		b.Run(name, func(b *testing.B) {
-			a := newAccess(b, k, false)
-			dev := vni
+			a := newAccess(b, false)
+			dev := wifi
 			var dp *within
-			if k.open == nil {
-				dev = wifi
-			} else {
+			if name == "ebpf" {
+				dev = vni
 				dp = a.opened(b, a.config())
 				dp.use(wifi, wifi)
 			}

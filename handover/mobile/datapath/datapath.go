@@ -8,9 +8,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// ErrUnsupported is what Open returns (wrapped, with the names of what is
-// missing) where the kernel or the software on the device cannot carry a
-// datapath of that kind. The caller may then try the other kind.
+// ErrUnsupported is what Open returns (wrapped, with the name of what is missing)
+// where the kernel cannot carry a datapath.
 var ErrUnsupported = errors.New("not supported on this device")
 
 // ErrUnknownInterface is returned for an interface that was not attached.
@@ -52,9 +51,6 @@ type Config struct {
 // is killed leaves the datapath working as it was; the next Open takes the VNI
 // over, with what addresses it has, and removes the rest of what was left.
 type Datapath interface {
-	// Kind is "ebpf" or "ovs".
-	Kind() string
-
 	// Attach adds an interface, or takes it anew if its MAC address changed or
 	// if it was unplugged and came back. It carries nothing until Use names it.
 	Attach(ctx context.Context, i Interface) error
@@ -72,30 +68,22 @@ type Datapath interface {
 	// VNI's frames back: they are dropped. Frames of an attached interface that
 	// is not in receive are dropped.
 	//
-	// The network may send everything to several interfaces. Then a datapath
-	// whose Merges is true delivers each packet once, from whichever interface
-	// in receive brought it first; any other datapath delivers every copy.
+	// The network may send everything to several interfaces: each packet is
+	// delivered once, from whichever interface in receive brought it first.
 	//
 	// A switch that neither loses nor doubles a packet, while the network sends
 	// to both places, is Use(new, [old new]) followed by Use(new, [new]) when
-	// the old place has nothing more under way. Where Merges is false, one
-	// Use(new, [new]) is the better way: it then delivers copies for some
-	// milliseconds rather than lose packets.
+	// the old place has nothing more under way.
 	//
 	// When Use returns nil the change is in force. When it returns an error
 	// the datapath is as it was before.
 	Use(ctx context.Context, send string, receive []string) error
 
-	// Merges reports whether copies of a packet that arrive by several
-	// interfaces are delivered once.
-	Merges() bool
-
 	// Stats reads the counters.
 	Stats() (Stats, error)
 
 	// Traffic reads what tells whether a way is alive, of one interface. It is
-	// cheap: it is called 50 times a second. Where the datapath does not count
-	// that, the error wraps [ErrUnsupported].
+	// cheap: it is called 50 times a second.
 	Traffic(name string) (Traffic, error)
 
 	// Close removes everything the datapath made, the VNI included.

@@ -11,15 +11,14 @@
 // address. Which interface sends and which ones are listened to is one atomic
 // change ([Datapath.Use]).
 //
-// There are two implementations: handover/mobile/datapath/ebpf (programs in the
-// kernel, no switch) and handover/mobile/datapath/ovs (Open vSwitch on the
-// device). One suite of tests holds for both.
+// handover/mobile/datapath/ebpf is one, of programs in the kernel; the daemon's own
+// tests have another, which remembers what it is told.
 //
 // # What stays with the interface
 //
 // Frames that concern a link and not the address on it never reach the VNI:
 // 802.1X (EAPOL), frames to the reserved group addresses 01:80:c2:00:00:0x, and
 // DHCP for IPv4. The daemon speaks DHCP itself, by a packet socket on the
-// interface; both implementations leave packet sockets the whole traffic, and
-// what is sent by one leaves unchanged.
+// interface; packet sockets see the whole traffic, and what is sent by one leaves
+// unchanged.
 package datapath

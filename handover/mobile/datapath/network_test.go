@@ -31,16 +31,11 @@ var (
 
 // newAccess puts a server behind the device's two access points; both says
 // whether what is for the device goes to both or to the first only.
-func newAccess(t testing.TB, k kind, both bool) *access {
+func newAccess(t testing.TB, both bool) *access {
 	t.Helper()
-	a := &access{device: newDevice(t, k), server: newSpace(t)}
+	a := &access{device: newDevice(t), server: newSpace(t)}
 	pair(t, a.server, "srv", serverMAC, a.world, "core", apMAC)
 	a.server.address(t, "srv", serverNet, own4, vniMAC)
-	if k.name == "ovs" && !k.tso {
-		// Packet sockets, by which Open vSwitch reads, see what is not yet
-		// segmented or summed; a real interface's driver does not show that.
-		a.server.run(t, "ethtool", "-K", "srv", "tx", "off", "tso", "off", "gso", "off")
-	}
 	a.world.must(t, func() error {
 		index := map[string]int{}
 		for _, name := range []string{"core", "ap-" + wifi, "ap-" + lte} {

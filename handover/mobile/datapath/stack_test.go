@@ -1,16 +1,12 @@
 package datapath_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -120,86 +116,32 @@ func (s *space) neighbour(t *testing.T, name string, of netip.Addr) (mac string)
 // TestStacks lets two kernels talk, with ARP and neighbour discovery of their
 // own, first by one interface and then by the other.
 func TestStacks(t *testing.T) {
-	forEach(t, func(t *testing.T, k kind) {
-		d := newDevice(t, k)
-		dp := d.opened(t, d.config())
-		d.run(t, "ethtool", "-K", vni, "tx", "off")
-		at := map[string]openflow.MAC{wifi: wifiMAC, lte: lteMAC}
-		for i, name := range []string{wifi, lte} {
-			d.world.run(t, "ethtool", "-K", "ap-"+name, "tx", "off")
-			there4 := netip.AddrFrom4([4]byte{10, 9, byte(i), 1})
-			there6 := netip.MustParseAddr("fd09:0:0:" + strconv.Itoa(i) + "::1")
-			own4 := netip.AddrFrom4([4]byte{10, 9, byte(i), 9})
-			own6 := netip.MustParseAddr("fd09:0:0:" + strconv.Itoa(i) + "::9")
-			dp.use(name, name)
-			d.world.stack(t, "ap-"+name, there4.String()+"/24", there6.String()+"/64")
-			d.stack(t, vni, own4.String()+"/24", own6.String()+"/64")
-			echo(t, d.space, d.world, there4)
-			echo(t, d.space, d.world, there6)
-			echo(t, d.world, d.space, own4)
-			echo(t, d.world, d.space, own6)
-			for _, own := range []netip.Addr{own4, own6} {
-				if got := d.world.neighbour(t, "ap-"+name, own); got != at[name].String() {
-					t.Errorf("outside, %v is at %q, want the interface's %v", own, got, at[name])
-				}
-			}
-			for _, there := range []netip.Addr{there4, there6} {
-				if got := d.neighbour(t, vni, there); got != apMAC.String() {
-					t.Errorf("for the device, %v is at %q, want %v", there, got, apMAC)
-				}
+	d := newDevice(t)
+	dp := d.opened(t, d.config())
+	d.run(t, "ethtool", "-K", vni, "tx", "off")
+	at := map[string]openflow.MAC{wifi: wifiMAC, lte: lteMAC}
+	for i, name := range []string{wifi, lte} {
+		d.world.run(t, "ethtool", "-K", "ap-"+name, "tx", "off")
+		there4 := netip.AddrFrom4([4]byte{10, 9, byte(i), 1})
+		there6 := netip.MustParseAddr("fd09:0:0:" + strconv.Itoa(i) + "::1")
+		own4 := netip.AddrFrom4([4]byte{10, 9, byte(i), 9})
+		own6 := netip.MustParseAddr("fd09:0:0:" + strconv.Itoa(i) + "::9")
+		dp.use(name, name)
+		d.world.stack(t, "ap-"+name, there4.String()+"/24", there6.String()+"/64")
+		d.stack(t, vni, own4.String()+"/24", own6.String()+"/64")
+		echo(t, d.space, d.world, there4)
+		echo(t, d.space, d.world, there6)
+		echo(t, d.world, d.space, own4)
+		echo(t, d.world, d.space, own6)
+		for _, own := range []netip.Addr{own4, own6} {
+			if got := d.world.neighbour(t, "ap-"+name, own); got != at[name].String() {
+				t.Errorf("outside, %v is at %q, want the interface's %v", own, got, at[name])
 			}
 		}
-	})
-}
-
-// TestSwitchRestarts kills Open vSwitch and starts it again on its database: the
-// rules come back.
-func TestSwitchRestarts(t *testing.T) {
-	for _, k := range kinds() {
-		if k.name != "ovs" {
-			continue
+		for _, there := range []netip.Addr{there4, there6} {
+			if got := d.neighbour(t, vni, there); got != apMAC.String() {
+				t.Errorf("for the device, %v is at %q, want %v", there, got, apMAC)
+			}
 		}
-		d := newDevice(t, k)
-		dp := d.opened(t, d.config())
-		dp.use(wifi, wifi)
-		pid, err := os.ReadFile(filepath.Join(d.arg, "vswitchd.pid"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		number, err := strconv.Atoi(strings.TrimSpace(string(pid)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Kill(number, unix.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "the switch has ended", func() bool {
-			_, err := os.Stat(filepath.Join(d.arg, vni+".mgmt"))
-			return errors.Is(err, os.ErrNotExist)
-		})
-		err = dp.call(func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, time.Second)
-			defer cancel()
-			return dp.inner.Use(ctx, lte, []string{lte})
-		})
-		if err == nil {
-			t.Error("a switch that has ended can be used")
-		}
-		again := exec.Command("ovs-vswitchd", "unix:"+filepath.Join(d.arg, "db.sock"), "--pidfile="+filepath.Join(d.arg, "again.pid"), "-vconsole:off", "-vsyslog:off")
-		again.Env = append(os.Environ(), "OVS_RUNDIR="+d.arg, "OVS_LOGDIR="+d.arg, "OVS_DBDIR="+d.arg)
-		d.start(t, again)
-		outside := d.world.tap(t, "ap-"+wifi)
-		eventually(t, "the rules are back", func() bool {
-			s, err := dp.inner.Stats()
-			return err == nil && s.Send == wifi
-		})
-		d.up(t, vni)
-		inside := d.tap(t, vni)
-		outside.drain()
-		inside.send(t, udp4(vniMAC, apMAC, own4, peer4, 9, 1))
-		if got, want := outside.next(t), udp4(wifiMAC, apMAC, own4, peer4, 9, 1); string(got) != string(want) {
-			t.Errorf("left as\n%x, want\n%x", got, want)
-		}
-		dp.close() // while the switch runs
 	}
 }

@@ -16,9 +16,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/sluice-net/sluice/lab"
-	"github.com/sluice-net/sluice/lab/delayline"
 )
 
 const (
@@ -148,125 +145,107 @@ func (a *access) startIperf(t testing.TB, args ...string) *exec.Cmd {
 // TestSwitching moves a device to and fro under a TCP download and numbered
 // datagrams both ways, while the network sends to both places.
 func TestSwitching(t *testing.T) {
-	forEach(t, func(t *testing.T, k kind) {
-		if _, err := exec.LookPath("iperf3"); err != nil {
-			t.Skip(err)
-		}
-		if k.name == "ovs" {
-			// A userspace switch reads by packet sockets of the machine's default
-			// buffer, which holds some milliseconds of the download. A lab that is
-			// up has raised it for all.
-			lab.New(t, lab.Line("buffers", 1, delayline.Params{}))
-		}
-		a := newAccess(t, k, true)
-		dp := a.opened(t, a.config())
-		a.address(t, vni, ownNet, peer4, serverMAC)
-		dp.use(wifi, wifi)
+	if _, err := exec.LookPath("iperf3"); err != nil {
+		t.Skip(err)
+	}
+	a := newAccess(t, true)
+	dp := a.opened(t, a.config())
+	a.address(t, vni, ownNet, peer4, serverMAC)
+	dp.use(wifi, wifi)
 
-		seconds := int(switches*settleTime/time.Second) + 2
-		download := a.startIperf(t, "-R", "-b", "100M", "-t", strconv.Itoa(seconds))
-		var report strings.Builder
-		download.Stdout = &report
-		down := newNumbered(t, a.server, peer4, a.space, own4, 7001)
-		up := newNumbered(t, a.space, own4, a.server, peer4, 7002)
-		stop := make(chan struct{})
-		var sending, receiving sync.WaitGroup
-		for _, n := range []*numbered{down, up} {
-			receiving.Go(n.receive)
-			sending.Go(func() { n.send(t, stop) })
-		}
-		a.start(t, download)
+	seconds := int(switches*settleTime/time.Second) + 2
+	download := a.startIperf(t, "-R", "-b", "100M", "-t", strconv.Itoa(seconds))
+	var report strings.Builder
+	download.Stdout = &report
+	down := newNumbered(t, a.server, peer4, a.space, own4, 7001)
+	up := newNumbered(t, a.space, own4, a.server, peer4, 7002)
+	stop := make(chan struct{})
+	var sending, receiving sync.WaitGroup
+	for _, n := range []*numbered{down, up} {
+		receiving.Go(n.receive)
+		sending.Go(func() { n.send(t, stop) })
+	}
+	a.start(t, download)
 
-		tick := time.NewTicker(settleTime)
-		defer tick.Stop()
-		at, next := wifi, lte
-		var longest time.Duration
-		for range switches {
-			<-tick.C
-			began := time.Now()
-			dp.move(at, next)
-			longest = max(longest, time.Since(began))
-			at, next = next, at
-		}
+	tick := time.NewTicker(settleTime)
+	defer tick.Stop()
+	at, next := wifi, lte
+	var longest time.Duration
+	for range switches {
 		<-tick.C
-		close(stop)
-		sending.Wait()
-		downloadErr := download.Wait()
-		for _, n := range []*numbered{down, up} { // what is under way arrives
-			eventually(t, "the last datagram arrives", func() bool {
-				n.mu.Lock()
-				defer n.mu.Unlock()
-				return len(n.seen[uint64(n.sent-1)]) > 0
-			})
-			_ = n.to.Close()
-		}
-		receiving.Wait()
+		began := time.Now()
+		dp.move(at, next)
+		longest = max(longest, time.Since(began))
+		at, next = next, at
+	}
+	<-tick.C
+	close(stop)
+	sending.Wait()
+	downloadErr := download.Wait()
+	for _, n := range []*numbered{down, up} { // what is under way arrives
+		eventually(t, "the last datagram arrives", func() bool {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return len(n.seen[uint64(n.sent-1)]) > 0
+		})
+		_ = n.to.Close()
+	}
+	receiving.Wait()
 
-		var r iperf
-		if err := json.Unmarshal([]byte(report.String()), &r); err != nil || r.Error != "" || downloadErr != nil {
-			t.Errorf("download: %v, %v, %q", downloadErr, err, r.Error)
-		}
-		lost, doubled := down.result()
-		lostUp, doubledUp := up.result()
-		t.Logf("%d switches, the longest took %v; down: %d sent, %d lost, %d doubled; up: %d sent, %d lost, %d doubled; TCP %.1f Mbit/s, %d retransmissions",
-			switches, longest, down.sent, lost, doubled, up.sent, lostUp, doubledUp, r.End.SumReceived.Bits/1e6, r.End.SumSent.Retransmits)
-		if lost+lostUp+doubledUp != 0 {
-			t.Error("datagrams were lost, or doubled upwards")
-		}
-		if dp.inner.Merges() && doubled != 0 {
-			t.Error("datagrams were doubled")
-		}
-		if limit := switches * perSecond / 10; doubled > limit {
-			t.Errorf("%d doubled datagrams are more than 100 ms' worth for each switch", doubled)
-		}
-		if r.End.SumReceived.Bits < 80e6 {
-			t.Errorf("the download of 100 Mbit/s had %.1f", r.End.SumReceived.Bits/1e6)
-		}
-	})
+	var r iperf
+	if err := json.Unmarshal([]byte(report.String()), &r); err != nil || r.Error != "" || downloadErr != nil {
+		t.Errorf("download: %v, %v, %q", downloadErr, err, r.Error)
+	}
+	lost, doubled := down.result()
+	lostUp, doubledUp := up.result()
+	t.Logf("%d switches, the longest took %v; down: %d sent, %d lost, %d doubled; up: %d sent, %d lost, %d doubled; TCP %.1f Mbit/s, %d retransmissions",
+		switches, longest, down.sent, lost, doubled, up.sent, lostUp, doubledUp, r.End.SumReceived.Bits/1e6, r.End.SumSent.Retransmits)
+	if lost+lostUp+doubled+doubledUp != 0 {
+		t.Error("datagrams were lost, or doubled")
+	}
+	if r.End.SumReceived.Bits < 80e6 {
+		t.Errorf("the download of 100 Mbit/s had %.1f", r.End.SumReceived.Bits/1e6)
+	}
 }
 
 // TestOffload checks TCP with all offloads of the device on: large frames and
 // partial checksums.
 func TestOffload(t *testing.T) {
-	forEach(t, func(t *testing.T, k kind) {
-		a := newAccess(t, k, false)
-		dp := a.opened(t, a.config())
-		a.address(t, vni, ownNet, peer4, serverMAC)
-		dp.use(wifi, wifi)
-		for _, direction := range []string{"up", "down"} {
-			args := []string{"-n", "64M"}
-			if direction == "down" {
-				args = append(args, "-R")
-			}
-			upload := a.startIperf(t, args...)
-			var r iperf
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			var out []byte
-			err := a.do(func() (err error) {
-				out, err = exec.CommandContext(ctx, upload.Path, upload.Args[1:]...).Output()
-				return err
-			})
-			cancel()
-			if err := errors.Join(err, json.Unmarshal(out, &r)); err != nil || r.Error != "" {
-				t.Fatalf("%s: %v, %q", direction, err, r.Error)
-			}
-			if r.End.SumReceived.Bytes < 32e6 { // the report leaves out what is under way at the end
-				t.Errorf("%s: %d bytes of 64 MB arrived", direction, r.End.SumReceived.Bytes)
-			}
+	a := newAccess(t, false)
+	dp := a.opened(t, a.config())
+	a.address(t, vni, ownNet, peer4, serverMAC)
+	dp.use(wifi, wifi)
+	for _, direction := range []string{"up", "down"} {
+		args := []string{"-n", "64M"}
+		if direction == "down" {
+			args = append(args, "-R")
 		}
-		if k.name == "ebpf" {
-			s := dp.stats().Interfaces[wifi]
-			out, in := s.SentBytes/s.SentPackets, s.ReceivedBytes/s.ReceivedPackets
-			if out < 3000 || in < 3000 { // the mean is of large frames and of acknowledgements
-				t.Errorf("frames of %d bytes on average leave, and of %d arrive: they were cut on the way", out, in)
-			}
+		upload := a.startIperf(t, args...)
+		var r iperf
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		var out []byte
+		err := a.do(func() (err error) {
+			out, err = exec.CommandContext(ctx, upload.Path, upload.Args[1:]...).Output()
+			return err
+		})
+		cancel()
+		if err := errors.Join(err, json.Unmarshal(out, &r)); err != nil || r.Error != "" {
+			t.Fatalf("%s: %v, %q", direction, err, r.Error)
 		}
-		for name, s := range map[string]*space{"device": a.space, "server": a.server} {
-			if n := tcpChecksumErrors(t, s); n != 0 {
-				t.Errorf("%s: %d TCP segments with a wrong checksum", name, n)
-			}
+		if r.End.SumReceived.Bytes < 32e6 { // the report leaves out what is under way at the end
+			t.Errorf("%s: %d bytes of 64 MB arrived", direction, r.End.SumReceived.Bytes)
 		}
-	})
+	}
+	s := dp.stats().Interfaces[wifi]
+	out, in := s.SentBytes/s.SentPackets, s.ReceivedBytes/s.ReceivedPackets
+	if out < 3000 || in < 3000 { // the mean is of large frames and of acknowledgements
+		t.Errorf("frames of %d bytes on average leave, and of %d arrive: they were cut on the way", out, in)
+	}
+	for name, s := range map[string]*space{"device": a.space, "server": a.server} {
+		if n := tcpChecksumErrors(t, s); n != 0 {
+			t.Errorf("%s: %d TCP segments with a wrong checksum", name, n)
+		}
+	}
 }
 
 // tcpChecksumErrors reads the kernel's counter of a namespace.

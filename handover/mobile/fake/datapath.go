@@ -11,9 +11,6 @@ import (
 
 // Datapath remembers what it is told.
 type Datapath struct {
-	// Merging is what Merges returns.
-	Merging bool
-
 	mu       sync.Mutex
 	attached []datapath.Interface
 	uses     []Use
@@ -31,12 +28,6 @@ type Use struct {
 
 // String is "send<receive,receive".
 func (u Use) String() string { return fmt.Sprintf("%s<%v", u.Send, u.Receive) }
-
-// Kind implements datapath.Datapath.
-func (d *Datapath) Kind() string { return "fake" }
-
-// Merges implements datapath.Datapath.
-func (d *Datapath) Merges() bool { return d.Merging }
 
 // Attach implements datapath.Datapath.
 func (d *Datapath) Attach(_ context.Context, i datapath.Interface) error {

@@ -95,12 +95,6 @@ func (d *Datapath) open(ctx context.Context) error {
 	return nil
 }
 
-// Kind is "ebpf".
-func (d *Datapath) Kind() string { return "ebpf" }
-
-// Merges is true.
-func (d *Datapath) Merges() bool { return true }
-
 // Attach adds an interface, or takes it anew.
 func (d *Datapath) Attach(_ context.Context, i datapath.Interface) error {
 	if err := d.config.CheckInterface(i); err != nil {

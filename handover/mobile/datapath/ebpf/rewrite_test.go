@@ -7,7 +7,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/sluice-net/sluice/handover/mobile/datapath/frame"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -15,7 +14,7 @@ import (
 const redirected = 7 // TC_ACT_REDIRECT
 
 // TestRewritingAgrees gives random frames to the programs in the kernel and to
-// package frame.
+// the model.
 func TestRewritingAgrees(t *testing.T) {
 	vni, nic := openflow.MAC{2, 0, 0, 0, 0, 1}, openflow.MAC{2, 0, 0, 0, 0, 2}
 	s, receive := loaded(t, nic)
@@ -25,7 +24,7 @@ func TestRewritingAgrees(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := randomFrame(t, vni, nic)
 		want := slices.Clone(in)
-		frame.Outbound(want, vni, nic)
+		outbound(want, vni, nic)
 		verdict, got, err := s.Send.Test(in)
 		if err != nil || verdict != redirected {
 			t.Fatalf("out: verdict %d, %v", verdict, err)
@@ -37,7 +36,7 @@ func TestRewritingAgrees(t *testing.T) {
 		copy(in, nic[:]) // for the device
 		copy(in[6:], []byte{2, 9, 9, 9, 9, 9})
 		want = slices.Clone(in)
-		frame.Inbound(want, vni, nic)
+		inbound(want, vni, nic)
 		verdict, got, err = receive.Test(in)
 		switch {
 		case err != nil:

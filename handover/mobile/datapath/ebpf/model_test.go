@@ -1,8 +1,4 @@
-// Package frame replaces a MAC address wherever a frame carries it: in the
-// Ethernet header, in ARP, and in the options of IPv6 neighbour discovery. It
-// says in Go what the datapaths do in the kernel or in a switch, for the few
-// frames that a switch cannot rewrite and as the measure of their tests.
-package frame
+package ebpf
 
 import (
 	"encoding/binary"
@@ -10,6 +6,10 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )
+
+// The model says in Go what the programs do: replace a MAC address wherever a frame
+// carries it, in the Ethernet header, in ARP, and in the options of IPv6 neighbour
+// discovery.
 
 // Offsets of what is rewritten, in an untagged frame.
 const (
@@ -30,8 +30,8 @@ const (
 
 var be = binary.BigEndian
 
-// Outbound makes a frame of the VNI one of the interface, in place.
-func Outbound(b []byte, vni, nic openflow.MAC) {
+// outbound makes a frame of the VNI one of the interface, in place.
+func outbound(b []byte, vni, nic openflow.MAC) {
 	if len(b) < header {
 		return
 	}
@@ -47,8 +47,8 @@ func Outbound(b []byte, vni, nic openflow.MAC) {
 	}
 }
 
-// Inbound makes a frame that came in by the interface one for the VNI, in place.
-func Inbound(b []byte, vni, nic openflow.MAC) {
+// inbound makes a frame that came in by the interface one for the VNI, in place.
+func inbound(b []byte, vni, nic openflow.MAC) {
 	if len(b) < header {
 		return
 	}
