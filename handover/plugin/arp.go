@@ -18,8 +18,8 @@ var serverMAC = openflow.MAC{0x02, 0x51, 0x1c, 0, 0, 0x02}
 // are. What is about other addresses is left to the chain.
 func (s *Service) arp(v *view, at network.PortRef, h *packet.Headers, arrived time.Time) network.Verdict {
 	root, isRoot := v.roots[at]
-	if isRoot && !h.Src.IsUnspecified() {
-		s.gateways.heard(h.Src, h.ARPSHA, root.Peer, arrived)
+	if isRoot && !h.Src.IsUnspecified() && s.gateways.heard(h.Src, h.ARPSHA, root.Peer, arrived) {
+		s.wake() // switches are to answer so
 	}
 	switch {
 	case !isRoot && s.forged(v, h):

@@ -163,6 +163,7 @@ func (s *Service) arrived(ctx context.Context, d *dhcp.Decision, in incoming, qu
 	}
 	s.tellArrived(d.Device.ID, in)
 	s.suspect(d, in)
+	s.teach(ctx, t.id)
 	to := *d.Lease.Attachment
 	s.start(func(ctx context.Context) { s.measure(ctx, id, to, d.Lease.IP) })
 }

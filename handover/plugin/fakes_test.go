@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -62,7 +63,7 @@ type world struct {
 	refuse func(key string) error
 	// written is called between writing and deleting.
 	written func(key string)
-	// mixed are keys for which one change wrote and deleted.
+	// mixed are keys of devices for which one change wrote and deleted.
 	mixed []string
 	sent  chan frame
 	down  map[network.PortRef]bool
@@ -157,7 +158,7 @@ func (w *world) Apply(_ context.Context, key string, p rule.Program, o rule.Appl
 	if w.written != nil {
 		w.written(key)
 	}
-	if wrote && len(before) > 0 {
+	if wrote && len(before) > 0 && strings.HasPrefix(key, "device/") {
 		w.mixed = append(w.mixed, key)
 	}
 	for k, r := range before {

@@ -53,17 +53,20 @@ func (g *gateways) want(all map[netip.Addr]string) {
 	g.known = known
 }
 
-// heard takes note of what came in by a root that leads to peer.
-func (g *gateways) heard(ip netip.Addr, mac openflow.MAC, peer string, now time.Time) {
+// heard takes note of what came in by a root that leads to peer, and says whether
+// that was news about a gateway.
+func (g *gateways) heard(ip netip.Addr, mac openflow.MAC, peer string, now time.Time) (news bool) {
 	if mac.IsZero() || mac.IsMulticast() || mac == serverMAC {
-		return
+		return false
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if k, wanted := g.known[ip]; wanted && k.peer == peer {
+		news = k.mac != mac
 		k.mac, k.heard = mac, now
 		g.known[ip] = k
 	}
+	return news
 }
 
 // find returns the MAC address, or has it looked for.

@@ -27,6 +27,8 @@ type mobile struct {
 	// empty: our own uplinks.
 	via      string
 	exchange exchange
+	// answers is what switches answer about it by themselves.
+	answers answers
 	// granted is when the latest request came in that was granted.
 	granted time.Time
 	// expected is a visitor that has been announced and is not here yet.

@@ -324,13 +324,13 @@ func (s *Service) detach(ctx context.Context, id string, ip netip.Addr, from *re
 	ctx, cancel := context.WithTimeout(ctx, s.settings.RulesTimeout)
 	defer cancel()
 	began := time.Now()
-	err := s.rules.Remove(ctx, key(id))
+	err := errors.Join(s.rules.Remove(ctx, key(id)), s.rules.Remove(ctx, keyAnswer+id))
 	t.rec.Parts.Tf = Duration(time.Since(began))
 	if err == nil {
 		t.rec.Changes = compare(m.rules, nil)
 		s.change(func() {
 			m.dropSecond()
-			m.plan, m.rules, m.declared = route.Plan{}, nil, false
+			m.plan, m.rules, m.declared, m.answers = route.Plan{}, nil, false, answers{}
 		})
 		s.forgetMobile(id)
 	}

@@ -63,6 +63,8 @@ func (s *Service) checkDevices() {
 		attached[l.Device] = true
 		if s.lacking(l.Device, top) {
 			s.enqueue(l.Device, func(ctx context.Context) { s.reroute(ctx, l.Device) })
+		} else if s.unanswered(&l) {
+			s.enqueue(l.Device, func(ctx context.Context) { s.teach(ctx, l.Device) })
 		}
 	}
 	for _, id := range s.declaredDevices() {
@@ -128,8 +130,17 @@ func (s *Service) reroute(ctx context.Context, id string) {
 	}
 }
 
-// replan plans anew for where the device is, and writes what differs.
+// replan has a device served, and its addresses answered for, where it is.
 func (s *Service) replan(ctx context.Context, id, cause string) error {
+	err := s.serve(ctx, id, cause)
+	if err == nil {
+		s.teach(ctx, id)
+	}
+	return err
+}
+
+// serve plans anew for where the device is, and writes what differs.
+func (s *Service) serve(ctx context.Context, id, cause string) error {
 	d, known := s.registry.Device(id)
 	l, leased := s.registry.Lease(id)
 	if !known || !leased || l.Attachment == nil || !l.Active(s.now()) {
