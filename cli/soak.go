@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,6 +34,11 @@ of the time nothing is killed. Ctrl-C ends it and removes what it has built.`,
 			if o.Time < soak.MinTime || o.Time > soak.MaxTime {
 				return &UsageError{fmt.Errorf("--time must be between %v and %v", soak.MinTime, soak.MaxTime)}
 			}
+			for _, kind := range o.Kill {
+				if !slices.Contains(soak.Kinds(), kind) {
+					return &UsageError{fmt.Errorf("--kill %s: want some of %s", kind, strings.Join(soak.Kinds(), ","))}
+				}
+			}
 			if !cmd.Flags().Changed("seed") {
 				o.Seed = rand.Uint64N(1_000_000)
 			}
@@ -46,6 +53,7 @@ of the time nothing is killed. Ctrl-C ends it and removes what it has built.`,
 	f := cmd.Flags()
 	f.DurationVar(&o.Time, "time", 10*time.Minute, "how long the loads run")
 	f.Uint64Var(&o.Seed, "seed", 0, "decides the order of the kills; drawn if left out")
+	f.StringSliceVar(&o.Kill, "kill", nil, "kill only these kinds of programs: "+strings.Join(soak.Kinds(), ", "))
 	f.StringVar(&o.Out, "out", filepath.Join("out", "soak"), "folder for the programs' logs")
 	return cmd
 }

@@ -14,8 +14,9 @@ import (
 // random numbers of its own, so that its order depends on the seed alone.
 type harm struct {
 	*fleet
-	rec  *record
-	seed uint64
+	rec   *record
+	seed  uint64
+	kinds []string // of programs that are killed; none: all
 }
 
 // numbers are those of one kind of harm.
@@ -50,9 +51,12 @@ func order(r *rand.Rand, all []kill, first bool) []kill {
 // killPrograms kills one program after the other. One that does not come back ends
 // the soak.
 func (h *harm) killPrograms(ctx context.Context, stop <-chan struct{}) error {
-	r := h.numbers(1)
+	r, all := h.numbers(1), h.kills()
+	if len(h.kinds) > 0 {
+		all = slices.DeleteFunc(all, func(k kill) bool { return !slices.Contains(h.kinds, string(k.program)) })
+	}
 	for first := true; ; first = false {
-		for _, k := range order(r, h.kills(), first) {
+		for _, k := range order(r, all, first) {
 			if !rest(ctx, stop, between(r, 2*time.Second, 5*time.Second)) {
 				return context.Cause(ctx)
 			}

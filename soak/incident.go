@@ -18,6 +18,17 @@ const (
 	classifier program = "classifier"
 )
 
+// programs are all kinds.
+var programs = []program{controller, agent, device, vswitchd, classifier}
+
+// Kinds are the kinds of programs that a soak can kill.
+func Kinds() (names []string) {
+	for _, p := range programs {
+		names = append(names, string(p))
+	}
+	return names
+}
+
 // incident is a kill, from the signal until what was killed is usable again.
 type incident struct {
 	program program

@@ -60,7 +60,7 @@ func (r *record) printLoads() error {
 
 func (r *record) printHarm() error {
 	rows := []string{"harm\ttimes\tlongest until all was usable"}
-	for _, p := range []program{controller, agent, device, vswitchd, classifier} {
+	for _, p := range programs {
 		times, longest := 0, time.Duration(0)
 		for _, i := range r.incidents {
 			if i.program == p {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,6 +19,7 @@ import (
 type Options struct {
 	Time   time.Duration // of the loads, 30 s to a day
 	Seed   uint64        // decides what is killed in which order
+	Kill   []string      // kinds of programs that are killed, of Kinds; none: all
 	Out    string        // folder of the programs' logs; made if missing
 	Binary string        // the sluice program
 	Log    io.Writer     // what happens, and the result
@@ -42,6 +44,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	if o.Time < MinTime || o.Time > MaxTime {
 		return fmt.Errorf("soak for %v: not between %v and %v", o.Time, MinTime, MaxTime)
+	}
+	for _, kind := range o.Kill {
+		if !slices.Contains(Kinds(), kind) {
+			return fmt.Errorf("kill a %q: not one of %q", kind, Kinds())
+		}
 	}
 	logs, err := filepath.Abs(o.Out)
 	if err == nil {
@@ -79,7 +86,7 @@ func soak(ctx context.Context, f *fleet, rec *record, o Options) error {
 		return err
 	}
 	defer w.close()
-	h := &harm{fleet: f, rec: rec, seed: o.Seed}
+	h := &harm{fleet: f, rec: rec, seed: o.Seed, kinds: o.Kill}
 	group, within := errgroup.WithContext(ctx)
 	over, killsOver := make(chan struct{}), make(chan struct{})
 	for _, load := range f.loads(rec, w) {
