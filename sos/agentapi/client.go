@@ -32,6 +32,8 @@ var ErrSilent = errors.New("agent is silent")
 // Client speaks to one agent. It is safe for concurrent use.
 type Client struct {
 	base  string
+	addr  string
+	dial  dialer
 	http  *http.Client
 	conns *conns
 }
@@ -68,7 +70,16 @@ func NewClient(base string, config *tls.Config, options ...Option) (*Client, err
 	}
 	open := &conns{open: map[net.Conn]struct{}{}}
 	t.DialContext = open.track(t.DialContext)
-	return &Client{base: strings.TrimSuffix(base, "/"), http: &http.Client{Transport: t}, conns: open}, nil
+	return &Client{base: strings.TrimSuffix(base, "/"), addr: addrOf(u), dial: t.DialContext, http: &http.Client{Transport: t}, conns: open}, nil
+}
+
+// addrOf is where the control server of a URL listens.
+func addrOf(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = u.Scheme // net knows the ports of both
+	}
+	return net.JoinHostPort(u.Hostname(), port)
 }
 
 // Close ends the client: its connections are closed, and every request fails.
@@ -113,6 +124,17 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	var s Status
 	err := c.call(ctx, http.MethodGet, "/v1/status", nil, &s)
 	return s, err
+}
+
+// Knock connects to the control server and leaves again. That somebody listens
+// there is what the agent's kernel says, also while the agent itself is stopped or
+// gets no processor.
+func (c *Client) Knock(ctx context.Context) error {
+	conn, err := c.dial(ctx, "tcp", c.addr)
+	if err != nil {
+		return fmt.Errorf("agent %s: %w", c.base, err)
+	}
+	return conn.Close()
 }
 
 // Drain turns draining on or off.

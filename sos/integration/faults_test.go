@@ -23,6 +23,9 @@ import (
 // resetWithin is how long the ends of a lost agent's sessions may wait.
 const resetWithin = 3 * time.Second
 
+// hungWithin is the same of an agent that runs, as its machine says, but hangs.
+const hungWithin = 20 * time.Second
+
 // direct checks that the latest connection was let go directly.
 func (w *world) direct(why string) {
 	w.t.Helper()
@@ -174,15 +177,29 @@ func TestAgentKilled(t *testing.T) {
 	}
 }
 
-// TestAgentStops has an agent of which nobody hears any more, although its
-// kernel still holds its connections.
+// TestAgentStops stops an agent for longer than the controller waits for a word of
+// it, as one is that gets no processor: its kernel still holds its connections, and
+// its sessions go on when it does.
 func TestAgentStops(t *testing.T) {
 	t.Parallel()
-	for _, busy := range []bool{true, false} {
-		w := newWorld(t, lab.WAN("sosstop", wan), options{})
-		w.loseAgent(busy, func() { w.agents["x"].signal(syscall.SIGSTOP) })
-		w.agents["x"].signal(syscall.SIGCONT)
+	for _, host := range []string{"x", "y"} {
+		t.Run(host, func(t *testing.T) {
+			t.Parallel()
+			o := newOutage(t, "sosstop"+host)
+			o.agents[host].signal(syscall.SIGSTOP)
+			o.away(6 * time.Second)
+			o.agents[host].signal(syscall.SIGCONT)
+			o.survived()
+		})
 	}
+}
+
+// TestAgentHangs stops an agent for good: nobody waits for it for ever.
+func TestAgentHangs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, lab.WAN("soshang", wan), options{})
+	w.loseAgentWithin(hungWithin, false, func() { w.agents["x"].signal(syscall.SIGSTOP) })
+	w.agents["x"].signal(syscall.SIGCONT)
 }
 
 // TestAgentCutOff takes the link between an agent and its switch away: the
@@ -234,6 +251,12 @@ func TestAgentDiesDuringPrepare(t *testing.T) {
 // reset soon.
 func (w *world) loseAgent(busy bool, lose func()) {
 	w.t.Helper()
+	w.loseAgentWithin(resetWithin, busy, lose)
+}
+
+// loseAgentWithin is loseAgent with a bound of its own.
+func (w *world) loseAgentWithin(within time.Duration, busy bool, lose func()) {
+	w.t.Helper()
 	server := make(chan error, 1)
 	w.serve(80, func(c *net.TCPConn) {
 		if busy {
@@ -247,7 +270,7 @@ func (w *world) loseAgent(busy bool, lose func()) {
 	c := w.mustDial(80)
 	client := make(chan error, 1)
 	go func() {
-		_, _, err := drain(c, patience)
+		_, _, err := drain(c, within+patience)
 		client <- err
 	}()
 	w.live()
@@ -263,8 +286,8 @@ func (w *world) loseAgent(busy bool, lose func()) {
 				w.t.Errorf("the %s sees %v, want a reset", end, err)
 			}
 			w.t.Logf("the %s sees %v", end, err)
-		case <-time.After(resetWithin - time.Since(start)):
-			w.t.Errorf("the %s still hangs after %v", end, resetWithin)
+		case <-time.After(within - time.Since(start)):
+			w.t.Errorf("the %s still hangs after %v", end, within)
 		}
 	}
 	w.t.Logf("both ends know after %v", time.Since(start))

@@ -56,6 +56,7 @@ type agentClient interface {
 	Status(context.Context) (agentapi.Status, error)
 	Drain(context.Context, bool) (agentapi.Status, error)
 	Watch(context.Context, func(agentapi.Event)) error
+	Knock(context.Context) error
 	Close()
 }
 
@@ -80,6 +81,9 @@ type agent struct {
 	// refused the connection, so that it does not run.
 	silentSince time.Time
 	refused     bool
+	// answered is when its machine last said that somebody listens at its control
+	// port, while it was silent.
+	answered time.Time
 	// untold are sessions that it could not be told the end of.
 	untold []agentapi.SessionID
 	// unplugged says that the port at which it stands is being watched, being down.

@@ -174,8 +174,10 @@ type fakeAgent struct {
 	prepare  func(agentapi.PrepareRequest) error
 	commit   func() error
 	streams  map[chan agentapi.Event]bool
-	// mute is closed when nothing of the agent arrives any more, though it runs.
+	// mute is closed when nothing of the agent arrives any more, though it runs; off
+	// when its machine does not answer either.
 	mute  chan struct{}
+	off   chan struct{}
 	peers []agentapi.PeerStatus
 }
 
@@ -183,7 +185,7 @@ func newFakeAgent(t *testing.T, n *fakeNet, name string) *fakeAgent {
 	a := &fakeAgent{
 		name: name, net: n, instance: "first", limit: 100, dead: make(chan struct{}),
 		sessions: map[agentapi.SessionID]agentapi.Session{}, streams: map[chan agentapi.Event]bool{},
-		mute: make(chan struct{}),
+		mute: make(chan struct{}), off: make(chan struct{}),
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/sessions", a.postSession)

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/netip"
 	"testing"
 	"time"
@@ -77,7 +78,7 @@ func newBench(t *testing.T) *bench {
 func (b *bench) start() {
 	s, err := New(Options{
 		Fabric: b.net, Rules: b.net, Store: b.store, Log: slog.New(slog.DiscardHandler),
-		Linger: 20 * time.Millisecond, Settle: time.Second,
+		Linger: 20 * time.Millisecond, Settle: time.Second, Dial: b.dial,
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -94,6 +95,22 @@ func (b *bench) start() {
 		b.stop = func() {}
 	}
 	b.eventually("the service is ready", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.running })
+}
+
+// dial connects to an agent, if its machine is on.
+func (b *bench) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	for _, a := range []*fakeAgent{b.x, b.x2, b.y} {
+		if a.server.Listener.Addr().String() != addr {
+			continue
+		}
+		select {
+		case <-a.off:
+			<-ctx.Done()
+			return nil, ctx.Err()
+		default:
+		}
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, addr)
 }
 
 func (b *bench) add(name string, a *fakeAgent, addr netip.Addr) {

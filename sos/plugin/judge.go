@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/sluice-net/sluice/sos/agentapi"
@@ -22,12 +23,20 @@ const (
 	// heardWithin is the silence of a peer that an agent takes for life: peers
 	// speak twice a second.
 	heardWithin = 1200 * time.Millisecond
+	// knockTimeout bounds how long an agent's machine may take to answer, and
+	// knockAgain is how long its answer holds.
+	knockTimeout = 400 * time.Millisecond
+	knockAgain   = time.Second
+	// hungFor is how long an agent may say nothing to anybody while its machine
+	// says that it runs: it may be stopped for good, or have no processor for now.
+	hungFor = 15 * time.Second
 )
 
 var (
 	errNotRunning = errors.New("its machine refuses connections: it does not run")
 	errUnplugged  = errors.New("its port is down")
-	errUnheard    = errors.New("its switch answers, but neither the controller nor the other agent hears it")
+	errNoAnswer   = errors.New("its switch answers, but its machine does not, nor does the other agent hear it")
+	errHung       = fmt.Errorf("it runs, but has said nothing for %v", hungFor)
 )
 
 // judgeWhileSilent ends the sessions of a silent agent as soon as something says
@@ -65,18 +74,60 @@ func (s *Service) judge(ctx context.Context, a *agent) {
 		}
 		partners[o] = append(partners[o], ss)
 	}
-	near := sync.OnceValue(func() bool { return s.switchAnswers(ctx, a) })
+	lifeless := sync.OnceValue(func() error { return s.lifeless(ctx, a) })
 	var all sync.WaitGroup
 	for o, those := range partners {
 		all.Go(func() {
-			// An agent that does not hear it either may be cut off like us; so may
-			// its switch.
-			if unheard(ctx, o, a) && near() {
-				s.loseThose(those, a, errUnheard)
+			if !unheard(ctx, o, a) {
+				return
+			}
+			if err := lifeless(); err != nil {
+				s.loseThose(those, a, err)
 			}
 		})
 	}
 	all.Wait()
+}
+
+// lifeless says why an agent is dead that no other agent hears either, or nil. An
+// agent that gets no processor says nothing, but its machine answers for it.
+func (s *Service) lifeless(ctx context.Context, a *agent) error {
+	s.mu.Lock()
+	answered, silentSince, patience := a.answered, a.silentSince, min(hungFor, time.Duration(s.config.PeerTimeout))
+	s.mu.Unlock()
+	if time.Since(answered) < knockAgain {
+		return nil
+	}
+	answer := make(chan error, 1)
+	go func() { answer <- knock(ctx, a) }()
+	near := s.switchAnswers(ctx, a)
+	switch err := <-answer; {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return errNotRunning
+	case err != nil && near:
+		return errNoAnswer
+	case err != nil: // the network may be down there
+		return nil
+	}
+	if near && time.Since(silentSince) > patience {
+		return errHung
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.answered = time.Now()
+	return nil
+}
+
+// knock asks an agent's machine whether anybody listens at its control port: twice
+// at once, since one packet may be lost.
+func knock(ctx context.Context, a *agent) error {
+	ctx, cancel := context.WithTimeout(ctx, knockTimeout)
+	defer cancel()
+	errs := bothRoles(func(int, agentapi.Role) error { return a.client.Knock(ctx) })
+	if errs[0] == nil {
+		return nil
+	}
+	return errs[1]
 }
 
 // dead says why a silent agent is dead without asking anybody, or nil.

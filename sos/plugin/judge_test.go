@@ -17,20 +17,23 @@ func TestSilentAgent(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		peers []agentapi.PeerStatus
+		off   bool // its machine does not answer
 		ill   func(*fakeNet)
 		other func(*bench) // what happens to the other agent
 		lost  bool
 	}{
 		{name: "the other agent hears it", peers: heard},
-		{name: "the other agent does not hear it", peers: silent, lost: true},
-		{name: "the other agent knows nothing of it", lost: true},
-		{name: "the other agent does not hear it, its switch does not answer", peers: silent, ill: func(n *fakeNet) {
+		{name: "the other agent hears it, its machine does not answer", peers: heard, off: true},
+		{name: "the other agent does not hear it, its machine answers", peers: silent},
+		{name: "the other agent does not hear it, nor its machine", peers: silent, off: true, lost: true},
+		{name: "the other agent knows nothing of it, its machine does not answer", off: true, lost: true},
+		{name: "the other agent does not hear it, its switch does not answer", peers: silent, off: true, ill: func(n *fakeNet) {
 			n.deaf = map[openflow.DatapathID]bool{1: true}
 		}},
 		{name: "its port is down", peers: heard, lost: true, ill: func(n *fakeNet) {
 			n.portsDown = map[network.PortRef]bool{at(1, portX): true}
 		}},
-		{name: "nobody can say", other: func(b *bench) { close(b.y.mute) }},
+		{name: "nobody can say", off: true, other: func(b *bench) { close(b.y.mute) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -53,6 +56,9 @@ func TestSilentAgent(t *testing.T) {
 			b.net.mu.Unlock()
 			if c.other != nil {
 				c.other(b)
+			}
+			if c.off {
+				close(b.x.off)
 			}
 			close(b.x.mute)
 			b.eventually("the agent is silent", func() bool { return b.state("x") == AgentSilent })
