@@ -86,7 +86,7 @@ func (e *endHost) unacked() int {
 // listenFor opens a port for one client, any that is free if it is 0. The short
 // queue is enough, because one connection is all that is ever accepted.
 func listenFor(ctx context.Context, at netip.AddrPort, congestion string) (*net.TCPListener, error) {
-	lc := net.ListenConfig{KeepAlive: -1, Control: beforeUse(func(fd int) error { return setCongestion(fd, congestion) })}
+	lc := net.ListenConfig{KeepAlive: -1, Control: beforeUse(func(fd int) error { return beforeEnd(fd, congestion) })}
 	lc.SetMultipathTCP(false)
 	ln, err := lc.Listen(ctx, "tcp", at.String())
 	if err != nil {
@@ -102,6 +102,16 @@ func listenFor(ctx context.Context, at netip.AddrPort, congestion string) (*net.
 		return nil, err
 	}
 	return t, nil
+}
+
+// beforeEnd prepares a socket that an end host will be connected to, by itself or, if
+// it listens, by what it accepts. Were the death of the process an RST only once the
+// connection has been taken in, one that dies before would end it like a FIN.
+func beforeEnd(fd int, congestion string) error {
+	if err := setLinger(fd, true); err != nil {
+		return err
+	}
+	return setCongestion(fd, congestion)
 }
 
 // deafen makes a listener take no notice of anybody, without giving its port
@@ -142,7 +152,7 @@ func reserve(at netip.AddrPort, congestion string) (*reservation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("socket towards the server: %w", err)
 	}
-	if err := setCongestion(fd, congestion); err != nil {
+	if err := beforeEnd(fd, congestion); err != nil {
 		_ = unix.Close(fd)
 		return nil, err
 	}

@@ -1,0 +1,48 @@
+package agent
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// From its first moment on, the connection of an end host dies with the agent by RST:
+// whoever is killed before it has taken one in must not end it like a FIN.
+func TestEndHostsNeverSeeAFalseEnd(t *testing.T) {
+	const congestion = "cubic"
+	here := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
+	ln, err := listenFor(t.Context(), here, congestion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	r, err := reserve(here, congestion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialled, err := r.dial(t.Context(), ln.Addr().(*net.TCPAddr).AddrPort())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dialled.Close()
+	accepted, err := ln.AcceptTCP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accepted.Close()
+	for name, c := range map[string]net.Conn{"accepted": accepted, "dialled": dialled} {
+		err := onSocket(c, func(fd int) error {
+			// The structure begins with whether the socket lingers, as an int.
+			lingers, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_LINGER)
+			if err == nil && lingers == 0 {
+				t.Errorf("the %s connection would end with FIN", name)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
