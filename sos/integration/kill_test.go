@@ -58,8 +58,12 @@ func TestControllerKilled(t *testing.T) {
 	p.serve(81, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
 	p.echo(81)
 	p.clean()
-	if past := p.sessions("past"); len(past) != 1 || past[0].Setup.Total == 0 {
-		t.Errorf("a connection after the restart is not carried: %+v", past)
+	past := p.sessions("past") // the latest first
+	if len(past) != 2 || past[0].Setup.Total == 0 {
+		t.Fatalf("a connection after the restart is not carried: %+v", past)
+	}
+	if d := past[1]; d.BytesDown != killSize || !strings.HasPrefix(d.How, "closed") || d.ClientAgent != "x" || d.ServerAgent != "y" {
+		t.Errorf("the download that ended without a controller: %+v", d)
 	}
 }
 

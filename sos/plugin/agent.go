@@ -66,10 +66,13 @@ type agent struct {
 	record AgentRecord
 	client agentClient
 	stop   context.CancelFunc
+	stored bool // it was an earlier controller's
 
 	liveness Liveness
 	err      string
 	lastSeen time.Time
+	// news is when it was added, or was heard after a time without a word.
+	news     time.Time
 	status   agentapi.Status
 	instance string
 	lastSeq  uint64
@@ -128,6 +131,8 @@ func (a *agent) unfit(family netip.Addr) string {
 		return "is silent"
 	case a.liveness == AgentUnknown:
 		return "has not been reached yet"
+	case len(a.status.DataPorts) == 0:
+		return "has not told its data ports yet"
 	case a.unplugged:
 		return "is unplugged: its port is down"
 	case a.record.Draining || a.status.Draining:

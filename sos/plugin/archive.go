@@ -17,7 +17,8 @@ import (
 )
 
 // The history is kept in the store in pages, each written once: what has ended
-// within a second, compressed. A controller that is killed loses at most that.
+// within a second, compressed. What a controller that is killed has not written, the
+// agents tell the next one.
 const (
 	keyHistory = Name + "/history/"
 	keyTotals  = Name + "/totals"
@@ -89,6 +90,7 @@ func (h *history) trim(limit int) {
 // archive writes what has ended to the store until ctx ends, and the rest then.
 func (s *Service) archive(ctx context.Context) {
 	for sleep(ctx, saveEvery) {
+		s.archiveOrphans()
 		s.saveHistory(ctx)
 	}
 	s.saveHistory(context.WithoutCancel(ctx))

@@ -63,13 +63,14 @@ func (t *talk) may(now time.Time) bool {
 	return t.n <= maxTalk
 }
 
-// agentDone takes in that an agent is done with a session.
-func (s *Service) agentDone(r agentapi.SessionRecord) {
+// agentDone takes in that an agent is done with a session. It may have been since
+// before we were started.
+func (s *Service) agentDone(r agentapi.SessionRecord, before bool) {
 	s.mu.Lock()
 	ss := s.byID[r.ID]
 	if ss == nil {
-		if s.early != nil {
-			s.early[r.ID] = append(s.early[r.ID], r)
+		if before || !s.running {
+			s.noteOrphan(r)
 		}
 		s.mu.Unlock()
 		return

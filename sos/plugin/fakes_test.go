@@ -178,6 +178,9 @@ type fakeAgent struct {
 	// when its machine does not answer either.
 	mute  chan struct{}
 	off   chan struct{}
+	gates map[string]chan struct{} // of paths whose requests wait
+	past  []agentapi.SessionRecord
+	phase agentapi.Phase // of new sessions
 	peers []agentapi.PeerStatus
 }
 
@@ -185,7 +188,7 @@ func newFakeAgent(t *testing.T, n *fakeNet, name string) *fakeAgent {
 	a := &fakeAgent{
 		name: name, net: n, instance: "first", limit: 100, dead: make(chan struct{}),
 		sessions: map[agentapi.SessionID]agentapi.Session{}, streams: map[chan agentapi.Event]bool{},
-		mute: make(chan struct{}), off: make(chan struct{}),
+		mute: make(chan struct{}), off: make(chan struct{}), phase: agentapi.PhaseRunning,
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/sessions", a.postSession)
@@ -203,11 +206,36 @@ func newFakeAgent(t *testing.T, n *fakeNet, name string) *fakeAgent {
 			case <-a.dead:
 			}
 		default:
+			a.await(r)
 			mux.ServeHTTP(w, r)
 		}
 	}))
 	t.Cleanup(a.kill)
 	return a
+}
+
+// gate has requests for a path wait until it is opened.
+func (a *fakeAgent) gate(path string) (open func()) {
+	c := make(chan struct{})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.gates = map[string]chan struct{}{path: c}
+	return sync.OnceFunc(func() { close(c) })
+}
+
+// await waits at the gate of a request's path, if there is one.
+func (a *fakeAgent) await(r *http.Request) {
+	a.mu.Lock()
+	c := a.gates[r.URL.Path]
+	a.mu.Unlock()
+	if c == nil {
+		return
+	}
+	select {
+	case <-c:
+	case <-r.Context().Done():
+	case <-a.dead:
+	}
 }
 
 // kill ends the agent at once, as the loss of its process does.
@@ -261,6 +289,10 @@ func (a *fakeAgent) postSession(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	hook := a.prepare
 	a.mu.Unlock()
+	if req.Role == agentapi.RoleClient && len(req.Peer.DataPorts) == 0 {
+		reply(w, &agentapi.Problem{Code: agentapi.CodeBadRequest, Title: "wrong request", Field: "peer.data_ports"})
+		return
+	}
 	if hook != nil {
 		if err := hook(req); err != nil {
 			reply(w, err)
@@ -274,7 +306,7 @@ func (a *fakeAgent) postSession(w http.ResponseWriter, r *http.Request) {
 	answer := agentapi.PrepareReply{Port: port, OnLink: true, PeerOnLink: true, DataPorts: []uint16{7001, 7002}}
 	a.mu.Lock()
 	a.sessions[req.ID] = agentapi.Session{
-		ID: req.ID, Role: req.Role, Phase: agentapi.PhaseRunning, Client: req.Client, Server: req.Server,
+		ID: req.ID, Role: req.Role, Phase: a.phase, Client: req.Client, Server: req.Server,
 		Port: port, Reply: answer, Context: req.Context,
 	}
 	a.mu.Unlock()
@@ -323,7 +355,9 @@ func (a *fakeAgent) finish(id agentapi.SessionID, why agentapi.Reason) bool {
 	delete(a.sessions, id)
 	a.seq++
 	s.Counters.BytesDown = 1000
-	e := agentapi.Event{Instance: a.instance, Status: a.load(), Ended: []agentapi.SessionRecord{{Seq: a.seq, Reason: why, Session: s}}}
+	over := agentapi.SessionRecord{Seq: a.seq, Reason: why, Ended: time.Now(), Session: s}
+	a.past = append(a.past, over)
+	e := agentapi.Event{Instance: a.instance, Status: a.load(), Ended: []agentapi.SessionRecord{over}}
 	for c := range a.streams {
 		c <- e
 	}
@@ -347,7 +381,7 @@ func (a *fakeAgent) getEvents(w http.ResponseWriter, r *http.Request) {
 	c := make(chan agentapi.Event, 1000)
 	a.mu.Lock()
 	a.streams[c] = true
-	first := agentapi.Event{Instance: a.instance, Status: a.load()}
+	first := agentapi.Event{Instance: a.instance, Status: a.load(), Ended: slices.Clone(a.past)}
 	a.mu.Unlock()
 	defer func() { a.mu.Lock(); defer a.mu.Unlock(); delete(a.streams, c) }()
 	beat := time.NewTicker(500 * time.Millisecond)

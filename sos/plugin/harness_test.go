@@ -27,6 +27,7 @@ type bench struct {
 	service  *Service
 	store    *memstore.Store
 	x, x2, y *fakeAgent
+	settle   time.Duration
 	stop     func()
 }
 
@@ -57,7 +58,7 @@ func newBench(t *testing.T) *bench {
 		h.IPs = []netip.Addr{addr}
 		n.hosts[addr] = h
 	}
-	b := &bench{t: t, net: n, store: memstore.New()}
+	b := &bench{t: t, net: n, store: memstore.New(), settle: time.Second}
 	b.x, b.x2, b.y = newFakeAgent(t, n, "x"), newFakeAgent(t, n, "x2"), newFakeAgent(t, n, "y")
 	b.start()
 	t.Cleanup(func() { b.stop() })
@@ -78,7 +79,7 @@ func newBench(t *testing.T) *bench {
 func (b *bench) start() {
 	s, err := New(Options{
 		Fabric: b.net, Rules: b.net, Store: b.store, Log: slog.New(slog.DiscardHandler),
-		Linger: 20 * time.Millisecond, Settle: time.Second, Dial: b.dial,
+		Linger: 20 * time.Millisecond, Settle: b.settle, Dial: b.dial,
 	})
 	if err != nil {
 		b.t.Fatal(err)

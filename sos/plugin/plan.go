@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -13,8 +14,15 @@ import (
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// resolveTimeout bounds the search for a server that is not known yet.
-const resolveTimeout = 500 * time.Millisecond
+const (
+	// resolveTimeout bounds the search for a server that is not known yet;
+	// startTimeout does while we have just been started, and nobody is known.
+	resolveTimeout = 500 * time.Millisecond
+	startTimeout   = 2 * time.Second
+	// newsFor is how long after its first word, or our start, it may take until an
+	// agent has told its ports and has been found in the network.
+	newsFor = 2 * time.Second
+)
 
 // offer is a connection's first packet as its interception switch saw it.
 type offer struct {
@@ -37,7 +45,13 @@ func (s *Service) findServer(ctx context.Context, o offer) (endpoint, error) {
 	addr := o.flow.server.Addr()
 	h, ok := s.fabric.HostByIP(addr)
 	if !ok {
-		ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+		limit := resolveTimeout
+		s.mu.Lock()
+		if time.Since(s.began) < s.opts.Settle {
+			limit = startTimeout
+		}
+		s.mu.Unlock()
+		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		var err error
 		if h, err = s.fabric.ResolveHost(ctx, addr); err != nil {
@@ -96,6 +110,31 @@ func (c *costs) between(top *topology.Topology, from, to network.PortRef, m netw
 		c.known[key] = cost
 	}
 	return cost
+}
+
+// assignInTime has a connection wait for agents of which there is news, if none of
+// the others will do.
+func (s *Service) assignInTime(ctx context.Context, ss *session, o offer, server place, refused map[*agent]bool) error {
+	for {
+		err := s.assign(ss, o, server, refused)
+		if !errors.Is(err, ErrNoGain) || !s.expectsAgents() || !sleep(ctx, settleEvery) {
+			return err
+		}
+	}
+}
+
+// expectsAgents says whether an agent that cannot be used yet will soon be.
+func (s *Service) expectsAgents() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.agents {
+		ready := a.liveness == AgentUp && len(a.status.DataPorts) > 0 && len(a.places) == len(a.record.Addrs)
+		fresh := time.Since(a.news) < newsFor || time.Since(s.began) < newsFor
+		if !ready && fresh && a.liveness != AgentSilent {
+			return true
+		}
+	}
+	return false
 }
 
 // assign chooses the session's agents and counts it as theirs at once, so that

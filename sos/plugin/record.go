@@ -67,10 +67,16 @@ func (s *Service) recordOf(ss *session) Record {
 		now := time.Now()
 		r.Ended = &now
 	}
-	if t := time.Duration(r.Took).Seconds(); t > 0 {
-		r.BitsPerSecond = float64(r.BytesUp+r.BytesDown) * 8 / t
-	}
+	r.BitsPerSecond = bitsPerSecond(r.BytesUp+r.BytesDown, r.Took)
 	return r
+}
+
+// bitsPerSecond is the mean rate of so many bytes.
+func bitsPerSecond(bytes uint64, took agentapi.Duration) float64 {
+	if took <= 0 {
+		return 0
+	}
+	return float64(bytes) * 8 / time.Duration(took).Seconds()
 }
 
 // hops prints a path as people and tests read it.

@@ -80,6 +80,7 @@ type Service struct {
 
 	mu        sync.Mutex
 	running   bool
+	began     time.Time // when the start was over
 	config    Config
 	whitelist Whitelist
 	agents    map[string]*agent
@@ -103,9 +104,8 @@ type Service struct {
 	puntErrs map[openflow.DatapathID]string
 	edges    map[openflow.DatapathID]edge
 	taken    takeover
-	// early are ends that agents reported before the start was over; the
-	// sessions may not have been found yet.
-	early map[agentapi.SessionID][]agentapi.SessionRecord
+	// orphans are sessions of which agents have told only that they ended.
+	orphans map[agentapi.SessionID]*orphan
 }
 
 // view is an immutable extract of the state for the packet-in handler.
@@ -138,7 +138,7 @@ func New(o Options) (*Service, error) {
 		agents: map[string]*agent{}, sessions: map[flow]*session{}, byID: map[agentapi.SessionID]*session{},
 		perClient: map[string]int{}, direct: newDirectory(), pairs: map[string]*pair{}, resets: map[flow]*reset{},
 		agentFlows: map[flow]*session{}, guarded: map[netip.Addr]string{}, guards: map[netip.Addr]guard{},
-		puntErrs: map[openflow.DatapathID]string{}, edges: map[openflow.DatapathID]edge{}, early: map[agentapi.SessionID][]agentapi.SessionRecord{},
+		puntErrs: map[openflow.DatapathID]string{}, edges: map[openflow.DatapathID]edge{}, orphans: map[agentapi.SessionID]*orphan{},
 	}
 	s.ctx = s.tasks.Context()
 	s.metrics = newMetrics(s)
@@ -161,7 +161,7 @@ func (s *Service) Run(ctx context.Context) error {
 	s.start(s.archive)
 	s.takeOver(s.ctx)
 	s.mu.Lock()
-	s.running, s.early = true, nil
+	s.running, s.began = true, time.Now()
 	s.mu.Unlock()
 	s.keepUp(s.ctx)
 	s.mu.Lock()

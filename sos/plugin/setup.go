@@ -150,7 +150,7 @@ func (s *Service) establish(ctx context.Context, ss *session, o offer, cfg Confi
 func (s *Service) engage(ctx context.Context, ss *session, o offer, server endpoint, cfg Config, watch *stopwatch) error {
 	refused := map[*agent]bool{}
 	for attempt := 1; ; attempt++ {
-		if err := s.assign(ss, o, server.place, refused); err != nil {
+		if err := s.assignInTime(ctx, ss, o, server.place, refused); err != nil {
 			return err
 		}
 		if err := s.plan(ss, o, server); err != nil {

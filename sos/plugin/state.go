@@ -77,7 +77,7 @@ func (s *Service) load(ctx context.Context) error {
 		s.guards[g.Agent] = g
 	}
 	for _, r := range records {
-		if err := s.follow(r); err != nil {
+		if err := s.follow(r, true); err != nil {
 			s.log.Error("stored agent cannot be used", "agent", r.Name, "error", err)
 		}
 	}
@@ -122,14 +122,15 @@ func (s *Service) unsave(ctx context.Context, key string) error {
 	return nil
 }
 
-// follow makes an agent of a record and starts to follow its events. The lock is held.
-func (s *Service) follow(r AgentRecord) error {
+// follow makes an agent of a record, which may be a stored one, and starts to follow
+// its events. The lock is held.
+func (s *Service) follow(r AgentRecord, stored bool) error {
 	client, err := s.dial(r)
 	if err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(s.ctx)
-	a := &agent{record: r, client: client, stop: stop, liveness: AgentUnknown, places: map[netip.Addr]place{}}
+	a := &agent{record: r, client: client, stop: stop, stored: stored, liveness: AgentUnknown, news: time.Now(), places: map[netip.Addr]place{}}
 	s.agents[r.Name] = a
 	if !s.start(func(context.Context) { s.watchAgent(ctx, a) }) {
 		client.Close()
@@ -241,7 +242,7 @@ func (s *Service) addAgent(ctx context.Context, r AgentRecord) (AgentRecord, err
 		old.stop()
 		old.client.Close()
 	}
-	err = s.follow(r)
+	err = s.follow(r, false)
 	s.refreshView()
 	s.mu.Unlock()
 	if err != nil {

@@ -3,6 +3,8 @@ package plugin
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"syscall"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
@@ -11,8 +13,12 @@ import (
 )
 
 const (
-	// askTimeout bounds how long agents are waited for at the start.
+	// askTimeout bounds how long agents are waited for at the start, unless others
+	// carry sessions with them.
 	askTimeout = 3 * time.Second
+	// endTimeout bounds how long the start waits for one agent to say that a session
+	// has ended which another still has.
+	endTimeout = time.Second
 	// settleEvery is how often the network is looked at while it settles.
 	settleEvery = 50 * time.Millisecond
 	// maxContext is what an agent keeps for a session.
@@ -32,6 +38,12 @@ type sessionContext struct {
 	Started  time.Time       `json:"started"`
 }
 
+// describe gives the session what its agents have kept of it.
+func (ss *session) describe(c sessionContext) {
+	ss.layout, ss.clientAt, ss.serverAt = c.Layout, c.ClientAt, c.ServerAt
+	ss.entry, ss.tuning, ss.started = c.Entry, c.Tuning, c.Started
+}
+
 func (ss *session) context() sessionContext {
 	return sessionContext{
 		Layout: ss.layout, ClientAt: ss.clientAt, ServerAt: ss.serverAt, Entry: ss.entry, Tuning: ss.tuning,
@@ -45,30 +57,55 @@ type takeover struct {
 	Dropped  int `json:"dropped" doc:"Sessions that only one agent knew, or that could not be rebuilt"`
 }
 
-// found is a session as its agents list it.
+// found is a session as its agents list it, or tell of its end.
 type found struct {
 	ctx  sessionContext
 	seen map[agentapi.Role]agentapi.Session
 	at   map[agentapi.Role]*agent
 }
 
+// begun says whether an agent may have carried something: one that is only
+// prepared has neither the client nor the server.
+func (f *found) begun() bool {
+	for _, x := range f.seen {
+		if x.Phase != agentapi.PhasePrepared {
+			return true
+		}
+	}
+	return false
+}
+
+// carries says whether the agent in a role may have carried something: while it is
+// being prepared there is nothing to carry, and if it has ended before there was, there
+// never will be.
+func (f *found) carries(r agentapi.Role) bool {
+	x, told := f.seen[r]
+	live := f.at[r] != nil
+	return told && x.Phase != agentapi.PhasePrepared && (live || x.Phase != agentapi.PhaseCommitted)
+}
+
+// half says whether an agent carries the session of which the other does not tell.
+func (f *found) half() bool { return len(f.seen) == 1 && f.begun() }
+
 // takeOver finds the sessions that run without us since before the start,
 // declares their rules again, and then lets the network remove what nobody
 // declared.
 func (s *Service) takeOver(ctx context.Context) {
 	sessions := s.askAgents(ctx)
+	s.awaitEnds(ctx, sessions)
 	var all []*session
+	var left []agentapi.SessionID
 	for id, f := range sessions {
-		ss, ok := s.rebuild(id, f)
-		if !ok {
-			s.mu.Lock()
-			s.taken.Dropped++
-			s.mu.Unlock()
-			left := s.leftOver(id, f)
-			s.start(func(ctx context.Context) { s.clearAway(ctx, left, f) })
-			continue
+		if ss, ok := s.rebuild(id, f); ok {
+			all = append(all, ss)
+		} else {
+			left = append(left, id)
 		}
-		all = append(all, ss)
+	}
+	// After the others: a connection may have been given to other agents since.
+	for _, id := range left {
+		ss := s.leftOver(id, sessions[id])
+		s.start(func(ctx context.Context) { s.clearAway(ctx, ss, sessions[id]) })
 	}
 	if len(all) > 0 {
 		s.awaitSwitches(ctx, all)
@@ -81,13 +118,15 @@ func (s *Service) takeOver(ctx context.Context) {
 	s.redeclareGuards(ctx)
 	s.rules.Ready()
 	if len(sessions) > 0 {
-		s.log.Info("sessions taken over", "sessions", len(all), "dropped", len(sessions)-len(all))
+		s.log.Info("sessions taken over", "sessions", len(all), "dropped", len(left))
 	}
 }
 
-// askAgents lists the sessions of all agents that answer in time.
+// askAgents lists the sessions of all agents that answer in time. An agent that does
+// not is waited for longer while another carries a session with it: it may be alive,
+// and its sessions' rules go when the start is over.
 func (s *Service) askAgents(ctx context.Context) map[agentapi.SessionID]*found {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, max(askTimeout, s.opts.Settle))
 	defer cancel()
 	s.mu.Lock()
 	agents := make([]*agent, 0, len(s.agents))
@@ -103,16 +142,24 @@ func (s *Service) askAgents(ctx context.Context) map[agentapi.SessionID]*found {
 	answers := make(chan answer, len(agents))
 	for _, a := range agents {
 		s.start(func(context.Context) {
-			list, err := listSessions(ctx, a)
+			list, err := s.introduce(ctx, a)
 			answers <- answer{a, list, err}
 		})
 	}
 	sessions := map[agentapi.SessionID]*found{}
-	for range agents {
+	began := time.Now()
+	look := time.NewTicker(settleEvery)
+	defer look.Stop()
+	for left := len(agents); left > 0; {
 		select {
 		case <-ctx.Done():
 			return sessions
+		case <-look.C:
+			if time.Since(began) > askTimeout && !anyHalf(sessions) {
+				return sessions
+			}
 		case r := <-answers:
+			left--
 			if r.err != nil {
 				s.log.Warn("agent does not say which sessions it carries", "agent", r.a.record.Name, "error", r.err)
 			}
@@ -124,12 +171,50 @@ func (s *Service) askAgents(ctx context.Context) map[agentapi.SessionID]*found {
 	return sessions
 }
 
-// listSessions asks until there is an answer or no time left.
-func listSessions(ctx context.Context, a *agent) ([]agentapi.Session, error) {
+func anyHalf(sessions map[agentapi.SessionID]*found) bool {
+	for _, f := range sessions {
+		if f.half() {
+			return true
+		}
+	}
+	return false
+}
+
+// introduce asks an agent what a start needs to know of it until there is an answer,
+// or its machine says that it does not run.
+func (s *Service) introduce(ctx context.Context, a *agent) ([]agentapi.Session, error) {
 	for {
 		list, err := a.client.Sessions(ctx)
-		if err == nil || !sleep(ctx, 200*time.Millisecond) {
-			return list, err
+		if err == nil {
+			if st, err := a.client.Status(ctx); err == nil {
+				s.learn(a, st)
+			}
+			return list, nil
+		}
+		if errors.Is(err, syscall.ECONNREFUSED) || !sleep(ctx, 200*time.Millisecond) {
+			return nil, err
+		}
+	}
+}
+
+// awaitEnds completes the sessions that one agent has ended before it was asked, and
+// the other not yet. What an agent tells of an end may come a moment later.
+func (s *Service) awaitEnds(ctx context.Context, sessions map[agentapi.SessionID]*found) {
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
+	defer cancel()
+	for {
+		s.mu.Lock()
+		for id, f := range sessions {
+			o := s.orphans[id]
+			for _, role := range bothRole {
+				if _, listed := f.seen[role]; !listed && o != nil && o.ended[role].ID == id {
+					f.seen[role] = o.ended[role].Session
+				}
+			}
+		}
+		s.mu.Unlock()
+		if !anyHalf(sessions) || !sleep(ctx, settleEvery) {
+			return
 		}
 	}
 }
@@ -146,9 +231,8 @@ func (f *found) with(a *agent, x agentapi.Session) *found {
 // prepared has lost the packet it was made for, and one that only one agent
 // knows is lost.
 func (s *Service) rebuild(id agentapi.SessionID, f *found) (*session, bool) {
-	client, ok1 := f.seen[agentapi.RoleClient]
-	server, ok2 := f.seen[agentapi.RoleServer]
-	if !ok1 || !ok2 || client.Phase == agentapi.PhasePrepared || server.Phase == agentapi.PhasePrepared {
+	client, server := f.seen[agentapi.RoleClient], f.seen[agentapi.RoleServer]
+	if !f.carries(agentapi.RoleClient) || !f.carries(agentapi.RoleServer) {
 		return nil, false
 	}
 	if len(client.Context) > maxContext || json.Unmarshal(client.Context, &f.ctx) != nil {
@@ -160,21 +244,25 @@ func (s *Service) rebuild(id agentapi.SessionID, f *found) (*session, bool) {
 		return nil, false
 	}
 	ss := newSession(fl, &Entry{ID: c.Entry, Tuning: c.Tuning}, Tuning{}, c.Started)
-	ss.id, ss.layout = id, c.Layout
-	ss.clientAt, ss.serverAt = c.ClientAt, c.ServerAt
-	ss.client, ss.server = f.at[agentapi.RoleClient], f.at[agentapi.RoleServer]
+	ss.describe(c)
+	ss.id = id
 	if err := ss.layout.settle(client.Reply, server.Reply); err != nil {
 		return nil, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sessions[fl] != nil {
+	ss.client, ss.server = s.agents[c.Client], s.agents[c.Server]
+	if ss.client == nil || ss.server == nil || s.sessions[fl] != nil {
 		return nil, false
 	}
 	s.sessions[fl], s.byID[id] = ss, ss
 	s.noteAgentFlows(ss)
-	for _, r := range s.early[id] {
-		ss.ended[r.Role] = r
+	if o := s.orphans[id]; o != nil {
+		delete(s.orphans, id)
+		for role, r := range o.ended {
+			ss.ended[role] = r
+			ss.progress(role, r.Counters, time.Now())
+		}
 	}
 	if len(ss.ended) == 2 {
 		close(ss.bothEnded)
@@ -192,23 +280,49 @@ func (s *Service) rebuild(id agentapi.SessionID, f *found) (*session, bool) {
 	return ss, true
 }
 
-// clearAway ends what is left of a session that cannot be taken over: the agents
-// that know it reset their ends, the controller those of the others.
-func (s *Service) clearAway(ctx context.Context, ss *session, f *found) {
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.sessions[ss.flow] == ss {
-			delete(s.sessions, ss.flow)
+// leftOver describes a session that cannot be taken over. Until it is cleared away
+// its connection is known: the rules by which an end is reset would catch a new
+// connection's packets, so its client has to wait for their removal.
+func (s *Service) leftOver(id agentapi.SessionID, f *found) *session {
+	ss := &session{
+		id: id, state: StateResetting, started: time.Now(), how: "after a restart of the controller its agents did not both know it",
+		last: map[agentapi.Role]agentapi.Counters{}, ended: map[agentapi.Role]agentapi.SessionRecord{},
+	}
+	for role, x := range f.seen {
+		if len(x.Context) <= maxContext && json.Unmarshal(x.Context, &f.ctx) == nil {
+			ss.describe(f.ctx)
+			ss.flow = flow{ss.layout.Client, ss.layout.Server}
 		}
-	}()
+		ss.last[role] = x.Counters
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken.Dropped++
+	delete(s.orphans, id)
+	if s.sessions[ss.flow] == nil && ss.flow.client.IsValid() {
+		s.sessions[ss.flow] = ss
+	}
+	return ss
+}
+
+// clearAway ends what is left of a session that cannot be taken over: the agents
+// that know it reset their ends, the controller those of which nobody tells.
+func (s *Service) clearAway(ctx context.Context, ss *session, f *found) {
+	defer s.clearedAway(ss, f)
 	for _, r := range bothRole {
 		if a := f.at[r]; a != nil {
 			s.abort(ss.id, a)
 		}
 	}
+	s.mu.Lock()
+	mine := s.sessions[ss.flow] == ss
+	s.mu.Unlock()
+	if !mine || !f.half() {
+		// Its client is with other agents, or it never came to these.
+		return
+	}
 	for _, r := range bothRole {
-		if f.at[r] != nil || len(ss.layout.side(r).Path) == 0 {
+		if _, told := f.seen[r]; told || len(ss.layout.side(r).Path) == 0 {
 			continue
 		}
 		first := ss.layout.side(r).Path[0].Switch
@@ -224,23 +338,23 @@ func (s *Service) clearAway(ctx context.Context, ss *session, f *found) {
 	}
 }
 
-// leftOver describes a session that cannot be taken over. Until it is cleared away
-// its connection is known: the rules by which an end is reset would catch a new
-// connection's packets, so its client has to wait for their removal.
-func (s *Service) leftOver(id agentapi.SessionID, f *found) *session {
-	ss := &session{id: id, state: StateResetting, started: time.Now(), how: "cannot be taken over"}
-	for _, r := range bothRole {
-		var about sessionContext
-		if f.at[r] != nil && json.Unmarshal(f.seen[r].Context, &about) == nil {
-			ss.layout, ss.flow = about.Layout, flow{about.Layout.Client, about.Layout.Server}
-		}
-	}
+// clearedAway forgets a session that could not be taken over. If it ever was one, it
+// is in the history then.
+func (s *Service) clearedAway(ss *session, f *found) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sessions[ss.flow] == nil && ss.flow.client.IsValid() {
-		s.sessions[ss.flow] = ss
+	if s.sessions[ss.flow] == ss {
+		delete(s.sessions, ss.flow)
 	}
-	return ss
+	if !f.half() {
+		return
+	}
+	ss.state = StateEnded
+	rec := s.recordOf(ss)
+	rec.ClientAgent, rec.ServerAgent = f.ctx.Client, f.ctx.Server
+	s.history.add(rec, s.config.History)
+	s.metrics.up.Inc()
+	s.metrics.ended(rec)
 }
 
 // awaitSwitches waits until the switches and links of the sessions are known

@@ -101,10 +101,14 @@ func (s *Service) agentEvent(a *agent, e agentapi.Event) {
 	s.mu.Lock()
 	replaced := a.instance != "" && a.instance != e.Instance
 	returned := a.liveness != AgentUp
+	before := a.stored && a.instance == "" // we have not heard it yet, but another controller may have
 	if a.instance != e.Instance {
 		a.instance, a.lastSeq = e.Instance, 0
 	}
 	a.liveness, a.err, a.lastSeen = AgentUp, "", time.Now()
+	if returned {
+		a.news = a.lastSeen
+	}
 	a.status.Load = e.Status
 	var ended []agentapi.SessionRecord
 	missed := false
@@ -131,7 +135,7 @@ func (s *Service) agentEvent(a *agent, e agentapi.Event) {
 		s.wake()
 	}
 	for _, r := range ended {
-		s.agentDone(r)
+		s.agentDone(r, before)
 	}
 	if replaced {
 		s.loseSessions(a, errReplaced)
@@ -178,7 +182,7 @@ func (s *Service) findMissed(ctx context.Context, a *agent) {
 		s.agentDone(agentapi.SessionRecord{
 			Reason: agentapi.ReasonClosed, Detail: "how is not known",
 			Session: agentapi.Session{ID: h.id, Role: h.role, Counters: last},
-		})
+		}, false)
 	}
 }
 

@@ -1,0 +1,192 @@
+package plugin
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/sos/agentapi"
+)
+
+// live sets a session up and returns its identifier.
+func (b *bench) live() agentapi.SessionID {
+	b.t.Helper()
+	_, held := b.syn(hostA)
+	if got := b.fate(held); got != "released" {
+		b.t.Fatalf("the packet was %s", got)
+	}
+	b.eventually("the session is live", func() bool {
+		live := b.service.records("live")
+		return len(live) == 1 && live[0].State == StateLive
+	})
+	return b.x.only(b.t)
+}
+
+// TestEndedWithoutController has a session end while no controller runs: the next one
+// archives it, and none after that does again.
+func TestEndedWithoutController(t *testing.T) {
+	b := newBench(t)
+	id := b.live()
+	b.stop()
+	b.x.finish(id, agentapi.ReasonClosed)
+	b.y.finish(id, agentapi.ReasonClosed)
+	b.start()
+	b.eventually("the session is in the history", func() bool { return len(b.past()) == 1 })
+	r := b.past()[0]
+	if r.ID != id.String() || r.Client != hostA || r.Server != hostB || r.BytesDown != 1000 || !strings.HasPrefix(r.How, "closed") ||
+		r.ClientAgent != "x" || r.ServerAgent != "y" || r.Ended == nil || r.Ended.Before(r.Started) || r.Entry == "" || len(r.ClientPath) == 0 {
+		t.Errorf("archived %+v", r)
+	}
+	for range 2 {
+		b.stop()
+		b.start()
+		b.agentsUp()
+		b.eventually("what the agents have told is sorted out", func() bool {
+			b.service.mu.Lock()
+			defer b.service.mu.Unlock()
+			return len(b.service.orphans) == 0
+		})
+		if past := b.past(); len(past) != 1 || b.service.history.totals.Carried != 1 {
+			t.Errorf("after another restart: %+v, %+v", past, b.service.history.totals)
+		}
+	}
+}
+
+// TestHistoryIsWhole has a session end, and the controller die before that is stored.
+func TestHistoryIsWhole(t *testing.T) {
+	b := newBench(t)
+	id := b.live()
+	b.x.finish(id, agentapi.ReasonClientReset)
+	b.y.finish(id, agentapi.ReasonClientReset)
+	b.clean()
+	b.stop()
+	pages, err := b.store.List(t.Context(), keyHistory)
+	if err != nil || len(pages) != 1 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	if err := b.store.Delete(t.Context(), pages[0].Key); err != nil {
+		t.Fatal(err)
+	}
+	b.start()
+	b.eventually("the session is in the history", func() bool { return len(b.past()) == 1 })
+}
+
+// TestFailedSetUpIsNoOrphan has a set-up fail in the middle, and the controller start
+// again: what agents tell of it is no session.
+func TestFailedSetUpIsNoOrphan(t *testing.T) {
+	b := newBench(t)
+	b.y.commit = func() error { return &agentapi.Problem{Code: agentapi.CodeRefused} }
+	b.x.phase, b.y.phase = agentapi.PhaseCommitted, agentapi.PhaseCommitted
+	_, held := b.syn(hostA)
+	if got := b.fate(held); got != "forwarded" {
+		t.Fatalf("the packet was %s", got)
+	}
+	b.clean()
+	b.stop()
+	b.start()
+	b.agentsUp()
+	b.eventually("what the agents have told is sorted out", func() bool {
+		b.service.mu.Lock()
+		defer b.service.mu.Unlock()
+		return len(b.service.orphans) == 0
+	})
+	if past := b.past(); len(past) != 1 || !strings.HasPrefix(past[0].How, notEstablished) {
+		t.Errorf("history: %+v", past)
+	}
+}
+
+// TestHalfEndedWithoutController has one agent end a session while no controller runs,
+// which the other still carries to its end: nobody is reset.
+func TestHalfEndedWithoutController(t *testing.T) {
+	b := newBench(t)
+	id := b.live()
+	b.stop()
+	b.x.finish(id, agentapi.ReasonClosed)
+	b.start()
+	if live := b.service.records("live"); len(live) != 1 || live[0].ID != id.String() {
+		t.Errorf("after the restart %+v is live", live)
+	}
+	b.y.finish(id, agentapi.ReasonClosed)
+	b.clean()
+	if past := b.past(); len(past) != 1 || past[0].How != "closed" {
+		t.Errorf("history: %+v", past)
+	}
+	select {
+	case f := <-b.net.sent:
+		t.Errorf("somebody is provoked to be reset: %x", f)
+	case <-time.After(2 * probeEvery):
+	}
+}
+
+// TestHalfPreparedIsNoSession finds a session that one agent is prepared for, and the
+// other does not know: its client has gone directly since, and is not reset.
+func TestHalfPreparedIsNoSession(t *testing.T) {
+	b := newBench(t)
+	id := b.live()
+	b.stop()
+	b.x.mu.Lock()
+	delete(b.x.sessions, id)
+	b.x.mu.Unlock()
+	b.y.mu.Lock()
+	ss := b.y.sessions[id]
+	ss.Phase = agentapi.PhasePrepared
+	b.y.sessions[id] = ss
+	b.y.mu.Unlock()
+	b.net.mu.Lock()
+	b.net.rules = map[string][]network.Rule{} // the network removes what nobody declares
+	b.net.mu.Unlock()
+	b.start()
+	b.eventually("the agent has forgotten it", func() bool { return b.y.count() == 0 })
+	b.clean()
+	select {
+	case f := <-b.net.sent:
+		t.Errorf("somebody is provoked to be reset: %x", f)
+	case <-time.After(2 * probeEvery):
+	}
+}
+
+// TestSlowAgentKeepsItsSessions has an agent answer late when the controller starts, as
+// one does on a busy machine: its sessions wait for it.
+func TestSlowAgentKeepsItsSessions(t *testing.T) {
+	b := newBench(t)
+	id := b.live()
+	b.stop()
+	open := b.y.gate("/v1/sessions")
+	defer time.AfterFunc(askTimeout+time.Second, open).Stop()
+	b.settle = 10 * time.Second
+	b.start()
+	if live := b.service.records("live"); len(live) != 1 || live[0].ID != id.String() || live[0].State != StateLive {
+		t.Errorf("after the restart %+v is live", live)
+	}
+	if b.service.taken.Dropped != 0 || b.x.count() != 1 {
+		t.Errorf("%+v, the other agent has %d", b.service.taken, b.x.count())
+	}
+}
+
+// TestSetUpWaitsForNews has an agent that has been heard, but has not told its ports
+// yet: a connection waits for that.
+func TestSetUpWaitsForNews(t *testing.T) {
+	for _, restart := range []bool{true, false} {
+		b := newBench(t)
+		open := b.y.gate("/v1/status")
+		defer open()
+		record := b.agent("y").record
+		if restart {
+			b.stop()
+			b.start()
+		} else {
+			if err := b.service.removeAgent(t.Context(), "y", true); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.service.addAgent(t.Context(), record); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, held := b.syn(hostA)
+		time.AfterFunc(300*time.Millisecond, open)
+		if got := b.fate(held); got != "released" {
+			t.Errorf("after a restart %v: the packet was %s: %+v", restart, got, b.past())
+		}
+	}
+}
