@@ -29,6 +29,7 @@ type fakeNet struct {
 	rules  map[string][]network.Rule
 	log    []string // of everything that happened, shared with the agents
 	refuse func(key string) error
+	wait   func(ctx context.Context, key string) // before anything is applied
 	sent   chan []byte
 	// portsDown are ports without a link, deaf switches that do not answer.
 	portsDown map[network.PortRef]bool
@@ -88,7 +89,13 @@ func (n *fakeNet) Send(_ openflow.DatapathID, _ uint32, frame []byte) error {
 	return nil
 }
 
-func (n *fakeNet) Apply(_ context.Context, key string, p rule.Program, _ rule.ApplyOptions) error {
+func (n *fakeNet) Apply(ctx context.Context, key string, p rule.Program, _ rule.ApplyOptions) error {
+	n.mu.Lock()
+	wait := n.wait
+	n.mu.Unlock()
+	if wait != nil {
+		wait(ctx, key)
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.refuse != nil {

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
@@ -18,6 +21,13 @@ import (
 // band of punt rules: below those of sessions and of the paths between agents,
 // above every other punt rule and default forwarding.
 const guardOffset = 1000
+
+// The guard rules of one agent take so long at most, and those of so many are written
+// at once: a switch that is slow costs the others nothing.
+const (
+	guardTimeout = 5 * time.Second
+	guardsAtOnce = 64
+)
 
 // Guards returns the rules that send to the controller what an agent sends from
 // its session ports: sessions have rules above them. So nothing that an agent
@@ -41,8 +51,8 @@ func Guards(at network.PortRef, agent netip.Addr, ports agentapi.PortRange) ([]n
 	return rules, nil
 }
 
-// applyGuards declares the guard rules of every agent that has been found, and
-// removes those of agents that are no more.
+// applyGuards declares the guard rules of every agent that has been found, side by
+// side, and removes those of agents that are no more.
 func (s *Service) applyGuards(ctx context.Context) {
 	wanted := s.wantedGuards()
 	var gone []netip.Addr
@@ -53,22 +63,24 @@ func (s *Service) applyGuards(ctx context.Context) {
 		}
 	}
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	for _, g := range wanted {
+	tasks.Each(slices.Collect(maps.Values(wanted)), guardsAtOnce, func(g guard) {
+		ctx, cancel := context.WithTimeout(ctx, guardTimeout)
+		defer cancel()
 		s.rememberGuard(ctx, g)
 		s.guardResult(g.Agent, s.declareGuard(ctx, g, rule.ApplyOptions{}))
-	}
-	for _, addr := range gone {
+	})
+	tasks.Each(gone, guardsAtOnce, func(addr netip.Addr) {
+		ctx, cancel := context.WithTimeout(ctx, guardTimeout)
+		defer cancel()
 		if err := errors.Join(s.rules.Remove(ctx, guardKey(addr)), s.unsave(ctx, keyGuards+addr.String())); err != nil {
 			s.log.Warn("guard rules could not be removed", "agent", addr, "error", err)
-			continue
+			return
 		}
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		delete(s.guards, addr)
 		delete(s.guarded, addr)
-		s.mu.Unlock()
-	}
+	})
 }
 
 // keyGuards is where guards are remembered.
@@ -120,11 +132,11 @@ func (s *Service) rememberGuard(ctx context.Context, g guard) {
 // redeclareGuards brings the guard rules of known agents back into the ledger;
 // nothing is sent to a switch that has them.
 func (s *Service) redeclareGuards(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	for addr, g := range s.wantedGuards() {
-		s.guardResult(addr, s.declareGuard(ctx, g, rule.ApplyOptions{AllowDown: true}))
-	}
+	tasks.Each(slices.Collect(maps.Values(s.wantedGuards())), guardsAtOnce, func(g guard) {
+		ctx, cancel := context.WithTimeout(ctx, guardTimeout)
+		defer cancel()
+		s.guardResult(g.Agent, s.declareGuard(ctx, g, rule.ApplyOptions{AllowDown: true}))
+	})
 }
 
 func (s *Service) declareGuard(ctx context.Context, g guard, options rule.ApplyOptions) error {

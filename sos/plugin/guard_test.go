@@ -1,8 +1,10 @@
 package plugin
 
 import (
+	"context"
 	"errors"
 	"net/netip"
+	"sync"
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
@@ -116,4 +118,32 @@ func TestRefusedGuardIsRemembered(t *testing.T) {
 	if b.service.guarded[agentX.Addr()] != "no masks" {
 		t.Errorf("guarded: %v", b.service.guarded)
 	}
+}
+
+// TestGuardsSideBySide has a switch take no guard rules of one agent before those of
+// the other are under way.
+func TestGuardsSideBySide(t *testing.T) {
+	b := newBench(t)
+	var meeting sync.WaitGroup
+	meeting.Add(2)
+	met := make(chan struct{})
+	go func() { meeting.Wait(); close(met) }()
+	arrive := map[string]func(){}
+	for _, a := range []netip.Addr{agentX.Addr(), agentY.Addr()} {
+		arrive[guardKey(a)] = sync.OnceFunc(meeting.Done)
+	}
+	b.net.mu.Lock()
+	b.net.wait = func(ctx context.Context, key string) {
+		if f := arrive[key]; f != nil {
+			f()
+			select {
+			case <-met:
+			case <-ctx.Done():
+				t.Errorf("%s waits for the other in vain", key)
+			}
+		}
+	}
+	b.net.mu.Unlock()
+	b.service.applyGuards(t.Context())
+	<-met
 }
