@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/experiment/stage"
 	"github.com/sluice-net/sluice/handover/plugin"
+	"github.com/sluice-net/sluice/internal/tasks"
 )
 
 // What a device with two interfaces is held to under its class "seamless".
@@ -102,7 +103,7 @@ func (rig *policyRig) moveDevice(ctx context.Context, m *stage.Mobile, policy st
 
 // toAndFro makes the moves and returns when each began, and when the last was over.
 func (rig *policyRig) toAndFro(ctx context.Context, m *stage.Mobile, moves int, out *deviceSamples) ([]time.Time, error) {
-	if err := pause(ctx, 2*deviceWatch); err != nil { // TCP finds its rate
+	if err := tasks.Sleep(ctx, 2*deviceWatch); err != nil { // TCP finds its rate
 		return nil, err
 	}
 	var times []time.Time
@@ -113,7 +114,7 @@ func (rig *policyRig) toAndFro(ctx context.Context, m *stage.Mobile, moves int, 
 			return nil, fmt.Errorf("move %d: %w", i+1, err)
 		}
 		out.leases = append(out.leases, inMS(time.Duration(moved.Lease)))
-		if err := pause(ctx, deviceWatch-time.Since(times[i])); err != nil {
+		if err := tasks.Sleep(ctx, deviceWatch-time.Since(times[i])); err != nil {
 			return nil, err
 		}
 	}

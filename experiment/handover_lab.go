@@ -104,15 +104,3 @@ func runAll(ctx context.Context, at stage.Place, lines ...string) error {
 	}
 	return nil
 }
-
-// pause waits, or returns why it does not.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
-}

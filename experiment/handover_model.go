@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/experiment/stage"
 	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/handover/route"
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
@@ -222,7 +223,7 @@ func (rig *modelRig) shape(ctx context.Context, p latencies) error {
 			return err
 		}
 	}
-	if err := pause(ctx, controlSettle); err != nil {
+	if err := tasks.Sleep(ctx, controlSettle); err != nil {
 		return err
 	}
 	settling, cancel := context.WithTimeout(ctx, latencySettle)
@@ -349,7 +350,7 @@ func (rig *modelRig) underStream(ctx context.Context, stream *stage.Stream, t *m
 	if err := awaitPackets(ctx, stream, modelRate/10); err != nil {
 		return e, first, fmt.Errorf("before the move: %w", err)
 	}
-	if err := pause(ctx, stillness); err != nil {
+	if err := tasks.Sleep(ctx, stillness); err != nil {
 		return e, first, err
 	}
 	t.asked.Store(true)
@@ -359,7 +360,7 @@ func (rig *modelRig) underStream(ctx context.Context, stream *stage.Stream, t *m
 	if first, err = t.first.wait(ctx); err != nil {
 		return e, first, fmt.Errorf("no packet at the new place: %w", err)
 	}
-	return e, first, pause(ctx, stillness)
+	return e, first, tasks.Sleep(ctx, stillness)
 }
 
 // readRecords takes the parts of T_c from the controller's record of the join.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/experiment/stage"
 	"github.com/sluice-net/sluice/handover/plugin"
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 )
 
@@ -215,7 +216,7 @@ func (rig *movesRig) leg(ctx context.Context, c movesCase, n int, out *movesSamp
 		step, err = rig.step(ctx, c, pick(rig.env.Scale, longestPause/10, longestPause, longestPause), out)
 		steps = append(steps, step)
 	}
-	err = errors.Join(err, pause(ctx, movesSettle))
+	err = errors.Join(err, tasks.Sleep(ctx, movesSettle))
 	end := time.Now()
 	after, counting := stage.CountDrops(ctx, rig.lab) // while the streams' sockets are there
 	out.drops = out.drops.Plus(after.Since(before))
@@ -254,7 +255,7 @@ func (rig *movesRig) step(ctx context.Context, c movesCase, longest time.Duratio
 	s.from, s.to = rig.at, others[rig.random.IntN(len(others))]
 	spread := math.Log(float64(longest) / float64(shortestPause))
 	s.pause = time.Duration(float64(shortestPause) * math.Exp(spread*rig.random.Float64()))
-	if err := pause(ctx, s.pause); err != nil {
+	if err := tasks.Sleep(ctx, s.pause); err != nil {
 		return s, err
 	}
 	s.began = time.Now()
@@ -285,7 +286,7 @@ func (rig *movesRig) moveUnderKill(ctx context.Context, s movesStep, out *movesS
 	home := rig.parts.Domains[0]
 	killed := make(chan error, 1)
 	go func() {
-		err := pause(ctx, s.killed)
+		err := tasks.Sleep(ctx, s.killed)
 		home.Kill()
 		killed <- errors.Join(err, home.Start(ctx, rig.parts.Domains))
 	}()

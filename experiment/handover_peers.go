@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/experiment/stage"
 	"github.com/sluice-net/sluice/handover/plugin"
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 )
 
@@ -298,7 +299,7 @@ func (rig *peersRig) start(ctx context.Context, way roamWay, o stage.PeerOptions
 // kill lets the first link die under a running conversation and waits until
 // delivery goes on, or for giveUp.
 func (rig *peersRig) kill(ctx context.Context, p stage.Peer, announced bool) (r roamRun, err error) {
-	if err := pause(ctx, peersStill); err != nil {
+	if err := tasks.Sleep(ctx, peersStill); err != nil {
 		return r, err
 	}
 	from := time.Now()
@@ -306,7 +307,7 @@ func (rig *peersRig) kill(ctx context.Context, p stage.Peer, announced bool) (r 
 		if err := p.Move(ctx); err != nil {
 			return r, err
 		}
-		if err := pause(ctx, notice-time.Since(from)); err != nil {
+		if err := tasks.Sleep(ctx, notice-time.Since(from)); err != nil {
 			return r, err
 		}
 	}
@@ -329,13 +330,13 @@ func (rig *peersRig) kill(ctx context.Context, p stage.Peer, announced bool) (r 
 // waitDelivery returns when messages have been arriving for half a second after
 // the last one that was on its way when the link died.
 func (rig *peersRig) waitDelivery(ctx context.Context, p stage.Peer) (dead bool, err error) {
-	if err := pause(ctx, 50*time.Millisecond); err != nil {
+	if err := tasks.Sleep(ctx, 50*time.Millisecond); err != nil {
 		return false, err
 	}
 	_, before := p.Count()
 	deadline := time.Now().Add(giveUp)
 	for time.Now().Before(deadline) {
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
+		if err := tasks.Sleep(ctx, 20*time.Millisecond); err != nil {
 			return false, err
 		}
 		if _, received := p.Count(); received-before >= pulseRate/2 && time.Since(p.LastArrival()) < 50*time.Millisecond {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/experiment/stage"
 	"github.com/sluice-net/sluice/handover/plugin"
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
@@ -220,13 +221,13 @@ func (rig *policyRig) move(ctx context.Context, c roamCase, s *stage.Stream, d *
 	}
 	began := time.Now()
 	if c.policy == "" {
-		return plugin.Record{}, began, pause(ctx, 2*policyOverlap)
+		return plugin.Record{}, began, tasks.Sleep(ctx, 2*policyOverlap)
 	}
 	if c.lead > 0 {
 		if err := rig.domain.Prepare(ctx, d.ID, rig.portOf(to), d.MAC(to)); err != nil {
 			return plugin.Record{}, began, err
 		}
-		if err := pause(ctx, c.lead-time.Since(began)); err != nil {
+		if err := tasks.Sleep(ctx, c.lead-time.Since(began)); err != nil {
 			return plugin.Record{}, began, err
 		}
 	}
@@ -237,7 +238,7 @@ func (rig *policyRig) move(ctx context.Context, c roamCase, s *stage.Stream, d *
 		return plugin.Record{}, began, err
 	}
 	moved.Store(true)
-	if err := pause(ctx, policyOverlap+200*time.Millisecond); err != nil {
+	if err := tasks.Sleep(ctx, policyOverlap+200*time.Millisecond); err != nil {
 		return plugin.Record{}, began, err
 	}
 	record, err := rig.lastRecord(ctx, d.ID)

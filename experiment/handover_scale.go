@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/experiment/stage"
 	"github.com/sluice-net/sluice/handover/plugin"
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 )
 
@@ -139,7 +140,7 @@ func (rig *scaleRig) run(ctx context.Context, c scaleCell, lasts time.Duration) 
 	began := time.Now()
 	for n := 0; time.Duration(n)*interval < lasts; n++ {
 		due := began.Add(time.Duration(n) * interval)
-		if err := pause(ctx, time.Until(due)); err != nil {
+		if err := tasks.Sleep(ctx, time.Until(due)); err != nil {
 			break // the group knows why
 		}
 		if time.Since(due) > 50*time.Millisecond {

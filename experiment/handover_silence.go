@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/experiment/stage"
 	"github.com/sluice-net/sluice/handover/mobile"
 	"github.com/sluice-net/sluice/handover/plugin"
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 )
 
@@ -157,7 +158,7 @@ func (rig *silenceRig) once(ctx context.Context, t silenceTraffic) (r silenceRun
 	}
 	var left mobile.Move
 	phase := time.Duration(rig.random.Int64N(int64(silenceBefore)))
-	err = pause(ctx, silenceBefore+phase)
+	err = tasks.Sleep(ctx, silenceBefore+phase)
 	if err == nil {
 		err = rig.lab.SetLinkParams(ctx, accessLink(0), deaf(accessLine))
 	}
@@ -166,7 +167,7 @@ func (rig *silenceRig) once(ctx context.Context, t silenceTraffic) (r silenceRun
 		left, err = rig.left(ctx, died)
 	}
 	if err == nil {
-		err = pause(ctx, silenceAfter)
+		err = tasks.Sleep(ctx, silenceAfter)
 	}
 	r = stop(died, time.Now())
 	r.noticed = left.At.Sub(died)
@@ -267,7 +268,7 @@ func (rig *silenceRig) idleCPU(ctx context.Context, lasts time.Duration) (float6
 	if err != nil {
 		return 0, err
 	}
-	if err := pause(ctx, lasts); err != nil {
+	if err := tasks.Sleep(ctx, lasts); err != nil {
 		return 0, err
 	}
 	return meter.percent()

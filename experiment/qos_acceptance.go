@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 )
 
@@ -159,7 +160,7 @@ func runAcceptance(ctx context.Context, env *Env, published map[int][]publishedF
 
 // measure carries the flows when nothing is left of the run before.
 func (r *acceptanceRun) measure(ctx context.Context, l *lab.Lab, n *stage.Network, factor int) (err error) {
-	if err := pause(ctx, settleRuns); err != nil {
+	if err := tasks.Sleep(ctx, settleRuns); err != nil {
 		return err
 	}
 	r.flows, err = runFlows(ctx, l, n, compress(r.published, factor))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 )
 
@@ -100,7 +101,7 @@ func runQoSCritical(ctx context.Context, env *Env) (*Result, error) {
 	err := q.up(ctx, env, func(ctx context.Context, l *lab.Lab) error {
 		return q.controlled(ctx, env, l, factor, func(ctx context.Context, n *stage.Network) error {
 			for i, r := range runs {
-				if err := pause(ctx, settleRuns); err != nil { // what was measured of the run before has to fade
+				if err := tasks.Sleep(ctx, settleRuns); err != nil { // what was measured of the run before has to fade
 					return err
 				}
 				env.Step("%s: 14 flows", r.name)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/qos/bandwidth"
 	"github.com/sluice-net/sluice/qos/match"
@@ -171,7 +172,7 @@ func (q *qosNetwork) controlled(ctx context.Context, env *Env, l *lab.Lab, facto
 		}
 	}()
 	// Links and hosts are found, and what was there before is gone.
-	if err := pause(ctx, settleRuns); err != nil {
+	if err := tasks.Sleep(ctx, settleRuns); err != nil {
 		return err
 	}
 	return f(ctx, n)
@@ -237,7 +238,7 @@ func meet(ctx context.Context, l *lab.Lab, flows []qosFlow) error {
 }
 
 func (o *qosOutcome) run(ctx context.Context, l *lab.Lab) (err error) {
-	if err := pause(ctx, o.start); err != nil {
+	if err := tasks.Sleep(ctx, o.start); err != nil {
 		return err
 	}
 	port := uint16(plainPort)
@@ -254,7 +255,7 @@ func (o *qosOutcome) run(ctx context.Context, l *lab.Lab) (err error) {
 // each, by destination: a host receives one flow.
 func watchPlaces(ctx context.Context, n *stage.Network) map[netip.AddrPort]*bandwidth.Record {
 	seen := map[netip.AddrPort]*bandwidth.Record{}
-	for pause(ctx, 200*time.Millisecond) == nil {
+	for tasks.Sleep(ctx, 200*time.Millisecond) == nil {
 		var all []bandwidth.Record
 		if err := n.Get(ctx, "/api/v1/qos/flows", &all); err != nil {
 			continue // the next answer tells more

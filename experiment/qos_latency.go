@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/qos/latency"
@@ -135,7 +136,7 @@ func (r *controlRig) measure(ctx context.Context, name string, udp bool) error {
 
 // probe asks when the background has filled the queues.
 func (r *controlRig) probe(ctx context.Context, name string) (*measured, error) {
-	if err := pause(ctx, 2*time.Second); err != nil {
+	if err := tasks.Sleep(ctx, 2*time.Second); err != nil {
 		return nil, err
 	}
 	sent, answers, err := stage.Probe{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-net/sluice/experiment/stage"
 	"github.com/sluice-net/sluice/handover/plugin"
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	sos "github.com/sluice-net/sluice/sos/plugin"
 )
@@ -168,7 +169,7 @@ func (f *fleet) kills() []kill {
 
 func (f *fleet) killController(ctx context.Context) error {
 	f.Controller().Kill()
-	if err := errors.Join(pause(ctx, outage), f.keepLog("controller")); err != nil {
+	if err := errors.Join(tasks.Sleep(ctx, outage), f.keepLog("controller")); err != nil {
 		return err
 	}
 	return errors.Join(f.StartController(f.life), f.Ready(ctx), f.awaitLinks(ctx))
@@ -176,7 +177,7 @@ func (f *fleet) killController(ctx context.Context) error {
 
 func (f *fleet) killAgent(ctx context.Context, host string) error {
 	f.Agent(host).Kill()
-	if err := errors.Join(pause(ctx, outage), f.keepLog(host)); err != nil {
+	if err := errors.Join(tasks.Sleep(ctx, outage), f.keepLog(host)); err != nil {
 		return err
 	}
 	return errors.Join(f.StartAgent(f.life, host), f.Ready(ctx))
@@ -186,7 +187,7 @@ func (f *fleet) killDevice(ctx context.Context) error {
 	f.mobile.Lock()
 	defer f.mobile.Unlock()
 	f.device.Kill()
-	if err := errors.Join(pause(ctx, outage), f.keepLog("mobile-"+deviceName)); err != nil {
+	if err := errors.Join(tasks.Sleep(ctx, outage), f.keepLog("mobile-"+deviceName)); err != nil {
 		return err
 	}
 	return f.device.Restart(f.life)
@@ -201,7 +202,7 @@ func (f *fleet) runningDevice() *stage.Mobile {
 
 func (f *fleet) killSwitch(ctx context.Context, name string) error {
 	sw := f.lab.Switch(name)
-	if err := errors.Join(sw.Kill(ctx), pause(ctx, outage)); err != nil {
+	if err := errors.Join(sw.Kill(ctx), tasks.Sleep(ctx, outage)); err != nil {
 		return err
 	}
 	return errors.Join(sw.Start(ctx), f.Ready(ctx), f.awaitLinks(ctx))
@@ -209,7 +210,7 @@ func (f *fleet) killSwitch(ctx context.Context, name string) error {
 
 func (f *fleet) killClassifier(ctx context.Context, sw string) error {
 	f.classifiers[sw].Kill()
-	if err := errors.Join(pause(ctx, outage), f.keepLog("classifier-"+sw)); err != nil {
+	if err := errors.Join(tasks.Sleep(ctx, outage), f.keepLog("classifier-"+sw)); err != nil {
 		return err
 	}
 	return f.startClassifier(sw)
@@ -225,16 +226,4 @@ func (f *fleet) close() error {
 		c.Stop()
 	}
 	return errors.Join(err, f.Deployment.Close())
-}
-
-// pause waits, or returns why it does not.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
 }

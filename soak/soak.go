@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 )
 
@@ -105,7 +106,7 @@ func soak(ctx context.Context, f *fleet, rec *record, o Options) error {
 	group.Go(func() error {
 		defer close(over)
 		begin := time.Now()
-		_ = pause(within, time.Duration(killShare*float64(o.Time))) // whoever ends it early says why
+		_ = tasks.Sleep(within, time.Duration(killShare*float64(o.Time))) // whoever ends it early says why
 		close(killsOver)
 		<-killed
 		if within.Err() != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/handover/route"
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 )
 
@@ -34,20 +35,9 @@ func (s *Service) keepUp(ctx context.Context) {
 		case <-ctx.Done():
 		case <-t.C:
 		case <-s.rethink:
-			_ = sleep(ctx, settleChanges)
+			_ = tasks.Sleep(ctx, settleChanges)
 		}
 		t.Stop()
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
 	}
 }
 

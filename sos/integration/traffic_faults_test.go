@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/pki"
 	"github.com/sluice-net/sluice/sos/agentapi"
@@ -129,7 +130,7 @@ func TestSlowReader(t *testing.T) {
 	sums := make(chan string, 1)
 	w.serve(80, func(c *net.TCPConn) { _, _ = copyContent(c, 1, size) })
 	w.serve(81, func(c *net.TCPConn) {
-		pause(w.t.Context(), stop)
+		_ = tasks.Sleep(w.t.Context(), stop)
 		s, _, _ := drain(c, 2*patience)
 		sums <- s
 	})
@@ -140,7 +141,7 @@ func TestSlowReader(t *testing.T) {
 		_ = up.CloseWrite()
 		sent <- err
 	}()
-	pause(t.Context(), stop)
+	_ = tasks.Sleep(t.Context(), stop)
 	for _, a := range w.agentInfos() {
 		t.Logf("agent %s: %d bytes buffered, %d bytes of memory", a.Name, a.Load.BufferedBytes, a.Load.MemoryBytes)
 		if a.Load.MemoryBytes > 300<<20 {
@@ -156,16 +157,6 @@ func TestSlowReader(t *testing.T) {
 	}
 	_, _ = down.Close(), up.Close()
 	w.clean()
-}
-
-// pause lets time pass while a reader does not read.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
 
 // TestThousandAtOnce sets up 1,000 sessions at once (fewer under the race detector) and carries each to its end.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/store"
 )
@@ -89,7 +90,7 @@ func (h *history) trim(limit int) {
 
 // archive writes what has ended to the store until ctx ends, and the rest then.
 func (s *Service) archive(ctx context.Context) {
-	for sleep(ctx, saveEvery) {
+	for tasks.Sleep(ctx, saveEvery) == nil {
 		s.archiveOrphans()
 		s.saveHistory(ctx)
 	}

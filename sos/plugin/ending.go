@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -113,7 +114,7 @@ func (s *Service) windUp(ss *session) {
 			// host, which would then wait for ever.
 			bothRoles(func(_ int, r agentapi.Role) error { s.resetEnd(ctx, ss, r); return nil })
 		}
-		if sleep(ctx, s.linger(ss)) {
+		if tasks.Sleep(ctx, s.linger(ss)) == nil {
 			s.end(ctx, ss)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -50,7 +51,7 @@ func (s *Service) judgeWhileSilent(ctx context.Context, a *agent) {
 			return
 		}
 		s.judge(ctx, a)
-		if !sleep(ctx, judgeEvery) {
+		if tasks.Sleep(ctx, judgeEvery) != nil {
 			return
 		}
 	}

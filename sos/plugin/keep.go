@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
@@ -45,7 +46,7 @@ func (s *Service) keepUp(ctx context.Context) {
 		case <-ctx.Done():
 		case <-t.C:
 		case <-s.rethink:
-			_ = sleep(ctx, settleChanges)
+			_ = tasks.Sleep(ctx, settleChanges)
 		}
 		t.Stop()
 	}

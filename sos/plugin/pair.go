@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
@@ -166,7 +167,7 @@ func (s *Service) dropPair(ss *session) {
 	s.mu.Unlock()
 	if idle {
 		s.start(func(ctx context.Context) {
-			if sleep(ctx, s.opts.Linger) {
+			if tasks.Sleep(ctx, s.opts.Linger) == nil {
 				s.removePair(ctx, p)
 			}
 		})

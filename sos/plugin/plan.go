@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
@@ -117,7 +118,7 @@ func (c *costs) between(top *topology.Topology, from, to network.PortRef, m netw
 func (s *Service) assignInTime(ctx context.Context, ss *session, o offer, server place, refused map[*agent]bool) error {
 	for {
 		err := s.assign(ss, o, server, refused)
-		if !errors.Is(err, ErrNoGain) || !s.expectsAgents() || !sleep(ctx, settleEvery) {
+		if !errors.Is(err, ErrNoGain) || !s.expectsAgents() || tasks.Sleep(ctx, settleEvery) != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
@@ -133,7 +134,7 @@ func (s *Service) resetEnd(ctx context.Context, ss *session, r agentapi.Role) {
 		}
 	}
 	// What it had in flight is answered as well.
-	_ = sleep(ctx, resetQuiet)
+	_ = tasks.Sleep(ctx, resetQuiet)
 }
 
 func (s *Service) resetDone(rs *reset) {

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/sos/agentapi"
@@ -191,7 +192,7 @@ func (s *Service) introduce(ctx context.Context, a *agent) ([]agentapi.Session, 
 			}
 			return list, nil
 		}
-		if errors.Is(err, syscall.ECONNREFUSED) || !sleep(ctx, 200*time.Millisecond) {
+		if errors.Is(err, syscall.ECONNREFUSED) || tasks.Sleep(ctx, 200*time.Millisecond) != nil {
 			return nil, err
 		}
 	}
@@ -213,7 +214,7 @@ func (s *Service) awaitEnds(ctx context.Context, sessions map[agentapi.SessionID
 			}
 		}
 		s.mu.Unlock()
-		if !anyHalf(sessions) || !sleep(ctx, settleEvery) {
+		if !anyHalf(sessions) || tasks.Sleep(ctx, settleEvery) != nil {
 			return
 		}
 	}
@@ -327,7 +328,7 @@ func (s *Service) clearAway(ctx context.Context, ss *session, f *found) {
 		}
 		first := ss.layout.side(r).Path[0].Switch
 		for deadline := time.Now().Add(s.opts.Settle); !s.fabric.Topology().Has(first) && time.Now().Before(deadline); {
-			if !sleep(ctx, settleEvery) {
+			if tasks.Sleep(ctx, settleEvery) != nil {
 				return
 			}
 		}
@@ -367,7 +368,7 @@ func (s *Service) awaitSwitches(ctx context.Context, all []*session) {
 		for _, ss := range all {
 			missing = missing || !valid(top, [][]network.Hop{ss.layout.ClientSide.Path, ss.layout.ServerSide.Path})
 		}
-		if !missing && s.agentsConnected(all) || !sleep(ctx, settleEvery) {
+		if !missing && s.agentsConnected(all) || tasks.Sleep(ctx, settleEvery) != nil {
 			return
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 )
 
@@ -39,7 +40,7 @@ func (s *Service) portDown(ctx context.Context, at network.PortRef) {
 // until it is plugged in again or removed.
 func (s *Service) watchPlug(ctx context.Context, a *agent) {
 	over := time.Now().Add(unpluggedFor)
-	for s.portsDown(a) && sleep(ctx, plugEvery) {
+	for s.portsDown(a) && tasks.Sleep(ctx, plugEvery) == nil {
 		if time.Now().After(over) {
 			s.loseSessions(a, errUnplugged)
 		}

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -31,13 +32,13 @@ func (s *Service) watchAgent(ctx context.Context, a *agent) {
 		}
 		dead := s.ask(ctx, a)
 		if dead == nil {
-			if !sleep(ctx, probePause) {
+			if tasks.Sleep(ctx, probePause) != nil {
 				return
 			}
 			continue
 		}
 		s.giveUp(ctx, a, err, dead)
-		if !sleep(ctx, retryAfter) {
+		if tasks.Sleep(ctx, retryAfter) != nil {
 			return
 		}
 	}
@@ -77,7 +78,7 @@ func (s *Service) ask(ctx context.Context, a *agent) error {
 			s.learn(a, st)
 			return nil
 		}
-		if !sleep(ctx, probePause) {
+		if tasks.Sleep(ctx, probePause) != nil {
 			break
 		}
 	}
@@ -261,16 +262,4 @@ func (ss *session) progress(r agentapi.Role, c agentapi.Counters, at time.Time) 
 // retransmits adds up what both agents sent again.
 func (ss *session) retransmits() uint64 {
 	return ss.last[agentapi.RoleClient].Retransmits + ss.last[agentapi.RoleServer].Retransmits
-}
-
-// sleep waits unless ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
 	"github.com/sluice-net/sluice/handover/mobile/raw"
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -94,7 +95,7 @@ func (c *Client) Attach(ctx context.Context, p Port, known *Lease) (Lease, error
 			return l, err
 		}
 		c.cfg.Log.Info("the offered address is refused", "error", err)
-		if err := pause(ctx, c.cfg.Retransmit); err != nil {
+		if err := tasks.Sleep(ctx, c.cfg.Retransmit); err != nil {
 			return Lease{}, err
 		}
 	}
@@ -155,7 +156,7 @@ func (c *Client) request(ctx context.Context, p Port, x exchange) (Lease, error)
 // Extend waits until the lease wants to be renewed and returns the new one, or
 // ErrExpired, or ErrRefused, after which the address must not be used.
 func (c *Client) Extend(ctx context.Context, p Port, l Lease) (Lease, error) {
-	if err := pause(ctx, time.Until(l.Renew)); err != nil {
+	if err := tasks.Sleep(ctx, time.Until(l.Renew)); err != nil {
 		return Lease{}, err
 	}
 	for {
@@ -182,7 +183,7 @@ func (c *Client) Extend(ctx context.Context, p Port, l Lease) (Lease, error) {
 			c.cfg.Log.Warn("the lease is not renewed", "address", l.Address.Addr(), "rebinding", rebinding, "expires", l.Expires)
 		default:
 			c.cfg.Log.Warn("the lease is not renewed", "address", l.Address.Addr(), "error", err)
-			if err := pause(ctx, min(x.wait, time.Until(next))); err != nil {
+			if err := tasks.Sleep(ctx, min(x.wait, time.Until(next))); err != nil {
 				return Lease{}, err
 			}
 		}
@@ -206,18 +207,6 @@ func (c *Client) Release(p Port, l Lease) error {
 		return err
 	}
 	return p.Send(f)
-}
-
-// pause waits, unless ctx ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(max(d, 0))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // jitter spreads a wait by a tenth either way, so that devices which lost their

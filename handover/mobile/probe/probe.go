@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/handover/mobile/datapath"
 	"github.com/sluice-net/sluice/handover/mobile/raw"
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -191,20 +192,9 @@ func (r *run) receive(ctx context.Context, to chan<- answer) {
 		case to <- a:
 		default:
 		}
-		if err != nil && sleep(ctx, lookIdle) != nil { // it is down, or gone
+		if err != nil && tasks.Sleep(ctx, lookIdle) != nil { // it is down, or gone
 			return
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
 	}
 }
 
