@@ -122,6 +122,7 @@ func TestFloodFromOnePort(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	flooded := time.Now()
 	for i := range flood {
 		receive(1, made(i))
 	}
@@ -144,13 +145,15 @@ func TestFloodFromOnePort(t *testing.T) {
 	if u.Size != pool || u.Held > pool/2+2 {
 		t.Errorf("the flood holds %d of %d addresses", u.Held, u.Size)
 	}
+	// However long the machine took: so much is admitted in that time, and no more.
+	lasted := time.Since(flooded).Seconds()
 	dropped := counted(t, s, "port")
-	if dropped < flood-strangerBurst-10*strangerRate {
-		t.Errorf("%v of %d messages were dropped", dropped, flood)
+	if admitted := flood - dropped; admitted > strangerBurst+lasted*strangerRate+1 {
+		t.Errorf("%v of %d messages were dropped in %.1f s", dropped, flood, lasted)
 	}
 	kinds := happened(t, bus, sub)
-	if kinds = slices.DeleteFunc(kinds, func(k string) bool { return k != Name+".flood" }); len(kinds) != 1 {
-		t.Errorf("%d events tell of the flood, want one", len(kinds))
+	if kinds = slices.DeleteFunc(kinds, func(k string) bool { return k != Name+".flood" }); len(kinds) == 0 || len(kinds) > 1+int(lasted*strangerRate/strangerBurst) {
+		t.Errorf("%d events tell of the flood, want one, and another only after a pause as long as it takes to calm down", len(kinds))
 	}
 	t.Logf("%v of %d dropped; offers elsewhere within %v", dropped, flood, took)
 }
