@@ -32,15 +32,7 @@ func (k keeper) HandlePacketIn(p *network.PacketIn) network.Verdict {
 // packets up as they are: what is released must be fit for the wire.
 func TestReleasedPacketHasItsChecksum(t *testing.T) {
 	k := make(keeper, 1)
-	n, _ := start(t, network.Config{}, func(n *network.Network) { n.AddHandler(500, k) })
-	left := make(chan []byte, 1)
-	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 3, OnOutput: func(port uint32, frame []byte) {
-		if port == 3 && packet.TypeIPv4 == int(frame[12])<<8|int(frame[13]) {
-			left <- bytes.Clone(frame)
-		}
-	}})
-	connect(t, n, s, 1)
-	edges(t, n, 1, 3)
+	s, left := oneSwitch(t, k)
 	whole := frame(1, 2)
 	h, err := packet.Parse(whole)
 	if err != nil {
@@ -49,18 +41,46 @@ func TestReleasedPacketHasItsChecksum(t *testing.T) {
 	partial := bytes.Clone(whole)
 	copy(partial[h.L4+16:], pseudoSum(whole, &h))
 	receive(t, s, 1, partial)
-	m := openflow.NewFlowMod(openflow.FlowAdd, 0, 60000, openflow.MustMatch(openflow.InPort(1)), openflow.ApplyActions(openflow.Output(3)))
 	held := <-k
-	if _, e := s.Table().Flow(m); e != nil {
-		t.Fatal(e)
-	}
+	leadAway(t, s)
 	if err := held.Release(); err != nil {
 		t.Fatal(err)
 	}
+	wantLeft(t, left, whole)
+}
+
+// oneSwitch is a fake switch of three edge ports whose packets a handler gets, and the
+// IPv4 packets that leave it at the third.
+func oneSwitch(t *testing.T, h network.Handler) (*fake.Switch, <-chan []byte) {
+	t.Helper()
+	n, _ := start(t, network.Config{}, func(n *network.Network) { n.AddHandler(500, h) })
+	left := make(chan []byte, 1)
+	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 3, OnOutput: func(port uint32, frame []byte) {
+		if port == 3 && packet.TypeIPv4 == int(frame[12])<<8|int(frame[13]) {
+			left <- bytes.Clone(frame)
+		}
+	}})
+	connect(t, n, s, 1)
+	edges(t, n, 1, 3)
+	return s, left
+}
+
+// leadAway writes a rule from the switch's first port to its third.
+func leadAway(t *testing.T, s *fake.Switch) {
+	t.Helper()
+	m := openflow.NewFlowMod(openflow.FlowAdd, 0, 60000, openflow.MustMatch(openflow.InPort(1)), openflow.ApplyActions(openflow.Output(3)))
+	if _, e := s.Table().Flow(m); e != nil {
+		t.Error(e)
+	}
+}
+
+// wantLeft waits for a packet to leave.
+func wantLeft(t *testing.T, left <-chan []byte, want []byte) {
+	t.Helper()
 	select {
 	case got := <-left:
-		if !bytes.Equal(got, whole) {
-			t.Errorf("left as\n%x, want\n%x", got, whole)
+		if !bytes.Equal(got, want) {
+			t.Errorf("left as\n%x, want\n%x", got, want)
 		}
 	case <-time.After(patience):
 		t.Fatal("the packet did not leave")

@@ -1,15 +1,11 @@
 package network_test
 
 import (
-	"bytes"
 	"errors"
 	"testing"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/network/fake"
-	"github.com/sluice-net/sluice/network/packet"
-	"github.com/sluice-net/sluice/openflow"
 )
 
 // again sends every SYN through the tables again and tells what came of it. What
@@ -34,15 +30,7 @@ func (a *again) HandlePacketIn(p *network.PacketIn) network.Verdict {
 // for which there is none comes up once more, and not for ever.
 func TestResubmit(t *testing.T) {
 	a := &again{overtaken: func() {}, outcome: make(chan error, 1000)}
-	n, _ := start(t, network.Config{}, func(n *network.Network) { n.AddHandler(500, a) })
-	left := make(chan []byte, 1)
-	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 3, OnOutput: func(port uint32, frame []byte) {
-		if port == 3 && packet.TypeIPv4 == int(frame[12])<<8|int(frame[13]) {
-			left <- bytes.Clone(frame)
-		}
-	}})
-	connect(t, n, s, 1)
-	edges(t, n, 1, 3)
+	s, left := oneSwitch(t, a)
 	next := func(what string, want error) {
 		t.Helper()
 		select {
@@ -62,20 +50,8 @@ func TestResubmit(t *testing.T) {
 		next("the stray in the end", network.ErrResubmitted)
 	}
 
-	m := openflow.NewFlowMod(openflow.FlowAdd, 0, 60000, openflow.MustMatch(openflow.InPort(1)), openflow.ApplyActions(openflow.Output(3)))
-	a.overtaken = func() {
-		if _, e := s.Table().Flow(m); e != nil {
-			t.Error(e)
-		}
-	}
+	a.overtaken = func() { leadAway(t, s) }
 	receive(t, s, 1, frame(1, 3))
 	next("a packet that a rule has overtaken", nil)
-	select {
-	case got := <-left:
-		if !bytes.Equal(got, frame(1, 3)) {
-			t.Errorf("left as %x", got)
-		}
-	case <-time.After(patience):
-		t.Fatal("the packet did not leave by the new rule")
-	}
+	wantLeft(t, left, frame(1, 3))
 }
