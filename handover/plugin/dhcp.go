@@ -59,6 +59,7 @@ func (s *Service) dhcpMessage(run context.Context, in incoming) {
 	}
 	if d.Verdict == dhcp.Granted {
 		s.tellArrived(d.Device.ID, in) // it is where it was, which may be news to a neighbour
+		s.resolved(d.Device.ID)
 	}
 	s.reply(&d, in)
 }

@@ -67,6 +67,9 @@ func (s *Service) redeclare(ctx context.Context) {
 		}
 	}
 	left := s.undeclared()
+	if tasks.Sleep(ctx, settling) != nil { // packets are on their way by rules that are to be removed
+		return
+	}
 	s.rules.Ready()
 	s.mu.Lock()
 	s.ready = true

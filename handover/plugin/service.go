@@ -76,6 +76,8 @@ type Service struct {
 	tasks *tasks.Group
 	ctx   context.Context
 
+	// began is when the service started.
+	began time.Time
 	// loaded is closed when the registry has been loaded.
 	loaded chan struct{}
 
@@ -141,6 +143,7 @@ func (s *Service) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.tasks.Cancel)
 	defer stop()
 	defer s.tasks.Stop()
+	s.began = s.now()
 	if err := s.load(s.ctx); err != nil {
 		return fmt.Errorf("handover: %w", err)
 	}

@@ -143,7 +143,7 @@ func (s *Service) serve(ctx context.Context, id, cause string) error {
 	if !top.Has(l.Attachment.At.Switch) {
 		return fmt.Errorf("edge switch %v: %w", l.Attachment.At.Switch, network.ErrSwitchDown)
 	}
-	p, err := s.plan(t, placeOf(l.Attachment))
+	p, left, err := s.planHere(t, &l)
 	if err != nil {
 		return err
 	}
@@ -152,13 +152,13 @@ func (s *Service) serve(ctx context.Context, id, cause string) error {
 		return nil
 	}
 	s.describe(t, &p)
-	fresh := !t.m.declared
-	if err = s.follow(ctx, t, route.Steps(t.m.plan, p)); err == nil {
+	if !t.m.declared {
+		return s.restore(ctx, t, p, left)
+	}
+	if err = s.follow(ctx, t, route.Steps(t.m.plan, p)); err == nil && left == nil {
 		s.change(t.m.dropSecond)
 	}
-	if !fresh {
-		s.ended(t, err)
-	}
+	s.ended(t, err)
 	return err
 }
 

@@ -14,17 +14,20 @@ import (
 // takes to serve the device. Later its client has asked again.
 const wayPatience = 5 * time.Second
 
-// postponed says whether a request is kept until there is a way to its port: just
-// after a start the links are not known yet, and clients that get no answer take
-// seconds to ask again.
+// postponed says whether a request is kept until there is a way to its port, and the
+// device is served as it was: just after a start the links are not known yet, and
+// clients that get no answer take seconds to ask again.
 func (s *Service) postponed(in incoming, m *dhcpv4.DHCPv4) bool {
-	if m.MessageType() != dhcpv4.MessageTypeRequest || s.now().Sub(in.arrived) > wayPatience || s.led(in.at) {
+	if m.MessageType() != dhcpv4.MessageTypeRequest || s.now().Sub(in.arrived) > wayPatience || s.servable(in) {
 		return false
 	}
 	s.early.keep(in)
 	s.wake() // there may be a way since
 	return true
 }
+
+// servable says whether the network is known as far as it takes.
+func (s *Service) servable(in incoming) bool { return s.led(in.at) && !s.returning(in) }
 
 // led says whether there is a way between a root and the port.
 func (s *Service) led(at network.PortRef) bool {
@@ -39,7 +42,7 @@ func (s *Service) led(at network.PortRef) bool {
 // enough.
 func (s *Service) resumeEarly() {
 	now := s.now()
-	for _, in := range s.early.takeIf(func(in incoming) bool { return s.led(in.at) || now.Sub(in.arrived) > wayPatience }) {
+	for _, in := range s.early.takeIf(func(in incoming) bool { return s.servable(in) || now.Sub(in.arrived) > wayPatience }) {
 		s.again(in)
 	}
 }

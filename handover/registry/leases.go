@@ -203,7 +203,10 @@ func (rec *record) granted(c Claim, p Pool, now time.Time) Lease {
 		l.Granted, l.Attachment = rec.lease.Granted, rec.lease.Attachment
 	}
 	if c.Attachment != nil {
-		l.Attachment = l.Attachment.next(*c.Attachment, now)
+		had := l.Attachment
+		if l.Attachment = had.next(*c.Attachment, now); had != nil && had.MAC != l.Attachment.MAC && had.Peer == "" && l.Attachment.Peer == "" {
+			l.Left = had
+		}
 	}
 	return l
 }
@@ -238,7 +241,7 @@ func (r *Registry) writeGrant(ctx context.Context, l Lease, d Device, learned bo
 // address again, if it comes back before that is needed for another.
 func (r *Registry) Release(ctx context.Context, id string) error {
 	return r.change(ctx, id, func(l Lease, _ time.Time) Lease {
-		l.Released, l.Attachment = true, nil
+		l.Released, l.Attachment, l.Left = true, nil, nil
 		return l
 	})
 }
@@ -255,6 +258,7 @@ func (r *Registry) SetAttachment(ctx context.Context, id string, a *Attachment) 
 		} else {
 			l.Attachment = l.Attachment.next(*a, now)
 		}
+		l.Left = nil
 		if p, ok := r.Pool(l.Pool); away && !l.Away() && ok {
 			l.Expires = now.Add(p.LeaseTime)
 		}

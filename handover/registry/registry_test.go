@@ -323,6 +323,39 @@ func TestAnAttachmentIsWrittenOnce(t *testing.T) {
 	}
 }
 
+// Where a device was before it asked by another interface is known until it asks there
+// again, also after a restart; an interface that moves has left its old place.
+func TestWhereADeviceMayStillBe(t *testing.T) {
+	b := newBench(t)
+	b.pool(nil)
+	b.device("car", 1, 2)
+	first := registry.Attachment{At: network.PortRef{Switch: 1, Port: 2}, MAC: mac(1)}
+	second := registry.Attachment{At: network.PortRef{Switch: 3, Port: 2}, MAC: mac(2)}
+	third := registry.Attachment{At: network.PortRef{Switch: 4, Port: 2}, MAC: mac(2)}
+	address := b.grant("car").IP
+	for _, c := range []struct {
+		at   registry.Attachment
+		left network.PortRef
+	}{{first, network.PortRef{}}, {second, first.At}, {second, network.PortRef{}}, {third, network.PortRef{}}, {first, third.At}} {
+		if _, err := b.Grant(b.ctx, "car", registry.Claim{IP: address, Attachment: &c.at}); err != nil {
+			t.Fatal(err)
+		}
+		b.restart()
+		l, _ := b.Lease("car")
+		var left network.PortRef
+		if l.Left != nil {
+			left = l.Left.At
+		}
+		if left != c.left || l.Attachment.At != c.at.At {
+			t.Errorf("at %v: attached to %v, may still be at %v, want %v", c.at.At, l.Attachment.At, left, c.left)
+		}
+	}
+	b.must(b.SetAttachment(b.ctx, "car", nil))
+	if l, _ := b.Lease("car"); l.Left != nil {
+		t.Errorf("it is nowhere, and may still be at %v", l.Left.At)
+	}
+}
+
 func TestAwayFromHomeALeaseDoesNotEnd(t *testing.T) {
 	b := newBench(t)
 	b.pool(nil)

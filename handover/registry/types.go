@@ -152,6 +152,9 @@ type Lease struct {
 	// MAC is the hardware address by which the client asked.
 	MAC        openflow.MAC `json:"mac,omitzero"`
 	Attachment *Attachment  `json:"attachment,omitempty"`
+	// Left is where the device asked from Attachment, by another interface: until it
+	// has asked there again, only the device knows whether it has had the answer.
+	Left *Attachment `json:"left,omitempty"`
 	// Signed is the time in the newest signed request that was granted: none
 	// that is as old counts again, also after a restart.
 	Signed time.Time `json:"signed,omitzero"`

@@ -22,6 +22,17 @@ func Burst(old, now Plan) [][]openflow.DatapathID {
 	return w
 }
 
+// Inward is an order for a plan of which nobody knows what the switches have: one
+// after the other, those nearest to the device first. Whatever a switch did with
+// packets to the device before, those that it now sends on find their rules.
+func Inward(now Plan) [][]openflow.DatapathID {
+	out := make([][]openflow.DatapathID, len(now.order))
+	for i, sw := range now.order {
+		out[i] = []openflow.DatapathID{sw}
+	}
+	return out
+}
+
 // waves takes, for each wave, every switch that may be written together with those
 // taken already, those nearest to the device first. It is false if a wave was taken
 // that is not safe, because there was no other.

@@ -1,0 +1,140 @@
+package plugin
+
+import (
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/store"
+)
+
+// phone2 is the MAC address of the phone's second interface.
+var phone2 = mac("02:00:00:00:00:04")
+
+// again is a service that starts where another was killed: its ledger is empty, and
+// the switches have what they had.
+func (r *rig) again(before ...func(*Service)) *rig {
+	r.t.Helper()
+	r.stop()
+	r.w.mu.Lock()
+	clear(r.w.rules)
+	r.w.ready = false
+	r.w.mu.Unlock()
+	return start(r.t, r.w, r.st, nil, before...)
+}
+
+// both says whether packets to the phone come out at two places, and those from it
+// are taken at both.
+func (r *rig) both(ip netip.Addr, a, b arrival) bool {
+	r.t.Helper()
+	down := r.down(ip, mac3)
+	return len(down) == 2 && slices.Contains(down, a) && slices.Contains(down, b) &&
+		len(r.up(a.At, a.Dst, ip)) == 1 && len(r.up(b.At, b.Dst, ip)) == 1
+}
+
+// A controller that is killed when it has stored a move may not have answered. After
+// the start the device is served where it may still be, until it asks again: where it
+// is said to be, or where it was.
+func TestDoubtAfterStart(t *testing.T) {
+	old, now := arrival{edge3, routerMAC, mac3}, arrival{edge4, routerMAC, phone2}
+	for _, c := range []struct {
+		name string
+		asks network.PortRef
+		from openflow.MAC
+		is   arrival
+	}{
+		{"it asks again", edge4, phone2, now},
+		{"it has given up", edge3, mac3, old},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, nil)
+			ip := r.attach(edge3, mac3)
+			r.move(edge4, phone2, ip)
+			next := r.again()
+			if !next.both(ip, old, now) {
+				t.Errorf("after the start packets to it come out at %v", next.down(ip, mac3))
+			}
+			if got := next.move(c.asks, c.from, ip); got != ip {
+				t.Fatalf("it asks and gets %v, it had %v", got, ip)
+			}
+			next.eventually("it is served at one place", func() bool {
+				down := next.down(ip, mac3)
+				return len(down) == 1 && down[0] == c.is
+			})
+			next.idle()
+			if l, _ := next.registry.Lease("phone"); c.is == now && l.Left != nil {
+				t.Errorf("it has asked again and still counts as doubtful: %+v", l)
+			}
+		})
+	}
+}
+
+// A move of long ago is in no doubt, and neither is one after which the device has
+// asked again, or one of a class that is not seamless.
+func TestNoDoubtAfterStart(t *testing.T) {
+	at := arrival{edge4, routerMAC, phone2}
+	for name, before := range map[string]func(*testing.T, *rig, netip.Addr){
+		"long ago": func(t *testing.T, r *rig, _ netip.Addr) {
+			r.stop()
+			l, err := store.GetJSON[registry.Lease](t.Context(), r.st, "handover/leases/phone")
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Attachment.Since = l.Attachment.Since.Add(-2 * doubtAge)
+			b, err := json.Marshal(l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.st.Put(t.Context(), "handover/leases/phone", b); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"it has asked again": func(_ *testing.T, r *rig, ip netip.Addr) { r.move(edge4, phone2, ip) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			ip := r.attach(edge3, mac3)
+			r.move(edge4, phone2, ip)
+			before(t, r, ip)
+			next := r.again()
+			if down := next.down(ip, mac3); len(down) != 1 || down[0] != at {
+				t.Errorf("packets to it come out at %v, want %v", down, at)
+			}
+		})
+	}
+}
+
+// A move that is asked for while a start is under way begins from where the device
+// was, so that it is without loss too.
+func TestMoveDuringStart(t *testing.T) {
+	r := newRig(t, nil)
+	ip := r.attach(edge3, mac3)
+	r.idle()
+	r.stop()
+	if err := r.st.Delete(t.Context(), keyLinks); err != nil { // so that the start takes a while
+		t.Fatal(err)
+	}
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	next := r.again(func(s *Service) {
+		asking.Go(func() {
+			f := &rig{Service: s, t: t, w: r.w}
+			f.eventually("the service takes packets", func() bool { return s.view.Load() != nil })
+			f.send(edge4, phone2, request(phone2, ip))
+		})
+	})
+	if got := next.answer(edge4, dhcpv4.MessageTypeAck, answerTime); got != ip {
+		t.Fatalf("it gets %v, it had %v", got, ip)
+	}
+	rec := next.records(handoversInput{Device: "phone", Kind: "move"})
+	if len(rec) != 1 || !rec[0].Bicast || rec[0].From.Port.PortRef != edge3 {
+		t.Errorf("record %+v", rec)
+	}
+}
