@@ -93,8 +93,10 @@ func (s *Service) archive(ctx context.Context) {
 	for tasks.Sleep(ctx, saveEvery) == nil {
 		s.archiveOrphans()
 		s.saveHistory(ctx)
+		s.saveLive(ctx)
 	}
 	s.saveHistory(context.WithoutCancel(ctx))
+	s.saveLive(context.WithoutCancel(ctx))
 }
 
 // saveHistory writes the records that are not in the store yet, and deletes the

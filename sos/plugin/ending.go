@@ -195,6 +195,7 @@ func (s *Service) end(ctx context.Context, ss *session) {
 		delete(s.sessions, ss.flow)
 	}
 	delete(s.byID, ss.id)
+	s.forgetLive(ss)
 	s.forgetAgentFlows(ss)
 	ss.release()
 	s.proven(ss)

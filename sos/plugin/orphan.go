@@ -43,7 +43,7 @@ func (s *Service) noteOrphan(r agentapi.SessionRecord) {
 func (s *Service) archiveOrphans() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.running || len(s.orphans) == 0 {
+	if !s.running || len(s.orphans)+len(s.remembered) == 0 {
 		return // before the start is over, it may yet be taken over
 	}
 	known := map[string]bool{}
@@ -51,6 +51,9 @@ func (s *Service) archiveOrphans() {
 		known[s.history.records[i].ID] = true
 	}
 	var found []Record
+	if time.Since(s.began) > orphanWait {
+		found = s.recall(known)
+	}
 	for id, o := range s.orphans {
 		if len(o.ended) < 2 && time.Since(o.since) < orphanWait {
 			continue
@@ -74,7 +77,11 @@ func (s *Service) archiveOrphans() {
 // beyond says whether what ended then is older than the history is long: if it was
 // ever in the history, nothing tells any more.
 func (h *history) beyond(ended time.Time, limit int) bool {
-	return limit == 0 || len(h.records) >= limit && !ended.After(*h.records[0].Ended)
+	if len(h.records) == 0 || len(h.records) < limit {
+		return limit == 0
+	}
+	oldest := h.records[0].Ended
+	return oldest != nil && !ended.After(*oldest)
 }
 
 // recordOfOrphan describes a session from what its agents kept of it, unless it

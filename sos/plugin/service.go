@@ -106,6 +106,10 @@ type Service struct {
 	taken    takeover
 	// orphans are sessions of which agents have told only that they ended.
 	orphans map[agentapi.SessionID]*orphan
+	// remembered are sessions that lasted when an earlier controller ended, outlived
+	// those in the store that have ended.
+	remembered []remembered
+	outlived   []agentapi.SessionID
 }
 
 // view is an immutable extract of the state for the packet-in handler.

@@ -55,6 +55,7 @@ type session struct {
 	// bothEnded is closed when both agents have reported the end.
 	bothEnded chan struct{}
 	how       string
+	stored    bool // the store has it as a live one
 	// changing serialises changes of the session's rules after its set-up.
 	changing sync.Mutex
 }

@@ -64,9 +64,13 @@ func (s *Service) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	live, err := s.loadLive(ctx)
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.config, s.whitelist = cfg, entries
+	s.config, s.whitelist, s.remembered = cfg, entries, live
 	s.history = past
 	s.history.trim(cfg.History)
 	s.metrics.resume(past.totals)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"syscall"
 	"time"
 
@@ -300,6 +301,12 @@ func (s *Service) leftOver(id agentapi.SessionID, f *found) *session {
 	defer s.mu.Unlock()
 	s.taken.Dropped++
 	delete(s.orphans, id)
+	s.remembered = slices.DeleteFunc(s.remembered, func(r remembered) bool {
+		if r.id == id {
+			s.outlived = append(s.outlived, id) // it will be in the history when it is cleared away
+		}
+		return r.id == id
+	})
 	if s.sessions[ss.flow] == nil && ss.flow.client.IsValid() {
 		s.sessions[ss.flow] = ss
 	}
