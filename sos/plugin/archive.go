@@ -75,6 +75,10 @@ func (h *history) add(r Record, limit int) {
 	h.trim(limit)
 }
 
+func (h *history) has(id string) bool {
+	return slices.ContainsFunc(h.records, func(r Record) bool { return r.ID == id })
+}
+
 // unsaved are the records that are not in the store.
 func (h *history) unsaved() []Record {
 	n := min(h.added-h.saved, uint64(len(h.records)))

@@ -21,6 +21,9 @@ const (
 	// endTimeout bounds how long the start waits for one agent to say that a session
 	// has ended which another still has.
 	endTimeout = time.Second
+	// justEnded is how long ago a session has ended whose rules are not removed at once,
+	// with room for clocks that differ.
+	justEnded = 5 * time.Second
 	// settleEvery is how often the network is looked at while it settles.
 	settleEvery = 50 * time.Millisecond
 	// maxContext is what an agent keeps for a session.
@@ -95,12 +98,13 @@ func (f *found) half() bool { return len(f.seen) == 1 && f.begun() }
 func (s *Service) takeOver(ctx context.Context) {
 	sessions := s.askAgents(ctx)
 	s.awaitEnds(ctx, sessions)
+	s.addEnding(sessions)
 	var all []*session
 	var left []agentapi.SessionID
 	for id, f := range sessions {
 		if ss, ok := s.rebuild(id, f); ok {
 			all = append(all, ss)
-		} else {
+		} else if len(f.at) > 0 {
 			left = append(left, id)
 		}
 	}
@@ -217,6 +221,21 @@ func (s *Service) awaitEnds(ctx context.Context, sessions map[agentapi.SessionID
 		s.mu.Unlock()
 		if !anyHalf(sessions) || tasks.Sleep(ctx, settleEvery) != nil {
 			return
+		}
+	}
+}
+
+// addEnding adds the sessions that have just ended: while their last segments are being
+// acknowledged, their rules have to stay.
+func (s *Service) addEnding(sessions map[agentapi.SessionID]*found) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, o := range s.orphans {
+		client, server := o.ended[agentapi.RoleClient], o.ended[agentapi.RoleServer]
+		if sessions[id] == nil && !s.history.has(id.String()) && time.Since(client.Ended) < justEnded && time.Since(server.Ended) < justEnded {
+			sessions[id] = &found{seen: map[agentapi.Role]agentapi.Session{
+				agentapi.RoleClient: client.Session, agentapi.RoleServer: server.Session,
+			}}
 		}
 	}
 }
