@@ -52,6 +52,44 @@ func TestStrayPacketsOfAgents(t *testing.T) {
 	w.clean()
 }
 
+// TestNothingCachedOfEnded has a session end, and looks what Open vSwitch keeps of
+// it once its rules are gone: a decision that lived on would be met by whoever uses
+// the ports again. Left to itself one lives for 10 s after its last packet.
+func TestNothingCachedOfEnded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, lab.WAN("soscache", wan), options{})
+	w.serve(80, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
+	w.echo(80)
+	if len(w.sessions("past"))+len(w.sessions("live")) != 1 {
+		t.Fatal("no session carried the connection")
+	}
+	w.clean()
+	gone := time.Now()
+	for _, name := range []string{"s1", "s2"} {
+		w.eventually("nothing of the session is cached in "+name, func() bool {
+			return len(w.cachedTCP(name, "10.0.0.1"))+len(w.cachedTCP(name, "10.0.0.2")) == 0
+		})
+	}
+	if took := time.Since(gone); took > 8*time.Second {
+		t.Errorf("what is cached went after %v: by its age, not with the rules", took)
+	}
+}
+
+// cachedTCP are the decisions about TCP of an end host that a switch keeps.
+func (w *world) cachedTCP(name, host string) (found []string) {
+	w.t.Helper()
+	flows, err := w.lab.Switch(name).Appctl(w.t.Context(), "dpctl/dump-flows")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for line := range strings.Lines(flows) {
+		if strings.Contains(line, "proto=6") && (strings.Contains(line, "src="+host+",") || strings.Contains(line, "dst="+host+",")) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
 // arrivals tells the source port of each TCP segment that reaches a host from an
 // address.
 func (w *world) arrivals(host string, from netip.Addr) <-chan uint16 {

@@ -114,7 +114,7 @@ func (s *Service) windUp(ss *session) {
 			// host, which would then wait for ever.
 			bothRoles(func(_ int, r agentapi.Role) error { s.resetEnd(ctx, ss, r); return nil })
 		}
-		if tasks.Sleep(ctx, s.linger(ss)) == nil {
+		if tasks.Sleep(ctx, toTick(time.Now(), s.linger(ss))) == nil {
 			s.end(ctx, ss)
 		}
 	})
@@ -155,6 +155,16 @@ func (s *Service) linger(ss *session) time.Duration {
 		}
 	}
 	return s.opts.Linger
+}
+
+// endTick is when rules of ended sessions go: those of many together. Each change
+// of its tables makes Open vSwitch look through all that it has cached.
+const endTick = 50 * time.Millisecond
+
+// toTick is how long to wait for d, and then for the next tick.
+func toTick(now time.Time, d time.Duration) time.Duration {
+	at := now.Add(d)
+	return at.Truncate(endTick).Add(endTick).Sub(now)
 }
 
 // ending says how a session ended, from what its agents say.

@@ -33,20 +33,31 @@ const (
 // its session ports: sessions have rules above them. So nothing that an agent
 // sends outside a session reaches an end host, and no switch caches a decision to
 // forward it, which the next session's packets might be given.
-func Guards(at network.PortRef, agent netip.Addr, ports agentapi.PortRange) ([]network.Rule, error) {
+//
+// Where a switch can match TCP flags, there is one rule for segments with SYN and
+// one for those without. What Open vSwitch has cached for a session does not look
+// at flags; so when the session's rules go, it is thrown away, rather than turned
+// into a decision of the guard's and kept for ten seconds more.
+func Guards(at network.PortRef, agent netip.Addr, ports agentapi.PortRange, flags bool) ([]network.Rule, error) {
+	segments := [][]openflow.OXM{nil}
+	if flags {
+		segments = [][]openflow.OXM{{openflow.TCPFlags(tcpSYN, tcpSYN)}, {openflow.TCPFlags(0, tcpSYN)}}
+	}
 	var rules []network.Rule
 	for _, b := range (PortRange{ports.First, ports.Last}).blocks() {
-		m, err := openflow.NewMatch(
-			openflow.InPort(at.Port), openflow.EthType(etherType(agent)), openflow.IPProto(protoTCP),
-			openflow.IPSrc(agent), openflow.TCPSrc(b.value).WithMask(uint64(b.mask)),
-		)
-		if err != nil {
-			return nil, fmt.Errorf("guard of agent %v at %v: %w", agent, at, err)
+		for _, segment := range segments {
+			m, err := openflow.NewMatch(append(segment,
+				openflow.InPort(at.Port), openflow.EthType(etherType(agent)), openflow.IPProto(protoTCP),
+				openflow.IPSrc(agent), openflow.TCPSrc(b.value).WithMask(uint64(b.mask)),
+			)...)
+			if err != nil {
+				return nil, fmt.Errorf("guard of agent %v at %v: %w", agent, at, err)
+			}
+			rules = append(rules, network.Rule{
+				Switch: at.Switch, Band: network.BandPunt, Offset: guardOffset, Match: m,
+				Actions: []openflow.Action{openflow.OutputController(wholePacket)},
+			})
 		}
-		rules = append(rules, network.Rule{
-			Switch: at.Switch, Band: network.BandPunt, Offset: guardOffset, Match: m,
-			Actions: []openflow.Action{openflow.OutputController(wholePacket)},
-		})
 	}
 	return rules, nil
 }
@@ -93,6 +104,8 @@ type guard struct {
 	Agent netip.Addr         `json:"agent"`
 	At    network.PortRef    `json:"at"`
 	Ports agentapi.PortRange `json:"ports"`
+	// Flags says that the agent's switch can match TCP flags.
+	Flags bool `json:"flags"`
 }
 
 // wantedGuards are those of all agents, as they stand now or last stood.
@@ -103,10 +116,13 @@ func (s *Service) wantedGuards() map[netip.Addr]guard {
 	for _, a := range s.agents {
 		for _, addr := range a.record.Addrs {
 			p, found := a.places[addr]
+			old, known := s.guards[addr]
 			if found && a.status.SessionPorts.First > 0 {
-				wanted[addr] = guard{addr, p.at, a.status.SessionPorts}
-			} else if g, known := s.guards[addr]; known {
-				wanted[addr] = g
+				// Of a switch that is away nothing is known; it will not have unlearnt.
+				flags := s.fabric.CanMatch(p.at.Switch, openflow.FieldTCPFlags) || old.At == p.at && old.Flags
+				wanted[addr] = guard{addr, p.at, a.status.SessionPorts, flags}
+			} else if known {
+				wanted[addr] = old
 			}
 		}
 	}
@@ -140,7 +156,7 @@ func (s *Service) redeclareGuards(ctx context.Context) {
 }
 
 func (s *Service) declareGuard(ctx context.Context, g guard, options rule.ApplyOptions) error {
-	rules, err := Guards(g.At, g.Agent, g.Ports)
+	rules, err := Guards(g.At, g.Agent, g.Ports, g.Flags)
 	if err != nil {
 		return err
 	}

@@ -19,10 +19,17 @@ import (
 // from which it may send.
 func TestGuardsCoverTheSessionPorts(t *testing.T) {
 	ports := agentapi.PortRange{First: 10240, Last: 32767}
-	rules, err := Guards(at(1, portX), agentX.Addr(), ports)
-	if err != nil {
-		t.Fatal(err)
+	for _, flags := range []bool{false, true} {
+		rules, err := Guards(at(1, portX), agentX.Addr(), ports, flags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkGuards(t, rules, ports)
 	}
+}
+
+func checkGuards(t *testing.T, rules []network.Rule, ports agentapi.PortRange) {
+	t.Helper()
 	covered := func(port uint16) bool {
 		for _, r := range rules {
 			for o := range r.Match.Fields() {
