@@ -121,19 +121,27 @@ func (a *Agent) handleDrain(w http.ResponseWriter, r *http.Request) {
 	reply(w, a.Status())
 }
 
-// handleEvents streams an Event each second.
+// gather is how long the records of ended sessions wait for more, so that many
+// short sessions need few events.
+const gather = 20 * time.Millisecond
+
+// handleEvents streams an Event with the live sessions each second, and one with
+// the sessions that have ended soon after they have.
 func (a *Agent) handleEvents(w http.ResponseWriter, r *http.Request) {
 	rc := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	enc := json.NewEncoder(w)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	live := true
 	for seen := uint64(0); ; {
 		ended, last := a.records.since(seen)
 		seen = last
 		e := agentapi.Event{Instance: a.instance, Status: a.load.now(), Ended: ended}
-		for _, s := range a.list() {
-			e.Live = append(e.Live, s.live1())
+		if live {
+			for _, s := range a.list() {
+				e.Live = append(e.Live, s.live1())
+			}
 		}
 		if rc.SetWriteDeadline(time.Now().Add(5*time.Second)) != nil || enc.Encode(e) != nil || rc.Flush() != nil {
 			return
@@ -144,7 +152,14 @@ func (a *Agent) handleEvents(w http.ResponseWriter, r *http.Request) {
 		case <-a.ctx.Done():
 			return
 		case <-tick.C:
+			live = true
 		case <-a.records.changed():
+			live = false
+			select {
+			case <-r.Context().Done():
+				return
+			case <-time.After(gather):
+			}
 		}
 	}
 }

@@ -136,7 +136,7 @@ type SessionRecord struct {
 	Session
 }
 
-// Live is the part of a session that an Event carries each second.
+// Live is the part of a live session that an Event carries.
 type Live struct {
 	ID       SessionID `json:"id"`
 	Role     Role      `json:"role"`
@@ -146,7 +146,8 @@ type Live struct {
 
 // Event is one line of the event stream. The first of a stream repeats the
 // records the agent still holds; a reader that saw (Instance, Seq) skips them.
-// Three seconds without an event mean that the agent is silent.
+// Live sessions are in one event a second; others tell only of ends. Three seconds
+// without an event mean that the agent is silent.
 type Event struct {
 	Instance string          `json:"instance"`
 	Status   Load            `json:"status"`
