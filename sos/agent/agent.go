@@ -39,6 +39,7 @@ type Agent struct {
 
 	pipes   *pipePool
 	ports   *ports
+	routes  *routes
 	warm    *warmPool
 	peers   *peers
 	metrics *metrics
@@ -98,6 +99,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.load = newLoadMeter(a)
 	a.warm = newWarmPool(&a.cfg)
 	a.ports = newPorts(a.cfg.SessionPorts)
+	a.routes = newRoutes()
 	if err := a.start(); err != nil {
 		a.Close()
 		return nil, err

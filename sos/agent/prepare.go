@@ -105,18 +105,18 @@ func (a *Agent) prepare(req agentapi.PrepareRequest) (agentapi.PrepareReply, err
 	if req.Role == agentapi.RoleServer {
 		own, other = other, own
 	}
-	toPeer, err := routeTo(req.Peer.Addr)
+	toPeer, err := a.routes.to(req.Peer.Addr)
 	if err != nil {
 		return reply, &agentapi.Problem{Title: "no route to the peer", Code: agentapi.CodeNoPeer, Detail: err.Error()}
 	}
-	toEnd, err := routeTo(own)
+	toEnd, err := a.routes.to(own)
 	if err != nil {
 		return reply, &agentapi.Problem{Title: "no route to the end host", Code: agentapi.CodeNoRoute, Detail: err.Error()}
 	}
 	reply.MAC, reply.OnLink, reply.PeerOnLink = a.macs[reply.Addr], toEnd.onLink, toPeer.onLink
-	reply.NextHopEndMAC = toEnd.nextHopMAC()
-	if far, err := routeTo(other); err == nil {
-		reply.NextHopMAC = far.nextHopMAC()
+	reply.NextHopEndMAC = a.routes.mac(toEnd)
+	if far, err := a.routes.to(other); err == nil {
+		reply.NextHopMAC = a.routes.mac(far)
 	}
 	s := newSession(a, req, a.cfg.params(req.Params))
 	if err := a.register(s); err != nil {
