@@ -28,7 +28,10 @@ type conn struct {
 	s     *session
 	index int
 	net   net.Conn
-	raw   syscall.RawConn // nil in copy mode
+	// opening is what the peer has to answer before anything else that it says
+	// counts; nil when it has.
+	opening []byte
+	raw     syscall.RawConn // nil in copy mode
 
 	in  *rawReader // the reader's
 	out *rawWriter // the writer's
@@ -105,7 +108,10 @@ func (c *conn) serve() error {
 		wg.Go(func() { c.flushLoop(stop) })
 	}
 	c.kick() // the window
-	err := c.readLoop()
+	err := c.readAnswer()
+	if err == nil {
+		err = c.readLoop()
+	}
 	if !errors.Is(err, errReleased) {
 		c.fail(err)
 	}

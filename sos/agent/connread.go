@@ -29,6 +29,21 @@ func (c *conn) readLoop() error {
 	}
 }
 
+// readAnswer takes the peer's answer to the opening. How long it may take is the
+// beat's business, as with everything that is awaited from the peer.
+func (c *conn) readAnswer() error {
+	if c.opening == nil {
+		return nil
+	}
+	var answer [wire.AnswerSize]byte
+	if err := c.readFull(answer[:]); err != nil {
+		return err
+	}
+	c.heard.Store(c.s.agent.now())
+	_, err := wire.ParseAnswer(answer[:], c.opening, c.s.req.Key[:])
+	return err
+}
+
 func (c *conn) readFull(b []byte) error {
 	if c.raw != nil {
 		return c.in.readFull(b)

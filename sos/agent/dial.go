@@ -98,11 +98,11 @@ func (s *session) link(index int) {
 	pause := newBackoff(20*time.Millisecond, 500*time.Millisecond)
 	refusals := 0
 	for s.live() {
-		nc, err := s.connect(index)
+		nc, opening, err := s.connect(index)
 		if err == nil {
 			refusals = 0
 			pause.reset()
-			err = s.serve(nc, index)
+			err = s.serve(nc, index, opening)
 		} else {
 			if errors.Is(err, errUnknown) || errors.Is(err, wire.ErrProof) || errors.Is(err, unix.ECONNREFUSED) {
 				refusals++
@@ -115,11 +115,12 @@ func (s *session) link(index int) {
 	}
 }
 
-// serve runs a connection whose opening is done, to its end. After a release it
-// goes to the pool.
-func (s *session) serve(nc net.Conn, index int) error {
+// serve runs a connection to its end. After a release it goes to the pool. An
+// opening that the peer has still to answer is not nil.
+func (s *session) serve(nc net.Conn, index int, opening []byte) error {
 	c, err := newConn(s, index, nc)
 	if err == nil {
+		c.opening = opening
 		err = s.attach(c)
 	}
 	if err != nil {
@@ -147,30 +148,35 @@ func (s *session) openFailed(err error, refusals int) {
 	}
 }
 
-// connect returns a connection that has been opened for the session: a warm one
-// if there is, else a fresh one.
-func (s *session) connect(index int) (net.Conn, error) {
+// connect returns a connection for the session: a warm one if there is, else a
+// fresh one. On a fresh one the peer has proved itself; on a warm one it had to
+// do so before, and its answer to the opening, which is returned, is not waited
+// for: that would cost every session a round trip.
+func (s *session) connect(index int) (nc net.Conn, opening []byte, err error) {
 	for nc := s.agent.warm.take(s.warmKey(index)); nc != nil; nc = s.agent.warm.take(s.warmKey(index)) {
-		if s.tune(nc) == nil && s.sendOpening(nc, index) == nil {
-			s.mu.Lock()
-			s.warm++
-			s.mu.Unlock()
-			return nc, nil
+		if s.tune(nc) == nil {
+			if opening, err := s.sendOpening(nc, index); err == nil {
+				s.mu.Lock()
+				s.warm++
+				s.mu.Unlock()
+				return nc, opening, nil
+			}
 		}
 		resetNow(nc) // it died in the pool
 	}
-	nc, err := s.dialPeer(index)
-	if err != nil {
-		return nil, err
+	if nc, err = s.dialPeer(index); err != nil {
+		return nil, nil, err
 	}
 	if err = s.tune(nc); err == nil {
-		err = s.sendOpening(nc, index)
+		if opening, err = s.sendOpening(nc, index); err == nil {
+			err = s.readAnswer(nc, opening)
+		}
 	}
 	if err != nil {
 		resetNow(nc)
-		return nil, err
+		return nil, nil, err
 	}
-	return nc, nil
+	return nc, nil, nil
 }
 
 // dialPeer connects to the peer's data port of the index.
@@ -199,25 +205,33 @@ func (s *session) dialPeer(index int) (net.Conn, error) {
 	return tc, nil
 }
 
-// sendOpening proves the key and checks the peer's proof.
-func (s *session) sendOpening(nc net.Conn, index int) error {
+// sendOpening proves the key to the peer, and returns what the peer has to answer.
+func (s *session) sendOpening(nc net.Conn, index int) ([]byte, error) {
 	o := wire.Opening{Index: uint16(index), Generation: s.nextGeneration(index), Session: s.req.ID, Window: s.firstWindow()}
 	_, _ = rand.Read(o.Nonce[:])
 	raw := o.AppendTo(nil, s.req.Key[:])
 	if err := nc.SetDeadline(time.Now().Add(s.agent.cfg.OpeningTimeout)); err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := nc.Write(raw); err != nil {
-		return fmt.Errorf("%w: %w", errUnknown, err)
+		return nil, fmt.Errorf("%w: %w", errUnknown, err)
+	}
+	return raw, nc.SetDeadline(time.Time{})
+}
+
+// readAnswer waits for the answer to the opening and checks the peer's proof.
+func (s *session) readAnswer(nc net.Conn, opening []byte) error {
+	if err := nc.SetDeadline(time.Now().Add(s.agent.cfg.OpeningTimeout)); err != nil {
+		return err
 	}
 	var answer [wire.AnswerSize]byte
-	if _, err := io.ReadFull(nc, answer[:]); err != nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
-			err = fmt.Errorf("%w: %w", errUnknown, err)
-		}
-		return fmt.Errorf("opening to agent %v: %w", s.req.Peer.Addr, err)
+	_, err := io.ReadFull(nc, answer[:])
+	if err == nil {
+		_, err = wire.ParseAnswer(answer[:], opening, s.req.Key[:])
+	} else if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+		err = fmt.Errorf("%w: %w", errUnknown, err)
 	}
-	if _, err := wire.ParseAnswer(answer[:], raw, s.req.Key[:]); err != nil {
+	if err != nil {
 		return fmt.Errorf("opening to agent %v: %w", s.req.Peer.Addr, err)
 	}
 	return nc.SetDeadline(time.Time{})

@@ -41,7 +41,7 @@ type source struct {
 }
 
 func newSource(s *session) *source {
-	o := &source{s: s}
+	o := &source{s: s, limit: wire.FirstCredit}
 	o.cond, o.rested = sync.NewCond(&o.mu), sync.NewCond(&o.mu)
 	return o
 }

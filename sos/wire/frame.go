@@ -16,6 +16,12 @@ const MaxChunk = 16 << 20
 // window bounds the number of chunks as well as their bytes.
 const ChunkCost = 16 << 10
 
+// FirstCredit is what each side of a session may send before the other has
+// granted anything: a request, without a round trip for the permission. Every
+// receiver takes as much, for it bears twice its window and that has room for two
+// of the smallest chunks at least.
+const FirstCredit = 4 * ChunkCost
+
 // Kind is the type of a frame.
 type Kind uint8
 

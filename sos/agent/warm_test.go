@@ -1,0 +1,124 @@
+package agent
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/sos/agentapi"
+	"github.com/sluice-net/sluice/sos/wire"
+)
+
+// silentPeer is the far end of a warm connection of X, in the test's hands.
+func (p *pair) silentPeer(t *testing.T) (at netip.AddrPort, c net.Conn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.5:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	nc, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err = ln.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	at = ln.Addr().(*net.TCPAddr).AddrPort()
+	p.x.warm.put(warmKey{peer: at, transport: p.x.cfg.Transport}, nc)
+	return at, c
+}
+
+// clientAt sets a session up at X alone, with a peer elsewhere, and connects its
+// client.
+func (p *pair) clientAt(t *testing.T, peer netip.AddrPort) (f *flow, client net.Conn) {
+	t.Helper()
+	f = &flow{p: p, id: agentapi.NewSessionID(), key: agentapi.NewKey()}
+	from, err := reserve(netip.AddrPortFrom(p.clientAddr, 0), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, _ := p.requests(f, netip.AddrPortFrom(p.clientAddr, from.port), agentapi.Params{Connections: 1})
+	x.Peer = agentapi.Peer{Addr: peer.Addr(), DataPorts: []uint16{peer.Port()}}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	at, err := p.toX.Prepare(ctx, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.toX.Commit(ctx, f.id); err != nil {
+		t.Fatal(err)
+	}
+	if client, err = from.dial(ctx, netip.AddrPortFrom(at.Addr, at.Port)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return f, client
+}
+
+// On a warm connection neither the client nor its request waits for the peer's
+// answer, nor for a grant.
+func TestWarmDoesNotWait(t *testing.T) {
+	p := newPair(t, nil)
+	at, peer := p.silentPeer(t)
+	f, client := p.clientAt(t, at)
+	const request = "GET / HTTP/1.1\r\n\r\n"
+	if _, err := io.WriteString(client, request); err != nil {
+		t.Fatal(err)
+	}
+	opening := make([]byte, wire.OpeningSize)
+	_ = peer.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.ReadFull(peer, opening); err != nil {
+		t.Fatal(err)
+	}
+	if h := readHeader(t, peer); h.Number != 0 || int(h.Length) != len(request) {
+		t.Errorf("%+v, want the request's %d bytes", h, len(request))
+	}
+	reply := wire.Answer{}.AppendTo(nil, opening, f.key[:])
+	reply = wire.Header{Kind: wire.Data, Length: 2}.AppendTo(reply)
+	if _, err := peer.Write(append(reply, "ok"...)); err != nil {
+		t.Fatal(err)
+	}
+	_ = client.SetReadDeadline(time.Now().Add(10 * time.Second))
+	got := make([]byte, 2)
+	if _, err := io.ReadFull(client, got); err != nil || string(got) != "ok" {
+		t.Errorf("the client reads %q, %v", got, err)
+	}
+}
+
+// A peer that cannot prove the session's key on a warm connection loses it, and
+// nothing that it says reaches the client.
+func TestWarmImpostor(t *testing.T) {
+	p := newPair(t, nil)
+	at, peer := p.silentPeer(t)
+	_, client := p.clientAt(t, at)
+	opening := make([]byte, wire.OpeningSize)
+	_ = peer.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.ReadFull(peer, opening); err != nil {
+		t.Fatal(err)
+	}
+	wrong := agentapi.NewKey()
+	reply := wire.Answer{}.AppendTo(nil, opening, wrong[:])
+	reply = wire.Header{Kind: wire.Data, Length: 2}.AppendTo(reply)
+	if _, err := peer.Write(append(reply, "no"...)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the connection is given up", func() bool {
+		_ = peer.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		_, err := io.Copy(io.Discard, peer)
+		return err == nil || !timedOut(err)
+	})
+	_ = client.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+	if n, _ := client.Read(make([]byte, 10)); n != 0 {
+		t.Errorf("the client has %d bytes of an impostor", n)
+	}
+}
+
+func timedOut(err error) bool {
+	ne, ok := err.(net.Error)
+	return ok && ne.Timeout()
+}
