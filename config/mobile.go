@@ -60,7 +60,7 @@ type Policy struct {
 
 // Probe says how gateways are probed.
 type Probe struct {
-	Interval time.Duration `yaml:"interval" min:"0s" max:"10m" doc:"Time from one probe to the next, on each interface that has a link. When traffic runs and nothing is heard, probes are sent at once, and soon again, whatever the interval. 0s: none is sent, and a network that does not work is not noticed."`
+	Interval time.Duration `yaml:"interval" min:"0s" max:"10m" doc:"Time from one probe to the next on the interface in use; on the others it is 5s, if that is more. When traffic runs and nothing is heard, probes are sent at once, and soon again, whatever the interval. 0s: none is sent, and a network that does not work is not noticed."`
 	Window   int           `yaml:"window" min:"5" max:"1000" doc:"Over how many probes loss is counted."`
 }
 

@@ -27,6 +27,7 @@ type Daemon struct {
 	wg     sync.WaitGroup
 	ctx    context.Context // of everything the loop starts
 	wake   *time.Timer
+	radios *time.Ticker // when signals are read
 
 	started    time.Time
 	interfaces []*iface // in the order of preference
@@ -114,6 +115,7 @@ func (d *Daemon) run(ctx context.Context, control net.Listener) error {
 	defer cancel()
 	d.ctx = ctx
 	d.wake = time.NewTimer(time.Hour)
+	d.radios = time.NewTicker(radioInterval)
 	defer d.wake.Stop()
 	defer d.stopTimers()
 	d.loadLease()
@@ -136,8 +138,7 @@ func (d *Daemon) run(ctx context.Context, control net.Listener) error {
 }
 
 func (d *Daemon) loop(ctx context.Context, failed <-chan error) error {
-	radios := time.NewTicker(radioInterval)
-	defer radios.Stop()
+	defer d.radios.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -149,7 +150,7 @@ func (d *Daemon) loop(ctx context.Context, failed <-chan error) error {
 			}
 		case f := <-d.inbox:
 			f()
-		case <-radios.C:
+		case <-d.radios.C:
 			d.readRadios()
 		case <-d.wake.C:
 			d.lookAtLinks()

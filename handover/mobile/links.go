@@ -48,6 +48,7 @@ func (d *Daemon) linkChanged(l device.Link) {
 	}
 	if l.Carrier && (!old.Carrier || l.Flaps != old.Flaps || l.Index != old.Index) {
 		i.failures, i.barredUntil, i.noRadio = 0, time.Time{}, time.Time{}
+		d.radios.Reset(radioInterval)
 		d.startProbe(i)
 	}
 	if old.Carrier && !l.Carrier {
@@ -154,9 +155,13 @@ const noRadioFor = time.Minute
 
 // readRadios reads all signals. Another access point is another link.
 func (d *Daemon) readRadios() {
-	found := false
+	found, none := false, true
 	for _, i := range d.interfaces {
-		if !i.usable() || time.Now().Before(i.noRadio) {
+		if i.link.Carrier && time.Now().Before(i.noRadio) {
+			continue
+		}
+		none = none && !i.link.Carrier
+		if !i.usable() {
 			continue
 		}
 		r, ok := d.sys.radio(i.Name, i.link.Index)
@@ -174,6 +179,9 @@ func (d *Daemon) readRadios() {
 			d.linkLost(i)
 			d.startProbe(i)
 		}
+	}
+	if none {
+		d.radios.Reset(noRadioFor) // until a link is new
 	}
 	if found {
 		d.decide()

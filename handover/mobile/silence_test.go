@@ -16,8 +16,8 @@ func TestSilentInterfaceIsLeft(t *testing.T) {
 		sent, got uint64 // each millisecond
 		limit     time.Duration
 	}{
-		{"packets come", 0, 1, 100 * time.Millisecond},
-		{"packets go", 1, 0, 100 * time.Millisecond},
+		{"packets come", 0, 1, 70 * time.Millisecond},
+		{"packets go", 1, 0, 70 * time.Millisecond},
 		{"nothing runs", 0, 0, time.Second},
 	} {
 		for _, edge := range []bool{false, true} { // whether somebody goes on to answer ARP there

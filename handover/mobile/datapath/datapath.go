@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -93,7 +94,11 @@ type Datapath interface {
 // Traffic counts frames of one interface since it was attached: those of the VNI
 // that left by it, and the IPv4 packets that came by it for the device itself, copies
 // included and ICMP left out, which probes are made of.
-type Traffic struct{ Sent, Heard uint64 }
+type Traffic struct {
+	Sent, Heard uint64
+	// Quiet is for how long none was heard; 0, if none ever was.
+	Quiet time.Duration
+}
 
 // Stats are counters of a datapath since it was opened.
 type Stats struct {

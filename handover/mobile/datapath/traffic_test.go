@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
@@ -46,6 +47,9 @@ func TestTraffic(t *testing.T) {
 	byWifi.next(t)
 	for i, want := range []datapath.Traffic{{Sent: 1, Heard: 1}, {Heard: 1}} {
 		now := traffic([]string{wifi, lte}[i])
+		if now.Quiet <= 0 || now.Quiet > time.Minute {
+			t.Errorf("interface %d: it has heard %v ago", i, now.Quiet)
+		}
 		if got := (datapath.Traffic{Sent: now.Sent - start[i].Sent, Heard: now.Heard - start[i].Heard}); got != want {
 			t.Errorf("interface %d: %+v, want %+v", i, got, want)
 		}

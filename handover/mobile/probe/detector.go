@@ -8,17 +8,18 @@ import (
 )
 
 // Times of the detection. The first unanswered probe goes out when nothing was heard
-// for lookBusy to twice that, the last one three or more `again` later: on an access
-// network whose round trip takes 30 ms at most, a death is found within 80 ms.
+// for lookBusy, the last one three or more `again` later, and its answer is waited for:
+// a death is found 50 to 60 ms after the last packet on an access network whose round
+// trip takes 10 ms, and within 95 ms where it takes 30.
 const (
-	// lookBusy is how often traffic is looked at while it runs, and for how long
-	// nothing must have been heard before it is asked whether the way is alive;
+	// lookBusy is how often traffic is looked at, at least, while it runs, and for how
+	// long nothing must have been heard before it is asked whether the way is alive;
 	// lookIdle is how often without traffic, which is when none has run for busyFor.
 	lookBusy = 20 * time.Millisecond
 	lookIdle = 500 * time.Millisecond
 	busyFor  = 300 * time.Millisecond
 	// again is the time from an unanswered probe to the next.
-	again = 10 * time.Millisecond
+	again = 7 * time.Millisecond
 	// A way is dead when so many probes in a row are unanswered that this is chance
 	// with less than that probability, given how many of about lossMemory were lost;
 	// not fewer than leastInRow and not more than mostInRow.
@@ -32,6 +33,9 @@ const (
 	calmAfter  = 5 * time.Minute
 	// firstRTT is assumed for the round trip until one was measured (RFC 6298, 2.1).
 	firstRTT = time.Second
+	// leastPatience is how long an answer is waited for, however short the round trip:
+	// who answers, or this process, may be held up.
+	leastPatience = 10 * time.Millisecond
 	// mostVariance bounds what the round trip's variance adds to the wait for an answer:
 	// on an interface that is seldom probed one late answer counts for long.
 	mostVariance = 25 * time.Millisecond
@@ -44,7 +48,8 @@ const (
 // traffic has run since the last probe and nothing is heard; and soon again, while
 // a probe is unanswered.
 type detector struct {
-	interval time.Duration
+	interval time.Duration // between probes while nothing calls for one
+	revival  time.Duration // the same at most, on a dead way
 	window   *Window
 
 	srtt, rttvar time.Duration // as TCP has them (RFC 6298); zero until measured
@@ -75,7 +80,7 @@ type sentProbe struct {
 }
 
 func newDetector(interval time.Duration, window int) *detector {
-	return &detector{interval: interval, window: NewWindow(window)}
+	return &detector{interval: interval, revival: interval, window: NewWindow(window)}
 }
 
 // look takes note of the traffic's counters.
@@ -83,11 +88,11 @@ func (d *detector) look(now time.Time, t datapath.Traffic) {
 	switch {
 	case !d.watching:
 		d.watching = true
-	case t == d.counted:
+	case t.Sent == d.counted.Sent && t.Heard == d.counted.Heard:
 		return
 	default:
 		if t.Heard != d.counted.Heard {
-			d.hear(now)
+			d.hear(now.Add(-t.Quiet))
 		}
 		d.moved = now
 		if d.unsure.IsZero() {
@@ -166,7 +171,7 @@ func (d *detector) next(now time.Time) (probe bool, wake time.Time) {
 			due = quiet
 		}
 	case d.row < need:
-		due = d.last.Add(again)
+		due = d.last.Add(d.gap(now))
 	case !d.dead:
 		due = d.last.Add(d.patience())
 		switch {
@@ -179,7 +184,7 @@ func (d *detector) next(now time.Time) (probe bool, wake time.Time) {
 		}
 	}
 	if d.dead {
-		due = d.last.Add(min(again<<min(d.row-leastInRow+1, 20), d.interval))
+		due = d.last.Add(min(again<<min(d.row-leastInRow+1, 20), d.revival))
 	}
 	probe = !due.After(now) && (d.row < d.inRow() || d.dead)
 	wake = due
@@ -212,6 +217,15 @@ func (d *detector) expire(now time.Time) {
 
 func (d *detector) lostAfter() time.Duration { return min(d.interval, lostAfter) }
 
+// gap is the time to the next probe of a row. Without traffic the first has time to be
+// answered: nobody is in a hurry, and one more would be sent each time.
+func (d *detector) gap(now time.Time) time.Duration {
+	if d.row == 1 && d.srtt > 0 && d.lookEvery(now) == lookIdle {
+		return max(d.patience(), again)
+	}
+	return again
+}
+
 // inRow is how many probes in a row must be unanswered.
 func (d *detector) inRow() int {
 	if d.alarms > 0 && d.last.Sub(d.alarmed) > calmAfter {
@@ -230,7 +244,7 @@ func (d *detector) patience() time.Duration {
 	if d.srtt == 0 {
 		return firstRTT
 	}
-	return max(d.srtt+min(4*d.rttvar, mostVariance), again)
+	return max(d.srtt+min(4*d.rttvar, mostVariance), leastPatience)
 }
 
 func (d *detector) lookEvery(now time.Time) time.Duration {

@@ -19,6 +19,7 @@ type simulated struct {
 	answers []sentProbe // on their way, with when they come
 	traffic datapath.Traffic
 	number  uint16
+	idle    bool // no stream
 }
 
 func simulate(rtt time.Duration, loss float64) *simulated {
@@ -31,7 +32,9 @@ func simulate(rtt time.Duration, loss float64) *simulated {
 // run lets time pass, or until the way is taken for dead.
 func (s *simulated) run(d time.Duration) {
 	for end := s.now.Add(d); s.now.Before(end) && !s.dead; s.now = s.now.Add(time.Millisecond) {
-		s.traffic.Sent++
+		if !s.idle {
+			s.traffic.Sent++
+		}
 		for len(s.answers) > 0 && !s.answers[0].at.After(s.now) {
 			s.answered(s.now, s.answers[0].number, true)
 			s.answers = s.answers[1:]
@@ -92,7 +95,7 @@ func TestHeldUp(t *testing.T) {
 		s.run(time.Millisecond)
 	}
 	s.loss, s.answers = 1, nil
-	s.run(35 * time.Millisecond) // all probes of the row are out
+	s.run(3*again + 3*time.Millisecond) // all probes of the row are out
 	if s.row != leastInRow || s.dead {
 		t.Fatalf("%d in a row, dead %v", s.row, s.dead)
 	}
@@ -111,6 +114,9 @@ func TestFalseAlarms(t *testing.T) {
 	s := simulate(5*time.Millisecond, 0)
 	s.run(time.Second)
 	stall := func() (took time.Duration) {
+		for s.now.Sub(s.heard) > time.Millisecond { // just after an answer, each time
+			s.run(time.Millisecond)
+		}
 		began := s.now
 		s.loss = 1
 		s.run(time.Second)
@@ -124,11 +130,11 @@ func TestFalseAlarms(t *testing.T) {
 	for range 5 {
 		stall()
 	}
-	if more := stall() - first; more < 20*time.Millisecond || more > 60*time.Millisecond {
+	if more := stall() - first; more < 20*time.Millisecond || more > 40*time.Millisecond {
 		t.Errorf("after false alarms a death takes %v more", more)
 	}
 	s.run(2 * calmAfter)
-	if more := stall() - first; more > 20*time.Millisecond {
+	if more := stall() - first; more > 5*time.Millisecond {
 		t.Errorf("long after false alarms a death takes %v more", more)
 	}
 }
@@ -142,5 +148,35 @@ func TestLateAnswer(t *testing.T) {
 	died := s.now
 	if s.run(time.Second); s.now.Sub(died) > 160*time.Millisecond {
 		t.Errorf("noticed after %v", s.now.Sub(died))
+	}
+}
+
+// What the datapath says of when it last heard counts, not when it was asked: the first
+// probe does not wait for longer because the look came late.
+func TestQuietCounts(t *testing.T) {
+	s := simulate(5*time.Millisecond, 0)
+	s.run(time.Second)
+	for s.row > 0 {
+		s.run(time.Millisecond)
+	}
+	s.traffic.Heard++
+	s.look(s.now, s.traffic)
+	s.now = s.now.Add(lookBusy)
+	s.traffic.Heard++
+	s.traffic.Quiet = 15 * time.Millisecond
+	s.look(s.now, s.traffic)
+	if probe, wake := s.next(s.now); probe || wake.Sub(s.now) > 5*time.Millisecond {
+		t.Errorf("probe %v, looked again in %v", probe, wake.Sub(s.now))
+	}
+}
+
+// Without traffic an answer is waited for before the next probe.
+func TestIdleProbes(t *testing.T) {
+	s := simulate(30*time.Millisecond, 0)
+	s.idle = true
+	s.run(10 * time.Second)
+	before := s.number
+	if s.run(10 * time.Second); s.number-before > 13 {
+		t.Errorf("%d probes in 10 s", s.number-before)
 	}
 }

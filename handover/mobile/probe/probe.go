@@ -26,8 +26,9 @@ type Config struct {
 	// MAC is the interface's address.
 	MAC     openflow.MAC
 	Gateway netip.Addr
-	// Interval is the time from one probe to the next while nothing calls for more.
-	// Window is over how many probes loss is counted.
+	// Interval is the time from one probe to the next while nothing calls for more; on
+	// an interface that is not in use it is 5 s, if that is more. Window is over how
+	// many probes loss is counted.
 	Interval time.Duration
 	Window   int
 }
@@ -73,7 +74,7 @@ type Prober struct {
 }
 
 // New returns a prober. It does nothing before Run.
-func New(c Config) *Prober { return &Prober{c: c, wake: make(chan struct{}, 1)} }
+func New(c Config) *Prober { return &Prober{c: c, wake: make(chan struct{}, 1), fresh: true} }
 
 // SetUse says how the interface is used from now on. While it is in use the gateway
 // is asked for by ICMP echo, if it answers that: by the way that the device's packets
@@ -99,6 +100,10 @@ func (p *Prober) poke() {
 	default:
 	}
 }
+
+// spareInterval is the time between probes by an interface that is not in use. When the
+// one in use falls silent, the others are asked at once.
+const spareInterval = 5 * time.Second
 
 // How often answers are reported that change nothing else, and how often a gateway that
 // answers pings is asked for its address.
@@ -233,7 +238,9 @@ func (r *run) step() time.Time {
 	if fresh {
 		r.use, r.through, r.arp = r.Prober.use, false, time.Time{}
 		r.d.unwatch()
+		r.d.interval = max(r.c.Interval, spareInterval)
 		if r.use.From.IsValid() {
+			r.d.interval = r.c.Interval
 			r.d.hear(time.Now()) // the network has just been joined by it
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
@@ -273,7 +274,18 @@ func (d *Datapath) Traffic(name string) (datapath.Traffic, error) {
 		return datapath.Traffic{}, fmt.Errorf("interface %s: %w", name, datapath.ErrUnknownInterface)
 	}
 	c, err := d.progs.counters(n.slot)
-	return datapath.Traffic{Sent: c.Sent, Heard: c.Heard}, err
+	t := datapath.Traffic{Sent: c.Sent, Heard: c.Heard}
+	if c.HeardAt > 0 {
+		t.Quiet = since(c.HeardAt)
+	}
+	return t, err
+}
+
+// since is the time that has passed since a time of the programs' clock.
+func since(at uint64) time.Duration {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // there is no Linux without this clock
+	return max(time.Duration(now.Nano()-int64(at)), 0)
 }
 
 // Close removes the programs and the VNI.

@@ -35,7 +35,7 @@ type choice struct {
 type counters struct {
 	Sent, SentBytes, Received, ReceivedBytes uint64
 	Inactive, Foreign, Doubled               uint64
-	Heard                                    uint64
+	Heard, HeardAt                           uint64
 }
 
 func (c *counters) add(o *counters) {
@@ -47,6 +47,7 @@ func (c *counters) add(o *counters) {
 	c.Foreign += o.Foreign
 	c.Doubled += o.Doubled
 	c.Heard += o.Heard
+	c.HeardAt = max(c.HeardAt, o.HeardAt)
 }
 
 // unsentSlot has the counters of frames that found no interface to leave by.

@@ -47,7 +47,7 @@ struct choice {
 struct counters {
 	__u64 sent, sent_bytes, received, received_bytes;
 	__u64 inactive, foreign, doubled;
-	__u64 heard;
+	__u64 heard, heard_at;
 };
 
 // copies says how often a packet came by each interface. Senders do repeat
@@ -332,8 +332,10 @@ int sluice_nic_rx(struct __sk_buff *skb)
 	}
 	if (eth.h_proto == bpf_htons(ETH_P_IP) && is_dhcp(skb))
 		return TC_ACT_SHOT;
-	if (tells_life(skb, &eth))
+	if (tells_life(skb, &eth)) {
 		n->heard++;
+		n->heard_at = bpf_ktime_get_ns();
+	}
 	if (now->merge && (eth.h_proto == bpf_htons(ETH_P_IP) || eth.h_proto == bpf_htons(ETH_P_IPV6))) {
 		__u64 key = fingerprint(skb, eth.h_proto);
 
