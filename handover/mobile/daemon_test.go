@@ -35,6 +35,9 @@ func TestMakeBeforeBreak(t *testing.T) {
 		w.pass(2 * time.Millisecond)
 		w.uses("b<[b]")
 		w.asked("REQUEST at b")
+		if again := w.path.SentAgain(); len(again) > 0 {
+			t.Errorf("nothing was lost, and sent again by %v", again)
+		}
 		w.pass(time.Minute)
 		w.active("b")
 	})

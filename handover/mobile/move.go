@@ -197,6 +197,9 @@ func (d *Daemon) finish(a *attempt, l lease.Lease, took time.Duration, err error
 		d.failed(a, m, err)
 		return
 	}
+	if a.from != nil && !m.MakeBeforeBreak {
+		d.sendAgain(a.target)
+	}
 	a.target.joined, a.target.failures = true, 0
 	a.target.sample.Silent, a.target.sample.Since = false, time.Time{} // the network has answered by it
 	if d.active != a.target {

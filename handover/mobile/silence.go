@@ -139,3 +139,19 @@ func (d *Daemon) leftSilent(i *iface) {
 	i.died = now
 	i.deaths++
 }
+
+// sendAgainWithin is how long ago a connection may have sent that an interface which
+// is left dead may have harmed.
+const sendAgainWithin = time.Second
+
+// sendAgain has TCP go on at once after a radio has died: who sent into it has no more
+// to send until its own timeout, 200 ms at least on Linux. A connection's last segment
+// shows the peer what is missing before it, as TCP's tail loss probe would (RFC 8985,
+// section 7), and its last acknowledgment lets the peer send what will show that to us.
+func (d *Daemon) sendAgain(target *iface) {
+	n, err := d.path.SendAgain(sendAgainWithin, target.sample.Gateway)
+	if err != nil {
+		d.log.Warn("the last segments of connections are not sent again", "interface", target.Name, "error", err)
+	}
+	d.log.Debug("sent again", "interface", target.Name, "segments", n)
+}

@@ -2,6 +2,7 @@ package mobile
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -40,6 +41,9 @@ func TestSilentInterfaceIsLeft(t *testing.T) {
 				}
 				run(c.limit, c.sent, 0)
 				w.active("b")
+				if again := w.path.SentAgain(); !slices.Equal(again, []string{"b"}) {
+					t.Errorf("%s: what connections sent last was sent again by %v", c.name, again)
+				}
 				if m := w.status().Moves; !strings.Contains(m[len(m)-1].Why, "a is silent") {
 					t.Errorf("%s: %+v", c.name, m[len(m)-1])
 				}

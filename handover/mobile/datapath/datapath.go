@@ -80,6 +80,12 @@ type Datapath interface {
 	// the datapath is as it was before.
 	Use(ctx context.Context, send string, receive []string) error
 
+	// SendAgain sends by the interface in use, to the gateway's address there or, if
+	// that is zero, where it went before, the last segment of each TCP connection, with
+	// payload and without, of those that sent one not longer than `within` ago. It is
+	// for what an interface may have lost: a few hundred segments at most.
+	SendAgain(within time.Duration, gateway openflow.MAC) (sent int, err error)
+
 	// Stats reads the counters.
 	Stats() (Stats, error)
 

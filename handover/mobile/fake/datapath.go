@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sluice-net/sluice/handover/mobile/datapath"
+	"github.com/sluice-net/sluice/openflow"
 )
 
 // Datapath remembers what it is told.
@@ -17,6 +19,7 @@ type Datapath struct {
 	refuse   error
 	traffic  datapath.Traffic
 	fitted   int
+	again    []string
 	closed   bool
 }
 
@@ -110,6 +113,21 @@ func (d *Datapath) Carry(sent, heard uint64) {
 	defer d.mu.Unlock()
 	d.traffic.Sent += sent
 	d.traffic.Heard += heard
+}
+
+// SendAgain implements datapath.Datapath: it notes by what it would send.
+func (d *Datapath) SendAgain(time.Duration, openflow.MAC) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.again = append(d.again, d.uses[len(d.uses)-1].Send)
+	return 0, nil
+}
+
+// SentAgain are the interfaces by which SendAgain was asked to send.
+func (d *Datapath) SentAgain() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.again)
 }
 
 // Stats implements datapath.Datapath.

@@ -33,4 +33,11 @@
 // Where an interface joins TCP segments before the programs see them (GRO), two
 // interfaces may join them differently; such copies are not recognised, and TCP
 // drops them itself. Datagrams are not joined unless that is switched on.
+//
+// # What was sent last
+//
+// For [Datapath.SendAgain] the last TCP segment of each connection is kept, one with
+// payload and one without, as soon as there are two interfaces: in an array of 256
+// places, each with a lock, where a connection has its place by a hash. A segment that
+// an interface is still to cut is kept by its last piece.
 package ebpf

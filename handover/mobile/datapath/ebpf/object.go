@@ -65,6 +65,8 @@ type objects struct {
 	Choices *ebpf.Map     `ebpf:"choices"`
 	Stats   *ebpf.Map     `ebpf:"stats"`
 	Seen    *ebpf.Map     `ebpf:"seen"`
+	Tails   *ebpf.Map     `ebpf:"tails"`
+	Scratch *ebpf.Map     `ebpf:"scratch"`
 }
 
 // Probe says whether this kernel takes the programs. It changes nothing. The
@@ -126,7 +128,7 @@ func (s *shared) loadReceiver(i datapath.Interface, slot uint32) (*ebpf.Program,
 		Receive *ebpf.Program `ebpf:"sluice_nic_rx"`
 	}
 	err := spec.LoadAndAssign(&loaded, &ebpf.CollectionOptions{
-		MapReplacements: map[string]*ebpf.Map{"choices": s.Choices, "stats": s.Stats, "seen": s.Seen},
+		MapReplacements: map[string]*ebpf.Map{"choices": s.Choices, "stats": s.Stats, "seen": s.Seen, "tails": s.Tails, "scratch": s.Scratch},
 	})
 	if err != nil {
 		return nil, unsupported("loading the program of interface "+i.Name, err)
@@ -139,6 +141,8 @@ func (s *shared) close() {
 	_ = s.Choices.Close()
 	_ = s.Stats.Close()
 	_ = s.Seen.Close()
+	_ = s.Tails.Close()
+	_ = s.Scratch.Close()
 }
 
 // counters adds up what the processors have counted in a slot.

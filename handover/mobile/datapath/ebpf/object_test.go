@@ -128,6 +128,7 @@ func BenchmarkPrograms(b *testing.B) {
 		choice  choice
 	}{
 		{"vni_tx", s.Send, out, choice{Send: 1, MAC: openflow.MAC{2, 0, 0, 0, 0, 2}}},
+		{"vni_tx-kept", s.Send, segmentOf(out), choice{Send: 1, MAC: openflow.MAC{2, 0, 0, 0, 0, 2}, Merge: 1}},
 		{"nic_rx", receive, in, choice{Receive: 1}},
 		{"nic_rx-merging", receive, in, choice{Receive: 1, Merge: 1}},
 		{"nic_rx-inactive", receive, in, choice{}},
@@ -152,4 +153,11 @@ func frameOf(src, dst openflow.MAC) []byte {
 	b = append(b, 0x45, 0, 5, 0xdc, 0, 1, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2)
 	b = append(b, 0x0f, 0xa0, 0x1b, 0x58, 5, 0xc8, 0, 0)
 	return append(b, make([]byte, 1514-len(b))...)
+}
+
+// segmentOf is a TCP segment of the same size.
+func segmentOf(datagram []byte) []byte {
+	b := bytes.Clone(datagram)
+	b[23], b[46] = 6, 0x50
+	return b
 }

@@ -1,0 +1,127 @@
+package ebpf
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Of bpf/datapath.c.
+const (
+	tails    = 256
+	tailHead = 96
+	tailData = 1504
+)
+
+// tail is struct tail of bpf/datapath.c.
+type tail struct {
+	Lock, _          uint32
+	Head, Data, Skip uint32
+	_                uint32
+	At               uint64
+	Bytes            [tailHead + tailData]byte
+}
+
+// SendAgain sends the last segments of TCP connections again.
+func (d *Datapath) SendAgain(within time.Duration, gateway openflow.MAC) (sent int, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return 0, errClosed
+	}
+	found, err := d.progs.lately(within)
+	if err != nil || len(found) == 0 {
+		return 0, err
+	}
+	vni, err := net.InterfaceByName(d.config.VNI)
+	if err != nil {
+		return 0, fmt.Errorf("sending again: %w", err)
+	}
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("sending again: packet socket: %w", err)
+	}
+	defer unix.Close(fd)
+	to := unix.SockaddrLinklayer{Ifindex: vni.Index}
+	for _, t := range found {
+		frame := t.frame()
+		if !gateway.IsZero() {
+			copy(frame, gateway[:])
+		}
+		if e := unix.Sendto(fd, frame, 0, &to); e != nil {
+			err = errors.Join(err, fmt.Errorf("sending again: %w", e))
+			continue
+		}
+		sent++
+	}
+	return sent, err
+}
+
+// lately are the tails that are not older, the oldest first.
+func (s *shared) lately(within time.Duration) ([]*tail, error) {
+	var found []*tail
+	for place := range uint32(tails) {
+		t := new(tail)
+		if err := s.Tails.LookupWithFlags(place, t, ebpf.LookupLock); err != nil {
+			return nil, fmt.Errorf("reading what was sent last: %w", err)
+		}
+		if t.At != 0 && since(t.At) <= within && t.Head <= tailHead && t.Data <= tailData {
+			found = append(found, t)
+		}
+	}
+	slices.SortFunc(found, func(a, b *tail) int { return cmp.Compare(a.At, b.At) })
+	return found, nil
+}
+
+// Offsets in a frame whose IPv4 header has no options.
+const (
+	atIP       = 14
+	atTCP      = atIP + 20
+	ipLength   = atIP + 2
+	ipChecksum = atIP + 10
+	ipAddress  = atIP + 12
+	tcpSeq     = atTCP + 4
+	tcpSum     = atTCP + 16
+	protoTCP   = 6
+)
+
+// frame is the segment as it would have left the interface: the last piece of a large
+// one, and with the checksums that are the interface's to make.
+func (t *tail) frame() []byte {
+	b := append(slices.Clone(t.Bytes[:t.Head]), t.Bytes[tailHead:tailHead+t.Data]...)
+	be := binary.BigEndian
+	be.PutUint16(b[ipLength:], uint16(len(b)-atIP))
+	be.PutUint32(b[tcpSeq:], be.Uint32(b[tcpSeq:])+t.Skip)
+	be.PutUint16(b[ipChecksum:], 0)
+	be.PutUint16(b[ipChecksum:], ^fold(sum(b[atIP:atTCP])))
+	be.PutUint16(b[tcpSum:], 0)
+	be.PutUint16(b[tcpSum:], ^fold(sum(b[ipAddress:])+protoTCP+uint32(len(b)-atTCP)))
+	return b
+}
+
+// sum and fold make the Internet checksum (RFC 1071).
+func sum(b []byte) (s uint32) {
+	for ; len(b) > 1; b = b[2:] {
+		s += uint32(binary.BigEndian.Uint16(b))
+	}
+	if len(b) == 1 {
+		s += uint32(b[0]) << 8
+	}
+	return s
+}
+
+func fold(s uint32) uint16 {
+	for s > 0xffff {
+		s = s>>16 + s&0xffff
+	}
+	return uint16(s)
+}
