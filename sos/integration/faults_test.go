@@ -26,6 +26,10 @@ const resetWithin = 3 * time.Second
 // hungWithin is the same of an agent that runs, as its machine says, but hangs.
 const hungWithin = 20 * time.Second
 
+// cutOffWithin is the same of an agent whose port goes down: it may come up again,
+// and is taken for down after 2.5 s.
+const cutOffWithin = 2500*time.Millisecond + resetWithin
+
 // direct checks that the latest connection was let go directly.
 func (w *world) direct(why string) {
 	w.t.Helper()
@@ -209,7 +213,7 @@ func TestAgentCutOff(t *testing.T) {
 	for _, host := range []string{"x", "y"} {
 		t.Run(host, func(t *testing.T) {
 			w := newWorld(t, lab.WAN("soscut", wan), options{})
-			w.loseAgent(true, func() {
+			w.loseAgentWithin(cutOffWithin, true, func() {
 				if err := w.lab.SetLink(t.Context(), w.linkOf(host), false); err != nil {
 					t.Error(err)
 				}
