@@ -154,7 +154,7 @@ func (s *session) openFailed(err error, refusals int) {
 // for: that would cost every session a round trip.
 func (s *session) connect(index int) (nc net.Conn, opening []byte, err error) {
 	for nc := s.agent.warm.take(s.warmKey(index)); nc != nil; nc = s.agent.warm.take(s.warmKey(index)) {
-		if s.tune(nc) == nil {
+		if !ended(nc) && s.tune(nc) == nil {
 			if opening, err := s.sendOpening(nc, index); err == nil {
 				s.mu.Lock()
 				s.warm++

@@ -1,10 +1,14 @@
 package agent
 
 import (
+	"crypto/tls"
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // warmKey says for what a warm connection can be used again.
@@ -46,6 +50,27 @@ func newWarmPool(cfg *Config) *warmPool {
 		perPeer: cfg.WarmPerPeer, total: cfg.WarmTotal, patience: cfg.WarmIdle,
 		idle: make(map[warmKey][]warmConn),
 	}
+}
+
+// ended says whether the peer has closed a connection on which nothing is awaited.
+func ended(c net.Conn) bool {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	sc, ok := c.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	rc, err := sc.SyscallConn()
+	over := err != nil
+	if err == nil {
+		err = rc.Control(func(fd uintptr) {
+			var b [1]byte
+			n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+			over = n == 0 && err == nil || err != nil && err != unix.EAGAIN && err != unix.EINTR
+		})
+	}
+	return over || err != nil
 }
 
 // put keeps c, or closes it when there are enough.

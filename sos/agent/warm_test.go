@@ -118,6 +118,20 @@ func TestWarmImpostor(t *testing.T) {
 	}
 }
 
+// A warm connection that the peer has closed is seen to be over before a session
+// trusts it.
+func TestWarmEnded(t *testing.T) {
+	p := newPair(t, nil)
+	at, peer := p.silentPeer(t)
+	nc := p.x.warm.take(warmKey{peer: at, transport: p.x.cfg.Transport})
+	if ended(nc) {
+		t.Error("a connection that stands counts as ended")
+	}
+	_ = peer.Close()
+	eventually(t, "it counts as ended", func() bool { return ended(nc) })
+	_ = nc.Close()
+}
+
 func timedOut(err error) bool {
 	ne, ok := err.(net.Error)
 	return ok && ne.Timeout()
