@@ -8,9 +8,13 @@ import (
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// otherEnd is how long the second agent may take to end a session after the
-// first; then it is told to.
-const otherEnd = 3 * time.Second
+// otherEnd is how long the second agent may take to end a session after the first;
+// then it is told to. When the first has closed it in order, the second has only to
+// do the same, and is told to only if it does not come to that for closedEnd.
+const (
+	otherEnd  = 3 * time.Second
+	closedEnd = 30 * time.Second
+)
 
 // established makes a set-up session a live one.
 func (s *Service) established(ss *session, total agentapi.Duration) {
@@ -92,7 +96,7 @@ func (s *Service) agentDone(r agentapi.SessionRecord, before bool) {
 // windUp waits for the second agent to be done, and then ends the session.
 func (s *Service) windUp(ss *session) {
 	s.start(func(ctx context.Context) {
-		if !await(ctx, ss.bothEnded, otherEnd) {
+		if !await(ctx, ss.bothEnded, s.otherEnd(ss)) {
 			s.abort(ss.id, ss.client, ss.server)
 			await(ctx, ss.bothEnded, otherEnd)
 		}
@@ -118,6 +122,18 @@ func (s *Service) windUp(ss *session) {
 			s.end(ctx, ss)
 		}
 	})
+}
+
+// otherEnd is how long the second agent of a session may take.
+func (s *Service) otherEnd(ss *session) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range ss.ended {
+		if r.Reason == agentapi.ReasonClosed {
+			return closedEnd
+		}
+	}
+	return otherEnd
 }
 
 // orderly says whether both agents are sure that their end hosts know of the end.

@@ -186,6 +186,7 @@ type fakeAgent struct {
 	mute  chan struct{}
 	off   chan struct{}
 	gates map[string]chan struct{} // of paths whose requests wait
+	waits chan struct{}            // one does
 	past  []agentapi.SessionRecord
 	phase agentapi.Phase // of new sessions
 	peers []agentapi.PeerStatus
@@ -195,7 +196,7 @@ func newFakeAgent(t *testing.T, n *fakeNet, name string) *fakeAgent {
 	a := &fakeAgent{
 		name: name, net: n, instance: "first", limit: 100, dead: make(chan struct{}),
 		sessions: map[agentapi.SessionID]agentapi.Session{}, streams: map[chan agentapi.Event]bool{},
-		mute: make(chan struct{}), off: make(chan struct{}), phase: agentapi.PhaseRunning,
+		mute: make(chan struct{}), off: make(chan struct{}), waits: make(chan struct{}, 1), phase: agentapi.PhaseRunning,
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/sessions", a.postSession)
@@ -237,6 +238,10 @@ func (a *fakeAgent) await(r *http.Request) {
 	a.mu.Unlock()
 	if c == nil {
 		return
+	}
+	select {
+	case a.waits <- struct{}{}:
+	default:
 	}
 	select {
 	case <-c:
