@@ -48,13 +48,18 @@ func order(r *rand.Rand, all []kill, first bool) []kill {
 	return append(one, more...)
 }
 
+// ofKinds leaves the programs of some kinds; without any, all.
+func ofKinds(all []kill, kinds []string) []kill {
+	if len(kinds) == 0 {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(k kill) bool { return !slices.Contains(kinds, string(k.program)) })
+}
+
 // killPrograms kills one program after the other. One that does not come back ends
 // the soak.
 func (h *harm) killPrograms(ctx context.Context, stop <-chan struct{}) error {
-	r, all := h.numbers(1), h.kills()
-	if len(h.kinds) > 0 {
-		all = slices.DeleteFunc(all, func(k kill) bool { return !slices.Contains(h.kinds, string(k.program)) })
-	}
+	r, all := h.numbers(1), ofKinds(h.kills(), h.kinds)
 	for first := true; ; first = false {
 		for _, k := range order(r, all, first) {
 			if !rest(ctx, stop, between(r, 2*time.Second, 5*time.Second)) {

@@ -43,3 +43,14 @@ func TestOrderFollowsFromTheSeed(t *testing.T) {
 		t.Errorf("a round kills %v", one)
 	}
 }
+
+func TestOfKinds(t *testing.T) {
+	all := []kill{{program: controller}, {program: agent, name: "x"}, {program: agent, name: "y"}, {program: vswitchd}}
+	if got := ofKinds(all, nil); len(got) != len(all) {
+		t.Errorf("without kinds %d of %d are left", len(got), len(all))
+	}
+	got := ofKinds(all, []string{"agent"})
+	if len(got) != 2 || got[0].name != "x" || got[1].name != "y" || all[0].program != controller {
+		t.Errorf("agents: %+v of %+v", got, all)
+	}
+}
