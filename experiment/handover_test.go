@@ -49,6 +49,25 @@ func TestScalesOfHandover(t *testing.T) {
 	}
 }
 
+// All moves of a case are made, under streams of a bounded length, and each kill of the
+// controller is one move of each device.
+func TestLegsOfMoves(t *testing.T) {
+	for _, scale := range []Scale{Quick, Normal, Full} {
+		for _, c := range movesCases(scale) {
+			sum := 0
+			for _, n := range c.legs() {
+				sum += n
+				if n < 1 || n > movesLeg*c.devices || c.killed && n%c.devices > 0 {
+					t.Errorf("%s, %s: a leg of %d moves", scale, c.name, n)
+				}
+			}
+			if sum != c.moves {
+				t.Errorf("%s, %s: %d moves, want %d", scale, c.name, sum, c.moves)
+			}
+		}
+	}
+}
+
 func TestHostOf(t *testing.T) {
 	if got := hostOf(netip.MustParsePrefix("10.20.0.0/16"), 0x102); got != netip.MustParseAddr("10.20.1.2") {
 		t.Errorf("got %v", got)

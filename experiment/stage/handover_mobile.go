@@ -25,6 +25,7 @@ type MobileOptions struct {
 	LogDir string // where the daemon's output goes; must exist
 	Home   Registry
 	Device string // its name at its home
+	Number byte   // tells the devices of a network apart; 0 is 1
 	Class  string
 	// Interfaces in the order of preference. Only the first is used until Move.
 	Interfaces []string
@@ -49,7 +50,7 @@ type Mobile struct {
 const configFile = "mobile.yaml"
 
 // vniMAC is the address of the device's virtual interface.
-var vniMAC = openflow.MAC{0x0e, 0, 0, 0, 0, 1}
+func (o MobileOptions) vniMAC() openflow.MAC { return openflow.MAC{0x0e, 0, 0, 0, 0, max(o.Number, 1)} }
 
 // StartMobile registers the device at its home, starts its daemon, and returns
 // when the device has an address.
@@ -71,7 +72,7 @@ func (m *Mobile) start(ctx context.Context) error {
 	if _, err := rand.Read(key[:]); err != nil {
 		return err
 	}
-	m.spec = plugin.DeviceSpec{MACs: []string{vniMAC.String()}, Class: m.o.Class, Key: hex.EncodeToString(key[:])}
+	m.spec = plugin.DeviceSpec{MACs: []string{m.o.vniMAC().String()}, Class: m.o.Class, Key: hex.EncodeToString(key[:])}
 	for _, name := range m.o.Interfaces {
 		var n int
 		if _, err := fmt.Sscanf(name, "eth%d", &n); err != nil {
@@ -202,7 +203,7 @@ key_file: %[2]s/key
 state_dir: %[2]s/state
 socket: %[3]s
 vni: {name: vni0, mac: %[4]q}
-`, m.o.Device, m.dir, m.Socket(), vniMAC.String())
+`, m.o.Device, m.dir, m.Socket(), m.o.vniMAC().String())
 	b.WriteString("interfaces:\n")
 	for i, name := range m.o.Interfaces {
 		fmt.Fprintf(&b, "  %s: {order: %d}\n", name, i+1)
