@@ -37,7 +37,7 @@ const vniMAC = "06:dd:00:00:00:01"
 
 // device registers a host with all its interfaces, and a key, and starts the
 // daemon on it.
-func (w *world) device(binary, host, class, datapath string, interfaces int) *device {
+func (w *world) device(binary, host, class string, interfaces int) *device {
 	w.t.Helper()
 	d := &device{w: w, host: host, dir: w.t.TempDir(), log: &logBuffer{}}
 	key := make([]byte, 32)
@@ -54,7 +54,7 @@ func (w *world) device(binary, host, class, datapath string, interfaces int) *de
 	config, keyFile := filepath.Join(d.dir, "mobile.yaml"), filepath.Join(d.dir, "key")
 	socket := filepath.Join(d.dir, "socket")
 	text := fmt.Sprintf("device: %s\nkey_file: %s\nstate_dir: %s/state\nsocket: %s\nvni: {name: mobile0, mac: %q}\n"+
-		"datapath: {kind: %s}\nresolver: \"\"\ninterfaces:\n%s", host, keyFile, d.dir, socket, vniMAC, datapath, names)
+		"resolver: \"\"\ninterfaces:\n%s", host, keyFile, d.dir, socket, vniMAC, names)
 	if err := errors.Join(os.WriteFile(config, []byte(text), 0o600), os.WriteFile(keyFile, []byte(spec.Key+"\n"), 0o600)); err != nil {
 		w.t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ func TestDomainsProactive(t *testing.T) {
 	const trips = 10
 	const every = 400 * time.Millisecond
 	a, b := newOperators(t, lab.MobilityOptions{})
-	d := a.device(selfbuild.Binary(t), "dev1", "seamless", "auto", 2)
+	d := a.device(selfbuild.Binary(t), "dev1", "seamless", 2)
 	host := a.lab.Host("dev1")
 	places := []struct {
 		from, to *operator
@@ -93,7 +93,7 @@ func nearest(moments []moment, at time.Time) string {
 // place until the new one answers, and loses nothing either.
 func TestDomainsReactive(t *testing.T) {
 	a, b := newOperators(t, lab.MobilityOptions{})
-	d := a.device(selfbuild.Binary(t), "dev1", "seamless", "auto", 2)
+	d := a.device(selfbuild.Binary(t), "dev1", "seamless", 2)
 	s := d.stream(1000)
 	for _, p := range []struct {
 		to  *operator
@@ -121,7 +121,7 @@ func TestDomainsReactive(t *testing.T) {
 // no link, or no word of it.
 func TestDomainsHorizontal(t *testing.T) {
 	a, b := newOperators(t, lab.MobilityOptions{Interfaces: 1})
-	d := a.device(selfbuild.Binary(t), "dev1", "seamless", "auto", 1)
+	d := a.device(selfbuild.Binary(t), "dev1", "seamless", 1)
 	s := d.stream(1000)
 	for _, p := range []struct {
 		to   *operator

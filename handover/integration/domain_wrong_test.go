@@ -49,7 +49,7 @@ func (x *operator) joinsAs(p *phone, r *radio) time.Duration {
 // neighbour's controller is dead: a bounded delay, and an address of our own.
 func TestDomainsNeighbourDown(t *testing.T) {
 	a, b := newOperators(t, lab.MobilityOptions{})
-	d := a.device(selfbuild.Binary(t), "dev1", "seamless", "ebpf", 1)
+	d := a.device(selfbuild.Binary(t), "dev1", "seamless", 1)
 	r := b.radio("dev1", 1)
 	alive := b.joinsAs(newPhone(1, 1), r)
 	s := d.stream(1000)
@@ -191,7 +191,7 @@ func startLiar(t *testing.T, a, b *operator) *lie {
 func TestDomainsForgedAndReplayed(t *testing.T) {
 	t.Parallel()
 	a, b := newOperators(t, lab.MobilityOptions{})
-	d := a.device(selfbuild.Binary(t), "dev1", "seamless", "ebpf", 1)
+	d := a.device(selfbuild.Binary(t), "dev1", "seamless", 1)
 	config, err := pki.Client(a.issue(pki.RoleNeighbour, "b"), pki.RoleController)
 	if err != nil {
 		t.Fatal(err)

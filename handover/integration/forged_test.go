@@ -69,7 +69,7 @@ func (w *world) forge(r *radio, whose netip.Addr, victims map[openflow.MAC]netip
 func TestForgedARP(t *testing.T) {
 	w := newWorld(t, lab.MobilityOptions{Devices: 3, Interfaces: 1})
 	w.put("classes/open", plugin.ClassSpec{Policy: "saving", Trigger: "open"})
-	d := w.device(selfbuild.Binary(t), "dev1", "", "auto", 1)
+	d := w.device(selfbuild.Binary(t), "dev1", "", 1)
 	plain := w.ordinary("dev2", 2)
 	victims := map[openflow.MAC]netip.Addr{
 		hostMAC(w.lab.Host("dev1"), 0): d.ip, mustMAC(vniMAC): d.ip, plain.macs[0]: plain.ip,

@@ -20,7 +20,7 @@ import (
 func TestIPv6AndGroups(t *testing.T) {
 	w := newWorld(t, lab.MobilityOptions{Devices: 2, Interfaces: 2})
 	w.put("classes/open", plugin.ClassSpec{Policy: "saving", Trigger: "open"})
-	w.device(selfbuild.Binary(t), "dev1", "", "auto", 2)
+	w.device(selfbuild.Binary(t), "dev1", "", 2)
 	w.ordinary("dev2", 2)
 	gw := w.domain.Gateway
 	w.run(gw, "ip", "-6", "addr", "add", "fd20::1/64", "dev", "eth0", "nodad")

@@ -22,7 +22,7 @@ func TestOrderedHandover(t *testing.T) {
 	binary := selfbuild.Binary(t)
 	w.put("classes/seamless", plugin.ClassSpec{Policy: "seamless", Trigger: "signed"})
 	t.Setenv("SLUICE_ORDERS_SERVER", "http://"+w.apiOn("dev1"))
-	d := w.device(binary, "dev1", "seamless", "auto", 2)
+	d := w.device(binary, "dev1", "seamless", 2)
 	w.eventually("the daemon listens for orders", func() bool {
 		var info plugin.DeviceInfo
 		w.get("devices/dev1", &info)

@@ -20,7 +20,7 @@ func TestSeamlessDevice(t *testing.T) {
 	binary := selfbuild.Binary(t)
 	w.put("classes/seamless", plugin.ClassSpec{Policy: "seamless"})
 	before := w.hostState("dev1")
-	d := w.device(binary, "dev1", "seamless", "auto", 2)
+	d := w.device(binary, "dev1", "seamless", 2)
 
 	calm := w.download("dev1", 100, 5)
 	quiet := d.stream(1000)
@@ -101,7 +101,7 @@ func TestHorizontalHandover(t *testing.T) {
 	w := newWorld(t, lab.MobilityOptions{Interfaces: 1})
 	binary := selfbuild.Binary(t)
 	w.put("classes/saving", plugin.ClassSpec{Policy: "saving"})
-	d := w.device(binary, "dev1", "saving", "auto", 1)
+	d := w.device(binary, "dev1", "saving", 1)
 	tcp := w.download("dev1", 20, 4+3*moves)
 	s := d.stream(1000)
 	for n := range moves {

@@ -21,7 +21,7 @@ func TestSilentDeath(t *testing.T) {
 	radio := delayline.Params{Delay: 2 * time.Millisecond}
 	w := newWorld(t, lab.MobilityOptions{Radio: radio, Link: radio})
 	w.put("classes/seamless", plugin.ClassSpec{Policy: "seamless"})
-	d := w.device(selfbuild.Binary(t), "dev1", "seamless", "auto", 2)
+	d := w.device(selfbuild.Binary(t), "dev1", "seamless", 2)
 	server := netip.AddrPortFrom(w.domain.ServerAddr, 5000)
 	for _, c := range []struct {
 		name, link string
