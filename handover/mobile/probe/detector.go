@@ -14,9 +14,10 @@ import (
 const (
 	// lookBusy is how often traffic is looked at, at least, while it runs, and for how
 	// long nothing must have been heard before it is asked whether the way is alive;
-	// lookIdle is how often without traffic, which is when none has run for busyFor.
+	// lookIdle is how often without traffic, which is when none has run for busyFor: not
+	// between two probes, since to wake up is what an idle daemon's time goes to.
 	lookBusy = 20 * time.Millisecond
-	lookIdle = 500 * time.Millisecond
+	lookIdle = time.Second
 	busyFor  = 300 * time.Millisecond
 	// again is the time from an unanswered probe to the next.
 	again = 7 * time.Millisecond

@@ -105,6 +105,9 @@ func (p *Prober) poke() {
 // one in use falls silent, the others are asked at once.
 const spareInterval = 5 * time.Second
 
+// receiveAgain is the wait after receiving has failed.
+const receiveAgain = 500 * time.Millisecond
+
 // How often answers are reported that change nothing else, and how often a gateway that
 // answers pings is asked for its address.
 const (
@@ -197,7 +200,7 @@ func (r *run) receive(ctx context.Context, to chan<- answer) {
 		case to <- a:
 		default:
 		}
-		if err != nil && tasks.Sleep(ctx, lookIdle) != nil { // it is down, or gone
+		if err != nil && tasks.Sleep(ctx, receiveAgain) != nil { // it is down, or gone
 			return
 		}
 	}
