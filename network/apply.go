@@ -151,6 +151,7 @@ func (n *Network) stage(ctx context.Context, st stage, opts ApplyOptions) (wait 
 	if s == nil {
 		return func() error { return lost(st.sw, opts) }
 	}
+	n.ledger.Sending(st.sw, st.ops)
 	switch {
 	case st.ready != nil:
 		commit := st.ready.commit()

@@ -159,6 +159,7 @@ func (s *Switch) reconcile(ctx context.Context) (ledger.Reconciliation, error) {
 	if err := s.n.declareEvery(ctx, s.dpid); err != nil {
 		return ledger.Reconciliation{}, err
 	}
+	defer s.n.ledger.Reading(s.dpid)()
 	s.n.mu.Lock()
 	s.accepting = true
 	s.n.mu.Unlock()

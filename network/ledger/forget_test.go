@@ -44,4 +44,7 @@ func TestForget(t *testing.T) {
 		t.Errorf("what nobody wants any more is kept: %v", l.switches)
 	}
 	l.Forget(core, "basics", 77) // never seen
+	if l.Reading(78)(); len(l.switches) != 0 {
+		t.Errorf("a switch that could not be read is kept: %v", l.switches)
+	}
 }

@@ -77,6 +77,9 @@ type state struct {
 	meters map[uint32]*item[rule.Meter]
 	// unclaimed holds rules found on the switch whose owner is not ready yet.
 	unclaimed map[rule.Key]*Reported
+	// sent holds what has been sent to the switch while it is being read; nil if it
+	// is not.
+	sent map[rule.Key]struct{}
 }
 
 // item is a group or meter with its holders. One without an owner was found on

@@ -26,6 +26,36 @@ type Reconciliation struct {
 	Kept, Written, Removed, Left int
 }
 
+// Reading says that a switch is about to be read, and that changes may be sent to it
+// from now on. What it returns is to be called when it is reconciled, or is not.
+func (l *Ledger) Reading(sw openflow.DatapathID) (over func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state(sw).sent = map[rule.Key]struct{}{}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.state(sw).sent = nil
+		l.dropEmpty(sw)
+	}
+}
+
+// Sending says that operations are about to be sent to a switch. While it is being
+// read, what was read may be older than they are.
+func (l *Ledger) Sending(sw openflow.DatapathID, ops []Op) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.switches[sw]
+	if s == nil || s.sent == nil {
+		return
+	}
+	for _, op := range ops {
+		if op.Rule != nil {
+			s.sent[op.Rule.Key()] = struct{}{}
+		}
+	}
+}
+
 // Reconcile compares what a switch holds with what is wanted on it. Rules that
 // are as wanted are kept untouched, whatever generation wrote them.
 func (l *Ledger) Reconcile(sw openflow.DatapathID, f Found) Reconciliation {
@@ -89,8 +119,9 @@ const (
 // judge says what becomes of a rule found on a switch.
 func (l *Ledger) judge(s *state, r *Reported) judgement {
 	if e := s.rules[r.Key]; e != nil {
-		if !r.equals(&e.Rule) || r.Cookie.Owner() != e.owner.Hash {
-			return replaced // it will be written over
+		_, sent := s.sent[r.Key]
+		if !r.equals(&e.Rule) || r.Cookie.Owner() != e.owner.Hash || sent && r.Cookie != e.Cookie {
+			return replaced // it will be written over, or has been since it was read
 		}
 		e.Cookie, e.Confirmed = r.Cookie, true
 		return kept

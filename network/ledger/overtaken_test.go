@@ -1,0 +1,46 @@
+package ledger
+
+import (
+	"testing"
+
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// A rule from before a restart is declared again, and sent while its switch is being
+// read: what was read has the old cookie, and the switch the new one, so the rule is
+// not taken for the old one.
+func TestSentWhileRead(t *testing.T) {
+	for _, sent := range []bool{true, false} {
+		l := New(2)
+		o, err := l.AddOwner("svc", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wanted := rule.Rule{Switch: 1, Band: rule.BandService, Match: openflow.MustMatch(openflow.InPort(1))}
+		plan := func() *Change {
+			t.Helper()
+			c, err := l.Plan(o, "k", rule.Program{Rules: []rule.Rule{wanted}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		plan() // the switch is not connected
+		over := l.Reading(1)
+		if c := plan(); sent {
+			l.Sending(1, c.Writes)
+		}
+		old := rule.MakeCookie(o.Hash, 1, 7)
+		rec := l.Reconcile(1, Found{Rules: []Reported{{Switch: 1, Key: wanted.Key(), Cookie: old}}})
+		l.Reconciled(1, nil)
+		over()
+		cookie := l.switches[1].rules[wanted.Key()].Cookie
+		switch {
+		case sent && (cookie == old || rec.Written != 1 || rec.Kept != 0):
+			t.Errorf("sent while read: %+v, the ledger has cookie %v of before", rec, cookie)
+		case !sent && (cookie != old || rec.Written != 0 || rec.Kept != 1):
+			t.Errorf("only declared: %+v, the ledger has cookie %v, not that of before", rec, cookie)
+		}
+	}
+}
