@@ -55,6 +55,9 @@ func (w *world) device(binary, host, class string, interfaces int) *device {
 	socket := filepath.Join(d.dir, "socket")
 	text := fmt.Sprintf("device: %s\nkey_file: %s\nstate_dir: %s/state\nsocket: %s\nvni: {name: mobile0, mac: %q}\n"+
 		"resolver: \"\"\ninterfaces:\n%s", host, keyFile, d.dir, socket, vniMAC, names)
+	if w.steadfast {
+		text += "probe: {interval: 0s}\n"
+	}
 	if err := errors.Join(os.WriteFile(config, []byte(text), 0o600), os.WriteFile(keyFile, []byte(spec.Key+"\n"), 0o600)); err != nil {
 		w.t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ func TestDomainsProactive(t *testing.T) {
 	const trips = 10
 	const every = 400 * time.Millisecond
 	a, b := newOperators(t, lab.MobilityOptions{})
+	a.steadfast = true
 	d := a.device(selfbuild.Binary(t), "dev1", "seamless", 2)
 	host := a.lab.Host("dev1")
 	places := []struct {

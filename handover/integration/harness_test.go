@@ -47,6 +47,10 @@ type world struct {
 	log    *logBuffer
 	rest   *client.Client
 	stop   func()
+	// steadfast devices do not look whether their networks work: they stay where they
+	// are told to be, also when the machine stands still for as long as it takes them to
+	// find a network silent.
+	steadfast bool
 
 	probes  uint32 // how many packets have probed the rules
 	prober  *net.UDPConn

@@ -13,11 +13,13 @@ import (
 
 // TestSeamlessDevice is the vertical handover: a device with two interfaces and the
 // daemon moves between them, 50 times, under a TCP download of 100 Mbit/s and a
-// stream of 1,000 packets a second. Nothing is lost and nothing comes twice. It has
-// three tries: a machine that is busy with other tests loses packets by itself.
+// stream of 1,000 packets a second. Nothing is lost and nothing comes twice, and TCP
+// has no more weak moments than without moves, but for those in which the stream's
+// sender shows that the machine stood still.
 func TestSeamlessDevice(t *testing.T) {
 	w := newWorld(t, lab.MobilityOptions{})
 	binary := selfbuild.Binary(t)
+	w.steadfast = true
 	w.put("classes/seamless", plugin.ClassSpec{Policy: "seamless"})
 	before := w.hostState("dev1")
 	d := w.device(binary, "dev1", "seamless", 2)
@@ -28,22 +30,14 @@ func TestSeamlessDevice(t *testing.T) {
 	t.Logf("without handovers: TCP %v; UDP %v", without, quiet.stop())
 	_, calmLow, _ := without.median()
 
-	for try := 1; ; try++ {
-		r, tcp := d.toAndFro()
-		if tcp.err != "" {
-			t.Fatalf("the download was broken off: %s", tcp.err)
-		}
-		_, low, _ := tcp.median()
-		allowed := calmLow*len(tcp.rates)/max(len(without.rates), 1) + 2*r.stalls
-		if r.lost == 0 && r.doubled == 0 && low <= allowed {
-			break
-		}
-		t.Logf("try %d: %d lost, %d doubled; %d intervals of TCP below half of the median, from the machine alone there may be %d",
-			try, r.lost, r.doubled, low, allowed)
-		if try == 3 {
-			t.Error("no try was without loss, doubles and dips")
-			break
-		}
+	r, tcp := d.toAndFro()
+	if tcp.err != "" {
+		t.Errorf("the download was broken off: %s", tcp.err)
+	}
+	requireNoLoss(t, r)
+	_, low, _ := tcp.median()
+	if allowed := calmLow*len(tcp.rates)/max(len(without.rates), 1) + 2*r.stalls; low > allowed {
+		t.Errorf("%d intervals of TCP are below half of the median; from the machine alone there may be %d", low, allowed)
 	}
 	w.compareRules()
 	w.leaked()
