@@ -152,6 +152,9 @@ func (p *pair) tryOpen(params agentapi.Params) (*flow, error) {
 		return nil, err
 	}
 	f.client, err = from.dial(ctx, netip.AddrPortFrom(at.Addr, at.Port))
+	if err == nil {
+		err = f.client.SetLinger(-1) // an agent's socket resets when it is closed, a client's does not
+	}
 	if err != nil {
 		return nil, err
 	}
