@@ -124,7 +124,7 @@ type SOS struct {
 	TLS     TLS  `yaml:"tls" doc:"The controller's client certificate for the agents' control interface, and the authority that issued the agents' certificates. All three are needed before an agent can be used."`
 
 	Settle time.Duration `yaml:"settle" min:"1s" max:"5m" doc:"How long after a start the service waits for the switches of sessions that go on from before."`
-	Linger time.Duration `yaml:"linger" min:"100ms" max:"1m" doc:"How long a session's rules stay after its agents are done, for the last segments of its connections."`
+	Linger time.Duration `yaml:"linger" min:"100ms" max:"1m" doc:"How long a session's rules stay after its agents are done. Their end hosts have acknowledged everything then, but may say so once more."`
 }
 
 // DefaultController is the configuration of a controller that is told nothing.
@@ -147,7 +147,7 @@ func DefaultController() *Controller {
 			StatsInterval: 5 * time.Second,
 			SFlow:         SFlow{Sampling: 1000},
 		},
-		SOS:      SOS{Enabled: true, Settle: 10 * time.Second, Linger: time.Second},
+		SOS:      SOS{Enabled: true, Settle: 10 * time.Second, Linger: 200 * time.Millisecond},
 		Handover: defaultHandover(),
 		QoS:      defaultQoS(),
 	}

@@ -12,7 +12,7 @@ func (s *session) tick(now int64) {
 	s.watchConns(now)
 	s.mu.Lock()
 	phase, since, graceful, end := s.phase, s.since, s.graceful, s.end
-	peerDone := s.peerDone
+	peerDone, delivered := s.peerDone, s.delivered
 	s.mu.Unlock()
 	cfg := &s.agent.cfg
 	heard := s.lastHeard()
@@ -23,7 +23,8 @@ func (s *session) tick(now int64) {
 	case heard != 0 && !peerDone && age(max(heard, since)) > patience:
 		s.finish(agentapi.ReasonPeerLost, "nothing heard from the peer for "+patience.String(), wire.CauseAgent)
 	case graceful:
-		if s.role == roleDialer && age(since) > cfg.OpeningTimeout {
+		// The peer has not answered a release, or the end host takes nothing.
+		if s.role == roleDialer && delivered && age(since) > cfg.OpeningTimeout || age(since) > idle {
 			s.finish(agentapi.ReasonClosed, "", 0)
 		}
 	case (phase == agentapi.PhasePrepared || phase == agentapi.PhaseCommitted) && age(since) > cfg.PrepareTimeout:

@@ -51,10 +51,30 @@ func (e *endHost) closeWrite() {
 // abort sends RST.
 func (e *endHost) abort() { resetNow(e.conn) }
 
-// close ends the connection well: what is still to be sent is sent.
-func (e *endHost) close() {
+// complete is called when both directions have ended: from here on the connection
+// ends well even if the process dies. What is still to be sent is sent.
+func (e *endHost) complete() {
 	_ = e.on(func(fd int) error { return setLinger(fd, false) })
-	_ = e.conn.Close()
+}
+
+// close gives a complete connection to the kernel.
+func (e *endHost) close() { _ = e.conn.Close() }
+
+// acknowledged reports whether the end host has everything of a complete
+// connection, our FIN included, or is gone.
+func (e *endHost) acknowledged() bool {
+	all := false
+	err := e.on(func(fd int) error {
+		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err != nil || info.State == tcpClosed {
+			all = true
+			return err
+		}
+		n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
+		all = n == 0
+		return err
+	})
+	return all || err != nil
 }
 
 // tcpClosed is the state of a socket whose connection is gone.

@@ -48,3 +48,38 @@ func TestEndsUnderLoss(t *testing.T) {
 		}
 	}
 }
+
+// A client that has closed its side and reads slowly still has to be sent what
+// waits for it at its agent: the session lasts until it has acknowledged the end,
+// or the switches would lead its packets elsewhere.
+func TestSessionLastsUntilDelivered(t *testing.T) {
+	p := newPair(t, nil)
+	f := p.open(agentapi.Params{})
+	if err := f.client.SetReadBuffer(256 << 10); err != nil {
+		t.Fatal(err)
+	}
+	const size = 1 << 20
+	if err := f.client.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sendAll(f.server, size, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.server.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	s := p.x.session(f.id)
+	eventually(t, "the client's agent has passed all of it on", func() bool { return s.in.done() && s.describe().Phase == agentapi.PhaseClosing })
+	if f.ended(p.y).Reason != agentapi.ReasonClosed {
+		t.Error("the server's agent has not closed the session")
+	}
+	if p.x.session(f.id) == nil {
+		t.Fatal("the session is over while the client has not read")
+	}
+	if _, n, err := sum(f.client); n != size || err != nil {
+		t.Errorf("the client reads %d bytes of %d, %v", n, size, err)
+	}
+	if r := f.ended(p.x); r.Reason != agentapi.ReasonClosed {
+		t.Errorf("%s %s", r.Reason, r.Detail)
+	}
+}

@@ -60,6 +60,7 @@ type session struct {
 	ended      bool
 	graceful   bool // both directions are complete at this agent
 	peerDone   bool // and at the dialling one, which has released a connection
+	delivered  bool // and the end host has acknowledged everything
 	end        *endHost
 	listener   *net.TCPListener
 	clientISN  uint32 // sequence number of the client's SYN, when clientSYN says that it came
@@ -197,12 +198,12 @@ func (s *session) detach(c *conn, err error) {
 		s.agent.metrics.lost.Inc()
 	}
 	s.peerDone = s.peerDone || err == nil
-	over := s.graceful && len(list) == 0 && s.peerDone
+	over, released := s.complete(), s.graceful && s.peerDone
 	s.mu.Unlock()
 	switch {
 	case over:
 		s.finish(agentapi.ReasonClosed, "", 0)
-	case len(list) == 0 && s.role == roleAcceptor:
+	case len(list) == 0 && s.role == roleAcceptor && !released:
 		s.agent.seek(s.req.Peer)
 	}
 }
@@ -230,8 +231,9 @@ func (s *session) check() {
 	conns := *s.conns.Load()
 	peerDone := s.peerDone
 	s.mu.Unlock()
-	end.close()
+	end.complete()
 	s.agent.peers.learn(s)
+	s.spawn(s.deliver)
 	if s.role == roleAcceptor && !(peerDone && len(conns) == 0) {
 		s.askAcks()
 		return // the dialer releases the connections when it is done as well
@@ -240,7 +242,27 @@ func (s *session) check() {
 		c.release.Store(true)
 		c.kick()
 	}
-	if len(conns) == 0 && peerDone {
+}
+
+// complete says whether nothing is left to be done for the session; mu is held.
+func (s *session) complete() bool {
+	return s.graceful && s.delivered && s.peerDone && len(*s.conns.Load()) == 0
+}
+
+// deliver waits until the end host has all that it was sent, and ends the session
+// if that was the last: until then the switches have to lead its packets here.
+func (s *session) deliver() {
+	pause := newBackoff(2*time.Millisecond, 100*time.Millisecond)
+	for !s.end.acknowledged() {
+		if !pause.wait(s.ctx) {
+			return
+		}
+	}
+	s.mu.Lock()
+	s.delivered = true
+	over := s.complete()
+	s.mu.Unlock()
+	if over {
 		s.finish(agentapi.ReasonClosed, "", 0)
 	}
 }
@@ -343,7 +365,10 @@ func (s *session) finish(reason agentapi.Reason, detail string, cause wire.Cause
 	s.mu.Unlock()
 
 	s.out.stop() // first, or the reader takes the abort for the end host's
-	if end != nil && !graceful {
+	switch {
+	case end != nil && graceful:
+		end.close()
+	case end != nil:
 		end.abort()
 	}
 	if listener != nil {

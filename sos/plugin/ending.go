@@ -9,12 +9,8 @@ import (
 )
 
 // otherEnd is how long the second agent may take to end a session after the first;
-// then it is told to. When the first has closed it in order, the second has only to
-// do the same, and is told to only if it does not come to that for closedEnd.
-const (
-	otherEnd  = 3 * time.Second
-	closedEnd = 30 * time.Second
-)
+// then it is told to, unless the first has closed it in order.
+const otherEnd = 3 * time.Second
 
 // established makes a set-up session a live one.
 func (s *Service) established(ss *session, total agentapi.Duration) {
@@ -96,10 +92,7 @@ func (s *Service) agentDone(r agentapi.SessionRecord, before bool) {
 // windUp waits for the second agent to be done, and then ends the session.
 func (s *Service) windUp(ss *session) {
 	s.start(func(ctx context.Context) {
-		if !await(ctx, ss.bothEnded, s.otherEnd(ss)) {
-			s.abort(ss.id, ss.client, ss.server)
-			await(ctx, ss.bothEnded, otherEnd)
-		}
+		s.awaitSecond(ctx, ss)
 		s.mu.Lock()
 		mine, orderly := ss.state == StateLive, orderly(ss.ended)
 		if mine {
@@ -118,22 +111,32 @@ func (s *Service) windUp(ss *session) {
 			// host, which would then wait for ever.
 			bothRoles(func(_ int, r agentapi.Role) error { s.resetEnd(ctx, ss, r); return nil })
 		}
-		if tasks.Sleep(ctx, toTick(time.Now(), s.linger(ss))) == nil {
+		if tasks.Sleep(ctx, toTick(time.Now(), s.opts.Linger)) == nil {
 			s.end(ctx, ss)
 		}
 	})
 }
 
-// otherEnd is how long the second agent of a session may take.
-func (s *Service) otherEnd(ss *session) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range ss.ended {
-		if r.Reason == agentapi.ReasonClosed {
-			return closedEnd
+// awaitSecond waits for the second agent to be done as well. After an orderly end of
+// the first it has all the time that its end host takes: what that has not read yet
+// is still being carried. Otherwise it is told to end.
+func (s *Service) awaitSecond(ctx context.Context, ss *session) {
+	for !await(ctx, ss.bothEnded, otherEnd) && ctx.Err() == nil {
+		s.mu.Lock()
+		mine, closed := ss.state == StateLive, true
+		for _, r := range ss.ended {
+			closed = closed && r.Reason == agentapi.ReasonClosed
+		}
+		s.mu.Unlock()
+		if !mine {
+			return
+		}
+		if !closed {
+			s.abort(ss.id, ss.client, ss.server)
+			await(ctx, ss.bothEnded, otherEnd)
+			return
 		}
 	}
-	return otherEnd
 }
 
 // orderly says whether both agents are sure that their end hosts know of the end.
@@ -158,19 +161,6 @@ func await(ctx context.Context, done <-chan struct{}, d time.Duration) bool {
 	case <-ctx.Done():
 	}
 	return false
-}
-
-// linger is how long rules stay when the agents are done: an orderly end is
-// still being acknowledged, a reset is not.
-func (s *Service) linger(ss *session) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range ss.ended {
-		if r.Reason != agentapi.ReasonClosed {
-			return s.opts.Linger / 4
-		}
-	}
-	return s.opts.Linger
 }
 
 // endTick is when rules of ended sessions go: those of many together. Each change

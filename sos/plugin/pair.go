@@ -167,7 +167,7 @@ func (s *Service) dropPair(ss *session) {
 	s.mu.Unlock()
 	if idle {
 		s.start(func(ctx context.Context) {
-			if tasks.Sleep(ctx, s.opts.Linger) == nil {
+			if tasks.Sleep(ctx, 5*s.opts.Linger) == nil {
 				s.removePair(ctx, p)
 			}
 		})

@@ -46,8 +46,8 @@ type Options struct {
 	// Settle is how long after a start the service waits for the switches of
 	// sessions that are being taken over.
 	Settle time.Duration
-	// Linger is how long a session's rules stay after its agents are done, for
-	// the last segments of its connections to be acknowledged.
+	// Linger is how long a session's rules stay after its agents are done: their end
+	// hosts have acknowledged everything then, but may say so once more.
 	Linger time.Duration
 
 	newClient func(AgentRecord) (agentClient, error)
@@ -133,7 +133,7 @@ func New(o Options) (*Service, error) {
 		o.Settle = 10 * time.Second
 	}
 	if o.Linger == 0 {
-		o.Linger = time.Second
+		o.Linger = 200 * time.Millisecond
 	}
 	s := &Service{
 		fabric: o.Fabric, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name), opts: o,
