@@ -40,6 +40,7 @@ type Agent struct {
 	pipes   *pipePool
 	ports   *ports
 	routes  *routes
+	sizes   *sizes
 	warm    *warmPool
 	peers   *peers
 	metrics *metrics
@@ -100,6 +101,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.warm = newWarmPool(&a.cfg)
 	a.ports = newPorts(a.cfg.SessionPorts)
 	a.routes = newRoutes()
+	a.sizes = newSizes()
 	if err := a.start(); err != nil {
 		a.Close()
 		return nil, err

@@ -36,10 +36,26 @@ func (s *session) open() {
 }
 
 // openMore opens the other connections: a second at once where the number is auto,
-// which is never content with one, the rest when the first has shown the path.
+// which is never content with one, the rest when the first has shown the path. Where
+// the server's sessions have been short, one has to show first that it is not.
 func (s *session) openMore() {
-	opened := 1
-	if s.params.Connections == 0 && s.agent.cfg.AutoConnections > 1 {
+	opened, auto := 1, s.params.Connections == 0
+	again := time.NewTicker(s.agent.cfg.AutoInterval)
+	defer again.Stop()
+	switch {
+	case auto && s.agent.sizes.short(s.req.Server):
+		s.mu.Lock()
+		s.p, s.why = 1, "the server's sessions have been short"
+		s.mu.Unlock()
+		later := time.NewTimer(4 * s.agent.cfg.AutoInterval)
+		defer later.Stop()
+		select {
+		case <-s.large:
+		case <-later.C:
+		case <-s.over:
+			return
+		}
+	case auto && s.agent.cfg.AutoConnections > 1:
 		opened = 2
 		s.spawn(func() { s.link(1) })
 	}
@@ -49,11 +65,9 @@ func (s *session) openMore() {
 		return
 	}
 	s.addLinks(&opened)
-	if s.params.Connections > 0 {
+	if !auto {
 		return
 	}
-	again := time.NewTicker(s.agent.cfg.AutoInterval)
-	defer again.Stop()
 	for {
 		select {
 		case <-s.over:

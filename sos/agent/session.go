@@ -42,8 +42,10 @@ type session struct {
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	over   chan struct{}  // closed when the session has ended
-	opened chan struct{}  // closed when the first connection to the peer stands
+	over   chan struct{} // closed when the session has ended
+	opened chan struct{} // closed when the first connection to the peer stands
+	large  chan struct{} // closed when it has carried more than a short session does
+	grown  sync.Once
 	wg     sync.WaitGroup // everything that runs for the session
 	conns  atomic.Pointer[[]*conn]
 
@@ -89,7 +91,7 @@ type session struct {
 func newSession(a *Agent, req agentapi.PrepareRequest, params agentapi.Params) *session {
 	s := &session{
 		agent: a, req: req, params: params, phase: agentapi.PhasePrepared,
-		over: make(chan struct{}), opened: make(chan struct{}),
+		over: make(chan struct{}), opened: make(chan struct{}), large: make(chan struct{}),
 		started: time.Now(), since: a.now(), own: a.cfg.addrFor(req.Client.Addr()),
 		copying: params.TLS, last: make([]uint32, a.cfg.MaxConnections),
 	}
@@ -123,8 +125,13 @@ func (s *session) spawn(f func()) bool {
 	return true
 }
 
-// touch notes that a byte has moved.
-func (s *session) touch() { s.active.Store(s.agent.now()) }
+// moved notes that bytes have moved, of a direction's total so far.
+func (s *session) moved(total uint64) {
+	s.active.Store(s.agent.now())
+	if total > shortSession {
+		s.grown.Do(func() { close(s.large) })
+	}
+}
 
 // connected gives the session its end host.
 func (s *session) connected(e *endHost) bool {
@@ -364,6 +371,9 @@ func (s *session) finish(reason agentapi.Reason, detail string, cause wire.Cause
 	graceful := s.graceful
 	s.mu.Unlock()
 
+	if graceful {
+		s.agent.sizes.note(s.req.Server, s.in.bytes.Load()+s.out.bytes.Load())
+	}
 	s.out.stop() // first, or the reader takes the abort for the end host's
 	switch {
 	case end != nil && graceful:

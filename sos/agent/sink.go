@@ -294,8 +294,7 @@ func (k *sink) pass(r *reception, wait bool) error {
 		k.held -= n
 		k.passed = max(k.passed, r.gone)
 		k.consumed += uint64(n)
-		k.bytes.Add(uint64(n))
-		k.s.touch()
+		k.s.moved(k.bytes.Add(uint64(n)))
 		if p != nil && p.held.Load() == 0 && len(r.pipes) > 1 && r.pipes[0] == p {
 			k.nextPipe(r)
 		}

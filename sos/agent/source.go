@@ -189,9 +189,8 @@ func (o *source) read() *chunk {
 	o.next++
 	o.pending++
 	o.sent += c.header().Cost()
-	o.bytes.Add(uint64(n))
+	o.s.moved(o.bytes.Add(uint64(n)))
 	o.chunks.Add(1)
-	o.s.touch()
 	return c
 }
 

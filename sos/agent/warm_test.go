@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,6 +131,33 @@ func TestWarmEnded(t *testing.T) {
 	_ = peer.Close()
 	eventually(t, "it counts as ended", func() bool { return ended(nc) })
 	_ = nc.Close()
+}
+
+// A server whose sessions have been short gets one connection for the next, and a
+// second as soon as that turns out to be long.
+func TestShortSessionsTakeOneConnection(t *testing.T) {
+	p := newPair(t, nil)
+	for range shortInRow {
+		f := p.open(agentapi.Params{})
+		eventually(t, "there are two connections", func() bool { return p.x.session(f.id).counters().ConnsOpen == 2 })
+		exchange(t, f, 1000, 1000)
+		f.ended(p.x)
+	}
+	f := p.open(agentapi.Params{})
+	exchange(t, f, 1000, 1000)
+	if r := f.ended(p.x); r.Counters.Connections != 1 {
+		t.Errorf("%d connections, %s", r.Counters.Connections, r.Counters.Why)
+	}
+	f = p.open(agentapi.Params{})
+	mustWrite(t, f.client, strings.Repeat("x", shortSession+1))
+	eventually(t, "there is a second connection", func() bool { return p.x.session(f.id).counters().ConnsOpen == 2 })
+	go func() { _, _ = io.Copy(io.Discard, f.server) }()
+	_ = f.client.CloseWrite()
+	_ = f.server.CloseWrite()
+	f.ended(p.x)
+	if p.x.sizes.short(f.p.serverListen.Addr().(*net.TCPAddr).AddrPort()) {
+		t.Error("the server's sessions still count as short")
+	}
 }
 
 func timedOut(err error) bool {
