@@ -127,8 +127,9 @@ func (s *Service) introduce(ctx context.Context, a *agent) ([]agentapi.Session, 
 	}
 }
 
-// awaitEnds completes the sessions that one agent has ended before it was asked, and
-// the other not yet. What an agent tells of an end may come a moment later.
+// awaitEnds waits until every agent that has answered has also told of what has ended
+// lately, and completes the sessions that one agent has ended before it was asked, and
+// the other not yet.
 func (s *Service) awaitEnds(ctx context.Context, sessions map[agentapi.SessionID]*found) {
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
@@ -142,11 +143,23 @@ func (s *Service) awaitEnds(ctx context.Context, sessions map[agentapi.SessionID
 				}
 			}
 		}
+		told := s.allTold()
 		s.mu.Unlock()
-		if !anyHalf(sessions) || tasks.Sleep(ctx, settleEvery) != nil {
+		if told && !anyHalf(sessions) || tasks.Sleep(ctx, settleEvery) != nil {
 			return
 		}
 	}
+}
+
+// allTold says whether every agent that has answered has sent an event: the first
+// repeats what has ended lately. The lock is held.
+func (s *Service) allTold() bool {
+	for _, a := range s.agents {
+		if len(a.status.DataPorts) > 0 && a.liveness != AgentUp {
+			return false
+		}
+	}
+	return true
 }
 
 // addEnding adds the sessions that have just ended: while their last segments are being
