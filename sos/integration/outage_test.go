@@ -11,6 +11,8 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/sos/plugin"
 )
 
 // outage is a transfer and an idle connection through the agents, and the same
@@ -33,6 +35,12 @@ const plainPort = 99
 func newOutage(t *testing.T, name string) *outage {
 	t.Helper()
 	o := &outage{world: newWorld(t, lab.TwoPathWAN(name, outagePath, outagePath), options{})}
+	// Which agent is near to whom does not rest on latencies that a busy machine has
+	// measured once.
+	hops := network.MetricHops.String()
+	if err := o.rest.Do(t.Context(), "PATCH", "/api/v1/sos/config", plugin.ConfigChange{Metric: &hops}, nil); err != nil {
+		t.Fatal(err)
+	}
 	for _, port := range []uint16{80, plainPort} {
 		o.serve(port, func(c *net.TCPConn) {
 			_, _ = io.CopyN(io.Discard, c, 1)
