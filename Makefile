@@ -82,8 +82,10 @@ staticcheck:
 	go run $(STATICCHECK) ./...
 
 # A test that fails has found something, also if it does so now and then: none is run
-# again.
-SUITE := go run $(GOTESTSUM) --format pkgname --hide-summary skipped
+# again. RERUNS=1 is for CI, whose machines stand still at times: the output says which
+# test passed only then, and a data race or more than three failures end the run.
+SUITE := go run $(GOTESTSUM) --format pkgname --hide-summary skipped $(if $(RERUNS),--rerun-fails=$(RERUNS) --rerun-fails-max-failures 3 \
+	--rerun-fails-run-root-test --rerun-fails-abort-on-data-race)
 
 .PHONY: rules
 rules: ## layers, documentation, metrics' names, and the documentation's commands
