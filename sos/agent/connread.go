@@ -35,12 +35,10 @@ func (c *conn) readAnswer() error {
 	if c.opening == nil {
 		return nil
 	}
-	var answer [wire.AnswerSize]byte
-	if err := c.readFull(answer[:]); err != nil {
-		return err
+	err := c.s.checkAnswer(c.opening, c.readFull)
+	if err == nil {
+		c.heard.Store(c.s.agent.now())
 	}
-	c.heard.Store(c.s.agent.now())
-	_, err := wire.ParseAnswer(answer[:], c.opening, c.s.req.Key[:])
 	return err
 }
 

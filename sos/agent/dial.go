@@ -233,22 +233,29 @@ func (s *session) sendOpening(nc net.Conn, index int) ([]byte, error) {
 	return raw, nc.SetDeadline(time.Time{})
 }
 
-// readAnswer waits for the answer to the opening and checks the peer's proof.
+// readAnswer waits for the answer to the opening.
 func (s *session) readAnswer(nc net.Conn, opening []byte) error {
 	if err := nc.SetDeadline(time.Now().Add(s.agent.cfg.OpeningTimeout)); err != nil {
 		return err
 	}
-	var answer [wire.AnswerSize]byte
-	_, err := io.ReadFull(nc, answer[:])
-	if err == nil {
-		_, err = wire.ParseAnswer(answer[:], opening, s.req.Key[:])
-	} else if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+	err := s.checkAnswer(opening, func(b []byte) error { _, err := io.ReadFull(nc, b); return err })
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
 		err = fmt.Errorf("%w: %w", errUnknown, err)
 	}
 	if err != nil {
 		return fmt.Errorf("opening to agent %v: %w", s.req.Peer.Addr, err)
 	}
 	return nc.SetDeadline(time.Time{})
+}
+
+// checkAnswer reads the answer to the opening and checks the peer's proof.
+func (s *session) checkAnswer(opening []byte, read func([]byte) error) error {
+	var answer [wire.AnswerSize]byte
+	if err := read(answer[:]); err != nil {
+		return err
+	}
+	_, err := wire.ParseAnswer(answer[:], opening, s.req.Key[:])
+	return err
 }
 
 // firstWindow is the present window in KiB, as an opening carries it.

@@ -62,38 +62,31 @@ func (e *endHost) close() { _ = e.conn.Close() }
 
 // acknowledged reports whether the end host has everything of a complete
 // connection, our FIN included, or is gone.
-func (e *endHost) acknowledged() bool {
-	all := false
-	err := e.on(func(fd int) error {
-		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
-		if err != nil || info.State == tcpClosed {
-			all = true
-			return err
-		}
-		n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
-		all = n == 0
-		return err
-	})
-	return all || err != nil
-}
+func (e *endHost) acknowledged() bool { return e.gone() || e.unacked() == 0 }
 
 // tcpClosed is the state of a socket whose connection is gone.
 const tcpClosed = 7
+
+// gone reports whether the socket has no connection any more: it was reset, timed
+// out, or both sides' FIN have been acknowledged.
+func (e *endHost) gone() bool {
+	gone := false
+	_ = e.on(func(fd int) error {
+		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		gone = err == nil && info.State == tcpClosed
+		return err
+	})
+	return gone
+}
 
 // dead reports whether the connection was reset or timed out, without taking
 // the error from whoever reads or writes next. After both sides' FIN a socket
 // looks the same, so only the time before our own FIN tells.
 func (e *endHost) dead() bool {
-	dead := false
-	_ = e.on(func(fd int) error {
-		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
-		dead = err == nil && info.State == tcpClosed
-		return err
-	})
-	return dead && !e.shut.Load() // in this order: our FIN may go out at any moment
+	return e.gone() && !e.shut.Load() // in this order: our FIN may go out at any moment
 }
 
-// unacked is how many bytes the end host has not acknowledged.
+// unacked is how many bytes the end host has not acknowledged, 0 of a closed socket.
 func (e *endHost) unacked() int {
 	n := 0
 	_ = e.on(func(fd int) (err error) {

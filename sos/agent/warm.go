@@ -1,11 +1,10 @@
 package agent
 
 import (
-	"crypto/tls"
+	"errors"
 	"net"
 	"net/netip"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -54,23 +53,14 @@ func newWarmPool(cfg *Config) *warmPool {
 
 // ended says whether the peer has closed a connection on which nothing is awaited.
 func ended(c net.Conn) bool {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
-	sc, ok := c.(syscall.Conn)
-	if !ok {
-		return false
-	}
-	rc, err := sc.SyscallConn()
-	over := err != nil
-	if err == nil {
-		err = rc.Control(func(fd uintptr) {
-			var b [1]byte
-			n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-			over = n == 0 && err == nil || err != nil && err != unix.EAGAIN && err != unix.EINTR
-		})
-	}
-	return over || err != nil
+	over := false
+	err := onSocket(c, func(fd int) error {
+		var b [1]byte
+		n, _, err := unix.Recvfrom(fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		over = n == 0 && err == nil || err != nil && err != unix.EAGAIN && err != unix.EINTR
+		return nil
+	})
+	return over || errors.Is(err, net.ErrClosed)
 }
 
 // put keeps c, or closes it when there are enough.
