@@ -75,8 +75,13 @@ func (h *history) add(r Record, limit int) {
 	h.trim(limit)
 }
 
-func (h *history) has(id string) bool {
-	return slices.ContainsFunc(h.records, func(r Record) bool { return r.ID == id })
+// known are the ids of the records.
+func (h *history) known() map[string]bool {
+	ids := make(map[string]bool, len(h.records))
+	for i := range h.records {
+		ids[h.records[i].ID] = true
+	}
+	return ids
 }
 
 // unsaved are the records that are not in the store.

@@ -167,9 +167,10 @@ func (s *Service) allTold() bool {
 func (s *Service) addEnding(sessions map[agentapi.SessionID]*found) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	known := s.history.known()
 	for id, o := range s.orphans {
 		client, server := o.ended[agentapi.RoleClient], o.ended[agentapi.RoleServer]
-		if sessions[id] == nil && !s.history.has(id.String()) && time.Since(client.Ended) < justEnded && time.Since(server.Ended) < justEnded {
+		if sessions[id] == nil && !known[id.String()] && time.Since(client.Ended) < justEnded && time.Since(server.Ended) < justEnded {
 			sessions[id] = &found{seen: map[agentapi.Role]agentapi.Session{
 				agentapi.RoleClient: client.Session, agentapi.RoleServer: server.Session,
 			}}

@@ -46,10 +46,7 @@ func (s *Service) archiveOrphans() {
 	if !s.running || len(s.orphans)+len(s.remembered) == 0 {
 		return // before the start is over, it may yet be taken over
 	}
-	known := map[string]bool{}
-	for i := range s.history.records {
-		known[s.history.records[i].ID] = true
-	}
+	known := s.history.known()
 	var found []Record
 	if time.Since(s.began) > orphanWait {
 		found = s.recall(known)

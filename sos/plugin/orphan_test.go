@@ -124,6 +124,16 @@ func TestFailedSetUpIsNoOrphan(t *testing.T) {
 	}
 }
 
+// nobodyReset watches for a while that no end host is provoked to be reset.
+func (b *bench) nobodyReset() {
+	b.t.Helper()
+	select {
+	case f := <-b.net.sent:
+		b.t.Errorf("somebody is provoked to be reset: %x", f)
+	case <-time.After(2 * probeEvery):
+	}
+}
+
 // TestHalfEndedWithoutController has one agent end a session while no controller runs,
 // which the other still carries to its end: nobody is reset.
 func TestHalfEndedWithoutController(t *testing.T) {
@@ -140,11 +150,7 @@ func TestHalfEndedWithoutController(t *testing.T) {
 	if past := b.past(); len(past) != 1 || past[0].How != "closed" {
 		t.Errorf("history: %+v", past)
 	}
-	select {
-	case f := <-b.net.sent:
-		t.Errorf("somebody is provoked to be reset: %x", f)
-	case <-time.After(2 * probeEvery):
-	}
+	b.nobodyReset()
 }
 
 // TestHalfPreparedIsNoSession finds a session that one agent is prepared for, and the
@@ -167,11 +173,7 @@ func TestHalfPreparedIsNoSession(t *testing.T) {
 	b.start()
 	b.eventually("the agent has forgotten it", func() bool { return b.y.count() == 0 })
 	b.clean()
-	select {
-	case f := <-b.net.sent:
-		t.Errorf("somebody is provoked to be reset: %x", f)
-	case <-time.After(2 * probeEvery):
-	}
+	b.nobodyReset()
 }
 
 // TestSlowAgentKeepsItsSessions has an agent answer late when the controller starts, as
