@@ -104,7 +104,7 @@ func appendICMPv6(b []byte, f Frame, src, dst netip.Addr, body []byte) []byte {
 	b = appendIPv6(b, src, dst, ProtoICMPv6, 255, len(body))
 	at := len(b)
 	b = append(b, body...)
-	be.PutUint16(b[at+2:], finish(sum(b[at:], pseudo(src, dst, ProtoICMPv6, len(body)))))
+	be.PutUint16(b[at+2:], Checksum(Sum(b[at:], pseudo(src, dst, ProtoICMPv6, len(body)))))
 	return b
 }
 
@@ -140,7 +140,7 @@ func AppendTCP(b []byte, f Frame, s TCPSegment) []byte {
 	b = append(b, 0, 0, 0, 0)
 	b = append(b, s.Options[:options]...)
 	b = append(b, s.Payload...)
-	be.PutUint16(b[at+16:], finish(sum(b[at:], pseudo(src, dst, ProtoTCP, size))))
+	be.PutUint16(b[at+16:], Checksum(Sum(b[at:], pseudo(src, dst, ProtoTCP, size))))
 	return b
 }
 
@@ -180,7 +180,7 @@ func appendIPv4(b []byte, src, dst netip.Addr, proto uint8, size int) []byte {
 	s, d := src.As4(), dst.As4()
 	b = append(b, s[:]...)
 	b = append(b, d[:]...)
-	be.PutUint16(b[at+10:], finish(sum(b[at:], 0)))
+	be.PutUint16(b[at+10:], Checksum(Sum(b[at:], 0)))
 	return b
 }
 
@@ -198,14 +198,15 @@ func pseudo(src, dst netip.Addr, proto uint8, size int) uint32 {
 	s := uint32(proto) + uint32(size)
 	if src.Is4() {
 		a, b := src.As4(), dst.As4()
-		return sum(b[:], sum(a[:], s))
+		return Sum(b[:], Sum(a[:], s))
 	}
 	a, b := src.As16(), dst.As16()
-	return sum(b[:], sum(a[:], s))
+	return Sum(b[:], Sum(a[:], s))
 }
 
-// sum adds 16-bit words; it holds any frame of up to 64 KiB without overflow.
-func sum(p []byte, s uint32) uint32 {
+// Sum adds a packet's 16-bit words to s, the first step of the Internet checksum (RFC
+// 1071). It holds up to 64 KiB without overflow.
+func Sum(p []byte, s uint32) uint32 {
 	for ; len(p) >= 2; p = p[2:] {
 		s += uint32(be.Uint16(p))
 	}
@@ -215,8 +216,9 @@ func sum(p []byte, s uint32) uint32 {
 	return s
 }
 
-// finish folds the carries and complements.
-func finish(s uint32) uint16 {
+// Checksum makes the Internet checksum of a sum: it folds the carries and complements.
+// Over bytes that contain their own, right checksum it is 0.
+func Checksum(s uint32) uint16 {
 	for s > 0xffff {
 		s = s>>16 + s&0xffff
 	}

@@ -17,11 +17,11 @@ func CompleteChecksum(frame []byte, h *Headers) bool {
 	}
 	segment := frame[h.L4:h.End]
 	addresses := pseudo(h.Src, h.Dst, h.Proto, len(segment))
-	if be.Uint16(frame[at:]) != ^finish(addresses) || finish(sum(segment, addresses)) == 0 {
+	if be.Uint16(frame[at:]) != ^Checksum(addresses) || Checksum(Sum(segment, addresses)) == 0 {
 		return false
 	}
 	be.PutUint16(frame[at:], 0)
-	check := finish(sum(segment, addresses))
+	check := Checksum(Sum(segment, addresses))
 	if check == 0 && h.Has(UDP) { // zero would say that there is none
 		check = 0xffff
 	}

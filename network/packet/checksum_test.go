@@ -38,7 +38,7 @@ func TestCompleteChecksum(t *testing.T) {
 			at = h.L4 + 16
 		}
 		partial := bytes.Clone(whole)
-		be.PutUint16(partial[at:], ^finish(pseudo(h.Src, h.Dst, h.Proto, h.End-h.L4)))
+		be.PutUint16(partial[at:], ^Checksum(pseudo(h.Src, h.Dst, h.Proto, h.End-h.L4)))
 		same := bytes.Equal(partial, whole) // a checksum that happens to be the partial one
 		if got := bytes.Clone(partial); CompleteChecksum(got, &h) == same || !bytes.Equal(got, whole) {
 			t.Fatalf("a partial checksum became %x, want %x", got, whole)
@@ -63,7 +63,7 @@ func TestCompleteChecksumNeedsTheWholePacket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	be.PutUint16(whole[h.L4+16:], ^finish(pseudo(h.Src, h.Dst, h.Proto, h.End-h.L4)))
+	be.PutUint16(whole[h.L4+16:], ^Checksum(pseudo(h.Src, h.Dst, h.Proto, h.End-h.L4)))
 	if CompleteChecksum(bytes.Clone(whole[:len(whole)-1]), &h) {
 		t.Error("a frame that was cut short")
 	}

@@ -25,7 +25,7 @@ func AppendUDP(b []byte, f Frame, d UDPDatagram) []byte {
 	b = be.AppendUint16(b, uint16(size))
 	b = append(b, 0, 0)
 	b = append(b, d.Payload...)
-	check := finish(sum(b[at:], pseudo(src, dst, ProtoUDP, size)))
+	check := Checksum(Sum(b[at:], pseudo(src, dst, ProtoUDP, size)))
 	if check == 0 { // zero would say that there is none
 		check = 0xffff
 	}

@@ -69,12 +69,12 @@ func parse(data []byte, unsummed bool) (Reply, error) {
 		return Reply{}, fmt.Errorf("%w: a length of %d", errNotDHCP, length)
 	}
 	udp = udp[:length]
-	if fold(sum(data[h.L3:h.Payload-8], 0)) != 0xffff {
+	if packet.Checksum(packet.Sum(data[h.L3:h.Payload-8], 0)) != 0 {
 		return Reply{}, fmt.Errorf("%w: wrong checksum of the IP header", errNotDHCP)
 	}
 	if stored := be.Uint16(udp[6:]); stored != 0 && !unsummed {
-		pseudo := sum(data[h.L3+12:h.L3+20], uint32(packet.ProtoUDP)+uint32(length))
-		if fold(sum(udp, pseudo)) != 0xffff {
+		pseudo := packet.Sum(data[h.L3+12:h.L3+20], uint32(packet.ProtoUDP)+uint32(length))
+		if packet.Checksum(packet.Sum(udp, pseudo)) != 0 {
 			return Reply{}, fmt.Errorf("%w: wrong checksum", errNotDHCP)
 		}
 	}
@@ -86,22 +86,4 @@ func parse(data []byte, unsummed bool) (Reply, error) {
 		return Reply{}, fmt.Errorf("%w: a request", errNotDHCP)
 	}
 	return Reply{Message: m, From: h.EthSrc}, nil
-}
-
-// sum adds 16-bit words; it holds any frame without overflow.
-func sum(p []byte, s uint32) uint32 {
-	for ; len(p) >= 2; p = p[2:] {
-		s += uint32(be.Uint16(p))
-	}
-	if len(p) == 1 {
-		s += uint32(p[0]) << 8
-	}
-	return s
-}
-
-func fold(s uint32) uint16 {
-	for s > 0xffff {
-		s = s>>16 + s&0xffff
-	}
-	return uint16(s)
 }

@@ -25,12 +25,12 @@ func appendEcho(b []byte, dst, src openflow.MAC, from, to netip.Addr, id, number
 	b = append(b, 0x45, 0, 0, ipHeader+icmpHeader, 0, 0, 0x40, 0, 64, packet.ProtoICMP, 0, 0)
 	b = append(b, from.AsSlice()...)
 	b = append(b, to.AsSlice()...)
-	binary.BigEndian.PutUint16(b[ip+10:], checksum(b[ip:]))
+	binary.BigEndian.PutUint16(b[ip+10:], packet.Checksum(packet.Sum(b[ip:], 0)))
 	icmp := len(b)
 	b = append(b, echoRequest, 0, 0, 0)
 	b = binary.BigEndian.AppendUint16(b, id)
 	b = binary.BigEndian.AppendUint16(b, number)
-	binary.BigEndian.PutUint16(b[icmp+2:], checksum(b[icmp:]))
+	binary.BigEndian.PutUint16(b[icmp+2:], packet.Checksum(packet.Sum(b[icmp:], 0)))
 	return b
 }
 
@@ -40,16 +40,4 @@ func echoOf(frame []byte, h *packet.Headers) (id, number uint16, ok bool) {
 		return 0, 0, false
 	}
 	return binary.BigEndian.Uint16(frame[h.L4+4:]), binary.BigEndian.Uint16(frame[h.L4+6:]), true
-}
-
-// checksum is the Internet checksum (RFC 1071) of an even number of bytes.
-func checksum(b []byte) uint16 {
-	var sum uint32
-	for i := 0; i < len(b); i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(b[i:]))
-	}
-	for sum > 0xffff {
-		sum = sum>>16 + sum&0xffff
-	}
-	return ^uint16(sum)
 }

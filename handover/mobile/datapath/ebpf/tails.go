@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -102,26 +103,8 @@ func (t *tail) frame() []byte {
 	be.PutUint16(b[ipLength:], uint16(len(b)-atIP))
 	be.PutUint32(b[tcpSeq:], be.Uint32(b[tcpSeq:])+t.Skip)
 	be.PutUint16(b[ipChecksum:], 0)
-	be.PutUint16(b[ipChecksum:], ^fold(sum(b[atIP:atTCP])))
+	be.PutUint16(b[ipChecksum:], packet.Checksum(packet.Sum(b[atIP:atTCP], 0)))
 	be.PutUint16(b[tcpSum:], 0)
-	be.PutUint16(b[tcpSum:], ^fold(sum(b[ipAddress:])+protoTCP+uint32(len(b)-atTCP)))
+	be.PutUint16(b[tcpSum:], packet.Checksum(packet.Sum(b[ipAddress:], protoTCP+uint32(len(b)-atTCP))))
 	return b
-}
-
-// sum and fold make the Internet checksum (RFC 1071).
-func sum(b []byte) (s uint32) {
-	for ; len(b) > 1; b = b[2:] {
-		s += uint32(binary.BigEndian.Uint16(b))
-	}
-	if len(b) == 1 {
-		s += uint32(b[0]) << 8
-	}
-	return s
-}
-
-func fold(s uint32) uint16 {
-	for s > 0xffff {
-		s = s>>16 + s&0xffff
-	}
-	return uint16(s)
 }
