@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -26,7 +27,7 @@ type Options struct {
 	MaxAge time.Duration
 	// Window is the number of probes over which latency is smoothed.
 	Window int
-	// Burst bounds the probes that one Tick asks for.
+	// Burst bounds the probes that one Tick asks for. Switches take turns.
 	Burst int
 	// Key authenticates probes. Without one a random key is made.
 	Key []byte
@@ -81,23 +82,29 @@ type Discovery struct {
 	controller uint64
 	start      time.Time
 
-	mu    sync.RWMutex
-	seq   uint64
-	ports map[topology.PortRef]*port
+	mu       sync.RWMutex
+	seq      uint64
+	switches map[openflow.DatapathID]*member
+	linked   map[*port]struct{} // ports that lead to another
+	schedule schedule
 }
 
 // port is what is known of one switch port that is up.
 type port struct {
+	at       topology.PortRef
+	of       *member
 	mac      openflow.MAC
 	next     time.Time // when to probe again
 	settle   time.Time // when to become an edge port if nothing is heard
 	edge     bool
-	accepted uint64    // sequence number of the latest probe that arrived
-	away     []uint64  // of the latest probes that have not, ascending
-	heard    time.Time // when a probe last arrived here
-	looped   time.Time // when one of its own came back
-	out      *link     // where the port leads
+	accepted uint64             // sequence number of the latest probe that arrived
+	away     []uint64           // of the latest probes that have not, ascending
+	heard    time.Time          // when a probe last arrived here
+	looped   time.Time          // when one of its own came back
+	out      *link              // where the port leads
+	into     map[*port]struct{} // ports that lead here
 	traffic  traffic
+	entry
 }
 
 type link struct {
@@ -116,7 +123,7 @@ func New(o Options, now time.Time) *Discovery {
 	o.MaxAge = cmp.Or(o.MaxAge, DefaultMaxAge)
 	o.Window = cmp.Or(o.Window, DefaultWindow)
 	o.Burst = cmp.Or(o.Burst, DefaultBurst)
-	d := &Discovery{opts: o, start: now, ports: map[topology.PortRef]*port{}}
+	d := &Discovery{opts: o, start: now, switches: map[openflow.DatapathID]*member{}, linked: map[*port]struct{}{}}
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails, see package crypto/rand
 	if d.key = slices.Clone(o.Key); len(d.key) == 0 {
@@ -127,12 +134,27 @@ func New(o Options, now time.Time) *Discovery {
 	return d
 }
 
+// port finds a port; nil if it is not up.
+func (d *Discovery) port(at topology.PortRef) *port {
+	if m := d.switches[at.Switch]; m != nil {
+		return m.ports[at.Port]
+	}
+	return nil
+}
+
 // PortUp begins to probe a port. A port that is known already is probed anew.
 func (d *Discovery) PortUp(at topology.PortRef, mac openflow.MAC, now time.Time) []Change {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	changes := d.drop(at)
-	d.ports[at] = &port{mac: mac, next: now, settle: now.Add(d.opts.Settle)}
+	changes := d.drop(d.port(at))
+	m := d.switches[at.Switch]
+	if m == nil {
+		m = &member{dpid: at.Switch, ports: map[uint32]*port{}}
+		d.switches[at.Switch] = m
+	}
+	p := &port{at: at, of: m, mac: mac, next: now, settle: now.Add(d.opts.Settle), into: map[*port]struct{}{}}
+	m.ports[at.Port] = p
+	d.schedule.add(p, d.wake(p, now))
 	return changes
 }
 
@@ -140,136 +162,79 @@ func (d *Discovery) PortUp(at topology.PortRef, mac openflow.MAC, now time.Time)
 func (d *Discovery) PortDown(at topology.PortRef) []Change {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.drop(at)
+	return d.drop(d.port(at))
 }
 
 // SwitchDown forgets all ports of a switch and the links by them.
 func (d *Discovery) SwitchDown(s openflow.DatapathID) []Change {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	m := d.switches[s]
+	if m == nil {
+		return nil
+	}
 	var changes []Change
-	for _, at := range d.sorted(func(at topology.PortRef, _ *port) bool { return at.Switch == s }) {
-		changes = append(changes, d.drop(at)...)
+	for _, number := range slices.Sorted(maps.Keys(m.ports)) {
+		changes = append(changes, d.drop(m.ports[number])...)
 	}
 	return changes
 }
 
-// drop removes a port and both directions of its link.
-func (d *Discovery) drop(at topology.PortRef) []Change {
-	p := d.ports[at]
+// drop removes a port, if there is one, and both directions of its link.
+func (d *Discovery) drop(p *port) []Change {
 	if p == nil {
 		return nil
 	}
 	var changes []Change
 	if p.out != nil {
-		changes = append(changes, Change{Kind: LinkDown, Link: p.link(at)})
+		changes = append(changes, d.unlink(p))
 	}
-	delete(d.ports, at)
-	for _, other := range d.sorted(func(_ topology.PortRef, o *port) bool { return o.out != nil && o.out.to == at }) {
+	for _, other := range sorted(p.into) {
 		changes = append(changes, d.unlink(other))
+	}
+	d.schedule.remove(p)
+	if delete(p.of.ports, p.at.Port); len(p.of.ports) == 0 {
+		delete(d.switches, p.at.Switch)
 	}
 	return changes
 }
 
+// lead makes a port lead to another.
+func (d *Discovery) lead(from, to *port) {
+	from.out = &link{to: to.at}
+	to.into[from] = struct{}{}
+	d.linked[from] = struct{}{}
+}
+
 // unlink ends the link that leaves by a port. The port is not an edge port until
 // it has been silent for as long as a link may be.
-func (d *Discovery) unlink(at topology.PortRef) Change {
-	p := d.ports[at]
-	c := Change{Kind: LinkDown, Link: p.link(at)}
+func (d *Discovery) unlink(p *port) Change {
+	c := Change{Kind: LinkDown, Link: p.link()}
+	to := d.port(p.out.to)
+	delete(d.linked, p)
 	p.out = nil
+	if to != nil {
+		delete(to.into, p)
+		d.schedule.move(to, d.wake(to, time.Time{}))
+	}
+	d.schedule.move(p, d.wake(p, time.Time{}))
 	return c
 }
 
-func (p *port) link(at topology.PortRef) topology.Link {
-	return topology.Link{From: at, To: p.out.to, Latency: time.Duration(p.out.latency), Jitter: time.Duration(p.out.jitter)}
+func (p *port) link() topology.Link {
+	return topology.Link{From: p.at, To: p.out.to, Latency: time.Duration(p.out.latency), Jitter: time.Duration(p.out.jitter)}
 }
 
-// sorted lists the ports that pick chooses, so that changes come in the same order
-// every time.
-func (d *Discovery) sorted(pick func(topology.PortRef, *port) bool) []topology.PortRef {
-	var out []topology.PortRef
-	for at, p := range d.ports {
-		if pick(at, p) {
-			out = append(out, at)
-		}
-	}
-	slices.SortFunc(out, topology.PortRef.Compare)
-	return out
-}
-
-// Due is what is to be done at one time.
-type Due struct {
-	// Probe are the ports to be probed now, by calling Probe for each.
-	Probe []topology.PortRef
-	// Count are ports whose counters are to be read and told to Counted: those at the
-	// ends of links whose probes are overdue.
-	Count []topology.PortRef
-	// Changes are what the passing of time has changed.
-	Changes []Change
-	// Next is when to ask again.
-	Next time.Time
-}
-
-// Tick tells what is due.
-func (d *Discovery) Tick(now time.Time) Due {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	due := Due{Next: now.Add(d.opts.Interval)}
-	lifetime := time.Duration(d.opts.Misses) * d.opts.Interval
-	all := d.sorted(func(topology.PortRef, *port) bool { return true })
-	due.Changes = d.end(all, now, lifetime)
-	for _, at := range all {
-		p := d.ports[at]
-		if !p.edge && !p.busy(now, lifetime) && !now.Before(p.settle) {
-			p.edge = true
-			due.Changes = append(due.Changes, Change{Kind: EdgeUp, Port: at})
-		}
-		if !now.Before(p.next) && len(due.Probe) < d.opts.Burst {
-			due.Probe = append(due.Probe, at)
-			p.next = now.Add(d.pause(at, p, now))
-		}
-		due.Next = earliest(due.Next, p.next)
-		if now.Before(p.settle) {
-			due.Next = earliest(due.Next, p.settle)
-		}
-		if p.out != nil {
-			if !now.Before(d.doubts(p.out)) {
-				p.out.counted = now
-				due.Count = append(due.Count, at, p.out.to)
-			}
-			due.Next = earliest(due.Next, d.doubts(p.out))
-		}
-	}
-	return due
-}
-
-// busy reports whether the port shows signs of a link or a loop.
-func (p *port) busy(now time.Time, lifetime time.Duration) bool {
-	return p.out != nil || !p.heard.IsZero() && now.Sub(p.heard) <= lifetime || !p.looped.IsZero() && now.Sub(p.looped) <= lifetime
-}
-
-// pause is the time to a port's next probe. Settled ports are spread over the
-// interval by their place, so that ports that came up together drift apart.
-func (d *Discovery) pause(at topology.PortRef, p *port, now time.Time) time.Duration {
-	if now.Before(p.settle) {
-		return d.opts.Settle / quickProbes
-	}
-	spread := (uint64(at.Switch)*31 + uint64(at.Port)) * 0x9e3779b97f4a7c15 >> 56 // 0 to 255
-	return d.opts.Interval - d.opts.Interval*time.Duration(spread)/2048
-}
-
-func earliest(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
+// sorted lists ports by their place, so that changes come in the same order every time.
+func sorted(ports map[*port]struct{}) []*port {
+	return slices.SortedFunc(maps.Keys(ports), func(a, b *port) int { return a.at.Compare(b.at) })
 }
 
 // Probe appends the frame to be sent out of a port. Call it just before sending:
 // the frame carries the time. It returns nil if the port has gone.
 func (d *Discovery) Probe(b []byte, at topology.PortRef, now time.Time) []byte {
 	d.mu.Lock()
-	p := d.ports[at]
+	p := d.port(at)
 	if p == nil {
 		d.mu.Unlock()
 		return nil
@@ -308,7 +273,7 @@ func (d *Discovery) Receive(frame []byte, h *packet.Headers, at topology.PortRef
 
 // accept takes note of a true probe.
 func (d *Discovery) accept(pr probe, at topology.PortRef, now time.Time, control func(openflow.DatapathID) Control) ([]Change, error) {
-	from, here := d.ports[pr.from], d.ports[at]
+	from, here := d.port(pr.from), d.port(at)
 	flight := now.Sub(d.start) - pr.sent
 	switch {
 	case from == nil || here == nil:
@@ -321,6 +286,7 @@ func (d *Discovery) accept(pr probe, at topology.PortRef, now time.Time, control
 		return nil, fmt.Errorf("%w at %v: number %d of %v, sent %v ago, after number %d", ErrLate, at, pr.seq, pr.from, flight, from.accepted)
 	case pr.from == at:
 		from.accepted, from.looped, from.edge = pr.seq, now, false
+		d.schedule.move(from, d.wake(from, now))
 		return nil, nil
 	case d.opts.Guard != nil && (d.opts.Guard(at) || d.opts.Guard(pr.from)):
 		return nil, fmt.Errorf("%w: from %v to %v", ErrGuarded, pr.from, at)
@@ -332,11 +298,11 @@ func (d *Discovery) accept(pr probe, at topology.PortRef, now time.Time, control
 		if now.Sub(l.seen) < d.opts.Interval/2 {
 			return nil, nil // a shared medium: the link stays with whom it was first
 		}
-		changes = append(changes, d.unlink(pr.from))
+		changes = append(changes, d.unlink(from))
 	}
 	fresh := from.out == nil
 	if fresh {
-		from.out = &link{to: at}
+		d.lead(from, here)
 		if here.out == nil { // its probes, if any, came before the other end was known
 			here.next = now
 		}
@@ -344,8 +310,10 @@ func (d *Discovery) accept(pr probe, at topology.PortRef, now time.Time, control
 	from.out.seen, from.out.unprobed = now, false
 	from.out.add(flight, control(pr.from.Switch), control(at.Switch), d.opts.Window)
 	if fresh {
-		changes = append(changes, Change{Kind: LinkUp, Link: from.link(pr.from)})
+		changes = append(changes, Change{Kind: LinkUp, Link: from.link()})
 	}
+	d.schedule.move(from, d.wake(from, now))
+	d.schedule.move(here, d.wake(here, now))
 	return changes, nil
 }
 
@@ -363,8 +331,8 @@ func (d *Discovery) Links() []topology.Link {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	var out []topology.Link
-	for _, at := range d.sorted(func(_ topology.PortRef, p *port) bool { return p.out != nil }) {
-		out = append(out, d.ports[at].link(at))
+	for _, p := range sorted(d.linked) {
+		out = append(out, p.link())
 	}
 	return out
 }
@@ -374,7 +342,7 @@ func (d *Discovery) Links() []topology.Link {
 func (d *Discovery) IsEdge(at topology.PortRef) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	p := d.ports[at]
+	p := d.port(at)
 	return p != nil && p.edge
 }
 
@@ -382,10 +350,14 @@ func (d *Discovery) IsEdge(at topology.PortRef) bool {
 func (d *Discovery) EdgePorts(s openflow.DatapathID) []uint32 {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
+	m := d.switches[s]
+	if m == nil {
+		return nil
+	}
 	var out []uint32
-	for at, p := range d.ports {
-		if at.Switch == s && p.edge {
-			out = append(out, at.Port)
+	for number, p := range m.ports {
+		if p.edge {
+			out = append(out, number)
 		}
 	}
 	slices.Sort(out)

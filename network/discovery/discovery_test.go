@@ -211,7 +211,7 @@ func TestSilentDeath(t *testing.T) {
 	}
 	delete(w.cable, ref(2, 1))
 	w.run(10 * time.Second)
-	if got, want := w.took(), "down 2/1-1/1, edge 1/1, edge 2/1"; got != want {
+	if got, want := w.took(), "down 2/1-1/1, edge 2/1, edge 1/1"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -375,7 +375,7 @@ func TestLateProbes(t *testing.T) {
 	for range 10 * maxAway {
 		w.d.Probe(nil, a, w.now)
 	}
-	if n := len(w.d.ports[a].away); n > maxAway {
+	if n := len(w.d.port(a).away); n > maxAway {
 		t.Errorf("%d probes under way are remembered, at most %d should be", n, maxAway)
 	}
 }

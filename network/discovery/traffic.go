@@ -19,7 +19,7 @@ type traffic struct {
 func (d *Discovery) Counted(at topology.PortRef, received, sent uint64, asked time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p := d.ports[at]
+	p := d.port(at)
 	if p == nil || !asked.After(p.traffic.asked) {
 		return
 	}
@@ -50,37 +50,28 @@ func (d *Discovery) doubts(l *link) time.Time {
 // sign is the latest time at which a link is known to have carried something: a probe or,
 // if nothing else leads to where it leads, what one end sent while the other received.
 // Probes alone would have a link that is merely full taken for dead.
-func (d *Discovery) sign(p *port) time.Time {
+func (d *Discovery) sign(p, to *port) time.Time {
 	sign := p.out.seen
-	to := d.ports[p.out.to]
-	if to == nil || !to.traffic.receives.After(sign) || !p.traffic.sends.After(sign) {
+	if to == nil || !to.traffic.receives.After(sign) || !p.traffic.sends.After(sign) || len(to.into) > 1 {
 		return sign
-	}
-	for _, other := range d.ports {
-		if other != p && other.out != nil && other.out.to == p.out.to {
-			return sign
-		}
 	}
 	return earliest(to.traffic.receives, p.traffic.sends)
 }
 
-// end ends the links of which there has been no sign for a lifetime.
-func (d *Discovery) end(all []topology.PortRef, now time.Time, lifetime time.Duration) (changes []Change) {
-	for _, at := range all {
-		p := d.ports[at]
-		if p.out == nil || now.Sub(p.out.seen) <= lifetime {
-			continue
-		}
-		sign := d.sign(p)
-		if now.Sub(sign) > lifetime {
-			changes = append(changes, d.unlink(at))
-			continue
-		}
-		d.ports[p.out.to].heard = sign // it is no edge port
-		if !p.out.unprobed {
-			p.out.unprobed = true
-			changes = append(changes, Change{Kind: LinkUnprobed, Link: p.link(at)})
-		}
+// end ends a link of which there has been no sign for a lifetime.
+func (d *Discovery) end(p *port, now time.Time) (changes []Change) {
+	if now.Sub(p.out.seen) <= d.lifetime() {
+		return nil
 	}
-	return changes
+	to := d.port(p.out.to)
+	sign := d.sign(p, to)
+	if now.Sub(sign) > d.lifetime() {
+		return []Change{d.unlink(p)}
+	}
+	to.heard = sign // it is no edge port
+	if p.out.unprobed {
+		return nil
+	}
+	p.out.unprobed = true
+	return []Change{{Kind: LinkUnprobed, Link: p.link()}}
 }
