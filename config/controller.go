@@ -72,6 +72,7 @@ type OpenFlow struct {
 	EchoTimeout    time.Duration `yaml:"echo_timeout" min:"200ms" max:"5m" doc:"How long a switch may be silent before it is given up. More than echo_interval."`
 	RequestTimeout time.Duration `yaml:"request_timeout" min:"500ms" max:"2m" doc:"How long a switch may take to answer a request."`
 	MaxSwitches    int           `yaml:"max_switches" min:"1" max:"10000" doc:"How many switches may be connected."`
+	MaxPorts       int           `yaml:"max_ports" min:"1" max:"65535" doc:"How many ports a switch may have. One that claims more is refused."`
 }
 
 // Network says how the network is explored and used.
@@ -137,7 +138,7 @@ func DefaultController() *Controller {
 		Events:  Events{Remember: 4096},
 		OpenFlow: OpenFlow{
 			Listen: []Address{loopback(6653)}, EchoInterval: 5 * time.Second, EchoTimeout: 15 * time.Second,
-			RequestTimeout: 10 * time.Second, MaxSwitches: 4096,
+			RequestTimeout: 10 * time.Second, MaxSwitches: 4096, MaxPorts: 4000,
 		},
 		Network: Network{
 			Discovery:     Discovery{Interval: time.Second, Timeout: 3500 * time.Millisecond, Window: 8},

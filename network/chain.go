@@ -91,8 +91,12 @@ func (s *Switch) portStatus(m []byte) {
 	switch {
 	case st.Reason == openflow.PortDeleted:
 		delete(s.ports, p.Number)
-	case known || len(s.ports) < maxPorts:
+	case known || len(s.ports) < s.n.cfg.MaxPorts:
 		s.ports[p.Number] = p
+	default:
+		s.mu.Unlock()
+		s.limiter.warn(s.n.log, "port left out: the switch has as many as openflow.max_ports allows", "switch", s.dpid, "port", p.Number, "limit", s.n.cfg.MaxPorts)
+		return
 	}
 	s.mu.Unlock()
 	if !s.up.Load() || p.Number > openflow.PortMax {

@@ -49,6 +49,8 @@ type Config struct {
 	RequestTimeout, HandshakeTimeout time.Duration
 	// MaxSwitches bounds the sessions.
 	MaxSwitches int
+	// MaxPorts bounds the ports of one switch. One that has more is refused.
+	MaxPorts int
 
 	// HoldLimit bounds the packets held for services on one switch.
 	HoldLimit int
@@ -114,6 +116,10 @@ const (
 	MeasureBoth
 )
 
+// DefaultMaxPorts is more than any switch of hardware has, and as many as one message
+// can name, as that of the group address does which goes out of all ports.
+const DefaultMaxPorts = 4000
+
 func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -126,6 +132,7 @@ func (c Config) withDefaults() Config {
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 10*time.Second)
 	c.HandshakeTimeout = cmp.Or(c.HandshakeTimeout, 30*time.Second)
 	c.MaxSwitches = cmp.Or(c.MaxSwitches, 4096)
+	c.MaxPorts = cmp.Or(c.MaxPorts, DefaultMaxPorts)
 	c.HoldLimit = cmp.Or(c.HoldLimit, 4096)
 	c.PacketOutBytes = cmp.Or(c.PacketOutBytes, 1<<20)
 	c.ControlBytes = cmp.Or(c.ControlBytes, 64<<20)

@@ -27,11 +27,13 @@ const (
 	HostRemoved
 	// HostChanged: a host's addresses changed.
 	HostChanged
+	// SwitchRefused: a switch was not let in, for its Reason.
+	SwitchRefused
 )
 
 var eventNames = [...]string{
 	SwitchUp: "switch-up", SwitchDown: "switch-down", PortUp: "port-up", PortDown: "port-down", LinkUp: "link-up", LinkDown: "link-down",
-	HostAdded: "host-added", HostMoved: "host-moved", HostRemoved: "host-removed", HostChanged: "host-changed",
+	HostAdded: "host-added", HostMoved: "host-moved", HostRemoved: "host-removed", HostChanged: "host-changed", SwitchRefused: "switch-refused",
 }
 
 // String is the event's name in logs and in the event stream.
@@ -54,4 +56,6 @@ type Event struct {
 	// Host is set for host events, and From is where a moved host stood before.
 	Host Host
 	From PortRef
+	// Reason is set where something was refused.
+	Reason string
 }

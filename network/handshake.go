@@ -22,6 +22,9 @@ func (s *Switch) setUp(session context.Context) {
 		if !s.ended() {
 			s.close(fmt.Errorf("set-up failed: %w", err))
 		}
+		if errors.Is(err, errOutsized) {
+			s.n.emit(Event{Kind: SwitchRefused, Switch: s.dpid, Reason: err.Error()})
+		}
 		return
 	}
 	if !s.n.goUp(s) {
@@ -99,8 +102,8 @@ func (s *Switch) readPorts(ctx context.Context) error {
 	defer s.mu.Unlock()
 	for _, p := range parts {
 		for _, port := range *p.(*openflow.PortDescReply) {
-			if len(s.ports) >= maxPorts {
-				return fmt.Errorf("switch %v has more than %d ports", s.dpid, maxPorts)
+			if len(s.ports) >= s.n.cfg.MaxPorts {
+				return fmt.Errorf("%w: it has more than %d ports; if that is true, raise openflow.max_ports", errOutsized, s.n.cfg.MaxPorts)
 			}
 			s.ports[port.Number] = port
 		}
@@ -108,8 +111,8 @@ func (s *Switch) readPorts(ctx context.Context) error {
 	return nil
 }
 
-// maxPorts bounds what a switch may claim to have.
-const maxPorts = 65536
+// errOutsized says that a switch claims to be larger than the configuration lets it be.
+var errOutsized = errors.New("the switch is not let in")
 
 // readCapabilities asks for table features and tries a bundle. A switch that
 // does not answer the first is taken to do everything, until it refuses a rule.

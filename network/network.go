@@ -36,7 +36,6 @@ type Network struct {
 	all      map[openflow.DatapathID]*Switch // registered, perhaps not up yet
 	byHash   map[uint16]*Owner
 	core     *Owner
-	topoSeq  uint64
 	subs     atomic.Pointer[[]func(Event)]
 	switches atomic.Pointer[map[openflow.DatapathID]*Switch] // up
 	topo     atomic.Pointer[topology.Topology]

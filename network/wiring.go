@@ -3,6 +3,8 @@ package network
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +37,11 @@ type wiring struct {
 	ticks       chan struct{} // a port came up: probe it now
 	probeQueues probeQueues
 	unprobed    logLimit
+
+	wanted   atomic.Uint64 // snapshots asked for
+	building sync.Mutex
+	built    uint64 // what was wanted when the latest was begun
+	topoSeq  uint64
 }
 
 // historySpan is how far back the measurements of links are remembered.
@@ -89,9 +96,17 @@ func basics(d openflow.DatapathID) Program {
 }
 
 // rebuild makes a new snapshot of the topology and of what forwarding sees.
+//
+// Whoever waits for its turn while the snapshot is made that has what it wants in it
+// makes no other.
 func (n *Network) rebuild() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	wanted := n.wanted.Add(1)
+	n.building.Lock()
+	defer n.building.Unlock()
+	if n.built >= wanted {
+		return
+	}
+	n.built = n.wanted.Load()
 	up := *n.switches.Load()
 	ids := make([]openflow.DatapathID, 0, len(up))
 	for d := range up {
@@ -122,12 +137,9 @@ func (n *Network) switchUp(s *Switch) {
 	now := time.Now()
 	n.rebuild()
 	n.emit(Event{Kind: SwitchUp, At: now, Switch: s.dpid})
-	for _, h := range n.hosts.All() {
-		if h.At.Switch != s.dpid {
-			continue
-		}
-		if p, ok := s.Port(h.At.Port); !ok || !p.Up() {
-			n.hostChanges(n.hosts.RemovePort(h.At))
+	for _, number := range n.hosts.Ports(s.dpid) {
+		if p, ok := s.Port(number); !ok || !p.Up() {
+			n.hostChanges(n.hosts.RemovePort(PortRef{Switch: s.dpid, Port: number}))
 		}
 	}
 	for _, p := range s.Ports() {
@@ -196,7 +208,9 @@ func (n *Network) linkChanges(changes []discovery.Change) {
 	if len(changes) == 0 {
 		return
 	}
-	n.rebuild()
+	if slices.ContainsFunc(changes, func(c discovery.Change) bool { return c.Kind == discovery.LinkUp || c.Kind == discovery.LinkDown }) {
+		n.rebuild()
+	}
 	for _, c := range changes {
 		switch c.Kind {
 		case discovery.LinkUp:

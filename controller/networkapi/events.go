@@ -12,6 +12,7 @@ type eventAttrs struct {
 	Link   *Link  `json:"link,omitempty"`
 	Host   *Host  `json:"host,omitempty"`
 	From   *Place `json:"from,omitempty"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // EventAttrs turns a network.Event into what the event stream shows; anything
@@ -21,9 +22,9 @@ func EventAttrs(attrs any) any {
 	if !ok {
 		return attrs
 	}
-	var out eventAttrs
+	out := eventAttrs{Reason: e.Reason}
 	switch e.Kind {
-	case network.SwitchUp, network.SwitchDown:
+	case network.SwitchUp, network.SwitchDown, network.SwitchRefused:
 		out.Switch = e.Switch.String()
 	case network.PortUp, network.PortDown:
 		out.Switch, out.Port = e.Port.Switch.String(), e.Port.Port

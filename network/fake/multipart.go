@@ -2,13 +2,14 @@ package fake
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// flowsPerReply is how many entries go into one part of a reply.
-const flowsPerReply = 100
+// perReply is how many entries go into one part of a reply.
+const perReply = 100
 
 // multipart answers a request for statistics or descriptions.
 func (s *Switch) multipart(xid uint32, body openflow.MultipartBody) {
@@ -16,17 +17,15 @@ func (s *Switch) multipart(xid uint32, body openflow.MultipartBody) {
 	case *openflow.DescRequest:
 		s.part(xid, &openflow.Desc{Manufacturer: "Sluice", Hardware: "none", Software: "fake switch", Serial: s.opts.DPID.String()}, false)
 	case *openflow.PortDescRequest:
-		r := openflow.PortDescReply(s.sortedPorts())
-		s.part(xid, &r, false)
-	case *openflow.FlowStatsRequest:
-		all := s.table.Stats(q.FlowFilter)
-		for len(all) > flowsPerReply {
-			r := openflow.FlowStatsReply(all[:flowsPerReply])
-			s.part(xid, &r, true)
-			all = all[flowsPerReply:]
+		for some, more := range parts(s.sortedPorts()) {
+			r := openflow.PortDescReply(some)
+			s.part(xid, &r, more)
 		}
-		r := openflow.FlowStatsReply(all)
-		s.part(xid, &r, false)
+	case *openflow.FlowStatsRequest:
+		for some, more := range parts(s.table.Stats(q.FlowFilter)) {
+			r := openflow.FlowStatsReply(some)
+			s.part(xid, &r, more)
+		}
 	case *openflow.GroupDescRequest:
 		r := openflow.GroupDescReply(s.table.Groups())
 		s.part(xid, &r, false)
@@ -34,11 +33,10 @@ func (s *Switch) multipart(xid uint32, body openflow.MultipartBody) {
 		r := openflow.MeterConfigReply(s.table.Meters())
 		s.part(xid, &r, false)
 	case *openflow.PortStatsRequest:
-		var r openflow.PortStatsReply
-		for _, p := range s.sortedPorts() {
-			r = append(r, openflow.PortStats{Port: p.Number})
+		for some, more := range parts(s.portStats()) {
+			r := openflow.PortStatsReply(some)
+			s.part(xid, &r, more)
 		}
-		s.part(xid, &r, false)
 	case *openflow.TableFeaturesRequest:
 		if s.opts.NoTableFeatures {
 			s.refuse(xid, &openflow.MultipartRequest{Body: body}, &openflow.Error{Code: openflow.BadRequestMultipart})
@@ -49,6 +47,31 @@ func (s *Switch) multipart(xid uint32, body openflow.MultipartBody) {
 	default:
 		s.refuse(xid, &openflow.MultipartRequest{Body: body}, &openflow.Error{Code: openflow.BadRequestMultipart})
 	}
+}
+
+// parts splits what a reply holds, and tells whether more follows. A reply without
+// anything has one part.
+func parts[T any](all []T) iter.Seq2[[]T, bool] {
+	return func(yield func([]T, bool) bool) {
+		for len(all) > perReply {
+			if !yield(all[:perReply], true) {
+				return
+			}
+			all = all[perReply:]
+		}
+		yield(all, false)
+	}
+}
+
+func (s *Switch) portStats() []openflow.PortStats {
+	if s.opts.PortStats != nil {
+		return s.opts.PortStats()
+	}
+	var out []openflow.PortStats
+	for _, p := range s.sortedPorts() {
+		out = append(out, openflow.PortStats{Port: p.Number})
+	}
+	return out
 }
 
 func (s *Switch) part(xid uint32, body openflow.MultipartBody, more bool) {

@@ -25,6 +25,11 @@ type Options struct {
 	// Refuse, if set, is asked about every message; a non-nil error is sent
 	// instead of doing what the message says.
 	Refuse func(openflow.Message) *openflow.Error
+	// Ignore, if set, is asked about every message; what it says true of is neither
+	// done nor answered.
+	Ignore func(openflow.Message) bool
+	// PortStats, if set, are the counters that the switch tells, of whatever ports.
+	PortStats func() []openflow.PortStats
 	// OnOutput, if set, is told of every frame that leaves by a port. It may hand
 	// the frame to another switch, which may send one back.
 	OnOutput func(port uint32, frame []byte)
@@ -163,7 +168,7 @@ func (s *Switch) unlock() {
 func (s *Switch) queue(m openflow.Message, xid uint32) {
 	b, err := m.AppendTo(s.out, xid)
 	if err != nil {
-		panic(fmt.Sprintf("fake switch: %v: %v", m, err)) // a mistake of this package
+		panic(fmt.Sprintf("fake switch: %v: %v", m.MsgType(), err)) // a mistake of this package
 	}
 	s.out = b
 }
@@ -181,6 +186,9 @@ func (s *Switch) flush() error {
 // handle acts on a message of the controller; the mutex is held.
 func (s *Switch) handle(xid uint32, m openflow.Message) {
 	s.counts[m.MsgType()]++
+	if s.opts.Ignore != nil && s.opts.Ignore(m) {
+		return
+	}
 	if s.opts.Refuse != nil {
 		if e := s.opts.Refuse(m); e != nil {
 			s.refuse(xid, m, e)

@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -146,7 +147,7 @@ func (t *Table) learn(mac openflow.MAC, vlan uint16, at topology.PortRef, c clai
 }
 
 func (t *Table) add(mac openflow.MAC, vlan uint16, at topology.PortRef, now time.Time) *entry {
-	if t.count >= t.opts.MaxHosts || len(t.atPort[at]) >= t.opts.MaxPerPort {
+	if t.count >= t.opts.MaxHosts || len(t.behind(at)) >= t.opts.MaxPerPort {
 		return nil
 	}
 	e := &entry{mac: mac, vlan: vlan}
@@ -163,7 +164,7 @@ func (t *Table) add(mac openflow.MAC, vlan uint16, at topology.PortRef, now time
 }
 
 func (t *Table) move(e *entry, at topology.PortRef, now time.Time) bool {
-	if len(t.atPort[at]) >= t.opts.MaxPerPort {
+	if len(t.behind(at)) >= t.opts.MaxPerPort {
 		return false
 	}
 	t.unplace(e)
@@ -173,17 +174,27 @@ func (t *Table) move(e *entry, at topology.PortRef, now time.Time) bool {
 }
 
 func (t *Table) place(e *entry, at topology.PortRef) {
-	if t.atPort[at] == nil {
-		t.atPort[at] = map[*entry]struct{}{}
+	p := t.places[at.Switch]
+	if p == nil {
+		p = &place{ports: map[uint32]map[*entry]struct{}{}}
+		t.places[at.Switch] = p
 	}
-	t.atPort[at][e] = struct{}{}
+	if p.ports[at.Port] == nil {
+		p.ports[at.Port] = map[*entry]struct{}{}
+	}
+	p.ports[at.Port][e] = struct{}{}
+	p.hosts++
 }
 
 func (t *Table) unplace(e *entry) {
 	at := e.state.Load().at
-	delete(t.atPort[at], e)
-	if len(t.atPort[at]) == 0 {
-		delete(t.atPort, at)
+	p := t.places[at.Switch]
+	delete(p.ports[at.Port], e)
+	if len(p.ports[at.Port]) == 0 {
+		delete(p.ports, at.Port)
+	}
+	if p.hosts--; p.hosts == 0 {
+		delete(t.places, at.Switch)
 	}
 }
 
@@ -240,31 +251,36 @@ func (t *Table) remove(e *entry) Change {
 // RemovePort forgets the hosts behind a port that went down or turned out to
 // lead to another switch.
 func (t *Table) RemovePort(at topology.PortRef) []Change {
-	return t.removeIf(func(e *entry) bool { return e.state.Load().at == at })
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.removeAll(slices.Collect(maps.Keys(t.behind(at))))
 }
 
 // RemoveSwitch forgets the hosts behind all ports of a switch.
-func (t *Table) RemoveSwitch(s openflow.DatapathID) []Change {
-	return t.removeIf(func(e *entry) bool { return e.state.Load().at.Switch == s })
+func (t *Table) RemoveSwitch(d openflow.DatapathID) []Change {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.removeAll(slices.Collect(t.standing(d)))
 }
 
 // Expire forgets the hosts that were not seen for too long.
 func (t *Table) Expire(now time.Time) []Change {
-	limit := now.Add(-t.opts.Age).UnixNano()
-	return t.removeIf(func(e *entry) bool { return e.seen.Load() < limit })
-}
-
-func (t *Table) removeIf(old func(*entry) bool) []Change {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var gone []*entry
-	for _, at := range t.atPort {
-		for e := range at {
-			if old(e) {
-				gone = append(gone, e)
+	limit := now.Add(-t.opts.Age).UnixNano()
+	var old []*entry
+	for d := range t.places {
+		for e := range t.standing(d) {
+			if e.seen.Load() < limit {
+				old = append(old, e)
 			}
 		}
 	}
+	return t.removeAll(old)
+}
+
+// removeAll takes hosts out of the table, in order; the mutex is held.
+func (t *Table) removeAll(gone []*entry) []Change {
 	slices.SortFunc(gone, func(a, b *entry) int { return cmp.Compare(key(a.mac, a.vlan), key(b.mac, b.vlan)) })
 	changes := make([]Change, 0, len(gone))
 	for _, e := range gone {

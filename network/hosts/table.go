@@ -2,6 +2,8 @@ package hosts
 
 import (
 	"cmp"
+	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -72,7 +74,13 @@ type Table struct {
 
 	mu     sync.Mutex // held while anything but seen changes
 	count  int
-	atPort map[topology.PortRef]map[*entry]struct{}
+	places map[openflow.DatapathID]*place
+}
+
+// place are the hosts that stand at one switch, by port.
+type place struct {
+	hosts int
+	ports map[uint32]map[*entry]struct{}
 }
 
 type shard struct {
@@ -116,7 +124,7 @@ func New(o Options) *Table {
 	o.MaxIPs = cmp.Or(o.MaxIPs, DefaultMaxIPs)
 	o.Age = cmp.Or(o.Age, DefaultAge)
 	o.MoveHold = cmp.Or(o.MoveHold, DefaultMoveHold)
-	t := &Table{opts: o, atPort: map[topology.PortRef]map[*entry]struct{}{}}
+	t := &Table{opts: o, places: map[openflow.DatapathID]*place{}}
 	for i := range t.shard {
 		t.shard[i].hosts = map[uint64]*entry{}
 	}
@@ -183,8 +191,8 @@ func (t *Table) All() []topology.Host {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	out := make([]topology.Host, 0, t.count)
-	for _, at := range t.atPort {
-		for e := range at {
+	for d := range t.places {
+		for e := range t.standing(d) {
 			out = append(out, e.host())
 		}
 	}
@@ -192,6 +200,42 @@ func (t *Table) All() []topology.Host {
 		return cmp.Compare(key(a.MAC, a.VLAN), key(b.MAC, b.VLAN))
 	})
 	return out
+}
+
+// standing are the hosts at a switch; the mutex is held.
+func (t *Table) standing(d openflow.DatapathID) iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		p := t.places[d]
+		if p == nil {
+			return
+		}
+		for _, hosts := range p.ports {
+			for e := range hosts {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// behind are the hosts behind a port; the mutex is held.
+func (t *Table) behind(at topology.PortRef) map[*entry]struct{} {
+	if p := t.places[at.Switch]; p != nil {
+		return p.ports[at.Port]
+	}
+	return nil
+}
+
+// Ports lists the ports of a switch behind which hosts stand, ascending.
+func (t *Table) Ports(d openflow.DatapathID) []uint32 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.places[d]
+	if p == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(p.ports))
 }
 
 // Len is the number of hosts.
