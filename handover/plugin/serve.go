@@ -101,13 +101,14 @@ func (s *Service) declare(ctx context.Context, t *trip, p route.Plan, rules []ne
 	how.AllowDown, how.Written = s.anyDown(t.m.rules), written
 	s.change(func() { t.m.writing = rules })
 	err := s.rules.Apply(ctx, key(t.id), rule.Program{Rules: rules}, how)
-	s.change(func() { t.m.writing = nil })
 	t.rec.Parts.Tf += Duration(cmp.Or(tf, time.Since(began)))
 	if err != nil {
+		s.change(func() { t.m.writing = nil })
 		return err
 	}
 	t.rec.Changes.add(compare(t.m.rules, rules))
-	s.change(func() { t.m.plan, t.m.rules, t.m.declared, t.m.err = p, rules, true, "" })
+	// In one change: whoever looks in between would take the device to be nowhere.
+	s.change(func() { t.m.plan, t.m.rules, t.m.writing, t.m.declared, t.m.err = p, rules, nil, true, "" })
 	return nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -131,6 +133,39 @@ func TestRefusedRulesMoveNothing(t *testing.T) {
 	}
 	r.idle()
 	r.at(ip, mac1, edge4, mac2)
+}
+
+// From the moment at which a device's packets are taken at a place until it moves on,
+// every look says so, also when its rules have just been written: what the switch sends
+// up by an old decision would end in the controller else.
+func TestLeadsWithoutAGap(t *testing.T) {
+	r := newRig(t, nil)
+	ip := r.attach(edge3, mac1)
+	for i := range 200 {
+		r.idle()
+		here, m := edge4, mac2
+		if i%2 == 1 {
+			here, m = edge3, mac1
+		}
+		var looking sync.WaitGroup
+		var stop atomic.Bool
+		gap := false
+		looking.Go(func() {
+			for led := false; !gap && !stop.Load(); {
+				leads := r.leads(here, ip)
+				led, gap = led || leads, led && !leads
+			}
+		})
+		if r.move(here, m, ip) != ip {
+			t.Fatal("a move was not acknowledged")
+		}
+		r.idle()
+		stop.Store(true)
+		looking.Wait()
+		if gap {
+			t.Fatalf("move %d: for a moment the device counted as elsewhere", i)
+		}
+	}
 }
 
 // A device that goes back and forth ends up where it asked last, and leaves
