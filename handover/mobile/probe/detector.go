@@ -28,9 +28,12 @@ const (
 	leastInRow, mostInRow = 4, 10
 	lossMemory            = 100
 	// A death that was none (something was heard within falseAlarm of it) has one
-	// more in a row be needed, up to mostFalse more, for calmAfter.
-	falseAlarm = 300 * time.Millisecond
+	// more in a row be needed, up to mostFalse more, and so much time between them that
+	// the row is longer than the way stood still then, for calmAfter. With mostStall a
+	// death is found within 600 ms.
+	falseAlarm = 500 * time.Millisecond
 	mostFalse  = 3
+	mostStall  = 250 * time.Millisecond
 	calmAfter  = 5 * time.Minute
 	// firstRTT is assumed for the round trip until one was measured (RFC 6298, 2.1).
 	firstRTT = time.Second
@@ -66,13 +69,14 @@ type detector struct {
 	row         int       // probes since anything was heard
 	first, last time.Time // of the row; of all
 	dead        bool
-	died        time.Time // when it was last taken for dead
-	revived     time.Time // when it last was not any more
-	alarms      int       // of late that were false
-	alarmed     time.Time // when the last of them was
-	asked       bool      // somebody wants a probe now
-	expected    time.Time // when next wanted to be called
-	spared      bool      // of the row: it was, because the process was held up
+	died        time.Time     // when it was last taken for dead
+	revived     time.Time     // when it last was not any more
+	alarms      int           // of late that were false
+	alarmed     time.Time     // when the last of them was
+	stall       time.Duration // how long the way stood still then, at most
+	asked       bool          // somebody wants a probe now
+	expected    time.Time     // when next wanted to be called
+	spared      bool          // of the row: it was, because the process was held up
 }
 
 type sentProbe struct {
@@ -112,6 +116,7 @@ func (d *detector) hear(now time.Time) {
 		d.revived = now
 		if now.Sub(d.died) < falseAlarm {
 			d.alarms, d.alarmed = min(d.alarms+1, mostFalse), now
+			d.stall = min(max(d.stall, now.Sub(d.first)), mostStall)
 		}
 		d.window.Reset() // what the dead way has lost says nothing of this one
 	}
@@ -221,16 +226,17 @@ func (d *detector) lostAfter() time.Duration { return min(d.interval, lostAfter)
 // gap is the time to the next probe of a row. Without traffic the first has time to be
 // answered: nobody is in a hurry, and one more would be sent each time.
 func (d *detector) gap(now time.Time) time.Duration {
+	gap := max(again, d.stall/(leastInRow-1))
 	if d.row == 1 && d.srtt > 0 && d.lookEvery(now) == lookIdle {
-		return max(d.patience(), again)
+		return max(d.patience(), gap)
 	}
-	return again
+	return gap
 }
 
 // inRow is how many probes in a row must be unanswered.
 func (d *detector) inRow() int {
 	if d.alarms > 0 && d.last.Sub(d.alarmed) > calmAfter {
-		d.alarms = 0
+		d.alarms, d.stall = 0, 0
 	}
 	n := leastInRow + d.alarms
 	for p := math.Pow(d.loss, float64(n)); p > chance && n < mostInRow; p *= d.loss {
