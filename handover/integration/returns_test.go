@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/binary"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -39,6 +40,56 @@ func TestReturnsLoseNothing(t *testing.T) {
 			w.compareRules()
 		})
 	}
+}
+
+// TestNothingCachedOfLeft has a device leave a place: the switches there forget what
+// they have decided about its packets when its rules are deleted, and do not keep it,
+// changed, for ten seconds more. Whoever comes back meets no old decision, which would
+// take a controller to correct.
+func TestNothingCachedOfLeft(t *testing.T) {
+	t.Parallel()
+	w, radios := crowd(t, lab.MobilityOptions{})
+	w.put("classes/moving", plugin.ClassSpec{Policy: "seamless", Trigger: "open", Overlap: "50ms"})
+	p := newPhone(1, 4)
+	w.register("moving", p)
+	if err := p.join(t.Context(), radios[0], p.macs[0]); err != nil {
+		t.Fatal(err)
+	}
+	w.burst(p, radios[0], p.macs[0], 100)
+	left := w.edgeOf(radios[0])
+	if len(w.cachedFrom(left, p.ip)) == 0 {
+		t.Fatalf("%s keeps no decision about what the device sends", left)
+	}
+	if err := p.move(t.Context(), radios[1], p.macs[1]); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the device is served at one place", func() bool { return !w.anyBicast([]*phone{p}) })
+	gone := time.Now()
+	w.eventually("nothing of the device is cached in "+left, func() bool { return len(w.cachedFrom(left, p.ip)) == 0 })
+	if took := time.Since(gone); took > 8*time.Second {
+		t.Errorf("what is cached went after %v: by its age, not with the rules", took)
+	}
+}
+
+// edgeOf names the switch that a radio is at.
+func (w *world) edgeOf(r *radio) string {
+	name, _ := w.lab.Link(r.link).Attachment()
+	return name
+}
+
+// cachedFrom are the decisions about IPv4 packets from an address that a switch keeps.
+func (w *world) cachedFrom(name string, from netip.Addr) (found []string) {
+	w.t.Helper()
+	flows, err := w.lab.Switch(name).Appctl(w.t.Context(), "dpctl/dump-flows")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for line := range strings.Lines(flows) {
+		if strings.Contains(line, "ipv4(src="+from.String()+",") {
+			found = append(found, line)
+		}
+	}
+	return found
 }
 
 // burst has a phone send n packets to the server, as fast as it can, and waits

@@ -127,30 +127,33 @@ func (s *Service) applyPunts(ctx context.Context) {
 	s.applySpoofRules(ctx, v.given)
 }
 
-// applySpoofRules declares the spoof rules of all switches. One that refuses the
-// meter is given those that drop.
+// applySpoofRules declares the spoof rules of all switches. One that refuses them is
+// asked for less.
 func (s *Service) applySpoofRules(ctx context.Context, given []netip.Prefix) {
-	program := func(d openflow.DatapathID) rule.Program {
+	for {
+		refused := s.rules.EverySwitch(ctx, keySpoof, func(d openflow.DatapathID) rule.Program {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return spoofRules(d, given, s.holding[d])
+		})
+		again := false
 		s.mu.Lock()
-		defer s.mu.Unlock()
-		return spoofRules(d, given, !s.meterless[d])
-	}
-	refused := s.rules.EverySwitch(ctx, keySpoof, program)
-	again := false
-	s.mu.Lock()
-	for d, err := range refused {
-		if errors.Is(err, network.ErrRefused) && !s.meterless[d] {
-			s.meterless[d], again = true, true
+		for d, err := range refused {
+			if errors.Is(err, network.ErrRefused) && s.holding[d] < dropping {
+				s.holding[d]++
+				again = true
+			}
 		}
-	}
-	s.mu.Unlock()
-	if again {
-		refused = s.rules.EverySwitch(ctx, keySpoof, program)
-	}
-	for d, err := range refused {
-		if !errors.Is(err, context.Canceled) {
-			s.log.Error("switch does not hold devices to their addresses", "switch", d, "error", err)
+		s.mu.Unlock()
+		if again {
+			continue
 		}
+		for d, err := range refused {
+			if !errors.Is(err, context.Canceled) {
+				s.log.Error("switch does not hold devices to their addresses", "switch", d, "error", err)
+			}
+		}
+		return
 	}
 }
 

@@ -97,9 +97,10 @@ type Service struct {
 	ports    map[network.PortRef]association // of ports that came up, until a DHCP message
 	motions  map[string]*motion
 	puntErrs map[openflow.DatapathID]string
-	// meterless are the switches that have refused a meter, mute those that cannot
-	// answer ARP.
-	meterless, mute map[openflow.DatapathID]bool
+	// holding is how switches hold devices to their addresses, as far as they take it;
+	// mute are those that cannot answer ARP.
+	holding map[openflow.DatapathID]holding
+	mute    map[openflow.DatapathID]bool
 }
 
 // New returns a Service that has not started yet.
@@ -119,7 +120,7 @@ func New(o Options) (*Service, error) {
 		settings: o.Settings, now: o.clock,
 		registry: registry.New(o.Store, o.clock), gateways: newGateways(), pings: newPings(), orders: newOrders(o.clock), floods: newFloods(), forgers: newForgers(), strays: newStrays(),
 		loaded: make(chan struct{}), rethink: make(chan struct{}, 1), tasks: tasks.New(), mobiles: map[string]*mobile{}, history: newHistory(o.Settings.History),
-		ports: map[network.PortRef]association{}, motions: map[string]*motion{}, puntErrs: map[openflow.DatapathID]string{}, meterless: map[openflow.DatapathID]bool{},
+		ports: map[network.PortRef]association{}, motions: map[string]*motion{}, puntErrs: map[openflow.DatapathID]string{}, holding: map[openflow.DatapathID]holding{},
 		mute: map[openflow.DatapathID]bool{},
 	}
 	if err := s.cover(); err != nil {

@@ -22,24 +22,44 @@ const (
 	spoofRate  = 2000
 )
 
+// holding is how a switch holds devices to their addresses.
+type holding uint8
+
+// What a switch refuses, it is not asked for again.
+const (
+	// asking: what comes from elsewhere goes to the controller, and what is cached of
+	// a device that has left goes with its rules.
+	asking holding = iota
+	// askingStale is the same, but decisions may outlive the rules.
+	askingStale
+	// dropping: it has no meters.
+	dropping
+)
+
 // spoofRules are for packets with an address of our pools from where nobody is
 // known to have it. On a switch with meters they go to the controller, which ends
 // them, but for those that an old decision of the switch has sent there: a device
 // that returns to a place finds the decision of when it left. Elsewhere the rules
 // drop, and cached decisions are not known of such switches.
-func spoofRules(d openflow.DatapathID, given []netip.Prefix, meters bool) rule.Program {
+//
+// A rule that looks at ECN, and does the same as that below it, is there for Open
+// vSwitch: a decision about a device's packets does not cover ECN, so it is deleted
+// with the device's rules, and not turned into one to ask.
+func spoofRules(d openflow.DatapathID, given []netip.Prefix, how holding) rule.Program {
 	var p rule.Program
 	for _, prefix := range given {
-		r := network.Rule{
-			Switch: d, Band: network.BandPunt, Offset: spoofOffset,
-			Match: openflow.MustMatch(openflow.EthType(packet.TypeIPv4), openflow.IPSrcPrefix(prefix)),
-		}
-		if meters {
+		fields := []openflow.OXM{openflow.EthType(packet.TypeIPv4), openflow.IPSrcPrefix(prefix)}
+		r := network.Rule{Switch: d, Band: network.BandPunt, Offset: spoofOffset, Match: openflow.MustMatch(fields...)}
+		if how != dropping {
 			r.Meter, r.Actions = spoofMeter, []openflow.Action{openflow.OutputController(wholePacket)}
 		}
 		p.Rules = append(p.Rules, r)
+		if how == asking {
+			r.Offset, r.Match = r.Offset+1, openflow.MustMatch(append(fields, openflow.IPECN(0))...)
+			p.Rules = append(p.Rules, r)
+		}
 	}
-	if meters && len(p.Rules) > 0 {
+	if how != dropping && len(p.Rules) > 0 {
 		p.Meters = []network.Meter{{
 			Switch: d, ID: spoofMeter, Flags: openflow.MeterFlagPktps | openflow.MeterFlagBurst,
 			Bands: []openflow.MeterBand{{Type: openflow.BandDrop, Rate: spoofRate, Burst: spoofRate}},

@@ -10,19 +10,21 @@ import (
 )
 
 // What comes with an address of a pool from where no device has it passes the
-// meter on its way up, and is dropped by a switch without meters.
+// meter on its way up, whatever its ECN, and is dropped by a switch without meters.
 func TestSpoofRules(t *testing.T) {
 	given := []netip.Prefix{netip.MustParsePrefix("10.8.0.8/29"), netip.MustParsePrefix("10.8.0.16/28")}
-	p := spoofRules(7, given, true)
-	if len(p.Rules) != 2 || len(p.Meters) != 1 || p.Meters[0].Switch != 7 {
-		t.Fatalf("with meters: %+v", p)
-	}
-	for _, r := range p.Rules {
-		if r.Meter != p.Meters[0].ID || len(r.Actions) != 1 || r.Actions[0].Port() != openflow.PortController {
-			t.Errorf("with meters: %+v", r)
+	for how, want := range map[holding]int{asking: 4, askingStale: 2} {
+		p := spoofRules(7, given, how)
+		if len(p.Rules) != want || len(p.Meters) != 1 || p.Meters[0].Switch != 7 {
+			t.Fatalf("%d: %+v", how, p)
+		}
+		for _, r := range p.Rules {
+			if r.Meter != p.Meters[0].ID || len(r.Actions) != 1 || r.Actions[0].Port() != openflow.PortController {
+				t.Errorf("%d: %+v", how, r)
+			}
 		}
 	}
-	p = spoofRules(7, given, false)
+	p := spoofRules(7, given, dropping)
 	if len(p.Rules) != 2 || len(p.Meters) != 0 {
 		t.Fatalf("without meters: %+v", p)
 	}
@@ -31,7 +33,7 @@ func TestSpoofRules(t *testing.T) {
 			t.Errorf("without meters: %+v", r)
 		}
 	}
-	if p := spoofRules(7, nil, true); len(p.Rules)+len(p.Meters) != 0 {
+	if p := spoofRules(7, nil, asking); len(p.Rules)+len(p.Meters) != 0 {
 		t.Errorf("nothing is given out: %+v", p)
 	}
 }
