@@ -44,7 +44,7 @@ type Daemon struct {
 	told time.Time
 	// keeping stops the goroutine that renews the lease.
 	keeping *task
-	// overlap ends the listening to the interface that was left.
+	// overlap ends the listening to an interface that was left.
 	overlap *time.Timer
 	moves   []Move
 	count   Counters
@@ -65,6 +65,9 @@ type iface struct {
 	joined bool
 	// lost is when its link went.
 	lost time.Time
+	// leftUntil is until when packets may still be under way there, after the device has
+	// left it or has given up to move to it.
+	leftUntil time.Time
 	// sample is what probing has found.
 	sample  probe.Sample
 	probing *probing

@@ -151,7 +151,30 @@ func TestMoveReplacesMove(t *testing.T) {
 		}
 		w.pass(time.Minute)
 		w.active("a")
-		w.uses("a<[a b]", "a<[a]", "a<[a]")
+		w.uses("a<[a b]", "a<[a b]", "a<[a b]", "a<[a]")
+	})
+}
+
+// Whatever the device does next, it takes in what is under way where it was until just
+// now, for as long as after any move.
+func TestListensToAllThatWereJustLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(c *Config) { c.Interfaces = append(c.Interfaces, Interface{Name: "c", Cost: 9}) }).start()
+		w.uses("a<[a]")
+		move := func(to string) {
+			t.Helper()
+			if _, err := w.d.MoveTo(context.Background(), to, "test", -1); err != nil {
+				t.Error(err)
+			}
+		}
+		move("b")
+		w.pass(100 * time.Millisecond)
+		move("c")
+		w.pass(100 * time.Millisecond)
+		w.uses("a<[a b]", "b<[b a]", "b<[b a c]", "c<[c a b]")
+		move("b")
+		w.pass(time.Minute)
+		w.uses("c<[c a b]", "b<[b a c]", "b<[b c]", "b<[b]")
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/handover/mobile/lease"
@@ -142,7 +143,7 @@ func (d *Daemon) begin(target *iface, why string, waiting chan<- result) {
 	d.attempt = a
 	d.log.Info("joining a network", "interface", target.Name, "why", why)
 	if a.from != nil && a.from.usable() {
-		if err := d.use(a.from.Name, a.from.Name, target.Name); err != nil {
+		if err := d.use(a.from, target); err != nil {
 			d.log.Warn("the datapath does not listen to the new interface yet", "interface", target.Name, "error", err)
 		} else {
 			a.both = true
@@ -171,11 +172,55 @@ func (d *Daemon) join(ctx context.Context, p lease.Port, known *lease.Lease) (le
 	return l, err
 }
 
-func (d *Daemon) use(send string, receive ...string) error {
+// use has the datapath send by an interface and listen to it, to others that are named,
+// and to those where packets of before may still be under way.
+func (d *Daemon) use(send *iface, also ...*iface) error {
+	receive, now := []string{send.Name}, time.Now()
+	var again time.Time
+	for _, i := range d.interfaces {
+		left := i != send && i.usable() && now.Before(i.leftUntil)
+		if left && (again.IsZero() || i.leftUntil.Before(again)) {
+			again = i.leftUntil
+		}
+		if left || slices.Contains(also, i) {
+			receive = append(receive, i.Name)
+		}
+	}
 	ctx, cancel := d.pathContext()
 	defer cancel()
-	return d.path.Use(ctx, send, receive)
+	if err := d.path.Use(ctx, send.Name, receive); err != nil {
+		return err
+	}
+	d.stopTimers()
+	if !again.IsZero() {
+		d.endOverlap(again.Sub(now))
+	}
+	return nil
 }
+
+// endOverlap stops listening, after a while, to interfaces that were left.
+func (d *Daemon) endOverlap(after time.Duration) {
+	var timer *time.Timer
+	timer = time.AfterFunc(after, func() {
+		d.post(d.ctx, func() {
+			if d.overlap != timer || d.active == nil {
+				return
+			}
+			var also []*iface
+			if d.attempt != nil && d.attempt.both {
+				also = append(also, d.attempt.target)
+			}
+			if err := d.use(d.active, also...); err != nil {
+				d.log.Warn("the datapath still listens to an interface that was left", "error", err)
+			}
+		})
+	})
+	d.overlap = timer
+}
+
+// left notes that the device goes on elsewhere: what is under way there comes in for a
+// while.
+func (d *Daemon) left(i *iface) { i.leftUntil = time.Now().Add(d.cfg.Overlap) }
 
 // finish ends a move, well or not.
 func (d *Daemon) finish(a *attempt, l lease.Lease, took time.Duration, err error) {
@@ -238,36 +283,16 @@ func (d *Daemon) strange(a *attempt, l lease.Lease) error {
 
 // switchTo is the change of the datapath.
 func (d *Daemon) switchTo(a *attempt) (time.Duration, error) {
-	receive := []string{a.target.Name}
+	var also []*iface
 	if a.both {
-		receive = append(receive, a.from.Name)
+		d.left(a.from)
+		also = append(also, a.from)
 	}
 	began := time.Now()
-	if err := d.use(a.target.Name, receive...); err != nil {
+	if err := d.use(a.target, also...); err != nil {
 		return 0, fmt.Errorf("the datapath: %w", err)
 	}
-	took := time.Since(began)
-	if a.both {
-		d.endOverlap(a.target)
-	}
-	return took, nil
-}
-
-// endOverlap stops listening to the old interface after a while.
-func (d *Daemon) endOverlap(target *iface) {
-	d.stopTimers()
-	var timer *time.Timer
-	timer = time.AfterFunc(d.cfg.Overlap, func() {
-		d.post(d.ctx, func() {
-			if d.overlap != timer || d.active != target || d.attempt != nil && d.attempt.both {
-				return
-			}
-			if err := d.use(target.Name, target.Name); err != nil {
-				d.log.Warn("the datapath still listens to the old interface", "error", err)
-			}
-		})
-	})
-	d.overlap = timer
+	return time.Since(began), nil
 }
 
 // failed bars the target for a while and goes on with what there is.
@@ -277,7 +302,7 @@ func (d *Daemon) failed(a *attempt, m Move, err error) {
 	d.record(a, m, err)
 	d.log.Warn("the network is not joined", "interface", m.To, "error", err, "after", m.Lease)
 	if a.both {
-		if err := d.use(a.from.Name, a.from.Name); err != nil {
+		if err := d.use(a.from); err != nil {
 			d.log.Warn("the datapath still listens to an interface that failed", "interface", a.target.Name, "error", err)
 		}
 	}
@@ -291,7 +316,8 @@ func (d *Daemon) abandon(why error) {
 	d.attempt = nil
 	a.cancel()
 	if a.both && d.active == a.from {
-		if err := d.use(a.from.Name, a.from.Name); err != nil {
+		d.left(a.target) // the network may send there already
+		if err := d.use(a.from); err != nil {
 			d.log.Warn("the datapath still listens to two interfaces", "error", err)
 		}
 	}
