@@ -116,7 +116,13 @@ func (r *rig) idle() {
 // down follows a packet from the world beyond the root to a device.
 func (r *rig) down(ip netip.Addr, home openflow.MAC) []arrival {
 	r.t.Helper()
-	return r.w.deliver(r.t, uplink, fake.NewPacket(openflow.EthType(packet.TypeIPv4), openflow.EthSrc(routerMAC), openflow.EthDst(home),
+	return r.downAt(uplink, ip, home)
+}
+
+// downAt follows one that has come as far as a port.
+func (r *rig) downAt(at network.PortRef, ip netip.Addr, home openflow.MAC) []arrival {
+	r.t.Helper()
+	return r.w.deliver(r.t, at, fake.NewPacket(openflow.EthType(packet.TypeIPv4), openflow.EthSrc(routerMAC), openflow.EthDst(home),
 		openflow.IPSrc(server), openflow.IPDst(ip), openflow.IPProto(packet.ProtoTCP)))
 }
 

@@ -178,8 +178,8 @@ func compare(old, now []network.Rule) Changes {
 	return c
 }
 
-// lay returns rules with those of others that are on switches of their own: of the
-// next plan the branch without its join, of the last one what it alone has.
+// lay returns rules with those of a next plan that are on switches of their own: the
+// branch without its join.
 func lay(rules, others []network.Rule) []network.Rule {
 	here := map[openflow.DatapathID]bool{}
 	rules = slices.Clone(rules)
@@ -192,4 +192,24 @@ func lay(rules, others []network.Rule) []network.Rule {
 		}
 	}
 	return rules
+}
+
+// keep returns rules with those of before by which packets that are under way on a way
+// that the device has left still get there, or to a root. Of what is on switches of the
+// new ways too, these are the rules that tell nothing by the port of packets to the
+// device, and no copies by their mark: those could catch what goes by the new rules.
+func keep(rules, before []network.Rule) []network.Rule {
+	here, have := map[openflow.DatapathID]bool{}, map[placeKey]bool{}
+	for i := range rules {
+		here[rules[i].Switch] = true
+		have[placeKey{rules[i].Switch, rules[i].Key()}] = true
+	}
+	out := slices.Clone(rules)
+	for _, r := range before {
+		plain := r.Offset == route.OffsetUp || r.Offset == route.OffsetDown
+		if !here[r.Switch] || plain && !have[placeKey{r.Switch, r.Key()}] {
+			out = append(out, r)
+		}
+	}
+	return out
 }

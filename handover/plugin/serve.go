@@ -27,8 +27,8 @@ type trip struct {
 	// written, if set, is called when the rules are in the switches, before old
 	// ones are removed.
 	written func()
-	// strays leaves rules alone on switches that the device's way has left, since
-	// packets are still on their way there: the end of the second place removes them.
+	// strays leaves rules alone of ways that the device has left, since packets are
+	// still on their way there: the end of the second place removes them.
 	strays bool
 }
 
@@ -65,7 +65,7 @@ func (s *Service) follow(ctx context.Context, t *trip, steps []route.Step) error
 		how := rule.ApplyOptions{Atomic: true, Waves: step.Waves}
 		rules := step.Plan.Program.Rules
 		if t.strays {
-			rules = lay(rules, t.m.rules)
+			rules = keep(rules, t.m.rules)
 		}
 		if err := s.declare(ctx, t, step.Plan, rules, how, i == len(steps)-1); err != nil {
 			return err
@@ -221,9 +221,10 @@ func (s *Service) setSecond(id string, m *mobile, x *second, after time.Duration
 
 const (
 	// linger is how long rules that are not needed any more stay after those that
-	// replace them are confirmed: packets are still on their way, and a switch may
-	// go by what it remembers for some milliseconds after it has confirmed a rule.
-	linger = 50 * time.Millisecond
+	// replace them are confirmed: packets are still on their way, a switch may go by
+	// what it remembers after it has confirmed a rule, and the device may still send
+	// from its old place. On a busy machine each of these takes tenths of a second.
+	linger = 400 * time.Millisecond
 	// endSecondRetry is how soon the end of a second place is tried again, at first.
 	endSecondRetry = 100 * time.Millisecond
 	endSecondTries = 50

@@ -93,6 +93,51 @@ func TestSeamless(t *testing.T) {
 	}
 }
 
+// What is under way by a way that the device has just left goes on, though the device
+// has moved again since: to another place, or back.
+func TestUnderWayThroughTwoMoves(t *testing.T) {
+	mac4, mac5 := mac("02:00:00:00:00:04"), mac("02:00:00:00:00:05")
+	for name, next := range map[string]struct {
+		at  network.PortRef
+		mac openflow.MAC
+	}{"on": {edge5, mac5}, "back": {edge3, mac3}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(x *Settings) {
+				for i := range x.Classes {
+					x.Classes[i].Overlap = 10 * time.Second
+				}
+				for i := range x.Devices {
+					if x.Devices[i].ID == "phone" {
+						x.Devices[i].MACs = append(x.Devices[i].MACs, mac5)
+					}
+				}
+			})
+			ip := r.attach(edge3, mac3)
+			for _, m := range []struct {
+				at  network.PortRef
+				mac openflow.MAC
+			}{{edge4, mac4}, next} {
+				if r.move(m.at, m.mac, ip) != ip {
+					t.Fatal("a move was not acknowledged")
+				}
+				r.idle()
+			}
+			for _, at := range []network.PortRef{ref(2, 11), ref(3, 12)} {
+				down := r.downAt(at, ip, mac3)
+				if len(down) == 0 {
+					t.Errorf("what is under way to the device at %v is dropped", at)
+				}
+			}
+			for _, at := range []network.PortRef{ref(2, 12), ref(1, 11)} {
+				up := r.up(at, mac3, ip)
+				if !slices.Equal(up, []arrival{{uplink, mac3, routerMAC}}) {
+					t.Errorf("what is under way from the device at %v comes out at %v", at, up)
+				}
+			}
+		})
+	}
+}
+
 func TestReleaseAndExpiry(t *testing.T) {
 	r := newRig(t, nil)
 	ip := r.attach(edge3, mac1)
