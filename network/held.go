@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -92,16 +91,17 @@ func (h *Held) take() bool {
 }
 
 // Release sends the packet through the switch's flow tables, as if it had just
-// come in by its port: rules installed meanwhile apply to it. A checksum that its
-// sender has left to a card is finished first: a virtual switch sends such packets
-// up as they are, and nobody finishes them when they come back.
+// come in by its port: rules installed meanwhile apply to it.
 func (h *Held) Release() error {
+	return h.Output([]openflow.Action{openflow.Output(openflow.PortTable)})
+}
+
+// Output sends the packet on by the actions, as [PacketIn.Output] does.
+func (h *Held) Output(actions []openflow.Action) error {
 	if !h.take() {
 		return nil
 	}
-	p := &h.packet
-	packet.CompleteChecksum(p.Data, &p.Headers)
-	return p.Switch.PacketOut(p.InPort, []openflow.Action{openflow.Output(openflow.PortTable)}, p.Data)
+	return h.packet.Output(actions)
 }
 
 // Forward hands the packet to default forwarding.

@@ -62,6 +62,14 @@ func (p *PacketIn) Resubmit() error {
 	if !s.resubmitted.may(p.InPort, p.Data, p.At) {
 		return fmt.Errorf("switch %v, port %d: %w", s.dpid, p.InPort, ErrResubmitted)
 	}
+	return p.Output([]openflow.Action{openflow.Output(openflow.PortTable)})
+}
+
+// Output has the switch do the actions with the packet, as if it had just come in by
+// its port. A checksum that its sender has left to a card is finished first: a virtual
+// switch sends such packets up as they are, and nobody finishes them when they come
+// back. It never waits.
+func (p *PacketIn) Output(actions []openflow.Action) error {
 	packet.CompleteChecksum(p.Data, &p.Headers)
-	return s.PacketOut(p.InPort, []openflow.Action{openflow.Output(openflow.PortTable)}, p.Data)
+	return p.Switch.PacketOut(p.InPort, actions, p.Data)
 }

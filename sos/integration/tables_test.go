@@ -92,11 +92,12 @@ func (w *world) wantRules(n names, sw string, want ...string) {
 	}
 }
 
-// wantPublishedTable compares with table 5.2.1.
+// wantPublishedTable compares with table 5.2.1. First packets come to the controller
+// first, and go on by rule 1's actions.
 func (w *world) wantPublishedTable(n names) {
 	w.t.Helper()
 	w.wantRules(n, "s1",
-		/* 1 */ "tcp,in_port={s1>client},nw_src={client:ip},nw_dst={server:ip},tp_src={client:port},tp_dst={server:port} actions=set_field:{x:mac}->eth_dst,set_field:{x:ip}->ip_dst,set_field:{x:port}->tcp_dst,output:{s1>x}",
+		/* 1 */ "tcp,in_port={s1>client},nw_src={client:ip},nw_dst={server:ip},tp_src={client:port},tp_dst={server:port},tcp_flags=-syn actions=set_field:{x:mac}->eth_dst,set_field:{x:ip}->ip_dst,set_field:{x:port}->tcp_dst,output:{s1>x}",
 		/* 2 */ "tcp,in_port={s1>x},nw_src={x:ip},nw_dst={client:ip},tp_src={x:port},tp_dst={client:port} actions=set_field:{server:mac}->eth_src,set_field:{server:ip}->ip_src,set_field:{server:port}->tcp_src,output:{s1>client}",
 		/* 3 */ "tcp,in_port={s1>x},nw_src={x:ip},nw_dst={y:ip} actions=output:{s1>s2}",
 		/* 4 */ "tcp,in_port={s1>s2},nw_src={y:ip},nw_dst={x:ip} actions=output:{s1>x}")
@@ -112,7 +113,7 @@ func (w *world) wantPublishedTable(n names) {
 func (w *world) wantLimitedTable(n names) {
 	w.t.Helper()
 	w.wantRules(n, "s1",
-		/* 1.1 */ "tcp,in_port={s1>client},nw_src={client:ip},nw_dst={server:ip},tp_src={client:port},tp_dst={server:port} actions=set_field:{x:mac}->eth_dst,output:{s1>xs}",
+		/* 1.1 */ "tcp,in_port={s1>client},nw_src={client:ip},nw_dst={server:ip},tp_src={client:port},tp_dst={server:port},tcp_flags=-syn actions=set_field:{x:mac}->eth_dst,output:{s1>xs}",
 		/* 2.2 */ "tcp,in_port={s1>xs},nw_src={server:ip},nw_dst={client:ip},tp_src={server:port},tp_dst={client:port} actions=set_field:{server:mac}->eth_src,output:{s1>client}",
 		/* 3.2 */ "tcp,in_port={s1>xs},nw_src={x:ip},nw_dst={y:ip} actions=output:{s1>s2}",
 		/* 4.1 */ "tcp,in_port={s1>s2},nw_src={y:ip},nw_dst={x:ip} actions=output:{s1>xs}")

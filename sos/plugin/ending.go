@@ -216,6 +216,7 @@ func (s *Service) end(ctx context.Context, ss *session) {
 	ss.release()
 	s.proven(ss)
 	ss.state = StateEnded
+	close(ss.over)
 	rec := s.recordOf(ss)
 	s.history.add(rec, s.config.History)
 	s.mu.Unlock()

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"net/netip"
+	"time"
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
@@ -39,8 +40,21 @@ type Rules interface {
 
 // Held is a packet that waits for a decision; a *network.Held.
 type Held interface {
-	// Release sends it through its switch's flow table.
-	Release() error
+	// Output sends it on by actions.
+	Output([]openflow.Action) error
 	// Forward hands it to default forwarding.
 	Forward() error
+	// Drop gives it up.
+	Drop()
 }
+
+// punted is a packet that a switch has sent up.
+type punted interface {
+	Hold(time.Duration) (Held, error)
+	Output([]openflow.Action) error
+}
+
+// packetIn is a *network.PacketIn.
+type packetIn struct{ *network.PacketIn }
+
+func (p packetIn) Hold(d time.Duration) (Held, error) { return p.PacketIn.Hold(d) }

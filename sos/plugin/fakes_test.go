@@ -387,6 +387,12 @@ func (a *fakeAgent) only(t *testing.T) agentapi.SessionID {
 	return agentapi.SessionID{}
 }
 
+func (a *fakeAgent) ids() []agentapi.SessionID {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Keys(a.sessions))
+}
+
 func (a *fakeAgent) count() int { a.mu.Lock(); defer a.mu.Unlock(); return len(a.sessions) }
 
 func (a *fakeAgent) getEvents(w http.ResponseWriter, r *http.Request) {
@@ -425,9 +431,26 @@ func (a *fakeAgent) getEvents(w http.ResponseWriter, r *http.Request) {
 
 // fakeHeld is a held packet.
 type fakeHeld struct {
-	net  *fakeNet
-	fate chan string
+	net     *fakeNet
+	fate    chan string
+	actions []openflow.Action // by which it was sent on
 }
 
-func (h *fakeHeld) Release() error { h.net.note("release"); h.fate <- "released"; return nil }
+func (h *fakeHeld) Output(a []openflow.Action) error {
+	h.net.note("release")
+	h.actions = a
+	h.fate <- "released"
+	return nil
+}
+func (h *fakeHeld) Drop()          { h.fate <- "dropped" }
 func (h *fakeHeld) Forward() error { h.net.note("forward"); h.fate <- "forwarded"; return nil }
+
+// fakePunted is a packet that a switch has sent up.
+type fakePunted struct {
+	held    *fakeHeld
+	taken   bool              // by Hold
+	actions []openflow.Action // by which it was sent on
+}
+
+func (p *fakePunted) Hold(time.Duration) (Held, error) { p.taken = true; return p.held, nil }
+func (p *fakePunted) Output(a []openflow.Action) error { p.actions = a; return nil }

@@ -23,15 +23,14 @@ func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 		return network.Continue
 	}
 	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
-	hold := func(d time.Duration) (Held, error) { return p.Hold(d) }
 	if s.view.Load().guards(&p.Headers) {
 		return s.fromAgent(flow{client: p.Headers.Source(), server: p.Headers.Destination()}, p.Resubmit)
 	}
-	return s.segment(at, &p.Headers, hold)
+	return s.segment(at, &p.Headers, packetIn{p})
 }
 
 // segment decides about a TCP segment that a switch sent up.
-func (s *Service) segment(at network.PortRef, h *packet.Headers, hold func(time.Duration) (Held, error)) network.Verdict {
+func (s *Service) segment(at network.PortRef, h *packet.Headers, p punted) network.Verdict {
 	f := flow{client: h.Source(), server: h.Destination()}
 	if !h.IsSYN() {
 		return s.answerReset(at, f, h)
@@ -44,24 +43,28 @@ func (s *Service) segment(at network.PortRef, h *packet.Headers, hold func(time.
 	if !ok || !s.fabric.Topology().IsEdge(at) {
 		return network.Continue
 	}
-	o := offer{flow: f, at: at, ethSrc: h.EthSrc, ethDst: h.EthDst}
+	o := offer{flow: f, at: at, ethSrc: h.EthSrc, ethDst: h.EthDst, isn: h.Seq}
 	if h.VLANTags > 0 {
 		o.vlan = h.VLANID
 	}
-	return s.offered(o, entry, hold)
+	return s.offered(o, entry, p)
 }
 
 // offered admits a connection, lets its retransmitted first packet join, or
 // lets it go directly.
-func (s *Service) offered(o offer, entry *Entry, hold func(time.Duration) (Held, error)) network.Verdict {
+func (s *Service) offered(o offer, entry *Entry, p punted) network.Verdict {
 	s.mu.Lock()
+	if old := s.sessions[o.flow]; old != nil && old.state != StateSetup {
+		s.mu.Unlock()
+		return s.again(old, o, entry, p)
+	}
 	ss, verdict := s.admit(o, entry)
 	limit := s.config.setupTime()
 	s.mu.Unlock()
 	if ss == nil {
 		return verdict
 	}
-	held, err := hold(maxQueue + limit + heldExtra)
+	held, err := p.Hold(maxQueue + limit + heldExtra)
 	if err != nil {
 		s.mu.Lock()
 		s.forget(ss)
@@ -80,11 +83,8 @@ func (s *Service) offered(o offer, entry *Entry, hold func(time.Duration) (Held,
 func (s *Service) admit(o offer, entry *Entry) (*session, network.Verdict) {
 	now := time.Now()
 	switch old := s.sessions[o.flow]; {
-	case old != nil && old.state == StateSetup:
-		// The packet that is being held will do for both.
-		return nil, network.Stop
 	case old != nil:
-		// Its rules are in place: what came here was on its way before.
+		// The packet that is being held will do for both.
 		return nil, network.Stop
 	case s.direct.has(o.flow, now):
 		return nil, network.Continue
@@ -105,6 +105,7 @@ func (s *Service) admit(o offer, entry *Entry) (*session, network.Verdict) {
 		return nil, network.Continue
 	}
 	ss := newSession(o.flow, entry, s.config.Tuning, now)
+	ss.isn = o.isn
 	s.sessions[o.flow], s.byID[ss.id] = ss, ss
 	s.setups++
 	s.perClient[client]++

@@ -153,19 +153,21 @@ func (b *bench) eventually(what string, f func() bool) {
 	}
 }
 
+// firstISN is the client's initial sequence number.
+const firstISN = 1000
+
 // syn offers the client's first packet to the service.
 func (b *bench) syn(from netip.AddrPort) (network.Verdict, *fakeHeld) {
 	h := packet.Headers{
 		Layers: packet.Ethernet | packet.IPv4 | packet.TCP, EthSrc: macA, EthDst: macB,
-		Src: from.Addr(), Dst: hostB.Addr(), SrcPort: from.Port(), DstPort: hostB.Port(), TCPFlags: packet.SYN,
+		Src: from.Addr(), Dst: hostB.Addr(), SrcPort: from.Port(), DstPort: hostB.Port(), TCPFlags: packet.SYN, Seq: firstISN,
 	}
-	held := &fakeHeld{net: b.net, fate: make(chan string, 1)}
-	taken := false
-	verdict := b.service.segment(at(1, portA), &h, func(time.Duration) (Held, error) { taken = true; return held, nil })
-	if !taken {
+	p := &fakePunted{held: &fakeHeld{net: b.net, fate: make(chan string, 1)}}
+	verdict := b.service.segment(at(1, portA), &h, p)
+	if !p.taken {
 		return verdict, nil
 	}
-	return verdict, held
+	return verdict, p.held
 }
 
 // fate waits for what becomes of a held packet.

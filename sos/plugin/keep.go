@@ -213,6 +213,7 @@ func (s *Service) nextLayout(ss *session, r agentapi.Role) (Layout, bool) {
 		return next, false
 	}
 	side.Path, side.AgentMAC, side.AgentVLAN = path.Hops, p.mac, p.vlan
+	side.PuntsSYN = r == agentapi.RoleClient && s.fabric.CanMatch(from.Switch, openflow.FieldTCPFlags)
 	*at = from
 	return next, !reflect.DeepEqual(*ss.layout.side(r), *side)
 }

@@ -47,6 +47,10 @@ type Side struct {
 	AgentPort uint16
 	AgentMAC  openflow.MAC
 	AgentVLAN uint16
+	// PuntsSYN says that the interception switch tells first packets of connections from
+	// others. They come to the controller, all of them, which sends them on to the agent;
+	// the session's rule is for the others. It is the client's side's only.
+	PuntsSYN bool `json:",omitempty"`
 	// OnLink says that the agent addresses its frames to the end host itself,
 	// so that their destination needs no rewriting.
 	OnLink bool
@@ -61,6 +65,19 @@ type Side struct {
 // table), those for packets to the client first.
 func (l Layout) ClientRules(can Capable) ([]network.Rule, error) {
 	return sideRules(l.ClientSide, l.Client, l.Server, can)
+}
+
+// Opening returns what becomes of the client's first packet at the interception switch:
+// what becomes of the others by rule 1, or, if that is for all of them, the tables.
+func (l Layout) Opening(can Capable) ([]openflow.Action, error) {
+	if !l.ClientSide.PuntsSYN {
+		return []openflow.Action{openflow.Output(openflow.PortTable)}, nil
+	}
+	rules, err := l.ClientRules(can)
+	if err != nil {
+		return nil, err
+	}
+	return rules[len(rules)-1].Actions, nil
 }
 
 // ServerRules returns the rules at the server's side (7 and 8).
@@ -90,6 +107,11 @@ func sideRules(s Side, end, far netip.AddrPort, can Capable) ([]network.Rule, er
 	toAgent, err := chain(s.Path, sent, arrives, can, firstCapable)
 	if err != nil {
 		return nil, err
+	}
+	if s.PuntsSYN {
+		if toAgent[0].Match, err = toAgent[0].Match.With(openflow.TCPFlags(0, tcpSYN)); err != nil {
+			return nil, fmt.Errorf("switch %v: %w", toAgent[0].Switch, err)
+		}
 	}
 	// A rule works only when those behind it do, so each chain is written from
 	// its end.

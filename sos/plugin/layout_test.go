@@ -114,6 +114,26 @@ func TestPublishedTable(t *testing.T) {
 	})
 }
 
+// TestFirstPackets leaves first packets to the controller where the interception switch
+// can tell them from others, and sends them the way of the others.
+func TestFirstPackets(t *testing.T) {
+	l := figure()
+	if opening, err := l.Opening(everything); err != nil || !slices.Equal(opening, []openflow.Action{openflow.Output(openflow.PortTable)}) {
+		t.Errorf("by a switch that cannot tell them from others: %v, %v", opening, err)
+	}
+	plain, server := bothSides(t, l, everything)
+	l.ClientSide.PuntsSYN = true
+	client, same := bothSides(t, l, everything)
+	sameRules(t, "server", same, server)
+	sameRules(t, "client", client, []network.Rule{
+		plain[0],
+		service(1, connection(portA, hostA, hostB, openflow.TCPFlags(0, tcpSYN)), plain[1].Actions...),
+	})
+	if opening, err := l.Opening(everything); err != nil || !slices.Equal(opening, plain[1].Actions) {
+		t.Errorf("first packets go by %v, %v", opening, err)
+	}
+}
+
 // limited makes the named switches rewrite MAC addresses only.
 func limited(names ...openflow.DatapathID) Capable {
 	return func(d openflow.DatapathID, f openflow.Field) bool {

@@ -17,6 +17,7 @@ func (s *Service) leftOver(id agentapi.SessionID, f *found) *session {
 	ss := &session{
 		id: id, state: StateResetting, started: time.Now(), how: "after a restart of the controller its agents did not both know it",
 		last: map[agentapi.Role]agentapi.Counters{}, ended: map[agentapi.Role]agentapi.SessionRecord{},
+		over: make(chan struct{}),
 	}
 	for role, x := range f.seen {
 		if len(x.Context) <= maxContext && json.Unmarshal(x.Context, &f.ctx) == nil {
@@ -79,6 +80,7 @@ func (s *Service) clearAway(ctx context.Context, ss *session, f *found) {
 func (s *Service) clearedAway(ss *session, f *found) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	close(ss.over)
 	if s.sessions[ss.flow] == ss {
 		delete(s.sessions, ss.flow)
 	}

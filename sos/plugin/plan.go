@@ -31,6 +31,7 @@ type offer struct {
 	at             network.PortRef
 	ethSrc, ethDst openflow.MAC
 	vlan           uint16
+	isn            uint32 // the client's initial sequence number
 }
 
 // endpoint is an end host, or the router it is reached by.
@@ -189,6 +190,7 @@ func (s *Service) plan(ss *session, o offer, server endpoint) error {
 			return err
 		}
 	}
+	ss.layout.ClientSide.PuntsSYN = s.fabric.CanMatch(o.at.Switch, openflow.FieldTCPFlags)
 	last := func(sd *Side) network.PortRef {
 		h := sd.Path[len(sd.Path)-1]
 		return network.PortRef{Switch: h.Switch, Port: h.Out}

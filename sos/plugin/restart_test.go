@@ -92,7 +92,6 @@ func TestRestart(t *testing.T) {
 	if got := b.fate(held); got != "released" {
 		t.Fatalf("the packet was %s", got)
 	}
-	id := b.x.only(t)
 	before := b.net.snapshot()
 	b.stop()
 	half := agentapi.NewSessionID()
@@ -120,13 +119,19 @@ func TestRestart(t *testing.T) {
 	if probe := b.frame(); probe.Destination() != lost.Client || probe.Source() != hostB {
 		t.Errorf("%v is provoked, want the client of the half session", probe.Destination())
 	}
-	if v, held := b.syn(lost.Client); v != network.Stop || held != nil {
-		t.Errorf("while its client is being reset, a new connection of the half session's ends is taken up: %v, held %v", v, held != nil)
+	v, next := b.syn(lost.Client)
+	if v != network.Stop {
+		t.Errorf("while its client is being reset, a new connection of the half session's ends: %v", v)
+	}
+	if got := b.fate(next); got != "released" {
+		t.Errorf("once that is over, its first packet is %s", got)
 	}
 	if taken := b.service.taken; taken.Sessions != 1 || taken.Dropped != 1 {
 		t.Errorf("taken over: %+v", taken)
 	}
-	b.x.finish(id, agentapi.ReasonClosed)
-	b.y.finish(id, agentapi.ReasonClosed)
+	for _, id := range b.x.ids() {
+		b.x.finish(id, agentapi.ReasonClosed)
+		b.y.finish(id, agentapi.ReasonClosed)
+	}
 	b.clean()
 }

@@ -38,7 +38,12 @@ func TestSessionFromFirstPacketToEnd(t *testing.T) {
 	before("apply client", "release")
 
 	id := b.x.only(t)
-	client, server := bothSides(t, figure(), everything)
+	asked := figure()
+	asked.ClientSide.PuntsSYN = true
+	client, server := bothSides(t, asked, everything)
+	if !slices.Equal(held.actions, client[1].Actions) {
+		t.Errorf("the first packet was sent on by %v, the others are by %v", held.actions, client[1].Actions)
+	}
 	rules := b.net.snapshot()
 	sameRules(t, "client", rules["session/"+id.String()+"/client"], client)
 	sameRules(t, "server", rules["session/"+id.String()+"/server"], server)
@@ -332,6 +337,7 @@ func TestReroute(t *testing.T) {
 	b.service.NetworkChanged(network.Event{Kind: network.LinkDown})
 	want := figure()
 	want.ClientSide.Path = []network.Hop{hop(3, 7, 1), hop(1, 8, portX)}
+	want.ClientSide.PuntsSYN = true
 	client, _ := bothSides(t, want, everything)
 	id := b.x.only(t)
 	b.eventually("rules follow the client", func() bool {

@@ -33,6 +33,7 @@ const (
 type session struct {
 	id      agentapi.SessionID
 	flow    flow
+	isn     uint32 // the client's initial sequence number; 0 if it is not known
 	entry   string
 	tuning  Tuning
 	started time.Time
@@ -54,8 +55,12 @@ type session struct {
 	ended map[agentapi.Role]agentapi.SessionRecord
 	// bothEnded is closed when both agents have reported the end.
 	bothEnded chan struct{}
-	how       string
-	stored    bool // the store has it as a live one
+	// over is closed when nothing of the session is left in the network; awaited says
+	// that a first packet of the next connection with its ports waits for that.
+	over    chan struct{}
+	awaited bool
+	how     string
+	stored  bool // the store has it as a live one
 	// changing serialises changes of the session's rules after its set-up.
 	changing sync.Mutex
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -26,7 +27,7 @@ func newSession(f flow, entry *Entry, global Tuning, now time.Time) *session {
 		id: agentapi.NewSessionID(), flow: f, entry: entry.ID, tuning: entry.Tuning.over(global),
 		started: now, state: StateSetup,
 		last: map[agentapi.Role]agentapi.Counters{}, ended: map[agentapi.Role]agentapi.SessionRecord{},
-		bothEnded: make(chan struct{}),
+		bothEnded: make(chan struct{}), over: make(chan struct{}),
 	}
 }
 
@@ -54,12 +55,23 @@ func (s *Service) setUp(ctx context.Context, ss *session, o offer, held Held) {
 		s.notEstablished(ss, err)
 		return
 	}
-	if err := held.Release(); err != nil {
-		// It was held too long and has gone directly, or its switch is gone: the
-		// client will send it again, into the rules.
-		s.log.Info("first packet was not released", "session", ss.id, "flow", ss.flow, "error", err)
-	}
+	s.mu.Lock()
+	layout := ss.layout
+	s.mu.Unlock()
+	s.open(ss, layout, held.Output)
 	s.established(ss, watch.total())
+}
+
+// open sends the client's first packet to its agent. If that fails, the client will
+// send it again: its switch is gone, or it was held too long and has gone directly.
+func (s *Service) open(ss *session, l Layout, output func([]openflow.Action) error) {
+	actions, err := l.Opening(s.fabric.CanSet)
+	if err == nil {
+		err = output(actions)
+	}
+	if err != nil {
+		s.log.Debug("first packet was not sent to its agent", "session", ss.id, "flow", ss.flow, "error", err)
+	}
 }
 
 // took adds the time since the last step to one of a set-up's steps.
