@@ -27,6 +27,8 @@ for unit in "$here"/systemd/*.service; do
 	install -D -m 0644 "$unit" "$root/lib/systemd/system/$(basename "$unit")"
 done
 install -D -m 0644 "$here/debian/sysctl.conf" "$root/usr/share/doc/sluice/examples/sysctl.conf"
+install -m 0644 "$here/debian/copyright" "$root/usr/share/doc/sluice/copyright"
+gzip -9n <"$here/../CHANGELOG.md" >"$root/usr/share/doc/sluice/changelog.gz"
 
 mkdir -p "$root/etc/sluice" "$root/usr/share/man/man1" "$root/DEBIAN"
 chmod 0750 "$root/etc/sluice"
@@ -51,7 +53,8 @@ cat >"$root/DEBIAN/control" <<CONTROL
 Package: sluice
 Version: $version
 Architecture: $architecture
-Maintainer: The Sluice authors <sluice@localhost>
+Maintainer: The Sluice Authors <sluice-net@users.noreply.github.com>
+Homepage: https://github.com/sluice-net/sluice
 Section: net
 Priority: optional
 Installed-Size: $(du -ks "$root" | cut -f1)

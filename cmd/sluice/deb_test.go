@@ -45,6 +45,9 @@ func TestDebianPackage(t *testing.T) {
 	if got := strings.TrimSpace(must(t, "dpkg-deb", "--field", file, "Version")); got != "1.2.3+4+gabcdef" {
 		t.Errorf("version %q", got)
 	}
+	if got := strings.TrimSpace(must(t, "dpkg-deb", "--field", file, "Maintainer")); !regexp.MustCompile(`^The Sluice Authors <\S+@\S+\.\S+>$`).MatchString(got) {
+		t.Errorf("maintainer %q", got)
+	}
 	root := filepath.Join(dir, "root")
 	for _, sub := range []string{"updates", "info"} {
 		if err := os.MkdirAll(filepath.Join(root, "var/lib/dpkg", sub), 0o755); err != nil {
@@ -69,6 +72,7 @@ func TestDebianPackage(t *testing.T) {
 	for _, name := range []string{
 		"etc/sluice/controller.yaml", "etc/sluice/agent.yaml", "lib/systemd/system/sluice-controller.service", "lib/systemd/system/sluice-agent.service",
 		"usr/share/bash-completion/completions/sluice", "usr/share/zsh/vendor-completions/_sluice", "usr/share/fish/vendor_completions.d/sluice.fish", "usr/share/man/man1/sluice.1.gz",
+		"usr/share/doc/sluice/copyright", "usr/share/doc/sluice/changelog.gz",
 	} {
 		if info, err := os.Stat(filepath.Join(extracted, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
