@@ -73,7 +73,7 @@ func TestClassesOnLessCapacity(t *testing.T) {
 	c.start()
 	c.discover()
 	within(t, 20*time.Second, "the second class yields", func() error {
-		if i, _ := c.service.Class("class1"); i.State != latency.StateDegraded || !strings.Contains(i.Reason, "4000000 bit/s asked, 1000000 of 5000000") {
+		if i, _ := c.service.Class("class1"); i.State != latency.StateDegraded || !strings.Contains(i.Reason, "4000000 bit/s asked, 924000 of 5000000") {
 			return fmt.Errorf("%s: %s", i.State, i.Reason)
 		}
 		return nil

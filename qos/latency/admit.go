@@ -80,7 +80,8 @@ func (s *Service) promise(c *Class, routes []Route) error {
 		p.Over = s.critical.Within(c.matches())
 	}
 	for _, at := range portsOf(routes) {
-		p.Shares = append(p.Shares, reserve.Share{Link: at, Rate: s.ratesAt(c, s.fabric.Capacity(at)).min})
+		capacity := s.fabric.Capacity(at)
+		p.Shares = append(p.Shares, reserve.Share{Link: at, Rate: s.ratesAt(c, capacity).min, Kept: kept(capacity)})
 	}
 	err := s.book.Admit(p)
 	var short *reserve.Shortage

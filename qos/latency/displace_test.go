@@ -29,7 +29,7 @@ func TestLostCapacity(t *testing.T) {
 		t.Errorf("the first: %s, %s", c.State, c.Reason)
 	}
 	c, _ := x.Class("second")
-	if c.State != StateDegraded || !strings.Contains(c.Reason, "0000000000000001, port 2: 4000000 bit/s asked, 2000000 of 6000000") {
+	if c.State != StateDegraded || !strings.Contains(c.Reason, "0000000000000001, port 2: 4000000 bit/s asked, 1924000 of 6000000") {
 		t.Errorf("8 Mbit/s are guaranteed on 6: %s, %q", c.State, c.Reason)
 	}
 	if c.Ports[0].MinRate != leastRate {

@@ -121,6 +121,10 @@ func probeLeaf(capacity uint64) ovsdb.Queue {
 	}
 }
 
+// kept is what the queues of a port guarantee to others than classes: to probes and to
+// traffic without a class.
+func kept(capacity uint64) uint64 { return probeLeaf(capacity).MinRate + leastRate }
+
 // roots are the disciplines of one switch: a bucket at every port, with the leaf of
 // traffic without a class, those of the classes that leave by it, and that of probes.
 func roots(capacities map[uint32]uint64, leaves map[uint32][]ovsdb.Queue) map[uint32]ovsdb.Root {

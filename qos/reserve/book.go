@@ -23,6 +23,9 @@ type Key struct {
 type Share struct {
 	Link Link
 	Rate uint64
+	// Kept is what the link's queues keep for traffic without a promise, as probes of the
+	// link: it must be left beside all that is promised.
+	Kept uint64
 	// Answers is what the link carries of the answers to the traffic that counters of
 	// the promise show. Nothing needs to be promised to them.
 	Answers uint64
@@ -103,6 +106,7 @@ func (b *Book) Admit(p Promise) error {
 		if p.Enforced {
 			free = b.unpromised(s.Link, u, append(slices.Clone(p.Over), p.Key))
 		}
+		free -= min(free, s.Kept)
 		if u.Capacity == 0 || free < asked[s.Link] {
 			return &Shortage{Link: s.Link, Asked: asked[s.Link], Available: free, Capacity: u.Capacity}
 		}
