@@ -140,7 +140,8 @@ func networkConfig(c *config.Controller) (network.Config, error) {
 	}
 	nc := network.Config{
 		EchoInterval: c.OpenFlow.EchoInterval, EchoTimeout: c.OpenFlow.EchoTimeout, RequestTimeout: c.OpenFlow.RequestTimeout,
-		MaxSwitches: c.OpenFlow.MaxSwitches, MaxPorts: c.OpenFlow.MaxPorts, HoldLimit: c.Network.Hosts.HoldLimit,
+		MaxSwitches: c.OpenFlow.MaxSwitches, MaxPorts: c.OpenFlow.MaxPorts,
+		MaxReply: int64(c.OpenFlow.MaxReply), MaxReplies: int64(c.OpenFlow.MaxReplies), HoldLimit: c.Network.Hosts.HoldLimit,
 		ForwardIdle: c.Network.Forwarding.IdleTimeout, ForwardRules: c.Network.Forwarding.MaxRules, ForwardMetric: metric,
 		DisableForwarding: !c.Network.Forwarding.Enabled,
 		IgnoreVLAN:        c.Network.Hosts.IgnoreVLAN, Subnets: c.Network.Hosts.Subnets,

@@ -51,6 +51,9 @@ type Config struct {
 	MaxSwitches int
 	// MaxPorts bounds the ports of one switch. One that has more is refused.
 	MaxPorts int
+	// MaxReply bounds the memory that unfinished replies of one switch take, and
+	// MaxReplies that of all switches; a little is each switch's own.
+	MaxReply, MaxReplies int64
 
 	// HoldLimit bounds the packets held for services on one switch.
 	HoldLimit int
@@ -133,6 +136,8 @@ func (c Config) withDefaults() Config {
 	c.HandshakeTimeout = cmp.Or(c.HandshakeTimeout, 30*time.Second)
 	c.MaxSwitches = cmp.Or(c.MaxSwitches, 4096)
 	c.MaxPorts = cmp.Or(c.MaxPorts, DefaultMaxPorts)
+	c.MaxReply = cmp.Or(c.MaxReply, 64<<20)
+	c.MaxReplies = cmp.Or(c.MaxReplies, 256<<20)
 	c.HoldLimit = cmp.Or(c.HoldLimit, 4096)
 	c.PacketOutBytes = cmp.Or(c.PacketOutBytes, 1<<20)
 	c.ControlBytes = cmp.Or(c.ControlBytes, 64<<20)

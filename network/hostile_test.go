@@ -93,3 +93,21 @@ func TestManyPortsHarmNoLink(t *testing.T) {
 		t.Errorf("%d links, want 2", got)
 	}
 }
+
+// Counters of ports that a switch does not have are not kept.
+func TestCountersOfPortsThatAreNotThereAreNotKept(t *testing.T) {
+	n, _ := start(t, network.Config{StatsInterval: 50 * time.Millisecond})
+	var reading atomic.Uint64
+	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 1, PortStats: func() []openflow.PortStats {
+		read := openflow.Duration{Sec: uint32(reading.Add(1))}
+		return []openflow.PortStats{{Port: 7, Duration: read}, {Port: 1, Duration: read}}
+	}})
+	connect(t, n, s, 1)
+	eventually(t, "a rate of its port", func() bool {
+		_, is := n.PortRate(network.PortRef{Switch: 1, Port: 1})
+		return is
+	})
+	if _, is := n.PortRate(network.PortRef{Switch: 1, Port: 7}); is {
+		t.Error("a rate is kept of a port that the switch does not have")
+	}
+}

@@ -130,8 +130,8 @@ func (s *Switch) readCounters(ctx context.Context, take func(stats.Sample)) {
 			return
 		}
 		for _, p := range *ports {
-			if p.Port > openflow.PortMax {
-				continue
+			if _, is := s.Port(p.Port); !is || p.Port > openflow.PortMax || !s.Connected() {
+				continue // nothing is kept of what is not there
 			}
 			take(stats.Sample{
 				Port: PortRef{Switch: s.dpid, Port: p.Port}, Sent: r.sent, Received: r.answered, Age: p.Duration.Duration(),

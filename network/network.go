@@ -31,6 +31,7 @@ type Network struct {
 	handlers []chained
 	running  atomic.Bool
 	sessions atomic.Int64
+	replies  memory
 
 	mu       sync.Mutex
 	all      map[openflow.DatapathID]*Switch // registered, perhaps not up yet
@@ -53,7 +54,8 @@ func New(c Config) (*Network, error) {
 	c = c.withDefaults()
 	n := &Network{
 		cfg: c, log: c.Log, ledger: ledger.New(c.Generation),
-		all: map[openflow.DatapathID]*Switch{}, byHash: map[uint16]*Owner{},
+		replies: memory{each: c.MaxReply, limit: c.MaxReplies},
+		all:     map[openflow.DatapathID]*Switch{}, byHash: map[uint16]*Owner{},
 	}
 	n.switches.Store(&map[openflow.DatapathID]*Switch{})
 	n.topo.Store(topology.New(0, nil, nil))

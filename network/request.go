@@ -16,14 +16,10 @@ type request struct {
 	sent     time.Time
 	answered time.Time // when the reader saw the last part
 	parts    []openflow.Message
-	bytes    int
+	bytes    int64 // that the parts take
 	err      error
 	done     chan struct{}
 }
-
-// maxReply bounds the parts of one multipart reply, so that a switch cannot fill
-// the memory with a reply that never ends.
-const maxReply = 256 << 20
 
 // call sends a message and waits for its reply: all parts of it, or the error
 // the switch answered with.
@@ -49,6 +45,7 @@ func (s *Switch) exchange(ctx context.Context, m openflow.Message) (*request, er
 		s.mu.Lock()
 		delete(s.requests, xid)
 		s.mu.Unlock()
+		s.n.replies.give(&s.replies, r.bytes)
 	}()
 	if err := s.send(m, xid); err != nil {
 		return nil, err
@@ -91,9 +88,9 @@ func (s *Switch) reply(raw []byte) {
 		s.finish(xid, r, err)
 		return
 	}
-	r.parts = append(r.parts, m)
-	if r.bytes += len(raw); r.bytes > maxReply {
-		s.finish(xid, r, fmt.Errorf("%w: reply of more than %d bytes", ErrBusy, maxReply))
+	if err := s.keep(xid, r, m); err != nil {
+		s.limiter.warn(s.n.log, "reply of a switch not kept", "switch", s.dpid, "error", err)
+		s.finish(xid, r, err)
 		return
 	}
 	if mp, ok := m.(*openflow.MultipartReply); ok && mp.More {

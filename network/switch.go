@@ -61,6 +61,7 @@ type Switch struct {
 	resubmitted *resubmitted
 
 	counters switchCounters
+	replies  purse
 }
 
 // switchCounters count what a session has done.

@@ -1,0 +1,135 @@
+package network
+
+import (
+	"context"
+	"net"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// heap is what is in use after a collection of garbage.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// silent is a session with a switch that reads and says nothing.
+func silent(t *testing.T, n *Network) *Switch {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	s := n.newSwitch(ours)
+	ended := make(chan struct{})
+	go func() { s.out.run(s.done); close(ended) }()
+	go func() {
+		b := make([]byte, 1024)
+		for {
+			if _, err := theirs.Read(b); err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(s.done)
+		_ = ours.Close()
+		_ = theirs.Close()
+		<-ended
+	})
+	return s
+}
+
+// What a switch sends may take far more memory than bytes on the wire: a part without
+// anything, an instruction of eight bytes. It is what it takes in memory that is bounded,
+// for one switch and for all, and a switch always has some for itself.
+func TestRepliesAreBoundedByWhatTheyTakeInMemory(t *testing.T) {
+	const mine, all = 8 << 20, 20 << 20
+	var flows openflow.FlowStatsReply
+	for range 400 {
+		many := make([]openflow.Action, 8)
+		for i := range many {
+			many[i] = openflow.PopVLAN()
+		}
+		flows = append(flows, openflow.FlowStats{Instructions: []openflow.Instruction{openflow.ApplyActions(many...)}})
+	}
+	for name, body := range map[string]openflow.MultipartBody{"parts without anything": &openflow.PortStatsReply{}, "flows with many small actions": &flows} {
+		t.Run(name, func(t *testing.T) {
+			n, err := New(Config{MaxReply: mine, MaxReplies: all})
+			if err != nil {
+				t.Fatal(err)
+			}
+			part, err := (&openflow.MultipartReply{More: true, Body: body}).AppendTo(nil, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := heap()
+			var requests []*request
+			for range 4 {
+				s := silent(t, n)
+				r := &request{done: make(chan struct{})}
+				s.requests[1] = r
+				requests = append(requests, r)
+				for fed := 0; s.requests[1] != nil; fed += len(part) {
+					s.reply(part)
+					if fed > 64<<20 {
+						t.Fatalf("a reply of %d bytes on the wire was not refused; the heap has grown by %d", fed, heap()-before)
+					}
+				}
+				if r.err == nil {
+					t.Fatal("a reply without end has ended well")
+				}
+			}
+			if grown := heap() - before; grown > all+all/4 {
+				t.Errorf("replies of four switches take %d bytes, %d should be the most", grown, all)
+			}
+			runtime.KeepAlive(requests)
+			last := silent(t, n)
+			r := &request{done: make(chan struct{})}
+			last.requests[1] = r
+			whole, _ := (&openflow.MultipartReply{Body: &openflow.PortDescReply{{Number: 1}}}).AppendTo(nil, 1)
+			last.reply(whole)
+			if <-r.done; r.err != nil {
+				t.Errorf("a switch that needs little was refused: %v", r.err)
+			}
+		})
+	}
+}
+
+// What a request has taken is given back when it ends, however it does.
+func TestRepliesGiveBackWhatTheyTook(t *testing.T) {
+	n, err := New(Config{RequestTimeout: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := silent(t, n)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.call(ctx, &openflow.MultipartRequest{Body: &openflow.PortDescRequest{}})
+		ended <- err
+	}()
+	big := openflow.PortDescReply(make([]openflow.Port, 1000))
+	part, err := (&openflow.MultipartReply{More: true, Body: &big}).AppendTo(nil, s.xid.Load()+1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for feed := true; feed; {
+		s.reply(part)
+		select {
+		case err := <-ended:
+			feed = false
+			if err == nil {
+				t.Error("a request ended well that was not answered")
+			}
+		default:
+		}
+	}
+	cancel()
+	s.reply(part)
+	if used, common := s.replies.used, n.replies.common; used != 0 || common != 0 {
+		t.Errorf("%d bytes of the switch are still taken, %d of those for all", used, common)
+	}
+}
