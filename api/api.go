@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/internal/lograte"
 )
 
 var eventType = reflect.TypeFor[event.Event]()
@@ -53,6 +54,8 @@ type API struct {
 	open      map[string]bool // patterns of what everybody may have
 	schemes   map[string]func(*http.Request) (string, error)
 	metrics   requestMetrics
+
+	refusals, unready, errors lograte.Limit // of lines that anybody can cause
 }
 
 // New returns an API without any service's operations.

@@ -181,7 +181,7 @@ func (a *API) gate(next http.Handler) http.Handler {
 }
 
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, status int, value string, why error) {
-	a.opts.Log.Warn("request refused", "method", r.Method, "path", r.URL.Path, "from", r.RemoteAddr, "reason", why)
+	a.refusals.Warn(a.opts.Log, "request refused", "method", r.Method, "path", r.URL.Path, "from", r.RemoteAddr, "reason", why)
 	detail := &huma.ErrorDetail{Location: "header.Authorization", Message: why.Error()}
 	if value != "" {
 		detail.Location, detail.Value = "certificate", value

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/sluice-net/sluice/internal/listen"
 )
 
 // Times that bound a request. The event stream lifts the one for writing and
@@ -40,14 +43,17 @@ func (a *API) Run(ctx context.Context, l net.Listener) error {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(a.opts.Log.Handler(), slog.LevelDebug),
+		ErrorLog:          log.New(a.errors.Writer(a.opts.Log, slog.LevelDebug, "connection"), "", 0),
 		BaseContext:       func(net.Listener) context.Context { return requests },
 	}
 	// Streams end when the shutdown begins; others get their time.
 	stopStreams := context.AfterFunc(ctx, func() { close(a.stopping) })
 	defer stopStreams()
 	done := make(chan error, 1)
-	go func() { done <- server.Serve(l) }()
+	patient := listen.New(l, func(err error) {
+		a.errors.Warn(a.opts.Log, "cannot accept connections for now", "address", l.Addr(), "error", err)
+	})
+	go func() { done <- server.Serve(patient) }()
 	select {
 	case err := <-done:
 		return fmt.Errorf("api: serve on %s: %w", l.Addr(), err)

@@ -65,7 +65,7 @@ func (a *API) ready(w http.ResponseWriter, r *http.Request) {
 	var failed []*huma.ErrorDetail
 	for _, c := range a.checks {
 		if err := c.Run(ctx); err != nil {
-			a.opts.Log.Warn("not ready", "check", c.Name, "error", err)
+			a.unready.Warn(a.opts.Log, "not ready", "check", c.Name, "error", err)
 			failed = append(failed, &huma.ErrorDetail{Location: c.Name, Message: "not ready, see the controller's log"})
 		}
 	}

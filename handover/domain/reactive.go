@@ -68,7 +68,7 @@ func (s *Service) begin(q question, otherwise Admission, f func(context.Context)
 		}
 		s.mu.Unlock()
 		if err != nil {
-			s.log.Info("no neighbour has given us the device", "mac", q.mac.String(), "port", q.at, "reason", err)
+			s.strange.Info(s.log, "no neighbour has given us the device", "mac", q.mac.String(), "port", q.at, "reason", err)
 		}
 		s.host.Resume(q.mac)
 	})

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/store"
@@ -38,6 +39,7 @@ type Service struct {
 	store      store.Store
 	emit       func(string, map[string]any)
 	log        *slog.Logger
+	strange    lograte.Limit // lines that any host can cause
 	timing     Timing
 	now        func() time.Time
 	neighbours map[string]*neighbour

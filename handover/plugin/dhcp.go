@@ -3,7 +3,9 @@ package plugin
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/sluice-net/sluice/handover/dhcp"
 	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -70,7 +73,7 @@ func (s *Service) reply(d *dhcp.Decision, in incoming) {
 		return
 	}
 	if err := s.fabric.Send(in.at, d.Frame(serverMAC)); err != nil {
-		s.log.Warn("DHCP answer not sent", "device", d.Device.ID, "port", in.at, "error", err)
+		s.strange.Warn(s.log, "DHCP answer not sent", "device", d.Device.ID, "port", in.at, "error", err)
 	}
 }
 
@@ -83,10 +86,28 @@ func (s *Service) tellVerdict(d *dhcp.Decision, in incoming) {
 		s.log.Debug("DHCP", "device", d.Device.ID, "type", d.Type, "verdict", d.Verdict, "reason", d.Reason, "port", in.at)
 		return
 	}
-	s.log.Warn("DHCP message refused", "verdict", d.Verdict, "device", d.Device.ID, "type", d.Type, "port", in.at, "from", in.src, "chaddr", in.chaddr, "reason", d.Reason)
-	s.publish("dhcp-"+string(d.Verdict), map[string]any{
+	s.tellRefused("dhcp-"+string(d.Verdict), "DHCP message refused", map[string]any{
 		"device": d.Device.ID, "type": d.Type.String(), "port": in.at.String(), "mac": in.src, "chaddr": in.chaddr, "reason": d.Reason,
 	})
+}
+
+// tellRefused tells of a message that anybody can send, in the log and as an event: not of
+// each one in a flood, of which neither the log nor whoever reads events would be left
+// anything else, but of how many were left out.
+func (s *Service) tellRefused(kind, text string, attrs map[string]any) {
+	skipped, turn := s.strange.Turn(time.Now())
+	if !turn {
+		return
+	}
+	if skipped > 0 {
+		attrs["left_out"] = skipped
+	}
+	args := make([]any, 0, 2*len(attrs))
+	for _, name := range slices.Sorted(maps.Keys(attrs)) {
+		args = append(args, name, lograte.Shorten(attrs[name]))
+	}
+	s.log.Warn(text, args...)
+	s.publish(kind, attrs)
 }
 
 // outdated says whether a message, which was kept, came before a request of the
@@ -263,8 +284,7 @@ func (s *Service) claimedTwice(in incoming, m *dhcpv4.DHCPv4) bool {
 			return false
 		}
 	}
-	s.log.Warn("DHCP message refused: one MAC address at two ports", "device", d.ID, "mac", in.src, "is", l.Attachment.At, "also", in.at)
-	s.publish("two-ports", map[string]any{"device": d.ID, "mac": in.src, "was": l.Attachment.At.String(), "is": in.at.String(), "refused": true})
+	s.tellRefused("two-ports", "DHCP message refused: one MAC address at two ports", map[string]any{"device": d.ID, "mac": in.src, "was": l.Attachment.At.String(), "is": in.at.String(), "refused": true})
 	return true
 }
 
@@ -276,8 +296,7 @@ func (s *Service) suspect(d *dhcp.Decision, in incoming) {
 	if p == nil || p.Peer != "" || p.MAC != in.src || p.At == in.at || !s.fabric.PortUp(p.At) {
 		return
 	}
-	s.log.Info("one MAC address at two ports", "device", d.Device.ID, "mac", in.src, "was", p.At, "is", in.at, "signed", d.Signed)
-	s.publish("two-ports", map[string]any{
+	s.tellRefused("two-ports", "one MAC address at two ports", map[string]any{
 		"device": d.Device.ID, "mac": in.src, "was": p.At.String(), "is": in.at.String(), "signed": d.Signed,
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/handover/predict"
 	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/internal/deviceauth"
+	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
@@ -51,6 +52,7 @@ type Service struct {
 	store    store.Store
 	bus      *event.Bus
 	log      *slog.Logger
+	strange  lograte.Limit // lines and events that any device can cause
 	settings Settings
 	metrics  *metrics
 	now      func() time.Time

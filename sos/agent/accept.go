@@ -29,7 +29,7 @@ func (a *Agent) acceptData(ln net.Listener) {
 				return
 			}
 			// Out of descriptors, or the caller has gone: later is better.
-			a.log.Warn("accept on data port", "address", ln.Addr(), "error", err)
+			a.strange.Warn(a.log, "accept on data port", "address", ln.Addr(), "error", err)
 			if !pause.wait(a.ctx) {
 				return
 			}

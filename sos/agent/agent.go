@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/sos/wire"
 )
@@ -26,6 +27,7 @@ const keepPipes = 256
 type Agent struct {
 	cfg        Config
 	log        *slog.Logger
+	strange    lograte.Limit // lines that anybody can cause
 	instance   string
 	started    time.Time
 	epoch      time.Time

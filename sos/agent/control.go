@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/sluice-net/sluice/internal/listen"
 	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/sos/wire"
 )
@@ -36,7 +38,7 @@ func (a *Agent) serveControl() {
 		Handler: mux, TLSConfig: a.controlTLS,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		IdleTimeout: 10 * time.Minute, MaxHeaderBytes: 16 << 10,
-		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelWarn),
+		ErrorLog: log.New(a.strange.Writer(a.log, slog.LevelWarn, "control server"), "", 0),
 	}
 	a.mu.Lock()
 	a.server = srv
@@ -46,11 +48,14 @@ func (a *Agent) serveControl() {
 		_ = a.control.Close()
 		return
 	}
+	patient := listen.New(a.control, func(err error) {
+		a.strange.Warn(a.log, "cannot accept control connections for now", "error", err)
+	})
 	var err error
 	if a.controlTLS != nil {
-		err = srv.ServeTLS(a.control, "", "")
+		err = srv.ServeTLS(patient, "", "")
 	} else {
-		err = srv.Serve(a.control)
+		err = srv.Serve(patient)
 	}
 	if !errors.Is(err, http.ErrServerClosed) {
 		a.log.Error("control server", "error", err)

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/listen"
 	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/sos/wire"
 )
@@ -176,15 +177,19 @@ func (s *session) bind() (uint16, error) {
 // awaitClient accepts the announced client, and nobody else.
 func (s *session) awaitClient(ln *net.TCPListener) {
 	defer deafen(ln)
+	patient := listen.New(ln, func(err error) {
+		s.agent.strange.Warn(s.agent.log, "cannot accept a session's client for now", "session", s.req.ID, "error", err)
+	})
 	for {
-		c, err := ln.AcceptTCP()
+		nc, err := patient.Accept()
 		if err != nil {
 			return // the session is over
 		}
+		c := nc.(*net.TCPConn)
 		from := c.RemoteAddr().(*net.TCPAddr).AddrPort()
 		if netip.AddrPortFrom(from.Addr().Unmap(), from.Port()) != s.req.Client {
 			s.agent.metrics.rejected.Inc()
-			s.agent.log.Warn("connection from a stranger on a session's port", "session", s.req.ID, "from", from)
+			s.agent.strange.Warn(s.agent.log, "connection from a stranger on a session's port", "session", s.req.ID, "from", from)
 			resetNow(c)
 			continue
 		}

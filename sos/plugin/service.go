@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
@@ -60,6 +61,7 @@ type Service struct {
 	store   store.Store
 	bus     *event.Bus
 	log     *slog.Logger
+	strange lograte.Limit // lines that any client can cause
 	opts    Options
 	metrics *metrics
 

@@ -50,7 +50,7 @@ func (s *Service) setUp(ctx context.Context, ss *session, o offer, held Held) {
 		s.direct.add(ss.flow, time.Now())
 		s.mu.Unlock()
 		if ferr := held.Forward(); ferr != nil {
-			s.log.Warn("first packet could not be forwarded", "session", ss.id, "flow", ss.flow, "error", ferr)
+			s.strange.Warn(s.log, "first packet could not be forwarded", "session", ss.id, "flow", ss.flow, "error", ferr)
 		}
 		s.notEstablished(ss, err)
 		return

@@ -1,0 +1,55 @@
+package agent
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/pki"
+)
+
+// written is a log that can be read while it is written.
+type written struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (w *written) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(b)
+}
+
+// Handshakes of TLS that fail on the control port are told of, but not each one in a flood.
+func TestFailedHandshakesFillNoLog(t *testing.T) {
+	var out written
+	ca := newAuthority(t)
+	_, cert := ca.issue("x", pki.RoleAgent)
+	cfg := testConfig(addrX)
+	cfg.TLS, cfg.Log = DataTLS(cert, ca.pool), slog.New(slog.NewTextHandler(&out, nil))
+	a, _ := startAgent(t, cfg)
+	began := time.Now()
+	const strangers = 200
+	for range strangers {
+		c, err := net.Dial("tcp", a.ControlAddr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Write([]byte("GET / HTTP/1.0\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_, _ = io.Copy(io.Discard, c) // until the agent has closed
+		_ = c.Close()
+	}
+	most := 10 + int(time.Since(began)/time.Second) + 1
+	out.mu.Lock()
+	defer out.mu.Unlock()
+	if lines := strings.Count(out.text.String(), "TLS handshake"); lines == 0 || lines > most {
+		t.Errorf("%d failed handshakes wrote %d lines", strangers, lines)
+	}
+}
