@@ -55,7 +55,7 @@ func (n *Network) execute(ctx context.Context, c *ledger.Change, opts ApplyOptio
 		defer cancel()
 	}
 	if err := n.stages(ctx, split(c.Deletes, false), ApplyOptions{AllowDown: true, Atomic: opts.Atomic}); err != nil {
-		n.log.Warn("deleting rules", "error", err) // what is wanted is there
+		n.upkeep.Warn(n.log, "deleting rules", "error", err) // what is wanted is there
 		n.deleteLater(c.Deletes)
 	}
 	return nil
@@ -75,7 +75,7 @@ func (n *Network) deleteLater(ops []ledger.Op) {
 			msgs[i] = op.Message
 		}
 		if _, err := s.sendBatch(msgs); err != nil {
-			s.limiter.warn(n.log, "deleting rules", "switch", st.sw, "error", err)
+			s.limiter.Warn(n.log, "deleting rules", "switch", st.sw, "error", err)
 		}
 	}
 }
@@ -274,7 +274,7 @@ func (n *Network) undo(ops []ledger.Op, waves [][]openflow.DatapathID) {
 	defer cancel()
 	for _, wave := range slices.Backward(arrange(ops, waves)) {
 		if err := n.stages(ctx, wave, ApplyOptions{AllowDown: true}); err != nil {
-			n.log.Warn("restoring rules after a refused change", "error", err)
+			n.upkeep.Warn(n.log, "restoring rules after a refused change", "error", err)
 		}
 	}
 }

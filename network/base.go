@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/network/forward"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
@@ -17,7 +18,7 @@ import (
 func (n *Network) runBase(ctx context.Context) {
 	var flood rule.Program
 	var retry <-chan time.Time
-	var warnings logLimit
+	var warnings lograte.Limit
 	ready := false
 	for {
 		select {
@@ -33,7 +34,7 @@ func (n *Network) runBase(ctx context.Context) {
 		}
 		now, again, err := n.repairBase(ctx, flood)
 		if err != nil && ctx.Err() == nil {
-			warnings.warn(n.log, "writing the rules of the broadcast tree", "error", err)
+			warnings.Warn(n.log, "writing the rules of the broadcast tree", "error", err)
 			again = true
 		}
 		if again {

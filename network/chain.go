@@ -58,10 +58,10 @@ func (n *Network) ruleRemoved(s *Switch, key rule.Key, r *openflow.FlowRemoved, 
 	led, in, outcome := n.ledger.Removed(s.dpid, key, rule.Cookie(r.Cookie), timedOut)
 	switch outcome {
 	case ledger.RemovalForeign:
-		s.limiter.warn(n.log, "a rule was deleted by somebody else and is written again", "switch", s.dpid, "owner", in.Owner, "key", in.Name, "match", in.Match)
+		s.limiter.Warn(n.log, "a rule was deleted by somebody else and is written again", "switch", s.dpid, "owner", in.Owner, "key", in.Name, "match", in.Match)
 		if op, ok := n.ledger.Rewrite(s.dpid, key); ok {
 			if _, err := s.sendBatch([]openflow.Message{op.Message}); err != nil {
-				s.limiter.warn(n.log, "writing a rule again", "switch", s.dpid, "error", err)
+				s.limiter.Warn(n.log, "writing a rule again", "switch", s.dpid, "error", err)
 			}
 		}
 	case ledger.RemovalFinal:
@@ -95,7 +95,7 @@ func (s *Switch) portStatus(m []byte) {
 		s.ports[p.Number] = p
 	default:
 		s.mu.Unlock()
-		s.limiter.warn(s.n.log, "port left out: the switch has as many as openflow.max_ports allows", "switch", s.dpid, "port", p.Number, "limit", s.n.cfg.MaxPorts)
+		s.limiter.Warn(s.n.log, "port left out: the switch has as many as openflow.max_ports allows", "switch", s.dpid, "port", p.Number, "limit", s.n.cfg.MaxPorts)
 		return
 	}
 	s.mu.Unlock()

@@ -86,7 +86,7 @@ func (o *Owner) declareEvery(ctx context.Context, key string, d openflow.Datapat
 	c, err := o.n.ledger.Plan(o.led, at, o.everyProgram(key)(d))
 	if err != nil {
 		// It costs this owner its rules there, not all others the switch.
-		o.n.log.Error("declaring what every switch has", "owner", o.name, "key", key, "switch", d, "error", err)
+		o.n.upkeep.Warn(o.n.log, "declaring what every switch has", "owner", o.name, "key", key, "switch", d, "error", err)
 		return nil
 	}
 	c.Confirm()

@@ -30,7 +30,7 @@ func (s *Switch) setUp(session context.Context) {
 	if !s.n.goUp(s) {
 		return
 	}
-	s.n.log.Info("switch is up", "switch", s.dpid, "from", s.conn.RemoteAddr(), "software", s.desc.Software,
+	s.n.tellSession(s.dpid, "switch is up", "from", s.conn.RemoteAddr(), "software", s.desc.Software,
 		"took", time.Since(s.since).Round(time.Microsecond), "rules_kept", rec.Kept, "rules_written", rec.Written,
 		"rules_removed", rec.Removed, "rules_left", rec.Left)
 	s.n.switchUp(s)
@@ -201,7 +201,7 @@ func (s *Switch) bring(ctx context.Context, ops []ledger.Op) (refused []ledger.O
 			return nil, err
 		}
 		for _, e := range errs {
-			s.limiter.warn(s.n.log, "switch refused a rule at reconciliation", "switch", s.dpid, "message", part[e.index].Message, "error", e.err)
+			s.limiter.Warn(s.n.log, "switch refused a rule at reconciliation", "switch", s.dpid, "message", part[e.index].Message, "error", e.err)
 			refused = append(refused, part[e.index])
 		}
 	}

@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,9 +10,9 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/network/ledger"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
@@ -25,13 +24,19 @@ type Network struct {
 	log       *slog.Logger
 	listeners []net.Listener
 	ledger    *ledger.Ledger
-	greetings logLimit
+	greetings lograte.Limit // lines that anybody can cause who connects
+	churn     lograte.Limit // the same, once a switch has said which it is
+	upkeep    lograte.Limit // of changes that were not taken
 
 	chain    []Handler
 	handlers []chained
 	running  atomic.Bool
 	sessions atomic.Int64
-	replies  memory
+	// strangers are the seats of connections from anywhere, expected those of connections
+	// from homes.
+	strangers, expected *seats
+	homes               homes
+	replies             memory
 
 	mu       sync.Mutex
 	all      map[openflow.DatapathID]*Switch // registered, perhaps not up yet
@@ -54,6 +59,7 @@ func New(c Config) (*Network, error) {
 	c = c.withDefaults()
 	n := &Network{
 		cfg: c, log: c.Log, ledger: ledger.New(c.Generation),
+		strangers: newSeats(strangersInAll, strangersEach), expected: newSeats(strangersInAll, strangersEach),
 		replies: memory{each: c.MaxReply, limit: c.MaxReplies},
 		all:     map[openflow.DatapathID]*Switch{}, byHash: map[uint16]*Owner{},
 	}
@@ -156,43 +162,6 @@ func (n *Network) Run(ctx context.Context) error {
 		return err
 	default:
 		return nil
-	}
-}
-
-func (n *Network) accept(ctx context.Context, l net.Listener, wg *sync.WaitGroup) error {
-	delay := time.Millisecond
-	for {
-		conn, err := l.Accept()
-		if ctx.Err() != nil {
-			return nil
-		}
-		var ne net.Error
-		if errors.As(err, &ne) && ne.Timeout() || errors.Is(err, syscall.EMFILE) {
-			n.greetings.warn(n.log, "cannot accept switches for now", "error", err)
-			delay = min(2*delay, time.Second)
-			select {
-			case <-ctx.Done():
-			case <-time.After(delay):
-			}
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("accepting switches on %v: %w", l.Addr(), err)
-		}
-		delay = time.Millisecond
-		if n.sessions.Add(1) > int64(n.cfg.MaxSwitches) {
-			n.sessions.Add(-1)
-			n.greetings.warn(n.log, "connection refused: too many switches", "from", conn.RemoteAddr(), "limit", n.cfg.MaxSwitches)
-			_ = conn.Close()
-			continue
-		}
-		if n.cfg.TLS != nil {
-			conn = tls.Server(conn, n.cfg.TLS)
-		}
-		wg.Go(func() {
-			defer n.sessions.Add(-1)
-			n.serve(ctx, conn)
-		})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/sflow"
 	"github.com/sluice-net/sluice/network/stats"
@@ -20,7 +21,7 @@ import (
 // OpenFlow connection.
 type pushed struct {
 	conn     net.PacketConn // nil if none are received
-	limiter  logLimit
+	limiter  lograte.Limit
 	counters pushCounters
 	talkers  *stats.Talkers
 	// places are the ports by the sender's address and their ifIndex, as counters
@@ -92,7 +93,7 @@ func (n *Network) receivePushed(ctx context.Context) error {
 			return fmt.Errorf("receiving sFlow: %w", err)
 		case err != nil:
 			n.push.counters.failed.Add(1)
-			n.push.limiter.warn(n.log, "receiving sFlow", "error", err)
+			n.push.limiter.Warn(n.log, "receiving sFlow", "error", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(pushPause):
@@ -109,7 +110,7 @@ func (n *Network) takeDatagram(from net.Addr, b []byte, d *sflow.Datagram) {
 	n.push.counters.datagrams.Add(1)
 	if err := d.Parse(b); err != nil {
 		n.push.counters.malformed.Add(1)
-		n.push.limiter.warn(n.log, "sFlow not understood", "from", from, "error", err)
+		n.push.limiter.Warn(n.log, "sFlow not understood", "from", from, "error", err)
 		return
 	}
 	who := hostOf(from)
@@ -117,7 +118,7 @@ func (n *Network) takeDatagram(from net.Addr, b []byte, d *sflow.Datagram) {
 		if err := n.takePushed(who, now, &d.Counters[i]); err != nil {
 			n.push.counters.refused.Add(1)
 			if !errors.Is(err, ErrSwitchDown) { // it may be about to connect
-				n.push.limiter.warn(n.log, "sFlow not believed", "from", from, "error", err)
+				n.push.limiter.Warn(n.log, "sFlow not believed", "from", from, "error", err)
 			}
 		}
 	}

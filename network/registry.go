@@ -85,6 +85,7 @@ func (n *Network) goUp(s *Switch) bool {
 	s.upAt = time.Now()
 	n.changeUp(func(m map[openflow.DatapathID]*Switch) { m[s.dpid] = s })
 	s.up.Store(true)
+	n.homes.note(hostOf(s.RemoteAddr()), s.upAt)
 	return true
 }
 
@@ -102,6 +103,7 @@ func (n *Network) unregister(s *Switch) {
 	}
 	n.mu.Unlock()
 	if wasUp {
+		n.homes.note(hostOf(s.RemoteAddr()), time.Now())
 		<-s.announced
 		n.switchDown(s)
 	}

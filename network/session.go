@@ -16,30 +16,37 @@ import (
 
 // serve runs the session on a new connection, from hello to the end. It is the
 // switch's goroutine: everything that comes in is handled here, in order.
-func (n *Network) serve(ctx context.Context, conn net.Conn) {
+func (n *Network) serve(ctx context.Context, conn net.Conn, at *seat) {
 	defer func() { _ = conn.Close() }()
+	defer at.leave()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	s := n.newSwitch(conn)
 	r := openflow.NewReader(conn)
 	if err := s.greet(r); err != nil {
 		if ctx.Err() == nil {
-			n.greetings.warn(n.log, "connection refused", "from", conn.RemoteAddr(), "error", err)
+			n.greetings.Warn(n.log, "connection refused", "from", conn.RemoteAddr(), "error", err)
 		}
 		return
 	}
+	at.leave()
+	if err := n.admit(s.dpid); err != nil {
+		n.greetings.Warn(n.log, "switch refused", "switch", s.dpid, "from", conn.RemoteAddr(), "error", err)
+		return
+	}
+	defer n.release()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer s.end()
 	wg.Go(func() { s.out.run(s.done) })
 	if err := n.register(ctx, s); err != nil {
-		n.greetings.warn(n.log, "switch refused", "switch", s.dpid, "from", conn.RemoteAddr(), "error", err)
+		n.greetings.Warn(n.log, "switch refused", "switch", s.dpid, "from", conn.RemoteAddr(), "error", err)
 		return
 	}
 	wg.Go(func() { s.setUp(ctx) })
 	err := s.read(r)
 	if ctx.Err() == nil {
-		n.log.Info("switch left", "switch", s.dpid, "reason", s.reason(err))
+		n.tellSession(s.dpid, "switch left", "reason", s.reason(err))
 	}
 }
 
@@ -229,7 +236,7 @@ const maxMalformed = 1000
 
 func (s *Switch) malformed(err error) {
 	s.counters.garbage.Add(1)
-	s.limiter.warn(s.n.log, "malformed message from switch", "switch", s.dpid, "error", err)
+	s.limiter.Warn(s.n.log, "malformed message from switch", "switch", s.dpid, "error", err)
 }
 
 // end is the last act of a session.

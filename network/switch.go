@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/network/ledger"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
@@ -44,7 +45,7 @@ type Switch struct {
 	xid       atomic.Uint32
 	flows     *ledger.Flows
 	held      heldPackets
-	limiter   logLimit
+	limiter   lograte.Limit
 	counts    ruleCounts
 
 	mu       sync.Mutex

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/network/discovery"
 	"github.com/sluice-net/sluice/network/forward"
 	"github.com/sluice-net/sluice/network/hosts"
@@ -36,7 +37,7 @@ type wiring struct {
 	resolving   resolving
 	ticks       chan struct{} // a port came up: probe it now
 	probeQueues probeQueues
-	unprobed    logLimit
+	unprobed    lograte.Limit
 
 	wanted   atomic.Uint64 // snapshots asked for
 	building sync.Mutex
@@ -220,7 +221,7 @@ func (n *Network) linkChanges(changes []discovery.Change) {
 			n.tick() // the way back
 			n.repairs.request(PortRef{})
 		case discovery.LinkUnprobed:
-			n.unprobed.warn(n.log, "probes of a link are lost, which stands by what it carries", "from", c.Link.From, "to", c.Link.To)
+			n.unprobed.Warn(n.log, "probes of a link are lost, which stands by what it carries", "from", c.Link.From, "to", c.Link.To)
 		case discovery.LinkDown:
 			n.emit(Event{Kind: LinkDown, Link: c.Link})
 			n.repairs.request(c.Link.From)
@@ -271,9 +272,9 @@ func (h linkHandler) HandlePacketIn(p *PacketIn) Verdict {
 	switch {
 	case err == nil, err == discovery.ErrForeign: //nolint:errorlint // returned as it is
 	case errors.Is(err, discovery.ErrLate):
-		p.Switch.limiter.warn(h.n.log, "a probe came too late to tell of its link", "switch", p.Switch.dpid, "port", p.InPort, "error", err)
+		p.Switch.limiter.Warn(h.n.log, "a probe came too late to tell of its link", "switch", p.Switch.dpid, "port", p.InPort, "error", err)
 	default:
-		p.Switch.limiter.warn(h.n.log, "probe not believed", "switch", p.Switch.dpid, "port", p.InPort, "error", err)
+		p.Switch.limiter.Warn(h.n.log, "probe not believed", "switch", p.Switch.dpid, "port", p.InPort, "error", err)
 	}
 	h.n.linkChanges(changes)
 	return Stop
@@ -318,7 +319,7 @@ func (n *Network) probe(now time.Time) time.Time {
 			continue
 		}
 		if err := s.PacketOut(openflow.PortController, n.probeQueues.output(at), frame); err != nil {
-			s.limiter.warn(n.log, "probing a port", "port", at, "error", err)
+			s.limiter.Warn(n.log, "probing a port", "port", at, "error", err)
 		}
 	}
 	return due.Next

@@ -1,0 +1,116 @@
+package network_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// silence opens connections from a loopback address that say nothing, and keeps them.
+func silence(t *testing.T, n *network.Network, from string, count int) {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	for range count {
+		conn, err := d.Dial("tcp", n.Addr()[0].String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+}
+
+// keepDialing has a switch connect, again when it is refused, as switches do.
+func keepDialing(t *testing.T, n *network.Network, s *fake.Switch) {
+	t.Helper()
+	background(t, func(ctx context.Context) error {
+		again := time.NewTicker(20 * time.Millisecond)
+		defer again.Stop()
+		for ctx.Err() == nil {
+			_ = s.Dial(ctx, n.Addr()[0]) // refused; it tries again
+			select {
+			case <-ctx.Done():
+			case <-again.C:
+			}
+		}
+		return nil
+	})
+}
+
+// Connections that say nothing keep no switch out, however many they are: not those of
+// other addresses, nor for long those of a switch's own.
+func TestSilentConnectionsKeepNoSwitchOut(t *testing.T) {
+	for _, c := range []struct{ name, from string }{
+		{"of another address", "127.0.0.2"},
+		{"of the switch's address", "127.0.0.1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n, _ := start(t, network.Config{MaxSwitches: 300, RequestTimeout: time.Minute})
+			silence(t, n, c.from, 400)
+			keepDialing(t, n, fake.NewSwitch(fake.Options{DPID: 1, Ports: 2}))
+			up(t, n, 1)
+		})
+	}
+}
+
+// Where there are as many switches as may be, those that the configuration tells of still
+// get in, and others do not.
+func TestNamedSwitchesHaveTheirPlace(t *testing.T) {
+	n, _ := start(t, network.Config{MaxSwitches: 2, Names: map[openflow.DatapathID]string{9: "core"}})
+	for d := openflow.DatapathID(1); d <= 2; d++ {
+		connect(t, n, fake.NewSwitch(fake.Options{DPID: d, Ports: 2}), d)
+	}
+	if err := fake.NewSwitch(fake.Options{DPID: 3, Ports: 2}).Dial(t.Context(), n.Addr()[0]); err != nil {
+		t.Error(err)
+	}
+	if _, is := n.Switch(3); is {
+		t.Error("a third switch of two got in")
+	}
+	connect(t, n, fake.NewSwitch(fake.Options{DPID: 9, Ports: 2}), 9)
+}
+
+// Switches that nobody has named, and that come and go, fill no log; nor do connections
+// that are refused.
+func TestComingAndGoingFillsNoLog(t *testing.T) {
+	var out written
+	n, _ := start(t, network.Config{Log: slog.New(slog.NewTextHandler(&out, nil))})
+	began := time.Now()
+	const times = 60
+	for range times {
+		stop := connect(t, n, fake.NewSwitch(fake.Options{DPID: 1, Ports: 1}), 1)
+		stop()
+		down(t, n, 1)
+		conn := dial(t, n)
+		_, _ = conn.Write(make([]byte, 8))
+		ended(t, "a stranger", conn)
+	}
+	most := 2 * (10 + int(time.Since(began)/time.Second) + 1)
+	if lines := out.lines(); lines == 0 || lines > most {
+		t.Errorf("%d comings and goings wrote %d lines, want at most %d", times, lines, most)
+	}
+}
+
+// written is a log that can be read while it is written.
+type written struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (w *written) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(b)
+}
+
+func (w *written) lines() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Count(w.text.String(), "\n")
+}
