@@ -4,21 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/network/forward"
 	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// runBase is the goroutine that keeps the broadcast tree. It waits for barriers,
-// so one switch that is stuck holds it up.
+// runBase is the goroutine that keeps the broadcast tree. It waits for barriers, but for
+// no switch longer than the others can go without.
 func (n *Network) runBase(ctx context.Context) {
-	var flood rule.Program
+	b := base{n: n, have: map[openflow.DatapathID][]rule.Rule{}, late: map[openflow.DatapathID]*baseChange{}}
+	defer b.changes.Wait()
 	var retry <-chan time.Time
-	var warnings lograte.Limit
 	ready := false
 	for {
 		select {
@@ -32,15 +33,14 @@ func (n *Network) runBase(ctx context.Context) {
 			retry = time.After(n.cfg.DiscoveryInterval / 2)
 			continue
 		}
-		now, again, err := n.repairBase(ctx, flood)
+		again, err := b.repair(ctx)
 		if err != nil && ctx.Err() == nil {
-			warnings.Warn(n.log, "writing the rules of the broadcast tree", "error", err)
+			n.upkeep.Warn(n.log, "writing the rules of the broadcast tree", "error", err)
 			again = true
 		}
 		if again {
 			retry = time.After(n.cfg.DiscoveryInterval / 2)
 		}
-		flood = now
 		if !ready {
 			ready = true
 			n.core.Ready()
@@ -67,54 +67,135 @@ func (n *Network) settled() bool {
 // settling is how long after a switch has come up its links are taken to be known.
 func (n *Network) settling() time.Duration { return n.cfg.DiscoverySettle + 2*n.cfg.DiscoveryInterval }
 
-// repairBase moves the broadcast rules from the old tree to the present one, by
-// way of what both have in common, so that no loop closes in between. again says
-// that some switches have still to settle. A switch that refuses its rules keeps
-// what is in common, and holds up no other.
-func (n *Network) repairBase(ctx context.Context, old rule.Program) (now rule.Program, again bool, err error) {
-	if !n.cfg.DisableForwarding {
-		now, again = n.keepUnsettled(old, n.view.Load().BaseProgram())
-	}
-	have := perSwitch(old)
-	if len(old.Rules) > 0 {
-		shrunk := perSwitch(forward.Shrink(old, now))
-		for sw := range have {
-			if _, some := shrunk[sw]; !some {
-				shrunk[sw] = nil
-			}
-		}
-		// Growing before all have shrunk could close a loop.
-		if err := n.applyBase(ctx, have, shrunk); err != nil {
-			return merge(have), again, err
-		}
-	}
-	err = n.applyBase(ctx, have, perSwitch(now))
-	return merge(have), again, err
+// base is what the switches have of the broadcast tree's rules.
+type base struct {
+	n    *Network
+	have map[openflow.DatapathID][]rule.Rule
+	// late are the switches that have not confirmed a change in time. The others go on
+	// without them, over a tree that they are not part of.
+	late    map[openflow.DatapathID]*baseChange
+	changes sync.WaitGroup
 }
 
-// applyBase declares the base rules of each switch under a key of its own, all at
-// once. have is brought up to date with what was taken.
-func (n *Network) applyBase(ctx context.Context, have, want map[openflow.DatapathID][]rule.Rule) error {
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	var errs error
-	for sw, rules := range want {
-		wg.Go(func() {
-			err := n.core.Apply(ctx, baseKey(sw), Program{Rules: rules}, ApplyOptions{AllowDown: true})
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				errs = errors.Join(errs, err)
-				return
+// baseChange is a change of one switch's rules.
+type baseChange struct {
+	rules []rule.Rule
+	done  chan struct{} // closed when err is set
+	err   error
+}
+
+// basePatience is how long the others wait for a switch.
+const basePatience = 2 * time.Second
+
+// repair moves the broadcast rules from the old tree to the present one, by way of what
+// both have in common, so that no loop closes in between. again says that some switches
+// have still to settle, or are late. A switch that refuses its rules keeps what is in
+// common, and holds up no other.
+func (b *base) repair(ctx context.Context) (again bool, err error) {
+	err = b.collect()
+	for {
+		late := len(b.late)
+		want, unsettled := b.want()
+		again = unsettled || late > 0
+		if len(b.have) > 0 {
+			shrunk := perSwitch(forward.Shrink(merge(b.have), want))
+			for sw := range b.have {
+				if _, some := shrunk[sw]; !some {
+					shrunk[sw] = nil
+				}
 			}
-			if have[sw] = rules; len(rules) == 0 {
-				delete(have, sw)
-			}
-		})
+			err = errors.Join(err, b.apply(ctx, shrunk))
+		}
+		// Growing before all have shrunk could close a loop. By way of those that are
+		// late none can: to the others, they are not there.
+		if err != nil {
+			return again, err
+		}
+		if len(b.late) > late {
+			continue
+		}
+		err = b.apply(ctx, perSwitch(want))
+		return again || len(b.late) > 0, err
 	}
-	wg.Wait()
+}
+
+// want are the rules of the present tree.
+func (b *base) want() (want rule.Program, unsettled bool) {
+	if b.n.cfg.DisableForwarding {
+		return want, false
+	}
+	v := *b.n.view.Load()
+	if len(b.late) > 0 {
+		here := slices.DeleteFunc(slices.Clone(v.Topology.Switches), func(d openflow.DatapathID) bool { return b.late[d] != nil })
+		v.Topology = topology.New(v.Topology.Version, here, v.Topology.Links)
+	}
+	return b.n.keepUnsettled(merge(b.have), v.BaseProgram())
+}
+
+// collect takes in what late switches have confirmed meanwhile.
+func (b *base) collect() (errs error) {
+	for sw, c := range b.late {
+		select {
+		case <-c.done:
+			delete(b.late, sw)
+			errs = errors.Join(errs, b.took(sw, c))
+		default:
+		}
+	}
 	return errs
 }
+
+// took brings have up to date with a change that is over.
+func (b *base) took(sw openflow.DatapathID, c *baseChange) error {
+	if c.err != nil {
+		return c.err
+	}
+	if b.have[sw] = c.rules; len(c.rules) == 0 {
+		delete(b.have, sw)
+	}
+	return nil
+}
+
+// apply declares the rules of each switch that is not late under a key of its own, all at
+// once, and waits for them. Who takes too long is late from then on.
+func (b *base) apply(ctx context.Context, want map[openflow.DatapathID][]rule.Rule) (errs error) {
+	sent := map[openflow.DatapathID]*baseChange{}
+	for sw, rules := range want {
+		if b.late[sw] != nil {
+			continue
+		}
+		c := &baseChange{rules: rules, done: make(chan struct{})}
+		sent[sw] = c
+		b.changes.Go(func() {
+			defer close(c.done)
+			c.err = b.n.core.Apply(ctx, baseKey(sw), Program{Rules: rules}, ApplyOptions{AllowDown: true})
+		})
+	}
+	patience := time.After(basePatience)
+	for sw, c := range sent {
+		select {
+		case <-c.done:
+			errs = errors.Join(errs, b.took(sw, c))
+			continue
+		case <-patience:
+			patience = expired
+		}
+		select {
+		case <-c.done:
+			errs = errors.Join(errs, b.took(sw, c))
+		default:
+			b.late[sw] = c
+		}
+	}
+	return errs
+}
+
+// expired is patience that is over.
+var expired = func() <-chan time.Time {
+	c := make(chan time.Time)
+	close(c)
+	return c
+}()
 
 // baseKey is the core's key for a switch's rules of the broadcast tree, and those
 // by which hosts are learned.

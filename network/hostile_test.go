@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -110,4 +111,95 @@ func TestCountersOfPortsThatAreNotThereAreNotKept(t *testing.T) {
 	if _, is := n.PortRate(network.PortRef{Switch: 1, Port: 7}); is {
 		t.Error("a rate is kept of a port that the switch does not have")
 	}
+}
+
+// ring connects three switches in a ring, each by its ports 1 and 2, with a host port 3,
+// and a fourth to the first of them.
+func ring(t *testing.T, n *network.Network, ignore func(openflow.Message) bool) (s [5]*fake.Switch) {
+	t.Helper()
+	type end struct {
+		at   int
+		port uint32
+	}
+	cables := map[end]end{{1, 2}: {2, 1}, {2, 2}: {3, 1}, {3, 2}: {1, 1}, {1, 4}: {4, 1}}
+	for a, b := range cables {
+		cables[b] = a
+	}
+	for i := 1; i <= 4; i++ {
+		o := fake.Options{DPID: openflow.DatapathID(i), Ports: 4, OnOutput: func(port uint32, frame []byte) {
+			if to, ok := cables[end{i, port}]; ok && s[to.at] != nil {
+				_, _ = s[to.at].Receive(to.port, frame) // it may not be connected yet
+			}
+		}}
+		if i == 4 {
+			o.Ignore = ignore
+		}
+		s[i] = fake.NewSwitch(o)
+	}
+	for i := 1; i <= 4; i++ {
+		connect(t, n, s[i], openflow.DatapathID(i))
+	}
+	return s
+}
+
+// A switch that answers, but withholds what confirms its changes, holds up the broadcast
+// tree of no others.
+func TestWithheldBarriersHoldUpNoOther(t *testing.T) {
+	var withhold, withheld atomic.Bool
+	n, _ := start(t, network.Config{RequestTimeout: time.Minute, HandshakeTimeout: time.Minute})
+	s := ring(t, n, func(m openflow.Message) bool {
+		if !withhold.Load() || m.MsgType() != openflow.TypeBarrierRequest {
+			return false
+		}
+		withheld.Store(true)
+		return true
+	})
+	eventually(t, "all links", func() bool { return len(n.Topology().Links) == 8 })
+	broadcast := packet.AppendTCP(nil, packet.Frame{Src: hostMAC(1), Dst: packet.Broadcast}, packet.TCPSegment{Src: hostAddr(1), Dst: hostAddr(2)})
+	floods := func(i int, port uint32) bool {
+		r := s[i].Table().Send(port, fake.PacketOf(broadcast))
+		return len(r.Outputs) > 0 && r.Outputs[0].Port != openflow.PortController
+	}
+	// off are the ends of the ring's links that are not on the tree.
+	off := func() (ends [][2]int) {
+		for i := 1; i <= 3; i++ {
+			for port := 1; port <= 2; port++ {
+				if !floods(i, uint32(port)) {
+					ends = append(ends, [2]int{i, port})
+				}
+			}
+		}
+		return ends
+	}
+	eventually(t, "the tree", func() bool { return len(off()) == 2 && floods(1, 4) })
+	spare := off()
+	cut := uint32(1) // of the switch that has both its links on the tree
+	both := 6 - spare[0][0] - spare[1][0]
+	withhold.Store(true)
+	if err := s[4].SetPort(3, false); err != nil { // which changes its rules
+		t.Fatal(err)
+	}
+	eventually(t, "a barrier to be withheld", withheld.Load)
+	if err := s[both].SetPort(cut, false); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the tree over the spare link", func() bool {
+		return floods(spare[0][0], uint32(spare[0][1])) && floods(spare[1][0], uint32(spare[1][1]))
+	})
+}
+
+// Who answers, but does not confirm what it was sent, is ended.
+func TestSwitchThatWithholdsBarriersIsEnded(t *testing.T) {
+	var o *network.Owner
+	var withhold atomic.Bool
+	n, _ := start(t, network.Config{RequestTimeout: time.Second}, func(n *network.Network) { o = owner(t, n, "svc", network.OwnerOptions{}) })
+	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2, Ignore: func(m openflow.Message) bool {
+		return withhold.Load() && m.MsgType() == openflow.TypeBarrierRequest
+	}})
+	connect(t, n, s, 1)
+	withhold.Store(true)
+	if err := o.Apply(t.Context(), "k", program(tcpTo(1, 80, 1)), network.ApplyOptions{}); err == nil {
+		t.Error("a change was confirmed that was not")
+	}
+	down(t, n, 1)
 }

@@ -30,7 +30,16 @@ func (s *Switch) monitor(ctx context.Context) {
 		case <-echo.C:
 			s.measure(ctx)
 			s.forgetRefused()
+			s.endWithholding()
 		}
+	}
+}
+
+// endWithholding ends a session whose switch answers, but does not confirm what it was
+// sent: nobody can tell what it does.
+func (s *Switch) endWithholding() {
+	if since := s.withheld(); !since.IsZero() && time.Since(since) > s.n.cfg.RequestTimeout && !s.ended() {
+		s.close(fmt.Errorf("it has withheld a barrier reply for %v", time.Since(since).Round(time.Millisecond)))
 	}
 }
 

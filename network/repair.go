@@ -190,7 +190,7 @@ func (n *Network) expireHeld(now time.Time) {
 	for s := range maps.Values(*n.switches.Load()) {
 		for _, h := range s.held.expired(now) {
 			if err := h.Forward(); err != nil {
-				s.limiter.warn(n.log, "forwarding a packet held too long", "switch", s.dpid, "error", err)
+				s.limiter.Warn(n.log, "forwarding a packet held too long", "switch", s.dpid, "error", err)
 			}
 		}
 	}

@@ -89,7 +89,7 @@ func (s *Switch) reply(raw []byte) {
 		return
 	}
 	if err := s.keep(xid, r, m); err != nil {
-		s.limiter.warn(s.n.log, "reply of a switch not kept", "switch", s.dpid, "error", err)
+		s.limiter.Warn(s.n.log, "reply of a switch not kept", "switch", s.dpid, "error", err)
 		s.finish(xid, r, err)
 		return
 	}
@@ -114,6 +114,7 @@ type batch struct {
 	errs        []batchError
 	done        chan struct{}
 	over        bool // done is closed; it may go on listening
+	sent        time.Time
 }
 
 // batchError is the switch's refusal of message index of the batch.
@@ -127,7 +128,7 @@ const maxBatchErrors = 64
 
 // sendBatch queues messages and a barrier, and registers for their errors.
 func (s *Switch) sendBatch(msgs []openflow.Message) (*batch, error) {
-	bt := &batch{done: make(chan struct{})}
+	bt := &batch{done: make(chan struct{}), sent: time.Now()}
 	b := s.out.lockControl()
 	start := len(b)
 	bt.last = s.xid.Add(uint32(len(msgs) + 1))
@@ -182,8 +183,7 @@ func (s *Switch) wait(ctx context.Context, bt *batch) ([]batchError, error) {
 		return bt.errs, nil
 	case <-s.done:
 		return nil, s.down()
-	case <-ctx.Done():
-		s.forget(bt)
+	case <-ctx.Done(): // that it is owed is remembered, see withheld
 		return nil, fmt.Errorf("switch %v: no barrier reply: %w", s.dpid, ctx.Err())
 	}
 }
@@ -211,6 +211,20 @@ func (s *Switch) forget(bt *batch) {
 			return
 		}
 	}
+}
+
+// withheld is since when the switch owes a barrier reply, although it has been heard since;
+// zero if it owes none. One that says nothing at all is silent, which is another matter.
+func (s *Switch) withheld() (since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	heard := time.Unix(0, s.heard.Load())
+	for _, b := range s.batches {
+		if !b.over && (since.IsZero() || b.sent.Before(since)) && heard.Sub(b.sent) > s.n.cfg.RequestTimeout/2 {
+			since = b.sent
+		}
+	}
+	return since
 }
 
 // barrier ends the batch whose barrier was answered.
@@ -254,5 +268,5 @@ func (s *Switch) refused(raw []byte) {
 		return
 	}
 	s.noteRefused(e.Data)
-	s.limiter.warn(s.n.log, "switch refused a message", "switch", s.dpid, "error", e)
+	s.limiter.Warn(s.n.log, "switch refused a message", "switch", s.dpid, "error", e)
 }

@@ -157,6 +157,6 @@ func (n *Network) ask(s *Switch, a netip.Addr, vlan uint16, actions []openflow.A
 		frame = packet.AppendNeighborSolicitation(nil, probeMAC, probeAddr6, a, vlan)
 	}
 	if err := s.PacketOut(openflow.PortController, actions, frame); err != nil {
-		s.limiter.warn(n.log, "asking for a host", "switch", s.dpid, "address", a, "error", err)
+		s.limiter.Warn(n.log, "asking for a host", "switch", s.dpid, "address", a, "error", err)
 	}
 }
