@@ -37,8 +37,12 @@
 #define TAIL_DATA 1504
 #define TCP (ETH_HLEN + 20)
 
-// Copies of a packet by different ways arrive within this time of each other.
+// Copies of a packet by different ways arrive within this time of each other; by an
+// interface that the device has left, within the time for which it may be listened to.
+// What the interface in use brings later is a repetition by the sender.
 #define COPIES_NS 500000000ull
+#define LATE_NS 11000000000ull
+#define BEING_REPLACED 0 // in place of a time, by the one who delivers
 
 // choice is what Use decides.
 struct choice {
@@ -358,18 +362,27 @@ static __always_inline __u64 fingerprint(struct __sk_buff *skb, __be16 protocol)
 // processors may handle two copies at once; the one whose exchange succeeds
 // delivers. One that has read the clock first may look last, and then finds a
 // packet that is younger than its own time.
-static __always_inline int is_copy(__u64 key)
+static __always_inline int is_copy(__u64 key, __u64 within)
 {
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now = bpf_ktime_get_ns(), born;
 	__u32 slot = nic_slot & (MAX_INTERFACES - 1);
 	struct copies *c = bpf_map_lookup_elem(&seen, &key);
 
-	if (!c || (__s64)(now - c->born) > (__s64)COPIES_NS) {
+	born = c ? *(volatile __u64 *)&c->born : 0;
+	if (c && born == BEING_REPLACED)
+		return 1;
+	if (!c || (__s64)(now - born) > (__s64)within) {
 		struct copies fresh = {.born = now, .delivered = 1};
 
+		if (c && __sync_val_compare_and_swap(&c->born, born, BEING_REPLACED) != born)
+			return 1;
 		fresh.count[slot] = 1;
 		if (bpf_map_update_elem(&seen, &key, &fresh, c ? BPF_ANY : BPF_NOEXIST) == 0)
 			return 0;
+		if (c) {
+			c->born = now;
+			return 0;
+		}
 		c = bpf_map_lookup_elem(&seen, &key);
 		if (!c)
 			return 0;
@@ -437,7 +450,7 @@ int sluice_nic_rx(struct __sk_buff *skb)
 	if (now->merge && (eth.h_proto == bpf_htons(ETH_P_IP) || eth.h_proto == bpf_htons(ETH_P_IPV6))) {
 		__u64 key = fingerprint(skb, eth.h_proto);
 
-		if (key && is_copy(key)) {
+		if (key && is_copy(key, nic_slot == now->slot ? COPIES_NS : LATE_NS)) {
 			n->doubled++;
 			return TC_ACT_SHOT;
 		}
