@@ -85,7 +85,7 @@ func DefaultMobile() *Mobile {
 		Log:        Log{Level: "info", Format: "text"},
 		VNI:        VNI{Name: "sluice0"},
 		Interfaces: map[string]MobileInterface{},
-		Datapath:   Datapath{Overlap: 500 * time.Millisecond},
+		Datapath:   Datapath{Overlap: 2 * time.Second},
 		Policy: Policy{
 			Criteria: []string{"order"}, MinSignal: -80, MaxLoss: 0.5, SignalMargin: 6, LossMargin: 0.1,
 			Dwell: 3 * time.Second, Hold: 10 * time.Second,

@@ -224,7 +224,7 @@ const (
 	// replace them are confirmed: packets are still on their way, a switch may go by
 	// what it remembers after it has confirmed a rule, and the device may still send
 	// from its old place. On a busy machine each of these takes tenths of a second.
-	linger = 400 * time.Millisecond
+	linger = 800 * time.Millisecond
 	// endSecondRetry is how soon the end of a second place is tried again, at first.
 	endSecondRetry = 100 * time.Millisecond
 	endSecondTries = 50
