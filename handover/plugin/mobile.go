@@ -213,3 +213,11 @@ func keep(rules, before []network.Rule) []network.Rule {
 	}
 	return out
 }
+
+// ahead returns rules with those of a later plan for packets to the device that are
+// where these leave such packets alone. Nothing goes by them yet: a switch that has to
+// do something else with a packet than it remembers, has forgotten it until it matters.
+func ahead(rules, later []network.Rule) []network.Rule {
+	down := slices.DeleteFunc(slices.Clone(later), func(r network.Rule) bool { return r.Offset != route.OffsetDown })
+	return withLeftovers(rules, down)
+}

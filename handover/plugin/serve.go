@@ -30,6 +30,8 @@ type trip struct {
 	// strays leaves rules alone of ways that the device has left, since packets are
 	// still on their way there: the end of the second place removes them.
 	strays bool
+	// later are the rules by which the device will be served at its new place alone.
+	later []network.Rule
 }
 
 // newTrip begins a record.
@@ -65,7 +67,7 @@ func (s *Service) follow(ctx context.Context, t *trip, steps []route.Step) error
 		how := rule.ApplyOptions{Atomic: true, Waves: step.Waves}
 		rules := step.Plan.Program.Rules
 		if t.strays {
-			rules = keep(rules, t.m.rules)
+			rules = keep(ahead(rules, t.later), t.m.rules)
 		}
 		if err := s.declare(ctx, t, step.Plan, rules, how, i == len(steps)-1); err != nil {
 			return err
@@ -153,8 +155,12 @@ func (s *Service) placeSeamless(ctx context.Context, t *trip, from, to route.Pla
 		t.rec.Fallback = p.Fallback
 		return false, nil
 	}
+	alone, err := s.plan(t, to)
+	if err != nil {
+		return false, err
+	}
 	s.describe(t, &p)
-	t.strays = true
+	t.strays, t.later = true, alone.Program.Rules
 	if sameWant(&t.m.plan, &p) && t.m.plan.Bicast() {
 		t.confirmed() // as it was prepared
 	} else if err := s.follow(ctx, t, route.Steps(t.m.plan, p)); err != nil {
@@ -273,7 +279,7 @@ func (s *Service) single(ctx context.Context, id string, m *mobile, x *second) (
 	for {
 		steps := route.Steps(m.plan, p)
 		step := steps[0]
-		both := withLeftovers(step.Plan.Program.Rules, m.rules)
+		both := withLeftovers(ahead(step.Plan.Program.Rules, p.Program.Rules), m.rules)
 		if compare(m.rules, both) != (Changes{}) {
 			err := s.declare(ctx, t, step.Plan, both, rule.ApplyOptions{Atomic: true, Waves: step.Waves}, false)
 			s.amend(id, x, t.rec.Changes)

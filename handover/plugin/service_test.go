@@ -138,6 +138,36 @@ func TestUnderWayThroughTwoMoves(t *testing.T) {
 	}
 }
 
+// A switch below the join has the rules by which the device will be served at its new
+// place alone as soon as it has moved, and no others for its packets: when the join goes
+// over to them, the switch has long gone by them.
+func TestRulesOfTheNewPlaceComeFirst(t *testing.T) {
+	mac4, mac5 := mac("02:00:00:00:00:04"), mac("02:00:00:00:00:05")
+	r := newRig(t, func(x *Settings) {
+		for i := range x.Classes {
+			x.Classes[i].Overlap = 10 * time.Second
+		}
+		for i := range x.Devices {
+			if x.Devices[i].ID == "phone" {
+				x.Devices[i].MACs = append(x.Devices[i].MACs, mac5)
+			}
+		}
+	})
+	ip := r.attach(edge3, mac3)
+	for _, m := range []struct {
+		at  network.PortRef
+		mac openflow.MAC
+	}{{edge5, mac5}, {edge4, mac4}} {
+		if r.move(m.at, m.mac, ip) != ip {
+			t.Fatal("a move was not acknowledged")
+		}
+		r.idle()
+	}
+	if got, want := r.downAt(ref(2, 11), ip, mac3), []arrival{{edge4, routerMAC, mac4}}; !slices.Equal(got, want) {
+		t.Errorf("packets to the device that come to a switch below the join come out at %v, want %v", got, want)
+	}
+}
+
 func TestReleaseAndExpiry(t *testing.T) {
 	r := newRig(t, nil)
 	ip := r.attach(edge3, mac1)
