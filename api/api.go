@@ -53,6 +53,7 @@ type API struct {
 	permitted map[permission]bool
 	open      map[string]bool // patterns of what everybody may have
 	schemes   map[string]func(*http.Request) (string, error)
+	awaited   map[string]<-chan struct{} // paths of services, and when they have loaded
 	metrics   requestMetrics
 
 	refusals, unready, errors lograte.Limit // of lines that anybody can cause
@@ -66,7 +67,7 @@ func New(opts Options) *API {
 	if opts.MaxBody == 0 {
 		opts.MaxBody = 1 << 20
 	}
-	a := &API{opts: opts, mux: http.NewServeMux(), registry: prometheus.NewRegistry(), stopping: make(chan struct{}), permitted: map[permission]bool{}, open: map[string]bool{}, schemes: map[string]func(*http.Request) (string, error){}}
+	a := &API{opts: opts, mux: http.NewServeMux(), registry: prometheus.NewRegistry(), stopping: make(chan struct{}), permitted: map[permission]bool{}, open: map[string]bool{}, awaited: map[string]<-chan struct{}{}, schemes: map[string]func(*http.Request) (string, error){}}
 	a.huma = humago.New(a.mux, humaConfig(opts.Version, opts.MaxBody))
 	a.registerSystem()
 	return a

@@ -29,7 +29,7 @@ const (
 
 // Handler returns the whole API as a handler, with its authentication.
 func (a *API) Handler() http.Handler {
-	return a.count(a.recoverPanics(a.limitBody(a.gate(a.fallback()))))
+	return a.count(a.recoverPanics(a.limitBody(a.gate(a.untilLoaded(a.fallback())))))
 }
 
 // Run serves the API on the listener until ctx ends, and closes it.

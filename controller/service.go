@@ -16,6 +16,9 @@ type Service interface {
 	// Register adds the service's operations and metrics to the API, and its
 	// handlers to the network. It is called once, before Run.
 	Register(a *api.API)
+	// Loaded is closed when Run has read what the store has of the service. Until
+	// then nothing can be read of it.
+	Loaded() <-chan struct{}
 	// Run works until ctx ends. What it installed in the network stays there:
 	// a restart must not interrupt what established rules carry.
 	Run(ctx context.Context) error

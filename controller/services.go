@@ -29,6 +29,7 @@ func (c *Controller) makeServices() error {
 			continue
 		}
 		s.Register(c.api)
+		c.api.Await(s.Name(), s.Loaded())
 		c.services = append(c.services, s)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -91,6 +92,8 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 		body = bytes.NewReader(b)
 	}
 	resp, err := c.send(ctx, method, path, body, nil)
+	for ; in == nil && method == http.MethodGet && soon(ctx, err); resp, err = c.send(ctx, method, path, nil, nil) {
+	}
 	if err != nil {
 		return err
 	}
@@ -102,6 +105,21 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 		return fmt.Errorf("read the answer to %s %s: %w", method, path, err)
 	}
 	return nil
+}
+
+// soon waits as long as a server wants that has just been started, and has not read yet
+// what it has; false if that is not why it gave no answer, or there is no time for it.
+func soon(ctx context.Context, err error) bool {
+	var p *Problem
+	if !errors.As(err, &p) || p.Status != http.StatusServiceUnavailable || p.RetryAfter == 0 {
+		return false
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(p.RetryAfter):
+		return true
+	}
 }
 
 // send returns an answer that is a success; the caller closes its body.
@@ -132,6 +150,9 @@ func (c *Client) send(ctx context.Context, method, path string, body io.Reader, 
 
 func readProblem(resp *http.Response) error {
 	p := &Problem{Status: resp.StatusCode, Title: http.StatusText(resp.StatusCode)}
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		p.RetryAfter = time.Duration(seconds) * time.Second
+	}
 	b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
 		return fmt.Errorf("read the answer %s: %w", resp.Status, err)

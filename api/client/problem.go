@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Problem is an answer that is not a success (RFC 9457).
@@ -13,6 +14,8 @@ type Problem struct {
 	Status int     `json:"status,omitempty"`
 	Detail string  `json:"detail,omitempty"`
 	Errors []Field `json:"errors,omitempty"`
+	// RetryAfter is after how long to ask again, if the controller says so.
+	RetryAfter time.Duration `json:"-"`
 }
 
 // Field is one field that the controller refused.

@@ -141,6 +141,9 @@ func New(o Options) (*Service, error) {
 // Name is the service's name.
 func (s *Service) Name() string { return Name }
 
+// Loaded is closed when what the store has is there.
+func (s *Service) Loaded() <-chan struct{} { return s.loaded }
+
 // Run works until ctx ends. Rules of devices stay in the switches.
 func (s *Service) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.tasks.Cancel)

@@ -67,6 +67,7 @@ type Service struct {
 	// rethink wakes the goroutine that looks for flows whose path has broken.
 	rethink chan struct{}
 	ready   chan struct{}
+	loaded  chan struct{}
 
 	mu          sync.Mutex
 	definitions []*Definition // by name
@@ -93,7 +94,7 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{
 		fabric: o.Fabric, rules: o.Rules, store: o.Store, book: o.Book, log: o.Log, publish: o.Publish, interval: o.Interval, fixed: o.Definitions,
-		tasks: tasks.New(), rethink: make(chan struct{}, 1), ready: make(chan struct{}),
+		tasks: tasks.New(), rethink: make(chan struct{}, 1), ready: make(chan struct{}), loaded: make(chan struct{}),
 		flows: map[header]*flow{}, byID: map[string]*flow{}, puntErrs: map[openflow.DatapathID]string{},
 	}
 	s.guard = newGuard(s)
@@ -126,6 +127,7 @@ func (s *Service) resume(ctx context.Context) error {
 	if err := s.load(ctx); err != nil {
 		return err
 	}
+	close(s.loaded)
 	s.redeclare(ctx)
 	s.applyPunts(ctx)
 	return nil
@@ -133,6 +135,9 @@ func (s *Service) resume(ctx context.Context) error {
 
 // Ready is closed when what was there before the start has been declared again.
 func (s *Service) Ready() <-chan struct{} { return s.ready }
+
+// Loaded is closed when what the store has is there.
+func (s *Service) Loaded() <-chan struct{} { return s.loaded }
 
 // wake makes the watcher look at the flows' paths.
 func (s *Service) wake() {

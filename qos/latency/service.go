@@ -59,6 +59,7 @@ type Service struct {
 
 	mu        sync.Mutex
 	loaded    bool
+	stored    chan struct{} // closed when it is
 	classes   map[string]*entry
 	databases map[openflow.DatapathID]*database
 	unknown   map[openflow.DatapathID]error // why a switch has no database
@@ -75,13 +76,16 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{
 		fabric: o.Fabric, rules: o.Rules, book: o.Book, store: o.Store, bus: o.Bus, log: o.Log.With("service", OwnerName),
-		settings: o.Settings.withDefaults(), critical: o.Critical, tasks: tasks.New(), rethink: make(chan struct{}, 1), reconnect: make(chan struct{}, 1),
+		settings: o.Settings.withDefaults(), critical: o.Critical, tasks: tasks.New(), rethink: make(chan struct{}, 1), stored: make(chan struct{}), reconnect: make(chan struct{}, 1),
 		classes: map[string]*entry{}, databases: map[openflow.DatapathID]*database{}, unknown: map[openflow.DatapathID]error{},
 		left: map[string]bool{}, open: func(o ovsdb.Options) (client, error) { return ovsdb.New(o) },
 	}
 	s.metrics = newMetrics(s)
 	return s, nil
 }
+
+// Loaded is closed when what the store has is there.
+func (s *Service) Loaded() <-chan struct{} { return s.stored }
 
 // Run works until ctx ends. Queues and rules stay in the switches.
 func (s *Service) Run(ctx context.Context) error {
@@ -92,6 +96,7 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.load(s.tasks.Context()); err != nil {
 		return fmt.Errorf("latency: %w", err)
 	}
+	close(s.stored)
 	s.tasks.Start(s.measure)
 	s.tasks.Start(s.keepDatabases)
 	s.keepUp(s.tasks.Context())

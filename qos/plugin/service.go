@@ -20,6 +20,8 @@ const Name = "qos"
 type Part interface {
 	// Register adds the part's operations and metrics to the API.
 	Register(*api.API)
+	// Loaded is closed when what the store has of the part is there.
+	Loaded() <-chan struct{}
 	// Run works until ctx ends.
 	Run(context.Context) error
 	// NetworkChanged tells of a change in the network. It must not block.
@@ -28,15 +30,33 @@ type Part interface {
 
 // Service is QoS in the controller.
 type Service struct {
-	book  *reserve.Book
-	parts []Part
+	book   *reserve.Book
+	parts  []Part
+	loaded chan struct{} // closed when all parts have
 }
 
 // New joins parts that share a book.
-func New(book *reserve.Book, parts ...Part) *Service { return &Service{book: book, parts: parts} }
+func New(book *reserve.Book, parts ...Part) *Service {
+	return &Service{book: book, parts: parts, loaded: make(chan struct{})}
+}
 
 // Name is the service's name.
 func (s *Service) Name() string { return Name }
+
+// Loaded is closed when what the store has of all parts is there.
+func (s *Service) Loaded() <-chan struct{} { return s.loaded }
+
+// awaitParts closes loaded in time.
+func (s *Service) awaitParts(ctx context.Context) {
+	for _, p := range s.parts {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.Loaded():
+		}
+	}
+	close(s.loaded)
+}
 
 // Run works until ctx ends, or a part fails.
 func (s *Service) Run(ctx context.Context) error {
@@ -44,6 +64,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer group.Stop()
 	stop := context.AfterFunc(ctx, group.Cancel)
 	defer stop()
+	group.Start(s.awaitParts)
 	ended := make(chan error, len(s.parts))
 	for _, p := range s.parts {
 		if !group.Start(func(own context.Context) { ended <- p.Run(own) }) {

@@ -17,6 +17,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // idle is a part that waits for its end.
 type idle struct{}
 
+func (idle) Loaded() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
 func (idle) Register(*api.API)            {}
 func (idle) NetworkChanged(network.Event) {}
 func (idle) Run(ctx context.Context) error {

@@ -61,6 +61,7 @@ type Service struct {
 	store   store.Store
 	bus     *event.Bus
 	log     *slog.Logger
+	loaded  chan struct{} // closed when what the store has is there
 	strange lograte.Limit // lines that any client can cause
 	opts    Options
 	metrics *metrics
@@ -139,7 +140,7 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{
 		fabric: o.Fabric, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name), opts: o,
-		rethink: make(chan struct{}, 1), tasks: tasks.New(), config: DefaultConfig(),
+		rethink: make(chan struct{}, 1), loaded: make(chan struct{}), tasks: tasks.New(), config: DefaultConfig(),
 		working: make(chan struct{}, maxWorking), unproven: make(chan struct{}, maxUnproven),
 		agents: map[string]*agent{}, sessions: map[flow]*session{}, byID: map[agentapi.SessionID]*session{},
 		perClient: map[string]int{}, direct: newDirectory(), pairs: map[string]*pair{}, resets: map[flow]*reset{},
@@ -155,6 +156,9 @@ func New(o Options) (*Service, error) {
 // Name is the service's name.
 func (s *Service) Name() string { return Name }
 
+// Loaded is closed when what the store has is there.
+func (s *Service) Loaded() <-chan struct{} { return s.loaded }
+
 // Run works until ctx ends. Rules of live sessions stay in the switches.
 func (s *Service) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.tasks.Cancel)
@@ -164,6 +168,7 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.load(s.ctx); err != nil {
 		return fmt.Errorf("sos: %w", err)
 	}
+	close(s.loaded)
 	s.start(s.archive)
 	s.takeOver(s.ctx)
 	s.mu.Lock()
