@@ -29,11 +29,13 @@ const (
 	HostChanged
 	// SwitchRefused: a switch was not let in, for its Reason.
 	SwitchRefused
+	// HostRefused: a host was not learned behind a port, for its Reason.
+	HostRefused
 )
 
 var eventNames = [...]string{
 	SwitchUp: "switch-up", SwitchDown: "switch-down", PortUp: "port-up", PortDown: "port-down", LinkUp: "link-up", LinkDown: "link-down",
-	HostAdded: "host-added", HostMoved: "host-moved", HostRemoved: "host-removed", HostChanged: "host-changed", SwitchRefused: "switch-refused",
+	HostAdded: "host-added", HostMoved: "host-moved", HostRemoved: "host-removed", HostChanged: "host-changed", SwitchRefused: "switch-refused", HostRefused: "host-refused",
 }
 
 // String is the event's name in logs and in the event stream.

@@ -38,6 +38,7 @@ type wiring struct {
 	ticks       chan struct{} // a port came up: probe it now
 	probeQueues probeQueues
 	unprobed    lograte.Limit
+	full        lograte.Limit // of hosts that find no room
 
 	wanted   atomic.Uint64 // snapshots asked for
 	building sync.Mutex
@@ -136,6 +137,7 @@ func (n *Network) rebuild() {
 // switchUp makes a reconciled switch known.
 func (n *Network) switchUp(s *Switch) {
 	now := time.Now()
+	n.hosts.SwitchUp(s.dpid)
 	n.rebuild()
 	n.emit(Event{Kind: SwitchUp, At: now, Switch: s.dpid})
 	for _, number := range n.hosts.Ports(s.dpid) {
@@ -170,10 +172,11 @@ func (s *Switch) deadEnds() []PortRef {
 	return out
 }
 
-// switchDown forgets the links of a switch. Its hosts are kept: they are most
-// likely still there when it comes back.
+// switchDown forgets the links of a switch. Its hosts are kept for a while: they are
+// most likely still there when it comes back.
 func (n *Network) switchDown(s *Switch) {
 	n.linkChanges(n.links.SwitchDown(s.dpid))
+	n.hosts.SwitchDown(s.dpid, time.Now())
 	n.rates.ForgetSwitch(s.dpid)
 	n.probeQueues.forget(s.dpid)
 	n.repairs.switchLeft(s.dpid, n.cfg.DiscoveryTimeout)
@@ -234,6 +237,10 @@ func (n *Network) linkChanges(changes []discovery.Change) {
 // hostChanges passes on what the host table has found out.
 func (n *Network) hostChanges(changes []hosts.Change) {
 	for _, c := range changes {
+		if c.Kind == hosts.Refused {
+			n.tellFull(c.From)
+			continue
+		}
 		e := Event{Host: c.Host, Port: c.Host.At, Switch: c.Host.At.Switch}
 		switch c.Kind {
 		case hosts.Added:
@@ -252,6 +259,17 @@ func (n *Network) hostChanges(changes []hosts.Change) {
 		n.resolving.learned(c.Host.IPs)
 		n.emit(e)
 	}
+}
+
+// tellFull tells that a port has no room for a host more.
+func (n *Network) tellFull(at PortRef) {
+	skipped, turn := n.full.Turn(time.Now())
+	if !turn {
+		return
+	}
+	const reason = "the port, its switch or the table has as many hosts as may be, and none gives way"
+	n.log.Warn("host not learned", "port", at, "reason", reason, "left_out", skipped)
+	n.emit(Event{Kind: HostRefused, Switch: at.Switch, Port: at, Reason: reason})
 }
 
 // linkHandler is discovery in the chain.

@@ -26,7 +26,7 @@ func EventAttrs(attrs any) any {
 	switch e.Kind {
 	case network.SwitchUp, network.SwitchDown, network.SwitchRefused:
 		out.Switch = e.Switch.String()
-	case network.PortUp, network.PortDown:
+	case network.PortUp, network.PortDown, network.HostRefused:
 		out.Switch, out.Port = e.Port.Switch.String(), e.Port.Port
 	case network.LinkUp, network.LinkDown:
 		l := linkOf(e.Link, stats.Loss{})

@@ -27,7 +27,7 @@ func (t *Table) Learn(h *packet.Headers, at topology.PortRef, now time.Time) []C
 	e := t.find(h.EthSrc, vlan)
 	if e != nil {
 		if s := e.state.Load(); s.at == at && (s.knows(c) || c.weak && t.ips.holder(c.addr, vlan) != nil) {
-			e.seen.Store(now.UnixNano())
+			e.see(now)
 			return nil
 		}
 	}
@@ -115,11 +115,13 @@ func (t *Table) learn(mac openflow.MAC, vlan uint16, at topology.PortRef, c clai
 	var changes []Change
 	switch {
 	case e == nil:
-		if e = t.add(mac, vlan, at, now); e == nil {
+		gone, room := t.makeRoom(at)
+		if !room {
 			t.refused.Add(1)
-			return nil
+			return []Change{{Kind: Refused, From: at}}
 		}
-		changes = append(changes, Change{Kind: Added})
+		e = t.add(mac, vlan, at, now)
+		changes = append([]Change{{Kind: Added}}, gone...)
 	case e.state.Load().at != at:
 		s := e.state.Load()
 		if now.UnixNano()-s.moved < int64(t.opts.MoveHold) && t.opts.Edge(s.at) {
@@ -131,7 +133,7 @@ func (t *Table) learn(mac openflow.MAC, vlan uint16, at topology.PortRef, c clai
 		}
 		changes = append(changes, Change{Kind: Moved, From: s.at})
 	}
-	e.seen.Store(now.UnixNano())
+	e.see(now)
 	lost := t.claim(e, c)
 	if len(changes) == 0 && lost.Kind == 0 {
 		return nil
@@ -147,13 +149,11 @@ func (t *Table) learn(mac openflow.MAC, vlan uint16, at topology.PortRef, c clai
 }
 
 func (t *Table) add(mac openflow.MAC, vlan uint16, at topology.PortRef, now time.Time) *entry {
-	if t.count >= t.opts.MaxHosts || len(t.behind(at)) >= t.opts.MaxPerPort {
-		return nil
-	}
-	e := &entry{mac: mac, vlan: vlan}
+	e := &entry{mac: mac, vlan: vlan, added: now.UnixNano()}
 	e.seen.Store(now.UnixNano())
 	e.state.Store(&state{at: at})
 	t.place(e, at)
+	t.noteOnce(e, at)
 	t.count++
 	k := key(mac, vlan)
 	s := t.shardOf(k)
@@ -164,7 +164,7 @@ func (t *Table) add(mac openflow.MAC, vlan uint16, at topology.PortRef, now time
 }
 
 func (t *Table) move(e *entry, at topology.PortRef, now time.Time) bool {
-	if len(t.behind(at)) >= t.opts.MaxPerPort {
+	if p := t.places[at.Switch]; len(t.behind(at)) >= t.opts.MaxPerPort || p != nil && p.hosts >= t.opts.MaxPerSwitch && e.state.Load().at.Switch != at.Switch {
 		return false
 	}
 	t.unplace(e)
@@ -176,7 +176,7 @@ func (t *Table) move(e *entry, at topology.PortRef, now time.Time) bool {
 func (t *Table) place(e *entry, at topology.PortRef) {
 	p := t.places[at.Switch]
 	if p == nil {
-		p = &place{ports: map[uint32]map[*entry]struct{}{}}
+		p = &place{ports: map[uint32]map[*entry]struct{}{}, once: map[uint32][]*entry{}}
 		t.places[at.Switch] = p
 	}
 	if p.ports[at.Port] == nil {
@@ -192,6 +192,7 @@ func (t *Table) unplace(e *entry) {
 	delete(p.ports[at.Port], e)
 	if len(p.ports[at.Port]) == 0 {
 		delete(p.ports, at.Port)
+		delete(p.once, at.Port)
 	}
 	if p.hosts--; p.hosts == 0 {
 		delete(t.places, at.Switch)
@@ -263,15 +264,17 @@ func (t *Table) RemoveSwitch(d openflow.DatapathID) []Change {
 	return t.removeAll(slices.Collect(t.standing(d)))
 }
 
-// Expire forgets the hosts that were not seen for too long.
+// Expire forgets the hosts that were not seen for too long, and those of switches that
+// have not come back.
 func (t *Table) Expire(now time.Time) []Change {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	limit := now.Add(-t.opts.Age).UnixNano()
 	var old []*entry
-	for d := range t.places {
+	for d, p := range t.places {
+		gone := !p.left.IsZero() && now.Sub(p.left) > departedAge
 		for e := range t.standing(d) {
-			if e.seen.Load() < limit {
+			if gone || e.seen.Load() < limit {
 				old = append(old, e)
 			}
 		}

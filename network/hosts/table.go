@@ -24,9 +24,10 @@ type Options struct {
 	IgnoreVLAN bool
 	// Subnets are those whose IPv4 and IPv6 addresses are learned from any packet.
 	Subnets []netip.Prefix
-	// MaxHosts bounds the table, MaxPerPort the hosts behind one port, so that
-	// one port cannot fill the table, and MaxIPs the addresses of one host.
-	MaxHosts, MaxPerPort, MaxIPs int
+	// MaxHosts bounds the table, MaxPerSwitch and MaxPerPort the hosts at one switch and
+	// behind one port, so that none can fill the table, and MaxIPs the addresses of one
+	// host. Where there is no place, a host gives way that has been seen but once.
+	MaxHosts, MaxPerSwitch, MaxPerPort, MaxIPs int
 	// Age is how long a host is kept that is not seen. Traffic that rules carry
 	// is not seen here, so it is long.
 	Age time.Duration
@@ -37,11 +38,13 @@ type Options struct {
 
 // The defaults of Options.
 const (
-	DefaultMaxHosts   = 65536
-	DefaultMaxPerPort = 4096
-	DefaultMaxIPs     = 32
-	DefaultAge        = time.Hour
-	DefaultMoveHold   = 200 * time.Millisecond
+	DefaultMaxHosts = 65536
+	// DefaultMaxPerSwitch is a quarter of the table.
+	DefaultMaxPerSwitch = DefaultMaxHosts / 4
+	DefaultMaxPerPort   = 4096
+	DefaultMaxIPs       = 32
+	DefaultAge          = time.Hour
+	DefaultMoveHold     = 200 * time.Millisecond
 )
 
 // Kind says how a host changed.
@@ -54,6 +57,8 @@ const (
 	Removed
 	// Changed: the host has gained or lost an address.
 	Changed
+	// Refused: a host was not learned behind From, because a bound was reached.
+	Refused
 )
 
 // Change is what became of a host. From is where a moved host stood before.
@@ -81,6 +86,10 @@ type Table struct {
 type place struct {
 	hosts int
 	ports map[uint32]map[*entry]struct{}
+	// once are hosts that had been seen but once when they were noted, the oldest first, by
+	// port. Some have been seen again, or have gone.
+	once map[uint32][]*entry
+	left time.Time // when the switch left; zero while it is there
 }
 
 type shard struct {
@@ -94,6 +103,8 @@ type entry struct {
 	mac   openflow.MAC
 	vlan  uint16
 	seen  atomic.Int64 // Unix nanoseconds
+	added int64
+	again atomic.Bool // it was seen again some time after it was added
 	state atomic.Pointer[state]
 }
 
@@ -120,6 +131,7 @@ func (e *entry) update(change func(*state)) {
 // New makes an empty table.
 func New(o Options) *Table {
 	o.MaxHosts = cmp.Or(o.MaxHosts, DefaultMaxHosts)
+	o.MaxPerSwitch = cmp.Or(o.MaxPerSwitch, DefaultMaxPerSwitch)
 	o.MaxPerPort = cmp.Or(o.MaxPerPort, DefaultMaxPerPort)
 	o.MaxIPs = cmp.Or(o.MaxIPs, DefaultMaxIPs)
 	o.Age = cmp.Or(o.Age, DefaultAge)

@@ -1,0 +1,112 @@
+package hosts_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network/hosts"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+func macOf(i int) (m openflow.MAC) {
+	m[0] = 2
+	binary.BigEndian.PutUint32(m[2:], uint32(i))
+	return m
+}
+
+func open(o hosts.Options) *hosts.Table {
+	o.Edge = func(topology.PortRef) bool { return true }
+	return hosts.New(o)
+}
+
+func saw(t *hosts.Table, mac openflow.MAC, d openflow.DatapathID, port uint32, now time.Time) []hosts.Change {
+	return t.Learn(&packet.Headers{EthSrc: mac}, topology.PortRef{Switch: d, Port: port}, now)
+}
+
+// A switch that makes up hosts fills its share and no more; who comes elsewhere finds
+// room, and those that were seen more than once keep their place.
+func TestMadeUpHostsHarmNoOthers(t *testing.T) {
+	tab := open(hosts.Options{MaxHosts: 100, MaxPerSwitch: 60, MaxPerPort: 40})
+	now := time.Now()
+	for i := range 5 { // hosts at the same switch that are real
+		saw(tab, macOf(i), 1, 9, now)
+		saw(tab, macOf(i), 1, 9, now.Add(2*time.Second))
+	}
+	for i := 1000; i < 3000; i++ {
+		now = now.Add(time.Millisecond)
+		saw(tab, macOf(i), 1, uint32(i%2), now)
+	}
+	if n := tab.Len(); n != 60 {
+		t.Errorf("%d hosts of one switch, want its share, 60", n)
+	}
+	for i := 5000; i < 5200; i++ {
+		saw(tab, macOf(i), 2, uint32(i%7), now)
+	}
+	if n := tab.Len(); n != 100 {
+		t.Errorf("%d hosts, want as many as there may be, 100", n)
+	}
+	if changes := saw(tab, macOf(7000), 3, 1, now); len(changes) != 2 || changes[0].Kind != hosts.Added || changes[1].Kind != hosts.Removed {
+		t.Errorf("a host of a third switch: %+v, want it added and another removed", changes)
+	}
+	for i := range 5 {
+		if _, is := tab.Lookup(macOf(i), 0); !is {
+			t.Errorf("host %d had to give way", i)
+		}
+	}
+}
+
+// Where all have been seen again, nobody gives way, and that is told.
+func TestFullOfRealHostsIsTold(t *testing.T) {
+	tab := open(hosts.Options{MaxPerPort: 3})
+	now := time.Now()
+	for i := range 3 {
+		saw(tab, macOf(i), 1, 1, now)
+		saw(tab, macOf(i), 1, 1, now.Add(2*time.Second))
+	}
+	changes := saw(tab, macOf(9), 1, 1, now.Add(3*time.Second))
+	if len(changes) != 1 || changes[0].Kind != hosts.Refused || tab.Refused() != 1 {
+		t.Errorf("one more: %+v", changes)
+	}
+}
+
+// The hosts of a switch that does not come back go, those of one that does stay.
+func TestHostsOfDepartedSwitchesGo(t *testing.T) {
+	tab := open(hosts.Options{})
+	now := time.Now()
+	saw(tab, macOf(1), 1, 1, now)
+	saw(tab, macOf(2), 2, 1, now)
+	tab.SwitchDown(1, now)
+	tab.SwitchDown(2, now)
+	tab.SwitchUp(2)
+	if gone := tab.Expire(now.Add(30 * time.Second)); len(gone) != 0 {
+		t.Errorf("gone at once: %+v", gone)
+	}
+	if gone := tab.Expire(now.Add(2 * time.Minute)); len(gone) != 1 || gone[0].Host.MAC != macOf(1) {
+		t.Errorf("gone: %+v, want the one host of the switch that has left", gone)
+	}
+}
+
+// BenchmarkHostsComeAndGo tells what a host costs from its first packet to its switch's
+// going, beside how many others. The time for one must not grow with their number.
+func BenchmarkHostsComeAndGo(b *testing.B) {
+	const full = hosts.DefaultMaxHosts
+	for _, count := range []int{full / 16, full / 4, full} {
+		b.Run(fmt.Sprint(count), func(b *testing.B) {
+			now := time.Now()
+			for range b.N {
+				tab := open(hosts.Options{})
+				for i := range count {
+					saw(tab, macOf(i), openflow.DatapathID(i%16), uint32(i/16%48), now)
+				}
+				for d := range openflow.DatapathID(16) {
+					tab.RemoveSwitch(d)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(count), "ns/host")
+		})
+	}
+}
