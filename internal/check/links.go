@@ -13,7 +13,15 @@ var mdLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
 // CheckLinks finds links in Markdown files to files of the tree that do not exist.
 func CheckLinks(root string) ([]Problem, error) {
-	var problems []Problem
+	problems, err := inMarkdown(root, deadLinks)
+	if err != nil {
+		return nil, fmt.Errorf("check links: %w", err)
+	}
+	return problems, nil
+}
+
+// inMarkdown looks for problems in the text of every Markdown file.
+func inMarkdown(root string, look func(root, rel, text string) []Problem) (problems []Problem, _ error) {
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -35,13 +43,10 @@ func CheckLinks(root string) ([]Problem, error) {
 		if err != nil {
 			return err
 		}
-		problems = append(problems, deadLinks(root, filepath.ToSlash(rel), string(text))...)
+		problems = append(problems, look(root, filepath.ToSlash(rel), string(text))...)
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("check links: %w", err)
-	}
-	return problems, nil
+	return problems, err
 }
 
 func deadLinks(root, rel, text string) []Problem {

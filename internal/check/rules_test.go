@@ -171,3 +171,14 @@ func TestLinks(t *testing.T) {
 	}
 	expect(t, got, "README.md:2: link to docs/gone.svg")
 }
+
+func TestNamedTests(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "README.md", "It holds (`a/b.TestThere`).\nSo does this (`a/b.TestGone`, `a.TestThere`).\n")
+	loaded := tree(t, map[string]string{"a/b/b_test.go": "package b\n\nfunc TestThere() {}\n"})
+	got, err := CheckNamedTests(root, loaded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, got, "README.md:2: there is no test TestGone in a/b", "README.md:2: there is no test TestThere in a")
+}
