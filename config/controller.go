@@ -97,9 +97,17 @@ type Discovery struct {
 
 // Hosts says how end hosts are learned.
 type Hosts struct {
-	IgnoreVLAN bool           `yaml:"ignore_vlan" doc:"Takes a MAC address for the same host whatever VLAN it is seen on: for networks that translate VLANs on the way."`
-	Subnets    []netip.Prefix `yaml:"subnets" doc:"Subnets that stand in this network: their addresses are learned from any IP packet, not from ARP and neighbour discovery alone."`
-	HoldLimit  int            `yaml:"hold_limit" min:"16" max:"1000000" doc:"How many packets of one switch may wait for services."`
+	IgnoreVLAN bool                      `yaml:"ignore_vlan" doc:"Takes a MAC address for the same host whatever VLAN it is seen on: for networks that translate VLANs on the way."`
+	Subnets    []netip.Prefix            `yaml:"subnets" doc:"Subnets that stand in this network: their addresses are learned from any IP packet, not from ARP and neighbour discovery alone."`
+	Pinned     map[netip.Addr]PinnedHost `yaml:"pinned" doc:"Hosts whose place never changes, like servers and gateways, by address: what is said of them elsewhere is not believed."`
+	HoldLimit  int                       `yaml:"hold_limit" min:"16" max:"1000000" doc:"How many packets of one switch may wait for services."`
+}
+
+// PinnedHost is where an address is, and whose it is.
+type PinnedHost struct {
+	MAC    openflow.MAC        `yaml:"mac" doc:"The host's MAC address."`
+	Switch openflow.DatapathID `yaml:"switch" doc:"The switch where it is."`
+	Port   int                 `yaml:"port" min:"1" max:"65279" doc:"The port behind which it is."`
 }
 
 // Forwarding says how packets go that no service handles.
@@ -169,11 +177,20 @@ func (c *Controller) check(k *checker) {
 	c.QoS.check(k)
 	c.Network.checkMeasure(k, c.OVSDB)
 	c.OVSDB.check(k)
+	c.Network.Hosts.check(k)
 	if c.Network.Discovery.Timeout < 2*c.Network.Discovery.Interval {
 		k.fail("network.discovery.timeout", "too short for the interval", "at least twice network.discovery.interval, which is "+c.Network.Discovery.Interval.String())
 	}
 	if c.DataDir == "" {
 		k.fail("data_dir", "empty", "write an absolute path like /var/lib/sluice")
+	}
+}
+
+func (h *Hosts) check(k *checker) {
+	for addr, p := range h.Pinned {
+		if p.MAC.IsZero() || p.Switch == 0 || p.Port == 0 {
+			k.fail("network.hosts.pinned."+addr.String(), "incomplete", "say mac, switch and port")
+		}
 	}
 }
 

@@ -84,6 +84,7 @@ var descriptions = map[reflect.Type]string{
 	reflect.TypeFor[Secret]():              "text",
 	reflect.TypeFor[netip.Addr]():          "an IP address like 192.0.2.1 or 2001:db8::1",
 	reflect.TypeFor[netip.Prefix]():        "a prefix like 192.0.2.0/24 or 2001:db8::/32",
+	reflect.TypeFor[openflow.MAC]():        "a MAC address like 02:00:00:00:00:01",
 	reflect.TypeFor[openflow.DatapathID](): "a datapath id of 16 hex digits like 0000000000000001",
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"sync"
 	"time"
@@ -144,7 +145,7 @@ func networkConfig(c *config.Controller) (network.Config, error) {
 		MaxReply: int64(c.OpenFlow.MaxReply), MaxReplies: int64(c.OpenFlow.MaxReplies), HoldLimit: c.Network.Hosts.HoldLimit,
 		ForwardIdle: c.Network.Forwarding.IdleTimeout, ForwardRules: c.Network.Forwarding.MaxRules, ForwardMetric: metric,
 		DisableForwarding: !c.Network.Forwarding.Enabled,
-		IgnoreVLAN:        c.Network.Hosts.IgnoreVLAN, Subnets: c.Network.Hosts.Subnets,
+		IgnoreVLAN:        c.Network.Hosts.IgnoreVLAN, Subnets: c.Network.Hosts.Subnets, Pinned: pinned(c.Network.Hosts.Pinned),
 		DiscoveryInterval: c.Network.Discovery.Interval, DiscoveryTimeout: c.Network.Discovery.Timeout,
 		LatencyWindow: c.Network.Discovery.Window,
 		StatsInterval: c.Network.StatsInterval, Measure: measures[c.Network.Measure],
@@ -172,6 +173,14 @@ func networkConfig(c *config.Controller) (network.Config, error) {
 		}
 	}
 	return nc, nil
+}
+
+func pinned(all map[netip.Addr]config.PinnedHost) map[netip.Addr]network.Pin {
+	out := make(map[netip.Addr]network.Pin, len(all))
+	for addr, p := range all {
+		out[addr.Unmap()] = network.Pin{MAC: p.MAC, At: network.PortRef{Switch: p.Switch, Port: uint32(p.Port)}}
+	}
+	return out
 }
 
 func files(t config.TLS) pki.Files { return pki.Files{Cert: t.Cert, Key: t.Key, CA: t.CA} }

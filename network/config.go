@@ -75,6 +75,8 @@ type Config struct {
 	IgnoreVLAN bool
 	// Subnets are those whose addresses are learned from any IP packet.
 	Subnets []netip.Prefix
+	// Pinned are hosts whose place never changes, by address.
+	Pinned map[netip.Addr]Pin
 
 	// DiscoveryInterval is the time between two probes of a link, and
 	// DiscoveryTimeout the age at which an unconfirmed link is taken down.

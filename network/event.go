@@ -29,7 +29,7 @@ const (
 	HostChanged
 	// SwitchRefused: a switch was not let in, for its Reason.
 	SwitchRefused
-	// HostRefused: a host was not learned behind a port, for its Reason.
+	// HostRefused: a host, or its address, was not learned behind a port, for its Reason.
 	HostRefused
 )
 

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"github.com/sluice-net/sluice/network/hosts"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
 )
@@ -14,6 +15,8 @@ type (
 	Link = topology.Link
 	// Host is an end host as learned.
 	Host = topology.Host
+	// Pin says whose an address is, and where that host is.
+	Pin = hosts.Pin
 	// Hop is one switch of a path.
 	Hop = topology.Hop
 	// Path is a way through the network.

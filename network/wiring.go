@@ -59,7 +59,7 @@ func (n *Network) wire() error {
 	c := &n.cfg
 	misses := max(2, int(c.DiscoveryTimeout/c.DiscoveryInterval))
 	n.links = discovery.New(discovery.Options{Interval: c.DiscoveryInterval, Misses: misses, Settle: c.DiscoverySettle, Window: c.LatencyWindow}, time.Now())
-	n.hosts = hosts.New(hosts.Options{Edge: n.links.IsEdge, IgnoreVLAN: c.IgnoreVLAN, Subnets: c.Subnets})
+	n.hosts = hosts.New(hosts.Options{Edge: n.links.IsEdge, IgnoreVLAN: c.IgnoreVLAN, Subnets: c.Subnets, Pinned: c.Pinned})
 	n.flows = forward.NewTable()
 	n.rates = stats.New(stats.Options{Interval: c.StatsInterval})
 	n.history, n.began = stats.NewHistory(historySpan, c.StatsInterval), time.Now()
@@ -261,13 +261,13 @@ func (n *Network) hostChanges(changes []hosts.Change) {
 	}
 }
 
-// tellFull tells that a port has no room for a host more.
+// tellFull tells that what is said of a host at a port is not believed, or has no room.
 func (n *Network) tellFull(at PortRef) {
 	skipped, turn := n.full.Turn(time.Now())
 	if !turn {
 		return
 	}
-	const reason = "the port, its switch or the table has as many hosts as may be, and none gives way"
+	const reason = "the port, its switch or the table has as many hosts as may be and none gives way, or the host is pinned elsewhere"
 	n.log.Warn("host not learned", "port", at, "reason", reason, "left_out", skipped)
 	n.emit(Event{Kind: HostRefused, Switch: at.Switch, Port: at, Reason: reason})
 }

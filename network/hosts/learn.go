@@ -24,6 +24,13 @@ func (t *Table) Learn(h *packet.Headers, at topology.PortRef, now time.Time) []C
 		vlan = 0
 	}
 	c := t.claimOf(h)
+	if !t.pinsAllow(h.EthSrc, c.addr, at) {
+		if !t.opts.Edge(at) {
+			return nil // it is on its way
+		}
+		t.refused.Add(1)
+		return []Change{{Kind: Refused, From: at}}
+	}
 	e := t.find(h.EthSrc, vlan)
 	if e != nil {
 		if s := e.state.Load(); s.at == at && (s.knows(c) || c.weak && t.ips.holder(c.addr, vlan) != nil) {

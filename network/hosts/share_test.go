@@ -3,6 +3,7 @@ package hosts_test
 import (
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -108,5 +109,32 @@ func BenchmarkHostsComeAndGo(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(count), "ns/host")
 		})
+	}
+}
+
+// Nobody moves a pinned host, by its MAC address or its IP address.
+func TestPinnedHostsStay(t *testing.T) {
+	server, home := netip.MustParseAddr("10.0.0.1"), topology.PortRef{Switch: 1, Port: 1}
+	tab := open(hosts.Options{Pinned: map[netip.Addr]hosts.Pin{server: {MAC: macOf(1), At: home}}})
+	now := time.Now()
+	claim := func(mac openflow.MAC, port uint32) []hosts.Change {
+		now = now.Add(time.Second)
+		frame := packet.AppendARPRequest(nil, mac, server, netip.MustParseAddr("10.0.0.9"), 0)
+		h, err := packet.Parse(frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tab.Learn(&h, topology.PortRef{Switch: 1, Port: port}, now)
+	}
+	if c := claim(macOf(1), 1); len(c) != 1 || c[0].Kind != hosts.Added {
+		t.Fatalf("the host itself: %+v", c)
+	}
+	for what, c := range map[string][]hosts.Change{"another host": claim(macOf(2), 2), "its own MAC address elsewhere": claim(macOf(1), 2)} {
+		if len(c) != 1 || c[0].Kind != hosts.Refused {
+			t.Errorf("%s: %+v", what, c)
+		}
+	}
+	if h, is := tab.ByIP(server); !is || h.MAC != macOf(1) || h.At != home {
+		t.Errorf("the address is at %+v", h)
 	}
 }

@@ -24,6 +24,9 @@ type Options struct {
 	IgnoreVLAN bool
 	// Subnets are those whose IPv4 and IPv6 addresses are learned from any packet.
 	Subnets []netip.Prefix
+	// Pinned are hosts whose place never changes, by address: what is said of them elsewhere
+	// is not believed.
+	Pinned map[netip.Addr]Pin
 	// MaxHosts bounds the table, MaxPerSwitch and MaxPerPort the hosts at one switch and
 	// behind one port, so that none can fill the table, and MaxIPs the addresses of one
 	// host. Where there is no place, a host gives way that has been seen but once.
@@ -57,7 +60,8 @@ const (
 	Removed
 	// Changed: the host has gained or lost an address.
 	Changed
-	// Refused: a host was not learned behind From, because a bound was reached.
+	// Refused: a host was not learned behind From, because a bound was reached or it is
+	// pinned elsewhere.
 	Refused
 )
 
@@ -76,6 +80,7 @@ type Table struct {
 	refused atomic.Uint64
 	shard   [shards]shard
 	ips     ipIndex
+	macs    map[openflow.MAC]topology.PortRef // where pinned hosts are
 
 	mu     sync.Mutex // held while anything but seen changes
 	count  int
@@ -136,7 +141,10 @@ func New(o Options) *Table {
 	o.MaxIPs = cmp.Or(o.MaxIPs, DefaultMaxIPs)
 	o.Age = cmp.Or(o.Age, DefaultAge)
 	o.MoveHold = cmp.Or(o.MoveHold, DefaultMoveHold)
-	t := &Table{opts: o, places: map[openflow.DatapathID]*place{}}
+	t := &Table{opts: o, places: map[openflow.DatapathID]*place{}, macs: map[openflow.MAC]topology.PortRef{}}
+	for _, p := range o.Pinned {
+		t.macs[p.MAC] = p.At
+	}
 	for i := range t.shard {
 		t.shard[i].hosts = map[uint64]*entry{}
 	}
