@@ -194,6 +194,9 @@ func TestLossIsWhatWasAsked(t *testing.T) {
 	const loss = 0.01
 	l := lab.New(t, pair(delayline.Params{Loss: loss}))
 	h1, h2 := l.Host("h1"), l.Host("h2")
+	// The link may lose the request for the other's address, and what waits for the
+	// answer would fill the kernel's queue and be dropped in front of the link.
+	waitFor(t, "the hosts to know each other", func() bool { return pings(t, h1, h2.Addr().String()) })
 	// What arrives is counted at the interface: a program may be too late to read
 	// it on a busy machine.
 	arrived := received(t, h2)
