@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/logtest"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
@@ -74,30 +73,12 @@ func (s *rawSocket) send(t *testing.T, frame []byte) {
 	}
 }
 
-// logLines is a log that a test can look through.
-type logLines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logLines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logLines) has(words string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Contains(l.b.String(), words)
-}
-
 // TestHostCannotForgeALink has two hosts try to make the controller believe in a
 // link between their ports, with all that they can hear.
 func TestHostCannotForgeALink(t *testing.T) {
 	l := lab.New(t, lab.Line("netforge", 2, delayline.Params{}))
-	log := &logLines{}
-	n, _ := run(t, l, network.Config{Log: slog.New(slog.NewTextHandler(log, nil))})
+	var log logtest.Log
+	n, _ := run(t, l, network.Config{Log: log.Logger()})
 	ready(t, n, 2, 1, 2)
 	links := make(chan network.Event, 16)
 	n.Subscribe(func(e network.Event) {
@@ -118,7 +99,7 @@ func TestHostCannotForgeALink(t *testing.T) {
 		forged[i] ^= 1
 		h1.send(t, forged)
 	}
-	eventually(t, "the log to tell of the forgery", func() bool { return log.has("forged probe") })
+	eventually(t, "the log to tell of the forgery", func() bool { return strings.Contains(log.String(), "forged probe") })
 	kept := h2.probe(t)
 	h1.send(t, h1.probe(t)) // its own probe, sent back
 	timer := time.NewTimer(3500 * time.Millisecond)
@@ -129,7 +110,7 @@ func TestHostCannotForgeALink(t *testing.T) {
 		t.Fatalf("a link has changed: %v %+v", e.Kind, e.Link)
 	}
 	h1.send(t, kept) // by now a recording
-	eventually(t, "the log to tell of the replay", func() bool { return log.has("replayed probe") })
+	eventually(t, "the log to tell of the replay", func() bool { return strings.Contains(log.String(), "replayed probe") })
 	select {
 	case e := <-links:
 		t.Fatalf("a link has changed: %v %+v", e.Kind, e.Link)

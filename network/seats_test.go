@@ -2,13 +2,12 @@ package network_test
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/logtest"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
 	"github.com/sluice-net/sluice/openflow"
@@ -79,8 +78,8 @@ func TestNamedSwitchesHaveTheirPlace(t *testing.T) {
 // Switches that nobody has named, and that come and go, fill no log; nor do connections
 // that are refused.
 func TestComingAndGoingFillsNoLog(t *testing.T) {
-	var out written
-	n, _ := start(t, network.Config{Log: slog.New(slog.NewTextHandler(&out, nil))})
+	var out logtest.Log
+	n, _ := start(t, network.Config{Log: out.Logger()})
 	began := time.Now()
 	const times = 60
 	for range times {
@@ -92,25 +91,7 @@ func TestComingAndGoingFillsNoLog(t *testing.T) {
 		ended(t, "a stranger", conn)
 	}
 	most := 2 * (10 + int(time.Since(began)/time.Second) + 1)
-	if lines := out.lines(); lines == 0 || lines > most {
+	if lines := strings.Count(out.String(), "\n"); lines == 0 || lines > most {
 		t.Errorf("%d comings and goings wrote %d lines, want at most %d", times, lines, most)
 	}
-}
-
-// written is a log that can be read while it is written.
-type written struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (w *written) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.Write(b)
-}
-
-func (w *written) lines() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return strings.Count(w.text.String(), "\n")
 }

@@ -1,45 +1,27 @@
 package network_test
 
 import (
-	"bytes"
 	"fmt"
-	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/logtest"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
 )
 
-// messages are a log that can be searched.
-type messages struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (m *messages) Write(p []byte) (int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.text.Write(p)
-}
-
-func (m *messages) has(part string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return bytes.Contains(m.text.Bytes(), []byte(part))
-}
-
 // TestLinkStandsByWhatItCarries: a link over which no probe gets is there as long as other
 // packets do, and gone when nothing does, whatever is sent.
 func TestLinkStandsByWhatItCarries(t *testing.T) {
 	l := lab.New(t, lab.Line("netfull", 2, delayline.Params{Delay: time.Millisecond}))
-	log := &messages{}
+	var log logtest.Log
 	const timeout = time.Second
 	var mu sync.Mutex
 	var downs []network.Event
-	n, _ := run(t, l, network.Config{DiscoveryTimeout: timeout, Log: slog.New(slog.NewTextHandler(log, nil))})
+	n, _ := run(t, l, network.Config{DiscoveryTimeout: timeout, Log: log.Logger()})
 	n.Subscribe(func(e network.Event) {
 		if e.Kind == network.LinkDown {
 			mu.Lock()
@@ -67,7 +49,7 @@ func TestLinkStandsByWhatItCarries(t *testing.T) {
 	if _, err := s2.Ofctl(t.Context(), "add-flow", fmt.Sprintf("priority=65535,in_port=%d,dl_type=0x88cc,actions=drop", port)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the controller to say that probes are lost", func() bool { return log.has("probes of a link are lost") })
+	eventually(t, "the controller to say that probes are lost", func() bool { return strings.Contains(log.String(), "probes of a link are lost") })
 	<-time.After(3 * timeout)
 	if len(n.Topology().Links) != 2 || gone() != 0 {
 		t.Errorf("with 20 packets a second the links are %v, %d were declared dead", n.Topology().Links, gone())

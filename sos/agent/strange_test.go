@@ -2,35 +2,22 @@ package agent
 
 import (
 	"io"
-	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/logtest"
 	"github.com/sluice-net/sluice/pki"
 )
 
-// written is a log that can be read while it is written.
-type written struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (w *written) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.Write(b)
-}
-
 // Handshakes of TLS that fail on the control port are told of, but not each one in a flood.
 func TestFailedHandshakesFillNoLog(t *testing.T) {
-	var out written
+	var out logtest.Log
 	ca := newAuthority(t)
 	_, cert := ca.issue("x", pki.RoleAgent)
 	cfg := testConfig(addrX)
-	cfg.TLS, cfg.Log = DataTLS(cert, ca.pool), slog.New(slog.NewTextHandler(&out, nil))
+	cfg.TLS, cfg.Log = DataTLS(cert, ca.pool), out.Logger()
 	a, _ := startAgent(t, cfg)
 	began := time.Now()
 	const strangers = 200
@@ -47,9 +34,7 @@ func TestFailedHandshakesFillNoLog(t *testing.T) {
 		_ = c.Close()
 	}
 	most := 10 + int(time.Since(began)/time.Second) + 1
-	out.mu.Lock()
-	defer out.mu.Unlock()
-	if lines := strings.Count(out.text.String(), "TLS handshake"); lines == 0 || lines > most {
+	if lines := strings.Count(out.String(), "TLS handshake"); lines == 0 || lines > most {
 		t.Errorf("%d failed handshakes wrote %d lines", strangers, lines)
 	}
 }
