@@ -93,6 +93,20 @@ func TestSeamless(t *testing.T) {
 	}
 }
 
+// thirdRadio gives the phone one radio more, and moves time to overlap.
+func thirdRadio(m openflow.MAC) func(*Settings) {
+	return func(x *Settings) {
+		for i := range x.Classes {
+			x.Classes[i].Overlap = 10 * time.Second
+		}
+		for i := range x.Devices {
+			if x.Devices[i].ID == "phone" {
+				x.Devices[i].MACs = append(x.Devices[i].MACs, m)
+			}
+		}
+	}
+}
+
 // What is under way by a way that the device has just left goes on, though the device
 // has moved again since: to another place, or back.
 func TestUnderWayThroughTwoMoves(t *testing.T) {
@@ -102,16 +116,7 @@ func TestUnderWayThroughTwoMoves(t *testing.T) {
 		mac openflow.MAC
 	}{"on": {edge5, mac5}, "back": {edge3, mac3}} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, func(x *Settings) {
-				for i := range x.Classes {
-					x.Classes[i].Overlap = 10 * time.Second
-				}
-				for i := range x.Devices {
-					if x.Devices[i].ID == "phone" {
-						x.Devices[i].MACs = append(x.Devices[i].MACs, mac5)
-					}
-				}
-			})
+			r := newRig(t, thirdRadio(mac5))
 			ip := r.attach(edge3, mac3)
 			for _, m := range []struct {
 				at  network.PortRef
@@ -143,16 +148,7 @@ func TestUnderWayThroughTwoMoves(t *testing.T) {
 // over to them, the switch has long gone by them.
 func TestRulesOfTheNewPlaceComeFirst(t *testing.T) {
 	mac4, mac5 := mac("02:00:00:00:00:04"), mac("02:00:00:00:00:05")
-	r := newRig(t, func(x *Settings) {
-		for i := range x.Classes {
-			x.Classes[i].Overlap = 10 * time.Second
-		}
-		for i := range x.Devices {
-			if x.Devices[i].ID == "phone" {
-				x.Devices[i].MACs = append(x.Devices[i].MACs, mac5)
-			}
-		}
-	})
+	r := newRig(t, thirdRadio(mac5))
 	ip := r.attach(edge3, mac3)
 	for _, m := range []struct {
 		at  network.PortRef
