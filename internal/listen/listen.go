@@ -10,9 +10,9 @@ import (
 )
 
 // Patient is a listener whose Accept returns connections, or that it was closed or a
-// deadline that its owner has set is over. All other errors are of one connection or of the machine's present state, which has no
-// descriptors or no memory for more: it waits a moment and goes on. A server that ends
-// by them would have ended for good by what passes.
+// deadline that its owner has set is over. All other errors are of one connection or of
+// the machine's present state, which has no descriptors or no memory for more: it waits a
+// moment and goes on. A server that ends by them would have ended for good by what passes.
 type Patient struct {
 	net.Listener
 	tell   func(error)

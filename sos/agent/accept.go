@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"errors"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/listen"
 	"github.com/sluice-net/sluice/sos/wire"
 )
 
@@ -21,21 +23,15 @@ const tlsHandshake = 0x16
 
 // acceptData accepts connections on one data port until the listener closes.
 func (a *Agent) acceptData(ln net.Listener) {
-	pause := newBackoff(5*time.Millisecond, 500*time.Millisecond)
+	patient := listen.New(ln, func(err error) {
+		a.strange.Warn(a.log, "accept on data port", "address", ln.Addr(), "error", err)
+	})
+	defer context.AfterFunc(a.ctx, func() { _ = patient.Close() })()
 	for {
-		nc, err := ln.Accept()
+		nc, err := patient.Accept()
 		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			// Out of descriptors, or the caller has gone: later is better.
-			a.strange.Warn(a.log, "accept on data port", "address", ln.Addr(), "error", err)
-			if !pause.wait(a.ctx) {
-				return
-			}
-			continue
+			return
 		}
-		pause.reset()
 		seats := a.seats(nc)
 		select {
 		case seats <- struct{}{}:
