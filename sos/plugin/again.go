@@ -29,7 +29,7 @@ func (s *Service) again(old *session, o offer, entry *Entry, p punted) network.V
 		s.open(old, layout, p.Output)
 	}
 	if returns {
-		held, err := p.Hold(overIn + maxQueue + limit + heldExtra)
+		held, err := p.Hold(overIn + limit + heldExtra)
 		if err != nil || !s.start(func(run context.Context) { s.succeed(run, old, o, entry, held) }) {
 			s.metrics.refused.WithLabelValues("hold").Inc()
 		}

@@ -8,13 +8,9 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 )
 
-const (
-	// heldExtra is how much longer a first packet is held than its set-up may
-	// take: the time to undo it.
-	heldExtra = 3 * time.Second
-	// maxQueue is how long a first packet may wait for its set-up to begin.
-	maxQueue = 9 * time.Second
-)
+// heldExtra is how much longer a first packet is held than its set-up may take:
+// the time to undo it.
+const heldExtra = 3 * time.Second
 
 // HandlePacketIn looks for first packets of whitelisted connections. It runs on
 // the switch's goroutine and never waits.
@@ -64,7 +60,7 @@ func (s *Service) offered(o offer, entry *Entry, p punted) network.Verdict {
 	if ss == nil {
 		return verdict
 	}
-	held, err := p.Hold(maxQueue + limit + heldExtra)
+	held, err := p.Hold(limit + heldExtra)
 	if err != nil {
 		s.mu.Lock()
 		s.forget(ss)

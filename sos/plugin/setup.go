@@ -35,13 +35,11 @@ func newSession(f flow, entry *Entry, global Tuning, now time.Time) *session {
 // failure undoes everything and sends the packet on as if SOS were not there.
 func (s *Service) setUp(ctx context.Context, ss *session, o offer, held Held) {
 	watch := newStopwatch()
-	done, err := s.inTurn(ctx, ss, func() (progressOf, error) {
+	s.mu.Lock()
+	cfg := s.config
+	s.mu.Unlock()
+	done, err := s.inTurn(ctx, ss, cfg.setupTime(), func(ctx context.Context) (progressOf, error) {
 		s.took(&ss.steps.Queue, &watch)
-		s.mu.Lock()
-		cfg := s.config
-		s.mu.Unlock()
-		ctx, cancel := context.WithTimeout(ctx, cfg.setupTime())
-		defer cancel()
 		return s.establish(ctx, ss, o, cfg, &watch)
 	})
 	if err != nil {
@@ -82,25 +80,29 @@ func (s *Service) took(step *agentapi.Duration, w *stopwatch) {
 }
 
 // inTurn does a set-up when it is its turn: few at a time are done fastest, and
-// sessions whose clients do not come, as in a flood, must not fill the agents.
-func (s *Service) inTurn(ctx context.Context, ss *session, f func() (progressOf, error)) (progressOf, error) {
-	ctx, cancel := context.WithTimeout(ctx, maxQueue)
+// sessions whose clients do not come, as in a flood, must not fill the agents. What a
+// session waits for its turn, half of its time at most, is not left to its set-up: a
+// client that waits for long is better served without SOS.
+func (s *Service) inTurn(ctx context.Context, ss *session, limit time.Duration, f func(context.Context) (progressOf, error)) (progressOf, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	queue, begun := context.WithTimeout(ctx, limit/2)
+	defer begun()
 	for _, turn := range []chan struct{}{s.unproven, s.working} {
 		select {
 		case turn <- struct{}{}:
-		case <-ctx.Done():
+		case <-queue.Done():
 			if turn == s.working {
 				<-s.unproven
 			}
-			return nothingDone, fmt.Errorf("too many connections at once: not begun after %v", maxQueue)
+			return nothingDone, fmt.Errorf("too many connections at once: not begun after %v", limit/2)
 		}
 	}
 	defer func() { <-s.working }()
 	s.mu.Lock()
 	ss.unproven = true
 	s.mu.Unlock()
-	return f()
+	return f(ctx)
 }
 
 // proven gives back a session's place among those whose clients have not come
