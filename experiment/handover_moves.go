@@ -18,10 +18,11 @@ import (
 
 const (
 	movesEdges = 4
-	// movesDevices make 1,000 moves in four minutes, loadedDevices in five. What two
-	// cores carry of their packets is some 4,000 a second each way in all, when nothing
-	// else runs there.
-	movesDevices, loadedDevices = 16, 12
+	// movesDevices make 1,000 moves in four minutes. What two cores carry of their
+	// packets is some 4,000 a second each way in all, when nothing else runs there.
+	movesDevices = 16
+	// movesRate makes 2,000 packets a second each way of all of them.
+	movesRate = 2000 / movesDevices
 	// killedDevices move while the controller is killed.
 	killedDevices = 2
 	// movesLeg is how many moves one pair of streams sees, about: what a stream
@@ -60,8 +61,8 @@ type movesCase struct {
 
 func movesCases(s Scale) []movesCase {
 	return []movesCase{
-		{name: "alone", devices: movesDevices, rate: 125, moves: pick(s, 60, 1000, 3000)},
-		{name: "loaded", devices: loadedDevices, rate: 75, moves: pick(s, 30, 1000, 3000), loaded: true},
+		{name: "alone", devices: movesDevices, rate: movesRate, moves: pick(s, 60, 1000, 3000)},
+		{name: "loaded", devices: movesDevices, rate: movesRate, moves: pick(s, 30, 1000, 3000), loaded: true},
 		{name: "killed", devices: killedDevices, rate: 2000, moves: killedDevices * pick(s, 3, 50, 200), killed: true},
 		{name: "one-radio", devices: 1, rate: 2000, moves: pick(s, 4, 50, 200), single: true},
 	}
