@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -51,21 +49,23 @@ func experimentListCommand(app *App) *cobra.Command {
 
 func experimentRunCommand(app *App) *cobra.Command {
 	var (
-		scale string
+		run   experimentRun
 		quick bool
-		out   string
-		only  []string
 	)
 	cmd := &cobra.Command{
-		Use:   "run NAME",
-		Short: "Run one experiment (root)",
-		Long: `Runs one experiment. Scales: quick (a minute or two, rough figures), normal,
-full (the whole published range of parameters; may take an hour). Ctrl-C ends the
-experiment and removes what it has built; measurements made so far are kept.`,
-		Example: "  sluice experiment run sos-peers --scale quick --out out/sos-peers",
-		Args:    cobra.ExactArgs(1),
+		Use:   "run NAME...",
+		Short: "Run experiments (root)",
+		Long: `Runs experiments one after another; "all" is every one. Scales: quick (a minute or
+two each, rough figures), normal, full (the whole published range of parameters; may
+take an hour). Of several, what each is held to is listed together at the end. The exit
+status is 1 if something of it was missed, or an experiment failed; the others still run.
+Ctrl-C ends the experiment and removes what it has built; measurements made so far are
+kept.`,
+		Example: `  sluice experiment run sos-peers --scale quick --out out/sos-peers
+  sluice experiment run all --quick`,
+		Args: cobra.MinimumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			var names []string
+			names := []string{everyExperiment + "\tevery experiment"}
 			for _, e := range experiment.All() {
 				names = append(names, e.Name+"\t"+e.Title)
 			}
@@ -73,45 +73,15 @@ experiment and removes what it has built; measurements made so far are kept.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if quick {
-				scale = string(experiment.Quick)
+				run.scale = string(experiment.Quick)
 			}
-			return runExperiment(cmd.Context(), app, args[0], scale, out, only)
+			return run.run(cmd.Context(), app, args)
 		},
 	}
-	cmd.Flags().StringVar(&scale, "scale", string(experiment.Normal), "quick, normal or full")
+	cmd.Flags().StringVar(&run.scale, "scale", string(experiment.Normal), "quick, normal or full")
 	cmd.Flags().BoolVar(&quick, "quick", false, "short for --scale quick")
 	cmd.MarkFlagsMutuallyExclusive("scale", "quick")
-	cmd.Flags().StringVar(&out, "out", "", "folder for the output (default out/NAME)")
-	cmd.Flags().StringArrayVar(&only, "only", nil, "restrict what the experiment varies, like rtt=50ms,100ms; may be repeated")
+	cmd.Flags().StringVar(&run.out, "out", "", "folder for the output (default out/NAME); of several experiments, each has one named after it there")
+	cmd.Flags().StringArrayVar(&run.only, "only", nil, "restrict what the experiment varies, like rtt=50ms,100ms; may be repeated; of one experiment")
 	return cmd
-}
-
-func runExperiment(ctx context.Context, app *App, name, scale, out string, only []string) error {
-	e, err := experiment.Find(name)
-	if err != nil {
-		return &UsageError{err}
-	}
-	s, err := experiment.ParseScale(scale)
-	if err != nil {
-		return &UsageError{fmt.Errorf("--scale: %w", err)}
-	}
-	restricted, err := experiment.ParseOnly(e, only)
-	if err != nil {
-		return &UsageError{fmt.Errorf("--only: %w", err)}
-	}
-	if out == "" {
-		out = filepath.Join("out", name)
-	}
-	log := app.Out
-	if app.JSON {
-		log = app.Err
-	}
-	result, err := experiment.Run(ctx, e, experiment.Options{Scale: s, Only: restricted, Out: out, Log: log})
-	if err != nil {
-		return err
-	}
-	if app.JSON {
-		return app.Print(result, nil)
-	}
-	return nil
 }

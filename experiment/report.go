@@ -75,11 +75,7 @@ func (r *Result) print(w io.Writer) error {
 		fmt.Fprintln(w)
 	}
 	for _, c := range r.Claims {
-		verdict := "holds "
-		if !c.Met {
-			verdict = "MISSED"
-		}
-		fmt.Fprintf(w, "%s  %s: %s\n", verdict, c.Text, c.Result)
+		fmt.Fprintf(w, "%s  %s: %s\n", c.Verdict(), c.Text, c.Result)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(w, "note    %s\n", n)

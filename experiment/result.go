@@ -36,6 +36,14 @@ type Claim struct {
 	Met    bool
 }
 
+// Verdict says in one word of six letters whether the claim holds.
+func (c Claim) Verdict() string {
+	if c.Met {
+		return "holds "
+	}
+	return "MISSED"
+}
+
 // Claim adds a claim to the result.
 func (r *Result) Claim(met bool, text, format string, args ...any) {
 	r.Claims = append(r.Claims, Claim{Text: text, Result: fmt.Sprintf(format, args...), Met: met})

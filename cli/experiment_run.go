@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/sluice-net/sluice/experiment"
+)
+
+// everyExperiment is the argument that stands for all of them.
+const everyExperiment = "all"
+
+// experimentRun is what `sluice experiment run` is asked for.
+type experimentRun struct {
+	scale, out string
+	only       []string
+}
+
+// outcome is how one experiment ended.
+type outcome struct {
+	Name   string             `json:"name"`
+	Result *experiment.Result `json:"result,omitempty"`
+	Error  string             `json:"error,omitempty"`
+}
+
+func (r *experimentRun) run(ctx context.Context, app *App, names []string) error {
+	chosen, o, err := r.parse(names)
+	if err != nil {
+		return &UsageError{err}
+	}
+	o.Log = app.Out
+	if app.JSON {
+		o.Log = app.Err
+	}
+	var outcomes []outcome
+	var errs []error
+	for _, e := range chosen {
+		o.Out = r.folder(e, len(chosen) > 1)
+		result, err := experiment.Run(ctx, e, o)
+		if ctx.Err() != nil {
+			return err
+		}
+		out := outcome{Name: e.Name, Result: result}
+		if err != nil {
+			out.Error = err.Error()
+			errs = append(errs, err)
+		}
+		outcomes = append(outcomes, out)
+	}
+	if missed := countMissed(outcomes); missed > 0 {
+		errs = append(errs, fmt.Errorf("%d claims were missed", missed))
+	}
+	switch {
+	case len(chosen) > 1:
+		err = app.Print(outcomes, func(w io.Writer) { summarize(outcomes, w) })
+	case app.JSON && outcomes[0].Result != nil:
+		err = app.Print(outcomes[0].Result, nil)
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+func countMissed(outcomes []outcome) (n int) {
+	for _, o := range outcomes {
+		if o.Result == nil {
+			continue
+		}
+		for _, c := range o.Result.Claims {
+			if !c.Met {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// parse checks everything before anything runs.
+func (r *experimentRun) parse(names []string) ([]experiment.Experiment, experiment.Options, error) {
+	var chosen []experiment.Experiment
+	for _, name := range names {
+		if name == everyExperiment {
+			if len(names) > 1 {
+				return nil, experiment.Options{}, fmt.Errorf("%q stands for every experiment: name no other beside it", name)
+			}
+			chosen = experiment.All()
+			break
+		}
+		e, err := experiment.Find(name)
+		if err != nil {
+			return nil, experiment.Options{}, err
+		}
+		chosen = append(chosen, e)
+	}
+	if len(r.only) > 0 && len(chosen) > 1 {
+		return nil, experiment.Options{}, errors.New("--only: experiments vary different things; run one at a time")
+	}
+	scale, err := experiment.ParseScale(r.scale)
+	if err != nil {
+		return nil, experiment.Options{}, fmt.Errorf("--scale: %w", err)
+	}
+	only, err := experiment.ParseOnly(chosen[0], r.only)
+	if err != nil {
+		return nil, experiment.Options{}, fmt.Errorf("--only: %w", err)
+	}
+	return chosen, experiment.Options{Scale: scale, Only: only}, nil
+}
+
+// folder is where an experiment's output goes.
+func (r *experimentRun) folder(e experiment.Experiment, several bool) string {
+	switch {
+	case r.out == "":
+		return filepath.Join("out", e.Name)
+	case several:
+		return filepath.Join(r.out, e.Name)
+	default:
+		return r.out
+	}
+}
+
+// summarize lists what each experiment was held to.
+func summarize(outcomes []outcome, w io.Writer) {
+	fmt.Fprintln(w)
+	for _, o := range outcomes {
+		if o.Result == nil {
+			fmt.Fprintf(w, "FAILED  %s\n", o.Error)
+			continue
+		}
+		for _, c := range o.Result.Claims {
+			fmt.Fprintf(w, "%s  %s: %s: %s\n", c.Verdict(), o.Name, c.Text, c.Result)
+		}
+	}
+}

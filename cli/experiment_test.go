@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/experiment"
+)
+
+func TestExperimentsAreChosen(t *testing.T) {
+	for _, c := range []struct {
+		names, only []string
+		want        int    // experiments
+		refused     string // in the error
+	}{
+		{names: []string{"sos-short"}, only: []string{"rtt=20ms"}, want: 1},
+		{names: []string{"sos-short", "packet-in"}, want: 2},
+		{names: []string{"all"}, want: len(experiment.All())},
+		{names: []string{"all", "packet-in"}, refused: "stands for every"},
+		{names: []string{"sos-short", "sos-shrot"}, refused: "sos-shrot"},
+		{names: []string{"sos-short", "packet-in"}, only: []string{"rtt=20ms"}, refused: "one at a time"},
+		{names: []string{"sos-short"}, only: []string{"color=red"}, refused: "color"},
+	} {
+		run := experimentRun{scale: "quick", only: c.only}
+		chosen, _, err := run.parse(c.names)
+		if len(chosen) != c.want && c.refused == "" || (err != nil) != (c.refused != "") {
+			t.Errorf("%v: %d experiments, %v, want %d", c.names, len(chosen), err, c.want)
+		}
+		if err != nil && !strings.Contains(err.Error(), c.refused) {
+			t.Errorf("%v: %v, want something with %q", c.names, err, c.refused)
+		}
+	}
+}
+
+// TestOutcomesAreListedTogether has one experiment hold, one miss a claim, and one fail.
+func TestOutcomesAreListedTogether(t *testing.T) {
+	outcomes := []outcome{
+		{Name: "a", Result: &experiment.Result{Claims: []experiment.Claim{{Text: "at least 2", Result: "3", Met: true}, {Text: "at most 1", Result: "2"}}}},
+		{Name: "b", Error: "b: no root"},
+	}
+	if n := countMissed(outcomes); n != 1 {
+		t.Errorf("%d missed, want 1", n)
+	}
+	var out strings.Builder
+	summarize(outcomes, &out)
+	const want = "\nholds   a: at least 2: 3\nMISSED  a: at most 1: 2\nFAILED  b: no root\n"
+	if out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
