@@ -24,6 +24,9 @@ type Auth struct {
 	// ClientCerts accepts requests whose TLS client certificate the server has
 	// verified.
 	ClientCerts bool
+	// Roles are those of holders whose certificates name none. Who has no role may
+	// do nothing.
+	Roles pki.Mapping
 	// OpenReads lets reading requests pass unauthenticated when they arrive on
 	// a loopback address under a loopback name (the name is checked so that a
 	// web page cannot read the API through a host name it made point here).
@@ -77,13 +80,15 @@ type permission struct {
 	method, path string
 }
 
-// mayAll says whether a role opens everything. A certificate without a role
-// comes from an authority that the operator has named for this very purpose.
+// mayAll says whether a role opens everything.
 func mayAll(role pki.Role) bool {
-	return role == "" || role == pki.RoleOperator || role == pki.RoleController
+	return role == pki.RoleOperator || role == pki.RoleController
 }
 
-var errNotPermitted = errors.New("certificates of this role may not do this: use one of an operator, or a token")
+var (
+	errNotPermitted = errors.New("certificates of this role may not do this: use one of an operator, or a token")
+	errNoRole       = errors.New("the certificate names no role: use one of \"sluice pki issue operator\", or map its common name to a role in the controller's configuration, under api.tls.roles")
+)
 
 // identify returns who sends the request, or why that is unknown.
 func (a *Auth) identify(r *http.Request) (string, error) {
@@ -160,7 +165,11 @@ func (a *API) gate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, err := a.identify(r)
 		if cert := a.opts.Auth.certificate(r); cert != nil && !a.public(r) {
-			role := pki.RoleOf(cert)
+			role := a.opts.Auth.Roles.RoleOf(cert)
+			if role == "" {
+				a.refuse(w, r, http.StatusForbidden, cert.Subject.CommonName, errNoRole)
+				return
+			}
 			if !mayAll(role) && !a.permitted[permission{role, r.Method, r.URL.Path}] {
 				a.refuse(w, r, http.StatusForbidden, "certificate of role "+string(role), errNotPermitted)
 				return

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/client"
+	"github.com/sluice-net/sluice/internal/pkitest"
 	"github.com/sluice-net/sluice/pki"
 )
 
@@ -34,12 +35,16 @@ func TestCertificates(t *testing.T) {
 		}
 		return pki.Files{Cert: filepath.Join(dir, name+".crt"), Key: filepath.Join(dir, name+".key"), CA: filepath.Join(dir, pki.CACertFile)}
 	}
+	roleless := func(name string) pki.Files {
+		pkitest.WithoutRole(t, dir, name)
+		return pki.Files{Cert: filepath.Join(dir, name+".crt"), Key: filepath.Join(dir, name+".key"), CA: filepath.Join(dir, pki.CACertFile)}
+	}
 	serverTLS, err := pki.Server(files(pki.RoleController, "server"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	auth := withToken()
-	auth.ClientCerts = true
+	auth.ClientCerts, auth.Roles = true, pki.Mapping{"erin": pki.RoleOperator, "frank": pki.RoleAgent, "agent-4": pki.RoleOperator}
 	a := api.New(api.Options{Auth: auth, Log: slog.New(slog.DiscardHandler)})
 	for path, role := range map[string]bool{"/who": false, "/announce": false, "/role": true} {
 		huma.Register(a.Huma(), huma.Operation{OperationID: path[1:], Method: http.MethodPost, Path: path},
@@ -81,6 +86,12 @@ func TestCertificates(t *testing.T) {
 		{"role of a neighbour", files(pki.RoleNeighbour, "south"), "", "/role", 200, "neighbour"},
 		{"role of an operator", files(pki.RoleOperator, "bob"), "", "/role", 200, "operator"},
 		{"switch", files(pki.RoleSwitch, "edge-1"), "", "/announce", 403, ""},
+		{"no role", roleless("carol"), "", "/who", 403, ""},
+		{"no role, with a token too", roleless("dave"), secret, "/who", 403, ""},
+		{"no role, mapped to operator", roleless("erin"), "", "/who", 200, "certificate:erin"},
+		{"no role, mapped to agent", roleless("frank"), "", "/who", 403, ""},
+		{"no role, mapped to agent, permitted", roleless("frank"), "", "/announce", 200, "certificate:frank"},
+		{"a role that a mapping does not change", files(pki.RoleAgent, "agent-4"), "", "/who", 403, ""},
 		{"nobody", pki.Files{CA: filepath.Join(dir, pki.CACertFile)}, "", "/who", 401, ""},
 		{"token over TLS", pki.Files{CA: filepath.Join(dir, pki.CACertFile)}, secret, "/who", 200, "token:test"},
 	} {

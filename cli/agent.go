@@ -102,7 +102,8 @@ func agentConfig(c *config.Agent) (agent.Config, error) {
 	a.ChunkBytes, a.Queue, a.BufferBytes = int(c.Transfer.Chunk), c.Transfer.Queue, int(c.Transfer.Buffer)
 	a.CongestionControl = c.Transfer.Congestion
 	var err error
-	a.TLS, err = pki.Server(pki.Files{Cert: a.Cert, Key: a.Key, CA: a.CA}, true, pki.RoleController)
+	a.Roles = c.Control.TLS.Roles
+	a.TLS, err = pki.Server(pki.Files{Cert: a.Cert, Key: a.Key, CA: a.CA, Roles: a.Roles}, true, pki.RoleController)
 	if err != nil {
 		return agent.Config{}, fmt.Errorf("control.tls: %w", err)
 	}
@@ -132,7 +133,7 @@ func newAnnouncer(c *config.Agent, ac agent.Config, log *slog.Logger) (*announce
 	if spec.URL == "" {
 		spec.URL = "https://" + ac.Listen
 	}
-	names := pki.Files{Cert: ac.Cert, Key: ac.Key, CA: ac.CA}
+	names := pki.Files{Cert: ac.Cert, Key: ac.Key, CA: ac.CA, Roles: ac.Roles}
 	options := client.Options{Server: c.Announce.Server}
 	if c.Announce.TokenFile != "" {
 		b, err := os.ReadFile(c.Announce.TokenFile)

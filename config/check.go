@@ -51,6 +51,9 @@ func (k *checker) tls(key string, t TLS, mutual bool) {
 	if mutual && t.Cert == "" && t.CA != "" {
 		k.fail(key+".cert", "missing", "name certificate and key beside the authority")
 	}
+	if len(t.Roles) > 0 && t.CA == "" {
+		k.fail(key+".roles", "without an authority", "set "+key+".ca, which the certificates of those named are of")
+	}
 }
 
 // distinct checks that no two servers listen on the same address.

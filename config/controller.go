@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/pki"
 )
 
 // Controller is the configuration of "sluice controller".
@@ -33,6 +34,8 @@ type TLS struct {
 	Cert string `yaml:"cert" file:"yes" doc:"Certificate, PEM. Empty: no TLS. \"sluice pki issue\" makes one."`
 	Key  string `yaml:"key" file:"yes" doc:"Key of the certificate, PEM."`
 	CA   string `yaml:"ca" file:"yes" doc:"Authority that issued the other side's certificates, PEM. The other side must then have one."`
+
+	Roles pki.Mapping `yaml:"roles" oneof:"controller|agent|switch|operator|neighbour" doc:"Roles of holders whose certificates name none because they are not of \"sluice pki\", by common name: alice: operator. The name * stands for all others of that authority. Who has no role is refused."`
 }
 
 // Enabled says whether there is a certificate.
@@ -201,6 +204,9 @@ func (c *Controller) checkStore(k *checker) {
 		k.fail("store.endpoints", "missing", "kind etcd needs at least one, like [https://10.0.0.1:2379]; without a cluster use kind embedded")
 	case s.Kind != "etcd" && len(s.Endpoints) > 0:
 		k.fail("store.endpoints", "contradicts store.kind, which is "+s.Kind, "remove it, or set store.kind to etcd")
+	}
+	if len(s.TLS.Roles) > 0 {
+		k.fail("store.tls.roles", "without meaning", "remove it: members of a cluster need no role")
 	}
 	if (s.Username == "") != (s.Password == "") {
 		k.fail("store.username", "incomplete", "store.username and store.password belong together: set both or none")

@@ -183,7 +183,9 @@ func pinned(all map[netip.Addr]config.PinnedHost) map[netip.Addr]network.Pin {
 	return out
 }
 
-func files(t config.TLS) pki.Files { return pki.Files{Cert: t.Cert, Key: t.Key, CA: t.CA} }
+func files(t config.TLS) pki.Files {
+	return pki.Files{Cert: t.Cert, Key: t.Key, CA: t.CA, Roles: t.Roles}
+}
 
 func (c *Controller) makeAPI() (err error) {
 	if c.listener = c.opts.API; c.listener == nil {
@@ -231,7 +233,7 @@ func (c *Controller) auth() (api.Auth, error) {
 	if made {
 		c.log.Info("a token for the API has been made", "file", file)
 	}
-	auth := api.Auth{Tokens: []api.Token{token}, OpenReads: c.cfg.API.OpenReads, ClientCerts: c.cfg.API.TLS.CA != ""}
+	auth := api.Auth{Tokens: []api.Token{token}, OpenReads: c.cfg.API.OpenReads, ClientCerts: c.cfg.API.TLS.CA != "", Roles: c.cfg.API.TLS.Roles}
 	if t := c.cfg.API.TLS; t.Enabled() {
 		tlsConfig, err := pki.Server(files(t), false)
 		if err != nil {

@@ -39,7 +39,7 @@ func openStore(ctx context.Context, c *config.Controller, log *slog.Logger) (sto
 
 func openCluster(ctx context.Context, c config.Store, log *slog.Logger) (store.Store, error) {
 	var tlsConfig *tls.Config
-	if c.TLS != (config.TLS{}) {
+	if c.TLS.Cert != "" || c.TLS.CA != "" {
 		var err error
 		if tlsConfig, err = pki.Client(files(c.TLS)); err != nil {
 			return nil, fmt.Errorf("controller: store.tls: %w", err)

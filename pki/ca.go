@@ -30,29 +30,6 @@ const (
 // that are behind.
 const backdate = 5 * time.Minute
 
-// Role is what the holder of a certificate is.
-type Role string
-
-// The roles. Each may be client and server, except for clientOnly; what a holder
-// may do is decided by those it talks to, see Require.
-const (
-	RoleController Role = "controller"
-	RoleAgent      Role = "agent"
-	RoleSwitch     Role = "switch"
-	RoleOperator   Role = "operator"
-	// RoleNeighbour is another domain's controller, to which we have issued a
-	// certificate so that it can hand devices over to us.
-	RoleNeighbour Role = "neighbour"
-)
-
-// Roles lists all roles.
-func Roles() []Role {
-	return []Role{RoleController, RoleAgent, RoleSwitch, RoleOperator, RoleNeighbour}
-}
-
-// clientOnly are the roles whose holders serve nothing.
-var clientOnly = []Role{RoleOperator, RoleNeighbour}
-
 // CA is a certificate authority.
 type CA struct {
 	Cert *x509.Certificate

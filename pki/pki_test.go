@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/internal/pkitest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -193,8 +195,11 @@ func TestMutual(t *testing.T) {
 	otherCA, otherDir := authority(t)
 	stranger := issue(t, otherCA, otherDir, Request{Role: RoleController, Name: "stranger"})
 	stranger.CA = agent.CA
-	noRole := issue(t, ca, dir, Request{Role: RoleController, Name: "controller-server", Hosts: local})
+	server := issue(t, ca, dir, Request{Role: RoleController, Name: "controller-server", Hosts: local})
+	pkitest.WithoutRole(t, dir, "roleless")
+	roleless := Files{Cert: filepath.Join(dir, "roleless.crt"), Key: filepath.Join(dir, "roleless.key"), CA: agent.CA}
 	neighbour := issue(t, ca, dir, Request{Role: RoleNeighbour, Name: "neighbour", Hosts: local})
+	mapped := func(f Files, m Mapping) Files { f.Roles = m; return f }
 	anonymous := Files{CA: agent.CA}
 	for _, c := range []struct {
 		name           string
@@ -206,9 +211,16 @@ func TestMutual(t *testing.T) {
 		{"another authority", agent, stranger, true, false},
 		{"no certificate where one is required", agent, anonymous, true, false},
 		{"no certificate where none is required", agent, anonymous, false, true},
-		{"the server is not an agent", noRole, controller, true, false},
+		{"the server is not an agent", server, controller, true, false},
 		{"the server's name is wrong", otherAgent, controller, true, false},
 		{"a neighbour is no controller", agent, neighbour, true, false},
+		{"a client without a role", agent, roleless, true, false},
+		{"a server without a role", roleless, controller, true, false},
+		{"a client that is given its role", mapped(agent, Mapping{"roleless": RoleController}), roleless, true, true},
+		{"a server that is given its role", roleless, mapped(controller, Mapping{"roleless": RoleAgent}), true, true},
+		{"a client that is given another", mapped(agent, Mapping{"roleless": RoleAgent, AnyName: RoleController}), roleless, true, false},
+		{"a client among all others", mapped(agent, Mapping{"somebody": RoleAgent, AnyName: RoleController}), roleless, true, true},
+		{"a name whose certificate has a role", mapped(agent, Mapping{"other": RoleController, AnyName: RoleController}), otherAgent, true, false},
 		{"a neighbour's certificate serves nothing", neighbour, controller, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

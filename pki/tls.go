@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
 	"time"
 )
@@ -14,7 +13,12 @@ import (
 const recheck = 2 * time.Second
 
 // Files names a certificate, its key, and the authority of the other side.
-type Files struct{ Cert, Key, CA string }
+type Files struct {
+	Cert, Key, CA string
+	// Roles are those of holders whose certificates name none. Without it such a
+	// certificate is refused wherever a role is required.
+	Roles Mapping
+}
 
 // files watches its Files: what it returns is as they are now.
 type files struct {
@@ -85,13 +89,13 @@ func (f *files) read() (*tls.Certificate, *x509.CertPool, error) {
 
 // Server returns the configuration of a server with the certificate. If an
 // authority is named, clients may show a certificate of it, and must if
-// required; a certificate that says its holder's role must name one of roles.
+// required; its holder must have one of roles, if there are any.
 func Server(names Files, required bool, roles ...Role) (*tls.Config, error) {
 	f := &files{Files: names}
 	if _, _, err := f.load(); err != nil {
 		return nil, err
 	}
-	base := &tls.Config{MinVersion: tls.VersionTLS12, VerifyConnection: Require(roles...)}
+	base := &tls.Config{MinVersion: tls.VersionTLS12, VerifyConnection: names.Roles.Require(roles...)}
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		cert, pool, err := f.load()
 		if err != nil {
@@ -99,7 +103,7 @@ func Server(names Files, required bool, roles ...Role) (*tls.Config, error) {
 		}
 		c := &tls.Config{
 			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*cert},
-			NextProtos: base.NextProtos, VerifyConnection: Require(roles...),
+			NextProtos: base.NextProtos, VerifyConnection: names.Roles.Require(roles...),
 		}
 		if pool != nil {
 			c.ClientCAs, c.ClientAuth = pool, tls.VerifyClientCertIfGiven
@@ -118,8 +122,8 @@ func Server(names Files, required bool, roles ...Role) (*tls.Config, error) {
 }
 
 // Client returns the configuration of a client that shows the certificate, if
-// one is named, and trusts the authority. A server's certificate that says its
-// holder's role must name one of roles. A new certificate is shown without a
+// one is named, and trusts the authority. The server must have one of roles, if there
+// are any. A new certificate is shown without a
 // restart; a new authority needs one.
 func Client(names Files, roles ...Role) (*tls.Config, error) {
 	f := &files{Files: names}
@@ -127,7 +131,7 @@ func Client(names Files, roles ...Role) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, VerifyConnection: Require(roles...)}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, VerifyConnection: names.Roles.Require(roles...)}
 	if names.Cert != "" {
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			cert, _, err := f.load()
@@ -135,31 +139,4 @@ func Client(names Files, roles ...Role) (*tls.Config, error) {
 		}
 	}
 	return c, nil
-}
-
-// RoleOf returns the role that a certificate names, or "" if it names none
-// because another authority made it.
-func RoleOf(cert *x509.Certificate) Role {
-	for _, unit := range cert.Subject.OrganizationalUnit {
-		if slices.Contains(Roles(), Role(unit)) {
-			return Role(unit)
-		}
-	}
-	return ""
-}
-
-// Require returns a check for tls.Config.VerifyConnection: a peer whose
-// certificate names a role must be one of roles (any, if there are none). That
-// the certificate itself is good has been checked before.
-func Require(roles ...Role) func(tls.ConnectionState) error {
-	return func(s tls.ConnectionState) error {
-		if len(roles) == 0 || len(s.PeerCertificates) == 0 {
-			return nil
-		}
-		role := RoleOf(s.PeerCertificates[0])
-		if role == "" || slices.Contains(roles, role) {
-			return nil
-		}
-		return fmt.Errorf("pki: the peer %q has a certificate for %s, want one for %v", s.PeerCertificates[0].Subject.CommonName, role, roles)
-	}
 }

@@ -87,7 +87,7 @@ func Layers() []Layer {
 		{Dir: "api", May: []string{"event", "store", "pki"}},
 		{Dir: "dashboard"},
 		{Dir: "dashboard/integration", Tests: []string{"config", "controller", "experiment", "lab", "openflow"}},
-		{Dir: "config", May: []string{"openflow", "network", "sos", "handover", "qos", "ovsdb"}},
+		{Dir: "config", May: []string{"openflow", "network", "pki", "sos", "handover", "qos", "ovsdb"}},
 		{
 			Dir:   "controller",
 			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "dashboard", "sos", "handover", "qos", "ovsdb"},

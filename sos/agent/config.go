@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/pki"
 	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/sos/wire"
 )
@@ -21,10 +22,13 @@ type Config struct {
 	Listen string `yaml:"listen"`
 	// Cert, Key and CA are PEM files: the agent's certificate, its key, and the
 	// authority of the controller's certificate, which must have the role
-	// controller, and of the peers', which must have the role agent.
+	// controller, and of the peers', which must have the role agent. Roles are
+	// those of holders whose certificates name none.
 	Cert string `yaml:"cert"`
 	Key  string `yaml:"key"`
 	CA   string `yaml:"ca"`
+
+	Roles pki.Mapping `yaml:"-" json:"-"`
 
 	// DataAddr is the address towards end hosts and peers. It must be one
 	// address, because the rules in the switches name it.

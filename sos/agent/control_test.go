@@ -262,6 +262,7 @@ func TestControlTLS(t *testing.T) {
 		}
 	}
 	cfg.Cert, cfg.Key, cfg.CA = filepath.Join(dir, "cert"), filepath.Join(dir, "key"), filepath.Join(dir, "ca")
+	cfg.Roles = pki.Mapping{"old-controller": pki.RoleController, "agent2": pki.RoleController}
 	a, err := New(context.Background(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -275,6 +276,11 @@ func TestControlTLS(t *testing.T) {
 		good  bool
 	}{
 		{"controller", second(ca.issue("controller", pki.RoleController)), true},
+		{"no role", ca.withoutRole("nobody"), false},
+		{"no role, but mapped", ca.withoutRole("old-controller"), true},
+		{"an operator", second(ca.issue("operator", pki.RoleOperator)), false},
+		{"a switch", second(ca.issue("switch", pki.RoleSwitch)), false},
+		{"a neighbour", second(ca.issue("neighbour", pki.RoleNeighbour)), false},
 		{"another agent", second(ca.issue("agent2", pki.RoleAgent)), false},
 		{"another authority's controller", second(stranger.issue("controller", pki.RoleController)), false},
 		{"nobody", nil, false},

@@ -17,7 +17,7 @@ func TestFailedHandshakesFillNoLog(t *testing.T) {
 	ca := newAuthority(t)
 	_, cert := ca.issue("x", pki.RoleAgent)
 	cfg := testConfig(addrX)
-	cfg.TLS, cfg.Log = DataTLS(cert, ca.pool), out.Logger()
+	cfg.TLS, cfg.Log = DataTLS(cert, ca.pool, nil), out.Logger()
 	a, _ := startAgent(t, cfg)
 	began := time.Now()
 	const strangers = 200

@@ -18,7 +18,7 @@ func (c *Config) loadTLS() (control, data *tls.Config, err error) {
 		return control, data, nil
 	}
 	if control == nil {
-		files := pki.Files{Cert: c.Cert, Key: c.Key, CA: c.CA}
+		files := pki.Files{Cert: c.Cert, Key: c.Key, CA: c.CA, Roles: c.Roles}
 		if control, err = pki.Server(files, true, pki.RoleController); err != nil {
 			return nil, nil, err
 		}
@@ -47,13 +47,14 @@ func (c *Config) readDataTLS() (*tls.Config, error) {
 	if !pool.AppendCertsFromPEM(pem) {
 		return nil, fmt.Errorf("CA: no certificate in %s", c.CA)
 	}
-	return DataTLS(cert, pool), nil
+	return DataTLS(cert, pool, c.Roles), nil
 }
 
 // DataTLS returns the configuration of data connections, for both sides, of an
-// agent with the certificate and the authority in pool.
-func DataTLS(cert tls.Certificate, pool *x509.CertPool) *tls.Config {
-	isAgent := pki.Require(pki.RoleAgent)
+// agent with the certificate and the authority in pool. roles are those of other
+// agents whose certificates name none.
+func DataTLS(cert tls.Certificate, pool *x509.CertPool, roles pki.Mapping) *tls.Config {
+	isAgent := roles.Require(pki.RoleAgent)
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert},
 		ClientCAs: pool, ClientAuth: tls.RequireAnyClientCert,
