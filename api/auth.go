@@ -163,6 +163,7 @@ func loopbackName(host string) bool {
 // gate lets authenticated requests through, and those that need not be.
 func (a *API) gate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = withRemote(r)
 		name, err := a.identify(r)
 		if cert := a.opts.Auth.certificate(r); cert != nil && !a.public(r) {
 			role := a.opts.Auth.Roles.RoleOf(cert)

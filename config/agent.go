@@ -54,7 +54,7 @@ type Transfer struct {
 type Announced struct {
 	Server    string `yaml:"server" pattern:"https://[^/]+" form:"a URL like https://controller:8443" doc:"URL of the controller's API. Empty: the agent is added by an operator."`
 	TokenFile string `yaml:"token_file" file:"yes" doc:"File with a token of that API. Empty: the certificate of control.tls says who announces itself."`
-	URL       string `yaml:"url" pattern:"https://[^/]+" form:"a URL like https://agent:8440" doc:"URL under which the controller reaches the control interface. Empty: made from control.listen."`
+	URL       string `yaml:"url" pattern:"https://[^/]+" form:"a URL like https://agent:8440" doc:"URL under which the controller reaches the control interface: at the address from which the agent calls, or one in the controller's sos.control_subnets. Empty: made from control.listen."`
 }
 
 // DefaultAgent is the configuration of an agent that is told nothing.

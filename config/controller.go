@@ -137,6 +137,8 @@ type SOS struct {
 	Enabled bool `yaml:"enabled" doc:"Off: the service and its part of the API do not exist."`
 	TLS     TLS  `yaml:"tls" doc:"The controller's client certificate for the agents' control interface, and the authority that issued the agents' certificates. All three are needed before an agent can be used."`
 
+	ControlSubnets []netip.Prefix `yaml:"control_subnets" doc:"Subnets in which agents that announce themselves may have their control address. Elsewhere it must be the address from which they announce themselves."`
+
 	Settle time.Duration `yaml:"settle" min:"1s" max:"5m" doc:"How long after a start the service waits for the switches of sessions that go on from before."`
 	Linger time.Duration `yaml:"linger" min:"100ms" max:"1m" doc:"How long a session's rules stay after its agents are done. Their end hosts have acknowledged everything then, but may say so once more."`
 }

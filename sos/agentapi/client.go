@@ -70,7 +70,12 @@ func NewClient(base string, config *tls.Config, options ...Option) (*Client, err
 	}
 	open := &conns{open: map[net.Conn]struct{}{}}
 	t.DialContext = open.track(t.DialContext)
-	return &Client{base: strings.TrimSuffix(base, "/"), addr: addrOf(u), dial: t.DialContext, http: &http.Client{Transport: t}, conns: open}, nil
+	// An agent that sends its controller elsewhere would have it call there.
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Client{
+		base: strings.TrimSuffix(base, "/"), addr: addrOf(u), dial: t.DialContext,
+		http: &http.Client{Transport: t, CheckRedirect: stay}, conns: open,
+	}, nil
 }
 
 // addrOf is where the control server of a URL listens.

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -170,27 +169,6 @@ func (s *Service) showAgent(name string) (*body[AgentInfo], error) {
 		return nil, answer(errUnknown, "path.name", name)
 	}
 	return &body[AgentInfo]{a.info()}, nil
-}
-
-// postAnnounce lets an agent add itself. Who it is, its certificate says: it
-// can announce only the name that the certificate carries.
-func (s *Service) postAnnounce(ctx context.Context, in *body[AgentSpec]) (*body[AgentInfo], error) {
-	who := api.Identity(ctx)
-	if name, isCert := strings.CutPrefix(who, "certificate:"); isCert && name != in.Body.Name {
-		return nil, refuse([]Fault{{"name", in.Body.Name, "the name in the agent's certificate, " + name}})
-	}
-	r, faults := in.Body.Parse()
-	if len(faults) > 0 {
-		return nil, refuse(faults)
-	}
-	s.mu.Lock()
-	old := s.agents[r.Name]
-	same := old != nil && old.record.URL == r.URL && slices.Equal(old.record.Addrs, r.Addrs)
-	s.mu.Unlock()
-	if same {
-		return s.showAgent(r.Name)
-	}
-	return s.newAgent(ctx, in.Body, true)
 }
 
 type byName struct {

@@ -80,6 +80,7 @@ func (b *bench) start() {
 	s, err := New(Options{
 		Fabric: b.net, Rules: b.net, Store: b.store, Log: slog.New(slog.DiscardHandler),
 		Linger: 20 * time.Millisecond, Settle: b.settle, Dial: b.dial,
+		ControlSubnets: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")},
 	})
 	if err != nil {
 		b.t.Fatal(err)

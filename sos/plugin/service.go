@@ -44,6 +44,9 @@ type Options struct {
 	AgentTLS *tls.Config
 	// Dial connects to agents; nil for the ordinary way.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// ControlSubnets are those in which agents that announce themselves may have
+	// their control address, besides the address that they do it from.
+	ControlSubnets []netip.Prefix
 	// Settle is how long after a start the service waits for the switches of
 	// sessions that are being taken over.
 	Settle time.Duration

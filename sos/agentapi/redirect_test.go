@@ -1,0 +1,42 @@
+package agentapi
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+)
+
+// An agent cannot send its controller on to somebody else.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	var asked atomic.Int32
+	victim := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		_, _ = w.Write([]byte("{}"))
+	}))
+	defer victim.Close()
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, victim.URL+"/secret", status)
+		}))
+		c, err := NewClient(agent.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Status(t.Context()); err == nil {
+			t.Errorf("%d: the answer of somebody else counts", status)
+		}
+		if _, err := c.Prepare(t.Context(), PrepareRequest{Key: NewKey()}); err == nil {
+			t.Errorf("%d: the answer of somebody else counts", status)
+		}
+		if err := c.Watch(context.WithoutCancel(t.Context()), func(Event) {}); err == nil {
+			t.Errorf("%d: events of somebody else count", status)
+		}
+		c.Close()
+		agent.Close()
+	}
+	if n := asked.Load(); n > 0 {
+		t.Errorf("somebody else was asked %d times", n)
+	}
+}
