@@ -225,7 +225,10 @@ func (s *Service) status() Status {
 			st.Attached++
 		}
 	}
-	st.Errors = append(append(st.Errors, s.forgers.errors()...), s.strays.errors(s.now())...)
+	for _, o := range s.offences() {
+		st.Errors = append(st.Errors, o.errors()...)
+	}
+	st.Errors = append(st.Errors, s.strays.errors(s.now())...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Ready = s.ready

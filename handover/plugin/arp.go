@@ -23,7 +23,7 @@ func (s *Service) arp(v *view, at network.PortRef, h *packet.Headers, arrived ti
 	}
 	switch {
 	case !isRoot && s.forged(v, h):
-		return s.caught(at, h, arrived)
+		return s.stop(s.forgers, at, h, arrived)
 	case isRoot && elsewhere(v, root, h.Src):
 		s.metrics.forged.WithLabelValues("controller").Inc()
 		return network.Stop

@@ -160,9 +160,14 @@ func TestFloodFromOnePort(t *testing.T) {
 
 // counted is how many messages were dropped because of a bound.
 func counted(t *testing.T, s *Service, bound string) (n float64) {
+	return countedIn(t, s.metrics.dropped, bound)
+}
+
+// countedIn is what a vector of counters with one label says of a value of it.
+func countedIn(t *testing.T, v *prometheus.CounterVec, bound string) (n float64) {
 	t.Helper()
 	all := prometheus.NewRegistry()
-	all.MustRegister(s.metrics.dropped)
+	all.MustRegister(v)
 	families, err := all.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,8 @@ const (
 // ownerHash tells the service's rules from others by the cookie of what they send up.
 var ownerHash = rule.OwnerHash(Name)
 
-// HandlePacketIn takes DHCP and ARP of devices out of the chain. It runs on the
+// HandlePacketIn takes DHCP and ARP of devices out of the chain, and what others say
+// of either. It runs on the
 // switch's goroutine and never waits.
 func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
@@ -35,6 +36,9 @@ func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 
 // packet decides about a packet that a switch sent up.
 func (s *Service) packet(at network.PortRef, h *packet.Headers, data []byte, arrived time.Time) network.Verdict {
+	if isAnswer(h) {
+		return s.answered(at, h, arrived)
+	}
 	arp := h.Has(packet.ARP)
 	if !arp && (!h.Has(packet.IPv4|packet.UDP) || h.DstPort != dhcpServerPort || h.IsFragment()) || h.VLANID != 0 || h.VLANTags > 1 {
 		return network.Continue

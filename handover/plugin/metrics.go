@@ -15,6 +15,7 @@ type metrics struct {
 	rules   *prometheus.CounterVec
 	dropped *prometheus.CounterVec
 	forged  *prometheus.CounterVec
+	rogue   *prometheus.CounterVec
 	parts   *prometheus.HistogramVec
 	// resubmitted counts what an old decision of a switch sent up.
 	resubmitted prometheus.Counter
@@ -46,6 +47,9 @@ func newMetrics(s *Service) *metrics {
 		forged: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_handover_forged_arp_total", Help: "Forged ARP packets that were dropped, by who dropped them; what switches drop is counted every ten seconds.",
 		}, []string{"by"}),
+		rogue: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_handover_rogue_dhcp_total", Help: "Messages of DHCP servers where none is, that were dropped, by who dropped them; what switches drop is counted every ten seconds.",
+		}, []string{"by"}),
 		parts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "sluice_handover_part_seconds", Help: "Duration of the parts of attachments and moves.",
 			Buckets: prometheus.ExponentialBuckets(0.00025, 2, 15),
@@ -58,7 +62,7 @@ func newMetrics(s *Service) *metrics {
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.dhcp, m.arp, m.moves, m.rules, m.dropped, m.forged, m.parts, m.resubmitted}
+	return []prometheus.Collector{m.dhcp, m.arp, m.moves, m.rules, m.dropped, m.forged, m.rogue, m.parts, m.resubmitted}
 }
 
 // Describe implements prometheus.Collector.

@@ -28,8 +28,8 @@ const dhcpOffset = 1000
 // wholePacket asks a switch to send packets to the controller unabridged.
 const wholePacket = 0xffff
 
-// punts returns the rules that bring one switch's DHCP of clients, and its ARP
-// about devices and their gateways, to the controller. Every switch has them:
+// punts returns the rules that bring one switch's DHCP, and its ARP about devices
+// and their gateways, to the controller. Every switch has them:
 // where devices may attach is not known before they do.
 func (v *view) punts(d openflow.DatapathID) []network.Rule {
 	up := []openflow.Action{openflow.OutputController(wholePacket)}
@@ -42,8 +42,8 @@ func (v *view) punts(d openflow.DatapathID) []network.Rule {
 	for _, m := range v.arp(openflow.ARPTPA) {
 		rules = append(rules, network.Rule{Switch: d, Band: network.BandPunt, Match: m, Actions: up})
 	}
-	for _, m := range v.arp(openflow.ARPSPA, openflow.ARPOp(packet.ARPReply)) {
-		rules = append(rules, network.Rule{Switch: d, Band: network.BandGuard, Offset: forgedOffset, Match: m, Actions: up})
+	for _, m := range append(v.arp(openflow.ARPSPA, openflow.ARPOp(packet.ARPReply)), fromServers()) {
+		rules = append(rules, network.Rule{Switch: d, Band: network.BandGuard, Offset: offenceOffset, Match: m, Actions: up})
 	}
 	return rules
 }

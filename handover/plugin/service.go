@@ -67,7 +67,8 @@ type Service struct {
 	held     heldBack // for neighbours
 	early    heldBack // for a way
 	floods   *floods
-	forgers  *forgers
+	forgers  *offence
+	rogues   *offence
 	strays   *strays
 	headers  deviceauth.Checker
 	stopping <-chan struct{} // closed when the API stops
@@ -120,7 +121,7 @@ func New(o Options) (*Service, error) {
 	s := &Service{
 		fabric: o.Fabric, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name),
 		settings: o.Settings, now: o.clock,
-		registry: registry.New(o.Store, o.clock), gateways: newGateways(), pings: newPings(), orders: newOrders(o.clock), floods: newFloods(), forgers: newForgers(), strays: newStrays(),
+		registry: registry.New(o.Store, o.clock), gateways: newGateways(), pings: newPings(), orders: newOrders(o.clock), floods: newFloods(), forgers: newForgers(), rogues: newRogues(), strays: newStrays(),
 		loaded: make(chan struct{}), rethink: make(chan struct{}, 1), tasks: tasks.New(), mobiles: map[string]*mobile{}, history: newHistory(o.Settings.History),
 		ports: map[network.PortRef]association{}, motions: map[string]*motion{}, puntErrs: map[openflow.DatapathID]string{}, holding: map[openflow.DatapathID]holding{},
 		mute: map[openflow.DatapathID]bool{},
@@ -135,6 +136,7 @@ func New(o Options) (*Service, error) {
 	s.lanes = newLanes(s.start)
 	s.ctx = s.tasks.Context()
 	s.metrics = newMetrics(s)
+	s.forgers.dropped, s.rogues.dropped = s.metrics.forged, s.metrics.rogue
 	return s, nil
 }
 

@@ -71,7 +71,8 @@ func spoofRules(d openflow.DatapathID, given []netip.Prefix, how holding) rule.P
 // spoofed says whether one of our rules sent a packet up for its address: the others
 // send DHCP and ARP.
 func (s *Service) spoofed(h *packet.Headers) bool {
-	return h.Has(packet.IPv4) && !(h.Has(packet.UDP) && h.SrcPort == dhcpClientPort && h.DstPort == dhcpServerPort)
+	asks := h.Has(packet.UDP) && h.SrcPort == dhcpClientPort && h.DstPort == dhcpServerPort
+	return h.Has(packet.IPv4) && !asks && !isAnswer(h)
 }
 
 // fromElsewhere decides about a packet that one of the spoof rules sent up. If the

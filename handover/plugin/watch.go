@@ -188,7 +188,7 @@ func (s *Service) expireLeases(ctx context.Context) {
 		case <-tick.C:
 		}
 		s.floodsOver()
-		s.forgedOver()
+		s.offencesOver()
 		ended, err := s.registry.Expire(ctx, s.now())
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("leases that are over cannot be ended yet", "error", err)
