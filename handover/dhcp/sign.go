@@ -26,7 +26,7 @@ const Window = 30 * time.Second
 // The option is a version, the time in nanoseconds since 1970, a nonce, and the
 // HMAC-SHA256 of all that and of what of the message matters.
 const (
-	signVersion = 1
+	signVersion = 2
 	timeAt      = 1
 	nonceAt     = timeAt + 8
 	macAt       = nonceAt + nonceBytes
@@ -52,7 +52,8 @@ type Stamp struct {
 // Sign puts the device's signature into the message, in place of one that it has.
 // It is good once, for a frame with that source, within Window of now. What it
 // covers may not be changed afterwards: type, transaction, hardware address,
-// requested and own address.
+// requested and own address, and the server that is chosen, so that what was meant for
+// another network does not count in ours.
 func Sign(key []byte, m *dhcpv4.DHCPv4, src openflow.MAC, now time.Time) error {
 	if len(key) != registry.KeyBytes {
 		return fmt.Errorf("dhcp: sign: key of %d bytes: want %d", len(key), registry.KeyBytes)
@@ -98,7 +99,8 @@ func Verify(key []byte, m *dhcpv4.DHCPv4, src openflow.MAC, now time.Time) (Stam
 // mac appends the code of the option's head and of the message to b.
 func mac(b, key []byte, m *dhcpv4.DHCPv4, src openflow.MAC, head []byte) []byte {
 	chaddr, requested, own := hardware(m), as4(addrOption(m, dhcpv4.OptionRequestedIPAddress)), as4(addr(m.ClientIPAddr))
-	var text [len(signLabel) + macAt + 1 + 4 + 6 + 6 + 4 + 4]byte
+	server := as4(addrOption(m, dhcpv4.OptionServerIdentifier))
+	var text [len(signLabel) + macAt + 1 + 4 + 6 + 6 + 4 + 4 + 4]byte
 	t := append(text[:0], signLabel...)
 	t = append(t, head...)
 	t = append(t, byte(m.MessageType()))
@@ -107,6 +109,7 @@ func mac(b, key []byte, m *dhcpv4.DHCPv4, src openflow.MAC, head []byte) []byte 
 	t = append(t, src[:]...)
 	t = append(t, requested[:]...)
 	t = append(t, own[:]...)
+	t = append(t, server[:]...)
 	h := hmac.New(sha256.New, key)
 	h.Write(t)
 	return h.Sum(b)

@@ -128,6 +128,7 @@ func TestSignaturesCoverWhatMatters(t *testing.T) {
 	}{
 		"type":          {dhcp.ErrSignature, func(m *dhcpv4.DHCPv4) { m.UpdateOption(dhcpv4.OptMessageType(dhcpv4.MessageTypeRelease)) }},
 		"address":       {dhcp.ErrSignature, func(m *dhcpv4.DHCPv4) { m.UpdateOption(dhcpv4.OptRequestedIPAddress(ip(11).AsSlice())) }},
+		"server":        {dhcp.ErrSignature, func(m *dhcpv4.DHCPv4) { m.UpdateOption(dhcpv4.OptServerIdentifier(ip(9).AsSlice())) }},
 		"own address":   {dhcp.ErrSignature, func(m *dhcpv4.DHCPv4) { m.ClientIPAddr = ip(11).AsSlice() }},
 		"client":        {dhcp.ErrSignature, func(m *dhcpv4.DHCPv4) { m.ClientHWAddr[5]++ }},
 		"transaction":   {dhcp.ErrSignature, func(m *dhcpv4.DHCPv4) { m.TransactionID[0]++ }},
@@ -162,6 +163,32 @@ func TestSignaturesCoverWhatMatters(t *testing.T) {
 	if err := dhcp.Sign(key[:31], fresh(), mac(5), b.now); err == nil {
 		t.Error("signed with a short key")
 	}
+}
+
+// What a signed request says at one place says it nowhere else, as far as the device
+// knows the place: by its interface, and by the server that it has chosen there. The port
+// it does not know.
+func TestSignedRequestsAtAnotherPlace(t *testing.T) {
+	b := newBench(t)
+	b.expect(b.handle(b.sign(b.rebooting(mac(4), ip(10)), mac(4)), mac(4), radioA), dhcp.Granted)
+	b.now = b.now.Add(time.Second)
+	// Said in another network, to a server there, and repeated here without the server.
+	elsewhere := b.rebooting(mac(4), ip(10))
+	elsewhere.UpdateOption(dhcpv4.OptServerIdentifier(ip(9).AsSlice()))
+	b.sign(elsewhere, mac(4))
+	delete(elsewhere.Options, dhcpv4.OptionServerIdentifier.Code())
+	b.expect(b.handle(elsewhere, mac(4), radioB), dhcp.Denied)
+	// Said by one interface, and repeated as if by another.
+	b.now = b.now.Add(time.Second)
+	b.expect(b.handle(b.sign(b.rebooting(mac(4), ip(10)), mac(4)), mac(5), radioB), dhcp.Denied)
+	// What remains: a copy that overtakes the device's own request counts in its place,
+	// until the device asks again.
+	b.now = b.now.Add(time.Second)
+	m := b.sign(b.rebooting(mac(4), ip(10)), mac(4))
+	b.expect(b.handle(m, mac(4), backyard), dhcp.Granted)
+	b.now = b.now.Add(time.Second)
+	b.expect(b.handle(b.sign(b.rebooting(mac(4), ip(10)), mac(4)), mac(4), radioA), dhcp.Granted)
+	b.expect(b.handle(m, mac(4), backyard), dhcp.Denied)
 }
 
 func TestSignaturesAreGoodForAWhile(t *testing.T) {
