@@ -28,6 +28,11 @@ func statusCommand(app *App) *cobra.Command {
 				fmt.Fprintf(w, "services\t%s\n", strings.Join(s.Services, " "))
 				fmt.Fprintf(w, "packet-in chain\t%s\n", strings.Join(s.Chain, ", "))
 				fmt.Fprintf(w, "network\t%d switches, %d links, %d hosts\n", s.Switches, s.Links, s.Hosts)
+				if s.Store.Writable {
+					fmt.Fprintf(w, "store\t%s\n", s.Store.Kind)
+				} else {
+					fmt.Fprintf(w, "store\t%s, accepts no writes: %s\n", s.Store.Kind, s.Store.Reason)
+				}
 				fmt.Fprintf(w, "latest event\t%d\n", s.LastEvent)
 			})
 		},

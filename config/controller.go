@@ -49,6 +49,16 @@ type Store struct {
 	Username  string   `yaml:"username" doc:"User of the cluster, if it asks for one."`
 	Password  Secret   `yaml:"password" doc:"The user's password. Better given in the environment than in the file."`
 	TLS       TLS      `yaml:"tls" doc:"Certificates for https endpoints; ca alone is enough if the cluster asks for no client certificate."`
+
+	MinFree   Size      `yaml:"min_free" min:"8MiB" max:"1024GiB" doc:"How much of the file system of data_dir has to be free for the embedded store to accept writes. With less it goes on with what needs none."`
+	Snapshots Snapshots `yaml:"snapshots" doc:"Copies of the embedded store in the folder snapshots below data_dir, for \"sluice store restore\"."`
+}
+
+// Snapshots says which copies of the embedded store are kept.
+type Snapshots struct {
+	Keep    int           `yaml:"keep" min:"0" max:"1000" doc:"How many are kept, the latest ones. 0: none are taken."`
+	Every   time.Duration `yaml:"every" min:"1s" max:"720h" doc:"How long after one the next is taken, if something has changed."`
+	MaxSize Size          `yaml:"max_size" min:"1MiB" max:"4GiB" doc:"A store that holds more is not copied."`
 }
 
 // API says how the REST interface is served.
@@ -148,9 +158,12 @@ func DefaultController() *Controller {
 	return &Controller{
 		DataDir: DefaultDataDir(),
 		Log:     Log{Level: "info", Format: "text"},
-		Store:   Store{Kind: "embedded", Prefix: "sluice"},
-		API:     API{Listen: loopback(8080), MaxBody: 1 << 20},
-		Events:  Events{Remember: 4096},
+		Store: Store{
+			Kind: "embedded", Prefix: "sluice", MinFree: 16 << 20,
+			Snapshots: Snapshots{Keep: 5, Every: time.Hour, MaxSize: 256 << 20},
+		},
+		API:    API{Listen: loopback(8080), MaxBody: 1 << 20},
+		Events: Events{Remember: 4096},
 		OpenFlow: OpenFlow{
 			Listen: []Address{loopback(6653)}, EchoInterval: 5 * time.Second, EchoTimeout: 15 * time.Second,
 			RequestTimeout: 10 * time.Second, MaxSwitches: 4096, MaxPorts: 4000, MaxReply: 64 << 20, MaxReplies: 256 << 20,

@@ -212,6 +212,7 @@ func (c *Controller) register() {
 	}
 	c.paths = networkapi.Register(c.api, c.net, names)
 	c.registerStatus()
+	c.registerStore()
 	c.api.HandlePublic("GET "+dashboard.Path, dashboard.Handler())
 	c.api.HandlePublic("GET /{$}", http.RedirectHandler(dashboard.Path, http.StatusFound))
 	c.api.AddCheck(api.Check{Name: "store", Run: func(ctx context.Context) error {
@@ -262,6 +263,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.log.Info("controller runs", "version", version.Get().Version, "api", apiAddr, "openflow", ofAddr, "data_dir", c.cfg.DataDir)
 	// Parts stop in the reverse order: first nobody asks any more, then the
 	// services put things down, then the switches are let go.
+	stopStore := c.part(ctx, fail, "store", c.runStore)
 	stopNetwork := c.part(ctx, fail, "network", c.net.Run)
 	stopServices := make([]func(), 0, len(c.services)+1)
 	if c.databases != nil {
@@ -278,6 +280,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		stop()
 	}
 	stopNetwork()
+	stopStore()
 	c.bus.Close()
 	err := context.Cause(ctx)
 	if errors.Is(err, context.Canceled) {

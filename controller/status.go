@@ -16,15 +16,31 @@ import (
 // Status is the controller at a glance.
 type Status struct {
 	version.Info
-	Started   time.Time `json:"started"`
-	Starts    uint64    `json:"starts" doc:"How often this controller has been started on its store"`
-	LastEvent uint64    `json:"last_event" doc:"Identifier of the latest event"`
-	OpenFlow  []string  `json:"openflow" doc:"Where switches connect"`
-	Services  []string  `json:"services"`
-	Chain     []string  `json:"chain" doc:"Who is asked about a packet that a switch sends up, in order"`
-	Switches  int       `json:"switches"`
-	Links     int       `json:"links" doc:"Each direction by itself"`
-	Hosts     int       `json:"hosts"`
+	Started   time.Time   `json:"started"`
+	Starts    uint64      `json:"starts" doc:"How often this controller has been started on its store"`
+	LastEvent uint64      `json:"last_event" doc:"Identifier of the latest event"`
+	OpenFlow  []string    `json:"openflow" doc:"Where switches connect"`
+	Services  []string    `json:"services"`
+	Chain     []string    `json:"chain" doc:"Who is asked about a packet that a switch sends up, in order"`
+	Store     StoreStatus `json:"store"`
+	Switches  int         `json:"switches"`
+	Links     int         `json:"links" doc:"Each direction by itself"`
+	Hosts     int         `json:"hosts"`
+}
+
+// StoreStatus says whether the store accepts writes.
+type StoreStatus struct {
+	Kind     string `json:"kind" doc:"As store.kind of the configuration"`
+	Writable bool   `json:"writable" doc:"False while its file system is full: requests that change something are refused, all else goes on"`
+	Reason   string `json:"reason,omitempty" doc:"Why it is not, and what helps"`
+}
+
+func (c *Controller) storeStatus() StoreStatus {
+	s := StoreStatus{Kind: c.cfg.Store.Kind, Writable: true}
+	if why := c.room(); why != nil {
+		s.Writable, s.Reason = false, why.Error()
+	}
+	return s
 }
 
 func (c *Controller) registerStatus() {
@@ -45,6 +61,7 @@ func (c *Controller) status() Status {
 	_, openFlow := c.Addr()
 	s := Status{
 		Info: version.Get(), Started: c.started.UTC(), LastEvent: c.bus.Last(), Starts: event.Epoch(c.bus.Last()),
+		Store:    c.storeStatus(),
 		OpenFlow: []string{}, Services: []string{}, Chain: c.net.Handlers(),
 		Switches: len(c.net.Switches()), Links: len(c.net.Topology().Links), Hosts: len(c.net.Hosts()),
 	}

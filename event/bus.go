@@ -84,7 +84,7 @@ func Open(ctx context.Context, s store.Store, size int) (*Bus, error) {
 		if err != nil {
 			return nil, err
 		}
-		err = s.Apply(ctx, op)
+		err = s.Apply(store.Essential(ctx), op)
 		switch {
 		case errors.Is(err, store.ErrConflict):
 			continue

@@ -18,6 +18,33 @@ var (
 	ErrClosed = errors.New("the store is closed")
 )
 
+// NoRoomError says that a write was refused because the file system below the store is
+// full, or would be soon. Nothing was changed. Reads go on, and writes do again by
+// themselves when there is room.
+type NoRoomError struct {
+	// Path is the folder whose file system is meant.
+	Path string
+	// Free is what is free of it, Need what has to be, in bytes.
+	Free, Need uint64
+}
+
+func (e *NoRoomError) Error() string {
+	return fmt.Sprintf("the file system of %s is full: %.1f MiB are free and %.1f MiB are needed; make room, and what has to be stored is accepted again",
+		e.Path, float64(e.Free)/(1<<20), float64(e.Need)/(1<<20))
+}
+
+type essential struct{}
+
+// Essential marks a write without which a controller cannot start, like the number of
+// the start. It is made from the room that a store keeps back when its file system is
+// full, which is small: a few hundred bytes once in the life of a process.
+func Essential(ctx context.Context) context.Context {
+	return context.WithValue(ctx, essential{}, true)
+}
+
+// IsEssential says whether ctx is one of Essential.
+func IsEssential(ctx context.Context) bool { return ctx.Value(essential{}) != nil }
+
 // Entry is one key with its value.
 type Entry struct {
 	Key   string

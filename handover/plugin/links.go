@@ -61,7 +61,7 @@ func (s *Service) rememberLinks(ctx context.Context) {
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			s.log.Warn("links cannot be remembered; the next start will take longer", "error", err)
+			s.unsaved.Warn(s.log, "links cannot be remembered; the next start will take longer", "error", err)
 		}
 		return
 	}

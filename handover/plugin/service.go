@@ -53,6 +53,7 @@ type Service struct {
 	bus      *event.Bus
 	log      *slog.Logger
 	strange  lograte.Limit // lines and events that any device can cause
+	unsaved  lograte.Limit // lines of a store that accepts no writes
 	settings Settings
 	metrics  *metrics
 	now      func() time.Time

@@ -8,35 +8,69 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+
+	"github.com/sluice-net/sluice/store"
 )
 
 // memberName is etcd's name for the only member of an embedded "cluster". It
 // and the peer address (which nothing listens on) are part of the data folder
 // and must not change.
 const (
-	memberName  = "sluice"
-	peerAddress = "http://127.0.0.1:2380"
+	memberName   = "sluice"
+	peerAddress  = "http://127.0.0.1:2380"
+	clusterToken = "etcd-cluster"
 )
+
+const (
+	// segment is how large a file of etcd's log is, in bytes. There are two of them at
+	// least, one in advance; etcd's own 64 MB are for larger stores than ours.
+	segment = 4 << 20
+	// lookAgain is how often the file system is looked at.
+	lookAgain = 250 * time.Millisecond
+)
+
+// etcd has the size of its log's files in a variable.
+var setSegment = sync.OnceFunc(func() { wal.SegmentSizeBytes = segment })
 
 // EmbeddedOptions says how the embedded etcd works.
 type EmbeddedOptions struct {
 	// Dir is the data folder. It is made, readable by its owner only.
 	Dir string
+	// MinFree is how many bytes of the folder's file system have to be free for writes to
+	// be accepted; DefaultMinFree if zero, MinMinFree at least.
+	MinFree uint64
+	// Snapshots says which snapshots Run keeps.
+	Snapshots SnapshotOptions
 	// Log receives etcd's errors (as warnings) and warnings (as debug lines).
 	Log *slog.Logger
 }
 
+// embedded is what a Store has if its etcd runs in this process.
+type embedded struct {
+	opts   EmbeddedOptions
+	server *embed.Etcd
+	room   *room
+	broken *broken
+}
+
 // OpenEmbedded starts an etcd inside this process and waits until it answers
-// or ctx ends.
+// or ctx ends. What it stores is accepted only while the file system has room for it; see
+// store.NoRoomError. Run looks after the store then.
 func OpenEmbedded(ctx context.Context, o EmbeddedOptions) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
+	if o.MinFree == 0 {
+		o.MinFree = DefaultMinFree
+	}
+	o.MinFree = max(o.MinFree, LeastMinFree)
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("etcdstore: make the data folder: %w", err)
 	}
@@ -44,49 +78,128 @@ func OpenEmbedded(ctx context.Context, o EmbeddedOptions) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := start(ctx, o)
-	if err != nil {
+	e := &embedded{opts: o, broken: newBroken(o.Dir)}
+	if err := e.start(ctx); err != nil {
 		unlock()
 		return nil, err
 	}
-	return newStore(v3client.New(server.Server), "", func() error {
-		server.Close()
+	s := newStore(v3client.New(e.server.Server), "", func() error {
+		e.stop()
 		unlock()
 		return nil
-	}), nil
+	})
+	s.embedded = e
+	context.AfterFunc(e.broken.ctx, s.end)
+	return s, nil
 }
 
-func start(ctx context.Context, o EmbeddedOptions) (*embed.Etcd, error) {
-	server, err := embed.StartEtcd(embeddedConfig(o))
-	if err != nil {
-		return nil, fmt.Errorf("etcdstore: start etcd on %s: %w", o.Dir, err)
+// start looks through what there is of a store and starts etcd on it, with the room that
+// it needs.
+func (e *embedded) start(ctx context.Context) error {
+	report, err := check(ctx, e.opts.Dir)
+	if err == nil {
+		err = report.Err()
 	}
+	if err != nil {
+		return err
+	}
+	if err := keepLog(e.opts.Dir); err != nil {
+		return err
+	}
+	e.room = &room{dir: e.opts.Dir, need: e.opts.MinFree}
+	if err := e.room.prepare(report); err != nil {
+		return err
+	}
+	if e.server, err = e.boot(ctx); err != nil {
+		e.room.close()
+		return err
+	}
+	backend := e.server.Server.Backend()
+	return e.room.open(backend.Size, backend.ForceCommit)
+}
+
+// boot starts etcd and waits until it answers. It may break meanwhile, and hang then.
+func (e *embedded) boot(ctx context.Context) (*embed.Etcd, error) {
+	setSegment()
+	type result struct {
+		server *embed.Etcd
+		err    error
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("etcdstore: etcd on %s is not started: %w", e.opts.Dir, ctx.Err())
+	}
+	started := make(chan result, 1)
+	go func() { // ends with StartEtcd; if that breaks, with the process
+		defer func() {
+			if p := recover(); p != nil {
+				started <- result{err: fmt.Errorf("%v", p)}
+			}
+		}()
+		server, err := embed.StartEtcd(e.config())
+		started <- result{server, err}
+	}()
+	var server *embed.Etcd
+	select {
+	case r := <-started:
+		if r.err != nil {
+			return nil, fmt.Errorf("etcdstore: start etcd on %s: %w", e.opts.Dir, r.err)
+		}
+		server = r.server
+	case <-e.broken.ctx.Done():
+		return nil, context.Cause(e.broken.ctx)
+	case <-ctx.Done():
+		go func() { // ends with StartEtcd as well
+			if r := <-started; r.server != nil {
+				halt(r.server)
+			}
+		}()
+		return nil, fmt.Errorf("etcdstore: etcd on %s did not start: %w", e.opts.Dir, ctx.Err())
+	}
+	var err error
 	select {
 	case <-server.Server.ReadyNotify():
 		return server, nil
+	case <-e.broken.ctx.Done():
+		return nil, context.Cause(e.broken.ctx)
 	case err = <-server.Err():
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	server.Server.HardStop()
-	server.Close()
-	return nil, fmt.Errorf("etcdstore: etcd on %s did not become ready: %w", o.Dir, err)
+	halt(server)
+	return nil, fmt.Errorf("etcdstore: etcd on %s did not become ready: %w", e.opts.Dir, err)
 }
 
-func embeddedConfig(o EmbeddedOptions) *embed.Config {
+// halt stops an etcd that nobody uses.
+func halt(server *embed.Etcd) {
+	server.Server.HardStop()
+	server.Close()
+}
+
+// stop stops etcd. One that has broken cannot be stopped: it ends with the process.
+func (e *embedded) stop() {
+	if e.broken.ctx.Err() != nil {
+		return
+	}
+	saveLog(e.opts.Dir)
+	e.server.Close()
+	e.room.close()
+}
+
+func (e *embedded) config() *embed.Config {
 	c := embed.NewConfig()
 	c.Name = memberName
-	c.Dir = filepath.Join(o.Dir, "etcd")
+	c.Dir = filepath.Join(e.opts.Dir, etcdDir)
 	// No listeners: nothing outside this process can reach it.
 	c.ListenPeerUrls, c.ListenClientUrls = nil, nil
 	peer, _ := url.Parse(peerAddress) // a constant that parses
 	c.AdvertisePeerUrls, c.AdvertiseClientUrls = []url.URL{*peer}, []url.URL{*peer}
+	c.InitialClusterToken = clusterToken
 	c.InitialCluster = memberName + "=" + peerAddress
 	// A single member elects itself, up to one election timeout after its start;
 	// switches wait for that. Nobody else is there who could be too slow for it.
 	c.TickMs, c.ElectionMs = 10, 50
 	c.AutoCompactionMode, c.AutoCompactionRetention = embed.CompactorModePeriodic, "1h"
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapLogger(o.Log))
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapLogger(e.opts.Log, e.broken, e.room.setStuck))
 	return c
 }
 
@@ -107,6 +220,50 @@ func lock(dir string) (unlock func(), err error) {
 		return nil, fmt.Errorf("etcdstore: lock %s: %w", dir, err)
 	}
 	return func() { _ = f.Close() }, nil
+}
+
+// Room says why the store accepts no writes now; nil if it does.
+func (s *Store) Room() *store.NoRoomError {
+	if s.embedded == nil {
+		return nil
+	}
+	return s.embedded.room.now()
+}
+
+// Run looks after an embedded store until ctx ends, or until its etcd breaks and with it
+// the store. told hears when writes begin to be refused, with the reason, and nil when
+// they are accepted again. It must not wait.
+func (s *Store) Run(ctx context.Context, told func(*store.NoRoomError)) error {
+	if s.embedded == nil {
+		<-ctx.Done()
+		return nil
+	}
+	if o := s.embedded.opts.Snapshots; o.Keep > 0 {
+		ctx, stop := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		wg.Go(func() { s.keepSnapshots(ctx, o) })
+		defer wg.Wait()
+		defer stop()
+	}
+	t := time.NewTicker(lookAgain)
+	defer t.Stop()
+	refused := false
+	for {
+		if why := s.Room(); (why != nil) != refused {
+			refused = why != nil
+			told(why)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.embedded.broken.ctx.Done():
+			return context.Cause(s.embedded.broken.ctx)
+		case <-t.C:
+			if s.embedded.room.spent() {
+				return fmt.Errorf("etcdstore: etcd found the file system of %s full and does not see that there is room again: it has to be started anew", s.embedded.opts.Dir)
+			}
+		}
+	}
 }
 
 // operationTimeout bounds each operation of a caller that set no deadline.

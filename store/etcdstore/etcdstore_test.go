@@ -19,7 +19,9 @@ import (
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
 		// etcd starts this one for the process's lifetime.
-		goleak.IgnoreTopFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"))
+		goleak.IgnoreTopFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"),
+		// What etcd cannot go on with stays until the process ends.
+		goleak.IgnoreTopFunction("github.com/sluice-net/sluice/store/etcdstore.(*broken).OnWrite"))
 }
 
 func open(t *testing.T, dir string) *etcdstore.Store {

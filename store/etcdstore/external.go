@@ -37,7 +37,7 @@ func OpenExternal(ctx context.Context, o ExternalOptions) (*Store, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: o.Endpoints, TLS: o.TLS, Username: o.Username, Password: o.Password,
 		DialTimeout: 5 * time.Second, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
-		Logger: zapLogger(o.Log),
+		Logger: zapLogger(o.Log, nil, nil),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("etcdstore: connect to %s: %w", strings.Join(o.Endpoints, ", "), err)

@@ -6,22 +6,38 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/sluice-net/sluice/internal/lograte"
 )
 
 // zapLogger passes etcd's log on, one level quieter than etcd means it: its
-// warnings are about clusters, and ours has one member.
-func zapLogger(l *slog.Logger) *zap.Logger {
-	return zap.New(&core{log: l.With("component", "etcd")})
+// warnings are about clusters, and ours has one member. What it says when it cannot go on
+// goes to fatal instead, and stuck hears that it could not allocate its log's next file.
+// Either may be nil.
+func zapLogger(l *slog.Logger, fatal zapcore.CheckWriteHook, stuck func()) *zap.Logger {
+	c := &core{log: l.With("component", "etcd"), stuck: stuck, lines: &lograte.Limit{}}
+	if fatal == nil {
+		return zap.New(c)
+	}
+	return zap.New(c, zap.WithFatalHook(fatal), zap.WithPanicHook(fatal))
 }
 
 // freshStore is what etcd says at error level in the first moments of a new data
 // folder, before its membership is in the backend. It tries again by itself.
 const freshStore = "failed to update storage version"
 
-type core struct{ log *slog.Logger }
+// noNextLog is what etcd says when it could not allocate its log's next file. It will not
+// try again, and end when it needs the file.
+const noNextLog = "failed to preallocate space when creating a new WAL"
+
+type core struct {
+	log   *slog.Logger
+	stuck func()
+	lines *lograte.Limit
+}
 
 func (c *core) Enabled(l zapcore.Level) bool {
-	return l >= zapcore.WarnLevel && c.log.Enabled(context.Background(), slogLevel(l))
+	return l == zapcore.ErrorLevel || l == zapcore.WarnLevel && c.log.Enabled(context.Background(), slogLevel(l))
 }
 
 func slogLevel(l zapcore.Level) slog.Level {
@@ -32,7 +48,7 @@ func slogLevel(l zapcore.Level) slog.Level {
 }
 
 func (c *core) With(fields []zapcore.Field) zapcore.Core {
-	return &core{log: c.log.With(attrs(fields)...)}
+	return &core{log: c.log.With(attrs(fields)...), stuck: c.stuck, lines: c.lines}
 }
 
 func (c *core) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
@@ -46,7 +62,12 @@ func (c *core) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	if e.Message == freshStore {
 		return nil
 	}
-	c.log.Log(context.Background(), slogLevel(e.Level), e.Message, attrs(fields)...)
+	if e.Message == noNextLog && c.stuck != nil {
+		c.stuck()
+	}
+	if _, turn := c.lines.Turn(e.Time); turn && c.log.Enabled(context.Background(), slogLevel(e.Level)) {
+		c.log.Log(context.Background(), slogLevel(e.Level), e.Message, attrs(fields)...)
+	}
 	return nil
 }
 

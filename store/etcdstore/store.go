@@ -22,6 +22,8 @@ type Store struct {
 	prefix string
 	after  func() error // what to close after the client
 
+	embedded *embedded // nil for an external one
+
 	// life ends with Close, and with it all operations and watches.
 	life    context.Context
 	end     context.CancelFunc
@@ -37,10 +39,42 @@ func newStore(c *clientv3.Client, prefix string, after func() error) *Store {
 	return s
 }
 
+// over says why nothing can be asked of the store any more.
+func (s *Store) over() error {
+	if s.embedded != nil && s.embedded.broken.ctx.Err() != nil {
+		return context.Cause(s.embedded.broken.ctx)
+	}
+	if s.life.Err() != nil {
+		return fmt.Errorf("etcdstore: %w", store.ErrClosed)
+	}
+	return nil
+}
+
+// beginWrite is begin for an operation that writes so many bytes: an embedded store
+// accepts it only if it has the room.
+func (s *Store) beginWrite(ctx context.Context, bytes int) (context.Context, func(), error) {
+	written := func() {}
+	if s.embedded != nil && s.over() == nil {
+		var err error
+		if written, err = s.embedded.room.admit(ctx, bytes); err != nil {
+			return nil, nil, err
+		}
+	}
+	ctx, done, err := s.begin(ctx)
+	if err != nil {
+		written()
+		return nil, nil, err
+	}
+	return ctx, func() { done(); written() }, nil
+}
+
 // begin returns the context of one operation.
 func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
-	if s.life.Err() != nil {
-		return nil, nil, fmt.Errorf("etcdstore: %w", store.ErrClosed)
+	if err := s.over(); err != nil {
+		return nil, nil, err
+	}
+	if err := ctx.Err(); err != nil { // etcd may carry it out all the same
+		return nil, nil, fmt.Errorf("etcdstore: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	stop := context.AfterFunc(s.life, cancel)
@@ -113,9 +147,9 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := store.CheckKey(key); err != nil {
 		return err
 	}
-	ctx, done, err := s.begin(ctx)
+	ctx, done, err := s.beginWrite(ctx, len(key))
 	if err != nil {
-		return err
+		return fmt.Errorf("etcdstore: delete %q: %w", key, err)
 	}
 	defer done()
 	resp, err := s.client.Delete(ctx, s.prefix+key)
@@ -133,9 +167,9 @@ func (s *Store) Apply(ctx context.Context, ops ...store.Op) error {
 	if err := store.CheckOps(ops); err != nil {
 		return err
 	}
-	ctx, done, err := s.begin(ctx)
+	ctx, done, err := s.beginWrite(ctx, size(ops))
 	if err != nil {
-		return err
+		return fmt.Errorf("etcdstore: apply %s: %w", keys(ops), err)
 	}
 	defer done()
 	var conditions []clientv3.Cmp
@@ -161,6 +195,14 @@ func (s *Store) Apply(ctx context.Context, ops ...store.Op) error {
 	return nil
 }
 
+// size is how many bytes of keys and values the operations have.
+func size(ops []store.Op) (bytes int) {
+	for _, op := range ops {
+		bytes += len(op.Key) + len(op.Value)
+	}
+	return bytes
+}
+
 func keys(ops []store.Op) string {
 	names := make([]string, len(ops))
 	for i, op := range ops {
@@ -179,7 +221,10 @@ func (s *Store) Close() error {
 	s.end()
 	s.mu.Unlock()
 	s.watches.Wait()
-	err := s.client.Close()
+	var err error
+	if s.embedded == nil || s.embedded.broken.ctx.Err() == nil {
+		err = s.client.Close()
+	}
 	if s.after != nil {
 		if afterErr := s.after(); err == nil {
 			err = afterErr

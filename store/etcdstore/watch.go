@@ -47,8 +47,8 @@ func (s *Store) Watch(ctx context.Context, prefix string) (<-chan store.Change, 
 func (s *Store) beginWatch(ctx context.Context) (context.Context, func(), error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.life.Err() != nil {
-		return nil, nil, fmt.Errorf("etcdstore: %w", store.ErrClosed)
+	if err := s.over(); err != nil {
+		return nil, nil, err
 	}
 	s.watches.Add(1)
 	ctx, cancel := context.WithCancel(ctx)

@@ -1,0 +1,251 @@
+package controller
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/controller/networkapi"
+	"github.com/sluice-net/sluice/internal/selfbuild"
+	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/packet"
+)
+
+// smallDisk mounts a file system of its own, which only this test and the processes that
+// it starts see, and which goes with the last of them.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: mounts a file system")
+	}
+	dir := t.TempDir()
+	runtime.LockOSThread() // never unlocked: the thread ends with the test
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("sluice-test", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	return dir
+}
+
+// fill takes all that is free on the disk and returns what gives it back.
+func fill(t *testing.T, disk string) (free func()) {
+	t.Helper()
+	file := filepath.Join(disk, "somebody-elses")
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for block := make([]byte, 1<<20); len(block) > 0; {
+		if _, err := f.Write(block); errors.Is(err, syscall.ENOSPC) {
+			block = block[:len(block)/2]
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() {
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// path is two switches with a host at each, and what the right host gets.
+type path struct {
+	*wired
+	mu  sync.Mutex
+	got [][]byte
+}
+
+func newPath() *path {
+	p := &path{wired: &wired{}}
+	p.left = fake.NewSwitch(fake.Options{DPID: leftID, Ports: 3, OnOutput: func(port uint32, frame []byte) { pass(port, frame, p.right) }})
+	p.right = fake.NewSwitch(fake.Options{DPID: rightID, Ports: 3, OnOutput: func(port uint32, frame []byte) {
+		if port == 1 {
+			p.mu.Lock()
+			p.got = append(p.got, bytes.Clone(frame))
+			p.mu.Unlock()
+		}
+		pass(port, frame, p.left)
+	}})
+	return p
+}
+
+// carries fails unless a datagram of a new flow reaches the right host.
+func (p *path) carries(t *testing.T, c *program, port uint16) {
+	t.Helper()
+	eventually(t, "both hosts are known", func() bool {
+		p.talk(t)
+		var hosts []networkapi.Host
+		c.read(t, "/api/v1/network/hosts", &hosts)
+		return len(hosts) == 2
+	})
+	frame := packet.AppendUDP(nil, packet.Frame{Src: leftMAC, Dst: rightMAC}, packet.UDPDatagram{
+		Src: netip.AddrPortFrom(leftIP, port), Dst: netip.AddrPortFrom(rightIP, port), Payload: fmt.Appendf(nil, "datagram %d", port),
+	})
+	if _, err := p.left.Receive(1, frame); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the datagram arrives", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, f := range p.got {
+			if bytes.HasSuffix(f, fmt.Appendf(nil, "datagram %d", port)) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// whitelistEntry is a write of the API: entry n.
+func (p *program) whitelist(t *testing.T, n int) (status int, text string) {
+	t.Helper()
+	return p.ask(t, http.MethodPost, "/api/v1/sos/whitelist", fmt.Sprintf(`{"clients":["10.%d.%d.0/24"],"servers":["10.1.0.7"],"ports":["80"]}`, n/256, n%256))
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *program) whitelisted(t *testing.T) int {
+	t.Helper()
+	var all []map[string]any
+	eventually(t, "the service has read its store", func() bool {
+		status, _ := p.ask(t, http.MethodGet, "/api/v1/sos/whitelist", "")
+		return status == http.StatusOK
+	})
+	p.read(t, "/api/v1/sos/whitelist", &all)
+	return len(all)
+}
+
+// refusesWrites fails unless writes are refused, with the reason, many times in a row,
+// and everything else goes on.
+func (p *program) refusesWrites(t *testing.T, way *path, disk string, port uint16, entries int) {
+	t.Helper()
+	eventually(t, "writes are refused", func() bool {
+		status, text := p.whitelist(t, 200)
+		if status == 0 {
+			p.ends(t)
+			t.Fatalf("the controller has ended with %v:\n%s", p.cmd.ProcessState, p.log)
+		}
+		return status == http.StatusServiceUnavailable && strings.Contains(text, disk)
+	})
+	before := p.whitelisted(t)
+	for range 100 {
+		status, text := p.whitelist(t, 201)
+		if status != http.StatusServiceUnavailable || !strings.Contains(text, disk) || !strings.Contains(text, "free") {
+			t.Fatalf("a write on the full disk: %d %s\n%s", status, text, p.log)
+		}
+	}
+	if n := p.whitelisted(t); n != before || n < entries {
+		t.Errorf("%d entries, %d before, %d were accepted", n, before, entries)
+	}
+	way.carries(t, p, port)
+	var s Status
+	p.read(t, "/api/v1/status", &s)
+	if s.Store.Writable || !strings.Contains(s.Store.Reason, disk) {
+		t.Errorf("status: %+v", s.Store)
+	}
+	if _, text := p.ask(t, http.MethodGet, "/metrics", ""); !strings.Contains(text, "sluice_store_writable 0") {
+		t.Error("the metrics do not say that the store is not writable")
+	}
+	if status, text := p.ask(t, http.MethodGet, "/readyz", ""); status != http.StatusOK {
+		t.Errorf("readyz: %d %s", status, text)
+	}
+}
+
+// A disk that runs full costs the controller its writes and nothing else. It starts on the
+// full disk, and takes writes again when there is room.
+func TestFullDisk(t *testing.T) {
+	binary := selfbuild.Binary(t)
+	disk := smallDisk(t, "160m")
+	dir := filepath.Join(disk, "sluice")
+	c := startProgram(t, binary, dir)
+	c.ready(t, dir)
+	way := newPath()
+	stop := way.connect(t, c.switches)
+	way.carries(t, c, 1000)
+	for n := range 20 {
+		if status, text := c.whitelist(t, n); status != http.StatusOK {
+			t.Fatalf("add an entry: %d %s", status, text)
+		}
+	}
+	var writers sync.WaitGroup
+	full := make(chan struct{})
+	for w := range 8 { // while it runs full
+		writers.Go(func() {
+			for n := 0; n < 200 && !closed(full); n++ {
+				c.whitelist(t, 1000*(w+1)+n)
+			}
+		})
+	}
+	free := fill(t, disk)
+	close(full)
+	writers.Wait()
+	c.refusesWrites(t, way, disk, 1001, 20)
+	entries := c.whitelisted(t)
+
+	for i, how := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGTERM} {
+		c.end(t, how)
+		stop()
+		c.calm(t)
+		if n := strings.Count(c.log.String(), "\n"); n > 60 {
+			t.Errorf("%d lines of log:\n%s", n, c.log)
+		}
+		fill(t, disk) // what it has given back as well
+		c = startProgram(t, binary, dir)
+		c.ready(t, dir)
+		stop = way.connect(t, c.switches)
+		if n := c.whitelisted(t); n != entries {
+			t.Errorf("started again after %v: %d entries, %d before", how, n, entries)
+		}
+		c.refusesWrites(t, way, disk, 1002+uint16(i), entries)
+	}
+
+	free()
+	eventually(t, "writes are accepted again", func() bool { status, _ := c.whitelist(t, 100); return status == http.StatusOK })
+	for n := range 100 { // and go on to be
+		if status, text := c.whitelist(t, 101+n); status != http.StatusOK {
+			t.Fatalf("write %d with room again: %d %s", n, status, text)
+		}
+	}
+	entries = c.whitelisted(t)
+	var s Status
+	c.read(t, "/api/v1/status", &s)
+	if !s.Store.Writable || s.Store.Reason != "" {
+		t.Errorf("status with room again: %+v", s.Store)
+	}
+	c.tells(t, "store.read-only")
+	c.tells(t, "store.writable")
+	c.end(t, syscall.SIGTERM)
+	stop()
+	c = startProgram(t, binary, dir)
+	c.ready(t, dir)
+	if n := c.whitelisted(t); n != entries {
+		t.Errorf("after all of it: %d entries, %d before", n, entries)
+	}
+	c.calm(t)
+}

@@ -1,0 +1,182 @@
+package etcdstore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/logtest"
+	"github.com/sluice-net/sluice/store"
+	"github.com/sluice-net/sluice/store/etcdstore"
+)
+
+// kept opens a store that keeps three snapshots, one a second, and has Run look after it.
+func kept(t *testing.T, dir string, o etcdstore.SnapshotOptions) (s *etcdstore.Store, log *logtest.Log) {
+	t.Helper()
+	log = &logtest.Log{}
+	s, err := etcdstore.OpenEmbedded(t.Context(), etcdstore.EmbeddedOptions{Dir: dir, Log: log.Logger(), Snapshots: o})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, func(*store.NoRoomError) {}) }()
+	t.Cleanup(func() {
+		stop()
+		if err := errors.Join(<-done, s.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, log
+}
+
+func snapshots(t *testing.T, dir string) []etcdstore.Snapshot {
+	t.Helper()
+	all, err := etcdstore.Snapshots(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// until waits for a condition of the file system or a log.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for !ok() {
+		select {
+		case <-deadline:
+			t.Fatalf("not in time: %s", what)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+var often = etcdstore.SnapshotOptions{Keep: 2, Every: time.Second, MaxBytes: 64 << 20}
+
+// Snapshots are taken when something has changed, the latest are kept, and what a killed
+// process has left unfinished goes.
+func TestSnapshotsAreKept(t *testing.T) {
+	dir := t.TempDir()
+	left := filepath.Join(dir, "snapshots", ".unfinished-1")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(left), 0o700), os.WriteFile(left, []byte("half"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s, log := kept(t, dir, often)
+	var latest time.Time
+	for n := range 4 {
+		if err := s.Put(t.Context(), fmt.Sprintf("key/%d", n), []byte("value")); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "a snapshot", func() bool {
+			all := snapshots(t, dir)
+			return len(all) > 0 && all[0].Time.After(latest)
+		})
+		latest = snapshots(t, dir)[0].Time
+	}
+	files, err := os.ReadDir(filepath.Join(dir, "snapshots"))
+	if err != nil || len(files) != 2 {
+		t.Errorf("files after four snapshots: %v, %v", files, err)
+	}
+	if log.String() != "" {
+		t.Errorf("log: %s", log)
+	}
+}
+
+func TestLargeStoreIsNotCopied(t *testing.T) {
+	dir := t.TempDir()
+	_, log := kept(t, dir, etcdstore.SnapshotOptions{Keep: 2, Every: time.Second, MaxBytes: 1})
+	until(t, "a line in the log", func() bool { return strings.Contains(log.String(), "store.snapshots.max_size") })
+	if all := snapshots(t, dir); len(all) != 0 {
+		t.Errorf("snapshots: %v", all)
+	}
+}
+
+// One store is restored from another's snapshot; what was there is put aside, and a
+// damaged snapshot changes nothing.
+func TestRestore(t *testing.T) {
+	from := t.TempDir()
+	s, _ := kept(t, from, often)
+	for n := range 300 { // more than one Apply takes
+		if err := s.Put(t.Context(), fmt.Sprintf("key/%03d", n), bytes.Repeat([]byte{byte(n)}, 2000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	written := time.Now()
+	until(t, "a snapshot", func() bool { all := snapshots(t, from); return len(all) > 0 && all[0].Time.After(written) })
+	want, err := s.List(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := snapshots(t, from)[0].Path
+
+	to := filepath.Join(t.TempDir(), "data")
+	old := open(t, to)
+	if err := errors.Join(old.Put(t.Context(), "old", nil)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := etcdstore.Restore(t.Context(), to, file); err == nil || !strings.Contains(err.Error(), "another controller") {
+		t.Errorf("restored below a running store: %v", err)
+	}
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	damaged := filepath.Join(t.TempDir(), "damaged")
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range [][]byte{whole[:len(whole)-1], whole[:len(whole)/2], append(bytes.Clone(whole[:len(whole)-6]), 0, 0, 0, 0, 0, 0), []byte("no snapshot"), {}} {
+		if err := os.WriteFile(damaged, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := etcdstore.Restore(t.Context(), to, damaged); err == nil || !strings.Contains(err.Error(), "is damaged") {
+			t.Errorf("restored from %d bytes of %d: %v", len(b), len(whole), err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := etcdstore.Restore(ended, to, file); err == nil {
+		t.Error("restored although the time was over")
+	}
+	expect(t, to, "old")
+
+	done, err := etcdstore.Restore(t.Context(), to, file)
+	if err != nil || done.Entries != len(want) || done.Aside == "" {
+		t.Fatalf("restored %+v, %v", done, err)
+	}
+	s = open(t, to)
+	defer s.Close()
+	got, err := s.List(t.Context(), "")
+	if err != nil || len(got) != len(want) {
+		t.Fatalf("%d entries, want %d (%v)", len(got), len(want), err)
+	}
+	for i := range got {
+		if got[i].Key != want[i].Key || !bytes.Equal(got[i].Value, want[i].Value) {
+			t.Errorf("entry %d is %q, want %q", i, got[i].Key, want[i].Key)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(to, "restoring-*")); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// expect fails unless a store holds nothing but the key, and nothing is kept aside.
+func expect(t *testing.T, dir, key string) {
+	t.Helper()
+	s := open(t, dir)
+	defer s.Close()
+	got, err := s.List(t.Context(), "")
+	if err != nil || len(got) != 1 || got[0].Key != key {
+		t.Errorf("the store holds %v, want %q (%v)", got, key, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "etcd.*")); len(left) != 0 {
+		t.Errorf("kept aside: %v", left)
+	}
+}
