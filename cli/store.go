@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/store/etcdstore"
+)
+
+// storeTimeout bounds what a command does with a store.
+const storeTimeout = 5 * time.Minute
+
+func storeCommand(app *App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "store",
+		Short: "Check and restore the state of a controller that does not run",
+		Long: `With store.kind embedded a controller keeps its state in its data folder: the etcd
+below etcd/, and copies of what is in it below snapshots/. These commands work on
+the folder itself, on the controller's machine, while the controller is stopped.`,
+		Example: `  sluice store check
+  sluice store list
+  sluice store restore --latest`,
+	}
+	var dir string
+	cmd.PersistentFlags().StringVar(&dir, "dir", config.DefaultDataDir(), "data folder of the controller, data_dir of its configuration")
+	cmd.AddCommand(storeCheckCommand(app, &dir), storeListCommand(app, &dir), storeRestoreCommand(app, &dir))
+	return cmd
+}
+
+func storeCheckCommand(app *App, dir *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check",
+		Short: "Say of each part of the store whether it is whole",
+		Long: `Reads the whole store and changes nothing: each page of the database, and the log
+from its last snapshot on, which has to go on where the database ends. A controller
+does the same when it starts. The exit code is 1 if something is damaged; the last
+line says what helps.`,
+		Example: `  sluice store check --dir /var/lib/sluice`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), storeTimeout)
+			defer cancel()
+			report, err := etcdstore.Check(ctx, *dir)
+			if err != nil {
+				return err
+			}
+			if err := app.Print(report, func(w io.Writer) { printParts(w, report) }); err != nil {
+				return err
+			}
+			return report.Err()
+		},
+	}
+}
+
+func printParts(w io.Writer, r etcdstore.Report) {
+	if len(r.Parts) == 0 {
+		fmt.Fprintf(w, "%s\tholds no store yet\n", r.Dir)
+		return
+	}
+	fmt.Fprintln(w, "PART\tSTATE\tPATH")
+	for _, p := range r.Parts {
+		state := "whole"
+		if p.Fault != "" {
+			state = "damaged"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", p.Name, state, p.Path)
+	}
+}
+
+func storeListCommand(app *App, dir *string) *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "List the snapshots, the latest first",
+		Example: `  sluice store list --dir /var/lib/sluice`,
+		Args:    noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			all, err := etcdstore.Snapshots(*dir)
+			if err != nil {
+				return err
+			}
+			if all == nil {
+				all = []etcdstore.Snapshot{}
+			}
+			return app.Print(all, func(w io.Writer) {
+				fmt.Fprintln(w, "TIME\tBYTES\tFILE")
+				for _, s := range all {
+					fmt.Fprintf(w, "%s\t%d\t%s\n", s.Time.Local().Format(time.DateTime), s.Bytes, s.Path)
+				}
+			})
+		},
+	}
+}
+
+func storeRestoreCommand(app *App, dir *string) *cobra.Command {
+	var latest bool
+	cmd := &cobra.Command{
+		Use:   "restore SNAPSHOT | restore --latest",
+		Short: "Put a snapshot in the place of the store",
+		Long: `Makes a new store of a snapshot and puts it in the place of the old one, which is
+kept beside it as etcd.damaged-TIME. What has been changed since the snapshot is
+lost. It is refused while a controller runs on the folder. If it fails nothing has
+changed; the new files belong to the owner of the data folder.`,
+		Example: `  sluice store restore --latest
+  sluice store restore /var/lib/sluice/snapshots/20260102T030405.678Z.snapshot`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if latest {
+				return noArgs(cmd, args)
+			}
+			return exactArgs("SNAPSHOT (or --latest)")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file, err := snapshotToRestore(*dir, args)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), storeTimeout)
+			defer cancel()
+			done, err := etcdstore.Restore(ctx, *dir, file)
+			if err != nil {
+				return err
+			}
+			return app.Print(done, func(w io.Writer) {
+				fmt.Fprintf(w, "restored\t%d entries of %s\n", done.Entries, done.Time.Local().Format(time.DateTime))
+				if done.Aside != "" {
+					fmt.Fprintf(w, "kept aside\t%s\n", done.Aside)
+				}
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&latest, "latest", false, "the latest snapshot below the data folder")
+	return cmd
+}
+
+// snapshotToRestore is the file that is named, or the latest one.
+func snapshotToRestore(dir string, args []string) (string, error) {
+	if len(args) > 0 {
+		return args[0], nil
+	}
+	all, err := etcdstore.Snapshots(dir)
+	if err != nil {
+		return "", err
+	}
+	if len(all) == 0 {
+		return "", errors.New("there is no snapshot below " + dir + ": is --dir the controller's data_dir?")
+	}
+	return all[0].Path, nil
+}
