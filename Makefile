@@ -11,11 +11,13 @@ export PATH := $(PATH):/usr/local/go/bin
 GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOTESTSUM   := gotest.tools/gotestsum@v1.13.0
+SCHEMATHESIS := schemathesis==4.32.5
 
 # Packages at once. Integration tests share one kernel, and CI has two cores.
 P         ?= 2
 FUZZTIME  ?= 10s
 SOAKTIME  ?= 10m
+APITIME   ?= 2m
 BENCHTIME ?= 1s
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS   := -s -w -X github.com/sluice-net/sluice/internal/version.number=$(VERSION)
@@ -23,7 +25,7 @@ LDFLAGS   := -s -w -X github.com/sluice-net/sluice/internal/version.number=$(VER
 # `go test -race` needs cgo. Packages that only wire etcd together are tested
 # without it in CI: their concurrency is that of the packages below them, which
 # all run under the race detector, and compiling etcd for it takes minutes.
-RACELESS ?= /store/etcdstore$$|/controller$$|/controller/|/handover/integration$$|/qos/integration$$|/cli$$|/cmd/|/experiment$$|/demo$$|/internal/check$$|/dashboard
+RACELESS ?= /store/etcdstore$$|/controller$$|/controller/|/handover/integration$$|/qos/integration$$|/cli$$|/cmd/|/experiment$$|/demo$$|/internal/check$$|/dashboard|/api/conformance$$
 
 .PHONY: help
 help: ## list the targets
@@ -48,6 +50,23 @@ test-dashboard: ## the page: types, unit tests, that it is built, and Chromium a
 	@if ! command -v npm >/dev/null; then echo 'NOT TESTED: the dashboard, because npm is missing; make deps installs it' >&2; exit 0; fi
 	$(MAKE) --no-print-directory dashboard/node_modules/.package-lock.json
 	go test -count=1 -p 1 -timeout 5m ./dashboard/...
+
+# Held against what it says of itself: by generated requests, in a network that leads
+# nowhere.
+VENV := out/schemathesis
+
+$(VENV)/installed: Makefile
+	python3 -m venv --clear $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check '$(SCHEMATHESIS)'
+	touch $@
+
+.PHONY: test-api
+test-api: ## the API against its OpenAPI document, by generated requests for APITIME (default 2m) (Python 3, root)
+	@if ! python3 -c 'import ensurepip' 2>/dev/null; then echo 'NOT TESTED: the API against its document, because python3-venv is missing; make deps installs it' >&2; exit 0; fi
+	$(MAKE) --no-print-directory $(VENV)/installed
+	go build -o /dev/null ./cmd/sluice
+	SCHEMATHESIS=$(CURDIR)/$(VENV)/bin/schemathesis APITIME=$(APITIME) \
+		go test -count=1 -timeout 10m -exec $(CURDIR)/api/conformance/alone.sh ./api/conformance
 
 .PHONY: deps
 deps: ## install by apt what the tests and experiments run against (root)
@@ -98,7 +117,7 @@ longest_first = { go list $(LONGEST); go list ./...; } | awk '!seen[$$0]++'
 .PHONY: race
 race: ## all other tests; under the race detector wherever goroutines are ours, and alone where measurements are compared with the truth
 	$(SUITE) --packages "$$($(longest_first) | grep -vE '$(RACELESS)' | xargs)" -- -race -p $(P) -parallel 3 -timeout 15m
-	$(SUITE) --packages "$$($(longest_first) | grep -E '$(RACELESS)' | grep -vE '/internal/check$$|/dashboard' | xargs)" -- -p $(P) -timeout 15m
+	$(SUITE) --packages "$$($(longest_first) | grep -E '$(RACELESS)' | grep -vE '/internal/check$$|/dashboard|/api/conformance' | xargs)" -- -p $(P) -timeout 15m
 	$(SUITE) --packages ./network -- -run 'AreTrue|SourcesAgree' -timeout 5m
 
 .PHONY: race-all
@@ -115,7 +134,7 @@ soak: ## all services under load while programs are killed, for SOAKTIME (defaul
 .PHONY: test
 test: ## everything that CI runs (root for the integration tests)
 	@scripts/deps.sh go
-	$(MAKE) --no-print-directory format vet staticcheck fuzz rules test-dashboard race
+	$(MAKE) --no-print-directory format vet staticcheck fuzz rules test-dashboard test-api race
 	if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory soak SOAKTIME=2m; else echo 'NOT TESTED: the soak, because it needs root' >&2; fi
 
 .PHONY: fuzz

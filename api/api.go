@@ -15,7 +15,13 @@ import (
 	"github.com/sluice-net/sluice/internal/lograte"
 )
 
-var eventType = reflect.TypeFor[event.Event]()
+var (
+	eventType    = reflect.TypeFor[event.Event]()
+	problemModel = reflect.TypeFor[huma.ErrorModel]()
+)
+
+// Lists in answers are never null: who makes one makes it empty.
+func init() { huma.DefaultArrayNullable = false }
 
 // Prefix is the path below which all operations stand.
 const Prefix = "/api/v1"
@@ -68,7 +74,8 @@ func New(opts Options) *API {
 		opts.MaxBody = 1 << 20
 	}
 	a := &API{opts: opts, mux: http.NewServeMux(), registry: prometheus.NewRegistry(), stopping: make(chan struct{}), permitted: map[permission]bool{}, open: map[string]bool{}, awaited: map[string]<-chan struct{}{}, schemes: map[string]func(*http.Request) (string, error){}}
-	a.huma = humago.New(a.mux, humaConfig(opts.Version, opts.MaxBody))
+	a.huma = humago.New(a.mux, a.humaConfig())
+	a.huma.UseMiddleware(a.checkQuery)
 	a.registerSystem()
 	return a
 }

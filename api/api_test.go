@@ -31,9 +31,17 @@ const secret = "a-token-of-sufficient-length"
 type thing struct {
 	Name string `json:"name" minLength:"1"`
 	Size int    `json:"size" minimum:"1" maximum:"9"`
+
+	Tags   []string `json:"tags,omitempty"`
+	Weight int64    `json:"weight,omitempty"`
 }
 
 type thingInput struct{ Body thing }
+
+type thingsInput struct {
+	Limit int    `query:"limit" minimum:"1" default:"3"`
+	Host  string `query:"host" format:"ip-address"`
+}
 
 // start serves an API with one operation of a pretended service. changed counts
 // how often it was reached.
@@ -51,6 +59,14 @@ func start(t *testing.T, auth api.Auth) (url string, changed *int, log *strings.
 		})
 	huma.Register(a.Huma(), huma.Operation{OperationID: "thing-break", Method: http.MethodPut, Path: api.Prefix + "/things"},
 		func(context.Context, *struct{}) (*struct{}, error) { panic("broken " + secret[:3]) })
+	huma.Register(a.Huma(), huma.Operation{OperationID: "things", Method: http.MethodGet, Path: api.Prefix + "/things"},
+		func(context.Context, *thingsInput) (*struct{}, error) { return &struct{}{}, nil })
+	for id, op := range map[string]huma.Operation{
+		"all": {Method: http.MethodPost, Path: api.Prefix + "/things/all"}, "one": {Method: http.MethodDelete, Path: api.Prefix + "/things/{name}"},
+	} {
+		op.OperationID, op.DefaultStatus = id, http.StatusNoContent
+		huma.Register(a.Huma(), op, func(context.Context, *struct{}) (*struct{}, error) { *changed++; return nil, nil })
+	}
 	a.AddCheck(api.Check{Name: "always", Run: func(context.Context) error { return nil }})
 	s := httptest.NewServer(a.Handler())
 	t.Cleanup(s.Close)

@@ -17,5 +17,6 @@
 // It need not think of authentication: every request passes the same gate
 // before it reaches any operation. It returns errors made by Invalid,
 // NotFound, Conflict, Refused and Unavailable, so that every refusal names the field,
-// the value and what would be right.
+// the value and what would be right. What a text looks like it says by the tag
+// format, with a name of Formats.
 package api

@@ -31,8 +31,8 @@ const (
 )
 
 type eventsInput struct {
-	LastEventID string   `header:"Last-Event-ID" doc:"Go on after this event, as browsers do by themselves after a break"`
-	After       string   `query:"after" doc:"Go on after this event; 0 begins with the oldest one that is remembered. Without it, and without Last-Event-ID, the stream begins with what happens next."`
+	LastEventID string   `header:"Last-Event-ID" format:"event-id" doc:"Go on after this event, as browsers do by themselves after a break"`
+	After       string   `query:"after" format:"event-id" doc:"Go on after this event; 0 begins with the oldest one that is remembered. Without it, and without Last-Event-ID, the stream begins with what happens next."`
 	Kind        []string `query:"kind" maxItems:"16" doc:"Only events whose kind begins with one of these"`
 }
 

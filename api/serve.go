@@ -96,37 +96,3 @@ func (a *API) recoverPanics(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
-
-// fallback answers unknown paths and methods with problem documents instead of
-// the multiplexer's plain text.
-func (a *API) fallback() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, pattern := a.mux.Handler(r); pattern != "" {
-			a.mux.ServeHTTP(w, r)
-			return
-		}
-		probe := &probeWriter{header: http.Header{}}
-		a.mux.ServeHTTP(probe, r)
-		if allow := probe.header.Get("Allow"); allow != "" {
-			w.Header().Set("Allow", allow)
-			WriteProblem(w, &huma.ErrorModel{
-				Status: http.StatusMethodNotAllowed,
-				Detail: fmt.Sprintf("%s is not possible on %s: use %s", r.Method, r.URL.Path, allow),
-				Errors: []*huma.ErrorDetail{{Location: "method", Value: r.Method, Message: "use " + allow}},
-			})
-			return
-		}
-		WriteProblem(w, &huma.ErrorModel{
-			Status: http.StatusNotFound,
-			Detail: fmt.Sprintf("there is no %s: /docs lists what there is", r.URL.Path),
-			Errors: []*huma.ErrorDetail{{Location: "path", Value: r.URL.Path, Message: "see /docs for what there is"}},
-		})
-	})
-}
-
-// probeWriter takes the header of an answer and forgets its body.
-type probeWriter struct{ header http.Header }
-
-func (p *probeWriter) Header() http.Header         { return p.header }
-func (p *probeWriter) Write(b []byte) (int, error) { return len(b), nil }
-func (p *probeWriter) WriteHeader(int)             {}

@@ -14,15 +14,22 @@ import (
 
 const checkTimeout = 2 * time.Second
 
-func humaConfig(version string, maxBody int64) huma.Config {
-	c := huma.DefaultConfig("Sluice", version)
-	c.Info.Description = "Moves data over OpenFlow networks. Every request but those for health and this document is authenticated with a bearer token or a client certificate."
+const description = `Moves data over OpenFlow networks.
+
+Every request but those for health and this document is authenticated with a bearer token or a client certificate. What is refused is answered with a problem document (RFC 9457), also a path that is none (404), and a method that is none of the path's: 405, with those that are in the header Allow.
+
+Bodies are JSON. What is not to be set is left out: null is refused. A list in an answer is never null.`
+
+func (a *API) humaConfig() huma.Config {
+	c := huma.DefaultConfig("Sluice", a.opts.Version)
+	c.Info.Description = description
+	c.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
 	// Served by this package: without a race, without a CDN.
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
 	c.CreateHooks = nil
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	c.RejectUnknownQueryParameters = true
-	c.OnAddOperation = append(c.OnAddOperation, func(_ *huma.OpenAPI, op *huma.Operation) { op.MaxBodyBytes = maxBody })
+	c.OnAddOperation = append(c.OnAddOperation, func(_ *huma.OpenAPI, op *huma.Operation) { op.MaxBodyBytes = a.opts.MaxBody }, a.describeRefusals, a.describeFormats)
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"token":       {Type: "http", Scheme: "bearer", Description: "The token in the controller's token file"},
 		"certificate": {Type: "mutualTLS", Description: "A client certificate issued by the configured authority"},

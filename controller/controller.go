@@ -204,6 +204,7 @@ func (c *Controller) makeAPI() (err error) {
 
 // register adds the operations of the core.
 func (c *Controller) register() {
+	describeTypes(c.api)
 	names := networkapi.Names{}
 	for dpid, s := range c.cfg.Network.Switches {
 		if s.Name != "" {

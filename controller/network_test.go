@@ -104,7 +104,7 @@ func TestNetworkThroughTheAPI(t *testing.T) {
 	for path, want := range map[string]int{
 		"links/history":                          http.StatusUnprocessableEntity,
 		"links/history?from=left":                http.StatusUnprocessableEntity,
-		"links/history?from=nowhere/2":           http.StatusUnprocessableEntity,
+		"links/history?from=nowhere/2":           http.StatusNotFound,
 		"links/history?from=left/2&since=-5m":    http.StatusUnprocessableEntity,
 		"links/history?from=left/2&since=monday": http.StatusUnprocessableEntity,
 		"links/history?from=left/1":              http.StatusNotFound,

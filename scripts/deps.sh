@@ -83,7 +83,9 @@ for group in "$@"; do
     root) need_root ;;
     go) need_go ;;
     demo) install ovs-vswitchd=openvswitch-switch ip=iproute2 ss=iproute2 ethtool=ethtool curl=curl nginx=nginx-light ping=iputils-ping ;;
-    test) install gcc=gcc /usr/include/stdlib.h=libc6-dev git=git iperf3=iperf3 tshark=tshark haproxy=haproxy jq=jq \
+    test) venv=()
+          python3 -c 'import ensurepip' 2>/dev/null || venv=(python3-venv=python3-venv)
+          install "${venv[@]}" gcc=gcc /usr/include/stdlib.h=libc6-dev git=git iperf3=iperf3 tshark=tshark haproxy=haproxy jq=jq \
             openssl=openssl ovs-testcontroller=openvswitch-testcontroller osken-manager=python3-os-ken \
             dhclient=isc-dhcp-client udhcpc=udhcpc dhcpcd=dhcpcd-base nft=nftables \
             node=nodejs npm=npm chromium=chromium ;;

@@ -41,15 +41,15 @@ func registerPaths(a *api.API, s *server) *Paths {
 
 // pathInput is a path request. Whatever is left out is not asked for.
 type pathInput struct {
-	From      string   `query:"from" required:"true" doc:"Where packets come in: the IP or MAC address of a known host, or SWITCH/PORT" example:"10.0.0.1"`
-	To        string   `query:"to" required:"true" doc:"Where they go: the IP or MAC address of a known host, or SWITCH/PORT" example:"00000000000000a2/1"`
+	From      string   `query:"from" required:"true" format:"place" doc:"Where packets come in: the IP or MAC address of a known host, or SWITCH/PORT" example:"10.0.0.1"`
+	To        string   `query:"to" required:"true" format:"place" doc:"Where they go: the IP or MAC address of a known host, or SWITCH/PORT" example:"00000000000000a2/1"`
 	Bandwidth uint64   `query:"min_bandwidth" maximum:"1000000000000000" doc:"What every link must have available, in bits per second" example:"10000000"`
 	Delay     float64  `query:"max_delay" minimum:"0" maximum:"3600000" doc:"In milliseconds, over the whole path; links without a measurement are out"`
 	Jitter    float64  `query:"max_jitter" minimum:"0" maximum:"3600000" doc:"In milliseconds, over the whole path; links without a measurement are out"`
 	Loss      float64  `query:"max_loss" minimum:"0" maximum:"0.999999" doc:"Share of packets that the path may lose, from 0 (no bound) to 1"`
 	Objective string   `query:"objective" enum:"hops,delay,loss,jitter,widest" default:"hops" doc:"What is to be best among the paths that meet the constraints"`
 	Limit     float64  `query:"limit" minimum:"1" maximum:"10000" default:"100" doc:"Milliseconds for problems whose exact solution may take exponential time"`
-	Exclude   []string `query:"exclude" maxItems:"100" doc:"Links not to use, by the port they leave from, SWITCH/PORT: what if they failed?"`
+	Exclude   []string `query:"exclude" maxItems:"100" format:"place" doc:"Links not to use, by the port they leave from, SWITCH/PORT: what if they failed?"`
 }
 
 // FoundPath is the answer to a path request.

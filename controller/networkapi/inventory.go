@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-const wantDPID = "want the 16 hexadecimal digits of a connected switch, as in 00000000000000a1; /api/v1/network/switches lists them"
+const wantSwitch = "no such switch is connected; /api/v1/network/switches lists those that are"
 
 // dpid reads a datapath identifier, or a switch's name in the configuration.
 func (s *server) dpid(location, text string) (openflow.DatapathID, error) {
@@ -25,7 +25,7 @@ func (s *server) dpid(location, text string) (openflow.DatapathID, error) {
 	}
 	d, err := openflow.ParseDatapathID(text)
 	if err != nil {
-		return 0, api.Invalid(location, text, wantDPID)
+		return 0, api.NotFound(location, text, wantSwitch)
 	}
 	return d, nil
 }
@@ -38,7 +38,7 @@ func (s *server) find(location, text string) (*network.Switch, error) {
 	}
 	sw, ok := s.core.Switch(dpid)
 	if !ok {
-		return nil, api.NotFound(location, text, "no such switch is connected; /api/v1/network/switches lists those that are")
+		return nil, api.NotFound(location, text, wantSwitch)
 	}
 	return sw, nil
 }
@@ -63,7 +63,7 @@ func (s *server) view(sw *network.Switch) Switch {
 }
 
 type oneSwitchInput struct {
-	DPID string `path:"dpid" doc:"Datapath identifier, or the switch's name in the configuration"`
+	DPID string `path:"dpid" format:"switch" doc:"Datapath identifier, or the switch's name in the configuration"`
 }
 
 func (s *server) oneSwitch(_ context.Context, in *oneSwitchInput) (*body[SwitchDetail], error) {
@@ -75,7 +75,7 @@ func (s *server) oneSwitch(_ context.Context, in *oneSwitchInput) (*body[SwitchD
 }
 
 type portsInput struct {
-	Switch string `query:"switch" doc:"Only ports of this switch"`
+	Switch string `query:"switch" format:"switch" doc:"Only ports of this switch"`
 }
 
 func (s *server) ports(_ context.Context, in *portsInput) (*body[[]Port], error) {
@@ -114,8 +114,8 @@ func (s *server) portsOf(sw *network.Switch) []Port {
 }
 
 type hostsInput struct {
-	IP  string `query:"ip" doc:"Only the host with this address"`
-	MAC string `query:"mac" doc:"Only hosts with this MAC address, in whatever VLAN"`
+	IP  string `query:"ip" format:"ip-address" doc:"Only the host with this address"`
+	MAC string `query:"mac" format:"mac" doc:"Only hosts with this MAC address, in whatever VLAN"`
 }
 
 func (s *server) hosts(_ context.Context, in *hostsInput) (*body[[]Host], error) {
@@ -156,7 +156,7 @@ func has(list []netip.Addr, a netip.Addr) bool {
 }
 
 type rulesInput struct {
-	Switch string `query:"switch" doc:"Only rules of this switch"`
+	Switch string `query:"switch" format:"switch" doc:"Only rules of this switch"`
 	Owner  string `query:"owner" doc:"Only rules of this owner" example:"sos"`
 }
 

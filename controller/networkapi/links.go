@@ -81,8 +81,8 @@ func pointOf(p stats.Point) LinkPoint {
 }
 
 type linkHistoryInput struct {
-	From  string `query:"from" required:"true" doc:"The port by which the link leaves, SWITCH/PORT" example:"00000000000000a1/3"`
-	Since string `query:"since" default:"1h" doc:"From when on: a time (RFC 3339), or how long ago. At most an hour is kept." example:"10m"`
+	From  string `query:"from" required:"true" format:"switch-port" doc:"The port by which the link leaves, SWITCH/PORT" example:"00000000000000a1/3"`
+	Since string `query:"since" default:"1h" format:"time-or-age" doc:"From when on: a time (RFC 3339), or how long ago. At most an hour is kept." example:"10m"`
 }
 
 func (s *server) linkHistory(_ context.Context, in *linkHistoryInput) (*body[[]LinkHistory], error) {

@@ -15,8 +15,8 @@ import (
 )
 
 type pathsInput struct {
-	From   string `query:"from" required:"true" doc:"Where packets come in: an address of a host, or SWITCH/PORT" example:"10.0.0.1"`
-	To     string `query:"to" required:"true" doc:"Where they go: an address of a host, or SWITCH/PORT" example:"00000000000000a2/1"`
+	From   string `query:"from" required:"true" format:"place" doc:"Where packets come in: an address of a host, or SWITCH/PORT" example:"10.0.0.1"`
+	To     string `query:"to" required:"true" format:"place" doc:"Where they go: an address of a host, or SWITCH/PORT" example:"00000000000000a2/1"`
 	Metric string `query:"metric" enum:"hops,latency,utilisation,capacity" default:"latency" doc:"What the paths minimise (for capacity: maximise)"`
 	Kind   string `query:"kind" enum:"shortest,disjoint,widest" default:"shortest" doc:"The best ones; the best ones that share no link; or the one with the most free capacity"`
 	Count  int    `query:"count" minimum:"1" maximum:"64" default:"1" doc:"How many at most"`

@@ -23,7 +23,7 @@ type Talker struct {
 }
 
 type talkersInput struct {
-	At    string `query:"at" doc:"Only what comes in by this port, SWITCH/PORT; by default by ports where hosts stand" example:"00000000000000a1/3"`
+	At    string `query:"at" format:"switch-port" doc:"Only what comes in by this port, SWITCH/PORT; by default by ports where hosts stand" example:"00000000000000a1/3"`
 	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"20" doc:"How many at most, the largest first"`
 }
 

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"reflect"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -57,8 +59,7 @@ func receive[T, O any, P incoming[T]](s *Service, a *api.API, kind Kind, summary
 	op := huma.Operation{
 		OperationID: "handover-neighbour-" + string(kind), Method: http.MethodPost, Path: Path + string(kind),
 		Summary: summary, Description: "For the controllers of neighbouring domains, with a certificate of role neighbour.",
-		Tags: []string{"handover"}, MaxBodyBytes: maxReply, DefaultStatus: http.StatusOK,
-		Errors: []int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusServiceUnavailable},
+		Tags: []string{"handover"}, MaxBodyBytes: maxReply, DefaultStatus: http.StatusOK, Responses: refusals(a),
 	}
 	huma.Register(a.Huma(), op, func(ctx context.Context, in *body[T]) (*body[O], error) {
 		m := P(&in.Body)
@@ -79,6 +80,26 @@ func receive[T, O any, P incoming[T]](s *Service, a *api.API, kind Kind, summary
 		}
 		return reply, nil
 	})
+}
+
+// problem is what the operations of neighbours are refused with: the API's own problem
+// document, or a Refusal.
+type problem struct {
+	huma.ErrorModel
+	Code     Code      `json:"code,omitempty"`
+	Evidence *Evidence `json:"evidence,omitempty" doc:"With code here: shows that the device is where the refusal says"`
+}
+
+func refusals(a *api.API) map[string]*huma.Response {
+	schema := a.Huma().OpenAPI().Components.Schemas.Schema(reflect.TypeFor[problem](), true, "Problem")
+	all := map[string]*huma.Response{}
+	for _, code := range Codes() {
+		status := code.status()
+		all[strconv.Itoa(status)] = &huma.Response{
+			Description: http.StatusText(status), Content: map[string]*huma.MediaType{"application/problem+json": {Schema: schema}},
+		}
+	}
+	return all
 }
 
 func deviceOf[P message](m P, about func(P) Subject) string {
@@ -152,7 +173,7 @@ type NeighbourStatus struct {
 func (s *Service) Neighbours() []NeighbourStatus {
 	list := make([]NeighbourStatus, 0, len(s.neighbours))
 	for _, n := range s.neighbours {
-		st := NeighbourStatus{Name: n.Name, URL: n.URL, Peering: n.Peering.String(), Visitors: s.visitorsOf(n.Name)}
+		st := NeighbourStatus{Name: n.Name, URL: n.URL, Peering: n.Peering.String(), Visitors: s.visitorsOf(n.Name), Prefixes: []string{}}
 		for _, p := range n.Prefixes {
 			st.Prefixes = append(st.Prefixes, p.String())
 		}

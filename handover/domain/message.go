@@ -38,7 +38,7 @@ type Envelope struct {
 	// Nonce is used once.
 	Nonce string `json:"nonce" minLength:"32" maxLength:"32" doc:"32 hex digits, never used again"`
 	// Sequence grows with every message of the sender about one device.
-	Sequence uint64 `json:"sequence" doc:"Greater than in any earlier message about the device"`
+	Sequence uint64 `json:"sequence" maximum:"9223372036854774784" doc:"Greater than in any earlier message about the device"`
 }
 
 func (e *Envelope) envelope() *Envelope { return e }
@@ -99,7 +99,7 @@ type Complete struct {
 // Query asks who has the device with a hardware address.
 type Query struct {
 	Envelope
-	MAC openflow.MAC `json:"mac"`
+	MAC openflow.MAC `json:"mac" doc:"Hardware address that it asks about"`
 }
 
 // Answer answers Query.

@@ -64,6 +64,15 @@ func (c Code) status() int {
 	}
 }
 
+// Schema is the list of all codes, for the OpenAPI document.
+func (Code) Schema(huma.Registry) *huma.Schema {
+	s := &huma.Schema{Type: huma.TypeString, Description: "Why, for the program at the other end"}
+	for _, c := range Codes() {
+		s.Enum = append(s.Enum, string(c))
+	}
+	return s
+}
+
 // Refusal is a problem document with a code.
 type Refusal struct {
 	Status int    `json:"status"`

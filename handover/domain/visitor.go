@@ -32,7 +32,7 @@ type Visitor struct {
 	Device string `json:"device" maxLength:"64" doc:"Its name in that domain"`
 	// MACs are all its hardware addresses; the first is seen beyond the edge.
 	MACs []openflow.MAC `json:"macs" minItems:"1" maxItems:"16" doc:"All its hardware addresses"`
-	IP   netip.Addr     `json:"ip" doc:"The IPv4 address that it keeps"`
+	IP   netip.Addr     `json:"ip" format:"ip-address" doc:"The IPv4 address that it keeps"`
 	// Policy is how it wants to be moved.
 	Policy registry.Policy `json:"policy,omitempty" enum:"saving,seamless" doc:"How it is moved"`
 	// Signed says that it has a key, so that its home can tell its requests
@@ -117,7 +117,7 @@ func (h Heading) place() Place {
 // Evidence is a DHCP message of the device, as it arrived.
 type Evidence struct {
 	Src     openflow.MAC `json:"src" doc:"Source address of the frame"`
-	Message []byte       `json:"message" maxLength:"2048" doc:"The DHCP message, base64"`
+	Message []byte       `json:"message" minLength:"1" format:"byte" maxLength:"2048" doc:"The DHCP message, base64"`
 }
 
 // check says what is wrong with the heading.

@@ -108,12 +108,12 @@ type nothing struct{}
 
 // ByID is the path of what is done to one device. (Exported, or it could not be embedded in an input.)
 type ByID struct {
-	ID string `path:"id" maxLength:"128" doc:"Name of the device"`
+	ID string `path:"id" doc:"Name of the device"`
 }
 
 // ByName is the path of what is done to one class or pool.
 type ByName struct {
-	Name string `path:"name" maxLength:"64" doc:"Its name"`
+	Name string `path:"name" doc:"Its name"`
 }
 
 // refuse turns faults into a problem document, or nil. The name stands in the
@@ -122,8 +122,11 @@ func refuse(faults []Fault) error {
 	fields := make([]api.Field, len(faults))
 	for i, f := range faults {
 		location := "body." + f.Field
-		if f.Field == "name" || f.Field == "id" {
+		switch {
+		case f.Field == "name" || f.Field == "id":
 			location = "path." + f.Field
+		case strings.HasPrefix(f.Field, "["): // the body is a list
+			location = "body" + f.Field
 		}
 		fields[i] = api.Field{Location: location, Value: f.Value, Want: f.Want}
 	}

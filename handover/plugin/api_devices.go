@@ -40,7 +40,7 @@ func (s *Service) deviceInfo(d registry.Device) DeviceInfo {
 	c := s.registry.ClassOf(d)
 	i := DeviceInfo{
 		ID: d.ID, Origin: originOf(d), Class: d.Class, Policy: string(c.Policy), Trigger: string(c.Trigger), Pool: d.Pool,
-		Keyed: len(d.Key) > 0, Ports: portStrings(d.Ports), Home: d.Home, Learned: d.Learned, Daemon: s.orders.listening(d.ID),
+		Keyed: len(d.Key) > 0, Ports: portStrings(d.Ports), Home: d.Home, Learned: d.Learned, MACs: []string{}, Daemon: s.orders.listening(d.ID),
 	}
 	if i.Class == "" {
 		i.Class = registry.DefaultClass

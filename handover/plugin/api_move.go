@@ -20,18 +20,18 @@ import (
 
 // MoveSpec says where a device is to go.
 type MoveSpec struct {
-	Port  string `json:"port,omitempty" doc:"Port where it is expected, like 00000000000000a1/3. It is prepared first. Left out: any."`
-	MAC   string `json:"mac,omitempty" doc:"MAC address of the interface that it is to go on with. Left out: the one it uses now, or, without a port, its next one."`
-	Hold  string `json:"hold,omitempty" doc:"How long it is to stay there whatever its own policy says, like 30s"`
+	Port  string `json:"port,omitempty" format:"dpid-port" doc:"Port where it is expected, like 00000000000000a1/3. It is prepared first. Left out: any."`
+	MAC   string `json:"mac,omitempty" format:"mac" doc:"MAC address of the interface that it is to go on with. Left out: the one it uses now, or, without a port, its next one."`
+	Hold  string `json:"hold,omitempty" format:"go-duration" doc:"How long it is to stay there whatever its own policy says, like 30s"`
 	Why   string `json:"why,omitempty" maxLength:"200" doc:"Reason that it is told"`
 	Force bool   `json:"force,omitempty" doc:"Give the order even if no daemon listens now: it is kept for 30s"`
 }
 
 // PlaceSpec is a place to prepare.
 type PlaceSpec struct {
-	Port    string `json:"port" doc:"Edge port, like 00000000000000a1/3"`
-	MAC     string `json:"mac,omitempty" doc:"MAC address that the device will use there. Left out: the one it uses now."`
-	Timeout string `json:"timeout,omitempty" doc:"How long it stays prepared if the device does not come, 100ms to 10m. Left out: as configured."`
+	Port    string `json:"port" format:"dpid-port" doc:"Edge port, like 00000000000000a1/3"`
+	MAC     string `json:"mac,omitempty" format:"mac" doc:"MAC address that the device will use there. Left out: the one it uses now."`
+	Timeout string `json:"timeout,omitempty" format:"go-duration" doc:"How long it stays prepared if the device does not come, 100ms to 10m. Left out: as configured."`
 }
 
 const (
@@ -173,8 +173,8 @@ func (s *Service) deletePrepare(ctx context.Context, in *ByID) (*nothing, error)
 // AnnounceSpec says where a device that leaves this domain is heading.
 type AnnounceSpec struct {
 	Domain string `json:"domain" maxLength:"63" doc:"Neighbouring domain"`
-	Port   string `json:"port,omitempty" doc:"Port of that domain where it will attach, if it is known"`
-	MAC    string `json:"mac,omitempty" doc:"MAC address that it will use there"`
+	Port   string `json:"port,omitempty" format:"dpid-port" doc:"Port of that domain where it will attach, if it is known"`
+	MAC    string `json:"mac,omitempty" format:"mac" doc:"MAC address that it will use there"`
 }
 
 type announceInput struct {
@@ -219,7 +219,7 @@ func (s *Service) deleteAnnounce(ctx context.Context, in *ByID) (*nothing, error
 
 type ordersInput struct {
 	ByID
-	LastEventID string `header:"Last-Event-ID" doc:"Go on after this order"`
+	LastEventID string `header:"Last-Event-ID" format:"event-id" doc:"Go on after this order"`
 }
 
 type reportInput struct {

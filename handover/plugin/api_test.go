@@ -151,10 +151,10 @@ func TestWrongInput(t *testing.T) {
 		{"POST", "devices/car/prepare", `{"port":"` + edge3.String() + `"}`, 409, "path.id"},   // it is there
 		{"POST", "devices/car/announce", `{"domain":"north"}`, 404, "body.domain"},
 		{"POST", "positions", `[]`, 422, "body"},
-		{"POST", "positions", report("device", "none"), 422, "body.[0].device"},
-		{"POST", "positions", report("speed", 4000), 422, "body.[0].speed"},
-		{"POST", "positions", report("lat", 1), 422, "body.[0].lat"},
-		{"POST", "positions", report("time", "2001-01-01T00:00:00Z"), 422, "body.[0].time"},
+		{"POST", "positions", report("device", "none"), 422, "body[0].device"},
+		{"POST", "positions", report("speed", 4000), 422, "body[0].speed"},
+		{"POST", "positions", report("lat", 1), 422, "body[0].lat"},
+		{"POST", "positions", report("time", "2001-01-01T00:00:00Z"), 422, "body[0].time"},
 		{"POST", "devices/car/orders/x", `{"done":true}`, 422, "path.order"},
 	}
 	if len(cases) < 30 {

@@ -30,20 +30,20 @@ const (
 type ClassSpec struct {
 	Policy  string   `json:"policy,omitempty" yaml:"policy" enum:"saving,seamless" doc:"How its devices are moved. saving: switched over in place, nothing is sent twice. seamless: sent to both places for a while, nothing is lost."`
 	Trigger string   `json:"trigger,omitempty" yaml:"trigger" enum:"signed,ports,open" doc:"What may move its devices. signed: a request signed with the device's key. ports: any request from a port of the list. open: any request with a MAC address of the device. Empty: signed for devices with a key, ports for others."`
-	Ports   []string `json:"ports,omitempty" yaml:"ports" doc:"Ports where its devices may attach, for trigger ports, like 00000000000000a1/3."`
-	Overlap string   `json:"overlap,omitempty" yaml:"overlap" doc:"How long after a seamless move packets still go to the old place, too; up to 10s. Empty: 200ms."`
+	Ports   []string `json:"ports,omitempty" yaml:"ports" format:"dpid-port" doc:"Ports where its devices may attach, for trigger ports, like 00000000000000a1/3."`
+	Overlap string   `json:"overlap,omitempty" yaml:"overlap" format:"go-duration" doc:"How long after a seamless move packets still go to the old place, too; up to 10s. Empty: 200ms."`
 }
 
 // PoolSpec is a pool of addresses as an operator writes it.
 type PoolSpec struct {
-	Prefix     string   `json:"prefix,omitempty" yaml:"prefix" doc:"Subnet that devices are told of, like 10.8.0.0/24."`
-	First      string   `json:"first,omitempty" yaml:"first" doc:"First address that is given out. Empty: the first of the prefix."`
-	Last       string   `json:"last,omitempty" yaml:"last" doc:"Last address that is given out. Empty: the last of the prefix."`
-	Gateway    string   `json:"gateway,omitempty" yaml:"gateway" doc:"Router that devices are told of, an address of the prefix."`
-	GatewayMAC string   `json:"gateway_mac,omitempty" yaml:"gateway_mac" doc:"MAC address by which ARP for the gateway is answered. Empty: that of the router at the uplink roots, found by ARP."`
-	Server     string   `json:"server,omitempty" yaml:"server" doc:"Address of the DHCP server towards devices. Empty: the gateway's."`
-	LeaseTime  string   `json:"lease_time,omitempty" yaml:"lease_time" doc:"How long a lease holds, 1m to 8760h. Empty: 1h."`
-	DNS        []string `json:"dns,omitempty" yaml:"dns" doc:"Name servers that devices are told of, up to 8."`
+	Prefix     string   `json:"prefix,omitempty" yaml:"prefix" format:"ipv4-prefix" doc:"Subnet that devices are told of, like 10.8.0.0/24."`
+	First      string   `json:"first,omitempty" yaml:"first" format:"ipv4-address" doc:"First address that is given out. Empty: the first of the prefix."`
+	Last       string   `json:"last,omitempty" yaml:"last" format:"ipv4-address" doc:"Last address that is given out. Empty: the last of the prefix."`
+	Gateway    string   `json:"gateway,omitempty" yaml:"gateway" format:"ipv4-address" doc:"Router that devices are told of, an address of the prefix."`
+	GatewayMAC string   `json:"gateway_mac,omitempty" yaml:"gateway_mac" format:"mac" doc:"MAC address by which ARP for the gateway is answered. Empty: that of the router at the uplink roots, found by ARP."`
+	Server     string   `json:"server,omitempty" yaml:"server" format:"ipv4-address" doc:"Address of the DHCP server towards devices. Empty: the gateway's."`
+	LeaseTime  string   `json:"lease_time,omitempty" yaml:"lease_time" format:"go-duration" doc:"How long a lease holds, 1m to 8760h. Empty: 1h."`
+	DNS        []string `json:"dns,omitempty" yaml:"dns" maxItems:"8" format:"ipv4-address" doc:"Name servers that devices are told of, up to 8."`
 	MTU        int      `json:"mtu,omitempty" yaml:"mtu" doc:"MTU that devices are told of, 576 to 9216; 0: none."`
 	Domain     string   `json:"domain,omitempty" yaml:"domain" doc:"Domain name that devices are told of."`
 	Learn      bool     `json:"learn,omitempty" yaml:"learn" doc:"Gives addresses also to devices that nobody has registered; those at one port have at most half of them."`
@@ -53,12 +53,12 @@ type PoolSpec struct {
 
 // DeviceSpec is a device as an operator writes it.
 type DeviceSpec struct {
-	MACs  []string `json:"macs,omitempty" yaml:"macs" doc:"All its MAC addresses, those of its virtual interface included, up to 16. The first is the one that everybody beyond the edge sees, wherever it is."`
+	MACs  []string `json:"macs,omitempty" yaml:"macs" format:"mac" maxItems:"16" doc:"All its MAC addresses, those of its virtual interface included, up to 16. The first is the one that everybody beyond the edge sees, wherever it is."`
 	Class string   `json:"class,omitempty" yaml:"class" doc:"Its class."`
 	Pool  string   `json:"pool,omitempty" yaml:"pool" doc:"Pool of its address. Empty: the only pool there is."`
-	IP    string   `json:"ip,omitempty" yaml:"ip" doc:"Address that it always has. Empty: one of the pool."`
+	IP    string   `json:"ip,omitempty" yaml:"ip" format:"ipv4-address" doc:"Address that it always has. Empty: one of the pool."`
 	Key   string   `json:"key,omitempty" yaml:"key" doc:"Key by which it signs its requests, 64 hex digits. It is never shown."`
-	Ports []string `json:"ports,omitempty" yaml:"ports" doc:"Ports where it may attach, for trigger ports, beside those of its class."`
+	Ports []string `json:"ports,omitempty" yaml:"ports" format:"dpid-port" doc:"Ports where it may attach, for trigger ports, beside those of its class."`
 }
 
 // reader reads fields of an input and collects what is wrong. What makes sense

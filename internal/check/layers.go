@@ -85,6 +85,7 @@ func Layers() []Layer {
 		{Dir: "qos/integration", Tests: []string{"qos", "ovsdb", "network", "openflow", "event", "store", "api", "config", "controller", "lab", "experiment"}},
 
 		{Dir: "api", May: []string{"event", "store", "pki"}},
+		{Dir: "api/conformance", Tests: []string{"api", "network", "openflow", "pki"}},
 		{Dir: "dashboard"},
 		{Dir: "dashboard/integration", Tests: []string{"config", "controller", "experiment", "lab", "openflow"}},
 		{Dir: "config", May: []string{"openflow", "network", "pki", "sos", "handover", "qos", "ovsdb"}},

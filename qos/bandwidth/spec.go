@@ -23,12 +23,12 @@ const (
 
 // Spec is a definition of critical traffic as an operator writes it.
 type Spec struct {
-	Name        string     `json:"name" doc:"Name of the definition" example:"backup"`
-	Rate        int64      `json:"rate" doc:"Bandwidth that each flow requires, in bit/s, counted as links count it, headers included" example:"10000000"`
-	ReverseRate *int64     `json:"reverse_rate,omitempty" doc:"Bandwidth required in the reverse direction, in bit/s; a 32nd of rate, if left out, for acknowledgements"`
+	Name        string     `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$" patternDescription:"letters, digits, dots, dashes, at most 63, a letter or digit first" doc:"Name of the definition" example:"backup"`
+	Rate        int64      `json:"rate" minimum:"1" maximum:"1000000000000" doc:"Bandwidth that each flow requires, in bit/s, counted as links count it, headers included" example:"10000000"`
+	ReverseRate *int64     `json:"reverse_rate,omitempty" minimum:"0" maximum:"1000000000000" doc:"Bandwidth required in the reverse direction, in bit/s; a 32nd of rate, if left out, for acknowledgements"`
 	Match       match.Flow `json:"match" doc:"Which packets are critical. Each connection among them, or pair of hosts, is a flow"`
 	Once        bool       `json:"once,omitempty" doc:"Decide when a flow begins, and only then; otherwise one for which there was no room is accepted when there is"`
-	IdleTimeout string     `json:"idle_timeout,omitempty" doc:"How long a flow is silent before it is over, 1s to 18h; 30s, if left out" example:"30s"`
+	IdleTimeout string     `json:"idle_timeout,omitempty" format:"go-duration" doc:"How long a flow is silent before it is over, 1s to 18h; 30s, if left out" example:"30s"`
 }
 
 // Definition is a Spec that has been checked.

@@ -115,7 +115,7 @@ func (s *Service) getReservations(context.Context, *struct{}) (*reservations, er
 	out := &reservations{Body: []Reservation{}}
 	for _, l := range s.book.Lines() {
 		out.Body = append(out.Body, Reservation{
-			Link: l.Link.String(), Capacity: l.Capacity, Used: l.Used, Promised: l.Promised, Unseen: l.Unseen, Available: l.Available, For: l.Keys,
+			Link: l.Link.String(), Capacity: l.Capacity, Used: l.Used, Promised: l.Promised, Unseen: l.Unseen, Available: l.Available, For: append([]reserve.Key{}, l.Keys...),
 		})
 	}
 	return out, nil

@@ -29,7 +29,7 @@ type Nothing struct{}
 
 // ByName is the path of what is done to one class or definition.
 type ByName struct {
-	Name string `path:"name" maxLength:"64" doc:"Its name"`
+	Name string `path:"name" doc:"Its name"`
 }
 
 // Refuse makes a problem document of what is wrong with a request.

@@ -26,7 +26,7 @@ func (s *Service) Register(a *api.API) {
 
 	register(h, http.MethodGet, "agents", "List the agents", s.getAgents)
 	register(h, http.MethodPost, "agents", "Add an agent", s.postAgent)
-	register(h, http.MethodPost, "agents/announce", "Announce oneself as an agent", s.postAnnounce)
+	register(h, http.MethodPost, "agents/"+announcePath, "Announce oneself as an agent", s.postAnnounce)
 	register(h, http.MethodDelete, "agents/{name}", "Remove an agent", s.deleteAgent)
 	register(h, http.MethodPost, "agents/{name}/drain", "Let an agent take no new sessions, or take them again", s.postDrain)
 

@@ -16,12 +16,15 @@ import (
 
 var agentName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 
+// announcePath is where agents announce themselves, beside the agents' names.
+const announcePath = "announce"
+
 // AgentSpec is an agent as an operator adds it, or as it announces itself.
 type AgentSpec struct {
-	Name        string   `json:"name" example:"agent-1" doc:"Lower-case letters, digits, dots and dashes"`
-	URL         string   `json:"url" example:"https://192.0.2.7:7443" doc:"Where its control API listens"`
-	Addrs       []string `json:"addrs" example:"[\"10.0.0.11\"]" doc:"Its data addresses, at most one of each family"`
-	MaxSessions int      `json:"max_sessions,omitempty" doc:"Bound of its sessions; 0: it decides"`
+	Name        string   `json:"name" example:"agent-1" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$" patternDescription:"1 to 63 lower-case letters, digits, dots and dashes" doc:"Lower-case letters, digits, dots and dashes"`
+	URL         string   `json:"url" pattern:"^https?://(?:\\[[0-9A-Fa-f:.]+\\]|[0-9A-Za-z.-]+):[0-9]{1,5}/?$" patternDescription:"a URL like https://192.0.2.7:7443" example:"https://192.0.2.7:7443" doc:"Where its control API listens"`
+	Addrs       []string `json:"addrs" format:"ip-address" minItems:"1" maxItems:"2" example:"[\"10.0.0.11\"]" doc:"Its data addresses, at most one of each family"`
+	MaxSessions int      `json:"max_sessions,omitempty" minimum:"0" maximum:"1000000" doc:"Bound of its sessions; 0: it decides"`
 }
 
 // Parse turns the specification into a record, or says everything that is wrong.
@@ -30,6 +33,9 @@ func (a AgentSpec) Parse() (AgentRecord, []Fault) {
 	var faults []Fault
 	if !agentName.MatchString(a.Name) {
 		faults = append(faults, Fault{"name", a.Name, "1 to 63 lower-case letters, digits, dots and dashes"})
+	}
+	if a.Name == announcePath {
+		faults = append(faults, Fault{"name", a.Name, "another name: this one is a path of the API, so the agent could not be removed"})
 	}
 	u, err := url.Parse(a.URL)
 	if err != nil || u.Host == "" || u.Port() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {

@@ -48,18 +48,18 @@ func DefaultConfig() Config {
 type ConfigChange struct {
 	Enabled            *bool    `json:"enabled,omitempty"`
 	Tuning             *Tuning  `json:"tuning,omitempty"`
-	Metric             *string  `json:"metric,omitempty"`
-	EqualLatency       *string  `json:"equal_latency,omitempty"`
-	Balance            *Balance `json:"balance,omitempty"`
-	Idle               *string  `json:"idle,omitempty"`
-	PrepareTimeout     *string  `json:"prepare_timeout,omitempty"`
-	RulesTimeout       *string  `json:"rules_timeout,omitempty"`
-	CommitTimeout      *string  `json:"commit_timeout,omitempty"`
-	SilentAfter        *string  `json:"silent_after,omitempty"`
-	PeerTimeout        *string  `json:"peer_timeout,omitempty"`
-	MaxSetups          *int     `json:"max_setups,omitempty"`
-	MaxSetupsPerClient *int     `json:"max_setups_per_client,omitempty"`
-	History            *int     `json:"history,omitempty"`
+	Metric             *string  `json:"metric,omitempty" enum:"latency,hops,utilisation,capacity"`
+	EqualLatency       *string  `json:"equal_latency,omitempty" format:"go-duration" minLength:"1" doc:"0s to 1s"`
+	Balance            *Balance `json:"balance,omitempty" enum:"sessions,throughput"`
+	Idle               *string  `json:"idle,omitempty" format:"go-duration" minLength:"1" doc:"10s to 168h"`
+	PrepareTimeout     *string  `json:"prepare_timeout,omitempty" format:"go-duration" minLength:"1" doc:"50ms to 10s"`
+	RulesTimeout       *string  `json:"rules_timeout,omitempty" format:"go-duration" minLength:"1" doc:"50ms to 10s"`
+	CommitTimeout      *string  `json:"commit_timeout,omitempty" format:"go-duration" minLength:"1" doc:"50ms to 30s"`
+	SilentAfter        *string  `json:"silent_after,omitempty" format:"go-duration" minLength:"1" doc:"1.5s to 1m"`
+	PeerTimeout        *string  `json:"peer_timeout,omitempty" format:"go-duration" minLength:"1" doc:"3s to 1h"`
+	MaxSetups          *int     `json:"max_setups,omitempty" minimum:"1" maximum:"65536"`
+	MaxSetupsPerClient *int     `json:"max_setups_per_client,omitempty" minimum:"1" maximum:"65536"`
+	History            *int     `json:"history,omitempty" minimum:"0" maximum:"100000"`
 }
 
 // Apply returns the changed configuration, or everything that is wrong.

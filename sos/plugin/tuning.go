@@ -15,10 +15,10 @@ const MaxPaths = 8
 // level above: entry, configuration, the agent's own default.
 type Tuning struct {
 	Connections       int    `json:"connections,omitempty" minimum:"0" maximum:"64" doc:"Connections between the agents; 0: chosen by the agent from what it measures"`
-	ChunkBytes        int    `json:"chunk_bytes,omitempty" doc:"Bytes that travel on one connection at a time, 4096 to 16777216; 0: the agent's default"`
+	ChunkBytes        int    `json:"chunk_bytes,omitempty" minimum:"0" maximum:"16777216" doc:"Bytes that travel on one connection at a time, 4096 to 16777216; 0: the agent's default"`
 	Queue             int    `json:"queue,omitempty" minimum:"0" maximum:"1024" doc:"Chunks by which one connection may run ahead; 0: the agent's default"`
-	Transport         string `json:"transport,omitempty" example:"tcp" doc:"How the agents speak to each other: tcp"`
-	CongestionControl string `json:"congestion_control,omitempty" example:"bbr" doc:"Congestion control between the agents, one that their kernels have"`
+	Transport         string `json:"transport,omitempty" pattern:"^(?:tcp)?$" patternDescription:"tcp, the transport that agents of this version have" example:"tcp" doc:"How the agents speak to each other: tcp"`
+	CongestionControl string `json:"congestion_control,omitempty" pattern:"^(?:[a-z][a-z0-9_-]{0,14})?$" patternDescription:"a name from /proc/sys/net/ipv4/tcp_available_congestion_control, such as bbr" example:"bbr" doc:"Congestion control between the agents, one that their kernels have"`
 	TLS               *bool  `json:"tls,omitempty" doc:"Encrypt the data between the agents"`
 	Paths             int    `json:"paths,omitempty" minimum:"0" maximum:"8" doc:"Disjoint paths to spread the connections over; 0 means 1"`
 }

@@ -76,9 +76,9 @@ func (w Whitelist) NextChange(after time.Time) time.Time {
 // EntrySpec is a whitelist entry as an operator writes it.
 type EntrySpec struct {
 	Name    string     `json:"name,omitempty" maxLength:"64" doc:"What the entry is for, in the operator's words"`
-	Clients []string   `json:"clients" doc:"Who may: addresses or prefixes" example:"[\"10.0.0.0/24\"]"`
-	Servers []string   `json:"servers" doc:"To which servers: addresses or prefixes" example:"[\"10.1.0.7\"]"`
-	Ports   []string   `json:"ports" doc:"At which server ports: ports or ranges" example:"[\"443\",\"8000-8099\"]"`
+	Clients []string   `json:"clients" format:"ip-prefix" minItems:"1" maxItems:"16" doc:"Who may: addresses or prefixes" example:"[\"10.0.0.0/24\"]"`
+	Servers []string   `json:"servers" format:"ip-prefix" minItems:"1" maxItems:"16" doc:"To which servers: addresses or prefixes" example:"[\"10.1.0.7\"]"`
+	Ports   []string   `json:"ports" format:"port-range" minItems:"1" maxItems:"16" doc:"At which server ports: ports or ranges" example:"[\"443\",\"8000-8099\"]"`
 	Start   *time.Time `json:"start,omitempty" doc:"When it begins; now, if left out"`
 	Stop    *time.Time `json:"stop,omitempty" doc:"When it ends; never, if left out. Transfers under way go on"`
 	Tuning  Tuning     `json:"tuning,omitzero" doc:"Parameters for these transfers; what is left out is taken from the configuration"`

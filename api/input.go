@@ -1,0 +1,126 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// jsonFormat reads bodies as the OpenAPI document describes them, where encoding/json and
+// huma are more generous or less: null is not the same as left out, and 3.0 is a whole
+// number.
+var jsonFormat = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshal}
+
+func unmarshal(data []byte, v any) error {
+	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
+		return err // with what encoding/json says of the whole text
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	var tree any
+	if err := d.Decode(&tree); err != nil {
+		return err
+	}
+	tree, changed, err := plain(tree, "body")
+	if err != nil {
+		return err
+	}
+	if changed {
+		if data, err = json.Marshal(tree); err != nil {
+			return err
+		}
+	}
+	return json.Unmarshal(data, v)
+}
+
+// plain refuses null and writes whole numbers without a fraction. changed says whether
+// there was one.
+func plain(v any, where string) (_ any, changed bool, err error) {
+	switch v := v.(type) {
+	case nil:
+		return nil, false, fmt.Errorf("%s is null: leave out what is not to be set", where)
+	case json.Number:
+		whole, ok := wholeNumber(v.String())
+		return json.Number(whole), ok, nil
+	case []any:
+		for i := range v {
+			var c bool
+			if v[i], c, err = plain(v[i], fmt.Sprintf("%s[%d]", where, i)); err != nil {
+				return nil, false, err
+			}
+			changed = changed || c
+		}
+	case map[string]any:
+		for key := range v {
+			var c bool
+			if v[key], c, err = plain(v[key], where+"."+key); err != nil {
+				return nil, false, err
+			}
+			changed = changed || c
+		}
+	}
+	return v, changed, nil
+}
+
+// wholeNumber writes numbers like 3.0 and 1e3 as 3 and 1000.
+func wholeNumber(text string) (_ string, changed bool) {
+	if !strings.ContainsAny(text, ".eE") {
+		return text, false
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > exact {
+		return text, false
+	}
+	return strconv.FormatInt(int64(f), 10), true
+}
+
+// checkQuery refuses what huma takes for left out, or does not look at: a query that
+// cannot be read, a parameter that is given twice, and one that is given without a value
+// and needs one.
+func (a *API) checkQuery(ctx huma.Context, next func(huma.Context)) {
+	u := ctx.URL()
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		a.refuseQuery(ctx, &huma.ErrorDetail{Location: "query", Value: u.RawQuery, Message: "a query with its special characters written as %XX: " + err.Error()})
+		return
+	}
+	var wrong []error
+	for _, p := range ctx.Operation().Parameters {
+		if p.In == "query" {
+			wrong = append(wrong, a.checkParameter(p, query[p.Name])...)
+		}
+	}
+	if len(wrong) > 0 {
+		a.refuseQuery(ctx, wrong...)
+		return
+	}
+	next(ctx)
+}
+
+func (a *API) refuseQuery(ctx huma.Context, wrong ...error) {
+	_ = huma.WriteErr(a.huma, ctx, http.StatusUnprocessableEntity, "validation failed", wrong...) // the client is gone if this fails
+}
+
+func (a *API) checkParameter(p *huma.Param, given []string) []error {
+	switch {
+	case len(given) > 1 && (p.Explode == nil || !*p.Explode):
+		return []error{&huma.ErrorDetail{Location: "query." + p.Name, Value: given, Message: "the parameter once"}}
+	case len(given) != 1 || given[0] != "":
+		return nil
+	}
+	if p.Schema.Type == huma.TypeArray {
+		return nil // a list of nothing
+	}
+	at, result := huma.NewPathBuffer(nil, 0), &huma.ValidateResult{}
+	at.Push("query")
+	at.Push(p.Name)
+	huma.Validate(a.huma.OpenAPI().Components.Schemas, p.Schema, at, huma.ModeWriteToServer, "", result)
+	return result.Errors
+}
