@@ -31,8 +31,10 @@ var (
 )
 
 // load reads configuration, whitelist, agents and edges from the store and starts to
-// follow the agents.
+// follow the agents. Changes wait: one made in between would be in the store alone.
 func (s *Service) load(ctx context.Context) error {
+	s.changes.Lock()
+	defer s.changes.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	cfg := DefaultConfig()
