@@ -276,19 +276,32 @@ func (c *Controller) Run(ctx context.Context) error {
 	stopAPI := c.part(ctx, fail, "api", func(ctx context.Context) error { return c.api.Run(ctx, c.listener) })
 	<-ctx.Done()
 	c.log.Info("controller stops")
-	stopAPI()
-	for _, stop := range stopServices {
-		stop()
-	}
-	stopNetwork()
-	stopStore()
-	c.bus.Close()
+	stopped := make(chan error, 1)
+	go func() { // ends with the parts, or with the process
+		stopAPI()
+		for _, stop := range stopServices {
+			stop()
+		}
+		stopNetwork()
+		stopStore()
+		c.bus.Close()
+		stopped <- c.store.Close()
+	}()
 	err := context.Cause(ctx)
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
-	return errors.Join(err, c.store.Close())
+	select {
+	case closed := <-stopped:
+		return errors.Join(err, closed)
+	case <-time.After(stopTimeout):
+		return errors.Join(err, fmt.Errorf("controller: not all of it has stopped after %v", stopTimeout))
+	}
 }
+
+// stopTimeout bounds how long the parts may take to stop. It is less than what the
+// package's unit allows.
+const stopTimeout = 18 * time.Second
 
 // part runs one part in a goroutine of its own; the function it returns stops
 // the part and waits for its end. A part that ends by itself takes the

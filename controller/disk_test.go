@@ -141,6 +141,43 @@ func (p *program) whitelisted(t *testing.T) int {
 	return len(all)
 }
 
+// changes are writes of other kinds, which all succeed once.
+var changes = []struct{ method, path, body string }{
+	{http.MethodPatch, "sos/config", `{"idle":"90s"}`},
+	{http.MethodPost, "sos/disable", ""},
+	{http.MethodPost, "sos/agents", `{"name":"west","url":"https://192.0.2.7:8440","addrs":["10.0.0.11"]}`},
+	{http.MethodPut, "handover/pools/campus", `{"prefix":"10.9.0.0/24","gateway":"10.9.0.1"}`},
+	{http.MethodPost, "qos/critical", `{"name":"backup","rate":1000,"match":{"tcp_dst":"80"}}`},
+}
+
+// state is what the changes would change.
+func (p *program) state(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, path := range []string{"sos/config", "sos/agents", "handover/pools", "qos/critical"} {
+		status, text := p.ask(t, http.MethodGet, "/api/v1/"+path, "")
+		if status != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, status, text)
+		}
+		all.WriteString(text)
+	}
+	return all.String()
+}
+
+// refusesChanges fails unless all changes are refused and change nothing.
+func (p *program) refusesChanges(t *testing.T, disk string) {
+	t.Helper()
+	before := p.state(t)
+	for _, c := range changes {
+		if status, text := p.ask(t, c.method, "/api/v1/"+c.path, c.body); status != http.StatusServiceUnavailable || !strings.Contains(text, disk) {
+			t.Errorf("%s %s on the full disk: %d %s", c.method, c.path, status, text)
+		}
+	}
+	if after := p.state(t); after != before {
+		t.Errorf("what was refused has changed\n%s\nto\n%s", before, after)
+	}
+}
+
 // refusesWrites fails unless writes are refused, with the reason, many times in a row,
 // and everything else goes on.
 func (p *program) refusesWrites(t *testing.T, way *path, disk string, port uint16, entries int) {
@@ -207,6 +244,7 @@ func TestFullDisk(t *testing.T) {
 	writers.Wait()
 	c.refusesWrites(t, way, disk, 1001, 20)
 	entries := c.whitelisted(t)
+	c.refusesChanges(t, disk)
 
 	for i, how := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGTERM} {
 		c.end(t, how)
@@ -232,6 +270,11 @@ func TestFullDisk(t *testing.T) {
 			t.Fatalf("write %d with room again: %d %s", n, status, text)
 		}
 	}
+	for _, change := range changes {
+		if status, text := c.ask(t, change.method, "/api/v1/"+change.path, change.body); status/100 != 2 {
+			t.Errorf("%s %s with room again: %d %s", change.method, change.path, status, text)
+		}
+	}
 	entries = c.whitelisted(t)
 	var s Status
 	c.read(t, "/api/v1/status", &s)
@@ -248,4 +291,26 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("after all of it: %d entries, %d before", n, entries)
 	}
 	c.calm(t)
+}
+
+// Where there is no store yet, a full disk is a sentence that says how much is needed.
+func TestFirstStartOnFullDisk(t *testing.T) {
+	binary := selfbuild.Binary(t)
+	disk := smallDisk(t, "64m")
+	dir := filepath.Join(disk, "sluice")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	free := fill(t, disk)
+	c := startProgram(t, binary, dir)
+	c.ends(t)
+	if text := c.log.String(); c.cmd.ProcessState.ExitCode() != 1 || strings.Count(text, "\n") != 1 || !strings.Contains(text, dir+" is full") || !strings.Contains(text, "40.0 MiB are needed") {
+		t.Errorf("%v:\n%s", c.cmd.ProcessState, text)
+	}
+	free()
+	c = startProgram(t, binary, dir)
+	c.ready(t, dir)
+	if status, text := c.whitelist(t, 1); status != http.StatusOK {
+		t.Errorf("a write with room: %d %s", status, text)
+	}
 }

@@ -18,8 +18,12 @@ import (
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
-// openTimeout bounds how long a store may take to answer for the first time.
-const openTimeout = 30 * time.Second
+const (
+	// openTimeout bounds how long a store may take to answer for the first time.
+	openTimeout = 30 * time.Second
+	// openSlow is how long it is waited for without a word.
+	openSlow = 2 * time.Second
+)
 
 // roomy is a store that may have no room for writes.
 type roomy interface {
@@ -82,6 +86,8 @@ func openStore(ctx context.Context, c *config.Controller, log *slog.Logger) (sto
 	case "etcd":
 		return openCluster(ctx, c.Store, log)
 	}
+	slow := time.AfterFunc(openSlow, func() { log.Info("the store is being read", "data_dir", c.DataDir) })
+	defer slow.Stop()
 	s, err := etcdstore.OpenEmbedded(ctx, etcdstore.EmbeddedOptions{
 		Dir: c.DataDir, Log: log, MinFree: uint64(c.Store.MinFree),
 		Snapshots: etcdstore.SnapshotOptions{Keep: c.Store.Snapshots.Keep, Every: c.Store.Snapshots.Every, MaxBytes: int64(c.Store.Snapshots.MaxSize)},

@@ -114,8 +114,21 @@ func (e *embedded) start(ctx context.Context) error {
 		e.room.close()
 		return err
 	}
-	backend := e.server.Server.Backend()
-	return e.room.open(backend.Size, backend.ForceCommit)
+	return e.room.open(e.server.Server.Backend().Size, e.commit)
+}
+
+// commit has etcd write what is in its database so far. It hangs if etcd breaks over it, so
+// nobody waits for it longer than that.
+func (e *embedded) commit() {
+	done := make(chan struct{})
+	go func() { // ends with the commit, or with the process
+		e.server.Server.Backend().ForceCommit()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-e.broken.ctx.Done():
+	}
 }
 
 // boot starts etcd and waits until it answers. It may break meanwhile, and hang then.
@@ -242,8 +255,12 @@ func (s *Store) Run(ctx context.Context, told func(*store.NoRoomError)) error {
 		ctx, stop := context.WithCancel(ctx)
 		var wg sync.WaitGroup
 		wg.Go(func() { s.keepSnapshots(ctx, o) })
-		defer wg.Wait()
-		defer stop()
+		defer func() {
+			stop()
+			if s.embedded.broken.ctx.Err() == nil { // or it may hang with etcd
+				wg.Wait()
+			}
+		}()
 	}
 	t := time.NewTicker(lookAgain)
 	defer t.Stop()

@@ -138,7 +138,7 @@ func noRoom(err error) bool {
 func (r *room) prepare(found Report) error {
 	if found.Fresh {
 		free, err := freeBytes(r.dir)
-		if need := r.need + 2*segment; err == nil && free < need {
+		if need := r.need + 2*segment + ahead; err == nil && free < need {
 			err = &store.NoRoomError{Path: r.dir, Free: free, Need: need}
 		}
 		return err

@@ -50,6 +50,14 @@ func (s *Store) over() error {
 	return nil
 }
 
+// why is the reason of an operation's error: that etcd has broken meanwhile, if it has.
+func (s *Store) why(err error) error {
+	if s.embedded != nil && s.embedded.broken.ctx.Err() != nil {
+		return context.Cause(s.embedded.broken.ctx)
+	}
+	return err
+}
+
 // beginWrite is begin for an operation that writes so many bytes: an embedded store
 // accepts it only if it has the room.
 func (s *Store) beginWrite(ctx context.Context, bytes int) (context.Context, func(), error) {
@@ -101,7 +109,7 @@ func (s *Store) Get(ctx context.Context, key string) (store.Entry, error) {
 	defer done()
 	resp, err := s.client.Get(ctx, s.prefix+key)
 	if err != nil {
-		return store.Entry{}, fmt.Errorf("etcdstore: get %q: %w", key, err)
+		return store.Entry{}, fmt.Errorf("etcdstore: get %q: %w", key, s.why(err))
 	}
 	if len(resp.Kvs) == 0 {
 		return store.Entry{}, fmt.Errorf("etcdstore: get %q: %w", key, store.ErrNotFound)
@@ -128,7 +136,7 @@ func (s *Store) List(ctx context.Context, prefix string) ([]store.Entry, error) 
 	key, opts := s.below(prefix)
 	resp, err := s.client.Get(ctx, key, append(opts, clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend))...)
 	if err != nil {
-		return nil, fmt.Errorf("etcdstore: list %q: %w", prefix, err)
+		return nil, fmt.Errorf("etcdstore: list %q: %w", prefix, s.why(err))
 	}
 	var out []store.Entry
 	for _, kv := range resp.Kvs {
@@ -154,7 +162,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	defer done()
 	resp, err := s.client.Delete(ctx, s.prefix+key)
 	if err != nil {
-		return fmt.Errorf("etcdstore: delete %q: %w", key, err)
+		return fmt.Errorf("etcdstore: delete %q: %w", key, s.why(err))
 	}
 	if resp.Deleted == 0 {
 		return fmt.Errorf("etcdstore: delete %q: %w", key, store.ErrNotFound)
@@ -187,7 +195,7 @@ func (s *Store) Apply(ctx context.Context, ops ...store.Op) error {
 	}
 	resp, err := s.client.Txn(ctx).If(conditions...).Then(then...).Commit()
 	if err != nil {
-		return fmt.Errorf("etcdstore: apply %s: %w", keys(ops), err)
+		return fmt.Errorf("etcdstore: apply %s: %w", keys(ops), s.why(err))
 	}
 	if !resp.Succeeded {
 		return fmt.Errorf("etcdstore: apply %s: %w", keys(ops), store.ErrConflict)
