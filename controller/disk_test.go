@@ -246,12 +246,16 @@ func TestFullDisk(t *testing.T) {
 	entries := c.whitelisted(t)
 	c.refusesChanges(t, disk)
 
-	for i, how := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGTERM} {
+	for i, how := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGTERM, syscall.SIGKILL} {
 		c.end(t, how)
 		stop()
 		c.calm(t)
 		if n := strings.Count(c.log.String(), "\n"); n > 60 {
 			t.Errorf("%d lines of log:\n%s", n, c.log)
+		}
+		if i == 3 { // as if an earlier version had left the folder: no room for the log's next file
+			removeAll(t, dir, "etcd/member/wal/*.tmp")
+			removeAll(t, dir, "log.spare")
 		}
 		fill(t, disk) // what it has given back as well
 		c = startProgram(t, binary, dir)
@@ -263,6 +267,7 @@ func TestFullDisk(t *testing.T) {
 		c.refusesWrites(t, way, disk, 1002+uint16(i), entries)
 	}
 
+	eventually(t, "etcd has no room for its log's next file", func() bool { return strings.Contains(c.log.String(), "failed to preallocate") })
 	free()
 	eventually(t, "writes are accepted again", func() bool { status, _ := c.whitelist(t, 100); return status == http.StatusOK })
 	for n := range 100 { // and go on to be

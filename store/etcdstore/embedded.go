@@ -34,6 +34,8 @@ const (
 	segment = 4 << 20
 	// lookAgain is how often the file system is looked at.
 	lookAgain = 250 * time.Millisecond
+	// renewTimeout bounds the start of an etcd in the place of another.
+	renewTimeout = 30 * time.Second
 )
 
 // etcd has the size of its log's files in a variable.
@@ -240,11 +242,46 @@ func (s *Store) Room() *store.NoRoomError {
 	if s.embedded == nil {
 		return nil
 	}
+	s.use.RLock()
+	defer s.use.RUnlock()
 	return s.embedded.room.now()
 }
 
+// renew starts another etcd in the place of one that does not see that there is room
+// again. Watches end; operations wait.
+func (s *Store) renew(ctx context.Context) error {
+	if err := s.over(); err != nil {
+		return err
+	}
+	s.use.RLock()
+	spent := s.embedded.room.spent()
+	s.use.RUnlock()
+	if !spent {
+		return nil
+	}
+	s.mu.Lock()
+	s.endEra()
+	s.mu.Unlock()
+	s.use.Lock()
+	defer s.use.Unlock()
+	s.watches.Wait()
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	defer cancel()
+	_ = s.client.Close() // it says that its context has ended
+	s.embedded.stop()
+	if err := s.embedded.start(ctx); err != nil {
+		s.embedded.broken.cause(err)
+		return err
+	}
+	s.client = v3client.New(s.embedded.server.Server)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.era, s.endEra = context.WithCancel(s.life)
+	return nil
+}
+
 // Run looks after an embedded store until ctx ends, or until its etcd breaks and with it
-// the store. told hears when writes begin to be refused, with the reason, and nil when
+// the store: it keeps snapshots, and starts etcd anew if that is needed to write again. told hears when writes begin to be refused, with the reason, and nil when
 // they are accepted again. It must not wait.
 func (s *Store) Run(ctx context.Context, told func(*store.NoRoomError)) error {
 	if s.embedded == nil {
@@ -276,8 +313,8 @@ func (s *Store) Run(ctx context.Context, told func(*store.NoRoomError)) error {
 		case <-s.embedded.broken.ctx.Done():
 			return context.Cause(s.embedded.broken.ctx)
 		case <-t.C:
-			if s.embedded.room.spent() {
-				return fmt.Errorf("etcdstore: etcd found the file system of %s full and does not see that there is room again: it has to be started anew", s.embedded.opts.Dir)
+			if err := s.renew(ctx); err != nil {
+				return err
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -115,14 +116,22 @@ func TestNextLogIsKept(t *testing.T) {
 	}
 }
 
-// An etcd that has found the file system full once needs to be started anew: nothing is
-// written by it any more, and Run ends as soon as there is room.
-func TestStuckLogEndsRun(t *testing.T) {
+// An etcd that has found the file system full once does not look again: nothing is written
+// by it any more, and as soon as there is room Run starts another in its place. Watches
+// end with the first one, as they may.
+func TestStuckLogIsOpenedAnew(t *testing.T) {
 	s, err := OpenEmbedded(t.Context(), EmbeddedOptions{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	if err := s.Put(t.Context(), "before", nil); err != nil {
+		t.Fatal(err)
+	}
+	changes, err := s.Watch(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.embedded.room.setStuck()
 	var refused *store.NoRoomError
 	if err := s.Put(t.Context(), "a", nil); !errors.As(err, &refused) {
@@ -130,8 +139,40 @@ func TestStuckLogEndsRun(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := s.Run(ctx, func(*store.NoRoomError) {}); err == nil || !strings.Contains(err.Error(), "started anew") {
-		t.Errorf("Run: %v", err)
+	var told []string
+	var asking sync.WaitGroup
+	for range 4 { // while it is started anew
+		asking.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := s.Get(t.Context(), "before"); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	err = s.Run(ctx, func(why *store.NoRoomError) {
+		told = append(told, fmt.Sprint(why != nil))
+		if why == nil {
+			cancel()
+		}
+	})
+	asking.Wait()
+	if err != nil || fmt.Sprint(told) != "[true false]" {
+		t.Errorf("Run: %v; it has told %v", err, told)
+	}
+	if c, open := <-changes; open {
+		t.Errorf("a watch of before reports %v", c)
+	}
+	changes, err = s.Watch(t.Context(), "")
+	if err := errors.Join(err, s.Put(t.Context(), "after", nil)); err != nil {
+		t.Fatal(err)
+	}
+	if c := <-changes; c.Key != "after" {
+		t.Errorf("a new watch reports %v", c)
+	}
+	if _, err := s.Get(t.Context(), "before"); err != nil {
+		t.Error(err)
 	}
 }
 

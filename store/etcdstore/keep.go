@@ -43,7 +43,9 @@ func (s *Store) keepSnapshots(ctx context.Context, o SnapshotOptions) {
 		case <-t.C:
 		}
 		wait = o.Every
+		s.use.RLock()
 		revision := s.embedded.server.Server.KV().Rev()
+		s.use.RUnlock()
 		if revision == taken {
 			continue
 		}
@@ -72,7 +74,10 @@ func (s *Store) takeSnapshot(ctx context.Context, o SnapshotOptions) error {
 	if err := clearUnfinished(dir); err != nil {
 		return err
 	}
-	if used := s.embedded.server.Server.Backend().SizeInUse(); used > o.MaxBytes {
+	s.use.RLock()
+	used := s.embedded.server.Server.Backend().SizeInUse()
+	s.use.RUnlock()
+	if used > o.MaxBytes {
 		return fmt.Errorf("etcdstore: the store holds %d bytes, and store.snapshots.max_size is %d", used, o.MaxBytes)
 	}
 	at := time.Now()

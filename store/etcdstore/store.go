@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -18,17 +19,24 @@ const watchQueue = 1024
 
 // Store keeps its entries in etcd. Make it with OpenEmbedded or OpenExternal.
 type Store struct {
-	client *clientv3.Client
 	prefix string
 	after  func() error // what to close after the client
 
-	embedded *embedded // nil for an external one
+	// use is held for reading by whoever uses what follows, and taken to replace it, which
+	// begins and ends with nobody using it.
+	use      sync.RWMutex
+	client   *clientv3.Client
+	embedded *embedded // nil for an external one; the pointer stays, what it has may change
 
 	// life ends with Close, and with it all operations and watches.
 	life    context.Context
 	end     context.CancelFunc
 	watches sync.WaitGroup
-	mu      sync.Mutex // guards starting a watch against Close
+	mu      sync.Mutex // guards starting a watch against Close, and era
+
+	// era ends with the etcd that is used, and with it all watches.
+	era    context.Context
+	endEra context.CancelFunc
 }
 
 var _ store.Store = (*Store)(nil)
@@ -36,6 +44,7 @@ var _ store.Store = (*Store)(nil)
 func newStore(c *clientv3.Client, prefix string, after func() error) *Store {
 	s := &Store{client: c, prefix: prefix, after: after}
 	s.life, s.end = context.WithCancel(context.Background())
+	s.era, s.endEra = context.WithCancel(s.life)
 	return s
 }
 
@@ -61,19 +70,16 @@ func (s *Store) why(err error) error {
 // beginWrite is begin for an operation that writes so many bytes: an embedded store
 // accepts it only if it has the room.
 func (s *Store) beginWrite(ctx context.Context, bytes int) (context.Context, func(), error) {
-	written := func() {}
-	if s.embedded != nil && s.over() == nil {
-		var err error
-		if written, err = s.embedded.room.admit(ctx, bytes); err != nil {
-			return nil, nil, err
-		}
-	}
 	ctx, done, err := s.begin(ctx)
+	if err != nil || s.embedded == nil {
+		return ctx, done, err
+	}
+	written, err := s.embedded.room.admit(ctx, bytes)
 	if err != nil {
-		written()
+		done()
 		return nil, nil, err
 	}
-	return ctx, func() { done(); written() }, nil
+	return ctx, func() { written(); done() }, nil
 }
 
 // begin returns the context of one operation.
@@ -86,7 +92,8 @@ func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 	stop := context.AfterFunc(s.life, cancel)
-	return ctx, func() { stop(); cancel() }, nil
+	s.use.RLock()
+	return ctx, func() { s.use.RUnlock(); stop(); cancel() }, nil
 }
 
 func (s *Store) entry(kv *mvccpb.KeyValue) store.Entry {
@@ -222,23 +229,20 @@ func keys(ops []store.Op) string {
 // Close implements store.Store.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	if s.life.Err() != nil {
+	if s.over() != nil { // an etcd that has broken ends with the process
 		s.mu.Unlock()
 		return nil
 	}
 	s.end()
 	s.mu.Unlock()
+	s.use.Lock() // all operations have ended then
+	defer s.use.Unlock()
 	s.watches.Wait()
-	var err error
-	if s.embedded == nil || s.embedded.broken.ctx.Err() == nil {
-		err = s.client.Close()
-	}
+	err := s.client.Close()
 	if s.after != nil {
-		if afterErr := s.after(); err == nil {
-			err = afterErr
-		}
+		err = errors.Join(err, s.after())
 	}
-	if err != nil && s.life.Err() == nil {
+	if err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("etcdstore: close: %w", err)
 	}
 	return nil

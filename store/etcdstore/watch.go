@@ -12,6 +12,8 @@ import (
 
 // Watch implements store.Store.
 func (s *Store) Watch(ctx context.Context, prefix string) (<-chan store.Change, error) {
+	s.use.RLock() // before it is registered: who replaces etcd waits for those that are
+	defer s.use.RUnlock()
 	ctx, cancel, err := s.beginWatch(ctx)
 	if err != nil {
 		return nil, err
@@ -43,7 +45,7 @@ func (s *Store) Watch(ctx context.Context, prefix string) (<-chan store.Change, 
 }
 
 // beginWatch registers a watch that Close waits for; its context ends with the
-// caller's and with the store.
+// caller's and with the etcd that is used.
 func (s *Store) beginWatch(ctx context.Context) (context.Context, func(), error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +54,7 @@ func (s *Store) beginWatch(ctx context.Context) (context.Context, func(), error)
 	}
 	s.watches.Add(1)
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.life, cancel)
+	stop := context.AfterFunc(s.era, cancel)
 	return ctx, func() { stop(); cancel() }, nil
 }
 
