@@ -113,6 +113,7 @@ type Hosts struct {
 	IgnoreVLAN bool                      `yaml:"ignore_vlan" doc:"Takes a MAC address for the same host whatever VLAN it is seen on: for networks that translate VLANs on the way."`
 	Subnets    []netip.Prefix            `yaml:"subnets" doc:"Subnets that stand in this network: their addresses are learned from any IP packet, not from ARP and neighbour discovery alone."`
 	Pinned     map[netip.Addr]PinnedHost `yaml:"pinned" doc:"Hosts whose place never changes, like servers and gateways, by address: what is said of them elsewhere is not believed."`
+	Confirm    time.Duration             `yaml:"confirm" min:"50ms" max:"10s" doc:"How long a host may take to answer where it was when it, or its address, is said to be elsewhere. If it does not, that is believed."`
 	HoldLimit  int                       `yaml:"hold_limit" min:"16" max:"1000000" doc:"How many packets of one switch may wait for services."`
 }
 
@@ -170,7 +171,7 @@ func DefaultController() *Controller {
 		},
 		Network: Network{
 			Discovery:     Discovery{Interval: time.Second, Timeout: 3500 * time.Millisecond, Window: 8},
-			Hosts:         Hosts{HoldLimit: 4096},
+			Hosts:         Hosts{HoldLimit: 4096, Confirm: 300 * time.Millisecond},
 			Forwarding:    Forwarding{Enabled: true, IdleTimeout: time.Minute, MaxRules: 100000, Metric: "hops"},
 			Measure:       "poll",
 			StatsInterval: 5 * time.Second,

@@ -60,6 +60,7 @@ var controllerWrongs = []wrong{
 	{"a role that is none", "api: {tls: {roles: {alice: admin}}}", 1, "api.tls.roles.alice", "admin", "controller, agent, switch, operator, neighbour"},
 	{"roles of a cluster", "store: {kind: etcd, endpoints: ['https://127.0.0.1:1'], tls: {ca: /dev/null, roles: {a: controller}}}", 1, "store.tls.roles", "", "remove it"},
 	{"roles without an authority", "api: {tls: {roles: {alice: operator}}}", 1, "api.tls.roles", "", "api.tls.ca"},
+	{"too little time to answer", "network: {hosts: {confirm: 1ms}}", 1, "network.hosts.confirm", "1ms", "from 50ms"},
 	{"negative duration", "network: {forwarding: {idle_timeout: -10s}}", 1, "network.forwarding.idle_timeout", "-10s", "from 1s"},
 	{"size with an unknown unit", "api: {max_body: 1Mib}", 1, "api.max_body", "1Mib", "4MiB"},
 	{"size too large", "api: {max_body: 1GiB}", 1, "api.max_body", "1GiB", "from 1KiB to 64MiB"},

@@ -146,6 +146,7 @@ func networkConfig(c *config.Controller) (network.Config, error) {
 		ForwardIdle: c.Network.Forwarding.IdleTimeout, ForwardRules: c.Network.Forwarding.MaxRules, ForwardMetric: metric,
 		DisableForwarding: !c.Network.Forwarding.Enabled,
 		IgnoreVLAN:        c.Network.Hosts.IgnoreVLAN, Subnets: c.Network.Hosts.Subnets, Pinned: pinned(c.Network.Hosts.Pinned),
+		HostConfirm:       c.Network.Hosts.Confirm,
 		DiscoveryInterval: c.Network.Discovery.Interval, DiscoveryTimeout: c.Network.Discovery.Timeout,
 		LatencyWindow: c.Network.Discovery.Window,
 		StatsInterval: c.Network.StatsInterval, Measure: measures[c.Network.Measure],

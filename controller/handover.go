@@ -39,5 +39,6 @@ func newHandover(c *Controller) (Service, error) {
 	}
 	c.net.AddHandler(plugin.HandlerPriority, s)
 	c.net.Subscribe(s.NetworkChanged)
+	c.net.KeepHosts(s.Keeps)
 	return s, nil
 }

@@ -29,7 +29,8 @@ const (
 	HostChanged
 	// SwitchRefused: a switch was not let in, for its Reason.
 	SwitchRefused
-	// HostRefused: a host, or its address, was not learned behind a port, for its Reason.
+	// HostRefused: what was said of a host behind a port is not believed, for its Reason.
+	// Host is the one that is known, if it is.
 	HostRefused
 )
 

@@ -35,7 +35,7 @@ type forwardHandler struct{ n *Network }
 func (forwardHandler) Name() string { return "forwarding" }
 
 func (h forwardHandler) HandlePacketIn(p *PacketIn) Verdict {
-	if p.Headers.EthDst != probeMAC {
+	if p.Headers.EthDst != probeMAC && h.n.judge(p) == Continue {
 		_ = h.n.forward(p, p.Switch) // a drop is counted where it happens
 	}
 	return Stop

@@ -3,6 +3,7 @@ package network
 import (
 	"time"
 
+	"github.com/sluice-net/sluice/network/hosts"
 	"github.com/sluice-net/sluice/network/packet"
 )
 
@@ -37,7 +38,8 @@ type PacketIn struct {
 	Headers packet.Headers
 	At      time.Time
 
-	buffer uint32 // the switch's own copy of the packet, if it keeps one
+	buffer uint32         // the switch's own copy of the packet, if it keeps one
+	claims []hosts.Change // what it has changed about hosts, or was to
 }
 
 // Priorities of the built-in handlers of the chain; services stand between

@@ -14,6 +14,16 @@ func (n *Network) Hosts() []Host { return n.hosts.All() }
 // HostByIP finds the host that has claimed an address.
 func (n *Network) HostByIP(a netip.Addr) (Host, bool) { return n.hosts.ByIP(a) }
 
+// RefusedClaims counts what was said of hosts and not believed, by why: full, pinned,
+// answered where it was, crowded.
+func (n *Network) RefusedClaims() map[string]uint64 {
+	out := map[string]uint64{}
+	for why, count := range n.hosts.Refused() {
+		out[why.String()] = count
+	}
+	return out
+}
+
 // HostByMAC finds the host with this address in a VLAN, zero for none.
 func (n *Network) HostByMAC(m openflow.MAC, vlan uint16) (Host, bool) { return n.hosts.ByMAC(m, vlan) }
 

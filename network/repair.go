@@ -155,6 +155,7 @@ func (n *Network) maintain(ctx context.Context) {
 	defer wg.Wait()
 	wg.Go(func() { n.runRepairs(ctx) })
 	wg.Go(func() { n.runBase(ctx) })
+	wg.Go(func() { n.runDoubts(ctx) })
 	probe := time.NewTimer(0)
 	defer probe.Stop()
 	held := time.NewTicker(holdTick)

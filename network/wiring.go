@@ -3,6 +3,7 @@ package network
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -38,7 +39,9 @@ type wiring struct {
 	ticks       chan struct{} // a port came up: probe it now
 	probeQueues probeQueues
 	unprobed    lograte.Limit
-	full        lograte.Limit // of hosts that find no room
+	refused     lograte.Limit // of what is said of hosts
+	doubted     doubted
+	keeper      func(openflow.MAC, netip.Addr) (Pin, bool)
 
 	wanted   atomic.Uint64 // snapshots asked for
 	building sync.Mutex
@@ -59,7 +62,11 @@ func (n *Network) wire() error {
 	c := &n.cfg
 	misses := max(2, int(c.DiscoveryTimeout/c.DiscoveryInterval))
 	n.links = discovery.New(discovery.Options{Interval: c.DiscoveryInterval, Misses: misses, Settle: c.DiscoverySettle, Window: c.LatencyWindow}, time.Now())
-	n.hosts = hosts.New(hosts.Options{Edge: n.links.IsEdge, IgnoreVLAN: c.IgnoreVLAN, Subnets: c.Subnets, Pinned: c.Pinned})
+	n.hosts = hosts.New(hosts.Options{
+		Edge: n.links.IsEdge, IgnoreVLAN: c.IgnoreVLAN, Subnets: c.Subnets, Pinned: c.Pinned,
+		Confirm: c.HostConfirm, Reachable: n.portReachable, Keeper: n.keep,
+	})
+	n.doubted.held, n.doubted.wake = map[*hosts.Doubt][]*Held{}, make(chan struct{}, 1)
 	n.flows = forward.NewTable()
 	n.rates = stats.New(stats.Options{Interval: c.StatsInterval})
 	n.history, n.began = stats.NewHistory(historySpan, c.StatsInterval), time.Now()
@@ -237,8 +244,12 @@ func (n *Network) linkChanges(changes []discovery.Change) {
 // hostChanges passes on what the host table has found out.
 func (n *Network) hostChanges(changes []hosts.Change) {
 	for _, c := range changes {
-		if c.Kind == hosts.Refused {
-			n.tellFull(c.From)
+		switch c.Kind {
+		case hosts.Refused:
+			n.tellRefused(c)
+			fallthrough
+		case hosts.Doubted, hosts.Believed:
+			n.doubtChange(c)
 			continue
 		}
 		e := Event{Host: c.Host, Port: c.Host.At, Switch: c.Host.At.Switch}
@@ -261,15 +272,26 @@ func (n *Network) hostChanges(changes []hosts.Change) {
 	}
 }
 
-// tellFull tells that what is said of a host at a port is not believed, or has no room.
-func (n *Network) tellFull(at PortRef) {
-	skipped, turn := n.full.Turn(time.Now())
+// refusals are the reasons for which what is said of a host is not believed, in words.
+var refusals = map[hosts.Why]string{
+	hosts.Full:     "the port, its switch or the table has as many hosts as may be, and none gives way",
+	hosts.Pinned:   "the host or the address is pinned elsewhere",
+	hosts.Answered: "the host that is known answers where it was",
+	hosts.Crowded:  "more hosts are said to have moved than can be asked at once",
+}
+
+// tellRefused tells that what is said of a host at a port is not believed.
+func (n *Network) tellRefused(c hosts.Change) {
+	skipped, turn := n.refused.Turn(time.Now())
 	if !turn {
 		return
 	}
-	const reason = "the port, its switch or the table has as many hosts as may be and none gives way, or the host is pinned elsewhere"
-	n.log.Warn("host not learned", "port", at, "reason", reason, "left_out", skipped)
-	n.emit(Event{Kind: HostRefused, Switch: at.Switch, Port: at, Reason: reason})
+	args := []any{"port", c.From, "reason", refusals[c.Why], "left_out", skipped}
+	if !c.Host.MAC.IsZero() {
+		args = append(args, "host", c.Host.MAC, "at", c.Host.At)
+	}
+	n.log.Warn("host not believed", args...)
+	n.emit(Event{Kind: HostRefused, Switch: c.From.Switch, Port: c.From, Host: c.Host, Reason: refusals[c.Why]})
 }
 
 // linkHandler is discovery in the chain.
@@ -312,9 +334,16 @@ type hostHandler struct{ n *Network }
 func (hostHandler) Name() string { return "hosts" }
 
 func (h hostHandler) HandlePacketIn(p *PacketIn) Verdict {
-	if p.InPort <= openflow.PortMax {
-		h.n.hostChanges(h.n.hosts.Learn(&p.Headers, PortRef{Switch: p.Switch.dpid, Port: p.InPort}, p.At))
+	p.claims = nil
+	if p.InPort > openflow.PortMax {
+		return Continue
 	}
+	at := PortRef{Switch: p.Switch.dpid, Port: p.InPort}
+	if p.Headers.EthDst == probeMAC {
+		h.n.hostChanges(h.n.hosts.Heard(&p.Headers, at, p.At))
+	}
+	p.claims = h.n.hosts.Learn(&p.Headers, at, p.At)
+	h.n.hostChanges(p.claims)
 	return Continue
 }
 

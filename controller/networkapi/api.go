@@ -23,6 +23,7 @@ type Core interface {
 	Topology() *network.Topology
 	Hosts() []network.Host
 	HostByIP(netip.Addr) (network.Host, bool)
+	RefusedClaims() map[string]uint64
 	IsEdge(network.PortRef) bool
 	PortRate(network.PortRef) (stats.Rate, bool)
 	LinkLoad(network.Link) stats.Load

@@ -10,7 +10,7 @@ import (
 type metrics struct {
 	core Core
 
-	switches, links, hosts                                         *prometheus.Desc
+	switches, links, hosts, refusedClaims                          *prometheus.Desc
 	capacity, used, latency, jitter, loss, queueLoss               *prometheus.Desc
 	datagrams, failedDatagrams, malformedDatagrams, refusedReports *prometheus.Desc
 	rules, held, packetIns, outsDropped, flowMods, errs, malformed *prometheus.Desc
@@ -23,6 +23,7 @@ func newMetrics(core Core) *metrics {
 		switches:           prometheus.NewDesc("sluice_network_switches", "Connected switches.", nil, nil),
 		links:              prometheus.NewDesc("sluice_network_links", "Links between switches, each direction by itself.", nil, nil),
 		hosts:              prometheus.NewDesc("sluice_network_hosts", "Known end hosts.", nil, nil),
+		refusedClaims:      prometheus.NewDesc("sluice_network_host_claims_refused_total", "Times that what was said of a host was not believed, by why: full, pinned, answered (it answers where it was), crowded (too many at once).", []string{"reason"}, nil),
 		capacity:           prometheus.NewDesc("sluice_network_link_capacity_bytes_per_second", "Capacity of one direction of a link, configured or the speed of its ports.", byLink, nil),
 		used:               prometheus.NewDesc("sluice_network_link_used_bytes_per_second", "Measured load of one direction of a link.", byLink, nil),
 		latency:            prometheus.NewDesc("sluice_network_link_latency_seconds", "Measured one-way latency of one direction of a link.", byLink, nil),
@@ -45,7 +46,7 @@ func newMetrics(core Core) *metrics {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.switches, m.links, m.hosts, m.capacity, m.used, m.latency, m.jitter, m.loss, m.queueLoss, m.datagrams, m.failedDatagrams, m.malformedDatagrams, m.refusedReports, m.rules, m.held, m.packetIns, m.outsDropped, m.flowMods, m.errs, m.malformed} {
+	for _, d := range []*prometheus.Desc{m.switches, m.links, m.hosts, m.refusedClaims, m.capacity, m.used, m.latency, m.jitter, m.loss, m.queueLoss, m.datagrams, m.failedDatagrams, m.malformedDatagrams, m.refusedReports, m.rules, m.held, m.packetIns, m.outsDropped, m.flowMods, m.errs, m.malformed} {
 		out <- d
 	}
 }
@@ -71,6 +72,9 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		m.link(out, l)
 	}
 	gauge(m.hosts, len(m.core.Hosts()))
+	for reason, n := range m.core.RefusedClaims() {
+		counter(m.refusedClaims, n, reason)
+	}
 	for _, sw := range all {
 		id, st := sw.DPID().String(), sw.Stats()
 		rules, _ := m.core.Rules(sw.DPID())

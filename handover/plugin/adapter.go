@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
@@ -39,6 +40,10 @@ func (f *fabric) ControlLatency(d openflow.DatapathID) time.Duration {
 		return 0
 	}
 	return sw.ControlLatency()
+}
+
+func (f *fabric) Place(mac openflow.MAC, ip netip.Addr, at network.PortRef) {
+	f.n.PlaceHost(mac, ip, at)
 }
 
 func (f *fabric) Send(at network.PortRef, frame []byte) error {

@@ -183,6 +183,7 @@ func (s *Service) arrived(ctx context.Context, d *dhcp.Decision, in incoming, qu
 	if err != nil {
 		return
 	}
+	s.fabric.Place(in.src, d.Lease.IP, in.at)
 	s.tellArrived(d.Device.ID, in)
 	s.suspect(d, in)
 	s.teach(ctx, t.id)

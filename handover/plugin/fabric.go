@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
@@ -21,6 +22,8 @@ type Fabric interface {
 	ControlLatency(openflow.DatapathID) time.Duration
 	// Send makes a switch send a frame out of a port. It does not wait.
 	Send(at network.PortRef, frame []byte) error
+	// Place tells where a device is now, by which MAC address and with which address.
+	Place(openflow.MAC, netip.Addr, network.PortRef)
 }
 
 // Rules is the service's part of the ledger; a *network.Owner.

@@ -67,6 +67,8 @@ type world struct {
 	mixed []string
 	sent  chan frame
 	down  map[network.PortRef]bool
+	// placed is where the network was told that devices are.
+	placed map[netip.Addr]network.Pin
 }
 
 type frame struct {
@@ -77,7 +79,7 @@ type frame struct {
 func newWorld(links []network.Link) *world {
 	w := &world{
 		tables: map[openflow.DatapathID]*fake.FlowTable{}, rules: map[string][]network.Rule{}, writes: map[openflow.DatapathID]int{},
-		sent: make(chan frame, 4096), down: map[network.PortRef]bool{},
+		sent: make(chan frame, 4096), down: map[network.PortRef]bool{}, placed: map[netip.Addr]network.Pin{},
 	}
 	w.connect([]openflow.DatapathID{1, 2, 3, 4, 5}, links)
 	return w
@@ -105,6 +107,12 @@ func (w *world) PortUp(at network.PortRef) bool {
 	defer w.mu.Unlock()
 	return !w.down[at] && w.top.Has(at.Switch)
 }
+func (w *world) Place(mac openflow.MAC, ip netip.Addr, at network.PortRef) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.placed[ip] = network.Pin{MAC: mac, At: at}
+}
+
 func (w *world) ControlLatency(openflow.DatapathID) time.Duration { return 100 * time.Microsecond }
 
 func (w *world) Send(at network.PortRef, data []byte) error {

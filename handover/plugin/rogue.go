@@ -35,7 +35,7 @@ func isAnswer(h *packet.Headers) bool {
 }
 
 // answered decides about what a DHCP server says. It goes on from where servers may
-// be: behind an uplink.
+// be: behind a root that is no peering.
 func (s *Service) answered(at network.PortRef, h *packet.Headers, arrived time.Time) network.Verdict {
 	v := s.view.Load()
 	if v == nil || len(v.roots) == 0 || h.VLANID != 0 || h.VLANTags > 1 || !s.fabric.Topology().IsEdge(at) {

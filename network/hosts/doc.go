@@ -8,6 +8,10 @@
 // subnets that the operator has named, and never takes an address from another
 // host.
 //
+// A host that is said to be elsewhere than it was, or to have lost an address to
+// another, is in [Doubt]: it is asked where it was, and if it answers there the claim is
+// refused. Hosts that a service keeps are where the service says.
+//
 // [Table.Learn] and [Table.Lookup] run for every packet-in. For a known host
 // they neither allocate nor wait for one another; only changes are serialised.
 package hosts

@@ -154,7 +154,7 @@ func TestBounds(t *testing.T) {
 	for n := range byte(10) {
 		table.Learn(arp(t, n+1, fmt.Sprintf("10.0.0.%d", n+1), 0), portA, t0)
 	}
-	if table.Len() != 3 || table.Refused() != 0 {
+	if table.Len() != 3 || table.Refused()[Full] != 0 {
 		t.Errorf("one port: %d hosts, %d refused; want the latest 3, for which others give way", table.Len(), table.Refused())
 	}
 	for n := range byte(10) {

@@ -28,8 +28,7 @@ func (t *Table) Learn(h *packet.Headers, at topology.PortRef, now time.Time) []C
 		if !t.opts.Edge(at) {
 			return nil // it is on its way
 		}
-		t.refused.Add(1)
-		return []Change{{Kind: Refused, From: at}}
+		return []Change{t.refuse(nil, at, Pinned)}
 	}
 	e := t.find(h.EthSrc, vlan)
 	if e != nil {
@@ -43,7 +42,20 @@ func (t *Table) Learn(h *packet.Headers, at topology.PortRef, now time.Time) []C
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.learn(h.EthSrc, vlan, at, c, now)
+	return t.learn(arrival{mac: h.EthSrc, vlan: vlan, at: at, claim: c, now: now})
+}
+
+// arrival is what a frame says: who is where, with what claim.
+type arrival struct {
+	mac   openflow.MAC
+	vlan  uint16
+	at    topology.PortRef
+	claim claim
+	now   time.Time
+	// confirmed is a host about which the claim is not in doubt any more, placed says
+	// that nothing is.
+	confirmed *entry
+	placed    bool
 }
 
 // claim is what a frame says about its sender besides its place.
@@ -117,42 +129,58 @@ func isHostAddress(a netip.Addr) bool {
 }
 
 // learn makes the change; the mutex is held.
-func (t *Table) learn(mac openflow.MAC, vlan uint16, at topology.PortRef, c claim, now time.Time) []Change {
-	e := t.find(mac, vlan) // another goroutine may have been here first
+func (t *Table) learn(a arrival) []Change {
+	e := t.find(a.mac, a.vlan) // another goroutine may have been here first
 	var changes []Change
 	switch {
 	case e == nil:
-		gone, room := t.makeRoom(at)
+		gone, room := t.makeRoom(a.at)
 		if !room {
-			t.refused.Add(1)
-			return []Change{{Kind: Refused, From: at}}
+			return []Change{t.refuse(nil, a.at, Full)}
 		}
-		e = t.add(mac, vlan, at, now)
+		e = t.add(a.mac, a.vlan, a.at, a.now)
 		changes = append([]Change{{Kind: Added}}, gone...)
-	case e.state.Load().at != at:
-		s := e.state.Load()
-		if now.UnixNano()-s.moved < int64(t.opts.MoveHold) && t.opts.Edge(s.at) {
-			return nil
+	case e.state.Load().at != a.at:
+		from := e.state.Load().at
+		if moved, why := t.mayMove(e, a); !moved {
+			return why
 		}
-		if !t.move(e, at, now) {
-			t.refused.Add(1)
-			return nil
+		if !t.move(e, a.at, a.now) {
+			return []Change{t.refuse(e, a.at, Full)}
 		}
-		changes = append(changes, Change{Kind: Moved, From: s.at})
+		changes = append(changes, Change{Kind: Moved, From: from})
 	}
-	e.see(now)
-	lost := t.claim(e, c)
-	if len(changes) == 0 && lost.Kind == 0 {
-		return nil
-	}
-	if len(changes) == 0 {
+	e.see(a.now)
+	lost := t.claim(e, a)
+	if len(changes) == 0 && lost.Kind == Changed {
 		changes = append(changes, Change{Kind: Changed})
 	}
-	changes[0].Host = e.host()
-	if !lost.Host.MAC.IsZero() {
+	if len(changes) > 0 {
+		changes[0].Host = e.host()
+	}
+	if lost.Kind == Doubted || lost.Kind == Refused || !lost.Host.MAC.IsZero() {
 		changes = append(changes, lost)
 	}
 	return changes
+}
+
+// mayMove says whether a host is believed to have moved, or what is to be done about
+// the claim, if anything; the mutex is held.
+func (t *Table) mayMove(e *entry, a arrival) (bool, []Change) {
+	if a.placed || e == a.confirmed {
+		return true, nil
+	}
+	if pin, kept := t.keeps(a.mac, netip.Addr{}); kept {
+		return pin.At == a.at, nil
+	}
+	s := e.state.Load()
+	if a.now.UnixNano()-s.moved < int64(t.opts.MoveHold) && t.opts.Edge(s.at) {
+		return false, nil
+	}
+	if t.doubtful(e, a) {
+		return false, []Change{t.doubt(e, a)}
+	}
+	return true, nil
 }
 
 func (t *Table) add(mac openflow.MAC, vlan uint16, at topology.PortRef, now time.Time) *entry {
@@ -171,7 +199,7 @@ func (t *Table) add(mac openflow.MAC, vlan uint16, at topology.PortRef, now time
 }
 
 func (t *Table) move(e *entry, at topology.PortRef, now time.Time) bool {
-	if p := t.places[at.Switch]; len(t.behind(at)) >= t.opts.MaxPerPort || p != nil && p.hosts >= t.opts.MaxPerSwitch && e.state.Load().at.Switch != at.Switch {
+	if p := t.places[at.Switch]; len(t.behind(at)) >= t.most(at) || p != nil && p.hosts >= t.opts.MaxPerSwitch && e.state.Load().at.Switch != at.Switch {
 		return false
 	}
 	t.unplace(e)
@@ -207,18 +235,23 @@ func (t *Table) unplace(e *entry) {
 }
 
 // claim gives e what it claims. The change it returns has a kind if anything
-// changed, and a host if another host has lost the address.
-func (t *Table) claim(e *entry, c claim) (lost Change) {
-	s := e.state.Load()
+// changed, and a host if another host has lost the address, or is to be asked for it.
+func (t *Table) claim(e *entry, a arrival) (lost Change) {
+	s, c := e.state.Load(), a.claim
 	if c.router != RouterUnknown && c.router != s.router {
 		e.update(func(s *state) { s.router = c.router })
 	}
 	if !c.addr.IsValid() || slices.Contains(s.ips, c.addr) {
 		return Change{}
 	}
-	if old := t.ips.holder(c.addr, e.vlan); old != nil {
-		if c.weak {
+	if pin, kept := t.keeps(openflow.MAC{}, c.addr); kept && !a.placed && pin != (Pin{MAC: a.mac, At: a.at}) {
+		return Change{}
+	} else if old := t.ips.holder(c.addr, e.vlan); old != nil {
+		switch {
+		case c.weak:
 			return Change{}
+		case !kept && t.doubtful(old, a):
+			return t.doubt(old, a)
 		}
 		t.drop(old, c.addr)
 		lost.Host = old.host()

@@ -22,3 +22,11 @@ func (t *Table) pinsAllow(mac openflow.MAC, addr netip.Addr, at topology.PortRef
 	pin, pinned := t.opts.Pinned[addr]
 	return !pinned || pin.MAC == mac
 }
+
+// keeps asks the keeper, if there is one.
+func (t *Table) keeps(mac openflow.MAC, addr netip.Addr) (Pin, bool) {
+	if t.opts.Keeper == nil {
+		return Pin{}, false
+	}
+	return t.opts.Keeper(mac, addr)
+}

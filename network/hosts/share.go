@@ -42,7 +42,7 @@ func (t *Table) setLeft(d openflow.DatapathID, at time.Time) {
 func (t *Table) noteOnce(e *entry, at topology.PortRef) {
 	p := t.places[at.Switch]
 	once := append(p.once[at.Port], e)
-	if len(once) > 2*t.opts.MaxPerPort {
+	if len(once) > 2*t.most(at) {
 		kept := once[:0]
 		for _, o := range once {
 			if t.givesWay(o, at) {
@@ -67,7 +67,7 @@ func (t *Table) givesWay(e *entry, at topology.PortRef) bool {
 func (t *Table) makeRoom(at topology.PortRef) (gone []Change, room bool) {
 	p := t.places[at.Switch]
 	switch {
-	case len(t.behind(at)) >= t.opts.MaxPerPort:
+	case len(t.behind(at)) >= t.most(at):
 		return t.evict(at)
 	case p != nil && p.hosts >= t.opts.MaxPerSwitch:
 		return t.evict(t.fullest(at.Switch))
@@ -82,6 +82,16 @@ func (t *Table) makeRoom(at topology.PortRef) (gone []Change, room bool) {
 		return t.evict(t.fullest(most))
 	}
 	return nil, true
+}
+
+// most is how many hosts may be behind a port.
+func (t *Table) most(at topology.PortRef) int {
+	if t.opts.Most != nil {
+		if n := t.opts.Most(at); n > 0 {
+			return n
+		}
+	}
+	return t.opts.MaxPerPort
 }
 
 // fullest is the port of a switch with the most hosts that were seen but once.

@@ -69,7 +69,7 @@ func TestFullOfRealHostsIsTold(t *testing.T) {
 		saw(tab, macOf(i), 1, 1, now.Add(2*time.Second))
 	}
 	changes := saw(tab, macOf(9), 1, 1, now.Add(3*time.Second))
-	if len(changes) != 1 || changes[0].Kind != hosts.Refused || tab.Refused() != 1 {
+	if len(changes) != 1 || changes[0].Kind != hosts.Refused || tab.Refused()[hosts.Full] != 1 {
 		t.Errorf("one more: %+v", changes)
 	}
 }

@@ -27,6 +27,18 @@ type Options struct {
 	// Pinned are hosts whose place never changes, by address: what is said of them elsewhere
 	// is not believed.
 	Pinned map[netip.Addr]Pin
+	// Confirm is how long a host may take to answer where it was when another place, or
+	// another host, is said to have its addresses: only then that is believed. Zero
+	// believes at once. Reachable tells whether a host can be asked behind a port; nil
+	// means always.
+	Confirm   time.Duration
+	Reachable func(topology.PortRef) bool
+	// Keeper tells where somebody keeps a host that is looked for by its MAC address or,
+	// if that is zero, by its IP address: then only that is believed. It must not wait.
+	Keeper func(openflow.MAC, netip.Addr) (Pin, bool)
+	// Most bounds the hosts behind a port where that is not MaxPerPort; it returns zero
+	// for others.
+	Most func(topology.PortRef) int
 	// MaxHosts bounds the table, MaxPerSwitch and MaxPerPort the hosts at one switch and
 	// behind one port, so that none can fill the table, and MaxIPs the addresses of one
 	// host. Where there is no place, a host gives way that has been seen but once.
@@ -60,9 +72,13 @@ const (
 	Removed
 	// Changed: the host has gained or lost an address.
 	Changed
-	// Refused: a host was not learned behind From, because a bound was reached or it is
-	// pinned elsewhere.
+	// Refused: what was said of a host behind From is not believed, for Why.
 	Refused
+	// Doubted: a host, which is known, is to be asked whether it is still where it was,
+	// because of what was said of it behind From.
+	Doubted
+	// Believed: what was said of a host is not in doubt any more.
+	Believed
 )
 
 // Change is what became of a host. From is where a moved host stood before.
@@ -70,6 +86,11 @@ type Change struct {
 	Kind Kind
 	Host topology.Host
 	From topology.PortRef
+	Why  Why
+	// Doubt is the claim that was refused or believed, or is in doubt; New says that the
+	// host has not been asked yet.
+	Doubt *Doubt
+	New   bool
 }
 
 const shards = 64
@@ -77,7 +98,7 @@ const shards = 64
 // Table is the host table. All methods may be called concurrently.
 type Table struct {
 	opts    Options
-	refused atomic.Uint64
+	refused [reasons]atomic.Uint64
 	shard   [shards]shard
 	ips     ipIndex
 	macs    map[openflow.MAC]topology.PortRef // where pinned hosts are
@@ -85,6 +106,7 @@ type Table struct {
 	mu     sync.Mutex // held while anything but seen changes
 	count  int
 	places map[openflow.DatapathID]*place
+	doubts doubts
 }
 
 // place are the hosts that stand at one switch, by port.
@@ -111,6 +133,11 @@ type entry struct {
 	added int64
 	again atomic.Bool // it was seen again some time after it was added
 	state atomic.Pointer[state]
+
+	// The table's mutex guards these: what is in doubt about the host, and until when
+	// nothing is, since it has answered.
+	doubt *Doubt
+	rests time.Time
 }
 
 type state struct {
@@ -145,6 +172,7 @@ func New(o Options) *Table {
 	for _, p := range o.Pinned {
 		t.macs[p.MAC] = p.At
 	}
+	t.doubts.ports, t.doubts.switches = map[topology.PortRef]int{}, map[openflow.DatapathID]int{}
 	for i := range t.shard {
 		t.shard[i].hosts = map[uint64]*entry{}
 	}
@@ -264,9 +292,6 @@ func (t *Table) Len() int {
 	defer t.mu.Unlock()
 	return t.count
 }
-
-// Refused counts the times a host was not learned because a bound was reached.
-func (t *Table) Refused() uint64 { return t.refused.Load() }
 
 // RouterState says whether a host is an IPv6 router.
 type RouterState uint8

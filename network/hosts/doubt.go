@@ -1,0 +1,178 @@
+package hosts
+
+import (
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Bounds of the claims that are in doubt at once: in all, by packets that came from one
+// switch, and by those from one port. What is beyond is refused.
+const (
+	maxDoubts          = 4096
+	maxDoubtsPerSwitch = 512
+	maxDoubtsPerPort   = 128
+	// askNewest is how many of a host's addresses are asked for, the newest: older ones
+	// it may have given up.
+	askNewest = 4
+	// restAfterAnswer is for how many times Confirm claims about a host are refused
+	// without asking again when it has answered.
+	restAfterAnswer = 3
+)
+
+// Doubt is a claim about a host that is known elsewhere: that it has moved, or that its
+// address is another's. It is believed unless the host answers where it was.
+type Doubt struct {
+	// Host is what is known, and Ask the addresses to ask for at its place. What comes
+	// back is for Heard.
+	Host topology.Host
+	Ask  []netip.Addr
+
+	about *entry
+	by    arrival
+	begun time.Time
+	again bool // it was asked for a second time
+	end   atomic.Uint32
+}
+
+// Outcome is what has become of a claim that was in doubt.
+type Outcome uint32
+
+// The outcomes.
+const (
+	// Open: the host has not answered yet.
+	Open Outcome = iota
+	// Denied: it has answered where it was.
+	Denied
+	// Confirmed: it has not.
+	Confirmed
+)
+
+// Outcome tells what has become of the claim. It is known before the change that tells
+// of it.
+func (x *Doubt) Outcome() Outcome { return Outcome(x.end.Load()) }
+
+// doubts are the claims that are in doubt; the table's mutex guards them.
+type doubts struct {
+	open     []*Doubt
+	ports    map[topology.PortRef]int
+	switches map[openflow.DatapathID]int
+}
+
+// doubtful says whether a claim about a host has to be confirmed: the host is elsewhere,
+// and can be asked there. The mutex is held.
+func (t *Table) doubtful(e *entry, a arrival) bool {
+	s := e.state.Load()
+	return t.opts.Confirm > 0 && !a.placed && e != a.confirmed && s.at != a.at && len(s.ips) > 0 && t.opts.Edge(s.at) &&
+		(t.opts.Reachable == nil || t.opts.Reachable(s.at))
+}
+
+// doubt notes a claim about a host, and tells that the host is to be asked, unless it is
+// being asked or has answered a moment ago. The mutex is held.
+func (t *Table) doubt(e *entry, a arrival) Change {
+	d := &t.doubts
+	switch {
+	case e.doubt != nil:
+		return Change{Kind: Doubted, From: a.at, Doubt: e.doubt}
+	case a.now.Before(e.rests):
+		return t.refuse(e, a.at, Answered)
+	case len(d.open) >= maxDoubts, d.ports[a.at] >= maxDoubtsPerPort, d.switches[a.at.Switch] >= maxDoubtsPerSwitch:
+		return t.refuse(e, a.at, Crowded)
+	}
+	h := e.host()
+	ask := h.IPs[max(0, len(h.IPs)-askNewest):]
+	if slices.Contains(h.IPs, a.claim.addr) {
+		ask = []netip.Addr{a.claim.addr}
+	}
+	e.doubt = &Doubt{Host: h, Ask: ask, about: e, by: a, begun: a.now}
+	d.open = append(d.open, e.doubt)
+	d.ports[a.at]++
+	d.switches[a.at.Switch]++
+	return Change{Kind: Doubted, Host: h, From: a.at, Doubt: e.doubt, New: true}
+}
+
+// settle takes a claim out of doubt; the mutex is held.
+func (t *Table) settle(x *Doubt, end Outcome) {
+	x.end.Store(uint32(end))
+	d := &t.doubts
+	d.open = slices.DeleteFunc(d.open, func(o *Doubt) bool { return o == x })
+	if d.ports[x.by.at]--; d.ports[x.by.at] <= 0 {
+		delete(d.ports, x.by.at)
+	}
+	if d.switches[x.by.at.Switch]--; d.switches[x.by.at.Switch] <= 0 {
+		delete(d.switches, x.by.at.Switch)
+	}
+	x.about.doubt = nil
+}
+
+// Heard takes what a host has said to the controller at a port. If that is the answer
+// to what it was asked because of a claim, the claim is refused.
+func (t *Table) Heard(h *packet.Headers, at topology.PortRef, now time.Time) []Change {
+	e, c := t.find(h.EthSrc, h.VLANID), t.claimOf(h)
+	if e == nil || !c.addr.IsValid() {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	x := e.doubt
+	if x == nil || x.Host.At != at || !slices.Contains(x.Ask, c.addr) {
+		return nil
+	}
+	t.settle(x, Denied)
+	e.rests = now.Add(restAfterAnswer * t.opts.Confirm)
+	refused := t.refuse(e, x.by.at, Answered)
+	refused.Doubt = x
+	return []Change{refused}
+}
+
+// Due believes the claims that no answer has come for, and tells which hosts are to be
+// asked once more, since a question may be lost. left says that claims are still in doubt.
+func (t *Table) Due(now time.Time) (changes []Change, again []*Doubt, left bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, x := range slices.Clone(t.doubts.open) {
+		known := t.find(x.about.mac, x.about.vlan) == x.about
+		age := now.Sub(x.begun)
+		switch {
+		case known && x.about.state.Load().at != x.Host.At: // somebody knows better
+			t.settle(x, Confirmed)
+			changes = append(changes, Change{Kind: Believed, Doubt: x})
+			continue
+		case known && age < t.opts.Confirm:
+			if !x.again && age >= t.opts.Confirm/2 {
+				x.again = true
+				again = append(again, x)
+			}
+			continue
+		}
+		t.settle(x, Confirmed)
+		changes = append(append(changes, Change{Kind: Believed, Doubt: x}), t.believe(x, now)...)
+	}
+	return changes, again, len(t.doubts.open) > 0
+}
+
+// believe makes a claim true; the mutex is held.
+func (t *Table) believe(x *Doubt, now time.Time) []Change {
+	a := x.by
+	if e := t.find(a.mac, a.vlan); a.mac != x.about.mac && (e == nil || e.state.Load().at != a.at) {
+		return nil // who claims the address has left
+	}
+	a.now, a.confirmed = now, x.about
+	return t.learn(a)
+}
+
+// Place puts a host where somebody knows that it is, whatever was said before, and gives
+// it its address. What was in doubt about either is over.
+func (t *Table) Place(mac openflow.MAC, addr netip.Addr, at topology.PortRef, now time.Time) []Change {
+	if !t.pinsAllow(mac, addr, at) {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.learn(arrival{mac: mac, at: at, claim: claim{addr: addr}, now: now, placed: true})
+}
