@@ -90,7 +90,7 @@ func TestLayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := strings.TrimSpace(fmt.Sprintln(c.Log, c.API.Listen, c.Store.Prefix, c.OpenFlow.Listen, c.SOS.Enabled, c.Network.StatsInterval, c.Network.Switches))
-	want := "{warn json} 127.0.0.1:3 123 [127.0.0.1:7001 [::1]:7002] false 2s map[00000000000000a1:{ l2 map[] auto}]"
+	want := "{warn json} 127.0.0.1:3 123 [127.0.0.1:7001 [::1]:7002] false 2s map[00000000000000a1:{ l2 map[] map[] auto}]"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

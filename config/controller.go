@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -114,6 +115,7 @@ type Hosts struct {
 	Subnets    []netip.Prefix            `yaml:"subnets" doc:"Subnets that stand in this network: their addresses are learned from any IP packet, not from ARP and neighbour discovery alone."`
 	Pinned     map[netip.Addr]PinnedHost `yaml:"pinned" doc:"Hosts whose place never changes, like servers and gateways, by address: what is said of them elsewhere is not believed."`
 	Confirm    time.Duration             `yaml:"confirm" min:"50ms" max:"10s" doc:"How long a host may take to answer where it was when it, or its address, is said to be elsewhere. If it does not, that is believed."`
+	Access     int                       `yaml:"per_access_port" min:"1" max:"4096" doc:"How many hosts may be behind a port of role access, see network.switches."`
 	HoldLimit  int                       `yaml:"hold_limit" min:"16" max:"1000000" doc:"How many packets of one switch may wait for services."`
 }
 
@@ -137,6 +139,7 @@ type SwitchIs struct {
 	Name     string          `yaml:"name" pattern:"[A-Za-z0-9][A-Za-z0-9._-]{0,62}" form:"a name of letters, digits, dots, dashes" doc:"Name for people."`
 	Rewrite  string          `yaml:"rewrite" oneof:"auto|full|l2" doc:"Which addresses it can rewrite: as it says itself, all, or MAC addresses only."`
 	Capacity map[int]float64 `yaml:"capacity_mbit" min:"0.001" max:"10000000" doc:"Capacity of its links in Mbit/s, by port: for links slower than their ports, and ports that do not tell their speed."`
+	Roles    map[int]string  `yaml:"roles" oneof:"access|uplink|trunk" doc:"What its ports are for, by port. access: a few end hosts, see network.hosts.per_access_port; a link there is told of. uplink: networks beyond this one, with many hosts and servers of DHCP. trunk: many hosts of this network, or a link."`
 	Bundles  string          `yaml:"bundles" oneof:"auto|off" doc:"Whether atomic changes use OpenFlow bundles: if it has them, or never."`
 }
 
@@ -171,7 +174,7 @@ func DefaultController() *Controller {
 		},
 		Network: Network{
 			Discovery:     Discovery{Interval: time.Second, Timeout: 3500 * time.Millisecond, Window: 8},
-			Hosts:         Hosts{HoldLimit: 4096, Confirm: 300 * time.Millisecond},
+			Hosts:         Hosts{HoldLimit: 4096, Confirm: 300 * time.Millisecond, Access: 16},
 			Forwarding:    Forwarding{Enabled: true, IdleTimeout: time.Minute, MaxRules: 100000, Metric: "hops"},
 			Measure:       "poll",
 			StatsInterval: 5 * time.Second,
@@ -197,6 +200,7 @@ func (c *Controller) check(k *checker) {
 	c.Network.checkMeasure(k, c.OVSDB)
 	c.OVSDB.check(k)
 	c.Network.Hosts.check(k)
+	c.Network.checkRoles(k)
 	if c.Network.Discovery.Timeout < 2*c.Network.Discovery.Interval {
 		k.fail("network.discovery.timeout", "too short for the interval", "at least twice network.discovery.interval, which is "+c.Network.Discovery.Interval.String())
 	}
@@ -209,6 +213,16 @@ func (h *Hosts) check(k *checker) {
 	for addr, p := range h.Pinned {
 		if p.MAC.IsZero() || p.Switch == 0 || p.Port == 0 {
 			k.fail("network.hosts.pinned."+addr.String(), "incomplete", "say mac, switch and port")
+		}
+	}
+}
+
+func (n *Network) checkRoles(k *checker) {
+	for d, s := range n.Switches {
+		for port := range s.Roles {
+			if port < 1 || port > int(openflow.PortMax) {
+				k.fail(fmt.Sprintf("network.switches.%v.roles", d), fmt.Sprintf("no port %d", port), fmt.Sprintf("ports from 1 to %d", uint32(openflow.PortMax)))
+			}
 		}
 	}
 }

@@ -146,7 +146,7 @@ func networkConfig(c *config.Controller) (network.Config, error) {
 		ForwardIdle: c.Network.Forwarding.IdleTimeout, ForwardRules: c.Network.Forwarding.MaxRules, ForwardMetric: metric,
 		DisableForwarding: !c.Network.Forwarding.Enabled,
 		IgnoreVLAN:        c.Network.Hosts.IgnoreVLAN, Subnets: c.Network.Hosts.Subnets, Pinned: pinned(c.Network.Hosts.Pinned),
-		HostConfirm:       c.Network.Hosts.Confirm,
+		HostConfirm: c.Network.Hosts.Confirm, AccessHosts: c.Network.Hosts.Access, PortRoles: map[network.PortRef]network.PortRole{},
 		DiscoveryInterval: c.Network.Discovery.Interval, DiscoveryTimeout: c.Network.Discovery.Timeout,
 		LatencyWindow: c.Network.Discovery.Window,
 		StatsInterval: c.Network.StatsInterval, Measure: measures[c.Network.Measure],
@@ -158,6 +158,9 @@ func networkConfig(c *config.Controller) (network.Config, error) {
 	for dpid, s := range c.Network.Switches {
 		for port, mbit := range s.Capacity {
 			nc.Capacities[network.PortRef{Switch: dpid, Port: uint32(port)}] = uint64(mbit * 1e6)
+		}
+		for port, role := range s.Roles {
+			nc.PortRoles[network.PortRef{Switch: dpid, Port: uint32(port)}] = portRoles[role]
 		}
 		nc.Names[dpid] = s.Name
 		nc.Overrides[dpid] = network.Override{L2Rewrite: s.Rewrite == "l2", NoBundles: s.Bundles == "off"}
@@ -175,6 +178,9 @@ func networkConfig(c *config.Controller) (network.Config, error) {
 	}
 	return nc, nil
 }
+
+// portRoles are the roles of ports as the configuration has them.
+var portRoles = map[string]network.PortRole{"access": network.PortAccess, "uplink": network.PortUplink, "trunk": network.PortTrunk}
 
 func pinned(all map[netip.Addr]config.PinnedHost) map[netip.Addr]network.Pin {
 	out := make(map[netip.Addr]network.Pin, len(all))

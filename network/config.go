@@ -78,6 +78,10 @@ type Config struct {
 	// Pinned are hosts whose place never changes, by address.
 	Pinned map[netip.Addr]Pin
 
+	// PortRoles are the roles of ports that have one, and AccessHosts is how many hosts
+	// may be behind a port of role access.
+	PortRoles   map[PortRef]PortRole
+	AccessHosts int
 	// HostConfirm is how long a host may take to answer where it was when it, or its
 	// address, is said to be elsewhere.
 	HostConfirm time.Duration
@@ -149,6 +153,7 @@ func (c Config) withDefaults() Config {
 	c.ControlBytes = cmp.Or(c.ControlBytes, 64<<20)
 	c.ForwardIdle = cmp.Or(c.ForwardIdle, 60*time.Second)
 	c.ForwardRules = cmp.Or(c.ForwardRules, 100000)
+	c.AccessHosts = cmp.Or(c.AccessHosts, 16)
 	c.HostConfirm = cmp.Or(c.HostConfirm, 300*time.Millisecond)
 	c.DiscoveryInterval = cmp.Or(c.DiscoveryInterval, time.Second)
 	c.DiscoveryTimeout = cmp.Or(c.DiscoveryTimeout, 3*c.DiscoveryInterval+c.DiscoveryInterval/2)

@@ -32,11 +32,14 @@ const (
 	// HostRefused: what was said of a host behind a port is not believed, for its Reason.
 	// Host is the one that is known, if it is.
 	HostRefused
+	// LinkMisplaced: a link ends at a Port whose role is access.
+	LinkMisplaced
 )
 
 var eventNames = [...]string{
 	SwitchUp: "switch-up", SwitchDown: "switch-down", PortUp: "port-up", PortDown: "port-down", LinkUp: "link-up", LinkDown: "link-down",
 	HostAdded: "host-added", HostMoved: "host-moved", HostRemoved: "host-removed", HostChanged: "host-changed", SwitchRefused: "switch-refused", HostRefused: "host-refused",
+	LinkMisplaced: "link-misplaced",
 }
 
 // String is the event's name in logs and in the event stream.

@@ -40,6 +40,7 @@ type wiring struct {
 	probeQueues probeQueues
 	unprobed    lograte.Limit
 	refused     lograte.Limit // of what is said of hosts
+	misplaced   lograte.Limit // of links where end hosts are to be
 	doubted     doubted
 	keeper      func(openflow.MAC, netip.Addr) (Pin, bool)
 
@@ -64,7 +65,7 @@ func (n *Network) wire() error {
 	n.links = discovery.New(discovery.Options{Interval: c.DiscoveryInterval, Misses: misses, Settle: c.DiscoverySettle, Window: c.LatencyWindow}, time.Now())
 	n.hosts = hosts.New(hosts.Options{
 		Edge: n.links.IsEdge, IgnoreVLAN: c.IgnoreVLAN, Subnets: c.Subnets, Pinned: c.Pinned,
-		Confirm: c.HostConfirm, Reachable: n.portReachable, Keeper: n.keep,
+		Confirm: c.HostConfirm, Reachable: n.portReachable, Keeper: n.keep, Most: n.hostsBehind,
 	})
 	n.doubted.held, n.doubted.wake = map[*hosts.Doubt][]*Held{}, make(chan struct{}, 1)
 	n.flows = forward.NewTable()
@@ -228,6 +229,7 @@ func (n *Network) linkChanges(changes []discovery.Change) {
 			n.hostChanges(n.hosts.RemovePort(c.Link.From))
 			n.hostChanges(n.hosts.RemovePort(c.Link.To))
 			n.emit(Event{Kind: LinkUp, Link: c.Link})
+			n.tellMisplaced(c.Link)
 			n.tick() // the way back
 			n.repairs.request(PortRef{})
 		case discovery.LinkUnprobed:

@@ -42,6 +42,8 @@ func (f *fabric) ControlLatency(d openflow.DatapathID) time.Duration {
 	return sw.ControlLatency()
 }
 
+func (f *fabric) Uplink(at network.PortRef) bool { return f.n.PortRole(at) == network.PortUplink }
+
 func (f *fabric) Place(mac openflow.MAC, ip netip.Addr, at network.PortRef) {
 	f.n.PlaceHost(mac, ip, at)
 }

@@ -22,6 +22,8 @@ type Fabric interface {
 	ControlLatency(openflow.DatapathID) time.Duration
 	// Send makes a switch send a frame out of a port. It does not wait.
 	Send(at network.PortRef, frame []byte) error
+	// Uplink says whether a port leads, by its role, to networks beyond this one.
+	Uplink(network.PortRef) bool
 	// Place tells where a device is now, by which MAC address and with which address.
 	Place(openflow.MAC, netip.Addr, network.PortRef)
 }

@@ -45,6 +45,7 @@ func cable(a, b network.PortRef) []network.Link {
 //	(1)   (1)
 var (
 	uplink              = ref(1, 9)
+	otherUplink         = ref(4, 9) // by its role, not a root
 	edge3, edge4, edge5 = ref(3, 1), ref(4, 1), ref(5, 1)
 	treeLinks           = slices.Concat(cable(ref(1, 11), ref(2, 11)), cable(ref(2, 12), ref(3, 12)), cable(ref(2, 13), ref(4, 13)), cable(ref(1, 14), ref(5, 14)))
 )
@@ -107,6 +108,8 @@ func (w *world) PortUp(at network.PortRef) bool {
 	defer w.mu.Unlock()
 	return !w.down[at] && w.top.Has(at.Switch)
 }
+func (w *world) Uplink(at network.PortRef) bool { return at == otherUplink }
+
 func (w *world) Place(mac openflow.MAC, ip netip.Addr, at network.PortRef) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -29,6 +29,7 @@ func TestRogueDHCP(t *testing.T) {
 		"with a priority tag":             {edge4, priorityTagged(answer), network.Stop},
 		"in a VLAN that has no devices":   {edge4, tagged, network.Continue},
 		"behind the uplink":               {uplink, answer, network.Continue},
+		"behind a port of role uplink":    {otherUplink, answer, network.Continue},
 		"behind a neighbour":              {peering, answer, network.Stop},
 		"from another switch, on its way": {ref(2, 11), answer, network.Continue},
 	} {
