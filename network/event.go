@@ -34,12 +34,15 @@ const (
 	HostRefused
 	// LinkMisplaced: a link ends at a Port whose role is access.
 	LinkMisplaced
+	// EventsLeftOut: some events about hosts and the state of a Port were not published,
+	// because there were too many.
+	EventsLeftOut
 )
 
 var eventNames = [...]string{
 	SwitchUp: "switch-up", SwitchDown: "switch-down", PortUp: "port-up", PortDown: "port-down", LinkUp: "link-up", LinkDown: "link-down",
 	HostAdded: "host-added", HostMoved: "host-moved", HostRemoved: "host-removed", HostChanged: "host-changed", SwitchRefused: "switch-refused", HostRefused: "host-refused",
-	LinkMisplaced: "link-misplaced",
+	LinkMisplaced: "link-misplaced", EventsLeftOut: "events-left-out",
 }
 
 // String is the event's name in logs and in the event stream.
@@ -64,4 +67,6 @@ type Event struct {
 	From PortRef
 	// Reason is set where something was refused.
 	Reason string
+	// LeftOut is how many events of the same port were not published before this one.
+	LeftOut int `json:",omitempty"`
 }

@@ -201,7 +201,12 @@ func (n *Network) emit(e Event) {
 	for _, f := range *n.subs.Load() {
 		f(e)
 	}
-	if n.cfg.Publish != nil {
+	if n.cfg.Publish == nil {
+		return
+	}
+	leftOut, may := n.told.may(&e)
+	if may {
+		e.LeftOut += leftOut
 		n.cfg.Publish("network."+e.Kind.String(), e)
 	}
 }

@@ -42,6 +42,7 @@ type wiring struct {
 	refused     lograte.Limit // of what is said of hosts
 	misplaced   lograte.Limit // of links where end hosts are to be
 	doubted     doubted
+	told        told
 	keeper      func(openflow.MAC, netip.Addr) (Pin, bool)
 
 	wanted   atomic.Uint64 // snapshots asked for

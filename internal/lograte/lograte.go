@@ -2,6 +2,7 @@
 package lograte
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -15,6 +16,9 @@ import (
 // Limit bounds the lines of one kind: a burst, then one each second. The next line that
 // is written says how many were left out. The zero value is ready.
 type Limit struct {
+	// Burst is how many lines may come at once; zero means ten.
+	Burst int
+
 	mu      sync.Mutex
 	tokens  int
 	last    time.Time
@@ -57,10 +61,10 @@ func (l *Limit) Turn(now time.Time) (skipped int, turn bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.last.IsZero() {
-		l.tokens, l.last = burst, now
+		l.tokens, l.last = cmp.Or(l.Burst, burst), now
 	}
 	if n := int(now.Sub(l.last) / time.Second); n > 0 {
-		l.tokens = min(l.tokens+n, burst)
+		l.tokens = min(l.tokens+n, cmp.Or(l.Burst, burst))
 		l.last = now
 	}
 	if l.tokens == 0 {
@@ -70,6 +74,16 @@ func (l *Limit) Turn(now time.Time) (skipped int, turn bool) {
 	l.tokens--
 	skipped, l.skipped = l.skipped, 0
 	return skipped, true
+}
+
+// Skipped returns how many were left out since the last, and forgets them: for who tells
+// of it when nothing more comes.
+func (l *Limit) Skipped() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.skipped
+	l.skipped = 0
+	return n
 }
 
 // Shorten cuts what is written of an attribute. Numbers and the like stay as they are.
