@@ -223,6 +223,18 @@ func TestPKICommands(t *testing.T) {
 	if code != ExitOK || strings.Count(out, "\n") != 6 || !strings.Contains(out, "192.0.2.11") {
 		t.Errorf("show: %d\n%s", code, out)
 	}
+	if _, out, _ := sluice(t, "pki", "issue", "agent", "renewed", "--dir", dir, "--host", "192.0.2.11", "--host", "192.0.2.12"); strings.Contains(out, "kept") {
+		t.Errorf("a new certificate keeps something: %s", out)
+	}
+	if _, out, errOut := sluice(t, "pki", "issue", "agent", "renewed", "--dir", dir); !strings.Contains(out, "192.0.2.11 192.0.2.12") || errOut != "" {
+		t.Errorf("renewed: %s%s", out, errOut)
+	}
+	if _, _, errOut := sluice(t, "pki", "issue", "operator", "renewed", "--dir", dir, "--host", "192.0.2.12"); !strings.Contains(errOut, "no longer good for 192.0.2.11") || !strings.Contains(errOut, "was a certificate of role agent") {
+		t.Errorf("renewed with less: %s", errOut)
+	}
+	if _, out, _ := sluice(t, "pki", "show", "--dir", dir); !strings.Contains(out, "renewed    operator") {
+		t.Errorf("shown: %s", out)
+	}
 	if code, _, errOut := sluice(t, "pki", "init", "--dir", dir); code != ExitFailed || !strings.Contains(errOut, "already") {
 		t.Errorf("a second authority: %d %s", code, errOut)
 	}

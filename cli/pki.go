@@ -71,6 +71,9 @@ func pkiIssueCommand(app *App, dir *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "issue " + strings.Join(roles, "|") + " NAME",
 		Short: "Issue a certificate, or renew one of the same name",
+		Long: `Issues a certificate with a new key. One of the same name in the folder is renewed:
+it keeps the names and addresses that it has, unless --host gives others; what it
+loses by that is told. The old one goes on being good until it ends.`,
 		Example: `  sluice pki issue agent agent1 --host 192.0.2.11 --host agent1.example.net
   sluice pki issue operator alice --days 30 --out ~/alice
   sluice pki issue neighbour north --out ~/for-north`,
@@ -89,17 +92,22 @@ func pkiIssueCommand(app *App, dir *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			pair, err := ca.Issue(pki.Request{Role: pki.Role(args[0]), Name: args[1], Hosts: hosts, Valid: time.Duration(days) * day})
+			if out == "" {
+				out = *dir
+			}
+			request, renewal, err := ca.Renew(out, pki.Request{Role: pki.Role(args[0]), Name: args[1], Hosts: hosts, Valid: time.Duration(days) * day})
 			if err != nil {
 				return err
 			}
-			if out == "" {
-				out = *dir
+			pair, err := ca.Issue(request)
+			if err != nil {
+				return err
 			}
 			if err := pair.Write(out, args[1]); err != nil {
 				return err
 			}
 			app.Printf("%s.crt, %s.key: %s %s, trusted by those who have %s", filepath.Join(out, args[1]), args[1], args[0], args[1], filepath.Join(*dir, pki.CACertFile))
+			app.tellRenewal(args[1], request.Role, renewal)
 			return nil
 		},
 	}
@@ -107,6 +115,19 @@ func pkiIssueCommand(app *App, dir *string) *cobra.Command {
 	cmd.Flags().IntVar(&days, "days", 365, "how long it is valid")
 	cmd.Flags().StringVar(&out, "out", "", "folder for the certificate and its key (default: that of --dir)")
 	return cmd
+}
+
+// tellRenewal says what a renewed certificate has kept, and warns of what it has not.
+func (a *App) tellRenewal(name string, role pki.Role, r pki.Renewal) {
+	if len(r.Kept) > 0 {
+		a.Printf("kept from the one before: %s", strings.Join(r.Kept, " "))
+	}
+	if len(r.Lost) > 0 {
+		fmt.Fprintf(a.Err, "warning: %s is no longer good for %s, which the one before was; add --host for what is to stay\n", name, strings.Join(r.Lost, " "))
+	}
+	if r.Was != "" {
+		fmt.Fprintf(a.Err, "warning: %s was a certificate of role %s and is one of %s now\n", name, r.Was, role)
+	}
 }
 
 // certificate is a line of "pki show".
