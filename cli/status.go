@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/cli/doctor"
 	"github.com/sluice-net/sluice/controller"
 )
 
@@ -33,8 +34,26 @@ func statusCommand(app *App) *cobra.Command {
 				} else {
 					fmt.Fprintf(w, "store\t%s, accepts no writes: %s\n", s.Store.Kind, s.Store.Reason)
 				}
+				for _, c := range s.Certificates {
+					fmt.Fprintf(w, "certificate %s\t%s\n", c.Key, certificateState(c, time.Now()))
+				}
 				fmt.Fprintf(w, "latest event\t%d\n", s.LastEvent)
 			})
 		},
 	}
+}
+
+// certificateState says when a certificate ends, and what to do if that is soon.
+func certificateState(c controller.Certificate, now time.Time) string {
+	if c.Expiry == nil {
+		return c.Error
+	}
+	text := fmt.Sprintf("%s, until %s", c.Name, c.Expiry.Local().Format(time.DateOnly))
+	switch left := c.Expiry.Sub(now); {
+	case left < 0:
+		text += ": IT HAS ENDED, renew it with \"sluice pki issue\""
+	case left < doctor.Soon:
+		text += fmt.Sprintf(": ENDS IN %d DAYS, renew it with \"sluice pki issue\"; no restart is needed", int(left/day))
+	}
+	return text
 }

@@ -220,6 +220,7 @@ func (c *Controller) register() {
 	}
 	c.paths = networkapi.Register(c.api, c.net, names)
 	c.registerStatus()
+	c.api.Metrics().MustRegister(newCertificateMetrics(c.cfg))
 	c.registerStore()
 	c.api.HandlePublic("GET "+dashboard.Path, dashboard.Handler())
 	c.api.HandlePublic("GET /{$}", http.RedirectHandler(dashboard.Path, http.StatusFound))

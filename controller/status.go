@@ -26,6 +26,8 @@ type Status struct {
 	Switches  int         `json:"switches"`
 	Links     int         `json:"links" doc:"Each direction by itself"`
 	Hosts     int         `json:"hosts"`
+
+	Certificates []Certificate `json:"certificates" doc:"The controller's own, and when they end"`
 }
 
 // StoreStatus says whether the store accepts writes.
@@ -64,6 +66,7 @@ func (c *Controller) status() Status {
 		Store:    c.storeStatus(),
 		OpenFlow: []string{}, Services: []string{}, Chain: c.net.Handlers(),
 		Switches: len(c.net.Switches()), Links: len(c.net.Topology().Links), Hosts: len(c.net.Hosts()),
+		Certificates: certificates(c.cfg),
 	}
 	for _, a := range openFlow {
 		s.OpenFlow = append(s.OpenFlow, a.String())

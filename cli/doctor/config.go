@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-net/sluice/pki"
 )
 
-// soon is how long before its end a certificate is worth a warning.
-const soon = 30 * 24 * time.Hour
+// Soon is how long before its end a certificate is worth a warning.
+const Soon = 30 * 24 * time.Hour
 
 // ForController checks what the configuration of a controller needs of this
 // machine.
@@ -28,16 +28,15 @@ func ForController(ctx context.Context, c *config.Controller) []Finding {
 	for _, a := range c.OpenFlow.Listen {
 		out = append(out, listen(ctx, "openflow.listen", a)...)
 	}
-	out = append(out, certificate("api.tls", c.API.TLS)...)
-	out = append(out, certificate("openflow.tls", c.OpenFlow.TLS)...)
-	out = append(out, certificate("store.tls", c.Store.TLS)...)
 	if c.SOS.Enabled && !c.SOS.TLS.Enabled() {
 		out = append(out, Finding{
 			Check: "sos.tls", Level: Warn, Found: "no certificate: no agent can be used",
 			Advice: "sluice pki init; sluice pki issue controller NAME; then set sos.tls.cert, key and ca",
 		})
 	}
-	out = append(out, certificate("sos.tls", c.SOS.TLS)...)
+	for _, t := range c.Certificates() {
+		out = append(out, certificate(t.Key, t.TLS)...)
+	}
 	for i := range out {
 		out[i].For = Controller
 	}
@@ -119,7 +118,7 @@ func certificate(check string, t config.TLS) []Finding {
 	switch {
 	case left < 0:
 		f.Advice = "it has ended: renew it with \"sluice pki issue\""
-	case left < soon:
+	case left < Soon:
 		f.Level, f.Advice = Warn, "it ends soon: renew it with \"sluice pki issue\", no restart is needed"
 	default:
 		f.Level = OK
