@@ -84,6 +84,35 @@ func TestNobodyTakesAHostsPlace(t *testing.T) {
 	}
 }
 
+// The same by neighbour discovery: an advertisement in the victim's name.
+func TestNobodyTakesAnIPv6Address(t *testing.T) {
+	l := lab.New(t, lab.Ring("netsteal6", 3, delayline.Params{}))
+	n, _ := run(t, l, network.Config{})
+	ready(t, n, 3, 3, 3)
+	ping(t, l, "h3", "h1")
+	mac, thief := openflow.MAC(l.Host("h2").MACOf(0)), openflow.MAC(l.Host("h3").MACOf(0))
+	addr := netip.AddrFrom16([16]byte{0xfe, 0x80, 8: mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]})
+	ping6 := func() {
+		out, err := l.Host("h1").Command(t.Context(), "ping", "-6", "-n", "-c", "5", "-i", "0.2", "-W", "2", addr.String()+"%eth0").CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "5 received") {
+			t.Errorf("ping: %v\n%s", err, out)
+		}
+	}
+	ping6()
+	eventually(t, "the victim's address to be known", func() bool { _, known := n.HostByIP(addr); return known })
+	refused := func() uint64 { return n.RefusedClaims()["answered"] }
+	before := refused()
+	raw := openRaw(t, l, "h3", "eth0")
+	all := netip.MustParseAddr("ff02::1")
+	raw.send(t, packet.AppendNeighborAdvertisement(nil, packet.Frame{Dst: openflow.MAC{0x33, 0x33, 5: 1}, Src: thief},
+		packet.Advertisement{Target: addr, MAC: thief, To: all, Flags: packet.NDOverride}))
+	eventually(t, "the victim to answer", func() bool { return refused() > before })
+	if h, _ := n.HostByIP(addr); h.MAC != mac {
+		t.Errorf("its address is said to be %v's", h.MAC)
+	}
+	ping6()
+}
+
 // An address that its host has given up is believed to be another's, once the first has not
 // answered, and what the other has said then reaches everybody: a virtual address of two
 // servers does so when it changes hands.
