@@ -173,7 +173,10 @@ var damages = []struct {
 		f := lastLog(t, dir)
 		do(t, os.Truncate(f, usedOf(t, f)/2))
 	}, "cut off", 0},
-	{"log cut at its end", func(t *testing.T, dir, _ string) { f := lastLog(t, dir); do(t, os.Truncate(f, usedOf(t, f)-40)) }, "cut off", 0},
+	{"log cut at its end", func(t *testing.T, dir, _ string) {
+		f := lastLog(t, dir)
+		do(t, os.Truncate(f, usedOf(t, f)-1500)) // an entry at least: each has a kilobyte
+	}, "cut off", 0},
 	{"log with garbage", func(t *testing.T, dir, _ string) { f := lastLog(t, dir); overwrite(t, f, usedOf(t, f)/2, random(4096)) }, "log", 0},
 	{"log of size zero", func(t *testing.T, dir, _ string) { do(t, os.Truncate(lastLog(t, dir), 0)) }, "cut off", 0},
 	{"all of the log of size zero", func(t *testing.T, dir, _ string) {
@@ -288,6 +291,27 @@ func sentence(t *testing.T, code int, text, want string) {
 		if strings.Contains(text, word) {
 			t.Errorf("it shows %q:\n%.3000s", word, text)
 		}
+	}
+}
+
+// What a crash may leave of a log's end is no damage: nothing is lost, and nothing is asked.
+func TestShortLogIsNoDamage(t *testing.T) {
+	binary := selfbuild.Binary(t)
+	dir, _ := stored(t, binary)
+	f := lastLog(t, dir)
+	do(t, os.Truncate(f, usedOf(t, f)+4096)) // without most of what was allocated for it
+	c := startProgram(t, binary, dir)
+	c.ready(t, dir)
+	if n := c.whitelisted(t); n != 5 {
+		t.Errorf("%d entries, 5 before", n)
+	}
+	if status, text := c.whitelist(t, 100); status != 200 {
+		t.Errorf("a write: %d %s", status, text)
+	}
+	c.end(t, syscall.SIGKILL)
+	c.calm(t)
+	if code, text := sluice(t, binary, 0, "store", "check", "--dir", dir); code != 0 {
+		t.Errorf("check: %d %s", code, text)
 	}
 }
 
