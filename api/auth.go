@@ -24,6 +24,9 @@ type Auth struct {
 	// ClientCerts accepts requests whose TLS client certificate the server has
 	// verified.
 	ClientCerts bool
+	// Revoked, if set, refuses certificates that have been revoked since their
+	// connection was made.
+	Revoked func(*x509.Certificate) error
 	// Roles are those of holders whose certificates name none. Who has no role may
 	// do nothing.
 	Roles pki.Mapping
@@ -124,6 +127,15 @@ func (a *Auth) certificate(r *http.Request) *x509.Certificate {
 	return r.TLS.VerifiedChains[0][0]
 }
 
+// revoked refuses requests on connections whose certificate has been revoked.
+func (a *Auth) revoked(r *http.Request) error {
+	cert := a.certificate(r)
+	if cert == nil || a.Revoked == nil {
+		return nil
+	}
+	return a.Revoked(cert)
+}
+
 // public says whether the request is for a handler that is open to everybody.
 func (a *API) public(r *http.Request) bool {
 	_, pattern := a.mux.Handler(r)
@@ -164,6 +176,11 @@ func loopbackName(host string) bool {
 func (a *API) gate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = withRemote(r)
+		if err := a.opts.Auth.revoked(r); err != nil {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)
+			a.refuse(w, r, http.StatusUnauthorized, "", err)
+			return
+		}
 		name, err := a.identify(r)
 		if cert := a.opts.Auth.certificate(r); cert != nil && !a.public(r) {
 			role := a.opts.Auth.Roles.RoleOf(cert)

@@ -3,11 +3,17 @@ package api_test
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,5 +123,35 @@ func TestCertificates(t *testing.T) {
 				t.Errorf("status %d, %s; want %d, %s", status, who, c.status, c.who)
 			}
 		})
+	}
+}
+
+// A certificate that is revoked opens nothing more on connections that it has.
+func TestRevokedWhileConnected(t *testing.T) {
+	auth := withToken()
+	auth.ClientCerts = true
+	var revoked atomic.Bool
+	auth.Revoked = func(cert *x509.Certificate) error {
+		if revoked.Load() {
+			return fmt.Errorf("%s was revoked", cert.Subject.CommonName)
+		}
+		return nil
+	}
+	a := api.New(api.Options{Auth: auth, Log: slog.New(slog.DiscardHandler)})
+	ask := func() *httptest.ResponseRecorder {
+		cert := &x509.Certificate{Subject: pkix.Name{CommonName: "alice", OrganizationalUnit: []string{string(pki.RoleOperator)}}}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/version", nil)
+		r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{cert}}}
+		r.Header.Set("Authorization", "Bearer "+secret) // does not make up for it
+		w := httptest.NewRecorder()
+		a.Handler().ServeHTTP(w, r)
+		return w
+	}
+	if w := ask(); w.Code != http.StatusOK {
+		t.Errorf("before: %d %s", w.Code, w.Body)
+	}
+	revoked.Store(true)
+	if w := ask(); w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), "alice was revoked") {
+		t.Errorf("after: %d %s", w.Code, w.Body)
 	}
 }

@@ -235,6 +235,15 @@ func TestPKICommands(t *testing.T) {
 	if _, out, _ := sluice(t, "pki", "show", "--dir", dir); !strings.Contains(out, "renewed    operator") {
 		t.Errorf("shown: %s", out)
 	}
+	if code, out, errOut := sluice(t, "pki", "revoke", "renewed", "--dir", dir); code != ExitOK || !strings.Contains(out, "3 revoked now, 3 in all") {
+		t.Errorf("revoked by name, with those that it was renewed from: %d %s%s", code, out, errOut)
+	}
+	if code, out, _ := sluice(t, "pki", "revoke", "6f0c1d25a4e9b37781", "--dir", dir); code != ExitOK || !strings.Contains(out, "1 revoked now, 4 in all") {
+		t.Errorf("revoked by number: %d %s", code, out)
+	}
+	if code, _, errOut := sluice(t, "pki", "revoke", "nobody", "--dir", dir); code != ExitFailed || !strings.Contains(errOut, "serial number") {
+		t.Errorf("revoked nobody: %d %s", code, errOut)
+	}
 	if code, _, errOut := sluice(t, "pki", "init", "--dir", dir); code != ExitFailed || !strings.Contains(errOut, "already") {
 		t.Errorf("a second authority: %d %s", code, errOut)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/pki"
 )
 
 const (
@@ -50,6 +51,11 @@ func (a *App) tls() (*tls.Config, error) {
 		if !c.RootCAs.AppendCertsFromPEM(b) {
 			return nil, fmt.Errorf("--ca %s: no certificate in PEM form in it", a.caFile)
 		}
+		revocations, err := pki.NewRevocations(a.caFile)
+		if err != nil {
+			return nil, fmt.Errorf("--ca: %w", err)
+		}
+		c.VerifyConnection = revocations.Verify(nil)
 	}
 	if (a.certFile == "") != (a.keyFile == "") {
 		return nil, errors.New("--cert and --key belong together: give both or none")

@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-net/sluice/handover/mobile/policy"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/pki"
 )
 
 func mobileCommand(app *App) *cobra.Command {
@@ -154,7 +155,11 @@ func authority(file string) (*tls.Config, error) {
 	if !pool.AppendCertsFromPEM(b) {
 		return nil, fmt.Errorf("%s: no certificate in PEM form in it", file)
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool}, nil
+	revocations, err := pki.NewRevocations(file)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool, VerifyConnection: revocations.Verify(nil)}, nil
 }
 
 func groupID(name string) (int, error) {

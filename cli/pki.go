@@ -30,7 +30,7 @@ Controllers and agents read renewed certificates without a restart.`,
 	}
 	var dir string
 	cmd.PersistentFlags().StringVar(&dir, "dir", "/etc/sluice/pki", "folder of the authority")
-	cmd.AddCommand(pkiInitCommand(app, &dir), pkiIssueCommand(app, &dir), pkiShowCommand(app, &dir))
+	cmd.AddCommand(pkiInitCommand(app, &dir), pkiIssueCommand(app, &dir), pkiRevokeCommand(app, &dir), pkiShowCommand(app, &dir))
 	return cmd
 }
 
@@ -103,6 +103,9 @@ loses by that is told. The old one goes on being good until it ends.`,
 			if err != nil {
 				return err
 			}
+			if err := pki.Record(*dir, pair); err != nil {
+				return err
+			}
 			if err := pair.Write(out, args[1]); err != nil {
 				return err
 			}
@@ -137,6 +140,7 @@ type certificate struct {
 	Role   string    `json:"role,omitempty"`
 	Hosts  []string  `json:"hosts,omitempty"`
 	Expiry time.Time `json:"expiry"`
+	Serial string    `json:"serial" doc:"In hex"`
 }
 
 func pkiShowCommand(app *App, dir *string) *cobra.Command {
@@ -158,7 +162,7 @@ func pkiShowCommand(app *App, dir *string) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				c := certificate{File: file, Name: cert.Subject.CommonName, Role: string(pki.RoleOf(cert)), Expiry: cert.NotAfter}
+				c := certificate{File: file, Name: cert.Subject.CommonName, Role: string(pki.RoleOf(cert)), Expiry: cert.NotAfter, Serial: cert.SerialNumber.Text(16)}
 				if cert.IsCA {
 					c.Role = "authority"
 				}

@@ -244,6 +244,13 @@ func (c *Controller) auth() (api.Auth, error) {
 		c.log.Info("a token for the API has been made", "file", file)
 	}
 	auth := api.Auth{Tokens: []api.Token{token}, OpenReads: c.cfg.API.OpenReads, ClientCerts: c.cfg.API.TLS.CA != "", Roles: c.cfg.API.TLS.Roles}
+	if ca := c.cfg.API.TLS.CA; ca != "" {
+		revocations, err := pki.NewRevocations(ca)
+		if err != nil {
+			return api.Auth{}, fmt.Errorf("controller: api.tls: %w", err)
+		}
+		auth.Revoked = revocations.Check
+	}
 	if t := c.cfg.API.TLS; t.Enabled() {
 		tlsConfig, err := pki.Server(files(t), false)
 		if err != nil {

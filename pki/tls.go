@@ -87,6 +87,20 @@ func (f *files) read() (*tls.Certificate, *x509.CertPool, error) {
 	return cert, pool, nil
 }
 
+// verifier checks the other side's certificate: that the authority has not revoked it,
+// and that its holder has one of the roles.
+func verifier(names Files, roles []Role) (func(tls.ConnectionState) error, error) {
+	require := names.Roles.Require(roles...)
+	if names.CA == "" {
+		return require, nil
+	}
+	revocations, err := NewRevocations(names.CA)
+	if err != nil {
+		return nil, err
+	}
+	return revocations.Verify(require), nil
+}
+
 // Server returns the configuration of a server with the certificate. If an
 // authority is named, clients may show a certificate of it, and must if
 // required; its holder must have one of roles, if there are any.
@@ -95,7 +109,11 @@ func Server(names Files, required bool, roles ...Role) (*tls.Config, error) {
 	if _, _, err := f.load(); err != nil {
 		return nil, err
 	}
-	base := &tls.Config{MinVersion: tls.VersionTLS12, VerifyConnection: names.Roles.Require(roles...)}
+	verify, err := verifier(names, roles)
+	if err != nil {
+		return nil, err
+	}
+	base := &tls.Config{MinVersion: tls.VersionTLS12, VerifyConnection: verify}
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		cert, pool, err := f.load()
 		if err != nil {
@@ -103,7 +121,7 @@ func Server(names Files, required bool, roles ...Role) (*tls.Config, error) {
 		}
 		c := &tls.Config{
 			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*cert},
-			NextProtos: base.NextProtos, VerifyConnection: names.Roles.Require(roles...),
+			NextProtos: base.NextProtos, VerifyConnection: verify,
 		}
 		if pool != nil {
 			c.ClientCAs, c.ClientAuth = pool, tls.VerifyClientCertIfGiven
@@ -131,7 +149,11 @@ func Client(names Files, roles ...Role) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, VerifyConnection: names.Roles.Require(roles...)}
+	verify, err := verifier(names, roles)
+	if err != nil {
+		return nil, err
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, VerifyConnection: verify}
 	if names.Cert != "" {
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			cert, _, err := f.load()

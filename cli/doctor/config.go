@@ -112,6 +112,13 @@ func certificate(check string, t config.TLS) []Finding {
 		if err := verify(cert, t.CA); err != nil {
 			return fail(err.Error(), "certificate and authority must belong together, if both sides use the same authority")
 		}
+		revocations, err := pki.NewRevocations(t.CA)
+		if err == nil {
+			err = revocations.Check(cert)
+		}
+		if err != nil {
+			return fail(err.Error(), "the file of revoked certificates must be the authority's, see \"sluice pki revoke\"; a revoked certificate has to be replaced: \"sluice pki issue\"")
+		}
 	}
 	left := time.Until(cert.NotAfter)
 	f.Found = fmt.Sprintf("%s, until %s", cert.Subject.CommonName, cert.NotAfter.Format(time.DateOnly))

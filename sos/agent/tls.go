@@ -47,7 +47,13 @@ func (c *Config) readDataTLS() (*tls.Config, error) {
 	if !pool.AppendCertsFromPEM(pem) {
 		return nil, fmt.Errorf("CA: no certificate in %s", c.CA)
 	}
-	return DataTLS(cert, pool, c.Roles), nil
+	revocations, err := pki.NewRevocations(c.CA)
+	if err != nil {
+		return nil, err
+	}
+	config := DataTLS(cert, pool, c.Roles)
+	config.VerifyConnection = revocations.Verify(config.VerifyConnection)
+	return config, nil
 }
 
 // DataTLS returns the configuration of data connections, for both sides, of an
