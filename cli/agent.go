@@ -45,10 +45,11 @@ controller has to show a certificate: "sluice pki issue" makes both sides'.`,
 			if err != nil {
 				return err
 			}
-			log, err := newLogger(app.Err, cfg.Log)
+			log, stop, err := startLog(cmd.Context(), app.Err, cfg, func(c *config.Agent) config.Log { return c.Log }, func() (*config.Agent, error) { return config.LoadAgent(flags.sources()) })
 			if err != nil {
 				return err
 			}
+			defer stop()
 			return runAgent(cmd.Context(), cfg, log)
 		},
 	}

@@ -16,7 +16,8 @@ func controllerCommand(app *App) *cobra.Command {
 		Short: "Run the controller",
 		Long: `Runs the controller until it gets SIGINT or SIGTERM. Stopping it leaves the
 rules in the switches, so that established traffic goes on; a controller that is
-started again finds them.
+started again finds them. SIGHUP has it read its configuration again: log.level takes
+effect, and the log names what needs a restart; a bad file changes nothing.
 
 Without a configuration it listens on loopback only: for switches on port 6653,
 for the API on port 8080, with a token that it makes and writes into its data
@@ -30,10 +31,11 @@ folder.`,
 			if err != nil {
 				return err
 			}
-			log, err := newLogger(app.Err, cfg.Log)
+			log, stop, err := startLog(cmd.Context(), app.Err, cfg, func(c *config.Controller) config.Log { return c.Log }, func() (*config.Controller, error) { return config.LoadController(flags.sources()) })
 			if err != nil {
 				return err
 			}
+			defer stop()
 			c, err := controller.New(cmd.Context(), controller.Options{Config: cfg, Log: log})
 			if err != nil {
 				return fmt.Errorf("start the %w", err)

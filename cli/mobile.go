@@ -56,10 +56,11 @@ again. What a daemon has left that was killed is put back first.`,
 			if err != nil {
 				return err
 			}
-			log, err := newLogger(app.Err, cfg.Log)
+			log, stop, err := startLog(cmd.Context(), app.Err, cfg, func(c *config.Mobile) config.Log { return c.Log }, func() (*config.Mobile, error) { return config.LoadMobile(flags.sources()) })
 			if err != nil {
 				return err
 			}
+			defer stop()
 			m, err := mobileConfig(cfg, log, true)
 			if err != nil {
 				return err
