@@ -116,6 +116,7 @@ func (e *embedded) start(ctx context.Context) error {
 		e.room.close()
 		return err
 	}
+	e.room.keepBack()
 	return e.room.open(e.server.Server.Backend().Size, e.commit)
 }
 
@@ -316,6 +317,9 @@ func (s *Store) Run(ctx context.Context, told func(*store.NoRoomError)) error {
 			if err := s.renew(ctx); err != nil {
 				return err
 			}
+			s.use.RLock()
+			s.embedded.room.keepBack()
+			s.use.RUnlock()
 		}
 	}
 }

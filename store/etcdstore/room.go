@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 
@@ -27,6 +29,8 @@ const (
 	slack = 4 << 20
 	// kept is what there has to be for a start.
 	kept = 512 << 10
+	// keptBack is what a start is given besides: the log's last file, once more.
+	keptBack = segment + 1<<20
 	// writeCost is what a small write may take of the database: the pages on the way to
 	// the leaf it goes to, which etcd shares among all writes of a tenth of a second.
 	writeCost = 16 << 10
@@ -50,6 +54,8 @@ type room struct {
 	flying   int64 // the part of it that is not answered yet
 	refusal  *store.NoRoomError
 	stuck    bool // etcd could not allocate its log's next file
+
+	cannotKeep bool // the file system does not allocate in advance
 }
 
 // admit lets a write of so many bytes pass or refuses it; done tells that it is over.
@@ -113,6 +119,10 @@ func (r *room) reserve(size, least int64) error {
 		if r.reserved >= size+more {
 			return nil
 		}
+		// Where there is not room for all of it, some file systems take what there is.
+		if free, err := freeBytes(r.dir); more == ahead && (err != nil || free < uint64(size+more-r.reserved)) {
+			continue
+		}
 		err := unix.Fallocate(int(r.database.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, size+more)
 		switch {
 		case err == nil:
@@ -138,7 +148,7 @@ func noRoom(err error) bool {
 func (r *room) prepare(found Report) error {
 	if found.Fresh {
 		free, err := freeBytes(r.dir)
-		if need := r.need + 2*segment + ahead; err == nil && free < need {
+		if need := r.need + 2*segment + ahead + keptBack; err == nil && free < need {
 			err = &store.NoRoomError{Path: r.dir, Free: free, Need: need}
 		}
 		return err
@@ -146,11 +156,14 @@ func (r *room) prepare(found Report) error {
 	if err := r.openDatabase(); err != nil {
 		return err
 	}
-	if err := r.reserve(found.used, kept); err != nil {
-		r.close()
-		return err
+	err := r.reserve(found.used, kept)
+	if err == nil {
+		err = r.release()
 	}
-	return nil
+	if err != nil {
+		r.close()
+	}
+	return err
 }
 
 func (r *room) openDatabase() (err error) {
@@ -170,6 +183,53 @@ func (r *room) open(size func() int64, commit func()) error {
 	}
 	return nil
 }
+
+// release gives back what is kept back for a start: etcd cuts off its log's last file and
+// allocates it again, which needs other blocks where those that were freed are not given
+// out at once.
+func (r *room) release() error {
+	err := os.Remove(r.backFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("etcdstore: make room for the start: %w", err)
+	}
+	folder, err := os.Open(r.dir)
+	if err != nil {
+		return fmt.Errorf("etcdstore: make room for the start: %w", err)
+	}
+	defer folder.Close()
+	if err := unix.Syncfs(int(folder.Fd())); err != nil {
+		return fmt.Errorf("etcdstore: make room for the start: %w", err)
+	}
+	return nil
+}
+
+// keepBack allocates what the next start needs if it is not there; if there is no room
+// now, it is tried again.
+func (r *room) keepBack() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	info, err := os.Stat(r.backFile())
+	if r.cannotKeep || err == nil && info.Size() == keptBack {
+		return
+	}
+	if free, err := freeBytes(r.dir); err != nil || free < keptBack {
+		return
+	}
+	f, err := os.OpenFile(r.backFile(), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, keptBack); err != nil {
+		r.cannotKeep = !noRoom(err)
+		_ = os.Remove(r.backFile())
+	}
+}
+
+func (r *room) backFile() string { return filepath.Join(r.dir, "reserve") }
 
 // spent says whether only a new etcd can use the room that there is.
 func (r *room) spent() bool {
