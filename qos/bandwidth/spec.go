@@ -23,7 +23,7 @@ const (
 
 // Spec is a definition of critical traffic as an operator writes it.
 type Spec struct {
-	Name        string     `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$" patternDescription:"letters, digits, dots, dashes, at most 63, a letter or digit first" doc:"Name of the definition" example:"backup"`
+	Name        string     `json:"name" doc:"Name of the definition: letters, digits, dots and dashes, at most 63, a letter or digit first" example:"backup"`
 	Rate        int64      `json:"rate" minimum:"1" maximum:"1000000000000" doc:"Bandwidth that each flow requires, in bit/s, counted as links count it, headers included" example:"10000000"`
 	ReverseRate *int64     `json:"reverse_rate,omitempty" minimum:"0" maximum:"1000000000000" doc:"Bandwidth required in the reverse direction, in bit/s; a 32nd of rate, if left out, for acknowledgements"`
 	Match       match.Flow `json:"match" doc:"Which packets are critical. Each connection among them, or pair of hosts, is a flow"`

@@ -21,7 +21,7 @@ const LowestPriority = 7
 // ClassSpec is a class as an operator asks for it. The names are those of the QoS
 // dissertation's requests (section 4.3.1); numbers may be written as strings.
 type ClassSpec struct {
-	Name     string       `json:"name" maxLength:"64" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$" patternDescription:"1 to 64 letters, digits, dots, dashes and underscores, the first a letter or digit" doc:"Name of the class: letters, digits, dots, dashes" example:"VoIP"`
+	Name     string       `json:"name" maxLength:"64" doc:"Name of the class: letters, digits, dots, dashes and underscores, a letter or digit first" example:"VoIP"`
 	MinRate  match.Text   `json:"min_rate,omitempty" doc:"Rate in bit/s that the class has on every hop whatever else happens; default: the configured share of each link" example:"2000000"`
 	MaxRate  match.Text   `json:"max_rate,omitempty" doc:"Rate in bit/s that it never exceeds; default: each link's own" example:"10000000"`
 	Latency  match.Text   `json:"latency,omitempty" doc:"Latency in ms that the links of the path may have together; default: any" example:"150"`
