@@ -45,7 +45,7 @@ interface of the machine, and leaves nothing behind after "down".`,
   sluice lab down`,
 	}
 	cmd.PersistentFlags().StringVar(&f.runDir, "run-dir", envOr("SLUICE_LAB_DIR", lab.DefaultRunDir), "where labs are recorded (environment: SLUICE_LAB_DIR)")
-	cmd.AddCommand(f.upCommand(), f.execCommand(), f.statusCommand(), f.linkCommand(), f.downCommand(), newLabGenerateCommand(app))
+	cmd.AddCommand(f.upCommand(), f.execCommand(), f.statusCommand(), f.linkCommand(), f.downCommand(), f.hostileSwitchCommand(), newLabGenerateCommand(app))
 	return cmd
 }
 

@@ -20,7 +20,7 @@ type Experiment struct {
 // All lists the experiments in the order in which the documentation explains them.
 func All() []Experiment {
 	return []Experiment{
-		sosTable1(), sosSockets(), sosChunk(), sosAgents(), sosStreams(), sosPeers(), sosSetup(), sosSessions(), sosShort(), agentRelay(), packetIn(),
+		sosTable1(), sosSockets(), sosChunk(), sosAgents(), sosStreams(), sosPeers(), sosSetup(), sosSessions(), sosShort(), agentRelay(), packetIn(), hostileSwitch(),
 		handoverModel(), handoverPolicies(), handoverMoves(), handoverSilence(), handoverPeers(), handoverScale(),
 		qosCritical(), qosAcceptance(), qosLatency(), qosPeers(),
 		qosAlgorithms(),

@@ -1,6 +1,8 @@
 package network_test
 
 import (
+	"context"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/hostile"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -95,6 +98,28 @@ func TestManyPortsHarmNoLink(t *testing.T) {
 	}
 }
 
+// Whatever a switch does, the link between two others stays, and so do their sessions.
+func TestHostileSwitchesHarmNoOther(t *testing.T) {
+	for _, kind := range hostile.Kinds() {
+		t.Run(kind.Name, func(t *testing.T) {
+			n, _ := start(t, network.Config{DiscoveryInterval: 250 * time.Millisecond})
+			carried := pair(t, n, 0xa, 0xb)
+			background(t, func(ctx context.Context) error {
+				kind.Run(ctx, hostile.Target{DPID: 1, Dial: func(ctx context.Context) (net.Conn, error) {
+					var d net.Dialer
+					return d.DialContext(ctx, "tcp", n.Addr()[0].String())
+				}})
+				return nil
+			})
+			before := carried.Load()
+			eventually(t, "more probes of the link", func() bool { return carried.Load() >= before+8 })
+			if got := len(n.Topology().Links); got != 2 {
+				t.Errorf("%d links, want 2", got)
+			}
+		})
+	}
+}
+
 // Counters of ports that a switch does not have are not kept.
 func TestCountersOfPortsThatAreNotThereAreNotKept(t *testing.T) {
 	n, _ := start(t, network.Config{StatsInterval: 50 * time.Millisecond})
@@ -115,7 +140,7 @@ func TestCountersOfPortsThatAreNotThereAreNotKept(t *testing.T) {
 
 // ring connects three switches in a ring, each by its ports 1 and 2, with a host port 3,
 // and a fourth to the first of them.
-func ring(t *testing.T, n *network.Network, ignore func(openflow.Message) bool) (s [5]*fake.Switch) {
+func ring(t *testing.T, n *network.Network, instead func(uint32, openflow.Message) ([]byte, bool)) (s [5]*fake.Switch) {
 	t.Helper()
 	type end struct {
 		at   int
@@ -132,7 +157,7 @@ func ring(t *testing.T, n *network.Network, ignore func(openflow.Message) bool) 
 			}
 		}}
 		if i == 4 {
-			o.Ignore = ignore
+			o.Instead = instead
 		}
 		s[i] = fake.NewSwitch(o)
 	}
@@ -147,12 +172,12 @@ func ring(t *testing.T, n *network.Network, ignore func(openflow.Message) bool) 
 func TestWithheldBarriersHoldUpNoOther(t *testing.T) {
 	var withhold, withheld atomic.Bool
 	n, _ := start(t, network.Config{RequestTimeout: time.Minute, HandshakeTimeout: time.Minute})
-	s := ring(t, n, func(m openflow.Message) bool {
+	s := ring(t, n, func(_ uint32, m openflow.Message) ([]byte, bool) {
 		if !withhold.Load() || m.MsgType() != openflow.TypeBarrierRequest {
-			return false
+			return nil, false
 		}
 		withheld.Store(true)
-		return true
+		return nil, true
 	})
 	eventually(t, "all links", func() bool { return len(n.Topology().Links) == 8 })
 	broadcast := packet.AppendTCP(nil, packet.Frame{Src: hostMAC(1), Dst: packet.Broadcast}, packet.TCPSegment{Src: hostAddr(1), Dst: hostAddr(2)})
@@ -193,8 +218,8 @@ func TestSwitchThatWithholdsBarriersIsEnded(t *testing.T) {
 	var o *network.Owner
 	var withhold atomic.Bool
 	n, _ := start(t, network.Config{RequestTimeout: time.Second}, func(n *network.Network) { o = owner(t, n, "svc", network.OwnerOptions{}) })
-	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2, Ignore: func(m openflow.Message) bool {
-		return withhold.Load() && m.MsgType() == openflow.TypeBarrierRequest
+	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2, Instead: func(_ uint32, m openflow.Message) ([]byte, bool) {
+		return nil, withhold.Load() && m.MsgType() == openflow.TypeBarrierRequest
 	}})
 	connect(t, n, s, 1)
 	withhold.Store(true)

@@ -1,17 +1,11 @@
 package stage
 
 import (
-	"encoding/binary"
-	"errors"
-	"fmt"
-	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
-	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
@@ -26,9 +20,7 @@ const (
 // Radio is an interface of a host on which any number of simulated devices
 // speak, by frames of their own: the kernel's IP stack has no part in it.
 type Radio struct {
-	name    string
-	file    *os.File
-	running sync.WaitGroup
+	*frames
 
 	mu      sync.Mutex
 	hosts   map[netip.Addr]openflow.MAC // whose ARP is answered
@@ -42,90 +34,18 @@ type dhcpAnswer struct {
 	at      time.Time
 }
 
-const radioBuffer = 16 << 20
-
 // OpenRadio opens an interface of a host for simulated devices.
-func OpenRadio(host Inside, name string) (*Radio, error) {
-	r := &Radio{
-		name: name, hosts: map[netip.Addr]openflow.MAC{},
-		answers: map[dhcpv4.TransactionID]chan dhcpAnswer{}, sinks: map[netip.Addr]func([]byte, time.Time){},
+func OpenRadio(host Inside, name string) (r *Radio, err error) {
+	r = &Radio{
+		hosts: map[netip.Addr]openflow.MAC{}, answers: map[dhcpv4.TransactionID]chan dhcpAnswer{},
+		sinks: map[netip.Addr]func([]byte, time.Time){},
 	}
-	if err := host.Do(r.open); err != nil {
-		return nil, fmt.Errorf("open interface %s for frames: %w", name, err)
+	r.frames, err = openFrames(host, name)
+	if err != nil {
+		return nil, err
 	}
-	r.running.Add(1)
-	go func() { defer r.running.Done(); r.listen() }()
+	r.listen(r.take)
 	return r, nil
-}
-
-func (r *Radio) open() error {
-	link, err := net.InterfaceByName(r.name)
-	if err != nil {
-		return err
-	}
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return err
-	}
-	for _, o := range []struct{ level, name, value int }{
-		{unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1},
-		{unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1},
-		{unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, radioBuffer},
-	} {
-		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
-			unix.Close(fd)
-			return err
-		}
-	}
-	all := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ALL))
-	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link.Index}); err != nil {
-		unix.Close(fd)
-		return err
-	}
-	r.file = os.NewFile(uintptr(fd), r.name)
-	return nil
-}
-
-// Name is the interface's name.
-func (r *Radio) Name() string { return r.name }
-
-// Close closes the interface and returns when nobody listens any more.
-func (r *Radio) Close() {
-	r.file.Close()
-	r.running.Wait()
-}
-
-func (r *Radio) send(frame []byte) error {
-	if _, err := r.file.Write(frame); err != nil {
-		return fmt.Errorf("send by %s: %w", r.name, err)
-	}
-	return nil
-}
-
-// listen hands on what arrives until the interface is closed.
-func (r *Radio) listen() {
-	raw, err := r.file.SyscallConn()
-	if err != nil {
-		return
-	}
-	frame, oob := make([]byte, 65536), make([]byte, 128)
-	for {
-		var n, oobn int
-		var failed error
-		err := raw.Read(func(fd uintptr) bool {
-			n, oobn, _, _, failed = unix.Recvmsg(int(fd), frame, oob, 0)
-			return !errors.Is(failed, unix.EAGAIN)
-		})
-		switch {
-		case err != nil:
-			return
-		case errors.Is(failed, unix.ENETDOWN), errors.Is(failed, unix.EINTR):
-			continue // the link went down; it may come up again
-		case failed != nil:
-			return
-		}
-		r.take(frame[:n], time.Unix(0, stamp(oob[:oobn])))
-	}
 }
 
 // take finds out for whom a frame is. What is for nobody is dropped.

@@ -25,6 +25,8 @@ type NetworkOptions struct {
 	Rate func(lab.Link) float64
 	// Queues has the controller make queues in the switches' databases.
 	Queues bool
+	// Settings are further lines of its configuration's section "network".
+	Settings string
 }
 
 // Network is a controller without agents, a process of its own.
@@ -63,8 +65,8 @@ handover: {enabled: false}
 network:
   stats_interval: %v
   discovery: {interval: 500ms, timeout: 4s}
-  switches:
-%s%s`, n.dir, apiAddress, o.Lab.ControllerAddr(), o.Interval, capacities, databases(o))
+%s  switches:
+%s%s`, n.dir, apiAddress, o.Lab.ControllerAddr(), o.Interval, o.Settings, capacities, databases(o))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}
@@ -137,6 +139,9 @@ func capacities(l *lab.Lab, rate func(lab.Link) float64) (text string, links int
 	}
 	return text, links, nil
 }
+
+// PID is that of the controller's process.
+func (n *Network) PID() int { return n.controller.PID() }
 
 // Close ends the controller.
 func (n *Network) Close() error {

@@ -25,9 +25,9 @@ type Options struct {
 	// Refuse, if set, is asked about every message; a non-nil error is sent
 	// instead of doing what the message says.
 	Refuse func(openflow.Message) *openflow.Error
-	// Ignore, if set, is asked about every message; what it says true of is neither
-	// done nor answered.
-	Ignore func(openflow.Message) bool
+	// Instead, if set, is asked about every message. Where it says true, nothing is
+	// done, and its bytes, if any, are all that the controller is answered.
+	Instead func(xid uint32, m openflow.Message) (answer []byte, instead bool)
 	// PortStats, if set, are the counters that the switch tells, of whatever ports.
 	PortStats func() []openflow.PortStats
 	// OnOutput, if set, is told of every frame that leaves by a port. It may hand
@@ -186,8 +186,11 @@ func (s *Switch) flush() error {
 // handle acts on a message of the controller; the mutex is held.
 func (s *Switch) handle(xid uint32, m openflow.Message) {
 	s.counts[m.MsgType()]++
-	if s.opts.Ignore != nil && s.opts.Ignore(m) {
-		return
+	if s.opts.Instead != nil {
+		if answer, instead := s.opts.Instead(xid, m); instead {
+			s.out = append(s.out, answer...)
+			return
+		}
 	}
 	if s.opts.Refuse != nil {
 		if e := s.opts.Refuse(m); e != nil {

@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/network/hostile"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// hostileDPID is what a hostile switch calls itself.
+const hostileDPID = 0xbad
+
+func (f *labFlags) hostileSwitchCommand() *cobra.Command {
+	var (
+		limit   time.Duration
+		victims []string
+	)
+	kinds := hostile.Kinds()
+	var list strings.Builder
+	for _, k := range kinds {
+		fmt.Fprintf(&list, "\n  %-12s %s", k.Name, k.Does)
+	}
+	cmd := &cobra.Command{
+		Use:   "hostile-switch KIND",
+		Short: "Have a switch do harm to a lab's controller",
+		Long: fmt.Sprintf(`Connects a switch to the controller of a lab that does its worst to it, in one way,
+for a time or until Ctrl-C. It calls itself %x and has nothing to do with the lab's own
+switches: those, their links and their hosts should not notice. Kinds, of a switch that
+%s`, hostileDPID, list.String()),
+		Example: "  sluice lab hostile-switch packets --time 30s",
+		Args:    cobra.ExactArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
+			for _, k := range kinds {
+				names = append(names, k.Name+"\t"+k.Does)
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			i := slices.IndexFunc(kinds, func(k hostile.Kind) bool { return k.Name == args[0] })
+			if i < 0 {
+				return &UsageError{fmt.Errorf("no kind %q of hostile switch; there are:%s", args[0], list.String())}
+			}
+			if limit <= 0 {
+				return &UsageError{fmt.Errorf("--time %v: want more than nothing, like 30s", limit)}
+			}
+			hosts, err := parseVictims(victims)
+			if err != nil {
+				return &UsageError{err}
+			}
+			return f.runHostileSwitch(cmd.Context(), kinds[i], hosts, limit)
+		},
+	}
+	f.nameFlag(cmd)
+	cmd.Flags().DurationVar(&limit, "time", time.Minute, "for how long")
+	cmd.Flags().StringArrayVar(&victims, "victim", nil, "a host whose addresses it claims, as MAC=IPV4; may be repeated; of the kind moves")
+	return cmd
+}
+
+func (f *labFlags) runHostileSwitch(ctx context.Context, k hostile.Kind, victims []hostile.Host, limit time.Duration) error {
+	l, err := f.open()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	addr := l.ControllerAddr().String()
+	f.app.Printf("switch %x at %s: it %s", hostileDPID, addr, k.Does)
+	k.Run(ctx, hostile.Target{
+		DPID: hostileDPID, Victims: victims,
+		Dial: func(ctx context.Context) (net.Conn, error) { return l.Control().DialContext(ctx, "tcp", addr) },
+	})
+	return nil
+}
+
+// parseVictims reads hosts like 02:00:00:00:00:01=10.0.0.1.
+func parseVictims(texts []string) (all []hostile.Host, err error) {
+	for _, text := range texts {
+		mac, addr, found := strings.Cut(text, "=")
+		if !found {
+			return nil, fmt.Errorf("--victim %q: want MAC=IPV4, like 02:00:00:00:00:01=10.0.0.1", text)
+		}
+		var h hostile.Host
+		if h.MAC, err = openflow.ParseMAC(mac); err != nil {
+			return nil, fmt.Errorf("--victim %q: %w", text, err)
+		}
+		if h.Addr, err = netip.ParseAddr(addr); err != nil || !h.Addr.Is4() {
+			return nil, fmt.Errorf("--victim %q: want an IPv4 address after =", text)
+		}
+		all = append(all, h)
+	}
+	return all, nil
+}
