@@ -1,11 +1,12 @@
 # What a newcomer needs: `sudo make demo`, and `sudo make test`. `make help` lists the rest.
+# GO_DL and GOPROXY name mirrors to fetch Go from: `make GO_DL=URL demo`.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
 
-# sudo drops the usual place of Go from the PATH.
-export PATH := $(PATH):/usr/local/go/bin
+# Where scripts/go.sh puts Go if there is none; sudo drops its usual place from the PATH.
+export PATH := $(CURDIR)/.go/bin:$(PATH):/usr/local/go/bin
 
 # The one place where the versions of the tools stand.
 GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
@@ -84,6 +85,11 @@ demo-handover: ## a device that roams between two operators under a download (ro
 	$(MAKE) --no-print-directory build
 	exec bin/sluice demo handover $(DEMOFLAGS)
 
+.PHONY: test-bare
+test-bare: ## the README's demo on a Debian 12 that has only make, git and curl, made for it (root, ten minutes)
+	@scripts/deps.sh root bare
+	scripts/test-bare.sh
+
 .PHONY: check
 check: format vet staticcheck rules race ## formatting, vet, staticcheck, house rules, tests under the race detector
 
@@ -151,4 +157,4 @@ deb: build ## a Debian package in dist/
 
 .PHONY: clean
 clean: ## remove what the targets above have made
-	rm -rf bin dist out
+	rm -rf bin dist out .go

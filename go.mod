@@ -2,6 +2,9 @@ module github.com/sluice-net/sluice
 
 go 1.26.8
 
+// Where scripts/go.sh puts Go if there is none.
+ignore ./.go
+
 require (
 	github.com/cilium/ebpf v0.22.0
 	github.com/danielgtaylor/huma/v2 v2.37.2

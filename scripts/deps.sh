@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Installs what Sluice runs against. Arguments, in any number:
 #   root   stop unless run by root
-#   go     stop unless a usable Go is there
+#   go     fetch Go into .go unless a usable one is there
+#   unzip  for Go, where it comes as a module
+#   bare   what makes a Debian for make test-bare
 #   demo   Open vSwitch, a web server, curl and the like, as far as they are missing
 #   test   what the tests and experiments compare themselves with, likewise
 set -euo pipefail
@@ -12,26 +14,15 @@ need_root() {
   [ "$(id -u)" -eq 0 ] || die 'This builds network namespaces and needs root. Run it again with sudo, for example: sudo make demo'
 }
 
+# Since 1.21 the go command fetches the version that go.mod names, unless it was told not to.
 need_go() {
   local want have
   want=$(awk '$1 == "go" { print $2; exit }' go.mod)
-  if ! command -v go >/dev/null; then
-    die "Go is missing. Sluice needs Go $want, and Debian 12's own (1.19) is too old." \
-        'Install it from https://go.dev/dl/ :' \
-        "  curl -fsSLO https://go.dev/dl/go$want.linux-$(dpkg --print-architecture).tar.gz" \
-        "  sudo tar -C /usr/local -xzf go$want.linux-$(dpkg --print-architecture).tar.gz" \
-        '  export PATH=$PATH:/usr/local/go/bin'
-  fi
-  # Since 1.21 the go command fetches the version that go.mod names, unless it was told not to.
   have=$(cd / && GOTOOLCHAIN=local go env GOVERSION 2>/dev/null || true)
   have=${have#go}
-  if ! at_least "${have:-0}" "$want"; then
-    if ! at_least "${have:-0}" 1.21 || [ "$(go env GOTOOLCHAIN 2>/dev/null)" = local ]; then
-      die "Go $have at $(command -v go) is too old: Sluice needs $want." \
-          'Install a newer one from https://go.dev/dl/ and put its bin folder first on the PATH' \
-          '(from 1.21 on, Go fetches the right version by itself unless GOTOOLCHAIN=local).'
-    fi
-  fi
+  at_least "${have:-0}" "$want" && return
+  at_least "${have:-0}" 1.21 && [ "$(go env GOTOOLCHAIN 2>/dev/null)" != local ] && return
+  scripts/go.sh
 }
 
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
@@ -77,18 +68,20 @@ enabled_services() {
   systemctl list-unit-files --type=service --state=enabled --no-legend 2>/dev/null | awk '{ print $1 }' | sort || true
 }
 
-[ "$#" -gt 0 ] || die 'usage: scripts/deps.sh [root] [go] [demo] [test]'
+[ "$#" -gt 0 ] || die 'usage: scripts/deps.sh [root] [go] [unzip] [bare] [demo] [test]'
 for group in "$@"; do
   case "$group" in
     root) need_root ;;
     go) need_go ;;
+    unzip) install unzip=unzip ;;
+    bare) install debootstrap=debootstrap ;;
     demo) install ovs-vswitchd=openvswitch-switch ip=iproute2 ss=iproute2 ethtool=ethtool curl=curl nginx=nginx-light ping=iputils-ping ;;
     test) venv=()
           python3 -c 'import ensurepip' 2>/dev/null || venv=(python3-venv=python3-venv)
-          install "${venv[@]}" gcc=gcc /usr/include/stdlib.h=libc6-dev git=git iperf3=iperf3 tshark=tshark haproxy=haproxy jq=jq \
+          install "${venv[@]}" gcc=gcc /usr/include/stdlib.h=libc6-dev git=git unzip=unzip iperf3=iperf3 tshark=tshark haproxy=haproxy jq=jq \
             openssl=openssl ovs-testcontroller=openvswitch-testcontroller osken-manager=python3-os-ken \
             dhclient=isc-dhcp-client udhcpc=udhcpc dhcpcd=dhcpcd-base nft=nftables \
             node=nodejs npm=npm chromium=chromium ;;
-    *) die "unknown group '$group'; known: root, go, demo, test" ;;
+    *) die "unknown group '$group'; known: root, go, unzip, bare, demo, test" ;;
   esac
 done
