@@ -86,7 +86,7 @@ demo-handover: ## a device that roams between two operators under a download (ro
 	exec bin/sluice demo handover $(DEMOFLAGS)
 
 .PHONY: test-bare
-test-bare: ## the README's demo on a Debian 12 that has only make, git and curl, made for it (root, ten minutes)
+test-bare: ## the README's demo on a Debian 12 that has only make, git and curl, made for it, in four minutes (root)
 	@scripts/deps.sh root bare
 	scripts/test-bare.sh
 
@@ -141,7 +141,7 @@ soak: ## all services under load while programs are killed, for SOAKTIME (defaul
 test: ## everything that CI runs (root for the integration tests)
 	@scripts/deps.sh go
 	$(MAKE) --no-print-directory format vet staticcheck fuzz rules test-dashboard test-api race
-	if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory soak SOAKTIME=2m; else echo 'NOT TESTED: the soak, because it needs root' >&2; fi
+	if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory soak SOAKTIME=2m; $(MAKE) --no-print-directory test-bare; else echo 'NOT TESTED: the soak, and the demo on a bare Debian, because they need root' >&2; fi
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME each (default 10s)
