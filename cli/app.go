@@ -20,17 +20,16 @@ type App struct {
 	// JSON asks for the answer as JSON instead of a table.
 	JSON bool
 
-	server    string
-	tokenFile string
-	caFile    string
-	certFile  string
-	keyFile   string
-	timeout   time.Duration
+	connection
+	timeout time.Duration
 }
 
-// Client returns a client of the controller that the flags name. Errors say
-// which flag to set.
+// Client returns a client of the controller that the flags, the environment or the
+// context name. Errors say which flag to set.
 func (a *App) Client() (*client.Client, error) {
+	if err := a.useContext(); err != nil {
+		return nil, err
+	}
 	token, err := a.token()
 	if err != nil {
 		return nil, err

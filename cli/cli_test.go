@@ -18,10 +18,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	for _, name := range []string{"SLUICE_SERVER", "SLUICE_TOKEN", "SLUICE_TOKEN_FILE", "SLUICE_CA", "SLUICE_CERT", "SLUICE_KEY", "SLUICE_CONFIG"} {
+	for _, name := range []string{"SLUICE_SERVER", "SLUICE_TOKEN", "SLUICE_TOKEN_FILE", "SLUICE_CA", "SLUICE_CERT", "SLUICE_KEY", "SLUICE_CONFIG", "SLUICE_CONTEXT"} {
 		if err := os.Unsetenv(name); err != nil {
 			panic(err)
 		}
+	}
+	if err := os.Setenv(contextsVariable, filepath.Join(os.TempDir(), "no-contexts", "contexts.yaml")); err != nil {
+		panic(err)
 	}
 	goleak.VerifyTestMain(m,
 		// etcd starts this one for the process's lifetime.

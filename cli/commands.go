@@ -17,6 +17,7 @@ func commands(app *App) []*cobra.Command {
 		storeCommand(app),
 		statusCommand(app),
 		eventsCommand(app),
+		contextCommand(app),
 		configCommand(app),
 		pkiCommand(app),
 		doctorCommand(app),

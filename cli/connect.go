@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/pki"
 )
@@ -19,9 +21,53 @@ const (
 	systemTokenFile = "/var/lib/sluice/token"
 )
 
-// token reads the bearer token: the file named by the flag or environment, or
-// else that of a controller on this machine which this user may read.
+// connection is how the controller is reached.
+type connection struct {
+	server    string
+	tokenFile string
+	caFile    string
+	certFile  string
+	keyFile   string
+	// context is the name of the context that says the rest; empty without one.
+	context string
+	flags   *pflag.FlagSet
+}
+
+// setting is a flag of connections.
+type setting struct {
+	flag, env, fallback, usage string
+	to                         *string
+}
+
+func (c *connection) settings() []setting {
+	return []setting{
+		{"server", "SLUICE_SERVER", defaultServer, "URL of the controller's API", &c.server},
+		{"token-file", "SLUICE_TOKEN_FILE", "", "file with the API token", &c.tokenFile},
+		{"ca", "SLUICE_CA", "", "certificate authority of the API, PEM", &c.caFile},
+		{"cert", "SLUICE_CERT", "", "client certificate instead of a token, PEM", &c.certFile},
+		{"key", "SLUICE_KEY", "", "key of the client certificate, PEM", &c.keyFile},
+	}
+}
+
+func (c *connection) connectionFlags(f *pflag.FlagSet) {
+	c.flags = f
+	for _, s := range c.settings() {
+		usage := s.usage + " (environment: " + s.env
+		if s.flag == "token-file" {
+			usage += "; default " + systemTokenFile
+		}
+		f.StringVar(s.to, s.flag, envOr(s.env, s.fallback), usage+")")
+	}
+	f.StringVar(&c.context, "context", os.Getenv("SLUICE_CONTEXT"), "name of a context, see \"sluice context\" (environment: SLUICE_CONTEXT)")
+}
+
+// token reads the bearer token: the file named by the flag, the environment or the
+// context, or else, without a context, that of a controller on this machine which this
+// user may read.
 func (a *App) token() (string, error) {
+	if a.tokenFile == "" && a.context != "" {
+		return "", nil
+	}
 	if a.tokenFile != "" {
 		b, err := os.ReadFile(a.tokenFile)
 		if err != nil {

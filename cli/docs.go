@@ -83,7 +83,8 @@ func configurationReference() string {
 		"Controller, agent and mobile device read one YAML file each (`--config`). Over it go the environment, where `api.listen` is\n" +
 		"`SLUICE_API_LISTEN`, and `--set api.listen=127.0.0.1:8080`. `sluice config check FILE` says everything that is wrong\n" +
 		"with a file, `sluice config show` prints what takes effect, `sluice config example controller` a file to begin with.\n\n" +
-		"## Controller\n\n" + config.Reference(controller) + "\n## Agent\n\n" + config.Reference(config.DefaultAgent()) + "\n## Mobile device\n\n" + config.Reference(mobileDevice())
+		"## Controller\n\n" + config.Reference(controller) + "\n## Agent\n\n" + config.Reference(config.DefaultAgent()) + "\n## Mobile device\n\n" + config.Reference(mobileDevice()) +
+		"\n## Contexts\n\nThe operator's file of controllers (`sluice context`), " + contextsFileIs + ".\n\n" + config.Reference(&config.Contexts{})
 }
 
 // mobileDevice is the default configuration without what this machine has of its

@@ -1,0 +1,159 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Contexts is an operator's file of the controllers that the commands can talk to.
+type Contexts struct {
+	Current  string             `yaml:"current" form:"the name of one of the contexts" doc:"The context that is used where neither flags nor the environment say anything of a connection."`
+	Contexts map[string]Context `yaml:"contexts" doc:"Controllers, by the names under which an operator knows them."`
+
+	file string
+}
+
+// Context is how an operator reaches one controller. Names of files that are not
+// absolute are relative to the folder of the file that has the context.
+type Context struct {
+	Server    string `yaml:"server" form:"a URL like https://192.0.2.1:8443" doc:"URL of the controller's API."`
+	CA        string `yaml:"ca" doc:"Certificate authority of the API, PEM. Empty: those of the system."`
+	Cert      string `yaml:"cert" doc:"Client certificate, PEM."`
+	Key       string `yaml:"key" doc:"Key of the client certificate, PEM."`
+	TokenFile string `yaml:"token_file" doc:"File with the API token, instead of a certificate."`
+}
+
+// LoadContexts reads an operator's contexts. A file that is not there, or has no name,
+// has none. If anything is wrong with it the error is Problems.
+func LoadContexts(file string) (*Contexts, error) {
+	c := &Contexts{Contexts: map[string]Context{}, file: file}
+	text, err := readFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := parse(Sources{File: file}, text, c); err != nil {
+		return nil, err
+	}
+	if c.Contexts == nil {
+		c.Contexts = map[string]Context{}
+	}
+	return c, nil
+}
+
+func (c *Contexts) check(k *checker) {
+	for name, one := range c.Contexts {
+		key := "contexts." + name
+		if err := CheckContextName(name); err != nil {
+			k.fail(key, "not a name", "letters, digits, dots, dashes and underscores")
+		}
+		if u, err := url.Parse(one.Server); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+			k.fail(key+".server", "not a URL", "a URL like https://192.0.2.1:8443")
+		}
+		if (one.Cert == "") != (one.Key == "") {
+			k.fail(key+".cert", "incomplete", "cert and key belong together: set both or none")
+		}
+	}
+	if _, ok := c.Contexts[c.Current]; !ok && c.Current != "" {
+		k.fail("current", "no such context", "one of "+strings.Join(c.Names(), ", "))
+	}
+}
+
+var contextName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// CheckContextName says what is wrong with a name for a context.
+func CheckContextName(name string) error {
+	if !contextName.MatchString(name) {
+		return fmt.Errorf("context %q: use up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit", name)
+	}
+	return nil
+}
+
+// Names lists the contexts, sorted.
+func (c *Contexts) Names() []string { return slices.Sorted(maps.Keys(c.Contexts)) }
+
+// Get returns the context of the name, its files' names absolute or relative to the
+// working folder.
+func (c *Contexts) Get(name string) (Context, error) {
+	one, ok := c.Contexts[name]
+	if !ok {
+		err := fmt.Errorf("%s has no context %q", c.file, name)
+		if names := c.Names(); len(names) > 0 {
+			return one, fmt.Errorf("%w; it has %s", err, strings.Join(names, ", "))
+		}
+		return one, fmt.Errorf("%w: \"sluice context add\" makes one", err)
+	}
+	for _, file := range []*string{&one.CA, &one.Cert, &one.Key, &one.TokenFile} {
+		if *file != "" && !filepath.IsAbs(*file) {
+			*file = filepath.Join(filepath.Dir(c.file), *file)
+		}
+	}
+	return one, nil
+}
+
+// Write replaces the file by these contexts, at once, readable by its owner only.
+func (c *Contexts) Write() error {
+	all := map[string]map[string]string{}
+	for name, one := range c.Contexts {
+		all[name] = map[string]string{}
+		for key, value := range Plain(one).(map[string]any) {
+			if value != "" {
+				all[name][key] = value.(string)
+			}
+		}
+	}
+	plain := map[string]any{"contexts": all}
+	if c.Current != "" {
+		plain["current"] = c.Current
+	}
+	text, err := yaml.Marshal(plain)
+	if err != nil {
+		return fmt.Errorf("contexts: %w", err)
+	}
+	if err := replace(c.file, text); err != nil {
+		return fmt.Errorf("contexts: %w", err)
+	}
+	return nil
+}
+
+// replace writes a file, or what a symbolic link of the name leads to, so that a reader
+// sees the old or the new one.
+func replace(file string, text []byte) error {
+	if file == "" {
+		return errors.New("no file to keep them in: set HOME, or SLUICE_CONTEXTS")
+	}
+	if target, err := filepath.EvalSymlinks(file); err == nil {
+		file = target
+	}
+	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no ordinary file", file)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(filepath.Dir(file), ".contexts-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = temp.Write(text)
+	err = errors.Join(err, temp.Sync(), temp.Close())
+	if err == nil {
+		err = os.Rename(temp.Name(), file)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temp.Name()))
+	}
+	return nil
+}
