@@ -66,6 +66,10 @@ func TestExitCodes(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("log: {level: loud}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	wrong := filepath.Join(t.TempDir(), "controller.yaml")
+	if err := os.WriteFile(wrong, []byte("log: {level: loud}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name string
 		args []string
@@ -82,6 +86,9 @@ func TestExitCodes(t *testing.T) {
 		{"argument too many", []string{"status", "x"}, ExitUsage, "too many"},
 		{"word that is none", []string{"network", "path", "a", "b", "--metric", "beauty"}, ExitUsage, "hops"},
 		{"role that is none", []string{"pki", "issue", "king", "a"}, ExitUsage, "operator"},
+		{"roles that are fine", []string{"doctor", "--dir", t.TempDir()}, ExitOK, ""},
+		{"role that fails", []string{"doctor", "--role", "controller", "--dir", filepath.Dir(wrong)}, ExitFailed, ""},
+		{"role of no machine", []string{"doctor", "--role", "king"}, ExitUsage, "controller, agent"},
 		{"refused", []string{"status", "--server", url}, ExitRefused, "Not Found (404)"},
 		{"unreachable", []string{"status", "--server", "http://127.0.0.1:1"}, ExitUnreachable, "no answer"},
 		{"server that is no URL", []string{"status", "--server", "localhost"}, ExitFailed, "http://"},

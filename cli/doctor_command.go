@@ -3,59 +3,41 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/doctor"
-	"github.com/sluice-net/sluice/config"
 )
 
 func doctorCommand(app *App) *cobra.Command {
-	var controllerFile, agentFile string
+	var roles []string
+	var folder string
 	cmd := &cobra.Command{
-		Use:   "doctor [controller|agent|lab]...",
-		Short: "Say what this machine lacks, and what to do about it",
-		Long: `Looks at the kernel, its settings, programs, the user, and with the
-configurations also at addresses, folders and certificates. Without arguments it
-checks for everything. The exit code is 1 if something does not work.`,
-		Example: `  sluice doctor
-  sluice doctor lab
-  sluice doctor controller --controller-config /etc/sluice/controller.yaml`,
-		ValidArgs: doctor.Parts(),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, a := range args {
-				if err := oneOfArgs(doctor.Parts()...)(cmd, []string{a}); err != nil {
-					return err
+		Use:   "doctor",
+		Short: "Say what this machine lacks for what it does, and what to do about it",
+		Long: `Looks at the kernel, its settings, programs and the user, and at the addresses, folders
+and certificates that the machine's configurations name; as root also whether the
+unit's user can read them. The roles of the machine are those whose configuration in
+the folder says more than the package's own, or the ones that --role names. The exit
+code is 1 if one of them cannot work; what the machine would lack for anything else is
+only noted.`,
+		Example: `  sudo sluice doctor
+  sluice doctor --role lab
+  sluice doctor --role controller --dir .`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, r := range roles {
+				if !slices.Contains(doctor.Parts(), r) {
+					return &UsageError{fmt.Errorf("--role %s: use one of %s", r, strings.Join(doctor.Parts(), ", "))}
 				}
 			}
-			if len(args) == 0 {
-				args = doctor.Parts()
-			}
-			host := doctor.Host()
-			all := []doctor.Finding{}
-			for _, part := range args {
-				all = append(all, host.Run(cmd.Context(), part)...)
-				switch {
-				case part == doctor.Controller && controllerFile != "":
-					c, err := config.LoadController(config.Sources{File: controllerFile, Env: os.Environ()})
-					if err != nil {
-						return err
-					}
-					all = append(all, doctor.ForController(cmd.Context(), c)...)
-				case part == doctor.Agent && agentFile != "":
-					c, err := config.LoadAgent(config.Sources{File: agentFile, Env: os.Environ()})
-					if err != nil {
-						return err
-					}
-					all = append(all, doctor.ForAgent(cmd.Context(), c)...)
-				}
-			}
-			return app.report(all)
+			return app.report(doctor.Host().Examine(cmd.Context(), folder, roles))
 		},
 	}
-	cmd.Flags().StringVar(&controllerFile, "controller-config", "", "also check what this configuration needs")
-	cmd.Flags().StringVar(&agentFile, "agent-config", "", "also check what this configuration needs")
+	cmd.Flags().StringSliceVar(&roles, "role", nil, "what the machine is for: "+strings.Join(doctor.Parts(), ", ")+"; may be repeated")
+	cmd.Flags().StringVar(&folder, "dir", "/etc/sluice", "folder with controller.yaml, agent.yaml and mobile.yaml")
 	return cmd
 }
 
@@ -64,7 +46,11 @@ func (a *App) report(all []doctor.Finding) error {
 		last := ""
 		for _, f := range all {
 			if f.For != last {
-				fmt.Fprintf(w, "%s\t\t\n", f.For)
+				title := f.For
+				if f.Note {
+					title += " (not a role of this machine)"
+				}
+				fmt.Fprintf(w, "%s\n", title)
 				last = f.For
 			}
 			fmt.Fprintf(w, "  %s\t%s\t%s\n", f.Level, f.Check, f.Found)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -75,19 +76,36 @@ func (k *checker) files(config any) {
 	if k.noFiles {
 		return
 	}
-	walk(reflect.ValueOf(config).Elem(), "", func(s setting) {
-		name, ok := s.value.Interface().(string)
-		if !ok || name == "" || s.field.Tag.Get("file") != "yes" {
-			return
-		}
+	eachFile(config, func(key, name string) {
 		info, err := os.Stat(name)
 		switch {
 		case err != nil:
-			k.fail(s.key, "cannot be used ("+strings.TrimPrefix(err.Error(), "stat ")+")", "the path of a file that is there")
+			k.fail(key, "cannot be used ("+strings.TrimPrefix(err.Error(), "stat ")+")", "the path of a file that is there")
 		case info.IsDir():
-			k.fail(s.key, "a folder", "the path of a file in "+filepath.Clean(name))
+			k.fail(key, "a folder", "the path of a file in "+filepath.Clean(name))
 		}
 	})
+}
+
+// eachFile visits the files that a configuration names.
+func eachFile(config any, visit func(key, name string)) {
+	walk(reflect.ValueOf(config).Elem(), "", func(s setting) {
+		name, ok := s.value.Interface().(string)
+		if ok && name != "" && s.field.Tag.Get("file") == "yes" {
+			visit(s.key, name)
+		}
+	})
+}
+
+// Files lists the files that a configuration names and a program reads, each once.
+func Files(config any) []string {
+	var names []string
+	eachFile(config, func(_, name string) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	})
+	return names
 }
 
 func loopback(port uint16) Address {

@@ -25,6 +25,8 @@ type Finding struct {
 	Found string `json:"found"`
 	// Advice says what to do; empty if nothing is to be done.
 	Advice string `json:"advice,omitempty"`
+	// Note says that the machine is not for this part.
+	Note bool `json:"note,omitempty"`
 }
 
 // The parts of Sluice that a machine can be checked for.
@@ -32,10 +34,9 @@ const (
 	Controller = "controller"
 	Agent      = "agent"
 	Lab        = "lab"
+	// Mobile is a mobile device; without a configuration nothing can be said of one.
+	Mobile = "mobile"
 )
-
-// Parts lists them.
-func Parts() []string { return []string{Controller, Agent, Lab} }
 
 // System is what the checks look at. Tests give another one than Host.
 type System struct {

@@ -18,10 +18,6 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Mobile is a mobile device. It has no part in Parts, because nothing can be said
-// of one without its configuration.
-const Mobile = "mobile"
-
 // ForMobile checks what the daemon of a mobile device needs of this machine.
 func ForMobile(ctx context.Context, c *config.Mobile) []Finding {
 	host := Host()
