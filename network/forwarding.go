@@ -3,6 +3,7 @@ package network
 import (
 	"encoding/binary"
 	"sync"
+	"time"
 
 	"github.com/sluice-net/sluice/network/forward"
 	"github.com/sluice-net/sluice/network/ledger"
@@ -109,7 +110,8 @@ func passes(f *forward.Flow, h Hop) bool {
 }
 
 // renew writes the rule of one hop again: the packet shows that the switch does
-// not have it, or not yet.
+// not have it, or not yet. Whoever sends one packet after the other has it written
+// only now and then.
 func (n *Network) renew(f *forward.Flow, at PortRef, reader *Switch) {
 	for _, h := range f.Path.Hops {
 		if h.Switch == at.Switch && h.In == at.Port {
@@ -137,9 +139,9 @@ func (n *Network) writeHop(f *forward.Flow, h Hop, reader *Switch) {
 	}
 	out := h.Output()
 	rf := n.compact(f.Key, h)
-	c, ok := s.flows.Put(rf, out)
+	c, ok := s.flows.Put(rf, out, time.Now())
 	if !ok {
-		return // the table of this switch is full; packets go one by one
+		return // it is on its way, or the switch's table is full and packets go one by one
 	}
 	b := s.out.lockControl()
 	s.out.unlockControl(n.writer.AppendAdd(b, s.xid.Add(1), c, rf, out))

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"sync"
+	"time"
 
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
@@ -24,7 +25,13 @@ type FlowRule struct {
 	Out uint32
 	// Adopted marks a rule that was found on the switch after a restart.
 	Adopted bool
+	written time.Time // when it was last due to be written
 }
+
+// writeAgain is how long a rule that has been written is not written again for a packet
+// that comes up for want of it: it is on its way, and so may the packets be that came
+// before it.
+const writeAgain = 100 * time.Millisecond
 
 // flowKey is a flow in three words: a key without padding is hashed in one go.
 type flowKey struct{ port, src, dst uint64 }
@@ -52,14 +59,15 @@ func NewFlows(limit int, owner, generation uint16) *Flows {
 }
 
 // Put notes that the flow goes out by a port, and returns the cookie for its
-// rule. It is false when the table is full.
-func (t *Flows) Put(f rule.Flow, out uint32) (rule.Cookie, bool) {
+// rule. It is false when nothing is to be written: the table is full, or just this
+// was written a moment ago.
+func (t *Flows) Put(f rule.Flow, out uint32, now time.Time) (rule.Cookie, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k := keyOf(&f)
 	r, known := t.rules[k]
-	if known && r.Out == out {
-		return r.Cookie, true
+	if known && r.Out == out && now.Sub(r.written) < writeAgain {
+		return 0, false
 	}
 	if !known && len(t.rules) >= t.limit {
 		return 0, false
@@ -68,7 +76,8 @@ func (t *Flows) Put(f rule.Flow, out uint32) (rule.Cookie, bool) {
 		t.next = t.next%0xffffff + 1
 		r.Cookie = t.base | rule.Cookie(t.next)
 	}
-	r.Out, r.Adopted = out, false
+	r.Adopted = r.Adopted && r.Out == out
+	r.Out, r.written = out, now
 	t.rules[k] = r
 	return r.Cookie, true
 }
