@@ -120,6 +120,34 @@ func TestHostileSwitchesHarmNoOther(t *testing.T) {
 	}
 }
 
+// Each coming of a switch costs all others something: one that goes at once has to wait
+// before it comes again, and others do not wait for it.
+func TestSwitchThatComesAndGoesWaits(t *testing.T) {
+	const free, again = 5, time.Second // sessions at once, and the interval of others
+	n, _ := start(t, network.Config{})
+	var leave atomic.Pointer[context.CancelFunc]
+	n.Subscribe(func(e network.Event) {
+		if e.Kind == network.SwitchUp && e.Switch == 1 {
+			(*leave.Load())()
+		}
+	})
+	began := time.Now()
+	for range free + 1 {
+		ctx, cancel := context.WithCancel(t.Context())
+		leave.Store(&cancel)
+		if err := fake.NewSwitch(fake.Options{DPID: 1, Ports: 1}).Dial(ctx, n.Addr()[0]); err != nil {
+			t.Fatal(err)
+		}
+		if ctx.Err() == nil {
+			t.Fatal("a session ended that should not have")
+		}
+	}
+	if took := time.Since(began); took < again {
+		t.Errorf("%d sessions within %v", free+1, took)
+	}
+	connect(t, n, fake.NewSwitch(fake.Options{DPID: 2, Ports: 1}), 2)
+}
+
 // Counters of ports that a switch does not have are not kept.
 func TestCountersOfPortsThatAreNotThereAreNotKept(t *testing.T) {
 	n, _ := start(t, network.Config{StatsInterval: 50 * time.Millisecond})
@@ -227,4 +255,33 @@ func TestSwitchThatWithholdsBarriersIsEnded(t *testing.T) {
 		t.Error("a change was confirmed that was not")
 	}
 	down(t, n, 1)
+}
+
+// Packets of a flow that come up though its rule is on its way do not each have it
+// written again, or who sends many fills what waits for the switch.
+func TestRuleOnItsWayIsNotWrittenForEachPacket(t *testing.T) {
+	const packets, again = 2000, 100 * time.Millisecond
+	n, _ := start(t, network.Config{})
+	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2})
+	connect(t, n, s, 1)
+	edges(t, n, 1, 2)
+	in := func(b []byte, from, to int) []byte {
+		f := frame(from, to)
+		b, err := (&openflow.PacketIn{BufferID: openflow.NoBuffer, TotalLen: uint16(len(f)), InPort: uint32(from), Data: f}).AppendTo(b, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	before, began := s.FlowMods(), time.Now()
+	for i := range packets { // there and back: as if the switch had neither rule
+		if _, err := s.Write(in(nil, 1+i%2, 2-i%2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "all packets to be sent on", func() bool { return s.Count(openflow.TypePacketOut) >= packets })
+	atMost := 2 * (2 + int(time.Since(began)/again)) // both rules, at first and each interval
+	if got := s.FlowMods() - before; got < 2 || got > atMost {
+		t.Errorf("%d flow mods, want 2 to %d", got, atMost)
+	}
 }

@@ -36,6 +36,7 @@ type Network struct {
 	// from homes.
 	strangers, expected *seats
 	homes               homes
+	reconnects          reconnects
 	replies             memory
 
 	mu       sync.Mutex

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"runtime"
 	"sync"
 	"time"
 
@@ -29,7 +28,15 @@ func (n *Network) serve(ctx context.Context, conn net.Conn, at *seat) {
 		}
 		return
 	}
+	if err := s.hold(ctx); err != nil {
+		n.greetings.Warn(n.log, "switch refused", "switch", s.dpid, "from", conn.RemoteAddr(), "error", err)
+		return
+	}
 	at.leave()
+	began := time.Now()
+	defer func() {
+		n.reconnects.ended(s.dpid, hostOf(conn.RemoteAddr()), time.Since(began), time.Now())
+	}()
 	if err := n.admit(s.dpid); err != nil {
 		n.greetings.Warn(n.log, "switch refused", "switch", s.dpid, "from", conn.RemoteAddr(), "error", err)
 		return
@@ -165,14 +172,22 @@ func (s *Switch) read(r *openflow.Reader) error {
 			}
 		}
 		s.flushTouched()
-		if count >= longBatch {
-			runtime.Gosched() // a flood must not hold back the other switches
-		}
+		s.giveWay(s.share.spend(now, time.Now(), processors))
 	}
 }
 
-// longBatch is the number of messages after which a switch gives way to others.
-const longBatch = 256
+// giveWay has nothing read from the switch for a time, if there are others.
+func (s *Switch) giveWay(d time.Duration) {
+	if d <= 0 || s.n.sessions.Load() <= 1 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.done:
+	}
+}
 
 func (s *Switch) flushTouched() {
 	for i, o := range s.touched {

@@ -58,6 +58,7 @@ type Switch struct {
 	in      openflow.PacketIn
 	pkt     PacketIn
 	touched []*output
+	share   share
 	// resubmitted is made when it is first needed.
 	resubmitted *resubmitted
 

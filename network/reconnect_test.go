@@ -1,0 +1,68 @@
+package network
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+var (
+	reconnectHere  = netip.MustParseAddr("192.0.2.1")
+	reconnectThere = netip.MustParseAddr("192.0.2.2")
+)
+
+// Within a minute, how many sessions may a switch have, or an address, that lets each last
+// for so long and comes again as soon as it may?
+func TestReconnects(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		switches int // of the address, one after the other
+		lasts    time.Duration
+		named    bool
+		least    int
+		atMost   int
+	}{
+		{"a switch that comes and goes", 1, time.Millisecond, false, 60, 66},
+		{"a named one too", 1, time.Millisecond, true, 60, 66},
+		{"sessions that last", 1, 10 * time.Second, false, 6, 6},
+		{"switches made up", 1 << 20, time.Millisecond, false, 480, 545},
+		{"many that are named", 1 << 20, time.Millisecond, true, 60000, 60000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var r reconnects
+			sessions := 0
+			start := time.Unix(1000, 0)
+			for now := start; now.Sub(start) < time.Minute; {
+				d := openflow.DatapathID(sessions%c.switches + 1)
+				now = now.Add(r.wait(d, reconnectHere, c.named, now))
+				sessions++
+				now = now.Add(c.lasts)
+				r.ended(d, reconnectHere, c.lasts, now)
+				if w := r.wait(d, reconnectThere, false, now); w != 0 {
+					t.Fatalf("a switch elsewhere of this name has to wait for %v", w)
+				}
+			}
+			if sessions < c.least || sessions > c.atMost {
+				t.Errorf("%d sessions, want %d to %d", sessions, c.least, c.atMost)
+			}
+			if len(r.switches) > maxReconnects || len(r.addresses) > maxReconnects {
+				t.Errorf("%d switches and %d addresses are remembered", len(r.switches), len(r.addresses))
+			}
+		})
+	}
+}
+
+// However many come and go at once, what they owe is over within a minute.
+func TestReconnectsAreForgiven(t *testing.T) {
+	var r reconnects
+	now := time.Unix(1000, 0)
+	for range 100_000 {
+		r.ended(1, reconnectHere, time.Millisecond, now)
+	}
+	later := now.Add(longestOwed)
+	if w := r.wait(1, reconnectHere, false, later); w != 0 {
+		t.Errorf("a minute later it waits for %v more", w)
+	}
+}

@@ -1,0 +1,41 @@
+package network
+
+import (
+	"testing"
+	"time"
+)
+
+// Who takes no more than its share waits never; who takes all that there is gets its
+// share, and a machine that stands still is counted to nobody.
+func TestShareOfTime(t *testing.T) {
+	const batch = time.Millisecond
+	for _, c := range []struct {
+		name   string
+		of     int           // processors
+		idle   time.Duration // between two batches
+		took   time.Duration // by each
+		least  time.Duration // of the waits within a minute
+		atMost time.Duration
+	}{
+		{"seldom", 2, 10 * batch, batch, 0, 0},
+		{"its share", 2, 3 * batch, batch, 0, 0},
+		{"without pause", 2, 0, batch, 44 * time.Second, 45 * time.Second},
+		{"without pause, of four", 4, 0, batch, 29 * time.Second, 30 * time.Second},
+		{"without pause, of eight", 8, 0, batch, 0, 0},
+		{"stands still", 2, time.Second, time.Second, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var b share
+			var waited time.Duration
+			start := time.Unix(1, 0)
+			for now := start; now.Sub(start) < time.Minute; {
+				pause := b.spend(now, now.Add(c.took), c.of)
+				waited += pause
+				now = now.Add(c.took + pause + c.idle)
+			}
+			if waited < c.least || waited > c.atMost {
+				t.Errorf("waited %v of a minute, want %v to %v", waited, c.least, c.atMost)
+			}
+		})
+	}
+}
