@@ -186,11 +186,11 @@ func (rig *hostileRig) measure(ctx context.Context, k hostile.Kind) (c hostileCa
 	return c, nil
 }
 
-// startHostile starts a hostile switch as a program of its own. It has the lowest
-// priority: on a machine of its own it would take no processor from those it harms.
+// startHostile starts a hostile switch as a program of its own: on a machine of its own it
+// would take no processor from those it harms.
 func (rig *hostileRig) startHostile(ctx context.Context, k hostile.Kind) (*stage.Daemon, error) {
 	args := []string{
-		"-n", "19", rig.env.Binary, "lab", "hostile-switch", k.Name,
+		"lab", "hostile-switch", k.Name,
 		"--lab", rig.lab.Topology().Name, "--time", (2 * rig.time).String(),
 	}
 	left := hostileVictims
@@ -199,7 +199,7 @@ func (rig *hostileRig) startHostile(ctx context.Context, k hostile.Kind) (*stage
 			args = append(args, "--victim", fmt.Sprintf("%v=%v", mac, addr))
 		}
 	})
-	return stage.StartDaemon(ctx, rig.lab.Control(), filepath.Join(rig.env.Dir, "hostile-"+k.Name+".log"), "nice", args...)
+	return stage.StartLowest(ctx, rig.lab.Control(), filepath.Join(rig.env.Dir, "hostile-"+k.Name+".log"), rig.env.Binary, args...)
 }
 
 func hostileResult(all []hostileCase, d time.Duration) *Result {

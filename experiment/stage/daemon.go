@@ -2,12 +2,16 @@ package stage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Daemon is a program that runs in a lab until it is stopped.
@@ -19,6 +23,41 @@ type Daemon struct {
 
 // StartDaemon starts a program; its output goes to a file.
 func StartDaemon(ctx context.Context, at Place, log string, name string, args ...string) (*Daemon, error) {
+	return start(ctx, at, log, &syscall.SysProcAttr{Setpgid: true}, name, args)
+}
+
+// StartLowest starts a program as StartDaemon does, which gets the processors that nothing
+// else wants: it stands for one on a machine of its own.
+func StartLowest(ctx context.Context, at Place, log string, name string, args ...string) (*Daemon, error) {
+	d, err := start(ctx, at, log, &syscall.SysProcAttr{Setsid: true}, name, args)
+	if err != nil {
+		return nil, err
+	}
+	if err := lower(d.PID()); err != nil {
+		d.Stop()
+		return nil, fmt.Errorf("lower the priority of %s: %w", name, err)
+	}
+	return d, nil
+}
+
+// lower gives the process that leads a session the lowest priority: among the processes of
+// its session, and of its session among others, where the kernel shares by session
+// (sched(7), "The autogroup feature").
+func lower(pid int) error {
+	const lowest = 19
+	if err := unix.Setpriority(unix.PRIO_PROCESS, pid, lowest); err != nil {
+		return err
+	}
+	err := os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte(strconv.Itoa(lowest)), 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // a kernel without
+	}
+	return err
+}
+
+// start starts a program with attributes that keep Ctrl-C at the terminal from reaching it
+// before Stop.
+func start(ctx context.Context, at Place, log string, attr *syscall.SysProcAttr, name string, args []string) (*Daemon, error) {
 	out, err := os.Create(log)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -26,11 +65,7 @@ func StartDaemon(ctx context.Context, at Place, log string, name string, args ..
 	ctx, cancel := context.WithCancel(ctx)
 	cmd := at.Command(ctx, name, args...)
 	cmd.Stdout, cmd.Stderr = out, out
-	// A group of its own, or Ctrl-C at the terminal would reach it before Stop.
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.Setpgid = true
+	cmd.SysProcAttr = attr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second // then it is killed
 	if err := cmd.Start(); err != nil {
