@@ -19,6 +19,15 @@ type harm struct {
 	kinds []string // of programs that are killed; none: all
 }
 
+// all are the kinds of harm that nobody may notice: killing programs is not among them.
+func (h *harm) all() []func(context.Context, <-chan struct{}) error {
+	all := []func(context.Context, <-chan struct{}) error{h.flapLinks, h.moveDevice, h.changePromises, h.hostileSwitch, h.strangers}
+	for i, name := range rogues {
+		all = append(all, h.hostileHost(name, uint64(6+i)))
+	}
+	return all
+}
+
 // numbers are those of one kind of harm.
 func (h *harm) numbers(kind uint64) *rand.Rand { return rand.New(rand.NewPCG(h.seed, kind)) }
 

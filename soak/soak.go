@@ -93,7 +93,7 @@ func soak(ctx context.Context, f *fleet, rec *record, o Options) error {
 	for _, load := range f.loads(rec, w) {
 		group.Go(func() error { return load(within, over) })
 	}
-	for _, harm := range []func(context.Context, <-chan struct{}) error{h.flapLinks, h.moveDevice, h.changePromises} {
+	for _, harm := range h.all() {
 		group.Go(func() error { return harm(within, over) })
 	}
 	killed := make(chan struct{})

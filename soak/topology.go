@@ -61,6 +61,8 @@ func topology() lab.Topology {
 	}
 	host("s1", lab.Host{Name: "client"}, lab.Host{Name: "x", Agent: true})
 	host("s2", lab.Host{Name: "web"}, lab.Host{Name: "y", Agent: true})
+	host("s1", lab.Host{Name: rogues[0]})
+	host("edge1", lab.Host{Name: rogues[1]})
 	host("q1", lab.Host{Name: "critical1"}, lab.Host{Name: "class1"}, lab.Host{Name: "plain1"})
 	host("q2", lab.Host{Name: "critical2"}, lab.Host{Name: "class2"}, lab.Host{Name: "plain2"})
 	return t
