@@ -40,6 +40,9 @@ func sosStatusCommand(app *App) *cobra.Command {
 func printSOSStatus(w io.Writer, s plugin.Status) {
 	fmt.Fprintf(w, "enabled\t%v\nready\t%v\nwhitelist\t%d entries, %d active now\nagents\t%d, %d up\nsessions\t%d, %d being set up\n",
 		s.Enabled, s.Ready, s.Entries, s.Active, s.Agents, s.AgentsUp, s.Sessions, s.Setups)
+	for _, d := range s.Direct {
+		fmt.Fprintf(w, "direct\t%d for reason %s, the latest at %s: %s; %s\n", d.Count, d.Reason, d.Latest.Local().Format(time.TimeOnly), d.Cause, d.Remedy)
+	}
 	for _, e := range s.Errors {
 		fmt.Fprintf(w, "error\t%s\n", e)
 	}

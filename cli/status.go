@@ -38,6 +38,9 @@ func statusCommand(app *App) *cobra.Command {
 					fmt.Fprintf(w, "certificate %s\t%s\n", c.Key, certificateState(c, time.Now()))
 				}
 				fmt.Fprintf(w, "latest event\t%d\n", s.LastEvent)
+				for _, e := range s.Errors {
+					fmt.Fprintf(w, "error in %s\t%s\n", e.Service, e.Error)
+				}
 			})
 		},
 	}

@@ -6,6 +6,34 @@ import (
 	"time"
 )
 
+// TestStatusNamesWhatIsWrong has the services say what does not work, and why connections
+// went directly.
+func TestStatusNamesWhatIsWrong(t *testing.T) {
+	const fault = "agent west is not placed: no host answers; check its port"
+	url := fakeController(t, map[string]string{
+		"/api/v1/status": `{"version":"1","errors":[{"service":"sos","error":"` + fault + `"}]}`,
+		"/api/v1/sos/status": `{"enabled":true,"errors":["` + fault + `"],"direct":[
+			{"reason":"no-agent","count":17,"latest":"2026-01-02T03:04:05Z","cause":"west is draining","remedy":"look at the agents"}]}`,
+	})
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"status"}, []string{"error in sos", fault}},
+		{[]string{"sos", "status"}, []string{fault, "17 for reason no-agent", "west is draining; look at the agents"}},
+	} {
+		code, out, errOut := sluice(t, append(c.args, "--server", url)...)
+		if code != ExitOK {
+			t.Fatal(errOut)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(out, want) {
+				t.Errorf("%v does not say %q:\n%s", c.args, want, out)
+			}
+		}
+	}
+}
+
 func TestStatusWarnsOfCertificatesThatEnd(t *testing.T) {
 	now := time.Now()
 	at := func(days int) string { return now.Add(time.Duration(days)*day + time.Hour).Format(time.RFC3339) }

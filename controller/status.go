@@ -28,6 +28,37 @@ type Status struct {
 	Hosts     int         `json:"hosts"`
 
 	Certificates []Certificate `json:"certificates" doc:"The controller's own, and when they end"`
+	Errors       []Trouble     `json:"errors" doc:"What does not work now, of all services"`
+}
+
+// Trouble is what does not work in a service now.
+type Trouble struct {
+	Service string `json:"service"`
+	Error   string `json:"error" doc:"What is wrong, its cause, and what would help"`
+}
+
+// troubled is a Service that says what does not work: a line for each, with cause and
+// remedy.
+type troubled interface{ Errors() []string }
+
+// troubles asks the services that have read their store.
+func (c *Controller) troubles() []Trouble {
+	all := []Trouble{}
+	for _, s := range c.services {
+		t, says := s.(troubled)
+		if !says {
+			continue
+		}
+		select {
+		case <-s.Loaded():
+		default:
+			continue
+		}
+		for _, text := range t.Errors() {
+			all = append(all, Trouble{s.Name(), text})
+		}
+	}
+	return all
 }
 
 // StoreStatus says whether the store accepts writes.
@@ -66,7 +97,7 @@ func (c *Controller) status() Status {
 		Store:    c.storeStatus(),
 		OpenFlow: []string{}, Services: []string{}, Chain: c.net.Handlers(),
 		Switches: len(c.net.Switches()), Links: len(c.net.Topology().Links), Hosts: len(c.net.Hosts()),
-		Certificates: certificates(c.cfg),
+		Certificates: certificates(c.cfg), Errors: c.troubles(),
 	}
 	for _, a := range openFlow {
 		s.OpenFlow = append(s.OpenFlow, a.String())

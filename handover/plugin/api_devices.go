@@ -207,6 +207,9 @@ func (s *Service) getStatus(context.Context, *nothing) (*body[Status], error) {
 	return &body[Status]{s.status()}, nil
 }
 
+// Errors says what does not work now, a line for each.
+func (s *Service) Errors() []string { return s.status().Errors }
+
 func (s *Service) status() Status {
 	st := Status{
 		Domain: s.settings.Domain, Classes: len(s.registry.Classes()), Pools: len(s.registry.Pools()),

@@ -80,6 +80,11 @@ type agent struct {
 	sessions int
 	// places are where its addresses were found in the network.
 	places map[netip.Addr]place
+	// missed are those of its addresses for which nobody answered when they were
+	// looked for last.
+	missed map[netip.Addr]bool
+	// claim is what it announced last, if it is known otherwise.
+	claim *claim
 	// silentSince is when it was given up. refused says that its machine has then
 	// refused the connection, so that it does not run.
 	silentSince time.Time

@@ -25,6 +25,9 @@ func (s *Service) postAnnounce(ctx context.Context, in *body[AgentSpec]) (*body[
 	s.mu.Lock()
 	old := s.agents[r.Name]
 	same := old != nil && old.record.URL == r.URL && slices.Equal(old.record.Addrs, r.Addrs)
+	if same {
+		old.claim = nil
+	}
 	s.mu.Unlock()
 	if same {
 		return s.showAgent(r.Name)
@@ -32,6 +35,11 @@ func (s *Service) postAnnounce(ctx context.Context, in *body[AgentSpec]) (*body[
 	if faults := s.elsewhere(api.Remote(ctx), r); len(faults) > 0 {
 		return nil, refuse(faults)
 	}
+	s.mu.Lock()
+	if old := s.agents[r.Name]; old != nil {
+		old.claim = &claim{URL: r.URL, Addrs: r.Addrs} // newAgent refuses it; the operator is told
+	}
+	s.mu.Unlock()
 	return s.newAgent(ctx, in.Body, true)
 }
 

@@ -19,43 +19,28 @@ type Status struct {
 	Setups    int      `json:"setups" doc:"Sessions being set up"`
 	Sessions  int      `json:"sessions" doc:"Sessions, those being set up or ending included"`
 	TakenOver takeover `json:"taken_over"`
-	Errors    []string `json:"errors" doc:"What does not work now, and what would help"`
+	Errors    []string `json:"errors" doc:"What does not work now: each with its cause and what would help"`
+	Direct    []Direct `json:"direct" doc:"Why whitelisted connections went directly, the most frequent reason first"`
 }
 
 func (s *Service) getStatus(context.Context, *nothing) (*body[Status], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := time.Now()
 	st := Status{
 		Enabled: s.config.Enabled, Ready: s.running, Entries: len(s.whitelist), Agents: len(s.agents),
-		Setups: s.setups, Sessions: len(s.sessions), TakenOver: s.taken, Errors: []string{},
+		Setups: s.setups, Sessions: len(s.sessions), TakenOver: s.taken, Errors: s.troubles(now), Direct: s.directs.list(),
 	}
-	now := time.Now()
 	for i := range s.whitelist {
 		if s.whitelist[i].Active(now) {
 			st.Active++
 		}
 	}
 	for _, a := range s.agents {
-		switch {
-		case a.liveness == AgentUp && a.err == "":
+		if a.liveness == AgentUp {
 			st.AgentsUp++
-			if why := a.mismatch(); why != "" {
-				st.Errors = append(st.Errors, "agent "+a.record.Name+" "+why)
-			}
-		case a.liveness == AgentUp:
-			st.AgentsUp++
-			st.Errors = append(st.Errors, "agent "+a.record.Name+": "+a.err)
-		default:
-			st.Errors = append(st.Errors, "agent "+a.record.Name+" is "+string(a.liveness)+" at "+a.record.URL+": "+a.err)
 		}
 	}
-	for dpid, text := range s.puntErrs {
-		st.Errors = append(st.Errors, "switch "+dpid.String()+" takes no punt rules: "+text)
-	}
-	if st.Entries > 0 && len(s.agents) < 2 {
-		st.Errors = append(st.Errors, "fewer than two agents: add one near each end")
-	}
-	slices.Sort(st.Errors)
 	return &body[Status]{st}, nil
 }
 

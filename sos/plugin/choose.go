@@ -114,12 +114,12 @@ func unusable(agents []Candidate, end string) error {
 	}
 	slices.Sort(why)
 	if len(agents) == 0 {
-		return fmt.Errorf("%w: no agent is known; add agents", ErrNoGain)
+		return fmt.Errorf("%w: %w: none is known; add agents", ErrNoGain, errNoAgent)
 	}
 	if len(why) == 0 {
-		return fmt.Errorf("%w: none left for the %s", ErrNoGain, end)
+		return fmt.Errorf("%w: %w: none left for the %s", ErrNoGain, errNoAgent, end)
 	}
-	return fmt.Errorf("%w: none left for the %s: %v", ErrNoGain, end, why)
+	return fmt.Errorf("%w: %w: none left for the %s: %v", ErrNoGain, errNoAgent, end, why)
 }
 
 // Tolerances by metric: measured latencies scatter by what a busy switch needs

@@ -36,14 +36,16 @@ func (s *Service) notEstablished(ss *session, err error) {
 	s.proven(ss)
 	ss.state, ss.how = StateEnded, notEstablished+err.Error()
 	s.history.add(s.recordOf(ss), s.config.History)
-	told := s.talk.may(time.Now())
+	now, why := time.Now(), reasonOf(err)
+	s.directs.add(why, err.Error(), now)
+	told := s.talk.may(now)
 	s.mu.Unlock()
-	s.metrics.failed.Inc()
+	s.metrics.failed.WithLabelValues(string(why)).Inc()
 	if !told {
 		return
 	}
-	s.publish("session-direct", map[string]any{"session": ss.id, "client": ss.flow.client, "server": ss.flow.server, "why": err.Error()})
-	s.log.Info("connection goes directly", "flow", ss.flow, "why", err)
+	s.publish("session-direct", map[string]any{"session": ss.id, "client": ss.flow.client, "server": ss.flow.server, "reason": why, "why": err.Error()})
+	s.log.Info("connection goes directly", "flow", ss.flow, "reason", why, "why", err)
 }
 
 // maxTalk is how many connections that go directly are told of in a second; in

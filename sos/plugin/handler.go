@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
@@ -64,8 +65,9 @@ func (s *Service) offered(o offer, entry *Entry, p punted) network.Verdict {
 	if err != nil {
 		s.mu.Lock()
 		s.forget(ss)
+		s.directs.add(ReasonHold, err.Error(), time.Now())
 		s.mu.Unlock()
-		s.metrics.refused.WithLabelValues("hold").Inc()
+		s.metrics.refused.WithLabelValues(string(ReasonHold)).Inc()
 		return network.Continue
 	}
 	if !s.start(func(run context.Context) { s.setUp(run, ss, o, held) }) {
@@ -86,17 +88,19 @@ func (s *Service) admit(o offer, entry *Entry) (*session, network.Verdict) {
 		return nil, network.Continue
 	}
 	client := o.flow.client.Addr().String()
-	reason := ""
+	var reason Reason
+	var cause string
 	switch {
 	case !s.running:
-		reason = "starting"
+		reason, cause = ReasonStarting, "the service was not ready yet"
 	case s.setups >= s.config.MaxSetups:
-		reason = "setups"
+		reason, cause = ReasonSetups, fmt.Sprintf("%d connections were being set up, which is max_setups", s.setups)
 	case s.perClient[client] >= s.config.MaxSetupsPerClient:
-		reason = "client"
+		reason, cause = ReasonClient, fmt.Sprintf("%d connections of %s were being set up, which is max_setups_per_client", s.perClient[client], client)
 	}
 	if reason != "" {
-		s.metrics.refused.WithLabelValues(reason).Inc()
+		s.metrics.refused.WithLabelValues(string(reason)).Inc()
+		s.directs.add(reason, cause, now)
 		s.direct.add(o.flow, now)
 		return nil, network.Continue
 	}

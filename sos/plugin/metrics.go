@@ -12,7 +12,7 @@ import (
 type metrics struct {
 	service             *Service
 	up                  prometheus.Counter
-	failed              prometheus.Counter
+	failed              *prometheus.CounterVec
 	refused             *prometheus.CounterVec
 	finished            prometheus.Counter
 	bytes               *prometheus.CounterVec
@@ -29,9 +29,9 @@ func newMetrics(s *Service) *metrics {
 		up: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_sos_sessions_established_total", Help: "Sessions set up.",
 		}),
-		failed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_sos_sessions_direct_total", Help: "Whitelisted connections that were let go directly because their set-up failed.",
-		}),
+		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_sos_sessions_direct_total", Help: "Whitelisted connections that were let go directly because their set-up failed, by reason; earlier: before this start.",
+		}, []string{"reason"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_sos_offers_refused_total", Help: "Whitelisted connections that were not tried, by the bound that was reached.",
 		}, []string{"bound"}),
@@ -116,7 +116,7 @@ func (m *metrics) established(st Steps) {
 func (m *metrics) resume(t Totals) {
 	m.up.Add(float64(t.Carried))
 	m.finished.Add(float64(t.Carried))
-	m.failed.Add(float64(t.Direct))
+	m.failed.WithLabelValues("earlier").Add(float64(t.Direct))
 	m.bytes.WithLabelValues("up").Add(float64(t.BytesUp))
 	m.bytes.WithLabelValues("down").Add(float64(t.BytesDown))
 }

@@ -56,7 +56,7 @@ func (s *Service) usePair(ctx context.Context, ss *session) error {
 	}
 	if err != nil {
 		s.dropPair(ss)
-		return fmt.Errorf("rules between the agents: %w", err)
+		return fmt.Errorf("%w, between the agents: %w", errRules, err)
 	}
 	s.notePaths(ss, want)
 	return nil

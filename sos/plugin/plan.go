@@ -58,7 +58,7 @@ func (s *Service) findServer(ctx context.Context, o offer) (endpoint, error) {
 		var err error
 		if h, err = s.fabric.ResolveHost(ctx, addr); err != nil {
 			if h, ok = s.fabric.HostByMAC(o.ethDst, o.vlan); !ok {
-				return endpoint{}, fmt.Errorf("server %v: %w", addr, err)
+				return endpoint{}, fmt.Errorf("%w: %v: %w", errNoServer, addr, err)
 			}
 		}
 	}

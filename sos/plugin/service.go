@@ -95,6 +95,7 @@ type Service struct {
 	setups    int
 	perClient map[string]int
 	direct    *directory
+	directs   directs
 	costs     costs
 	talk      talk
 	pairs     map[string]*pair
@@ -146,7 +147,7 @@ func New(o Options) (*Service, error) {
 		rethink: make(chan struct{}, 1), loaded: make(chan struct{}), tasks: tasks.New(), config: DefaultConfig(),
 		working: make(chan struct{}, maxWorking), unproven: make(chan struct{}, maxUnproven),
 		agents: map[string]*agent{}, sessions: map[flow]*session{}, byID: map[agentapi.SessionID]*session{},
-		perClient: map[string]int{}, direct: newDirectory(), pairs: map[string]*pair{}, resets: map[flow]*reset{},
+		perClient: map[string]int{}, direct: newDirectory(), directs: directs{}, pairs: map[string]*pair{}, resets: map[flow]*reset{},
 		agentFlows: map[flow]*session{}, guarded: map[netip.Addr]string{}, guards: map[netip.Addr]guard{},
 		puntErrs: map[openflow.DatapathID]string{}, edges: map[openflow.DatapathID]edge{}, orphans: map[agentapi.SessionID]*orphan{},
 	}

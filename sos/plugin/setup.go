@@ -95,7 +95,7 @@ func (s *Service) inTurn(ctx context.Context, ss *session, limit time.Duration, 
 			if turn == s.working {
 				<-s.unproven
 			}
-			return nothingDone, fmt.Errorf("too many connections at once: not begun after %v", limit/2)
+			return nothingDone, fmt.Errorf("%w: not begun after %v", errQueue, limit/2)
 		}
 	}
 	defer func() { <-s.working }()
@@ -287,14 +287,14 @@ func (s *Service) writeSide(ctx context.Context, ss *session, r agentapi.Role, c
 	defer cancel()
 	client, server, err := ss.layout.rules(s.fabric.CanSet)
 	if err != nil {
-		return fmt.Errorf("rules: %w", err)
+		return fmt.Errorf("%w: %w", errRules, err)
 	}
 	rules := client
 	if r == agentapi.RoleServer {
 		rules = server
 	}
 	if err := s.rules.Apply(ctx, ss.key(r), rule.Program{Rules: rules}, rule.ApplyOptions{}); err != nil {
-		return fmt.Errorf("rules of the %s's side: %w", r, err)
+		return fmt.Errorf("%w, of the %s's side: %w", errRules, r, err)
 	}
 	return nil
 }

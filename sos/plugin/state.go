@@ -136,7 +136,7 @@ func (s *Service) follow(r AgentRecord, stored bool) error {
 		return err
 	}
 	ctx, stop := context.WithCancel(s.ctx)
-	a := &agent{record: r, client: client, stop: stop, stored: stored, liveness: AgentUnknown, news: time.Now(), places: map[netip.Addr]place{}}
+	a := &agent{record: r, client: client, stop: stop, stored: stored, liveness: AgentUnknown, news: time.Now(), places: map[netip.Addr]place{}, missed: map[netip.Addr]bool{}}
 	s.agents[r.Name] = a
 	if !s.start(func(context.Context) { s.watchAgent(ctx, a) }) {
 		client.Close()

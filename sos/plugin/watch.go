@@ -239,12 +239,14 @@ func (s *Service) findAgent(ctx context.Context, a *agent) {
 			if h, err = s.fabric.ResolveHost(ctx, addr); err != nil {
 				s.mu.Lock()
 				a.err = "place of " + addr.String() + ": " + err.Error()
+				a.missed[addr] = true
 				s.mu.Unlock()
 				continue
 			}
 		}
 		s.mu.Lock()
 		a.places[addr] = placeOf(h)
+		delete(a.missed, addr)
 		a.err = ""
 		s.mu.Unlock()
 	}
