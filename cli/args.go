@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // exactArgs wants one argument for each name, and says which is missing.
@@ -19,6 +21,35 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// atLeast wants an argument for each name, and allows more.
+func atLeast(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		return exactArgs(names...)(cmd, args[:min(len(args), len(names))])
+	}
+}
+
+// upTo allows an argument for each name.
+func upTo(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		return exactArgs(names[:min(len(args), len(names))]...)(cmd, args)
+	}
+}
+
+// flagError says what is wrong with a flag's value in words instead of those of a library.
+func flagError(_ *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return &UsageError{err}
+	}
+	want := map[string]string{
+		"int": "a whole number", "float64": "a number", "duration": "a time with its unit, like 30s or 1m30s", "bool": "true or false",
+	}[invalid.GetFlag().Value.Type()]
+	if want == "" {
+		return &UsageError{err}
+	}
+	return &UsageError{fmt.Errorf("--%s %q: write %s", invalid.GetFlag().Name, invalid.GetValue(), want)}
 }
 
 func noArgs(cmd *cobra.Command, args []string) error { return exactArgs()(cmd, args) }

@@ -23,7 +23,7 @@ func docsCommand(app *App) *cobra.Command {
 		Use:    "docs [man]",
 		Short:  "Write the generated reference, or print the manual page",
 		Hidden: true,
-		Args:   cobra.MaximumNArgs(1),
+		Args:   upTo("man"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				if args[0] != "man" {

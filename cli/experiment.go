@@ -63,7 +63,7 @@ Ctrl-C ends the experiment and removes what it has built; measurements made so f
 kept.`,
 		Example: `  sluice experiment run sos-peers --scale quick --out out/sos-peers
   sluice experiment run all --quick`,
-		Args: cobra.MinimumNArgs(1),
+		Args: atLeast("NAME"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			names := []string{everyExperiment + "\tevery experiment"}
 			for _, e := range experiment.All() {

@@ -132,7 +132,7 @@ func handoverReportCommand(app *App) *cobra.Command {
 	var lat, lon float64
 	var file string
 	cmd := &cobra.Command{
-		Use: "report [DEVICE]", Short: "Report where a device is and how it moves", Args: cobra.MaximumNArgs(1),
+		Use: "report [DEVICE]", Short: "Report where a device is and how it moves", Args: upTo("DEVICE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (file == "") == (len(args) == 0) {
 				return &UsageError{errors.New("sluice handover positions report: name a device, or a file with --file")}

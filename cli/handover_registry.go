@@ -140,6 +140,9 @@ func handoverDeviceSetCommand(app *App) *cobra.Command {
 				}
 				s.Key = strings.TrimSpace(string(b))
 			}
+			if len(s.MACs) == 0 {
+				return &UsageError{fmt.Errorf("%s: --mac is missing: a device is known by the MAC addresses of its interfaces, like 02:00:00:00:07:01", cmd.CommandPath())}
+			}
 			var d plugin.DeviceInfo
 			if err := app.send(cmd, http.MethodPut, handoverPath+"devices/"+url.PathEscape(args[0]), s, &d); err != nil {
 				return err

@@ -83,7 +83,7 @@ func (f *labFlags) upCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up FILE",
 		Short: "Build the network of a topology file",
-		Args:  cobra.ExactArgs(1),
+		Args:  exactArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := loadTopology(cmd.InOrStdin(), args[0])
 			if err != nil {
@@ -122,21 +122,22 @@ func (f *labFlags) execCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec NODE -- COMMAND [ARGUMENT...]",
 		Short: "Run a command on a host or switch, or in the control network (ctl)",
-		Args:  cobra.MinimumNArgs(2),
+		Args:  atLeast("NODE", "COMMAND"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			node, args := args[0], args[1:]
+			if args[0] == "--" {
+				args = args[1:]
+			}
+			if len(args) == 0 {
+				return &UsageError{fmt.Errorf("%s: COMMAND is missing after --", cmd.CommandPath())}
+			}
 			l, err := f.open()
 			if err != nil {
 				return err
 			}
-			n, err := l.Node(args[0])
+			n, err := l.Node(node)
 			if err != nil {
 				return err
-			}
-			if args = args[1:]; args[0] == "--" {
-				args = args[1:]
-			}
-			if len(args) == 0 {
-				return &UsageError{errors.New("no command after --")}
 			}
 			c := n.Command(cmd.Context(), args[0], args[1:]...)
 			path, err := exec.LookPath(c.Path)
@@ -193,7 +194,7 @@ func (f *labFlags) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [LAB]",
 		Short: "Show a lab's hosts, switches and links, with the links' counters",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  upTo("LAB"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				f.lab = args[0]

@@ -3,9 +3,11 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
@@ -15,8 +17,16 @@ import (
 type labShape struct {
 	name  string
 	short string
+	// sizes are the flags of its size; the others mean nothing to it.
+	sizes []string
 	make  func(g *labGenerator) (lab.Topology, error)
 }
+
+// sizeFlags are the flags that only some shapes take, with their ranges.
+var sizeFlags = []struct {
+	name        string
+	least, most int
+}{{"size", 2, 64}, {"depth", 1, 6}, {"fanout", 1, 16}}
 
 // labGenerator holds the flags of "lab generate".
 type labGenerator struct {
@@ -32,35 +42,35 @@ func labShapes() []labShape {
 		return func(g *labGenerator) (lab.Topology, error) { return build(g.name, lab.WANOptions{}), nil }
 	}
 	return []labShape{
-		{"line", "--size switches in a row, a host on each", func(g *labGenerator) (lab.Topology, error) {
+		{"line", "--size switches in a row, a host on each", []string{"size"}, func(g *labGenerator) (lab.Topology, error) {
 			return lab.Line(g.name, g.size, g.link), nil
 		}},
-		{"ring", "--size switches in a ring, a host on each", func(g *labGenerator) (lab.Topology, error) {
+		{"ring", "--size switches in a ring, a host on each", []string{"size"}, func(g *labGenerator) (lab.Topology, error) {
 			return lab.Ring(g.name, g.size, g.link), nil
 		}},
-		{"tree", "a tree of --depth levels with --fanout children each", func(g *labGenerator) (lab.Topology, error) {
+		{"tree", "a tree of --depth levels with --fanout children each", []string{"depth", "fanout"}, func(g *labGenerator) (lab.Topology, error) {
 			return lab.Tree(g.name, g.depth, g.fanout, g.link), nil
 		}},
-		{"fat-tree", "the Clos network of --size-port switches", func(g *labGenerator) (lab.Topology, error) {
+		{"fat-tree", "the Clos network of --size-port switches", []string{"size"}, func(g *labGenerator) (lab.Topology, error) {
 			if g.size%2 != 0 {
-				return lab.Topology{}, &UsageError{errors.New("--size of a fat tree is even")}
+				return lab.Topology{}, &UsageError{fmt.Errorf("--size %d: a fat tree is of switches with an even number of ports", g.size)}
 			}
 			return lab.FatTree(g.name, g.size, g.link), nil
 		}},
-		{"two-path", "client and server, an agent each, two ways between", func(g *labGenerator) (lab.Topology, error) {
+		{"two-path", "client and server, an agent each, two ways between", nil, func(g *labGenerator) (lab.Topology, error) {
 			return lab.TwoPathWAN(g.name, g.wanParams(), g.wanParams()), nil
 		}},
-		{"wan", "client and server, an agent each, one long link", wan(lab.WAN)},
-		{"limited", "a wan whose switches rewrite Ethernet addresses only", wan(lab.LimitedWAN)},
-		{"islands", "two OpenFlow islands with an IP network between", wan(lab.Islands)},
-		{"routed", "a wan with client and server behind routers", wan(lab.Routed)},
-		{"mobility", "devices that move below a tree of --depth levels", func(g *labGenerator) (lab.Topology, error) {
+		{"wan", "client and server, an agent each, one long link", nil, wan(lab.WAN)},
+		{"limited", "a wan whose switches rewrite Ethernet addresses only", nil, wan(lab.LimitedWAN)},
+		{"islands", "two OpenFlow islands with an IP network between", nil, wan(lab.Islands)},
+		{"routed", "a wan with client and server behind routers", nil, wan(lab.Routed)},
+		{"mobility", "devices that move below a tree of --depth levels", []string{"depth", "fanout"}, func(g *labGenerator) (lab.Topology, error) {
 			return lab.Mobility(g.name, g.mobility()), nil
 		}},
-		{"domains", "two such networks with a controller each, joined", func(g *labGenerator) (lab.Topology, error) {
+		{"domains", "two such networks with a controller each, joined", []string{"depth", "fanout"}, func(g *labGenerator) (lab.Topology, error) {
 			return lab.MobilityDomains(g.name, g.mobility()), nil
 		}},
-		{"vlan", "a wan that translates VLANs on the way", wan(lab.VLANWAN)},
+		{"vlan", "a wan that translates VLANs on the way", nil, wan(lab.VLANWAN)},
 	}
 }
 
@@ -77,10 +87,10 @@ func newLabGenerateCommand(app *App) *cobra.Command {
 		Use:       "generate SHAPE",
 		Short:     "Print the topology file of a well-known shape",
 		Long:      "Prints a topology file, to be changed and given to \"sluice lab up\". Shapes:\n\n" + strings.Join(lines, "\n"),
-		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		Args:      oneOfArgs(names...),
 		ValidArgs: names,
-		RunE: func(_ *cobra.Command, args []string) error {
-			if err := g.parse(args[0]); err != nil {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := errors.Join(shapes[args[0]].check(cmd.Flags()), g.parse(args[0])); err != nil {
 				return &UsageError{err}
 			}
 			t, err := shapes[args[0]].make(g)
@@ -115,12 +125,29 @@ func newLabGenerateCommand(app *App) *cobra.Command {
 	return cmd
 }
 
+// check refuses sizes that are out of range, or that the shape does not have.
+func (s labShape) check(given *pflag.FlagSet) error {
+	var errs []error
+	for _, f := range sizeFlags {
+		if !given.Changed(f.name) {
+			continue
+		}
+		n, err := given.GetInt(f.name)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case !slices.Contains(s.sizes, f.name):
+			errs = append(errs, fmt.Errorf("--%s means nothing to the shape %s: leave it out", f.name, s.name))
+		case n < f.least || n > f.most:
+			errs = append(errs, fmt.Errorf("--%s %d: write a number from %d to %d", f.name, n, f.least, f.most))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 func (g *labGenerator) parse(shape string) error {
 	if g.name == "" {
 		g.name = shape
-	}
-	if g.size < 2 || g.size > 64 || g.depth < 1 || g.depth > 6 || g.fanout < 1 || g.fanout > 16 {
-		return errors.New("--size is 2 to 64, --depth 1 to 6, --fanout 1 to 16")
 	}
 	p := &g.link
 	err := errors.Join(

@@ -36,7 +36,7 @@ for a time or until Ctrl-C. It calls itself %x and has nothing to do with the la
 switches: those, their links and their hosts should not notice. Kinds, of a switch that
 %s`, hostileDPID, list.String()),
 		Example: "  sluice lab hostile-switch packets --time 30s",
-		Args:    cobra.ExactArgs(1),
+		Args:    exactArgs("KIND"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
 			for _, k := range kinds {
 				names = append(names, k.Name+"\t"+k.Does)

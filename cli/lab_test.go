@@ -51,8 +51,8 @@ func TestLabGeneratePrintsEveryShape(t *testing.T) {
 func TestLabCommandsRefuse(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ args, says string }{
-		{"generate", "accepts 1 arg"},
-		{"generate star", "invalid argument"},
+		{"generate", "is missing"},
+		{"generate star", "is not one of line"},
 		{"generate wan --rate 100", "300Mbit"},
 		{"generate wan --loss 2", "percent"},
 		{"generate wan --rtt 10ms --delay 5ms", "rtt"},
@@ -62,11 +62,11 @@ func TestLabCommandsRefuse(t *testing.T) {
 		{"up nofile.yaml", "no such file"},
 		{"down nolab", "no such lab"},
 		{"down --all some", "not both"},
-		{"exec client", "at least 2"},
+		{"exec client", "COMMAND is missing"},
 		{"exec client -- true", "no such lab"},
-		{"link up", "accepts 1 arg"},
+		{"link up", "is missing"},
 		{"link down wan", "no such lab"},
-		{"link move wan", "accepts 2 arg"},
+		{"link move wan", "SWITCH is missing"},
 		{"status nolab", "no such lab"},
 	} {
 		// In front: what follows the node of exec is the command's.

@@ -188,7 +188,7 @@ uses the words of ofproto/trace. Where the packet comes in, in_port and switch
 say, or else its source address.`,
 		Example: `  sluice network trace tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=40000,tp_dst=80,tcp_flags=syn
   sluice network trace switch=00000000000000a1,in_port=1,arp,arp_tpa=10.0.0.2`,
-		Args: cobra.MinimumNArgs(1),
+		Args: atLeast("PACKET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var t trace.Trace
 			return app.get(cmd, networkPath+"trace"+query("packet", strings.Join(args, " ")), &t, func(w io.Writer) { fmt.Fprint(w, t.String()) })

@@ -68,7 +68,7 @@ func qosCriticalAddCommand(app *App) *cobra.Command {
 			if idle != 0 {
 				spec.IdleTimeout = idle.String()
 			}
-			if spec.Match, err = describedFlow(fields); err != nil {
+			if spec.Match, err = describedFlow("--match", fields); err != nil {
 				return err
 			}
 			var made bandwidth.DefinitionInfo
@@ -96,30 +96,33 @@ func bitsPerSecond(flag, text string) (int64, error) {
 	return int64(r), nil
 }
 
-// describedFlow makes a description of FIELD=VALUE arguments.
-func describedFlow(fields []string) (match.Flow, error) {
+// describedFlow makes a description of a flag's FIELD=VALUE parts.
+func describedFlow(flag string, fields []string) (match.Flow, error) {
+	known := jsonNames(match.Flow{})
 	values := map[string]string{}
 	for _, text := range fields {
 		name, value, ok := strings.Cut(text, "=")
-		if !ok || value == "" {
-			return match.Flow{}, &UsageError{fmt.Errorf("--match %q: want FIELD=VALUE, like tcp_dst=5001", text)}
+		_, twice := values[name]
+		var wrong string
+		switch {
+		case !ok || value == "" || name == "":
+			wrong = "write FIELD=VALUE, like tcp_dst=5001"
+		case !slices.Contains(known, name):
+			wrong = fmt.Sprintf("there is no field %q: write one of %s", name, strings.Join(known, ", "))
+		case twice:
+			wrong = name + " is given twice"
 		}
-		if _, twice := values[name]; twice {
-			return match.Flow{}, &UsageError{fmt.Errorf("--match %q: %s is given twice", text, name)}
+		if wrong != "" {
+			return match.Flow{}, &UsageError{fmt.Errorf("%s %q: %s", flag, text, wrong)}
 		}
 		values[name] = value
 	}
-	b, err := json.Marshal(values)
-	if err != nil {
-		return match.Flow{}, err
-	}
-	d := json.NewDecoder(strings.NewReader(string(b)))
-	d.DisallowUnknownFields()
 	var f match.Flow
-	if err := d.Decode(&f); err != nil {
-		return match.Flow{}, &UsageError{fmt.Errorf("--match: %w", err)}
+	b, err := json.Marshal(values)
+	if err == nil {
+		err = json.Unmarshal(b, &f)
 	}
-	return f, nil
+	return f, err
 }
 
 func printDefinitions(w io.Writer, all []bandwidth.DefinitionInfo) {

@@ -60,7 +60,7 @@ type classFlags struct {
 func qosClassAddCommand(app *App) *cobra.Command {
 	var flags classFlags
 	cmd := &cobra.Command{
-		Use: "add [NAME]", Short: "Request a class", Args: cobra.MaximumNArgs(1),
+		Use: "add [NAME]", Short: "Request a class", Args: upTo("NAME"),
 		Long: `Requests a class: by flags, or with --file as JSON with the names of the API. It is
 accepted with queues and rules on every hop, or refused with the hop and the number.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -112,7 +112,7 @@ func (f *classFlags) spec(args []string) (latency.ClassSpec, error) {
 		spec.Latency = match.Text(fmt.Sprint(float64(f.latency) / float64(time.Millisecond)))
 	}
 	for _, text := range f.flows {
-		flow, err := describedFlow(strings.Split(text, ","))
+		flow, err := describedFlow("--flow", strings.Split(text, ","))
 		if err != nil {
 			return spec, err
 		}

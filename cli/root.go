@@ -58,7 +58,7 @@ the commands with which an operator looks after them.`,
 	}
 	root.SetOut(app.Out)
 	root.SetErr(app.Err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &UsageError{err} })
+	root.SetFlagErrorFunc(flagError)
 	f := root.PersistentFlags()
 	app.connectionFlags(f)
 	f.DurationVar(&app.timeout, "timeout", 30*time.Second, "how long to wait for an answer of the API")

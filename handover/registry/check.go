@@ -124,7 +124,7 @@ func (p Pool) filled() Pool {
 func (d Device) faults() faults {
 	var f faults
 	f.check(namePattern.MatchString(d.ID), "id", d.ID, nameWant)
-	f.check(len(d.MACs) >= 1 && len(d.MACs) <= maxMACs, "macs", len(d.MACs), "1 to %d MAC addresses", maxMACs)
+	f.check(len(d.MACs) >= 1 && len(d.MACs) <= maxMACs, "macs", len(d.MACs), "1 to %d MAC addresses, those of its interfaces: by them it is known", maxMACs)
 	seen := make(map[openflow.MAC]bool, len(d.MACs))
 	for i, m := range d.MACs {
 		field := fmt.Sprintf("macs[%d]", i)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -102,6 +103,10 @@ func (c *ClassSpec) Parse() (Class, []match.Fault) {
 	}
 	for i := range c.Flows {
 		if i < MaxFlows {
+			if slices.Contains(c.Flows[:i], c.Flows[i]) {
+				p.fail(fmt.Sprintf("flows[%d]", i), c.Flows[i], "each flow once")
+				continue
+			}
 			out.Flows = append(out.Flows, p.flow(fmt.Sprintf("flows[%d]", i), &c.Flows[i]))
 		}
 	}

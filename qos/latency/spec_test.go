@@ -47,6 +47,7 @@ func TestWrongRequests(t *testing.T) {
 	flow := func(fields string) string { return `{"name":"x","priority":1,"flows":[{` + fields + `}]}` }
 	for _, x := range []struct{ text, field string }{
 		{`{"name":"","priority":1,"flows":[{"ipv4_dst":"10.0.0.4"}]}`, "name"},
+		{`{"name":"x","priority":1,"flows":[{"ipv4_dst":"10.0.0.4"},{"ipv4_dst":"10.0.0.4"}]}`, "flows[1]"},
 		{`{"name":"a b","priority":1,"flows":[{"ipv4_dst":"10.0.0.4"}]}`, "name"},
 		{`{"name":"-a","priority":1,"flows":[{"ipv4_dst":"10.0.0.4"}]}`, "name"},
 		{`{"name":"x","flows":[{"ipv4_dst":"10.0.0.4"}]}`, "priority"},

@@ -122,7 +122,7 @@ type Config struct {
 // DefaultConfig returns the defaults. DataAddr has none.
 func DefaultConfig() Config {
 	return Config{
-		Listen:            "127.0.0.1:7443",
+		Listen:            "127.0.0.1:8440",
 		DataPorts:         []uint16{7444},
 		SessionPorts:      agentapi.PortRange{First: 10240, Last: 32767},
 		MaxSessions:       4096,
@@ -229,7 +229,7 @@ func (c Config) Validate() error {
 	at, err := netip.ParseAddrPort(c.Listen)
 	switch {
 	case err != nil:
-		wrong("listen", c.Listen, "ADDRESS:PORT, such as 192.0.2.7:7443")
+		wrong("listen", c.Listen, "ADDRESS:PORT, such as 192.0.2.7:8440")
 	case c.TLS == nil && c.Cert == "" && !at.Addr().IsLoopback():
 		wrong("listen", c.Listen, "a loopback address, or cert, key and ca for TLS")
 	}

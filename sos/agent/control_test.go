@@ -332,7 +332,7 @@ func TestConfig(t *testing.T) {
 		{"data_addr", func(c *Config) { c.DataAddr = netip.IPv4Unspecified() }},
 		{"second_addr", func(c *Config) { c.SecondAddr = addrY }},
 		{"listen", func(c *Config) { c.Listen = "nowhere" }},
-		{"listen", func(c *Config) { c.Listen = "0.0.0.0:7443" }},
+		{"listen", func(c *Config) { c.Listen = "0.0.0.0:8440" }},
 		{"cert", func(c *Config) { c.Cert = "x" }},
 		{"data_ports", func(c *Config) { c.DataPorts = []uint16{7, 7} }},
 		{"max_sessions", func(c *Config) { c.MaxSessions = -1 }},

@@ -46,7 +46,7 @@ func WithDialer(dial func(ctx context.Context, network, addr string) (net.Conn, 
 	return func(t *http.Transport) { t.DialContext = dial }
 }
 
-// NewClient returns a client of the agent at base, such as "https://192.0.2.7:7443".
+// NewClient returns a client of the agent at base, such as "https://192.0.2.7:8440".
 // The configuration holds the controller's certificate and the CA; nil is for
 // an agent on the loopback interface without TLS.
 func NewClient(base string, config *tls.Config, options ...Option) (*Client, error) {

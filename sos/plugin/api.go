@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -122,6 +123,9 @@ func (s *Service) getWhitelist(context.Context, *nothing) (*body[[]Entry], error
 
 func (s *Service) postWhitelist(ctx context.Context, in *body[EntrySpec]) (*body[Entry], error) {
 	e, faults := in.Body.Parse()
+	if len(faults) == 0 {
+		faults = e.over(time.Now())
+	}
 	if len(faults) > 0 {
 		return nil, refuse(faults)
 	}

@@ -22,7 +22,7 @@ const announcePath = "announce"
 // AgentSpec is an agent as an operator adds it, or as it announces itself.
 type AgentSpec struct {
 	Name        string   `json:"name" example:"agent-1" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$" patternDescription:"1 to 63 lower-case letters, digits, dots and dashes" doc:"Lower-case letters, digits, dots and dashes"`
-	URL         string   `json:"url" pattern:"^https?://(?:\\[[0-9A-Fa-f:.]+\\]|[0-9A-Za-z.-]+):[0-9]{1,5}/?$" patternDescription:"a URL like https://192.0.2.7:7443" example:"https://192.0.2.7:7443" doc:"Where its control API listens"`
+	URL         string   `json:"url" pattern:"^https?://(?:\\[[0-9A-Fa-f:.]+\\]|[0-9A-Za-z.-]+):[0-9]{1,5}/?$" patternDescription:"a URL like https://192.0.2.7:8440" example:"https://192.0.2.7:8440" doc:"Where its control API listens"`
 	Addrs       []string `json:"addrs" format:"ip-address" minItems:"1" maxItems:"2" example:"[\"10.0.0.11\"]" doc:"Its data addresses, at most one of each family"`
 	MaxSessions int      `json:"max_sessions,omitempty" minimum:"0" maximum:"1000000" doc:"Bound of its sessions; 0: it decides"`
 }
@@ -39,7 +39,7 @@ func (a AgentSpec) Parse() (AgentRecord, []Fault) {
 	}
 	u, err := url.Parse(a.URL)
 	if err != nil || u.Host == "" || u.Port() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		faults = append(faults, Fault{"url", a.URL, "a URL like https://192.0.2.7:7443"})
+		faults = append(faults, Fault{"url", a.URL, "a URL like https://192.0.2.7:8440"})
 	} else if u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
 		faults = append(faults, Fault{"url", a.URL, "https; http is for an agent on the loopback interface"})
 	}

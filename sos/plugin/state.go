@@ -189,7 +189,14 @@ func (s *Service) addEntry(ctx context.Context, e Entry) (Entry, error) {
 	e.ID, e.Added = agentapi.NewSessionID().String()[:12], time.Now().UTC()
 	s.mu.Lock()
 	n := len(s.whitelist)
+	var twin string
+	if i := slices.IndexFunc(s.whitelist, func(o Entry) bool { return o.same(&e) }); i >= 0 {
+		twin = s.whitelist[i].ID
+	}
 	s.mu.Unlock()
+	if twin != "" {
+		return e, fmt.Errorf("%w: entry %s allows the same connections at that time; remove it first", errExists, twin)
+	}
 	if n >= maxEntries {
 		return e, fmt.Errorf("%w: %d whitelist entries", errTooMany, n)
 	}

@@ -36,6 +36,18 @@ func (e *Entry) Active(at time.Time) bool {
 	return !at.Before(e.Start) && (e.Stop.IsZero() || at.Before(e.Stop))
 }
 
+// same says whether the other entry allows the same connections, at a time that both
+// have: whichever is later would never be asked.
+func (e *Entry) same(o *Entry) bool {
+	apart := !e.Stop.IsZero() && !o.Start.Before(e.Stop) || !o.Stop.IsZero() && !e.Start.Before(o.Stop)
+	return !apart && sameSet(e.Clients, o.Clients) && sameSet(e.Servers, o.Servers) && sameSet(e.Ports, o.Ports)
+}
+
+// sameSet compares lists without repetitions.
+func sameSet[T comparable](a, b []T) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(x T) bool { return !slices.Contains(b, x) })
+}
+
 // Matches says whether the entry is for connections from the client to the server.
 func (e *Entry) Matches(client netip.Addr, server netip.AddrPort) bool {
 	contains := func(a netip.Addr) func(netip.Prefix) bool {
@@ -123,6 +135,14 @@ func (s EntrySpec) Parse() (Entry, []Fault) {
 	return e, faults
 }
 
+// over says that the entry would never allow anything.
+func (e *Entry) over(now time.Time) []Fault {
+	if e.Stop.IsZero() || e.Stop.After(now) {
+		return nil
+	}
+	return []Fault{{"stop", e.Stop, "a time to come: it is " + now.UTC().Format(time.RFC3339) + " now, and the entry would never allow anything"}}
+}
+
 func parsePrefixes(field string, in []string, faults []Fault) ([]netip.Prefix, []Fault) {
 	if len(in) == 0 || len(in) > maxPrefixes {
 		return nil, append(faults, Fault{field, in, fmt.Sprintf("1 to %d addresses or prefixes", maxPrefixes)})
@@ -134,9 +154,11 @@ func parsePrefixes(field string, in []string, faults []Fault) ([]netip.Prefix, [
 			faults = append(faults, Fault{fmt.Sprintf("%s[%d]", field, i), text, err.Error()})
 			continue
 		}
-		if !slices.Contains(out, p) {
-			out = append(out, p)
+		if slices.Contains(out, p) {
+			faults = append(faults, Fault{fmt.Sprintf("%s[%d]", field, i), text, "each address or prefix once"})
+			continue
 		}
+		out = append(out, p)
 	}
 	return out, faults
 }
@@ -177,9 +199,11 @@ func parseRanges(field string, in []string, faults []Fault) ([]PortRange, []Faul
 			faults = append(faults, Fault{fmt.Sprintf("%s[%d]", field, i), text, err.Error()})
 			continue
 		}
-		if !slices.Contains(out, r) {
-			out = append(out, r)
+		if slices.Contains(out, r) {
+			faults = append(faults, Fault{fmt.Sprintf("%s[%d]", field, i), text, "each port or range once"})
+			continue
 		}
+		out = append(out, r)
 	}
 	return out, faults
 }

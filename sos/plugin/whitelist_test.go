@@ -84,6 +84,9 @@ func TestEntryFaults(t *testing.T) {
 		{"port 0", func(s *EntrySpec) { s.Ports = []string{"0"} }, "ports[0]"},
 		{"port 70000", func(s *EntrySpec) { s.Ports = []string{"80", "70000"} }, "ports[1]"},
 		{"range backwards", func(s *EntrySpec) { s.Ports = []string{"90-80"} }, "ports[0]"},
+		{"client twice", func(s *EntrySpec) { s.Clients = []string{"10.0.0.1", "10.0.0.2", "10.0.0.1/32"} }, "clients[2]"},
+		{"server twice", func(s *EntrySpec) { s.Servers = []string{"10.1.0.1", "10.1.0.1"} }, "servers[1]"},
+		{"port twice", func(s *EntrySpec) { s.Ports = []string{"80", "80-80"} }, "ports[1]"},
 		{"stop before start", func(s *EntrySpec) { s.Start, s.Stop = &future, &past }, "stop"},
 		{"too many rules", func(s *EntrySpec) {
 			s.Clients = []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.7", "10.0.0.8"}
