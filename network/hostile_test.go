@@ -141,6 +141,7 @@ func TestSwitchThatComesAndGoesWaits(t *testing.T) {
 		if ctx.Err() == nil {
 			t.Fatal("a session ended that should not have")
 		}
+		down(t, n, 1)
 	}
 	if took := time.Since(began); took < again {
 		t.Errorf("%d sessions within %v", free+1, took)

@@ -34,9 +34,6 @@ func (n *Network) serve(ctx context.Context, conn net.Conn, at *seat) {
 	}
 	at.leave()
 	began := time.Now()
-	defer func() {
-		n.reconnects.ended(s.dpid, hostOf(conn.RemoteAddr()), time.Since(began), time.Now())
-	}()
 	if err := n.admit(s.dpid); err != nil {
 		n.greetings.Warn(n.log, "switch refused", "switch", s.dpid, "from", conn.RemoteAddr(), "error", err)
 		return
@@ -45,6 +42,9 @@ func (n *Network) serve(ctx context.Context, conn net.Conn, at *seat) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer s.end()
+	defer func() { // before the end is known, or who comes again at once would not wait
+		n.reconnects.ended(s.dpid, hostOf(conn.RemoteAddr()), time.Since(began), time.Now())
+	}()
 	wg.Go(func() { s.out.run(s.done) })
 	if err := n.register(ctx, s); err != nil {
 		n.greetings.Warn(n.log, "switch refused", "switch", s.dpid, "from", conn.RemoteAddr(), "error", err)
