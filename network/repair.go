@@ -156,6 +156,7 @@ func (n *Network) maintain(ctx context.Context) {
 	wg.Go(func() { n.runRepairs(ctx) })
 	wg.Go(func() { n.runBase(ctx) })
 	wg.Go(func() { n.runDoubts(ctx) })
+	wg.Go(func() { n.runAmends(ctx) })
 	wg.Go(func() { n.runTold(ctx) })
 	probe := time.NewTimer(0)
 	defer probe.Stop()

@@ -42,6 +42,7 @@ type wiring struct {
 	refused     lograte.Limit // of what is said of hosts
 	misplaced   lograte.Limit // of links where end hosts are to be
 	doubted     doubted
+	amends      amends
 	told        told
 	keeper      func(openflow.MAC, netip.Addr) (Pin, bool)
 
@@ -69,6 +70,7 @@ func (n *Network) wire() error {
 		Confirm: c.HostConfirm, Reachable: n.portReachable, Keeper: n.keep, Most: n.hostsBehind,
 	})
 	n.doubted.held, n.doubted.wake = map[*hosts.Doubt][]*Held{}, make(chan struct{}, 1)
+	n.amends.wake = make(chan struct{}, 1)
 	n.flows = forward.NewTable()
 	n.rates = stats.New(stats.Options{Interval: c.StatsInterval})
 	n.history, n.began = stats.NewHistory(historySpan, c.StatsInterval), time.Now()
@@ -271,6 +273,10 @@ func (n *Network) hostChanges(changes []hosts.Change) {
 			e.Kind = HostChanged
 		}
 		n.resolving.learned(c.Host.IPs)
+		n.amendLater(c, time.Now())
+		if c.Lost.IsValid() {
+			n.announce(c.Lost, c.Host.VLAN, time.Now())
+		}
 		n.emit(e)
 	}
 }

@@ -254,7 +254,7 @@ func (t *Table) claim(e *entry, a arrival) (lost Change) {
 			return t.doubt(old, a)
 		}
 		t.drop(old, c.addr)
-		lost.Host = old.host()
+		lost.Host, lost.Lost = old.host(), c.addr
 	}
 	if len(s.ips) >= t.opts.MaxIPs {
 		t.drop(e, s.ips[0])

@@ -81,11 +81,13 @@ const (
 	Believed
 )
 
-// Change is what became of a host. From is where a moved host stood before.
+// Change is what became of a host. From is where a moved host stood before, and Lost the
+// address that another host has now.
 type Change struct {
 	Kind Kind
 	Host topology.Host
 	From topology.PortRef
+	Lost netip.Addr
 	Why  Why
 	// Doubt is the claim that was refused or believed, or is in doubt; New says that the
 	// host has not been asked yet.

@@ -1,0 +1,200 @@
+package network
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network/hosts"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// amends put right what was believed too soon: whoever was said to have moved, or has lost
+// an address, is asked again where it was. One that could not answer in time, since its
+// switch was away or stood still, claims its own by answering then.
+type amends struct {
+	mu   sync.Mutex
+	open []*amend
+	wake chan struct{} // there is one
+
+	announced debt // of announcements, in time
+}
+
+// amend is a host as it was, with the addresses to ask for.
+type amend struct {
+	hosts.Doubt
+	lost  bool // an address
+	since time.Time
+	asked int
+}
+
+var (
+	// amendAfter is when a host is asked again.
+	amendAfter = []time.Duration{time.Second, 3 * time.Second, 8 * time.Second, 20 * time.Second}
+	// amendEvery is how often is looked whether one is due.
+	amendEvery = 250 * time.Millisecond
+)
+
+const (
+	// maxAmends bounds the hosts that are to be asked; beyond it the oldest is not.
+	maxAmends = 1024
+	// amendAddresses is for how many of its addresses a host is asked, the newest.
+	amendAddresses = 4
+	// Announcements of addresses that have changed hands: so many at once, and one more
+	// each interval.
+	announceBurst, announceInterval = 64, 20 * time.Millisecond
+)
+
+// amendLater takes note of a host that has moved or lost an address.
+func (n *Network) amendLater(c hosts.Change, now time.Time) {
+	was, ask := c.Host, c.Host.IPs
+	switch {
+	case c.Kind == hosts.Moved:
+		was.At = c.From
+	case c.Lost.IsValid():
+		ask = []netip.Addr{c.Lost}
+	default:
+		return
+	}
+	if _, kept := n.keep(was.MAC, netip.Addr{}); kept || len(ask) == 0 {
+		return
+	}
+	m := &amend{lost: c.Lost.IsValid(), since: now}
+	m.Host, m.Ask = was, ask[max(0, len(ask)-amendAddresses):]
+	n.amends.mu.Lock()
+	if len(n.amends.open) >= maxAmends {
+		n.amends.open = slices.Delete(n.amends.open, 0, 1)
+	}
+	n.amends.open = append(n.amends.open, m)
+	n.amends.mu.Unlock()
+	select {
+	case n.amends.wake <- struct{}{}:
+	default:
+	}
+}
+
+// due takes those that are to be asked now; left says that others are still to be.
+func (a *amends) due(now time.Time) (ask []*amend, left bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.open = slices.DeleteFunc(a.open, func(m *amend) bool {
+		if now.Sub(m.since) >= amendAfter[m.asked] {
+			ask = append(ask, m)
+			m.asked++
+		}
+		return m.asked == len(amendAfter)
+	})
+	return ask, len(a.open) > 0
+}
+
+// runAmends is the clock of amends.
+func (n *Network) runAmends(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.amends.wake:
+		}
+		tick := time.NewTicker(amendEvery)
+		for left := true; left && ctx.Err() == nil; {
+			select {
+			case <-ctx.Done():
+			case now := <-tick.C:
+				var ask []*amend
+				ask, left = n.amends.due(now)
+				for _, m := range ask {
+					n.makeAmends(m, now)
+				}
+			}
+		}
+		tick.Stop()
+	}
+}
+
+// makeAmends asks a host again. Whose an address is that it has lost is told again, too:
+// Linux takes no news of an address within a second of the last, in which the first
+// announcement may have come.
+func (n *Network) makeAmends(m *amend, now time.Time) {
+	if !n.isWhereItWas(&m.Doubt) {
+		n.askWhereItWas(&m.Doubt)
+	}
+	if m.lost {
+		n.announce(m.Ask[0], m.Host.VLAN, now)
+	}
+}
+
+// isWhereItWas says whether nothing is to be put right any more.
+func (n *Network) isWhereItWas(x *hosts.Doubt) bool {
+	h, known := n.hosts.ByMAC(x.Host.MAC, x.Host.VLAN)
+	return known && h.At == x.Host.At && !slices.ContainsFunc(x.Ask, func(a netip.Addr) bool { return !slices.Contains(h.IPs, a) })
+}
+
+// announce tells all hosts whose an address is now that has changed hands: who has heard
+// otherwise would go on sending to the other for as long as its neighbour table says so.
+// What a service keeps, it tells itself.
+func (n *Network) announce(addr netip.Addr, vlan uint16, now time.Time) {
+	if _, kept := n.keep(openflow.MAC{}, addr); kept {
+		return
+	}
+	a := &n.amends
+	a.mu.Lock()
+	may := a.announced.beyond((announceBurst-1)*announceInterval, now) == 0
+	if may {
+		a.announced.add(announceInterval, now)
+	}
+	a.mu.Unlock()
+	owner, known := n.hosts.Neighbor(addr, vlan)
+	if !may || !known || addr.Is6() && owner.Router == hosts.RouterUnknown {
+		return
+	}
+	frame := announcement(addr, owner, vlan)
+	for s, actions := range n.towardsHosts(vlan) {
+		if err := s.PacketOut(openflow.PortController, actions, frame); err != nil {
+			s.limiter.Warn(n.log, "telling hosts whose an address is", "switch", s.dpid, "address", addr, "error", err)
+		}
+	}
+}
+
+// announcement is what a host says to all when an address is its own.
+func announcement(addr netip.Addr, owner hosts.Neighbor, vlan uint16) []byte {
+	if addr.Is4() {
+		return packet.AppendARPRequest(nil, owner.MAC, addr, addr, vlan)
+	}
+	flags := uint8(packet.NDOverride)
+	if owner.Router == hosts.IsRouter {
+		flags |= packet.NDRouter
+	}
+	return packet.AppendNeighborAdvertisement(nil, packet.Frame{Dst: allNodesMAC, Src: owner.MAC, VLAN: vlan},
+		packet.Advertisement{Target: addr, MAC: owner.MAC, To: allNodes, Flags: flags})
+}
+
+// The IPv6 address of all nodes (RFC 4291, 2.7.1), and the group address that it goes to.
+var (
+	allNodes    = netip.MustParseAddr("ff02::1")
+	allNodesMAC = openflow.MAC{0x33, 0x33, 0, 0, 0, 1}
+)
+
+// towardsHosts are outputs to the ports behind which hosts of a VLAN are; untagged, to all
+// edge ports.
+func (n *Network) towardsHosts(vlan uint16) map[*Switch][]openflow.Action {
+	out := map[*Switch][]openflow.Action{}
+	if vlan == 0 {
+		for _, s := range n.Switches() {
+			for _, p := range n.links.EdgePorts(s.dpid) {
+				out[s] = append(out[s], openflow.Output(p))
+			}
+		}
+		return out
+	}
+	seen := map[PortRef]bool{}
+	for _, h := range n.Hosts() {
+		if s, ok := n.Switch(h.At.Switch); ok && h.VLAN == vlan && !seen[h.At] {
+			seen[h.At] = true
+			out[s] = append(out[s], openflow.Output(h.At.Port))
+		}
+	}
+	return out
+}

@@ -1,0 +1,77 @@
+package network_test
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// A host that could not answer in time when another one claimed its address, or its place,
+// gets both back when it can, and all hosts are told whose the address is.
+func TestHostsThatAnswerLateGetBackWhatIsTheirs(t *testing.T) {
+	const victim, thief, talker = 1, 2, 3 // hosts, each at the port of its number
+	for name, claim := range map[string]func() (port uint32, frame []byte){
+		"its address": func() (uint32, []byte) {
+			return thief, packet.AppendARPRequest(nil, hostMAC(thief), hostAddr(victim).Addr(), hostAddr(victim).Addr(), 0)
+		},
+		"its place": func() (uint32, []byte) {
+			return thief, packet.AppendARPRequest(nil, hostMAC(victim), hostAddr(victim).Addr(), hostAddr(talker).Addr(), 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, _ := start(t, network.Config{HostConfirm: 50 * time.Millisecond})
+			var awake atomic.Bool
+			var told atomic.Int64 // announcements that the talker has heard since
+			var s *fake.Switch
+			s = fake.NewSwitch(fake.Options{DPID: 1, Ports: 3, OnOutput: func(port uint32, frame []byte) {
+				h, err := packet.Parse(frame)
+				if err != nil || !h.Has(packet.ARP) || h.ARPOp != packet.ARPRequest {
+					return
+				}
+				if port == victim && h.Dst == hostAddr(victim).Addr() && awake.Load() && h.EthSrc != hostMAC(victim) {
+					go s.Receive(victim, packet.AppendARPReply(nil, &h, hostMAC(victim))) //nolint:errcheck // it has ended
+				}
+				if port == talker && h.Src == hostAddr(victim).Addr() && h.EthSrc == hostMAC(victim) {
+					told.Add(1)
+				}
+			}})
+			connect(t, n, s, 1)
+			edges(t, n, 1, 3)
+			for i := range 3 {
+				if _, err := s.Receive(uint32(i+1), packet.AppendARPRequest(nil, hostMAC(i+1), hostAddr(i+1).Addr(), netip.MustParseAddr("10.9.9.9"), 0)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			is := func(mac openflow.MAC, port uint32) func() bool {
+				return func() bool {
+					h, known := n.HostByIP(hostAddr(victim).Addr())
+					return known && h.MAC == mac && h.At.Port == port
+				}
+			}
+			eventually(t, "the hosts to be known", is(hostMAC(victim), victim))
+			port, frame := claim()
+			h, err := packet.Parse(frame)
+			if err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the claim to be believed", func() bool {
+				if _, err := s.Receive(port, frame); err != nil {
+					t.Fatal(err)
+				}
+				return is(h.EthSrc, thief)()
+			})
+			told.Store(0)
+			awake.Store(true)
+			eventually(t, "the victim to have back what is its", is(hostMAC(victim), victim))
+			if h.EthSrc != hostMAC(victim) {
+				eventually(t, "the others to be told, and told again", func() bool { return told.Load() > 1 })
+			}
+		})
+	}
+}
