@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"net"
 	"net/http"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/controller/networkapi"
+	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/trace"
@@ -196,4 +198,28 @@ func TestRestartLeavesRules(t *testing.T) {
 		}
 	}
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+}
+
+// What an event tells is what its kind is about: 12 events of a port that were left out
+// are not those of a host without an address.
+func TestEventAttrs(t *testing.T) {
+	at := network.PortRef{Switch: leftID, Port: 3}
+	link := network.Link{From: at, To: network.PortRef{Switch: rightID, Port: 1}}
+	for _, c := range []struct {
+		event network.Event
+		want  string
+	}{
+		{network.Event{Kind: network.EventsLeftOut, Switch: leftID, Port: at, LeftOut: 12}, `{"switch":"00000000000000a1","port":3,"left_out":12}`},
+		{network.Event{Kind: network.HostRefused, Port: at, Reason: "pinned"}, `{"switch":"00000000000000a1","port":3,"reason":"pinned"}`},
+		{network.Event{Kind: network.SwitchDown, Switch: leftID}, `{"switch":"00000000000000a1"}`},
+	} {
+		got, err := json.Marshal(networkapi.EventAttrs(c.event))
+		if err != nil || string(got) != c.want {
+			t.Errorf("%v: %s %v, want %s", c.event.Kind, got, err, c.want)
+		}
+	}
+	got, err := json.Marshal(networkapi.EventAttrs(network.Event{Kind: network.LinkMisplaced, Switch: leftID, Port: at, Link: link, Reason: "access"}))
+	if err != nil || !strings.HasPrefix(string(got), `{"link":{"from":{"switch":"00000000000000a1","port":3},`) || strings.Contains(string(got), `"host"`) {
+		t.Errorf("link-misplaced: %s %v", got, err)
+	}
 }

@@ -13,6 +13,8 @@ type eventAttrs struct {
 	Host   *Host  `json:"host,omitempty"`
 	From   *Place `json:"from,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	// LeftOut is how many events of the port were not published before this one.
+	LeftOut int `json:"left_out,omitempty"`
 }
 
 // EventAttrs turns a network.Event into what the event stream shows; anything
@@ -22,13 +24,13 @@ func EventAttrs(attrs any) any {
 	if !ok {
 		return attrs
 	}
-	out := eventAttrs{Reason: e.Reason}
+	out := eventAttrs{Reason: e.Reason, LeftOut: e.LeftOut}
 	switch e.Kind {
 	case network.SwitchUp, network.SwitchDown, network.SwitchRefused:
 		out.Switch = e.Switch.String()
-	case network.PortUp, network.PortDown, network.HostRefused:
+	case network.PortUp, network.PortDown, network.HostRefused, network.EventsLeftOut:
 		out.Switch, out.Port = e.Port.Switch.String(), e.Port.Port
-	case network.LinkUp, network.LinkDown:
+	case network.LinkUp, network.LinkDown, network.LinkMisplaced:
 		l := linkOf(e.Link, stats.Loss{})
 		out.Link = &l
 	default:
