@@ -38,6 +38,7 @@ type Record struct {
 	BytesUp       uint64   `json:"bytes_up" doc:"From the client"`
 	BytesDown     uint64   `json:"bytes_down" doc:"To the client"`
 	BitsPerSecond float64  `json:"bits_per_second" doc:"Mean of both directions together"`
+	Current       float64  `json:"current_bits_per_second,omitempty" doc:"The same between the latest two reports of its agents; missing until there are two, while nothing is carried, and when it has ended"`
 	Retransmits   uint64   `json:"retransmits" doc:"TCP segments sent again between the agents"`
 	Resent        uint64   `json:"resent" doc:"Chunks sent again after the loss of a connection"`
 	Lost          int      `json:"connections_lost"`
@@ -66,6 +67,8 @@ func (s *Service) recordOf(ss *session) Record {
 	if ss.state == StateEnded {
 		now := time.Now()
 		r.Ended = &now
+	} else {
+		r.Current = ss.samples.rate()
 	}
 	r.BitsPerSecond = bitsPerSecond(r.BytesUp+r.BytesDown, r.Took)
 	return r

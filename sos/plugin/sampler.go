@@ -20,9 +20,12 @@ type Sample struct {
 type sampler struct {
 	samples []Sample
 	every   time.Duration
+	// The last two that were added, kept or not.
+	before, last Sample
 }
 
 func (s *sampler) add(x Sample) {
+	s.before, s.last = s.last, x
 	if n := len(s.samples); n > 0 && x.At.Sub(s.samples[n-1].At) < s.every {
 		return
 	}
@@ -34,4 +37,15 @@ func (s *sampler) add(x Sample) {
 		s.every = max(2*s.every, 2*time.Second) - 100*time.Millisecond
 	}
 	s.samples = append(s.samples, x)
+}
+
+// rate is what the session carried between the last two samples, both directions
+// together, in bit/s; 0 until there are two.
+func (s *sampler) rate() float64 {
+	seconds := s.last.At.Sub(s.before.At).Seconds()
+	was, is := s.before.BytesUp+s.before.BytesDown, s.last.BytesUp+s.last.BytesDown
+	if s.before.At.IsZero() || seconds <= 0 || is < was {
+		return 0
+	}
+	return float64(is-was) * 8 / seconds
 }
