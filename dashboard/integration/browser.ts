@@ -6,16 +6,14 @@ import { chromium, type Page } from "playwright-core";
 import { axeSource } from "./axe";
 import { relay, type Relay } from "./relay";
 
-const variable = (name: string): string => {
+/** What the Go part of a test says to it. */
+export const variable = (name: string): string => {
   const value = process.env[name];
   if (!value) throw new Error(`${name} is not set: these tests are started by go test ./dashboard/integration`);
   return value;
 };
 
 export const token = variable("SLUICE_TOKEN");
-/** The hosts between which the traffic of the test goes. */
-export const source = variable("SLUICE_SOURCE");
-export const target = variable("SLUICE_TARGET");
 const out = variable("SLUICE_OUT");
 
 export interface Opened {
@@ -34,7 +32,7 @@ export async function open(): Promise<Opened> {
     executablePath: variable("CHROMIUM"),
     args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
   });
-  const page = await browser.newPage({ viewport: { width: 1280, height: 900 }, colorScheme: "light" });
+  const page = await browser.newPage({ viewport: desk, colorScheme: "light" });
   page.setDefaultTimeout(15_000);
   await page.addInitScript({ content: axeSource });
   const faults: string[] = [];
@@ -54,5 +52,9 @@ export async function open(): Promise<Opened> {
   };
   return { page, line, faults, urls, close };
 }
+
+/** Beyond this wide a phone is none. */
+export const phone = { width: 360, height: 740 };
+export const desk = { width: 1280, height: 900 };
 
 export const shot = (page: Page, name: string): Promise<Buffer> => page.screenshot({ path: `${out}/${name}.png`, fullPage: true });

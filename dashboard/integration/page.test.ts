@@ -3,8 +3,14 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { barriers } from "./axe";
-import { open, shot, source, target, token, type Opened } from "./browser";
+import { desk, open, phone, shot, token, variable, type Opened } from "./browser";
+import { tooWide } from "./everywhere";
 import { Keys } from "./keys";
+import { blameless } from "./visit";
+
+/** The hosts between which the traffic of the test goes. */
+const source = variable("SLUICE_SOURCE");
+const target = variable("SLUICE_TARGET");
 
 let visit: Opened;
 
@@ -150,7 +156,7 @@ describe("the page", { timeout: 30_000 }, () => {
     await form.getByRole("button", { name: "Request", exact: true }).click();
     const rate = form.getByLabel("Guaranteed rate");
     await expect.poll(() => rate.getAttribute("aria-invalid")).toBe("true");
-    expect(await page.locator("#class-min_rate-error").textContent()).toMatch(/20000000/);
+    expect(await page.locator("#class-min_rate-error").textContent()).toMatch(/hop s[12], port \d+: 20000000 bit\/s asked/);
     await shot(page, "class-refused");
     await rate.fill("2M");
     await form.getByLabel("Latency").fill("0.001");
@@ -208,6 +214,27 @@ describe("the page", { timeout: 30_000 }, () => {
     await page.getByText("There is no class").waitFor();
   });
 
+  test("draws what a link carried within the last hour", async () => {
+    const { page } = visit;
+    await page.getByRole("link", { name: "Links" }).click();
+    await page.getByRole("link", { name: /^History of s1 port \d+ to s2/ }).press("Enter");
+    const rate = page.getByRole("figure", { name: "Rate" });
+    await expect.poll(() => rate.locator("canvas").count()).toBe(1);
+    const used = rate.getByRole("row", { name: /^used/ });
+    expect(await used.textContent()).toMatch(/[5-9]\.\d+ Mbit\/s$/);
+    expect(await rate.getByRole("row", { name: /^capacity/ }).textContent()).toMatch(/10\.0 Mbit\/s/);
+    const drawn = await rate.locator("canvas").evaluate((c: HTMLCanvasElement) => new Set(c.getContext("2d")!.getImageData(0, 0, c.width, c.height).data).size);
+    expect(drawn).toBeGreaterThan(10);
+    expect(await page.getByRole("figure", { name: "Latency" }).getByRole("row", { name: /^latency/ }).textContent()).toMatch(/\d ms/);
+    await shot(page, "links");
+    expect(await barriers(page)).toEqual([]);
+    await page.setViewportSize(phone);
+    expect(await tooWide(page)).toEqual([]);
+    expect(await barriers(page)).toEqual([]);
+    await shot(page, "phone-chart");
+    await page.setViewportSize(desk);
+  });
+
   test("comes back when the controller does", async () => {
     const { page, line } = visit;
     line.cut();
@@ -217,7 +244,6 @@ describe("the page", { timeout: 30_000 }, () => {
   });
 
   test("asked nobody else, never with the token in a URL, and had no errors", () => {
-    expect(visit.faults).toEqual([]);
-    expect(visit.urls.filter((u) => u.includes(token))).toEqual([]);
+    blameless(visit);
   });
 });

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -33,56 +32,7 @@ func TestPage(t *testing.T) {
 	startClassifiers(t, l)
 	server, token := startController(t, l)
 	startTraffic(t, l)
-	ctx, cancel := context.WithTimeout(t.Context(), 80*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "npm", "run", "--silent", "browser")
-	cmd.Dir = ".."
-	cmd.Env = append(os.Environ(), "SLUICE_SERVER="+server, "SLUICE_TOKEN="+token, "SLUICE_OUT="+outDir(t),
-		"SLUICE_SOURCE="+l.Host("h1").Addr().String(), "SLUICE_TARGET="+l.Host("h3").Addr().String(), "CHROMIUM="+mustFind(t, "chromium"))
-	// Whoever is told to end closes the browser.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = 5 * time.Second
-	out, err := cmd.CombinedOutput()
-	t.Logf("%s", out)
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// needs skips the test where a program, or the installed packages, are missing.
-func needs(t *testing.T, programs ...string) {
-	t.Helper()
-	for _, p := range programs {
-		if _, err := exec.LookPath(p); err != nil {
-			t.Skipf("NOT TESTED: the dashboard in a browser, because %s is missing", p)
-		}
-	}
-	if _, err := os.Stat("../node_modules"); err != nil {
-		t.Skip("NOT TESTED: the dashboard in a browser, because dashboard/node_modules is missing; make test-dashboard installs it")
-	}
-}
-
-func mustFind(t *testing.T, program string) string {
-	t.Helper()
-	path, err := exec.LookPath(program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// outDir is where screenshots are left.
-func outDir(t *testing.T) string {
-	t.Helper()
-	dir, err := filepath.Abs("../../out/dashboard")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	visit(t, "page", server, token, "SLUICE_SOURCE="+l.Host("h1").Addr().String(), "SLUICE_TARGET="+l.Host("h3").Addr().String())
 }
 
 // startClassifiers runs a classifier beside each switch until the test ends: the
@@ -100,14 +50,19 @@ func startClassifiers(t *testing.T, l *lab.Lab) {
 	}
 }
 
-// startController runs a controller in this process until the test ends.
+// startController runs a controller for a lab until the test ends.
 func startController(t *testing.T, l *lab.Lab) (server, token string) {
 	t.Helper()
-	cfg := settings(t, l)
 	switches, err := l.Control().Listen("tcp", l.ControllerAddr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
+	return runController(t, settings(t, l), switches)
+}
+
+// runController runs a controller in this process until the test ends.
+func runController(t *testing.T, cfg *config.Controller, switches net.Listener) (server, token string) {
+	t.Helper()
 	api, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

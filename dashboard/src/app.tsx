@@ -1,16 +1,23 @@
-// The page: its frame, and which path is shown in the picture.
+// The page: its frame, and which view stands in it.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
+import { Devices } from "./devices/view";
+import { Events } from "./events/view";
+import { Latest } from "./events/latest";
+import { Links } from "./charts/view";
 import { Classes } from "./qos/classes";
 import { Flows } from "./qos/flows";
 import { Shown, type Showing } from "./qos/show";
+import { Rules } from "./rules/view";
+import { Transfers } from "./sos/view";
 import { useChanges, useWorld } from "./state/hooks";
 import type { Connection } from "./state/live";
 import { Topology } from "./topology/panel";
-import { Events } from "./ui/events";
 import { Login } from "./ui/login";
+import { Served } from "./ui/served";
 import { ThemeChoice } from "./ui/theme";
+import { useAddress, Views, type Address } from "./ui/views";
 
 export function App() {
   const { session } = useWorld();
@@ -21,46 +28,66 @@ export function App() {
 function Dashboard() {
   const { live } = useWorld();
   useChanges(live);
-  const [showing, setShowing] = useState<Showing>({});
+  const address = useAddress();
+  const main = useRef<HTMLElement>(null);
   useEffect(() => {
     void live.start();
     return () => live.end();
   }, [live]);
+  // Not by a link: #main would be taken for the name of a view.
+  const skip = (e: Event): void => {
+    e.preventDefault();
+    main.current?.focus();
+  };
   return (
-    <Shown.Provider value={{ showing, setShowing }}>
-      <a class="skip" href="#main">Skip to the network</a>
-      <Header />
-      <main id="main" tabindex={-1}>
-        <Topology route={showing.hovered?.route ?? showing.selected?.route} />
-        {live.hasQoS() === false ? <p class="panel soft">This controller runs without the QoS service.</p> : <QoS />}
-        <Events />
-      </main>
-    </Shown.Provider>
+    <>
+      <a class="skip" href="#main" onClick={skip}>Skip to the network</a>
+      <Header address={address} />
+      <main id="main" ref={main} tabindex={-1}><Shows address={address} /></main>
+    </>
   );
 }
 
-function QoS() {
+function Shows({ address: { view, rest } }: { address: Address }) {
+  switch (view) {
+    case "network": return <Network />;
+    case "links": return <Links from={rest} />;
+    case "sos": return <Served by="sos" name="SOS"><Transfers /></Served>;
+    case "devices": return <Served by="handover" name="handover"><Devices /></Served>;
+    case "rules": return <Rules />;
+    case "events": return <Events />;
+  }
+}
+
+function Network() {
+  const [showing, setShowing] = useState<Showing>({});
   return (
-    <>
-      <Classes />
-      <Flows />
-    </>
+    <Shown.Provider value={{ showing, setShowing }}>
+      <Topology route={showing.hovered?.route ?? showing.selected?.route} />
+      <Served by="qos" name="QoS">
+        <Classes />
+        <Flows />
+      </Served>
+      <Latest />
+    </Shown.Provider>
   );
 }
 
 const connections: Record<Connection, string> = { connecting: "Connecting", live: "Live", lost: "Not connected, trying again" };
 
-function Header() {
+function Header({ address }: { address: Address }) {
   const { live, session } = useWorld();
-  const status = live.status.value;
+  const { value: status, problem } = live.status;
   return (
     <header class="top">
       <h1>Sluice</h1>
       <span class="soft">{status?.version}</span>
       <span class={`connection ${live.connection}`} role="status">{connections[live.connection]}</span>
+      <Views current={address.view} />
       <nav aria-label="More"><a href="/docs/">API</a></nav>
       <ThemeChoice />
       <button type="button" onClick={() => session.logOut()}>{session.token() ? "Log out" : "Log in"}</button>
+      {problem && <p class="error" role="status">The controller's state is not known: {problem.message}.</p>}
     </header>
   );
 }

@@ -6,7 +6,9 @@ import { WorldContext } from "./state/hooks";
 import { Live } from "./state/live";
 import { Session } from "./state/session";
 import { restoreTheme } from "./ui/theme";
+import "uplot/dist/uPlot.min.css";
 import "./style.css";
+import "./charts/chart.css";
 
 restoreTheme();
 const session = new Session(sessionStorage);

@@ -55,7 +55,7 @@ test("a stream that breaks is taken up after the last event, with the token in a
   }, stop.signal);
   expect(messages.map((m) => m.id)).toEqual(["41", "42"]);
   expect(states).toEqual([true, false, true]);
-  expect(seen.map((r) => r.url)).toEqual(["/api/v1/events", "/api/v1/events"]);
+  expect(seen.map((r) => r.url)).toEqual(["/api/v1/events?after=0", "/api/v1/events"]);
   expect(seen.map((r) => r.headers.authorization)).toEqual(["Bearer secret", "Bearer secret"]);
   expect(seen.map((r) => r.headers["last-event-id"])).toEqual([undefined, "41"]);
 });

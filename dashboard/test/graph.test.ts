@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 
 import type { Host, Link, Switch } from "../src/api/types";
+import { Names } from "../src/names/said";
 import { buildGraph, hostName, shortName } from "../src/topology/graph";
 import { loadClass, utilisation } from "../src/topology/load";
 import { routeOf } from "../src/topology/route";
@@ -13,6 +14,9 @@ const link = (from: string, fromPort: number, to: string, toPort: number, more: 
 const forward = link(a, 2, b, 1, { used_bits_per_second: 8e6, capacity_bits_per_second: 1e7, latency_milliseconds: 0.4, jitter_milliseconds: 0.05, loss: 0.002, loss_packets: 5000 });
 const switches = [{ dpid: b, name: "right" }, { dpid: a, name: "" }] as Switch[];
 const host = (mac: string, ips: string[], port = 1): Host => ({ mac, ips, at: { switch: a, port }, seen: "2026-11-21T06:00:00Z" });
+
+/** No switch has a name. */
+const numbers = new Names(new Map());
 
 test("the two directions of a link are one cable, whichever comes first", () => {
   const back = link(b, 1, a, 2);
@@ -59,9 +63,9 @@ test("a link in words", () => {
   expect(shortWords(link(a, 1, b, 1, { used_bits_per_second: 1500 }))).toEqual(["1.50 kbit/s"]);
   const full = link(a, 1, b, 1, { queue_loss: 0.15 });
   expect(shortWords(full)).toEqual(["0 bit/s", "15 % lost in queues"]);
-  expect(linkWords(full, shortName)).toContain("loss unknown, queues lost 15 % within the last minute");
+  expect(linkWords(full, numbers)).toContain("loss unknown, queues lost 15 % within the last minute");
   const [cable] = buildGraph(switches, [forward], []).cables;
-  expect(cableWords(cable!, shortName)).toBe(
+  expect(cableWords(cable!, numbers)).toBe(
     "Link a1 port 2, a2 port 1. a1 to a2: 8.00 Mbit/s of 10.0 Mbit/s (80 %), latency 0.40 ms, jitter 0.05 ms, loss 0.20 % of 5000 packets",
   );
 });

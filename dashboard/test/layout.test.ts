@@ -87,3 +87,55 @@ describe("fan", () => {
     expect(new Set(fan([], 4).map((a) => a.toFixed(3))).size).toBe(4);
   });
 });
+
+/** The fat tree of k-port switches: cores, then pods of aggregation and edge switches. */
+function fatTree(k: number): { ids: string[]; edges: Edges; layer: (id: string) => string } {
+  const half = k / 2, edges: Edges = [];
+  const range = (n: number): number[] => Array.from({ length: n }, (_, i) => i);
+  const cores = range(half * half).map((c) => `core${c}`);
+  const pods = range(k).map((p) => ({ agg: range(half).map((a) => `agg${p}-${a}`), edge: range(half).map((e) => `edge${p}-${e}`) }));
+  for (const { agg, edge } of pods) {
+    agg.forEach((a, i) => {
+      for (const c of cores.slice(i * half, (i + 1) * half)) edges.push([c, a]);
+      for (const e of edge) edges.push([a, e]);
+    });
+  }
+  return { ids: [...cores, ...pods.flatMap((p) => [...p.agg, ...p.edge])], edges, layer: (id) => id.replace(/[0-9-]+$/, "") };
+}
+
+describe("layers", () => {
+  const { ids, edges, layer } = fatTree(6);
+  const heights = (places: Map<string, Point>, name: string): Set<number> => new Set(ids.filter((id) => layer(id) === name).map((id) => places.get(id)!.y));
+
+  test("a fat tree of 45 switches stands in three, edges below", () => {
+    expect(ids.length).toBe(45);
+    const places = layout(ids, edges);
+    const [core, agg, edge] = ["core", "agg", "edge"].map((name) => [...heights(places, name)]);
+    expect([core!.length, agg!.length, edge!.length]).toEqual([1, 1, 1]);
+    expect(core![0]!).toBeLessThan(agg![0]!);
+    expect(agg![0]!).toBeLessThan(edge![0]!);
+    for (const name of ["core", "agg", "edge"]) {
+      const row = ids.filter((id) => layer(id) === name).map((id) => places.get(id)!.x).sort((a, b) => a - b);
+      for (let i = 1; i < row.length; i++) expect(row[i]! - row[i - 1]!).toBeGreaterThan(0.4);
+    }
+  });
+
+  test("the switches of a pod stand together", () => {
+    const places = layout(ids, edges);
+    for (const name of ["edge", "agg"]) {
+      const row = ids.filter((id) => layer(id) === name).sort((a, b) => places.get(a)!.x - places.get(b)!.x).map((id) => id.split("-")[0]);
+      expect(row.filter((pod, i) => pod !== row[i - 1]).length).toBe(6);
+    }
+  });
+
+  test("they stay when links are down", () => {
+    const lost = edges.filter((_, i) => i % 20 !== 3);
+    const places = layout(ids, lost);
+    for (const name of ["core", "agg", "edge"]) expect(heights(places, name).size).toBe(1);
+  });
+
+  test.each([["a line", line(12), 12], ["a ring", ring(12), 12]])("%s has none", (_, shape, n) => {
+    const places = layout(names(n), shape);
+    expect(new Set([...places.values()].map((p) => p.y)).size === 1 || new Set([...places.values()].map((p) => p.y)).size > 3).toBe(true);
+  });
+});

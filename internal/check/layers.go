@@ -87,7 +87,7 @@ func Layers() []Layer {
 		{Dir: "api", May: []string{"event", "store", "pki"}},
 		{Dir: "api/conformance", Tests: []string{"api", "network", "openflow", "pki"}},
 		{Dir: "dashboard"},
-		{Dir: "dashboard/integration", Tests: []string{"config", "controller", "experiment", "lab", "openflow"}},
+		{Dir: "dashboard/integration", Tests: []string{"network", "sos", "handover", "config", "controller", "experiment", "lab", "openflow"}},
 		{Dir: "config", May: []string{"openflow", "network", "pki", "sos", "handover", "qos", "ovsdb"}},
 		{
 			Dir:   "controller",

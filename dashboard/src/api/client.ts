@@ -1,5 +1,6 @@
 // Requests to the controller. The token goes in a header, never in a URL.
 
+import { textOf } from "./bounded";
 import { problemOf } from "./problem";
 
 const prefix = "/api/v1";
@@ -40,7 +41,7 @@ export class Client {
       init.body = JSON.stringify(body);
     }
     const answer = await this.checked(await fetch(prefix + path, init));
-    const text = await answer.text();
+    const text = await textOf(answer);
     return (text === "" ? undefined : JSON.parse(text)) as T;
   }
 

@@ -55,7 +55,8 @@ async function once(client: Client, last: string | undefined, signal: AbortSigna
   if (last !== undefined) headers["Last-Event-ID"] = last;
   alive();
   try {
-    const answer = await client.open("/events", headers, AbortSignal.any([signal, stop.signal]));
+    // What the controller remembers of before this page was opened comes first.
+    const answer = await client.open(last === undefined ? "/events?after=0" : "/events", headers, AbortSignal.any([signal, stop.signal]));
     follower.connected(true);
     const parser = new Parser();
     const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();

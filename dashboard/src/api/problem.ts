@@ -17,6 +17,11 @@ export class Problem extends Error {
   ) {
     super(message);
   }
+
+  /** The same problem in other words. */
+  said(words: (text: string) => string): Problem {
+    return new Problem(this.status, words(this.message), this.details.map((d) => (d.message === undefined ? d : { ...d, message: words(d.message) })));
+  }
 }
 
 /** Makes a Problem of an answer that is not a success. */

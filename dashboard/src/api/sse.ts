@@ -6,8 +6,13 @@ export interface Message {
   data: string;
 }
 
+/** Letters of one message: far more than any event has. */
+const most = 1 << 20;
+
 export class Parser {
   private rest = "";
+  /** Since the last message began. */
+  private letters = 0;
   private message: Message = { event: "message", data: "" };
   private lines: string[] = [];
 
@@ -16,6 +21,8 @@ export class Parser {
     const done: Message[] = [];
     const lines = (this.rest + piece).split("\n");
     this.rest = lines.pop()!;
+    this.letters += piece.length;
+    if (this.letters > most && !lines.includes("") && !lines.includes("\r")) throw new Error("a message of the event stream does not end");
     for (const line of lines) {
       const message = this.line(line.replace(/\r$/, ""));
       if (message) done.push(message);
@@ -39,6 +46,7 @@ export class Parser {
     const empty = this.lines.length === 0;
     this.message = { event: "message", data: "" };
     this.lines = [];
+    this.letters = 0;
     return empty ? undefined : message;
   }
 }

@@ -18,3 +18,20 @@ export type Queue = Schemas["QosQueueStats"];
 export type Critical = Schemas["QosSpec"];
 export type CriticalFlow = Schemas["QosRecord"];
 export type Reservation = Schemas["QosReservation"];
+
+export type Rule = Schemas["NetworkRule"];
+export type Trace = Schemas["NetworkTrace"];
+export type TraceStep = Schemas["NetworkStep"];
+export type LinkHistory = Schemas["NetworkLinkHistory"];
+export type LinkPoint = Schemas["NetworkLinkPoint"];
+
+export type Agent = Schemas["SosAgentInfo"];
+export type Entry = Schemas["SosEntry"];
+export type Session = Schemas["SosRecord"];
+export type Sample = Schemas["SosSample"];
+export type SosStatus = Schemas["SosStatus"];
+
+export type Device = Schemas["HandoverDeviceInfo"];
+export type Spot = Schemas["HandoverSpot"];
+export type Move = Schemas["HandoverRecord"];
+export type HandoverStatus = Schemas["HandoverStatus"];

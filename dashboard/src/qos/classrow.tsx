@@ -2,7 +2,7 @@
 
 import { step } from "../api/client";
 import type { Class, Queue } from "../api/types";
-import { useNames } from "../topology/panel";
+import { useNames } from "../names/usenames";
 import { routeOf } from "../topology/route";
 import { bitRate, byteCount, count, milliseconds } from "../ui/format";
 import { Head } from "../ui/head";
@@ -45,8 +45,9 @@ export function ClassRow({ of: c, queues, released }: Props) {
 }
 
 function State({ of: { state, reason } }: { of: Class }) {
+  const names = useNames();
   const kind = { active: "state-good", provisioning: "soft", degraded: "state-bad", ineffective: "state-bad" }[state];
-  return <span class={kind}>{state}{reason ? `: ${reason}` : ""}</span>;
+  return <span class={kind}>{state}{reason ? `: ${names.said(reason)}` : ""}</span>;
 }
 
 const queueColumns = ["Queue at", "#Rate", "#Packets", "#Bytes", "#Drops", "#Without effect"];
@@ -60,8 +61,8 @@ function Queues({ of, queues }: { of: string; queues: Queue[] }) {
         {queues.map((q) => (
           <tr key={`${q.switch} ${q.port}`}>
             <th scope="row">
-              {names(q.switch)} port {q.port}
-              {q.fault && <div class="state-bad">{q.fault}</div>}
+              {names.port(q)}
+              {q.fault && <div class="state-bad">{names.said(q.fault)}</div>}
             </th>
             <td class="number">{bitRate(q.bit_rate)}</td>
             <td class="number">{count(q.packets)}</td>

@@ -6,9 +6,9 @@ import { useWorld } from "../state/hooks";
 import { parseRate } from "../ui/format";
 import { emptyMatch, matchOf } from "./match";
 import { MatchEditor } from "./matcheditor";
-import { Request } from "./request";
-import { Texts, valuesOf, word, type Text, type Values } from "./texts";
-import { useForm } from "./useform";
+import { Request } from "../ui/request";
+import { Texts, valuesOf, word, type Text, type Values } from "../ui/texts";
+import { useForm } from "../ui/useform";
 
 const texts: Text[] = [
   { field: "name", label: "Name", hint: "letters, digits, dots, dashes", read: word },

@@ -2,17 +2,18 @@
 
 import { step } from "../api/client";
 import type { Critical, CriticalFlow } from "../api/types";
+import { useNames } from "../names/usenames";
 import { useWorld } from "../state/hooks";
 import { routeOf } from "../topology/route";
 import { bitRate, byteCount } from "../ui/format";
-import { Head } from "../ui/head";
+import { Paged } from "../ui/paged";
 import { Panel } from "../ui/panel";
 import { Release } from "../ui/release";
 import { FlowForm } from "./flowform";
 import { matchWords } from "./match";
 import { PathButton } from "./pathbutton";
 import { useShow } from "./show";
-import { useRequests } from "./userequests";
+import { useRequests } from "../ui/userequests";
 
 const definitionColumns = ["Name", "#Rate", "Packets", "Release"];
 const flowColumns = ["Flow", "Of", "State", "#Promised", "#Sends", "#Sent", "Path"];
@@ -27,21 +28,15 @@ export function Flows() {
       actions={<button type="button" ref={requests.opener} aria-expanded={requests.open} onClick={requests.toggle}>Request a critical flow</button>}
     >
       <p class="notice" role="status" ref={requests.notice} tabindex={-1}>{requests.message}</p>
-      {critical.value.length === 0 && <p class="soft">No traffic is critical.</p>}
+      <Paged
+        caption="What is critical" columns={definitionColumns} items={critical.value} none={critical.at ? "No traffic is critical." : "Asking the controller."}
+        row={(c) => <Definition key={c.name} of={c} released={requests.done} />}
+      />
       {critical.value.length > 0 && (
-        <div class="scroll">
-          <table>
-            <caption>What is critical</caption>
-            <Head columns={definitionColumns} />
-            <tbody>{critical.value.map((c) => <Definition key={c.name} of={c} released={requests.done} />)}</tbody>
-          </table>
-          <table>
-            <caption>Flows of it; choose a path to keep it in the picture</caption>
-            <Head columns={flowColumns} />
-            <tbody>{flows.value.map((f) => <FlowRow key={f.id} of={f} />)}</tbody>
-          </table>
-          {flows.value.length === 0 && <p class="soft">No packet of them has been seen.</p>}
-        </div>
+        <Paged
+          caption="Flows of it; choose a path to keep it in the picture" columns={flowColumns} items={flows.value}
+          none="No packet of them has been seen." row={(f) => <FlowRow key={f.id} of={f} />}
+        />
       )}
       {requests.open && <FlowForm done={requests.done} cancel={requests.toggle} />}
     </Panel>
@@ -60,6 +55,7 @@ function Definition({ of: c, released }: { of: Critical; released(message: strin
 }
 
 function FlowRow({ of: f }: { of: CriticalFlow }) {
+  const names = useNames();
   const paths = f.path && f.path.length > 0 ? [f.path] : [];
   const show = useShow(`flow ${f.id}`, routeOf(paths));
   return (
@@ -67,7 +63,7 @@ function FlowRow({ of: f }: { of: CriticalFlow }) {
       <th scope="row">{f.flow}</th>
       <td>{f.definition}</td>
       <td class={{ accepted: "state-good", placing: "soft", "best-effort": "state-bad" }[f.state]}>
-        {f.state}{f.reason ? `: ${f.reason}` : ""}
+        {f.state}{f.reason ? `: ${names.said(f.reason)}` : ""}
         {f.moves > 0 && <div class="soft">moved {f.moves} times</div>}
       </td>
       <td class="number">{f.state === "accepted" ? bitRate(f.rate) : "nothing"}</td>

@@ -1,6 +1,6 @@
 // A path in words, as a button that keeps it in the picture.
 
-import { useNames } from "../topology/panel";
+import { useNames } from "../names/usenames";
 import { pathWords, type Hop } from "../topology/route";
 import type { useShow } from "./show";
 

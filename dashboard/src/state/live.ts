@@ -9,7 +9,8 @@ import { Resource } from "./resource";
 
 /** How long the page waits after an event for the ones that come with it. */
 const settle = 150;
-const remembered = 50;
+/** How many events the page keeps. */
+export const remembered = 500;
 
 export type Connection = "connecting" | "live" | "lost";
 
@@ -32,12 +33,13 @@ export class Live {
   private readonly listeners = new Set<() => void>();
   private readonly stale = new Set<Resource<unknown>>();
   private stop: AbortController | undefined;
-  private timers: number[] = [];
+  private readonly timers = new Map<Resource<unknown>, number>();
+  private readonly watched = new Set<Resource<unknown>>();
+  private following = false;
   private settling = 0;
 
   constructor(private readonly client: Client) {
-    const changed = (): void => this.changed();
-    const make = <T>(initial: T, fetch: () => Promise<T>, every: number, ...kinds: string[]): Resource<T> => new Resource(initial, fetch, every, kinds, changed);
+    const make = <T>(initial: T, fetch: () => Promise<T>, every: number, ...kinds: string[]): Resource<T> => new Resource(initial, fetch, every, kinds, () => this.changed());
     const list = <T>(path: string, every: number, ...kinds: string[]): Resource<T[]> => make<T[]>([], async () => (await client.get<T[] | null>(path)) ?? [], every, ...kinds);
     this.status = make<Status | undefined>(undefined, () => client.get<Status>("/status"), 60_000);
     this.switches = list("/network/switches", 15_000, "network.switch");
@@ -52,11 +54,6 @@ export class Live {
     this.qos = [this.classes, this.stats, this.critical, this.flows, this.reservations];
   }
 
-  /** Whether the controller runs the service; undefined while that is not known. */
-  hasQoS(): boolean | undefined {
-    return this.status.value?.services?.includes("qos");
-  }
-
   /** Begins to follow; what was followed before ends. */
   async start(): Promise<void> {
     this.end();
@@ -64,22 +61,44 @@ export class Live {
     this.stop = stop;
     await this.status.refresh();
     if (stop.signal.aborted) return;
-    for (const r of this.served()) {
-      this.timers.push(window.setInterval(() => {
-        if (!document.hidden) void r.refresh();
-      }, r.every));
-    }
+    this.following = true;
+    for (const r of this.served()) this.keep(r);
     this.refreshAll();
     await follow(this.client, { message: (m) => this.message(m), connected: (yes) => this.connected(yes) }, stop.signal);
   }
 
   end(): void {
     this.stop?.abort();
-    for (const timer of this.timers) clearInterval(timer);
+    this.following = false;
+    for (const timer of this.timers.values()) clearInterval(timer);
     clearTimeout(this.settling);
-    this.timers = [];
+    this.timers.clear();
     this.settling = 0;
     this.connection = "connecting";
+  }
+
+  /** Keeps what one view shows up to date, until the function that it returns is called. */
+  watch(r: Resource<unknown>): () => void {
+    this.watched.add(r);
+    if (this.following) {
+      this.keep(r);
+      void r.refresh();
+    }
+    return () => {
+      this.watched.delete(r);
+      clearInterval(this.timers.get(r));
+      this.timers.delete(r);
+    };
+  }
+
+  /** A resource for watch. */
+  resource<T>(initial: T, fetch: (client: Client) => Promise<T>, every: number, ...kinds: string[]): Resource<T> {
+    return new Resource(initial, () => fetch(this.client), every, kinds, () => this.changed());
+  }
+
+  /** Whether the controller runs a service; undefined while that is not known. */
+  runs(service: string): boolean | undefined {
+    return this.status.value?.services?.includes(service);
   }
 
   refreshAll(): void {
@@ -93,7 +112,14 @@ export class Live {
 
   /** What this controller has. */
   private served(): Resource<unknown>[] {
-    return this.hasQoS() ? [...this.core, ...this.qos] : this.core;
+    return [...this.core, ...(this.runs("qos") ? this.qos : []), ...this.watched];
+  }
+
+  /** Fetches a resource from time to time, while somebody looks. */
+  private keep(r: Resource<unknown>): void {
+    this.timers.set(r, window.setInterval(() => {
+      if (!document.hidden) void r.refresh();
+    }, r.every));
   }
 
   private async allStats(): Promise<Map<string, ClassStats>> {

@@ -1,8 +1,9 @@
-// Where switches stand in the picture: distances in the picture follow
-// distances in hops (stress majorisation). The same network always gives the
+// Where switches stand in the picture: in layers, where the network has them, else so
+// that distances in the picture follow distances in hops (stress majorisation). The same network always gives the
 // same picture: nothing here is random, and the order of the input has no effect.
 
 import { compare } from "./graph";
+import { layersOf, placeLayers } from "./layers";
 
 export interface Point {
   x: number;
@@ -26,11 +27,17 @@ export function layout(ids: string[], edges: [string, string][]): Map<string, Po
     neighbours[j]!.push(i);
   }
   const near = neighbours.map((list) => [...new Set(list)].sort((a, b) => a - b));
+  const layers = layersOf(near);
+  const points = layers ? placeLayers(layers) : spread(near);
+  return new Map(sorted.map((id, i) => [id, { x: round(points[i]!.x), y: round(points[i]!.y) }]));
+}
+
+function spread(near: number[][]): Point[] {
   const distance = distances(near);
   const points = circle(near, distance);
   for (let left = effort; left > 0 && majorise(points, distance) > still; left -= points.length ** 2);
   straighten(points);
-  return new Map(sorted.map((id, i) => [id, { x: round(points[i]!.x), y: round(points[i]!.y) }]));
+  return points;
 }
 
 const round = (v: number): number => Math.round(v * 1000) / 1000 + 0;

@@ -2,9 +2,10 @@
 
 import { useMemo, useState } from "preact/hooks";
 
+import { useNames } from "../names/usenames";
 import { useWorld } from "../state/hooks";
 import { Panel } from "../ui/panel";
-import { buildGraph, shortName } from "./graph";
+import { buildGraph } from "./graph";
 import { levels } from "./load";
 import { Picture } from "./picture";
 import type { Route } from "./route";
@@ -26,16 +27,6 @@ export function Topology({ route }: { route: Route | undefined }) {
       {!tables && <Legend />}
     </Panel>
   );
-}
-
-/** How switches are called: by their names in the configuration, if they have any. */
-export function useNames(): (dpid: string) => string {
-  const { live } = useWorld();
-  const switches = live.switches.value;
-  return useMemo(() => {
-    const known = new Map(switches.map((s) => [s.dpid, s.name]));
-    return (dpid: string) => known.get(dpid) || shortName(dpid);
-  }, [switches]);
 }
 
 function Legend() {

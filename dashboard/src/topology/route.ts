@@ -1,5 +1,6 @@
 // A path that is to be shown: the links it uses, by the port where it leaves a switch.
 
+import type { Names } from "../names/said";
 import { portText } from "./graph";
 
 /** One switch of a path. */
@@ -22,4 +23,4 @@ export function routeOf(paths: Hop[][]): Route {
 }
 
 /** A path in words: s1, s2, s3. */
-export const pathWords = (hops: Hop[], names: (dpid: string) => string): string => hops.map((h) => names(h.switch)).join(" → ");
+export const pathWords = (hops: Hop[], names: Names): string => hops.map((h) => names.of(h.switch)).join(" → ");

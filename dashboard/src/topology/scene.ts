@@ -2,7 +2,7 @@
 
 import type { Host } from "../api/types";
 import { angleOf, at, fan } from "./fan";
-import { hostName, type Cable, type Graph, type SwitchNode } from "./graph";
+import { hostName, portText, type Cable, type Graph, type SwitchNode } from "./graph";
 import { layout, type Point } from "./layout";
 
 const unit = 250; // between two switches
@@ -11,6 +11,7 @@ const lane = 5; // from a cable's middle to either direction
 const between = 16; // between two cables of the same switches
 const margin = { x: 125, y: 50 };
 const shownHosts = 12; // of one switch
+const dense = 12; // more switches than that, and the hosts of each are drawn as one
 
 export type Anchor = "start" | "middle" | "end";
 
@@ -36,21 +37,24 @@ export interface PlacedCable {
 export interface PlacedSwitch {
   node: SwitchNode;
   at: Point;
+  /** Half of its width and height. */
+  half: Point;
 }
 
 export interface PlacedHost {
+  id: string;
   host: Host;
   /** How many hosts this one stands for, where there are too many to draw. */
   count: number;
   name: string;
   at: Point;
   edge: Point;
-  /** Where its name stands: further out. */
-  label: Point;
   anchor: Anchor;
 }
 
 export interface Scene {
+  /** Whether there is so much that words have to be small and few. */
+  dense: boolean;
   switches: PlacedSwitch[];
   cables: PlacedCable[];
   hosts: PlacedHost[];
@@ -66,10 +70,12 @@ export function makeScene(graph: Graph): Scene {
     p.x *= unit;
     p.y *= unit;
   }
-  const switches = graph.switches.map((node) => ({ node, at: places.get(node.id)! }));
+  const many = graph.switches.length > dense;
+  const half = { x: many ? 46 : 34, y: 17 };
+  const switches = graph.switches.map((node) => ({ node, at: places.get(node.id)!, half }));
   const cables = placeCables(graph.cables, places);
   const hosts = switches.flatMap((s) => placeHosts(s, graph, places));
-  return { switches, cables, hosts, box: box([...switches.map((s) => s.at), ...hosts.map((h) => h.at)]) };
+  return { dense: many, switches, cables, hosts, box: box([...switches.map((s) => s.at), ...hosts.map((h) => h.at)]) };
 }
 
 function placeCables(cables: Cable[], places: Map<string, Point>): PlacedCable[] {
@@ -100,21 +106,24 @@ function placeCable(cable: Cable, a: Point, b: Point, offset: number): PlacedCab
 
 function placeHosts(s: PlacedSwitch, graph: Graph, places: Map<string, Point>): PlacedHost[] {
   const all = graph.hosts.filter((h) => h.at.switch === s.node.id);
-  const drawn = all.length > shownHosts ? all.slice(0, 1) : all;
+  const drawn = all.length > (graph.switches.length > dense ? 1 : shownHosts) ? all.slice(0, 1) : all;
   const links = graph.cables
     .filter((c) => c.a.switch === s.node.id || c.b.switch === s.node.id)
     .map((c) => angleOf(s.at, places.get(c.a.switch === s.node.id ? c.b.switch : c.a.switch)!));
-  const angles = fan(links, drawn.length);
+  const angles = all.length > drawn.length && below(links) ? [Math.PI / 2] : fan(links, drawn.length);
   return drawn.map((host, i) => ({
+    id: `${host.mac} ${portText(host.at)}`,
     host,
     count: all.length / drawn.length,
     name: drawn.length < all.length ? `${all.length} hosts` : hostName(host),
     at: at(s.at, angles[i]!, hostRadius),
     edge: s.at,
-    label: at(s.at, angles[i]!, hostRadius + (Math.abs(Math.cos(angles[i]!)) > 0.4 ? 13 : 18)),
     anchor: anchorOf(Math.cos(angles[i]!)),
   }));
 }
+
+/** Whether there is room straight below: then what hangs from switches in a row stands in a row. */
+const below = (links: number[]): boolean => links.every((a) => Math.abs(a - Math.PI / 2) > 0.6);
 
 function box(points: Point[]): Scene["box"] {
   const xs = points.map((p) => p.x), ys = points.map((p) => p.y);

@@ -1,11 +1,10 @@
 // A link in words: short beside its line, in full for its description.
 
 import type { Link } from "../api/types";
+import type { Names } from "../names/said";
 import { bitRate, milliseconds, percent, spread } from "../ui/format";
 import type { Cable } from "./graph";
 import { utilisation } from "./load";
-
-export type Names = (dpid: string) => string;
 
 /** Beside the line, in lines: how full and how long it is, and what path and queues lose if they do. */
 export function shortWords(link: Link): string[] {
@@ -22,7 +21,7 @@ export function shortWords(link: Link): string[] {
 export function linkWords(link: Link, names: Names): string {
   const capacity = link.capacity_bits_per_second ? ` of ${bitRate(link.capacity_bits_per_second)} (${percent(utilisation(link))})` : "";
   return [
-    `${names(link.from.switch)} to ${names(link.to.switch)}: ${bitRate(link.used_bits_per_second)}${capacity}`,
+    `${names.of(link.from.switch)} to ${names.of(link.to.switch)}: ${bitRate(link.used_bits_per_second)}${capacity}`,
     `latency ${milliseconds(link.latency_milliseconds)}`,
     `jitter ${milliseconds(link.jitter_milliseconds)}`,
     ...lossWords(link),
@@ -36,7 +35,7 @@ function lossWords(link: Link): string[] {
 }
 
 export function cableWords(cable: Cable, names: Names): string {
-  const title = `Link ${names(cable.a.switch)} port ${cable.a.port}, ${names(cable.b.switch)} port ${cable.b.port}`;
+  const title = `Link ${names.port(cable.a)}, ${names.port(cable.b)}`;
   const directions = [cable.ab, cable.ba].filter((l): l is Link => l !== undefined).map((l) => linkWords(l, names));
   return [title, ...directions].join(". ");
 }

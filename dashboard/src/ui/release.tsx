@@ -1,19 +1,31 @@
-// Releases something, after asking whether that is meant.
+// Releases, removes or ends something, after asking whether that is meant.
 
 import { useRef, useState } from "preact/hooks";
 
 import { asProblem } from "../api/problem";
+import { useNames } from "../names/usenames";
 import { useWorld } from "../state/hooks";
 
 interface Props {
   /** What is released, as in "class video". */
   what: string;
   path: string;
+  /** What that is called: released, removed, ended. */
+  words?: Words;
   done(message: string): void;
 }
 
-export function Release({ what, path, done }: Props) {
+interface Words {
+  verb: string;
+  past: string;
+  effect: string;
+}
+
+const released: Words = { verb: "Release", past: "released", effect: "Its queues, rules and reservations are removed." };
+
+export function Release({ what, path, words: { verb, past, effect } = released, done }: Props) {
   const { client, live } = useWorld();
+  const names = useNames();
   const dialog = useRef<HTMLDialogElement>(null);
   const [error, setError] = useState("");
 
@@ -21,9 +33,9 @@ export function Release({ what, path, done }: Props) {
     try {
       await client.delete(path);
       dialog.current?.close();
-      done(`The ${what} was released.`);
+      done(`The ${what} was ${past}.`);
     } catch (problem) {
-      setError(asProblem(problem).message);
+      setError(names.said(asProblem(problem).message));
     } finally {
       live.refreshAll();
     }
@@ -31,12 +43,12 @@ export function Release({ what, path, done }: Props) {
 
   return (
     <>
-      <button type="button" aria-label={`Release ${what}`} onClick={() => dialog.current?.showModal()}>Release</button>
-      <dialog ref={dialog} aria-label={`Release ${what}`} onClose={() => setError("")}>
-        <p>Release the {what}? Its queues, rules and reservations are removed.</p>
+      <button type="button" aria-label={`${verb} ${what}`} onClick={() => dialog.current?.showModal()}>{verb}</button>
+      <dialog ref={dialog} aria-label={`${verb} ${what}`} onClose={() => setError("")}>
+        <p>{verb} the {what}? {effect}</p>
         <p class="error" role="alert">{error}</p>
         <div class="actions">
-          <button type="button" class="primary" onClick={() => void release()}>Release it</button>
+          <button type="button" class="primary" onClick={() => void release()}>{verb} it</button>
           <button type="button" onClick={() => dialog.current?.close()}>Keep it</button>
         </div>
       </dialog>

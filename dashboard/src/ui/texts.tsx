@@ -1,6 +1,6 @@
 // The single values of a request: what they are called, and how they are read.
 
-import { described, Field } from "../ui/field";
+import { described, Field } from "./field";
 
 export interface Text {
   field: string;

@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { asProblem, assign, type Assigned, type Problem } from "../api/problem";
+import { useNames } from "../names/usenames";
 
 interface Form {
   busy: boolean;
@@ -14,6 +15,7 @@ interface Form {
 
 /** known are the fields that can show an error; send resolves when the server has accepted. */
 export function useForm(known: Iterable<string>, send: () => Promise<void>): Form {
+  const names = useNames();
   const [problem, setProblem] = useState<Problem>();
   const [busy, setBusy] = useState(false);
   const form = useRef<HTMLFormElement>(null);
@@ -33,7 +35,7 @@ export function useForm(known: Iterable<string>, send: () => Promise<void>): For
   return {
     busy,
     form,
-    errors: assign(problem, known),
+    errors: assign(problem?.said((text) => names.said(text)), known),
     submit: (event) => {
       event.preventDefault();
       if (!busy) void submit();

@@ -1,0 +1,243 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/handover/plugin"
+	"github.com/sluice-net/sluice/internal/selfbuild"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+	sos "github.com/sluice-net/sluice/sos/plugin"
+)
+
+// shortPort is where the server of the transfer that ends listens, longPort that of the
+// other one: a server of iperf3 has one client at a time.
+const shortPort, longPort = 9000, 9001
+
+// TestServices lets Chromium look at a network in which agents carry transfers and a
+// device moves.
+func TestServices(t *testing.T) {
+	needs(t, "npm", "chromium", "iperf3")
+	o := lab.MobilityOptions{Levels: 2}
+	l := lab.New(t, servicesTopology(o))
+	d, binary := deployServices(t, l, o), selfbuild.Binary(t)
+	device := moveDevice(t, d, l, binary)
+	startTransfers(t, d, l)
+	// Asked by the visit, the device goes back.
+	back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := device.Move(r.Context(), "eth0"); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	}))
+	t.Cleanup(back.Close)
+	visit(t, "services", forward(t, l.Control()), tokenOf(t, d), "SLUICE_MOVE="+back.URL, "SLUICE_CLIENT="+l.Host("client").Addr().String(), "SLUICE_WEB="+l.Host("web").Addr().String())
+}
+
+// servicesTopology is a tree in which a device moves, and two sites with agents.
+func servicesTopology(o lab.MobilityOptions) lab.Topology {
+	top := lab.Mobility("board", o)
+	wide := lab.Both("s1", "s2", delayline.Params{Rate: 50e6, Delay: 10 * time.Millisecond})
+	top.Switches = append(top.Switches, lab.Switch{Name: "s1"}, lab.Switch{Name: "s2"})
+	top.Links = append(top.Links, wide, lab.Both("root", "s1", delayline.Params{}))
+	for _, h := range []struct{ name, at string }{{"client", "s1"}, {"x", "s1"}, {"web", "s2"}, {"y", "s2"}} {
+		top.Hosts = append(top.Hosts, lab.Host{Name: h.name, Agent: len(h.name) == 1})
+		top.Links = append(top.Links, lab.Both(h.name, h.at, delayline.Params{}))
+	}
+	return top
+}
+
+// deployServices starts a controller with SOS and handover, and the agents x and y.
+func deployServices(t *testing.T, l *lab.Lab, o lab.MobilityOptions) *stage.Deployment {
+	t.Helper()
+	var names strings.Builder
+	names.WriteString("  switches:\n")
+	for _, s := range l.Topology().Switches {
+		fmt.Fprintf(&names, "    %016x: {name: %s}\n", l.Switch(s.Name).DPID(), s.Name)
+	}
+	m := o.Domain()
+	services := fmt.Sprintf(`handover:
+  enabled: true
+  roots:
+    - {port: %016x/%d}
+  pools:
+    devices: {prefix: %v, gateway: %v, first: %v}
+`, l.Switch(m.Root).DPID(), lab.UplinkPort, m.Prefix, m.GatewayAddr, m.GatewayAddr.Next().Next())
+	d, err := stage.Deploy(context.WithoutCancel(t.Context()), stage.Options{
+		Lab: l, Binary: selfbuild.Binary(t), LogDir: t.TempDir(), Network: names.String(), Services: services,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// moveDevice attaches a device by its first interface and moves it to its second.
+func moveDevice(t *testing.T, d *stage.Deployment, l *lab.Lab, binary string) *stage.Mobile {
+	t.Helper()
+	if err := d.PutClass(t.Context(), "moving", plugin.ClassSpec{Policy: "saving"}); err != nil {
+		t.Fatal(err)
+	}
+	device, err := stage.StartMobile(context.WithoutCancel(t.Context()), stage.MobileOptions{
+		Host: l.Host("dev1"), Binary: binary, LogDir: t.TempDir(), Home: d, Device: "phone", Class: "moving", Interfaces: []string{"eth0", "eth1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := device.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := device.Move(t.Context(), "eth1"); err != nil {
+		t.Fatal(err)
+	}
+	return device
+}
+
+// startTransfers carries one transfer by the agents to its end, and begins one that
+// goes on until the test ends.
+func startTransfers(t *testing.T, d *stage.Deployment, l *lab.Lab) {
+	t.Helper()
+	web := l.Host("web")
+	for _, port := range []uint16{shortPort, longPort} {
+		if _, err := d.Whitelist(t.Context(), web.Addr(), port, sos.Tuning{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running []*exec.Cmd
+	t.Cleanup(func() {
+		cancel()
+		for _, cmd := range running {
+			_ = cmd.Wait() // killed
+		}
+	})
+	start := func(at *lab.LiveHost, args ...string) {
+		cmd := at.Command(ctx, "iperf3", args...)
+		cmd.WaitDelay = time.Second
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		running = append(running, cmd)
+	}
+	waitReachable(t, l.Host("client"), web.Addr().String())
+	waitPunted(t, d, "s1", "s2")
+	for _, port := range []uint16{shortPort, longPort} {
+		start(web, "--server", "--port", fmt.Sprint(port))
+		if err := stage.WaitListening(ctx, web, port); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client := func(port, seconds int) []string {
+		return []string{"--client", web.Addr().String(), "--port", fmt.Sprint(port), "--bitrate", "16M", "--time", fmt.Sprint(seconds)}
+	}
+	if out, err := l.Host("client").Command(t.Context(), "iperf3", client(shortPort, 1)...).CombinedOutput(); err != nil {
+		t.Fatalf("iperf3: %v\n%s", err, out)
+	}
+	start(l.Host("client"), client(longPort, 120)...)
+	err := stage.Poll(t.Context(), "the sessions", func() error {
+		all, err := d.Sessions(t.Context())
+		if err == nil && len(all) < 4 { // iperf3 opens two connections each time
+			err = fmt.Errorf("%d of 4 are known: %s", len(all), d.LastWords("controller"))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitPunted returns when the switches are known to ask about new connections.
+func waitPunted(t *testing.T, d *stage.Deployment, switches ...string) {
+	t.Helper()
+	for _, name := range switches {
+		err := stage.Poll(t.Context(), "the rules of SOS", func() error {
+			var rules []struct {
+				Confirmed bool `json:"confirmed"`
+			}
+			err := d.Get(t.Context(), "/api/v1/network/rules?owner=sos&switch="+name, &rules)
+			if err == nil && (len(rules) < 2 || !rules[0].Confirmed || !rules[1].Confirmed) {
+				err = fmt.Errorf("%s has not confirmed two", name)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// forward makes the API in the control namespace reachable from here, until the test ends.
+func forward(t *testing.T, control lab.Control) string {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var open sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		_ = ln.Close()
+		open.Wait()
+	})
+	open.Go(func() {
+		for {
+			inside, err := ln.Accept()
+			if err != nil {
+				return // closed
+			}
+			open.Go(func() { join(ctx, control, inside) })
+		}
+	})
+	return "http://" + ln.Addr().String()
+}
+
+// join copies both ways between a connection and the API until one end closes or ctx ends.
+func join(ctx context.Context, control lab.Control, inside net.Conn) {
+	defer inside.Close()
+	outside, err := control.DialContext(ctx, "tcp", "127.0.0.1:8080")
+	if err != nil {
+		return // the browser sees the closed connection, and the test what the page says
+	}
+	defer outside.Close()
+	stop := context.AfterFunc(ctx, func() {
+		_ = inside.Close()
+		_ = outside.Close()
+	})
+	defer stop()
+	var back sync.WaitGroup
+	back.Go(func() {
+		_, _ = io.Copy(inside, outside)
+		_ = inside.Close()
+	})
+	_, _ = io.Copy(outside, inside)
+	_ = outside.Close()
+	back.Wait()
+}
+
+func tokenOf(t *testing.T, d *stage.Deployment) string {
+	t.Helper()
+	token, err := os.ReadFile(d.TokenFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(token))
+}

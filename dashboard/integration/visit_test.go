@@ -1,0 +1,66 @@
+package integration
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// visit has Chromium do what stands in a TypeScript file, against the API at server.
+func visit(t *testing.T, file, server, token string, env ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 80*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "npm", "run", "--silent", "browser", "--", file+".test.ts")
+	cmd.Dir = ".."
+	cmd.Env = append(os.Environ(), "SLUICE_SERVER="+server, "SLUICE_TOKEN="+token, "SLUICE_OUT="+outDir(t), "CHROMIUM="+mustFind(t, "chromium"))
+	cmd.Env = append(cmd.Env, env...)
+	// Whoever is told to end closes the browser.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// needs skips the test where a program, or the installed packages, are missing.
+func needs(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			t.Skipf("NOT TESTED: the dashboard in a browser, because %s is missing", p)
+		}
+	}
+	if _, err := os.Stat("../node_modules"); err != nil {
+		t.Skip("NOT TESTED: the dashboard in a browser, because dashboard/node_modules is missing; make test-dashboard installs it")
+	}
+}
+
+func mustFind(t *testing.T, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// outDir is where screenshots are left.
+func outDir(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../out/dashboard")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

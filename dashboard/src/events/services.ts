@@ -1,0 +1,66 @@
+// Events of the services in words.
+
+import type { Names } from "../names/said";
+import { durationWords } from "../ui/duration";
+import { byteCount } from "../ui/format";
+import { attrsOf, because, number, text, type Attrs } from "./attrs";
+
+type Words = (a: Attrs, names: Names) => string;
+
+const flow = (a: Attrs): string => `${text(a, "client")} to ${text(a, "server")}`;
+const spot = (a: Attrs, name: string): string => {
+  const s = attrsOf(a[name]);
+  return text(s, "peer") ? `domain ${text(s, "peer")}` : text(s, "port");
+};
+const failed = (a: Attrs): string => (text(a, "result") === "failed" ? `, which failed${because(text(a, "how"))}` : "");
+
+export const services: Record<string, Words> = {
+  "sos.session-up": (a) => `Agents ${text(a, "client_agent")} and ${text(a, "server_agent")} carry ${flow(a)}`,
+  "sos.session-down": (a) => `The session ${flow(a)} ended${because(text(a, "how"))}; it carried ${byteCount(number(a, "bytes_up") + number(a, "bytes_down"))}`,
+  "sos.session-direct": (a) => `${flow(a)} goes directly${because(text(a, "why"))}`,
+  "sos.session-rerouted": (a) => `The session ${text(a, "session")} took another way on the side of the ${text(a, "side")}`,
+  "sos.session-taken-over": (a) => `The session ${flow(a)} was found when the controller started`,
+  "sos.agents-rerouted": () => "The ways between two agents have changed",
+  "sos.agent-up": (a) => `Agent ${text(a, "agent")} is up`,
+  "sos.agent-silent": (a) => `Agent ${text(a, "agent")} is silent${because(text(a, "error"))}`,
+  "sos.agent-added": (a) => `Agent ${text(a, "name")} was added`,
+  "sos.agent-removed": (a) => `Agent ${text(a, "agent")} was removed`,
+  "sos.agent-draining": (a) => `Agent ${text(a, "agent")} takes ${a["on"] === true ? "no new sessions" : "new sessions again"}`,
+  "sos.whitelist-added": (a) => `Whitelist entry ${text(a, "name") || text(a, "id")} was added`,
+  "sos.whitelist-removed": (a) => `Whitelist entry ${text(a, "id")} was removed`,
+  "sos.config-changed": () => "The configuration of SOS was changed",
+  "handover.attach": (a) => `Device ${text(a, "device")} attached at ${spot(a, "to")}${failed(a)}`,
+  "handover.move": (a) => `Device ${text(a, "device")} moved from ${spot(a, "from")} to ${spot(a, "to")}; its rules took ${durationWords(text(attrsOf(a["parts"]), "t_f"))}${failed(a)}`,
+  "handover.prepare": (a) => `${spot(a, "to")} was prepared for device ${text(a, "device")}${failed(a)}`,
+  "handover.detach": (a) => `Device ${text(a, "device")} left ${spot(a, "from")}${failed(a)}`,
+  "handover.reroute": (a) => `Device ${text(a, "device")} is reached by another way${because(text(a, "cause"))}${failed(a)}`,
+  "handover.ordered": (a) => `Device ${text(a, "device")} was ordered to move${text(a, "why") ? `: ${text(a, "why")}` : ""}`,
+  "handover.device-changed": (a) => `Device ${text(a, "device")} was registered or changed`,
+  "handover.device-removed": (a) => `Device ${text(a, "device")} was removed`,
+  "handover.class-changed": (a) => `Class of devices ${text(a, "class")} was changed`,
+  "handover.pool-changed": (a) => `Pool ${text(a, "pool")} was changed`,
+  "handover.expired": (a) => `The lease of device ${text(a, "device")} for ${text(a, "ip")} is over`,
+  "handover.unreachable-host": (a) => `Nobody reaches ${text(a, "ip")} (${text(a, "mac")}) at ${text(a, "port")}${because(text(a, "reason"))}`,
+  "handover.ready": (a) => `Handover is ready after ${durationWords(text(a, "took"))}`,
+  "handover.flood": (a) => `A flood of messages at ${text(a, "port")}: what is above ${text(a, "messages_per_second")} a second is dropped`,
+  "handover.flood-over": (a) => `The flood at ${text(a, "port")} is over; ${text(a, "dropped")} messages were dropped`,
+  "qos.class.accepted": (a) => `Class ${text(a, "class")} was accepted`,
+  "qos.class.refused": (a) => `Class ${text(a, "class")} was refused${because(text(a, "reason"))}`,
+  "qos.class.removed": (a) => `Class ${text(a, "class")} was released`,
+  "qos.class.moved": (a) => `Class ${text(a, "class")} was moved to another path`,
+  "qos.class.degraded": (a) => `Class ${text(a, "class")} cannot be kept${because(text(a, "reason"))}`,
+  "qos.class.ineffective": (a) => `Class ${text(a, "class")} has no effect${because(text(a, "reason"))}`,
+  "qos.class.effective": (a) => `Class ${text(a, "class")} has its effect again`,
+  "qos.critical-added": (a) => `Traffic ${text(a, "name")} is critical`,
+  "qos.critical-removed": (a) => `Traffic ${text(a, "name")} is not critical any more`,
+  "qos.critical-refused": (a) => `Traffic ${text(a, "name")} cannot be made critical${because(text(a, "reason"))}`,
+  "qos.flow-accepted": (a) => `Critical flow ${text(a, "flow")} of ${text(a, "definition")} has its promise`,
+  "qos.flow-best-effort": (a) => `Critical flow ${text(a, "flow")} of ${text(a, "definition")} has no promise${because(text(a, "reason"))}`,
+  "qos.flow-failed": (a) => `Critical flow ${text(a, "flow")} of ${text(a, "definition")} could not be placed${because(text(a, "reason"))}`,
+  "qos.flow-moved": (a) => `Critical flow ${text(attrsOf(a["flow"]), "flow")} was moved to another path${because(text(a, "cause"))}`,
+  "qos.flow-pressed": (a) => `Critical flow ${text(attrsOf(a["flow"]), "flow")} lacks room${because(text(a, "reason"))}`,
+  "qos.flow-exceeds": (a) => `Critical flow ${text(a, "flow")} of ${text(a, "definition")} sends more than was promised to it`,
+  "qos.flow-ended": (a) => `Critical flow ${text(a, "flow")} of ${text(a, "definition")} is over`,
+  "store.read-only": (a) => `Nothing can be written down${because(text(a, "reason"))}`,
+  "store.writable": () => "The store can be written to again",
+};
