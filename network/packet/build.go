@@ -108,6 +108,20 @@ func appendICMPv6(b []byte, f Frame, src, dst netip.Addr, body []byte) []byte {
 	return b
 }
 
+// AppendEchoRequest appends an ICMP echo request in an IPv4 packet of its own. src and
+// dst have to be IPv4.
+func AppendEchoRequest(b []byte, f Frame, src, dst netip.Addr, id, seq uint16, payload []byte) []byte {
+	b = f.appendTo(b, TypeIPv4)
+	b = appendIPv4(b, src, dst, ProtoICMP, 8+len(payload))
+	at := len(b)
+	b = append(b, 8, 0, 0, 0)
+	b = be.AppendUint16(b, id)
+	b = be.AppendUint16(b, seq)
+	b = append(b, payload...)
+	be.PutUint16(b[at+2:], Checksum(Sum(b[at:], 0)))
+	return b
+}
+
 // TCPSegment is a TCP segment with its addresses. Both are IPv4 or both IPv6.
 type TCPSegment struct {
 	Src, Dst netip.AddrPort
