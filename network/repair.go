@@ -158,6 +158,7 @@ func (n *Network) maintain(ctx context.Context) {
 	wg.Go(func() { n.runDoubts(ctx) })
 	wg.Go(func() { n.runAmends(ctx) })
 	wg.Go(func() { n.runTold(ctx) })
+	wg.Go(func() { n.runDiagnoses(ctx) })
 	probe := time.NewTimer(0)
 	defer probe.Stop()
 	held := time.NewTicker(holdTick)

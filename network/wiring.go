@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/network/forward"
 	"github.com/sluice-net/sluice/network/hosts"
 	"github.com/sluice-net/sluice/network/ledger"
+	"github.com/sluice-net/sluice/network/linkprobe"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/stats"
 	"github.com/sluice-net/sluice/network/topology"
@@ -44,6 +45,8 @@ type wiring struct {
 	doubted     doubted
 	amends      amends
 	told        told
+	examining   examination
+	diagnoses   diagnoses
 	keeper      func(openflow.MAC, netip.Addr) (Pin, bool)
 
 	wanted   atomic.Uint64 // snapshots asked for
@@ -77,7 +80,7 @@ func (n *Network) wire() error {
 	n.writer = ledger.NewFlowWriter(c.ForwardIdle)
 	n.installed.flows = map[forward.Key]*forward.Flow{}
 	n.repairs.wake, n.repairs.base = make(chan struct{}, 1), make(chan struct{}, 1)
-	n.ticks = make(chan struct{}, 1)
+	n.ticks, n.diagnoses.wanted = make(chan struct{}, 1), make(chan struct{}, 1)
 	var err error
 	if n.core, err = n.Owner(ownerCore, OwnerOptions{}); err != nil {
 		return err
@@ -309,6 +312,10 @@ type linkHandler struct{ n *Network }
 func (linkHandler) Name() string { return "discovery" }
 
 func (h linkHandler) HandlePacketIn(p *PacketIn) Verdict {
+	if linkprobe.Is(p.Headers.EthSrc) {
+		h.n.examining.receive(p)
+		return Stop
+	}
 	if p.Headers.EthType != 0x88cc {
 		return Continue
 	}

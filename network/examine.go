@@ -1,0 +1,242 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/network/diagnosis"
+	"github.com/sluice-net/sluice/network/linkprobe"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+const (
+	// examineTimeout bounds the examination of all links. Those that it does not come to
+	// are told of.
+	examineTimeout = 5 * time.Minute
+	// examinedAtOnce is how many links are examined at once: switches that hand packets in
+	// by their processor are easily asked too much.
+	examinedAtOnce = 2
+	// probePause is between two frames of a way, and probePatience how long after a
+	// round's last frame they are waited for.
+	probePause    = 10 * time.Millisecond
+	probePatience = 500 * time.Millisecond
+)
+
+// examination is what is under way of the network's examination. Whoever receives a
+// frame of a way finds it here.
+type examination struct {
+	mu   sync.Mutex
+	ways map[openflow.MAC]*examinedWay
+}
+
+// examinedWay is one direction of a link whose frames are under way.
+type examinedWay struct {
+	mu      sync.Mutex
+	way     *linkprobe.Way
+	arrived chan struct{} // something has
+}
+
+// watch has the frames of a way taken.
+func (e *examination) watch(w *linkprobe.Way) *examinedWay {
+	x := &examinedWay{way: w, arrived: make(chan struct{}, 1)}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ways == nil {
+		e.ways = map[openflow.MAC]*examinedWay{}
+	}
+	e.ways[w.MAC] = x
+	return x
+}
+
+func (e *examination) forget(w *linkprobe.Way) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.ways, w.MAC)
+}
+
+// receive takes a frame whose sender is a way. It runs on the switch's goroutine.
+func (e *examination) receive(p *PacketIn) {
+	e.mu.Lock()
+	x := e.ways[p.Headers.EthSrc]
+	e.mu.Unlock()
+	if x == nil || p.InPort > openflow.PortMax {
+		return
+	}
+	x.mu.Lock()
+	x.way.Receive(PortRef{Switch: p.Switch.dpid, Port: p.InPort}, p.Data)
+	x.mu.Unlock()
+	select {
+	case x.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// next makes the frames of the next round.
+func (x *examinedWay) next() [][]byte {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.way.Next()
+}
+
+func (x *examinedWay) waiting() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.way.Waiting()
+}
+
+// twoWay is a link between two switches, of which one direction may be unknown.
+type twoWay struct {
+	a, b    PortRef
+	latency time.Duration // the longer one
+}
+
+// twoWays lists the links of a topology, each once.
+func twoWays(t *Topology) []twoWay {
+	var out []twoWay
+	for _, l := range t.Links {
+		k := twoWay{l.From, l.To, l.Latency}
+		if k.b.Compare(k.a) < 0 {
+			k.a, k.b = k.b, k.a
+		}
+		if i := slices.IndexFunc(out, func(o twoWay) bool { return o.a == k.a && o.b == k.b }); i >= 0 {
+			out[i].latency = max(out[i].latency, k.latency)
+			continue
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// examine looks for the faults of all links and adds them to a report.
+func (n *Network) examine(ctx context.Context, r *diagnosis.Report) {
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(examinedAtOnce)
+	for _, k := range twoWays(n.Topology()) {
+		group.Go(func() error {
+			found, frames := n.examineLink(ctx, k, r.MTU)
+			mu.Lock()
+			defer mu.Unlock()
+			r.Findings = append(r.Findings, found...)
+			r.Links, r.Frames, r.MostFrames = r.Links+1, r.Frames+frames, max(r.MostFrames, frames)
+			return nil
+		})
+	}
+	_ = group.Wait() // nothing returns an error
+}
+
+// examineLink sends both ways' frames and says what is wrong with the link.
+func (n *Network) examineLink(ctx context.Context, k twoWay, mtu int) (found []diagnosis.Finding, frames int) {
+	there, back := linkprobe.NewWay(k.a, k.b, mtu), linkprobe.NewWay(k.b, k.a, mtu)
+	found = n.askForProbes(ctx, there, back)
+	var both sync.WaitGroup
+	for _, w := range []*linkprobe.Way{there, back} {
+		x := n.examining.watch(w)
+		defer x.mu.Unlock() // nothing is received any more when it is judged
+		both.Go(func() {
+			n.send(ctx, x, probePatience+2*k.latency)
+			n.examining.forget(w)
+			x.mu.Lock()
+		})
+	}
+	both.Wait()
+	n.forgetProbes(ctx, k)
+	frames = there.Sent() + back.Sent()
+	if why := n.unexamined(ctx, k); why != "" {
+		return []diagnosis.Finding{{
+			Fault: diagnosis.Unexamined, Level: diagnosis.Warn, From: k.a, To: k.b, Found: "the link could not be examined: " + why,
+			Remedy: "see to it that switches and ports are up, and examine again",
+		}}, frames
+	}
+	return append(found, linkprobe.Judge(there, back)...), frames
+}
+
+// unexamined says why what has been found of a link is worth nothing; empty if it is.
+func (n *Network) unexamined(ctx context.Context, k twoWay) string {
+	if ctx.Err() != nil {
+		return "the time for all links was over"
+	}
+	for _, at := range []PortRef{k.a, k.b} {
+		s, ok := n.Switch(at.Switch)
+		if !ok {
+			return fmt.Sprintf("switch %v left", at.Switch)
+		}
+		if p, ok := s.Port(at.Port); !ok || !p.Up() {
+			return fmt.Sprintf("port %v went down", at)
+		}
+	}
+	return ""
+}
+
+// probesKey is the key of the rules by which a link's probes come up.
+func probesKey(k PortRef) string { return "linkprobe/" + k.String() }
+
+// askForProbes has both ends hand in what the other one sends, before any other rule.
+// A switch that refuses may still hand it in for want of a rule.
+func (n *Network) askForProbes(ctx context.Context, ways ...*linkprobe.Way) (found []diagnosis.Finding) {
+	up := []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)}
+	for _, w := range ways {
+		err := n.core.Apply(ctx, probesKey(w.To), Program{Rules: []Rule{{
+			Switch: w.To.Switch, Band: BandGuard, Offset: rule.BandWidth - 1, Actions: up,
+			Match: openflow.MustMatch(openflow.InPort(w.To.Port), openflow.EthSrc(w.MAC)),
+		}}}, ApplyOptions{})
+		if err != nil && ctx.Err() == nil {
+			found = append(found, diagnosis.Finding{
+				Fault: diagnosis.RuleRefused, Level: diagnosis.Warn, From: w.To, Found: fmt.Sprintf("the rule by which probes come up was not taken: %v", err),
+				Remedy: "see whether the switch's table for exact matches of the source address has room, or is switched off",
+			})
+		}
+	}
+	return found
+}
+
+// forgetProbes takes the rules away again, also when the examination's time is over.
+func (n *Network) forgetProbes(ctx context.Context, k twoWay) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.cfg.RequestTimeout)
+	defer cancel()
+	for _, at := range []PortRef{k.a, k.b} {
+		if err := n.core.Remove(ctx, probesKey(at)); err != nil {
+			n.log.Warn("removing the rule for a link's probes", "port", at, "error", err)
+		}
+	}
+}
+
+// send sends a way's frames, round after round, and waits for each round's to arrive.
+func (n *Network) send(ctx context.Context, x *examinedWay, patience time.Duration) {
+	from := x.way.From
+	for frames := x.next(); len(frames) > 0; frames = x.next() {
+		for _, f := range frames {
+			s, ok := n.Switch(from.Switch)
+			if !ok || tasks.Sleep(ctx, probePause) != nil {
+				return
+			}
+			if err := s.PacketOut(openflow.PortController, n.probeQueues.output(from), f); err != nil {
+				s.limiter.Warn(n.log, "probing a link", "port", from, "error", err)
+			}
+		}
+		x.await(ctx, patience)
+	}
+}
+
+// await waits until everything has arrived that is waited for, or for as long as that
+// may take.
+func (x *examinedWay) await(ctx context.Context, patience time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for x.waiting() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-x.arrived:
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package network_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/diagnosis"
+	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/linkprobe"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// cable carries frames from one fake switch's port 2 to the other's, as a real one with
+// something wrong may.
+type cable struct {
+	spoil  atomic.Pointer[func(frame []byte) [][]byte]
+	probes atomic.Int64 // of links, carried or lost
+}
+
+func (c *cable) carry(to *fake.Switch, frame []byte) {
+	var h packet.Headers
+	_ = h.Parse(frame) // the addresses are what counts
+	if linkprobe.Is(h.EthSrc) {
+		c.probes.Add(1)
+	}
+	frames := [][]byte{frame}
+	if f := c.spoil.Load(); f != nil {
+		frames = (*f)(frame)
+	}
+	for _, f := range frames {
+		_, _ = to.Receive(2, f) // a switch that is not connected loses it
+	}
+}
+
+// joined runs two fake switches, a cable for each direction between their second ports.
+func joined(t *testing.T, n *network.Network) (switches [2]*fake.Switch, cables [2]*cable) {
+	t.Helper()
+	for i := range switches {
+		cables[i] = new(cable)
+		switches[i] = fake.NewSwitch(fake.Options{DPID: openflow.DatapathID(i + 1), Ports: 2, OnOutput: func(port uint32, frame []byte) {
+			if port == 2 {
+				cables[i].carry(switches[1-i], frame)
+			}
+		}})
+	}
+	for i, s := range switches {
+		connect(t, n, s, openflow.DatapathID(i+1))
+	}
+	eventually(t, "both directions of the link are known", func() bool { return len(n.Topology().Links) == 2 })
+	return switches, cables
+}
+
+// diagnose examines the network and returns the report.
+func diagnose(t *testing.T, n *network.Network, mtu int) diagnosis.Report {
+	t.Helper()
+	began, err := n.Diagnose(mtu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r diagnosis.Report
+	eventually(t, "the examination to end", func() bool {
+		r, _ = n.Diagnosis()
+		return !r.Ended.IsZero()
+	})
+	if r.Number != began.Number || r.MTU != mtu {
+		t.Errorf("another report: %+v, want that of %+v", r, began)
+	}
+	return r
+}
+
+// told are the findings as "fault from[-to]".
+func told(r diagnosis.Report) string {
+	var s []string
+	for _, f := range r.Findings {
+		at := fmt.Sprintf("%s %d/%d", f.Fault, f.From.Switch, f.From.Port)
+		if f.To != (network.PortRef{}) {
+			at += fmt.Sprintf("-%d/%d", f.To.Switch, f.To.Port)
+		}
+		s = append(s, at)
+		if f.Found == "" || f.Remedy == "" {
+			s = append(s, "without words or remedy")
+		}
+	}
+	return strings.Join(s, ", ")
+}
+
+// What only hardware does to links is found, named and placed; a sound link has no
+// finding, and no link is sent more than 100 frames.
+func TestFaultsOfLinksAreFound(t *testing.T) {
+	discovery := func(f []byte) bool { return be16(f[12:]) == packet.TypeLLDP }
+	losing := func(lost func(f []byte, h packet.Headers) bool) func([]byte) [][]byte {
+		return func(f []byte) [][]byte {
+			if h, _ := packet.Parse(f); !discovery(f) && lost(f, h) {
+				return nil
+			}
+			return [][]byte{f}
+		}
+	}
+	for name, tt := range map[string]struct {
+		spoil func([]byte) [][]byte // of the way from switch 1 to 2
+		want  string
+	}{
+		"sound":       {nil, ""},
+		"one way":     {func([]byte) [][]byte { return nil }, "one-way 1/2-2/2"},
+		"18 bytes":    {losing(func(f []byte, _ packet.Headers) bool { return len(f) > 60 }), "large 1/2-2/2"},
+		"MTU of 1400": {losing(func(f []byte, _ packet.Headers) bool { return len(f) > 1414 }), "small-mtu 1/2-2/2"},
+		"no ARP":      {losing(func(_ []byte, h packet.Headers) bool { return h.Has(packet.ARP) }), "kinds 1/2-2/2"},
+		"no DF":       {losing(func(f []byte, h packet.Headers) bool { return h.Has(packet.TCP) && f[20]&0x40 != 0 }), "kinds 1/2-2/2"},
+		"cut": {func(f []byte) [][]byte {
+			if len(f) > 500 {
+				f = f[:len(f)-192]
+			}
+			return [][]byte{f}
+		}, "cut 1/2-2/2"},
+		"tags removed": {func(f []byte) [][]byte {
+			if be16(f[12:]) == packet.TypeVLAN {
+				f = append(bytes.Clone(f[:12]), f[16:]...)
+			}
+			return [][]byte{f}
+		}, "tag-removed 1/2-2/2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, _ := start(t, network.Config{})
+			_, cables := joined(t, n)
+			if tt.spoil != nil {
+				cables[0].spoil.Store(&tt.spoil)
+			}
+			r := diagnose(t, n, linkprobe.DefaultMTU)
+			if got := told(r); got != tt.want {
+				t.Errorf("got %q, want %q: %+v", got, tt.want, r.Findings)
+			}
+			sent := cables[0].probes.Load() + cables[1].probes.Load()
+			if sent > 100 || sent != int64(r.Frames) || r.MostFrames != r.Frames || r.Links != 1 {
+				t.Errorf("%d probes were on the link; the report: %+v", sent, r)
+			}
+			t.Logf("%d frames: %s", sent, told(r))
+		})
+	}
+}
+
+func be16(b []byte) int { return int(b[0])<<8 | int(b[1]) }
+
+// An examination leaves nothing behind, teaches nobody anything, and is not begun twice.
+func TestExaminationDisturbsNothing(t *testing.T) {
+	seen := make(seenHandler, 1000)
+	n, _ := start(t, network.Config{}, func(n *network.Network) { n.AddHandler(network.PriorityHosts+1, seen) })
+	switches, cables := joined(t, n)
+	for i := range switches {
+		edges(t, n, openflow.DatapathID(i+1), 1)
+	}
+	before := len(switches[0].Table().Entries()) + len(switches[1].Table().Entries())
+	hold := make(chan struct{})
+	held := func(f []byte) [][]byte { <-hold; return [][]byte{f} }
+	cables[0].spoil.Store(&held)
+	if _, err := n.Diagnose(linkprobe.DefaultMTU); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Diagnose(linkprobe.DefaultMTU); err == nil {
+		t.Error("a second examination began beside the first")
+	}
+	close(hold)
+	eventually(t, "the examination to end", func() bool { r, _ := n.Diagnosis(); return !r.Ended.IsZero() })
+	if r := diagnose(t, n, 9000); told(r) != "" {
+		t.Errorf("the link is sound: %+v", r.Findings)
+	}
+	if after := len(switches[0].Table().Entries()) + len(switches[1].Table().Entries()); after != before {
+		t.Errorf("%d rules afterwards, %d before", after, before)
+	}
+	if hosts := n.Hosts(); len(hosts) > 0 {
+		t.Errorf("hosts were learned: %v", hosts)
+	}
+	// What comes when nothing is examined any more, and who else uses such an address.
+	late := packet.AppendARPRequest(nil, openflow.MAC{0x02, 0x51, 0x1c, 0x70, 1, 2}, netip.MustParseAddr("10.0.0.9"), netip.MustParseAddr("10.0.0.1"), 0)
+	if _, err := switches[0].Receive(1, late); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := switches[0].Receive(1, frame(1, 2)); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-seen; got != hostMAC(1) {
+		t.Errorf("services were asked about a packet of %v", got)
+	}
+}
+
+// seenHandler has the senders of the packets that services are asked about.
+type seenHandler chan openflow.MAC
+
+func (seenHandler) Name() string { return "seen" }
+
+func (s seenHandler) HandlePacketIn(p *network.PacketIn) network.Verdict {
+	select {
+	case s <- p.Headers.EthSrc:
+	default:
+	}
+	return network.Continue
+}
+
+// A link of which one end goes away is not judged.
+func TestLinkThatGoesAwayIsNotJudged(t *testing.T) {
+	n, _ := start(t, network.Config{})
+	switches, cables := joined(t, n)
+	gone := func([]byte) [][]byte { return nil }
+	cables[0].spoil.Store(&gone)
+	if _, err := n.Diagnose(linkprobe.DefaultMTU); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "probes to be under way", func() bool { return cables[0].probes.Load() > 0 })
+	if err := switches[1].SetPort(2, false); err != nil {
+		t.Fatal(err)
+	}
+	var r diagnosis.Report
+	eventually(t, "the examination to end", func() bool { r, _ = n.Diagnosis(); return !r.Ended.IsZero() })
+	if got := told(r); got != "unexamined 1/2-2/2" {
+		t.Errorf("got %q: %+v", got, r)
+	}
+	if r.Ended.Sub(r.Began) > time.Minute {
+		t.Errorf("it took %v", r.Ended.Sub(r.Began))
+	}
+}
