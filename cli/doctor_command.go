@@ -36,6 +36,7 @@ only noted.`,
 			return app.report(doctor.Host().Examine(cmd.Context(), folder, roles))
 		},
 	}
+	cmd.AddCommand(doctorNetworkCommand(app))
 	cmd.Flags().StringSliceVar(&roles, "role", nil, "what the machine is for: "+strings.Join(doctor.Parts(), ", ")+"; may be repeated")
 	cmd.Flags().StringVar(&folder, "dir", "/etc/sluice", "folder with controller.yaml, agent.yaml and mobile.yaml")
 	return cmd

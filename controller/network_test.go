@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,7 +24,10 @@ import (
 
 // wired is two switches whose second ports are joined, with a host at the
 // first port of each.
-type wired struct{ left, right *fake.Switch }
+type wired struct {
+	left, right *fake.Switch
+	noARP       atomic.Bool // the link loses all ARP
+}
 
 const (
 	leftID  = 0xa1
@@ -37,9 +41,16 @@ var (
 
 func newWired() *wired {
 	w := &wired{}
-	w.left = fake.NewSwitch(fake.Options{DPID: leftID, Ports: 3, OnOutput: func(port uint32, frame []byte) { pass(port, frame, w.right) }})
-	w.right = fake.NewSwitch(fake.Options{DPID: rightID, Ports: 3, OnOutput: func(port uint32, frame []byte) { pass(port, frame, w.left) }})
+	w.left = fake.NewSwitch(fake.Options{DPID: leftID, Ports: 3, OnOutput: func(port uint32, frame []byte) { w.pass(port, frame, w.right) }})
+	w.right = fake.NewSwitch(fake.Options{DPID: rightID, Ports: 3, OnOutput: func(port uint32, frame []byte) { w.pass(port, frame, w.left) }})
 	return w
+}
+
+// pass carries a frame over the link, unless it loses such.
+func (w *wired) pass(port uint32, frame []byte, to *fake.Switch) {
+	if !w.noARP.Load() || !isARP(frame) {
+		pass(port, frame, to)
+	}
 }
 
 func pass(port uint32, frame []byte, to *fake.Switch) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/diagnosis"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/stats"
 	"github.com/sluice-net/sluice/network/trace"
@@ -33,6 +34,8 @@ type Core interface {
 	Rules(openflow.DatapathID) ([]rule.Installed, bool)
 	CountedRules(context.Context, openflow.DatapathID) ([]rule.Installed, error)
 	Trace(context.Context, trace.Description) (trace.Trace, error)
+	Diagnose(mtu int) (diagnosis.Report, error)
+	Diagnosis() (r diagnosis.Report, ok bool)
 }
 
 // Names gives switches the names that the configuration has for them.
@@ -53,6 +56,7 @@ func Register(a *api.API, core Core, names Names) *Paths {
 	get(a, "paths", "Search paths between two places", s.paths)
 	get(a, "rules", "List the rules that services and the core want, with owner and counters", s.rules)
 	get(a, "trace", "Say which rule of which owner handles a packet at each hop, and why", s.trace)
+	registerDiagnosis(a, s)
 	return registerPaths(a, s)
 }
 
