@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
@@ -151,12 +152,12 @@ func (g *labGenerator) parse(shape string) error {
 	}
 	p := &g.link
 	err := errors.Join(
-		setUnit(&p.Rate, "--rate", g.rate, lab.ParseRate),
-		setUnit(&p.Delay, "--delay", g.delay, lab.ParseTime),
-		setUnit(&p.Delay, "--rtt", g.rtt, lab.ParseTime),
-		setUnit(&p.Jitter, "--jitter", g.jitter, lab.ParseTime),
-		setUnit(&p.Loss, "--loss", g.loss, lab.ParseShare),
-		setUnit(&p.Queue, "--queue", g.queue, lab.ParseSize),
+		setUnit(&p.Rate, "--rate", g.rate, units.ParseRate),
+		setUnit(&p.Delay, "--delay", g.delay, units.ParseTime),
+		setUnit(&p.Delay, "--rtt", g.rtt, units.ParseTime),
+		setUnit(&p.Jitter, "--jitter", g.jitter, units.ParseTime),
+		setUnit(&p.Loss, "--loss", g.loss, units.ParseShare),
+		setUnit(&p.Queue, "--queue", g.queue, units.ParseSize),
 	)
 	if g.rtt != "" {
 		p.Delay /= 2

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
@@ -126,11 +127,11 @@ func (c linkChange) apply(cmd *cobra.Command, l *lab.Lab, name string) error {
 
 func (c linkChange) edit(p *delayline.Params) error {
 	return errors.Join(
-		setUnit(&p.Rate, "--rate", c.rate, lab.ParseRate),
-		setUnit(&p.Delay, "--delay", c.delay, lab.ParseTime),
-		setUnit(&p.Jitter, "--jitter", c.jitter, lab.ParseTime),
-		setUnit(&p.Loss, "--loss", c.loss, lab.ParseShare),
-		setUnit(&p.Queue, "--queue", c.queue, lab.ParseSize),
+		setUnit(&p.Rate, "--rate", c.rate, units.ParseRate),
+		setUnit(&p.Delay, "--delay", c.delay, units.ParseTime),
+		setUnit(&p.Jitter, "--jitter", c.jitter, units.ParseTime),
+		setUnit(&p.Loss, "--loss", c.loss, units.ParseShare),
+		setUnit(&p.Queue, "--queue", c.queue, units.ParseSize),
 	)
 }
 

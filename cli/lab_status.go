@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
@@ -50,7 +51,7 @@ func writeLabLink(w io.Writer, k lab.LinkStatus) {
 	}
 	direction := func(from, to string, d delayline.DirectionState) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s%s\t%s\t%d\t%d\t%s\n", k.Name, from, to, up, linkProperties(d.Params),
-			lab.FormatAmount(d.Stats.DeliveredBytes), d.Stats.Lost, d.Stats.Dropped, lab.FormatAmount(uint64(d.Stats.QueueBytes)))
+			units.FormatAmount(d.Stats.DeliveredBytes), d.Stats.Lost, d.Stats.Dropped, units.FormatAmount(uint64(d.Stats.QueueBytes)))
 	}
 	direction(k.A, k.B, k.State.AtoB)
 	direction(k.B, k.A, k.State.BtoA)
@@ -69,7 +70,7 @@ func switchState(s lab.SwitchStatus) string {
 func linkProperties(p delayline.Params) string {
 	parts := []string{"unlimited"}
 	if p.Rate > 0 {
-		parts[0] = lab.FormatRate(p.Rate)
+		parts[0] = units.FormatRate(p.Rate)
 	}
 	if p.Delay > 0 {
 		parts = append(parts, p.Delay.String())
@@ -78,7 +79,7 @@ func linkProperties(p delayline.Params) string {
 		parts = append(parts, "±"+p.Jitter.String())
 	}
 	if p.Loss > 0 {
-		parts = append(parts, lab.FormatShare(p.Loss)+" loss")
+		parts = append(parts, units.FormatShare(p.Loss)+" loss")
 	}
 	return strings.Join(parts, ", ")
 }

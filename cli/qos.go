@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/qos/bandwidth"
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/plugin"
@@ -89,7 +89,7 @@ func qosCriticalAddCommand(app *App) *cobra.Command {
 
 // bitsPerSecond reads a flag that is a rate.
 func bitsPerSecond(flag, text string) (int64, error) {
-	r, err := lab.ParseRate(text)
+	r, err := units.ParseRate(text)
 	if err != nil {
 		return 0, &UsageError{fmt.Errorf("%s: %w", flag, err)}
 	}

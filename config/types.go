@@ -3,11 +3,12 @@ package config
 import (
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/sluice-net/sluice/internal/units"
 )
 
 // Secret is a value that is never shown: not by fmt, not in a log, not in
@@ -33,44 +34,30 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 // MarshalText keeps JSON and YAML from telling.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Size is a number of bytes, written like 256KiB, 4MiB or 1500.
+// Size is a number of bytes, written like 256KiB, 1.5MB or 1500.
 type Size int64
 
-var sizeUnits = []struct {
+// binaryUnits are those that sizes are written in, the largest first.
+var binaryUnits = []struct {
 	name string
 	n    int64
-}{
-	{"GiB", 1 << 30},
-	{"MiB", 1 << 20},
-	{"KiB", 1 << 10},
-	{"GB", 1e9},
-	{"MB", 1e6},
-	{"kB", 1e3},
-	{"B", 1},
-	{"", 1},
-}
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
 
-// UnmarshalText reads a size.
+// UnmarshalText reads a size: a plain number is of bytes.
 func (s *Size) UnmarshalText(b []byte) error {
-	text := string(b)
-	for _, u := range sizeUnits {
-		digits, ok := strings.CutSuffix(text, u.name)
-		if !ok {
-			continue
+	n, err := strconv.ParseInt(string(b), 10, 64)
+	if err != nil || n < 0 {
+		if n, err = units.ParseSize(string(b)); err != nil {
+			return err
 		}
-		n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
-		if err != nil || n < 0 || n > math.MaxInt64/u.n {
-			break
-		}
-		*s = Size(n * u.n)
-		return nil
 	}
-	return fmt.Errorf("not a size")
+	*s = Size(n)
+	return nil
 }
 
 // String writes the size with the largest unit that leaves no rest.
 func (s Size) String() string {
-	for _, u := range sizeUnits[:3] {
+	for _, u := range binaryUnits {
 		if s != 0 && int64(s)%u.n == 0 {
 			return strconv.FormatInt(int64(s)/u.n, 10) + u.name
 		}

@@ -9,6 +9,7 @@ import (
 
 	yaml "go.yaml.in/yaml/v3"
 
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
@@ -210,7 +211,7 @@ func endNode(e End) *yaml.Node {
 
 func (m mapping) params(p delayline.Params) {
 	if p.Rate != 0 {
-		m.text("rate", FormatRate(p.Rate))
+		m.text("rate", units.FormatRate(p.Rate))
 	}
 	if p.Delay != 0 {
 		m.text("delay", p.Delay.String())
@@ -219,9 +220,9 @@ func (m mapping) params(p delayline.Params) {
 		m.text("jitter", p.Jitter.String())
 	}
 	if p.Loss != 0 {
-		m.text("loss", FormatShare(p.Loss))
+		m.text("loss", units.FormatShare(p.Loss))
 	}
 	if p.Queue != 0 {
-		m.text("queue", FormatSize(p.Queue))
+		m.text("queue", units.FormatSize(p.Queue))
 	}
 }

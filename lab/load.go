@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
@@ -37,7 +38,7 @@ func Load(file string) (Topology, error) {
 		return Topology{}, err
 	}
 	if info.Size() > maxFile {
-		return Topology{}, fmt.Errorf("%s: larger than %s", file, FormatSize(maxFile))
+		return Topology{}, fmt.Errorf("%s: larger than %s", file, units.FormatSize(maxFile))
 	}
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -109,7 +110,7 @@ func decodeSwitch(name string, v value) Switch {
 		"flows":        func(v value) { items(v, &s.Flows, asString) },
 		"offload":      func(v value) { into(v, &s.Offload, asBool) },
 
-		"control_delay": func(v value) { into(v, &s.ControlDelay, ParseTime) },
+		"control_delay": func(v value) { into(v, &s.ControlDelay, units.ParseTime) },
 	})
 	return s
 }
@@ -223,11 +224,11 @@ func (v value) remember(l Link) {
 
 func paramFields(p *delayline.Params) map[string]func(value) {
 	return map[string]func(value){
-		"rate":   func(v value) { into(v, &p.Rate, ParseRate) },
-		"delay":  func(v value) { into(v, &p.Delay, ParseTime) },
-		"jitter": func(v value) { into(v, &p.Jitter, ParseTime) },
-		"loss":   func(v value) { into(v, &p.Loss, ParseShare) },
-		"queue":  func(v value) { into(v, &p.Queue, ParseSize) },
+		"rate":   func(v value) { into(v, &p.Rate, units.ParseRate) },
+		"delay":  func(v value) { into(v, &p.Delay, units.ParseTime) },
+		"jitter": func(v value) { into(v, &p.Jitter, units.ParseTime) },
+		"loss":   func(v value) { into(v, &p.Loss, units.ParseShare) },
+		"queue":  func(v value) { into(v, &p.Queue, units.ParseSize) },
 	}
 }
 

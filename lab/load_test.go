@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
@@ -249,20 +250,20 @@ func FuzzUnits(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if v, err := lab.ParseRate(s); err == nil {
-			if back, err := lab.ParseRate(lab.FormatRate(v)); err != nil || back != v {
+		if v, err := units.ParseRate(s); err == nil {
+			if back, err := units.ParseRate(units.FormatRate(v)); err != nil || back != v {
 				t.Errorf("rate %q is %v, then %v %v", s, v, back, err)
 			}
 		}
-		if v, err := lab.ParseSize(s); err == nil {
-			if back, err := lab.ParseSize(lab.FormatSize(v)); err != nil || back != v {
+		if v, err := units.ParseSize(s); err == nil {
+			if back, err := units.ParseSize(units.FormatSize(v)); err != nil || back != v {
 				t.Errorf("size %q is %v, then %v %v", s, v, back, err)
 			}
 		}
-		if v, err := lab.ParseShare(s); err == nil && (v < 0 || v > 1) {
+		if v, err := units.ParseShare(s); err == nil && (v < 0 || v > 1) {
 			t.Errorf("share %q is %v", s, v)
 		}
-		if v, err := lab.ParseTime(s); err == nil && v < 0 {
+		if v, err := units.ParseTime(s); err == nil && v < 0 {
 			t.Errorf("time %q is %v", s, v)
 		}
 	})

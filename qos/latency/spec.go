@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/match"
 )
@@ -23,9 +24,9 @@ const LowestPriority = 7
 // dissertation's requests (section 4.3.1); numbers may be written as strings.
 type ClassSpec struct {
 	Name     string       `json:"name" maxLength:"64" doc:"Name of the class: letters, digits, dots, dashes and underscores, a letter or digit first" example:"VoIP"`
-	MinRate  match.Text   `json:"min_rate,omitempty" doc:"Rate in bit/s that the class has on every hop whatever else happens; default: the configured share of each link" example:"2000000"`
-	MaxRate  match.Text   `json:"max_rate,omitempty" doc:"Rate in bit/s that it never exceeds; default: each link's own" example:"10000000"`
-	Latency  match.Text   `json:"latency,omitempty" doc:"Latency in ms that the links of the path may have together; default: any" example:"150"`
+	MinRate  match.Text   `json:"min_rate,omitempty" doc:"Rate, like 2Mbit or in bit/s, that the class has on every hop whatever else happens; default: the configured share of each link" example:"2000000"`
+	MaxRate  match.Text   `json:"max_rate,omitempty" doc:"Rate, like 10Mbit or in bit/s, that it never exceeds; default: each link's own" example:"10000000"`
+	Latency  match.Text   `json:"latency,omitempty" doc:"Latency, like 150ms or in ms, that the links of the path may have together; default: any" example:"150"`
 	Priority match.Text   `json:"priority" doc:"0, the first, to 7, like traffic without a class" example:"2"`
 	Flows    []match.Flow `json:"flows" minItems:"1" maxItems:"64" doc:"Descriptions of the class's packets; each names its destination"`
 }
@@ -127,8 +128,13 @@ func (p *specParser) rate(field string, text match.Text) uint64 {
 		return 0
 	}
 	n, err := strconv.ParseUint(string(text), 10, 64)
+	if err != nil {
+		var rate float64
+		rate, err = units.ParseRate(string(text))
+		n = uint64(min(rate, 2e12))
+	}
 	if err != nil || n < leastRate || n > 1e12 {
-		p.fail(field, text, fmt.Sprintf("a rate in bit/s, a whole number from %d to 1000000000000", leastRate))
+		p.fail(field, text, fmt.Sprintf("a rate like 2Mbit, or a whole number of bit/s, from %d to 1000000000000", leastRate))
 	}
 	return n
 }
@@ -137,9 +143,12 @@ func (p *specParser) latency(text match.Text) time.Duration {
 	if text == "" {
 		return 0
 	}
+	if d, err := units.ParseTime(string(text)); err == nil {
+		text = match.Text(strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', -1, 64))
+	}
 	ms, err := strconv.ParseFloat(string(text), 64)
 	if err != nil || math.IsNaN(ms) || ms < 0.001 || ms > 60_000 {
-		p.fail("latency", text, "a time in ms, from 0.001 to 60000")
+		p.fail("latency", text, "a time like 150ms, or a number of ms, from 0.001 to 60000")
 		return 0
 	}
 	return time.Duration(ms * float64(time.Millisecond))

@@ -28,7 +28,7 @@ func parse(t *testing.T, text string) (Class, string) {
 }
 
 func TestRequestOfTheDissertation(t *testing.T) {
-	for _, text := range []string{seed, strings.NewReplacer(`"2000000"`, "2000000", `"150"`, "150", `"2"`, "2", `"5001"`, "5001").Replace(seed)} {
+	for _, text := range []string{seed, strings.NewReplacer(`"2000000"`, `"2Mbit"`, `"10000000"`, `"0.01 Gbit/s"`, `"150"`, `"150ms"`).Replace(seed), strings.NewReplacer(`"2000000"`, "2000000", `"150"`, "150", `"2"`, "2", `"5001"`, "5001").Replace(seed)} {
 		c, faults := parse(t, text)
 		if faults != "" || c.MinRate != 2e6 || c.MaxRate != 10e6 || c.Latency != 150*time.Millisecond || c.Priority != 2 || len(c.Flows) != 2 {
 			t.Fatalf("%+v, %s", c, faults)
@@ -56,6 +56,9 @@ func TestWrongRequests(t *testing.T) {
 		{`{"name":"x","priority":"high","flows":[{"ipv4_dst":"10.0.0.4"}]}`, "priority"},
 		{`{"name":"x","priority":1.5,"flows":[{"ipv4_dst":"10.0.0.4"}]}`, "priority"},
 		{`{"name":"x","priority":1,"min_rate":"2M","flows":[{"ipv4_dst":"10.0.0.4"}]}`, "min_rate"},
+		{`{"name":"x","priority":1,"min_rate":"2Mbps","flows":[{"ipv4_dst":"10.0.0.4"}]}`, "min_rate"},
+		{`{"name":"x","priority":1,"max_rate":"2Tbit","flows":[{"ipv4_dst":"10.0.0.4"}]}`, "max_rate"},
+		{`{"name":"x","priority":1,"latency":"150 milli","flows":[{"ipv4_dst":"10.0.0.4"}]}`, "latency"},
 		{`{"name":"x","priority":1,"min_rate":-5,"flows":[{"ipv4_dst":"10.0.0.4"}]}`, "min_rate"},
 		{`{"name":"x","priority":1,"min_rate":1,"flows":[{"ipv4_dst":"10.0.0.4"}]}`, "min_rate"},
 		{`{"name":"x","priority":1,"max_rate":0,"flows":[{"ipv4_dst":"10.0.0.4"}]}`, "max_rate"},
