@@ -75,3 +75,46 @@ func TestHostsThatAnswerLateGetBackWhatIsTheirs(t *testing.T) {
 		})
 	}
 }
+
+// A switch that stands still for a while carries neither the question nor the answer: who is
+// behind it has time to answer from when it goes on.
+func TestHostsBehindASwitchThatStandsStillKeepTheirPlace(t *testing.T) {
+	const victim, thief = 1, 2
+	const confirm = 100 * time.Millisecond
+	n, _ := start(t, network.Config{HostConfirm: confirm})
+	var still atomic.Bool
+	goOn := make(chan struct{})
+	var s *fake.Switch
+	s = fake.NewSwitch(fake.Options{DPID: 1, Ports: 2, Instead: func(uint32, openflow.Message) ([]byte, bool) {
+		if still.Load() {
+			<-goOn
+		}
+		return nil, false
+	}, OnOutput: func(port uint32, frame []byte) {
+		h, err := packet.Parse(frame)
+		if err == nil && port == victim && h.Has(packet.ARP) && h.ARPOp == packet.ARPRequest && h.Dst == hostAddr(victim).Addr() {
+			go s.Receive(victim, packet.AppendARPReply(nil, &h, hostMAC(victim))) //nolint:errcheck // it has ended
+		}
+	}})
+	other := fake.NewSwitch(fake.Options{DPID: 2, Ports: 2})
+	connect(t, n, s, 1)
+	connect(t, n, other, 2)
+	edges(t, n, 1, 2)
+	edges(t, n, 2, 2)
+	say := func(s *fake.Switch, mac int) {
+		if _, err := s.Receive(1, packet.AppendARPRequest(nil, hostMAC(mac), hostAddr(victim).Addr(), netip.MustParseAddr("10.9.9.9"), 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say(s, victim)
+	eventually(t, "the victim to be known", func() bool { _, known := n.HostByIP(hostAddr(victim).Addr()); return known })
+	n.Subscribe(func(e network.Event) {
+		if e.Kind == network.HostMoved {
+			t.Errorf("believed: %+v", e)
+		}
+	})
+	still.Store(true)
+	say(other, victim)
+	time.AfterFunc(5*confirm, func() { close(goOn) })
+	eventually(t, "the victim to have answered", func() bool { return n.RefusedClaims()["answered"] > 0 })
+}

@@ -23,7 +23,9 @@ const (
 type doubted struct {
 	mu   sync.Mutex
 	held map[*hosts.Doubt][]*Held
-	wake chan struct{} // a claim is in doubt
+	// asked are the barriers behind the first questions.
+	asked map[*hosts.Doubt]*batch
+	wake  chan struct{} // a claim is in doubt
 }
 
 // hold keeps a packet until its claim is believed or refused, which may have happened
@@ -77,6 +79,7 @@ func (n *Network) doubtChange(c hosts.Change) {
 	case hosts.Doubted:
 		if c.New {
 			n.askWhereItWas(c.Doubt)
+			n.doubted.follow(n, c.Doubt)
 			select {
 			case n.doubted.wake <- struct{}{}:
 			default:
@@ -91,6 +94,40 @@ func (n *Network) doubtChange(c hosts.Change) {
 	default:
 		for _, h := range n.doubted.take(c.Doubt) {
 			h.Drop()
+		}
+	}
+}
+
+// follow has the claim know when the question has reached the host's switch, which the
+// reply to a barrier behind it says.
+func (d *doubted) follow(n *Network, x *hosts.Doubt) {
+	s, ok := n.Switch(x.Host.At.Switch)
+	if !ok {
+		return
+	}
+	x.UnderWay()
+	bt, err := s.sendBatch(nil)
+	if err != nil {
+		return // nothing to encode: it does not happen
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked[x] = bt
+}
+
+// arrivals tell claims whose question has reached the host's switch.
+func (d *doubted) arrivals(now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for x, bt := range d.asked {
+		select {
+		case <-bt.done:
+			x.Reached(now)
+			delete(d.asked, x)
+		default:
+			if x.Outcome() != hosts.Open {
+				delete(d.asked, x)
+			}
 		}
 	}
 }
@@ -129,6 +166,7 @@ func (n *Network) runDoubts(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 			case now := <-tick.C:
+				n.doubted.arrivals(now)
 				var changes []hosts.Change
 				var again []*hosts.Doubt
 				changes, again, left = n.hosts.Due(now)

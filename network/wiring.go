@@ -73,6 +73,7 @@ func (n *Network) wire() error {
 		Confirm: c.HostConfirm, Reachable: n.portReachable, Keeper: n.keep, Most: n.hostsBehind,
 	})
 	n.doubted.held, n.doubted.wake = map[*hosts.Doubt][]*Held{}, make(chan struct{}, 1)
+	n.doubted.asked = map[*hosts.Doubt]*batch{}
 	n.amends.wake = make(chan struct{}, 1)
 	n.flows = forward.NewTable()
 	n.rates = stats.New(stats.Options{Interval: c.StatsInterval})

@@ -38,6 +38,37 @@ type Doubt struct {
 	begun time.Time
 	again bool // it was asked for a second time
 	end   atomic.Uint32
+	// reached is when the question is known to have reached the host's switch, Unix
+	// nanoseconds; zero if nobody will tell, under way until then.
+	reached atomic.Int64
+}
+
+const (
+	// underWay says that a question has not reached the host's switch yet.
+	underWay = -1
+	// reachWithin is how much longer than Confirm such a question is waited for.
+	reachWithin = 3 * time.Second
+)
+
+// UnderWay says that Reached will tell when the question has reached the host's switch:
+// the time to answer counts from then, since a switch that stands still for a moment
+// carries neither question nor answer.
+func (x *Doubt) UnderWay() { x.reached.Store(underWay) }
+
+// Reached says that the question has reached the host's switch.
+func (x *Doubt) Reached(now time.Time) { x.reached.CompareAndSwap(underWay, now.UnixNano()) }
+
+// answerable is for how long the host could have answered.
+func (x *Doubt) answerable(now time.Time) time.Duration {
+	age := now.Sub(x.begun)
+	switch r := x.reached.Load(); r {
+	case 0:
+		return age
+	case underWay:
+		return age - reachWithin
+	default:
+		return now.Sub(time.Unix(0, r))
+	}
 }
 
 // Outcome is what has become of a claim that was in doubt.
@@ -137,14 +168,13 @@ func (t *Table) Due(now time.Time) (changes []Change, again []*Doubt, left bool)
 	defer t.mu.Unlock()
 	for _, x := range slices.Clone(t.doubts.open) {
 		known := t.find(x.about.mac, x.about.vlan) == x.about
-		age := now.Sub(x.begun)
 		switch {
 		case known && x.about.state.Load().at != x.Host.At: // somebody knows better
 			t.settle(x, Confirmed)
 			changes = append(changes, Change{Kind: Believed, Doubt: x})
 			continue
-		case known && age < t.opts.Confirm:
-			if !x.again && age >= t.opts.Confirm/2 {
+		case known && x.answerable(now) < t.opts.Confirm:
+			if !x.again && now.Sub(x.begun) >= t.opts.Confirm/2 {
 				x.again = true
 				again = append(again, x)
 			}

@@ -120,6 +120,36 @@ func TestHostsAreAskedWhereTheyWere(t *testing.T) {
 	}
 }
 
+// The time to answer counts from when the question has reached the host's switch; one that
+// does not say so for seconds is not waited for.
+func TestTimeToAnswerCountsFromTheQuestion(t *testing.T) {
+	for name, c := range map[string]struct {
+		reached         time.Duration // after the claim; zero if never
+		still, believed time.Duration // after the claim
+	}{
+		"late":  {2 * time.Second, 2*time.Second + confirm - 1, 2*time.Second + confirm},
+		"never": {0, 3*time.Second + confirm - 1, 3*time.Second + confirm},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDoubting(t, hosts.Options{})
+			x := doubted(t, d.claims(2, victimIP, other))
+			x.UnderWay()
+			if kinds := d.after(c.reached); len(kinds) != 0 {
+				t.Errorf("believed while the question is under way: %v", kinds)
+			}
+			if c.reached > 0 {
+				x.Reached(d.now)
+			}
+			if kinds := d.after(c.still - c.reached); len(kinds) != 0 {
+				t.Errorf("believed too soon: %v", kinds)
+			}
+			if kinds := d.after(c.believed - c.still); len(kinds) < 2 || kinds[0] != hosts.Believed {
+				t.Errorf("not believed: %v", kinds)
+			}
+		})
+	}
+}
+
 // Nobody waits where there is nobody to ask: the port is down, leads to a switch now, or
 // no address is known; nor at the same port.
 func TestWhoCannotBeAskedHasMoved(t *testing.T) {
