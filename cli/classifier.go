@@ -29,6 +29,9 @@ What it has installed goes on working when it ends, and goes with the queues.`,
 			if err != nil {
 				return &UsageError{err}
 			}
+			defer onHangup(cmd.Context(), func() {
+				log.Info("there is no configuration to read again; --database needs a restart", "database", database)
+			})()
 			log.Info("classifier runs", "database", database)
 			return d.Run(cmd.Context())
 		},

@@ -24,6 +24,22 @@ func startLog[T any](ctx context.Context, w io.Writer, cfg *T, of func(*T) confi
 	if err != nil {
 		return nil, nil, err
 	}
+	return log, onHangup(ctx, func() {
+		next, err := load()
+		if err == nil {
+			err = level.UnmarshalText([]byte(of(next).Level))
+		}
+		if err != nil {
+			log.Error("the configuration was not read again, nothing has changed", "error", err)
+			return
+		}
+		log.Info("the configuration was read again", "log_level", level.Level(), "changed_but_needs_a_restart", config.Changed(cfg, next, logReloaded))
+	}), nil
+}
+
+// onHangup calls f after each SIGHUP, which ends the process no more, until stop is called
+// or ctx ends.
+func onHangup(ctx context.Context, f func()) (stop func()) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	ctx, cancel := context.WithCancel(ctx)
@@ -34,17 +50,9 @@ func startLog[T any](ctx context.Context, w io.Writer, cfg *T, of func(*T) confi
 			case <-ctx.Done():
 				return
 			case <-hangups:
+				f()
 			}
-			next, err := load()
-			if err == nil {
-				err = level.UnmarshalText([]byte(of(next).Level))
-			}
-			if err != nil {
-				log.Error("the configuration was not read again, nothing has changed", "error", err)
-				continue
-			}
-			log.Info("the configuration was read again", "log_level", level.Level(), "changed_but_needs_a_restart", config.Changed(cfg, next, logReloaded))
 		}
 	})
-	return log, func() { cancel(); watcher.Wait(); signal.Stop(hangups) }, nil
+	return func() { cancel(); watcher.Wait(); signal.Stop(hangups) }
 }

@@ -15,6 +15,40 @@ import (
 	"github.com/sluice-net/sluice/internal/selfbuild"
 )
 
+// The classifier, which has no configuration, outlives SIGHUP and says so.
+func TestHangupLeavesTheClassifier(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, selfbuild.Binary(t), "classifier", "--database", "unix:"+filepath.Join(t.TempDir(), "none.sock"))
+	pipe, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	log := bufio.NewScanner(pipe)
+	after := func(line string, then syscall.Signal) {
+		t.Helper()
+		for log.Scan() {
+			if strings.Contains(log.Text(), line) {
+				if err := cmd.Process.Signal(then); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+		}
+		t.Fatalf("the program has ended and not said %q: %v", line, cmd.Wait())
+	}
+	after("classifier runs", syscall.SIGHUP)
+	after("no configuration to read again", syscall.SIGTERM)
+	for log.Scan() {
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("ended by SIGTERM: %v", err)
+	}
+}
+
 // The real program reads its configuration again on SIGHUP, and goes on whatever that is.
 func TestHangupReloads(t *testing.T) {
 	dir := t.TempDir()
