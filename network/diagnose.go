@@ -56,6 +56,7 @@ func (n *Network) runDiagnoses(ctx context.Context) {
 		r := d.latest
 		d.mu.Unlock()
 		n.examine(ctx, &r)
+		r.Findings = append(r.Findings, diagnosis.Addresses(n.Hosts())...)
 		slices.SortStableFunc(r.Findings, func(a, b diagnosis.Finding) int { return a.From.Compare(b.From) })
 		r.Ended = time.Now()
 		d.mu.Lock()

@@ -224,3 +224,31 @@ func TestLinkThatGoesAwayIsNotJudged(t *testing.T) {
 		t.Errorf("it took %v", r.Ended.Sub(r.Began))
 	}
 }
+
+// A host that a translating circuit shows in two VLANs at two places is named; a router
+// that is in two VLANs by one port is not.
+func TestHostInTwoVLANsIsFound(t *testing.T) {
+	n, _ := start(t, network.Config{})
+	switches, _ := joined(t, n)
+	for i := range switches {
+		edges(t, n, openflow.DatapathID(i+1), 1)
+	}
+	claim := func(s *fake.Switch, host int, vlan uint16) {
+		if _, err := s.Receive(1, packet.AppendARPRequest(nil, hostMAC(host), hostAddr(host).Addr(), hostAddr(99).Addr(), vlan)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim(switches[0], 1, 10)
+	claim(switches[0], 2, 10)
+	claim(switches[0], 2, 20)
+	eventually(t, "the hosts to be known", func() bool { return len(n.Hosts()) == 3 })
+	if got := told(diagnose(t, n, linkprobe.DefaultMTU)); got != "" {
+		t.Errorf("before: %s", got)
+	}
+	claim(switches[1], 1, 20)
+	eventually(t, "the host to be known in both VLANs", func() bool { return len(n.Hosts()) == 4 })
+	r := diagnose(t, n, linkprobe.DefaultMTU)
+	if len(r.Findings) != 1 || r.Findings[0].Fault != diagnosis.TwoVLANs || !strings.Contains(r.Findings[0].Found, hostMAC(1).String()) {
+		t.Errorf("%+v", r.Findings)
+	}
+}
