@@ -27,7 +27,10 @@ type Snippet struct {
 	Root bool
 	// Always blocks run also when an earlier one of the document has failed.
 	Always bool
-	Text   string
+	// On names the machines that a block is for, whose info string says "sh on
+	// MACHINE...". Such blocks are run by a test that has the machines.
+	On   []string
+	Text string
 }
 
 // Snippets returns the runnable blocks of README.md and of every Markdown file
@@ -57,9 +60,19 @@ func Snippets(root string) ([]Snippet, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, found...)
+		all = append(all, slices.DeleteFunc(found, func(s Snippet) bool { return len(s.On) > 0 })...)
 	}
 	return all, nil
+}
+
+// OnMachines returns the blocks of one document that are for machines, in their order.
+func OnMachines(root, path string) ([]Snippet, error) {
+	text, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		return nil, err
+	}
+	found, err := parseSnippets(path, text)
+	return slices.DeleteFunc(found, func(s Snippet) bool { return len(s.On) == 0 }), err
 }
 
 func parseSnippets(path string, text []byte) ([]Snippet, error) {
@@ -80,6 +93,10 @@ func parseSnippets(path string, text []byte) ([]Snippet, error) {
 			open, fence = true, body[:len(body)-len(strings.TrimLeft(body, "`"))]
 			indent = line[:len(line)-len(body)]
 			words := strings.Fields(body[len(fence):])
+			if len(words) > 2 && words[0] == "sh" && words[1] == "on" {
+				cur = &Snippet{Path: path, Line: number + 1, On: words[2:]}
+				continue
+			}
 			if len(words) < 2 || words[0] != "sh" || words[1] != "runnable" {
 				continue
 			}

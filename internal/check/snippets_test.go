@@ -1,6 +1,7 @@
 package check
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -10,7 +11,8 @@ func TestParseSnippets(t *testing.T) {
 		"```sh", "not run", "```",
 		"```sh runnable", "echo one", "```",
 		"1. item", "", "   ```sh runnable root always", "   echo two", "     deeper", "   ```",
-		"````", "```sh runnable", "only shown", "```", "````", "",
+		"````", "```sh runnable", "only shown", "```", "````",
+		"```sh on west east", "echo there", "```", "",
 	}, "\n")
 	got, err := parseSnippets("a.md", []byte(text))
 	if err != nil {
@@ -19,12 +21,13 @@ func TestParseSnippets(t *testing.T) {
 	want := []Snippet{
 		{Path: "a.md", Line: 5, Text: "echo one\n"},
 		{Path: "a.md", Line: 10, Root: true, Always: true, Text: "echo two\n  deeper\n"},
+		{Path: "a.md", Line: 19, On: []string{"west", "east"}, Text: "echo there\n"},
 	}
 	if len(got) != len(want) {
 		t.Fatalf("got %d snippets, want %d: %v", len(got), len(want), got)
 	}
 	for i := range want {
-		if got[i] != want[i] {
+		if !reflect.DeepEqual(got[i], want[i]) {
 			t.Errorf("snippet %d is %+v, want %+v", i, got[i], want[i])
 		}
 	}
