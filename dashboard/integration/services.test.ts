@@ -91,11 +91,20 @@ describe("the services", { timeout: 30_000 }, () => {
     await expect.poll(() => table.getByRole("row", { name: /^backup/ }).count()).toBe(0);
   });
 
+  test("SOS: why connections went directly, and what helps", async () => {
+    const { page } = visit;
+    const rows = page.getByRole("table", { name: "Connections that went past the agents" }).locator("tbody tr");
+    await expect.poll(() => rows.count(), { timeout: 10_000 }).toBe(1);
+    expect(await rows.locator("th").textContent()).toMatch(/agent/);
+    expect((await rows.locator("td:nth-child(2)").textContent())!.length).toBeGreaterThan(10);
+    expect(await rows.locator("td:nth-child(3)").textContent()).toBe("1");
+  });
+
   test("SOS: history with reasons", async () => {
     const { page } = visit;
     const rows = page.getByRole("table", { name: "Sessions that have ended" }).locator("tbody tr");
-    await expect.poll(() => rows.count()).toBe(2);
-    for (const how of await rows.locator("td:nth-child(5)").allTextContents()) expect(how).toMatch(/closed|reset/);
+    await expect.poll(() => rows.count()).toBe(3); // the two that were carried, and the one that was not
+    for (const how of await rows.locator("td:nth-child(5)").allTextContents()) expect(how).toMatch(/closed|reset|agent/);
     expect(Math.max(...(await rows.locator("td:nth-child(6)").allTextContents()).map(figure))).toBeGreaterThan(1e6);
     await shot(page, "sos");
     expect(await barriers(page)).toEqual([]);

@@ -139,6 +139,7 @@ func startTransfers(t *testing.T, d *stage.Deployment, l *lab.Lab) {
 	}
 	waitReachable(t, l.Host("client"), web.Addr().String())
 	waitPunted(t, d, "s1", "s2")
+	goDirectly(t, d, l)
 	for _, port := range []uint16{shortPort, longPort} {
 		start(web, "--server", "--port", fmt.Sprint(port))
 		if err := stage.WaitListening(ctx, web, port); err != nil {
@@ -154,14 +155,32 @@ func startTransfers(t *testing.T, d *stage.Deployment, l *lab.Lab) {
 	start(l.Host("client"), client(longPort, 120)...)
 	err := stage.Poll(t.Context(), "the sessions", func() error {
 		all, err := d.Sessions(t.Context())
-		if err == nil && len(all) < 4 { // iperf3 opens two connections each time
-			err = fmt.Errorf("%d of 4 are known: %s", len(all), d.LastWords("controller"))
+		if err == nil && len(all) < 5 { // one went directly, and iperf3 opens two connections each time
+			err = fmt.Errorf("%d of 5 are known: %s", len(all), d.LastWords("controller"))
 		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// goDirectly has a client connect while no agent takes new sessions.
+func goDirectly(t *testing.T, d *stage.Deployment, l *lab.Lab) {
+	t.Helper()
+	drain := func(on bool) {
+		for _, agent := range []string{"x", "y"} {
+			if err := d.Do(t.Context(), http.MethodPost, "/api/v1/sos/agents/"+agent+"/drain", map[string]bool{"on": on}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	drain(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	connect := fmt.Sprintf("exec 3<>/dev/tcp/%v/%d", l.Host("web").Addr(), shortPort)
+	_ = l.Host("client").Command(ctx, "bash", "-c", connect).Run() // refused: nobody listens yet
+	drain(false)
 }
 
 // waitPunted returns when the switches are known to ask about new connections.

@@ -29,6 +29,7 @@ export type Agent = Schemas["SosAgentInfo"];
 export type Entry = Schemas["SosEntry"];
 export type Session = Schemas["SosRecord"];
 export type Sample = Schemas["SosSample"];
+export type Direct = Schemas["SosDirect"];
 export type SosStatus = Schemas["SosStatus"];
 
 export type Device = Schemas["HandoverDeviceInfo"];

@@ -6,6 +6,7 @@ import { useNames } from "../names/usenames";
 import { Panel } from "../ui/panel";
 import { cut } from "../ui/paged";
 import { Agents } from "./agents";
+import { Direct } from "./direct";
 import { History } from "./history";
 import { Sessions } from "./sessions";
 import { Whitelist } from "./whitelist";
@@ -28,6 +29,7 @@ export function Transfers() {
       <Sessions sessions={live} refresh={refresh} />
       <Agents agents={agents} refresh={refresh} />
       <Whitelist entries={entries} refresh={refresh} />
+      <Direct reasons={status.value?.direct ?? []} asked={status.at > 0} />
       <History sessions={ended} bound={past} />
     </>
   );
