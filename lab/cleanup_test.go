@@ -256,3 +256,32 @@ func TestLongRunDirectoryIsRefused(t *testing.T) {
 		t.Errorf("sockets in a path of over 100 bytes: %v", err)
 	}
 }
+
+// A builder that ended before it wrote anything down has left an empty directory, which
+// is swept; what is not a lab's is not.
+func TestSweepLeavesWhatIsNoLabs(t *testing.T) {
+	needsRoot(t)
+	dir := t.TempDir()
+	for _, name := range []string{"empty", "begun", "other"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{"begun/state.json.new", "other/precious"} {
+		if err := os.WriteFile(filepath.Join(dir, file), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := lab.Sweep(t.Context(), lab.Options{RunDir: dir}); err != nil {
+		t.Error(err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*", "*"))
+	if err != nil || len(left) != 1 || filepath.Base(left[0]) != "precious" {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	for _, name := range []string{"empty", "begun"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			t.Errorf("%s is left", name)
+		}
+	}
+}

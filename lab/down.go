@@ -51,7 +51,9 @@ func removeEmpty(name string, o Options, reason error) error {
 		return fmt.Errorf("lab %s: %w", name, err)
 	}
 	defer release()
-	return os.RemoveAll(dir)
+	// With anything else in it, it is no lab's, or one that has been built meanwhile.
+	_ = os.Remove(filepath.Join(dir, stateFile+newSuffix)) // not there, most likely
+	return os.Remove(dir)
 }
 
 // remove undoes a lab as far as it was made. It goes on after an error, so that
@@ -132,6 +134,10 @@ func Sweep(ctx context.Context, o Options) error {
 	var errs error
 	for _, name := range names {
 		l, err := Open(name, o)
+		if errors.Is(err, ErrNoLab) {
+			_ = removeEmpty(name, o, err) // or somebody is building it just now
+			continue
+		}
 		if err != nil || !l.record.Ephemeral || l.record.Owner.alive() {
 			continue
 		}

@@ -18,6 +18,7 @@ const DefaultRunDir = "/run/sluice/lab"
 
 const (
 	stateFile  = "state.json"
+	newSuffix  = ".new" // of a file that is being written
 	socketFile = "delayline.sock"
 	logFile    = "delayline.log"
 )
@@ -40,7 +41,7 @@ func writeRecord(dir string, r record) error {
 	if err != nil {
 		return err
 	}
-	temp := filepath.Join(dir, stateFile+".new")
+	temp := filepath.Join(dir, stateFile+newSuffix)
 	if err := os.WriteFile(temp, b, 0o600); err != nil {
 		return err
 	}

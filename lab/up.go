@@ -89,11 +89,7 @@ func checkTools(t Topology) error {
 
 // claim takes the lab's name and writes down what is going to be made.
 func (l *Lab) claim(o Options) (release func(), err error) {
-	if err := l.makeDir(); err != nil {
-		return nil, err
-	}
-	release, err = lockDir(l.dir)
-	if err != nil {
+	if release, err = l.reserve(); err != nil {
 		return nil, err
 	}
 	l.record = record{
@@ -121,6 +117,27 @@ const (
 	longestSocket = "/ovs/" + "ovs-vswitchd.pid.tmp"
 	maxSocketPath = 107
 )
+
+// reserve makes the lab's directory and locks it. Until it is locked, whoever sweeps takes
+// it for that of a builder that has ended.
+func (l *Lab) reserve() (release func(), err error) {
+	for range 5 {
+		if err := l.makeDir(); err != nil {
+			return nil, err
+		}
+		release, err := lockDir(l.dir)
+		if err == nil {
+			if _, err = os.Stat(l.dir); err == nil {
+				return release, nil
+			}
+			release()
+		}
+		if !errors.Is(err, ErrNoLab) && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("%s keeps being removed", l.dir)
+}
 
 // makeDir makes the lab's directory, which also reserves its name.
 func (l *Lab) makeDir() error {
