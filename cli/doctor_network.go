@@ -21,7 +21,7 @@ const askAgain = 300 * time.Millisecond
 
 func doctorNetworkCommand(app *App) *cobra.Command {
 	var mtu int
-	var timeout time.Duration
+	var within time.Duration
 	cmd := &cobra.Command{
 		Use:   "network",
 		Short: "Say what is wrong with the network that a controller has, where, and what to do about it",
@@ -40,7 +40,7 @@ remedy. The exit code is 1 if packets are lost or changed somewhere.`,
 				return err
 			}
 			defer c.Close()
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), within)
 			defer cancel()
 			d, err := examine(ctx, c, mtu)
 			if err != nil {
@@ -58,7 +58,7 @@ remedy. The exit code is 1 if packets are lost or changed somewhere.`,
 		},
 	}
 	cmd.Flags().IntVar(&mtu, "mtu", linkprobe.DefaultMTU, "the largest IP packet that links should carry, in bytes")
-	cmd.Flags().DurationVar(&timeout, "timeout", 6*time.Minute, "how long to wait for the end")
+	cmd.Flags().DurationVar(&within, "within", 6*time.Minute, "how long to wait for the end")
 	return cmd
 }
 
