@@ -23,7 +23,7 @@ const Soon = 30 * 24 * time.Hour
 // ForController checks what the configuration of a controller needs of this
 // machine.
 func ForController(ctx context.Context, c *config.Controller) []Finding {
-	out := []Finding{folder("data folder", c.DataDir)}
+	out := []Finding{folder("data folder", c.DataDir), clock()}
 	out = append(out, listen(ctx, "api.listen", c.API.Listen)...)
 	for _, a := range c.OpenFlow.Listen {
 		out = append(out, listen(ctx, "openflow.listen", a)...)
@@ -49,7 +49,9 @@ func ForAgent(ctx context.Context, a *config.Agent) []Finding {
 	out = append(out, certificate("control.tls", a.Control.TLS)...)
 	if a.Data.Address.IsValid() {
 		out = append(out, listen(ctx, "data.address", config.Address{AddrPort: addrPort(a.Data.Address)})...)
+		out = append(out, dataInterface(ctx, a.Data.Address)...)
 	}
+	out = append(out, clock())
 	for i := range out {
 		out[i].For = Agent
 	}

@@ -1,0 +1,153 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// port is what is looked at of an interface that carries data.
+type port struct {
+	name             string
+	mtu, queue       int // bytes of an IP packet; packets
+	virtual          bool
+	sent, dropped    uint64   // packets since it came up
+	disciplines      []string // of its queues
+	restrictedTables []string // of nftables: chains that drop what no rule lets through
+}
+
+// portOf finds the interface that has an address; it has no name if there is none.
+func portOf(a netip.Addr) (p port, err error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return p, err
+	}
+	for _, i := range all {
+		addrs, err := i.Addrs()
+		if err != nil || !slices.ContainsFunc(addrs, func(x net.Addr) bool {
+			n, is := x.(*net.IPNet)
+			return is && n.IP.Equal(a.AsSlice())
+		}) {
+			continue
+		}
+		return readPort(i.Name)
+	}
+	return p, nil
+}
+
+func readPort(name string) (p port, err error) {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return p, err
+	}
+	at := l.Attrs()
+	p = port{name: name, mtu: at.MTU, queue: at.TxQLen, virtual: l.Type() != "device" || at.Flags&net.FlagLoopback != 0}
+	if s := at.Statistics; s != nil {
+		p.sent, p.dropped = s.TxPackets, s.TxDropped
+	}
+	queues, err := netlink.QdiscList(l)
+	for _, q := range queues {
+		p.disciplines = append(p.disciplines, q.Type())
+	}
+	return p, err
+}
+
+const (
+	usualMTU = 1500
+	// fewQueued is a queue of an interface of hardware that is shorter than a burst.
+	fewQueued = 100
+	// manyDropped is one in so many packets.
+	manyDropped = 1000
+)
+
+// limiting are queueing disciplines that hold back or lose what they are given.
+var limiting = []string{"tbf", "htb", "hfsc", "cbq", "netem", "red", "cake"}
+
+// judge says what of an interface costs what it carries.
+func (p port) judge() []Finding {
+	ok := Finding{Check: "data interface", Level: OK, Found: fmt.Sprintf("%s, MTU %d", p.name, p.mtu)}
+	warn := func(found, advice string) Finding {
+		return Finding{Check: "data interface", Level: Warn, Found: p.name + ": " + found, Advice: advice}
+	}
+	var out []Finding
+	if p.mtu < usualMTU {
+		out = append(out, warn(fmt.Sprintf("MTU %d", p.mtu), fmt.Sprintf("hosts that send packets of %d bytes lose them where DF is set and nobody answers: ip link set %s mtu %d, if the network carries that (sluice doctor network)", usualMTU, p.name, usualMTU)))
+	}
+	for _, d := range p.disciplines {
+		if slices.Contains(limiting, d) {
+			out = append(out, warn("queueing discipline "+d+" holds back what is sent", fmt.Sprintf("fine if it was meant; else: tc qdisc del dev %s root", p.name)))
+		}
+	}
+	if p.dropped > 0 && p.dropped >= p.sent/manyDropped {
+		out = append(out, warn(fmt.Sprintf("%d of %d packets were dropped before they were sent", p.dropped, p.sent+p.dropped), "see ethtool -S and tc -s qdisc: a queue that is too short, or a driver that cannot keep up"))
+	}
+	if p.queue < fewQueued && !p.virtual {
+		out = append(out, warn(fmt.Sprintf("its queue takes %d packets", p.queue), fmt.Sprintf("bursts are lost: ip link set %s txqueuelen 1000", p.name)))
+	}
+	if len(p.restrictedTables) > 0 {
+		out = append(out, warn("nftables drop what no rule lets through: "+strings.Join(p.restrictedTables, ", "), "let through what Sluice needs, see docs/how-to/deploy.md: nft list ruleset"))
+	}
+	if len(out) == 0 {
+		out = append(out, ok)
+	}
+	return out
+}
+
+// restricted lists the chains in nftables' JSON (libnftables-json(5)) through which all
+// packets go, and that drop those which no rule lets through.
+func restricted(ruleset []byte) (chains []string, err error) {
+	var all struct {
+		Nftables []struct {
+			Chain *struct{ Family, Table, Name, Hook, Policy string }
+		}
+	}
+	if err := json.Unmarshal(ruleset, &all); err != nil {
+		return nil, fmt.Errorf("nft -j list ruleset: %w", err)
+	}
+	for _, o := range all.Nftables {
+		if c := o.Chain; c != nil && c.Hook != "" && c.Policy == "drop" {
+			chains = append(chains, fmt.Sprintf("%s %s %s (%s)", c.Family, c.Table, c.Name, c.Hook))
+		}
+	}
+	return chains, nil
+}
+
+// dataInterface looks at the interface that carries an agent's data, and at what the
+// machine does to all packets.
+func dataInterface(ctx context.Context, a netip.Addr) []Finding {
+	p, err := portOf(a)
+	if err != nil {
+		return []Finding{{Check: "data interface", Level: Info, Found: "cannot be looked at: " + err.Error()}}
+	}
+	if p.name == "" {
+		return nil // that its address is on no interface is told already
+	}
+	if out, err := exec.CommandContext(ctx, "nft", "-j", "list", "ruleset").Output(); err == nil { // else there is no nft, or it is for root alone
+		if p.restrictedTables, err = restricted(out); err != nil {
+			return append(p.judge(), Finding{Check: "nftables", Level: Info, Found: err.Error()})
+		}
+	}
+	return p.judge()
+}
+
+// clock says whether the machine's clock is kept right: certificates, and the times of
+// what several machines tell, rest on it.
+func clock() Finding {
+	f := Finding{Check: "clock", Level: OK, Found: "kept right by another"}
+	state, err := unix.Adjtimex(new(unix.Timex))
+	switch {
+	case err != nil:
+		f.Level, f.Found = Info, "cannot be asked: "+err.Error()
+	case state == unix.TIME_ERROR:
+		f.Level, f.Found, f.Advice = Warn, "not kept right by anything", "run chrony or systemd-timesyncd: certificates begin and end by it, and events of several machines are compared"
+	}
+	return f
+}
