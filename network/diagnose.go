@@ -16,7 +16,8 @@ type diagnoses struct {
 	wanted chan struct{}
 }
 
-// Diagnose begins to look for what is wrong with the network's links, whose ends say that
+// Diagnose begins to look for what is wrong with the network's links, switches' tables and
+// hosts' places. The links' ends say that
 // they carry IP packets of mtu bytes, in the range from linkprobe.MinMTU to
 // linkprobe.MaxMTU. It returns at once; Diagnosis has what is found. While an examination
 // runs the error is ErrBusy. At most linkprobe.MaxFrames are sent each way of a link.
@@ -56,6 +57,7 @@ func (n *Network) runDiagnoses(ctx context.Context) {
 		r := d.latest
 		d.mu.Unlock()
 		n.examine(ctx, &r)
+		n.examineTables(ctx, &r)
 		r.Findings = append(r.Findings, diagnosis.Addresses(n.Hosts())...)
 		slices.SortStableFunc(r.Findings, func(a, b diagnosis.Finding) int { return a.From.Compare(b.From) })
 		r.Ended = time.Now()

@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/diagnosis"
 	"github.com/sluice-net/sluice/network/linkprobe"
 )
 
@@ -52,6 +53,16 @@ func TestLinksOfOpenVSwitchAreExamined(t *testing.T) {
 		t.Errorf("links of 1500 bytes that are said to have 9000: %s, %d frames a link", told(r), r.MostFrames)
 	}
 	t.Logf("%+v", r.Findings[0])
+	if out, err := l.Switch("s2").Ofctl(t.Context(), "add-flow", "cookie=0xbeef,priority=65000,udp,tp_dst=9,actions=drop"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	r = diagnose(t, n, linkprobe.DefaultMTU)
+	if len(r.Findings) != 1 || r.Findings[0].Fault != diagnosis.ForeignRules || !strings.Contains(r.Findings[0].Found, "0xbeef") {
+		t.Errorf("a rule of somebody else: %+v", r.Findings)
+	}
+	if out, err := l.Switch("s2").Ofctl(t.Context(), "del-flows", "cookie=0xbeef/-1"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 	link := between(t, l, "s1", "s2")
 	one, other := delayline.Params{Loss: 1}, delayline.Params{}
 	if err := l.SetLinkDirections(t.Context(), link, &one, &other); err != nil {

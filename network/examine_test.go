@@ -252,3 +252,22 @@ func TestHostInTwoVLANsIsFound(t *testing.T) {
 		t.Errorf("%+v", r.Findings)
 	}
 }
+
+// Somebody else's rule that comes before the controller's is found, and a table that is
+// nearly full.
+func TestFaultsOfTablesAreFound(t *testing.T) {
+	n, _ := start(t, network.Config{})
+	switches, _ := joined(t, n)
+	if r := diagnose(t, n, linkprobe.DefaultMTU); len(r.Findings) > 0 {
+		t.Fatalf("sound tables: %+v", r.Findings)
+	}
+	drop := &openflow.FlowMod{Command: openflow.FlowAdd, Priority: 65535, Cookie: 0x1234, Match: openflow.MustMatch(openflow.InPort(1)), BufferID: openflow.NoBuffer}
+	if _, err := switches[0].Table().Flow(drop); err != nil {
+		t.Fatal(err)
+	}
+	switches[1].Table().SetLimit(len(switches[1].Table().Entries()) + 1)
+	r := diagnose(t, n, linkprobe.DefaultMTU)
+	if got := told(r); got != "foreign-rules 1/0, table-full 2/0" {
+		t.Errorf("found %q: %+v", got, r.Findings)
+	}
+}

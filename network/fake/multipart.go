@@ -42,7 +42,7 @@ func (s *Switch) multipart(xid uint32, body openflow.MultipartBody) {
 			s.refuse(xid, &openflow.MultipartRequest{Body: body}, &openflow.Error{Code: openflow.BadRequestMultipart})
 			return
 		}
-		r := openflow.TableFeaturesReply{features()}
+		r := openflow.TableFeaturesReply{features(s.table.Limit())}
 		s.part(xid, &r, false)
 	default:
 		s.refuse(xid, &openflow.MultipartRequest{Body: body}, &openflow.Error{Code: openflow.BadRequestMultipart})
@@ -88,7 +88,7 @@ func (s *Switch) sortedPorts() []openflow.Port {
 }
 
 // features says that table 0 matches every field and sets every field that can be.
-func features() openflow.TableFeatures {
+func features(limit int) openflow.TableFeatures {
 	match := openflow.TableFeature{Type: openflow.TableMatch}
 	set := openflow.TableFeature{Type: openflow.TableApplySetField}
 	for f := openflow.Field(0); f.Valid(); f++ {
@@ -97,7 +97,7 @@ func features() openflow.TableFeatures {
 			set.Fields = append(set.Fields, openflow.NewFieldID(f, false))
 		}
 	}
-	return openflow.TableFeatures{Name: "table0", MaxEntries: MaxEntries, Features: []openflow.TableFeature{match, set}}
+	return openflow.TableFeatures{Name: "table0", MaxEntries: uint32(limit), Features: []openflow.TableFeature{match, set}}
 }
 
 // tryAll reports the first error that a list of changes would meet, without

@@ -50,6 +50,13 @@ func (t *FlowTable) SetLimit(n int) {
 	t.limit = n
 }
 
+// Limit is how many entries it takes.
+func (t *FlowTable) Limit() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.limit
+}
+
 // Entries lists the entries, highest priority first.
 func (t *FlowTable) Entries() []Entry {
 	t.mu.Lock()
