@@ -53,7 +53,7 @@ func TestLinksOfOpenVSwitchAreExamined(t *testing.T) {
 		t.Errorf("links of 1500 bytes that are said to have 9000: %s, %d frames a link", told(r), r.MostFrames)
 	}
 	t.Logf("%+v", r.Findings[0])
-	if out, err := l.Switch("s2").Ofctl(t.Context(), "add-flow", "cookie=0xbeef,priority=65000,udp,tp_dst=9,actions=drop"); err != nil {
+	if out, err := l.Switch("s2").Ofctl(t.Context(), "add-flow", "cookie=0xbeef,priority=65000,udp,tp_dst=12345,actions=drop"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	r = diagnose(t, n, linkprobe.DefaultMTU)

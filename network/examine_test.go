@@ -261,9 +261,15 @@ func TestFaultsOfTablesAreFound(t *testing.T) {
 	if r := diagnose(t, n, linkprobe.DefaultMTU); len(r.Findings) > 0 {
 		t.Fatalf("sound tables: %+v", r.Findings)
 	}
-	drop := &openflow.FlowMod{Command: openflow.FlowAdd, Priority: 65535, Cookie: 0x1234, Match: openflow.MustMatch(openflow.InPort(1)), BufferID: openflow.NoBuffer}
-	if _, err := switches[0].Table().Flow(drop); err != nil {
-		t.Fatal(err)
+	others := func(s *fake.Switch, port uint32, priority uint16) {
+		m := &openflow.FlowMod{Command: openflow.FlowAdd, Priority: priority, Cookie: 0x1234, Match: openflow.MustMatch(openflow.InPort(port)), BufferID: openflow.NoBuffer}
+		if _, err := s.Table().Flow(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	others(switches[0], 1, 65535)
+	for i := range uint32(20) {
+		others(switches[1], 100+i, 0)
 	}
 	switches[1].Table().SetLimit(len(switches[1].Table().Entries()) + 1)
 	r := diagnose(t, n, linkprobe.DefaultMTU)
