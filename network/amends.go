@@ -41,8 +41,6 @@ var (
 const (
 	// maxAmends bounds the hosts that are to be asked; beyond it the oldest is not.
 	maxAmends = 1024
-	// amendAddresses is for how many of its addresses a host is asked, the newest.
-	amendAddresses = 4
 	// Announcements of addresses that have changed hands: so many at once, and one more
 	// each interval.
 	announceBurst, announceInterval = 64, 20 * time.Millisecond
@@ -63,7 +61,7 @@ func (n *Network) amendLater(c hosts.Change, now time.Time) {
 		return
 	}
 	m := &amend{lost: c.Lost.IsValid(), since: now}
-	m.Host, m.Ask = was, ask[max(0, len(ask)-amendAddresses):]
+	m.Host, m.Ask = was, hosts.Asked(ask)
 	n.amends.mu.Lock()
 	if len(n.amends.open) >= maxAmends {
 		n.amends.open = slices.Delete(n.amends.open, 0, 1)
@@ -92,26 +90,13 @@ func (a *amends) due(now time.Time) (ask []*amend, left bool) {
 
 // runAmends is the clock of amends.
 func (n *Network) runAmends(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-n.amends.wake:
+	whileWoken(ctx, n.amends.wake, amendEvery, func(now time.Time) (left bool) {
+		ask, left := n.amends.due(now)
+		for _, m := range ask {
+			n.makeAmends(m, now)
 		}
-		tick := time.NewTicker(amendEvery)
-		for left := true; left && ctx.Err() == nil; {
-			select {
-			case <-ctx.Done():
-			case now := <-tick.C:
-				var ask []*amend
-				ask, left = n.amends.due(now)
-				for _, m := range ask {
-					n.makeAmends(m, now)
-				}
-			}
-		}
-		tick.Stop()
-	}
+		return left
+	})
 }
 
 // makeAmends asks a host again. Whose an address is that it has lost is told again, too:
@@ -151,7 +136,11 @@ func (n *Network) announce(addr netip.Addr, vlan uint16, now time.Time) {
 		return
 	}
 	frame := announcement(addr, owner, vlan)
-	for s, actions := range n.towardsHosts(vlan) {
+	towards := n.edgeOutputs()
+	if vlan != 0 {
+		towards = n.taggedOutputs()[vlan]
+	}
+	for s, actions := range towards {
 		if err := s.PacketOut(openflow.PortController, actions, frame); err != nil {
 			s.limiter.Warn(n.log, "telling hosts whose an address is", "switch", s.dpid, "address", addr, "error", err)
 		}
@@ -176,25 +165,3 @@ var (
 	allNodes    = netip.MustParseAddr("ff02::1")
 	allNodesMAC = openflow.MAC{0x33, 0x33, 0, 0, 0, 1}
 )
-
-// towardsHosts are outputs to the ports behind which hosts of a VLAN are; untagged, to all
-// edge ports.
-func (n *Network) towardsHosts(vlan uint16) map[*Switch][]openflow.Action {
-	out := map[*Switch][]openflow.Action{}
-	if vlan == 0 {
-		for _, s := range n.Switches() {
-			for _, p := range n.links.EdgePorts(s.dpid) {
-				out[s] = append(out[s], openflow.Output(p))
-			}
-		}
-		return out
-	}
-	seen := map[PortRef]bool{}
-	for _, h := range n.Hosts() {
-		if s, ok := n.Switch(h.At.Switch); ok && h.VLAN == vlan && !seen[h.At] {
-			seen[h.At] = true
-			out[s] = append(out[s], openflow.Output(h.At.Port))
-		}
-	}
-	return out
-}

@@ -155,25 +155,32 @@ func (n *Network) askWhereItWas(x *hosts.Doubt) {
 
 // runDoubts is the clock of what is in doubt.
 func (n *Network) runDoubts(ctx context.Context) {
+	whileWoken(ctx, n.doubted.wake, max(n.cfg.HostConfirm/16, time.Millisecond), func(now time.Time) bool {
+		n.doubted.arrivals(now)
+		changes, again, left := n.hosts.Due(now)
+		n.hostChanges(changes)
+		for _, x := range again {
+			n.askWhereItWas(x)
+		}
+		return left
+	})
+}
+
+// whileWoken is a clock for what there is seldom: woken, it calls f each interval for as
+// long as f says that something is left. It ends with ctx.
+func whileWoken(ctx context.Context, wake <-chan struct{}, interval time.Duration, f func(now time.Time) (left bool)) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-n.doubted.wake:
+		case <-wake:
 		}
-		tick := time.NewTicker(max(n.cfg.HostConfirm/16, time.Millisecond))
+		tick := time.NewTicker(interval)
 		for left := true; left && ctx.Err() == nil; {
 			select {
 			case <-ctx.Done():
 			case now := <-tick.C:
-				n.doubted.arrivals(now)
-				var changes []hosts.Change
-				var again []*hosts.Doubt
-				changes, again, left = n.hosts.Due(now)
-				n.hostChanges(changes)
-				for _, x := range again {
-					n.askWhereItWas(x)
-				}
+				left = f(now)
 			}
 		}
 		tick.Stop()

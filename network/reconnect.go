@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -93,15 +94,5 @@ func (s *Switch) hold(ctx context.Context) error {
 	if wait > longestHold {
 		return fmt.Errorf("it comes and goes: not before %v are over", wait.Truncate(time.Millisecond))
 	}
-	if wait == 0 {
-		return nil
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return tasks.Sleep(ctx, wait)
 }

@@ -116,40 +116,54 @@ func (r *resolving) learned(ips []netip.Addr) {
 // askFor sends a question for an address out of every edge port: untagged, and
 // in each VLAN in which hosts have been seen behind the port.
 func (n *Network) askFor(a netip.Addr) {
-	tagged := map[openflow.DatapathID]map[uint16][]openflow.Action{}
-	type question struct {
-		at   PortRef
-		vlan uint16
-	}
-	asked := map[question]bool{}
-	for _, h := range n.Hosts() {
-		q := question{h.At, h.VLAN}
-		if h.VLAN == 0 || asked[q] {
-			continue
-		}
-		asked[q] = true
-		if tagged[h.At.Switch] == nil {
-			tagged[h.At.Switch] = map[uint16][]openflow.Action{}
-		}
-		tagged[h.At.Switch][h.VLAN] = append(tagged[h.At.Switch][h.VLAN], openflow.Output(h.At.Port))
-	}
-	for _, s := range n.Switches() {
-		var actions []openflow.Action
-		for _, p := range n.links.EdgePorts(s.dpid) {
-			actions = append(actions, openflow.Output(p))
-		}
+	for s, actions := range n.edgeOutputs() {
 		n.ask(s, a, 0, actions)
-		for vlan, actions := range tagged[s.dpid] {
+	}
+	for vlan, towards := range n.taggedOutputs() {
+		for s, actions := range towards {
 			n.ask(s, a, vlan, actions)
 		}
 	}
 }
 
+// outputs are actions that send out of some ports of each switch.
+type outputs map[*Switch][]openflow.Action
+
+// edgeOutputs send out of every edge port.
+func (n *Network) edgeOutputs() outputs {
+	out := outputs{}
+	for _, s := range n.Switches() {
+		for _, p := range n.links.EdgePorts(s.dpid) {
+			out[s] = append(out[s], openflow.Output(p))
+		}
+	}
+	return out
+}
+
+// taggedOutputs send, for each VLAN, out of the ports behind which hosts of it are.
+func (n *Network) taggedOutputs() map[uint16]outputs {
+	type place struct {
+		at   PortRef
+		vlan uint16
+	}
+	all, seen := map[uint16]outputs{}, map[place]bool{}
+	for _, h := range n.Hosts() {
+		p := place{h.At, h.VLAN}
+		s, ok := n.Switch(h.At.Switch)
+		if h.VLAN == 0 || seen[p] || !ok {
+			continue
+		}
+		seen[p] = true
+		if all[h.VLAN] == nil {
+			all[h.VLAN] = outputs{}
+		}
+		all[h.VLAN][s] = append(all[h.VLAN][s], openflow.Output(h.At.Port))
+	}
+	return all
+}
+
 // ask sends one question.
 func (n *Network) ask(s *Switch, a netip.Addr, vlan uint16, actions []openflow.Action) {
-	if len(actions) == 0 {
-		return
-	}
 	var frame []byte
 	if a.Is4() {
 		frame = packet.AppendARPRequest(nil, probeMAC, netip.IPv4Unspecified(), a, vlan)

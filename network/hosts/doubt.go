@@ -95,6 +95,9 @@ type doubts struct {
 	switches map[openflow.DatapathID]int
 }
 
+// Asked are those of a host's addresses that it is asked for where it was.
+func Asked(all []netip.Addr) []netip.Addr { return all[max(0, len(all)-askNewest):] }
+
 // doubtful says whether a claim about a host has to be confirmed: the host is elsewhere,
 // and can be asked there. The mutex is held.
 func (t *Table) doubtful(e *entry, a arrival) bool {
@@ -116,7 +119,7 @@ func (t *Table) doubt(e *entry, a arrival) Change {
 		return t.refuse(e, a.at, Crowded)
 	}
 	h := e.host()
-	ask := h.IPs[max(0, len(h.IPs)-askNewest):]
+	ask := Asked(h.IPs)
 	if slices.Contains(h.IPs, a.claim.addr) {
 		ask = []netip.Addr{a.claim.addr}
 	}
