@@ -15,11 +15,18 @@ import (
 	"github.com/sluice-net/sluice/internal/selfbuild"
 )
 
-// The classifier, which has no configuration, outlives SIGHUP and says so.
-func TestHangupLeavesTheClassifier(t *testing.T) {
+// program is the real program while it runs, for a minute at most.
+type program struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	log *bufio.Scanner
+}
+
+func launch(t *testing.T, args ...string) *program {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, selfbuild.Binary(t), "classifier", "--database", "unix:"+filepath.Join(t.TempDir(), "none.sock"))
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, selfbuild.Binary(t), args...)
 	pipe, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -27,26 +34,46 @@ func TestHangupLeavesTheClassifier(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	log := bufio.NewScanner(pipe)
-	after := func(line string, then syscall.Signal) {
-		t.Helper()
-		for log.Scan() {
-			if strings.Contains(log.Text(), line) {
-				if err := cmd.Process.Signal(then); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
+	return &program{t, cmd, bufio.NewScanner(pipe)}
+}
+
+// until reads its log up to a line that says so, and returns that.
+func (p *program) until(want string) string {
+	p.t.Helper()
+	for p.log.Scan() {
+		if strings.Contains(p.log.Text(), want) {
+			return p.log.Text()
 		}
-		t.Fatalf("the program has ended and not said %q: %v", line, cmd.Wait())
 	}
-	after("classifier runs", syscall.SIGHUP)
-	after("no configuration to read again", syscall.SIGTERM)
-	for log.Scan() {
+	p.t.Fatalf("the program has ended and not said %q: %v", want, p.cmd.Wait())
+	return ""
+}
+
+func (p *program) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("ended by SIGTERM: %v", err)
+}
+
+// ended waits for its end after SIGTERM.
+func (p *program) ended() {
+	p.t.Helper()
+	for p.log.Scan() {
 	}
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Errorf("ended by SIGTERM: %v", err)
+	}
+}
+
+// The classifier, which has no configuration, outlives SIGHUP and says so.
+func TestHangupLeavesTheClassifier(t *testing.T) {
+	p := launch(t, "classifier", "--database", "unix:"+filepath.Join(t.TempDir(), "none.sock"))
+	p.until("classifier runs")
+	p.signal(syscall.SIGHUP)
+	p.until("no configuration to read again")
+	p.signal(syscall.SIGTERM)
+	p.ended()
 }
 
 // The real program reads its configuration again on SIGHUP, and goes on whatever that is.
@@ -61,54 +88,24 @@ func TestHangupReloads(t *testing.T) {
 		}
 	}
 	write("info", "1MiB")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, selfbuild.Binary(t), "controller", "--config", file)
-	pipe, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	log := bufio.NewScanner(pipe)
-	until := func(want string) string {
-		t.Helper()
-		for log.Scan() {
-			if strings.Contains(log.Text(), want) {
-				return log.Text()
-			}
-		}
-		t.Fatalf("the program has ended and not said %q: %v", want, cmd.Wait())
-		return ""
-	}
-	hangup := func() {
-		t.Helper()
-		if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
-	}
-	until("controller runs")
+	p := launch(t, "controller", "--config", file)
+	p.until("controller runs")
 	write("debug", "2MiB")
-	hangup()
-	if line := until("was read again"); !strings.Contains(line, "log_level=DEBUG") || !strings.Contains(line, "[api.max_body]") {
+	p.signal(syscall.SIGHUP)
+	if line := p.until("was read again"); !strings.Contains(line, "log_level=DEBUG") || !strings.Contains(line, "[api.max_body]") {
 		t.Error(line)
 	}
 	write("nonsense", "1MiB")
-	hangup()
-	if line := until("was not read again"); !strings.Contains(line, "log.level") || !strings.Contains(line, "controller.yaml") {
+	p.signal(syscall.SIGHUP)
+	if line := p.until("was not read again"); !strings.Contains(line, "log.level") || !strings.Contains(line, "controller.yaml") {
 		t.Error(line)
 	}
 	write("info", "1MiB")
-	hangup()
-	if line := until("was read again"); !strings.Contains(line, "needs_a_restart=[]") {
+	p.signal(syscall.SIGHUP)
+	if line := p.until("was read again"); !strings.Contains(line, "needs_a_restart=[]") {
 		t.Error(line)
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	until("controller stops")
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("ended by SIGTERM: %v", err)
-	}
+	p.signal(syscall.SIGTERM)
+	p.until("controller stops")
+	p.ended()
 }

@@ -25,8 +25,10 @@ func (f *labFlags) hostileSwitchCommand() *cobra.Command {
 	)
 	kinds := hostile.Kinds()
 	var list strings.Builder
+	var names []string
 	for _, k := range kinds {
 		fmt.Fprintf(&list, "\n  %-12s %s", k.Name, k.Does)
+		names = append(names, k.Name)
 	}
 	cmd := &cobra.Command{
 		Use:   "hostile-switch KIND",
@@ -36,7 +38,7 @@ for a time or until Ctrl-C. It calls itself %x and has nothing to do with the la
 switches: those, their links and their hosts should not notice. Kinds, of a switch that
 %s`, hostileDPID, list.String()),
 		Example: "  sluice lab hostile-switch packets --time 30s",
-		Args:    exactArgs("KIND"),
+		Args:    oneOfArgs(names...),
 		ValidArgsFunction: func(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
 			for _, k := range kinds {
 				names = append(names, k.Name+"\t"+k.Does)
@@ -44,10 +46,6 @@ switches: those, their links and their hosts should not notice. Kinds, of a swit
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			i := slices.IndexFunc(kinds, func(k hostile.Kind) bool { return k.Name == args[0] })
-			if i < 0 {
-				return &UsageError{fmt.Errorf("no kind %q of hostile switch; there are:%s", args[0], list.String())}
-			}
 			if limit <= 0 {
 				return &UsageError{fmt.Errorf("--time %v: want more than nothing, like 30s", limit)}
 			}
@@ -55,7 +53,7 @@ switches: those, their links and their hosts should not notice. Kinds, of a swit
 			if err != nil {
 				return &UsageError{err}
 			}
-			return f.runHostileSwitch(cmd.Context(), kinds[i], hosts, limit)
+			return f.runHostileSwitch(cmd.Context(), kinds[slices.Index(names, args[0])], hosts, limit)
 		},
 	}
 	f.nameFlag(cmd)
