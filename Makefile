@@ -19,6 +19,7 @@ P         ?= 2
 FUZZTIME  ?= 10s
 SOAKTIME  ?= 10m
 APITIME   ?= 2m
+APISEED   ?= 1
 BENCHTIME ?= 1s
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS   := -s -w -X github.com/sluice-net/sluice/internal/version.number=$(VERSION)
@@ -62,11 +63,11 @@ $(VENV)/installed: Makefile
 	touch $@
 
 .PHONY: test-api
-test-api: ## the API against its OpenAPI document, by generated requests for APITIME (default 2m) (Python 3, root)
+test-api: ## the API against its OpenAPI document, by generated requests for APITIME (default 2m), made from APISEED (default 1) (Python 3, root)
 	@if ! python3 -c 'import ensurepip' 2>/dev/null; then echo 'NOT TESTED: the API against its document, because python3-venv is missing; make deps installs it' >&2; exit 0; fi
 	$(MAKE) --no-print-directory $(VENV)/installed
 	go build -o /dev/null ./cmd/sluice
-	SCHEMATHESIS=$(CURDIR)/$(VENV)/bin/schemathesis APITIME=$(APITIME) \
+	SCHEMATHESIS=$(CURDIR)/$(VENV)/bin/schemathesis APITIME=$(APITIME) APISEED=$(APISEED) \
 		go test -count=1 -timeout 10m -exec $(CURDIR)/api/conformance/alone.sh ./api/conformance
 
 .PHONY: deps

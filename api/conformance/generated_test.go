@@ -16,6 +16,7 @@ import (
 const (
 	toolVariable = "SCHEMATHESIS"
 	timeVariable = "APITIME"
+	seedVariable = "APISEED"
 )
 
 // TestGeneratedRequests sends what schemathesis makes of the OpenAPI document for the
@@ -43,7 +44,8 @@ func TestGeneratedRequests(t *testing.T) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, tool, "--config-file", config, "run", c.url+"/openapi.json",
 		"--tls-verify", c.ca, "-H", "Authorization: Bearer "+c.token, "--max-time", strconv.Itoa(int(budget.Seconds())),
-		"--no-color", "--continue-on-failure")
+		"--seed", os.Getenv(seedVariable),
+		"--no-color", "--continue-on-failure", "--output-truncate", "false")
 	cmd.Dir = t.TempDir() // it leaves files behind
 	out, err := cmd.CombinedOutput()
 	if err != nil {
