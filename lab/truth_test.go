@@ -150,7 +150,7 @@ func TestRateIsWhatWasAsked(t *testing.T) {
 	l := lab.New(t, pair(delayline.Params{Rate: rate, Delay: 5 * time.Millisecond, Queue: 100_000}))
 	want := rate * size / (size + 42.0) // UDP, IPv4 and Ethernet headers
 	fills(t, want, 0.95, func() float64 {
-		return iperf(t, l.Host("h1"), l.Host("h2"), "-u", "-w", "2M", "-b", "40M", "-l", strconv.Itoa(size), "-t", "3").received
+		return iperf(t, l.Host("h1"), l.Host("h2"), "-u", "-w", "400K", "-b", "40M", "-l", strconv.Itoa(size), "-t", "3").received
 	})
 	st, err := l.Link("wan").Stats(testContext(t))
 	if err != nil {
