@@ -48,6 +48,10 @@ const (
 	underWay = -1
 	// reachWithin is how much longer than Confirm such a question is waited for.
 	reachWithin = 3 * time.Second
+	// slowBy is for how many times what the question took to reach the host's switch the
+	// answer is waited for beyond Confirm: the switch forwards it no faster than that,
+	// and it is queued at the host, on its way back and on its way up.
+	slowBy = 3
 )
 
 // UnderWay says that Reached will tell when the question has reached the host's switch:
@@ -58,7 +62,8 @@ func (x *Doubt) UnderWay() { x.reached.Store(underWay) }
 // Reached says that the question has reached the host's switch.
 func (x *Doubt) Reached(now time.Time) { x.reached.CompareAndSwap(underWay, now.UnixNano()) }
 
-// answerable is for how long the host could have answered.
+// answerable is for how long the host could have answered, less what its switch's
+// slowness costs.
 func (x *Doubt) answerable(now time.Time) time.Duration {
 	age := now.Sub(x.begun)
 	switch r := x.reached.Load(); r {
@@ -67,7 +72,8 @@ func (x *Doubt) answerable(now time.Time) time.Duration {
 	case underWay:
 		return age - reachWithin
 	default:
-		return now.Sub(time.Unix(0, r))
+		took := time.Unix(0, r).Sub(x.begun)
+		return age - took - min(slowBy*took, reachWithin)
 	}
 }
 

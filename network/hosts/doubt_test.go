@@ -120,14 +120,15 @@ func TestHostsAreAskedWhereTheyWere(t *testing.T) {
 	}
 }
 
-// The time to answer counts from when the question has reached the host's switch; one that
-// does not say so for seconds is not waited for.
+// The time to answer counts from when the question has reached the host's switch, and a
+// slow switch is given more; one that does not say so for seconds is not waited for.
 func TestTimeToAnswerCountsFromTheQuestion(t *testing.T) {
 	for name, c := range map[string]struct {
 		reached         time.Duration // after the claim; zero if never
 		still, believed time.Duration // after the claim
 	}{
-		"late":  {2 * time.Second, 2*time.Second + confirm - 1, 2*time.Second + confirm},
+		"slow":  {200 * time.Millisecond, 800*time.Millisecond + confirm - 1, 800*time.Millisecond + confirm},
+		"late":  {2 * time.Second, 5*time.Second + confirm - 1, 5*time.Second + confirm},
 		"never": {0, 3*time.Second + confirm - 1, 3*time.Second + confirm},
 	} {
 		t.Run(name, func(t *testing.T) {
