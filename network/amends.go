@@ -20,13 +20,14 @@ type amends struct {
 	open []*amend
 	wake chan struct{} // there is one
 
-	announced debt // of announcements, in time
+	announced budget // of announcements
 }
 
 // amend is a host as it was, with the addresses to ask for.
 type amend struct {
 	hosts.Doubt
-	lost  bool // an address
+	by    PortRef // where who claimed it stands
+	lost  bool    // an address
 	since time.Time
 	asked int
 }
@@ -39,19 +40,26 @@ var (
 )
 
 const (
-	// maxAmends bounds the hosts that are to be asked; beyond it the oldest is not.
-	maxAmends = 1024
-	// Announcements of addresses that have changed hands: so many at once, and one more
-	// each interval.
-	announceBurst, announceInterval = 64, 20 * time.Millisecond
+	// Bounds of the hosts that are to be asked at once: in all, and because of claims at
+	// one switch and at one port. Beyond them one of where most are is not.
+	maxAmends          = 1024
+	maxAmendsPerSwitch = maxAmends / 4
+	maxAmendsPerPort   = maxAmends / 8
+)
+
+// announcements of addresses that have changed hands go out by the switch at which the
+// address was claimed.
+var (
+	announcementsEach = rate{burst: 32, interval: 40 * time.Millisecond}
+	announcementsAll  = rate{burst: 64, interval: 20 * time.Millisecond}
 )
 
 // amendLater takes note of a host that has moved or lost an address.
 func (n *Network) amendLater(c hosts.Change, now time.Time) {
-	was, ask := c.Host, c.Host.IPs
+	was, ask, by := c.Host, c.Host.IPs, c.From
 	switch {
 	case c.Kind == hosts.Moved:
-		was.At = c.From
+		was.At, by = c.From, c.Host.At
 	case c.Lost.IsValid():
 		ask = []netip.Addr{c.Lost}
 	default:
@@ -60,14 +68,9 @@ func (n *Network) amendLater(c hosts.Change, now time.Time) {
 	if _, kept := n.keep(was.MAC, netip.Addr{}); kept || len(ask) == 0 {
 		return
 	}
-	m := &amend{lost: c.Lost.IsValid(), since: now}
+	m := &amend{by: by, lost: c.Lost.IsValid(), since: now}
 	m.Host, m.Ask = was, hosts.Asked(ask)
-	n.amends.mu.Lock()
-	if len(n.amends.open) >= maxAmends {
-		n.amends.open = slices.Delete(n.amends.open, 0, 1)
-	}
-	n.amends.open = append(n.amends.open, m)
-	n.amends.mu.Unlock()
+	n.amends.note(m)
 	select {
 	case n.amends.wake <- struct{}{}:
 	default:
@@ -107,7 +110,7 @@ func (n *Network) makeAmends(m *amend, now time.Time) {
 		n.askWhereItWas(&m.Doubt)
 	}
 	if m.lost {
-		n.announce(m.Ask[0], m.Host.VLAN, now)
+		n.announce(m.Ask[0], m.Host.VLAN, m.by.Switch, now)
 	}
 }
 
@@ -119,20 +122,13 @@ func (n *Network) isWhereItWas(x *hosts.Doubt) bool {
 
 // announce tells all hosts whose an address is now that has changed hands: who has heard
 // otherwise would go on sending to the other for as long as its neighbour table says so.
-// What a service keeps, it tells itself.
-func (n *Network) announce(addr netip.Addr, vlan uint16, now time.Time) {
+// What a service keeps, it tells itself. by is the switch at which the address was claimed.
+func (n *Network) announce(addr netip.Addr, vlan uint16, by openflow.DatapathID, now time.Time) {
 	if _, kept := n.keep(openflow.MAC{}, addr); kept {
 		return
 	}
-	a := &n.amends
-	a.mu.Lock()
-	may := a.announced.beyond((announceBurst-1)*announceInterval, now) == 0
-	if may {
-		a.announced.add(announceInterval, now)
-	}
-	a.mu.Unlock()
 	owner, known := n.hosts.Neighbor(addr, vlan)
-	if !may || !known || addr.Is6() && owner.Router == hosts.RouterUnknown {
+	if !known || addr.Is6() && owner.Router == hosts.RouterUnknown || !n.amends.announced.take(by, now) {
 		return
 	}
 	frame := announcement(addr, owner, vlan)

@@ -34,8 +34,9 @@ const (
 	HostRefused
 	// LinkMisplaced: a link ends at a Port whose role is access.
 	LinkMisplaced
-	// EventsLeftOut: some events about hosts and the state of a Port were not published,
-	// because there were too many.
+	// EventsLeftOut: some events about hosts and the state of a Port, or about what is not
+	// believed of hosts at a Switch (its port 0), were not published, because there were too
+	// many.
 	EventsLeftOut
 )
 

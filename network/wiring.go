@@ -40,7 +40,7 @@ type wiring struct {
 	ticks       chan struct{} // a port came up: probe it now
 	probeQueues probeQueues
 	unprobed    lograte.Limit
-	refused     lograte.Limit // of what is said of hosts
+	refused     told          // of what is said of hosts at each switch
 	misplaced   lograte.Limit // of links where end hosts are to be
 	doubted     doubted
 	amends      amends
@@ -75,6 +75,8 @@ func (n *Network) wire() error {
 	n.doubted.held, n.doubted.wake = map[*hosts.Doubt][]*Held{}, make(chan struct{}, 1)
 	n.doubted.asked = map[*hosts.Doubt]*batch{}
 	n.amends.wake = make(chan struct{}, 1)
+	n.amends.announced.each, n.amends.announced.all = announcementsEach, announcementsAll
+	n.told.burst, n.refused.burst, n.refused.all = toldAtOnce, refusedAtOnce, &lograte.Limit{Burst: refusedInAll}
 	n.flows = forward.NewTable()
 	n.rates = stats.New(stats.Options{Interval: c.StatsInterval})
 	n.history, n.began = stats.NewHistory(historySpan, c.StatsInterval), time.Now()
@@ -279,7 +281,7 @@ func (n *Network) hostChanges(changes []hosts.Change) {
 		n.resolving.learned(c.Host.IPs)
 		n.amendLater(c, time.Now())
 		if c.Lost.IsValid() {
-			n.announce(c.Lost, c.Host.VLAN, time.Now())
+			n.announce(c.Lost, c.Host.VLAN, c.From.Switch, time.Now())
 		}
 		n.emit(e)
 	}
@@ -295,7 +297,8 @@ var refusals = map[hosts.Why]string{
 
 // tellRefused tells that what is said of a host at a port is not believed.
 func (n *Network) tellRefused(c hosts.Change) {
-	skipped, turn := n.refused.Turn(time.Now())
+	now := time.Now()
+	skipped, turn := n.refused.turn(PortRef{Switch: c.From.Switch}, now)
 	if !turn {
 		return
 	}
@@ -304,7 +307,7 @@ func (n *Network) tellRefused(c hosts.Change) {
 		args = append(args, "host", c.Host.MAC, "at", c.Host.At)
 	}
 	n.log.Warn("host not believed", args...)
-	n.emit(Event{Kind: HostRefused, Switch: c.From.Switch, Port: c.From, Host: c.Host, Reason: refusals[c.Why]})
+	n.emit(Event{Kind: HostRefused, At: now, Switch: c.From.Switch, Port: c.From, Host: c.Host, Reason: refusals[c.Why], LeftOut: skipped})
 }
 
 // linkHandler is discovery in the chain.

@@ -254,7 +254,7 @@ func (t *Table) claim(e *entry, a arrival) (lost Change) {
 			return t.doubt(old, a)
 		}
 		t.drop(old, c.addr)
-		lost.Host, lost.Lost = old.host(), c.addr
+		lost.Host, lost.Lost, lost.From = old.host(), c.addr, a.at
 	}
 	if len(s.ips) >= t.opts.MaxIPs {
 		t.drop(e, s.ips[0])

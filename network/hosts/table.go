@@ -82,7 +82,7 @@ const (
 )
 
 // Change is what became of a host. From is where a moved host stood before, and Lost the
-// address that another host has now.
+// address that another host has now, which stands behind From.
 type Change struct {
 	Kind Kind
 	Host topology.Host

@@ -1,0 +1,92 @@
+package network_test
+
+import (
+	"context"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/packet"
+)
+
+// A switch that claims 10,000 addresses keeps nothing from a host elsewhere: that its address
+// is another's is announced, it is asked again and gets it back, and what is refused there is
+// told.
+func TestManyClaimsHarmNoHostElsewhere(t *testing.T) {
+	const victim, thief, talker, pinned = 1, 2, 3, 4 // hosts, at the honest switch
+	const first, claims = 100, 10_000                // hosts of a switch that has left
+	n, _ := start(t, network.Config{HostConfirm: 50 * time.Millisecond, Pinned: map[netip.Addr]network.Pin{
+		hostAddr(pinned).Addr(): {MAC: hostMAC(pinned), At: network.PortRef{Switch: 2, Port: pinned}},
+	}})
+	nowhere := netip.MustParseAddr("10.9.9.9")
+	var awake atomic.Bool
+	var announced, refused atomic.Int64
+	n.Subscribe(func(e network.Event) {
+		if e.Kind == network.HostRefused && e.Switch == 2 {
+			refused.Add(1)
+		}
+	})
+	var honest *fake.Switch
+	honest = fake.NewSwitch(fake.Options{DPID: 2, Ports: 4, OnOutput: func(port uint32, frame []byte) {
+		h, err := packet.Parse(frame)
+		if err != nil || !h.Has(packet.ARP) || h.ARPOp != packet.ARPRequest || h.Dst != hostAddr(victim).Addr() {
+			return
+		}
+		switch {
+		case port == victim && h.EthSrc != hostMAC(victim) && awake.Load():
+			go honest.Receive(victim, packet.AppendARPReply(nil, &h, hostMAC(victim))) //nolint:errcheck // it has ended
+		case port == talker && h.EthSrc == hostMAC(thief) && h.Src == h.Dst:
+			announced.Add(1)
+		}
+	}})
+	hostile, left := fake.NewSwitch(fake.Options{DPID: 1, Ports: 1}), fake.NewSwitch(fake.Options{DPID: 3, Ports: 3})
+	connect(t, n, hostile, 1)
+	connect(t, n, honest, 2)
+	leave := connect(t, n, left, 3)
+	edges(t, n, 1, 1)
+	edges(t, n, 2, 4)
+	edges(t, n, 3, 3)
+	say := func(s *fake.Switch, port uint32, mac, addr int) {
+		if _, err := s.Receive(port, packet.AppendARPRequest(nil, hostMAC(mac), hostAddr(addr).Addr(), nowhere, 0)); err != nil {
+			t.Error(err)
+		}
+	}
+	for i := range claims {
+		say(left, uint32(1+i%3), first+i, first+i)
+	}
+	for _, i := range []int{victim, thief, talker} {
+		say(honest, uint32(i), i, i)
+	}
+	eventually(t, "the hosts to be known", func() bool { return len(n.Hosts()) == claims+3 })
+	leave()
+	down(t, n, 3)
+
+	stop := background(t, func(ctx context.Context) error {
+		for i := 0; ctx.Err() == nil; i++ {
+			say(hostile, 1, 0xffff, pinned)
+			if i < claims {
+				say(hostile, 1, 0xffff, first+i)
+			}
+		}
+		return nil
+	})
+	holder := func(i int) bool {
+		h, known := n.HostByIP(hostAddr(victim).Addr())
+		return known && h.MAC == hostMAC(i)
+	}
+	say(honest, thief, thief, victim)
+	eventually(t, "the claim to be believed", func() bool { return holder(thief) })
+	eventually(t, "the address to be announced", func() bool { return announced.Load() > 0 })
+	eventually(t, "all addresses to be taken", func() bool {
+		h, known := n.HostByIP(hostAddr(first + claims - 1).Addr())
+		return known && h.At.Switch == 1
+	})
+	say(honest, thief, thief, pinned)
+	eventually(t, "what is refused there to be told", func() bool { return refused.Load() > 0 })
+	stop()
+	awake.Store(true)
+	eventually(t, "the victim to have back what is its", func() bool { return holder(victim) })
+}
