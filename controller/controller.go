@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,6 +17,7 @@ import (
 	"github.com/sluice-net/sluice/controller/networkapi"
 	"github.com/sluice-net/sluice/dashboard"
 	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/internal/tlsconn"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
@@ -257,7 +257,7 @@ func (c *Controller) auth() (api.Auth, error) {
 			return api.Auth{}, fmt.Errorf("controller: api.tls: %w", err)
 		}
 		tlsConfig.NextProtos = []string{"h2", "http/1.1"}
-		c.listener = tls.NewListener(c.listener, tlsConfig)
+		c.listener = tlsconn.NewListener(c.listener, tlsConfig)
 	}
 	return auth, nil
 }

@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/internal/listen"
+	"github.com/sluice-net/sluice/internal/tlsconn"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -48,7 +48,7 @@ func (n *Network) greet(ctx context.Context, conn net.Conn, wg *sync.WaitGroup) 
 		return
 	}
 	if n.cfg.TLS != nil {
-		conn = tls.Server(conn, n.cfg.TLS)
+		conn = tlsconn.Server(conn, n.cfg.TLS)
 	}
 	wg.Go(func() { n.serve(ctx, conn, s) })
 }

@@ -15,7 +15,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/tlsconn"
 )
+
+// tlsTimeout bounds the greeting of a server.
+const tlsTimeout = 10 * time.Second
 
 // maxAnswer bounds what is read of an answer.
 const maxAnswer = 64 << 20
@@ -57,9 +62,11 @@ func New(o Options) (*Client, error) {
 		o.Timeout = 30 * time.Second
 	}
 	transport := &http.Transport{
-		DialContext:         o.Dial,
+		DialContext: o.Dial,
+		// Through a proxy the server is verified only once.
+		DialTLSContext:      tlsconn.DialTLS(o.Dial, o.TLS, tlsTimeout),
 		TLSClientConfig:     o.TLS,
-		TLSHandshakeTimeout: 10 * time.Second,
+		TLSHandshakeTimeout: tlsTimeout,
 		ForceAttemptHTTP2:   true,
 		Proxy:               http.ProxyFromEnvironment,
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/tlsconn"
 )
 
 // Path is where the operations for neighbours stand.
@@ -35,8 +36,7 @@ func newClient(n Neighbour, dial Dialer) *client {
 		dial = (&net.Dialer{Timeout: 3 * time.Second}).DialContext
 	}
 	t := &http.Transport{
-		TLSClientConfig:     n.TLS.Clone(), // the transport changes it
-		TLSHandshakeTimeout: 3 * time.Second,
+		DialTLSContext:      tlsconn.DialTLS(tlsconn.Dial(dial), n.TLS, 3*time.Second),
 		MaxIdleConnsPerHost: 16,
 		MaxConnsPerHost:     64,
 		IdleConnTimeout:     2 * time.Minute,

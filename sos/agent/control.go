@@ -6,12 +6,14 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/sluice-net/sluice/internal/listen"
+	"github.com/sluice-net/sluice/internal/tlsconn"
 	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/sos/wire"
 )
@@ -35,7 +37,7 @@ func (a *Agent) serveControl() {
 		refuse(w, &agentapi.Problem{Title: "no such resource", Code: agentapi.CodeNotFound, Detail: r.URL.Path})
 	})
 	srv := &http.Server{
-		Handler: mux, TLSConfig: a.controlTLS,
+		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		IdleTimeout: 10 * time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: log.New(a.strange.Writer(a.log, slog.LevelWarn, "control server"), "", 0),
@@ -51,13 +53,14 @@ func (a *Agent) serveControl() {
 	patient := listen.New(a.control, func(err error) {
 		a.strange.Warn(a.log, "cannot accept control connections for now", "error", err)
 	})
-	var err error
+	var l net.Listener = patient
 	if a.controlTLS != nil {
-		err = srv.ServeTLS(patient, "", "")
-	} else {
-		err = srv.Serve(patient)
+		if len(a.controlTLS.NextProtos) == 0 { // of this one: those of connections are taken from it
+			a.controlTLS.NextProtos = []string{"h2", "http/1.1"}
+		}
+		l = tlsconn.NewListener(patient, a.controlTLS)
 	}
-	if !errors.Is(err, http.ErrServerClosed) {
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		a.log.Error("control server", "error", err)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/tlsconn"
 )
 
 const (
@@ -58,8 +60,6 @@ func NewClient(base string, config *tls.Config, options ...Option) (*Client, err
 		return nil, fmt.Errorf("agent address %q: want https://HOST:PORT", base)
 	}
 	t := &http.Transport{
-		TLSClientConfig:     config.Clone(), // the transport changes it
-		TLSHandshakeTimeout: 5 * time.Second,
 		MaxIdleConnsPerHost: 64,
 		IdleConnTimeout:     5 * time.Minute,
 		ForceAttemptHTTP2:   true,
@@ -70,6 +70,7 @@ func NewClient(base string, config *tls.Config, options ...Option) (*Client, err
 	}
 	open := &conns{open: map[net.Conn]struct{}{}}
 	t.DialContext = open.track(t.DialContext)
+	t.DialTLSContext = tlsconn.DialTLS(t.DialContext, config, 5*time.Second)
 	// An agent that sends its controller elsewhere would have it call there.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{

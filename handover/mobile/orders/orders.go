@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluice-net/sluice/handover/mobile"
 	"github.com/sluice-net/sluice/internal/deviceauth"
+	"github.com/sluice-net/sluice/internal/tlsconn"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -55,6 +56,9 @@ type Source struct {
 	last atomic.Uint64
 }
 
+// tlsTimeout bounds the greeting of a server.
+const tlsTimeout = 10 * time.Second
+
 // New returns a source. It does not connect yet.
 func New(o Options) (*Source, error) {
 	u, err := url.Parse(o.Server)
@@ -66,7 +70,8 @@ func New(o Options) (*Source, error) {
 	}
 	o.Server = strings.TrimSuffix(o.Server, "/")
 	transport := &http.Transport{
-		DialContext: o.Dial, TLSClientConfig: o.TLS, TLSHandshakeTimeout: 10 * time.Second,
+		DialContext: o.Dial, DialTLSContext: tlsconn.DialTLS(o.Dial, o.TLS, tlsTimeout),
+		TLSClientConfig: o.TLS, TLSHandshakeTimeout: tlsTimeout, // for a proxy
 		ResponseHeaderTimeout: 10 * time.Second, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment,
 	}
 	return &Source{
