@@ -33,25 +33,13 @@ func certificates(c *config.Controller) []Certificate {
 	return out
 }
 
-// certificateMetrics tells when the controller's certificates end.
-type certificateMetrics struct {
-	cfg    *config.Controller
-	expiry *prometheus.Desc
-}
-
-func newCertificateMetrics(cfg *config.Controller) *certificateMetrics {
-	return &certificateMetrics{cfg, prometheus.NewDesc("sluice_certificate_expiry_timestamp_seconds",
-		"When a certificate of the controller ends, in seconds since 1970. Missing while its file cannot be read.", []string{"key"}, nil)}
-}
-
-// Describe implements prometheus.Collector.
-func (m *certificateMetrics) Describe(out chan<- *prometheus.Desc) { out <- m.expiry }
-
-// Collect implements prometheus.Collector.
-func (m *certificateMetrics) Collect(out chan<- prometheus.Metric) {
-	for _, c := range certificates(m.cfg) {
-		if c.Expiry != nil {
-			out <- prometheus.MustNewConstMetric(m.expiry, prometheus.GaugeValue, float64(c.Expiry.Unix()), c.Key)
+// newCertificateMetrics tells when the controller's certificates end.
+func newCertificateMetrics(cfg *config.Controller) prometheus.Collector {
+	return pki.NewExpiry(func() map[string]string {
+		all := map[string]string{}
+		for _, t := range cfg.Certificates() {
+			all[t.Key] = t.Cert
 		}
-	}
+		return all
+	})
 }

@@ -3,6 +3,8 @@ package agent
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/sluice-net/sluice/pki"
 )
 
 // metrics are the agent's Prometheus metrics, in a registry of its own.
@@ -51,6 +53,9 @@ func newMetrics(a *Agent) *metrics {
 		gauge("pipes", "Pipes in use.", func() float64 { return float64(a.pipes.inUse.Load()) }),
 		gauge("buffered_bytes", "Payload held in pipes.", func() float64 { return float64(a.load.now().BufferedBytes) }),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if a.cfg.Cert != "" {
+		m.registry.MustRegister(pki.NewExpiry(func() map[string]string { return map[string]string{"control.tls": a.cfg.Cert} }))
+	}
 	return m
 }
 
