@@ -25,7 +25,7 @@ const (
 // lease, nobody else gets the address, and some seconds more, in which the
 // device's rules are to be removed. It also forgets visitors and devices that were
 // learned when nothing was heard of them for long; of a visitor that never had a
-// lease it returns a released one. An error means that some have to wait for the
+// lease it returns a released one. It writes renewals for which there was no room before. An error means that some have to wait for the
 // next call.
 func (r *Registry) Expire(ctx context.Context, now time.Time) ([]Lease, error) {
 	var ended []Lease
@@ -37,6 +37,9 @@ func (r *Registry) Expire(ctx context.Context, now time.Time) ([]Lease, error) {
 		}
 		ended = append(ended, more...)
 		candidates = candidates[n:]
+	}
+	if err := r.writeRenewed(ctx); err != nil {
+		return ended, err
 	}
 	return ended, r.expireDeclined(ctx, now)
 }

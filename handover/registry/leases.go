@@ -137,13 +137,17 @@ func (v *Reservation) Commit(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v.rec.reserved = netip.Addr{}
+	if v.onlyRenews() && noRoom(err) {
+		v.rec.renew(l)
+		return nil
+	}
 	if err != nil {
 		// Nobody can know whether it was written, so the address stays claimed for
 		// this device as long as the lease would have lasted.
 		return fmt.Errorf("lease of %v to device %q: %w", l.IP, id, err)
 	}
 	old := v.rec.lease
-	v.rec.lease, v.rec.signed = l, l.Signed
+	v.rec.lease, v.rec.signed, v.rec.unwritten = l, l.Signed, false
 	if v.learned {
 		r.tally(v.device, false, -1)
 		v.rec.stored = true
@@ -298,7 +302,7 @@ func (r *Registry) change(ctx context.Context, id string, f func(Lease, time.Tim
 
 // setLease makes a changed lease visible. The lock is held.
 func (r *Registry) setLease(rec *record, l Lease) {
-	rec.lease = l
+	rec.lease, rec.unwritten = l, false
 	if l.Released {
 		rec.idle = r.now()
 		r.rest(l.IP, rec.device.ID, rec.idle)

@@ -64,7 +64,9 @@ type record struct {
 	// stored is unset while a device that was learned has never had a lease: it is
 	// in memory only.
 	stored bool
-	gone   bool
+	// unwritten says that the lease has more time than the store knows of.
+	unwritten bool
+	gone      bool
 	// idle is when the device last came to have no lease.
 	idle time.Time
 	// signed is the greatest Lease.Signed the device ever had.
