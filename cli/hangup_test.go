@@ -24,9 +24,10 @@ type program struct {
 
 func launch(t *testing.T, args ...string) *program {
 	t.Helper()
+	binary := selfbuild.Binary(t) // which is not of its minute
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, selfbuild.Binary(t), args...)
+	cmd := exec.CommandContext(ctx, binary, args...)
 	pipe, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
