@@ -130,6 +130,9 @@ func isHostAddress(a netip.Addr) bool {
 
 // learn makes the change; the mutex is held.
 func (t *Table) learn(a arrival) []Change {
+	if !t.pinsAllow(a.mac, a.claim.addr, a.at) {
+		return nil // hosts have been pinned since the frame was looked at
+	}
 	e := t.find(a.mac, a.vlan) // another goroutine may have been here first
 	var changes []Change
 	switch {

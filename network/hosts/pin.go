@@ -1,7 +1,9 @@
 package hosts
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
@@ -13,14 +15,51 @@ type Pin struct {
 	At  topology.PortRef
 }
 
+// pins are the hosts that are pinned, by address and by MAC address. It is not changed.
+type pins struct {
+	hosts  map[netip.Addr]Pin
+	places map[openflow.MAC]topology.PortRef
+}
+
+func newPins(hosts map[netip.Addr]Pin) *pins {
+	p := &pins{maps.Clone(hosts), make(map[openflow.MAC]topology.PortRef, len(hosts))}
+	for _, pin := range hosts {
+		p.places[pin.MAC] = pin.At
+	}
+	return p
+}
+
+// allow reports whether a host may be at a port, and have an address there, if any.
+func (p *pins) allow(mac openflow.MAC, addr netip.Addr, at topology.PortRef) bool {
+	if place, pinned := p.places[mac]; pinned && place != at {
+		return false
+	}
+	pin, pinned := p.hosts[addr]
+	return !pinned || pin.MAC == mac
+}
+
+// SetPinned replaces the pinned hosts. What is known that contradicts them is forgotten.
+func (t *Table) SetPinned(hosts map[netip.Addr]Pin) []Change {
+	p := newPins(hosts)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pins.Store(p)
+	var wrong []*entry
+	for d := range t.places {
+		for e := range t.standing(d) {
+			s := e.state.Load()
+			if !p.allow(e.mac, netip.Addr{}, s.at) || slices.ContainsFunc(s.ips, func(a netip.Addr) bool { return !p.allow(e.mac, a, s.at) }) {
+				wrong = append(wrong, e)
+			}
+		}
+	}
+	return t.removeAll(wrong)
+}
+
 // pinsAllow reports whether a host may say that it is at a port, and has an address there,
 // if any, as far as hosts are pinned.
 func (t *Table) pinsAllow(mac openflow.MAC, addr netip.Addr, at topology.PortRef) bool {
-	if place, pinned := t.macs[mac]; pinned && place != at {
-		return false
-	}
-	pin, pinned := t.opts.Pinned[addr]
-	return !pinned || pin.MAC == mac
+	return t.pins.Load().allow(mac, addr, at)
 }
 
 // keeps asks the keeper, if there is one.

@@ -112,6 +112,40 @@ func BenchmarkHostsComeAndGo(b *testing.B) {
 	}
 }
 
+// Hosts that are pinned while others are known take their places, and what contradicts
+// them is forgotten; those that are pinned no more may go where they like.
+func TestPinnedHostsAreReplaced(t *testing.T) {
+	server := netip.MustParseAddr("10.0.0.1")
+	tab, now := open(hosts.Options{}), time.Now()
+	arp := func(mac openflow.MAC, addr netip.Addr, port uint32) []hosts.Change {
+		now = now.Add(time.Second)
+		h, err := packet.Parse(packet.AppendARPRequest(nil, mac, addr, netip.MustParseAddr("10.0.0.9"), 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tab.Learn(&h, topology.PortRef{Switch: 1, Port: port}, now)
+	}
+	arp(macOf(1), netip.MustParseAddr("10.0.0.2"), 5)
+	arp(macOf(2), server, 2)
+	arp(macOf(3), netip.MustParseAddr("10.0.0.3"), 3)
+	pin := map[netip.Addr]hosts.Pin{server: {MAC: macOf(1), At: topology.PortRef{Switch: 1, Port: 1}}}
+	if c := tab.SetPinned(pin); len(c) != 2 || c[0].Kind != hosts.Removed || c[0].Host.MAC != macOf(1) || c[1].Host.MAC != macOf(2) {
+		t.Errorf("those elsewhere, and with the address, are forgotten: %+v", c)
+	}
+	if c := arp(macOf(2), server, 2); len(c) != 1 || c[0].Kind != hosts.Refused {
+		t.Errorf("another host: %+v", c)
+	}
+	if c := arp(macOf(1), server, 1); len(c) != 1 || c[0].Kind != hosts.Added {
+		t.Errorf("the host itself: %+v", c)
+	}
+	if c := tab.SetPinned(nil); len(c) != 0 {
+		t.Errorf("pinned no more: %+v", c)
+	}
+	if c := arp(macOf(1), server, 7); len(c) != 1 || c[0].Kind != hosts.Moved {
+		t.Errorf("it may move: %+v", c)
+	}
+}
+
 // Nobody moves a pinned host, by its MAC address or its IP address.
 func TestPinnedHostsStay(t *testing.T) {
 	server, home := netip.MustParseAddr("10.0.0.1"), topology.PortRef{Switch: 1, Port: 1}

@@ -103,7 +103,7 @@ type Table struct {
 	refused [reasons]atomic.Uint64
 	shard   [shards]shard
 	ips     ipIndex
-	macs    map[openflow.MAC]topology.PortRef // where pinned hosts are
+	pins    atomic.Pointer[pins]
 
 	mu     sync.Mutex // held while anything but seen changes
 	count  int
@@ -170,10 +170,8 @@ func New(o Options) *Table {
 	o.MaxIPs = cmp.Or(o.MaxIPs, DefaultMaxIPs)
 	o.Age = cmp.Or(o.Age, DefaultAge)
 	o.MoveHold = cmp.Or(o.MoveHold, DefaultMoveHold)
-	t := &Table{opts: o, places: map[openflow.DatapathID]*place{}, macs: map[openflow.MAC]topology.PortRef{}}
-	for _, p := range o.Pinned {
-		t.macs[p.MAC] = p.At
-	}
+	t := &Table{opts: o, places: map[openflow.DatapathID]*place{}}
+	t.pins.Store(newPins(o.Pinned))
 	t.doubts.ports, t.doubts.switches = map[topology.PortRef]int{}, map[openflow.DatapathID]int{}
 	for i := range t.shard {
 		t.shard[i].hosts = map[uint64]*entry{}
