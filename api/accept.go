@@ -13,11 +13,11 @@ func (a *API) Accept(scheme string, check func(*http.Request) (string, error)) {
 }
 
 // identify returns who sends the request, or why that is unknown.
-func (a *API) identify(r *http.Request) (string, error) {
+func (a *API) identify(r *http.Request, tokens []Token) (string, error) {
 	scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	check := a.schemes[strings.ToLower(scheme)]
 	if check == nil || a.opts.Auth.certificate(r) != nil {
-		return a.opts.Auth.identify(r)
+		return a.opts.Auth.identify(r, tokens)
 	}
 	return check(r)
 }

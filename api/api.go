@@ -55,6 +55,7 @@ type API struct {
 	checks   []Check
 	stopping chan struct{} // closed when Run begins to stop
 	streams  atomic.Int64  // consumers of events
+	tokens   atomic.Pointer[tokenSet]
 
 	permitted map[permission]bool
 	open      map[string]bool // patterns of what everybody may have
@@ -74,6 +75,7 @@ func New(opts Options) *API {
 		opts.MaxBody = 1 << 20
 	}
 	a := &API{opts: opts, mux: http.NewServeMux(), registry: prometheus.NewRegistry(), stopping: make(chan struct{}), permitted: map[permission]bool{}, open: map[string]bool{}, awaited: map[string]<-chan struct{}{}, schemes: map[string]func(*http.Request) (string, error){}}
+	a.tokens.Store(newTokenSet(opts.Auth.Tokens))
 	a.huma = humago.New(a.mux, a.humaConfig())
 	a.huma.UseMiddleware(a.checkQuery)
 	a.registerSystem()

@@ -19,7 +19,7 @@ import (
 // Auth decides which requests pass. The zero value lets nothing pass but the
 // public paths (health and the API's own documentation).
 type Auth struct {
-	// Tokens are the bearer tokens that are accepted.
+	// Tokens are the bearer tokens that are accepted until SetTokens replaces them.
 	Tokens []Token
 	// ClientCerts accepts requests whose TLS client certificate the server has
 	// verified.
@@ -94,7 +94,7 @@ var (
 )
 
 // identify returns who sends the request, or why that is unknown.
-func (a *Auth) identify(r *http.Request) (string, error) {
+func (a *Auth) identify(r *http.Request, tokens []Token) (string, error) {
 	if cert := a.certificate(r); cert != nil {
 		return "certificate:" + cert.Subject.CommonName, nil
 	}
@@ -108,9 +108,9 @@ func (a *Auth) identify(r *http.Request) (string, error) {
 	}
 	hash := sha256.Sum256([]byte(strings.TrimSpace(secret)))
 	found := ""
-	for _, t := range a.Tokens {
+	for _, t := range tokens {
 		if subtle.ConstantTimeCompare(hash[:], t.hash[:]) == 1 {
-			found = "token:" + t.Name
+			found = tokenIdentity + t.Name
 		}
 	}
 	if found == "" {
@@ -181,7 +181,8 @@ func (a *API) gate(next http.Handler) http.Handler {
 			a.refuse(w, r, http.StatusUnauthorized, "", err)
 			return
 		}
-		name, err := a.identify(r)
+		tokens := a.tokens.Load()
+		name, err := a.identify(r, tokens.all)
 		if cert := a.opts.Auth.certificate(r); cert != nil && !a.public(r) {
 			role := a.opts.Auth.Roles.RoleOf(cert)
 			if role == "" {
@@ -196,7 +197,11 @@ func (a *API) gate(next http.Handler) http.Handler {
 		}
 		switch {
 		case err == nil:
-			r = r.WithContext(context.WithValue(r.Context(), identityKey{}, name))
+			ctx := context.WithValue(r.Context(), identityKey{}, name)
+			if strings.HasPrefix(name, tokenIdentity) {
+				ctx = context.WithValue(ctx, tokensKey{}, tokens)
+			}
+			r = r.WithContext(ctx)
 		case a.public(r), a.opts.Auth.openRead(r) && errors.Is(err, errNoCredentials):
 		default:
 			w.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)

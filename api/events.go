@@ -69,7 +69,7 @@ func (a *API) registerEvents() {
 	huma.Register(a.huma, op, a.streamEvents)
 }
 
-func (a *API) streamEvents(_ context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+func (a *API) streamEvents(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
 	if a.opts.Bus == nil {
 		return nil, Unavailable("this controller has no event bus")
 	}
@@ -84,6 +84,7 @@ func (a *API) streamEvents(_ context.Context, in *eventsInput) (*huma.StreamResp
 		a.streams.Add(-1)
 		return nil, Unavailable("%d consumers follow events already: close one", maxStreams)
 	}
+	withdrawn := withdrawn(ctx)
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		defer a.streams.Add(-1)
 		r, w := humago.Unwrap(hc)
@@ -92,6 +93,8 @@ func (a *API) streamEvents(_ context.Context, in *eventsInput) (*huma.StreamResp
 		go func() { // ends with the request
 			select {
 			case <-a.stopping:
+				cancel()
+			case <-withdrawn:
 				cancel()
 			case <-ctx.Done():
 			}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -131,4 +132,25 @@ func TestEvents(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A stream of events ends when the token is replaced by which it was opened, and goes on
+// when the tokens are set as they were.
+func TestWithdrawnTokenEndsStreams(t *testing.T) {
+	bus := event.NewBus(7, 4)
+	a := api.New(api.Options{Auth: withToken(), Bus: bus, Log: slog.New(slog.DiscardHandler)})
+	s := httptest.NewServer(a.Handler())
+	defer s.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	resp := follow(t, s.URL+"/api/v1/events", "")
+	defer resp.Body.Close()
+	a.SetTokens(withToken().Tokens)
+	bus.Publish("a.one", nil)
+	read(t, resp, 1)
+	a.SetTokens([]api.Token{api.NewToken("test", "another-secret-of-this-test")})
+	timer := time.AfterFunc(10*time.Second, func() { resp.Body.Close() })
+	if _, err := io.ReadAll(resp.Body); err != nil {
+		t.Errorf("the stream has not ended by itself: %v", err)
+	}
+	timer.Stop()
 }
