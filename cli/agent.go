@@ -45,12 +45,13 @@ controller has to show a certificate: "sluice pki issue" makes both sides'.`,
 			if err != nil {
 				return err
 			}
-			log, stop, err := startLog(cmd.Context(), app.Err, cfg, func(c *config.Agent) config.Log { return c.Log }, func() (*config.Agent, error) { return config.LoadAgent(flags.sources()) })
+			r, err := newRunning(app.Err, cfg, func() (*config.Agent, error) { return config.LoadAgent(flags.sources()) })
 			if err != nil {
 				return err
 			}
-			defer stop()
-			return runAgent(cmd.Context(), cfg, log)
+			defer r.stop()
+			r.reloads(cmd.Context(), nil)
+			return runAgent(cmd.Context(), cfg, r.log)
 		},
 	}
 	flags.register(cmd)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"log/slog"
 
 	"github.com/spf13/cobra"
@@ -29,9 +30,11 @@ What it has installed goes on working when it ends, and goes with the queues.`,
 			if err != nil {
 				return &UsageError{err}
 			}
-			defer onHangup(cmd.Context(), func() {
+			hangups := catchHangups()
+			defer hangups.stop()
+			hangups.serve(cmd.Context(), func(context.Context) {
 				log.Info("there is no configuration to read again; --database needs a restart", "database", database)
-			})()
+			})
 			log.Info("classifier runs", "database", database)
 			return d.Run(cmd.Context())
 		},

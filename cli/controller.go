@@ -16,8 +16,10 @@ func controllerCommand(app *App) *cobra.Command {
 		Short: "Run the controller",
 		Long: `Runs the controller until it gets SIGINT or SIGTERM. Stopping it leaves the
 rules in the switches, so that established traffic goes on; a controller that is
-started again finds them. SIGHUP has it read its configuration again: log.level takes
-effect, and the log names what needs a restart; a bad file changes nothing.
+started again finds them. SIGHUP has it read its configuration again: log.level, the
+API's token, network.hosts.pinned, qos.critical and the classes, pools and devices of
+handover take effect, and the log names what needs a restart; a bad file changes
+nothing.
 
 Without a configuration it listens on loopback only: for switches on port 6653,
 for the API on port 8080, with a token that it makes and writes into its data
@@ -31,15 +33,16 @@ folder.`,
 			if err != nil {
 				return err
 			}
-			log, stop, err := startLog(cmd.Context(), app.Err, cfg, func(c *config.Controller) config.Log { return c.Log }, func() (*config.Controller, error) { return config.LoadController(flags.sources()) })
+			r, err := newRunning(app.Err, cfg, func() (*config.Controller, error) { return config.LoadController(flags.sources()) })
 			if err != nil {
 				return err
 			}
-			defer stop()
-			c, err := controller.New(cmd.Context(), controller.Options{Config: cfg, Log: log})
+			defer r.stop()
+			c, err := controller.New(cmd.Context(), controller.Options{Config: cfg, Log: r.log})
 			if err != nil {
 				return fmt.Errorf("start the %w", err)
 			}
+			r.reloads(cmd.Context(), c.Reload)
 			return c.Run(cmd.Context())
 		},
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -10,49 +11,101 @@ import (
 	"syscall"
 
 	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/controller"
 )
 
-// logReloaded is the setting that takes effect at once.
-const logReloaded = "log.level"
-
-// startLog makes the log of a program that goes on running, and has SIGHUP read the
-// program's configuration again: the level of the log takes effect at once, and what else
-// has changed is named, since it needs a restart. (Certificates are read again by
-// themselves.) A configuration that is refused changes nothing. stop ends this.
-func startLog[T any](ctx context.Context, w io.Writer, cfg *T, of func(*T) config.Log, load func() (*T, error)) (log *slog.Logger, stop func(), err error) {
-	log, level, err := newLeveledLogger(w, of(cfg))
-	if err != nil {
-		return nil, nil, err
-	}
-	return log, onHangup(ctx, func() {
-		next, err := load()
-		if err == nil {
-			err = level.UnmarshalText([]byte(of(next).Level))
-		}
-		if err != nil {
-			log.Error("the configuration was not read again, nothing has changed", "error", err)
-			return
-		}
-		log.Info("the configuration was read again", "log_level", level.Level(), "changed_but_needs_a_restart", config.Changed(cfg, next, logReloaded))
-	}), nil
+// hangups are SIGHUPs, which end the process no more from catchHangups on. Before serve
+// one is remembered.
+type hangups struct {
+	signals chan os.Signal
+	cancel  context.CancelFunc
+	watcher sync.WaitGroup
 }
 
-// onHangup calls f after each SIGHUP, which ends the process no more, until stop is called
-// or ctx ends.
-func onHangup(ctx context.Context, f func()) (stop func()) {
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	ctx, cancel := context.WithCancel(ctx)
-	var watcher sync.WaitGroup
-	watcher.Go(func() {
+func catchHangups() *hangups {
+	h := &hangups{signals: make(chan os.Signal, 1), cancel: func() {}}
+	signal.Notify(h.signals, syscall.SIGHUP)
+	return h
+}
+
+// serve calls f after each SIGHUP, one at a time, until stop is called or ctx ends.
+func (h *hangups) serve(ctx context.Context, f func(context.Context)) {
+	ctx, h.cancel = context.WithCancel(ctx)
+	h.watcher.Go(func() {
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-hangups:
-				f()
+			case <-h.signals:
+				f(ctx)
 			}
 		}
 	})
-	return func() { cancel(); watcher.Wait(); signal.Stop(hangups) }
+}
+
+func (h *hangups) stop() {
+	h.cancel()
+	h.watcher.Wait()
+	signal.Stop(h.signals)
+}
+
+// settings are a configuration of type T that can be read again while the program runs.
+type settings[T any] interface {
+	Logging() config.Log
+	// Adopt returns what is in force once next has been read.
+	Adopt(next T) T
+}
+
+// running is a program that goes on running, with its log and the configuration in force,
+// which SIGHUP has read again.
+type running[T settings[T]] struct {
+	*hangups
+	log   *slog.Logger
+	level *slog.LevelVar
+	cfg   T
+	load  func() (T, error)
+}
+
+// newRunning makes the program's log. From now on SIGHUP ends it no more.
+func newRunning[T settings[T]](w io.Writer, cfg T, load func() (T, error)) (*running[T], error) {
+	log, level, err := newLeveledLogger(w, cfg.Logging())
+	if err != nil {
+		return nil, err
+	}
+	return &running[T]{catchHangups(), log, level, cfg, load}, nil
+}
+
+// reloads has each SIGHUP read the configuration again. What takes effect without a
+// restart does, by take, if there is more of it than the level of the log; what else has
+// changed is named. (Certificates are read again by themselves.) A configuration that is
+// refused, by load or by take, changes nothing.
+func (r *running[T]) reloads(ctx context.Context, take func(context.Context, T) error) {
+	r.serve(ctx, func(ctx context.Context) {
+		next, err := r.load()
+		if err != nil {
+			r.refused(err)
+			return
+		}
+		now := r.cfg.Adopt(next)
+		if take != nil {
+			err = take(ctx, now)
+		}
+		if err != nil && !errors.Is(err, controller.ErrPartly) {
+			r.refused(err)
+			return
+		}
+		if levelErr := r.level.UnmarshalText([]byte(now.Logging().Level)); levelErr != nil {
+			err = errors.Join(err, levelErr)
+		}
+		if err != nil {
+			r.log.Error("the configuration was read again, and not all of it has taken effect", "error", err)
+			return
+		}
+		r.cfg = now
+		r.log.Info("the configuration was read again", "log_level", r.level.Level(), "changed_but_needs_a_restart", config.Changed(now, next))
+	})
+}
+
+func (r *running[T]) refused(err error) {
+	r.log.Error("the configuration was not read again, nothing has changed", "error", err)
 }

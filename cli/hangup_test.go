@@ -28,6 +28,9 @@ func launch(t *testing.T, args ...string) *program {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, binary, args...)
+	if os.Geteuid() == 0 && args[0] == "mobile" { // which changes interfaces
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	}
 	pipe, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -41,12 +44,13 @@ func launch(t *testing.T, args ...string) *program {
 // until reads its log up to a line that says so, and returns that.
 func (p *program) until(want string) string {
 	p.t.Helper()
+	last := ""
 	for p.log.Scan() {
-		if strings.Contains(p.log.Text(), want) {
-			return p.log.Text()
+		if last = p.log.Text(); strings.Contains(last, want) {
+			return last
 		}
 	}
-	p.t.Fatalf("the program has ended and not said %q: %v", want, p.cmd.Wait())
+	p.t.Fatalf("the program has ended and not said %q, but %q: %v", want, last, p.cmd.Wait())
 	return ""
 }
 

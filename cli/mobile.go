@@ -56,12 +56,13 @@ again. What a daemon has left that was killed is put back first.`,
 			if err != nil {
 				return err
 			}
-			log, stop, err := startLog(cmd.Context(), app.Err, cfg, func(c *config.Mobile) config.Log { return c.Log }, func() (*config.Mobile, error) { return config.LoadMobile(flags.sources()) })
+			r, err := newRunning(app.Err, cfg, func() (*config.Mobile, error) { return config.LoadMobile(flags.sources()) })
 			if err != nil {
 				return err
 			}
-			defer stop()
-			m, err := mobileConfig(cfg, log, true)
+			defer r.stop()
+			r.reloads(cmd.Context(), nil)
+			m, err := mobileConfig(cfg, r.log, true)
 			if err != nil {
 				return err
 			}

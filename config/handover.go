@@ -15,8 +15,8 @@ import (
 )
 
 // Handover says how the handover service works. Classes, pools and devices may
-// also be given by the API; those that stand here replace, at each start, what the
-// store has under the same name, and are not changed by the API. What stood here
+// also be given by the API; those that stand here replace, at each start and
+// reload, what the store has under the same name, and are not changed by the API. What stood here
 // before and does no more is withdrawn.
 type Handover struct {
 	Enabled bool   `yaml:"enabled" doc:"Off: the service and its part of the API do not exist."`

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-net/sluice/api"
@@ -57,6 +58,10 @@ type Controller struct {
 	listener  net.Listener
 	services  []Service
 	databases *databases // nil without databases of switches
+	// reloads are how the parts take another configuration, in this order; inForce is the
+	// last one that all have taken.
+	reloads []prepare
+	inForce atomic.Pointer[config.Controller]
 }
 
 // New builds a controller: when it returns, everything that can be refused has
@@ -86,6 +91,8 @@ func New(ctx context.Context, o Options) (_ *Controller, err error) {
 	if err := c.makeServices(); err != nil {
 		return nil, err
 	}
+	c.reloads = append(c.reloads, c.reloadPinned, c.reloadToken) // a token may be made: last
+	c.inForce.Store(c.cfg)
 	return c, nil
 }
 
@@ -230,20 +237,29 @@ func (c *Controller) register() {
 	}})
 }
 
-// auth reads or makes the token, and sets up TLS where it is configured.
-func (c *Controller) auth() (api.Auth, error) {
-	file := c.cfg.API.TokenFile
+// tokens reads or makes the token that a configuration names.
+func (c *Controller) tokens(cfg *config.Controller) ([]api.Token, error) {
+	file := cfg.API.TokenFile
 	if file == "" {
-		file = filepath.Join(c.cfg.DataDir, "token")
+		file = filepath.Join(cfg.DataDir, "token")
 	}
 	token, made, err := api.LoadToken("file", file)
 	if err != nil {
-		return api.Auth{}, fmt.Errorf("controller: %w", err)
+		return nil, err
 	}
 	if made {
 		c.log.Info("a token for the API has been made", "file", file)
 	}
-	auth := api.Auth{Tokens: []api.Token{token}, OpenReads: c.cfg.API.OpenReads, ClientCerts: c.cfg.API.TLS.CA != "", Roles: c.cfg.API.TLS.Roles}
+	return []api.Token{token}, nil
+}
+
+// auth has the tokens, and sets up TLS where it is configured.
+func (c *Controller) auth() (api.Auth, error) {
+	tokens, err := c.tokens(c.cfg)
+	if err != nil {
+		return api.Auth{}, fmt.Errorf("controller: %w", err)
+	}
+	auth := api.Auth{Tokens: tokens, OpenReads: c.cfg.API.OpenReads, ClientCerts: c.cfg.API.TLS.CA != "", Roles: c.cfg.API.TLS.Roles}
 	if ca := c.cfg.API.TLS.CA; ca != "" {
 		revocations, err := pki.NewRevocations(ca)
 		if err != nil {

@@ -1,9 +1,11 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
+	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/pki"
@@ -18,10 +20,7 @@ func newHandover(c *Controller) (Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("handover: %w", err)
 	}
-	settings, faults := c.cfg.Handover.Settings()
-	for _, f := range faults {
-		err = errors.Join(err, fmt.Errorf("handover.%s: %v: want %s", f.Field, f.Value, f.Want))
-	}
+	settings, err := handoverSettings(c.cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -40,5 +39,25 @@ func newHandover(c *Controller) (Service, error) {
 	c.net.AddHandler(plugin.HandlerPriority, s)
 	c.net.Subscribe(s.NetworkChanged)
 	c.net.KeepHosts(s.Keeps)
+	c.reloads = append(c.reloads, func(ctx context.Context, next *config.Controller) (func(context.Context) error, error) {
+		settings, err := handoverSettings(next)
+		if err = errors.Join(err, awaitLoaded(ctx, plugin.Name, s.Loaded())); err != nil {
+			return nil, err
+		}
+		if err := s.Fits(ctx, settings.Definitions); err != nil {
+			return nil, fmt.Errorf("handover: %w", err)
+		}
+		return func(ctx context.Context) error { return s.Reconfigure(ctx, settings.Definitions) }, nil
+	})
 	return s, nil
+}
+
+// handoverSettings are those of a configuration.
+func handoverSettings(c *config.Controller) (plugin.Settings, error) {
+	settings, faults := c.Handover.Settings()
+	var err error
+	for _, f := range faults {
+		err = errors.Join(err, fmt.Errorf("handover.%s: %v: want %s", f.Field, f.Value, f.Want))
+	}
+	return settings, err
 }

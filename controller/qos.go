@@ -1,9 +1,11 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
+	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/qos/bandwidth"
 	"github.com/sluice-net/sluice/qos/plugin"
@@ -32,11 +34,7 @@ func newQoS(c *Controller) (Service, error) {
 
 // newCritical makes the part of the service that places critical flows.
 func (c *Controller) newCritical(fabric bandwidth.Fabric, book *reserve.Book) (*bandwidth.Service, error) {
-	definitions, faults := c.cfg.QoS.Definitions()
-	var err error
-	for _, f := range faults {
-		err = errors.Join(err, fmt.Errorf("critical.%s: %v: want %s", f.Field, f.Value, f.Want))
-	}
+	definitions, err := criticalOf(c.cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -54,5 +52,26 @@ func (c *Controller) newCritical(fabric bandwidth.Fabric, book *reserve.Book) (*
 		return nil, err
 	}
 	c.net.AddHandler(bandwidth.HandlerPriority, s)
+	c.reloads = append(c.reloads, func(ctx context.Context, next *config.Controller) (func(context.Context) error, error) {
+		definitions, err := criticalOf(next)
+		err = errors.Join(err, awaitLoaded(ctx, plugin.Name, s.Ready()))
+		if err == nil {
+			err = s.Fits(definitions)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("qos: %w", err)
+		}
+		return func(ctx context.Context) error { return s.Reconfigure(ctx, definitions) }, nil
+	})
 	return s, nil
+}
+
+// criticalOf are the definitions of critical traffic in a configuration.
+func criticalOf(c *config.Controller) ([]*bandwidth.Definition, error) {
+	definitions, faults := c.QoS.Definitions()
+	var err error
+	for _, f := range faults {
+		err = errors.Join(err, fmt.Errorf("critical.%s: %v: want %s", f.Field, f.Value, f.Want))
+	}
+	return definitions, err
 }

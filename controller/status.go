@@ -84,9 +84,9 @@ func (c *Controller) registerStatus() {
 		func(context.Context, *struct{}) (*struct{ Body Status }, error) {
 			return &struct{ Body Status }{c.status()}, nil
 		})
-	huma.Register(c.api.Huma(), op("config", "/config", "The configuration that the controller was started with, secrets hidden"),
+	huma.Register(c.api.Huma(), op("config", "/config", "The configuration in force, secrets hidden"),
 		func(context.Context, *struct{}) (*struct{ Body any }, error) {
-			return &struct{ Body any }{config.Plain(c.cfg)}, nil
+			return &struct{ Body any }{config.Plain(c.inForce.Load())}, nil
 		})
 }
 

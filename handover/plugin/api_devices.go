@@ -122,11 +122,9 @@ func (s *Service) putDevice(ctx context.Context, in *putDeviceInput) (*body[Devi
 	if len(faults) > 0 {
 		return nil, refuse(faults)
 	}
-	err := s.lanes.do(ctx, in.ID, func(ctx context.Context) error { return s.register(ctx, d) })
-	if err != nil {
+	if err := s.live().PutDevice(ctx, d); err != nil {
 		return nil, answerChange(err, "devices", "path.id", in.ID)
 	}
-	s.publish("device-changed", map[string]any{"device": in.ID})
 	d, _ = s.registry.Device(in.ID)
 	return &body[DeviceInfo]{s.deviceInfo(d)}, nil
 }

@@ -85,10 +85,9 @@ func (s *Service) putClass(ctx context.Context, in *putClassInput) (*body[ClassI
 	if len(faults) > 0 {
 		return nil, refuse(faults)
 	}
-	if err := s.registry.PutClass(ctx, c); err != nil {
+	if err := s.live().PutClass(ctx, c); err != nil {
 		return nil, answerChange(err, "classes", "path.name", in.Name)
 	}
-	s.publish("class-changed", map[string]any{"class": in.Name})
 	c, _ = s.registry.Class(in.Name)
 	return &body[ClassInfo]{classInfo(c)}, nil
 }
@@ -119,11 +118,9 @@ func (s *Service) putPool(ctx context.Context, in *putPoolInput) (*body[PoolInfo
 	if len(faults) > 0 {
 		return nil, refuse(faults)
 	}
-	if err := s.registry.PutPool(ctx, p); err != nil {
+	if err := s.live().PutPool(ctx, p); err != nil {
 		return nil, answerChange(err, "pools", "path.name", in.Name)
 	}
-	s.refreshView()
-	s.publish("pool-changed", map[string]any{"pool": in.Name})
 	p, _ = s.registry.Pool(in.Name)
 	for _, u := range s.registry.Usage() {
 		if u.Pool == in.Name {

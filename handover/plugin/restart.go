@@ -30,7 +30,7 @@ func (s *Service) load(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.configure(ctx); err != nil || s.domain == nil {
+	if err := s.configure(ctx, s.registry, s.settings.Definitions); err != nil || s.domain == nil {
 		return err
 	}
 	return s.domain.Restore(ctx)

@@ -85,6 +85,10 @@ type Service struct {
 	// loaded is closed when the registry has been loaded.
 	loaded chan struct{}
 
+	// configured is what of the registry stands in the configuration; until loaded is
+	// closed it belongs to Run, then to who reconfigures.
+	configured Definitions
+
 	// links are the links as they are stored; they belong to Run.
 	links []ends
 

@@ -41,18 +41,22 @@ type Cell struct {
 	Interface int
 }
 
+// Definitions are classes, pools and devices of the configuration. They replace those of
+// the same name in the store, and are changed by nobody. Those that stood there before
+// and do no more are withdrawn.
+type Definitions struct {
+	Classes []registry.Class
+	Pools   []registry.Pool
+	Devices []registry.Device
+}
+
 // Settings are the roots of the service, from the controller's configuration.
 // What an operator changes while it runs is in the registry.
 type Settings struct {
 	// Domain is our own name towards neighbours.
 	Domain string
 	Roots  []Root
-	// Classes, pools and devices of the configuration replace those of the same
-	// name in the store, and are changed by nobody. Those that stood there before and
-	// do no more are withdrawn.
-	Classes []registry.Class
-	Pools   []registry.Pool
-	Devices []registry.Device
+	Definitions
 
 	Neighbours []domain.Neighbour
 	Timing     domain.Timing

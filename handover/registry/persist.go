@@ -11,11 +11,12 @@ import (
 
 // Keys in the store.
 const (
-	keyClass   = "handover/classes/"
-	keyPool    = "handover/pools/"
-	keyDevice  = "handover/devices/"
-	keyLease   = "handover/leases/"
-	keyDecline = "handover/declined/"
+	keys       = "handover/"
+	keyClass   = keys + "classes/"
+	keyPool    = keys + "pools/"
+	keyDevice  = keys + "devices/"
+	keyLease   = keys + "leases/"
+	keyDecline = keys + "declined/"
 )
 
 // storeTimeout bounds each write.

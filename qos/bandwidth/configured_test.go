@@ -2,6 +2,7 @@ package bandwidth
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
@@ -62,5 +63,52 @@ func TestConfiguredDefinitionGoes(t *testing.T) {
 		if kept, err := w.store.List(t.Context(), flowPrefix); err != nil || len(kept) != 0 {
 			t.Errorf("%d flows are stored, %v", len(kept), err)
 		}
+	}
+}
+
+// What changes in the configuration while the service runs ends its flows, and what does
+// not goes on.
+func TestReconfigure(t *testing.T) {
+	w := newWorld(t)
+	define := func(name string, rate int64, port string) *Definition {
+		d, faults := Spec{Name: name, Rate: rate, Match: match.Flow{TCPDst: match.Text(port)}}.Parse()
+		if len(faults) > 0 {
+			t.Fatal(faults)
+		}
+		return d
+	}
+	reconfigure := func(configured ...*Definition) (definitions, flows int) {
+		t.Helper()
+		if err := w.Fits(configured); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Reconfigure(t.Context(), configured); err != nil {
+			t.Fatal(err)
+		}
+		return len(w.Definitions()), len(w.Flows())
+	}
+	if err := w.Withdraw(t.Context(), "bulk"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Define(t.Context(), define("made", mbit, "5009")); err != nil {
+		t.Fatal(err)
+	}
+	if d, _ := reconfigure(define("bulk", 10*mbit, "5001")); d != 2 {
+		t.Fatalf("%d definitions", d)
+	}
+	if f := w.placed([2]int{1, 1}, [2]int{4, 1}, 1); f.State != StateAccepted {
+		t.Fatalf("%+v", f)
+	}
+	if d, f := reconfigure(define("bulk", 10*mbit, "5001"), define("new", mbit, "5002")); d != 3 || f != 1 {
+		t.Errorf("beside a new one: %d definitions, %d flows", d, f)
+	}
+	if d, f := reconfigure(define("bulk", 5*mbit, "5001")); d != 2 || f != 0 || len(w.book.Promises()) != 0 {
+		t.Errorf("changed: %d definitions, %d flows, %v", d, f, w.book.Promises())
+	}
+	if d, _ := reconfigure(); d != 1 || w.Definitions()[0].Name != "made" {
+		t.Errorf("withdrawn: %+v", w.Definitions())
+	}
+	if err := w.Fits(slices.Repeat([]*Definition{define("new", mbit, "5002")}, MaxDefinitions)); !errors.Is(err, ErrTooMany) {
+		t.Errorf("one too many: %v", err)
 	}
 }

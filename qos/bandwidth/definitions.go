@@ -25,18 +25,18 @@ func (s *Service) Define(ctx context.Context, d *Definition) error {
 	s.changes.Lock()
 	defer s.changes.Unlock()
 	s.mu.Lock()
-	_, there := s.index(d.Name)
+	i, there := s.index(d.Name)
 	n := len(s.definitions)
 	s.mu.Unlock()
 	switch {
-	case there && s.configured(d.Name):
+	case there && s.definitions[i].Configured:
 		return ErrConfigured
 	case there:
 		return ErrExists
 	case n >= MaxDefinitions:
 		return ErrTooMany
 	}
-	if err := s.storeDefinition(ctx, d, false); err != nil {
+	if err := s.storeDefinition(ctx, d); err != nil {
 		return err
 	}
 	s.add(d)
@@ -56,27 +56,35 @@ func (s *Service) Withdraw(ctx context.Context, name string) error {
 	switch {
 	case !there:
 		return ErrUnknown
-	case s.configured(name):
+	case s.definitions[i].Configured: // s.changes is locked
 		return ErrConfigured
 	}
 	if err := s.store.Delete(ctx, definitionKey(name)); err != nil {
 		return err
 	}
+	over := s.remove(name)
+	s.refreshView()
+	s.applyPunts(context.WithoutCancel(ctx))
+	each(over, func(f *flow) { s.end(f, "its definition was withdrawn") })
+	s.publish("critical-removed", map[string]any{"name": name, "flows": len(over)})
+	return nil
+}
+
+// remove takes a definition out and returns its flows, which are over. Those that are
+// being placed are given up.
+func (s *Service) remove(name string) (over []*flow) {
 	s.mu.Lock()
-	s.definitions = slices.Delete(slices.Clone(s.definitions), i, i+1)
-	var over []*flow
+	defer s.mu.Unlock()
+	if i, there := s.index(name); there {
+		s.definitions = slices.Delete(slices.Clone(s.definitions), i, i+1)
+	}
 	for _, f := range s.flows {
 		if f.definition == name {
 			f.cancel()
 			over = append(over, f)
 		}
 	}
-	s.mu.Unlock()
-	s.refreshView()
-	s.applyPunts(context.WithoutCancel(ctx))
-	each(over, func(f *flow) { s.end(f, "its definition was withdrawn") })
-	s.publish("critical-removed", map[string]any{"name": name, "flows": len(over)})
-	return nil
+	return over
 }
 
 // index finds a definition by its name. The lock is held.
@@ -92,17 +100,6 @@ func (s *Service) add(d *Definition) {
 	if !there {
 		s.definitions = slices.Insert(slices.Clone(s.definitions), i, d)
 	}
-}
-
-// replace enters a definition that is configured, in the place of one of its name.
-func (s *Service) replace(d *Definition) {
-	s.mu.Lock()
-	i, there := s.index(d.Name)
-	if there {
-		s.definitions = slices.Delete(slices.Clone(s.definitions), i, i+1)
-	}
-	s.mu.Unlock()
-	s.add(d)
 }
 
 // refreshView publishes the definitions for the packet-in handler.
@@ -143,11 +140,6 @@ func (s *Service) repeatPunts(ctx context.Context) {
 	}
 }
 
-// configured says whether a definition stands in the configuration.
-func (s *Service) configured(name string) bool {
-	return slices.ContainsFunc(s.fixed, func(d *Definition) bool { return d.Name == name })
-}
-
 // DefinitionInfo is a definition as the API shows it.
 type DefinitionInfo struct {
 	Spec
@@ -160,7 +152,7 @@ func (s *Service) Definitions() []DefinitionInfo {
 	defer s.mu.Unlock()
 	out := []DefinitionInfo{}
 	for _, d := range s.definitions {
-		out = append(out, DefinitionInfo{d.Spec, api.Origin(s.configured(d.Name))})
+		out = append(out, DefinitionInfo{d.Spec, api.Origin(d.Configured)})
 	}
 	return out
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -27,8 +26,8 @@ type storedDefinition struct {
 	Configured bool `json:"configured,omitempty"`
 }
 
-func (s *Service) storeDefinition(ctx context.Context, d *Definition, configured bool) error {
-	return store.PutJSON(ctx, s.store, definitionKey(d.Name), storedDefinition{d.Spec, configured})
+func (s *Service) storeDefinition(ctx context.Context, d *Definition) error {
+	return store.PutJSON(ctx, s.store, definitionKey(d.Name), storedDefinition{d.Spec, d.Configured})
 }
 
 // stored is a flow as the store keeps it.
@@ -105,8 +104,8 @@ func (s *Service) load(ctx context.Context) error {
 	return nil
 }
 
-// loadDefinitions reads what has been defined by the API, and takes what is configured in
-// the place of what was.
+// loadDefinitions reads what has been defined, and takes what is configured in the place
+// of what was.
 func (s *Service) loadDefinitions(ctx context.Context) error {
 	definitions, err := s.store.List(ctx, definitionPrefix)
 	if err != nil {
@@ -117,24 +116,20 @@ func (s *Service) loadDefinitions(ctx context.Context) error {
 		if err := json.Unmarshal(e.Value, &r); err != nil {
 			return fmt.Errorf("stored definition %s: %w", e.Key, err)
 		}
-		if r.Configured {
-			if !slices.ContainsFunc(s.fixed, func(d *Definition) bool { return d.Name == r.Name }) {
-				s.log.Info("a definition is not configured any more", "definition", r.Name)
-				err = errors.Join(err, s.store.Delete(ctx, e.Key))
-			}
-			continue
-		}
 		d, faults := r.Parse()
-		if len(faults) > 0 {
+		switch {
+		case len(faults) == 0:
+			d.Configured = r.Configured
+			s.add(d)
+		case r.Configured: // if it is still configured, it is stored anew
+			if err := s.store.Delete(ctx, e.Key); err != nil {
+				return err
+			}
+		default:
 			s.log.Error("a stored definition is not accepted any more", "key", e.Key, "faults", faults)
-			continue
 		}
-		s.add(d)
 	}
-	for _, d := range s.fixed {
-		err = errors.Join(err, s.storeDefinition(ctx, d, true))
-		s.replace(d)
-	}
+	_, err = s.configure(ctx, s.fixed) // no flow has been read yet
 	return err
 }
 

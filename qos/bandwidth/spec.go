@@ -34,6 +34,9 @@ type Spec struct {
 // Definition is a Spec that has been checked.
 type Definition struct {
 	Spec
+	// Configured says that it stands in the configuration.
+	Configured bool
+
 	Reverse uint64
 	Idle    time.Duration
 	Matches []openflow.Match

@@ -1,0 +1,41 @@
+package config
+
+// Adopt returns the configuration that is in force once next has been read: c, with what
+// of next takes effect without a restart. A service that runs, and is to run no more,
+// keeps its definitions until the restart that this takes.
+func (c *Controller) Adopt(next *Controller) *Controller {
+	now := *c
+	now.Log.Level = next.Log.Level
+	now.API.TokenFile = next.API.TokenFile
+	now.Network.Hosts.Pinned = next.Network.Hosts.Pinned
+	if c.Handover.Enabled && next.Handover.Enabled {
+		now.Handover.Classes, now.Handover.Pools, now.Handover.Devices = next.Handover.Classes, next.Handover.Pools, next.Handover.Devices
+	}
+	if c.QoS.Enabled && next.QoS.Enabled {
+		now.QoS.Critical = next.QoS.Critical
+	}
+	return &now
+}
+
+// Adopt is the same for an agent.
+func (a *Agent) Adopt(next *Agent) *Agent {
+	now := *a
+	now.Log.Level = next.Log.Level
+	return &now
+}
+
+// Adopt is the same for a mobile device.
+func (m *Mobile) Adopt(next *Mobile) *Mobile {
+	now := *m
+	now.Log.Level = next.Log.Level
+	return &now
+}
+
+// Logging is what is logged, and how.
+func (c *Controller) Logging() Log { return c.Log }
+
+// Logging is what is logged, and how.
+func (a *Agent) Logging() Log { return a.Log }
+
+// Logging is what is logged, and how.
+func (m *Mobile) Logging() Log { return m.Log }
