@@ -152,12 +152,8 @@ func (s *Service) rerouteSide(ctx context.Context, ss *session, r agentapi.Role)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	client, server, err := next.rules(s.fabric.CanSet)
+	rules, err := next.rulesOf(r, s.fabric.CanSet)
 	if err == nil {
-		rules := client
-		if r == agentapi.RoleServer {
-			rules = server
-		}
 		ss.changing.Lock()
 		defer ss.changing.Unlock()
 		s.mu.Lock()
@@ -166,6 +162,7 @@ func (s *Service) rerouteSide(ctx context.Context, ss *session, r agentapi.Role)
 		if !live {
 			return
 		}
+		rules = append(rules, s.silence(ss, r, rules)...)
 		err = s.rules.Apply(ctx, ss.key(r), rule.Program{Rules: rules}, rule.ApplyOptions{})
 	}
 	if err != nil {
@@ -178,6 +175,27 @@ func (s *Service) rerouteSide(ctx context.Context, ss *session, r agentapi.Role)
 	s.metrics.reroutes.Inc()
 	s.publish("session-rerouted", map[string]any{"session": ss.id, "side": r, "path": hops(next.side(r).Path)})
 	s.log.Info("session has a new way", "session", ss.id, "side", r, "path", hops(next.side(r).Path))
+}
+
+// silence are rules that drop what an end host and its agent go on sending where they
+// were: whoever is believed to have moved and has not would otherwise speak to the other
+// end host itself, in segments that mean nothing there, and be reset.
+func (s *Service) silence(ss *session, r agentapi.Role, next []network.Rule) []network.Rule {
+	s.mu.Lock()
+	before := ss.layout
+	s.mu.Unlock()
+	was, err := before.rulesOf(r, s.fabric.CanSet)
+	if err != nil {
+		return nil // the switches of then cannot do that any more, and do nothing
+	}
+	var drops []network.Rule
+	for _, entry := range []network.Rule{was[len(was)/2-1], was[len(was)-1]} {
+		taken := slices.ContainsFunc(next, func(x network.Rule) bool { return x.Switch == entry.Switch && x.Key() == entry.Key() })
+		if entry.Actions = nil; !taken {
+			drops = append(drops, entry)
+		}
+	}
+	return drops
 }
 
 // nextLayout is the session's layout with one side brought up to date, and

@@ -339,6 +339,12 @@ func TestReroute(t *testing.T) {
 	want.ClientSide.Path = []network.Hop{hop(3, 7, 1), hop(1, 8, portX)}
 	want.ClientSide.PuntsSYN = true
 	client, _ := bothSides(t, want, everything)
+	before := figure()
+	before.ClientSide.PuntsSYN = true
+	was, _ := bothSides(t, before, everything)
+	silenced := was[len(was)-1] // what it sends where it was goes nowhere
+	silenced.Actions = nil
+	client = append(client, silenced)
 	id := b.x.only(t)
 	b.eventually("rules follow the client", func() bool {
 		rules := b.net.snapshot()["session/"+id.String()+"/client"]

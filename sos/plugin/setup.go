@@ -310,6 +310,16 @@ func (l *Layout) rules(can Capable) (client, server []network.Rule, err error) {
 	return client, server, checkDisjoint(slices.Concat(client, server))
 }
 
+// rulesOf are those of one side: towards the end host and towards the agent, each from
+// its end to where packets come in.
+func (l *Layout) rulesOf(r agentapi.Role, can Capable) ([]network.Rule, error) {
+	client, server, err := l.rules(can)
+	if r == agentapi.RoleServer {
+		return server, err
+	}
+	return client, err
+}
+
 func (l *Layout) side(r agentapi.Role) *Side {
 	if r == agentapi.RoleClient {
 		return &l.ClientSide
