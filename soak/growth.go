@@ -3,7 +3,6 @@ package soak
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/experiment/stage"
@@ -104,10 +103,10 @@ func (g *growth) checks() (all []check) {
 			continue
 		}
 		first, last := s[:third], s[len(s)-third:]
-		// Goroutines at a moment depend on the sessions at it: the median. What a heap
-		// holds beside garbage shows right after a collection: the least.
-		g1, g2 := middle(first), middle(last)
-		h1, h2 := least(first), least(last)
+		// Goroutines at a moment depend on the sessions at it, and heaps on garbage: the
+		// least of each is what stays, and what leaks stays.
+		g1, g2 := least(first, sample.running), least(last, sample.running)
+		h1, h2 := least(first, sample.live), least(last, sample.live)
 		c.holds = g2 <= g1*goroutineSlack+goroutineMore && h2 <= h1*heapSlack+heapMore
 		c.found = fmt.Sprintf("%.0f to %.0f goroutines, heap %.1f to %.1f MB, resident %.0f MB", g1, g2, h1/1e6, h2/1e6, last[third-1].resident/1e6)
 		all = append(all, c)
@@ -115,21 +114,14 @@ func (g *growth) checks() (all []check) {
 	return all
 }
 
-// middle is the median of goroutines.
-func middle(s []sample) float64 {
-	values := make([]float64, len(s))
-	for i := range s {
-		values[i] = s[i].goroutines
-	}
-	slices.Sort(values)
-	return values[len(values)/2]
-}
+func (s sample) running() float64 { return s.goroutines }
+func (s sample) live() float64    { return s.heap }
 
-// least is the least heap.
-func least(s []sample) float64 {
-	values := make([]float64, len(s))
-	for i := range s {
-		values[i] = s[i].heap
+// least is the least of what is read of the samples.
+func least(s []sample, read func(sample) float64) float64 {
+	m := read(s[0])
+	for _, v := range s[1:] {
+		m = min(m, read(v))
 	}
-	return slices.Min(values)
+	return m
 }
