@@ -2,6 +2,7 @@ package soak
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
-	"github.com/sluice-net/sluice/openflow"
 )
 
 // part is the service whose hosts and switches something belongs to. The
@@ -120,11 +120,12 @@ func pins(l *lab.Lab) (string, error) {
 			continue
 		}
 		host, sw := l.Host(link.A.Node), l.Switch(link.B.Node)
+		mac := host.MAC()
 		port, err := sw.Port(link.Name)
 		if err != nil {
 			return "", err
 		}
-		text += fmt.Sprintf("      %v: {mac: \"%v\", switch: %016x, port: %d}\n", host.Addr(), openflow.MAC(host.MAC()), sw.DPID(), port)
+		text += fmt.Sprintf("      %v: {mac: \"%v\", switch: %016x, port: %d}\n", host.Addr(), net.HardwareAddr(mac[:]), sw.DPID(), port)
 	}
 	return text, nil
 }
