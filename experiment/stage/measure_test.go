@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // here runs programs on this machine, without a lab.
@@ -35,16 +37,30 @@ func TestParseIperf(t *testing.T) {
 	}
 }
 
-func TestParseStat(t *testing.T) {
-	got, err := parseStat("42 (a) b) (c) R 1 1 1 0 -1 0 0 0 0 0 120 30 0 0 20 0")
-	if err != nil || got != 1500*time.Millisecond {
-		t.Errorf("parseStat gives %v, %v; want 1.5s", got, err)
+// TestCPUTime holds the CPU clock against what the kernel tells a process of itself.
+func TestCPUTime(t *testing.T) {
+	used := func() time.Duration {
+		var u unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
-	if _, err := parseStat("42 (a) R 1"); err == nil {
-		t.Error("a line that is too short is accepted")
+	before := used()
+	for used() < before+20*time.Millisecond {
+		continue
 	}
-	if own, err := CPUTime(os.Getpid()); err != nil || own < 0 {
-		t.Errorf("own CPU time is %v, %v", own, err)
+	least := used()
+	got, err := CPUTime(os.Getpid())
+	if most := used() + 2*time.Microsecond; err != nil || got < least || got > most { // those are whole microseconds, of each mode
+		t.Errorf("own CPU time is %v, %v; want %v to %v", got, err, least, most)
+	}
+	child := exec.Command("true")
+	if err := child.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := CPUTime(child.Process.Pid); err == nil {
+		t.Errorf("a process that has ended used %v", got)
 	}
 }
 
