@@ -26,6 +26,8 @@ const (
 	silenceBefore = time.Second
 	// silenceAfter is how long traffic is watched after the device has moved.
 	silenceAfter = 1500 * time.Millisecond
+	// silenceSettled is how long after a radio's return the device is idle.
+	silenceSettled = 5 * time.Second
 )
 
 func handoverSilence() Experiment {
@@ -259,9 +261,13 @@ func (rig *silenceRig) back(ctx context.Context) error {
 	})
 }
 
-// idleCPU is what the daemon needs while nothing runs, in percent of a core.
+// idleCPU is what the daemon needs while nothing runs, in percent of a core. Idle begins
+// when what followed the radio's return (leases, addresses, its first probes) is over.
 func (rig *silenceRig) idleCPU(ctx context.Context, lasts time.Duration) (float64, error) {
 	if err := rig.back(ctx); err != nil {
+		return 0, err
+	}
+	if err := tasks.Sleep(ctx, silenceSettled); err != nil {
 		return 0, err
 	}
 	meter, err := startCPUMeter(rig.mobile.PID())
