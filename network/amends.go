@@ -14,7 +14,8 @@ import (
 
 // amends put right what was believed too soon: whoever was said to have moved, or has lost
 // an address, is asked again where it was. One that could not answer in time, since its
-// switch was away or stood still, claims its own by answering then.
+// switch was away or stood still, claims its own by answering then: at once when its switch
+// is there again.
 type amends struct {
 	mu   sync.Mutex
 	open []*amend
@@ -28,8 +29,10 @@ type amend struct {
 	hosts.Doubt
 	by    PortRef // where who claimed it stands
 	lost  bool    // an address
-	since time.Time
+	begun time.Time
+	since time.Time // the questions count from then
 	asked int
+	away  bool // it could not be asked when it was looked at last
 }
 
 var (
@@ -38,6 +41,10 @@ var (
 	// amendEvery is how often is looked whether one is due.
 	amendEvery = 250 * time.Millisecond
 )
+
+// amendsWait is for how long a host is waited for that cannot be asked: as long as its
+// switch's hosts are kept.
+const amendsWait = time.Minute
 
 const (
 	// Bounds of the hosts that are to be asked at once: in all, and because of claims at
@@ -68,7 +75,7 @@ func (n *Network) amendLater(c hosts.Change, now time.Time) {
 	if _, kept := n.keep(was.MAC, netip.Addr{}); kept || len(ask) == 0 {
 		return
 	}
-	m := &amend{by: by, lost: c.Lost.IsValid(), since: now}
+	m := &amend{by: by, lost: c.Lost.IsValid(), begun: now, since: now}
 	m.Host, m.Ask = was, hosts.Asked(ask)
 	n.amends.note(m)
 	select {
@@ -77,16 +84,24 @@ func (n *Network) amendLater(c hosts.Change, now time.Time) {
 	}
 }
 
-// due takes those that are to be asked now; left says that others are still to be.
-func (a *amends) due(now time.Time) (ask []*amend, left bool) {
+// due takes those that are to be asked now; left says that others are still to be. there
+// says whether a host can be asked behind a port, and answers there be believed.
+func (a *amends) due(now time.Time, there func(PortRef) bool) (ask []*amend, left bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.open = slices.DeleteFunc(a.open, func(m *amend) bool {
-		if now.Sub(m.since) >= amendAfter[m.asked] {
+		waited := now.Sub(m.begun) >= amendsWait
+		away := !there(m.Host.At)
+		switch {
+		case m.away && !away && !waited:
+			ask = append(ask, m)
+			m.since, m.asked = now, 0
+		case m.asked < len(amendAfter) && now.Sub(m.since) >= amendAfter[m.asked]:
 			ask = append(ask, m)
 			m.asked++
 		}
-		return m.asked == len(amendAfter)
+		m.away = away
+		return m.asked == len(amendAfter) && (!away || waited)
 	})
 	return ask, len(a.open) > 0
 }
@@ -94,7 +109,7 @@ func (a *amends) due(now time.Time) (ask []*amend, left bool) {
 // runAmends is the clock of amends.
 func (n *Network) runAmends(ctx context.Context) {
 	whileWoken(ctx, n.amends.wake, amendEvery, func(now time.Time) (left bool) {
-		ask, left := n.amends.due(now)
+		ask, left := n.amends.due(now, func(at PortRef) bool { return n.IsEdge(at) && n.portReachable(at) })
 		for _, m := range ask {
 			n.makeAmends(m, now)
 		}
