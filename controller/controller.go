@@ -82,7 +82,7 @@ func New(ctx context.Context, o Options) (_ *Controller, err error) {
 	if c.bus, err = event.Open(ctx, c.store, c.cfg.Events.Remember); err != nil {
 		return nil, err
 	}
-	if err := c.makeNetwork(); err != nil {
+	if err := c.makeNetwork(ctx); err != nil {
 		return nil, err
 	}
 	if err := c.makeAPI(); err != nil {
@@ -114,7 +114,7 @@ func (c *Controller) close() error {
 	return errors.Join(errs...)
 }
 
-func (c *Controller) makeNetwork() error {
+func (c *Controller) makeNetwork(ctx context.Context) error {
 	nc, err := networkConfig(c.cfg)
 	if err != nil {
 		return err
@@ -129,6 +129,10 @@ func (c *Controller) makeNetwork() error {
 		nc.Listen, nc.Listeners = nil, c.opts.OpenFlow
 	}
 	nc.SFlowConn = c.opts.SFlow
+	if nc.Remembered, err = c.loadHosts(ctx); err != nil {
+		return err
+	}
+	nc.Remember = c.storeHosts
 	if c.net, err = network.New(nc); err != nil {
 		return fmt.Errorf("controller: %w", err)
 	}

@@ -103,6 +103,11 @@ func newPath() *path {
 // carries fails unless a datagram of a new flow reaches the right host.
 func (p *path) carries(t *testing.T, c *program, port uint16) {
 	t.Helper()
+	eventually(t, "both directions of the link are known", func() bool {
+		var links []networkapi.Link
+		c.read(t, "/api/v1/network/links", &links)
+		return len(links) == 2
+	})
 	eventually(t, "both hosts are known", func() bool {
 		p.talk(t)
 		var hosts []networkapi.Host

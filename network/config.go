@@ -2,6 +2,7 @@ package network
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"log/slog"
 	"net"
@@ -85,6 +86,15 @@ type Config struct {
 	// HostConfirm is how long a host may take to answer where it was when it, or its
 	// address, is said to be elsewhere.
 	HostConfirm time.Duration
+	// HostGrace is for how long what is said of hosts waits for their switch, which has left
+	// or come back a moment ago, so that they can be asked; three times as long for one that
+	// is expected after the start. Zero means hosts.DefaultGrace, below zero not to wait.
+	HostGrace time.Duration
+	// Remembered are hosts that were known before the start, and Remember, if set, keeps
+	// for the next start what has changed since it was called last. It is called every ten
+	// seconds at most, and when Run ends; what it could not keep is given to it again.
+	Remembered []HostRecord
+	Remember   func(ctx context.Context, changed []HostNote) error
 
 	// DiscoveryInterval is the time between two probes of a link, and
 	// DiscoveryTimeout the age at which an unconfirmed link is taken down.

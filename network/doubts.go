@@ -13,6 +13,7 @@ import (
 
 const (
 	// maxHeldByDoubt is how many packets are held until one claim is believed or refused.
+	// One that waits for a switch holds one: it may take long.
 	maxHeldByDoubt = 8
 	// settleWithin is by how much the clock of what is in doubt may be late before what is
 	// held goes on by itself.
@@ -30,16 +31,20 @@ type doubted struct {
 
 // hold keeps a packet until its claim is believed or refused, which may have happened
 // since it came. Without room it is lost, as its sender has to expect of any packet.
-func (d *doubted) hold(x *hosts.Doubt, p *PacketIn, confirm time.Duration) Verdict {
+func (d *doubted) hold(x *hosts.Doubt, p *PacketIn, settled time.Duration) Verdict {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	most := maxHeldByDoubt
+	if x.Waits() {
+		most = 1
+	}
 	switch {
 	case x.Outcome() == hosts.Confirmed:
 		return Continue
-	case x.Outcome() == hosts.Denied, len(d.held[x]) >= maxHeldByDoubt:
+	case x.Outcome() == hosts.Denied, len(d.held[x]) >= most:
 		return Stop
 	}
-	if h, err := p.Hold(confirm + settleWithin); err == nil {
+	if h, err := p.Hold(settled + settleWithin); err == nil {
 		d.held[x] = append(d.held[x], h)
 	}
 	return Stop
@@ -63,7 +68,7 @@ func (n *Network) judge(p *PacketIn) Verdict {
 	for _, c := range p.claims {
 		switch {
 		case c.Kind == hosts.Doubted:
-			if n.doubted.hold(c.Doubt, p, n.cfg.HostConfirm) == Stop {
+			if n.doubted.hold(c.Doubt, p, n.cfg.HostConfirm+n.hosts.Patience()) == Stop {
 				return Stop
 			}
 		case c.Kind == hosts.Refused && c.Why != hosts.Full:
@@ -80,10 +85,10 @@ func (n *Network) doubtChange(c hosts.Change) {
 		if c.New {
 			n.askWhereItWas(c.Doubt)
 			n.doubted.follow(n, c.Doubt)
-			select {
-			case n.doubted.wake <- struct{}{}:
-			default:
-			}
+		}
+		select {
+		case n.doubted.wake <- struct{}{}:
+		default:
 		}
 	case hosts.Believed:
 		for _, h := range n.doubted.take(c.Doubt) {

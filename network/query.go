@@ -18,6 +18,9 @@ func (n *Network) SetPinned(hosts map[netip.Addr]Pin) { n.hostChanges(n.hosts.Se
 // HostByIP finds the host that has claimed an address.
 func (n *Network) HostByIP(a netip.Addr) (Host, bool) { return n.hosts.ByIP(a) }
 
+// UnsavedHosts is how many hosts have changed and are not kept for the next start as they are.
+func (n *Network) UnsavedHosts() int { return n.hosts.Unkept() }
+
 // RefusedClaims counts what was said of hosts and not believed, by why: full, pinned,
 // answered where it was, crowded.
 func (n *Network) RefusedClaims() map[string]uint64 {

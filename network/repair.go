@@ -157,6 +157,7 @@ func (n *Network) maintain(ctx context.Context) {
 	wg.Go(func() { n.runBase(ctx) })
 	wg.Go(func() { n.runDoubts(ctx) })
 	wg.Go(func() { n.runAmends(ctx) })
+	wg.Go(func() { n.runRemember(ctx) })
 	wg.Go(func() { n.runTold(ctx) })
 	wg.Go(func() { n.runDiagnoses(ctx) })
 	probe := time.NewTimer(0)

@@ -18,7 +18,7 @@ import (
 func TestManyClaimsHarmNoHostElsewhere(t *testing.T) {
 	const victim, thief, talker, pinned = 1, 2, 3, 4 // hosts, at the honest switch
 	const first, claims = 100, 10_000                // hosts of a switch that has left
-	n, _ := start(t, network.Config{HostConfirm: 50 * time.Millisecond, Pinned: map[netip.Addr]network.Pin{
+	n, _ := start(t, network.Config{HostConfirm: 50 * time.Millisecond, HostGrace: -1, Pinned: map[netip.Addr]network.Pin{
 		hostAddr(pinned).Addr(): {MAC: hostMAC(pinned), At: network.PortRef{Switch: 2, Port: pinned}},
 	}})
 	nowhere := netip.MustParseAddr("10.9.9.9")

@@ -71,7 +71,9 @@ func (n *Network) wire() error {
 	n.hosts = hosts.New(hosts.Options{
 		Edge: n.links.IsEdge, IgnoreVLAN: c.IgnoreVLAN, Subnets: c.Subnets, Pinned: c.Pinned,
 		Confirm: c.HostConfirm, Reachable: n.portReachable, Keeper: n.keep, Most: n.hostsBehind,
+		Grace: c.HostGrace, Notes: c.Remember != nil,
 	})
+	n.hosts.Restore(c.Remembered, time.Now())
 	n.doubted.held, n.doubted.wake = map[*hosts.Doubt][]*Held{}, make(chan struct{}, 1)
 	n.doubted.asked = map[*hosts.Doubt]*batch{}
 	n.amends.wake = make(chan struct{}, 1)
@@ -154,7 +156,7 @@ func (n *Network) rebuild() {
 // switchUp makes a reconciled switch known.
 func (n *Network) switchUp(s *Switch) {
 	now := time.Now()
-	n.hosts.SwitchUp(s.dpid)
+	n.hosts.SwitchUp(s.dpid, now)
 	n.rebuild()
 	n.emit(Event{Kind: SwitchUp, At: now, Switch: s.dpid})
 	for _, number := range n.hosts.Ports(s.dpid) {

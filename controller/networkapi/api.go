@@ -25,6 +25,7 @@ type Core interface {
 	Hosts() []network.Host
 	HostByIP(netip.Addr) (network.Host, bool)
 	RefusedClaims() map[string]uint64
+	UnsavedHosts() int
 	IsEdge(network.PortRef) bool
 	PortRate(network.PortRef) (stats.Rate, bool)
 	LinkLoad(network.Link) stats.Load

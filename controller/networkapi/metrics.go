@@ -10,7 +10,7 @@ import (
 type metrics struct {
 	core Core
 
-	switches, links, hosts, refusedClaims                          *prometheus.Desc
+	switches, links, hosts, unsavedHosts, refusedClaims            *prometheus.Desc
 	capacity, used, latency, jitter, loss, queueLoss               *prometheus.Desc
 	datagrams, failedDatagrams, malformedDatagrams, refusedReports *prometheus.Desc
 	rules, held, packetIns, outsDropped, flowMods, errs, malformed *prometheus.Desc
@@ -23,6 +23,7 @@ func newMetrics(core Core) *metrics {
 		switches:           prometheus.NewDesc("sluice_network_switches", "Connected switches.", nil, nil),
 		links:              prometheus.NewDesc("sluice_network_links", "Links between switches, each direction by itself.", nil, nil),
 		hosts:              prometheus.NewDesc("sluice_network_hosts", "Known end hosts.", nil, nil),
+		unsavedHosts:       prometheus.NewDesc("sluice_network_hosts_unsaved", "End hosts that have changed and are not stored for the next start as they are.", nil, nil),
 		refusedClaims:      prometheus.NewDesc("sluice_network_host_claims_refused_total", "Times that what was said of a host was not believed, by why: full, pinned, answered (it answers where it was), crowded (too many at once).", []string{"reason"}, nil),
 		capacity:           prometheus.NewDesc("sluice_network_link_capacity_bytes_per_second", "Capacity of one direction of a link, configured or the speed of its ports.", byLink, nil),
 		used:               prometheus.NewDesc("sluice_network_link_used_bytes_per_second", "Measured load of one direction of a link.", byLink, nil),
@@ -72,6 +73,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		m.link(out, l)
 	}
 	gauge(m.hosts, len(m.core.Hosts()))
+	gauge(m.unsavedHosts, m.core.UnsavedHosts())
 	for reason, n := range m.core.RefusedClaims() {
 		counter(m.refusedClaims, n, reason)
 	}

@@ -10,7 +10,11 @@
 //
 // A host that is said to be elsewhere than it was, or to have lost an address to
 // another, is in [Doubt]: it is asked where it was, and if it answers there the claim is
-// refused. Hosts that a service keeps are where the service says.
+// refused. If it cannot be asked because its switch has left or come a moment ago, the claim
+// waits for that. Hosts that a service keeps are where the service says.
+//
+// What is known of hosts outlives the table: [Table.Notes] tells what has changed, and
+// [Table.Restore] makes it known in the next one.
 //
 // [Table.Learn] and [Table.Lookup] run for every packet-in. For a known host
 // they neither allocate nor wait for one another; only changes are serialised.

@@ -23,6 +23,9 @@ const (
 	// restAfterAnswer is for how many times Confirm claims about a host are refused
 	// without asking again when it has answered.
 	restAfterAnswer = 3
+	// graces is how many times Grace a claim about a host waits at most until the host can
+	// be asked.
+	graces = 3
 )
 
 // Doubt is a claim about a host that is known elsewhere: that it has moved, or that its
@@ -35,6 +38,7 @@ type Doubt struct {
 
 	about *entry
 	by    arrival
+	waits atomic.Bool
 	begun time.Time
 	again bool // it was asked for a second time
 	end   atomic.Uint32
@@ -53,6 +57,9 @@ const (
 	// and it is queued at the host, on its way back and on its way up.
 	slowBy = 3
 )
+
+// Waits says that the host cannot be asked yet: its switch is away, or has come only now.
+func (x *Doubt) Waits() bool { return x.waits.Load() }
 
 // UnderWay says that Reached will tell when the question has reached the host's switch:
 // the time to answer counts from then, since a switch that stands still for a moment
@@ -94,6 +101,9 @@ const (
 // of it.
 func (x *Doubt) Outcome() Outcome { return Outcome(x.end.Load()) }
 
+// Patience is for how long a claim waits at most until its host can be asked.
+func (t *Table) Patience() time.Duration { return max(0, graces*t.opts.Grace) }
+
 // doubts are the claims that are in doubt; the table's mutex guards them.
 type doubts struct {
 	open     []*Doubt
@@ -105,15 +115,32 @@ type doubts struct {
 func Asked(all []netip.Addr) []netip.Addr { return all[max(0, len(all)-askNewest):] }
 
 // doubtful says whether a claim about a host has to be confirmed: the host is elsewhere,
-// and can be asked there. The mutex is held.
+// and can be asked there, now or soon. The mutex is held.
 func (t *Table) doubtful(e *entry, a arrival) bool {
 	s := e.state.Load()
-	return t.opts.Confirm > 0 && !a.placed && e != a.confirmed && s.at != a.at && len(s.ips) > 0 && t.opts.Edge(s.at) &&
-		(t.opts.Reachable == nil || t.opts.Reachable(s.at))
+	return t.opts.Confirm > 0 && !a.placed && e != a.confirmed && s.at != a.at && len(s.ips) > 0 &&
+		(t.askable(s.at) || t.awaited(s.at.Switch, a.now))
+}
+
+// askable says whether a host can be asked behind a port.
+func (t *Table) askable(at topology.PortRef) bool {
+	return t.opts.Edge(at) && (t.opts.Reachable == nil || t.opts.Reachable(at))
+}
+
+// awaited says whether the hosts of a switch will be there to be asked soon, or have gone:
+// it has left or come a moment ago, or was there before the start. The mutex is held.
+func (t *Table) awaited(d openflow.DatapathID, now time.Time) bool {
+	p := t.places[d]
+	return p != nil && now.Before(p.until)
+}
+
+// waits says whether a claim has to wait until its host can be asked; the mutex is held.
+func (t *Table) waits(x *Doubt, now time.Time) bool {
+	return !t.askable(x.Host.At) && t.awaited(x.Host.At.Switch, now) && now.Sub(x.by.now) < t.Patience()
 }
 
 // doubt notes a claim about a host, and tells that the host is to be asked, unless it is
-// being asked or has answered a moment ago. The mutex is held.
+// being asked, has answered a moment ago or cannot be asked yet. The mutex is held.
 func (t *Table) doubt(e *entry, a arrival) Change {
 	d := &t.doubts
 	switch {
@@ -130,10 +157,11 @@ func (t *Table) doubt(e *entry, a arrival) Change {
 		ask = []netip.Addr{a.claim.addr}
 	}
 	e.doubt = &Doubt{Host: h, Ask: ask, about: e, by: a, begun: a.now}
+	e.doubt.waits.Store(!t.askable(h.At))
 	d.open = append(d.open, e.doubt)
 	d.ports[a.at]++
 	d.switches[a.at.Switch]++
-	return Change{Kind: Doubted, Host: h, From: a.at, Doubt: e.doubt, New: true}
+	return Change{Kind: Doubted, Host: h, From: a.at, Doubt: e.doubt, New: !e.doubt.Waits()}
 }
 
 // settle takes a claim out of doubt; the mutex is held.
@@ -170,8 +198,9 @@ func (t *Table) Heard(h *packet.Headers, at topology.PortRef, now time.Time) []C
 	return []Change{refused}
 }
 
-// Due believes the claims that no answer has come for, and tells which hosts are to be
-// asked once more, since a question may be lost. left says that claims are still in doubt.
+// Due believes the claims that no answer has come for, and tells which hosts can be asked
+// now, and which are to be asked once more, since a question may be lost. left says that
+// claims are still in doubt.
 func (t *Table) Due(now time.Time) (changes []Change, again []*Doubt, left bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -182,7 +211,15 @@ func (t *Table) Due(now time.Time) (changes []Change, again []*Doubt, left bool)
 			t.settle(x, Confirmed)
 			changes = append(changes, Change{Kind: Believed, Doubt: x})
 			continue
-		case known && x.answerable(now) < t.opts.Confirm:
+		case known && t.waits(x, now):
+			x.waits.Store(true) // also if its switch has left since it was asked
+			continue
+		case known && x.Waits() && t.askable(x.Host.At):
+			x.waits.Store(false)
+			x.begun, x.again = now, false
+			changes = append(changes, Change{Kind: Doubted, Host: x.Host, From: x.by.at, Doubt: x, New: true})
+			continue
+		case known && !x.Waits() && x.answerable(now) < t.opts.Confirm:
 			if !x.again && now.Sub(x.begun) >= t.opts.Confirm/2 {
 				x.again = true
 				again = append(again, x)

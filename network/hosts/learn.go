@@ -33,7 +33,9 @@ func (t *Table) Learn(h *packet.Headers, at topology.PortRef, now time.Time) []C
 	e := t.find(h.EthSrc, vlan)
 	if e != nil {
 		if s := e.state.Load(); s.at == at && (s.knows(c) || c.weak && t.ips.holder(c.addr, vlan) != nil) {
-			e.see(now)
+			if e.see(now) {
+				t.noteSeenAgain(e)
+			}
 			return nil
 		}
 	}
@@ -153,7 +155,9 @@ func (t *Table) learn(a arrival) []Change {
 		}
 		changes = append(changes, Change{Kind: Moved, From: from})
 	}
-	e.see(a.now)
+	if e.see(a.now) {
+		t.note(e)
+	}
 	lost := t.claim(e, a)
 	if len(changes) == 0 && lost.Kind == Changed {
 		changes = append(changes, Change{Kind: Changed})
@@ -198,6 +202,7 @@ func (t *Table) add(mac openflow.MAC, vlan uint16, at topology.PortRef, now time
 	s.Lock()
 	s.hosts[k] = e
 	s.Unlock()
+	t.note(e)
 	return e
 }
 
@@ -206,7 +211,7 @@ func (t *Table) move(e *entry, at topology.PortRef, now time.Time) bool {
 		return false
 	}
 	t.unplace(e)
-	e.update(func(s *state) { s.at, s.moved = at, now.UnixNano() })
+	t.update(e, func(s *state) { s.at, s.moved = at, now.UnixNano() })
 	t.place(e, at)
 	return true
 }
@@ -242,7 +247,7 @@ func (t *Table) unplace(e *entry) {
 func (t *Table) claim(e *entry, a arrival) (lost Change) {
 	s, c := e.state.Load(), a.claim
 	if c.router != RouterUnknown && c.router != s.router {
-		e.update(func(s *state) { s.router = c.router })
+		t.update(e, func(s *state) { s.router = c.router })
 	}
 	if !c.addr.IsValid() || slices.Contains(s.ips, c.addr) {
 		return Change{}
@@ -262,7 +267,7 @@ func (t *Table) claim(e *entry, a arrival) (lost Change) {
 	if len(s.ips) >= t.opts.MaxIPs {
 		t.drop(e, s.ips[0])
 	}
-	e.update(func(s *state) { s.ips = append(s.ips, c.addr) })
+	t.update(e, func(s *state) { s.ips = append(s.ips, c.addr) })
 	t.ips.add(c.addr, e)
 	lost.Kind = Changed
 	return lost
@@ -270,7 +275,7 @@ func (t *Table) claim(e *entry, a arrival) (lost Change) {
 
 // drop takes an address from a host.
 func (t *Table) drop(e *entry, addr netip.Addr) {
-	e.update(func(s *state) {
+	t.update(e, func(s *state) {
 		s.ips = slices.DeleteFunc(s.ips, func(a netip.Addr) bool { return a == addr })
 	})
 	t.ips.remove(addr, e)
@@ -289,6 +294,7 @@ func (t *Table) remove(e *entry) Change {
 	}
 	t.unplace(e)
 	t.count--
+	t.noteGone(k, c.Host.At.Switch)
 	return c
 }
 
@@ -307,8 +313,8 @@ func (t *Table) RemoveSwitch(d openflow.DatapathID) []Change {
 	return t.removeAll(slices.Collect(t.standing(d)))
 }
 
-// Expire forgets the hosts that were not seen for too long, and those of switches that
-// have not come back.
+// Expire forgets the hosts that were not seen for too long, nor known before a start that
+// long ago, and those of switches that have not come back.
 func (t *Table) Expire(now time.Time) []Change {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -317,7 +323,7 @@ func (t *Table) Expire(now time.Time) []Change {
 	for d, p := range t.places {
 		gone := !p.left.IsZero() && now.Sub(p.left) > departedAge
 		for e := range t.standing(d) {
-			if gone || e.seen.Load() < limit {
+			if gone || max(e.seen.Load(), e.added) < limit {
 				old = append(old, e)
 			}
 		}

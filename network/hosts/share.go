@@ -15,26 +15,26 @@ const (
 	departedAge = time.Minute
 )
 
-// see notes that the host was seen.
-func (e *entry) see(now time.Time) {
+// see notes that the host was seen, and says whether that was the first time that counts
+// as again.
+func (e *entry) see(now time.Time) (again bool) {
 	e.seen.Store(now.UnixNano())
-	if now.UnixNano()-e.added >= int64(againAfter) && !e.again.Load() {
-		e.again.Store(true)
-	}
+	return now.UnixNano()-e.added >= int64(againAfter) && !e.again.Load() && !e.again.Swap(true)
 }
 
 // SwitchDown notes that a switch has left. Its hosts are most likely still there when it
-// comes back, which they are given a minute for.
-func (t *Table) SwitchDown(d openflow.DatapathID, now time.Time) { t.setLeft(d, now) }
+// comes back, which they are given a minute for. Claims about them wait for it for Grace.
+func (t *Table) SwitchDown(d openflow.DatapathID, now time.Time) { t.setLeft(d, now, now) }
 
-// SwitchUp notes that a switch is there.
-func (t *Table) SwitchUp(d openflow.DatapathID) { t.setLeft(d, time.Time{}) }
+// SwitchUp notes that a switch is there. Its ports show within Grace whether hosts can be
+// asked behind them.
+func (t *Table) SwitchUp(d openflow.DatapathID, now time.Time) { t.setLeft(d, time.Time{}, now) }
 
-func (t *Table) setLeft(d openflow.DatapathID, at time.Time) {
+func (t *Table) setLeft(d openflow.DatapathID, left, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p := t.places[d]; p != nil {
-		p.left = at
+		p.left, p.until = left, now.Add(t.opts.Grace)
 	}
 }
 

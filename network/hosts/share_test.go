@@ -82,7 +82,7 @@ func TestHostsOfDepartedSwitchesGo(t *testing.T) {
 	saw(tab, macOf(2), 2, 1, now)
 	tab.SwitchDown(1, now)
 	tab.SwitchDown(2, now)
-	tab.SwitchUp(2)
+	tab.SwitchUp(2, now)
 	if gone := tab.Expire(now.Add(30 * time.Second)); len(gone) != 0 {
 		t.Errorf("gone at once: %+v", gone)
 	}

@@ -33,6 +33,12 @@ type Options struct {
 	// means always.
 	Confirm   time.Duration
 	Reachable func(topology.PortRef) bool
+	// Grace is for how long claims about hosts of a switch that has left, or come, wait until
+	// the hosts can be asked. For a switch of before the start they wait three times as long.
+	// Below zero they do not wait.
+	Grace time.Duration
+	// Notes has changes noted for who keeps hosts over a restart: see Table.Notes.
+	Notes bool
 	// Keeper tells where somebody keeps a host that is looked for by its MAC address or,
 	// if that is zero, by its IP address: then only that is believed. It must not wait.
 	Keeper func(openflow.MAC, netip.Addr) (Pin, bool)
@@ -60,6 +66,10 @@ const (
 	DefaultMaxIPs       = 32
 	DefaultAge          = time.Hour
 	DefaultMoveHold     = 200 * time.Millisecond
+	// DefaultGrace is longer than Open vSwitch takes to be started again, and to settle the
+	// ports of a switch that has connected. Three times that is longer than the 8 s that it
+	// waits at most between two attempts to reach a controller that was away.
+	DefaultGrace = 5 * time.Second
 )
 
 // Kind says how a host changed.
@@ -75,7 +85,7 @@ const (
 	// Refused: what was said of a host behind From is not believed, for Why.
 	Refused
 	// Doubted: a host, which is known, is to be asked whether it is still where it was,
-	// because of what was said of it behind From.
+	// because of what was said of it behind From, or will be as soon as it can be.
 	Doubted
 	// Believed: what was said of a host is not in doubt any more.
 	Believed
@@ -90,7 +100,7 @@ type Change struct {
 	Lost netip.Addr
 	Why  Why
 	// Doubt is the claim that was refused or believed, or is in doubt; New says that the
-	// host has not been asked yet.
+	// host is to be asked now.
 	Doubt *Doubt
 	New   bool
 }
@@ -109,6 +119,7 @@ type Table struct {
 	count  int
 	places map[openflow.DatapathID]*place
 	doubts doubts
+	memory memory
 }
 
 // place are the hosts that stand at one switch, by port.
@@ -119,6 +130,8 @@ type place struct {
 	// port. Some have been seen again, or have gone.
 	once map[uint32][]*entry
 	left time.Time // when the switch left; zero while it is there
+	// until is when claims about hosts that cannot be asked wait no longer.
+	until time.Time
 }
 
 type shard struct {
@@ -132,8 +145,8 @@ type entry struct {
 	mac   openflow.MAC
 	vlan  uint16
 	seen  atomic.Int64 // Unix nanoseconds
-	added int64
-	again atomic.Bool // it was seen again some time after it was added
+	added int64        // or when the table was made, if it was known before
+	again atomic.Bool  // it was seen again some time after it was added
 	state atomic.Pointer[state]
 
 	// The table's mutex guards these: what is in doubt about the host, and until when
@@ -154,12 +167,13 @@ func (e *entry) host() topology.Host {
 	return topology.Host{MAC: e.mac, VLAN: e.vlan, IPs: slices.Clone(s.ips), At: s.at, Seen: time.Unix(0, e.seen.Load())}
 }
 
-// update replaces the state by a changed copy. The table's mutex is held.
-func (e *entry) update(change func(*state)) {
+// update replaces the state by a changed copy. The mutex is held.
+func (t *Table) update(e *entry, change func(*state)) {
 	s := *e.state.Load()
 	s.ips = slices.Clone(s.ips)
 	change(&s)
 	e.state.Store(&s)
+	t.note(e)
 }
 
 // New makes an empty table.
@@ -170,6 +184,7 @@ func New(o Options) *Table {
 	o.MaxIPs = cmp.Or(o.MaxIPs, DefaultMaxIPs)
 	o.Age = cmp.Or(o.Age, DefaultAge)
 	o.MoveHold = cmp.Or(o.MoveHold, DefaultMoveHold)
+	o.Grace = cmp.Or(o.Grace, DefaultGrace)
 	t := &Table{opts: o, places: map[openflow.DatapathID]*place{}}
 	t.pins.Store(newPins(o.Pinned))
 	t.doubts.ports, t.doubts.switches = map[topology.PortRef]int{}, map[openflow.DatapathID]int{}
@@ -177,6 +192,7 @@ func New(o Options) *Table {
 		t.shard[i].hosts = map[uint64]*entry{}
 	}
 	t.ips.hosts = map[netip.Addr][]*entry{}
+	t.memory.changed, t.memory.kept = map[uint64]change{}, map[uint64]struct{}{}
 	return t
 }
 
@@ -189,12 +205,14 @@ func (t *Table) find(mac openflow.MAC, vlan uint16) *entry {
 	if t.opts.IgnoreVLAN {
 		vlan = 0
 	}
-	k := key(mac, vlan)
+	return t.entry(key(mac, vlan))
+}
+
+func (t *Table) entry(k uint64) *entry {
 	s := t.shardOf(k)
 	s.RLock()
-	e := s.hosts[k]
-	s.RUnlock()
-	return e
+	defer s.RUnlock()
+	return s.hosts[k]
 }
 
 func (t *Table) shardOf(k uint64) *shard {

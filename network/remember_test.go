@@ -1,0 +1,211 @@
+package network_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/packet"
+)
+
+// kept keeps hosts over restarts of a network.
+type kept struct {
+	mu   sync.Mutex
+	all  map[string]network.HostRecord
+	full atomic.Bool
+}
+
+func (k *kept) remember(_ context.Context, changed []network.HostNote) error {
+	if k.full.Load() {
+		return errors.New("no room")
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.all == nil {
+		k.all = map[string]network.HostRecord{}
+	}
+	for _, n := range changed {
+		if delete(k.all, n.MAC.String()); !n.Gone {
+			k.all[n.MAC.String()] = n.Record
+		}
+	}
+	return nil
+}
+
+func (k *kept) records() (all []network.HostRecord) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, r := range k.all {
+		all = append(all, r)
+	}
+	return all
+}
+
+// answering is a switch whose host behind port 1 answers for its address as long as it is
+// there, and says nothing else.
+func answering(host int, there *atomic.Bool) *fake.Switch {
+	var s *fake.Switch
+	s = fake.NewSwitch(fake.Options{DPID: 1, Ports: 2, OnOutput: func(port uint32, frame []byte) {
+		h, err := packet.Parse(frame)
+		if err == nil && port == 1 && there.Load() && h.Has(packet.ARP) && h.ARPOp == packet.ARPRequest && h.Dst == hostAddr(host).Addr() {
+			go s.Receive(1, packet.AppendARPReply(nil, &h, hostMAC(host))) //nolint:errcheck // it may have ended
+		}
+	}})
+	return s
+}
+
+// A silent host is claimed elsewhere right after a restart, before its own switch is there
+// and after: it is asked as soon as it can be, and only believed to have gone if it does not
+// answer then. What has changed since is kept again.
+func TestHostsAreRememberedOverARestart(t *testing.T) {
+	const victim, thief = 1, 2
+	for name, c := range map[string]struct {
+		claimed   int // by whose MAC address
+		stays     bool
+		late      bool // the claim comes when the victim's switch is there
+		comesBack bool // that switch
+	}{
+		"its address, early":            {claimed: thief, stays: true, comesBack: true},
+		"its place, early":              {claimed: victim, stays: true, comesBack: true},
+		"its address, late":             {claimed: thief, stays: true, comesBack: true, late: true},
+		"its place, late":               {claimed: victim, stays: true, comesBack: true, late: true},
+		"has moved, early":              {claimed: victim, comesBack: true},
+		"has moved, late":               {claimed: victim, comesBack: true, late: true},
+		"has moved from a dead switch":  {claimed: victim},
+		"its address is now another's":  {claimed: thief, comesBack: true},
+		"of a dead switch, now another": {claimed: thief},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var memory kept
+			var there atomic.Bool
+			there.Store(true)
+			left, right := answering(victim, &there), fake.NewSwitch(fake.Options{DPID: 2, Ports: 2})
+			config := func() network.Config {
+				return network.Config{HostConfirm: 50 * time.Millisecond, HostGrace: time.Second, Remembered: memory.records(), Remember: memory.remember}
+			}
+			say := func(s *fake.Switch, mac int) {
+				t.Helper()
+				if _, err := s.Receive(1, packet.AppendARPRequest(nil, hostMAC(mac), hostAddr(victim).Addr(), netip.MustParseAddr("10.9.9.9"), 0)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n, stop := start(t, config())
+			gone := connect(t, n, left, 1)
+			edges(t, n, 1, 2)
+			say(left, victim)
+			eventually(t, "the victim to be known", func() bool { _, known := n.HostByIP(hostAddr(victim).Addr()); return known })
+			stop()
+			gone()
+
+			there.Store(c.stays)
+			n, stop = start(t, config())
+			if h, known := n.HostByIP(hostAddr(victim).Addr()); !known || h.MAC != hostMAC(victim) || h.At != (network.PortRef{Switch: 1, Port: 1}) {
+				t.Fatalf("the victim is known: %v, %+v", known, h)
+			}
+			var taken atomic.Bool
+			n.Subscribe(func(e network.Event) {
+				if e.Kind == network.HostMoved || e.Kind == network.HostChanged && e.Host.MAC == hostMAC(victim) {
+					taken.Store(true)
+				}
+			})
+			connect(t, n, right, 2)
+			edges(t, n, 2, 2)
+			if c.late {
+				connect(t, n, left, 1)
+			}
+			say(right, c.claimed)
+			if !c.late && c.comesBack {
+				eventually(t, "the claim to have come", func() bool { s, _ := n.Switch(2); return s.Stats().PacketIns > 0 })
+				connect(t, n, left, 1)
+			}
+			if c.stays {
+				eventually(t, "the victim to have answered", func() bool { return n.RefusedClaims()["answered"] > 0 })
+				if taken.Load() {
+					t.Error("the claim was believed for a time")
+				}
+			} else {
+				eventually(t, "the claim to be believed", func() bool {
+					h, _ := n.HostByIP(hostAddr(victim).Addr())
+					return h.MAC == hostMAC(c.claimed) && h.At.Switch == 2
+				})
+			}
+			want := network.PortRef{Switch: 1, Port: 1}
+			if !c.stays && c.claimed == victim {
+				want.Switch = 2
+			}
+			stop()
+			if i := slices.IndexFunc(memory.records(), func(r network.HostRecord) bool { return r.MAC == hostMAC(victim) && r.At == want }); i < 0 {
+				t.Errorf("kept: %+v", memory.records())
+			}
+		})
+	}
+}
+
+// A store that has no room costs what changes then, and one line; with room again it is kept.
+func TestHostsAreKeptWhenThereIsRoomAgain(t *testing.T) {
+	var memory kept
+	memory.full.Store(true)
+	n, stop := start(t, network.Config{Remember: memory.remember})
+	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2})
+	connect(t, n, s, 1)
+	edges(t, n, 1, 2)
+	for i := range 2 {
+		if _, err := s.Receive(uint32(i+1), frame(i+1, 9)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the hosts to be known, and not kept", func() bool { return len(n.Hosts()) == 2 && n.UnsavedHosts() == 2 })
+	memory.full.Store(false)
+	stop()
+	if got := memory.records(); len(got) != 2 || n.UnsavedHosts() != 0 {
+		t.Errorf("kept at the end: %+v", got)
+	}
+}
+
+// A switch that loses its connection for a moment does not lose its hosts to who waits for
+// it: they are asked when it is back.
+func TestHostsOfASwitchThatIsAwayForAMomentAreAsked(t *testing.T) {
+	const victim, thief = 1, 2
+	for name, claimed := range map[string]int{"its address": thief, "its place": victim} {
+		t.Run(name, func(t *testing.T) {
+			n, _ := start(t, network.Config{HostConfirm: 50 * time.Millisecond})
+			var there atomic.Bool
+			there.Store(true)
+			left, right := answering(victim, &there), fake.NewSwitch(fake.Options{DPID: 2, Ports: 2})
+			leave := connect(t, n, left, 1)
+			connect(t, n, right, 2)
+			edges(t, n, 1, 2)
+			edges(t, n, 2, 2)
+			say := func(s *fake.Switch, mac int) {
+				if _, err := s.Receive(1, packet.AppendARPRequest(nil, hostMAC(mac), hostAddr(victim).Addr(), netip.MustParseAddr("10.9.9.9"), 0)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			say(left, victim)
+			eventually(t, "the victim to be known", func() bool { _, known := n.HostByIP(hostAddr(victim).Addr()); return known })
+			leave()
+			down(t, n, 1)
+			s, _ := n.Switch(2)
+			before := s.Stats().PacketIns
+			say(right, claimed)
+			eventually(t, "the claim to have come", func() bool { return s.Stats().PacketIns > before })
+			n.Subscribe(func(e network.Event) {
+				if e.Kind == network.HostMoved || e.Kind == network.HostChanged {
+					t.Errorf("believed: %+v", e)
+				}
+			})
+			connect(t, n, left, 1)
+			eventually(t, "the victim to have answered", func() bool { return n.RefusedClaims()["answered"] > 0 })
+			if h, _ := n.HostByIP(hostAddr(victim).Addr()); h.MAC != hostMAC(victim) || h.At.Switch != 1 {
+				t.Errorf("the address is %v's at %v", h.MAC, h.At)
+			}
+		})
+	}
+}
