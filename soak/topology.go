@@ -2,9 +2,7 @@ package soak
 
 import (
 	"fmt"
-	"net"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -81,13 +79,7 @@ func partOf(sw string) part {
 	return partHandover
 }
 
-// pinned are the hosts that something is promised to. A host that nothing was heard of
-// since the controller was started can be claimed by others: whoever depends on where a
-// silent host is says it in the configuration.
-var pinned = []string{"class1", "class2", "critical1", "critical2"}
-
-// networkConfig tells the controller the capacities of the links of the classes, and
-// where their hosts are.
+// networkConfig tells the controller the capacities of the links of the classes.
 func networkConfig(l *lab.Lab) (string, error) {
 	ports := map[string][]string{}
 	for _, link := range l.Topology().Links {
@@ -107,25 +99,6 @@ func networkConfig(l *lab.Lab) (string, error) {
 		if len(ports[s.Name]) > 0 {
 			text += fmt.Sprintf("    %016x: {name: %s, capacity_mbit: {%s}}\n", l.Switch(s.Name).DPID(), s.Name, strings.Join(ports[s.Name], ", "))
 		}
-	}
-	pins, err := pins(l)
-	return text + pins, err
-}
-
-// pins tells the controller where the pinned hosts are.
-func pins(l *lab.Lab) (string, error) {
-	text := "  hosts:\n    pinned:\n"
-	for _, link := range l.Topology().Links {
-		if !slices.Contains(pinned, link.A.Node) {
-			continue
-		}
-		host, sw := l.Host(link.A.Node), l.Switch(link.B.Node)
-		mac := host.MAC()
-		port, err := sw.Port(link.Name)
-		if err != nil {
-			return "", err
-		}
-		text += fmt.Sprintf("      %v: {mac: \"%v\", switch: %016x, port: %d}\n", host.Addr(), net.HardwareAddr(mac[:]), sw.DPID(), port)
 	}
 	return text, nil
 }
