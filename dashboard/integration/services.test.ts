@@ -165,7 +165,7 @@ describe("the services", { timeout: 30_000 }, () => {
     const { page } = visit;
     await go("Events");
     const list = page.getByRole("list", { name: "Events, newest first" });
-    await list.getByText(/^Device phone moved from edge2 port \d+ to edge1 port \d+; its rules took /).waitFor();
+    await list.getByText(/^Device phone moved from edge2 port \d+ to edge1 port \d+; its rules took /).first().waitFor();
     await list.getByText(/^Agents x and y carry /).first().waitFor();
     await list.getByText("Whitelist entry backup was added").waitFor();
     await list.getByText("Switch s1 connected").waitFor();
