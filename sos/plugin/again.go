@@ -16,12 +16,14 @@ const overIn = resetFor + 2*undoTimeout
 // the agent has it too, the packet goes there: the client has sent it again, or has
 // forgotten the connection, and then the agent's machine answers as the server's
 // would. One of another connection, by its initial sequence number, is held besides:
-// the client has come back to its port, and the session will soon be over.
+// the client has come back to its port, and the session will soon be over. A late copy
+// of a connection's that is over goes nowhere.
 func (s *Service) again(old *session, o offer, entry *Entry, p punted) network.Verdict {
 	s.mu.Lock()
 	_, done := old.ended[agentapi.RoleClient]
 	live := old.state == StateLive && !done
-	returns := (!live || old.isn != o.isn && old.isn != 0) && !old.awaited
+	late := old.carried() && old.isn == o.isn
+	returns := (!live || old.isn != o.isn && old.isn != 0) && !late && !old.awaited
 	old.awaited = old.awaited || returns
 	layout, limit := old.layout, s.config.setupTime()
 	s.mu.Unlock()

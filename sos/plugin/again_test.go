@@ -67,3 +67,30 @@ func TestClientReturns(t *testing.T) {
 		t.Error("it is still the session before")
 	}
 }
+
+// TestFirstPacketArrivesLate has copies of a session's first packet come up when the
+// session is ending, and when it is over: they are of no connection any more.
+func TestFirstPacketArrivesLate(t *testing.T) {
+	b := newBench(t)
+	id := b.live()
+	b.x.finish(id, agentapi.ReasonClosed)
+	b.eventually("the client's agent is done", func() bool {
+		b.service.mu.Lock()
+		defer b.service.mu.Unlock()
+		return len(b.service.byID[id].ended) == 1
+	})
+	late := func(when string) {
+		t.Helper()
+		p := &fakePunted{held: &fakeHeld{net: b.net, fate: make(chan string, 1)}}
+		if v := b.again(firstISN, p); v != network.Stop || p.taken || p.actions != nil {
+			t.Errorf("%s: verdict %v, held %v, sent on by %v", when, v, p.taken, p.actions)
+		}
+	}
+	late("ending")
+	b.y.finish(id, agentapi.ReasonClosed)
+	b.eventually("the session is over", func() bool { return len(b.service.records("past")) == 1 })
+	late("over")
+	if n := len(b.service.records("live")); n > 0 {
+		t.Errorf("%d sessions of a connection that is over", n)
+	}
+}

@@ -219,6 +219,9 @@ func (s *Service) end(ctx context.Context, ss *session) {
 	s.proven(ss)
 	ss.state = StateEnded
 	close(ss.over)
+	if ss.carried() {
+		s.passed.add(opening{ss.flow, ss.isn}, time.Now())
+	}
 	rec := s.recordOf(ss)
 	s.history.add(rec, s.config.History)
 	s.mu.Unlock()

@@ -84,6 +84,8 @@ func (s *Service) admit(o offer, entry *Entry) (*session, network.Verdict) {
 	case old != nil:
 		// The packet that is being held will do for both.
 		return nil, network.Stop
+	case s.passed.has(opening{o.flow, o.isn}, now):
+		return nil, network.Stop // a late copy
 	case s.direct.has(o.flow, now):
 		return nil, network.Continue
 	}

@@ -94,7 +94,8 @@ type Service struct {
 	byID      map[agentapi.SessionID]*session
 	setups    int
 	perClient map[string]int
-	direct    *directory
+	direct    *recent[flow]    // connections that go directly
+	passed    *recent[opening] // connections that were carried to their end
 	directs   directs
 	costs     costs
 	talk      talk
@@ -147,7 +148,7 @@ func New(o Options) (*Service, error) {
 		rethink: make(chan struct{}, 1), loaded: make(chan struct{}), tasks: tasks.New(), config: DefaultConfig(),
 		working: make(chan struct{}, maxWorking), unproven: make(chan struct{}, maxUnproven),
 		agents: map[string]*agent{}, sessions: map[flow]*session{}, byID: map[agentapi.SessionID]*session{},
-		perClient: map[string]int{}, direct: newDirectory(), directs: directs{}, pairs: map[string]*pair{}, resets: map[flow]*reset{},
+		perClient: map[string]int{}, direct: newRecent[flow](), passed: newRecent[opening](), directs: directs{}, pairs: map[string]*pair{}, resets: map[flow]*reset{},
 		agentFlows: map[flow]*session{}, guarded: map[netip.Addr]string{}, guards: map[netip.Addr]guard{},
 		puntErrs: map[openflow.DatapathID]string{}, edges: map[openflow.DatapathID]edge{}, orphans: map[agentapi.SessionID]*orphan{},
 	}

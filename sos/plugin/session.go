@@ -72,6 +72,12 @@ func (s *session) agent(r agentapi.Role) *agent {
 	return s.server
 }
 
+// carried says that the client was connected and that its connection has been closed
+// in order, so that it will not send its first packet again. The service's lock is held.
+func (s *session) carried() bool {
+	return s.isn != 0 && s.ended[agentapi.RoleClient].Reason == agentapi.ReasonClosed
+}
+
 // keys under which the rules of the two sides stand in the ledger.
 func (s *session) key(r agentapi.Role) string { return fmt.Sprintf("session/%v/%s", s.id, r) }
 

@@ -1,0 +1,42 @@
+package plugin
+
+import "time"
+
+const (
+	// recentFor is how long a connection is remembered that went directly, or that is
+	// over: as long as its first packet may be sent again, or arrive late.
+	recentFor = 30 * time.Second
+	// maxRecent bounds how many such connections are remembered.
+	maxRecent = 65536
+)
+
+// recent remembers for recentFor. It is bounded in number: the oldest is forgotten.
+type recent[K comparable] struct {
+	until map[K]time.Time
+	order []K
+	next  int
+}
+
+func newRecent[K comparable]() *recent[K] { return &recent[K]{until: make(map[K]time.Time)} }
+
+func (r *recent[K]) add(k K, now time.Time) {
+	if _, known := r.until[k]; !known {
+		if len(r.order) < maxRecent {
+			r.order = append(r.order, k)
+		} else {
+			delete(r.until, r.order[r.next])
+			r.order[r.next] = k
+			r.next = (r.next + 1) % maxRecent
+		}
+	}
+	r.until[k] = now.Add(recentFor)
+}
+
+func (r *recent[K]) has(k K, now time.Time) bool { return now.Before(r.until[k]) }
+
+// opening is a connection's first packet. Another connection of the same ports has
+// another initial sequence number (RFC 6528).
+type opening struct {
+	flow flow
+	isn  uint32
+}
