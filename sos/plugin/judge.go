@@ -131,17 +131,15 @@ func knock(ctx context.Context, a *agent) error {
 	return errs[1]
 }
 
-// dead says why a silent agent is dead without asking anybody, or nil.
+// dead says why a silent agent is dead without asking anybody, or nil. Its port is
+// watched apart.
 func (s *Service) dead(a *agent) error {
-	down := s.portsDown(a)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	patience := time.Duration(s.config.PeerTimeout)
 	switch {
 	case a.refused:
 		return errNotRunning
-	case down:
-		return errUnplugged
 	case time.Since(a.silentSince) > patience:
 		return fmt.Errorf("silent for %v", patience)
 	}

@@ -30,7 +30,7 @@ func TestSilentAgent(t *testing.T) {
 		{name: "the other agent does not hear it, its switch does not answer", peers: silent, off: true, ill: func(n *fakeNet) {
 			n.deaf = map[openflow.DatapathID]bool{1: true}
 		}},
-		{name: "its port is down", peers: heard, lost: true, ill: func(n *fakeNet) {
+		{name: "the other agent hears it, its port has just gone down", peers: heard, ill: func(n *fakeNet) {
 			n.portsDown = map[network.PortRef]bool{at(1, portX): true}
 		}},
 		{name: "nobody can say", off: true, other: func(b *bench) { close(b.y.mute) }},
