@@ -134,10 +134,10 @@ func TestNetworkCommands(t *testing.T) {
 		base + "talkers?at=edge%2F1&limit=5":           `[{"at":{"switch":"00000000000000a1","port":1},"src":"10.0.0.1","dst":"10.0.0.2","protocol":"tcp","src_port":5000,"dst_port":80,"bits_per_second":2500000,"samples":100,"error":0.196}]`,
 		base + "links/history?from=edge%2F1&since=10m": `[{"from":{"switch":"00000000000000a1","port":1},"to":{"switch":"00000000000000a2","port":2},"points":[{"at":"2026-01-01T00:00:00Z","interval_seconds":5.001,"latency_milliseconds":1.5,"jitter_milliseconds":0.25,"capacity_bits_per_second":2000000,"used_bits_per_second":500000,"available_bits_per_second":1500000,"loss":0.01,"queue_loss":0.2}]}]`,
 		base + "hosts?ip=10.0.0.1":                     `[{"mac":"02:00:00:00:00:01","vlan":5,"ips":["10.0.0.1"],"at":{"switch":"00000000000000a1","port":3},"seen":"2026-01-01T00:00:00Z"}]`,
-		base + "rules?owner=sos":                       `[{"switch":"00000000000000a1","owner":"sos","name":"session/1","band":"service","priority":30000,"match":"tcp","actions":"output:1","packets":9}]`,
+		base + "rules?owner=sos":                       `[{"switch":"00000000000000a1","owner":"sos","name":"session/1","stage":"rewrite","priority":40000,"match":"tcp","actions":"output:1","packets":9}]`,
 		base + "trace?packet=tcp+dst=1":                `{}`,
 		base + "paths?count=2&from=10.0.0.1&kind=widest&metric=hops&to=10.0.0.2": `[{"hops":[{"switch":"00000000000000a1","in":3,"out":1}],"latency_milliseconds":1.5,"cost":1,"free_bits_per_second":3e8}]`,
-		base + "trace?packet=tcp+dport%3D80":                                     `{"packet":"tcp","steps":[{"switch":"00000000000000a1","in_port":3,"parent":-1,"packet":"tcp","tables":[{"table":0,"rule":{"owner":"sos","name":"x","band":"punt","priority":20000,"match":"tcp","actions":"output:CONTROLLER","cookie":"0x5c"}}]}]}`,
+		base + "trace?packet=tcp+dport%3D80":                                     `{"packet":"tcp","steps":[{"switch":"00000000000000a1","in_port":3,"parent":-1,"packet":"tcp","tables":[{"table":0,"rule":{"owner":"sos","name":"x","stage":"select","priority":30000,"match":"tcp","actions":"output:CONTROLLER","cookie":"0x5c"}}]}]}`,
 	})
 	for _, c := range []struct {
 		args []string
@@ -149,9 +149,9 @@ func TestNetworkCommands(t *testing.T) {
 		{[]string{"history", "edge/1", "--since", "10m"}, []string{"00000000000000a2/2", "1.50 ms", "0.25 ms", "1 %", "20 %", "2 Mbit/s", "500 kbit/s", "1.5 Mbit/s"}},
 		{[]string{"talkers", "--at", "edge/1", "--limit", "5"}, []string{"edge/1", "10.0.0.1:5000", "10.0.0.2:80", "tcp", "2.5 Mbit/s", "20 %"}},
 		{[]string{"hosts", "--ip", "10.0.0.1"}, []string{"02:00:00:00:00:01", "5", "edge/3"}},
-		{[]string{"rules", "--owner", "sos"}, []string{"session/1", "service", "not confirmed"}},
+		{[]string{"rules", "--owner", "sos"}, []string{"session/1", "rewrite", "not confirmed"}},
 		{[]string{"path", "10.0.0.1", "10.0.0.2", "--kind", "widest", "--metric", "hops", "--count", "2"}, []string{"in 3, out 1", "free 300 Mbit/s"}},
-		{[]string{"trace", "tcp", "dport=80"}, []string{"owner sos", "band punt"}},
+		{[]string{"trace", "tcp", "dport=80"}, []string{"owner sos", "stage select"}},
 	} {
 		t.Run(c.args[0], func(t *testing.T) {
 			args := append([]string{"network", "--server", url}, c.args...)

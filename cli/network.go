@@ -159,7 +159,7 @@ confirmed when its switch has acknowledged it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var all []networkapi.Rule
 			return app.get(cmd, networkPath+"rules"+query("switch", of, "owner", owner), &all, func(w io.Writer) {
-				fmt.Fprintln(w, "SWITCH\tOWNER\tNAME\tBAND\tPRIORITY\tPACKETS\tMATCH\tACTIONS")
+				fmt.Fprintln(w, "SWITCH\tOWNER\tNAME\tSTAGE\tPRIORITY\tPACKETS\tMATCH\tACTIONS")
 				for _, r := range all {
 					confirmed := ""
 					if !r.Confirmed && r.Owner != forwardingOwner {
@@ -169,7 +169,7 @@ confirmed when its switch has acknowledged it.`,
 					if match == "" {
 						match = "any"
 					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s%s\n", r.Switch, r.Owner, r.Name, r.Band, r.Priority, r.Packets, match, r.Actions, confirmed)
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s%s\n", r.Switch, r.Owner, r.Name, r.Stage, r.Priority, r.Packets, match, r.Actions, confirmed)
 				}
 			})
 		},

@@ -186,7 +186,7 @@ func (n *Network) askForProbes(ctx context.Context, ways ...*linkprobe.Way) (fou
 	up := []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)}
 	for _, w := range ways {
 		err := n.core.Apply(ctx, probesKey(w.To), Program{Rules: []Rule{{
-			Switch: w.To.Switch, Band: BandGuard, Offset: rule.BandWidth - 1, Actions: up,
+			Switch: w.To.Switch, Stage: StageAdmit, Offset: rule.AdmitExamine, Actions: up,
 			Match: openflow.MustMatch(openflow.InPort(w.To.Port), openflow.EthSrc(w.MAC)),
 		}}}, ApplyOptions{})
 		if err != nil && ctx.Err() == nil {

@@ -14,7 +14,7 @@ import (
 // tcpTo is a service's rule for TCP to a port.
 func tcpTo(dpid openflow.DatapathID, port uint16, out uint32) network.Rule {
 	return network.Rule{
-		Switch: dpid, Band: network.BandService,
+		Switch: dpid, Stage: network.StageRewrite,
 		Match:   openflow.MustMatch(openflow.EthType(0x0800), openflow.IPProto(6), openflow.TCPDst(port)),
 		Actions: []openflow.Action{openflow.Output(out)},
 	}
@@ -22,11 +22,11 @@ func tcpTo(dpid openflow.DatapathID, port uint16, out uint32) network.Rule {
 
 func program(rules ...network.Rule) network.Program { return network.Program{Rules: rules} }
 
-// serviceRules are the entries of the service band, by TCP port, and where they go.
+// serviceRules are the entries of the stage rewrite, by TCP port, and where they go.
 func serviceRules(s *fake.Switch) map[uint16]uint32 {
 	out := map[uint16]uint32{}
 	for _, e := range s.Table().Entries() {
-		if o, ok := e.Match.Get(openflow.FieldTCPDst); ok && e.Priority >= network.BandService.Base() {
+		if o, ok := e.Match.Get(openflow.FieldTCPDst); ok && e.Priority >= network.StageRewrite.Base() {
 			out[uint16(o.Uint())] = e.Instructions[0].Actions[0].Arg
 		}
 	}
@@ -133,8 +133,8 @@ func TestApplyRefusesWhatCannotBe(t *testing.T) {
 	apply(t, other, "theirs", program(tcpTo(1, 99, 1)), network.ApplyOptions{})
 	bad := tcpTo(1, 80, 1)
 	bad.Offset = 10000
-	noBand := tcpTo(1, 80, 1)
-	noBand.Band = 0
+	noStage := tcpTo(1, 80, 1)
+	noStage.Stage = 0
 	back := tcpTo(1, 80, 1)
 	back.Table, back.Goto = 3, 2
 	long := tcpTo(1, 80, 1)
@@ -146,8 +146,8 @@ func TestApplyRefusesWhatCannotBe(t *testing.T) {
 		"a switch that is not there": {program(tcpTo(7, 80, 1)), network.ErrSwitchDown},
 		"another owner's place":      {program(tcpTo(1, 99, 2)), network.ErrConflict},
 		"the same rule twice":        {program(tcpTo(1, 80, 1), tcpTo(1, 80, 2)), network.ErrInvalid},
-		"an offset beyond the band":  {program(bad), network.ErrInvalid},
-		"no band":                    {program(noBand), network.ErrInvalid},
+		"an offset beyond the stage": {program(bad), network.ErrInvalid},
+		"no stage":                   {program(noStage), network.ErrInvalid},
 		"going to an earlier table":  {program(back), network.ErrInvalid},
 		"a timeout too long":         {program(long), network.ErrInvalid},
 	} {
@@ -187,7 +187,7 @@ func TestReconnectSendsOnlyWhatIsMissing(t *testing.T) {
 	reconnect("nothing changed", 0)
 	remove(t, s, 80)
 	reconnect("one rule lost", 1)
-	stranger := openflow.NewFlowMod(openflow.FlowAdd, 0, network.BandService.Base(), tcpTo(1, 90, 1).Match, openflow.ApplyActions(openflow.Output(1)))
+	stranger := openflow.NewFlowMod(openflow.FlowAdd, 0, network.StageRewrite.Base(), tcpTo(1, 90, 1).Match, openflow.ApplyActions(openflow.Output(1)))
 	stranger.Cookie = uint64(o.Rules("a")[0].Cookie)
 	if _, e := s.Table().Flow(stranger); e != nil {
 		t.Fatal(e)
@@ -198,7 +198,7 @@ func TestReconnectSendsOnlyWhatIsMissing(t *testing.T) {
 // remove deletes a service rule behind the controller's back.
 func remove(t *testing.T, s *fake.Switch, port uint16) {
 	t.Helper()
-	m := openflow.NewFlowMod(openflow.FlowDeleteStrict, 0, network.BandService.Base(), tcpTo(1, port, 1).Match)
+	m := openflow.NewFlowMod(openflow.FlowDeleteStrict, 0, network.StageRewrite.Base(), tcpTo(1, port, 1).Match)
 	if gone, e := s.Table().Flow(m); e != nil || len(gone) != 1 {
 		t.Fatalf("deleted %d rules: %v", len(gone), e)
 	}

@@ -36,7 +36,7 @@ func rich(o *network.Owner, d openflow.DatapathID) network.Program {
 		{Table: 1, Match: openflow.MustMatch(openflow.EthType(0x86dd)), Actions: []openflow.Action{openflow.DecNWTTL(), openflow.Output(1)}},
 	}
 	for i := range rules {
-		rules[i].Switch, rules[i].Band, rules[i].Offset = d, network.BandService, uint16(i)
+		rules[i].Switch, rules[i].Stage, rules[i].Offset = d, network.StageRewrite, uint16(i)
 	}
 	return network.Program{
 		Rules:  rules,

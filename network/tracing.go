@@ -178,9 +178,9 @@ func (s *Switch) dump(ctx context.Context) (*switchRules, error) {
 // dumped turns a rule as the switch lists it into one that says who owns it.
 func (s *Switch) dumped(f *openflow.FlowStats, names map[rule.Cookie]string) InstalledRule {
 	c := rule.Cookie(f.Cookie)
-	band, offset, _ := rule.OfPriority(f.Priority)
+	stage, offset, _ := rule.OfPriority(f.Priority)
 	r := InstalledRule{
-		Rule:   Rule{Switch: s.dpid, Table: f.Table, Band: band, Offset: offset, Match: f.Match},
+		Rule:   Rule{Switch: s.dpid, Table: f.Table, Stage: stage, Offset: offset, Match: f.Match},
 		Cookie: c, Name: names[c], Confirmed: true, Packets: f.Packets, Bytes: f.Bytes,
 	}
 	if o := s.n.ledger.OwnerOf(c); o != nil {

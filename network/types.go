@@ -30,8 +30,8 @@ type (
 	// Metric selects what a path search minimises.
 	Metric = topology.Metric
 
-	// Band is a named range of priorities.
-	Band = rule.Band
+	// Stage is a stage of the pipeline.
+	Stage = rule.Stage
 	// Rule is one flow entry as an owner declares it.
 	Rule = rule.Rule
 	// Group is a group entry as an owner declares it.
@@ -60,11 +60,11 @@ const (
 	MetricCapacity    = topology.MetricCapacity
 )
 
-// The priority bands, in ascending order.
+// The stages of the pipeline that owners may use, the last one first.
 const (
-	BandForwarding = rule.BandForwarding
-	BandPunt       = rule.BandPunt
-	BandService    = rule.BandService
-	BandSteering   = rule.BandSteering
-	BandGuard      = rule.BandGuard
+	StageRoute    = rule.StageRoute
+	StageClassify = rule.StageClassify
+	StageSelect   = rule.StageSelect
+	StageRewrite  = rule.StageRewrite
+	StageAdmit    = rule.StageAdmit
 )

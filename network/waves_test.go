@@ -34,7 +34,7 @@ func (d *diary) take() []string {
 	return d.lines
 }
 
-// effects watches a fake switch: changes of the service band that are made, alone
+// effects watches a fake switch: changes of the stage rewrite that are made, alone
 // or by committing a bundle, and barriers after changes.
 func (d *diary) effects(dpid openflow.DatapathID) func(openflow.Message) *openflow.Error {
 	bundles := map[uint32][]string{}
@@ -42,7 +42,7 @@ func (d *diary) effects(dpid openflow.DatapathID) func(openflow.Message) *openfl
 	return func(m openflow.Message) *openflow.Error {
 		line := func(m openflow.Message) (string, bool) {
 			f, ok := m.(*openflow.FlowMod)
-			if !ok || f.Priority < network.BandService.Base() || f.Priority >= network.BandSteering.Base() {
+			if !ok || f.Priority < network.StageRewrite.Base() || f.Priority >= network.StageAdmit.Base() {
 				return "", false
 			}
 			verb := map[uint8]string{openflow.FlowAdd: "add", openflow.FlowModifyStrict: "modify", openflow.FlowDeleteStrict: "delete"}[f.Command]

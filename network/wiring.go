@@ -111,8 +111,8 @@ func (n *Network) wire() error {
 func basics(d openflow.DatapathID) Program {
 	up := []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)}
 	return Program{Rules: []Rule{
-		{Switch: d, Band: rule.BandMiss, Actions: up},
-		{Switch: d, Band: BandGuard, Offset: 5000, Match: openflow.MustMatch(openflow.EthDst(discovery.Multicast), openflow.EthType(0x88cc)), Actions: up},
+		{Switch: d, Stage: rule.StageMiss, Actions: up},
+		{Switch: d, Stage: StageAdmit, Offset: rule.AdmitLLDP, Match: openflow.MustMatch(openflow.EthDst(discovery.Multicast), openflow.EthType(0x88cc)), Actions: up},
 	}}
 }
 

@@ -171,7 +171,7 @@ func (x *operator) ready() {
 			inner++
 		}
 	}
-	punt := fmt.Sprintf("priority=%d,", network.BandPunt.Base())
+	punt := fmt.Sprintf("priority=%d,", network.StageAdmit.Base())
 	x.eventually("switches and links of "+x.name+" are known", func() bool {
 		var links []struct {
 			Latency float64 `json:"latency_milliseconds"`

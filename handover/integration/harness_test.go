@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -221,7 +222,7 @@ func (w *world) ready() {
 		}
 		return true
 	})
-	punt := fmt.Sprintf("priority=%d,", network.BandPunt.Base())
+	punt := fmt.Sprintf("priority=%d,", network.StageAdmit.Base())
 	w.eventually("punt rules are in the edges", func() bool {
 		for _, e := range w.domain.Edges {
 			if !strings.Contains(w.flows(e), punt) {
@@ -236,9 +237,9 @@ func (w *world) ready() {
 // default forwarding carries may be lost.
 func (w *world) floods() {
 	w.t.Helper()
-	rule := fmt.Sprintf("priority=%d,", network.BandForwarding.Base()+100)
+	flood := fmt.Sprintf("priority=%d,", network.StageRoute.Base()+rule.RouteFlood)
 	w.eventually("the broadcast tree is in the edges", func() bool {
-		return !slices.ContainsFunc(w.domain.Edges, func(e string) bool { return !contains(w.flows(e), rule) })
+		return !slices.ContainsFunc(w.domain.Edges, func(e string) bool { return !contains(w.flows(e), flood) })
 	})
 }
 

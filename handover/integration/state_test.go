@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -112,17 +113,17 @@ func (w *world) inSwitches() []found {
 	return all
 }
 
-// The priorities of rules for devices lie between these two offsets in the band of
-// services; those that lead packets to a device have downPriority.
+// The priorities of rules for devices lie between these two offsets in the stage
+// rewrite; those that lead packets to a device have downPriority.
 const (
-	lowestOffset, downOffset, highestOffset = 100, 200, 299
+	lowestOffset, downOffset, highestOffset = rule.RewriteUp, rule.RewriteDown, rule.RewriteBranch
 )
 
-var downPriority = fmt.Sprint(int(network.BandService.Base()) + downOffset)
+var downPriority = fmt.Sprint(int(network.StageRewrite.Base()) + downOffset)
 
 func (f found) ofDevice() bool {
 	p, err := strconv.Atoi(f.priority)
-	base := int(network.BandService.Base())
+	base := int(network.StageRewrite.Base())
 	return err == nil && p >= base+lowestOffset && p <= base+highestOffset
 }
 

@@ -12,13 +12,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-const (
-	// keyAnswer begins the keys, in the ledger, of the rules by which switches answer.
-	keyAnswer = "answer/"
-	// answerOffset is the place of these rules in the band of punts, above those by
-	// which the same questions would come to the controller.
-	answerOffset = 10
-)
+// keyAnswer begins the keys, in the ledger, of the rules by which switches answer.
+const keyAnswer = "answer/"
 
 // answers is what switches answer by themselves about a device: its gateway, who has
 // the device's address, and the device, who has the gateway's. Hosts ask again for
@@ -80,7 +75,7 @@ func (a answers) rules(roots []Root, mute map[openflow.DatapathID]bool) []networ
 // answerRule has a switch turn one host's question for an address into its answer.
 func answerRule(at network.PortRef, asker netip.Addr, askerMAC openflow.MAC, asked netip.Addr, mac openflow.MAC) network.Rule {
 	return network.Rule{
-		Switch: at.Switch, Band: network.BandPunt, Offset: answerOffset,
+		Switch: at.Switch, Stage: network.StageAdmit, Offset: rule.AdmitAnswer,
 		Match: openflow.MustMatch(openflow.InPort(at.Port), openflow.EthSrc(askerMAC), openflow.EthType(packet.TypeARP), openflow.ARPOp(packet.ARPRequest),
 			openflow.ARPSPA(asker), openflow.ARPSHA(askerMAC), openflow.ARPTPA(asked)),
 		Actions: []openflow.Action{

@@ -14,16 +14,9 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-const (
-	// offenceOffset is the place, in the band of guards, of the rules by which what may
-	// be an offence comes to the controller, and silenceOffset, above it, that of the
-	// rules that drop what a port sends of it.
-	offenceOffset = 100
-	silenceOffset = 110
-	// silence is for how long a switch drops what a port sends before the controller
-	// looks again, and how long a port has been quiet when that is told.
-	silence = 10 * time.Second
-)
+// silence is for how long a switch drops what a port sends before the controller
+// looks again, and how long a port has been quiet when that is told.
+const silence = 10 * time.Second
 
 // offence is something that nobody at an edge port which is no root has a right to
 // send. The controller drops it, and has the switch drop for a while what follows.
@@ -144,7 +137,7 @@ func (s *Service) silence(ctx context.Context, o *offence, at network.PortRef) {
 	p := rule.Program{Rules: o.rules(v, at)}
 	for i := range p.Rules {
 		r := &p.Rules[i]
-		r.Switch, r.Band, r.Offset, r.Hard, r.NotifyRemoved = at.Switch, network.BandGuard, silenceOffset, silence, true
+		r.Switch, r.Stage, r.Offset, r.Hard, r.NotifyRemoved = at.Switch, network.StageAdmit, rule.AdmitSilence, silence, true
 	}
 	if err := s.rules.Apply(ctx, o.key+at.String(), p, rule.ApplyOptions{}); err != nil {
 		o.speaks(at, 0, s.now())

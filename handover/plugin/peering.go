@@ -3,6 +3,7 @@ package plugin
 import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -18,7 +19,7 @@ func peeringGuards(d openflow.DatapathID, roots []Root) []network.Rule {
 		}
 		for _, kind := range []uint16{packet.TypeIPv4, packet.TypeIPv6} {
 			rules = append(rules, network.Rule{
-				Switch: d, Band: network.BandPunt, Offset: spoofOffset,
+				Switch: d, Stage: network.StageSelect, Offset: rule.SelectSource,
 				Match: openflow.MustMatch(openflow.InPort(r.At.Port), openflow.EthType(kind)),
 			})
 		}

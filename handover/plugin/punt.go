@@ -21,10 +21,6 @@ const (
 	keySpoof = "spoof"
 )
 
-// dhcpOffset is the place of the rule for DHCP in its band: above the rules of
-// devices, which match a renewal as well.
-const dhcpOffset = 1000
-
 // wholePacket asks a switch to send packets to the controller unabridged.
 const wholePacket = 0xffff
 
@@ -34,16 +30,16 @@ const wholePacket = 0xffff
 func (v *view) punts(d openflow.DatapathID) []network.Rule {
 	up := []openflow.Action{openflow.OutputController(wholePacket)}
 	rules := []network.Rule{
-		{Switch: d, Band: network.BandService, Offset: dhcpOffset, Actions: up, Match: openflow.MustMatch(
+		{Switch: d, Stage: network.StageAdmit, Offset: rule.AdmitDHCP, Actions: up, Match: openflow.MustMatch(
 			openflow.EthType(packet.TypeIPv4), openflow.IPProto(packet.ProtoUDP), openflow.UDPSrc(dhcpClientPort), openflow.UDPDst(dhcpServerPort))},
-		{Switch: d, Band: network.BandPunt, Actions: up, Match: openflow.MustMatch(
+		{Switch: d, Stage: network.StageAdmit, Actions: up, Match: openflow.MustMatch(
 			openflow.EthType(packet.TypeARP), openflow.EthDst(serverMAC))},
 	}
 	for _, m := range v.arp(openflow.ARPTPA) {
-		rules = append(rules, network.Rule{Switch: d, Band: network.BandPunt, Match: m, Actions: up})
+		rules = append(rules, network.Rule{Switch: d, Stage: network.StageAdmit, Match: m, Actions: up})
 	}
 	for _, m := range append(v.arp(openflow.ARPSPA, openflow.ARPOp(packet.ARPReply)), fromServers()) {
-		rules = append(rules, network.Rule{Switch: d, Band: network.BandGuard, Offset: offenceOffset, Match: m, Actions: up})
+		rules = append(rules, network.Rule{Switch: d, Stage: network.StageAdmit, Offset: rule.AdmitOffence, Match: m, Actions: up})
 	}
 	return rules
 }

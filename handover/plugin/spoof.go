@@ -3,7 +3,6 @@ package plugin
 import (
 	"net/netip"
 
-	"github.com/sluice-net/sluice/handover/route"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
@@ -11,10 +10,6 @@ import (
 )
 
 const (
-	// spoofOffset is the place, in the band of punt rules, of those for what is sent
-	// with an address of a pool from where no device has it: below the rules of
-	// devices, above default forwarding, which would let it through.
-	spoofOffset = 100
 	// spoofMeter is the number of the meter that such packets pass, spoofRate its
 	// rate and its burst in packets: what one device sends until a switch goes by
 	// the rules that it has confirmed, and little enough for the controller.
@@ -49,7 +44,7 @@ func spoofRules(d openflow.DatapathID, given []netip.Prefix, how holding) rule.P
 	var p rule.Program
 	for _, prefix := range given {
 		fields := []openflow.OXM{openflow.EthType(packet.TypeIPv4), openflow.IPSrcPrefix(prefix)}
-		r := network.Rule{Switch: d, Band: network.BandPunt, Offset: spoofOffset, Match: openflow.MustMatch(fields...)}
+		r := network.Rule{Switch: d, Stage: network.StageSelect, Offset: rule.SelectSource, Match: openflow.MustMatch(fields...)}
 		if how != dropping {
 			r.Meter, r.Actions = spoofMeter, []openflow.Action{openflow.OutputController(wholePacket)}
 		}
@@ -104,7 +99,7 @@ func (s *Service) leads(at network.PortRef, ip netip.Addr) bool {
 func takes(rules []network.Rule, at network.PortRef) bool {
 	for i := range rules {
 		r := &rules[i]
-		if r.Switch != at.Switch || r.Offset != route.OffsetUp {
+		if r.Switch != at.Switch || r.Offset != rule.RewriteUp {
 			continue
 		}
 		for o := range r.Match.Fields() {

@@ -3,17 +3,8 @@ package route
 import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
-)
-
-// Offsets of the rules within the band of services. What is on its way down wins,
-// so that a packet from one device to another turns where their ways meet; among
-// that, what is told by its port, and the copies on a branch.
-const (
-	OffsetUp       = 100
-	OffsetDown     = 200
-	OffsetDownPort = 210
-	OffsetBranch   = 220
 )
 
 // branchMAC is the destination that copies bear from the join to the end of a
@@ -55,7 +46,7 @@ func (e *entry) samePlace(o *entry) bool {
 
 // rule is the entry as the ledger takes it.
 func (e *entry) rule(w *Want) network.Rule {
-	r := network.Rule{Switch: e.sw, Band: network.BandService, Offset: OffsetUp}
+	r := network.Rule{Switch: e.sw, Stage: network.StageRewrite, Offset: rule.RewriteUp}
 	oxms := [4]openflow.OXM{openflow.EthType(packet.TypeIPv4)}
 	match := oxms[:1]
 	if e.in != 0 {
@@ -69,13 +60,13 @@ func (e *entry) rule(w *Want) network.Rule {
 		r.Actions = e.upActions(w)
 	} else {
 		match = append(match, openflow.IPDst(w.IP))
-		r.Offset = OffsetDown
+		r.Offset = rule.RewriteDown
 		switch {
 		case !e.mac.IsZero():
 			match = append(match, openflow.EthDst(e.mac))
-			r.Offset = OffsetBranch
+			r.Offset = rule.RewriteBranch
 		case e.in != 0:
-			r.Offset = OffsetDownPort
+			r.Offset = rule.RewriteDownPort
 		}
 		r.Actions = e.downActions()
 	}

@@ -96,6 +96,7 @@ func Layers() []Layer {
 		},
 
 		{Dir: "experiment", May: []string{"lab", "pki", "api", "network", "openflow", "sos", "handover", "qos"}},
+		{Dir: "pairs", Tests: []string{"lab", "experiment", "network", "sos", "handover", "qos"}},
 		{Dir: "soak", May: []string{"lab", "experiment", "network", "sos", "handover", "qos"}},
 		{Dir: "demo", May: []string{"lab", "experiment", "sos", "handover"}},
 		{

@@ -9,12 +9,6 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Offsets within the forwarding band; the rules of flows stand between them.
-const (
-	offsetFlood = 100
-	offsetLearn = 300
-)
-
 // anyGroup matches every group address, broadcast included.
 func anyGroup() openflow.OXM {
 	group := openflow.MAC{1}
@@ -56,7 +50,7 @@ func (v *View) BaseProgram() rule.Program {
 
 func (v *View) floodRule(at topology.PortRef) rule.Rule {
 	r := rule.Rule{
-		Switch: at.Switch, Band: rule.BandForwarding, Offset: offsetFlood,
+		Switch: at.Switch, Stage: rule.StageRoute, Offset: rule.RouteFlood,
 		Match: openflow.MustMatch(openflow.InPort(at.Port), anyGroup()),
 	}
 	if v.Topology.OnTree(at) {
@@ -68,7 +62,7 @@ func (v *View) floodRule(at topology.PortRef) rule.Rule {
 func (v *View) learnRules(at topology.PortRef) []rule.Rule {
 	in := openflow.InPort(at.Port)
 	r := rule.Rule{
-		Switch: at.Switch, Band: rule.BandForwarding, Offset: offsetLearn,
+		Switch: at.Switch, Stage: rule.StageRoute, Offset: rule.RouteLearn,
 		Match:   openflow.MustMatch(in, openflow.EthType(packet.TypeARP)),
 		Actions: []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)},
 	}

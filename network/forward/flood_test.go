@@ -116,7 +116,7 @@ func TestLearningRules(t *testing.T) {
 	v.CanMatch = func(s openflow.DatapathID, _ openflow.Field) bool { return s != 2 }
 	got := map[topology.PortRef]int{}
 	for _, r := range v.BaseProgram().Rules {
-		if r.Offset != offsetLearn {
+		if r.Offset != rule.RouteLearn {
 			continue
 		}
 		in, _ := r.Match.Get(openflow.FieldInPort)

@@ -18,7 +18,7 @@ func BenchmarkRulesComeAndGo(b *testing.B) {
 			var all rule.Program
 			for i := range count {
 				all.Rules = append(all.Rules, rule.Rule{
-					Switch: 1, Band: rule.BandSteering, Match: openflow.MustMatch(openflow.EthType(0x0800), openflow.IPProto(6), openflow.TCPDst(uint16(i))),
+					Switch: 1, Stage: rule.StageRoute, Match: openflow.MustMatch(openflow.EthType(0x0800), openflow.IPProto(6), openflow.TCPDst(uint16(i))),
 					Actions: []openflow.Action{openflow.Output(1)},
 				})
 			}

@@ -45,7 +45,7 @@ func NewFlowWriter(idle time.Duration) *FlowWriter {
 // FlowToRule is the rule of a flow in general form.
 func FlowToRule(sw openflow.DatapathID, f rule.Flow, out uint32, idle time.Duration) rule.Rule {
 	return rule.Rule{
-		Switch: sw, Band: rule.BandForwarding, Offset: rule.FlowOffset, Match: f.Match(),
+		Switch: sw, Stage: rule.StageRoute, Offset: rule.RouteFlow, Match: f.Match(),
 		Actions: []openflow.Action{openflow.Output(out)}, Idle: idle, NotifyRemoved: true,
 	}
 }
@@ -74,7 +74,7 @@ func (w *FlowWriter) AppendAdd(b []byte, xid uint32, c rule.Cookie, f rule.Flow,
 
 // AppendDelete appends the message that deletes the rule of a flow.
 func (w *FlowWriter) AppendDelete(b []byte, xid uint32, c rule.Cookie, f rule.Flow) []byte {
-	k := rule.Key{Priority: rule.BandForwarding.Base() + rule.FlowOffset, Match: f.Match()}
+	k := rule.Key{Priority: rule.StageRoute.Base() + rule.RouteFlow, Match: f.Match()}
 	b, _ = deleteRule(0, k, c, nil).Message.AppendTo(b, xid)
 	return b
 }

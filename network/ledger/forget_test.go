@@ -26,8 +26,8 @@ func TestForget(t *testing.T) {
 		}
 		c.Confirm()
 	}
-	basic := func(sw openflow.DatapathID) rule.Rule { return rule.Rule{Switch: sw, Band: rule.BandMiss} }
-	wanted := rule.Rule{Switch: 2, Band: rule.BandService, Match: openflow.MustMatch(openflow.InPort(1))}
+	basic := func(sw openflow.DatapathID) rule.Rule { return rule.Rule{Switch: sw, Stage: rule.StageMiss} }
+	wanted := rule.Rule{Switch: 2, Stage: rule.StageRewrite, Match: openflow.MustMatch(openflow.InPort(1))}
 	declare(svc, "k", wanted)
 	for _, sw := range []openflow.DatapathID{1, 2} {
 		declare(core, "basics", basic(sw))

@@ -142,11 +142,11 @@ func (r *Reported) equals(want *rule.Rule) bool {
 // rule gives the reported rule as its owner would have declared it.
 func (r *Reported) rule() (rule.Rule, bool) {
 	out, ok := r.effect()
-	band, offset, inBand := rule.OfPriority(r.Priority)
-	out.Switch, out.Band, out.Offset = r.Switch, band, offset
+	stage, offset, inStage := rule.OfPriority(r.Priority)
+	out.Switch, out.Stage, out.Offset = r.Switch, stage, offset
 	out.Idle, out.Hard = time.Duration(r.Idle)*time.Second, time.Duration(r.Hard)*time.Second
 	out.NotifyRemoved = r.Flags&openflow.FlagSendFlowRemoved != 0
-	return out, ok && inBand
+	return out, ok && inStage
 }
 
 // Flow reads the rule as one of default forwarding. It is false if it is not,

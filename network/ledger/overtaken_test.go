@@ -17,7 +17,7 @@ func TestSentWhileRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wanted := rule.Rule{Switch: 1, Band: rule.BandService, Match: openflow.MustMatch(openflow.InPort(1))}
+		wanted := rule.Rule{Switch: 1, Stage: rule.StageRewrite, Match: openflow.MustMatch(openflow.InPort(1))}
 		plan := func() *Change {
 			t.Helper()
 			c, err := l.Plan(o, "k", rule.Program{Rules: []rule.Rule{wanted}})

@@ -97,12 +97,12 @@ func (c *Change) planRules(after *declared, rules []rule.Rule) error {
 // checkRule finds what no switch would take, so that nothing is sent.
 func checkRule(r *rule.Rule) error {
 	switch {
-	case r.Band == rule.BandMiss && (r.Offset != 0 || !r.Match.IsZero()):
-		return fmt.Errorf("%w: a rule of band %v matches everything at offset 0", ErrInvalid, r.Band)
-	case !r.Band.Valid() && r.Band != rule.BandMiss:
-		return fmt.Errorf("%w: no band is set", ErrInvalid)
-	case r.Offset >= rule.BandWidth || r.Band == rule.BandGuard && r.Offset > rule.MaxGuardOffset:
-		return fmt.Errorf("%w: offset %d is beyond band %v", ErrInvalid, r.Offset, r.Band)
+	case r.Stage == rule.StageMiss && (r.Offset != 0 || !r.Match.IsZero()):
+		return fmt.Errorf("%w: a rule of stage %v matches everything at offset 0", ErrInvalid, r.Stage)
+	case !r.Stage.Valid() && r.Stage != rule.StageMiss:
+		return fmt.Errorf("%w: no stage is set", ErrInvalid)
+	case r.Offset >= rule.StageWidth:
+		return fmt.Errorf("%w: offset %d is beyond stage %v", ErrInvalid, r.Offset, r.Stage)
 	case r.Goto != 0 && r.Goto <= r.Table:
 		return fmt.Errorf("%w: table %d cannot go to table %d, only to a higher one", ErrInvalid, r.Table, r.Goto)
 	case r.Idle < 0 || r.Hard < 0 || max(r.Idle, r.Hard) > 0xffff*time.Second:

@@ -10,7 +10,7 @@ import (
 
 func one(port uint16) rule.Program {
 	return rule.Program{Rules: []rule.Rule{{
-		Switch: 1, Band: rule.BandService,
+		Switch: 1, Stage: rule.StageRewrite,
 		Match:   openflow.MustMatch(openflow.EthType(0x0800), openflow.IPProto(6), openflow.TCPDst(port)),
 		Actions: []openflow.Action{openflow.Output(1)},
 	}}}

@@ -5,9 +5,6 @@ import "github.com/sluice-net/sluice/openflow"
 // AnyVLAN in a Flow leaves the VLAN out of the match.
 const AnyVLAN uint16 = 0xffff
 
-// FlowOffset is the offset, within BandForwarding, of the rules of flows.
-const FlowOffset = 200
-
 // Flow is the match of a rule of default forwarding in compact form: packets
 // from Src to Dst that come in by InPort. VLAN is the VLAN identifier, zero for
 // packets without a tag, or AnyVLAN.

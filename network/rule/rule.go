@@ -10,8 +10,8 @@ import (
 type Rule struct {
 	Switch openflow.DatapathID
 	Table  uint8
-	// Band and Offset give the priority.
-	Band   Band
+	// Stage and Offset give the priority.
+	Stage  Stage
 	Offset uint16
 	Match  openflow.Match
 	// Actions are applied to matching packets; none means drop, unless Goto is set.
@@ -28,7 +28,7 @@ type Rule struct {
 }
 
 // Priority is the rule's priority on the wire.
-func (r *Rule) Priority() uint16 { return r.Band.Base() + r.Offset }
+func (r *Rule) Priority() uint16 { return r.Stage.Base() + r.Offset }
 
 // Key is what makes a flow entry unique in a switch.
 type Key struct {

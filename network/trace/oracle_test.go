@@ -70,7 +70,7 @@ func TestAgainstFakeFlowTable(t *testing.T) {
 // drawRule draws a rule whose priority no other has: of two with the same, a
 // switch may take either.
 func drawRule(t *rapid.T, i int) rule.Installed {
-	r := rule.Rule{Switch: 1, Band: rule.BandService, Offset: uint16(rapid.IntRange(0, 9).Draw(t, "priority")*10 + i)}
+	r := rule.Rule{Switch: 1, Stage: rule.StageRewrite, Offset: uint16(rapid.IntRange(0, 9).Draw(t, "priority")*10 + i)}
 	r.Table = rapid.Uint8Range(0, 2).Draw(t, "table")
 	match := []openflow.OXM{openflow.EthType(0x0800), openflow.IPProto(6)}
 	for _, f := range []openflow.OXM{

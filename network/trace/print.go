@@ -36,7 +36,7 @@ func (l *Lookup) print(b *strings.Builder) {
 		fmt.Fprintf(b, "   table %d no rule matches\n", l.Table)
 	} else {
 		r := l.Rule
-		fmt.Fprintf(b, "   table %d %s, rule %q, band %s, priority %d, cookie %s\n", l.Table, owner(r), r.Name, r.Band, r.Priority, r.Cookie)
+		fmt.Fprintf(b, "   table %d %s, rule %q, stage %s, priority %d, cookie %s\n", l.Table, owner(r), r.Name, r.Stage, r.Priority, r.Cookie)
 		fmt.Fprintf(b, "           match %s, actions %s\n", orAny(r.Match), r.Actions)
 	}
 	for _, p := range l.Passed {

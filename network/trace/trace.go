@@ -59,7 +59,7 @@ type RuleInfo struct {
 	Owner    string `json:"owner"`
 	Name     string `json:"name"`
 	Cookie   string `json:"cookie"`
-	Band     string `json:"band"`
+	Stage    string `json:"stage"`
 	Priority uint16 `json:"priority"`
 	Match    string `json:"match"`
 	Actions  string `json:"actions"`
@@ -260,7 +260,7 @@ func describe(r *rule.Installed) RuleInfo {
 		actions += fmt.Sprintf("goto_table:%d", r.Goto)
 	}
 	return RuleInfo{
-		Owner: r.Owner, Name: r.Name, Cookie: r.Cookie.String(), Band: r.Band.String(), Priority: r.Priority(),
+		Owner: r.Owner, Name: r.Name, Cookie: r.Cookie.String(), Stage: r.Stage.String(), Priority: r.Priority(),
 		Match: r.Match.String(), Actions: actions,
 	}
 }

@@ -41,11 +41,11 @@ func ref(s, p int) topology.PortRef {
 	return topology.PortRef{Switch: openflow.DatapathID(s), Port: uint32(p)}
 }
 
-func (n *net) add(s int, owner, name string, band rule.Band, offset uint16, match string, actions ...openflow.Action) *rule.Installed {
+func (n *net) add(s int, owner, name string, stage rule.Stage, offset uint16, match string, actions ...openflow.Action) *rule.Installed {
 	d := openflow.DatapathID(s)
 	r := rule.Installed{
 		Owner: owner, Name: name, Cookie: rule.MakeCookie(rule.OwnerHash(owner), 1, 1),
-		Rule: rule.Rule{Switch: d, Band: band, Offset: offset, Actions: actions, Match: matchOf(match)},
+		Rule: rule.Rule{Switch: d, Stage: stage, Offset: offset, Actions: actions, Match: matchOf(match)},
 	}
 	n.rules[d] = append(n.rules[d], r)
 	return &n.rules[d][len(n.rules[d])-1]
@@ -93,20 +93,20 @@ func TestTraceFollowsRewrites(t *testing.T) {
 	n.cable(ref(1, 2), ref(2, 1))
 	n.hosts[ref(2, 3)] = []string{"02:00:00:00:00:99 (10.0.0.99)"}
 	n.add(1, "network", "miss", 0, 0, "", openflow.OutputController(0xffff))
-	n.add(1, "forwarding", "a>b", rule.BandForwarding, 200, "in_port=1,eth_dst=02:00:00:00:00:0b", openflow.Output(7))
-	n.add(1, "sos", "session 7", rule.BandService, 0, "tcp,in_port=1,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=4000,tp_dst=80",
+	n.add(1, "forwarding", "a>b", rule.StageRoute, 200, "in_port=1,eth_dst=02:00:00:00:00:0b", openflow.Output(7))
+	n.add(1, "sos", "session 7", rule.StageRewrite, 0, "tcp,in_port=1,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=4000,tp_dst=80",
 		openflow.SetField(openflow.EthDst(openflow.MAC{2, 0, 0, 0, 0, 0x99})), openflow.SetField(openflow.IPDst(addr("10.0.0.99"))),
 		openflow.SetField(openflow.TCPDst(9000)), openflow.Output(2))
-	n.add(1, "sos", "session 8", rule.BandService, 0, "tcp,in_port=1,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=4001,tp_dst=80", openflow.Output(2))
-	n.add(1, "qos", "guard", rule.BandGuard, 0, "udp,in_port=1")
-	n.add(2, "sos", "path", rule.BandSteering, 0, "eth_dst=02:00:00:00:00:99", openflow.Output(3))
+	n.add(1, "sos", "session 8", rule.StageRewrite, 0, "tcp,in_port=1,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=4001,tp_dst=80", openflow.Output(2))
+	n.add(1, "qos", "guard", rule.StageAdmit, 0, "udp,in_port=1")
+	n.add(2, "sos", "path", rule.StageRoute, 0, "eth_dst=02:00:00:00:00:99", openflow.Output(3))
 	tr := follow(t, n, ref(1, 1), "tcp,eth_dst=02:00:00:00:00:0b,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=4000,tp_dst=80")
 	if len(tr.Steps) != 2 {
 		t.Fatalf("%d steps:\n%v", len(tr.Steps), tr)
 	}
 	first, second := tr.Steps[0], tr.Steps[1]
 	l := first.Tables[0]
-	if l.Rule.Owner != "sos" || l.Rule.Name != "session 7" || l.Rule.Band != "service" || l.Rule.Priority != rule.BandService.Base() {
+	if l.Rule.Owner != "sos" || l.Rule.Name != "session 7" || l.Rule.Stage != "rewrite" || l.Rule.Priority != rule.StageRewrite.Base() {
 		t.Errorf("switch 1 takes %+v", l.Rule)
 	}
 	if len(l.Passed) != 1 || l.Passed[0].Owner != "qos" || !strings.Contains(l.Passed[0].Want, "17") || !strings.Contains(l.Passed[0].Have, "6") {
@@ -120,7 +120,7 @@ func TestTraceFollowsRewrites(t *testing.T) {
 		t.Errorf("ends %+v", o)
 	}
 	text := tr.String()
-	for _, want := range []string{"owner sos", `rule "session 7"`, "band service", "did     set", "on to 2", "host 02:00:00:00:00:99"} {
+	for _, want := range []string{"owner sos", `rule "session 7"`, "stage rewrite", "did     set", "on to 2", "host 02:00:00:00:00:99"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the printed trace lacks %q:\n%s", want, text)
 		}

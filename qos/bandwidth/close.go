@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -15,12 +16,8 @@ const (
 	closedBoth = closedThere | closedBack
 )
 
-// copyOffset is the priority of the rules that copy segments to the controller, within
-// their band, and copyBytes how much of a segment comes up: its headers.
-const (
-	copyOffset = offset + 1
-	copyBytes  = 128
-)
+// copyBytes is how much of a copied segment comes up: its headers.
+const copyBytes = 128
 
 // copies are rules that show how a TCP connection ends: segments that close it go on as
 // the others do, and the controller gets a copy. So it does of one that opens a
@@ -39,7 +36,7 @@ func copies(h header, path network.Path, meter func(network.PortRef) uint32, can
 		}
 		for _, f := range flags {
 			out = append(out, network.Rule{
-				Switch: hop.Switch, Band: network.BandService, Offset: copyOffset, Match: h.match(hop.In, openflow.TCPFlags(f, f)),
+				Switch: hop.Switch, Stage: network.StageClassify, Offset: rule.ClassifyCriticalCopy, Match: h.match(hop.In, openflow.TCPFlags(f, f)),
 				Actions: []openflow.Action{openflow.Output(hop.Output()), openflow.OutputController(copyBytes)},
 				Meter:   meter(network.PortRef{Switch: hop.Switch, Port: hop.Out}),
 			})
@@ -64,7 +61,7 @@ func (s *Service) copied(cookie uint64, headers *packet.Headers) bool {
 	f := s.find(h)
 	s.mu.Unlock()
 	if f == nil || !slices.ContainsFunc(s.rules.Rules(f.key()), func(r network.InstalledRule) bool {
-		return uint64(r.Cookie) == cookie && r.Offset == copyOffset
+		return uint64(r.Cookie) == cookie && r.Offset == rule.ClassifyCriticalCopy
 	}) {
 		return false
 	}

@@ -5,12 +5,10 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/reserve"
 )
-
-// offset is the priority of flows' rules within their band.
-const offset = 300
 
 // wholePacket asks a switch to send packets to the controller unabridged.
 const wholePacket = 0xffff
@@ -26,7 +24,7 @@ func punts(d openflow.DatapathID, definitions []*Definition) network.Program {
 			}
 			seen[m] = true
 			p.Rules = append(p.Rules, network.Rule{
-				Switch: d, Band: network.BandPunt, Offset: offset, Match: m,
+				Switch: d, Stage: network.StageClassify, Offset: rule.ClassifyCriticalAsk, Match: m,
 				Actions: []openflow.Action{openflow.OutputController(wholePacket)},
 			})
 		}
@@ -41,7 +39,7 @@ func program(h header, path network.Path, idle time.Duration, meter func(network
 	var p network.Program
 	add := func(h header, hop network.Hop) *network.Rule {
 		p.Rules = append(p.Rules, network.Rule{
-			Switch: hop.Switch, Band: network.BandService, Offset: offset, Match: h.match(hop.In),
+			Switch: hop.Switch, Stage: network.StageClassify, Offset: rule.ClassifyCriticalFlow, Match: h.match(hop.In),
 			Actions: []openflow.Action{openflow.Output(hop.Output())}, Meter: meter(network.PortRef{Switch: hop.Switch, Port: hop.Out}),
 		})
 		return &p.Rules[len(p.Rules)-1]

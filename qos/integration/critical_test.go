@@ -68,7 +68,7 @@ func (w *criticalWorld) ours() (rules []string, meters int) {
 			w.t.Fatal(err)
 		}
 		for line := range strings.Lines(flows) {
-			if strings.Contains(line, "priority=30300") {
+			if strings.Contains(line, "priority=20300") {
 				rules = append(rules, s+strings.TrimSpace(line))
 			}
 		}

@@ -52,7 +52,7 @@ func program(c *Class, routes []Route, queue uint32, own uint8, userspace map[op
 }
 
 func hopRules(c *Class, h topology.Hop, m openflow.Match, queue uint32, own uint8, userspace bool) []rule.Rule {
-	base := rule.Rule{Switch: h.Switch, Band: rule.BandSteering, Offset: priorityStep * uint16(LowestPriority-c.Priority), Match: m}
+	base := rule.Rule{Switch: h.Switch, Stage: rule.StageClassify, Offset: rule.ClassifyClass + priorityStep*uint16(LowestPriority-c.Priority), Match: m}
 	queued := base
 	queued.Offset += queueOffset
 	queued.Actions = []openflow.Action{openflow.SetQueue(queue), openflow.Output(h.Output())}

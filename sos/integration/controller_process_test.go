@@ -144,7 +144,7 @@ func (p *processWorld) ready() {
 		}
 		return true
 	})
-	punts := fmt.Sprintf("priority=%d,", network.BandPunt.Base())
+	punts := fmt.Sprintf("priority=%d,", network.StageSelect.Base())
 	p.eventually("punt rules are in the switches", func() bool {
 		return strings.Contains(p.flows("s1"), punts) && strings.Contains(p.flows("s2"), punts)
 	})

@@ -427,7 +427,7 @@ func TestEntryRemovedDuringTransfer(t *testing.T) {
 	w.wantContent(c, 1, size)
 	_ = c.Close()
 	w.clean()
-	punts := fmt.Sprintf("priority=%d,", network.BandPunt.Base())
+	punts := fmt.Sprintf("priority=%d,", network.StageSelect.Base())
 	for _, s := range w.switches() {
 		w.eventually("no punt rule is left in "+s, func() bool { return !strings.Contains(w.flows(s), punts) })
 	}

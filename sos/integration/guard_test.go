@@ -20,7 +20,7 @@ func TestStrayPacketsOfAgents(t *testing.T) {
 	w := newWorld(t, lab.WAN("sosstray", wan), options{})
 	w.serve(80, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
 	w.echo(80) // everybody knows everybody now
-	w.eventually("the agents are guarded", func() bool { return strings.Contains(w.flows("s2"), "priority=21000,") })
+	w.eventually("the agents are guarded", func() bool { return strings.Contains(w.flows("s2"), "priority=31000,") })
 	agent := w.lab.Host("y").Addr()
 	arrived := w.arrivals("server", agent)
 	var strays []netip.AddrPort

@@ -261,7 +261,7 @@ func (w *world) settled() {
 		return true
 	})
 	w.eventually("punt rules are in the switches", func() bool {
-		punts := fmt.Sprintf("priority=%d,", network.BandPunt.Base())
+		punts := fmt.Sprintf("priority=%d,", network.StageSelect.Base())
 		for _, s := range w.switches() {
 			if edge[s] && !strings.Contains(w.flows(s), punts) {
 				return false
@@ -354,9 +354,8 @@ func (w *world) serviceRules(name string) []string {
 	var rules []string
 	for _, line := range strings.Split(out, "\n") {
 		line = strings.TrimSpace(line)
-		for _, band := range []network.Band{network.BandService, network.BandSteering} {
-			priority := fmt.Sprintf("priority=%d,", band.Base())
-			if _, rule, ok := strings.Cut(line, priority); ok {
+		for _, priority := range sessionPriorities {
+			if _, rule, ok := strings.Cut(line, "priority="+priority); ok {
 				rules = append(rules, rule)
 			}
 		}

@@ -173,14 +173,15 @@ type flowEntry struct {
 	text    string // priority, match and actions
 }
 
+// sessionPriorities are those of rules that carry a session, and of those that lead
+// between agents, as switches list them.
+var sessionPriorities = []string{
+	fmt.Sprintf("%d,", network.StageRewrite.Base()+rule.RewriteSession), fmt.Sprintf("%d,", network.StageRoute.Base()+rule.RouteAgents),
+}
+
 // ofSession says whether a rule carries a session or leads between agents.
 func (e flowEntry) ofSession() bool {
-	for _, band := range []network.Band{network.BandService, network.BandSteering} {
-		if strings.HasPrefix(e.text, fmt.Sprintf("%d,", band.Base())) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(sessionPriorities, func(p string) bool { return strings.HasPrefix(e.text, p) })
 }
 
 // allRules are the rules of ours in all switches, by switch, cookie and text.

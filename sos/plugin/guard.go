@@ -17,11 +17,6 @@ import (
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// guardOffset is the place of the rules that keep agents from end hosts, in the
-// band of punt rules: below those of sessions and of the paths between agents,
-// above every other punt rule and default forwarding.
-const guardOffset = 1000
-
 // The guard rules of one agent take so long at most, and those of so many are written
 // at once: a switch that is slow costs the others nothing.
 const (
@@ -54,7 +49,7 @@ func Guards(at network.PortRef, agent netip.Addr, ports agentapi.PortRange, flag
 				return nil, fmt.Errorf("guard of agent %v at %v: %w", agent, at, err)
 			}
 			rules = append(rules, network.Rule{
-				Switch: at.Switch, Band: network.BandPunt, Offset: guardOffset, Match: m,
+				Switch: at.Switch, Stage: network.StageSelect, Offset: rule.SelectAgent, Match: m,
 				Actions: []openflow.Action{openflow.OutputController(wholePacket)},
 			})
 		}

@@ -47,7 +47,7 @@ func checkGuards(t *testing.T, rules []network.Rule, ports agentapi.PortRange) {
 		}
 	}
 	for _, r := range rules {
-		if r.Switch != 1 || r.Priority() >= rule.BandService.Base() || len(r.Actions) != 1 || r.Actions[0].Port() != openflow.PortController {
+		if r.Switch != 1 || r.Priority() >= rule.StageRewrite.Base() || len(r.Actions) != 1 || r.Actions[0].Port() != openflow.PortController {
 			t.Errorf("rule %+v", r)
 		}
 	}

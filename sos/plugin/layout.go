@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -147,7 +148,7 @@ func chain(path []network.Hop, from, to header, can Capable, pick picker) ([]net
 			now.set(p, to)
 		}
 		rules = append(rules, network.Rule{
-			Switch: hop.Switch, Band: network.BandService, Match: match,
+			Switch: hop.Switch, Stage: network.StageRewrite, Offset: rule.RewriteSession, Match: match,
 			Actions: append(actions, output(hop.In, hop.Out)),
 		})
 	}

@@ -62,7 +62,7 @@ func connection(in uint32, from, to netip.AddrPort, more ...openflow.OXM) openfl
 func set(o openflow.OXM) openflow.Action { return openflow.SetField(o) }
 
 func service(dpid openflow.DatapathID, m openflow.Match, actions ...openflow.Action) network.Rule {
-	return network.Rule{Switch: dpid, Band: network.BandService, Match: m, Actions: actions}
+	return network.Rule{Switch: dpid, Stage: network.StageRewrite, Match: m, Actions: actions}
 }
 
 func sameRules(t *testing.T, name string, got, want []network.Rule) {
@@ -72,9 +72,9 @@ func sameRules(t *testing.T, name string, got, want []network.Rule) {
 	}
 	for i := range min(len(got), len(want)) {
 		g, w := got[i], want[i]
-		if g.Switch != w.Switch || g.Band != w.Band || g.Match != w.Match || !slices.Equal(g.Actions, w.Actions) {
+		if g.Switch != w.Switch || g.Stage != w.Stage || g.Match != w.Match || !slices.Equal(g.Actions, w.Actions) {
 			t.Errorf("%s, rule %d:\n got %v %v %v %v\nwant %v %v %v %v", name, i,
-				g.Switch, g.Band, g.Match, g.Actions, w.Switch, w.Band, w.Match, w.Actions)
+				g.Switch, g.Stage, g.Match, g.Actions, w.Switch, w.Stage, w.Match, w.Actions)
 		}
 	}
 }

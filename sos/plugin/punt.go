@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -62,7 +63,7 @@ func Punts(w Whitelist, at time.Time, dpid openflow.DatapathID, flags bool) ([]n
 			}
 			seen[m] = true
 			rules = append(rules, network.Rule{
-				Switch: dpid, Band: network.BandPunt, Match: m,
+				Switch: dpid, Stage: network.StageSelect, Offset: rule.SelectConnection, Match: m,
 				Actions: []openflow.Action{openflow.OutputController(wholePacket)},
 			})
 		}

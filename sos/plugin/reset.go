@@ -163,7 +163,7 @@ func resetOf(ss *session, r agentapi.Role) (*reset, network.Rule, error) {
 	}
 	m, err := rs.from.match(first.In)
 	return rs, network.Rule{
-		Switch: first.Switch, Band: network.BandService, Match: m,
+		Switch: first.Switch, Stage: network.StageRewrite, Offset: rule.RewriteSession, Match: m,
 		Actions: []openflow.Action{openflow.OutputController(wholePacket)},
 	}, err
 }

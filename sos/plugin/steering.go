@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -153,7 +154,7 @@ func pairFields(from, to Terminal) []openflow.OXM {
 }
 
 func steer(dpid openflow.DatapathID, m openflow.Match, actions []openflow.Action) network.Rule {
-	return network.Rule{Switch: dpid, Band: network.BandSteering, Match: m, Actions: actions}
+	return network.Rule{Switch: dpid, Stage: network.StageRoute, Offset: rule.RouteAgents, Match: m, Actions: actions}
 }
 
 // pathTag is the locally administered address of one path in one direction. It

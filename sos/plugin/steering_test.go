@@ -22,7 +22,7 @@ func between(in uint32, from, to Terminal, more ...openflow.OXM) openflow.Match 
 }
 
 func steering(dpid openflow.DatapathID, m openflow.Match, actions ...openflow.Action) network.Rule {
-	return network.Rule{Switch: dpid, Band: network.BandSteering, Match: m, Actions: actions}
+	return network.Rule{Switch: dpid, Stage: network.StageRoute, Match: m, Actions: actions}
 }
 
 // TestOnePathIsUnmodified compares with rules 3 to 6 of table 5.2.1.

@@ -124,7 +124,7 @@ func TestPunts(t *testing.T) {
 	syn := openflow.TCPFlags(0x02, 0x12)
 	want := func(more ...openflow.OXM) network.Rule {
 		m := openflow.MustMatch(append(more, openflow.EthType(0x0800), openflow.IPProto(6))...)
-		return network.Rule{Switch: 5, Band: network.BandPunt, Match: m, Actions: []openflow.Action{openflow.OutputController(0xffff)}}
+		return network.Rule{Switch: 5, Stage: network.StageSelect, Match: m, Actions: []openflow.Action{openflow.OutputController(0xffff)}}
 	}
 	third := netip.MustParsePrefix("10.0.0.3/32")
 	sameRules(t, "punts", rules, []network.Rule{

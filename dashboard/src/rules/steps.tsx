@@ -29,7 +29,7 @@ function Step({ of: s, number }: { of: TraceStep; number: number }) {
       {(s.tables ?? []).map((t) => (
         <div key={t.table} class="lookup">
           {t.rule ? (
-            <>Table {t.table}: a rule of <b>{t.rule.owner}</b> ({names.said(t.rule.name)}), priority {t.rule.priority} in {t.rule.band}: <code>{cut(t.rule.match || "everything")}</code> does <code>{cut(t.rule.actions || "drop")}</code></>
+            <>Table {t.table}: a rule of <b>{t.rule.owner}</b> ({names.said(t.rule.name)}), priority {t.rule.priority} in {t.rule.stage}: <code>{cut(t.rule.match || "everything")}</code> does <code>{cut(t.rule.actions || "drop")}</code></>
           ) : <>Table {t.table}: no rule matches</>}
           {t.did && t.did.length > 0 && <div class="soft">{cut(t.did.join("; "))}</div>}
           {(t.passed ?? []).slice(0, passed).map((p) => (

@@ -15,7 +15,7 @@ export function RuleTable({ rules, caption, asked }: { rules: Rule[]; caption: s
       <tr key={`${r.table} ${r.priority} ${r.match} ${r.cookie} ${r.name}`}>
         <th scope="row">{r.owner}<div class="soft">{cut(names.said(r.name), 80)}{r.confirmed ? "" : ", not confirmed"}</div></th>
         <td class="number">{r.table}</td>
-        <td class="number">{r.priority}<div class="soft">{r.band}</div></td>
+        <td class="number">{r.priority}<div class="soft">{r.stage}</div></td>
         <td><code>{cut(r.match || "everything")}</code></td>
         <td><code>{cut(r.actions || "drop")}</code></td>
         <td class="number">{count(r.packets)}</td>

@@ -1,0 +1,154 @@
+package pairs
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/selfbuild"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/qos/match"
+	sos "github.com/sluice-net/sluice/sos/plugin"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	rate    = 100e6 // of every link, in bit/s
+	webPort = 80
+	size    = 5 << 20
+)
+
+// world is two sites with an agent each, a controller with every service, and a web
+// server that has one file.
+type world struct {
+	*stage.Deployment
+	t       testing.TB
+	lab     *lab.Lab
+	content []byte
+	file    string // where downloads go
+}
+
+func newWorld(t testing.TB, name string) *world {
+	t.Helper()
+	w := &world{t: t, lab: lab.New(t, lab.WAN(name, lab.WANOptions{Rate: rate, RTT: 20 * time.Millisecond}))}
+	dir, binary := t.TempDir(), selfbuild.Binary(t)
+	stop, err := stage.StartClassifiers(context.WithoutCancel(t.Context()), w.lab, binary, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	w.Deployment, err = stage.Deploy(context.WithoutCancel(t.Context()), stage.Options{
+		Lab: w.lab, Binary: binary, LogDir: dir, Network: w.capacities(), Services: w.databases(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w.must(stage.Poll(t.Context(), "the links", func() error {
+		n, err := w.Links(t.Context())
+		if err == nil && n < 2 {
+			err = fmt.Errorf("%d of 2 are known", n)
+		}
+		return err
+	}))
+	w.content = make([]byte, size)
+	if _, err := rand.Read(w.content); err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(dir, "root")
+	w.must(os.Mkdir(root, 0o755))
+	w.must(os.WriteFile(filepath.Join(root, "file"), w.content, 0o644))
+	w.file = filepath.Join(dir, "download")
+	server, err := stage.StartWebServer(context.WithoutCancel(t.Context()), w.lab.Host("server"), root, dir, webPort)
+	w.must(err)
+	t.Cleanup(server.Stop)
+	return w
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// capacities tells the controller the rates of all links.
+func (w *world) capacities() string {
+	text := "  switches:\n"
+	for _, s := range w.lab.Topology().Switches {
+		var ports []string
+		for _, l := range w.lab.Topology().Links {
+			if l.A.Node == s.Name || l.B.Node == s.Name {
+				port, err := w.lab.Switch(s.Name).Port(l.Name)
+				w.must(err)
+				ports = append(ports, fmt.Sprintf("%d: %g", port, rate/1e6))
+			}
+		}
+		text += fmt.Sprintf("    %016x: {name: %s, capacity_mbit: {%s}}\n", w.lab.Switch(s.Name).DPID(), s.Name, strings.Join(ports, ", "))
+	}
+	return text
+}
+
+func (w *world) databases() string {
+	text := "qos: {queues: connect}\novsdb:\n  switches:\n"
+	for _, s := range w.lab.Topology().Switches {
+		text += fmt.Sprintf("    %016x: %s\n", w.lab.Switch(s.Name).DPID(), w.lab.Switch(s.Name).Database())
+	}
+	return text
+}
+
+func (w *world) addr(host string) netip.Addr { return w.lab.Host(host).Addr() }
+
+// post asks the controller for something.
+func (w *world) post(path string, body, answer any) {
+	w.t.Helper()
+	w.must(w.Do(w.t.Context(), http.MethodPost, path, body, answer))
+}
+
+// whitelist has the server's connections carried by agents.
+func (w *world) whitelist() string {
+	w.t.Helper()
+	id, err := w.Whitelist(w.t.Context(), w.addr("server"), webPort, sos.Tuning{})
+	w.must(err)
+	return id
+}
+
+// download fetches the file, compares it, and says how many sessions of agents there
+// have been since the one before.
+func (w *world) download() (carried int) {
+	w.t.Helper()
+	before, err := w.Sessions(w.t.Context())
+	w.must(err)
+	_, err = stage.Curl(w.t.Context(), w.lab.Host("client"), fmt.Sprintf("http://%v/file", netip.AddrPortFrom(w.addr("server"), webPort)), w.file, nil)
+	w.must(err)
+	got, err := os.ReadFile(w.file)
+	w.must(err)
+	if string(got) != string(w.content) {
+		w.t.Errorf("%d bytes arrived that are not the file's", len(got))
+	}
+	after, err := w.Sessions(w.t.Context())
+	w.must(err)
+	return len(after) - len(before)
+}
+
+// web are the two directions of connections to the web server.
+func (w *world) web() []match.Flow {
+	client, server := match.Text(w.addr("client").String()), match.Text(w.addr("server").String())
+	port := match.Text(fmt.Sprint(webPort))
+	return []match.Flow{{IPv4Src: client, IPv4Dst: server, TCPDst: port}, {IPv4Src: server, IPv4Dst: client, TCPSrc: port}}
+}
