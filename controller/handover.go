@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/pki"
 )
 
@@ -36,7 +37,7 @@ func newHandover(c *Controller) (Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.net.AddHandler(plugin.HandlerPriority, s)
+	c.net.AddHandler(rule.ChainHandover, s)
 	c.net.Subscribe(s.NetworkChanged)
 	c.net.KeepHosts(s.Keeps)
 	c.reloads = append(c.reloads, func(ctx context.Context, next *config.Controller) (func(context.Context) error, error) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/qos/bandwidth"
 	"github.com/sluice-net/sluice/qos/plugin"
 	"github.com/sluice-net/sluice/qos/reserve"
@@ -51,7 +52,7 @@ func (c *Controller) newCritical(fabric bandwidth.Fabric, book *reserve.Book) (*
 	if err != nil {
 		return nil, err
 	}
-	c.net.AddHandler(bandwidth.HandlerPriority, s)
+	c.net.AddHandler(rule.ChainCritical, s)
 	c.reloads = append(c.reloads, func(ctx context.Context, next *config.Controller) (func(context.Context) error, error) {
 		definitions, err := criticalOf(next)
 		err = errors.Join(err, awaitLoaded(ctx, plugin.Name, s.Ready()))

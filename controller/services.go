@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/pki"
 	"github.com/sluice-net/sluice/sos/plugin"
 )
@@ -56,7 +57,7 @@ func newSOS(c *Controller) (Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.net.AddHandler(plugin.HandlerPriority, s)
+	c.net.AddHandler(rule.ChainSOS, s)
 	c.net.Subscribe(s.NetworkChanged)
 	c.api.Permit(pki.RoleAgent, http.MethodPost, api.Prefix+"/"+plugin.Name+"/agents/announce")
 	return s, nil

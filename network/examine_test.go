@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/network/fake"
 	"github.com/sluice-net/sluice/network/linkprobe"
 	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -150,7 +151,7 @@ func be16(b []byte) int { return int(b[0])<<8 | int(b[1]) }
 // An examination leaves nothing behind, teaches nobody anything, and is not begun twice.
 func TestExaminationDisturbsNothing(t *testing.T) {
 	seen := make(seenHandler, 1000)
-	n, _ := start(t, network.Config{}, func(n *network.Network) { n.AddHandler(network.PriorityHosts+1, seen) })
+	n, _ := start(t, network.Config{}, func(n *network.Network) { n.AddHandler(rule.ChainHosts+1, seen) })
 	switches, cables := joined(t, n)
 	for i := range switches {
 		edges(t, n, openflow.DatapathID(i+1), 1)

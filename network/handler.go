@@ -41,11 +41,3 @@ type PacketIn struct {
 	buffer uint32         // the switch's own copy of the packet, if it keeps one
 	claims []hosts.Change // what it has changed about hosts, or was to
 }
-
-// Priorities of the built-in handlers of the chain; services stand between
-// PriorityHosts and PriorityForwarding, lower numbers first.
-const (
-	PriorityDiscovery  = 0
-	PriorityHosts      = 10
-	PriorityForwarding = 1000
-)

@@ -98,10 +98,10 @@ func (n *Network) wire() error {
 	n.ledger.Ready(led) // its rules are adopted one by one, as flows
 	n.forwardHash = led.Hash
 	n.rebuild()
-	n.AddHandler(PriorityDiscovery, linkHandler{n})
-	n.AddHandler(PriorityHosts, hostHandler{n})
+	n.AddHandler(rule.ChainDiscovery, linkHandler{n})
+	n.AddHandler(rule.ChainHosts, hostHandler{n})
 	if !c.DisableForwarding {
-		n.AddHandler(PriorityForwarding, forwardHandler{n})
+		n.AddHandler(rule.ChainForwarding, forwardHandler{n})
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
 	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -110,7 +111,7 @@ func TestFloodFromOnePort(t *testing.T) {
 		t.Fatal(err)
 	}
 	sub := bus.Subscribe(0)
-	n.AddHandler(HandlerPriority, s)
+	n.AddHandler(rule.ChainHandover, s)
 	n.Subscribe(s.NetworkChanged)
 	background(t, n.Run, s.Run, func(ctx context.Context) error { return sw.Dial(ctx, n.Addr()[0]) })
 	r := rig{Service: s, t: t}

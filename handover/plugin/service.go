@@ -27,9 +27,6 @@ import (
 // owner of rules.
 const Name = "handover"
 
-// HandlerPriority is the service's place in the packet-in chain.
-const HandlerPriority = 90
-
 // Options is what a Service works with.
 type Options struct {
 	Fabric   Fabric

@@ -10,10 +10,6 @@ import (
 	"github.com/sluice-net/sluice/qos/match"
 )
 
-// HandlerPriority is the service's place in the packet-in chain: behind services that
-// take part in connections, which are then no longer what they look like.
-const HandlerPriority = 200
-
 // maxWaiting bounds the packets of a flow that wait for its placement.
 const maxWaiting = 32
 

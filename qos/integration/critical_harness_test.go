@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-net/sluice/experiment/stage"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/bandwidth"
 	"github.com/sluice-net/sluice/qos/match"
@@ -136,7 +137,7 @@ func (w *criticalWorld) run(n *network.Network, log *slog.Logger) {
 	if s, err = bandwidth.New(bandwidth.Options{Fabric: fabric, Rules: owner, Store: w.store, Book: book, Log: log, Interval: 500 * time.Millisecond}); err != nil {
 		w.t.Fatal(err)
 	}
-	n.AddHandler(bandwidth.HandlerPriority, s)
+	n.AddHandler(rule.ChainCritical, s)
 	qos := plugin.New(book, s)
 	n.Subscribe(qos.NetworkChanged)
 	a := api.New(api.Options{Version: "test", Auth: api.Auth{Tokens: []api.Token{api.NewToken("test", criticalToken)}}, Log: log})

@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/bandwidth"
@@ -140,7 +141,7 @@ func (c *classes) startCritical(log *slog.Logger) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.net.AddHandler(bandwidth.HandlerPriority, c.critical)
+	c.net.AddHandler(rule.ChainCritical, c.critical)
 }
 
 // discover waits until every link of the lab is known and measured.

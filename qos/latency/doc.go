@@ -27,6 +27,6 @@
 // with what the queues have seen, and says so when a class has silently no effect.
 //
 // Where a class and a placed critical flow (package bandwidth) match the same packet,
-// the class's rule decides, queue and way, because its band is the higher one. A flow of
+// the class's rule decides, queue and way, because it stands higher in their stage. A flow of
 // which the class has all packets is asked to give its promise up.
 package latency

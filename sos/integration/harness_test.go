@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-net/sluice/event"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/pki"
 	"github.com/sluice-net/sluice/sos/agent"
@@ -176,7 +177,7 @@ func (w *world) startController() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	n.AddHandler(plugin.HandlerPriority, s)
+	n.AddHandler(rule.ChainSOS, s)
 	n.Subscribe(s.NetworkChanged)
 	a := api.New(api.Options{Version: "test", Bus: bus, Log: log, Auth: api.Auth{Tokens: []api.Token{api.NewToken("test", token)}}})
 	s.Register(a)

@@ -25,9 +25,6 @@ import (
 // owner of rules.
 const Name = "sos"
 
-// HandlerPriority is the service's place in the packet-in chain.
-const HandlerPriority = 100
-
 const (
 	maxWorking  = 32
 	maxUnproven = 384

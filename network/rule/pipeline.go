@@ -63,6 +63,17 @@ const (
 	AdmitExamine = 9999 // probes of an examination
 )
 
+// The packet-in chain: in this order the controller's parts are asked about a packet that
+// a switch sends up. A service of your own stands between ChainHosts and ChainForwarding.
+const (
+	ChainDiscovery  = 0
+	ChainHosts      = 10
+	ChainHandover   = 90
+	ChainSOS        = 100
+	ChainCritical   = 200 // behind services that take connections over: these are then no longer what they look like
+	ChainForwarding = 1000
+)
+
 // StageWidth is the number of priorities in each stage: offsets run from 0 to
 // StageWidth-1.
 const StageWidth = 10000
