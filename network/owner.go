@@ -124,26 +124,34 @@ func (o *Owner) Remove(ctx context.Context, key string) error {
 // lock takes the turn for a key.
 func (o *Owner) lock(ctx context.Context, key string) (release func(), err error) {
 	for {
-		o.mu.Lock()
-		wait, taken := o.busy[key]
-		if !taken {
-			done := make(chan struct{})
-			o.busy[key] = done
-			o.mu.Unlock()
-			return func() {
-				o.mu.Lock()
-				delete(o.busy, key)
-				o.mu.Unlock()
-				close(done)
-			}, nil
+		release, wait := o.tryLock(key)
+		if release != nil {
+			return release, nil
 		}
-		o.mu.Unlock()
 		select {
 		case <-wait:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// tryLock takes the turn for a key if nobody has it; otherwise wait is closed when it is
+// given back.
+func (o *Owner) tryLock(key string) (release func(), wait <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if wait, taken := o.busy[key]; taken {
+		return nil, wait
+	}
+	done := make(chan struct{})
+	o.busy[key] = done
+	return func() {
+		o.mu.Lock()
+		delete(o.busy, key)
+		o.mu.Unlock()
+		close(done)
+	}, nil
 }
 
 // check refuses a program for switches that are not there.

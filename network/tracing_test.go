@@ -3,11 +3,13 @@ package network_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/trace"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -26,9 +28,10 @@ func TestTraceNamesOwners(t *testing.T) {
 		}
 		eventually(t, "the sender to be known", func() bool { _, ok := n.HostByMAC(hostMAC(i), 0); return ok })
 	}
-	eventually(t, "rules of default forwarding", func() bool {
+	eventually(t, "rules of default forwarding and of the tree", func() bool {
 		rules, _ := n.Rules(1)
-		return len(rules) > 1 && rules[len(rules)-2].Owner == "forwarding"
+		forwarding := slices.ContainsFunc(rules, func(r network.InstalledRule) bool { return r.Owner == "forwarding" })
+		return forwarding && slices.ContainsFunc(rules, func(r network.InstalledRule) bool { return r.Stage == rule.StageRoute && r.Offset == rule.RouteAsk })
 	})
 	group := o.GroupID(1)
 	p := program(tcpTo(1, 80, 3))
@@ -48,7 +51,7 @@ func TestTraceNamesOwners(t *testing.T) {
 	for _, tt := range []struct{ packet, owner, name, out string }{
 		{"tcp,dport=80," + from, "svc", "web", "port 3, group"},
 		{"tcp,dport=81," + from, "forwarding", fmt.Sprintf("%v>%v", hostMAC(1), hostMAC(2)), "port 2: host " + hostMAC(2).String()},
-		{"switch=0000000000000001,in_port=4,tcp,dport=81," + from, "network", "switch/0000000000000001", "asked in turn: discovery, hosts, forwarding"},
+		{"switch=0000000000000001,in_port=4,tcp,dport=81," + from, "network", "base/0000000000000001", "asked in turn: discovery, hosts, forwarding"},
 		{"udp," + from, "", "", "dropped by this rule"},
 	} {
 		d, err := trace.Parse(tt.packet)

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -113,15 +116,18 @@ func TestForgedARP(t *testing.T) {
 	if n := number(t, over[1]); n < forged*8/10 || n > forged*12/10 {
 		t.Errorf("%d dropped of %d that were forged", n, forged)
 	}
-	if contains(w.flows("edge3"), "hard_timeout") {
+	if contains(w.flows("edge3"), silences) {
 		t.Error("the switch still has rules against it")
 	}
 }
 
+// silences is what the rules have that drop what is forged.
+var silences = fmt.Sprintf("priority=%d,", network.StageAdmit.Base()+rule.AdmitSilence)
+
 // silenced is how many packets a switch has dropped by rules that last for a while.
 func (w *world) silenced(name string) (n int) {
 	for line := range strings.Lines(w.flows(name)) {
-		if found := packetsOf.FindStringSubmatch(line); found != nil && contains(line, "hard_timeout") {
+		if found := packetsOf.FindStringSubmatch(line); found != nil && contains(line, silences) {
 			n += number(w.t, found[1])
 		}
 	}

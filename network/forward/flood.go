@@ -29,6 +29,8 @@ func anyGroup() openflow.OXM {
 // controller as well, even where a flow's rules would carry them: hosts tell
 // their addresses by them. A switch that cannot match ICMPv6 types sends up ARP
 // alone.
+//
+// What asks the controller is leased; below stand rules for when it is not there.
 func (v *View) BaseProgram() rule.Program {
 	var p rule.Program
 	seen := map[topology.PortRef]bool{}
@@ -41,11 +43,39 @@ func (v *View) BaseProgram() rule.Program {
 		}
 	}
 	for _, s := range v.Topology.Switches {
-		for _, port := range v.Edges.EdgePorts(s) {
+		edges := v.Edges.EdgePorts(s)
+		for _, port := range edges {
 			p.Rules = append(p.Rules, v.learnRules(topology.PortRef{Switch: s, Port: port})...)
 		}
+		p.Rules = append(p.Rules, v.openRules(s, edges)...)
 	}
 	return p
+}
+
+// maxOpen is how many edge ports a switch may have to be opened: each has a rule that
+// names all others.
+const maxOpen = 64
+
+// openRules are for when no controller is there: then the leases of what asks it end,
+// and what has no rule goes everywhere along the tree. A switch with too many ports is
+// not opened.
+func (v *View) openRules(s openflow.DatapathID, edges []uint32) []rule.Rule {
+	if len(edges) > maxOpen {
+		return nil
+	}
+	rules := []rule.Rule{{
+		Switch: s, Stage: rule.StageRoute, Offset: rule.RouteAsk, Leased: true,
+		Actions: []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)},
+	}}
+	for _, port := range slices.Concat(v.Topology.TreePorts(s), edges) {
+		at := topology.PortRef{Switch: s, Port: port}
+		if actions := v.floodActions(at); len(actions) > 0 {
+			rules = append(rules, rule.Rule{
+				Switch: s, Stage: rule.StageRoute, Offset: rule.RouteOpen, Match: openflow.MustMatch(openflow.InPort(port)), Actions: actions,
+			})
+		}
+	}
+	return rules
 }
 
 func (v *View) floodRule(at topology.PortRef) rule.Rule {
@@ -62,7 +92,7 @@ func (v *View) floodRule(at topology.PortRef) rule.Rule {
 func (v *View) learnRules(at topology.PortRef) []rule.Rule {
 	in := openflow.InPort(at.Port)
 	r := rule.Rule{
-		Switch: at.Switch, Stage: rule.StageRoute, Offset: rule.RouteLearn,
+		Switch: at.Switch, Stage: rule.StageRoute, Offset: rule.RouteLearn, Leased: true,
 		Match:   openflow.MustMatch(in, openflow.EthType(packet.TypeARP)),
 		Actions: []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)},
 	}

@@ -63,6 +63,7 @@ type declared struct {
 	rules  []place[rule.Key]
 	groups []place[uint32]
 	meters []place[uint32]
+	leased bool // some of the rules are
 }
 
 type place[K comparable] struct {

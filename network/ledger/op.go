@@ -20,7 +20,7 @@ func writeRule(e *Entry, command uint8) Op {
 	r := &e.Rule
 	m := openflow.NewFlowMod(command, r.Table, r.Priority(), r.Match, Instructions(r)...)
 	m.Cookie = uint64(e.Cookie)
-	m.IdleTimeout, m.HardTimeout = seconds(r.Idle), seconds(r.Hard)
+	m.IdleTimeout, m.HardTimeout = seconds(r.Idle), seconds(r.HardTimeout())
 	m.Flags = flags(r)
 	return Op{Switch: r.Switch, Message: m, Rule: r}
 }
@@ -91,7 +91,7 @@ func sameEffect(a, b *rule.Rule) bool {
 // sameRule reports whether two rules at one place are the same on the wire and
 // to their owner.
 func sameRule(a, b *rule.Rule) bool {
-	return sameEffect(a, b) && a.NotifyRemoved == b.NotifyRemoved && seconds(a.Idle) == seconds(b.Idle) && seconds(a.Hard) == seconds(b.Hard)
+	return sameEffect(a, b) && a.NotifyRemoved == b.NotifyRemoved && seconds(a.Idle) == seconds(b.Idle) && seconds(a.HardTimeout()) == seconds(b.HardTimeout())
 }
 
 func sameGroup(a, b *rule.Group) bool {
@@ -135,7 +135,7 @@ func (r *Reported) effect() (rule.Rule, bool) {
 // equals reports whether what the switch lists is the wanted rule.
 func (r *Reported) equals(want *rule.Rule) bool {
 	have, ok := r.effect()
-	return ok && sameEffect(&have, want) && r.Idle == seconds(want.Idle) && r.Hard == seconds(want.Hard) &&
+	return ok && sameEffect(&have, want) && r.Idle == seconds(want.Idle) && r.Hard == seconds(want.HardTimeout()) &&
 		r.Flags&openflow.FlagSendFlowRemoved == flags(want)
 }
 

@@ -79,6 +79,7 @@ func (c *Change) planRules(after *declared, rules []rule.Rule) error {
 		r := rules[i]
 		at := place[rule.Key]{r.Switch, r.Key()}
 		err := checkRule(&r)
+		after.leased = after.leased || r.Leased
 		if _, twice := seen[at]; twice && err == nil {
 			err = fmt.Errorf("%w: the program has two rules for this table, priority and match", ErrInvalid)
 		}
@@ -105,6 +106,8 @@ func checkRule(r *rule.Rule) error {
 		return fmt.Errorf("%w: offset %d is beyond stage %v", ErrInvalid, r.Offset, r.Stage)
 	case r.Goto != 0 && r.Goto <= r.Table:
 		return fmt.Errorf("%w: table %d cannot go to table %d, only to a higher one", ErrInvalid, r.Table, r.Goto)
+	case r.Leased && (r.Idle != 0 || r.Hard != 0):
+		return fmt.Errorf("%w: a leased rule has no timeouts of its own", ErrInvalid)
 	case r.Idle < 0 || r.Hard < 0 || max(r.Idle, r.Hard) > 0xffff*time.Second:
 		return fmt.Errorf("%w: timeouts must lie between 0 and 65535 seconds", ErrInvalid)
 	}
@@ -146,7 +149,7 @@ func (c *Change) planRule(at place[rule.Key], r rule.Rule) error {
 // the entry is modified and keeps its counters; timeouts and flags only an
 // addition can change. Neither lets a packet miss in between.
 func rewrite(old, now *rule.Rule) uint8 {
-	if seconds(old.Idle) == seconds(now.Idle) && seconds(old.Hard) == seconds(now.Hard) && flags(old) == flags(now) {
+	if seconds(old.Idle) == seconds(now.Idle) && seconds(old.HardTimeout()) == seconds(now.HardTimeout()) && flags(old) == flags(now) {
 		return openflow.FlowModifyStrict
 	}
 	return openflow.FlowAdd

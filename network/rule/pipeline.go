@@ -30,19 +30,21 @@ const (
 // decides. Rules that no packet can be for both of share one.
 const (
 	// In StageRoute.
+	RouteOpen   = 10   // along the tree, when no controller is there
+	RouteAsk    = 50   // what no other rule is for goes to the controller; leased
 	RouteFlood  = 100  // group addresses, along the tree
 	RouteFlow   = 200  // between two hosts
-	RouteLearn  = 300  // what tells of hosts goes to the controller
+	RouteLearn  = 300  // what tells of hosts goes to the controller; leased
 	RouteAgents = 3000 // between two agents
 
 	// In StageClassify.
-	ClassifyCriticalAsk  = 0    // first packets of critical flows go to the controller
+	ClassifyCriticalAsk  = 0    // first packets of critical flows go to the controller; leased
 	ClassifyCriticalFlow = 300  // flows that have been placed
 	ClassifyCriticalCopy = 310  // ends of their connections, which the controller sees too
 	ClassifyClass        = 1000 // classes, up to 1999, by their priority
 
 	// In StageSelect.
-	SelectConnection = 0    // first packets of whitelisted connections
+	SelectConnection = 0    // first packets of whitelisted connections; leased
 	SelectSource     = 500  // what has a device's address and comes from elsewhere; and one above
 	SelectAgent      = 1000 // what an agent sends outside a session
 

@@ -22,9 +22,25 @@ type Rule struct {
 	Goto uint8
 	// Idle and Hard are timeouts in whole seconds, zero for none.
 	Idle, Hard time.Duration
+	// Leased is for a rule that is of use only as long as the controller is there, as
+	// one that asks it: the switch removes it by itself when it has not been renewed for
+	// LeaseFor. The controller renews it as long as it is wanted. It has no timeouts of
+	// its own.
+	Leased bool
 	// NotifyRemoved asks for the owner's OnRemoved callback when the switch
 	// itself removes the rule.
 	NotifyRemoved bool
+}
+
+// LeaseFor is how long a switch keeps a leased rule that nobody renews.
+const LeaseFor = 12 * time.Second
+
+// HardTimeout is after how long the switch removes the rule, zero for never.
+func (r *Rule) HardTimeout() time.Duration {
+	if r.Leased {
+		return LeaseFor
+	}
+	return r.Hard
 }
 
 // Priority is the rule's priority on the wire.

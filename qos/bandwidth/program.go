@@ -24,7 +24,7 @@ func punts(d openflow.DatapathID, definitions []*Definition) network.Program {
 			}
 			seen[m] = true
 			p.Rules = append(p.Rules, network.Rule{
-				Switch: d, Stage: network.StageClassify, Offset: rule.ClassifyCriticalAsk, Match: m,
+				Switch: d, Stage: network.StageClassify, Offset: rule.ClassifyCriticalAsk, Match: m, Leased: true,
 				Actions: []openflow.Action{openflow.OutputController(wholePacket)},
 			})
 		}

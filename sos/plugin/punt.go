@@ -63,7 +63,7 @@ func Punts(w Whitelist, at time.Time, dpid openflow.DatapathID, flags bool) ([]n
 			}
 			seen[m] = true
 			rules = append(rules, network.Rule{
-				Switch: dpid, Stage: network.StageSelect, Offset: rule.SelectConnection, Match: m,
+				Switch: dpid, Stage: network.StageSelect, Offset: rule.SelectConnection, Match: m, Leased: true,
 				Actions: []openflow.Action{openflow.OutputController(wholePacket)},
 			})
 		}

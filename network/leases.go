@@ -1,0 +1,59 @@
+package network
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// renewEvery is how often leases are renewed: two renewals may be lost.
+const renewEvery = rule.LeaseFor / 3
+
+// runLeases is the goroutine that renews leased rules. Where it does not, switches ask
+// nobody any more, and packets go their ordinary way.
+func (n *Network) runLeases(ctx context.Context) {
+	tick := time.NewTicker(renewEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			n.renewLeases()
+		}
+	}
+}
+
+// renewLeases sends the leased rules that are in force once more. It waits for no switch.
+func (n *Network) renewLeases() {
+	for _, o := range n.owners() {
+		for _, key := range n.ledger.Leased(o.led) {
+			o.renew(key)
+		}
+	}
+}
+
+// renew sends the leased rules of a key. If they are just being changed, that is left for
+// the next time: what has been deleted must not be written again.
+func (o *Owner) renew(key string) {
+	release, _ := o.tryLock(key)
+	if release == nil {
+		return
+	}
+	defer release()
+	batches := map[openflow.DatapathID][]openflow.Message{}
+	for _, op := range o.n.ledger.Renew(o.led, key) {
+		batches[op.Switch] = append(batches[op.Switch], op.Message)
+	}
+	for d, batch := range batches {
+		s := o.n.session(d)
+		if s == nil {
+			continue
+		}
+		if _, err := s.sendBatch(batch); err != nil {
+			s.limiter.Warn(o.n.log, "renewing leased rules", "switch", d, "owner", o.name, "error", err)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package pairs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/qos/bandwidth"
+	"github.com/sluice-net/sluice/qos/match"
+)
+
+// openWithin is how long after the controller's death a new connection may have to wait.
+const openWithin = 15 * time.Second
+
+// open is the priority of the rules that hold when nobody renews the others.
+var open = fmt.Sprintf("priority=%d,", network.StageRoute.Base()+rule.RouteOpen)
+
+// TestFailsOpen kills the controller: connections that it would be asked about, because
+// agents are to carry them or they are critical, go the ordinary way soon. When it is
+// back, they are carried again.
+func TestFailsOpen(t *testing.T) {
+	w := newWorld(t, "pairopen")
+	w.whitelist()
+	if n := w.download(); n != 1 {
+		t.Fatalf("%d sessions carried the connection, want 1", n)
+	}
+	w.post("/api/v1/qos/critical", bandwidth.Spec{Name: "ssh", Rate: 1_000_000, Match: match.Flow{TCPDst: "22"}}, nil)
+	w.must(stage.Poll(t.Context(), "the switches to be told what holds without a controller", func() error {
+		for _, sw := range []string{"s1", "s2"} {
+			rules, err := w.lab.Switch(sw).Ofctl(t.Context(), "dump-flows")
+			if err != nil || !strings.Contains(rules, open) {
+				return fmt.Errorf("%s has no rule with %s: %w", sw, open, err)
+			}
+		}
+		return nil
+	}))
+	w.Controller().Kill()
+	died := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), openWithin)
+	defer cancel()
+	w.must(stage.Poll(ctx, "a connection of the whitelist without a controller", func() error {
+		return w.connect(ctx, "client", "server", webPort)
+	}))
+	t.Logf("connections of the whitelist go directly %v after the controller's death", time.Since(died))
+	// Nobody listens there; that the host says so is enough.
+	for _, port := range []uint16{22, 7} {
+		if err := w.connect(t.Context(), "client", "server", port); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("port %d: %v, want that the connection is refused", port, err)
+		}
+	}
+	w.must(w.StartController(context.WithoutCancel(t.Context())))
+	w.must(w.Ready(t.Context()))
+	w.must(stage.Poll(t.Context(), "a carried connection", func() error {
+		if n := w.download(); n != 1 {
+			return fmt.Errorf("%d sessions carried the connection", n)
+		}
+		return nil
+	}))
+}
+
+// connect opens a connection and closes it.
+func (w *world) connect(ctx context.Context, from, to string, port uint16) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return w.lab.Host(from).Do(func() error {
+		var d net.Dialer
+		c, err := d.DialContext(ctx, "tcp", netip.AddrPortFrom(w.addr(to), port).String())
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	})
+}
