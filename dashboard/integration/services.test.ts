@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { barriers } from "./axe";
 import { desk, open, phone, shot, variable, type Opened } from "./browser";
 import { tooSmall, tooWide, unreached } from "./everywhere";
+import { Keys } from "./keys";
 import { blameless, logIn } from "./visit";
 
 const client = variable("SLUICE_CLIENT");
@@ -67,6 +68,47 @@ describe("the services", { timeout: 30_000 }, () => {
     await agent.getByText("drains").waitFor();
     await agent.getByRole("button", { name: "Let x take new sessions" }).click();
     await agent.getByText("up", { exact: true }).waitFor();
+  });
+
+  test("SOS: an agent is added by the keyboard, refused at the field, and removed", async () => {
+    const { page } = visit;
+    const keys = new Keys(page);
+    await page.getByRole("button", { name: "Add an agent" }).press("Enter");
+    const form = page.getByRole("form", { name: "Add an agent" });
+    expect(await keys.name()).toBe("Name");
+    await keys.type("Name", "x");
+    await keys.type("Control API", "http://192.0.2.7:8440");
+    await keys.type("Data addresses", "10.0.99.9");
+    await keys.press("Enter");
+    const url = form.getByLabel("Control API");
+    await expect.poll(() => url.getAttribute("aria-invalid")).toBe("true");
+    expect(await page.locator("#agent-url-error").textContent()).toMatch(/^https; /);
+    expect(await keys.name()).toBe("Control API");
+    await url.fill("https://192.0.2.7:8440");
+    await keys.press("Enter");
+    await expect.poll(() => form.getByLabel("Name").getAttribute("aria-invalid")).toBe("true");
+    await shot(page, "agent-refused");
+    expect(await barriers(page)).toEqual([]);
+    await form.getByLabel("Name").fill("spare");
+    await keys.press("Enter");
+    await page.getByText("The agent spare was added.").waitFor();
+    expect(await keys.name()).toBe("The agent spare was added.");
+    const table = page.getByRole("table", { name: "Agents and their load" });
+    await table.getByRole("row", { name: /^spare 10\.0\.99\.9/ }).waitFor();
+    await table.getByRole("button", { name: "Remove agent x" }).press("Enter");
+    await keys.press("Enter");
+    const dialog = page.getByRole("dialog", { name: "Remove agent x" });
+    await dialog.getByText(/it carries \d+ sessions?: drain it first/).waitFor();
+    expect(await barriers(page)).toEqual([]);
+    await keys.press("Escape");
+    expect(await keys.name()).toBe("Remove agent x");
+    await table.getByRole("button", { name: "Remove agent spare" }).press("Enter");
+    await keys.tabBackTo("Also if it carries sessions: they end with a reset");
+    await keys.press("Space");
+    await keys.tabTo("Remove it");
+    await keys.press("Enter");
+    await page.getByText("The agent spare was removed.").waitFor();
+    await expect.poll(() => table.getByRole("row", { name: /^spare/ }).count()).toBe(0);
   });
 
   test("SOS: the whitelist, added to and removed from", async () => {

@@ -21,6 +21,7 @@ test.each([
 test("what belongs to no field is said of the whole form", () => {
   expect(assign(new Problem(409, "exists already"), known).rest).toEqual(["exists already"]);
   expect(assign(new Problem(422, "refused", [{ location: "body", message: "too large" }]), known).rest).toEqual(["body: too large"]);
+  expect(assign(new Problem(409, "no daemon listens", [{ location: "path.id", message: "no daemon listens" }]), known).rest).toEqual(["no daemon listens"]);
   expect(assign(undefined, known)).toEqual({ fields: new Map(), rest: [] });
 });
 

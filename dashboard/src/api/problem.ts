@@ -60,7 +60,7 @@ export function assign(problem: Problem | undefined, known: Iterable<string>): A
   const names = new Set(known);
   for (const { location = "", message = problem.message } of problem.details) {
     const field = nearest(normal(location), names);
-    if (field === undefined) rest.push(location ? `${location}: ${message}` : message);
+    if (field === undefined) rest.push(location && !location.startsWith("path.") ? `${location}: ${message}` : message); // the path is what the form is about
     else fields.set(field, [...(fields.get(field) ?? []), message]);
   }
   if (fields.size === 0 && rest.length === 0) rest.push(problem.message);

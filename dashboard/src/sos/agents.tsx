@@ -1,4 +1,5 @@
-// The agents: where they are, what they carry, and whether they take new sessions.
+// The agents: where they are, what they carry, and whether they take new sessions; and
+// the form that adds one.
 
 import { useState } from "preact/hooks";
 
@@ -11,26 +12,48 @@ import type { Resource } from "../state/resource";
 import { bitRate, byteCount, percent } from "../ui/format";
 import { cut, Paged } from "../ui/paged";
 import { Panel } from "../ui/panel";
+import { Release } from "../ui/release";
+import { useRequests } from "../ui/userequests";
 import { relative } from "../ui/when";
+import { AgentForm } from "./agentform";
 
-const columns = ["Agent", "State", "Place", "#Sessions", "#From hosts", "#To hosts", "#Processor", "#Buffers", "New sessions"];
+const columns = ["Agent", "State", "Place", "#Sessions", "#From hosts", "#To hosts", "#Processor", "#Buffers", "New sessions", "Remove"];
+const removal = (a: Agent) => ({
+  verb: "Remove", past: "removed", force: "Also if it carries sessions: they end with a reset",
+  effect: `New sessions go by other agents, or directly.${a.announced ? " It announces itself, so it comes back within a minute: drain it instead, or end its program first." : ""}`,
+});
 
 export function Agents({ agents, refresh }: { agents: Resource<Agent[]>; refresh(): void }) {
   const { client } = useWorld();
   const names = useNames();
-  const [message, setMessage] = useState("");
+  const requests = useRequests();
+  const [drained, setDrained] = useState("");
+  const [refused, setRefused] = useState("");
   const drain = async (a: Agent): Promise<void> => {
+    setDrained("");
+    setRefused("");
     try {
       await client.post(`/sos/agents/${step(a.name)}/drain`, { on: !a.draining });
-      setMessage(a.draining ? `${a.name} takes new sessions again.` : `${a.name} takes no new sessions.`);
+      setDrained(a.draining ? `${a.name} takes new sessions again.` : `${a.name} takes no new sessions.`);
     } catch (error) {
-      setMessage(`${a.name}: ${names.said(asProblem(error).message)}.`);
+      setRefused(`${a.name}: ${names.said(asProblem(error).message)}.`);
     }
     refresh();
   };
+  const done = (message: string): void => {
+    setDrained("");
+    setRefused("");
+    requests.done(message);
+    refresh();
+  };
   return (
-    <Panel id="agents" title="Agents" problem={agents.problem}>
-      <p class="notice" role="status">{message}</p>
+    <Panel
+      id="agents" title="Agents" problem={agents.problem}
+      actions={<button type="button" ref={requests.opener} aria-expanded={requests.open} onClick={requests.toggle}>Add an agent</button>}
+    >
+      <p class="notice" role="status" ref={requests.notice} tabindex={-1}>{requests.message}</p>
+      <p class="notice" role="status">{drained}</p>
+      <p class="error" role="alert">{refused}</p>
       <Paged caption="Agents and their load" columns={columns} items={agents.value} none={agents.at ? "There is no agent: connections go directly." : "Asking the controller."} row={(a) => (
         <tr key={a.name}>
           <th scope="row">{a.name}<div class="soft">{a.addrs.join(", ")}</div></th>
@@ -42,8 +65,10 @@ export function Agents({ agents, refresh }: { agents: Resource<Agent[]>; refresh
           <td class="number">{percent(a.load.cpu)}</td>
           <td class="number">{byteCount(a.load.buffered_bytes)}</td>
           <td><button type="button" aria-label={a.draining ? `Let ${a.name} take new sessions` : `Drain ${a.name}`} onClick={() => void drain(a)}>{a.draining ? "Resume" : "Drain"}</button></td>
+          <td><Release what={`agent ${a.name}`} path={`/sos/agents/${step(a.name)}`} words={removal(a)} done={done} /></td>
         </tr>
       )} />
+      {requests.open && <AgentForm done={done} cancel={requests.toggle} />}
     </Panel>
   );
 }

@@ -4,11 +4,8 @@ import { useState } from "preact/hooks";
 
 import { useWorld } from "../state/hooks";
 import { Request } from "../ui/request";
-import { Texts, valuesOf, word, type Text, type Values } from "../ui/texts";
+import { list, Texts, valuesOf, word, type Text, type Values } from "../ui/texts";
 import { useForm } from "../ui/useform";
-
-/** Several values, with commas or blanks between. */
-const list = (text: string): string[] => text.split(/[\s,]+/).filter((x) => x !== "");
 
 const texts: Text[] = [
   { field: "name", label: "Name", hint: "what it is for, in your words", optional: true, read: word },

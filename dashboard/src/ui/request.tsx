@@ -22,7 +22,7 @@ interface Props {
 
 export function Request({ title, verb = "Request", still = false, busy, errors, form, submit, cancel, children }: Props) {
   useEffect(() => {
-    if (!still) form.current?.querySelector("input")?.focus();
+    if (!still) form.current?.querySelector<HTMLElement>("input, select")?.focus();
   }, [form, still]);
   return (
     <form class="request" ref={form} aria-label={title} noValidate onSubmit={submit}>

@@ -13,6 +13,9 @@ export interface Text {
 
 export const word = (text: string): string => text.trim();
 
+/** Several values, with commas or blanks between. */
+export const list = (text: string): string[] => text.split(/[\s,]+/).filter((x) => x !== "");
+
 export type Values = Record<string, string>;
 
 /** What is sent. Texts that make no sense go as they are: the server says what is wrong. */
