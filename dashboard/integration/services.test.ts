@@ -20,7 +20,12 @@ beforeAll(async () => {
 
 afterAll(() => visit?.close());
 
-const go = (view: string): Promise<void> => visit.page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: view }).click();
+/** Goes to a view, and waits until it is the one that is shown. */
+async function go(view: string): Promise<void> {
+  const link = visit.page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: view });
+  await link.click();
+  await expect.poll(() => link.getAttribute("aria-current")).toBe("page");
+}
 
 /** A figure as the page writes it: 12.3 MB. */
 const figure = (text: string): number => {
@@ -75,7 +80,7 @@ describe("the services", { timeout: 30_000 }, () => {
     const keys = new Keys(page);
     await page.getByRole("button", { name: "Add an agent" }).press("Enter");
     const form = page.getByRole("form", { name: "Add an agent" });
-    expect(await keys.name()).toBe("Name");
+    await expect.poll(() => keys.name()).toBe("Name");
     await keys.type("Name", "x");
     await keys.type("Control API", "http://192.0.2.7:8440");
     await keys.type("Data addresses", "10.0.99.9");
@@ -83,7 +88,7 @@ describe("the services", { timeout: 30_000 }, () => {
     const url = form.getByLabel("Control API");
     await expect.poll(() => url.getAttribute("aria-invalid")).toBe("true");
     expect(await page.locator("#agent-url-error").textContent()).toMatch(/^https; /);
-    expect(await keys.name()).toBe("Control API");
+    await expect.poll(() => keys.name()).toBe("Control API");
     await url.fill("https://192.0.2.7:8440");
     await keys.press("Enter");
     await expect.poll(() => form.getByLabel("Name").getAttribute("aria-invalid")).toBe("true");
@@ -92,7 +97,7 @@ describe("the services", { timeout: 30_000 }, () => {
     await form.getByLabel("Name").fill("spare");
     await keys.press("Enter");
     await page.getByText("The agent spare was added.").waitFor();
-    expect(await keys.name()).toBe("The agent spare was added.");
+    await expect.poll(() => keys.name()).toBe("The agent spare was added.");
     const table = page.getByRole("table", { name: "Agents and their load" });
     await table.getByRole("row", { name: /^spare 10\.0\.99\.9/ }).waitFor();
     await table.getByRole("button", { name: "Remove agent x" }).press("Enter");
@@ -101,7 +106,7 @@ describe("the services", { timeout: 30_000 }, () => {
     await dialog.getByText(/it carries \d+ sessions?: drain it first/).waitFor();
     expect(await barriers(page)).toEqual([]);
     await keys.press("Escape");
-    expect(await keys.name()).toBe("Remove agent x");
+    await expect.poll(() => keys.name()).toBe("Remove agent x");
     await table.getByRole("button", { name: "Remove agent spare" }).press("Enter");
     await keys.tabBackTo("Also if it carries sessions: they end with a reset");
     await keys.press("Space");
@@ -170,6 +175,57 @@ describe("the services", { timeout: 30_000 }, () => {
     await expect.poll(() => cell(4), { timeout: 15_000 }).toMatch(/^edge1 port \d+/);
     await expect.poll(() => moves.count()).toBeGreaterThan(known);
     expect(await moves.first().textContent()).toMatch(/edge2 port \d+edge1 port \d+/);
+  });
+
+  test("devices: a place is prepared and a device moved there, by the keyboard", async () => {
+    const { page } = visit;
+    const keys = new Keys(page);
+    const device = page.getByRole("table", { name: "Devices" }).getByRole("row", { name: /^phone/ });
+    const where = device.locator("td:nth-child(4)");
+    const moves = page.getByRole("table", { name: "Attachments and moves" }).locator("tbody tr");
+    const [, there] = /(edge2 port \d+)/.exec((await moves.filter({ hasText: /edge2 port \d+edge1/ }).first().textContent())!)!;
+    const port = there!.split(" ").at(-1)!;
+
+    await device.getByRole("button", { name: "Prepare a place for phone" }).press("Enter");
+    const prepare = page.getByRole("form", { name: "Prepare a place for phone" });
+    await expect.poll(() => keys.name()).toBe("Switch");
+    await keys.tabTo("Prepare");
+    await keys.press("Enter");
+    await expect.poll(() => prepare.getByLabel("Switch").getAttribute("aria-invalid")).toBe("true");
+    expect(await barriers(page)).toEqual([]);
+    await expect.poll(() => keys.name()).toBe("Switch");
+    await keys.type("Switch", "edge2");
+    await keys.tabTo("Port");
+    await prepare.getByRole("option", { name: new RegExp(`^${port} \\(`) }).waitFor({ state: "attached" });
+    await keys.type("Port", port);
+    await keys.tabTo("Interface");
+    await keys.type("Interface", "interface 2");
+    await shot(page, "device-prepare");
+    await keys.tabTo("Prepare");
+    await keys.press("Enter");
+    await page.getByText(`${there} is prepared for phone.`).waitFor();
+    await expect.poll(() => device.locator("td:nth-child(6)").textContent()).toMatch(new RegExp(`^${there}.*prepared$`));
+    await device.getByRole("button", { name: "Take back place prepared for phone" }).press("Enter");
+    await keys.press("Enter");
+    await expect.poll(() => device.locator("td:nth-child(6)").textContent()).not.toMatch(/prepared/);
+
+    await device.getByRole("button", { name: "Move phone" }).press("Enter");
+    const form = page.getByRole("form", { name: "Move phone" });
+    await expect.poll(() => keys.name()).toBe("Switch");
+    await keys.type("Switch", "edge2");
+    await keys.tabTo("Port");
+    await form.getByRole("option", { name: new RegExp(`^${port} \\(`) }).waitFor({ state: "attached" });
+    await keys.type("Port", port);
+    await keys.tabTo("Interface");
+    await keys.type("Interface", "interface 2");
+    await keys.tabTo("Stays there for");
+    expect(await keys.value()).toBe("10m");
+    expect(await barriers(page)).toEqual([]);
+    await keys.press("Enter");
+    await page.getByText(`phone was told to go on at ${there}, by interface 2 of 2`).waitFor();
+    await page.getByText("phone has done so.").waitFor();
+    await expect.poll(() => where.textContent()).toMatch(new RegExp(`^${there}`));
+    expect(await moves.first().textContent()).toMatch(/edge1 port \d+edge2 port \d+/);
   });
 
   test("rules by switch and owner", async () => {

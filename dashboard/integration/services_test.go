@@ -42,7 +42,7 @@ func TestServices(t *testing.T) {
 		}
 	}))
 	t.Cleanup(back.Close)
-	visit(t, "services", forward(t, l.Control()), tokenOf(t, d), "SLUICE_MOVE="+back.URL, "SLUICE_CLIENT="+l.Host("client").Addr().String(), "SLUICE_WEB="+l.Host("web").Addr().String())
+	visit(t, "services", forward(t, l.Control(), nil), tokenOf(t, d), "SLUICE_MOVE="+back.URL, "SLUICE_CLIENT="+l.Host("client").Addr().String(), "SLUICE_WEB="+l.Host("web").Addr().String())
 }
 
 // servicesTopology is a tree in which a device moves, and two sites with agents.
@@ -94,6 +94,7 @@ func moveDevice(t *testing.T, d *stage.Deployment, l *lab.Lab, binary string) *s
 	if err := d.PutClass(t.Context(), "moving", plugin.ClassSpec{Policy: "saving"}); err != nil {
 		t.Fatal(err)
 	}
+	t.Setenv("SLUICE_ORDERS_SERVER", forward(t, l.Control(), l.Host("dev1")))
 	device, err := stage.StartMobile(context.WithoutCancel(t.Context()), stage.MobileOptions{
 		Host: l.Host("dev1"), Binary: binary, LogDir: t.TempDir(), Home: d, Device: "phone", Class: "moving", Interfaces: []string{"eth0", "eth1"},
 	})
@@ -204,9 +205,19 @@ func waitPunted(t *testing.T, d *stage.Deployment, switches ...string) {
 }
 
 // forward makes the API in the control namespace reachable from here, until the test ends.
-func forward(t *testing.T, control lab.Control) string {
+func forward(t *testing.T, control lab.Control, in *lab.LiveHost) string {
 	t.Helper()
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	var ln net.Listener
+	listen := func() (err error) {
+		ln, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		return err
+	}
+	err := error(nil)
+	if in == nil {
+		err = listen()
+	} else {
+		err = in.Do(listen)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

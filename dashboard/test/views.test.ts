@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import { summary } from "../src/charts/summary";
-import { accessOf } from "../src/devices/table";
+import { accessOf } from "../src/devices/access";
 import { gapWords } from "../src/devices/gap";
 import { packetOf } from "../src/rules/packet";
 import { cut } from "../src/ui/paged";

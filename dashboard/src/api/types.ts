@@ -8,6 +8,7 @@ export type Status = Schemas["ControllerStatus"];
 export type Place = Schemas["NetworkPlace"];
 export type Switch = Schemas["NetworkSwitch"];
 export type Link = Schemas["NetworkLink"];
+export type Port = Schemas["NetworkPort"];
 export type Host = Schemas["NetworkHost"];
 export type BusEvent = Schemas["Event"];
 
@@ -35,4 +36,5 @@ export type SosStatus = Schemas["SosStatus"];
 export type Device = Schemas["HandoverDeviceInfo"];
 export type Spot = Schemas["HandoverSpot"];
 export type Move = Schemas["HandoverRecord"];
+export type Order = Schemas["HandoverOrder"];
 export type HandoverStatus = Schemas["HandoverStatus"];

@@ -20,6 +20,9 @@ export function Devices() {
   const status = useWatched<HandoverStatus | undefined>("handover", undefined, (client) => client.get<HandoverStatus>("/handover/status"), 5_000, "handover.");
   const devices = useList<Device>("/handover/devices", 5_000, "handover.");
   const moves = useList<Move>(`/handover/handovers?limit=${latest}${of ? `&device=${step(of)}` : ""}`, 10_000, "handover.");
+  const refresh = (): void => {
+    for (const r of [status, devices, moves]) void r.refresh();
+  };
   const s = status.value;
   return (
     <>
@@ -35,7 +38,7 @@ export function Devices() {
         )}
         {s && s.errors.length > 10 && <p class="soft">And {s.errors.length - 10} more.</p>}
       </Panel>
-      <DeviceTable devices={devices} chosen={of} choose={setOf} />
+      <DeviceTable devices={devices} chosen={of} choose={setOf} refresh={refresh} />
       <Moves moves={moves} of={of} bound={latest} />
     </>
   );

@@ -35,6 +35,7 @@ export const services: Record<string, Words> = {
   "handover.detach": (a) => `Device ${text(a, "device")} left ${spot(a, "from")}${failed(a)}`,
   "handover.reroute": (a) => `Device ${text(a, "device")} is reached by another way${because(text(a, "cause"))}${failed(a)}`,
   "handover.ordered": (a) => `Device ${text(a, "device")} was ordered to move${text(a, "why") ? `: ${text(a, "why")}` : ""}`,
+  "handover.order-report": (a) => `Device ${text(a, "device")} ${a["done"] === true ? "has moved as it was told" : "has not moved as it was told"}${because(text(a, "text"))}`,
   "handover.device-changed": (a) => `Device ${text(a, "device")} was registered or changed`,
   "handover.device-removed": (a) => `Device ${text(a, "device")} was removed`,
   "handover.class-changed": (a) => `Class of devices ${text(a, "class")} was changed`,
