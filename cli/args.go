@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/sluice-net/sluice/internal/units"
 )
 
 // exactArgs wants one argument for each name, and says which is missing.
@@ -86,4 +88,31 @@ func (w *word) Set(s string) error {
 	}
 	*w.to = s
 	return nil
+}
+
+// quantity is a flag that takes a number with its unit.
+type quantity[T any] struct {
+	to     *T
+	kind   string
+	parse  func(string) (T, error)
+	format func(T) string
+}
+
+func rateFlag(to *float64) *quantity[float64] {
+	return &quantity[float64]{to, "rate", units.ParseRate, units.FormatRate}
+}
+
+func sizeFlag(to *int64) *quantity[int64] {
+	return &quantity[int64]{to, "size", units.ParseSize, units.FormatSize}
+}
+
+func shareFlag(to *float64) *quantity[float64] {
+	return &quantity[float64]{to, "share", units.ParseShare, units.FormatShare}
+}
+
+func (q *quantity[T]) String() string { return q.format(*q.to) }
+func (q *quantity[T]) Type() string   { return q.kind }
+func (q *quantity[T]) Set(s string) (err error) {
+	*q.to, err = q.parse(s)
+	return err
 }

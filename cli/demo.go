@@ -15,13 +15,7 @@ import (
 )
 
 func demoCommand(app *App) *cobra.Command {
-	var (
-		o        demo.Options
-		megabyte int
-		rate     float64
-		loss     float64
-		rtt      time.Duration
-	)
+	o := demo.Options{Size: demo.DefaultSize, Line: lab.WANOptions{Rate: demo.DefaultRate, Loss: demo.DefaultLoss}}
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Download a file over a long lossy link, direct and by SOS (root)",
@@ -31,33 +25,28 @@ downloads a file from a real web server twice, directly and carried by the
 agents. Everything is removed at the end, also after Ctrl-C.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if megabyte < 1 || rate <= 0 || loss < 0 || loss > 50 || rtt < 0 {
-				return &UsageError{errors.New("--size and --rate must be positive, --loss between 0 and 50 percent, --rtt not negative")}
+			if o.Size < 1 || o.Line.Rate <= 0 || o.Line.Loss > 0.5 || o.Line.RTT < 0 {
+				return &UsageError{errors.New("--size and --rate must be positive, --loss at most 50%, --rtt not negative")}
 			}
 			o.Out, o.TTY = app.Out, app.Out == os.Stdout && isTerminal(os.Stdout)
-			o.Size = int64(megabyte) * 1e6
-			o.Line = lab.WANOptions{Rate: rate * 1e6, RTT: rtt, Loss: loss / 100}
-			if loss == 0 {
+			if o.Line.Loss == 0 {
 				o.Line.Loss = -1 // the lab's word for none
 			}
 			return runDemo(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&megabyte, "size", demo.DefaultSize/1e6, "size of the file in MB")
-	f.Float64Var(&rate, "rate", demo.DefaultRate/1e6, "rate of the long link in Mbit/s")
-	f.DurationVar(&rtt, "rtt", demo.DefaultRTT, "round-trip time of the long link")
-	f.Float64Var(&loss, "loss", 100*demo.DefaultLoss, "packets lost on the long link, in percent, each way")
+	f.Var(sizeFlag(&o.Size), "size", "size of the file")
+	f.Var(rateFlag(&o.Line.Rate), "rate", "rate of the long link")
+	f.DurationVar(&o.Line.RTT, "rtt", demo.DefaultRTT, "round-trip time of the long link")
+	f.Var(shareFlag(&o.Line.Loss), "loss", "packets lost on the long link, each way")
 	f.BoolVar(&o.Keep, "keep", false, "leave the network up afterwards, until Ctrl-C")
 	cmd.AddCommand(demoHandoverCommand(app))
 	return cmd
 }
 
 func demoHandoverCommand(app *App) *cobra.Command {
-	var (
-		o    demo.HandoverOptions
-		rate float64
-	)
+	o := demo.HandoverOptions{Rate: demo.DefaultRadioRate}
 	cmd := &cobra.Command{
 		Use:   "handover",
 		Short: "Roam between access points and operators under a running download (root)",
@@ -68,20 +57,20 @@ operator and back. A table says what each move lost and how long it was silent.
 Everything is removed at the end, also after Ctrl-C.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if rate < 1 || rate > 1000 || o.Delay < 0 || o.Delay > time.Second {
-				return &UsageError{errors.New("--rate must be between 1 and 1000, --delay between 0 and 1s")}
+			if o.Rate < 1e6 || o.Rate > 1e9 || o.Delay < 0 || o.Delay > time.Second {
+				return &UsageError{errors.New("--rate must be between 1Mbit and 1Gbit, --delay between 0 and 1s")}
 			}
 			self, err := os.Executable()
 			if err != nil {
 				return fmt.Errorf("find this program: %w", err)
 			}
 			o.Out, o.TTY = app.Out, app.Out == os.Stdout && isTerminal(os.Stdout)
-			o.Rate, o.Binary = rate*1e6, self
+			o.Binary = self
 			return demo.RunHandover(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
-	f.Float64Var(&rate, "rate", demo.DefaultRadioRate/1e6, "rate of each radio in Mbit/s")
+	f.Var(rateFlag(&o.Rate), "rate", "rate of each radio")
 	f.DurationVar(&o.Delay, "delay", demo.DefaultRadioDelay, "delay of each radio, one way")
 	f.BoolVar(&o.Keep, "keep", false, "leave the networks up afterwards, until Ctrl-C")
 	return cmd

@@ -11,11 +11,11 @@ func TestTablesUseNames(t *testing.T) {
 	const base = "/api/v1/"
 	url := fakeController(t, map[string]string{
 		base + "network/switches": `[{"dpid":"00000000000000a1","name":"edge-1","since":"2026-01-01T00:00:00Z"},{"dpid":"00000000000000a2","since":"2026-01-01T00:00:00Z"}]`,
-		base + "qos/flows": `[{"flow":"udp 10.0.0.1:1 > 10.0.0.2:2","definition":"video","state":"accepted","rate":1000,"path":[{"switch":"00000000000000a1","in":1,"out":2},{"switch":"00000000000000a2","in":1,"out":2}]},
-			{"flow":"udp 10.0.0.3:1 > 10.0.0.2:2","definition":"video","state":"best-effort","reason":"link from 00000000000000a1/12: 10 bit/s asked","rate":1000,"path":[]}]`,
-		base + "qos/reservations":       `[{"link":"00000000000000a1/2","capacity":1000,"for":[]}]`,
+		base + "qos/flows": `[{"flow":"udp 10.0.0.1:1 > 10.0.0.2:2","definition":"video","state":"accepted","rate_bits_per_second":1000,"path":[{"switch":"00000000000000a1","in":1,"out":2},{"switch":"00000000000000a2","in":1,"out":2}]},
+			{"flow":"udp 10.0.0.3:1 > 10.0.0.2:2","definition":"video","state":"best-effort","reason":"link from 00000000000000a1/12: 10 bit/s asked","rate_bits_per_second":1000,"path":[]}]`,
+		base + "qos/reservations":       `[{"link":"00000000000000a1/2","capacity_bits_per_second":1000,"for":[]}]`,
 		base + "qos/refusals":           `[{"switch":"00000000000000a1","reason":"full"}]`,
-		base + "qos/classes/VoIP":       `{"name":"VoIP","state":"active","flows":[],"paths":[{"flow":0,"latency":1,"hops":[{"switch":"00000000000000a1","out":2}]}],"ports":[{"switch":"00000000000000a1","port":2}]}`,
+		base + "qos/classes/VoIP":       `{"name":"VoIP","state":"active","flows":[],"paths":[{"flow":0,"latency_milliseconds":1,"hops":[{"switch":"00000000000000a1","out":2}]}],"ports":[{"switch":"00000000000000a1","port":2}]}`,
 		base + "qos/classes/VoIP/stats": `{"name":"VoIP","state":"active","queues":[{"switch":"00000000000000a1","port":2}]}`,
 		base + "network/links":          `[{"from":{"switch":"00000000000000a1","port":1},"to":{"switch":"00000000000000a2","port":2}}]`,
 	})

@@ -55,15 +55,14 @@ func qosCriticalAddCommand(app *App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec := bandwidth.Spec{Name: args[0], Once: once}
 			var err error
-			if spec.Rate, err = bitsPerSecond("--rate", rate); err != nil {
-				return err
+			if err = spec.Rate.UnmarshalText([]byte(rate)); err != nil {
+				return &UsageError{fmt.Errorf("--rate: %w", err)}
 			}
 			if reverse != "" {
-				r, err := bitsPerSecond("--reverse-rate", reverse)
-				if err != nil {
-					return err
+				spec.ReverseRate = new(units.Rate)
+				if err = spec.ReverseRate.UnmarshalText([]byte(reverse)); err != nil {
+					return &UsageError{fmt.Errorf("--reverse-rate: %w", err)}
 				}
-				spec.ReverseRate = &r
 			}
 			if idle != 0 {
 				spec.IdleTimeout = idle.String()
@@ -85,15 +84,6 @@ func qosCriticalAddCommand(app *App) *cobra.Command {
 	f.DurationVar(&idle, "idle-timeout", 0, "how long a flow is silent before it is over; left out: 30s")
 	f.BoolVar(&once, "once", false, "decide when a flow begins, and only then; otherwise one for which there was no room is accepted when there is")
 	return cmd
-}
-
-// bitsPerSecond reads a flag that is a rate.
-func bitsPerSecond(flag, text string) (int64, error) {
-	r, err := units.ParseRate(text)
-	if err != nil {
-		return 0, &UsageError{fmt.Errorf("%s: %w", flag, err)}
-	}
-	return int64(r), nil
 }
 
 // describedFlow makes a description of a flag's FIELD=VALUE parts.

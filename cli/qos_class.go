@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/qos/latency"
 	"github.com/sluice-net/sluice/qos/match"
 )
@@ -99,17 +100,12 @@ func (f *classFlags) spec(args []string) (latency.ClassSpec, error) {
 		flag, text string
 		to         *match.Text
 	}{{"--min-rate", f.minRate, &spec.MinRate}, {"--max-rate", f.maxRate, &spec.MaxRate}} {
-		if r.text == "" {
-			continue
+		if err := setUnit(r.to, r.flag, r.text, rateText); err != nil {
+			return spec, &UsageError{err}
 		}
-		rate, err := bitsPerSecond(r.flag, r.text)
-		if err != nil {
-			return spec, err
-		}
-		*r.to = match.Text(fmt.Sprint(rate))
 	}
 	if f.latency != 0 {
-		spec.Latency = match.Text(fmt.Sprint(float64(f.latency) / float64(time.Millisecond)))
+		spec.Latency = match.Text(f.latency.String())
 	}
 	for _, text := range f.flows {
 		flow, err := describedFlow("--flow", strings.Split(text, ","))
@@ -140,6 +136,12 @@ func readClass(file string) (spec latency.ClassSpec, err error) {
 	return spec, nil
 }
 
+// rateText checks a rate, and leaves it as it is written.
+func rateText(s string) (match.Text, error) {
+	_, err := units.ParseRate(s)
+	return match.Text(s), err
+}
+
 func printQoSClasses(w io.Writer, all []latency.Info) {
 	fmt.Fprintln(w, "NAME\tPRIORITY\tMIN RATE\tMAX RATE\tLATENCY\tSTATE\tREASON")
 	for _, c := range all {
@@ -147,7 +149,7 @@ func printQoSClasses(w io.Writer, all []latency.Info) {
 	}
 }
 
-func rateOrDefault(rate uint64, otherwise string) string {
+func rateOrDefault(rate units.Rate, otherwise string) string {
 	if rate == 0 {
 		return otherwise
 	}

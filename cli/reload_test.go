@@ -128,7 +128,7 @@ handover:
   pools: {campus: {prefix: 10.5.0.0/24, gateway: 10.5.0.1}}
   devices: {phone: {macs: ['02:00:00:00:00:01'], class: office, pool: campus}, tablet: {macs: ['02:00:00:00:00:02'], class: field, pool: campus}}
 qos:
-  critical: {backup: {rate: 1000000, match: {tcp_dst: "5001"}}, video: {rate: 2000000, match: {tcp_dst: "5002"}}}
+  critical: {backup: {rate: 1Mbit, match: {tcp_dst: "5001"}}, video: {rate: 2Mbit, match: {tcp_dst: "5002"}}}
 `
 
 // What has been added, changed and removed in the file takes effect by SIGHUP, and what the
@@ -137,13 +137,13 @@ func TestReloadTakesDefinitions(t *testing.T) {
 	r := startReloading(t, definitionsBefore)
 	r.make(http.MethodPut, "/handover/classes/made", `{"policy": "seamless"}`)
 	r.make(http.MethodPut, "/handover/pools/made", `{"prefix": "10.6.0.0/24", "gateway": "10.6.0.1"}`)
-	r.make(http.MethodPost, "/qos/critical", `{"name": "made", "rate": 3000000, "match": {"tcp_dst": "5003"}}`)
-	before := "field,file,saving made,api,seamless office,file,saving campus,file made,api phone,file,saving tablet,file,saving backup,file,1000000 made,api,3000000 video,file,2000000"
+	r.make(http.MethodPost, "/qos/critical", `{"name": "made", "rate": "3Mbit", "match": {"tcp_dst": "5003"}}`)
+	before := "field,file,saving made,api,seamless office,file,saving campus,file made,api phone,file,saving tablet,file,saving backup,file,\"1Mbit\" made,api,\"3Mbit\" video,file,\"2Mbit\""
 	r.wantList("after the start", before)
 
 	for what, broken := range map[string]string{
 		"not YAML":                  "handover: {",
-		"a bad class":               "handover: {classes: {new: {policy: nonsense}}}\nqos: {critical: {new: {rate: 1000, match: {tcp_dst: '1'}}}}",
+		"a bad class":               "handover: {classes: {new: {policy: nonsense}}}\nqos: {critical: {new: {rate: 1kbit, match: {tcp_dst: '1'}}}}",
 		"against what the API made": "handover: {classes: {new: {policy: saving}}, pools: {new: {prefix: 10.6.0.0/16, gateway: 10.6.0.9}}}",
 	} {
 		r.write(broken)
@@ -159,12 +159,12 @@ handover:
   pools: {campus: {prefix: 10.5.0.0/24, gateway: 10.5.0.1}}
   devices: {phone: {macs: ['02:00:00:00:00:01'], class: office, pool: campus}, watch: {macs: ['02:00:00:00:00:03'], class: new, pool: campus}}
 qos:
-  critical: {video: {rate: 5000000, match: {tcp_dst: "5002"}}, voice: {rate: 64000, match: {udp_dst: "5004"}}}
+  critical: {video: {rate: 5Mbit, match: {tcp_dst: "5002"}}, voice: {rate: 64kbit, match: {udp_dst: "5004"}}}
 `)
 	if line := r.reload("was read again"); !strings.Contains(line, "needs_a_restart=[]") {
 		t.Error(line)
 	}
-	after := "made,api,seamless new,file,saving office,file,seamless campus,file made,api phone,file,seamless watch,file,saving made,api,3000000 video,file,5000000 voice,file,64000"
+	after := "made,api,seamless new,file,saving office,file,seamless campus,file made,api phone,file,seamless watch,file,saving made,api,\"3Mbit\" video,file,\"5Mbit\" voice,file,\"64kbit\""
 	r.wantList("read again", after)
 	if status, text := r.ask(http.MethodGet, "/config", ""); !strings.Contains(text, `"voice"`) || strings.Contains(text, `"backup"`) {
 		t.Errorf("the configuration in force: %d %s", status, text)
@@ -174,7 +174,7 @@ qos:
 	if line := r.reload("was read again"); !strings.Contains(line, "handover.enabled") {
 		t.Error(line)
 	}
-	r.wantList("handover goes with a restart only", "made,api,seamless new,file,saving office,file,seamless campus,file made,api phone,file,seamless watch,file,saving made,api,3000000")
+	r.wantList("handover goes with a restart only", "made,api,seamless new,file,saving office,file,seamless campus,file made,api phone,file,seamless watch,file,saving made,api,\"3Mbit\"")
 	r.signal(syscall.SIGTERM)
 	r.ended()
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/pki"
 )
@@ -136,11 +137,11 @@ type Forwarding struct {
 
 // SwitchIs is what is known about a switch beforehand.
 type SwitchIs struct {
-	Name     string          `yaml:"name" pattern:"[A-Za-z0-9][A-Za-z0-9._-]{0,62}" form:"a name of letters, digits, dots, dashes" doc:"Name for people."`
-	Rewrite  string          `yaml:"rewrite" oneof:"auto|full|l2" doc:"Which addresses it can rewrite: as it says itself, all, or MAC addresses only."`
-	Capacity map[int]float64 `yaml:"capacity_mbit" min:"0.001" max:"10000000" doc:"Capacity of its links in Mbit/s, by port: for links slower than their ports, and ports that do not tell their speed."`
-	Roles    map[int]string  `yaml:"roles" oneof:"access|uplink|trunk" doc:"What its ports are for, by port. access: a few end hosts, see network.hosts.per_access_port; a link there is told of. uplink: networks beyond this one, with many hosts and servers of DHCP. trunk: many hosts of this network, or a link."`
-	Bundles  string          `yaml:"bundles" oneof:"auto|off" doc:"Whether atomic changes use OpenFlow bundles: if it has them, or never."`
+	Name     string             `yaml:"name" pattern:"[A-Za-z0-9][A-Za-z0-9._-]{0,62}" form:"a name of letters, digits, dots, dashes" doc:"Name for people."`
+	Rewrite  string             `yaml:"rewrite" oneof:"auto|full|l2" doc:"Which addresses it can rewrite: as it says itself, all, or MAC addresses only."`
+	Capacity map[int]units.Rate `yaml:"capacity" min:"1kbit" max:"1Tbit" doc:"Capacity of its links, by port: for links slower than their ports, and ports that do not tell their speed."`
+	Roles    map[int]string     `yaml:"roles" oneof:"access|uplink|trunk" doc:"What its ports are for, by port. access: a few end hosts, see network.hosts.per_access_port; a link there is told of. uplink: networks beyond this one, with many hosts and servers of DHCP. trunk: many hosts of this network, or a link."`
+	Bundles  string             `yaml:"bundles" oneof:"auto|off" doc:"Whether atomic changes use OpenFlow bundles: if it has them, or never."`
 }
 
 func (s *SwitchIs) defaults() { s.Rewrite, s.Bundles = "auto", "auto" }

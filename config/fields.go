@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -78,6 +79,7 @@ func editDistance(a, b string) int {
 // descriptions say how values of a type are written.
 var descriptions = map[reflect.Type]string{
 	reflect.TypeFor[time.Duration]():       "a duration like 500ms, 10s or 5m",
+	reflect.TypeFor[units.Rate]():          "a rate like 300Mbit or 1.5Gbit",
 	reflect.TypeFor[Size]():                "a size like 1500, 256KiB or 4MiB",
 	reflect.TypeFor[Address]():             "an address and port like 127.0.0.1:8080, [2001:db8::1]:8080 or :8080",
 	reflect.TypeFor[PortRange]():           "a port or a range of ports like 40000-40999",

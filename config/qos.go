@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/qos/bandwidth"
 	"github.com/sluice-net/sluice/qos/match"
 )
@@ -20,8 +21,8 @@ type QoS struct {
 
 // QoSCritical is critical traffic; see bandwidth.Spec.
 type QoSCritical struct {
-	Rate        int64      `yaml:"rate" doc:"Bandwidth that each flow requires, in bit/s."`
-	ReverseRate int64      `yaml:"reverse_rate" doc:"Bandwidth required in the reverse direction, in bit/s; 0: a 32nd of rate, for acknowledgements."`
+	Rate        units.Rate `yaml:"rate" doc:"Bandwidth that each flow requires, at most 1Tbit."`
+	ReverseRate units.Rate `yaml:"reverse_rate" doc:"Bandwidth required in the reverse direction. Not given: a 32nd of rate, for acknowledgements."`
 	Match       match.Flow `yaml:"match" doc:"Which packets are critical."`
 	IdleTimeout string     `yaml:"idle_timeout" doc:"How long a flow is silent before it is over. Empty: 30s."`
 	Once        bool       `yaml:"once" doc:"Decide when a flow begins, and only then; otherwise one for which there was no room is accepted when there is."`

@@ -17,17 +17,17 @@ func readQoS(text string) (*Controller, error) {
 // as in the API, with quotes or without.
 func TestQoS(t *testing.T) {
 	c, err := readQoS(`
-network: {switches: {0000000000000001: {capacity_mbit: {1: 25, 2: 0.5}}}}
+network: {switches: {0000000000000001: {capacity: {1: 25Mbit, 2: 0.5Mbit}}}}
 qos:
   queues: connect
   critical:
-    backup: {rate: 10000000, match: {ipv4_dst: 10.0.0.0/24, tcp_dst: 5001}}
-    video: {rate: 2000000, reverse_rate: 1000, match: {udp_dst: "6000-6010", ip_dscp: 46}, idle_timeout: 5s}
+    backup: {rate: 10Mbit, match: {ipv4_dst: 10.0.0.0/24, tcp_dst: 5001}}
+    video: {rate: 2Mbit, reverse_rate: 1kbit, match: {udp_dst: "6000-6010", ip_dscp: 46}, idle_timeout: 5s}
 `)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.Network.Switches[openflow.DatapathID(1)].Capacity; got[1] != 25 || got[2] != 0.5 {
+	if got := c.Network.Switches[openflow.DatapathID(1)].Capacity; got[1] != 25e6 || got[2] != 5e5 {
 		t.Errorf("capacities %v", got)
 	}
 	if c.QoS.Queues != "connect" || defaultQoS().Queues != "classes" {
@@ -42,15 +42,15 @@ qos:
 func TestQoSRefuses(t *testing.T) {
 	for key, text := range map[string]string{
 		"qos.critical.a.rate":           `a: {match: {tcp_dst: 80}}`,
-		"qos.critical.a.match":          `a: {rate: 1}`,
-		"qos.critical.a.match.tcp_dst":  `a: {rate: 1, match: {tcp_dst: 0}}`,
-		"qos.critical.a.match.tcp_port": `a: {rate: 1, match: {tcp_port: 80}}`,
-		"qos.critical.a.idle_timeout":   `a: {rate: 1, match: {tcp_dst: 80}, idle_timeout: 1ms}`,
-		"qos.critical.a.reverse_rate":   `a: {rate: 1, reverse_rate: -1, match: {tcp_dst: 80}}`,
-		"qos.critical.a b.name":         `"a b": {rate: 1, match: {tcp_dst: 80}}`,
-		"qos.critical.a.match.ipv4_dst": `a: {rate: 1, match: {ipv4_dst: 10.0.0.1/8}}`,
-		"qos.critical.a.match.eth_type": `a: {rate: 1, match: {eth_type: [1]}}`,
-		"qos.critical.a.bandwidth":      `a: {rate: 1, match: {tcp_dst: 80}, bandwidth: 5}`,
+		"qos.critical.a.match":          `a: {rate: 1Mbit}`,
+		"qos.critical.a.match.tcp_dst":  `a: {rate: 1Mbit, match: {tcp_dst: 0}}`,
+		"qos.critical.a.match.tcp_port": `a: {rate: 1Mbit, match: {tcp_port: 80}}`,
+		"qos.critical.a.idle_timeout":   `a: {rate: 1Mbit, match: {tcp_dst: 80}, idle_timeout: 1ms}`,
+		"qos.critical.a.reverse_rate":   `a: {rate: 1Mbit, reverse_rate: -1, match: {tcp_dst: 80}}`,
+		"qos.critical.a b.name":         `"a b": {rate: 1Mbit, match: {tcp_dst: 80}}`,
+		"qos.critical.a.match.ipv4_dst": `a: {rate: 1Mbit, match: {ipv4_dst: 10.0.0.1/8}}`,
+		"qos.critical.a.match.eth_type": `a: {rate: 1Mbit, match: {eth_type: [1]}}`,
+		"qos.critical.a.bandwidth":      `a: {rate: 1Mbit, match: {tcp_dst: 80}, bandwidth: 5}`,
 	} {
 		if _, err := readQoS("qos:\n  critical:\n    " + text + "\n"); err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: %v", text, err)

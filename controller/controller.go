@@ -167,8 +167,8 @@ func networkConfig(c *config.Controller) (network.Config, error) {
 		BindCertificates: c.OpenFlow.BindCerts, Names: map[openflow.DatapathID]string{},
 	}
 	for dpid, s := range c.Network.Switches {
-		for port, mbit := range s.Capacity {
-			nc.Capacities[network.PortRef{Switch: dpid, Port: uint32(port)}] = uint64(mbit * 1e6)
+		for port, rate := range s.Capacity {
+			nc.Capacities[network.PortRef{Switch: dpid, Port: uint32(port)}] = uint64(rate)
 		}
 		for port, role := range s.Roles {
 			nc.PortRoles[network.PortRef{Switch: dpid, Port: uint32(port)}] = portRoles[role]

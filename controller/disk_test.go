@@ -164,7 +164,7 @@ var changes = []struct{ method, path, body string }{
 	{http.MethodPost, "sos/disable", ""},
 	{http.MethodPost, "sos/agents", `{"name":"west","url":"https://192.0.2.7:8440","addrs":["10.0.0.11"]}`},
 	{http.MethodPut, "handover/pools/campus", `{"prefix":"10.9.0.0/24","gateway":"10.9.0.1"}`},
-	{http.MethodPost, "qos/critical", `{"name":"backup","rate":1000,"match":{"tcp_dst":"80"}}`},
+	{http.MethodPost, "qos/critical", `{"name":"backup","rate":"1kbit","match":{"tcp_dst":"80"}}`},
 }
 
 // state is what the changes would change.

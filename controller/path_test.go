@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/controller/networkapi"
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -17,7 +18,7 @@ func TestPathsThroughTheAPI(t *testing.T) {
 	cfg := testConfig(t, "memory")
 	cfg.Network.Discovery.Interval, cfg.Network.Discovery.Timeout = 200*time.Millisecond, time.Second
 	cfg.Network.Switches = map[openflow.DatapathID]config.SwitchIs{
-		leftID: {Name: "left", Capacity: map[int]float64{2: 10}},
+		leftID: {Name: "left", Capacity: map[int]units.Rate{2: 10e6}},
 	}
 	r := run(t, cfg)
 	_, openFlow := r.Addr()

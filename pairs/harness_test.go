@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-net/sluice/experiment/stage"
 	"github.com/sluice-net/sluice/internal/selfbuild"
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/qos/match"
 	sos "github.com/sluice-net/sluice/sos/plugin"
@@ -96,10 +97,10 @@ func (w *world) capacities() string {
 			if l.A.Node == s.Name || l.B.Node == s.Name {
 				port, err := w.lab.Switch(s.Name).Port(l.Name)
 				w.must(err)
-				ports = append(ports, fmt.Sprintf("%d: %g", port, rate/1e6))
+				ports = append(ports, fmt.Sprintf("%d: %s", port, units.FormatRate(rate)))
 			}
 		}
-		text += fmt.Sprintf("    %016x: {name: %s, capacity_mbit: {%s}}\n", w.lab.Switch(s.Name).DPID(), s.Name, strings.Join(ports, ", "))
+		text += fmt.Sprintf("    %016x: {name: %s, capacity: {%s}}\n", w.lab.Switch(s.Name).DPID(), s.Name, strings.Join(ports, ", "))
 	}
 	return text
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
@@ -91,13 +92,13 @@ func networkConfig(l *lab.Lab) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			ports[end.Node] = append(ports[end.Node], fmt.Sprintf("%d: %g", port, qosRate/1e6))
+			ports[end.Node] = append(ports[end.Node], fmt.Sprintf("%d: %s", port, units.FormatRate(qosRate)))
 		}
 	}
 	text := "  switches:\n"
 	for _, s := range l.Topology().Switches {
 		if len(ports[s.Name]) > 0 {
-			text += fmt.Sprintf("    %016x: {name: %s, capacity_mbit: {%s}}\n", l.Switch(s.Name).DPID(), s.Name, strings.Join(ports[s.Name], ", "))
+			text += fmt.Sprintf("    %016x: {name: %s, capacity: {%s}}\n", l.Switch(s.Name).DPID(), s.Name, strings.Join(ports[s.Name], ", "))
 		}
 	}
 	return text, nil

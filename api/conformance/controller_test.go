@@ -173,7 +173,7 @@ func (c *controller) define(t *testing.T) {
 		{"POST", "sos/agents", `{"name":"agent-1","url":"https://127.0.0.1:2","addrs":["10.0.0.3"]}`},
 		{"PUT", "handover/classes/vans", `{"policy":"saving"}`},
 		{"PUT", "handover/devices/car-1", `{"macs":["02:00:00:00:01:01","02:00:00:00:01:02"],"pool":"own"}`},
-		{"POST", "qos/critical", `{"name":"backup","rate":1000000,"match":{"ip_proto":"tcp","ipv4_dst":"10.0.0.2"}}`},
+		{"POST", "qos/critical", `{"name":"backup","rate":"1Mbit","match":{"ip_proto":"tcp","ipv4_dst":"10.0.0.2"}}`},
 		{"POST", "handover/positions", `[{"device":"car-1","x":1,"y":1,"speed":1,"heading":0}]`},
 	} {
 		if err := c.client.Do(t.Context(), d.method, "/api/v1/"+d.path, json.RawMessage(d.body), nil); err != nil {

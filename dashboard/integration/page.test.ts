@@ -86,7 +86,7 @@ describe("the page", { timeout: 30_000 }, () => {
     await page.getByRole("button", { name: "Request a critical flow" }).click();
     const form = page.getByRole("form", { name: "Request a critical flow" });
     await form.getByLabel("Name").fill("no spaces, please");
-    await form.getByLabel("Rate", { exact: true }).fill("5M");
+    await form.getByLabel("Rate", { exact: true }).fill("5Mbit");
     await form.getByRole("textbox", { name: "ipv4_src" }).fill("10.0.0.300");
     await form.getByRole("button", { name: "Request" }).click();
     await form.getByText("an IPv4 address like 10.0.0.7").waitFor();
@@ -105,7 +105,7 @@ describe("the page", { timeout: 30_000 }, () => {
     await page.getByRole("button", { name: "Request a critical flow" }).click();
     const form = page.getByRole("form", { name: "Request a critical flow" });
     await form.getByLabel("Name").fill("feed");
-    await form.getByLabel("Rate", { exact: true }).fill("2M");
+    await form.getByLabel("Rate", { exact: true }).fill("2Mbit");
     await form.getByRole("textbox", { name: "ipv4_dst" }).fill(target);
     await form.getByRole("button", { name: "Add a condition" }).click();
     await form.getByRole("combobox", { name: "Field" }).last().selectOption("udp_dst");
@@ -150,7 +150,7 @@ describe("the page", { timeout: 30_000 }, () => {
     await page.getByRole("button", { name: "Request a class" }).click();
     const form = page.getByRole("form", { name: "Request a class" });
     await form.getByLabel("Name").fill("voice");
-    await form.getByLabel("Guaranteed rate").fill("20M");
+    await form.getByLabel("Guaranteed rate").fill("20Mbit");
     await form.getByRole("textbox", { name: "ipv4_src" }).fill(source);
     await form.getByRole("textbox", { name: "ipv4_dst" }).fill(target);
     await form.getByRole("button", { name: "Request", exact: true }).click();
@@ -158,8 +158,8 @@ describe("the page", { timeout: 30_000 }, () => {
     await expect.poll(() => rate.getAttribute("aria-invalid")).toBe("true");
     expect(await page.locator("#class-min_rate-error").textContent()).toMatch(/hop s[12], port \d+: 20000000 bit\/s asked/);
     await shot(page, "class-refused");
-    await rate.fill("2M");
-    await form.getByLabel("Latency").fill("0.001");
+    await rate.fill("2Mbit");
+    await form.getByLabel("Latency").fill("1us");
     await form.getByRole("button", { name: "Request", exact: true }).click();
     await expect.poll(() => form.getByLabel("Latency").getAttribute("aria-invalid")).toBe("true");
     await form.getByRole("button", { name: "Cancel" }).click();
@@ -180,7 +180,7 @@ describe("the page", { timeout: 30_000 }, () => {
     await keys.tabTo("Request a class");
     await keys.press("Enter");
     await keys.type("Name", "voice");
-    await keys.type("Guaranteed rate", "2M");
+    await keys.type("Guaranteed rate", "2Mbit");
     await keys.type("ipv4_src", source);
     await keys.type("ipv4_dst", target);
     await keys.tabTo("Add a condition");

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/controller"
 	"github.com/sluice-net/sluice/experiment/stage"
 	"github.com/sluice-net/sluice/internal/selfbuild"
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/openflow"
@@ -100,9 +101,9 @@ func settings(t *testing.T, l *lab.Lab) *config.Controller {
 	cfg.Network.StatsInterval = time.Second
 	cfg.Network.Switches, cfg.OVSDB.Switches = map[openflow.DatapathID]config.SwitchIs{}, map[openflow.DatapathID]string{}
 	for _, s := range l.Topology().Switches {
-		is := config.SwitchIs{Name: s.Name, Rewrite: "auto", Bundles: "auto", Capacity: map[int]float64{}}
+		is := config.SwitchIs{Name: s.Name, Rewrite: "auto", Bundles: "auto", Capacity: map[int]units.Rate{}}
 		for port := 1; port <= 3; port++ {
-			is.Capacity[port] = linkRate / 1e6
+			is.Capacity[port] = linkRate
 		}
 		dpid := openflow.DatapathID(s.DPID)
 		cfg.Network.Switches[dpid], cfg.OVSDB.Switches[dpid] = is, l.Switch(s.Name).Database()

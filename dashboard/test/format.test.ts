@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { bitRate, byteCount, count, milliseconds, parseNumber, parseRate, percent } from "../src/ui/format";
+import { bitRate, byteCount, count, milliseconds, parseNumber, percent } from "../src/ui/format";
 
 test.each([
   [bitRate(0), "0 bit/s"],
@@ -20,17 +20,6 @@ test.each([
   [percent(0.5), "50 %"],
   [percent(undefined), "–"],
 ])("%s", (got, want) => expect(got).toBe(want));
-
-test.each<[string, number | string]>([
-  ["10M", 1e7],
-  ["2.5 Mbit/s", 2.5e6],
-  [" 800k ", 8e5],
-  ["1G", 1e9],
-  ["64000", 64000],
-  ["ten", "ten"],
-  ["-5M", "-5M"],
-  ["", ""],
-])("the rate %j is %j", (text, want) => expect(parseRate(text)).toBe(want));
 
 test("numbers", () => {
   expect(parseNumber(" 4.5 ")).toBe(4.5);

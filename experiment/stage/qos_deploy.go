@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api/client"
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
 )
 
@@ -128,14 +129,14 @@ func capacities(l *lab.Lab, rate func(lab.Link) float64) (text string, links int
 			if err != nil {
 				return "", 0, err
 			}
-			rates[end.Node] += fmt.Sprintf("%d: %g, ", port, rate(link)/1e6)
+			rates[end.Node] += fmt.Sprintf("%d: %s, ", port, units.FormatRate(rate(link)))
 		}
 		if isSwitch[link.A.Node] && isSwitch[link.B.Node] {
 			links += 2
 		}
 	}
 	for _, s := range t.Switches {
-		text += fmt.Sprintf("    %016x: {name: %s, capacity_mbit: {%s}}\n", s.DPID, s.Name, strings.TrimSuffix(rates[s.Name], ", "))
+		text += fmt.Sprintf("    %016x: {name: %s, capacity: {%s}}\n", s.DPID, s.Name, strings.TrimSuffix(rates[s.Name], ", "))
 	}
 	return text, links, nil
 }

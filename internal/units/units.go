@@ -1,5 +1,3 @@
-// Package units is the one grammar of rates, sizes, times and shares: on the command
-// line, in YAML files and in JSON. docs/reference/units.md describes it.
 package units
 
 import (

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/qos/match"
 )
@@ -70,7 +71,7 @@ func TestConfiguredDefinitionGoes(t *testing.T) {
 // not goes on.
 func TestReconfigure(t *testing.T) {
 	w := newWorld(t)
-	define := func(name string, rate int64, port string) *Definition {
+	define := func(name string, rate units.Rate, port string) *Definition {
 		d, faults := Spec{Name: name, Rate: rate, Match: match.Flow{TCPDst: match.Text(port)}}.Parse()
 		if len(faults) > 0 {
 			t.Fatal(faults)

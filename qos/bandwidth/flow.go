@@ -125,10 +125,10 @@ type Record struct {
 	Flow       string    `json:"flow" example:"tcp 10.0.0.1:40000 > 10.0.0.2:5001"`
 	State      State     `json:"state" enum:"placing,accepted,best-effort" doc:"accepted: it is promised its rate. best-effort: it is not; reason says why"`
 	Reason     string    `json:"reason,omitempty" doc:"Why nothing is promised to it; or, of an accepted flow, what is wrong"`
-	Rate       uint64    `json:"rate" doc:"What it requires, in bit/s"`
-	Reverse    uint64    `json:"reverse_rate" doc:"What it requires in the reverse direction"`
-	Throughput uint64    `json:"throughput" doc:"What it sent at the last reading of its counters, in bit/s"`
-	Excess     uint64    `json:"excess,omitempty" doc:"The part of it that is more than the flow was promised, in bit/s: its first switch drops it, unless reason says otherwise"`
+	Rate       uint64    `json:"rate_bits_per_second" doc:"What it requires"`
+	Reverse    uint64    `json:"reverse_rate_bits_per_second" doc:"What it requires in the reverse direction"`
+	Throughput uint64    `json:"sent_bits_per_second" doc:"What it sent at the last reading of its counters"`
+	Excess     uint64    `json:"excess_bits_per_second,omitempty" doc:"The part of it that is more than the flow was promised: its first switch drops it, unless reason says otherwise"`
 	Bytes      uint64    `json:"bytes" doc:"What it has sent"`
 	Path       []Hop     `json:"path"`
 	Since      time.Time `json:"since"`

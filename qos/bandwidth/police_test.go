@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/qos/match"
 )
@@ -55,7 +56,7 @@ func TestAcceptedIsMetered(t *testing.T) {
 		t.Errorf("accepted later it has meters of kbit/s %v", m)
 	}
 
-	reverse := int64(2 * mbit)
+	reverse := units.Rate(2 * mbit)
 	d, faults := Spec{Name: "call", Rate: mbit, ReverseRate: &reverse, Match: match.Flow{TCPDst: "5002"}}.Parse()
 	if len(faults) > 0 {
 		t.Fatal(faults)

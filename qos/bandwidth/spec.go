@@ -5,13 +5,14 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/match"
 )
 
 // Bounds of a definition.
 const (
-	maxRate     = 1_000_000_000_000
+	maxRate     = units.Rate(1e12)
 	minIdle     = time.Second
 	maxIdle     = 18 * time.Hour // 16 bits of seconds
 	defaultIdle = 30 * time.Second
@@ -23,12 +24,12 @@ const (
 
 // Spec is a definition of critical traffic as an operator writes it.
 type Spec struct {
-	Name        string     `json:"name" doc:"Name of the definition: letters, digits, dots and dashes, at most 63, a letter or digit first" example:"backup"`
-	Rate        int64      `json:"rate" minimum:"1" maximum:"1000000000000" doc:"Bandwidth that each flow requires, in bit/s, counted as links count it, headers included" example:"10000000"`
-	ReverseRate *int64     `json:"reverse_rate,omitempty" minimum:"0" maximum:"1000000000000" doc:"Bandwidth required in the reverse direction, in bit/s; a 32nd of rate, if left out, for acknowledgements"`
-	Match       match.Flow `json:"match" doc:"Which packets are critical. Each connection among them, or pair of hosts, is a flow"`
-	Once        bool       `json:"once,omitempty" doc:"Decide when a flow begins, and only then; otherwise one for which there was no room is accepted when there is"`
-	IdleTimeout string     `json:"idle_timeout,omitempty" format:"go-duration" doc:"How long a flow is silent before it is over, 1s to 18h; 30s, if left out" example:"30s"`
+	Name        string      `json:"name" doc:"Name of the definition: letters, digits, dots and dashes, at most 63, a letter or digit first" example:"backup"`
+	Rate        units.Rate  `json:"rate" doc:"Bandwidth that each flow requires, counted as links count it, headers included; at most 1Tbit"`
+	ReverseRate *units.Rate `json:"reverse_rate,omitempty" doc:"Bandwidth required in the reverse direction; a 32nd of rate, if left out, for acknowledgements"`
+	Match       match.Flow  `json:"match" doc:"Which packets are critical. Each connection among them, or pair of hosts, is a flow"`
+	Once        bool        `json:"once,omitempty" doc:"Decide when a flow begins, and only then; otherwise one for which there was no room is accepted when there is"`
+	IdleTimeout string      `json:"idle_timeout,omitempty" format:"go-duration" doc:"How long a flow is silent before it is over, 1s to 18h; 30s, if left out" example:"30s"`
 }
 
 // Definition is a Spec that has been checked.
@@ -46,7 +47,7 @@ var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 // Parse checks a definition, or says everything that is wrong with it.
 func (s Spec) Parse() (*Definition, []match.Fault) {
-	d := &Definition{Spec: s, Reverse: uint64(max(s.Rate, 0)) / ackShare, Idle: defaultIdle}
+	d := &Definition{Spec: s, Reverse: uint64(s.Rate) / ackShare, Idle: defaultIdle}
 	var faults []match.Fault
 	fail := func(field string, value any, want string) {
 		faults = append(faults, match.Fault{Field: field, Value: value, Want: want})
@@ -55,11 +56,11 @@ func (s Spec) Parse() (*Definition, []match.Fault) {
 		fail("name", s.Name, "letters, digits, dots, dashes, at most 63, a letter or digit first")
 	}
 	if s.Rate < 1 || s.Rate > maxRate {
-		fail("rate", s.Rate, fmt.Sprintf("bits per second, 1 to %d", int64(maxRate)))
+		fail("rate", s.Rate, fmt.Sprintf("a rate from 1bit to %v", maxRate))
 	}
 	if r := s.ReverseRate; r != nil {
 		if d.Reverse = uint64(*r); *r < 0 || *r > maxRate {
-			fail("reverse_rate", *r, fmt.Sprintf("bits per second, 0 to %d", int64(maxRate)))
+			fail("reverse_rate", *r, fmt.Sprintf("a rate of at most %v", maxRate))
 		}
 	}
 	if s.IdleTimeout != "" {

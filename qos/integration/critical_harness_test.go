@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/api/client"
 	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
@@ -192,7 +193,7 @@ func (w *criticalWorld) greet(host string) {
 }
 
 // define makes UDP packets to port 5001 critical.
-func (w *criticalWorld) define(rate int64) {
+func (w *criticalWorld) define(rate units.Rate) {
 	w.t.Helper()
 	spec := bandwidth.Spec{Name: "video", Rate: rate, Match: match.Flow{UDPDst: "5001", IPv4Dst: "10.0.0.0/8"}, IdleTimeout: "2s"}
 	if err := w.rest.Do(w.t.Context(), http.MethodPost, "/api/v1/qos/critical", spec, nil); err != nil {

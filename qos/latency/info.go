@@ -3,15 +3,16 @@ package latency
 import (
 	"time"
 
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/qos/match"
 )
 
 // Info is a class as the API shows it.
 type Info struct {
 	Name     string       `json:"name"`
-	MinRate  uint64       `json:"min_rate,omitempty" doc:"As requested; left out: the configured share of each link"`
-	MaxRate  uint64       `json:"max_rate,omitempty" doc:"As requested; left out: each link's own"`
-	Latency  float64      `json:"latency,omitempty" doc:"Required latency in ms"`
+	MinRate  units.Rate   `json:"min_rate,omitempty" doc:"As requested; left out: the configured share of each link"`
+	MaxRate  units.Rate   `json:"max_rate,omitempty" doc:"As requested; left out: each link's own"`
+	Latency  float64      `json:"latency_milliseconds,omitempty" doc:"Required latency"`
 	Priority uint8        `json:"priority"`
 	Flows    []match.Flow `json:"flows"`
 
@@ -29,7 +30,7 @@ type Info struct {
 type RouteInfo struct {
 	Flow    int       `json:"flow" doc:"Index of the flow"`
 	Tree    bool      `json:"tree,omitempty" doc:"The flow's source is open: one hop for each switch"`
-	Latency float64   `json:"latency" doc:"Measured latency of its links in ms when it was chosen, without what waits in the queue of traffic that has no class"`
+	Latency float64   `json:"latency_milliseconds" doc:"Measured latency of its links when it was chosen, without what waits in the queue of traffic that has no class"`
 	Hops    []HopInfo `json:"hops"`
 }
 
@@ -44,8 +45,8 @@ type HopInfo struct {
 type PortInfo struct {
 	Switch  string `json:"switch"`
 	Port    uint32 `json:"port"`
-	MinRate uint64 `json:"min_rate"`
-	MaxRate uint64 `json:"max_rate"`
+	MinRate uint64 `json:"min_rate_bits_per_second"`
+	MaxRate uint64 `json:"max_rate_bits_per_second"`
 }
 
 // Stats is what a class's queues have counted.
@@ -65,9 +66,9 @@ type QueueStats struct {
 	Bytes         uint64    `json:"bytes"`
 	Packets       uint64    `json:"packets"`
 	Drops         uint64    `json:"drops"`
-	BitRate       float64   `json:"bit_rate" doc:"Bit/s since the reading before"`
-	PacketRate    float64   `json:"packet_rate" doc:"Packets a second"`
-	DropRate      float64   `json:"drop_rate" doc:"Dropped packets a second"`
+	BitRate       float64   `json:"bits_per_second" doc:"Since the reading before"`
+	PacketRate    float64   `json:"packets_per_second"`
+	DropRate      float64   `json:"drops_per_second"`
 	Matched       uint64    `json:"matched" doc:"Packets that the rules have put into the queue"`
 	WithoutEffect uint64    `json:"without_effect" doc:"Packets of the class's flows that no queue could be given, because their DSCP is another one"`
 	Fault         string    `json:"fault,omitempty" doc:"Why the queue has no effect"`
@@ -78,7 +79,7 @@ func (s *Service) info(e *entry) Info {
 	defer s.mu.Unlock()
 	c := &e.class
 	i := Info{
-		Name: c.Name, MinRate: c.MinRate, MaxRate: c.MaxRate, Latency: milliseconds(c.Latency), Priority: c.Priority, Flows: e.spec.Flows,
+		Name: c.Name, MinRate: units.Rate(c.MinRate), MaxRate: units.Rate(c.MaxRate), Latency: milliseconds(c.Latency), Priority: c.Priority, Flows: e.spec.Flows,
 		State: e.state, Reason: e.reason, Queue: e.queue, Paths: []RouteInfo{}, Ports: []PortInfo{},
 		Notes: e.notes(),
 	}

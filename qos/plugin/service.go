@@ -100,11 +100,11 @@ func (s *Service) Register(a *api.API) {
 // Reservation is what is promised on one direction of a link.
 type Reservation struct {
 	Link      string        `json:"link" doc:"Port by which it leaves its switch" example:"0000000000000001/2"`
-	Capacity  uint64        `json:"capacity" doc:"In bit/s, as all that follows"`
-	Used      uint64        `json:"used" doc:"As measured"`
-	Promised  uint64        `json:"promised" doc:"Sum of the promises"`
-	Unseen    uint64        `json:"unseen" doc:"The part of it that measurements do not show yet"`
-	Available uint64        `json:"available" doc:"What can still be promised"`
+	Capacity  uint64        `json:"capacity_bits_per_second"`
+	Used      uint64        `json:"used_bits_per_second" doc:"As measured"`
+	Promised  uint64        `json:"promised_bits_per_second" doc:"Sum of the promises"`
+	Unseen    uint64        `json:"unseen_bits_per_second" doc:"The part of it that measurements do not show yet"`
+	Available uint64        `json:"available_bits_per_second" doc:"What can still be promised"`
 	For       []reserve.Key `json:"for" doc:"What it is promised for"`
 }
 

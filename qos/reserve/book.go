@@ -62,7 +62,7 @@ type Shortage struct {
 // Error tells the link and the numbers.
 func (s *Shortage) Error() string {
 	if s.Capacity == 0 {
-		return fmt.Sprintf("link from %v: its capacity is not known: set network.switches.<id>.capacity_mbit for the port", s.Link)
+		return fmt.Sprintf("link from %v: its capacity is not known: set network.switches.<id>.capacity for the port", s.Link)
 	}
 	return fmt.Sprintf("link from %v: %d bit/s asked, %d of %d available", s.Link, s.Asked, s.Available, s.Capacity)
 }

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 
 import { useWorld } from "../state/hooks";
-import { parseNumber, parseRate } from "../ui/format";
+import { parseNumber } from "../ui/format";
 import { emptyMatch, matchOf, type Condition } from "./match";
 import { MatchEditor } from "./matcheditor";
 import { Request } from "../ui/request";
@@ -13,9 +13,9 @@ import { useForm } from "../ui/useform";
 const texts: Text[] = [
   { field: "name", label: "Name", hint: "letters, digits, dots, dashes", read: word },
   { field: "priority", label: "Priority", hint: "0, the first, to 7", read: parseNumber },
-  { field: "min_rate", label: "Guaranteed rate", hint: "in bit/s, as in 2M; empty: a share of each link", optional: true, read: parseRate },
-  { field: "max_rate", label: "Highest rate", hint: "in bit/s, as in 5M; empty: each link's own", optional: true, read: parseRate },
-  { field: "latency", label: "Latency", hint: "of the path, in ms; empty: any", optional: true, read: parseNumber },
+  { field: "min_rate", label: "Guaranteed rate", hint: "as in 2Mbit; empty: a share of each link", optional: true, read: word },
+  { field: "max_rate", label: "Highest rate", hint: "as in 5Mbit; empty: each link's own", optional: true, read: word },
+  { field: "latency", label: "Latency", hint: "of the path, as in 20ms; empty: any", optional: true, read: word },
 ];
 
 interface Props {

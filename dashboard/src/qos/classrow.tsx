@@ -28,9 +28,9 @@ export function ClassRow({ of: c, queues, released }: Props) {
         <th scope="row">{c.name}</th>
         <td><State of={c} /></td>
         <td class="number">{c.priority}</td>
-        <td class="number">{c.min_rate ? bitRate(c.min_rate) : "a share"}</td>
-        <td class="number">{c.max_rate ? bitRate(c.max_rate) : "the link"}</td>
-        <td class="number">{c.latency ? milliseconds(c.latency) : "any"}</td>
+        <td class="number">{c.min_rate ?? "a share"}</td>
+        <td class="number">{c.max_rate ?? "the link"}</td>
+        <td class="number">{c.latency_milliseconds ? milliseconds(c.latency_milliseconds) : "any"}</td>
         <td>{c.flows?.map((f) => <div key={matchWords(f)}>{matchWords(f)}</div>)}</td>
         <td><PathButton paths={paths} show={show} /></td>
         <td><Release what={`class ${c.name}`} path={`/qos/classes/${step(c.name)}`} done={released} /></td>
@@ -64,7 +64,7 @@ function Queues({ of, queues }: { of: string; queues: Queue[] }) {
               {names.port(q)}
               {q.fault && <div class="state-bad">{names.said(q.fault)}</div>}
             </th>
-            <td class="number">{bitRate(q.bit_rate)}</td>
+            <td class="number">{bitRate(q.bits_per_second)}</td>
             <td class="number">{count(q.packets)}</td>
             <td class="number">{byteCount(q.bytes)}</td>
             <td class={q.drops > 0 ? "number state-bad" : "number"}>{count(q.drops)}</td>

@@ -3,7 +3,6 @@
 import { useState } from "preact/hooks";
 
 import { useWorld } from "../state/hooks";
-import { parseRate } from "../ui/format";
 import { emptyMatch, matchOf } from "./match";
 import { MatchEditor } from "./matcheditor";
 import { Request } from "../ui/request";
@@ -12,8 +11,8 @@ import { useForm } from "../ui/useform";
 
 const texts: Text[] = [
   { field: "name", label: "Name", hint: "letters, digits, dots, dashes", read: word },
-  { field: "rate", label: "Rate", hint: "that each flow needs, in bit/s, as in 5M", read: parseRate },
-  { field: "reverse_rate", label: "Reverse rate", hint: "in bit/s; empty: enough for acknowledgements", optional: true, read: parseRate },
+  { field: "rate", label: "Rate", hint: "that each flow needs, as in 5Mbit", read: word },
+  { field: "reverse_rate", label: "Reverse rate", hint: "as in 200kbit; empty: enough for acknowledgements", optional: true, read: word },
   { field: "idle_timeout", label: "Over after a silence of", hint: "1s to 18h; empty: 30s", optional: true, read: word },
 ];
 

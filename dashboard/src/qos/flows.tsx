@@ -47,7 +47,7 @@ function Definition({ of: c, released }: { of: Critical; released(message: strin
   return (
     <tr>
       <th scope="row">{c.name}</th>
-      <td class="number">{bitRate(c.rate)}</td>
+      <td class="number">{c.rate}</td>
       <td>{matchWords(c.match)}</td>
       <td><Release what={`critical flow ${c.name}`} path={`/qos/critical/${step(c.name)}`} done={released} /></td>
     </tr>
@@ -66,8 +66,8 @@ function FlowRow({ of: f }: { of: CriticalFlow }) {
         {f.state}{f.reason ? `: ${names.said(f.reason)}` : ""}
         {f.moves > 0 && <div class="soft">moved {f.moves} times</div>}
       </td>
-      <td class="number">{f.state === "accepted" ? bitRate(f.rate) : "nothing"}</td>
-      <td class="number">{bitRate(f.throughput)}</td>
+      <td class="number">{f.state === "accepted" ? bitRate(f.rate_bits_per_second) : "nothing"}</td>
+      <td class="number">{bitRate(f.sent_bits_per_second)}</td>
       <td class="number">{byteCount(f.bytes)}</td>
       <td><PathButton paths={paths} show={show} /></td>
     </tr>

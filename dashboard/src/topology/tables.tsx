@@ -16,7 +16,7 @@ interface Props {
 }
 
 export function Tables({ graph, names, reservations }: Props) {
-  const promised = new Map(reservations.map((r) => [r.link, r.promised]));
+  const promised = new Map(reservations.map((r) => [r.link, r.promised_bits_per_second]));
   const links = graph.cables.flatMap((c) => [c.ab, c.ba]).filter((l): l is Link => l !== undefined);
   return (
     <div class="tables">

@@ -37,17 +37,6 @@ export const percent = (share: number | undefined): string => {
   return v > 0 && v < 0.01 ? "< 0.01 %" : `${v >= 10 ? v.toFixed(0) : digits(v)} %`;
 };
 
-const units: Record<string, number> = { "": 1, k: 1e3, m: 1e6, g: 1e9, t: 1e12 };
-
-/**
- * Reads a rate as people write it ("10M", "2.5 Mbit/s", "800k") into bit/s.
- * What it cannot read it returns as it is: the server says what is wrong.
- */
-export function parseRate(text: string): number | string {
-  const m = /^([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:bit\/s|bps|b)?$/i.exec(text.trim());
-  return m ? Math.round(Number(m[1]) * units[m[2]!.toLowerCase()]!) : text.trim();
-}
-
 /** A number where the text is one, else the text: the server says what is wrong. */
 export function parseNumber(text: string): number | string {
   const trimmed = text.trim();
