@@ -86,9 +86,7 @@ func TestRevocationEndsConnections(t *testing.T) {
 		if !up(1) {
 			t.Error("the other one's ended too")
 		}
-		if !strings.Contains(r.log.String(), "was revoked") {
-			t.Error("the log does not say why")
-		}
+		eventually(t, "the log says why", func() bool { return strings.Contains(r.log.String(), "was revoked") })
 		if err := greeting(ofAddr[0].String(), bad); err == nil {
 			t.Error("it is let in again")
 		}
