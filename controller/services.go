@@ -59,6 +59,7 @@ func newSOS(c *Controller) (Service, error) {
 	}
 	c.net.AddHandler(rule.ChainSOS, s)
 	c.net.Subscribe(s.NetworkChanged)
+	c.net.ExamineAddresses(s.Needed)
 	c.api.Permit(pki.RoleAgent, http.MethodPost, api.Prefix+"/"+plugin.Name+"/agents/announce")
 	return s, nil
 }

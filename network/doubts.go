@@ -139,22 +139,27 @@ func (d *doubted) arrivals(now time.Time) {
 
 // askWhereItWas asks a host, at the port behind which it is known, for its addresses.
 func (n *Network) askWhereItWas(x *hosts.Doubt) {
-	s, ok := n.Switch(x.Host.At.Switch)
+	for _, a := range x.Ask {
+		n.askAt(x.Host, a)
+	}
+}
+
+// askAt asks a host, at the port behind which it is known, for one of its addresses.
+func (n *Network) askAt(h Host, a netip.Addr) {
+	s, ok := n.Switch(h.At.Switch)
 	if !ok {
 		return
 	}
-	for _, a := range x.Ask {
-		var frame []byte
-		if a.Is4() {
-			frame = packet.AppendARP(nil, packet.Frame{Dst: x.Host.MAC, Src: probeMAC, VLAN: x.Host.VLAN},
-				packet.ARPMessage{Op: packet.ARPRequest, SenderMAC: probeMAC, Sender: netip.IPv4Unspecified(), Target: a})
-		} else {
-			frame = packet.AppendNeighborSolicitation(nil, probeMAC, probeAddr6, a, x.Host.VLAN)
-			copy(frame, x.Host.MAC[:]) // nobody else need hear it
-		}
-		if err := s.PacketOut(openflow.PortController, []openflow.Action{openflow.Output(x.Host.At.Port)}, frame); err != nil {
-			s.limiter.Warn(n.log, "asking a host whether it is still there", "port", x.Host.At, "address", a, "error", err)
-		}
+	var frame []byte
+	if a.Is4() {
+		frame = packet.AppendARP(nil, packet.Frame{Dst: h.MAC, Src: probeMAC, VLAN: h.VLAN},
+			packet.ARPMessage{Op: packet.ARPRequest, SenderMAC: probeMAC, Sender: netip.IPv4Unspecified(), Target: a})
+	} else {
+		frame = packet.AppendNeighborSolicitation(nil, probeMAC, probeAddr6, a, h.VLAN)
+		copy(frame, h.MAC[:]) // nobody else need hear it
+	}
+	if err := s.PacketOut(openflow.PortController, []openflow.Action{openflow.Output(h.At.Port)}, frame); err != nil {
+		s.limiter.Warn(n.log, "asking a host whether it is still there", "port", h.At, "address", a, "error", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package network
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -32,8 +33,9 @@ const (
 // examination is what is under way of the network's examination. Whoever receives a
 // frame of a way finds it here.
 type examination struct {
-	mu   sync.Mutex
-	ways map[openflow.MAC]*examinedWay
+	mu      sync.Mutex
+	ways    map[openflow.MAC]*examinedWay
+	answers map[netip.Addr]chan struct{} // of hosts that are asked for their addresses
 }
 
 // examinedWay is one direction of a link whose frames are under way.
@@ -97,10 +99,10 @@ type twoWay struct {
 	latency time.Duration // the longer one
 }
 
-// twoWays lists the links of a topology, each once.
-func twoWays(t *Topology) []twoWay {
+// twoWays lists links, each once.
+func twoWays(links []Link) []twoWay {
 	var out []twoWay
-	for _, l := range t.Links {
+	for _, l := range links {
 		k := twoWay{l.From, l.To, l.Latency}
 		if k.b.Compare(k.a) < 0 {
 			k.a, k.b = k.b, k.a
@@ -121,7 +123,11 @@ func (n *Network) examine(ctx context.Context, r *diagnosis.Report) {
 	var mu sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(examinedAtOnce)
-	for _, k := range twoWays(n.Topology()) {
+	gone, silent := n.lost.sort(n.portReachable, time.Now())
+	for _, g := range gone {
+		r.Findings = append(r.Findings, n.goneLink(g))
+	}
+	for _, k := range twoWays(append(n.Topology().Links, silent...)) {
 		group.Go(func() error {
 			found, frames := n.examineLink(ctx, k, r.MTU)
 			mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/internal/lograte"
+	"github.com/sluice-net/sluice/network/diagnosis"
 	"github.com/sluice-net/sluice/network/discovery"
 	"github.com/sluice-net/sluice/network/forward"
 	"github.com/sluice-net/sluice/network/hosts"
@@ -45,9 +46,11 @@ type wiring struct {
 	doubted     doubted
 	amends      amends
 	told        told
+	lost        lostLinks
 	examining   examination
 	diagnoses   diagnoses
 	keeper      func(openflow.MAC, netip.Addr) (Pin, bool)
+	needed      []func() []diagnosis.Needed
 
 	wanted   atomic.Uint64 // snapshots asked for
 	building sync.Mutex
@@ -239,6 +242,7 @@ func (n *Network) linkChanges(changes []discovery.Change) {
 		case discovery.LinkUp:
 			n.hostChanges(n.hosts.RemovePort(c.Link.From))
 			n.hostChanges(n.hosts.RemovePort(c.Link.To))
+			n.lost.found(c.Link)
 			n.emit(Event{Kind: LinkUp, Link: c.Link})
 			n.tellMisplaced(c.Link)
 			n.tick() // the way back
@@ -246,6 +250,7 @@ func (n *Network) linkChanges(changes []discovery.Change) {
 		case discovery.LinkUnprobed:
 			n.unprobed.Warn(n.log, "probes of a link are lost, which stands by what it carries", "from", c.Link.From, "to", c.Link.To)
 		case discovery.LinkDown:
+			n.lost.note(c.Link, time.Now())
 			n.emit(Event{Kind: LinkDown, Link: c.Link})
 			n.repairs.request(c.Link.From)
 		default:
@@ -362,6 +367,7 @@ func (h hostHandler) HandlePacketIn(p *PacketIn) Verdict {
 	}
 	at := PortRef{Switch: p.Switch.dpid, Port: p.InPort}
 	if p.Headers.EthDst == probeMAC {
+		h.n.examining.answered(&p.Headers)
 		h.n.hostChanges(h.n.hosts.Heard(&p.Headers, at, p.At))
 	}
 	p.claims = h.n.hosts.Learn(&p.Headers, at, p.At)

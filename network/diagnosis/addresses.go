@@ -2,13 +2,21 @@ package diagnosis
 
 import (
 	"fmt"
+	"net/netip"
+	"time"
 
+	"github.com/sluice-net/sluice/network/hosts"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// TwoVLANs is the fault of an address that is in two VLANs at two places.
-const TwoVLANs Fault = "two-vlans"
+// The faults of hosts' places.
+const (
+	TwoVLANs Fault = "two-vlans" // an address is in two VLANs at two places
+	Flapping Fault = "flapping"  // an address is here, and there, and here
+	NoHost   Fault = "no-host"   // nobody has an address that a service needs
+	Silent   Fault = "silent"    // a host that a service needs does not answer
+)
 
 // Addresses says what is wrong with the places of hosts. One address in two VLANs behind
 // one port is a router's; at two ports it is most likely one host, behind a circuit that
@@ -29,4 +37,42 @@ func Addresses(hosts []topology.Host) (out []Finding) {
 		}
 	}
 	return out
+}
+
+// FlappingTimes is how often within ten minutes an address is said to be elsewhere before
+// it is told.
+const FlappingTimes = 10
+
+// Moving tells of hosts that have been said to be elsewhere too often.
+func Moving(restless []hosts.Restless) (out []Finding) {
+	for _, r := range restless {
+		out = append(out, Finding{
+			Fault: Flapping, Level: Warn, From: r.Host.At,
+			Found:  fmt.Sprintf("host %v has moved, or is said to have, %d times since %s, the last time from or to %v", r.Host.MAC, r.Times, r.Since.Format(time.TimeOnly), r.Elsewhere),
+			Remedy: "look for two hosts with one address, a loop between the two ports outside the network, or a host with two cables whose bond is not one of the switch; pin it (network.hosts.pinned) if somebody pretends to be it",
+		})
+	}
+	return out
+}
+
+// Needed is an address at which a service needs somebody.
+type Needed struct {
+	Addr netip.Addr
+	// Who is there, in words, such as "agent a1 of SOS".
+	Who string
+}
+
+// Unanswered tells of a needed address for which nobody answers: the host that is known to
+// have it, if one is, does not.
+func Unanswered(n Needed, h topology.Host, known bool) Finding {
+	if !known {
+		return Finding{
+			Fault: NoHost, Level: Fail, Found: fmt.Sprintf("%v, the address of %s, is nobody's: nobody answers, at no port", n.Addr, n.Who),
+			Remedy: "see whether the machine is up, has this address, and is on a port of a switch of this network; then whether anything on it drops ARP or neighbour discovery",
+		}
+	}
+	return Finding{
+		Fault: Silent, Level: Fail, From: h.At, Found: fmt.Sprintf("%v, the address of %s, was at this port as %v and does not answer", n.Addr, n.Who, h.MAC),
+		Remedy: "see whether the machine is up and its data interface too, and what is between it and the port",
+	}
 }

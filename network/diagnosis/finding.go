@@ -21,6 +21,7 @@ type Fault string
 // The faults of an examination.
 const (
 	Unexamined  Fault = "unexamined"   // something could not be looked at
+	Gone        Fault = "gone"         // a link that was there is not
 	RuleRefused Fault = "rule-refused" // a switch refuses the rule for probes
 )
 

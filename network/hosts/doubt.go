@@ -147,6 +147,7 @@ func (t *Table) doubt(e *entry, a arrival) Change {
 	case e.doubt != nil:
 		return Change{Kind: Doubted, From: a.at, Doubt: e.doubt}
 	case a.now.Before(e.rests):
+		e.noteElsewhere(a.at, a.now)
 		return t.refuse(e, a.at, Answered)
 	case len(d.open) >= maxDoubts, d.ports[a.at] >= maxDoubtsPerPort, d.switches[a.at.Switch] >= maxDoubtsPerSwitch:
 		return t.refuse(e, a.at, Crowded)
@@ -193,6 +194,7 @@ func (t *Table) Heard(h *packet.Headers, at topology.PortRef, now time.Time) []C
 	}
 	t.settle(x, Denied)
 	e.rests = now.Add(restAfterAnswer * t.opts.Confirm)
+	e.noteElsewhere(x.by.at, now)
 	refused := t.refuse(e, x.by.at, Answered)
 	refused.Doubt = x
 	return []Change{refused}

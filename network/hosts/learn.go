@@ -154,6 +154,9 @@ func (t *Table) learn(a arrival) []Change {
 			return []Change{t.refuse(e, a.at, Full)}
 		}
 		changes = append(changes, Change{Kind: Moved, From: from})
+		if !a.placed {
+			e.noteElsewhere(from, a.now)
+		}
 	}
 	if e.see(a.now) {
 		t.note(e)
@@ -262,6 +265,9 @@ func (t *Table) claim(e *entry, a arrival) (lost Change) {
 			return t.doubt(old, a)
 		}
 		t.drop(old, c.addr)
+		if !a.placed {
+			old.noteElsewhere(a.at, a.now)
+		}
 		lost.Host, lost.Lost, lost.From = old.host(), c.addr, a.at
 	}
 	if len(s.ips) >= t.opts.MaxIPs {

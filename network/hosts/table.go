@@ -153,6 +153,8 @@ type entry struct {
 	// nothing is, since it has answered.
 	doubt *Doubt
 	rests time.Time
+	// restless is how often the host is said to be elsewhere; nil if never.
+	restless *restless
 }
 
 type state struct {

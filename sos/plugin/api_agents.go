@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/network/diagnosis"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -115,6 +116,18 @@ func (s *Service) agentInfos() []AgentInfo {
 	}
 	slices.SortFunc(list, func(a, b AgentInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return list
+}
+
+// Needed lists the data addresses of agents, for examinations of the network.
+func (s *Service) Needed() (out []diagnosis.Needed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.agents {
+		for _, addr := range a.record.Addrs {
+			out = append(out, diagnosis.Needed{Addr: addr, Who: "agent " + a.record.Name + " of SOS"})
+		}
+	}
+	return out
 }
 
 func (s *Service) getAgents(context.Context, *nothing) (*body[[]AgentInfo], error) {

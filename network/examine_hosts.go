@@ -1,0 +1,120 @@
+package network
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-net/sluice/network/diagnosis"
+	"github.com/sluice-net/sluice/network/packet"
+)
+
+const (
+	// neededAtOnce is how many addresses are asked for at once that services need.
+	neededAtOnce = 16
+	// questions is how often each is asked for: half of them at the place where its host is
+	// known, the rest at all.
+	questions = 6
+)
+
+// ExamineAddresses has examinations of the network ask for the addresses that a service
+// needs. It must not be called once Run has been; list is called from another goroutine.
+func (n *Network) ExamineAddresses(list func() []diagnosis.Needed) {
+	if n.running.Load() {
+		panic("network: ExamineAddresses after Run")
+	}
+	n.needed = append(n.needed, list)
+}
+
+// examineHosts looks for faults of hosts' places, and for hosts that services need and
+// that do not answer, and adds them to a report.
+func (n *Network) examineHosts(ctx context.Context, r *diagnosis.Report) {
+	r.Findings = append(r.Findings, diagnosis.Addresses(n.Hosts())...)
+	r.Findings = append(r.Findings, diagnosis.Moving(n.hosts.Restless(diagnosis.FlappingTimes, time.Now()))...)
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(neededAtOnce)
+	for _, list := range n.needed {
+		for _, needed := range list() {
+			group.Go(func() error {
+				h, known, answers := n.asks(ctx, needed.Addr.Unmap())
+				if !answers && ctx.Err() == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					r.Findings = append(r.Findings, diagnosis.Unanswered(needed, h, known))
+				}
+				return nil
+			})
+		}
+	}
+	_ = group.Wait() // nothing returns an error
+}
+
+// asks asks for an address, and says whether its host is known and whether anybody answers.
+func (n *Network) asks(ctx context.Context, a netip.Addr) (h Host, known, answers bool) {
+	if h, known = n.HostByIP(a); !known {
+		h, err := n.ResolveHost(ctx, a)
+		return h, false, err == nil
+	}
+	answer := n.examining.listen(a)
+	defer n.examining.ignore(a, answer)
+	again := time.NewTicker(resolveInterval)
+	defer again.Stop()
+	for i := range questions {
+		if i < questions/2 {
+			n.askAt(h, a)
+		} else {
+			n.askFor(a)
+		}
+		select {
+		case <-answer:
+			return h, true, true
+		case <-again.C:
+		case <-ctx.Done():
+			return h, true, false
+		}
+	}
+	return h, true, false
+}
+
+// listen returns a channel that is closed when somebody answers for an address.
+func (e *examination) listen(a netip.Addr) <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.answers == nil {
+		e.answers = map[netip.Addr]chan struct{}{}
+	}
+	if e.answers[a] == nil {
+		e.answers[a] = make(chan struct{})
+	}
+	return e.answers[a]
+}
+
+// ignore ends what listen began.
+func (e *examination) ignore(a netip.Addr, answer <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.answers[a] == answer {
+		delete(e.answers, a)
+	}
+}
+
+// answered takes what a host has said to the controller. It runs on the switch's
+// goroutine.
+func (e *examination) answered(h *packet.Headers) {
+	a := h.Src
+	if h.Has(packet.ND) {
+		a = h.NDTarget
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if answer := e.answers[a]; answer != nil {
+		close(answer)
+		delete(e.answers, a)
+	}
+}

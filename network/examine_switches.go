@@ -1,0 +1,45 @@
+package network
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/sluice-net/sluice/network/diagnosis"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// examineSwitches looks for switches and ports of the configuration that are not there,
+// and for switches that obey another controller, and adds them to a report.
+func (n *Network) examineSwitches(ctx context.Context, r *diagnosis.Report) {
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
+	defer cancel()
+	var connected []diagnosis.Switch
+	for _, s := range n.Switches() {
+		k := diagnosis.Switch{ID: s.dpid, Address: s.RemoteAddr().String(), Ports: map[uint32]bool{}}
+		for _, p := range s.Ports() {
+			k.Ports[p.Number] = p.Up()
+		}
+		if err := s.SetRole(ctx, openflow.RoleNoChange); err != nil {
+			s.limiter.Warn(n.log, "asking a switch for this controller's role", "switch", s.dpid, "error", err)
+		}
+		k.Role = s.Role()
+		connected = append(connected, k)
+	}
+	r.Findings = append(r.Findings, diagnosis.Switches(n.configured(), connected)...)
+}
+
+// configured are the switches and ports that the configuration names.
+func (n *Network) configured() []PortRef {
+	at := map[PortRef]bool{}
+	for d := range n.cfg.Names {
+		at[PortRef{Switch: d}] = true
+	}
+	for p := range n.cfg.PortRoles {
+		at[p] = true
+	}
+	for p := range n.cfg.Capacities {
+		at[p] = true
+	}
+	return slices.Collect(maps.Keys(at))
+}

@@ -1,0 +1,124 @@
+package network
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network/diagnosis"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+const (
+	// lostSpan is for how long a link is missed that has gone.
+	lostSpan = 24 * time.Hour
+	// maxLostEach bounds the links that are missed at one switch, and maxLost those that
+	// are in all.
+	maxLostEach = 64
+	maxLost     = 4096
+)
+
+// lostLinks are the links that were there, and are not. The zero value has none.
+type lostLinks struct {
+	mu    sync.Mutex
+	links map[openflow.DatapathID]map[uint32]lostLink // by the port that they left by
+	count int
+}
+
+type lostLink struct {
+	Link
+	at time.Time
+}
+
+// note notes that one direction of a link has gone. Where there is no room, the oldest of
+// the switch gives way.
+func (x *lostLinks) note(l Link, now time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	of := x.links[l.From.Switch]
+	if _, there := of[l.From.Port]; !there {
+		if len(of) >= maxLostEach {
+			x.forget(oldest(of).From)
+		}
+		if x.count >= maxLost {
+			return
+		}
+		x.count++
+	}
+	if x.links == nil {
+		x.links = map[openflow.DatapathID]map[uint32]lostLink{}
+	}
+	if x.links[l.From.Switch] == nil {
+		x.links[l.From.Switch] = map[uint32]lostLink{}
+	}
+	x.links[l.From.Switch][l.From.Port] = lostLink{l, now}
+}
+
+func oldest(of map[uint32]lostLink) (first lostLink) {
+	for _, l := range of {
+		if first.at.IsZero() || l.at.Before(first.at) {
+			first = l
+		}
+	}
+	return first
+}
+
+// found notes that a link is there: none is missed any more that left by the same port.
+func (x *lostLinks) found(l Link) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.forget(l.From)
+}
+
+// forget misses a link no more; the mutex is held.
+func (x *lostLinks) forget(from PortRef) {
+	of := x.links[from.Switch]
+	if _, there := of[from.Port]; !there {
+		return
+	}
+	x.count--
+	if delete(of, from.Port); len(of) == 0 {
+		delete(x.links, from.Switch)
+	}
+}
+
+// sort lists the links that are missed: those of which an end is not up, and those of
+// which both are. The latter's probes are lost, then.
+func (x *lostLinks) sort(up func(PortRef) bool, now time.Time) (gone []lostLink, silent []Link) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, of := range x.links {
+		for _, l := range of {
+			switch {
+			case now.Sub(l.at) > lostSpan:
+				x.forget(l.From)
+			case up(l.From) && up(l.To):
+				silent = append(silent, l.Link)
+			case !slices.ContainsFunc(gone, func(o lostLink) bool { return o.From == l.To && o.To == l.From }):
+				gone = append(gone, l)
+			}
+		}
+	}
+	return gone, silent
+}
+
+// goneLink tells of a link of which an end is not up.
+func (n *Network) goneLink(l lostLink) diagnosis.Finding {
+	at := l.From
+	if n.portReachable(at) {
+		at = l.To
+	}
+	why, remedy := fmt.Sprintf("switch %v is not connected", at.Switch), "see why the switch has left: its power, its way to the controller, the controller's log"
+	if s, ok := n.Switch(at.Switch); ok {
+		if _, there := s.Port(at.Port); there {
+			why, remedy = fmt.Sprintf("port %v is down", at), "look at cable, optic and the far end, and whether the port is switched off"
+		} else {
+			why, remedy = fmt.Sprintf("switch %v has no port %d any more", at.Switch, at.Port), "see whether the port is still in the switch's OpenFlow instance, and has kept its number"
+		}
+	}
+	return diagnosis.Finding{
+		Fault: diagnosis.Gone, Level: diagnosis.Warn, From: l.From, To: l.To,
+		Found: fmt.Sprintf("the link was there until %s, and is not: %s", l.at.Format(time.DateTime), why), Remedy: remedy + "; nothing if it was taken away",
+	}
+}
