@@ -144,6 +144,7 @@ func (n *Network) examine(ctx context.Context, r *diagnosis.Report) {
 func (n *Network) examineLink(ctx context.Context, k twoWay, mtu int) (found []diagnosis.Finding, frames int) {
 	there, back := linkprobe.NewWay(k.a, k.b, mtu), linkprobe.NewWay(k.b, k.a, mtu)
 	found = n.askForProbes(ctx, there, back)
+	before := n.countPorts(ctx, k.a, k.b)
 	var both sync.WaitGroup
 	for _, w := range []*linkprobe.Way{there, back} {
 		x := n.examining.watch(w)
@@ -155,6 +156,7 @@ func (n *Network) examineLink(ctx context.Context, k twoWay, mtu int) (found []d
 		})
 	}
 	both.Wait()
+	n.count(ctx, before, there, back)
 	n.forgetProbes(ctx, k)
 	frames = there.Sent() + back.Sent()
 	if why := n.unexamined(ctx, k); why != "" {
@@ -186,6 +188,11 @@ func (n *Network) unexamined(ctx context.Context, k twoWay) string {
 // probesKey is the key of the rules by which a link's probes come up.
 func probesKey(k PortRef) string { return "linkprobe/" + k.String() }
 
+// probesOf matches a way's frames where they come in.
+func probesOf(w *linkprobe.Way) openflow.Match {
+	return openflow.MustMatch(openflow.InPort(w.To.Port), openflow.EthSrc(w.MAC))
+}
+
 // askForProbes has both ends hand in what the other one sends, before any other rule.
 // A switch that refuses may still hand it in for want of a rule.
 func (n *Network) askForProbes(ctx context.Context, ways ...*linkprobe.Way) (found []diagnosis.Finding) {
@@ -193,7 +200,7 @@ func (n *Network) askForProbes(ctx context.Context, ways ...*linkprobe.Way) (fou
 	for _, w := range ways {
 		err := n.core.Apply(ctx, probesKey(w.To), Program{Rules: []Rule{{
 			Switch: w.To.Switch, Stage: StageAdmit, Offset: rule.AdmitExamine, Actions: up,
-			Match: openflow.MustMatch(openflow.InPort(w.To.Port), openflow.EthSrc(w.MAC)),
+			Match: probesOf(w),
 		}}}, ApplyOptions{})
 		if err != nil && ctx.Err() == nil {
 			found = append(found, diagnosis.Finding{

@@ -41,15 +41,21 @@ func (c *cable) carry(to *fake.Switch, frame []byte) {
 }
 
 // joined runs two fake switches, a cable for each direction between their second ports.
-func joined(t *testing.T, n *network.Network) (switches [2]*fake.Switch, cables [2]*cable) {
+func joined(t *testing.T, n *network.Network, options ...fake.Options) (switches [2]*fake.Switch, cables [2]*cable) {
 	t.Helper()
 	for i := range switches {
 		cables[i] = new(cable)
-		switches[i] = fake.NewSwitch(fake.Options{DPID: openflow.DatapathID(i + 1), Ports: 2, OnOutput: func(port uint32, frame []byte) {
+		var o fake.Options
+		if i < len(options) {
+			o = options[i]
+		}
+		o.DPID, o.Ports = openflow.DatapathID(i+1), 2
+		o.OnOutput = func(port uint32, frame []byte) {
 			if port == 2 {
 				cables[i].carry(switches[1-i], frame)
 			}
-		}})
+		}
+		switches[i] = fake.NewSwitch(o)
 	}
 	for i, s := range switches {
 		connect(t, n, s, openflow.DatapathID(i+1))
@@ -276,5 +282,41 @@ func TestFaultsOfTablesAreFound(t *testing.T) {
 	r := diagnose(t, n, linkprobe.DefaultMTU)
 	if got := told(r); got != "foreign-rules 1/0, table-full 2/0" {
 		t.Errorf("found %q: %+v", got, r.Findings)
+	}
+}
+
+// Counters that stand still are told of, and packets that a switch should hand in and does
+// not; and of frames that are lost it is said where.
+func TestFaultsOfCountersAreFound(t *testing.T) {
+	noARP := func(f []byte) [][]byte {
+		if h, _ := packet.Parse(f); h.Has(packet.ARP) {
+			return nil
+		}
+		return [][]byte{f}
+	}
+	for name, tt := range map[string]struct {
+		other fake.Options // of switch 2
+		spoil func([]byte) [][]byte
+		want  string
+		says  string
+	}{
+		"counters that stand still": {fake.Options{PortStats: func() []openflow.PortStats { return []openflow.PortStats{{Port: 1}, {Port: 2}} }}, nil, "uncounted 1/2-2/2, uncounted 2/2-1/2", "counted none"},
+		"punts that are not sent": {fake.Options{KeepsPunt: func(in *openflow.PacketIn) bool {
+			h, _ := packet.Parse(in.Data)
+			return h.Has(packet.ARP)
+		}}, nil, "kinds 1/2-2/2, punts-lost 1/2-2/2", "to hand in"},
+		"lost in between": {fake.Options{}, noARP, "kinds 1/2-2/2", "lost in between"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, _ := start(t, network.Config{})
+			_, cables := joined(t, n, fake.Options{}, tt.other)
+			if tt.spoil != nil {
+				cables[0].spoil.Store(&tt.spoil)
+			}
+			r := diagnose(t, n, linkprobe.DefaultMTU)
+			if got := told(r); got != tt.want || !strings.Contains(fmt.Sprint(r.Findings), tt.says) {
+				t.Errorf("found %q, want %q that says %q: %+v", got, tt.want, tt.says, r.Findings)
+			}
+		})
 	}
 }

@@ -69,7 +69,9 @@ func (s *Switch) portStats() []openflow.PortStats {
 	}
 	var out []openflow.PortStats
 	for _, p := range s.sortedPorts() {
-		out = append(out, openflow.PortStats{Port: p.Number})
+		c := s.counted[p.Number]
+		c.Port = p.Number
+		out = append(out, c)
 	}
 	return out
 }

@@ -30,6 +30,9 @@ type Options struct {
 	Instead func(xid uint32, m openflow.Message) (answer []byte, instead bool)
 	// PortStats, if set, are the counters that the switch tells, of whatever ports.
 	PortStats func() []openflow.PortStats
+	// KeepsPunt, if set, is asked about every packet-in; where it says true, the switch
+	// does not send it.
+	KeepsPunt func(*openflow.PacketIn) bool
 	// OnOutput, if set, is told of every frame that leaves by a port. It may hand
 	// the frame to another switch, which may send one back.
 	OnOutput func(port uint32, frame []byte)
@@ -55,6 +58,7 @@ type Switch struct {
 	flows   int // flow-mods, those in bundles included
 	bundles map[uint32][]openflow.Message
 	role    openflow.Role
+	counted map[uint32]openflow.PortStats
 }
 
 // NewSwitch makes a switch that is not connected yet. It keeps its tables from
@@ -62,7 +66,7 @@ type Switch struct {
 func NewSwitch(o Options) *Switch {
 	s := &Switch{
 		opts: o, table: NewFlowTable(o.Clock), ports: map[uint32]openflow.Port{},
-		counts: map[openflow.MsgType]int{}, bundles: map[uint32][]openflow.Message{}, role: openflow.RoleEqual,
+		counts: map[openflow.MsgType]int{}, bundles: map[uint32][]openflow.Message{}, role: openflow.RoleEqual, counted: map[uint32]openflow.PortStats{},
 	}
 	for i := range uint32(o.Ports) {
 		n := i + 1
@@ -306,6 +310,9 @@ func (s *Switch) Expire() error {
 func (s *Switch) Receive(port uint32, frame []byte) (Result, error) {
 	s.mu.Lock()
 	defer s.unlock()
+	c := s.counted[port]
+	c.RxPackets, c.RxBytes = c.RxPackets+1, c.RxBytes+uint64(len(frame))
+	s.counted[port] = c
 	r := s.table.Send(port, PacketOf(frame))
 	s.send(port, r, frame, openflow.ReasonNoMatch)
 	return r, s.flush()
@@ -323,12 +330,24 @@ func (s *Switch) send(inPort uint32, r Result, frame []byte, reason uint8) {
 					in.Reason = openflow.ReasonAction
 				}
 			}
-			s.queue(in, 0)
-		case o.Port == openflow.PortInPort && s.opts.OnOutput != nil:
-			s.leaving = append(s.leaving, output{inPort, frame})
-		case o.Port <= openflow.PortMax && s.opts.OnOutput != nil && o.Port != inPort:
-			s.leaving = append(s.leaving, output{o.Port, frame})
+			if s.opts.KeepsPunt == nil || !s.opts.KeepsPunt(in) {
+				s.queue(in, 0)
+			}
+		case o.Port == openflow.PortInPort:
+			s.leave(inPort, frame)
+		case o.Port <= openflow.PortMax && o.Port != inPort:
+			s.leave(o.Port, frame)
 		}
+	}
+}
+
+// leave lets a frame leave by a port, and counts it.
+func (s *Switch) leave(port uint32, frame []byte) {
+	c := s.counted[port]
+	c.TxPackets, c.TxBytes = c.TxPackets+1, c.TxBytes+uint64(len(frame))
+	s.counted[port] = c
+	if s.opts.OnOutput != nil {
+		s.leaving = append(s.leaving, output{port, frame})
 	}
 }
 

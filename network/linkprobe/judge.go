@@ -30,7 +30,7 @@ const (
 // Judge says what is wrong with a link, by what became of the frames of its two ways.
 func Judge(there, back *Way) []diagnosis.Finding {
 	if !there.arrived() && !back.arrived() {
-		return []diagnosis.Finding{there.finding(Dead, diagnosis.Fail, "nothing arrives, in either direction",
+		return []diagnosis.Finding{there.finding(Dead, diagnosis.Fail, "nothing arrives, in either direction"+there.where(),
 			"look for a cable, optic, bundle or provider's circuit that is down though both ports are up; for a port of another VLAN or of another OpenFlow instance; and at the far switch's own filters")}
 	}
 	return append(there.judge(), back.judge()...)
@@ -43,11 +43,11 @@ func (w *Way) finding(f diagnosis.Fault, l diagnosis.Level, found, remedy string
 // judge says what is wrong with a way of a link whose other way works.
 func (w *Way) judge() []diagnosis.Finding {
 	if !w.arrived() {
-		return []diagnosis.Finding{w.finding(OneWay, diagnosis.Fail, "nothing arrives, while the other direction works",
+		return []diagnosis.Finding{w.finding(OneWay, diagnosis.Fail, "nothing arrives, while the other direction works"+w.where(),
 			"look at this direction's fibre, optic and transmitter, and for a filter on the sending or receiving port; replace or restart what is between the two")}
 	}
-	out := w.contents()
-	out = append(out, w.tags()...)
+	out := append(w.contents(), w.tags()...)
+	out = append(out, w.counted()...)
 	if len(w.elsewhere) > 0 {
 		out = append(out, w.finding(Shared, diagnosis.Warn, fmt.Sprintf("what is sent to this port also comes out at %s: a switch that is not controlled is between them", places(w.elsewhere)),
 			"if that switch learns addresses, one source address on several of its links confuses it: rewrite source addresses for each link, or switch its learning off"))
@@ -126,7 +126,7 @@ func (w *Way) say(v verdict, of []Kind) diagnosis.Finding {
 		return w.finding(Cut, diagnosis.Fail, fmt.Sprintf("%s: arrives without its last %d bytes", which, v.bytes),
 			"no switch counts this as an error: replace or restart, one at a time, the modules and routers between the two ports, and ask the circuit's provider to do so")
 	case Kinds:
-		return w.finding(Kinds, diagnosis.Fail, which+": none arrives, of any size, while other kinds do",
+		return w.finding(Kinds, diagnosis.Fail, which+": none arrives, of any size, while other kinds do"+w.where(),
 			"look for filters and protection (ARP inspection, storm control, hybrid modes) on both ports; where one end is a port channel, try a single port; then the switches' firmware")
 	case Small:
 		return w.finding(Small, diagnosis.Fail, fmt.Sprintf("%s: frames of %d bytes do not arrive, larger ones do", which, smallest),

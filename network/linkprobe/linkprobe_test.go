@@ -46,18 +46,23 @@ func examine(t *testing.T, mtu int, there, back line) []diagnosis.Finding {
 	ways := []*Way{NewWay(near, far, mtu), NewWay(far, near, mtu)}
 	for i, l := range []line{there, back} {
 		w := ways[i]
-		for frames := w.Next(); len(frames) > 0; frames = w.Next() {
-			for _, f := range frames {
-				for _, g := range l(f) {
-					w.Receive(w.To, g)
-				}
-			}
-		}
+		carry(w, l)
 		if w.Sent() > MaxFrames {
 			t.Errorf("%d frames were sent one way, want at most %d", w.Sent(), MaxFrames)
 		}
 	}
 	return Judge(ways[0], ways[1])
+}
+
+// carry has a way send all it wants over its line.
+func carry(w *Way, l line) {
+	for frames := w.Next(); len(frames) > 0; frames = w.Next() {
+		for _, f := range frames {
+			for _, g := range l(f) {
+				w.Receive(w.To, g)
+			}
+		}
+	}
 }
 
 // dissertation is a direction as a broken module made it: pings of more than 18 bytes of

@@ -85,6 +85,8 @@ type Way struct {
 	results   []*result
 	elsewhere []topology.PortRef
 	search    search
+	came      int // of the frames sent
+	counters  Counters
 }
 
 // NewWay makes a way whose ends say that they carry IP packets of mtu bytes, which is to
@@ -186,6 +188,7 @@ func (w *Way) Receive(at topology.PortRef, frame []byte) {
 			continue
 		}
 		s.done = true
+		w.came++
 		length, changed := compare(s.frame, body)
 		w.take(result{cell: s.cell, length: length, changed: changed, tagged: tagged, vlan: vlan})
 		return

@@ -1,0 +1,97 @@
+package network
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/network/linkprobe"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+const (
+	// countersLate is how long after a packet hardware may count it, and countersAgain how
+	// often it is looked within that time.
+	countersLate  = 3 * time.Second
+	countersAgain = 3
+)
+
+// count gives both ways of a link what its switches have counted since before. Where that
+// is nothing it looks again: hardware's counters are read now and then.
+func (n *Network) count(ctx context.Context, before map[PortRef]openflow.PortStats, there, back *linkprobe.Way) {
+	for range countersAgain {
+		after, still := n.countPorts(ctx, there.From, back.From), false
+		for _, w := range []*linkprobe.Way{there, back} {
+			c := linkprobe.Counters{
+				Left:    since(before, after, w.From, func(p openflow.PortStats) uint64 { return p.TxPackets }),
+				Came:    since(before, after, w.To, func(p openflow.PortStats) uint64 { return p.RxPackets }),
+				Matched: n.countProbes(ctx, w),
+			}
+			w.Counted(c)
+			for _, x := range []*uint64{c.Left, c.Came, c.Matched} {
+				still = still || x != nil && *x == 0
+			}
+		}
+		if !still || tasks.Sleep(ctx, countersLate/countersAgain) != nil {
+			return
+		}
+	}
+}
+
+// since is by how much a counter of a port has grown; nil if that is not known.
+func since(before, after map[PortRef]openflow.PortStats, at PortRef, counter func(openflow.PortStats) uint64) *uint64 {
+	b, hadIt := before[at]
+	a, hasIt := after[at]
+	if !hadIt || !hasIt || counter(a) < counter(b) {
+		return nil
+	}
+	d := counter(a) - counter(b)
+	return &d
+}
+
+// countPorts reads the counters of ports. Those that are not told are left out.
+func (n *Network) countPorts(ctx context.Context, ports ...PortRef) map[PortRef]openflow.PortStats {
+	out := map[PortRef]openflow.PortStats{}
+	for _, at := range ports {
+		s, ok := n.Switch(at.Switch)
+		if !ok {
+			continue
+		}
+		parts, err := s.multipart(ctx, &openflow.PortStatsRequest{Port: at.Port})
+		if err != nil {
+			continue
+		}
+		for _, part := range parts {
+			for _, p := range *part.(*openflow.PortStatsReply) {
+				if p.Port == at.Port {
+					out[at] = p
+				}
+			}
+		}
+	}
+	return out
+}
+
+// countProbes reads how many frames the rule has seen by which a way's are handed in; nil
+// if the switch does not tell.
+func (n *Network) countProbes(ctx context.Context, w *linkprobe.Way) *uint64 {
+	s, ok := n.Switch(w.To.Switch)
+	if !ok {
+		return nil
+	}
+	asked := openflow.AllFlows()
+	asked.Match = probesOf(w)
+	parts, err := s.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: asked})
+	if err != nil {
+		return nil
+	}
+	var seen *uint64
+	for _, part := range parts {
+		for _, r := range *part.(*openflow.FlowStatsReply) {
+			if r.Packets != ^uint64(0) { // not counted, see section A.3.5.2 of OpenFlow 1.3
+				seen = &r.Packets
+			}
+		}
+	}
+	return seen
+}
