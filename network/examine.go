@@ -35,6 +35,7 @@ const (
 type examination struct {
 	mu      sync.Mutex
 	ways    map[openflow.MAC]*examinedWay
+	bursts  map[openflow.MAC]*examinedBurst
 	answers map[netip.Addr]chan struct{} // of hosts that are asked for their addresses
 }
 
@@ -66,8 +67,11 @@ func (e *examination) forget(w *linkprobe.Way) {
 // receive takes a frame whose sender is a way. It runs on the switch's goroutine.
 func (e *examination) receive(p *PacketIn) {
 	e.mu.Lock()
-	x := e.ways[p.Headers.EthSrc]
+	x, burst := e.ways[p.Headers.EthSrc], e.bursts[p.Headers.EthSrc]
 	e.mu.Unlock()
+	if burst != nil {
+		burst.receive(p)
+	}
 	if x == nil || p.InPort > openflow.PortMax {
 		return
 	}
@@ -121,6 +125,14 @@ func (n *Network) examine(ctx context.Context, r *diagnosis.Report) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	var mu sync.Mutex
+	rewrites := map[openflow.DatapathID]bool{} // switches that have been looked at
+	mine := func(d openflow.DatapathID) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		was := rewrites[d]
+		rewrites[d] = true
+		return !was
+	}
 	var group errgroup.Group
 	group.SetLimit(examinedAtOnce)
 	gone, silent := n.lost.sort(n.portReachable, time.Now())
@@ -130,6 +142,13 @@ func (n *Network) examine(ctx context.Context, r *diagnosis.Report) {
 	for _, k := range twoWays(append(n.Topology().Links, silent...)) {
 		group.Go(func() error {
 			found, frames := n.examineLink(ctx, k, r.MTU)
+			for _, end := range [][2]PortRef{{k.a, k.b}, {k.b, k.a}} {
+				if len(found) > 0 || frames+rewriteFrames > 2*linkprobe.MaxFrames || !mine(end[0].Switch) {
+					continue
+				}
+				more, burst := n.examineRewriting(ctx, end[0], end[1], probePatience+2*k.latency)
+				found, frames = append(found, more...), frames+burst
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			r.Findings = append(r.Findings, found...)
@@ -236,20 +255,20 @@ func (n *Network) send(ctx context.Context, x *examinedWay, patience time.Durati
 				s.limiter.Warn(n.log, "probing a link", "port", from, "error", err)
 			}
 		}
-		x.await(ctx, patience)
+		await(ctx, patience, x.arrived, x.waiting)
 	}
 }
 
 // await waits until everything has arrived that is waited for, or for as long as that
 // may take.
-func (x *examinedWay) await(ctx context.Context, patience time.Duration) {
+func await(ctx context.Context, patience time.Duration, arrived <-chan struct{}, waiting func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for x.waiting() {
+	for waiting() {
 		select {
 		case <-ctx.Done():
 			return
-		case <-x.arrived:
+		case <-arrived:
 		}
 	}
 }

@@ -36,7 +36,7 @@ func TestLinksOfOpenVSwitchAreExamined(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = talk.Wait() }) // after the test's context has ended it
-	for range 3 {
+	for range 20 {
 		r := diagnose(t, n, linkprobe.DefaultMTU)
 		if len(r.Findings) > 0 || r.Links != 3 || r.MostFrames > 100 {
 			t.Fatalf("a sound lab: %+v", r)

@@ -320,3 +320,48 @@ func TestFaultsOfCountersAreFound(t *testing.T) {
 		})
 	}
 }
+
+// A switch that rewrites addresses by its processor, wrongly or not at all is told of; one
+// that does it right is not.
+func TestFaultsOfRewritingAreFound(t *testing.T) {
+	rewrittenTo := openflow.MAC{0x02, 0x51, 0x1c, 0x71, 0, 2}
+	is := func(f []byte) bool { return openflow.MAC(f[:6]) == rewrittenTo }
+	var far atomic.Pointer[fake.Switch]
+	for name, tt := range map[string]struct {
+		spoil func([]byte) [][]byte // what switch 1 does to frames that leave it
+		want  string
+	}{
+		"lost": {func(f []byte) [][]byte {
+			if is(f) {
+				return nil
+			}
+			return [][]byte{f}
+		}, "rewrite-lost 1/0"},
+		"a checksum that is not made again": {func(f []byte) [][]byte {
+			if is(f) {
+				f = bytes.Clone(f)
+				f[24] ^= 0x55
+			}
+			return [][]byte{f}
+		}, "rewrite-wrong 1/0"},
+		"by the processor": {func(f []byte) [][]byte {
+			if !is(f) {
+				return [][]byte{f}
+			}
+			f = bytes.Clone(f)
+			time.AfterFunc(50*time.Millisecond, func() { _, _ = far.Load().Receive(2, f) })
+			return nil
+		}, "rewrite-slow 1/0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, _ := start(t, network.Config{})
+			switches, cables := joined(t, n)
+			far.Store(switches[1])
+			cables[0].spoil.Store(&tt.spoil)
+			r := diagnose(t, n, linkprobe.DefaultMTU)
+			if got := told(r); got != tt.want || r.MostFrames > 100 {
+				t.Errorf("found %q with %d frames, want %q: %+v", got, r.MostFrames, tt.want, r.Findings)
+			}
+		})
+	}
+}

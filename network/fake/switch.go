@@ -334,9 +334,9 @@ func (s *Switch) send(inPort uint32, r Result, frame []byte, reason uint8) {
 				s.queue(in, 0)
 			}
 		case o.Port == openflow.PortInPort:
-			s.leave(inPort, frame)
+			s.leave(inPort, rewritten(frame, o.Packet))
 		case o.Port <= openflow.PortMax && o.Port != inPort:
-			s.leave(o.Port, frame)
+			s.leave(o.Port, rewritten(frame, o.Packet))
 		}
 	}
 }

@@ -1,0 +1,120 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/network/diagnosis"
+	"github.com/sluice-net/sluice/network/linkprobe"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+const (
+	// rewriteFrames is how many frames cross a link at most while a switch's rewriting is
+	// examined over it: two pairs of bursts, there and back.
+	rewriteFrames = 2 * 2 * 2 * linkprobe.BurstSize
+	// burstSettle is how long switches have until rules for a burst, which nothing has ever
+	// matched, are in force.
+	burstSettle = 100 * time.Millisecond
+)
+
+// examineRewriting sees how the switch at one end of a sound link rewrites addresses. It is
+// told of what shows twice.
+func (n *Network) examineRewriting(ctx context.Context, at, home PortRef, patience time.Duration) (found []diagnosis.Finding, frames int) {
+	s, ok := n.Switch(at.Switch)
+	how := linkprobe.RewriteNothing
+	if ok {
+		how = s.caps.rewriting()
+	}
+	if how == linkprobe.RewriteNothing {
+		return nil, 0
+	}
+	var first diagnosis.Finding
+	for round := range 2 {
+		plain, rewritten := linkprobe.NewBurst(home, at, linkprobe.RewriteNothing), linkprobe.NewBurst(home, at, how)
+		if err := n.bursts(ctx, patience, plain, rewritten); err != nil {
+			return nil, frames // switch or rule: the link's own probes tell of them
+		}
+		frames += 2 * 2 * linkprobe.BurstSize
+		f, wrong := linkprobe.JudgeRewriting(plain, rewritten)
+		if !wrong || round > 0 && f.Fault != first.Fault {
+			return nil, frames
+		}
+		first = f
+	}
+	return []diagnosis.Finding{first}, frames
+}
+
+// rewriting is what a switch says that it can rewrite, of what services have it rewrite.
+func (c Capabilities) rewriting() linkprobe.Rewriting {
+	can := func(all ...openflow.Field) bool {
+		for _, f := range all {
+			if !c.CanSet(f) {
+				return false
+			}
+		}
+		return true
+	}
+	switch {
+	case can(openflow.FieldEthDst, openflow.FieldIPv4Src, openflow.FieldIPv4Dst, openflow.FieldTCPSrc, openflow.FieldTCPDst):
+		return linkprobe.RewriteAll
+	case can(openflow.FieldEthDst):
+		return linkprobe.RewriteEthernet
+	}
+	return linkprobe.RewriteNothing
+}
+
+// bursts has bursts sent to a switch and back, frame by frame in turns: what holds up one
+// of them for another reason holds up all.
+func (n *Network) bursts(ctx context.Context, patience time.Duration, all ...*linkprobe.Burst) error {
+	at, home := all[0].At, all[0].Home
+	key := "rewriteprobe/" + at.String()
+	var p Program
+	for _, b := range all {
+		for _, r := range []Rule{
+			{Switch: at.Switch, Match: b.Match(at.Port), Actions: b.Actions()},
+			{Switch: home.Switch, Match: b.Match(home.Port), Actions: []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)}},
+		} {
+			r.Stage, r.Offset = StageAdmit, rule.AdmitExamine
+			p.Rules = append(p.Rules, r)
+		}
+	}
+	if err := n.core.Apply(ctx, key, p, ApplyOptions{}); err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.cfg.RequestTimeout)
+		defer cancel()
+		if err := n.core.Remove(ctx, key); err != nil {
+			n.log.Warn("removing the rules for bursts", "switch", at.Switch, "error", err)
+		}
+	}()
+	if err := tasks.Sleep(ctx, burstSettle); err != nil {
+		return err
+	}
+	var sent []*examinedBurst
+	for _, b := range all {
+		x := &examinedBurst{burst: b, arrived: make(chan struct{}, 1)}
+		n.examining.watchBurst(x)
+		defer n.examining.forgetBurst(x)
+		sent = append(sent, x)
+	}
+	s, ok := n.Switch(home.Switch)
+	if !ok {
+		return fmt.Errorf("switch %v: %w", home.Switch, ErrSwitchDown)
+	}
+	for i := range linkprobe.BurstSize {
+		for _, x := range sent {
+			if err := s.PacketOut(openflow.PortController, n.probeQueues.output(home), x.send(i)); err != nil {
+				return err
+			}
+		}
+	}
+	for _, x := range sent {
+		await(ctx, patience, x.arrived, x.waiting)
+	}
+	return nil
+}
