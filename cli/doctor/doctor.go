@@ -34,6 +34,8 @@ const (
 	Controller = "controller"
 	Agent      = "agent"
 	Lab        = "lab"
+	// Switch is a machine whose Open vSwitch has a controller.
+	Switch = "switch"
 	// Mobile is a mobile device; without a configuration nothing can be said of one.
 	Mobile = "mobile"
 )
@@ -70,6 +72,8 @@ func (s *System) Run(ctx context.Context, part string) []Finding {
 		out = s.controller()
 	case Agent:
 		out = s.agent()
+	case Switch:
+		out = s.switches(ctx)
 	case Lab:
 		out = s.lab(ctx)
 	}

@@ -64,8 +64,10 @@ const (
 	usualMTU = 1500
 	// fewQueued is a queue of an interface of hardware that is shorter than a burst.
 	fewQueued = 100
-	// manyDropped is one in so many packets.
+	// manyDropped is one in so many packets, and fewDropped what happens while an interface
+	// comes up.
 	manyDropped = 1000
+	fewDropped  = 10
 )
 
 // limiting are queueing disciplines that hold back or lose what they are given.
@@ -86,7 +88,7 @@ func (p port) judge() []Finding {
 			out = append(out, warn("queueing discipline "+d+" holds back what is sent", fmt.Sprintf("fine if it was meant; else: tc qdisc del dev %s root", p.name)))
 		}
 	}
-	if p.dropped > 0 && p.dropped >= p.sent/manyDropped {
+	if p.dropped > fewDropped && p.dropped >= p.sent/manyDropped {
 		out = append(out, warn(fmt.Sprintf("%d of %d packets were dropped before they were sent", p.dropped, p.sent+p.dropped), "see ethtool -S and tc -s qdisc: a queue that is too short, or a driver that cannot keep up"))
 	}
 	if p.queue < fewQueued && !p.virtual {

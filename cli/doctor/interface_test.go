@@ -23,15 +23,16 @@ func TestJudgePort(t *testing.T) {
 		level  Level
 		advice string
 	}{
-		"good":              {good.judge(), OK, ""},
-		"small MTU":         {with(func(p *port) { p.mtu = 1450 }), Warn, "mtu 1500"},
-		"large MTU":         {with(func(p *port) { p.mtu = 9000 }), OK, ""},
-		"limited":           {with(func(p *port) { p.disciplines = []string{"tbf"} }), Warn, "tc qdisc del"},
-		"drops":             {with(func(p *port) { p.dropped = 1000 }), Warn, "ethtool"},
-		"drops all":         {with(func(p *port) { p.sent, p.dropped = 0, 1 }), Warn, "ethtool"},
-		"short queue":       {with(func(p *port) { p.queue = 0 }), Warn, "txqueuelen"},
-		"virtual, no queue": {with(func(p *port) { p.queue, p.virtual = 0, true }), OK, ""},
-		"nftables":          {with(func(p *port) { p.restrictedTables = []string{"inet filter input (input)"} }), Warn, "nft list"},
+		"good":               {good.judge(), OK, ""},
+		"small MTU":          {with(func(p *port) { p.mtu = 1450 }), Warn, "mtu 1500"},
+		"large MTU":          {with(func(p *port) { p.mtu = 9000 }), OK, ""},
+		"limited":            {with(func(p *port) { p.disciplines = []string{"tbf"} }), Warn, "tc qdisc del"},
+		"drops":              {with(func(p *port) { p.dropped = 1000 }), Warn, "ethtool"},
+		"drops all":          {with(func(p *port) { p.sent, p.dropped = 0, 11 }), Warn, "ethtool"},
+		"drops one at first": {with(func(p *port) { p.sent, p.dropped = 0, 1 }), OK, ""},
+		"short queue":        {with(func(p *port) { p.queue = 0 }), Warn, "txqueuelen"},
+		"virtual, no queue":  {with(func(p *port) { p.queue, p.virtual = 0, true }), OK, ""},
+		"nftables":           {with(func(p *port) { p.restrictedTables = []string{"inet filter input (input)"} }), Warn, "nft list"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			level(t, c.found, "data interface", c.level, c.advice)

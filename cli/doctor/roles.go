@@ -22,34 +22,37 @@ type role struct {
 	plain func() any
 	// ask checks the machine for what the configuration says, by which user it is run.
 	ask func(ctx context.Context, c any, unit *account) []Finding
+	// seen says of a role without a configuration that the machine has it.
+	seen func(context.Context, *System) bool
 }
 
 func roles() []role {
 	return []role{
 		{
-			Controller, "controller.yaml",
-			func(s config.Sources) (any, error) { return config.LoadController(s) },
-			func() any { return config.DefaultController() },
-			func(ctx context.Context, c any, unit *account) []Finding {
+			part: Controller, file: "controller.yaml",
+			load:  func(s config.Sources) (any, error) { return config.LoadController(s) },
+			plain: func() any { return config.DefaultController() },
+			ask: func(ctx context.Context, c any, unit *account) []Finding {
 				controller := c.(*config.Controller)
 				return append(ForController(ctx, controller), unit.reads(ctx, Controller, controller)...)
 			},
 		},
 		{
-			Agent, "agent.yaml",
-			func(s config.Sources) (any, error) { return config.LoadAgent(s) },
-			func() any { return config.DefaultAgent() },
-			func(ctx context.Context, c any, unit *account) []Finding {
+			part: Agent, file: "agent.yaml",
+			load:  func(s config.Sources) (any, error) { return config.LoadAgent(s) },
+			plain: func() any { return config.DefaultAgent() },
+			ask: func(ctx context.Context, c any, unit *account) []Finding {
 				agent := c.(*config.Agent)
 				return append(ForAgent(ctx, agent), unit.reads(ctx, Agent, agent)...)
 			},
 		},
 		{
-			Mobile, "mobile.yaml",
-			func(s config.Sources) (any, error) { return config.LoadMobile(s) },
-			func() any { return config.DefaultMobile() },
-			func(ctx context.Context, c any, _ *account) []Finding { return ForMobile(ctx, c.(*config.Mobile)) },
+			part: Mobile, file: "mobile.yaml",
+			load:  func(s config.Sources) (any, error) { return config.LoadMobile(s) },
+			plain: func() any { return config.DefaultMobile() },
+			ask:   func(ctx context.Context, c any, _ *account) []Finding { return ForMobile(ctx, c.(*config.Mobile)) },
 		},
+		{part: Switch, seen: func(ctx context.Context, s *System) bool { return s.isSwitch(ctx) }},
 		{part: Lab},
 	}
 }
@@ -71,7 +74,7 @@ func (s *System) Examine(ctx context.Context, folder string, asked []string) []F
 	for _, r := range roles() {
 		c, err := r.read(folder)
 		switch {
-		case slices.Contains(asked, r.part) || len(asked) == 0 && r.given(c, err):
+		case slices.Contains(asked, r.part) || len(asked) == 0 && (r.given(c, err) || r.seen != nil && r.seen(ctx, s)):
 			needed = append(needed, s.examine(ctx, r, folder, c, err)...)
 		case len(asked) == 0:
 			for _, f := range s.Run(ctx, r.part) {

@@ -1,0 +1,190 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// bridges is what Open vSwitch's database says of its bridges and their controllers.
+type bridges struct {
+	bridges                        []row
+	controllers, ports, interfaces map[string]row // by their identifiers
+}
+
+// readBridges reads the database. The error wraps exec.ErrNotFound where there is no Open
+// vSwitch.
+func (s *System) readBridges(ctx context.Context) (b bridges, err error) {
+	if _, err := s.LookPath("ovs-vsctl"); err != nil {
+		return b, fmt.Errorf("%w: %w", exec.ErrNotFound, err)
+	}
+	b.bridges, err = s.table(ctx, "Bridge", "name", "controller", "datapath_id", "datapath_type", "fail_mode", "protocols", "ports", "other_config")
+	if err != nil {
+		return b, err
+	}
+	for _, t := range []struct {
+		name    string
+		columns []string
+		into    *map[string]row
+	}{
+		{"Controller", []string{"_uuid", "target", "is_connected", "role", "status"}, &b.controllers},
+		{"Port", []string{"_uuid", "interfaces"}, &b.ports},
+		{"Interface", []string{"_uuid", "name", "type", "ofport", "error", "admin_state", "link_state"}, &b.interfaces},
+	} {
+		rows, err := s.table(ctx, t.name, t.columns...)
+		if err != nil {
+			return b, err
+		}
+		*t.into = map[string]row{}
+		for _, r := range rows {
+			(*t.into)[r.text("_uuid")] = r
+		}
+	}
+	return b, nil
+}
+
+// controlled are the bridges that have a controller.
+func (b bridges) controlled() []row {
+	return slices.DeleteFunc(slices.Clone(b.bridges), func(r row) bool { return len(r.all("controller")) == 0 })
+}
+
+// isSwitch says whether the machine is a switch: a bridge of it has a controller.
+func (s *System) isSwitch(ctx context.Context) bool {
+	b, err := s.readBridges(ctx)
+	return err == nil && len(b.controlled()) > 0
+}
+
+// switches looks at the bridges of Open vSwitch that have a controller.
+func (s *System) switches(ctx context.Context) []Finding {
+	b, err := s.readBridges(ctx)
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return []Finding{{Check: "Open vSwitch", Level: Fail, Found: "not installed", Advice: "apt-get install openvswitch-switch"}}
+	case err != nil:
+		return []Finding{{Check: "Open vSwitch", Level: Fail, Found: "its database cannot be read: " + err.Error(), Advice: "as root: systemctl status openvswitch-switch"}}
+	case len(b.controlled()) == 0:
+		return []Finding{{
+			Check: "Open vSwitch", Level: Fail, Found: fmt.Sprintf("none of %d bridges has a controller", len(b.bridges)),
+			Advice: "ovs-vsctl set-controller BRIDGE tcp:ADDRESS:6653, or ssl: with certificates, see docs/how-to/deploy.md",
+		}}
+	}
+	var out []Finding
+	first := map[string]string{} // bridges by datapath ID
+	for _, r := range b.controlled() {
+		found := append(b.control(r), s.portsOf(ctx, b, r)...)
+		id := r.text("datapath_id")
+		if other, again := first[id]; again {
+			found = append(found, bridgeFinding(r, Fail, fmt.Sprintf("has the datapath ID of bridge %s, %s", other, id), "give each its own: ovs-vsctl set bridge "+r.text("name")+" other_config:datapath-id=…, 16 hexadecimal digits"))
+		}
+		first[id] = r.text("name")
+		if len(found) == 0 {
+			found = append(found, bridgeFinding(r, OK, "datapath ID "+id+", connected to its controller", ""))
+		}
+		out = append(out, found...)
+	}
+	return out
+}
+
+func bridgeFinding(r row, level Level, found, advice string) Finding {
+	return Finding{Check: "bridge " + r.text("name"), Level: level, Found: found, Advice: advice}
+}
+
+// control says what is wrong between a bridge and its controllers.
+func (b bridges) control(r row) (out []Finding) {
+	name := r.text("name")
+	add := func(level Level, found, advice string) { out = append(out, bridgeFinding(r, level, found, advice)) }
+	for _, id := range r.all("controller") {
+		c := b.controllers[id]
+		target, status := c.text("target"), c.pairs("status")
+		switch {
+		case c.text("is_connected") != "true":
+			found := "not connected to " + target
+			if why := status["last_error"]; why != "" {
+				found += ": " + why
+			}
+			if since := status["sec_since_disconnect"]; since != "" {
+				found += ", for " + since + " s"
+			}
+			add(Fail, found, "see whether the controller runs and listens there (openflow.listen), whether a firewall is in between, and with ssl: whether both trust the other's authority (ovs-vsctl get-ssl)")
+		case c.text("role") == "slave":
+			add(Fail, target+" is connected, and another controller is the bridge's master", "take the other one out: ovs-vsctl get-controller "+name)
+		}
+	}
+	if n := len(r.all("controller")); n > 1 {
+		add(Warn, fmt.Sprintf("has %d controllers", n), "fine for controllers that share the network; else rules of one come before the other's (sluice doctor network): ovs-vsctl get-controller "+name)
+	}
+	if mode := r.text("fail_mode"); mode != "secure" {
+		add(Warn, "without its controller it forgets its rules and forwards by itself, in loops if there are any", "ovs-vsctl set bridge "+name+" fail_mode=secure")
+	}
+	if all := r.all("protocols"); len(all) > 0 && !slices.Contains(all, "OpenFlow13") && !slices.Contains(all, "OpenFlow14") && !slices.Contains(all, "OpenFlow15") {
+		add(Fail, "speaks "+strings.Join(all, ", ")+" only", "ovs-vsctl set bridge "+name+" protocols=OpenFlow13")
+	}
+	if want, is := r.pairs("other_config")["datapath-id"], r.text("datapath_id"); want != "" && !strings.EqualFold(strings.TrimPrefix(want, "0x"), is) {
+		add(Fail, fmt.Sprintf("its datapath ID is %s, not %s as it is set", is, want), "16 hexadecimal digits, not all zero: ovs-vsctl set bridge "+name+" other_config:datapath-id=…")
+	}
+	return out
+}
+
+// portsOf says what is wrong with a bridge's ports.
+func (s *System) portsOf(ctx context.Context, b bridges, r row) (out []Finding) {
+	for _, id := range r.all("ports") {
+		for _, id := range b.ports[id].all("interfaces") {
+			i := b.interfaces[id]
+			name := i.text("name")
+			switch {
+			case i.text("error") != "" || i.text("ofport") == "-1":
+				out = append(out, bridgeFinding(r, Fail, strings.TrimSuffix("port "+name+" is not there: "+i.text("error"), ": "),
+					"bring the interface back, or take the port out: ovs-vsctl del-port "+r.text("name")+" "+name))
+			case i.text("type") == "" && s.gone(ctx, name):
+				out = append(out, bridgeFinding(r, Fail, "port "+name+" is not there: the machine has no interface of this name", "bring the interface back, or take the port out: ovs-vsctl del-port "+r.text("name")+" "+name))
+			case i.text("type") == "internal":
+			case i.text("admin_state") == "down" || i.text("link_state") == "down":
+				out = append(out, bridgeFinding(r, Warn, "port "+name+" is down", "look at cable and far end, and: ip link set "+name+" up"))
+			case i.text("type") == "" && r.text("datapath_type") == "netdev":
+				out = append(out, s.offloads(ctx, r, name)...)
+			}
+		}
+	}
+	return out
+}
+
+// gone says whether the machine has no such interface, which Open vSwitch may notice late.
+func (s *System) gone(ctx context.Context, name string) bool {
+	if _, err := s.LookPath("ip"); err != nil {
+		return false
+	}
+	_, err := s.Output(ctx, "ip", "link", "show", "dev", name)
+	return err != nil
+}
+
+// harmful are offloads of an interface that the userspace datapath reads packets from.
+var harmful = []struct{ feature, option string }{
+	{"tx-checksumming", "tx"},
+	{"generic-receive-offload", "gro"},
+	{"large-receive-offload", "lro"},
+}
+
+// offloads looks for what the kernel leaves undone, or does too much, to packets that the
+// userspace datapath takes from an interface and gives to it.
+func (s *System) offloads(ctx context.Context, r row, name string) []Finding {
+	text, err := s.Output(ctx, "ethtool", "-k", name)
+	if err != nil {
+		return []Finding{bridgeFinding(r, Info, "offloads of "+name+" cannot be read: "+err.Error(), "")}
+	}
+	var on, off []string
+	for _, line := range strings.Split(string(text), "\n") {
+		for _, h := range harmful {
+			if value, is := strings.CutPrefix(line, h.feature+": on"); is && !strings.Contains(value, "[fixed]") {
+				on, off = append(on, h.feature), append(off, h.option+" off")
+			}
+		}
+	}
+	if len(on) == 0 {
+		return nil
+	}
+	return []Finding{bridgeFinding(r, Warn, fmt.Sprintf("%s has %s on: the userspace datapath passes on packets without checksums, or larger than the MTU", name, strings.Join(on, ", ")),
+		fmt.Sprintf("ethtool -K %s %s; with a veth at its other end, too", name, strings.Join(off, " ")))}
+}
