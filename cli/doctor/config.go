@@ -49,7 +49,7 @@ func ForAgent(ctx context.Context, a *config.Agent) []Finding {
 	out = append(out, certificate("control.tls", a.Control.TLS)...)
 	if a.Data.Address.IsValid() {
 		out = append(out, listen(ctx, "data.address", config.Address{AddrPort: addrPort(a.Data.Address)})...)
-		out = append(out, dataInterface(ctx, a.Data.Address)...)
+		out = append(out, Host().dataInterface(ctx, a.Data.Address)...)
 	}
 	out = append(out, clock())
 	for i := range out {

@@ -2,11 +2,9 @@ package doctor
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
-	"os/exec"
 	"slices"
 	"strings"
 
@@ -21,7 +19,8 @@ type port struct {
 	virtual          bool
 	sent, dropped    uint64   // packets since it came up
 	disciplines      []string // of its queues
-	restrictedTables []string // of nftables: chains that drop what no rule lets through
+	restrictedTables []string // chains that drop what no rule lets through
+	touchingRules    []string // chains that keep back what comes or goes by the interface
 }
 
 // portOf finds the interface that has an address; it has no name if there is none.
@@ -95,7 +94,10 @@ func (p port) judge() []Finding {
 		out = append(out, warn(fmt.Sprintf("its queue takes %d packets", p.queue), fmt.Sprintf("bursts are lost: ip link set %s txqueuelen 1000", p.name)))
 	}
 	if len(p.restrictedTables) > 0 {
-		out = append(out, warn("nftables drop what no rule lets through: "+strings.Join(p.restrictedTables, ", "), "let through what Sluice needs, see docs/how-to/deploy.md: nft list ruleset"))
+		out = append(out, warn("the firewall drops what no rule lets through: "+strings.Join(p.restrictedTables, ", "), "let through what Sluice needs, see docs/how-to/deploy.md: nft list ruleset"))
+	}
+	if len(p.touchingRules) > 0 {
+		out = append(out, warn("the firewall has rules that keep back packets of it: "+strings.Join(p.touchingRules, ", "), "see whether they are for what Sluice carries: nft list ruleset"))
 	}
 	if len(out) == 0 {
 		out = append(out, ok)
@@ -103,28 +105,9 @@ func (p port) judge() []Finding {
 	return out
 }
 
-// restricted lists the chains in nftables' JSON (libnftables-json(5)) through which all
-// packets go, and that drop those which no rule lets through.
-func restricted(ruleset []byte) (chains []string, err error) {
-	var all struct {
-		Nftables []struct {
-			Chain *struct{ Family, Table, Name, Hook, Policy string }
-		}
-	}
-	if err := json.Unmarshal(ruleset, &all); err != nil {
-		return nil, fmt.Errorf("nft -j list ruleset: %w", err)
-	}
-	for _, o := range all.Nftables {
-		if c := o.Chain; c != nil && c.Hook != "" && c.Policy == "drop" {
-			chains = append(chains, fmt.Sprintf("%s %s %s (%s)", c.Family, c.Table, c.Name, c.Hook))
-		}
-	}
-	return chains, nil
-}
-
 // dataInterface looks at the interface that carries an agent's data, and at what the
 // machine does to all packets.
-func dataInterface(ctx context.Context, a netip.Addr) []Finding {
+func (s *System) dataInterface(ctx context.Context, a netip.Addr) []Finding {
 	p, err := portOf(a)
 	if err != nil {
 		return []Finding{{Check: "data interface", Level: Info, Found: "cannot be looked at: " + err.Error()}}
@@ -132,12 +115,17 @@ func dataInterface(ctx context.Context, a netip.Addr) []Finding {
 	if p.name == "" {
 		return nil // that its address is on no interface is told already
 	}
-	if out, err := exec.CommandContext(ctx, "nft", "-j", "list", "ruleset").Output(); err == nil { // else there is no nft, or it is for root alone
-		if p.restrictedTables, err = restricted(out); err != nil {
-			return append(p.judge(), Finding{Check: "nftables", Level: Info, Found: err.Error()})
+	p.touchingRules, p.restrictedTables = s.legacyRules(ctx, p.name)
+	var wrong []Finding
+	if out, err := s.Output(ctx, "nft", "-j", "list", "ruleset"); err == nil { // else there is no nft, or it is for root alone
+		chains, rules, err := ruleset(out)
+		if err != nil {
+			wrong = append(wrong, Finding{Check: "nftables", Level: Info, Found: err.Error()})
 		}
+		p.restrictedTables = append(p.restrictedTables, restricted(chains)...)
+		p.touchingRules = append(p.touchingRules, touching(chains, rules, p.name)...)
 	}
-	return p.judge()
+	return slices.Concat(p.judge(), s.sockets(p.name), wrong)
 }
 
 // clock says whether the machine's clock is kept right: certificates, and the times of

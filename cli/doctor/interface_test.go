@@ -62,18 +62,19 @@ func TestDataInterfaceOfThisMachine(t *testing.T) {
 	run("ip", "link", "set", "d1", "up")
 	run("ip", "link", "set", "d0", "up")
 	addr := netip.MustParseAddr("192.0.2.1")
-	level(t, dataInterface(t.Context(), addr), "data interface", OK, "")
-	if none := dataInterface(t.Context(), addr.Next()); len(none) != 0 {
+	level(t, Host().dataInterface(t.Context(), addr), "data interface", OK, "")
+	if none := Host().dataInterface(t.Context(), addr.Next()); len(none) != 0 {
 		t.Errorf("an address that is not there: %+v", none)
 	}
 	run("ip", "link", "set", "d0", "mtu", "1400")
 	run("tc", "qdisc", "add", "dev", "d0", "root", "tbf", "rate", "1mbit", "burst", "10kb", "latency", "50ms")
 	run("nft", "add table inet closed; add chain inet closed in { type filter hook input priority 0; policy drop; }")
-	all := dataInterface(t.Context(), addr)
-	if len(all) != 3 {
-		t.Errorf("%d findings, want 3: %+v", len(all), all)
+	run("nft", "add table bridge cut; add chain bridge cut f { type filter hook forward priority 0; }; add rule bridge cut f iifname { a, d0 } counter drop")
+	all := Host().dataInterface(t.Context(), addr)
+	if len(all) != 4 {
+		t.Errorf("%d findings, want 4: %+v", len(all), all)
 	}
-	for _, advice := range []string{"mtu 1500", "tc qdisc del dev d0", "nft list ruleset"} {
+	for _, advice := range []string{"mtu 1500", "tc qdisc del dev d0", "nft list ruleset", "what Sluice carries"} {
 		found := false
 		for _, f := range all {
 			found = found || f.Level == Warn && strings.Contains(f.Advice, advice)
