@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -32,7 +33,7 @@ func (s *System) readBridges(ctx context.Context) (b bridges, err error) {
 	}{
 		{"Controller", []string{"_uuid", "target", "is_connected", "role", "status"}, &b.controllers},
 		{"Port", []string{"_uuid", "interfaces"}, &b.ports},
-		{"Interface", []string{"_uuid", "name", "type", "ofport", "error", "admin_state", "link_state"}, &b.interfaces},
+		{"Interface", []string{"_uuid", "name", "type", "ofport", "error", "admin_state", "link_state", "status"}, &b.interfaces},
 	} {
 		rows, err := s.table(ctx, t.name, t.columns...)
 		if err != nil {
@@ -70,6 +71,10 @@ func (s *System) switches(ctx context.Context) []Finding {
 			Check: "Open vSwitch", Level: Fail, Found: fmt.Sprintf("none of %d bridges has a controller", len(b.bridges)),
 			Advice: "ovs-vsctl set-controller BRIDGE tcp:ADDRESS:6653, or ssl: with certificates, see docs/how-to/deploy.md",
 		}}
+	}
+	if _, err := s.Output(ctx, "ovs-appctl", "--timeout=5", "version"); err != nil {
+		// What the database says of connections and ports is from before.
+		return []Finding{{Check: "Open vSwitch", Level: Fail, Found: "its daemon ovs-vswitchd does not answer: " + err.Error(), Advice: "as root: systemctl restart openvswitch-switch"}}
 	}
 	var out []Finding
 	first := map[string]string{} // bridges by datapath ID
@@ -122,10 +127,15 @@ func (b bridges) control(r row) (out []Finding) {
 	if all := r.all("protocols"); len(all) > 0 && !slices.Contains(all, "OpenFlow13") && !slices.Contains(all, "OpenFlow14") && !slices.Contains(all, "OpenFlow15") {
 		add(Fail, "speaks "+strings.Join(all, ", ")+" only", "ovs-vsctl set bridge "+name+" protocols=OpenFlow13")
 	}
-	if want, is := r.pairs("other_config")["datapath-id"], r.text("datapath_id"); want != "" && !strings.EqualFold(strings.TrimPrefix(want, "0x"), is) {
+	if want, is := r.pairs("other_config")["datapath-id"], r.text("datapath_id"); want != "" && plainID(want) != plainID(is) {
 		add(Fail, fmt.Sprintf("its datapath ID is %s, not %s as it is set", is, want), "16 hexadecimal digits, not all zero: ovs-vsctl set bridge "+name+" other_config:datapath-id=…")
 	}
 	return out
+}
+
+// plainID is a datapath ID without what may be written in several ways.
+func plainID(id string) string {
+	return strings.TrimLeft(strings.TrimPrefix(strings.ToLower(id), "0x"), "0")
 }
 
 // portsOf says what is wrong with a bridge's ports.
@@ -144,7 +154,7 @@ func (s *System) portsOf(ctx context.Context, b bridges, r row) (out []Finding) 
 			case i.text("admin_state") == "down" || i.text("link_state") == "down":
 				out = append(out, bridgeFinding(r, Warn, "port "+name+" is down", "look at cable and far end, and: ip link set "+name+" up"))
 			case i.text("type") == "" && r.text("datapath_type") == "netdev":
-				out = append(out, s.offloads(ctx, r, name)...)
+				out = append(out, s.offloads(ctx, r, i)...)
 			}
 		}
 	}
@@ -160,31 +170,59 @@ func (s *System) gone(ctx context.Context, name string) bool {
 	return err != nil
 }
 
-// harmful are offloads of an interface that the userspace datapath reads packets from.
-var harmful = []struct{ feature, option string }{
-	{"tx-checksumming", "tx"},
-	{"generic-receive-offload", "gro"},
-	{"large-receive-offload", "lro"},
-}
+// feature is an offload, as ethtool prints it and as it takes it.
+type feature struct{ name, option string }
+
+var (
+	// merging offloads have the userspace datapath receive packets larger than the MTU.
+	merging = []feature{{"generic-receive-offload", "gro"}, {"large-receive-offload", "lro"}}
+	// leaving offloads leave checksums to a device.
+	leaving = []feature{{"tx-checksumming", "tx"}}
+)
 
 // offloads looks for what the kernel leaves undone, or does too much, to packets that the
-// userspace datapath takes from an interface and gives to it.
-func (s *System) offloads(ctx context.Context, r row, name string) []Finding {
-	text, err := s.Output(ctx, "ethtool", "-k", name)
-	if err != nil {
-		return []Finding{bridgeFinding(r, Info, "offloads of "+name+" cannot be read: "+err.Error(), "")}
+// userspace datapath takes from an interface. What the port itself sends is complete: its
+// own tx-checksumming does not matter, that of a veth's other end does.
+func (s *System) offloads(ctx context.Context, r, i row) (out []Finding) {
+	name := i.text("name")
+	warn := func(of string, features []feature, found string) {
+		on, options, err := s.switchedOn(ctx, of, features)
+		switch {
+		case err != nil:
+			out = append(out, bridgeFinding(r, Info, "offloads of "+of+" cannot be read: "+err.Error(), ""))
+		case len(on) > 0:
+			out = append(out, bridgeFinding(r, Warn, fmt.Sprintf("%s has %s on: the userspace datapath %s", of, strings.Join(on, ", "), found), fmt.Sprintf("ethtool -K %s %s", of, strings.Join(options, " "))))
+		}
 	}
-	var on, off []string
-	for _, line := range strings.Split(string(text), "\n") {
-		for _, h := range harmful {
-			if value, is := strings.CutPrefix(line, h.feature+": on"); is && !strings.Contains(value, "[fixed]") {
-				on, off = append(on, h.feature), append(off, h.option+" off")
+	if i.pairs("status")["driver_name"] != "tun" { // there receive offloads do nothing
+		warn(name, merging, "drops packets that were merged into some larger than the MTU")
+	}
+	if end := s.otherEnd(ctx, name); end != "" {
+		warn(end, leaving, "passes on its packets without checksums")
+	}
+	return out
+}
+
+// otherEnd is the other end of a veth; empty for anything else, and in another namespace.
+func (s *System) otherEnd(ctx context.Context, name string) string {
+	out, err := s.Output(ctx, "ip", "-json", "link", "show", "dev", name)
+	var links []struct{ Link string }
+	if err != nil || json.Unmarshal(out, &links) != nil || len(links) != 1 {
+		return ""
+	}
+	return links[0].Link
+}
+
+// switchedOn says which features of an interface are on and could be off, and ethtool's
+// options for that.
+func (s *System) switchedOn(ctx context.Context, name string, features []feature) (on, options []string, err error) {
+	text, err := s.Output(ctx, "ethtool", "-k", name)
+	for line := range strings.Lines(string(text)) {
+		for _, f := range features {
+			if value, is := strings.CutPrefix(line, f.name+": on"); is && !strings.Contains(value, "[fixed]") {
+				on, options = append(on, f.name), append(options, f.option+" off")
 			}
 		}
 	}
-	if len(on) == 0 {
-		return nil
-	}
-	return []Finding{bridgeFinding(r, Warn, fmt.Sprintf("%s has %s on: the userspace datapath passes on packets without checksums, or larger than the MTU", name, strings.Join(on, ", ")),
-		fmt.Sprintf("ethtool -K %s %s; with a veth at its other end, too", name, strings.Join(off, " ")))}
+	return on, options, err
 }

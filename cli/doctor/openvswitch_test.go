@@ -17,6 +17,12 @@ import (
 func ovs(t *testing.T, tables, interfaces map[string]string) *System {
 	s := machine(t, nil, map[string]string{"ovs-vsctl": "", "ip": ""})
 	s.Output = func(_ context.Context, name string, args ...string) ([]byte, error) {
+		if name == "ovs-appctl" {
+			return nil, nil
+		}
+		if name == "ip" && interfaces["ip"] != "" {
+			return []byte(interfaces["ip"]), nil
+		}
 		of := tables
 		if name != "ovs-vsctl" {
 			of = interfaces
@@ -58,9 +64,11 @@ func TestOpenVSwitch(t *testing.T) {
 		"wrong datapath ID":    {"Bridge", `["datapath-id","0000000000000001"]`, `["datapath-id","zz"]`, off, bridge, Fail, "not zz"},
 		"port is gone":         {"Interface", `"eth1","",1,["set",[]]`, `"eth1","",-1,"could not open network device eth1 (No such device)"`, off, bridge, Fail, "eth1 is not there: could not open"},
 		"port is down":         {"Interface", `1,["set",[]],"up","up"`, `1,["set",[]],"up","down"`, off, bridge, Warn, "eth1 is down"},
-		"offloads":             {"", "", "", strings.Replace(off, "tx-checksumming: off", "tx-checksumming: on", 1), bridge, Warn, "ethtool -K eth1 tx off"},
-		"offloads that stay":   {"", "", "", strings.Replace(off, "tx-checksumming: off", "tx-checksumming: on [fixed]", 1), bridge, OK, ""},
-		"offloads, kernel's":   {"Bridge", `"netdev"`, `"system"`, strings.Replace(off, "tx-checksumming: off", "tx-checksumming: on", 1), bridge, OK, ""},
+		"offloads":             {"", "", "", strings.Replace(off, "generic-receive-offload: off", "generic-receive-offload: on", 1), bridge, Warn, "ethtool -K eth1 gro off"},
+		"offloads that stay":   {"", "", "", strings.Replace(off, "large-receive-offload: off [fixed]", "large-receive-offload: on [fixed]", 1), bridge, OK, ""},
+		"offloads, kernel's":   {"Bridge", `"netdev"`, `"system"`, strings.Replace(off, "generic-receive-offload: off", "generic-receive-offload: on", 1), bridge, OK, ""},
+		"its own checksums":    {"", "", "", strings.Replace(off, "tx-checksumming: off", "tx-checksumming: on", 1), bridge, OK, ""},
+		"short datapath ID":    {"Bridge", `["datapath-id","0000000000000001"]`, `["datapath-id","0x1"]`, off, bridge, OK, ""},
 		"not JSON":             {"Bridge", `{`, ``, off, "Open vSwitch", Fail, "cannot be read"},
 		"other JSON":           {"Controller", `"data":[[["uuid","c1"],`, `"data":[[[7,"c1"],`, off, bridge, Fail, "not connected"},
 		"without a controller": {"Bridge", `["uuid","c1"]`, `["set",[]]`, off, "Open vSwitch", Fail, "none of 1 bridges"},
@@ -82,6 +90,8 @@ func TestOpenVSwitch(t *testing.T) {
 	level(t, machine(t, nil, nil).switches(t.Context()), "Open vSwitch", Fail, "not installed")
 	level(t, ovs(t, healthy(), nil).switches(t.Context()), bridge, Fail, "eth1 is not there: the machine")
 	level(t, ovs(t, nil, nil).switches(t.Context()), "Open vSwitch", Fail, "cannot be read")
+	veth := map[string]string{"ip": `[{"ifname":"eth1","link":"far"}]`, "eth1": off, "far": "tx-checksumming: on\n"}
+	level(t, ovs(t, healthy(), veth).switches(t.Context()), bridge, Warn, "ethtool -K far tx off")
 	twice := healthy()
 	one := strings.TrimSuffix(strings.SplitN(twice["Bridge"], `"data":[`, 2)[1], `],"headings":["name","controller","datapath_id","datapath_type","fail_mode","protocols","ports","other_config"]}`)
 	twice["Bridge"] = strings.Replace(twice["Bridge"], one, one+","+strings.Replace(one, "br0", "br1", 1), 1)
@@ -96,18 +106,7 @@ func TestOpenVSwitchOfALab(t *testing.T) {
 	}
 	l := lab.New(t, lab.Line("docovs", 1, delayline.Params{}))
 	sw := l.Switch("s1")
-	node, err := l.Node("s1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := machine(t, nil, map[string]string{"ovs-vsctl": "", "ip": ""})
-	s.Output = func(ctx context.Context, name string, args ...string) ([]byte, error) {
-		if name == "ovs-vsctl" {
-			out, err := sw.Vsctl(ctx, args...)
-			return []byte(out), err
-		}
-		return node.Command(ctx, name, args...).Output()
-	}
+	s := systemOf(t, sw)
 	vsctl := func(args ...string) string {
 		t.Helper()
 		out, err := sw.Vsctl(t.Context(), args...)
@@ -144,12 +143,12 @@ func TestOpenVSwitchOfALab(t *testing.T) {
 	}
 	run := func(args ...string) {
 		t.Helper()
-		if out, err := node.Command(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+		if out, err := sw.Command(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v: %s", args, err, out)
 		}
 	}
-	run("ethtool", "-K", port, "tx", "on")
-	finds("an offload", Warn, fmt.Sprintf("ethtool -K %s tx off", port))
+	run("ethtool", "-K", port, "gro", "on")
+	finds("an offload", Warn, fmt.Sprintf("ethtool -K %s gro off", port))
 	run("ip", "link", "set", port, "down")
 	finds("a port that is down", Warn, "port "+port+" is down")
 	run("ip", "link", "del", port)
