@@ -105,6 +105,7 @@ func (b bridges) control(r row) (out []Finding) {
 		c := b.controllers[id]
 		target, status := c.text("target"), c.pairs("status")
 		switch {
+		case strings.HasPrefix(target, "ptcp:") || strings.HasPrefix(target, "pssl:"): // whoever comes, if anybody does
 		case c.text("is_connected") != "true":
 			found := "not connected to " + target
 			if why := status["last_error"]; why != "" {
@@ -124,7 +125,7 @@ func (b bridges) control(r row) (out []Finding) {
 	if mode := r.text("fail_mode"); mode != "secure" {
 		add(Warn, "without its controller it forgets its rules and forwards by itself, in loops if there are any", "ovs-vsctl set bridge "+name+" fail_mode=secure")
 	}
-	if all := r.all("protocols"); len(all) > 0 && !slices.Contains(all, "OpenFlow13") && !slices.Contains(all, "OpenFlow14") && !slices.Contains(all, "OpenFlow15") {
+	if all := r.all("protocols"); len(all) > 0 && !slices.Contains(all, "OpenFlow13") {
 		add(Fail, "speaks "+strings.Join(all, ", ")+" only", "ovs-vsctl set bridge "+name+" protocols=OpenFlow13")
 	}
 	if want, is := r.pairs("other_config")["datapath-id"], r.text("datapath_id"); want != "" && plainID(want) != plainID(is) {
@@ -140,6 +141,7 @@ func plainID(id string) string {
 
 // portsOf says what is wrong with a bridge's ports.
 func (s *System) portsOf(ctx context.Context, b bridges, r row) (out []Finding) {
+	var down []string
 	for _, id := range r.all("ports") {
 		for _, id := range b.ports[id].all("interfaces") {
 			i := b.interfaces[id]
@@ -152,11 +154,14 @@ func (s *System) portsOf(ctx context.Context, b bridges, r row) (out []Finding) 
 				out = append(out, bridgeFinding(r, Fail, "port "+name+" is not there: the machine has no interface of this name", "bring the interface back, or take the port out: ovs-vsctl del-port "+r.text("name")+" "+name))
 			case i.text("type") == "internal":
 			case i.text("admin_state") == "down" || i.text("link_state") == "down":
-				out = append(out, bridgeFinding(r, Warn, "port "+name+" is down", "look at cable and far end, and: ip link set "+name+" up"))
+				down = append(down, name)
 			case i.text("type") == "" && r.text("datapath_type") == "netdev":
 				out = append(out, s.offloads(ctx, r, i)...)
 			}
 		}
+	}
+	if len(down) > 0 {
+		out = append(out, bridgeFinding(r, Warn, "ports that are down: "+strings.Join(down, ", "), "nothing if nobody uses them; else look at cable and far end, and: ip link set "+down[0]+" up"))
 	}
 	return out
 }
@@ -205,9 +210,14 @@ func (s *System) offloads(ctx context.Context, r, i row) (out []Finding) {
 
 // otherEnd is the other end of a veth; empty for anything else, and in another namespace.
 func (s *System) otherEnd(ctx context.Context, name string) string {
-	out, err := s.Output(ctx, "ip", "-json", "link", "show", "dev", name)
-	var links []struct{ Link string }
-	if err != nil || json.Unmarshal(out, &links) != nil || len(links) != 1 {
+	out, err := s.Output(ctx, "ip", "-json", "-details", "link", "show", "dev", name)
+	var links []struct {
+		Link     string
+		LinkInfo struct {
+			Kind string `json:"info_kind"`
+		}
+	}
+	if err != nil || json.Unmarshal(out, &links) != nil || len(links) != 1 || links[0].LinkInfo.Kind != "veth" {
 		return ""
 	}
 	return links[0].Link

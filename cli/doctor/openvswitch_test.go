@@ -59,11 +59,12 @@ func TestOpenVSwitch(t *testing.T) {
 		"not connected":        {"Controller", `true,"other",["map",[["state","ACTIVE"]]]`, `false,["set",[]],["map",[["last_error","Connection refused"],["sec_since_disconnect","7"]]]`, off, bridge, Fail, "not connected to tcp:192.0.2.1:6653: Connection refused, for 7 s"},
 		"another is master":    {"Controller", `"other"`, `"slave"`, off, bridge, Fail, "master"},
 		"standalone":           {"Bridge", `"secure"`, `["set",[]]`, off, bridge, Warn, "fail_mode=secure"},
-		"old protocol":         {"Bridge", `["set",["OpenFlow13","OpenFlow14"]]`, `"OpenFlow10"`, off, bridge, Fail, "OpenFlow10 only"},
+		"old protocol":         {"Bridge", `["set",["OpenFlow13","OpenFlow14"]]`, `"OpenFlow14"`, off, bridge, Fail, "OpenFlow14 only"},
 		"default protocols":    {"Bridge", `["set",["OpenFlow13","OpenFlow14"]]`, `["set",[]]`, off, bridge, OK, ""},
 		"wrong datapath ID":    {"Bridge", `["datapath-id","0000000000000001"]`, `["datapath-id","zz"]`, off, bridge, Fail, "not zz"},
 		"port is gone":         {"Interface", `"eth1","",1,["set",[]]`, `"eth1","",-1,"could not open network device eth1 (No such device)"`, off, bridge, Fail, "eth1 is not there: could not open"},
-		"port is down":         {"Interface", `1,["set",[]],"up","up"`, `1,["set",[]],"up","down"`, off, bridge, Warn, "eth1 is down"},
+		"port is down":         {"Interface", `1,["set",[]],"up","up"`, `1,["set",[]],"up","down"`, off, bridge, Warn, "are down: eth1"},
+		"it waits for one":     {"Controller", `"tcp:192.0.2.1:6653",true`, `"ptcp:6653",false`, off, bridge, OK, ""},
 		"offloads":             {"", "", "", strings.Replace(off, "generic-receive-offload: off", "generic-receive-offload: on", 1), bridge, Warn, "ethtool -K eth1 gro off"},
 		"offloads that stay":   {"", "", "", strings.Replace(off, "large-receive-offload: off [fixed]", "large-receive-offload: on [fixed]", 1), bridge, OK, ""},
 		"offloads, kernel's":   {"Bridge", `"netdev"`, `"system"`, strings.Replace(off, "generic-receive-offload: off", "generic-receive-offload: on", 1), bridge, OK, ""},
@@ -90,7 +91,7 @@ func TestOpenVSwitch(t *testing.T) {
 	level(t, machine(t, nil, nil).switches(t.Context()), "Open vSwitch", Fail, "not installed")
 	level(t, ovs(t, healthy(), nil).switches(t.Context()), bridge, Fail, "eth1 is not there: the machine")
 	level(t, ovs(t, nil, nil).switches(t.Context()), "Open vSwitch", Fail, "cannot be read")
-	veth := map[string]string{"ip": `[{"ifname":"eth1","link":"far"}]`, "eth1": off, "far": "tx-checksumming: on\n"}
+	veth := map[string]string{"ip": `[{"ifname":"eth1","link":"far","linkinfo":{"info_kind":"veth"}}]`, "eth1": off, "far": "tx-checksumming: on\n"}
 	level(t, ovs(t, healthy(), veth).switches(t.Context()), bridge, Warn, "ethtool -K far tx off")
 	twice := healthy()
 	one := strings.TrimSuffix(strings.SplitN(twice["Bridge"], `"data":[`, 2)[1], `],"headings":["name","controller","datapath_id","datapath_type","fail_mode","protocols","ports","other_config"]}`)
@@ -150,7 +151,7 @@ func TestOpenVSwitchOfALab(t *testing.T) {
 	run("ethtool", "-K", port, "gro", "on")
 	finds("an offload", Warn, fmt.Sprintf("ethtool -K %s gro off", port))
 	run("ip", "link", "set", port, "down")
-	finds("a port that is down", Warn, "port "+port+" is down")
+	finds("a port that is down", Warn, "are down: "+port)
 	run("ip", "link", "del", port)
 	finds("a port that has gone", Fail, "port "+port+" is not there")
 	vsctl("set", "bridge", bridge, "fail_mode=standalone")
