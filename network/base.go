@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network/forward"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
@@ -33,6 +34,7 @@ func (n *Network) runBase(ctx context.Context) {
 			retry = time.After(n.cfg.DiscoveryInterval / 2)
 			continue
 		}
+		began := time.Now()
 		again, err := b.repair(ctx)
 		if err != nil && ctx.Err() == nil {
 			n.upkeep.Warn(n.log, "writing the rules of the broadcast tree", "error", err)
@@ -44,6 +46,9 @@ func (n *Network) runBase(ctx context.Context) {
 		if !ready {
 			ready = true
 			n.core.Ready()
+		}
+		if tasks.Sleep(ctx, repairPause(time.Since(began))) != nil {
+			return
 		}
 	}
 }

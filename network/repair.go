@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network/forward"
 	"github.com/sluice-net/sluice/network/ledger"
 	"github.com/sluice-net/sluice/network/rule"
@@ -85,10 +86,28 @@ func (n *Network) runRepairs(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-n.repairs.wake:
-			n.repairFlows(n.repairs.take())
+		}
+		began := time.Now()
+		n.repairFlows(n.repairs.take())
+		if tasks.Sleep(ctx, repairPause(time.Since(began))) != nil {
+			return
 		}
 	}
 }
+
+const (
+	// repairShare is how many times as long as it took nothing is repaired again: a repair
+	// looks at every flow, and holds up those that decide about new ones. What comes
+	// meanwhile is done together.
+	repairShare = 4
+	// longRepair is the longest that counts: beyond it was waited for a switch, or the
+	// machine stood still.
+	longRepair = 50 * time.Millisecond
+)
+
+// repairPause is for how long nothing is repaired after a repair that took a time, so that
+// a port that comes and goes without end costs others a fifth of one processor at most.
+func repairPause(took time.Duration) time.Duration { return repairShare * min(took, longRepair) }
 
 // repairFlows redirects the flows that have lost their way, and deletes the
 // rules of those that have none any more.
