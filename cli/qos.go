@@ -123,6 +123,9 @@ func printDefinitions(w io.Writer, all []bandwidth.DefinitionInfo) {
 			idle = "30s"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", d.Name, bitRate(float64(d.Rate)), flowText(d.Match), idle, d.Origin)
+		for _, n := range d.Notes {
+			fmt.Fprintf(w, "\t\t-> %s\n", n)
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ func sosAllowCommand(app *App) *cobra.Command {
 			if err := app.send(cmd, http.MethodPost, sosPath+"whitelist", s, &e); err != nil {
 				return err
 			}
-			return app.Print(e, func(w io.Writer) { printSOSEntries(w, []plugin.Entry{e}) })
+			return app.Print(e, func(w io.Writer) { printSOSEntries(w, []plugin.EntryInfo{{Entry: e}}) })
 		},
 	}
 	f := cmd.Flags()
@@ -92,7 +92,7 @@ func timeFlag(name, text string) (*time.Time, error) {
 	return &t, nil
 }
 
-func printSOSEntries(w io.Writer, all []plugin.Entry) {
+func printSOSEntries(w io.Writer, all []plugin.EntryInfo) {
 	fmt.Fprintln(w, "ID\tNAME\tCLIENTS\tSERVERS\tPORTS\tSTART\tSTOP")
 	date := func(t time.Time) string {
 		if t.IsZero() {
@@ -102,6 +102,9 @@ func printSOSEntries(w io.Writer, all []plugin.Entry) {
 	}
 	for _, e := range all {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.Name, list(e.Clients), list(e.Servers), list(e.Ports), date(e.Start), date(e.Stop))
+		for _, n := range e.Notes {
+			fmt.Fprintf(w, "\t\t\t-> %s\n", n)
+		}
 	}
 }
 

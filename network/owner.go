@@ -62,6 +62,13 @@ func (o *Owner) Keys() []string { return o.n.ledger.Keys(o.led) }
 // Rules lists the rules declared under a key.
 func (o *Owner) Rules(key string) []InstalledRule { return o.n.ledger.Rules(o.led, key) }
 
+// Overruled says, for each of several lists of matches, which other services' rules come
+// first for such packets, on any switch, where the owner has its own at a place in the
+// pipeline. Where there are very many rules, not all are looked at.
+func (o *Owner) Overruled(s Stage, offset uint16, of [][]openflow.Match) [][]rule.Overruling {
+	return o.n.ledger.Overruled(o.led, s, offset, of)
+}
+
 // Ready says that the owner has declared again what it wants to keep from before
 // a restart. Until then rules with its cookie are left alone on every switch;
 // now those that nobody declared are adopted or removed.

@@ -1,7 +1,9 @@
 package pairs
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/sluice-net/sluice/experiment/stage"
@@ -32,6 +34,14 @@ func TestClassBesideSession(t *testing.T) {
 	if n := w.download(); n != 1 {
 		t.Errorf("with the class, %d sessions carried the connection, want 1", n)
 	}
+	notes := func() string {
+		var c latency.Info
+		w.must(w.Get(t.Context(), classesPath+"/web", &c))
+		return strings.Join(c.Notes, "\n")
+	}
+	if n := notes(); !strings.Contains(n, "sos comes first") {
+		t.Errorf("the class does not say that SOS has packets of it: %q", n)
+	}
 	w.must(w.Unlist(t.Context(), entry))
 	if n := w.download(); n != 0 {
 		t.Errorf("%d sessions carried a connection that is on no whitelist", n)
@@ -39,6 +49,12 @@ func TestClassBesideSession(t *testing.T) {
 	w.must(stage.Poll(t.Context(), "the class to have the connection", func() error {
 		if n := w.matched("web"); n < 1000 {
 			return fmt.Errorf("%d packets have passed its rules", n)
+		}
+		return nil
+	}))
+	w.must(stage.Poll(t.Context(), "the class to have all its packets", func() error {
+		if n := notes(); strings.Contains(n, "sos comes first") {
+			return errors.New(n)
 		}
 		return nil
 	}))
@@ -59,6 +75,11 @@ func TestCriticalBesideSession(t *testing.T) {
 	}
 	if n := w.download(); n != 1 || len(flows()) != 0 {
 		t.Errorf("%d sessions carried the connection, want 1; critical flows: %+v", n, flows())
+	}
+	var defined []bandwidth.DefinitionInfo
+	w.must(w.Get(t.Context(), "/api/v1/qos/critical", &defined))
+	if n := fmt.Sprint(defined[0].Notes); !strings.Contains(n, "sos comes first") {
+		t.Errorf("the definition does not say that SOS has packets of it: %q", n)
 	}
 	w.must(w.Unlist(t.Context(), entry))
 	if n := w.download(); n != 0 || len(flows()) != 1 || flows()[0].State != bandwidth.StateAccepted {

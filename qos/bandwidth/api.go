@@ -37,7 +37,7 @@ func (s *Service) postDefinition(ctx context.Context, in *rest.Body[Spec]) (*res
 	if err := s.Define(ctx, d); err != nil {
 		return nil, answer(err, "body.name", d.Name)
 	}
-	return &rest.Body[DefinitionInfo]{Body: DefinitionInfo{d.Spec, api.OriginAPI}}, nil
+	return &rest.Body[DefinitionInfo]{Body: DefinitionInfo{Spec: d.Spec, Origin: api.OriginAPI}}, nil
 }
 
 func (s *Service) deleteDefinition(ctx context.Context, in *rest.ByName) (*rest.Nothing, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -143,16 +144,23 @@ func (s *Service) repeatPunts(ctx context.Context) {
 // DefinitionInfo is a definition as the API shows it.
 type DefinitionInfo struct {
 	Spec
-	Origin string `json:"origin" enum:"file,api" doc:"Where it stands, and is changed: the configuration file or the API"`
+	Origin string   `json:"origin" enum:"file,api" doc:"Where it stands, and is changed: the configuration file or the API"`
+	Notes  []string `json:"notes,omitempty" doc:"What of its traffic nothing is promised to though nothing is wrong: packets that another service has"`
 }
 
 // Definitions lists what has been defined, by name.
 func (s *Service) Definitions() []DefinitionInfo {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := []DefinitionInfo{}
+	out, matches := []DefinitionInfo{}, [][]openflow.Match{}
 	for _, d := range s.definitions {
-		out = append(out, DefinitionInfo{d.Spec, api.Origin(d.Configured)})
+		out = append(out, DefinitionInfo{Spec: d.Spec, Origin: api.Origin(d.Configured)})
+		matches = append(matches, d.Matches)
+	}
+	s.mu.Unlock()
+	for i, over := range s.rules.Overruled(network.StageClassify, rule.ClassifyCriticalCopy, matches) {
+		for _, o := range over {
+			out[i].Notes = append(out[i].Notes, o.String()+": nothing is promised to those that it takes")
+		}
 	}
 	return out
 }

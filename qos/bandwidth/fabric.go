@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/reserve"
 )
@@ -33,6 +34,7 @@ type Rules interface {
 	EverySwitch(context.Context, string, func(openflow.DatapathID) network.Program) map[openflow.DatapathID]error
 	ReadCounters(context.Context, openflow.DatapathID) error
 	Rules(string) []network.InstalledRule
+	Overruled(network.Stage, uint16, [][]openflow.Match) [][]rule.Overruling
 	Ready()
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/match"
@@ -158,6 +159,10 @@ func (r *fakeRules) EverySwitch(_ context.Context, key string, program func(open
 
 func (r *fakeRules) ReadCounters(context.Context, openflow.DatapathID) error { return nil }
 func (r *fakeRules) Ready()                                                  {}
+
+func (r *fakeRules) Overruled(_ network.Stage, _ uint16, of [][]openflow.Match) [][]rule.Overruling {
+	return make([][]rule.Overruling, len(of))
+}
 
 func (r *fakeRules) Rules(key string) []network.InstalledRule {
 	r.mu.Lock()

@@ -38,6 +38,7 @@ type Rules interface {
 	Apply(context.Context, string, rule.Program, rule.ApplyOptions) error
 	Remove(context.Context, string) error
 	Rules(key string) []rule.Installed
+	Overruled(rule.Stage, uint16, [][]openflow.Match) [][]rule.Overruling
 	ReadCounters(context.Context, openflow.DatapathID) error
 	Ready()
 }

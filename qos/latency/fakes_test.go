@@ -102,7 +102,10 @@ func (l *ledger) keys() []string {
 	return slices.Sorted(maps.Keys(l.programs))
 }
 
-func (l *ledger) Rules(string) []rule.Installed                           { return nil }
+func (l *ledger) Rules(string) []rule.Installed { return nil }
+func (l *ledger) Overruled(_ rule.Stage, _ uint16, of [][]openflow.Match) [][]rule.Overruling {
+	return make([][]rule.Overruling, len(of))
+}
 func (l *ledger) ReadCounters(context.Context, openflow.DatapathID) error { return nil }
 func (l *ledger) Ready()                                                  {}
 

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/internal/units"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/match"
 )
 
@@ -18,7 +20,7 @@ type Info struct {
 
 	State    string      `json:"state" enum:"provisioning,active,degraded,ineffective"`
 	Reason   string      `json:"reason,omitempty" doc:"What is wrong, if it is not active"`
-	Notes    []string    `json:"notes,omitempty" doc:"What of its flows it does not get though nothing is wrong: packets that another class has, fragments"`
+	Notes    []string    `json:"notes,omitempty" doc:"What of its flows it does not get though nothing is wrong: packets that another class or service has, fragments"`
 	Accepted *time.Time  `json:"accepted,omitempty"`
 	Queue    uint32      `json:"queue" doc:"Its queue's number at every port"`
 	Mark     *uint8      `json:"mark,omitempty" doc:"DSCP by which userspace datapaths tell its packets; it never leaves a switch"`
@@ -74,9 +76,29 @@ type QueueStats struct {
 	Fault         string    `json:"fault,omitempty" doc:"Why the queue has no effect"`
 }
 
-func (s *Service) info(e *entry) Info {
+// infos shows classes.
+func (s *Service) infos(entries ...*entry) []Info {
+	flows := make([][]openflow.Match, len(entries))
+	for i, e := range entries {
+		for _, f := range e.class.Flows {
+			flows[i] = append(flows[i], f.Matches...)
+		}
+	}
+	over := s.rules.Overruled(rule.StageClassify, rule.ClassifyClass, flows)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	out := make([]Info, len(entries))
+	for i, e := range entries {
+		out[i] = s.info(e)
+		for _, o := range over[i] {
+			out[i].Notes = append(out[i].Notes, o.String()+": those that it takes go without the queue")
+		}
+	}
+	return out
+}
+
+// info shows a class; the mutex is held.
+func (s *Service) info(e *entry) Info {
 	c := &e.class
 	i := Info{
 		Name: c.Name, MinRate: units.Rate(c.MinRate), MaxRate: units.Rate(c.MaxRate), Latency: milliseconds(c.Latency), Priority: c.Priority, Flows: e.spec.Flows,
@@ -110,11 +132,7 @@ func (s *Service) Classes() []Info {
 	s.mu.Lock()
 	entries := s.sortedClasses()
 	s.mu.Unlock()
-	out := make([]Info, len(entries))
-	for i, e := range entries {
-		out[i] = s.info(e)
-	}
-	return out
+	return s.infos(entries...)
 }
 
 // Class finds a class.
@@ -125,7 +143,7 @@ func (s *Service) Class(name string) (Info, bool) {
 	if e == nil {
 		return Info{}, false
 	}
-	return s.info(e), true
+	return s.infos(e)[0], true
 }
 
 // Stats tells what the queues of a class have counted.

@@ -59,7 +59,7 @@ func (s *Service) Add(ctx context.Context, spec ClassSpec, class Class) (Info, e
 	s.publish("accepted", map[string]any{"class": class.Name, "queue": e.queue, "switches": switches})
 	s.compare(e)
 	s.assess(e, true)
-	return s.info(e), nil
+	return s.infos(e)[0], nil
 }
 
 // enter takes the name.

@@ -9,6 +9,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
 )
 
 // Register adds the service's operations and metrics to the API.
@@ -115,10 +117,30 @@ func (s *Service) postEnable(on bool) func(context.Context, *nothing) (*body[Sta
 	}
 }
 
-func (s *Service) getWhitelist(context.Context, *nothing) (*body[[]Entry], error) {
+// EntryInfo is a whitelist entry as the list shows it.
+type EntryInfo struct {
+	Entry
+	Notes []string `json:"notes,omitempty" doc:"Which of its connections are not carried though nothing is wrong: those of which another service has the packets"`
+}
+
+func (s *Service) getWhitelist(context.Context, *nothing) (*body[[]EntryInfo], error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return &body[[]Entry]{append([]Entry{}, s.whitelist...)}, nil
+	out, matches := make([]EntryInfo, len(s.whitelist)), make([][]openflow.Match, len(s.whitelist))
+	for i := range s.whitelist {
+		out[i].Entry = s.whitelist[i]
+		for _, p := range punts(&s.whitelist[i]) {
+			if m, err := p.match(false); err == nil {
+				matches[i] = append(matches[i], m)
+			}
+		}
+	}
+	s.mu.Unlock()
+	for i, over := range s.rules.Overruled(rule.StageSelect, rule.SelectConnection, matches) {
+		for _, o := range over {
+			out[i].Notes = append(out[i].Notes, o.String()+": those are not carried")
+		}
+	}
+	return &body[[]EntryInfo]{out}, nil
 }
 
 func (s *Service) postWhitelist(ctx context.Context, in *body[EntrySpec]) (*body[Entry], error) {

@@ -35,6 +35,7 @@ type Fabric interface {
 type Rules interface {
 	Apply(context.Context, string, rule.Program, rule.ApplyOptions) error
 	Remove(context.Context, string) error
+	Overruled(rule.Stage, uint16, [][]openflow.Match) [][]rule.Overruling
 	Ready()
 }
 

@@ -89,6 +89,10 @@ func (n *fakeNet) Send(_ openflow.DatapathID, _ uint32, frame []byte) error {
 	return nil
 }
 
+func (n *fakeNet) Overruled(_ rule.Stage, _ uint16, of [][]openflow.Match) [][]rule.Overruling {
+	return make([][]rule.Overruling, len(of))
+}
+
 func (n *fakeNet) Apply(ctx context.Context, key string, p rule.Program, _ rule.ApplyOptions) error {
 	n.mu.Lock()
 	wait := n.wait

@@ -1,0 +1,89 @@
+package ledger
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// maxCompared bounds the comparisons of matches for one question: some tens of
+// milliseconds.
+const maxCompared = 200_000
+
+// above is a rule of another owner that comes before a place in the pipeline.
+type above struct {
+	match       openflow.Match
+	owner, name string
+}
+
+// Overruled says, for each of several lists of matches, which other owners have rules for
+// such packets, on any switch, that come before the owner's own at a place in the pipeline.
+// Rules that only say what may come in, and from where, are left out. Where there are very
+// many rules, not all are looked at.
+func (l *Ledger) Overruled(o *Owner, stage rule.Stage, offset uint16, of [][]openflow.Match) [][]rule.Overruling {
+	names := make([]map[string]map[string]bool, len(of)) // by owner
+	compared := 0
+	for _, a := range l.above(o, stage.Base()+offset) {
+		for i, matches := range of {
+			if names[i][a.owner][a.name] {
+				continue
+			}
+			if compared += len(matches); compared > maxCompared {
+				return overrulings(names)
+			}
+			if !slices.ContainsFunc(matches, a.match.Overlaps) {
+				continue
+			}
+			if names[i] == nil {
+				names[i] = map[string]map[string]bool{}
+			}
+			if names[i][a.owner] == nil {
+				names[i][a.owner] = map[string]bool{}
+			}
+			names[i][a.owner][a.name] = true
+		}
+	}
+	return overrulings(names)
+}
+
+// overrulings puts names of rules, by owner, in order.
+func overrulings(names []map[string]map[string]bool) [][]rule.Overruling {
+	out := make([][]rule.Overruling, len(names))
+	for i, byOwner := range names {
+		for owner, of := range byOwner {
+			out[i] = append(out[i], rule.Overruling{Owner: owner, Name: slices.Min(slices.Collect(maps.Keys(of))), Names: len(of)})
+		}
+		slices.SortFunc(out[i], func(a, b rule.Overruling) int { return cmp.Compare(a.Owner, b.Owner) })
+	}
+	return out
+}
+
+// above lists the rules of other owners with a higher priority that decide about packets,
+// or have a service asked about them.
+func (l *Ledger) above(o *Owner, priority uint16) (out []above) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.switches {
+		for _, e := range s.rules {
+			if e.owner != o && e.Rule.Priority() > priority && decides(&e.Rule) {
+				out = append(out, above{e.Rule.Match, e.owner.Name, e.keys[0]})
+			}
+		}
+	}
+	return out
+}
+
+// decides says whether a rule decides what becomes of packets that others may want, or has
+// that asked.
+func decides(r *rule.Rule) bool {
+	switch r.Stage {
+	case rule.StageClassify, rule.StageRewrite:
+		return true
+	case rule.StageSelect:
+		return r.Offset < rule.SelectSource
+	}
+	return false
+}

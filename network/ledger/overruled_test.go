@@ -1,0 +1,80 @@
+package ledger_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/sluice-net/sluice/network/ledger"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// to is a rule for packets to a TCP port.
+func to(port uint16, stage rule.Stage, offset uint16) rule.Program {
+	return rule.Program{Rules: []rule.Rule{{
+		Switch: 1, Stage: stage, Offset: offset, Match: tcpTo(port), Actions: []openflow.Action{openflow.Output(1)},
+	}}}
+}
+
+func tcpTo(port uint16) openflow.Match {
+	return openflow.MustMatch(openflow.EthType(0x800), openflow.IPProto(6), openflow.TCPDst(port))
+}
+
+// What comes first for the same packets is told by owner, with how many names its rules
+// have; what comes later, is for others, only says what may come in, or is one's own is not.
+func TestOverruled(t *testing.T) {
+	l := ledger.New(1)
+	owners := map[string]*ledger.Owner{}
+	declare := func(owner, key string, p rule.Program) *ledger.Owner {
+		t.Helper()
+		o := owners[owner]
+		if o == nil {
+			var err error
+			if o, err = l.AddOwner(owner, false); err != nil {
+				t.Fatal(err)
+			}
+			owners[owner] = o
+		}
+		if _, err := l.Plan(o, key, p); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	mine := declare("mine", "class", to(80, rule.StageClassify, rule.ClassifyClass))
+	declare("mine", "other", to(80, rule.StageClassify, rule.ClassifyClass+100))
+	declare("sos", "session/2", to(80, rule.StageRewrite, 0))
+	declare("sos", "session/1", to(80, rule.StageRewrite, 1))
+	declare("sos", "punt/1", to(80, rule.StageSelect, rule.SelectConnection))
+	declare("sos", "session/3", to(81, rule.StageRewrite, 0))
+	declare("handover", "device", to(82, rule.StageRewrite, rule.RewriteUp))
+	declare("handover", "guard", to(80, rule.StageSelect, rule.SelectSource))
+	declare("handover", "dhcp", to(80, rule.StageAdmit, rule.AdmitDHCP))
+	declare("critical", "flow", to(80, rule.StageClassify, rule.ClassifyCriticalFlow))
+	got := l.Overruled(mine, rule.StageClassify, rule.ClassifyClass, [][]openflow.Match{{tcpTo(80)}, {tcpTo(82), tcpTo(83)}, {tcpTo(99)}, nil})
+	if s := fmt.Sprint(got); s != "[[sos comes first for packets that both are for (rules punt/1 and 2 more)] [handover comes first for packets that both are for (rules device)] [] []]" {
+		t.Error(s)
+	}
+}
+
+// However many rules there are, one question takes a bounded time.
+func BenchmarkOverruled(b *testing.B) {
+	l := ledger.New(1)
+	mine, _ := l.AddOwner("mine", false)
+	sos, err := l.AddOwner("sos", false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range 50_000 {
+		p := to(uint16(i), rule.StageRewrite, 0)
+		if _, err := l.Plan(sos, fmt.Sprint(i), p); err != nil {
+			b.Fatal(err)
+		}
+	}
+	of := make([][]openflow.Match, 100)
+	for i := range of {
+		of[i] = []openflow.Match{tcpTo(uint16(60_000 + i))}
+	}
+	for b.Loop() {
+		l.Overruled(mine, rule.StageClassify, rule.ClassifyClass, of)
+	}
+}

@@ -1,0 +1,20 @@
+package rule
+
+import "fmt"
+
+// Overruling says that another owner's rules come before one's own for some of the same
+// packets: docs/topics/pipeline.md says what becomes of those.
+type Overruling struct {
+	Owner string
+	// Name is that of one of its rules, and Names how many names its rules have.
+	Name  string
+	Names int
+}
+
+// String says whose rules come first, in words.
+func (o Overruling) String() string {
+	if o.Names == 1 {
+		return fmt.Sprintf("%s comes first for packets that both are for (rules %s)", o.Owner, o.Name)
+	}
+	return fmt.Sprintf("%s comes first for packets that both are for (rules %s and %d more)", o.Owner, o.Name, o.Names-1)
+}
