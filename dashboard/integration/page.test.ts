@@ -196,7 +196,7 @@ describe("the page", { timeout: 30_000 }, () => {
     await expect.poll(async () => Math.min(...(await packets())), { timeout: 10_000 }).toBeGreaterThan(0);
     const before = await packets();
     await expect.poll(async () => (await packets()).every((n, i) => n > before[i]!), { timeout: 10_000 }).toBe(true);
-    await page.getByRole("row", { name: /^voice active 0/ }).waitFor();
+    await page.getByRole("row", { name: /^voice active .*fragments of IP packets have no ports/ }).waitFor();
     await keys.tabTo("s1 → s2 → s3");
     await keys.press("Space");
     await lit(2);

@@ -16,7 +16,7 @@ export type Match = Schemas["QosFlow"];
 export type Class = Schemas["QosInfo"];
 export type ClassStats = Schemas["QosStats"];
 export type Queue = Schemas["QosQueueStats"];
-export type Critical = Schemas["QosSpec"];
+export type Critical = Schemas["QosDefinitionInfo"];
 export type CriticalFlow = Schemas["QosRecord"];
 export type Reservation = Schemas["QosReservation"];
 
@@ -27,7 +27,7 @@ export type LinkHistory = Schemas["NetworkLinkHistory"];
 export type LinkPoint = Schemas["NetworkLinkPoint"];
 
 export type Agent = Schemas["SosAgentInfo"];
-export type Entry = Schemas["SosEntry"];
+export type Entry = Schemas["SosEntryInfo"];
 export type Session = Schemas["SosRecord"];
 export type Sample = Schemas["SosSample"];
 export type Direct = Schemas["SosDirect"];

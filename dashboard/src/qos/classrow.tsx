@@ -6,6 +6,7 @@ import { useNames } from "../names/usenames";
 import { routeOf } from "../topology/route";
 import { bitRate, byteCount, count, milliseconds } from "../ui/format";
 import { Head } from "../ui/head";
+import { Notes } from "../ui/notes";
 import { Release } from "../ui/release";
 import { matchWords } from "./match";
 import { PathButton } from "./pathbutton";
@@ -26,7 +27,7 @@ export function ClassRow({ of: c, queues, released }: Props) {
     <>
       <tr class={show.shown ? "shown" : ""} {...show.row}>
         <th scope="row">{c.name}</th>
-        <td><State of={c} /></td>
+        <td><State of={c} /><Notes of={c.notes} /></td>
         <td class="number">{c.priority}</td>
         <td class="number">{c.min_rate ?? "a share"}</td>
         <td class="number">{c.max_rate ?? "the link"}</td>

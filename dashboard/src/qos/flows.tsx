@@ -6,6 +6,7 @@ import { useNames } from "../names/usenames";
 import { useWorld } from "../state/hooks";
 import { routeOf } from "../topology/route";
 import { bitRate, byteCount } from "../ui/format";
+import { Notes } from "../ui/notes";
 import { Paged } from "../ui/paged";
 import { Panel } from "../ui/panel";
 import { Release } from "../ui/release";
@@ -48,7 +49,7 @@ function Definition({ of: c, released }: { of: Critical; released(message: strin
     <tr>
       <th scope="row">{c.name}</th>
       <td class="number">{c.rate}</td>
-      <td>{matchWords(c.match)}</td>
+      <td>{matchWords(c.match)}<Notes of={c.notes} /></td>
       <td><Release what={`critical flow ${c.name}`} path={`/qos/critical/${step(c.name)}`} done={released} /></td>
     </tr>
   );

@@ -4,6 +4,7 @@ import { step } from "../api/client";
 import type { Entry } from "../api/types";
 import { useWorld } from "../state/hooks";
 import type { Resource } from "../state/resource";
+import { Notes } from "../ui/notes";
 import { Paged } from "../ui/paged";
 import { Panel } from "../ui/panel";
 import { Release } from "../ui/release";
@@ -34,7 +35,7 @@ export function Whitelist({ entries, refresh }: { entries: Resource<Entry[]>; re
           <td><List of={e.clients} /></td>
           <td><List of={e.servers} /></td>
           <td><List of={e.ports} /></td>
-          <td>{holds(e)}</td>
+          <td>{holds(e)}<Notes of={e.notes} /></td>
           <td><Release what={`entry ${e.name || e.id}`} path={`/sos/whitelist/${step(e.id)}`} words={removed} done={done} /></td>
         </tr>
       )} />
