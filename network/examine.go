@@ -3,7 +3,6 @@ package network
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -29,73 +28,6 @@ const (
 	probePause    = 10 * time.Millisecond
 	probePatience = 500 * time.Millisecond
 )
-
-// examination is what is under way of the network's examination. Whoever receives a
-// frame of a way finds it here.
-type examination struct {
-	mu      sync.Mutex
-	ways    map[openflow.MAC]*examinedWay
-	bursts  map[openflow.MAC]*examinedBurst
-	answers map[netip.Addr]chan struct{} // of hosts that are asked for their addresses
-}
-
-// examinedWay is one direction of a link whose frames are under way.
-type examinedWay struct {
-	mu      sync.Mutex
-	way     *linkprobe.Way
-	arrived chan struct{} // something has
-}
-
-// watch has the frames of a way taken.
-func (e *examination) watch(w *linkprobe.Way) *examinedWay {
-	x := &examinedWay{way: w, arrived: make(chan struct{}, 1)}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.ways == nil {
-		e.ways = map[openflow.MAC]*examinedWay{}
-	}
-	e.ways[w.MAC] = x
-	return x
-}
-
-func (e *examination) forget(w *linkprobe.Way) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.ways, w.MAC)
-}
-
-// receive takes a frame whose sender is a way. It runs on the switch's goroutine.
-func (e *examination) receive(p *PacketIn) {
-	e.mu.Lock()
-	x, burst := e.ways[p.Headers.EthSrc], e.bursts[p.Headers.EthSrc]
-	e.mu.Unlock()
-	if burst != nil {
-		burst.receive(p)
-	}
-	if x == nil || p.InPort > openflow.PortMax {
-		return
-	}
-	x.mu.Lock()
-	x.way.Receive(PortRef{Switch: p.Switch.dpid, Port: p.InPort}, p.Data)
-	x.mu.Unlock()
-	select {
-	case x.arrived <- struct{}{}:
-	default:
-	}
-}
-
-// next makes the frames of the next round.
-func (x *examinedWay) next() [][]byte {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.way.Next()
-}
-
-func (x *examinedWay) waiting() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.way.Waiting()
-}
 
 // twoWay is a link between two switches, of which one direction may be unknown.
 type twoWay struct {
@@ -139,7 +71,7 @@ func (n *Network) examine(ctx context.Context, r *diagnosis.Report) {
 	for _, g := range gone {
 		r.Findings = append(r.Findings, n.goneLink(g))
 	}
-	for _, k := range twoWays(append(n.Topology().Links, silent...)) {
+	for _, k := range twoWays(slices.Concat(n.Topology().Links, silent)) {
 		group.Go(func() error {
 			found, frames := n.examineLink(ctx, k, r.MTU)
 			for _, end := range [][2]PortRef{{k.a, k.b}, {k.b, k.a}} {
@@ -166,12 +98,10 @@ func (n *Network) examineLink(ctx context.Context, k twoWay, mtu int) (found []d
 	before := n.countPorts(ctx, k.a, k.b)
 	var both sync.WaitGroup
 	for _, w := range []*linkprobe.Way{there, back} {
-		x := n.examining.watch(w)
-		defer x.mu.Unlock() // nothing is received any more when it is judged
+		x := n.examining.watch(w.MAC, func(at PortRef, frame []byte, _ time.Time) { w.Receive(at, frame) }, w.Waiting)
 		both.Go(func() {
-			n.send(ctx, x, probePatience+2*k.latency)
-			n.examining.forget(w)
-			x.mu.Lock()
+			n.send(ctx, x, w, probePatience+2*k.latency)
+			n.examining.forget(x)
 		})
 	}
 	both.Wait()
@@ -243,32 +173,22 @@ func (n *Network) forgetProbes(ctx context.Context, k twoWay) {
 }
 
 // send sends a way's frames, round after round, and waits for each round's to arrive.
-func (n *Network) send(ctx context.Context, x *examinedWay, patience time.Duration) {
-	from := x.way.From
-	for frames := x.next(); len(frames) > 0; frames = x.next() {
+func (n *Network) send(ctx context.Context, x *examined, w *linkprobe.Way, patience time.Duration) {
+	for {
+		var frames [][]byte
+		x.do(func() { frames = w.Next() })
+		if len(frames) == 0 {
+			return
+		}
 		for _, f := range frames {
-			s, ok := n.Switch(from.Switch)
+			s, ok := n.Switch(w.From.Switch)
 			if !ok || tasks.Sleep(ctx, probePause) != nil {
 				return
 			}
-			if err := s.PacketOut(openflow.PortController, n.probeQueues.output(from), f); err != nil {
-				s.limiter.Warn(n.log, "probing a link", "port", from, "error", err)
+			if err := s.PacketOut(openflow.PortController, n.probeQueues.output(w.From), f); err != nil {
+				s.limiter.Warn(n.log, "probing a link", "port", w.From, "error", err)
 			}
 		}
-		await(ctx, patience, x.arrived, x.waiting)
-	}
-}
-
-// await waits until everything has arrived that is waited for, or for as long as that
-// may take.
-func await(ctx context.Context, patience time.Duration, arrived <-chan struct{}, waiting func() bool) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for waiting() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-arrived:
-		}
+		x.await(ctx, patience)
 	}
 }

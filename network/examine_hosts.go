@@ -6,8 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network/diagnosis"
 	"github.com/sluice-net/sluice/network/packet"
 )
@@ -37,22 +36,19 @@ func (n *Network) examineHosts(ctx context.Context, r *diagnosis.Report) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	var mu sync.Mutex
-	var group errgroup.Group
-	group.SetLimit(neededAtOnce)
+	var all []diagnosis.Needed
 	for _, list := range n.needed {
-		for _, needed := range list() {
-			group.Go(func() error {
-				h, known, answers := n.asks(ctx, needed.Addr.Unmap())
-				if !answers && ctx.Err() == nil {
-					mu.Lock()
-					defer mu.Unlock()
-					r.Findings = append(r.Findings, diagnosis.Unanswered(needed, h, known))
-				}
-				return nil
-			})
-		}
+		all = append(all, list()...)
 	}
-	_ = group.Wait() // nothing returns an error
+	tasks.Each(all, neededAtOnce, func(needed diagnosis.Needed) {
+		h, known, answers := n.asks(ctx, needed.Addr.Unmap())
+		if answers || ctx.Err() != nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		r.Findings = append(r.Findings, diagnosis.Unanswered(needed, h, known))
+	})
 }
 
 // asks asks for an address, and says whether its host is known and whether anybody answers.

@@ -95,26 +95,26 @@ func (n *Network) bursts(ctx context.Context, patience time.Duration, all ...*li
 	if err := tasks.Sleep(ctx, burstSettle); err != nil {
 		return err
 	}
-	var sent []*examinedBurst
-	for _, b := range all {
-		x := &examinedBurst{burst: b, arrived: make(chan struct{}, 1)}
-		n.examining.watchBurst(x)
-		defer n.examining.forgetBurst(x)
-		sent = append(sent, x)
+	sent := make([]*examined, len(all))
+	for i, b := range all {
+		sent[i] = n.examining.watch(b.MAC, b.Receive, b.Waiting)
+		defer n.examining.forget(sent[i])
 	}
 	s, ok := n.Switch(home.Switch)
 	if !ok {
 		return fmt.Errorf("switch %v: %w", home.Switch, ErrSwitchDown)
 	}
 	for i := range linkprobe.BurstSize {
-		for _, x := range sent {
-			if err := s.PacketOut(openflow.PortController, n.probeQueues.output(home), x.send(i)); err != nil {
+		for k, b := range all {
+			var frame []byte
+			sent[k].do(func() { frame = b.Send(i, time.Now()) })
+			if err := s.PacketOut(openflow.PortController, n.probeQueues.output(home), frame); err != nil {
 				return err
 			}
 		}
 	}
 	for _, x := range sent {
-		await(ctx, patience, x.arrived, x.waiting)
+		x.await(ctx, patience)
 	}
 	return nil
 }
