@@ -2,7 +2,6 @@ package network
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -90,12 +89,13 @@ func (x *lostLinks) sort(up func(PortRef) bool, now time.Time) (gone []lostLink,
 	defer x.mu.Unlock()
 	for _, of := range x.links {
 		for _, l := range of {
+			back := x.links[l.To.Switch][l.To.Port]
 			switch {
 			case now.Sub(l.at) > lostSpan:
 				x.forget(l.From)
 			case up(l.From) && up(l.To):
 				silent = append(silent, l.Link)
-			case !slices.ContainsFunc(gone, func(o lostLink) bool { return o.From == l.To && o.To == l.From }):
+			case back.To != l.From || now.Sub(back.at) > lostSpan || l.From.Compare(l.To) < 0: // one of both ways is told of
 				gone = append(gone, l)
 			}
 		}
