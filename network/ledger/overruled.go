@@ -24,6 +24,9 @@ type above struct {
 // Rules that only say what may come in, and from where, are left out. Where there are very
 // many rules, not all are looked at.
 func (l *Ledger) Overruled(o *Owner, stage rule.Stage, offset uint16, of [][]openflow.Match) [][]rule.Overruling {
+	if len(of) == 0 {
+		return nil
+	}
 	names := make([]map[string]map[string]bool, len(of)) // by owner
 	compared := 0
 	for _, a := range l.above(o, stage.Base()+offset) {

@@ -11,6 +11,14 @@ type Overruling struct {
 	Names int
 }
 
+// Notes says for each whose rules come first, and what that means for who asked.
+func Notes(all []Overruling, means string) (notes []string) {
+	for _, o := range all {
+		notes = append(notes, o.String()+": "+means)
+	}
+	return notes
+}
+
 // String says whose rules come first, in words.
 func (o Overruling) String() string {
 	if o.Names == 1 {

@@ -158,9 +158,7 @@ func (s *Service) Definitions() []DefinitionInfo {
 	}
 	s.mu.Unlock()
 	for i, over := range s.rules.Overruled(network.StageClassify, rule.ClassifyCriticalCopy, matches) {
-		for _, o := range over {
-			out[i].Notes = append(out[i].Notes, o.String()+": nothing is promised to those that it takes")
-		}
+		out[i].Notes = rule.Notes(over, "nothing is promised to those that it takes")
 	}
 	return out
 }

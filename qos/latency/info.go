@@ -90,9 +90,7 @@ func (s *Service) infos(entries ...*entry) []Info {
 	out := make([]Info, len(entries))
 	for i, e := range entries {
 		out[i] = s.info(e)
-		for _, o := range over[i] {
-			out[i].Notes = append(out[i].Notes, o.String()+": those that it takes go without the queue")
-		}
+		out[i].Notes = append(out[i].Notes, rule.Notes(over[i], "those that it takes go without the queue")...)
 	}
 	return out
 }

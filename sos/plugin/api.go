@@ -136,9 +136,7 @@ func (s *Service) getWhitelist(context.Context, *nothing) (*body[[]EntryInfo], e
 	}
 	s.mu.Unlock()
 	for i, over := range s.rules.Overruled(rule.StageSelect, rule.SelectConnection, matches) {
-		for _, o := range over {
-			out[i].Notes = append(out[i].Notes, o.String()+": those are not carried")
-		}
+		out[i].Notes = rule.Notes(over, "those are not carried")
 	}
 	return &body[[]EntryInfo]{out}, nil
 }
