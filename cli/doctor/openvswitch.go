@@ -54,8 +54,8 @@ func (b bridges) controlled() []row {
 
 // isSwitch says whether the machine is a switch: a bridge of it has a controller.
 func (s *System) isSwitch(ctx context.Context) bool {
-	b, err := s.readBridges(ctx)
-	return err == nil && len(b.controlled()) > 0
+	all, err := s.table(ctx, "Bridge", "name", "controller")
+	return err == nil && len(bridges{bridges: all}.controlled()) > 0
 }
 
 // switches looks at the bridges of Open vSwitch that have a controller.
@@ -142,16 +142,19 @@ func plainID(id string) string {
 // portsOf says what is wrong with a bridge's ports.
 func (s *System) portsOf(ctx context.Context, b bridges, r row) (out []Finding) {
 	var down []string
+	missing := func(name, why string) {
+		out = append(out, bridgeFinding(r, Fail, strings.TrimSuffix("port "+name+" is not there: "+why, ": "),
+			"bring the interface back, or take the port out: ovs-vsctl del-port "+r.text("name")+" "+name))
+	}
 	for _, id := range r.all("ports") {
 		for _, id := range b.ports[id].all("interfaces") {
 			i := b.interfaces[id]
 			name := i.text("name")
 			switch {
 			case i.text("error") != "" || i.text("ofport") == "-1":
-				out = append(out, bridgeFinding(r, Fail, strings.TrimSuffix("port "+name+" is not there: "+i.text("error"), ": "),
-					"bring the interface back, or take the port out: ovs-vsctl del-port "+r.text("name")+" "+name))
+				missing(name, i.text("error"))
 			case i.text("type") == "" && s.gone(ctx, name):
-				out = append(out, bridgeFinding(r, Fail, "port "+name+" is not there: the machine has no interface of this name", "bring the interface back, or take the port out: ovs-vsctl del-port "+r.text("name")+" "+name))
+				missing(name, "the machine has no interface of this name")
 			case i.text("type") == "internal":
 			case i.text("admin_state") == "down" || i.text("link_state") == "down":
 				down = append(down, name)
