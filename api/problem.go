@@ -45,6 +45,11 @@ func Conflict(location string, value any, what string) error {
 	return problem(http.StatusConflict, location, value, what)
 }
 
+// Outdated says that what a request is conditional on is not so any more: 412.
+func Outdated(location string, value any, what string) error {
+	return problem(http.StatusPreconditionFailed, location, value, what)
+}
+
 // Refused says that the network or a device declined what the request asked for: 502.
 func Refused(format string, args ...any) error {
 	return huma.NewError(http.StatusBadGateway, fmt.Sprintf(format, args...))

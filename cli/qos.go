@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -41,17 +42,24 @@ func qosCriticalCommand(app *App) *cobra.Command {
 	}
 	list := getCommand(app, "list", "List the definitions", qosPath+"critical", printDefinitions)
 	remove := removeCommand(app, "remove NAME", "Withdraw a definition; its flows give up what they were promised", qosPath+"critical")
-	cmd.AddCommand(list, qosCriticalAddCommand(app), remove)
+	add := qosCriticalWriteCommand(app, "add NAME", "Define critical traffic", func(string) (method, path string) {
+		return http.MethodPost, qosPath + "critical"
+	})
+	set := qosCriticalWriteCommand(app, "set NAME", "Define critical traffic anew; its flows are placed anew by their next packets", func(name string) (method, path string) {
+		return http.MethodPut, qosPath + "critical/" + url.PathEscape(name)
+	})
+	cmd.AddCommand(list, add, set, remove)
 	return cmd
 }
 
-func qosCriticalAddCommand(app *App) *cobra.Command {
+// qosCriticalWriteCommand is a command that sends a definition by what request says.
+func qosCriticalWriteCommand(app *App, use, short string, request func(name string) (method, path string)) *cobra.Command {
 	var rate, reverse string
 	var fields []string
 	var idle time.Duration
 	var once bool
 	cmd := &cobra.Command{
-		Use: "add NAME", Short: "Define critical traffic", Args: exactArgs("NAME"),
+		Use: use, Short: short, Args: exactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec := bandwidth.Spec{Name: args[0], Once: once}
 			var err error
@@ -71,7 +79,8 @@ func qosCriticalAddCommand(app *App) *cobra.Command {
 				return err
 			}
 			var made bandwidth.DefinitionInfo
-			if err := app.send(cmd, http.MethodPost, qosPath+"critical", spec, &made); err != nil {
+			method, path := request(spec.Name)
+			if err := app.send(cmd, method, path, spec, &made); err != nil {
 				return err
 			}
 			return app.Print(made, func(w io.Writer) { printDefinitions(w, []bandwidth.DefinitionInfo{made}) })

@@ -65,6 +65,10 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, key string, tag reflect.
 		n = n.Alias
 	}
 	d.places[key] = d.place(n)
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		v = v.Elem()
+	}
 	if v.Type() == reflect.TypeFor[Secret]() && n.Kind == yaml.ScalarNode {
 		d.places[key] = place{source: d.places[key].source, line: d.places[key].line, value: hidden}
 	}

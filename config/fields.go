@@ -18,7 +18,7 @@ type fields []reflect.StructField
 func fieldsOf(t reflect.Type) fields {
 	var out fields
 	for _, f := range reflect.VisibleFields(t) {
-		if f.Tag.Get("yaml") != "" {
+		if name := f.Tag.Get("yaml"); name != "" && name != "-" {
 			out = append(out, f)
 		}
 	}
@@ -94,6 +94,9 @@ var descriptions = map[reflect.Type]string{
 func describe(t reflect.Type, tag reflect.StructTag) string {
 	if words := tag.Get("oneof"); words != "" {
 		return "one of " + strings.ReplaceAll(words, "|", ", ")
+	}
+	if t.Kind() == reflect.Pointer { // one that need not be given
+		t = t.Elem()
 	}
 	what, ok := descriptions[t]
 	if !ok {

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/handover/predict"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/service"
 )
 
 // Handover says how the handover service works. Classes, pools and devices may
@@ -92,7 +93,7 @@ func defaultHandover() Handover {
 
 // Settings is the configuration as the service takes it, but for the neighbours'
 // certificates, and everything that is wrong with it.
-func (h *Handover) Settings() (plugin.Settings, []plugin.Fault) {
+func (h *Handover) Settings() (plugin.Settings, service.Faults) {
 	specs := plugin.Specs{Classes: h.Classes, Pools: h.Pools, Devices: map[string]plugin.DeviceSpec{}}
 	for id, d := range h.Devices {
 		specs.Devices[id] = plugin.DeviceSpec{MACs: d.MACs, Class: d.Class, Pool: d.Pool, IP: d.IP, Key: string(d.Key), Ports: d.Ports}
@@ -106,20 +107,20 @@ func (h *Handover) Settings() (plugin.Settings, []plugin.Fault) {
 	return t, append(faults, h.coverage(&t)...)
 }
 
-func (h *Handover) roots(t *plugin.Settings) []plugin.Fault {
-	var faults []plugin.Fault
+func (h *Handover) roots(t *plugin.Settings) service.Faults {
+	var faults service.Faults
 	taken := map[network.PortRef]bool{}
 	for i, r := range h.Roots {
 		field := fmt.Sprintf("roots[%d]", i)
 		at, err := plugin.ParsePort(r.Port)
 		switch {
 		case err != nil:
-			faults = append(faults, plugin.Fault{Field: field + ".port", Value: r.Port, Want: "a switch port like 00000000000000a1/3"})
+			faults.Add(field+".port", r.Port, "a switch port like 00000000000000a1/3")
 		case taken[at]:
-			faults = append(faults, plugin.Fault{Field: field + ".port", Value: r.Port, Want: "a port of its own: another root has this one"})
+			faults.Add(field+".port", r.Port, "a port of its own: another root has this one")
 		}
 		if _, known := h.Neighbours[r.Peer]; r.Peer != "" && !known {
-			faults = append(faults, plugin.Fault{Field: field + ".peer", Value: r.Peer, Want: "the name of one of handover.neighbours, or nothing for an uplink"})
+			faults.Add(field+".peer", r.Peer, "the name of one of handover.neighbours, or nothing for an uplink")
 		}
 		taken[at] = true
 		t.Roots = append(t.Roots, plugin.Root{Name: cmp.Or(r.Name, r.Peer, "uplink"), At: at, Peer: r.Peer})
@@ -127,10 +128,10 @@ func (h *Handover) roots(t *plugin.Settings) []plugin.Fault {
 	return faults
 }
 
-func (h *Handover) neighbours(t *plugin.Settings) []plugin.Fault {
-	var faults []plugin.Fault
+func (h *Handover) neighbours(t *plugin.Settings) service.Faults {
+	var faults service.Faults
 	fail := func(name, field string, value any, want string) {
-		faults = append(faults, plugin.Fault{Field: "neighbours." + name + field, Value: value, Want: want})
+		faults = append(faults, service.Fault{Field: "neighbours." + name + field, Value: value, Want: want})
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.Neighbours)) {
 		n := h.Neighbours[name]
@@ -157,15 +158,15 @@ func (h *Handover) neighbours(t *plugin.Settings) []plugin.Fault {
 			}
 		}
 		if h.Domain == "" {
-			faults = append(faults, plugin.Fault{Field: "domain", Value: "", Want: "the name of this domain: neighbours have to know it"})
+			faults.Add("domain", "", "the name of this domain: neighbours have to know it")
 		}
 		t.Neighbours = append(t.Neighbours, d)
 	}
 	return faults
 }
 
-func (h *Handover) coverage(t *plugin.Settings) []plugin.Fault {
-	var faults []plugin.Fault
+func (h *Handover) coverage(t *plugin.Settings) service.Faults {
+	var faults service.Faults
 	if h.Origin != (HandoverOrigin{}) {
 		t.Origin = &predict.Geo{Lat: h.Origin.Lat, Lon: h.Origin.Lon}
 	}
@@ -173,13 +174,13 @@ func (h *Handover) coverage(t *plugin.Settings) []plugin.Fault {
 		c := h.Coverage[name]
 		at, err := plugin.ParsePort(c.Port)
 		if err != nil {
-			faults = append(faults, plugin.Fault{Field: "coverage." + name + ".port", Value: c.Port, Want: "a switch port like 00000000000000a1/3"})
+			faults.Add("coverage."+name+".port", c.Port, "a switch port like 00000000000000a1/3")
 			continue
 		}
 		cell := plugin.Cell{Interface: c.Interface, Cell: predict.Cell{Name: name, Place: at, Area: predict.Area{Centre: predict.Point{X: c.X, Y: c.Y}, Radius: c.Radius}}}
 		for i, p := range c.Polygon {
 			if len(p) != 2 {
-				faults = append(faults, plugin.Fault{Field: fmt.Sprintf("coverage.%s.polygon[%d]", name, i), Value: p, Want: "two numbers, metres east and metres north"})
+				faults.Add(fmt.Sprintf("coverage.%s.polygon[%d]", name, i), p, "two numbers, metres east and metres north")
 				continue
 			}
 			cell.Area.Polygon = append(cell.Area.Polygon, predict.Point{X: p[0], Y: p[1]})
@@ -194,7 +195,7 @@ func (h *Handover) coverage(t *plugin.Settings) []plugin.Fault {
 		cells[i] = c.Cell
 	}
 	if _, err := predict.NewCoverage(cells); err != nil {
-		faults = append(faults, plugin.Fault{Field: "coverage", Value: "", Want: err.Error()})
+		faults.Add("coverage", "", "%v", err)
 	}
 	return faults
 }

@@ -34,7 +34,7 @@ qos:
 		t.Errorf("queues %q", c.QoS.Queues)
 	}
 	all, faults := c.QoS.Definitions()
-	if len(faults) > 0 || len(all) != 2 || all[0].Name != "backup" || all[0].Reverse != 312500 || all[1].Reverse != 1000 || len(all[1].Matches) == 0 {
+	if len(faults) > 0 || len(all) != 2 || all["backup"].Reverse != 312500 || all["video"].Reverse != 1000 || len(all["video"].Matches) == 0 {
 		t.Errorf("definitions %+v, faults %v", all, faults)
 	}
 }

@@ -36,7 +36,10 @@ func reference(b *strings.Builder, s setting) {
 		fmt.Fprintf(b, "| **`%s`** | | %s | |\n", s.key, cell(s.field.Tag.Get("doc")))
 		return
 	}
-	value := "`" + flow(s.value) + "`"
+	value := ""
+	if s.value.Kind() != reflect.Pointer || !s.value.IsNil() {
+		value = "`" + flow(s.value) + "`"
+	}
 	if value == "`\"\"`" {
 		value = ""
 	}

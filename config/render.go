@@ -122,6 +122,9 @@ func Plain(c any) any {
 	case reflect.Struct:
 		out := map[string]any{}
 		for _, f := range fieldsOf(v.Type()) {
+			if field := v.FieldByIndex(f.Index); field.Kind() == reflect.Pointer && field.IsNil() {
+				continue
+			}
 			out[f.Tag.Get("yaml")] = Plain(v.FieldByIndex(f.Index).Interface())
 		}
 		return out

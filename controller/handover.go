@@ -32,7 +32,7 @@ func newHandover(c *Controller) (Service, error) {
 		}
 	}
 	s, err = plugin.New(plugin.Options{
-		Fabric: plugin.NewFabric(c.net), Rules: owner, Store: c.store, Bus: c.bus, Log: c.log, Settings: settings, Dial: c.opts.DialNeighbour,
+		Network: c.net, Rules: owner, Store: c.store, Bus: c.bus, Log: c.log, Settings: settings, Dial: c.opts.DialNeighbour,
 	})
 	if err != nil {
 		return nil, err

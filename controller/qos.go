@@ -17,10 +17,9 @@ func newQoS(c *Controller) (Service, error) {
 	if !c.cfg.QoS.Enabled {
 		return nil, nil //nolint:nilnil // left out by configuration
 	}
-	fabric := bandwidth.NewFabric(c.net)
-	book := reserve.New(fabric.Use)
+	book := reserve.New(reserve.Of(c.net))
 	c.paths.Available = func(l network.Link) uint64 { return book.Available(l.From, reserve.Key{}) }
-	critical, err := c.newCritical(fabric, book)
+	critical, err := c.newCritical(book)
 	if err != nil {
 		return nil, fmt.Errorf("qos: %w", err)
 	}
@@ -34,7 +33,7 @@ func newQoS(c *Controller) (Service, error) {
 }
 
 // newCritical makes the part of the service that places critical flows.
-func (c *Controller) newCritical(fabric bandwidth.Fabric, book *reserve.Book) (*bandwidth.Service, error) {
+func (c *Controller) newCritical(book *reserve.Book) (*bandwidth.Service, error) {
 	definitions, err := criticalOf(c.cfg)
 	if err != nil {
 		return nil, err
@@ -45,7 +44,7 @@ func (c *Controller) newCritical(fabric bandwidth.Fabric, book *reserve.Book) (*
 		return nil, err
 	}
 	s, err = bandwidth.New(bandwidth.Options{
-		Fabric: fabric, Rules: owner, Store: c.store, Book: book, Log: c.log.With("service", plugin.Name), Definitions: definitions,
+		Network: c.net, Rules: owner, Store: c.store, Book: book, Log: c.log.With("service", plugin.Name), Configured: definitions,
 		Publish:  func(kind string, attrs any) { c.bus.Publish(plugin.Name+"."+kind, attrs) },
 		Interval: c.cfg.Network.StatsInterval,
 	})
@@ -57,22 +56,18 @@ func (c *Controller) newCritical(fabric bandwidth.Fabric, book *reserve.Book) (*
 		definitions, err := criticalOf(next)
 		err = errors.Join(err, awaitLoaded(ctx, plugin.Name, s.Ready()))
 		if err == nil {
-			err = s.Fits(definitions)
+			err = s.Definitions.Fits(definitions)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("qos: %w", err)
 		}
-		return func(ctx context.Context) error { return s.Reconfigure(ctx, definitions) }, nil
+		return func(ctx context.Context) error { return s.Definitions.Configure(ctx, definitions) }, nil
 	})
 	return s, nil
 }
 
 // criticalOf are the definitions of critical traffic in a configuration.
-func criticalOf(c *config.Controller) ([]*bandwidth.Definition, error) {
+func criticalOf(c *config.Controller) (map[string]*bandwidth.Definition, error) {
 	definitions, faults := c.QoS.Definitions()
-	var err error
-	for _, f := range faults {
-		err = errors.Join(err, fmt.Errorf("critical.%s: %v: want %s", f.Field, f.Value, f.Want))
-	}
-	return definitions, err
+	return definitions, faults.Below("critical").Err()
 }

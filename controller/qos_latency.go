@@ -29,6 +29,6 @@ func (c *Controller) newClasses(book *reserve.Book, critical latency.Critical) (
 		}
 	}
 	return latency.New(latency.Options{
-		Fabric: latency.NewFabric(c.net), Rules: owner, Book: book, Store: c.store, Bus: c.bus, Log: c.log, Settings: settings, Critical: critical,
+		Network: c.net, Rules: owner, Book: book, Store: c.store, Bus: c.bus, Log: c.log, Settings: settings, Critical: critical,
 	})
 }

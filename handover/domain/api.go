@@ -13,9 +13,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/service"
 )
-
-type body[T any] struct{ Body T }
 
 // incoming is a pointer to a message, for receive.
 type incoming[T any] interface {
@@ -37,18 +36,9 @@ func (s *Service) Register(a *api.API) {
 	receive(s, a, KindVerify, "Ask whether a device has signed a request", nil, s.onVerify)
 	receive(s, a, KindWithdraw, "Take a move back, or leave the chain", func(m *Withdraw) Subject { return m.Subject }, s.onWithdraw)
 
-	huma.Register(a.Huma(), huma.Operation{
-		OperationID: "handover-neighbours-get", Method: http.MethodGet, Path: api.Prefix + "/handover/neighbours",
-		Summary: "List the neighbouring domains", Tags: []string{"handover"},
-	}, func(context.Context, *struct{}) (*body[[]NeighbourStatus], error) {
-		return &body[[]NeighbourStatus]{s.Neighbours()}, nil
-	})
-	huma.Register(a.Huma(), huma.Operation{
-		OperationID: "handover-roaming-get", Method: http.MethodGet, Path: api.Prefix + "/handover/roaming",
-		Summary: "List devices that are abroad, visiting, or on their way", Tags: []string{"handover"},
-	}, func(context.Context, *struct{}) (*body[[]Roaming], error) {
-		return &body[[]Roaming]{s.Roaming()}, nil
-	})
+	r := service.NewREST(a, "handover")
+	service.Show(r, "neighbours", "List the neighbouring domains", s.Neighbours)
+	service.Show(r, "roaming", "List devices that are abroad, visiting, or on their way", s.Roaming)
 }
 
 // receive adds one operation. Before f works on a message, the sender's
@@ -61,7 +51,7 @@ func receive[T, O any, P incoming[T]](s *Service, a *api.API, kind Kind, summary
 		Summary: summary, Description: "For the controllers of neighbouring domains, with a certificate of role neighbour.",
 		Tags: []string{"handover"}, MaxBodyBytes: maxReply, DefaultStatus: http.StatusOK, Responses: refusals(a),
 	}
-	huma.Register(a.Huma(), op, func(ctx context.Context, in *body[T]) (*body[O], error) {
+	huma.Register(a.Huma(), op, func(ctx context.Context, in *service.Body[T]) (*service.Body[O], error) {
 		m := P(&in.Body)
 		n, refusal := s.sender(ctx, m.envelope())
 		if refusal != nil {
@@ -74,7 +64,7 @@ func receive[T, O any, P incoming[T]](s *Service, a *api.API, kind Kind, summary
 			return nil, err
 		}
 		s.metrics.received(n.Name, kind)
-		reply := &body[O]{}
+		reply := &service.Body[O]{}
 		if o, ok := out.(*O); ok && o != nil {
 			reply.Body = *o
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/service"
 )
 
 // DeviceInfo is a device as the API shows it. Its key is never shown.
@@ -89,7 +90,7 @@ type devicesInput struct {
 	Class string `query:"class" doc:"Only devices of this class"`
 }
 
-func (s *Service) getDevices(_ context.Context, in *devicesInput) (*body[[]DeviceInfo], error) {
+func (s *Service) getDevices(_ context.Context, in *devicesInput) (*service.Body[[]DeviceInfo], error) {
 	out := []DeviceInfo{}
 	for _, d := range s.registry.Devices() {
 		i := s.deviceInfo(d)
@@ -101,15 +102,15 @@ func (s *Service) getDevices(_ context.Context, in *devicesInput) (*body[[]Devic
 		}
 		out = append(out, i)
 	}
-	return &body[[]DeviceInfo]{out}, nil
+	return &service.Body[[]DeviceInfo]{Body: out}, nil
 }
 
-func (s *Service) getDevice(_ context.Context, in *ByID) (*body[DeviceInfo], error) {
+func (s *Service) getDevice(_ context.Context, in *ByID) (*service.Body[DeviceInfo], error) {
 	d, ok := s.registry.Device(in.ID)
 	if !ok {
 		return nil, answer(errUnknown, "path.id", in.ID)
 	}
-	return &body[DeviceInfo]{s.deviceInfo(d)}, nil
+	return &service.Body[DeviceInfo]{Body: s.deviceInfo(d)}, nil
 }
 
 type putDeviceInput struct {
@@ -117,7 +118,7 @@ type putDeviceInput struct {
 	Body DeviceSpec
 }
 
-func (s *Service) putDevice(ctx context.Context, in *putDeviceInput) (*body[DeviceInfo], error) {
+func (s *Service) putDevice(ctx context.Context, in *putDeviceInput) (*service.Body[DeviceInfo], error) {
 	d, faults := in.Body.Parse(in.ID)
 	if len(faults) > 0 {
 		return nil, refuse(faults)
@@ -126,7 +127,7 @@ func (s *Service) putDevice(ctx context.Context, in *putDeviceInput) (*body[Devi
 		return nil, answerChange(err, "devices", "path.id", in.ID)
 	}
 	d, _ = s.registry.Device(in.ID)
-	return &body[DeviceInfo]{s.deviceInfo(d)}, nil
+	return &service.Body[DeviceInfo]{Body: s.deviceInfo(d)}, nil
 }
 
 // register puts a device into the registry. One that is attached by an address
@@ -148,7 +149,7 @@ func (s *Service) register(ctx context.Context, d registry.Device) error {
 	return s.replan(ctx, d.ID, "the device was changed")
 }
 
-func (s *Service) deleteDevice(ctx context.Context, in *ByID) (*nothing, error) {
+func (s *Service) deleteDevice(ctx context.Context, in *ByID) (*service.Nothing, error) {
 	err := s.lanes.do(ctx, in.ID, func(ctx context.Context) error {
 		switch d, ok := s.registry.Device(in.ID); {
 		case !ok:
@@ -177,12 +178,12 @@ type RootInfo struct {
 	Up   bool   `json:"up"`
 }
 
-func (s *Service) getRoots(context.Context, *nothing) (*body[[]RootInfo], error) {
+func (s *Service) getRoots(context.Context, *service.Nothing) (*service.Body[[]RootInfo], error) {
 	out := []RootInfo{}
 	for _, r := range s.settings.Roots {
-		out = append(out, RootInfo{Name: r.Name, Port: Port{r.At}, Peer: r.Peer, Up: s.fabric.PortUp(r.At)})
+		out = append(out, RootInfo{Name: r.Name, Port: Port{r.At}, Peer: r.Peer, Up: s.portUp(r.At)})
 	}
-	return &body[[]RootInfo]{out}, nil
+	return &service.Body[[]RootInfo]{Body: out}, nil
 }
 
 // Status is the state of the service.
@@ -201,8 +202,8 @@ type Status struct {
 	Errors   []string `json:"errors" doc:"What does not work now, and what would help"`
 }
 
-func (s *Service) getStatus(context.Context, *nothing) (*body[Status], error) {
-	return &body[Status]{s.status()}, nil
+func (s *Service) getStatus(context.Context, *service.Nothing) (*service.Body[Status], error) {
+	return &service.Body[Status]{Body: s.status()}, nil
 }
 
 // Errors says what does not work now, a line for each.

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/internal/deviceauth"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 )
 
 // MoveSpec says where a device is to go.
@@ -59,7 +60,7 @@ func (s *Service) parsePlace(r *reader, d registry.Device, port, mac string) (at
 
 // noPlace says why a port is not one where a device can be.
 func (s *Service) noPlace(at network.PortRef) string {
-	switch top := s.fabric.Topology(); {
+	switch top := s.net.Topology(); {
 	case !top.Has(at.Switch):
 		return "a port of a switch that is connected"
 	case !top.IsEdge(at):
@@ -84,7 +85,7 @@ type moveInput struct {
 }
 
 // postMove prepares the place and orders the device's daemon to go there.
-func (s *Service) postMove(ctx context.Context, in *moveInput) (*body[Order], error) {
+func (s *Service) postMove(ctx context.Context, in *moveInput) (*service.Body[Order], error) {
 	d, ok := s.registry.Device(in.ID)
 	if !ok {
 		return nil, answer(errUnknown, "path.id", in.ID)
@@ -110,7 +111,7 @@ func (s *Service) postMove(ctx context.Context, in *moveInput) (*body[Order], er
 	}
 	order, _ = s.orders.give(order)
 	s.publish("ordered", order)
-	return &body[Order]{order}, nil
+	return &service.Body[Order]{Body: order}, nil
 }
 
 // nextMAC is the interface that a device is told to use: to go to a certain port
@@ -136,7 +137,7 @@ type prepareInput struct {
 	Body PlaceSpec
 }
 
-func (s *Service) postPrepare(ctx context.Context, in *prepareInput) (*body[DeviceInfo], error) {
+func (s *Service) postPrepare(ctx context.Context, in *prepareInput) (*service.Body[DeviceInfo], error) {
 	d, ok := s.registry.Device(in.ID)
 	if !ok {
 		return nil, answer(errUnknown, "path.id", in.ID)
@@ -156,7 +157,7 @@ func (s *Service) postPrepare(ctx context.Context, in *prepareInput) (*body[Devi
 	return s.getDevice(ctx, &in.ByID)
 }
 
-func (s *Service) deletePrepare(ctx context.Context, in *ByID) (*nothing, error) {
+func (s *Service) deletePrepare(ctx context.Context, in *ByID) (*service.Nothing, error) {
 	err := s.lanes.do(ctx, in.ID, func(ctx context.Context) error {
 		m := s.mobileOf(in.ID)
 		if _, ok := s.registry.Device(in.ID); !ok {
@@ -182,7 +183,7 @@ type announceInput struct {
 	Body AnnounceSpec
 }
 
-func (s *Service) postAnnounce(ctx context.Context, in *announceInput) (*nothing, error) {
+func (s *Service) postAnnounce(ctx context.Context, in *announceInput) (*service.Nothing, error) {
 	d, ok := s.registry.Device(in.ID)
 	if !ok {
 		return nil, answer(errUnknown, "path.id", in.ID)
@@ -210,7 +211,7 @@ func (s *Service) postAnnounce(ctx context.Context, in *announceInput) (*nothing
 	return nil, answer(s.domain.Announce(ctx, in.ID, in.Body.Domain, h), "path.id", in.ID)
 }
 
-func (s *Service) deleteAnnounce(ctx context.Context, in *ByID) (*nothing, error) {
+func (s *Service) deleteAnnounce(ctx context.Context, in *ByID) (*service.Nothing, error) {
 	if s.domain == nil {
 		return nil, api.NotFound("path.id", in.ID, "no neighbours are configured")
 	}
@@ -233,17 +234,17 @@ type reportInput struct {
 
 // registerOrders adds what a device's daemon uses. It is the only part of the API
 // that a device's own key opens.
-func (s *Service) registerOrders(a *api.API) {
+func (s *Service) registerOrders(a *api.API, r service.REST) {
 	s.stopping = a.Stopping()
 	a.Accept(deviceauth.Scheme, s.identifyDevice)
-	op := operation(http.MethodGet, "devices/{id}/orders", "Follow the orders to a device")
+	op := r.Operation(http.MethodGet, "devices/{id}/orders", "Follow the orders to a device")
 	op.Description = "Server-sent events of kind order, for the device's daemon: with an operator's credentials, or a header " +
 		"\"Authorization: " + deviceauth.Scheme + " ...\" made with the device's key. Another stream for the same device ends this one."
 	op.Responses = map[string]*huma.Response{"200": {
 		Description: "The stream", Content: map[string]*huma.MediaType{"text/event-stream": {}},
 	}}
 	huma.Register(a.Huma(), op, s.followOrders)
-	register(s, a.Huma(), http.MethodPost, "devices/{id}/orders/{order}", "Say what became of an order", s.postReport)
+	service.Register(r, http.MethodPost, "devices/{id}/orders/{order}", "Say what became of an order", s.postReport)
 }
 
 func (s *Service) followOrders(_ context.Context, in *ordersInput) (*huma.StreamResponse, error) {
@@ -275,7 +276,7 @@ func (s *Service) followOrders(_ context.Context, in *ordersInput) (*huma.Stream
 	}}, nil
 }
 
-func (s *Service) postReport(_ context.Context, in *reportInput) (*nothing, error) {
+func (s *Service) postReport(_ context.Context, in *reportInput) (*service.Nothing, error) {
 	if _, ok := s.registry.Device(in.ID); !ok {
 		return nil, answer(errUnknown, "path.id", in.ID)
 	}

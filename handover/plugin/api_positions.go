@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/handover/predict"
 	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/service"
 )
 
 // PositionSpec is a report of where a device is and how it moves.
@@ -53,7 +54,7 @@ type CellInfo struct {
 	Polygon   [][2]float64 `json:"polygon,omitempty"`
 }
 
-func (s *Service) getCoverage(context.Context, *nothing) (*body[[]CellInfo], error) {
+func (s *Service) getCoverage(context.Context, *service.Nothing) (*service.Body[[]CellInfo], error) {
 	out := []CellInfo{}
 	for _, c := range s.settings.Cells {
 		i := CellInfo{Name: c.Name, Port: Port{c.Place}, Peer: s.peerAt(c.Place), Interface: c.Interface, Radius: c.Area.Radius}
@@ -65,17 +66,17 @@ func (s *Service) getCoverage(context.Context, *nothing) (*body[[]CellInfo], err
 		}
 		out = append(out, i)
 	}
-	return &body[[]CellInfo]{out}, nil
+	return &service.Body[[]CellInfo]{Body: out}, nil
 }
 
-func (s *Service) getPositions(context.Context, *nothing) (*body[[]PositionInfo], error) {
+func (s *Service) getPositions(context.Context, *service.Nothing) (*service.Body[[]PositionInfo], error) {
 	out := []PositionInfo{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(s.motions)) {
 		out = append(out, s.positionInfo(id, s.motions[id]))
 	}
-	return &body[[]PositionInfo]{out}, nil
+	return &service.Body[[]PositionInfo]{Body: out}, nil
 }
 
 func (s *Service) positionInfo(id string, m *motion) PositionInfo {
@@ -98,7 +99,7 @@ type positionsInput struct {
 }
 
 // postPositions takes reports. All are checked before the first counts.
-func (s *Service) postPositions(_ context.Context, in *positionsInput) (*body[[]PositionInfo], error) {
+func (s *Service) postPositions(_ context.Context, in *positionsInput) (*service.Body[[]PositionInfo], error) {
 	if s.coverage == nil {
 		return nil, answer(errNoCoverage, "body", len(in.Body))
 	}
@@ -114,13 +115,13 @@ func (s *Service) postPositions(_ context.Context, in *positionsInput) (*body[[]
 	out := []PositionInfo{}
 	for i, m := range motions {
 		if _, err := s.moved(devices[i], m); err != nil {
-			return nil, answer(err, fmt.Sprintf("body[%d]", i), in.Body[i].Device)
+			return nil, answer(err, fmt.Sprintf("service.Body[%d]", i), in.Body[i].Device)
 		}
 		s.mu.Lock()
 		out = append(out, s.positionInfo(devices[i].ID, s.motions[devices[i].ID]))
 		s.mu.Unlock()
 	}
-	return &body[[]PositionInfo]{out}, nil
+	return &service.Body[[]PositionInfo]{Body: out}, nil
 }
 
 func (s *Service) parsePosition(r *reader, at string, p PositionSpec) (predict.Motion, registry.Device) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"strconv"
+
+	"github.com/sluice-net/sluice/service"
 )
 
 type handoversInput struct {
@@ -13,8 +15,8 @@ type handoversInput struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"100000" default:"1000" doc:"At most so many, the latest first"`
 }
 
-func (s *Service) getHandovers(_ context.Context, in *handoversInput) (*body[[]Record], error) {
-	return &body[[]Record]{s.records(*in)}, nil
+func (s *Service) getHandovers(_ context.Context, in *handoversInput) (*service.Body[[]Record], error) {
+	return &service.Body[[]Record]{Body: s.records(*in)}, nil
 }
 
 func (s *Service) records(in handoversInput) []Record {
@@ -34,12 +36,12 @@ type byNumber struct {
 	ID string `path:"id" maxLength:"20" doc:"Number of the record"`
 }
 
-func (s *Service) getHandover(_ context.Context, in *byNumber) (*body[Record], error) {
+func (s *Service) getHandover(_ context.Context, in *byNumber) (*service.Body[Record], error) {
 	id, err := strconv.ParseUint(in.ID, 10, 64)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.history.at(id); err == nil && r != nil {
-		return &body[Record]{*r}, nil
+		return &service.Body[Record]{Body: *r}, nil
 	}
 	return nil, answer(errUnknown, "path.id", in.ID)
 }
@@ -62,7 +64,7 @@ type Stats struct {
 	Parts     map[string]Quantiles `json:"parts"`
 }
 
-func (s *Service) getStats(context.Context, *nothing) (*body[Stats], error) {
+func (s *Service) getStats(context.Context, *service.Nothing) (*service.Body[Stats], error) {
 	st := Stats{Parts: map[string]Quantiles{}}
 	parts := map[string][]Duration{}
 	for _, r := range s.records(handoversInput{}) {
@@ -95,5 +97,5 @@ func (s *Service) getStats(context.Context, *nothing) (*body[Stats], error) {
 		slices.Sort(all)
 		st.Parts[name] = Quantiles{P50: all[len(all)/2], P99: all[len(all)*99/100], Max: all[len(all)-1]}
 	}
-	return &body[Stats]{st}, nil
+	return &service.Body[Stats]{Body: st}, nil
 }

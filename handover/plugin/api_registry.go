@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/service"
 )
 
 // ClassInfo is a class as the API shows it.
@@ -67,20 +68,20 @@ func answerChange(err error, section, location, name string) error {
 	return answer(err, location, name)
 }
 
-func (s *Service) getClasses(context.Context, *nothing) (*body[[]ClassInfo], error) {
+func (s *Service) getClasses(context.Context, *service.Nothing) (*service.Body[[]ClassInfo], error) {
 	out := []ClassInfo{}
 	for _, c := range s.registry.Classes() {
 		out = append(out, classInfo(c))
 	}
-	return &body[[]ClassInfo]{out}, nil
+	return &service.Body[[]ClassInfo]{Body: out}, nil
 }
 
 type putClassInput struct {
-	ByName
+	service.ByName
 	Body ClassSpec
 }
 
-func (s *Service) putClass(ctx context.Context, in *putClassInput) (*body[ClassInfo], error) {
+func (s *Service) putClass(ctx context.Context, in *putClassInput) (*service.Body[ClassInfo], error) {
 	c, faults := in.Body.Parse(in.Name)
 	if len(faults) > 0 {
 		return nil, refuse(faults)
@@ -89,14 +90,14 @@ func (s *Service) putClass(ctx context.Context, in *putClassInput) (*body[ClassI
 		return nil, answerChange(err, "classes", "path.name", in.Name)
 	}
 	c, _ = s.registry.Class(in.Name)
-	return &body[ClassInfo]{classInfo(c)}, nil
+	return &service.Body[ClassInfo]{Body: classInfo(c)}, nil
 }
 
-func (s *Service) deleteClass(ctx context.Context, in *ByName) (*nothing, error) {
+func (s *Service) deleteClass(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
 	return nil, answerChange(s.registry.DeleteClass(ctx, in.Name), "classes", "path.name", in.Name)
 }
 
-func (s *Service) getPools(context.Context, *nothing) (*body[[]PoolInfo], error) {
+func (s *Service) getPools(context.Context, *service.Nothing) (*service.Body[[]PoolInfo], error) {
 	usage := map[string]registry.Usage{}
 	for _, u := range s.registry.Usage() {
 		usage[u.Pool] = u
@@ -105,15 +106,15 @@ func (s *Service) getPools(context.Context, *nothing) (*body[[]PoolInfo], error)
 	for _, p := range s.registry.Pools() {
 		out = append(out, s.poolInfo(p, usage[p.Name]))
 	}
-	return &body[[]PoolInfo]{out}, nil
+	return &service.Body[[]PoolInfo]{Body: out}, nil
 }
 
 type putPoolInput struct {
-	ByName
+	service.ByName
 	Body PoolSpec
 }
 
-func (s *Service) putPool(ctx context.Context, in *putPoolInput) (*body[PoolInfo], error) {
+func (s *Service) putPool(ctx context.Context, in *putPoolInput) (*service.Body[PoolInfo], error) {
 	p, faults := in.Body.Parse(in.Name)
 	if len(faults) > 0 {
 		return nil, refuse(faults)
@@ -124,13 +125,13 @@ func (s *Service) putPool(ctx context.Context, in *putPoolInput) (*body[PoolInfo
 	p, _ = s.registry.Pool(in.Name)
 	for _, u := range s.registry.Usage() {
 		if u.Pool == in.Name {
-			return &body[PoolInfo]{s.poolInfo(p, u)}, nil
+			return &service.Body[PoolInfo]{Body: s.poolInfo(p, u)}, nil
 		}
 	}
-	return &body[PoolInfo]{s.poolInfo(p, registry.Usage{})}, nil
+	return &service.Body[PoolInfo]{Body: s.poolInfo(p, registry.Usage{})}, nil
 }
 
-func (s *Service) deletePool(ctx context.Context, in *ByName) (*nothing, error) {
+func (s *Service) deletePool(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
 	err := s.registry.DeletePool(ctx, in.Name)
 	if err == nil {
 		s.refreshView()
@@ -173,15 +174,15 @@ func (s *Service) leaseInfo(l registry.Lease) LeaseInfo {
 	return i
 }
 
-func (s *Service) getLeases(context.Context, *nothing) (*body[[]LeaseInfo], error) {
+func (s *Service) getLeases(context.Context, *service.Nothing) (*service.Body[[]LeaseInfo], error) {
 	out := []LeaseInfo{}
 	for _, l := range s.registry.Leases() {
 		out = append(out, s.leaseInfo(l))
 	}
-	return &body[[]LeaseInfo]{out}, nil
+	return &service.Body[[]LeaseInfo]{Body: out}, nil
 }
 
-func (s *Service) deleteLease(ctx context.Context, in *ByID) (*nothing, error) {
+func (s *Service) deleteLease(ctx context.Context, in *ByID) (*service.Nothing, error) {
 	err := s.lanes.do(ctx, in.ID, func(ctx context.Context) error {
 		l, ok := s.registry.Lease(in.ID)
 		if !ok || !l.Active(s.now()) {

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -367,29 +366,4 @@ func TestPrediction(t *testing.T) {
 		rec := r.records(handoversInput{Device: "phone", Kind: "move"})
 		return len(rec) == 1 && rec[0].Prepared
 	})
-}
-
-// A change that came while the registry is being loaded would be there twice.
-func TestChangesWaitForTheRegistry(t *testing.T) {
-	s := &Service{loaded: make(chan struct{}), ctx: t.Context()}
-	a := api.New(api.Options{Auth: api.Auth{Tokens: []api.Token{api.NewToken("test", "secret")}}})
-	changed := 0
-	register(s, a.Huma(), http.MethodDelete, "devices/{id}", "Remove a device", func(context.Context, *struct{}) (*struct{}, error) {
-		changed++
-		return nil, nil
-	})
-	ask := func(ctx context.Context) {
-		req := httptest.NewRequestWithContext(ctx, http.MethodDelete, "/api/v1/handover/devices/car", nil)
-		req.Header.Set("Authorization", "Bearer secret")
-		a.Handler().ServeHTTP(httptest.NewRecorder(), req)
-	}
-	impatient, cancel := context.WithCancel(t.Context())
-	cancel()
-	if ask(impatient); changed != 0 {
-		t.Error("a change before the registry is loaded")
-	}
-	close(s.loaded)
-	if ask(t.Context()); changed != 1 {
-		t.Errorf("%d changes when it is loaded", changed)
-	}
 }

@@ -54,7 +54,7 @@ func (s *Service) arp(v *view, at network.PortRef, h *packet.Headers, arrived ti
 	if mac.IsZero() {
 		return network.Stop // the device's own address, or a gateway that is being looked for
 	}
-	if err := s.fabric.Send(at, packet.AppendARPReply(nil, h, mac)); err == nil {
+	if err := s.net.Send(at, packet.AppendARPReply(nil, h, mac)); err == nil {
 		s.metrics.arp.WithLabelValues(target).Inc()
 	}
 	return network.Stop

@@ -72,7 +72,7 @@ func (s *Service) reply(d *dhcp.Decision, in incoming) {
 	if d.Reply == nil {
 		return
 	}
-	if err := s.fabric.Send(in.at, d.Frame(serverMAC)); err != nil {
+	if err := s.net.Send(in.at, d.Frame(serverMAC)); err != nil {
 		s.strange.Warn(s.log, "DHCP answer not sent", "device", d.Device.ID, "port", in.at, "error", err)
 	}
 }
@@ -145,7 +145,7 @@ func (s *Service) noteExchange(d *dhcp.Decision, in incoming) {
 
 // unserved says whether the device has no rules, or not those of a plan that
 // works.
-func (s *Service) unserved(id string) bool { return s.lacking(id, s.fabric.Topology()) }
+func (s *Service) unserved(id string) bool { return s.lacking(id, s.net.Topology()) }
 
 // left ends a device's stay.
 func (s *Service) left(ctx context.Context, d *dhcp.Decision) {
@@ -183,7 +183,7 @@ func (s *Service) arrived(ctx context.Context, d *dhcp.Decision, in incoming, qu
 	if err != nil {
 		return
 	}
-	s.fabric.Place(in.src, d.Lease.IP, in.at)
+	s.net.PlaceHost(in.src, d.Lease.IP, in.at)
 	s.tellArrived(d.Device.ID, in)
 	s.suspect(d, in)
 	s.teach(ctx, t.id)
@@ -274,7 +274,7 @@ func (s *Service) claimedTwice(in incoming, m *dhcpv4.DHCPv4) bool {
 	}
 	d, _ := s.registry.DeviceByMAC(in.src)
 	l, ok := s.registry.Lease(d.ID)
-	if !ok || !l.Active(s.now()) || l.Attachment == nil || l.Attachment.MAC != in.src || l.Attachment.At == in.at || !s.fabric.PortUp(l.Attachment.At) {
+	if !ok || !l.Active(s.now()) || l.Attachment == nil || l.Attachment.MAC != in.src || l.Attachment.At == in.at || !s.portUp(l.Attachment.At) {
 		return false
 	}
 	if s.vouchedFor(d) {
@@ -294,10 +294,15 @@ func (s *Service) claimedTwice(in incoming, m *dhcpv4.DHCPv4) bool {
 // radio it is a move like any other.
 func (s *Service) suspect(d *dhcp.Decision, in incoming) {
 	p := d.Previous
-	if p == nil || p.Peer != "" || p.MAC != in.src || p.At == in.at || !s.fabric.PortUp(p.At) {
+	if p == nil || p.Peer != "" || p.MAC != in.src || p.At == in.at || !s.portUp(p.At) {
 		return
 	}
 	s.tellRefused("two-ports", "one MAC address at two ports", map[string]any{
 		"device": d.Device.ID, "mac": in.src, "was": p.At.String(), "is": in.at.String(), "signed": d.Signed,
 	})
+}
+
+func (s *Service) portUp(at network.PortRef) bool {
+	up, _ := s.net.PortUp(at)
+	return up
 }

@@ -56,7 +56,7 @@ func TestRestartLeavesPunts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := New(Options{Fabric: NewFabric(n), Rules: owner, Log: slog.New(slog.DiscardHandler), Store: st, Settings: testSettings(t)})
+		s, err := New(Options{Network: n, Rules: owner, Log: slog.New(slog.DiscardHandler), Store: st, Settings: testSettings(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/store"
 	"github.com/sluice-net/sluice/store/memstore"
 )
@@ -53,6 +54,8 @@ var (
 // world stands for the network: a topology, and switches whose tables hold what
 // is applied.
 type world struct {
+	service.Network
+	service.Ledger
 	mu      sync.Mutex
 	top     *topology.Topology
 	version uint64
@@ -99,18 +102,21 @@ func (w *world) connect(switches []openflow.DatapathID, links []network.Link) {
 }
 
 func (w *world) Topology() *topology.Topology { w.mu.Lock(); defer w.mu.Unlock(); return w.top }
-func (w *world) Switches() []openflow.DatapathID {
-	return w.Topology().Switches
-}
 
-func (w *world) PortUp(at network.PortRef) bool {
+func (w *world) PortUp(at network.PortRef) (up, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !w.down[at] && w.top.Has(at.Switch)
+	return !w.down[at] && w.top.Has(at.Switch), w.top.Has(at.Switch)
 }
-func (w *world) Uplink(at network.PortRef) bool { return at == otherUplink }
 
-func (w *world) Place(mac openflow.MAC, ip netip.Addr, at network.PortRef) {
+func (w *world) PortRole(at network.PortRef) network.PortRole {
+	if at == otherUplink {
+		return network.PortUplink
+	}
+	return network.PortAccess
+}
+
+func (w *world) PlaceHost(mac openflow.MAC, ip netip.Addr, at network.PortRef) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.placed[ip] = network.Pin{MAC: mac, At: at}
@@ -191,7 +197,7 @@ func (w *world) Remove(ctx context.Context, key string) error {
 
 func (w *world) EverySwitch(ctx context.Context, key string, program func(openflow.DatapathID) rule.Program) map[openflow.DatapathID]error {
 	refused := map[openflow.DatapathID]error{}
-	for _, d := range w.Switches() {
+	for _, d := range w.Topology().Switches {
 		if err := w.Apply(ctx, fmt.Sprintf("%s/%v", key, d), program(d), rule.ApplyOptions{AllowDown: true}); err != nil {
 			refused[d] = err
 		}
@@ -284,7 +290,7 @@ func start(t *testing.T, w *world, st store.Store, change func(*Settings), befor
 		change(&settings)
 	}
 	s, err := New(Options{
-		Fabric: w, Rules: w, Store: st, Bus: event.NewBus(1, 4096), Settings: settings,
+		Network: w, Rules: w, Store: st, Bus: event.NewBus(1, 4096), Settings: settings,
 		Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {

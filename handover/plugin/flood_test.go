@@ -106,7 +106,7 @@ func TestFloodFromOnePort(t *testing.T) {
 	p := &settings.Pools[0]
 	p.Learn, p.Class, p.First, p.Last = true, "default", netip.MustParseAddr("10.8.1.1"), netip.MustParseAddr("10.8.1.60")
 	bus := event.NewBus(1, 4096)
-	s, err := New(Options{Fabric: NewFabric(n), Rules: owner, Log: slog.New(slog.DiscardHandler), Store: newStore(t), Bus: bus, Settings: settings})
+	s, err := New(Options{Network: n, Rules: owner, Log: slog.New(slog.DiscardHandler), Store: newStore(t), Bus: bus, Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}

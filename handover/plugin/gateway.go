@@ -146,7 +146,7 @@ func (s *Service) askAtRoots(ip netip.Addr, peer string) {
 	frame := packet.AppendARPRequest(nil, serverMAC, netip.IPv4Unspecified(), ip, 0)
 	for at, root := range v.roots {
 		if root.Peer == peer {
-			_ = s.fabric.Send(at, frame) // a switch that is down is asked again when it is back
+			_ = s.net.Send(at, frame) // a switch that is down is asked again when it is back
 		}
 	}
 }

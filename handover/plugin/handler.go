@@ -44,7 +44,7 @@ func (s *Service) packet(at network.PortRef, h *packet.Headers, data []byte, arr
 		return network.Continue
 	}
 	v := s.view.Load()
-	if v == nil || !s.fabric.Topology().IsEdge(at) {
+	if v == nil || !s.net.Topology().IsEdge(at) {
 		return network.Continue
 	}
 	if arp {

@@ -167,7 +167,7 @@ func (s *Service) expect(ctx context.Context, v domain.Visit) error {
 
 // headingPlace is the edge port where a visitor will be.
 func (s *Service) headingPlace(v domain.Visit) (network.PortRef, bool) {
-	if at := v.Heading.At; at != nil && s.fabric.Topology().Has(at.Switch) && s.fabric.Topology().IsEdge(*at) && !s.isRoot(*at) {
+	if at := v.Heading.At; at != nil && s.net.Topology().Has(at.Switch) && s.net.Topology().IsEdge(*at) && !s.isRoot(*at) {
 		return *at, true
 	}
 	m := v.Heading.Motion

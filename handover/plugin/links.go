@@ -44,7 +44,7 @@ func (s *Service) recallLinks(ctx context.Context) error {
 // rememberLinks stores the links if they have changed. Those of a switch that is
 // not connected just now are kept.
 func (s *Service) rememberLinks(ctx context.Context) {
-	top := s.fabric.Topology()
+	top := s.net.Topology()
 	now := linksOf(top)
 	for _, c := range s.links {
 		if !top.Has(c.From.Switch) || !top.Has(c.To.Switch) {

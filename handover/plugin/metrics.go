@@ -4,92 +4,43 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-net/sluice/service"
 )
 
 // metrics are the service's figures for Prometheus.
 type metrics struct {
-	service *Service
-	dhcp    *prometheus.CounterVec
-	arp     *prometheus.CounterVec
-	moves   *prometheus.CounterVec
-	rules   *prometheus.CounterVec
-	dropped *prometheus.CounterVec
-	forged  *prometheus.CounterVec
-	rogue   *prometheus.CounterVec
-	parts   *prometheus.HistogramVec
+	*service.Metrics
+	dhcp, arp, moves, rules *prometheus.CounterVec
+	dropped, forged, rogue  *prometheus.CounterVec
+	parts                   *prometheus.HistogramVec
 	// resubmitted counts what an old decision of a switch sent up.
 	resubmitted prometheus.Counter
-
-	devices, leases, waiting, prepared *prometheus.Desc
 }
 
 func newMetrics(s *Service) *metrics {
+	m := service.NewMetrics(Name)
+	m.Gauges("devices", "Known devices, by where they are.", []string{"place"}, func(is func(float64, ...string)) {
+		st := s.status()
+		is(float64(st.Attached), "here")
+		is(float64(st.Away), "elsewhere")
+		is(float64(st.Devices-st.Attached-st.Away), "nowhere")
+	})
+	m.Gauges("leases", "Leases that hold now.", nil, func(is func(float64, ...string)) { is(float64(s.status().Leases)) })
+	m.Gauges("waiting", "Work for devices that waits for its turn.", nil, func(is func(float64, ...string)) { is(float64(s.lanes.length())) })
+	m.Gauges("prepared", "Places that are prepared for devices.", nil, func(is func(float64, ...string)) { is(float64(s.status().Prepared)) })
 	return &metrics{
-		service: s,
-		dhcp: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_handover_dhcp_messages_total", Help: "DHCP messages of devices, by what was decided.",
-		}, []string{"verdict"}),
-		arp: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_handover_arp_answers_total", Help: "ARP requests that were answered, by whose address was asked for.",
-		}, []string{"target"}),
-		moves: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_handover_handovers_total", Help: "What happened to devices, by kind, policy and result.",
-		}, []string{"kind", "policy", "result"}),
-		rules: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_handover_rule_changes_total", Help: "Rules of devices that were added, modified and deleted.",
-		}, []string{"change"}),
-		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_handover_messages_dropped_total", Help: "Messages of devices that were given up, by the bound that was reached.",
-		}, []string{"bound"}),
-		resubmitted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_handover_packets_resubmitted_total", Help: "Packets of devices that a switch judged by an old decision and sent up; they were sent through its tables again.",
-		}),
-		forged: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_handover_forged_arp_total", Help: "Forged ARP packets that were dropped, by who dropped them; what switches drop is counted every ten seconds.",
-		}, []string{"by"}),
-		rogue: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_handover_rogue_dhcp_total", Help: "Messages of DHCP servers where none is, that were dropped, by who dropped them; what switches drop is counted every ten seconds.",
-		}, []string{"by"}),
-		parts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "sluice_handover_part_seconds", Help: "Duration of the parts of attachments and moves.",
-			Buckets: prometheus.ExponentialBuckets(0.00025, 2, 15),
-		}, []string{"part"}),
-		devices:  prometheus.NewDesc("sluice_handover_devices", "Known devices, by where they are.", []string{"place"}, nil),
-		leases:   prometheus.NewDesc("sluice_handover_leases", "Leases that hold now.", nil, nil),
-		waiting:  prometheus.NewDesc("sluice_handover_waiting", "Work for devices that waits for its turn.", nil, nil),
-		prepared: prometheus.NewDesc("sluice_handover_prepared", "Places that are prepared for devices.", nil, nil),
+		Metrics:     m,
+		dhcp:        m.Counters("dhcp_messages_total", "DHCP messages of devices, by what was decided.", "verdict"),
+		arp:         m.Counters("arp_answers_total", "ARP requests that were answered, by whose address was asked for.", "target"),
+		moves:       m.Counters("handovers_total", "What happened to devices, by kind, policy and result.", "kind", "policy", "result"),
+		rules:       m.Counters("rule_changes_total", "Rules of devices that were added, modified and deleted.", "change"),
+		dropped:     m.Counters("messages_dropped_total", "Messages of devices that were given up, by the bound that was reached.", "bound"),
+		resubmitted: m.Counter("packets_resubmitted_total", "Packets of devices that a switch judged by an old decision and sent up; they were sent through its tables again."),
+		forged:      m.Counters("forged_arp_total", "Forged ARP packets that were dropped, by who dropped them; what switches drop is counted every ten seconds.", "by"),
+		rogue:       m.Counters("rogue_dhcp_total", "Messages of DHCP servers where none is, that were dropped, by who dropped them; what switches drop is counted every ten seconds.", "by"),
+		parts:       m.Durations("part_seconds", "Duration of the parts of attachments and moves.", "part"),
 	}
-}
-
-func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.dhcp, m.arp, m.moves, m.rules, m.dropped, m.forged, m.rogue, m.parts, m.resubmitted}
-}
-
-// Describe implements prometheus.Collector.
-func (m *metrics) Describe(out chan<- *prometheus.Desc) {
-	for _, c := range m.collectors() {
-		c.Describe(out)
-	}
-	for _, d := range []*prometheus.Desc{m.devices, m.leases, m.waiting, m.prepared} {
-		out <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (m *metrics) Collect(out chan<- prometheus.Metric) {
-	for _, c := range m.collectors() {
-		c.Collect(out)
-	}
-	gauge := func(d *prometheus.Desc, v int, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
-	}
-	st := m.service.status()
-	gauge(m.devices, st.Attached, "here")
-	gauge(m.devices, st.Away, "elsewhere")
-	gauge(m.devices, st.Devices-st.Attached-st.Away, "nowhere")
-	gauge(m.leases, st.Leases)
-	gauge(m.waiting, st.Waiting)
-	gauge(m.prepared, st.Prepared)
 }
 
 // ended counts a record.

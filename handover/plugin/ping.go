@@ -74,14 +74,14 @@ func (s *Service) edgeLatency(ctx context.Context, at network.PortRef, ip netip.
 		packet.ARPMessage{Op: packet.ARPRequest, SenderMAC: serverMAC, Sender: netip.IPv4Unspecified(), Target: ip})
 	for range pingTries {
 		sent := time.Now()
-		if s.fabric.Send(at, frame) != nil {
+		if s.net.Send(at, frame) != nil {
 			return 0, false
 		}
 		t := time.NewTimer(pingInterval)
 		select {
 		case heard := <-answers:
 			t.Stop()
-			return max(heard.Sub(sent)-2*s.fabric.ControlLatency(at.Switch), 0) / 2, true
+			return max(heard.Sub(sent)-2*s.net.ControlLatency(at.Switch), 0) / 2, true
 		case <-ctx.Done():
 			t.Stop()
 			return 0, false

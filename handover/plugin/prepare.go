@@ -92,11 +92,11 @@ func (s *Service) prepareAt(ctx context.Context, id string, at network.PortRef, 
 // setupTime is how long it takes to prepare a port: the slowest switch of the way
 // there has to confirm its rules, and a packet has to travel down.
 func (s *Service) setupTime(d registry.Device, via string, at network.PortRef) (time.Duration, error) {
-	top := s.fabric.Topology()
+	top := s.net.Topology()
 	p, err := route.Make(top, s.want(d, s.ipOf(d), via, route.Place{At: at, MAC: d.HomeMAC()}))
 	if err != nil {
 		return 0, fmt.Errorf("way to %v: %w", at, err)
 	}
-	c, l := route.Branch(top, p.Path, s.fabric.ControlLatency)
+	c, l := route.Branch(top, p.Path, s.net.ControlLatency)
 	return route.Waited(c, l), nil
 }

@@ -43,7 +43,7 @@ func (s *Service) load(ctx context.Context) error {
 func (s *Service) redeclare(ctx context.Context) {
 	began, tick := time.Now(), time.NewTicker(settleTick)
 	defer tick.Stop()
-	version, since := s.fabric.Topology().Version, time.Now()
+	version, since := s.net.Topology().Version, time.Now()
 	tried := false
 	for time.Since(began) < s.settings.Settle {
 		s.resumeEarly()
@@ -51,7 +51,7 @@ func (s *Service) redeclare(ctx context.Context) {
 		if len(waiting) == 0 {
 			break
 		}
-		top := s.fabric.Topology()
+		top := s.net.Topology()
 		if top.Version != version {
 			version, since = top.Version, time.Now()
 		}

@@ -38,10 +38,10 @@ func isAnswer(h *packet.Headers) bool {
 // be: behind a root that is no peering, or a port of role uplink.
 func (s *Service) answered(at network.PortRef, h *packet.Headers, arrived time.Time) network.Verdict {
 	v := s.view.Load()
-	if v == nil || len(v.roots) == 0 || h.VLANID != 0 || h.VLANTags > 1 || !s.fabric.Topology().IsEdge(at) {
+	if v == nil || len(v.roots) == 0 || h.VLANID != 0 || h.VLANTags > 1 || !s.net.Topology().IsEdge(at) {
 		return network.Continue
 	}
-	if root, is := v.roots[at]; is && root.Peer == "" || s.fabric.Uplink(at) {
+	if root, is := v.roots[at]; is && root.Peer == "" || s.net.PortRole(at) == network.PortUplink {
 		return network.Continue
 	}
 	return s.stop(s.rogues, at, h, arrived)

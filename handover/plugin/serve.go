@@ -58,7 +58,7 @@ func key(id string) string { return "device/" + id }
 
 // plan plans for places.
 func (s *Service) plan(t *trip, places ...route.Place) (route.Plan, error) {
-	return route.Make(s.fabric.Topology(), s.want(t.device, t.ip, t.m.via, places...))
+	return route.Make(s.net.Topology(), s.want(t.device, t.ip, t.m.via, places...))
 }
 
 // follow takes the steps that lead to a plan.
@@ -117,7 +117,7 @@ func (s *Service) declare(ctx context.Context, t *trip, p route.Plan, rules []ne
 // anyDown says whether a switch with one of the rules is not connected: what is
 // to be removed there is removed when it is back.
 func (s *Service) anyDown(rules []network.Rule) bool {
-	top := s.fabric.Topology()
+	top := s.net.Topology()
 	return slices.ContainsFunc(rules, func(r network.Rule) bool { return !top.Has(r.Switch) })
 }
 
@@ -186,7 +186,7 @@ func (s *Service) placeSaving(ctx context.Context, t *trip, to route.Place, left
 		return err
 	}
 	s.describe(t, &p)
-	c, l := route.Branch(s.fabric.Topology(), route.Compare(t.m.plan, p).Branch, s.fabric.ControlLatency)
+	c, l := route.Branch(s.net.Topology(), route.Compare(t.m.plan, p).Branch, s.net.ControlLatency)
 	if left {
 		if m := route.Latency(c, l); len(m) > 0 {
 			t.rec.Parts.Model = Duration(m[len(m)-1])

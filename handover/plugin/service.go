@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/store"
 )
 
@@ -29,8 +30,8 @@ const Name = "handover"
 
 // Options is what a Service works with.
 type Options struct {
-	Fabric   Fabric
-	Rules    Rules
+	Network  service.Network
+	Rules    service.Ledger
 	Store    store.Store
 	Bus      *event.Bus
 	Log      *slog.Logger
@@ -44,8 +45,8 @@ type Options struct {
 
 // Service is handover in the controller.
 type Service struct {
-	fabric   Fabric
-	rules    Rules
+	net      service.Network
+	rules    service.Ledger
 	store    store.Store
 	bus      *event.Bus
 	log      *slog.Logger
@@ -110,7 +111,7 @@ type Service struct {
 
 // New returns a Service that has not started yet.
 func New(o Options) (*Service, error) {
-	if o.Fabric == nil || o.Rules == nil || o.Store == nil {
+	if o.Network == nil || o.Rules == nil || o.Store == nil {
 		return nil, errors.New("handover: a network, an owner of rules and a store are needed")
 	}
 	if o.Log == nil {
@@ -121,7 +122,7 @@ func New(o Options) (*Service, error) {
 	}
 	o.Settings = o.Settings.withDefaults()
 	s := &Service{
-		fabric: o.Fabric, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name),
+		net: o.Network, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name),
 		settings: o.Settings, now: o.clock,
 		registry: registry.New(o.Store, o.clock), gateways: newGateways(), pings: newPings(), orders: newOrders(o.clock), floods: newFloods(), forgers: newForgers(), rogues: newRogues(), strays: newStrays(),
 		loaded: make(chan struct{}), rethink: make(chan struct{}, 1), tasks: tasks.New(), mobiles: map[string]*mobile{}, history: newHistory(o.Settings.History),

@@ -3,7 +3,6 @@ package plugin
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/handover/predict"
 	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
@@ -104,14 +104,11 @@ type Specs struct {
 // Parse reads the specifications, and tells everything that is wrong with them
 // and with how they fit together. A fault's field begins with where it stands:
 // "pools.campus.prefix".
-func (x Specs) Parse() (Settings, []Fault) {
+func (x Specs) Parse() (Settings, service.Faults) {
 	var t Settings
-	var faults []Fault
-	add := func(section, name string, found []Fault) {
-		for _, f := range found {
-			f.Field = fmt.Sprintf("%s.%s.%s", section, name, f.Field)
-			faults = append(faults, f)
-		}
+	var faults service.Faults
+	add := func(section, name string, found service.Faults) {
+		faults = append(faults, found.Below(name).Below(section)...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(x.Classes)) {
 		c, found := x.Classes[name].Parse(name)
@@ -139,12 +136,12 @@ func (x Specs) Parse() (Settings, []Fault) {
 	if err := t.register(context.Background(), trial, func(section, name string, err error) error {
 		found := faultsOf(err)
 		if found == nil {
-			found = []Fault{{"", name, err.Error()}}
+			found = service.Faults{{Value: name, Want: err.Error()}}
 		}
 		add(section, name, found)
 		return nil
 	}); err != nil {
-		faults = append(faults, Fault{"", "", err.Error()})
+		faults.Add("", "", "%v", err)
 	}
 	return t, faults
 }

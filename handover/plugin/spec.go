@@ -11,14 +11,8 @@ import (
 	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 )
-
-// Fault is one field of an input that is wrong, and what would be right.
-type Fault struct {
-	Field string
-	Value any
-	Want  string
-}
 
 const (
 	wantMAC  = "a MAC address like 02:00:00:00:00:01"
@@ -63,10 +57,10 @@ type DeviceSpec struct {
 
 // reader reads fields of an input and collects what is wrong. What makes sense
 // together is the registry's to say; here it is about how values are written.
-type reader struct{ faults []Fault }
+type reader struct{ faults service.Faults }
 
 func (r *reader) fail(field string, value any, want string) {
-	r.faults = append(r.faults, Fault{field, value, want})
+	r.faults = append(r.faults, service.Fault{Field: field, Value: value, Want: want})
 }
 
 func (r *reader) addr(field, text string) netip.Addr {
@@ -117,7 +111,7 @@ func (r *reader) ports(field string, texts []string) []network.PortRef {
 }
 
 // Parse turns the specification into a class, or says what cannot be read.
-func (s ClassSpec) Parse(name string) (registry.Class, []Fault) {
+func (s ClassSpec) Parse(name string) (registry.Class, service.Faults) {
 	var r reader
 	c := registry.Class{
 		Name: name, Policy: registry.Policy(s.Policy), Trigger: registry.Trigger(s.Trigger),
@@ -127,7 +121,7 @@ func (s ClassSpec) Parse(name string) (registry.Class, []Fault) {
 }
 
 // Parse turns the specification into a pool, or says what cannot be read.
-func (s PoolSpec) Parse(name string) (registry.Pool, []Fault) {
+func (s PoolSpec) Parse(name string) (registry.Pool, service.Faults) {
 	var r reader
 	p := registry.Pool{
 		Name: name, Gateway: r.addr("gateway", s.Gateway), Server: r.addr("server", s.Server),
@@ -171,7 +165,7 @@ func hostRange(p netip.Prefix) (first, last netip.Addr) {
 }
 
 // Parse turns the specification into a device, or says what cannot be read.
-func (s DeviceSpec) Parse(id string) (registry.Device, []Fault) {
+func (s DeviceSpec) Parse(id string) (registry.Device, service.Faults) {
 	var r reader
 	d := registry.Device{ID: id, Class: s.Class, Pool: s.Pool, IP: r.addr("ip", s.IP), Ports: r.ports("ports", s.Ports)}
 	for i, text := range s.MACs {
@@ -189,14 +183,14 @@ func (s DeviceSpec) Parse(id string) (registry.Device, []Fault) {
 
 // faultsOf are the faults that the registry has found, or nil if the error is of
 // another kind.
-func faultsOf(err error) []Fault {
+func faultsOf(err error) service.Faults {
 	var refusal *registry.Refusal
 	if !errors.As(err, &refusal) {
 		return nil
 	}
-	out := make([]Fault, len(refusal.Faults))
+	out := make(service.Faults, len(refusal.Faults))
 	for i, f := range refusal.Faults {
-		out[i] = Fault{f.Field, fmt.Sprint(f.Value), f.Want}
+		out[i] = service.Fault{Field: f.Field, Value: fmt.Sprint(f.Value), Want: f.Want}
 	}
 	return out
 }

@@ -95,7 +95,7 @@ func (s *Service) askBeyond(v *view, asker registry.Device, h *packet.Headers) b
 	frame := packet.AppendARPRequest(nil, d.HomeMAC(), h.Src, h.Dst, 0)
 	for at, root := range v.roots {
 		if root.Peer == home {
-			_ = s.fabric.Send(at, frame) // the device asks again
+			_ = s.net.Send(at, frame) // the device asks again
 		}
 	}
 	return true
@@ -112,7 +112,7 @@ func (s *Service) answerBeyond(h *packet.Headers) bool {
 		return false
 	}
 	at := *l.Attachment
-	_ = s.fabric.Send(at.At, packet.AppendARP(nil, packet.Frame{Dst: at.MAC, Src: h.ARPSHA}, // the device asks again
+	_ = s.net.Send(at.At, packet.AppendARP(nil, packet.Frame{Dst: at.MAC, Src: h.ARPSHA}, // the device asks again
 		packet.ARPMessage{Op: packet.ARPReply, SenderMAC: h.ARPSHA, Sender: h.Src, TargetMAC: at.MAC, Target: h.Dst}))
 	return true
 }

@@ -44,7 +44,7 @@ func (s *Service) keepUp(ctx context.Context) {
 // checkDevices finds devices whose rules are not what they should be, and has
 // their lanes put that right.
 func (s *Service) checkDevices() {
-	top := s.fabric.Topology()
+	top := s.net.Topology()
 	attached := map[string]bool{}
 	for _, l := range s.registry.Leases() {
 		if l.Attachment == nil || !l.Active(s.now()) {
@@ -139,7 +139,7 @@ func (s *Service) serve(ctx context.Context, id, cause string) error {
 	t := s.newTrip(d, l.IP, KindReroute, cause, s.now())
 	t.rec.To = spotOf(l.Attachment)
 	s.setVia(t.m, d)
-	top := s.fabric.Topology()
+	top := s.net.Topology()
 	if !top.Has(l.Attachment.At.Switch) {
 		return fmt.Errorf("edge switch %v: %w", l.Attachment.At.Switch, network.ErrSwitchDown)
 	}

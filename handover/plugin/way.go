@@ -31,7 +31,7 @@ func (s *Service) servable(in incoming) bool { return s.led(in.at) && !s.returni
 
 // led says whether there is a way between a root and the port.
 func (s *Service) led(at network.PortRef) bool {
-	top := s.fabric.Topology()
+	top := s.net.Topology()
 	return slices.ContainsFunc(s.settings.Roots, func(r Root) bool {
 		_, ok := top.Distance(r.At.Switch, at.Switch)
 		return ok

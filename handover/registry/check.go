@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 )
 
 // Bounds of what is kept.
@@ -41,61 +42,61 @@ var (
 
 const nameWant = "1 to 64 letters, digits and any of . _ : @ -, a letter or digit first"
 
-func (c Class) faults() faults {
-	var f faults
-	f.check(namePattern.MatchString(c.Name), "name", c.Name, nameWant)
-	f.check(c.Policy == PolicySaving || c.Policy == PolicySeamless, "policy", c.Policy, "saving or seamless")
+func (c Class) faults() service.Faults {
+	var f service.Faults
+	f.Check(namePattern.MatchString(c.Name), "name", c.Name, nameWant)
+	f.Check(c.Policy == PolicySaving || c.Policy == PolicySeamless, "policy", c.Policy, "saving or seamless")
 	switch c.Trigger {
 	case "", TriggerSigned, TriggerPorts, TriggerOpen:
 	default:
-		f.add("trigger", c.Trigger, "signed, ports or open; or nothing: signed for devices with a key, ports for others")
+		f.Add("trigger", c.Trigger, "signed, ports or open; or nothing: signed for devices with a key, ports for others")
 	}
-	f.check(c.Overlap >= 0 && c.Overlap <= maxOverlap, "overlap", c.Overlap, "0 to %v", maxOverlap)
-	f.ports(c.Ports)
+	f.Check(c.Overlap >= 0 && c.Overlap <= maxOverlap, "overlap", c.Overlap, "0 to %v", maxOverlap)
+	checkPorts(&f, c.Ports)
 	return f
 }
 
-func (f *faults) ports(ports []network.PortRef) {
-	f.check(len(ports) <= maxPorts, "ports", len(ports), "at most %d ports", maxPorts)
+func checkPorts(f *service.Faults, ports []network.PortRef) {
+	f.Check(len(ports) <= maxPorts, "ports", len(ports), "at most %d ports", maxPorts)
 	for i, p := range ports {
-		f.check(p.Switch != 0 && p.Port != 0 && p.Port <= openflow.PortMax, fmt.Sprintf("ports[%d]", i), p, "a switch and one of its ports")
+		f.Check(p.Switch != 0 && p.Port != 0 && p.Port <= openflow.PortMax, fmt.Sprintf("ports[%d]", i), p, "a switch and one of its ports")
 	}
 }
 
-func (p Pool) faults() faults {
-	var f faults
-	f.check(namePattern.MatchString(p.Name), "name", p.Name, nameWant)
+func (p Pool) faults() service.Faults {
+	var f service.Faults
+	f.Check(namePattern.MatchString(p.Name), "name", p.Name, nameWant)
 	ok := p.Prefix.IsValid() && p.Prefix.Addr().Is4() && p.Prefix.Bits() >= 8 && p.Prefix.Bits() <= 30 && p.Prefix == p.Prefix.Masked()
-	f.check(ok, "prefix", p.Prefix, "an IPv4 prefix of 8 to 30 bits without bits beyond its length, like 10.8.0.0/16")
+	f.Check(ok, "prefix", p.Prefix, "an IPv4 prefix of 8 to 30 bits without bits beyond its length, like 10.8.0.0/16")
 	if ok {
-		f.poolAddresses(p)
+		checkPoolAddresses(&f, p)
 	}
-	f.check(p.LeaseTime >= minLeaseTime && p.LeaseTime <= maxLeaseTime, "lease_time", p.LeaseTime, "%v to %v", minLeaseTime, maxLeaseTime)
-	f.check(p.MTU == 0 || p.MTU >= minMTU && p.MTU <= maxMTU, "mtu", p.MTU, "%d to %d, or nothing", minMTU, maxMTU)
-	f.check(p.Domain == "" || len(p.Domain) <= 253 && domainPattern.MatchString(p.Domain), "domain", p.Domain, "a domain name like mobile.example, or nothing")
-	f.check(len(p.DNS) <= maxDNS, "dns", len(p.DNS), "at most %d servers", maxDNS)
+	f.Check(p.LeaseTime >= minLeaseTime && p.LeaseTime <= maxLeaseTime, "lease_time", p.LeaseTime, "%v to %v", minLeaseTime, maxLeaseTime)
+	f.Check(p.MTU == 0 || p.MTU >= minMTU && p.MTU <= maxMTU, "mtu", p.MTU, "%d to %d, or nothing", minMTU, maxMTU)
+	f.Check(p.Domain == "" || len(p.Domain) <= 253 && domainPattern.MatchString(p.Domain), "domain", p.Domain, "a domain name like mobile.example, or nothing")
+	f.Check(len(p.DNS) <= maxDNS, "dns", len(p.DNS), "at most %d servers", maxDNS)
 	for i, a := range p.DNS {
-		f.check(unicast(a), fmt.Sprintf("dns[%d]", i), a, "an IPv4 unicast address")
+		f.Check(unicast(a), fmt.Sprintf("dns[%d]", i), a, "an IPv4 unicast address")
 	}
-	f.check(!p.GatewayMAC.IsMulticast(), "gateway_mac", p.GatewayMAC, "a unicast MAC address, or nothing")
-	f.check(p.Home == "" || namePattern.MatchString(p.Home), "home", p.Home, nameWant)
-	f.check(p.Home == "" || !p.Learn, "learn", p.Learn, "false: another domain's pool takes no devices in")
+	f.Check(!p.GatewayMAC.IsMulticast(), "gateway_mac", p.GatewayMAC, "a unicast MAC address, or nothing")
+	f.Check(p.Home == "" || namePattern.MatchString(p.Home), "home", p.Home, nameWant)
+	f.Check(p.Home == "" || !p.Learn, "learn", p.Learn, "false: another domain's pool takes no devices in")
 	return f
 }
 
-func (f *faults) poolAddresses(p Pool) {
-	f.check(p.usable(p.Gateway), "gateway", p.Gateway, "a host's address within %v", p.Prefix)
-	f.check(!p.Server.IsValid() || p.usable(p.Server), "server", p.Server, "a host's address within %v, or nothing", p.Prefix)
+func checkPoolAddresses(f *service.Faults, p Pool) {
+	f.Check(p.usable(p.Gateway), "gateway", p.Gateway, "a host's address within %v", p.Prefix)
+	f.Check(!p.Server.IsValid() || p.usable(p.Server), "server", p.Server, "a host's address within %v, or nothing", p.Prefix)
 	if p.Home != "" {
-		f.check(!p.First.IsValid() && !p.Last.IsValid(), "first", p.First, "nothing: another domain's addresses are not given out here")
+		f.Check(!p.First.IsValid() && !p.Last.IsValid(), "first", p.First, "nothing: another domain's addresses are not given out here")
 		return
 	}
 	a, b := p.usable(p.First), p.usable(p.Last)
-	f.check(a, "first", p.First, "a host's address within %v", p.Prefix)
-	f.check(b, "last", p.Last, "a host's address within %v", p.Prefix)
+	f.Check(a, "first", p.First, "a host's address within %v", p.Prefix)
+	f.Check(b, "last", p.Last, "a host's address within %v", p.Prefix)
 	if a && b {
 		n := span(p.First, p.Last)
-		f.check(n >= 1 && n <= maxRange, "last", p.Last, "an address not below first, %v, and at most %d addresses beyond it", p.First, maxRange)
+		f.Check(n >= 1 && n <= maxRange, "last", p.Last, "an address not below first, %v, and at most %d addresses beyond it", p.First, maxRange)
 	}
 }
 
@@ -121,20 +122,20 @@ func (p Pool) filled() Pool {
 	return p
 }
 
-func (d Device) faults() faults {
-	var f faults
-	f.check(namePattern.MatchString(d.ID), "id", d.ID, nameWant)
-	f.check(len(d.MACs) >= 1 && len(d.MACs) <= maxMACs, "macs", len(d.MACs), "1 to %d MAC addresses, those of its interfaces: by them it is known", maxMACs)
+func (d Device) faults() service.Faults {
+	var f service.Faults
+	f.Check(namePattern.MatchString(d.ID), "id", d.ID, nameWant)
+	f.Check(len(d.MACs) >= 1 && len(d.MACs) <= maxMACs, "macs", len(d.MACs), "1 to %d MAC addresses, those of its interfaces: by them it is known", maxMACs)
 	seen := make(map[openflow.MAC]bool, len(d.MACs))
 	for i, m := range d.MACs {
 		field := fmt.Sprintf("macs[%d]", i)
-		f.check(!m.IsZero() && !m.IsMulticast(), field, m, "a unicast MAC address")
-		f.check(!seen[m], field, m, "each address once")
+		f.Check(!m.IsZero() && !m.IsMulticast(), field, m, "a unicast MAC address")
+		f.Check(!seen[m], field, m, "each address once")
 		seen[m] = true
 	}
-	f.check(!d.IP.IsValid() || unicast(d.IP), "ip", d.IP, "an IPv4 unicast address, or nothing")
-	f.check(len(d.Key) == 0 || len(d.Key) == KeyBytes, "key", fmt.Sprintf("%d bytes", len(d.Key)), "%d bytes, or nothing", KeyBytes)
-	f.ports(d.Ports)
+	f.Check(!d.IP.IsValid() || unicast(d.IP), "ip", d.IP, "an IPv4 unicast address, or nothing")
+	f.Check(len(d.Key) == 0 || len(d.Key) == KeyBytes, "key", fmt.Sprintf("%d bytes", len(d.Key)), "%d bytes, or nothing", KeyBytes)
+	checkPorts(&f, d.Ports)
 	return f
 }
 

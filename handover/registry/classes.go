@@ -15,7 +15,7 @@ func (r *Registry) PutClass(ctx context.Context, c Class) error {
 	if c.Policy == "" {
 		c.Policy = PolicySaving
 	}
-	if err := c.faults().refusal(ErrInvalid, "class", c.Name); err != nil {
+	if err := refusal(c.faults(), ErrInvalid, "class", c.Name); err != nil {
 		return err
 	}
 	c.Ports = slices.Clone(c.Ports)

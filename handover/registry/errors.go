@@ -3,7 +3,8 @@ package registry
 import (
 	"errors"
 	"fmt"
-	"strings"
+
+	"github.com/sluice-net/sluice/service"
 )
 
 // What the errors of this package wrap; tell them apart with errors.Is.
@@ -34,52 +35,21 @@ var (
 	ErrFull = errors.New("too many")
 )
 
-// Fault is one field of an input that is wrong, and what would be right.
-type Fault struct {
-	Field string
-	Value any
-	Want  string
-}
-
 // Refusal is an input that was refused whole, with everything wrong about it.
 type Refusal struct {
 	// What was refused, like `device "car7"`.
 	What   string
 	Kind   error // ErrInvalid or ErrConflict
-	Faults []Fault
+	Faults service.Faults
 }
 
 // Error lists the faults on one line.
-func (r *Refusal) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s is %v:", r.What, r.Kind)
-	for i, f := range r.Faults {
-		if i > 0 {
-			b.WriteByte(';')
-		}
-		fmt.Fprintf(&b, " %s: %v: want %s", f.Field, f.Value, f.Want)
-	}
-	return b.String()
-}
+func (r *Refusal) Error() string { return fmt.Sprintf("%s is %v: %v", r.What, r.Kind, r.Faults) }
 
 // Unwrap makes errors.Is see the kind.
 func (r *Refusal) Unwrap() error { return r.Kind }
 
-// faults collects what is wrong with one input.
-type faults []Fault
-
-func (f *faults) add(field string, value any, want string, args ...any) {
-	*f = append(*f, Fault{field, value, fmt.Sprintf(want, args...)})
-}
-
-// check adds the fault unless ok.
-func (f *faults) check(ok bool, field string, value any, want string, args ...any) {
-	if !ok {
-		f.add(field, value, want, args...)
-	}
-}
-
-func (f faults) refusal(kind error, what, name string) error {
+func refusal(f service.Faults, kind error, what, name string) error {
 	if len(f) == 0 {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 // takes unknown devices in. It is kept in memory until it has a lease.
 func (r *Registry) Learn(m openflow.MAC) (Device, error) {
 	d := Device{ID: "mac-" + strings.ReplaceAll(m.String(), ":", ""), MACs: []openflow.MAC{m}, Learned: true}
-	if err := d.faults().refusal(ErrInvalid, "device", d.ID); err != nil {
+	if err := refusal(d.faults(), ErrInvalid, "device", d.ID); err != nil {
 		return Device{}, err
 	}
 	r.mu.Lock()

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/sluice-net/sluice/service"
 )
 
 // PutPool adds or replaces a pool. A pool without First and Last gives out the
@@ -14,7 +16,7 @@ import (
 // one alone.
 func (r *Registry) PutPool(ctx context.Context, p Pool) error {
 	p = p.filled()
-	if err := p.faults().refusal(ErrInvalid, "pool", p.Name); err != nil {
+	if err := refusal(p.faults(), ErrInvalid, "pool", p.Name); err != nil {
 		return err
 	}
 	p.DNS = slices.Clone(p.DNS)
@@ -76,16 +78,16 @@ func (r *Registry) poolFits(p Pool) error {
 	if !known && len(r.pools) >= maxPools {
 		return fmt.Errorf("pool %q: %w: at most %d pools", p.Name, ErrFull, maxPools)
 	}
-	var f faults
+	var f service.Faults
 	if known {
-		f.check(old.Home == p.Home, "home", p.Home, "%q, as it is: delete the pool first", old.Home)
+		f.Check(old.Home == p.Home, "home", p.Home, "%q, as it is: delete the pool first", old.Home)
 	}
 	if _, ok := r.classes[p.Class]; !ok && p.Class != "" {
-		f.add("class", p.Class, "one of the classes: %s", names(r.classes))
+		f.Add("class", p.Class, "one of the classes: %s", names(r.classes))
 	}
 	for _, o := range r.pools {
 		if o.Name != p.Name {
-			f.poolsFit(p, o.Pool)
+			checkPoolsFit(&f, p, o.Pool)
 		}
 	}
 	for id, rec := range r.devices {
@@ -93,25 +95,25 @@ func (r *Registry) poolFits(p Pool) error {
 			continue
 		}
 		for _, ip := range rec.addresses() {
-			f.check(p.usable(ip), "prefix", p.Prefix, "a network in which device %q can have its address %v", id, ip)
-			f.check(ip != p.Gateway, "gateway", p.Gateway, "an address that no device has: this is that of %q", id)
-			f.check(ip != p.Server, "server", p.Server, "an address that no device has: this is that of %q", id)
+			f.Check(p.usable(ip), "prefix", p.Prefix, "a network in which device %q can have its address %v", id, ip)
+			f.Check(ip != p.Gateway, "gateway", p.Gateway, "an address that no device has: this is that of %q", id)
+			f.Check(ip != p.Server, "server", p.Server, "an address that no device has: this is that of %q", id)
 		}
 	}
-	return f.refusal(ErrConflict, "pool", p.Name)
+	return refusal(f, ErrConflict, "pool", p.Name)
 }
 
 // poolsFit compares two pools of different names.
-func (f *faults) poolsFit(p, o Pool) {
+func checkPoolsFit(f *service.Faults, p, o Pool) {
 	if !p.Prefix.Overlaps(o.Prefix) {
 		return
 	}
 	if p.Home != o.Home || p.Prefix != o.Prefix {
-		f.add("prefix", p.Prefix, "a network apart from %v of pool %q, or just that one", o.Prefix, o.Name)
+		f.Add("prefix", p.Prefix, "a network apart from %v of pool %q, or just that one", o.Prefix, o.Name)
 		return
 	}
 	if p.Home == "" && !p.Last.Less(o.First) && !o.Last.Less(p.First) {
-		f.add("first", p.First, "a range apart from %v to %v of pool %q", o.First, o.Last, o.Name)
+		f.Add("first", p.First, "a range apart from %v to %v of pool %q", o.First, o.Last, o.Name)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/store"
 )
 
@@ -15,9 +16,9 @@ import (
 // that stands in the configuration is replaced by such a one alone.
 func (r *Registry) PutDevice(ctx context.Context, d Device) error {
 	f := d.faults()
-	f.check(d.Home == "", "home", d.Home, "nothing: visitors are announced by their own domain")
-	f.check(!d.Learned, "learned", d.Learned, "false: devices are learned when they ask for an address")
-	if err := f.refusal(ErrInvalid, "device", d.ID); err != nil {
+	f.Check(d.Home == "", "home", d.Home, "nothing: visitors are announced by their own domain")
+	f.Check(!d.Learned, "learned", d.Learned, "false: devices are learned when they ask for an address")
+	if err := refusal(f, ErrInvalid, "device", d.ID); err != nil {
 		return err
 	}
 	r.admin.Lock()
@@ -34,10 +35,10 @@ func (r *Registry) PutDevice(ctx context.Context, d Device) error {
 func (r *Registry) Adopt(ctx context.Context, d Device, ip netip.Addr) error {
 	d.IP = ip
 	f := d.faults()
-	f.check(unicast(ip), "ip", ip, "the visitor's IPv4 unicast address")
-	f.check(namePattern.MatchString(d.Home), "home", d.Home, "the name of the visitor's domain: "+nameWant)
-	f.check(!d.Learned, "learned", d.Learned, "false: a visitor is announced by its domain")
-	if err := f.refusal(ErrInvalid, "visitor", d.ID); err != nil {
+	f.Check(unicast(ip), "ip", ip, "the visitor's IPv4 unicast address")
+	f.Check(namePattern.MatchString(d.Home), "home", d.Home, "the name of the visitor's domain: "+nameWant)
+	f.Check(!d.Learned, "learned", d.Learned, "false: a visitor is announced by its domain")
+	if err := refusal(f, ErrInvalid, "visitor", d.ID); err != nil {
 		return err
 	}
 	r.admin.Lock()
@@ -103,12 +104,12 @@ func (r *Registry) reserveDevice(d *Device, rec *record, displaced []*record) er
 	if err := r.room(*d); err != nil {
 		return err
 	}
-	var f faults
+	var f service.Faults
 	if old := r.devices[d.ID]; old != nil && old.device.Home != d.Home {
-		f.add("home", d.Home, "%q, whose device of this name is registered already", old.device.Home)
+		f.Add("home", d.Home, "%q, whose device of this name is registered already", old.device.Home)
 	}
 	if _, ok := r.classes[d.Class]; !ok && d.Class != "" && d.Class != DefaultClass {
-		f.add("class", d.Class, "one of the classes: %s", names(r.classes))
+		f.Add("class", d.Class, "one of the classes: %s", names(r.classes))
 	}
 	r.checkMACs(&f, *d, displaced)
 	r.checkPool(&f, d)
@@ -119,7 +120,7 @@ func (r *Registry) reserveDevice(d *Device, rec *record, displaced []*record) er
 	if d.Home != "" {
 		what = "visitor"
 	}
-	if err := f.refusal(ErrConflict, what, d.ID); err != nil {
+	if err := refusal(f, ErrConflict, what, d.ID); err != nil {
 		return err
 	}
 	r.pending = d.MACs
@@ -142,20 +143,20 @@ func (r *Registry) room(d Device) error {
 	return nil
 }
 
-func (r *Registry) checkMACs(f *faults, d Device, displaced []*record) {
+func (r *Registry) checkMACs(f *service.Faults, d Device, displaced []*record) {
 	for i, m := range d.MACs {
 		o := r.macs[m]
 		if o == nil || o.device.ID == d.ID || slices.Contains(displaced, o) && !o.holds() {
 			continue
 		}
-		f.add(fmt.Sprintf("macs[%d]", i), m, "an address that does not belong to device %q", o.device.ID)
+		f.Add(fmt.Sprintf("macs[%d]", i), m, "an address that does not belong to device %q", o.device.ID)
 	}
 }
 
-func (r *Registry) checkPool(f *faults, d *Device) {
+func (r *Registry) checkPool(f *service.Faults, d *Device) {
 	if d.Pool == "" && d.Home == "" {
 		if d.Pool = r.onlyPool(); d.Pool == "" {
-			f.add("pool", d.Pool, "one of the pools: %s", names(r.pools))
+			f.Add("pool", d.Pool, "one of the pools: %s", names(r.pools))
 		}
 	}
 	if d.Pool == "" {
@@ -163,11 +164,11 @@ func (r *Registry) checkPool(f *faults, d *Device) {
 	}
 	p := r.pools[d.Pool]
 	if p == nil || p.Home != d.Home {
-		f.add("pool", d.Pool, "a pool of the device's own domain")
+		f.Add("pool", d.Pool, "a pool of the device's own domain")
 		return
 	}
 	if d.IP.IsValid() {
-		f.check(p.suits(d.IP), "ip", d.IP, "a host's address within %v, the network of pool %q", p.Prefix, p.Name)
+		f.Check(p.suits(d.IP), "ip", d.IP, "a host's address within %v, the network of pool %q", p.Prefix, p.Name)
 	}
 }
 
@@ -186,15 +187,15 @@ func (r *Registry) onlyPool() string {
 	return found
 }
 
-func (r *Registry) checkIP(f *faults, d Device) {
+func (r *Registry) checkIP(f *service.Faults, d Device) {
 	if p := r.ours(d.IP); p != nil && d.Home != "" {
-		f.add("ip", d.IP, "an address of %q: %v is our own, of pool %q", d.Home, p.Prefix, p.Name)
+		f.Add("ip", d.IP, "an address of %q: %v is our own, of pool %q", d.Home, p.Prefix, p.Name)
 	}
 	for _, p := range r.pools {
-		f.check(d.IP != p.Gateway && d.IP != p.Server, "ip", d.IP, "an address other than the router's and the DHCP server's of pool %q", p.Name)
+		f.Check(d.IP != p.Gateway && d.IP != p.Server, "ip", d.IP, "an address other than the router's and the DHCP server's of pool %q", p.Name)
 	}
 	if a := r.addrs[d.IP]; a != nil && a.device != d.ID && r.now().Before(a.until) {
-		f.add("ip", d.IP, "an address that device %q does not have, nor had until just now", a.device)
+		f.Add("ip", d.IP, "an address that device %q does not have, nor had until just now", a.device)
 	}
 }
 

@@ -57,7 +57,7 @@ func TestWithdrawnFlowsEndTogether(t *testing.T) {
 			t.Error("flows end one after the other")
 		}
 	}
-	if err := w.Withdraw(t.Context(), "bulk"); err != nil {
+	if err := w.Definitions.Remove(t.Context(), "bulk", 0); err != nil {
 		t.Fatal(err)
 	}
 	if len(w.Flows()) != 0 || len(w.book.Promises()) != 0 {
@@ -89,15 +89,12 @@ func TestReviewPassesFlowsThatAreBusy(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	w := newWorld(t)
 	w.rules.refuses = map[openflow.DatapathID]error{3: errors.New("table full"), 2: errors.New("no such field")}
-	w.changes.Lock()
 	w.applyPunts(t.Context())
-	w.changes.Unlock()
-	answer, err := w.getRefusals(t.Context(), nil)
-	if err != nil || len(answer.Body) != 2 || answer.Body[0] != (Refusal{2, "no such field"}) || answer.Body[1] != (Refusal{3, "table full"}) {
-		t.Errorf("%+v, %v", answer, err)
+	if all := w.Refusals(); len(all) != 2 || all[0] != (Refusal{2, "no such field"}) || all[1] != (Refusal{3, "table full"}) {
+		t.Errorf("%+v", all)
 	}
 	w.rules.refuses = nil
-	w.repeatPunts(t.Context())
+	w.applyPunts(t.Context())
 	if all := w.Refusals(); len(all) != 0 {
 		t.Errorf("left: %+v", all)
 	}

@@ -47,6 +47,13 @@ func copies(h header, path network.Path, meter func(network.PortRef) uint32, can
 	return out
 }
 
+// seesTCPFlags says whether a switch's rules can match TCP's flags. One that is not
+// connected is taken to be able to: its rules were once accepted.
+func (s *Service) seesTCPFlags(d openflow.DatapathID) bool {
+	can, known := s.net.CanMatch(d, openflow.FieldTCPFlags)
+	return can || !known
+}
+
 // copied takes the copy of a segment, and says whether it was one: then the segment
 // itself has gone its way already.
 func (s *Service) copied(cookie uint64, headers *packet.Headers) bool {

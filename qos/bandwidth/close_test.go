@@ -56,7 +56,7 @@ func TestResetConnection(t *testing.T) {
 	w.copied(0, segment(from, to, 1, false, packet.RST))
 	w.eventually("the promise is free", func() bool { return w.book.Promised(port(1, 2)) == 0 })
 	w.net.change(func() { w.net.dead[[2]int{1, 2}] = true })
-	w.wake()
+	w.reviews.Wake()
 	w.eventually("the flow is gone", func() bool { return len(w.Flows()) == 0 })
 }
 
@@ -109,14 +109,14 @@ func TestCopies(t *testing.T) {
 func TestOnce(t *testing.T) {
 	w := newWorld(t)
 	w.net.change(func() { w.net.dead[[2]int{1, 3}] = true })
-	if err := w.Withdraw(t.Context(), "bulk"); err != nil {
+	if err := w.Definitions.Remove(t.Context(), "bulk", 0); err != nil {
 		t.Fatal(err)
 	}
 	d, faults := Spec{Name: "bulk", Rate: 10 * mbit, Match: match.Flow{TCPDst: "5001"}, Once: true}.Parse()
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	if err := w.Define(t.Context(), d); err != nil {
+	if err := w.define(d); err != nil {
 		t.Fatal(err)
 	}
 	first := w.placed([2]int{1, 1}, [2]int{4, 1}, 1)

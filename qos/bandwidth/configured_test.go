@@ -2,13 +2,13 @@ package bandwidth
 
 import (
 	"errors"
-	"slices"
 	"testing"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/service"
 )
 
 // What is not configured any more is withdrawn at the next start with its flows; what was
@@ -19,7 +19,7 @@ func TestConfiguredDefinitionGoes(t *testing.T) {
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	if err := w.Define(t.Context(), d); err != nil {
+	if err := w.define(d); err != nil {
 		t.Fatal(err)
 	}
 	restart := func() {
@@ -27,24 +27,24 @@ func TestConfiguredDefinitionGoes(t *testing.T) {
 		w.rules = &fakeRules{applied: map[string]network.Program{}, bytes: map[string]uint64{}}
 		w.start()
 	}
-	w.fixed = []*Definition{w.definitions[0]} // in the place of the same one
+	w.fixed = map[string]*Definition{"bulk": w.Definitions.Items()[0].Value} // in the place of the same one
 	restart()
 	if f := w.placed([2]int{1, 1}, [2]int{4, 1}, 1); f.State != StateAccepted {
 		t.Fatalf("%+v", f)
 	}
 	restart()
-	all, flows := w.Definitions(), w.Flows()
+	all, flows := w.show(w.Definitions.Items()), w.Flows()
 	if len(all) != 2 || len(flows) != 1 {
 		t.Errorf("as configured: %+v, %+v", all, flows)
 	}
 	for _, d := range all {
-		origin, fixed := api.OriginAPI, d.Name == w.fixed[0].Name
+		origin, fixed := api.OriginAPI, d.Name == "bulk"
 		if fixed {
 			origin = api.OriginFile
-			if err := w.Withdraw(t.Context(), d.Name); !errors.Is(err, ErrConfigured) {
+			if err := w.Definitions.Remove(t.Context(), d.Name, 0); !errors.Is(err, service.ErrConfigured) {
 				t.Errorf("withdrawn by the API: %v", err)
 			}
-			if err := w.Define(t.Context(), w.fixed[0]); !errors.Is(err, ErrConfigured) {
+			if err := w.define(w.fixed["bulk"]); !errors.Is(err, service.ErrConfigured) {
 				t.Errorf("defined by the API: %v", err)
 			}
 		}
@@ -55,7 +55,7 @@ func TestConfiguredDefinitionGoes(t *testing.T) {
 	w.fixed = nil
 	for range 2 {
 		restart()
-		if all, flows := w.Definitions(), w.Flows(); len(all) != 1 || all[0].Name != "other" || len(flows) != 0 {
+		if all, flows := w.Definitions.Items(), w.Flows(); len(all) != 1 || all[0].Name != "other" || len(flows) != 0 {
 			t.Errorf("not configured any more: %+v, %+v", all, flows)
 		}
 		if promises := w.book.Promises(); len(promises) != 0 {
@@ -80,18 +80,19 @@ func TestReconfigure(t *testing.T) {
 	}
 	reconfigure := func(configured ...*Definition) (definitions, flows int) {
 		t.Helper()
-		if err := w.Fits(configured); err != nil {
+		all := map[string]*Definition{}
+		for _, d := range configured {
+			all[d.Name] = d
+		}
+		if err := w.Definitions.Configure(t.Context(), all); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Reconfigure(t.Context(), configured); err != nil {
-			t.Fatal(err)
-		}
-		return len(w.Definitions()), len(w.Flows())
+		return len(w.Definitions.Items()), len(w.Flows())
 	}
-	if err := w.Withdraw(t.Context(), "bulk"); err != nil {
+	if err := w.Definitions.Remove(t.Context(), "bulk", 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Define(t.Context(), define("made", mbit, "5009")); err != nil {
+	if err := w.define(define("made", mbit, "5009")); err != nil {
 		t.Fatal(err)
 	}
 	if d, _ := reconfigure(define("bulk", 10*mbit, "5001")); d != 2 {
@@ -106,10 +107,7 @@ func TestReconfigure(t *testing.T) {
 	if d, f := reconfigure(define("bulk", 5*mbit, "5001")); d != 2 || f != 0 || len(w.book.Promises()) != 0 {
 		t.Errorf("changed: %d definitions, %d flows, %v", d, f, w.book.Promises())
 	}
-	if d, _ := reconfigure(); d != 1 || w.Definitions()[0].Name != "made" {
-		t.Errorf("withdrawn: %+v", w.Definitions())
-	}
-	if err := w.Fits(slices.Repeat([]*Definition{define("new", mbit, "5002")}, MaxDefinitions)); !errors.Is(err, ErrTooMany) {
-		t.Errorf("one too many: %v", err)
+	if d, _ := reconfigure(); d != 1 || w.Definitions.Items()[0].Name != "made" {
+		t.Errorf("withdrawn: %+v", w.Definitions.Items())
 	}
 }

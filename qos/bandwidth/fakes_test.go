@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/store"
 	"github.com/sluice-net/sluice/store/memstore"
 )
@@ -42,6 +43,7 @@ func hostAt(sw, n int) network.PortRef {
 
 // fakeNet is a network that the test changes.
 type fakeNet struct {
+	service.Network
 	mu       sync.Mutex
 	capacity uint64
 	used     map[network.PortRef]uint64
@@ -78,9 +80,11 @@ func (n *fakeNet) rate(at network.PortRef) uint64 {
 
 func (n *fakeNet) IsEdge(at network.PortRef) bool { return at.Port < 10 }
 
-func (n *fakeNet) PortUp(network.PortRef) bool { return true }
+func (n *fakeNet) PortUp(network.PortRef) (up, known bool) { return true, true }
 
-func (n *fakeNet) SeesTCPFlags(d openflow.DatapathID) bool { return d != 5 }
+func (n *fakeNet) CanMatch(d openflow.DatapathID, _ openflow.Field) (can, known bool) {
+	return d != 5, true
+}
 
 func (n *fakeNet) HostByMAC(m openflow.MAC, _ uint16) (network.Host, bool) {
 	n.mu.Lock()
@@ -203,7 +207,7 @@ type world struct {
 	net   *fakeNet
 	rules *fakeRules
 	store store.Store
-	fixed []*Definition
+	fixed map[string]*Definition
 	stop  func()
 }
 
@@ -224,17 +228,19 @@ func newWorld(t testing.TB) *world {
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	if err := w.Define(t.Context(), d); err != nil {
+	if err := w.define(d); err != nil {
 		t.Fatal(err)
 	}
 	return w
 }
 
+func (w *world) define(d *Definition) error { return w.Definitions.Add(w.t.Context(), d.Name, d) }
+
 // start runs a service on what network and store hold.
 func (w *world) start() {
 	w.t.Helper()
 	s, err := New(Options{
-		Fabric: w.net, Rules: w.rules, Store: w.store, Book: reserve.New(w.net.Use), Log: slog.New(slog.DiscardHandler), Interval: time.Hour, Definitions: w.fixed,
+		Network: w.net, Rules: w.rules, Store: w.store, Book: reserve.New(w.net.Use), Log: slog.New(slog.DiscardHandler), Interval: time.Hour, Configured: w.fixed,
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -152,3 +152,19 @@ func (f *flow) record() Record {
 	}
 	return r
 }
+
+// Flows lists the flows, those first that came first.
+func (s *Service) Flows() []Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*flow, 0, len(s.flows))
+	for _, f := range s.flows {
+		all = append(all, f)
+	}
+	sortFlows(all)
+	out := make([]Record, len(all))
+	for i, f := range all {
+		out[i] = f.record()
+	}
+	return out
+}

@@ -154,7 +154,7 @@ func (g *guard) change(ctx context.Context, at network.PortRef, m *meterState, w
 
 // leave is what a link leaves to best effort, in kbit/s; zero while its capacity is not known.
 func (g *guard) leave(at network.PortRef) uint32 {
-	capacity := g.s.fabric.Use(at).Capacity
+	capacity := g.s.book.Use(at).Capacity
 	usable := capacity - capacity*margin/100
 	left := max(usable-min(g.s.book.Promised(at), usable), capacity*floor/100)
 	return uint32(min(left/1000, 1<<31))

@@ -8,10 +8,19 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/service"
 )
 
 // maxWaiting bounds the packets of a flow that wait for its placement.
 const maxWaiting = 32
+
+// Held is a packet that waits for a decision; a *network.Held.
+type Held interface {
+	// Release sends it through its switch's flow table.
+	Release() error
+	// Forward hands it to default forwarding.
+	Forward() error
+}
 
 // Name implements network.Handler.
 func (s *Service) Name() string { return "qos" }
@@ -30,23 +39,28 @@ func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 // placed already was on its way when the rules were written: it goes by default
 // forwarding, as does every one that cannot be placed.
 func (s *Service) packet(at network.PortRef, headers *packet.Headers, hold func() (Held, error)) network.Verdict {
-	definitions := s.view.Load()
-	if definitions == nil || len(*definitions) == 0 {
+	select {
+	case <-s.ready:
+	default:
+		return network.Continue
+	}
+	definitions := s.Definitions.Items()
+	if len(definitions) == 0 {
 		return network.Continue
 	}
 	h, ok := headerOf(headers)
-	if !ok || !s.fabric.IsEdge(at) {
+	if !ok || !s.net.IsEdge(at) {
 		return network.Continue
 	}
 	if v, found := s.joinKnown(h, hold); found {
 		return v
 	}
 	// Definitions are looked through without the lock: this is done for every packet.
-	d := definitionOf(*definitions, match.Of(at.Port, headers))
+	d := definitionOf(definitions, match.Of(at.Port, headers))
 	if d == nil {
 		return network.Continue
 	}
-	to, known := s.fabric.HostByMAC(h.EthDst, h.VLAN)
+	to, known := s.net.HostByMAC(h.EthDst, h.VLAN)
 	if !known && !h.Dst.IsValid() || to.At == at {
 		return network.Continue
 	}
@@ -55,8 +69,8 @@ func (s *Service) packet(at network.PortRef, headers *packet.Headers, hold func(
 	if f := s.find(h); f != nil {
 		return s.join(f, hold)
 	}
-	if _, there := s.index(d.Name); !there {
-		return network.Continue // withdrawn meanwhile
+	if now, _ := s.Definitions.Item(d.Name); now.Value != d {
+		return network.Continue // changed or removed meanwhile
 	}
 	return s.begin(d, h, at, to.At, hold)
 }
@@ -80,10 +94,10 @@ func (s *Service) find(h header) *flow {
 	return s.flows[h.reverse()]
 }
 
-func definitionOf(definitions []*Definition, exact openflow.Match) *Definition {
-	for _, d := range definitions {
-		if d.selects(exact) {
-			return d
+func definitionOf(definitions []service.Item[*Definition], exact openflow.Match) *Definition {
+	for _, x := range definitions {
+		if x.Value.selects(exact) {
+			return x.Value
 		}
 	}
 	return nil

@@ -60,7 +60,7 @@ func (s *Service) move(ctx context.Context, f *flow, old, p placement, why strin
 	s.mu.Unlock()
 	s.guard.adjust(ctx, links(old.path))
 	if !same {
-		s.metrics.moved(time.Since(begin))
+		s.metrics.moves.WithLabelValues().Observe(time.Since(begin).Seconds())
 	}
 	s.log.Info("a flow has been moved", "flow", f.header, "because", why, "state", p.state, "took", time.Since(begin))
 	s.publish("flow-moved", map[string]any{"cause": why, "took": time.Since(begin).Seconds(), "flow": s.recordOf(f)})
@@ -142,7 +142,7 @@ func (s *Service) pressed(f *flow) (at network.PortRef, free uint64, readings in
 		return at, 0, 0
 	}
 	for _, share := range shares(path, f.rate, f.reverse) {
-		if s.fabric.IsEdge(share.Link) {
+		if s.net.IsEdge(share.Link) {
 			continue
 		}
 		if free = s.book.Left(share.Link, f.promise()); free < share.Rate-share.Rate*tolerance/100 {

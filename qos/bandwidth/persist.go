@@ -12,23 +12,7 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-const (
-	definitionPrefix = "qos/critical/"
-	flowPrefix       = "qos/flows/"
-)
-
-func definitionKey(name string) string { return definitionPrefix + name }
-
-// storedDefinition is a definition as the store keeps it.
-type storedDefinition struct {
-	Spec
-	// Configured says that it stood in the configuration, which it goes with.
-	Configured bool `json:"configured,omitempty"`
-}
-
-func (s *Service) storeDefinition(ctx context.Context, d *Definition) error {
-	return store.PutJSON(ctx, s.store, definitionKey(d.Name), storedDefinition{d.Spec, d.Configured})
-}
+const flowPrefix = "qos/flows/"
 
 // stored is a flow as the store keeps it.
 type stored struct {
@@ -89,7 +73,7 @@ func (s *Service) erase(ctx context.Context, f *flow) {
 
 // load reads definitions and placements, and makes the promises again.
 func (s *Service) load(ctx context.Context) error {
-	if err := s.loadDefinitions(ctx); err != nil {
+	if err := s.Definitions.Load(ctx, s.fixed); err != nil {
 		return err
 	}
 	flows, err := s.store.List(ctx, flowPrefix)
@@ -104,35 +88,6 @@ func (s *Service) load(ctx context.Context) error {
 	return nil
 }
 
-// loadDefinitions reads what has been defined, and takes what is configured in the place
-// of what was.
-func (s *Service) loadDefinitions(ctx context.Context) error {
-	definitions, err := s.store.List(ctx, definitionPrefix)
-	if err != nil {
-		return err
-	}
-	for _, e := range definitions {
-		var r storedDefinition
-		if err := json.Unmarshal(e.Value, &r); err != nil {
-			return fmt.Errorf("stored definition %s: %w", e.Key, err)
-		}
-		d, faults := r.Parse()
-		switch {
-		case len(faults) == 0:
-			d.Configured = r.Configured
-			s.add(d)
-		case r.Configured: // if it is still configured, it is stored anew
-			if err := s.store.Delete(ctx, e.Key); err != nil {
-				return err
-			}
-		default:
-			s.log.Error("a stored definition is not accepted any more", "key", e.Key, "faults", faults)
-		}
-	}
-	_, err = s.configure(ctx, s.fixed) // no flow has been read yet
-	return err
-}
-
 // revive enters a flow of before the start, if it is still critical. The rules of one that
 // nobody declares are removed.
 func (s *Service) revive(ctx context.Context, id string, value []byte) error {
@@ -140,10 +95,7 @@ func (s *Service) revive(ctx context.Context, id string, value []byte) error {
 	if err := json.Unmarshal(value, &r); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	_, critical := s.index(r.Definition)
-	s.mu.Unlock()
-	if !critical {
+	if _, critical := s.Definitions.Item(r.Definition); !critical {
 		return s.store.Delete(ctx, flowPrefix+id)
 	}
 	if len(r.Hops) == 0 || r.State != StateAccepted && r.State != StateBestEffort {

@@ -50,7 +50,7 @@ func search(t *network.Topology, f *flow, r topology.Request) (network.Path, err
 // enters the promise into the book. Between the search and the entry somebody else may
 // have been promised a link: then the entry fails as a whole, and the search is repeated.
 func (s *Service) accept(f *flow) (network.Path, error) {
-	t, key := s.fabric.Topology(), f.promise()
+	t, key := s.net.Topology(), f.promise()
 	request := topology.Request{
 		MinBandwidth: f.rate,
 		Available:    func(l network.Link) uint64 { return s.book.Available(l.From, key) },
@@ -71,7 +71,7 @@ func (s *Service) accept(f *flow) (network.Path, error) {
 			return path, nil
 		}
 		var short *reserve.Shortage
-		if errors.As(err, &short) && s.fabric.IsEdge(short.Link) {
+		if errors.As(err, &short) && s.net.IsEdge(short.Link) {
 			break
 		}
 	}
@@ -87,7 +87,7 @@ func (s *Service) narrowest(t *network.Topology, f *flow, why error) error {
 	}
 	for _, share := range s.known(shares(path, f.rate, f.reverse)) {
 		if free := s.book.Available(share.Link, f.promise()); free < share.Rate {
-			short := &reserve.Shortage{Link: share.Link, Asked: share.Rate, Available: free, Capacity: s.fabric.Use(share.Link).Capacity}
+			short := &reserve.Shortage{Link: share.Link, Asked: share.Rate, Available: free, Capacity: s.book.Use(share.Link).Capacity}
 			return fmt.Errorf("%w, and no other path has enough", short)
 		}
 	}
@@ -98,7 +98,7 @@ func (s *Service) narrowest(t *network.Topology, f *flow, why error) error {
 func (s *Service) known(all []reserve.Share) []reserve.Share {
 	out := all[:0]
 	for _, share := range all {
-		if s.fabric.IsEdge(share.Link) && s.fabric.Use(share.Link).Capacity == 0 {
+		if s.net.IsEdge(share.Link) && s.book.Use(share.Link).Capacity == 0 {
 			continue
 		}
 		out = append(out, share)
@@ -109,7 +109,7 @@ func (s *Service) known(all []reserve.Share) []reserve.Share {
 // fallBack is where default forwarding would lead a flow. Its traffic is entered into
 // the book as one that yields.
 func (s *Service) fallBack(f *flow, why error) (placement, error) {
-	path, ok := s.fabric.Topology().Path(f.from, f.to, network.MetricHops)
+	path, ok := s.net.Topology().Path(f.from, f.to, network.MetricHops)
 	if !ok {
 		return placement{}, network.ErrNoPath
 	}
@@ -146,7 +146,7 @@ func (s *Service) install(ctx context.Context, f *flow, p placement, allowDown b
 		meter = s.police(ctx, f, p.path)
 	}
 	rules := program(f.header, p.path, f.idle, meter)
-	rules.Rules = append(rules.Rules, copies(f.header, p.path, meter, s.fabric.SeesTCPFlags)...)
+	rules.Rules = append(rules.Rules, copies(f.header, p.path, meter, s.seesTCPFlags)...)
 	err := s.rules.Apply(ctx, f.key(), rules, network.ApplyOptions{Waves: waves(p.path), AllowDown: allowDown})
 	if err == nil && p.state == StateBestEffort {
 		s.unpolice(ctx, f)
@@ -199,7 +199,7 @@ func (s *Service) locate(ctx context.Context, f *flow) error {
 	if !f.to.IsZero() {
 		return nil
 	}
-	host, err := s.fabric.ResolveHost(ctx, f.header.Dst)
+	host, err := s.net.ResolveHost(ctx, f.header.Dst)
 	switch {
 	case err != nil:
 		return err

@@ -61,7 +61,7 @@ func TestAcceptedIsMetered(t *testing.T) {
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	if err := w.Define(t.Context(), d); err != nil {
+	if err := w.define(d); err != nil {
 		t.Fatal(err)
 	}
 	h := headers([2]int{1, 3}, [2]int{4, 3}, 3)

@@ -76,7 +76,7 @@ func (s *Service) repair(ctx context.Context, f *flow) func() {
 // movedAway says whether one of the flow's hosts stands elsewhere now.
 func (s *Service) movedAway(f *flow) bool {
 	at := func(h header) network.PortRef {
-		host, known := s.fabric.HostByMAC(h.EthSrc, h.VLAN)
+		host, known := s.net.HostByMAC(h.EthSrc, h.VLAN)
 		if !known {
 			return network.PortRef{}
 		}
@@ -113,7 +113,7 @@ func (s *Service) broken(f *flow, now time.Time) string {
 // missing finds the first link of a path that is not there. It is certain if both its
 // switches are connected, or a port says that it is down.
 func (s *Service) missing(path network.Path) (why string, certain bool) {
-	t := s.fabric.Topology()
+	t := s.net.Topology()
 	for i := range len(path.Hops) - 1 {
 		a, b := path.Hops[i], path.Hops[i+1]
 		from, to := network.PortRef{Switch: a.Switch, Port: a.Out}, network.PortRef{Switch: b.Switch, Port: b.In}
@@ -121,8 +121,13 @@ func (s *Service) missing(path network.Path) (why string, certain bool) {
 			continue
 		}
 		hasA, hasB := t.Has(a.Switch), t.Has(b.Switch)
-		certain := hasA && hasB || hasA && !s.fabric.PortUp(from) || hasB && !s.fabric.PortUp(to)
+		certain := hasA && hasB || hasA && s.portDown(from) || hasB && s.portDown(to)
 		return fmt.Sprintf("the link from %v to %v is down", from, to), certain
 	}
 	return "", true
+}
+
+func (s *Service) portDown(at network.PortRef) bool {
+	up, _ := s.net.PortUp(at)
+	return !up
 }

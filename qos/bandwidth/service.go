@@ -6,20 +6,18 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/store"
 )
 
 // Bounds of the service.
 const (
-	// MaxDefinitions bounds the definitions; each is rules on every switch.
-	MaxDefinitions = 256
 	// maxFlows bounds the flows, maxPlacing those that are being placed.
 	maxFlows   = 16384
 	maxPlacing = 256
@@ -31,56 +29,55 @@ const (
 
 // Options is what a Service works with.
 type Options struct {
-	Fabric Fabric
-	Rules  Rules
-	Store  store.Store
-	Book   *reserve.Book
-	Log    *slog.Logger
+	Network service.Network
+	Rules   service.Ledger
+	Store   store.Store
+	Book    *reserve.Book
+	Log     *slog.Logger
 	// Publish tells of events; it may be nil.
 	Publish func(kind string, attrs any)
 	// Interval is how often counters are read.
 	Interval time.Duration
-	// Definitions are configured: each replaces what the store has under its name.
-	Definitions []*Definition
+	// Configured are the definitions of the configuration, by name.
+	Configured map[string]*Definition
 }
 
 // Service places critical flows.
 type Service struct {
-	fabric   Fabric
-	rules    Rules
+	// Definitions say which traffic is critical.
+	Definitions *service.Collection[*Definition]
+
+	net      service.Network
+	rules    service.Ledger
 	store    store.Store
 	book     *reserve.Book
 	log      *slog.Logger
 	publish  func(kind string, attrs any)
 	interval time.Duration
-	fixed    []*Definition
+	fixed    map[string]*Definition
 	guard    *guard
 	metrics  *metrics
 
 	// tasks are the goroutines that Run waits for.
 	tasks *tasks.Group
-	// changes serialises what the operator changes, so that store and memory agree.
-	changes sync.Mutex
-	// view is what the packet-in handler looks at without a lock; nil until the
-	// store has been read.
-	view atomic.Pointer[[]*Definition]
-	// rethink wakes the goroutine that looks for flows whose path has broken.
-	rethink chan struct{}
+	// reviews looks for flows whose path has broken.
+	reviews service.Loop
 	ready   chan struct{}
 	loaded  chan struct{}
+	// punting is held while the rules for first packets are written.
+	punting sync.Mutex
 
-	mu          sync.Mutex
-	definitions []*Definition // by name
-	flows       map[header]*flow
-	byID        map[string]*flow
-	placing     int
-	numbers     numbers
-	puntErrs    map[openflow.DatapathID]string
+	mu      sync.Mutex
+	flows   map[header]*flow
+	byID    map[string]*flow
+	placing int
+	numbers numbers
+	refused map[openflow.DatapathID]error // why a switch has no rules for first packets
 }
 
 // New returns a Service that has not started yet.
 func New(o Options) (*Service, error) {
-	if o.Fabric == nil || o.Rules == nil || o.Store == nil || o.Book == nil {
+	if o.Network == nil || o.Rules == nil || o.Store == nil || o.Book == nil {
 		return nil, errors.New("qos: a network, an owner of rules, a store and a book of promises are needed")
 	}
 	if o.Log == nil {
@@ -93,10 +90,11 @@ func New(o Options) (*Service, error) {
 		o.Interval = 5 * time.Second
 	}
 	s := &Service{
-		fabric: o.Fabric, rules: o.Rules, store: o.Store, book: o.Book, log: o.Log, publish: o.Publish, interval: o.Interval, fixed: o.Definitions,
-		tasks: tasks.New(), rethink: make(chan struct{}, 1), ready: make(chan struct{}), loaded: make(chan struct{}),
-		flows: map[header]*flow{}, byID: map[string]*flow{}, puntErrs: map[openflow.DatapathID]string{},
+		net: o.Network, rules: o.Rules, store: o.Store, book: o.Book, log: o.Log, publish: o.Publish, interval: o.Interval, fixed: o.Configured,
+		tasks: tasks.New(), reviews: service.NewLoop(), ready: make(chan struct{}), loaded: make(chan struct{}),
+		flows: map[header]*flow{}, byID: map[string]*flow{},
 	}
+	s.Definitions = s.collect(o)
 	s.guard = newGuard(s)
 	s.metrics = newMetrics(s)
 	return s, nil
@@ -112,18 +110,15 @@ func (s *Service) Run(ctx context.Context) error {
 		return fmt.Errorf("qos: %w", err)
 	}
 	s.rules.Ready()
-	s.refreshView()
 	close(s.ready)
-	s.tasks.Start(s.watch)
+	s.tasks.Start(s.Definitions.Run)
+	s.tasks.Start(func(ctx context.Context) { s.reviews.Run(ctx, 0, 0, s.review) })
 	s.keepUp(own)
-	s.view.Store(nil)
 	return nil
 }
 
-// resume declares again what was there before the start. Operators' changes wait.
+// resume declares again what was there before the start.
 func (s *Service) resume(ctx context.Context) error {
-	s.changes.Lock()
-	defer s.changes.Unlock()
 	if err := s.load(ctx); err != nil {
 		return err
 	}
@@ -139,30 +134,10 @@ func (s *Service) Ready() <-chan struct{} { return s.ready }
 // Loaded is closed when what the store has is there.
 func (s *Service) Loaded() <-chan struct{} { return s.loaded }
 
-// wake makes the watcher look at the flows' paths.
-func (s *Service) wake() {
-	select {
-	case s.rethink <- struct{}{}:
-	default:
-	}
-}
-
 // NetworkChanged tells the service of a change in the network. It does not block.
 func (s *Service) NetworkChanged(e network.Event) {
 	if e.Kind != network.HostAdded && e.Kind != network.HostRemoved {
-		s.wake()
-	}
-}
-
-// watch looks after flows whose path breaks.
-func (s *Service) watch(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.rethink:
-			s.review(ctx)
-		}
+		s.reviews.Wake()
 	}
 }
 
@@ -180,7 +155,9 @@ func (s *Service) keepUp(ctx context.Context) {
 			s.relieve(ctx)
 			s.retry(ctx)
 			s.guard.sweep(ctx)
-			s.repeatPunts(ctx)
+			if len(s.Refusals()) > 0 {
+				s.applyPunts(ctx)
+			}
 		}
 	}
 }

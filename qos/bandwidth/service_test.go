@@ -2,6 +2,7 @@ package bandwidth
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/service"
 )
 
 // The shortest path first, then one with enough available, then none: then the path
@@ -199,7 +201,7 @@ func TestWithdrawnInMidPlacement(t *testing.T) {
 	}
 	_, wait := w.offer([2]int{1, 1}, [2]int{4, 1}, 1)
 	<-reached
-	if err := w.Withdraw(t.Context(), "bulk"); err != nil {
+	if err := w.Definitions.Remove(t.Context(), "bulk", 0); err != nil {
 		t.Fatal(err)
 	}
 	if what := wait(); what != "forwarded" {
@@ -208,7 +210,7 @@ func TestWithdrawnInMidPlacement(t *testing.T) {
 	if n := len(w.Flows()) + len(w.book.Promises()) + len(w.rules.program("punt").Rules); n != 0 {
 		t.Errorf("%d things are left", n)
 	}
-	if err := w.Withdraw(t.Context(), "bulk"); err != ErrUnknown { //nolint:errorlint // returned as it is
+	if err := w.Definitions.Remove(t.Context(), "bulk", 0); !errors.Is(err, service.ErrUnknown) {
 		t.Errorf("again: %v", err)
 	}
 }
@@ -408,10 +410,10 @@ func TestDefineUnderTraffic(t *testing.T) {
 		}
 	})
 	for range 1000 {
-		if err := w.Define(t.Context(), other); err != nil {
+		if err := w.define(other); err != nil {
 			t.Error(err)
 		}
-		if err := w.Withdraw(t.Context(), "other"); err != nil {
+		if err := w.Definitions.Remove(t.Context(), "other", 0); err != nil {
 			t.Error(err)
 		}
 	}

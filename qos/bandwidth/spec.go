@@ -1,13 +1,13 @@
 package bandwidth
 
 import (
-	"fmt"
 	"regexp"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/service"
 )
 
 // Bounds of a definition.
@@ -24,19 +24,17 @@ const (
 
 // Spec is a definition of critical traffic as an operator writes it.
 type Spec struct {
-	Name        string      `json:"name" doc:"Name of the definition: letters, digits, dots and dashes, at most 63, a letter or digit first" example:"backup"`
-	Rate        units.Rate  `json:"rate" doc:"Bandwidth that each flow requires, counted as links count it, headers included; at most 1Tbit"`
-	ReverseRate *units.Rate `json:"reverse_rate,omitempty" doc:"Bandwidth required in the reverse direction; a 32nd of rate, if left out, for acknowledgements"`
-	Match       match.Flow  `json:"match" doc:"Which packets are critical. Each connection among them, or pair of hosts, is a flow"`
-	Once        bool        `json:"once,omitempty" doc:"Decide when a flow begins, and only then; otherwise one for which there was no room is accepted when there is"`
-	IdleTimeout string      `json:"idle_timeout,omitempty" format:"go-duration" doc:"How long a flow is silent before it is over, 1s to 18h; 30s, if left out" example:"30s"`
+	Name        string      `json:"name" yaml:"-" doc:"Name of the definition: letters, digits, dots and dashes, at most 63, a letter or digit first." example:"backup"`
+	Rate        units.Rate  `json:"rate" yaml:"rate" doc:"Bandwidth that each flow requires, counted as links count it, headers included; at most 1Tbit."`
+	ReverseRate *units.Rate `json:"reverse_rate,omitempty" yaml:"reverse_rate" doc:"Bandwidth required in the reverse direction. Not given: a 32nd of rate, for acknowledgements."`
+	Match       match.Flow  `json:"match" yaml:"match" doc:"Which packets are critical. Each connection among them, or pair of hosts, is a flow."`
+	Once        bool        `json:"once,omitempty" yaml:"once" doc:"Decide when a flow begins, and only then; otherwise one for which there was no room is accepted when there is."`
+	IdleTimeout string      `json:"idle_timeout,omitempty" yaml:"idle_timeout" format:"go-duration" doc:"How long a flow is silent before it is over, 1s to 18h. Not given: 30s." example:"30s"`
 }
 
 // Definition is a Spec that has been checked.
 type Definition struct {
 	Spec
-	// Configured says that it stands in the configuration.
-	Configured bool
 
 	Reverse uint64
 	Idle    time.Duration
@@ -46,38 +44,23 @@ type Definition struct {
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 // Parse checks a definition, or says everything that is wrong with it.
-func (s Spec) Parse() (*Definition, []match.Fault) {
+func (s Spec) Parse() (*Definition, service.Faults) {
 	d := &Definition{Spec: s, Reverse: uint64(s.Rate) / ackShare, Idle: defaultIdle}
-	var faults []match.Fault
-	fail := func(field string, value any, want string) {
-		faults = append(faults, match.Fault{Field: field, Value: value, Want: want})
-	}
-	if !namePattern.MatchString(s.Name) {
-		fail("name", s.Name, "letters, digits, dots, dashes, at most 63, a letter or digit first")
-	}
-	if s.Rate < 1 || s.Rate > maxRate {
-		fail("rate", s.Rate, fmt.Sprintf("a rate from 1bit to %v", maxRate))
-	}
+	var faults service.Faults
+	faults.Check(namePattern.MatchString(s.Name), "name", s.Name, "letters, digits, dots, dashes, at most 63, a letter or digit first")
+	faults.Check(s.Rate >= 1 && s.Rate <= maxRate, "rate", s.Rate, "a rate from 1bit to %v", maxRate)
 	if r := s.ReverseRate; r != nil {
-		if d.Reverse = uint64(*r); *r < 0 || *r > maxRate {
-			fail("reverse_rate", *r, fmt.Sprintf("a rate of at most %v", maxRate))
-		}
+		d.Reverse = uint64(*r)
+		faults.Check(*r >= 0 && *r <= maxRate, "reverse_rate", *r, "a rate of at most %v", maxRate)
 	}
 	if s.IdleTimeout != "" {
 		var err error
-		if d.Idle, err = time.ParseDuration(s.IdleTimeout); err != nil || d.Idle < minIdle || d.Idle > maxIdle || d.Idle%time.Second != 0 {
-			fail("idle_timeout", s.IdleTimeout, "a duration of whole seconds, 1s to 18h")
-		}
+		d.Idle, err = time.ParseDuration(s.IdleTimeout)
+		faults.Check(err == nil && d.Idle >= minIdle && d.Idle <= maxIdle && d.Idle%time.Second == 0, "idle_timeout", s.IdleTimeout, "a duration of whole seconds, 1s to 18h")
 	}
 	matches, more := s.Match.Parse()
-	for _, f := range more {
-		if f.Field = "match." + f.Field; f.Field == "match." {
-			f.Field = "match"
-		}
-		faults = append(faults, f)
-	}
 	d.Matches = matches
-	if len(faults) > 0 {
+	if faults = append(faults, more.Below("match")...); len(faults) > 0 {
 		return nil, faults
 	}
 	return d, nil

@@ -133,9 +133,8 @@ func (w *criticalWorld) run(n *network.Network, log *slog.Logger) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	fabric := bandwidth.NewFabric(n)
-	book := reserve.New(fabric.Use)
-	if s, err = bandwidth.New(bandwidth.Options{Fabric: fabric, Rules: owner, Store: w.store, Book: book, Log: log, Interval: 500 * time.Millisecond}); err != nil {
+	book := reserve.New(reserve.Of(n))
+	if s, err = bandwidth.New(bandwidth.Options{Network: n, Rules: owner, Store: w.store, Book: book, Log: log, Interval: 500 * time.Millisecond}); err != nil {
 		w.t.Fatal(err)
 	}
 	n.AddHandler(rule.ChainCritical, s)

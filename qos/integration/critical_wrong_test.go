@@ -91,9 +91,8 @@ func newCriticalAPI(t *testing.T) criticalAPI {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fabric := bandwidth.NewFabric(n)
-	book := reserve.New(fabric.Use)
-	s, err := bandwidth.New(bandwidth.Options{Fabric: fabric, Rules: owner, Store: memstore.New(), Book: book})
+	book := reserve.New(reserve.Of(n))
+	s, err := bandwidth.New(bandwidth.Options{Network: n, Rules: owner, Store: memstore.New(), Book: book})
 	if err != nil {
 		t.Fatal(err)
 	}

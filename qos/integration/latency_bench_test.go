@@ -112,7 +112,7 @@ func (c *classes) start() {
 	c.book = reserve.New(func(l reserve.Link) reserve.Use { return reserve.Use{Capacity: c.net.Capacity(l)} })
 	c.startCritical(log)
 	c.service, err = latency.New(latency.Options{
-		Fabric: latency.NewFabric(c.net), Rules: owner, Store: c.store, Bus: c.bus, Log: log,
+		Network: c.net, Rules: owner, Store: c.store, Bus: c.bus, Log: log,
 		Book: c.book, Critical: c.critical,
 		Settings: latency.Settings{Interval: 500 * time.Millisecond, Settle: 3 * time.Second, OnConnect: true, Target: func(d openflow.DatapathID, _ netip.Addr) (string, error) { return databases[d], nil }},
 	})
@@ -136,7 +136,7 @@ func (c *classes) startCritical(log *slog.Logger) {
 		c.t.Fatal(err)
 	}
 	c.critical, err = bandwidth.New(bandwidth.Options{
-		Fabric: bandwidth.NewFabric(c.net), Rules: owner, Store: c.store, Book: c.book, Log: log, Interval: 500 * time.Millisecond,
+		Network: c.net, Rules: owner, Store: c.store, Book: c.book, Log: log, Interval: 500 * time.Millisecond,
 	})
 	if err != nil {
 		c.t.Fatal(err)

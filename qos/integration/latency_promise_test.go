@@ -19,7 +19,7 @@ func TestClassTakesOverCriticalFlow(t *testing.T) {
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	if err := c.critical.Define(t.Context(), d); err != nil {
+	if err := c.critical.Definitions.Add(t.Context(), d.Name, d); err != nil {
 		t.Fatal(err)
 	}
 	flood := c.floods(2e6, 7001)[0]

@@ -80,7 +80,7 @@ func (s *Service) promise(c *Class, routes []Route) error {
 		p.Over = s.critical.Within(c.matches())
 	}
 	for _, at := range portsOf(routes) {
-		capacity := s.fabric.Capacity(at)
+		capacity := s.net.Capacity(at)
 		p.Shares = append(p.Shares, reserve.Share{Link: at, Rate: s.ratesAt(c, capacity).min, Kept: kept(capacity)})
 	}
 	err := s.book.Admit(p)

@@ -5,63 +5,51 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/qos/rest"
+	"github.com/sluice-net/sluice/service"
 )
 
 // Register adds the classes' operations and metrics to the API.
 func (s *Service) Register(a *api.API) {
 	a.Metrics().MustRegister(s.metrics)
-	h := a.Huma()
-	huma.Register(h, operation("qos-classes-get", http.MethodGet, "", "List the classes of traffic"), s.getClasses)
-	add := operation("qos-classes-post", http.MethodPost, "", "Request a class of traffic")
-	add.DefaultStatus = http.StatusCreated
-	huma.Register(h, add, s.postClass)
-	huma.Register(h, operation("qos-classes-name-get", http.MethodGet, "/{name}", "Show a class with its paths"), s.getClass)
-	huma.Register(h, operation("qos-classes-name-stats-get", http.MethodGet, "/{name}/stats", "Show what a class's queues have counted"), s.getStats)
-	huma.Register(h, operation("qos-classes-name-delete", http.MethodDelete, "/{name}", "Release a class, or withdraw it while it is being provisioned"), s.deleteClass)
+	r := service.NewREST(a, "qos")
+	service.Show(r, "classes", "List the classes of traffic", s.Classes)
+	service.Create(r, "classes", "Request a class of traffic", s.postClass, http.StatusBadGateway)
+	service.Register(r, http.MethodGet, "classes/{name}", "Show a class with its paths", s.getClass)
+	service.Register(r, http.MethodGet, "classes/{name}/stats", "Show what a class's queues have counted", s.getStats)
+	service.Register(r, http.MethodDelete, "classes/{name}", "Release a class, or withdraw it while it is being provisioned", s.deleteClass, http.StatusBadGateway)
 }
 
-func operation(id, method, path, summary string) huma.Operation {
-	return rest.Operation(id, method, "classes"+path, summary, http.StatusBadGateway)
-}
-
-func (s *Service) getClasses(context.Context, *rest.Nothing) (*rest.Body[[]Info], error) {
-	return &rest.Body[[]Info]{Body: s.Classes()}, nil
-}
-
-func (s *Service) postClass(ctx context.Context, in *rest.Body[ClassSpec]) (*rest.Body[Info], error) {
+func (s *Service) postClass(ctx context.Context, in *service.Body[ClassSpec]) (*service.Body[Info], error) {
 	class, faults := in.Body.Parse()
 	if len(faults) > 0 {
-		return nil, rest.Refuse(faults)
+		return nil, service.Refuse(faults)
 	}
 	info, err := s.Add(ctx, in.Body, class)
 	if err != nil {
 		return nil, answer(err, "body.name", class.Name)
 	}
-	return &rest.Body[Info]{Body: info}, nil
+	return &service.Body[Info]{Body: info}, nil
 }
 
-func (s *Service) getClass(_ context.Context, in *rest.ByName) (*rest.Body[Info], error) {
+func (s *Service) getClass(_ context.Context, in *service.ByName) (*service.Body[Info], error) {
 	info, ok := s.Class(in.Name)
 	if !ok {
 		return nil, answer(ErrUnknown, "path.name", in.Name)
 	}
-	return &rest.Body[Info]{Body: info}, nil
+	return &service.Body[Info]{Body: info}, nil
 }
 
-func (s *Service) getStats(_ context.Context, in *rest.ByName) (*rest.Body[Stats], error) {
+func (s *Service) getStats(_ context.Context, in *service.ByName) (*service.Body[Stats], error) {
 	stats, ok := s.Stats(in.Name)
 	if !ok {
 		return nil, answer(ErrUnknown, "path.name", in.Name)
 	}
-	return &rest.Body[Stats]{Body: stats}, nil
+	return &service.Body[Stats]{Body: stats}, nil
 }
 
-func (s *Service) deleteClass(ctx context.Context, in *rest.ByName) (*rest.Nothing, error) {
+func (s *Service) deleteClass(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
 	return nil, answer(s.Delete(ctx, in.Name), "path.name", in.Name)
 }
 

@@ -179,10 +179,10 @@ func (d *database) userspace(ctx context.Context) (bool, error) {
 
 // connectDatabases has a database for each connected switch, and for no other for long.
 func (s *Service) connectDatabases() {
-	up := s.fabric.Switches()
+	up := s.net.Datapaths()
 	s.forgetDatabases(up, time.Now())
 	for _, d := range up {
-		target, err := s.settings.Target(d, s.fabric.Address(d))
+		target, err := s.settings.Target(d, s.net.Address(d))
 		if err == nil {
 			err = s.connectDatabase(d, target)
 		}
@@ -291,20 +291,20 @@ func (s *Service) probesBy(d openflow.DatapathID, b ovsdb.Bridge) {
 		if q := ours(b, p.Number); q != nil && slices.ContainsFunc(q.Queues, func(q ovsdb.Queue) bool { return q.ID == probeQueue }) {
 			queue = probeQueue
 		}
-		s.fabric.SetProbeQueue(portRef(d, p.Number), queue)
+		s.net.SetProbeQueue(portRef(d, p.Number), queue)
 	}
 }
 
 // wanted are the disciplines of a switch, false while it is not connected. now is what its
 // database holds: the bucket of a port that is down and tells no speed stays as it is.
 func (s *Service) wanted(d openflow.DatapathID, now ovsdb.Bridge) (map[uint32]ovsdb.Root, bool) {
-	ports, ok := s.fabric.Ports(d)
+	ports, ok := s.net.PortNumbers(d)
 	if !ok {
 		return nil, false
 	}
 	capacities := map[uint32]uint64{}
 	for _, number := range ports {
-		capacity := s.fabric.Capacity(portRef(d, number))
+		capacity := s.net.Capacity(portRef(d, number))
 		if q := ours(now, number); q != nil && capacity == 0 {
 			capacity = q.Rate
 		}

@@ -203,7 +203,7 @@ func (s *Service) restorePromise(e *entry) {
 	p := reserve.Promise{Key: bookKey(e.class.Name), Enforced: true}
 	owed := false
 	for _, at := range portsOf(e.routes) {
-		capacity := s.fabric.Capacity(at)
+		capacity := s.net.Capacity(at)
 		owed = owed || capacity == 0 && e.class.MinRate == 0
 		p.Shares = append(p.Shares, reserve.Share{Link: at, Rate: s.ratesAt(&e.class, capacity).min})
 	}

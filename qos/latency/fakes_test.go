@@ -22,13 +22,14 @@ import (
 	"github.com/sluice-net/sluice/qos/mark"
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/store"
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
 // still is a network in which nothing happens by itself.
 type still struct {
-	Fabric
+	service.Network
 	topology *topology.Topology
 	hosts    map[End]topology.Host
 	capacity atomic.Uint64
@@ -37,13 +38,12 @@ type still struct {
 	probes map[topology.PortRef]uint32 // the queues of probes
 }
 
-func (f *still) Topology() *topology.Topology               { return f.topology }
-func (f *still) Known(e End) (topology.Host, bool)          { h, ok := f.hosts[e]; return h, ok }
-func (f *still) Switches() []openflow.DatapathID            { return f.topology.Switches }
-func (f *still) Address(openflow.DatapathID) netip.Addr     { return netip.Addr{} }
-func (f *still) Ports(openflow.DatapathID) ([]uint32, bool) { return []uint32{1, 2, 3, 9}, true }
-func (f *still) Capacity(topology.PortRef) uint64           { return f.capacity.Load() }
-func (f *still) use(topology.PortRef) reserve.Use           { return reserve.Use{Capacity: f.capacity.Load()} }
+func (f *still) Topology() *topology.Topology                     { return f.topology }
+func (f *still) Datapaths() []openflow.DatapathID                 { return f.topology.Switches }
+func (f *still) Address(openflow.DatapathID) netip.Addr           { return netip.Addr{} }
+func (f *still) PortNumbers(openflow.DatapathID) ([]uint32, bool) { return []uint32{1, 2, 3, 9}, true }
+func (f *still) Capacity(topology.PortRef) uint64                 { return f.capacity.Load() }
+func (f *still) use(topology.PortRef) reserve.Use                 { return reserve.Use{Capacity: f.capacity.Load()} }
 
 func (f *still) SetProbeQueue(at topology.PortRef, queue uint32) {
 	f.mu.Lock()
@@ -60,8 +60,18 @@ func (f *still) probesAt(at topology.PortRef) uint32 {
 	return f.probes[at]
 }
 
-func (f *still) Locate(_ context.Context, e End) (topology.Host, error) {
-	if h, ok := f.hosts[e]; ok {
+func (f *still) HostByIP(a netip.Addr) (topology.Host, bool) {
+	h, ok := f.hosts[End{IP: a}]
+	return h, ok
+}
+
+func (f *still) HostByMAC(m openflow.MAC, vlan uint16) (topology.Host, bool) {
+	h, ok := f.hosts[End{MAC: m, VLAN: vlan}]
+	return h, ok
+}
+
+func (f *still) ResolveHost(_ context.Context, a netip.Addr) (topology.Host, error) {
+	if h, ok := f.HostByIP(a); ok {
 		return h, nil
 	}
 	return topology.Host{}, network.ErrUnknownHost
@@ -69,6 +79,7 @@ func (f *still) Locate(_ context.Context, e End) (topology.Host, error) {
 
 // ledger takes programs. What before returns for one refuses it.
 type ledger struct {
+	service.Ledger
 	before func(key string) error
 	stuck  atomic.Bool // nothing can be removed
 
@@ -103,6 +114,7 @@ func (l *ledger) keys() []string {
 }
 
 func (l *ledger) Rules(string) []rule.Installed { return nil }
+
 func (l *ledger) Overruled(_ rule.Stage, _ uint16, of [][]openflow.Match) [][]rule.Overruling {
 	return make([][]rule.Overruling, len(of))
 }
@@ -236,7 +248,7 @@ func served(t *testing.T) *setting {
 	}
 	x.fabric.capacity.Store(10e6)
 	s, err := New(Options{
-		Fabric: x.fabric, Rules: x.rules, Book: reserve.New(x.fabric.use), Store: x.store, Bus: x.bus,
+		Network: x.fabric, Rules: x.rules, Book: reserve.New(x.fabric.use), Store: x.store, Bus: x.bus,
 		Settings: Settings{Target: func(d openflow.DatapathID, _ netip.Addr) (string, error) { return fmt.Sprint(uint64(d)), nil }},
 	})
 	if err != nil {

@@ -119,7 +119,7 @@ func (s *Service) info(e *entry) Info {
 		i.Paths = append(i.Paths, x)
 	}
 	for _, at := range portsOf(e.routes) {
-		has := s.ratesOf(e, s.fabric.Capacity(at))
+		has := s.ratesOf(e, s.net.Capacity(at))
 		i.Ports = append(i.Ports, PortInfo{at.Switch.String(), at.Port, has.min, has.max})
 	}
 	return i

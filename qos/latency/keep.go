@@ -17,38 +17,12 @@ const calm = 100 * time.Millisecond
 // more.
 const again = 5 * time.Second
 
-// keepUp keeps classes in step with the network until ctx ends.
+// keepUp brings classes in step with the network.
 func (s *Service) keepUp(ctx context.Context) {
-	repeat(ctx, s.rethink, func() {
-		s.completePromises()
-		s.removeLeft(ctx)
-		if time.Since(s.started) > s.settings.Settle {
-			s.replaceAll(ctx)
-		}
-	})
-}
-
-// keepDatabases keeps queues in step with the network until ctx ends. It does not wait
-// for classes that are being moved.
-func (s *Service) keepDatabases(ctx context.Context) { repeat(ctx, s.reconnect, s.connectDatabases) }
-
-// repeat calls f now, when it is woken, and from time to time, until ctx ends.
-func repeat(ctx context.Context, woken <-chan struct{}, f func()) {
-	tick := time.NewTicker(again)
-	defer tick.Stop()
-	for {
-		f()
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		case <-woken:
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(calm):
-			}
-		}
+	s.completePromises()
+	s.removeLeft(ctx)
+	if time.Since(s.started) > s.settings.Settle {
+		s.replaceAll(ctx)
 	}
 }
 
@@ -73,15 +47,15 @@ func (s *Service) replaceAll(ctx context.Context) {
 
 // intact reports whether the way of a class is still there. The lock is held.
 func (s *Service) intact(e *entry) bool {
-	t := s.fabric.Topology()
+	t := s.net.Topology()
 	for i := range e.routes {
 		r := &e.routes[i]
 		last := r.Hops[len(r.Hops)-1]
-		if src, known := s.fabric.Known(e.class.Flows[r.Flow].Src); known && !r.Tree && src.At != portRef(r.Hops[0].Switch, r.Hops[0].In) {
+		if src, known := s.known(e.class.Flows[r.Flow].Src); known && !r.Tree && src.At != portRef(r.Hops[0].Switch, r.Hops[0].In) {
 			return false
 		}
 		dst := portRef(last.Switch, last.Out)
-		h, known := s.fabric.Known(e.class.Flows[r.Flow].Dst)
+		h, known := s.known(e.class.Flows[r.Flow].Dst)
 		switch {
 		case known:
 			dst = h.At

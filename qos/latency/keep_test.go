@@ -21,7 +21,7 @@ func noTarget(openflow.DatapathID, netip.Addr) (string, error) { return "", erro
 func placed(t *testing.T) (*Service, *still, *entry) {
 	t.Helper()
 	f := &still{topology: row(3, time.Millisecond), hosts: map[End]topology.Host{end(1): host(1), end(3): host(3)}}
-	s, err := New(Options{Fabric: f, Rules: (*network.Owner)(nil), Book: reserve.New(f.use), Store: memstore.New(), Settings: Settings{Target: noTarget}})
+	s, err := New(Options{Network: f, Rules: (*network.Owner)(nil), Book: reserve.New(f.use), Store: memstore.New(), Settings: Settings{Target: noTarget}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func (s *Service) measure(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			s.baseline.note(s.fabric.Topology(), time.Now())
+			s.baseline.note(s.net.Topology(), time.Now())
 			s.observe(s.readAll(ctx))
 		}
 	}
@@ -103,7 +103,7 @@ func (s *Service) read(ctx context.Context, d openflow.DatapathID, r *reading) {
 	if r.err = s.rules.ReadCounters(ctx, d); r.err != nil {
 		return
 	}
-	stats, err := s.fabric.QueueStats(ctx, d)
+	stats, err := s.net.QueueStats(ctx, d)
 	r.at, r.err = time.Now(), err
 	r.queues = make(map[queueAt]openflow.QueueStats, len(stats))
 	for _, q := range stats {

@@ -234,7 +234,7 @@ func (s *Service) uninstall(ctx context.Context, e *entry, stored bool) error {
 	s.forget(e.class.Name)
 	// Switches that are away lose the class's queues when they come back. At ports that
 	// somebody else has configured it has none.
-	switches, up := map[openflow.DatapathID][]uint32{}, s.fabric.Switches()
+	switches, up := map[openflow.DatapathID][]uint32{}, s.net.Datapaths()
 	for _, p := range ports {
 		if slices.Contains(up, p.Switch) {
 			switches[p.Switch] = nil

@@ -156,20 +156,20 @@ func switchesOf(routes []Route) []openflow.DatapathID {
 
 // ways finds the possible ways of every flow of a class.
 func (s *Service) ways(ctx context.Context, c *Class) ([][]Route, error) {
-	s.baseline.note(s.fabric.Topology(), time.Now())
+	s.baseline.note(s.net.Topology(), time.Now())
 	all := make([][]Route, len(c.Flows))
 	for i, f := range c.Flows {
-		dst, err := s.fabric.Locate(ctx, f.Dst)
+		dst, err := s.locate(ctx, f.Dst)
 		if err != nil {
 			return nil, &Refusal{fmt.Sprintf("flows[%d]", i), f.Dst.String(), fmt.Sprintf("the destination %v is not found in the network: %v", f.Dst, err)}
 		}
 		src, open := topology.Host{}, !f.Src.IsValid()
 		if !open {
-			if src, err = s.fabric.Locate(ctx, f.Src); err != nil {
+			if src, err = s.locate(ctx, f.Src); err != nil {
 				return nil, &Refusal{fmt.Sprintf("flows[%d]", i), f.Src.String(), fmt.Sprintf("the source %v is not found in the network: %v", f.Src, err)}
 			}
 		}
-		all[i] = options(s.baseline.topology(s.fabric.Topology()), i, src, dst, open)
+		all[i] = options(s.baseline.topology(s.net.Topology()), i, src, dst, open)
 		if len(all[i]) == 0 {
 			return nil, &Refusal{fmt.Sprintf("flows[%d]", i), f.Dst.String(), fmt.Sprintf("there is no path from %v to %v", src.At, dst.At)}
 		}

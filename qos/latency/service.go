@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
 	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/store"
 )
 
@@ -28,8 +29,8 @@ const MaxClasses = 4096
 
 // Options is what a Service works with.
 type Options struct {
-	Fabric   Fabric
-	Rules    Rules
+	Network  service.Network
+	Rules    service.Ledger
 	Book     *reserve.Book
 	Store    store.Store
 	Bus      *event.Bus
@@ -39,10 +40,19 @@ type Options struct {
 	Critical Critical
 }
 
+// Critical are flows that are promised bandwidth by others than this service. Rules of
+// classes win over theirs.
+type Critical interface {
+	// Within lists the promises to those of which all packets are among some.
+	Within([]openflow.Match) []reserve.Key
+	// GiveWay ends those: a class carries them. to says which.
+	GiveWay(m []openflow.Match, to string)
+}
+
 // Service keeps the classes.
 type Service struct {
-	fabric   Fabric
-	rules    Rules
+	net      service.Network
+	rules    service.Ledger
 	book     *reserve.Book
 	store    store.Store
 	bus      *event.Bus
@@ -50,12 +60,12 @@ type Service struct {
 	settings Settings
 	critical Critical
 	tasks    *tasks.Group
-	metrics  *metrics
+	metrics  *service.Metrics
 	started  time.Time
 	open     func(ovsdb.Options) (client, error)
 	baseline baseline
-	// The network has changed: for classes, and for databases.
-	rethink, reconnect chan struct{}
+	// placing keeps classes in step with the network, queuing their queues.
+	placing, queuing service.Loop
 
 	mu        sync.Mutex
 	loaded    bool
@@ -68,15 +78,15 @@ type Service struct {
 
 // New returns a Service that has not started yet.
 func New(o Options) (*Service, error) {
-	if o.Fabric == nil || o.Rules == nil || o.Store == nil || o.Book == nil || o.Settings.Target == nil {
+	if o.Network == nil || o.Rules == nil || o.Store == nil || o.Book == nil || o.Settings.Target == nil {
 		return nil, errors.New("latency: a network, an owner of rules, a book, a store and the places of databases are needed")
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
 	s := &Service{
-		fabric: o.Fabric, rules: o.Rules, book: o.Book, store: o.Store, bus: o.Bus, log: o.Log.With("service", OwnerName),
-		settings: o.Settings.withDefaults(), critical: o.Critical, tasks: tasks.New(), rethink: make(chan struct{}, 1), stored: make(chan struct{}), reconnect: make(chan struct{}, 1),
+		net: o.Network, rules: o.Rules, book: o.Book, store: o.Store, bus: o.Bus, log: o.Log.With("service", OwnerName),
+		settings: o.Settings.withDefaults(), critical: o.Critical, tasks: tasks.New(), stored: make(chan struct{}), placing: service.NewLoop(), queuing: service.NewLoop(),
 		classes: map[string]*entry{}, databases: map[openflow.DatapathID]*database{}, unknown: map[openflow.DatapathID]error{},
 		left: map[string]bool{}, open: func(o ovsdb.Options) (client, error) { return ovsdb.New(o) },
 	}
@@ -98,8 +108,11 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	close(s.stored)
 	s.tasks.Start(s.measure)
-	s.tasks.Start(s.keepDatabases)
-	s.keepUp(s.tasks.Context())
+	s.wake()
+	s.tasks.Start(func(ctx context.Context) {
+		s.queuing.Run(ctx, calm, again, func(context.Context) { s.connectDatabases() })
+	})
+	s.placing.Run(s.tasks.Context(), calm, again, s.keepUp)
 	return nil
 }
 
@@ -119,12 +132,8 @@ func (s *Service) NetworkChanged(e network.Event) {
 }
 
 func (s *Service) wake() {
-	for _, c := range []chan struct{}{s.rethink, s.reconnect} {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
-	}
+	s.placing.Wake()
+	s.queuing.Wake()
 }
 
 // sortedClasses are the classes by name. The lock is held.

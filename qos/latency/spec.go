@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/service"
 )
 
 // MaxFlows bounds the flows of one class.
@@ -82,7 +83,7 @@ func (e End) String() string {
 var className = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // Parse reads the specification, or says everything that is wrong with it.
-func (c *ClassSpec) Parse() (Class, []match.Fault) {
+func (c *ClassSpec) Parse() (Class, service.Faults) {
 	p := &specParser{}
 	out := Class{Name: c.Name}
 	if !className.MatchString(c.Name) {
@@ -114,10 +115,10 @@ func (c *ClassSpec) Parse() (Class, []match.Fault) {
 	return out, p.faults
 }
 
-type specParser struct{ faults []match.Fault }
+type specParser struct{ faults service.Faults }
 
 func (p *specParser) fail(field string, value any, want string) {
-	p.faults = append(p.faults, match.Fault{Field: field, Value: value, Want: want})
+	p.faults = append(p.faults, service.Fault{Field: field, Value: value, Want: want})
 }
 
 // leastRate is what Open vSwitch makes of any smaller one: 1500 bytes a second.

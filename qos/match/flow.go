@@ -27,10 +27,3 @@ type Flow struct {
 	ICMPv6Type Text `json:"icmpv6_type,omitempty" yaml:"icmpv6_type" doc:"ICMPv6 type, 0 to 255."`
 	ICMPv6Code Text `json:"icmpv6_code,omitempty" yaml:"icmpv6_code" doc:"ICMPv6 code, 0 to 255."`
 }
-
-// Fault is one field that is wrong: its name, what was given, what would be right.
-type Fault struct {
-	Field string
-	Value any
-	Want  string
-}

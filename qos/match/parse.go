@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 )
 
 // MaxMatches bounds the matches of one description: each is a rule on every switch.
@@ -13,7 +14,7 @@ const MaxMatches = 64
 
 // Parse turns the description into matches that together select exactly its
 // packets, or says everything that is wrong with it.
-func (f *Flow) Parse() ([]openflow.Match, []Fault) {
+func (f *Flow) Parse() ([]openflow.Match, service.Faults) {
 	p := parser{flow: f}
 	p.readEthType()
 	p.readIPProto()
@@ -35,7 +36,7 @@ func (f *Flow) Parse() ([]openflow.Match, []Fault) {
 // parser collects what the fields of a description say.
 type parser struct {
 	flow   *Flow
-	faults []Fault
+	faults service.Faults
 	// values are, for each field, those of which a packet has one.
 	values [][]openflow.OXM
 	// types are the ethertypes that are left, nil for all; proto the protocol.
@@ -45,7 +46,7 @@ type parser struct {
 }
 
 func (p *parser) fail(field string, value Text, want string) {
-	p.faults = append(p.faults, Fault{field, string(value), want})
+	p.faults = append(p.faults, service.Fault{Field: field, Value: string(value), Want: want})
 }
 
 func (p *parser) readEthType() {
@@ -119,7 +120,7 @@ func (p *parser) restrict(name string, text Text, types []uint16) bool {
 }
 
 // matches combines the values of all fields.
-func (p *parser) matches() ([]openflow.Match, []Fault) {
+func (p *parser) matches() ([]openflow.Match, service.Faults) {
 	all := p.values
 	if p.types != nil {
 		var types []openflow.OXM
@@ -136,7 +137,7 @@ func (p *parser) matches() ([]openflow.Match, []Fault) {
 		n *= len(values)
 	}
 	if n > MaxMatches {
-		return nil, []Fault{{"", n, fmt.Sprintf("simpler port ranges: these make %d rules, at most %d", n, MaxMatches)}}
+		return nil, service.Faults{{Value: n, Want: fmt.Sprintf("simpler port ranges: these make %d rules, at most %d", n, MaxMatches)}}
 	}
 	var out []openflow.Match
 	for i := range n {
@@ -147,7 +148,7 @@ func (p *parser) matches() ([]openflow.Match, []Fault) {
 		}
 		m, err := openflow.NewMatch(oxms...)
 		if err != nil { // every combination that the table allows is a match
-			return nil, []Fault{{"", "", err.Error()}}
+			return nil, service.Faults{{Value: "", Want: err.Error()}}
 		}
 		out = append(out, m)
 	}

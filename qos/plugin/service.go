@@ -3,14 +3,12 @@ package plugin
 import (
 	"context"
 	"errors"
-	"net/http"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/service"
 )
 
 // Name is the service's name: its path in the API and its keys in the store.
@@ -91,10 +89,7 @@ func (s *Service) Register(a *api.API) {
 	for _, p := range s.parts {
 		p.Register(a)
 	}
-	huma.Register(a.Huma(), huma.Operation{
-		OperationID: "qos-reservations-get", Method: http.MethodGet, Path: api.Prefix + "/" + Name + "/reservations",
-		Summary: "List what is promised on links", Tags: []string{Name},
-	}, s.getReservations)
+	service.Show(service.NewREST(a, Name), "reservations", "List what is promised on links", s.reservations)
 }
 
 // Reservation is what is promised on one direction of a link.
@@ -108,15 +103,12 @@ type Reservation struct {
 	For       []reserve.Key `json:"for" doc:"What it is promised for"`
 }
 
-// reservations is the answer to a request for them.
-type reservations struct{ Body []Reservation }
-
-func (s *Service) getReservations(context.Context, *struct{}) (*reservations, error) {
-	out := &reservations{Body: []Reservation{}}
+func (s *Service) reservations() []Reservation {
+	out := []Reservation{}
 	for _, l := range s.book.Lines() {
-		out.Body = append(out.Body, Reservation{
+		out = append(out, Reservation{
 			Link: l.Link.String(), Capacity: l.Capacity, Used: l.Used, Promised: l.Promised, Unseen: l.Unseen, Available: l.Available, For: append([]reserve.Key{}, l.Keys...),
 		})
 	}
-	return out, nil
+	return out
 }

@@ -61,7 +61,7 @@ func leftOneByOne(b *Book, l Link, u Use, key Key) uint64 {
 // promised, seen, replaced and released.
 func TestAccountsAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := network{}
+		n := measured{}
 		b := New(n.use)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			for l := range 3 {
@@ -99,7 +99,7 @@ func TestAccountsAddUp(t *testing.T) {
 
 // BenchmarkAvailable asks a link with a thousand promises.
 func BenchmarkAvailable(b *testing.B) {
-	book := New(network{link(1): {Capacity: 1 << 40}}.use)
+	book := New(measured{link(1): {Capacity: 1 << 40}}.use)
 	for i := range 1000 {
 		book.Restore(promise(fmt.Sprint(i), mbit, 1))
 		for range readings + 1 {

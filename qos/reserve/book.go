@@ -93,6 +93,9 @@ func New(use func(Link) Use) *Book {
 	return &Book{use: use, promises: map[Key]*entry{}, links: map[Link]*account{}}
 }
 
+// Use is what is measured on a link now.
+func (b *Book) Use(l Link) Use { return b.use(l) }
+
 // Admit makes a promise if every link has what is asked, and otherwise nothing: the
 // error is a *Shortage. A promise of the same key is replaced, and what it holds
 // counts as free for the new one.

@@ -18,10 +18,10 @@ func link(i int) Link { return topology.PortRef{Switch: openflow.DatapathID(i), 
 
 func key(id string) Key { return Key{Owner: "test", ID: id} }
 
-// network is a measurement that the test sets.
-type network map[Link]Use
+// measured is a measurement that the test sets.
+type measured map[Link]Use
 
-func (n network) use(l Link) Use { return n[l] }
+func (n measured) use(l Link) Use { return n[l] }
 
 func promise(id string, rate uint64, links ...int) Promise {
 	p := Promise{Key: key(id)}
@@ -32,7 +32,7 @@ func promise(id string, rate uint64, links ...int) Promise {
 }
 
 func TestAdmitAllOrNothing(t *testing.T) {
-	b := New(network{link(1): {15 * mbit, 0}, link(2): {10 * mbit, 3 * mbit}, link(3): {}}.use)
+	b := New(measured{link(1): {15 * mbit, 0}, link(2): {10 * mbit, 3 * mbit}, link(3): {}}.use)
 	var short *Shortage
 	if err := b.Admit(promise("a", 8*mbit, 1, 2)); !errors.As(err, &short) || short.Link != link(2) || short.Available != 7*mbit {
 		t.Fatalf("err = %v", err)
@@ -57,7 +57,7 @@ func TestAdmitAllOrNothing(t *testing.T) {
 // A promise fades into the measurement: at no time is the flow counted twice, and
 // at no time not at all.
 func TestFading(t *testing.T) {
-	n := network{link(1): {15 * mbit, 0}}
+	n := measured{link(1): {15 * mbit, 0}}
 	b := New(n.use)
 	if err := b.Admit(promise("a", 10*mbit, 1)); err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestFading(t *testing.T) {
 
 // What yields is free for promises, and what discovery sends is no hindrance.
 func TestYields(t *testing.T) {
-	n := network{link(1): {15 * mbit, 9 * mbit}}
+	n := measured{link(1): {15 * mbit, 9 * mbit}}
 	b := New(n.use)
 	b.Restore(Promise{Key: key("y"), Shares: []Share{{Link: link(1)}}, Yields: true})
 	if got := b.Available(link(1), Key{}); got != 6*mbit {
@@ -104,7 +104,7 @@ func TestYields(t *testing.T) {
 // link: what is more is somebody's, and stands against promises.
 func TestNoise(t *testing.T) {
 	const gbit = 1000 * mbit
-	n := network{}
+	n := measured{}
 	b := New(n.use)
 	b.Restore(promise("a", 2*gbit, 1))
 	for range readings + 1 {
@@ -126,7 +126,7 @@ func TestNoise(t *testing.T) {
 // not: with what is nobody's, they exceed the link by a hundredth at most.
 func TestNoiseDoesNotPileUp(t *testing.T) {
 	const capacity, others = 100 * mbit, 900_000
-	n := network{}
+	n := measured{}
 	b := New(n.use)
 	carried := uint64(0)
 	for i := range 1000 {
@@ -149,7 +149,7 @@ func TestNoiseDoesNotPileUp(t *testing.T) {
 // Answers are no hindrance where they are expected, promised or not, and hide no more of
 // what others send than that.
 func TestAnswers(t *testing.T) {
-	n := network{link(1): {10 * mbit, 0}, link(2): {15 * mbit, 300_000}}
+	n := measured{link(1): {10 * mbit, 0}, link(2): {15 * mbit, 300_000}}
 	b := New(n.use)
 	b.Restore(Promise{Key: key("a"), Shares: []Share{{Link: link(1), Rate: 10 * mbit}, {Link: link(2), Answers: 300_000}}})
 	if got := b.Available(link(2), Key{}); got != 15*mbit {
@@ -177,7 +177,7 @@ func TestAnswers(t *testing.T) {
 // The counters of a flow are brought up to date only now and then: a reading that shows
 // too little of it does not make its traffic that of others.
 func TestLaggingCounters(t *testing.T) {
-	n := network{link(1): {25 * mbit, 20 * mbit}}
+	n := measured{link(1): {25 * mbit, 20 * mbit}}
 	b := New(n.use)
 	for _, id := range []string{"a", "b"} {
 		b.Restore(promise(id, 10*mbit, 1))
@@ -192,7 +192,7 @@ func TestLaggingCounters(t *testing.T) {
 
 // While a promise is young, its traffic is no danger to others; traffic of nobody is.
 func TestLeft(t *testing.T) {
-	n := network{link(1): {25 * mbit, 10 * mbit}}
+	n := measured{link(1): {25 * mbit, 10 * mbit}}
 	b := New(n.use)
 	b.Restore(promise("a", 10*mbit, 1))
 	for range readings + 1 {
@@ -216,7 +216,7 @@ func TestLeft(t *testing.T) {
 }
 
 func TestReplace(t *testing.T) {
-	n := network{link(1): {10 * mbit, 9 * mbit}, link(2): {10 * mbit, 0}}
+	n := measured{link(1): {10 * mbit, 9 * mbit}, link(2): {10 * mbit, 0}}
 	b := New(n.use)
 	b.Restore(promise("a", 9*mbit, 1))
 	for range readings {
@@ -240,7 +240,7 @@ func TestReplace(t *testing.T) {
 // 1,000 repetitions of simultaneous requests for overlapping links.
 func TestLastCapacityOnce(t *testing.T) {
 	for round := range 1000 {
-		b := New(network{link(1): {10 * mbit, 0}, link(2): {10 * mbit, 0}, link(3): {10 * mbit, 0}}.use)
+		b := New(measured{link(1): {10 * mbit, 0}, link(2): {10 * mbit, 0}, link(3): {10 * mbit, 0}}.use)
 		var wg sync.WaitGroup
 		start := make(chan struct{})
 		results := make([]error, 4)
@@ -268,7 +268,7 @@ func TestLastCapacityOnce(t *testing.T) {
 // capacity, and nothing is left when all is released.
 func TestNeverBeyondCapacity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := network{}
+		n := measured{}
 		for l := range 4 {
 			c := rapid.Uint64Range(1, 100).Draw(t, "capacity")
 			n[link(l)] = Use{Capacity: c, Used: rapid.Uint64Range(0, c).Draw(t, "used")}
@@ -301,7 +301,7 @@ func TestNeverBeyondCapacity(t *testing.T) {
 }
 
 func BenchmarkAdmit(b *testing.B) {
-	n := network{}
+	n := measured{}
 	for l := range 100 {
 		n[link(l)] = Use{Capacity: 1 << 40}
 	}
@@ -318,7 +318,7 @@ func BenchmarkAdmit(b *testing.B) {
 // What queues enforce is admitted beside any measured traffic, but never beside more
 // promises than the link can hold.
 func TestEnforced(t *testing.T) {
-	b := New(network{link(1): {10 * mbit, 10 * mbit}}.use)
+	b := New(measured{link(1): {10 * mbit, 10 * mbit}}.use)
 	p := promise("a", 6*mbit, 1)
 	if err := b.Admit(p); err == nil {
 		t.Fatal("a full link was promised")
@@ -341,7 +341,7 @@ func TestEnforced(t *testing.T) {
 // What a promise is known to carry beyond its rate is traffic of others for all but
 // itself: two readings say so, one may be of two times.
 func TestExcessIsSomebodys(t *testing.T) {
-	n := network{link(1): {20 * mbit, 20 * mbit}}
+	n := measured{link(1): {20 * mbit, 20 * mbit}}
 	b := New(n.use)
 	for _, id := range []string{"polite", "rude"} {
 		b.Restore(promise(id, 5*mbit, 1))
@@ -367,7 +367,7 @@ func TestExcessIsSomebodys(t *testing.T) {
 // A link that has lost capacity does not hold what was promised on it before. Of promises
 // that queues enforce only the others of that kind are in the way.
 func TestOverbooked(t *testing.T) {
-	n := network{link(1): {20 * mbit, 0}}
+	n := measured{link(1): {20 * mbit, 0}}
 	b := New(n.use)
 	enforced := promise("class", 6*mbit, 1)
 	enforced.Enforced = true
@@ -398,7 +398,7 @@ func TestOverbooked(t *testing.T) {
 
 // A promise that queues enforce takes the place of those whose traffic it carries.
 func TestOver(t *testing.T) {
-	n := network{link(1): {10 * mbit, 0}}
+	n := measured{link(1): {10 * mbit, 0}}
 	b := New(n.use)
 	b.Restore(promise("flow", 8*mbit, 1))
 	class := promise("class", 8*mbit, 1)

@@ -171,7 +171,7 @@ func (w *world) startController() {
 	}
 	bus := event.NewBus(1, 0)
 	s, err := plugin.New(plugin.Options{
-		Fabric: plugin.NewFabric(n), Rules: owner, Store: w.store, Bus: bus, Log: log, AgentTLS: tls,
+		Network: n, Rules: owner, Store: w.store, Bus: bus, Log: log, AgentTLS: tls,
 		Dial: w.lab.Control().DialContext, Linger: 300 * time.Millisecond,
 	})
 	if err != nil {

@@ -9,18 +9,19 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/service"
 )
 
 // postAnnounce lets an agent add itself. Who it is, its certificate says: it
 // can announce only the name that the certificate carries.
-func (s *Service) postAnnounce(ctx context.Context, in *body[AgentSpec]) (*body[AgentInfo], error) {
+func (s *Service) postAnnounce(ctx context.Context, in *service.Body[AgentSpec]) (*service.Body[AgentInfo], error) {
 	who := api.Identity(ctx)
 	if name, isCert := strings.CutPrefix(who, "certificate:"); isCert && name != in.Body.Name {
-		return nil, refuse([]Fault{{"name", in.Body.Name, "the name in the agent's certificate, " + name}})
+		return nil, service.Refuse(service.Faults{{Field: "name", Value: in.Body.Name, Want: "the name in the agent's certificate, " + name}})
 	}
 	r, faults := in.Body.Parse()
 	if len(faults) > 0 {
-		return nil, refuse(faults)
+		return nil, service.Refuse(faults)
 	}
 	s.mu.Lock()
 	old := s.agents[r.Name]
@@ -33,7 +34,7 @@ func (s *Service) postAnnounce(ctx context.Context, in *body[AgentSpec]) (*body[
 		return s.showAgent(r.Name)
 	}
 	if faults := s.elsewhere(api.Remote(ctx), r); len(faults) > 0 {
-		return nil, refuse(faults)
+		return nil, service.Refuse(faults)
 	}
 	s.mu.Lock()
 	if old := s.agents[r.Name]; old != nil {
@@ -47,7 +48,7 @@ func (s *Service) postAnnounce(ctx context.Context, in *body[AgentSpec]) (*body[
 // it came from: an agent's certificate must not be enough to have the controller call
 // whom its holder likes. A name is refused too, since whoever answers for it may have
 // it stand for another address later.
-func (s *Service) elsewhere(from netip.Addr, r AgentRecord) []Fault {
+func (s *Service) elsewhere(from netip.Addr, r AgentRecord) service.Faults {
 	var to netip.Addr
 	if u, err := url.Parse(r.URL); err == nil {
 		to, _ = netip.ParseAddr(u.Hostname())
@@ -56,5 +57,5 @@ func (s *Service) elsewhere(from netip.Addr, r AgentRecord) []Fault {
 	if to.IsValid() && (to == from || slices.ContainsFunc(s.opts.ControlSubnets, func(p netip.Prefix) bool { return p.Contains(to) })) {
 		return nil
 	}
-	return []Fault{{"url", r.URL, fmt.Sprintf("the address that the announcement comes from, %v; for another, an operator adds the agent, or its subnet to sos.control_subnets", from)}}
+	return service.Faults{{Field: "url", Value: r.URL, Want: fmt.Sprintf("the address that the announcement comes from, %v; for another, an operator adds the agent, or its subnet to sos.control_subnets", from)}}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network/diagnosis"
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -29,38 +30,38 @@ type AgentSpec struct {
 }
 
 // Parse turns the specification into a record, or says everything that is wrong.
-func (a AgentSpec) Parse() (AgentRecord, []Fault) {
+func (a AgentSpec) Parse() (AgentRecord, service.Faults) {
 	r := AgentRecord{Name: a.Name, URL: strings.TrimSuffix(a.URL, "/"), MaxSessions: a.MaxSessions}
-	var faults []Fault
+	var faults service.Faults
 	if !agentName.MatchString(a.Name) {
-		faults = append(faults, Fault{"name", a.Name, "1 to 63 lower-case letters, digits, dots and dashes"})
+		faults.Add("name", a.Name, "1 to 63 lower-case letters, digits, dots and dashes")
 	}
 	if a.Name == announcePath {
-		faults = append(faults, Fault{"name", a.Name, "another name: this one is a path of the API, so the agent could not be removed"})
+		faults.Add("name", a.Name, "another name: this one is a path of the API, so the agent could not be removed")
 	}
 	u, err := url.Parse(a.URL)
 	if err != nil || u.Host == "" || u.Port() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		faults = append(faults, Fault{"url", a.URL, "a URL like https://192.0.2.7:8440"})
+		faults.Add("url", a.URL, "a URL like https://192.0.2.7:8440")
 	} else if u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
-		faults = append(faults, Fault{"url", a.URL, "https; http is for an agent on the loopback interface"})
+		faults.Add("url", a.URL, "https; http is for an agent on the loopback interface")
 	}
 	if len(a.Addrs) == 0 || len(a.Addrs) > 2 {
-		faults = append(faults, Fault{"addrs", a.Addrs, "one or two data addresses"})
+		faults.Add("addrs", a.Addrs, "one or two data addresses")
 	}
 	for i, text := range a.Addrs {
 		addr, err := netip.ParseAddr(text)
 		addr = addr.Unmap()
 		switch {
 		case err != nil, addr.Zone() != "", addr.IsMulticast(), addr.IsUnspecified(), addr.IsLoopback(), addr.IsLinkLocalUnicast():
-			faults = append(faults, Fault{fmt.Sprintf("addrs[%d]", i), text, "a unicast address by which other agents reach it, like 10.0.0.11"})
+			faults.Add(fmt.Sprintf("addrs[%d]", i), text, "a unicast address by which other agents reach it, like 10.0.0.11")
 		case slices.ContainsFunc(r.Addrs, func(x netip.Addr) bool { return x.Is4() == addr.Is4() }):
-			faults = append(faults, Fault{fmt.Sprintf("addrs[%d]", i), text, "at most one address of each family"})
+			faults.Add(fmt.Sprintf("addrs[%d]", i), text, "at most one address of each family")
 		default:
 			r.Addrs = append(r.Addrs, addr)
 		}
 	}
 	if a.MaxSessions < 0 || a.MaxSessions > 1_000_000 {
-		faults = append(faults, Fault{"max_sessions", a.MaxSessions, "0 to 1000000"})
+		faults.Add("max_sessions", a.MaxSessions, "0 to 1000000")
 	}
 	return r, faults
 }
@@ -130,25 +131,25 @@ func (s *Service) Needed() (out []diagnosis.Needed) {
 	return out
 }
 
-func (s *Service) getAgents(context.Context, *nothing) (*body[[]AgentInfo], error) {
-	return &body[[]AgentInfo]{s.agentInfos()}, nil
+func (s *Service) getAgents(context.Context, *service.Nothing) (*service.Body[[]AgentInfo], error) {
+	return &service.Body[[]AgentInfo]{Body: s.agentInfos()}, nil
 }
 
-func (s *Service) postAgent(ctx context.Context, in *body[AgentSpec]) (*body[AgentInfo], error) {
+func (s *Service) postAgent(ctx context.Context, in *service.Body[AgentSpec]) (*service.Body[AgentInfo], error) {
 	return s.newAgent(ctx, in.Body, false)
 }
 
-func (s *Service) newAgent(ctx context.Context, spec AgentSpec, announced bool) (*body[AgentInfo], error) {
+func (s *Service) newAgent(ctx context.Context, spec AgentSpec, announced bool) (*service.Body[AgentInfo], error) {
 	r, faults := spec.Parse()
 	if len(faults) > 0 {
-		return nil, refuse(faults)
+		return nil, service.Refuse(faults)
 	}
 	if faults := s.strangeAddrs(ctx, r); len(faults) > 0 {
-		return nil, refuse(faults)
+		return nil, service.Refuse(faults)
 	}
 	r.Announced = announced
 	if _, err := s.addAgent(ctx, r); err != nil {
-		return nil, answer(err, "body.name", spec.Name)
+		return nil, service.Problem(err, "body.name", spec.Name)
 	}
 	return s.showAgent(r.Name)
 }
@@ -159,7 +160,7 @@ const askNew = time.Second
 // strangeAddrs asks an agent that is being added for its data addresses, and says
 // which of those that it is added with it does not have. One that does not answer
 // is added all the same: it may not have been started yet.
-func (s *Service) strangeAddrs(ctx context.Context, r AgentRecord) []Fault {
+func (s *Service) strangeAddrs(ctx context.Context, r AgentRecord) service.Faults {
 	client, err := s.dial(r)
 	if err != nil {
 		return nil // follow says so
@@ -171,23 +172,23 @@ func (s *Service) strangeAddrs(ctx context.Context, r AgentRecord) []Fault {
 	if err != nil || len(st.Addrs) == 0 {
 		return nil
 	}
-	var faults []Fault
+	var faults service.Faults
 	for i, addr := range r.Addrs {
 		if !slices.Contains(st.Addrs, addr) {
-			faults = append(faults, Fault{fmt.Sprintf("addrs[%d]", i), addr.String(), fmt.Sprintf("an address that the agent itself has: %v; it carries a second family with second_address in its configuration", st.Addrs)})
+			faults.Add(fmt.Sprintf("addrs[%d]", i), addr.String(), "an address that the agent itself has: %v; it carries a second family with second_address in its configuration", st.Addrs)
 		}
 	}
 	return faults
 }
 
-func (s *Service) showAgent(name string) (*body[AgentInfo], error) {
+func (s *Service) showAgent(name string) (*service.Body[AgentInfo], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.agents[name]
 	if a == nil {
-		return nil, answer(errUnknown, "path.name", name)
+		return nil, service.Problem(service.ErrUnknown, "path.name", name)
 	}
-	return &body[AgentInfo]{a.info()}, nil
+	return &service.Body[AgentInfo]{Body: a.info()}, nil
 }
 
 type byName struct {
@@ -195,8 +196,8 @@ type byName struct {
 	Force bool   `query:"force" doc:"Remove it although it carries sessions; they end with a reset"`
 }
 
-func (s *Service) deleteAgent(ctx context.Context, in *byName) (*nothing, error) {
-	return nil, answer(s.removeAgent(ctx, in.Name, in.Force), "path.name", in.Name)
+func (s *Service) deleteAgent(ctx context.Context, in *byName) (*service.Nothing, error) {
+	return nil, service.Problem(s.removeAgent(ctx, in.Name, in.Force), "path.name", in.Name)
 }
 
 type drainInput struct {
@@ -204,9 +205,9 @@ type drainInput struct {
 	Body agentapi.DrainRequest
 }
 
-func (s *Service) postDrain(ctx context.Context, in *drainInput) (*body[AgentInfo], error) {
+func (s *Service) postDrain(ctx context.Context, in *drainInput) (*service.Body[AgentInfo], error) {
 	if _, err := s.drainAgent(ctx, in.Name, in.Body.On); err != nil {
-		return nil, answer(err, "path.name", in.Name)
+		return nil, service.Problem(err, "path.name", in.Name)
 	}
 	return s.showAgent(in.Name)
 }

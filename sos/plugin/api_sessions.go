@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -23,7 +24,7 @@ type Status struct {
 	Direct    []Direct `json:"direct" doc:"Why whitelisted connections went directly, the most frequent reason first"`
 }
 
-func (s *Service) getStatus(context.Context, *nothing) (*body[Status], error) {
+func (s *Service) getStatus(context.Context, *service.Nothing) (*service.Body[Status], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -41,7 +42,7 @@ func (s *Service) getStatus(context.Context, *nothing) (*body[Status], error) {
 			st.AgentsUp++
 		}
 	}
-	return &body[Status]{st}, nil
+	return &service.Body[Status]{Body: st}, nil
 }
 
 type sessionsInput struct {
@@ -49,9 +50,9 @@ type sessionsInput struct {
 	Limit int    `query:"limit" minimum:"1" maximum:"10000" default:"1000" doc:"At most so many, the latest first"`
 }
 
-func (s *Service) getSessions(_ context.Context, in *sessionsInput) (*body[[]Record], error) {
+func (s *Service) getSessions(_ context.Context, in *sessionsInput) (*service.Body[[]Record], error) {
 	list := s.records(in.State)
-	return &body[[]Record]{list[:min(len(list), in.Limit)]}, nil
+	return &service.Body[[]Record]{Body: list[:min(len(list), in.Limit)]}, nil
 }
 
 // records lists sessions without their course, the latest first.
@@ -74,27 +75,27 @@ func (s *Service) records(which string) []Record {
 	return list
 }
 
-func (s *Service) getSession(_ context.Context, in *byID) (*body[Record], error) {
+func (s *Service) getSession(_ context.Context, in *byID) (*service.Body[Record], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id, err := agentapi.ParseSessionID(in.ID); err == nil && s.byID[id] != nil {
-		return &body[Record]{s.recordOf(s.byID[id])}, nil
+		return &service.Body[Record]{Body: s.recordOf(s.byID[id])}, nil
 	}
 	i := slices.IndexFunc(s.history.records, func(r Record) bool { return r.ID == in.ID })
 	if i < 0 {
-		return nil, answer(errUnknown, "path.id", in.ID)
+		return nil, service.Problem(service.ErrUnknown, "path.id", in.ID)
 	}
-	return &body[Record]{s.history.records[i]}, nil
+	return &service.Body[Record]{Body: s.history.records[i]}, nil
 }
 
-func (s *Service) deleteSession(_ context.Context, in *byID) (*nothing, error) {
+func (s *Service) deleteSession(_ context.Context, in *byID) (*service.Nothing, error) {
 	id, err := agentapi.ParseSessionID(in.ID)
 	s.mu.Lock()
 	ss := s.byID[id]
 	live := ss != nil && ss.state == StateLive
 	s.mu.Unlock()
 	if err != nil || !live {
-		return nil, answer(errUnknown, "path.id", in.ID)
+		return nil, service.Problem(service.ErrUnknown, "path.id", in.ID)
 	}
 	s.abort(ss.id, ss.client, ss.server)
 	s.windUp(ss)
@@ -111,7 +112,7 @@ type Stats struct {
 	SetupP99 agentapi.Duration `json:"setup_p99"`
 }
 
-func (s *Service) getStats(context.Context, *nothing) (*body[Stats], error) {
+func (s *Service) getStats(context.Context, *service.Nothing) (*service.Body[Stats], error) {
 	s.mu.Lock()
 	totals := s.history.totals
 	s.mu.Unlock()
@@ -127,5 +128,5 @@ func (s *Service) getStats(context.Context, *nothing) (*body[Stats], error) {
 		slices.Sort(setups)
 		st.SetupP50, st.SetupP99 = setups[len(setups)/2], setups[len(setups)*99/100]
 	}
-	return &body[Stats]{st}, nil
+	return &service.Body[Stats]{Body: st}, nil
 }

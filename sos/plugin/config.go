@@ -1,11 +1,11 @@
 package plugin
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -63,8 +63,8 @@ type ConfigChange struct {
 }
 
 // Apply returns the changed configuration, or everything that is wrong.
-func (ch ConfigChange) Apply(c Config) (Config, []Fault) {
-	var faults []Fault
+func (ch ConfigChange) Apply(c Config) (Config, service.Faults) {
+	var faults service.Faults
 	durations := []struct {
 		field     string
 		in        *string
@@ -85,7 +85,7 @@ func (ch ConfigChange) Apply(c Config) (Config, []Fault) {
 		}
 		v, err := time.ParseDuration(*d.in)
 		if err != nil || v < d.low || v > d.high {
-			faults = append(faults, Fault{d.field, *d.in, fmt.Sprintf("a duration with its unit, %v to %v", d.low, d.high)})
+			faults.Add(d.field, *d.in, "a duration with its unit, %v to %v", d.low, d.high)
 			continue
 		}
 		*d.out = agentapi.Duration(v)
@@ -104,7 +104,7 @@ func (ch ConfigChange) Apply(c Config) (Config, []Fault) {
 			continue
 		}
 		if *n.in < n.low || *n.in > n.high {
-			faults = append(faults, Fault{n.field, *n.in, fmt.Sprintf("%d to %d", n.low, n.high)})
+			faults.Add(n.field, *n.in, "%d to %d", n.low, n.high)
 			continue
 		}
 		*n.out = *n.in
@@ -113,20 +113,20 @@ func (ch ConfigChange) Apply(c Config) (Config, []Fault) {
 	return c, faults
 }
 
-func (ch ConfigChange) applyWords(c *Config) []Fault {
-	var faults []Fault
+func (ch ConfigChange) applyWords(c *Config) service.Faults {
+	var faults service.Faults
 	if ch.Enabled != nil {
 		c.Enabled = *ch.Enabled
 	}
 	if ch.Metric != nil {
 		if _, err := topology.ParseMetric(*ch.Metric); err != nil {
-			faults = append(faults, Fault{"metric", *ch.Metric, "latency, hops, utilisation or capacity"})
+			faults.Add("metric", *ch.Metric, "latency, hops, utilisation or capacity")
 		}
 		c.Metric = *ch.Metric
 	}
 	if ch.Balance != nil {
 		if *ch.Balance != BalanceSessions && *ch.Balance != BalanceThroughput {
-			faults = append(faults, Fault{"balance", *ch.Balance, "sessions or throughput"})
+			faults.Add("balance", *ch.Balance, "sessions or throughput")
 		}
 		c.Balance = *ch.Balance
 	}

@@ -17,12 +17,15 @@ import (
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
 // fakeNet stands for the network: a topology, hosts, and a ledger that keeps
 // what is applied and can be told to refuse.
 type fakeNet struct {
+	service.Network
+	service.Ledger
 	mu     sync.Mutex
 	top    *topology.Topology
 	hosts  map[netip.Addr]network.Host
@@ -65,9 +68,12 @@ func (n *fakeNet) ResolveHost(_ context.Context, a netip.Addr) (network.Host, er
 	return network.Host{}, network.ErrUnknownHost
 }
 
-func (n *fakeNet) CanSet(openflow.DatapathID, openflow.Field) bool   { return true }
-func (n *fakeNet) CanMatch(openflow.DatapathID, openflow.Field) bool { return true }
-func (n *fakeNet) EdgeSwitches() []openflow.DatapathID               { return n.Topology().Switches }
+func (n *fakeNet) CanSet(openflow.DatapathID, openflow.Field) bool { return true }
+func (n *fakeNet) EdgeSwitches() []openflow.DatapathID             { return n.Topology().Switches }
+
+func (n *fakeNet) CanMatch(openflow.DatapathID, openflow.Field) (can, known bool) {
+	return true, true
+}
 
 func (n *fakeNet) PortUp(at network.PortRef) (up, known bool) {
 	n.mu.Lock()
@@ -81,7 +87,7 @@ func (n *fakeNet) Alive(_ context.Context, d openflow.DatapathID) bool {
 	return !n.deaf[d]
 }
 
-func (n *fakeNet) Send(_ openflow.DatapathID, _ uint32, frame []byte) error {
+func (n *fakeNet) Send(_ network.PortRef, frame []byte) error {
 	select {
 	case n.sent <- frame:
 	default:

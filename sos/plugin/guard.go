@@ -114,7 +114,7 @@ func (s *Service) wantedGuards() map[netip.Addr]guard {
 			old, known := s.guards[addr]
 			if found && a.status.SessionPorts.First > 0 {
 				// Of a switch that is away nothing is known; it will not have unlearnt.
-				flags := s.fabric.CanMatch(p.at.Switch, openflow.FieldTCPFlags) || old.At == p.at && old.Flags
+				flags := s.seesTCPFlags(p.at.Switch) || old.At == p.at && old.Flags
 				wanted[addr] = guard{addr, p.at, a.status.SessionPorts, flags}
 			} else if known {
 				wanted[addr] = old

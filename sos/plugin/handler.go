@@ -37,7 +37,7 @@ func (s *Service) segment(at network.PortRef, h *packet.Headers, p punted) netwo
 		return network.Continue
 	}
 	entry, ok := v.whitelist.Find(time.Now(), f.client.Addr(), f.server)
-	if !ok || !s.fabric.Topology().IsEdge(at) {
+	if !ok || !s.net.Topology().IsEdge(at) {
 		return network.Continue
 	}
 	o := offer{flow: f, at: at, ethSrc: h.EthSrc, ethDst: h.EthDst, isn: h.Seq}

@@ -78,7 +78,7 @@ func newBench(t *testing.T) *bench {
 // start runs a service on the bench's store, like a controller's start.
 func (b *bench) start() {
 	s, err := New(Options{
-		Fabric: b.net, Rules: b.net, Store: b.store, Log: slog.New(slog.DiscardHandler),
+		Network: b.net, Rules: b.net, Store: b.store, Log: slog.New(slog.DiscardHandler),
 		Linger: 20 * time.Millisecond, Settle: b.settle, Dial: b.dial,
 		ControlSubnets: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")},
 	})

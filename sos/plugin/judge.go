@@ -161,7 +161,7 @@ func unheard(ctx context.Context, o, a *agent) bool {
 func (s *Service) switchAnswers(ctx context.Context, a *agent) bool {
 	ports := s.portsOf(a)
 	for _, at := range ports {
-		if !s.fabric.Alive(ctx, at.Switch) {
+		if !s.net.Alive(ctx, at.Switch) {
 			return false
 		}
 	}

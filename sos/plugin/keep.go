@@ -55,8 +55,8 @@ func (s *Service) keepUp(ctx context.Context) {
 // applyPunts declares the punt rules of every edge switch, each under its own
 // key: a switch that refuses them costs the others nothing.
 func (s *Service) applyPunts(ctx context.Context) {
-	for _, dpid := range s.fabric.EdgeSwitches() {
-		e := edge{dpid, s.fabric.CanMatch(dpid, openflow.FieldTCPFlags)}
+	for _, dpid := range s.net.EdgeSwitches() {
+		e := edge{dpid, s.seesTCPFlags(dpid)}
 		err := s.declarePunts(ctx, e, rule.ApplyOptions{})
 		s.puntResult(dpid, err)
 		if err == nil {
@@ -97,7 +97,7 @@ func (s *Service) refreshPlaces(ctx context.Context) {
 	for _, a := range s.agents {
 		missing := false
 		for _, addr := range a.record.Addrs {
-			if h, ok := s.fabric.HostByIP(addr); ok {
+			if h, ok := s.net.HostByIP(addr); ok {
 				a.places[addr] = placeOf(h)
 			} else if _, known := a.places[addr]; !known {
 				missing = true
@@ -152,7 +152,7 @@ func (s *Service) rerouteSide(ctx context.Context, ss *session, r agentapi.Role)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	rules, err := next.rulesOf(r, s.fabric.CanSet)
+	rules, err := next.rulesOf(r, s.net.CanSet)
 	if err == nil {
 		ss.changing.Lock()
 		defer ss.changing.Unlock()
@@ -184,7 +184,7 @@ func (s *Service) silence(ss *session, r agentapi.Role, next []network.Rule) []n
 	s.mu.Lock()
 	before := ss.layout
 	s.mu.Unlock()
-	was, err := before.rulesOf(r, s.fabric.CanSet)
+	was, err := before.rulesOf(r, s.net.CanSet)
 	if err != nil {
 		return nil // the switches of then cannot do that any more, and do nothing
 	}
@@ -202,7 +202,7 @@ func (s *Service) silence(ss *session, r agentapi.Role, next []network.Rule) []n
 // whether anything has changed. Without a way there is no change: the old rules
 // stay until there is one.
 func (s *Service) nextLayout(ss *session, r agentapi.Role) (Layout, bool) {
-	top := s.fabric.Topology()
+	top := s.net.Topology()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := ss.layout
@@ -212,7 +212,7 @@ func (s *Service) nextLayout(ss *session, r agentapi.Role) (Layout, bool) {
 		at = &ss.serverAt
 	}
 	from := *at
-	if h, ok := s.fabric.HostByMAC(side.EndMAC, side.EndVLAN); ok {
+	if h, ok := s.net.HostByMAC(side.EndMAC, side.EndVLAN); ok {
 		from = h.At
 	}
 	a := ss.agent(r)
@@ -231,7 +231,7 @@ func (s *Service) nextLayout(ss *session, r agentapi.Role) (Layout, bool) {
 		return next, false
 	}
 	side.Path, side.AgentMAC, side.AgentVLAN = path.Hops, p.mac, p.vlan
-	side.PuntsSYN = r == agentapi.RoleClient && s.fabric.CanMatch(from.Switch, openflow.FieldTCPFlags)
+	side.PuntsSYN = r == agentapi.RoleClient && s.seesTCPFlags(from.Switch)
 	*at = from
 	return next, !reflect.DeepEqual(*ss.layout.side(r), *side)
 }

@@ -61,7 +61,7 @@ func connection(in uint32, from, to netip.AddrPort, more ...openflow.OXM) openfl
 
 func set(o openflow.OXM) openflow.Action { return openflow.SetField(o) }
 
-func service(dpid openflow.DatapathID, m openflow.Match, actions ...openflow.Action) network.Rule {
+func rewriting(dpid openflow.DatapathID, m openflow.Match, actions ...openflow.Action) network.Rule {
 	return network.Rule{Switch: dpid, Stage: network.StageRewrite, Match: m, Actions: actions}
 }
 
@@ -101,15 +101,15 @@ func bothSides(t *testing.T, l Layout, can Capable) (client, server []network.Ru
 func TestPublishedTable(t *testing.T) {
 	client, server := bothSides(t, figure(), everything)
 	sameRules(t, "client", client, []network.Rule{
-		service(1, connection(portX, agentX, hostA),
+		rewriting(1, connection(portX, agentX, hostA),
 			set(openflow.EthSrc(macB)), set(openflow.IPSrc(hostB.Addr())), set(openflow.TCPSrc(80)), openflow.Output(portA)),
-		service(1, connection(portA, hostA, hostB),
+		rewriting(1, connection(portA, hostA, hostB),
 			set(openflow.EthDst(macX)), set(openflow.IPDst(agentX.Addr())), set(openflow.TCPDst(5001)), openflow.Output(portX)),
 	})
 	sameRules(t, "server", server, []network.Rule{
-		service(2, connection(portY, agentY, hostB),
+		rewriting(2, connection(portY, agentY, hostB),
 			set(openflow.EthSrc(macA)), set(openflow.IPSrc(hostA.Addr())), set(openflow.TCPSrc(40001)), openflow.Output(portB)),
-		service(2, connection(portB, hostB, hostA),
+		rewriting(2, connection(portB, hostB, hostA),
 			set(openflow.EthDst(macY)), set(openflow.IPDst(agentY.Addr())), set(openflow.TCPDst(6001)), openflow.Output(portY)),
 	})
 }
@@ -127,7 +127,7 @@ func TestFirstPackets(t *testing.T) {
 	sameRules(t, "server", same, server)
 	sameRules(t, "client", client, []network.Rule{
 		plain[0],
-		service(1, connection(portA, hostA, hostB, openflow.TCPFlags(0, tcpSYN)), plain[1].Actions...),
+		rewriting(1, connection(portA, hostA, hostB, openflow.TCPFlags(0, tcpSYN)), plain[1].Actions...),
 	})
 	if opening, err := l.Opening(everything); err != nil || !slices.Equal(opening, plain[1].Actions) {
 		t.Errorf("first packets go by %v, %v", opening, err)
@@ -151,19 +151,19 @@ func TestWhiteBoxTable(t *testing.T) {
 	client, server := bothSides(t, l, limited(1, 2))
 	sameRules(t, "client", client, []network.Rule{
 		// 2.2, 2.1
-		service(1, connection(portX, hostB, hostA), set(openflow.EthSrc(macB)), openflow.Output(portA)),
-		service(11, connection(2, agentX, hostA), set(openflow.IPSrc(hostB.Addr())), set(openflow.TCPSrc(80)), openflow.Output(1)),
+		rewriting(1, connection(portX, hostB, hostA), set(openflow.EthSrc(macB)), openflow.Output(portA)),
+		rewriting(11, connection(2, agentX, hostA), set(openflow.IPSrc(hostB.Addr())), set(openflow.TCPSrc(80)), openflow.Output(1)),
 		// 1.2, 1.1
-		service(11, connection(1, hostA, hostB), set(openflow.IPDst(agentX.Addr())), set(openflow.TCPDst(5001)), openflow.Output(2)),
-		service(1, connection(portA, hostA, hostB), set(openflow.EthDst(macX)), openflow.Output(portX)),
+		rewriting(11, connection(1, hostA, hostB), set(openflow.IPDst(agentX.Addr())), set(openflow.TCPDst(5001)), openflow.Output(2)),
+		rewriting(1, connection(portA, hostA, hostB), set(openflow.EthDst(macX)), openflow.Output(portX)),
 	})
 	sameRules(t, "server", server, []network.Rule{
 		// 7.2, 7.1
-		service(2, connection(portY, hostA, hostB), set(openflow.EthSrc(macA)), openflow.Output(portB)),
-		service(12, connection(2, agentY, hostB), set(openflow.IPSrc(hostA.Addr())), set(openflow.TCPSrc(40001)), openflow.Output(1)),
+		rewriting(2, connection(portY, hostA, hostB), set(openflow.EthSrc(macA)), openflow.Output(portB)),
+		rewriting(12, connection(2, agentY, hostB), set(openflow.IPSrc(hostA.Addr())), set(openflow.TCPSrc(40001)), openflow.Output(1)),
 		// 8.2, 8.1
-		service(12, connection(1, hostB, hostA), set(openflow.IPDst(agentY.Addr())), set(openflow.TCPDst(6001)), openflow.Output(2)),
-		service(2, connection(portB, hostB, hostA), set(openflow.EthDst(macY)), openflow.Output(portY)),
+		rewriting(12, connection(1, hostB, hostA), set(openflow.IPDst(agentY.Addr())), set(openflow.TCPDst(6001)), openflow.Output(2)),
+		rewriting(2, connection(portB, hostB, hostA), set(openflow.EthDst(macY)), openflow.Output(portY)),
 	})
 }
 
@@ -179,7 +179,7 @@ func TestRoutedEndsGetDestinationRewritten(t *testing.T) {
 	l.ClientSide.OnLink, l.ClientSide.EndMAC = false, router
 	client, _ := bothSides(t, l, everything)
 	sameRules(t, "client", client[:1], []network.Rule{
-		service(1, connection(portX, agentX, hostA), set(openflow.EthSrc(macB)), set(openflow.EthDst(router)),
+		rewriting(1, connection(portX, agentX, hostA), set(openflow.EthSrc(macB)), set(openflow.EthDst(router)),
 			set(openflow.IPSrc(hostB.Addr())), set(openflow.TCPSrc(80)), openflow.Output(portA)),
 	})
 }
@@ -218,9 +218,9 @@ func TestVLANs(t *testing.T) {
 		l.ClientSide.EndVLAN, l.ClientSide.AgentVLAN = c.end, c.agent
 		client, _ := bothSides(t, l, everything)
 		sameRules(t, c.name, client, []network.Rule{
-			service(1, connection(portX, agentX, hostA, c.fromAgt...), append(c.toEnd,
+			rewriting(1, connection(portX, agentX, hostA, c.fromAgt...), append(c.toEnd,
 				set(openflow.EthSrc(macB)), set(openflow.IPSrc(hostB.Addr())), set(openflow.TCPSrc(80)), openflow.Output(portA))...),
-			service(1, connection(portA, hostA, hostB, c.fromEnd...), append(c.toAgent,
+			rewriting(1, connection(portA, hostA, hostB, c.fromEnd...), append(c.toAgent,
 				set(openflow.EthDst(macX)), set(openflow.IPDst(agentX.Addr())), set(openflow.TCPDst(5001)), openflow.Output(portX))...),
 		})
 	}
@@ -233,9 +233,9 @@ func TestIPv6(t *testing.T) {
 	l.ClientSide.Agent, l.ServerSide.Agent = x, y
 	client, _ := bothSides(t, l, everything)
 	sameRules(t, "client", client, []network.Rule{
-		service(1, connection(portX, netip.AddrPortFrom(x, 5001), l.Client),
+		rewriting(1, connection(portX, netip.AddrPortFrom(x, 5001), l.Client),
 			set(openflow.EthSrc(macB)), set(openflow.IPSrc(l.Server.Addr())), set(openflow.TCPSrc(80)), openflow.Output(portA)),
-		service(1, connection(portA, l.Client, l.Server),
+		rewriting(1, connection(portA, l.Client, l.Server),
 			set(openflow.EthDst(macX)), set(openflow.IPDst(x)), set(openflow.TCPDst(5001)), openflow.Output(portX)),
 	})
 	l.ClientSide.Agent = agentX.Addr()

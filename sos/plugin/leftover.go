@@ -63,7 +63,7 @@ func (s *Service) clearAway(ctx context.Context, ss *session, f *found) {
 			continue
 		}
 		first := ss.layout.side(r).Path[0].Switch
-		for deadline := time.Now().Add(s.opts.Settle); !s.fabric.Topology().Has(first) && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(s.opts.Settle); !s.net.Topology().Has(first) && time.Now().Before(deadline); {
 			if tasks.Sleep(ctx, settleEvery) != nil {
 				return
 			}

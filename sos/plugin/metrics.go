@@ -5,101 +5,63 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
 // metrics are the service's figures for Prometheus.
 type metrics struct {
-	service             *Service
-	up                  prometheus.Counter
-	failed              *prometheus.CounterVec
-	refused             *prometheus.CounterVec
-	finished            prometheus.Counter
-	bytes               *prometheus.CounterVec
-	reroutes            prometheus.Counter
-	resubmitted, strays prometheus.Counter
-	setup               *prometheus.HistogramVec
-
-	live, pending, agents *prometheus.Desc
+	*service.Metrics
+	up, finished, reroutes prometheus.Counter
+	resubmitted, strays    prometheus.Counter
+	failed, refused, bytes *prometheus.CounterVec
+	setup                  *prometheus.HistogramVec
 }
 
 func newMetrics(s *Service) *metrics {
+	m := service.NewMetrics(Name)
+	m.Gauges("sessions", "Sessions, by state.", []string{"state"}, s.countSessions)
+	m.Gauges("agents", "Known agents, by state.", []string{"state"}, s.countAgents)
+	m.Gauges("setups", "Sessions being set up.", nil, func(is func(float64, ...string)) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		is(float64(s.setups))
+	})
 	return &metrics{
-		service: s,
-		up: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_sos_sessions_established_total", Help: "Sessions set up.",
-		}),
-		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_sos_sessions_direct_total", Help: "Whitelisted connections that were let go directly because their set-up failed, by reason; earlier: before this start.",
-		}, []string{"reason"}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_sos_offers_refused_total", Help: "Whitelisted connections that were not tried, by the bound that was reached.",
-		}, []string{"bound"}),
-		finished: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_sos_sessions_ended_total", Help: "Sessions that were carried to their end.",
-		}),
-		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_sos_carried_bytes_total", Help: "Payload of ended sessions, by direction.",
-		}, []string{"direction"}),
-		reroutes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_sos_reroutes_total", Help: "Ways of sessions and of pairs of agents that were changed.",
-		}),
-		resubmitted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_sos_agent_packets_resubmitted_total", Help: "Packets of sessions' agents that a switch judged by an old decision and sent up; they were sent through its tables again.",
-		}),
-		strays: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_sos_agent_packets_stray_total", Help: "Packets from agents' session ports that belong to no session, and reached no end host.",
-		}),
-		setup: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "sluice_sos_setup_seconds", Help: "Duration of a session's set-up, by step.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
-		}, []string{"step"}),
-		live:    prometheus.NewDesc("sluice_sos_sessions", "Sessions, by state.", []string{"state"}, nil),
-		pending: prometheus.NewDesc("sluice_sos_setups", "Sessions being set up.", nil, nil),
-		agents:  prometheus.NewDesc("sluice_sos_agents", "Known agents, by state.", []string{"state"}, nil),
+		Metrics:     m,
+		up:          m.Counter("sessions_established_total", "Sessions set up."),
+		failed:      m.Counters("sessions_direct_total", "Whitelisted connections that were let go directly because their set-up failed, by reason; earlier: before this start.", "reason"),
+		refused:     m.Counters("offers_refused_total", "Whitelisted connections that were not tried, by the bound that was reached.", "bound"),
+		finished:    m.Counter("sessions_ended_total", "Sessions that were carried to their end."),
+		bytes:       m.Counters("carried_bytes_total", "Payload of ended sessions, by direction.", "direction"),
+		reroutes:    m.Counter("reroutes_total", "Ways of sessions and of pairs of agents that were changed."),
+		resubmitted: m.Counter("agent_packets_resubmitted_total", "Packets of sessions' agents that a switch judged by an old decision and sent up; they were sent through its tables again."),
+		strays:      m.Counter("agent_packets_stray_total", "Packets from agents' session ports that belong to no session, and reached no end host."),
+		setup:       m.Durations("setup_seconds", "Duration of a session's set-up, by step.", "step"),
 	}
 }
 
-func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.up, m.failed, m.refused, m.finished, m.bytes, m.reroutes, m.resubmitted, m.strays, m.setup}
-}
-
-// Describe implements prometheus.Collector.
-func (m *metrics) Describe(out chan<- *prometheus.Desc) {
-	for _, c := range m.collectors() {
-		c.Describe(out)
-	}
-	out <- m.live
-	out <- m.pending
-	out <- m.agents
-}
-
-// Collect implements prometheus.Collector.
-func (m *metrics) Collect(out chan<- prometheus.Metric) {
-	for _, c := range m.collectors() {
-		c.Collect(out)
-	}
-	s := m.service
-	sessions := map[State]int{StateSetup: 0, StateLive: 0, StateResetting: 0, StateEnding: 0}
-	agents := map[Liveness]int{AgentUnknown: 0, AgentUp: 0, AgentSilent: 0}
+func (s *Service) countSessions(is func(float64, ...string)) {
+	states := map[State]int{StateSetup: 0, StateLive: 0, StateResetting: 0, StateEnding: 0}
 	s.mu.Lock()
-	setups := s.setups
 	for _, ss := range s.sessions {
-		sessions[ss.state]++
-	}
-	for _, a := range s.agents {
-		agents[a.liveness]++
+		states[ss.state]++
 	}
 	s.mu.Unlock()
-	gauge := func(d *prometheus.Desc, v int, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
+	for state, n := range states {
+		is(float64(n), string(state))
 	}
-	gauge(m.pending, setups)
-	for state, n := range sessions {
-		gauge(m.live, n, string(state))
+}
+
+func (s *Service) countAgents(is func(float64, ...string)) {
+	states := map[Liveness]int{AgentUnknown: 0, AgentUp: 0, AgentSilent: 0}
+	s.mu.Lock()
+	for _, a := range s.agents {
+		states[a.liveness]++
 	}
-	for state, n := range agents {
-		gauge(m.agents, n, string(state))
+	s.mu.Unlock()
+	for state, n := range states {
+		is(float64(n), string(state))
 	}
 }
 

@@ -76,7 +76,7 @@ func (s *Service) notePaths(ss *session, steering Steering) {
 // topology, or a router on the way, means that a network which is not ours
 // connects them, and that no rules are needed.
 func (s *Service) steeringOf(ss *session) (Steering, error) {
-	top := s.fabric.Topology()
+	top := s.net.Topology()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	xAddr, yAddr := ss.layout.ClientSide.Agent, ss.layout.ServerSide.Agent
@@ -115,12 +115,12 @@ func routes(top *topology.Topology, from, to network.PortRef, n int, m network.M
 func (s *Service) applyPair(ctx context.Context, p *pair, want Steering) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.applied && p.steering.serves(want) && valid(s.fabric.Topology(), p.steering.Paths) {
+	if p.applied && p.steering.serves(want) && valid(s.net.Topology(), p.steering.Paths) {
 		return nil
 	}
 	for salt := range uint32(maxSalts) {
 		want.Salt = salt
-		rules, err := want.Rules(s.fabric.CanSet)
+		rules, err := want.Rules(s.net.CanSet)
 		if err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ type endpoint struct {
 // else that of the router by which the client reaches it.
 func (s *Service) findServer(ctx context.Context, o offer) (endpoint, error) {
 	addr := o.flow.server.Addr()
-	h, ok := s.fabric.HostByIP(addr)
+	h, ok := s.net.HostByIP(addr)
 	if !ok {
 		limit := resolveTimeout
 		s.mu.Lock()
@@ -56,8 +56,8 @@ func (s *Service) findServer(ctx context.Context, o offer) (endpoint, error) {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		var err error
-		if h, err = s.fabric.ResolveHost(ctx, addr); err != nil {
-			if h, ok = s.fabric.HostByMAC(o.ethDst, o.vlan); !ok {
+		if h, err = s.net.ResolveHost(ctx, addr); err != nil {
+			if h, ok = s.net.HostByMAC(o.ethDst, o.vlan); !ok {
 				return endpoint{}, fmt.Errorf("%w: %v: %w", errNoServer, addr, err)
 			}
 		}
@@ -142,7 +142,7 @@ func (s *Service) expectsAgents() bool {
 // assign chooses the session's agents and counts it as theirs at once, so that
 // sessions set up at the same time spread.
 func (s *Service) assign(ss *session, o offer, server place, refused map[*agent]bool) error {
-	top := s.fabric.Topology()
+	top := s.net.Topology()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	metric := s.config.metric()
@@ -168,7 +168,7 @@ func (ss *session) release() {
 
 // plan computes the session's layout but for what only the agents know.
 func (s *Service) plan(ss *session, o offer, server endpoint) error {
-	top := s.fabric.Topology()
+	top := s.net.Topology()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	metric := s.config.metric()
@@ -190,7 +190,7 @@ func (s *Service) plan(ss *session, o offer, server endpoint) error {
 			return err
 		}
 	}
-	ss.layout.ClientSide.PuntsSYN = s.fabric.CanMatch(o.at.Switch, openflow.FieldTCPFlags)
+	ss.layout.ClientSide.PuntsSYN = s.seesTCPFlags(o.at.Switch)
 	last := func(sd *Side) network.PortRef {
 		h := sd.Path[len(sd.Path)-1]
 		return network.PortRef{Switch: h.Switch, Port: h.Out}

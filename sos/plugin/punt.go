@@ -43,6 +43,12 @@ func punts(e *Entry) []punt {
 	return out
 }
 
+// seesTCPFlags says whether a switch's rules can match TCP's flags.
+func (s *Service) seesTCPFlags(d openflow.DatapathID) bool {
+	can, _ := s.net.CanMatch(d, openflow.FieldTCPFlags)
+	return can
+}
+
 // Punts returns the rules that bring the first packets of whitelisted
 // connections from one switch to the controller. A switch that cannot match TCP
 // flags sends all their packets; the plugin lets all but the first pass.

@@ -185,7 +185,7 @@ func (rs *reset) frame() packet.Frame {
 }
 
 func (s *Service) emit(rs *reset, frame []byte) {
-	if err := s.fabric.Send(rs.at.Switch, rs.at.Port, frame); err != nil {
+	if err := s.net.Send(rs.at, frame); err != nil {
 		s.log.Debug("packet to an end host could not be sent", "at", rs.at, "error", err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/store"
 )
@@ -32,11 +33,11 @@ const (
 
 // Options is what a Service works with.
 type Options struct {
-	Fabric Fabric
-	Rules  Rules
-	Store  store.Store
-	Bus    *event.Bus
-	Log    *slog.Logger
+	Network service.Network
+	Rules   service.Ledger
+	Store   store.Store
+	Bus     *event.Bus
+	Log     *slog.Logger
 	// AgentTLS holds the controller's certificate and the CA of the agents.
 	AgentTLS *tls.Config
 	// Dial connects to agents; nil for the ordinary way.
@@ -56,8 +57,8 @@ type Options struct {
 
 // Service is SOS in the controller.
 type Service struct {
-	fabric  Fabric
-	rules   Rules
+	net     service.Network
+	rules   service.Ledger
 	store   store.Store
 	bus     *event.Bus
 	log     *slog.Logger
@@ -128,7 +129,7 @@ type view struct {
 
 // New returns a Service that has not started yet.
 func New(o Options) (*Service, error) {
-	if o.Fabric == nil || o.Rules == nil || o.Store == nil {
+	if o.Network == nil || o.Rules == nil || o.Store == nil {
 		return nil, errors.New("sos: a network, an owner of rules and a store are needed")
 	}
 	if o.Log == nil {
@@ -141,7 +142,7 @@ func New(o Options) (*Service, error) {
 		o.Linger = 200 * time.Millisecond
 	}
 	s := &Service{
-		fabric: o.Fabric, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name), opts: o,
+		net: o.Network, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name), opts: o,
 		rethink: make(chan struct{}, 1), loaded: make(chan struct{}), tasks: tasks.New(), config: DefaultConfig(),
 		working: make(chan struct{}, maxWorking), unproven: make(chan struct{}, maxUnproven),
 		agents: map[string]*agent{}, sessions: map[flow]*session{}, byID: map[agentapi.SessionID]*session{},

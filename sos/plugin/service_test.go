@@ -260,7 +260,7 @@ func TestLostAgent(t *testing.T) {
 			punt = rules
 		}
 	}
-	sameRules(t, "punt", punt, []network.Rule{service(1, connection(portA, hostA, hostB), openflow.OutputController(0xffff))})
+	sameRules(t, "punt", punt, []network.Rule{rewriting(1, connection(portA, hostA, hostB), openflow.OutputController(0xffff))})
 	h := packet.Headers{
 		Layers: packet.Ethernet | packet.IPv4 | packet.TCP, EthSrc: macA, EthDst: macB, Src: hostA.Addr(), Dst: hostB.Addr(),
 		SrcPort: hostA.Port(), DstPort: hostB.Port(), TCPFlags: packet.ACK, Seq: 1111, Ack: 2222,

@@ -63,7 +63,7 @@ func (s *Service) setUp(ctx context.Context, ss *session, o offer, held Held) {
 // open sends the client's first packet to its agent. If that fails, the client will
 // send it again: its switch is gone, or it was held too long and has gone directly.
 func (s *Service) open(ss *session, l Layout, output func([]openflow.Action) error) {
-	actions, err := l.Opening(s.fabric.CanSet)
+	actions, err := l.Opening(s.net.CanSet)
 	if err == nil {
 		err = output(actions)
 	}
@@ -285,7 +285,7 @@ func (s *Service) writeFar(ctx context.Context, ss *session, cfg Config) error {
 func (s *Service) writeSide(ctx context.Context, ss *session, r agentapi.Role, cfg Config) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(cfg.RulesTimeout))
 	defer cancel()
-	client, server, err := ss.layout.rules(s.fabric.CanSet)
+	client, server, err := ss.layout.rules(s.net.CanSet)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errRules, err)
 	}

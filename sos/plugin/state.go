@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/store"
 )
@@ -22,13 +23,6 @@ const (
 
 // storeTimeout bounds each access to the store.
 const storeTimeout = 5 * time.Second
-
-// Errors by which the API chooses its answer.
-var (
-	errExists  = errors.New("already there")
-	errUnknown = errors.New("not there")
-	errTooMany = errors.New("too many")
-)
 
 // load reads configuration, whitelist, agents and edges from the store and starts to
 // follow the agents. Changes wait: one made in between would be in the store alone.
@@ -156,7 +150,7 @@ func (s *Service) dial(r AgentRecord) (agentClient, error) {
 }
 
 // SetConfig stores and applies a changed configuration.
-func (s *Service) setConfig(ctx context.Context, ch ConfigChange) (Config, []Fault, error) {
+func (s *Service) setConfig(ctx context.Context, ch ConfigChange) (Config, service.Faults, error) {
 	s.changes.Lock()
 	defer s.changes.Unlock()
 	s.mu.Lock()
@@ -195,10 +189,10 @@ func (s *Service) addEntry(ctx context.Context, e Entry) (Entry, error) {
 	}
 	s.mu.Unlock()
 	if twin != "" {
-		return e, fmt.Errorf("%w: entry %s allows the same connections at that time; remove it first", errExists, twin)
+		return e, fmt.Errorf("%w: entry %s allows the same connections at that time; remove it first", service.ErrExists, twin)
 	}
 	if n >= maxEntries {
-		return e, fmt.Errorf("%w: %d whitelist entries", errTooMany, n)
+		return e, fmt.Errorf("%w: %d whitelist entries", service.ErrFull, n)
 	}
 	if err := s.save(ctx, keyWhitelist+e.ID, e); err != nil {
 		return e, err
@@ -221,7 +215,7 @@ func (s *Service) removeEntry(ctx context.Context, id string) error {
 	i := slices.IndexFunc(s.whitelist, func(e Entry) bool { return e.ID == id })
 	s.mu.Unlock()
 	if i < 0 {
-		return errUnknown
+		return service.ErrUnknown
 	}
 	if err := s.unsave(ctx, keyWhitelist+id); err != nil {
 		return err
@@ -272,19 +266,19 @@ const maxAgents = 1024
 // agentConflict says what stands against adding the agent. The lock is held.
 func (s *Service) agentConflict(r AgentRecord) error {
 	if len(s.agents) >= maxAgents {
-		return fmt.Errorf("%w: %d agents", errTooMany, len(s.agents))
+		return fmt.Errorf("%w: %d agents", service.ErrFull, len(s.agents))
 	}
 	for name, a := range s.agents {
 		if name == r.Name {
-			return fmt.Errorf("agent %q: %w", name, errExists)
+			return fmt.Errorf("agent %q: %w", name, service.ErrExists)
 		}
 		for _, addr := range r.Addrs {
 			if slices.Contains(a.record.Addrs, addr) {
-				return fmt.Errorf("data address %v, of agent %q: %w", addr, name, errExists)
+				return fmt.Errorf("data address %v, of agent %q: %w", addr, name, service.ErrExists)
 			}
 		}
 		if a.record.URL == r.URL {
-			return fmt.Errorf("control URL %s, of agent %q: %w", r.URL, name, errExists)
+			return fmt.Errorf("control URL %s, of agent %q: %w", r.URL, name, service.ErrExists)
 		}
 	}
 	return nil
@@ -304,9 +298,9 @@ func (s *Service) removeAgent(ctx context.Context, name string, force bool) erro
 	s.mu.Unlock()
 	switch {
 	case a == nil:
-		return errUnknown
+		return service.ErrUnknown
 	case busy > 0 && !force:
-		return fmt.Errorf("%w: it carries %d sessions: drain it first, or force", errExists, busy)
+		return fmt.Errorf("%w: it carries %d sessions: drain it first, or force", service.ErrExists, busy)
 	}
 	if err := s.unsave(ctx, keyAgents+name); err != nil {
 		return err
@@ -332,7 +326,7 @@ func (s *Service) drainAgent(ctx context.Context, name string, on bool) (AgentRe
 	a := s.agents[name]
 	if a == nil {
 		s.mu.Unlock()
-		return AgentRecord{}, errUnknown
+		return AgentRecord{}, service.ErrUnknown
 	}
 	r := a.record
 	s.mu.Unlock()

@@ -145,7 +145,7 @@ func (s *Service) awaitSwitches(ctx context.Context, all []*session) {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.Settle)
 	defer cancel()
 	for {
-		top, missing := s.fabric.Topology(), false
+		top, missing := s.net.Topology(), false
 		for _, ss := range all {
 			missing = missing || !valid(top, [][]network.Hop{ss.layout.ClientSide.Path, ss.layout.ServerSide.Path})
 		}
@@ -158,7 +158,7 @@ func (s *Service) awaitSwitches(ctx context.Context, all []*session) {
 // agentsConnected says whether the way between the agents is known again, for
 // those sessions that have both agents in one network.
 func (s *Service) agentsConnected(all []*session) bool {
-	top := s.fabric.Topology()
+	top := s.net.Topology()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, ss := range all {
@@ -181,7 +181,7 @@ func (s *Service) redeclare(ctx context.Context, ss *session) {
 		*ss.layout.side(r) = *next.side(r)
 		s.mu.Unlock()
 	}
-	client, server, err := ss.layout.rules(s.fabric.CanSet)
+	client, server, err := ss.layout.rules(s.net.CanSet)
 	if err == nil {
 		options := rule.ApplyOptions{AllowDown: true}
 		err = s.rules.Apply(ctx, ss.key(agentapi.RoleServer), rule.Program{Rules: server}, options)

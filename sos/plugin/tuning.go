@@ -1,10 +1,10 @@
 package plugin
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -28,11 +28,11 @@ var transports = []string{"", "tcp"}
 var congestionName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,14}$`)
 
 // check lists the fields that are wrong.
-func (t Tuning) check() []Fault {
-	var faults []Fault
+func (t Tuning) check() service.Faults {
+	var faults service.Faults
 	between := func(field string, v, low, high int) {
 		if v != 0 && (v < low || v > high) {
-			faults = append(faults, Fault{field, v, fmt.Sprintf("%d to %d, or 0 for the default", low, high)})
+			faults.Add(field, v, "%d to %d, or 0 for the default", low, high)
 		}
 	}
 	between("connections", t.Connections, 1, agentapi.MaxConnections)
@@ -40,10 +40,10 @@ func (t Tuning) check() []Fault {
 	between("queue", t.Queue, 1, 1024)
 	between("paths", t.Paths, 1, MaxPaths)
 	if !slices.Contains(transports, t.Transport) {
-		faults = append(faults, Fault{"transport", t.Transport, "tcp, the transport that agents of this version have"})
+		faults.Add("transport", t.Transport, "tcp, the transport that agents of this version have")
 	}
 	if t.CongestionControl != "" && !congestionName.MatchString(t.CongestionControl) {
-		faults = append(faults, Fault{"congestion_control", t.CongestionControl, "a name from /proc/sys/net/ipv4/tcp_available_congestion_control, such as bbr"})
+		faults.Add("congestion_control", t.CongestionControl, "a name from /proc/sys/net/ipv4/tcp_available_congestion_control, such as bbr")
 	}
 	return faults
 }

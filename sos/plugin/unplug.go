@@ -55,7 +55,7 @@ func (s *Service) watchPlug(ctx context.Context, a *agent) {
 func (s *Service) portsDown(a *agent) bool {
 	ports := s.portsOf(a)
 	return len(ports) > 0 && !slices.ContainsFunc(ports, func(at network.PortRef) bool {
-		up, known := s.fabric.PortUp(at)
+		up, known := s.net.PortUp(at)
 		return up || !known
 	})
 }

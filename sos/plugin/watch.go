@@ -233,10 +233,10 @@ func (s *Service) giveUp(ctx context.Context, a *agent, cause, answer error) {
 // discovery where they have not been seen.
 func (s *Service) findAgent(ctx context.Context, a *agent) {
 	for _, addr := range a.record.Addrs {
-		h, ok := s.fabric.HostByIP(addr)
+		h, ok := s.net.HostByIP(addr)
 		if !ok {
 			var err error
-			if h, err = s.fabric.ResolveHost(ctx, addr); err != nil {
+			if h, err = s.net.ResolveHost(ctx, addr); err != nil {
 				s.mu.Lock()
 				a.err = "place of " + addr.String() + ": " + err.Error()
 				a.missed[addr] = true

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/sluice-net/sluice/service"
 )
 
 // Limits of one whitelist entry; they bound the punt rules it makes.
@@ -96,17 +98,10 @@ type EntrySpec struct {
 	Tuning  Tuning     `json:"tuning,omitzero" doc:"Parameters for these transfers; what is left out is taken from the configuration"`
 }
 
-// Fault is one field of an input that is wrong, and what would be right.
-type Fault struct {
-	Field string
-	Value any
-	Want  string
-}
-
 // Parse turns the specification into an entry, or says everything that is wrong.
-func (s EntrySpec) Parse() (Entry, []Fault) {
+func (s EntrySpec) Parse() (Entry, service.Faults) {
 	e := Entry{Name: s.Name, Tuning: s.Tuning}
-	var faults []Fault
+	var faults service.Faults
 	e.Clients, faults = parsePrefixes("clients", s.Clients, faults)
 	e.Servers, faults = parsePrefixes("servers", s.Servers, faults)
 	e.Ports, faults = parseRanges("ports", s.Ports, faults)
@@ -116,7 +111,7 @@ func (s EntrySpec) Parse() (Entry, []Fault) {
 	if s.Stop != nil {
 		e.Stop = s.Stop.UTC()
 		if !e.Stop.After(e.Start) {
-			faults = append(faults, Fault{"stop", s.Stop, "a time after start"})
+			faults.Add("stop", s.Stop, "a time after start")
 		}
 	}
 	for _, f := range s.Tuning.check() {
@@ -128,34 +123,34 @@ func (s EntrySpec) Parse() (Entry, []Fault) {
 	}
 	switch n := len(punts(&e)); {
 	case n == 0:
-		faults = []Fault{{"servers", s.Servers, "at least one server prefix of the address family of a client prefix"}}
+		faults = service.Faults{{Field: "servers", Value: s.Servers, Want: "at least one server prefix of the address family of a client prefix"}}
 	case n > maxPunts:
-		faults = []Fault{{"ports", s.Ports, fmt.Sprintf("fewer prefixes or simpler ranges: they make %d rules, at most %d", n, maxPunts)}}
+		faults = service.Faults{{Field: "ports", Value: s.Ports, Want: fmt.Sprintf("fewer prefixes or simpler ranges: they make %d rules, at most %d", n, maxPunts)}}
 	}
 	return e, faults
 }
 
 // over says that the entry would never allow anything.
-func (e *Entry) over(now time.Time) []Fault {
+func (e *Entry) over(now time.Time) service.Faults {
 	if e.Stop.IsZero() || e.Stop.After(now) {
 		return nil
 	}
-	return []Fault{{"stop", e.Stop, "a time to come: it is " + now.UTC().Format(time.RFC3339) + " now, and the entry would never allow anything"}}
+	return service.Faults{{Field: "stop", Value: e.Stop, Want: "a time to come: it is " + now.UTC().Format(time.RFC3339) + " now, and the entry would never allow anything"}}
 }
 
-func parsePrefixes(field string, in []string, faults []Fault) ([]netip.Prefix, []Fault) {
+func parsePrefixes(field string, in []string, faults service.Faults) ([]netip.Prefix, service.Faults) {
 	if len(in) == 0 || len(in) > maxPrefixes {
-		return nil, append(faults, Fault{field, in, fmt.Sprintf("1 to %d addresses or prefixes", maxPrefixes)})
+		return nil, append(faults, service.Fault{Field: field, Value: in, Want: fmt.Sprintf("1 to %d addresses or prefixes", maxPrefixes)})
 	}
 	var out []netip.Prefix
 	for i, text := range in {
 		p, err := parsePrefix(text)
 		if err != nil {
-			faults = append(faults, Fault{fmt.Sprintf("%s[%d]", field, i), text, err.Error()})
+			faults.Add(fmt.Sprintf("%s[%d]", field, i), text, "%v", err)
 			continue
 		}
 		if slices.Contains(out, p) {
-			faults = append(faults, Fault{fmt.Sprintf("%s[%d]", field, i), text, "each address or prefix once"})
+			faults.Add(fmt.Sprintf("%s[%d]", field, i), text, "each address or prefix once")
 			continue
 		}
 		out = append(out, p)
@@ -188,19 +183,19 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return p, nil
 }
 
-func parseRanges(field string, in []string, faults []Fault) ([]PortRange, []Fault) {
+func parseRanges(field string, in []string, faults service.Faults) ([]PortRange, service.Faults) {
 	if len(in) == 0 || len(in) > maxRanges {
-		return nil, append(faults, Fault{field, in, fmt.Sprintf("1 to %d ports or port ranges", maxRanges)})
+		return nil, append(faults, service.Fault{Field: field, Value: in, Want: fmt.Sprintf("1 to %d ports or port ranges", maxRanges)})
 	}
 	var out []PortRange
 	for i, text := range in {
 		r, err := ParsePortRange(text)
 		if err != nil {
-			faults = append(faults, Fault{fmt.Sprintf("%s[%d]", field, i), text, err.Error()})
+			faults.Add(fmt.Sprintf("%s[%d]", field, i), text, "%v", err)
 			continue
 		}
 		if slices.Contains(out, r) {
-			faults = append(faults, Fault{fmt.Sprintf("%s[%d]", field, i), text, "each port or range once"})
+			faults.Add(fmt.Sprintf("%s[%d]", field, i), text, "each port or range once")
 			continue
 		}
 		out = append(out, r)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 )
 
 func mustEntry(t *testing.T, s EntrySpec) Entry {
@@ -104,7 +105,7 @@ func TestEntryFaults(t *testing.T) {
 		s := spec("10.0.0.0/24", "10.1.0.1", "80")
 		c.change(&s)
 		_, faults := s.Parse()
-		if !slices.ContainsFunc(faults, func(f Fault) bool { return f.Field == c.field && f.Want != "" }) {
+		if !slices.ContainsFunc(faults, func(f service.Fault) bool { return f.Field == c.field && f.Want != "" }) {
 			t.Errorf("%s: faults %v, want one of %s", c.name, faults, c.field)
 		}
 	}

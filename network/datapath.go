@@ -1,0 +1,121 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Datapaths lists the switches that are up, in order.
+func (n *Network) Datapaths() []openflow.DatapathID {
+	var out []openflow.DatapathID
+	for _, s := range n.Switches() {
+		out = append(out, s.DPID())
+	}
+	return out
+}
+
+// EdgeSwitches lists the switches with a port that leads to no other switch.
+func (n *Network) EdgeSwitches() []openflow.DatapathID {
+	t := n.Topology()
+	var out []openflow.DatapathID
+	for _, s := range n.Switches() {
+		for _, p := range s.Ports() {
+			if p.Number <= openflow.PortMax && t.IsEdge(PortRef{Switch: s.DPID(), Port: p.Number}) {
+				out = append(out, s.DPID())
+				break
+			}
+		}
+	}
+	return out
+}
+
+// PortNumbers lists the ports of a switch that is up, also those that are down.
+func (n *Network) PortNumbers(d openflow.DatapathID) ([]uint32, bool) {
+	s, ok := n.Switch(d)
+	if !ok {
+		return nil, false
+	}
+	var out []uint32
+	for _, p := range s.Ports() {
+		if p.Number <= openflow.PortMax {
+			out = append(out, p.Number)
+		}
+	}
+	return out, true
+}
+
+// Address is where a switch connects from. It is not valid for one that is not up, or that
+// uses a socket of the machine itself.
+func (n *Network) Address(d openflow.DatapathID) netip.Addr {
+	s, ok := n.Switch(d)
+	if !ok || s.RemoteAddr() == nil {
+		return netip.Addr{}
+	}
+	a, err := netip.ParseAddrPort(s.RemoteAddr().String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return a.Addr().Unmap()
+}
+
+// PortUp says whether a port is there and up. It is not known while its switch is not.
+func (n *Network) PortUp(at PortRef) (up, known bool) {
+	s, ok := n.Switch(at.Switch)
+	if !ok {
+		return false, false
+	}
+	p, ok := s.Port(at.Port)
+	return ok && p.Up(), true
+}
+
+// CanMatch says whether a switch's rules can match a field. It is not known while the
+// switch is not up.
+func (n *Network) CanMatch(d openflow.DatapathID, f openflow.Field) (can, known bool) {
+	s, ok := n.Switch(d)
+	return ok && s.Capabilities().CanMatch(f), ok
+}
+
+// CanSet says whether a switch's rules can write a field. One that is not up is taken to be
+// able to: its rules were once accepted.
+func (n *Network) CanSet(d openflow.DatapathID, f openflow.Field) bool {
+	s, ok := n.Switch(d)
+	return !ok || s.Capabilities().CanSet(f)
+}
+
+// Alive asks a switch for a sign of life.
+func (n *Network) Alive(ctx context.Context, d openflow.DatapathID) bool {
+	s, ok := n.Switch(d)
+	return ok && s.Alive(ctx)
+}
+
+// ControlLatency is the usual one-way latency of the connection to a switch, zero while it
+// is unknown.
+func (n *Network) ControlLatency(d openflow.DatapathID) time.Duration {
+	s, ok := n.Switch(d)
+	if !ok {
+		return 0
+	}
+	return s.ControlLatency()
+}
+
+// Send has a switch send a frame out of a port.
+func (n *Network) Send(at PortRef, frame []byte) error {
+	s, ok := n.Switch(at.Switch)
+	if !ok {
+		return fmt.Errorf("switch %v: %w", at.Switch, ErrSwitchDown)
+	}
+	return s.PacketOut(openflow.PortController, []openflow.Action{openflow.Output(at.Port)}, frame)
+}
+
+// QueueStats reads what the queues of a switch's ports have counted.
+func (n *Network) QueueStats(ctx context.Context, d openflow.DatapathID) ([]openflow.QueueStats, error) {
+	s, ok := n.Switch(d)
+	if !ok {
+		return nil, fmt.Errorf("switch %v: %w", d, ErrSwitchDown)
+	}
+	return s.QueueStats(ctx)
+}

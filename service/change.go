@@ -1,0 +1,177 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-net/sluice/store"
+)
+
+const (
+	// storeTimeout bounds each access to the store.
+	storeTimeout = 5 * time.Second
+	// effectTimeout is how long whoever made a change waits for its effect.
+	effectTimeout = 30 * time.Second
+)
+
+var errEnded = errors.New("the service has ended")
+
+// Add declares something new. It returns when that has taken effect.
+func (c *Collection[T]) Add(ctx context.Context, name string, v T) error {
+	return c.change(ctx, name, func(was entry[T], there int) ([]store.Op, error) {
+		switch {
+		case was.Configured:
+			return nil, ErrConfigured
+		case was.item() != nil:
+			return nil, ErrExists
+		case was.Revision == 0 && there >= c.Most:
+			return nil, fmt.Errorf("%w (%d)", ErrFull, c.Most)
+		}
+		return c.put(name, v, false, was.Revision)
+	})
+}
+
+// Replace declares something in the place of what has that name. Revision is what that is
+// expected to have, zero for any.
+func (c *Collection[T]) Replace(ctx context.Context, name string, v T, revision int64) error {
+	return c.change(ctx, name, func(was entry[T], _ int) ([]store.Op, error) {
+		if err := was.mayChange(revision); err != nil {
+			return nil, err
+		}
+		return c.put(name, v, false, was.Revision)
+	})
+}
+
+// Remove withdraws what has that name. Revision is what it is expected to have, zero for
+// any. It returns when that has taken effect.
+func (c *Collection[T]) Remove(ctx context.Context, name string, revision int64) error {
+	return c.change(ctx, name, func(was entry[T], _ int) ([]store.Op, error) {
+		if err := was.mayChange(revision); err != nil {
+			return nil, err
+		}
+		return []store.Op{c.remove(was)}, nil
+	})
+}
+
+// mayChange says what stands against a change by the API.
+func (e entry[T]) mayChange(revision int64) error {
+	switch {
+	case e.Revision == 0:
+		return ErrUnknown
+	case e.Configured:
+		return ErrConfigured
+	case revision != 0 && revision != e.Revision:
+		return ErrChanged
+	}
+	return nil
+}
+
+// change makes a change of one name. decide is given what has the name now, and how many
+// there are.
+func (c *Collection[T]) change(ctx context.Context, name string, decide func(was entry[T], there int) ([]store.Op, error)) error {
+	if err := c.lock(ctx); err != nil {
+		return err
+	}
+	defer c.unlock()
+	c.mu.Lock()
+	ops, err := decide(c.entries[name], len(c.entries))
+	c.mu.Unlock()
+	if err == nil {
+		err = c.write(ctx, ops)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %q: %w", c.Noun, name, err)
+	}
+	return nil
+}
+
+// lock waits until what there is has been read, and nobody else changes it.
+func (c *Collection[T]) lock(ctx context.Context) error {
+	select {
+	case <-c.loaded:
+	case <-c.ended:
+		return errEnded
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case c.changing <- struct{}{}:
+	case <-c.ended:
+		return errEnded
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-c.ended:
+		c.unlock()
+		return errEnded
+	default:
+		return nil
+	}
+}
+
+func (c *Collection[T]) unlock() { <-c.changing }
+
+// put is the operation that stores a value if the one that has its name is still that of a
+// revision.
+func (c *Collection[T]) put(name string, v T, configured bool, revision int64) ([]store.Op, error) {
+	encoded, err := json.Marshal(c.Encode(v))
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(record{configured, encoded})
+	if err != nil {
+		return nil, err
+	}
+	return []store.Op{store.OpUpdate(c.Prefix+name, b, revision)}, nil
+}
+
+func (c *Collection[T]) remove(was entry[T]) store.Op {
+	return store.Op{Key: c.Prefix + was.Name, Delete: true, Conditional: true, Revision: was.Revision}
+}
+
+// write stores changes, and waits until they have taken effect. c is locked.
+func (c *Collection[T]) write(ctx context.Context, ops []store.Op) error {
+	c.mu.Lock()
+	effects := map[string]chan struct{}{}
+	for _, op := range ops {
+		name := op.Key[len(c.Prefix):]
+		effects[name] = make(chan struct{})
+		c.waiting[name] = effects[name]
+	}
+	c.mu.Unlock()
+	if err := c.store(ctx, ops); err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for name := range effects {
+			delete(c.waiting, name)
+		}
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, effectTimeout)
+	defer cancel()
+	for _, effect := range effects {
+		select {
+		case <-effect:
+		case <-c.ended:
+			return fmt.Errorf("stored, and in force when the service runs again: %w", errEnded)
+		case <-ctx.Done():
+			return fmt.Errorf("stored, but not in force yet: %w", context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// store applies operations to the store. That somebody else was first is ErrChanged.
+func (c *Collection[T]) store(ctx context.Context, ops []store.Op) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	err := c.Store.Apply(ctx, ops...)
+	if errors.Is(err, store.ErrConflict) {
+		return fmt.Errorf("%w: %w", ErrChanged, err)
+	}
+	return err
+}

@@ -1,0 +1,137 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/sluice-net/sluice/store"
+)
+
+const (
+	// maxOps is how many operations a store takes at once.
+	maxOps = 128
+	// loadTries is how often a start is tried again when another controller changes what
+	// it reads.
+	loadTries = 8
+)
+
+// Load reads what the store has and makes what is configured part of it, in the place of
+// what was; nil if nothing can be. Of that no changes are told. ctx is to be that of Run.
+func (c *Collection[T]) Load(ctx context.Context, configured map[string]T) error {
+	err := ErrChanged
+	for try := 0; errors.Is(err, ErrChanged) && try < loadTries; try++ {
+		err = c.load(ctx, configured)
+	}
+	if err != nil {
+		return fmt.Errorf("read the %s: %w", c.Nouns, err)
+	}
+	close(c.loaded)
+	return nil
+}
+
+func (c *Collection[T]) load(ctx context.Context, configured map[string]T) error {
+	bounded, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	entries, err := c.Store.List(bounded, c.Prefix)
+	if err != nil {
+		return err
+	}
+	c.hold(entries)
+	ops, err := c.conform(configured)
+	if err != nil {
+		return err
+	}
+	for some := range slices.Chunk(ops, maxOps) {
+		if err := c.store(ctx, some); err != nil {
+			return err
+		}
+	}
+	if entries, err = c.open(ctx); err != nil {
+		return err
+	}
+	c.hold(entries)
+	for _, x := range c.entries {
+		if x.broken != nil {
+			c.Log.Error("a stored "+c.Noun+" is not accepted any more", "name", x.Name, "error", x.broken)
+		}
+	}
+	return nil
+}
+
+// hold makes a listing what there is.
+func (c *Collection[T]) hold(entries []store.Entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.entries)
+	for _, e := range entries {
+		x := c.read(e)
+		c.entries[x.Name] = x
+	}
+	c.show()
+}
+
+// conform is what makes the store have what is configured, and nothing that was.
+func (c *Collection[T]) conform(configured map[string]T) ([]store.Op, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ops []store.Op
+	for _, name := range slices.Sorted(maps.Keys(c.entries)) {
+		if _, still := configured[name]; c.entries[name].Configured && !still {
+			ops = append(ops, c.remove(c.entries[name]))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(configured)) {
+		was := c.entries[name]
+		encoded, err := json.Marshal(c.Encode(configured[name]))
+		if err != nil {
+			return nil, err
+		}
+		if was.Configured && bytes.Equal(was.encoded, encoded) {
+			continue
+		}
+		put, err := c.put(name, configured[name], true, was.Revision)
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, put...)
+	}
+	return ops, nil
+}
+
+// Fits says whether what is configured has room beside what the API has declared.
+func (c *Collection[T]) Fits(configured map[string]T) error {
+	n := len(configured)
+	for _, x := range c.Items() {
+		if _, replaced := configured[x.Name]; !x.Configured && !replaced {
+			n++
+		}
+	}
+	if n > c.Most {
+		return fmt.Errorf("%d %s of the configuration, and those of the API, are %d: %w (%d)", len(configured), c.Nouns, n, ErrFull, c.Most)
+	}
+	return nil
+}
+
+// Configure takes what is configured now in the place of what was. It returns when that
+// has taken effect.
+func (c *Collection[T]) Configure(ctx context.Context, configured map[string]T) error {
+	if err := c.lock(ctx); err != nil {
+		return err
+	}
+	defer c.unlock()
+	ops, err := c.conform(configured)
+	if err != nil {
+		return err
+	}
+	for some := range slices.Chunk(ops, maxOps) {
+		if err := c.write(ctx, some); err != nil {
+			return fmt.Errorf("the %s of the configuration: %w", c.Nouns, err)
+		}
+	}
+	return nil
+}

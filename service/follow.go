@@ -1,0 +1,177 @@
+package service
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/store"
+)
+
+const (
+	// maxBatch bounds the changes that are taken at once.
+	maxBatch = 1024
+	// reopenAfter is the pause before a watch that ended is begun anew.
+	reopenAfter = time.Second
+)
+
+// Run follows the store until ctx ends. Call it after Load.
+func (c *Collection[T]) Run(ctx context.Context) {
+	defer close(c.ended)
+	defer c.items.Store(nil)
+	for ctx.Err() == nil {
+		c.follow(ctx)
+		for tasks.Sleep(ctx, reopenAfter) == nil {
+			entries, err := c.open(ctx)
+			if err == nil {
+				c.take(ctx, entries)
+				break
+			}
+			c.Log.Warn("the store is not watched: what others declare is not seen; it is tried again", "what", c.Nouns, "error", err)
+		}
+	}
+}
+
+// open begins a watch and lists what there is.
+func (c *Collection[T]) open(ctx context.Context) ([]store.Entry, error) {
+	feed, err := c.Store.Watch(ctx, c.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	c.feed = feed
+	bounded, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return c.Store.List(bounded, c.Prefix)
+}
+
+// follow takes changes until the watch ends.
+func (c *Collection[T]) follow(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case x, ok := <-c.feed:
+			if !ok {
+				return
+			}
+			c.apply(ctx, c.more(x))
+		}
+	}
+}
+
+// more is a change with those that have come since.
+func (c *Collection[T]) more(first store.Change) []store.Change {
+	batch := []store.Change{first}
+	for len(batch) < maxBatch {
+		select {
+		case x, ok := <-c.feed:
+			if !ok {
+				return batch
+			}
+			batch = append(batch, x)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// take makes a listing what there is: as changes of what there was, and then whoever waits
+// for a change of before has it.
+func (c *Collection[T]) take(ctx context.Context, entries []store.Entry) {
+	there := map[string]bool{}
+	var batch []store.Change
+	for _, e := range entries {
+		there[e.Key[len(c.Prefix):]] = true
+		batch = append(batch, store.Change{Entry: e})
+	}
+	c.mu.Lock()
+	waiting := slices.Collect(maps.Keys(c.waiting))
+	for name := range c.entries {
+		if !there[name] {
+			batch = append(batch, store.Change{Entry: store.Entry{Key: c.Prefix + name}, Deleted: true})
+		}
+	}
+	c.mu.Unlock()
+	c.apply(ctx, batch)
+	for _, name := range waiting {
+		c.release(name)
+	}
+}
+
+// apply has changes of the store take effect.
+func (c *Collection[T]) apply(ctx context.Context, batch []store.Change) {
+	c.mu.Lock()
+	before := map[string]entry[T]{} // as it was before the batch
+	var names []string
+	for _, x := range batch {
+		name := x.Key[len(c.Prefix):]
+		was := c.entries[name]
+		if x.Revision != 0 && x.Revision <= was.Revision || x.Deleted && was.Revision == 0 {
+			continue // it was so in the listing already
+		}
+		if _, seen := before[name]; !seen {
+			before[name], names = was, append(names, name)
+		}
+		if x.Deleted {
+			delete(c.entries, name)
+			continue
+		}
+		e := c.read(x.Entry)
+		if e.broken != nil {
+			c.Log.Error("a stored "+c.Noun+" is not accepted", "name", name, "error", e.broken)
+		}
+		c.entries[name] = e
+	}
+	var changes []Change[T]
+	for _, name := range names {
+		if x := (Change[T]{name, before[name].item(), c.entries[name].item()}); x.Before != nil || x.After != nil {
+			changes = append(changes, x)
+		}
+	}
+	c.show()
+	c.mu.Unlock()
+	if len(changes) > 0 {
+		c.Changed(ctx, changes)
+	}
+	for _, x := range changes {
+		c.tell(x)
+	}
+	for _, name := range names {
+		c.release(name)
+	}
+}
+
+// item is the entry as others see it: nil if it is not there, or not in force.
+func (e entry[T]) item() *Item[T] {
+	if e.Revision == 0 || e.broken != nil {
+		return nil
+	}
+	return &e.Item
+}
+
+// tell publishes what became of an item.
+func (c *Collection[T]) tell(x Change[T]) {
+	attrs := map[string]any{"name": x.Name}
+	verb := "removed"
+	if x.After != nil {
+		attrs[c.Noun] = c.Encode(x.After.Value)
+		verb = "added"
+		if x.Before != nil {
+			verb = "changed"
+		}
+	}
+	c.Publish(c.Event+"."+verb, attrs)
+}
+
+// release tells who waits for a change of a name that it has taken effect.
+func (c *Collection[T]) release(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := c.waiting[name]; w != nil {
+		close(w)
+		delete(c.waiting, name)
+	}
+}

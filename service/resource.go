@@ -1,0 +1,144 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/sluice-net/sluice/api"
+)
+
+// Resource serves a collection by REST. S is one of its items as a request says it, I as
+// answers show it.
+type Resource[T, S, I any] struct {
+	*Collection[T]
+	// Path is its path below that of the service, like "critical".
+	Path string
+	// Parse checks a request, or returns Faults. The name stands in it.
+	Parse func(S) (name string, v T, err error)
+	// Show is what answers show, in the order of the items.
+	Show func([]Item[T]) []I
+}
+
+// Register adds the operations: all items and one are shown, and one is added, replaced
+// and removed. An answer that shows one has an entity tag; a change with If-Match is made
+// if the tag is still that (RFC 9110, 13.1.1).
+func (r *Resource[T, S, I]) Register(to REST) {
+	one := r.Path + "/{name}"
+	Register(to, http.MethodGet, r.Path, "List the "+r.Nouns, r.list)
+	Register(to, http.MethodGet, one, "Show "+r.a(), r.get)
+	Create(to, r.Path, "Add "+r.a(), r.post)
+	Register(to, http.MethodPut, one, "Replace "+r.a(), r.put, http.StatusPreconditionFailed)
+	Register(to, http.MethodDelete, one, "Remove "+r.a(), r.delete, http.StatusPreconditionFailed)
+}
+
+// a is the noun with its article.
+func (r *Resource[T, S, I]) a() string {
+	switch r.Noun[0] {
+	case 'a', 'e', 'i', 'o', 'u':
+		return "an " + r.Noun
+	}
+	return "a " + r.Noun
+}
+
+// Shown is an answer that shows one item.
+type Shown[I any] struct {
+	ETag string `header:"ETag" doc:"Entity tag, for If-Match of a change"`
+	Body I
+}
+
+// Match is the condition of a change.
+type Match struct {
+	IfMatch string `header:"If-Match" doc:"Entity tag that is expected: the change is refused if somebody has made another since; left out or *: none"`
+}
+
+// putting is a request to replace an item, deleting one to remove it.
+type putting[S any] struct {
+	ByName
+	Match
+	Body S
+}
+
+type deleting struct {
+	ByName
+	Match
+}
+
+func (r *Resource[T, S, I]) list(context.Context, *Nothing) (*Body[[]I], error) {
+	return &Body[[]I]{r.Show(r.Items())}, nil
+}
+
+func (r *Resource[T, S, I]) get(_ context.Context, in *ByName) (*Shown[I], error) {
+	x, ok := r.Item(in.Name)
+	if !ok {
+		return nil, Problem(fmt.Errorf("%s %q: %w", r.Noun, in.Name, ErrUnknown), "path.name", in.Name)
+	}
+	return &Shown[I]{tag(x.Revision), r.Show([]Item[T]{x})[0]}, nil
+}
+
+func (r *Resource[T, S, I]) post(ctx context.Context, in *Body[S]) (*Shown[I], error) {
+	name, v, err := r.Parse(in.Body)
+	if err == nil {
+		err = r.Add(ctx, name, v)
+	}
+	if err != nil {
+		return nil, Problem(err, "body.name", name)
+	}
+	return r.get(ctx, &ByName{name})
+}
+
+func (r *Resource[T, S, I]) put(ctx context.Context, in *putting[S]) (*Shown[I], error) {
+	name, v, err := r.Parse(in.Body)
+	if err == nil && name != in.Name {
+		err = Faults{{"name", name, "the name in the path, " + in.Name}}
+	}
+	var revision int64
+	if err == nil {
+		revision, err = in.revision()
+	}
+	if err == nil {
+		err = r.Replace(ctx, name, v, revision)
+	}
+	if err != nil {
+		return nil, in.problem(err, in.Name)
+	}
+	return r.get(ctx, &in.ByName)
+}
+
+func (r *Resource[T, S, I]) delete(ctx context.Context, in *deleting) (*Nothing, error) {
+	revision, err := in.revision()
+	if err == nil {
+		err = r.Remove(ctx, in.Name, revision)
+	}
+	return nil, in.problem(err, in.Name)
+}
+
+// tag is a revision as an entity tag.
+func tag(revision int64) string { return strconv.Quote(strconv.FormatInt(revision, 10)) }
+
+// revision is what is expected, zero for any. A tag that was never given is none that is
+// there.
+func (m Match) revision() (int64, error) {
+	if m.IfMatch == "" || m.IfMatch == "*" {
+		return 0, nil
+	}
+	text, err := strconv.Unquote(m.IfMatch)
+	n := int64(0)
+	if err == nil {
+		n, err = strconv.ParseInt(text, 10, 64)
+	}
+	if err != nil || n <= 0 {
+		return 0, fmt.Errorf("the entity tag %s: %w", m.IfMatch, ErrChanged)
+	}
+	return n, nil
+}
+
+// problem is Problem, but for a condition that does not hold.
+func (m Match) problem(err error, name string) error {
+	if m.IfMatch != "" && errors.Is(err, ErrChanged) {
+		return api.Outdated("header.If-Match", m.IfMatch, err.Error())
+	}
+	return Problem(err, "path.name", name)
+}
