@@ -15,10 +15,7 @@ func (c *call) discover() Decision {
 	if !c.authorised() {
 		return c.d
 	}
-	if err := c.reg.Admit(c.d.Device.ID, c.At); err != nil {
-		return c.failed(err)
-	}
-	ip, err := c.reg.Offer(c.d.Device.ID, addrOption(c.Message, dhcpv4.OptionRequestedIPAddress))
+	ip, err := c.reg.Offer(c.d.Device.ID, addrOption(c.Message, dhcpv4.OptionRequestedIPAddress), c.At)
 	if err != nil {
 		return c.failed(err)
 	}
@@ -44,9 +41,6 @@ func (c *call) request() Decision {
 	}
 	if !c.authorised() {
 		return c.d
-	}
-	if err := c.reg.Admit(c.d.Device.ID, c.At); err != nil {
-		return c.failed(err)
 	}
 	v, err := c.reg.Reserve(c.d.Device.ID, registry.Claim{
 		IP: ip, ClientID: c.Message.Options.Get(dhcpv4.OptionClientIdentifier), MAC: c.chaddr, Signed: c.stamp.Time,

@@ -115,7 +115,7 @@ func TestPutPoolBesideReservation(t *testing.T) {
 	b.device("car", 1)
 	b.device("bus", 2)
 	other := movedPool()
-	address, err := b.Offer("car", netip.Addr{})
+	address, err := b.Offer("car", netip.Addr{}, network.PortRef{})
 	b.must(err)
 	reserved, err := b.Reserve("car", registry.Claim{IP: address})
 	b.must(err)
@@ -124,7 +124,7 @@ func TestPutPoolBesideReservation(t *testing.T) {
 	refused(t, b.PutPool(b.ctx, other), registry.ErrConflict, "prefix")
 	b.must(b.DeleteDevice(b.ctx, "car"))
 
-	address, err = b.Offer("bus", netip.Addr{})
+	address, err = b.Offer("bus", netip.Addr{}, network.PortRef{})
 	b.must(err)
 	asked := false
 	b.store.during = func() {

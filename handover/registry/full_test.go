@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/store"
 	"github.com/sluice-net/sluice/store/etcdstore"
 )
@@ -121,7 +122,7 @@ func TestLeasesAreRenewedOnAFullDisk(t *testing.T) {
 	if !b.Signed("car").Equal(b.clock.now()) {
 		t.Error("a signed request could be repeated")
 	}
-	wish, err := b.Offer("late", netip.Addr{})
+	wish, err := b.Offer("late", netip.Addr{}, network.PortRef{})
 	b.must(err)
 	_, err = b.Grant(b.ctx, "late", registry.Claim{IP: wish})
 	full(err)

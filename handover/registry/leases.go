@@ -9,13 +9,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 )
 
 // Offer chooses an address for the device and holds it for a short time: the one
-// it has or had, else the wish if that is free, else any that is. It writes
-// nothing.
-func (r *Registry) Offer(id string, wish netip.Addr) (netip.Addr, error) {
+// it has or had, else the wish if that is free, else any that is. At is the port where
+// it asks, of which unregistered devices have a share. It writes nothing.
+func (r *Registry) Offer(id string, wish netip.Addr, at network.PortRef) (netip.Addr, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec := r.devices[id]
@@ -27,6 +28,9 @@ func (r *Registry) Offer(id string, wish netip.Addr) (netip.Addr, error) {
 		return netip.Addr{}, err
 	}
 	now := r.now()
+	if err := r.admit(rec, p, at, now); err != nil {
+		return netip.Addr{}, err
+	}
 	ip, err := r.choose(rec, p, wish, now)
 	if err != nil {
 		return netip.Addr{}, err
@@ -172,6 +176,11 @@ func (r *Registry) reserve(rec *record, c Claim) (Lease, Device, bool, error) {
 	p, err := r.poolOf(rec)
 	if err != nil {
 		return Lease{}, d, false, err
+	}
+	if a := c.Attachment; a != nil {
+		if err := r.admit(rec, p, a.At, now); err != nil {
+			return Lease{}, d, false, err
+		}
 	}
 	switch want := r.expected(rec, p, now); {
 	case want.IsValid() && c.IP != want:

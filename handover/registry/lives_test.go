@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -35,7 +36,7 @@ func TestUnknownDevicesAreLearned(t *testing.T) {
 	if d.ID != "mac-020000000009" || !d.Learned || d.Pool != "main" {
 		t.Fatalf("learned %+v", d)
 	}
-	if _, err := b.Offer(d.ID, netip.Addr{}); err != nil || b.store.writes != 2 || len(b.Devices()) != 0 {
+	if _, err := b.Offer(d.ID, netip.Addr{}, network.PortRef{}); err != nil || b.store.writes != 2 || len(b.Devices()) != 0 {
 		t.Fatalf("an offer was written: %v", err)
 	}
 	l := b.grant(d.ID)
@@ -62,7 +63,7 @@ func TestLearnedDevicesAreForgotten(t *testing.T) {
 	b.pool(func(p *registry.Pool) { p.Learn = true })
 	asked, err := b.Learn(mac(1))
 	b.must(err)
-	_, err = b.Offer(asked.ID, netip.Addr{})
+	_, err = b.Offer(asked.ID, netip.Addr{}, network.PortRef{})
 	b.must(err)
 	took, err := b.Learn(mac(2))
 	b.must(err)
@@ -125,7 +126,7 @@ func TestVisitorsBringTheirAddress(t *testing.T) {
 	b.must(b.PutPool(b.ctx, eastPool()))
 	b.must(b.Adopt(b.ctx, visitor(), abroad))
 	b.must(b.Adopt(b.ctx, visitor(), abroad)) // told twice
-	if got, err := b.Offer("bus@east", ip(10)); err != nil || got != abroad {
+	if got, err := b.Offer("bus@east", ip(10), network.PortRef{}); err != nil || got != abroad {
 		t.Fatalf("the visitor is offered %v, %v", got, err)
 	}
 	_, err := b.Grant(b.ctx, "bus@east", registry.Claim{IP: ip(10)})

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/store"
 	"github.com/sluice-net/sluice/store/memstore"
@@ -137,7 +138,7 @@ func (b *bench) Grant(ctx context.Context, id string, c registry.Claim) (registr
 
 func (b *bench) grant(id string) registry.Lease {
 	b.t.Helper()
-	ip, err := b.Offer(id, netip.Addr{})
+	ip, err := b.Offer(id, netip.Addr{}, network.PortRef{})
 	b.must(err)
 	l, err := b.Grant(b.ctx, id, registry.Claim{IP: ip})
 	b.must(err)

@@ -77,7 +77,7 @@ func (w *world) anyIP(label string) netip.Addr {
 
 func (w *world) discover() {
 	id := w.who()
-	if a, err := w.Offer(id, w.anyIP("wish")); err == nil {
+	if a, err := w.Offer(id, w.anyIP("wish"), network.PortRef{}); err == nil {
 		w.offers[id] = a
 	}
 }
@@ -221,7 +221,7 @@ func TestManyAtOnce(t *testing.T) {
 				if err != nil {
 					continue // being registered just now
 				}
-				a, err := b.Offer(d.ID, netip.Addr{})
+				a, err := b.Offer(d.ID, netip.Addr{}, network.PortRef{})
 				if err != nil {
 					continue
 				}

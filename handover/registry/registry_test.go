@@ -39,7 +39,7 @@ func TestEachDeviceHasItsOwnAddress(t *testing.T) {
 		t.Fatalf("first address %v", l.IP)
 	}
 	// The router's and the server's address are in the range, but not to be had.
-	_, err := b.Offer("b", netip.Addr{})
+	_, err := b.Offer("b", netip.Addr{}, network.PortRef{})
 	b.fails(err, registry.ErrExhausted)
 	if u := b.Usage(); len(u) != 1 || u[0].Size != 1 || u[0].Held != 1 {
 		t.Fatalf("usage %+v", u)
@@ -59,12 +59,12 @@ func TestAWishIsGrantedIfItCanBe(t *testing.T) {
 		{"b", ip(12), ip(10)}, // offered to a
 		{"b", ip(11), ip(10)}, // has been offered another
 	} {
-		if got, err := b.Offer(c.id, c.wish); err != nil || got != c.want {
+		if got, err := b.Offer(c.id, c.wish, network.PortRef{}); err != nil || got != c.want {
 			t.Fatalf("%s wishes %v and is offered %v (%v), want %v", c.id, c.wish, got, err, c.want)
 		}
 	}
 	b.device("c", 3)
-	if got, err := b.Offer("c", ip(200)); err != nil || got != ip(11) {
+	if got, err := b.Offer("c", ip(200), network.PortRef{}); err != nil || got != ip(11) {
 		t.Fatalf("an address out of the range: %v, %v", got, err)
 	}
 }
@@ -106,12 +106,12 @@ func TestAPoolRunsOutAndRecovers(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		b.grant(id)
 	}
-	_, err := b.Offer("d", netip.Addr{})
+	_, err := b.Offer("d", netip.Addr{}, network.PortRef{})
 	b.fails(err, registry.ErrExhausted)
 
 	b.clock.add(time.Minute)
 	b.must(b.Release(b.ctx, "c"))
-	_, err = b.Offer("d", netip.Addr{})
+	_, err = b.Offer("d", netip.Addr{}, network.PortRef{})
 	b.fails(err, registry.ErrExhausted) // nobody has said yet that a and b are gone, and c's rests
 	ended := b.expire()
 	if len(ended) != 2 || ended[0].Released {
@@ -291,7 +291,7 @@ func TestARestartChangesNothing(t *testing.T) {
 	if s := b.Signed("car"); !s.Equal(start.Add(3)) {
 		t.Fatalf("newest signature %v", s)
 	}
-	if got, err := b.Offer("van", netip.Addr{}); err != nil || got != ip(10) {
+	if got, err := b.Offer("van", netip.Addr{}, network.PortRef{}); err != nil || got != ip(10) {
 		t.Fatalf("van is offered %v, %v", got, err)
 	}
 }

@@ -2,26 +2,21 @@ package registry
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/sluice-net/sluice/network"
 )
 
-// Admit says whether a device that asks at a port may take an address there. Those
+// admit says whether a device that asks at a port may take an address there. Those
 // that nobody registered may hold, at one port, no more than half of the pool's
 // addresses by offers and leases: whoever makes up devices there leaves the rest
-// to others. A device that has an address keeps it.
-func (r *Registry) Admit(id string, at network.PortRef) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	rec := r.devices[id]
-	if rec == nil || !rec.device.Learned {
+// to others. A device that has an address keeps it. The lock is held, until the device
+// has its address: or many that ask at the same time would all find room. At is zero for one
+// that has not asked at a port.
+func (r *Registry) admit(rec *record, p *pool, at network.PortRef, now time.Time) error {
+	if !rec.device.Learned || at.IsZero() {
 		return nil
 	}
-	p, err := r.poolOf(rec)
-	if err != nil {
-		return err
-	}
-	now := r.now()
 	share, have := max(p.size()/2, 1), 0
 	for _, a := range p.heap {
 		o := r.devices[a.device]
@@ -37,7 +32,7 @@ func (r *Registry) Admit(id string, at network.PortRef) error {
 		}
 	}
 	if have >= share {
-		return fmt.Errorf("device %q at %v: pool %q: %w for more unregistered devices there: they have %d of %d", id, at, p.Name, ErrExhausted, have, p.size())
+		return fmt.Errorf("device %q at %v: pool %q: %w for more unregistered devices there: they have %d of %d", rec.device.ID, at, p.Name, ErrExhausted, have, p.size())
 	}
 	rec.asked = at
 	return nil

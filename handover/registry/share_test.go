@@ -1,8 +1,11 @@
 package registry_test
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,7 +45,6 @@ func TestShareOfAPort(t *testing.T) {
 		{"registered devices", func(b *bench) {
 			for n := range byte(3) {
 				b.device(fmt.Sprint("d", n), n)
-				b.must(b.Admit(fmt.Sprint("d", n), here))
 				b.grant(fmt.Sprint("d", n))
 			}
 		}, nil, nil},
@@ -54,7 +56,7 @@ func TestShareOfAPort(t *testing.T) {
 			for at, want := range map[network.PortRef]error{here: c.wantHere, there: c.wantOut} {
 				d, err := b.Learn(mac(200 + byte(at.Switch)))
 				b.must(err)
-				if err := b.Admit(d.ID, at); want == nil {
+				if _, err := b.Offer(d.ID, netip.Addr{}, at); want == nil {
 					b.must(err)
 				} else {
 					b.fails(err, want)
@@ -71,16 +73,17 @@ func TestShareIsNotTakenBack(t *testing.T) {
 	at := network.PortRef{Switch: 1, Port: 1}
 	for _, leased := range []bool{false, true} {
 		for _, id := range b.strangers(3, at, leased) {
-			b.must(b.Admit(id, at))
+			b.offered(id, at)
 		}
 	}
 	b.restart()
 	for _, l := range b.Leases() {
-		b.must(b.Admit(l.Device, at))
+		b.offered(l.Device, at)
 	}
 	d, err := b.Learn(mac(99))
 	b.must(err)
-	b.fails(b.Admit(d.ID, at), registry.ErrExhausted)
+	_, err = b.Offer(d.ID, netip.Addr{}, at)
+	b.fails(err, registry.ErrExhausted)
 }
 
 // strangers has devices that nobody registered take addresses at a port.
@@ -89,9 +92,7 @@ func (b *bench) strangers(n byte, at network.PortRef, leased bool) (ids []string
 	for i := range n {
 		d, err := b.Learn(mac(100 + i))
 		b.must(err)
-		b.must(b.Admit(d.ID, at))
-		ip, err := b.Offer(d.ID, netip.Addr{})
-		b.must(err)
+		ip := b.offered(d.ID, at)
 		if leased {
 			_, err = b.Grant(b.ctx, d.ID, registry.Claim{IP: ip, Attachment: &registry.Attachment{At: at, MAC: mac(100 + i)}})
 			b.must(err)
@@ -99,4 +100,38 @@ func (b *bench) strangers(n byte, at network.PortRef, leased bool) (ids []string
 		ids = append(ids, d.ID)
 	}
 	return ids
+}
+
+func (b *bench) offered(id string, at network.PortRef) netip.Addr {
+	b.t.Helper()
+	ip, err := b.Offer(id, netip.Addr{}, at)
+	b.must(err)
+	return ip
+}
+
+// Of many that ask at the same time, no more get an address than one after the other.
+func TestShareOfManyAtOnce(t *testing.T) {
+	b := newBench(t)
+	b.pool(func(p *registry.Pool) { p.Learn, p.Last = true, ip(15) })
+	at := network.PortRef{Switch: 1, Port: 1}
+	var given atomic.Int32
+	var wg sync.WaitGroup
+	begin := make(chan struct{})
+	for i := range byte(100) {
+		d, err := b.Learn(mac(100 + i))
+		b.must(err)
+		wg.Go(func() {
+			<-begin
+			if _, err := b.Offer(d.ID, netip.Addr{}, at); err == nil {
+				given.Add(1)
+			} else if !errors.Is(err, registry.ErrExhausted) {
+				t.Error(err)
+			}
+		})
+	}
+	close(begin)
+	wg.Wait()
+	if n := given.Load(); n != 3 {
+		t.Errorf("%d addresses of 6 for one port, want 3", n)
+	}
 }
