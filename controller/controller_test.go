@@ -166,7 +166,7 @@ func TestStateSurvivesRestart(t *testing.T) {
 	var first, second Status
 	r.get(t, "/api/v1/status", &first)
 	const entry = `{"clients":["10.0.0.0/24"],"servers":["10.1.0.7"],"ports":["80"]}`
-	if status, _, body := r.ask(t, http.MethodPost, "/api/v1/sos/whitelist", entry); status != http.StatusOK {
+	if status, _, body := r.ask(t, http.MethodPost, "/api/v1/sos/whitelist", entry); status != http.StatusCreated {
 		t.Fatalf("add a whitelist entry: %d %s", status, body)
 	}
 	var before, after []map[string]any

@@ -30,7 +30,7 @@ func stored(t *testing.T, binary string) (dir, young string) {
 	c := startProgram(t, binary, dir, "store.snapshots.every=1s")
 	c.ready(t, dir)
 	for n := range 5 {
-		if status, text := c.whitelist(t, n); status != 200 {
+		if status, text := c.whitelist(t, n); status != 201 {
 			t.Fatalf("add an entry: %d %s", status, text)
 		}
 	}
@@ -305,7 +305,7 @@ func TestShortLogIsNoDamage(t *testing.T) {
 	if n := c.whitelisted(t); n != 5 {
 		t.Errorf("%d entries, 5 before", n)
 	}
-	if status, text := c.whitelist(t, 100); status != 200 {
+	if status, text := c.whitelist(t, 100); status != 201 {
 		t.Errorf("a write: %d %s", status, text)
 	}
 	c.end(t, syscall.SIGKILL)

@@ -248,7 +248,7 @@ func fullDisk(t *testing.T, binary, disk string, withoutReserve bool) {
 	stop := way.connect(t, c.switches)
 	way.carries(t, c, 1000)
 	for n := range 20 {
-		if status, text := c.whitelist(t, n); status != http.StatusOK {
+		if status, text := c.whitelist(t, n); status != http.StatusCreated {
 			t.Fatalf("add an entry: %d %s", status, text)
 		}
 	}
@@ -294,9 +294,9 @@ func fullDisk(t *testing.T, binary, disk string, withoutReserve bool) {
 		eventually(t, "etcd has no room for its log's next file", func() bool { return strings.Contains(c.log.String(), "failed to preallocate") })
 	}
 	free()
-	eventually(t, "writes are accepted again", func() bool { status, _ := c.whitelist(t, 100); return status == http.StatusOK })
+	eventually(t, "writes are accepted again", func() bool { status, _ := c.whitelist(t, 100); return status == http.StatusCreated })
 	for n := range 100 { // and go on to be
-		if status, text := c.whitelist(t, 101+n); status != http.StatusOK {
+		if status, text := c.whitelist(t, 101+n); status != http.StatusCreated {
 			t.Fatalf("write %d with room again: %d %s", n, status, text)
 		}
 	}
@@ -340,7 +340,7 @@ func TestFirstStartOnFullDisk(t *testing.T) {
 	free()
 	c = startProgram(t, binary, dir)
 	c.ready(t, dir)
-	if status, text := c.whitelist(t, 1); status != http.StatusOK {
+	if status, text := c.whitelist(t, 1); status != http.StatusCreated {
 		t.Errorf("a write with room: %d %s", status, text)
 	}
 }

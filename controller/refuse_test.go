@@ -71,7 +71,7 @@ var refusals = []refusal{
 	{"chunk too small", "POST", sosPath + "whitelist", entry(`tuning={"chunk_bytes":10}`), 422, "body.tuning.chunk_bytes", "10", "4096"},
 	{"transport that is none", "POST", sosPath + "whitelist", entry(`tuning={"transport":"sctp"}`), 422, "body.tuning.transport", "sctp", "tcp"},
 	{"congestion control that is none", "POST", sosPath + "whitelist", entry(`tuning={"congestion_control":"BBR 3"}`), 422, "body.tuning.congestion_control", "BBR 3", "bbr"},
-	{"entry that is not there", "DELETE", sosPath + "whitelist/nothing", ``, 404, "path.id", "nothing", "list them"},
+	{"entry that is not there", "DELETE", sosPath + "whitelist/nothing", ``, 404, "path.name", "nothing", "list them"},
 
 	{"agent's name with a space", "POST", sosPath + "agents", agentSpec(`name="agent 1"`), 422, "body.name", "agent 1", "lower-case"},
 	{"agent's name that is a path", "POST", sosPath + "agents", agentSpec(`name="announce"`), 422, "body.name", "announce", "another name"},
@@ -122,7 +122,7 @@ func TestAPIRefuses(t *testing.T) {
 		t.Errorf("%d kinds of wrong requests, want at least 30", len(refusals))
 	}
 	r := run(t, testConfig(t, "memory"))
-	if status, _, body := r.ask(t, http.MethodPost, sosPath+"whitelist", entry("")); status != http.StatusOK {
+	if status, _, body := r.ask(t, http.MethodPost, sosPath+"whitelist", entry("")); status != http.StatusCreated {
 		t.Fatalf("a good entry: %d %s", status, body)
 	}
 	for _, c := range refusals {

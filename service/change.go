@@ -24,11 +24,14 @@ func (c *Collection[T]) Add(ctx context.Context, name string, v T) error {
 	return c.change(ctx, name, func(was entry[T], there int) ([]store.Op, error) {
 		switch {
 		case was.Configured:
-			return nil, ErrConfigured
+			return nil, c.about(name, ErrConfigured)
 		case was.item() != nil:
-			return nil, ErrExists
+			return nil, c.about(name, ErrExists)
 		case was.Revision == 0 && there >= c.Most:
-			return nil, fmt.Errorf("%w (%d)", ErrFull, c.Most)
+			return nil, fmt.Errorf("%d %s: %w", there, c.Nouns, ErrFull)
+		}
+		if err := c.Contradicts(name, v, c.Items()); err != nil {
+			return nil, err
 		}
 		return c.put(name, v, false, was.Revision)
 	})
@@ -39,6 +42,9 @@ func (c *Collection[T]) Add(ctx context.Context, name string, v T) error {
 func (c *Collection[T]) Replace(ctx context.Context, name string, v T, revision int64) error {
 	return c.change(ctx, name, func(was entry[T], _ int) ([]store.Op, error) {
 		if err := was.mayChange(revision); err != nil {
+			return nil, c.about(name, err)
+		}
+		if err := c.Contradicts(name, v, c.Items()); err != nil {
 			return nil, err
 		}
 		return c.put(name, v, false, was.Revision)
@@ -50,7 +56,7 @@ func (c *Collection[T]) Replace(ctx context.Context, name string, v T, revision 
 func (c *Collection[T]) Remove(ctx context.Context, name string, revision int64) error {
 	return c.change(ctx, name, func(was entry[T], _ int) ([]store.Op, error) {
 		if err := was.mayChange(revision); err != nil {
-			return nil, err
+			return nil, c.about(name, err)
 		}
 		return []store.Op{c.remove(was)}, nil
 	})
@@ -79,13 +85,18 @@ func (c *Collection[T]) change(ctx context.Context, name string, decide func(was
 	c.mu.Lock()
 	ops, err := decide(c.entries[name], len(c.entries))
 	c.mu.Unlock()
-	if err == nil {
-		err = c.write(ctx, ops)
-	}
 	if err != nil {
-		return fmt.Errorf("%s %q: %w", c.Noun, name, err)
+		return err
+	}
+	if err := c.write(ctx, ops); err != nil {
+		return c.about(name, err)
 	}
 	return nil
+}
+
+// about says which item an error is about.
+func (c *Collection[T]) about(name string, err error) error {
+	return fmt.Errorf("%s %q: %w", c.Noun, name, err)
 }
 
 // lock waits until what there is has been read, and nobody else changes it.

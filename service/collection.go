@@ -37,6 +37,8 @@ type Kind[T any] struct {
 	// checks it. Nil: the value itself.
 	Encode func(T) any
 	Decode func([]byte) (T, error)
+	// Contradicts says what of those that are in force stands against one; nil: nothing.
+	Contradicts func(name string, v T, all []Item[T]) error
 }
 
 // Item is one thing that was declared.
@@ -108,6 +110,9 @@ func NewCollection[T any](o Options[T]) *Collection[T] {
 	}
 	if o.Decode == nil {
 		o.Decode = func(b []byte) (v T, err error) { return v, json.Unmarshal(b, &v) }
+	}
+	if o.Contradicts == nil {
+		o.Contradicts = func(string, T, []Item[T]) error { return nil }
 	}
 	if o.Publish == nil {
 		o.Publish = func(string, any) {}

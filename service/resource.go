@@ -16,9 +16,12 @@ type Resource[T, S, I any] struct {
 	*Collection[T]
 	// Path is its path below that of the service, like "critical".
 	Path string
-	// Parse checks a request, or returns Faults. The name stands in it.
-	Parse func(S) (name string, v T, err error)
-	// Show is what answers show, in the order of the items.
+	// Field is where the name stands in a request, like "name"; empty if items are given one.
+	Field string
+	// Parse checks a request, or returns Faults. path is the name in the path, empty for a
+	// new item.
+	Parse func(path string, s S) (name string, v T, err error)
+	// Show is what answers show of items.
 	Show func([]Item[T]) []I
 }
 
@@ -73,26 +76,29 @@ func (r *Resource[T, S, I]) list(context.Context, *Nothing) (*Body[[]I], error) 
 func (r *Resource[T, S, I]) get(_ context.Context, in *ByName) (*Shown[I], error) {
 	x, ok := r.Item(in.Name)
 	if !ok {
-		return nil, Problem(fmt.Errorf("%s %q: %w", r.Noun, in.Name, ErrUnknown), "path.name", in.Name)
+		return nil, Problem(r.about(in.Name, ErrUnknown), "path.name", in.Name)
 	}
 	return &Shown[I]{tag(x.Revision), r.Show([]Item[T]{x})[0]}, nil
 }
 
 func (r *Resource[T, S, I]) post(ctx context.Context, in *Body[S]) (*Shown[I], error) {
-	name, v, err := r.Parse(in.Body)
+	name, v, err := r.Parse("", in.Body)
 	if err == nil {
 		err = r.Add(ctx, name, v)
 	}
 	if err != nil {
-		return nil, Problem(err, "body.name", name)
+		if r.Field == "" {
+			return nil, Problem(err, "body", nil)
+		}
+		return nil, Problem(err, "body."+r.Field, name)
 	}
 	return r.get(ctx, &ByName{name})
 }
 
 func (r *Resource[T, S, I]) put(ctx context.Context, in *putting[S]) (*Shown[I], error) {
-	name, v, err := r.Parse(in.Body)
+	name, v, err := r.Parse(in.Name, in.Body)
 	if err == nil && name != in.Name {
-		err = Faults{{"name", name, "the name in the path, " + in.Name}}
+		err = Faults{{r.Field, name, "the name in the path, " + in.Name}}
 	}
 	var revision int64
 	if err == nil {

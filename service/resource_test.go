@@ -32,8 +32,8 @@ func TestResource(t *testing.T) {
 	s.run(t, map[string]int{"fixed": 1})
 	a := api.New(api.Options{Version: "test", Auth: api.Auth{Tokens: []api.Token{api.NewToken("test", "secret")}}, Bus: event.NewBus(1, 16)})
 	numbers := Resource[int, numberSpec, numberInfo]{
-		Collection: s.Collection, Path: "numbers",
-		Parse: func(x numberSpec) (string, int, error) {
+		Collection: s.Collection, Path: "numbers", Field: "name",
+		Parse: func(_ string, x numberSpec) (string, int, error) {
 			var faults Faults
 			faults.Check(x.N >= 0, "n", x.N, "no negative number")
 			return x.Name, x.N, faults.Err()

@@ -10,8 +10,8 @@ func (s *Service) Register(a *api.API) {
 	a.Metrics().MustRegister(s.metrics)
 	r := service.NewREST(a, "qos")
 	definitions := service.Resource[*Definition, Spec, DefinitionInfo]{
-		Collection: s.Definitions, Path: "critical", Show: s.show,
-		Parse: func(spec Spec) (string, *Definition, error) {
+		Collection: s.Definitions, Path: "critical", Field: "name", Show: s.show,
+		Parse: func(_ string, spec Spec) (string, *Definition, error) {
 			d, faults := spec.Parse()
 			return spec.Name, d, faults.Err()
 		},

@@ -25,7 +25,7 @@ func (s *Service) postAnnounce(ctx context.Context, in *service.Body[AgentSpec])
 	}
 	s.mu.Lock()
 	old := s.agents[r.Name]
-	same := old != nil && old.record.URL == r.URL && slices.Equal(old.record.Addrs, r.Addrs)
+	same := old != nil && old.record.same(&r)
 	if same {
 		old.claim = nil
 	}

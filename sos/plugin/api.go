@@ -3,11 +3,8 @@ package plugin
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/network/rule"
-	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/service"
 )
 
@@ -21,12 +18,11 @@ func (s *Service) Register(a *api.API) {
 	service.Register(r, http.MethodPost, "disable", "Take no new connections; sessions under way go on", s.postEnable(false))
 	service.Register(r, http.MethodGet, "status", "Show state and errors", s.getStatus)
 
-	service.Register(r, http.MethodGet, "whitelist", "List the whitelist", s.getWhitelist)
-	service.Register(r, http.MethodPost, "whitelist", "Add a whitelist entry", s.postWhitelist)
-	service.Register(r, http.MethodDelete, "whitelist/{id}", "Remove a whitelist entry; its sessions go on", s.deleteWhitelist)
+	whitelist := service.Resource[Entry, EntrySpec, EntryInfo]{Collection: s.entries, Path: "whitelist", Parse: s.parseEntry, Show: s.showEntries}
+	whitelist.Register(r)
 
 	service.Register(r, http.MethodGet, "agents", "List the agents", s.getAgents)
-	service.Register(r, http.MethodPost, "agents", "Add an agent", s.postAgent)
+	service.Create(r, "agents", "Add an agent", s.postAgent)
 	service.Register(r, http.MethodPost, "agents/"+announcePath, "Announce oneself as an agent", s.postAnnounce)
 	service.Register(r, http.MethodDelete, "agents/{name}", "Remove an agent", s.deleteAgent)
 	service.Register(r, http.MethodPost, "agents/{name}/drain", "Let an agent take no new sessions, or take them again", s.postDrain)
@@ -60,46 +56,6 @@ func (s *Service) postEnable(on bool) func(context.Context, *service.Nothing) (*
 	}
 }
 
-// EntryInfo is a whitelist entry as the list shows it.
-type EntryInfo struct {
-	Entry
-	Notes []string `json:"notes,omitempty" doc:"Which of its connections are not carried though nothing is wrong: those of which another service has the packets"`
-}
-
-func (s *Service) getWhitelist(context.Context, *service.Nothing) (*service.Body[[]EntryInfo], error) {
-	s.mu.Lock()
-	out, matches := make([]EntryInfo, len(s.whitelist)), make([][]openflow.Match, len(s.whitelist))
-	for i := range s.whitelist {
-		out[i].Entry = s.whitelist[i]
-		for _, p := range punts(&s.whitelist[i]) {
-			if m, err := p.match(false); err == nil {
-				matches[i] = append(matches[i], m)
-			}
-		}
-	}
-	s.mu.Unlock()
-	for i, over := range s.rules.Overruled(rule.StageSelect, rule.SelectConnection, matches) {
-		out[i].Notes = rule.Notes(over, "those are not carried")
-	}
-	return &service.Body[[]EntryInfo]{Body: out}, nil
-}
-
-func (s *Service) postWhitelist(ctx context.Context, in *service.Body[EntrySpec]) (*service.Body[Entry], error) {
-	e, faults := in.Body.Parse()
-	if len(faults) == 0 {
-		faults = e.over(time.Now())
-	}
-	if len(faults) > 0 {
-		return nil, service.Refuse(faults)
-	}
-	e, err := s.addEntry(ctx, e)
-	return &service.Body[Entry]{Body: e}, service.Problem(err, "body", nil)
-}
-
 type byID struct {
 	ID string `path:"id" doc:"Identifier, as the list shows it"`
-}
-
-func (s *Service) deleteWhitelist(ctx context.Context, in *byID) (*service.Nothing, error) {
-	return nil, service.Problem(s.removeEntry(ctx, in.ID), "path.id", in.ID)
 }

@@ -148,7 +148,7 @@ func (s *Service) newAgent(ctx context.Context, spec AgentSpec, announced bool) 
 		return nil, service.Refuse(faults)
 	}
 	r.Announced = announced
-	if _, err := s.addAgent(ctx, r); err != nil {
+	if err := s.addAgent(ctx, r); err != nil {
 		return nil, service.Problem(err, "body.name", spec.Name)
 	}
 	return s.showAgent(r.Name)
@@ -206,7 +206,7 @@ type drainInput struct {
 }
 
 func (s *Service) postDrain(ctx context.Context, in *drainInput) (*service.Body[AgentInfo], error) {
-	if _, err := s.drainAgent(ctx, in.Name, in.Body.On); err != nil {
+	if err := s.drainAgent(ctx, in.Name, in.Body.On); err != nil {
 		return nil, service.Problem(err, "path.name", in.Name)
 	}
 	return s.showAgent(in.Name)

@@ -85,7 +85,7 @@ func TestWrongInput(t *testing.T) {
 		{"POST", "whitelist", entry("clients", []string{"10.0.0.1", "10.0.0.1"}), 422, "body.clients[1]"},
 		{"POST", "whitelist", `{"clients":["10.0.0.0/24"],"servers":["10.0.0.0/24"],"ports":["80"]}`, 409, "body"},
 		{"POST", "whitelist", "{", 400, ""},
-		{"DELETE", "whitelist/nothing", "", 404, "path.id"},
+		{"DELETE", "whitelist/nothing", "", 404, "path.name"},
 		{"POST", "agents", spec("name", "Big Name"), 422, "body.name"},
 		{"POST", "agents", spec("url", "192.0.2.7"), 422, "body.url"},
 		{"POST", "agents", spec("url", "http://192.0.2.7:8440"), 422, "body.url"},

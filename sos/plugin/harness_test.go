@@ -65,7 +65,8 @@ func newBench(t *testing.T) *bench {
 	b.add("x", b.x, agentX.Addr())
 	b.add("y", b.y, agentY.Addr())
 	e := mustEntry(t, spec("10.0.0.0/24", "10.0.0.0/24", "80"))
-	if _, err := b.service.addEntry(t.Context(), e); err != nil {
+	e.ID = "first"
+	if err := b.service.entries.Add(t.Context(), e.ID, e); err != nil {
 		t.Fatal(err)
 	}
 	b.eventually("the agents are guarded, and that is stored", func() bool {
@@ -121,7 +122,7 @@ func (b *bench) add(name string, a *fakeAgent, addr netip.Addr) {
 	if len(faults) > 0 {
 		b.t.Fatal(faults)
 	}
-	if _, err := b.service.addAgent(b.t.Context(), r); err != nil {
+	if err := b.service.addAgent(b.t.Context(), r); err != nil {
 		b.t.Fatal(err)
 	}
 	b.agentsUp()

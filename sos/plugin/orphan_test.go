@@ -209,7 +209,7 @@ func TestSetUpWaitsForNews(t *testing.T) {
 			if err := b.service.removeAgent(t.Context(), "y", true); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := b.service.addAgent(t.Context(), record); err != nil {
+			if err := b.service.addAgent(t.Context(), record); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -70,8 +70,11 @@ type Service struct {
 	// tasks are the goroutines that Run waits for; ctx, theirs, ends when Run ends.
 	tasks *tasks.Group
 	ctx   context.Context
-	// changes serialises what the operator changes, so that store and memory agree.
+	// changes serialises changes of the configuration, so that store and memory agree.
 	changes sync.Mutex
+	// entries are the whitelist's, registered the agents that are to be followed.
+	entries    *service.Collection[Entry]
+	registered *service.Collection[AgentRecord]
 
 	// view is what the packet-in handler looks at without a lock.
 	view atomic.Pointer[view]
@@ -151,6 +154,7 @@ func New(o Options) (*Service, error) {
 		puntErrs: map[openflow.DatapathID]string{}, edges: map[openflow.DatapathID]edge{}, orphans: map[agentapi.SessionID]*orphan{},
 	}
 	s.ctx = s.tasks.Context()
+	s.entries, s.registered = s.collectEntries(), s.collectAgents()
 	s.metrics = newMetrics(s)
 	s.refreshView()
 	return s, nil
@@ -172,6 +176,8 @@ func (s *Service) Run(ctx context.Context) error {
 		return fmt.Errorf("sos: %w", err)
 	}
 	close(s.loaded)
+	s.start(s.entries.Run)
+	s.start(s.registered.Run)
 	s.start(s.archive)
 	s.takeOver(s.ctx)
 	s.mu.Lock()

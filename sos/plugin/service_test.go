@@ -307,7 +307,7 @@ func (b *bench) frame() packet.Headers {
 // added again it is as good as new.
 func TestDrainedAgentAddedAgain(t *testing.T) {
 	b := newBench(t)
-	if _, err := b.service.drainAgent(t.Context(), "x", true); err != nil {
+	if err := b.service.drainAgent(t.Context(), "x", true); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.service.removeAgent(t.Context(), "x", false); err != nil {
@@ -367,7 +367,7 @@ func TestRemovedEntryLeavesSessions(t *testing.T) {
 	_, held := b.syn(hostA)
 	b.fate(held)
 	list := b.service.view.Load().whitelist
-	if err := b.service.removeEntry(t.Context(), list[0].ID); err != nil {
+	if err := b.service.entries.Remove(t.Context(), list[0].ID, 0); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(b.net.kept()); n != 3 {

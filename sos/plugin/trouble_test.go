@@ -37,13 +37,13 @@ func TestStatusNamesWhatIsWrong(t *testing.T) {
 	}{
 		{"no host on its data address", func(b *restBench) {
 			r, _ := AgentSpec{Name: "x2", URL: b.x2.server.URL, Addrs: []string{"10.0.0.99"}}.Parse()
-			if _, err := b.service.addAgent(b.t.Context(), r); err != nil {
+			if err := b.service.addAgent(b.t.Context(), r); err != nil {
 				b.t.Fatal(err)
 			}
 		}, []string{"agent x2 is not placed", "no host answers for its data address 10.0.0.99", "check"}},
 		{"one of two addresses unplaced", func(b *restBench) {
 			r, _ := AgentSpec{Name: "x2", URL: b.x2.server.URL, Addrs: []string{"10.0.0.13", "fd00::99"}}.Parse()
-			if _, err := b.service.addAgent(b.t.Context(), r); err != nil {
+			if err := b.service.addAgent(b.t.Context(), r); err != nil {
 				b.t.Fatal(err)
 			}
 		}, []string{"agent x2 is not placed", "fd00::99"}},
@@ -53,7 +53,7 @@ func TestStatusNamesWhatIsWrong(t *testing.T) {
 			server.StartTLS()
 			b.t.Cleanup(server.Close)
 			r, _ := AgentSpec{Name: "z", URL: server.URL, Addrs: []string{"10.0.0.77"}}.Parse()
-			if _, err := b.service.addAgent(b.t.Context(), r); err != nil {
+			if err := b.service.addAgent(b.t.Context(), r); err != nil {
 				b.t.Fatal(err)
 			}
 		}, []string{"agent z", "https://127.0.0.1:", "certificate signed by unknown authority", "sos.tls.cert", "restart"}},
