@@ -1,0 +1,158 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/store"
+	"github.com/sluice-net/sluice/store/memstore"
+)
+
+// board is a ledger that keeps how many rules each key has.
+type board struct {
+	Ledger
+	mu    sync.Mutex
+	rules map[string]int
+	ready bool
+	stuck map[string]error // by key, why it changes nothing
+}
+
+func (b *board) change(key string, rules int) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.stuck[key]; err != nil {
+		return err
+	}
+	if b.rules[key] = rules; rules == 0 {
+		delete(b.rules, key)
+	}
+	return nil
+}
+
+func (b *board) Apply(_ context.Context, key string, p network.Program, _ network.ApplyOptions) error {
+	return b.change(key, len(p.Rules))
+}
+func (b *board) Remove(_ context.Context, key string) error { return b.change(key, 0) }
+func (b *board) Ready()                                     { b.mu.Lock(); b.ready = true; b.mu.Unlock() }
+
+func (b *board) set(key string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stuck[key] = err
+}
+
+func (b *board) has(want map[string]int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Equal(b.rules, want)
+}
+
+// plan is a reconciler of numbers, each so many rules; times multiplies them.
+type plan struct {
+	*Reconciler[int]
+	board *board
+	mu    sync.Mutex
+	times int
+	wait  map[string]chan struct{} // before the program of a name is known
+}
+
+func newPlan(t *testing.T, st store.Store, b *board, configured map[string]int) *plan {
+	t.Helper()
+	p := &plan{board: b, times: 1, wait: map[string]chan struct{}{}}
+	p.Reconciler = NewReconciler(Options[int]{
+		Kind:  Kind[int]{Noun: "number", Nouns: "numbers", Prefix: "plan/", Event: "number", Most: 64},
+		Store: st, Log: slog.New(slog.DiscardHandler),
+	}, b, p.program)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx, configured) }()
+	t.Cleanup(sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}))
+	return p
+}
+
+func (p *plan) program(ctx context.Context, x Item[int]) (out network.Program, err error) {
+	p.mu.Lock()
+	wait, times := p.wait[x.Name], p.times
+	p.mu.Unlock()
+	if wait != nil {
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return out, ctx.Err()
+		}
+	}
+	if x.Value == 13 {
+		return out, errors.New("bad luck")
+	}
+	out.Rules = make([]network.Rule, x.Value*times)
+	return out, nil
+}
+
+// The network has what is declared when the call returns, and again when it has changed;
+// what fails is told, and tried again.
+func TestReconciler(t *testing.T) {
+	b := &board{rules: map[string]int{}, stuck: map[string]error{}}
+	p := newPlan(t, memstore.New(), b, map[string]int{"fixed": 2})
+	eventually(t, "what is configured is there", func() bool { return b.has(map[string]int{"fixed": 2}) && b.ready })
+	if err := errors.Join(p.Add(t.Context(), "a", 3), p.Add(t.Context(), "unlucky", 13)); err != nil {
+		t.Fatal(err)
+	}
+	if !b.has(map[string]int{"fixed": 2, "a": 3}) || p.Trouble("a") != nil || p.Trouble("unlucky") == nil {
+		t.Errorf("%v, troubles %v, %v", b.rules, p.Trouble("a"), p.Trouble("unlucky"))
+	}
+	if err := p.Replace(t.Context(), "unlucky", 1, 0); err != nil || p.Trouble("unlucky") != nil {
+		t.Errorf("%v, %v", err, p.Trouble("unlucky"))
+	}
+	p.mu.Lock()
+	p.times = 2
+	p.mu.Unlock()
+	p.Wake()
+	eventually(t, "the network's change is followed", func() bool { return b.has(map[string]int{"fixed": 4, "a": 6, "unlucky": 2}) })
+	b.set("a", errors.New("no answer"))
+	if err := p.Remove(t.Context(), "a", 0); err != nil || p.Trouble("a") == nil || !strings.Contains(p.Trouble("a").Error(), "no answer") {
+		t.Errorf("%v, %v", err, p.Trouble("a"))
+	}
+	b.set("a", nil)
+	p.Wake()
+	eventually(t, "what is left is removed", func() bool { return b.has(map[string]int{"fixed": 4, "unlucky": 2}) })
+	eventually(t, "and forgotten", func() bool {
+		p.Reconciler.mu.Lock()
+		defer p.Reconciler.mu.Unlock()
+		return slices.Equal(slices.Sorted(maps.Keys(p.works)), []string{"fixed", "unlucky"})
+	})
+}
+
+// One item that waits does not hold up a change of another.
+func TestReconcilerDoesNotWait(t *testing.T) {
+	b := &board{rules: map[string]int{}, stuck: map[string]error{}}
+	p := newPlan(t, memstore.New(), b, nil)
+	<-p.Loaded()
+	slow := make(chan struct{})
+	if err := p.Add(t.Context(), "slow", 1); err != nil {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	p.wait["slow"], p.times = slow, 2
+	p.mu.Unlock()
+	p.Wake()
+	if err := p.Add(t.Context(), "quick", 1); err != nil {
+		t.Fatal(err)
+	}
+	if !b.has(map[string]int{"slow": 1, "quick": 2}) {
+		t.Errorf("%v", b.rules)
+	}
+	close(slow)
+	eventually(t, "the slow one, too", func() bool { return b.has(map[string]int{"slow": 2, "quick": 2}) })
+}
