@@ -8,7 +8,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/sluice-net/sluice/api/client"
+	"github.com/sluice-net/sluice/controller"
 )
 
 // App is what commands share: where they write, and the flags that all of
@@ -22,6 +25,15 @@ type App struct {
 
 	connection
 	timeout time.Duration
+	extras  []Extra
+}
+
+// Extra is what a program of your own has beside everything of Sluice.
+type Extra struct {
+	// Service is one more service of the controller; nil for none.
+	Service controller.Constructor
+	// Commands makes its commands; nil for none.
+	Commands func(*App) []*cobra.Command
 }
 
 // Client returns a client of the controller that the flags, the environment or the

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-net/sluice/internal/units"
 )
 
-// exactArgs wants one argument for each name, and says which is missing.
-func exactArgs(names ...string) cobra.PositionalArgs {
+// ExactArgs wants one argument for each name, and says which is missing.
+func ExactArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(names):
@@ -28,14 +28,14 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 // atLeast wants an argument for each name, and allows more.
 func atLeast(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		return exactArgs(names...)(cmd, args[:min(len(args), len(names))])
+		return ExactArgs(names...)(cmd, args[:min(len(args), len(names))])
 	}
 }
 
 // upTo allows an argument for each name.
 func upTo(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		return exactArgs(names[:min(len(args), len(names))]...)(cmd, args)
+		return ExactArgs(names[:min(len(args), len(names))]...)(cmd, args)
 	}
 }
 
@@ -54,12 +54,12 @@ func flagError(_ *cobra.Command, err error) error {
 	return &UsageError{fmt.Errorf("--%s %q: write %s", invalid.GetFlag().Name, invalid.GetValue(), want)}
 }
 
-func noArgs(cmd *cobra.Command, args []string) error { return exactArgs()(cmd, args) }
+func noArgs(cmd *cobra.Command, args []string) error { return ExactArgs()(cmd, args) }
 
 // oneOfArgs wants one argument out of the words.
 func oneOfArgs(words ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := exactArgs(strings.Join(words, "|"))(cmd, args); err != nil {
+		if err := ExactArgs(strings.Join(words, "|"))(cmd, args); err != nil {
 			return err
 		}
 		if !slices.Contains(words, args[0]) {

@@ -73,7 +73,7 @@ func configCheckCommand(app *App) *cobra.Command {
 		Example: `  sluice config check /etc/sluice/controller.yaml
   sluice config check --kind agent agent.yaml
   sluice config check --no-files controller.yaml   # its certificates are on another machine`,
-		Args: exactArgs("FILE"),
+		Args: ExactArgs("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			_, err := readConfig(kind, config.Sources{File: args[0], Set: flags.set, NoFiles: noFiles})
 			var problems config.Problems
@@ -152,7 +152,7 @@ func configExampleCommand(app *App) *cobra.Command {
 }
 
 func configRunningCommand(app *App) *cobra.Command {
-	return getCommand(app, "running", "Print the configuration that the controller was started with, secrets hidden", api.Prefix+"/config", func(w io.Writer, c map[string]any) {
+	return GetCommand(app, "running", "Print the configuration that the controller was started with, secrets hidden", api.Prefix+"/config", func(w io.Writer, c map[string]any) {
 		b, err := yaml.Marshal(c)
 		if err != nil {
 			b = fmt.Append(nil, err)

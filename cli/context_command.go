@@ -80,7 +80,7 @@ func contextUseCommand(app *App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "use NAME",
 		Short: "Make a context the current one",
-		Args:  exactArgs("NAME"),
+		Args:  ExactArgs("NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			all, err := contexts()
 			if err != nil {
@@ -104,7 +104,7 @@ func contextAddCommand(app *App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "add NAME --server URL [--ca FILE] [--cert FILE --key FILE | --token-file FILE]",
 		Short: "Keep what the flags say of a controller under a name; the first becomes current",
-		Args:  exactArgs("NAME"),
+		Args:  ExactArgs("NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			all, err := contexts()
 			if err != nil {
@@ -173,7 +173,7 @@ func contextRemoveCommand(app *App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Forget a context; the files that it names stay",
-		Args:  exactArgs("NAME"),
+		Args:  ExactArgs("NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			all, err := contexts()
 			if err != nil {

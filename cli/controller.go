@@ -38,7 +38,13 @@ folder.`,
 				return err
 			}
 			defer r.stop()
-			c, err := controller.New(cmd.Context(), controller.Options{Config: cfg, Log: r.log})
+			options := controller.Options{Config: cfg, Log: r.log}
+			for _, x := range app.extras {
+				if x.Service != nil {
+					options.Services = append(options.Services, x.Service)
+				}
+			}
+			c, err := controller.New(cmd.Context(), options)
 			if err != nil {
 				return fmt.Errorf("start the %w", err)
 			}

@@ -36,7 +36,7 @@ func handoverCommand(app *App) *cobra.Command {
 }
 
 func handoverStatusCommand(app *App) *cobra.Command {
-	return getCommand(app, "status", "Show state and errors", handoverPath+"status", func(w io.Writer, s plugin.Status) {
+	return GetCommand(app, "status", "Show state and errors", handoverPath+"status", func(w io.Writer, s plugin.Status) {
 		fmt.Fprintf(w, "ready\t%v\n", s.Ready)
 		if s.Domain != "" {
 			fmt.Fprintf(w, "domain\t%s\n", s.Domain)
@@ -50,7 +50,7 @@ func handoverStatusCommand(app *App) *cobra.Command {
 }
 
 func handoverStatsCommand(app *App) *cobra.Command {
-	return getCommand(app, "stats", "Show times and rule changes of the handovers that are remembered", handoverPath+"stats", func(w io.Writer, s plugin.Stats) {
+	return GetCommand(app, "stats", "Show times and rule changes of the handovers that are remembered", handoverPath+"stats", func(w io.Writer, s plugin.Stats) {
 		fmt.Fprintf(w, "attachments and moves\t%d, %d failed\nmoves\t%d, %d seamless, %d prepared\nrules\t%d added, %d modified, %d deleted\n\n",
 			s.Handovers, s.Failed, s.Moves, s.Seamless, s.Prepared, s.Changes.Added, s.Changes.Modified, s.Changes.Deleted)
 		fmt.Fprintln(w, "PART\tMEDIAN\tP99\tMAX")
@@ -66,7 +66,7 @@ func shortDuration(d plugin.Duration) time.Duration {
 }
 
 func handoverRootsCommand(app *App) *cobra.Command {
-	return getCommand(app, "roots", "List the ports where the mobility network meets the rest", handoverPath+"roots", func(w io.Writer, all []plugin.RootInfo) {
+	return GetCommand(app, "roots", "List the ports where the mobility network meets the rest", handoverPath+"roots", func(w io.Writer, all []plugin.RootInfo) {
 		fmt.Fprintln(w, "NAME\tPORT\tLEADS TO\tUP")
 		for _, r := range all {
 			to := "the world"
@@ -122,7 +122,7 @@ func spot(s *plugin.Spot) string {
 
 func handoverShowCommand(app *App) *cobra.Command {
 	return &cobra.Command{
-		Use: "show ID", Short: "Show one record: way, join, time by part", Args: exactArgs("ID"),
+		Use: "show ID", Short: "Show one record: way, join, time by part", Args: ExactArgs("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var r plugin.Record
 			return app.get(cmd, handoverPath+"handovers/"+url.PathEscape(args[0]), &r, func(w io.Writer) {
@@ -141,7 +141,7 @@ func handoverShowCommand(app *App) *cobra.Command {
 }
 
 func handoverNeighboursCommand(app *App) *cobra.Command {
-	return getCommand(app, "neighbours", "List the neighbouring domains", handoverPath+"neighbours", func(w io.Writer, all []domain.NeighbourStatus) {
+	return GetCommand(app, "neighbours", "List the neighbouring domains", handoverPath+"neighbours", func(w io.Writer, all []domain.NeighbourStatus) {
 		fmt.Fprintln(w, "NAME\tURL\tPEERING\tHEARD\tVISITORS\tABROAD\tOWED\tPREFIXES\tFAULT")
 		for _, n := range all {
 			heard := "never"
@@ -154,7 +154,7 @@ func handoverNeighboursCommand(app *App) *cobra.Command {
 }
 
 func handoverRoamingCommand(app *App) *cobra.Command {
-	return getCommand(app, "roaming", "List devices that are abroad, visiting, or on their way", handoverPath+"roaming", func(w io.Writer, all []domain.Roaming) {
+	return GetCommand(app, "roaming", "List devices that are abroad, visiting, or on their way", handoverPath+"roaming", func(w io.Writer, all []domain.Roaming) {
 		fmt.Fprintln(w, "DEVICE\tHOME\tADDRESS\tIN\tFROM\tTO\tMOVE\tOWED")
 		for _, r := range all {
 			move := ""

@@ -28,10 +28,10 @@ func handoverMoveCommand(app *App) *cobra.Command {
 device to go on by that interface.`,
 		Example: `  sluice handover move car7 --port 00000000000000a1/3
   sluice handover move car7 --mac 02:00:00:00:07:02 --hold 1m`,
-		Args: exactArgs("DEVICE"),
+		Args: ExactArgs("DEVICE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var o plugin.Order
-			if err := app.send(cmd, http.MethodPost, devicePath(args[0], "move"), s, &o); err != nil {
+			if err := app.Send(cmd, http.MethodPost, devicePath(args[0], "move"), s, &o); err != nil {
 				return err
 			}
 			return app.Print(o, func(w io.Writer) {
@@ -59,13 +59,13 @@ func handoverPrepareCommand(app *App) *cobra.Command {
 		Use: "prepare DEVICE", Short: "Prepare a place for a device, or take that back",
 		Example: `  sluice handover prepare car7 --port 00000000000000a1/3 --for 20s
   sluice handover prepare car7 --cancel`,
-		Args: exactArgs("DEVICE"),
+		Args: ExactArgs("DEVICE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cancel {
-				return app.send(cmd, http.MethodDelete, devicePath(args[0], "prepare"), nil, nil)
+				return app.Send(cmd, http.MethodDelete, devicePath(args[0], "prepare"), nil, nil)
 			}
 			var d plugin.DeviceInfo
-			if err := app.send(cmd, http.MethodPost, devicePath(args[0], "prepare"), s, &d); err != nil {
+			if err := app.Send(cmd, http.MethodPost, devicePath(args[0], "prepare"), s, &d); err != nil {
 				return err
 			}
 			return app.Print(d, func(w io.Writer) { printDevice(w, d) })
@@ -86,12 +86,12 @@ func handoverAnnounceCommand(app *App) *cobra.Command {
 		Use: "announce DEVICE", Short: "Announce a device to a neighbouring domain, or take that back",
 		Example: `  sluice handover announce car7 --domain north --port 00000000000000b1/2
   sluice handover announce car7 --cancel`,
-		Args: exactArgs("DEVICE"),
+		Args: ExactArgs("DEVICE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cancel {
-				return app.send(cmd, http.MethodDelete, devicePath(args[0], "announce"), nil, nil)
+				return app.Send(cmd, http.MethodDelete, devicePath(args[0], "announce"), nil, nil)
 			}
-			return app.send(cmd, http.MethodPost, devicePath(args[0], "announce"), s, nil)
+			return app.Send(cmd, http.MethodPost, devicePath(args[0], "announce"), s, nil)
 		},
 	}
 	f := cmd.Flags()
@@ -103,7 +103,7 @@ func handoverAnnounceCommand(app *App) *cobra.Command {
 }
 
 func handoverCoverageCommand(app *App) *cobra.Command {
-	return getCommand(app, "coverage", "List what the attachment points cover", handoverPath+"coverage", func(w io.Writer, all []plugin.CellInfo) {
+	return GetCommand(app, "coverage", "List what the attachment points cover", handoverPath+"coverage", func(w io.Writer, all []plugin.CellInfo) {
 		fmt.Fprintln(w, "NAME\tPORT\tDOMAIN\tINTERFACE\tAREA")
 		for _, c := range all {
 			area := fmt.Sprintf("polygon of %d corners", len(c.Polygon))
@@ -122,7 +122,7 @@ func handoverPositionsCommand(app *App) *cobra.Command {
   sluice handover positions report --file reports.json
   sluice handover positions list`,
 	}
-	list := getCommand(app, "list", "List the latest reports, and where the devices go", handoverPath+"positions", printPositions)
+	list := GetCommand(app, "list", "List the latest reports, and where the devices go", handoverPath+"positions", printPositions)
 	cmd.AddCommand(list, handoverReportCommand(app))
 	return cmd
 }
@@ -154,7 +154,7 @@ func handoverReportCommand(app *App) *cobra.Command {
 				}
 			}
 			var all []plugin.PositionInfo
-			if err := app.send(cmd, http.MethodPost, handoverPath+"positions", reports, &all); err != nil {
+			if err := app.Send(cmd, http.MethodPost, handoverPath+"positions", reports, &all); err != nil {
 				return err
 			}
 			return app.Print(all, func(w io.Writer) { printPositions(w, all) })

@@ -20,13 +20,13 @@ func handoverClassesCommand(app *App) *cobra.Command {
 		Example: `  sluice handover classes set vehicles --policy seamless --trigger signed --overlap 300ms
   sluice handover classes list`,
 	}
-	list := getCommand(app, "list", "List the classes", handoverPath+"classes", printClasses)
+	list := GetCommand(app, "list", "List the classes", handoverPath+"classes", printClasses)
 	var s plugin.ClassSpec
 	set := &cobra.Command{
-		Use: "set NAME", Short: "Add a class, or replace one", Args: exactArgs("NAME"),
+		Use: "set NAME", Short: "Add a class, or replace one", Args: ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var i plugin.ClassInfo
-			if err := app.send(cmd, http.MethodPut, handoverPath+"classes/"+url.PathEscape(args[0]), s, &i); err != nil {
+			if err := app.Send(cmd, http.MethodPut, handoverPath+"classes/"+url.PathEscape(args[0]), s, &i); err != nil {
 				return err
 			}
 			return app.Print(i, func(w io.Writer) { printClasses(w, []plugin.ClassInfo{i}) })
@@ -37,7 +37,7 @@ func handoverClassesCommand(app *App) *cobra.Command {
 	f.Var(newWord(&s.Trigger, "", "signed", "ports", "open"), "trigger", "what may move them; left out: signed for devices with a key, ports for others")
 	f.StringSliceVar(&s.Ports, "port", nil, "port where they may attach, for trigger ports; may be repeated")
 	f.StringVar(&s.Overlap, "overlap", "", "how long after a seamless move packets still go to the old place, too")
-	cmd.AddCommand(list, set, removeCommand(app, "remove NAME", "Remove a class that nothing refers to", handoverPath+"classes"))
+	cmd.AddCommand(list, set, RemoveCommand(app, "remove NAME", "Remove a class that nothing refers to", handoverPath+"classes"))
 	return cmd
 }
 
@@ -58,13 +58,13 @@ func handoverPoolsCommand(app *App) *cobra.Command {
 		Example: `  sluice handover pools set campus --prefix 10.8.0.0/24 --gateway 10.8.0.1 --lease-time 2h
   sluice handover pools list`,
 	}
-	list := getCommand(app, "list", "List the pools with their use", handoverPath+"pools", printPools)
+	list := GetCommand(app, "list", "List the pools with their use", handoverPath+"pools", printPools)
 	var s plugin.PoolSpec
 	set := &cobra.Command{
-		Use: "set NAME", Short: "Add a pool, or replace one", Args: exactArgs("NAME"),
+		Use: "set NAME", Short: "Add a pool, or replace one", Args: ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var i plugin.PoolInfo
-			if err := app.send(cmd, http.MethodPut, handoverPath+"pools/"+url.PathEscape(args[0]), s, &i); err != nil {
+			if err := app.Send(cmd, http.MethodPut, handoverPath+"pools/"+url.PathEscape(args[0]), s, &i); err != nil {
 				return err
 			}
 			return app.Print(i, func(w io.Writer) { printPools(w, []plugin.PoolInfo{i}) })
@@ -84,7 +84,7 @@ func handoverPoolsCommand(app *App) *cobra.Command {
 	f.BoolVar(&s.Learn, "learn", false, "give addresses also to devices that nobody has registered")
 	f.StringVar(&s.Class, "class", "", "class of the devices that it learns")
 	f.StringVar(&s.Home, "home", "", "domain whose devices have these addresses; left out: our own")
-	cmd.AddCommand(list, set, removeCommand(app, "remove NAME", "Remove a pool to which no device belongs", handoverPath+"pools"))
+	cmd.AddCommand(list, set, RemoveCommand(app, "remove NAME", "Remove a pool to which no device belongs", handoverPath+"pools"))
 	return cmd
 }
 
@@ -117,13 +117,13 @@ func handoverDevicesCommand(app *App) *cobra.Command {
 	list.Flags().StringVar(&port, "port", "", "only devices at this port, or at this switch")
 	list.Flags().StringVar(&class, "class", "", "only devices of this class")
 	show := &cobra.Command{
-		Use: "show ID", Short: "Show a device", Args: exactArgs("ID"),
+		Use: "show ID", Short: "Show a device", Args: ExactArgs("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var d plugin.DeviceInfo
 			return app.get(cmd, handoverPath+"devices/"+url.PathEscape(args[0]), &d, func(w io.Writer) { printDevice(w, d) })
 		},
 	}
-	cmd.AddCommand(list, show, handoverDeviceSetCommand(app), removeCommand(app, "remove ID", "Remove a device with its lease and its rules", handoverPath+"devices"))
+	cmd.AddCommand(list, show, handoverDeviceSetCommand(app), RemoveCommand(app, "remove ID", "Remove a device with its lease and its rules", handoverPath+"devices"))
 	return cmd
 }
 
@@ -131,7 +131,7 @@ func handoverDeviceSetCommand(app *App) *cobra.Command {
 	var s plugin.DeviceSpec
 	var keyFile string
 	cmd := &cobra.Command{
-		Use: "set ID", Short: "Register a device, or replace what is registered", Args: exactArgs("ID"),
+		Use: "set ID", Short: "Register a device, or replace what is registered", Args: ExactArgs("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if keyFile != "" {
 				b, err := os.ReadFile(keyFile)
@@ -144,7 +144,7 @@ func handoverDeviceSetCommand(app *App) *cobra.Command {
 				return &UsageError{fmt.Errorf("%s: --mac is missing: a device is known by the MAC addresses of its interfaces, like 02:00:00:00:07:01", cmd.CommandPath())}
 			}
 			var d plugin.DeviceInfo
-			if err := app.send(cmd, http.MethodPut, handoverPath+"devices/"+url.PathEscape(args[0]), s, &d); err != nil {
+			if err := app.Send(cmd, http.MethodPut, handoverPath+"devices/"+url.PathEscape(args[0]), s, &d); err != nil {
 				return err
 			}
 			return app.Print(d, func(w io.Writer) { printDevices(w, []plugin.DeviceInfo{d}) })
@@ -196,7 +196,7 @@ func handoverLeasesCommand(app *App) *cobra.Command {
 		Example: `  sluice handover leases list
   sluice handover leases end car7`,
 	}
-	list := getCommand(app, "list", "List the leases", handoverPath+"leases", func(w io.Writer, all []plugin.LeaseInfo) {
+	list := GetCommand(app, "list", "List the leases", handoverPath+"leases", func(w io.Writer, all []plugin.LeaseInfo) {
 		fmt.Fprintln(w, "DEVICE\tADDRESS\tSTATE\tUNTIL\tAT\tPOOL\tASKED BY")
 		for _, l := range all {
 			until := "-"
@@ -206,6 +206,6 @@ func handoverLeasesCommand(app *App) *cobra.Command {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Device, l.IP, l.State, until, l.At, l.Pool, l.MAC)
 		}
 	})
-	cmd.AddCommand(list, removeCommand(app, "end DEVICE", "End a device's lease and remove its rules", handoverPath+"leases"))
+	cmd.AddCommand(list, RemoveCommand(app, "end DEVICE", "End a device's lease and remove its rules", handoverPath+"leases"))
 	return cmd
 }

@@ -83,7 +83,7 @@ func (f *labFlags) upCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up FILE",
 		Short: "Build the network of a topology file",
-		Args:  exactArgs("FILE"),
+		Args:  ExactArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := loadTopology(cmd.InOrStdin(), args[0])
 			if err != nil {

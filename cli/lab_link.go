@@ -22,7 +22,7 @@ commands plug the cable in and out, and move a host's cable to another switch.`,
 		Example: `  sluice lab link wan --loss 0.1%
   sluice lab link down wan
   sluice lab link move dev1-eth0 edge3`,
-		Args: exactArgs("NAME"),
+		Args: ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := f.open()
 			if err != nil {
@@ -54,7 +54,7 @@ func (f *labFlags) plugCommand(use, short string, up bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use + " NAME",
 		Short: short,
-		Args:  exactArgs("NAME"),
+		Args:  ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := f.open()
 			if err != nil {
@@ -76,7 +76,7 @@ func (f *labFlags) moveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "move NAME SWITCH",
 		Short: "Move a host's cable to another switch, as when a device joins another access point",
-		Args:  exactArgs("NAME", "SWITCH"),
+		Args:  ExactArgs("NAME", "SWITCH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := f.open()
 			if err != nil {

@@ -252,7 +252,7 @@ device has moved. A device that uses the interface already joins its network ane
 			if auto {
 				return noArgs(cmd, args)
 			}
-			return exactArgs("INTERFACE")(cmd, args)
+			return ExactArgs("INTERFACE")(cmd, args)
 		},
 	}
 	socket := socketFlag(cmd)

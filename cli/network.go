@@ -38,7 +38,7 @@ func networkSwitchesCommand(app *App) *cobra.Command {
 		Use: "switches", Short: "List the connected switches", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var all []networkapi.Switch
-			if err := app.send(cmd, http.MethodGet, networkPath+"switches", nil, &all); err != nil {
+			if err := app.Send(cmd, http.MethodGet, networkPath+"switches", nil, &all); err != nil {
 				return err
 			}
 			return app.Print(all, func(w io.Writer) {
@@ -121,7 +121,7 @@ func networkPathCommand(app *App) *cobra.Command {
 known host, or a port, written SWITCH/PORT.`,
 		Example: `  sluice network path 10.0.0.1 10.0.0.2
   sluice network path 10.0.0.1 00000000000000a2/1 --metric hops --kind disjoint --count 2`,
-		Args: exactArgs("FROM", "TO"),
+		Args: ExactArgs("FROM", "TO"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var all []networkapi.Path
 			q := query("from", args[0], "to", args[1], "metric", metric, "kind", kind, "count", strconv.Itoa(count))

@@ -14,7 +14,7 @@ import (
 )
 
 func networkLinksCommand(app *App) *cobra.Command {
-	return getCommand(app, "links", "List the links between switches, each direction by itself", networkPath+"links", func(w io.Writer, all []networkapi.Link) {
+	return GetCommand(app, "links", "List the links between switches, each direction by itself", networkPath+"links", func(w io.Writer, all []networkapi.Link) {
 		fmt.Fprintln(w, "FROM\tTO\tLATENCY\tJITTER\tLOSS\tQUEUE LOSS\tCAPACITY\tUSED\tAVAILABLE")
 		for _, l := range all {
 			fmt.Fprintf(w, "%s\t%s\t", portName(l.From), portName(l.To))
@@ -33,7 +33,7 @@ func networkHistoryCommand(app *App) *cobra.Command {
 port. "sluice network links" lists the links.`,
 		Example: `  sluice network history 00000000000000a1/3 --since 10m
   sluice network history 00000000000000a1/3 --csv >link.csv`,
-		Args: exactArgs("SWITCH/PORT"),
+		Args: ExactArgs("SWITCH/PORT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asCSV && app.JSON {
 				return &UsageError{errors.New("--csv and --json exclude each other")}

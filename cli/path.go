@@ -112,7 +112,7 @@ func pathFindCommand(app *App) *cobra.Command {
 whether a better one can exist. Without constraints it is the path of fewest hops.`,
 		Example: `  sluice path find 10.0.0.1 10.0.0.2 --bandwidth 10M
   sluice path find 10.0.0.1 00000000000000a2/1 --delay 5ms --loss 0.1% --objective jitter`,
-		Args: exactArgs("FROM", "TO"),
+		Args: ExactArgs("FROM", "TO"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := f.query(args[0], args[1])
 			if err != nil {
@@ -135,7 +135,7 @@ func pathExplainCommand(app *App) *cobra.Command {
 itself, with what the search knew of it. A star marks the links of the path; the
 last column says why a link could not have been part of it.`,
 		Example: `  sluice path explain 10.0.0.1 10.0.0.2 --bandwidth 10M --delay 5ms`,
-		Args:    exactArgs("FROM", "TO"),
+		Args:    ExactArgs("FROM", "TO"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := f.query(args[0], args[1])
 			if err != nil {

@@ -79,7 +79,7 @@ loses by that is told. The old one goes on being good until it ends.`,
   sluice pki issue neighbour north --out ~/for-north`,
 		ValidArgs: roles,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if err := exactArgs("ROLE", "NAME")(cmd, args); err != nil {
+			if err := ExactArgs("ROLE", "NAME")(cmd, args); err != nil {
 				return err
 			}
 			return oneOfArgs(roles...)(cmd, args[:1])

@@ -40,8 +40,8 @@ func qosCriticalCommand(app *App) *cobra.Command {
   sluice qos critical list
   sluice qos critical remove backup`,
 	}
-	list := getCommand(app, "list", "List the definitions", qosPath+"critical", printDefinitions)
-	remove := removeCommand(app, "remove NAME", "Withdraw a definition; its flows give up what they were promised", qosPath+"critical")
+	list := GetCommand(app, "list", "List the definitions", qosPath+"critical", printDefinitions)
+	remove := RemoveCommand(app, "remove NAME", "Withdraw a definition; its flows give up what they were promised", qosPath+"critical")
 	add := qosCriticalWriteCommand(app, "add NAME", "Define critical traffic", func(string) (method, path string) {
 		return http.MethodPost, qosPath + "critical"
 	})
@@ -59,7 +59,7 @@ func qosCriticalWriteCommand(app *App, use, short string, request func(name stri
 	var idle time.Duration
 	var once bool
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: exactArgs("NAME"),
+		Use: use, Short: short, Args: ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec := bandwidth.Spec{Name: args[0], Once: once}
 			var err error
@@ -80,7 +80,7 @@ func qosCriticalWriteCommand(app *App, use, short string, request func(name stri
 			}
 			var made bandwidth.DefinitionInfo
 			method, path := request(spec.Name)
-			if err := app.send(cmd, method, path, spec, &made); err != nil {
+			if err := app.Send(cmd, method, path, spec, &made); err != nil {
 				return err
 			}
 			return app.Print(made, func(w io.Writer) { printDefinitions(w, []bandwidth.DefinitionInfo{made}) })
@@ -157,7 +157,7 @@ func flowText(f match.Flow) string {
 }
 
 func qosFlowsCommand(app *App) *cobra.Command {
-	return getCommand(app, "flows", "List the critical flows, where they go, and what they are promised", qosPath+"flows", func(w io.Writer, all []bandwidth.Record) {
+	return GetCommand(app, "flows", "List the critical flows, where they go, and what they are promised", qosPath+"flows", func(w io.Writer, all []bandwidth.Record) {
 		fmt.Fprintln(w, "FLOW\tDEFINITION\tSTATE\tRATE\tSENDS\tMOVES\tPATH OR REASON")
 		for _, f := range all {
 			where := f.Reason
@@ -170,7 +170,7 @@ func qosFlowsCommand(app *App) *cobra.Command {
 }
 
 func qosRefusalsCommand(app *App) *cobra.Command {
-	return getCommand(app, "refusals", "List the switches where critical flows are not recognised, and why", qosPath+"refusals", func(w io.Writer, all []bandwidth.Refusal) {
+	return GetCommand(app, "refusals", "List the switches where critical flows are not recognised, and why", qosPath+"refusals", func(w io.Writer, all []bandwidth.Refusal) {
 		fmt.Fprintln(w, "SWITCH\tREASON")
 		for _, r := range all {
 			fmt.Fprintf(w, "%s\t%s\n", r.Switch, r.Reason)
@@ -187,7 +187,7 @@ func hopsText(hops []bandwidth.Hop) string {
 }
 
 func qosReservationsCommand(app *App) *cobra.Command {
-	return getCommand(app, "reservations", "List what is promised on links", qosPath+"reservations", func(w io.Writer, all []plugin.Reservation) {
+	return GetCommand(app, "reservations", "List what is promised on links", qosPath+"reservations", func(w io.Writer, all []plugin.Reservation) {
 		fmt.Fprintln(w, "LINK FROM\tCAPACITY\tUSED\tPROMISED\tAVAILABLE\tPROMISES")
 		for _, r := range all {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\n", r.Link, bitRate(float64(r.Capacity)), bitRate(float64(r.Used)),

@@ -28,22 +28,22 @@ func qosClassCommand(app *App) *cobra.Command {
   sluice qos class stats VoIP
   sluice qos class remove VoIP`,
 	}
-	list := getCommand(app, "list", "List the classes", qosPath+"classes", printQoSClasses)
+	list := GetCommand(app, "list", "List the classes", qosPath+"classes", printQoSClasses)
 	show := &cobra.Command{
-		Use: "show NAME", Short: "Show a class with its paths", Args: exactArgs("NAME"),
+		Use: "show NAME", Short: "Show a class with its paths", Args: ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var c latency.Info
 			return app.get(cmd, classPath(args[0]), &c, func(w io.Writer) { printQoSClass(w, c) })
 		},
 	}
 	stats := &cobra.Command{
-		Use: "stats NAME", Short: "Show what a class's queues have counted", Args: exactArgs("NAME"),
+		Use: "stats NAME", Short: "Show what a class's queues have counted", Args: ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var s latency.Stats
 			return app.get(cmd, classPath(args[0])+"/stats", &s, func(w io.Writer) { printClassStats(w, s) })
 		},
 	}
-	remove := removeCommand(app, "remove NAME", "Release a class, or withdraw it while it is being provisioned", qosPath+"classes")
+	remove := RemoveCommand(app, "remove NAME", "Release a class, or withdraw it while it is being provisioned", qosPath+"classes")
 	cmd.AddCommand(qosClassAddCommand(app), list, show, stats, remove)
 	return cmd
 }

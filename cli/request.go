@@ -35,8 +35,8 @@ func (a *App) sendAndPrint(cmd *cobra.Command, method, path string, in, out any,
 	return a.Print(out, named(cmd.Context(), c, table))
 }
 
-// send makes one request of a changing command.
-func (a *App) send(cmd *cobra.Command, method, path string, in, out any) error {
+// Send makes one request of a changing command.
+func (a *App) Send(cmd *cobra.Command, method, path string, in, out any) error {
 	c, err := a.Client()
 	if err != nil {
 		return err
@@ -45,8 +45,8 @@ func (a *App) send(cmd *cobra.Command, method, path string, in, out any) error {
 	return c.Do(cmd.Context(), method, path, in, out)
 }
 
-// getCommand is a command without arguments that reads a path and prints the answer.
-func getCommand[T any](app *App, use, short, path string, table func(io.Writer, T)) *cobra.Command {
+// GetCommand is a command without arguments that reads a path and prints the answer.
+func GetCommand[T any](app *App, use, short, path string, table func(io.Writer, T)) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,13 +56,13 @@ func getCommand[T any](app *App, use, short, path string, table func(io.Writer, 
 	}
 }
 
-// removeCommand is a command that removes from a collection what its argument names.
-func removeCommand(app *App, use, short, collection string) *cobra.Command {
+// RemoveCommand is a command that removes from a collection what its argument names.
+func RemoveCommand(app *App, use, short, collection string) *cobra.Command {
 	_, argument, _ := strings.Cut(use, " ")
 	return &cobra.Command{
-		Use: use, Short: short, Args: exactArgs(argument),
+		Use: use, Short: short, Args: ExactArgs(argument),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return app.send(cmd, http.MethodDelete, collection+"/"+url.PathEscape(args[0]), nil, nil)
+			return app.Send(cmd, http.MethodDelete, collection+"/"+url.PathEscape(args[0]), nil, nil)
 		},
 	}
 }

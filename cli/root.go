@@ -64,6 +64,11 @@ the commands with which an operator looks after them.`,
 	f.DurationVar(&app.timeout, "timeout", 30*time.Second, "how long to wait for an answer of the API")
 	f.BoolVar(&app.JSON, "json", false, "print JSON instead of tables")
 	root.AddCommand(commands(app)...)
+	for _, x := range app.extras {
+		if x.Commands != nil {
+			root.AddCommand(x.Commands(app)...)
+		}
+	}
 	refuseUnknown(root)
 	return root
 }
@@ -110,13 +115,14 @@ func envOr(name, fallback string) string {
 	return fallback
 }
 
-// Main runs the program and returns its exit code. The first SIGINT or SIGTERM
-// ends the command's context, the second one the process.
-func Main() int {
+// Main runs the program, with what is given besides, and returns its exit code. The first
+// SIGINT or SIGTERM ends the command's context, the second one the process.
+func Main(extras ...Extra) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
 	app := NewApp()
+	app.extras = extras
 	return run(ctx, app, os.Args[1:])
 }
 

@@ -34,7 +34,7 @@ func sosCommand(app *App) *cobra.Command {
 }
 
 func sosStatusCommand(app *App) *cobra.Command {
-	return getCommand(app, "status", "Show state and errors", sosPath+"status", printSOSStatus)
+	return GetCommand(app, "status", "Show state and errors", sosPath+"status", printSOSStatus)
 }
 
 func printSOSStatus(w io.Writer, s plugin.Status) {
@@ -55,7 +55,7 @@ func sosSwitchCommand(app *App, word, short string) *cobra.Command {
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var s plugin.Status
-			if err := app.send(cmd, http.MethodPost, sosPath+word, nil, &s); err != nil {
+			if err := app.Send(cmd, http.MethodPost, sosPath+word, nil, &s); err != nil {
 				return err
 			}
 			return app.Print(s, func(w io.Writer) { printSOSStatus(w, s) })
@@ -97,7 +97,7 @@ func sosSessionCommand(app *App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "session ID",
 		Short: "Show a session: ways, parameters, set-up by step, course",
-		Args:  exactArgs("ID"),
+		Args:  ExactArgs("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var r plugin.Record
 			return app.get(cmd, sosPath+"sessions/"+url.PathEscape(args[0]), &r, func(w io.Writer) { printSOSSession(w, r) })
@@ -124,11 +124,11 @@ func printSOSSession(w io.Writer, r plugin.Record) {
 }
 
 func sosEndCommand(app *App) *cobra.Command {
-	return removeCommand(app, "end ID", "End a session with a reset to both ends", sosPath+"sessions")
+	return RemoveCommand(app, "end ID", "End a session with a reset to both ends", sosPath+"sessions")
 }
 
 func sosStatsCommand(app *App) *cobra.Command {
-	return getCommand(app, "stats", "Show totals, live and past sessions", sosPath+"stats", func(w io.Writer, s plugin.Stats) {
+	return GetCommand(app, "stats", "Show totals, live and past sessions", sosPath+"stats", func(w io.Writer, s plugin.Stats) {
 		fmt.Fprintf(w, "live %d, past %d, %d bytes, set-up median %v, 99th percentile %v\n",
 			len(s.Live), len(s.Past), s.Bytes, round(s.SetupP50), round(s.SetupP99))
 		fmt.Fprintf(w, "in all %d carried, %d direct, %d bytes up, %d down\n",
@@ -145,10 +145,10 @@ func sosAgentsCommand(app *App) *cobra.Command {
   sluice sos agents drain west
   sluice sos agents remove west`,
 	}
-	list := getCommand(app, "list", "List the agents", sosPath+"agents", printSOSAgents)
+	list := GetCommand(app, "list", "List the agents", sosPath+"agents", printSOSAgents)
 	var spec plugin.AgentSpec
 	add := &cobra.Command{
-		Use: "add NAME", Short: "Add an agent", Args: exactArgs("NAME"),
+		Use: "add NAME", Short: "Add an agent", Args: ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec.Name = args[0]
 			return app.sosAgent(cmd, "agents", spec)
@@ -159,16 +159,16 @@ func sosAgentsCommand(app *App) *cobra.Command {
 	add.Flags().IntVar(&spec.MaxSessions, "max-sessions", 0, "bound of its sessions; 0: it decides")
 	var force bool
 	remove := &cobra.Command{
-		Use: "remove NAME", Short: "Remove an agent", Args: exactArgs("NAME"),
+		Use: "remove NAME", Short: "Remove an agent", Args: ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := sosPath + "agents/" + url.PathEscape(args[0]) + "?force=" + strconv.FormatBool(force)
-			return app.send(cmd, http.MethodDelete, path, nil, nil)
+			return app.Send(cmd, http.MethodDelete, path, nil, nil)
 		},
 	}
 	remove.Flags().BoolVar(&force, "force", false, "remove it although it carries sessions; they end with a reset")
 	var off bool
 	drain := &cobra.Command{
-		Use: "drain NAME", Short: "Give an agent no new sessions, or give it some again", Args: exactArgs("NAME"),
+		Use: "drain NAME", Short: "Give an agent no new sessions, or give it some again", Args: ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return app.sosAgent(cmd, "agents/"+url.PathEscape(args[0])+"/drain", agentapi.DrainRequest{On: !off})
 		},
@@ -180,7 +180,7 @@ func sosAgentsCommand(app *App) *cobra.Command {
 
 func (a *App) sosAgent(cmd *cobra.Command, path string, in any) error {
 	var i plugin.AgentInfo
-	if err := a.send(cmd, http.MethodPost, sosPath+path, in, &i); err != nil {
+	if err := a.Send(cmd, http.MethodPost, sosPath+path, in, &i); err != nil {
 		return err
 	}
 	return a.Print(i, func(w io.Writer) { printSOSAgents(w, []plugin.AgentInfo{i}) })

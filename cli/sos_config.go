@@ -26,8 +26,8 @@ func sosWhitelistCommand(app *App) *cobra.Command {
   sluice sos whitelist list
   sluice sos whitelist remove 5d41402abc4b`,
 	}
-	list := getCommand(app, "list", "List the entries", sosPath+"whitelist", printSOSEntries)
-	remove := removeCommand(app, "remove ID", "Remove an entry; transfers under way go on", sosPath+"whitelist")
+	list := GetCommand(app, "list", "List the entries", sosPath+"whitelist", printSOSEntries)
+	remove := RemoveCommand(app, "remove ID", "Remove an entry; transfers under way go on", sosPath+"whitelist")
 	cmd.AddCommand(list, sosAllowCommand(app), remove)
 	return cmd
 }
@@ -54,7 +54,7 @@ func sosAllowCommand(app *App) *cobra.Command {
 				s.Tuning.TLS = &encrypt
 			}
 			var e plugin.Entry
-			if err := app.send(cmd, http.MethodPost, sosPath+"whitelist", s, &e); err != nil {
+			if err := app.Send(cmd, http.MethodPost, sosPath+"whitelist", s, &e); err != nil {
 				return err
 			}
 			return app.Print(e, func(w io.Writer) { printSOSEntries(w, []plugin.EntryInfo{{Entry: e}}) })
@@ -119,7 +119,7 @@ func list[T fmt.Stringer](items []T) string {
 
 func sosConfigCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "Show or change the configuration"}
-	get := getCommand(app, "get", "Show the configuration", sosPath+"config", printSOSConfig)
+	get := GetCommand(app, "get", "Show the configuration", sosPath+"config", printSOSConfig)
 	set := &cobra.Command{
 		Use: "set NAME=VALUE...", Short: "Change the configuration; what is left out stays",
 		Example: "  sluice sos config set metric=hops connections=8",
@@ -129,7 +129,7 @@ func sosConfigCommand(app *App) *cobra.Command {
 				return err
 			}
 			var c plugin.Config
-			if err := app.send(cmd, http.MethodPatch, sosPath+"config", change, &c); err != nil {
+			if err := app.Send(cmd, http.MethodPatch, sosPath+"config", change, &c); err != nil {
 				return err
 			}
 			return app.Print(c, func(w io.Writer) { printSOSConfig(w, c) })
@@ -163,7 +163,7 @@ func sosChange(cmd *cobra.Command, app *App, args []string) (map[string]any, err
 		var now struct {
 			Tuning map[string]any `json:"tuning"`
 		}
-		if err := app.send(cmd, http.MethodGet, sosPath+"config", nil, &now); err != nil {
+		if err := app.Send(cmd, http.MethodGet, sosPath+"config", nil, &now); err != nil {
 			return nil, err
 		}
 		merged := map[string]any{}

@@ -112,7 +112,7 @@ changed; the new files belong to the owner of the data folder.`,
 			if latest {
 				return noArgs(cmd, args)
 			}
-			return exactArgs("SNAPSHOT (or --latest)")(cmd, args)
+			return ExactArgs("SNAPSHOT (or --latest)")(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := snapshotToRestore(*dir, args)

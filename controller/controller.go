@@ -41,6 +41,8 @@ type Options struct {
 	// DialNeighbour connects to the controllers of other domains; nil for the
 	// ordinary way.
 	DialNeighbour func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Services are made beside those of the controller's own.
+	Services []Constructor
 }
 
 // Controller is a controller with everything it is made of. Make it with New,

@@ -2,9 +2,24 @@ package controller
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/store"
 )
+
+// Parts is what a service of your own is made from; its configuration is its own matter.
+type Parts struct {
+	Network *network.Network
+	Store   store.Store
+	Bus     *event.Bus
+	Log     *slog.Logger
+}
+
+// Constructor makes a service, and adds its handlers and owners of rules to the network.
+type Constructor func(Parts) (Service, error)
 
 // Service is what a plugin offers to the controller. Its constructor gets what
 // it works with (network, store, event bus, its part of the configuration,

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/network"
@@ -13,7 +14,7 @@ import (
 )
 
 // constructors is the list of services. Each returns nil if the configuration
-// leaves its service out. A service of your own is one more line.
+// leaves its service out. Services of your own are in Options.
 var constructors = []func(*Controller) (Service, error){
 	newSOS,
 	newHandover,
@@ -21,7 +22,13 @@ var constructors = []func(*Controller) (Service, error){
 }
 
 func (c *Controller) makeServices() error {
-	for _, construct := range constructors {
+	all := slices.Clone(constructors)
+	for _, construct := range c.opts.Services {
+		all = append(all, func(c *Controller) (Service, error) {
+			return construct(Parts{Network: c.net, Store: c.store, Bus: c.bus, Log: c.log})
+		})
+	}
+	for _, construct := range all {
 		s, err := construct(c)
 		if err != nil {
 			return fmt.Errorf("controller: %w", err)

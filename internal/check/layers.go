@@ -107,6 +107,11 @@ func Layers() []Layer {
 			},
 		},
 		{Dir: "cmd", May: []string{"cli"}},
+		{
+			Dir:   "examples",
+			May:   []string{"api", "cli", "controller", "event", "network", "openflow", "service"},
+			Tests: []string{"lab", "experiment", "pki"},
+		},
 	}
 }
 

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// thing has a field of each kind.
+type thing struct {
+	Name  string     `json:"name"`
+	Host  netip.Addr `json:"host" doc:"Its address"`
+	Max   int        `json:"max_sessions,omitempty"`
+	Fast  bool       `json:"fast,omitempty"`
+	Ports []string   `json:"ports,omitempty"`
+}
+
+type thingInfo struct {
+	thing
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// Flags and columns are the fields of what is declared.
+func TestDeclaredCommands(t *testing.T) {
+	var method, path, body string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		method, path, body = r.Method, r.URL.Path, string(b)
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode([]thingInfo{{thing{Name: "a", Host: netip.MustParseAddr("10.0.0.1"), Max: 5, Ports: []string{"1", "2"}}, "none"}})
+	}))
+	defer server.Close()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ line, method, path, body, out string }{
+		{"list", "GET", "/things", "", "NAME HOST MAX SESSIONS FAST PORTS TROUBLE a 10.0.0.1 5 false 1, 2 none"},
+		{"add b --host 10.0.0.2 --max-sessions 7 --fast --ports 1 --ports 2", "POST", "/things", `{"fast":true,"host":"10.0.0.2","max_sessions":7,"name":"b","ports":["1","2"]}`, ""},
+		{"set b --host 10.0.0.3", "PUT", "/things/b", `{"host":"10.0.0.3","name":"b"}`, ""},
+		{"remove b", "DELETE", "/things/b", "", ""},
+	} {
+		var out strings.Builder
+		app := &App{Out: &out, Err: &out}
+		app.extras = []Extra{{Commands: func(app *App) []*cobra.Command {
+			group := &cobra.Command{Use: "things"}
+			group.AddCommand(DeclaredCommands[thing, thingInfo](app, "thing", "/things")...)
+			return []*cobra.Command{group}
+		}}}
+		args := append([]string{"things", "--server", server.URL, "--token-file", token}, strings.Fields(c.line)...)
+		if code := run(t.Context(), app, args); code != ExitOK {
+			t.Fatalf("%s: exit code %d, %s", c.line, code, &out)
+		}
+		if method != c.method || path != c.path || strings.TrimSpace(body) != c.body || strings.Join(strings.Fields(out.String()), " ") != c.out {
+			t.Errorf("%s: %s %s %s, prints %q", c.line, method, path, body, out.String())
+		}
+	}
+}
