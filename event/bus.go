@@ -25,7 +25,7 @@ const (
 // Event is one thing that happened.
 type Event struct {
 	ID   uint64    `json:"id" doc:"Identifier: starts of the controller in the upper bits, events since the start in the lower 32; never repeats, never goes back"`
-	Kind string    `json:"kind" example:"network.switch-up" doc:"What happened: service, dot, event"`
+	Kind string    `json:"kind" example:"network.switch.up" doc:"What happened: service, object and verb, with dots between"`
 	At   time.Time `json:"at" doc:"When it happened"`
 	// Attrs is a JSON object.
 	Attrs json.RawMessage `json:"attrs,omitempty" doc:"Details; which ones depends on the kind"`

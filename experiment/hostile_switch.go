@@ -30,7 +30,7 @@ const (
 	hostileP99Bound    = 2
 	hostileMemoryBound = 200 << 20
 	// linkDown is the kind of the event that a link is gone.
-	linkDown = "network.link-down"
+	linkDown = "network.link.down"
 	// hostileNone is the case without a hostile switch.
 	hostileNone = "none"
 )

@@ -41,9 +41,9 @@ const (
 )
 
 var eventNames = [...]string{
-	SwitchUp: "switch-up", SwitchDown: "switch-down", PortUp: "port-up", PortDown: "port-down", LinkUp: "link-up", LinkDown: "link-down",
-	HostAdded: "host-added", HostMoved: "host-moved", HostRemoved: "host-removed", HostChanged: "host-changed", SwitchRefused: "switch-refused", HostRefused: "host-refused",
-	LinkMisplaced: "link-misplaced", EventsLeftOut: "events-left-out",
+	SwitchUp: "switch.up", SwitchDown: "switch.down", PortUp: "port.up", PortDown: "port.down", LinkUp: "link.up", LinkDown: "link.down",
+	HostAdded: "host.added", HostMoved: "host.moved", HostRemoved: "host.removed", HostChanged: "host.changed", SwitchRefused: "switch.refused", HostRefused: "host.refused",
+	LinkMisplaced: "link.misplaced", EventsLeftOut: "events.left-out",
 }
 
 // String is the event's name in logs and in the event stream.

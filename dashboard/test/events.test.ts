@@ -9,21 +9,21 @@ const said = (kind: string, attrs?: unknown): string => eventWords({ id: 1, at: 
 const a = "00000000000000a1", b = "00000000000000a2";
 
 test.each([
-  ["network.switch-up", { switch: a }, "Switch s1 connected"],
-  ["network.port-down", { switch: a, port: 3 }, "Port 3 of s1 went down"],
-  ["network.link-down", { link: { from: { switch: a, port: 3 }, to: { switch: b, port: 1 } } }, "Link s1 port 3 to s2 port 1 is gone"],
-  ["network.host-moved", { host: { mac: "02:00:00:00:00:01", ips: ["10.0.0.1"], at: { switch: b, port: 2 } }, from: { switch: a, port: 1 } }, "The host 10.0.0.1 (02:00:00:00:00:01) moved from s1 port 1 to s2 port 2"],
-  ["network.events-left-out", { switch: a, port: 3, left_out: 12 }, "12 events of s1 port 3 were left out"],
-  ["sos.session-direct", { client: "10.0.0.1:5", server: "10.0.0.2:80", why: `no path from ${a}/1` }, "10.0.0.1:5 to 10.0.0.2:80 goes directly: no path from s1 port 1"],
-  ["sos.session-down", { client: "c", server: "d", bytes_up: 1e6, bytes_down: 5e5 }, "The session c to d ended; it carried 1.50 MB"],
-  ["handover.move", { device: "phone", from: { port: `${a}/1` }, to: { port: `${b}/2` }, parts: { t_f: "12ms" }, result: "done" }, "Device phone moved from s1 port 1 to s2 port 2; its rules took 12.0 ms"],
+  ["network.switch.up", { switch: a }, "Switch s1 connected"],
+  ["network.port.down", { switch: a, port: 3 }, "Port 3 of s1 went down"],
+  ["network.link.down", { link: { from: { switch: a, port: 3 }, to: { switch: b, port: 1 } } }, "Link s1 port 3 to s2 port 1 is gone"],
+  ["network.host.moved", { host: { mac: "02:00:00:00:00:01", ips: ["10.0.0.1"], at: { switch: b, port: 2 } }, from: { switch: a, port: 1 } }, "The host 10.0.0.1 (02:00:00:00:00:01) moved from s1 port 1 to s2 port 2"],
+  ["network.events.left-out", { switch: a, port: 3, left_out: 12 }, "12 events of s1 port 3 were left out"],
+  ["sos.session.direct", { client: "10.0.0.1:5", server: "10.0.0.2:80", why: `no path from ${a}/1` }, "10.0.0.1:5 to 10.0.0.2:80 goes directly: no path from s1 port 1"],
+  ["sos.session.ended", { client: "c", server: "d", bytes_up: 1e6, bytes_down: 5e5 }, "The session c to d ended; it carried 1.50 MB"],
+  ["handover.device.moved", { device: "phone", from: { port: `${a}/1` }, to: { port: `${b}/2` }, parts: { t_f: "12ms" }, result: "done" }, "Device phone moved from s1 port 1 to s2 port 2; its rules took 12.0 ms"],
   ["qos.class.degraded", { class: "voice", reason: `the link from ${a}/1 is down` }, "Class voice cannot be kept: the link from s1 port 1 is down"],
   ["new.thing-done", { some_port: `${a}/1`, n: 3 }, "new thing done: some port s1 port 1, n 3"],
   ["new.thing-done", undefined, "new thing done"],
 ])("%s %j", (kind, attrs, words) => expect(said(kind, attrs)).toBe(words));
 
 test.each([null, 5, "text", [], { switch: {} }, { host: null, from: 7 }])("what tells something else than expected breaks nothing: %j", (attrs) => {
-  for (const kind of ["network.switch-up", "network.host-moved", "network.link-up", "sos.session-down", "handover.move", "qos.flow-moved"]) expect(typeof said(kind, attrs)).toBe("string");
+  for (const kind of ["network.switch.up", "network.host.moved", "network.link.up", "sos.session.ended", "handover.device.moved", "qos.flow.moved"]) expect(typeof said(kind, attrs)).toBe("string");
 });
 
 test("a long event is cut", () => {

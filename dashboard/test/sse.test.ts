@@ -2,9 +2,9 @@ import { expect, test } from "vitest";
 
 import { Parser, type Message } from "../src/api/sse";
 
-const stream = ": following\n\nid: 7\nevent: network.link-up\ndata: {\"id\":7}\n\nevent: missed\r\ndata: one\r\ndata: two\r\n\r\nid\ndata:tight\n\n";
+const stream = ": following\n\nid: 7\nevent: network.link.up\ndata: {\"id\":7}\n\nevent: missed\r\ndata: one\r\ndata: two\r\n\r\nid\ndata:tight\n\n";
 const want: Message[] = [
-  { id: "7", event: "network.link-up", data: '{"id":7}' },
+  { id: "7", event: "network.link.up", data: '{"id":7}' },
   { event: "missed", data: "one\ntwo" },
   { id: "", event: "message", data: "tight" },
 ];

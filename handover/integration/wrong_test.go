@@ -262,7 +262,7 @@ func TestTwoClaimOneMAC(t *testing.T) {
 	if n := len(w.leases()); n != 1 {
 		t.Errorf("%d leases", n)
 	}
-	w.eventually("the log tells of two ports", func() bool { return contains(w.log.String(), "two-ports") || contains(w.log.String(), "two ports") })
+	w.eventually("the log tells of two ports", func() bool { return contains(w.log.String(), "at-two-ports") || contains(w.log.String(), "two ports") })
 	w.compareRules()
 }
 

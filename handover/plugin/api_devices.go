@@ -165,7 +165,7 @@ func (s *Service) deleteDevice(ctx context.Context, in *ByID) (*service.Nothing,
 	})
 	if err == nil {
 		s.tellLeft(in.ID)
-		s.publish("device-removed", map[string]any{"device": in.ID})
+		s.publish("device.removed", map[string]any{"device": in.ID})
 	}
 	return nil, answerChange(err, "devices", "path.id", in.ID)
 }

@@ -110,7 +110,7 @@ func (s *Service) postMove(ctx context.Context, in *moveInput) (*service.Body[Or
 		order.To, order.Prepared = &Port{at}, true
 	}
 	order, _ = s.orders.give(order)
-	s.publish("ordered", order)
+	s.publish("device.ordered", order)
 	return &service.Body[Order]{Body: order}, nil
 }
 
@@ -281,7 +281,7 @@ func (s *Service) postReport(_ context.Context, in *reportInput) (*service.Nothi
 		return nil, answer(errUnknown, "path.id", in.ID)
 	}
 	s.log.Info("a device has carried out an order, or not", "device", in.ID, "order", in.Order, "done", in.Body.Done, "text", in.Body.Text)
-	s.publish("order-report", map[string]any{"device": in.ID, "order": in.Order, "done": in.Body.Done, "text": in.Body.Text})
+	s.publish("device.reported", map[string]any{"device": in.ID, "order": in.Order, "done": in.Body.Done, "text": in.Body.Text})
 	return nil, nil
 }
 

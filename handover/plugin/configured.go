@@ -63,7 +63,7 @@ func (s *Service) configure(ctx context.Context, to registrar, next Definitions)
 	}, func(section, name string, err error) error {
 		// The file was good by itself; it contradicts what was registered since.
 		s.log.Error("configured, but refused: it contradicts what the store has", "section", section, "name", name, "error", err)
-		s.publish("config-refused", map[string]any{"section": section, "name": name, "reason": err.Error()})
+		s.publish("config.refused", map[string]any{"section": section, "name": name, "reason": err.Error()})
 		return nil
 	})
 	if err == nil {

@@ -86,7 +86,7 @@ func (s *Service) tellVerdict(d *dhcp.Decision, in incoming) {
 		s.log.Debug("DHCP", "device", d.Device.ID, "type", d.Type, "verdict", d.Verdict, "reason", d.Reason, "port", in.at)
 		return
 	}
-	s.tellRefused("dhcp-"+string(d.Verdict), "DHCP message refused", map[string]any{
+	s.tellRefused("dhcp."+string(d.Verdict), "DHCP message refused", map[string]any{
 		"device": d.Device.ID, "type": d.Type.String(), "port": in.at.String(), "mac": in.src, "chaddr": in.chaddr, "reason": d.Reason,
 	})
 }
@@ -285,7 +285,7 @@ func (s *Service) claimedTwice(in incoming, m *dhcpv4.DHCPv4) bool {
 			return false
 		}
 	}
-	s.tellRefused("two-ports", "DHCP message refused: one MAC address at two ports", map[string]any{"device": d.ID, "mac": in.src, "was": l.Attachment.At.String(), "is": in.at.String(), "refused": true})
+	s.tellRefused("device.at-two-ports", "DHCP message refused: one MAC address at two ports", map[string]any{"device": d.ID, "mac": in.src, "was": l.Attachment.At.String(), "is": in.at.String(), "refused": true})
 	return true
 }
 
@@ -297,7 +297,7 @@ func (s *Service) suspect(d *dhcp.Decision, in incoming) {
 	if p == nil || p.Peer != "" || p.MAC != in.src || p.At == in.at || !s.portUp(p.At) {
 		return
 	}
-	s.tellRefused("two-ports", "one MAC address at two ports", map[string]any{
+	s.tellRefused("device.at-two-ports", "one MAC address at two ports", map[string]any{
 		"device": d.Device.ID, "mac": in.src, "was": p.At.String(), "is": in.at.String(), "signed": d.Signed,
 	})
 }

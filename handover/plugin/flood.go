@@ -86,7 +86,7 @@ func (s *Service) flooding(d registry.Device, at network.PortRef, arrived time.T
 	s.metrics.dropped.WithLabelValues("port").Inc()
 	if first {
 		s.log.Warn("DHCP of unknown devices floods a port; what is too much is dropped", "port", at, "a_second", strangerRate)
-		s.publish("flood", map[string]any{"port": at.String(), "messages_per_second": strangerRate})
+		s.publish("flood.started", map[string]any{"port": at.String(), "messages_per_second": strangerRate})
 	}
 	return true
 }
@@ -95,6 +95,6 @@ func (s *Service) flooding(d registry.Device, at network.PortRef, arrived time.T
 func (s *Service) floodsOver() {
 	for at, dropped := range s.floods.over(s.now()) {
 		s.log.Info("DHCP no longer floods a port", "port", at, "dropped", dropped)
-		s.publish("flood-over", map[string]any{"port": at.String(), "dropped": dropped})
+		s.publish("flood.ended", map[string]any{"port": at.String(), "dropped": dropped})
 	}
 }

@@ -113,7 +113,7 @@ func TestForgedARPIsBounded(t *testing.T) {
 	if got, want := r.forgers.over(time.Now().Add(silence)), uint64(1000+10*(len(rules)-1)*len(rules)/2); got[edge4] != want {
 		t.Errorf("%v dropped, want %d", got, want)
 	}
-	kinds := slices.DeleteFunc(happened(t, r.bus, sub), func(k string) bool { return k != Name+".forged-arp" })
+	kinds := slices.DeleteFunc(happened(t, r.bus, sub), func(k string) bool { return k != Name+".forged-arp.started" })
 	if len(kinds) != 1 {
 		t.Errorf("%d events tell of the port, want one", len(kinds))
 	}

@@ -19,7 +19,7 @@ func (s *Service) live() live { return live{s.registry, s} }
 func (l live) PutClass(ctx context.Context, c registry.Class) error {
 	err := l.Registry.PutClass(ctx, c)
 	if err == nil {
-		l.service.publish("class-changed", map[string]any{"class": c.Name})
+		l.service.publish("class.changed", map[string]any{"class": c.Name})
 	}
 	return err
 }
@@ -29,7 +29,7 @@ func (l live) PutPool(ctx context.Context, p registry.Pool) error {
 	err := l.Registry.PutPool(ctx, p)
 	if err == nil {
 		l.service.refreshView()
-		l.service.publish("pool-changed", map[string]any{"pool": p.Name})
+		l.service.publish("pool.changed", map[string]any{"pool": p.Name})
 	}
 	return err
 }
@@ -38,7 +38,7 @@ func (l live) PutPool(ctx context.Context, p registry.Pool) error {
 func (l live) PutDevice(ctx context.Context, d registry.Device) error {
 	err := l.service.lanes.do(ctx, d.ID, func(ctx context.Context) error { return l.service.register(ctx, d) })
 	if err == nil {
-		l.service.publish("device-changed", map[string]any{"device": d.ID})
+		l.service.publish("device.changed", map[string]any{"device": d.ID})
 	}
 	return err
 }
@@ -62,7 +62,7 @@ func (l live) WithdrawDevice(ctx context.Context, id string) (bool, error) {
 	}
 	if deleted {
 		l.service.tellLeft(id)
-		l.service.publish("device-removed", map[string]any{"device": id})
+		l.service.publish("device.removed", map[string]any{"device": id})
 	}
 	return deleted, nil
 }

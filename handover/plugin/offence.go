@@ -118,7 +118,7 @@ func (s *Service) stop(o *offence, at network.PortRef, h *packet.Headers, arrive
 			args = append(args, "to_be_at", h.ARPSHA)
 		}
 		s.log.Warn(o.begins, args...)
-		s.publish(o.event, attrs)
+		s.publish(o.event+".started", attrs)
 	}
 	if silence && !s.start(func(ctx context.Context) { s.silence(ctx, o, at) }) {
 		o.speaks(at, 0, arrived)
@@ -163,7 +163,7 @@ func (s *Service) offencesOver() {
 	for _, o := range s.offences() {
 		for at, dropped := range o.over(s.now()) {
 			s.log.Info(o.ends, "port", at, "dropped", dropped)
-			s.publish(o.event+"-over", map[string]any{"port": at.String(), "dropped": dropped})
+			s.publish(o.event+".ended", map[string]any{"port": at.String(), "dropped": dropped})
 		}
 	}
 }

@@ -26,6 +26,11 @@ const (
 	KindReroute Kind = "reroute"
 )
 
+// kindEvents are the verbs of the events that tell of them.
+var kindEvents = map[Kind]string{
+	KindAttach: "attached", KindMove: "moved", KindPrepare: "prepared", KindDetach: "detached", KindReroute: "rerouted",
+}
+
 // How a record ended.
 const (
 	ResultDone    = "done"

@@ -361,7 +361,7 @@ func (s *Service) ended(t *trip, err error) uint64 {
 	r.ID = s.history.add(*r)
 	s.mu.Unlock()
 	s.metrics.ended(r)
-	s.publish(string(r.Kind), r)
+	s.publish("device."+kindEvents[r.Kind], r)
 	args := []any{"device", r.Device, "ip", r.IP, "cause", r.Cause, "policy", r.Policy, "rules", time.Duration(r.Parts.Tf), "took", time.Duration(r.Took)}
 	if r.To != nil {
 		args = append(args, "to", r.To)

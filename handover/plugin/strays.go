@@ -80,7 +80,7 @@ func (s *Service) stray(v *view, at network.PortRef, h *packet.Headers, arrived 
 	}
 	if s.strays.saw(at, h.Src, h.EthSrc, arrived) {
 		s.log.Warn("a host without a lease has an address in a network of devices, which cannot reach it", "ip", h.Src, "mac", h.EthSrc, "port", at)
-		s.publish("unreachable-host", map[string]any{"ip": h.Src, "mac": h.EthSrc, "port": at.String(), "reason": cannotReach})
+		s.publish("host.unreachable", map[string]any{"ip": h.Src, "mac": h.EthSrc, "port": at.String(), "reason": cannotReach})
 	}
 }
 

@@ -201,7 +201,7 @@ func (s *Service) expireLeases(ctx context.Context) {
 
 // expired removes the rules of a device whose lease is over.
 func (s *Service) expired(l registry.Lease) {
-	s.publish("expired", map[string]any{"device": l.Device, "ip": l.IP})
+	s.publish("lease.expired", map[string]any{"device": l.Device, "ip": l.IP})
 	s.tellLeft(l.Device)
 	s.enqueue(l.Device, func(ctx context.Context) { s.sweep(ctx, l.Device) })
 }

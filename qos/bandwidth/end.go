@@ -51,7 +51,7 @@ func (s *Service) end(f *flow, why string) {
 	s.forget(f)
 	s.mu.Unlock()
 	r.Reason = why
-	s.publish("flow-ended", r)
+	s.publish("flow.ended", r)
 }
 
 // Within lists the promises to flows of which all packets are among some.

@@ -63,7 +63,7 @@ func (s *Service) move(ctx context.Context, f *flow, old, p placement, why strin
 		s.metrics.moves.WithLabelValues().Observe(time.Since(begin).Seconds())
 	}
 	s.log.Info("a flow has been moved", "flow", f.header, "because", why, "state", p.state, "took", time.Since(begin))
-	s.publish("flow-moved", map[string]any{"cause": why, "took": time.Since(begin).Seconds(), "flow": s.recordOf(f)})
+	s.publish("flow.moved", map[string]any{"cause": why, "took": time.Since(begin).Seconds(), "flow": s.recordOf(f)})
 	s.save(f)
 }
 
@@ -106,7 +106,7 @@ func (s *Service) relieve(ctx context.Context) {
 		f.pressure = why + ", and no other path has enough"
 		s.mu.Unlock()
 		if r := s.recordOf(f); readings == pressedFor && r.State == StateAccepted {
-			s.publish("flow-pressed", map[string]any{"flow": r, "reason": why + ", and no other path has enough"})
+			s.publish("flow.pressed", map[string]any{"flow": r, "reason": why + ", and no other path has enough"})
 		}
 	}
 }

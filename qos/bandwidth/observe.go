@@ -48,7 +48,7 @@ func (s *Service) read(f *flow) {
 		s.mu.Unlock()
 		s.book.Observe(f.promise(), own)
 		if tell {
-			s.publish("flow-exceeds", s.recordOf(f))
+			s.publish("flow.exceeds", s.recordOf(f))
 		}
 	}
 }

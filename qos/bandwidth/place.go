@@ -189,7 +189,7 @@ func (s *Service) place(f *flow) {
 		}
 	}
 	s.metrics.placed(p.state, time.Since(f.since))
-	s.publish(string("flow-"+p.state), s.recordOf(f))
+	s.publish("flow."+string(p.state), s.recordOf(f))
 	s.save(f)
 }
 
@@ -243,7 +243,7 @@ func (s *Service) giveUp(f *flow, why error) {
 	}
 	s.metrics.outcomes.WithLabelValues("failed").Inc()
 	s.log.Warn("a critical flow goes by default forwarding", "flow", f.header, "error", why)
-	s.publish("flow-failed", map[string]any{"id": f.id, "definition": f.definition, "flow": f.header.String(), "reason": why.Error()})
+	s.publish("flow.failed", map[string]any{"id": f.id, "definition": f.definition, "flow": f.header.String(), "reason": why.Error()})
 }
 
 // cleanUp is the time for putting things in order, which the end of a flow, or of the

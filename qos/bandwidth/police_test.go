@@ -95,7 +95,7 @@ func TestExcessIsTold(t *testing.T) {
 	w := newWorld(t)
 	var told atomic.Int64
 	w.publish = func(kind string, _ any) {
-		if kind == "flow-exceeds" {
+		if kind == "flow.exceeds" {
 			told.Add(1)
 		}
 	}

@@ -55,7 +55,7 @@ func TestSilentEndIsRememberedOverRestart(t *testing.T) {
 		if h, known := p.host(p.lab.Host("server").Addr()); known && (h.MAC != is.MAC || h.At != is.At) {
 			t.Fatalf("the server's address is said to be %s's at %v, is %s's at %v", h.MAC, h.At, is.MAC, is.At)
 		}
-		return p.hasEvent("network.host-refused")
+		return p.hasEvent("network.host.refused")
 	})
 	p.ready()
 	if h, _ := p.host(p.lab.Host("server").Addr()); h.MAC != is.MAC || h.At != is.At {

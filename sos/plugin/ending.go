@@ -21,7 +21,7 @@ func (s *Service) established(ss *session, total agentapi.Duration) {
 	ended := len(ss.ended) > 0
 	s.mu.Unlock()
 	s.metrics.established(steps)
-	s.publish("session-up", rec)
+	s.publish("session.established", rec)
 	s.log.Debug("session is up", "session", ss.id, "flow", ss.flow, "setup", steps.Total)
 	if ended {
 		s.windUp(ss)
@@ -44,7 +44,7 @@ func (s *Service) notEstablished(ss *session, err error) {
 	if !told {
 		return
 	}
-	s.publish("session-direct", map[string]any{"session": ss.id, "client": ss.flow.client, "server": ss.flow.server, "reason": why, "why": err.Error()})
+	s.publish("session.direct", map[string]any{"session": ss.id, "client": ss.flow.client, "server": ss.flow.server, "reason": why, "why": err.Error()})
 	s.log.Info("connection goes directly", "flow", ss.flow, "reason", why, "why", err)
 }
 
@@ -226,6 +226,6 @@ func (s *Service) end(ctx context.Context, ss *session) {
 	s.history.add(rec, s.config.History)
 	s.mu.Unlock()
 	s.metrics.ended(rec)
-	s.publish("session-down", rec)
+	s.publish("session.ended", rec)
 	s.log.Debug("session has ended", "session", ss.id, "flow", ss.flow, "how", ss.how)
 }

@@ -173,7 +173,7 @@ func (s *Service) rerouteSide(ctx context.Context, ss *session, r agentapi.Role)
 	*ss.layout.side(r) = *next.side(r)
 	s.mu.Unlock()
 	s.metrics.reroutes.Inc()
-	s.publish("session-rerouted", map[string]any{"session": ss.id, "side": r, "path": hops(next.side(r).Path)})
+	s.publish("session.rerouted", map[string]any{"session": ss.id, "side": r, "path": hops(next.side(r).Path)})
 	s.log.Info("session has a new way", "session", ss.id, "side", r, "path", hops(next.side(r).Path))
 }
 
@@ -263,7 +263,7 @@ func (s *Service) reroutePair(ctx context.Context, ss *session) {
 	if !slices.EqualFunc(was.Paths, now.Paths, slices.Equal[[]network.Hop]) {
 		s.metrics.reroutes.Inc()
 		s.notePaths(ss, now)
-		s.publish("agents-rerouted", map[string]any{"pair": p.key})
+		s.publish("agents.rerouted", map[string]any{"pair": p.key})
 		s.log.Info("agents have a new way", "pair", p.key, "paths", len(now.Paths))
 	}
 }

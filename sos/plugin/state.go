@@ -164,7 +164,7 @@ func (s *Service) setConfig(ctx context.Context, ch ConfigChange) (Config, servi
 	if was != cfg.Enabled {
 		s.publish(map[bool]string{true: "enabled", false: "disabled"}[cfg.Enabled], nil)
 	}
-	s.publish("config-changed", cfg)
+	s.publish("config.changed", cfg)
 	s.applyPunts(ctx) // in force when the caller is told that it is; the keeper mends what fails
 	s.wake()
 	return cfg, nil, nil

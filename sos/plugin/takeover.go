@@ -195,7 +195,7 @@ func (s *Service) redeclare(ctx context.Context, ss *session) {
 	if err != nil {
 		s.log.Warn("rules of a session could not be declared again", "session", ss.id, "error", err)
 	}
-	s.publish("session-taken-over", map[string]any{"session": ss.id, "client": ss.flow.client, "server": ss.flow.server})
+	s.publish("session.taken-over", map[string]any{"session": ss.id, "client": ss.flow.client, "server": ss.flow.server})
 }
 
 // enliven makes a session that was taken over a live one, or ends it if that

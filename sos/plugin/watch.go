@@ -130,7 +130,7 @@ func (s *Service) agentEvent(a *agent, e agentapi.Event) {
 	}
 	s.mu.Unlock()
 	if returned {
-		s.publish("agent-up", map[string]any{"agent": a.record.Name})
+		s.publish("agent.up", map[string]any{"agent": a.record.Name})
 		s.log.Info("agent is up", "agent", a.record.Name, "url", a.record.URL)
 		s.start(func(ctx context.Context) { s.greet(ctx, a) })
 		s.wake()
@@ -225,7 +225,7 @@ func (s *Service) giveUp(ctx context.Context, a *agent, cause, answer error) {
 		return
 	}
 	s.log.Warn("agent is silent", "agent", a.record.Name, "url", a.record.URL, "error", cause)
-	s.publish("agent-silent", map[string]any{"agent": a.record.Name, "error": a.err})
+	s.publish("agent.silent", map[string]any{"agent": a.record.Name, "error": a.err})
 	s.start(func(context.Context) { s.judgeWhileSilent(ctx, a) })
 }
 

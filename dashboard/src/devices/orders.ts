@@ -35,7 +35,7 @@ export const forms: Record<Act, Form> = {
 
 /** What has become of an order, from the events that have come; empty while nothing has. */
 export function outcome(order: number, events: readonly BusEvent[]): { done: boolean; words: string } | undefined {
-  const report = events.map((e) => ({ kind: e.kind, attrs: attrsOf(e.attrs) })).find((e) => e.kind === "handover.order-report" && e.attrs["order"] === order);
+  const report = events.map((e) => ({ kind: e.kind, attrs: attrsOf(e.attrs) })).find((e) => e.kind === "handover.device.reported" && e.attrs["order"] === order);
   if (!report) return undefined;
   const { attrs } = report;
   const device = text(attrs, "device");

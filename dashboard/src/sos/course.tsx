@@ -11,7 +11,7 @@ import { cut } from "../ui/paged";
 
 export function Course({ id }: { id: string }) {
   const names = useNames();
-  const session = useWatched<Session | undefined>(id, undefined, (client) => client.get<Session>(`/sos/sessions/${step(id)}`), 3_000, "sos.session-down");
+  const session = useWatched<Session | undefined>(id, undefined, (client) => client.get<Session>(`/sos/sessions/${step(id)}`), 3_000, "sos.session.ended");
   const s = session.value;
   return (
     <div class="course" role="region" aria-label="Course of the session">

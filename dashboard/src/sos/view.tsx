@@ -19,7 +19,7 @@ export function Transfers() {
   const agents = useList<Agent>("/sos/agents", 3_000, "sos.agent");
   const entries = useList<Entry>("/sos/whitelist", 15_000, "sos.whitelist");
   const live = useList<Session>("/sos/sessions?state=live&limit=1000", 2_000, "sos.session");
-  const ended = useList<Session>(`/sos/sessions?state=past&limit=${past}`, 10_000, "sos.session-down", "sos.session-direct");
+  const ended = useList<Session>(`/sos/sessions?state=past&limit=${past}`, 10_000, "sos.session.ended", "sos.session.direct");
   const refresh = (): void => {
     for (const r of [status, agents, entries, live, ended]) void r.refresh();
   };
