@@ -144,6 +144,7 @@ soak: ## all services under load while programs are killed, for SOAKTIME (defaul
 test: ## everything that CI runs (root for the integration tests)
 	@scripts/deps.sh go
 	$(MAKE) --no-print-directory format vet staticcheck fuzz rules test-dashboard test-api race
+	@scripts/lines.sh
 	if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory soak SOAKTIME=2m SOAKFLAGS='--seed $(SOAKSEED)'; $(MAKE) --no-print-directory test-bare; else echo 'NOT TESTED: the soak, and the demo on a bare Debian, because they need root' >&2; fi
 
 .PHONY: fuzz
