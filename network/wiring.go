@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"slices"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"github.com/sluice-net/sluice/network/forward"
 	"github.com/sluice-net/sluice/network/hosts"
 	"github.com/sluice-net/sluice/network/ledger"
-	"github.com/sluice-net/sluice/network/linkprobe"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/stats"
 	"github.com/sluice-net/sluice/network/topology"
@@ -315,64 +313,6 @@ func (n *Network) tellRefused(c hosts.Change) {
 	}
 	n.log.Warn("host not believed", args...)
 	n.emit(Event{Kind: HostRefused, At: now, Switch: c.From.Switch, Port: c.From, Host: c.Host, Reason: refusals[c.Why], LeftOut: skipped})
-}
-
-// linkHandler is discovery in the chain.
-type linkHandler struct{ n *Network }
-
-func (linkHandler) Name() string { return "discovery" }
-
-func (h linkHandler) HandlePacketIn(p *PacketIn) Verdict {
-	if linkprobe.Is(p.Headers.EthSrc) {
-		h.n.examining.receive(p)
-		return Stop
-	}
-	if p.Headers.EthType != 0x88cc {
-		return Continue
-	}
-	if p.InPort > openflow.PortMax { // no link and no host is there
-		p.Switch.looped(p.Data, p.At)
-		return Stop
-	}
-	at := PortRef{Switch: p.Switch.dpid, Port: p.InPort}
-	changes, err := h.n.links.Receive(p.Data, &p.Headers, at, p.At, h.n.control)
-	switch {
-	case err == nil, err == discovery.ErrForeign: //nolint:errorlint // returned as it is
-	case errors.Is(err, discovery.ErrLate):
-		p.Switch.limiter.Warn(h.n.log, "a probe came too late to tell of its link", "switch", p.Switch.dpid, "port", p.InPort, "error", err)
-	default:
-		p.Switch.limiter.Warn(h.n.log, "probe not believed", "switch", p.Switch.dpid, "port", p.InPort, "error", err)
-	}
-	h.n.linkChanges(changes)
-	return Stop
-}
-
-// control is what is known of the connection to a switch.
-func (n *Network) control(d openflow.DatapathID) discovery.Control {
-	if s, ok := n.Switch(d); ok {
-		return s.rtt.control()
-	}
-	return discovery.Control{}
-}
-
-// hostHandler learns hosts.
-type hostHandler struct{ n *Network }
-
-func (hostHandler) Name() string { return "hosts" }
-
-func (h hostHandler) HandlePacketIn(p *PacketIn) Verdict {
-	p.claims = nil
-	if p.InPort > openflow.PortMax {
-		return Continue
-	}
-	at := PortRef{Switch: p.Switch.dpid, Port: p.InPort}
-	if p.Headers.EthDst == probeMAC {
-		h.n.examining.answered(&p.Headers)
-		h.n.hostChanges(h.n.hosts.Heard(&p.Headers, at, p.At))
-	}
-	p.claims = h.n.hosts.Learn(&p.Headers, at, p.At)
-	h.n.hostChanges(p.claims)
-	return Continue
 }
 
 // probe sends the probes that are due and returns when to call it again.

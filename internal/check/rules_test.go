@@ -92,7 +92,7 @@ func TestLengthAndMarks(t *testing.T) {
 		"c_test.go": "package p\n\nfunc f() { time.Sl" + "eep(1) }\n",
 		"d.go":      "package p\n\n// worker/root/x and a/home/x are no machine's paths; TODOS is no note\n",
 	})
-	expect(t, CheckLength(loaded), "a.go: 601 lines")
+	expect(t, CheckLength(loaded), "a.go: 401 lines")
 	expect(t, CheckMarks(loaded), "c.go:3: note", "c.go:4: path", "c_test.go:3: a test that sleeps")
 }
 

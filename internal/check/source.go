@@ -9,15 +9,22 @@ import (
 	"strings"
 )
 
-// MaxLines is the longest a Go file may be.
-const MaxLines = 600
+// MaxLines is the longest a Go file may be, MaxTestLines one of tests.
+const (
+	MaxLines     = 400
+	MaxTestLines = 600
+)
 
 // CheckLength finds files that are too long to be about one thing.
 func CheckLength(t *Tree) []Problem {
 	var problems []Problem
 	for _, f := range t.Files {
-		if f.Lines > MaxLines && !generated(f.AST) {
-			problems = append(problems, Problem{Path: f.Path, Text: fmt.Sprintf("%d lines; split it below %d", f.Lines, MaxLines)})
+		most := MaxLines
+		if f.Test() {
+			most = MaxTestLines
+		}
+		if f.Lines > most && !generated(f.AST) {
+			problems = append(problems, Problem{Path: f.Path, Text: fmt.Sprintf("%d lines; split it below %d", f.Lines, most)})
 		}
 	}
 	return problems

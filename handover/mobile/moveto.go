@@ -1,0 +1,67 @@
+package mobile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// MoveTo moves the device to an interface and, with a hold, keeps it there for
+// that long, or for ever if it is negative, whatever the policy says. A device
+// that is there already joins the network again.
+func (d *Daemon) MoveTo(ctx context.Context, name, why string, hold time.Duration) (Move, error) {
+	done := make(chan result, 1)
+	posted := d.post(ctx, func() {
+		i := d.find(name)
+		switch {
+		case i == nil:
+			done <- result{err: fmt.Errorf("%w: %q", ErrUnknown, name)}
+			return
+		case !i.usable():
+			done <- result{err: fmt.Errorf("%w: %s", ErrNoLink, name)}
+			return
+		}
+		d.wish, d.wishEnds = "", time.Time{}
+		if hold != 0 {
+			d.wish = name
+		}
+		if hold > 0 {
+			d.wishEnds = time.Now().Add(hold)
+		}
+		i.failures, i.barredUntil = 0, time.Time{}
+		if d.attempt != nil && d.attempt.target == i {
+			d.attempt.waiting = append(d.attempt.waiting, done)
+			return
+		}
+		if d.attempt != nil {
+			d.abandon(ErrReplaced)
+		}
+		d.begin(i, why, done)
+		d.sleep(time.Now(), time.Time{})
+	})
+	if !posted {
+		return Move{}, context.Cause(ctx)
+	}
+	select {
+	case r := <-done:
+		return r.move, r.err
+	case <-ctx.Done():
+		return Move{}, context.Cause(ctx)
+	case <-d.ctx.Done():
+		return Move{}, errStopping
+	}
+}
+
+var errStopping = errors.New("the daemon is stopping")
+
+// Auto leaves the choice to the policy again.
+func (d *Daemon) Auto(ctx context.Context) error {
+	if !d.ask(ctx, func() {
+		d.wish, d.wishEnds = "", time.Time{}
+		d.decide()
+	}) {
+		return errStopping
+	}
+	return nil
+}
