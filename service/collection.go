@@ -83,6 +83,7 @@ type Collection[T any] struct {
 	// change was compared with stays.
 	changing chan struct{}
 	feed     <-chan store.Change
+	unwatch  context.CancelFunc // ends it
 
 	mu      sync.Mutex
 	entries map[string]entry[T]

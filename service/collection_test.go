@@ -324,6 +324,47 @@ var errFull = errors.New("disk full")
 
 func (failing) Apply(context.Context, ...store.Op) error { return errFull }
 
+// deaf is a store that can be watched and not be listed, as long as it is deaf.
+type deaf struct {
+	store.Store
+	mu       sync.Mutex
+	deaf     bool
+	watching int // watches that have not been given up
+}
+
+func (d *deaf) Watch(ctx context.Context, prefix string) (<-chan store.Change, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.watching++
+	context.AfterFunc(ctx, func() { d.mu.Lock(); d.watching--; d.mu.Unlock() })
+	return d.Store.Watch(ctx, prefix)
+}
+
+func (d *deaf) List(ctx context.Context, prefix string) ([]store.Entry, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.deaf && d.watching > 0 {
+		return nil, errFull
+	}
+	return d.Store.List(ctx, prefix)
+}
+
+// A watch of a store that does not answer is given up, and not left behind with each try.
+func TestNoWatchIsLeft(t *testing.T) {
+	st := &deaf{Store: memstore.New(), deaf: true}
+	s := newShelf(st)
+	for range 3 {
+		if err := s.Load(t.Context(), nil); !errors.Is(err, errFull) {
+			t.Fatal(err)
+		}
+	}
+	st.deaf = false
+	stop := s.run(t, nil)
+	eventually(t, "one watch", func() bool { st.mu.Lock(); defer st.mu.Unlock(); return st.watching == 1 })
+	stop()
+	eventually(t, "no watch", func() bool { st.mu.Lock(); defer st.mu.Unlock(); return st.watching == 0 })
+}
+
 // A store that fails changes nothing; a caller that goes away is let go.
 func TestStoreFails(t *testing.T) {
 	s := newShelf(failing{memstore.New()})

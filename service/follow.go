@@ -23,27 +23,39 @@ func (c *Collection[T]) Run(ctx context.Context) {
 	defer c.items.Store(nil)
 	for ctx.Err() == nil {
 		c.follow(ctx)
+		c.unwatch()
+		said := false
 		for tasks.Sleep(ctx, reopenAfter) == nil {
 			entries, err := c.open(ctx)
 			if err == nil {
 				c.take(ctx, entries)
 				break
 			}
-			c.Log.Warn("the store is not watched: what others declare is not seen; it is tried again", "what", c.Nouns, "error", err)
+			if !said {
+				c.Log.Warn("the store is not watched: what others declare is not seen; it is tried again", "what", c.Nouns, "error", err)
+			}
+			said = true
 		}
 	}
 }
 
-// open begins a watch and lists what there is.
+// open begins a watch and lists what there is. An error leaves no watch.
 func (c *Collection[T]) open(ctx context.Context) ([]store.Entry, error) {
-	feed, err := c.Store.Watch(ctx, c.Prefix)
+	watching, unwatch := context.WithCancel(ctx)
+	feed, err := c.Store.Watch(watching, c.Prefix)
 	if err != nil {
+		unwatch()
 		return nil, err
 	}
-	c.feed = feed
 	bounded, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	return c.Store.List(bounded, c.Prefix)
+	entries, err := c.Store.List(bounded, c.Prefix)
+	if err != nil {
+		unwatch()
+		return nil, err
+	}
+	c.feed, c.unwatch = feed, unwatch
+	return entries, nil
 }
 
 // follow takes changes until the watch ends.
