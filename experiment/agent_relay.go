@@ -15,8 +15,9 @@ import (
 // What an agent pair is held to.
 const (
 	relayConnections = 4
-	relayCPUBound    = 0.16 // seconds for each GB and agent
-	relayRateBound   = 15e9 // bit/s
+	// relayCPUBound is of what a pair of haproxy costs in the same run: machines differ.
+	relayCPUBound  = 0.44
+	relayRateBound = 15e9 // bit/s
 )
 
 func agentRelay() Experiment {
@@ -155,7 +156,8 @@ func (rig *relayRig) compare(ctx context.Context, raw *CSV, r *Result, repeats i
 	}
 	r.Tables = append(r.Tables, table)
 	sos, proxy := medians["SOS, p = 4"], medians["haproxy pair"]
-	r.Claim(max(sos.x, sos.y) <= relayCPUBound, fmt.Sprintf("each agent at most %.2f CPU seconds a GB", relayCPUBound), "%.3f and %.3f (haproxy: %.3f and %.3f)", sos.x, sos.y, proxy.x, proxy.y)
+	share := (sos.x + sos.y) / (proxy.x + proxy.y)
+	r.Claim(share <= relayCPUBound, fmt.Sprintf("the agents cost at most %.2f of what a pair of haproxy does", relayCPUBound), "%.2f: %.3f and %.3f CPU seconds a GB, haproxy %.3f and %.3f", share, sos.x, sos.y, proxy.x, proxy.y)
 	r.Claim(sos.bitsPerSecond >= relayRateBound, fmt.Sprintf("at least %.0f Gbit/s through the pair", relayRateBound/1e9), "%.1f Gbit/s (haproxy: %.1f, direct: %.1f)", sos.bitsPerSecond/1e9, proxy.bitsPerSecond/1e9, medians["direct"].bitsPerSecond/1e9)
 	return nil
 }
