@@ -50,7 +50,8 @@ type hostileCase struct {
 	hostile.Kind
 	contacts stage.Contacts
 	linkDown int64
-	memory   int64 // bytes more than without it, at the most
+	memory   int64   // bytes more than without it, at the most
+	cpu      float64 // of one core that the controller took
 }
 
 func (c hostileCase) quantile(q float64) float64 {
@@ -126,7 +127,7 @@ func (rig *hostileRig) run(ctx context.Context, kinds []hostile.Kind) (all []hos
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", k.Name, err)
 		}
-		rig.env.Logf("p50 %.2f, p99 %.2f ms, %d of %d without an answer, %d links lost, %d MiB more", c.quantile(0.5), c.quantile(0.99), c.contacts.Lost, c.contacts.Lost+len(c.contacts.Took), c.linkDown, c.memory>>20)
+		rig.env.Logf("p50 %.2f, p99 %.2f ms, %d of %d without an answer, %d links lost, %d MiB more, %.2f cores", c.quantile(0.5), c.quantile(0.99), c.contacts.Lost, c.contacts.Lost+len(c.contacts.Took), c.linkDown, c.memory>>20, c.cpu)
 		all = append(all, c)
 	}
 	return all, nil
@@ -170,9 +171,19 @@ func (rig *hostileRig) measure(ctx context.Context, k hostile.Kind) (c hostileCa
 		defer d.Stop()
 	}
 	c.Kind = k
+	began := time.Now()
+	spent, err := stage.CPUTime(pid)
+	if err != nil {
+		return c, err
+	}
 	if c.contacts, err = rig.newcomers.Connect(ctx, hostileInterval, rig.time); err != nil {
 		return c, err
 	}
+	now, err := stage.CPUTime(pid)
+	if err != nil {
+		return c, err
+	}
+	c.cpu = (now - spent).Seconds() / time.Since(began).Seconds()
 	peak, err := stage.PeakMemory(pid)
 	if err != nil {
 		return c, err
@@ -204,7 +215,7 @@ func (rig *hostileRig) startHostile(ctx context.Context, k hostile.Kind) (*stage
 
 func hostileResult(all []hostileCase, d time.Duration) *Result {
 	r := &Result{Network: fmt.Sprintf("two switches in a row with %d clients behind one and %d servers behind the other; each connection is the first of its pair for long, so that its SYN and the answer each go by the controller; 1,000 a second, %v beside each kind", hostileClients, hostileClients, d)}
-	t := Table{Title: "Time from SYN to SYN-ACK in ms", Columns: []string{"a switch that", "connections", "unanswered", "p50", "p99", "greatest", "p99 to that without", "links lost", "MiB more"}}
+	t := Table{Title: "Time from SYN to SYN-ACK in ms", Columns: []string{"a switch that", "connections", "unanswered", "p50", "p99", "greatest", "p99 to that without", "links lost", "MiB more", "controller's cores"}}
 	first, last := all[0], all[len(all)-1] // without; what others do is compared with the slower one
 	without := max(first.quantile(0.99), last.quantile(0.99))
 	for i, c := range all {
@@ -213,7 +224,7 @@ func hostileResult(all []hostileCase, d time.Duration) *Result {
 			does = map[bool]string{true: "(none, before)", false: "(none, after)"}[i == 0]
 		}
 		ratio := c.quantile(0.99) / without
-		t.Add(does, len(c.contacts.Took)+c.contacts.Lost, c.contacts.Lost, ms2(c.quantile(0.5)), ms2(c.quantile(0.99)), ms2(c.quantile(1)), fmt.Sprintf("%.2f", ratio), c.linkDown, c.memory>>20)
+		t.Add(does, len(c.contacts.Took)+c.contacts.Lost, c.contacts.Lost, ms2(c.quantile(0.5)), ms2(c.quantile(0.99)), ms2(c.quantile(1)), fmt.Sprintf("%.2f", ratio), c.linkDown, c.memory>>20, fmt.Sprintf("%.2f", c.cpu))
 		if c.Name == hostileNone {
 			continue
 		}
