@@ -3,7 +3,8 @@
 //   - A [Collection] keeps what operators declare: checked, stored, watched, so that several
 //     writers agree; from the configuration file as well as by the API.
 //   - A [Reconciler] is a collection whose items are rules in the network.
-//   - A [Resource] serves one by REST: list, show, add, replace and remove, with entity tags.
+//   - A [Resource] serves one by REST: list by pages, show, add, replace and remove, with
+//     entity tags.
 //   - A [REST] registers a service's other operations, and [Problem] answers for what fails.
 //   - [Faults] is what is wrong with an input, everything at once.
 //   - A [Loop] repeats work when it is woken, and from time to time.

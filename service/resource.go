@@ -25,8 +25,8 @@ type Resource[T, S, I any] struct {
 	Show func([]Item[T]) []I
 }
 
-// Register adds the operations: all items and one are shown, and one is added, replaced
-// and removed. An answer that shows one has an entity tag; a change with If-Match is made
+// Register adds the operations: items, by pages or all, and one are shown, and one is added,
+// replaced and removed. An answer that shows one has an entity tag; a change with If-Match is made
 // if the tag is still that (RFC 9110, 13.1.1).
 func (r *Resource[T, S, I]) Register(to REST) {
 	one := r.Path + "/{name}"
@@ -69,8 +69,9 @@ type deleting struct {
 	Match
 }
 
-func (r *Resource[T, S, I]) list(context.Context, *Nothing) (*Body[[]I], error) {
-	return &Body[[]I]{r.Show(r.Items())}, nil
+func (r *Resource[T, S, I]) list(_ context.Context, in *cursor) (*page[I], error) {
+	items, next := after(r.Items(), *in)
+	return &page[I]{next, r.Show(items)}, nil
 }
 
 func (r *Resource[T, S, I]) get(_ context.Context, in *ByName) (*Shown[I], error) {
