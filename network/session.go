@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"time"
 
@@ -147,6 +148,13 @@ func (s *Switch) write(m openflow.Message, xid uint32) error {
 
 func echoReply(m []byte) *openflow.EchoReply { return &openflow.EchoReply{Data: m[8:]} }
 
+const (
+	// batchTime is how long a batch of input is handled before what it causes is written,
+	// and others have their turn; batchStep is after how many messages that is looked at.
+	batchTime = time.Millisecond
+	batchStep = 8
+)
+
 // read handles input until the connection ends. Everything that one batch of
 // input causes is written at its end: to this switch, and to the others that it
 // concerned.
@@ -164,7 +172,7 @@ func (s *Switch) read(r *openflow.Reader) error {
 			if err := s.handle(m); err != nil {
 				return err
 			}
-			if count++; !r.Buffered() {
+			if count++; !r.Buffered() || count%batchStep == 0 && time.Since(now) >= batchTime {
 				break
 			}
 			if m, err = r.Next(); err != nil {
@@ -172,6 +180,9 @@ func (s *Switch) read(r *openflow.Reader) error {
 			}
 		}
 		s.flushTouched()
+		if r.Buffered() {
+			runtime.Gosched()
+		}
 		s.giveWay(s.share.spend(now, time.Now(), processors))
 	}
 }
