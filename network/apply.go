@@ -42,7 +42,7 @@ func (n *Network) execute(ctx context.Context, c *ledger.Change, opts ApplyOptio
 		}
 		return err
 	default:
-		if err = n.stages(ctx, split(c.Writes, opts.Ordered), opts); err == nil {
+		if err = n.stages(ctx, writing(c.Writes, opts.Ordered), opts); err == nil {
 			m.wave()
 		}
 	}
@@ -54,7 +54,7 @@ func (n *Network) execute(ctx context.Context, c *ledger.Change, opts ApplyOptio
 		ctx, cancel = context.WithTimeout(ctx, deletePatience)
 		defer cancel()
 	}
-	if err := n.stages(ctx, split(c.Deletes, false), ApplyOptions{AllowDown: true, Atomic: opts.Atomic}); err != nil {
+	if err := n.stages(ctx, deleting(c.Deletes), ApplyOptions{AllowDown: true, Atomic: opts.Atomic}); err != nil {
 		n.upkeep.Warn(n.log, "deleting rules", "error", err) // what is wanted is there
 		n.deleteLater(c.Deletes)
 	}
@@ -65,19 +65,35 @@ func (n *Network) execute(ctx context.Context, c *ledger.Change, opts ApplyOptio
 // queues, each by itself: a switch that is cut off but not gone does them when it
 // is reached again, and one that is gone when it connects.
 func (n *Network) deleteLater(ops []ledger.Op) {
-	for _, st := range split(ops, false) {
-		s := n.session(st.sw)
-		if s == nil {
-			continue
-		}
-		msgs := make([]openflow.Message, len(st.ops))
-		for i, op := range st.ops {
-			msgs[i] = op.Message
-		}
-		if _, err := s.sendBatch(msgs); err != nil {
-			s.limiter.Warn(n.log, "deleting rules", "switch", st.sw, "error", err)
+	for _, st := range deleting(ops) {
+		if err := n.post(st); err != nil {
+			n.upkeep.Warn(n.log, "deleting rules", "switch", st.sw, "error", err)
 		}
 	}
+}
+
+// post leaves a stage to its switch's queue and does not wait. Who is not connected, or has
+// connected since it was planned, is brought in step by that.
+func (n *Network) post(st stage) error {
+	s := n.session(st.sw)
+	if s == nil || !st.fits(s) {
+		return nil
+	}
+	_, err := s.sendBatch(st.messages())
+	return err
+}
+
+// fits reports whether the stage was planned for what the switch has now.
+func (st *stage) fits(s *Switch) bool {
+	return !slices.ContainsFunc(st.ops, func(op ledger.Op) bool { return !op.Fits(s.layout) })
+}
+
+func (st *stage) messages() []openflow.Message {
+	msgs := make([]openflow.Message, len(st.ops))
+	for i, op := range st.ops {
+		msgs[i] = op.Message
+	}
+	return msgs
 }
 
 // deletePatience bounds the wait for deletions after waves: a switch that no packet
@@ -86,8 +102,8 @@ const deletePatience = time.Second
 
 // executeAtomic makes the change of each switch one bundle, deletions included.
 func (n *Network) executeAtomic(ctx context.Context, c *ledger.Change, opts ApplyOptions) error {
-	stages := split(c.Writes, opts.Ordered)
-	for _, d := range split(c.Deletes, false) {
+	stages := writing(c.Writes, opts.Ordered)
+	for _, d := range deleting(c.Deletes) {
 		joined := false
 		for i := range stages {
 			if !joined && stages[i].sw == d.sw {
@@ -123,6 +139,24 @@ func split(ops []ledger.Op, ordered bool) []stage {
 	return out
 }
 
+// writing splits what is to be written: on each switch, tables that others go on to first.
+func writing(ops []ledger.Op, ordered bool) []stage {
+	out := split(ops, ordered)
+	for _, st := range out {
+		slices.SortStableFunc(st.ops, func(a, b ledger.Op) int { return b.Depth() - a.Depth() })
+	}
+	return out
+}
+
+// deleting splits what is to be deleted: on each switch, tables that go on to others first.
+func deleting(ops []ledger.Op) []stage {
+	out := split(ops, false)
+	for _, st := range out {
+		slices.SortStableFunc(st.ops, func(a, b ledger.Op) int { return a.Depth() - b.Depth() })
+	}
+	return out
+}
+
 // stages sends stages, one after the other if ordered, else all at once.
 func (n *Network) stages(ctx context.Context, stages []stage, opts ApplyOptions) error {
 	var waits []func() error
@@ -151,6 +185,9 @@ func (n *Network) stage(ctx context.Context, st stage, opts ApplyOptions) (wait 
 	if s == nil {
 		return func() error { return lost(st.sw, opts) }
 	}
+	if !st.fits(s) {
+		return func() error { return lost(st.sw, opts) } // it was, when this was planned
+	}
 	n.ledger.Sending(st.sw, st.ops)
 	switch {
 	case st.ready != nil:
@@ -165,11 +202,7 @@ func (n *Network) stage(ctx context.Context, st stage, opts ApplyOptions) (wait 
 	case opts.Atomic && s.caps.Bundles && len(st.ops) > 1:
 		return func() error { return s.bundle(ctx, st, opts) }
 	}
-	msgs := make([]openflow.Message, len(st.ops))
-	for i, op := range st.ops {
-		msgs[i] = op.Message
-	}
-	bt, err := s.sendBatch(msgs)
+	bt, err := s.sendBatch(st.messages())
 	if err != nil {
 		return func() error { return st.unencodable(err) }
 	}

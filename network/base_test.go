@@ -14,7 +14,7 @@ func TestOneRefusingSwitchHoldsUpNoOther(t *testing.T) {
 	n, _ := start(t, network.Config{})
 	refusing := fake.NewSwitch(fake.Options{DPID: 1, Ports: 2, Refuse: func(m openflow.Message) *openflow.Error {
 		f, ok := m.(*openflow.FlowMod)
-		if ok && f.Priority >= network.StageRoute.Base() && f.Priority < network.StageClassify.Base() {
+		if ok && f.Priority >= network.StageRoute.Base() && f.Priority < network.StageWay.Base() {
 			return &openflow.Error{Code: openflow.FlowModTableFull}
 		}
 		return nil

@@ -19,10 +19,10 @@ type fieldSet uint64
 func (f fieldSet) has(x openflow.Field) bool { return x < 64 && f&(1<<x) != 0 }
 func (f *fieldSet) add(x openflow.Field)     { *f |= 1 << x }
 
-// CanSet reports whether a rule in table 0 can write the field.
+// CanSet reports whether a rule can write the field.
 func (c Capabilities) CanSet(f openflow.Field) bool { return c.set.has(f) }
 
-// CanMatch reports whether a rule in table 0 can match the field.
+// CanMatch reports whether a rule can match the field.
 func (c Capabilities) CanMatch(f openflow.Field) bool { return c.match.has(f) }
 
 // allFields is what a switch is taken to support that does not say.

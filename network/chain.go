@@ -50,16 +50,16 @@ func (s *Switch) flowRemoved(m []byte) {
 		return
 	}
 	timedOut := r.Reason == openflow.RemovedIdle || r.Reason == openflow.RemovedHard
-	key := rule.Key{Table: r.Table, Priority: r.Priority, Match: r.Match}
-	s.n.ruleRemoved(s, key, &r, timedOut)
+	at := rule.Slot{Table: r.Table, Priority: r.Priority, Match: r.Match}
+	s.n.ruleRemoved(s, at, &r, timedOut)
 }
 
-func (n *Network) ruleRemoved(s *Switch, key rule.Key, r *openflow.FlowRemoved, timedOut bool) {
-	led, in, outcome := n.ledger.Removed(s.dpid, key, rule.Cookie(r.Cookie), timedOut)
+func (n *Network) ruleRemoved(s *Switch, at rule.Slot, r *openflow.FlowRemoved, timedOut bool) {
+	led, in, outcome := n.ledger.Removed(s.dpid, at, rule.Cookie(r.Cookie), timedOut)
 	switch outcome {
 	case ledger.RemovalForeign:
 		s.limiter.Warn(n.log, "a rule was deleted by somebody else and is written again", "switch", s.dpid, "owner", in.Owner, "key", in.Name, "match", in.Match)
-		if op, ok := n.ledger.Rewrite(s.dpid, key); ok {
+		if op, ok := n.ledger.Rewrite(s.dpid, at); ok {
 			if _, err := s.sendBatch([]openflow.Message{op.Message}); err != nil {
 				s.limiter.Warn(n.log, "writing a rule again", "switch", s.dpid, "error", err)
 			}

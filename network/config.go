@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -125,6 +126,8 @@ type Override struct {
 	FullRewrite bool
 	// NoBundles says that the switch must not be sent bundles.
 	NoBundles bool
+	// Layout, if known, is where the pipeline's tables stand, whatever the switch says.
+	Layout rule.Layout
 }
 
 // Measure is where readings of port counters come from.

@@ -48,7 +48,7 @@ type RuleError struct {
 func (e *RuleError) Error() string {
 	s := fmt.Sprintf("%s/%s: switch %v", e.Owner, e.Key, e.Switch)
 	if e.Rule != nil {
-		s += fmt.Sprintf(", rule %v in table %d at priority %d", e.Rule.Match, e.Rule.Table, e.Rule.Priority())
+		s += fmt.Sprintf(", rule %v of stage %v at priority %d", e.Rule.Match, e.Rule.Stage, e.Rule.Priority())
 	}
 	s += ": " + e.Err.Error()
 	if e.Reply != nil {

@@ -144,7 +144,7 @@ func (n *Network) writeHop(f *forward.Flow, h Hop, reader *Switch) {
 		return // it is on its way, or the switch's table is full and packets go one by one
 	}
 	b := s.out.lockControl()
-	s.out.unlockControl(n.writer.AppendAdd(b, s.xid.Add(1), c, rf, out))
+	s.out.unlockControl(n.writer.AppendAdd(b, s.xid.Add(1), s.layout, c, rf, out))
 	s.counters.flowMods.Add(1)
 	written(s, reader)
 }
@@ -161,7 +161,7 @@ func (n *Network) deleteFlow(s *Switch, f rule.Flow, reader *Switch) {
 		return
 	}
 	b := s.out.lockControl()
-	s.out.unlockControl(n.writer.AppendDelete(b, s.xid.Add(1), r.Cookie, f))
+	s.out.unlockControl(n.writer.AppendDelete(b, s.xid.Add(1), s.layout, r.Cookie, f))
 	s.counters.flowMods.Add(1)
 	written(s, reader)
 }

@@ -115,33 +115,30 @@ func (s *Switch) readPorts(ctx context.Context) error {
 var errOutsized = errors.New("the switch is not let in")
 
 // readCapabilities asks for table features and tries a bundle. A switch that
-// does not answer the first is taken to do everything, until it refuses a rule.
+// does not answer the first is taken to do everything, in one table, until it refuses a
+// rule.
 func (s *Switch) readCapabilities(ctx context.Context) {
-	c := Capabilities{Tables: int(s.features.Tables)}
-	c.set, c.match = allFields()
-	if parts, err := s.multipart(ctx, &openflow.TableFeaturesRequest{}); err == nil {
-		for _, p := range parts {
-			for _, t := range *p.(*openflow.TableFeaturesReply) {
-				if t.Table == 0 {
-					c.set, c.match = fieldsOf(&t, openflow.TableApplySetField), fieldsOf(&t, openflow.TableMatch)
-				}
-			}
-		}
-	}
-	c.Bundles = s.tryBundle(ctx) == nil
 	o, ok := s.n.cfg.Overrides[s.dpid]
 	if !ok {
 		o = s.n.cfg.Overrides[0]
 	}
+	told := toldTables{}
+	if parts, err := s.multipart(ctx, &openflow.TableFeaturesRequest{}); err == nil {
+		for _, p := range parts {
+			for _, t := range *p.(*openflow.TableFeaturesReply) {
+				told[t.Table] = t
+			}
+		}
+	}
+	s.layout = told.layout()
+	if o.Layout.Known() {
+		s.layout = o.Layout
+	}
+	c := Capabilities{Tables: int(s.features.Tables)}
+	c.set, c.match = told.fields(s.layout)
+	c.Bundles = s.tryBundle(ctx) == nil
 	c.restrict(o)
 	s.caps = c
-}
-
-func fieldsOf(t *openflow.TableFeatures, p openflow.TableProperty) (set fieldSet) {
-	for _, f := range t.Fields(p) {
-		set.add(f)
-	}
-	return set
 }
 
 func (s *Switch) tryBundle(ctx context.Context) error {
@@ -159,10 +156,10 @@ func (s *Switch) tryBundle(ctx context.Context) error {
 // is wanted. From here on changes may be sent to the switch: whatever happens in
 // between is at worst written twice.
 func (s *Switch) reconcile(ctx context.Context) (ledger.Reconciliation, error) {
+	defer s.n.ledger.Reading(s.dpid, s.layout)()
 	if err := s.n.declareEvery(ctx, s.dpid); err != nil {
 		return ledger.Reconciliation{}, err
 	}
-	defer s.n.ledger.Reading(s.dpid)()
 	s.n.mu.Lock()
 	s.accepting = true
 	s.n.mu.Unlock()
@@ -260,7 +257,7 @@ func (s *Switch) readRules(ctx context.Context) (ledger.Found, error) {
 
 func reported(r *openflow.FlowStats) ledger.Reported {
 	return ledger.Reported{
-		Key:    rule.Key{Table: r.Table, Priority: r.Priority, Match: r.Match},
+		Slot:   rule.Slot{Table: r.Table, Priority: r.Priority, Match: r.Match},
 		Cookie: rule.Cookie(r.Cookie), Idle: r.IdleTimeout, Hard: r.HardTimeout, Flags: r.Flags,
 		Instructions: r.Instructions, Packets: r.Packets, Bytes: r.Bytes,
 	}
@@ -273,7 +270,7 @@ func (s *Switch) takeFlows(found []ledger.Reported) []ledger.Reported {
 	var others []ledger.Reported
 	for i := range found {
 		r := &found[i]
-		f, fr, ok := r.Flow(s.n.cfg.ForwardIdle)
+		f, fr, ok := r.Flow(s.layout, s.n.cfg.ForwardIdle)
 		if r.Cookie.Owner() == s.n.forwardHash && ok && s.flows.Adopt(f, fr) {
 			s.n.adopted.Store(true)
 			continue

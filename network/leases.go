@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network/rule"
-	"github.com/sluice-net/sluice/openflow"
 )
 
 // renewEvery is how often leases are renewed: two renewals may be lost.
@@ -43,17 +42,9 @@ func (o *Owner) renew(key string) {
 		return
 	}
 	defer release()
-	batches := map[openflow.DatapathID][]openflow.Message{}
-	for _, op := range o.n.ledger.Renew(o.led, key) {
-		batches[op.Switch] = append(batches[op.Switch], op.Message)
-	}
-	for d, batch := range batches {
-		s := o.n.session(d)
-		if s == nil {
-			continue
-		}
-		if _, err := s.sendBatch(batch); err != nil {
-			s.limiter.Warn(o.n.log, "renewing leased rules", "switch", d, "owner", o.name, "error", err)
+	for _, st := range split(o.n.ledger.Renew(o.led, key), false) {
+		if err := o.n.post(st); err != nil {
+			o.n.upkeep.Warn(o.n.log, "renewing leased rules", "switch", st.sw, "owner", o.name, "error", err)
 		}
 	}
 }

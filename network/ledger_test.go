@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -136,7 +137,7 @@ func TestApplyRefusesWhatCannotBe(t *testing.T) {
 	noStage := tcpTo(1, 80, 1)
 	noStage.Stage = 0
 	back := tcpTo(1, 80, 1)
-	back.Table, back.Goto = 3, 2
+	back.Stage, back.Goto = network.StageRoute, rule.TableService
 	long := tcpTo(1, 80, 1)
 	long.Idle = 100 * time.Hour
 	for name, tc := range map[string]struct {

@@ -73,16 +73,9 @@ func (o *Owner) Overruled(s Stage, offset uint16, of [][]openflow.Match) [][]rul
 // a restart. Until then rules with its cookie are left alone on every switch;
 // now those that nobody declared are adopted or removed.
 func (o *Owner) Ready() {
-	ops := o.n.ledger.Ready(o.led)
-	bySwitch := map[openflow.DatapathID][]openflow.Message{}
-	for _, op := range ops {
-		bySwitch[op.Switch] = append(bySwitch[op.Switch], op.Message)
-	}
-	for dpid, msgs := range bySwitch {
-		if s := o.n.session(dpid); s != nil {
-			if _, err := s.sendBatch(msgs); err != nil {
-				o.n.log.Warn("removing left-over rules", "owner", o.name, "switch", dpid, "error", err)
-			}
+	for _, st := range split(o.n.ledger.Ready(o.led), false) {
+		if err := o.n.post(st); err != nil {
+			o.n.log.Warn("removing left-over rules", "owner", o.name, "switch", st.sw, "error", err)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func many(d openflow.DatapathID) network.Program {
 	var p network.Program
 	for i := range uint16(1500) {
 		r := tcpTo(d, 1000+i, 1)
-		r.Offset = i
+		r.Stage, r.Offset = network.StageAdmit, i
 		p.Rules = append(p.Rules, r)
 	}
 	return p
@@ -30,6 +30,7 @@ func TestChangesDuringReconciliationLast(t *testing.T) {
 	var once sync.Once
 	ended := make(chan error, 2)
 	last, gone := tcpTo(1, 80, 1), tcpTo(1, 81, 1)
+	last.Stage, gone.Stage = network.StageAdmit, network.StageAdmit
 	last.Offset, gone.Offset = 2000, 2001 // written last
 	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 4, Refuse: func(m openflow.Message) *openflow.Error {
 		f, ok := m.(*openflow.FlowMod)

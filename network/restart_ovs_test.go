@@ -1,6 +1,7 @@
 package network_test
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -28,15 +30,15 @@ func rich(o *network.Owner, d openflow.DatapathID) network.Program {
 		{Match: tcp(openflow.TCPDst(82)), Actions: []openflow.Action{openflow.GroupAction(group)}},
 		{Match: tcp(openflow.TCPDst(83))}, // drop
 		{Match: openflow.MustMatch(openflow.VLANVID(7)), Actions: []openflow.Action{openflow.PopVLAN(), openflow.Output(1)}},
-		{Match: openflow.MustMatch(openflow.EthType(0x86dd), openflow.IPProto(6), openflow.TCPDst(84)), Goto: 1},
+		{Match: openflow.MustMatch(openflow.EthType(0x86dd), openflow.IPProto(6), openflow.TCPDst(84)), Goto: rule.TableRoute},
 		{Match: tcp(openflow.TCPDst(85)), Actions: []openflow.Action{openflow.Output(openflow.PortInPort)}, Idle: 600 * time.Second, NotifyRemoved: true},
 		{Match: tcp(openflow.TCPDst(86)), Meter: 5, Actions: []openflow.Action{
 			openflow.PushVLAN(0x8100), openflow.SetField(openflow.VLANVID(8)), openflow.Output(2),
 		}},
-		{Table: 1, Match: openflow.MustMatch(openflow.EthType(0x86dd)), Actions: []openflow.Action{openflow.DecNWTTL(), openflow.Output(1)}},
+		{Stage: network.StageWay, Match: openflow.MustMatch(openflow.EthType(0x86dd)), Actions: []openflow.Action{openflow.DecNWTTL(), openflow.Output(1)}},
 	}
 	for i := range rules {
-		rules[i].Switch, rules[i].Stage, rules[i].Offset = d, network.StageRewrite, uint16(i)
+		rules[i].Switch, rules[i].Stage, rules[i].Offset = d, cmp.Or(rules[i].Stage, network.StageRewrite), uint16(i)
 	}
 	return network.Program{
 		Rules:  rules,

@@ -21,6 +21,7 @@ func (n *Network) Rules(d openflow.DatapathID) ([]InstalledRule, bool) {
 	s.flows.Each(func(f rule.Flow, r ledger.FlowRule) {
 		out = append(out, InstalledRule{
 			Rule:   ledger.FlowToRule(d, f, r.Out, n.cfg.ForwardIdle),
+			Number: s.layout.Number(rule.TableRoute),
 			Cookie: r.Cookie, Owner: ownerForward, Name: flowName(f), Confirmed: r.Adopted,
 		})
 	})

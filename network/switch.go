@@ -25,6 +25,7 @@ type Switch struct {
 	out      *output
 	features openflow.FeaturesReply
 	caps     Capabilities
+	layout   rule.Layout
 	desc     openflow.Desc
 	role     atomic.Uint32
 	up       atomic.Bool
@@ -105,6 +106,9 @@ func (s *Switch) Description() openflow.Desc { return s.desc }
 
 // Capabilities are what the switch can do, by its own word or by configuration.
 func (s *Switch) Capabilities() Capabilities { return s.caps }
+
+// Layout is where the pipeline's tables stand in the switch.
+func (s *Switch) Layout() rule.Layout { return s.layout }
 
 // Role is the controller's role towards the switch.
 func (s *Switch) Role() openflow.Role { return openflow.Role(s.role.Load()) }

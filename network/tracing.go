@@ -180,7 +180,8 @@ func (s *Switch) dumped(f *openflow.FlowStats, names map[rule.Cookie]string) Ins
 	c := rule.Cookie(f.Cookie)
 	stage, offset, _ := rule.OfPriority(f.Priority)
 	r := InstalledRule{
-		Rule:   Rule{Switch: s.dpid, Table: f.Table, Stage: stage, Offset: offset, Match: f.Match},
+		Rule:   Rule{Switch: s.dpid, Stage: stage, Offset: offset, Match: f.Match},
+		Number: f.Table,
 		Cookie: c, Name: names[c], Confirmed: true, Packets: f.Packets, Bytes: f.Bytes,
 	}
 	if o := s.n.ledger.OwnerOf(c); o != nil {
@@ -196,7 +197,7 @@ func (s *Switch) dumped(f *openflow.FlowStats, names map[rule.Cookie]string) Ins
 		case openflow.InstructionMeter:
 			r.Meter = in.Meter
 		case openflow.InstructionGotoTable:
-			r.Goto = in.Table
+			r.Next = in.Table
 		default:
 			r.Name = strings.TrimSpace(fmt.Sprintf("%s (%v is not followed)", r.Name, in))
 		}

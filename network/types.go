@@ -60,11 +60,14 @@ const (
 	MetricCapacity    = topology.MetricCapacity
 )
 
-// The stages of the pipeline that owners may use, the last one first.
+// The stages of the pipeline that owners may use, by rising priority.
 const (
 	StageRoute    = rule.StageRoute
-	StageClassify = rule.StageClassify
+	StageWay      = rule.StageWay
 	StageSelect   = rule.StageSelect
+	StageGuard    = rule.StageGuard
 	StageRewrite  = rule.StageRewrite
+	StageDevice   = rule.StageDevice
 	StageAdmit    = rule.StageAdmit
+	StageClassify = rule.StageClassify
 )

@@ -35,7 +35,7 @@ func (n *Network) executeWaves(ctx context.Context, c *ledger.Change, opts Apply
 // operations are left out; operations of switches in no wave go with the first.
 func arrange(ops []ledger.Op, waves [][]openflow.DatapathID) [][]stage {
 	out := make([][]stage, max(1, len(waves)))
-	for _, st := range split(ops, false) {
+	for _, st := range writing(ops, false) {
 		i := slices.IndexFunc(waves, func(w []openflow.DatapathID) bool { return slices.Contains(w, st.sw) })
 		out[max(i, 0)] = append(out[max(i, 0)], st)
 	}
@@ -55,7 +55,7 @@ func (n *Network) prepare(ctx context.Context, waves [][]stage, opts ApplyOption
 				}
 				continue
 			}
-			if !s.caps.Bundles || len(st.ops) < 2 || slices.ContainsFunc(st.ops, isMeter) {
+			if !st.fits(s) || !s.caps.Bundles || len(st.ops) < 2 || slices.ContainsFunc(st.ops, isMeter) {
 				continue
 			}
 			b, err := s.open(*st)

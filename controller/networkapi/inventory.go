@@ -201,8 +201,8 @@ func actions(r *rule.Installed) string {
 	for _, a := range r.Actions {
 		words = append(words, a.String())
 	}
-	if r.Goto != 0 {
-		words = append(words, fmt.Sprintf("goto_table:%d", r.Goto))
+	if r.Next != 0 {
+		words = append(words, fmt.Sprintf("goto_table:%d", r.Next))
 	}
 	if len(words) == 0 {
 		return "drop"

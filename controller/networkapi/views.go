@@ -120,7 +120,7 @@ type Rule struct {
 	Owner     string     `json:"owner" doc:"Who declared it: a service, or a part of the core"`
 	Name      string     `json:"name" doc:"Under which of the owner's names"`
 	Table     uint8      `json:"table"`
-	Stage     string     `json:"stage" doc:"Stage of the pipeline: miss, route, classify, select, rewrite or admit"`
+	Stage     string     `json:"stage" doc:"Stage of the pipeline: classify; admit, rewrite or select; device, guard, way, route or miss"`
 	Priority  uint16     `json:"priority"`
 	Match     string     `json:"match"`
 	Actions   string     `json:"actions"`
@@ -135,7 +135,7 @@ type Rule struct {
 
 func ruleOf(r *rule.Installed) Rule {
 	out := Rule{
-		Switch: r.Switch.String(), Owner: r.Owner, Name: r.Name, Table: r.Table, Stage: r.Stage.String(), Priority: r.Priority(),
+		Switch: r.Switch.String(), Owner: r.Owner, Name: r.Name, Table: r.Number, Stage: r.Stage.String(), Priority: r.Priority(),
 		Match: r.Match.String(), Actions: actions(r), Cookie: r.Cookie.String(), Idle: r.Idle.Seconds(), Hard: r.Hard.Seconds(),
 		Confirmed: r.Confirmed, Packets: r.Packets, Bytes: r.Bytes,
 	}

@@ -114,16 +114,16 @@ func (w *world) inSwitches() []found {
 }
 
 // The priorities of rules for devices lie between these two offsets in the stage
-// rewrite; those that lead packets to a device have downPriority.
+// device; those that lead packets to a device have downPriority.
 const (
-	lowestOffset, downOffset, highestOffset = rule.RewriteUp, rule.RewriteDown, rule.RewriteBranch
+	lowestOffset, downOffset, highestOffset = rule.DeviceUp, rule.DeviceDown, rule.DeviceBranch
 )
 
-var downPriority = fmt.Sprint(int(network.StageRewrite.Base()) + downOffset)
+var downPriority = fmt.Sprint(int(network.StageDevice.Base()) + downOffset)
 
 func (f found) ofDevice() bool {
 	p, err := strconv.Atoi(f.priority)
-	base := int(network.StageRewrite.Base())
+	base := int(network.StageDevice.Base())
 	return err == nil && p >= base+lowestOffset && p <= base+highestOffset
 }
 

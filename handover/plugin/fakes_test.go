@@ -162,7 +162,7 @@ func (w *world) Apply(_ context.Context, key string, p rule.Program, o rule.Appl
 		}
 		w.writes[r.Switch]++
 		wrote = true
-		m := openflow.NewFlowMod(openflow.FlowAdd, r.Table, r.Priority(), r.Match, openflow.ApplyActions(r.Actions...))
+		m := openflow.NewFlowMod(openflow.FlowAdd, 0, r.Priority(), r.Match, openflow.ApplyActions(r.Actions...))
 		if _, err := w.tables[r.Switch].Flow(m); err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func (w *world) Apply(_ context.Context, key string, p rule.Program, o rule.Appl
 	}
 	for k, r := range before {
 		w.writes[k.sw]++
-		if _, err := w.tables[k.sw].Flow(openflow.NewFlowMod(openflow.FlowDeleteStrict, r.Table, r.Priority(), r.Match)); err != nil {
+		if _, err := w.tables[k.sw].Flow(openflow.NewFlowMod(openflow.FlowDeleteStrict, 0, r.Priority(), r.Match)); err != nil {
 			return err
 		}
 	}

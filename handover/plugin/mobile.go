@@ -206,7 +206,7 @@ func keep(rules, before []network.Rule) []network.Rule {
 	}
 	out := slices.Clone(rules)
 	for _, r := range before {
-		plain := r.Offset == rule.RewriteUp || r.Offset == rule.RewriteDown
+		plain := r.Offset == rule.DeviceUp || r.Offset == rule.DeviceDown
 		if !here[r.Switch] || plain && !have[placeKey{r.Switch, r.Key()}] {
 			out = append(out, r)
 		}
@@ -218,6 +218,6 @@ func keep(rules, before []network.Rule) []network.Rule {
 // where these leave such packets alone. Nothing goes by them yet: a switch that has to
 // do something else with a packet than it remembers, has forgotten it until it matters.
 func ahead(rules, later []network.Rule) []network.Rule {
-	down := slices.DeleteFunc(slices.Clone(later), func(r network.Rule) bool { return r.Offset != rule.RewriteDown })
+	down := slices.DeleteFunc(slices.Clone(later), func(r network.Rule) bool { return r.Offset != rule.DeviceDown })
 	return withLeftovers(rules, down)
 }

@@ -19,7 +19,7 @@ func peeringGuards(d openflow.DatapathID, roots []Root) []network.Rule {
 		}
 		for _, kind := range []uint16{packet.TypeIPv4, packet.TypeIPv6} {
 			rules = append(rules, network.Rule{
-				Switch: d, Stage: network.StageSelect, Offset: rule.SelectSource,
+				Switch: d, Stage: network.StageGuard, Offset: rule.GuardSource,
 				Match: openflow.MustMatch(openflow.InPort(r.At.Port), openflow.EthType(kind)),
 			})
 		}

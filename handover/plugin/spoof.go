@@ -44,7 +44,7 @@ func spoofRules(d openflow.DatapathID, given []netip.Prefix, how holding) rule.P
 	var p rule.Program
 	for _, prefix := range given {
 		fields := []openflow.OXM{openflow.EthType(packet.TypeIPv4), openflow.IPSrcPrefix(prefix)}
-		r := network.Rule{Switch: d, Stage: network.StageSelect, Offset: rule.SelectSource, Match: openflow.MustMatch(fields...)}
+		r := network.Rule{Switch: d, Stage: network.StageGuard, Offset: rule.GuardSource, Match: openflow.MustMatch(fields...)}
 		if how != dropping {
 			r.Meter, r.Actions = spoofMeter, []openflow.Action{openflow.OutputController(wholePacket)}
 		}
@@ -99,7 +99,7 @@ func (s *Service) leads(at network.PortRef, ip netip.Addr) bool {
 func takes(rules []network.Rule, at network.PortRef) bool {
 	for i := range rules {
 		r := &rules[i]
-		if r.Switch != at.Switch || r.Offset != rule.RewriteUp {
+		if r.Switch != at.Switch || r.Stage != network.StageDevice || r.Offset != rule.DeviceUp {
 			continue
 		}
 		for o := range r.Match.Fields() {

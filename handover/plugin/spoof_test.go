@@ -42,8 +42,8 @@ func TestSpoofRules(t *testing.T) {
 // there: not those for packets to it.
 func TestTakes(t *testing.T) {
 	rules := []network.Rule{
-		{Switch: 1, Offset: rule.RewriteUp, Match: openflow.MustMatch(openflow.InPort(3), openflow.EthType(0x0800))},
-		{Switch: 1, Offset: rule.RewriteDown, Match: openflow.MustMatch(openflow.InPort(4), openflow.EthType(0x0800))},
+		{Switch: 1, Stage: network.StageDevice, Offset: rule.DeviceUp, Match: openflow.MustMatch(openflow.InPort(3), openflow.EthType(0x0800))},
+		{Switch: 1, Stage: network.StageDevice, Offset: rule.DeviceDown, Match: openflow.MustMatch(openflow.InPort(4), openflow.EthType(0x0800))},
 	}
 	for at, want := range map[network.PortRef]bool{
 		{Switch: 1, Port: 3}: true, {Switch: 1, Port: 4}: false, {Switch: 2, Port: 3}: false,

@@ -46,7 +46,7 @@ func (e *entry) samePlace(o *entry) bool {
 
 // rule is the entry as the ledger takes it.
 func (e *entry) rule(w *Want) network.Rule {
-	r := network.Rule{Switch: e.sw, Stage: network.StageRewrite, Offset: rule.RewriteUp}
+	r := network.Rule{Switch: e.sw, Stage: network.StageDevice, Offset: rule.DeviceUp}
 	oxms := [4]openflow.OXM{openflow.EthType(packet.TypeIPv4)}
 	match := oxms[:1]
 	if e.in != 0 {
@@ -60,13 +60,13 @@ func (e *entry) rule(w *Want) network.Rule {
 		r.Actions = e.upActions(w)
 	} else {
 		match = append(match, openflow.IPDst(w.IP))
-		r.Offset = rule.RewriteDown
+		r.Offset = rule.DeviceDown
 		switch {
 		case !e.mac.IsZero():
 			match = append(match, openflow.EthDst(e.mac))
-			r.Offset = rule.RewriteBranch
+			r.Offset = rule.DeviceBranch
 		case e.in != 0:
-			r.Offset = rule.RewriteDownPort
+			r.Offset = rule.DeviceDownPort
 		}
 		r.Actions = e.downActions()
 	}

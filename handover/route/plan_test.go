@@ -54,7 +54,7 @@ func TestRules(t *testing.T) {
 	p := make1(t, fork(), want(at3))
 	var got []string
 	for _, r := range p.Program.Rules {
-		if r.Stage != network.StageRewrite || r.Table != 0 || r.Idle != 0 || r.Hard != 0 {
+		if r.Stage != network.StageDevice || r.Idle != 0 || r.Hard != 0 {
 			t.Errorf("%+v", r)
 		}
 		s := r.Switch.String()[15:] + " " + r.Match.String()

@@ -25,14 +25,14 @@ func newWorld(top *network.Topology) *world {
 }
 
 func (w *world) write(r network.Rule) {
-	m := openflow.NewFlowMod(openflow.FlowAdd, r.Table, r.Priority(), r.Match, openflow.ApplyActions(r.Actions...))
+	m := openflow.NewFlowMod(openflow.FlowAdd, 0, r.Priority(), r.Match, openflow.ApplyActions(r.Actions...))
 	if _, err := w.tables[r.Switch].Flow(m); err != nil {
 		panic(err)
 	}
 }
 
 func (w *world) remove(r network.Rule) {
-	m := openflow.NewFlowMod(openflow.FlowDeleteStrict, r.Table, r.Priority(), r.Match)
+	m := openflow.NewFlowMod(openflow.FlowDeleteStrict, 0, r.Priority(), r.Match)
 	if _, err := w.tables[r.Switch].Flow(m); err != nil {
 		panic(err)
 	}

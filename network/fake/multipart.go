@@ -2,6 +2,7 @@ package fake
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"slices"
 
@@ -42,8 +43,14 @@ func (s *Switch) multipart(xid uint32, body openflow.MultipartBody) {
 			s.refuse(xid, &openflow.MultipartRequest{Body: body}, &openflow.Error{Code: openflow.BadRequestMultipart})
 			return
 		}
-		r := openflow.TableFeaturesReply{features(s.table.Limit())}
-		s.part(xid, &r, false)
+		var all []openflow.TableFeatures
+		for i := range max(1, s.opts.Tables) {
+			all = append(all, features(uint8(i), max(1, s.opts.Tables), s.table.Limit()))
+		}
+		for some, more := range parts(all) {
+			r := openflow.TableFeaturesReply(some)
+			s.part(xid, &r, more)
+		}
 	default:
 		s.refuse(xid, &openflow.MultipartRequest{Body: body}, &openflow.Error{Code: openflow.BadRequestMultipart})
 	}
@@ -89,8 +96,9 @@ func (s *Switch) sortedPorts() []openflow.Port {
 	return out
 }
 
-// features says that table 0 matches every field and sets every field that can be.
-func features(limit int) openflow.TableFeatures {
+// features says that one of several tables matches every field, sets every field that can be,
+// and leads to all that follow.
+func features(table uint8, tables, limit int) openflow.TableFeatures {
 	match := openflow.TableFeature{Type: openflow.TableMatch}
 	set := openflow.TableFeature{Type: openflow.TableApplySetField}
 	for f := openflow.Field(0); f.Valid(); f++ {
@@ -99,7 +107,14 @@ func features(limit int) openflow.TableFeatures {
 			set.Fields = append(set.Fields, openflow.NewFieldID(f, false))
 		}
 	}
-	return openflow.TableFeatures{Name: "table0", MaxEntries: uint32(limit), Features: []openflow.TableFeature{match, set}}
+	next := openflow.TableFeature{Type: openflow.TableNextTables}
+	for n := int(table) + 1; n < tables; n++ {
+		next.Tables = append(next.Tables, uint8(n))
+	}
+	return openflow.TableFeatures{
+		Table: table, Name: fmt.Sprintf("table%d", table), MaxEntries: uint32(limit),
+		Features: []openflow.TableFeature{next, match, set},
+	}
 }
 
 // tryAll reports the first error that a list of changes would meet, without

@@ -22,6 +22,8 @@ type Options struct {
 	Clock func() time.Time
 	// NoBundles and NoTableFeatures make the switch refuse these.
 	NoBundles, NoTableFeatures bool
+	// Tables is how many flow tables have room, from 0 up; zero stands for one.
+	Tables int
 	// Refuse, if set, is asked about every message; a non-nil error is sent
 	// instead of doing what the message says.
 	Refuse func(openflow.Message) *openflow.Error

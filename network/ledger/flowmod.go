@@ -20,6 +20,7 @@ type FlowWriter struct {
 const (
 	atXID    = 4
 	atCookie = 8
+	atTable  = 24
 	atMatch  = 48
 	atInPort = atMatch + 4 + 4
 	atEthDst = atInPort + 4 + 4
@@ -33,7 +34,7 @@ const (
 func NewFlowWriter(idle time.Duration) *FlowWriter {
 	template := func(vlan uint16) []byte {
 		r := FlowToRule(0, rule.Flow{VLAN: vlan}, 1, idle)
-		b, err := writeRule(&Entry{Rule: r}, openflow.FlowAdd).Message.AppendTo(nil, 0)
+		b, err := flowMod(rule.OneTable, &r, openflow.FlowAdd).AppendTo(nil, 0)
 		if err != nil {
 			panic(err)
 		}
@@ -50,8 +51,8 @@ func FlowToRule(sw openflow.DatapathID, f rule.Flow, out uint32, idle time.Durat
 	}
 }
 
-// AppendAdd appends the message that adds the rule of a flow.
-func (w *FlowWriter) AppendAdd(b []byte, xid uint32, c rule.Cookie, f rule.Flow, out uint32) []byte {
+// AppendAdd appends the message that adds the rule of a flow to a switch of a layout.
+func (w *FlowWriter) AppendAdd(b []byte, xid uint32, l rule.Layout, c rule.Cookie, f rule.Flow, out uint32) []byte {
 	start := len(b)
 	if f.VLAN == rule.AnyVLAN {
 		b = append(b, w.any...)
@@ -62,6 +63,7 @@ func (w *FlowWriter) AppendAdd(b []byte, xid uint32, c rule.Cookie, f rule.Flow,
 	be := binary.BigEndian
 	be.PutUint32(m[atXID:], xid)
 	be.PutUint64(m[atCookie:], uint64(c))
+	m[atTable] = l.Number(rule.TableRoute)
 	be.PutUint32(m[atInPort:], f.InPort)
 	copy(m[atEthDst:], f.Dst[:])
 	copy(m[atEthSrc:], f.Src[:])
@@ -72,9 +74,10 @@ func (w *FlowWriter) AppendAdd(b []byte, xid uint32, c rule.Cookie, f rule.Flow,
 	return b
 }
 
-// AppendDelete appends the message that deletes the rule of a flow.
-func (w *FlowWriter) AppendDelete(b []byte, xid uint32, c rule.Cookie, f rule.Flow) []byte {
-	k := rule.Key{Priority: rule.StageRoute.Base() + rule.RouteFlow, Match: f.Match()}
-	b, _ = deleteRule(0, k, c, nil).Message.AppendTo(b, xid)
+// AppendDelete appends the message that deletes the rule of a flow from a switch of a layout.
+func (w *FlowWriter) AppendDelete(b []byte, xid uint32, l rule.Layout, c rule.Cookie, f rule.Flow) []byte {
+	at := l.Slot(rule.Key{Table: rule.TableRoute, Priority: rule.StageRoute.Base() + rule.RouteFlow, Match: f.Match()})
+	s := state{layout: l}
+	b, _ = s.remove(0, at, c, nil).Message.AppendTo(b, xid)
 	return b
 }

@@ -24,11 +24,18 @@ func TestFlowWriterWritesWhatTheEncoderWrites(t *testing.T) {
 		copy(f.Dst[:], rapid.SliceOfN(rapid.Byte(), 6, 6).Draw(t, "dst"))
 		out := rapid.Uint32Range(1, openflow.PortMax).Draw(t, "out")
 		c := rule.Cookie(rapid.Uint64().Draw(t, "cookie"))
-		want, err := writeRule(&Entry{Rule: FlowToRule(0, f, out, idle), Cookie: c}, openflow.FlowAdd).Message.AppendTo(nil, 9)
+		l := rule.OneTable
+		if rapid.Bool().Draw(t, "tables") {
+			l, _ = rule.NewLayout(0, 3, 7)
+		}
+		r := FlowToRule(0, f, out, idle)
+		m := flowMod(l, &r, openflow.FlowAdd)
+		m.Cookie = uint64(c)
+		want, err := m.AppendTo(nil, 9)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := w.AppendAdd(nil, 9, c, f, out); !bytes.Equal(got, want) {
+		if got := w.AppendAdd(nil, 9, l, c, f, out); !bytes.Equal(got, want) {
 			t.Fatalf("flow %+v:\n got %x\nwant %x", f, got, want)
 		}
 		back, ok := rule.FlowOf(f.Match())

@@ -32,7 +32,7 @@ func TestForget(t *testing.T) {
 	for _, sw := range []openflow.DatapathID{1, 2} {
 		declare(core, "basics", basic(sw))
 		l.Reconcile(sw, Found{Rules: []Reported{{ // of an owner that is not ready
-			Switch: sw, Key: rule.Key{Priority: 40000}, Cookie: rule.MakeCookie(svc.Hash, 0, 1),
+			Switch: sw, Slot: rule.Slot{Priority: 40000}, Cookie: rule.MakeCookie(svc.Hash, 0, 1),
 		}}})
 		l.Forget(core, "basics", sw)
 	}
@@ -44,7 +44,7 @@ func TestForget(t *testing.T) {
 		t.Errorf("what nobody wants any more is kept: %v", l.switches)
 	}
 	l.Forget(core, "basics", 77) // never seen
-	if l.Reading(78)(); len(l.switches) != 0 {
+	if l.Reading(78, rule.OneTable)(); len(l.switches) != 0 {
 		t.Errorf("a switch that could not be read is kept: %v", l.switches)
 	}
 }

@@ -30,8 +30,9 @@ func (l *Ledger) Renew(o *Owner, key string) []Op {
 	}
 	var out []Op
 	for _, p := range d.rules {
-		if e := l.state(p.sw).rules[p.key]; e != nil && e.Rule.Leased && e.Confirmed {
-			out = append(out, writeRule(e, openflow.FlowAdd))
+		s := l.state(p.sw)
+		if e := s.rules[p.key]; e != nil && e.Rule.Leased && e.Confirmed {
+			out = s.appendWrite(out, e, openflow.FlowAdd)
 		}
 	}
 	return out

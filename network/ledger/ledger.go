@@ -73,11 +73,12 @@ type place[K comparable] struct {
 
 // state is what is wanted on one switch, and what was found there.
 type state struct {
+	layout rule.Layout
 	rules  map[rule.Key]*Entry
 	groups map[uint32]*item[rule.Group]
 	meters map[uint32]*item[rule.Meter]
 	// unclaimed holds rules found on the switch whose owner is not ready yet.
-	unclaimed map[rule.Key]*Reported
+	unclaimed map[rule.Slot]*Reported
 	// sent holds what has been sent to the switch while it is being read; nil if it
 	// is not.
 	sent map[rule.Key]struct{}
@@ -138,7 +139,7 @@ func (l *Ledger) state(sw openflow.DatapathID) *state {
 	if s == nil {
 		s = &state{
 			rules: map[rule.Key]*Entry{}, groups: map[uint32]*item[rule.Group]{},
-			meters: map[uint32]*item[rule.Meter]{}, unclaimed: map[rule.Key]*Reported{},
+			meters: map[uint32]*item[rule.Meter]{}, unclaimed: map[rule.Slot]*Reported{},
 		}
 		l.switches[sw] = s
 	}
@@ -167,26 +168,27 @@ func (l *Ledger) Rules(o *Owner, key string) []rule.Installed {
 	}
 	out := make([]rule.Installed, 0, len(d.rules))
 	for _, p := range d.rules {
-		if e := l.state(p.sw).rules[p.key]; e != nil {
-			out = append(out, e.installed(key))
+		s := l.state(p.sw)
+		if e := s.rules[p.key]; e != nil {
+			out = s.appendInstalled(out, e, key)
 		}
 	}
 	return out
 }
 
-// SwitchRules lists every rule wanted on a switch, highest priority first.
+// SwitchRules lists every rule wanted on a switch, table by table, highest priority first.
 func (l *Ledger) SwitchRules(sw openflow.DatapathID) []rule.Installed {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []rule.Installed
 	if s := l.switches[sw]; s != nil {
 		for _, e := range s.rules {
-			out = append(out, e.installed(e.keys[0]))
+			out = s.appendInstalled(out, e, e.keys[0])
 		}
 	}
 	slices.SortFunc(out, func(a, b rule.Installed) int {
-		if a.Table != b.Table {
-			return int(a.Table) - int(b.Table)
+		if a.Number != b.Number {
+			return int(a.Number) - int(b.Number)
 		}
 		if a.Priority() != b.Priority() {
 			return int(b.Priority()) - int(a.Priority())
@@ -196,11 +198,16 @@ func (l *Ledger) SwitchRules(sw openflow.DatapathID) []rule.Installed {
 	return out
 }
 
-func (e *Entry) installed(key string) rule.Installed {
-	return rule.Installed{
-		Rule: e.Rule, Cookie: e.Cookie, Owner: e.owner.Name, Name: key, Confirmed: e.Confirmed,
-		Packets: e.packets, Bytes: e.bytes, CountersAt: e.countersAt,
+// appendInstalled appends an entry as the switch has it, if it has it.
+func (s *state) appendInstalled(to []rule.Installed, e *Entry, key string) []rule.Installed {
+	r, held := s.written(e)
+	if !held {
+		return to
 	}
+	return append(to, rule.Installed{
+		Rule: *r, Number: s.layout.Number(r.Table()), Next: s.layout.Next(r), Cookie: e.Cookie, Owner: e.owner.Name, Name: key, Confirmed: e.Confirmed,
+		Packets: e.packets, Bytes: e.bytes, CountersAt: e.countersAt,
+	})
 }
 
 // Count is a reading of a rule's counters.
@@ -208,7 +215,7 @@ func (l *Ledger) Count(sw openflow.DatapathID, r *Reported, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s := l.switches[sw]; s != nil {
-		if e := s.rules[r.Key]; e != nil && e.Cookie == r.Cookie {
+		if e := s.at(r.Slot); e != nil && e.Cookie == r.Cookie {
 			e.packets, e.bytes, e.countersAt = r.Packets, r.Bytes, at
 		}
 	}
@@ -230,22 +237,23 @@ const (
 
 // Removed takes note that a switch has removed a rule. A rule with timeouts
 // leaves the ledger; one without is still wanted.
-func (l *Ledger) Removed(sw openflow.DatapathID, k rule.Key, c rule.Cookie, timedOut bool) (*Owner, rule.Installed, Removal) {
+func (l *Ledger) Removed(sw openflow.DatapathID, at rule.Slot, c rule.Cookie, timedOut bool) (*Owner, rule.Installed, Removal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.switches[sw]
 	if s == nil {
 		return nil, rule.Installed{}, RemovalUnknown
 	}
-	delete(s.unclaimed, k)
-	e := s.rules[k]
+	delete(s.unclaimed, at)
+	e := s.at(at)
 	if e == nil || e.Cookie != c {
 		return nil, rule.Installed{}, RemovalUnknown
 	}
-	in := e.installed(e.keys[0])
+	in := s.appendInstalled(nil, e, e.keys[0])[0]
 	if !timedOut && e.Rule.Idle == 0 && e.Rule.Hard == 0 {
 		return e.owner, in, RemovalForeign
 	}
+	k := e.Rule.Key()
 	delete(s.rules, k)
 	for _, key := range e.keys {
 		e.owner.forget(key, place[rule.Key]{sw, k})
@@ -266,12 +274,12 @@ func (o *Owner) forget(key string, p place[rule.Key]) {
 }
 
 // Rewrite is the operation that writes a rule that is wanted once more.
-func (l *Ledger) Rewrite(sw openflow.DatapathID, k rule.Key) (Op, bool) {
+func (l *Ledger) Rewrite(sw openflow.DatapathID, at rule.Slot) (Op, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.switches[sw]
-	if s == nil || s.rules[k] == nil {
+	if s == nil || s.at(at) == nil {
 		return Op{}, false
 	}
-	return writeRule(s.rules[k], openflow.FlowAdd), true
+	return s.write(s.at(at), openflow.FlowAdd)
 }

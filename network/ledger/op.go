@@ -14,28 +14,32 @@ type Op struct {
 	Message openflow.Message
 	// Rule is the rule concerned, nil for groups and meters.
 	Rule *rule.Rule
+	// Layout is that of the switch for which a rule's message was made.
+	Layout rule.Layout
 }
 
-func writeRule(e *Entry, command uint8) Op {
-	r := &e.Rule
-	m := openflow.NewFlowMod(command, r.Table, r.Priority(), r.Match, Instructions(r)...)
-	m.Cookie = uint64(e.Cookie)
-	m.IdleTimeout, m.HardTimeout = seconds(r.Idle), seconds(r.HardTimeout())
-	m.Flags = flags(r)
-	return Op{Switch: r.Switch, Message: m, Rule: r}
+// Fits reports whether the operation is for a switch of that layout. If it is not, the
+// switch has connected since it was planned, and is brought in step by that.
+func (op *Op) Fits(l rule.Layout) bool {
+	_, about := op.Message.(*openflow.FlowMod)
+	return !about || op.Layout == l
 }
 
-func deleteRule(sw openflow.DatapathID, k rule.Key, c rule.Cookie, r *rule.Rule) Op {
-	m := openflow.NewFlowMod(openflow.FlowDeleteStrict, k.Table, k.Priority, k.Match)
-	m.Cookie, m.CookieMask = uint64(c), ^uint64(0)
-	return Op{Switch: sw, Message: m, Rule: r}
+// Depth orders the operations that write to one switch: what a rule needs comes before it,
+// groups and meters before rules, and the tables that it goes on to before its own. What
+// takes away goes the other way round.
+func (op *Op) Depth() int {
+	if m, about := op.Message.(*openflow.FlowMod); about {
+		return int(m.Table)
+	}
+	return 1 << 8
 }
 
 // writeReported writes a rule as a switch has listed it.
-func writeReported(r *Reported) Op {
+func writeReported(l rule.Layout, r *Reported) Op {
 	m := openflow.NewFlowMod(openflow.FlowAdd, r.Table, r.Priority, r.Match, r.Instructions...)
 	m.Cookie, m.IdleTimeout, m.HardTimeout, m.Flags = uint64(r.Cookie), r.Idle, r.Hard, r.Flags
-	return Op{Switch: r.Switch, Message: m}
+	return Op{Switch: r.Switch, Message: m, Layout: l}
 }
 
 func writeGroup(g *rule.Group, command uint16) Op {
@@ -54,8 +58,9 @@ func writeMeter(m *rule.Meter, command uint16) Op {
 	return Op{Switch: m.Switch, Message: mod}
 }
 
-// Instructions are what the rule does, in the order of the specification.
-func Instructions(r *rule.Rule) []openflow.Instruction {
+// Instructions are what the rule does in a switch of that layout, in the order of the
+// specification.
+func Instructions(l rule.Layout, r *rule.Rule) []openflow.Instruction {
 	var out []openflow.Instruction
 	if r.Meter != 0 {
 		out = append(out, openflow.Meter(r.Meter))
@@ -63,8 +68,8 @@ func Instructions(r *rule.Rule) []openflow.Instruction {
 	if len(r.Actions) > 0 {
 		out = append(out, openflow.ApplyActions(r.Actions...))
 	}
-	if r.Goto != 0 {
-		out = append(out, openflow.GotoTable(r.Goto))
+	if next := l.Next(r); next != 0 {
+		out = append(out, openflow.GotoTable(next))
 	}
 	return out
 }
@@ -105,7 +110,7 @@ func sameMeter(a, b *rule.Meter) bool { return a.Flags == b.Flags && slices.Equa
 // Reported is a rule as a switch lists it.
 type Reported struct {
 	Switch openflow.DatapathID
-	rule.Key
+	rule.Slot
 	Cookie         rule.Cookie
 	Idle, Hard     uint16
 	Flags          uint16
@@ -115,8 +120,8 @@ type Reported struct {
 
 // effect reads the instructions of a reported rule. It is false for what no
 // owner can declare.
-func (r *Reported) effect() (rule.Rule, bool) {
-	out := rule.Rule{Table: r.Table, Match: r.Match}
+func (r *Reported) effect(l rule.Layout) (rule.Rule, bool) {
+	out := rule.Rule{Match: r.Match}
 	for i := range r.Instructions {
 		switch in := &r.Instructions[i]; in.Type {
 		case openflow.InstructionMeter:
@@ -124,7 +129,11 @@ func (r *Reported) effect() (rule.Rule, bool) {
 		case openflow.InstructionApplyActions:
 			out.Actions = in.Actions
 		case openflow.InstructionGotoTable:
-			out.Goto = in.Table
+			next, ok := l.Table(in.Table)
+			if !ok || !l.Tables() {
+				return out, false
+			}
+			out.Goto = next
 		default:
 			return out, false
 		}
@@ -133,16 +142,19 @@ func (r *Reported) effect() (rule.Rule, bool) {
 }
 
 // equals reports whether what the switch lists is the wanted rule.
-func (r *Reported) equals(want *rule.Rule) bool {
-	have, ok := r.effect()
-	return ok && sameEffect(&have, want) && r.Idle == seconds(want.Idle) && r.Hard == seconds(want.HardTimeout()) &&
+func (r *Reported) equals(l rule.Layout, want *rule.Rule) bool {
+	have, ok := r.effect(l)
+	return ok && have.Meter == want.Meter && have.Goto == want.Next() && slices.Equal(have.Actions, want.Actions) && r.Idle == seconds(want.Idle) && r.Hard == seconds(want.HardTimeout()) &&
 		r.Flags&openflow.FlagSendFlowRemoved == flags(want)
 }
 
 // rule gives the reported rule as its owner would have declared it.
-func (r *Reported) rule() (rule.Rule, bool) {
-	out, ok := r.effect()
+func (r *Reported) rule(l rule.Layout) (rule.Rule, bool) {
+	out, ok := r.effect(l)
 	stage, offset, inStage := rule.OfPriority(r.Priority)
+	if stage == rule.StageClassify {
+		out.Goto = 0 // goes without saying
+	}
 	out.Switch, out.Stage, out.Offset = r.Switch, stage, offset
 	out.Idle, out.Hard = time.Duration(r.Idle)*time.Second, time.Duration(r.Hard)*time.Second
 	out.NotifyRemoved = r.Flags&openflow.FlagSendFlowRemoved != 0
@@ -151,15 +163,15 @@ func (r *Reported) rule() (rule.Rule, bool) {
 
 // Flow reads the rule as one of default forwarding. It is false if it is not,
 // or not as default forwarding with this idle timeout writes it.
-func (r *Reported) Flow(idle time.Duration) (rule.Flow, FlowRule, bool) {
+func (r *Reported) Flow(l rule.Layout, idle time.Duration) (rule.Flow, FlowRule, bool) {
 	f, ok := rule.FlowOf(r.Match)
-	have, plain := r.effect()
+	have, plain := r.effect(l)
 	if !ok || !plain || len(have.Actions) != 1 || have.Actions[0].Type != openflow.ActionOutput {
 		return rule.Flow{}, FlowRule{}, false
 	}
 	out := have.Actions[0].Arg
 	want := FlowToRule(r.Switch, f, out, idle)
-	if r.Table != want.Table || r.Priority != want.Priority() || !r.equals(&want) {
+	if r.Slot != l.Slot(want.Key()) || !r.equals(l, &want) {
 		return rule.Flow{}, FlowRule{}, false
 	}
 	return f, FlowRule{Cookie: r.Cookie, Out: out}, true

@@ -17,6 +17,7 @@ const maxCompared = 200_000
 type above struct {
 	match       openflow.Match
 	owner, name string
+	tables      bool // the switch has tables
 }
 
 // Overruled says, for each of several lists of matches, which other owners have rules for
@@ -27,11 +28,12 @@ func (l *Ledger) Overruled(o *Owner, stage rule.Stage, offset uint16, of [][]ope
 	if len(of) == 0 {
 		return nil
 	}
-	names := make([]map[string]map[string]bool, len(of)) // by owner
+	names := make([]map[by]map[string]bool, len(of))
 	compared := 0
 	for _, a := range l.above(o, stage.Base()+offset) {
 		for i, matches := range of {
-			if names[i][a.owner][a.name] {
+			from := by{a.owner, a.tables}
+			if names[i][from][a.name] {
 				continue
 			}
 			if compared += len(matches); compared > maxCompared {
@@ -41,38 +43,56 @@ func (l *Ledger) Overruled(o *Owner, stage rule.Stage, offset uint16, of [][]ope
 				continue
 			}
 			if names[i] == nil {
-				names[i] = map[string]map[string]bool{}
+				names[i] = map[by]map[string]bool{}
 			}
-			if names[i][a.owner] == nil {
-				names[i][a.owner] = map[string]bool{}
+			if names[i][from] == nil {
+				names[i][from] = map[string]bool{}
 			}
-			names[i][a.owner][a.name] = true
+			names[i][from][a.name] = true
 		}
 	}
 	return overrulings(names)
 }
 
-// overrulings puts names of rules, by owner, in order.
-func overrulings(names []map[string]map[string]bool) [][]rule.Overruling {
+// by is whose rules, on switches with tables or with one.
+type by struct {
+	owner  string
+	tables bool
+}
+
+// overrulings puts names of rules in order. What is so on switches of both kinds is said
+// once for each.
+func overrulings(names []map[by]map[string]bool) [][]rule.Overruling {
 	out := make([][]rule.Overruling, len(names))
-	for i, byOwner := range names {
-		for owner, of := range byOwner {
-			out[i] = append(out[i], rule.Overruling{Owner: owner, Name: slices.Min(slices.Collect(maps.Keys(of))), Names: len(of)})
+	for i, all := range names {
+		for from, of := range all {
+			out[i] = append(out[i], rule.Overruling{Owner: from.owner, Name: slices.Min(slices.Collect(maps.Keys(of))), Names: len(of), Tables: from.tables})
 		}
-		slices.SortFunc(out[i], func(a, b rule.Overruling) int { return cmp.Compare(a.Owner, b.Owner) })
+		slices.SortFunc(out[i], func(a, b rule.Overruling) int {
+			return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(b2i(a.Tables), b2i(b.Tables)))
+		})
 	}
 	return out
 }
 
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // above lists the rules of other owners with a higher priority that decide about packets,
-// or have a service asked about them.
+// or have a service asked about them. With tables that is the order too: what stands in an
+// earlier table is above, but for devices, of which handover says in the packet-in chain
+// that nobody else has them.
 func (l *Ledger) above(o *Owner, priority uint16) (out []above) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.switches {
 		for _, e := range s.rules {
 			if e.owner != o && e.Rule.Priority() > priority && decides(&e.Rule) {
-				out = append(out, above{e.Rule.Match, e.owner.Name, e.keys[0]})
+				out = append(out, above{e.Rule.Match, e.owner.Name, e.keys[0], s.layout.Tables()})
 			}
 		}
 	}
@@ -83,10 +103,10 @@ func (l *Ledger) above(o *Owner, priority uint16) (out []above) {
 // that asked.
 func decides(r *rule.Rule) bool {
 	switch r.Stage {
-	case rule.StageClassify, rule.StageRewrite:
+	case rule.StageWay, rule.StageRewrite, rule.StageDevice:
 		return true
 	case rule.StageSelect:
-		return r.Offset < rule.SelectSource
+		return r.Offset < rule.SelectAgent
 	}
 	return false
 }

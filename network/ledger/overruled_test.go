@@ -40,17 +40,17 @@ func TestOverruled(t *testing.T) {
 		}
 		return o
 	}
-	mine := declare("mine", "class", to(80, rule.StageClassify, rule.ClassifyClass))
-	declare("mine", "other", to(80, rule.StageClassify, rule.ClassifyClass+100))
+	mine := declare("mine", "class", to(80, rule.StageWay, rule.WayClass))
+	declare("mine", "other", to(80, rule.StageWay, rule.WayClass+100))
 	declare("sos", "session/2", to(80, rule.StageRewrite, 0))
 	declare("sos", "session/1", to(80, rule.StageRewrite, 1))
 	declare("sos", "punt/1", to(80, rule.StageSelect, rule.SelectConnection))
 	declare("sos", "session/3", to(81, rule.StageRewrite, 0))
-	declare("handover", "device", to(82, rule.StageRewrite, rule.RewriteUp))
-	declare("handover", "guard", to(80, rule.StageSelect, rule.SelectSource))
+	declare("handover", "device", to(82, rule.StageDevice, rule.DeviceUp))
+	declare("handover", "guard", to(80, rule.StageGuard, rule.GuardSource))
 	declare("handover", "dhcp", to(80, rule.StageAdmit, rule.AdmitDHCP))
-	declare("critical", "flow", to(80, rule.StageClassify, rule.ClassifyCriticalFlow))
-	got := l.Overruled(mine, rule.StageClassify, rule.ClassifyClass, [][]openflow.Match{{tcpTo(80)}, {tcpTo(82), tcpTo(83)}, {tcpTo(99)}, nil})
+	declare("critical", "flow", to(80, rule.StageWay, rule.WayCriticalFlow))
+	got := l.Overruled(mine, rule.StageWay, rule.WayClass, [][]openflow.Match{{tcpTo(80)}, {tcpTo(82), tcpTo(83)}, {tcpTo(99)}, nil})
 	if s := fmt.Sprint(got); s != "[[sos comes first for packets that both are for (rules punt/1 and 2 more)] [handover comes first for packets that both are for (rules device)] [] []]" {
 		t.Error(s)
 	}
@@ -75,6 +75,6 @@ func BenchmarkOverruled(b *testing.B) {
 		of[i] = []openflow.Match{tcpTo(uint16(60_000 + i))}
 	}
 	for b.Loop() {
-		l.Overruled(mine, rule.StageClassify, rule.ClassifyClass, of)
+		l.Overruled(mine, rule.StageWay, rule.WayClass, of)
 	}
 }

@@ -27,12 +27,12 @@ func TestSentWhileRead(t *testing.T) {
 			return c
 		}
 		plan() // the switch is not connected
-		over := l.Reading(1)
+		over := l.Reading(1, rule.Layout{})
 		if c := plan(); sent {
 			l.Sending(1, c.Writes)
 		}
 		old := rule.MakeCookie(o.Hash, 1, 7)
-		rec := l.Reconcile(1, Found{Rules: []Reported{{Switch: 1, Key: wanted.Key(), Cookie: old}}})
+		rec := l.Reconcile(1, Found{Rules: []Reported{{Switch: 1, Slot: rule.Slot{Priority: wanted.Priority(), Match: wanted.Match}, Cookie: old}}})
 		l.Reconciled(1, nil)
 		over()
 		cookie := l.switches[1].rules[wanted.Key()].Cookie

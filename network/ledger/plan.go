@@ -66,6 +66,7 @@ func (l *Ledger) Plan(o *Owner, key string, p rule.Program) (*Change, error) {
 		return nil, err
 	}
 	c.planDeletes(after)
+	c.planMarked()
 	o.programs[key] = after
 	if len(after.rules)+len(after.groups)+len(after.meters) == 0 {
 		delete(o.programs, key)
@@ -73,26 +74,38 @@ func (l *Ledger) Plan(o *Owner, key string, p rule.Program) (*Change, error) {
 	return c, nil
 }
 
+// planRules enters the rules, marks first: in one table they are part of ways.
 func (c *Change) planRules(after *declared, rules []rule.Rule) error {
 	seen := make(map[place[rule.Key]]struct{}, len(rules))
-	for i := range rules {
-		r := rules[i]
-		at := place[rule.Key]{r.Switch, r.Key()}
-		err := checkRule(&r)
-		after.leased = after.leased || r.Leased
-		if _, twice := seen[at]; twice && err == nil {
-			err = fmt.Errorf("%w: the program has two rules for this table, priority and match", ErrInvalid)
+	for _, marks := range []bool{true, false} {
+		for i := range rules {
+			if (rules[i].Stage == rule.StageClassify) != marks {
+				continue
+			}
+			if err := c.enter(after, seen, &rules[i]); err != nil {
+				return err
+			}
 		}
-		if err == nil {
-			err = c.planRule(at, r)
-		}
-		if err != nil {
-			return &RuleError{Switch: r.Switch, Rule: &rules[i], Err: err}
-		}
-		seen[at] = struct{}{}
-		after.rules = append(after.rules, at)
 	}
 	return nil
+}
+
+// enter checks a rule and enters it.
+func (c *Change) enter(after *declared, seen map[place[rule.Key]]struct{}, declared *rule.Rule) error {
+	r := *declared
+	err := checkRule(&r)
+	if err == nil {
+		at := place[rule.Key]{r.Switch, r.Key()}
+		if _, twice := seen[at]; twice {
+			err = fmt.Errorf("%w: the program has two rules for this stage, offset and match", ErrInvalid)
+		} else if err = c.planRule(at, r); err == nil {
+			seen[at] = struct{}{}
+			after.leased = after.leased || r.Leased
+			after.rules = append(after.rules, at)
+			return nil
+		}
+	}
+	return &RuleError{Switch: r.Switch, Rule: declared, Err: err}
 }
 
 // checkRule finds what no switch would take, so that nothing is sent.
@@ -102,10 +115,12 @@ func checkRule(r *rule.Rule) error {
 		return fmt.Errorf("%w: a rule of stage %v matches everything at offset 0", ErrInvalid, r.Stage)
 	case !r.Stage.Valid() && r.Stage != rule.StageMiss:
 		return fmt.Errorf("%w: no stage is set", ErrInvalid)
-	case r.Offset >= rule.StageWidth:
+	case r.Offset >= r.Stage.Width():
 		return fmt.Errorf("%w: offset %d is beyond stage %v", ErrInvalid, r.Offset, r.Stage)
-	case r.Goto != 0 && r.Goto <= r.Table:
-		return fmt.Errorf("%w: table %d cannot go to table %d, only to a higher one", ErrInvalid, r.Table, r.Goto)
+	case r.Goto != 0 && (r.Goto <= r.Table() || r.Goto > rule.TableRoute):
+		return fmt.Errorf("%w: a rule of table %v cannot go on to table %v, only to a later one", ErrInvalid, r.Table(), r.Goto)
+	case r.Stage == rule.StageClassify && (r.Meter != 0 || r.Idle != 0 || r.Hard != 0 || r.Leased || r.NotifyRemoved || r.Goto != 0 || len(r.Actions) == 0):
+		return fmt.Errorf("%w: a mark has actions and nothing else: no meter, timeouts, lease or way", ErrInvalid)
 	case r.Leased && (r.Idle != 0 || r.Hard != 0):
 		return fmt.Errorf("%w: a leased rule has no timeouts of its own", ErrInvalid)
 	case r.Idle < 0 || r.Hard < 0 || max(r.Idle, r.Hard) > 0xffff*time.Second:
@@ -132,7 +147,7 @@ func (c *Change) planRule(at place[rule.Key], r rule.Rule) error {
 			c.putRule(s, at, &shared)
 		}
 		if !old.Confirmed {
-			c.Writes = append(c.Writes, writeRule(old, openflow.FlowAdd))
+			c.Writes = s.appendWrite(c.Writes, old, openflow.FlowAdd)
 		}
 		return nil
 	}
@@ -141,7 +156,7 @@ func (c *Change) planRule(at place[rule.Key], r rule.Rule) error {
 	}
 	e := &Entry{Rule: r, Cookie: old.Cookie, owner: c.owner, keys: []string{c.key}}
 	c.putRule(s, at, e)
-	c.Writes = append(c.Writes, writeRule(e, rewrite(&old.Rule, &r)))
+	c.Writes = s.appendWrite(c.Writes, e, rewrite(&old.Rule, &r))
 	return nil
 }
 
@@ -159,16 +174,18 @@ func rewrite(old, now *rule.Rule) uint8 {
 // as it is, and nothing is sent.
 func (c *Change) newRule(s *state, at place[rule.Key], r rule.Rule) {
 	e := &Entry{Rule: r, owner: c.owner, keys: []string{c.key}}
-	found := s.unclaimed[at.key]
-	if found != nil {
-		delete(s.unclaimed, at.key)
+	want, held := s.written(e)
+	slot := s.layout.Slot(at.key)
+	found := s.unclaimed[slot]
+	if found != nil && held {
+		delete(s.unclaimed, slot)
 		c.claimed = append(c.claimed, found)
 	}
-	if found != nil && found.Cookie.Owner() == c.owner.Hash && found.equals(&r) {
+	if found != nil && held && found.Cookie.Owner() == c.owner.Hash && found.equals(s.layout, want) {
 		e.Cookie, e.Confirmed = found.Cookie, true
 	} else {
 		e.Cookie = c.l.cookie(c.owner)
-		c.Writes = append(c.Writes, writeRule(e, openflow.FlowAdd))
+		c.Writes = s.appendWrite(c.Writes, e, openflow.FlowAdd)
 	}
 	c.putRule(s, at, e)
 }
@@ -221,8 +238,37 @@ func (c *Change) dropRule(at place[rule.Key]) {
 		return
 	}
 	c.putRule(s, at, nil)
-	c.Deletes = append(c.Deletes, deleteRule(at.sw, at.key, old.Cookie, &old.Rule))
+	if s.layout.Holds(&old.Rule) {
+		c.Deletes = append(c.Deletes, s.remove(at.sw, s.layout.Slot(at.key), old.Cookie, &old.Rule))
+	}
 }
+
+// planMarked has ways written whose marks have changed. What is to be written of them anyway
+// may have been made before a mark was taken out, and is made again.
+func (c *Change) planMarked() {
+	written := make(map[*rule.Rule]int, len(c.Writes))
+	for i, op := range c.Writes {
+		written[op.Rule] = i
+	}
+	for _, ch := range c.rules {
+		if !isMark(ch.key) {
+			continue
+		}
+		s := c.l.state(ch.sw)
+		way := s.rules[rule.WayOf(ch.key)]
+		if way == nil {
+			continue
+		}
+		if i, is := written[&way.Rule]; is {
+			c.Writes[i], _ = s.write(way, c.Writes[i].Message.(*openflow.FlowMod).Command)
+		} else {
+			c.Writes = s.marked(c.Writes, ch.key, c.owner)
+		}
+	}
+}
+
+// isMark says whether a key is a mark's.
+func isMark(k rule.Key) bool { return k.Table == rule.TableClassify && k.Priority > 0 }
 
 func without(keys []string, key string) []string {
 	return slices.DeleteFunc(slices.Clone(keys), func(k string) bool { return k == key })
@@ -269,6 +315,11 @@ func (c *Change) Rollback() []Op {
 	for _, ch := range slices.Backward(c.rules) {
 		back = append(back, c.undoRule(ch)...)
 	}
+	for _, ch := range c.rules {
+		if isMark(ch.key) {
+			back = c.l.state(ch.sw).marked(back, ch.key, c.owner)
+		}
+	}
 	c.restoreProgram()
 	slices.Reverse(gone)
 	return append(back, gone...)
@@ -307,7 +358,7 @@ func (c *Change) undoRule(ch changed[rule.Key, Entry]) []Op {
 	case sameRule(&ch.old.Rule, &now.Rule):
 		return nil
 	}
-	return []Op{writeRule(&back, openflow.FlowAdd)}
+	return s.appendWrite(nil, &back, openflow.FlowAdd)
 }
 
 // unclaim gives up a rule that the change has brought in. If the switch had it,
@@ -316,16 +367,19 @@ func (c *Change) undoRule(ch changed[rule.Key, Entry]) []Op {
 func (c *Change) unclaim(s *state, ch changed[rule.Key, Entry]) []Op {
 	for _, r := range c.claimed {
 		o := c.l.owners[r.Cookie.Owner()]
-		if r.Switch != ch.sw || r.Key != ch.key || o == nil || o.ready {
+		if r.Switch != ch.sw || r.Slot != s.layout.Slot(ch.key) || o == nil || o.ready {
 			continue
 		}
-		s.unclaimed[ch.key] = r
+		s.unclaimed[r.Slot] = r
 		if r.Cookie == ch.new.Cookie {
 			return nil
 		}
-		return []Op{writeReported(r)}
+		return []Op{writeReported(s.layout, r)}
 	}
-	return []Op{deleteRule(ch.sw, ch.key, ch.new.Cookie, &ch.new.Rule)}
+	if !s.layout.Holds(&ch.new.Rule) {
+		return nil
+	}
+	return []Op{s.remove(ch.sw, s.layout.Slot(ch.key), ch.new.Cookie, &ch.new.Rule)}
 }
 
 // restore undoes a plan of which nothing was sent.
@@ -340,7 +394,7 @@ func (c *Change) restore() {
 		put(c.l.state(ch.sw).meters, ch.key, ch.old)
 	}
 	for _, r := range c.claimed {
-		c.l.state(r.Switch).unclaimed[r.Key] = r
+		c.l.state(r.Switch).unclaimed[r.Slot] = r
 	}
 	c.restoreProgram()
 }

@@ -26,12 +26,13 @@ type Reconciliation struct {
 	Kept, Written, Removed, Left int
 }
 
-// Reading says that a switch is about to be read, and that changes may be sent to it
-// from now on. What it returns is to be called when it is reconciled, or is not.
-func (l *Ledger) Reading(sw openflow.DatapathID) (over func()) {
+// Reading says that a switch of a layout is about to be read, and that changes may be sent
+// to it from now on. What it returns is to be called when it is reconciled, or is not.
+func (l *Ledger) Reading(sw openflow.DatapathID, layout rule.Layout) (over func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.state(sw).sent = map[rule.Key]struct{}{}
+	s := l.state(sw)
+	s.layout, s.sent = layout, map[rule.Key]struct{}{}
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -70,9 +71,12 @@ func (l *Ledger) Reconcile(sw openflow.DatapathID, f Found) Reconciliation {
 	rec.Ops = append(rec.Ops, l.reconcileGroups(s, f.Groups)...)
 	rec.Ops = append(rec.Ops, l.reconcileMeters(s, f.Meters)...)
 	var strangers []Op
+	moved := false // the switch has rules in tables where they do not belong any more
 	for i := range f.Rules {
 		r := &f.Rules[i]
 		r.Switch = sw
+		_, ok := s.layout.Key(r.Slot)
+		moved = moved || !ok
 		switch l.judge(s, r) {
 		case kept:
 			rec.Kept++
@@ -80,31 +84,48 @@ func (l *Ledger) Reconcile(sw openflow.DatapathID, f Found) Reconciliation {
 			rec.Left++
 		case stranger:
 			rec.Removed++
-			strangers = append(strangers, deleteRule(sw, r.Key, r.Cookie, nil))
+			strangers = append(strangers, s.remove(sw, r.Slot, r.Cookie, nil))
 		}
 	}
-	for _, e := range s.missing() {
+	for _, e := range s.missing(moved) {
 		rec.Written++
-		rec.Ops = append(rec.Ops, writeRule(e, openflow.FlowAdd))
+		rec.Ops = s.appendWrite(rec.Ops, e, openflow.FlowAdd)
 	}
+	slices.SortStableFunc(strangers, leaving)
 	rec.Ops = append(rec.Ops, strangers...)
 	rec.Ops = append(rec.Ops, l.strangeGroups(s, f.Groups)...)
 	return rec
 }
 
-// missing lists the rules that the switch does not have as wanted, lowest
-// priority first.
-func (s *state) missing() []*Entry {
+// missing lists the rules that the switch does not have as wanted: the last table's first,
+// as others go on to it, and in a table the lowest priority first. If it has moved into one
+// table, the highest comes first: what is below goes by the old tables until the miss is
+// written.
+func (s *state) missing(moved bool) []*Entry {
 	var out []*Entry
 	for _, e := range s.rules {
-		if !e.Confirmed {
+		if !e.Confirmed && s.layout.Holds(&e.Rule) {
 			out = append(out, e)
 		}
 	}
 	slices.SortFunc(out, func(a, b *Entry) int {
-		return cmp.Or(cmp.Compare(a.Rule.Priority(), b.Rule.Priority()), cmp.Compare(a.Cookie, b.Cookie))
+		by := cmp.Compare(a.Rule.Priority(), b.Rule.Priority())
+		if s.layout.Tables() {
+			by = cmp.Or(cmp.Compare(b.Rule.Table(), a.Rule.Table()), by)
+		} else if moved {
+			by = -by
+		}
+		return cmp.Or(by, cmp.Compare(a.Cookie, b.Cookie))
 	})
 	return out
+}
+
+// leaving is the order in which rules are deleted that nobody wants there: the first
+// table's first, which others are reached by, and in a table the lowest priority first, so
+// that none takes packets that one above it had.
+func leaving(a, b Op) int {
+	x, y := a.Message.(*openflow.FlowMod), b.Message.(*openflow.FlowMod)
+	return cmp.Or(cmp.Compare(x.Table, y.Table), cmp.Compare(x.Priority, y.Priority))
 }
 
 type judgement uint8
@@ -118,9 +139,10 @@ const (
 
 // judge says what becomes of a rule found on a switch.
 func (l *Ledger) judge(s *state, r *Reported) judgement {
-	if e := s.rules[r.Key]; e != nil {
-		_, sent := s.sent[r.Key]
-		if !r.equals(&e.Rule) || r.Cookie.Owner() != e.owner.Hash || sent && r.Cookie != e.Cookie {
+	if e := s.at(r.Slot); e != nil {
+		_, sent := s.sent[e.Rule.Key()]
+		want, _ := s.written(e)
+		if !r.equals(s.layout, want) || r.Cookie.Owner() != e.owner.Hash || sent && r.Cookie != e.Cookie {
 			return replaced // it will be written over, or has been since it was read
 		}
 		e.Cookie, e.Confirmed = r.Cookie, true
@@ -131,7 +153,7 @@ func (l *Ledger) judge(s *state, r *Reported) judgement {
 		return stranger
 	}
 	if !o.ready {
-		s.unclaimed[r.Key] = r
+		s.unclaimed[r.Slot] = r
 		return left
 	}
 	if o.adopt && l.adoptRule(s, o, r) {
@@ -142,17 +164,18 @@ func (l *Ledger) judge(s *state, r *Reported) judgement {
 
 // adoptRule takes a found rule into the ledger.
 func (l *Ledger) adoptRule(s *state, o *Owner, r *Reported) bool {
-	v, ok := r.rule()
-	if !ok {
+	k, here := s.layout.Key(r.Slot)
+	v, ok := r.rule(s.layout)
+	if !ok || !here || s.rules[k] != nil {
 		return false
 	}
-	s.rules[r.Key] = &Entry{Rule: v, Cookie: r.Cookie, Confirmed: true, owner: o, keys: []string{Adopted}}
+	s.rules[k] = &Entry{Rule: v, Cookie: r.Cookie, Confirmed: true, owner: o, keys: []string{Adopted}}
 	d := o.programs[Adopted]
 	if d == nil {
 		d = &declared{}
 		o.programs[Adopted] = d
 	}
-	d.rules = append(d.rules, place[rule.Key]{r.Switch, r.Key})
+	d.rules = append(d.rules, place[rule.Key]{r.Switch, k})
 	return true
 }
 
@@ -168,15 +191,18 @@ func (l *Ledger) Ready(o *Owner) []Op {
 	o.ready = true
 	var ops []Op
 	for sw, s := range l.switches {
-		for k, r := range s.unclaimed {
+		var gone []Op
+		for at, r := range s.unclaimed {
 			if r.Cookie.Owner() != o.Hash {
 				continue
 			}
-			delete(s.unclaimed, k)
+			delete(s.unclaimed, at)
 			if !o.adopt || !l.adoptRule(s, o, r) {
-				ops = append(ops, deleteRule(sw, k, r.Cookie, nil))
+				gone = append(gone, s.remove(sw, at, r.Cookie, nil))
 			}
 		}
+		slices.SortFunc(gone, leaving)
+		ops = append(ops, gone...)
 		for _, id := range sortedKeys(s.groups) {
 			if g := s.groups[id]; g.owner == nil && l.allReady(id) {
 				delete(s.groups, id)
@@ -267,9 +293,9 @@ func (l *Ledger) Overtaken(sw openflow.DatapathID, sent []Op) []Op {
 		switch e := s.rules[k]; {
 		case e == nil:
 			written, _ := op.Message.(*openflow.FlowMod)
-			ops = append(ops, deleteRule(sw, k, rule.Cookie(written.Cookie), nil))
+			ops = append(ops, s.remove(sw, s.layout.Slot(k), rule.Cookie(written.Cookie), nil))
 		case &e.Rule != op.Rule:
-			ops = append(ops, writeRule(e, openflow.FlowAdd))
+			ops = s.appendWrite(ops, e, openflow.FlowAdd)
 		}
 	}
 	return ops

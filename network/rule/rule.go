@@ -9,8 +9,7 @@ import (
 // Rule is one flow entry as an owner declares it.
 type Rule struct {
 	Switch openflow.DatapathID
-	Table  uint8
-	// Stage and Offset give the priority.
+	// Stage and Offset give table and priority.
 	Stage  Stage
 	Offset uint16
 	Match  openflow.Match
@@ -18,8 +17,9 @@ type Rule struct {
 	Actions []openflow.Action
 	// Meter, if not zero, is the meter packets pass first.
 	Meter uint32
-	// Goto, if not zero, is the table processing continues in.
-	Goto uint8
+	// Goto, if not zero, is the table that the packet goes on to, after the actions. A
+	// switch with one table has no such rule.
+	Goto Table
 	// Idle and Hard are timeouts in whole seconds, zero for none.
 	Idle, Hard time.Duration
 	// Leased is for a rule that is of use only as long as the controller is there, as
@@ -46,15 +46,32 @@ func (r *Rule) HardTimeout() time.Duration {
 // Priority is the rule's priority on the wire.
 func (r *Rule) Priority() uint16 { return r.Stage.Base() + r.Offset }
 
-// Key is what makes a flow entry unique in a switch.
+// Table is the table of the pipeline that the rule stands in. What no rule of a table
+// matches goes on to the next, but for that of the last.
+func (r *Rule) Table() Table {
+	if r.Stage == StageMiss && r.Goto != 0 {
+		return r.Goto - 1
+	}
+	return r.Stage.Table()
+}
+
+// Next is the table that the packet goes on to, zero for none.
+func (r *Rule) Next() Table {
+	if r.Stage == StageClassify {
+		return TableService
+	}
+	return r.Goto
+}
+
+// Key is what makes a rule unique in the pipeline of a switch.
 type Key struct {
-	Table    uint8
+	Table    Table
 	Priority uint16
 	Match    openflow.Match
 }
 
-// Key identifies the rule's place in its switch.
-func (r *Rule) Key() Key { return Key{Table: r.Table, Priority: r.Priority(), Match: r.Match} }
+// Key identifies the rule's place in the pipeline of its switch.
+func (r *Rule) Key() Key { return Key{Table: r.Table(), Priority: r.Priority(), Match: r.Match} }
 
 // Group is a group entry as an owner declares it.
 type Group struct {
@@ -113,7 +130,10 @@ type ApplyOptions struct {
 // Installed is a rule that the ledger holds.
 type Installed struct {
 	Rule
-	Cookie Cookie
+	// Number is that of its table in the switch, Next that of the table it goes on to,
+	// zero for none.
+	Number, Next uint8
+	Cookie       Cookie
 	// Owner and Name are the owner's name and the key it was applied under.
 	Owner, Name string
 	// Confirmed is true once the switch has acknowledged the rule by a barrier

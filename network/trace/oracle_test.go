@@ -23,14 +23,14 @@ func TestAgainstFakeFlowTable(t *testing.T) {
 			r := drawRule(t, i)
 			n.rules[1] = append(n.rules[1], r)
 			m := &openflow.FlowMod{
-				Table: r.Table, Priority: r.Priority(), Match: r.Match, BufferID: openflow.NoBuffer,
+				Table: r.Number, Priority: r.Priority(), Match: r.Match, BufferID: openflow.NoBuffer,
 				OutPort: openflow.PortAny, OutGroup: openflow.GroupAny,
 			}
 			if len(r.Actions) > 0 {
 				m.Instructions = append(m.Instructions, openflow.Instruction{Type: openflow.InstructionApplyActions, Actions: r.Actions})
 			}
-			if r.Goto != 0 {
-				m.Instructions = append(m.Instructions, openflow.Instruction{Type: openflow.InstructionGotoTable, Table: r.Goto})
+			if r.Next != 0 {
+				m.Instructions = append(m.Instructions, openflow.Instruction{Type: openflow.InstructionGotoTable, Table: r.Next})
 			}
 			if _, err := table.Flow(m); err != nil {
 				t.Fatalf("%v: %v", m, err)
@@ -71,7 +71,6 @@ func TestAgainstFakeFlowTable(t *testing.T) {
 // switch may take either.
 func drawRule(t *rapid.T, i int) rule.Installed {
 	r := rule.Rule{Switch: 1, Stage: rule.StageRewrite, Offset: uint16(rapid.IntRange(0, 9).Draw(t, "priority")*10 + i)}
-	r.Table = rapid.Uint8Range(0, 2).Draw(t, "table")
 	match := []openflow.OXM{openflow.EthType(0x0800), openflow.IPProto(6)}
 	for _, f := range []openflow.OXM{
 		openflow.InPort(1), openflow.EthDst(openflow.MAC{2, 0, 0, 0, 0, 1}), openflow.TCPDst(80).WithMask(0xfffe),
@@ -89,8 +88,9 @@ func drawRule(t *rapid.T, i int) rule.Installed {
 			openflow.SetField(openflow.VLANVID(2)), openflow.PopVLAN(),
 		}).Draw(t, "action"))
 	}
-	if r.Table < 2 && rapid.Bool().Draw(t, "goto") {
-		r.Goto = r.Table + 1
+	in := rule.Installed{Rule: r, Number: rapid.Uint8Range(0, 2).Draw(t, "table")}
+	if in.Number < 2 && rapid.Bool().Draw(t, "goto") {
+		in.Next = in.Number + 1
 	}
-	return rule.Installed{Rule: r}
+	return in
 }

@@ -180,13 +180,13 @@ func (x *execution) tables(rules []rule.Installed) {
 			l.Did = append(l.Did, fmt.Sprintf("meter %d, which may drop", best.Meter))
 		}
 		x.actions(best.Actions, "", l, 0)
-		if best.Goto <= table {
+		if best.Next <= table {
 			if len(best.Actions) == 0 {
 				x.end = "dropped by this rule"
 			}
 			return
 		}
-		table = best.Goto
+		table = best.Next
 	}
 }
 
@@ -197,7 +197,7 @@ func find(rules []rule.Installed, table uint8, p Packet) (*rule.Installed, []Pas
 	var best *rule.Installed
 	for i := range rules {
 		r := &rules[i]
-		if r.Table != table || best != nil && r.Priority() <= best.Priority() {
+		if r.Number != table || best != nil && r.Priority() <= best.Priority() {
 			continue
 		}
 		if _, _, differs := p.mismatch(r.Match); !differs {
@@ -217,7 +217,7 @@ func passed(rules []rule.Installed, table uint8, p Packet, best *rule.Installed)
 	var all []near
 	for i := range rules {
 		r := &rules[i]
-		if r.Table != table || best != nil && r.Priority() <= best.Priority() {
+		if r.Number != table || best != nil && r.Priority() <= best.Priority() {
 			continue
 		}
 		want, have, _ := p.mismatch(r.Match)
@@ -251,13 +251,13 @@ func describe(r *rule.Installed) RuleInfo {
 	if len(r.Actions) > 0 {
 		actions = joinActions(r.Actions)
 	}
-	if r.Goto != 0 {
+	if r.Next != 0 {
 		if len(r.Actions) == 0 {
 			actions = ""
 		} else {
 			actions += ","
 		}
-		actions += fmt.Sprintf("goto_table:%d", r.Goto)
+		actions += fmt.Sprintf("goto_table:%d", r.Next)
 	}
 	return RuleInfo{
 		Owner: r.Owner, Name: r.Name, Cookie: r.Cookie.String(), Stage: r.Stage.String(), Priority: r.Priority(),

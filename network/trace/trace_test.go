@@ -153,8 +153,8 @@ func TestTraceEnds(t *testing.T) {
 			n.add(2, "x", "x", 1, 0, "", openflow.Output(2))
 		}, "1/1 2>1 | 2/1 2(been there: a loop)>0"},
 		{"two tables", func(n *net) {
-			n.add(1, "x", "x", 1, 0, "").Goto = 2
-			n.add(1, "y", "y", 1, 0, "", openflow.Output(3)).Table = 2
+			n.add(1, "x", "x", 1, 0, "").Next = 2
+			n.add(1, "y", "y", 1, 0, "", openflow.Output(3)).Number = 2
 		}, "1/1 3(an edge port without known hosts)"},
 		{"no such group", func(n *net) { n.add(1, "x", "x", 1, 0, "", openflow.GroupAction(6)) }, "1/1 end=dropped: there is no group 6"},
 		{"all", func(n *net) {

@@ -36,7 +36,7 @@ func copies(h header, path network.Path, meter func(network.PortRef) uint32, can
 		}
 		for _, f := range flags {
 			out = append(out, network.Rule{
-				Switch: hop.Switch, Stage: network.StageClassify, Offset: rule.ClassifyCriticalCopy, Match: h.match(hop.In, openflow.TCPFlags(f, f)),
+				Switch: hop.Switch, Stage: network.StageWay, Offset: rule.WayCriticalCopy, Match: h.match(hop.In, openflow.TCPFlags(f, f)),
 				Actions: []openflow.Action{openflow.Output(hop.Output()), openflow.OutputController(copyBytes)},
 				Meter:   meter(network.PortRef{Switch: hop.Switch, Port: hop.Out}),
 			})
@@ -68,7 +68,7 @@ func (s *Service) copied(cookie uint64, headers *packet.Headers) bool {
 	f := s.find(h)
 	s.mu.Unlock()
 	if f == nil || !slices.ContainsFunc(s.rules.Rules(f.key()), func(r network.InstalledRule) bool {
-		return uint64(r.Cookie) == cookie && r.Offset == rule.ClassifyCriticalCopy
+		return uint64(r.Cookie) == cookie && r.Offset == rule.WayCriticalCopy
 	}) {
 		return false
 	}

@@ -83,7 +83,7 @@ func (s *Service) show(all []service.Item[*Definition]) []DefinitionInfo {
 		out[i] = DefinitionInfo{Spec: x.Value.Spec, Origin: api.Origin(x.Configured)}
 		matches[i] = x.Value.Matches
 	}
-	for i, over := range s.rules.Overruled(network.StageClassify, rule.ClassifyCriticalCopy, matches) {
+	for i, over := range s.rules.Overruled(network.StageWay, rule.WayCriticalCopy, matches) {
 		out[i].Notes = rule.Notes(over, "nothing is promised to those that it takes")
 	}
 	return out

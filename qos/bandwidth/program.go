@@ -24,7 +24,7 @@ func punts(d openflow.DatapathID, definitions []*Definition) network.Program {
 			}
 			seen[m] = true
 			p.Rules = append(p.Rules, network.Rule{
-				Switch: d, Stage: network.StageClassify, Offset: rule.ClassifyCriticalAsk, Match: m, Leased: true,
+				Switch: d, Stage: network.StageWay, Offset: rule.WayCriticalAsk, Match: m, Leased: true,
 				Actions: []openflow.Action{openflow.OutputController(wholePacket)},
 			})
 		}
@@ -39,7 +39,7 @@ func program(h header, path network.Path, idle time.Duration, meter func(network
 	var p network.Program
 	add := func(h header, hop network.Hop) *network.Rule {
 		p.Rules = append(p.Rules, network.Rule{
-			Switch: hop.Switch, Stage: network.StageClassify, Offset: rule.ClassifyCriticalFlow, Match: h.match(hop.In),
+			Switch: hop.Switch, Stage: network.StageWay, Offset: rule.WayCriticalFlow, Match: h.match(hop.In),
 			Actions: []openflow.Action{openflow.Output(hop.Output())}, Meter: meter(network.PortRef{Switch: hop.Switch, Port: hop.Out}),
 		})
 		return &p.Rules[len(p.Rules)-1]

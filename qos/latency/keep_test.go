@@ -113,7 +113,7 @@ func TestOneRuleForTheSamePackets(t *testing.T) {
 	}
 	routes := options(row(2, 0), 0, host(1), host(2), false)
 	routes = append(routes, options(row(2, 0), 1, host(1), host(2), false)...)
-	if p := program(c, routes, 9, 0, nil); len(p.Rules) != 3 {
+	if p := program(c, routes, 9, 0, nil); len(p.Rules) != 6 { // a way and a mark each
 		t.Errorf("%+v", p.Rules)
 	}
 }

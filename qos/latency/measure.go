@@ -132,13 +132,27 @@ func (s *Service) observe(readings map[openflow.DatapathID]*reading) {
 	}
 }
 
-// counted adds up what the rules of a class have matched at each place.
+// counted adds up what the rules of a class have matched at each place. With tables marks
+// are rules of their own: what goes the class's way has been through its mark.
 func counted(rules []rule.Installed) map[place]counters {
+	type way struct {
+		sw  openflow.DatapathID
+		key rule.Key
+	}
+	marked := map[way]bool{}
+	for _, r := range rules {
+		if r.Stage == rule.StageClassify {
+			marked[way{r.Switch, rule.WayOf(r.Key())}] = true
+		}
+	}
 	out := map[place]counters{}
 	for _, r := range rules {
+		if r.Stage == rule.StageClassify {
+			continue
+		}
 		at, queued := outputOf(&r.Rule)
 		c := out[at]
-		if queued {
+		if queued || marked[way{r.Switch, r.Key()}] {
 			c.Matched += r.Packets
 		} else {
 			c.Plain += r.Packets

@@ -51,25 +51,32 @@ func program(c *Class, routes []Route, queue uint32, own uint8, userspace map[op
 	return p
 }
 
+// hopRules are the way of a class's packets on one hop, and the mark that gives them the
+// queue, wherever they go.
 func hopRules(c *Class, h topology.Hop, m openflow.Match, queue uint32, own uint8, userspace bool) []rule.Rule {
-	base := rule.Rule{Switch: h.Switch, Stage: rule.StageClassify, Offset: rule.ClassifyClass + priorityStep*uint16(LowestPriority-c.Priority), Match: m}
-	queued := base
-	queued.Offset += queueOffset
-	queued.Actions = []openflow.Action{openflow.SetQueue(queue), openflow.Output(h.Output())}
+	way := rule.Rule{
+		Switch: h.Switch, Stage: rule.StageWay, Offset: rule.WayClass + priorityStep*uint16(LowestPriority-c.Priority), Match: m,
+		Actions: []openflow.Action{openflow.Output(h.Output())},
+	}
+	marked := func(m openflow.Match) []rule.Rule {
+		w := way
+		w.Offset, w.Match = way.Offset+queueOffset, m
+		mark := w
+		mark.Stage, mark.Actions = rule.StageClassify, []openflow.Action{openflow.SetQueue(queue)}
+		return []rule.Rule{w, mark}
+	}
 	if !userspace {
-		return []rule.Rule{queued}
+		return marked(m)
 	}
 	// Only a packet whose DSCP is known can be marked and get it back. Others of the
 	// flow go the same way without a queue, and are counted.
 	var out []rule.Rule
 	if _, named := m.Get(openflow.FieldIPDSCP); !named {
-		base.Offset += plainOffset
-		base.Actions = []openflow.Action{openflow.Output(h.Output())}
-		out = append(out, base)
+		way.Offset += plainOffset
+		out = append(out, way)
 	}
 	for _, known := range withDSCP(m, own) {
-		queued.Match = known
-		out = append(out, queued)
+		out = append(out, marked(known)...)
 	}
 	return out
 }

@@ -1,9 +1,11 @@
 package latency
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
@@ -65,16 +67,22 @@ func TestProgram(t *testing.T) {
 	c := &Class{Priority: 2, Flows: []Flow{{Matches: []openflow.Match{m}}}}
 	routes := options(row(2, 0), 0, host(1), host(2), false)
 	kernel := program(c, routes, 9, 0, nil)
-	if len(kernel.Rules) != 2 || kernel.Rules[0].Switch != 2 || kernel.Rules[0].Actions[0] != openflow.SetQueue(9) || kernel.Rules[0].Actions[1] != openflow.Output(3) {
+	if len(kernel.Rules) != 4 {
 		t.Fatalf("%+v", kernel.Rules)
 	}
-	for i, want := range []bool{false, true} { // the in-port is that of the first switch only
-		if _, ok := kernel.Rules[i].Match.Get(openflow.FieldInPort); ok != want {
-			t.Errorf("rule %d: %v", i, kernel.Rules[i].Match)
+	for i, at := range []openflow.DatapathID{2, 1} {
+		way, marked := kernel.Rules[2*i], kernel.Rules[2*i+1]
+		if way.Switch != at || marked.Switch != at || rule.WayOf(marked.Key()) != way.Key() ||
+			!slices.Equal(marked.Actions, []openflow.Action{openflow.SetQueue(9)}) || !slices.Equal(way.Actions, []openflow.Action{openflow.Output([]uint32{3, 2}[i])}) {
+			t.Errorf("at switch %v: %+v and %+v", at, way, marked)
+		}
+		// The in-port is that of the first switch only.
+		if _, ok := way.Match.Get(openflow.FieldInPort); ok != (at == 1) {
+			t.Errorf("at switch %v: %v", at, way.Match)
 		}
 	}
 	user := program(c, routes, 9, 0, map[openflow.DatapathID]bool{1: true, 2: true}).Rules
-	if len(user) != 4 || len(user[0].Actions) != 1 || user[1].Offset <= user[0].Offset {
+	if len(user) != 6 || len(user[0].Actions) != 1 || user[1].Offset <= user[0].Offset || rule.WayOf(user[2].Key()) != user[1].Key() {
 		t.Fatalf("%+v", user)
 	}
 	if o, ok := user[1].Match.Get(openflow.FieldIPDSCP); !ok || o.Uint() != 0 {
