@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/ovsdb"
 	"github.com/sluice-net/sluice/pki"
 	"github.com/sluice-net/sluice/store"
 )
@@ -48,18 +49,20 @@ type Options struct {
 // Controller is a controller with everything it is made of. Make it with New,
 // then call Run.
 type Controller struct {
-	opts      Options
-	cfg       *config.Controller
-	log       *slog.Logger
-	started   time.Time
-	store     store.Store
-	bus       *event.Bus
-	net       *network.Network
-	api       *api.API
-	paths     *networkapi.Paths
-	listener  net.Listener
-	services  []Service
-	databases *databases // nil without databases of switches
+	opts     Options
+	cfg      *config.Controller
+	log      *slog.Logger
+	started  time.Time
+	store    store.Store
+	bus      *event.Bus
+	net      *network.Network
+	api      *api.API
+	paths    *networkapi.Paths
+	listener net.Listener
+	services []Service
+	// databases are those of the switches, queues those of the QoS service in them.
+	databases *ovsdb.Manager
+	queues    *ovsdb.Owner
 	// reloads are how the parts take another configuration, in this order; inForce is the
 	// last one that all have taken.
 	reloads []prepare
@@ -138,7 +141,7 @@ func (c *Controller) makeNetwork(ctx context.Context) error {
 	if c.net, err = network.New(nc); err != nil {
 		return fmt.Errorf("controller: %w", err)
 	}
-	if c.databases, err = newDatabases(c); err != nil {
+	if err := c.makeDatabases(); err != nil {
 		return fmt.Errorf("controller: %w", err)
 	}
 	return nil
@@ -303,10 +306,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	// services put things down, then the switches are let go.
 	stopStore := c.part(ctx, fail, "store", c.runStore)
 	stopNetwork := c.part(ctx, fail, "network", c.net.Run)
-	stopServices := make([]func(), 0, len(c.services)+1)
-	if c.databases != nil {
-		stopServices = append(stopServices, c.part(ctx, fail, "databases", c.databases.run))
-	}
+	stopDatabases := c.part(ctx, fail, "databases", c.databases.Run)
+	stopServices := make([]func(), 0, len(c.services))
 	for _, s := range c.services {
 		stopServices = append(stopServices, c.part(ctx, fail, s.Name(), s.Run))
 	}
@@ -319,6 +320,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		for _, stop := range stopServices {
 			stop()
 		}
+		stopDatabases()
 		stopNetwork()
 		stopStore()
 		c.bus.Close()

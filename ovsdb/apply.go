@@ -20,17 +20,27 @@ type Change struct {
 	Took time.Duration
 }
 
-// Apply gives ports of a bridge, by their OpenFlow numbers, disciplines with queues,
-// and takes them from the owner's other ports. It returns when the switch's daemon
-// has carried that out. Ports that belong to somebody else, or do not exist, are
-// left out and named in the error, which wraps PortErrors.
-func (c *Client) Apply(ctx context.Context, dpid uint64, want map[uint32]Root) (Change, error) {
+// Wanted is what an owner wants at one bridge. What it does not name, the owner does not
+// have there.
+type Wanted struct {
+	// Queues are the disciplines of ports, by their OpenFlow numbers. If it is nil, also
+	// ports whose numbers are not known now lose theirs.
+	Queues map[uint32]Root
+	// SFlow has the bridge report.
+	SFlow *SFlow
+}
+
+// Apply gives a bridge what an owner wants there, and takes from it what the owner has
+// there beside that. It returns when the switch's daemon has carried that out. What
+// belongs to somebody else stays as it is: it is named in the error, as are ports that do
+// not exist, among PortErrors if it is a port.
+func (c *Client) Apply(ctx context.Context, owner string, dpid uint64, want Wanted) (Change, error) {
 	return c.change(ctx, func(s *State) ([]ovsdb.Operation, error) {
 		b, ok := s.Bridge(dpid)
 		if !ok {
 			return nil, fmt.Errorf("database %s has no bridge %016x", c.opts.Target, dpid)
 		}
-		return s.plan(b, c.opts.Owner, want)
+		return s.plan(b, owner, want)
 	})
 }
 
@@ -53,25 +63,6 @@ func (c *Client) SetTag(ctx context.Context, p Port, key, value string) error {
 		return fmt.Errorf("database %s: %w", c.opts.Target, err)
 	}
 	return nil
-}
-
-// Remove deletes everything that bears the owner's name, from all bridges.
-func (c *Client) Remove(ctx context.Context) (Change, error) {
-	return c.change(ctx, func(s *State) ([]ovsdb.Operation, error) {
-		p := &planner{owner: c.opts.Owner}
-		for _, b := range s.Bridges {
-			ops, err := s.plan(b, c.opts.Owner, nil)
-			if err != nil {
-				return nil, err
-			}
-			p.ops = append(p.ops, ops...)
-			p.changeSFlow(b, nil)
-		}
-		for _, id := range s.straySFlow {
-			p.delete("sFlow", id)
-		}
-		return p.ops, nil
-	})
 }
 
 // change computes operations from the present state and sends them, again if the

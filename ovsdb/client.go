@@ -32,9 +32,7 @@ type Options struct {
 	Target string
 	// TLS is for ssl targets.
 	TLS *tls.Config
-	// Owner is the name that rows bear which this client makes.
-	Owner string
-	Log   *slog.Logger
+	Log *slog.Logger
 }
 
 // Client is a connection to one database that is made again whenever it breaks.
@@ -55,9 +53,6 @@ type Client struct {
 func New(o Options) (*Client, error) {
 	if err := CheckTarget(o.Target); err != nil {
 		return nil, err
-	}
-	if o.Owner == "" {
-		return nil, errors.New("ovsdb: an owner is needed")
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -98,12 +93,12 @@ func (c *Client) serve(ctx context.Context) error {
 		return fmt.Errorf("database %s: %w", c.opts.Target, err)
 	}
 	defer s.close()
-	state, err := s.read(ctx, c.opts.Owner)
+	state, err := s.read(ctx)
 	if err != nil {
 		return fmt.Errorf("database %s: %w", c.opts.Target, err)
 	}
 	c.set(s, state, nil)
-	return s.follow(ctx, func(state *State) { c.set(s, state, nil) }, c.opts.Owner)
+	return s.follow(ctx, func(state *State) { c.set(s, state, nil) })
 }
 
 // set takes a new state and tells everybody who waits.

@@ -25,9 +25,9 @@ func topology() lab.Topology {
 }
 
 // start runs a client until the test ends.
-func start(t *testing.T, target, owner string) *Client {
+func start(t *testing.T, target string) *Client {
 	t.Helper()
-	c, err := New(Options{Target: target, Owner: owner})
+	c, err := New(Options{Target: target})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func start(t *testing.T, target, owner string) *Client {
 func connected(t *testing.T) (context.Context, *lab.LiveSwitch, *Client) {
 	t.Helper()
 	s := lab.New(t, topology()).Switch("s1")
-	c := start(t, s.Database(), "test")
+	c := start(t, s.Database())
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	if _, err := c.WaitBridge(ctx, s.DPID()); err != nil {
@@ -93,7 +93,7 @@ func TestQueuesOnOpenVSwitch(t *testing.T) {
 	l := lab.New(t, topology())
 	s := l.Switch("s1")
 	before, disciplines := dump(t, s), qdiscs(t, s)
-	c := start(t, s.Database(), "test")
+	c := start(t, s.Database())
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	b, err := c.WaitBridge(ctx, s.DPID())
@@ -112,17 +112,17 @@ func TestQueuesOnOpenVSwitch(t *testing.T) {
 		func() { delete(want, 1) },
 	} {
 		change()
-		done, err := c.Apply(ctx, s.DPID(), want)
+		done, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: want})
 		if err != nil || done.Operations == 0 {
 			t.Fatalf("step %d: %+v, %v", step, done, err)
 		}
 		t.Logf("step %d: %d operations in %v", step, done.Operations, done.Took)
-		if again, err := c.Apply(ctx, s.DPID(), want); err != nil || again.Operations != 0 {
+		if again, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: want}); err != nil || again.Operations != 0 {
 			t.Errorf("step %d, again: %+v, %v", step, again, err)
 		}
 		holds(t, c, s, want)
 	}
-	if _, err := c.Remove(ctx); err != nil {
+	if _, err := c.Apply(ctx, "test", s.DPID(), Wanted{}); err != nil {
 		t.Fatal(err)
 	}
 	if now := dump(t, s); now != before {
@@ -164,7 +164,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	l := lab.New(t, topology())
 	s := l.Switch("s1")
 	port := func(n uint32) string {
-		c := start(t, s.Database(), "look")
+		c := start(t, s.Database())
 		b, err := c.WaitBridge(t.Context(), s.DPID())
 		if err != nil {
 			t.Fatal(err)
@@ -176,22 +176,22 @@ func TestOthersAreLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := dump(t, s)
-	c := start(t, s.Database(), "test")
+	c := start(t, s.Database())
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if _, err := c.WaitBridge(ctx, s.DPID()); err != nil {
 		t.Fatal(err)
 	}
-	_, err := c.Apply(ctx, s.DPID(), map[uint32]Root{1: root(1_000_000, 0), 2: root(1_000_000, 0), 9: root(1_000_000, 0)})
+	_, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: map[uint32]Root{1: root(1_000_000, 0), 2: root(1_000_000, 0), 9: root(1_000_000, 0)}})
 	if !errors.Is(err, ErrForeign) || !errors.Is(err, ErrNoPort) {
 		t.Fatalf("%v", err)
 	}
 	state, _ := c.State()
 	b, _ := state.Bridge(s.DPID())
-	if p, _ := b.Port(2); p.QoS == nil || !p.QoS.Ours {
+	if p, _ := b.Port(2); p.QoS == nil || p.QoS.Owner() != "test" {
 		t.Errorf("the other port: %+v", p)
 	}
-	if _, err := c.Remove(ctx); err != nil {
+	if _, err := c.Apply(ctx, "test", s.DPID(), Wanted{}); err != nil {
 		t.Fatal(err)
 	}
 	if now := dump(t, s); now != before {
@@ -203,7 +203,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 // and so does a row of ours that somebody else has taken over.
 func TestOthersMeanwhile(t *testing.T) {
 	ctx, s, c := connected(t)
-	if _, err := c.Apply(ctx, s.DPID(), map[uint32]Root{1: root(1_000_000, 0), 2: root(1_000_000, 0)}); err != nil {
+	if _, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: map[uint32]Root{1: root(1_000_000, 0), 2: root(1_000_000, 0)}}); err != nil {
 		t.Fatal(err)
 	}
 	session, stale, _ := c.current()
@@ -216,7 +216,7 @@ func TestOthersMeanwhile(t *testing.T) {
 	if _, err := s.Vsctl(ctx, "set", "QoS", two.qos, "external_ids:"+OwnerTag+"=them"); err != nil {
 		t.Fatal(err)
 	}
-	ops, err := stale.plan(b, "test", map[uint32]Root{2: root(2_000_000, 0)})
+	ops, err := stale.plan(b, "test", Wanted{Queues: map[uint32]Root{2: root(2_000_000, 0)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,10 +239,10 @@ func TestOthersMeanwhile(t *testing.T) {
 func TestTag(t *testing.T) {
 	ctx, s, c := connected(t)
 	want := map[uint32]Root{1: root(1_000_000, 0)}
-	if _, err := c.Apply(ctx, s.DPID(), want); err != nil {
+	if _, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: want}); err != nil {
 		t.Fatal(err)
 	}
-	other := start(t, s.Database(), "other")
+	other := start(t, s.Database())
 	b, err := other.WaitBridge(ctx, s.DPID())
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +264,7 @@ func TestTag(t *testing.T) {
 				t.Fatalf("%q is not seen", value)
 			}
 		}
-		if done, err := c.Apply(ctx, s.DPID(), want); err != nil || done.Operations != 0 {
+		if done, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: want}); err != nil || done.Operations != 0 {
 			t.Errorf("%q: %+v, %v", value, done, err)
 		}
 	}
@@ -274,7 +274,7 @@ func TestTag(t *testing.T) {
 func TestDatabaseRestarts(t *testing.T) {
 	ctx, s, c := connected(t)
 	want := map[uint32]Root{1: root(10_000_000, 0, 1)}
-	if _, err := c.Apply(ctx, s.DPID(), want); err != nil {
+	if _, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: want}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.StopDatabase(ctx); err != nil {
@@ -283,7 +283,7 @@ func TestDatabaseRestarts(t *testing.T) {
 	for state, changed := c.State(); state != nil; state, changed = c.State() {
 		<-changed
 	}
-	if _, err := c.Apply(ctx, s.DPID(), want); !errors.Is(err, ErrDown) {
+	if _, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: want}); !errors.Is(err, ErrDown) {
 		t.Errorf("without a database: %v", err)
 	}
 	if err := s.StartDatabase(ctx); err != nil {
@@ -292,7 +292,7 @@ func TestDatabaseRestarts(t *testing.T) {
 	if _, err := c.WaitBridge(ctx, s.DPID()); err != nil {
 		t.Fatal(err)
 	}
-	if done, err := c.Apply(ctx, s.DPID(), want); err != nil || done.Operations != 0 {
+	if done, err := c.Apply(ctx, "test", s.DPID(), Wanted{Queues: want}); err != nil || done.Operations != 0 {
 		t.Errorf("after the restart: %+v, %v", done, err)
 	}
 	holds(t, c, s, maps.Clone(want))
@@ -302,7 +302,7 @@ func TestSFlow(t *testing.T) {
 	l := lab.New(t, topology())
 	s := l.Switch("s1")
 	before := dump(t, s)
-	c := start(t, s.Database(), "test")
+	c := start(t, s.Database())
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if _, err := c.WaitBridge(ctx, s.DPID()); err != nil {
@@ -310,15 +310,15 @@ func TestSFlow(t *testing.T) {
 	}
 	f := &SFlow{Targets: []string{"127.0.0.1:6343"}, Agent: "lo", Polling: 5, Sampling: 64}
 	for i, operations := range []int{3, 0} {
-		if done, err := c.ApplySFlow(ctx, s.DPID(), f); err != nil || done.Operations != operations {
+		if done, err := c.Apply(ctx, "test", s.DPID(), Wanted{SFlow: f}); err != nil || done.Operations != operations {
 			t.Errorf("time %d: %+v, %v", i, done, err)
 		}
 	}
 	f.Sampling = 128
-	if done, err := c.ApplySFlow(ctx, s.DPID(), f); err != nil || done.Operations != 1 {
+	if done, err := c.Apply(ctx, "test", s.DPID(), Wanted{SFlow: f}); err != nil || done.Operations != 1 {
 		t.Errorf("change: %+v, %v", done, err)
 	}
-	if _, err := c.ApplySFlow(ctx, s.DPID(), nil); err != nil {
+	if _, err := c.Apply(ctx, "test", s.DPID(), Wanted{}); err != nil {
 		t.Fatal(err)
 	}
 	if now := dump(t, s); now != before {

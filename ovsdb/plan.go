@@ -33,31 +33,47 @@ func (e PortErrors) Unwrap() []error {
 	return out
 }
 
-// plan lists the operations that turn the present state of a bridge into the wanted
-// one: ports that are not named lose what the owner gave them, but for those whose
-// numbers are not known now, unless nothing at all is wanted. What cannot be done for one
-// port does not keep others from theirs; it is in the error.
+// plan lists the operations that turn the present state of a bridge into the one that an
+// owner wants. What cannot be done in one place does not keep the others from theirs; it
+// is in the error.
 //
 // The database may have changed since the state was read: every operation on a row of the
 // owner's has the condition that it still is, and a port loses only the very QoS that it
 // was seen to have.
-func (s *State) plan(b Bridge, owner string, want map[uint32]Root) ([]ovsdb.Operation, error) {
+func (s *State) plan(b Bridge, owner string, want Wanted) ([]ovsdb.Operation, error) {
 	p := &planner{owner: owner}
+	err := errors.Join(p.queues(b, want.Queues), p.sflow(b, want.SFlow))
+	for _, o := range s.orphans {
+		if o.owner == owner {
+			p.delete(o.table, o.id)
+		}
+	}
+	return p.ops, err
+}
+
+// queues lists what gives ports their disciplines: ports that are not named lose what the
+// owner gave them, but for those whose numbers are not known now, unless nothing at all is
+// wanted.
+func (p *planner) queues(b Bridge, want map[uint32]Root) error {
 	errs := PortErrors{}
 	for _, port := range b.Ports {
 		root, wanted := want[port.Number]
+		wanted = wanted && port.Number != 0
+		mine := port.QoS != nil && port.QoS.Owner() == p.owner
 		switch {
 		case port.qos != "" && port.QoS == nil:
 			// The row has not arrived yet; the next state has it.
-		case wanted && port.Number != 0 && port.QoS != nil && !port.QoS.Ours:
-			errs[port.Number] = fmt.Errorf("bridge %s, port %s: QoS of type %s: %w: clear the port's qos to have queues there", b.Name, port.Name, port.QoS.Type, ErrForeign)
-		case wanted && port.Number != 0 && port.QoS == nil:
+		case wanted && port.QoS == nil:
 			p.create(port, root)
-		case wanted && port.Number != 0:
-			p.change(port, root)
+		case wanted && mine:
+			if err := p.change(port, root); err != nil {
+				errs[port.Number] = fmt.Errorf("bridge %s, port %s: %w", b.Name, port.Name, err)
+			}
+		case wanted:
+			errs[port.Number] = fmt.Errorf("bridge %s, port %s: QoS of type %s: %w: clear the port's qos to have queues there", b.Name, port.Name, port.QoS.Type, ErrForeign)
 		case port.Number == 0 && want != nil:
 			// Its interface cannot be opened at the moment.
-		case port.QoS != nil && port.QoS.Ours:
+		case mine:
 			p.remove(port)
 		}
 	}
@@ -66,16 +82,10 @@ func (s *State) plan(b Bridge, owner string, want map[uint32]Root) ([]ovsdb.Oper
 			errs[number] = fmt.Errorf("bridge %s, port %d: %w", b.Name, number, ErrNoPort)
 		}
 	}
-	for _, id := range s.strayQoS {
-		p.delete("QoS", id)
-	}
-	for _, id := range s.strayQueues {
-		p.delete("Queue", id)
-	}
 	if len(errs) > 0 {
-		return p.ops, errs
+		return errs
 	}
-	return p.ops, nil
+	return nil
 }
 
 // planner collects operations of one transaction.
@@ -116,15 +126,23 @@ func stillNone(table, column, id string) ovsdb.Operation {
 	}
 }
 
-func (p *planner) change(port Port, root Root) {
-	now := port.QoS
+// change turns a port's discipline, which is the owner's, into another. Queues that others
+// have hung on it stay; if one has a number that is wanted, nothing is changed.
+func (p *planner) change(port Port, root Root) error {
+	now, wanted := port.QoS, map[uint32]bool{}
+	for _, q := range root.Queues {
+		wanted[q.ID] = true
+	}
+	for _, q := range now.Queues {
+		if q.owner != p.owner && wanted[q.ID] {
+			return fmt.Errorf("queue %d: %w: remove it from the port's QoS", q.ID, ErrForeign)
+		}
+	}
 	if now.Rate != root.Rate || now.Type != TypeHTB {
 		p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "QoS", Where: p.own(port.qos), Row: ovsdb.Row{"type": TypeHTB, "other_config": rootConfig(root)}})
 	}
-	wanted := map[uint32]bool{}
 	added := map[any]any{}
 	for _, q := range root.Queues {
-		wanted[q.ID] = true
 		i := slices.IndexFunc(now.Queues, func(x Queue) bool { return x.ID == q.ID })
 		switch {
 		case i < 0:
@@ -138,14 +156,15 @@ func (p *planner) change(port Port, root Root) {
 	}
 	var gone []any
 	for _, q := range now.Queues {
-		if !wanted[q.ID] {
+		if q.owner == p.owner && !wanted[q.ID] {
 			gone = append(gone, int(q.ID))
-			p.deleteQueue(now, q)
+			p.delete("Queue", now.queues[q.ID])
 		}
 	}
 	if len(gone) > 0 {
 		p.mutate(port.qos, ovsdb.MutateOperationDelete, ovsdb.OvsSet{GoSet: gone})
 	}
+	return nil
 }
 
 func (p *planner) mutate(qos string, how ovsdb.Mutator, what any) {
@@ -158,14 +177,9 @@ func (p *planner) remove(port Port) {
 	p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Port", Where: refers(port.uuid, "qos", port.qos), Row: ovsdb.Row{"qos": set()}})
 	p.delete("QoS", port.qos)
 	for _, q := range port.QoS.Queues {
-		p.deleteQueue(port.QoS, q)
-	}
-}
-
-// deleteQueue deletes a queue's row, if it is not somebody else's.
-func (p *planner) deleteQueue(of *QoS, q Queue) {
-	if q.ours {
-		p.delete("Queue", of.queues[q.ID])
+		if q.owner == p.owner {
+			p.delete("Queue", port.QoS.queues[q.ID])
+		}
 	}
 }
 

@@ -40,12 +40,12 @@ func TestPlan(t *testing.T) {
 		},
 		queues: []queueRow{{UUID: "q1", IDs: us}, {UUID: "q5"}},
 	}
-	s := r.state("us")
+	s := r.state()
 	b, ok := s.Bridge(10)
 	if !ok {
 		t.Fatalf("%+v", s.Bridges)
 	}
-	ops, err := s.plan(b, "us", map[uint32]Root{1: root(1e6, 0), 2: root(1e6, 0), 9: root(1e6, 0)})
+	ops, err := s.plan(b, "us", Wanted{Queues: map[uint32]Root{1: root(1e6, 0), 2: root(1e6, 0), 9: root(1e6, 0)}})
 	var single PortErrors
 	if !errors.As(err, &single) || len(single) != 2 || !errors.Is(single[1], ErrForeign) || !errors.Is(single[9], ErrNoPort) {
 		t.Errorf("%v", err)
@@ -71,7 +71,7 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%s: it is somebody else's, or only away", op)
 		}
 	}
-	ops, err = s.plan(b, "us", nil)
+	ops, err = s.plan(b, "us", Wanted{})
 	if err != nil {
 		t.Error(err)
 	}

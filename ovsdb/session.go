@@ -76,18 +76,18 @@ func (s *session) close() { s.client.Close() }
 // and change in between: what is referred to is read before what refers to it, so that
 // no row ever seems to be one that nothing refers to. What the daemon has carried out
 // comes first of all.
-func (s *session) read(ctx context.Context, owner string) (*State, error) {
+func (s *session) read(ctx context.Context) (*State, error) {
 	var r rows
 	for _, list := range []any{&r.roots, &r.sflow, &r.queues, &r.qos, &r.ports, &r.interfaces, &r.bridges} {
 		if err := s.client.List(ctx, list); err != nil {
 			return nil, err
 		}
 	}
-	return r.state(owner), nil
+	return r.state(), nil
 }
 
 // follow reports new states until the connection or ctx ends.
-func (s *session) follow(ctx context.Context, report func(*State), owner string) error {
+func (s *session) follow(ctx context.Context, report func(*State)) error {
 	gone := s.client.DisconnectNotify()
 	probe := time.NewTicker(probeInterval)
 	defer probe.Stop()
@@ -102,7 +102,7 @@ func (s *session) follow(ctx context.Context, report func(*State), owner string)
 				return err
 			}
 		case <-s.dirty:
-			state, err := s.read(ctx, owner)
+			state, err := s.read(ctx)
 			if err != nil {
 				return err
 			}

@@ -1,7 +1,6 @@
 package ovsdb
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
@@ -18,37 +17,19 @@ type SFlow struct {
 	// between two reports of counters, Sampling the packets of which one is taken.
 	// Zero leaves each to Open vSwitch.
 	Header, Polling, Sampling int
-	// Ours says that it bears the name of the client's owner.
-	Ours bool
+
+	owner string
 }
 
 func (f *SFlow) equal(o *SFlow) bool {
 	return slices.Equal(f.Targets, o.Targets) && f.Agent == o.Agent && f.Header == o.Header && f.Polling == o.Polling && f.Sampling == o.Sampling
 }
 
-// ApplySFlow makes a bridge report by sFlow, or stop it if f is nil. A bridge that
-// reports to somebody else already is left alone: ErrForeign.
-func (c *Client) ApplySFlow(ctx context.Context, dpid uint64, f *SFlow) (Change, error) {
-	return c.change(ctx, func(s *State) ([]ovsdb.Operation, error) {
-		b, ok := s.Bridge(dpid)
-		if !ok {
-			return nil, fmt.Errorf("database %s has no bridge %016x", c.opts.Target, dpid)
-		}
-		if b.SFlow != nil && !b.SFlow.Ours && f != nil {
-			return nil, fmt.Errorf("bridge %s: sFlow: %w", b.Name, ErrForeign)
-		}
-		p := &planner{owner: c.opts.Owner}
-		p.changeSFlow(b, f)
-		for _, id := range s.straySFlow {
-			p.delete("sFlow", id)
-		}
-		return p.ops, nil
-	})
-}
-
-func (p *planner) changeSFlow(b Bridge, f *SFlow) {
+// sflow lists what makes a bridge report by sFlow, or stop it if f is nil.
+func (p *planner) sflow(b Bridge, f *SFlow) error {
+	mine := b.SFlow != nil && b.SFlow.owner == p.owner
 	switch {
-	case f == nil && b.SFlow != nil && b.SFlow.Ours:
+	case f == nil && mine:
 		p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Bridge", Where: refers(b.uuid, "sflow", b.sflow), Row: ovsdb.Row{"sflow": set()}})
 		p.delete("sFlow", b.sflow)
 	case f != nil && b.sflow == "":
@@ -57,9 +38,12 @@ func (p *planner) changeSFlow(b Bridge, f *SFlow) {
 			stillNone("Bridge", "sflow", b.uuid),
 			ovsdb.Operation{Op: ovsdb.OperationInsert, Table: "sFlow", UUIDName: name, Row: p.sflowRow(f)},
 			ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Bridge", Where: is(b.uuid), Row: ovsdb.Row{"sflow": set(ovsdb.UUID{GoUUID: name})}})
+	case f != nil && b.SFlow != nil && !mine:
+		return fmt.Errorf("bridge %s: sFlow: %w: clear the bridge's sflow to have reports", b.Name, ErrForeign)
 	case f != nil && b.SFlow != nil && !b.SFlow.equal(f):
 		p.ops = append(p.ops, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "sFlow", Where: p.own(b.sflow), Row: p.sflowRow(f)})
 	}
+	return nil
 }
 
 func (p *planner) sflowRow(f *SFlow) ovsdb.Row {
@@ -83,8 +67,8 @@ func (p *planner) sflowRow(f *SFlow) ovsdb.Row {
 	}
 }
 
-func (j *join) readSFlow(row sflowRow) *SFlow {
-	f := &SFlow{Targets: slices.Sorted(slices.Values(row.Targets)), Ours: row.IDs[OwnerTag] == j.owner}
+func readSFlow(row sflowRow) *SFlow {
+	f := &SFlow{Targets: slices.Sorted(slices.Values(row.Targets)), owner: row.IDs[OwnerTag]}
 	if row.Agent != nil {
 		f.Agent = *row.Agent
 	}

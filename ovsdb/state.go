@@ -21,8 +21,8 @@ type State struct {
 	Bridges []Bridge
 
 	root rootRow
-	// strays are rows of the owner that nothing refers to.
-	strayQoS, strayQueues, straySFlow []string
+	// orphans are rows with an owner that nothing refers to.
+	orphans []orphan
 }
 
 // Bridge is a bridge with its ports.
@@ -46,7 +46,8 @@ type Port struct {
 	Number uint32
 	// Speed is the interface's speed in bit/s, zero while unknown.
 	Speed uint64
-	QoS   *QoS
+	// QoS is nil if it has none, or it is not known yet.
+	QoS *QoS
 
 	uuid string
 	// qos is the row that the port refers to, whether or not it was there yet.
@@ -56,14 +57,15 @@ type Port struct {
 // QoS is a port's discipline.
 type QoS struct {
 	Type string
-	// Ours says that it bears the name of the client's owner.
-	Ours bool
 	Root
 	// Tags are its external_ids.
 	Tags map[string]string
 
 	queues map[uint32]string
 }
+
+// Owner is whose it is, empty for one that no Owner has made.
+func (q *QoS) Owner() string { return q.Tags[OwnerTag] }
 
 // Root is a token bucket that all packets of a port pass, with its leaves.
 type Root struct {
@@ -85,7 +87,7 @@ type Queue struct {
 	// Tags are external_ids beside the owner's.
 	Tags map[string]string
 
-	ours bool // bears the name of the client's owner
+	owner string
 }
 
 func (q Queue) equal(o Queue) bool {
@@ -123,23 +125,22 @@ type rows struct {
 }
 
 // state joins the rows.
-func (r *rows) state(owner string) *State {
+func (r *rows) state() *State {
 	s := &State{}
 	if len(r.roots) > 0 {
 		s.root = r.roots[0]
 	}
-	j := newJoin(r, owner)
+	j := newJoin(r)
 	for _, b := range r.bridges {
 		s.Bridges = append(s.Bridges, j.bridge(b))
 	}
 	slices.SortFunc(s.Bridges, func(a, b Bridge) int { return strings.Compare(a.Name, b.Name) })
-	s.strayQoS, s.strayQueues, s.straySFlow = j.strays()
+	s.orphans = j.orphans()
 	return s
 }
 
 // join finds rows by their identifiers, and remembers which were referred to.
 type join struct {
-	owner      string
 	ports      map[string]portRow
 	interfaces map[string]interfaceRow
 	qos        map[string]qosRow
@@ -148,8 +149,8 @@ type join struct {
 	used       map[string]bool
 }
 
-func newJoin(r *rows, owner string) *join {
-	j := &join{owner: owner, used: map[string]bool{}}
+func newJoin(r *rows) *join {
+	j := &join{used: map[string]bool{}}
 	j.ports = byID(r.ports, func(x portRow) string { return x.UUID })
 	j.interfaces = byID(r.interfaces, func(x interfaceRow) string { return x.UUID })
 	j.qos = byID(r.qos, func(x qosRow) string { return x.UUID })
@@ -178,7 +179,7 @@ func (j *join) bridge(row bridgeRow) Bridge {
 		b.sflow = *row.SFlow
 		j.used[b.sflow] = true
 		if f, ok := j.sflow[b.sflow]; ok {
-			b.SFlow = j.readSFlow(f)
+			b.SFlow = readSFlow(f)
 		}
 	}
 	for _, id := range row.Ports {
@@ -211,20 +212,27 @@ func (j *join) port(row portRow) Port {
 	return p
 }
 
+// readQoS is nil if a queue's row has not arrived yet: nobody knows whose it is.
 func (j *join) readQoS(row qosRow) *QoS {
-	q := &QoS{Type: row.Type, Ours: row.IDs[OwnerTag] == j.owner, Tags: row.IDs, queues: map[uint32]string{}}
+	q := &QoS{Type: row.Type, Tags: row.IDs, queues: map[uint32]string{}}
 	q.Rate, _ = strconv.ParseUint(row.Config["max-rate"], 10, 64)
+	whole := true
 	for _, n := range slices.Sorted(maps.Keys(row.Queues)) {
 		id := row.Queues[n]
 		j.used[id] = true
 		q.queues[uint32(n)] = id
-		q.Queues = append(q.Queues, j.readQueue(uint32(n), j.queues[id]))
+		queue, ok := j.queues[id]
+		whole = whole && ok
+		q.Queues = append(q.Queues, readQueue(uint32(n), queue))
+	}
+	if !whole {
+		return nil
 	}
 	return q
 }
 
-func (j *join) readQueue(n uint32, row queueRow) Queue {
-	q := Queue{ID: n, Tags: map[string]string{}, ours: row.IDs[OwnerTag] == j.owner}
+func readQueue(n uint32, row queueRow) Queue {
+	q := Queue{ID: n, Tags: map[string]string{}, owner: row.IDs[OwnerTag]}
 	q.MinRate, _ = strconv.ParseUint(row.Config["min-rate"], 10, 64)
 	q.MaxRate, _ = strconv.ParseUint(row.Config["max-rate"], 10, 64)
 	priority, _ := strconv.ParseUint(row.Config["priority"], 10, 8)
@@ -241,23 +249,25 @@ func (j *join) readQueue(n uint32, row queueRow) Queue {
 	return q
 }
 
-// strays are rows of the owner that nothing refers to: what is left when a port was
-// removed with its queues still configured.
-func (j *join) strays() (qos, queues, sflow []string) {
-	for id, q := range j.qos {
-		if q.IDs[OwnerTag] == j.owner && !j.used[id] {
-			qos = append(qos, id)
+// orphan is a row that nothing refers to: what is left when a port was removed with its
+// queues still configured.
+type orphan struct{ table, id, owner string }
+
+func (j *join) orphans() []orphan {
+	var out []orphan
+	note := func(table, id string, ids map[string]string) {
+		if owner := ids[OwnerTag]; owner != "" && !j.used[id] {
+			out = append(out, orphan{table, id, owner})
 		}
 	}
-	for id, q := range j.queues {
-		if q.IDs[OwnerTag] == j.owner && !j.used[id] {
-			queues = append(queues, id)
-		}
+	for id, row := range j.qos {
+		note("QoS", id, row.IDs)
 	}
-	for id, f := range j.sflow {
-		if f.IDs[OwnerTag] == j.owner && !j.used[id] {
-			sflow = append(sflow, id)
-		}
+	for id, row := range j.queues {
+		note("Queue", id, row.IDs)
 	}
-	return qos, queues, sflow
+	for id, row := range j.sflow {
+		note("sFlow", id, row.IDs)
+	}
+	return out
 }

@@ -66,7 +66,7 @@ func New(o Options) (*Daemon, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	client, err := ovsdb.New(ovsdb.Options{Target: o.Database, Owner: "sluice-classifier", Log: o.Log})
+	client, err := ovsdb.New(ovsdb.Options{Target: o.Database, Log: o.Log})
 	if err != nil {
 		return nil, fmt.Errorf("classifier: %w", err)
 	}
@@ -174,7 +174,7 @@ func (d *Daemon) port(k *kernel, p ovsdb.Port) (installed Table, err error) {
 	if err := classify(link, t); err != nil {
 		return Table{}, err
 	}
-	if p.QoS.Tags[ovsdb.OwnerTag] == "" {
+	if p.QoS.Owner() == "" {
 		return t, nil // somebody else's queues are theirs to bound
 	}
 	return t, d.boundAll(k, link, p.QoS, t)

@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/ovsdb"
 	"github.com/sluice-net/sluice/qos/bandwidth"
 	"github.com/sluice-net/sluice/qos/latency"
 	"github.com/sluice-net/sluice/qos/match"
@@ -111,10 +112,25 @@ func (c *classes) start() {
 	c.bus = event.NewBus(1, 1024)
 	c.book = reserve.New(func(l reserve.Link) reserve.Use { return reserve.Use{Capacity: c.net.Capacity(l)} })
 	c.startCritical(log)
+	manager := ovsdb.NewManager(ovsdb.ManagerOptions{
+		Switches: func() []uint64 {
+			var up []uint64
+			for _, d := range c.net.Datapaths() {
+				up = append(up, uint64(d))
+			}
+			return up
+		},
+		Target: func(d uint64) (string, error) { return databases[openflow.DatapathID(d)], nil },
+	})
+	queues, err := manager.Owner(latency.DatabaseOwner)
+	if err != nil {
+		c.t.Fatal(err)
+	}
 	c.service, err = latency.New(latency.Options{
 		Network: c.net, Rules: owner, Store: c.store, Bus: c.bus, Log: log,
 		Book: c.book, Critical: c.critical,
-		Settings: latency.Settings{Interval: 500 * time.Millisecond, Settle: 3 * time.Second, OnConnect: true, Target: func(d openflow.DatapathID, _ netip.Addr) (string, error) { return databases[d], nil }},
+		Databases: queues,
+		Settings:  latency.Settings{Interval: 500 * time.Millisecond, Settle: 3 * time.Second, OnConnect: true},
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -123,6 +139,7 @@ func (c *classes) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = c.net.Run(ctx) })      // ends with ctx
+	wg.Go(func() { _ = manager.Run(ctx) })    // ends with ctx
 	wg.Go(func() { _ = c.service.Run(ctx) })  // ends with ctx
 	wg.Go(func() { _ = c.critical.Run(ctx) }) // ends with ctx
 	c.stop = sync.OnceFunc(func() { cancel(); wg.Wait(); c.bus.Close() })

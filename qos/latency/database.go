@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
@@ -17,244 +15,40 @@ import (
 // DatabaseOwner is the name that rows of this service bear in the databases.
 const DatabaseOwner = "sluice-qos"
 
-// retryInterval is the time after which a database that has refused is asked again.
-const retryInterval = 5 * time.Second
-
-// client is the part of an ovsdb.Client that is needed.
-type client interface {
-	Run(context.Context) error
-	Target() string
-	Err() error
-	State() (*ovsdb.State, <-chan struct{})
-	WaitBridge(context.Context, uint64) (ovsdb.Bridge, error)
-	Apply(context.Context, uint64, map[uint32]ovsdb.Root) (ovsdb.Change, error)
+// Databases are those of the switches; an *ovsdb.Owner.
+type Databases interface {
+	Declare(ovsdb.Want)
+	Touch()
+	Ensure(ctx context.Context, dpid uint64, ports []uint32) error
+	Bridge(dpid uint64) (ovsdb.Bridge, <-chan struct{})
+	WaitBridge(ctx context.Context, dpid uint64) (ovsdb.Bridge, error)
 }
 
-// database keeps one switch's queues as they are wanted. What is wanted is asked for
-// each time anew, so many changes at once are one transaction.
-type database struct {
-	dpid   openflow.DatapathID
-	client client
-	want   func(openflow.DatapathID, ovsdb.Bridge) (map[uint32]ovsdb.Root, bool)
-	// seen is called with what the database holds.
-	seen func(openflow.DatapathID, ovsdb.Bridge)
-
-	mu      sync.Mutex
-	asked   uint64 // changes asked for
-	done    uint64 // the last of them that is carried out, or has failed
-	err     error
-	dirty   chan struct{}
-	changed chan struct{} // closed when done or err change
-	cancel  context.CancelFunc
-
-	// gone is since when the switch is not connected. The service's lock guards it.
-	gone time.Time
-}
-
-// forgetAfter is how long the database of a switch is kept that is not connected.
-const forgetAfter = 5 * time.Minute
-
-// errEnded says that a switch's database is not looked after any more.
-var errEnded = errors.New("its database has been given up")
-
-// run keeps the queues until ctx ends.
-func (d *database) run(ctx context.Context) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer d.finish(math.MaxUint64, errEnded)
-	wg.Go(func() { _ = d.client.Run(ctx) }) // ends with ctx
-	for {
-		_, changed := d.client.State()
-		d.mu.Lock()
-		asked := d.asked
-		d.mu.Unlock()
-		d.finish(asked, d.apply(ctx))
-		retry := time.NewTimer(retryInterval)
-		select {
-		case <-ctx.Done():
-			retry.Stop()
-			return
-		case <-d.dirty:
-		case <-changed:
-		case <-retry.C:
-		}
-		retry.Stop()
-	}
-}
-
-func (d *database) apply(ctx context.Context) error {
-	if err := d.client.Err(); err != nil {
-		return err
-	}
-	now, _ := d.bridge()
-	want, known := d.want(d.dpid, now)
+// inDatabase says what the database of a switch shall hold, by what it holds.
+func (s *Service) inDatabase(dpid uint64, now ovsdb.Bridge) (ovsdb.Wanted, error) {
+	d := openflow.DatapathID(dpid)
+	want, known := s.wanted(d, now)
 	if !known {
-		return fmt.Errorf("switch %v is not connected", d.dpid)
+		return ovsdb.Wanted{}, fmt.Errorf("switch %v is not connected", d)
 	}
-	d.seen(d.dpid, now)
+	s.probesBy(d, now)
 	withhold(want, now)
-	_, err := d.client.Apply(ctx, uint64(d.dpid), want)
-	return err
-}
-
-// bridge is the switch as its database holds it, empty while that is not known, and a
-// channel that is closed when it may be different.
-func (d *database) bridge() (b ovsdb.Bridge, changed <-chan struct{}) {
-	state, changed := d.client.State()
-	if state != nil {
-		b, _ = state.Bridge(uint64(d.dpid))
-	}
-	return b, changed
+	return ovsdb.Wanted{Queues: want}, nil
 }
 
 // ours is the discipline that a port has from us, nil if it has none.
 func ours(b ovsdb.Bridge, port uint32) *ovsdb.QoS {
-	if p, _ := b.Port(port); p.QoS != nil && p.QoS.Ours {
+	if p, _ := b.Port(port); p.QoS != nil && p.QoS.Owner() == DatabaseOwner {
 		return p.QoS
 	}
 	return nil
 }
 
-func (d *database) finish(asked uint64, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.done, d.err = asked, err
-	close(d.changed)
-	d.changed = make(chan struct{})
-}
-
-// touch has the queues looked at again.
-func (d *database) touch() uint64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.asked++
-	select {
-	case d.dirty <- struct{}{}:
-	default:
-	}
-	return d.asked
-}
-
-// ensure returns when the queues are as they were wanted when it was called. Of other
-// ports than those that are named it does not matter if they cannot be given theirs.
-func (d *database) ensure(ctx context.Context, ports []uint32) error {
-	turn := d.touch()
-	for {
-		d.mu.Lock()
-		done, err, changed := d.done, concerning(d.err, ports), d.changed
-		d.mu.Unlock()
-		switch {
-		case done >= turn && err == nil:
-			return nil
-		case done >= turn && !errors.Is(err, ovsdb.ErrDown):
-			return fmt.Errorf("queues of switch %v: %w", d.dpid, err)
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("queues of switch %v: %w", d.dpid, errors.Join(err, context.Cause(ctx)))
-		case <-changed:
-		}
-	}
-}
-
-// concerning is the part of an error that is not about other ports only.
-func concerning(err error, ports []uint32) error {
-	var single ovsdb.PortErrors
-	if !errors.As(err, &single) {
-		return err
-	}
-	var errs []error
-	for _, p := range ports {
-		errs = append(errs, single[p])
-	}
-	return errors.Join(errs...)
-}
-
-// userspace says whether the switch forwards in user space; an error while that is
-// not known.
-func (d *database) userspace(ctx context.Context) (bool, error) {
-	b, err := d.client.WaitBridge(ctx, uint64(d.dpid))
+// userspace says whether a switch forwards in user space; an error while that is not
+// known.
+func (s *Service) userspace(ctx context.Context, d openflow.DatapathID) (bool, error) {
+	b, err := s.databases.WaitBridge(ctx, uint64(d))
 	return b.Datapath == ovsdb.Userspace, err
-}
-
-// connectDatabases has a database for each connected switch, and for no other for long.
-func (s *Service) connectDatabases() {
-	up := s.net.Datapaths()
-	s.forgetDatabases(up, time.Now())
-	for _, d := range up {
-		target, err := s.settings.Target(d, s.net.Address(d))
-		if err == nil {
-			err = s.connectDatabase(d, target)
-		}
-		s.mu.Lock()
-		if err != nil && s.unknown[d] == nil {
-			s.log.Warn("no queues on a switch", "switch", d, "error", err)
-		}
-		s.unknown[d] = err
-		s.mu.Unlock()
-	}
-}
-
-// forgetDatabases gives up those of switches that have long not been connected.
-func (s *Service) forgetDatabases(up []openflow.DatapathID, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for d, db := range s.databases {
-		switch {
-		case slices.Contains(up, d):
-			db.gone = time.Time{}
-		case db.gone.IsZero():
-			db.gone = now
-		case now.Sub(db.gone) > forgetAfter:
-			db.cancel()
-			delete(s.databases, d)
-			delete(s.unknown, d)
-		}
-	}
-}
-
-func (s *Service) connectDatabase(d openflow.DatapathID, target string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old := s.databases[d]
-	if old != nil && old.client.Target() == target {
-		old.touch()
-		return nil
-	}
-	client, err := s.open(ovsdb.Options{Target: target, TLS: s.settings.TLS, Owner: DatabaseOwner, Log: s.log})
-	if err != nil {
-		return err
-	}
-	if old != nil {
-		old.cancel()
-	}
-	ctx, cancel := context.WithCancel(s.tasks.Context())
-	db := &database{dpid: d, client: client, want: s.wanted, seen: s.probesBy, dirty: make(chan struct{}, 1), changed: make(chan struct{}), cancel: cancel}
-	s.databases[d] = db
-	if !s.tasks.Start(func(context.Context) { defer cancel(); db.run(ctx) }) {
-		cancel()
-		db.finish(math.MaxUint64, errEnded)
-	}
-	return nil
-}
-
-// databaseOf is the database of a switch.
-func (s *Service) databaseOf(d openflow.DatapathID) (*database, error) {
-	s.mu.Lock()
-	known := s.databases[d] != nil
-	s.mu.Unlock()
-	if !known {
-		s.connectDatabases() // it may have connected a moment ago
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if db := s.databases[d]; db != nil {
-		return db, nil
-	}
-	if err := s.unknown[d]; err != nil {
-		return nil, err
-	}
-	return nil, fmt.Errorf("switch %v is not connected", d)
 }
 
 // bySwitch groups ports.
@@ -273,11 +67,7 @@ func (s *Service) ensureQueues(ctx context.Context, ports map[openflow.DatapathI
 	var wg sync.WaitGroup
 	for i, d := range slices.Sorted(maps.Keys(ports)) {
 		wg.Go(func() {
-			db, err := s.databaseOf(d)
-			if err == nil {
-				err = db.ensure(ctx, ports[d])
-			}
-			errs[i] = err
+			errs[i] = s.databases.Ensure(ctx, uint64(d), ports[d])
 		})
 	}
 	wg.Wait()

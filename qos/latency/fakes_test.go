@@ -121,75 +121,114 @@ func (l *ledger) Overruled(_ rule.Stage, _ uint16, of [][]openflow.Match) [][]ru
 func (l *ledger) ReadCounters(context.Context, openflow.DatapathID) error { return nil }
 func (l *ledger) Ready()                                                  {}
 
-// base is the database of a userspace datapath, whose bridge does at once what it is told.
+// databases are those of userspace datapaths, whose bridges do at once what they are told.
+type databases struct {
+	bases map[uint64]*base
+}
+
+func (d *databases) Declare(want ovsdb.Want) {
+	for _, b := range d.bases {
+		b.mu.Lock()
+		b.want = want
+		b.mu.Unlock()
+	}
+	d.Touch()
+}
+
+func (d *databases) Touch() {
+	for _, b := range d.bases {
+		b.settle()
+	}
+}
+
+func (d *databases) Ensure(_ context.Context, dpid uint64, _ []uint32) error {
+	d.bases[dpid].settle()
+	return nil
+}
+
+func (d *databases) Bridge(dpid uint64) (ovsdb.Bridge, <-chan struct{}) {
+	return d.bases[dpid].bridge()
+}
+
+func (d *databases) WaitBridge(_ context.Context, dpid uint64) (ovsdb.Bridge, error) {
+	b, _ := d.Bridge(dpid)
+	return b, nil
+}
+
+// base is the database of one switch.
 type base struct {
-	target string
+	dpid     uint64
+	settling sync.Mutex // one after the other
 
 	mu      sync.Mutex
+	want    ovsdb.Want
 	roots   map[uint32]ovsdb.Root
 	known   map[uint32]string
 	changed chan struct{}
 	broken  bool // it changes nothing any more
 }
 
-func (b *base) Run(ctx context.Context) error { <-ctx.Done(); return nil }
-func (b *base) Target() string                { return b.target }
-func (b *base) Err() error                    { return nil }
-
-func (b *base) State() (*ovsdb.State, <-chan struct{}) {
+func (b *base) bridge() (ovsdb.Bridge, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var dpid uint64
-	if _, err := fmt.Sscan(b.target, &dpid); err != nil {
-		panic(err)
-	}
-	bridge := ovsdb.Bridge{DPID: dpid, Datapath: ovsdb.Userspace}
+	bridge := ovsdb.Bridge{DPID: b.dpid, Datapath: ovsdb.Userspace}
 	for number, r := range b.roots {
-		q := &ovsdb.QoS{Ours: true, Root: r, Tags: map[string]string{mark.TagKnown: b.known[number]}}
+		q := &ovsdb.QoS{Root: r, Tags: map[string]string{ovsdb.OwnerTag: DatabaseOwner, mark.TagKnown: b.known[number]}}
 		bridge.Ports = append(bridge.Ports, ovsdb.Port{Number: number, QoS: q})
 	}
-	return &ovsdb.State{Bridges: []ovsdb.Bridge{bridge}}, b.changed
+	return bridge, b.changed
 }
 
-func (b *base) WaitBridge(_ context.Context, dpid uint64) (ovsdb.Bridge, error) {
-	state, _ := b.State()
-	bridge, ok := state.Bridge(dpid)
-	if !ok {
-		return bridge, errors.New("no such bridge")
+// settle brings the bridge to what is wanted.
+func (b *base) settle() {
+	b.settling.Lock()
+	defer b.settling.Unlock()
+	for {
+		b.mu.Lock()
+		want := b.want
+		b.mu.Unlock()
+		if want == nil {
+			return
+		}
+		now, _ := b.bridge()
+		w, err := want(b.dpid, now)
+		b.mu.Lock()
+		same := err != nil || b.broken || reflect.DeepEqual(b.roots, w.Queues)
+		if !same {
+			b.roots = w.Queues
+			close(b.changed)
+			b.changed = make(chan struct{})
+		}
+		b.mu.Unlock()
+		if same {
+			return
+		}
 	}
-	return bridge, nil
 }
 
-func (b *base) Apply(_ context.Context, _ uint64, want map[uint32]ovsdb.Root) (ovsdb.Change, error) {
+// change does something to the database that the service has not asked for.
+func (b *base) change(f func(*base)) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.broken && !reflect.DeepEqual(b.roots, want) {
-		b.roots = want
-		b.tell()
-	}
-	return ovsdb.Change{}, nil
+	f(b)
+	close(b.changed)
+	b.changed = make(chan struct{})
+	b.mu.Unlock()
+	b.settle()
 }
 
 // classify does what a classifier does that has installed all marks.
 func (b *base) classify() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for number, r := range b.roots {
-		var all []mark.Entry
-		for _, q := range r.Queues {
-			if e, is, _ := mark.Read(q.ID, q.Tags); is {
-				all = append(all, e)
+	b.change(func(b *base) {
+		for number, r := range b.roots {
+			var all []mark.Entry
+			for _, q := range r.Queues {
+				if e, is, _ := mark.Read(q.ID, q.Tags); is {
+					all = append(all, e)
+				}
 			}
+			b.known[number] = mark.List(all)
 		}
-		b.known[number] = mark.List(all)
-	}
-	b.tell()
-}
-
-// tell says that the state is another. The lock is held.
-func (b *base) tell() {
-	close(b.changed)
-	b.changed = make(chan struct{})
+	})
 }
 
 // queue is a class's queue at a port.
@@ -233,7 +272,7 @@ type setting struct {
 	fabric *still
 	rules  *ledger
 	store  *sick
-	bases  map[string]*base
+	bases  map[uint64]*base
 	bus    *event.Bus
 }
 
@@ -244,25 +283,24 @@ func served(t *testing.T) *setting {
 		t:      t,
 		fabric: &still{topology: row(3, time.Millisecond), hosts: map[End]topology.Host{end(1): host(1), end(3): host(3)}},
 		rules:  &ledger{before: func(string) error { return nil }, programs: map[string]rule.Program{}},
-		store:  &sick{Store: memstore.New()}, bases: map[string]*base{}, bus: event.NewBus(1, 64),
+		store:  &sick{Store: memstore.New()}, bases: map[uint64]*base{}, bus: event.NewBus(1, 64),
 	}
 	x.fabric.capacity.Store(10e6)
+	for _, d := range x.fabric.topology.Switches {
+		x.bases[uint64(d)] = &base{dpid: uint64(d), known: map[uint32]string{}, changed: make(chan struct{})}
+	}
 	s, err := New(Options{
 		Network: x.fabric, Rules: x.rules, Book: reserve.New(x.fabric.use), Store: x.store, Bus: x.bus,
-		Settings: Settings{Target: func(d openflow.DatapathID, _ netip.Addr) (string, error) { return fmt.Sprint(uint64(d)), nil }},
+		Databases: &databases{x.bases},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range x.fabric.topology.Switches {
-		target := fmt.Sprint(uint64(d))
-		x.bases[target] = &base{target: target, known: map[uint32]string{}, changed: make(chan struct{})}
-	}
-	s.open = func(o ovsdb.Options) (client, error) { return x.bases[o.Target], nil }
 	x.Service = s
 	if err := s.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	s.databases.Declare(s.inDatabase)
 	t.Cleanup(func() { s.tasks.Stop(); x.bus.Close() })
 	return x
 }

@@ -1,7 +1,6 @@
 package latency
 
 import (
-	"errors"
 	"net/netip"
 	"testing"
 	"time"
@@ -14,14 +13,13 @@ import (
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
-func end(last byte) End                                        { return End{IP: netip.AddrFrom4([4]byte{10, 0, 0, last})} }
-func noTarget(openflow.DatapathID, netip.Addr) (string, error) { return "", errors.ErrUnsupported }
+func end(last byte) End { return End{IP: netip.AddrFrom4([4]byte{10, 0, 0, last})} }
 
 // placed is a service with a class from the first of three switches to the last.
 func placed(t *testing.T) (*Service, *still, *entry) {
 	t.Helper()
 	f := &still{topology: row(3, time.Millisecond), hosts: map[End]topology.Host{end(1): host(1), end(3): host(3)}}
-	s, err := New(Options{Network: f, Rules: (*network.Owner)(nil), Book: reserve.New(f.use), Store: memstore.New(), Settings: Settings{Target: noTarget}})
+	s, err := New(Options{Network: f, Rules: (*network.Owner)(nil), Book: reserve.New(f.use), Store: memstore.New(), Databases: &databases{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,20 +89,6 @@ func TestQueuesOfBothWays(t *testing.T) {
 	}
 }
 
-// What is wrong at other ports is none of a class's business.
-func TestConcerning(t *testing.T) {
-	single := ovsdb.PortErrors{1: ovsdb.ErrForeign, 2: ovsdb.ErrNoPort}
-	if err := concerning(single, []uint32{3}); err != nil {
-		t.Error(err)
-	}
-	if err := concerning(single, []uint32{2, 3}); !errors.Is(err, ovsdb.ErrNoPort) || errors.Is(err, ovsdb.ErrForeign) {
-		t.Error(err)
-	}
-	if err := concerning(ovsdb.ErrDown, nil); !errors.Is(err, ovsdb.ErrDown) {
-		t.Error(err)
-	}
-}
-
 // Flows that differ in their in-port only are one behind the first switch.
 func TestOneRuleForTheSamePackets(t *testing.T) {
 	c := &Class{}
@@ -115,31 +99,6 @@ func TestOneRuleForTheSamePackets(t *testing.T) {
 	routes = append(routes, options(row(2, 0), 1, host(1), host(2), false)...)
 	if p := program(c, routes, 9, 0, nil); len(p.Rules) != 6 { // a way and a mark each
 		t.Errorf("%+v", p.Rules)
-	}
-}
-
-// The database of a switch that stays away is given up, and who waits for it is told.
-func TestForgottenDatabase(t *testing.T) {
-	s, _, _ := placed(t)
-	defer s.tasks.Stop()
-	if err := s.connectDatabase(1, "unix:/nonexistent/db.sock"); err != nil {
-		t.Fatal(err)
-	}
-	db, now := s.databases[1], time.Now()
-	waited := make(chan error, 1)
-	go func() { waited <- db.ensure(t.Context(), nil) }()
-	s.forgetDatabases(nil, now)
-	s.forgetDatabases([]openflow.DatapathID{1}, now.Add(forgetAfter))
-	s.forgetDatabases(nil, now.Add(2*forgetAfter))
-	if s.databases[1] != db {
-		t.Fatal("given up at once")
-	}
-	s.forgetDatabases(nil, now.Add(4*forgetAfter))
-	if len(s.databases) != 0 {
-		t.Error("still kept")
-	}
-	if err := <-waited; !errors.Is(err, errEnded) {
-		t.Error(err)
 	}
 }
 
@@ -155,11 +114,9 @@ func TestProbesHaveTheirQueue(t *testing.T) {
 	if q := x.fabric.probesAt(portRef(1, 1)); q != 0 {
 		t.Errorf("a port that has no bucket has a queue %d", q)
 	}
-	b := x.bases["1"] // somebody takes the port's queues away, and forbids new ones
-	b.mu.Lock()
-	b.roots[2] = ovsdb.Root{}
-	b.broken = true
-	b.tell()
-	b.mu.Unlock()
+	x.bases[1].change(func(b *base) { // somebody takes the port's queues away, and forbids new ones
+		b.roots[2] = ovsdb.Root{}
+		b.broken = true
+	})
 	eventually(t, "the network is told that it has gone", func() bool { return x.fabric.probesAt(portRef(1, 2)) == 0 })
 }

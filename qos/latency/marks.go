@@ -32,9 +32,9 @@ func withhold(want map[uint32]ovsdb.Root, now ovsdb.Bridge) {
 
 // marked says whether a queue's packets are marked, by what the database holds; that is
 // not known while it is not connected, or has no such queue.
-func (d *database) marked(port, queue uint32) (is, known bool, changed <-chan struct{}) {
-	b, changed := d.bridge()
-	if qos := ours(b, port); qos != nil {
+func (s *Service) marked(at place, queue uint32) (is, known bool, changed <-chan struct{}) {
+	b, changed := s.databases.Bridge(uint64(at.Switch))
+	if qos := ours(b, at.Port); qos != nil {
 		if i := slices.IndexFunc(qos.Queues, func(q ovsdb.Queue) bool { return q.ID == queue }); i >= 0 {
 			return qos.Queues[i].Mark != nil, true, changed
 		}
@@ -68,11 +68,10 @@ func (s *Service) unmarkedAt(e *entry) (place, <-chan struct{}) {
 	for _, r := range e.routes {
 		for _, h := range r.Hops {
 			at := portRef(h.Switch, h.Out)
-			db := s.databases[h.Switch]
-			if db == nil || !e.userspace[h.Switch] {
+			if !e.userspace[h.Switch] {
 				continue
 			}
-			if is, known, changed := db.marked(at.Port, e.queue); known && !is || !known && e.unmarked == at {
+			if is, known, changed := s.marked(at, e.queue); known && !is || !known && e.unmarked == at {
 				return at, changed
 			}
 		}

@@ -137,11 +137,8 @@ func (s *Service) place(ctx context.Context, e *entry, routes []Route) error {
 	userspace := map[openflow.DatapathID]bool{}
 	any := false
 	for _, d := range switchesOf(routes) {
-		db, err := s.databaseOf(d)
-		if err != nil {
-			return err
-		}
-		if userspace[d], err = db.userspace(ctx); err != nil {
+		var err error
+		if userspace[d], err = s.userspace(ctx, d); err != nil {
 			return err
 		}
 		any = any || userspace[d]

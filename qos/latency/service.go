@@ -15,7 +15,6 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/ovsdb"
 	"github.com/sluice-net/sluice/qos/reserve"
 	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/store"
@@ -29,13 +28,15 @@ const MaxClasses = 4096
 
 // Options is what a Service works with.
 type Options struct {
-	Network  service.Network
-	Rules    service.Ledger
-	Book     *reserve.Book
-	Store    store.Store
-	Bus      *event.Bus
-	Log      *slog.Logger
-	Settings Settings
+	Network service.Network
+	Rules   service.Ledger
+	Book    *reserve.Book
+	Store   store.Store
+	Bus     *event.Bus
+	// Databases are those of the switches, which hold the queues.
+	Databases Databases
+	Log       *slog.Logger
+	Settings  Settings
 	// Critical is for flows that classes may carry; it may be nil.
 	Critical Critical
 }
@@ -62,33 +63,31 @@ type Service struct {
 	tasks    *tasks.Group
 	metrics  *service.Metrics
 	started  time.Time
-	open     func(ovsdb.Options) (client, error)
 	baseline baseline
-	// placing keeps classes in step with the network, queuing their queues.
-	placing, queuing service.Loop
+	// placing keeps classes in step with the network.
+	placing service.Loop
+	// databases keep their queues.
+	databases Databases
 
-	mu        sync.Mutex
-	loaded    bool
-	stored    chan struct{} // closed when it is
-	classes   map[string]*entry
-	databases map[openflow.DatapathID]*database
-	unknown   map[openflow.DatapathID]error // why a switch has no database
-	left      map[string]bool               // classes that are not gone from the store or the switches
+	mu      sync.Mutex
+	loaded  bool
+	stored  chan struct{} // closed when it is
+	classes map[string]*entry
+	left    map[string]bool // classes that are not gone from the store or the switches
 }
 
 // New returns a Service that has not started yet.
 func New(o Options) (*Service, error) {
-	if o.Network == nil || o.Rules == nil || o.Store == nil || o.Book == nil || o.Settings.Target == nil {
-		return nil, errors.New("latency: a network, an owner of rules, a book, a store and the places of databases are needed")
+	if o.Network == nil || o.Rules == nil || o.Store == nil || o.Book == nil || o.Databases == nil {
+		return nil, errors.New("latency: a network, an owner of rules, a book, a store and the switches' databases are needed")
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
 	s := &Service{
 		net: o.Network, rules: o.Rules, book: o.Book, store: o.Store, bus: o.Bus, log: o.Log.With("service", OwnerName),
-		settings: o.Settings.withDefaults(), critical: o.Critical, tasks: tasks.New(), stored: make(chan struct{}), placing: service.NewLoop(), queuing: service.NewLoop(),
-		classes: map[string]*entry{}, databases: map[openflow.DatapathID]*database{}, unknown: map[openflow.DatapathID]error{},
-		left: map[string]bool{}, open: func(o ovsdb.Options) (client, error) { return ovsdb.New(o) },
+		settings: o.Settings.withDefaults(), critical: o.Critical, tasks: tasks.New(), stored: make(chan struct{}), placing: service.NewLoop(), databases: o.Databases,
+		classes: map[string]*entry{}, left: map[string]bool{},
 	}
 	s.metrics = newMetrics(s)
 	return s, nil
@@ -106,12 +105,10 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.load(s.tasks.Context()); err != nil {
 		return fmt.Errorf("latency: %w", err)
 	}
+	s.databases.Declare(s.inDatabase)
 	close(s.stored)
 	s.tasks.Start(s.measure)
 	s.wake()
-	s.tasks.Start(func(ctx context.Context) {
-		s.queuing.Run(ctx, calm, again, func(context.Context) { s.connectDatabases() })
-	})
 	s.placing.Run(s.tasks.Context(), calm, again, s.keepUp)
 	return nil
 }
@@ -133,7 +130,7 @@ func (s *Service) NetworkChanged(e network.Event) {
 
 func (s *Service) wake() {
 	s.placing.Wake()
-	s.queuing.Wake()
+	s.databases.Touch()
 }
 
 // sortedClasses are the classes by name. The lock is held.

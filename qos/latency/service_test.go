@@ -23,9 +23,9 @@ func TestMarksAwaitTheClassifier(t *testing.T) {
 	if err != nil || info.State != StateIneffective || !strings.Contains(info.Reason, "no classifier at port 0000000000000001/2") {
 		t.Fatalf("%+v, %v", info, err)
 	}
-	for target, b := range x.bases {
-		if q, is := b.queue(portOf(target)); !is || q.Mark != nil {
-			t.Errorf("switch %s: %+v", target, q)
+	for d, b := range x.bases {
+		if q, is := b.queue(portOf(d)); !is || q.Mark != nil {
+			t.Errorf("switch %d: %+v", d, q)
 		}
 	}
 	for _, b := range x.bases {
@@ -33,8 +33,8 @@ func TestMarksAwaitTheClassifier(t *testing.T) {
 	}
 	eventually(t, "the queues are not marked", func() bool {
 		marked := 0
-		for target, b := range x.bases {
-			if q, is := b.queue(portOf(target)); is && q.Mark != nil && *q.Mark == *info.Mark {
+		for d, b := range x.bases {
+			if q, is := b.queue(portOf(d)); is && q.Mark != nil && *q.Mark == *info.Mark {
 				marked++
 			}
 		}
@@ -44,11 +44,8 @@ func TestMarksAwaitTheClassifier(t *testing.T) {
 	if now, _ := x.Class("quiet"); now.State != StateActive || now.Reason != "" {
 		t.Errorf("%+v", now)
 	}
-	b := x.bases["2"] // its filter is gone
-	b.mu.Lock()
-	b.known[2] = ""
-	b.tell()
-	b.mu.Unlock()
+	b := x.bases[2]
+	b.change(func(b *base) { b.known[2] = "" }) // its filter is gone
 	eventually(t, "packets are still marked", func() bool { q, _ := b.queue(2); return q.Mark == nil })
 	x.observe(nil)
 	if now, _ := x.Class("quiet"); now.State != StateActive {
@@ -64,8 +61,8 @@ func TestMarksAwaitTheClassifier(t *testing.T) {
 }
 
 // portOf is the port by which the class of these tests leaves a switch.
-func portOf(target string) uint32 {
-	if target == "3" {
+func portOf(dpid uint64) uint32 {
+	if dpid == 3 {
 		return 3
 	}
 	return 2
@@ -80,7 +77,7 @@ func (x *setting) withClassifiers() {
 		wg.Go(func() {
 			last := ""
 			for ctx.Err() == nil {
-				_, changed := b.State()
+				_, changed := b.bridge()
 				b.mu.Lock()
 				now := fmt.Sprint(b.roots)
 				b.mu.Unlock()
@@ -208,10 +205,10 @@ func TestMoveFails(t *testing.T) {
 		if p := portsOf(e.routes); !slices.Contains(p, on) || slices.Contains(p, off) || len(e.leaving) != 0 {
 			t.Errorf("%s: it leaves by %v, and %v", want, p, e.leaving)
 		}
-		if _, is := x.bases["1"].queue(on.Port); !is {
+		if _, is := x.bases[1].queue(on.Port); !is {
 			t.Errorf("%s: no queue at %v", want, on)
 		}
-		if _, is := x.bases["1"].queue(off.Port); is {
+		if _, is := x.bases[1].queue(off.Port); is {
 			t.Errorf("%s: a queue at %v", want, off)
 		}
 	}
@@ -300,7 +297,7 @@ func TestBuckets(t *testing.T) {
 	}
 	s.settings.OnConnect = true
 	f.capacity.Store(0)
-	had := &ovsdb.QoS{Ours: true, Root: ovsdb.Root{Rate: 10e6}}
+	had := &ovsdb.QoS{Tags: map[string]string{ovsdb.OwnerTag: DatabaseOwner}, Root: ovsdb.Root{Rate: 10e6}}
 	now := ovsdb.Bridge{DPID: uint64(openflow.DatapathID(1)), Ports: []ovsdb.Port{{Number: 3, QoS: had}, {Number: 9, QoS: &ovsdb.QoS{Root: had.Root}}}}
 	if got := ports(now); !slices.Equal(got, []uint32{3}) {
 		t.Errorf("without speeds: %v", got)

@@ -2,11 +2,7 @@ package latency
 
 import (
 	"cmp"
-	"crypto/tls"
-	"net/netip"
 	"time"
-
-	"github.com/sluice-net/sluice/openflow"
 )
 
 // Settings are what the configuration says.
@@ -24,10 +20,6 @@ type Settings struct {
 	// OnConnect gives every port its bucket when a switch connects; otherwise a port gets
 	// it with the first class that leaves by it.
 	OnConnect bool
-	// Target tells where a switch's database is, by the address that the switch
-	// connects from; TLS is for those with ssl.
-	Target func(openflow.DatapathID, netip.Addr) (string, error)
-	TLS    *tls.Config
 }
 
 func (t Settings) withDefaults() Settings {
