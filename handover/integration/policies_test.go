@@ -40,10 +40,8 @@ func TestSavingGap(t *testing.T) {
 			t.Logf("stream: %v", r)
 			t.Logf("unreachable: p50 %v, p90 %v, longest %v; model from the lab's latencies %v; the service's own, for the rules alone, p50 %v",
 				p50, gaps[len(gaps)*9/10], gaps[len(gaps)-1], model, theirs[len(theirs)/2])
-			// What the machine delays without any handover is not the handover's.
-			if limit := model + c.confirming + 5*time.Millisecond + r.stall; p50 > limit {
-				t.Errorf("half of the gaps are longer than %v: the model, %v until changes are confirmed, 5 ms, and the sender's longest stall %v",
-					limit, c.confirming, r.stall)
+			if limit := model + c.confirming + 5*time.Millisecond; p50 > limit {
+				t.Errorf("half of the gaps are longer than %v: the model, %v until changes are confirmed, and 5 ms", limit, c.confirming)
 			}
 			if r.doubled+r.copies > 0 {
 				t.Errorf("saving sent %d packets twice", r.doubled+r.copies)
@@ -114,10 +112,7 @@ func TestSeamlessNetwork(t *testing.T) {
 			}
 			r := s.stop()
 			t.Logf("%d handovers, %d with bicast: %v", handovers, bicast, r)
-			// A switch that is kept from running goes by rules of before for a while.
-			if r.lost > 0 || r.doubled > 0 && r.stalls == 0 {
-				t.Errorf("%d lost, %d doubled at one place", r.lost, r.doubled)
-			}
+			requireOnce(t, r)
 			if bicast == 0 {
 				t.Error("it was never served at two places")
 			}
