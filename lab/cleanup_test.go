@@ -16,6 +16,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/lab/internal/namespace"
@@ -211,7 +212,7 @@ func TestCrash(t *testing.T) {
 			}
 		} else {
 			waitFor(t, "the helper to begin", func() bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil })
-			<-time.After(after)
+			pause.For(after, "it is killed in the midst of its work")
 		}
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)

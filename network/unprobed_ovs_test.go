@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/internal/logtest"
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
@@ -50,7 +51,7 @@ func TestLinkStandsByWhatItCarries(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the controller to say that probes are lost", func() bool { return strings.Contains(log.String(), "probes of a link are lost") })
-	<-time.After(3 * timeout)
+	pause.For(3*timeout, "the link would be dead by then")
 	if len(n.Topology().Links) != 2 || gone() != 0 {
 		t.Errorf("with 20 packets a second the links are %v, %d were declared dead", n.Topology().Links, gone())
 	}

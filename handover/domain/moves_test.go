@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/pause"
 )
 
 const patience = 5 * time.Second
@@ -389,7 +391,7 @@ func TestMessagesBeforeRestore(t *testing.T) {
 	})
 	a.start(func() {
 		<-said
-		<-time.After(50 * time.Millisecond) // an answer would be there by then
+		pause.For(50*time.Millisecond, "an answer would be there by then")
 	})
 	settles(t, ds, a, id, "b")
 	if b.sawEvent("orphaned") {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/handover/plugin"
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/lab"
 )
 
@@ -30,12 +31,12 @@ func TestNoControllerNoLoss(t *testing.T) {
 	down := p.stream("dev1", netip.AddrPortFrom(device.ip, 9000), perSecond)
 	up := p.streamBetween("dev1", p.domain.Server, netip.AddrPortFrom(p.domain.ServerAddr, 9001), perSecond)
 	p.eventually("packets arrive both ways", func() bool { return down.count() > 0 && up.count() > 0 })
-	<-time.After(time.Second) // the rules of the device are there before the first packet; those that answer follow
+	pause.For(time.Second, "the rules of the device are there before the first packet; those that answer follow")
 	p.kill()
-	<-time.After(rest)
+	pause.For(rest, "nobody answers for so long")
 	p.launch()
 	r := p.recovery()
-	<-time.After(time.Second)
+	pause.For(time.Second, "what is lost after the start counts, too")
 	t.Logf("rules whole %v after the start", r.whole.Round(time.Millisecond))
 	requireNoLoss(t, up.stop())
 	requireNoLoss(t, down.stop())

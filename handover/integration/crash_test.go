@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/handover/plugin"
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
 )
@@ -92,7 +93,7 @@ func TestControllerKilled(t *testing.T) {
 		if err := radios[to].tell(first.macs[to], first.reboot(first.macs[to])); err != nil {
 			t.Fatal(err)
 		}
-		<-time.After(time.Duration(rnd.IntN(3000)) * time.Microsecond) // into the handover
+		pause.For(time.Duration(rnd.IntN(3000))*time.Microsecond, "a random moment of the handover")
 		p.kill()
 		places := []string{place(at, first.macs[at]), place(to, first.macs[to])}
 		one := func(where []string) bool { return len(where) == 1 && slices.Contains(places, where[0]) }

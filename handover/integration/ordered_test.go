@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/handover/plugin"
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
 )
@@ -46,7 +47,7 @@ func TestOrderedHandover(t *testing.T) {
 		if rec.To == nil || rec.To.Port.PortRef != to || !rec.Prepared {
 			t.Errorf("the network's record: %+v", rec)
 		}
-		<-time.After(400 * time.Millisecond)
+		pause.For(400*time.Millisecond, "the stream goes on from there")
 	}
 	r := s.stop()
 	t.Logf("UDP %v", r)

@@ -36,7 +36,9 @@ func controlled(t *testing.T, edit func(*Config)) (*world, *Client) {
 func until(t *testing.T, c *Client, what string, ok func(Status) bool) Status {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
-	for {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for ; ; <-tick.C {
 		s, err := c.Status(t.Context())
 		if err == nil && ok(s) {
 			return s
@@ -44,7 +46,6 @@ func until(t *testing.T, c *Client, what string, ok func(Status) bool) Status {
 		if time.Now().After(deadline) {
 			t.Fatalf("never %s: %+v, %v", what, s, err)
 		}
-		<-time.After(5 * time.Millisecond)
 	}
 }
 

@@ -204,7 +204,9 @@ func (f *field) picture() string {
 func (f *field) until(c *mobile.Client, what string, ok func(mobile.Status) bool) mobile.Status {
 	f.t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
-	for {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for ; ; <-tick.C {
 		s, err := c.Status(f.t.Context())
 		if err == nil && ok(s) {
 			return s
@@ -212,7 +214,6 @@ func (f *field) until(c *mobile.Client, what string, ok func(mobile.Status) bool
 		if time.Now().After(deadline) {
 			f.t.Fatalf("never %s: %+v, %v", what, s, err)
 		}
-		<-time.After(10 * time.Millisecond)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/handover/mobile"
+	"github.com/sluice-net/sluice/internal/pause"
 )
 
 var both = []mobile.Interface{{Name: "eth0"}, {Name: "eth1"}}
@@ -90,7 +91,7 @@ func (s *stream) finish() {
 	close(s.stop)
 	<-s.stopped
 	_ = s.from.Close()
-	<-time.After(200 * time.Millisecond) // what is on its way
+	pause.For(200*time.Millisecond, "copies of what has arrived may be on their way")
 	_ = s.to.Close()
 	<-s.received
 	for n := range s.sent {
@@ -134,7 +135,7 @@ func TestNoPacketIsLostBetweenTwoInterfaces(t *testing.T) {
 			t.Errorf("move %d: %+v", n, m)
 		}
 		leases, switches = append(leases, m.Lease), append(switches, m.Switch)
-		<-time.After(250 * time.Millisecond)
+		pause.For(250*time.Millisecond, "the stream goes on from there")
 	}
 	s.finish()
 	slices.Sort(leases)

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/handover/mobile/fake"
 	"github.com/sluice-net/sluice/handover/mobile/lease"
 	"github.com/sluice-net/sluice/handover/mobile/policy"
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -165,7 +166,7 @@ func (w *world) end() {
 
 // pass lets time pass.
 func (w *world) pass(d time.Duration) *world {
-	<-time.After(d)
+	pause.For(d, "the simulation's clock")
 	synctest.Wait()
 	return w
 }

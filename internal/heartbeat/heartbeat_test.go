@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/internal/pause"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,8 +33,7 @@ func TestStall(t *testing.T) {
 	if err := w.child.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	over := time.NewTimer(80 * time.Millisecond)
-	<-over.C
+	pause.For(80*time.Millisecond, "nothing beats")
 	if err := w.child.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/qos/bandwidth"
@@ -48,7 +49,7 @@ func TestExcessHarmsNobodyElse(t *testing.T) {
 		return f.Excess > 6_000_000 && strings.Contains(f.Reason, "drops")
 	})
 	begin := time.Now()
-	<-time.After(5 * time.Second)
+	pause.For(5*time.Second, "losses are counted for so long")
 	end := time.Now()
 	for i, s := range []*stage.Stream{first, second} {
 		r := s.Stop().Between(begin, end)

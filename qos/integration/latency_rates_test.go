@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/qos/latency"
 )
 
@@ -36,13 +37,13 @@ func (c *classes) floods(rate float64, ports ...int) []*stage.Flooding {
 
 // rates measures what arrives of each flood, in bit/s on the wire.
 func rates(floods []*stage.Flooding, settle, over time.Duration) []float64 {
-	<-time.After(settle)
+	pause.For(settle, "queues fill")
 	before := make([]uint64, len(floods))
 	began := time.Now()
 	for i, f := range floods {
 		_, before[i] = f.Received()
 	}
-	<-time.After(over)
+	pause.For(over, "rates are measured for so long")
 	took := time.Since(began).Seconds()
 	out := make([]float64, len(floods))
 	for i, f := range floods {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -146,8 +147,7 @@ func TestSlowToTheEnd(t *testing.T) {
 	if r := f.ended(p.x); r.Reason != agentapi.ReasonClosed {
 		t.Fatalf("X ended %+v", r)
 	}
-	wait := time.NewTimer(2500 * time.Millisecond) // longer than a silent peer is borne
-	<-wait.C
+	pause.For(2500*time.Millisecond, "longer than a silent peer is borne")
 	m, err := io.Copy(h, f.server)
 	if err != nil || m != n-2<<20 || [32]byte(h.Sum(nil)) != want.sum {
 		t.Errorf("the rest: %d bytes, %v", m, err)
@@ -161,7 +161,6 @@ func TestSlowToTheEnd(t *testing.T) {
 type slowly struct{ r io.Reader }
 
 func (s slowly) Read(b []byte) (int, error) {
-	tick := time.NewTimer(time.Millisecond)
-	<-tick.C
+	pause.For(time.Millisecond, "the pace of the reader")
 	return s.r.Read(b[:min(len(b), 8<<10)])
 }

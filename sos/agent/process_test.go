@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -188,8 +189,7 @@ func TestBreak(t *testing.T) {
 			r := newRig(t, false, 1500, agentapi.Params{Connections: 4})
 			r.underWay(t)
 			ip(t, "-n "+r.chain.x+" link set y down")
-			up := time.NewTimer(d)
-			<-up.C
+			pause.For(d, "the link is down for so long")
 			ip(t, "-n "+r.chain.x+" link set y up")
 			ip(t, "-n "+r.chain.x+" route add default via "+r.agentY.String())
 			_ = r.server.SetReadDeadline(time.Now().Add(10 * time.Second))

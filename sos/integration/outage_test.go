@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
@@ -99,7 +99,7 @@ func (o *outage) survived() {
 }
 
 // away waits for an outage to be over; its length is what the test is about.
-func (o *outage) away(d time.Duration) { _ = tasks.Sleep(o.t.Context(), d) }
+func (o *outage) away(d time.Duration) { pause.For(d, "the outage lasts") }
 
 // TestPathsDown takes every path between the agents away for a time that TCP
 // outlives: no connection is reset, whether it is busy or idle.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/pki"
 	"github.com/sluice-net/sluice/sos/agentapi"
@@ -130,7 +130,7 @@ func TestSlowReader(t *testing.T) {
 	sums := make(chan string, 1)
 	w.serve(80, func(c *net.TCPConn) { _, _ = copyContent(c, 1, size) })
 	w.serve(81, func(c *net.TCPConn) {
-		_ = tasks.Sleep(w.t.Context(), stop)
+		pause.For(stop, "the reader stops for so long")
 		s, _, _ := drain(c, 2*patience)
 		sums <- s
 	})
@@ -141,7 +141,7 @@ func TestSlowReader(t *testing.T) {
 		_ = up.CloseWrite()
 		sent <- err
 	}()
-	_ = tasks.Sleep(t.Context(), stop)
+	pause.For(stop, "the reader stops for so long")
 	for _, a := range w.agentInfos() {
 		t.Logf("agent %s: %d bytes buffered, %d bytes of memory", a.Name, a.Load.BufferedBytes, a.Load.MemoryBytes)
 		if a.Load.MemoryBytes > 300<<20 {

@@ -13,6 +13,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -74,7 +75,7 @@ func TestSendAgain(t *testing.T) {
 		dp.use(wifi, wifi)
 		seq += 5000
 	}
-	<-time.After(10 * time.Millisecond)
+	pause.For(10*time.Millisecond, "what is kept gets old")
 	dp.sendAgain(0, 10*time.Millisecond, openflow.MAC{})
 }
 
@@ -120,7 +121,7 @@ func TestSendAgainMakesTCPGoOn(t *testing.T) {
 	if _, err := near.Write(b); err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(100 * time.Millisecond) // TCP's own probe of the tail is lost, too
+	pause.For(100*time.Millisecond, "TCP's own probe of the tail is lost, too")
 	dp.use(lte, lte)
 	sent := 0
 	err = a.do(func() (err error) {

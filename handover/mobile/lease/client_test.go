@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/handover/dhcp"
 	"github.com/sluice-net/sluice/handover/mobile/fake"
 	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
@@ -161,7 +162,7 @@ func TestLifeOfALease(t *testing.T) {
 		}
 
 		must(t, c.Release(p, renewed))
-		<-time.After(2 * wire.Delay)
+		pause.For(2*wire.Delay, "the release travels")
 		expect(t, "release", o.took(), "RELEASE released")
 	})
 }
@@ -249,7 +250,7 @@ func TestAddressThatIsNotTheDevices(t *testing.T) {
 func TestExpiredLeaseIsAskedForAsAWish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, _, p, c, l := attached(t)
-		<-time.After(leaseTime)
+		pause.For(leaseTime, "the lease ends")
 		got, err := c.Attach(t.Context(), p, &l)
 		must(t, err)
 		expect(t, "messages", o.took(), "DISCOVER offered", "REQUEST granted")

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/handover/mobile/datapath"
 	"github.com/sluice-net/sluice/handover/mobile/fake"
 	"github.com/sluice-net/sluice/handover/mobile/probe"
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -81,7 +82,7 @@ func (r *rig) pass(d time.Duration, sent, heard uint64) *rig {
 			r.heard = time.Now()
 		}
 		r.mu.Unlock()
-		<-time.After(time.Millisecond)
+		pause.For(time.Millisecond, "the pace of the frames")
 	}
 	synctest.Wait()
 	return r
