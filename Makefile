@@ -11,7 +11,6 @@ export PATH := $(CURDIR)/.go/bin:$(PATH):/usr/local/go/bin
 # The one place where the versions of the tools stand.
 GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
-GOTESTSUM   := gotest.tools/gotestsum@v1.13.0
 SCHEMATHESIS := schemathesis==4.32.5
 
 # Packages at once. Integration tests share one kernel, and CI has two cores.
@@ -27,8 +26,9 @@ LDFLAGS   := -s -w -X github.com/sluice-net/sluice/internal/version.number=$(VER
 
 # `go test -race` needs cgo. Packages that only wire etcd together are tested
 # without it in CI: their concurrency is that of the packages below them, which
-# all run under the race detector, and compiling etcd for it takes minutes.
-RACELESS ?= /store/etcdstore$$|/controller$$|/controller/|/handover/integration$$|/qos/integration$$|/cli$$|/cmd/|/experiment$$|/demo$$|/internal/check$$|/dashboard|/api/conformance$$
+# all run under the race detector, and compiling etcd for it takes minutes. The
+# others are compiled without etcd for it: their stores are in memory.
+RACELESS ?= /store/etcdstore$$|/controller$$|/controller/|/cli$$|/examples/|/cmd/|/experiment$$|/demo$$|/internal/check$$|/dashboard|/api/conformance$$
 
 .PHONY: help
 help: ## list the targets
@@ -52,7 +52,7 @@ dashboard/node_modules/.package-lock.json: dashboard/package.json dashboard/pack
 test-dashboard: ## the page: types, unit tests, that it is built, and Chromium against a live lab (Node.js, root)
 	@if ! command -v npm >/dev/null; then echo 'NOT TESTED: the dashboard, because npm is missing; make deps installs it' >&2; exit 0; fi
 	$(MAKE) --no-print-directory dashboard/node_modules/.package-lock.json
-	go test -count=1 -p 1 -timeout 5m ./dashboard/...
+	$(SUITE) -count=1 -p 1 -timeout 5m ./dashboard/...
 
 # Held against what it says of itself: by generated requests, in a network that leads
 # nowhere.
@@ -69,7 +69,7 @@ test-api: ## the API against its OpenAPI document, by generated requests for API
 	$(MAKE) --no-print-directory $(VENV)/installed
 	go build -o /dev/null ./cmd/sluice
 	SCHEMATHESIS=$(CURDIR)/$(VENV)/bin/schemathesis APITIME=$(APITIME) APISEED=$(APISEED) \
-		go test -count=1 -timeout 10m -exec $(CURDIR)/api/conformance/alone.sh ./api/conformance
+		$(SUITE) -count=1 -timeout 10m -exec $(CURDIR)/api/conformance/alone.sh ./api/conformance
 
 .PHONY: deps
 deps: ## install by apt what the tests and experiments run against (root)
@@ -109,14 +109,12 @@ staticcheck:
 	go run $(STATICCHECK) ./...
 
 # A test that fails has found something, also if it does so now and then: none is run
-# again. RERUNS=1 is for CI, whose machines stand still at times: the output says which
-# test passed only then, and a data race or more than three failures end the run.
-SUITE := go run $(GOTESTSUM) --format pkgname --hide-summary skipped $(if $(RERUNS),--rerun-fails=$(RERUNS) --rerun-fails-max-failures 3 \
-	--rerun-fails-run-root-test --rerun-fails-abort-on-data-race)
+# again but those of .ci/quarantine, and none is skipped in CI but those of .ci/skips.
+SUITE := go run ./internal/suite
 
 .PHONY: rules
 rules: ## layers, documentation, metrics' names, and the documentation's commands
-	$(SUITE) --packages ./internal/check -- -count=1
+	$(SUITE) -count=1 ./internal/check
 
 # The packages that take minutes, most of them spent waiting, start first.
 LONGEST := ./sos/integration ./handover/integration
@@ -124,9 +122,9 @@ longest_first = { go list $(LONGEST); go list ./...; } | awk '!seen[$$0]++'
 
 .PHONY: race
 race: ## all other tests; under the race detector wherever goroutines are ours, and alone where measurements are compared with the truth
-	$(SUITE) --packages "$$($(longest_first) | grep -vE '$(RACELESS)' | xargs)" -- -race -p $(P) -parallel 3 -timeout 15m
-	$(SUITE) --packages "$$($(longest_first) | grep -E '$(RACELESS)' | grep -vE '/internal/check$$|/dashboard|/api/conformance' | xargs)" -- -p $(P) -timeout 15m
-	$(SUITE) --packages ./network -- -run 'AreTrue|SourcesAgree' -timeout 5m
+	$(SUITE) -race -tags noetcd -p $(P) -parallel 3 -timeout 15m $$($(longest_first) | grep -vE '$(RACELESS)')
+	$(SUITE) -p $(P) -timeout 15m $$($(longest_first) | grep -E '$(RACELESS)' | grep -vE '/internal/check$$|/dashboard|/api/conformance')
+	$(SUITE) -run 'AreTrue|SourcesAgree|ThousandDevices' -p 1 -timeout 5m ./network ./handover/integration
 
 .PHONY: race-all
 race-all: ## every package under the race detector

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,18 +11,12 @@ import (
 
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/lograte"
-	"github.com/sluice-net/sluice/pki"
 	"github.com/sluice-net/sluice/store"
-	"github.com/sluice-net/sluice/store/etcdstore"
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
-const (
-	// openTimeout bounds how long a store may take to answer for the first time.
-	openTimeout = 30 * time.Second
-	// openSlow is how long it is waited for without a word.
-	openSlow = 2 * time.Second
-)
+// openTimeout bounds how long a store may take to answer for the first time.
+const openTimeout = 30 * time.Second
 
 // roomy is a store that may have no room for writes.
 type roomy interface {
@@ -80,35 +73,10 @@ func openStore(ctx context.Context, c *config.Controller, log *slog.Logger) (sto
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("controller: data_dir: %w", err)
 	}
-	switch c.Store.Kind {
-	case "memory":
+	if c.Store.Kind == "memory" {
 		return memstore.New(), nil
-	case "etcd":
-		return openCluster(ctx, c.Store, log)
 	}
-	slow := time.AfterFunc(openSlow, func() { log.Info("the store is being read", "data_dir", c.DataDir) })
-	defer slow.Stop()
-	s, err := etcdstore.OpenEmbedded(ctx, etcdstore.EmbeddedOptions{
-		Dir: c.DataDir, Log: log, MinFree: uint64(c.Store.MinFree),
-		Snapshots: etcdstore.SnapshotOptions{Keep: c.Store.Snapshots.Keep, Every: c.Store.Snapshots.Every, MaxBytes: int64(c.Store.Snapshots.MaxSize)},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("controller: %w", err)
-	}
-	return s, nil
-}
-
-func openCluster(ctx context.Context, c config.Store, log *slog.Logger) (store.Store, error) {
-	var tlsConfig *tls.Config
-	if c.TLS.Cert != "" || c.TLS.CA != "" {
-		var err error
-		if tlsConfig, err = pki.Client(files(c.TLS)); err != nil {
-			return nil, fmt.Errorf("controller: store.tls: %w", err)
-		}
-	}
-	s, err := etcdstore.OpenExternal(ctx, etcdstore.ExternalOptions{
-		Endpoints: c.Endpoints, Prefix: c.Prefix, Username: c.Username, Password: string(c.Password), TLS: tlsConfig, Log: log,
-	})
+	s, err := openEtcd(ctx, c, log)
 	if err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}

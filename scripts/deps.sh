@@ -81,6 +81,7 @@ for group in "$@"; do
           install "${venv[@]}" gcc=gcc /usr/include/stdlib.h=libc6-dev git=git unzip=unzip iperf3=iperf3 tshark=tshark haproxy=haproxy jq=jq \
             openssl=openssl ovs-testcontroller=openvswitch-testcontroller osken-manager=python3-os-ken \
             dhclient=isc-dhcp-client udhcpc=udhcpc dhcpcd=dhcpcd-base nft=nftables \
+            clang=clang llvm-strip=llvm /usr/include/bpf/bpf_helpers.h=libbpf-dev \
             node=nodejs npm=npm chromium=chromium ;;
     *) die "unknown group '$group'; known: root, go, unzip, bare, demo, test" ;;
   esac

@@ -12,14 +12,7 @@ var namedTest = regexp.MustCompile("`([a-z0-9/]+)\\.(Test[A-Za-z0-9]+)`")
 // CheckNamedTests finds tests that Markdown files name, as `folder.TestName`, and that do
 // not exist: a sentence that names its test is as good as the test.
 func CheckNamedTests(root string, t *Tree) ([]Problem, error) {
-	tests := map[string]bool{}
-	for _, f := range t.Files {
-		for _, d := range f.AST.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && f.Test() && fn.Recv == nil {
-				tests[f.Dir()+"."+fn.Name.Name] = true
-			}
-		}
-	}
+	tests := testsOf(t)
 	problems, err := inMarkdown(root, func(_, rel, text string) (problems []Problem) {
 		number := 0
 		for line := range strings.Lines(text) {
@@ -36,4 +29,17 @@ func CheckNamedTests(root string, t *Tree) ([]Problem, error) {
 		return nil, fmt.Errorf("check named tests: %w", err)
 	}
 	return problems, nil
+}
+
+// testsOf are the functions of a tree's tests, as folder.TestName.
+func testsOf(t *Tree) map[string]bool {
+	tests := map[string]bool{}
+	for _, f := range t.Files {
+		for _, d := range f.AST.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && f.Test() && fn.Recv == nil {
+				tests[f.Dir()+"."+fn.Name.Name] = true
+			}
+		}
+	}
+	return tests
 }

@@ -30,6 +30,7 @@ func TestRepository(t *testing.T) {
 		{"metrics", func() ([]Problem, error) { return CheckMetrics(tree), nil }},
 		{"leak-checks", func() ([]Problem, error) { return CheckLeakChecks(tree), nil }},
 		{"links", func() ([]Problem, error) { return CheckLinks(root) }},
+		{"lists", func() ([]Problem, error) { return CheckLists(root, tree) }},
 		{"named-tests", func() ([]Problem, error) { return CheckNamedTests(root, tree) }},
 	}
 	for _, rule := range rules {

@@ -208,3 +208,15 @@ func TestNamedTests(t *testing.T) {
 	}
 	expect(t, got, "README.md:2: there is no test TestGone in a/b", "README.md:2: there is no test TestThere in a")
 }
+
+func TestLists(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, ".ci/skips", "# why\n\na/b.TestThere  needs luck\na/b.TestThere/part needs luck\na/b.TestGone needs luck\n")
+	write(t, root, ".ci/quarantine", "a/b.TestThere\n")
+	loaded := tree(t, map[string]string{"a/b/b_test.go": "package b\n\nfunc TestThere() {}\n"})
+	got, err := CheckLists(root, loaded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, got, ".ci/skips:5: there is no test a/b.TestGone", ".ci/quarantine:1: no reason for a/b.TestThere")
+}
