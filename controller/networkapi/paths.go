@@ -36,9 +36,11 @@ func (s *server) paths(_ context.Context, in *pathsInput) (*body[[]Path], error)
 	t := s.core.Topology()
 	switch in.Kind {
 	case "widest":
-		if p, free, ok := t.WidestPath(from, to); ok {
-			v := pathOf(p)
-			v.Free = free
+		if a, err := t.Find(from, to, topology.Request{Objective: topology.ObjectiveWidest}); err == nil {
+			v := pathOf(a.Path)
+			if len(a.Path.Hops) > 1 {
+				v.Free = float64(a.Width)
+			}
 			out = append(out, v)
 		}
 	case "disjoint":

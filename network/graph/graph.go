@@ -10,7 +10,7 @@ import (
 // Arc is a directed edge between two nodes.
 type Arc struct{ From, To int }
 
-// Weights gives each arc its cost (or, for [Graph.WidestPath], its width), in
+// Weights gives each arc its cost (or, for [Problem.Width], its width), in
 // the order in which the arcs were given to [New]. An arc whose weight is
 // negative, infinite or not a number takes no part in the search.
 type Weights []float64

@@ -149,15 +149,15 @@ func TestWidestAgainstBruteForce(t *testing.T) {
 				bestWidth, bestCost, any = narrow, p.Cost, true
 			}
 		}
-		p, wide, ok := g.WidestPath(0, 1, width, cost)
-		if ok != any {
-			t.Fatalf("found %v, want %v", ok, any)
+		found, err := g.Solve(Problem{From: 0, To: 1, Cost: cost, Width: width, Widest: true})
+		if ok := err == nil; ok != any {
+			t.Fatalf("found %v, want %v", err, any)
 		}
-		if ok && (wide != bestWidth || p.Cost != bestCost) {
-			t.Fatalf("width %v cost %v, want %v and %v", wide, p.Cost, bestWidth, bestCost)
+		if p := found.Path; any && (found.Value != bestWidth || p.Cost != bestCost || !found.Exact) {
+			t.Fatalf("width %v cost %v, want %v and %v", found.Value, p.Cost, bestWidth, bestCost)
 		}
-		if ok {
-			checkWalk(t, g, p, 0, 1, cost)
+		if any {
+			checkWalk(t, g, found.Path, 0, 1, cost)
 		}
 	})
 }
@@ -382,7 +382,9 @@ func BenchmarkWidestPath10k(b *testing.B) {
 	i := 0
 	for b.Loop() {
 		i = (i + 7919) % 10000
-		g.WidestPath(0, i, w, w)
+		if _, err := g.Solve(Problem{From: 0, To: i, Cost: w, Width: w, Widest: true}); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

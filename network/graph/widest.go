@@ -2,32 +2,6 @@ package graph
 
 import "math"
 
-// WidestPath returns the path whose narrowest arc is as wide as any path allows
-// and, among those, the one of least cost (shortest-widest), with that width.
-// A path without arcs is infinitely wide.
-//
-// One search cannot do both: a label that keeps only the best (width, cost) of a
-// node throws away the narrower, cheaper way that wins once a narrow arc later
-// on makes the difference in width void. So the width is found first, and then
-// the shortest path among the arcs that are wide enough.
-func (g *Graph) WidestPath(from, to int, width, cost Weights) (p Path, w float64, ok bool) {
-	if !g.check(from, to, width) || !g.check(from, to, cost) {
-		return Path{}, 0, false
-	}
-	s := g.pool.Get().(*search)
-	defer g.pool.Put(s)
-	best, ok := g.maxWidth(s, from, to, width, func(arc int32) bool { return !usable(width[arc]) || !usable(cost[arc]) })
-	if !ok {
-		return Path{}, 0, false
-	}
-	s.reset()
-	narrow := func(arc int32) bool { return !usable(width[arc]) || width[arc] < best }
-	if !g.run(s, from, to, cost, narrow) {
-		return Path{}, 0, false
-	}
-	return g.path(s, to), best, true
-}
-
 // maxWidth finds the greatest width at which to can be reached or, with to
 // negative, at which every node can. Labels and queue hold the width negated, so
 // that the widest comes first. Arcs for which skip says true are left out.
@@ -65,8 +39,9 @@ func (g *Graph) maxWidth(s *search, from, to int, width Weights, skip func(arc i
 // widest solves problems whose objective is the width. With one bound that is
 // bisection. With several, if the widest path of all can be had within the bounds, that
 // is it; else the exact search finds how wide a path can be. In both cases the cheapest
-// path of that width is searched then: one search cannot do both, as [Graph.WidestPath]
-// says.
+// path of that width is searched then. One search cannot do both: a label that keeps only
+// the best width and cost of a node throws away the narrower, cheaper way that wins once a
+// narrow arc later on makes the difference in width void.
 func (s *solver) widest() (Solution, error) {
 	if len(s.p.Bounds) == 1 {
 		return s.widestWithin()

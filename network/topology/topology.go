@@ -144,27 +144,6 @@ func (t *Topology) DisjointPaths(from, to PortRef, k int, m Metric) []Path {
 	return t.paths(t.g.DisjointPaths(a, b, k, t.weights(m), graph.EdgeDisjoint), from, to)
 }
 
-// WidestPath is the path with the most free capacity at its narrowest link, and
-// that capacity in bits per second. Links of unknown capacity take no part.
-func (t *Topology) WidestPath(from, to PortRef) (Path, float64, bool) {
-	a, b, ok := t.ends(from, to)
-	if !ok {
-		return Path{}, 0, false
-	}
-	free := make(graph.Weights, len(t.Links))
-	for i, l := range t.Links {
-		free[i] = -1
-		if l.Capacity > 0 {
-			free[i] = float64(l.Available())
-		}
-	}
-	p, width, ok := t.g.WidestPath(a, b, free, t.hops)
-	if !ok {
-		return Path{}, 0, false
-	}
-	return t.path(p, from, to), width, true
-}
-
 func (t *Topology) ends(from, to PortRef) (a, b int, ok bool) {
 	a, okA := t.index[from.Switch]
 	b, okB := t.index[to.Switch]

@@ -78,10 +78,6 @@ func TestManyPaths(t *testing.T) {
 	if ps := top.DisjointPaths(ref(1, 100), ref(4, 100), 2, MetricLatency); len(ps) != 2 || !slices.Equal(via(ps[1]), []openflow.DatapathID{1, 2, 4}) {
 		t.Errorf("disjoint: %+v", ps)
 	}
-	p, free, ok := top.WidestPath(ref(1, 100), ref(4, 100))
-	if !ok || free != 900e6 || !slices.Equal(via(p), []openflow.DatapathID{1, 2, 4}) {
-		t.Errorf("widest: %+v, %v", p, free)
-	}
 }
 
 func TestEdges(t *testing.T) {

@@ -40,59 +40,82 @@ func (s *Service) ratesOf(e *entry, capacity uint64) rates {
 	return r
 }
 
-// choose picks a way for each flow and has the book promise the guaranteed rate on
-// each. Of several ways the first is taken that keeps the latency and that the book
-// accepts; if none does, the refusal is that of the first.
+// maxSearches bounds how often ways are searched anew because somebody else was promised
+// a link of one in between.
+const maxSearches = 16
+
+// choose finds a way for each flow and has the book promise the guaranteed rate on all of
+// them. If that cannot be, the error says what a way lacks that is the best without it.
 func (s *Service) choose(ctx context.Context, c *Class) ([]Route, error) {
-	all, err := s.ways(ctx, c)
+	all, err := s.locateAll(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	chosen := make([]Route, len(all))
-	for i, routes := range all {
-		j := slices.IndexFunc(routes, func(r Route) bool { return r.keeps(c) == nil })
-		if j < 0 {
-			return nil, routes[0].keeps(c)
-		}
-		chosen[i] = routes[j]
-	}
-	first := s.promise(c, chosen)
-	for i, routes := range all { // another way for one flow may be all that is needed
-		for j := 0; first != nil && j < len(routes); j++ {
-			if routes[j].keeps(c) != nil {
-				continue
-			}
-			other := slices.Clone(chosen)
-			other[i] = routes[j]
-			if s.promise(c, other) == nil {
-				return other, nil
-			}
-		}
-	}
-	return chosen, first
-}
-
-// promise has the book take the guaranteed rate of a class on all its ports, or says
-// where it cannot.
-func (s *Service) promise(c *Class, routes []Route) error {
 	p := reserve.Promise{Key: bookKey(c.Name), Enforced: true}
 	if s.critical != nil {
 		p.Over = s.critical.Within(c.matches())
 	}
+	t := s.baseline.topology(s.net.Topology())
+	for range maxSearches {
+		routes, enough, err := s.search(t, c, all, p)
+		if err != nil {
+			return nil, err
+		}
+		short, err := s.promise(c, p, routes)
+		if short == nil || !enough {
+			return routes, err
+		}
+		if _, inner := t.LinkFrom(short.Link); !inner { // that to a host: no way avoids it
+			return routes, err
+		}
+	}
+	return nil, fmt.Errorf("the network's links were promised to others %d times while ways for class %s were searched", maxSearches, c.Name)
+}
+
+// search finds a way for each flow. enough says that the book has the guaranteed rate left
+// on each link between switches.
+func (s *Service) search(t *topology.Topology, c *Class, all []ends, p reserve.Promise) (routes []Route, enough bool, err error) {
+	enough = true
+	lacks := func(l topology.Link) string {
+		one := p
+		one.Shares = []reserve.Share{s.share(c, l.From)}
+		if short := s.book.Short(one); short != nil {
+			return short.Error()
+		}
+		return ""
+	}
+	for i, e := range all {
+		r, fits, err := way(t, c, i, e, lacks)
+		if err != nil {
+			return nil, false, err
+		}
+		routes, enough = append(routes, r), enough && fits
+	}
+	return routes, enough, nil
+}
+
+// share is what a class is to have at a port.
+func (s *Service) share(c *Class, at topology.PortRef) reserve.Share {
+	capacity := s.net.Capacity(at)
+	return reserve.Share{Link: at, Rate: s.ratesAt(c, capacity).min, Kept: kept(capacity)}
+}
+
+// promise has the book take the guaranteed rate of a class on all its ports, or says
+// where it cannot, for the program and for people.
+func (s *Service) promise(c *Class, p reserve.Promise, routes []Route) (*reserve.Shortage, error) {
 	for _, at := range portsOf(routes) {
-		capacity := s.net.Capacity(at)
-		p.Shares = append(p.Shares, reserve.Share{Link: at, Rate: s.ratesAt(c, capacity).min, Kept: kept(capacity)})
+		p.Shares = append(p.Shares, s.share(c, at))
 	}
 	err := s.book.Admit(p)
 	var short *reserve.Shortage
-	if errors.As(err, &short) {
-		why := err.Error()
-		if short.Capacity > 0 {
-			why = fmt.Sprintf("hop %v, port %d: %d bit/s asked, %d of %d are left", short.Link.Switch, short.Link.Port, short.Asked, short.Available, short.Capacity)
-		}
-		return &Refusal{"min_rate", short.Asked, why}
+	if !errors.As(err, &short) {
+		return nil, err
 	}
-	return err
+	why := err.Error()
+	if short.Capacity > 0 {
+		why = fmt.Sprintf("hop %v, port %d: %d bit/s asked, %d of %d are left", short.Link.Switch, short.Link.Port, short.Asked, short.Available, short.Capacity)
+	}
+	return short, &Refusal{"min_rate", short.Asked, why}
 }
 
 // marks are the DSCPs by which a userspace datapath tells the classifier a packet's

@@ -1,7 +1,10 @@
 package latency
 
 import (
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
 	"github.com/sluice-net/sluice/qos/mark"
+	"github.com/sluice-net/sluice/qos/reserve"
 )
 
 // row is switches 1 to n in a row: port 1 leads to the one before, 2 to the next, 3 to a host.
@@ -27,6 +31,63 @@ func row(n int, latency time.Duration) *topology.Topology {
 }
 
 func host(s int) topology.Host { return topology.Host{At: portRef(openflow.DatapathID(s), 3)} }
+
+// options is the way of a flow that asks for nothing.
+func options(t *topology.Topology, flow int, src, dst topology.Host, open bool) []Route {
+	r, _, err := way(t, &Class{}, flow, ends{src: src, dst: dst, open: open}, func(topology.Link) string { return "" })
+	if err != nil {
+		panic(err)
+	}
+	return []Route{r}
+}
+
+// A class goes by the one way that has its rate left, however many shorter ones have not,
+// and is refused by what the shortest lacks if there is none.
+func TestTheWayThatHasTheRate(t *testing.T) {
+	x := served(t)
+	x.withClassifiers()
+	const last, middle = 10, 6 // 1 to each of 2..7 to 10; 1 to 8 to 9 to 10
+	var ids []openflow.DatapathID
+	var links []topology.Link
+	join := func(a, b topology.PortRef) {
+		links = append(links, topology.Link{From: a, To: b, Latency: time.Millisecond}, topology.Link{From: b, To: a, Latency: time.Millisecond})
+	}
+	for i := openflow.DatapathID(1); i <= last; i++ {
+		ids = append(ids, i)
+		x.bases[uint64(i)] = &base{dpid: uint64(i), known: map[uint32]string{}, changed: make(chan struct{})}
+	}
+	x.databases.Declare(x.inDatabase)
+	for i := range uint32(middle) {
+		m := openflow.DatapathID(2 + i)
+		join(portRef(1, 10+i), portRef(m, 1))
+		join(portRef(m, 2), portRef(last, 10+i))
+	}
+	join(portRef(1, 20), portRef(8, 1))
+	join(portRef(8, 2), portRef(9, 1))
+	join(portRef(9, 2), portRef(last, 20))
+	x.fabric.topology = topology.New(3, ids, links)
+	x.fabric.hosts[end(3)] = host(last)
+	for i := range uint32(middle) {
+		x.book.Restore(reserve.Promise{Key: reserve.Key{Owner: "them", ID: fmt.Sprint(i)}, Enforced: true, Shares: []reserve.Share{{Link: portRef(openflow.DatapathID(2+i), 2), Rate: 9e6}}})
+	}
+	spec, class := request(t, "wide", 7000)
+	spec.MinRate, class.MinRate = "5000000", 5_000_000
+	info, err := x.Add(t.Context(), spec, class)
+	if err != nil || len(info.Paths) != 1 || len(info.Paths[0].Hops) != 4 {
+		t.Fatalf("%+v, %v", info.Paths, err)
+	}
+	spec, class = request(t, "quick", 7001)
+	spec.MinRate, class.MinRate, class.Latency = "5000000", 5_000_000, 2*time.Millisecond
+	_, err = x.Add(t.Context(), spec, class)
+	var no *Refusal
+	if !errors.As(err, &no) || no.Field != "min_rate" || !strings.Contains(no.Why, "port 2: 5000000 bit/s asked") {
+		t.Errorf("within 2 ms: %v", err)
+	}
+	class.Latency = 1500 * time.Microsecond
+	if _, err = x.Add(t.Context(), spec, class); !errors.As(err, &no) || no.Field != "latency" || !strings.Contains(no.Why, "take 2ms") {
+		t.Errorf("within 1.5 ms: %v", err)
+	}
+}
 
 func TestRoutes(t *testing.T) {
 	top := row(3, 2*time.Millisecond)

@@ -36,27 +36,36 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Why }
 
-// candidates is how many paths are tried for a flow whose ends are known.
-const candidates = 4
+// ends are where a flow begins and ends.
+type ends struct {
+	src, dst topology.Host
+	open     bool // it begins anywhere
+}
 
-// options lists the ways that a flow could go, the shortest first.
-func options(t *topology.Topology, flow int, src, dst topology.Host, open bool) []Route {
-	if open {
-		return []Route{tree(t, flow, dst)}
-	}
-	paths := t.KPaths(src.At, dst.At, candidates, topology.MetricHops)
-	if fast, ok := t.Path(src.At, dst.At, topology.MetricLatency); ok {
-		paths = append(paths, fast)
-	}
-	var out []Route
-	for _, p := range paths {
-		r := Route{Flow: flow, Hops: p.Hops}
-		r.measure(t)
-		if !slices.ContainsFunc(out, func(o Route) bool { return slices.Equal(o.Hops, r.Hops) }) {
-			out = append(out, r)
+// way is the way of a flow: the one of fewest hops that keeps the latency and whose links
+// lack nothing. If there is none, it is one whose links do, fits is false then; and if
+// nothing keeps the latency, the error says what the fastest one takes.
+func way(t *topology.Topology, c *Class, flow int, e ends, lacks func(topology.Link) string) (r Route, fits bool, err error) {
+	if e.open {
+		r := tree(t, flow, e.dst)
+		if why := r.keeps(c); why != nil {
+			return r, false, why
 		}
+		return r, false, nil
 	}
-	return out
+	for i, request := range []topology.Request{{MaxDelay: c.Latency, Exclude: lacks}, {MaxDelay: c.Latency}, {Objective: topology.ObjectiveDelay}} {
+		answer, err := t.Find(e.src.At, e.dst.At, request)
+		if err != nil {
+			continue
+		}
+		r := Route{Flow: flow, Hops: answer.Path.Hops}
+		r.measure(t)
+		if why := r.keeps(c); why != nil {
+			return r, false, why
+		}
+		return r, i == 0, nil
+	}
+	return Route{}, false, &Refusal{Field: fmt.Sprintf("flows[%d]", flow), Value: e.dst.At.String(), Why: fmt.Sprintf("there is no path from %v to %v", e.src.At, e.dst.At)}
 }
 
 // tree leads from every switch to a host.
@@ -126,9 +135,9 @@ func (r *Route) keeps(c *Class) *Refusal {
 	case c.Latency == 0:
 		return nil
 	case !r.Unmeasured.IsZero():
-		return &Refusal{"latency", c.Latency.String(), fmt.Sprintf("flows[%d]: the latency of the link from %v is not measured yet", r.Flow, r.Unmeasured)}
+		return &Refusal{Field: "latency", Value: c.Latency.String(), Why: fmt.Sprintf("flows[%d]: the latency of the link from %v is not measured yet", r.Flow, r.Unmeasured)}
 	case r.Latency > c.Latency:
-		return &Refusal{"latency", c.Latency.String(), fmt.Sprintf("flows[%d]: the links of the shortest path take %v, required are %v", r.Flow, r.Latency, c.Latency)}
+		return &Refusal{Field: "latency", Value: c.Latency.String(), Why: fmt.Sprintf("flows[%d]: the links of the fastest path take %v, required are %v", r.Flow, r.Latency, c.Latency)}
 	}
 	return nil
 }
@@ -154,24 +163,20 @@ func switchesOf(routes []Route) []openflow.DatapathID {
 	return slices.Compact(out)
 }
 
-// ways finds the possible ways of every flow of a class.
-func (s *Service) ways(ctx context.Context, c *Class) ([][]Route, error) {
+// locateAll finds where the flows of a class begin and end.
+func (s *Service) locateAll(ctx context.Context, c *Class) ([]ends, error) {
 	s.baseline.note(s.net.Topology(), time.Now())
-	all := make([][]Route, len(c.Flows))
+	all := make([]ends, len(c.Flows))
 	for i, f := range c.Flows {
-		dst, err := s.locate(ctx, f.Dst)
-		if err != nil {
-			return nil, &Refusal{fmt.Sprintf("flows[%d]", i), f.Dst.String(), fmt.Sprintf("the destination %v is not found in the network: %v", f.Dst, err)}
+		var err error
+		if all[i].dst, err = s.locate(ctx, f.Dst); err != nil {
+			return nil, &Refusal{Field: fmt.Sprintf("flows[%d]", i), Value: f.Dst.String(), Why: fmt.Sprintf("the destination %v is not found in the network: %v", f.Dst, err)}
 		}
-		src, open := topology.Host{}, !f.Src.IsValid()
-		if !open {
-			if src, err = s.locate(ctx, f.Src); err != nil {
-				return nil, &Refusal{fmt.Sprintf("flows[%d]", i), f.Src.String(), fmt.Sprintf("the source %v is not found in the network: %v", f.Src, err)}
-			}
+		if all[i].open = !f.Src.IsValid(); all[i].open {
+			continue
 		}
-		all[i] = options(s.baseline.topology(s.net.Topology()), i, src, dst, open)
-		if len(all[i]) == 0 {
-			return nil, &Refusal{fmt.Sprintf("flows[%d]", i), f.Dst.String(), fmt.Sprintf("there is no path from %v to %v", src.At, dst.At)}
+		if all[i].src, err = s.locate(ctx, f.Src); err != nil {
+			return nil, &Refusal{Field: fmt.Sprintf("flows[%d]", i), Value: f.Src.String(), Why: fmt.Sprintf("the source %v is not found in the network: %v", f.Src, err)}
 		}
 	}
 	return all, nil

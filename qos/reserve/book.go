@@ -102,6 +102,22 @@ func (b *Book) Use(l Link) Use { return b.use(l) }
 func (b *Book) Admit(p Promise) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if short := b.short(p); short != nil {
+		return short
+	}
+	b.put(p, sum(p.Shares))
+	return nil
+}
+
+// Short is what Admit would refuse a promise for now; nil if it would make it.
+func (b *Book) Short(p Promise) *Shortage {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.short(p)
+}
+
+// short is Short. The lock is held.
+func (b *Book) short(p Promise) *Shortage {
 	asked := sum(p.Shares)
 	for _, s := range p.Shares {
 		u := b.use(s.Link)
@@ -114,7 +130,6 @@ func (b *Book) Admit(p Promise) error {
 			return &Shortage{Link: s.Link, Asked: asked[s.Link], Available: free, Capacity: u.Capacity}
 		}
 	}
-	b.put(p, asked)
 	return nil
 }
 
