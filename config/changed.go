@@ -4,6 +4,8 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+
+	"github.com/sluice-net/sluice/internal/strictyaml"
 )
 
 // Changed lists the keys in which two configurations of one kind differ, but for those
@@ -35,6 +37,6 @@ func differences(key string, a, b any, tell func(string)) {
 		all[name] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		differences(join(key, name), x[name], y[name], tell)
+		differences(strictyaml.Join(key, name), x[name], y[name], tell)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sluice-net/sluice/internal/strictyaml"
 )
 
 // place is where a setting was given.
@@ -29,9 +31,9 @@ type decoder struct {
 
 func (d *decoder) place(n *yaml.Node) place {
 	if source, ok := d.origin[n]; ok {
-		return place{source: source, value: show(n)}
+		return place{source: source, value: strictyaml.Show(n)}
 	}
-	return place{source: d.file, line: n.Line, value: show(n)}
+	return place{source: d.file, line: n.Line, value: strictyaml.Show(n)}
 }
 
 func (d *decoder) fail(n *yaml.Node, key, wrong, want string) {
@@ -39,31 +41,8 @@ func (d *decoder) fail(n *yaml.Node, key, wrong, want string) {
 	d.problems = append(d.problems, Problem{Source: p.source, Line: p.line, Key: key, Value: p.value, Wrong: wrong, Want: want})
 }
 
-// show is a node's value for a message.
-func show(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.MappingNode:
-		return "a mapping"
-	case yaml.SequenceNode:
-		return "a list"
-	case yaml.AliasNode:
-		return show(n.Alias)
-	}
-	if n.Tag == "!!null" {
-		return "nothing"
-	}
-	text := n.Value
-	if len(text) > 60 {
-		text = text[:57] + "..."
-	}
-	return strconv.Quote(text)
-}
-
 // decode reads the node into v, which is the field that the tag describes.
 func (d *decoder) decode(n *yaml.Node, v reflect.Value, key string, tag reflect.StructTag) {
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
 	d.places[key] = d.place(n)
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
@@ -90,33 +69,17 @@ func isText(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// section checks that the node is a mapping and reports repeated keys. A
-// section with nothing in it is like one that is not there.
+// section checks that the node is a mapping. A section with nothing in it is like one that
+// is not there.
 func (d *decoder) section(n *yaml.Node, key string) bool {
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+	if strictyaml.IsNull(n) {
 		return false
 	}
 	if n.Kind != yaml.MappingNode {
 		d.fail(n, key, "not a mapping", "write its settings below it, indented, as \"key: value\"")
 		return false
 	}
-	seen := map[string]int{}
-	for i := 0; i < len(n.Content); i += 2 {
-		k := n.Content[i]
-		if line, twice := seen[k.Value]; twice {
-			d.fail(k, join(key, k.Value), "given twice", fmt.Sprintf("keep one of the two (the first is in line %d)", line))
-			continue
-		}
-		seen[k.Value] = k.Line
-	}
 	return true
-}
-
-func join(key, name string) string {
-	if key == "" {
-		return name
-	}
-	return key + "." + name
 }
 
 func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string) {
@@ -129,10 +92,10 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string) {
 		f, ok := fields.find(k.Value)
 		if !ok {
 			p := d.place(k)
-			d.problems = append(d.problems, Problem{Source: p.source, Line: p.line, Key: join(key, k.Value), Wrong: "unknown key", Want: fields.suggest(k.Value)})
+			d.problems = append(d.problems, Problem{Source: p.source, Line: p.line, Key: strictyaml.Join(key, k.Value), Wrong: "unknown key", Want: strictyaml.Suggest(k.Value, fields.names())})
 			continue
 		}
-		full := join(key, k.Value)
+		full := strictyaml.Join(key, k.Value)
 		d.decode(value, v.FieldByIndex(f.Index), full, f.Tag)
 		if value.Kind == yaml.MappingNode {
 			// A section begins at its key, not at the first line below it.
@@ -168,7 +131,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, key string, tag reflect
 		if e, ok := element.Addr().Interface().(defaulted); ok {
 			e.defaults()
 		}
-		d.decode(value, element, join(key, k.Value), tag)
+		d.decode(value, element, strictyaml.Join(key, k.Value), tag)
 		out.SetMapIndex(name, element)
 	}
 	v.Set(out)
@@ -197,7 +160,7 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, key string, tag reflect.
 	case n.Kind != yaml.ScalarNode:
 		d.fail(n, key, "not a single value", "write "+want)
 		return
-	case n.Tag == "!!null":
+	case strictyaml.IsNull(n):
 		d.fail(n, key, "without a value", "write "+want+", or leave the key out")
 		return
 	}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -39,41 +38,6 @@ func (fs fields) names() []string {
 		names[i] = f.Tag.Get("yaml")
 	}
 	return names
-}
-
-// suggest says what may stand where the unknown key stands.
-func (fs fields) suggest(key string) string {
-	best, distance := "", 3
-	for _, name := range fs.names() {
-		if n := editDistance(strings.ToLower(key), name); n < distance {
-			best, distance = name, n
-		}
-	}
-	if best != "" {
-		return fmt.Sprintf("did you mean %q?", best)
-	}
-	return "known here: " + strings.Join(fs.names(), ", ")
-}
-
-// editDistance is the number of letters to insert, delete or replace.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // descriptions say how values of a type are written.

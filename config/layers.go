@@ -2,11 +2,14 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sluice-net/sluice/internal/strictyaml"
 )
 
 // envPrefix begins the name of every environment variable of a setting:
@@ -56,14 +59,8 @@ func (d *decoder) overlay(root *yaml.Node, t reflect.Type, env, flags []string) 
 }
 
 func suggestFrom(name string, known map[string]setting) string {
-	best, distance := "", 4
-	for k := range known {
-		if n := editDistance(strings.ToLower(name), strings.ToLower(k)); n < distance || n == distance && k < best {
-			best, distance = k, n
-		}
-	}
-	if best != "" {
-		return fmt.Sprintf("did you mean %q?", best)
+	if near := strictyaml.Nearest(name, slices.Collect(maps.Keys(known)), 3); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return "\"sluice config example\" lists the settings"
 }
@@ -99,7 +96,7 @@ func (d *decoder) child(n *yaml.Node, key, source string) *yaml.Node {
 			continue
 		}
 		c := n.Content[i+1]
-		if c.Kind == yaml.ScalarNode && c.Tag == "!!null" {
+		if strictyaml.IsNull(c) {
 			c.Kind, c.Tag, c.Value = yaml.MappingNode, "!!map", ""
 		}
 		if c.Kind != yaml.MappingNode {
@@ -140,9 +137,9 @@ func outsideNode(t reflect.Type, text string) *yaml.Node {
 	if t.Kind() == reflect.String || isText(t) {
 		return plain
 	}
-	var doc yaml.Node
-	if yaml.Unmarshal([]byte(text), &doc) != nil || len(doc.Content) != 1 {
+	value, ok := strictyaml.Value(text)
+	if !ok {
 		return plain
 	}
-	return doc.Content[0]
+	return value
 }

@@ -1,21 +1,14 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"reflect"
-	"regexp"
-	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
-)
 
-// maxFile bounds a configuration file.
-const maxFile = 1 << 20
+	"github.com/sluice-net/sluice/internal/strictyaml"
+)
 
 // Sources are what a configuration is read from; each goes over the one
 // before it.
@@ -60,19 +53,12 @@ func load(s Sources, into checked) error {
 }
 
 func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
+	text, err := strictyaml.ReadFile(name)
+	var problems Problems
+	if err != nil && !errors.As(err, &problems) {
+		err = fmt.Errorf("configuration: %w", err)
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
-	}
-	if len(text) > maxFile {
-		return nil, Problems{{Source: name, Wrong: "larger than 1 MiB", Want: "a configuration file"}}
-	}
-	return text, nil
+	return text, err
 }
 
 // parse reads the text of the file, and what goes over it, into the struct.
@@ -81,9 +67,9 @@ func parse(s Sources, text []byte, into checked) error {
 	if d.file == "" {
 		d.file = "defaults"
 	}
-	root, problem := tree(d.file, text)
-	if problem != nil {
-		return Problems{*problem}
+	root, problems := strictyaml.Parse(d.file, text)
+	if d.problems = problems; root == nil {
+		return problems
 	}
 	v := reflect.ValueOf(into).Elem()
 	d.overlay(root, v.Type(), s.Env, s.Set)
@@ -93,45 +79,7 @@ func parse(s Sources, text []byte, into checked) error {
 		into.check(&checker{d: d, noFiles: s.NoFiles})
 	}
 	if len(d.problems) > 0 {
-		return d.problems.sorted()
+		return d.problems.Sort()
 	}
 	return nil
-}
-
-var yamlLine = regexp.MustCompile(`line (\d+): `)
-
-// tree reads YAML into its top-level mapping.
-func tree(file string, text []byte) (*yaml.Node, *Problem) {
-	empty := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-	var doc, second yaml.Node
-	dec := yaml.NewDecoder(bytes.NewReader(text))
-	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
-		return empty, nil
-	} else if err != nil {
-		return nil, syntaxProblem(file, err)
-	}
-	if err := dec.Decode(&second); err == nil {
-		return nil, &Problem{Source: file, Line: second.Line, Wrong: "a second document", Want: "one document a file: remove the line \"---\" and what follows"}
-	} else if !errors.Is(err, io.EOF) {
-		return nil, syntaxProblem(file, err)
-	}
-	root := doc.Content[0]
-	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
-		return empty, nil
-	}
-	if root.Kind != yaml.MappingNode {
-		return nil, &Problem{Source: file, Line: root.Line, Value: show(root), Wrong: "not settings", Want: "write \"key: value\" lines; \"sluice config example\" prints a file to start from"}
-	}
-	return root, nil
-}
-
-func syntaxProblem(file string, err error) *Problem {
-	p := &Problem{Source: file, Want: "YAML: \"key: value\", sections indented by spaces"}
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	if m := yamlLine.FindStringSubmatch(text); m != nil {
-		p.Line, _ = strconv.Atoi(m[1])
-		text = strings.Replace(text, m[0], "", 1)
-	}
-	p.Wrong = "not readable as YAML (" + text + ")"
-	return p
 }

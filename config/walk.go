@@ -3,6 +3,8 @@ package config
 import (
 	"reflect"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/strictyaml"
 )
 
 // setting is one field of a configuration.
@@ -22,7 +24,7 @@ func walk(v reflect.Value, prefix string, visit func(setting)) {
 
 func walkDepth(v reflect.Value, prefix string, depth int, visit func(setting)) {
 	for _, f := range fieldsOf(v.Type()) {
-		s := setting{key: join(prefix, f.Tag.Get("yaml")), field: f, value: v.FieldByIndex(f.Index), depth: depth}
+		s := setting{key: strictyaml.Join(prefix, f.Tag.Get("yaml")), field: f, value: v.FieldByIndex(f.Index), depth: depth}
 		s.section = isSection(f.Type)
 		visit(s)
 		if s.section {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sluice-net/sluice/internal/strictyaml"
 )
 
 // wrong is one kind of wrong input: what it says, and what the refusal must
@@ -24,13 +26,14 @@ type wrong struct {
 var controllerWrongs = []wrong{
 	{"not YAML", "api: [", 1, "", "", "key: value"},
 	{"tab for indentation", "api:\n\tlisten: x", 2, "", "", "indented by spaces"},
-	{"a list for the file", "- a\n- b", 1, "", "a list", "sluice config example"},
+	{"a list for the file", "- a\n- b", 1, "", "a list", "write \"key: value\" lines"},
 	{"a word for the file", "hello", 1, "", `"hello"`, "key: value"},
 	{"two documents", "log: {level: info}\n---\nlog: {level: info}", 2, "", "", "one document"},
 	{"unknown section", "openflw: {}", 1, "openflw", "", `did you mean "openflow"?`},
 	{"unknown key", "api:\n  lisen: 127.0.0.1:1", 2, "api.lisen", "", `did you mean "listen"?`},
 	{"unknown key unlike any", "log:\n  colour: red", 2, "log.colour", "", "known here: level, format"},
-	{"merge key", "log: &l {level: info}\napi:\n  <<: *l", 3, "api.<<", "", "known here"},
+	{"merge key", "api:\n  <<: {listen: 127.0.0.1:1}", 2, "api.<<", "", "known here"},
+	{"alias", "log: &l {level: info}\napi: *l", 2, "api", "", "write out"},
 	{"repeated section", "log: {level: info}\nlog: {level: warn}", 2, "log", "", "keep one"},
 	{"repeated key", "log:\n  level: info\n  level: warn", 3, "log.level", "", "line 2"},
 	{"value for a section", "api: 127.0.0.1:8080", 1, "api", "127.0.0.1:8080", "below it"},
@@ -204,10 +207,10 @@ func TestFileErrors(t *testing.T) {
 		t.Errorf("missing file: %v", err)
 	}
 	big := filepath.Join(t.TempDir(), "big.yaml")
-	if err := os.WriteFile(big, make([]byte, maxFile+1), 0o600); err != nil {
+	if err := os.WriteFile(big, make([]byte, strictyaml.MaxBytes+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LoadController(Sources{File: big}); err == nil || !strings.Contains(err.Error(), "1 MiB") {
+	if _, err := LoadController(Sources{File: big}); err == nil || !strings.Contains(err.Error(), "4 MiB") {
 		t.Errorf("huge file: %v", err)
 	}
 }

@@ -1,25 +1,22 @@
 package lab
 
 import (
-	"bytes"
-	"cmp"
-	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
-	yaml "go.yaml.in/yaml/v3"
-)
+	"go.yaml.in/yaml/v3"
 
-// maxFile bounds a topology file.
-const maxFile = 4 << 20
+	"github.com/sluice-net/sluice/internal/strictyaml"
+)
 
 // decoder collects what is wrong with a document, all of it, and remembers the
 // line of every field for what is found later.
 type decoder struct {
-	problems []Problem
+	file     string
+	problems strictyaml.Problems
 	lines    map[string]int
 }
 
@@ -31,55 +28,23 @@ type value struct {
 }
 
 func (v value) fail(format string, args ...any) {
-	v.d.problems = append(v.d.problems, Problem{Field: v.path, Line: v.node.Line, Text: fmt.Sprintf(format, args...)})
+	v.d.fail(v.node.Line, v.path, fmt.Sprintf(format, args...), "")
 }
 
-// parseDocument returns the root of the only document in b.
-func (d *decoder) parseDocument(b []byte) (value, error) {
-	dec := yaml.NewDecoder(bytes.NewReader(b))
-	var doc, more yaml.Node
-	if err := dec.Decode(&doc); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = errors.New("the file is empty")
-		}
-		return value{}, err
-	}
-	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
-		return value{}, errors.New("more than one YAML document")
-	}
-	return value{d: d, node: doc.Content[0], path: ""}, nil
+func (d *decoder) fail(line int, path, wrong, want string) {
+	d.problems = append(d.problems, strictyaml.Problem{Source: d.file, Line: line, Key: path, Wrong: wrong, Want: want})
 }
 
-func (v value) child(key string, node *yaml.Node) value {
-	path := key
-	if v.path != "" {
-		path = v.path + "." + key
-	}
-	v.d.lines[path] = node.Line
-	return value{d: v.d, node: node, path: path}
-}
-
-// each calls f for the entries of a mapping in their order. Keys must be plain
-// and occur once.
+// each calls f for the entries of a mapping in their order.
 func (v value) each(f func(key string, v value)) {
 	if v.node.Kind != yaml.MappingNode {
-		v.fail("expected a mapping of names to values, got %s", describe(v.node))
+		v.fail("expected a mapping of names to values, got %s", strictyaml.Show(v.node))
 		return
 	}
-	seen := map[string]int{}
 	for i := 0; i+1 < len(v.node.Content); i += 2 {
 		key := v.node.Content[i]
-		c := v.child(key.Value, v.node.Content[i+1])
+		c := value{d: v.d, node: v.node.Content[i+1], path: strictyaml.Join(v.path, key.Value)}
 		v.d.lines[c.path] = key.Line
-		if key.Kind != yaml.ScalarNode {
-			value{v.d, key, v.path}.fail("a key must be a plain word")
-			continue
-		}
-		if line, ok := seen[key.Value]; ok {
-			value{v.d, key, c.path}.fail("occurs twice, first in line %d", line)
-			continue
-		}
-		seen[key.Value] = key.Line
 		f(key.Value, c)
 	}
 }
@@ -87,25 +52,18 @@ func (v value) each(f func(key string, v value)) {
 // fields reads a mapping of known keys.
 func (v value) fields(known map[string]func(value)) {
 	v.each(func(key string, c value) {
-		read, ok := known[key]
-		if !ok {
-			names := make([]string, 0, len(known))
-			for name := range known {
-				names = append(names, name)
-			}
-			slices.Sort(names)
-			c.node = &yaml.Node{Kind: c.node.Kind, Line: v.d.lines[c.path]}
-			c.fail("unknown key; known here: %s", strings.Join(names, ", "))
+		if read, ok := known[key]; ok {
+			read(c)
 			return
 		}
-		read(c)
+		v.d.fail(v.d.lines[c.path], c.path, "unknown key", strictyaml.Suggest(key, slices.Sorted(maps.Keys(known))))
 	})
 }
 
 // list calls f for the items of a sequence.
 func (v value) list(f func(i int, v value)) {
 	if v.node.Kind != yaml.SequenceNode {
-		v.fail("expected a list, got %s", describe(v.node))
+		v.fail("expected a list, got %s", strictyaml.Show(v.node))
 		return
 	}
 	for i, n := range v.node.Content {
@@ -113,24 +71,12 @@ func (v value) list(f func(i int, v value)) {
 	}
 }
 
-func (v value) isNull() bool { return v.node.Kind == yaml.ScalarNode && v.node.Tag == "!!null" }
-
-func describe(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.MappingNode:
-		return "a mapping"
-	case yaml.SequenceNode:
-		return "a list"
-	case yaml.AliasNode:
-		return "an alias, which topologies do not use"
-	}
-	return strconv.Quote(n.Value)
-}
+func (v value) isNull() bool { return strictyaml.IsNull(v.node) }
 
 // text reads a scalar as it is written.
 func (v value) text(set func(string) error) {
 	if v.node.Kind != yaml.ScalarNode || v.isNull() {
-		v.fail("expected a single value, got %s", describe(v.node))
+		v.fail("expected a single value, got %s", strictyaml.Show(v.node))
 		return
 	}
 	if err := set(v.node.Value); err != nil {
@@ -176,12 +122,6 @@ func asInt(s string) (int, error) {
 		return 0, fmt.Errorf("%q is not a whole number", s)
 	}
 	return n, nil
-}
-
-// sorted returns the problems in the order of the file.
-func (d *decoder) sorted() []Problem {
-	slices.SortStableFunc(d.problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
-	return d.problems
 }
 
 // lineOf is the line of a field, or of the nearest thing around it.

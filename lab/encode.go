@@ -7,13 +7,11 @@ import (
 	"slices"
 	"strconv"
 
-	yaml "go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
-
-const yamlMapping = yaml.MappingNode
 
 // YAML writes a topology as a file that Parse reads back as the same topology.
 func (t Topology) YAML() ([]byte, error) {

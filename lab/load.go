@@ -4,43 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"strconv"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sluice-net/sluice/internal/strictyaml"
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// FileError is what is wrong with a topology file: one problem a line.
-type FileError struct {
-	File     string
-	Problems []Problem
-}
-
-func (e *FileError) Error() string {
-	lines := make([]string, 0, len(e.Problems))
-	for _, p := range e.Problems {
-		where := fmt.Sprintf("%s:%d", e.File, p.Line)
-		if p.Field != "" {
-			where += ": " + p.Field
-		}
-		lines = append(lines, where+": "+p.Text)
-	}
-	return strings.Join(lines, "\n")
-}
-
 // Load reads a topology file. Everything wrong with it is reported at once, with
-// the line, as a FileError.
+// the line: the error is strictyaml.Problems.
 func Load(file string) (Topology, error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return Topology{}, err
-	}
-	if info.Size() > maxFile {
-		return Topology{}, fmt.Errorf("%s: larger than %s", file, units.FormatSize(maxFile))
-	}
-	b, err := os.ReadFile(file)
+	b, err := strictyaml.ReadFile(file)
 	if err != nil {
 		return Topology{}, err
 	}
@@ -50,20 +27,22 @@ func Load(file string) (Topology, error) {
 // Parse reads a topology in YAML; name is the file's name in errors. What the
 // topology leaves open is filled in.
 func Parse(name string, b []byte) (Topology, error) {
-	d := &decoder{lines: map[string]int{}}
-	root, err := d.parseDocument(b)
-	if err != nil {
-		return Topology{}, fmt.Errorf("%s: %w", name, err)
+	root, problems := strictyaml.Parse(name, b)
+	if root == nil {
+		return Topology{}, problems
 	}
-	t := decodeTopology(root)
+	if len(root.Content) == 0 {
+		return Topology{}, strictyaml.Problems{{Source: name, Wrong: "the file is empty"}}
+	}
+	d := &decoder{file: name, problems: problems, lines: map[string]int{}}
+	t := decodeTopology(value{d: d, node: root})
 	if len(d.problems) > 0 {
-		return Topology{}, &FileError{File: name, Problems: d.sorted()}
+		return Topology{}, d.problems.Sort()
 	}
 	t = t.withDefaults()
 	var p Problem
 	if err := t.Validate(); errors.As(err, &p) {
-		p.Line = d.lineOf(p.Field)
-		return Topology{}, &FileError{File: name, Problems: []Problem{p}}
+		return Topology{}, strictyaml.Problems{{Source: name, Line: d.lineOf(p.Field), Key: p.Field, Wrong: p.Text}}
 	}
 	return t, nil
 }
@@ -237,7 +216,7 @@ func decodeEnds(v value, l *Link) {
 	v.list(func(i int, v value) {
 		n++
 		var e End
-		if v.node.Kind == yamlMapping {
+		if v.node.Kind == yaml.MappingNode {
 			v.fields(map[string]func(value){
 				"node":      func(v value) { into(v, &e.Node, asString) },
 				"port":      func(v value) { into(v, &e.Port, asInt) },

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/strictyaml"
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
@@ -81,15 +82,15 @@ var wrong = []struct {
 	says       string
 }{
 	{"empty", "", 0, "empty"},
-	{"not a mapping", "- a", 1, "expected a mapping"},
-	{"broken YAML", "name: [", 0, "line 1"},
-	{"two documents", "name: a\n---\nname: b\n", 0, "more than one"},
+	{"not a mapping", "- a", 1, "not a mapping"},
+	{"broken YAML", "name: [", 1, "not readable"},
+	{"two documents", "name: a\n---\nname: b\n", 2, "second document"},
 	{"unknown key", "name: a\nswichtes: {}\n", 2, "unknown key"},
-	{"unknown switch key", "name: a\nswitches:\n  s1: {dpd: 1}\n", 3, "known here: capabilities"},
+	{"unknown switch key", "name: a\nswitches:\n  s1: {dpd: 1}\n", 3, `did you mean "dpid"?`},
 	{"unknown host key", "name: a\nhosts:\n  h1:\n    adress: x\n", 4, "unknown key"},
-	{"unknown link key", "name: a\nlinks:\n  - speed: 1\n", 3, "unknown key"},
-	{"key twice", "name: a\nname: b\n", 2, "occurs twice, first in line 1"},
-	{"host twice", "name: a\nhosts:\n  h1:\n  h1:\n", 4, "occurs twice"},
+	{"unknown link key", "name: a\nlinks:\n  - speed: 1\n", 3, "known here: a_to_b"},
+	{"key twice", "name: a\nname: b\n", 2, "given twice: keep one of the two (the first is in line 1)"},
+	{"host twice", "name: a\nhosts:\n  h1:\n  h1:\n", 4, "given twice"},
 	{"no name", "hosts: {h1: }\n", 1, "name"},
 	{"bad name", "name: A_B!\n", 1, "not 1 to 24"},
 	{"name too long", "name: aaaaaaaaaaaaaaaaaaaaaaaaa\n", 1, "not 1 to 24"},
@@ -162,13 +163,13 @@ func TestWrongTopologies(t *testing.T) {
 
 func TestAllProblemsAreReported(t *testing.T) {
 	_, err := lab.Parse("net.yaml", []byte("nmae: a\nhosts:\n  h1: {mtu: x}\nlinks:\n  - {ends: [h1, h1], rate: 1}\n"))
-	var file *lab.FileError
-	if !errors.As(err, &file) || len(file.Problems) != 3 {
+	var problems strictyaml.Problems
+	if !errors.As(err, &problems) || len(problems) != 3 {
 		t.Fatalf("want three problems, got %v", err)
 	}
 	for i, line := range []int{1, 3, 5} {
-		if file.Problems[i].Line != line {
-			t.Errorf("problem %d is in line %d, want %d", i, file.Problems[i].Line, line)
+		if problems[i].Line != line {
+			t.Errorf("problem %d is in line %d, want %d", i, problems[i].Line, line)
 		}
 	}
 }

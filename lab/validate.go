@@ -12,7 +12,6 @@ import (
 // a file.
 type Problem struct {
 	Field string // as in hosts.client.mtu
-	Line  int
 	Text  string
 }
 

@@ -24,6 +24,7 @@ func TestRepository(t *testing.T) {
 		{"layers", func() ([]Problem, error) { return CheckLayers(tree, Layers()), nil }},
 		{"length", func() ([]Problem, error) { return CheckLength(tree), nil }},
 		{"marks", func() ([]Problem, error) { return CheckMarks(tree), nil }},
+		{"yaml", func() ([]Problem, error) { return CheckYAML(tree), nil }},
 		{"waits", func() ([]Problem, error) { return CheckWaits(tree), nil }},
 		{"package-docs", func() ([]Problem, error) { return CheckPackageDocs(tree), nil }},
 		{"exported", func() ([]Problem, error) { return CheckExported(tree), nil }},

@@ -220,3 +220,9 @@ func TestLists(t *testing.T) {
 	}
 	expect(t, got, ".ci/skips:5: there is no test a/b.TestGone", ".ci/quarantine:1: no reason for a/b.TestThere")
 }
+
+func TestYAML(t *testing.T) {
+	text := "package p\n\nfunc f() { yaml.Unmarshal(nil, nil); yaml.NewDecoder(nil) ; yaml.Marshal(nil) }\n"
+	loaded := tree(t, map[string]string{"a/a.go": text, "a/a_test.go": text, "internal/strictyaml/a.go": text})
+	expect(t, CheckYAML(loaded), "a/a.go:3", "a/a.go:3")
+}

@@ -1,0 +1,21 @@
+package check
+
+import "go/ast"
+
+// CheckYAML finds decoders of YAML beside the strict one: what they read would not be
+// bounded, nor its repeated keys refused.
+func CheckYAML(t *Tree) []Problem {
+	var problems []Problem
+	for _, f := range t.Files {
+		if f.Test() || f.Dir() == "internal/strictyaml" {
+			continue
+		}
+		ast.Inspect(f.AST, func(n ast.Node) bool {
+			if e, ok := n.(ast.Expr); ok && (calls(e, "yaml", "Unmarshal") || calls(e, "yaml", "NewDecoder")) {
+				problems = append(problems, Problem{Path: f.Path, Line: t.Line(n.Pos()), Text: "reads YAML by itself; use internal/strictyaml"})
+			}
+			return true
+		})
+	}
+	return problems
+}

@@ -1,0 +1,185 @@
+package strictyaml
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Bounds of a file.
+const (
+	MaxBytes = 4 << 20
+	MaxDepth = 32      // of lists and mappings in one another
+	MaxNodes = 1 << 19 // of single values, lists and mappings
+)
+
+// ReadFile reads a file of at most MaxBytes. What is larger is a Problems error.
+func ReadFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > MaxBytes {
+		return nil, Problems{tooLarge(name)}
+	}
+	return text, nil
+}
+
+func tooLarge(name string) Problem {
+	return Problem{Source: name, Wrong: "larger than 4 MiB", Want: "a file that somebody has written"}
+}
+
+// Parse reads the mapping that is all of a file; one that has nothing in it is empty. The
+// tree can be decoded, to find more that is wrong, if it is not nil; it is good for use only
+// if there are no problems.
+func Parse(file string, text []byte) (*yaml.Node, Problems) {
+	empty := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+	if len(text) > MaxBytes {
+		return nil, Problems{tooLarge(file)}
+	}
+	var doc, second yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+		return empty, nil
+	} else if err != nil {
+		return nil, Problems{syntax(file, err)}
+	}
+	if err := dec.Decode(&second); err == nil {
+		return nil, Problems{{Source: file, Line: second.Line, Wrong: "a second document", Want: "one document a file: remove the line \"---\" and what follows"}}
+	} else if !errors.Is(err, io.EOF) {
+		return nil, Problems{syntax(file, err)}
+	}
+	root := doc.Content[0]
+	if IsNull(root) {
+		return empty, nil
+	}
+	c := checker{file: file}
+	if c.walk(root, "", 0); c.fatal {
+		return nil, c.problems
+	}
+	if root.Kind != yaml.MappingNode {
+		return nil, append(c.problems, Problem{Source: file, Line: root.Line, Value: Show(root), Wrong: "not a mapping", Want: "write \"key: value\" lines"})
+	}
+	return root, c.problems
+}
+
+// Value reads one value that is given as text outside of a file, or says that it is none.
+func Value(text string) (*yaml.Node, bool) {
+	var doc yaml.Node
+	if len(text) > MaxBytes || yaml.Unmarshal([]byte(text), &doc) != nil || len(doc.Content) != 1 {
+		return nil, false
+	}
+	var c checker
+	c.walk(doc.Content[0], "", 0)
+	return doc.Content[0], len(c.problems) == 0
+}
+
+var yamlLine = regexp.MustCompile(`line (\d+): `)
+
+func syntax(file string, err error) Problem {
+	p := Problem{Source: file, Want: "YAML: \"key: value\", sections indented by spaces"}
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if m := yamlLine.FindStringSubmatch(text); m != nil {
+		p.Line, _ = strconv.Atoi(m[1])
+		text = strings.Replace(text, m[0], "", 1)
+	}
+	p.Wrong = "not readable as YAML (" + text + ")"
+	return p
+}
+
+// checker finds what no decoder shall meet.
+type checker struct {
+	file     string
+	nodes    int
+	fatal    bool // the tree cannot be decoded
+	problems Problems
+}
+
+// maxTold bounds what is told of the tree.
+const maxTold = 100
+
+func (c *checker) fail(n *yaml.Node, key, wrong, want string) {
+	if len(c.problems) < maxTold {
+		c.problems = append(c.problems, Problem{Source: c.file, Line: n.Line, Key: key, Wrong: wrong, Want: want})
+	}
+}
+
+func (c *checker) walk(n *yaml.Node, key string, depth int) {
+	if c.nodes++; c.nodes > MaxNodes || depth > MaxDepth {
+		if !c.fatal {
+			c.fail(n, "", fmt.Sprintf("more than %d values, or more than %d levels", MaxNodes, MaxDepth), "a smaller file")
+		}
+		c.fatal = true
+		return
+	}
+	switch n.Kind {
+	case yaml.AliasNode:
+		c.fail(n, key, "an alias", "write out what *"+n.Value+" stands for")
+		n.Kind, n.Tag, n.Alias = yaml.ScalarNode, "!!null", nil // whatever is under the anchor is checked there
+	case yaml.SequenceNode:
+		for i, e := range n.Content {
+			c.walk(e, fmt.Sprintf("%s[%d]", key, i), depth+1)
+		}
+	case yaml.MappingNode:
+		c.mapping(n, key, depth)
+	}
+}
+
+func (c *checker) mapping(n *yaml.Node, key string, depth int) {
+	first := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k := n.Content[i]
+		if k.Kind != yaml.ScalarNode {
+			c.fail(k, key, "a key that is not a single word", "write keys as they are listed")
+			c.fatal = true
+			return
+		}
+		name := Join(key, k.Value)
+		if line, twice := first[k.Value]; twice {
+			c.fail(k, name, "given twice", fmt.Sprintf("keep one of the two (the first is in line %d)", line))
+		} else {
+			first[k.Value] = k.Line
+		}
+		c.walk(n.Content[i+1], name, depth+1)
+	}
+}
+
+// Join is the name of what stands in something under a key.
+func Join(in, key string) string {
+	if in == "" {
+		return key
+	}
+	return in + "." + key
+}
+
+// IsNull says whether nothing stands where a value could.
+func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
+
+// Show is a node's value for a message.
+func Show(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case IsNull(n):
+		return "nothing"
+	}
+	text := n.Value
+	if len(text) > 60 {
+		text = text[:57] + "..."
+	}
+	return strconv.Quote(text)
+}
