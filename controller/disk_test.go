@@ -311,8 +311,8 @@ func fullDisk(t *testing.T, binary, disk string, withoutReserve bool) {
 	if !s.Store.Writable || s.Store.Reason != "" {
 		t.Errorf("status with room again: %+v", s.Store)
 	}
-	c.tells(t, "store.read-only")
-	c.tells(t, "store.writable")
+	c.tells(t, "store.writes.refused")
+	c.tells(t, "store.writes.resumed")
 	c.end(t, syscall.SIGTERM)
 	stop()
 	c = startProgram(t, binary, dir)

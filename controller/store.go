@@ -43,11 +43,11 @@ func (c *Controller) runStore(ctx context.Context) error {
 	return s.Run(ctx, func(why *store.NoRoomError) {
 		if why == nil {
 			lines.Info(c.log, "the store accepts writes again")
-			c.bus.Publish("store.writable", nil)
+			c.bus.Publish("store.writes.resumed", nil)
 			return
 		}
 		lines.Warn(c.log, "the store accepts no writes; all that needs none goes on", "error", why)
-		c.bus.Publish("store.read-only", struct {
+		c.bus.Publish("store.writes.refused", struct {
 			Reason string `json:"reason"`
 			Free   uint64 `json:"free"`
 			Need   uint64 `json:"need"`

@@ -188,12 +188,12 @@ func TestReconnectSendsOnlyWhatIsMissing(t *testing.T) {
 	reconnect("nothing changed", 0)
 	remove(t, s, 80)
 	reconnect("one rule lost", 1)
-	stranger := openflow.NewFlowMod(openflow.FlowAdd, 0, network.StageRewrite.Base(), tcpTo(1, 90, 1).Match, openflow.ApplyActions(openflow.Output(1)))
-	stranger.Cookie = uint64(o.Rules("a")[0].Cookie)
-	if _, e := s.Table().Flow(stranger); e != nil {
+	orphan := openflow.NewFlowMod(openflow.FlowAdd, 0, network.StageRewrite.Base(), tcpTo(1, 90, 1).Match, openflow.ApplyActions(openflow.Output(1)))
+	orphan.Cookie = uint64(o.Rules("a")[0].Cookie)
+	if _, e := s.Table().Flow(orphan); e != nil {
 		t.Fatal(e)
 	}
-	reconnect("a stranger with our cookie", 1)
+	reconnect("an orphan with our cookie", 1)
 }
 
 // remove deletes a service rule behind the controller's back.

@@ -36,7 +36,7 @@ type Owner struct {
 }
 
 // Owner registers an owner. It has to be done before the first switch connects:
-// rules with the cookie of an owner that is not known are removed as strangers.
+// rules with the cookie of an owner that is not known are removed as orphans.
 func (n *Network) Owner(name string, opts OwnerOptions) (*Owner, error) {
 	led, err := n.ledger.AddOwner(name, opts.Adopt)
 	if err != nil {

@@ -21,9 +21,9 @@ func (l Loop) Wake() {
 	}
 }
 
-// Run works when it has been woken, as late as calm, so that what changes at one time is
+// Run works when it has been woken, as late as debounce, so that what changes at one time is
 // looked at once; and every so often, unless that is zero. It returns when ctx ends.
-func (l Loop) Run(ctx context.Context, calm, every time.Duration, work func(context.Context)) {
+func (l Loop) Run(ctx context.Context, debounce, every time.Duration, work func(context.Context)) {
 	var tick <-chan time.Time
 	if every > 0 {
 		t := time.NewTicker(every)
@@ -36,7 +36,7 @@ func (l Loop) Run(ctx context.Context, calm, every time.Duration, work func(cont
 			return
 		case <-tick:
 		case <-l.woken:
-			if tasks.Sleep(ctx, calm) != nil {
+			if tasks.Sleep(ctx, debounce) != nil {
 				return
 			}
 		}

@@ -133,11 +133,11 @@ handover:
   neighbour_timeout: 400ms
   neighbours:
     %s: {url: %q, prefixes: [%s], unsigned: true, tls: {cert: %s, key: %s, ca: %s}}
-`, x.dir, x.address, own.Cert, own.Key, own.CA, x.switchesAt(), x.name, x.rootPort(lab.UplinkPort), x.rootPort(lab.PeeringPort), x.other.name,
+`, x.dir, x.address, own.Cert, own.Key, own.CA, x.switchesAt(), x.name, x.borderPort(lab.UplinkPort), x.borderPort(lab.PeeringPort), x.other.name,
 		x.other.name, url, x.other.domain.Prefix, theirs.Cert, theirs.Key, theirs.CA)
 }
 
-func (x *operator) rootPort(port uint32) network.PortRef {
+func (x *operator) borderPort(port uint32) network.PortRef {
 	return network.PortRef{Switch: openflow.DatapathID(x.lab.Switch(x.domain.Root).DPID()), Port: port}
 }
 

@@ -32,6 +32,7 @@ func TestRepository(t *testing.T) {
 		{"leak-checks", func() ([]Problem, error) { return CheckLeakChecks(tree), nil }},
 		{"links", func() ([]Problem, error) { return CheckLinks(root) }},
 		{"lists", func() ([]Problem, error) { return CheckLists(root, tree) }},
+		{"events", func() ([]Problem, error) { return CheckEvents(root, tree) }},
 		{"named-tests", func() ([]Problem, error) { return CheckNamedTests(root, tree) }},
 	}
 	for _, rule := range rules {

@@ -22,7 +22,7 @@ type Reconciliation struct {
 	// Ops bring the switch to the wanted state, in an order that interrupts nothing.
 	Ops []Op
 	// Kept, Written, Removed and Left count rules: left as they were; missing or
-	// different and sent; strangers removed; of owners that are not ready yet.
+	// different and sent; orphans removed; of owners that are not ready yet.
 	Kept, Written, Removed, Left int
 }
 
@@ -70,7 +70,7 @@ func (l *Ledger) Reconcile(sw openflow.DatapathID, f Found) Reconciliation {
 	}
 	rec.Ops = append(rec.Ops, l.reconcileGroups(s, f.Groups)...)
 	rec.Ops = append(rec.Ops, l.reconcileMeters(s, f.Meters)...)
-	var strangers []Op
+	var orphans []Op
 	moved := false // the switch has rules in tables where they do not belong any more
 	for i := range f.Rules {
 		r := &f.Rules[i]
@@ -82,17 +82,17 @@ func (l *Ledger) Reconcile(sw openflow.DatapathID, f Found) Reconciliation {
 			rec.Kept++
 		case left:
 			rec.Left++
-		case stranger:
+		case orphan:
 			rec.Removed++
-			strangers = append(strangers, s.remove(sw, r.Slot, r.Cookie, nil))
+			orphans = append(orphans, s.remove(sw, r.Slot, r.Cookie, nil))
 		}
 	}
 	for _, e := range s.missing(moved) {
 		rec.Written++
 		rec.Ops = s.appendWrite(rec.Ops, e, openflow.FlowAdd)
 	}
-	slices.SortStableFunc(strangers, leaving)
-	rec.Ops = append(rec.Ops, strangers...)
+	slices.SortStableFunc(orphans, leaving)
+	rec.Ops = append(rec.Ops, orphans...)
 	rec.Ops = append(rec.Ops, l.strangeGroups(s, f.Groups)...)
 	return rec
 }
@@ -134,7 +134,7 @@ const (
 	kept judgement = iota
 	replaced
 	left
-	stranger
+	orphan
 )
 
 // judge says what becomes of a rule found on a switch.
@@ -150,7 +150,7 @@ func (l *Ledger) judge(s *state, r *Reported) judgement {
 	}
 	o := l.owners[r.Cookie.Owner()]
 	if o == nil {
-		return stranger
+		return orphan
 	}
 	if !o.ready {
 		s.unclaimed[r.Slot] = r
@@ -159,7 +159,7 @@ func (l *Ledger) judge(s *state, r *Reported) judgement {
 	if o.adopt && l.adoptRule(s, o, r) {
 		return kept
 	}
-	return stranger
+	return orphan
 }
 
 // adoptRule takes a found rule into the ledger.

@@ -58,8 +58,8 @@ type flow struct {
 	// since when one is missing.
 	whole  bool
 	broken time.Time
-	// pressed counts readings in a row that show the promise endangered.
-	pressed int
+	// oversubscribed counts readings in a row that show the promise endangered.
+	oversubscribed int
 	// pressure is what endangers the promise, if it has been told.
 	pressure string
 	counter  counter

@@ -93,7 +93,7 @@ func (s *Service) relieve(ctx context.Context) {
 		if s.displace(ctx, f) {
 			continue
 		}
-		at, free, readings := s.pressed(f)
+		at, free, readings := s.oversubscribed(f)
 		if readings < pressedFor || relieved[at] || time.Since(begin) > s.interval/2 {
 			continue
 		}
@@ -106,7 +106,7 @@ func (s *Service) relieve(ctx context.Context) {
 		f.pressure = why + ", and no other path has enough"
 		s.mu.Unlock()
 		if r := s.recordOf(f); readings == pressedFor && r.State == StateAccepted {
-			s.publish("flow.pressed", map[string]any{"flow": r, "reason": why + ", and no other path has enough"})
+			s.publish("flow.oversubscribed", map[string]any{"flow": r, "reason": why + ", and no other path has enough"})
 		}
 	}
 }
@@ -131,9 +131,9 @@ func (s *Service) displace(ctx context.Context, f *flow) bool {
 	return true
 }
 
-// pressed finds the link that cannot keep what the flow was promised, and for how many
+// oversubscribed finds the link that cannot keep what the flow was promised, and for how many
 // readings in a row there has been one.
-func (s *Service) pressed(f *flow) (at network.PortRef, free uint64, readings int) {
+func (s *Service) oversubscribed(f *flow) (at network.PortRef, free uint64, readings int) {
 	yes := false
 	s.mu.Lock()
 	path, accepted := f.path, f.state == StateAccepted && f.closed != closedBoth
@@ -153,11 +153,11 @@ func (s *Service) pressed(f *flow) (at network.PortRef, free uint64, readings in
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !yes {
-		f.pressed, f.pressure = 0, ""
+		f.oversubscribed, f.pressure = 0, ""
 		return at, 0, 0
 	}
-	f.pressed++
-	return at, free, f.pressed
+	f.oversubscribed++
+	return at, free, f.oversubscribed
 }
 
 // retry accepts flows for which there was no room when they came. It takes half of the

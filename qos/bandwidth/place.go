@@ -218,7 +218,7 @@ func (s *Service) enter(f *flow, p placement) {
 		f.accepted = time.Now()
 	}
 	f.path, f.state, f.reason = p.path, p.state, p.reason
-	f.whole, f.broken, f.pressed, f.pressure = true, time.Time{}, 0, ""
+	f.whole, f.broken, f.oversubscribed, f.pressure = true, time.Time{}, 0, ""
 	f.over, f.excess, f.told = 0, 0, false
 }
 

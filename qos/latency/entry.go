@@ -39,9 +39,9 @@ type entry struct {
 	// no rule uses them.
 	leaving  []place
 	accepted time.Time
-	// owed says that default rates are not in the book yet, because there was a port
+	// unbooked says that default rates are not in the book yet, because there was a port
 	// whose capacity was not known.
-	owed bool
+	unbooked bool
 
 	state, reason string
 	// unmarked is where no classifier knows its mark; zero if there is no such place.
@@ -201,29 +201,29 @@ func (s *Service) restorePromise(e *entry) {
 		return
 	}
 	p := reserve.Promise{Key: bookKey(e.class.Name), Enforced: true}
-	owed := false
+	unbooked := false
 	for _, at := range portsOf(e.routes) {
 		capacity := s.net.Capacity(at)
-		owed = owed || capacity == 0 && e.class.MinRate == 0
+		unbooked = unbooked || capacity == 0 && e.class.MinRate == 0
 		p.Shares = append(p.Shares, reserve.Share{Link: at, Rate: s.ratesAt(&e.class, capacity).min})
 	}
 	s.book.Restore(p)
 	s.mu.Lock()
-	e.owed = owed
+	e.unbooked = unbooked
 	s.mu.Unlock()
 }
 
 // completePromises enters default rates of restored classes as capacities become known.
 func (s *Service) completePromises() {
 	s.mu.Lock()
-	var owed []*entry
+	var unbooked []*entry
 	for _, e := range s.sortedClasses() {
-		if e.owed {
-			owed = append(owed, e)
+		if e.unbooked {
+			unbooked = append(unbooked, e)
 		}
 	}
 	s.mu.Unlock()
-	for _, e := range owed {
+	for _, e := range unbooked {
 		e.work.Lock()
 		if s.has(e) {
 			s.restorePromise(e)

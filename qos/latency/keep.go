@@ -10,12 +10,12 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 )
 
-// calm is how long changes of the network are collected before they are looked at.
-const calm = 100 * time.Millisecond
+// debounce is how long changes of the network are collected before they are looked at.
+const debounce = 100 * time.Millisecond
 
-// again is the time after which classes that could not be placed are looked at once
+// resync is the time after which classes that could not be placed are looked at once
 // more.
-const again = 5 * time.Second
+const resync = 5 * time.Second
 
 // keepUp brings classes in step with the network.
 func (s *Service) keepUp(ctx context.Context) {

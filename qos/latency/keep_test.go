@@ -33,19 +33,19 @@ func placed(t *testing.T) (*Service, *still, *entry) {
 }
 
 // After a restart a default rate is promised as soon as capacities are known.
-func TestDefaultRatesAreOwed(t *testing.T) {
+func TestDefaultRatesWaitForCapacities(t *testing.T) {
 	s, f, e := placed(t)
 	at := portRef(2, 2)
 	s.restorePromise(e)
-	if got := s.book.Promised(at); got != 0 || !e.owed {
-		t.Fatalf("%d bit/s of an unknown capacity, owed: %v", got, e.owed)
+	if got := s.book.Promised(at); got != 0 || !e.unbooked {
+		t.Fatalf("%d bit/s of an unknown capacity, unbooked: %v", got, e.unbooked)
 	}
 	f.capacity.Store(10e6)
 	s.completePromises()
-	if got := s.book.Promised(at); got != 500_000 || e.owed {
-		t.Errorf("%d bit/s, owed: %v", got, e.owed)
+	if got := s.book.Promised(at); got != 500_000 || e.unbooked {
+		t.Errorf("%d bit/s, unbooked: %v", got, e.unbooked)
 	}
-	e.owed = true
+	e.unbooked = true
 	delete(s.classes, "x")
 	s.book.Release(bookKey("x"))
 	s.completePromises()

@@ -109,7 +109,7 @@ func (s *Service) Run(ctx context.Context) error {
 	close(s.stored)
 	s.tasks.Start(s.measure)
 	s.wake()
-	s.placing.Run(s.tasks.Context(), calm, again, s.keepUp)
+	s.placing.Run(s.tasks.Context(), debounce, resync, s.keepUp)
 	return nil
 }
 

@@ -32,8 +32,8 @@ const (
 	// segment is how large a file of etcd's log is, in bytes. There are two of them at
 	// least, one in advance; etcd's own 64 MB are for larger stores than ours.
 	segment = 4 << 20
-	// lookAgain is how often the file system is looked at.
-	lookAgain = 250 * time.Millisecond
+	// roomInterval is how often the file system is looked at.
+	roomInterval = 250 * time.Millisecond
 	// renewTimeout bounds the start of an etcd in the place of another.
 	renewTimeout = 30 * time.Second
 )
@@ -300,7 +300,7 @@ func (s *Store) Run(ctx context.Context, told func(*store.NoRoomError)) error {
 			}
 		}()
 	}
-	t := time.NewTicker(lookAgain)
+	t := time.NewTicker(roomInterval)
 	defer t.Stop()
 	refused := false
 	for {

@@ -61,9 +61,9 @@ export const services: Record<string, Words> = {
   "qos.flow.best-effort": (a) => `Critical flow ${text(a, "flow")} of ${text(a, "definition")} has no promise${because(text(a, "reason"))}`,
   "qos.flow.failed": (a) => `Critical flow ${text(a, "flow")} of ${text(a, "definition")} could not be placed${because(text(a, "reason"))}`,
   "qos.flow.moved": (a) => `Critical flow ${text(attrsOf(a["flow"]), "flow")} was moved to another path${because(text(a, "cause"))}`,
-  "qos.flow.pressed": (a) => `Critical flow ${text(attrsOf(a["flow"]), "flow")} lacks room${because(text(a, "reason"))}`,
+  "qos.flow.oversubscribed": (a) => `Critical flow ${text(attrsOf(a["flow"]), "flow")} lacks room${because(text(a, "reason"))}`,
   "qos.flow.exceeds": (a) => `Critical flow ${text(a, "flow")} of ${text(a, "definition")} sends more than was promised to it`,
   "qos.flow.ended": (a) => `Critical flow ${text(a, "flow")} of ${text(a, "definition")} is over`,
-  "store.read-only": (a) => `Nothing can be written down${because(text(a, "reason"))}`,
-  "store.writable": () => "The store can be written to again",
+  "store.writes.refused": (a) => `Nothing can be written down${because(text(a, "reason"))}`,
+  "store.writes.resumed": () => "The store can be written to again",
 };
