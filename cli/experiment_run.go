@@ -31,6 +31,12 @@ func (r *experimentRun) run(ctx context.Context, app *App, names []string) error
 	if err != nil {
 		return &UsageError{err}
 	}
+	return r.runAll(ctx, app, chosen, o)
+}
+
+// runAll runs experiments one after the other. That one has failed, or a claim was missed,
+// is an error when all have run.
+func (r *experimentRun) runAll(ctx context.Context, app *App, chosen []experiment.Experiment, o experiment.Options) error {
 	o.Log = app.Out
 	if app.JSON {
 		o.Log = app.Err
@@ -53,6 +59,7 @@ func (r *experimentRun) run(ctx context.Context, app *App, names []string) error
 	if missed := countMissed(outcomes); missed > 0 {
 		errs = append(errs, fmt.Errorf("%d claims were missed", missed))
 	}
+	var err error
 	switch {
 	case len(chosen) > 1:
 		err = app.Print(outcomes, func(w io.Writer) { summarize(outcomes, w) })

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"os"
 	"strings"
 	"testing"
 
@@ -46,5 +48,38 @@ func TestOutcomesAreListedTogether(t *testing.T) {
 	const want = "\nholds   a: at least 2: 3\nMISSED  a: at most 1: 2\nFAILED  b: no root\n"
 	if out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
+
+// A missed claim is an error, which ends the program with status 1, also if another
+// experiment holds; one that holds is none.
+func TestMissedClaimFails(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("experiments need root")
+	}
+	claims := func(name string, met ...bool) experiment.Experiment {
+		return experiment.Experiment{Name: name, Title: name, Run: func(context.Context, *experiment.Env) (*experiment.Result, error) {
+			r := &experiment.Result{Network: "none"}
+			for _, m := range met {
+				r.Claims = append(r.Claims, experiment.Claim{Text: "at least 2", Result: "something", Met: m})
+			}
+			return r, nil
+		}}
+	}
+	for _, c := range []struct {
+		all  []experiment.Experiment
+		says string
+	}{
+		{[]experiment.Experiment{claims("a", true)}, ""},
+		{[]experiment.Experiment{claims("a", true, false)}, "1 claims were missed"},
+		{[]experiment.Experiment{claims("a", false), claims("b", true)}, "1 claims were missed"},
+		{[]experiment.Experiment{claims("a", false), claims("b", false)}, "2 claims were missed"},
+	} {
+		run := experimentRun{scale: "quick", out: t.TempDir()}
+		var out strings.Builder
+		err := run.runAll(t.Context(), &App{Out: &out, Err: &out}, c.all, experiment.Options{})
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v, want %q:\n%s", err, c.says, out.String())
+		}
 	}
 }
