@@ -28,17 +28,17 @@ LDFLAGS   := -s -w -X github.com/sluice-net/sluice/internal/version.number=$(VER
 # without it in CI: their concurrency is that of the packages below them, which
 # all run under the race detector, and compiling etcd for it takes minutes. The
 # others are compiled without etcd for it: their stores are in memory.
-RACELESS ?= /store/etcdstore$$|/controller$$|/controller/|/cli$$|/examples/|/cmd/|/experiment$$|/demo$$|/internal/check$$|/dashboard|/api/conformance$$
+RACELESS ?= /store/etcdstore$$|/controller$$|/controller/|/cli$$|/lab/cli$$|/examples/|/cmd/|/experiment$$|/demo$$|/internal/check$$|/dashboard|/api/conformance$$
 
 .PHONY: help
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 .PHONY: build
-build: ## compile bin/sluice
+build: ## compile bin/sluice and bin/sluice-lab
 	@scripts/deps.sh go
 	mkdir -p bin
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/sluice ./cmd/sluice
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/sluice ./cmd/sluice-lab
 
 .PHONY: dashboard
 dashboard: dashboard/node_modules/.package-lock.json ## build the page that the binary embeds (Node.js)
@@ -79,13 +79,13 @@ deps: ## install by apt what the tests and experiments run against (root)
 demo: ## a 100 MB download over a long lossy link, direct and by SOS (root)
 	@scripts/deps.sh root go demo
 	$(MAKE) --no-print-directory build
-	exec bin/sluice demo $(DEMOFLAGS)
+	exec bin/sluice-lab demo $(DEMOFLAGS)
 
 .PHONY: demo-handover
 demo-handover: ## a device that roams between two operators under a download (root)
 	@scripts/deps.sh root go demo
 	$(MAKE) --no-print-directory build
-	exec bin/sluice demo handover $(DEMOFLAGS)
+	exec bin/sluice-lab demo handover $(DEMOFLAGS)
 
 .PHONY: test-bare
 test-bare: ## the README's demo on a Debian 12 that has only make, git and curl, made for it, in four minutes (root)
@@ -134,7 +134,7 @@ race-all: ## every package under the race detector
 soak: ## all services under load while programs are killed, for SOAKTIME (default 10m) (root)
 	@scripts/deps.sh root go demo
 	$(MAKE) --no-print-directory build
-	exec bin/sluice soak --time $(SOAKTIME) $(SOAKFLAGS)
+	exec bin/sluice-lab soak --time $(SOAKTIME) $(SOAKFLAGS)
 
 # CI soaks for two minutes, where it may build networks, and in one order, as it makes its
 # requests from one seed: what a drawn one finds is not the fault of the change at hand.
@@ -154,7 +154,7 @@ bench: ## a dated table of benchmarks in out/
 	scripts/bench.sh $(BENCHTIME)
 
 .PHONY: deb
-deb: build ## a Debian package in dist/
+deb: build ## a Debian package of bin/sluice in dist/
 	packaging/build-deb.sh bin/sluice '$(VERSION)' dist
 
 .PHONY: clean

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api/client"
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/pki"
@@ -39,7 +40,7 @@ reset. It serves only sessions that its controller has announced, and the
 controller has to show a certificate: "sluice pki issue" makes both sides'.`,
 		Example: `  sluice config example agent > agent.yaml
   sluice agent --config agent.yaml`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.LoadAgent(flags.sources())
 			if err != nil {

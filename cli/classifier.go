@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/qos/classifier"
 )
 
@@ -23,12 +24,12 @@ on the kernel's datapath need none of it.
 What it has installed goes on working when it ends, and goes with the queues.`,
 		Example: `  sluice classifier
   sluice classifier --database unix:/run/openvswitch/db.sock`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log := slog.New(slog.NewTextHandler(app.Err, nil))
 			d, err := classifier.New(classifier.Options{Database: database, Log: log})
 			if err != nil {
-				return &UsageError{err}
+				return &command.UsageError{Err: err}
 			}
 			hangups := catchHangups()
 			defer hangups.stop()

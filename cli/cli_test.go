@@ -12,9 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/internal/clitest"
 )
 
 func TestMain(m *testing.M) {
@@ -39,7 +40,8 @@ func sluice(t *testing.T, args ...string) (code int, out, errOut string) {
 
 func sluiceContext(ctx context.Context, args ...string) (code int, out, errOut string) {
 	var stdout, stderr bytes.Buffer
-	code = run(ctx, &App{Out: &stdout, Err: &stderr}, args)
+	app := &App{Output: command.Output{Out: &stdout, Err: &stderr}}
+	code = command.Run(ctx, New(app), &app.Output, args)
 	return code, stdout.String(), stderr.String()
 }
 
@@ -76,23 +78,23 @@ func TestExitCodes(t *testing.T) {
 		code int
 		says string
 	}{
-		{"done", []string{"version"}, ExitOK, ""},
-		{"failed", []string{"config", "check", bad}, ExitFailed, "bad.yaml:1: log.level"},
-		{"configuration that is not there", []string{"controller", "--config", bad + "x"}, ExitFailed, "no such file"},
-		{"unknown command", []string{"fly"}, ExitUsage, "fly"},
-		{"unknown subcommand", []string{"network", "switch"}, ExitUsage, `did you mean "switches"?`},
-		{"unknown flag", []string{"status", "--fly"}, ExitUsage, "--fly"},
-		{"missing argument", []string{"network", "path", "10.0.0.1"}, ExitUsage, "TO is missing"},
-		{"argument too many", []string{"status", "x"}, ExitUsage, "too many"},
-		{"word that is none", []string{"network", "path", "a", "b", "--metric", "beauty"}, ExitUsage, "hops"},
-		{"role that is none", []string{"pki", "issue", "king", "a"}, ExitUsage, "operator"},
-		{"roles that are fine", []string{"doctor", "--dir", t.TempDir()}, ExitOK, ""},
-		{"role that fails", []string{"doctor", "--role", "controller", "--dir", filepath.Dir(wrong)}, ExitFailed, ""},
-		{"role of no machine", []string{"doctor", "--role", "king"}, ExitUsage, "controller, agent"},
-		{"refused", []string{"status", "--server", url}, ExitRefused, "Not Found (404)"},
-		{"unreachable", []string{"status", "--server", "http://127.0.0.1:1"}, ExitUnreachable, "no answer"},
-		{"server that is no URL", []string{"status", "--server", "localhost"}, ExitFailed, "http://"},
-		{"token file that is not there", []string{"status", "--token-file", "/nowhere"}, ExitFailed, "--token-file"},
+		{"done", []string{"version"}, command.ExitOK, ""},
+		{"failed", []string{"config", "check", bad}, command.ExitFailed, "bad.yaml:1: log.level"},
+		{"configuration that is not there", []string{"controller", "--config", bad + "x"}, command.ExitFailed, "no such file"},
+		{"unknown command", []string{"fly"}, command.ExitUsage, "fly"},
+		{"unknown subcommand", []string{"network", "switch"}, command.ExitUsage, `did you mean "switches"?`},
+		{"unknown flag", []string{"status", "--fly"}, command.ExitUsage, "--fly"},
+		{"missing argument", []string{"network", "path", "10.0.0.1"}, command.ExitUsage, "TO is missing"},
+		{"argument too many", []string{"status", "x"}, command.ExitUsage, "too many"},
+		{"word that is none", []string{"network", "path", "a", "b", "--metric", "beauty"}, command.ExitUsage, "hops"},
+		{"role that is none", []string{"pki", "issue", "king", "a"}, command.ExitUsage, "operator"},
+		{"roles that are fine", []string{"doctor", "--dir", t.TempDir()}, command.ExitOK, ""},
+		{"role that fails", []string{"doctor", "--role", "controller", "--dir", filepath.Dir(wrong)}, command.ExitFailed, ""},
+		{"role of no machine", []string{"doctor", "--role", "king"}, command.ExitUsage, "controller, agent"},
+		{"refused", []string{"status", "--server", url}, command.ExitRefused, "Not Found (404)"},
+		{"unreachable", []string{"status", "--server", "http://127.0.0.1:1"}, command.ExitUnreachable, "no answer"},
+		{"server that is no URL", []string{"status", "--server", "localhost"}, command.ExitFailed, "http://"},
+		{"token file that is not there", []string{"status", "--token-file", "/nowhere"}, command.ExitFailed, "--token-file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, _, errOut := sluice(t, c.args...)
@@ -103,27 +105,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// Every command says what it is for, and those with arguments show examples.
-func TestHelp(t *testing.T) {
-	each(New(&App{}), func(c *cobra.Command) {
-		if c.Short == "" || strings.HasSuffix(c.Short, ".") {
-			t.Errorf("%s: the short description is %q", c.CommandPath(), c.Short)
-		}
-		if c.HasParent() && c.Parent().HasParent() && strings.ContainsAny(c.Use, " ") && !c.HasExample() && !c.Parent().HasExample() {
-			t.Errorf("%s takes arguments but neither it nor its parent shows an example", c.CommandPath())
-		}
-		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-			if c.Root() != c && c.Root().PersistentFlags().Lookup(f.Name) != nil && f != c.Root().PersistentFlags().Lookup(f.Name) {
-				t.Errorf("%s: its flag --%s hides the one that all commands have", c.CommandPath(), f.Name)
-			}
-		})
-		for line := range strings.SplitSeq(c.Long+"\n"+c.Example, "\n") {
-			if len(line) > 100 {
-				t.Errorf("%s: a line of the help has %d characters: %s", c.CommandPath(), len(line), line)
-			}
-		}
-	})
-}
+func TestHelp(t *testing.T) { clitest.Help(t, New(&App{})) }
 
 func TestNetworkCommands(t *testing.T) {
 	const base = "/api/v1/network/"
@@ -156,7 +138,7 @@ func TestNetworkCommands(t *testing.T) {
 		t.Run(c.args[0], func(t *testing.T) {
 			args := append([]string{"network", "--server", url}, c.args...)
 			code, out, errOut := sluice(t, args...)
-			if code != ExitOK {
+			if code != command.ExitOK {
 				t.Fatalf("exit code %d: %s", code, errOut)
 			}
 			for _, w := range c.want {
@@ -165,7 +147,7 @@ func TestNetworkCommands(t *testing.T) {
 				}
 			}
 			code, out, _ = sluice(t, append(args, "--json")...)
-			if code != ExitOK || !json.Valid([]byte(out)) {
+			if code != command.ExitOK || !json.Valid([]byte(out)) {
 				t.Errorf("--json: exit code %d: %s", code, out)
 			}
 		})
@@ -182,10 +164,10 @@ func TestHistoryAsCSV(t *testing.T) {
 		"a1/1,a2/2,2026-01-01T00:00:05.5Z,5.001,0.0015,0.00025,0.01,2000000,500000,1500000,0\n" +
 		"a1/1,a2/2,2026-01-01T00:00:10Z,5,,,0,,7,,0\n"
 	code, out, errOut := sluice(t, "network", "history", "edge/1", "--csv", "--server", url)
-	if code != ExitOK || out != want {
+	if code != command.ExitOK || out != want {
 		t.Errorf("exit code %d: %s\n%s\nwant\n%s", code, errOut, out, want)
 	}
-	if code, _, _ := sluice(t, "network", "history", "edge/1", "--csv", "--json", "--server", url); code != ExitUsage {
+	if code, _, _ := sluice(t, "network", "history", "edge/1", "--csv", "--json", "--server", url); code != command.ExitUsage {
 		t.Errorf("--csv and --json: exit code %d", code)
 	}
 }
@@ -194,16 +176,16 @@ func TestConfigCommands(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "controller.yaml")
 	code, example, errOut := sluice(t, "config", "example", "controller")
-	if code != ExitOK {
+	if code != command.ExitOK {
 		t.Fatal(errOut)
 	}
 	if err := os.WriteFile(file, []byte(example), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errOut := sluice(t, "config", "check", file); code != ExitOK || !strings.Contains(out, "nothing is wrong") {
+	if code, out, errOut := sluice(t, "config", "check", file); code != command.ExitOK || !strings.Contains(out, "nothing is wrong") {
 		t.Errorf("the example: %d %s%s", code, out, errOut)
 	}
-	if code, out, _ := sluice(t, "config", "show", "-c", file, "--set", "store.password=hunter2", "--set", "store.username=me", "--set", "log.level=debug"); code != ExitOK || !strings.Contains(out, "level: debug") || strings.Contains(out, "hunter2") {
+	if code, out, _ := sluice(t, "config", "show", "-c", file, "--set", "store.password=hunter2", "--set", "store.username=me", "--set", "log.level=debug"); code != command.ExitOK || !strings.Contains(out, "level: debug") || strings.Contains(out, "hunter2") {
 		t.Errorf("show: %d\n%s", code, out)
 	}
 	if err := os.WriteFile(file, []byte("logg: 1\napi: {listen: x}\n"), 0o600); err != nil {
@@ -211,7 +193,7 @@ func TestConfigCommands(t *testing.T) {
 	}
 	code, out, _ := sluice(t, "config", "check", file, "--json")
 	var problems []struct{ Line int }
-	if err := json.Unmarshal([]byte(out), &problems); err != nil || code != ExitFailed || len(problems) != 2 {
+	if err := json.Unmarshal([]byte(out), &problems); err != nil || code != command.ExitFailed || len(problems) != 2 {
 		t.Errorf("--json: %d, %v: %s", code, err, out)
 	}
 }
@@ -225,12 +207,12 @@ func TestPKICommands(t *testing.T) {
 		{"issue", "switch", "edge-1"},
 		{"issue", "operator", "alice"},
 	} {
-		if code, _, errOut := sluice(t, append([]string{"pki", "--dir", dir}, args...)...); code != ExitOK {
+		if code, _, errOut := sluice(t, append([]string{"pki", "--dir", dir}, args...)...); code != command.ExitOK {
 			t.Fatalf("%v: %d %s", args, code, errOut)
 		}
 	}
 	code, out, _ := sluice(t, "pki", "show", "--dir", dir)
-	if code != ExitOK || strings.Count(out, "\n") != 6 || !strings.Contains(out, "192.0.2.11") {
+	if code != command.ExitOK || strings.Count(out, "\n") != 6 || !strings.Contains(out, "192.0.2.11") {
 		t.Errorf("show: %d\n%s", code, out)
 	}
 	if _, out, _ := sluice(t, "pki", "issue", "agent", "renewed", "--dir", dir, "--host", "192.0.2.11", "--host", "192.0.2.12"); strings.Contains(out, "kept") {
@@ -245,26 +227,26 @@ func TestPKICommands(t *testing.T) {
 	if _, out, _ := sluice(t, "pki", "show", "--dir", dir); !strings.Contains(out, "renewed    operator") {
 		t.Errorf("shown: %s", out)
 	}
-	if code, out, errOut := sluice(t, "pki", "revoke", "renewed", "--dir", dir); code != ExitOK || !strings.Contains(out, "3 revoked now, 3 in all") {
+	if code, out, errOut := sluice(t, "pki", "revoke", "renewed", "--dir", dir); code != command.ExitOK || !strings.Contains(out, "3 revoked now, 3 in all") {
 		t.Errorf("revoked by name, with those that it was renewed from: %d %s%s", code, out, errOut)
 	}
-	if code, out, _ := sluice(t, "pki", "revoke", "6f0c1d25a4e9b37781", "--dir", dir); code != ExitOK || !strings.Contains(out, "1 revoked now, 4 in all") {
+	if code, out, _ := sluice(t, "pki", "revoke", "6f0c1d25a4e9b37781", "--dir", dir); code != command.ExitOK || !strings.Contains(out, "1 revoked now, 4 in all") {
 		t.Errorf("revoked by number: %d %s", code, out)
 	}
-	if code, _, errOut := sluice(t, "pki", "revoke", "nobody", "--dir", dir); code != ExitFailed || !strings.Contains(errOut, "serial number") {
+	if code, _, errOut := sluice(t, "pki", "revoke", "nobody", "--dir", dir); code != command.ExitFailed || !strings.Contains(errOut, "serial number") {
 		t.Errorf("revoked nobody: %d %s", code, errOut)
 	}
-	if code, _, errOut := sluice(t, "pki", "init", "--dir", dir); code != ExitFailed || !strings.Contains(errOut, "already") {
+	if code, _, errOut := sluice(t, "pki", "init", "--dir", dir); code != command.ExitFailed || !strings.Contains(errOut, "already") {
 		t.Errorf("a second authority: %d %s", code, errOut)
 	}
-	if code, _, errOut := sluice(t, "pki", "issue", "agent", "a", "--dir", dir, "--days", "0"); code != ExitUsage {
+	if code, _, errOut := sluice(t, "pki", "issue", "agent", "a", "--dir", dir, "--days", "0"); code != command.ExitUsage {
 		t.Errorf("no day of validity: %d %s", code, errOut)
 	}
 }
 
 func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
-		if code, out, errOut := sluice(t, "completion", shell); code != ExitOK || !strings.Contains(out, "sluice") {
+		if code, out, errOut := sluice(t, "completion", shell); code != command.ExitOK || !strings.Contains(out, "sluice") {
 			t.Errorf("%s: %d %s", shell, code, errOut)
 		}
 	}

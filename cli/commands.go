@@ -21,12 +21,5 @@ func commands(app *App) []*cobra.Command {
 		configCommand(app),
 		pkiCommand(app),
 		doctorCommand(app),
-		newLabCommand(app),
-		demoCommand(app),
-		experimentCommand(app),
-		soakCommand(app),
-		versionCommand(app),
-		docsCommand(app),
-		exitCodesTopic(),
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
 )
 
@@ -26,7 +27,7 @@ type configFlags struct {
 }
 
 func (f *configFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&f.file, "config", "c", os.Getenv("SLUICE_CONFIG"), "configuration file, YAML (environment: SLUICE_CONFIG)")
+	command.EnvFlag(cmd.Flags(), &f.file, "config", "c", "SLUICE_CONFIG", "", "configuration file, YAML")
 	f.registerSet(cmd)
 }
 
@@ -73,7 +74,7 @@ func configCheckCommand(app *App) *cobra.Command {
 		Example: `  sluice config check /etc/sluice/controller.yaml
   sluice config check --kind agent agent.yaml
   sluice config check --no-files controller.yaml   # its certificates are on another machine`,
-		Args: ExactArgs("FILE"),
+		Args: command.ExactArgs("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			_, err := readConfig(kind, config.Sources{File: args[0], Set: flags.set, NoFiles: noFiles})
 			var problems config.Problems
@@ -81,7 +82,7 @@ func configCheckCommand(app *App) *cobra.Command {
 				if err := app.Print(problems, nil); err != nil {
 					return err
 				}
-				return &ExitError{Code: ExitFailed}
+				return &command.ExitError{Code: command.ExitFailed}
 			}
 			if err != nil {
 				return err
@@ -93,7 +94,7 @@ func configCheckCommand(app *App) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().Var(newWord(&kind, kindController, kindController, kindAgent, kindMobile), "kind", "whose configuration it is: controller, agent or mobile")
+	cmd.Flags().Var(command.Word(&kind, kindController, kindController, kindAgent, kindMobile), "kind", "whose configuration it is: controller, agent or mobile")
 	cmd.Flags().BoolVar(&noFiles, "no-files", false, "do not look whether the files it names exist")
 	flags.registerSet(cmd)
 	return cmd
@@ -110,7 +111,7 @@ defaults, over them the file, the environment and the flags. Secrets are hidden.
 		Example: `  sluice config show
   sluice config show --config /etc/sluice/controller.yaml --set log.level=debug
   SLUICE_LOG_LEVEL=debug sluice config show --kind agent -c agent.yaml`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			c, err := readConfig(kind, flags.sources())
 			if err != nil {
@@ -123,7 +124,7 @@ defaults, over them the file, the environment and the flags. Secrets are hidden.
 			return err
 		},
 	}
-	cmd.Flags().Var(newWord(&kind, kindController, kindController, kindAgent, kindMobile), "kind", "whose configuration it is: controller, agent or mobile")
+	cmd.Flags().Var(command.Word(&kind, kindController, kindController, kindAgent, kindMobile), "kind", "whose configuration it is: controller, agent or mobile")
 	flags.register(cmd)
 	return cmd
 }
@@ -135,7 +136,7 @@ func configExampleCommand(app *App) *cobra.Command {
 		Example: `  sluice config example controller > controller.yaml
   sluice config example agent > agent.yaml
   sluice config example mobile > mobile.yaml`,
-		Args:      oneOfArgs(kindController, kindAgent, kindMobile),
+		Args:      command.OneOf(kindController, kindAgent, kindMobile),
 		ValidArgs: []string{kindController, kindAgent, kindMobile},
 		RunE: func(_ *cobra.Command, args []string) error {
 			var c any = config.DefaultController()

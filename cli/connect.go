@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/pki"
 )
@@ -42,7 +43,7 @@ type setting struct {
 func (c *connection) settings() []setting {
 	return []setting{
 		{"server", "SLUICE_SERVER", defaultServer, "URL of the controller's API", &c.server},
-		{"token-file", "SLUICE_TOKEN_FILE", "", "file with the API token", &c.tokenFile},
+		{"token-file", "SLUICE_TOKEN_FILE", "", "file with the API token; left out: " + systemTokenFile, &c.tokenFile},
 		{"ca", "SLUICE_CA", "", "certificate authority of the API, PEM", &c.caFile},
 		{"cert", "SLUICE_CERT", "", "client certificate instead of a token, PEM", &c.certFile},
 		{"key", "SLUICE_KEY", "", "key of the client certificate, PEM", &c.keyFile},
@@ -52,13 +53,9 @@ func (c *connection) settings() []setting {
 func (c *connection) connectionFlags(f *pflag.FlagSet) {
 	c.flags = f
 	for _, s := range c.settings() {
-		usage := s.usage + " (environment: " + s.env
-		if s.flag == "token-file" {
-			usage += "; default " + systemTokenFile
-		}
-		f.StringVar(s.to, s.flag, envOr(s.env, s.fallback), usage+")")
+		command.EnvFlag(f, s.to, s.flag, "", s.env, s.fallback, s.usage)
 	}
-	f.StringVar(&c.context, "context", os.Getenv("SLUICE_CONTEXT"), "name of a context, see \"sluice context\" (environment: SLUICE_CONTEXT)")
+	command.EnvFlag(f, &c.context, "context", "", "SLUICE_CONTEXT", "", "name of a context, see \"sluice context\"")
 }
 
 // token reads the bearer token: the file named by the flag, the environment or the

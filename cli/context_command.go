@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api/client"
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
 )
 
@@ -45,7 +46,7 @@ func contextListCommand(app *App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the contexts; a star marks the current one",
-		Args:  noArgs,
+		Args:  command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			all, err := contexts()
 			if err != nil {
@@ -80,7 +81,7 @@ func contextUseCommand(app *App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "use NAME",
 		Short: "Make a context the current one",
-		Args:  ExactArgs("NAME"),
+		Args:  command.ExactArgs("NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			all, err := contexts()
 			if err != nil {
@@ -104,7 +105,7 @@ func contextAddCommand(app *App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "add NAME --server URL [--ca FILE] [--cert FILE --key FILE | --token-file FILE]",
 		Short: "Keep what the flags say of a controller under a name; the first becomes current",
-		Args:  ExactArgs("NAME"),
+		Args:  command.ExactArgs("NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			all, err := contexts()
 			if err != nil {
@@ -134,10 +135,10 @@ func contextAddCommand(app *App) *cobra.Command {
 func (a *App) newContext(name string) (config.Context, error) {
 	var none config.Context
 	if err := config.CheckContextName(name); err != nil {
-		return none, &UsageError{err}
+		return none, &command.UsageError{Err: err}
 	}
 	if !a.flags.Changed("server") {
-		return none, &UsageError{errors.New("--server is missing")}
+		return none, &command.UsageError{Err: errors.New("--server is missing")}
 	}
 	for _, s := range a.settings() {
 		if !a.flags.Changed(s.flag) {
@@ -173,7 +174,7 @@ func contextRemoveCommand(app *App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Forget a context; the files that it names stay",
-		Args:  ExactArgs("NAME"),
+		Args:  command.ExactArgs("NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			all, err := contexts()
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/pki"
 )
 
@@ -67,36 +68,36 @@ func TestContexts(t *testing.T) {
 		code  int
 		wants string
 	}{
-		{"", "context list", ExitOK, "NAME"},
-		{"", "status --context campus", ExitFailed, `no context "campus": "sluice context add"`},
-		{"", "context add campus", ExitUsage, "--server is missing"},
-		{"", "context add a/b --server https://x", ExitUsage, "letters"},
-		{"", "context add campus --server localhost", ExitFailed, "https://"},
-		{"", "context add campus --server " + server + " --ca nowhere.crt", ExitFailed, "nowhere.crt"},
-		{"", "context add campus --server " + server + " --ca ca.crt --cert alice.crt", ExitFailed, "belong together"},
-		{"", "context add campus --server " + server + " --ca ca.crt --cert alice.crt --key alice.key", ExitOK, "current is campus"},
-		{"", "context add campus --server " + server, ExitFailed, "there already"},
-		{"", "context add robot --server " + server + " --ca ca.crt --token-file token", ExitOK, "current is campus"},
-		{"", "context add other --server https://127.0.0.1:1 --ca ca.crt", ExitOK, "added"},
-		{"", "context list", ExitOK, filepath.Join(dir, "alice.crt")},
+		{"", "context list", command.ExitOK, "NAME"},
+		{"", "status --context campus", command.ExitFailed, `no context "campus": "sluice context add"`},
+		{"", "context add campus", command.ExitUsage, "--server is missing"},
+		{"", "context add a/b --server https://x", command.ExitUsage, "letters"},
+		{"", "context add campus --server localhost", command.ExitFailed, "https://"},
+		{"", "context add campus --server " + server + " --ca nowhere.crt", command.ExitFailed, "nowhere.crt"},
+		{"", "context add campus --server " + server + " --ca ca.crt --cert alice.crt", command.ExitFailed, "belong together"},
+		{"", "context add campus --server " + server + " --ca ca.crt --cert alice.crt --key alice.key", command.ExitOK, "current is campus"},
+		{"", "context add campus --server " + server, command.ExitFailed, "there already"},
+		{"", "context add robot --server " + server + " --ca ca.crt --token-file token", command.ExitOK, "current is campus"},
+		{"", "context add other --server https://127.0.0.1:1 --ca ca.crt", command.ExitOK, "added"},
+		{"", "context list", command.ExitOK, filepath.Join(dir, "alice.crt")},
 		// The current one, another one, and flags over it.
-		{"", "status", ExitRefused, `alice with ""`},
-		{"", "status --context robot", ExitRefused, `a stranger with "Bearer secret"`},
-		{"CONTEXT=robot", "status", ExitRefused, `a stranger with "Bearer secret"`},
-		{"CONTEXT=robot", "status --context campus", ExitRefused, `alice with ""`},
-		{"", "status --context other --server " + server, ExitRefused, `a stranger with ""`},
+		{"", "status", command.ExitRefused, `alice with ""`},
+		{"", "status --context robot", command.ExitRefused, `a stranger with "Bearer secret"`},
+		{"CONTEXT=robot", "status", command.ExitRefused, `a stranger with "Bearer secret"`},
+		{"CONTEXT=robot", "status --context campus", command.ExitRefused, `alice with ""`},
+		{"", "status --context other --server " + server, command.ExitRefused, `a stranger with ""`},
 		// What was left in the environment does not go to another controller.
-		{"SERVER=" + server, "status --context other", ExitUnreachable, "127.0.0.1:1"},
-		{"TOKEN=left", "status --context campus", ExitRefused, `alice with ""`},
-		{"TOKEN_FILE=token", "status --context campus", ExitRefused, `alice with ""`},
+		{"SERVER=" + server, "status --context other", command.ExitUnreachable, "127.0.0.1:1"},
+		{"TOKEN=left", "status --context campus", command.ExitRefused, `alice with ""`},
+		{"TOKEN_FILE=token", "status --context campus", command.ExitRefused, `alice with ""`},
 		// Nor does the current one's certificate.
-		{"", "status --server " + server + " --ca ca.crt", ExitRefused, `a stranger with ""`},
-		{"SERVER=" + server, "status --ca ca.crt", ExitRefused, `a stranger with ""`},
-		{"", "context use robot", ExitOK, "robot"},
-		{"", "status", ExitRefused, `a stranger with "Bearer secret"`},
-		{"", "context remove robot", ExitOK, "removed"},
-		{"", "context use robot", ExitFailed, "it has campus, other"},
-		{"SERVER=https://127.0.0.1:1", "status", ExitUnreachable, "127.0.0.1:1"},
+		{"", "status --server " + server + " --ca ca.crt", command.ExitRefused, `a stranger with ""`},
+		{"SERVER=" + server, "status --ca ca.crt", command.ExitRefused, `a stranger with ""`},
+		{"", "context use robot", command.ExitOK, "robot"},
+		{"", "status", command.ExitRefused, `a stranger with "Bearer secret"`},
+		{"", "context remove robot", command.ExitOK, "removed"},
+		{"", "context use robot", command.ExitFailed, "it has campus, other"},
+		{"SERVER=https://127.0.0.1:1", "status", command.ExitUnreachable, "127.0.0.1:1"},
 	}
 	for _, s := range steps {
 		t.Run(strings.ReplaceAll(s.env+" "+s.args, "/", "_"), func(t *testing.T) {

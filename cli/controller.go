@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/controller"
 )
@@ -27,7 +28,7 @@ folder.`,
 		Example: `  sluice controller
   sluice controller --config /etc/sluice/controller.yaml
   sluice controller --set log.level=debug --set store.kind=memory`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.LoadController(flags.sources())
 			if err != nil {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/sluice-net/sluice/cli/command"
 )
 
 // DeclaredCommands are the commands for what a service.Resource serves at a path: list,
@@ -41,7 +43,7 @@ func DeclaredCommands[S, I any](app *App, noun, path string) []*cobra.Command {
 func declareCommand[S any](app *App, use, short string, request func(name string) (method, path string)) *cobra.Command {
 	var fields []declaredField
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: ExactArgs("NAME"),
+		Use: use, Short: short, Args: command.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			body := map[string]any{"name": args[0]}
 			for _, f := range fields {

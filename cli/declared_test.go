@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/cli/command"
 )
 
 // thing has a field of each kind.
@@ -49,14 +51,14 @@ func TestDeclaredCommands(t *testing.T) {
 		{"remove b", "DELETE", "/things/b", "", ""},
 	} {
 		var out strings.Builder
-		app := &App{Out: &out, Err: &out}
+		app := &App{Output: command.Output{Out: &out, Err: &out}}
 		app.extras = []Extra{{Commands: func(app *App) []*cobra.Command {
 			group := &cobra.Command{Use: "things"}
 			group.AddCommand(DeclaredCommands[thing, thingInfo](app, "thing", "/things")...)
 			return []*cobra.Command{group}
 		}}}
 		args := append([]string{"things", "--server", server.URL, "--token-file", token}, strings.Fields(c.line)...)
-		if code := run(t.Context(), app, args); code != ExitOK {
+		if code := command.Run(t.Context(), New(app), &app.Output, args); code != command.ExitOK {
 			t.Fatalf("%s: exit code %d, %s", c.line, code, &out)
 		}
 		if method != c.method || path != c.path || strings.TrimSpace(body) != c.body || strings.Join(strings.Fields(out.String()), " ") != c.out {

@@ -2,12 +2,12 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/cli/doctor"
 )
 
@@ -24,49 +24,19 @@ the folder says more than the package's own, or the ones that --role names. The 
 code is 1 if one of them cannot work; what the machine would lack for anything else is
 only noted.`,
 		Example: `  sudo sluice doctor
-  sluice doctor --role lab
   sluice doctor --role controller --dir .`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, r := range roles {
 				if !slices.Contains(doctor.Parts(), r) {
-					return &UsageError{fmt.Errorf("--role %s: use one of %s", r, strings.Join(doctor.Parts(), ", "))}
+					return &command.UsageError{Err: fmt.Errorf("--role %s: use one of %s", r, strings.Join(doctor.Parts(), ", "))}
 				}
 			}
-			return app.report(doctor.Host().Examine(cmd.Context(), folder, roles))
+			return doctor.Report(&app.Output, doctor.Host().Examine(cmd.Context(), folder, roles))
 		},
 	}
 	cmd.AddCommand(doctorNetworkCommand(app))
 	cmd.Flags().StringSliceVar(&roles, "role", nil, "what the machine is for: "+strings.Join(doctor.Parts(), ", ")+"; may be repeated")
 	cmd.Flags().StringVar(&folder, "dir", "/etc/sluice", "folder with controller.yaml, agent.yaml and mobile.yaml")
 	return cmd
-}
-
-func (a *App) report(all []doctor.Finding) error {
-	err := a.Print(all, func(w io.Writer) {
-		last := ""
-		for _, f := range all {
-			if f.For != last {
-				title := f.For
-				if f.Note {
-					title += " (not a role of this machine)"
-				}
-				fmt.Fprintf(w, "%s\n", title)
-				last = f.For
-			}
-			fmt.Fprintf(w, "  %s\t%s\t%s\n", f.Level, f.Check, f.Found)
-			if f.Advice != "" {
-				fmt.Fprintf(w, "\t\t-> %s\n", f.Advice)
-			}
-		}
-	})
-	if err != nil {
-		return err
-	}
-	for _, f := range all {
-		if f.Level == doctor.Fail {
-			return &ExitError{Code: ExitFailed}
-		}
-	}
-	return nil
 }

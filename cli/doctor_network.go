@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api/client"
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/controller/networkapi"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network/diagnosis"
@@ -30,10 +31,10 @@ many kinds and sizes, at most 100 a link. What is wrong is told with its place a
 remedy. The exit code is 1 if packets are lost or changed somewhere.`,
 		Example: `  sluice doctor network
   sluice doctor network --mtu 9000 --json`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if mtu < linkprobe.MinMTU || mtu > linkprobe.MaxMTU {
-				return &UsageError{fmt.Errorf("--mtu %d: want %d to %d bytes of an IP packet", mtu, linkprobe.MinMTU, linkprobe.MaxMTU)}
+				return &command.UsageError{Err: fmt.Errorf("--mtu %d: want %d to %d bytes of an IP packet", mtu, linkprobe.MinMTU, linkprobe.MaxMTU)}
 			}
 			c, err := app.Client()
 			if err != nil {
@@ -51,7 +52,7 @@ remedy. The exit code is 1 if packets are lost or changed somewhere.`,
 			}
 			for _, f := range d.Findings {
 				if f.Level == string(diagnosis.Fail) {
-					return &ExitError{Code: ExitFailed}
+					return &command.ExitError{Code: command.ExitFailed}
 				}
 			}
 			return nil

@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/sluice-net/sluice/cli/command"
 )
 
 func TestDoctorNetwork(t *testing.T) {
@@ -19,10 +21,10 @@ func TestDoctorNetwork(t *testing.T) {
 		code      int
 		says      []string
 	}{
-		"sound":    {`{"number":7,"running":true}`, `{"number":7,` + ended + `,"findings":[]}`, ExitOK, []string{"Nothing is wrong: 3 links examined, 102 frames."}},
-		"warnings": {`{"number":7,` + ended + `,"findings":[` + refused + `]}`, "", ExitOK, []string{"warn   rule-refused  left   no room", "-> make room"}},
-		"a fault":  {`{"number":7,"running":true}`, `{"number":7,` + ended + `,"findings":[` + oneWay + `]}`, ExitFailed, []string{"fail   one-way  left/2 > 00000000000000a2/3  nothing arrives", "-> look at the fibre"}},
-		"restart":  {`{"number":7,"running":true}`, `{"number":1,"running":true}`, ExitFailed, []string{"try again"}},
+		"sound":    {`{"number":7,"running":true}`, `{"number":7,` + ended + `,"findings":[]}`, command.ExitOK, []string{"Nothing is wrong: 3 links examined, 102 frames."}},
+		"warnings": {`{"number":7,` + ended + `,"findings":[` + refused + `]}`, "", command.ExitOK, []string{"warn   rule-refused  left   no room", "-> make room"}},
+		"a fault":  {`{"number":7,"running":true}`, `{"number":7,` + ended + `,"findings":[` + oneWay + `]}`, command.ExitFailed, []string{"fail   one-way  left/2 > 00000000000000a2/3  nothing arrives", "-> look at the fibre"}},
+		"restart":  {`{"number":7,"running":true}`, `{"number":1,"running":true}`, command.ExitFailed, []string{"try again"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answers := map[string]string{"POST " + path: tt.post, "GET " + path: tt.get, "GET /api/v1/network/switches": switches}
@@ -38,7 +40,7 @@ func TestDoctorNetwork(t *testing.T) {
 			}
 		})
 	}
-	if code, _, errOut := sluice(t, "doctor", "network", "--mtu", "100"); code != ExitUsage || !strings.Contains(errOut, "576") {
+	if code, _, errOut := sluice(t, "doctor", "network", "--mtu", "100"); code != command.ExitUsage || !strings.Contains(errOut, "576") {
 		t.Errorf("--mtu 100: code %d, %s", code, errOut)
 	}
 }

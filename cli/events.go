@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api/client"
+	"github.com/sluice-net/sluice/cli/command"
 )
 
 // reconnectDelay is how long a broken stream waits before it is opened again.
@@ -33,13 +34,13 @@ and goes on where it stopped.`,
 		Example: `  sluice events
   sluice events --kind network. --kind sos.session
   sluice events --after 0 --once --json      # what the controller remembers`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r := client.EventsRequest{Kinds: kinds}
 			if after != "" {
 				n, err := strconv.ParseUint(after, 10, 64)
 				if err != nil {
-					return &UsageError{fmt.Errorf("--after %q: use an event's identifier, a whole number", after)}
+					return &command.UsageError{Err: fmt.Errorf("--after %q: use an event's identifier, a whole number", after)}
 				}
 				r.After, r.Resume = n, true
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/handover/domain"
 	"github.com/sluice-net/sluice/handover/plugin"
 )
@@ -82,7 +83,7 @@ func handoverListCommand(app *App) *cobra.Command {
 	var device, kind, result string
 	var limit int
 	cmd := &cobra.Command{
-		Use: "list", Short: "List what happened to devices, the latest first", Args: noArgs,
+		Use: "list", Short: "List what happened to devices, the latest first", Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var all []plugin.Record
 			q := query("device", device, "kind", kind, "result", result, "limit", strconv.Itoa(limit))
@@ -90,8 +91,8 @@ func handoverListCommand(app *App) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&device, "device", "", "only records of this device")
-	cmd.Flags().Var(newWord(&kind, "", "attach", "move", "prepare", "detach", "reroute"), "kind", "only records of this kind")
-	cmd.Flags().Var(newWord(&result, "", "done", "failed"), "result", "only records that ended so")
+	cmd.Flags().Var(command.Word(&kind, "", "attach", "move", "prepare", "detach", "reroute"), "kind", "only records of this kind")
+	cmd.Flags().Var(command.Word(&result, "", "done", "failed"), "result", "only records that ended so")
 	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many")
 	return cmd
 }
@@ -122,7 +123,7 @@ func spot(s *plugin.Spot) string {
 
 func handoverShowCommand(app *App) *cobra.Command {
 	return &cobra.Command{
-		Use: "show ID", Short: "Show one record: way, join, time by part", Args: ExactArgs("ID"),
+		Use: "show ID", Short: "Show one record: way, join, time by part", Args: command.ExactArgs("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var r plugin.Record
 			return app.get(cmd, handoverPath+"handovers/"+url.PathEscape(args[0]), &r, func(w io.Writer) {

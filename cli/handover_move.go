@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/handover/plugin"
 )
 
@@ -28,7 +29,7 @@ func handoverMoveCommand(app *App) *cobra.Command {
 device to go on by that interface.`,
 		Example: `  sluice handover move car7 --port 00000000000000a1/3
   sluice handover move car7 --mac 02:00:00:00:07:02 --hold 1m`,
-		Args: ExactArgs("DEVICE"),
+		Args: command.ExactArgs("DEVICE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var o plugin.Order
 			if err := app.Send(cmd, http.MethodPost, devicePath(args[0], "move"), s, &o); err != nil {
@@ -59,7 +60,7 @@ func handoverPrepareCommand(app *App) *cobra.Command {
 		Use: "prepare DEVICE", Short: "Prepare a place for a device, or take that back",
 		Example: `  sluice handover prepare car7 --port 00000000000000a1/3 --for 20s
   sluice handover prepare car7 --cancel`,
-		Args: ExactArgs("DEVICE"),
+		Args: command.ExactArgs("DEVICE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cancel {
 				return app.Send(cmd, http.MethodDelete, devicePath(args[0], "prepare"), nil, nil)
@@ -86,7 +87,7 @@ func handoverAnnounceCommand(app *App) *cobra.Command {
 		Use: "announce DEVICE", Short: "Announce a device to a neighbouring domain, or take that back",
 		Example: `  sluice handover announce car7 --domain north --port 00000000000000b1/2
   sluice handover announce car7 --cancel`,
-		Args: ExactArgs("DEVICE"),
+		Args: command.ExactArgs("DEVICE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cancel {
 				return app.Send(cmd, http.MethodDelete, devicePath(args[0], "announce"), nil, nil)
@@ -132,10 +133,10 @@ func handoverReportCommand(app *App) *cobra.Command {
 	var lat, lon float64
 	var file string
 	cmd := &cobra.Command{
-		Use: "report [DEVICE]", Short: "Report where a device is and how it moves", Args: upTo("DEVICE"),
+		Use: "report [DEVICE]", Short: "Report where a device is and how it moves", Args: command.UpTo("DEVICE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (file == "") == (len(args) == 0) {
-				return &UsageError{errors.New("sluice handover positions report: name a device, or a file with --file")}
+				return &command.UsageError{Err: errors.New("sluice handover positions report: name a device, or a file with --file")}
 			}
 			reports := []plugin.PositionSpec{s}
 			switch {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/handover/plugin"
 )
 
@@ -23,7 +24,7 @@ func handoverClassesCommand(app *App) *cobra.Command {
 	list := GetCommand(app, "list", "List the classes", handoverPath+"classes", printClasses)
 	var s plugin.ClassSpec
 	set := &cobra.Command{
-		Use: "set NAME", Short: "Add a class, or replace one", Args: ExactArgs("NAME"),
+		Use: "set NAME", Short: "Add a class, or replace one", Args: command.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var i plugin.ClassInfo
 			if err := app.Send(cmd, http.MethodPut, handoverPath+"classes/"+url.PathEscape(args[0]), s, &i); err != nil {
@@ -33,8 +34,8 @@ func handoverClassesCommand(app *App) *cobra.Command {
 		},
 	}
 	f := set.Flags()
-	f.Var(newWord(&s.Policy, "saving", "saving", "seamless"), "policy", "how its devices are moved: switched over, or sent to both places for a while")
-	f.Var(newWord(&s.Trigger, "", "signed", "ports", "open"), "trigger", "what may move them; left out: signed for devices with a key, ports for others")
+	f.Var(command.Word(&s.Policy, "saving", "saving", "seamless"), "policy", "how its devices are moved: switched over, or sent to both places for a while")
+	f.Var(command.Word(&s.Trigger, "", "signed", "ports", "open"), "trigger", "what may move them; left out: signed for devices with a key, ports for others")
 	f.StringSliceVar(&s.Ports, "port", nil, "port where they may attach, for trigger ports; may be repeated")
 	f.StringVar(&s.Overlap, "overlap", "", "how long after a seamless move packets still go to the old place, too")
 	cmd.AddCommand(list, set, RemoveCommand(app, "remove NAME", "Remove a class that nothing refers to", handoverPath+"classes"))
@@ -61,7 +62,7 @@ func handoverPoolsCommand(app *App) *cobra.Command {
 	list := GetCommand(app, "list", "List the pools with their use", handoverPath+"pools", printPools)
 	var s plugin.PoolSpec
 	set := &cobra.Command{
-		Use: "set NAME", Short: "Add a pool, or replace one", Args: ExactArgs("NAME"),
+		Use: "set NAME", Short: "Add a pool, or replace one", Args: command.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var i plugin.PoolInfo
 			if err := app.Send(cmd, http.MethodPut, handoverPath+"pools/"+url.PathEscape(args[0]), s, &i); err != nil {
@@ -108,7 +109,7 @@ func handoverDevicesCommand(app *App) *cobra.Command {
 	}
 	var port, class string
 	list := &cobra.Command{
-		Use: "list", Short: "List the devices and where they are", Args: noArgs,
+		Use: "list", Short: "List the devices and where they are", Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var all []plugin.DeviceInfo
 			return app.get(cmd, handoverPath+"devices"+query("port", port, "class", class), &all, func(w io.Writer) { printDevices(w, all) })
@@ -117,7 +118,7 @@ func handoverDevicesCommand(app *App) *cobra.Command {
 	list.Flags().StringVar(&port, "port", "", "only devices at this port, or at this switch")
 	list.Flags().StringVar(&class, "class", "", "only devices of this class")
 	show := &cobra.Command{
-		Use: "show ID", Short: "Show a device", Args: ExactArgs("ID"),
+		Use: "show ID", Short: "Show a device", Args: command.ExactArgs("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var d plugin.DeviceInfo
 			return app.get(cmd, handoverPath+"devices/"+url.PathEscape(args[0]), &d, func(w io.Writer) { printDevice(w, d) })
@@ -131,7 +132,7 @@ func handoverDeviceSetCommand(app *App) *cobra.Command {
 	var s plugin.DeviceSpec
 	var keyFile string
 	cmd := &cobra.Command{
-		Use: "set ID", Short: "Register a device, or replace what is registered", Args: ExactArgs("ID"),
+		Use: "set ID", Short: "Register a device, or replace what is registered", Args: command.ExactArgs("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if keyFile != "" {
 				b, err := os.ReadFile(keyFile)
@@ -141,7 +142,7 @@ func handoverDeviceSetCommand(app *App) *cobra.Command {
 				s.Key = strings.TrimSpace(string(b))
 			}
 			if len(s.MACs) == 0 {
-				return &UsageError{fmt.Errorf("%s: --mac is missing: a device is known by the MAC addresses of its interfaces, like 02:00:00:00:07:01", cmd.CommandPath())}
+				return &command.UsageError{Err: fmt.Errorf("%s: --mac is missing: a device is known by the MAC addresses of its interfaces, like 02:00:00:00:07:01", cmd.CommandPath())}
 			}
 			var d plugin.DeviceInfo
 			if err := app.Send(cmd, http.MethodPut, handoverPath+"devices/"+url.PathEscape(args[0]), s, &d); err != nil {

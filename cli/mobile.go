@@ -17,6 +17,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/cli/doctor"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/handover/dhcp"
@@ -50,7 +51,7 @@ it was: the virtual interface goes, the others have their addresses and routes
 again. What a daemon has left that was killed is put back first.`,
 		Example: `  sluice config example mobile > mobile.yaml
   sluice mobile run --config mobile.yaml`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.LoadMobile(flags.sources())
 			if err != nil {
@@ -180,7 +181,7 @@ func mobileRestoreCommand(app *App) *cobra.Command {
 		Long: `Puts back what a daemon has left that was killed and is not to run again. (One
 that is to run again does so by itself.)`,
 		Example: `  sluice mobile restore --config mobile.yaml`,
-		Args:    noArgs,
+		Args:    command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.LoadMobile(flags.sources())
 			if err != nil {
@@ -214,13 +215,13 @@ func mobileCheckCommand(app *App) *cobra.Command {
 names. The first finding lists the MAC addresses that are to be registered with
 the network. The exit code is 1 if something does not work.`,
 		Example: `  sluice mobile check --config mobile.yaml`,
-		Args:    noArgs,
+		Args:    command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.LoadMobile(flags.sources())
 			if err != nil {
 				return err
 			}
-			return app.report(doctor.ForMobile(cmd.Context(), cfg))
+			return doctor.Report(&app.Output, doctor.ForMobile(cmd.Context(), cfg))
 		},
 	}
 	flags.register(cmd)
@@ -229,11 +230,9 @@ the network. The exit code is 1 if something does not work.`,
 
 // socketFlag is where the daemon listens, for commands that talk to it.
 func socketFlag(cmd *cobra.Command) *string {
-	socket := config.DefaultMobile().Socket
-	if s := os.Getenv("SLUICE_SOCKET"); s != "" {
-		socket = s
-	}
-	return cmd.Flags().String("socket", socket, "control socket of the daemon (environment: SLUICE_SOCKET)")
+	var socket string
+	command.EnvFlag(cmd.Flags(), &socket, "socket", "", "SLUICE_SOCKET", config.DefaultMobile().Socket, "control socket of the daemon")
+	return &socket
 }
 
 func mobileMoveCommand(app *App) *cobra.Command {
@@ -250,15 +249,15 @@ device has moved. A device that uses the interface already joins its network ane
   sluice mobile move --auto`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if auto {
-				return noArgs(cmd, args)
+				return command.NoArgs(cmd, args)
 			}
-			return ExactArgs("INTERFACE")(cmd, args)
+			return command.ExactArgs("INTERFACE")(cmd, args)
 		},
 	}
 	socket := socketFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if hold < 0 || once && hold > 0 {
-			return &UsageError{errors.New("--for takes a duration, and does not go together with --once")}
+			return &command.UsageError{Err: errors.New("--for takes a duration, and does not go together with --once")}
 		}
 		c := mobile.Dial(*socket)
 		defer c.Close()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/handover/mobile"
 )
 
@@ -18,7 +19,7 @@ func mobileStatusCommand(app *App) *cobra.Command {
 		Short: "Show the daemon, its interfaces and its latest moves",
 		Example: `  sluice mobile status
   sluice mobile status --moves 20 --json`,
-		Args: noArgs,
+		Args: command.NoArgs,
 	}
 	socket := socketFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/handover/mobile"
 	"github.com/sluice-net/sluice/handover/mobile/lease"
@@ -88,15 +89,15 @@ func TestMobileMove(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"wwan0"}, -1, ExitOK, "without letting go of wlan0"},
-		{[]string{"wwan0", "--for", "90s"}, 90, ExitOK, "10.8.0.10"},
-		{[]string{"wwan0", "--once"}, 0, ExitOK, "lease after 1ms"},
-		{[]string{"--auto"}, 0, ExitOK, "policy again"},
-		{[]string{"x"}, -1, ExitFailed, "no such interface"},
-		{nil, 0, ExitUsage, "INTERFACE is missing"},
-		{[]string{"wwan0", "--auto"}, 0, ExitUsage, "one argument too many"},
-		{[]string{"wwan0", "--for", "-3s"}, 0, ExitUsage, "--for"},
-		{[]string{"wwan0", "--once", "--for", "3s"}, 0, ExitUsage, "--once"},
+		{[]string{"wwan0"}, -1, command.ExitOK, "without letting go of wlan0"},
+		{[]string{"wwan0", "--for", "90s"}, 90, command.ExitOK, "10.8.0.10"},
+		{[]string{"wwan0", "--once"}, 0, command.ExitOK, "lease after 1ms"},
+		{[]string{"--auto"}, 0, command.ExitOK, "policy again"},
+		{[]string{"x"}, -1, command.ExitFailed, "no such interface"},
+		{nil, 0, command.ExitUsage, "INTERFACE is missing"},
+		{[]string{"wwan0", "--auto"}, 0, command.ExitUsage, "one argument too many"},
+		{[]string{"wwan0", "--for", "-3s"}, 0, command.ExitUsage, "--for"},
+		{[]string{"wwan0", "--once", "--for", "3s"}, 0, command.ExitUsage, "--once"},
 	} {
 		asked = mobile.MoveRequest{}
 		code, out, errOut := sluice(t, append([]string{"mobile", "move", "--socket", socket}, c.args...)...)
@@ -108,7 +109,7 @@ func TestMobileMove(t *testing.T) {
 		t.Errorf("%d times auto", autos)
 	}
 	code, _, errOut := sluice(t, "mobile", "status", "--socket", filepath.Join(t.TempDir(), "none"))
-	if code == ExitOK || !strings.Contains(errOut, "sluice mobile run") {
+	if code == command.ExitOK || !strings.Contains(errOut, "sluice mobile run") {
 		t.Errorf("without a daemon: code %d, %s", code, errOut)
 	}
 }
@@ -156,7 +157,7 @@ func TestMobileCheck(t *testing.T) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}
 	}
-	if code != ExitFailed {
+	if code != command.ExitFailed {
 		t.Errorf("code %d", code)
 	}
 }

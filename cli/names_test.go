@@ -3,6 +3,8 @@ package cli
 import (
 	"strings"
 	"testing"
+
+	"github.com/sluice-net/sluice/cli/command"
 )
 
 // Tables call switches by their configured names, in reasons, too; the list of switches
@@ -31,7 +33,7 @@ func TestTablesUseNames(t *testing.T) {
 		{"network links", []string{"edge-1/1", "00000000000000a2/2"}},
 	} {
 		code, out, errOut := sluice(t, append(strings.Fields(c.line), "--server", url)...)
-		if code != ExitOK {
+		if code != command.ExitOK {
 			t.Fatalf("%s: exit code %d: %s", c.line, code, errOut)
 		}
 		for _, want := range c.want {

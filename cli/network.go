@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/controller/networkapi"
 	"github.com/sluice-net/sluice/network/trace"
 )
@@ -35,7 +36,7 @@ func networkCommand(app *App) *cobra.Command {
 // networkSwitchesCommand lists identifiers beside names, as no other table does.
 func networkSwitchesCommand(app *App) *cobra.Command {
 	return &cobra.Command{
-		Use: "switches", Short: "List the connected switches", Args: noArgs,
+		Use: "switches", Short: "List the connected switches", Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var all []networkapi.Switch
 			if err := app.Send(cmd, http.MethodGet, networkPath+"switches", nil, &all); err != nil {
@@ -56,7 +57,7 @@ func networkPortsCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ports",
 		Short: "List ports with their traffic",
-		Args:  noArgs,
+		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var all []networkapi.Port
 			return app.get(cmd, networkPath+"ports"+query("switch", of), &all, func(w io.Writer) {
@@ -87,7 +88,7 @@ func networkHostsCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hosts",
 		Short: "List the known end hosts",
-		Args:  noArgs,
+		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var all []networkapi.Host
 			return app.get(cmd, networkPath+"hosts"+query("ip", ip, "mac", mac), &all, func(w io.Writer) {
@@ -121,7 +122,7 @@ func networkPathCommand(app *App) *cobra.Command {
 known host, or a port, written SWITCH/PORT.`,
 		Example: `  sluice network path 10.0.0.1 10.0.0.2
   sluice network path 10.0.0.1 00000000000000a2/1 --metric hops --kind disjoint --count 2`,
-		Args: ExactArgs("FROM", "TO"),
+		Args: command.ExactArgs("FROM", "TO"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var all []networkapi.Path
 			q := query("from", args[0], "to", args[1], "metric", metric, "kind", kind, "count", strconv.Itoa(count))
@@ -142,8 +143,8 @@ known host, or a port, written SWITCH/PORT.`,
 			})
 		},
 	}
-	cmd.Flags().Var(newWord(&metric, "latency", "hops", "latency", "utilisation", "capacity"), "metric", "what the paths minimise (for capacity: maximise)")
-	cmd.Flags().Var(newWord(&kind, "shortest", "shortest", "disjoint", "widest"), "kind", "the best paths, the best without a common link, or the one with the most free capacity")
+	cmd.Flags().Var(command.Word(&metric, "latency", "hops", "latency", "utilisation", "capacity"), "metric", "what the paths minimise (for capacity: maximise)")
+	cmd.Flags().Var(command.Word(&kind, "shortest", "shortest", "disjoint", "widest"), "kind", "the best paths, the best without a common link, or the one with the most free capacity")
 	cmd.Flags().IntVar(&count, "count", 1, "how many at most")
 	return cmd
 }
@@ -155,7 +156,7 @@ func networkRulesCommand(app *App) *cobra.Command {
 		Short: "List the rules that services and the core want, with owner and counters",
 		Long: `Lists the controller's ledger: what each owner wants in the switches. A rule is
 confirmed when its switch has acknowledged it.`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var all []networkapi.Rule
 			return app.get(cmd, networkPath+"rules"+query("switch", of, "owner", owner), &all, func(w io.Writer) {
@@ -188,7 +189,7 @@ uses the words of ofproto/trace. Where the packet comes in, in_port and switch
 say, or else its source address.`,
 		Example: `  sluice network trace tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=40000,tp_dst=80,tcp_flags=syn
   sluice network trace switch=00000000000000a1,in_port=1,arp,arp_tpa=10.0.0.2`,
-		Args: atLeast("PACKET"),
+		Args: command.AtLeast("PACKET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var t trace.Trace
 			return app.get(cmd, networkPath+"trace"+query("packet", strings.Join(args, " ")), &t, func(w io.Writer) { fmt.Fprint(w, t.String()) })

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/controller/networkapi"
 )
 
@@ -33,10 +34,10 @@ func networkHistoryCommand(app *App) *cobra.Command {
 port. "sluice network links" lists the links.`,
 		Example: `  sluice network history 00000000000000a1/3 --since 10m
   sluice network history 00000000000000a1/3 --csv >link.csv`,
-		Args: ExactArgs("SWITCH/PORT"),
+		Args: command.ExactArgs("SWITCH/PORT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asCSV && app.JSON {
-				return &UsageError{errors.New("--csv and --json exclude each other")}
+				return &command.UsageError{Err: errors.New("--csv and --json exclude each other")}
 			}
 			c, err := app.Client()
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/controller/networkapi"
 )
 
@@ -22,7 +23,7 @@ of packets let expect it: for that, switches must send sFlow (network.measure in
 the configuration). Without --at, traffic counts where it comes in from hosts.`,
 		Example: `  sluice network talkers --limit 5
   sluice network talkers --at 00000000000000a2/1`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var all []networkapi.Talker
 			return app.get(cmd, networkPath+"talkers"+query("at", at, "limit", strconv.Itoa(limit)), &all, func(w io.Writer) {

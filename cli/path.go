@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/controller/networkapi"
 	"github.com/sluice-net/sluice/network/topology"
 )
@@ -43,7 +44,7 @@ func (f *pathFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.delay, "delay", 0, "delay of the whole path at most, as in 5ms")
 	flags.DurationVar(&f.jitter, "jitter", 0, "jitter of the whole path at most")
 	flags.StringVar(&f.loss, "loss", "", "loss of the whole path at most: 0.1% or 0.001")
-	flags.Var(newWord(&f.objective, "hops", topology.Objectives()...), "objective", "what is to be best among the paths that meet the constraints")
+	flags.Var(command.Word(&f.objective, "hops", topology.Objectives()...), "objective", "what is to be best among the paths that meet the constraints")
 	flags.DurationVar(&f.limit, "limit", topology.DefaultLimit, "time for problems whose exact solution may take exponential time")
 	flags.StringSliceVar(&f.exclude, "exclude", nil, "links not to use, by the port they leave from, SWITCH/PORT: what if they failed?")
 }
@@ -52,11 +53,11 @@ func (f *pathFlags) add(flags *pflag.FlagSet) {
 func (f *pathFlags) query(from, to string) (string, error) {
 	bandwidth, err := parseBits(f.bandwidth)
 	if err != nil {
-		return "", &UsageError{fmt.Errorf("--bandwidth: %w", err)}
+		return "", &command.UsageError{Err: fmt.Errorf("--bandwidth: %w", err)}
 	}
 	loss, err := parseShare(f.loss)
 	if err != nil {
-		return "", &UsageError{fmt.Errorf("--loss: %w", err)}
+		return "", &command.UsageError{Err: fmt.Errorf("--loss: %w", err)}
 	}
 	return query("from", from, "to", to, "min_bandwidth", bandwidth, "max_delay", millis(f.delay), "max_jitter", millis(f.jitter),
 		"max_loss", loss, "objective", f.objective, "limit", millis(f.limit), "exclude", strings.Join(f.exclude, ",")), nil
@@ -112,7 +113,7 @@ func pathFindCommand(app *App) *cobra.Command {
 whether a better one can exist. Without constraints it is the path of fewest hops.`,
 		Example: `  sluice path find 10.0.0.1 10.0.0.2 --bandwidth 10M
   sluice path find 10.0.0.1 00000000000000a2/1 --delay 5ms --loss 0.1% --objective jitter`,
-		Args: ExactArgs("FROM", "TO"),
+		Args: command.ExactArgs("FROM", "TO"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := f.query(args[0], args[1])
 			if err != nil {
@@ -135,7 +136,7 @@ func pathExplainCommand(app *App) *cobra.Command {
 itself, with what the search knew of it. A star marks the links of the path; the
 last column says why a link could not have been part of it.`,
 		Example: `  sluice path explain 10.0.0.1 10.0.0.2 --bandwidth 10M --delay 5ms`,
-		Args:    ExactArgs("FROM", "TO"),
+		Args:    command.ExactArgs("FROM", "TO"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := f.query(args[0], args[1])
 			if err != nil {

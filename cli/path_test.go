@@ -3,6 +3,8 @@ package cli
 import (
 	"strings"
 	"testing"
+
+	"github.com/sluice-net/sluice/cli/command"
 )
 
 func TestPathCommands(t *testing.T) {
@@ -29,7 +31,7 @@ func TestPathCommands(t *testing.T) {
 	} {
 		code, out, errOut := sluice(t, append(append([]string{"path"}, c.args...), "--server", url)...)
 		for _, want := range c.says {
-			if code != ExitOK || !strings.Contains(out, want) {
+			if code != command.ExitOK || !strings.Contains(out, want) {
 				t.Errorf("%v: code %d, no %q in:\n%s%s", c.args, code, want, out, errOut)
 			}
 		}
@@ -45,7 +47,7 @@ func TestPathCommands(t *testing.T) {
 		{"--objective", "beauty"},
 		{"--delay", "5"},
 	} {
-		if code, _, errOut := sluice(t, append([]string{"path", "find", "a", "b", "--server", url}, wrong...)...); code != ExitUsage || !strings.Contains(errOut, wrong[0]) {
+		if code, _, errOut := sluice(t, append([]string{"path", "find", "a", "b", "--server", url}, wrong...)...); code != command.ExitUsage || !strings.Contains(errOut, wrong[0]) {
 			t.Errorf("%v: code %d, %s", wrong, code, errOut)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/pki"
 )
 
@@ -42,10 +43,10 @@ func pkiInitCommand(app *App, dir *string) *cobra.Command {
 		Short: "Make a certificate authority",
 		Long: `Makes ca.crt and ca.key in the folder. Whoever has ca.key can make certificates
 that everything here trusts: keep it where only you can read it.`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if days < 1 {
-				return &UsageError{fmt.Errorf("--days %d: use at least 1", days)}
+				return &command.UsageError{Err: fmt.Errorf("--days %d: use at least 1", days)}
 			}
 			ca, err := pki.Init(*dir, name, time.Duration(days)*day)
 			if err != nil {
@@ -79,14 +80,14 @@ loses by that is told. The old one goes on being good until it ends.`,
   sluice pki issue neighbour north --out ~/for-north`,
 		ValidArgs: roles,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if err := ExactArgs("ROLE", "NAME")(cmd, args); err != nil {
+			if err := command.ExactArgs("ROLE", "NAME")(cmd, args); err != nil {
 				return err
 			}
-			return oneOfArgs(roles...)(cmd, args[:1])
+			return command.OneOf(roles...)(cmd, args[:1])
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if days < 1 {
-				return &UsageError{fmt.Errorf("--days %d: use at least 1", days)}
+				return &command.UsageError{Err: fmt.Errorf("--days %d: use at least 1", days)}
 			}
 			ca, err := pki.Load(*dir)
 			if err != nil {
@@ -147,7 +148,7 @@ func pkiShowCommand(app *App, dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show",
 		Short: "List the certificates in the folder, and when they end",
-		Args:  noArgs,
+		Args:  command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			files, err := filepath.Glob(filepath.Join(*dir, "*.crt"))
 			if err != nil {

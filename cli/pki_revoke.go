@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/pki"
 )
 
@@ -24,7 +25,7 @@ what a switch or an agent has open ends when its program or the controller is re
 A serial number is written in hex, as "sluice pki show --json" has it.`,
 		Example: `  sluice pki revoke agent1
   sluice pki revoke 6f0c1d25a4e9b37781`,
-		Args: ExactArgs("NAME|SERIAL"),
+		Args: command.ExactArgs("NAME|SERIAL"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			ca, err := pki.Load(*dir)
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/qos/bandwidth"
 	"github.com/sluice-net/sluice/qos/match"
@@ -59,17 +60,17 @@ func qosCriticalWriteCommand(app *App, use, short string, request func(name stri
 	var idle time.Duration
 	var once bool
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: ExactArgs("NAME"),
+		Use: use, Short: short, Args: command.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec := bandwidth.Spec{Name: args[0], Once: once}
 			var err error
 			if err = spec.Rate.UnmarshalText([]byte(rate)); err != nil {
-				return &UsageError{fmt.Errorf("--rate: %w", err)}
+				return &command.UsageError{Err: fmt.Errorf("--rate: %w", err)}
 			}
 			if reverse != "" {
 				spec.ReverseRate = new(units.Rate)
 				if err = spec.ReverseRate.UnmarshalText([]byte(reverse)); err != nil {
-					return &UsageError{fmt.Errorf("--reverse-rate: %w", err)}
+					return &command.UsageError{Err: fmt.Errorf("--reverse-rate: %w", err)}
 				}
 			}
 			if idle != 0 {
@@ -112,7 +113,7 @@ func describedFlow(flag string, fields []string) (match.Flow, error) {
 			wrong = name + " is given twice"
 		}
 		if wrong != "" {
-			return match.Flow{}, &UsageError{fmt.Errorf("%s %q: %s", flag, text, wrong)}
+			return match.Flow{}, &command.UsageError{Err: fmt.Errorf("%s %q: %s", flag, text, wrong)}
 		}
 		values[name] = value
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/qos/latency"
 	"github.com/sluice-net/sluice/qos/match"
@@ -30,14 +31,14 @@ func qosClassCommand(app *App) *cobra.Command {
 	}
 	list := GetCommand(app, "list", "List the classes", qosPath+"classes", printQoSClasses)
 	show := &cobra.Command{
-		Use: "show NAME", Short: "Show a class with its paths", Args: ExactArgs("NAME"),
+		Use: "show NAME", Short: "Show a class with its paths", Args: command.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var c latency.Info
 			return app.get(cmd, classPath(args[0]), &c, func(w io.Writer) { printQoSClass(w, c) })
 		},
 	}
 	stats := &cobra.Command{
-		Use: "stats NAME", Short: "Show what a class's queues have counted", Args: ExactArgs("NAME"),
+		Use: "stats NAME", Short: "Show what a class's queues have counted", Args: command.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var s latency.Stats
 			return app.get(cmd, classPath(args[0])+"/stats", &s, func(w io.Writer) { printClassStats(w, s) })
@@ -61,7 +62,7 @@ type classFlags struct {
 func qosClassAddCommand(app *App) *cobra.Command {
 	var flags classFlags
 	cmd := &cobra.Command{
-		Use: "add [NAME]", Short: "Request a class", Args: upTo("NAME"),
+		Use: "add [NAME]", Short: "Request a class", Args: command.UpTo("NAME"),
 		Long: `Requests a class: by flags, or with --file as JSON with the names of the API. It is
 accepted with queues and rules on every hop, or refused with the hop and the number.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -88,21 +89,22 @@ func (f *classFlags) spec(args []string) (latency.ClassSpec, error) {
 	var spec latency.ClassSpec
 	if f.file != "" {
 		if len(args) > 0 || len(f.flows) > 0 || f.minRate != "" || f.maxRate != "" || f.priority != 0 || f.latency != 0 {
-			return spec, &UsageError{errors.New("--file has the whole request: want it alone")}
+			return spec, &command.UsageError{Err: errors.New("--file has the whole request: want it alone")}
 		}
 		return readClass(f.file)
 	}
 	if len(args) != 1 || len(f.flows) == 0 {
-		return spec, &UsageError{errors.New("want NAME and --flow, or --file")}
+		return spec, &command.UsageError{Err: errors.New("want NAME and --flow, or --file")}
 	}
 	spec.Name, spec.Priority = args[0], match.Text(fmt.Sprint(f.priority))
 	for _, r := range []struct {
 		flag, text string
 		to         *match.Text
 	}{{"--min-rate", f.minRate, &spec.MinRate}, {"--max-rate", f.maxRate, &spec.MaxRate}} {
-		if err := setUnit(r.to, r.flag, r.text, rateText); err != nil {
-			return spec, &UsageError{err}
+		if _, err := units.ParseRate(r.text); r.text != "" && err != nil {
+			return spec, &command.UsageError{Err: fmt.Errorf("%s: %w", r.flag, err)}
 		}
+		*r.to = match.Text(r.text)
 	}
 	if f.latency != 0 {
 		spec.Latency = match.Text(f.latency.String())
@@ -121,25 +123,19 @@ func readClass(file string) (spec latency.ClassSpec, err error) {
 	in := os.Stdin
 	if file != "-" {
 		if in, err = os.Open(file); err != nil {
-			return spec, &UsageError{err}
+			return spec, &command.UsageError{Err: err}
 		}
 		defer in.Close()
 	}
 	d := json.NewDecoder(in)
 	d.DisallowUnknownFields()
 	if err := d.Decode(&spec); err != nil {
-		return spec, &UsageError{fmt.Errorf("%s: %w", file, err)}
+		return spec, &command.UsageError{Err: fmt.Errorf("%s: %w", file, err)}
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return spec, &UsageError{fmt.Errorf("%s: want one request, there is more after it", file)}
+		return spec, &command.UsageError{Err: fmt.Errorf("%s: want one request, there is more after it", file)}
 	}
 	return spec, nil
-}
-
-// rateText checks a rate, and leaves it as it is written.
-func rateText(s string) (match.Text, error) {
-	_, err := units.ParseRate(s)
-	return match.Text(s), err
 }
 
 func printQoSClasses(w io.Writer, all []latency.Info) {

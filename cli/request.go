@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/cli/command"
 )
 
 // get reads a path and prints the answer.
@@ -48,7 +50,7 @@ func (a *App) Send(cmd *cobra.Command, method, path string, in, out any) error {
 // GetCommand is a command without arguments that reads a path and prints the answer.
 func GetCommand[T any](app *App, use, short, path string, table func(io.Writer, T)) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Args: noArgs,
+		Use: use, Short: short, Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var answer T
 			return app.get(cmd, path, &answer, func(w io.Writer) { table(w, answer) })
@@ -60,7 +62,7 @@ func GetCommand[T any](app *App, use, short, path string, table func(io.Writer, 
 func RemoveCommand(app *App, use, short, collection string) *cobra.Command {
 	_, argument, _ := strings.Cut(use, " ")
 	return &cobra.Command{
-		Use: use, Short: short, Args: ExactArgs(argument),
+		Use: use, Short: short, Args: command.ExactArgs(argument),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return app.Send(cmd, http.MethodDelete, collection+"/"+url.PathEscape(args[0]), nil, nil)
 		},

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/sos/plugin"
 )
@@ -52,7 +53,7 @@ func sosSwitchCommand(app *App, word, short string) *cobra.Command {
 	return &cobra.Command{
 		Use:   word,
 		Short: short,
-		Args:  noArgs,
+		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var s plugin.Status
 			if err := app.Send(cmd, http.MethodPost, sosPath+word, nil, &s); err != nil {
@@ -69,14 +70,14 @@ func sosSessionsCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions",
 		Short: "List live and past sessions",
-		Args:  noArgs,
+		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var all []plugin.Record
 			path := sosPath + "sessions" + query("state", state, "limit", strconv.Itoa(limit))
 			return app.get(cmd, path, &all, func(w io.Writer) { printSOSSessions(w, all) })
 		},
 	}
-	cmd.Flags().Var(newWord(&state, "all", "live", "past", "all"), "state", "which sessions")
+	cmd.Flags().Var(command.Word(&state, "all", "live", "past", "all"), "state", "which sessions")
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most so many, the latest first")
 	return cmd
 }
@@ -97,7 +98,7 @@ func sosSessionCommand(app *App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "session ID",
 		Short: "Show a session: ways, parameters, set-up by step, course",
-		Args:  ExactArgs("ID"),
+		Args:  command.ExactArgs("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var r plugin.Record
 			return app.get(cmd, sosPath+"sessions/"+url.PathEscape(args[0]), &r, func(w io.Writer) { printSOSSession(w, r) })
@@ -148,7 +149,7 @@ func sosAgentsCommand(app *App) *cobra.Command {
 	list := GetCommand(app, "list", "List the agents", sosPath+"agents", printSOSAgents)
 	var spec plugin.AgentSpec
 	add := &cobra.Command{
-		Use: "add NAME", Short: "Add an agent", Args: ExactArgs("NAME"),
+		Use: "add NAME", Short: "Add an agent", Args: command.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec.Name = args[0]
 			return app.sosAgent(cmd, "agents", spec)
@@ -159,7 +160,7 @@ func sosAgentsCommand(app *App) *cobra.Command {
 	add.Flags().IntVar(&spec.MaxSessions, "max-sessions", 0, "bound of its sessions; 0: it decides")
 	var force bool
 	remove := &cobra.Command{
-		Use: "remove NAME", Short: "Remove an agent", Args: ExactArgs("NAME"),
+		Use: "remove NAME", Short: "Remove an agent", Args: command.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := sosPath + "agents/" + url.PathEscape(args[0]) + "?force=" + strconv.FormatBool(force)
 			return app.Send(cmd, http.MethodDelete, path, nil, nil)
@@ -168,7 +169,7 @@ func sosAgentsCommand(app *App) *cobra.Command {
 	remove.Flags().BoolVar(&force, "force", false, "remove it although it carries sessions; they end with a reset")
 	var off bool
 	drain := &cobra.Command{
-		Use: "drain NAME", Short: "Give an agent no new sessions, or give it some again", Args: ExactArgs("NAME"),
+		Use: "drain NAME", Short: "Give an agent no new sessions, or give it some again", Args: command.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return app.sosAgent(cmd, "agents/"+url.PathEscape(args[0])+"/drain", agentapi.DrainRequest{On: !off})
 		},

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/sos/plugin"
 )
 
@@ -42,13 +43,13 @@ func sosAllowCommand(app *App) *cobra.Command {
 		Example: `  sluice sos whitelist add --from 10.0.1.0/24 --to 10.0.2.80 --port 443
   sluice sos whitelist add --from 10.0.1.0/24 --to 10.0.2.80 --port 8000-8099 \
     --stop 2027-01-01T00:00:00Z --connections 8`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err1, err2 error
 			s.Start, err1 = timeFlag("start", start)
 			s.Stop, err2 = timeFlag("stop", stop)
 			if err := errors.Join(err1, err2); err != nil {
-				return &UsageError{err}
+				return &command.UsageError{Err: err}
 			}
 			if cmd.Flags().Changed("tls") {
 				s.Tuning.TLS = &encrypt
@@ -143,7 +144,7 @@ func sosConfigCommand(app *App) *cobra.Command {
 // are changed one by one here, and as a whole in the API.
 func sosChange(cmd *cobra.Command, app *App, args []string) (map[string]any, error) {
 	if len(args) == 0 {
-		return nil, &UsageError{errors.New("sluice sos config set: NAME=VALUE is missing")}
+		return nil, &command.UsageError{Err: errors.New("sluice sos config set: NAME=VALUE is missing")}
 	}
 	names, tuning := jsonNames(plugin.ConfigChange{}), jsonNames(plugin.Tuning{})
 	change, inner := map[string]any{}, map[string]any{}
@@ -156,7 +157,7 @@ func sosChange(cmd *cobra.Command, app *App, args []string) (map[string]any, err
 			change[name] = scalar(value)
 		default:
 			all := slices.DeleteFunc(append(names, tuning...), func(s string) bool { return s == "tuning" })
-			return nil, &UsageError{fmt.Errorf("%q: write NAME=VALUE with a name out of %s", arg, strings.Join(all, ", "))}
+			return nil, &command.UsageError{Err: fmt.Errorf("%q: write NAME=VALUE with a name out of %s", arg, strings.Join(all, ", "))}
 		}
 	}
 	if len(inner) > 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/cli/doctor"
 	"github.com/sluice-net/sluice/controller"
 )
@@ -19,7 +20,7 @@ func statusCommand(app *App) *cobra.Command {
 		Short: "Show the controller at a glance",
 		Example: `  sluice status
   sluice status --server https://controller:8443 --ca ca.crt --token-file token --json`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var s controller.Status
 			return app.get(cmd, api.Prefix+"/status", &s, func(w io.Writer) {

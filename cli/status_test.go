@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/cli/command"
 )
 
 // TestStatusNamesWhatIsWrong has the services say what does not work, and why connections
@@ -23,7 +25,7 @@ func TestStatusNamesWhatIsWrong(t *testing.T) {
 		{[]string{"sos", "status"}, []string{fault, "17 for reason no-agent", "west is draining; look at the agents"}},
 	} {
 		code, out, errOut := sluice(t, append(c.args, "--server", url)...)
-		if code != ExitOK {
+		if code != command.ExitOK {
 			t.Fatal(errOut)
 		}
 		for _, want := range c.want {
@@ -43,7 +45,7 @@ func TestStatusWarnsOfCertificatesThatEnd(t *testing.T) {
 		{"key":"ovsdb.tls","name":"ctl","file":"c.crt","expiry":"` + at(-2) + `"},
 		{"key":"store.tls","file":"d.crt","error":"no such file"}]}`})
 	code, out, errOut := sluice(t, "status", "--server", url)
-	if code != ExitOK {
+	if code != command.ExitOK {
 		t.Fatal(errOut)
 	}
 	for key, want := range map[string]string{"api.tls": "until", "sos.tls": "ENDS IN 29 DAYS", "ovsdb.tls": "HAS ENDED", "store.tls": "no such file"} {

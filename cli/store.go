@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/store/etcdstore"
 )
@@ -42,7 +43,7 @@ from its last snapshot on, which has to go on where the database ends. A control
 does the same when it starts. The exit code is 1 if something is damaged; the last
 line says what helps.`,
 		Example: `  sluice store check --dir /var/lib/sluice`,
-		Args:    noArgs,
+		Args:    command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), storeTimeout)
 			defer cancel()
@@ -78,7 +79,7 @@ func storeListCommand(app *App, dir *string) *cobra.Command {
 		Use:     "list",
 		Short:   "List the snapshots, the latest first",
 		Example: `  sluice store list --dir /var/lib/sluice`,
-		Args:    noArgs,
+		Args:    command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			all, err := etcdstore.Snapshots(*dir)
 			if err != nil {
@@ -110,9 +111,9 @@ changed; the new files belong to the owner of the data folder.`,
   sluice store restore /var/lib/sluice/snapshots/20260102T030405.678Z.snapshot`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if latest {
-				return noArgs(cmd, args)
+				return command.NoArgs(cmd, args)
 			}
-			return ExactArgs("SNAPSHOT (or --latest)")(cmd, args)
+			return command.ExactArgs("SNAPSHOT (or --latest)")(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := snapshotToRestore(*dir, args)

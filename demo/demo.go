@@ -19,7 +19,7 @@ import (
 type Options struct {
 	Out    io.Writer
 	TTY    bool   // Out is a terminal: progress bars may move
-	Binary string // the sluice program
+	Binary string // the program sluice
 	Size   int64  // bytes of the file
 	Line   lab.WANOptions
 	// Keep leaves the lab up after the downloads, until the context ends.
@@ -203,10 +203,10 @@ func (d *demo) report(outcomes []outcome) error {
 	d.say("connection is to the server's address, port and MAC address (%s).", macOf(d.lab.Host("server")))
 	d.say(`
 What to try next:
-  sudo bin/sluice demo --keep                      keep the network up and play in it
-  sudo bin/sluice demo --rtt 50ms --loss 0         another link
-  sudo bin/sluice experiment run sos-peers --quick SOS beside hand-built proxies, with a report
-  docs/tutorial.md                                 what just happened, step by step`)
+  sudo bin/sluice-lab demo --keep                      keep the network up and play in it
+  sudo bin/sluice-lab demo --rtt 50ms --loss 0         another link
+  sudo bin/sluice-lab experiment run sos-peers --quick SOS beside hand-built proxies, with a report
+  docs/tutorial.md                                     what just happened, step by step`)
 	return nil
 }
 

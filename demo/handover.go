@@ -21,7 +21,8 @@ import (
 type HandoverOptions struct {
 	Out    io.Writer
 	TTY    bool   // Out is a terminal: lines may move
-	Binary string // the sluice program
+	Binary string // the program sluice
+	Lab    string // the program sluice-lab
 	Rate   float64
 	Delay  time.Duration // of each radio, one way
 	// Keep leaves the lab up after the moves, until the context ends.
@@ -354,10 +355,10 @@ saving sends nothing twice and is silent for as long as the switches are away fr
 controller. A single radio is away from its old access point before it is at the new one.
 
 What to try next:
-  sudo bin/sluice demo handover --keep                    keep the networks up and roam yourself
-  sudo bin/sluice demo handover --delay 20ms              radios that are farther away
-  sudo bin/sluice experiment run handover-peers --quick   beside MPTCP, QUIC and TCP, with a report
-  docs/tutorial.md                                        step by step`)
+  sudo bin/sluice-lab demo handover --keep                    keep the networks up and roam yourself
+  sudo bin/sluice-lab demo handover --delay 20ms              radios that are farther away
+  sudo bin/sluice-lab experiment run handover-peers --quick   beside MPTCP, QUIC and TCP, with a report
+  docs/tutorial.md                                            step by step`)
 	return nil
 }
 
@@ -370,9 +371,9 @@ The networks stay up until you press Ctrl-C. In another terminal, as root:
   ip netns exec %[1]s %[3]s mobile status --socket %[4]s
   ip netns exec %[1]s %[3]s mobile move eth2 --socket %[4]s
   ip netns exec %[5]s env SLUICE_SERVER=%[6]s SLUICE_CA=%[10]s SLUICE_TOKEN_FILE=%[7]s %[3]s handover list
-  %[3]s lab link down %[8]s -l %[9]s`,
+  %[11]s link down %[8]s -l %[9]s`,
 		d.lab.Host(deviceName).Namespace(), d.a.ServerAddr, d.Binary, d.mobile.Socket(), d.lab.Control().Namespace(),
-		home.URL(), home.TokenFile(), link("eth0"), handoverLab, home.CAFile())
+		home.URL(), home.TokenFile(), link("eth0"), handoverLab, home.CAFile(), d.Lab)
 	<-ctx.Done()
 	d.say("\nTaking the networks down.")
 }

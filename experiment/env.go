@@ -14,7 +14,8 @@ type Env struct {
 	Scale  Scale
 	Only   Only
 	Dir    string // where the output goes
-	Binary string // the sluice program that controllers and agents are started from
+	Binary string // the program sluice, which controllers and agents are started from
+	Lab    string // the program sluice-lab, which hostile switches are started from
 
 	log         io.Writer
 	started     time.Time

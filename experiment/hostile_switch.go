@@ -201,7 +201,7 @@ func (rig *hostileRig) measure(ctx context.Context, k hostile.Kind) (c hostileCa
 // would take no processor from those it harms.
 func (rig *hostileRig) startHostile(ctx context.Context, k hostile.Kind) (*stage.Daemon, error) {
 	args := []string{
-		"lab", "hostile-switch", k.Name,
+		"hostile-switch", k.Name,
 		"--lab", rig.lab.Topology().Name, "--time", (2 * rig.time).String(),
 	}
 	left := hostileVictims
@@ -210,7 +210,7 @@ func (rig *hostileRig) startHostile(ctx context.Context, k hostile.Kind) (*stage
 			args = append(args, "--victim", fmt.Sprintf("%v=%v", mac, addr))
 		}
 	})
-	return stage.StartLowest(ctx, rig.lab.Control(), filepath.Join(rig.env.Dir, "hostile-"+k.Name+".log"), rig.env.Binary, args...)
+	return stage.StartLowest(ctx, rig.lab.Control(), filepath.Join(rig.env.Dir, "hostile-"+k.Name+".log"), rig.env.Lab, args...)
 }
 
 func hostileResult(all []hostileCase, d time.Duration) *Result {

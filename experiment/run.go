@@ -18,7 +18,8 @@ type Options struct {
 	Scale  Scale
 	Only   Only
 	Out    string    // folder of the output; made if missing
-	Binary string    // the sluice program; the running one if empty
+	Binary string    // the program sluice
+	Lab    string    // the program sluice-lab
 	Log    io.Writer // progress and results
 }
 
@@ -61,15 +62,7 @@ func newEnv(o Options) (*Env, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the output folder: %w", err)
 	}
-	binary := o.Binary
-	if binary == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("find this program: %w", err)
-		}
-		binary = self
-	}
-	return &Env{Scale: o.Scale, Only: o.Only, Dir: dir, Binary: binary, log: o.Log, started: time.Now()}, nil
+	return &Env{Scale: o.Scale, Only: o.Only, Dir: dir, Binary: o.Binary, Lab: o.Lab, log: o.Log, started: time.Now()}, nil
 }
 
 // publish writes plots and report, and returns the report's path.
@@ -91,7 +84,7 @@ func publish(e Experiment, env *Env, result *Result, machine Machine) (string, e
 		Experiment: e, Scale: env.Scale, Machine: machine, Result: result, Files: names,
 		Date:    env.started.UTC().Format("2006-01-02 15:04 UTC"),
 		Took:    time.Since(env.started).Truncate(time.Second),
-		Command: strings.Join(append([]string{"sluice"}, os.Args[1:]...), " "),
+		Command: strings.Join(append([]string{"sluice-lab"}, os.Args[1:]...), " "),
 		Version: describeVersion(),
 	}
 	return r.write(env.Dir, svgs)

@@ -94,7 +94,7 @@ func TestDownLeavesNothing(t *testing.T) {
 	if len(leftovers(t, o.RunDir, l.Name())) < 8 {
 		t.Error("the test does not see the lab: it could not see what is left of it")
 	}
-	if _, err := lab.Up(ctx, topology, o); err == nil || !strings.Contains(err.Error(), "sluice lab down") {
+	if _, err := lab.Up(ctx, topology, o); err == nil || !strings.Contains(err.Error(), "sluice-lab down") {
 		t.Errorf("the same lab twice: %v", err)
 	}
 	// A program that somebody left running on a host goes as well.

@@ -155,7 +155,7 @@ func (l *Lab) makeDir() error {
 		err := os.Mkdir(l.dir, 0o755)
 		switch {
 		case errors.Is(err, os.ErrExist):
-			return fmt.Errorf("it is up already, or left over: take it down first (sluice lab down %s)", l.Name())
+			return fmt.Errorf("it is up already, or left over: take it down first (sluice-lab down %s)", l.Name())
 		case !errors.Is(err, os.ErrNotExist): // else the last lab took the run directory with it
 			return err
 		}

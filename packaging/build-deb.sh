@@ -60,11 +60,11 @@ Priority: optional
 Installed-Size: $(du -ks "$root" | cut -f1)
 Depends: adduser
 Recommends: openvswitch-switch
-Suggests: ethtool, iproute2, iperf3, curl
+Suggests: ethtool, iproute2
 Description: moves data over OpenFlow networks
  One program with an OpenFlow controller, the agents that carry data over long
- links many times faster than one connection can, a lab that builds whole
- networks on one machine, and the commands to look after them.
+ links many times faster than one connection can, the daemons of mobile devices
+ and switches, and the commands to look after them.
 CONTROL
 (cd "$root" && find . -type f ! -path './DEBIAN/*' -printf '%P\0' | sort -z | xargs -0 md5sum) >"$root/DEBIAN/md5sums"
 

@@ -17,7 +17,7 @@ command="go test -run ^\$ -bench . -benchmem -benchtime $benchtime $(echo $packa
 } | tee "$out"
 if [ "$(id -u)" -eq 0 ]; then
   make --no-print-directory build
-  bin/sluice experiment run packet-in agent-relay | tee -a "$out"
+  bin/sluice-lab experiment run packet-in agent-relay | tee -a "$out"
 else
   echo 'not root: packet-in and agent-relay, which need network namespaces, were left out' | tee -a "$out"
 fi

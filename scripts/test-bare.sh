@@ -49,5 +49,5 @@ grep -x 'Go .* is missing and could not be fetched (.*): install it from https:/
 
 step "$demo"
 inside $demo
-inside test -x bin/sluice
+inside test -x bin/sluice -a -x bin/sluice-lab
 step 'done'

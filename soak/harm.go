@@ -14,9 +14,10 @@ import (
 // random numbers of its own, so that its order depends on the seed alone.
 type harm struct {
 	*fleet
-	rec   *record
-	seed  uint64
-	kinds []string // of programs that are killed; none: all
+	program string // sluice-lab, which the hostile switch is started from
+	rec     *record
+	seed    uint64
+	kinds   []string // of programs that are killed; none: all
 }
 
 // all are the kinds of harm that nobody may notice: killing programs is not among them.

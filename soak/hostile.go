@@ -40,11 +40,11 @@ func (h *harm) hostileSwitch(ctx context.Context, stop <-chan struct{}) error {
 }
 
 func (h *harm) runHostileSwitch(ctx context.Context, stop <-chan struct{}, k hostile.Kind, d time.Duration) error {
-	args := []string{"lab", "hostile-switch", k.Name, "--lab", h.lab.Name()}
+	args := []string{"hostile-switch", k.Name, "--lab", h.lab.Name()}
 	for _, v := range h.victims() {
 		args = append(args, "--victim", fmt.Sprintf("%v=%v", v.MAC, v.Addr))
 	}
-	s, err := stage.StartLowest(ctx, h.lab.Control(), filepath.Join(h.logs, "hostile-switch.log"), h.binary, args...)
+	s, err := stage.StartLowest(ctx, h.lab.Control(), filepath.Join(h.logs, "hostile-switch.log"), h.program, args...)
 	if err != nil {
 		return err
 	}

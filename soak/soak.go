@@ -22,7 +22,8 @@ type Options struct {
 	Seed   uint64        // decides what is killed in which order
 	Kill   []string      // kinds of programs that are killed, of Kinds; none: all
 	Out    string        // folder of the programs' logs; made if missing
-	Binary string        // the sluice program
+	Binary string        // the program sluice
+	Lab    string        // the program sluice-lab
 	Log    io.Writer     // what happens, and the result
 }
 
@@ -87,7 +88,7 @@ func soak(ctx context.Context, f *fleet, rec *record, o Options) error {
 		return err
 	}
 	defer w.close()
-	h := &harm{fleet: f, rec: rec, seed: o.Seed, kinds: o.Kill}
+	h := &harm{fleet: f, program: o.Lab, rec: rec, seed: o.Seed, kinds: o.Kill}
 	group, within := errgroup.WithContext(ctx)
 	over, killsOver := make(chan struct{}), make(chan struct{})
 	for _, load := range f.loads(rec, w) {

@@ -29,7 +29,7 @@ type Finding struct {
 	Note bool `json:"note,omitempty"`
 }
 
-// The parts of Sluice that a machine can be checked for.
+// The parts of Sluice that a machine can be checked for. Lab is for sluice-lab to ask for.
 const (
 	Controller = "controller"
 	Agent      = "agent"

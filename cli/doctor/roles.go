@@ -53,7 +53,6 @@ func roles() []role {
 			ask:   func(ctx context.Context, c any, _ *account) []Finding { return ForMobile(ctx, c.(*config.Mobile)) },
 		},
 		{part: Switch, seen: func(ctx context.Context, s *System) bool { return s.isSwitch(ctx) }},
-		{part: Lab},
 	}
 }
 

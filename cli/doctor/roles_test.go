@@ -49,7 +49,6 @@ func TestExamineFailsOnRolesOnly(t *testing.T) {
 	}{
 		"nothing is configured": {},
 		"only by the package":   {files: packaged()},
-		"the lab":               {asked: []string{Lab}, roles: []string{Lab}, fails: true, mentions: "Open vSwitch"},
 		"a controller":          {files: with("controller.yaml", "log: {level: debug}"), roles: []string{Controller}, mentions: "data folder"},
 		"a wrong controller":    {files: with("controller.yaml", "logs: {level: debug}"), roles: []string{Controller}, fails: true, mentions: "configuration"},
 		"a wrong agent":         {files: with("agent.yaml", "name: west"), roles: []string{Agent}, fails: true, mentions: "configuration"},

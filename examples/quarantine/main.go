@@ -25,7 +25,7 @@ func commands(app *cli.App) []*cobra.Command {
 	group.AddCommand(cli.DeclaredCommands[Host, HostInfo](app, "host in quarantine", path+"hosts")...)
 	var device string
 	inspector := &cobra.Command{
-		Use: "inspector", Short: "Tell the controller what an interface gets", Args: cli.ExactArgs(),
+		Use: "inspector", Short: "Tell the controller what an interface gets", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := app.Client()
 			if err != nil {

@@ -101,12 +101,11 @@ func Layers() []Layer {
 		{Dir: "demo", May: []string{"lab", "experiment", "sos", "handover"}},
 		{
 			Dir: "cli",
-			May: []string{
-				"openflow", "network", "event", "store", "pki", "config", "api", "sos", "handover", "qos",
-				"controller", "lab", "experiment", "demo", "soak",
-			},
+			May: []string{"openflow", "network", "event", "store", "pki", "config", "api", "sos", "handover", "qos", "controller"},
 		},
-		{Dir: "cmd", May: []string{"cli"}},
+		{Dir: "lab/cli", May: []string{"cli/command", "cli/doctor", "lab", "experiment", "demo", "soak", "network", "openflow"}},
+		{Dir: "cmd/sluice", May: []string{"cli"}},
+		{Dir: "cmd/sluice-lab", May: []string{"lab/cli"}},
 		{
 			Dir:   "examples",
 			May:   []string{"api", "cli", "controller", "event", "network", "openflow", "service"},

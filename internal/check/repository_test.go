@@ -61,7 +61,7 @@ func TestSnippets(t *testing.T) {
 	if len(snippets) == 0 {
 		t.Fatal("the documentation has no runnable block")
 	}
-	bin := selfbuild.Folder(t)
+	bin := selfbuild.Programs(t)
 	onlyOne(t)
 	for path, blocks := range byDocument(snippets) {
 		t.Run(path, func(t *testing.T) { runDocument(t, bin, blocks) })

@@ -19,7 +19,7 @@ import (
 // "always" for what cleans up and is run also after an earlier block has failed.
 //
 //	```sh runnable root
-//	sluice lab status
+//	sluice-lab status
 //	```
 type Snippet struct {
 	Path string // relative to the root

@@ -1,4 +1,4 @@
-// Package selfbuild compiles this module's program for tests that start it.
+// Package selfbuild compiles this module's programs for tests that start them.
 package selfbuild
 
 import (
@@ -7,20 +7,27 @@ import (
 	"testing"
 )
 
-// Folder compiles sluice into a folder of its own and returns the folder. The
-// binary is gone when the test ends.
-func Folder(t testing.TB) string {
+// Programs compiles sluice and sluice-lab into a folder of their own and returns the
+// folder. It is gone when the test ends.
+func Programs(t testing.TB) string {
 	t.Helper()
-	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "sluice"), "github.com/sluice-net/sluice/cmd/sluice")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build sluice: %v\n%s", err, out)
-	}
-	return dir
+	return build(t, "sluice", "sluice-lab")
 }
 
 // Binary compiles sluice and returns the program's path.
 func Binary(t testing.TB) string {
 	t.Helper()
-	return filepath.Join(Folder(t), "sluice")
+	return filepath.Join(build(t, "sluice"), "sluice")
+}
+
+func build(t testing.TB, programs ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, p := range programs {
+		cmd := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, p), "github.com/sluice-net/sluice/cmd/"+p)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("build %s: %v\n%s", p, err, out)
+		}
+	}
+	return dir
 }

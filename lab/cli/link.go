@@ -6,12 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// linkCommand is "lab link".
+// linkCommand is "link".
 func (f *labFlags) linkCommand() *cobra.Command {
 	var change linkChange
 	cmd := &cobra.Command{
@@ -19,10 +20,10 @@ func (f *labFlags) linkCommand() *cobra.Command {
 		Short: "Change a link's rate, delay, jitter, loss or queue while it carries traffic",
 		Long: `Changes a link's rate, delay, jitter, loss or queue while it carries traffic. Its
 commands plug the cable in and out, and move a host's cable to another switch.`,
-		Example: `  sluice lab link wan --loss 0.1%
-  sluice lab link down wan
-  sluice lab link move dev1-eth0 edge3`,
-		Args: ExactArgs("NAME"),
+		Example: `  sluice-lab link wan --loss 0.1%
+  sluice-lab link down wan
+  sluice-lab link move dev1-eth0 edge3`,
+		Args: command.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := f.open()
 			if err != nil {
@@ -49,12 +50,12 @@ commands plug the cable in and out, and move a host's cable to another switch.`,
 	return cmd
 }
 
-// plugCommand is "lab link up" or "lab link down".
+// plugCommand is "link up" or "link down".
 func (f *labFlags) plugCommand(use, short string, up bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use + " NAME",
 		Short: short,
-		Args:  ExactArgs("NAME"),
+		Args:  command.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := f.open()
 			if err != nil {
@@ -70,13 +71,13 @@ func (f *labFlags) plugCommand(use, short string, up bool) *cobra.Command {
 	return cmd
 }
 
-// moveCommand is "lab link move".
+// moveCommand is "link move".
 func (f *labFlags) moveCommand() *cobra.Command {
 	var port int
 	cmd := &cobra.Command{
 		Use:   "move NAME SWITCH",
 		Short: "Move a host's cable to another switch, as when a device joins another access point",
-		Args:  ExactArgs("NAME", "SWITCH"),
+		Args:  command.ExactArgs("NAME", "SWITCH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := f.open()
 			if err != nil {
@@ -93,7 +94,7 @@ func (f *labFlags) moveCommand() *cobra.Command {
 	return cmd
 }
 
-// linkChange is what the flags of "lab link" ask for.
+// linkChange is what the flags of "link" ask for.
 type linkChange struct {
 	rate, delay, jitter, loss, queue, direction string
 }
@@ -113,10 +114,10 @@ func (c linkChange) apply(cmd *cobra.Command, l *lab.Lab, name string) error {
 		case "b-a":
 			one = bToA
 		default:
-			return &UsageError{fmt.Errorf("--direction %q is not both, a-b or b-a", c.direction)}
+			return &command.UsageError{Err: fmt.Errorf("--direction %q is not both, a-b or b-a", c.direction)}
 		}
 		if err := c.edit(one); err != nil {
-			return &UsageError{err}
+			return &command.UsageError{Err: err}
 		}
 		if other != nil {
 			return c.edit(other)

@@ -1,20 +1,19 @@
 package cli
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/demo"
 	"github.com/sluice-net/sluice/lab"
 )
 
-func demoCommand(app *App) *cobra.Command {
+func demoCommand(a *app) *cobra.Command {
 	o := demo.Options{Size: demo.DefaultSize, Line: lab.WANOptions{Rate: demo.DefaultRate, Loss: demo.DefaultLoss}}
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -23,29 +22,33 @@ func demoCommand(app *App) *cobra.Command {
 long, lossy link between them, a controller, and an agent at each side. Then curl
 downloads a file from a real web server twice, directly and carried by the
 agents. Everything is removed at the end, also after Ctrl-C.`,
-		Args: cobra.NoArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Size < 1 || o.Line.Rate <= 0 || o.Line.Loss > 0.5 || o.Line.RTT < 0 {
-				return &UsageError{errors.New("--size and --rate must be positive, --loss at most 50%, --rtt not negative")}
+				return &command.UsageError{Err: errors.New("--size and --rate must be positive, --loss at most 50%, --rtt not negative")}
 			}
-			o.Out, o.TTY = app.Out, app.Out == os.Stdout && isTerminal(os.Stdout)
+			var err error
+			if o.Binary, _, err = a.programs(); err != nil {
+				return err
+			}
+			o.Out, o.TTY = a.Out, a.Out == os.Stdout && isTerminal(os.Stdout)
 			if o.Line.Loss == 0 {
 				o.Line.Loss = -1 // the lab's word for none
 			}
-			return runDemo(cmd.Context(), o)
+			return demo.Run(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
-	f.Var(sizeFlag(&o.Size), "size", "size of the file")
-	f.Var(rateFlag(&o.Line.Rate), "rate", "rate of the long link")
+	f.Var(command.SizeFlag(&o.Size), "size", "size of the file")
+	f.Var(command.RateFlag(&o.Line.Rate), "rate", "rate of the long link")
 	f.DurationVar(&o.Line.RTT, "rtt", demo.DefaultRTT, "round-trip time of the long link")
-	f.Var(shareFlag(&o.Line.Loss), "loss", "packets lost on the long link, each way")
+	f.Var(command.ShareFlag(&o.Line.Loss), "loss", "packets lost on the long link, each way")
 	f.BoolVar(&o.Keep, "keep", false, "leave the network up afterwards, until Ctrl-C")
-	cmd.AddCommand(demoHandoverCommand(app))
+	cmd.AddCommand(demoHandoverCommand(a))
 	return cmd
 }
 
-func demoHandoverCommand(app *App) *cobra.Command {
+func demoHandoverCommand(a *app) *cobra.Command {
 	o := demo.HandoverOptions{Rate: demo.DefaultRadioRate}
 	cmd := &cobra.Command{
 		Use:   "handover",
@@ -55,34 +58,24 @@ a device with three radios. A download and a stream of UDP packets run to the
 device while it moves: to another radio, to another access point, to the other
 operator and back. A table says what each move lost and how long it was silent.
 Everything is removed at the end, also after Ctrl-C.`,
-		Args: cobra.NoArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Rate < 1e6 || o.Rate > 1e9 || o.Delay < 0 || o.Delay > time.Second {
-				return &UsageError{errors.New("--rate must be between 1Mbit and 1Gbit, --delay between 0 and 1s")}
+				return &command.UsageError{Err: errors.New("--rate must be between 1Mbit and 1Gbit, --delay between 0 and 1s")}
 			}
-			self, err := os.Executable()
-			if err != nil {
-				return fmt.Errorf("find this program: %w", err)
+			var err error
+			if o.Binary, o.Lab, err = a.programs(); err != nil {
+				return err
 			}
-			o.Out, o.TTY = app.Out, app.Out == os.Stdout && isTerminal(os.Stdout)
-			o.Binary = self
+			o.Out, o.TTY = a.Out, a.Out == os.Stdout && isTerminal(os.Stdout)
 			return demo.RunHandover(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
-	f.Var(rateFlag(&o.Rate), "rate", "rate of each radio")
+	f.Var(command.RateFlag(&o.Rate), "rate", "rate of each radio")
 	f.DurationVar(&o.Delay, "delay", demo.DefaultRadioDelay, "delay of each radio, one way")
 	f.BoolVar(&o.Keep, "keep", false, "leave the networks up afterwards, until Ctrl-C")
 	return cmd
-}
-
-func runDemo(ctx context.Context, o demo.Options) error {
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
-	}
-	o.Binary = self
-	return demo.Run(ctx, o)
 }
 
 func isTerminal(f *os.File) bool {

@@ -13,12 +13,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/lab"
 )
 
 // labFlags are what all lab commands share.
 type labFlags struct {
-	app     *App
+	app     *app
 	runDir  string
 	lab     string
 	shaping string
@@ -28,25 +29,14 @@ func (f *labFlags) options() lab.Options {
 	return lab.Options{RunDir: f.runDir, Shaping: f.shaping, Logf: f.app.Printf}
 }
 
-// newLabCommand returns "sluice lab".
-func newLabCommand(app *App) *cobra.Command {
-	f := &labFlags{app: app}
-	cmd := &cobra.Command{
-		Use:   "lab",
-		Short: "Build a real network on this machine",
-		Long: `The lab builds whole networks on this machine: hosts, Open vSwitch switches, and
-links with rate, delay and loss, in network namespaces. It needs root, changes no
-interface of the machine, and leaves nothing behind after "down".`,
-		Example: `  sluice lab generate wan --rate 300Mbit --rtt 150ms --loss 0.05% > wan.yaml
-  sluice lab up wan.yaml
-  sluice lab exec client -- ping -c 3 10.0.0.2
-  sluice lab link wan --loss 0.1%
-  sluice lab link down wan
-  sluice lab down`,
+// labCommands are those that work on a lab.
+func labCommands(a *app) []*cobra.Command {
+	f := &labFlags{app: a}
+	all := []*cobra.Command{f.upCommand(), f.execCommand(), f.statusCommand(), f.linkCommand(), f.downCommand(), f.hostileSwitchCommand()}
+	for _, cmd := range all {
+		command.EnvFlag(cmd.PersistentFlags(), &f.runDir, "run-dir", "", "SLUICE_LAB_DIR", lab.DefaultRunDir, "where labs are recorded")
 	}
-	cmd.PersistentFlags().StringVar(&f.runDir, "run-dir", envOr("SLUICE_LAB_DIR", lab.DefaultRunDir), "where labs are recorded (environment: SLUICE_LAB_DIR)")
-	cmd.AddCommand(f.upCommand(), f.execCommand(), f.statusCommand(), f.linkCommand(), f.downCommand(), f.hostileSwitchCommand(), newLabGenerateCommand(app))
-	return cmd
+	return append(all, generateCommand(a))
 }
 
 func (f *labFlags) nameFlag(cmd *cobra.Command) {
@@ -76,14 +66,14 @@ func (f *labFlags) only() (string, error) {
 	case 0:
 		return "", lab.ErrNoLab
 	}
-	return "", &UsageError{fmt.Errorf("several labs are up (%s): name one with --lab", strings.Join(names, ", "))}
+	return "", &command.UsageError{Err: fmt.Errorf("several labs are up (%s): name one with --lab", strings.Join(names, ", "))}
 }
 
 func (f *labFlags) upCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up FILE",
 		Short: "Build the network of a topology file",
-		Args:  ExactArgs("FILE"),
+		Args:  command.ExactArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := loadTopology(cmd.InOrStdin(), args[0])
 			if err != nil {
@@ -122,14 +112,14 @@ func (f *labFlags) execCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec NODE -- COMMAND [ARGUMENT...]",
 		Short: "Run a command on a host or switch, or in the control network (ctl)",
-		Args:  atLeast("NODE", "COMMAND"),
+		Args:  command.AtLeast("NODE", "COMMAND"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node, args := args[0], args[1:]
 			if args[0] == "--" {
 				args = args[1:]
 			}
 			if len(args) == 0 {
-				return &UsageError{fmt.Errorf("%s: COMMAND is missing after --", cmd.CommandPath())}
+				return &command.UsageError{Err: fmt.Errorf("%s: COMMAND is missing after --", cmd.CommandPath())}
 			}
 			l, err := f.open()
 			if err != nil {
@@ -162,7 +152,7 @@ func (f *labFlags) downCommand() *cobra.Command {
 			names := args
 			switch {
 			case all && len(args) > 0:
-				return &UsageError{errors.New("name labs or say --all, not both")}
+				return &command.UsageError{Err: errors.New("name labs or say --all, not both")}
 			case all:
 				var err error
 				if names, err = lab.Names(f.runDir); err != nil {
@@ -194,7 +184,7 @@ func (f *labFlags) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [LAB]",
 		Short: "Show a lab's hosts, switches and links, with the links' counters",
-		Args:  upTo("LAB"),
+		Args:  command.UpTo("LAB"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				f.lab = args[0]

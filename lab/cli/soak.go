@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,10 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/soak"
 )
 
-func soakCommand(app *App) *cobra.Command {
+func soakCommand(a *app) *cobra.Command {
 	var o soak.Options
 	cmd := &cobra.Command{
 		Use:   "soak",
@@ -28,25 +28,25 @@ It fails if anything fails that no kill explains, if the switches' rules are not
 those of the controller's ledger at the end, or if memory or goroutines grow. The
 order of the kills follows from the seed, which is printed. In the last two fifths
 of the time nothing is killed. Ctrl-C ends it and removes what it has built.`,
-		Example: "  sluice soak --time 2m --seed 7",
-		Args:    cobra.NoArgs,
+		Example: "  sluice-lab soak --time 2m --seed 7",
+		Args:    command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Time < soak.MinTime || o.Time > soak.MaxTime {
-				return &UsageError{fmt.Errorf("--time must be between %v and %v", soak.MinTime, soak.MaxTime)}
+				return &command.UsageError{Err: fmt.Errorf("--time must be between %v and %v", soak.MinTime, soak.MaxTime)}
 			}
 			for _, kind := range o.Kill {
 				if !slices.Contains(soak.Kinds(), kind) {
-					return &UsageError{fmt.Errorf("--kill %s: want some of %s", kind, strings.Join(soak.Kinds(), ","))}
+					return &command.UsageError{Err: fmt.Errorf("--kill %s: want some of %s", kind, strings.Join(soak.Kinds(), ","))}
 				}
 			}
 			if !cmd.Flags().Changed("seed") {
 				o.Seed = rand.Uint64N(1_000_000)
 			}
-			self, err := os.Executable()
-			if err != nil {
-				return fmt.Errorf("find this program: %w", err)
+			var err error
+			if o.Binary, o.Lab, err = a.programs(); err != nil {
+				return err
 			}
-			o.Binary, o.Log = self, app.Out
+			o.Log = a.Out
 			return soak.Run(cmd.Context(), o)
 		},
 	}

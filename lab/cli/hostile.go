@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/network/hostile"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -37,8 +38,8 @@ func (f *labFlags) hostileSwitchCommand() *cobra.Command {
 for a time or until Ctrl-C. It calls itself %x and has nothing to do with the lab's own
 switches: those, their links and their hosts should not notice. Kinds, of a switch that
 %s`, hostileDPID, list.String()),
-		Example: "  sluice lab hostile-switch packets --time 30s",
-		Args:    oneOfArgs(names...),
+		Example: "  sluice-lab hostile-switch packets --time 30s",
+		Args:    command.OneOf(names...),
 		ValidArgsFunction: func(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
 			for _, k := range kinds {
 				names = append(names, k.Name+"\t"+k.Does)
@@ -47,11 +48,11 @@ switches: those, their links and their hosts should not notice. Kinds, of a swit
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit <= 0 {
-				return &UsageError{fmt.Errorf("--time %v: want more than nothing, like 30s", limit)}
+				return &command.UsageError{Err: fmt.Errorf("--time %v: want more than nothing, like 30s", limit)}
 			}
 			hosts, err := parseVictims(victims)
 			if err != nil {
-				return &UsageError{err}
+				return &command.UsageError{Err: err}
 			}
 			return f.runHostileSwitch(cmd.Context(), kinds[slices.Index(names, args[0])], hosts, limit)
 		},

@@ -1,4 +1,4 @@
-package cli
+package command
 
 import "github.com/spf13/cobra"
 
@@ -13,6 +13,6 @@ func exitCodesTopic() *cobra.Command {
 	return &cobra.Command{
 		Use:   "exit-codes",
 		Short: "What the program's exit codes mean",
-		Long:  "The program ends with one of these codes:\n\n" + exitCodes + "\n\nCommands that run another program, like \"sluice lab exec\", end with its code.",
+		Long:  "The program ends with one of these codes:\n\n" + exitCodes + "\n\nCommands that run another program, like \"sluice-lab exec\", end with its code.",
 	}
 }

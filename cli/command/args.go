@@ -1,8 +1,9 @@
-package cli
+package command
 
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -25,15 +26,15 @@ func ExactArgs(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// atLeast wants an argument for each name, and allows more.
-func atLeast(names ...string) cobra.PositionalArgs {
+// AtLeast wants an argument for each name, and allows more.
+func AtLeast(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		return ExactArgs(names...)(cmd, args[:min(len(args), len(names))])
 	}
 }
 
-// upTo allows an argument for each name.
-func upTo(names ...string) cobra.PositionalArgs {
+// UpTo allows an argument for each name.
+func UpTo(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		return ExactArgs(names[:min(len(args), len(names))]...)(cmd, args)
 	}
@@ -54,10 +55,11 @@ func flagError(_ *cobra.Command, err error) error {
 	return &UsageError{fmt.Errorf("--%s %q: write %s", invalid.GetFlag().Name, invalid.GetValue(), want)}
 }
 
-func noArgs(cmd *cobra.Command, args []string) error { return ExactArgs()(cmd, args) }
+// NoArgs wants no argument.
+func NoArgs(cmd *cobra.Command, args []string) error { return ExactArgs()(cmd, args) }
 
-// oneOfArgs wants one argument out of the words.
-func oneOfArgs(words ...string) cobra.PositionalArgs {
+// OneOf wants one argument out of the words.
+func OneOf(words ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := ExactArgs(strings.Join(words, "|"))(cmd, args); err != nil {
 			return err
@@ -69,13 +71,22 @@ func oneOfArgs(words ...string) cobra.PositionalArgs {
 	}
 }
 
-// word is a flag that takes one of several words.
 type word struct {
 	to    *string
 	words []string
 }
 
-func newWord(to *string, initial string, words ...string) *word {
+// EnvFlag defines a flag whose value, where it is not given, is that of an environment
+// variable, or else the fallback. short is its one letter, or empty.
+func EnvFlag(f *pflag.FlagSet, to *string, name, short, env, fallback, usage string) {
+	f.StringVarP(to, name, short, fallback, usage+" (environment: "+env+")")
+	if v := os.Getenv(env); v != "" {
+		*to = v
+	}
+}
+
+// Word makes a flag that takes one of several words.
+func Word(to *string, initial string, words ...string) pflag.Value {
 	*to = initial
 	return &word{to, words}
 }
@@ -98,15 +109,18 @@ type quantity[T any] struct {
 	format func(T) string
 }
 
-func rateFlag(to *float64) *quantity[float64] {
+// RateFlag makes a flag that takes a rate, as 300Mbit, in bits per second.
+func RateFlag(to *float64) pflag.Value {
 	return &quantity[float64]{to, "rate", units.ParseRate, units.FormatRate}
 }
 
-func sizeFlag(to *int64) *quantity[int64] {
+// SizeFlag makes a flag that takes a size, as 100MB, in bytes.
+func SizeFlag(to *int64) pflag.Value {
 	return &quantity[int64]{to, "size", units.ParseSize, units.FormatSize}
 }
 
-func shareFlag(to *float64) *quantity[float64] {
+// ShareFlag makes a flag that takes a share, as 0.05%.
+func ShareFlag(to *float64) pflag.Value {
 	return &quantity[float64]{to, "share", units.ParseShare, units.FormatShare}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
@@ -29,7 +30,7 @@ var sizeFlags = []struct {
 	least, most int
 }{{"size", 2, 64}, {"depth", 1, 6}, {"fanout", 1, 16}}
 
-// labGenerator holds the flags of "lab generate".
+// labGenerator holds the flags of "generate".
 type labGenerator struct {
 	name                                  string
 	rate, delay, rtt, jitter, loss, queue string
@@ -54,7 +55,7 @@ func labShapes() []labShape {
 		}},
 		{"fat-tree", "the Clos network of --size-port switches", []string{"size"}, func(g *labGenerator) (lab.Topology, error) {
 			if g.size%2 != 0 {
-				return lab.Topology{}, &UsageError{fmt.Errorf("--size %d: a fat tree is of switches with an even number of ports", g.size)}
+				return lab.Topology{}, &command.UsageError{Err: fmt.Errorf("--size %d: a fat tree is of switches with an even number of ports", g.size)}
 			}
 			return lab.FatTree(g.name, g.size, g.link), nil
 		}},
@@ -75,8 +76,7 @@ func labShapes() []labShape {
 	}
 }
 
-// newLabGenerateCommand returns "sluice lab generate".
-func newLabGenerateCommand(app *App) *cobra.Command {
+func generateCommand(a *app) *cobra.Command {
 	g := &labGenerator{}
 	var names, lines []string
 	shapes := map[string]labShape{}
@@ -87,12 +87,12 @@ func newLabGenerateCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:       "generate SHAPE",
 		Short:     "Print the topology file of a well-known shape",
-		Long:      "Prints a topology file, to be changed and given to \"sluice lab up\". Shapes:\n\n" + strings.Join(lines, "\n"),
-		Args:      oneOfArgs(names...),
+		Long:      "Prints a topology file, to be changed and given to \"sluice-lab up\". Shapes:\n\n" + strings.Join(lines, "\n"),
+		Args:      command.OneOf(names...),
 		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := errors.Join(shapes[args[0]].check(cmd.Flags()), g.parse(args[0])); err != nil {
-				return &UsageError{err}
+				return &command.UsageError{Err: err}
 			}
 			t, err := shapes[args[0]].make(g)
 			if err != nil {
@@ -105,7 +105,7 @@ func newLabGenerateCommand(app *App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = app.Out.Write(b)
+			_, err = a.Out.Write(b)
 			return err
 		},
 	}

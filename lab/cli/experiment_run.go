@@ -7,13 +7,14 @@ import (
 	"io"
 	"path/filepath"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/experiment"
 )
 
 // everyExperiment is the argument that stands for all of them.
 const everyExperiment = "all"
 
-// experimentRun is what `sluice experiment run` is asked for.
+// experimentRun is what `sluice-lab experiment run` is asked for.
 type experimentRun struct {
 	scale, out string
 	only       []string
@@ -26,20 +27,23 @@ type outcome struct {
 	Error  string             `json:"error,omitempty"`
 }
 
-func (r *experimentRun) run(ctx context.Context, app *App, names []string) error {
+func (r *experimentRun) run(ctx context.Context, a *app, names []string) error {
 	chosen, o, err := r.parse(names)
 	if err != nil {
-		return &UsageError{err}
+		return &command.UsageError{Err: err}
 	}
-	return r.runAll(ctx, app, chosen, o)
+	if o.Binary, o.Lab, err = a.programs(); err != nil {
+		return err
+	}
+	return r.runAll(ctx, a, chosen, o)
 }
 
 // runAll runs experiments one after the other. That one has failed, or a claim was missed,
 // is an error when all have run.
-func (r *experimentRun) runAll(ctx context.Context, app *App, chosen []experiment.Experiment, o experiment.Options) error {
-	o.Log = app.Out
-	if app.JSON {
-		o.Log = app.Err
+func (r *experimentRun) runAll(ctx context.Context, a *app, chosen []experiment.Experiment, o experiment.Options) error {
+	o.Log = a.Out
+	if a.JSON {
+		o.Log = a.Err
 	}
 	var outcomes []outcome
 	var errs []error
@@ -62,9 +66,9 @@ func (r *experimentRun) runAll(ctx context.Context, app *App, chosen []experimen
 	var err error
 	switch {
 	case len(chosen) > 1:
-		err = app.Print(outcomes, func(w io.Writer) { summarize(outcomes, w) })
-	case app.JSON && outcomes[0].Result != nil:
-		err = app.Print(outcomes[0].Result, nil)
+		err = a.Print(outcomes, func(w io.Writer) { summarize(outcomes, w) })
+	case a.JSON && outcomes[0].Result != nil:
+		err = a.Print(outcomes[0].Result, nil)
 	}
 	return errors.Join(append(errs, err)...)
 }

@@ -1,14 +1,16 @@
 package cli
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/lab"
 )
 
@@ -17,11 +19,11 @@ func runLab(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	var out bytes.Buffer
-	cmd := New(&App{Out: &out, Err: &out})
-	cmd.SetArgs(append([]string{"lab"}, args...))
-	err := cmd.ExecuteContext(ctx)
-	return out.String(), err
+	code, out, errOut := run(ctx, args...)
+	if code != command.ExitOK {
+		return out, errors.New(errOut)
+	}
+	return out, nil
 }
 
 func TestLabGeneratePrintsEveryShape(t *testing.T) {
@@ -69,10 +71,13 @@ func TestLabCommandsRefuse(t *testing.T) {
 		{"link move wan", "SWITCH is missing"},
 		{"status nolab", "no such lab"},
 	} {
-		// In front: what follows the node of exec is the command's.
-		_, err := runLab(t, append([]string{"--run-dir", dir}, strings.Fields(c.args)...)...)
+		args := strings.Fields(c.args)
+		if args[0] != "generate" { // before the node of exec: what follows is the command's
+			args = slices.Insert(args, 1, "--run-dir", dir)
+		}
+		_, err := runLab(t, args...)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("lab %s: says %v, want %q", c.args, err, c.says)
+			t.Errorf("%s: says %v, want %q", c.args, err, c.says)
 		}
 	}
 }
@@ -83,7 +88,7 @@ func TestLabUpStatusLinkDown(t *testing.T) {
 	}
 	dir := t.TempDir()
 	name := fmt.Sprintf("cli-%d", os.Getpid())
-	text, err := runLab(t, "generate", "wan", "--name", name, "--run-dir", dir)
+	text, err := runLab(t, "generate", "wan", "--name", name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +101,7 @@ func TestLabUpStatusLinkDown(t *testing.T) {
 		t.Helper()
 		out, err := runLab(t, append(args, "--run-dir", runDir)...)
 		if err != nil || !strings.Contains(out, want) {
-			t.Errorf("lab %s: %v, want %q in:\n%s", strings.Join(args, " "), err, want, out)
+			t.Errorf("%s: %v, want %q in:\n%s", strings.Join(args, " "), err, want, out)
 		}
 	}
 	step("is up after", "up", file)

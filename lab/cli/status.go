@@ -14,7 +14,7 @@ import (
 // writeLabStatus prints the tables of "lab status".
 func writeLabStatus(w io.Writer, st lab.Status) {
 	if len(st.Controllers) > 0 {
-		fmt.Fprintln(w, "CONTROLLER\tLISTENS AT\t(in the control network: sluice lab exec ctl -- ...)")
+		fmt.Fprintln(w, "CONTROLLER\tLISTENS AT\t(in the control network: sluice-lab exec ctl -- ...)")
 		for _, c := range st.Controllers {
 			fmt.Fprintf(w, "%s\t%s\t\n", c.Name, c.Address)
 		}

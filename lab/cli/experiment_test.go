@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/experiment"
 )
 
@@ -77,7 +78,7 @@ func TestMissedClaimFails(t *testing.T) {
 	} {
 		run := experimentRun{scale: "quick", out: t.TempDir()}
 		var out strings.Builder
-		err := run.runAll(t.Context(), &App{Out: &out, Err: &out}, c.all, experiment.Options{})
+		err := run.runAll(t.Context(), &app{Output: command.Output{Out: &out, Err: &out}}, c.all, experiment.Options{})
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v, want %q:\n%s", err, c.says, out.String())
 		}

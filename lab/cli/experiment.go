@@ -6,10 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/experiment"
 )
 
-func experimentCommand(app *App) *cobra.Command {
+func experimentCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "experiment",
 		Short: "Repeat published measurements on this machine",
@@ -18,15 +19,15 @@ this machine. Each experiment builds its own network, runs real programs in it,
 and writes raw measurements (CSV), plots (SVG, PNG) and one HTML report with the
 published figures beside those measured here.`,
 	}
-	cmd.AddCommand(experimentListCommand(app), experimentRunCommand(app))
+	cmd.AddCommand(experimentListCommand(a), experimentRunCommand(a))
 	return cmd
 }
 
-func experimentListCommand(app *App) *cobra.Command {
+func experimentListCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the experiments",
-		Args:  cobra.NoArgs,
+		Args:  command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			type row struct {
 				Name     string `json:"name"`
@@ -38,7 +39,7 @@ func experimentListCommand(app *App) *cobra.Command {
 			for _, e := range experiment.All() {
 				rows = append(rows, row{e.Name, e.Title, e.Question, e.Source})
 			}
-			return app.Print(rows, func(w io.Writer) {
+			return a.Print(rows, func(w io.Writer) {
 				for _, r := range rows {
 					fmt.Fprintf(w, "%s\t%s\n", r.Name, r.Title)
 				}
@@ -47,7 +48,7 @@ func experimentListCommand(app *App) *cobra.Command {
 	}
 }
 
-func experimentRunCommand(app *App) *cobra.Command {
+func experimentRunCommand(a *app) *cobra.Command {
 	var (
 		run   experimentRun
 		quick bool
@@ -61,9 +62,9 @@ take an hour). Of several, what each is held to is listed together at the end. T
 status is 1 if something of it was missed, or an experiment failed; the others still run.
 Ctrl-C ends the experiment and removes what it has built; measurements made so far are
 kept.`,
-		Example: `  sluice experiment run sos-peers --scale quick --out out/sos-peers
-  sluice experiment run all --quick`,
-		Args: atLeast("NAME"),
+		Example: `  sluice-lab experiment run sos-peers --scale quick --out out/sos-peers
+  sluice-lab experiment run all --quick`,
+		Args: command.AtLeast("NAME"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			names := []string{everyExperiment + "\tevery experiment"}
 			for _, e := range experiment.All() {
@@ -75,7 +76,7 @@ kept.`,
 			if quick {
 				run.scale = string(experiment.Quick)
 			}
-			return run.run(cmd.Context(), app, args)
+			return run.run(cmd.Context(), a, args)
 		},
 	}
 	cmd.Flags().StringVar(&run.scale, "scale", string(experiment.Normal), "quick, normal or full")

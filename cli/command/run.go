@@ -1,0 +1,136 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/api/client"
+)
+
+// Exit codes, documented by "sluice help exit-codes".
+const (
+	ExitOK          = 0 // done
+	ExitFailed      = 1 // something went wrong
+	ExitUsage       = 2 // the command line is wrong
+	ExitRefused     = 3 // the controller refused the request
+	ExitUnreachable = 4 // no controller answered
+)
+
+// UsageError is an error of the command line: exit code 2 and a hint at
+// --help.
+type UsageError struct{ Err error }
+
+func (e *UsageError) Error() string { return e.Err.Error() }
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// ExitError ends the program with a code of its own, for commands that pass
+// on another program's. Err may be nil if all has been said.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit code %d", e.Code)
+	}
+	return e.Err.Error()
+}
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// Finish gives a program's root command, which has its own commands by now, what all
+// programs have: --json, their build, their documentation, and errors in words. reference
+// makes the files of the documentation, by name.
+func Finish(root *cobra.Command, o *Output, docs Docs) {
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.SetOut(o.Out)
+	root.SetErr(o.Err)
+	root.SetFlagErrorFunc(flagError)
+	root.PersistentFlags().BoolVar(&o.JSON, "json", false, "print JSON instead of tables")
+	root.AddCommand(versionCommand(o), docsCommand(o, docs), exitCodesTopic())
+	refuseUnknown(root)
+}
+
+// groupMark is an annotation of commands that only hold others.
+const groupMark = "group"
+
+// isGroup says whether a command only holds others.
+func isGroup(c *cobra.Command) bool { return c.Annotations[groupMark] != "" }
+
+// refuseUnknown makes groups of commands refuse what they do not have, instead
+// of printing their help as if all were well.
+func refuseUnknown(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		refuseUnknown(sub)
+	}
+	if !c.HasSubCommands() || c.Runnable() {
+		return
+	}
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Annotations[groupMark] = "yes"
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		err := fmt.Errorf("%s: there is no command %q", cmd.CommandPath(), args[0])
+		if cmd.SuggestionsMinimumDistance <= 0 {
+			cmd.SuggestionsMinimumDistance = 2
+		}
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			err = fmt.Errorf("%w; did you mean %q?", err, near[0])
+		}
+		return &UsageError{err}
+	}
+}
+
+// Main runs a program and returns its exit code. The first SIGINT or SIGTERM ends the
+// command's context, the second one the process.
+func Main(root *cobra.Command, o *Output) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)()
+	return Run(ctx, root, o, os.Args[1:])
+}
+
+// Run runs a command line and returns the exit code.
+func Run(ctx context.Context, root *cobra.Command, o *Output, args []string) int {
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return ExitOK
+	}
+	var exit *ExitError
+	if !errors.As(err, &exit) || exit.Err != nil {
+		fmt.Fprintf(o.Err, "%s: %v\n", root.Name(), err)
+	}
+	return exitCode(o, err)
+}
+
+func exitCode(o *Output, err error) int {
+	var (
+		exit    *ExitError
+		usage   *UsageError
+		problem *client.Problem
+	)
+	switch {
+	case errors.As(err, &exit):
+		return exit.Code
+	case errors.As(err, &usage):
+		fmt.Fprintln(o.Err, "Add --help to the command to see how it is used.")
+		return ExitUsage
+	case errors.As(err, &problem):
+		return ExitRefused
+	case errors.Is(err, client.ErrUnreachable):
+		return ExitUnreachable
+	}
+	return ExitFailed
+}
