@@ -126,13 +126,13 @@ func TestNetworkCommands(t *testing.T) {
 		want []string
 	}{
 		{[]string{"switches"}, []string{"00000000000000a1", "edge", "full"}},
-		{[]string{"ports", "--switch", "edge"}, []string{"edge/1", "hosts", "2.5 Mbit/s", "10 bit/s"}},
-		{[]string{"links"}, []string{"00000000000000a2/2", "1.50 ms", "0.25 ms", "0.1 % of 1234 until ", "14.9 % until ", "1 Gbit/s", "5 kbit/s"}},
+		{[]string{"ports", "--switch", "edge"}, []string{"edge/1", "HOSTS", "true", "2.5 Mbit/s", "10 bit/s"}},
+		{[]string{"links"}, []string{"00000000000000a2/2", "1.50 ms", "0.25 ms", "0.1 %", "1234", "14.9 %", "1 Gbit/s", "5 kbit/s"}},
 		{[]string{"history", "edge/1", "--since", "10m"}, []string{"00000000000000a2/2", "1.50 ms", "0.25 ms", "1 %", "20 %", "2 Mbit/s", "500 kbit/s", "1.5 Mbit/s"}},
-		{[]string{"talkers", "--at", "edge/1", "--limit", "5"}, []string{"edge/1", "10.0.0.1:5000", "10.0.0.2:80", "tcp", "2.5 Mbit/s", "20 %"}},
+		{[]string{"talkers", "--at", "edge/1", "--limit", "5"}, []string{"edge/1", "10.0.0.1", "5000", "10.0.0.2", "80", "tcp", "2.5 Mbit/s", "19.6 %"}},
 		{[]string{"hosts", "--ip", "10.0.0.1"}, []string{"02:00:00:00:00:01", "5", "edge/3"}},
-		{[]string{"rules", "--owner", "sos"}, []string{"session/1", "rewrite", "not confirmed"}},
-		{[]string{"path", "10.0.0.1", "10.0.0.2", "--kind", "widest", "--metric", "hops", "--count", "2"}, []string{"in 3, out 1", "free 300 Mbit/s"}},
+		{[]string{"rules", "--owner", "sos"}, []string{"edge", "session/1", "rewrite", "CONFIRMED", "false"}},
+		{[]string{"path", "10.0.0.1", "10.0.0.2", "--kind", "widest", "--metric", "hops", "--count", "2"}, []string{"edge/3>1", "300 Mbit/s"}},
 		{[]string{"trace", "tcp", "dport=80"}, []string{"owner sos", "stage select"}},
 	} {
 		t.Run(c.args[0], func(t *testing.T) {
@@ -160,9 +160,9 @@ func TestHistoryAsCSV(t *testing.T) {
 			`{"at":"2026-01-01T00:00:05.5Z","interval_seconds":5.001,"latency_milliseconds":1.5,"jitter_milliseconds":0.25,"capacity_bits_per_second":2000000,"used_bits_per_second":500000,"available_bits_per_second":1500000,"loss":0.01},` +
 			`{"at":"2026-01-01T00:00:10Z","interval_seconds":5,"used_bits_per_second":7}]}]`,
 	})
-	const want = "from,to,at,interval_s,latency_s,jitter_s,loss,capacity_bit_s,used_bit_s,available_bit_s,queue_loss\n" +
-		"a1/1,a2/2,2026-01-01T00:00:05.5Z,5.001,0.0015,0.00025,0.01,2000000,500000,1500000,0\n" +
-		"a1/1,a2/2,2026-01-01T00:00:10Z,5,,,0,,7,,0\n"
+	const want = "from,to,at,interval_seconds,latency_milliseconds,jitter_milliseconds,capacity_bits_per_second,used_bits_per_second,available_bits_per_second,loss,queue_loss\n" +
+		"a1/1,a2/2,2026-01-01T00:00:05.5Z,5.001,1.5,0.25,2000000,500000,1500000,0.01,0\n" +
+		"a1/1,a2/2,2026-01-01T00:00:10Z,5,,0,,7,,0,0\n"
 	code, out, errOut := sluice(t, "network", "history", "edge/1", "--csv", "--server", url)
 	if code != command.ExitOK || out != want {
 		t.Errorf("exit code %d: %s\n%s\nwant\n%s", code, errOut, out, want)

@@ -2,10 +2,11 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,113 +17,245 @@ import (
 	"github.com/sluice-net/sluice/cli/command"
 )
 
-// DeclaredCommands are the commands for what a service.Resource serves at a path: list,
-// add, set and remove. S is what a request says of one, with its name in the field "name",
-// and I what answers show. Flags and columns follow from their fields, by the tags json and
-// doc.
-func DeclaredCommands[S, I any](app *App, noun, path string) []*cobra.Command {
-	list := GetCommand(app, "list", "List what there is", path, func(w io.Writer, all []I) {
-		fields := fieldsOf(reflect.TypeFor[I]())
-		for i, f := range fields {
-			fmt.Fprint(w, strings.ToUpper(strings.ReplaceAll(f.name, "_", " ")), map[bool]string{true: "\n", false: "\t"}[i == len(fields)-1])
-		}
-		for _, x := range all {
-			for i, f := range fields {
-				fmt.Fprint(w, valueText(reflect.ValueOf(x).FieldByIndex(f.Index)), map[bool]string{true: "\n", false: "\t"}[i == len(fields)-1])
-			}
-		}
-	})
-	add := declareCommand[S](app, "add NAME", "Add a "+noun, func(string) (string, string) { return http.MethodPost, path })
-	set := declareCommand[S](app, "set NAME", "Replace a "+noun, func(name string) (string, string) {
-		return http.MethodPut, path + "/" + url.PathEscape(name)
-	})
-	return []*cobra.Command{list, add, set, RemoveCommand(app, "remove NAME", "Remove a "+noun, path)}
+// Declared is what operators declare of one kind, with the commands for it. S is what a
+// request says of one, and I what answers show. Flags follow from the fields of S, by the
+// tags json, doc and enum.
+type Declared[S, I any] struct {
+	App *App
+	// Noun is one of them, with its article.
+	Noun string
+	// Path is that of all of them in the API.
+	Path string
+	// Columns are those of the list; empty for all.
+	Columns string
+	// Flags are the names of flags that are not those of their fields. One that ends with
+	// -file names a file with the value.
+	Flags map[string]string
+	// Numbered says that they get their names from the controller.
+	Numbered bool
 }
 
-// declareCommand is a command that sends an S by what request says.
-func declareCommand[S any](app *App, use, short string, request func(name string) (method, path string)) *cobra.Command {
-	var fields []declaredField
+// DeclaredCommands are the commands for what a service.Resource serves at a path: list,
+// show, add, set and remove.
+func DeclaredCommands[S, I any](app *App, noun, path string) []*cobra.Command {
+	d := Declared[S, I]{App: app, Noun: noun, Path: path}
+	return []*cobra.Command{d.List(), d.Show(), d.Add(), d.Set(), d.Remove()}
+}
+
+// argument is what stands for one of them on the command line.
+func (d Declared[S, I]) argument() string {
+	if d.Numbered {
+		return "ID"
+	}
+	return "NAME"
+}
+
+// List is the command that lists all.
+func (d Declared[S, I]) List() *cobra.Command {
+	return GetCommand(d.App, "list", "List all", d.Path, Table[I](d.Columns))
+}
+
+// Show is the command that shows one.
+func (d Declared[S, I]) Show() *cobra.Command {
+	return GetCommand(d.App, "show "+d.argument(), "Show "+d.Noun, d.Path, Fields[I])
+}
+
+// Remove is the command that removes one.
+func (d Declared[S, I]) Remove() *cobra.Command {
+	return RemoveCommand(d.App, "remove "+d.argument(), "Remove "+d.Noun, d.Path)
+}
+
+// Add is the command that adds one.
+func (d Declared[S, I]) Add() *cobra.Command {
+	if d.Numbered {
+		return send(d.App, "add", "Add "+d.Noun, http.MethodPost, d.Path, request[S](d.Flags), d.one)
+	}
+	return send(d.App, "add NAME", "Add "+d.Noun, http.MethodPost, d.Path, request[S](d.Flags), d.one)
+}
+
+// Set is the command that replaces one.
+func (d Declared[S, I]) Set() *cobra.Command {
+	return send(d.App, "set "+d.argument(), "Replace "+d.Noun, http.MethodPut, d.Path+"/%s", request[S](d.Flags), d.one)
+}
+
+// one prints an answer that shows one.
+func (d Declared[S, I]) one(w io.Writer, x I) { Table[I](d.Columns)(w, []I{x}) }
+
+// send is a command that sends an S, of what its flags say, to a path, where %s stands for
+// its argument, and prints the answer by table; nil for one without an answer. The argument
+// NAME is the S's name, too, if it has one.
+func send[S, I any](app *App, use, short, method, path string, flags request[S], table func(io.Writer, I)) *cobra.Command {
+	var fields []*flagged
+	var file string
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: command.ExactArgs("NAME"),
+		Use: use, Short: short, Args: command.ExactArgs(strings.Fields(use)[1:]...),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			body := map[string]any{"name": args[0]}
-			for _, f := range fields {
-				if f.flag.Changed {
-					body[f.name] = f.given()
-				}
+			body, err := bodyOf(fields, file)
+			if err != nil {
+				return &command.UsageError{Err: err}
 			}
-			method, path := request(args[0])
-			return app.Send(cmd, method, path, body, nil)
+			if len(args) > 0 && slices.Contains(namesOf(reflect.TypeFor[S]()), "name") {
+				body["name"] = args[0]
+			}
+			if table == nil {
+				return app.call(cmd, method, filled(path, args), body, nil, nil)
+			}
+			var made I
+			return app.call(cmd, method, filled(path, args), body, &made, func(w io.Writer) { table(w, made) })
 		},
 	}
-	for _, f := range fieldsOf(reflect.TypeFor[S]()) {
-		if f.name != "name" {
-			f.define(cmd.Flags())
-			fields = append(fields, f)
-		}
-	}
+	fields = flags.define(cmd)
+	cmd.Flags().StringVar(&file, "file", "", "file with the request in JSON, as the API takes it, - for the input; other flags go over it")
 	return cmd
 }
 
-// declaredField is a field of what is declared.
-type declaredField struct {
-	reflect.StructField
-	name  string
-	flag  *pflag.Flag
-	given func() any // what the flag says
-}
+// request is the names of flags that are not those of their fields in S.
+type request[S any] map[string]string
 
-// fieldsOf are those that stand in a request or an answer, of embedded structs, too.
-func fieldsOf(t reflect.Type) (out []declaredField) {
-	for _, f := range reflect.VisibleFields(t) {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" && !f.Anonymous {
-			out = append(out, declaredField{StructField: f, name: name})
+// define makes the fields of S flags of a command, but for the one that is its argument.
+func (r request[S]) define(cmd *cobra.Command) (all []*flagged) {
+	for _, f := range fieldsOf(reflect.TypeFor[S]()) {
+		if !strings.Contains(cmd.Use, strings.ToUpper(f.name)) {
+			all = append(all, define(cmd.Flags(), f, r[f.name]))
 		}
 	}
-	return out
+	return all
+}
+
+// bodyOf is what a file and flags say.
+func bodyOf(fields []*flagged, file string) (map[string]any, error) {
+	body := map[string]any{}
+	if file != "" {
+		b, err := readInput(file)
+		if err == nil {
+			err = json.Unmarshal(b, &body)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--file %s: %w", file, err)
+		}
+	}
+	for _, f := range fields {
+		if !f.flag.Changed {
+			continue
+		}
+		value, err := f.given()
+		if err != nil {
+			return nil, fmt.Errorf("--%s %w", f.flag.Name, err)
+		}
+		body[f.name] = value
+	}
+	return body, nil
+}
+
+// readInput reads a file, or the input for "-".
+func readInput(file string) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(os.Stdin)
+	}
+	return os.ReadFile(file)
+}
+
+// flagged is a field of a request with its flag.
+type flagged struct {
+	field
+	flag  *pflag.Flag
+	given func() (any, error) // what the flag says
 }
 
 // define makes the field a flag. What is neither a truth value, a number nor a list is
-// written as text.
-func (f *declaredField) define(flags *pflag.FlagSet) {
-	name, doc := strings.ReplaceAll(f.name, "_", "-"), f.Tag.Get("doc")
-	_, isText := reflect.New(f.Type).Interface().(interface{ UnmarshalText([]byte) error })
-	switch kind := f.Type.Kind(); {
-	case isText:
-		v := flags.String(name, "", doc)
-		f.given = func() any { return *v }
-	case kind == reflect.Bool:
+// written as text; a struct as FIELD=VALUE,....
+func define(flags *pflag.FlagSet, f field, name string) *flagged {
+	if name == "" {
+		name = strings.ReplaceAll(f.name, "_", "-")
+	}
+	out, doc := &flagged{field: f}, strings.TrimSuffix(f.Tag.Get("doc"), ".")
+	t := f.Type
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	_, isText := reflect.New(t).Interface().(interface{ UnmarshalText([]byte) error })
+	var zero float64
+	switch words := f.Tag.Get("enum"); {
+	case strings.HasSuffix(name, "-file"):
+		v := flags.String(name, "", "file with this: "+doc)
+		out.given = func() (any, error) {
+			b, err := os.ReadFile(*v)
+			return strings.TrimSpace(string(b)), err
+		}
+	case words != "":
+		v := new(string)
+		flags.Var(command.Word(v, "", strings.Split(words, ",")...), name, doc)
+		out.given = func() (any, error) { return *v, nil }
+	case t.Kind() == reflect.Bool:
 		v := flags.Bool(name, false, doc)
-		f.given = func() any { return *v }
-	case kind == reflect.Slice:
-		v := flags.StringArray(name, nil, doc+"; may be repeated")
-		f.given = func() any { return *v }
-	case slices.Contains([]reflect.Kind{reflect.Int, reflect.Int64, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float64}, kind):
+		out.given = func() (any, error) { return *v, nil }
+	case !isText && t.Kind() == reflect.Struct:
+		v := flags.StringArray(name, nil, doc+": FIELD=VALUE,... of "+strings.Join(namesOf(t), ", ")+"; may be repeated")
+		out.given = func() (any, error) { return described(t, *v) }
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
+		v := flags.StringArray(name, nil, doc+": FIELD=VALUE,... of "+strings.Join(namesOf(t.Elem()), ", ")+"; may be repeated")
+		out.given = func() (any, error) {
+			all := make([]any, len(*v))
+			var errs []error
+			for i, text := range *v {
+				one, err := described(t.Elem(), []string{text})
+				all[i], errs = one, append(errs, err)
+			}
+			return all, errors.Join(errs...)
+		}
+	case t.Kind() == reflect.Slice:
+		v := flags.StringSlice(name, nil, doc+"; may be repeated")
+		out.given = func() (any, error) { return *v, nil }
+	case !isText && reflect.TypeOf(zero).ConvertibleTo(t):
 		v := flags.Float64(name, 0, doc)
-		f.given = func() any { return *v }
+		out.given = func() (any, error) { return *v, nil }
 	default:
 		v := flags.String(name, "", doc)
-		f.given = func() any { return *v }
+		out.given = func() (any, error) { return *v, nil }
 	}
-	f.flag = flags.Lookup(name)
+	out.flag = flags.Lookup(name)
+	return out
 }
 
-// valueText is a value of an answer in a table.
-func valueText(v reflect.Value) string {
-	if v.Kind() == reflect.Slice {
-		words := make([]string, v.Len())
-		for i := range words {
-			words[i] = valueText(v.Index(i))
+func namesOf(t reflect.Type) (names []string) {
+	for _, f := range fieldsOf(t) {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// described reads the fields of a struct from FIELD=VALUE,....
+func described(t reflect.Type, texts []string) (map[string]any, error) {
+	out := map[string]any{}
+	for _, text := range strings.Split(strings.Join(texts, ","), ",") {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || value == "" || name == "" {
+			return nil, fmt.Errorf("%q: write FIELD=VALUE, like %s=VALUE", text, namesOf(t)[0])
 		}
-		return strings.Join(words, ", ")
+		if _, twice := out[name]; twice {
+			return nil, fmt.Errorf("%q: %s is given twice", text, name)
+		}
+		for _, f := range fieldsOf(t) {
+			if f.name == name {
+				out[name] = scalar(f.Type, value)
+			}
+		}
+		if out[name] == nil {
+			return nil, fmt.Errorf("%q: there is no field %q: write one of %s", text, name, strings.Join(namesOf(t), ", "))
+		}
 	}
-	b, err := json.Marshal(v.Interface())
-	if err != nil {
-		return err.Error()
+	return out, nil
+}
+
+// scalar is a value as JSON has it: a number and a truth value where the field is one, and
+// the text is, else text.
+func scalar(t reflect.Type, text string) any {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
 	}
-	var text string
-	if json.Unmarshal(b, &text) == nil {
-		return text
+	v := reflect.New(t)
+	if t.Kind() != reflect.String && json.Unmarshal([]byte(text), v.Interface()) == nil {
+		return v.Elem().Interface()
 	}
-	return string(b)
+	return text
 }

@@ -37,24 +37,34 @@ func TestDeclaredCommands(t *testing.T) {
 		b, _ := io.ReadAll(r.Body)
 		method, path, body = r.Method, r.URL.Path, string(b)
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode([]thingInfo{{thing{Name: "a", Host: netip.MustParseAddr("10.0.0.1"), Max: 5, Ports: []string{"1", "2"}}, "none"}})
+		one := thingInfo{thing{Name: "a", Host: netip.MustParseAddr("10.0.0.1"), Max: 5, Ports: []string{"1", "2"}}, "none"}
+		switch {
+		case method == http.MethodDelete:
+			w.WriteHeader(http.StatusNoContent)
+		case method == http.MethodGet && path == "/things":
+			_ = json.NewEncoder(w).Encode([]thingInfo{one})
+		default:
+			_ = json.NewEncoder(w).Encode(one)
+		}
 	}))
 	defer server.Close()
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	const table = "NAME HOST MAX SESSIONS FAST PORTS TROUBLE a 10.0.0.1 5 - 1, 2 none"
 	for _, c := range []struct{ line, method, path, body, out string }{
-		{"list", "GET", "/things", "", "NAME HOST MAX SESSIONS FAST PORTS TROUBLE a 10.0.0.1 5 false 1, 2 none"},
-		{"add b --host 10.0.0.2 --max-sessions 7 --fast --ports 1 --ports 2", "POST", "/things", `{"fast":true,"host":"10.0.0.2","max_sessions":7,"name":"b","ports":["1","2"]}`, ""},
-		{"set b --host 10.0.0.3", "PUT", "/things/b", `{"host":"10.0.0.3","name":"b"}`, ""},
+		{"list", "GET", "/things", "", table},
+		{"show a/b", "GET", "/things/a/b", "", "name a host 10.0.0.1 max sessions 5 ports 1 ports 2 trouble none"},
+		{"add b --host 10.0.0.2 --max-sessions 7 --fast --ports 1 --ports 2", "POST", "/things", `{"fast":true,"host":"10.0.0.2","max_sessions":7,"name":"b","ports":["1","2"]}`, table},
+		{"set b --host 10.0.0.3", "PUT", "/things/b", `{"host":"10.0.0.3","name":"b"}`, table},
 		{"remove b", "DELETE", "/things/b", "", ""},
 	} {
 		var out strings.Builder
 		app := &App{Output: command.Output{Out: &out, Err: &out}}
 		app.extras = []Extra{{Commands: func(app *App) []*cobra.Command {
 			group := &cobra.Command{Use: "things"}
-			group.AddCommand(DeclaredCommands[thing, thingInfo](app, "thing", "/things")...)
+			group.AddCommand(DeclaredCommands[thing, thingInfo](app, "a thing", "/things")...)
 			return []*cobra.Command{group}
 		}}}
 		args := append([]string{"things", "--server", server.URL, "--token-file", token}, strings.Fields(c.line)...)

@@ -1,14 +1,7 @@
 package cli
 
 import (
-	"fmt"
-	"io"
-	"maps"
-	"net/url"
-	"slices"
-	"strconv"
-	"strings"
-	"time"
+	"net/http"
 
 	"github.com/spf13/cobra"
 
@@ -21,148 +14,93 @@ import (
 const handoverPath = api.Prefix + "/" + plugin.Name + "/"
 
 func handoverCommand(app *App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "handover",
-		Short: "Let devices move and keep every connection",
-		Example: `  sluice handover pools set campus --prefix 10.8.0.0/24 --gateway 10.8.0.1
+	return group("handover", "Let devices move and keep every connection", `  sluice handover pools set campus --prefix 10.8.0.0/24 --gateway 10.8.0.1
   sluice handover devices set car7 --mac 02:00:00:00:07:01 --mac 02:00:00:00:07:02
   sluice handover list --device car7
   sluice handover move car7 --port 00000000000000a1/3`,
-	}
-	cmd.AddCommand(handoverStatusCommand(app), handoverStatsCommand(app), handoverRootsCommand(app),
-		handoverClassesCommand(app), handoverPoolsCommand(app), handoverDevicesCommand(app), handoverLeasesCommand(app),
-		handoverListCommand(app), handoverShowCommand(app), handoverMoveCommand(app), handoverPrepareCommand(app), handoverAnnounceCommand(app),
-		handoverCoverageCommand(app), handoverPositionsCommand(app), handoverNeighboursCommand(app), handoverRoamingCommand(app))
-	return cmd
-}
-
-func handoverStatusCommand(app *App) *cobra.Command {
-	return GetCommand(app, "status", "Show state and errors", handoverPath+"status", func(w io.Writer, s plugin.Status) {
-		fmt.Fprintf(w, "ready\t%v\n", s.Ready)
-		if s.Domain != "" {
-			fmt.Fprintf(w, "domain\t%s\n", s.Domain)
-		}
-		fmt.Fprintf(w, "devices\t%d, %d attached, %d in other domains\nleases\t%d\npools\t%d\nclasses\t%d\nprepared\t%d places\ndaemons\t%d listen\nwaiting\t%d\n",
-			s.Devices, s.Attached, s.Away, s.Leases, s.Pools, s.Classes, s.Prepared, s.Daemons, s.Waiting)
-		for _, e := range s.Errors {
-			fmt.Fprintf(w, "error\t%s\n", e)
-		}
-	})
-}
-
-func handoverStatsCommand(app *App) *cobra.Command {
-	return GetCommand(app, "stats", "Show times and rule changes of the handovers that are remembered", handoverPath+"stats", func(w io.Writer, s plugin.Stats) {
-		fmt.Fprintf(w, "attachments and moves\t%d, %d failed\nmoves\t%d, %d seamless, %d prepared\nrules\t%d added, %d modified, %d deleted\n\n",
-			s.Handovers, s.Failed, s.Moves, s.Seamless, s.Prepared, s.Changes.Added, s.Changes.Modified, s.Changes.Deleted)
-		fmt.Fprintln(w, "PART\tMEDIAN\tP99\tMAX")
-		for _, name := range slices.Sorted(maps.Keys(s.Parts)) {
-			q := s.Parts[name]
-			fmt.Fprintf(w, "%s\t%v\t%v\t%v\n", name, shortDuration(q.P50), shortDuration(q.P99), shortDuration(q.Max))
-		}
-	})
-}
-
-func shortDuration(d plugin.Duration) time.Duration {
-	return time.Duration(d).Round(10 * time.Microsecond)
-}
-
-func handoverRootsCommand(app *App) *cobra.Command {
-	return GetCommand(app, "roots", "List the ports where the mobility network meets the rest", handoverPath+"roots", func(w io.Writer, all []plugin.RootInfo) {
-		fmt.Fprintln(w, "NAME\tPORT\tLEADS TO\tUP")
-		for _, r := range all {
-			to := "the world"
-			if r.Peer != "" {
-				to = "domain " + r.Peer
-			}
-			fmt.Fprintf(w, "%s\t%v\t%s\t%v\n", r.Name, r.Port, to, r.Up)
-		}
-	})
+		GetCommand(app, "status", "Show state and errors", handoverPath+"status", Fields[plugin.Status]),
+		GetCommand(app, "stats", "Show times and rule changes of the handovers that are remembered", handoverPath+"stats", Fields[plugin.Stats]),
+		GetCommand(app, "roots", "List the ports where the mobility network meets the rest", handoverPath+"roots", Table[plugin.RootInfo]("")),
+		GetCommand(app, "coverage", "List what the attachment points cover", handoverPath+"coverage", Table[plugin.CellInfo]("")),
+		GetCommand(app, "neighbours", "List the neighbouring domains", handoverPath+"neighbours", Table[domain.NeighbourStatus]("")),
+		GetCommand(app, "roaming", "List devices that are abroad, visiting, or on their way", handoverPath+"roaming", Table[domain.Roaming](
+			"id home ip host=IN upstream=FROM downstream=TO peer=MOVES stage owed")),
+		handoverClassesCommand(app), handoverPoolsCommand(app), handoverDevicesCommand(app), handoverLeasesCommand(app), handoverPositionsCommand(app),
+		handoverListCommand(app),
+		GetCommand(app, "show ID", "Show one record: way, join, time by part", handoverPath+"handovers", Fields[plugin.Record]),
+		handoverMoveCommand(app), handoverPrepareCommand(app), handoverAnnounceCommand(app))
 }
 
 func handoverListCommand(app *App) *cobra.Command {
-	var device, kind, result string
-	var limit int
-	cmd := &cobra.Command{
-		Use: "list", Short: "List what happened to devices, the latest first", Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all []plugin.Record
-			q := query("device", device, "kind", kind, "result", result, "limit", strconv.Itoa(limit))
-			return app.get(cmd, handoverPath+"handovers"+q, &all, func(w io.Writer) { printHandovers(w, all) })
-		},
-	}
-	cmd.Flags().StringVar(&device, "device", "", "only records of this device")
+	cmd := GetCommand(app, "list", "List what happened to devices, the latest first", handoverPath+"handovers", Table[plugin.Record](
+		"id device kind policy prepared from to parts.t_f=RULES parts.t_d=DHCP parts.trigger_to_rules=TRIGGER changes result how started"))
+	var kind, result string
+	cmd.Flags().String("device", "", "only records of this device")
 	cmd.Flags().Var(command.Word(&kind, "", "attach", "move", "prepare", "detach", "reroute"), "kind", "only records of this kind")
 	cmd.Flags().Var(command.Word(&result, "", "done", "failed"), "result", "only records that ended so")
-	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many")
+	cmd.Flags().Int("limit", 50, "at most so many")
 	return cmd
 }
 
-func printHandovers(w io.Writer, all []plugin.Record) {
-	fmt.Fprintln(w, "ID\tTIME\tDEVICE\tKIND\tPOLICY\tFROM\tTO\tRULES\tDHCP\tTRIGGER\tCHANGES\tRESULT")
-	for _, r := range all {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%v\t%v\t%v\t+%d ~%d -%d on %d\t%s %s\n", r.ID, r.Started.Local().Format(time.TimeOnly), r.Device, r.Kind,
-			handoverPolicy(r), spot(r.From), spot(r.To), shortDuration(r.Parts.Tf), shortDuration(r.Parts.Td), shortDuration(r.Parts.Trigger),
-			r.Changes.Added, r.Changes.Modified, r.Changes.Deleted, r.Changes.Switches, r.Result, r.How)
+func handoverClassesCommand(app *App) *cobra.Command {
+	d := Declared[plugin.ClassSpec, plugin.ClassInfo]{
+		App: app, Noun: "a class", Path: handoverPath + "classes",
+		Columns: "name policy trigger overlap ports origin", Flags: map[string]string{"ports": "port"},
 	}
+	return group("classes", "Say how devices are moved, and what may move them", `  sluice handover classes set vehicles --policy seamless --trigger signed --overlap 300ms
+  sluice handover classes list`,
+		d.List(), written(d.Set()), d.Remove())
 }
 
-func handoverPolicy(r plugin.Record) string {
-	text := r.Policy
-	if r.Prepared {
-		text += ", prepared"
+func handoverPoolsCommand(app *App) *cobra.Command {
+	d := Declared[plugin.PoolSpec, plugin.PoolInfo]{
+		App: app, Noun: "a pool", Path: handoverPath + "pools",
+		Columns: "name prefix first last held/size=USED gateway router lease_time learn home origin",
+		Flags:   map[string]string{"server": "dhcp-server"},
 	}
-	return text
+	return group("pools", "Say which addresses devices get", `  sluice handover pools set campus --prefix 10.8.0.0/24 --gateway 10.8.0.1 --lease-time 2h
+  sluice handover pools list`,
+		d.List(), written(d.Set()), d.Remove())
 }
 
-func spot(s *plugin.Spot) string {
-	if s == nil {
-		return "-"
+func handoverDevicesCommand(app *App) *cobra.Command {
+	d := Declared[plugin.DeviceSpec, plugin.DeviceInfo]{
+		App: app, Noun: "a device", Path: handoverPath + "devices",
+		Columns: "id ip=ADDRESS at since policy trigger class macs rules origin error",
+		Flags:   map[string]string{"macs": "mac", "ports": "port", "key": "key-file"},
 	}
-	return s.String()
+	list, remove := d.List(), d.Remove()
+	list.Flags().String("port", "", "only devices at this port, or at this switch")
+	list.Flags().String("class", "", "only devices of this class")
+	remove.Short += " with its lease and its rules"
+	return group("devices", "Register, list and remove devices", `  sluice handover devices set car7 --mac 02:00:00:00:07:01 --mac 02:00:00:00:07:02 --class vehicles
+  sluice handover devices list --port 00000000000000a1
+  sluice handover devices show car7`,
+		list, d.Show(), written(d.Set()), remove)
 }
 
-func handoverShowCommand(app *App) *cobra.Command {
-	return &cobra.Command{
-		Use: "show ID", Short: "Show one record: way, join, time by part", Args: command.ExactArgs("ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var r plugin.Record
-			return app.get(cmd, handoverPath+"handovers/"+url.PathEscape(args[0]), &r, func(w io.Writer) {
-				printHandovers(w, []plugin.Record{r})
-				p := r.Parts
-				fmt.Fprintf(w, "\ncause\t%s\njoin\t%s\nway\t%s\n", r.Cause, r.Join, strings.Join(r.Path, " "))
-				fmt.Fprintf(w, "T_c\t%v\n  T_a, association\t%v\n  T_d, DHCP\t%v (waiting %v, store %v)\n  T_f, rules\t%v (model %v)\n  T_e, device to edge\t%v\n",
-					shortDuration(p.Tc), shortDuration(p.Ta), shortDuration(p.Td), shortDuration(p.Queue), shortDuration(p.Store), shortDuration(p.Tf), shortDuration(p.Model), shortDuration(p.Te))
-				fmt.Fprintf(w, "took\t%v\n", shortDuration(r.Took))
-				if r.Fallback != "" {
-					fmt.Fprintf(w, "not seamless\t%s\n", r.Fallback)
-				}
-			})
-		},
-	}
+// written is a command that replaces what there may not be yet.
+func written(set *cobra.Command) *cobra.Command {
+	set.Short += ", or add one"
+	return set
 }
 
-func handoverNeighboursCommand(app *App) *cobra.Command {
-	return GetCommand(app, "neighbours", "List the neighbouring domains", handoverPath+"neighbours", func(w io.Writer, all []domain.NeighbourStatus) {
-		fmt.Fprintln(w, "NAME\tURL\tPEERING\tHEARD\tVISITORS\tABROAD\tOWED\tPREFIXES\tFAULT")
-		for _, n := range all {
-			heard := "never"
-			if n.Heard != nil {
-				heard = n.Heard.Local().Format(time.DateTime)
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", n.Name, n.URL, n.Peering, heard, n.Visitors, n.Abroad, n.Owed, strings.Join(n.Prefixes, ","), n.Fault)
+func handoverLeasesCommand(app *App) *cobra.Command {
+	return group("leases", "List and end leases", `  sluice handover leases list
+  sluice handover leases end car7`,
+		GetCommand(app, "list", "List the leases", handoverPath+"leases", Table[plugin.LeaseInfo]("device ip=ADDRESS state expires=UNTIL at pool mac=ASKED_BY")),
+		RemoveCommand(app, "end DEVICE", "End a device's lease and remove its rules", handoverPath+"leases"))
+}
+
+// taken has the flag --cancel take back what a command does, by a DELETE of the same path.
+func taken(app *App, cmd *cobra.Command, path string) *cobra.Command {
+	do, cancel := cmd.RunE, false
+	cmd.Flags().BoolVar(&cancel, "cancel", false, "take it back")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if cancel {
+			return app.call(cmd, http.MethodDelete, filled(path, args), nil, nil, nil)
 		}
-	})
-}
-
-func handoverRoamingCommand(app *App) *cobra.Command {
-	return GetCommand(app, "roaming", "List devices that are abroad, visiting, or on their way", handoverPath+"roaming", func(w io.Writer, all []domain.Roaming) {
-		fmt.Fprintln(w, "DEVICE\tHOME\tADDRESS\tIN\tFROM\tTO\tMOVE\tOWED")
-		for _, r := range all {
-			move := ""
-			if r.Peer != "" {
-				move = fmt.Sprintf("%s: %s", r.Peer, r.Stage)
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", r.ID, r.Home, r.IP, r.Host, r.Upstream, r.Downstream, move, r.Owed)
-		}
-	})
+		return do(cmd, args)
+	}
+	return cmd
 }

@@ -25,11 +25,11 @@ func TestTablesUseNames(t *testing.T) {
 		line string
 		want []string
 	}{
-		{"qos flows", []string{"edge-1 > 00000000000000a2", "link from edge-1/12: 10 bit/s asked"}},
+		{"qos flows", []string{"edge-1/1>2, 00000000000000a2/1>2", "link from edge-1/12: 10 bit/s asked"}},
 		{"qos reservations", []string{"edge-1/2"}},
 		{"qos refusals", []string{"edge-1"}},
-		{"qos class show VoIP", []string{"edge-1/2 (1.00 ms)", "edge-1/2 "}},
-		{"qos class stats VoIP", []string{"edge-1/2"}},
+		{"qos classes show VoIP", []string{"1.00 ms  edge-1/2", "edge-1/2  "}},
+		{"qos classes stats VoIP", []string{"edge-1/2  "}},
 		{"network links", []string{"edge-1/1", "00000000000000a2/2"}},
 	} {
 		code, out, errOut := sluice(t, append(strings.Fields(c.line), "--server", url)...)

@@ -7,55 +7,71 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sluice-net/sluice/cli/command"
 )
 
-// get reads a path and prints the answer.
-func (a *App) get(cmd *cobra.Command, path string, out any, table func(io.Writer)) error {
+// call makes one request, and prints the answer by table; nil prints nothing.
+func (a *App) call(cmd *cobra.Command, method, path string, in, out any, table func(io.Writer)) error {
 	c, err := a.Client()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := c.Get(cmd.Context(), path, out); err != nil {
+	if err := c.Do(cmd.Context(), method, path, in, out); err != nil || table == nil {
 		return err
 	}
 	return a.Print(out, named(cmd.Context(), c, table))
 }
 
-// sendAndPrint makes one request of a changing command, and prints the answer.
-func (a *App) sendAndPrint(cmd *cobra.Command, method, path string, in, out any, table func(io.Writer)) error {
-	c, err := a.Client()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if err := c.Do(cmd.Context(), method, path, in, out); err != nil {
-		return err
-	}
-	return a.Print(out, named(cmd.Context(), c, table))
-}
-
-// Send makes one request of a changing command.
-func (a *App) Send(cmd *cobra.Command, method, path string, in, out any) error {
-	c, err := a.Client()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return c.Do(cmd.Context(), method, path, in, out)
-}
-
-// GetCommand is a command without arguments that reads a path and prints the answer.
+// GetCommand is a command that reads a path and prints the answer. An argument, in use, stands
+// for %s in the path, or else at its end; flags that are defined on the command are
+// parameters of the request, by their names.
 func GetCommand[T any](app *App, use, short, path string, table func(io.Writer, T)) *cobra.Command {
+	if strings.Contains(use, " ") && !strings.Contains(path, "%s") {
+		path += "/%s"
+	}
 	return &cobra.Command{
-		Use: use, Short: short, Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use: use, Short: short, Args: command.ExactArgs(strings.Fields(use)[1:]...),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			var answer T
-			return app.get(cmd, path, &answer, func(w io.Writer) { table(w, answer) })
+			return app.call(cmd, http.MethodGet, filled(path, args)+query(cmd), nil, &answer, func(w io.Writer) { table(w, answer) })
 		},
 	}
+}
+
+// filled is a path with the argument in the place of %s.
+func filled(path string, args []string) string {
+	if !strings.Contains(path, "%s") {
+		return path
+	}
+	return strings.Replace(path, "%s", url.PathEscape(args[0]), 1)
+}
+
+// query is what a command's own flags say, and more pairs of name and value, as parameters
+// of a request.
+func query(cmd *cobra.Command, more ...string) string {
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" {
+			more = append(more, strings.ReplaceAll(f.Name, "-", "_"), f.Value.String())
+		}
+	})
+	return parameters(more...)
+}
+
+// parameters writes the pairs whose value is not empty.
+func parameters(pairs ...string) string {
+	v := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			v.Set(pairs[i], pairs[i+1])
+		}
+	}
+	if len(v) == 0 {
+		return ""
+	}
+	return "?" + v.Encode()
 }
 
 // RemoveCommand is a command that removes from a collection what its argument names.
@@ -64,7 +80,14 @@ func RemoveCommand(app *App, use, short, collection string) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: command.ExactArgs(argument),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return app.Send(cmd, http.MethodDelete, collection+"/"+url.PathEscape(args[0]), nil, nil)
+			return app.call(cmd, http.MethodDelete, filled(collection+"/%s", args)+query(cmd), nil, nil, nil)
 		},
 	}
+}
+
+// group is a command that only holds others.
+func group(use, short, example string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Example: example}
+	cmd.AddCommand(commands...)
+	return cmd
 }

@@ -15,7 +15,8 @@ func New(app *App) *cobra.Command {
 		Short: "Moves data over OpenFlow networks",
 		Long: `Sluice moves data over OpenFlow networks. One program holds the controller, the
 agents and daemons beside it, and the commands with which an operator looks after
-them. Networks on one machine, to try it in, are made by another: sluice-lab.`,
+them: add, set, list, show and remove what is declared, where a noun alone lists.
+Networks on one machine, to try it in, are made by another program, sluice-lab.`,
 	}
 	f := root.PersistentFlags()
 	app.connectionFlags(f)

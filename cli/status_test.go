@@ -22,7 +22,7 @@ func TestStatusNamesWhatIsWrong(t *testing.T) {
 		want []string
 	}{
 		{[]string{"status"}, []string{"error in sos", fault}},
-		{[]string{"sos", "status"}, []string{fault, "17 for reason no-agent", "west is draining; look at the agents"}},
+		{[]string{"sos", "status"}, []string{fault, "no-agent  17", "west is draining  look at the agents"}},
 	} {
 		code, out, errOut := sluice(t, append(c.args, "--server", url)...)
 		if code != command.ExitOK {

@@ -19,9 +19,9 @@ func TestWrongInputIsNamed(t *testing.T) {
 		{"qos critical add x --rate 10Mbit --match foo=1", []string{`--match "foo=1": there is no field "foo"`, "tcp_dst"}},
 		{"qos critical add x --rate 10Mbit --match =5", []string{`--match "=5": write FIELD=VALUE`}},
 		{"qos critical add x --rate 10Mbit --match tcp_dst=5 --match tcp_dst=6", []string{`--match "tcp_dst=6": tcp_dst is given twice`}},
-		{"qos class add VoIP --flow udp_dst", []string{`--flow "udp_dst": write FIELD=VALUE`}},
-		{"qos class add VoIP --flow udp_dst=5 --latency 150", []string{`--latency "150": write a time with its unit`}},
-		{"handover devices set car7", []string{"--mac is missing", "like 02:00:00:00:07:01"}},
+		{"qos classes add VoIP --flow udp_dst", []string{`--flow "udp_dst": write FIELD=VALUE`}},
+		{"handover classes set cars --policy quick", []string{"--policy", "saving", "seamless"}},
+		{"handover devices set car7 --key-file nowhere", []string{"--key-file", "no such file"}},
 	} {
 		code, out, errOut := sluice(t, strings.Fields(c.args)...)
 		if code != command.ExitUsage || out != "" {

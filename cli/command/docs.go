@@ -83,7 +83,7 @@ func Reference(root *cobra.Command) string {
 		if c.HasExample() {
 			fmt.Fprintf(&b, "Examples:\n\n%s\n\n", indent(c.Example))
 		}
-		if table := flagTable(c.LocalNonPersistentFlags()); table != "" {
+		if table := flagTable(c.LocalNonPersistentFlags()); table != "" && !isGroup(c) {
 			b.WriteString(table + "\n")
 		}
 	})

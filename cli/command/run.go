@@ -54,7 +54,7 @@ func Finish(root *cobra.Command, o *Output, docs Docs) {
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentFlags().BoolVar(&o.JSON, "json", false, "print JSON instead of tables")
 	root.AddCommand(versionCommand(o), docsCommand(o, docs), exitCodesTopic())
-	refuseUnknown(root)
+	finishGroups(root)
 }
 
 // groupMark is an annotation of commands that only hold others.
@@ -63,11 +63,22 @@ const groupMark = "group"
 // isGroup says whether a command only holds others.
 func isGroup(c *cobra.Command) bool { return c.Annotations[groupMark] != "" }
 
-// refuseUnknown makes groups of commands refuse what they do not have, instead
-// of printing their help as if all were well.
-func refuseUnknown(c *cobra.Command) {
+// listOf is the command that lists what the commands of a group are for, like "sos agents
+// list"; nil for other groups.
+func listOf(c *cobra.Command) *cobra.Command {
 	for _, sub := range c.Commands() {
-		refuseUnknown(sub)
+		if sub.Name() == "list" && c.HasParent() && c.Parent().HasParent() {
+			return sub
+		}
+	}
+	return nil
+}
+
+// finishGroups has groups of commands list what they are for, if nothing else is said, or
+// else print their help; and refuse what they do not have.
+func finishGroups(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		finishGroups(sub)
 	}
 	if !c.HasSubCommands() || c.Runnable() {
 		return
@@ -77,8 +88,15 @@ func refuseUnknown(c *cobra.Command) {
 	}
 	c.Annotations[groupMark] = "yes"
 	c.Args = cobra.ArbitraryArgs
+	list := listOf(c)
+	if list != nil {
+		c.Flags().AddFlagSet(list.Flags())
+	}
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
+		switch {
+		case len(args) == 0 && list != nil:
+			return list.RunE(cmd, nil)
+		case len(args) == 0:
 			return cmd.Help()
 		}
 		err := fmt.Errorf("%s: there is no command %q", cmd.CommandPath(), args[0])

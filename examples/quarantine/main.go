@@ -22,7 +22,7 @@ func main() { os.Exit(cli.Main(cli.Extra{Service: newQuarantine, Commands: comma
 
 func commands(app *cli.App) []*cobra.Command {
 	group := &cobra.Command{Use: name, Short: "Lead what a host sends to an inspector, and nowhere else"}
-	group.AddCommand(cli.DeclaredCommands[Host, HostInfo](app, "host in quarantine", path+"hosts")...)
+	group.AddCommand(cli.DeclaredCommands[Host, HostInfo](app, "a host in quarantine", path+"hosts")...)
 	var device string
 	inspector := &cobra.Command{
 		Use: "inspector", Short: "Tell the controller what an interface gets", Args: cobra.NoArgs,

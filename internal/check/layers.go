@@ -100,8 +100,9 @@ func Layers() []Layer {
 		{Dir: "soak", May: []string{"lab", "experiment", "network", "sos", "handover", "qos"}},
 		{Dir: "demo", May: []string{"lab", "experiment", "sos", "handover"}},
 		{
-			Dir: "cli",
-			May: []string{"openflow", "network", "event", "store", "pki", "config", "api", "sos", "handover", "qos", "controller"},
+			Dir:   "cli",
+			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "sos", "handover", "qos", "controller"},
+			Tests: []string{"lab"},
 		},
 		{Dir: "lab/cli", May: []string{"cli/command", "cli/doctor", "lab", "experiment", "demo", "soak", "network", "openflow"}},
 		{Dir: "cmd/sluice", May: []string{"cli"}},
