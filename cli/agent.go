@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api/client"
-	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/pki"
@@ -31,8 +30,7 @@ const (
 )
 
 func agentCommand(app *App) *cobra.Command {
-	var flags configFlags
-	cmd := &cobra.Command{
+	return daemonCommand(app, &cobra.Command{
 		Use:   "agent",
 		Short: "Run an agent, which carries data for a controller",
 		Long: `Runs an agent until it gets SIGINT or SIGTERM; its sessions then end with a
@@ -40,23 +38,10 @@ reset. It serves only sessions that its controller has announced, and the
 controller has to show a certificate: "sluice pki issue" makes both sides'.`,
 		Example: `  sluice config example agent > agent.yaml
   sluice agent --config agent.yaml`,
-		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.LoadAgent(flags.sources())
-			if err != nil {
-				return err
-			}
-			r, err := newRunning(app.Err, cfg, func() (*config.Agent, error) { return config.LoadAgent(flags.sources()) })
-			if err != nil {
-				return err
-			}
-			defer r.stop()
-			r.reloads(cmd.Context(), nil)
-			return runAgent(cmd.Context(), cfg, r.log)
-		},
-	}
-	flags.register(cmd)
-	return cmd
+	}, config.LoadAgent, func(ctx context.Context, r *running[*config.Agent]) error {
+		r.reloads(ctx, nil)
+		return runAgent(ctx, r.cfg, r.log)
+	})
 }
 
 func runAgent(ctx context.Context, cfg *config.Agent, log *slog.Logger) error {

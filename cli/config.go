@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
@@ -12,12 +14,6 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
-)
-
-const (
-	kindController = "controller"
-	kindAgent      = "agent"
-	kindMobile     = "mobile"
 )
 
 // configFlags are the flags of every command that reads a configuration.
@@ -39,15 +35,25 @@ func (f *configFlags) sources() config.Sources {
 	return config.Sources{File: f.file, Env: os.Environ(), Set: f.set}
 }
 
-// read reads the configuration of the kind.
-func readConfig(kind string, s config.Sources) (any, error) {
-	switch kind {
-	case kindAgent:
-		return config.LoadAgent(s)
-	case kindMobile:
-		return config.LoadMobile(s)
+// kindNames are the programs that read a configuration.
+func kindNames() (names []string) {
+	for _, k := range config.Kinds() {
+		names = append(names, k.Name)
 	}
-	return config.LoadController(s)
+	return names
+}
+
+// kindNamed is one of them; the flags and arguments that name it allow no other.
+func kindNamed(name string) config.Kind {
+	return config.Kinds()[slices.Index(kindNames(), name)]
+}
+
+// kindFlag defines the flag that names one.
+func kindFlag(cmd *cobra.Command) *string {
+	kind := new(string)
+	names := kindNames()
+	cmd.Flags().Var(command.Word(kind, names[0], names...), "kind", "whose configuration it is: "+strings.Join(names, ", "))
+	return kind
 }
 
 func configCommand(app *App) *cobra.Command {
@@ -66,7 +72,7 @@ right.`,
 
 func configCheckCommand(app *App) *cobra.Command {
 	var flags configFlags
-	var kind string
+	var kind *string
 	var noFiles bool
 	cmd := &cobra.Command{
 		Use:   "check FILE",
@@ -76,7 +82,7 @@ func configCheckCommand(app *App) *cobra.Command {
   sluice config check --no-files controller.yaml   # its certificates are on another machine`,
 		Args: command.ExactArgs("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			_, err := readConfig(kind, config.Sources{File: args[0], Set: flags.set, NoFiles: noFiles})
+			_, err := kindNamed(*kind).Load(config.Sources{File: args[0], Set: flags.set, NoFiles: noFiles})
 			var problems config.Problems
 			if errors.As(err, &problems) && app.JSON {
 				if err := app.Print(problems, nil); err != nil {
@@ -94,7 +100,7 @@ func configCheckCommand(app *App) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().Var(command.Word(&kind, kindController, kindController, kindAgent, kindMobile), "kind", "whose configuration it is: controller, agent or mobile")
+	kind = kindFlag(cmd)
 	cmd.Flags().BoolVar(&noFiles, "no-files", false, "do not look whether the files it names exist")
 	flags.registerSet(cmd)
 	return cmd
@@ -102,7 +108,7 @@ func configCheckCommand(app *App) *cobra.Command {
 
 func configShowCommand(app *App) *cobra.Command {
 	var flags configFlags
-	var kind string
+	var kind *string
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Print the configuration as it takes effect, secrets hidden",
@@ -113,7 +119,7 @@ defaults, over them the file, the environment and the flags. Secrets are hidden.
   SLUICE_LOG_LEVEL=debug sluice config show --kind agent -c agent.yaml`,
 		Args: command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			c, err := readConfig(kind, flags.sources())
+			c, err := kindNamed(*kind).Load(flags.sources())
 			if err != nil {
 				return err
 			}
@@ -124,29 +130,22 @@ defaults, over them the file, the environment and the flags. Secrets are hidden.
 			return err
 		},
 	}
-	cmd.Flags().Var(command.Word(&kind, kindController, kindController, kindAgent, kindMobile), "kind", "whose configuration it is: controller, agent or mobile")
+	kind = kindFlag(cmd)
 	flags.register(cmd)
 	return cmd
 }
 
 func configExampleCommand(app *App) *cobra.Command {
 	return &cobra.Command{
-		Use:   "example controller|agent|mobile",
+		Use:   "example " + strings.Join(kindNames(), "|"),
 		Short: "Print a configuration file with all settings, their defaults and what they are",
 		Example: `  sluice config example controller > controller.yaml
   sluice config example agent > agent.yaml
   sluice config example mobile > mobile.yaml`,
-		Args:      command.OneOf(kindController, kindAgent, kindMobile),
-		ValidArgs: []string{kindController, kindAgent, kindMobile},
+		Args:      command.OneOf(kindNames()...),
+		ValidArgs: kindNames(),
 		RunE: func(_ *cobra.Command, args []string) error {
-			var c any = config.DefaultController()
-			switch args[0] {
-			case kindAgent:
-				c = config.DefaultAgent()
-			case kindMobile:
-				c = config.DefaultMobile()
-			}
-			_, err := fmt.Fprint(app.Out, config.Example(c))
+			_, err := fmt.Fprint(app.Out, config.Example(kindNamed(args[0]).Default()))
 			return err
 		},
 	}

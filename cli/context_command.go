@@ -45,7 +45,7 @@ type contextLine struct {
 func contextListCommand(app *App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the contexts; a star marks the current one",
+		Short: "List the contexts",
 		Args:  command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			all, err := contexts()
@@ -60,75 +60,69 @@ func contextListCommand(app *App) *cobra.Command {
 				}
 				list = append(list, contextLine{Name: name, Current: name == all.Current, Server: one.Server, CA: one.CA, Cert: one.Cert, Token: one.TokenFile})
 			}
-			return app.Print(list, func(w io.Writer) {
-				fmt.Fprintln(w, "\tNAME\tSERVER\tOPENED BY")
-				for _, l := range list {
-					mark, by := "", l.Cert
-					if l.Current {
-						mark = "*"
-					}
-					if by == "" {
-						by = l.Token
-					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", mark, l.Name, l.Server, by)
-				}
-			})
+			table := Table[contextLine]("current name server ca cert token_file")
+			return app.Print(list, func(w io.Writer) { table(w, list) })
+		},
+	}
+}
+
+// changeContexts is a command that changes the operator's file, and says what it has done.
+func changeContexts(app *App, use, short string, change func(all *config.Contexts, name string) (string, error)) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: command.ExactArgs("NAME"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			all, err := contexts()
+			if err != nil {
+				return err
+			}
+			done, err := change(all, args[0])
+			if err != nil {
+				return err
+			}
+			if err := all.Write(); err != nil {
+				return err
+			}
+			app.Printf("%s", done)
+			return nil
 		},
 	}
 }
 
 func contextUseCommand(app *App) *cobra.Command {
-	return &cobra.Command{
-		Use:   "use NAME",
-		Short: "Make a context the current one",
-		Args:  command.ExactArgs("NAME"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			all, err := contexts()
-			if err != nil {
-				return err
-			}
-			one, err := all.Get(args[0])
-			if err != nil {
-				return err
-			}
-			all.Current = args[0]
-			if err := all.Write(); err != nil {
-				return err
-			}
-			app.Printf("the current context is %s, %s", args[0], one.Server)
-			return nil
-		},
-	}
+	return changeContexts(app, "use NAME", "Make a context the current one", func(all *config.Contexts, name string) (string, error) {
+		one, err := all.Get(name)
+		all.Current = name
+		return fmt.Sprintf("the current context is %s, %s", name, one.Server), err
+	})
 }
 
 func contextAddCommand(app *App) *cobra.Command {
-	return &cobra.Command{
-		Use:   "add NAME --server URL [--ca FILE] [--cert FILE --key FILE | --token-file FILE]",
-		Short: "Keep what the flags say of a controller under a name; the first becomes current",
-		Args:  command.ExactArgs("NAME"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			all, err := contexts()
-			if err != nil {
-				return err
-			}
-			one, err := app.newContext(args[0])
-			if err != nil {
-				return err
-			}
-			if _, twice := all.Contexts[args[0]]; twice {
-				return fmt.Errorf("context %s is there already: \"sluice context remove %s\" makes room", args[0], args[0])
-			}
-			all.Contexts[args[0]] = one
-			if len(all.Contexts) == 1 {
-				all.Current = args[0]
-			}
-			if err := all.Write(); err != nil {
-				return err
-			}
-			app.Printf("context %s added; current is %s", args[0], all.Current)
-			return nil
-		},
-	}
+	const use = "add NAME --server URL [--ca FILE] [--cert FILE --key FILE | --token-file FILE]"
+	return changeContexts(app, use, "Keep what the flags say of a controller under a name; the first becomes current", func(all *config.Contexts, name string) (string, error) {
+		one, err := app.newContext(name)
+		if err != nil {
+			return "", err
+		}
+		if _, twice := all.Contexts[name]; twice {
+			return "", fmt.Errorf("context %s is there already: \"sluice context remove %s\" makes room", name, name)
+		}
+		all.Contexts[name] = one
+		if len(all.Contexts) == 1 {
+			all.Current = name
+		}
+		return fmt.Sprintf("context %s added; current is %s", name, all.Current), nil
+	})
+}
+
+func contextRemoveCommand(app *App) *cobra.Command {
+	return changeContexts(app, "remove NAME", "Forget a context; the files that it names stay", func(all *config.Contexts, name string) (string, error) {
+		_, err := all.Get(name)
+		delete(all.Contexts, name)
+		if all.Current == name {
+			all.Current = ""
+		}
+		return fmt.Sprintf("context %s removed", name), err
+	})
 }
 
 // newContext makes a context of the flags, if a client can be made of it.
@@ -168,30 +162,4 @@ func (a *App) newContext(name string) (config.Context, error) {
 	}
 	c.Close()
 	return config.Context{Server: a.server, CA: a.caFile, Cert: a.certFile, Key: a.keyFile, TokenFile: a.tokenFile}, nil
-}
-
-func contextRemoveCommand(app *App) *cobra.Command {
-	return &cobra.Command{
-		Use:   "remove NAME",
-		Short: "Forget a context; the files that it names stay",
-		Args:  command.ExactArgs("NAME"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			all, err := contexts()
-			if err != nil {
-				return err
-			}
-			if _, err := all.Get(args[0]); err != nil {
-				return err
-			}
-			delete(all.Contexts, args[0])
-			if all.Current == args[0] {
-				all.Current = ""
-			}
-			if err := all.Write(); err != nil {
-				return err
-			}
-			app.Printf("context %s removed", args[0])
-			return nil
-		},
-	}
 }

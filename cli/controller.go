@@ -1,18 +1,17 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/controller"
 )
 
 func controllerCommand(app *App) *cobra.Command {
-	var flags configFlags
-	cmd := &cobra.Command{
+	return daemonCommand(app, &cobra.Command{
 		Use:   "controller",
 		Short: "Run the controller",
 		Long: `Runs the controller until it gets SIGINT or SIGTERM. Stopping it leaves the
@@ -28,31 +27,18 @@ folder.`,
 		Example: `  sluice controller
   sluice controller --config /etc/sluice/controller.yaml
   sluice controller --set log.level=debug --set store.kind=memory`,
-		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.LoadController(flags.sources())
-			if err != nil {
-				return err
+	}, config.LoadController, func(ctx context.Context, r *running[*config.Controller]) error {
+		options := controller.Options{Config: r.cfg, Log: r.log}
+		for _, x := range app.extras {
+			if x.Service != nil {
+				options.Services = append(options.Services, x.Service)
 			}
-			r, err := newRunning(app.Err, cfg, func() (*config.Controller, error) { return config.LoadController(flags.sources()) })
-			if err != nil {
-				return err
-			}
-			defer r.stop()
-			options := controller.Options{Config: cfg, Log: r.log}
-			for _, x := range app.extras {
-				if x.Service != nil {
-					options.Services = append(options.Services, x.Service)
-				}
-			}
-			c, err := controller.New(cmd.Context(), options)
-			if err != nil {
-				return fmt.Errorf("start the %w", err)
-			}
-			r.reloads(cmd.Context(), c.Reload)
-			return c.Run(cmd.Context())
-		},
-	}
-	flags.register(cmd)
-	return cmd
+		}
+		c, err := controller.New(ctx, options)
+		if err != nil {
+			return fmt.Errorf("start the %w", err)
+		}
+		r.reloads(ctx, c.Reload)
+		return c.Run(ctx)
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -52,7 +53,7 @@ func (d Declared[S, I]) argument() string {
 
 // List is the command that lists all.
 func (d Declared[S, I]) List() *cobra.Command {
-	return GetCommand(d.App, "list", "List all", d.Path, Table[I](d.Columns))
+	return GetCommand(d.App, "list", "List all of them", d.Path, Table[I](d.Columns))
 }
 
 // Show is the command that shows one.
@@ -94,7 +95,7 @@ func send[S, I any](app *App, use, short, method, path string, flags request[S],
 			if err != nil {
 				return &command.UsageError{Err: err}
 			}
-			if len(args) > 0 && slices.Contains(namesOf(reflect.TypeFor[S]()), "name") {
+			if strings.Contains(use, "NAME") && slices.Contains(namesOf(reflect.TypeFor[S]()), "name") {
 				body["name"] = args[0]
 			}
 			if table == nil {
@@ -168,7 +169,7 @@ func define(flags *pflag.FlagSet, f field, name string) *flagged {
 	if name == "" {
 		name = strings.ReplaceAll(f.name, "_", "-")
 	}
-	out, doc := &flagged{field: f}, strings.TrimSuffix(f.Tag.Get("doc"), ".")
+	out, doc := &flagged{field: f}, usage(f)
 	t := f.Type
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -215,6 +216,18 @@ func define(flags *pflag.FlagSet, f field, name string) *flagged {
 	}
 	out.flag = flags.Lookup(name)
 	return out
+}
+
+// usage is a field's description as one of a flag.
+func usage(f field) string {
+	doc, example := []rune(strings.TrimSuffix(f.Tag.Get("doc"), ".")), f.Tag.Get("example")
+	if len(doc) > 1 && unicode.IsLower(doc[1]) {
+		doc[0] = unicode.ToLower(doc[0])
+	}
+	if example == "" || strings.Contains(string(doc), "like ") {
+		return string(doc)
+	}
+	return string(doc) + ", like " + strings.NewReplacer("[", "", "]", "", `"`, "").Replace(example)
 }
 
 func namesOf(t reflect.Type) (names []string) {

@@ -3,13 +3,15 @@ package cli
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/controller"
 )
@@ -66,13 +68,27 @@ type running[T settings[T]] struct {
 	load  func() (T, error)
 }
 
-// newRunning makes the program's log. From now on SIGHUP ends it no more.
-func newRunning[T settings[T]](w io.Writer, cfg T, load func() (T, error)) (*running[T], error) {
-	log, level, err := newLeveledLogger(w, cfg.Logging())
-	if err != nil {
-		return nil, err
+// daemonCommand is a command that reads a configuration and runs until it is told to end.
+// From when it has read that, SIGHUP ends it no more.
+func daemonCommand[T settings[T]](app *App, cmd *cobra.Command, load func(config.Sources) (T, error), run func(context.Context, *running[T]) error) *cobra.Command {
+	var flags configFlags
+	flags.register(cmd)
+	cmd.Args = command.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		again := func() (T, error) { return load(flags.sources()) }
+		cfg, err := again()
+		if err != nil {
+			return err
+		}
+		log, level, err := newLeveledLogger(app.Err, cfg.Logging())
+		if err != nil {
+			return err
+		}
+		r := &running[T]{catchHangups(), log, level, cfg, again}
+		defer r.stop()
+		return run(cmd.Context(), r)
 	}
-	return &running[T]{catchHangups(), log, level, cfg, load}, nil
+	return cmd
 }
 
 // reloads has each SIGHUP read the configuration again. What takes effect without a

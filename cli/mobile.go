@@ -6,19 +6,18 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/user"
 	"runtime"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/cli/doctor"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/handover/dhcp"
 	"github.com/sluice-net/sluice/handover/mobile"
@@ -37,13 +36,12 @@ func mobileCommand(app *App) *cobra.Command {
 one address wherever the device is; the daemon chooses which interface carries
 its packets, gets the address by DHCP, and moves it from one to the other.`,
 	}
-	cmd.AddCommand(mobileRunCommand(app), mobileStatusCommand(app), mobileMoveCommand(app), mobileCheckCommand(app), mobileRestoreCommand(app))
+	cmd.AddCommand(mobileRunCommand(app), mobileStatusCommand(app), mobileMoveCommand(app), mobileRestoreCommand(app))
 	return cmd
 }
 
 func mobileRunCommand(app *App) *cobra.Command {
-	var flags configFlags
-	cmd := &cobra.Command{
+	return daemonCommand(app, &cobra.Command{
 		Use:   "run",
 		Short: "Run the daemon",
 		Long: `Runs the daemon until it gets SIGINT or SIGTERM, and then puts the device back as
@@ -51,30 +49,17 @@ it was: the virtual interface goes, the others have their addresses and routes
 again. What a daemon has left that was killed is put back first.`,
 		Example: `  sluice config example mobile > mobile.yaml
   sluice mobile run --config mobile.yaml`,
-		Args: command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.LoadMobile(flags.sources())
-			if err != nil {
-				return err
-			}
-			r, err := newRunning(app.Err, cfg, func() (*config.Mobile, error) { return config.LoadMobile(flags.sources()) })
-			if err != nil {
-				return err
-			}
-			defer r.stop()
-			r.reloads(cmd.Context(), nil)
-			m, err := mobileConfig(cfg, r.log, true)
-			if err != nil {
-				return err
-			}
-			// The daemon has a moment's work a few times a second. With more processors Go
-			// wakes a thread each time to look for more, which is a third of what it uses.
-			runtime.GOMAXPROCS(1)
-			return mobile.Run(cmd.Context(), m)
-		},
-	}
-	flags.register(cmd)
-	return cmd
+	}, config.LoadMobile, func(ctx context.Context, r *running[*config.Mobile]) error {
+		r.reloads(ctx, nil)
+		m, err := mobileConfig(r.cfg, r.log, true)
+		if err != nil {
+			return err
+		}
+		// The daemon has a moment's work a few times a second. With more processors Go
+		// wakes a thread each time to look for more, which is a third of what it uses.
+		runtime.GOMAXPROCS(1)
+		return mobile.Run(ctx, m)
+	})
 }
 
 // mobileConfig translates the configuration. With keep, an address that is made
@@ -206,28 +191,6 @@ that is to run again does so by itself.)`,
 	return cmd
 }
 
-func mobileCheckCommand(app *App) *cobra.Command {
-	var flags configFlags
-	cmd := &cobra.Command{
-		Use:   "check",
-		Short: "Say what this device lacks for the daemon, and what the network has to be told",
-		Long: `Looks at the user, the kernel, the interfaces, and the files that the configuration
-names. The first finding lists the MAC addresses that are to be registered with
-the network. The exit code is 1 if something does not work.`,
-		Example: `  sluice mobile check --config mobile.yaml`,
-		Args:    command.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.LoadMobile(flags.sources())
-			if err != nil {
-				return err
-			}
-			return doctor.Report(&app.Output, doctor.ForMobile(cmd.Context(), cfg))
-		},
-	}
-	flags.register(cmd)
-	return cmd
-}
-
 // socketFlag is where the daemon listens, for commands that talk to it.
 func socketFlag(cmd *cobra.Command) *string {
 	var socket string
@@ -281,19 +244,10 @@ device has moved. A device that uses the interface already joins its network ane
 		if err != nil {
 			return err
 		}
-		return app.Print(m, moveTable(m))
+		return app.Print(m, func(w io.Writer) { Fields(w, m) })
 	}
 	cmd.Flags().BoolVar(&auto, "auto", false, "leave the choice to the device's policy again")
 	cmd.Flags().BoolVar(&once, "once", false, "move, but let the policy decide from then on")
 	cmd.Flags().DurationVar(&hold, "for", 0, "how long to stay there; without it, until another command")
 	return cmd
-}
-
-// trimmed is an error's text on one line of a table.
-func trimmed(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	if len(line) > 80 {
-		line = line[:77] + "..."
-	}
-	return line
 }

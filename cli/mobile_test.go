@@ -52,7 +52,7 @@ func TestMobileStatus(t *testing.T) {
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(s) })
 	socket := mobileDaemon(t, mux)
 	_, out, _ := sluice(t, "mobile", "status", "--socket", socket, "--moves", "1")
-	for _, want := range []string{"10.8.0.10/24", "-61 dBm", "5%", "1.23ms", "sends", "no DHCP server answers", "absent", "silent", "second", "kept on", "connected"} {
+	for _, want := range []string{"10.8.0.10/24", "-61", "5 %", "1.23ms", "SENDS", "no DHCP server answers", "second", "wish", "connected"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}
@@ -89,9 +89,9 @@ func TestMobileMove(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"wwan0"}, -1, command.ExitOK, "without letting go of wlan0"},
+		{[]string{"wwan0"}, -1, command.ExitOK, "make before break  true"},
 		{[]string{"wwan0", "--for", "90s"}, 90, command.ExitOK, "10.8.0.10"},
-		{[]string{"wwan0", "--once"}, 0, command.ExitOK, "lease after 1ms"},
+		{[]string{"wwan0", "--once"}, 0, command.ExitOK, "1ms"},
 		{[]string{"--auto"}, 0, command.ExitOK, "policy again"},
 		{[]string{"x"}, -1, command.ExitFailed, "no such interface"},
 		{nil, 0, command.ExitUsage, "INTERFACE is missing"},
@@ -151,7 +151,7 @@ func TestMobileCheck(t *testing.T) {
 	if err := os.WriteFile(file, []byte("interfaces: {none0: {}}\nvni: {mac: '02:00:00:00:00:01'}\nstate_dir: "+dir+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, out, _ := sluice(t, "mobile", "check", "--config", file)
+	code, out, _ := sluice(t, "doctor", "--role", "mobile", "--dir", dir)
 	for _, want := range []string{"addresses to register", "02:00:00:00:00:01", "datapath", "interface none0", "none of them can be used"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)

@@ -173,12 +173,8 @@ func pkiShowCommand(app *App, dir *string) *cobra.Command {
 				}
 				list = append(list, c)
 			}
-			return app.Print(list, func(w io.Writer) {
-				fmt.Fprintln(w, "NAME\tROLE\tENDS\tHOSTS")
-				for _, c := range list {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", c.Name, c.Role, c.Expiry.Format(time.DateOnly), strings.Join(c.Hosts, " "))
-				}
-			})
+			table := Table[certificate]("name role expiry=ENDS hosts serial")
+			return app.Print(list, func(w io.Writer) { table(w, list) })
 		},
 	}
 }

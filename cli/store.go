@@ -88,12 +88,8 @@ func storeListCommand(app *App, dir *string) *cobra.Command {
 			if all == nil {
 				all = []etcdstore.Snapshot{}
 			}
-			return app.Print(all, func(w io.Writer) {
-				fmt.Fprintln(w, "TIME\tBYTES\tFILE")
-				for _, s := range all {
-					fmt.Fprintf(w, "%s\t%d\t%s\n", s.Time.Local().Format(time.DateTime), s.Bytes, s.Path)
-				}
-			})
+			table := Table[etcdstore.Snapshot]("")
+			return app.Print(all, func(w io.Writer) { table(w, all) })
 		},
 	}
 }
@@ -126,12 +122,7 @@ changed; the new files belong to the owner of the data folder.`,
 			if err != nil {
 				return err
 			}
-			return app.Print(done, func(w io.Writer) {
-				fmt.Fprintf(w, "restored\t%d entries of %s\n", done.Entries, done.Time.Local().Format(time.DateTime))
-				if done.Aside != "" {
-					fmt.Fprintf(w, "kept aside\t%s\n", done.Aside)
-				}
-			})
+			return app.Print(done, func(w io.Writer) { Fields(w, done) })
 		},
 	}
 	cmd.Flags().BoolVar(&latest, "latest", false, "the latest snapshot below the data folder")

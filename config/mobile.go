@@ -32,7 +32,7 @@ type Mobile struct {
 // VNI is the virtual interface.
 type VNI struct {
 	Name string `yaml:"name" pattern:"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}" form:"the name of an interface, like sluice0" doc:"Its name. No other interface may have it."`
-	MAC  string `yaml:"mac" pattern:"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}" form:"a MAC address like 02:00:00:00:00:01" doc:"Its MAC address, which is to be registered with the network together with those of the interfaces. Empty: made from the first interface's; \"sluice mobile check\" prints it."`
+	MAC  string `yaml:"mac" pattern:"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}" form:"a MAC address like 02:00:00:00:00:01" doc:"Its MAC address, which is to be registered with the network together with those of the interfaces. Empty: made from the first interface's; \"sluice doctor --role mobile\" prints it."`
 	MTU  int    `yaml:"mtu" min:"0" max:"65535" doc:"Its MTU at most. It is the smallest of the interfaces' if that is less, also when that changes later. 0: no other bound."`
 }
 

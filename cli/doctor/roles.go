@@ -15,45 +15,28 @@ import (
 // role is a part of Sluice that a machine may be for.
 type role struct {
 	part string
-	// file is its configuration's name; empty for what has none.
-	file string
-	load func(config.Sources) (any, error)
-	// plain is the configuration as the package brings it, but for its folders.
-	plain func() any
+	// config is what it reads; nil for what has no configuration.
+	config *config.Kind
 	// ask checks the machine for what the configuration says, by which user it is run.
 	ask func(ctx context.Context, c any, unit *account) []Finding
 	// seen says of a role without a configuration that the machine has it.
 	seen func(context.Context, *System) bool
 }
 
-func roles() []role {
-	return []role{
-		{
-			part: Controller, file: "controller.yaml",
-			load:  func(s config.Sources) (any, error) { return config.LoadController(s) },
-			plain: func() any { return config.DefaultController() },
-			ask: func(ctx context.Context, c any, unit *account) []Finding {
-				controller := c.(*config.Controller)
-				return append(ForController(ctx, controller), unit.reads(ctx, Controller, controller)...)
-			},
+func roles() (all []role) {
+	ask := map[string]func(context.Context, any, *account) []Finding{
+		Controller: func(ctx context.Context, c any, unit *account) []Finding {
+			return append(ForController(ctx, c.(*config.Controller)), unit.reads(ctx, Controller, c)...)
 		},
-		{
-			part: Agent, file: "agent.yaml",
-			load:  func(s config.Sources) (any, error) { return config.LoadAgent(s) },
-			plain: func() any { return config.DefaultAgent() },
-			ask: func(ctx context.Context, c any, unit *account) []Finding {
-				agent := c.(*config.Agent)
-				return append(ForAgent(ctx, agent), unit.reads(ctx, Agent, agent)...)
-			},
+		Agent: func(ctx context.Context, c any, unit *account) []Finding {
+			return append(ForAgent(ctx, c.(*config.Agent)), unit.reads(ctx, Agent, c)...)
 		},
-		{
-			part: Mobile, file: "mobile.yaml",
-			load:  func(s config.Sources) (any, error) { return config.LoadMobile(s) },
-			plain: func() any { return config.DefaultMobile() },
-			ask:   func(ctx context.Context, c any, _ *account) []Finding { return ForMobile(ctx, c.(*config.Mobile)) },
-		},
-		{part: Switch, seen: func(ctx context.Context, s *System) bool { return s.isSwitch(ctx) }},
+		Mobile: func(ctx context.Context, c any, _ *account) []Finding { return ForMobile(ctx, c.(*config.Mobile)) },
 	}
+	for _, k := range config.Kinds() {
+		all = append(all, role{part: k.Name, config: &k, ask: ask[k.Name]})
+	}
+	return append(all, role{part: Switch, seen: func(ctx context.Context, s *System) bool { return s.isSwitch(ctx) }})
 }
 
 // Parts lists what a machine can be checked for.
@@ -89,11 +72,14 @@ func (s *System) Examine(ctx context.Context, folder string, asked []string) []F
 
 // read reads the role's configuration; one that is wrong comes with its error.
 func (r role) read(folder string) (any, error) {
-	if r.file == "" {
+	if r.config == nil {
 		return nil, fs.ErrNotExist
 	}
-	return r.load(config.Sources{File: filepath.Join(folder, r.file), Env: os.Environ()})
+	return r.config.Load(config.Sources{File: r.file(folder), Env: os.Environ()})
 }
+
+// file is where its configuration is.
+func (r role) file(folder string) string { return filepath.Join(folder, r.part+".yaml") }
 
 // given says whether a configuration gives the machine the role.
 func (r role) given(c any, err error) bool {
@@ -101,12 +87,12 @@ func (r role) given(c any, err error) bool {
 	if err != nil && !errors.As(err, &wrong) {
 		return false
 	}
-	if len(config.Changed(c, r.plain(), "data_dir", "state_dir")) > 0 {
+	if len(config.Changed(c, r.config.Default(), "data_dir", "state_dir")) > 0 {
 		return true
 	}
 	// An example may lack what only its owner knows; anything else that is wrong was written.
 	var usual config.Problems
-	_, err = r.load(config.Sources{})
+	_, err = r.config.Load(config.Sources{})
 	_ = errors.As(err, &usual)
 	return slices.ContainsFunc(wrong, func(p config.Problem) bool {
 		return !slices.ContainsFunc(usual, func(u config.Problem) bool { return u.Key == p.Key && u.Wrong == p.Wrong })
@@ -115,10 +101,10 @@ func (r role) given(c any, err error) bool {
 
 func (s *System) examine(ctx context.Context, r role, folder string, c any, err error) []Finding {
 	out := s.Run(ctx, r.part)
-	if r.file == "" {
+	if r.config == nil {
 		return out
 	}
-	file := filepath.Join(folder, r.file)
+	file := r.file(folder)
 	f := Finding{For: r.part, Check: "configuration", Level: OK, Found: file}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
