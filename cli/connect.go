@@ -2,7 +2,6 @@ package cli
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -84,31 +83,12 @@ func (a *App) token() (string, error) {
 }
 
 func (a *App) tls() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if a.caFile != "" {
-		b, err := os.ReadFile(a.caFile)
-		if err != nil {
-			return nil, fmt.Errorf("--ca: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(b) {
-			return nil, fmt.Errorf("--ca %s: no certificate in PEM form in it", a.caFile)
-		}
-		revocations, err := pki.NewRevocations(a.caFile)
-		if err != nil {
-			return nil, fmt.Errorf("--ca: %w", err)
-		}
-		c.VerifyConnection = revocations.Verify(nil)
-	}
 	if (a.certFile == "") != (a.keyFile == "") {
 		return nil, errors.New("--cert and --key belong together: give both or none")
 	}
-	if a.certFile != "" {
-		cert, err := tls.LoadX509KeyPair(a.certFile, a.keyFile)
-		if err != nil {
-			return nil, fmt.Errorf("--cert, --key: %w", err)
-		}
-		c.Certificates = []tls.Certificate{cert}
+	c, err := pki.Client(pki.Files{Cert: a.certFile, Key: a.keyFile, CA: a.caFile})
+	if err != nil {
+		return nil, fmt.Errorf("--ca, --cert, --key: %w", err)
 	}
 	return c, nil
 }

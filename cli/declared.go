@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -175,7 +174,6 @@ func define(flags *pflag.FlagSet, f field, name string) *flagged {
 		t = t.Elem()
 	}
 	_, isText := reflect.New(t).Interface().(interface{ UnmarshalText([]byte) error })
-	var zero float64
 	switch words := f.Tag.Get("enum"); {
 	case strings.HasSuffix(name, "-file"):
 		v := flags.String(name, "", "file with this: "+doc)
@@ -191,23 +189,25 @@ func define(flags *pflag.FlagSet, f field, name string) *flagged {
 		v := flags.Bool(name, false, doc)
 		out.given = func() (any, error) { return *v, nil }
 	case !isText && t.Kind() == reflect.Struct:
-		v := flags.StringArray(name, nil, doc+": FIELD=VALUE,... of "+strings.Join(namesOf(t), ", ")+"; may be repeated")
-		out.given = func() (any, error) { return described(t, *v) }
+		v := structFlag(flags, name, doc, t)
+		out.given = func() (any, error) { return described(t, strings.Join(*v, ",")) }
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
-		v := flags.StringArray(name, nil, doc+": FIELD=VALUE,... of "+strings.Join(namesOf(t.Elem()), ", ")+"; may be repeated")
+		v := structFlag(flags, name, doc, t.Elem())
 		out.given = func() (any, error) {
 			all := make([]any, len(*v))
-			var errs []error
 			for i, text := range *v {
-				one, err := described(t.Elem(), []string{text})
-				all[i], errs = one, append(errs, err)
+				one, err := described(t.Elem(), text)
+				if err != nil {
+					return nil, err
+				}
+				all[i] = one
 			}
-			return all, errors.Join(errs...)
+			return all, nil
 		}
 	case t.Kind() == reflect.Slice:
 		v := flags.StringSlice(name, nil, doc+"; may be repeated")
 		out.given = func() (any, error) { return *v, nil }
-	case !isText && reflect.TypeOf(zero).ConvertibleTo(t):
+	case !isText && reflect.TypeFor[float64]().ConvertibleTo(t):
 		v := flags.Float64(name, 0, doc)
 		out.given = func() (any, error) { return *v, nil }
 	default:
@@ -230,6 +230,10 @@ func usage(f field) string {
 	return string(doc) + ", like " + strings.NewReplacer("[", "", "]", "", `"`, "").Replace(example)
 }
 
+func structFlag(flags *pflag.FlagSet, name, doc string, t reflect.Type) *[]string {
+	return flags.StringArray(name, nil, doc+": FIELD=VALUE,... of "+strings.Join(namesOf(t), ", ")+"; may be repeated")
+}
+
 func namesOf(t reflect.Type) (names []string) {
 	for _, f := range fieldsOf(t) {
 		names = append(names, f.name)
@@ -238,9 +242,9 @@ func namesOf(t reflect.Type) (names []string) {
 }
 
 // described reads the fields of a struct from FIELD=VALUE,....
-func described(t reflect.Type, texts []string) (map[string]any, error) {
+func described(t reflect.Type, all string) (map[string]any, error) {
 	out := map[string]any{}
-	for _, text := range strings.Split(strings.Join(texts, ","), ",") {
+	for text := range strings.SplitSeq(all, ",") {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok || value == "" || name == "" {
 			return nil, fmt.Errorf("%q: write FIELD=VALUE, like %s=VALUE", text, namesOf(t)[0])

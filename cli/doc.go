@@ -1,23 +1,14 @@
-// Package cli holds the commands of the program. Commands for operators are
-// clients of the controller's REST API and do nothing that the API cannot do.
+// Package cli holds the commands of the program sluice. Commands for operators are clients
+// of the controller's REST API and do nothing that the API cannot do. The other program's
+// are in lab/cli; what both stand on is cli/command.
 //
-// A command is a function of the App that returns a *cobra.Command, in a file
-// of its own, and one line of the list in commands.go:
+// What operators declare has its commands from Declared, what they look at from GetCommand:
 //
 //	func whitelistCommand(app *App) *cobra.Command {
-//		return &cobra.Command{
-//			Use:  "list",
-//			RunE: func(cmd *cobra.Command, _ []string) error {
-//				c, err := app.Client()
-//				if err != nil {
-//					return err
-//				}
-//				var out []Entry
-//				if err := c.Get(cmd.Context(), "/api/v1/sos/whitelist", &out); err != nil {
-//					return err
-//				}
-//				return app.Print(out, func(w io.Writer) { ... a table, tab separated ... })
-//			},
-//		}
+//		d := Declared[EntrySpec, EntryInfo]{App: app, Noun: "an entry", Path: sosPath + "whitelist"}
+//		return group("whitelist", "Say which transfers are carried", "  sluice ...", d.List(), d.Add(), d.Remove())
 //	}
+//
+// Flags follow from the fields of a request, Table and Fields print those of an answer. A
+// service's commands are one line of the list in commands.go.
 package cli

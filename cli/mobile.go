@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -118,36 +117,16 @@ func mobileKey(c *config.Mobile, m *mobile.Config) error {
 		return nil
 	}
 	o := orders.Options{Server: c.Orders.Server, Device: m.Device, Key: key}
-	if o.TLS, err = authority(c.Orders.CA); err != nil {
+	if o.TLS, err = pki.Client(pki.Files{CA: c.Orders.CA}); err != nil {
 		return fmt.Errorf("orders.ca: %w", err)
 	}
+	o.TLS.MinVersion = tls.VersionTLS13
 	source, err := orders.New(o)
 	if err != nil {
 		return fmt.Errorf("orders: %w", err)
 	}
 	m.Orders = source
 	return nil
-}
-
-// authority is the TLS configuration that trusts one authority; nil for the
-// system's.
-func authority(file string) (*tls.Config, error) {
-	if file == "" {
-		return nil, nil
-	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(b) {
-		return nil, fmt.Errorf("%s: no certificate in PEM form in it", file)
-	}
-	revocations, err := pki.NewRevocations(file)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool, VerifyConnection: revocations.Verify(nil)}, nil
 }
 
 func groupID(name string) (int, error) {
