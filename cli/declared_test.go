@@ -55,7 +55,7 @@ func TestDeclaredCommands(t *testing.T) {
 	const table = "NAME HOST MAX SESSIONS FAST PORTS TROUBLE a 10.0.0.1 5 - 1, 2 none"
 	for _, c := range []struct{ line, method, path, body, out string }{
 		{"list", "GET", "/things", "", table},
-		{"show a/b", "GET", "/things/a/b", "", "name a host 10.0.0.1 max sessions 5 ports 1 ports 2 trouble none"},
+		{"show a/b", "GET", "/things/a/b", "", "name a host 10.0.0.1 max sessions 5 ports 1, 2 trouble none"},
 		{"add b --host 10.0.0.2 --max-sessions 7 --fast --ports 1 --ports 2", "POST", "/things", `{"fast":true,"host":"10.0.0.2","max_sessions":7,"name":"b","ports":["1","2"]}`, table},
 		{"set b --host 10.0.0.3", "PUT", "/things/b", `{"host":"10.0.0.3","name":"b"}`, table},
 		{"remove b", "DELETE", "/things/b", "", ""},
@@ -74,5 +74,22 @@ func TestDeclaredCommands(t *testing.T) {
 		if method != c.method || path != c.path || strings.TrimSpace(body) != c.body || strings.Join(strings.Fields(out.String()), " ") != c.out {
 			t.Errorf("%s: %s %s %s, prints %q", c.line, method, path, body, out.String())
 		}
+	}
+}
+
+// A noun of a service lists by itself, with the flags of its list, and refuses other words.
+func TestNounAloneLists(t *testing.T) {
+	url := fakeController(t, map[string]string{"/api/v1/sos/sessions?limit=7&state=live": `[{"id":"s17"}]`})
+	for _, line := range []string{"sos sessions", "sos sessions list"} {
+		args := append(strings.Fields(line), "--state", "live", "--limit", "7", "--server", url)
+		if code, out, errOut := sluice(t, args...); code != command.ExitOK || !strings.Contains(out, "s17") {
+			t.Errorf("%s: exit code %d: %s%s", line, code, out, errOut)
+		}
+	}
+	if code, _, errOut := sluice(t, "sos", "sessions", "lits", "--server", url); code != command.ExitUsage || !strings.Contains(errOut, `did you mean "list"?`) {
+		t.Errorf("exit code %d: %s", code, errOut)
+	}
+	if code, out, _ := sluice(t, "sos"); code != command.ExitOK || !strings.Contains(out, "Available Commands") {
+		t.Errorf("a service alone does not print its help: %s", out)
 	}
 }

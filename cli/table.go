@@ -164,7 +164,7 @@ func Fields[T any](w io.Writer, x T) {
 		case f.optional && value.IsZero():
 		case isTable(f.Type):
 			tables = append(tables, f)
-		case f.Type == reflect.TypeFor[[]string]():
+		case isSentences(value):
 			for _, line := range value.Interface().([]string) {
 				fmt.Fprintf(w, "%s\t%s\n", strings.ToLower(heading(f.name)), line)
 			}
@@ -186,6 +186,12 @@ func Fields[T any](w io.Writer, x T) {
 			writeTable(w, columnsOf(f.Type.Elem(), ""), values)
 		}
 	}
+}
+
+// isSentences says whether a value is a list of texts of several words.
+func isSentences(v reflect.Value) bool {
+	list, is := v.Interface().([]string)
+	return is && slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, " ") })
 }
 
 // isTable says whether a type is a list of structs that have no text of their own.
