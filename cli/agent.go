@@ -2,14 +2,11 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,16 +14,8 @@ import (
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agent"
-	"github.com/sluice-net/sluice/sos/agentapi"
-	"github.com/sluice-net/sluice/sos/plugin"
-)
-
-// Times between announcements: of an agent that its controller does not know
-// yet, and of one that it knew last time.
-const (
-	announceSoon  = 5 * time.Second
-	announceAgain = time.Minute
 )
 
 func agentCommand(app *App) *cobra.Command {
@@ -55,11 +44,14 @@ func runAgent(ctx context.Context, cfg *config.Agent, log *slog.Logger) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	if cfg.Announce.Server != "" {
-		a, err := newAnnouncer(cfg, ac, log)
+		spec, c, err := announcement(cfg, ac)
 		if err != nil {
 			return err
 		}
-		wg.Go(func() { a.run(ctx) })
+		wg.Go(func() {
+			defer c.Close()
+			control.Announce(ctx, c, "sos", spec, log.With("server", cfg.Announce.Server))
+		})
 		defer cancel()
 	}
 	return agent.Run(ctx, ac)
@@ -82,7 +74,7 @@ func agentConfig(c *config.Agent) (agent.Config, error) {
 		}
 	}
 	if r := c.Sessions.Ports; r != (config.PortRange{}) {
-		a.SessionPorts = agentapi.PortRange{First: r.First, Last: r.Last}
+		a.SessionPorts = control.PortRange{First: r.First, Last: r.Last}
 	}
 	a.WarmPerPeer, a.WarmIdle = c.Data.Warm, c.Data.WarmFor
 	a.MaxSessions, a.IdleTimeout, a.DialTimeout = c.Sessions.Max, c.Sessions.Idle, c.Sessions.DialTimeout
@@ -98,23 +90,16 @@ func agentConfig(c *config.Agent) (agent.Config, error) {
 	return a, nil
 }
 
-// announcer tells a controller that the agent is there, again and again.
-type announcer struct {
-	client *client.Client
-	server string
-	spec   plugin.AgentSpec
-	log    *slog.Logger
-}
-
-func newAnnouncer(c *config.Agent, ac agent.Config, log *slog.Logger) (*announcer, error) {
-	spec := plugin.AgentSpec{Name: c.Name, URL: c.Announce.URL, Addrs: []string{ac.DataAddr.String()}, MaxSessions: ac.MaxSessions}
+// announcement is what an agent tells the controller of itself, and how.
+func announcement(c *config.Agent, ac agent.Config) (spec control.AgentSpec, to *client.Client, err error) {
+	spec = control.AgentSpec{Name: c.Name, URL: c.Announce.URL, Addrs: []string{ac.DataAddr.String()}, MaxSessions: ac.MaxSessions}
 	if ac.SecondAddr.IsValid() {
 		spec.Addrs = append(spec.Addrs, ac.SecondAddr.String())
 	}
 	if spec.Name == "" {
 		host, err := os.Hostname()
 		if err != nil {
-			return nil, fmt.Errorf("name: %w", err)
+			return spec, nil, fmt.Errorf("name: %w", err)
 		}
 		spec.Name = strings.ToLower(host)
 	}
@@ -126,45 +111,15 @@ func newAnnouncer(c *config.Agent, ac agent.Config, log *slog.Logger) (*announce
 	if c.Announce.TokenFile != "" {
 		b, err := os.ReadFile(c.Announce.TokenFile)
 		if err != nil {
-			return nil, fmt.Errorf("announce.token_file: %w", err)
+			return spec, nil, fmt.Errorf("announce.token_file: %w", err)
 		}
 		options.Token = strings.TrimSpace(string(b))
 	}
-	var err error
 	if options.TLS, err = pki.Client(names, pki.RoleController); err != nil {
-		return nil, fmt.Errorf("control.tls: %w", err)
+		return spec, nil, fmt.Errorf("control.tls: %w", err)
 	}
-	cl, err := client.New(options)
-	if err != nil {
-		return nil, fmt.Errorf("announce.server: %w", err)
+	if to, err = client.New(options); err != nil {
+		return spec, nil, fmt.Errorf("announce.server: %w", err)
 	}
-	return &announcer{client: cl, server: c.Announce.Server, spec: spec, log: log}, nil
-}
-
-func (a *announcer) run(ctx context.Context) {
-	defer a.client.Close()
-	last := ""
-	for {
-		wait := announceAgain
-		err := a.client.Do(ctx, http.MethodPost, "/api/v1/sos/agents/announce", a.spec, nil)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil && err.Error() != last:
-			a.log.Warn("the controller does not take the agent", "server", a.server, "error", err)
-			last = err.Error()
-		case err == nil && last != "ok":
-			a.log.Info("announced to the controller", "name", a.spec.Name, "url", a.spec.URL)
-			last = "ok"
-		}
-		var problem *client.Problem
-		if err != nil && !errors.As(err, &problem) {
-			wait = announceSoon
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
-	}
+	return spec, to, nil
 }

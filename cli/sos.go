@@ -9,7 +9,8 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/sos/agentapi"
+	"github.com/sluice-net/sluice/service/agents"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/plugin"
 )
 
@@ -70,7 +71,7 @@ func sosWhitelistCommand(app *App) *cobra.Command {
 }
 
 func sosAgentsCommand(app *App) *cobra.Command {
-	d := Declared[plugin.AgentSpec, plugin.AgentInfo]{
+	d := Declared[control.AgentSpec, agents.AgentInfo]{
 		App: app, Noun: "an agent", Path: sosPath + "agents",
 		Columns: "name state draining sessions load.bits_per_second_in=IN load.bits_per_second_out=OUT load.cpu=CORES addrs=ADDRESSES places url error",
 		Flags:   map[string]string{"addrs": "addr"},
@@ -85,14 +86,14 @@ func sosAgentsCommand(app *App) *cobra.Command {
 		sosDrainCommand(app, d.one))
 }
 
-func sosDrainCommand(app *App, one func(io.Writer, plugin.AgentInfo)) *cobra.Command {
+func sosDrainCommand(app *App, one func(io.Writer, agents.AgentInfo)) *cobra.Command {
 	var off bool
 	cmd := &cobra.Command{
 		Use: "drain NAME", Short: "Give an agent no new sessions, or give it some again", Args: command.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var a plugin.AgentInfo
+			var a agents.AgentInfo
 			path := sosPath + "agents/" + url.PathEscape(args[0]) + "/drain"
-			return app.call(cmd, http.MethodPost, path, agentapi.DrainRequest{On: !off}, &a, func(w io.Writer) { one(w, a) })
+			return app.call(cmd, http.MethodPost, path, control.DrainRequest{On: !off}, &a, func(w io.Writer) { one(w, a) })
 		},
 	}
 	cmd.Flags().BoolVar(&off, "off", false, "give it sessions again")

@@ -15,6 +15,8 @@ import (
 	"github.com/sluice-net/sluice/api/client"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/service/agents"
+	controlapi "github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/sos/plugin"
 )
@@ -76,7 +78,7 @@ func (d *Deployment) settle(ctx context.Context) error {
 		return err
 	}
 	for _, host := range d.agentHosts() {
-		spec := plugin.AgentSpec{
+		spec := controlapi.AgentSpec{
 			Name:  host,
 			URL:   d.agentURL(host),
 			Addrs: []string{d.dataAddr(host).String()},
@@ -113,12 +115,12 @@ func (d *Deployment) waitSwitches(ctx context.Context) error {
 
 func (d *Deployment) waitAgents(ctx context.Context) error {
 	return Poll(ctx, "the agents", func() error {
-		var all []plugin.AgentInfo
+		var all []agents.AgentInfo
 		if err := d.Get(ctx, sosPath+"/agents", &all); err != nil {
 			return err
 		}
 		for _, a := range all {
-			if a.State != plugin.AgentUp || len(a.Places) == 0 {
+			if a.State != agents.Up || len(a.Places) == 0 {
 				return fmt.Errorf("agent %s is %s, places %v: %s", a.Name, a.State, a.Places, a.Error)
 			}
 		}
@@ -201,7 +203,7 @@ func (d *Deployment) AgentClient(host string) (*agentapi.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return agentapi.NewClient(d.agentURL(host), config, agentapi.WithDialer(d.lab.Control().DialContext))
+	return agentapi.NewClient(d.agentURL(host), config, d.lab.Control().DialContext)
 }
 
 // trustAgents is how the controller speaks to agents.

@@ -39,15 +39,15 @@ func Layers() []Layer {
 		{Dir: "network", May: []string{"openflow", "event"}, Tests: []string{"lab"}},
 
 		{Dir: "sos/wire"},
-		{Dir: "sos/agentapi"},
-		{Dir: "sos/agent", May: []string{"sos/wire", "sos/agentapi", "pki"}, Tests: []string{"lab"}},
+		{Dir: "sos/agentapi", May: []string{"service/control"}},
+		{Dir: "sos/agent", May: []string{"sos/wire", "sos/agentapi", "service/control", "pki"}, Tests: []string{"lab"}},
 		{
 			Dir:   "sos/plugin",
 			May:   []string{"sos/agentapi", "network", "openflow", "event", "service", "store"},
 			Only:  []string{"api"},
 			Tests: []string{"lab", "pki", "sos/agent"},
 		},
-		{Dir: "sos/integration", Tests: []string{"sos", "network", "openflow", "event", "store", "pki", "api", "lab"}},
+		{Dir: "sos/integration", Tests: []string{"sos", "service", "network", "openflow", "event", "store", "pki", "api", "lab"}},
 
 		{Dir: "handover/registry", May: []string{"openflow", "network", "service", "store"}},
 		{Dir: "handover/dhcp", May: []string{"openflow", "network", "handover/registry"}, Tests: []string{"store"}},
@@ -83,6 +83,7 @@ func Layers() []Layer {
 		},
 		{Dir: "qos/integration", Tests: []string{"qos", "ovsdb", "network", "openflow", "event", "store", "api", "config", "controller", "lab", "experiment"}},
 
+		{Dir: "service/control", Only: []string{"api/client"}},
 		{Dir: "service", May: []string{"network", "openflow", "store"}, Only: []string{"api"}, Tests: []string{"event"}},
 		{Dir: "api", May: []string{"event", "store", "pki"}},
 		{Dir: "api/conformance", Tests: []string{"api", "network", "openflow", "pki"}},
@@ -95,13 +96,13 @@ func Layers() []Layer {
 			Tests: []string{"lab"},
 		},
 
-		{Dir: "experiment", May: []string{"lab", "pki", "api", "network", "openflow", "sos", "handover", "qos"}},
+		{Dir: "experiment", May: []string{"lab", "pki", "api", "network", "openflow", "service", "sos", "handover", "qos"}},
 		{Dir: "pairs", Tests: []string{"lab", "experiment", "network", "sos", "handover", "qos"}},
 		{Dir: "soak", May: []string{"lab", "experiment", "network", "sos", "handover", "qos"}},
 		{Dir: "demo", May: []string{"lab", "experiment", "sos", "handover"}},
 		{
 			Dir:   "cli",
-			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "sos", "handover", "qos", "controller"},
+			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "service", "sos", "handover", "qos", "controller"},
 			Tests: []string{"lab"},
 		},
 		{Dir: "lab/cli", May: []string{"cli/command", "cli/doctor", "lab", "experiment", "demo", "soak", "network", "openflow"}},

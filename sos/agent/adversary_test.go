@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/sos/wire"
 )
@@ -178,8 +179,8 @@ func TestImpostor(t *testing.T) {
 	if _, err := p.toX.Prepare(ctx, x); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.toX.Commit(ctx, f.id); agentapi.CodeOf(err) != agentapi.CodeNoPeer {
-		t.Errorf("commit: %v, want %s", err, agentapi.CodeNoPeer)
+	if err := p.toX.Commit(ctx, f.id); control.CodeOf(err) != control.CodeNoPeer {
+		t.Errorf("commit: %v, want %s", err, control.CodeNoPeer)
 	}
 	if n := <-got; n != 0 {
 		t.Errorf("the impostor got %d bytes", n)

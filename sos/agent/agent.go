@@ -2,20 +2,16 @@ package agent
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/lograte"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/sos/wire"
 )
@@ -28,8 +24,6 @@ type Agent struct {
 	cfg        Config
 	log        *slog.Logger
 	strange    lograte.Limit // lines that anybody can cause
-	instance   string
-	started    time.Time
 	epoch      time.Time
 	transports transports
 	buffer     int                   // bytes one data connection may have in flight
@@ -46,8 +40,7 @@ type Agent struct {
 	warm    *warmPool
 	peers   *peers
 	metrics *metrics
-	load    *loadMeter
-	records *records
+	total   totals
 	// strangers and expected hold a token for each accepted connection that has not
 	// proved a key yet: from anywhere, and from the peer of a session.
 	strangers, expected chan struct{}
@@ -57,10 +50,9 @@ type Agent struct {
 	wg        sync.WaitGroup
 	resets    []*resetWatch // none where it is not permitted
 	control   net.Listener
-	server    *http.Server
+	server    *control.Server[agentapi.SessionRecord, agentapi.Live]
 	data      []net.Listener
 	dataPorts []uint16
-	draining  atomic.Bool
 
 	mu       sync.Mutex
 	closed   bool
@@ -92,14 +84,15 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		return nil, fmt.Errorf("agent configuration: %w", err)
 	}
 	a := &Agent{
-		cfg: cfg, log: cfg.Log, instance: newInstance(), started: time.Now(), epoch: time.Now(),
-		peers: newPeers(), records: &records{}, strangers: make(chan struct{}, cfg.MaxStrangers), expected: make(chan struct{}, max(cfg.MaxStrangers, cfg.MaxSessions)),
+		cfg: cfg, log: cfg.Log, epoch: time.Now(),
+		peers: newPeers(), strangers: make(chan struct{}, cfg.MaxStrangers), expected: make(chan struct{}, max(cfg.MaxStrangers, cfg.MaxSessions)),
 		sessions: make(map[agentapi.SessionID]*session), hosting: make(map[netip.Addr]int), seeking: make(map[netip.Addr]bool), awaiting: make(map[netip.AddrPort]*session), accepted: make(map[net.Conn]struct{}),
 		mems: make(map[int]*buffers),
 	}
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	a.metrics = newMetrics(a)
-	a.load = newLoadMeter(a)
+	a.total.a = a
+	a.server = a.newServer()
 	a.warm = newWarmPool(&a.cfg)
 	a.ports = newPorts(a.cfg.SessionPorts)
 	a.routes = newRoutes()
@@ -135,7 +128,7 @@ func (a *Agent) start() error {
 		a.wg.Go(func() { a.serveResets(w) })
 	}
 	a.wg.Go(a.beat)
-	a.wg.Go(a.serveControl)
+	a.wg.Go(func() { a.server.Serve(a.control, a.controlTLS) })
 	return nil
 }
 
@@ -228,7 +221,10 @@ func (a *Agent) Close() {
 	for _, w := range a.resets {
 		_ = w.file.Close()
 	}
-	a.stopControl()
+	a.server.Close()
+	if a.control != nil {
+		_ = a.control.Close()
+	}
 	a.cancel()
 	a.wg.Wait()
 	if a.pipes != nil {
@@ -275,7 +271,6 @@ func (a *Agent) beat() {
 		case <-a.ctx.Done():
 			return
 		case <-second.C:
-			a.load.sample()
 			a.warm.expire(time.Now())
 		case <-t.C:
 			now := a.now()
@@ -312,12 +307,12 @@ func (a *Agent) register(s *session) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case a.closed || a.draining.Load():
-		return &agentapi.Problem{Title: "agent is draining", Code: agentapi.CodeDraining}
+	case a.closed || a.server.Draining():
+		return &control.Problem{Title: "agent is draining", Code: control.CodeDraining}
 	case a.sessions[s.req.ID] != nil:
-		return &agentapi.Problem{Title: "session exists", Code: agentapi.CodeDuplicate, Field: "id", Detail: s.req.ID.String()}
+		return &control.Problem{Title: "session exists", Code: control.CodeDuplicate, Field: "id", Detail: s.req.ID.String()}
 	case len(a.sessions) >= a.cfg.MaxSessions:
-		return &agentapi.Problem{Title: "agent is full", Code: agentapi.CodeFull, Detail: fmt.Sprintf("%d sessions", a.cfg.MaxSessions)}
+		return &control.Problem{Title: "agent is full", Code: control.CodeFull, Detail: fmt.Sprintf("%d sessions", a.cfg.MaxSessions)}
 	}
 	a.sessions[s.req.ID] = s
 	a.wg.Add(1) // until forget has given everything back: Close waits for it
@@ -345,7 +340,7 @@ func (a *Agent) forget(s *session) {
 	}
 	a.mu.Unlock()
 	a.metrics.ended(s)
-	a.records.add(s.record())
+	a.server.Record(s.record())
 	go func() {
 		defer a.wg.Done()
 		s.dropEarly()
@@ -376,19 +371,4 @@ func (a *Agent) memory(size int) *buffers {
 		a.mems[size] = b
 	}
 	return b
-}
-
-func newInstance() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:])
-	return hex.EncodeToString(b[:])
-}
-
-// asProblem makes a Problem of any error.
-func asProblem(err error) *agentapi.Problem {
-	var p *agentapi.Problem
-	if errors.As(err, &p) {
-		return p
-	}
-	return &agentapi.Problem{Title: "agent failed", Code: agentapi.CodeInternal, Detail: err.Error()}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/sos/wire"
 )
@@ -43,7 +44,7 @@ type Config struct {
 	// again for 20 s after it. The switches let nothing from these ports to an end
 	// host but what belongs to a session, so nothing else may use them, nor may the
 	// system give them to other connections (net.ipv4.ip_local_port_range).
-	SessionPorts agentapi.PortRange `yaml:"session_ports"`
+	SessionPorts control.PortRange `yaml:"session_ports"`
 
 	// MaxSessions bounds the sessions; more are refused as full.
 	MaxSessions int `yaml:"max_sessions"`
@@ -124,7 +125,7 @@ func DefaultConfig() Config {
 	return Config{
 		Listen:            "127.0.0.1:8440",
 		DataPorts:         []uint16{7444},
-		SessionPorts:      agentapi.PortRange{First: 10240, Last: 32767},
+		SessionPorts:      control.PortRange{First: 10240, Last: 32767},
 		MaxSessions:       4096,
 		MaxStrangers:      256,
 		MaxConnections:    agentapi.MaxConnections,

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -63,8 +64,8 @@ func TestPrepareRefuses(t *testing.T) {
 		req := good
 		c.change(&req)
 		_, err := p.toX.Prepare(shortContext(t), req)
-		var problem *agentapi.Problem
-		if !errors.As(err, &problem) || problem.Code != agentapi.CodeBadRequest || problem.Field != c.field || problem.Status != 400 || problem.Detail == "" {
+		var problem *control.Problem
+		if !errors.As(err, &problem) || problem.Code != control.CodeBadRequest || problem.Field != c.field || problem.Status != 400 || problem.Detail == "" {
 			t.Errorf("%s: %v", c.field, err)
 		}
 	}
@@ -84,7 +85,7 @@ func TestPrepareLimits(t *testing.T) {
 			return err
 		}
 		_, err = p.toX.Prepare(ctx, x) // the same again
-		if agentapi.CodeOf(err) != agentapi.CodeDuplicate {
+		if control.CodeOf(err) != control.CodeDuplicate {
 			t.Errorf("same id: %v", err)
 		}
 		return nil
@@ -92,13 +93,13 @@ func TestPrepareLimits(t *testing.T) {
 	if err := prepare(); err != nil {
 		t.Fatal(err)
 	}
-	if err := prepare(); agentapi.CodeOf(err) != agentapi.CodeFull {
+	if err := prepare(); control.CodeOf(err) != control.CodeFull {
 		t.Errorf("one too many: %v", err)
 	}
 	if s, err := p.toX.Drain(ctx, true); err != nil || !s.Draining {
 		t.Errorf("drain: %+v %v", s, err)
 	}
-	if err := prepare(); agentapi.CodeOf(err) != agentapi.CodeDraining {
+	if err := prepare(); control.CodeOf(err) != control.CodeDraining {
 		t.Errorf("draining: %v", err)
 	}
 }
@@ -120,10 +121,10 @@ func TestCommitFails(t *testing.T) {
 	fillBacklog(t, full)
 	for _, c := range []struct {
 		server string
-		code   agentapi.Code
+		code   control.Code
 	}{
-		{netip.AddrPortFrom(p.serverAddr, closed.port).String(), agentapi.CodeRefused},
-		{full.Addr().String(), agentapi.CodeTimeout},
+		{netip.AddrPortFrom(p.serverAddr, closed.port).String(), control.CodeRefused},
+		{full.Addr().String(), control.CodeTimeout},
 	} {
 		f := &flow{p: p, id: agentapi.NewSessionID(), key: agentapi.NewKey()}
 		_, y := p.requests(f, netip.MustParseAddrPort("127.0.0.1:999"), agentapi.Params{})
@@ -131,7 +132,7 @@ func TestCommitFails(t *testing.T) {
 		if _, err := p.toY.Prepare(ctx, y); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.toY.Commit(ctx, f.id); agentapi.CodeOf(err) != c.code {
+		if err := p.toY.Commit(ctx, f.id); control.CodeOf(err) != c.code {
 			t.Errorf("%s: %v, want %s", c.server, err, c.code)
 		}
 		if r := f.ended(p.y); r.Reason != agentapi.ReasonRefused {
@@ -203,7 +204,7 @@ func TestListings(t *testing.T) {
 	watch, stop := context.WithCancel(ctx)
 	watched := make(chan error, 1)
 	go func() { watched <- p.toX.Watch(watch, func(e agentapi.Event) { events <- e }) }()
-	if e := <-events; e.Instance != p.x.instance || len(e.Live) != 1 || e.Live[0].ID != f.id || e.Status.Sessions != 1 {
+	if e := <-events; e.Instance != p.x.server.Now().Instance || len(e.Live) != 1 || e.Live[0].ID != f.id || e.Status.Sessions != 1 {
 		t.Errorf("first event %+v", e)
 	}
 	if err := p.toX.Abort(ctx, f.id); err != nil {
@@ -211,7 +212,7 @@ func TestListings(t *testing.T) {
 	}
 	for e := range events {
 		if len(e.Ended) > 0 {
-			if r := e.Ended[0]; r.ID != f.id || r.Reason != agentapi.ReasonAborted || r.Seq == 0 || string(r.Context) != string(x.Context) {
+			if r := e.Ended[0]; r.ID != f.id || r.Reason != agentapi.ReasonAborted || e.Seq == 0 || string(r.Context) != string(x.Context) {
 				t.Errorf("record %+v", r)
 			}
 			break
@@ -221,7 +222,7 @@ func TestListings(t *testing.T) {
 	if err := <-watched; !errors.Is(err, context.Canceled) {
 		t.Errorf("watch ended with %v", err)
 	}
-	if _, err := p.toX.Session(ctx, f.id); agentapi.CodeOf(err) != agentapi.CodeNotFound {
+	if _, err := p.toX.Session(ctx, f.id); control.CodeOf(err) != control.CodeNotFound {
 		t.Errorf("after abort: %v", err)
 	}
 }
@@ -236,14 +237,14 @@ func TestWatchSilent(t *testing.T) {
 	}))
 	defer srv.Close()
 	defer close(release)
-	c, err := agentapi.NewClient(srv.URL, nil)
+	c, err := agentapi.NewClient(srv.URL, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	start := time.Now()
-	if err := c.Watch(shortContext(t), func(agentapi.Event) {}); !errors.Is(err, agentapi.ErrSilent) {
-		t.Errorf("%v, want %v", err, agentapi.ErrSilent)
+	if err := c.Watch(shortContext(t), func(agentapi.Event) {}); !errors.Is(err, control.ErrSilent) {
+		t.Errorf("%v, want %v", err, control.ErrSilent)
 	}
 	if d := time.Since(start); d > 5*time.Second {
 		t.Errorf("noticed after %v", d)
@@ -285,7 +286,7 @@ func TestControlTLS(t *testing.T) {
 		{"another authority's controller", second(stranger.issue("controller", pki.RoleController)), false},
 		{"nobody", nil, false},
 	} {
-		client, err := agentapi.NewClient(base, &tls.Config{RootCAs: ca.pool, Certificates: c.certs})
+		client, err := agentapi.NewClient(base, &tls.Config{RootCAs: ca.pool, Certificates: c.certs}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -368,14 +369,14 @@ func FuzzBodies(f *testing.F) {
 	f.Cleanup(a.Close)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		w := httptest.NewRecorder()
-		a.handlePrepare(w, httptest.NewRequest(http.MethodPost, "/v1/sessions", strings.NewReader(string(body))))
+		a.server.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/sessions", strings.NewReader(string(body))))
 		if w.Code == http.StatusOK {
 			for _, s := range a.list() {
 				s.finish(agentapi.ReasonAborted, "", 0)
 			}
 			return
 		}
-		var p agentapi.Problem
+		var p control.Problem
 		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Code == "" || p.Status != w.Code {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}

@@ -83,7 +83,7 @@ func startAgent(t testing.TB, cfg Config) (*Agent, *agentapi.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := agentapi.NewClient("http://"+a.ControlAddr().String(), nil)
+	c, err := agentapi.NewClient("http://"+a.ControlAddr().String(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,8 +181,7 @@ func (f *flow) ended(a *Agent) agentapi.SessionRecord {
 	deadline := time.NewTimer(30 * time.Second)
 	defer deadline.Stop()
 	for {
-		changed := a.records.changed()
-		list, _ := a.records.since(0)
+		list, changed := a.server.Records()
 		for _, r := range list {
 			if r.ID == f.id {
 				return r

@@ -29,7 +29,7 @@ func TestThousandSessions(t *testing.T) {
 	t.Logf("carried to the end after %v", time.Since(start).Round(time.Millisecond))
 	for _, a := range []*Agent{p.x, p.y} {
 		eventually(t, "all sessions have ended", func() bool { return len(a.list()) == 0 })
-		list, _ := a.records.since(0)
+		list, _ := a.server.Records()
 		for _, r := range list {
 			if r.Reason != agentapi.ReasonClosed {
 				t.Errorf("session %v at %v: %s %s", r.ID, a.cfg.DataAddr, r.Reason, r.Detail)

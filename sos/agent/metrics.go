@@ -51,7 +51,7 @@ func newMetrics(a *Agent) *metrics {
 		gauge("sessions", "Sessions now.", func() float64 { return float64(len(a.list())) }),
 		gauge("warm_connections", "Idle connections to peers.", func() float64 { return float64(a.warm.size()) }),
 		gauge("pipes", "Pipes in use.", func() float64 { return float64(a.pipes.inUse.Load()) }),
-		gauge("buffered_bytes", "Payload held in pipes.", func() float64 { return float64(a.load.now().BufferedBytes) }),
+		gauge("buffered_bytes", "Payload held in pipes.", func() float64 { return float64(a.server.Load().BufferedBytes) }),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if a.cfg.Cert != "" {
 		m.registry.MustRegister(pki.NewExpiry(func() map[string]string { return map[string]string{"control.tls": a.cfg.Cert} }))
@@ -61,7 +61,7 @@ func newMetrics(a *Agent) *metrics {
 
 // ended takes the figures of a session that has ended.
 func (m *metrics) ended(s *session) {
-	m.agent.load.gone(s)
+	m.agent.total.gone(s)
 	r := s.record()
 	m.ends.WithLabelValues(string(r.Reason)).Inc()
 	m.bytes.WithLabelValues("up").Add(float64(r.Counters.BytesUp))

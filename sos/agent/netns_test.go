@@ -178,7 +178,7 @@ func dialIn(ns string) func(ctx context.Context, network, addr string) (net.Conn
 // clientOf returns a control client of the agent in a namespace.
 func clientOf(t testing.TB, ns string) *agentapi.Client {
 	t.Helper()
-	c, err := agentapi.NewClient("http://127.0.0.1:8440", nil, agentapi.WithDialer(dialIn(ns)))
+	c, err := agentapi.NewClient("http://127.0.0.1:8440", nil, dialIn(ns))
 	if err != nil {
 		t.Fatal(err)
 	}

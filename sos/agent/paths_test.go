@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/internal/pause"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -59,8 +60,8 @@ func TestNoController(t *testing.T) {
 	f := p.open(agentapi.Params{})
 	p.toX.Close()
 	p.toY.Close()
-	p.x.stopControl()
-	p.y.stopControl()
+	p.x.server.Close()
+	p.y.server.Close()
 	exchange(t, f, 10<<20, 10<<20)
 }
 
@@ -79,10 +80,10 @@ func TestFlood(t *testing.T) {
 	for i := range 200 {
 		g := &flow{p: p, id: agentapi.NewSessionID(), key: agentapi.NewKey()}
 		x, y := p.requests(g, netip.AddrPortFrom(p.clientAddr, uint16(1000+i)), agentapi.Params{})
-		if _, err := p.toY.Prepare(context.Background(), y); agentapi.CodeOf(err) == agentapi.CodeFull {
+		if _, err := p.toY.Prepare(context.Background(), y); control.CodeOf(err) == control.CodeFull {
 			refused++
 		}
-		if _, err := p.toX.Prepare(context.Background(), x); agentapi.CodeOf(err) == agentapi.CodeFull {
+		if _, err := p.toX.Prepare(context.Background(), x); control.CodeOf(err) == control.CodeFull {
 			refused++
 		}
 	}

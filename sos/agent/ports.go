@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sluice-net/sluice/sos/agentapi"
+	"github.com/sluice-net/sluice/service/control"
 )
 
 const (
@@ -44,7 +44,7 @@ type freePort struct {
 
 // newPorts begins at random, so that an agent that is started again does not use
 // the ports of its last sessions first.
-func newPorts(r agentapi.PortRange) *ports {
+func newPorts(r control.PortRange) *ports {
 	n := int(r.Last) - int(r.First) + 1
 	p := &ports{free: make([]freePort, n), n: n, now: time.Now}
 	start := rand.IntN(n)
@@ -95,7 +95,7 @@ func (p *ports) bind(open func(port uint16) error) (uint16, error) {
 
 // overlap says what is wrong with the system's range of local ports: a port that
 // the system gives to any connection is not for sessions alone.
-func overlap(r agentapi.PortRange) error {
+func overlap(r control.PortRange) error {
 	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {
 		return nil // a system without the setting

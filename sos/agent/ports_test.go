@@ -7,12 +7,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sluice-net/sluice/sos/agentapi"
+	"github.com/sluice-net/sluice/service/control"
 )
 
 func TestPortsRestAndAreTakenInTurn(t *testing.T) {
 	now := time.Now()
-	p := newPorts(agentapi.PortRange{First: 100, Last: 103})
+	p := newPorts(control.PortRange{First: 100, Last: 103})
 	p.now = func() time.Time { return now }
 	var order []uint16
 	for range 4 {
@@ -45,7 +45,7 @@ func TestPortsRestAndAreTakenInTurn(t *testing.T) {
 }
 
 func TestPortsPassOverWhatIsSomebodyElses(t *testing.T) {
-	p := newPorts(agentapi.PortRange{First: 1, Last: 10})
+	p := newPorts(control.PortRange{First: 1, Last: 10})
 	calls := 0
 	port, err := p.bind(func(uint16) error {
 		if calls++; calls < 4 {

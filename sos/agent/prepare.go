@@ -12,19 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/internal/listen"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/sos/wire"
 )
 
 // maxContext bounds the controller's own data in a session.
 const maxContext = 16 << 10
-
-// badRequest returns the problem of a wrong field.
-func badRequest(field, format string, args ...any) error {
-	return &agentapi.Problem{
-		Title: "wrong request", Code: agentapi.CodeBadRequest, Field: field, Detail: fmt.Sprintf(format, args...),
-	}
-}
 
 // checkRequest refuses a request that is wrong, before anything is done for it.
 func (a *Agent) checkRequest(r *agentapi.PrepareRequest) error {
@@ -35,36 +29,36 @@ func (a *Agent) checkRequest(r *agentapi.PrepareRequest) error {
 	for _, x := range addrs {
 		switch {
 		case !x.addr.IsValid() || x.addr.IsUnspecified() || x.addr.IsMulticast() || x.addr.Zone() != "":
-			return badRequest(x.field, "%v: want a unicast address without zone", x.addr)
+			return control.BadRequest(x.field, "%v: want a unicast address without zone", x.addr)
 		case !a.cfg.addrFor(x.addr).IsValid():
-			return badRequest(x.field, "%v: the agent's data address is %v, of the other family", x.addr, a.cfg.DataAddr)
+			return control.BadRequest(x.field, "%v: the agent's data address is %v, of the other family", x.addr, a.cfg.DataAddr)
 		case x.addr.Is4() != r.Client.Addr().Is4():
-			return badRequest(x.field, "%v: the client's address is %v, of the other family", x.addr, r.Client.Addr())
+			return control.BadRequest(x.field, "%v: the client's address is %v, of the other family", x.addr, r.Client.Addr())
 		}
 	}
 	switch {
 	case r.ID.IsZero():
-		return badRequest("id", "missing: want 32 hex digits, not all 0")
+		return control.BadRequest("id", "missing: want 32 hex digits, not all 0")
 	case r.Key.IsZero():
-		return badRequest("key", "missing: want 32 bytes in base64, not all 0")
+		return control.BadRequest("key", "missing: want 32 bytes in base64, not all 0")
 	case r.Role != agentapi.RoleClient && r.Role != agentapi.RoleServer:
-		return badRequest("role", "%q: want %q or %q", r.Role, agentapi.RoleClient, agentapi.RoleServer)
+		return control.BadRequest("role", "%q: want %q or %q", r.Role, agentapi.RoleClient, agentapi.RoleServer)
 	case r.Client.Port() == 0:
-		return badRequest("client", "port 0: want 1 to 65535")
+		return control.BadRequest("client", "port 0: want 1 to 65535")
 	case r.Server.Port() == 0:
-		return badRequest("server", "port 0: want 1 to 65535")
+		return control.BadRequest("server", "port 0: want 1 to 65535")
 	case slices.Contains(a.cfg.addrs(), r.Peer.Addr):
-		return badRequest("peer.addr", "%v is this agent itself", r.Peer.Addr)
+		return control.BadRequest("peer.addr", "%v is this agent itself", r.Peer.Addr)
 	case r.Role == agentapi.RoleClient && len(r.Peer.DataPorts) == 0:
-		return badRequest("peer.data_ports", "missing: the client's agent dials them")
+		return control.BadRequest("peer.data_ports", "missing: the client's agent dials them")
 	case len(r.Peer.DataPorts) > 64 || slices.Contains(r.Peer.DataPorts, 0):
-		return badRequest("peer.data_ports", "%v: want at most 64 ports, none 0", r.Peer.DataPorts)
+		return control.BadRequest("peer.data_ports", "%v: want at most 64 ports, none 0", r.Peer.DataPorts)
 	case r.Idle < 0 || time.Duration(r.Idle) > 7*24*time.Hour:
-		return badRequest("idle", "%v: want 0s to 168h", r.Idle)
+		return control.BadRequest("idle", "%v: want 0s to 168h", r.Idle)
 	case r.PeerTimeout < 0 || time.Duration(r.PeerTimeout) > 7*24*time.Hour:
-		return badRequest("peer_timeout", "%v: want 0s to 168h", r.PeerTimeout)
+		return control.BadRequest("peer_timeout", "%v: want 0s to 168h", r.PeerTimeout)
 	case len(r.Context) > maxContext:
-		return badRequest("context", "%d bytes: want at most %d", len(r.Context), maxContext)
+		return control.BadRequest("context", "%d bytes: want at most %d", len(r.Context), maxContext)
 	}
 	return a.checkParams(&r.Params)
 }
@@ -72,7 +66,7 @@ func (a *Agent) checkRequest(r *agentapi.PrepareRequest) error {
 func (a *Agent) checkParams(p *agentapi.Params) error {
 	within := func(field string, v, low, high int) error {
 		if v != 0 && (v < low || v > high) {
-			return badRequest("params."+field, "%d: want %d to %d, or 0 for the agent's default", v, low, high)
+			return control.BadRequest("params."+field, "%d: want %d to %d, or 0 for the agent's default", v, low, high)
 		}
 		return nil
 	}
@@ -85,13 +79,13 @@ func (a *Agent) checkParams(p *agentapi.Params) error {
 		return err
 	}
 	if _, ok := a.transports.byName(p.Transport); p.Transport != "" && !ok {
-		return badRequest("params.transport", "%q: want one of %q", p.Transport, a.transports.names())
+		return control.BadRequest("params.transport", "%q: want one of %q", p.Transport, a.transports.names())
 	}
 	if cc := p.CongestionControl; cc != "" && !slices.Contains(congestionControls(), cc) {
-		return badRequest("params.congestion_control", "%q: want one of %q", cc, congestionControls())
+		return control.BadRequest("params.congestion_control", "%q: want one of %q", cc, congestionControls())
 	}
 	if p.TLS && a.dataTLS == nil {
-		return badRequest("params.tls", "the agent has no certificate for data connections")
+		return control.BadRequest("params.tls", "the agent has no certificate for data connections")
 	}
 	return nil
 }
@@ -108,11 +102,11 @@ func (a *Agent) prepare(req agentapi.PrepareRequest) (agentapi.PrepareReply, err
 	}
 	toPeer, err := a.routes.to(req.Peer.Addr)
 	if err != nil {
-		return reply, &agentapi.Problem{Title: "no route to the peer", Code: agentapi.CodeNoPeer, Detail: err.Error()}
+		return reply, &control.Problem{Title: "no route to the peer", Code: control.CodeNoPeer, Detail: err.Error()}
 	}
 	toEnd, err := a.routes.to(own)
 	if err != nil {
-		return reply, &agentapi.Problem{Title: "no route to the end host", Code: agentapi.CodeNoRoute, Detail: err.Error()}
+		return reply, &control.Problem{Title: "no route to the end host", Code: control.CodeNoRoute, Detail: err.Error()}
 	}
 	reply.MAC, reply.OnLink, reply.PeerOnLink = a.macs[reply.Addr], toEnd.onLink, toPeer.onLink
 	reply.NextHopEndMAC = a.routes.mac(toEnd)
@@ -126,7 +120,7 @@ func (a *Agent) prepare(req agentapi.PrepareRequest) (agentapi.PrepareReply, err
 	}
 	if reply.Port, err = s.bind(); err != nil {
 		s.finish(agentapi.ReasonFailed, err.Error(), 0)
-		return reply, &agentapi.Problem{Title: "no port", Code: agentapi.CodeFull, Detail: err.Error()}
+		return reply, &control.Problem{Title: "no port", Code: control.CodeFull, Detail: err.Error()}
 	}
 	if s.role == roleDialer {
 		a.await(s, reply.Port)
@@ -212,7 +206,7 @@ func (s *session) commit(ctx context.Context) error {
 	s.mu.Lock()
 	if s.phase != agentapi.PhasePrepared && s.phase != agentapi.PhaseRunning {
 		s.mu.Unlock()
-		return &agentapi.Problem{Title: "session is committed", Code: agentapi.CodeDuplicate, Field: "id"}
+		return &control.Problem{Title: "session is committed", Code: control.CodeDuplicate, Field: "id"}
 	}
 	if s.phase == agentapi.PhasePrepared {
 		s.phase, s.since = agentapi.PhaseCommitted, s.agent.now()
@@ -239,7 +233,7 @@ func (s *session) commit(ctx context.Context) error {
 		return err
 	}
 	if !s.connected(e) {
-		return &agentapi.Problem{Title: "session is over", Code: agentapi.CodeNotFound}
+		return &control.Problem{Title: "session is over", Code: control.CodeNotFound}
 	}
 	return nil
 }
@@ -252,23 +246,23 @@ func (s *session) commitClient(ctx context.Context) error {
 	defer cancel()
 	if err := s.waitOpen(ctx); err != nil {
 		s.finish(agentapi.ReasonPeerLost, err.Error(), wire.CauseAbort)
-		return &agentapi.Problem{Title: "no connection to the peer", Code: agentapi.CodeNoPeer, Detail: err.Error()}
+		return &control.Problem{Title: "no connection to the peer", Code: control.CodeNoPeer, Detail: err.Error()}
 	}
 	return nil
 }
 
 // dialProblem tells how a server did not take the connection.
-func dialProblem(server netip.AddrPort, err error) *agentapi.Problem {
-	p := &agentapi.Problem{Title: "server does not take the connection", Detail: fmt.Sprintf("%v: %v", server, err)}
+func dialProblem(server netip.AddrPort, err error) *control.Problem {
+	p := &control.Problem{Title: "server does not take the connection", Detail: fmt.Sprintf("%v: %v", server, err)}
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ECONNRESET):
-		p.Code = agentapi.CodeRefused
+		p.Code = control.CodeRefused
 	case errors.Is(err, unix.ETIMEDOUT), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		p.Code = agentapi.CodeTimeout
+		p.Code = control.CodeTimeout
 	case errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.ENETUNREACH):
-		p.Code = agentapi.CodeUnreachable
+		p.Code = control.CodeUnreachable
 	default:
-		p.Code = agentapi.CodeInternal
+		p.Code = control.CodeInternal
 	}
 	return p
 }

@@ -1,60 +1,10 @@
 package agent
 
 import (
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
-
-// keepRecords is how many ended sessions an agent remembers, for a controller
-// that was away.
-const keepRecords = 1024
-
-// records are the sessions that have ended lately.
-type records struct {
-	mu   sync.Mutex
-	list []agentapi.SessionRecord
-	seq  uint64
-	wake chan struct{} // closed at the next record
-}
-
-func (r *records) add(x agentapi.SessionRecord) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.seq++
-	x.Seq = r.seq
-	if len(r.list) >= keepRecords {
-		r.list = slices.Delete(r.list, 0, keepRecords/4)
-	}
-	r.list = append(r.list, x)
-	if r.wake != nil {
-		close(r.wake)
-		r.wake = nil
-	}
-}
-
-// since returns the records after seq, and the last number.
-func (r *records) since(seq uint64) ([]agentapi.SessionRecord, uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	i := len(r.list)
-	for i > 0 && r.list[i-1].Seq > seq {
-		i--
-	}
-	return slices.Clone(r.list[i:]), r.seq
-}
-
-// changed returns a channel that closes at the next record.
-func (r *records) changed() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.wake == nil {
-		r.wake = make(chan struct{})
-	}
-	return r.wake
-}
 
 // describe is the session as listings show it.
 func (s *session) describe() agentapi.Session {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -51,7 +52,7 @@ func TestRevocationEndsControl(t *testing.T) {
 	for _, name := range []string{"controller", "agent1"} {
 		t.Run(name, func(t *testing.T) {
 			ca, a, conf := secured(t)
-			client, err := agentapi.NewClient("https://"+a.ControlAddr().String(), conf)
+			client, err := agentapi.NewClient("https://"+a.ControlAddr().String(), conf, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +80,7 @@ func TestRevocationEndsControl(t *testing.T) {
 			if _, err := ca.ca.Revoke(ca.dir, cert.SerialNumber); err != nil {
 				t.Fatal(err)
 			}
-			if err := <-ended; errors.Is(err, context.DeadlineExceeded) || errors.Is(err, agentapi.ErrSilent) {
+			if err := <-ended; errors.Is(err, context.DeadlineExceeded) || errors.Is(err, control.ErrSilent) {
 				t.Errorf("it goes on until %v", err)
 			}
 			if _, err := client.Status(ctx); err == nil {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -98,7 +99,7 @@ func (s *session) lastHeard() int64 {
 }
 
 // peersHeard says how long each peer of a session has been silent.
-func (a *Agent) peersHeard() []agentapi.PeerStatus {
+func (a *Agent) peersHeard() []control.PeerStatus {
 	last := map[netip.Addr]int64{}
 	for _, s := range a.list() {
 		if heard := s.lastHeard(); heard != 0 {
@@ -106,9 +107,9 @@ func (a *Agent) peersHeard() []agentapi.PeerStatus {
 		}
 	}
 	now := a.now()
-	out := make([]agentapi.PeerStatus, 0, len(last))
+	out := make([]control.PeerStatus, 0, len(last))
 	for addr, heard := range last {
-		out = append(out, agentapi.PeerStatus{Addr: addr, Silence: agentapi.Duration(now - heard)})
+		out = append(out, control.PeerStatus{Addr: addr, Silence: agentapi.Duration(now - heard)})
 	}
 	return out
 }

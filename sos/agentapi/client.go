@@ -1,245 +1,54 @@
 package agentapi
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"net/url"
-	"strings"
-	"time"
 
-	"github.com/sluice-net/sluice/internal/tlsconn"
+	"github.com/sluice-net/sluice/service/control"
 )
 
-const (
-	// maxReply bounds an ordinary answer; a listing of the largest permitted
-	// number of sessions fits.
-	maxReply = 64 << 20
-	// maxEvent bounds one line of the event stream.
-	maxEvent = 16 << 20
-	// silence is how long the event stream may be quiet.
-	silence = 3 * time.Second
-)
-
-// ErrSilent ends Watch when the agent has sent nothing for three seconds.
-var ErrSilent = errors.New("agent is silent")
+// Event is one line of an agent's event stream.
+type Event = control.Event[SessionRecord, Live]
 
 // Client speaks to one agent. It is safe for concurrent use.
 type Client struct {
-	base  string
-	addr  string
-	dial  dialer
-	http  *http.Client
-	conns *conns
+	*control.Client[SessionRecord, Live]
 }
 
-// Option changes a Client.
-type Option func(*http.Transport)
-
-// WithDialer makes the client connect by dial, for example inside a network namespace.
-func WithDialer(dial func(ctx context.Context, network, addr string) (net.Conn, error)) Option {
-	return func(t *http.Transport) { t.DialContext = dial }
-}
-
-// NewClient returns a client of the agent at base, such as "https://192.0.2.7:8440".
-// The configuration holds the controller's certificate and the CA; nil is for
-// an agent on the loopback interface without TLS.
-func NewClient(base string, config *tls.Config, options ...Option) (*Client, error) {
-	u, err := url.Parse(base)
-	if err != nil {
-		return nil, fmt.Errorf("agent address %q: %w", base, err)
-	}
-	if (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" {
-		return nil, fmt.Errorf("agent address %q: want https://HOST:PORT", base)
-	}
-	t := &http.Transport{
-		MaxIdleConnsPerHost: 64,
-		IdleConnTimeout:     5 * time.Minute,
-		ForceAttemptHTTP2:   true,
-		DialContext:         (&net.Dialer{Timeout: 3 * time.Second}).DialContext,
-	}
-	for _, o := range options {
-		o(t)
-	}
-	open := &conns{open: map[net.Conn]struct{}{}}
-	t.DialContext = open.track(t.DialContext)
-	t.DialTLSContext = tlsconn.DialTLS(t.DialContext, config, 5*time.Second)
-	// An agent that sends its controller elsewhere would have it call there.
-	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{
-		base: strings.TrimSuffix(base, "/"), addr: addrOf(u), dial: t.DialContext,
-		http: &http.Client{Transport: t, CheckRedirect: stay}, conns: open,
-	}, nil
-}
-
-// addrOf is where the control server of a URL listens.
-func addrOf(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = u.Scheme // net knows the ports of both
-	}
-	return net.JoinHostPort(u.Hostname(), port)
-}
-
-// Close ends the client: its connections are closed, and every request fails.
-func (c *Client) Close() {
-	c.conns.close()
-	c.http.CloseIdleConnections()
+// NewClient returns a client of the agent at base; see control.NewClient.
+func NewClient(base string, config *tls.Config, dial control.Dialer) (*Client, error) {
+	c, err := control.NewClient[SessionRecord, Live](base, config, dial)
+	return &Client{c}, err
 }
 
 // Prepare announces a session.
 func (c *Client) Prepare(ctx context.Context, req PrepareRequest) (PrepareReply, error) {
 	var reply PrepareReply
-	err := c.call(ctx, http.MethodPost, "/v1/sessions", req, &reply)
+	err := c.Call(ctx, http.MethodPost, "/v1/sessions", req, &reply)
 	return reply, err
 }
 
 // Commit dials the server (role server) or arms the session (role client).
 func (c *Client) Commit(ctx context.Context, id SessionID) error {
-	return c.call(ctx, http.MethodPost, "/v1/sessions/"+id.String()+"/commit", nil, nil)
+	return c.Call(ctx, http.MethodPost, "/v1/sessions/"+id.String()+"/commit", nil, nil)
 }
 
 // Abort ends a session with RST and forgets it.
 func (c *Client) Abort(ctx context.Context, id SessionID) error {
-	return c.call(ctx, http.MethodDelete, "/v1/sessions/"+id.String(), nil, nil)
+	return c.Call(ctx, http.MethodDelete, "/v1/sessions/"+id.String(), nil, nil)
 }
 
 // Sessions lists the live sessions.
 func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
 	var list []Session
-	err := c.call(ctx, http.MethodGet, "/v1/sessions", nil, &list)
+	err := c.Call(ctx, http.MethodGet, "/v1/sessions", nil, &list)
 	return list, err
 }
 
 // Session returns one live session.
 func (c *Client) Session(ctx context.Context, id SessionID) (Session, error) {
 	var s Session
-	err := c.call(ctx, http.MethodGet, "/v1/sessions/"+id.String(), nil, &s)
+	err := c.Call(ctx, http.MethodGet, "/v1/sessions/"+id.String(), nil, &s)
 	return s, err
-}
-
-// Status returns the agent's state.
-func (c *Client) Status(ctx context.Context) (Status, error) {
-	var s Status
-	err := c.call(ctx, http.MethodGet, "/v1/status", nil, &s)
-	return s, err
-}
-
-// Knock connects to the control server and leaves again. That somebody listens
-// there is what the agent's kernel says, also while the agent itself is stopped or
-// gets no processor.
-func (c *Client) Knock(ctx context.Context) error {
-	conn, err := c.dial(ctx, "tcp", c.addr)
-	if err != nil {
-		return fmt.Errorf("agent %s: %w", c.base, err)
-	}
-	return conn.Close()
-}
-
-// Drain turns draining on or off.
-func (c *Client) Drain(ctx context.Context, on bool) (Status, error) {
-	var s Status
-	err := c.call(ctx, http.MethodPost, "/v1/drain", DrainRequest{On: on}, &s)
-	return s, err
-}
-
-// Watch calls f with each event until ctx ends, the agent closes the stream, or
-// it has been silent for three seconds (ErrSilent). It never returns nil.
-func (c *Client) Watch(ctx context.Context, f func(Event)) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	quiet := time.AfterFunc(silence, func() { cancel(ErrSilent) })
-	defer quiet.Stop()
-	res, err := c.send(ctx, http.MethodGet, "/v1/events", nil)
-	if err != nil {
-		return watchError(ctx, err)
-	}
-	defer res.Body.Close()
-	lines := bufio.NewScanner(res.Body)
-	lines.Buffer(make([]byte, 0, 64<<10), maxEvent)
-	for lines.Scan() {
-		var e Event
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return fmt.Errorf("event of agent %s: %w", c.base, err)
-		}
-		quiet.Reset(silence)
-		f(e)
-	}
-	err = lines.Err()
-	if err == nil {
-		err = fmt.Errorf("events of agent %s: %w", c.base, io.ErrUnexpectedEOF)
-	}
-	return watchError(ctx, err)
-}
-
-// watchError prefers why the context ended over what the broken read said.
-func watchError(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return err
-}
-
-// call sends one request and decodes the answer into out, unless out is nil.
-func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
-	res, err := c.send(ctx, method, path, in)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	body := io.LimitReader(res.Body, maxReply)
-	if out == nil {
-		_, err = io.Copy(io.Discard, body)
-		return err
-	}
-	if err := json.NewDecoder(body).Decode(out); err != nil {
-		return fmt.Errorf("answer of agent to %s %s: %w", method, path, err)
-	}
-	return nil
-}
-
-// send does one request; an answer that is not 2xx becomes a *Problem.
-func (c *Client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
-	var body io.Reader
-	if in != nil {
-		b, err := json.Marshal(in)
-		if err != nil {
-			return nil, fmt.Errorf("request to agent: %w", err)
-		}
-		body = bytes.NewReader(b)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
-	if err != nil {
-		return nil, fmt.Errorf("request to agent: %w", err)
-	}
-	if in != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	res, err := c.http.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("agent: %w", err)
-	}
-	if res.StatusCode/100 == 2 {
-		return res, nil
-	}
-	defer res.Body.Close()
-	return nil, fmt.Errorf("agent %s: %w", c.base, readProblem(res))
-}
-
-// readProblem turns a refusal into a Problem, whatever its body is.
-func readProblem(res *http.Response) *Problem {
-	p := &Problem{}
-	err := json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(p)
-	if err != nil || p.Code == "" {
-		p = &Problem{Title: "answer " + res.Status + " without a problem document", Code: CodeInternal}
-	}
-	p.Status = res.StatusCode
-	return p
 }

@@ -6,55 +6,6 @@ import (
 	"time"
 )
 
-// Load is what an agent reports each second.
-type Load struct {
-	Sessions         int     `json:"sessions"`
-	MaxSessions      int     `json:"max_sessions"`
-	Draining         bool    `json:"draining"`
-	BitsPerSecondIn  float64 `json:"bits_per_second_in"`  // from end hosts
-	BitsPerSecondOut float64 `json:"bits_per_second_out"` // to end hosts
-	CPU              float64 `json:"cpu"`                 // cores in use by the agent, 1.0 is one core
-	MemoryBytes      uint64  `json:"memory_bytes"`        // resident memory of the process
-	BufferedBytes    uint64  `json:"buffered_bytes"`      // payload held in pipes
-}
-
-// Status is the load together with what does not change while the agent runs.
-type Status struct {
-	Load
-	// Instance differs after each start of the agent.
-	Instance string     `json:"instance"`
-	Started  time.Time  `json:"started"`
-	Version  string     `json:"version"`
-	Addr     netip.Addr `json:"addr"`
-	// Addrs are its data addresses, at most one of each family; Addr is the first.
-	Addrs     []netip.Addr `json:"addrs"`
-	DataPorts []uint16     `json:"data_ports"`
-	// SessionPorts are the agent's ports towards end hosts: it uses them for
-	// nothing but sessions. The zero range is that of an agent that does not say.
-	SessionPorts       PortRange `json:"session_ports"`
-	MAC                string    `json:"mac,omitempty"`
-	CongestionControls []string  `json:"congestion_controls"`
-	Transports         []string  `json:"transports"`
-	// Peers are the agents with which it carries sessions.
-	Peers []PeerStatus `json:"peers,omitempty"`
-	// Warnings say what keeps the agent below its best, and the remedy.
-	Warnings []string `json:"warnings,omitempty"`
-}
-
-// PeerStatus is what an agent knows of another.
-type PeerStatus struct {
-	Addr netip.Addr `json:"addr"`
-	// Silence is how long nothing has come from it on any session's connections,
-	// on which it speaks twice a second.
-	Silence Duration `json:"silence"`
-}
-
-// PortRange is a range of TCP ports, both ends included.
-type PortRange struct {
-	First uint16 `json:"first"`
-	Last  uint16 `json:"last"`
-}
-
 // Phase is where a live session stands.
 type Phase string
 
@@ -128,8 +79,6 @@ const (
 
 // SessionRecord is a session that has ended.
 type SessionRecord struct {
-	// Seq grows by one with each record of an agent instance.
-	Seq    uint64    `json:"seq"`
 	Reason Reason    `json:"reason"`
 	Detail string    `json:"detail,omitempty"`
 	Ended  time.Time `json:"ended"`
@@ -142,15 +91,4 @@ type Live struct {
 	Role     Role      `json:"role"`
 	Phase    Phase     `json:"phase"`
 	Counters Counters  `json:"counters"`
-}
-
-// Event is one line of the event stream. The first of a stream repeats the
-// records the agent still holds; a reader that saw (Instance, Seq) skips them.
-// Live sessions are in one event a second; others tell only of ends. Three seconds
-// without an event mean that the agent is silent.
-type Event struct {
-	Instance string          `json:"instance"`
-	Status   Load            `json:"status"`
-	Ended    []SessionRecord `json:"ended,omitempty"`
-	Live     []Live          `json:"live,omitempty"`
 }

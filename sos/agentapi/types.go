@@ -8,8 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"time"
+
+	"github.com/sluice-net/sluice/service/control"
 )
+
+// Duration is a time.Duration that JSON carries as text, such as "1m30s".
+type Duration = control.Duration
 
 // SessionID names one session at both its agents. Its text form is 32 hex digits.
 type SessionID [16]byte
@@ -91,25 +95,6 @@ func (k *Key) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Duration is a time.Duration that JSON carries as text, such as "1m30s".
-type Duration time.Duration
-
-// MarshalText implements encoding.TextMarshaler.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (d *Duration) UnmarshalText(b []byte) error {
-	v, err := time.ParseDuration(string(b))
-	if err != nil {
-		return fmt.Errorf("duration %q: want a number with a unit, such as 30s", b)
-	}
-	*d = Duration(v)
-	return nil
-}
-
-// String returns the duration as time.Duration prints it.
-func (d Duration) String() string { return time.Duration(d).String() }
-
 // Role says which end of the transfer an agent serves.
 type Role string
 
@@ -185,10 +170,4 @@ type PrepareReply struct {
 	// NextHopEndMAC belongs to the agent's next hop towards its own end host.
 	// Empty when the agent does not know it (yet).
 	NextHopEndMAC string `json:"next_hop_end_mac,omitempty"`
-}
-
-// DrainRequest turns draining on or off. A draining agent refuses new sessions
-// and carries the present ones to their end.
-type DrainRequest struct {
-	On bool `json:"on"`
 }

@@ -10,7 +10,8 @@ import (
 
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
-	"github.com/sluice-net/sluice/sos/agentapi"
+	"github.com/sluice-net/sluice/service/agents"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/plugin"
 )
 
@@ -41,7 +42,7 @@ func TestClusterShares(t *testing.T) {
 		_ = c.Close()
 	}
 	w.clean()
-	w.post("agents/x2/drain", agentapi.DrainRequest{On: true}, nil)
+	w.post("agents/x2/drain", control.DrainRequest{On: true}, nil)
 	for _, c := range w.open(4) {
 		defer c.Close()
 	}
@@ -95,7 +96,7 @@ func TestLostAgentIsAvoided(t *testing.T) {
 	w.within(resetWithin, "the agent is known to be silent", func() bool {
 		for _, a := range w.agentInfos() {
 			if a.Name == "x" {
-				return a.State == plugin.AgentSilent
+				return a.State == agents.Silent
 			}
 		}
 		return false
@@ -108,5 +109,5 @@ func TestLostAgentIsAvoided(t *testing.T) {
 	}
 	t.Logf("the next session was live after %v", time.Since(start))
 	w.agents["x"].start(w)
-	w.eventually("the agent is back", func() bool { return w.agentInfos()[0].State == plugin.AgentUp })
+	w.eventually("the agent is back", func() bool { return w.agentInfos()[0].State == agents.Up })
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/sos/plugin"
+	"github.com/sluice-net/sluice/service/agents"
 )
 
 // controllerAPI is where the process serves its API, in the control namespace.
@@ -133,12 +133,12 @@ func (p *processWorld) ready() {
 		if !p.try("network/links", &links) || len(links) != 2 || links[0].Latency == 0 || links[1].Latency == 0 {
 			return false
 		}
-		var agents []plugin.AgentInfo
-		if !p.try("sos/agents", &agents) || len(agents) != 2 {
+		var all []agents.AgentInfo
+		if !p.try("sos/agents", &all) || len(all) != 2 {
 			return false
 		}
-		for _, a := range agents {
-			if a.State != plugin.AgentUp || len(a.Places) == 0 || len(a.DataPorts) == 0 {
+		for _, a := range all {
+			if a.State != agents.Up || len(a.Places) == 0 || len(a.DataPorts) == 0 {
 				return false
 			}
 		}

@@ -21,6 +21,8 @@ import (
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/service/agents"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agent"
 	"github.com/sluice-net/sluice/sos/plugin"
 	"github.com/sluice-net/sluice/store"
@@ -116,7 +118,7 @@ func (w *world) describe() {
 func (w *world) addAgent(host string) {
 	w.t.Helper()
 	cfg := w.agents[host].cfg
-	spec := plugin.AgentSpec{Name: host, URL: "https://" + cfg.Listen, Addrs: []string{cfg.DataAddr.String()}}
+	spec := control.AgentSpec{Name: host, URL: "https://" + cfg.Listen, Addrs: []string{cfg.DataAddr.String()}}
 	if cfg.SecondAddr.IsValid() {
 		spec.Addrs = append(spec.Addrs, cfg.SecondAddr.String())
 	}
@@ -255,7 +257,7 @@ func (w *world) settled() {
 			}
 		}
 		for _, a := range w.agentInfos() {
-			if a.State != plugin.AgentUp || len(a.Places) == 0 || len(a.DataPorts) == 0 {
+			if a.State != agents.Up || len(a.Places) == 0 || len(a.DataPorts) == 0 {
 				return false
 			}
 		}
@@ -307,8 +309,8 @@ func (w *world) get(path string, out any) {
 	}
 }
 
-func (w *world) agentInfos() []plugin.AgentInfo {
-	var list []plugin.AgentInfo
+func (w *world) agentInfos() []agents.AgentInfo {
+	var list []agents.AgentInfo
 	w.get("agents", &list)
 	return list
 }
@@ -374,7 +376,7 @@ func (w *world) clean() {
 	w.eventually("no session is left", func() bool { return len(w.sessions("live")) == 0 })
 	w.eventually("no agent has a session", func() bool {
 		for _, a := range w.agentInfos() {
-			if a.State == plugin.AgentUp && (a.Sessions != 0 || a.Load.Sessions != 0) {
+			if a.State == agents.Up && (a.Sessions != 0 || a.Load.Sessions != 0) {
 				return false
 			}
 		}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agent"
-	"github.com/sluice-net/sluice/sos/plugin"
 )
 
 // names replace the words of an expected rule by what they stand for in this
@@ -253,7 +253,7 @@ func TestBothFamilies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.WAN("sosboth", wan), options{quiet: true, noAgents: true})
 	x := w.startAgent("x", nil)
-	spec := plugin.AgentSpec{
+	spec := control.AgentSpec{
 		Name: "x", URL: "https://" + x.cfg.Listen, Addrs: []string{x.cfg.DataAddr.String(), w.lab.Host("x").Addr6().String()},
 	}
 	err := w.rest.Do(t.Context(), "POST", "/api/v1/sos/agents", spec, nil)

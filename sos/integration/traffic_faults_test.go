@@ -290,7 +290,7 @@ func TestControlPortRefusesStrangers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.WAN("sosctlp", wan), options{})
 	ask := func(config *tls.Config) error {
-		c, err := agentapi.NewClient("https://"+w.agents["y"].cfg.Listen, config, agentapi.WithDialer(w.lab.Control().DialContext))
+		c, err := agentapi.NewClient("https://"+w.agents["y"].cfg.Listen, config, w.lab.Control().DialContext)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,8 +36,8 @@ func TestAnnouncementsNameTheAnnouncer(t *testing.T) {
 			t.Errorf("%s: %d %s", what, status, body)
 		}
 	}
-	if called.Load() > 0 || len(b.service.agentInfos()) != 2 {
-		t.Errorf("called %d times, agents %v", called.Load(), b.service.agentInfos())
+	if called.Load() > 0 || len(b.service.agents.Infos()) != 2 {
+		t.Errorf("called %d times, agents %v", called.Load(), b.service.agents.Infos())
 	}
 	if status, body := b.ask("POST", "agents/announce", with(agent, "url", "https://198.51.100.7:8440")); status != 200 {
 		t.Errorf("in a subnet of the configuration: %d %s", status, body)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/network/diagnosis"
 	"github.com/sluice-net/sluice/service"
 )
 
@@ -21,11 +22,7 @@ func (s *Service) Register(a *api.API) {
 	whitelist := service.Resource[Entry, EntrySpec, EntryInfo]{Collection: s.entries, Path: "whitelist", Parse: s.parseEntry, Show: s.showEntries}
 	whitelist.Register(r)
 
-	service.Register(r, http.MethodGet, "agents", "List the agents", s.getAgents)
-	service.Create(r, "agents", "Add an agent", s.postAgent)
-	service.Register(r, http.MethodPost, "agents/"+announcePath, "Announce oneself as an agent", s.postAnnounce)
-	service.Register(r, http.MethodDelete, "agents/{name}", "Remove an agent", s.deleteAgent)
-	service.Register(r, http.MethodPost, "agents/{name}/drain", "Let an agent take no new sessions, or take them again", s.postDrain)
+	s.agents.Register(r)
 
 	service.Register(r, http.MethodGet, "sessions", "List live and past sessions", s.getSessions)
 	service.Register(r, http.MethodGet, "sessions/{id}", "Show a session and its course", s.getSession)
@@ -55,6 +52,9 @@ func (s *Service) postEnable(on bool) func(context.Context, *service.Nothing) (*
 		return s.getStatus(ctx, nil)
 	}
 }
+
+// Needed lists the data addresses of agents, for examinations of the network.
+func (s *Service) Needed() []diagnosis.Needed { return s.agents.Needed("SOS") }
 
 type byID struct {
 	ID string `path:"id" doc:"Identifier, as the list shows it"`

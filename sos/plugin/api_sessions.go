@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/service/agents"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -29,7 +30,7 @@ func (s *Service) getStatus(context.Context, *service.Nothing) (*service.Body[St
 	defer s.mu.Unlock()
 	now := time.Now()
 	st := Status{
-		Enabled: s.config.Enabled, Ready: s.running, Entries: len(s.whitelist), Agents: len(s.agents),
+		Enabled: s.config.Enabled, Ready: s.running, Entries: len(s.whitelist), Agents: len(s.agents.List()),
 		Setups: s.setups, Sessions: len(s.sessions), TakenOver: s.taken, Errors: s.troubles(now), Direct: s.directs.list(),
 	}
 	for i := range s.whitelist {
@@ -37,8 +38,8 @@ func (s *Service) getStatus(context.Context, *service.Nothing) (*service.Body[St
 			st.Active++
 		}
 	}
-	for _, a := range s.agents {
-		if a.liveness == AgentUp {
+	for _, a := range s.agents.List() {
+		if a.State().Liveness == agents.Up {
 			st.AgentsUp++
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/service/agents"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -17,7 +18,7 @@ type Config struct {
 
 	Metric       string            `json:"metric" enum:"latency,hops,utilisation,capacity" doc:"Path metric by which agents are near"`
 	EqualLatency agentapi.Duration `json:"equal_latency" doc:"Agents whose latencies differ by less count as equally near"`
-	Balance      Balance           `json:"balance" enum:"sessions,throughput" doc:"Load that decides between equally near agents"`
+	Balance      agents.Balance    `json:"balance" enum:"sessions,throughput" doc:"Load that decides between equally near agents"`
 
 	Idle           agentapi.Duration `json:"idle" doc:"End of a session without a byte in either direction"`
 	PrepareTimeout agentapi.Duration `json:"prepare_timeout" doc:"Deadline of both agents' answers"`
@@ -36,7 +37,7 @@ func DefaultConfig() Config {
 	return Config{
 		Enabled: true, Tuning: Tuning{Transport: "tcp", Paths: 1},
 		Metric: network.MetricLatency.String(), EqualLatency: agentapi.Duration(2 * time.Millisecond),
-		Balance: BalanceSessions,
+		Balance: agents.BalanceSessions,
 		Idle:    agentapi.Duration(2 * time.Hour), PrepareTimeout: agentapi.Duration(2 * time.Second),
 		RulesTimeout: agentapi.Duration(2 * time.Second), CommitTimeout: agentapi.Duration(4 * time.Second),
 		SilentAfter: agentapi.Duration(2200 * time.Millisecond), PeerTimeout: agentapi.Duration(time.Minute),
@@ -46,20 +47,20 @@ func DefaultConfig() Config {
 
 // ConfigChange is a change of the configuration; what is left out stays.
 type ConfigChange struct {
-	Enabled            *bool    `json:"enabled,omitempty"`
-	Tuning             *Tuning  `json:"tuning,omitempty"`
-	Metric             *string  `json:"metric,omitempty" enum:"latency,hops,utilisation,capacity"`
-	EqualLatency       *string  `json:"equal_latency,omitempty" format:"go-duration" minLength:"1" doc:"0s to 1s"`
-	Balance            *Balance `json:"balance,omitempty" enum:"sessions,throughput"`
-	Idle               *string  `json:"idle,omitempty" format:"go-duration" minLength:"1" doc:"10s to 168h"`
-	PrepareTimeout     *string  `json:"prepare_timeout,omitempty" format:"go-duration" minLength:"1" doc:"50ms to 10s"`
-	RulesTimeout       *string  `json:"rules_timeout,omitempty" format:"go-duration" minLength:"1" doc:"50ms to 10s"`
-	CommitTimeout      *string  `json:"commit_timeout,omitempty" format:"go-duration" minLength:"1" doc:"50ms to 30s"`
-	SilentAfter        *string  `json:"silent_after,omitempty" format:"go-duration" minLength:"1" doc:"1.5s to 1m"`
-	PeerTimeout        *string  `json:"peer_timeout,omitempty" format:"go-duration" minLength:"1" doc:"3s to 1h"`
-	MaxSetups          *int     `json:"max_setups,omitempty" minimum:"1" maximum:"65536"`
-	MaxSetupsPerClient *int     `json:"max_setups_per_client,omitempty" minimum:"1" maximum:"65536"`
-	History            *int     `json:"history,omitempty" minimum:"0" maximum:"100000"`
+	Enabled            *bool           `json:"enabled,omitempty"`
+	Tuning             *Tuning         `json:"tuning,omitempty"`
+	Metric             *string         `json:"metric,omitempty" enum:"latency,hops,utilisation,capacity"`
+	EqualLatency       *string         `json:"equal_latency,omitempty" format:"go-duration" minLength:"1" doc:"0s to 1s"`
+	Balance            *agents.Balance `json:"balance,omitempty" enum:"sessions,throughput"`
+	Idle               *string         `json:"idle,omitempty" format:"go-duration" minLength:"1" doc:"10s to 168h"`
+	PrepareTimeout     *string         `json:"prepare_timeout,omitempty" format:"go-duration" minLength:"1" doc:"50ms to 10s"`
+	RulesTimeout       *string         `json:"rules_timeout,omitempty" format:"go-duration" minLength:"1" doc:"50ms to 10s"`
+	CommitTimeout      *string         `json:"commit_timeout,omitempty" format:"go-duration" minLength:"1" doc:"50ms to 30s"`
+	SilentAfter        *string         `json:"silent_after,omitempty" format:"go-duration" minLength:"1" doc:"1.5s to 1m"`
+	PeerTimeout        *string         `json:"peer_timeout,omitempty" format:"go-duration" minLength:"1" doc:"3s to 1h"`
+	MaxSetups          *int            `json:"max_setups,omitempty" minimum:"1" maximum:"65536"`
+	MaxSetupsPerClient *int            `json:"max_setups_per_client,omitempty" minimum:"1" maximum:"65536"`
+	History            *int            `json:"history,omitempty" minimum:"0" maximum:"100000"`
 }
 
 // Apply returns the changed configuration, or everything that is wrong.
@@ -125,7 +126,7 @@ func (ch ConfigChange) applyWords(c *Config) service.Faults {
 		c.Metric = *ch.Metric
 	}
 	if ch.Balance != nil {
-		if *ch.Balance != BalanceSessions && *ch.Balance != BalanceThroughput {
+		if *ch.Balance != agents.BalanceSessions && *ch.Balance != agents.BalanceThroughput {
 			faults.Add("balance", *ch.Balance, "sessions or throughput")
 		}
 		c.Balance = *ch.Balance

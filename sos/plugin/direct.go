@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/sos/agentapi"
+	"github.com/sluice-net/sluice/service/agents"
+	"github.com/sluice-net/sluice/service/control"
 )
 
 // Reason says why a whitelisted connection went directly.
@@ -45,11 +46,10 @@ var remedies = map[Reason]string{
 	ReasonServer:        "nothing to do in SOS: the server would have refused, or not answered, without it as well",
 }
 
-// errQueue, errNoServer, errNoAgent and errRules tell the reasons of failed set-ups apart.
+// errQueue, errNoServer and errRules tell the reasons of failed set-ups apart.
 var (
 	errQueue    = errors.New("too many connections at once")
 	errNoServer = errors.New("no place of the server is known")
-	errNoAgent  = errors.New("no agent can be used")
 	errRules    = errors.New("rules were not written")
 )
 
@@ -61,7 +61,7 @@ func reasonOf(err error) Reason {
 	}{
 		{errQueue, ReasonQueue},
 		{errNoServer, ReasonServerUnknown},
-		{errNoAgent, ReasonNoAgent},
+		{agents.ErrNone, ReasonNoAgent},
 		{ErrNoGain, ReasonNoGain},
 		{errRules, ReasonRules},
 		{network.ErrNoPath, ReasonNoPath},
@@ -71,8 +71,8 @@ func reasonOf(err error) Reason {
 			return k.reason
 		}
 	}
-	switch agentapi.CodeOf(err) {
-	case agentapi.CodeRefused, agentapi.CodeTimeout, agentapi.CodeUnreachable:
+	switch control.CodeOf(err) {
+	case control.CodeRefused, control.CodeTimeout, control.CodeUnreachable:
 		return ReasonServer
 	default:
 		return ReasonAgent

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -199,7 +200,7 @@ type fakeAgent struct {
 	waits chan struct{}            // one does
 	past  []agentapi.SessionRecord
 	phase agentapi.Phase // of new sessions
-	peers []agentapi.PeerStatus
+	peers []control.PeerStatus
 }
 
 func newFakeAgent(t *testing.T, n *fakeNet, name string) *fakeAgent {
@@ -274,7 +275,7 @@ func (a *fakeAgent) kill() {
 }
 
 func reply(w http.ResponseWriter, v any) {
-	var p *agentapi.Problem
+	var p *control.Problem
 	if err, ok := v.(error); ok && errors.As(err, &p) {
 		w.WriteHeader(http.StatusConflict)
 		v = p
@@ -282,12 +283,12 @@ func reply(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-func (a *fakeAgent) load() agentapi.Load {
-	return agentapi.Load{Sessions: len(a.sessions), MaxSessions: a.limit, Draining: a.draining}
+func (a *fakeAgent) load() control.Load {
+	return control.Load{Sessions: len(a.sessions), MaxSessions: a.limit, Draining: a.draining}
 }
 
 func (a *fakeAgent) postDrain(w http.ResponseWriter, r *http.Request) {
-	var req agentapi.DrainRequest
+	var req control.DrainRequest
 	_ = json.NewDecoder(r.Body).Decode(&req)
 	a.mu.Lock()
 	a.draining = req.On
@@ -295,12 +296,12 @@ func (a *fakeAgent) postDrain(w http.ResponseWriter, r *http.Request) {
 	reply(w, a.status())
 }
 
-func (a *fakeAgent) status() agentapi.Status {
+func (a *fakeAgent) status() control.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return agentapi.Status{
+	return control.Status{
 		Load: a.load(), Instance: a.instance, DataPorts: []uint16{7001, 7002},
-		SessionPorts: agentapi.PortRange{First: 5000, Last: 6999}, Peers: a.peers,
+		SessionPorts: control.PortRange{First: 5000, Last: 6999}, Peers: a.peers,
 	}
 }
 
@@ -312,7 +313,7 @@ func (a *fakeAgent) postSession(w http.ResponseWriter, r *http.Request) {
 	hook := a.prepare
 	a.mu.Unlock()
 	if req.Role == agentapi.RoleClient && len(req.Peer.DataPorts) == 0 {
-		reply(w, &agentapi.Problem{Code: agentapi.CodeBadRequest, Title: "wrong request", Field: "peer.data_ports"})
+		reply(w, &control.Problem{Code: control.CodeBadRequest, Title: "wrong request", Field: "peer.data_ports"})
 		return
 	}
 	if hook != nil {
@@ -359,7 +360,7 @@ func (a *fakeAgent) postCommit(w http.ResponseWriter, r *http.Request) {
 func (a *fakeAgent) deleteSession(w http.ResponseWriter, r *http.Request) {
 	id, _ := agentapi.ParseSessionID(r.PathValue("id"))
 	if !a.finish(id, agentapi.ReasonAborted) {
-		reply(w, &agentapi.Problem{Code: agentapi.CodeNotFound, Title: "no such session"})
+		reply(w, &control.Problem{Code: control.CodeNotFound, Title: "no such session"})
 		return
 	}
 	a.net.note("abort")
@@ -377,9 +378,9 @@ func (a *fakeAgent) finish(id agentapi.SessionID, why agentapi.Reason) bool {
 	delete(a.sessions, id)
 	a.seq++
 	s.Counters.BytesDown = 1000
-	over := agentapi.SessionRecord{Seq: a.seq, Reason: why, Ended: time.Now(), Session: s}
+	over := agentapi.SessionRecord{Reason: why, Ended: time.Now(), Session: s}
 	a.past = append(a.past, over)
-	e := agentapi.Event{Instance: a.instance, Status: a.load(), Ended: []agentapi.SessionRecord{over}}
+	e := agentapi.Event{Instance: a.instance, Status: a.load(), Seq: a.seq, Ended: []agentapi.SessionRecord{over}}
 	for c := range a.streams {
 		c <- e
 	}
@@ -409,12 +410,12 @@ func (a *fakeAgent) getEvents(w http.ResponseWriter, r *http.Request) {
 	c := make(chan agentapi.Event, 1000)
 	a.mu.Lock()
 	a.streams[c] = true
-	first := agentapi.Event{Instance: a.instance, Status: a.load(), Ended: slices.Clone(a.past)}
+	first := agentapi.Event{Instance: a.instance, Status: a.load(), Seq: a.seq, Ended: slices.Clone(a.past)}
 	a.mu.Unlock()
 	defer func() { a.mu.Lock(); defer a.mu.Unlock(); delete(a.streams, c) }()
 	beat := time.NewTicker(500 * time.Millisecond)
 	defer beat.Stop()
-	for e := first; ; {
+	for e, seq := first, first.Seq; ; {
 		if json.NewEncoder(w).Encode(e) != nil {
 			return
 		}
@@ -431,9 +432,10 @@ func (a *fakeAgent) getEvents(w http.ResponseWriter, r *http.Request) {
 			}
 			return
 		case e = <-c:
+			seq = e.Seq
 		case <-beat.C:
 			a.mu.Lock()
-			e = agentapi.Event{Instance: a.instance, Status: a.load()}
+			e = agentapi.Event{Instance: a.instance, Status: a.load(), Seq: seq}
 			a.mu.Unlock()
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/service/agents"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -58,19 +59,14 @@ func (f *found) half() bool { return len(f.seen) == 1 && f.begun() }
 func (s *Service) askAgents(ctx context.Context) map[agentapi.SessionID]*found {
 	ctx, cancel := context.WithTimeout(ctx, max(askTimeout, s.opts.Settle))
 	defer cancel()
-	s.mu.Lock()
-	agents := make([]*agent, 0, len(s.agents))
-	for _, a := range s.agents {
-		agents = append(agents, a)
-	}
-	s.mu.Unlock()
+	all := s.agents.List()
 	type answer struct {
 		a    *agent
 		list []agentapi.Session
 		err  error
 	}
-	answers := make(chan answer, len(agents))
-	for _, a := range agents {
+	answers := make(chan answer, len(all))
+	for _, a := range all {
 		s.start(func(context.Context) {
 			list, err := s.introduce(ctx, a)
 			answers <- answer{a, list, err}
@@ -80,7 +76,7 @@ func (s *Service) askAgents(ctx context.Context) map[agentapi.SessionID]*found {
 	began := time.Now()
 	look := time.NewTicker(settleEvery)
 	defer look.Stop()
-	for left := len(agents); left > 0; {
+	for left := len(all); left > 0; {
 		select {
 		case <-ctx.Done():
 			return sessions
@@ -91,7 +87,7 @@ func (s *Service) askAgents(ctx context.Context) map[agentapi.SessionID]*found {
 		case r := <-answers:
 			left--
 			if r.err != nil {
-				s.log.Warn("agent does not say which sessions it carries", "agent", r.a.record.Name, "error", r.err)
+				s.log.Warn("agent does not say which sessions it carries", "agent", r.a.Name, "error", r.err)
 			}
 			for _, x := range r.list {
 				sessions[x.ID] = sessions[x.ID].with(r.a, x)
@@ -114,11 +110,9 @@ func anyHalf(sessions map[agentapi.SessionID]*found) bool {
 // or its machine says that it does not run.
 func (s *Service) introduce(ctx context.Context, a *agent) ([]agentapi.Session, error) {
 	for {
-		list, err := a.client.Sessions(ctx)
+		list, err := a.Client.Sessions(ctx)
 		if err == nil {
-			if st, err := a.client.Status(ctx); err == nil {
-				s.learn(a, st)
-			}
+			_ = s.agents.Ask(ctx, a) // if it does not answer, it will be asked again when it is heard
 			return list, nil
 		}
 		if errors.Is(err, syscall.ECONNREFUSED) || tasks.Sleep(ctx, 200*time.Millisecond) != nil {
@@ -152,10 +146,10 @@ func (s *Service) awaitEnds(ctx context.Context, sessions map[agentapi.SessionID
 }
 
 // allTold says whether every agent that has answered has sent an event: the first
-// repeats what has ended lately. The lock is held.
+// repeats what has ended lately.
 func (s *Service) allTold() bool {
-	for _, a := range s.agents {
-		if len(a.status.DataPorts) > 0 && a.liveness != AgentUp {
+	for _, a := range s.agents.List() {
+		if st := a.State(); st.Status.Instance != "" && st.Liveness != agents.Up {
 			return false
 		}
 	}

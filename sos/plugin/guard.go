@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -33,7 +34,7 @@ const (
 // one for those without. What Open vSwitch has cached for a session does not look
 // at flags; so when the session's rules go, it is thrown away, rather than turned
 // into a decision of the guard's and kept for ten seconds more.
-func Guards(at network.PortRef, agent netip.Addr, ports agentapi.PortRange, flags bool) ([]network.Rule, error) {
+func Guards(at network.PortRef, agent netip.Addr, ports control.PortRange, flags bool) ([]network.Rule, error) {
 	segments := [][]openflow.OXM{nil}
 	if flags {
 		segments = [][]openflow.OXM{{openflow.TCPFlags(tcpSYN, tcpSYN)}, {openflow.TCPFlags(0, tcpSYN)}}
@@ -96,9 +97,9 @@ const keyGuards = Name + "/guards/"
 // restart, after which agents are heard and found only when the rules of nobody
 // have been removed.
 type guard struct {
-	Agent netip.Addr         `json:"agent"`
-	At    network.PortRef    `json:"at"`
-	Ports agentapi.PortRange `json:"ports"`
+	Agent netip.Addr        `json:"agent"`
+	At    network.PortRef   `json:"at"`
+	Ports control.PortRange `json:"ports"`
 	// Flags says that the agent's switch can match TCP flags.
 	Flags bool `json:"flags"`
 }
@@ -108,14 +109,15 @@ func (s *Service) wantedGuards() map[netip.Addr]guard {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wanted := map[netip.Addr]guard{}
-	for _, a := range s.agents {
-		for _, addr := range a.record.Addrs {
-			p, found := a.places[addr]
+	for _, a := range s.agents.List() {
+		st := a.State()
+		for _, addr := range st.Addrs {
+			p, found := st.Places[addr]
 			old, known := s.guards[addr]
-			if found && a.status.SessionPorts.First > 0 {
+			if found && st.Status.SessionPorts.First > 0 {
 				// Of a switch that is away nothing is known; it will not have unlearnt.
-				flags := s.seesTCPFlags(p.at.Switch) || old.At == p.at && old.Flags
-				wanted[addr] = guard{addr, p.at, a.status.SessionPorts, flags}
+				flags := s.seesTCPFlags(p.At.Switch) || old.At == p.At && old.Flags
+				wanted[addr] = guard{addr, p.At, st.Status.SessionPorts, flags}
 			} else if known {
 				wanted[addr] = old
 			}

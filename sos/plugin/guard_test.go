@@ -12,13 +12,14 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
 // TestGuardsCoverTheSessionPorts looks up, in the rules of one agent, every port
 // from which it may send.
 func TestGuardsCoverTheSessionPorts(t *testing.T) {
-	ports := agentapi.PortRange{First: 10240, Last: 32767}
+	ports := control.PortRange{First: 10240, Last: 32767}
 	for _, flags := range []bool{false, true} {
 		rules, err := Guards(at(1, portX), agentX.Addr(), ports, flags)
 		if err != nil {
@@ -28,7 +29,7 @@ func TestGuardsCoverTheSessionPorts(t *testing.T) {
 	}
 }
 
-func checkGuards(t *testing.T, rules []network.Rule, ports agentapi.PortRange) {
+func checkGuards(t *testing.T, rules []network.Rule, ports control.PortRange) {
 	t.Helper()
 	covered := func(port uint16) bool {
 		for _, r := range rules {
@@ -110,7 +111,7 @@ func TestOnlySessionsLeaveAgents(t *testing.T) {
 func TestGuardsGoWithTheirAgent(t *testing.T) {
 	b := newBench(t)
 	b.eventually("the agent is guarded", func() bool { return len(b.net.snapshot()[guardKey(agentX.Addr())]) > 0 })
-	if err := b.service.removeAgent(t.Context(), "x", true); err != nil {
+	if err := b.service.agents.Remove(t.Context(), "x", true); err != nil {
 		t.Fatal(err)
 	}
 	b.service.wake()

@@ -14,6 +14,8 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service/agents"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
@@ -118,11 +120,11 @@ func (b *bench) dial(ctx context.Context, network, addr string) (net.Conn, error
 
 func (b *bench) add(name string, a *fakeAgent, addr netip.Addr) {
 	b.t.Helper()
-	r, faults := AgentSpec{Name: name, URL: a.server.URL, Addrs: []string{addr.String()}}.Parse()
+	r, faults := agents.Parse(control.AgentSpec{Name: name, URL: a.server.URL, Addrs: []string{addr.String()}})
 	if len(faults) > 0 {
 		b.t.Fatal(faults)
 	}
-	if err := b.service.addAgent(b.t.Context(), r); err != nil {
+	if err := b.service.agents.Add(b.t.Context(), r); err != nil {
 		b.t.Fatal(err)
 	}
 	b.agentsUp()
@@ -131,8 +133,8 @@ func (b *bench) add(name string, a *fakeAgent, addr netip.Addr) {
 func (b *bench) agentsUp() {
 	b.t.Helper()
 	b.eventually("agents are up and found", func() bool {
-		for _, i := range b.service.agentInfos() {
-			if i.State != AgentUp || len(i.Places) == 0 || len(i.DataPorts) == 0 {
+		for _, i := range b.service.agents.Infos() {
+			if i.State != agents.Up || len(i.Places) == 0 || len(i.DataPorts) == 0 {
 				return false
 			}
 		}
@@ -195,8 +197,8 @@ func (b *bench) clean() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		loads := 0
-		for _, a := range s.agents {
-			loads += a.sessions
+		for _, a := range s.agents.List() {
+			loads += a.State().Sessions
 		}
 		return len(b.net.kept()) == 0 && len(s.sessions)+len(s.byID)+s.setups+len(s.perClient)+loads+len(s.resets) == 0
 	})

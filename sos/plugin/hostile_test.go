@@ -1,11 +1,7 @@
 package plugin
 
 import (
-	"context"
-	"errors"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
@@ -29,40 +25,12 @@ func TestMissedEnd(t *testing.T) {
 		a.mu.Lock()
 		delete(a.sessions, id)
 		a.seq += 2000
-		other := agentapi.SessionRecord{Seq: a.seq, Reason: agentapi.ReasonClosed}
+		other := agentapi.SessionRecord{Reason: agentapi.ReasonClosed}
 		other.ID = agentapi.NewSessionID()
 		for c := range a.streams {
-			c <- agentapi.Event{Instance: a.instance, Status: a.load(), Ended: []agentapi.SessionRecord{other}}
+			c <- agentapi.Event{Instance: a.instance, Status: a.load(), Seq: a.seq, Ended: []agentapi.SessionRecord{other}}
 		}
 		a.mu.Unlock()
 	}
 	b.eventually("no rule is left", func() bool { return len(b.net.kept()) == 0 })
-}
-
-// brokenEvents is an agent that is well but for its event stream.
-type brokenEvents struct {
-	agentClient
-	asked atomic.Int32
-}
-
-func (c *brokenEvents) Watch(context.Context, func(agentapi.Event)) error {
-	c.asked.Add(1)
-	return errors.New("broken")
-}
-
-func (c *brokenEvents) Status(context.Context) (agentapi.Status, error) {
-	return agentapi.Status{}, nil
-}
-func (c *brokenEvents) Close() {}
-
-// A stream that breaks at once is not asked for in a tight loop.
-func TestBrokenEvents(t *testing.T) {
-	b := newBench(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	c := &brokenEvents{}
-	b.service.watchAgent(ctx, &agent{client: c, record: AgentRecord{Name: "z"}})
-	if n := c.asked.Load(); n > 20 {
-		t.Errorf("asked %d times in half a second", n)
-	}
 }

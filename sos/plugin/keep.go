@@ -20,8 +20,6 @@ const (
 	settleChanges = 20 * time.Millisecond
 	// lookAgain is how often everything is looked at without a cause.
 	lookAgain = 10 * time.Second
-	// findAgain is how often agents whose place is unknown are looked for.
-	findAgain = 2 * time.Second
 )
 
 // keepUp keeps punt rules, agents' places and sessions' paths in step with the
@@ -29,16 +27,13 @@ const (
 func (s *Service) keepUp(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.applyPunts(ctx)
-		s.refreshPlaces(ctx)
+		s.agents.Refresh()
 		s.applyGuards(ctx)
 		s.reroute(ctx)
 		wait := lookAgain
 		s.mu.Lock()
 		if next := s.whitelist.NextChange(time.Now()); !next.IsZero() {
 			wait = min(wait, time.Until(next))
-		}
-		if s.anyUnplaced() {
-			wait = min(wait, findAgain)
 		}
 		s.mu.Unlock()
 		t := time.NewTimer(max(wait, time.Millisecond))
@@ -78,41 +73,6 @@ func (s *Service) puntResult(dpid openflow.DatapathID, err error) {
 			s.log.Error("switch takes no rules for first packets; connections from there go directly", "switch", dpid, "error", err)
 		}
 		s.puntErrs[dpid] = err.Error()
-	}
-}
-
-func (s *Service) anyUnplaced() bool {
-	for _, a := range s.agents {
-		if a.liveness == AgentUp && len(a.places) < len(a.record.Addrs) {
-			return true
-		}
-	}
-	return false
-}
-
-// refreshPlaces takes in where agents stand now and looks for those not found yet.
-func (s *Service) refreshPlaces(ctx context.Context) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, a := range s.agents {
-		missing := false
-		for _, addr := range a.record.Addrs {
-			if h, ok := s.net.HostByIP(addr); ok {
-				a.places[addr] = placeOf(h)
-			} else if _, known := a.places[addr]; !known {
-				missing = true
-			}
-		}
-		if missing && a.liveness == AgentUp && !a.searching {
-			a.searching = true
-			s.start(func(ctx context.Context) {
-				s.findAgent(ctx, a)
-				s.mu.Lock()
-				a.searching = false
-				s.mu.Unlock()
-				s.wake()
-			})
-		}
 	}
 }
 
@@ -216,21 +176,21 @@ func (s *Service) nextLayout(ss *session, r agentapi.Role) (Layout, bool) {
 		from = h.At
 	}
 	a := ss.agent(r)
-	p, known := a.places[side.Agent]
+	p, known := a.State().Places[side.Agent]
 	if !known || len(side.Path) == 0 {
 		return next, false
 	}
 	first, last := side.Path[0], side.Path[len(side.Path)-1]
 	here := network.PortRef{Switch: first.Switch, Port: first.In} == from
-	there := network.PortRef{Switch: last.Switch, Port: last.Out} == p.at
-	if here && there && p.mac == side.AgentMAC && p.vlan == side.AgentVLAN && valid(top, [][]network.Hop{side.Path}) {
+	there := network.PortRef{Switch: last.Switch, Port: last.Out} == p.At
+	if here && there && p.MAC == side.AgentMAC && p.VLAN == side.AgentVLAN && valid(top, [][]network.Hop{side.Path}) {
 		return next, false
 	}
-	path, ok := top.Path(from, p.at, s.config.metric())
+	path, ok := top.Path(from, p.At, s.config.metric())
 	if !ok {
 		return next, false
 	}
-	side.Path, side.AgentMAC, side.AgentVLAN = path.Hops, p.mac, p.vlan
+	side.Path, side.AgentMAC, side.AgentVLAN = path.Hops, p.MAC, p.VLAN
 	side.PuntsSYN = r == agentapi.RoleClient && s.seesTCPFlags(from.Switch)
 	*at = from
 	return next, !reflect.DeepEqual(*ss.layout.side(r), *side)

@@ -21,7 +21,7 @@ type metrics struct {
 func newMetrics(s *Service) *metrics {
 	m := service.NewMetrics(Name)
 	m.Gauges("sessions", "Sessions, by state.", []string{"state"}, s.countSessions)
-	m.Gauges("agents", "Known agents, by state.", []string{"state"}, s.countAgents)
+	s.agents.Metrics(m)
 	m.Gauges("setups", "Sessions being set up.", nil, func(is func(float64, ...string)) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -46,18 +46,6 @@ func (s *Service) countSessions(is func(float64, ...string)) {
 	s.mu.Lock()
 	for _, ss := range s.sessions {
 		states[ss.state]++
-	}
-	s.mu.Unlock()
-	for state, n := range states {
-		is(float64(n), string(state))
-	}
-}
-
-func (s *Service) countAgents(is func(float64, ...string)) {
-	states := map[Liveness]int{AgentUnknown: 0, AgentUp: 0, AgentSilent: 0}
-	s.mu.Lock()
-	for _, a := range s.agents {
-		states[a.liveness]++
 	}
 	s.mu.Unlock()
 	for state, n := range states {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -104,7 +105,7 @@ func TestHistoryIsWhole(t *testing.T) {
 // again: what agents tell of it is no session.
 func TestFailedSetUpIsNoOrphan(t *testing.T) {
 	b := newBench(t)
-	b.y.commit = func() error { return &agentapi.Problem{Code: agentapi.CodeRefused} }
+	b.y.commit = func() error { return &control.Problem{Code: control.CodeRefused} }
 	b.x.phase, b.y.phase = agentapi.PhaseCommitted, agentapi.PhaseCommitted
 	_, held := b.syn(hostA)
 	if got := b.fate(held); got != "forwarded" {
@@ -201,15 +202,15 @@ func TestSetUpWaitsForNews(t *testing.T) {
 		b := newBench(t)
 		open := b.y.gate("/v1/status")
 		defer open()
-		record := b.agent("y").record
+		record := b.agent("y").State().AgentRecord
 		if restart {
 			b.stop()
 			b.start()
 		} else {
-			if err := b.service.removeAgent(t.Context(), "y", true); err != nil {
+			if err := b.service.agents.Remove(t.Context(), "y", true); err != nil {
 				t.Fatal(err)
 			}
-			if err := b.service.addAgent(t.Context(), record); err != nil {
+			if err := b.service.agents.Add(t.Context(), record); err != nil {
 				t.Fatal(err)
 			}
 		}

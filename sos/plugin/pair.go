@@ -30,10 +30,11 @@ type pair struct {
 	applied  bool
 }
 
-// terminal describes the agent as an end of a pair's path. The lock is held.
-func (a *agent) terminal(addr netip.Addr) (Terminal, network.PortRef) {
-	p := a.places[addr]
-	return Terminal{Addr: addr, MAC: p.mac, VLAN: p.vlan, DataPorts: slices.Clone(a.status.DataPorts)}, p.at
+// terminal describes an agent as an end of a pair's path.
+func terminal(a *agent, addr netip.Addr) (Terminal, network.PortRef) {
+	st := a.State()
+	p := st.Places[addr]
+	return Terminal{Addr: addr, MAC: p.MAC, VLAN: p.VLAN, DataPorts: st.Status.DataPorts}, p.At
 }
 
 // usePair makes the rules between the session's agents stand, for at least the
@@ -80,8 +81,8 @@ func (s *Service) steeringOf(ss *session) (Steering, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	xAddr, yAddr := ss.layout.ClientSide.Agent, ss.layout.ServerSide.Agent
-	a, from := ss.client.terminal(xAddr)
-	b, to := ss.server.terminal(yAddr)
+	a, from := terminal(ss.client, xAddr)
+	b, to := terminal(ss.server, yAddr)
 	if yAddr.Less(xAddr) {
 		a, from, b, to = b, to, a, from
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/netip"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service/agents"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -20,8 +20,8 @@ const (
 	// startTimeout does while we have just been started, and nobody is known.
 	resolveTimeout = 500 * time.Millisecond
 	startTimeout   = 2 * time.Second
-	// newsFor is how long after its first word, or our start, it may take until an
-	// agent has told its ports and has been found in the network.
+	// newsFor is how long after our start it may take until agents have told their
+	// ports and have been found in the network.
 	newsFor = 2 * time.Second
 )
 
@@ -36,7 +36,7 @@ type offer struct {
 
 // endpoint is an end host, or the router it is reached by.
 type endpoint struct {
-	place
+	agents.Place
 	// routed says that a router stands between the two ends.
 	routed bool
 }
@@ -62,107 +62,50 @@ func (s *Service) findServer(ctx context.Context, o offer) (endpoint, error) {
 			}
 		}
 	}
-	return endpoint{place: placeOf(h), routed: h.MAC != o.ethDst}, nil
-}
-
-// candidates describes the agents for the choice. The lock is held.
-func (s *Service) candidates(o offer, server place, top *topology.Topology, metric network.Metric, refused map[*agent]bool) ([]Candidate, []*agent) {
-	list := make([]Candidate, 0, len(s.agents))
-	agents := make([]*agent, 0, len(s.agents))
-	for _, a := range s.agents {
-		c := Candidate{
-			Name: a.record.Name, ToClient: math.Inf(1), ToServer: math.Inf(1),
-			Sessions: a.sessions, Limit: a.limit(),
-			Throughput: a.status.BitsPerSecondIn + a.status.BitsPerSecondOut,
-			Unfit:      a.unfit(o.flow.client.Addr()),
-		}
-		if refused[a] {
-			c.Unfit = "has just refused a session"
-		}
-		if c.Unfit == "" {
-			addr, _ := a.record.addr(o.flow.client.Addr())
-			at := a.places[addr].at
-			c.ToClient, c.ToServer = s.costs.between(top, o.at, at, metric), s.costs.between(top, server.at, at, metric)
-		}
-		list, agents = append(list, c), append(agents, a)
-	}
-	return list, agents
-}
-
-// costs remembers path costs for as long as the network does not change, so
-// that many connections at once do not search the same paths.
-type costs struct {
-	version uint64
-	metric  network.Metric
-	known   map[[2]openflow.DatapathID]float64
-}
-
-// between is the cost of the best path, infinite if there is none.
-func (c *costs) between(top *topology.Topology, from, to network.PortRef, m network.Metric) float64 {
-	if c.known == nil || c.version != top.Version || c.metric != m {
-		*c = costs{version: top.Version, metric: m, known: map[[2]openflow.DatapathID]float64{}}
-	}
-	key := [2]openflow.DatapathID{from.Switch, to.Switch}
-	cost, ok := c.known[key]
-	if !ok {
-		cost = math.Inf(1)
-		if p, found := top.Path(from, to, m); found {
-			cost = p.Cost
-		}
-		c.known[key] = cost
-	}
-	return cost
+	return endpoint{Place: agents.PlaceOf(h), routed: h.MAC != o.ethDst}, nil
 }
 
 // assignInTime has a connection wait for agents of which there is news, if none of
 // the others will do.
-func (s *Service) assignInTime(ctx context.Context, ss *session, o offer, server place, refused map[*agent]bool) error {
+func (s *Service) assignInTime(ctx context.Context, ss *session, o offer, server agents.Place, refused map[*agent]bool) error {
 	for {
 		err := s.assign(ss, o, server, refused)
-		if !errors.Is(err, ErrNoGain) || !s.expectsAgents() || tasks.Sleep(ctx, settleEvery) != nil {
+		if !errors.Is(err, ErrNoGain) || !s.agents.Expected(s.justBegun()) || tasks.Sleep(ctx, settleEvery) != nil {
 			return err
 		}
 	}
 }
 
-// expectsAgents says whether an agent that cannot be used yet will soon be.
-func (s *Service) expectsAgents() bool {
+// justBegun says whether the start has been over for a moment only.
+func (s *Service) justBegun() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, a := range s.agents {
-		ready := a.liveness == AgentUp && len(a.status.DataPorts) > 0 && len(a.places) == len(a.record.Addrs)
-		fresh := time.Since(a.news) < newsFor || time.Since(s.began) < newsFor
-		if !ready && fresh && a.liveness != AgentSilent {
-			return true
-		}
-	}
-	return false
+	return time.Since(s.began) < newsFor
 }
 
 // assign chooses the session's agents and counts it as theirs at once, so that
 // sessions set up at the same time spread.
-func (s *Service) assign(ss *session, o offer, server place, refused map[*agent]bool) error {
-	top := s.net.Topology()
+func (s *Service) assign(ss *session, o offer, server agents.Place, refused map[*agent]bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	metric := s.config.metric()
-	list, agents := s.candidates(o, server, top, metric, refused)
-	limit := tolerance(metric, time.Duration(s.config.EqualLatency).Seconds())
+	list, of := s.agents.Candidates(o.flow.client.Addr(), []network.PortRef{o.at, server.At}, metric, refused)
+	limit := agents.Tolerance(metric, time.Duration(s.config.EqualLatency).Seconds())
 	x, y, err := Choose(list, limit, s.config.Balance)
 	if err != nil {
 		return err
 	}
-	ss.client, ss.server = agents[x], agents[y]
-	ss.client.sessions++
-	ss.server.sessions++
+	ss.client, ss.server = of[x], of[y]
+	ss.client.Take()
+	ss.server.Take()
 	return nil
 }
 
 // release takes the session off its agents' counts. The lock is held.
 func (ss *session) release() {
 	if ss.client != nil {
-		ss.client.sessions--
-		ss.server.sessions--
+		ss.client.Release()
+		ss.server.Release()
 	}
 }
 
@@ -172,11 +115,11 @@ func (s *Service) plan(ss *session, o offer, server endpoint) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	metric := s.config.metric()
-	ss.clientAt, ss.serverAt = o.at, server.at
+	ss.clientAt, ss.serverAt = o.at, server.At
 	ss.layout = Layout{
 		Client: o.flow.client, Server: o.flow.server,
 		ClientSide: Side{EndMAC: o.ethSrc, FarMAC: o.ethDst, EndVLAN: o.vlan},
-		ServerSide: Side{EndMAC: server.mac, EndVLAN: server.vlan},
+		ServerSide: Side{EndMAC: server.MAC, EndVLAN: server.VLAN},
 	}
 	if !server.routed {
 		ss.layout.ServerSide.FarMAC = o.ethSrc
@@ -185,7 +128,7 @@ func (s *Service) plan(ss *session, o offer, server endpoint) error {
 		side *Side
 		a    *agent
 		from network.PortRef
-	}{{&ss.layout.ClientSide, ss.client, o.at}, {&ss.layout.ServerSide, ss.server, server.at}} {
+	}{{&ss.layout.ClientSide, ss.client, o.at}, {&ss.layout.ServerSide, ss.server, server.At}} {
 		if err := side.side.attach(side.a, o.flow.client.Addr(), side.from, top, metric); err != nil {
 			return err
 		}
@@ -201,16 +144,17 @@ func (s *Service) plan(ss *session, o offer, server endpoint) error {
 
 // attach puts the agent and the way to it into the side.
 func (sd *Side) attach(a *agent, family netip.Addr, from network.PortRef, top *topology.Topology, metric network.Metric) error {
-	addr, _ := a.record.addr(family)
-	p, known := a.places[addr]
+	st := a.State()
+	addr, _ := st.Addr(family)
+	p, known := st.Places[addr]
 	if !known {
-		return fmt.Errorf("agent %s %s", a.record.Name, a.unfit(family))
+		return fmt.Errorf("agent %s %s", a.Name, st.Unfit(family))
 	}
-	path, ok := top.Path(from, p.at, metric)
+	path, ok := top.Path(from, p.At, metric)
 	if !ok {
-		return fmt.Errorf("from %v to agent %s at %v: %w", from, a.record.Name, p.at, network.ErrNoPath)
+		return fmt.Errorf("from %v to agent %s at %v: %w", from, a.Name, p.At, network.ErrNoPath)
 	}
-	sd.Agent, sd.AgentMAC, sd.AgentVLAN, sd.Path = addr, p.mac, p.vlan, path.Hops
+	sd.Agent, sd.AgentMAC, sd.AgentVLAN, sd.Path = addr, p.MAC, p.VLAN, path.Hops
 	return nil
 }
 

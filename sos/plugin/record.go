@@ -55,7 +55,7 @@ func (s *Service) recordOf(ss *session) Record {
 		Samples: slices.Clone(ss.samples.samples),
 	}
 	if ss.client != nil {
-		r.ClientAgent, r.ServerAgent = ss.client.record.Name, ss.server.record.Name
+		r.ClientAgent, r.ServerAgent = ss.client.Name, ss.server.Name
 	}
 	r.AgentPaths = ss.agentPaths
 	client, server := ss.last[agentapi.RoleClient], ss.last[agentapi.RoleServer]

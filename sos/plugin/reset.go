@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -32,13 +33,11 @@ type reset struct {
 	answered chan struct{}
 }
 
-// loseSessions ends the sessions of an agent that is gone.
-func (s *Service) loseSessions(a *agent, cause error) { s.loseThose(s.sessionsOf(a), a, cause) }
-
-// loseThose ends sessions of an agent that is gone.
-func (s *Service) loseThose(lost []*session, a *agent, cause error) {
+// loseSessions ends the sessions of an agent that is gone, with another; nil: all.
+func (s *Service) loseSessions(a, with *agent, cause error) {
+	lost := s.sessionsOf(a, with)
 	if len(lost) > 0 {
-		s.log.Warn("sessions end with their agent", "agent", a.record.Name, "sessions", len(lost), "error", cause)
+		s.log.Warn("sessions end with their agent", "agent", a.Name, "sessions", len(lost), "error", cause)
 	}
 	for _, ss := range lost {
 		s.loseAgents(ss, map[*agent]bool{a: true})
@@ -55,7 +54,7 @@ func (s *Service) loseAgents(ss *session, lost map[*agent]bool) {
 		ss.how = "agent lost:"
 		for _, r := range bothRole {
 			if lost[ss.agent(r)] {
-				ss.how += " " + ss.agent(r).record.Name
+				ss.how += " " + ss.agent(r).Name
 			}
 		}
 	}
@@ -86,14 +85,14 @@ const maxUntold = 4096
 func (s *Service) tell(ctx context.Context, a *agent, id agentapi.SessionID) bool {
 	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
 	defer cancel()
-	err := a.client.Abort(ctx, id)
-	if err == nil || agentapi.CodeOf(err) == agentapi.CodeNotFound {
+	err := a.Client.Abort(ctx, id)
+	if err == nil || control.CodeOf(err) == control.CodeNotFound {
 		return true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(a.untold) < maxUntold {
-		a.untold = append(a.untold, id)
+	if len(s.untold[a]) < maxUntold {
+		s.untold[a] = append(s.untold[a], id)
 	}
 	return false
 }
@@ -101,8 +100,8 @@ func (s *Service) tell(ctx context.Context, a *agent, id agentapi.SessionID) boo
 // tellLate tells an agent that is back what it could not be told.
 func (s *Service) tellLate(ctx context.Context, a *agent) {
 	s.mu.Lock()
-	untold := a.untold
-	a.untold = nil
+	untold := s.untold[a]
+	delete(s.untold, a)
 	s.mu.Unlock()
 	for _, id := range untold {
 		s.tell(ctx, a, id)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -23,7 +24,7 @@ func TestHistoryOutlivesTheController(t *testing.T) {
 	b.y.finish(id, agentapi.ReasonClosed)
 	b.clean()
 	b.x.mu.Lock()
-	b.x.prepare = func(agentapi.PrepareRequest) error { return &agentapi.Problem{Code: agentapi.CodeFull} }
+	b.x.prepare = func(agentapi.PrepareRequest) error { return &control.Problem{Code: control.CodeFull} }
 	b.x.mu.Unlock()
 	_, held = b.syn(netip.AddrPortFrom(hostA.Addr(), 777))
 	if got := b.fate(held); got != "forwarded" {

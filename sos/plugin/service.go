@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/store"
 )
@@ -41,7 +41,7 @@ type Options struct {
 	// AgentTLS holds the controller's certificate and the CA of the agents.
 	AgentTLS *tls.Config
 	// Dial connects to agents; nil for the ordinary way.
-	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	Dial control.Dialer
 	// ControlSubnets are those in which agents that announce themselves may have
 	// their control address, besides the address that they do it from.
 	ControlSubnets []netip.Prefix
@@ -51,8 +51,6 @@ type Options struct {
 	// Linger is how long a session's rules stay after its agents are done: their end
 	// hosts have acknowledged everything then, but may say so once more.
 	Linger time.Duration
-
-	newClient func(AgentRecord) (agentClient, error)
 }
 
 // Service is SOS in the controller.
@@ -72,9 +70,9 @@ type Service struct {
 	ctx   context.Context
 	// changes serialises changes of the configuration, so that store and memory agree.
 	changes sync.Mutex
-	// entries are the whitelist's, registered the agents that are to be followed.
-	entries    *service.Collection[Entry]
-	registered *service.Collection[AgentRecord]
+	// entries are the whitelist's.
+	entries *service.Collection[Entry]
+	agents  *registry
 
 	// view is what the packet-in handler looks at without a lock.
 	view atomic.Pointer[view]
@@ -90,7 +88,6 @@ type Service struct {
 	began     time.Time // when the start was over
 	config    Config
 	whitelist Whitelist
-	agents    map[string]*agent
 	sessions  map[flow]*session
 	byID      map[agentapi.SessionID]*session
 	setups    int
@@ -98,7 +95,6 @@ type Service struct {
 	direct    *recent[flow]    // connections that go directly
 	passed    *recent[opening] // connections that were carried to their end
 	directs   directs
-	costs     costs
 	talk      talk
 	pairs     map[string]*pair
 	resets    map[flow]*reset
@@ -113,6 +109,8 @@ type Service struct {
 	puntErrs map[openflow.DatapathID]string
 	edges    map[openflow.DatapathID]edge
 	taken    takeover
+	// untold are sessions that agents could not be told the end of.
+	untold map[*agent][]agentapi.SessionID
 	// orphans are sessions of which agents have told only that they ended.
 	orphans map[agentapi.SessionID]*orphan
 	// remembered are sessions that lasted when an earlier controller ended, outlived
@@ -127,7 +125,7 @@ type view struct {
 	whitelist Whitelist
 	agents    map[string]bool // addresses of agents
 	// sessionPorts are the ports that agents use for sessions alone, by address.
-	sessionPorts map[netip.Addr]agentapi.PortRange
+	sessionPorts map[netip.Addr]control.PortRange
 }
 
 // New returns a Service that has not started yet.
@@ -148,13 +146,14 @@ func New(o Options) (*Service, error) {
 		net: o.Network, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name), opts: o,
 		rethink: make(chan struct{}, 1), loaded: make(chan struct{}), tasks: tasks.New(), config: DefaultConfig(),
 		working: make(chan struct{}, maxWorking), unproven: make(chan struct{}, maxUnproven),
-		agents: map[string]*agent{}, sessions: map[flow]*session{}, byID: map[agentapi.SessionID]*session{},
+		sessions: map[flow]*session{}, byID: map[agentapi.SessionID]*session{},
 		perClient: map[string]int{}, direct: newRecent[flow](), passed: newRecent[opening](), directs: directs{}, pairs: map[string]*pair{}, resets: map[flow]*reset{},
 		agentFlows: map[flow]*session{}, guarded: map[netip.Addr]string{}, guards: map[netip.Addr]guard{},
 		puntErrs: map[openflow.DatapathID]string{}, edges: map[openflow.DatapathID]edge{}, orphans: map[agentapi.SessionID]*orphan{},
+		untold: map[*agent][]agentapi.SessionID{},
 	}
 	s.ctx = s.tasks.Context()
-	s.entries, s.registered = s.collectEntries(), s.collectAgents()
+	s.entries, s.agents = s.collectEntries(), s.newRegistry()
 	s.metrics = newMetrics(s)
 	s.refreshView()
 	return s, nil
@@ -170,14 +169,14 @@ func (s *Service) Loaded() <-chan struct{} { return s.loaded }
 func (s *Service) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.tasks.Cancel)
 	defer stop()
-	defer s.closeClients() // when nothing that may speak to an agent runs any more
+	defer s.agents.Close() // when nothing that may speak to an agent runs any more
 	defer s.tasks.Stop()
 	if err := s.load(s.ctx); err != nil {
 		return fmt.Errorf("sos: %w", err)
 	}
 	close(s.loaded)
 	s.start(s.entries.Run)
-	s.start(s.registered.Run)
+	s.start(s.agents.Run)
 	s.start(s.archive)
 	s.takeOver(s.ctx)
 	s.mu.Lock()
@@ -188,15 +187,6 @@ func (s *Service) Run(ctx context.Context) error {
 	s.running = false
 	s.mu.Unlock()
 	return nil
-}
-
-// closeClients ends the connections to all agents.
-func (s *Service) closeClients() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, a := range s.agents {
-		a.client.Close()
-	}
 }
 
 // start runs f in a goroutine that Run waits for. It does nothing after the end.
@@ -213,12 +203,13 @@ func (s *Service) wake() {
 // refreshView publishes the state for the packet-in handler. The lock is held,
 // or nobody else knows the service yet.
 func (s *Service) refreshView() {
-	v := &view{enabled: s.config.Enabled, whitelist: s.whitelist, agents: map[string]bool{}, sessionPorts: map[netip.Addr]agentapi.PortRange{}}
-	for _, a := range s.agents {
-		for _, addr := range a.record.Addrs {
+	v := &view{enabled: s.config.Enabled, whitelist: s.whitelist, agents: map[string]bool{}, sessionPorts: map[netip.Addr]control.PortRange{}}
+	for _, a := range s.agents.List() {
+		st := a.State()
+		for _, addr := range st.Addrs {
 			v.agents[addr.String()] = true
-			if a.status.SessionPorts.First > 0 {
-				v.sessionPorts[addr] = a.status.SessionPorts
+			if st.Status.SessionPorts.First > 0 {
+				v.sessionPorts[addr] = st.Status.SessionPorts
 			}
 		}
 	}
@@ -237,7 +228,5 @@ func (s *Service) NetworkChanged(e network.Event) {
 	if e.Kind != network.HostRemoved {
 		s.wake()
 	}
-	if e.Kind == network.PortDown {
-		s.start(func(ctx context.Context) { s.portDown(ctx, e.Port) })
-	}
+	s.agents.NetworkChanged(e)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -85,8 +86,8 @@ func TestRetransmittedFirstPacketJoins(t *testing.T) {
 // TestFailOpen makes each step of a set-up fail: the packet goes on, and
 // nothing is left behind.
 func TestFailOpen(t *testing.T) {
-	problem := func(c agentapi.Code) error { return &agentapi.Problem{Code: c, Title: string(c)} }
-	refuses := func(c agentapi.Code) func(agentapi.PrepareRequest) error {
+	problem := func(c control.Code) error { return &control.Problem{Code: c, Title: string(c)} }
+	refuses := func(c control.Code) func(agentapi.PrepareRequest) error {
 		return func(agentapi.PrepareRequest) error { return problem(c) }
 	}
 	rules := func(kind string) func(*bench) {
@@ -106,20 +107,20 @@ func TestFailOpen(t *testing.T) {
 		set  func(*bench)
 		why  string
 	}{
-		{"client's agent full", func(b *bench) { b.x.prepare = refuses(agentapi.CodeFull) }, "agents"},
-		{"server's agent has no route", func(b *bench) { b.y.prepare = refuses(agentapi.CodeNoRoute) }, "no-route"},
+		{"client's agent full", func(b *bench) { b.x.prepare = refuses(control.CodeFull) }, "agents"},
+		{"server's agent has no route", func(b *bench) { b.y.prepare = refuses(control.CodeNoRoute) }, "no-route"},
 		{"client's agent answers nonsense", func(b *bench) { b.x.prepare = refuses("") }, "agents"},
-		{"server refuses", func(b *bench) { b.y.commit = func() error { return problem(agentapi.CodeRefused) } }, "refused"},
-		{"server does not answer", func(b *bench) { b.y.commit = func() error { return problem(agentapi.CodeTimeout) } }, "timeout"},
-		{"client's agent fails to commit", func(b *bench) { b.x.commit = func() error { return problem(agentapi.CodeNoPeer) } }, "no-peer"},
+		{"server refuses", func(b *bench) { b.y.commit = func() error { return problem(control.CodeRefused) } }, "refused"},
+		{"server does not answer", func(b *bench) { b.y.commit = func() error { return problem(control.CodeTimeout) } }, "timeout"},
+		{"client's agent fails to commit", func(b *bench) { b.x.commit = func() error { return problem(control.CodeNoPeer) } }, "no-peer"},
 		{"server's agent dies while it prepares", func(b *bench) {
-			b.y.prepare = func(agentapi.PrepareRequest) error { go b.y.kill(); <-b.y.dead; return problem(agentapi.CodeInternal) }
+			b.y.prepare = func(agentapi.PrepareRequest) error { go b.y.kill(); <-b.y.dead; return problem(control.CodeInternal) }
 		}, "agents"},
 		{"server's agent dies when prepared", func(b *bench) {
-			b.y.commit = func() error { go b.y.kill(); <-b.y.dead; return problem(agentapi.CodeInternal) }
+			b.y.commit = func() error { go b.y.kill(); <-b.y.dead; return problem(control.CodeInternal) }
 		}, "agent y"},
 		{"client's agent dies when prepared", func(b *bench) {
-			b.x.commit = func() error { go b.x.kill(); <-b.x.dead; return problem(agentapi.CodeInternal) }
+			b.x.commit = func() error { go b.x.kill(); <-b.x.dead; return problem(control.CodeInternal) }
 		}, "agent x"},
 		{"rules of the server's side", rules("server"), "table full"},
 		{"rules between agents", rules("pair"), "table full"},
@@ -160,7 +161,7 @@ func TestFailOpen(t *testing.T) {
 func TestFullAgentIsPassedOver(t *testing.T) {
 	b := newBench(t)
 	b.add("x2", b.x2, netip.MustParseAddr("10.0.0.13"))
-	b.x.prepare = func(agentapi.PrepareRequest) error { return &agentapi.Problem{Code: agentapi.CodeFull, Title: "full"} }
+	b.x.prepare = func(agentapi.PrepareRequest) error { return &control.Problem{Code: control.CodeFull, Title: "full"} }
 	_, held := b.syn(hostA)
 	if got := b.fate(held); got != "released" {
 		t.Fatalf("the packet was %s", got)
@@ -307,10 +308,10 @@ func (b *bench) frame() packet.Headers {
 // added again it is as good as new.
 func TestDrainedAgentAddedAgain(t *testing.T) {
 	b := newBench(t)
-	if err := b.service.drainAgent(t.Context(), "x", true); err != nil {
+	if err := b.service.agents.Drain(t.Context(), "x", true); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.service.removeAgent(t.Context(), "x", false); err != nil {
+	if err := b.service.agents.Remove(t.Context(), "x", false); err != nil {
 		t.Fatal(err)
 	}
 	b.add("x", b.x, agentX.Addr())

@@ -72,6 +72,9 @@ func (s *session) agent(r agentapi.Role) *agent {
 	return s.server
 }
 
+// agents are both, in the order of their roles.
+func (s *session) agents() []*agent { return []*agent{s.client, s.server} }
+
 // carried says that the client was connected and that its connection has been closed
 // in order, so that it will not send its first packet again. The service's lock is held.
 func (s *session) carried() bool {

@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service/agents"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -164,20 +165,20 @@ func (s *Service) establish(ctx context.Context, ss *session, o offer, cfg Confi
 func (s *Service) engage(ctx context.Context, ss *session, o offer, server endpoint, cfg Config, watch *stopwatch) error {
 	refused := map[*agent]bool{}
 	for attempt := 1; ; attempt++ {
-		if err := s.assignInTime(ctx, ss, o, server.place, refused); err != nil {
+		if err := s.assignInTime(ctx, ss, o, server.Place, refused); err != nil {
 			return err
 		}
 		if err := s.plan(ss, o, server); err != nil {
 			return err
 		}
 		s.took(&ss.steps.Select, watch)
-		refusals, err := s.prepare(ctx, ss, cfg)
+		pass, err := s.prepare(ctx, ss, cfg)
 		s.took(&ss.steps.Prepare, watch)
-		if err == nil || len(refusals) == 0 || attempt == maxAttempts || ctx.Err() != nil {
+		if err == nil || len(pass) == 0 || attempt == maxAttempts || ctx.Err() != nil {
 			return err
 		}
-		for _, a := range refusals {
-			refused[a] = true
+		for _, i := range pass {
+			refused[ss.agent(bothRole[i])] = true
 		}
 		s.disengage(ss)
 	}
@@ -198,10 +199,8 @@ func (s *Service) disengage(ss *session) {
 	s.byID[ss.id] = ss
 }
 
-// prepare asks both agents at once. It returns those that have no room.
-func (s *Service) prepare(ctx context.Context, ss *session, cfg Config) ([]*agent, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(cfg.PrepareTimeout))
-	defer cancel()
+// prepare asks both agents at once. It returns which of them may be passed over for others.
+func (s *Service) prepare(ctx context.Context, ss *session, cfg Config) (pass []int, err error) {
 	about, err := json.Marshal(ss.context())
 	if err != nil {
 		return nil, fmt.Errorf("context of the session: %w", err)
@@ -216,15 +215,12 @@ func (s *Service) prepare(ctx context.Context, ss *session, cfg Config) ([]*agen
 		}
 	}
 	var replies [2]agentapi.PrepareReply
-	errs := bothRoles(func(i int, r agentapi.Role) error {
-		var err error
-		if replies[i], err = ss.agent(r).client.Prepare(ctx, request(r)); err != nil {
-			return fmt.Errorf("agent %s: %w", ss.agent(r).record.Name, err)
-		}
-		return nil
+	errs := agents.Together(ctx, time.Duration(cfg.PrepareTimeout), ss.agents(), func(ctx context.Context, i int, a *agent) (err error) {
+		replies[i], err = a.Client.Prepare(ctx, request(bothRole[i]))
+		return err
 	})
-	if err := errors.Join(errs[:]...); err != nil {
-		return s.refusals(ss, errs), err
+	if err := errs.Err(); err != nil {
+		return errs.MayPass(), err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,24 +245,11 @@ func bothRoles(f func(int, agentapi.Role) error) (errs [2]error) {
 	return errs
 }
 
-// refusals lists the agents that cannot take a session now but are well, or do
-// not answer at all: in both cases others may help.
-func (s *Service) refusals(ss *session, errs [2]error) []*agent {
-	var out []*agent
-	for i, err := range errs {
-		code := agentapi.CodeOf(err)
-		if err != nil && slices.Contains([]agentapi.Code{"", agentapi.CodeFull, agentapi.CodeDraining, agentapi.CodeInternal}, code) {
-			out = append(out, ss.agent(bothRole[i]))
-		}
-	}
-	return out
-}
-
 // dataPorts are those of an agent's data ports that the session may use.
 func (s *Service) dataPorts(ss *session, r agentapi.Role) []uint16 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ports := ss.agent(r).status.DataPorts
+	ports := ss.agent(r).State().Status.DataPorts
 	return slices.Clone(ports[:min(len(ports), max(ss.tuning.Paths, 1))])
 }
 
@@ -330,26 +313,19 @@ func (l *Layout) side(r agentapi.Role) *Side {
 // commit has the server dialled; its answer decides. The client's agent opens
 // the connections between the agents at the same time.
 func (s *Service) commit(ctx context.Context, ss *session, cfg Config) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(cfg.CommitTimeout))
-	defer cancel()
-	errs := bothRoles(func(_ int, r agentapi.Role) error {
-		if err := ss.agent(r).client.Commit(ctx, ss.id); err != nil {
-			return fmt.Errorf("agent %s: %w", ss.agent(r).record.Name, err)
-		}
-		return nil
-	})
-	return commitError(errs)
+	return commitError(agents.Together(ctx, time.Duration(cfg.CommitTimeout), ss.agents(), func(ctx context.Context, _ int, a *agent) error {
+		return a.Client.Commit(ctx, ss.id)
+	}))
 }
 
 // commitError is why a commit failed. When the server has not taken the connection,
 // that is all: that the client's agent then finds its peer gone follows from it.
-func commitError(errs [2]error) error {
-	var p *agentapi.Problem
-	server := slices.Index(bothRole[:], agentapi.RoleServer)
-	if errors.As(errs[server], &p) && slices.Contains([]agentapi.Code{agentapi.CodeRefused, agentapi.CodeTimeout, agentapi.CodeUnreachable}, p.Code) {
+func commitError(errs agents.Errors) error {
+	var p *control.Problem
+	if errors.As(errs[1], &p) && slices.Contains([]control.Code{control.CodeRefused, control.CodeTimeout, control.CodeUnreachable}, p.Code) {
 		return p
 	}
-	return errors.Join(errs[:]...)
+	return errs.Err()
 }
 
 // undo takes back what a failed set-up has done. The server's agent resets its
@@ -370,22 +346,15 @@ func (s *Service) undo(ss *session, done progressOf) {
 
 // abort makes the agents reset and forget a session; those that are nil are
 // left out.
-func (s *Service) abort(id agentapi.SessionID, agents ...*agent) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), undoTimeout)
-	defer cancel()
-	var all sync.WaitGroup
-	for _, a := range agents {
-		if a == nil {
-			continue
+func (s *Service) abort(id agentapi.SessionID, of ...*agent) {
+	of = slices.DeleteFunc(of, func(a *agent) bool { return a == nil })
+	agents.Together(context.WithoutCancel(s.ctx), undoTimeout, of, func(ctx context.Context, _ int, a *agent) error {
+		err := a.Client.Abort(ctx, id)
+		if err != nil && control.CodeOf(err) != control.CodeNotFound {
+			s.log.Debug("session could not be aborted", "agent", a.Name, "session", id, "error", err)
 		}
-		all.Go(func() {
-			err := a.client.Abort(ctx, id)
-			if err != nil && agentapi.CodeOf(err) != agentapi.CodeNotFound {
-				s.log.Debug("session could not be aborted", "agent", a.record.Name, "session", id, "error", err)
-			}
-		})
-	}
-	all.Wait()
+		return nil
+	})
 }
 
 // removeRules removes the session's rules from the switches.

@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/sluice-net/sluice/service"
-	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/store"
 )
 
@@ -17,7 +15,6 @@ import (
 const (
 	keyConfig    = Name + "/config"
 	keyWhitelist = Name + "/whitelist/"
-	keyAgents    = Name + "/agents/"
 )
 
 // storeTimeout bounds each access to the store.
@@ -31,9 +28,14 @@ func (s *Service) load(ctx context.Context) error {
 	if err := s.entries.Load(ctx, nil); err != nil {
 		return err
 	}
-	if err := s.registered.Load(ctx, nil); err != nil {
+	if err := s.loadRest(ctx); err != nil {
 		return err
 	}
+	return s.agents.Load(ctx)
+}
+
+// loadRest reads what is not a collection.
+func (s *Service) loadRest(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	cfg := DefaultConfig()
@@ -71,9 +73,6 @@ func (s *Service) load(ctx context.Context) error {
 	}
 	for _, g := range guards {
 		s.guards[g.Agent] = g
-	}
-	for _, r := range s.registered.Values() {
-		s.follow(r, true)
 	}
 	s.refreshView()
 	return nil
@@ -116,34 +115,7 @@ func (s *Service) unsave(ctx context.Context, key string) error {
 	return nil
 }
 
-// follow makes an agent of a record, which may be a stored one, and starts to follow
-// its events. The lock is held.
-func (s *Service) follow(r AgentRecord, stored bool) {
-	client, err := s.dial(r)
-	if err != nil {
-		s.log.Error("an agent cannot be used", "agent", r.Name, "error", err)
-		return
-	}
-	ctx, stop := context.WithCancel(s.ctx)
-	a := &agent{record: r, client: client, stop: stop, stored: stored, liveness: AgentUnknown, news: time.Now(), places: map[netip.Addr]place{}, missed: map[netip.Addr]bool{}}
-	s.agents[r.Name] = a
-	if !s.start(func(context.Context) { s.watchAgent(ctx, a) }) {
-		client.Close()
-	}
-}
-
-func (s *Service) dial(r AgentRecord) (agentClient, error) {
-	if s.opts.newClient != nil {
-		return s.opts.newClient(r)
-	}
-	var options []agentapi.Option
-	if s.opts.Dial != nil {
-		options = append(options, agentapi.WithDialer(s.opts.Dial))
-	}
-	return agentapi.NewClient(r.URL, s.opts.AgentTLS, options...)
-}
-
-// SetConfig stores and applies a changed configuration.
+// setConfig stores and applies a changed configuration.
 func (s *Service) setConfig(ctx context.Context, ch ConfigChange) (Config, service.Faults, error) {
 	s.changes.Lock()
 	defer s.changes.Unlock()

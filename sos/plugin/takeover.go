@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/service/agents"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -40,7 +41,7 @@ func (ss *session) describe(c sessionContext) {
 func (ss *session) context() sessionContext {
 	return sessionContext{
 		Layout: ss.layout, ClientAt: ss.clientAt, ServerAt: ss.serverAt, Entry: ss.entry, Tuning: ss.tuning,
-		Client: ss.client.record.Name, Server: ss.server.record.Name, Started: ss.started,
+		Client: ss.client.Name, Server: ss.server.Name, Started: ss.started,
 	}
 }
 
@@ -110,7 +111,7 @@ func (s *Service) rebuild(id agentapi.SessionID, f *found) (*session, bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ss.client, ss.server = s.agents[c.Client], s.agents[c.Server]
+	ss.client, ss.server = s.agents.Get(c.Client), s.agents.Get(c.Server)
 	if ss.client == nil || ss.server == nil || s.sessions[fl] != nil {
 		return nil, false
 	}
@@ -126,12 +127,12 @@ func (s *Service) rebuild(id agentapi.SessionID, f *found) (*session, bool) {
 	if len(ss.ended) == 2 {
 		close(ss.bothEnded)
 	}
-	ss.client.sessions++
-	ss.server.sessions++
+	ss.client.Take()
+	ss.server.Take()
 	for side, a := range map[*Side]*agent{&c.Layout.ClientSide: ss.client, &c.Layout.ServerSide: ss.server} {
-		if _, known := a.places[side.Agent]; !known && len(side.Path) > 0 {
+		if len(side.Path) > 0 {
 			last := side.Path[len(side.Path)-1]
-			a.places[side.Agent] = place{at: network.PortRef{Switch: last.Switch, Port: last.Out}, mac: side.AgentMAC, vlan: side.AgentVLAN}
+			a.Assume(side.Agent, agents.Place{At: network.PortRef{Switch: last.Switch, Port: last.Out}, MAC: side.AgentMAC, VLAN: side.AgentVLAN})
 		}
 	}
 	s.taken.Sessions++
@@ -162,8 +163,8 @@ func (s *Service) agentsConnected(all []*session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, ss := range all {
-		x, y := ss.client.places[ss.layout.ClientSide.Agent], ss.server.places[ss.layout.ServerSide.Agent]
-		if _, ok := top.Path(x.at, y.at, network.MetricHops); !ok && ss.layout.Steered {
+		x, y := ss.client.State().Places[ss.layout.ClientSide.Agent], ss.server.State().Places[ss.layout.ServerSide.Agent]
+		if _, ok := top.Path(x.At, y.At, network.MetricHops); !ok && ss.layout.Steered {
 			return false
 		}
 	}

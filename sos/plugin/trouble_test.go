@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/service/agents"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -36,14 +38,14 @@ func TestStatusNamesWhatIsWrong(t *testing.T) {
 		want  []string
 	}{
 		{"no host on its data address", func(b *restBench) {
-			r, _ := AgentSpec{Name: "x2", URL: b.x2.server.URL, Addrs: []string{"10.0.0.99"}}.Parse()
-			if err := b.service.addAgent(b.t.Context(), r); err != nil {
+			r, _ := agents.Parse(control.AgentSpec{Name: "x2", URL: b.x2.server.URL, Addrs: []string{"10.0.0.99"}})
+			if err := b.service.agents.Add(b.t.Context(), r); err != nil {
 				b.t.Fatal(err)
 			}
 		}, []string{"agent x2 is not placed", "no host answers for its data address 10.0.0.99", "check"}},
 		{"one of two addresses unplaced", func(b *restBench) {
-			r, _ := AgentSpec{Name: "x2", URL: b.x2.server.URL, Addrs: []string{"10.0.0.13", "fd00::99"}}.Parse()
-			if err := b.service.addAgent(b.t.Context(), r); err != nil {
+			r, _ := agents.Parse(control.AgentSpec{Name: "x2", URL: b.x2.server.URL, Addrs: []string{"10.0.0.13", "fd00::99"}})
+			if err := b.service.agents.Add(b.t.Context(), r); err != nil {
 				b.t.Fatal(err)
 			}
 		}, []string{"agent x2 is not placed", "fd00::99"}},
@@ -52,8 +54,8 @@ func TestStatusNamesWhatIsWrong(t *testing.T) {
 			server.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that we refuse
 			server.StartTLS()
 			b.t.Cleanup(server.Close)
-			r, _ := AgentSpec{Name: "z", URL: server.URL, Addrs: []string{"10.0.0.77"}}.Parse()
-			if err := b.service.addAgent(b.t.Context(), r); err != nil {
+			r, _ := agents.Parse(control.AgentSpec{Name: "z", URL: server.URL, Addrs: []string{"10.0.0.77"}})
+			if err := b.service.agents.Add(b.t.Context(), r); err != nil {
 				b.t.Fatal(err)
 			}
 		}, []string{"agent z", "https://127.0.0.1:", "certificate signed by unknown authority", "sos.tls.cert", "restart"}},
@@ -108,27 +110,25 @@ func TestAnnouncementAgreesAgain(t *testing.T) {
 // TestDirectIsCountedByReason lets connections fail in several ways: the status counts
 // each reason, with its latest cause and what helps.
 func TestDirectIsCountedByReason(t *testing.T) {
-	problem := func(c agentapi.Code) error { return &agentapi.Problem{Code: c, Title: string(c)} }
+	problem := func(c control.Code) error { return &control.Problem{Code: c, Title: string(c)} }
 	one := 1
 	cases := []struct {
 		reason Reason
 		set    func(*restBench)
 		cause  string
 	}{
-		{ReasonServer, func(b *restBench) { b.y.commit = func() error { return problem(agentapi.CodeRefused) } }, "refused"},
+		{ReasonServer, func(b *restBench) { b.y.commit = func() error { return problem(control.CodeRefused) } }, "refused"},
 		{ReasonAgent, func(b *restBench) {
-			b.y.prepare = func(agentapi.PrepareRequest) error { return problem(agentapi.CodeNoRoute) }
+			b.y.prepare = func(agentapi.PrepareRequest) error { return problem(control.CodeNoRoute) }
 		}, "no-route"},
 		{ReasonNoAgent, func(b *restBench) { b.ask("POST", "agents/x/drain", `{"on":true}`) }, "x is draining"},
 		{ReasonNoGain, func(b *restBench) {
 			b.net.mu.Lock()
-			defer b.net.mu.Unlock()
 			h := b.net.hosts[agentY.Addr()]
 			h.At = at(1, portX)
 			b.net.hosts[agentY.Addr()] = h
-			b.service.mu.Lock()
-			defer b.service.mu.Unlock()
-			b.service.agents["y"].places[agentY.Addr()] = placeOf(h)
+			b.net.mu.Unlock()
+			b.service.agents.Refresh()
 		}, "equally near"},
 		{ReasonRules, func(b *restBench) {
 			b.net.mu.Lock()

@@ -1,4 +1,4 @@
-package agentapi
+package control
 
 import (
 	"context"
@@ -20,17 +20,17 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, victim.URL+"/secret", status)
 		}))
-		c, err := NewClient(agent.URL, nil)
+		c, err := NewClient[int, int](agent.URL, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := c.Status(t.Context()); err == nil {
 			t.Errorf("%d: the answer of somebody else counts", status)
 		}
-		if _, err := c.Prepare(t.Context(), PrepareRequest{Key: NewKey()}); err == nil {
+		if _, err := c.Drain(t.Context(), true); err == nil {
 			t.Errorf("%d: the answer of somebody else counts", status)
 		}
-		if err := c.Watch(context.WithoutCancel(t.Context()), func(Event) {}); err == nil {
+		if err := c.Watch(context.WithoutCancel(t.Context()), func(Event[int, int]) {}); err == nil {
 			t.Errorf("%d: events of somebody else count", status)
 		}
 		c.Close()

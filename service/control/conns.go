@@ -1,4 +1,4 @@
-package agentapi
+package control
 
 import (
 	"context"
@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// dialer is how connections are made.
-type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+// Dialer is how connections are made.
+type Dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // conns are a client's open connections. The HTTP transport dials on behalf of
 // requests that are over by the time the connection stands, and keeps it: closing
@@ -19,7 +19,7 @@ type conns struct {
 }
 
 // track has a dialer's connections known, and none made after close.
-func (o *conns) track(dial dialer) dialer {
+func (o *conns) track(dial Dialer) Dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
 		if err != nil {

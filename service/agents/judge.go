@@ -1,4 +1,4 @@
-package plugin
+package agents
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/internal/tasks"
-	"github.com/sluice-net/sluice/sos/agentapi"
+	"github.com/sluice-net/sluice/service/control"
 )
 
 // An agent of which the controller hears nothing may be dead, or behind a way that
@@ -42,101 +42,46 @@ var (
 
 // judgeWhileSilent ends the sessions of a silent agent as soon as something says
 // that it is dead, until it is heard again or removed.
-func (s *Service) judgeWhileSilent(ctx context.Context, a *agent) {
-	for {
-		s.mu.Lock()
-		silent := a.liveness == AgentSilent && s.agents[a.record.Name] == a
-		s.mu.Unlock()
-		if !silent {
-			return
-		}
-		s.judge(ctx, a)
+func (r *Registry[C, R, L]) judgeWhileSilent(ctx context.Context, a *Agent[C]) {
+	for a.State().Liveness == Silent && r.Get(a.Name) == a {
+		r.Judge(ctx, a)
 		if tasks.Sleep(ctx, judgeEvery) != nil {
 			return
 		}
 	}
 }
 
-// judge ends those of a silent agent's sessions of which it is the dead end.
-func (s *Service) judge(ctx context.Context, a *agent) {
-	sessions := s.sessionsOf(a)
-	if len(sessions) == 0 {
+// Judge ends that of a silent agent's sessions of which it is the dead end.
+func (r *Registry[C, R, L]) Judge(ctx context.Context, a *Agent[C]) {
+	peers := r.Peers(a)
+	if len(peers) == 0 {
 		return
 	}
-	if err := s.dead(a); err != nil {
-		s.loseThose(sessions, a, err)
+	if err := r.dead(a); err != nil {
+		r.Lost(a, nil, err)
 		return
 	}
-	partners := map[*agent][]*session{}
-	for _, ss := range sessions {
-		o := ss.client
-		if o == a {
-			o = ss.server
-		}
-		partners[o] = append(partners[o], ss)
-	}
-	lifeless := sync.OnceValue(func() error { return s.lifeless(ctx, a) })
+	lifeless := sync.OnceValue(func() error { return r.lifeless(ctx, a) })
 	var all sync.WaitGroup
-	for o, those := range partners {
+	for _, o := range peers {
 		all.Go(func() {
-			if !unheard(ctx, o, a) {
+			if o != nil && !r.unheard(ctx, o, a) {
 				return
 			}
 			if err := lifeless(); err != nil {
-				s.loseThose(those, a, err)
+				r.Lost(a, o, err)
 			}
 		})
 	}
 	all.Wait()
 }
 
-// lifeless says why an agent is dead that no other agent hears either, or nil. An
-// agent that gets no processor says nothing, but its machine answers for it.
-func (s *Service) lifeless(ctx context.Context, a *agent) error {
-	s.mu.Lock()
-	answered, silentSince, patience := a.answered, a.silentSince, min(hungFor, time.Duration(s.config.PeerTimeout))
-	s.mu.Unlock()
-	if time.Since(answered) < knockAgain {
-		return nil
-	}
-	answer := make(chan error, 1)
-	go func() { answer <- knock(ctx, a) }()
-	near := s.switchAnswers(ctx, a)
-	switch err := <-answer; {
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return errNotRunning
-	case err != nil && near:
-		return errNoAnswer
-	case err != nil: // the network may be down there
-		return nil
-	}
-	if near && time.Since(silentSince) > patience {
-		return errHung
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a.answered = time.Now()
-	return nil
-}
-
-// knock asks an agent's machine whether anybody listens at its control port: twice
-// at once, since one packet may be lost.
-func knock(ctx context.Context, a *agent) error {
-	ctx, cancel := context.WithTimeout(ctx, knockTimeout)
-	defer cancel()
-	errs := bothRoles(func(int, agentapi.Role) error { return a.client.Knock(ctx) })
-	if errs[0] == nil {
-		return nil
-	}
-	return errs[1]
-}
-
 // dead says why a silent agent is dead without asking anybody, or nil. Its port is
 // watched apart.
-func (s *Service) dead(a *agent) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	patience := time.Duration(s.config.PeerTimeout)
+func (r *Registry[C, R, L]) dead(a *Agent[C]) error {
+	_, patience := r.Timing()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch {
 	case a.refused:
 		return errNotRunning
@@ -146,37 +91,69 @@ func (s *Service) dead(a *agent) error {
 	return nil
 }
 
+// lifeless says why an agent is dead that no other agent hears either, or nil. An
+// agent that gets no processor says nothing, but its machine answers for it.
+func (r *Registry[C, R, L]) lifeless(ctx context.Context, a *Agent[C]) error {
+	_, patience := r.Timing()
+	r.mu.Lock()
+	answered, silentSince := a.answered, a.silentSince
+	r.mu.Unlock()
+	if time.Since(answered) < knockAgain {
+		return nil
+	}
+	answer := make(chan error, 1)
+	go func() { answer <- knock(ctx, a.Client.Knock) }()
+	near := r.switchAnswers(ctx, a)
+	switch err := <-answer; {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return errNotRunning
+	case err != nil && near:
+		return errNoAnswer
+	case err != nil: // the network may be down there
+		return nil
+	}
+	if near && time.Since(silentSince) > min(hungFor, patience) {
+		return errHung
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a.answered = time.Now()
+	return nil
+}
+
+// knock asks an agent's machine whether anybody listens at its control port: twice
+// at once, since one packet may be lost.
+func knock(ctx context.Context, ask func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, knockTimeout)
+	defer cancel()
+	second := make(chan error, 1)
+	go func() { second <- ask(ctx) }()
+	first := ask(ctx)
+	if err := <-second; first != nil {
+		return err
+	}
+	return nil
+}
+
 // unheard reports whether agent o answers, and says that it does not hear its peer
 // a. What either knows of its addresses is fixed.
-func unheard(ctx context.Context, o, a *agent) bool {
+func (r *Registry[C, R, L]) unheard(ctx context.Context, o, a *Agent[C]) bool {
 	ctx, cancel := context.WithTimeout(ctx, askPartner)
 	defer cancel()
-	st, err := o.client.Status(ctx)
-	return err == nil && !slices.ContainsFunc(st.Peers, func(p agentapi.PeerStatus) bool {
-		return time.Duration(p.Silence) <= heardWithin && slices.Contains(a.record.Addrs, p.Addr)
+	st, err := o.Client.Status(ctx)
+	addrs := a.State().Addrs
+	return err == nil && !slices.ContainsFunc(st.Peers, func(p control.PeerStatus) bool {
+		return time.Duration(p.Silence) <= heardWithin && slices.Contains(addrs, p.Addr)
 	})
 }
 
 // switchAnswers asks the switches at which the agent stands for a sign of life.
-func (s *Service) switchAnswers(ctx context.Context, a *agent) bool {
-	ports := s.portsOf(a)
+func (r *Registry[C, R, L]) switchAnswers(ctx context.Context, a *Agent[C]) bool {
+	ports := r.portsOf(a)
 	for _, at := range ports {
-		if !s.net.Alive(ctx, at.Switch) {
+		if !r.Network.Alive(ctx, at.Switch) {
 			return false
 		}
 	}
 	return len(ports) > 0
-}
-
-// sessionsOf lists the live sessions of an agent.
-func (s *Service) sessionsOf(a *agent) []*session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []*session
-	for _, ss := range s.sessions {
-		if ss.state == StateLive && (ss.client == a || ss.server == a) {
-			out = append(out, ss)
-		}
-	}
-	return out
 }

@@ -1,4 +1,4 @@
-package agentapi
+package control
 
 import (
 	"context"
@@ -16,14 +16,14 @@ func TestCloseEndsConnectionsNobodyWaitsFor(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()
 	made, proceed := make(chan net.Conn, 2), make(chan struct{})
-	c, err := NewClient(s.URL, nil, WithDialer(func(_ context.Context, network, addr string) (net.Conn, error) {
+	c, err := NewClient[int, int](s.URL, nil, func(_ context.Context, network, addr string) (net.Conn, error) {
 		<-proceed
 		nc, err := net.Dial(network, addr)
 		if err == nil {
 			made <- nc
 		}
 		return nc, err
-	}))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

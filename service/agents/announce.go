@@ -1,0 +1,66 @@
+package agents
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/service/control"
+)
+
+// announce lets an agent add itself. Who it is, its certificate says: it
+// can announce only the name that the certificate carries.
+func (r *Registry[C, R, L]) announce(ctx context.Context, in *service.Body[control.AgentSpec]) (*service.Body[AgentInfo], error) {
+	who := api.Identity(ctx)
+	if name, isCert := strings.CutPrefix(who, "certificate:"); isCert && name != in.Body.Name {
+		return nil, service.Refuse(service.Faults{{Field: "name", Value: in.Body.Name, Want: "the name in the agent's certificate, " + name}})
+	}
+	rec, faults := Parse(in.Body)
+	if len(faults) > 0 {
+		return nil, service.Refuse(faults)
+	}
+	if r.claimed(rec, nil) {
+		return r.show(rec.Name)
+	}
+	if faults := r.elsewhere(api.Remote(ctx), rec); len(faults) > 0 {
+		return nil, service.Refuse(faults)
+	}
+	r.claimed(rec, &rec) // of one that is known otherwise: post refuses it, and the operator is told
+	return r.post(ctx, in.Body, true)
+}
+
+// claimed says whether an agent is known as it announces itself, and keeps otherwise what it
+// claims to be.
+func (r *Registry[C, R, L]) claimed(rec AgentRecord, claim *AgentRecord) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.agents[rec.Name]
+	same := a != nil && a.state.same(&rec)
+	if same {
+		a.claim = nil
+	} else if a != nil && claim != nil {
+		a.claim = claim
+	}
+	return same
+}
+
+// elsewhere says whether an announcement names a control address that is not the one
+// it came from: an agent's certificate must not be enough to have the controller call
+// whom its holder likes. A name is refused too, since whoever answers for it may have
+// it stand for another address later.
+func (r *Registry[C, R, L]) elsewhere(from netip.Addr, rec AgentRecord) service.Faults {
+	var to netip.Addr
+	if u, err := url.Parse(rec.URL); err == nil {
+		to, _ = netip.ParseAddr(u.Hostname())
+		to = to.Unmap()
+	}
+	if to.IsValid() && (to == from || slices.ContainsFunc(r.ControlSubnets, func(p netip.Prefix) bool { return p.Contains(to) })) {
+		return nil
+	}
+	return service.Faults{{Field: "url", Value: rec.URL, Want: fmt.Sprintf("the address that the announcement comes from, %v; for another, an operator adds the agent, or its subnet to %s.control_subnets", from, r.Service)}}
+}

@@ -1,0 +1,182 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/service/control"
+)
+
+var agentName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
+
+// announcePath is where agents announce themselves, beside the agents' names.
+const announcePath = "announce"
+
+// Parse turns a specification into a record, or says everything that is wrong.
+func Parse(a control.AgentSpec) (AgentRecord, service.Faults) {
+	r := AgentRecord{Name: a.Name, URL: strings.TrimSuffix(a.URL, "/"), MaxSessions: a.MaxSessions}
+	var faults service.Faults
+	if !agentName.MatchString(a.Name) {
+		faults.Add("name", a.Name, "1 to 63 lower-case letters, digits, dots and dashes")
+	}
+	if a.Name == announcePath {
+		faults.Add("name", a.Name, "another name: this one is a path of the API, so the agent could not be removed")
+	}
+	u, err := url.Parse(a.URL)
+	if err != nil || u.Host == "" || u.Port() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		faults.Add("url", a.URL, "a URL like https://192.0.2.7:8440")
+	} else if u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
+		faults.Add("url", a.URL, "https; http is for an agent on the loopback interface")
+	}
+	if len(a.Addrs) == 0 || len(a.Addrs) > 2 {
+		faults.Add("addrs", a.Addrs, "one or two data addresses")
+	}
+	for i, text := range a.Addrs {
+		addr, err := netip.ParseAddr(text)
+		addr = addr.Unmap()
+		switch {
+		case err != nil, addr.Zone() != "", addr.IsMulticast(), addr.IsUnspecified(), addr.IsLoopback(), addr.IsLinkLocalUnicast():
+			faults.Add(fmt.Sprintf("addrs[%d]", i), text, "a unicast address by which other agents reach it, like 10.0.0.11")
+		case slices.ContainsFunc(r.Addrs, func(x netip.Addr) bool { return x.Is4() == addr.Is4() }):
+			faults.Add(fmt.Sprintf("addrs[%d]", i), text, "at most one address of each family")
+		default:
+			r.Addrs = append(r.Addrs, addr)
+		}
+	}
+	if a.MaxSessions < 0 || a.MaxSessions > 1_000_000 {
+		faults.Add("max_sessions", a.MaxSessions, "0 to 1000000")
+	}
+	return r, faults
+}
+
+func loopback(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && a.IsLoopback()
+}
+
+// AgentInfo is an agent as the API shows it.
+type AgentInfo struct {
+	AgentRecord
+	State        Liveness          `json:"state" doc:"unknown, up or silent"`
+	Error        string            `json:"error,omitempty"`
+	LastSeen     *time.Time        `json:"last_seen,omitempty"`
+	Sessions     int               `json:"sessions" doc:"Sessions that this controller has given it, those being set up included"`
+	Places       map[string]string `json:"places" doc:"Where its addresses are in the network: switch/port"`
+	Load         control.Load      `json:"load"`
+	Version      string            `json:"version,omitempty"`
+	Congestion   []string          `json:"congestion_controls,omitempty"`
+	Transports   []string          `json:"transports,omitempty"`
+	Warnings     []string          `json:"warnings,omitempty" doc:"What keeps the agent below its best, and the remedy"`
+	DataPorts    []uint16          `json:"data_ports,omitempty"`
+	SessionLimit int               `json:"session_limit" doc:"How many sessions it takes; 0: not known yet"`
+}
+
+// Infos describes the agents, by name.
+func (r *Registry[C, R, L]) Infos() []AgentInfo {
+	list := []AgentInfo{}
+	for _, a := range r.List() {
+		list = append(list, a.info())
+	}
+	return list
+}
+
+func (a *Agent[C]) info() AgentInfo {
+	s := a.State()
+	i := AgentInfo{
+		AgentRecord: s.AgentRecord, State: s.Liveness, Error: cmp.Or(s.Error, s.mismatch()), Sessions: s.Sessions, Places: map[string]string{},
+		Load: s.Status.Load, Version: s.Status.Version, Congestion: s.Status.CongestionControls,
+		Transports: s.Status.Transports, Warnings: s.Status.Warnings, DataPorts: s.Status.DataPorts, SessionLimit: s.Limit(),
+	}
+	if !s.LastSeen.IsZero() {
+		i.LastSeen = &s.LastSeen
+	}
+	for addr, p := range s.Places {
+		i.Places[addr.String()] = p.At.String()
+	}
+	return i
+}
+
+// Register adds the operations on agents.
+func (r *Registry[C, R, L]) Register(to service.REST) {
+	service.Show(to, "agents", "List the agents", r.Infos)
+	service.Create(to, "agents", "Add an agent", func(ctx context.Context, in *service.Body[control.AgentSpec]) (*service.Body[AgentInfo], error) {
+		return r.post(ctx, in.Body, false)
+	})
+	service.Register(to, http.MethodPost, "agents/"+announcePath, "Announce oneself as an agent", r.announce)
+	service.Register(to, http.MethodDelete, "agents/{name}", "Remove an agent", func(ctx context.Context, in *removing) (*service.Nothing, error) {
+		return nil, service.Problem(r.Remove(ctx, in.Name, in.Force), "path.name", in.Name)
+	})
+	service.Register(to, http.MethodPost, "agents/{name}/drain", "Let an agent take no new sessions, or take them again", func(ctx context.Context, in *draining) (*service.Body[AgentInfo], error) {
+		if err := r.Drain(ctx, in.Name, in.Body.On); err != nil {
+			return nil, service.Problem(err, "path.name", in.Name)
+		}
+		return r.show(in.Name)
+	})
+}
+
+type removing struct {
+	Name  string `path:"name" doc:"Name of the agent"`
+	Force bool   `query:"force" doc:"Remove it although it carries sessions; they end with a reset"`
+}
+
+type draining struct {
+	Name string `path:"name" doc:"Name of the agent"`
+	Body control.DrainRequest
+}
+
+func (r *Registry[C, R, L]) show(name string) (*service.Body[AgentInfo], error) {
+	a := r.Get(name)
+	if a == nil {
+		return nil, service.Problem(service.ErrUnknown, "path.name", name)
+	}
+	return &service.Body[AgentInfo]{Body: a.info()}, nil
+}
+
+func (r *Registry[C, R, L]) post(ctx context.Context, spec control.AgentSpec, announced bool) (*service.Body[AgentInfo], error) {
+	rec, faults := Parse(spec)
+	if len(faults) == 0 {
+		faults = r.foreign(ctx, rec)
+	}
+	if len(faults) > 0 {
+		return nil, service.Refuse(faults)
+	}
+	rec.Announced = announced
+	if err := r.Add(ctx, rec); err != nil {
+		return nil, service.Problem(err, "body.name", spec.Name)
+	}
+	return r.show(rec.Name)
+}
+
+// askNew bounds the question to an agent that is being added.
+const askNew = time.Second
+
+// foreign asks an agent that is being added for its data addresses, and says
+// which of those that it is added with it does not have. One that does not answer
+// is added all the same: it may not have been started yet.
+func (r *Registry[C, R, L]) foreign(ctx context.Context, rec AgentRecord) (faults service.Faults) {
+	client, err := r.Dial(rec)
+	if err != nil {
+		return nil // follow says so
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, askNew)
+	defer cancel()
+	st, err := client.Status(ctx)
+	if err != nil || len(st.Addrs) == 0 {
+		return nil
+	}
+	for i, addr := range rec.Addrs {
+		faults.Check(slices.Contains(st.Addrs, addr), fmt.Sprintf("addrs[%d]", i), addr.String(),
+			"an address that the agent itself has: %v; it carries a second family with second_address in its configuration", st.Addrs)
+	}
+	return faults
+}

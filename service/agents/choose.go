@@ -1,0 +1,167 @@
+package agents
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// ErrNone says that no agent can be used.
+var ErrNone = errors.New("no agent can be used")
+
+// Candidate is an agent as the choice sees it.
+type Candidate struct {
+	Name string
+	// Costs are those of the paths to each end for which agents are wanted; infinite if
+	// there is no path.
+	Costs []float64
+	// Sessions counts those it carries or is being asked to carry, Limit is how
+	// many it accepts, Throughput what it moves now in bits per second.
+	Sessions, Limit int
+	Throughput      float64
+	// Unfit says why the agent cannot be used (draining, silent, no address of
+	// the family, place unknown); empty if it can.
+	Unfit string
+}
+
+func (c *Candidate) usable() bool {
+	return c.Unfit == "" && (c.Limit <= 0 || c.Sessions < c.Limit)
+}
+
+// Balance names the load that decides between equally near agents.
+type Balance string
+
+// The loads that can decide.
+const (
+	BalanceSessions   Balance = "sessions"
+	BalanceThroughput Balance = "throughput"
+)
+
+// Nearest returns the index of the agent that is nearest to one of the ends, and among equally
+// near ones the least loaded. tolerance says up to which difference of cost two agents count
+// as equally near. Those of indices that are not to be used are left out.
+func Nearest(agents []Candidate, end int, tolerance float64, by Balance, but ...int) (int, error) {
+	best, least := -1, math.Inf(1)
+	usable := func(i int) bool { return !slices.Contains(but, i) && agents[i].usable() }
+	for i := range agents {
+		if usable(i) {
+			least = min(least, agents[i].Costs[end])
+		}
+	}
+	for i := range agents {
+		c := &agents[i]
+		if math.IsInf(least, 1) || !usable(i) || least+tolerance < c.Costs[end] {
+			continue
+		}
+		if best < 0 || lighter(c, &agents[best], by) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return 0, unusable(agents)
+	}
+	return best, nil
+}
+
+// lighter orders equally near agents by load.
+func lighter(a, b *Candidate, by Balance) bool {
+	sessions, throughput := cmp.Compare(a.Sessions, b.Sessions), cmp.Compare(a.Throughput, b.Throughput)
+	if by == BalanceThroughput {
+		return cmp.Or(throughput, sessions, cmp.Compare(a.Name, b.Name)) < 0
+	}
+	return cmp.Or(sessions, throughput, cmp.Compare(a.Name, b.Name)) < 0
+}
+
+// unusable explains why no agent was found.
+func unusable(agents []Candidate) error {
+	var why []string
+	for i := range agents {
+		c := &agents[i]
+		switch {
+		case c.Unfit != "":
+			why = append(why, c.Name+" "+c.Unfit)
+		case !c.usable():
+			why = append(why, fmt.Sprintf("%s is full (%d sessions)", c.Name, c.Sessions))
+		}
+	}
+	slices.Sort(why)
+	switch {
+	case len(agents) == 0:
+		return fmt.Errorf("%w: none is known; add agents", ErrNone)
+	case len(why) == 0:
+		return fmt.Errorf("%w: none is left", ErrNone)
+	}
+	return fmt.Errorf("%w: %v", ErrNone, why)
+}
+
+// Tolerance is that of a metric: measured latencies scatter by what a busy switch needs to
+// answer a probe, in seconds; hops are exact; the others are ratios.
+func Tolerance(m network.Metric, latency float64) float64 {
+	switch m {
+	case network.MetricLatency:
+		return latency
+	case network.MetricHops:
+		return 0.5
+	default:
+		return 1e-6
+	}
+}
+
+// Candidates describes the agents for a choice: for connections of that family, between so
+// many ends. Those of refused are unfit.
+func (r *Registry[C, R, L]) Candidates(family netip.Addr, ends []network.PortRef, metric network.Metric, refused map[*Agent[C]]bool) ([]Candidate, []*Agent[C]) {
+	top := r.Network.Topology()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]Candidate, 0, len(r.list))
+	for _, a := range r.list {
+		s := &a.state
+		c := Candidate{
+			Name: a.Name, Costs: make([]float64, len(ends)), Sessions: s.Sessions, Limit: s.Limit(),
+			Throughput: s.Status.BitsPerSecondIn + s.Status.BitsPerSecondOut, Unfit: s.Unfit(family),
+		}
+		if refused[a] {
+			c.Unfit = "has just refused a session"
+		}
+		addr, _ := s.Addr(family)
+		for i, at := range ends {
+			if c.Unfit == "" {
+				c.Costs[i] = r.costs.between(top, at, s.Places[addr].At, metric)
+			}
+		}
+		list = append(list, c)
+	}
+	return list, r.list
+}
+
+// costs remembers path costs for as long as the network does not change, so
+// that many connections at once do not search the same paths.
+type costs struct {
+	version uint64
+	metric  network.Metric
+	known   map[[2]openflow.DatapathID]float64
+}
+
+// between is the cost of the best path, infinite if there is none.
+func (c *costs) between(top *topology.Topology, from, to network.PortRef, m network.Metric) float64 {
+	if c.known == nil || c.version != top.Version || c.metric != m {
+		*c = costs{version: top.Version, metric: m, known: map[[2]openflow.DatapathID]float64{}}
+	}
+	key := [2]openflow.DatapathID{from.Switch, to.Switch}
+	cost, ok := c.known[key]
+	if !ok {
+		cost = math.Inf(1)
+		if p, found := top.Path(from, to, m); found {
+			cost = p.Cost
+		}
+		c.known[key] = cost
+	}
+	return cost
+}

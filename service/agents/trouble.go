@@ -1,0 +1,49 @@
+package agents
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// Troubles says what is wrong with agents now: a line for each, with cause and remedy.
+func (r *Registry[C, R, L]) Troubles() (lines []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range r.list {
+		for _, line := range r.troublesOf(a) {
+			lines = append(lines, "agent "+a.Name+" "+line)
+		}
+	}
+	return lines
+}
+
+// troublesOf says what is wrong with an agent. The lock is held.
+func (r *Registry[C, R, L]) troublesOf(a *Agent[C]) (lines []string) {
+	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	s, cause := &a.state, cmp.Or(a.state.Error, "it has not answered yet")
+	switch {
+	case s.Liveness != Up && !r.Certificate && strings.HasPrefix(s.URL, "https:"):
+		say("cannot be asked at %s: the controller has no certificate for agents on other machines (%s); set %s.tls.cert, key and ca in its configuration and restart it", s.URL, cause, r.Service)
+	case s.Liveness != Up:
+		say("is %s at %s: %s; check that it runs, that its control.listen is that address, and that nothing between drops it", s.Liveness, s.URL, cause)
+	case s.mismatch() != "":
+		say("%s", s.mismatch())
+	default:
+		// An agent is looked for when it has told its ports, so that one which is new is
+		// not named.
+		for _, addr := range s.Addrs {
+			if _, found := s.Places[addr]; !found && a.missed[addr] {
+				say("is not placed: no host answers for its data address %v; check that the agent's data interface has it, is up, and is on a port of a switch of this controller", addr)
+			}
+		}
+	}
+	if c := a.claim; c != nil {
+		say("announces itself at %s with data addresses %v, but is known at %s with %v; correct its configuration, or have it announce itself anew after \"sluice %s agents remove %s\"",
+			c.URL, c.Addrs, s.URL, s.Addrs, r.Service, a.Name)
+	}
+	if s.Unplugged {
+		say("is unplugged: the switch says that its port is down; look at the cable and at the agent's data interface")
+	}
+	return lines
+}

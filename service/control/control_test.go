@@ -1,0 +1,40 @@
+package control
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestDuration(t *testing.T) {
+	var d Duration
+	if err := json.Unmarshal([]byte(`"1m30s"`), &d); err != nil || time.Duration(d) != 90*time.Second || d.String() != "1m30s" {
+		t.Errorf("%v %v", d, err)
+	}
+	if json.Unmarshal([]byte(`"90"`), &d) == nil {
+		t.Error("a number without a unit is accepted")
+	}
+}
+
+func TestProblem(t *testing.T) {
+	p := &Problem{Title: "wrong request", Code: CodeBadRequest, Field: "role", Detail: "want client or server"}
+	if got, want := p.Error(), "wrong request: role: want client or server (bad-request)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if CodeOf(fmt.Errorf("prepare: %w", p)) != CodeBadRequest || CodeOf(nil) != "" {
+		t.Error("CodeOf")
+	}
+}
+
+func TestClientAddress(t *testing.T) {
+	for _, s := range []string{"", "agent:7443", "ftp://x", "https://", "http://%zz"} {
+		if _, err := NewClient[int, int](s, nil, nil); err == nil {
+			t.Errorf("%q is accepted", s)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package control
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"time"
+)
+
+const (
+	// maxBody bounds a request's body.
+	maxBody = 64 << 10
+	// gather is how long records wait for more, so that many at once need few events.
+	gather = 20 * time.Millisecond
+	// writeTimeout bounds how long a reader of events may take for one.
+	writeTimeout = 5 * time.Second
+)
+
+// Nothing is a request or an answer without a body.
+type Nothing struct{}
+
+// Handle has a server answer requests of a pattern, as in net/http. A body that is not an I
+// is refused; an error of f is the answer as AsProblem has it.
+func Handle[I, O, R, L any](s *Server[R, L], pattern string, f func(*http.Request, I) (O, error)) {
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		var in I
+		err := read(w, r, &in)
+		var out O
+		if err == nil {
+			out, err = f(r, in)
+		}
+		switch _, empty := any(out).(Nothing); {
+		case err != nil:
+			refuse(w, err)
+		case empty:
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(out) // the client has gone, which it will notice
+		}
+	})
+}
+
+// read decodes a JSON body strictly.
+func read(w http.ResponseWriter, r *http.Request, into any) error {
+	if _, empty := into.(*Nothing); empty {
+		return nil
+	}
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return BadRequest("body", "%v", err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return BadRequest("body", "more than one JSON value")
+	}
+	return nil
+}
+
+// refuse answers with a problem document.
+func refuse(w http.ResponseWriter, err error) {
+	p := *AsProblem(err)
+	if p.Status = statuses[p.Code]; p.Status == 0 {
+		p.Status = http.StatusInternalServerError
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p)
+}
+
+// events streams an Event with what is under way each second, and one with what has
+// happened soon after it has.
+func (s *Server[R, L]) events(w http.ResponseWriter, r *http.Request) {
+	rc := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	enc := json.NewEncoder(w)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	live := true
+	for seen := uint64(0); ; {
+		changed := s.journal.changed()
+		e := Event[R, L]{Instance: s.instance, Status: s.Load()}
+		e.Ended, e.Seq = s.journal.since(seen)
+		seen = e.Seq
+		if live {
+			e.Live = s.Live()
+		}
+		if rc.SetWriteDeadline(time.Now().Add(writeTimeout)) != nil || enc.Encode(e) != nil || rc.Flush() != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+			live = true
+		case <-changed:
+			live = false
+			select {
+			case <-r.Context().Done():
+				return
+			case <-time.After(gather):
+			}
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package control
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// meter measures an agent's load once a second.
+type meter struct {
+	mu      sync.Mutex
+	load    Load
+	at      time.Time
+	cpu     time.Duration
+	in, out uint64
+}
+
+// sample takes the figures of the time since the last: payload so far from and to end hosts,
+// and what is held of it now.
+func (m *meter) sample(in, out, held uint64) {
+	cpu, now := cpuTime(), time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seconds := now.Sub(m.at).Seconds()
+	if seconds <= 0 {
+		return
+	}
+	m.load.BitsPerSecondIn = 8 * float64(in-min(in, m.in)) / seconds
+	m.load.BitsPerSecondOut = 8 * float64(out-min(out, m.out)) / seconds
+	m.load.CPU = (cpu - m.cpu).Seconds() / seconds
+	m.load.MemoryBytes, m.load.BufferedBytes = residentMemory(), held
+	m.at, m.cpu, m.in, m.out = now, cpu, in, out
+}
+
+func (m *meter) now() Load {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.load
+}
+
+// cpuTime is the processor time this process has used.
+func cpuTime() time.Duration {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// residentMemory is the process's resident memory.
+func residentMemory() uint64 {
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	f := strings.Fields(string(b))
+	if len(f) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseUint(f[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * uint64(os.Getpagesize())
+}

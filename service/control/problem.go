@@ -1,0 +1,80 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// Code is the machine-readable kind of a Problem.
+type Code string
+
+// The codes: of requests in general, of what is asked to be begun, and of what it needs.
+const (
+	CodeBadRequest Code = "bad-request" // the request is wrong; Field says where
+	CodeNotFound   Code = "not-found"   // there is none of this name
+	CodeInternal   Code = "internal"    // a fault of the agent; Detail says which
+
+	CodeFull      Code = "full"      // no room for another
+	CodeDraining  Code = "draining"  // the agent takes nothing new
+	CodeDuplicate Code = "duplicate" // it is there already
+
+	CodeNoRoute     Code = "no-route"    // no route to the end host
+	CodeNoPeer      Code = "no-peer"     // no route to the peer, or it cannot be used
+	CodeRefused     Code = "refused"     // the server refused the connection
+	CodeTimeout     Code = "timeout"     // the server did not answer in time
+	CodeUnreachable Code = "unreachable" // no host or network there, says the network
+)
+
+// statuses are those of HTTP; of other codes it is 500.
+var statuses = map[Code]int{
+	CodeBadRequest: http.StatusBadRequest, CodeNotFound: http.StatusNotFound, CodeDuplicate: http.StatusConflict,
+	CodeFull: http.StatusServiceUnavailable, CodeDraining: http.StatusServiceUnavailable,
+	CodeNoRoute: http.StatusBadGateway, CodeNoPeer: http.StatusBadGateway,
+	CodeRefused: http.StatusBadGateway, CodeUnreachable: http.StatusBadGateway, CodeTimeout: http.StatusGatewayTimeout,
+}
+
+// Problem is an RFC 9457 problem document.
+type Problem struct {
+	Type   string `json:"type,omitempty"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail,omitempty"`
+	Code   Code   `json:"code"`
+	// Field names the part of the request that is wrong, where one is.
+	Field string `json:"field,omitempty"`
+}
+
+// Error implements error.
+func (p *Problem) Error() string {
+	s := p.Title
+	if p.Field != "" {
+		s = fmt.Sprintf("%s: %s", s, p.Field)
+	}
+	if p.Detail != "" {
+		s = fmt.Sprintf("%s: %s", s, p.Detail)
+	}
+	return fmt.Sprintf("%s (%s)", s, p.Code)
+}
+
+// CodeOf returns the code of the problem in err's chain, or "" when there is none.
+func CodeOf(err error) Code {
+	var p *Problem
+	if errors.As(err, &p) {
+		return p.Code
+	}
+	return ""
+}
+
+// AsProblem makes a problem of any error.
+func AsProblem(err error) *Problem {
+	if p, is := errors.AsType[*Problem](err); is {
+		return p
+	}
+	return &Problem{Title: "agent failed", Code: CodeInternal, Detail: err.Error()}
+}
+
+// BadRequest is the problem of a wrong field.
+func BadRequest(field, format string, args ...any) error {
+	return &Problem{Title: "wrong request", Code: CodeBadRequest, Field: field, Detail: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,182 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/sluice-net/sluice/internal/listen"
+	"github.com/sluice-net/sluice/internal/lograte"
+	"github.com/sluice-net/sluice/internal/tlsconn"
+)
+
+// Options is what a Server works with.
+type Options[L any] struct {
+	Log *slog.Logger
+	// MaxSessions is how many the agent takes, as it tells its controller.
+	MaxSessions int
+	// Status says what does not change, and what is known of peers; the rest is filled in.
+	// It may be nil, as the others may.
+	Status func() Status
+	// Sessions counts what the agent has under way, Live describes it.
+	Sessions func() int
+	Live     func() []L
+	// Totals are the payload so far from and to end hosts, and what is held of it now, in
+	// bytes.
+	Totals  func() (in, out, held uint64)
+	Metrics prometheus.Gatherer
+}
+
+// Server is an agent's control server. Add operations with Handle, then call Serve; the
+// other methods may be called at any time, by many goroutines.
+type Server[R, L any] struct {
+	Options[L]
+	mux      *http.ServeMux
+	http     *http.Server
+	strange  lograte.Limit // lines that anybody can cause
+	instance string
+	started  time.Time
+	draining atomic.Bool
+	journal  journal[R]
+	meter    meter
+	ctx      context.Context // ends with the server
+	cancel   context.CancelFunc
+}
+
+// NewServer returns one that does not serve yet.
+func NewServer[R, L any](o Options[L]) *Server[R, L] {
+	if o.Status == nil {
+		o.Status = func() Status { return Status{} }
+	}
+	if o.Sessions == nil {
+		o.Sessions = func() int { return 0 }
+	}
+	if o.Live == nil {
+		o.Live = func() []L { return nil }
+	}
+	if o.Totals == nil {
+		o.Totals = func() (in, out, held uint64) { return 0, 0, 0 }
+	}
+	if o.Metrics == nil {
+		o.Metrics = prometheus.NewRegistry()
+	}
+	s := &Server[R, L]{
+		Options: o, mux: http.NewServeMux(), instance: newInstance(), started: time.Now(),
+		meter: meter{at: time.Now(), cpu: cpuTime()},
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.http = &http.Server{
+		Handler:           s.mux,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		IdleTimeout: 10 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: log.New(s.strange.Writer(o.Log, slog.LevelWarn, "control server"), "", 0),
+	}
+	s.register()
+	return s
+}
+
+func (s *Server[R, L]) register() {
+	Handle(s, "GET /v1/status", func(*http.Request, Nothing) (Status, error) { return s.Now(), nil })
+	Handle(s, "POST /v1/drain", func(_ *http.Request, in DrainRequest) (Status, error) {
+		s.draining.Store(in.On)
+		return s.Now(), nil
+	})
+	s.mux.HandleFunc("GET /v1/events", s.events)
+	s.mux.Handle("GET /metrics", promhttp.HandlerFor(s.Metrics, promhttp.HandlerOpts{}))
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, &Problem{Title: "no such resource", Code: CodeNotFound, Detail: r.URL.Path})
+	})
+}
+
+// ServeHTTP answers one request.
+func (s *Server[R, L]) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// Serve answers at a listener until Close. config asks for the controller's certificate;
+// nil is for the loopback interface.
+func (s *Server[R, L]) Serve(l net.Listener, config *tls.Config) {
+	patient := listen.New(l, func(err error) {
+		s.strange.Warn(s.Log, "cannot accept control connections for now", "error", err)
+	})
+	l = patient
+	if config != nil {
+		if len(config.NextProtos) == 0 { // of this one: those of connections are taken from it
+			config.NextProtos = []string{"h2", "http/1.1"}
+		}
+		l = tlsconn.NewListener(patient, config)
+	}
+	measured := make(chan struct{})
+	go func() {
+		defer close(measured)
+		s.measure()
+	}()
+	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		s.Log.Error("control server", "error", err)
+	}
+	s.cancel()
+	<-measured
+}
+
+// Close ends the server; the event streams end with it.
+func (s *Server[R, L]) Close() {
+	s.cancel()
+	_ = s.http.Close()
+}
+
+// measure takes the load each second.
+func (s *Server[R, L]) measure() {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-t.C:
+			s.meter.sample(s.Totals())
+		}
+	}
+}
+
+// Record tells the controller of something that has happened.
+func (s *Server[R, L]) Record(r R) { s.journal.add(r) }
+
+// Records are the latest that the server still has, the oldest first. Changed is closed at
+// the next.
+func (s *Server[R, L]) Records() (latest []R, changed <-chan struct{}) {
+	changed = s.journal.changed()
+	latest, _ = s.journal.since(0)
+	return latest, changed
+}
+
+// Draining says that the agent is to take nothing new.
+func (s *Server[R, L]) Draining() bool { return s.draining.Load() }
+
+// Load is that of the last second, with the counts of this moment.
+func (s *Server[R, L]) Load() Load {
+	l := s.meter.now()
+	l.Sessions, l.MaxSessions, l.Draining = s.Sessions(), s.MaxSessions, s.Draining()
+	return l
+}
+
+// Now is the agent's state.
+func (s *Server[R, L]) Now() Status {
+	st := s.Status()
+	st.Load, st.Instance, st.Started = s.Load(), s.instance, s.started
+	return st
+}
+
+func newInstance() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}

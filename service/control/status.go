@@ -1,0 +1,95 @@
+package control
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// Load is what an agent reports each second.
+type Load struct {
+	Sessions         int     `json:"sessions"`
+	MaxSessions      int     `json:"max_sessions"`
+	Draining         bool    `json:"draining"`
+	BitsPerSecondIn  float64 `json:"bits_per_second_in"`  // from end hosts
+	BitsPerSecondOut float64 `json:"bits_per_second_out"` // to end hosts
+	CPU              float64 `json:"cpu"`                 // cores in use by the agent, 1.0 is one core
+	MemoryBytes      uint64  `json:"memory_bytes"`        // resident memory of the process
+	BufferedBytes    uint64  `json:"buffered_bytes"`      // payload that it holds
+}
+
+// Status is the load together with what does not change while the agent runs.
+type Status struct {
+	Load
+	// Instance differs after each start of the agent.
+	Instance string    `json:"instance"`
+	Started  time.Time `json:"started"`
+	Version  string    `json:"version"`
+	// Addrs are its data addresses, at most one of each family.
+	Addrs []netip.Addr `json:"addrs"`
+	// DataPorts are those at which other agents reach it.
+	DataPorts []uint16 `json:"data_ports"`
+	// SessionPorts are the agent's ports towards end hosts: it uses them for
+	// nothing but sessions. The zero range is that of an agent that does not say.
+	SessionPorts PortRange `json:"session_ports"`
+	// What the service lets its agents choose from.
+	CongestionControls []string `json:"congestion_controls,omitempty"`
+	Transports         []string `json:"transports,omitempty"`
+	// Peers are the agents with which it works.
+	Peers []PeerStatus `json:"peers,omitempty"`
+	// Warnings say what keeps the agent below its best, and the remedy.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// PeerStatus is what an agent knows of another.
+type PeerStatus struct {
+	Addr netip.Addr `json:"addr"`
+	// Silence is how long nothing has come from it; agents that work together speak
+	// twice a second.
+	Silence Duration `json:"silence"`
+}
+
+// PortRange is a range of ports, both ends included.
+type PortRange struct {
+	First uint16 `json:"first"`
+	Last  uint16 `json:"last"`
+}
+
+// DrainRequest turns draining on or off. A draining agent refuses new sessions
+// and carries the present ones to their end.
+type DrainRequest struct {
+	On bool `json:"on"`
+}
+
+// Event is one line of the event stream. R is what an agent records of what has happened,
+// L what it has under way. The first event of a stream repeats the records that the agent
+// still holds; a reader that has seen those of an instance up to a number skips them. What
+// is under way is in one event a second. Three seconds without an event mean that the agent
+// is silent.
+type Event[R, L any] struct {
+	Instance string `json:"instance"`
+	Status   Load   `json:"status"`
+	// Seq numbers the last record; each has the number after the one before it.
+	Seq   uint64 `json:"seq"`
+	Ended []R    `json:"ended,omitempty"`
+	Live  []L    `json:"live,omitempty"`
+}
+
+// Duration is a time.Duration that JSON carries as text, such as "1m30s".
+type Duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err != nil {
+		return fmt.Errorf("duration %q: want a number with a unit, such as 30s", b)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// String returns the duration as time.Duration prints it.
+func (d Duration) String() string { return time.Duration(d).String() }
