@@ -23,6 +23,7 @@ func TestRepository(t *testing.T) {
 	}{
 		{"layers", func() ([]Problem, error) { return CheckLayers(tree, Layers()), nil }},
 		{"length", func() ([]Problem, error) { return CheckLength(tree), nil }},
+		{"methods", func() ([]Problem, error) { return CheckMethods(tree), nil }},
 		{"marks", func() ([]Problem, error) { return CheckMarks(tree), nil }},
 		{"yaml", func() ([]Problem, error) { return CheckYAML(tree), nil }},
 		{"waits", func() ([]Problem, error) { return CheckWaits(tree), nil }},

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -242,4 +243,19 @@ func TestEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, got, "events.md:2: the kind sos.ready", `hub/a.go:3: the event "qos.flow.lost"`, `sos/b.go:3: the event "flow.moved"`, "services.ts: words for the event sos.session.lost")
+}
+
+func TestMethods(t *testing.T) {
+	var big, small strings.Builder
+	for i := range MaxMethods + 1 {
+		fmt.Fprintf(&big, "func (*Big[K, V]) m%d() {}\n", i)
+		if i > 0 {
+			fmt.Fprintf(&small, "func (Small) m%d() {}\n", i)
+		}
+	}
+	expect(t, CheckMethods(tree(t, map[string]string{
+		"a/big.go":        "package a\n\ntype Big[K, V any] struct{}\n\n" + big.String(),
+		"a/small.go":      "package a\n\ntype Small struct{}\n\n" + small.String(),
+		"a/small_test.go": "package a\n\nfunc (Small) more() {}\n",
+	})), "a.Big has 41 methods")
 }

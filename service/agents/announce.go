@@ -15,7 +15,7 @@ import (
 
 // announce lets an agent add itself. Who it is, its certificate says: it
 // can announce only the name that the certificate carries.
-func (r *Registry[C, R, L]) announce(ctx context.Context, in *service.Body[control.AgentSpec]) (*service.Body[AgentInfo], error) {
+func (r rest[C, R, L]) announce(ctx context.Context, in *service.Body[control.AgentSpec]) (*service.Body[AgentInfo], error) {
 	who := api.Identity(ctx)
 	if name, isCert := strings.CutPrefix(who, "certificate:"); isCert && name != in.Body.Name {
 		return nil, service.Refuse(service.Faults{{Field: "name", Value: in.Body.Name, Want: "the name in the agent's certificate, " + name}})
@@ -30,13 +30,13 @@ func (r *Registry[C, R, L]) announce(ctx context.Context, in *service.Body[contr
 	if faults := r.elsewhere(api.Remote(ctx), rec); len(faults) > 0 {
 		return nil, service.Refuse(faults)
 	}
-	r.claimed(rec, &rec) // of one that is known otherwise: post refuses it, and the operator is told
-	return r.post(ctx, in.Body, true)
+	r.claimed(rec, &rec) // of one that is known otherwise: add refuses it, and the operator is told
+	return r.add(ctx, in.Body, true)
 }
 
 // claimed says whether an agent is known as it announces itself, and keeps otherwise what it
 // claims to be.
-func (r *Registry[C, R, L]) claimed(rec AgentRecord, claim *AgentRecord) bool {
+func (r rest[C, R, L]) claimed(rec AgentRecord, claim *AgentRecord) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.agents[rec.Name]
@@ -53,7 +53,7 @@ func (r *Registry[C, R, L]) claimed(rec AgentRecord, claim *AgentRecord) bool {
 // it came from: an agent's certificate must not be enough to have the controller call
 // whom its holder likes. A name is refused too, since whoever answers for it may have
 // it stand for another address later.
-func (r *Registry[C, R, L]) elsewhere(from netip.Addr, rec AgentRecord) service.Faults {
+func (r rest[C, R, L]) elsewhere(from netip.Addr, rec AgentRecord) service.Faults {
 	var to netip.Addr
 	if u, err := url.Parse(rec.URL); err == nil {
 		to, _ = netip.ParseAddr(u.Hostname())

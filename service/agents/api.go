@@ -107,11 +107,12 @@ func (a *Agent[C]) info() AgentInfo {
 
 // Register adds the operations on agents.
 func (r *Registry[C, R, L]) Register(to service.REST) {
+	x := rest[C, R, L]{r}
 	service.Show(to, "agents", "List the agents", r.Infos)
 	service.Create(to, "agents", "Add an agent", func(ctx context.Context, in *service.Body[control.AgentSpec]) (*service.Body[AgentInfo], error) {
-		return r.post(ctx, in.Body, false)
+		return x.add(ctx, in.Body, false)
 	})
-	service.Register(to, http.MethodPost, "agents/"+announcePath, "Announce oneself as an agent", r.announce)
+	service.Register(to, http.MethodPost, "agents/"+announcePath, "Announce oneself as an agent", x.announce)
 	service.Register(to, http.MethodDelete, "agents/{name}", "Remove an agent", func(ctx context.Context, in *removing) (*service.Nothing, error) {
 		return nil, service.Problem(r.Remove(ctx, in.Name, in.Force), "path.name", in.Name)
 	})
@@ -119,9 +120,12 @@ func (r *Registry[C, R, L]) Register(to service.REST) {
 		if err := r.Drain(ctx, in.Name, in.Body.On); err != nil {
 			return nil, service.Problem(err, "path.name", in.Name)
 		}
-		return r.show(in.Name)
+		return x.show(in.Name)
 	})
 }
+
+// rest answers requests about agents.
+type rest[C Client[R, L], R, L any] struct{ *Registry[C, R, L] }
 
 type removing struct {
 	Name  string `path:"name" doc:"Name of the agent"`
@@ -133,7 +137,7 @@ type draining struct {
 	Body control.DrainRequest
 }
 
-func (r *Registry[C, R, L]) show(name string) (*service.Body[AgentInfo], error) {
+func (r rest[C, R, L]) show(name string) (*service.Body[AgentInfo], error) {
 	a := r.Get(name)
 	if a == nil {
 		return nil, service.Problem(service.ErrUnknown, "path.name", name)
@@ -141,7 +145,7 @@ func (r *Registry[C, R, L]) show(name string) (*service.Body[AgentInfo], error) 
 	return &service.Body[AgentInfo]{Body: a.info()}, nil
 }
 
-func (r *Registry[C, R, L]) post(ctx context.Context, spec control.AgentSpec, announced bool) (*service.Body[AgentInfo], error) {
+func (r rest[C, R, L]) add(ctx context.Context, spec control.AgentSpec, announced bool) (*service.Body[AgentInfo], error) {
 	rec, faults := Parse(spec)
 	if len(faults) == 0 {
 		faults = r.foreign(ctx, rec)
@@ -162,7 +166,7 @@ const askNew = time.Second
 // foreign asks an agent that is being added for its data addresses, and says
 // which of those that it is added with it does not have. One that does not answer
 // is added all the same: it may not have been started yet.
-func (r *Registry[C, R, L]) foreign(ctx context.Context, rec AgentRecord) (faults service.Faults) {
+func (r rest[C, R, L]) foreign(ctx context.Context, rec AgentRecord) (faults service.Faults) {
 	client, err := r.Dial(rec)
 	if err != nil {
 		return nil // follow says so

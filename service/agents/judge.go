@@ -65,7 +65,7 @@ func (r *Registry[C, R, L]) Judge(ctx context.Context, a *Agent[C]) {
 	var all sync.WaitGroup
 	for _, o := range peers {
 		all.Go(func() {
-			if o != nil && !r.unheard(ctx, o, a) {
+			if o != nil && !unheard[C, R, L](ctx, o, a) {
 				return
 			}
 			if err := lifeless(); err != nil {
@@ -137,7 +137,7 @@ func knock(ctx context.Context, ask func(context.Context) error) error {
 
 // unheard reports whether agent o answers, and says that it does not hear its peer
 // a. What either knows of its addresses is fixed.
-func (r *Registry[C, R, L]) unheard(ctx context.Context, o, a *Agent[C]) bool {
+func unheard[C Client[R, L], R, L any](ctx context.Context, o, a *Agent[C]) bool {
 	ctx, cancel := context.WithTimeout(ctx, askPartner)
 	defer cancel()
 	st, err := o.Client.Status(ctx)

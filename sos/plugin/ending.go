@@ -16,7 +16,8 @@ const otherEnd = 3 * time.Second
 func (s *Service) established(ss *session, total agentapi.Duration) {
 	s.mu.Lock()
 	s.admitted(ss)
-	ss.state, ss.steps.Total = StateLive, total
+	ss.steps.Total = total
+	ss.enter(StateLive)
 	steps, rec := ss.steps, s.recordOf(ss)
 	ended := len(ss.ended) > 0
 	s.mu.Unlock()
@@ -34,7 +35,8 @@ func (s *Service) notEstablished(ss *session, err error) {
 	s.forget(ss)
 	ss.release()
 	s.proven(ss)
-	ss.state, ss.how = StateEnded, notEstablished+err.Error()
+	ss.enter(StateEnded)
+	ss.how = notEstablished + err.Error()
 	s.history.add(s.recordOf(ss), s.config.History)
 	now, why := time.Now(), reasonOf(err)
 	s.directs.add(why, err.Error(), now)
@@ -98,9 +100,10 @@ func (s *Service) windUp(ss *session) {
 		s.mu.Lock()
 		mine, orderly := ss.state == StateLive, orderly(ss.ended)
 		if mine {
-			ss.state = StateEnding
-			if !orderly {
-				ss.state = StateResetting
+			if orderly {
+				ss.enter(StateEnding)
+			} else {
+				ss.enter(StateResetting)
 			}
 			ss.how = ending(ss.ended)
 		}
@@ -217,7 +220,7 @@ func (s *Service) end(ctx context.Context, ss *session) {
 	s.forgetAgentFlows(ss)
 	ss.release()
 	s.proven(ss)
-	ss.state = StateEnded
+	ss.enter(StateEnded)
 	close(ss.over)
 	if ss.carried() {
 		s.passed.add(opening{ss.flow, ss.isn}, time.Now())

@@ -19,7 +19,10 @@ import (
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	refused = func(err error) { panic(err) }
+	goleak.VerifyTestMain(m)
+}
 
 // bench is a service between fakes: two switches 75 ms apart, client and agents
 // x and x2 at the one, server and agent y at the other.

@@ -15,10 +15,11 @@ import (
 // connection's packets, so its client has to wait for their removal.
 func (s *Service) leftOver(id agentapi.SessionID, f *found) *session {
 	ss := &session{
-		id: id, state: StateResetting, started: time.Now(), how: "after a restart of the controller its agents did not both know it",
+		id: id, started: time.Now(), how: "after a restart of the controller its agents did not both know it",
 		last: map[agentapi.Role]agentapi.Counters{}, ended: map[agentapi.Role]agentapi.SessionRecord{},
 		over: make(chan struct{}),
 	}
+	ss.enter(StateResetting)
 	for role, x := range f.seen {
 		if len(x.Context) <= maxContext && json.Unmarshal(x.Context, &f.ctx) == nil {
 			ss.describe(f.ctx)
@@ -87,7 +88,7 @@ func (s *Service) clearedAway(ss *session, f *found) {
 	if !f.half() {
 		return
 	}
-	ss.state = StateEnded
+	ss.enter(StateEnded)
 	rec := s.recordOf(ss)
 	rec.ClientAgent, rec.ServerAgent = f.ctx.Client, f.ctx.Server
 	s.history.add(rec, s.config.History)

@@ -50,7 +50,7 @@ func (s *Service) loseAgents(ss *session, lost map[*agent]bool) {
 	s.mu.Lock()
 	mine := ss.state == StateLive
 	if mine {
-		ss.state = StateResetting
+		ss.enter(StateResetting)
 		ss.how = "agent lost:"
 		for _, r := range bothRole {
 			if lost[ss.agent(r)] {

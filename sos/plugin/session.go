@@ -15,18 +15,6 @@ type flow struct{ client, server netip.AddrPort }
 
 func (f flow) String() string { return fmt.Sprintf("%v to %v", f.client, f.server) }
 
-// State is where a session stands.
-type State string
-
-// The states, in order.
-const (
-	StateSetup     State = "setup"     // the client's first packet is being held
-	StateLive      State = "live"      // rules are in place, the agents carry the connection
-	StateResetting State = "resetting" // an agent was lost; its end host is being told
-	StateEnding    State = "ending"    // the agents are done; rules are being removed
-	StateEnded     State = "ended"
-)
-
 // session is one connection from its first packet until its rules are gone.
 // What stands before mu is fixed once the set-up has made it; the rest belongs
 // to the service's lock.

@@ -24,12 +24,14 @@ const (
 )
 
 func newSession(f flow, entry *Entry, global Tuning, now time.Time) *session {
-	return &session{
+	ss := &session{
 		id: agentapi.NewSessionID(), flow: f, entry: entry.ID, tuning: entry.Tuning.over(global),
-		started: now, state: StateSetup,
-		last: map[agentapi.Role]agentapi.Counters{}, ended: map[agentapi.Role]agentapi.SessionRecord{},
+		started: now,
+		last:    map[agentapi.Role]agentapi.Counters{}, ended: map[agentapi.Role]agentapi.SessionRecord{},
 		bothEnded: make(chan struct{}), over: make(chan struct{}),
 	}
+	ss.enter(StateSetup)
+	return ss
 }
 
 // setUp takes a session from its held first packet to the packet's release. Any

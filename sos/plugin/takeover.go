@@ -203,7 +203,7 @@ func (s *Service) redeclare(ctx context.Context, ss *session) {
 // happened while its rules were being declared.
 func (s *Service) enliven(ss *session) {
 	s.mu.Lock()
-	ss.state = StateLive
+	ss.enter(StateLive)
 	ended := len(ss.ended) > 0
 	s.mu.Unlock()
 	if ended {
