@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -18,8 +20,32 @@ import (
 	"github.com/sluice-net/sluice/sos/agent"
 )
 
+// Agent is what the agent of a service runs with: the configuration of "sluice agent".
+type Agent struct {
+	*config.Agent
+	Log *slog.Logger
+	// TLS is of its control server: only a controller is answered.
+	TLS *tls.Config
+}
+
+// Serve answers as an agent's control server until ctx ends.
+func (a Agent) Serve(ctx context.Context, server interface {
+	Serve(net.Listener, *tls.Config)
+	Close()
+},
+) error {
+	l, err := net.Listen("tcp", a.Control.Listen.String())
+	if err != nil {
+		return fmt.Errorf("control.listen: %w", err)
+	}
+	stop := context.AfterFunc(ctx, server.Close)
+	defer stop()
+	server.Serve(l, a.TLS)
+	return nil
+}
+
 func agentCommand(app *App) *cobra.Command {
-	return daemonCommand(app, &cobra.Command{
+	return AgentCommand(app, &cobra.Command{
 		Use:   "agent",
 		Short: "Run an agent, which carries data for a controller",
 		Long: `Runs an agent until it gets SIGINT or SIGTERM; its sessions then end with a
@@ -27,45 +53,50 @@ reset. It serves only sessions that its controller has announced, and the
 controller has to show a certificate: "sluice pki issue" makes both sides'.`,
 		Example: `  sluice config example agent > agent.yaml
   sluice agent --config agent.yaml`,
-	}, config.LoadAgent, func(ctx context.Context, r *running[*config.Agent]) error {
+	}, "sos", func(ctx context.Context, a Agent) error { return agent.Run(ctx, agentConfig(a)) })
+}
+
+// AgentCommand has a command run an agent of a service, which run is, until its context
+// ends. It is announced to the controller if the configuration says so.
+func AgentCommand(app *App, cmd *cobra.Command, service string, run func(context.Context, Agent) error) *cobra.Command {
+	return daemonCommand(app, cmd, config.LoadAgent, func(ctx context.Context, r *running[*config.Agent]) error {
 		r.reloads(ctx, nil)
-		return runAgent(ctx, r.cfg, r.log)
+		return runAgent(ctx, r.cfg, r.log, service, run)
 	})
 }
 
-func runAgent(ctx context.Context, cfg *config.Agent, log *slog.Logger) error {
-	ac, err := agentConfig(cfg)
+func runAgent(ctx context.Context, cfg *config.Agent, log *slog.Logger, service string, run func(context.Context, Agent) error) error {
+	t := cfg.Control.TLS
+	names := pki.Files{Cert: t.Cert, Key: t.Key, CA: t.CA, Roles: t.Roles}
+	server, err := pki.Server(names, true, pki.RoleController)
 	if err != nil {
-		return err
+		return fmt.Errorf("control.tls: %w", err)
 	}
-	ac.Log, ac.Version = log, version.Get().Version
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	if cfg.Announce.Server != "" {
-		spec, c, err := announcement(cfg, ac)
+		spec, c, err := announcement(cfg, names)
 		if err != nil {
 			return err
 		}
 		wg.Go(func() {
 			defer c.Close()
-			control.Announce(ctx, c, "sos", spec, log.With("server", cfg.Announce.Server))
+			control.Announce(ctx, c, service, spec, log.With("server", cfg.Announce.Server))
 		})
 		defer cancel()
 	}
-	return agent.Run(ctx, ac)
+	return run(ctx, Agent{cfg, log, server})
 }
 
 // agentConfig translates the configuration.
-func agentConfig(c *config.Agent) (agent.Config, error) {
+func agentConfig(c Agent) agent.Config {
 	a := agent.DefaultConfig()
+	a.Log, a.Version, a.TLS = c.Log, version.Get().Version, c.TLS
 	a.Listen = c.Control.Listen.String()
 	a.Cert, a.Key, a.CA = c.Control.TLS.Cert, c.Control.TLS.Key, c.Control.TLS.CA
-	a.DataAddr, a.SecondAddr = c.Data.Address, c.Data.Second
-	if !a.DataAddr.IsValid() {
-		a.DataAddr = c.Control.Listen.Addr()
-	}
+	a.DataAddr, a.SecondAddr = c.First(), c.Data.Second
 	a.DataPorts = []uint16{0}
 	if r := c.Data.Ports; r != (config.PortRange{}) {
 		a.DataPorts = nil
@@ -81,20 +112,15 @@ func agentConfig(c *config.Agent) (agent.Config, error) {
 	a.Connections, a.AutoConnections = c.Transfer.Connections, c.Transfer.Auto
 	a.ChunkBytes, a.Queue, a.BufferBytes = int(c.Transfer.Chunk), c.Transfer.Queue, int(c.Transfer.Buffer)
 	a.CongestionControl = c.Transfer.Congestion
-	var err error
 	a.Roles = c.Control.TLS.Roles
-	a.TLS, err = pki.Server(pki.Files{Cert: a.Cert, Key: a.Key, CA: a.CA, Roles: a.Roles}, true, pki.RoleController)
-	if err != nil {
-		return agent.Config{}, fmt.Errorf("control.tls: %w", err)
-	}
-	return a, nil
+	return a
 }
 
 // announcement is what an agent tells the controller of itself, and how.
-func announcement(c *config.Agent, ac agent.Config) (spec control.AgentSpec, to *client.Client, err error) {
-	spec = control.AgentSpec{Name: c.Name, URL: c.Announce.URL, Addrs: []string{ac.DataAddr.String()}, MaxSessions: ac.MaxSessions}
-	if ac.SecondAddr.IsValid() {
-		spec.Addrs = append(spec.Addrs, ac.SecondAddr.String())
+func announcement(c *config.Agent, names pki.Files) (spec control.AgentSpec, to *client.Client, err error) {
+	spec = control.AgentSpec{Name: c.Name, URL: c.Announce.URL, Addrs: []string{c.First().String()}, MaxSessions: c.Sessions.Max}
+	if c.Data.Second.IsValid() {
+		spec.Addrs = append(spec.Addrs, c.Data.Second.String())
 	}
 	if spec.Name == "" {
 		host, err := os.Hostname()
@@ -104,9 +130,8 @@ func announcement(c *config.Agent, ac agent.Config) (spec control.AgentSpec, to 
 		spec.Name = strings.ToLower(host)
 	}
 	if spec.URL == "" {
-		spec.URL = "https://" + ac.Listen
+		spec.URL = "https://" + c.Control.Listen.String()
 	}
-	names := pki.Files{Cert: ac.Cert, Key: ac.Key, CA: ac.CA, Roles: ac.Roles}
 	options := client.Options{Server: c.Announce.Server}
 	if c.Announce.TokenFile != "" {
 		b, err := os.ReadFile(c.Announce.TokenFile)

@@ -26,10 +26,7 @@ func TestAgentDefaultsAgree(t *testing.T) {
 	}
 	c := config.DefaultAgent()
 	c.Control.TLS = config.TLS{Cert: filepath.Join(dir, "a.crt"), Key: filepath.Join(dir, "a.key"), CA: filepath.Join(dir, "ca.crt")}
-	got, err := agentConfig(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := agentConfig(Agent{Agent: c})
 	if err := got.Validate(); err != nil {
 		t.Errorf("the agent refuses the defaults: %v", err)
 	}

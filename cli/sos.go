@@ -3,14 +3,11 @@ package cli
 import (
 	"io"
 	"net/http"
-	"net/url"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/service/agents"
-	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/plugin"
 )
 
@@ -37,7 +34,7 @@ func sosCommand(app *App) *cobra.Command {
 		}),
 		turn("enable", "Take new connections"),
 		turn("disable", "Take no new connections; sessions under way go on"),
-		sosSessionsCommand(app), sosWhitelistCommand(app), sosAgentsCommand(app), sosConfigCommand(app))
+		sosSessionsCommand(app), sosWhitelistCommand(app), AgentsCommand(app, plugin.Name), sosConfigCommand(app))
 }
 
 func sosSessionsCommand(app *App) *cobra.Command {
@@ -68,36 +65,6 @@ func sosWhitelistCommand(app *App) *cobra.Command {
   sluice sos whitelist list
   sluice sos whitelist remove 5d41402abc4b`,
 		d.List(), d.Show(), d.Add(), d.Set(), remove)
-}
-
-func sosAgentsCommand(app *App) *cobra.Command {
-	d := Declared[control.AgentSpec, agents.AgentInfo]{
-		App: app, Noun: "an agent", Path: sosPath + "agents",
-		Columns: "name state draining sessions load.bits_per_second_in=IN load.bits_per_second_out=OUT load.cpu=CORES addrs=ADDRESSES places url error",
-		Flags:   map[string]string{"addrs": "addr"},
-	}
-	remove := d.Remove()
-	remove.Flags().Bool("force", false, "remove it although it carries sessions; they end with a reset")
-	return group("agents", "Add, list, drain and remove agents", `  sluice sos agents add west --url https://192.0.2.10:8440 --addr 10.0.1.10
-  sluice sos agents list
-  sluice sos agents drain west
-  sluice sos agents remove west`,
-		d.List(), d.Add(), remove,
-		sosDrainCommand(app, d.one))
-}
-
-func sosDrainCommand(app *App, one func(io.Writer, agents.AgentInfo)) *cobra.Command {
-	var off bool
-	cmd := &cobra.Command{
-		Use: "drain NAME", Short: "Give an agent no new sessions, or give it some again", Args: command.ExactArgs("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var a agents.AgentInfo
-			path := sosPath + "agents/" + url.PathEscape(args[0]) + "/drain"
-			return app.call(cmd, http.MethodPost, path, control.DrainRequest{On: !off}, &a, func(w io.Writer) { one(w, a) })
-		},
-	}
-	cmd.Flags().BoolVar(&off, "off", false, "give it sessions again")
-	return cmd
 }
 
 func sosConfigCommand(app *App) *cobra.Command {

@@ -84,8 +84,8 @@ func (a *Agent) check(k *checker) {
 	}
 }
 
-// first is the agent's first data address.
-func (a *Agent) first() netip.Addr {
+// First is the agent's first data address.
+func (a *Agent) First() netip.Addr {
 	if a.Data.Address.IsValid() {
 		return a.Data.Address
 	}
@@ -106,7 +106,7 @@ func (a *Agent) checkData(k *checker) {
 	if !a.Data.Address.IsValid() && a.Control.Listen.Addr().IsUnspecified() {
 		k.fail("data.address", "missing", "write the address for data, since control.listen names none")
 	}
-	if s := a.Data.Second; s.IsValid() && (s.IsMulticast() || s.IsUnspecified() || s.Zone() != "" || s.Is4() == a.first().Is4()) {
+	if s := a.Data.Second; s.IsValid() && (s.IsMulticast() || s.IsUnspecified() || s.Zone() != "" || s.Is4() == a.First().Is4()) {
 		k.fail("data.second_address", "not an address of the other family", "a unicast address without a zone, of the other family than data.address")
 	}
 	if c := int(a.Control.Listen.Port()); p.First != 0 && c >= int(p.First) && c <= int(p.Last) {

@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
 	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/store"
 )
 
@@ -38,7 +39,7 @@ type Options struct {
 	API      net.Listener
 	SFlow    net.PacketConn
 	// DialAgent connects to agents; nil for the ordinary way.
-	DialAgent func(ctx context.Context, network, addr string) (net.Conn, error)
+	DialAgent control.Dialer
 	// DialNeighbour connects to the controllers of other domains; nil for the
 	// ordinary way.
 	DialNeighbour func(ctx context.Context, network, addr string) (net.Conn, error)

@@ -2,11 +2,13 @@ package controller
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/event"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/store"
 )
 
@@ -16,6 +18,10 @@ type Parts struct {
 	Store   store.Store
 	Bus     *event.Bus
 	Log     *slog.Logger
+	// AgentTLS is how agents are spoken to; nil if the configuration (sos.tls) has no
+	// certificate for that. DialAgent connects to them; nil for the ordinary way.
+	AgentTLS  *tls.Config
+	DialAgent control.Dialer
 }
 
 // Constructor makes a service, and adds its handlers and owners of rules to the network.

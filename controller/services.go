@@ -3,10 +3,8 @@ package controller
 import (
 	"crypto/tls"
 	"fmt"
-	"net/http"
 	"slices"
 
-	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/pki"
@@ -22,10 +20,14 @@ var constructors = []func(*Controller) (Service, error){
 }
 
 func (c *Controller) makeServices() error {
+	agentTLS, err := c.agentTLS()
+	if err != nil {
+		return err
+	}
 	all := slices.Clone(constructors)
 	for _, construct := range c.opts.Services {
 		all = append(all, func(c *Controller) (Service, error) {
-			return construct(Parts{Network: c.net, Store: c.store, Bus: c.bus, Log: c.log})
+			return construct(Parts{Network: c.net, Store: c.store, Bus: c.bus, Log: c.log, AgentTLS: agentTLS, DialAgent: c.opts.DialAgent})
 		})
 	}
 	for _, construct := range all {
@@ -51,11 +53,9 @@ func newSOS(c *Controller) (Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sos: %w", err)
 	}
-	var agentTLS *tls.Config
-	if t := c.cfg.SOS.TLS; t.Enabled() {
-		if agentTLS, err = pki.Client(files(t), pki.RoleAgent); err != nil {
-			return nil, fmt.Errorf("sos.tls: %w", err)
-		}
+	agentTLS, err := c.agentTLS()
+	if err != nil {
+		return nil, err
 	}
 	s, err := plugin.New(plugin.Options{
 		Network: c.net, Rules: owner, Store: c.store, Bus: c.bus, Log: c.log,
@@ -67,6 +67,18 @@ func newSOS(c *Controller) (Service, error) {
 	c.net.AddHandler(rule.ChainSOS, s)
 	c.net.Subscribe(s.NetworkChanged)
 	c.net.ExamineAddresses(s.Needed)
-	c.api.Permit(pki.RoleAgent, http.MethodPost, api.Prefix+"/"+plugin.Name+"/agents/announce")
 	return s, nil
+}
+
+// agentTLS is how the controller speaks to agents; nil if it has no certificate for that.
+func (c *Controller) agentTLS() (*tls.Config, error) {
+	t := c.cfg.SOS.TLS
+	if !t.Enabled() {
+		return nil, nil //nolint:nilnil // agents on this machine need none
+	}
+	config, err := pki.Client(files(t), pki.RoleAgent)
+	if err != nil {
+		return nil, fmt.Errorf("sos.tls: %w", err)
+	}
+	return config, nil
 }

@@ -48,6 +48,16 @@ func newWorld(t *testing.T) *world {
 	pair, err := ca.Issue(pki.Request{Role: pki.RoleController, Name: "controller", Hosts: []string{w.address}})
 	w.must(err)
 	w.must(pair.Write(w.dir, "controller"))
+	own := w.lab.Host("h3").ControlAddr()
+	pair, err = ca.Issue(pki.Request{Role: pki.RoleAgent, Name: "h3", Hosts: []string{own.String()}})
+	w.must(err)
+	w.must(pair.Write(w.dir, "h3"))
+	agent := fmt.Sprintf(`name: h3
+control: {listen: "%[2]v:8440", tls: {cert: %[1]s/h3.crt, key: %[1]s/h3.key, ca: %[1]s/ca.crt}}
+data: {address: %[3]v}
+announce: {server: "%[4]s"}
+`, w.dir, own, w.lab.Host("h3").Addr(), w.url())
+	w.must(os.WriteFile(filepath.Join(w.dir, "inspector.yaml"), []byte(agent), 0o600))
 	w.binary = filepath.Join(w.dir, "quarantine")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", w.binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -56,6 +66,7 @@ func newWorld(t *testing.T) *world {
 api: {listen: %[2]s:8080, tls: {cert: %[1]s/controller.crt, key: %[1]s/controller.key, ca: %[1]s/ca.crt}}
 openflow: {listen: ["%[3]v"], plaintext: true}
 network: {discovery: {interval: 500ms, timeout: 4s}}
+sos: {tls: {cert: %[1]s/controller.crt, key: %[1]s/controller.key, ca: %[1]s/ca.crt}}
 `, w.dir, w.address, w.lab.ControllerAddr())
 	w.must(os.WriteFile(filepath.Join(w.dir, "controller.yaml"), []byte(config), 0o600))
 	for _, h := range []string{"h1", "h2", "h3"} {
@@ -158,19 +169,24 @@ func TestQuarantine(t *testing.T) {
 	open("hosts to reach each other")
 	addr := func(host string) netip.Addr { return w.lab.Host(host).Addr() }
 	hosts := "/api/v1/quarantine/hosts"
-	if err := w.Do(t.Context(), "POST", hosts, Host{"h1", addr("h1"), addr("h1")}, nil); err == nil || !strings.Contains(err.Error(), "another host") {
-		t.Errorf("a host as its own inspector: %v", err)
-	}
 	var info HostInfo
-	w.must(w.Do(t.Context(), "POST", hosts, Host{"h1", addr("h1"), addr("h3")}, &info))
-	if info.Trouble != "" || info.Origin != "api" {
-		t.Fatalf("%+v", info)
+	w.must(w.Do(t.Context(), "POST", hosts, Host{"h1", addr("h1"), "h3"}, &info))
+	if !strings.Contains(info.Trouble, `agent "h3"`) || info.Origin != "api" {
+		t.Fatalf("without an inspector: %+v", info)
 	}
-	token := filepath.Join(w.dir, "state", "token")
 	inspector, err := stage.StartDaemon(context.WithoutCancel(t.Context()), w.lab.Host("h3"), filepath.Join(w.dir, "inspector.log"), w.binary,
-		"inspector", "--server", w.url(), "--ca", filepath.Join(w.dir, "ca.crt"), "--token-file", token)
+		"inspector", "--config", filepath.Join(w.dir, "inspector.yaml"))
 	w.must(err)
 	defer inspector.Stop()
+	inForce := func() error {
+		var all []HostInfo
+		err := w.Get(t.Context(), hosts, &all)
+		if err == nil && (len(all) != 1 || all[0].Trouble != "") {
+			err = fmt.Errorf("%+v: %s", all, stage.Tail(filepath.Join(w.dir, "inspector.log"), 5))
+		}
+		return err
+	}
+	w.must(stage.Poll(t.Context(), "the inspector to announce itself", inForce))
 	closed := func() {
 		t.Helper()
 		if err := w.reaches("h1", "h2"); err == nil {
@@ -184,14 +200,7 @@ func TestQuarantine(t *testing.T) {
 	w.seen("h1", "h2")
 	stop()
 	stop = w.start()
-	w.must(stage.Poll(t.Context(), "the quarantine after the restart", func() error {
-		var all []HostInfo
-		err := w.Get(t.Context(), hosts, &all)
-		if err == nil && (len(all) != 1 || all[0].Trouble != "") {
-			err = fmt.Errorf("%+v", all)
-		}
-		return err
-	}))
+	w.must(stage.Poll(t.Context(), "the quarantine after the restart", inForce))
 	closed()
 	w.must(w.Do(t.Context(), "DELETE", hosts+"/h1", nil, nil))
 	open("hosts to reach each other again")

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"time"
 
@@ -11,46 +10,37 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/api/client"
 	"github.com/sluice-net/sluice/cli"
 	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/service/control"
 )
-
-const path = api.Prefix + "/" + name + "/"
 
 func main() { os.Exit(cli.Main(cli.Extra{Service: newQuarantine, Commands: commands})) }
 
 func commands(app *cli.App) []*cobra.Command {
 	group := &cobra.Command{Use: name, Short: "Lead what a host sends to an inspector, and nowhere else"}
-	group.AddCommand(cli.DeclaredCommands[Host, HostInfo](app, "a host in quarantine", path+"hosts")...)
-	var device string
-	inspector := &cobra.Command{
-		Use: "inspector", Short: "Tell the controller what an interface gets", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := app.Client()
-			if err != nil {
-				return err
-			}
-			return inspect(cmd.Context(), c, device)
-		},
-	}
-	inspector.Flags().StringVar(&device, "interface", "eth0", "the interface")
+	group.AddCommand(cli.DeclaredCommands[Host, HostInfo](app, "a host in quarantine", api.Prefix+"/"+name+"/hosts")...)
+	device := "eth0"
+	inspector := cli.AgentCommand(app, &cobra.Command{Use: "inspector", Short: "Tell the controller what an interface gets"}, name,
+		func(ctx context.Context, a cli.Agent) error { return inspect(ctx, a, device) })
+	inspector.Flags().StringVar(&device, "interface", device, "what it looks at")
+	group.AddCommand(cli.AgentsCommand(app, name))
 	return []*cobra.Command{group, inspector}
 }
 
-// inspect is the agent: each second it tells how many packets of which flows an interface
-// has got.
-func inspect(ctx context.Context, c *client.Client, device string) error {
+// inspect is the agent: it tells how many packets of which flows an interface gets.
+func inspect(ctx context.Context, a cli.Agent, device string) error {
 	in, err := pcapgo.NewEthernetHandle(device)
 	if err != nil {
 		return fmt.Errorf("%s: %w", device, err)
 	}
-	packets, failed := make(chan packet.Headers), make(chan error, 1)
-	go func() { // ends with the process
+	server := control.NewServer[Sent](control.Options[control.Nothing]{Log: a.Log})
+	packets := make(chan packet.Headers)
+	go func() { // both end with the process
 		for {
 			frame, _, err := in.ZeroCopyReadPacketData()
 			if err != nil {
-				failed <- fmt.Errorf("%s: %w", device, err)
+				a.Log.Error("nothing is looked at any more", "interface", device, "error", err)
 				return
 			}
 			if h, err := packet.Parse(frame); err == nil && h.IsIP() {
@@ -58,22 +48,21 @@ func inspect(ctx context.Context, c *client.Client, device string) error {
 			}
 		}
 	}()
-	tick, flows := time.Tick(time.Second), map[string]uint64{}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case err := <-failed:
-			return err
-		case h := <-packets:
-			if len(flows) < 1024 {
-				flows[fmt.Sprintf("%v > %v", h.Source(), h.Destination())]++
+	go func() {
+		tick, flows := time.Tick(time.Second), map[string]uint64{}
+		for {
+			select {
+			case h := <-packets:
+				if len(flows) < 1024 {
+					flows[fmt.Sprintf("%v > %v", h.Source(), h.Destination())]++
+				}
+			case <-tick:
+				for flow, packets := range flows {
+					server.Record(Sent{flow, packets})
+				}
+				clear(flows)
 			}
-		case <-tick:
-			if err := c.Do(ctx, http.MethodPost, path+"sent", flows, nil); err != nil {
-				return err
-			}
-			clear(flows)
 		}
-	}
+	}()
+	return a.Serve(ctx, server)
 }

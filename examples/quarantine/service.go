@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/controller"
-	"github.com/sluice-net/sluice/event"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/service/agents"
+	"github.com/sluice-net/sluice/service/control"
 )
 
 // name is the service's: of its path in the API, its events, metrics, keys and rules.
@@ -26,8 +26,17 @@ const steer = 1000
 type Host struct {
 	Name      string     `json:"name" pattern:"^[a-z0-9-]{1,63}$" doc:"Lower-case letters, digits and dashes" example:"printer"`
 	Host      netip.Addr `json:"host" doc:"Its address" example:"10.0.0.5"`
-	Inspector netip.Addr `json:"inspector" doc:"Address of the agent that gets what it sends" example:"10.0.0.9"`
+	Inspector string     `json:"inspector" doc:"Name of the agent that gets what it sends" example:"west"`
 }
+
+// Sent is what an inspector has got of a flow within a second.
+type Sent struct {
+	Flow    string `json:"flow"`
+	Packets uint64 `json:"packets"`
+}
+
+// inspector is how the controller speaks to one; an inspector does nothing but tell.
+type inspector = control.Client[Sent, control.Nothing]
 
 // HostInfo is a host as the API shows it.
 type HostInfo struct {
@@ -37,9 +46,9 @@ type HostInfo struct {
 
 type quarantine struct {
 	*service.Reconciler[Host]
-	net     service.Network
-	bus     *event.Bus
-	metrics *service.Metrics
+	net        service.Network
+	inspectors *agents.Registry[*inspector, Sent, control.Nothing]
+	metrics    *service.Metrics
 }
 
 func newQuarantine(p controller.Parts) (controller.Service, error) {
@@ -47,31 +56,44 @@ func newQuarantine(p controller.Parts) (controller.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &quarantine{net: p.Network, bus: p.Bus, metrics: service.NewMetrics(name)}
+	s := &quarantine{net: p.Network, metrics: service.NewMetrics(name)}
+	publish := func(kind string, attrs any) { p.Bus.Publish(name+"."+kind, attrs) }
 	s.Reconciler = service.NewReconciler(service.Options[Host]{
-		Kind:  service.Kind[Host]{Noun: "host", Nouns: "hosts in quarantine", Prefix: name + "/hosts/", Event: name + ".host", Most: 256},
-		Store: p.Store, Log: p.Log, Publish: func(kind string, attrs any) { p.Bus.Publish(kind, attrs) },
+		Kind:  service.Kind[Host]{Noun: "host", Nouns: "hosts in quarantine", Prefix: name + "/hosts/", Event: "host", Most: 256},
+		Store: p.Store, Log: p.Log, Publish: publish,
 	}, owner, s.program)
+	s.inspectors = agents.New(agents.Options[*inspector, Sent, control.Nothing]{
+		Service: name, Network: p.Network, Store: p.Store, Log: p.Log, Publish: publish, Certificate: p.AgentTLS != nil, Changed: s.Wake,
+		Dial: func(r agents.AgentRecord) (*inspector, error) {
+			return control.NewClient[Sent, control.Nothing](r.URL, p.AgentTLS, p.DialAgent)
+		},
+		Event: func(_ *agents.Agent[*inspector], e control.Event[Sent, control.Nothing], _ bool) {
+			for _, sent := range e.Ended {
+				publish("host.sent", sent)
+			}
+		},
+	})
+	s.inspectors.Metrics(s.metrics)
 	s.metrics.Gauges("hosts", "Hosts in quarantine.", nil, func(is func(float64, ...string)) { is(float64(len(s.Items()))) })
-	p.Network.Subscribe(func(network.Event) { s.Wake() })
+	p.Network.Subscribe(func(e network.Event) { s.inspectors.NetworkChanged(e); s.Wake() })
 	return s, nil
 }
 
-func (s *quarantine) Name() string                  { return name }
-func (s *quarantine) Run(ctx context.Context) error { return s.Reconciler.Run(ctx, nil) }
+func (s *quarantine) Name() string { return name }
+
+func (s *quarantine) Run(ctx context.Context) error {
+	return s.inspectors.While(ctx, func(ctx context.Context) error { return s.Reconciler.Run(ctx, nil) })
+}
 
 func (s *quarantine) Register(a *api.API) {
 	a.Metrics().MustRegister(s.metrics)
 	r := service.NewREST(a, name)
-	hosts := service.Resource[Host, Host, HostInfo]{Collection: s.Collection, Path: "hosts", Field: "name", Parse: parse, Show: s.show}
+	hosts := service.Resource[Host, Host, HostInfo]{
+		Collection: s.Collection, Path: "hosts", Field: "name", Show: s.show,
+		Parse: func(_ string, h Host) (string, Host, error) { return h.Name, h, nil },
+	}
 	hosts.Register(r)
-	service.Register(r, http.MethodPost, "sent", "Say what an inspector has got", s.sent)
-}
-
-func parse(_ string, h Host) (string, Host, error) {
-	var faults service.Faults
-	faults.Check(h.Inspector != h.Host, "inspector", h.Inspector, "the address of another host")
-	return h.Name, h, faults.Err()
+	s.inspectors.Register(a, r)
 }
 
 func (s *quarantine) show(all []service.Item[Host]) []HostInfo {
@@ -82,18 +104,10 @@ func (s *quarantine) show(all []service.Item[Host]) []HostInfo {
 	return out
 }
 
-// sent tells of what an inspector has got within a second, packets of each flow, as events.
-func (s *quarantine) sent(_ context.Context, in *service.Body[map[string]uint64]) (*service.Nothing, error) {
-	for flow, packets := range in.Body {
-		s.bus.Publish(name+".host.sent", map[string]any{"flow": flow, "packets": packets})
-	}
-	return nil, nil
-}
-
 // program leads what a host sends from its port to the inspector.
 func (s *quarantine) program(ctx context.Context, x service.Item[Host]) (p network.Program, err error) {
 	host, hostErr := s.net.ResolveHost(ctx, x.Value.Host)
-	inspector, inspectorErr := s.net.ResolveHost(ctx, x.Value.Inspector)
+	inspector, inspectorErr := s.inspectors.Find(x.Value.Inspector, x.Value.Host)
 	if err := errors.Join(hostErr, inspectorErr); err != nil {
 		return p, err
 	}

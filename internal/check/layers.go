@@ -84,7 +84,7 @@ func Layers() []Layer {
 		{Dir: "qos/integration", Tests: []string{"qos", "ovsdb", "network", "openflow", "event", "store", "api", "config", "controller", "lab", "experiment"}},
 
 		{Dir: "service/control", Only: []string{"api/client"}},
-		{Dir: "service", May: []string{"network", "openflow", "store"}, Only: []string{"api"}, Tests: []string{"event"}},
+		{Dir: "service", May: []string{"network", "openflow", "pki", "store"}, Only: []string{"api"}, Tests: []string{"event"}},
 		{Dir: "api", May: []string{"event", "store", "pki"}},
 		{Dir: "api/conformance", Tests: []string{"api", "network", "openflow", "pki"}},
 		{Dir: "dashboard"},
@@ -92,7 +92,7 @@ func Layers() []Layer {
 		{Dir: "config", May: []string{"openflow", "network", "pki", "service", "sos", "handover", "qos", "ovsdb"}},
 		{
 			Dir:   "controller",
-			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "dashboard", "sos", "handover", "qos", "ovsdb"},
+			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "dashboard", "service", "sos", "handover", "qos", "ovsdb"},
 			Tests: []string{"lab"},
 		},
 

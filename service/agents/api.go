@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/pki"
 	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/service/control"
 )
@@ -105,8 +107,10 @@ func (a *Agent[C]) info() AgentInfo {
 	return i
 }
 
-// Register adds the operations on agents.
-func (r *Registry[C, R, L]) Register(to service.REST) {
+// Register adds the operations on agents. With the role of an agent, one may announce
+// oneself.
+func (r *Registry[C, R, L]) Register(a *api.API, to service.REST) {
+	a.Permit(pki.RoleAgent, http.MethodPost, api.Prefix+"/"+r.Service+"/agents/"+announcePath)
 	x := rest[C, R, L]{r}
 	service.Show(to, "agents", "List the agents", r.Infos)
 	service.Create(to, "agents", "Add an agent", func(ctx context.Context, in *service.Body[control.AgentSpec]) (*service.Body[AgentInfo], error) {

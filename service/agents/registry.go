@@ -159,6 +159,36 @@ func (r *Registry[C, R, L]) Close() {
 	}
 }
 
+// While keeps the agents while f runs, which is told by ctx when to end.
+func (r *Registry[C, R, L]) While(ctx context.Context, f func(context.Context) error) error {
+	defer r.Close()
+	if err := r.Load(ctx); err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer close(done)
+		r.Run(ctx)
+	}()
+	defer func() { cancel(); <-done }()
+	return f(ctx)
+}
+
+// Find is where the agent of a name is for a connection of that family.
+func (r *Registry[C, R, L]) Find(name string, family netip.Addr) (Place, error) {
+	a := r.Get(name)
+	if a == nil {
+		return Place{}, fmt.Errorf("agent %q: %w", name, service.ErrUnknown)
+	}
+	s := a.State()
+	if why := s.Unfit(family); why != "" {
+		return Place{}, fmt.Errorf("agent %s %s", name, why)
+	}
+	addr, _ := s.Addr(family)
+	return s.Places[addr], nil
+}
+
 // List are the agents, by name. It is not to be modified.
 func (r *Registry[C, R, L]) List() []*Agent[C] {
 	r.mu.Lock()

@@ -22,7 +22,7 @@ func (s *Service) Register(a *api.API) {
 	whitelist := service.Resource[Entry, EntrySpec, EntryInfo]{Collection: s.entries, Path: "whitelist", Parse: s.parseEntry, Show: s.showEntries}
 	whitelist.Register(r)
 
-	s.agents.Register(r)
+	s.agents.Register(a, r)
 
 	service.Register(r, http.MethodGet, "sessions", "List live and past sessions", s.getSessions)
 	service.Register(r, http.MethodGet, "sessions/{id}", "Show a session and its course", s.getSession)

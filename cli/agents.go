@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/service/agents"
+	"github.com/sluice-net/sluice/service/control"
+)
+
+// AgentsCommand is the commands for the agents of a service.
+func AgentsCommand(app *App, service string) *cobra.Command {
+	d := Declared[control.AgentSpec, agents.AgentInfo]{
+		App: app, Noun: "an agent", Path: api.Prefix + "/" + service + "/agents",
+		Columns: "name state draining sessions load.bits_per_second_in=IN load.bits_per_second_out=OUT load.cpu=CORES addrs=ADDRESSES places url error",
+		Flags:   map[string]string{"addrs": "addr"},
+	}
+	remove := d.Remove()
+	remove.Flags().Bool("force", false, "remove it although it carries sessions; they end with a reset")
+	return group("agents", "Add, list, drain and remove agents", strings.ReplaceAll(`  sluice SERVICE agents add west --url https://192.0.2.10:8440 --addr 10.0.1.10
+  sluice SERVICE agents list
+  sluice SERVICE agents drain west
+  sluice SERVICE agents remove west`, "SERVICE", service),
+		d.List(), d.Add(), remove, drainCommand(d))
+}
+
+func drainCommand(d Declared[control.AgentSpec, agents.AgentInfo]) *cobra.Command {
+	var off bool
+	cmd := &cobra.Command{
+		Use: "drain NAME", Short: "Give an agent no new sessions, or give it some again", Args: command.ExactArgs("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var a agents.AgentInfo
+			path := d.Path + "/" + url.PathEscape(args[0]) + "/drain"
+			return d.App.call(cmd, http.MethodPost, path, control.DrainRequest{On: !off}, &a, func(w io.Writer) { d.one(w, a) })
+		},
+	}
+	cmd.Flags().BoolVar(&off, "off", false, "give it sessions again")
+	return cmd
+}
