@@ -52,10 +52,11 @@ func TestWithdrawnFlowsEndTogether(t *testing.T) {
 		w.placed([2]int{1, 1}, [2]int{4, 1}, uint16(i+1))
 	}
 	g := newGate()
-	w.rules.onRemove = func(key string) {
+	w.rules.OnRemove = func(key string) error {
 		if strings.HasPrefix(key, "flow/") && !g.pass(maxAtOnce) {
 			t.Error("flows end one after the other")
 		}
+		return nil
 	}
 	if err := w.Definitions.Remove(t.Context(), "bulk", 0); err != nil {
 		t.Fatal(err)
@@ -88,12 +89,12 @@ func TestReviewPassesFlowsThatAreBusy(t *testing.T) {
 // A switch that does not take the rules for first packets is told of until it does.
 func TestRefusals(t *testing.T) {
 	w := newWorld(t)
-	w.rules.refuses = map[openflow.DatapathID]error{3: errors.New("table full"), 2: errors.New("no such field")}
+	w.rules.Refuses = map[openflow.DatapathID]error{3: errors.New("table full"), 2: errors.New("no such field")}
 	w.applyPunts(t.Context())
 	if all := w.Refusals(); len(all) != 2 || all[0] != (Refusal{2, "no such field"}) || all[1] != (Refusal{3, "table full"}) {
 		t.Errorf("%+v", all)
 	}
-	w.rules.refuses = nil
+	w.rules.Refuses = nil
 	w.applyPunts(t.Context())
 	if all := w.Refusals(); len(all) != 0 {
 		t.Errorf("left: %+v", all)
@@ -125,7 +126,7 @@ func BenchmarkReplaceThousandFlows(b *testing.B) {
 		w.placed([2]int{1, 1}, [2]int{4, 1}, uint16(i+1))
 	}
 	for range 60 { // seconds: more than the flows took to be placed
-		w.rules.carry(nil)
+		w.rules.Carry(nil)
 		w.observe(b.Context())
 	}
 	dead, alive := [2]int{2, 4}, [2]int{3, 5}

@@ -34,7 +34,7 @@ func TestClosedConnection(t *testing.T) {
 	}
 	w.copied(0, segment(from, to, 1, false, packet.FIN|packet.ACK))
 	w.eventually("the promise is free", func() bool { return w.book.Promised(port(1, 2)) == 0 })
-	if len(w.rules.program("flow/"+first.ID).Rules) == 0 || !w.of(from, to, 1).Closed {
+	if len(w.rules.Program("flow/"+first.ID).Rules) == 0 || !w.of(from, to, 1).Closed {
 		t.Error("the rules have gone before the last segments")
 	}
 	if r := w.placed([2]int{1, 2}, [2]int{4, 2}, 2); r.State != StateAccepted || way(r) != "124" {

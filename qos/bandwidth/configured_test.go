@@ -6,9 +6,9 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/units"
-	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/service/servicetest"
 )
 
 // What is not configured any more is withdrawn at the next start with its flows; what was
@@ -24,7 +24,7 @@ func TestConfiguredDefinitionGoes(t *testing.T) {
 	}
 	restart := func() {
 		w.stop()
-		w.rules = &fakeRules{applied: map[string]network.Program{}, bytes: map[string]uint64{}}
+		w.rules = servicetest.NewLedger()
 		w.start()
 	}
 	w.fixed = map[string]*Definition{"bulk": w.Definitions.Items()[0].Value} // in the place of the same one

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -15,12 +14,11 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
-	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/reserve"
-	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/service/servicetest"
 	"github.com/sluice-net/sluice/store"
 	"github.com/sluice-net/sluice/store/memstore"
 )
@@ -41,16 +39,15 @@ func hostAt(sw, n int) network.PortRef {
 	return network.PortRef{Switch: openflow.DatapathID(sw), Port: uint32(n)}
 }
 
-// fakeNet is a network that the test changes.
+// fakeNet is a network whose links the test changes.
 type fakeNet struct {
-	service.Network
+	*servicetest.Network
 	mu       sync.Mutex
 	capacity uint64
 	used     map[network.PortRef]uint64
 	dead     map[[2]int]bool
 	extra    [][2]int // cables beside the usual ones
 	narrow   map[[2]int]uint64
-	hosts    map[openflow.MAC]network.PortRef
 }
 
 func (n *fakeNet) Topology() *network.Topology {
@@ -80,17 +77,8 @@ func (n *fakeNet) rate(at network.PortRef) uint64 {
 
 func (n *fakeNet) IsEdge(at network.PortRef) bool { return at.Port < 10 }
 
-func (n *fakeNet) PortUp(network.PortRef) (up, known bool) { return true, true }
-
 func (n *fakeNet) CanMatch(d openflow.DatapathID, _ openflow.Field) (can, known bool) {
 	return d != 5, true
-}
-
-func (n *fakeNet) HostByMAC(m openflow.MAC, _ uint16) (network.Host, bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	at, ok := n.hosts[m]
-	return network.Host{MAC: m, At: at}, ok
 }
 
 // ResolveHost finds host 7 of a switch, which is never heard before.
@@ -115,85 +103,6 @@ func (n *fakeNet) change(f func()) {
 	f()
 }
 
-// fakeRules is a ledger that keeps what was applied last.
-type fakeRules struct {
-	mu      sync.Mutex
-	applied map[string]network.Program
-	bytes   map[string]uint64
-	at      time.Time
-	// hook, if set, is called before a program is taken.
-	hook func(ctx context.Context, key string) error
-	// onRemove, if set, is called before something is removed.
-	onRemove func(key string)
-	// refuses is why switches do not take what is declared for every switch.
-	refuses map[openflow.DatapathID]error
-}
-
-func (r *fakeRules) Apply(ctx context.Context, key string, p network.Program, _ network.ApplyOptions) error {
-	if r.hook != nil {
-		if err := r.hook(ctx, key); err != nil {
-			return err
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.applied[key] = p
-	if len(p.Rules)+len(p.Meters) == 0 {
-		delete(r.applied, key)
-	}
-	return nil
-}
-
-func (r *fakeRules) Remove(_ context.Context, key string) error {
-	if r.onRemove != nil {
-		r.onRemove(key)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.applied, key)
-	return nil
-}
-
-func (r *fakeRules) EverySwitch(_ context.Context, key string, program func(openflow.DatapathID) network.Program) map[openflow.DatapathID]error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.applied[key] = program(1)
-	return maps.Clone(r.refuses)
-}
-
-func (r *fakeRules) ReadCounters(context.Context, openflow.DatapathID) error { return nil }
-func (r *fakeRules) Ready()                                                  {}
-
-func (r *fakeRules) Overruled(_ network.Stage, _ uint16, of [][]openflow.Match) [][]rule.Overruling {
-	return make([][]rule.Overruling, len(of))
-}
-
-func (r *fakeRules) Rules(key string) []network.InstalledRule {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var out []network.InstalledRule
-	for _, x := range r.applied[key].Rules {
-		out = append(out, network.InstalledRule{Rule: x, Bytes: r.bytes[key], CountersAt: r.at})
-	}
-	return out
-}
-
-// carry makes a flow's counters grow by a second at a rate.
-func (r *fakeRules) carry(rates map[string]uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.at = r.at.Add(time.Second)
-	for key, rate := range rates {
-		r.bytes[key] += rate / 8
-	}
-}
-
-func (r *fakeRules) program(key string) network.Program {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.applied[key]
-}
-
 // fakeHeld is a first packet; done tells what became of it.
 type fakeHeld struct{ done chan string }
 
@@ -205,7 +114,7 @@ type world struct {
 	*Service
 	t     testing.TB
 	net   *fakeNet
-	rules *fakeRules
+	rules *servicetest.Ledger
 	store store.Store
 	fixed map[string]*Definition
 	stop  func()
@@ -217,11 +126,13 @@ func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{
 		t: t, store: memstore.New(),
-		net:   &fakeNet{capacity: 15 * mbit, used: map[network.PortRef]uint64{}, dead: map[[2]int]bool{}, hosts: map[openflow.MAC]network.PortRef{}},
-		rules: &fakeRules{applied: map[string]network.Program{}, bytes: map[string]uint64{}, at: time.Now()},
+		net:   &fakeNet{Network: servicetest.NewNetwork(nil), capacity: 15 * mbit, used: map[network.PortRef]uint64{}, dead: map[[2]int]bool{}},
+		rules: servicetest.NewLedger(),
 	}
 	for i := 1; i <= 5; i++ {
-		w.net.hosts[mac(i, 1)], w.net.hosts[mac(i, 2)], w.net.hosts[mac(i, 3)] = hostAt(i, 1), hostAt(i, 2), hostAt(i, 3)
+		for host := range 3 {
+			w.net.SetHost(network.Host{MAC: mac(i, host+1), IPs: []netip.Addr{addr(i, host+1)}, At: hostAt(i, host+1)})
+		}
 	}
 	w.start()
 	d, faults := Spec{Name: "bulk", Rate: 10 * mbit, Match: match.Flow{TCPDst: "5001"}}.Parse()

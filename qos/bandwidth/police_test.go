@@ -16,12 +16,12 @@ func (w *world) flowMeters(r Record) map[network.PortRef]uint32 {
 	w.t.Helper()
 	rates := map[uint32]uint32{}
 	for _, key := range policeKeys {
-		for _, m := range w.rules.program(key + r.ID).Meters {
+		for _, m := range w.rules.Program(key + r.ID).Meters {
 			rates[m.ID] = m.Bands[0].Rate
 		}
 	}
 	used := map[network.PortRef]uint32{}
-	for _, x := range w.rules.program("flow/" + r.ID).Rules {
+	for _, x := range w.rules.Program("flow/" + r.ID).Rules {
 		if x.Meter == 0 {
 			continue
 		}
@@ -44,11 +44,11 @@ func TestAcceptedIsMetered(t *testing.T) {
 		t.Errorf("a flow of 10 Mbit/s has meters of kbit/s %v", m)
 	}
 	waiting := w.placed([2]int{1, 2}, [2]int{4, 2}, 2)
-	if len(w.rules.program("police/"+waiting.ID).Meters) != 0 {
+	if len(w.rules.Program("police/"+waiting.ID).Meters) != 0 {
 		t.Error("a flow that is promised nothing has a meter of its own")
 	}
 	w.end(w.byID[first.ID], "test")
-	if len(w.rules.program("police/"+first.ID).Meters) != 0 {
+	if len(w.rules.Program("police/"+first.ID).Meters) != 0 {
 		t.Error("the meter of a flow that has ended is left")
 	}
 	w.retry(t.Context())
@@ -81,7 +81,7 @@ func TestAcceptedIsMetered(t *testing.T) {
 // carried has a flow send at a rate until two readings show it.
 func (w *world) carried(r Record, rate uint64) Record {
 	for range pressedFor + 1 {
-		w.rules.carry(map[string]uint64{"flow/" + r.ID: rate})
+		w.rules.Carry(map[string]uint64{"flow/" + r.ID: rate})
 		w.observe(w.t.Context())
 	}
 	w.Service.mu.Lock()
@@ -124,7 +124,7 @@ func TestExcessIsTold(t *testing.T) {
 func TestExcessWithoutMeters(t *testing.T) {
 	w := newWorld(t)
 	w.net.change(func() { w.net.capacity = 25 * mbit })
-	w.rules.hook = func(_ context.Context, key string) error {
+	w.rules.OnApply = func(_ context.Context, key string) error {
 		if strings.HasPrefix(key, "police") {
 			return network.ErrRefused
 		}
@@ -137,7 +137,7 @@ func TestExcessWithoutMeters(t *testing.T) {
 	}
 	w.net.change(func() { w.net.used[port(1, 2)] = 25 * mbit })
 	for range 3 * pressedFor {
-		w.rules.carry(map[string]uint64{"flow/" + rude.ID: 20 * mbit, "flow/" + polite.ID: 10 * mbit})
+		w.rules.Carry(map[string]uint64{"flow/" + rude.ID: 20 * mbit, "flow/" + polite.ID: 10 * mbit})
 		w.observe(t.Context())
 		w.relieve(t.Context())
 	}
@@ -155,14 +155,14 @@ func TestMetersKeepTheirNumbers(t *testing.T) {
 	first := w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
 	second := w.placed([2]int{1, 2}, [2]int{4, 2}, 2)
 	w.end(w.byID[first.ID], "test")
-	before := w.rules.program("police/" + second.ID).Meters
+	before := w.rules.Program("police/" + second.ID).Meters
 	w.stop()
 	w.start()
-	after := w.rules.program("police/" + second.ID).Meters
+	after := w.rules.Program("police/" + second.ID).Meters
 	if len(before) != 1 || len(after) != 1 || before[0].ID != after[0].ID {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
-	if third := w.placed([2]int{1, 1}, [2]int{4, 1}, 1); w.rules.program("police/" + third.ID).Meters[0].ID == after[0].ID {
+	if third := w.placed([2]int{1, 1}, [2]int{4, 1}, 1); w.rules.Program("police/" + third.ID).Meters[0].ID == after[0].ID {
 		t.Error("two flows have one meter")
 	}
 }

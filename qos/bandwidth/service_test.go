@@ -3,16 +3,17 @@ package bandwidth
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/reserve"
 	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/service/servicetest"
 )
 
 // The shortest path first, then one with enough available, then none: then the path
@@ -31,11 +32,11 @@ func TestPlacement(t *testing.T) {
 		t.Fatalf("third flow: %+v", third)
 	}
 	at := port(1, 2)
-	meters := w.rules.program(guardKey(at)).Meters
+	meters := w.rules.Program(guardKey(at)).Meters
 	if len(meters) != 1 || meters[0].Bands[0].Rate != 4400 {
 		t.Fatalf("best effort gets %+v of a link of 15 Mbit/s with 10 promised", meters)
 	}
-	for _, r := range w.rules.program("flow/" + third.ID).Rules {
+	for _, r := range w.rules.Program("flow/" + third.ID).Rules {
 		out := network.PortRef{Switch: r.Switch, Port: r.Actions[0].Arg}
 		if metered := r.Meter == meterBase+out.Port; metered == w.net.IsEdge(out) {
 			t.Errorf("rule %+v has meter %d", r, r.Meter)
@@ -75,7 +76,7 @@ func TestProgramLeadsThereAndBack(t *testing.T) {
 	follow := func(h header, at network.PortRef) network.PortRef {
 		for range 10 {
 			next := network.PortRef{}
-			for _, x := range w.rules.program("flow/" + r.ID).Rules {
+			for _, x := range w.rules.Program("flow/" + r.ID).Rules {
 				if x.Switch == at.Switch && x.Match == h.match(at.Port) {
 					next = network.PortRef{Switch: at.Switch, Port: x.Actions[0].Arg}
 				}
@@ -181,7 +182,7 @@ func TestSilentFlowGivesUpItsPromise(t *testing.T) {
 	w.eventually("the flow is gone", func() bool { return len(w.Flows()) == 0 })
 	w.eventually("its promise, too", func() bool { return len(w.book.Promises()) == 0 })
 	entries, err := w.store.List(t.Context(), flowPrefix)
-	if err != nil || len(entries) != 0 || len(w.rules.program("flow/"+r.ID).Rules) != 0 {
+	if err != nil || len(entries) != 0 || len(w.rules.Program("flow/"+r.ID).Rules) != 0 {
 		t.Errorf("left: %v, %v", entries, err)
 	}
 }
@@ -191,7 +192,7 @@ func TestSilentFlowGivesUpItsPromise(t *testing.T) {
 func TestWithdrawnInMidPlacement(t *testing.T) {
 	w := newWorld(t)
 	reached := make(chan struct{}, 1)
-	w.rules.hook = func(ctx context.Context, key string) error {
+	w.rules.OnApply = func(ctx context.Context, key string) error {
 		if !strings.HasPrefix(key, "flow/") {
 			return nil
 		}
@@ -207,7 +208,7 @@ func TestWithdrawnInMidPlacement(t *testing.T) {
 	if what := wait(); what != "forwarded" {
 		t.Errorf("the packet was %s", what)
 	}
-	if n := len(w.Flows()) + len(w.book.Promises()) + len(w.rules.program("punt").Rules); n != 0 {
+	if n := len(w.Flows()) + len(w.book.Promises()) + len(w.rules.Program("punt").Rules); n != 0 {
 		t.Errorf("%d things are left", n)
 	}
 	if err := w.Definitions.Remove(t.Context(), "bulk", 0); !errors.Is(err, service.ErrUnknown) {
@@ -237,7 +238,7 @@ func TestFullLink(t *testing.T) {
 	r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
 	w.net.change(func() { w.net.used[port(1, 2)] = 15 * mbit })
 	tick := func() {
-		w.rules.carry(map[string]uint64{"flow/" + r.ID: 7 * mbit})
+		w.rules.Carry(map[string]uint64{"flow/" + r.ID: 7 * mbit})
 		w.observe(t.Context())
 		w.relieve(t.Context())
 	}
@@ -276,9 +277,9 @@ func TestRetry(t *testing.T) {
 	w.net.change(func() {
 		w.net.used[port(1, 2)], w.net.used[port(2, 4)], w.net.used[hostAt(4, 2)] = 5*mbit, 5*mbit, 5*mbit
 	})
-	w.rules.carry(map[string]uint64{})
+	w.rules.Carry(map[string]uint64{})
 	w.observe(t.Context())
-	w.rules.carry(map[string]uint64{"flow/" + second.ID: 5 * mbit})
+	w.rules.Carry(map[string]uint64{"flow/" + second.ID: 5 * mbit})
 	w.observe(t.Context())
 	w.retry(t.Context())
 	if r := w.of([2]int{1, 2}, [2]int{4, 2}, 2); r.State != StateBestEffort {
@@ -301,9 +302,9 @@ func TestRestart(t *testing.T) {
 	w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
 	w.placed([2]int{1, 2}, [2]int{4, 2}, 2)
 	before, promises := w.Flows(), w.book.Promises()
-	rules := w.rules.applied
+	rules := w.rules.Programs()
 	w.stop()
-	w.rules = &fakeRules{applied: map[string]network.Program{}, bytes: map[string]uint64{}, at: time.Now()}
+	w.rules = servicetest.NewLedger()
 	w.start()
 	after := w.Flows()
 	if len(after) != 2 || way(after[0]) != way(before[0]) || after[1].State != before[1].State || after[1].Reason != before[1].Reason {
@@ -316,7 +317,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("promises %+v, were %+v", w.book.Promises(), promises)
 	}
 	for key, p := range rules {
-		if got := w.rules.program(key); len(got.Rules) != len(p.Rules) || len(got.Meters) != len(p.Meters) {
+		if got := w.rules.Program(key); len(got.Rules) != len(p.Rules) || len(got.Meters) != len(p.Meters) {
 			t.Errorf("%s: %d rules and %d meters, were %d and %d", key, len(got.Rules), len(got.Meters), len(p.Rules), len(p.Meters))
 		}
 	}
@@ -326,7 +327,7 @@ func TestRestart(t *testing.T) {
 func TestHostMoves(t *testing.T) {
 	w := newWorld(t)
 	w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
-	w.net.change(func() { w.net.hosts[mac(4, 1)] = hostAt(5, 1) })
+	w.net.SetHost(network.Host{MAC: mac(4, 1), IPs: []netip.Addr{addr(4, 1)}, At: hostAt(5, 1)})
 	w.NetworkChanged(network.Event{Kind: network.HostMoved})
 	w.eventually("the flow is over", func() bool { return len(w.Flows()) == 0 && len(w.book.Promises()) == 0 })
 	if r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1); way(r) != "135" {
@@ -340,17 +341,18 @@ func TestPacketWhileFlowEnds(t *testing.T) {
 	w := newWorld(t)
 	r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
 	removing, proceed := make(chan struct{}), make(chan struct{})
-	w.rules.onRemove = func(key string) {
+	w.rules.OnRemove = func(key string) error {
 		if strings.HasPrefix(key, "flow/") {
 			close(removing)
 			<-proceed
 		}
+		return nil
 	}
 	var ended sync.WaitGroup
 	ended.Go(func() { w.end(w.byID[r.ID], "test") })
 	<-removing
 	v := w.packet(hostAt(1, 1), headers([2]int{1, 1}, [2]int{4, 1}, 1), func() (Held, error) { return fakeHeld{make(chan string, 1)}, nil })
-	w.rules.onRemove = nil
+	w.rules.OnRemove = nil
 	close(proceed)
 	ended.Wait()
 	if v != network.Continue {
@@ -365,7 +367,7 @@ func TestPacketWhileFlowEnds(t *testing.T) {
 func TestMeterIsTriedAgain(t *testing.T) {
 	w := newWorld(t)
 	at := port(1, 2)
-	w.rules.hook = func(_ context.Context, key string) error {
+	w.rules.OnApply = func(_ context.Context, key string) error {
 		if strings.HasPrefix(key, "guard/") {
 			return context.DeadlineExceeded
 		}
@@ -375,18 +377,18 @@ func TestMeterIsTriedAgain(t *testing.T) {
 	if w.guard.meter(at) != 0 {
 		t.Fatal("a meter that was not written is used")
 	}
-	w.rules.hook = nil
+	w.rules.OnApply = nil
 	w.guard.ensure(t.Context(), []network.PortRef{at})
 	if w.guard.kbit(at) != 14400 {
 		t.Fatalf("meter of %d kbit/s", w.guard.kbit(at))
 	}
-	w.rules.hook = func(context.Context, string) error { return context.DeadlineExceeded }
+	w.rules.OnApply = func(context.Context, string) error { return context.DeadlineExceeded }
 	w.book.Restore(reserve.Promise{Key: reserve.Key{ID: "x"}, Shares: []reserve.Share{{Link: at, Rate: 5 * mbit}}})
 	w.guard.adjust(t.Context(), []network.PortRef{at})
 	if w.guard.kbit(at) != 14400 {
 		t.Errorf("the meter is taken for one of %d kbit/s", w.guard.kbit(at))
 	}
-	w.rules.hook = nil
+	w.rules.OnApply = nil
 	w.guard.adjust(t.Context(), []network.PortRef{at})
 	if w.guard.kbit(at) != 9400 {
 		t.Errorf("the meter is not tried again: %d kbit/s", w.guard.kbit(at))

@@ -21,10 +21,10 @@ func loaded(latency time.Duration, used uint64) *topology.Topology {
 func TestAdmittedWithoutThePlainQueue(t *testing.T) {
 	x := served(t)
 	x.withClassifiers()
-	x.fabric.topology = loaded(500*time.Microsecond, 0)
-	x.baseline.note(x.fabric.topology, time.Now())
-	x.fabric.topology = loaded(150*time.Millisecond, 10e6)
-	x.baseline.note(x.fabric.topology, time.Now())
+	x.fabric.SetTopology(loaded(500*time.Microsecond, 0))
+	x.baseline.note(x.fabric.Topology(), time.Now())
+	x.fabric.SetTopology(loaded(150*time.Millisecond, 10e6))
+	x.baseline.note(x.fabric.Topology(), time.Now())
 	spec, class := request(t, "quick", 7000)
 	class.Latency = time.Millisecond
 	info, err := x.Add(t.Context(), spec, class)

@@ -4,122 +4,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"net/netip"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sluice-net/sluice/event"
-	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
 	"github.com/sluice-net/sluice/qos/mark"
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/reserve"
-	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/service/servicetest"
 	"github.com/sluice-net/sluice/store"
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
-// still is a network in which nothing happens by itself.
+// still is a network whose ports have one capacity.
 type still struct {
-	service.Network
-	topology *topology.Topology
-	hosts    map[End]topology.Host
+	*servicetest.Network
 	capacity atomic.Uint64
-
-	mu     sync.Mutex
-	probes map[topology.PortRef]uint32 // the queues of probes
 }
 
-func (f *still) Topology() *topology.Topology                     { return f.topology }
-func (f *still) Datapaths() []openflow.DatapathID                 { return f.topology.Switches }
-func (f *still) Address(openflow.DatapathID) netip.Addr           { return netip.Addr{} }
 func (f *still) PortNumbers(openflow.DatapathID) ([]uint32, bool) { return []uint32{1, 2, 3, 9}, true }
 func (f *still) Capacity(topology.PortRef) uint64                 { return f.capacity.Load() }
 func (f *still) use(topology.PortRef) reserve.Use                 { return reserve.Use{Capacity: f.capacity.Load()} }
 
-func (f *still) SetProbeQueue(at topology.PortRef, queue uint32) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.probes == nil {
-		f.probes = map[topology.PortRef]uint32{}
-	}
-	f.probes[at] = queue
+// newStill is a row of three switches with hosts at the first and the last.
+func newStill() *still {
+	return &still{Network: servicetest.NewNetwork(row(3, time.Millisecond), host(1), host(3))}
 }
-
-func (f *still) probesAt(at topology.PortRef) uint32 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.probes[at]
-}
-
-func (f *still) HostByIP(a netip.Addr) (topology.Host, bool) {
-	h, ok := f.hosts[End{IP: a}]
-	return h, ok
-}
-
-func (f *still) HostByMAC(m openflow.MAC, vlan uint16) (topology.Host, bool) {
-	h, ok := f.hosts[End{MAC: m, VLAN: vlan}]
-	return h, ok
-}
-
-func (f *still) ResolveHost(_ context.Context, a netip.Addr) (topology.Host, error) {
-	if h, ok := f.HostByIP(a); ok {
-		return h, nil
-	}
-	return topology.Host{}, network.ErrUnknownHost
-}
-
-// ledger takes programs. What before returns for one refuses it.
-type ledger struct {
-	service.Ledger
-	before func(key string) error
-	stuck  atomic.Bool // nothing can be removed
-
-	mu       sync.Mutex
-	programs map[string]rule.Program
-}
-
-func (l *ledger) Apply(_ context.Context, key string, p rule.Program, _ rule.ApplyOptions) error {
-	if err := l.before(key); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.programs[key] = p
-	return nil
-}
-
-func (l *ledger) Remove(_ context.Context, key string) error {
-	if l.stuck.Load() {
-		return network.ErrRefused
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.programs, key)
-	return nil
-}
-
-func (l *ledger) keys() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Sorted(maps.Keys(l.programs))
-}
-
-func (l *ledger) Rules(string) []rule.Installed { return nil }
-
-func (l *ledger) Overruled(_ rule.Stage, _ uint16, of [][]openflow.Match) [][]rule.Overruling {
-	return make([][]rule.Overruling, len(of))
-}
-func (l *ledger) ReadCounters(context.Context, openflow.DatapathID) error { return nil }
-func (l *ledger) Ready()                                                  {}
 
 // databases are those of userspace datapaths, whose bridges do at once what they are told.
 type databases struct {
@@ -270,7 +186,7 @@ type setting struct {
 	*Service
 	t      *testing.T
 	fabric *still
-	rules  *ledger
+	rules  *servicetest.Ledger
 	store  *sick
 	bases  map[uint64]*base
 	bus    *event.Bus
@@ -280,13 +196,11 @@ type setting struct {
 func served(t *testing.T) *setting {
 	t.Helper()
 	x := &setting{
-		t:      t,
-		fabric: &still{topology: row(3, time.Millisecond), hosts: map[End]topology.Host{end(1): host(1), end(3): host(3)}},
-		rules:  &ledger{before: func(string) error { return nil }, programs: map[string]rule.Program{}},
-		store:  &sick{Store: memstore.New()}, bases: map[uint64]*base{}, bus: event.NewBus(1, 64),
+		t: t, fabric: newStill(), rules: servicetest.NewLedger(),
+		store: &sick{Store: memstore.New()}, bases: map[uint64]*base{}, bus: event.NewBus(1, 64),
 	}
 	x.fabric.capacity.Store(10e6)
-	for _, d := range x.fabric.topology.Switches {
+	for _, d := range x.fabric.Datapaths() {
 		x.bases[uint64(d)] = &base{dpid: uint64(d), known: map[uint32]string{}, changed: make(chan struct{})}
 	}
 	s, err := New(Options{

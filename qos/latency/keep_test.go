@@ -3,7 +3,6 @@ package latency
 import (
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
@@ -18,7 +17,7 @@ func end(last byte) End { return End{IP: netip.AddrFrom4([4]byte{10, 0, 0, last}
 // placed is a service with a class from the first of three switches to the last.
 func placed(t *testing.T) (*Service, *still, *entry) {
 	t.Helper()
-	f := &still{topology: row(3, time.Millisecond), hosts: map[End]topology.Host{end(1): host(1), end(3): host(3)}}
+	f := newStill()
 	s, err := New(Options{Network: f, Rules: (*network.Owner)(nil), Book: reserve.New(f.use), Store: memstore.New(), Databases: &databases{}})
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +25,7 @@ func placed(t *testing.T) (*Service, *still, *entry) {
 	c := Class{Name: "x", Flows: []Flow{{Src: end(1), Dst: end(3)}}}
 	e := &entry{
 		class: c, queue: 4, state: StateActive,
-		placement: placement{mark: 7, routes: options(f.topology, 0, host(1), host(3), false)},
+		placement: placement{mark: 7, routes: options(f.Topology(), 0, host(1), host(3), false)},
 	}
 	s.classes["x"] = e
 	return s, f, e
@@ -61,7 +60,7 @@ func TestHostsMove(t *testing.T) {
 		if !s.intact(e) {
 			t.Fatal("a way that nothing has happened to")
 		}
-		f.hosts[end(moved)] = host(2)
+		f.SetHost(topology.Host{At: host(2).At, IPs: []netip.Addr{end(moved).IP}})
 		if s.intact(e) {
 			t.Errorf("host %d has moved", moved)
 		}
@@ -109,14 +108,14 @@ func TestProbesHaveTheirQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, at := range []place{portRef(1, 2), portRef(2, 2), portRef(3, 3)} {
-		eventually(t, "the network is told the queue", func() bool { return x.fabric.probesAt(at) == probeQueue })
+		eventually(t, "the network is told the queue", func() bool { return x.fabric.ProbeQueue(at) == probeQueue })
 	}
-	if q := x.fabric.probesAt(portRef(1, 1)); q != 0 {
+	if q := x.fabric.ProbeQueue(portRef(1, 1)); q != 0 {
 		t.Errorf("a port that has no bucket has a queue %d", q)
 	}
 	x.bases[1].change(func(b *base) { // somebody takes the port's queues away, and forbids new ones
 		b.roots[2] = ovsdb.Root{}
 		b.broken = true
 	})
-	eventually(t, "the network is told that it has gone", func() bool { return x.fabric.probesAt(portRef(1, 2)) == 0 })
+	eventually(t, "the network is told that it has gone", func() bool { return x.fabric.ProbeQueue(portRef(1, 2)) == 0 })
 }

@@ -3,6 +3,7 @@ package latency
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -30,7 +31,9 @@ func row(n int, latency time.Duration) *topology.Topology {
 	return topology.New(1, ids, links)
 }
 
-func host(s int) topology.Host { return topology.Host{At: portRef(openflow.DatapathID(s), 3)} }
+func host(s int) topology.Host {
+	return topology.Host{At: portRef(openflow.DatapathID(s), 3), IPs: []netip.Addr{end(byte(s)).IP}}
+}
 
 // options is the way of a flow that asks for nothing.
 func options(t *topology.Topology, flow int, src, dst topology.Host, open bool) []Route {
@@ -65,8 +68,8 @@ func TestTheWayThatHasTheRate(t *testing.T) {
 	join(portRef(1, 20), portRef(8, 1))
 	join(portRef(8, 2), portRef(9, 1))
 	join(portRef(9, 2), portRef(last, 20))
-	x.fabric.topology = topology.New(3, ids, links)
-	x.fabric.hosts[end(3)] = host(last)
+	x.fabric.SetTopology(topology.New(3, ids, links))
+	x.fabric.SetHost(topology.Host{At: portRef(last, 3), IPs: []netip.Addr{end(3).IP}})
 	for i := range uint32(middle) {
 		x.book.Restore(reserve.Promise{Key: reserve.Key{Owner: "them", ID: fmt.Sprint(i)}, Enforced: true, Shares: []reserve.Share{{Link: portRef(openflow.DatapathID(2+i), 2), Rate: 9e6}}})
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
@@ -108,7 +109,7 @@ func TestStoreComesLast(t *testing.T) {
 	x := served(t)
 	x.withClassifiers()
 	asked := false
-	x.rules.before = func(string) error {
+	x.rules.OnApply = func(context.Context, string) error {
 		asked = true
 		if x.stored("late") {
 			return errors.New("it is stored before it is there")
@@ -133,8 +134,8 @@ func TestStoreFails(t *testing.T) {
 		if _, err := x.add("unlucky"); !errors.Is(err, ErrLeft) {
 			t.Errorf("%s: %v", round, err)
 		}
-		if all := x.Classes(); len(all) != 0 || len(x.rules.keys()) != 0 || x.book.Promised(portRef(1, 2)) != 0 {
-			t.Errorf("%s: %+v, rules %v", round, all, x.rules.keys())
+		if all := x.Classes(); len(all) != 0 || len(x.rules.Keys()) != 0 || x.book.Promised(portRef(1, 2)) != 0 {
+			t.Errorf("%s: %+v, rules %v", round, all, x.rules.Keys())
 		}
 		x.removeLeft(t.Context())
 	}
@@ -147,7 +148,7 @@ func TestStoreFails(t *testing.T) {
 	if err := x.Delete(t.Context(), "unlucky"); !errors.Is(err, errSick) {
 		t.Errorf("deleted without the store: %v", err)
 	}
-	if now, ok := x.Class("unlucky"); !ok || now.State != StateActive || len(x.rules.keys()) != 1 {
+	if now, ok := x.Class("unlucky"); !ok || now.State != StateActive || len(x.rules.Keys()) != 1 {
 		t.Errorf("%+v", now)
 	}
 }
@@ -159,7 +160,7 @@ func TestRulesStay(t *testing.T) {
 	if _, err := x.add("sticky"); err != nil {
 		t.Fatal(err)
 	}
-	x.rules.stuck.Store(true)
+	x.rules.OnRemove = func(string) error { return network.ErrRefused }
 	if err := x.Delete(t.Context(), "sticky"); !errors.Is(err, ErrLeft) || x.stored("sticky") {
 		t.Errorf("deleted: %v", err)
 	}
@@ -167,9 +168,9 @@ func TestRulesStay(t *testing.T) {
 	if _, err := x.add("sticky"); !errors.Is(err, ErrLeft) {
 		t.Errorf("its rules are there still: %v", err)
 	}
-	x.rules.stuck.Store(false)
+	x.rules.OnRemove = nil
 	x.removeLeft(t.Context())
-	if n := len(x.rules.keys()); n != 0 {
+	if n := len(x.rules.Keys()); n != 0 {
 		t.Errorf("%d programs are left", n)
 	}
 	if _, err := x.add("sticky"); err != nil {
@@ -180,9 +181,9 @@ func TestRulesStay(t *testing.T) {
 // shortcut joins the first switch with the last.
 func (x *setting) shortcut() {
 	a, b := portRef(1, 9), portRef(3, 9)
-	t := x.fabric.topology
+	t := x.fabric.Topology()
 	links := append(slices.Clone(t.Links), topology.Link{From: a, To: b}, topology.Link{From: b, To: a})
-	x.fabric.topology = topology.New(t.Version+1, t.Switches, links)
+	x.fabric.SetTopology(topology.New(t.Version+1, t.Switches, links))
 }
 
 // A class that cannot be moved stays where it is, with its rules, its promise and its
@@ -195,7 +196,7 @@ func TestMoveFails(t *testing.T) {
 	}
 	x.shortcut()
 	e := x.classes["steady"]
-	x.rules.before = func(string) error { return errors.New("the switch does not want it") }
+	x.rules.OnApply = func(context.Context, string) error { return errors.New("the switch does not want it") }
 	x.replace(t.Context(), e)
 	at := func(want string, on, off topology.PortRef) {
 		t.Helper()
@@ -216,7 +217,7 @@ func TestMoveFails(t *testing.T) {
 	if e.state != StateDegraded {
 		t.Errorf("it is %s: %s", e.state, e.reason)
 	}
-	x.rules.before = func(string) error { return nil }
+	x.rules.OnApply = func(context.Context, string) error { return nil }
 	x.replace(t.Context(), e)
 	at("moved", portRef(1, 9), portRef(1, 2))
 }
@@ -236,7 +237,7 @@ func TestMovesAtOnce(t *testing.T) {
 	var mu sync.Mutex
 	now, most := 0, 0
 	full := make(chan struct{})
-	x.rules.before = func(string) error {
+	x.rules.OnApply = func(context.Context, string) error {
 		mu.Lock()
 		if now++; now > most {
 			if most = now; most == movers {

@@ -1,0 +1,193 @@
+package servicetest
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
+)
+
+var (
+	_ service.Network = (*Network)(nil)
+	_ service.Ledger  = (*Ledger)(nil)
+)
+
+// Network is a network whose switches can do everything, and in which nothing happens but
+// what a test says. What a test needs otherwise it overrides. Its methods may be called
+// concurrently.
+type Network struct {
+	// Sent takes what is sent by Send, and drops what it has no room for.
+	Sent chan []byte
+
+	mu     sync.Mutex
+	top    *network.Topology
+	hosts  map[netip.Addr]network.Host
+	down   map[network.PortRef]bool
+	deaf   map[openflow.DatapathID]bool
+	queues map[network.PortRef]uint32
+}
+
+// NewNetwork returns one with switches and links, and hosts.
+func NewNetwork(top *network.Topology, hosts ...network.Host) *Network {
+	n := &Network{
+		Sent: make(chan []byte, 1000), top: top, hosts: map[netip.Addr]network.Host{}, down: map[network.PortRef]bool{},
+		deaf: map[openflow.DatapathID]bool{}, queues: map[network.PortRef]uint32{},
+	}
+	for _, h := range hosts {
+		n.SetHost(h)
+	}
+	return n
+}
+
+// SetTopology changes switches and links.
+func (n *Network) SetTopology(top *network.Topology) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.top = top
+}
+
+// SetHost has a host be where it says, with its addresses.
+func (n *Network) SetHost(h network.Host) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, addr := range h.IPs {
+		n.hosts[addr] = h
+	}
+}
+
+// RemoveHost has nobody have an address.
+func (n *Network) RemoveHost(addr netip.Addr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.hosts, addr)
+}
+
+// SetDown has a port be without a link, or with one.
+func (n *Network) SetDown(at network.PortRef, down bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.down[at] = down
+}
+
+// SetDeaf has a switch not answer.
+func (n *Network) SetDeaf(d openflow.DatapathID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.deaf[d] = true
+}
+
+// ProbeQueue is what SetProbeQueue has set last.
+func (n *Network) ProbeQueue(at network.PortRef) uint32 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.queues[at]
+}
+
+// Topology implements service.Network, as do the following.
+func (n *Network) Topology() *network.Topology {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.top
+}
+
+// Datapaths are the topology's.
+func (n *Network) Datapaths() []openflow.DatapathID { return n.Topology().Switches }
+
+// EdgeSwitches are all.
+func (n *Network) EdgeSwitches() []openflow.DatapathID { return n.Topology().Switches }
+
+// HostByIP finds one of the test's hosts.
+func (n *Network) HostByIP(a netip.Addr) (network.Host, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	h, ok := n.hosts[a]
+	return h, ok
+}
+
+// HostByMAC finds one of the test's hosts.
+func (n *Network) HostByMAC(m openflow.MAC, vlan uint16) (network.Host, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, h := range n.hosts {
+		if h.MAC == m && h.VLAN == vlan {
+			return h, true
+		}
+	}
+	return network.Host{}, false
+}
+
+// ResolveHost is HostByIP.
+func (n *Network) ResolveHost(_ context.Context, a netip.Addr) (network.Host, error) {
+	if h, ok := n.HostByIP(a); ok {
+		return h, nil
+	}
+	return network.Host{}, network.ErrUnknownHost
+}
+
+// PlaceHost is SetHost.
+func (n *Network) PlaceHost(m openflow.MAC, a netip.Addr, at network.PortRef) {
+	n.SetHost(network.Host{MAC: m, IPs: []netip.Addr{a}, At: at})
+}
+
+// PortNumbers are not known.
+func (n *Network) PortNumbers(openflow.DatapathID) ([]uint32, bool) { return nil, false }
+
+// PortUp is as SetDown and SetDeaf say.
+func (n *Network) PortUp(at network.PortRef) (up, known bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.down[at], !n.deaf[at.Switch]
+}
+
+// PortRole is not known.
+func (n *Network) PortRole(network.PortRef) network.PortRole { return 0 }
+
+// IsEdge is as the topology says.
+func (n *Network) IsEdge(at network.PortRef) bool { return n.Topology().IsEdge(at) }
+
+// Capacity is not known.
+func (n *Network) Capacity(network.PortRef) uint64 { return 0 }
+
+// SetProbeQueue is what ProbeQueue tells.
+func (n *Network) SetProbeQueue(at network.PortRef, queue uint32) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.queues[at] = queue
+}
+
+// CanMatch is everything.
+func (n *Network) CanMatch(openflow.DatapathID, openflow.Field) (can, known bool) { return true, true }
+
+// CanSet is everything.
+func (n *Network) CanSet(openflow.DatapathID, openflow.Field) bool { return true }
+
+// Address is not known.
+func (n *Network) Address(openflow.DatapathID) netip.Addr { return netip.Addr{} }
+
+// ControlLatency is none.
+func (n *Network) ControlLatency(openflow.DatapathID) time.Duration { return 0 }
+
+// Alive is what is not deaf.
+func (n *Network) Alive(_ context.Context, d openflow.DatapathID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.deaf[d]
+}
+
+// QueueStats are none.
+func (n *Network) QueueStats(context.Context, openflow.DatapathID) ([]openflow.QueueStats, error) {
+	return nil, nil
+}
+
+// Send gives a frame to Sent.
+func (n *Network) Send(_ network.PortRef, frame []byte) error {
+	select {
+	case n.Sent <- frame:
+	default:
+	}
+	return nil
+}
