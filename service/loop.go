@@ -21,7 +21,7 @@ func (l Loop) Wake() {
 	}
 }
 
-// Run works when it has been woken, as late as debounce, so that what changes at one time is
+// Run works when it has been woken, debounce later, so that what changes at one time is
 // looked at once; and every so often, unless that is zero. It returns when ctx ends.
 func (l Loop) Run(ctx context.Context, debounce, every time.Duration, work func(context.Context)) {
 	var tick <-chan time.Time

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// reconcileCalm is how long changes of the network are collected before they are
+	// reconcileDebounce is how long changes of the network are collected before they are
 	// looked at, reconcileEvery how often all items are looked at without a cause.
-	reconcileCalm  = 50 * time.Millisecond
-	reconcileEvery = 5 * time.Second
+	reconcileDebounce = 50 * time.Millisecond
+	reconcileEvery    = 5 * time.Second
 	// reconcileTimeout bounds the work on one item, reconcileAtOnce how many there are.
 	reconcileTimeout = 5 * time.Second
 	reconcileAtOnce  = 16
@@ -82,7 +82,7 @@ func (r *Reconciler[T]) Run(ctx context.Context, configured map[string]T) error 
 	stop := context.AfterFunc(ctx, following.Cancel)
 	defer stop()
 	following.Start(r.Collection.Run)
-	r.loop.Run(ctx, reconcileCalm, reconcileEvery, r.all)
+	r.loop.Run(ctx, reconcileDebounce, reconcileEvery, r.all)
 	return nil
 }
 

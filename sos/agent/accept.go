@@ -43,8 +43,8 @@ func (a *Agent) acceptData(ln net.Listener) {
 	}
 }
 
-// seats says among whom a fresh connection counts: strangers, however many and
-// silent they are, must not keep the peers of sessions out.
+// seats says among whom a fresh connection counts: those that have not proved a key,
+// however many and silent they are, must not keep the peers of sessions out.
 func (a *Agent) seats(nc net.Conn) chan struct{} {
 	from, err := netip.ParseAddrPort(nc.RemoteAddr().String())
 	a.mu.Lock()
@@ -52,16 +52,16 @@ func (a *Agent) seats(nc net.Conn) chan struct{} {
 	if err == nil && a.hosting[from.Addr().Unmap()] > 0 {
 		return a.expected
 	}
-	return a.strangers
+	return a.unauthenticated
 }
 
 // greet serves one accepted connection: sessions, one after the other. Until
 // the first opening it holds one of the seats, of which there are few.
 func (a *Agent) greet(nc net.Conn, seats <-chan struct{}) {
-	stranger := true
+	fresh := true
 	welcome := func() {
-		if stranger {
-			stranger = false
+		if fresh {
+			fresh = false
 			<-seats
 		}
 	}

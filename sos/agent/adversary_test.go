@@ -62,7 +62,7 @@ func TestGarbage(t *testing.T) {
 // Strangers are bounded in number; those beyond are closed at once, and leave
 // room when their time is over.
 func TestStrangers(t *testing.T) {
-	p := newPair(t, func(x, y *Config) { y.MaxStrangers, y.OpeningTimeout = 4, 2*time.Second })
+	p := newPair(t, func(x, y *Config) { y.MaxUnauthenticated, y.OpeningTimeout = 4, 2*time.Second })
 	var held []net.Conn
 	for range 4 {
 		c, err := net.Dial("tcp", p.dataPort(p.y))
@@ -72,7 +72,7 @@ func TestStrangers(t *testing.T) {
 		defer c.Close()
 		held = append(held, c)
 	}
-	eventually(t, "all are in", func() bool { return len(p.y.strangers) == len(held) })
+	eventually(t, "all are in", func() bool { return len(p.y.unauthenticated) == len(held) })
 	c, err := net.Dial("tcp", p.dataPort(p.y))
 	if err == nil {
 		defer c.Close()
@@ -81,7 +81,7 @@ func TestStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	exchange(t, p.open(agentapi.Params{}), 1000, 1000) // its peer is expected
-	eventually(t, "the first have been closed", func() bool { return len(p.y.strangers) == 0 })
+	eventually(t, "the first have been closed", func() bool { return len(p.y.unauthenticated) == 0 })
 }
 
 // announced prepares a session at Y only and returns how to open it.

@@ -41,9 +41,9 @@ type Agent struct {
 	peers   *peers
 	metrics *metrics
 	total   totals
-	// strangers and expected hold a token for each accepted connection that has not
+	// unauthenticated and expected hold a token for each accepted connection that has not
 	// proved a key yet: from anywhere, and from the peer of a session.
-	strangers, expected chan struct{}
+	unauthenticated, expected chan struct{}
 
 	ctx       context.Context
 	cancel    context.CancelFunc
@@ -85,7 +85,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, log: cfg.Log, epoch: time.Now(),
-		peers: newPeers(), strangers: make(chan struct{}, cfg.MaxStrangers), expected: make(chan struct{}, max(cfg.MaxStrangers, cfg.MaxSessions)),
+		peers: newPeers(), unauthenticated: make(chan struct{}, cfg.MaxUnauthenticated), expected: make(chan struct{}, max(cfg.MaxUnauthenticated, cfg.MaxSessions)),
 		sessions: make(map[agentapi.SessionID]*session), hosting: make(map[netip.Addr]int), seeking: make(map[netip.Addr]bool), awaiting: make(map[netip.AddrPort]*session), accepted: make(map[net.Conn]struct{}),
 		mems: make(map[int]*buffers),
 	}
@@ -232,7 +232,7 @@ func (a *Agent) Close() {
 	}
 }
 
-// closeAccepted ends the connections that peers hold idle, and strangers.
+// closeAccepted ends the connections that peers hold idle, and those of nobody known.
 // Those of sessions that have just ended are left to send their last frame.
 func (a *Agent) closeAccepted() {
 	a.mu.Lock()

@@ -48,9 +48,9 @@ type Config struct {
 
 	// MaxSessions bounds the sessions; more are refused as full.
 	MaxSessions int `yaml:"max_sessions"`
-	// MaxStrangers bounds the data connections that have not proved themselves;
+	// MaxUnauthenticated bounds the data connections that have not proved themselves;
 	// those from the addresses of sessions' peers are bounded apart, by MaxSessions.
-	MaxStrangers int `yaml:"max_strangers"`
+	MaxUnauthenticated int `yaml:"max_unauthenticated"`
 	// MaxConnections bounds p.
 	MaxConnections int `yaml:"max_connections"`
 
@@ -123,36 +123,36 @@ type Config struct {
 // DefaultConfig returns the defaults. DataAddr has none.
 func DefaultConfig() Config {
 	return Config{
-		Listen:            "127.0.0.1:8440",
-		DataPorts:         []uint16{7444},
-		SessionPorts:      control.PortRange{First: 10240, Last: 32767},
-		MaxSessions:       4096,
-		MaxStrangers:      256,
-		MaxConnections:    agentapi.MaxConnections,
-		AutoConnections:   8,
-		ChunkBytes:        256 << 10,
-		Queue:             256,
-		Transport:         "tcp",
-		BufferBytes:       128 << 20,
-		NotSentLowat:      256 << 10,
-		Lateness:          50 * time.Millisecond,
-		PipeBytes:         1 << 20,
-		InitialWindow:     4 << 20,
-		WarmPerPeer:       32,
-		WarmTotal:         512,
-		WarmIdle:          60 * time.Second,
-		DialTimeout:       3 * time.Second,
-		PrepareTimeout:    10 * time.Second,
-		OpeningTimeout:    3 * time.Second,
-		Beat:              500 * time.Millisecond,
-		ConnTimeout:       2 * time.Second,
-		PeerTimeout:       time.Minute,
-		IdleTimeout:       2 * time.Hour,
-		ResetDrain:        time.Second,
-		AutoInterval:      250 * time.Millisecond,
-		KeepAliveIdle:     60 * time.Second,
-		KeepAliveInterval: 10 * time.Second,
-		KeepAliveCount:    6,
+		Listen:             "127.0.0.1:8440",
+		DataPorts:          []uint16{7444},
+		SessionPorts:       control.PortRange{First: 10240, Last: 32767},
+		MaxSessions:        4096,
+		MaxUnauthenticated: 256,
+		MaxConnections:     agentapi.MaxConnections,
+		AutoConnections:    8,
+		ChunkBytes:         256 << 10,
+		Queue:              256,
+		Transport:          "tcp",
+		BufferBytes:        128 << 20,
+		NotSentLowat:       256 << 10,
+		Lateness:           50 * time.Millisecond,
+		PipeBytes:          1 << 20,
+		InitialWindow:      4 << 20,
+		WarmPerPeer:        32,
+		WarmTotal:          512,
+		WarmIdle:           60 * time.Second,
+		DialTimeout:        3 * time.Second,
+		PrepareTimeout:     10 * time.Second,
+		OpeningTimeout:     3 * time.Second,
+		Beat:               500 * time.Millisecond,
+		ConnTimeout:        2 * time.Second,
+		PeerTimeout:        time.Minute,
+		IdleTimeout:        2 * time.Hour,
+		ResetDrain:         time.Second,
+		AutoInterval:       250 * time.Millisecond,
+		KeepAliveIdle:      60 * time.Second,
+		KeepAliveInterval:  10 * time.Second,
+		KeepAliveCount:     6,
 	}
 }
 
@@ -165,7 +165,7 @@ func (c Config) withDefaults() Config {
 	c.Listen = orDefault(c.Listen, d.Listen)
 	c.SessionPorts = orDefault(c.SessionPorts, d.SessionPorts)
 	c.MaxSessions = orDefault(c.MaxSessions, d.MaxSessions)
-	c.MaxStrangers = orDefault(c.MaxStrangers, d.MaxStrangers)
+	c.MaxUnauthenticated = orDefault(c.MaxUnauthenticated, d.MaxUnauthenticated)
 	c.MaxConnections = orDefault(c.MaxConnections, d.MaxConnections)
 	c.AutoConnections = orDefault(c.AutoConnections, d.AutoConnections)
 	c.ChunkBytes = orDefault(c.ChunkBytes, d.ChunkBytes)
@@ -255,7 +255,7 @@ func (c Config) Validate() error {
 		wrong("session_ports", r, fmt.Sprintf("a range without the data port %d", c.DataPorts[i]))
 	}
 	within("max_sessions", c.MaxSessions, 1, 1<<20)
-	within("max_strangers", c.MaxStrangers, 1, 1<<16)
+	within("max_unauthenticated", c.MaxUnauthenticated, 1, 1<<16)
 	within("max_connections", c.MaxConnections, 1, agentapi.MaxConnections)
 	within("connections", c.Connections, 0, c.MaxConnections)
 	within("auto_connections", c.AutoConnections, 1, c.MaxConnections)

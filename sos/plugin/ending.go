@@ -34,7 +34,7 @@ func (s *Service) notEstablished(ss *session, err error) {
 	s.mu.Lock()
 	s.forget(ss)
 	ss.release()
-	s.proven(ss)
+	s.opened(ss)
 	ss.enter(StateEnded)
 	ss.how = notEstablished + err.Error()
 	s.history.add(s.recordOf(ss), s.config.History)
@@ -84,7 +84,7 @@ func (s *Service) agentDone(r agentapi.SessionRecord, before bool) {
 		close(ss.bothEnded)
 	}
 	ss.ended[r.Role] = r
-	s.proven(ss)
+	s.opened(ss)
 	ss.progress(r.Role, r.Counters, time.Now())
 	live, first := ss.state == StateLive, len(ss.ended) == 1 // the second is awaited already
 	s.mu.Unlock()
@@ -219,7 +219,7 @@ func (s *Service) end(ctx context.Context, ss *session) {
 	s.forgetLive(ss)
 	s.forgetAgentFlows(ss)
 	ss.release()
-	s.proven(ss)
+	s.opened(ss)
 	ss.enter(StateEnded)
 	close(ss.over)
 	if ss.carried() {

@@ -7,130 +7,50 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/network/rule"
-	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/service/control"
+	"github.com/sluice-net/sluice/service/servicetest"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// fakeNet stands for the network: a topology, hosts, and a ledger that keeps
-// what is applied and can be told to refuse.
+// fakeNet is a network and a ledger that can be told to wait and to refuse, and notes what
+// happens.
 type fakeNet struct {
-	service.Network
-	service.Ledger
+	*servicetest.Network
+	*servicetest.Ledger
 	mu     sync.Mutex
-	top    *topology.Topology
-	hosts  map[netip.Addr]network.Host
-	rules  map[string][]network.Rule
 	log    []string // of everything that happened, shared with the agents
 	refuse func(key string) error
 	wait   func(ctx context.Context, key string) // before anything is applied
-	sent   chan []byte
-	// portsDown are ports without a link, deaf switches that do not answer.
-	portsDown map[network.PortRef]bool
-	deaf      map[openflow.DatapathID]bool
-	ready     bool
-	atReady   map[string][]network.Rule // declared when Ready was called
 }
 
-func (n *fakeNet) Topology() *topology.Topology { n.mu.Lock(); defer n.mu.Unlock(); return n.top }
+func newFakeNet(top *network.Topology, hosts ...network.Host) *fakeNet {
+	n := &fakeNet{Network: servicetest.NewNetwork(top, hosts...), Ledger: servicetest.NewLedger()}
+	n.OnApply, n.OnRemove = n.apply, func(key string) error { n.note("remove " + keyKind(key)); return nil }
+	return n
+}
 
-func (n *fakeNet) HostByIP(a netip.Addr) (network.Host, bool) {
+// apply decides what becomes of a program.
+func (n *fakeNet) apply(ctx context.Context, key string) error {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	h, ok := n.hosts[a]
-	return h, ok
-}
-
-func (n *fakeNet) HostByMAC(m openflow.MAC, _ uint16) (network.Host, bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, h := range n.hosts {
-		if h.MAC == m {
-			return h, true
-		}
-	}
-	return network.Host{}, false
-}
-
-func (n *fakeNet) ResolveHost(_ context.Context, a netip.Addr) (network.Host, error) {
-	if h, ok := n.HostByIP(a); ok {
-		return h, nil
-	}
-	return network.Host{}, network.ErrUnknownHost
-}
-
-func (n *fakeNet) CanSet(openflow.DatapathID, openflow.Field) bool { return true }
-func (n *fakeNet) EdgeSwitches() []openflow.DatapathID             { return n.Topology().Switches }
-
-func (n *fakeNet) CanMatch(openflow.DatapathID, openflow.Field) (can, known bool) {
-	return true, true
-}
-
-func (n *fakeNet) PortUp(at network.PortRef) (up, known bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return !n.portsDown[at], !n.deaf[at.Switch]
-}
-
-func (n *fakeNet) Alive(_ context.Context, d openflow.DatapathID) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return !n.deaf[d]
-}
-
-func (n *fakeNet) Send(_ network.PortRef, frame []byte) error {
-	select {
-	case n.sent <- frame:
-	default:
-	}
-	return nil
-}
-
-func (n *fakeNet) Overruled(_ rule.Stage, _ uint16, of [][]openflow.Match) [][]rule.Overruling {
-	return make([][]rule.Overruling, len(of))
-}
-
-func (n *fakeNet) Apply(ctx context.Context, key string, p rule.Program, _ rule.ApplyOptions) error {
-	n.mu.Lock()
-	wait := n.wait
+	wait, refuse := n.wait, n.refuse
 	n.mu.Unlock()
 	if wait != nil {
 		wait(ctx, key)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.refuse != nil {
-		if err := n.refuse(key); err != nil {
+	if refuse != nil {
+		if err := refuse(key); err != nil {
 			return err
 		}
 	}
-	n.log = append(n.log, "apply "+keyKind(key))
-	n.rules[key] = p.Rules
+	n.note("apply " + keyKind(key))
 	return nil
-}
-
-func (n *fakeNet) Remove(_ context.Context, key string) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.log = append(n.log, "remove "+keyKind(key))
-	delete(n.rules, key)
-	return nil
-}
-
-func (n *fakeNet) Ready() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.ready, n.atReady = true, maps.Clone(n.rules)
 }
 
 func (n *fakeNet) note(what string) { n.mu.Lock(); defer n.mu.Unlock(); n.log = append(n.log, what) }
@@ -146,21 +66,17 @@ func (n *fakeNet) events() []string {
 
 // kept returns the keys under which rules stand, without punt rules.
 func (n *fakeNet) kept() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	var out []string
-	for key, rules := range n.rules {
-		if len(rules) > 0 && keyKind(key) != "punt" && keyKind(key) != "guard" {
-			out = append(out, key)
-		}
-	}
-	return out
+	return slices.DeleteFunc(n.Keys(), func(key string) bool { return keyKind(key) == "punt" || keyKind(key) == "guard" })
 }
 
-func (n *fakeNet) snapshot() map[string][]network.Rule {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return maps.Clone(n.rules)
+func (n *fakeNet) snapshot() map[string][]network.Rule { return rulesOf(n.Programs()) }
+
+func rulesOf(programs map[string]network.Program) map[string][]network.Rule {
+	out := map[string][]network.Rule{}
+	for key, p := range programs {
+		out[key] = p.Rules
+	}
+	return out
 }
 
 // keyKind shortens a key: punt, pair, client, server.

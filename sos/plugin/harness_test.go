@@ -50,10 +50,7 @@ func links(pairs ...[2]network.PortRef) []network.Link {
 }
 
 func newBench(t *testing.T) *bench {
-	n := &fakeNet{
-		hosts: map[netip.Addr]network.Host{}, rules: map[string][]network.Rule{}, sent: make(chan []byte, 1000),
-		top: topology.New(1, []openflow.DatapathID{1, 2}, links([2]network.PortRef{at(1, wan), at(2, wan)})),
-	}
+	n := newFakeNet(topology.New(1, []openflow.DatapathID{1, 2}, links([2]network.PortRef{at(1, wan), at(2, wan)})))
 	x2 := netip.MustParseAddr("10.0.0.13")
 	for addr, h := range map[netip.Addr]network.Host{
 		hostA.Addr(): {MAC: macA, At: at(1, portA)}, hostB.Addr(): {MAC: macB, At: at(2, portB)},
@@ -61,7 +58,7 @@ func newBench(t *testing.T) *bench {
 		x2: {MAC: openflow.MAC{2, 0, 0, 0, 0, 13}, At: at(1, 4)},
 	} {
 		h.IPs = []netip.Addr{addr}
-		n.hosts[addr] = h
+		n.SetHost(h)
 	}
 	b := &bench{t: t, net: n, store: memstore.New(), settle: time.Second}
 	b.x, b.x2, b.y = newFakeAgent(t, n, "x"), newFakeAgent(t, n, "x2"), newFakeAgent(t, n, "y")

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/service/agents"
 	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
@@ -30,10 +29,10 @@ func TestSilentAgent(t *testing.T) {
 		{name: "the other agent does not hear it, nor its machine", peers: silent, off: true, lost: true},
 		{name: "the other agent knows nothing of it, its machine does not answer", off: true, lost: true},
 		{name: "the other agent does not hear it, its switch does not answer", peers: silent, off: true, ill: func(n *fakeNet) {
-			n.deaf = map[openflow.DatapathID]bool{1: true}
+			n.SetDeaf(1)
 		}},
 		{name: "the other agent hears it, its port has just gone down", peers: heard, ill: func(n *fakeNet) {
-			n.portsDown = map[network.PortRef]bool{at(1, portX): true}
+			n.SetDown(at(1, portX), true)
 		}},
 		{name: "nobody can say", off: true, other: func(b *bench) { close(b.y.mute) }},
 	} {
@@ -51,11 +50,9 @@ func TestSilentAgent(t *testing.T) {
 			b.y.mu.Lock()
 			b.y.peers = c.peers
 			b.y.mu.Unlock()
-			b.net.mu.Lock()
 			if c.ill != nil {
 				c.ill(b.net)
 			}
-			b.net.mu.Unlock()
 			if c.other != nil {
 				c.other(b)
 			}
@@ -88,9 +85,7 @@ func TestUnpluggedAgent(t *testing.T) {
 		t.Fatalf("the packet was %s", got)
 	}
 	set := func(kind network.EventKind, down bool) {
-		b.net.mu.Lock()
-		b.net.portsDown = map[network.PortRef]bool{at(1, portX): down}
-		b.net.mu.Unlock()
+		b.net.SetDown(at(1, portX), down)
 		b.service.NetworkChanged(network.Event{Kind: kind, Switch: 1, Port: at(1, portX)})
 	}
 	start := time.Now()

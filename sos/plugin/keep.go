@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
@@ -15,36 +14,29 @@ import (
 )
 
 const (
-	// settleChanges is how long changes of the network are collected before
-	// paths are looked at again.
-	settleChanges = 20 * time.Millisecond
-	// lookAgain is how often everything is looked at without a cause.
-	lookAgain = 10 * time.Second
+	// debounce is how long changes of the network are collected before paths are looked
+	// at again.
+	debounce = 20 * time.Millisecond
+	// resyncEvery is how often everything is looked at without a cause.
+	resyncEvery = 10 * time.Second
 )
 
 // keepUp keeps punt rules, agents' places and sessions' paths in step with the
 // network and the clock until ctx ends.
 func (s *Service) keepUp(ctx context.Context) {
-	for ctx.Err() == nil {
+	next := time.AfterFunc(0, s.wake)
+	defer next.Stop()
+	s.resync.Run(ctx, debounce, resyncEvery, func(ctx context.Context) {
 		s.applyPunts(ctx)
 		s.agents.Refresh()
 		s.applyGuards(ctx)
 		s.reroute(ctx)
-		wait := lookAgain
 		s.mu.Lock()
-		if next := s.whitelist.NextChange(time.Now()); !next.IsZero() {
-			wait = min(wait, time.Until(next))
+		defer s.mu.Unlock()
+		if at := s.whitelist.NextChange(time.Now()); !at.IsZero() {
+			next.Reset(time.Until(at))
 		}
-		s.mu.Unlock()
-		t := time.NewTimer(max(wait, time.Millisecond))
-		select {
-		case <-ctx.Done():
-		case <-t.C:
-		case <-s.rethink:
-			_ = tasks.Sleep(ctx, settleChanges)
-		}
-		t.Stop()
-	}
+	})
 }
 
 // applyPunts declares the punt rules of every edge switch, each under its own

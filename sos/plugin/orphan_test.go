@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
@@ -64,13 +63,11 @@ func TestRulesOutlastAnEnd(t *testing.T) {
 	b.stop()
 	b.x.finish(id, agentapi.ReasonClosed)
 	b.y.finish(id, agentapi.ReasonClosed)
-	b.net.mu.Lock()
-	before := b.net.rules
-	b.net.rules, b.net.ready = map[string][]network.Rule{}, false
-	b.net.mu.Unlock()
+	before := b.net.Programs()
+	b.net.Restart()
 	b.start()
 	for key := range before {
-		if len(b.net.atReady[key]) == 0 {
+		if len(b.net.AtReady()[key].Rules) == 0 {
 			t.Errorf("%s is not declared when the network may remove what nobody wants", key)
 		}
 	}
@@ -129,7 +126,7 @@ func TestFailedSetUpIsNoOrphan(t *testing.T) {
 func (b *bench) nobodyReset() {
 	b.t.Helper()
 	select {
-	case f := <-b.net.sent:
+	case f := <-b.net.Sent:
 		b.t.Errorf("somebody is provoked to be reset: %x", f)
 	case <-time.After(2 * probeEvery):
 	}
@@ -168,9 +165,7 @@ func TestHalfPreparedIsNoSession(t *testing.T) {
 	ss.Phase = agentapi.PhasePrepared
 	b.y.sessions[id] = ss
 	b.y.mu.Unlock()
-	b.net.mu.Lock()
-	b.net.rules = map[string][]network.Rule{} // the network removes what nobody declares
-	b.net.mu.Unlock()
+	b.net.Restart() // the network removes what nobody declares
 	b.start()
 	b.eventually("the agent has forgotten it", func() bool { return b.y.count() == 0 })
 	b.clean()

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/sluice-net/sluice/network"
 )
 
 // stored is how many live sessions the store has.
@@ -46,9 +44,7 @@ func TestForgottenSession(t *testing.T) {
 		clear(a.sessions)
 		a.mu.Unlock()
 	}
-	b.net.mu.Lock()
-	b.net.rules = map[string][]network.Rule{} // the network removes what nobody declares
-	b.net.mu.Unlock()
+	b.net.Restart() // the network removes what nobody declares
 	for range 2 {
 		b.start()
 		b.eventually("the session is in the history, and in the store no more", func() bool { return len(b.past()) == 1 && b.stored() == 0 })

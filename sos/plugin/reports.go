@@ -18,7 +18,7 @@ func (s *Service) agentEvent(a *agent, e agentapi.Event, before bool) {
 		if ss := s.byID[l.ID]; ss != nil && ss.agent(l.Role) == a {
 			ss.progress(l.Role, l.Counters, now)
 			if l.Role == agentapi.RoleClient && (l.Phase == agentapi.PhaseRunning || l.Phase == agentapi.PhaseClosing) {
-				s.proven(ss)
+				s.opened(ss)
 			}
 		}
 	}

@@ -103,17 +103,15 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.y.sessions[half] = agentapi.Session{ID: half, Role: agentapi.RoleServer, Phase: agentapi.PhaseRunning, Context: about}
-	b.net.mu.Lock()
-	b.net.rules, b.net.ready = map[string][]network.Rule{}, false
-	b.net.mu.Unlock()
+	b.net.Restart()
 	b.start()
 	b.agentsUp()
-	after := b.net.snapshot()
+	after, atReady := b.net.snapshot(), rulesOf(b.net.AtReady())
 	for key, rules := range before {
 		sameRules(t, key, after[key], rules)
-		sameRules(t, key+" before the network may remove what nobody wants", b.net.atReady[key], rules)
+		sameRules(t, key+" before the network may remove what nobody wants", atReady[key], rules)
 	}
-	if !b.net.ready {
+	if b.net.AtReady() == nil {
 		t.Error("the network was not told that everything is declared")
 	}
 	b.eventually("the half session is gone", func() bool { return b.y.count() == 1 })

@@ -28,7 +28,7 @@ const Name = "sos"
 
 const (
 	maxWorking  = 32
-	maxUnproven = 384
+	maxHalfOpen = 384
 )
 
 // Options is what a Service works with.
@@ -76,12 +76,12 @@ type Service struct {
 
 	// view is what the packet-in handler looks at without a lock.
 	view atomic.Pointer[view]
-	// rethink wakes the goroutine that keeps punt rules and paths up to date.
-	rethink chan struct{}
+	// resync keeps punt rules and paths up to date.
+	resync service.Loop
 
-	// working holds a token for each set-up that is being done, unproven one
+	// working holds a token for each set-up that is being done, halfOpen one
 	// for each session whose client has not come to its agent yet.
-	working, unproven chan struct{}
+	working, halfOpen chan struct{}
 
 	mu        sync.Mutex
 	running   bool
@@ -144,8 +144,8 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{
 		net: o.Network, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name), opts: o,
-		rethink: make(chan struct{}, 1), loaded: make(chan struct{}), tasks: tasks.New(), config: DefaultConfig(),
-		working: make(chan struct{}, maxWorking), unproven: make(chan struct{}, maxUnproven),
+		resync: service.NewLoop(), loaded: make(chan struct{}), tasks: tasks.New(), config: DefaultConfig(),
+		working: make(chan struct{}, maxWorking), halfOpen: make(chan struct{}, maxHalfOpen),
 		sessions: map[flow]*session{}, byID: map[agentapi.SessionID]*session{},
 		perClient: map[string]int{}, direct: newRecent[flow](), passed: newRecent[opening](), directs: directs{}, pairs: map[string]*pair{}, resets: map[flow]*reset{},
 		agentFlows: map[flow]*session{}, guarded: map[netip.Addr]string{}, guards: map[netip.Addr]guard{},
@@ -192,13 +192,8 @@ func (s *Service) Run(ctx context.Context) error {
 // start runs f in a goroutine that Run waits for. It does nothing after the end.
 func (s *Service) start(f func(context.Context)) bool { return s.tasks.Start(f) }
 
-// wake makes the keeper look at punt rules and paths again.
-func (s *Service) wake() {
-	select {
-	case s.rethink <- struct{}{}:
-	default:
-	}
-}
+// wake has punt rules and paths looked at again.
+func (s *Service) wake() { s.resync.Wake() }
 
 // refreshView publishes the state for the packet-in handler. The lock is held,
 // or nobody else knows the service yet.

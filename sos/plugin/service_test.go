@@ -125,7 +125,7 @@ func TestFailOpen(t *testing.T) {
 		{"rules of the server's side", rules("server"), "table full"},
 		{"rules between agents", rules("pair"), "table full"},
 		{"rules of the client's side", rules("client"), "table full"},
-		{"server unknown", func(b *bench) { delete(b.net.hosts, hostB.Addr()) }, "host not found"},
+		{"server unknown", func(b *bench) { b.net.RemoveHost(hostB.Addr()) }, "host not found"},
 		{"client's agent dead", func(b *bench) { b.x.kill() }, "agents"},
 		{"server's agent dead", func(b *bench) { b.y.kill() }, "agents"},
 	}
@@ -292,7 +292,7 @@ func TestLostAgent(t *testing.T) {
 func (b *bench) frame() packet.Headers {
 	b.t.Helper()
 	select {
-	case f := <-b.net.sent:
+	case f := <-b.net.Sent:
 		h, err := packet.Parse(f)
 		if err != nil {
 			b.t.Fatal(err)
@@ -328,13 +328,11 @@ func TestReroute(t *testing.T) {
 	if got := b.fate(held); got != "released" {
 		t.Fatalf("the packet was %s", got)
 	}
-	b.net.mu.Lock()
-	b.net.top = topology.New(2, []openflow.DatapathID{1, 2, 3}, links(
-		[2]network.PortRef{at(1, 8), at(3, 1)}, [2]network.PortRef{at(3, 2), at(2, 8)}))
-	moved := b.net.hosts[hostA.Addr()]
+	b.net.SetTopology(topology.New(2, []openflow.DatapathID{1, 2, 3}, links(
+		[2]network.PortRef{at(1, 8), at(3, 1)}, [2]network.PortRef{at(3, 2), at(2, 8)})))
+	moved, _ := b.net.HostByIP(hostA.Addr())
 	moved.At = at(3, 7)
-	b.net.hosts[hostA.Addr()] = moved
-	b.net.mu.Unlock()
+	b.net.SetHost(moved)
 	b.service.NetworkChanged(network.Event{Kind: network.LinkDown})
 	want := figure()
 	want.ClientSide.Path = []network.Hop{hop(3, 7, 1), hop(1, 8, portX)}

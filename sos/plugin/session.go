@@ -35,8 +35,8 @@ type session struct {
 	pair               string
 	agentPaths         [][]string
 	steps              Steps
-	// unproven says that the client has not come to its agent yet.
-	unproven bool
+	// halfOpen says that the client has not come to its agent yet.
+	halfOpen bool
 	samples  sampler
 	// last are the agents' latest counters, ended their final records.
 	last  map[agentapi.Role]agentapi.Counters

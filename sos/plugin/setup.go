@@ -91,29 +91,29 @@ func (s *Service) inTurn(ctx context.Context, ss *session, limit time.Duration, 
 	defer cancel()
 	queue, begun := context.WithTimeout(ctx, limit/2)
 	defer begun()
-	for _, turn := range []chan struct{}{s.unproven, s.working} {
+	for _, turn := range []chan struct{}{s.halfOpen, s.working} {
 		select {
 		case turn <- struct{}{}:
 		case <-queue.Done():
 			if turn == s.working {
-				<-s.unproven
+				<-s.halfOpen
 			}
 			return nothingDone, fmt.Errorf("%w: not begun after %v", errQueue, limit/2)
 		}
 	}
 	defer func() { <-s.working }()
 	s.mu.Lock()
-	ss.unproven = true
+	ss.halfOpen = true
 	s.mu.Unlock()
 	return f(ctx)
 }
 
-// proven gives back a session's place among those whose clients have not come
+// opened gives back a session's place among those whose clients have not come
 // yet. The lock is held.
-func (s *Service) proven(ss *session) {
-	if ss.unproven {
-		ss.unproven = false
-		<-s.unproven
+func (s *Service) opened(ss *session) {
+	if ss.halfOpen {
+		ss.halfOpen = false
+		<-s.halfOpen
 	}
 }
 

@@ -23,7 +23,7 @@ func TestWaitingIsBounded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &Service{working: make(chan struct{}, 1), unproven: make(chan struct{}, 2)}
+				s := &Service{working: make(chan struct{}, 1), halfOpen: make(chan struct{}, 2)}
 				freed := make(chan struct{})
 				s.working <- struct{}{}
 				time.AfterFunc(c.free, func() { <-s.working; close(freed) })

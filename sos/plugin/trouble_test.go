@@ -123,11 +123,9 @@ func TestDirectIsCountedByReason(t *testing.T) {
 		}, "no-route"},
 		{ReasonNoAgent, func(b *restBench) { b.ask("POST", "agents/x/drain", `{"on":true}`) }, "x is draining"},
 		{ReasonNoGain, func(b *restBench) {
-			b.net.mu.Lock()
-			h := b.net.hosts[agentY.Addr()]
+			h, _ := b.net.HostByIP(agentY.Addr())
 			h.At = at(1, portX)
-			b.net.hosts[agentY.Addr()] = h
-			b.net.mu.Unlock()
+			b.net.SetHost(h)
 			b.service.agents.Refresh()
 		}, "equally near"},
 		{ReasonRules, func(b *restBench) {
@@ -141,9 +139,7 @@ func TestDirectIsCountedByReason(t *testing.T) {
 			}
 		}, "server's side"},
 		{ReasonServerUnknown, func(b *restBench) {
-			b.net.mu.Lock()
-			defer b.net.mu.Unlock()
-			delete(b.net.hosts, hostB.Addr())
+			b.net.RemoveHost(hostB.Addr())
 		}, hostB.Addr().String()},
 		{ReasonSetups, func(b *restBench) {
 			b.service.mu.Lock()
