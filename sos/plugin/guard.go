@@ -1,28 +1,16 @@
 package plugin
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
-	"slices"
-	"time"
 
-	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
-)
-
-// The guard rules of one agent take so long at most, and those of so many are written
-// at once: a switch that is slow costs the others nothing.
-const (
-	guardTimeout = 5 * time.Second
-	guardsAtOnce = 64
 )
 
 // Guards returns the rules that send to the controller what an agent sends from
@@ -58,44 +46,10 @@ func Guards(at network.PortRef, agent netip.Addr, ports control.PortRange, flags
 	return rules, nil
 }
 
-// applyGuards declares the guard rules of every agent that has been found, side by
-// side, and removes those of agents that are no more.
-func (s *Service) applyGuards(ctx context.Context) {
-	wanted := s.wantedGuards()
-	var gone []netip.Addr
-	s.mu.Lock()
-	for addr := range s.guards {
-		if _, still := wanted[addr]; !still {
-			gone = append(gone, addr)
-		}
-	}
-	s.mu.Unlock()
-	tasks.Each(slices.Collect(maps.Values(wanted)), guardsAtOnce, func(g guard) {
-		ctx, cancel := context.WithTimeout(ctx, guardTimeout)
-		defer cancel()
-		s.rememberGuard(ctx, g)
-		s.guardResult(g.Agent, s.declareGuard(ctx, g, rule.ApplyOptions{}))
-	})
-	tasks.Each(gone, guardsAtOnce, func(addr netip.Addr) {
-		ctx, cancel := context.WithTimeout(ctx, guardTimeout)
-		defer cancel()
-		if err := errors.Join(s.rules.Remove(ctx, guardKey(addr)), s.unsave(ctx, keyGuards+addr.String())); err != nil {
-			s.log.Warn("guard rules could not be removed", "agent", addr, "error", err)
-			return
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.guards, addr)
-		delete(s.guarded, addr)
-	})
-}
-
 // keyGuards is where guards are remembered.
 const keyGuards = Name + "/guards/"
 
-// guard is what an agent's guard rules follow from. It is remembered over a
-// restart, after which agents are heard and found only when the rules of nobody
-// have been removed.
+// guard is what an agent's guard rules follow from.
 type guard struct {
 	Agent netip.Addr        `json:"agent"`
 	At    network.PortRef   `json:"at"`
@@ -104,82 +58,30 @@ type guard struct {
 	Flags bool `json:"flags"`
 }
 
-// wantedGuards are those of all agents, as they stand now or last stood.
-func (s *Service) wantedGuards() map[netip.Addr]guard {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	wanted := map[netip.Addr]guard{}
+func (s *Service) newGuards() *standing[guard] {
+	return newStanding(s, "guard/", keyGuards, "switch takes no rules that keep an agent's stray packets from end hosts", func(g guard) ([]network.Rule, error) {
+		return Guards(g.At, g.Agent, g.Ports, g.Flags)
+	})
+}
+
+// wantedGuards are those of all agents, by their addresses, as they stand now or last stood.
+func (s *Service) wantedGuards() map[string]guard {
+	wanted, latest := map[string]guard{}, s.guards.latest()
 	for _, a := range s.agents.List() {
 		st := a.State()
 		for _, addr := range st.Addrs {
 			p, found := st.Places[addr]
-			old, known := s.guards[addr]
+			old, known := latest[addr.String()]
 			if found && st.Status.SessionPorts.First > 0 {
 				// Of a switch that is away nothing is known; it will not have unlearnt.
 				flags := s.seesTCPFlags(p.At.Switch) || old.At == p.At && old.Flags
-				wanted[addr] = guard{addr, p.At, st.Status.SessionPorts, flags}
+				wanted[addr.String()] = guard{addr, p.At, st.Status.SessionPorts, flags}
 			} else if known {
-				wanted[addr] = old
+				wanted[addr.String()] = old
 			}
 		}
 	}
 	return wanted
-}
-
-// rememberGuard stores a guard that has not been stored like this before.
-func (s *Service) rememberGuard(ctx context.Context, g guard) {
-	s.mu.Lock()
-	known := s.guards[g.Agent]
-	s.mu.Unlock()
-	if known == g {
-		return
-	}
-	if err := s.save(ctx, keyGuards+g.Agent.String(), g); err != nil {
-		s.log.Warn("guard cannot be remembered; a restart will write its rules again", "agent", g.Agent, "error", err)
-	}
-	s.mu.Lock()
-	s.guards[g.Agent] = g
-	s.mu.Unlock()
-}
-
-// redeclareGuards brings the guard rules of known agents back into the ledger;
-// nothing is sent to a switch that has them.
-func (s *Service) redeclareGuards(ctx context.Context) {
-	tasks.Each(slices.Collect(maps.Values(s.wantedGuards())), guardsAtOnce, func(g guard) {
-		ctx, cancel := context.WithTimeout(ctx, guardTimeout)
-		defer cancel()
-		s.guardResult(g.Agent, s.declareGuard(ctx, g, rule.ApplyOptions{AllowDown: true}))
-	})
-}
-
-func (s *Service) declareGuard(ctx context.Context, g guard, options rule.ApplyOptions) error {
-	rules, err := Guards(g.At, g.Agent, g.Ports, g.Flags)
-	if err != nil {
-		return err
-	}
-	return s.rules.Apply(ctx, guardKey(g.Agent), rule.Program{Rules: rules}, options)
-}
-
-func guardKey(agent netip.Addr) string { return "guard/" + agent.String() }
-
-// guardResult takes note of what a switch said to guard rules, and tells it once.
-func (s *Service) guardResult(agent netip.Addr, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	text := ""
-	switch {
-	case errors.Is(err, network.ErrSwitchDown), errors.Is(err, context.Canceled):
-		return // it will be looked at again when it is back
-	case err != nil:
-		text = err.Error()
-	}
-	if was, known := s.guarded[agent]; known && was == text {
-		return
-	}
-	s.guarded[agent] = text
-	if text != "" {
-		s.log.Error("switch takes no rules that keep an agent's stray packets from end hosts", "agent", agent, "error", text)
-	}
 }
 
 // fromAgent decides about a segment from an agent's session port. That of a

@@ -65,7 +65,7 @@ func TestOnlySessionsLeaveAgents(t *testing.T) {
 	b := newBench(t)
 	b.eventually("the agents are guarded", func() bool {
 		rules := b.net.snapshot()
-		return len(rules[guardKey(agentX.Addr())]) > 0 && len(rules[guardKey(agentY.Addr())]) > 0
+		return len(rules["guard/"+agentX.Addr().String()]) > 0 && len(rules["guard/"+agentY.Addr().String()]) > 0
 	})
 	_, held := b.syn(netip.AddrPortFrom(hostA.Addr(), 4000))
 	if fate := b.fate(held); fate != "released" {
@@ -110,21 +110,19 @@ func TestOnlySessionsLeaveAgents(t *testing.T) {
 
 func TestGuardsGoWithTheirAgent(t *testing.T) {
 	b := newBench(t)
-	b.eventually("the agent is guarded", func() bool { return len(b.net.snapshot()[guardKey(agentX.Addr())]) > 0 })
+	b.eventually("the agent is guarded", func() bool { return len(b.net.snapshot()["guard/"+agentX.Addr().String()]) > 0 })
 	if err := b.service.agents.Remove(t.Context(), "x", true); err != nil {
 		t.Fatal(err)
 	}
 	b.service.wake()
-	b.eventually("the guard is gone", func() bool { return len(b.net.snapshot()[guardKey(agentX.Addr())]) == 0 })
+	b.eventually("the guard is gone", func() bool { return len(b.net.snapshot()["guard/"+agentX.Addr().String()]) == 0 })
 }
 
 func TestRefusedGuardIsRemembered(t *testing.T) {
 	b := newBench(t)
-	b.service.guardResult(agentX.Addr(), errors.New("no masks"))
-	b.service.mu.Lock()
-	defer b.service.mu.Unlock()
-	if b.service.guarded[agentX.Addr()] != "no masks" {
-		t.Errorf("guarded: %v", b.service.guarded)
+	b.service.guards.note(agentX.Addr().String(), errors.New("no masks"))
+	if failed := b.service.guards.failures(); failed[agentX.Addr().String()] != "no masks" {
+		t.Errorf("refused: %v", failed)
 	}
 }
 
@@ -138,7 +136,7 @@ func TestGuardsSideBySide(t *testing.T) {
 	go func() { meeting.Wait(); close(met) }()
 	arrive := map[string]func(){}
 	for _, a := range []netip.Addr{agentX.Addr(), agentY.Addr()} {
-		arrive[guardKey(a)] = sync.OnceFunc(meeting.Done)
+		arrive["guard/"+a.String()] = sync.OnceFunc(meeting.Done)
 	}
 	b.net.mu.Lock()
 	b.net.wait = func(ctx context.Context, key string) {
@@ -156,6 +154,6 @@ func TestGuardsSideBySide(t *testing.T) {
 		}
 	}
 	b.net.mu.Unlock()
-	b.service.applyGuards(t.Context())
+	b.service.guards.keep(t.Context(), b.service.wantedGuards(), network.ApplyOptions{})
 	<-met
 }

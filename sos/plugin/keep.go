@@ -2,14 +2,12 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"reflect"
 	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
-	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -29,7 +27,7 @@ func (s *Service) keepUp(ctx context.Context) {
 	s.resync.Run(ctx, debounce, resyncEvery, func(ctx context.Context) {
 		s.applyPunts(ctx)
 		s.agents.Refresh()
-		s.applyGuards(ctx)
+		s.guards.keep(ctx, s.wantedGuards(), network.ApplyOptions{})
 		s.reroute(ctx)
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -37,35 +35,6 @@ func (s *Service) keepUp(ctx context.Context) {
 			next.Reset(time.Until(at))
 		}
 	})
-}
-
-// applyPunts declares the punt rules of every edge switch, each under its own
-// key: a switch that refuses them costs the others nothing.
-func (s *Service) applyPunts(ctx context.Context) {
-	for _, dpid := range s.net.EdgeSwitches() {
-		e := edge{dpid, s.seesTCPFlags(dpid)}
-		err := s.declarePunts(ctx, e, rule.ApplyOptions{})
-		s.puntResult(dpid, err)
-		if err == nil {
-			s.rememberEdge(ctx, e)
-		}
-	}
-}
-
-func (s *Service) puntResult(dpid openflow.DatapathID, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case err == nil:
-		delete(s.puntErrs, dpid)
-	case errors.Is(err, network.ErrSwitchDown), errors.Is(err, context.Canceled):
-		// It will be looked at again when it is back.
-	default:
-		if s.puntErrs[dpid] != err.Error() {
-			s.log.Error("switch takes no rules for first packets; connections from there go directly", "switch", dpid, "error", err)
-		}
-		s.puntErrs[dpid] = err.Error()
-	}
 }
 
 // reroute gives every live session whose way has broken, or whose ends have

@@ -15,7 +15,6 @@ import (
 	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
@@ -73,6 +72,8 @@ type Service struct {
 	// entries are the whitelist's.
 	entries *service.Collection[Entry]
 	agents  *registry
+	punts   *standing[edge]
+	guards  *standing[guard]
 
 	// view is what the packet-in handler looks at without a lock.
 	view atomic.Pointer[view]
@@ -101,14 +102,8 @@ type Service struct {
 	// agentFlows are the sessions by what their agents send: from the agent's
 	// session port, to the end host.
 	agentFlows map[flow]*session
-	// guarded holds, for each agent address with guard rules, why its switch does
-	// not take them, if it does not.
-	guarded  map[netip.Addr]string
-	guards   map[netip.Addr]guard
-	history  history
-	puntErrs map[openflow.DatapathID]string
-	edges    map[openflow.DatapathID]edge
-	taken    takeover
+	history    history
+	taken      takeover
 	// untold are sessions that agents could not be told the end of.
 	untold map[*agent][]agentapi.SessionID
 	// orphans are sessions of which agents have told only that they ended.
@@ -148,12 +143,13 @@ func New(o Options) (*Service, error) {
 		working: make(chan struct{}, maxWorking), halfOpen: make(chan struct{}, maxHalfOpen),
 		sessions: map[flow]*session{}, byID: map[agentapi.SessionID]*session{},
 		perClient: map[string]int{}, direct: newRecent[flow](), passed: newRecent[opening](), directs: directs{}, pairs: map[string]*pair{}, resets: map[flow]*reset{},
-		agentFlows: map[flow]*session{}, guarded: map[netip.Addr]string{}, guards: map[netip.Addr]guard{},
-		puntErrs: map[openflow.DatapathID]string{}, edges: map[openflow.DatapathID]edge{}, orphans: map[agentapi.SessionID]*orphan{},
-		untold: map[*agent][]agentapi.SessionID{},
+		agentFlows: map[flow]*session{},
+		orphans:    map[agentapi.SessionID]*orphan{},
+		untold:     map[*agent][]agentapi.SessionID{},
 	}
 	s.ctx = s.tasks.Context()
 	s.entries, s.agents = s.collectEntries(), s.newRegistry()
+	s.punts, s.guards = s.newPunts(), s.newGuards()
 	s.metrics = newMetrics(s)
 	s.refreshView()
 	return s, nil

@@ -46,13 +46,8 @@ func (s *Service) loadRest(ctx context.Context) error {
 	} else if !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
-	edges, err := listJSON[edge](ctx, s.store, keyEdges)
-	if err != nil {
-		return fmt.Errorf("read the switches with punt rules: %w", err)
-	}
-	guards, err := listJSON[guard](ctx, s.store, keyGuards)
-	if err != nil {
-		return fmt.Errorf("read the guards of agents: %w", err)
+	if err := errors.Join(s.punts.load(ctx), s.guards.load(ctx)); err != nil {
+		return err
 	}
 	past, err := s.loadHistory(ctx)
 	if err != nil {
@@ -68,28 +63,8 @@ func (s *Service) loadRest(ctx context.Context) error {
 	s.history = past
 	s.history.trim(cfg.History)
 	s.metrics.resume(past.totals)
-	for _, e := range edges {
-		s.edges[e.Switch] = e
-	}
-	for _, g := range guards {
-		s.guards[g.Agent] = g
-	}
 	s.refreshView()
 	return nil
-}
-
-func listJSON[T any](ctx context.Context, st store.Store, prefix string) ([]T, error) {
-	entries, err := st.List(ctx, prefix)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]T, len(entries))
-	for i, e := range entries {
-		if err := json.Unmarshal(e.Value, &out[i]); err != nil {
-			return nil, fmt.Errorf("%s: %w", e.Key, err)
-		}
-	}
-	return out, nil
 }
 
 // save writes a value to the store.

@@ -79,8 +79,8 @@ func (s *Service) takeOver(ctx context.Context) {
 		s.redeclare(ctx, ss)
 		s.enliven(ss)
 	}
-	s.redeclarePunts(ctx)
-	s.redeclareGuards(ctx)
+	s.punts.keep(ctx, s.punts.latest(), network.ApplyOptions{AllowDown: true})
+	s.guards.keep(ctx, s.wantedGuards(), network.ApplyOptions{AllowDown: true})
 	s.rules.Ready()
 	if len(sessions) > 0 {
 		s.log.Info("sessions taken over", "sessions", len(all), "dropped", len(left))

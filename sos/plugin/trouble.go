@@ -16,8 +16,8 @@ func (s *Service) Errors() []string {
 // troubles is Errors with the lock held.
 func (s *Service) troubles(now time.Time) []string {
 	lines := append([]string{}, s.agents.Troubles()...)
-	for dpid, text := range s.puntErrs {
-		lines = append(lines, "switch "+dpid.String()+" takes no punt rules: "+text+": connections from there go directly; make room in its tables, or leave it out of the path")
+	for dpid, text := range s.punts.failures() {
+		lines = append(lines, "switch "+dpid+" takes no punt rules: "+text+": connections from there go directly; make room in its tables, or leave it out of the path")
 	}
 	lines = append(lines, s.idleTroubles(now)...)
 	slices.Sort(lines)
