@@ -7,9 +7,9 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -114,10 +114,10 @@ func Tolerance(m network.Metric, latency float64) float64 {
 	}
 }
 
-// Candidates describes the agents for a choice: for connections of that family, between so
-// many ends. Those of refused are unfit.
-func (r *Registry[C, R, L]) Candidates(family netip.Addr, ends []network.PortRef, metric network.Metric, refused map[*Agent[C]]bool) ([]Candidate, []*Agent[C]) {
-	top := r.Network.Topology()
+// Candidates describes the agents for a choice: for connections of that family, between ends
+// of which each says what the path to a port costs. Those of refused are unfit. The ends are
+// called with a lock, and must not call the registry.
+func (r *Registry[C, R, L]) Candidates(family netip.Addr, refused map[*Agent[C]]bool, ends ...func(network.PortRef) float64) ([]Candidate, []*Agent[C]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list := make([]Candidate, 0, len(r.list))
@@ -131,9 +131,9 @@ func (r *Registry[C, R, L]) Candidates(family netip.Addr, ends []network.PortRef
 			c.Unfit = "has just refused a session"
 		}
 		addr, _ := s.Addr(family)
-		for i, at := range ends {
+		for i, cost := range ends {
 			if c.Unfit == "" {
-				c.Costs[i] = r.costs.between(top, at, s.Places[addr].At, metric)
+				c.Costs[i] = cost(s.Places[addr].At)
 			}
 		}
 		list = append(list, c)
@@ -141,27 +141,32 @@ func (r *Registry[C, R, L]) Candidates(family netip.Addr, ends []network.PortRef
 	return list, r.list
 }
 
-// costs remembers path costs for as long as the network does not change, so
-// that many connections at once do not search the same paths.
-type costs struct {
+// Costs remembers path costs for as long as the network does not change, so that many
+// connections at once do not search the same paths. It may be used concurrently.
+type Costs struct {
+	mu      sync.Mutex
 	version uint64
 	metric  network.Metric
 	known   map[[2]openflow.DatapathID]float64
 }
 
-// between is the cost of the best path, infinite if there is none.
-func (c *costs) between(top *topology.Topology, from, to network.PortRef, m network.Metric) float64 {
-	if c.known == nil || c.version != top.Version || c.metric != m {
-		*c = costs{version: top.Version, metric: m, known: map[[2]openflow.DatapathID]float64{}}
-	}
-	key := [2]openflow.DatapathID{from.Switch, to.Switch}
-	cost, ok := c.known[key]
-	if !ok {
-		cost = math.Inf(1)
-		if p, found := top.Path(from, to, m); found {
-			cost = p.Cost
+// From returns what the best path from a port to another costs; infinite if there is none.
+func (c *Costs) From(top *network.Topology, from network.PortRef, m network.Metric) func(network.PortRef) float64 {
+	return func(to network.PortRef) float64 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.known == nil || c.version != top.Version || c.metric != m {
+			c.version, c.metric, c.known = top.Version, m, map[[2]openflow.DatapathID]float64{}
 		}
-		c.known[key] = cost
+		key := [2]openflow.DatapathID{from.Switch, to.Switch}
+		cost, ok := c.known[key]
+		if !ok {
+			cost = math.Inf(1)
+			if p, found := top.Path(from, to, m); found {
+				cost = p.Cost
+			}
+			c.known[key] = cost
+		}
+		return cost
 	}
-	return cost
 }

@@ -83,7 +83,6 @@ type Registry[C Client[R, L], R, L any] struct {
 	mu     sync.Mutex // a leaf: nothing else is locked under it
 	agents map[string]*Agent[C]
 	list   []*Agent[C] // by name; replaced when it changes
-	costs  costs
 }
 
 // New returns a registry without agents.

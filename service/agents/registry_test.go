@@ -2,6 +2,7 @@ package agents
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -227,5 +228,30 @@ func TestTogether(t *testing.T) {
 	})
 	if pass := errs.MayPass(); !slices.Equal(pass, []int{1, 2}) || errs[0] != nil || !strings.Contains(errs.Err().Error(), "agent wrong: ") {
 		t.Errorf("%v: %v", pass, errs)
+	}
+}
+
+// The nearest of the least loaded is chosen; those that are not fit are told.
+func TestNearest(t *testing.T) {
+	list := []Candidate{
+		{Name: "far", Costs: []float64{20}}, {Name: "busy", Costs: []float64{1}, Sessions: 5, Limit: 9},
+		{Name: "near", Costs: []float64{2}, Sessions: 1, Throughput: 9}, {Name: "full", Costs: []float64{0}, Sessions: 3, Limit: 3},
+		{Name: "silent", Unfit: "is silent"},
+	}
+	for _, c := range []struct {
+		tolerance float64
+		by        Balance
+		but       []int
+		want      string
+	}{
+		{0, BalanceSessions, nil, "busy"}, {2, BalanceSessions, nil, "near"}, {2, BalanceThroughput, nil, "busy"},
+		{2, BalanceSessions, []int{1, 2}, "far"},
+	} {
+		if i, err := Nearest(list, 0, c.tolerance, c.by, c.but...); err != nil || list[i].Name != c.want {
+			t.Errorf("%+v: %d, %v", c, i, err)
+		}
+	}
+	if _, err := Nearest(list, 0, 0, BalanceSessions, 0, 1, 2); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "full is full (3 sessions) silent is silent") {
+		t.Errorf("none is left: %v", err)
 	}
 }

@@ -89,7 +89,8 @@ func (s *Service) assign(ss *session, o offer, server agents.Place, refused map[
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	metric := s.config.metric()
-	list, of := s.agents.Candidates(o.flow.client.Addr(), []network.PortRef{o.at, server.At}, metric, refused)
+	top := s.net.Topology()
+	list, of := s.agents.Candidates(o.flow.client.Addr(), refused, s.costs.From(top, o.at, metric), s.costs.From(top, server.At, metric))
 	limit := agents.Tolerance(metric, time.Duration(s.config.EqualLatency).Seconds())
 	x, y, err := Choose(list, limit, s.config.Balance)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/service/agents"
 	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/store"
@@ -96,6 +97,7 @@ type Service struct {
 	direct    *recent[flow]    // connections that go directly
 	passed    *recent[opening] // connections that were carried to their end
 	directs   directs
+	costs     agents.Costs
 	talk      talk
 	pairs     map[string]*pair
 	resets    map[flow]*reset
