@@ -30,7 +30,7 @@ type Agent struct {
 
 // Serve answers as an agent's control server until ctx ends.
 func (a Agent) Serve(ctx context.Context, server interface {
-	Serve(net.Listener, *tls.Config)
+	Serve(net.Listener, *tls.Config) error
 	Close()
 },
 ) error {
@@ -40,8 +40,7 @@ func (a Agent) Serve(ctx context.Context, server interface {
 	}
 	stop := context.AfterFunc(ctx, server.Close)
 	defer stop()
-	server.Serve(l, a.TLS)
-	return nil
+	return server.Serve(l, a.TLS)
 }
 
 func agentCommand(app *App) *cobra.Command {

@@ -77,9 +77,14 @@ func (w *world) serve() (s *control.Server[told, told], url string) {
 		w.t.Fatal(err)
 	}
 	s = control.NewServer[told](control.Options[told]{Log: slog.New(slog.DiscardHandler), MaxSessions: 3})
-	done := make(chan struct{})
-	go func() { defer close(done); s.Serve(l, nil) }()
-	w.t.Cleanup(func() { s.Close(); <-done })
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l, nil) }()
+	w.t.Cleanup(func() {
+		s.Close()
+		if err := <-done; err != nil {
+			w.t.Error(err)
+		}
+	})
 	return s, "http://" + l.Addr().String()
 }
 
@@ -234,8 +239,10 @@ func TestTogether(t *testing.T) {
 // The nearest of the least loaded is chosen; those that are not fit are told.
 func TestNearest(t *testing.T) {
 	list := []Candidate{
-		{Name: "far", Costs: []float64{20}}, {Name: "busy", Costs: []float64{1}, Sessions: 5, Limit: 9},
-		{Name: "near", Costs: []float64{2}, Sessions: 1, Throughput: 9}, {Name: "full", Costs: []float64{0}, Sessions: 3, Limit: 3},
+		{Name: "far", Costs: []float64{20}},
+		{Name: "busy", Costs: []float64{1}, Sessions: 5, Limit: 9},
+		{Name: "near", Costs: []float64{2}, Sessions: 1, Throughput: 9},
+		{Name: "full", Costs: []float64{0}, Sessions: 3, Limit: 3},
 		{Name: "silent", Unfit: "is silent"},
 	}
 	for _, c := range []struct {
@@ -244,7 +251,9 @@ func TestNearest(t *testing.T) {
 		but       []int
 		want      string
 	}{
-		{0, BalanceSessions, nil, "busy"}, {2, BalanceSessions, nil, "near"}, {2, BalanceThroughput, nil, "busy"},
+		{0, BalanceSessions, nil, "busy"},
+		{2, BalanceSessions, nil, "near"},
+		{2, BalanceThroughput, nil, "busy"},
 		{2, BalanceSessions, []int{1, 2}, "far"},
 	} {
 		if i, err := Nearest(list, 0, c.tolerance, c.by, c.but...); err != nil || list[i].Name != c.want {

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"log"
 	"log/slog"
 	"net"
@@ -102,9 +103,9 @@ func (s *Server[R, L]) register() {
 // ServeHTTP answers one request.
 func (s *Server[R, L]) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// Serve answers at a listener until Close. config asks for the controller's certificate;
-// nil is for the loopback interface.
-func (s *Server[R, L]) Serve(l net.Listener, config *tls.Config) {
+// Serve answers at a listener until Close; any other end is an error. config asks for the
+// controller's certificate; nil is for the loopback interface.
+func (s *Server[R, L]) Serve(l net.Listener, config *tls.Config) error {
 	patient := listen.New(l, func(err error) {
 		s.strange.Warn(s.Log, "cannot accept control connections for now", "error", err)
 	})
@@ -120,11 +121,13 @@ func (s *Server[R, L]) Serve(l net.Listener, config *tls.Config) {
 		defer close(measured)
 		s.measure()
 	}()
-	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		s.Log.Error("control server", "error", err)
-	}
+	err := s.http.Serve(l)
 	s.cancel()
 	<-measured
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("control server at %v: %w", l.Addr(), err)
 }
 
 // Close ends the server; the event streams end with it.

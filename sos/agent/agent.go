@@ -128,7 +128,11 @@ func (a *Agent) start() error {
 		a.wg.Go(func() { a.serveResets(w) })
 	}
 	a.wg.Go(a.beat)
-	a.wg.Go(func() { a.server.Serve(a.control, a.controlTLS) })
+	a.wg.Go(func() {
+		if err := a.server.Serve(a.control, a.controlTLS); err != nil {
+			a.log.Error("no controller is answered any more", "error", err)
+		}
+	})
 	return nil
 }
 
