@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/race"
 	"github.com/sluice-net/sluice/lab"
 )
 
 // TestThousandDevices attaches 1,000 devices by DHCP over real switches, moves 100
 // of them a second for 10 s, and wants an answer to every single message.
 func TestThousandDevices(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("a thousand devices are for the program as it is used")
 	}
 	const devices, perSecond, seconds = 1000, 100, 10

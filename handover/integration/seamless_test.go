@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/handover/plugin"
+	"github.com/sluice-net/sluice/internal/race"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
 )
@@ -17,6 +18,9 @@ import (
 // has no more weak moments than without moves, but for those in which the heartbeat of a
 // core shows that it stood still.
 func TestSeamlessDevice(t *testing.T) {
+	if race.Enabled {
+		t.Skip("what a device loses is measured on the program as it is used")
+	}
 	w := newWorld(t, lab.MobilityOptions{})
 	binary := selfbuild.Binary(t)
 	w.steadfast = true

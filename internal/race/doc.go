@@ -1,0 +1,2 @@
+// Package race tells tests whether they run under the race detector.
+package race
