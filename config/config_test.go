@@ -15,11 +15,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
 var same = cmp.Options{
 	cmp.Comparer(func(a, b Address) bool { return a.AddrPort == b.AddrPort }),
+	cmp.Comparer(func(a, b rule.Layout) bool { return a == b }),
 	cmpopts.EquateEmpty(),
 }
 
@@ -32,9 +34,33 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 }
 
+func threeTables(t *testing.T) rule.Layout {
+	l, err := rule.NewLayout(0, 10, 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// Tables are written as a number, a mapping, or left to the switch.
+func TestTables(t *testing.T) {
+	c := DefaultController()
+	text := "network:\n  switches:\n    00000000000000a1: {tables: 1}\n    00000000000000a2: {tables: {classify: 0, service: 10, route: 20}}\n    00000000000000a3: {tables: auto}\n"
+	if err := parse(Sources{File: "f"}, []byte(text), c); err != nil {
+		t.Fatal(err)
+	}
+	for d, want := range map[openflow.DatapathID]rule.Layout{0xa1: rule.OneTable, 0xa2: threeTables(t), 0xa3: {}} {
+		if got := c.Network.Switches[d].Tables.Layout; got != want {
+			t.Errorf("%v: %v, want %v", d, got, want)
+		}
+	}
+}
+
 func TestExamplesReadBack(t *testing.T) {
 	controller, want := DefaultController(), DefaultController()
-	want.Network.Switches = map[openflow.DatapathID]SwitchIs{0xa1: {Name: "edge", Rewrite: "l2", Bundles: "auto"}}
+	want.Network.Switches = map[openflow.DatapathID]SwitchIs{
+		0xa1: {Name: "edge", Rewrite: "l2", Bundles: "auto", Tables: Tables{rule.OneTable}}, 0xa2: {Rewrite: "auto", Bundles: "auto", Tables: Tables{threeTables(t)}},
+	}
 	want.Network.StatsInterval = 50 * time.Second
 	for name, text := range map[string]string{"example": Example(want), "show": Render(want)} {
 		if err := parse(Sources{File: name}, []byte(text), controller); err != nil {
@@ -90,7 +116,7 @@ func TestLayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := strings.TrimSpace(fmt.Sprintln(c.Log, c.API.Listen, c.Store.Prefix, c.OpenFlow.Listen, c.SOS.Enabled, c.Network.StatsInterval, c.Network.Switches))
-	want := "{warn json} 127.0.0.1:3 123 [127.0.0.1:7001 [::1]:7002] false 2s map[00000000000000a1:{ l2 map[] map[] auto}]"
+	want := "{warn json} 127.0.0.1:3 123 [127.0.0.1:7001 [::1]:7002] false 2s map[00000000000000a1:{ l2 map[] map[] unknown auto}]"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

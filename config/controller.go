@@ -141,6 +141,7 @@ type SwitchIs struct {
 	Rewrite  string             `yaml:"rewrite" oneof:"auto|full|l2" doc:"Which addresses it can rewrite: as it says itself, all, or MAC addresses only."`
 	Capacity map[int]units.Rate `yaml:"capacity" min:"1kbit" max:"1Tbit" doc:"Capacity of its links, by port: for links slower than their ports, and ports that do not tell their speed."`
 	Roles    map[int]string     `yaml:"roles" oneof:"access|uplink|trunk" doc:"What its ports are for, by port. access: a few end hosts, see network.hosts.per_access_port; a link there is told of. uplink: networks beyond this one, with many hosts and servers of DHCP. trunk: many hosts of this network, or a link."`
+	Tables   Tables             `yaml:"tables" doc:"Where the stages of the pipeline stand, see docs/topics/pipeline.md: as the switch says itself, all in one table, or in tables of these numbers."`
 	Bundles  string             `yaml:"bundles" oneof:"auto|off" doc:"Whether atomic changes use OpenFlow bundles: if it has them, or never."`
 }
 

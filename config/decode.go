@@ -51,6 +51,9 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, key string, tag reflect.
 	if v.Type() == reflect.TypeFor[Secret]() && n.Kind == yaml.ScalarNode {
 		d.places[key] = place{source: d.places[key].source, line: d.places[key].line, value: hidden}
 	}
+	if v.Type() == reflect.TypeFor[Tables]() && n.Kind == yaml.MappingNode {
+		n = inline(n)
+	}
 	switch {
 	case isText(v.Type()), v.Type() == reflect.TypeFor[time.Duration]():
 		d.scalar(n, v, key, tag)

@@ -47,6 +47,7 @@ var descriptions = map[reflect.Type]string{
 	reflect.TypeFor[Size]():                "a size like 1500, 256KiB or 4MiB",
 	reflect.TypeFor[Address]():             "an address and port like 127.0.0.1:8080, [2001:db8::1]:8080 or :8080",
 	reflect.TypeFor[PortRange]():           "a port or a range of ports like 40000-40999",
+	reflect.TypeFor[Tables]():              tablesForm,
 	reflect.TypeFor[Secret]():              "text",
 	reflect.TypeFor[netip.Addr]():          "an IP address like 192.0.2.1 or 2001:db8::1",
 	reflect.TypeFor[netip.Prefix]():        "a prefix like 192.0.2.0/24 or 2001:db8::/32",

@@ -180,7 +180,7 @@ func networkConfig(c *config.Controller) (network.Config, error) {
 			nc.PortRoles[network.PortRef{Switch: dpid, Port: uint32(port)}] = portRoles[role]
 		}
 		nc.Names[dpid] = s.Name
-		nc.Overrides[dpid] = network.Override{L2Rewrite: s.Rewrite == "l2", NoBundles: s.Bundles == "off"}
+		nc.Overrides[dpid] = network.Override{L2Rewrite: s.Rewrite == "l2", NoBundles: s.Bundles == "off", Layout: s.Tables.Layout}
 	}
 	if c.Network.SFlow.Listen.IsValid() {
 		nc.SFlow = c.Network.SFlow.Listen.String()

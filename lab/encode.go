@@ -124,6 +124,7 @@ func switchNode(s Switch) *yaml.Node {
 	m.texts("controllers", s.Controllers)
 	m.texts("flows", s.Flows)
 	m.flag("offload", s.Offload)
+	m.number("tables", s.Tables)
 	if s.ControlDelay != 0 {
 		m.text("control_delay", s.ControlDelay.String())
 	}

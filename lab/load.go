@@ -88,6 +88,7 @@ func decodeSwitch(name string, v value) Switch {
 		"controllers":  func(v value) { items(v, &s.Controllers, asString) },
 		"flows":        func(v value) { items(v, &s.Flows, asString) },
 		"offload":      func(v value) { into(v, &s.Offload, asBool) },
+		"tables":       func(v value) { into(v, &s.Tables, asInt) },
 
 		"control_delay": func(v value) { into(v, &s.ControlDelay, units.ParseTime) },
 	})

@@ -125,10 +125,26 @@ func (s *LiveSwitch) configure(ctx context.Context) error {
 		}
 	}
 	args = append(args, s.controllerArgs()...)
+	args = append(args, s.tableArgs()...)
 	if _, err := s.Vsctl(ctx, args...); err != nil {
 		return err
 	}
 	return s.checkPorts(ctx)
+}
+
+// lastTable is the highest table that Open vSwitch gives to controllers.
+const lastTable = 253
+
+// tableArgs leave a switch with one table no room in any other.
+func (s *LiveSwitch) tableArgs() []string {
+	if s.spec.Tables != 1 {
+		return nil
+	}
+	args := []string{"--", "--id=@full", "create", "Flow_Table", "flow_limit=0", "--", "set", "Bridge", bridgeName}
+	for n := 1; n <= lastTable; n++ {
+		args = append(args, fmt.Sprintf("flow_tables:%d=@full", n))
+	}
+	return args
 }
 
 // addPortArgs are ovs-vsctl's commands that make an interface a port. shaped says

@@ -44,6 +44,9 @@ type Switch struct {
 	// Capabilities name the limited hardware that the switch stands for. Open
 	// vSwitch can do more: CheckCapabilities reports rules that the hardware could not have.
 	Capabilities []string `json:"capabilities,omitempty"`
+	// Tables is 1 for a switch that has room in one flow table only; 0 is as many as Open
+	// vSwitch has.
+	Tables int `json:"tables,omitempty"`
 	// Offload lets TCP super-packets pass the switch (Open vSwitch's userspace TSO),
 	// which multiplies throughput. What crosses it has no complete checksums, as
 	// behind any network card with offloads. It must be the same on neighbours.

@@ -126,6 +126,9 @@ func checkSwitches(t Topology) error {
 				return problem(field+".capabilities", "%q is not one of %v", c, capabilities)
 			}
 		}
+		if s.Tables != 0 && s.Tables != 1 {
+			return problem(field+".tables", "%d is not 1; left out, the switch has all tables", s.Tables)
+		}
 		for _, c := range s.Controllers {
 			if !slices.ContainsFunc(t.Controllers, func(x Controller) bool { return x.Name == c }) {
 				return problem(field+".controllers", "there is no controller %q", c)

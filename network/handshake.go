@@ -30,7 +30,7 @@ func (s *Switch) setUp(session context.Context) {
 	if !s.n.goUp(s) {
 		return
 	}
-	s.n.tellSession(s.dpid, "switch is up", "from", s.conn.RemoteAddr(), "software", s.desc.Software,
+	s.n.tellSession(s.dpid, "switch is up", "from", s.conn.RemoteAddr(), "software", s.desc.Software, "tables", s.layout,
 		"took", time.Since(s.since).Round(time.Microsecond), "rules_kept", rec.Kept, "rules_written", rec.Written,
 		"rules_removed", rec.Removed, "rules_left", rec.Left)
 	s.n.switchUp(s)

@@ -31,6 +31,11 @@ func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	if rule.Cookie(p.Cookie).Owner() == ownerHash && s.spoofed(&p.Headers) {
 		return s.fromElsewhere(at, p.Headers.Src, p.Resubmit)
 	}
+	if isEarly(p) {
+		if out, ours := s.decideEarly(at, &p.Headers); ours {
+			return s.sendEarly(p, out)
+		}
+	}
 	return s.packet(at, &p.Headers, p.Data, p.At)
 }
 

@@ -26,6 +26,17 @@ func NewLayout(classify, service, route uint8) (Layout, error) {
 	return Layout{true, true, [NumTables]uint8{classify, service, route}}, nil
 }
 
+// String names the numbers of the tables.
+func (l Layout) String() string {
+	switch {
+	case !l.known:
+		return "unknown"
+	case !l.tables:
+		return "one table"
+	}
+	return fmt.Sprintf("classify %d, service %d, route %d", l.numbers[TableClassify], l.numbers[TableService], l.numbers[TableRoute])
+}
+
 // Known reports whether it is known what the switch has.
 func (l Layout) Known() bool { return l.known }
 

@@ -1,0 +1,60 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sluice-net/sluice/network/rule"
+)
+
+// Tables says where the pipeline's tables stand in a switch: as it says itself (auto, the
+// zero value), all in one (1), or in tables of these numbers (a mapping).
+type Tables struct{ rule.Layout }
+
+// tablesForm is how they are written.
+const tablesForm = "auto, 1, or numbers that rise from 0 like {classify: 0, service: 1, route: 2}"
+
+// UnmarshalText reads any of the forms.
+func (t *Tables) UnmarshalText(b []byte) (err error) {
+	*t = Tables{}
+	switch string(b) {
+	case "auto":
+		return nil
+	case "1":
+		t.Layout = rule.OneTable
+		return nil
+	}
+	var n struct{ Classify, Service, Route *uint8 }
+	d := yaml.NewDecoder(bytes.NewReader(b))
+	d.KnownFields(true)
+	if err := d.Decode(&n); err != nil {
+		return fmt.Errorf("tables %q: %w", b, err)
+	}
+	if n.Classify == nil || n.Service == nil || n.Route == nil {
+		return fmt.Errorf("tables %q: classify, service and route are needed", b)
+	}
+	t.Layout, err = rule.NewLayout(*n.Classify, *n.Service, *n.Route)
+	return err
+}
+
+// MarshalText writes the form that was read.
+func (t Tables) MarshalText() ([]byte, error) {
+	switch {
+	case !t.Known():
+		return []byte("auto"), nil
+	case !t.Layout.Tables():
+		return []byte("1"), nil
+	}
+	return fmt.Appendf(nil, "{classify: %d, service: %d, route: %d}", t.Number(rule.TableClassify), t.Number(rule.TableService), t.Number(rule.TableRoute)), nil
+}
+
+// inline has a mapping that stands for a text as that text, so that it is read as one.
+func inline(n *yaml.Node) *yaml.Node {
+	b, err := yaml.Marshal(n)
+	if err != nil {
+		return n
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: string(b), Line: n.Line}
+}
