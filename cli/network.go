@@ -98,7 +98,7 @@ known host, or a port, written SWITCH/PORT.`,
 
 func networkRulesCommand(app *App) *cobra.Command {
 	cmd := GetCommand(app, "rules", "List the rules that services and the core want, with owner and counters", networkPath+"rules", Table[networkapi.Rule](
-		"switch owner name stage priority packets match actions confirmed"))
+		"switch owner name table stage priority packets match actions confirmed"))
 	cmd.Long = `Lists the controller's ledger: what each owner wants in the switches. A rule is
 confirmed when its switch has acknowledged it; those of forwarding never are.`
 	cmd.Flags().String("switch", "", "only rules "+ofSwitch)

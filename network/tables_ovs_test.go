@@ -20,7 +20,7 @@ func TestTablesOfOpenVSwitch(t *testing.T) {
 	topology.Switches[1].Tables = 1
 	l := lab.New(t, topology)
 	n, _ := run(t, l, network.Config{})
-	ready(t, n, 2, 2, 2)
+	ready(t, n, 2, 1, 2)
 	for name, want := range map[string]bool{"s1": true, "s2": false} {
 		sw := l.Switch(name)
 		s, ok := n.Switch(openflow.DatapathID(sw.DPID()))

@@ -40,9 +40,13 @@ type world struct {
 	file    string // where downloads go
 }
 
-func newWorld(t testing.TB, name string) *world {
+func newWorld(t testing.TB, name string, changes ...func(*lab.Topology)) *world {
 	t.Helper()
-	w := &world{t: t, lab: lab.New(t, lab.WAN(name, lab.WANOptions{Rate: rate, RTT: 20 * time.Millisecond}))}
+	topology := lab.WAN(name, lab.WANOptions{Rate: rate, RTT: 20 * time.Millisecond})
+	for _, change := range changes {
+		change(&topology)
+	}
+	w := &world{t: t, lab: lab.New(t, topology)}
 	dir, binary := t.TempDir(), selfbuild.Binary(t)
 	stop, err := stage.StartClassifiers(context.WithoutCancel(t.Context()), w.lab, binary, dir)
 	if err != nil {
@@ -62,8 +66,8 @@ func newWorld(t testing.TB, name string) *world {
 	})
 	w.must(stage.Poll(t.Context(), "the links", func() error {
 		n, err := w.Links(t.Context())
-		if err == nil && n < 2 {
-			err = fmt.Errorf("%d of 2 are known", n)
+		if want := 2 * (len(topology.Switches) - 1); err == nil && n < want {
+			err = fmt.Errorf("%d of %d are known", n, want)
 		}
 		return err
 	}))
@@ -80,6 +84,27 @@ func newWorld(t testing.TB, name string) *world {
 	t.Cleanup(server.Stop)
 	return w
 }
+
+// withAccess has a switch of its own for the client, before that of its agent.
+func withAccess(t *lab.Topology) {
+	t.Switches = append(t.Switches, lab.Switch{Name: "s0"})
+	for i := range t.Links {
+		if t.Links[i].A.Node == "client" {
+			t.Links[i].B.Node = "s0"
+		}
+	}
+	t.Links = append(t.Links, lab.Link{A: lab.End{Node: "s0"}, B: lab.End{Node: "s1"}})
+}
+
+// oneTable leaves all switches one table.
+func oneTable(t *lab.Topology) {
+	for i := range t.Switches {
+		t.Switches[i].Tables = 1
+	}
+}
+
+// withTables leaves all switches as they are.
+func withTables(*lab.Topology) {}
 
 func (w *world) must(err error) {
 	w.t.Helper()

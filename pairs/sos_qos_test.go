@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/qos/bandwidth"
 	"github.com/sluice-net/sluice/qos/latency"
 	"github.com/sluice-net/sluice/qos/match"
@@ -25,39 +26,83 @@ func (w *world) matched(class string) (n uint64) {
 	return n
 }
 
+// inQueue is how many packets a class's queues have sent on from a switch.
+func (w *world) inQueue(class, sw string) (n uint64) {
+	w.t.Helper()
+	var s latency.Stats
+	w.must(w.Get(w.t.Context(), classesPath+"/"+class+"/stats", &s))
+	for _, q := range s.Queues {
+		if q.Switch == fmt.Sprintf("%016x", w.lab.Switch(sw).DPID()) {
+			n += q.Packets
+		}
+	}
+	return n
+}
+
 // TestClassBesideSession has a class made for a connection that agents are to carry:
-// they do, and the class has the connections that they do not carry.
+// they do, and the class has the connections that they do not carry. With tables its
+// packets leave the client's switch in the class's queue, by whatever way; in one table
+// they do not, and the class says so.
 func TestClassBesideSession(t *testing.T) {
-	w := newWorld(t, "pairclass")
-	entry := w.whitelist()
-	w.post(classesPath, latency.ClassSpec{Name: "web", Priority: "0", MinRate: "10000000", Flows: w.web()}, nil)
-	if n := w.download(); n != 1 {
-		t.Errorf("with the class, %d sessions carried the connection, want 1", n)
+	for name, tables := range map[string]func(*lab.Topology){"pairclass": withTables, "pairclass1": oneTable} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, name, withAccess, tables)
+			entry := w.whitelist()
+			w.post(classesPath, latency.ClassSpec{Name: "web", Priority: "0", MinRate: "10000000", Flows: w.web()}, nil)
+			w.must(stage.Poll(t.Context(), "the class to be active", func() error {
+				var c latency.Info
+				if err := w.Get(t.Context(), classesPath+"/web", &c); err != nil || c.State != latency.StateActive {
+					return fmt.Errorf("%s: %s: %w", c.State, c.Reason, err)
+				}
+				return nil
+			}))
+			if n := w.download(); n != 1 {
+				t.Errorf("with the class, %d sessions carried the connection, want 1", n)
+			}
+			notes := func() string {
+				var c latency.Info
+				w.must(w.Get(t.Context(), classesPath+"/web", &c))
+				return strings.Join(c.Notes, "\n")
+			}
+			means := "go its way, in the queue"
+			if name == "pairclass1" {
+				means = "go without the queue"
+			}
+			if n := notes(); !strings.Contains(n, "sos comes first") || !strings.Contains(n, means) {
+				t.Errorf("the class does not say what SOS has of it: %q", n)
+			}
+			const some = 100 // acknowledgements of a download
+			if name == "pairclass" {
+				w.must(stage.Poll(t.Context(), "the session's packets to be counted in the queue", func() error {
+					if n := w.inQueue("web", "s0"); n < some {
+						return fmt.Errorf("%d packets were in it", n)
+					}
+					return nil
+				}))
+			}
+			carried := w.inQueue("web", "s0")
+			w.must(w.Unlist(t.Context(), entry))
+			if n := w.download(); n != 0 {
+				t.Errorf("%d sessions carried a connection that is on no whitelist", n)
+			}
+			w.must(stage.Poll(t.Context(), "the class to have the connection", func() error {
+				if n := w.matched("web"); n < 1000 {
+					return fmt.Errorf("%d packets have passed its rules", n)
+				}
+				return nil
+			}))
+			w.must(stage.Poll(t.Context(), "the class to have all its packets", func() error {
+				if n := notes(); strings.Contains(n, "sos comes first") {
+					return errors.New(n)
+				}
+				return nil
+			}))
+			if name == "pairclass1" && carried >= some {
+				t.Errorf("in one table %d packets of the session were in the class's queue", carried)
+			}
+			t.Logf("packets in the queue at the client's switch: %d of the session, %d after the direct connection", carried, w.inQueue("web", "s0"))
+		})
 	}
-	notes := func() string {
-		var c latency.Info
-		w.must(w.Get(t.Context(), classesPath+"/web", &c))
-		return strings.Join(c.Notes, "\n")
-	}
-	if n := notes(); !strings.Contains(n, "sos comes first") {
-		t.Errorf("the class does not say that SOS has packets of it: %q", n)
-	}
-	w.must(w.Unlist(t.Context(), entry))
-	if n := w.download(); n != 0 {
-		t.Errorf("%d sessions carried a connection that is on no whitelist", n)
-	}
-	w.must(stage.Poll(t.Context(), "the class to have the connection", func() error {
-		if n := w.matched("web"); n < 1000 {
-			return fmt.Errorf("%d packets have passed its rules", n)
-		}
-		return nil
-	}))
-	w.must(stage.Poll(t.Context(), "the class to have all its packets", func() error {
-		if n := notes(); strings.Contains(n, "sos comes first") {
-			return errors.New(n)
-		}
-		return nil
-	}))
 }
 
 // TestCriticalBesideSession has a connection that agents are to carry be critical, too:
@@ -84,5 +129,33 @@ func TestCriticalBesideSession(t *testing.T) {
 	w.must(w.Unlist(t.Context(), entry))
 	if n := w.download(); n != 0 || len(flows()) != 1 || flows()[0].State != bandwidth.StateAccepted {
 		t.Errorf("%d sessions carried a connection that is on no whitelist; critical flows: %+v", n, flows())
+	}
+}
+
+// TestClassBesideCriticalFlow has a connection be critical and have a class: the class has
+// it, queue and way, in tables and in one.
+func TestClassBesideCriticalFlow(t *testing.T) {
+	for name, tables := range map[string]func(*lab.Topology){"pairboth": withTables, "pairboth1": oneTable} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, name, tables)
+			w.post("/api/v1/qos/critical", bandwidth.Spec{
+				Name: "web", Rate: 10_000_000, IdleTimeout: "30s",
+				Match: match.Flow{IPv4Dst: match.Text(w.addr("server").String()), TCPDst: match.Text(fmt.Sprint(webPort))},
+			}, nil)
+			w.post(classesPath, latency.ClassSpec{Name: "web", Priority: "0", MinRate: "10000000", Flows: w.web()}, nil)
+			if n := w.download(); n != 0 {
+				t.Errorf("%d sessions carried the connection", n)
+			}
+			w.must(stage.Poll(t.Context(), "the connection's packets to be counted in the queue", func() error {
+				if m, n := w.matched("web"), w.inQueue("web", "s1"); m < 1000 || n < 100 {
+					return fmt.Errorf("%d passed the rules, %d were in the queue at s1", m, n)
+				}
+				return nil
+			}))
+			var flows []bandwidth.Record
+			if w.must(w.Get(t.Context(), "/api/v1/qos/flows", &flows)); len(flows) != 0 {
+				t.Errorf("critical beside the class: %+v", flows)
+			}
+		})
 	}
 }

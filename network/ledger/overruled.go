@@ -28,58 +28,59 @@ func (l *Ledger) Overruled(o *Owner, stage rule.Stage, offset uint16, of [][]ope
 	if len(of) == 0 {
 		return nil
 	}
-	names := make([]map[by]map[string]bool, len(of))
+	all := make([]map[string]*overrulers, len(of)) // by owner
 	compared := 0
 	for _, a := range l.above(o, stage.Base()+offset) {
 		for i, matches := range of {
-			from := by{a.owner, a.tables}
-			if names[i][from][a.name] {
+			o := all[i][a.owner]
+			if o != nil && o.names[a.name] && *o.on(a.tables) {
 				continue
 			}
 			if compared += len(matches); compared > maxCompared {
-				return overrulings(names)
+				return overrulings(all)
 			}
 			if !slices.ContainsFunc(matches, a.match.Overlaps) {
 				continue
 			}
-			if names[i] == nil {
-				names[i] = map[by]map[string]bool{}
+			if all[i] == nil {
+				all[i] = map[string]*overrulers{}
 			}
-			if names[i][from] == nil {
-				names[i][from] = map[string]bool{}
+			if o == nil {
+				o = &overrulers{names: map[string]bool{}}
+				all[i][a.owner] = o
 			}
-			names[i][from][a.name] = true
+			o.names[a.name], *o.on(a.tables) = true, true
 		}
 	}
-	return overrulings(names)
+	return overrulings(all)
 }
 
-// by is whose rules, on switches with tables or with one.
-type by struct {
-	owner  string
-	tables bool
+// overrulers are an owner's rules that come first, on switches with one table and with
+// several.
+type overrulers struct {
+	names       map[string]bool
+	one, tables bool
 }
 
-// overrulings puts names of rules in order. What is so on switches of both kinds is said
-// once for each.
-func overrulings(names []map[by]map[string]bool) [][]rule.Overruling {
-	out := make([][]rule.Overruling, len(names))
-	for i, all := range names {
-		for from, of := range all {
-			out[i] = append(out[i], rule.Overruling{Owner: from.owner, Name: slices.Min(slices.Collect(maps.Keys(of))), Names: len(of), Tables: from.tables})
+func (o *overrulers) on(tables bool) *bool {
+	if tables {
+		return &o.tables
+	}
+	return &o.one
+}
+
+// overrulings puts names of rules, by owner, in order.
+func overrulings(all []map[string]*overrulers) [][]rule.Overruling {
+	out := make([][]rule.Overruling, len(all))
+	for i, byOwner := range all {
+		for owner, of := range byOwner {
+			out[i] = append(out[i], rule.Overruling{
+				Owner: owner, Name: slices.Min(slices.Collect(maps.Keys(of.names))), Names: len(of.names), OneTable: of.one, Tables: of.tables,
+			})
 		}
-		slices.SortFunc(out[i], func(a, b rule.Overruling) int {
-			return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(b2i(a.Tables), b2i(b.Tables)))
-		})
+		slices.SortFunc(out[i], func(a, b rule.Overruling) int { return cmp.Compare(a.Owner, b.Owner) })
 	}
 	return out
-}
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // above lists the rules of other owners with a higher priority that decide about packets,

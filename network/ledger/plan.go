@@ -243,33 +243,6 @@ func (c *Change) dropRule(at place[rule.Key]) {
 	}
 }
 
-// planMarked has ways written whose marks have changed. What is to be written of them anyway
-// may have been made before a mark was taken out, and is made again.
-func (c *Change) planMarked() {
-	written := make(map[*rule.Rule]int, len(c.Writes))
-	for i, op := range c.Writes {
-		written[op.Rule] = i
-	}
-	for _, ch := range c.rules {
-		if !isMark(ch.key) {
-			continue
-		}
-		s := c.l.state(ch.sw)
-		way := s.rules[rule.WayOf(ch.key)]
-		if way == nil {
-			continue
-		}
-		if i, is := written[&way.Rule]; is {
-			c.Writes[i], _ = s.write(way, c.Writes[i].Message.(*openflow.FlowMod).Command)
-		} else {
-			c.Writes = s.marked(c.Writes, ch.key, c.owner)
-		}
-	}
-}
-
-// isMark says whether a key is a mark's.
-func isMark(k rule.Key) bool { return k.Table == rule.TableClassify && k.Priority > 0 }
-
 func without(keys []string, key string) []string {
 	return slices.DeleteFunc(slices.Clone(keys), func(k string) bool { return k == key })
 }

@@ -9,9 +9,9 @@ type Overruling struct {
 	// Name is that of one of its rules, and Names how many names its rules have.
 	Name  string
 	Names int
-	// Tables is for switches with tables: there what is overruled is the way, and a mark
-	// holds.
-	Tables bool
+	// OneTable and Tables say on which switches: on those with tables what is overruled is
+	// the way, and marks hold.
+	OneTable, Tables bool
 }
 
 // Notes says for each whose rules come first, and what that means for who asked.

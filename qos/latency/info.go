@@ -84,15 +84,29 @@ func (s *Service) infos(entries ...*entry) []Info {
 			flows[i] = append(flows[i], f.Matches...)
 		}
 	}
-	over := s.rules.Overruled(rule.StageClassify, rule.ClassifyClass, flows)
+	over := s.rules.Overruled(rule.StageWay, rule.WayClass, flows)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make([]Info, len(entries))
 	for i, e := range entries {
 		out[i] = s.info(e)
-		out[i].Notes = append(out[i].Notes, rule.Notes(over[i], "those that it takes go without the queue")...)
+		for _, o := range over[i] {
+			out[i].Notes = append(out[i].Notes, o.String()+": "+whatIsLost(o))
+		}
 	}
 	return out
+}
+
+// whatIsLost says what packets do not have that another service takes.
+func whatIsLost(o rule.Overruling) string {
+	const kept = "those that it takes go its way, in the queue at the ports where the class has one"
+	switch {
+	case !o.Tables:
+		return "those that it takes go without the queue"
+	case !o.OneTable:
+		return kept
+	}
+	return kept + "; on switches with one table without the queue"
 }
 
 // info shows a class; the mutex is held.
