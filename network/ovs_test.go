@@ -17,7 +17,7 @@ import (
 const patience = 20 * time.Second
 
 // run starts a network in a lab's control namespace and stops it with the test.
-func run(t *testing.T, l *lab.Lab, c network.Config, prepare ...func(*network.Network)) (n *network.Network, stop func()) {
+func run(t testing.TB, l *lab.Lab, c network.Config, prepare ...func(*network.Network)) (n *network.Network, stop func()) {
 	t.Helper()
 	ln, err := l.Control().Listen("tcp", l.ControllerAddr().String())
 	if err != nil {
@@ -54,7 +54,7 @@ func run(t *testing.T, l *lab.Lab, c network.Config, prepare ...func(*network.Ne
 	return n, stop
 }
 
-type testWriter struct{ t *testing.T }
+type testWriter struct{ t testing.TB }
 
 func (w testWriter) Write(p []byte) (int, error) {
 	w.t.Log(strings.TrimRight(string(p), "\n"))
@@ -62,7 +62,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 }
 
 // eventually waits for a condition.
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

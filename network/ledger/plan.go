@@ -119,8 +119,8 @@ func checkRule(r *rule.Rule) error {
 		return fmt.Errorf("%w: offset %d is beyond stage %v", ErrInvalid, r.Offset, r.Stage)
 	case r.Goto != 0 && (r.Goto <= r.Table() || r.Goto > rule.TableRoute):
 		return fmt.Errorf("%w: a rule of table %v cannot go on to table %v, only to a later one", ErrInvalid, r.Table(), r.Goto)
-	case r.Stage == rule.StageClassify && (r.Meter != 0 || r.Idle != 0 || r.Hard != 0 || r.Leased || r.NotifyRemoved || r.Goto != 0 || len(r.Actions) == 0):
-		return fmt.Errorf("%w: a mark has actions and nothing else: no meter, timeouts, lease or way", ErrInvalid)
+	case r.Stage == rule.StageClassify && (r.Meter != 0 || r.Idle != 0 || r.Hard != 0 || r.Leased || r.NotifyRemoved || r.Goto != 0):
+		return fmt.Errorf("%w: a mark has actions, or none, and nothing else: no meter, timeouts, lease or way", ErrInvalid)
 	case r.Leased && (r.Idle != 0 || r.Hard != 0):
 		return fmt.Errorf("%w: a leased rule has no timeouts of its own", ErrInvalid)
 	case r.Idle < 0 || r.Hard < 0 || max(r.Idle, r.Hard) > 0xffff*time.Second:

@@ -141,7 +141,7 @@ func counted(rules []rule.Installed) map[place]counters {
 	}
 	marked := map[way]bool{}
 	for _, r := range rules {
-		if r.Stage == rule.StageClassify {
+		if r.Stage == rule.StageClassify && len(r.Actions) > 0 {
 			marked[way{r.Switch, rule.WayOf(r.Key())}] = true
 		}
 	}

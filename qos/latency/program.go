@@ -58,25 +58,25 @@ func hopRules(c *Class, h topology.Hop, m openflow.Match, queue uint32, own uint
 		Switch: h.Switch, Stage: rule.StageWay, Offset: rule.WayClass + priorityStep*uint16(LowestPriority-c.Priority), Match: m,
 		Actions: []openflow.Action{openflow.Output(h.Output())},
 	}
-	marked := func(m openflow.Match) []rule.Rule {
+	marked := func(offset uint16, m openflow.Match, as ...openflow.Action) []rule.Rule {
 		w := way
-		w.Offset, w.Match = way.Offset+queueOffset, m
+		w.Offset, w.Match = way.Offset+offset, m
 		mark := w
-		mark.Stage, mark.Actions = rule.StageClassify, []openflow.Action{openflow.SetQueue(queue)}
+		mark.Stage, mark.Actions = rule.StageClassify, as
 		return []rule.Rule{w, mark}
 	}
 	if !userspace {
-		return marked(m)
+		return marked(queueOffset, m, openflow.SetQueue(queue))
 	}
 	// Only a packet whose DSCP is known can be marked and get it back. Others of the
-	// flow go the same way without a queue, and are counted.
+	// flow go the same way without a queue, also without that of a class of lower
+	// priority, and are counted.
 	var out []rule.Rule
 	if _, named := m.Get(openflow.FieldIPDSCP); !named {
-		way.Offset += plainOffset
-		out = append(out, way)
+		out = marked(plainOffset, m)
 	}
 	for _, known := range withDSCP(m, own) {
-		out = append(out, marked(known)...)
+		out = append(out, marked(queueOffset, known, openflow.SetQueue(queue))...)
 	}
 	return out
 }

@@ -146,11 +146,16 @@ func TestProgram(t *testing.T) {
 		}
 	}
 	user := program(c, routes, 9, 0, map[openflow.DatapathID]bool{1: true, 2: true}).Rules
-	if len(user) != 6 || len(user[0].Actions) != 1 || user[1].Offset <= user[0].Offset || rule.WayOf(user[2].Key()) != user[1].Key() {
+	if len(user) != 8 || len(user[0].Actions) != 1 || len(user[1].Actions) != 0 || user[2].Offset <= user[0].Offset {
 		t.Fatalf("%+v", user)
 	}
-	if o, ok := user[1].Match.Get(openflow.FieldIPDSCP); !ok || o.Uint() != 0 {
-		t.Errorf("%v", user[1].Match)
+	for i := 0; i < len(user); i += 2 {
+		if rule.WayOf(user[i+1].Key()) != user[i].Key() {
+			t.Errorf("%+v is not the mark of %+v", user[i+1], user[i])
+		}
+	}
+	if o, ok := user[2].Match.Get(openflow.FieldIPDSCP); !ok || o.Uint() != 0 {
+		t.Errorf("%v", user[2].Match)
 	}
 	if both := withDSCP(openflow.MustMatch(openflow.EthDst(openflow.MAC{2})), 46); len(both) != 2 {
 		t.Errorf("a match of any type: %v", both)
