@@ -27,28 +27,44 @@ func (c *Collection[T]) Add(ctx context.Context, name string, v T) error {
 			return nil, c.about(name, ErrConfigured)
 		case was.item() != nil:
 			return nil, c.about(name, ErrExists)
-		case was.Revision == 0 && there >= c.Most:
-			return nil, fmt.Errorf("%d %s: %w", there, c.Nouns, ErrFull)
 		}
-		if err := c.Contradicts(name, v, c.Items()); err != nil {
-			return nil, err
+		return c.declare(name, v, was, there)
+	})
+}
+
+// Put declares something, be it new or in the place of what has that name. Revision is what
+// that is expected to have, zero for any.
+func (c *Collection[T]) Put(ctx context.Context, name string, v T, revision int64) error {
+	return c.change(ctx, name, func(was entry[T], there int) ([]store.Op, error) {
+		if was.Revision != 0 || revision != 0 {
+			if err := was.mayChange(revision); err != nil {
+				return nil, c.about(name, err)
+			}
 		}
-		return c.put(name, v, false, was.Revision)
+		return c.declare(name, v, was, there)
 	})
 }
 
 // Replace declares something in the place of what has that name. Revision is what that is
 // expected to have, zero for any.
 func (c *Collection[T]) Replace(ctx context.Context, name string, v T, revision int64) error {
-	return c.change(ctx, name, func(was entry[T], _ int) ([]store.Op, error) {
+	return c.change(ctx, name, func(was entry[T], there int) ([]store.Op, error) {
 		if err := was.mayChange(revision); err != nil {
 			return nil, c.about(name, err)
 		}
-		if err := c.Contradicts(name, v, c.Items()); err != nil {
-			return nil, err
-		}
-		return c.put(name, v, false, was.Revision)
+		return c.declare(name, v, was, there)
 	})
+}
+
+// declare is what stores a value, unless something stands against it.
+func (c *Collection[T]) declare(name string, v T, was entry[T], there int) ([]store.Op, error) {
+	if was.Revision == 0 && there >= c.Most {
+		return nil, fmt.Errorf("%d %s: %w", there, c.Nouns, ErrFull)
+	}
+	if err := c.Contradicts(name, v, c.Items()); err != nil {
+		return nil, err
+	}
+	return c.put(name, v, false, was.Revision)
 }
 
 // Remove withdraws what has that name. Revision is what it is expected to have, zero for
@@ -56,6 +72,9 @@ func (c *Collection[T]) Replace(ctx context.Context, name string, v T, revision 
 func (c *Collection[T]) Remove(ctx context.Context, name string, revision int64) error {
 	return c.change(ctx, name, func(was entry[T], _ int) ([]store.Op, error) {
 		if err := was.mayChange(revision); err != nil {
+			return nil, c.about(name, err)
+		}
+		if err := c.InUse(name); err != nil {
 			return nil, c.about(name, err)
 		}
 		return []store.Op{c.remove(was)}, nil
@@ -159,6 +178,7 @@ func (c *Collection[T]) write(ctx context.Context, ops []store.Op) error {
 		defer c.mu.Unlock()
 		for name := range effects {
 			delete(c.waiting, name)
+			c.Abandoned(name)
 		}
 		return err
 	}

@@ -37,8 +37,16 @@ type Kind[T any] struct {
 	// checks it. Nil: the value itself.
 	Encode func(T) any
 	Decode func([]byte) (T, error)
+	// Tell is what events tell of one; nil: what is stored.
+	Tell func(T) any
 	// Contradicts says what of those that are in force stands against one; nil: nothing.
 	Contradicts func(name string, v T, all []Item[T]) error
+	// Abandoned is told that what contradicted nothing may not have been written; it may
+	// be nil.
+	Abandoned func(name string)
+	// InUse says what stands against the end of one; nil: nothing. What is in use and no
+	// longer configured is kept, as the API's. Wrap ErrInUse.
+	InUse func(name string) error
 }
 
 // Item is one thing that was declared.
@@ -115,6 +123,15 @@ func NewCollection[T any](o Options[T]) *Collection[T] {
 	if o.Contradicts == nil {
 		o.Contradicts = func(string, T, []Item[T]) error { return nil }
 	}
+	if o.Tell == nil {
+		o.Tell = o.Encode
+	}
+	if o.InUse == nil {
+		o.InUse = func(string) error { return nil }
+	}
+	if o.Abandoned == nil {
+		o.Abandoned = func(string) {}
+	}
 	if o.Publish == nil {
 		o.Publish = func(string, any) {}
 	}
@@ -139,7 +156,7 @@ func (c *Collection[T]) Items() []Item[T] {
 // Item finds the one of that name, without a lock.
 func (c *Collection[T]) Item(name string) (Item[T], bool) {
 	all := c.Items()
-	i, ok := slices.BinarySearchFunc(all, name, func(x Item[T], name string) int { return cmp.Compare(x.Name, name) })
+	i, ok := slices.BinarySearchFunc(all, name, byName)
 	if !ok {
 		return Item[T]{}, false
 	}
@@ -166,14 +183,26 @@ func (c *Collection[T]) read(e store.Entry) entry[T] {
 	return x
 }
 
-// show makes the entries that can be read what is in force. The lock is held.
-func (c *Collection[T]) show() {
+// show makes the entries of those names, as far as they can be read, what is in force. The
+// lock is held.
+func (c *Collection[T]) show(names []string) {
+	changed := map[string]bool{}
+	for _, name := range names {
+		changed[name] = true
+	}
 	all := make([]Item[T], 0, len(c.entries))
-	for _, x := range c.entries {
-		if x.broken == nil {
-			all = append(all, x.Item)
+	for _, x := range c.Items() {
+		if !changed[x.Name] {
+			all = append(all, x)
 		}
 	}
-	slices.SortFunc(all, func(a, b Item[T]) int { return cmp.Compare(a.Name, b.Name) })
+	for name := range changed {
+		if x := c.entries[name].item(); x != nil {
+			i, _ := slices.BinarySearchFunc(all, name, byName)
+			all = slices.Insert(all, i, *x)
+		}
+	}
 	c.items.Store(&all)
 }
+
+func byName[T any](x Item[T], name string) int { return cmp.Compare(x.Name, name) }

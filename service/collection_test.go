@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +30,7 @@ type shelf struct {
 	told   map[string]int // as the changes say
 	events []string
 	hold   func() // called before changes are taken
+	used   string // is in use
 }
 
 func newShelf(st store.Store) *shelf {
@@ -41,6 +43,12 @@ func newShelf(st store.Store) *shelf {
 					err = errors.New("negative")
 				}
 				return n, err
+			},
+			InUse: func(name string) error {
+				if name == s.used {
+					return ErrInUse
+				}
+				return nil
 			},
 		},
 		Store: st, Log: slog.New(slog.DiscardHandler),
@@ -252,6 +260,54 @@ func TestConfigured(t *testing.T) {
 	s.run(t, map[string]int{"c": 4, "own": 10})
 	if want := map[string]int{"c": 4, "own": 10}; !maps.Equal(s.values(), want) || len(s.events) != 0 {
 		t.Errorf("%v after a start, want %v; events %v", s.values(), want, s.events)
+	}
+}
+
+// What is in use is not removed, and stays, as the API's, when it is not configured any more.
+func TestInUse(t *testing.T) {
+	s := newShelf(memstore.New())
+	s.used = "a"
+	s.run(t, map[string]int{"a": 1, "b": 2})
+	if err := s.Configure(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if a, there := s.Item("a"); !there || a.Configured || len(s.Items()) != 1 {
+		t.Errorf("%+v is kept, of %v", a, s.values())
+	}
+	if err := s.Remove(t.Context(), "a", 0); !errors.Is(err, ErrInUse) {
+		t.Errorf("removed: %v", err)
+	}
+	if err := s.Put(t.Context(), "a", 5, 0); err != nil || s.values()["a"] != 5 {
+		t.Errorf("%v, %v", s.values(), err)
+	}
+}
+
+// What is told of an item need not be what is stored, and who plans for one is told when it
+// may not have been written.
+func TestTellAndAbandoned(t *testing.T) {
+	var told []any
+	abandoned := ""
+	o := Options[int]{
+		Kind: Kind[int]{
+			Noun: "number", Prefix: "n/", Event: "number", Most: 1,
+			Tell: func(int) any { return "a secret" }, Abandoned: func(name string) { abandoned = name },
+		},
+		Store: memstore.New(), Log: slog.New(slog.DiscardHandler),
+		Publish: func(_ string, attrs any) { told = append(told, attrs.(map[string]any)["number"]) },
+	}
+	s := &shelf{Collection: NewCollection(o)}
+	stop := s.run(t, nil)
+	if err := s.Put(t.Context(), "a", 1, 0); err != nil || abandoned != "" {
+		t.Errorf("%v, %q abandoned", err, abandoned)
+	}
+	if stop(); !slices.Equal(told, []any{"a secret"}) {
+		t.Errorf("told %v", told)
+	}
+	o.Store = failing{memstore.New()}
+	s = &shelf{Collection: NewCollection(o)}
+	s.run(t, nil)
+	if err := s.Put(t.Context(), "b", 1, 0); !errors.Is(err, errFull) || abandoned != "b" {
+		t.Errorf("%v, %q abandoned", err, abandoned)
 	}
 }
 

@@ -68,22 +68,37 @@ func (c *Collection[T]) hold(entries []store.Entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.entries)
-	for _, e := range entries {
+	all := make([]Item[T], 0, len(entries))
+	for _, e := range entries { // by their keys
 		x := c.read(e)
-		c.entries[x.Name] = x
+		if c.entries[x.Name] = x; x.broken == nil {
+			all = append(all, x.Item)
+		}
 	}
-	c.show()
+	c.items.Store(&all)
 }
 
-// conform is what makes the store have what is configured, and nothing that was.
+// conform is what makes the store have what is configured, and of what was that alone
+// which is in use.
 func (c *Collection[T]) conform(configured map[string]T) ([]store.Op, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var ops []store.Op
 	for _, name := range slices.Sorted(maps.Keys(c.entries)) {
-		if _, still := configured[name]; c.entries[name].Configured && !still {
-			ops = append(ops, c.remove(c.entries[name]))
+		was := c.entries[name]
+		if _, still := configured[name]; !was.Configured || still {
+			continue
 		}
+		if err := c.InUse(name); err == nil || was.broken != nil {
+			ops = append(ops, c.remove(was))
+			continue
+		}
+		c.Log.Warn("not configured any more, but in use: it is kept, and the API's from now on", c.Noun, name)
+		keep, err := c.put(name, was.Value, false, was.Revision)
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, keep...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(configured)) {
 		was := c.entries[name]

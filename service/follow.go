@@ -143,7 +143,7 @@ func (c *Collection[T]) apply(ctx context.Context, batch []store.Change) {
 			changes = append(changes, x)
 		}
 	}
-	c.show()
+	c.show(names)
 	c.mu.Unlock()
 	if len(changes) > 0 {
 		c.Changed(ctx, changes)
@@ -169,7 +169,7 @@ func (c *Collection[T]) tell(x Change[T]) {
 	attrs := map[string]any{"name": x.Name}
 	verb := "removed"
 	if x.After != nil {
-		attrs[c.Noun] = c.Encode(x.After.Value)
+		attrs[c.Noun] = c.Tell(x.After.Value)
 		verb = "added"
 		if x.Before != nil {
 			verb = "changed"

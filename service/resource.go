@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/sluice-net/sluice/api"
@@ -23,17 +24,35 @@ type Resource[T, S, I any] struct {
 	Parse func(path string, s S) (name string, v T, err error)
 	// Show is what answers show of items.
 	Show func([]Item[T]) []I
+	// ByPath says that the path alone names an item: PUT adds what is not there, and there
+	// is no POST.
+	ByPath bool
+	// Undeclared removes what is there and nobody has declared; nil: there is nothing like that.
+	Undeclared func(ctx context.Context, name string) error
+
+	service string
 }
 
 // Register adds the operations: items, by pages or all, and one are shown, and one is added,
 // replaced and removed. An answer that shows one has an entity tag; a change with If-Match is made
 // if the tag is still that (RFC 9110, 13.1.1).
 func (r *Resource[T, S, I]) Register(to REST) {
-	one := r.Path + "/{name}"
 	Register(to, http.MethodGet, r.Path, "List the "+r.Nouns, r.list)
-	Register(to, http.MethodGet, one, "Show "+r.a(), r.get)
-	Create(to, r.Path, "Add "+r.a(), r.post)
-	Register(to, http.MethodPut, one, "Replace "+r.a(), r.put, http.StatusPreconditionFailed)
+	Register(to, http.MethodGet, r.Path+"/{name}", "Show "+r.a(), r.get)
+	r.RegisterChanges(to)
+}
+
+// RegisterChanges is Register of what changes something alone, for a service that shows
+// more than what was declared.
+func (r *Resource[T, S, I]) RegisterChanges(to REST) {
+	r.service = to.name
+	one, put := r.Path+"/{name}", "Replace "+r.a()
+	if r.ByPath {
+		put = "Add " + r.a() + ", or replace it"
+	} else {
+		Create(to, r.Path, "Add "+r.a(), r.post)
+	}
+	Register(to, http.MethodPut, one, put, r.put, http.StatusPreconditionFailed)
 	Register(to, http.MethodDelete, one, "Remove "+r.a(), r.delete, http.StatusPreconditionFailed)
 }
 
@@ -77,7 +96,7 @@ func (r *Resource[T, S, I]) list(_ context.Context, in *cursor) (*page[I], error
 func (r *Resource[T, S, I]) get(_ context.Context, in *ByName) (*Shown[I], error) {
 	x, ok := r.Item(in.Name)
 	if !ok {
-		return nil, Problem(r.about(in.Name, ErrUnknown), "path.name", in.Name)
+		return nil, Problem(r.about(in.Name, ErrUnknown), inPath, in.Name)
 	}
 	return &Shown[I]{tag(x.Revision), r.Show([]Item[T]{x})[0]}, nil
 }
@@ -105,11 +124,15 @@ func (r *Resource[T, S, I]) put(ctx context.Context, in *putting[S]) (*Shown[I],
 	if err == nil {
 		revision, err = in.revision()
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case r.ByPath:
+		err = r.Put(ctx, name, v, revision)
+	default:
 		err = r.Replace(ctx, name, v, revision)
 	}
 	if err != nil {
-		return nil, in.problem(err, in.Name)
+		return nil, r.problem(in.Match, err, in.Name)
 	}
 	return r.get(ctx, &in.ByName)
 }
@@ -119,7 +142,10 @@ func (r *Resource[T, S, I]) delete(ctx context.Context, in *deleting) (*Nothing,
 	if err == nil {
 		err = r.Remove(ctx, in.Name, revision)
 	}
-	return nil, in.problem(err, in.Name)
+	if errors.Is(err, ErrUnknown) && r.Undeclared != nil {
+		err = r.Undeclared(ctx, in.Name)
+	}
+	return nil, r.problem(in.Match, err, in.Name)
 }
 
 // tag is a revision as an entity tag.
@@ -142,10 +168,23 @@ func (m Match) revision() (int64, error) {
 	return n, nil
 }
 
-// problem is Problem, but for a condition that does not hold.
-func (m Match) problem(err error, name string) error {
-	if m.IfMatch != "" && errors.Is(err, ErrChanged) {
-		return api.Outdated("header.If-Match", m.IfMatch, err.Error())
+// problem is Problem, but for a condition that does not hold, and for what the
+// configuration has.
+func (r *Resource[T, S, I]) problem(m Match, err error, name string) error {
+	if faults, wrong := errors.AsType[Faults](err); wrong && r.ByPath {
+		faults = slices.Clone(faults)
+		for i := range faults {
+			if faults[i].Field == "name" {
+				faults[i].Field = inPath
+			}
+		}
+		return Refuse(faults)
 	}
-	return Problem(err, "path.name", name)
+	switch {
+	case m.IfMatch != "" && errors.Is(err, ErrChanged):
+		return api.Outdated("header.If-Match", m.IfMatch, err.Error())
+	case errors.Is(err, ErrConfigured):
+		return api.Configured(inPath, name, r.service+"."+r.Path+"."+name)
+	}
+	return Problem(err, inPath, name)
 }

@@ -1,10 +1,12 @@
 package service
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
 	"testing"
 
@@ -47,6 +49,23 @@ func TestResource(t *testing.T) {
 		},
 	}
 	numbers.Register(NewREST(a, "shelf"))
+	// The same numbers by their paths alone, and one that nobody declared.
+	named := numbers
+	named.Path, named.ByPath = "named", true
+	named.Parse = func(name string, x numberSpec) (string, int, error) {
+		var faults Faults
+		faults.Check(len(name) < 8, "name", name, "a short one")
+		return name, x.N, faults.Err()
+	}
+	stray := true
+	named.Undeclared = func(_ context.Context, name string) error {
+		if name != "stray" || !stray {
+			return ErrUnknown
+		}
+		stray = false
+		return nil
+	}
+	named.Register(NewREST(a, "shelf"))
 	server := httptest.NewServer(a.Handler())
 	defer server.Close()
 	tags := map[string]string{}
@@ -73,8 +92,15 @@ func TestResource(t *testing.T) {
 		{"DELETE", "/a", "", `"old"`, 412, "somebody else"},
 		{"DELETE", "/a", "", `"a"`, 204, ""},
 		{"DELETE", "/a", "", "", 404, "list them"},
+		{"PUT", "/../named/c", `{"name":"","n":7}`, "", 200, `"n":7`},
+		{"PUT", "/../named/c", `{"name":"","n":8}`, "*", 200, `"n":8`},
+		{"PUT", "/../named/far-too-long", `{"name":"","n":8}`, "", 422, "path.name"},
+		{"PUT", "/../named/fixed", `{"name":"","n":8}`, "", 409, "shelf.named.fixed"},
+		{"POST", "/../named", `{"name":"c","n":8}`, "", 405, ""},
+		{"DELETE", "/../named/stray", "", "", 204, ""},
+		{"DELETE", "/../named/stray", "", "", 404, "list them"},
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), step.method, server.URL+api.Prefix+"/shelf/numbers"+step.path, strings.NewReader(step.body))
+		req, err := http.NewRequestWithContext(t.Context(), step.method, server.URL+path.Clean(api.Prefix+"/shelf/numbers"+step.path), strings.NewReader(step.body))
 		if err != nil {
 			t.Fatal(err)
 		}

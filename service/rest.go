@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -87,12 +88,24 @@ func (r REST) Operation(method, path, summary string, more ...int) huma.Operatio
 	}
 }
 
+// inPath is the field of a name that stands in the path of a request.
+const inPath = "path.name"
+
 // Refuse makes a problem document of what is wrong with a request's body, or nil if that is
 // nothing.
 func Refuse(faults Faults) error {
 	fields := make([]api.Field, len(faults))
 	for i, f := range faults {
 		fields[i] = api.Field{Location: "body." + f.Field, Value: f.Value, Want: f.Want}
+		if text, is := f.Value.(fmt.Stringer); is {
+			fields[i].Value = text.String()
+		}
+		switch {
+		case strings.HasPrefix(f.Field, "["): // the body is a list
+			fields[i].Location = "body" + f.Field
+		case f.Field == inPath:
+			fields[i].Location = inPath
+		}
 	}
 	return api.InvalidFields(fields)
 }
