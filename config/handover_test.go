@@ -73,10 +73,10 @@ handover:
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	if len(s.Roots) != 1 || s.Roots[0].At.String() != "00000000000000a1/9" || s.Classes[0].Policy != registry.PolicySeamless || s.Classes[0].Overlap != 300*time.Millisecond {
+	if len(s.Roots) != 1 || s.Roots[0].At.String() != "00000000000000a1/9" || s.Classes["cars"].Policy != registry.PolicySeamless || s.Classes["cars"].Overlap != 300*time.Millisecond {
 		t.Errorf("%+v %+v", s.Roots, s.Classes)
 	}
-	if d := s.Devices[0]; len(d.Key) != 32 || len(d.MACs) != 2 || d.ID != "car7" {
+	if d := s.Devices["car7"]; len(d.Key) != 32 || len(d.MACs) != 2 || d.ID != "car7" {
 		t.Errorf("%v", d)
 	}
 	if cell := s.Cells[0]; cell.Interface != 2 || cell.Area.Radius != 200 || cell.Area.Centre.Y != -5 {

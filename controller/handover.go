@@ -45,8 +45,8 @@ func newHandover(c *Controller) (Service, error) {
 		if err = errors.Join(err, awaitLoaded(ctx, plugin.Name, s.Loaded())); err != nil {
 			return nil, err
 		}
-		if err := s.Fits(ctx, settings.Definitions); err != nil {
-			return nil, fmt.Errorf("handover: %w", err)
+		if err := s.Fits(settings.Definitions); err != nil {
+			return nil, err
 		}
 		return func(ctx context.Context) error { return s.Reconfigure(ctx, settings.Definitions) }, nil
 	})

@@ -15,7 +15,7 @@ import (
 // a store in memory.
 func BenchmarkHandle(bb *testing.B) {
 	b := newBench(bb)
-	b.must(b.reg.PutDevice(b.ctx, deviceAnywhere()))
+	b.must(b.putDevice(deviceAnywhere()))
 	a := b.attach(mac(1), mac(1), radioA).Lease.IP
 	for name, m := range map[string]*dhcpv4.DHCPv4{
 		"discover": b.message(dhcpv4.MessageTypeDiscover, mac(1)),

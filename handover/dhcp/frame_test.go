@@ -123,7 +123,7 @@ func replies(b *bench) []dhcp.Decision {
 	relayed := b.rebooting(mac(1), ip(10))
 	relayed.GatewayIPAddr = ip(99).AsSlice()
 	relayed.UpdateOption(dhcpv4.OptRelayAgentInfo(dhcpv4.OptGeneric(dhcpv4.GenericOptionCode(1), []byte("x"))))
-	b.must(b.reg.PutDevice(b.ctx, deviceAnywhere()))
+	b.must(b.putDevice(deviceAnywhere()))
 	return []dhcp.Decision{
 		b.handle(b.message(dhcpv4.MessageTypeDiscover, mac(1), dhcpv4.WithBroadcast(true)), mac(1), radioA),
 		b.handle(b.rebooting(mac(1), ip(10)), mac(1), radioA),

@@ -41,7 +41,7 @@ func FuzzHandle(f *testing.F) {
 			return
 		}
 		b := newBench(t, func(p *registry.Pool) { p.Learn = true })
-		b.must(b.reg.PutDevice(b.ctx, deviceAnywhere()))
+		b.must(b.putDevice(deviceAnywhere()))
 		for _, at := range []network.PortRef{radioA, relay} {
 			d := b.handle(m, h.EthSrc, at)
 			if d.Verdict == "" {

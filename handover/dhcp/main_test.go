@@ -39,6 +39,7 @@ type bench struct {
 	reg   *registry.Registry
 	store *memstore.Store
 	now   time.Time
+	end   func() // of the registry that runs
 }
 
 var key = []byte("0123456789abcdef0123456789abcdef")
@@ -54,21 +55,41 @@ func newBench(t testing.TB, pools ...func(*registry.Pool)) *bench {
 		f(&p)
 	}
 	ports := []network.PortRef{radioA, radioB}
-	b.must(b.reg.PutClass(b.ctx, registry.Class{Name: "default", Ports: ports}))
-	b.must(b.reg.PutClass(b.ctx, registry.Class{Name: "open", Trigger: registry.TriggerOpen}))
-	b.must(b.reg.PutPool(b.ctx, p))
-	b.must(b.reg.PutDevice(b.ctx, registry.Device{ID: "phone", MACs: []openflow.MAC{mac(1), mac(2), mac(3)}}))
-	b.must(b.reg.PutDevice(b.ctx, registry.Device{ID: "car", MACs: []openflow.MAC{mac(4), mac(5)}, Key: key}))
-	b.must(b.reg.PutDevice(b.ctx, registry.Device{ID: "desk", MACs: []openflow.MAC{mac(6)}, IP: ip(200), Class: "open"}))
+	b.must(b.putClass(registry.Class{Name: "default", Ports: ports}))
+	b.must(b.putClass(registry.Class{Name: "open", Trigger: registry.TriggerOpen}))
+	b.must(b.putPool(p))
+	b.must(b.putDevice(registry.Device{ID: "phone", MACs: []openflow.MAC{mac(1), mac(2), mac(3)}}))
+	b.must(b.putDevice(registry.Device{ID: "car", MACs: []openflow.MAC{mac(4), mac(5)}, Key: key}))
+	b.must(b.putDevice(registry.Device{ID: "desk", MACs: []openflow.MAC{mac(6)}, IP: ip(200), Class: "open"}))
 	return b
 }
 
 // start is a controller that begins, with what the store has.
 func (b *bench) start() {
-	b.reg = registry.New(b.store, func() time.Time { return b.now })
-	b.must(b.reg.Load(b.ctx))
-	b.Server = dhcp.New(b.reg, dhcp.Options{Relays: []network.PortRef{relay}})
+	if b.end != nil {
+		b.end()
+	}
+	r := registry.New(registry.Options{Store: b.store, Clock: func() time.Time { return b.now }})
+	ctx, cancel := context.WithCancel(b.ctx)
+	if err := r.Load(ctx, registry.Definitions{}); err != nil {
+		cancel()
+		b.t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.Run(ctx)
+	}()
+	b.end = func() { cancel(); <-done }
+	b.t.Cleanup(b.end)
+	b.reg, b.Server = r, dhcp.New(r, dhcp.Options{Relays: []network.PortRef{relay}})
 }
+
+func (b *bench) putClass(c registry.Class) error { return b.reg.ClassItems.Put(b.ctx, c.Name, c, 0) }
+
+func (b *bench) putPool(p registry.Pool) error { return b.reg.PoolItems.Put(b.ctx, p.Name, p, 0) }
+
+func (b *bench) putDevice(d registry.Device) error { return b.reg.DeviceItems.Put(b.ctx, d.ID, d, 0) }
 
 func (b *bench) must(err error) {
 	b.t.Helper()

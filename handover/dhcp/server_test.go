@@ -140,7 +140,7 @@ func TestADeviceMoves(t *testing.T) {
 func TestADeviceGetsAnotherAddress(t *testing.T) {
 	b := newBench(t)
 	had := b.attach(mac(1), mac(1), radioA).Lease
-	b.must(b.reg.PutDevice(b.ctx, registry.Device{ID: "phone", MACs: []openflow.MAC{mac(1)}, IP: ip(100)}))
+	b.must(b.putDevice(registry.Device{ID: "phone", MACs: []openflow.MAC{mac(1)}, IP: ip(100)}))
 	b.expect(b.handle(b.renewing(mac(1), had.IP), mac(1), radioA), dhcp.Refused)
 	d := b.attach(mac(1), mac(1), radioA)
 	if d.Lease.IP != ip(100) || !d.Attach || *d.Previous != *had.Attachment || d.Lease.Attachment == nil {
@@ -185,7 +185,7 @@ func TestWhereRepliesGo(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.must(b.reg.PutClass(b.ctx, registry.Class{Name: "default", Trigger: registry.TriggerOpen}))
+			b.must(b.putClass(registry.Class{Name: "default", Trigger: registry.TriggerOpen}))
 			l := b.attach(mac(1), mac(1), radioA).Lease
 			d := b.handle(c.message(b, l.IP), mac(1), c.at)
 			if d.Reply == nil || where(d) != c.want || d.From != gateway {
@@ -305,7 +305,7 @@ func TestStrangers(t *testing.T) {
 	b.expect(b.handle(discover(50), mac(50), radioA), dhcp.Unknown)
 	p, _ := b.reg.Pool("main")
 	p.Learn = true
-	b.must(b.reg.PutPool(b.ctx, p))
+	b.must(b.putPool(p))
 
 	ask := dhcp.Request{Message: discover(50), Src: mac(50), At: radioA, Time: b.now, AskFirst: true}
 	if d := b.expect(b.decide(ask), dhcp.Unknown); d.Reply != nil || len(b.reg.Devices()) != 3 {
@@ -327,7 +327,7 @@ func TestStrangers(t *testing.T) {
 func TestVisitorsAreToldOfTheirHome(t *testing.T) {
 	b := newBench(t)
 	router := netip.MustParseAddr("10.9.0.1")
-	b.must(b.reg.PutPool(b.ctx, registry.Pool{
+	b.must(b.putPool(registry.Pool{
 		Name: "east", Home: "east", Prefix: netip.MustParsePrefix("10.9.0.0/16"), Gateway: router, LeaseTime: time.Minute,
 	}))
 	abroad := netip.MustParseAddr("10.9.3.4")

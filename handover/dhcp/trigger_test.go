@@ -40,12 +40,12 @@ func TestTriggers(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.must(b.reg.PutDevice(b.ctx, registry.Device{ID: "car", MACs: []openflow.MAC{mac(4), mac(5)}, Key: key, Ports: []network.PortRef{relay}}))
+			b.must(b.putDevice(registry.Device{ID: "car", MACs: []openflow.MAC{mac(4), mac(5)}, Key: key, Ports: []network.PortRef{relay}}))
 			open := registry.Class{Name: "default", Trigger: registry.TriggerOpen}
-			b.must(b.reg.PutClass(b.ctx, open))
+			b.must(b.putClass(open))
 			m := map[string]openflow.MAC{"phone": mac(1), "car": mac(4)}[c.device]
 			was := b.attach(m, m, radioA).Lease
-			b.must(b.reg.PutClass(b.ctx, registry.Class{Name: "default", Trigger: c.trigger, Ports: []network.PortRef{radioA, radioB}}))
+			b.must(b.putClass(registry.Class{Name: "default", Trigger: c.trigger, Ports: []network.PortRef{radioA, radioB}}))
 
 			for _, kind := range []*dhcpv4.DHCPv4{b.message(dhcpv4.MessageTypeDiscover, m), b.rebooting(m, was.IP)} {
 				if c.signed {
@@ -92,7 +92,7 @@ func TestSpoofedRequests(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.must(b.reg.PutClass(b.ctx, registry.Class{Name: "default", Trigger: registry.TriggerOpen}))
+			b.must(b.putClass(registry.Class{Name: "default", Trigger: registry.TriggerOpen}))
 			was := b.attach(mac(1), mac(1), radioB).Lease
 			m := b.rebooting(c.chaddr, was.IP)
 			if c.relayed {

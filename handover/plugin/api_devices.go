@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -40,7 +41,7 @@ type DeviceInfo struct {
 func (s *Service) deviceInfo(d registry.Device) DeviceInfo {
 	c := s.registry.ClassOf(d)
 	i := DeviceInfo{
-		ID: d.ID, Origin: originOf(d), Class: d.Class, Policy: string(c.Policy), Trigger: string(c.Trigger), Pool: d.Pool,
+		ID: d.ID, Origin: s.originOf(d), Class: d.Class, Policy: string(c.Policy), Trigger: string(c.Trigger), Pool: d.Pool,
 		Keyed: len(d.Key) > 0, Ports: portStrings(d.Ports), Home: d.Home, Learned: d.Learned, MACs: []string{}, Daemon: s.orders.listening(d.ID),
 	}
 	if i.Class == "" {
@@ -75,14 +76,15 @@ func (s *Service) deviceInfo(d registry.Device) DeviceInfo {
 }
 
 // originOf is where a device comes from.
-func originOf(d registry.Device) string {
+func (s *Service) originOf(d registry.Device) string {
 	switch {
 	case d.Home != "":
 		return "neighbour"
 	case d.Learned:
 		return "learned"
 	}
-	return api.Origin(d.Configured)
+	x, _ := s.registry.DeviceItems.Item(d.ID)
+	return api.Origin(x.Configured)
 }
 
 type devicesInput struct {
@@ -105,69 +107,50 @@ func (s *Service) getDevices(_ context.Context, in *devicesInput) (*service.Body
 	return &service.Body[[]DeviceInfo]{Body: out}, nil
 }
 
-func (s *Service) getDevice(_ context.Context, in *ByID) (*service.Body[DeviceInfo], error) {
-	d, ok := s.registry.Device(in.ID)
+func (s *Service) getDevice(_ context.Context, in *service.ByName) (*service.Body[DeviceInfo], error) {
+	d, ok := s.registry.Device(in.Name)
 	if !ok {
-		return nil, answer(errUnknown, "path.id", in.ID)
+		return nil, answer(errUnknown, "path.name", in.Name)
 	}
 	return &service.Body[DeviceInfo]{Body: s.deviceInfo(d)}, nil
 }
 
-type putDeviceInput struct {
-	ByID
-	Body DeviceSpec
+// parseDevice reads the specification of a device. One without a pool gets the only one.
+func (s *Service) parseDevice(spec DeviceSpec, id string) (registry.Device, service.Faults) {
+	d, faults := spec.Parse(id)
+	d.Pool = cmp.Or(d.Pool, s.registry.OnlyPool())
+	return d, faults
 }
 
-func (s *Service) putDevice(ctx context.Context, in *putDeviceInput) (*service.Body[DeviceInfo], error) {
-	d, faults := in.Body.Parse(in.ID)
-	if len(faults) > 0 {
-		return nil, refuse(faults)
-	}
-	if err := s.live().PutDevice(ctx, d); err != nil {
-		return nil, answerChange(err, "devices", "path.id", in.ID)
-	}
-	d, _ = s.registry.Device(in.ID)
-	return &service.Body[DeviceInfo]{Body: s.deviceInfo(d)}, nil
-}
-
-// register puts a device into the registry. One that is attached by an address
-// that it no longer has must show up again; else its rules follow what has changed.
-func (s *Service) register(ctx context.Context, d registry.Device) error {
-	if err := s.registry.PutDevice(ctx, d); err != nil {
-		return err
-	}
-	l, ok := s.registry.Lease(d.ID)
-	if !ok || l.Attachment == nil || !l.Active(s.now()) {
-		return nil
-	}
-	if l.Attachment.Peer == "" && !d.Has(l.Attachment.MAC) {
-		if err := s.registry.SetAttachment(ctx, d.ID, nil); err != nil {
-			return err
+func (s *Service) deviceInfos(all []service.Item[registry.Device]) []DeviceInfo {
+	out := make([]DeviceInfo, len(all))
+	for i, x := range all {
+		d, ok := s.registry.Device(x.Name)
+		if !ok {
+			d = x.Value // it contradicts others, and is not in force
 		}
-		return s.detach(ctx, d.ID, l.IP, l.Attachment, "its MAC address was taken from it")
+		out[i] = s.deviceInfo(d)
 	}
-	return s.replan(ctx, d.ID, "the device was changed")
+	return out
 }
 
-func (s *Service) deleteDevice(ctx context.Context, in *ByID) (*service.Nothing, error) {
-	err := s.lanes.do(ctx, in.ID, func(ctx context.Context) error {
-		switch d, ok := s.registry.Device(in.ID); {
-		case !ok:
-			return errUnknown
-		case d.Configured:
-			return registry.ErrConfigured
+// removeGuest forgets a device that nobody declared, with its lease and its rules.
+func (s *Service) removeGuest(ctx context.Context, id string) error {
+	err := s.lanes.do(ctx, id, func(ctx context.Context) error {
+		if _, ok := s.registry.Device(id); !ok {
+			return service.ErrUnknown
 		}
-		l, _ := s.registry.Lease(in.ID)
-		if err := s.detach(ctx, in.ID, l.IP, l.Attachment, "the operator"); err != nil {
+		l, _ := s.registry.Lease(id)
+		if err := s.detach(ctx, id, l.IP, l.Attachment, "the operator"); err != nil {
 			return fmt.Errorf("remove its rules: %w", err)
 		}
-		return s.registry.DeleteDevice(ctx, in.ID)
+		return s.registry.DeleteGuest(ctx, id)
 	})
 	if err == nil {
-		s.tellLeft(in.ID)
-		s.publish("device.removed", map[string]any{"device": in.ID})
+		s.tellLeft(id)
+		s.publish("device.removed", map[string]any{"name": id})
 	}
-	return nil, answerChange(err, "devices", "path.id", in.ID)
+	return err
 }
 
 // RootInfo is a root as the API shows it.

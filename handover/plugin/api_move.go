@@ -80,31 +80,31 @@ func (r *reader) within(field, text string, standard, low, high time.Duration) t
 }
 
 type moveInput struct {
-	ByID
+	service.ByName
 	Body MoveSpec
 }
 
 // postMove prepares the place and orders the device's daemon to go there.
 func (s *Service) postMove(ctx context.Context, in *moveInput) (*service.Body[Order], error) {
-	d, ok := s.registry.Device(in.ID)
+	d, ok := s.registry.Device(in.Name)
 	if !ok {
-		return nil, answer(errUnknown, "path.id", in.ID)
+		return nil, answer(errUnknown, "path.name", in.Name)
 	}
 	var r reader
 	at, mac := s.parsePlace(&r, d, in.Body.Port, in.Body.MAC)
 	hold := r.within("hold", in.Body.Hold, 0, 0, maxHold)
 	if len(r.faults) > 0 {
-		return nil, refuse(r.faults)
+		return nil, service.Refuse(r.faults)
 	}
-	if !in.Body.Force && !s.orders.listening(in.ID) {
-		return nil, answer(errNoDaemon, "path.id", in.ID)
+	if !in.Body.Force && !s.orders.listening(in.Name) {
+		return nil, answer(errNoDaemon, "path.name", in.Name)
 	}
-	order := Order{Device: in.ID, MAC: mac, Cause: "operator", Why: in.Body.Why, Hold: Duration(hold)}
+	order := Order{Device: in.Name, MAC: mac, Cause: "operator", Why: in.Body.Why, Hold: Duration(hold)}
 	if order.MAC.IsZero() {
 		order.MAC = s.nextMAC(d, at)
 	}
 	if !at.IsZero() {
-		if err := s.prepareAt(ctx, in.ID, at, order.MAC, "operator", s.settings.PrepareTimeout); err != nil {
+		if err := s.prepareAt(ctx, in.Name, at, order.MAC, "operator", s.settings.PrepareTimeout); err != nil {
 			return nil, answer(err, "body.port", in.Body.Port)
 		}
 		order.To, order.Prepared = &Port{at}, true
@@ -133,14 +133,14 @@ func (s *Service) nextMAC(d registry.Device, at network.PortRef) openflow.MAC {
 }
 
 type prepareInput struct {
-	ByID
+	service.ByName
 	Body PlaceSpec
 }
 
 func (s *Service) postPrepare(ctx context.Context, in *prepareInput) (*service.Body[DeviceInfo], error) {
-	d, ok := s.registry.Device(in.ID)
+	d, ok := s.registry.Device(in.Name)
 	if !ok {
-		return nil, answer(errUnknown, "path.id", in.ID)
+		return nil, answer(errUnknown, "path.name", in.Name)
 	}
 	var r reader
 	at, mac := s.parsePlace(&r, d, in.Body.Port, in.Body.MAC)
@@ -149,26 +149,26 @@ func (s *Service) postPrepare(ctx context.Context, in *prepareInput) (*service.B
 	}
 	timeout := r.within("timeout", in.Body.Timeout, s.settings.PrepareTimeout, 100*time.Millisecond, maxPrepare)
 	if len(r.faults) > 0 {
-		return nil, refuse(r.faults)
+		return nil, service.Refuse(r.faults)
 	}
-	if err := s.prepareAt(ctx, in.ID, at, mac, "operator", timeout); err != nil {
-		return nil, answer(err, "path.id", in.ID)
+	if err := s.prepareAt(ctx, in.Name, at, mac, "operator", timeout); err != nil {
+		return nil, answer(err, "path.name", in.Name)
 	}
-	return s.getDevice(ctx, &in.ByID)
+	return s.getDevice(ctx, &in.ByName)
 }
 
-func (s *Service) deletePrepare(ctx context.Context, in *ByID) (*service.Nothing, error) {
-	err := s.lanes.do(ctx, in.ID, func(ctx context.Context) error {
-		m := s.mobileOf(in.ID)
-		if _, ok := s.registry.Device(in.ID); !ok {
+func (s *Service) deletePrepare(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
+	err := s.lanes.do(ctx, in.Name, func(ctx context.Context) error {
+		m := s.mobileOf(in.Name)
+		if _, ok := s.registry.Device(in.Name); !ok {
 			return errUnknown
 		}
 		if x := m.second; x != nil && x.prepared {
-			return s.alone(ctx, in.ID, m, x)
+			return s.alone(ctx, in.Name, m, x)
 		}
 		return nil
 	})
-	return nil, answer(err, "path.id", in.ID)
+	return nil, answer(err, "path.name", in.Name)
 }
 
 // AnnounceSpec says where a device that leaves this domain is heading.
@@ -179,14 +179,14 @@ type AnnounceSpec struct {
 }
 
 type announceInput struct {
-	ByID
+	service.ByName
 	Body AnnounceSpec
 }
 
 func (s *Service) postAnnounce(ctx context.Context, in *announceInput) (*service.Nothing, error) {
-	d, ok := s.registry.Device(in.ID)
+	d, ok := s.registry.Device(in.Name)
 	if !ok {
-		return nil, answer(errUnknown, "path.id", in.ID)
+		return nil, answer(errUnknown, "path.name", in.Name)
 	}
 	var r reader
 	var h domain.Heading
@@ -203,28 +203,28 @@ func (s *Service) postAnnounce(ctx context.Context, in *announceInput) (*service
 		}
 	}
 	if len(r.faults) > 0 {
-		return nil, refuse(r.faults)
+		return nil, service.Refuse(r.faults)
 	}
 	if s.domain == nil {
 		return nil, api.NotFound("body.domain", in.Body.Domain, "no neighbours are configured")
 	}
-	return nil, answer(s.domain.Announce(ctx, in.ID, in.Body.Domain, h), "path.id", in.ID)
+	return nil, answer(s.domain.Announce(ctx, in.Name, in.Body.Domain, h), "path.name", in.Name)
 }
 
-func (s *Service) deleteAnnounce(ctx context.Context, in *ByID) (*service.Nothing, error) {
+func (s *Service) deleteAnnounce(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
 	if s.domain == nil {
-		return nil, api.NotFound("path.id", in.ID, "no neighbours are configured")
+		return nil, api.NotFound("path.name", in.Name, "no neighbours are configured")
 	}
-	return nil, answer(s.domain.Abandon(ctx, in.ID), "path.id", in.ID)
+	return nil, answer(s.domain.Abandon(ctx, in.Name), "path.name", in.Name)
 }
 
 type ordersInput struct {
-	ByID
+	service.ByName
 	LastEventID string `header:"Last-Event-ID" format:"event-id" doc:"Go on after this order"`
 }
 
 type reportInput struct {
-	ByID
+	service.ByName
 	Order uint64 `path:"order" doc:"Number of the order"`
 	Body  struct {
 		Done bool   `json:"done" doc:"The device has moved"`
@@ -237,19 +237,19 @@ type reportInput struct {
 func (s *Service) registerOrders(a *api.API, r service.REST) {
 	s.stopping = a.Stopping()
 	a.Accept(deviceauth.Scheme, s.identifyDevice)
-	op := r.Operation(http.MethodGet, "devices/{id}/orders", "Follow the orders to a device")
+	op := r.Operation(http.MethodGet, "devices/{name}/orders", "Follow the orders to a device")
 	op.Description = "Server-sent events of kind order, for the device's daemon: with an operator's credentials, or a header " +
 		"\"Authorization: " + deviceauth.Scheme + " ...\" made with the device's key. Another stream for the same device ends this one."
 	op.Responses = map[string]*huma.Response{"200": {
 		Description: "The stream", Content: map[string]*huma.MediaType{"text/event-stream": {}},
 	}}
 	huma.Register(a.Huma(), op, s.followOrders)
-	service.Register(r, http.MethodPost, "devices/{id}/orders/{order}", "Say what became of an order", s.postReport)
+	service.Register(r, http.MethodPost, "devices/{name}/orders/{order}", "Say what became of an order", s.postReport)
 }
 
 func (s *Service) followOrders(_ context.Context, in *ordersInput) (*huma.StreamResponse, error) {
-	if _, ok := s.registry.Device(in.ID); !ok {
-		return nil, answer(errUnknown, "path.id", in.ID)
+	if _, ok := s.registry.Device(in.Name); !ok {
+		return nil, answer(errUnknown, "path.name", in.Name)
 	}
 	var after uint64
 	if in.LastEventID != "" {
@@ -258,12 +258,12 @@ func (s *Service) followOrders(_ context.Context, in *ordersInput) (*huma.Stream
 			return nil, api.Invalid("header.Last-Event-ID", in.LastEventID, "the number of an order")
 		}
 	}
-	l, ok := s.orders.listen(in.ID, after)
+	l, ok := s.orders.listen(in.Name, after)
 	if !ok {
 		return nil, api.Unavailable("%d daemons listen already", maxListeners)
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
-		defer s.orders.leave(in.ID, l)
+		defer s.orders.leave(in.Name, l)
 		r, w := humago.Unwrap(hc)
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
@@ -271,17 +271,17 @@ func (s *Service) followOrders(_ context.Context, in *ordersInput) (*huma.Stream
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("Cache-Control", "no-store")
 		if err := s.orders.stream(ctx, s.stopping, w, l); err != nil && ctx.Err() == nil {
-			s.log.Debug("stream of orders ended", "device", in.ID, "error", err)
+			s.log.Debug("stream of orders ended", "device", in.Name, "error", err)
 		}
 	}}, nil
 }
 
 func (s *Service) postReport(_ context.Context, in *reportInput) (*service.Nothing, error) {
-	if _, ok := s.registry.Device(in.ID); !ok {
-		return nil, answer(errUnknown, "path.id", in.ID)
+	if _, ok := s.registry.Device(in.Name); !ok {
+		return nil, answer(errUnknown, "path.name", in.Name)
 	}
-	s.log.Info("a device has carried out an order, or not", "device", in.ID, "order", in.Order, "done", in.Body.Done, "text", in.Body.Text)
-	s.publish("device.reported", map[string]any{"device": in.ID, "order": in.Order, "done": in.Body.Done, "text": in.Body.Text})
+	s.log.Info("a device has carried out an order, or not", "device", in.Name, "order", in.Order, "done", in.Body.Done, "text", in.Body.Text)
+	s.publish("device.reported", map[string]any{"device": in.Name, "order": in.Order, "done": in.Body.Done, "text": in.Body.Text})
 	return nil, nil
 }
 

@@ -110,7 +110,7 @@ func (s *Service) postPositions(_ context.Context, in *positionsInput) (*service
 		motions[i], devices[i] = s.parsePosition(&r, fmt.Sprintf("[%d].", i), p)
 	}
 	if len(r.faults) > 0 {
-		return nil, refuse(r.faults)
+		return nil, service.Refuse(r.faults)
 	}
 	out := []PositionInfo{}
 	for i, m := range motions {

@@ -1,9 +1,10 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/sluice-net/sluice/api"
@@ -29,16 +30,58 @@ type PoolInfo struct {
 	Quarantined int    `json:"quarantined" doc:"Those that a client has declined"`
 }
 
-func classInfo(c registry.Class) ClassInfo {
-	i := ClassInfo{Name: c.Name, Origin: api.Origin(c.Configured), ClassSpec: ClassSpec{Policy: string(c.Policy), Trigger: string(c.Trigger), Ports: portStrings(c.Ports)}}
-	if c.Overlap > 0 {
-		i.Overlap = c.Overlap.String()
+// registerDeclared adds what is done to classes, pools and devices.
+func (s *Service) registerDeclared(r service.REST) {
+	classes := service.Resource[registry.Class, ClassSpec, ClassInfo]{
+		Collection: s.registry.ClassItems, Path: "classes", ByPath: true, Parse: named(ClassSpec.Parse), Show: classInfos,
 	}
-	return i
+	classes.Register(r)
+	pools := service.Resource[registry.Pool, PoolSpec, PoolInfo]{
+		Collection: s.registry.PoolItems, Path: "pools", ByPath: true, Parse: named(PoolSpec.Parse), Show: s.poolInfos,
+	}
+	pools.Register(r)
+	devices := service.Resource[registry.Device, DeviceSpec, DeviceInfo]{
+		Collection: s.registry.DeviceItems, Path: "devices", ByPath: true, Parse: named(s.parseDevice), Show: s.deviceInfos, Undeclared: s.removeGuest,
+	}
+	devices.RegisterChanges(r)
+	service.Register(r, http.MethodGet, "devices", "List the devices, with those that nobody declared", s.getDevices)
+	service.Register(r, http.MethodGet, "devices/{name}", "Show a device", s.getDevice)
 }
 
-func (s *Service) poolInfo(p registry.Pool, u registry.Usage) PoolInfo {
-	i := PoolInfo{Name: p.Name, Origin: api.Origin(p.Configured), Size: u.Size, Held: u.Held, Quarantined: u.Quarantined, PoolSpec: PoolSpec{
+// named makes of how a specification is read under a name how a request is.
+func named[S, T any](parse func(S, string) (T, service.Faults)) func(string, S) (string, T, error) {
+	return func(name string, spec S) (string, T, error) {
+		v, faults := parse(spec, name)
+		return name, v, faults.Err()
+	}
+}
+
+func classInfos(all []service.Item[registry.Class]) []ClassInfo {
+	out := make([]ClassInfo, len(all))
+	for i, x := range all {
+		c := x.Value
+		out[i] = ClassInfo{Name: x.Name, Origin: api.Origin(x.Configured), ClassSpec: ClassSpec{
+			Policy: cmp.Or(string(c.Policy), string(registry.PolicySaving)), Trigger: string(c.Trigger), Ports: portStrings(c.Ports),
+		}}
+		if c.Overlap > 0 {
+			out[i].Overlap = c.Overlap.String()
+		}
+	}
+	return out
+}
+
+func (s *Service) poolInfos(all []service.Item[registry.Pool]) []PoolInfo {
+	usage := s.registry.Usage()
+	out := make([]PoolInfo, len(all))
+	for i, x := range all {
+		out[i] = s.poolInfo(x.Name, x.Configured, usage[x.Name])
+	}
+	return out
+}
+
+func (s *Service) poolInfo(name string, configured bool, u registry.Usage) PoolInfo {
+	p, _ := s.registry.Pool(name)
+	i := PoolInfo{Name: name, Origin: api.Origin(configured), Size: u.Size, Held: u.Held, Quarantined: u.Quarantined, PoolSpec: PoolSpec{
 		Prefix: p.Prefix.String(), Gateway: p.Gateway.String(), Server: p.ServerID().String(), LeaseTime: p.LeaseTime.String(),
 		MTU: p.MTU, Domain: p.Domain, Learn: p.Learn, Class: p.Class, Home: p.Home,
 	}}
@@ -58,85 +101,6 @@ func (s *Service) poolInfo(p registry.Pool, u registry.Usage) PoolInfo {
 		i.Router = router.String()
 	}
 	return i
-}
-
-// answerChange is answer for a change of what the configuration may have in a section.
-func answerChange(err error, section, location, name string) error {
-	if errors.Is(err, registry.ErrConfigured) {
-		return api.Configured(location, name, Name+"."+section+"."+name)
-	}
-	return answer(err, location, name)
-}
-
-func (s *Service) getClasses(context.Context, *service.Nothing) (*service.Body[[]ClassInfo], error) {
-	out := []ClassInfo{}
-	for _, c := range s.registry.Classes() {
-		out = append(out, classInfo(c))
-	}
-	return &service.Body[[]ClassInfo]{Body: out}, nil
-}
-
-type putClassInput struct {
-	service.ByName
-	Body ClassSpec
-}
-
-func (s *Service) putClass(ctx context.Context, in *putClassInput) (*service.Body[ClassInfo], error) {
-	c, faults := in.Body.Parse(in.Name)
-	if len(faults) > 0 {
-		return nil, refuse(faults)
-	}
-	if err := s.live().PutClass(ctx, c); err != nil {
-		return nil, answerChange(err, "classes", "path.name", in.Name)
-	}
-	c, _ = s.registry.Class(in.Name)
-	return &service.Body[ClassInfo]{Body: classInfo(c)}, nil
-}
-
-func (s *Service) deleteClass(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
-	return nil, answerChange(s.registry.DeleteClass(ctx, in.Name), "classes", "path.name", in.Name)
-}
-
-func (s *Service) getPools(context.Context, *service.Nothing) (*service.Body[[]PoolInfo], error) {
-	usage := map[string]registry.Usage{}
-	for _, u := range s.registry.Usage() {
-		usage[u.Pool] = u
-	}
-	out := []PoolInfo{}
-	for _, p := range s.registry.Pools() {
-		out = append(out, s.poolInfo(p, usage[p.Name]))
-	}
-	return &service.Body[[]PoolInfo]{Body: out}, nil
-}
-
-type putPoolInput struct {
-	service.ByName
-	Body PoolSpec
-}
-
-func (s *Service) putPool(ctx context.Context, in *putPoolInput) (*service.Body[PoolInfo], error) {
-	p, faults := in.Body.Parse(in.Name)
-	if len(faults) > 0 {
-		return nil, refuse(faults)
-	}
-	if err := s.live().PutPool(ctx, p); err != nil {
-		return nil, answerChange(err, "pools", "path.name", in.Name)
-	}
-	p, _ = s.registry.Pool(in.Name)
-	for _, u := range s.registry.Usage() {
-		if u.Pool == in.Name {
-			return &service.Body[PoolInfo]{Body: s.poolInfo(p, u)}, nil
-		}
-	}
-	return &service.Body[PoolInfo]{Body: s.poolInfo(p, registry.Usage{})}, nil
-}
-
-func (s *Service) deletePool(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
-	err := s.registry.DeletePool(ctx, in.Name)
-	if err == nil {
-		s.refreshView()
-	}
-	return nil, answerChange(err, "pools", "path.name", in.Name)
 }
 
 // LeaseInfo is a lease as the API shows it.
@@ -182,19 +146,19 @@ func (s *Service) getLeases(context.Context, *service.Nothing) (*service.Body[[]
 	return &service.Body[[]LeaseInfo]{Body: out}, nil
 }
 
-func (s *Service) deleteLease(ctx context.Context, in *ByID) (*service.Nothing, error) {
-	err := s.lanes.do(ctx, in.ID, func(ctx context.Context) error {
-		l, ok := s.registry.Lease(in.ID)
+func (s *Service) deleteLease(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
+	err := s.lanes.do(ctx, in.Name, func(ctx context.Context) error {
+		l, ok := s.registry.Lease(in.Name)
 		if !ok || !l.Active(s.now()) {
 			return registry.ErrUnknown
 		}
-		if err := s.registry.Release(ctx, in.ID); err != nil {
+		if err := s.registry.Release(ctx, in.Name); err != nil {
 			return err
 		}
-		return s.detach(ctx, in.ID, l.IP, l.Attachment, "the operator")
+		return s.detach(ctx, in.Name, l.IP, l.Attachment, "the operator")
 	})
 	if err == nil {
-		s.tellLeft(in.ID)
+		s.tellLeft(in.Name)
 	}
-	return nil, answer(err, "path.id", in.ID)
+	return nil, answer(err, "path.name", in.Name)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/handover/predict"
+	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/internal/deviceauth"
 )
 
@@ -127,17 +128,17 @@ func TestWrongInput(t *testing.T) {
 		{"PUT", d, with(device, "class", "none"), 422, "body.class"},
 		{"PUT", d, with(device, "pool", "none"), 422, "body.pool"},
 		{"PUT", d, with(device, "ports", []string{"edge/1"}), 422, "body.ports[0]"},
-		{"PUT", "devices/a%2Fb", with(device, "ip", nil), 422, "path.id"},
-		{"DELETE", "devices/none", "", 404, "path.id"},
+		{"PUT", "devices/a%2Fb", with(device, "ip", nil), 422, "path.name"},
+		{"DELETE", "devices/none", "", 404, "path.name"},
 		{"DELETE", "pools/campus", "", 409, "path.name"},
 		{"DELETE", "classes/seamless", "", 409, "path.name"},
-		{"DELETE", "leases/none", "", 404, "path.id"},
-		{"GET", "devices/none", "", 404, "path.id"},
+		{"DELETE", "leases/none", "", 404, "path.name"},
+		{"GET", "devices/none", "", 404, "path.name"},
 		{"GET", "handovers/none", "", 404, "path.id"},
 		{"GET", "handovers?kind=jump", "", 422, "query.kind"},
 		{"GET", "handovers?limit=0", "", 422, "query.limit"},
-		{"POST", "devices/none/move", `{}`, 404, "path.id"},
-		{"POST", "devices/car/move", `{}`, 409, "path.id"}, // no daemon
+		{"POST", "devices/none/move", `{}`, 404, "path.name"},
+		{"POST", "devices/car/move", `{}`, 409, "path.name"}, // no daemon
 		{"POST", "devices/car/move", `{"port":"here"}`, 422, "body.port"},
 		{"POST", "devices/car/move", `{"port":"0000000000000099/1"}`, 422, "body.port"},
 		{"POST", "devices/car/move", `{"port":"` + uplink.String() + `"}`, 422, "body.port"},
@@ -146,8 +147,8 @@ func TestWrongInput(t *testing.T) {
 		{"POST", "devices/car/move", `{"hold":"ever"}`, 422, "body.hold"},
 		{"POST", "devices/car/prepare", `{"port":""}`, 422, "body.port"},
 		{"POST", "devices/car/prepare", `{"port":"` + edge4.String() + `","timeout":"1h"}`, 422, "body.timeout"},
-		{"POST", "devices/phone/prepare", `{"port":"` + edge4.String() + `"}`, 409, "path.id"}, // it is nowhere
-		{"POST", "devices/car/prepare", `{"port":"` + edge3.String() + `"}`, 409, "path.id"},   // it is there
+		{"POST", "devices/phone/prepare", `{"port":"` + edge4.String() + `"}`, 409, "path.name"}, // it is nowhere
+		{"POST", "devices/car/prepare", `{"port":"` + edge3.String() + `"}`, 409, "path.name"},   // it is there
 		{"POST", "devices/car/announce", `{"domain":"north"}`, 404, "body.domain"},
 		{"POST", "positions", `[]`, 422, "body"},
 		{"POST", "positions", report("device", "none"), 422, "body[0].device"},
@@ -237,8 +238,8 @@ func (r *rig) daemon(url, id string, key []byte) (*http.Response, *bufio.Reader)
 func TestOrders(t *testing.T) {
 	key := slices.Repeat([]byte{9}, 32)
 	r := newRig(t, func(s *Settings) {
-		for i := range s.Devices {
-			s.Devices[i].Key, s.Devices[i].Class = key, "seamless"
+		for id := range s.Devices {
+			alter(s.Devices, id, func(d *registry.Device) { d.Key, d.Class = key, "seamless" })
 		}
 	})
 	url := r.serve()

@@ -117,6 +117,7 @@ func TestMoveDuringStart(t *testing.T) {
 	r := newRig(t, nil)
 	ip := r.attach(edge3, mac3)
 	r.idle()
+	r.eventually("the links to be stored", func() bool { _, err := r.st.Get(t.Context(), keyLinks); return err == nil })
 	r.stop()
 	if err := r.st.Delete(t.Context(), keyLinks); err != nil { // so that the start takes a while
 		t.Fatal(err)

@@ -353,6 +353,13 @@ var (
 	server           = netip.MustParseAddr("198.51.100.7")
 )
 
+// alter changes what is declared under a name.
+func alter[T any](all map[string]T, name string, f func(*T)) {
+	x := all[name]
+	f(&x)
+	all[name] = x
+}
+
 // testSettings have one pool, and classes of both policies.
 func testSettings(t *testing.T) Settings {
 	t.Helper()

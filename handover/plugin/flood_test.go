@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
 	"github.com/sluice-net/sluice/network/packet"
@@ -103,8 +104,9 @@ func TestFloodFromOnePort(t *testing.T) {
 	}
 	settings := testSettings(t)
 	settings.Roots = []Root{{Name: "up", At: ref(1, 9)}}
-	p := &settings.Pools[0]
-	p.Learn, p.Class, p.First, p.Last = true, "default", netip.MustParseAddr("10.8.1.1"), netip.MustParseAddr("10.8.1.60")
+	alter(settings.Pools, "campus", func(p *registry.Pool) {
+		p.Learn, p.Class, p.First, p.Last = true, "default", netip.MustParseAddr("10.8.1.1"), netip.MustParseAddr("10.8.1.60")
+	})
 	bus := event.NewBus(1, 4096)
 	s, err := New(Options{Network: n, Rules: owner, Log: slog.New(slog.DiscardHandler), Store: newStore(t), Bus: bus, Settings: settings})
 	if err != nil {
@@ -142,7 +144,7 @@ func TestFloodFromOnePort(t *testing.T) {
 	}
 	took := time.Since(began)
 	r.idle()
-	u := s.registry.Usage()[0]
+	u := s.registry.Usage()["campus"]
 	if u.Size != pool || u.Held > pool/2+2 {
 		t.Errorf("the flood holds %d of %d addresses", u.Held, u.Size)
 	}

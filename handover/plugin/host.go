@@ -253,7 +253,7 @@ func (s *Service) gone(ctx context.Context, id string) error {
 	case !known:
 		return nil
 	case d.Home != "":
-		return s.registry.DeleteDevice(ctx, id)
+		return s.registry.DeleteGuest(ctx, id)
 	}
 	if err := s.registry.Release(ctx, id); err != nil && !errors.Is(err, registry.ErrNoLease) {
 		return err

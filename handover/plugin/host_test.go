@@ -111,10 +111,7 @@ func startDomain(t *testing.T, w *world, st store.Store, change ...func(*Setting
 		if len(faults) > 0 {
 			t.Fatal(faults)
 		}
-		s.Pools = append(s.Pools, p)
-		for i := range s.Devices {
-			s.Devices[i].Pool = "campus"
-		}
+		s.Pools["north"] = p
 		for _, f := range change {
 			f(s)
 		}
@@ -230,7 +227,7 @@ func TestVisitor(t *testing.T) {
 // by another domain than its own has its rules again as soon as those of all others.
 func TestVisitorFromAfarAfterARestart(t *testing.T) {
 	w, st := newWorld(treeLinks), newStore(t)
-	far := func(s *Settings) { s.Pools[len(s.Pools)-1].Home = "west" }
+	far := func(s *Settings) { alter(s.Pools, "north", func(p *registry.Pool) { p.Home = "west" }) }
 	r, d := startDomain(t, w, st, far)
 	v, at := bus(), edge3
 	v.Home = "west"

@@ -10,6 +10,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
 	"github.com/sluice-net/sluice/handover/dhcp"
+	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
@@ -155,7 +156,9 @@ func TestARP(t *testing.T) {
 
 // A router that is not configured is found at the root, and believed nowhere else.
 func TestGatewayIsFound(t *testing.T) {
-	r := newRig(t, func(s *Settings) { s.Pools[0].GatewayMAC = openflow.MAC{} })
+	r := newRig(t, func(s *Settings) {
+		alter(s.Pools, "campus", func(p *registry.Pool) { p.GatewayMAC = openflow.MAC{} })
+	})
 	gw := netip.MustParseAddr("10.8.0.1")
 	question := func() bool {
 		select {
@@ -208,9 +211,8 @@ func TestGatewaysAreAskedForWhenARootIsBack(t *testing.T) {
 func TestWhoMayMove(t *testing.T) {
 	key := slices.Repeat([]byte{7}, 32)
 	r := newRig(t, func(s *Settings) {
-		s.Devices[0].Key = key // car, of a class that takes signatures
-		s.Devices[0].Class = "signed"
-		s.Devices[1].Class = "desk" // phone, at edges 3 and 4 only
+		alter(s.Devices, "car", func(d *registry.Device) { d.Key, d.Class = key, "signed" })
+		alter(s.Devices, "phone", func(d *registry.Device) { d.Class = "desk" }) // at edges 3 and 4 only
 	})
 	phone := r.attach(edge3, mac3)
 	r.send(edge5, mac3, request(mac3, phone))
@@ -341,7 +343,9 @@ func TestUnknownDevices(t *testing.T) {
 	if v := r.send(edge3, mac("06:00:00:00:00:77"), discover(mac("06:00:00:00:00:77"))); v != network.Continue {
 		t.Error("DHCP of a device that nobody knows is not left to others")
 	}
-	r2 := newRig(t, func(s *Settings) { s.Pools[0].Learn, s.Pools[0].Class = true, "default" })
+	r2 := newRig(t, func(s *Settings) {
+		alter(s.Pools, "campus", func(p *registry.Pool) { p.Learn, p.Class = true, "default" })
+	})
 	m := mac("06:00:00:00:00:77")
 	ip := r2.attach(edge3, m)
 	r2.idle()
@@ -350,7 +354,9 @@ func TestUnknownDevices(t *testing.T) {
 
 // When a device's lease ends its rules go.
 func TestExpiry(t *testing.T) {
-	r := newRig(t, func(s *Settings) { s.Pools[0].LeaseTime = 5 * time.Second })
+	r := newRig(t, func(s *Settings) {
+		alter(s.Pools, "campus", func(p *registry.Pool) { p.LeaseTime = 5 * time.Second })
+	})
 	r.attach(edge3, mac1)
 	r.idle()
 	r.expiredNow("car")

@@ -133,30 +133,12 @@ func (s *Service) tellLeft(id string) {
 	}
 }
 
-// Classes of visitors, by how their own domain wants them moved.
-const (
-	visitorsSaving   = "visitors-saving"
-	visitorsSeamless = "visitors-seamless"
-)
-
+// visitorClass is the class of visitors, by how their own domain wants them moved.
 func visitorClass(p registry.Policy) string {
 	if p == registry.PolicySeamless {
-		return visitorsSeamless
+		return registry.VisitorsSeamless
 	}
-	return visitorsSaving
-}
-
-// makeVisitorClasses registers the classes of visitors.
-func (s *Service) makeVisitorClasses(ctx context.Context) error {
-	for name, p := range map[string]registry.Policy{visitorsSaving: registry.PolicySaving, visitorsSeamless: registry.PolicySeamless} {
-		if _, ok := s.registry.Class(name); ok {
-			continue
-		}
-		if err := s.registry.PutClass(ctx, registry.Class{Name: name, Policy: p}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return registry.VisitorsSaving
 }
 
 // meetNeighbours makes the protocol between domains, if there are neighbours.

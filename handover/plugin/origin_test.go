@@ -5,6 +5,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/openflow"
 )
 
 // What stands in the configuration is changed there alone: the API refuses, with
@@ -45,7 +48,8 @@ func TestOrigins(t *testing.T) {
 
 	// After a restart with less in the configuration: what is used stays, as the API's.
 	r = start(t, newWorld(treeLinks), st, func(s *Settings) {
-		s.Classes, s.Pools, s.Devices = nil, nil, s.Devices[:1]
+		s.Classes, s.Pools = nil, nil
+		delete(s.Devices, "phone")
 	})
 	url = r.serve()
 	for path, want := range map[string]string{
@@ -73,4 +77,46 @@ func (r *rig) originOf(url, kind, name string) string {
 		}
 	}
 	return ""
+}
+
+// What is configured anew takes effect for devices that are attached, or is refused whole.
+func TestReload(t *testing.T) {
+	r := newRig(t, nil)
+	url := r.serve()
+	ip := r.attach(edge3, mac1)
+	r.idle()
+	r.ask(url, http.MethodPut, "devices/own", `{"macs":["02:00:00:00:00:77"],"class":"seamless"}`)
+	next := testSettings(t).Definitions
+	alter(next.Devices, "phone", func(d *registry.Device) { d.MACs = []openflow.MAC{mac("02:00:00:00:00:77")} })
+	alter(next.Pools, "campus", func(p *registry.Pool) { p.Gateway = ip })
+	delete(next.Classes, "signed")
+	err := r.Fits(next)
+	for _, want := range []string{"pools.campus.gateway", "devices.own.macs[0]"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("fits: %v, want something about %s", err, want)
+		}
+	}
+
+	next = testSettings(t).Definitions
+	delete(next.Devices, "phone")
+	delete(next.Classes, "seamless")
+	alter(next.Devices, "car", func(d *registry.Device) { d.MACs = []openflow.MAC{mac2} }) // it came with another
+	if err := r.Fits(next); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Reconfigure(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	if kept := r.w.kept(); len(kept) > 0 {
+		t.Errorf("rules of %v", kept)
+	}
+	for path, want := range map[string]string{"devices/car": "file", "devices/phone": "", "devices/own": "api", "classes/seamless": "api"} {
+		kind, name, _ := strings.Cut(path, "/")
+		if got := r.originOf(url, kind, name); got != want {
+			t.Errorf("%s comes from %q, want %q", path, got, want)
+		}
+	}
+	if got := r.attach(edge3, mac2); got != ip {
+		t.Errorf("the device has %v, had %v", got, ip)
+	}
 }

@@ -22,15 +22,7 @@ const (
 // what was under way between domains: nothing may be done for a device that roams
 // before it is known that it does.
 func (s *Service) load(ctx context.Context) error {
-	if err := errors.Join(s.registry.Load(ctx), s.recallLinks(ctx)); err != nil {
-		return err
-	}
-	if s.domain != nil {
-		if err := s.makeVisitorClasses(ctx); err != nil {
-			return err
-		}
-	}
-	if err := s.configure(ctx, s.registry, s.settings.Definitions); err != nil || s.domain == nil {
+	if err := errors.Join(s.registry.Load(ctx, s.settings.Definitions), s.recallLinks(ctx)); err != nil || s.domain == nil {
 		return err
 	}
 	return s.domain.Restore(ctx)

@@ -83,10 +83,6 @@ type Service struct {
 	// loaded is closed when the registry has been loaded.
 	loaded chan struct{}
 
-	// configured is what of the registry stands in the configuration; until loaded is
-	// closed it belongs to Run, then to who reconfigures.
-	configured Definitions
-
 	// links are the links as they are stored; they belong to Run.
 	links []ends
 
@@ -124,7 +120,7 @@ func New(o Options) (*Service, error) {
 	s := &Service{
 		net: o.Network, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name),
 		settings: o.Settings, now: o.clock,
-		registry: registry.New(o.Store, o.clock), gateways: newGateways(), pings: newPings(), orders: newOrders(o.clock), floods: newFloods(), forgers: newForgers(), rogues: newRogues(), strays: newStrays(),
+		gateways: newGateways(), pings: newPings(), orders: newOrders(o.clock), floods: newFloods(), forgers: newForgers(), rogues: newRogues(), strays: newStrays(),
 		loaded: make(chan struct{}), rethink: make(chan struct{}, 1), tasks: tasks.New(), mobiles: map[string]*mobile{}, history: newHistory(o.Settings.History),
 		ports: map[network.PortRef]association{}, motions: map[string]*motion{}, puntErrs: map[openflow.DatapathID]string{}, holding: map[openflow.DatapathID]holding{},
 		mute: map[openflow.DatapathID]bool{},
@@ -135,6 +131,7 @@ func New(o Options) (*Service, error) {
 	if err := s.meetNeighbours(o.Dial); err != nil {
 		return nil, fmt.Errorf("handover: %w", err)
 	}
+	s.registry = registry.New(registry.Options{Store: o.Store, Clock: o.clock, Log: s.log, Publish: s.publish, Changed: s.declaredChanged})
 	s.dhcp = dhcp.New(s.registry, dhcp.Options{})
 	s.lanes = newLanes(s.start)
 	s.ctx = s.tasks.Context()
@@ -161,6 +158,7 @@ func (s *Service) Run(ctx context.Context) error {
 	close(s.loaded)
 	s.refreshView()
 	s.applyPunts(s.ctx) // before the switches' rules are compared with what is wanted
+	s.start(s.registry.Run)
 	s.start(s.findGateways)
 	s.start(s.expireLeases)
 	s.redeclare(s.ctx)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
+	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -96,14 +97,10 @@ func TestSeamless(t *testing.T) {
 // thirdRadio gives the phone one radio more, and moves time to overlap.
 func thirdRadio(m openflow.MAC) func(*Settings) {
 	return func(x *Settings) {
-		for i := range x.Classes {
-			x.Classes[i].Overlap = 10 * time.Second
+		for name := range x.Classes {
+			alter(x.Classes, name, func(c *registry.Class) { c.Overlap = 10 * time.Second })
 		}
-		for i := range x.Devices {
-			if x.Devices[i].ID == "phone" {
-				x.Devices[i].MACs = append(x.Devices[i].MACs, m)
-			}
-		}
+		alter(x.Devices, "phone", func(d *registry.Device) { d.MACs = append(d.MACs, m) })
 	}
 }
 

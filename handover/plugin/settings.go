@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"slices"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/service"
-	"github.com/sluice-net/sluice/store/memstore"
 )
 
 // Root is a port where the mobility network meets the rest of the world.
@@ -41,22 +39,13 @@ type Cell struct {
 	Interface int
 }
 
-// Definitions are classes, pools and devices of the configuration. They replace those of
-// the same name in the store, and are changed by nobody. Those that stood there before
-// and do no more are withdrawn.
-type Definitions struct {
-	Classes []registry.Class
-	Pools   []registry.Pool
-	Devices []registry.Device
-}
-
 // Settings are the roots of the service, from the controller's configuration.
 // What an operator changes while it runs is in the registry.
 type Settings struct {
 	// Domain is our own name towards neighbours.
 	Domain string
 	Roots  []Root
-	Definitions
+	registry.Definitions
 
 	Neighbours []domain.Neighbour
 	Timing     domain.Timing
@@ -107,41 +96,23 @@ type Specs struct {
 func (x Specs) Parse() (Settings, service.Faults) {
 	var t Settings
 	var faults service.Faults
-	add := func(section, name string, found service.Faults) {
-		faults = append(faults, found.Below(name).Below(section)...)
-	}
-	for _, name := range slices.Sorted(maps.Keys(x.Classes)) {
-		c, found := x.Classes[name].Parse(name)
-		c.Configured = true
-		t.Classes = append(t.Classes, c)
-		add("classes", name, found)
-	}
-	for _, name := range slices.Sorted(maps.Keys(x.Pools)) {
-		p, found := x.Pools[name].Parse(name)
-		p.Configured = true
-		t.Pools = append(t.Pools, p)
-		add("pools", name, found)
-	}
-	for _, name := range slices.Sorted(maps.Keys(x.Devices)) {
-		d, found := x.Devices[name].Parse(name)
-		d.Configured = true
-		t.Devices = append(t.Devices, d)
-		add("devices", name, found)
-	}
+	t.Classes = parsed(x.Classes, "classes", &faults, ClassSpec.Parse)
+	t.Pools = parsed(x.Pools, "pools", &faults, PoolSpec.Parse)
+	t.Devices = parsed(x.Devices, "devices", &faults, DeviceSpec.Parse)
 	if len(faults) > 0 {
 		return t, faults
 	}
-	// What makes sense together is the registry's to say: a trial shows it.
-	trial := registry.New(memstore.New(), time.Now)
-	if err := t.register(context.Background(), trial, func(section, name string, err error) error {
-		found := faultsOf(err)
-		if found == nil {
-			found = service.Faults{{Value: name, Want: err.Error()}}
-		}
-		add(section, name, found)
-		return nil
-	}); err != nil {
-		faults.Add("", "", "%v", err)
+	t.Definitions = t.Definitions.Filled()
+	return t, registry.New(registry.Options{}).Fits(t.Definitions)
+}
+
+// parsed are the specifications of one section.
+func parsed[S, T any](all map[string]S, section string, faults *service.Faults, parse func(S, string) (T, service.Faults)) map[string]T {
+	out := map[string]T{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		v, found := parse(all[name], name)
+		out[name] = v
+		*faults = append(*faults, found.Below(name).Below(section)...)
 	}
-	return t, faults
+	return out
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
+	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/store"
 	"github.com/sluice-net/sluice/store/memstore"
 )
@@ -99,7 +100,7 @@ func TestALeaseThatCannotBeWrittenMovesNothing(t *testing.T) {
 			g := newGated(t)
 			r := start(t, newWorld(treeLinks), g, func(x *Settings) {
 				if seamless {
-					x.Devices[0].Class = "seamless"
+					alter(x.Devices, "car", func(d *registry.Device) { d.Class = "seamless" })
 				}
 			})
 			ip := r.attach(edge3, mac1)

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -139,29 +138,7 @@ func (s PoolSpec) Parse(name string) (registry.Pool, service.Faults) {
 	for i, text := range s.DNS {
 		p.DNS = append(p.DNS, r.addr(fmt.Sprintf("dns[%d]", i), text))
 	}
-	// One end of the range alone: the other is that of the prefix.
-	if low, high := hostRange(prefix); low.IsValid() && s.Home == "" {
-		if s.First == "" {
-			p.First = low
-		}
-		if s.Last == "" {
-			p.Last = high
-		}
-	}
 	return p, r.faults
-}
-
-// hostRange is the first and the last address of a prefix that a host may have.
-func hostRange(p netip.Prefix) (first, last netip.Addr) {
-	if !p.IsValid() || !p.Addr().Is4() {
-		return first, last
-	}
-	b := p.Masked().Addr().As4()
-	first = netip.AddrFrom4(b).Next()
-	for i := p.Bits(); i < 32; i++ {
-		b[i/8] |= 0x80 >> (i % 8)
-	}
-	return first, netip.AddrFrom4(b).Prev()
 }
 
 // Parse turns the specification into a device, or says what cannot be read.
@@ -179,18 +156,4 @@ func (s DeviceSpec) Parse(id string) (registry.Device, service.Faults) {
 		d.Key = key
 	}
 	return d, r.faults
-}
-
-// faultsOf are the faults that the registry has found, or nil if the error is of
-// another kind.
-func faultsOf(err error) service.Faults {
-	var refusal *registry.Refusal
-	if !errors.As(err, &refusal) {
-		return nil
-	}
-	out := make(service.Faults, len(refusal.Faults))
-	for i, f := range refusal.Faults {
-		out[i] = service.Fault{Field: f.Field, Value: fmt.Sprint(f.Value), Want: f.Want}
-	}
-	return out
 }

@@ -136,6 +136,12 @@ func (s *Service) serve(ctx context.Context, id, cause string) error {
 	if !known || !leased || l.Attachment == nil || !l.Active(s.now()) {
 		return nil
 	}
+	if l.Attachment.Peer == "" && !d.Has(l.Attachment.MAC) {
+		if err := s.registry.SetAttachment(ctx, id, nil); err != nil {
+			return err
+		}
+		return s.detach(ctx, id, l.IP, l.Attachment, "its MAC address was taken from it")
+	}
 	t := s.newTrip(d, l.IP, KindReroute, cause, s.now())
 	t.rec.To = spotOf(l.Attachment)
 	s.setVia(t.m, d)

@@ -45,7 +45,7 @@ const nameWant = "1 to 64 letters, digits and any of . _ : @ -, a letter or digi
 func (c Class) faults() service.Faults {
 	var f service.Faults
 	f.Check(namePattern.MatchString(c.Name), "name", c.Name, nameWant)
-	f.Check(c.Policy == PolicySaving || c.Policy == PolicySeamless, "policy", c.Policy, "saving or seamless")
+	f.Check(c.Policy == "" || c.Policy == PolicySaving || c.Policy == PolicySeamless, "policy", c.Policy, "saving or seamless")
 	switch c.Trigger {
 	case "", TriggerSigned, TriggerPorts, TriggerOpen:
 	default:
@@ -113,18 +113,24 @@ func (p Pool) gives(a netip.Addr) bool {
 	return p.First.IsValid() && a.Is4() && !a.Less(p.First) && !p.Last.Less(a) && a != p.Gateway && a != p.Server
 }
 
-// filled is the pool with its defaults written out: without a range it gives out
-// the whole of its prefix.
+// filled is the pool with its defaults written out: an end of the range that it does not
+// say is that of its prefix.
 func (p Pool) filled() Pool {
-	if p.Home == "" && !p.First.IsValid() && !p.Last.IsValid() && p.Prefix.IsValid() && p.Prefix.Addr().Is4() {
-		p.First, p.Last = p.Prefix.Masked().Addr().Next(), broadcast(p.Prefix).Prev()
+	if p.Home != "" || !p.Prefix.IsValid() || !p.Prefix.Addr().Is4() {
+		return p
+	}
+	if !p.First.IsValid() {
+		p.First = p.Prefix.Masked().Addr().Next()
+	}
+	if !p.Last.IsValid() {
+		p.Last = broadcast(p.Prefix).Prev()
 	}
 	return p
 }
 
 func (d Device) faults() service.Faults {
 	var f service.Faults
-	f.Check(namePattern.MatchString(d.ID), "id", d.ID, nameWant)
+	f.Check(namePattern.MatchString(d.ID), "name", d.ID, nameWant)
 	f.Check(len(d.MACs) >= 1 && len(d.MACs) <= maxMACs, "macs", len(d.MACs), "1 to %d MAC addresses, those of its interfaces: by them it is known", maxMACs)
 	seen := make(map[openflow.MAC]bool, len(d.MACs))
 	for i, m := range d.MACs {

@@ -10,16 +10,17 @@ import (
 	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 )
 
 // refused checks that the error names the field and nothing was let through.
 func refused(t *testing.T, err, kind error, field string) {
 	t.Helper()
-	var r *registry.Refusal
-	if !errors.As(err, &r) || !errors.Is(err, kind) {
+	faults, is := errors.AsType[service.Faults](err)
+	if !is || !errors.Is(err, kind) {
 		t.Fatalf("error %v, want a refusal that is %q", err, kind)
 	}
-	for _, f := range r.Faults {
+	for _, f := range faults {
 		if f.Field == field && f.Want != "" {
 			return
 		}
@@ -43,7 +44,6 @@ func TestPutPoolRefusesWhatIsWrong(t *testing.T) {
 		"first is network":   {"first", func(p *registry.Pool) { p.First = ip(0) }},
 		"last is broadcast":  {"last", func(p *registry.Pool) { p.Last = ip(255) }},
 		"last below first":   {"last", func(p *registry.Pool) { p.First, p.Last = ip(20), ip(19) }},
-		"first alone":        {"last", func(p *registry.Pool) { p.Last = netip.Addr{} }},
 		"no gateway":         {"gateway", func(p *registry.Pool) { p.Gateway = netip.Addr{} }},
 		"gateway elsewhere":  {"gateway", func(p *registry.Pool) { p.Gateway = netip.MustParseAddr("10.9.0.1") }},
 		"server elsewhere":   {"server", func(p *registry.Pool) { p.Server = netip.MustParseAddr("10.9.0.1") }},
@@ -101,10 +101,10 @@ func TestPutPoolRefusesToLeaveDevicesOut(t *testing.T) {
 	b.device("car", 1)
 	b.grant("car")
 	refused(t, b.PutPool(b.ctx, movedPool()), registry.ErrConflict, "prefix")
-	b.fails(b.DeletePool(b.ctx, "main"), registry.ErrInUse)
+	b.fails(b.DeletePool(b.ctx, "main"), service.ErrInUse)
 	b.must(b.DeleteDevice(b.ctx, "car"))
 	b.must(b.DeletePool(b.ctx, "main"))
-	b.fails(b.DeletePool(b.ctx, "main"), registry.ErrUnknown)
+	b.fails(b.DeletePool(b.ctx, "main"), service.ErrUnknown)
 }
 
 // Neither a lease that is being written nor one that is asked for while the pool is
@@ -191,7 +191,7 @@ func TestPutDeviceRefusesWhatIsWrong(t *testing.T) {
 		field string
 		spoil func(*registry.Device)
 	}{
-		"no id":             {registry.ErrInvalid, "id", func(d *registry.Device) { d.ID = "" }},
+		"no id":             {registry.ErrInvalid, "name", func(d *registry.Device) { d.ID = "" }},
 		"no MAC":            {registry.ErrInvalid, "macs", func(d *registry.Device) { d.MACs = nil }},
 		"many MACs":         {registry.ErrInvalid, "macs", func(d *registry.Device) { d.MACs = make([]openflow.MAC, 17) }},
 		"zero MAC":          {registry.ErrInvalid, "macs[0]", func(d *registry.Device) { d.MACs[0] = openflow.MAC{} }},

@@ -7,77 +7,44 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/sluice-net/sluice/service"
 )
 
-// PutClass adds or replaces a class. One that stands in the configuration is
-// replaced by such a one alone.
-func (r *Registry) PutClass(ctx context.Context, c Class) error {
-	if c.Policy == "" {
-		c.Policy = PolicySaving
-	}
-	if err := refusal(c.faults(), ErrInvalid, "class", c.Name); err != nil {
-		return err
-	}
-	c.Ports = slices.Clone(c.Ports)
-	r.admin.Lock()
-	defer r.admin.Unlock()
-	r.mu.RLock()
-	old, known := r.classes[c.Name]
-	full := !known && len(r.classes) >= maxClasses
-	r.mu.RUnlock()
-	switch {
-	case full:
-		return fmt.Errorf("class %q: %w: at most %d classes", c.Name, ErrFull, maxClasses)
-	case old.Configured && !c.Configured:
-		return fmt.Errorf("class %q: %w", c.Name, ErrConfigured)
-	}
-	return r.storeClass(ctx, c)
-}
-
-// storeClass writes a class and makes it visible. r.admin is locked.
-func (r *Registry) storeClass(ctx context.Context, c Class) error {
-	if err := r.put(ctx, keyClass+c.Name, c); err != nil {
-		return err
-	}
+// classesChanged makes classes that were declared those that there are.
+func (r *Registry) classesChanged(_ context.Context, changes []service.Change[Class]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.classes[c.Name] = c
-	return nil
-}
-
-// DeleteClass removes a class that no device and no pool refers to.
-func (r *Registry) DeleteClass(ctx context.Context, name string) error {
-	r.admin.Lock()
-	defer r.admin.Unlock()
-	if err := r.classUnused(name); err != nil {
-		return err
-	}
-	if err := r.delete(ctx, keyClass+name); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.classes, name)
-	return nil
-}
-
-func (r *Registry) classUnused(name string) error {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	switch c, ok := r.classes[name]; {
-	case !ok:
-		return fmt.Errorf("class %q: %w", name, ErrUnknown)
-	case c.Configured:
-		return fmt.Errorf("class %q: %w", name, ErrConfigured)
-	}
-	for _, p := range r.pools {
-		if p.Class == name {
-			return fmt.Errorf("class %q: %w: pool %q takes devices into it", name, ErrInUse, p.Name)
+	for _, x := range changes {
+		if delete(r.classes, x.Name); x.After != nil {
+			r.classes[x.Name] = x.After.Value
 		}
 	}
+}
+
+// classInUse says which pool or device is of the class.
+func (r *Registry) classInUse(name string) error {
+	for _, x := range r.PoolItems.Items() {
+		if x.Value.Class == name {
+			return fmt.Errorf("pool %q takes devices into it: %w", x.Name, service.ErrInUse)
+		}
+	}
+	return r.deviceThat(func(d Device) bool { return d.Class == name })
+}
+
+// deviceThat says which device keeps a class or a pool in use. Before the registry is loaded
+// it has those alone that nobody declared.
+func (r *Registry) deviceThat(uses func(Device) bool) error {
+	for _, x := range r.DeviceItems.Items() {
+		if uses(x.Value) {
+			return fmt.Errorf("device %q belongs to it: %w", x.Name, service.ErrInUse)
+		}
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
 	for id, rec := range r.devices {
-		if rec.device.Class == name {
-			return fmt.Errorf("class %q: %w: device %q is of it", name, ErrInUse, id)
+		if uses(rec.device) {
+			return fmt.Errorf("device %q belongs to it: %w", id, service.ErrInUse)
 		}
 	}
 	return nil
@@ -98,9 +65,16 @@ func (r *Registry) Classes() []Class {
 	return slices.SortedFunc(maps.Values(r.classes), func(a, b Class) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// DefaultClass names the class of devices that name none. Unless one of that name
-// is registered it is saving, with nothing else set.
-const DefaultClass = "default"
+// DefaultClass names the class of devices that name none, VisitorsSaving and
+// VisitorsSeamless those of visitors. Unless such a class is declared, it has a policy, and
+// nothing else set.
+const (
+	DefaultClass     = "default"
+	VisitorsSaving   = "visitors-saving"
+	VisitorsSeamless = "visitors-seamless"
+)
+
+var builtIn = map[string]Policy{DefaultClass: PolicySaving, VisitorsSaving: PolicySaving, VisitorsSeamless: PolicySeamless}
 
 // defaultOverlap is the overlap of classes that set none.
 const defaultOverlap = 200 * time.Millisecond
@@ -110,8 +84,9 @@ const defaultOverlap = 200 * time.Millisecond
 func (r *Registry) ClassOf(d Device) Class {
 	c, ok := r.Class(cmp.Or(d.Class, DefaultClass))
 	if !ok {
-		c = Class{Name: DefaultClass, Policy: PolicySaving}
+		c.Name = cmp.Or(d.Class, DefaultClass)
 	}
+	c.Policy = cmp.Or(c.Policy, builtIn[c.Name], PolicySaving)
 	if c.Overlap == 0 {
 		c.Overlap = defaultOverlap
 	}

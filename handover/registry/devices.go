@@ -3,28 +3,69 @@ package registry
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/store"
 )
 
-// DeleteDevice forgets the device and its lease, unless it stands in the
-// configuration. Its address rests for a while before somebody else gets it.
-func (r *Registry) DeleteDevice(ctx context.Context, id string) error {
+// devicesChanged makes devices that were declared those that there are.
+func (r *Registry) devicesChanged(ctx context.Context, changes []service.Change[Device]) {
+	var ids []string
+	for _, x := range changes {
+		ids = append(ids, x.Name)
+		if x.After == nil {
+			r.end(ctx, x.Name)
+		} else {
+			r.take(ctx, x.After.Value)
+		}
+	}
+	r.changed(ctx, ids)
+}
+
+// take makes a device that was declared one that there is.
+func (r *Registry) take(ctx context.Context, d Device) {
 	r.admin.Lock()
 	defer r.admin.Unlock()
-	if d, ok := r.Device(id); ok && d.Configured {
-		return fmt.Errorf("device %q: %w", id, ErrConfigured)
+	err := errRaced
+	for errors.Is(err, errRaced) {
+		err = r.register(ctx, d.clone())
 	}
+	if err != nil {
+		r.log.Error("a device is not in force as it was declared: remove what contradicts it, and declare it again", "device", d.ID, "error", err)
+	}
+}
+
+// end forgets a device that is not declared any more.
+func (r *Registry) end(ctx context.Context, id string) {
+	rec, err := r.hold(id)
+	if err != nil {
+		return // it was never in force
+	}
+	defer rec.write.Unlock()
+	if err := r.delete(ctx, keyLease+id); err != nil {
+		r.log.Warn("the lease of a device that has gone is in the store until the next start", "device", id, "error", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget(rec)
+}
+
+// DeleteGuest forgets a device that nobody declared, and its lease. Its address rests for a
+// while before somebody else gets it.
+func (r *Registry) DeleteGuest(ctx context.Context, id string) error {
+	r.admin.Lock()
+	defer r.admin.Unlock()
 	rec, err := r.hold(id)
 	if err != nil {
 		return err
 	}
 	defer rec.write.Unlock()
-	if err := r.apply(ctx, store.OpDelete(keyDevice+id), store.OpDelete(keyLease+id)); err != nil {
+	if err := r.apply(ctx, store.OpDelete(keyGuest+id), store.OpDelete(keyLease+id)); err != nil {
 		return fmt.Errorf("delete device %q: %w", id, err)
 	}
 	r.mu.Lock()

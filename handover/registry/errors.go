@@ -16,11 +16,6 @@ var (
 	ErrConflict = errors.New("conflicts with what is registered")
 	// ErrUnknown says that there is no such device, pool or class.
 	ErrUnknown = errors.New("not registered")
-	// ErrInUse says that something cannot be deleted as others refer to it.
-	ErrInUse = errors.New("in use")
-	// ErrConfigured says that something stands in the configuration, and is changed
-	// and deleted there alone.
-	ErrConfigured = errors.New("it stands in the configuration")
 	// ErrExhausted says that a pool has no free address.
 	ErrExhausted = errors.New("no free address in the pool")
 	// ErrNotYours says that the address is not one the device may have.
@@ -35,23 +30,11 @@ var (
 	ErrFull = errors.New("too many")
 )
 
-// Refusal is an input that was refused whole, with everything wrong about it.
-type Refusal struct {
-	// What was refused, like `device "car7"`.
-	What   string
-	Kind   error // ErrInvalid or ErrConflict
-	Faults service.Faults
-}
-
-// Error lists the faults on one line.
-func (r *Refusal) Error() string { return fmt.Sprintf("%s is %v: %v", r.What, r.Kind, r.Faults) }
-
-// Unwrap makes errors.Is see the kind.
-func (r *Refusal) Unwrap() error { return r.Kind }
-
+// refusal is an input that was refused whole, with everything that is wrong about it; kind
+// is ErrInvalid or ErrConflict.
 func refusal(f service.Faults, kind error, what, name string) error {
 	if len(f) == 0 {
 		return nil
 	}
-	return &Refusal{What: fmt.Sprintf("%s %q", what, name), Kind: kind, Faults: f}
+	return fmt.Errorf("%s %q is %w: %w", what, name, kind, f)
 }

@@ -95,7 +95,7 @@ func (r *Registry) expire(ctx context.Context, recs []*record, now time.Time) ([
 		case forget:
 			gone = append(gone, rec)
 			if stored {
-				ops = append(ops, store.OpDelete(keyDevice+id), store.OpDelete(keyLease+id))
+				ops = append(ops, store.OpDelete(keyGuest+id), store.OpDelete(keyLease+id))
 			}
 		case end:
 			l.Released, l.Attachment = true, nil

@@ -91,8 +91,9 @@ func TestLeasesAreRenewedOnAFullDisk(t *testing.T) {
 	}
 	defer st.Close()
 	b := newBench(t)
+	b.end()
 	b.store.Store = st
-	b.Registry = registry.New(b.store, b.clock.now)
+	b.run()
 	b.pool(nil)
 	b.device("car", 1)
 	b.device("late", 2)
@@ -135,8 +136,8 @@ func TestLeasesAreRenewedOnAFullDisk(t *testing.T) {
 	}
 	stored := func() registry.Lease {
 		t.Helper()
-		other := registry.New(st, b.clock.now)
-		b.must(other.Load(context.Background()))
+		other := registry.New(registry.Options{Store: st, Clock: b.clock.now})
+		b.must(other.Load(context.Background(), registry.Definitions{}))
 		l, held := other.Lease("car")
 		if !held {
 			t.Fatal("the store has no lease")

@@ -239,7 +239,7 @@ func (r *Registry) writeGrant(ctx context.Context, l Lease, d Device, learned bo
 	if !learned {
 		return r.put(ctx, keyLease+l.Device, l)
 	}
-	device, err := put(keyDevice+d.ID, d)
+	device, err := put(keyGuest+d.ID, d)
 	if err != nil {
 		return err
 	}

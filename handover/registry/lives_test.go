@@ -246,30 +246,39 @@ func TestExpireTriesAgain(t *testing.T) {
 	}
 }
 
-func TestLoadNamesWhatContradicts(t *testing.T) {
+// What is stored and contradicts itself is in force but once, and what cannot be read is
+// nowhere.
+func TestLoadLeavesOutWhatContradicts(t *testing.T) {
 	device := func(id string, m byte, more string) string {
-		return `{"id":"` + id + `","macs":["` + mac(m).String() + `"],"pool":"main"` + more + `}`
+		return `{"value":{"id":"` + id + `","macs":["` + mac(m).String() + `"],"pool":"main"` + more + `}}`
 	}
 	lease := func(id string) string {
 		return `{"device":"` + id + `","ip":"10.8.0.10","expires":"2026-11-21T13:00:00Z","granted":"2026-11-21T12:00:00Z"}`
 	}
-	for name, entries := range map[string]map[string]string{
-		"one MAC, two devices":    {"devices/a": device("a", 1, ""), "devices/b": device("b", 1, "")},
-		"one binding, two":        {"devices/a": device("a", 1, `,"ip":"10.8.0.9"`), "devices/b": device("b", 2, `,"ip":"10.8.0.9"`)},
-		"one address, two leases": {"devices/a": device("a", 1, ""), "devices/b": device("b", 2, ""), "leases/a": lease("a"), "leases/b": lease("b")},
-		"lease of nobody":         {"leases/a": lease("a")},
-		"not JSON":                {"devices/a": "{"},
-		"declined what":           {"declined/ten": `{"device":"a"}`},
+	for name, c := range map[string]struct {
+		entries map[string]string
+		devices []string
+		leased  int
+	}{
+		"one MAC, two devices":    {map[string]string{"devices/a": device("a", 1, ""), "devices/b": device("b", 1, "")}, []string{"a"}, 0},
+		"one binding, two":        {map[string]string{"devices/a": device("a", 1, `,"ip":"10.8.0.9"`), "devices/b": device("b", 2, `,"ip":"10.8.0.9"`)}, []string{"a"}, 0},
+		"one address, two leases": {map[string]string{"devices/a": device("a", 1, ""), "devices/b": device("b", 2, ""), "leases/a": lease("a"), "leases/b": lease("b")}, []string{"a", "b"}, 1},
+		"bound and leased":        {map[string]string{"devices/a": device("a", 1, ""), "devices/b": device("b", 2, `,"ip":"10.8.0.10"`), "leases/a": lease("a")}, []string{"a", "b"}, 0},
+		"lease of nobody":         {map[string]string{"leases/a": lease("a")}, nil, 0},
+		"not JSON":                {map[string]string{"devices/a": "{", "declined/ten": `{"device":"a"}`}, nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.pool(nil)
-			for k, v := range entries {
+			b.end()
+			for k, v := range c.entries {
 				b.must(b.store.Put(b.ctx, "handover/"+k, []byte(v)))
 			}
-			r := registry.New(b.store, b.clock.now)
-			if err := r.Load(b.ctx); err == nil {
-				t.Fatal("loaded")
+			for range 2 { // the second time the store has what is in force
+				b.restart()
+				if ids := deviceIDs(b); !slices.Equal(ids, c.devices) || len(b.Leases()) != c.leased {
+					t.Errorf("devices %v, leases %v", ids, b.Leases())
+				}
 			}
 		})
 	}

@@ -3,27 +3,22 @@ package registry
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 
+	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/store"
 )
 
-// Load reads everything from the store. It is called once, before any other
-// method. What the store says has to make sense: two devices with one MAC, or two
-// leases of one address, cannot have been written by a registry and are an error
-// that names them.
-func (r *Registry) Load(ctx context.Context) error {
-	classes, err := store.ListJSON[Class](ctx, r.st, keyClass)
+// Load reads everything from the store, with what is configured in the place of what was. It
+// is called once, before any other method; ctx is to be that of Run. Of what contradicts
+// itself, what is configured counts before what the API has declared, and that before leases:
+// the rest is logged, and not in force.
+func (r *Registry) Load(ctx context.Context, configured Definitions) error {
+	guests, err := store.ListJSON[Device](ctx, r.st, keyGuest)
 	if err != nil {
-		return fmt.Errorf("read the classes: %w", err)
-	}
-	pools, err := store.ListJSON[Pool](ctx, r.st, keyPool)
-	if err != nil {
-		return fmt.Errorf("read the pools: %w", err)
-	}
-	devices, err := store.ListJSON[Device](ctx, r.st, keyDevice)
-	if err != nil {
-		return fmt.Errorf("read the devices: %w", err)
+		return fmt.Errorf("read the devices that nobody declared: %w", err)
 	}
 	leases, err := store.ListJSON[Lease](ctx, r.st, keyLease)
 	if err != nil {
@@ -33,81 +28,106 @@ func (r *Registry) Load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the declined addresses: %w", err)
 	}
+	r.loadGuests(guests)
+	// Devices first: they keep the others in use.
+	if err := r.DeviceItems.Load(ctx, configured.Devices); err != nil {
+		return err
+	}
+	if err := r.PoolItems.Load(ctx, configured.Pools); err != nil {
+		return err
+	}
+	if err := r.ClassItems.Load(ctx, configured.Classes); err != nil {
+		return err
+	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.classes = classes
-	for _, p := range pools {
-		r.addPool(p)
+	for _, x := range r.ClassItems.Items() {
+		r.classes[x.Name] = x.Value
 	}
-	for _, d := range devices {
-		if err := r.loadDevice(d); err != nil {
-			return err
-		}
+	for _, x := range r.PoolItems.Items() {
+		r.addPool(x.Value.filled())
 	}
-	return r.loadAddresses(leases, declined)
-}
-
-func (r *Registry) loadDevice(d Device) error {
-	for _, m := range d.MACs {
-		if o := r.macs[m]; o != nil {
-			return fmt.Errorf("load: devices %q and %q both have MAC %v: delete one from the store", o.device.ID, d.ID, m)
-		}
-	}
-	if d.IP.IsValid() {
-		if a := r.addrs[d.IP]; a != nil {
-			return fmt.Errorf("load: devices %q and %q are both bound to %v: delete one from the store", a.device, d.ID, d.IP)
-		}
-		r.claim(d.IP, d.ID, forever)
-	}
-	r.addDevice(&record{stored: true}, d)
-	return nil
-}
-
-func (r *Registry) loadAddresses(leases map[string]Lease, declined map[string]decline) error {
-	for id, l := range leases {
-		if !l.Released {
-			if err := r.loadLease(id, l); err != nil {
-				return err
+	r.mu.Unlock()
+	for _, first := range []bool{true, false} {
+		for _, x := range r.DeviceItems.Items() {
+			if x.Configured == first {
+				r.take(ctx, x.Value)
 			}
 		}
 	}
-	// Leases that ended are remembered if nobody else got the address since.
-	now := r.now()
-	for id, l := range leases {
-		rec := r.devices[id]
-		if !l.Released || rec == nil {
+	return r.loadAddresses(ctx, leases, declined)
+}
+
+// loadGuests puts devices that nobody declared into memory.
+func (r *Registry) loadGuests(guests map[string]Device) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(guests)) {
+		d := guests[id]
+		if slices.ContainsFunc(d.MACs, func(m openflow.MAC) bool { return r.macs[m] != nil }) {
+			r.log.Error("a stored device is left out: another has its MAC address", "device", id)
 			continue
 		}
-		rec.signed = l.Signed
-		if a := r.addrs[l.IP]; !l.IP.IsValid() || a != nil && a.device != id {
-			continue
+		if d.IP.IsValid() {
+			r.claim(d.IP, id, forever)
 		}
-		rec.lease = l
-		r.claim(l.IP, id, now)
-		r.rest(l.IP, id, now)
+		r.addDevice(&record{stored: true}, d)
+	}
+}
+
+// loadAddresses takes up leases, those that hold first; one of an address that is another
+// device's, or of a device that there is no longer, is ended.
+func (r *Registry) loadAddresses(ctx context.Context, leases map[string]Lease, declined map[string]decline) error {
+	r.mu.Lock()
+	var over []string
+	for _, released := range []bool{false, true} {
+		for _, id := range slices.Sorted(maps.Keys(leases)) {
+			if l := leases[id]; l.Released == released && !r.loadLease(id, l) {
+				over = append(over, id)
+			}
+		}
 	}
 	for text, q := range declined {
 		ip, err := netip.ParseAddr(text)
 		if err != nil {
-			return fmt.Errorf("load: declined address %q: %w", text, err)
+			r.log.Error("a stored address that was declined cannot be read", "address", text, "error", err)
+			continue
 		}
 		r.declined[ip] = q
 		a := r.address(ip)
 		a.quarantined = q.Until
 		reorder(a)
 	}
+	r.mu.Unlock()
+	for _, id := range over {
+		r.log.Warn("a stored lease is ended: its device is gone, or another device has its address", "device", id, "ip", leases[id].IP)
+		if err := r.delete(ctx, keyLease+id); err != nil {
+			return fmt.Errorf("end the lease of device %q: %w", id, err)
+		}
+	}
 	return nil
 }
 
-func (r *Registry) loadLease(id string, l Lease) error {
+// loadLease takes up a lease, unless it contradicts what there is. One that has ended is
+// remembered if nobody else got the address since. The lock is held.
+func (r *Registry) loadLease(id string, l Lease) bool {
 	rec := r.devices[id]
 	if rec == nil {
-		return fmt.Errorf("load: lease of %v for device %q, which is not registered: delete it from the store", l.IP, id)
+		return false
+	}
+	rec.signed = l.Signed
+	if !l.IP.IsValid() {
+		return true
 	}
 	if a := r.addrs[l.IP]; a != nil && a.device != id {
-		return fmt.Errorf("load: devices %q and %q both have %v: delete one from the store", a.device, id, l.IP)
+		return l.Released
 	}
-	rec.lease, rec.signed = l, l.Signed
-	r.claim(l.IP, id, forever)
-	return nil
+	rec.lease = l
+	if !l.Released {
+		r.claim(l.IP, id, forever)
+		return true
+	}
+	now := r.now()
+	r.claim(l.IP, id, now)
+	r.rest(l.IP, id, now)
+	return true
 }

@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
 	"sync"
 	"testing"
@@ -91,19 +92,63 @@ type bench struct {
 	ctx   context.Context
 	clock *clock
 	store *faulty
+	end   func() // of the registry that runs
 }
 
 func newBench(t testing.TB) *bench {
 	b := &bench{t: t, ctx: t.Context(), clock: &clock{at: start}, store: &faulty{Store: memstore.New()}}
-	b.Registry = registry.New(b.store, b.clock.now)
+	b.run()
 	return b
+}
+
+// run starts a registry on the store.
+func (b *bench) run() {
+	b.t.Helper()
+	b.Registry = registry.New(registry.Options{Store: b.store, Clock: b.clock.now, Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(b.ctx))
+	if err := b.Load(ctx, registry.Definitions{}); err != nil {
+		cancel()
+		b.t.Fatal(err)
+	}
+	r, done := b.Registry, make(chan struct{})
+	go func() {
+		defer close(done)
+		r.Run(ctx)
+	}()
+	b.end = func() { cancel(); <-done }
+	b.t.Cleanup(b.end)
+}
+
+// PutClass declares a class as the API does; the others do the same with others.
+func (b *bench) PutClass(ctx context.Context, c registry.Class) error {
+	return b.ClassItems.Put(ctx, c.Name, c, 0)
+}
+
+func (b *bench) PutPool(ctx context.Context, p registry.Pool) error {
+	return b.PoolItems.Put(ctx, p.Name, p, 0)
+}
+
+func (b *bench) PutDevice(ctx context.Context, d registry.Device) error {
+	return b.DeviceItems.Put(ctx, d.ID, d, 0)
+}
+
+func (b *bench) DeleteClass(ctx context.Context, name string) error {
+	return b.ClassItems.Remove(ctx, name, 0)
+}
+
+func (b *bench) DeletePool(ctx context.Context, name string) error {
+	return b.PoolItems.Remove(ctx, name, 0)
+}
+
+func (b *bench) DeleteDevice(ctx context.Context, id string) error {
+	return b.DeviceItems.Remove(ctx, id, 0)
 }
 
 // restart is a controller that was killed and comes back.
 func (b *bench) restart() {
 	b.t.Helper()
-	b.Registry = registry.New(b.store, b.clock.now)
-	b.must(b.Load(b.ctx))
+	b.end()
+	b.run()
 }
 
 func (b *bench) must(err error) {

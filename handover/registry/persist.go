@@ -15,6 +15,7 @@ const (
 	keyClass   = keys + "classes/"
 	keyPool    = keys + "pools/"
 	keyDevice  = keys + "devices/"
+	keyGuest   = keys + "guests/" // devices that nobody declared
 	keyLease   = keys + "leases/"
 	keyDecline = keys + "declined/"
 )

@@ -3,7 +3,6 @@ package registry
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -11,52 +10,48 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// PutPool adds or replaces a pool. A pool without First and Last gives out the
-// whole of its prefix. One that stands in the configuration is replaced by such a
-// one alone.
-func (r *Registry) PutPool(ctx context.Context, p Pool) error {
-	p = p.filled()
-	if err := refusal(p.faults(), ErrInvalid, "pool", p.Name); err != nil {
-		return err
-	}
-	p.DNS = slices.Clone(p.DNS)
-	r.admin.Lock()
-	defer r.admin.Unlock()
-	if old, ok := r.Pool(p.Name); ok && old.Configured && !p.Configured {
-		return fmt.Errorf("pool %q: %w", p.Name, ErrConfigured)
-	}
-	return r.storePool(ctx, p)
-}
-
-// storePool checks that a pool fits, writes it and makes it visible. r.admin is
-// locked.
-func (r *Registry) storePool(ctx context.Context, p Pool) error {
-	if err := r.planPool(p); err != nil {
-		return err
-	}
-	err := r.put(ctx, keyPool+p.Name, p)
+// poolsChanged makes pools that were declared those that there are.
+func (r *Registry) poolsChanged(ctx context.Context, changes []service.Change[Pool]) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err == nil {
-		r.addPool(p)
-	} else if old := r.pools[p.Name]; old != nil {
-		old.coming = nil
+	for _, x := range changes {
+		if old := r.pools[x.Name]; x.After == nil && old != nil {
+			r.retire(old)
+			delete(r.pools, x.Name)
+		}
 	}
-	return err
+	for _, x := range changes {
+		if x.After != nil {
+			r.addPool(x.After.Value.filled())
+		}
+	}
+	r.mu.Unlock()
+	r.changed(ctx, nil)
 }
 
 // planPool checks that a pool fits, and keeps the addresses that it does not have from
 // being leased while it is written.
 func (r *Registry) planPool(p Pool) error {
+	if err := refusal(p.faults(), ErrInvalid, "pool", p.Name); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.poolFits(p); err != nil {
+	if err := refusal(append(r.poolFaults(p), r.poolHolds(p)...), ErrConflict, "pool", p.Name); err != nil {
 		return err
 	}
 	if old := r.pools[p.Name]; old != nil {
 		old.coming = &p
 	}
 	return nil
+}
+
+// abandonPool has a pool stay as it is.
+func (r *Registry) abandonPool(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if old := r.pools[name]; old != nil {
+		old.coming = nil
+	}
 }
 
 // addPool makes the pool visible. The lock is held.
@@ -71,15 +66,10 @@ func (r *Registry) addPool(p Pool) {
 	}
 }
 
-// poolFits says whether a pool fits the others and the devices that it has. The lock is
-// held.
-func (r *Registry) poolFits(p Pool) error {
-	old, known := r.pools[p.Name]
-	if !known && len(r.pools) >= maxPools {
-		return fmt.Errorf("pool %q: %w: at most %d pools", p.Name, ErrFull, maxPools)
-	}
+// poolFaults says how a pool contradicts the others. The lock is held.
+func (r *Registry) poolFaults(p Pool) service.Faults {
 	var f service.Faults
-	if known {
+	if old := r.pools[p.Name]; old != nil {
 		f.Check(old.Home == p.Home, "home", p.Home, "%q, as it is: delete the pool first", old.Home)
 	}
 	if _, ok := r.classes[p.Class]; !ok && p.Class != "" {
@@ -90,6 +80,12 @@ func (r *Registry) poolFits(p Pool) error {
 			checkPoolsFit(&f, p, o.Pool)
 		}
 	}
+	return f
+}
+
+// poolHolds says which devices a pool would leave out. The lock is held.
+func (r *Registry) poolHolds(p Pool) service.Faults {
+	var f service.Faults
 	for id, rec := range r.devices {
 		if rec.device.Pool != p.Name {
 			continue
@@ -100,7 +96,7 @@ func (r *Registry) poolFits(p Pool) error {
 			f.Check(ip != p.Server, "server", p.Server, "an address that no device has: this is that of %q", id)
 		}
 	}
-	return refusal(f, ErrConflict, "pool", p.Name)
+	return f
 }
 
 // poolsFit compares two pools of different names.
@@ -117,40 +113,9 @@ func checkPoolsFit(f *service.Faults, p, o Pool) {
 	}
 }
 
-// DeletePool removes a pool to which no device belongs.
-func (r *Registry) DeletePool(ctx context.Context, name string) error {
-	r.admin.Lock()
-	defer r.admin.Unlock()
-	if err := r.poolUnused(name); err != nil {
-		return err
-	}
-	if err := r.delete(ctx, keyPool+name); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if p := r.pools[name]; p != nil {
-		r.retire(p)
-	}
-	delete(r.pools, name)
-	return nil
-}
-
-func (r *Registry) poolUnused(name string) error {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	switch p := r.pools[name]; {
-	case p == nil:
-		return fmt.Errorf("pool %q: %w", name, ErrUnknown)
-	case p.Configured:
-		return fmt.Errorf("pool %q: %w", name, ErrConfigured)
-	}
-	for id, rec := range r.devices {
-		if rec.device.Pool == name {
-			return fmt.Errorf("pool %q: %w: device %q belongs to it", name, ErrInUse, id)
-		}
-	}
-	return nil
+// poolInUse says which device belongs to the pool.
+func (r *Registry) poolInUse(name string) error {
+	return r.deviceThat(func(d Device) bool { return d.Pool == name })
 }
 
 // Pool returns the pool of that name.
@@ -215,25 +180,22 @@ func (r *Registry) ours(ip netip.Addr) *pool {
 
 // Usage is how much of a pool is in use.
 type Usage struct {
-	Pool string `json:"pool"`
 	// Size is how many addresses the pool gives out, Held how many of them nobody
 	// else may get now, Quarantined how many of those were declined.
-	Size        int `json:"size"`
-	Held        int `json:"held"`
-	Quarantined int `json:"quarantined"`
+	Size, Held, Quarantined int
 }
 
-// Usage returns the use of our own pools, sorted by name.
-func (r *Registry) Usage() []Usage {
+// Usage returns the use of our own pools, by their names.
+func (r *Registry) Usage() map[string]Usage {
 	now := r.now()
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	var out []Usage
-	for _, p := range r.pools {
+	out := map[string]Usage{}
+	for name, p := range r.pools {
 		if p.Home != "" {
 			continue
 		}
-		u := Usage{Pool: p.Name, Size: p.size()}
+		u := Usage{Size: p.size()}
 		for _, a := range p.heap {
 			if now.Before(a.ends()) {
 				u.Held++
@@ -242,9 +204,8 @@ func (r *Registry) Usage() []Usage {
 				u.Quarantined++
 			}
 		}
-		out = append(out, u)
+		out[name] = u
 	}
-	slices.SortFunc(out, func(a, b Usage) int { return cmp.Compare(a.Pool, b.Pool) })
 	return out
 }
 

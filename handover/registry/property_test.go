@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 )
 
 // world is a registry with clients that believe what they were told, whatever
@@ -128,7 +129,8 @@ func (w *world) rebind() {
 	if rapid.Bool().Draw(w.rt, "bind") {
 		d.IP = w.anyIP("address")
 	}
-	if err := w.PutDevice(w.ctx, d); err != nil && !errors.Is(err, errStore) && !errors.Is(err, registry.ErrConflict) {
+	if err := w.PutDevice(w.ctx, d); err != nil && !errors.Is(err, errStore) && !errors.Is(err, registry.ErrConflict) &&
+		!errors.Is(err, service.ErrChanged) { // what was written and not said to be is not in force yet
 		w.rt.Fatal(err)
 	}
 }

@@ -10,23 +10,26 @@ import (
 	"github.com/sluice-net/sluice/store"
 )
 
-// PutDevice registers a device or changes it. A MAC or an address that another
-// has is refused. A device that registered itself by asking for an address gives
-// way, if it holds none at the time. A device without a pool gets the only one. One
-// that stands in the configuration is replaced by such a one alone.
-func (r *Registry) PutDevice(ctx context.Context, d Device) error {
+// planDevice checks a device that is to be declared, and keeps its address from others while
+// it is written. A MAC or an address that another has is refused. A device that registered
+// itself by asking for an address gives way, if it holds none at the time.
+func (r *Registry) planDevice(d Device) error {
 	f := d.faults()
 	f.Check(d.Home == "", "home", d.Home, "nothing: visitors are announced by their own domain")
 	f.Check(!d.Learned, "learned", d.Learned, "false: devices are learned when they ask for an address")
 	if err := refusal(f, ErrInvalid, "device", d.ID); err != nil {
 		return err
 	}
-	r.admin.Lock()
-	defer r.admin.Unlock()
-	if old, ok := r.Device(d.ID); ok && old.Configured && !d.Configured {
-		return fmt.Errorf("device %q: %w", d.ID, ErrConfigured)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, displaced := r.affected(d)
+	if err := refusal(append(r.giveWay(d, displaced), r.deviceFaults(&d, displaced)...), ErrConflict, "device", d.ID); err != nil {
+		return err
 	}
-	return r.register(ctx, d.clone())
+	if d.IP.IsValid() {
+		r.claim(d.IP, d.ID, forever)
+	}
+	return nil
 }
 
 // Adopt registers a visitor, a device of another domain, with the address it has
@@ -46,27 +49,47 @@ func (r *Registry) Adopt(ctx context.Context, d Device, ip netip.Addr) error {
 	return r.register(ctx, d.clone())
 }
 
-// register checks the device against all others, writes it and makes it visible.
-// r.admin is locked.
+// giveWay says which devices that were learned do not give way to one that is declared. The
+// lock is held.
+func (r *Registry) giveWay(d Device, displaced []*record) service.Faults {
+	var f service.Faults
+	for i, m := range d.MACs {
+		if o := r.macs[m]; slices.Contains(displaced, o) {
+			f.Check(!o.holds(), fmt.Sprintf("macs[%d]", i), m, "an address that does not belong to device %q", o.device.ID)
+		}
+	}
+	return f
+}
+
+// errRaced says that a device came or went by itself while another was registered.
+var errRaced = fmt.Errorf("%w: it just came or went by itself; try again", ErrConflict)
+
+// register checks the device against all others and makes it visible, one that nobody
+// declared when it has been written. r.admin is locked.
 func (r *Registry) register(ctx context.Context, d Device) error {
+	r.mu.RLock()
 	rec, displaced := r.affected(d)
+	r.mu.RUnlock()
 	for _, o := range append(displaced, rec) {
 		o.write.Lock()
 		defer o.write.Unlock()
 	}
-	if err := r.reserveDevice(&d, rec, displaced); err != nil {
+	ops, err := r.reserveDevice(&d, rec, displaced)
+	if err != nil {
 		return err
 	}
-	ops, err := r.registration(d, displaced)
-	if err == nil {
+	if len(ops) > 0 {
 		err = r.apply(ctx, ops...)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pending = nil
-	if err != nil {
+	if err != nil && d.guest() {
 		// Nobody can know whether it was written: the address stays reserved.
 		return fmt.Errorf("register device %q: %w", d.ID, err)
+	}
+	if err != nil {
+		r.log.Warn("a device that was learned is in the store until the next start", "instead", d.ID, "error", err)
 	}
 	for _, o := range displaced {
 		r.forget(o)
@@ -76,10 +99,8 @@ func (r *Registry) register(ctx context.Context, d Device) error {
 }
 
 // affected returns the record that the device has or will have, and the devices
-// that were learned and own one of its MACs.
+// that were learned and own one of its MACs. The lock is held.
 func (r *Registry) affected(d Device) (*record, []*record) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
 	rec := r.devices[d.ID]
 	if rec == nil {
 		rec = &record{}
@@ -93,22 +114,43 @@ func (r *Registry) affected(d Device) (*record, []*record) {
 	return rec, displaced
 }
 
-// reserveDevice checks the device against what is registered, and claims its
-// MACs and its address.
-func (r *Registry) reserveDevice(d *Device, rec *record, displaced []*record) error {
+// reserveDevice checks the device against what is registered, and claims its MACs and its
+// address. It returns what has to be written.
+func (r *Registry) reserveDevice(d *Device, rec *record, displaced []*record) ([]store.Op, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if old := r.devices[d.ID]; rec.gone || old != nil && old != rec {
-		return fmt.Errorf("device %q: %w: it just came or went by itself; try again", d.ID, ErrConflict)
+	if _, now := r.affected(*d); rec.gone || r.devices[d.ID] != nil && r.devices[d.ID] != rec || !slices.Equal(now, displaced) {
+		return nil, fmt.Errorf("device %q: %w", d.ID, errRaced)
+	}
+	what := "device"
+	if d.Home != "" {
+		what = "visitor"
 	}
 	if err := r.room(*d); err != nil {
-		return err
+		return nil, err
 	}
+	if err := refusal(r.deviceFaults(d, displaced), ErrConflict, what, d.ID); err != nil {
+		return nil, err
+	}
+	ops, err := registration(*d, rec, displaced)
+	if err != nil {
+		return nil, err
+	}
+	r.pending = d.MACs
+	if d.IP.IsValid() {
+		r.claim(d.IP, d.ID, forever)
+	}
+	return ops, nil
+}
+
+// deviceFaults says how a device contradicts others, but for those that it displaces. One
+// without a pool gets the only one. The lock is held.
+func (r *Registry) deviceFaults(d *Device, displaced []*record) service.Faults {
 	var f service.Faults
 	if old := r.devices[d.ID]; old != nil && old.device.Home != d.Home {
 		f.Add("home", d.Home, "%q, whose device of this name is registered already", old.device.Home)
 	}
-	if _, ok := r.classes[d.Class]; !ok && d.Class != "" && d.Class != DefaultClass {
+	if _, ok := r.classes[d.Class]; !ok && d.Class != "" && builtIn[d.Class] == "" {
 		f.Add("class", d.Class, "one of the classes: %s", names(r.classes))
 	}
 	r.checkMACs(&f, *d, displaced)
@@ -116,29 +158,16 @@ func (r *Registry) reserveDevice(d *Device, rec *record, displaced []*record) er
 	if d.IP.IsValid() && len(f) == 0 {
 		r.checkIP(&f, *d)
 	}
-	what := "device"
-	if d.Home != "" {
-		what = "visitor"
-	}
-	if err := refusal(f, ErrConflict, what, d.ID); err != nil {
-		return err
-	}
-	r.pending = d.MACs
-	if d.IP.IsValid() {
-		r.claim(d.IP, d.ID, forever)
-	}
-	return nil
+	return f
 }
 
-// room says whether one more device may be registered.
+// room says whether one more visitor may be registered.
 func (r *Registry) room(d Device) error {
 	switch {
 	case r.devices[d.ID] != nil:
 		return nil
 	case d.Home != "" && r.count.visitors >= maxVisitors:
 		return fmt.Errorf("visitor %q: %w: at most %d visitors", d.ID, ErrFull, maxVisitors)
-	case len(r.devices)-r.count.learned-r.count.visitors >= maxDevices:
-		return fmt.Errorf("device %q: %w: at most %d devices", d.ID, ErrFull, maxDevices)
 	}
 	return nil
 }
@@ -146,7 +175,7 @@ func (r *Registry) room(d Device) error {
 func (r *Registry) checkMACs(f *service.Faults, d Device, displaced []*record) {
 	for i, m := range d.MACs {
 		o := r.macs[m]
-		if o == nil || o.device.ID == d.ID || slices.Contains(displaced, o) && !o.holds() {
+		if o == nil || o.device.ID == d.ID || slices.Contains(displaced, o) {
 			continue
 		}
 		f.Add(fmt.Sprintf("macs[%d]", i), m, "an address that does not belong to device %q", o.device.ID)
@@ -172,7 +201,13 @@ func (r *Registry) checkPool(f *service.Faults, d *Device) {
 	}
 }
 
-// onlyPool is the name of our pool if there is just one.
+// OnlyPool is the name of our pool if there is just one.
+func (r *Registry) OnlyPool() string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.onlyPool()
+}
+
 func (r *Registry) onlyPool() string {
 	var found string
 	for _, p := range r.pools {
@@ -199,14 +234,23 @@ func (r *Registry) checkIP(f *service.Faults, d Device) {
 	}
 }
 
-// registration is what has to be written to register the device.
-func (r *Registry) registration(d Device, displaced []*record) ([]store.Op, error) {
-	op, err := put(keyDevice+d.ID, d)
-	ops := []store.Op{op}
-	for _, o := range displaced {
-		ops = append(ops, store.OpDelete(keyDevice+o.device.ID), store.OpDelete(keyLease+o.device.ID))
+// registration is what has to be written: of devices those alone that nobody declared, which
+// end when one that is declared, or a visitor, has what was theirs.
+func registration(d Device, rec *record, displaced []*record) (ops []store.Op, err error) {
+	switch {
+	case d.guest():
+		op, err := put(keyGuest+d.ID, d)
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, op)
+	case rec.device.guest():
+		ops = append(ops, store.OpDelete(keyGuest+d.ID))
 	}
-	return ops, err
+	for _, o := range displaced {
+		ops = append(ops, store.OpDelete(keyGuest+o.device.ID), store.OpDelete(keyLease+o.device.ID))
+	}
+	return ops, nil
 }
 
 // addDevice makes the device visible. The lock is held.

@@ -1,28 +1,48 @@
 package registry
 
 import (
+	"cmp"
+	"context"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/store"
 )
 
-// Registry keeps classes, pools, devices and leases. Its methods may be called
-// from many goroutines. What they return is not to be modified.
+// Options is what a Registry works with.
+type Options struct {
+	Store store.Store
+	Clock func() time.Time // nil for the usual one
+	Log   *slog.Logger
+	// Publish tells of what was declared; it may be nil.
+	Publish func(kind string, attrs any)
+	// Changed does what follows from changes of what is declared: of devices, by their
+	// names, or of others if there are none. Whoever made a change waits for it.
+	Changed func(ctx context.Context, devices []string)
+}
+
+// Registry keeps classes, pools, devices and leases. Load it, then have it run; its other
+// methods may be called from many goroutines. What they return is not to be modified.
 //
-// Three locks, taken in this order: admin is held through a change of what is
-// registered, record.write through a change of one device or its lease, both over
-// the write to the store; mu guards the memory and is never held over a write. A
-// change claims what it needs under mu, is written, and becomes visible under mu,
-// so changes of different devices are written at the same time and nobody waits
-// for the store to read.
+// Three locks, taken in this order: admin is held through a change of which devices there
+// are, record.write through a change of one device or its lease, both over the write to
+// the store; mu guards the memory and is never held over a write. A change claims what it
+// needs under mu, is written, and becomes visible under mu, so changes of different devices
+// are written at the same time and nobody waits for the store to read.
 type Registry struct {
-	st  store.Store
-	now func() time.Time
+	// Declared are changed by operators.
+	Declared
+
+	st      store.Store
+	now     func() time.Time
+	log     *slog.Logger
+	changed func(context.Context, []string)
 
 	admin sync.Mutex
 
@@ -34,7 +54,7 @@ type Registry struct {
 	addrs   map[netip.Addr]*address
 	// declined has the addresses in quarantine, with who declined them.
 	declined map[netip.Addr]decline
-	// pending has the MACs of the device that is being registered.
+	// pending has the MACs of the visitor that is being registered.
 	pending []openflow.MAC
 	count   struct{ learned, unleased, visitors int }
 }
@@ -97,9 +117,9 @@ type decline struct {
 }
 
 // New returns an empty registry; Load fills it from the store.
-func New(st store.Store, clock func() time.Time) *Registry {
-	return &Registry{
-		st: st, now: clock,
+func New(o Options) *Registry {
+	r := &Registry{
+		st: o.Store, now: o.Clock, log: cmp.Or(o.Log, slog.Default()), changed: o.Changed,
 		classes:  make(map[string]Class),
 		pools:    make(map[string]*pool),
 		devices:  make(map[string]*record),
@@ -107,4 +127,23 @@ func New(st store.Store, clock func() time.Time) *Registry {
 		addrs:    make(map[netip.Addr]*address),
 		declined: make(map[netip.Addr]decline),
 	}
+	if r.now == nil {
+		r.now = time.Now
+	}
+	if r.changed == nil {
+		r.changed = func(context.Context, []string) {}
+	}
+	r.Declared = r.declare(o)
+	return r
+}
+
+// Run follows what is declared until ctx, which is to be that of Load, ends.
+func (r *Registry) Run(ctx context.Context) {
+	running := tasks.New()
+	defer running.Stop()
+	stop := context.AfterFunc(ctx, running.Cancel)
+	defer stop()
+	running.Start(r.ClassItems.Run)
+	running.Start(r.PoolItems.Run)
+	r.DeviceItems.Run(ctx)
 }

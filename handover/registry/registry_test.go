@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 )
 
 func TestOneAddressForAllInterfaces(t *testing.T) {
@@ -41,7 +42,7 @@ func TestEachDeviceHasItsOwnAddress(t *testing.T) {
 	// The router's and the server's address are in the range, but not to be had.
 	_, err := b.Offer("b", netip.Addr{}, network.PortRef{})
 	b.fails(err, registry.ErrExhausted)
-	if u := b.Usage(); len(u) != 1 || u[0].Size != 1 || u[0].Held != 1 {
+	if u := b.Usage(); len(u) != 1 || u["main"].Size != 1 || u["main"].Held != 1 {
 		t.Fatalf("usage %+v", u)
 	}
 }
@@ -132,7 +133,7 @@ func TestAPoolRunsOutAndRecovers(t *testing.T) {
 			t.Fatalf("%s came back to %+v", id, l)
 		}
 	}
-	if u := b.Usage()[0]; u.Held != 3 {
+	if u := b.Usage()["main"]; u.Held != 3 {
 		t.Fatalf("usage %+v", u)
 	}
 }
@@ -173,7 +174,7 @@ func TestDeclinedAddressesAreGivenToNobody(t *testing.T) {
 	b.device("b", 2)
 	_, err := b.Grant(b.ctx, "b", registry.Claim{IP: l.IP})
 	b.fails(err, registry.ErrQuarantined)
-	if u := b.Usage()[0]; u.Quarantined != 1 || u.Held != 2 {
+	if u := b.Usage()["main"]; u.Quarantined != 1 || u.Held != 2 {
 		t.Fatalf("usage %+v", u)
 	}
 	b.clock.add(10 * time.Minute)
@@ -397,8 +398,8 @@ func TestClassesAndTheirDefaults(t *testing.T) {
 		}
 	}
 	b.pool(func(p *registry.Pool) { p.Class = "open" })
-	b.fails(b.DeleteClass(b.ctx, "open"), registry.ErrInUse)
-	b.fails(b.DeleteClass(b.ctx, "shut"), registry.ErrUnknown)
+	b.fails(b.DeleteClass(b.ctx, "open"), service.ErrInUse)
+	b.fails(b.DeleteClass(b.ctx, "shut"), service.ErrUnknown)
 	b.must(b.DeletePool(b.ctx, "main"))
 	b.must(b.DeleteClass(b.ctx, "open"))
 	if len(b.Classes()) != 0 {
@@ -437,7 +438,7 @@ func TestDeletedDevicesAreGone(t *testing.T) {
 	b.device("car", 1)
 	l := b.grant("car")
 	b.must(b.DeleteDevice(b.ctx, "car"))
-	b.fails(b.DeleteDevice(b.ctx, "car"), registry.ErrUnknown)
+	b.fails(b.DeleteDevice(b.ctx, "car"), service.ErrUnknown)
 	b.device("van", 1)
 	_, err := b.Grant(b.ctx, "van", registry.Claim{IP: l.IP})
 	b.fails(err, registry.ErrTaken) // its rules may still be in the switches

@@ -45,8 +45,6 @@ type Class struct {
 	Ports   []network.PortRef `json:"ports,omitempty"`
 	// Overlap is how long the old branch stays after a seamless move.
 	Overlap time.Duration `json:"overlap,omitempty"`
-	// Configured says that it stands in the configuration.
-	Configured bool `json:"configured,omitempty"`
 }
 
 // Pool is a range of addresses with what a host there has to know.
@@ -72,8 +70,6 @@ type Pool struct {
 	// Home names the domain whose pool this is; it is empty for our own. Another
 	// domain's pool has no range: it only says what its visitors are told.
 	Home string `json:"home,omitempty"`
-	// Configured says that it stands in the configuration.
-	Configured bool `json:"configured,omitempty"`
 }
 
 // ServerID is the address that the DHCP server has towards hosts of the pool.
@@ -100,8 +96,6 @@ type Device struct {
 	Home string `json:"home,omitempty"`
 	// Learned devices registered themselves by asking for an address.
 	Learned bool `json:"learned,omitempty"`
-	// Configured says that it stands in the configuration.
-	Configured bool `json:"configured,omitempty"`
 }
 
 // HomeMAC is the address that everybody beyond the edge sees.
@@ -111,6 +105,9 @@ func (d Device) HomeMAC() openflow.MAC {
 	}
 	return d.MACs[0]
 }
+
+// guest says whether nobody has declared it: it was learned, or is a visitor.
+func (d Device) guest() bool { return d.Learned || d.Home != "" }
 
 // Has says whether the MAC is one of the device's.
 func (d Device) Has(m openflow.MAC) bool { return slices.Contains(d.MACs, m) }

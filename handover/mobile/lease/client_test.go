@@ -46,17 +46,16 @@ type operator struct {
 func newOperator(t testing.TB) *operator {
 	t.Helper()
 	st := memstore.New()
-	o := &operator{t: t, reg: registry.New(st, time.Now)}
-	if err := o.reg.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	must(t, o.reg.PutClass(t.Context(), registry.Class{Name: "phones", Policy: registry.PolicySeamless, Trigger: registry.TriggerSigned}))
-	must(t, o.reg.PutPool(t.Context(), registry.Pool{
-		Name: "p", Prefix: home, First: netip.MustParseAddr("10.8.0.10"), Last: netip.MustParseAddr("10.8.0.99"),
-		Gateway: netip.MustParseAddr("10.8.0.1"), LeaseTime: leaseTime, DNS: []netip.Addr{netip.MustParseAddr("10.8.0.2")},
-		MTU: 1400, Domain: "example.org",
+	o := &operator{t: t, reg: registry.New(registry.Options{Store: st})}
+	must(t, o.reg.Load(t.Context(), registry.Definitions{
+		Classes: map[string]registry.Class{"phones": {Name: "phones", Policy: registry.PolicySeamless, Trigger: registry.TriggerSigned}},
+		Pools: map[string]registry.Pool{"p": {
+			Name: "p", Prefix: home, First: netip.MustParseAddr("10.8.0.10"), Last: netip.MustParseAddr("10.8.0.99"),
+			Gateway: netip.MustParseAddr("10.8.0.1"), LeaseTime: leaseTime, DNS: []netip.Addr{netip.MustParseAddr("10.8.0.2")},
+			MTU: 1400, Domain: "example.org",
+		}},
+		Devices: map[string]registry.Device{"d": {ID: "d", MACs: []openflow.MAC{vni, nic}, Class: "phones", Pool: "p", Key: key}},
 	}))
-	must(t, o.reg.PutDevice(t.Context(), registry.Device{ID: "d", MACs: []openflow.MAC{vni, nic}, Class: "phones", Pool: "p", Key: key}))
 	o.srv = dhcp.New(o.reg, dhcp.Options{})
 	return o
 }
