@@ -100,7 +100,10 @@ func TestReload(t *testing.T) {
 	next = testSettings(t).Definitions
 	delete(next.Devices, "phone")
 	delete(next.Classes, "seamless")
-	alter(next.Devices, "car", func(d *registry.Device) { d.MACs = []openflow.MAC{mac2} }) // it came with another
+	alter(next.Devices, "car", func(d *registry.Device) {
+		d.MACs, d.Class = []openflow.MAC{mac2}, "new" // it came with another
+	})
+	next.Classes["new"] = registry.Class{Name: "new", Trigger: registry.TriggerOpen}
 	if err := r.Fits(next); err != nil {
 		t.Fatal(err)
 	}

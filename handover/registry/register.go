@@ -129,7 +129,11 @@ func (r *Registry) reserveDevice(d *Device, rec *record, displaced []*record) ([
 	if err := r.room(*d); err != nil {
 		return nil, err
 	}
-	if err := refusal(r.deviceFaults(d, displaced), ErrConflict, what, d.ID); err != nil {
+	f := r.deviceFaults(d, displaced)
+	if !d.guest() { // its class and its pool may be declared after it
+		f = r.conflicts(d, displaced)
+	}
+	if err := refusal(f, ErrConflict, what, d.ID); err != nil {
 		return nil, err
 	}
 	ops, err := registration(*d, rec, displaced)
@@ -143,18 +147,30 @@ func (r *Registry) reserveDevice(d *Device, rec *record, displaced []*record) ([
 	return ops, nil
 }
 
-// deviceFaults says how a device contradicts others, but for those that it displaces. One
+// conflicts says which others have what a device wants, but for those that it displaces. One
 // without a pool gets the only one. The lock is held.
-func (r *Registry) deviceFaults(d *Device, displaced []*record) service.Faults {
+func (r *Registry) conflicts(d *Device, displaced []*record) service.Faults {
 	var f service.Faults
 	if old := r.devices[d.ID]; old != nil && old.device.Home != d.Home {
 		f.Add("home", d.Home, "%q, whose device of this name is registered already", old.device.Home)
 	}
+	if d.Pool == "" && d.Home == "" {
+		d.Pool = r.onlyPool()
+	}
+	r.checkMACs(&f, *d, displaced)
+	if a := r.addrs[d.IP]; a != nil && a.device != d.ID && r.now().Before(a.until) {
+		f.Add("ip", d.IP, "an address that device %q does not have, nor had until just now", a.device)
+	}
+	return f
+}
+
+// deviceFaults is conflicts, and what a device says of classes and pools. The lock is held.
+func (r *Registry) deviceFaults(d *Device, displaced []*record) service.Faults {
+	f := r.conflicts(d, displaced)
 	if _, ok := r.classes[d.Class]; !ok && d.Class != "" && builtIn[d.Class] == "" {
 		f.Add("class", d.Class, "one of the classes: %s", names(r.classes))
 	}
-	r.checkMACs(&f, *d, displaced)
-	r.checkPool(&f, d)
+	r.checkPool(&f, *d)
 	if d.IP.IsValid() && len(f) == 0 {
 		r.checkIP(&f, *d)
 	}
@@ -182,13 +198,9 @@ func (r *Registry) checkMACs(f *service.Faults, d Device, displaced []*record) {
 	}
 }
 
-func (r *Registry) checkPool(f *service.Faults, d *Device) {
-	if d.Pool == "" && d.Home == "" {
-		if d.Pool = r.onlyPool(); d.Pool == "" {
-			f.Add("pool", d.Pool, "one of the pools: %s", names(r.pools))
-		}
-	}
+func (r *Registry) checkPool(f *service.Faults, d Device) {
 	if d.Pool == "" {
+		f.Check(d.Home != "", "pool", d.Pool, "one of the pools: %s", names(r.pools))
 		return
 	}
 	p := r.pools[d.Pool]
@@ -228,9 +240,6 @@ func (r *Registry) checkIP(f *service.Faults, d Device) {
 	}
 	for _, p := range r.pools {
 		f.Check(d.IP != p.Gateway && d.IP != p.Server, "ip", d.IP, "an address other than the router's and the DHCP server's of pool %q", p.Name)
-	}
-	if a := r.addrs[d.IP]; a != nil && a.device != d.ID && r.now().Before(a.until) {
-		f.Add("ip", d.IP, "an address that device %q does not have, nor had until just now", a.device)
 	}
 }
 
