@@ -22,8 +22,15 @@ var (
 	errNoDaemon   = errors.New("no daemon of the device listens for orders")
 )
 
+// operations are what the API does with the service.
+type operations struct {
+	*intake
+	*foresight
+	daemons *daemons
+}
+
 // Register adds the service's operations and metrics to the API.
-func (s *Service) Register(a *api.API) {
+func (s *operations) Register(a *api.API) {
 	a.Metrics().MustRegister(s.metrics)
 	r := service.NewREST(a, Name).AwaitChanges(s.loaded, s.ctx.Done())
 	service.Register(r, http.MethodGet, "status", "Show state and errors", s.getStatus)
@@ -45,7 +52,7 @@ func (s *Service) Register(a *api.API) {
 	service.Register(r, http.MethodGet, "coverage", "List what the attachment points cover", s.getCoverage)
 	service.Register(r, http.MethodGet, "positions", "List the latest reports of positions, and what follows from them", s.getPositions)
 	service.Register(r, http.MethodPost, "positions", "Report positions and movements of devices", s.postPositions)
-	s.registerOrders(a, r)
+	s.daemons.register(a, r)
 	if s.domain != nil {
 		s.domain.Register(a)
 	}

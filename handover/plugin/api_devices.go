@@ -38,11 +38,11 @@ type DeviceInfo struct {
 	Error    string     `json:"error,omitempty" doc:"Why its rules are not as they should be"`
 }
 
-func (s *Service) deviceInfo(d registry.Device) DeviceInfo {
+func (s *operations) deviceInfo(d registry.Device) DeviceInfo {
 	c := s.registry.ClassOf(d)
 	i := DeviceInfo{
 		ID: d.ID, Origin: s.originOf(d), Class: d.Class, Policy: string(c.Policy), Trigger: string(c.Trigger), Pool: d.Pool,
-		Keyed: len(d.Key) > 0, Ports: portStrings(d.Ports), Home: d.Home, Learned: d.Learned, MACs: []string{}, Daemon: s.orders.listening(d.ID),
+		Keyed: len(d.Key) > 0, Ports: portStrings(d.Ports), Home: d.Home, Learned: d.Learned, MACs: []string{}, Daemon: s.daemons.orders.listening(d.ID),
 	}
 	if i.Class == "" {
 		i.Class = registry.DefaultClass
@@ -76,7 +76,7 @@ func (s *Service) deviceInfo(d registry.Device) DeviceInfo {
 }
 
 // originOf is where a device comes from.
-func (s *Service) originOf(d registry.Device) string {
+func (s *operations) originOf(d registry.Device) string {
 	switch {
 	case d.Home != "":
 		return "neighbour"
@@ -92,7 +92,7 @@ type devicesInput struct {
 	Class string `query:"class" doc:"Only devices of this class"`
 }
 
-func (s *Service) getDevices(_ context.Context, in *devicesInput) (*service.Body[[]DeviceInfo], error) {
+func (s *operations) getDevices(_ context.Context, in *devicesInput) (*service.Body[[]DeviceInfo], error) {
 	out := []DeviceInfo{}
 	for _, d := range s.registry.Devices() {
 		i := s.deviceInfo(d)
@@ -107,7 +107,7 @@ func (s *Service) getDevices(_ context.Context, in *devicesInput) (*service.Body
 	return &service.Body[[]DeviceInfo]{Body: out}, nil
 }
 
-func (s *Service) getDevice(_ context.Context, in *service.ByName) (*service.Body[DeviceInfo], error) {
+func (s *operations) getDevice(_ context.Context, in *service.ByName) (*service.Body[DeviceInfo], error) {
 	d, ok := s.registry.Device(in.Name)
 	if !ok {
 		return nil, answer(errUnknown, "path.name", in.Name)
@@ -116,13 +116,13 @@ func (s *Service) getDevice(_ context.Context, in *service.ByName) (*service.Bod
 }
 
 // parseDevice reads the specification of a device. One without a pool gets the only one.
-func (s *Service) parseDevice(spec DeviceSpec, id string) (registry.Device, service.Faults) {
+func (s *operations) parseDevice(spec DeviceSpec, id string) (registry.Device, service.Faults) {
 	d, faults := spec.Parse(id)
 	d.Pool = cmp.Or(d.Pool, s.registry.OnlyPool())
 	return d, faults
 }
 
-func (s *Service) deviceInfos(all []service.Item[registry.Device]) []DeviceInfo {
+func (s *operations) deviceInfos(all []service.Item[registry.Device]) []DeviceInfo {
 	out := make([]DeviceInfo, len(all))
 	for i, x := range all {
 		d, ok := s.registry.Device(x.Name)
@@ -135,8 +135,8 @@ func (s *Service) deviceInfos(all []service.Item[registry.Device]) []DeviceInfo 
 }
 
 // removeGuest forgets a device that nobody declared, with its lease and its rules.
-func (s *Service) removeGuest(ctx context.Context, id string) error {
-	err := s.lanes.do(ctx, id, func(ctx context.Context) error {
+func (s *operations) removeGuest(ctx context.Context, id string) error {
+	err := s.queue.Do(ctx, id, func(ctx context.Context) error {
 		if _, ok := s.registry.Device(id); !ok {
 			return service.ErrUnknown
 		}
@@ -161,7 +161,7 @@ type RootInfo struct {
 	Up   bool   `json:"up"`
 }
 
-func (s *Service) getRoots(context.Context, *service.Nothing) (*service.Body[[]RootInfo], error) {
+func (s *operations) getRoots(context.Context, *service.Nothing) (*service.Body[[]RootInfo], error) {
 	out := []RootInfo{}
 	for _, r := range s.settings.Roots {
 		out = append(out, RootInfo{Name: r.Name, Port: Port{r.At}, Peer: r.Peer, Up: s.portUp(r.At)})
@@ -185,17 +185,18 @@ type Status struct {
 	Errors   []string `json:"errors" doc:"What does not work now, and what would help"`
 }
 
-func (s *Service) getStatus(context.Context, *service.Nothing) (*service.Body[Status], error) {
+func (s *operations) getStatus(context.Context, *service.Nothing) (*service.Body[Status], error) {
 	return &service.Body[Status]{Body: s.status()}, nil
 }
 
 // Errors says what does not work now, a line for each.
-func (s *Service) Errors() []string { return s.status().Errors }
+func (s *operations) Errors() []string { return s.status().Errors }
 
-func (s *Service) status() Status {
+func (s *operations) status() Status {
+	waiting, _ := s.queue.Load()
 	st := Status{
 		Domain: s.settings.Domain, Classes: len(s.registry.Classes()), Pools: len(s.registry.Pools()),
-		Devices: len(s.registry.Devices()), Waiting: s.lanes.length(), Errors: []string{}, Daemons: s.orders.daemons(),
+		Devices: len(s.registry.Devices()), Waiting: waiting, Errors: []string{}, Daemons: s.daemons.orders.daemons(),
 	}
 	for _, l := range s.registry.Leases() {
 		if !l.Active(s.now()) {

@@ -27,7 +27,7 @@ func newMetrics(s *Service) *metrics {
 		is(float64(st.Devices-st.Attached-st.Away), "nowhere")
 	})
 	m.Gauges("leases", "Leases that hold now.", nil, func(is func(float64, ...string)) { is(float64(s.status().Leases)) })
-	m.Gauges("waiting", "Work for devices that waits for its turn.", nil, func(is func(float64, ...string)) { is(float64(s.lanes.length())) })
+	m.Gauges("waiting", "Work for devices that waits for its turn.", nil, func(is func(float64, ...string)) { is(float64(s.status().Waiting)) })
 	m.Gauges("prepared", "Places that are prepared for devices.", nil, func(is func(float64, ...string)) { is(float64(s.status().Prepared)) })
 	return &metrics{
 		Metrics:     m,

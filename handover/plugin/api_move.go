@@ -3,17 +3,11 @@ package plugin
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"strconv"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/handover/domain"
 	"github.com/sluice-net/sluice/handover/registry"
-	"github.com/sluice-net/sluice/internal/deviceauth"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/service"
@@ -41,7 +35,7 @@ const (
 )
 
 // parsePlace reads a port and an interface of a device.
-func (s *Service) parsePlace(r *reader, d registry.Device, port, mac string) (at network.PortRef, m openflow.MAC) {
+func (s *operations) parsePlace(r *reader, d registry.Device, port, mac string) (at network.PortRef, m openflow.MAC) {
 	if port != "" {
 		var err error
 		if at, err = ParsePort(port); err != nil {
@@ -59,7 +53,7 @@ func (s *Service) parsePlace(r *reader, d registry.Device, port, mac string) (at
 }
 
 // noPlace says why a port is not one where a device can be.
-func (s *Service) noPlace(at network.PortRef) string {
+func (s *operations) noPlace(at network.PortRef) string {
 	switch top := s.net.Topology(); {
 	case !top.Has(at.Switch):
 		return "a port of a switch that is connected"
@@ -85,7 +79,7 @@ type moveInput struct {
 }
 
 // postMove prepares the place and orders the device's daemon to go there.
-func (s *Service) postMove(ctx context.Context, in *moveInput) (*service.Body[Order], error) {
+func (s *operations) postMove(ctx context.Context, in *moveInput) (*service.Body[Order], error) {
 	d, ok := s.registry.Device(in.Name)
 	if !ok {
 		return nil, answer(errUnknown, "path.name", in.Name)
@@ -96,7 +90,7 @@ func (s *Service) postMove(ctx context.Context, in *moveInput) (*service.Body[Or
 	if len(r.faults) > 0 {
 		return nil, service.Refuse(r.faults)
 	}
-	if !in.Body.Force && !s.orders.listening(in.Name) {
+	if !in.Body.Force && !s.daemons.orders.listening(in.Name) {
 		return nil, answer(errNoDaemon, "path.name", in.Name)
 	}
 	order := Order{Device: in.Name, MAC: mac, Cause: "operator", Why: in.Body.Why, Hold: Duration(hold)}
@@ -109,14 +103,14 @@ func (s *Service) postMove(ctx context.Context, in *moveInput) (*service.Body[Or
 		}
 		order.To, order.Prepared = &Port{at}, true
 	}
-	order, _ = s.orders.give(order)
+	order, _ = s.daemons.orders.give(order)
 	s.publish("device.ordered", order)
 	return &service.Body[Order]{Body: order}, nil
 }
 
 // nextMAC is the interface that a device is told to use: to go to a certain port
 // the one it uses, else the next of its list.
-func (s *Service) nextMAC(d registry.Device, at network.PortRef) openflow.MAC {
+func (s *operations) nextMAC(d registry.Device, at network.PortRef) openflow.MAC {
 	l, _ := s.registry.Lease(d.ID)
 	if l.Attachment == nil || l.Attachment.MAC.IsZero() {
 		return d.HomeMAC()
@@ -137,7 +131,7 @@ type prepareInput struct {
 	Body PlaceSpec
 }
 
-func (s *Service) postPrepare(ctx context.Context, in *prepareInput) (*service.Body[DeviceInfo], error) {
+func (s *operations) postPrepare(ctx context.Context, in *prepareInput) (*service.Body[DeviceInfo], error) {
 	d, ok := s.registry.Device(in.Name)
 	if !ok {
 		return nil, answer(errUnknown, "path.name", in.Name)
@@ -157,8 +151,8 @@ func (s *Service) postPrepare(ctx context.Context, in *prepareInput) (*service.B
 	return s.getDevice(ctx, &in.ByName)
 }
 
-func (s *Service) deletePrepare(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
-	err := s.lanes.do(ctx, in.Name, func(ctx context.Context) error {
+func (s *operations) deletePrepare(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
+	err := s.queue.Do(ctx, in.Name, func(ctx context.Context) error {
 		m := s.mobileOf(in.Name)
 		if _, ok := s.registry.Device(in.Name); !ok {
 			return errUnknown
@@ -183,7 +177,7 @@ type announceInput struct {
 	Body AnnounceSpec
 }
 
-func (s *Service) postAnnounce(ctx context.Context, in *announceInput) (*service.Nothing, error) {
+func (s *operations) postAnnounce(ctx context.Context, in *announceInput) (*service.Nothing, error) {
 	d, ok := s.registry.Device(in.Name)
 	if !ok {
 		return nil, answer(errUnknown, "path.name", in.Name)
@@ -211,97 +205,9 @@ func (s *Service) postAnnounce(ctx context.Context, in *announceInput) (*service
 	return nil, answer(s.domain.Announce(ctx, in.Name, in.Body.Domain, h), "path.name", in.Name)
 }
 
-func (s *Service) deleteAnnounce(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
+func (s *operations) deleteAnnounce(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
 	if s.domain == nil {
 		return nil, api.NotFound("path.name", in.Name, "no neighbours are configured")
 	}
 	return nil, answer(s.domain.Abandon(ctx, in.Name), "path.name", in.Name)
-}
-
-type ordersInput struct {
-	service.ByName
-	LastEventID string `header:"Last-Event-ID" format:"event-id" doc:"Go on after this order"`
-}
-
-type reportInput struct {
-	service.ByName
-	Order uint64 `path:"order" doc:"Number of the order"`
-	Body  struct {
-		Done bool   `json:"done" doc:"The device has moved"`
-		Text string `json:"text,omitempty" maxLength:"500" doc:"Why not, or how"`
-	}
-}
-
-// registerOrders adds what a device's daemon uses. It is the only part of the API
-// that a device's own key opens.
-func (s *Service) registerOrders(a *api.API, r service.REST) {
-	s.stopping = a.Stopping()
-	a.Accept(deviceauth.Scheme, s.identifyDevice)
-	op := r.Operation(http.MethodGet, "devices/{name}/orders", "Follow the orders to a device")
-	op.Description = "Server-sent events of kind order, for the device's daemon: with an operator's credentials, or a header " +
-		"\"Authorization: " + deviceauth.Scheme + " ...\" made with the device's key. Another stream for the same device ends this one."
-	op.Responses = map[string]*huma.Response{"200": {
-		Description: "The stream", Content: map[string]*huma.MediaType{"text/event-stream": {}},
-	}}
-	huma.Register(a.Huma(), op, s.followOrders)
-	service.Register(r, http.MethodPost, "devices/{name}/orders/{order}", "Say what became of an order", s.postReport)
-}
-
-func (s *Service) followOrders(_ context.Context, in *ordersInput) (*huma.StreamResponse, error) {
-	if _, ok := s.registry.Device(in.Name); !ok {
-		return nil, answer(errUnknown, "path.name", in.Name)
-	}
-	var after uint64
-	if in.LastEventID != "" {
-		var err error
-		if after, err = strconv.ParseUint(in.LastEventID, 10, 64); err != nil {
-			return nil, api.Invalid("header.Last-Event-ID", in.LastEventID, "the number of an order")
-		}
-	}
-	l, ok := s.orders.listen(in.Name, after)
-	if !ok {
-		return nil, api.Unavailable("%d daemons listen already", maxListeners)
-	}
-	return &huma.StreamResponse{Body: func(hc huma.Context) {
-		defer s.orders.leave(in.Name, l)
-		r, w := humago.Unwrap(hc)
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		defer context.AfterFunc(s.ctx, cancel)()
-		w.Header().Set("Content-Type", "text/event-stream")
-		w.Header().Set("Cache-Control", "no-store")
-		if err := s.orders.stream(ctx, s.stopping, w, l); err != nil && ctx.Err() == nil {
-			s.log.Debug("stream of orders ended", "device", in.Name, "error", err)
-		}
-	}}, nil
-}
-
-func (s *Service) postReport(_ context.Context, in *reportInput) (*service.Nothing, error) {
-	if _, ok := s.registry.Device(in.Name); !ok {
-		return nil, answer(errUnknown, "path.name", in.Name)
-	}
-	s.log.Info("a device has carried out an order, or not", "device", in.Name, "order", in.Order, "done", in.Body.Done, "text", in.Body.Text)
-	s.publish("device.reported", map[string]any{"device": in.Name, "order": in.Order, "done": in.Body.Done, "text": in.Body.Text})
-	return nil, nil
-}
-
-// identifyDevice takes the credentials of a device's daemon: they open what is
-// below the device's own orders, and nothing else.
-func (s *Service) identifyDevice(r *http.Request) (string, error) {
-	c, err := deviceauth.Parse(r.Header.Get("Authorization"))
-	if err != nil {
-		return "", err
-	}
-	d, _ := s.registry.Device(c.ID)
-	if err := s.headers.Check(c, d.Key, r.Method, r.URL.Path, s.now()); err != nil {
-		return "", err
-	}
-	if own := api.Prefix + "/" + Name + "/devices/" + c.ID + "/orders"; r.URL.Path != own && !hasPrefixPath(r.URL.Path, own) {
-		return "", fmt.Errorf("a device may use %s only", own)
-	}
-	return "device:" + c.ID, nil
-}
-
-func hasPrefixPath(path, dir string) bool {
-	return len(path) > len(dir) && path[:len(dir)] == dir && path[len(dir)] == '/'
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/deviceauth"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -37,6 +38,14 @@ const (
 	maxListeners = 65536
 	maxOrders    = 65536
 )
+
+// daemons are what devices' daemons use of the API.
+type daemons struct {
+	*core
+	orders   *orders
+	headers  deviceauth.Checker
+	stopping <-chan struct{} // closed when the API stops
+}
 
 // orders pass on orders to the daemons that listen, the latest for each device.
 type orders struct {

@@ -54,7 +54,7 @@ type CellInfo struct {
 	Polygon   [][2]float64 `json:"polygon,omitempty"`
 }
 
-func (s *Service) getCoverage(context.Context, *service.Nothing) (*service.Body[[]CellInfo], error) {
+func (s *operations) getCoverage(context.Context, *service.Nothing) (*service.Body[[]CellInfo], error) {
 	out := []CellInfo{}
 	for _, c := range s.settings.Cells {
 		i := CellInfo{Name: c.Name, Port: Port{c.Place}, Peer: s.peerAt(c.Place), Interface: c.Interface, Radius: c.Area.Radius}
@@ -69,7 +69,7 @@ func (s *Service) getCoverage(context.Context, *service.Nothing) (*service.Body[
 	return &service.Body[[]CellInfo]{Body: out}, nil
 }
 
-func (s *Service) getPositions(context.Context, *service.Nothing) (*service.Body[[]PositionInfo], error) {
+func (s *operations) getPositions(context.Context, *service.Nothing) (*service.Body[[]PositionInfo], error) {
 	out := []PositionInfo{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *Service) getPositions(context.Context, *service.Nothing) (*service.Body
 	return &service.Body[[]PositionInfo]{Body: out}, nil
 }
 
-func (s *Service) positionInfo(id string, m *motion) PositionInfo {
+func (s *operations) positionInfo(id string, m *motion) PositionInfo {
 	r := m.report
 	i := PositionInfo{Device: id, X: r.At.X, Y: r.At.Y, Speed: r.Speed, Heading: r.Heading, Time: r.Time.UTC(), Covers: []string{}, Error: m.err}
 	for _, c := range s.settings.Cells {
@@ -99,7 +99,7 @@ type positionsInput struct {
 }
 
 // postPositions takes reports. All are checked before the first counts.
-func (s *Service) postPositions(_ context.Context, in *positionsInput) (*service.Body[[]PositionInfo], error) {
+func (s *operations) postPositions(_ context.Context, in *positionsInput) (*service.Body[[]PositionInfo], error) {
 	if s.coverage == nil {
 		return nil, answer(errNoCoverage, "body", len(in.Body))
 	}
@@ -124,7 +124,7 @@ func (s *Service) postPositions(_ context.Context, in *positionsInput) (*service
 	return &service.Body[[]PositionInfo]{Body: out}, nil
 }
 
-func (s *Service) parsePosition(r *reader, at string, p PositionSpec) (predict.Motion, registry.Device) {
+func (s *operations) parsePosition(r *reader, at string, p PositionSpec) (predict.Motion, registry.Device) {
 	d, ok := s.registry.Device(p.Device)
 	if !ok {
 		r.fail(at+"device", p.Device, "the name of a device that is registered")

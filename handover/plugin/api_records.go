@@ -15,11 +15,11 @@ type handoversInput struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"100000" default:"1000" doc:"At most so many, the latest first"`
 }
 
-func (s *Service) getHandovers(_ context.Context, in *handoversInput) (*service.Body[[]Record], error) {
+func (s *operations) getHandovers(_ context.Context, in *handoversInput) (*service.Body[[]Record], error) {
 	return &service.Body[[]Record]{Body: s.records(*in)}, nil
 }
 
-func (s *Service) records(in handoversInput) []Record {
+func (s *operations) records(in handoversInput) []Record {
 	out := []Record{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +36,7 @@ type byNumber struct {
 	ID string `path:"id" maxLength:"20" doc:"Number of the record"`
 }
 
-func (s *Service) getHandover(_ context.Context, in *byNumber) (*service.Body[Record], error) {
+func (s *operations) getHandover(_ context.Context, in *byNumber) (*service.Body[Record], error) {
 	id, err := strconv.ParseUint(in.ID, 10, 64)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ type Stats struct {
 	Parts     map[string]Quantiles `json:"parts"`
 }
 
-func (s *Service) getStats(context.Context, *service.Nothing) (*service.Body[Stats], error) {
+func (s *operations) getStats(context.Context, *service.Nothing) (*service.Body[Stats], error) {
 	st := Stats{Parts: map[string]Quantiles{}}
 	parts := map[string][]Duration{}
 	for _, r := range s.records(handoversInput{}) {

@@ -31,7 +31,7 @@ type PoolInfo struct {
 }
 
 // registerDeclared adds what is done to classes, pools and devices.
-func (s *Service) registerDeclared(r service.REST) {
+func (s *operations) registerDeclared(r service.REST) {
 	classes := service.Resource[registry.Class, ClassSpec, ClassInfo]{
 		Collection: s.registry.ClassItems, Path: "classes", ByPath: true, Parse: named(ClassSpec.Parse), Show: classInfos,
 	}
@@ -70,7 +70,7 @@ func classInfos(all []service.Item[registry.Class]) []ClassInfo {
 	return out
 }
 
-func (s *Service) poolInfos(all []service.Item[registry.Pool]) []PoolInfo {
+func (s *operations) poolInfos(all []service.Item[registry.Pool]) []PoolInfo {
 	usage := s.registry.Usage()
 	out := make([]PoolInfo, len(all))
 	for i, x := range all {
@@ -79,7 +79,7 @@ func (s *Service) poolInfos(all []service.Item[registry.Pool]) []PoolInfo {
 	return out
 }
 
-func (s *Service) poolInfo(name string, configured bool, u registry.Usage) PoolInfo {
+func (s *operations) poolInfo(name string, configured bool, u registry.Usage) PoolInfo {
 	p, _ := s.registry.Pool(name)
 	i := PoolInfo{Name: name, Origin: api.Origin(configured), Size: u.Size, Held: u.Held, Quarantined: u.Quarantined, PoolSpec: PoolSpec{
 		Prefix: p.Prefix.String(), Gateway: p.Gateway.String(), Server: p.ServerID().String(), LeaseTime: p.LeaseTime.String(),
@@ -117,7 +117,7 @@ type LeaseInfo struct {
 	Peer    string     `json:"peer,omitempty" doc:"Domain in which it is, if that is another one"`
 }
 
-func (s *Service) leaseInfo(l registry.Lease) LeaseInfo {
+func (s *operations) leaseInfo(l registry.Lease) LeaseInfo {
 	i := LeaseInfo{
 		Device: l.Device, IP: l.IP.String(), Pool: l.Pool, State: "released", Granted: l.Granted.UTC(),
 		Client: fmt.Sprintf("%x", l.ClientID),
@@ -138,7 +138,7 @@ func (s *Service) leaseInfo(l registry.Lease) LeaseInfo {
 	return i
 }
 
-func (s *Service) getLeases(context.Context, *service.Nothing) (*service.Body[[]LeaseInfo], error) {
+func (s *operations) getLeases(context.Context, *service.Nothing) (*service.Body[[]LeaseInfo], error) {
 	out := []LeaseInfo{}
 	for _, l := range s.registry.Leases() {
 		out = append(out, s.leaseInfo(l))
@@ -146,8 +146,8 @@ func (s *Service) getLeases(context.Context, *service.Nothing) (*service.Body[[]
 	return &service.Body[[]LeaseInfo]{Body: out}, nil
 }
 
-func (s *Service) deleteLease(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
-	err := s.lanes.do(ctx, in.Name, func(ctx context.Context) error {
+func (s *operations) deleteLease(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
+	err := s.queue.Do(ctx, in.Name, func(ctx context.Context) error {
 		l, ok := s.registry.Lease(in.Name)
 		if !ok || !l.Active(s.now()) {
 			return registry.ErrUnknown

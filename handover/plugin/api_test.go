@@ -254,7 +254,7 @@ func TestOrders(t *testing.T) {
 	if resp.StatusCode != 200 {
 		t.Fatal(resp.Status)
 	}
-	r.eventually("the daemon to listen", func() bool { return r.orders.listening("phone") })
+	r.eventually("the daemon to listen", func() bool { return r.daemons.orders.listening("phone") })
 	mac4 := "02:00:00:00:00:04"
 	status, body := r.ask(url, "POST", "devices/phone/move", fmt.Sprintf(`{"port":%q,"mac":%q,"why":"load"}`, edge4, mac4))
 	if status != 200 {

@@ -106,10 +106,9 @@ func (r *rig) move(at network.PortRef, src openflow.MAC, ip netip.Addr) netip.Ad
 // idle waits until no work is under way.
 func (r *rig) idle() {
 	r.t.Helper()
-	r.eventually("the lanes to be empty", func() bool {
-		r.lanes.mu.Lock()
-		defer r.lanes.mu.Unlock()
-		return len(r.lanes.queues) == 0
+	r.eventually("the work queue to be empty", func() bool {
+		_, working := r.queue.Load()
+		return working == 0
 	})
 }
 

@@ -34,7 +34,7 @@ func (s *Service) declaredChanged(ctx context.Context, ids []string) {
 		return
 	}
 	tasks.Each(ids, 16, func(id string) {
-		err := s.lanes.do(ctx, id, func(ctx context.Context) error { return s.conform(ctx, id) })
+		err := s.queue.Do(ctx, id, func(ctx context.Context) error { return s.conform(ctx, id) })
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("a device's rules do not follow yet what was declared; it is tried again", "device", id, "error", err)
 			m := s.mobileOf(id)

@@ -31,7 +31,7 @@ func (a association) until(now time.Time) time.Duration {
 }
 
 // heardAt notes that somebody at a port was heard.
-func (s *Service) heardAt(at network.PortRef, now time.Time) {
+func (s *intake) heardAt(at network.PortRef, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a, waiting := s.ports[at]; waiting && a.heard.IsZero() {

@@ -3,9 +3,7 @@ package plugin
 import (
 	"context"
 	"errors"
-	"maps"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/sluice-net/sluice/handover/dhcp"
 	"github.com/sluice-net/sluice/handover/registry"
-	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -27,8 +24,8 @@ type incoming struct {
 	arrived     time.Time
 }
 
-// dhcpMessage handles a DHCP message. It runs in the lane of its device.
-func (s *Service) dhcpMessage(run context.Context, in incoming) {
+// dhcpMessage handles a DHCP message. It runs in the device's turn of the work queue.
+func (s *intake) dhcpMessage(run context.Context, in incoming) {
 	ctx, cancel := context.WithTimeout(run, s.settings.RequestTimeout)
 	defer cancel()
 	m, err := dhcp.Decode(in.message)
@@ -68,7 +65,7 @@ func (s *Service) dhcpMessage(run context.Context, in incoming) {
 }
 
 // reply sends the answer to the device.
-func (s *Service) reply(d *dhcp.Decision, in incoming) {
+func (s *intake) reply(d *dhcp.Decision, in incoming) {
 	if d.Reply == nil {
 		return
 	}
@@ -78,7 +75,7 @@ func (s *Service) reply(d *dhcp.Decision, in incoming) {
 }
 
 // tellVerdict counts a message, and tells of those that got less than they wanted.
-func (s *Service) tellVerdict(d *dhcp.Decision, in incoming) {
+func (s *intake) tellVerdict(d *dhcp.Decision, in incoming) {
 	s.metrics.dhcp.WithLabelValues(string(d.Verdict)).Inc()
 	switch d.Verdict {
 	case dhcp.Denied, dhcp.Refused, dhcp.Exhausted, dhcp.Failed, dhcp.Declined:
@@ -91,28 +88,9 @@ func (s *Service) tellVerdict(d *dhcp.Decision, in incoming) {
 	})
 }
 
-// tellRefused tells of a message that anybody can send, in the log and as an event: not of
-// each one in a flood, of which neither the log nor whoever reads events would be left
-// anything else, but of how many were left out.
-func (s *Service) tellRefused(kind, text string, attrs map[string]any) {
-	skipped, turn := s.strange.Turn(time.Now())
-	if !turn {
-		return
-	}
-	if skipped > 0 {
-		attrs["left_out"] = skipped
-	}
-	args := make([]any, 0, 2*len(attrs))
-	for _, name := range slices.Sorted(maps.Keys(attrs)) {
-		args = append(args, name, lograte.Shorten(attrs[name]))
-	}
-	s.log.Warn(text, args...)
-	s.publish(kind, attrs)
-}
-
 // outdated says whether a message, which was kept, came before a request of the
 // device that has been granted since: it tells where the device no longer is.
-func (s *Service) outdated(in incoming) bool {
+func (s *intake) outdated(in incoming) bool {
 	d, _ := s.registry.DeviceByMAC(in.chaddr)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +100,7 @@ func (s *Service) outdated(in incoming) bool {
 
 // noteExchange remembers when the device's first message at the port came, and
 // how long the port had been up.
-func (s *Service) noteExchange(d *dhcp.Decision, in incoming) {
+func (s *intake) noteExchange(d *dhcp.Decision, in incoming) {
 	if d.Device.ID == "" {
 		return
 	}
@@ -145,10 +123,10 @@ func (s *Service) noteExchange(d *dhcp.Decision, in incoming) {
 
 // unserved says whether the device has no rules, or not those of a plan that
 // works.
-func (s *Service) unserved(id string) bool { return s.lacking(id, s.net.Topology()) }
+func (s *intake) unserved(id string) bool { return s.lacking(id, s.net.Topology()) }
 
 // left ends a device's stay.
-func (s *Service) left(ctx context.Context, d *dhcp.Decision) {
+func (s *intake) left(ctx context.Context, d *dhcp.Decision) {
 	if err := s.detach(ctx, d.Device.ID, d.Lease.IP, d.Previous, d.Type.String()); err != nil {
 		s.log.Warn("rules of a device that has left are still there", "device", d.Device.ID, "error", err)
 	}
@@ -158,7 +136,7 @@ func (s *Service) left(ctx context.Context, d *dhcp.Decision) {
 // arrived has the device served where its request came from, with the lease that it
 // is granted. Without rules, or without a lease that outlives this controller, an
 // answer would only mislead it: then there is none, and it is where it was before.
-func (s *Service) arrived(ctx context.Context, d *dhcp.Decision, in incoming, queue time.Duration) {
+func (s *intake) arrived(ctx context.Context, d *dhcp.Decision, in incoming, queue time.Duration) {
 	kind := KindMove
 	switch {
 	case d.Previous == nil:
@@ -194,7 +172,7 @@ func (s *Service) arrived(ctx context.Context, d *dhcp.Decision, in incoming, qu
 // settle has the device served at its new place while its lease is written, and
 // answers it as soon as both is done. Rules need not wait for the store: after a
 // crash in between they are again as the store says.
-func (s *Service) settle(ctx context.Context, t *trip, d *dhcp.Decision, in incoming) (unplaced, unwritten error) {
+func (s *intake) settle(ctx context.Context, t *trip, d *dhcp.Decision, in incoming) (unplaced, unwritten error) {
 	var answered time.Time
 	done := afterBoth(func() {
 		s.reply(d, in)
@@ -234,7 +212,7 @@ func afterBoth(f func()) func() {
 
 // takeBack has a device whose new lease could not be written served as the registry
 // knows it: where it was, or nowhere.
-func (s *Service) takeBack(ctx context.Context, id string) {
+func (s *intake) takeBack(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.settings.RequestTimeout)
 	defer cancel()
 	s.sweep(ctx, id)
@@ -242,7 +220,7 @@ func (s *Service) takeBack(ctx context.Context, id string) {
 }
 
 // putBack undoes what the registry noted of a move that could not be made.
-func (s *Service) putBack(ctx context.Context, d *dhcp.Decision) {
+func (s *intake) putBack(ctx context.Context, d *dhcp.Decision) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.settings.RequestTimeout)
 	defer cancel()
 	if err := s.registry.SetAttachment(ctx, d.Device.ID, d.Previous); err != nil {
@@ -251,7 +229,7 @@ func (s *Service) putBack(ctx context.Context, d *dhcp.Decision) {
 }
 
 // measure adds T_e to a record.
-func (s *Service) measure(ctx context.Context, id uint64, at registry.Attachment, ip netip.Addr) {
+func (s *intake) measure(ctx context.Context, id uint64, at registry.Attachment, ip netip.Addr) {
 	te, ok := s.edgeLatency(ctx, at.At, ip, at.MAC)
 	if !ok {
 		return
@@ -268,7 +246,7 @@ func (s *Service) measure(ctx context.Context, id uint64, at registry.Attachment
 // claimedTwice says whether a message is not answered because its MAC address is
 // in use at another port that is up. A good signature shows that it has moved, and
 // so does the word of a visitor's home, which has looked at the signature.
-func (s *Service) claimedTwice(in incoming, m *dhcpv4.DHCPv4) bool {
+func (s *intake) claimedTwice(in incoming, m *dhcpv4.DHCPv4) bool {
 	if s.settings.Claims != ClaimRefuse {
 		return false
 	}
@@ -292,7 +270,7 @@ func (s *Service) claimedTwice(in incoming, m *dhcpv4.DHCPv4) bool {
 // suspect tells when an interface asks at one port while another port, which it
 // was at, is still up: on cables that is two devices with one MAC address, on
 // radio it is a move like any other.
-func (s *Service) suspect(d *dhcp.Decision, in incoming) {
+func (s *intake) suspect(d *dhcp.Decision, in incoming) {
 	p := d.Previous
 	if p == nil || p.Peer != "" || p.MAC != in.src || p.At == in.at || !s.portUp(p.At) {
 		return
@@ -300,9 +278,4 @@ func (s *Service) suspect(d *dhcp.Decision, in incoming) {
 	s.tellRefused("device.at-two-ports", "one MAC address at two ports", map[string]any{
 		"device": d.Device.ID, "mac": in.src, "was": p.At.String(), "is": in.at.String(), "signed": d.Signed,
 	})
-}
-
-func (s *Service) portUp(at network.PortRef) bool {
-	up, _ := s.net.PortUp(at)
-	return up
 }

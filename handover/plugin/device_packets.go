@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/handover/dhcp"
 	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
@@ -20,13 +21,23 @@ const (
 	dhcpOptions = 240
 )
 
+// intake takes what devices say, and what it means of where they are: DHCP above all.
+type intake struct {
+	*guards
+	dhcp  *dhcp.Server
+	held  heldBack // for neighbours
+	early heldBack // for a way
+
+	ports map[network.PortRef]association // of ports that came up, until a DHCP message; the lock of core guards it
+}
+
 // ownerHash tells the service's rules from others by the cookie of what they send up.
 var ownerHash = rule.OwnerHash(Name)
 
 // HandlePacketIn takes DHCP and ARP of devices out of the chain, and what others say
 // of either. It runs on the
 // switch's goroutine and never waits.
-func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
+func (s *intake) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
 	if rule.Cookie(p.Cookie).Owner() == ownerHash && s.spoofed(&p.Headers) {
 		return s.fromElsewhere(at, p.Headers.Src, p.Resubmit)
@@ -40,7 +51,7 @@ func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 }
 
 // packet decides about a packet that a switch sent up.
-func (s *Service) packet(at network.PortRef, h *packet.Headers, data []byte, arrived time.Time) network.Verdict {
+func (s *intake) packet(at network.PortRef, h *packet.Headers, data []byte, arrived time.Time) network.Verdict {
 	if isAnswer(h) {
 		return s.answered(at, h, arrived)
 	}
@@ -66,13 +77,13 @@ func (s *Service) packet(at network.PortRef, h *packet.Headers, data []byte, arr
 	return s.dhcpIn(v, at, h.EthSrc, data[h.Payload:end], arrived)
 }
 
-// dhcpIn puts a DHCP message of a device into the device's lane.
-func (s *Service) dhcpIn(v *view, at network.PortRef, src openflow.MAC, message []byte, arrived time.Time) network.Verdict {
+// dhcpIn queues a DHCP message of a device as work for it.
+func (s *intake) dhcpIn(v *view, at network.PortRef, src openflow.MAC, message []byte, arrived time.Time) network.Verdict {
 	if len(message) < dhcpOptions || message[0] != 1 || message[2] != 6 || src.IsMulticast() {
 		return network.Continue
 	}
 	chaddr := openflow.MAC(message[dhcpChaddr : dhcpChaddr+6])
-	d, lane := s.laneOf(src, chaddr)
+	d, key := s.whose(src, chaddr)
 	if d.ID == "" && !v.unknown {
 		return network.Continue
 	}
@@ -80,7 +91,7 @@ func (s *Service) dhcpIn(v *view, at network.PortRef, src openflow.MAC, message 
 		return network.Stop
 	}
 	copied := slices.Clone(message)
-	err := s.lanes.add(lane, func(ctx context.Context) {
+	err := s.queue.Add(key, func(ctx context.Context) {
 		s.dhcpMessage(ctx, incoming{at: at, src: src, chaddr: chaddr, message: copied, arrived: arrived})
 	})
 	if err != nil {
@@ -89,9 +100,9 @@ func (s *Service) dhcpIn(v *view, at network.PortRef, src openflow.MAC, message 
 	return network.Stop
 }
 
-// laneOf finds whose message it is, if that is known, and in whose lane it belongs.
-// A device that is learned has the name of its lane.
-func (s *Service) laneOf(src, chaddr openflow.MAC) (registry.Device, string) {
+// whose finds whose message it is, if that is known, and the key of work for it: the name
+// that the device has, or will have if it is learned.
+func (s *intake) whose(src, chaddr openflow.MAC) (registry.Device, string) {
 	for _, m := range []openflow.MAC{src, chaddr} {
 		if d, ok := s.registry.DeviceByMAC(m); ok {
 			return d, d.ID

@@ -2,12 +2,9 @@ package plugin
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
-
-	"github.com/sluice-net/sluice/network"
 )
 
 // wayPatience is how long a request waits until the network is known as far as it
@@ -17,7 +14,7 @@ const wayPatience = 5 * time.Second
 // postponed says whether a request is kept until there is a way to its port, and the
 // device is served as it was: just after a start the links are not known yet, and
 // clients that get no answer take seconds to ask again.
-func (s *Service) postponed(in incoming, m *dhcpv4.DHCPv4) bool {
+func (s *intake) postponed(in incoming, m *dhcpv4.DHCPv4) bool {
 	if m.MessageType() != dhcpv4.MessageTypeRequest || s.now().Sub(in.arrived) > wayPatience || s.servable(in) {
 		return false
 	}
@@ -27,20 +24,11 @@ func (s *Service) postponed(in incoming, m *dhcpv4.DHCPv4) bool {
 }
 
 // servable says whether the network is known as far as it takes.
-func (s *Service) servable(in incoming) bool { return s.led(in.at) && !s.returning(in) }
-
-// led says whether there is a way between a root and the port.
-func (s *Service) led(at network.PortRef) bool {
-	top := s.net.Topology()
-	return slices.ContainsFunc(s.settings.Roots, func(r Root) bool {
-		_, ok := top.Distance(r.At.Switch, at.Switch)
-		return ok
-	})
-}
+func (s *intake) servable(in incoming) bool { return s.led(in.at) && !s.returning(in) }
 
 // resumeEarly has the requests handled that have a way now, or have waited for long
 // enough.
-func (s *Service) resumeEarly() {
+func (s *intake) resumeEarly() {
 	now := s.now()
 	for _, in := range s.early.takeIf(func(in incoming) bool { return s.servable(in) || now.Sub(in.arrived) > wayPatience }) {
 		s.again(in)
@@ -48,9 +36,9 @@ func (s *Service) resumeEarly() {
 }
 
 // again has a message handled that was kept.
-func (s *Service) again(in incoming) {
-	_, lane := s.laneOf(in.src, in.chaddr)
-	if err := s.lanes.add(lane, func(ctx context.Context) { s.dhcpMessage(ctx, in) }); err != nil {
+func (s *intake) again(in incoming) {
+	_, key := s.whose(in.src, in.chaddr)
+	if err := s.queue.Add(key, func(ctx context.Context) { s.dhcpMessage(ctx, in) }); err != nil {
 		s.metrics.dropped.WithLabelValues("waiting").Inc()
 	}
 }

@@ -9,7 +9,7 @@
 // I/O around them: it takes packets from the switches, changes the rules, keeps
 // records of every handover, and owns all goroutines.
 //
-// The packet-in handler never waits: what takes time is done in lanes, one for
+// The packet-in handler never waits: what takes time is put into a work queue, by
 // each device, so that what happens to one device happens in order and what
 // happens to different devices happens at once.
 //

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -53,14 +52,6 @@ func (h host) Device(id string) (domain.Known, bool) {
 	return k, true
 }
 
-// ipOf is the device's address: the one it has, else the one it is bound to.
-func (s *Service) ipOf(d registry.Device) netip.Addr {
-	if l, ok := s.registry.Lease(d.ID); ok && l.Active(s.now()) {
-		return l.IP
-	}
-	return d.IP
-}
-
 // DeviceByMAC implements domain.Host.
 func (h host) DeviceByMAC(mac openflow.MAC) (domain.Known, bool) {
 	d, ok := h.registry.DeviceByMAC(mac)
@@ -93,22 +84,12 @@ func (h host) Check(v domain.Visitor) error {
 	return nil
 }
 
-// serves says whether the address is one that the service itself answers for.
-func (s *Service) serves(ip netip.Addr) bool {
-	v := s.view.Load()
-	if v == nil {
-		return false
-	}
-	_, gateway := v.gateways[ip]
-	return gateway || v.servers[ip]
-}
-
 // Prepare implements domain.Host.
 func (h host) Prepare(ctx context.Context, v domain.Visit) error {
 	if err := h.Check(v.Visitor); err != nil {
 		return err
 	}
-	return h.lanes.do(ctx, v.ID, func(ctx context.Context) error {
+	return h.queue.Do(ctx, v.ID, func(ctx context.Context) error {
 		if v.Home != h.settings.Domain {
 			if err := h.adopt(ctx, v); err != nil {
 				return err
@@ -119,9 +100,9 @@ func (h host) Prepare(ctx context.Context, v domain.Visit) error {
 }
 
 // adopt registers a visitor.
-func (s *Service) adopt(ctx context.Context, v domain.Visit) error {
+func (h host) adopt(ctx context.Context, v domain.Visit) error {
 	d := registry.Device{ID: v.ID, MACs: v.MACs, Home: v.Home, Class: visitorClass(v.Policy)}
-	for _, p := range s.registry.Pools() {
+	for _, p := range h.registry.Pools() {
 		if p.Home == v.Home && p.Prefix.Contains(v.IP) {
 			d.Pool = p.Name
 		}
@@ -129,7 +110,7 @@ func (s *Service) adopt(ctx context.Context, v domain.Visit) error {
 	if d.Pool == "" {
 		return fmt.Errorf("visitor %s: no pool with home %q has %v: devices of that domain cannot be told their router", v.ID, v.Home, v.IP)
 	}
-	err := s.registry.Adopt(ctx, d, v.IP)
+	err := h.registry.Adopt(ctx, d, v.IP)
 	if errors.Is(err, registry.ErrConflict) {
 		return fmt.Errorf("%w: %w", domain.ErrTaken, err)
 	}
@@ -138,35 +119,35 @@ func (s *Service) adopt(ctx context.Context, v domain.Visit) error {
 
 // expect prepares the place where a visitor, or a device of ours that comes
 // home, will be, as far as that is known.
-func (s *Service) expect(ctx context.Context, v domain.Visit) error {
-	d, ok := s.registry.Device(v.ID)
+func (h host) expect(ctx context.Context, v domain.Visit) error {
+	d, ok := h.registry.Device(v.ID)
 	if !ok {
 		return domain.ErrNoDevice
 	}
-	t := s.newTrip(d, v.IP, KindPrepare, "domain "+v.Via, s.now())
-	s.change(func() { t.m.via, t.m.expected = v.Via, true })
-	next, known := s.headingPlace(v)
-	l, _ := s.registry.Lease(v.ID)
+	t := h.newTrip(d, v.IP, KindPrepare, "domain "+v.Via, h.now())
+	h.change(func() { t.m.via, t.m.expected = v.Via, true })
+	next, known := h.headingPlace(v)
+	l, _ := h.registry.Lease(v.ID)
 	if !known {
 		return nil
 	}
 	place := route.Place{At: next, MAC: cmp.Or(v.Heading.MAC, d.HomeMAC())}
 	t.rec.To = &Spot{Port: Port{next}, MAC: place.MAC}
-	if l.Active(s.now()) && l.Attachment != nil {
+	if l.Active(h.now()) && l.Attachment != nil {
 		t.rec.From = spotOf(l.Attachment)
-		return s.prepare(ctx, t, placeOf(l.Attachment), place, "", 0)
+		return h.prepare(ctx, t, placeOf(l.Attachment), place, "", 0)
 	}
-	p, err := s.plan(t, place)
+	p, err := h.plan(t, place)
 	if err == nil {
-		s.describe(t, &p)
-		err = s.follow(ctx, t, route.Steps(t.m.plan, p))
+		h.describe(t, &p)
+		err = h.follow(ctx, t, route.Steps(t.m.plan, p))
 	}
-	s.ended(t, err)
+	h.ended(t, err)
 	return err
 }
 
 // headingPlace is the edge port where a visitor will be.
-func (s *Service) headingPlace(v domain.Visit) (network.PortRef, bool) {
+func (s *foresight) headingPlace(v domain.Visit) (network.PortRef, bool) {
 	if at := v.Heading.At; at != nil && s.net.Topology().Has(at.Switch) && s.net.Topology().IsEdge(*at) && !s.isRoot(*at) {
 		return *at, true
 	}
@@ -183,10 +164,6 @@ func (s *Service) headingPlace(v domain.Visit) (network.PortRef, bool) {
 	return choice.Next, err == nil && !choice.None()
 }
 
-func (s *Service) isRoot(at network.PortRef) bool {
-	return slices.ContainsFunc(s.settings.Roots, func(r Root) bool { return r.At == at })
-}
-
 // Redirect implements domain.Host.
 func (h host) Redirect(ctx context.Context, id, peer string, alone bool) error {
 	i := slices.IndexFunc(h.settings.Roots, func(r Root) bool { return r.Peer == peer })
@@ -194,36 +171,36 @@ func (h host) Redirect(ctx context.Context, id, peer string, alone bool) error {
 		return fmt.Errorf("domain %q: no root leads to it", peer)
 	}
 	to := &registry.Attachment{At: h.settings.Roots[i].At, Peer: peer}
-	return h.lanes.do(ctx, id, func(ctx context.Context) error { return h.redirect(ctx, id, to, alone) })
+	return h.queue.Do(ctx, id, func(ctx context.Context) error { return h.redirect(ctx, id, to, alone) })
 }
 
-func (s *Service) redirect(ctx context.Context, id string, to *registry.Attachment, alone bool) error {
-	d, known := s.registry.Device(id)
-	l, leased := s.registry.Lease(id)
-	if !known || !leased || !l.Active(s.now()) {
+func (h host) redirect(ctx context.Context, id string, to *registry.Attachment, alone bool) error {
+	d, known := h.registry.Device(id)
+	l, leased := h.registry.Lease(id)
+	if !known || !leased || !l.Active(h.now()) {
 		return domain.ErrNoDevice
 	}
 	if !alone {
 		if l.Attachment == nil {
 			return domain.ErrNoDevice
 		}
-		t := s.newTrip(d, l.IP, KindPrepare, "domain "+to.Peer, s.now())
+		t := h.newTrip(d, l.IP, KindPrepare, "domain "+to.Peer, h.now())
 		t.rec.From, t.rec.To = spotOf(l.Attachment), spotOf(to)
-		return s.prepare(ctx, t, placeOf(l.Attachment), placeOf(to), to.Peer, 0)
+		return h.prepare(ctx, t, placeOf(l.Attachment), placeOf(to), to.Peer, 0)
 	}
-	t := s.newTrip(d, l.IP, KindMove, "domain "+to.Peer, s.now())
-	err := s.place(ctx, t, l.Attachment, to)
+	t := h.newTrip(d, l.IP, KindMove, "domain "+to.Peer, h.now())
+	err := h.place(ctx, t, l.Attachment, to)
 	if err == nil {
-		err = s.registry.SetAttachment(ctx, id, to)
+		err = h.registry.SetAttachment(ctx, id, to)
 	}
 	t.rec.Parts.Trigger = t.rec.Parts.Tf
-	s.ended(t, err)
+	h.ended(t, err)
 	return err
 }
 
 // Cancel implements domain.Host.
 func (h host) Cancel(ctx context.Context, id string) error {
-	return h.lanes.do(ctx, id, func(ctx context.Context) error {
+	return h.queue.Do(ctx, id, func(ctx context.Context) error {
 		m := h.mobileOf(id)
 		h.change(func() { m.expected = false })
 		l, _ := h.registry.Lease(id)
@@ -239,23 +216,23 @@ func (h host) Cancel(ctx context.Context, id string) error {
 
 // Forget implements domain.Host.
 func (h host) Forget(ctx context.Context, id string) error {
-	return h.lanes.do(ctx, id, func(ctx context.Context) error { return h.gone(ctx, id) })
+	return h.queue.Do(ctx, id, func(ctx context.Context) error { return h.gone(ctx, id) })
 }
 
 // gone removes a device's rules and lease, and a visitor altogether.
-func (s *Service) gone(ctx context.Context, id string) error {
-	d, known := s.registry.Device(id)
-	l, _ := s.registry.Lease(id)
-	if err := s.detach(ctx, id, l.IP, l.Attachment, "gone to another domain"); err != nil {
+func (h host) gone(ctx context.Context, id string) error {
+	d, known := h.registry.Device(id)
+	l, _ := h.registry.Lease(id)
+	if err := h.detach(ctx, id, l.IP, l.Attachment, "gone to another domain"); err != nil {
 		return err
 	}
 	switch {
 	case !known:
 		return nil
 	case d.Home != "":
-		return s.registry.DeleteGuest(ctx, id)
+		return h.registry.DeleteGuest(ctx, id)
 	}
-	if err := s.registry.Release(ctx, id); err != nil && !errors.Is(err, registry.ErrNoLease) {
+	if err := h.registry.Release(ctx, id); err != nil && !errors.Is(err, registry.ErrNoLease) {
 		return err
 	}
 	return nil

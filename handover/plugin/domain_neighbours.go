@@ -72,7 +72,7 @@ func (h *heldBack) takeIf(f func(incoming) bool) []incoming {
 
 // admitted says whether a DHCP message may be handled now. One that has to wait
 // for neighbours is kept until Resume.
-func (s *Service) admitted(in incoming) bool {
+func (s *intake) admitted(in incoming) bool {
 	if s.domain == nil {
 		return true
 	}
@@ -85,7 +85,7 @@ func (s *Service) admitted(in incoming) bool {
 }
 
 // resume has a message handled that was kept.
-func (s *Service) resume(mac openflow.MAC) {
+func (s *intake) resume(mac openflow.MAC) {
 	if in, ok := s.held.take(mac); ok {
 		s.again(in)
 	}
@@ -94,7 +94,7 @@ func (s *Service) resume(mac openflow.MAC) {
 // trusted says whether the word of its domain shows that the device is where the
 // message came from, without which it would not have been admitted: a visitor has no
 // key here.
-func (s *Service) trusted(in incoming) bool {
+func (s *intake) trusted(in incoming) bool {
 	d, ok := s.registry.DeviceByMAC(in.chaddr)
 	return ok && d.Home != "" && s.domain != nil
 }
@@ -102,7 +102,7 @@ func (s *Service) trusted(in incoming) bool {
 // vouchedFor says whether the home of a visitor that signs has said that the message
 // is the visitor's: it does so for every place where it was not before, or the
 // message is not admitted.
-func (s *Service) vouchedFor(d registry.Device) bool {
+func (s *intake) vouchedFor(d registry.Device) bool {
 	if d.Home == "" || s.domain == nil {
 		return false
 	}
@@ -120,16 +120,9 @@ func evidence(in incoming) *domain.Evidence {
 }
 
 // tellArrived tells the protocol between domains that a device is here.
-func (s *Service) tellArrived(id string, in incoming) {
+func (s *intake) tellArrived(id string, in incoming) {
 	if s.domain != nil {
 		s.domain.Attached(id, evidence(in))
-	}
-}
-
-// tellLeft tells it that a device has left.
-func (s *Service) tellLeft(id string) {
-	if s.domain != nil {
-		s.domain.Left(id)
 	}
 }
 
@@ -142,18 +135,18 @@ func visitorClass(p registry.Policy) string {
 }
 
 // meetNeighbours makes the protocol between domains, if there are neighbours.
-func (s *Service) meetNeighbours(dial domain.Dialer) error {
+func (s *Service) meetNeighbours(o Options) error {
 	if len(s.settings.Neighbours) == 0 {
 		return nil
 	}
 	d, err := domain.New(domain.Options{
-		Self: s.settings.Domain, Neighbours: s.settings.Neighbours, Host: host{s}, Store: s.store,
+		Self: s.settings.Domain, Neighbours: s.settings.Neighbours, Host: host{s}, Store: o.Store,
 		Emit: func(kind string, attrs map[string]any) {
 			if s.bus != nil {
 				s.bus.Publish(kind, attrs)
 			}
 		},
-		Log: s.log, Timing: s.settings.Timing, Now: s.now, Dial: dial,
+		Log: s.log, Timing: s.settings.Timing, Now: s.now, Dial: o.Dial,
 	})
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ type answers struct {
 
 // answersOf is what switches are to answer about a device now. It is zero while its
 // gateway is not known, or if it is nowhere.
-func (s *Service) answersOf(id string) answers {
+func (s *guards) answersOf(id string) answers {
 	v := s.view.Load()
 	d, known := s.registry.Device(id)
 	l, _ := s.registry.Lease(id)
@@ -88,8 +88,8 @@ func answerRule(at network.PortRef, asker netip.Addr, askerMAC openflow.MAC, ask
 }
 
 // teach has switches answer about a device what is so now. It runs in the device's
-// lane. A switch that cannot write into ARP leaves that to the controller.
-func (s *Service) teach(ctx context.Context, id string) {
+// turn of the work queue. A switch that cannot write into ARP leaves that to the controller.
+func (s *guards) teach(ctx context.Context, id string) {
 	now := s.answersOf(id)
 	s.mu.Lock()
 	m := s.mobiles[id]
@@ -115,7 +115,7 @@ func (s *Service) teach(ctx context.Context, id string) {
 }
 
 // unanswered says whether switches answer about a device what is not so.
-func (s *Service) unanswered(l *registry.Lease) bool {
+func (s *guards) unanswered(l *registry.Lease) bool {
 	now := s.answersOf(l.Device)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -73,7 +73,7 @@ func TestSwitchesAnswer(t *testing.T) {
 	if got, want := r.asked(edge4, ip, mac2, gatewayIP), answered(ip, mac2, gatewayIP, routerMAC); got != want {
 		t.Errorf("at its new place: %q, want %q", got, want)
 	}
-	if err := r.lanes.do(t.Context(), "car", func(ctx context.Context) error { return r.gone(ctx, "car") }); err != nil {
+	if err := r.queue.Do(t.Context(), "car", func(ctx context.Context) error { return host{r.Service}.gone(ctx, "car") }); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.asked(uplink, gatewayIP, routerMAC, ip) + r.asked(edge4, ip, mac2, gatewayIP); got != "" {

@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
@@ -16,7 +15,7 @@ var serverMAC = openflow.MAC{0x02, 0x51, 0x1c, 0, 0, 0x02}
 
 // arp answers for gateways, for the DHCP server, and for devices wherever they
 // are. What is about other addresses is left to the chain.
-func (s *Service) arp(v *view, at network.PortRef, h *packet.Headers, arrived time.Time) network.Verdict {
+func (s *guards) arp(v *view, at network.PortRef, h *packet.Headers, arrived time.Time) network.Verdict {
 	root, isRoot := v.roots[at]
 	if isRoot && !h.Src.IsUnspecified() && s.gateways.heard(h.Src, h.ARPSHA, root.Peer, arrived) {
 		s.wake() // switches are to answer so
@@ -82,7 +81,7 @@ const (
 
 // resolve finds the MAC address that answers for an address to one who asks. A
 // zero one means that there is to be no answer, from anybody.
-func (s *Service) resolve(v *view, asker string, ip netip.Addr) (mac openflow.MAC, target string, ours bool) {
+func (s *guards) resolve(v *view, asker string, ip netip.Addr) (mac openflow.MAC, target string, ours bool) {
 	if g, ok := v.gateways[ip]; ok {
 		if g.mac.IsZero() {
 			g.mac = s.gateways.find(ip)
@@ -102,19 +101,9 @@ func (s *Service) resolve(v *view, asker string, ip netip.Addr) (mac openflow.MA
 	return d.HomeMAC(), targetDevice, true
 }
 
-// leased finds the device that has an address now, here or in another domain.
-func (s *Service) leased(ip netip.Addr) (registry.Device, bool) {
-	d, ok := s.registry.DeviceByIP(ip)
-	if !ok {
-		return d, false
-	}
-	l, ok := s.registry.Lease(d.ID)
-	return d, ok && l.IP == ip && l.Active(s.now()) && l.Attachment != nil
-}
-
 // arpReply takes the answers to questions that the service has asked, and ends
 // those about devices: these come from the controller alone.
-func (s *Service) arpReply(at network.PortRef, isRoot bool, h *packet.Headers, arrived time.Time) network.Verdict {
+func (s *guards) arpReply(at network.PortRef, isRoot bool, h *packet.Headers, arrived time.Time) network.Verdict {
 	if h.EthDst == serverMAC {
 		s.pings.heard(at, h.Src, arrived)
 		return network.Stop

@@ -10,7 +10,7 @@ import (
 
 // How many DHCP messages of strangers one edge port may send: so many a second,
 // and so many at once. Strangers are neither registered nor hold a lease; what
-// others send is bounded by their lanes.
+// others send is bounded by the work queue.
 const (
 	strangerRate  = 20
 	strangerBurst = 100
@@ -75,7 +75,7 @@ func (f *floods) over(now time.Time) map[network.PortRef]int {
 }
 
 // flooding says whether a message of a device is to be dropped because of its port.
-func (s *Service) flooding(d registry.Device, at network.PortRef, arrived time.Time) bool {
+func (s *guards) flooding(d registry.Device, at network.PortRef, arrived time.Time) bool {
 	if l, ok := s.registry.Lease(d.ID); d.ID != "" && !d.Learned || ok && l.Active(s.now()) {
 		return false
 	}
@@ -92,7 +92,7 @@ func (s *Service) flooding(d registry.Device, at network.PortRef, arrived time.T
 }
 
 // floodsOver tells of floods that have ended.
-func (s *Service) floodsOver() {
+func (s *guards) floodsOver() {
 	for at, dropped := range s.floods.over(s.now()) {
 		s.log.Info("DHCP no longer floods a port", "port", at, "dropped", dropped)
 		s.publish("flood.ended", map[string]any{"port": at.String(), "dropped": dropped})

@@ -22,7 +22,7 @@ func newForgers() *offence {
 // forged says whether an ARP packet from an edge port that is no root claims an
 // address that is not its sender's: that of a gateway or of the DHCP server, or that
 // of a device that the sender is not. Requests are believed as replies are.
-func (s *Service) forged(v *view, h *packet.Headers) bool {
+func (s *guards) forged(v *view, h *packet.Headers) bool {
 	if slices.Contains(v.own, h.Src) {
 		return true
 	}

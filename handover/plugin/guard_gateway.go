@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 )
 
 // How often routers at the roots are asked for.
@@ -21,7 +22,7 @@ const (
 // off as the gateway. Our own are at the uplinks; those of another domain's
 // devices are asked for over the peering, where that domain's controller answers.
 type gateways struct {
-	wake chan struct{} // somebody asks for one that is not known
+	asking service.Loop // woken when somebody asks for one that is not known
 
 	mu    sync.Mutex
 	known map[netip.Addr]gateway // of all addresses that are wanted
@@ -35,7 +36,7 @@ type gateway struct {
 }
 
 func newGateways() *gateways {
-	return &gateways{wake: make(chan struct{}, 1), known: map[netip.Addr]gateway{}}
+	return &gateways{asking: service.NewLoop(), known: map[netip.Addr]gateway{}}
 }
 
 // want says which addresses are to be found, and over the peering with whom.
@@ -75,7 +76,7 @@ func (g *gateways) find(ip netip.Addr) openflow.MAC {
 	mac := g.known[ip].mac
 	g.mu.Unlock()
 	if mac.IsZero() {
-		g.poke()
+		g.asking.Wake()
 	}
 	return mac
 }
@@ -90,14 +91,7 @@ func (g *gateways) reached() {
 		}
 	}
 	g.mu.Unlock()
-	g.poke()
-}
-
-func (g *gateways) poke() {
-	select {
-	case g.wake <- struct{}{}:
-	default:
-	}
+	g.asking.Wake()
 }
 
 // due lists what has to be asked for now.
@@ -119,26 +113,16 @@ func (g *gateways) due(now time.Time) map[netip.Addr]string {
 	return out
 }
 
-// findGateways asks for routers at the roots until ctx ends.
-func (s *Service) findGateways(ctx context.Context) {
-	tick := time.NewTicker(askUnknown)
-	defer tick.Stop()
-	for {
-		for ip, peer := range s.gateways.due(s.now()) {
-			s.askAtRoots(ip, peer)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		case <-s.gateways.wake:
-		}
+// findGateways asks for routers at the roots that are to be asked for now.
+func (s *guards) findGateways(context.Context) {
+	for ip, peer := range s.gateways.due(s.now()) {
+		s.askAtRoots(ip, peer)
 	}
 }
 
 // askAtRoots sends an ARP request for an address out of the roots that lead to
 // peer. The sender has no address, so that no table of the receiver changes.
-func (s *Service) askAtRoots(ip netip.Addr, peer string) {
+func (s *guards) askAtRoots(ip netip.Addr, peer string) {
 	v := s.view.Load()
 	if v == nil {
 		return

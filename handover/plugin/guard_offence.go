@@ -107,7 +107,7 @@ func (o *offence) errors() []string {
 }
 
 // stop drops a packet that is an offence, and has the switch drop what follows it.
-func (s *Service) stop(o *offence, at network.PortRef, h *packet.Headers, arrived time.Time) network.Verdict {
+func (s *guards) stop(o *offence, at network.PortRef, h *packet.Headers, arrived time.Time) network.Verdict {
 	o.dropped.WithLabelValues("controller").Inc()
 	first, silence := o.caught(at, h, arrived)
 	if first {
@@ -127,7 +127,7 @@ func (s *Service) stop(o *offence, at network.PortRef, h *packet.Headers, arrive
 }
 
 // silence has a switch drop, for a while, what a port sends of an offence.
-func (s *Service) silence(ctx context.Context, o *offence, at network.PortRef) {
+func (s *guards) silence(ctx context.Context, o *offence, at network.PortRef) {
 	v := s.view.Load()
 	if v == nil {
 		return
@@ -146,7 +146,7 @@ func (s *Service) silence(ctx context.Context, o *offence, at network.PortRef) {
 }
 
 // Removed is told of a rule that a switch has removed when its time was over.
-func (s *Service) Removed(r network.Removed) {
+func (s *guards) Removed(r network.Removed) {
 	for _, o := range s.offences() {
 		name, is := strings.CutPrefix(r.Name, o.key)
 		at, err := ParsePort(name)
@@ -159,7 +159,7 @@ func (s *Service) Removed(r network.Removed) {
 }
 
 // offencesOver tells of ports from which an offence comes no longer.
-func (s *Service) offencesOver() {
+func (s *guards) offencesOver() {
 	for _, o := range s.offences() {
 		for at, dropped := range o.over(s.now()) {
 			s.log.Info(o.ends, "port", at, "dropped", dropped)
@@ -169,4 +169,4 @@ func (s *Service) offencesOver() {
 }
 
 // offences lists those that are looked for.
-func (s *Service) offences() []*offence { return []*offence{s.forgers, s.rogues} }
+func (s *guards) offences() []*offence { return []*offence{s.forgers, s.rogues} }

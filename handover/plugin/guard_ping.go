@@ -63,7 +63,7 @@ func (p *pings) forget(k ping) {
 // edgeLatency measures T_e, the one-way latency between a device and its edge
 // switch: half of an ARP exchange's time, without the way between switch and
 // controller. It is false if the device does not answer.
-func (s *Service) edgeLatency(ctx context.Context, at network.PortRef, ip netip.Addr, mac openflow.MAC) (time.Duration, bool) {
+func (s *guards) edgeLatency(ctx context.Context, at network.PortRef, ip netip.Addr, mac openflow.MAC) (time.Duration, bool) {
 	k := ping{at, ip}
 	answers, ok := s.pings.wait(k)
 	if !ok {

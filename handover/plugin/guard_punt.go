@@ -110,7 +110,7 @@ func cover(first, last netip.Addr) []netip.Prefix {
 
 // applyPunts declares the punt rules of all switches, those included that connect
 // later.
-func (s *Service) applyPunts(ctx context.Context) {
+func (s *guards) applyPunts(ctx context.Context) {
 	v := s.view.Load()
 	if v == nil || len(s.settings.Roots) == 0 {
 		return // without a root there is nowhere to lead a device to: DHCP is somebody else's
@@ -125,7 +125,7 @@ func (s *Service) applyPunts(ctx context.Context) {
 
 // applySpoofRules declares the spoof rules of all switches. One that refuses them is
 // asked for less.
-func (s *Service) applySpoofRules(ctx context.Context, given []netip.Prefix) {
+func (s *guards) applySpoofRules(ctx context.Context, given []netip.Prefix) {
 	for {
 		refused := s.rules.EverySwitch(ctx, keySpoof, func(d openflow.DatapathID) rule.Program {
 			s.mu.Lock()
@@ -154,7 +154,7 @@ func (s *Service) applySpoofRules(ctx context.Context, given []netip.Prefix) {
 }
 
 // puntResult takes note of the switches that do not take their punt rules.
-func (s *Service) puntResult(refused map[openflow.DatapathID]error) {
+func (s *guards) puntResult(refused map[openflow.DatapathID]error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	errs := map[openflow.DatapathID]string{}

@@ -36,7 +36,7 @@ func isAnswer(h *packet.Headers) bool {
 
 // answered decides about what a DHCP server says. It goes on from where servers may
 // be: behind a root that is no peering, or a port of role uplink.
-func (s *Service) answered(at network.PortRef, h *packet.Headers, arrived time.Time) network.Verdict {
+func (s *guards) answered(at network.PortRef, h *packet.Headers, arrived time.Time) network.Verdict {
 	v := s.view.Load()
 	if v == nil || len(v.roots) == 0 || h.VLANID != 0 || h.VLANTags > 1 || !s.net.Topology().IsEdge(at) {
 		return network.Continue

@@ -65,7 +65,7 @@ func spoofRules(d openflow.DatapathID, given []netip.Prefix, how holding) rule.P
 
 // spoofed says whether one of our rules sent a packet up for its address: the others
 // send DHCP and ARP.
-func (s *Service) spoofed(h *packet.Headers) bool {
+func (s *guards) spoofed(h *packet.Headers) bool {
 	asks := h.Has(packet.UDP) && h.SrcPort == dhcpClientPort && h.DstPort == dhcpServerPort
 	return h.Has(packet.IPv4) && !asks && !isAnswer(h)
 }
@@ -73,7 +73,7 @@ func (s *Service) spoofed(h *packet.Headers) bool {
 // fromElsewhere decides about a packet that one of the spoof rules sent up. If the
 // device has a rule there, the switch went by an old decision: the packet is sent
 // through the tables again. It ends otherwise.
-func (s *Service) fromElsewhere(at network.PortRef, src netip.Addr, resubmit func() error) network.Verdict {
+func (s *guards) fromElsewhere(at network.PortRef, src netip.Addr, resubmit func() error) network.Verdict {
 	if s.leads(at, src) && resubmit() == nil {
 		s.metrics.resubmitted.Inc()
 		return network.Stop
@@ -84,7 +84,7 @@ func (s *Service) fromElsewhere(at network.PortRef, src netip.Addr, resubmit fun
 
 // leads says whether a device's packets are taken at a port, by rules that are
 // there or being written.
-func (s *Service) leads(at network.PortRef, ip netip.Addr) bool {
+func (s *guards) leads(at network.PortRef, ip netip.Addr) bool {
 	d, known := s.registry.DeviceByIP(ip)
 	if !known {
 		return false

@@ -71,7 +71,7 @@ const cannotReach = "devices cannot reach it: it has an address in their network
 
 // stray takes note of a host that says that it has an address in a network of
 // devices.
-func (s *Service) stray(v *view, at network.PortRef, h *packet.Headers, arrived time.Time) {
+func (s *guards) stray(v *view, at network.PortRef, h *packet.Headers, arrived time.Time) {
 	if _, within := v.homeOf(h.Src); !within {
 		return
 	}
@@ -86,7 +86,7 @@ func (s *Service) stray(v *view, at network.PortRef, h *packet.Headers, arrived 
 
 // askBeyond asks, for a device, where its packets go: behind the roots. A host of
 // its network that is at an edge port is not to answer, since they do not get there.
-func (s *Service) askBeyond(v *view, asker registry.Device, h *packet.Headers) bool {
+func (s *guards) askBeyond(v *view, asker registry.Device, h *packet.Headers) bool {
 	home, within := v.homeOf(h.Dst)
 	d, ok := s.leased(h.Src)
 	if !within || !ok || d.ID != asker.ID {
@@ -102,7 +102,7 @@ func (s *Service) askBeyond(v *view, asker registry.Device, h *packet.Headers) b
 }
 
 // answerBeyond passes the answer from behind a root on to the device that has asked.
-func (s *Service) answerBeyond(h *packet.Headers) bool {
+func (s *guards) answerBeyond(h *packet.Headers) bool {
 	d, ok := s.leased(h.Dst)
 	if !ok || h.EthDst != d.HomeMAC() {
 		return false

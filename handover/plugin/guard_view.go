@@ -9,6 +9,35 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
+// guards answer for addresses, and hold hosts to what they may say and send.
+type guards struct {
+	*placement
+	gateways *gateways
+	pings    *pings
+	floods   *floods
+	forgers  *offence
+	rogues   *offence
+	strays   *strays
+
+	// The lock of core guards these.
+	puntErrs map[openflow.DatapathID]string
+	// holding is how switches hold devices to their addresses, as far as they take it;
+	// mute are those that cannot answer ARP.
+	holding map[openflow.DatapathID]holding
+	mute    map[openflow.DatapathID]bool
+}
+
+// newGuards returns what the service begins with.
+func newGuards(p *placement) *guards {
+	g := &guards{
+		placement: p, gateways: newGateways(), pings: newPings(), floods: newFloods(),
+		forgers: newForgers(), rogues: newRogues(), strays: newStrays(),
+		puntErrs: map[openflow.DatapathID]string{}, holding: map[openflow.DatapathID]holding{}, mute: map[openflow.DatapathID]bool{},
+	}
+	p.served = g.teach
+	return g
+}
+
 // view is an immutable extract of the state for the packet-in handler.
 type view struct {
 	roots map[network.PortRef]Root
@@ -50,7 +79,7 @@ type viewGateway struct {
 
 // refreshView publishes the state for the packet-in handler. It is called
 // whenever pools have changed.
-func (s *Service) refreshView() {
+func (s *guards) refreshView() {
 	v := &view{
 		roots: map[network.PortRef]Root{}, gateways: map[netip.Addr]viewGateway{}, servers: map[netip.Addr]bool{},
 		unknown: len(s.settings.Neighbours) > 0,

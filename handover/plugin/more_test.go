@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"testing"
@@ -197,14 +198,23 @@ func TestGatewaysAreAskedForWhenARootIsBack(t *testing.T) {
 		}
 	}
 	g.heard(known, routerMAC, "", now)
-	s := Service{settings: Settings{Roots: []Root{{At: uplink}}}, gateways: g, ports: map[network.PortRef]association{}}
+	p := &placement{core: &core{settings: Settings{Roots: []Root{{At: uplink}}}}}
+	in := &intake{guards: &guards{placement: p, gateways: g}, ports: map[network.PortRef]association{}}
+	s := Service{operations: &operations{intake: in, foresight: &foresight{placement: p}}}
 	s.NetworkChanged(network.Event{Kind: network.PortUp, Port: edge3})
 	if due := g.due(now); len(due) != 0 {
 		t.Errorf("%v are asked for because of an edge port", due)
 	}
 	s.NetworkChanged(network.Event{Kind: network.PortUp, Port: uplink})
-	if due := g.due(now); len(due) != 1 || len(g.wake) != 1 {
-		t.Errorf("%v are asked for, want the one that is not known", due)
+	ctx, cancel := context.WithTimeout(t.Context(), answerTime)
+	g.asking.Run(ctx, 0, 0, func(context.Context) { // at once
+		if due := g.due(now); len(due) != 1 {
+			t.Errorf("%v are asked for, want the one that is not known", due)
+		}
+		cancel()
+	})
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		t.Error("nobody asks")
 	}
 }
 

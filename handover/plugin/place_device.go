@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 	"time"
@@ -12,8 +13,21 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// mobile is what the service does for one device. It is changed by the device's
-// lane only, and under the service's lock.
+// placement is where devices are served: the way of their packets to one place, or to two
+// for a while. What the switches have of it is the ledger's.
+type placement struct {
+	*core
+	// served is called when a device is served where it is, by other rules than before.
+	served func(ctx context.Context, id string)
+
+	// The lock of core guards these.
+	mobiles map[string]*mobile
+	motions map[string]*motion // what devices have reported of their movement
+	history *history
+}
+
+// mobile is what the service does for one device. It is changed in the device's
+// turn of the work queue only, and under the service's lock.
 type mobile struct {
 	// plan is what is declared, and rules are the rules of it with those of laid.
 	plan     route.Plan
@@ -62,7 +76,7 @@ type exchange struct {
 const exchangeTime = 10 * time.Second
 
 // mobileOf finds or makes what is kept for a device.
-func (s *Service) mobileOf(id string) *mobile {
+func (s *placement) mobileOf(id string) *mobile {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.mobiles[id]
@@ -74,7 +88,7 @@ func (s *Service) mobileOf(id string) *mobile {
 }
 
 // forgetMobile forgets a device for which nothing is declared.
-func (s *Service) forgetMobile(id string) {
+func (s *placement) forgetMobile(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m := s.mobiles[id]; m != nil && !m.declared {
@@ -82,13 +96,6 @@ func (s *Service) forgetMobile(id string) {
 		delete(s.mobiles, id)
 		delete(s.motions, id)
 	}
-}
-
-// change makes a change that readers see whole.
-func (s *Service) change(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f()
 }
 
 // dropSecond forgets the second place; its rules are another matter. The lock is
@@ -101,7 +108,7 @@ func (m *mobile) dropSecond() {
 }
 
 // want is how a device is to be served at places.
-func (s *Service) want(d registry.Device, ip netip.Addr, via string, places ...route.Place) route.Want {
+func (s *placement) want(d registry.Device, ip netip.Addr, via string, places ...route.Place) route.Want {
 	w := route.Want{IP: ip, Home: d.HomeMAC(), Places: places}
 	for _, r := range s.settings.Roots {
 		if r.Peer == via {

@@ -22,7 +22,7 @@ const (
 // just before this controller started, and neither has been heard of it since. A
 // controller that is killed may have stored the move and not answered; then the
 // device goes on sending from where it was.
-func (s *Service) doubted(t *trip, l *registry.Lease) *registry.Attachment {
+func (s *placement) doubted(t *trip, l *registry.Lease) *registry.Attachment {
 	if l.Left == nil || l.Attachment == nil || s.registry.ClassOf(t.device).Policy != registry.PolicySeamless {
 		return nil
 	}
@@ -38,7 +38,7 @@ func (s *Service) doubted(t *trip, l *registry.Lease) *registry.Attachment {
 
 // planHere plans for where a device is and, while that is in doubt, for where it was
 // as well.
-func (s *Service) planHere(t *trip, l *registry.Lease) (p route.Plan, left *registry.Attachment, err error) {
+func (s *placement) planHere(t *trip, l *registry.Lease) (p route.Plan, left *registry.Attachment, err error) {
 	if left = s.doubted(t, l); left != nil {
 		if p, err = s.plan(t, placeOf(left), placeOf(l.Attachment)); err == nil && p.Bicast() {
 			return p, left, nil
@@ -50,7 +50,7 @@ func (s *Service) planHere(t *trip, l *registry.Lease) (p route.Plan, left *regi
 
 // resolved ends a doubt: the device has asked again where it is said to be, and what
 // it sent from its old place before it has the answer is still on its way.
-func (s *Service) resolved(id string) {
+func (s *placement) resolved(id string) {
 	m := s.mobileOf(id)
 	x := m.second
 	d, _ := s.registry.Device(id)
@@ -63,8 +63,8 @@ func (s *Service) resolved(id string) {
 
 // returning says whether a message is of a seamless device that has not been served
 // since the start as it was before. A move has to begin from there, to lose nothing.
-func (s *Service) returning(in incoming) bool {
-	d, _ := s.laneOf(in.src, in.chaddr)
+func (s *intake) returning(in incoming) bool {
+	d, _ := s.whose(in.src, in.chaddr)
 	l, _ := s.registry.Lease(d.ID)
 	if !l.Active(s.now()) || l.Attachment == nil || l.Attachment.Peer != "" || s.registry.ClassOf(d).Policy != registry.PolicySeamless {
 		return false
@@ -77,7 +77,7 @@ func (s *Service) returning(in incoming) bool {
 
 // restore declares the rules of a device that has none in the ledger, whatever the
 // switches have of it: each switch has what those beyond it, towards the device, need.
-func (s *Service) restore(ctx context.Context, t *trip, p route.Plan, left *registry.Attachment) error {
+func (s *placement) restore(ctx context.Context, t *trip, p route.Plan, left *registry.Attachment) error {
 	if err := s.declare(ctx, t, p, p.Program.Rules, rule.ApplyOptions{Atomic: true, Waves: route.Inward(p)}, true); err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 // Keeps tells the network where a device is that is attached, and by which of its MAC
 // addresses: its class decides who may move it, and nobody's word in ARP. The device is
 // looked for by that MAC address or, if it is zero, by its IP address.
-func (s *Service) Keeps(mac openflow.MAC, ip netip.Addr) (network.Pin, bool) {
+func (s *core) Keeps(mac openflow.MAC, ip netip.Addr) (network.Pin, bool) {
 	find := func() (registry.Device, bool) { return s.registry.DeviceByIP(ip) }
 	if !mac.IsZero() {
 		find = func() (registry.Device, bool) { return s.registry.DeviceByMAC(mac) }

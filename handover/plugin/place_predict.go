@@ -12,6 +12,13 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
+// foresight knows where devices go next, and has the place prepared.
+type foresight struct {
+	*placement
+	coverage *predict.Coverage // nil if none is configured
+	plane    *predict.Plane    // nil if it has no origin
+}
+
 // motion is what is known of a device's movement.
 type motion struct {
 	report predict.Motion
@@ -21,7 +28,7 @@ type motion struct {
 }
 
 // cover makes the coverage that is configured.
-func (s *Service) cover() error {
+func (s *foresight) cover() error {
 	if len(s.settings.Cells) == 0 {
 		return nil
 	}
@@ -38,19 +45,9 @@ func (s *Service) cover() error {
 	return err
 }
 
-// peerAt names the domain behind a root.
-func (s *Service) peerAt(at network.PortRef) string {
-	for _, r := range s.settings.Roots {
-		if r.At == at {
-			return r.Peer
-		}
-	}
-	return ""
-}
-
 // macAt is the interface that a device uses in a cell, zero for the one that it
 // uses now.
-func (s *Service) macAt(id, cell string) openflow.MAC {
+func (s *foresight) macAt(id, cell string) openflow.MAC {
 	d, _ := s.registry.Device(id)
 	for _, c := range s.settings.Cells {
 		if c.Name == cell && c.Interface > 0 && c.Interface <= len(d.MACs) {
@@ -61,7 +58,7 @@ func (s *Service) macAt(id, cell string) openflow.MAC {
 }
 
 // motionOf is the place of a report on the plane of the coverage.
-func (s *Service) motionOf(x, y float64, lat, lon *float64) (predict.Motion, error) {
+func (s *foresight) motionOf(x, y float64, lat, lon *float64) (predict.Motion, error) {
 	if lat == nil && lon == nil {
 		return predict.Motion{At: predict.Point{X: x, Y: y}}, nil
 	}
@@ -77,7 +74,7 @@ func (s *Service) motionOf(x, y float64, lat, lon *float64) (predict.Motion, err
 
 // moved takes a report of a device's movement, predicts where it goes, and has
 // the place prepared when it is time.
-func (s *Service) moved(d registry.Device, m predict.Motion) (predict.Choice, error) {
+func (s *foresight) moved(d registry.Device, m predict.Motion) (predict.Choice, error) {
 	if s.coverage == nil {
 		return predict.Choice{}, errNoCoverage
 	}
@@ -116,7 +113,7 @@ func (s *Service) moved(d registry.Device, m predict.Motion) (predict.Choice, er
 
 // predict finds where a device goes. How early a place has to be prepared
 // depends on which it is, so it is asked for twice.
-func (s *Service) predict(d registry.Device, m predict.Motion, current network.PortRef, before predict.Choice) (predict.Choice, error) {
+func (s *foresight) predict(d registry.Device, m predict.Motion, current network.PortRef, before predict.Choice) (predict.Choice, error) {
 	now := s.now()
 	choice, err := s.coverage.Predict(m, current, before, 0, now, s.settings.Predict)
 	if err != nil || choice.None() {
@@ -136,7 +133,7 @@ func (s *Service) predict(d registry.Device, m predict.Motion, current network.P
 }
 
 // due prepares a place whose time has come without another report.
-func (s *Service) due(d registry.Device, m predict.Motion, current network.PortRef, before predict.Choice) {
+func (s *foresight) due(d registry.Device, m predict.Motion, current network.PortRef, before predict.Choice) {
 	s.start(func(context.Context) {
 		choice, err := s.predict(d, m, current, before)
 		if err == nil && !choice.None() && choice.Next == before.Next {
@@ -148,7 +145,7 @@ func (s *Service) due(d registry.Device, m predict.Motion, current network.PortR
 // foresee prepares a predicted place: for as long as it takes to come there, and
 // the usual time more. A place on another domain's side is that domain's to
 // prepare.
-func (s *Service) foresee(id string, choice predict.Choice) {
+func (s *foresight) foresee(id string, choice predict.Choice) {
 	timeout := max(choice.Enter.Sub(s.now()), 0) + s.settings.PrepareTimeout
 	s.start(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, s.settings.RequestTimeout)
@@ -165,7 +162,7 @@ func (s *Service) foresee(id string, choice predict.Choice) {
 	})
 }
 
-func (s *Service) prepareNext(ctx context.Context, id string, choice predict.Choice, timeout time.Duration) error {
+func (s *foresight) prepareNext(ctx context.Context, id string, choice predict.Choice, timeout time.Duration) error {
 	mac := s.macAt(id, choice.Name)
 	peer := s.peerAt(choice.Next)
 	if peer == "" {

@@ -16,7 +16,7 @@ import (
 // class gets its packets at both from now on; for others the branch is laid but
 // for its join, which costs no traffic. It is taken back after a time; zero leaves
 // that to somebody else.
-func (s *Service) prepare(ctx context.Context, t *trip, from, to route.Place, peer string, timeout time.Duration) error {
+func (s *placement) prepare(ctx context.Context, t *trip, from, to route.Place, peer string, timeout time.Duration) error {
 	if x := t.m.second; x != nil && x.prepared && x.place == to && t.m.declared {
 		if timeout > 0 {
 			s.setSecond(t.id, t.m, &second{place: to, peer: peer, prepared: true, bicast: x.bicast, cause: t.rec.Cause, until: s.now().Add(timeout)}, timeout)
@@ -39,7 +39,7 @@ func (s *Service) prepare(ctx context.Context, t *trip, from, to route.Place, pe
 }
 
 // branch makes the way to a second place, and says whether packets go there.
-func (s *Service) branch(ctx context.Context, t *trip, from, to route.Place) (bool, error) {
+func (s *placement) branch(ctx context.Context, t *trip, from, to route.Place) (bool, error) {
 	if !t.m.declared || s.registry.ClassOf(t.device).Policy == registry.PolicySeamless {
 		p, err := s.plan(t, from, to)
 		if err != nil {
@@ -64,8 +64,8 @@ func (s *Service) branch(ctx context.Context, t *trip, from, to route.Place) (bo
 }
 
 // prepareAt prepares a port for a device.
-func (s *Service) prepareAt(ctx context.Context, id string, at network.PortRef, mac openflow.MAC, cause string, timeout time.Duration) error {
-	return s.lanes.do(ctx, id, func(ctx context.Context) error {
+func (s *placement) prepareAt(ctx context.Context, id string, at network.PortRef, mac openflow.MAC, cause string, timeout time.Duration) error {
+	return s.queue.Do(ctx, id, func(ctx context.Context) error {
 		d, known := s.registry.Device(id)
 		l, leased := s.registry.Lease(id)
 		switch {
@@ -91,7 +91,7 @@ func (s *Service) prepareAt(ctx context.Context, id string, at network.PortRef, 
 
 // setupTime is how long it takes to prepare a port: the slowest switch of the way
 // there has to confirm its rules, and a packet has to travel down.
-func (s *Service) setupTime(d registry.Device, via string, at network.PortRef) (time.Duration, error) {
+func (s *placement) setupTime(d registry.Device, via string, at network.PortRef) (time.Duration, error) {
 	top := s.net.Topology()
 	p, err := route.Make(top, s.want(d, s.ipOf(d), via, route.Place{At: at, MAC: d.HomeMAC()}))
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/handover/route"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/service"
 )
 
 // trip is a change of where a device is served, with its record.
@@ -35,7 +36,7 @@ type trip struct {
 }
 
 // newTrip begins a record.
-func (s *Service) newTrip(d registry.Device, ip netip.Addr, kind Kind, cause string, arrived time.Time) *trip {
+func (s *placement) newTrip(d registry.Device, ip netip.Addr, kind Kind, cause string, arrived time.Time) *trip {
 	return &trip{
 		id: d.ID, device: d, ip: ip, m: s.mobileOf(d.ID), arrived: arrived,
 		rec: Record{
@@ -57,12 +58,12 @@ func (t *trip) confirmed() {
 func key(id string) string { return "device/" + id }
 
 // plan plans for places.
-func (s *Service) plan(t *trip, places ...route.Place) (route.Plan, error) {
+func (s *placement) plan(t *trip, places ...route.Place) (route.Plan, error) {
 	return route.Make(s.net.Topology(), s.want(t.device, t.ip, t.m.via, places...))
 }
 
 // follow takes the steps that lead to a plan.
-func (s *Service) follow(ctx context.Context, t *trip, steps []route.Step) error {
+func (s *placement) follow(ctx context.Context, t *trip, steps []route.Step) error {
 	for i, step := range steps {
 		how := rule.ApplyOptions{Atomic: true, Waves: step.Waves}
 		rules := step.Plan.Program.Rules
@@ -89,7 +90,7 @@ const settling = 50 * time.Millisecond
 
 // declare makes rules those of the device. What it had before is as it was if
 // that fails. With the last step the device is served as it is to be.
-func (s *Service) declare(ctx context.Context, t *trip, p route.Plan, rules []network.Rule, how rule.ApplyOptions, last bool) error {
+func (s *placement) declare(ctx context.Context, t *trip, p route.Plan, rules []network.Rule, how rule.ApplyOptions, last bool) error {
 	ctx, cancel := context.WithTimeout(ctx, s.settings.RulesTimeout)
 	defer cancel()
 	began := time.Now()
@@ -116,14 +117,14 @@ func (s *Service) declare(ctx context.Context, t *trip, p route.Plan, rules []ne
 
 // anyDown says whether a switch with one of the rules is not connected: what is
 // to be removed there is removed when it is back.
-func (s *Service) anyDown(rules []network.Rule) bool {
+func (s *placement) anyDown(rules []network.Rule) bool {
 	top := s.net.Topology()
 	return slices.ContainsFunc(rules, func(r network.Rule) bool { return !top.Has(r.Switch) })
 }
 
 // place has the device served at a place where it has come to. It returns when
 // packets reach it there.
-func (s *Service) place(ctx context.Context, t *trip, from, to *registry.Attachment) error {
+func (s *placement) place(ctx context.Context, t *trip, from, to *registry.Attachment) error {
 	t.rec.From, t.rec.To = spotOf(from), spotOf(to)
 	class := s.registry.ClassOf(t.device)
 	target := placeOf(to)
@@ -142,7 +143,7 @@ func (s *Service) place(ctx context.Context, t *trip, from, to *registry.Attachm
 
 // placeSeamless sends to both places for a while. It is false where that is not
 // possible.
-func (s *Service) placeSeamless(ctx context.Context, t *trip, from, to route.Place, overlap time.Duration) (bool, error) {
+func (s *placement) placeSeamless(ctx context.Context, t *trip, from, to route.Place, overlap time.Duration) (bool, error) {
 	if from == to {
 		return false, nil
 	}
@@ -180,7 +181,7 @@ func sameWant(a, b *route.Plan) bool {
 // placeSaving switches over. A device that was nowhere, or comes with the same
 // interface, is at no old place any more: what counts then is to be fast, else to
 // lose nothing on the way.
-func (s *Service) placeSaving(ctx context.Context, t *trip, to route.Place, left bool) error {
+func (s *placement) placeSaving(ctx context.Context, t *trip, to route.Place, left bool) error {
 	p, err := s.plan(t, to)
 	if err != nil {
 		return err
@@ -205,7 +206,7 @@ func (s *Service) placeSaving(ctx context.Context, t *trip, to route.Place, left
 }
 
 // describe writes a plan into the record.
-func (s *Service) describe(t *trip, p *route.Plan) {
+func (s *placement) describe(t *trip, p *route.Plan) {
 	t.rec.Path = hops(p.Path)
 	if p.Bicast() {
 		t.rec.Join, t.rec.Path = p.Join.String(), hops(p.Branch)
@@ -217,7 +218,7 @@ func (s *Service) describe(t *trip, p *route.Plan) {
 }
 
 // setSecond notes that a second place is served, and has that ended in time.
-func (s *Service) setSecond(id string, m *mobile, x *second, after time.Duration) {
+func (s *placement) setSecond(id string, m *mobile, x *second, after time.Duration) {
 	s.change(func() {
 		m.dropSecond()
 		m.second = x
@@ -236,12 +237,12 @@ const (
 	endSecondTries = 50
 )
 
-// endSecond has the lane serve the device at one place again.
-func (s *Service) endSecond(id string, x *second, tries int) {
+// endSecond has the device served at one place again.
+func (s *placement) endSecond(id string, x *second, tries int) {
 	again := func(after time.Duration, tries int) {
 		s.change(func() { x.timer = time.AfterFunc(after, func() { s.endSecond(id, x, tries) }) })
 	}
-	err := s.lanes.add(id, func(ctx context.Context) {
+	err := s.queue.Add(id, func(ctx context.Context) {
 		m := s.mobileOf(id)
 		if m.second != x {
 			return
@@ -256,7 +257,7 @@ func (s *Service) endSecond(id string, x *second, tries int) {
 			again(linger, 0)
 		}
 	})
-	if errors.Is(err, errBusy) {
+	if errors.Is(err, service.ErrBusy) {
 		again(endSecondRetry, tries+1)
 	}
 }
@@ -264,7 +265,7 @@ func (s *Service) endSecond(id string, x *second, tries int) {
 // single takes one step towards serving the device only where it is, and says
 // whether that was the last. What replaces a rule is written in one step, and what
 // is not needed any more deleted in a later one, so that nothing is lost.
-func (s *Service) single(ctx context.Context, id string, m *mobile, x *second) (done bool, err error) {
+func (s *placement) single(ctx context.Context, id string, m *mobile, x *second) (done bool, err error) {
 	d, known := s.registry.Device(id)
 	l, leased := s.registry.Lease(id)
 	if !known || !leased || l.Attachment == nil {
@@ -314,7 +315,7 @@ func withLeftovers(rules, before []network.Rule) []network.Rule {
 }
 
 // alone serves the device at once only where it is.
-func (s *Service) alone(ctx context.Context, id string, m *mobile, x *second) error {
+func (s *placement) alone(ctx context.Context, id string, m *mobile, x *second) error {
 	for {
 		if done, err := s.single(ctx, id, m, x); done || err != nil {
 			return err
@@ -323,7 +324,7 @@ func (s *Service) alone(ctx context.Context, id string, m *mobile, x *second) er
 }
 
 // detach removes the device's rules.
-func (s *Service) detach(ctx context.Context, id string, ip netip.Addr, from *registry.Attachment, cause string) error {
+func (s *placement) detach(ctx context.Context, id string, ip netip.Addr, from *registry.Attachment, cause string) error {
 	m := s.mobileOf(id)
 	d, _ := s.registry.Device(id)
 	d.ID = id
@@ -349,7 +350,7 @@ func (s *Service) detach(ctx context.Context, id string, ip netip.Addr, from *re
 }
 
 // ended closes a record, and tells of it.
-func (s *Service) ended(t *trip, err error) uint64 {
+func (s *placement) ended(t *trip, err error) uint64 {
 	r := &t.rec
 	r.Result = ResultDone
 	if err != nil {
@@ -376,7 +377,7 @@ func (s *Service) ended(t *trip, err error) uint64 {
 
 // amend adds what was changed after a move, by the end of its overlap, to the
 // device's latest move.
-func (s *Service) amend(id string, x *second, c Changes) {
+func (s *placement) amend(id string, x *second, c Changes) {
 	if x.prepared {
 		return
 	}

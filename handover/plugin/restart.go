@@ -22,7 +22,7 @@ const (
 // what was under way between domains: nothing may be done for a device that roams
 // before it is known that it does.
 func (s *Service) load(ctx context.Context) error {
-	if err := errors.Join(s.registry.Load(ctx, s.settings.Definitions), s.recallLinks(ctx)); err != nil || s.domain == nil {
+	if err := errors.Join(s.registry.Load(ctx, s.settings.Definitions), s.links.recall(ctx)); err != nil || s.domain == nil {
 		return err
 	}
 	return s.domain.Restore(ctx)
@@ -47,7 +47,7 @@ func (s *Service) redeclare(ctx context.Context) {
 		if top.Version != version {
 			version, since = top.Version, time.Now()
 		}
-		if known := !tried && s.complete(top); known || time.Since(since) >= quiet && len(top.Switches) > 0 {
+		if known := !tried && s.links.complete(top); known || time.Since(since) >= quiet && len(top.Switches) > 0 {
 			s.declareAll(ctx, waiting)
 			tried, since = true, time.Now()
 			continue
@@ -96,7 +96,7 @@ func (s *Service) declareAll(ctx context.Context, ids []string) {
 		if ctx.Err() != nil {
 			return
 		}
-		err := s.lanes.do(ctx, id, func(ctx context.Context) error { return s.replan(ctx, id, "the controller has started") })
+		err := s.queue.Do(ctx, id, func(ctx context.Context) error { return s.replan(ctx, id, "the controller has started") })
 		if err != nil {
 			m := s.mobileOf(id)
 			s.change(func() { m.err = fmt.Sprint(err) })

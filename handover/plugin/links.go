@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 
+	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/store"
 )
@@ -18,6 +20,15 @@ const keyLinks = Name + "/links"
 // ends are those of a link.
 type ends struct{ From, To network.PortRef }
 
+// knownLinks are the links of the network as they are stored. Its methods are not to be
+// called concurrently.
+type knownLinks struct {
+	store   store.Store
+	log     *slog.Logger
+	unsaved lograte.Limit // lines of a store that accepts no writes
+	links   []ends
+}
+
 func linksOf(top *network.Topology) []ends {
 	out := make([]ends, 0, len(top.Links))
 	for _, l := range top.Links {
@@ -26,8 +37,8 @@ func linksOf(top *network.Topology) []ends {
 	return out
 }
 
-// recallLinks reads the links of before the start.
-func (s *Service) recallLinks(ctx context.Context) error {
+// recall reads the links of before the start.
+func (s *knownLinks) recall(ctx context.Context) error {
 	e, err := s.store.Get(ctx, keyLinks)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -41,10 +52,9 @@ func (s *Service) recallLinks(ctx context.Context) error {
 	return nil
 }
 
-// rememberLinks stores the links if they have changed. Those of a switch that is
+// remember stores the links if they have changed. Those of a switch that is
 // not connected just now are kept.
-func (s *Service) rememberLinks(ctx context.Context) {
-	top := s.net.Topology()
+func (s *knownLinks) remember(ctx context.Context, top *network.Topology) {
 	now := linksOf(top)
 	for _, c := range s.links {
 		if !top.Has(c.From.Switch) || !top.Has(c.To.Switch) {
@@ -69,7 +79,7 @@ func (s *Service) rememberLinks(ctx context.Context) {
 }
 
 // complete says whether all links are there that were before the start.
-func (s *Service) complete(top *network.Topology) bool {
+func (s *knownLinks) complete(top *network.Topology) bool {
 	for _, c := range s.links {
 		if l, ok := top.LinkFrom(c.From); !ok || l.To != c.To {
 			return false

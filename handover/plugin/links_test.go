@@ -17,8 +17,8 @@ func TestLinksAreRemembered(t *testing.T) {
 		t.Helper()
 		r.NetworkChanged(network.Event{Kind: network.LinkUp})
 		r.eventually(what, func() bool {
-			s := Service{store: st}
-			return s.recallLinks(t.Context()) == nil && len(s.links) == len(links)
+			s := knownLinks{store: st}
+			return s.recall(t.Context()) == nil && len(s.links) == len(links)
 		})
 	}
 	remembered("all links", treeLinks)
@@ -28,8 +28,8 @@ func TestLinksAreRemembered(t *testing.T) {
 	remembered("no link that has gone between switches that are there", treeLinks[2:])
 	r.stop()
 
-	next := Service{store: st}
-	if err := next.recallLinks(t.Context()); err != nil {
+	next := knownLinks{store: st}
+	if err := next.recall(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	elsewhere := slices.Clone(treeLinks)
@@ -53,7 +53,7 @@ func TestLinksAreRemembered(t *testing.T) {
 			t.Errorf("%s: it is complete: %v", what, got)
 		}
 	}
-	if (&Service{}).complete(r.w.Topology()) {
+	if (&knownLinks{}).complete(r.w.Topology()) {
 		t.Error("a network that was never seen is complete")
 	}
 }
