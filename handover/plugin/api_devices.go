@@ -69,7 +69,7 @@ func (s *operations) deviceInfo(d registry.Device) DeviceInfo {
 	if m := s.mobiles[d.ID]; m != nil {
 		i.Path, i.Rules, i.Error = hops(m.plan.Path), len(m.rules), m.err
 		if x := m.second; x != nil {
-			i.Second, i.Prepared = &Spot{Port: Port{x.place.At}, MAC: x.place.MAC, Peer: x.peer}, x.prepared
+			i.Second, i.Prepared = &Spot{Port: Port{x.place.At}, MAC: x.place.MAC, Peer: x.peer}, m.prepared()
 		}
 	}
 	return i
@@ -219,7 +219,7 @@ func (s *operations) status() Status {
 	defer s.mu.Unlock()
 	st.Ready = s.ready
 	for id, m := range s.mobiles {
-		if m.second != nil && m.second.prepared {
+		if m.prepared() {
 			st.Prepared++
 		}
 		if m.err != "" {

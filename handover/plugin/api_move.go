@@ -157,8 +157,8 @@ func (s *operations) deletePrepare(ctx context.Context, in *service.ByName) (*se
 		if _, ok := s.registry.Device(in.Name); !ok {
 			return errUnknown
 		}
-		if x := m.second; x != nil && x.prepared {
-			return s.alone(ctx, in.Name, m, x)
+		if m.prepared() {
+			return s.alone(ctx, in.Name, m, m.second)
 		}
 		return nil
 	})

@@ -149,7 +149,7 @@ func (s *intake) arrived(ctx context.Context, d *dhcp.Decision, in incoming, que
 	s.setVia(t.m, t.device)
 	unplaced, unwritten := s.settle(ctx, t, d, in)
 	s.tellVerdict(d, in)
-	s.change(func() { t.m.exchange, t.m.expected = exchange{}, false })
+	s.change(func() { t.m.exchange = exchange{}; t.m.to(stepCome) })
 	switch {
 	case unwritten != nil:
 		s.takeBack(ctx, t.id)

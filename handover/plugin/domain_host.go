@@ -125,7 +125,7 @@ func (h host) expect(ctx context.Context, v domain.Visit) error {
 		return domain.ErrNoDevice
 	}
 	t := h.newTrip(d, v.IP, KindPrepare, "domain "+v.Via, h.now())
-	h.change(func() { t.m.via, t.m.expected = v.Via, true })
+	h.change(func() { t.m.via = v.Via })
 	next, known := h.headingPlace(v)
 	l, _ := h.registry.Lease(v.ID)
 	if !known {
@@ -141,6 +141,9 @@ func (h host) expect(ctx context.Context, v domain.Visit) error {
 	if err == nil {
 		h.describe(t, &p)
 		err = h.follow(ctx, t, route.Steps(t.m.plan, p))
+	}
+	if err == nil {
+		h.change(func() { t.m.to(stepExpect) })
 	}
 	h.ended(t, err)
 	return err
@@ -202,7 +205,7 @@ func (h host) redirect(ctx context.Context, id string, to *registry.Attachment, 
 func (h host) Cancel(ctx context.Context, id string) error {
 	return h.queue.Do(ctx, id, func(ctx context.Context) error {
 		m := h.mobileOf(id)
-		h.change(func() { m.expected = false })
+		h.change(func() { m.to(stepCome) })
 		l, _ := h.registry.Lease(id)
 		if l.Active(h.now()) && l.Attachment != nil {
 			if m.second == nil {

@@ -120,5 +120,5 @@ func (s *guards) unanswered(l *registry.Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.mobiles[l.Device]
-	return m != nil && m.declared && m.answers != now
+	return m != nil && m.state != nowhere && m.answers != now
 }

@@ -30,9 +30,9 @@ type placement struct {
 // turn of the work queue only, and under the service's lock.
 type mobile struct {
 	// plan is what is declared, and rules are the rules of it with those of laid.
-	plan     route.Plan
-	declared bool
-	rules    []network.Rule
+	plan  route.Plan
+	rules []network.Rule
+	state state
 	// writing are the rules that are being written.
 	writing []network.Rule
 	// second is a place that is served beside that where the device is.
@@ -45,8 +45,6 @@ type mobile struct {
 	answers answers
 	// granted is when the latest request came in that was granted.
 	granted time.Time
-	// expected is a visitor that has been announced and is not here yet.
-	expected bool
 	// err is why its rules are not as they should be.
 	err string
 }
@@ -56,13 +54,15 @@ type mobile struct {
 type second struct {
 	place route.Place
 	peer  string
-	// prepared: the device is not there yet; else it has left.
-	prepared bool
-	// bicast: packets go there; else only the branch's rules are in place.
-	bicast bool
-	cause  string
-	until  time.Time
-	timer  *time.Timer
+	cause string
+	until time.Time
+	timer *time.Timer // nil if somebody else ends it
+}
+
+func (x *second) stop() {
+	if x.timer != nil {
+		x.timer.Stop()
+	}
 }
 
 // exchange is a DHCP exchange of a device at one port.
@@ -91,20 +91,10 @@ func (s *placement) mobileOf(id string) *mobile {
 func (s *placement) forgetMobile(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m := s.mobiles[id]; m != nil && !m.declared {
-		m.dropSecond()
+	if m := s.mobiles[id]; m != nil && m.state == nowhere {
 		delete(s.mobiles, id)
 		delete(s.motions, id)
 	}
-}
-
-// dropSecond forgets the second place; its rules are another matter. The lock is
-// held.
-func (m *mobile) dropSecond() {
-	if m.second != nil && m.second.timer != nil {
-		m.second.timer.Stop()
-	}
-	m.second = nil
 }
 
 // want is how a device is to be served at places.

@@ -30,7 +30,7 @@ func (s *placement) doubted(t *trip, l *registry.Lease) *registry.Attachment {
 	if !since.Before(s.began) || s.now().Sub(since) > doubtAge {
 		return nil
 	}
-	if x := t.m.second; t.m.declared && (x == nil || x.prepared || x.place != placeOf(l.Left)) {
+	if m := t.m; m.state != nowhere && (m.state != leaving || m.second.place != placeOf(l.Left)) {
 		return nil // it is over
 	}
 	return l.Left
@@ -55,10 +55,10 @@ func (s *placement) resolved(id string) {
 	x := m.second
 	d, _ := s.registry.Device(id)
 	overlap := s.registry.ClassOf(d).Overlap
-	if x == nil || x.prepared || !x.bicast || x.until.Before(s.now().Add(overlap)) {
+	if m.state != leaving || x.until.Before(s.now().Add(overlap)) {
 		return
 	}
-	s.setSecond(id, m, &second{place: x.place, peer: x.peer, bicast: true, cause: x.cause, until: s.now().Add(overlap)}, overlap)
+	s.setSecond(id, m, stepCross, &second{place: x.place, peer: x.peer, cause: x.cause}, overlap)
 }
 
 // returning says whether a message is of a seamless device that has not been served
@@ -72,7 +72,7 @@ func (s *intake) returning(in incoming) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.mobiles[d.ID]
-	return !s.ready && (m == nil || !m.declared)
+	return !s.ready && (m == nil || m.state == nowhere)
 }
 
 // restore declares the rules of a device that has none in the ledger, whatever the
@@ -82,10 +82,9 @@ func (s *placement) restore(ctx context.Context, t *trip, p route.Plan, left *re
 		return err
 	}
 	if left == nil {
-		s.change(t.m.dropSecond)
+		s.change(func() { t.m.to(stepSettle) })
 		return nil
 	}
-	x := &second{place: placeOf(left), bicast: true, cause: "the start of the controller", until: s.now().Add(doubtTime)}
-	s.setSecond(t.id, t.m, x, doubtTime)
+	s.setSecond(t.id, t.m, stepCross, &second{place: placeOf(left), cause: "the start of the controller"}, doubtTime)
 	return nil
 }

@@ -17,22 +17,21 @@ import (
 // for its join, which costs no traffic. It is taken back after a time; zero leaves
 // that to somebody else.
 func (s *placement) prepare(ctx context.Context, t *trip, from, to route.Place, peer string, timeout time.Duration) error {
-	if x := t.m.second; x != nil && x.prepared && x.place == to && t.m.declared {
+	x := &second{place: to, peer: peer, cause: t.rec.Cause}
+	if t.m.prepared() && t.m.second.place == to {
 		if timeout > 0 {
-			s.setSecond(t.id, t.m, &second{place: to, peer: peer, prepared: true, bicast: x.bicast, cause: t.rec.Cause, until: s.now().Add(timeout)}, timeout)
+			s.setSecond(t.id, t.m, stepServe, x, timeout) // for longer
 		}
 		return nil
 	}
 	bicast, err := s.branch(ctx, t, from, to)
 	if err == nil {
-		x := &second{place: to, peer: peer, prepared: true, bicast: bicast, cause: t.rec.Cause}
 		t.rec.Bicast = bicast
-		if timeout > 0 {
-			x.until = s.now().Add(timeout)
-			s.setSecond(t.id, t.m, x, timeout)
-		} else {
-			s.change(func() { t.m.dropSecond(); t.m.second = x })
+		how := stepLay
+		if bicast {
+			how = stepCopy
 		}
+		s.setSecond(t.id, t.m, how, x, timeout)
 	}
 	s.ended(t, err)
 	return err
@@ -40,7 +39,7 @@ func (s *placement) prepare(ctx context.Context, t *trip, from, to route.Place, 
 
 // branch makes the way to a second place, and says whether packets go there.
 func (s *placement) branch(ctx context.Context, t *trip, from, to route.Place) (bool, error) {
-	if !t.m.declared || s.registry.ClassOf(t.device).Policy == registry.PolicySeamless {
+	if t.m.state == nowhere || s.registry.ClassOf(t.device).Policy == registry.PolicySeamless {
 		p, err := s.plan(t, from, to)
 		if err != nil {
 			return false, err
@@ -51,7 +50,7 @@ func (s *placement) branch(ctx context.Context, t *trip, from, to route.Place) (
 		}
 		t.rec.Fallback = p.Fallback
 		t.rec.Policy = string(registry.PolicySaving)
-		if !t.m.declared {
+		if t.m.state == nowhere {
 			return false, s.follow(ctx, t, route.Steps(t.m.plan, p))
 		}
 	}

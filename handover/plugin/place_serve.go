@@ -111,7 +111,7 @@ func (s *placement) declare(ctx context.Context, t *trip, p route.Plan, rules []
 	}
 	t.rec.Changes.add(compare(t.m.rules, rules))
 	// In one change: whoever looks in between would take the device to be nowhere.
-	s.change(func() { t.m.plan, t.m.rules, t.m.writing, t.m.declared, t.m.err = p, rules, nil, true, "" })
+	s.change(func() { t.m.plan, t.m.rules, t.m.writing, t.m.err = p, rules, nil, ""; t.m.to(stepServe) })
 	return nil
 }
 
@@ -128,10 +128,10 @@ func (s *placement) place(ctx context.Context, t *trip, from, to *registry.Attac
 	t.rec.From, t.rec.To = spotOf(from), spotOf(to)
 	class := s.registry.ClassOf(t.device)
 	target := placeOf(to)
-	if x := t.m.second; x != nil && x.prepared && x.place == target {
+	if t.m.prepared() && t.m.second.place == target {
 		t.rec.Prepared = true
 	}
-	if class.Policy == registry.PolicySeamless && t.m.declared && from != nil {
+	if class.Policy == registry.PolicySeamless && t.m.state != nowhere && from != nil {
 		done, err := s.placeSeamless(ctx, t, placeOf(from), target, class.Overlap)
 		if done || err != nil {
 			return err
@@ -168,7 +168,7 @@ func (s *placement) placeSeamless(ctx context.Context, t *trip, from, to route.P
 		return false, err
 	}
 	t.rec.Bicast = true
-	s.setSecond(t.id, t.m, &second{place: from, bicast: true, until: s.now().Add(overlap)}, overlap)
+	s.setSecond(t.id, t.m, stepCross, &second{place: from}, overlap)
 	return true, nil
 }
 
@@ -200,7 +200,7 @@ func (s *placement) placeSaving(ctx context.Context, t *trip, to route.Place, le
 		err = s.follow(ctx, t, route.Steps(t.m.plan, p))
 	}
 	if err == nil {
-		s.change(t.m.dropSecond)
+		s.change(func() { t.m.to(stepSettle) })
 	}
 	return err
 }
@@ -210,18 +210,21 @@ func (s *placement) describe(t *trip, p *route.Plan) {
 	t.rec.Path = hops(p.Path)
 	if p.Bicast() {
 		t.rec.Join, t.rec.Path = p.Join.String(), hops(p.Branch)
-	} else if t.m.declared {
+	} else if t.m.state != nowhere {
 		if c := route.Compare(t.m.plan, *p); c.Join != 0 {
 			t.rec.Join = c.Join.String()
 		}
 	}
 }
 
-// setSecond notes that a second place is served, and has that ended in time.
-func (s *placement) setSecond(id string, m *mobile, x *second, after time.Duration) {
+// setSecond takes a step to a state with a second place, and has that ended in time; zero
+// leaves that to somebody else.
+func (s *placement) setSecond(id string, m *mobile, how step, x *second, after time.Duration) {
 	s.change(func() {
-		m.dropSecond()
-		m.second = x
+		if m.hold(how, x); after == 0 {
+			return
+		}
+		x.until = s.now().Add(after)
 		x.timer = time.AfterFunc(after, func() { s.endSecond(id, x, 0) })
 	})
 }
@@ -269,7 +272,7 @@ func (s *placement) single(ctx context.Context, id string, m *mobile, x *second)
 	d, known := s.registry.Device(id)
 	l, leased := s.registry.Lease(id)
 	if !known || !leased || l.Attachment == nil {
-		s.change(m.dropSecond)
+		s.change(func() { m.to(stepSettle) })
 		return true, nil
 	}
 	t := s.newTrip(d, l.IP, KindMove, "", s.now())
@@ -283,7 +286,7 @@ func (s *placement) single(ctx context.Context, id string, m *mobile, x *second)
 		both := withLeftovers(ahead(step.Plan.Program.Rules, p.Program.Rules), m.rules)
 		if compare(m.rules, both) != (Changes{}) {
 			err := s.declare(ctx, t, step.Plan, both, rule.ApplyOptions{Atomic: true, Waves: step.Waves}, false)
-			s.amend(id, x, t.rec.Changes)
+			s.amend(id, m, t.rec.Changes)
 			return false, err
 		}
 		if len(steps) > 1 {
@@ -293,8 +296,8 @@ func (s *placement) single(ctx context.Context, id string, m *mobile, x *second)
 		if err := s.declare(ctx, t, p, p.Program.Rules, rule.ApplyOptions{Atomic: true}, false); err != nil {
 			return false, err
 		}
-		s.change(m.dropSecond)
-		s.amend(id, x, t.rec.Changes)
+		s.amend(id, m, t.rec.Changes)
+		s.change(func() { m.to(stepSettle) })
 		return true, nil
 	}
 }
@@ -338,8 +341,8 @@ func (s *placement) detach(ctx context.Context, id string, ip netip.Addr, from *
 	if err == nil {
 		t.rec.Changes = compare(m.rules, nil)
 		s.change(func() {
-			m.dropSecond()
-			m.plan, m.rules, m.declared, m.answers = route.Plan{}, nil, false, answers{}
+			m.plan, m.rules, m.answers = route.Plan{}, nil, answers{}
+			m.to(stepRemove)
 		})
 		s.forgetMobile(id)
 	}
@@ -377,8 +380,8 @@ func (s *placement) ended(t *trip, err error) uint64 {
 
 // amend adds what was changed after a move, by the end of its overlap, to the
 // device's latest move.
-func (s *placement) amend(id string, x *second, c Changes) {
-	if x.prepared {
+func (s *placement) amend(id string, m *mobile, c Changes) {
+	if m.prepared() {
 		return
 	}
 	s.metrics.rules.WithLabelValues("modified").Add(float64(c.Modified))

@@ -16,7 +16,7 @@ func (s *placement) lacking(id string, top *network.Topology) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.mobiles[id]
-	return m == nil || !m.declared || m.err != "" || !alive(top, &m.plan)
+	return m == nil || m.state == nowhere || m.err != "" || !alive(top, &m.plan)
 }
 
 // declaredDevices are those that have rules, but for visitors that are expected.
@@ -25,7 +25,7 @@ func (s *placement) declaredDevices() []string {
 	defer s.mu.Unlock()
 	var out []string
 	for id, m := range s.mobiles {
-		if m.declared && !m.expected {
+		if m.state != nowhere && m.state != awaited {
 			out = append(out, id)
 		}
 	}
@@ -37,7 +37,7 @@ func (s *placement) declaredDevices() []string {
 func (s *placement) sweep(ctx context.Context, id string) {
 	l, ok := s.registry.Lease(id)
 	m := s.mobileOf(id)
-	if ok && l.Attachment != nil && l.Active(s.now()) || m.expected || !m.declared {
+	if ok && l.Attachment != nil && l.Active(s.now()) || m.state == awaited || m.state == nowhere {
 		return
 	}
 	if err := s.detach(ctx, id, l.IP, nil, "it is nowhere"); err != nil && ctx.Err() == nil {
@@ -91,16 +91,16 @@ func (s *placement) serve(ctx context.Context, id, cause string) error {
 	if err != nil {
 		return err
 	}
-	if t.m.declared && compare(t.m.rules, p.Program.Rules) == (Changes{}) {
+	if t.m.state != nowhere && compare(t.m.rules, p.Program.Rules) == (Changes{}) {
 		s.change(func() { t.m.plan, t.m.err = p, "" })
 		return nil
 	}
 	s.describe(t, &p)
-	if !t.m.declared {
+	if t.m.state == nowhere {
 		return s.restore(ctx, t, p, left)
 	}
 	if err = s.follow(ctx, t, route.Steps(t.m.plan, p)); err == nil && left == nil {
-		s.change(t.m.dropSecond)
+		s.change(func() { t.m.to(stepSettle) })
 	}
 	s.ended(t, err)
 	return err
@@ -109,7 +109,7 @@ func (s *placement) serve(ctx context.Context, id, cause string) error {
 // setVia finds by which roots a device's packets come, for one that the service
 // has not yet dealt with.
 func (s *placement) setVia(m *mobile, d registry.Device) {
-	if m.declared {
+	if m.state != nowhere {
 		return
 	}
 	via := d.Home

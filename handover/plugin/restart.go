@@ -82,7 +82,7 @@ func (s *Service) undeclared() []string {
 		}
 		s.mu.Lock()
 		m := s.mobiles[l.Device]
-		if m == nil || !m.declared {
+		if m == nil || m.state == nowhere {
 			out = append(out, l.Device)
 		}
 		s.mu.Unlock()
