@@ -20,7 +20,7 @@ func handoverCommand(app *App) *cobra.Command {
   sluice handover move car7 --port 00000000000000a1/3`,
 		GetCommand(app, "status", "Show state and errors", handoverPath+"status", Fields[plugin.Status]),
 		GetCommand(app, "stats", "Show times and rule changes of the handovers that are remembered", handoverPath+"stats", Fields[plugin.Stats]),
-		GetCommand(app, "roots", "List the ports where the mobility network meets the rest", handoverPath+"roots", Table[plugin.RootInfo]("")),
+		GetCommand(app, "borders", "List the ports where the mobility network meets the rest", handoverPath+"borders", Table[plugin.BorderInfo]("")),
 		GetCommand(app, "coverage", "List what the attachment points cover", handoverPath+"coverage", Table[plugin.CellInfo]("")),
 		GetCommand(app, "neighbours", "List the neighbouring domains", handoverPath+"neighbours", Table[domain.NeighbourStatus]("")),
 		GetCommand(app, "roaming", "List devices that are abroad, visiting, or on their way", handoverPath+"roaming", Table[domain.Roaming](

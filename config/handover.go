@@ -23,11 +23,11 @@ type Handover struct {
 	Enabled bool   `yaml:"enabled" doc:"Off: the service and its part of the API do not exist."`
 	Domain  string `yaml:"domain" pattern:"[A-Za-z0-9][A-Za-z0-9._-]{0,62}" form:"a name of letters, digits, dots, dashes" doc:"Name of this domain towards its neighbours, as in the certificates that they have issued to it."`
 
-	Roots      []HandoverRoot               `yaml:"roots" doc:"Switch ports where the mobility network meets the rest of the world."`
+	Borders    []HandoverBorder             `yaml:"borders" doc:"Switch ports where the mobility network meets the rest of the world."`
 	Classes    map[string]plugin.ClassSpec  `yaml:"classes" doc:"Classes of devices, by name. The class default is that of devices that name none. What stands here is changed here alone, and withdrawn when it does no more; the API has others."`
 	Pools      map[string]plugin.PoolSpec   `yaml:"pools" doc:"Pools of addresses, by name; changed here alone, as classes are."`
 	Devices    map[string]HandoverDevice    `yaml:"devices" doc:"Devices, by name; changed here alone, as classes are."`
-	Neighbours map[string]HandoverNeighbour `yaml:"neighbours" doc:"Neighbouring domains, by their names. Each needs a root with its name as peer."`
+	Neighbours map[string]HandoverNeighbour `yaml:"neighbours" doc:"Neighbouring domains, by their names. Each needs a border port with its name as peer."`
 	Coverage   map[string]HandoverCell      `yaml:"coverage" doc:"What the attachment points cover, by name, on a plane in metres: for predictions from positions."`
 	Origin     HandoverOrigin               `yaml:"origin" doc:"Where on earth the origin of that plane is, for positions in degrees."`
 
@@ -40,8 +40,8 @@ type Handover struct {
 	History          int           `yaml:"history" min:"1" max:"1000000" doc:"How many records of handovers are remembered."`
 }
 
-// HandoverRoot is where the mobility network meets the rest of the world.
-type HandoverRoot struct {
+// HandoverBorder is where the mobility network meets the rest of the world.
+type HandoverBorder struct {
 	Name string `yaml:"name" doc:"Name for people. Empty: the peer's, or uplink."`
 	Port string `yaml:"port" doc:"Switch port, like 00000000000000a1/3."`
 	Peer string `yaml:"peer" doc:"Neighbouring domain behind it. Empty: an uplink."`
@@ -69,7 +69,7 @@ type HandoverNeighbour struct {
 
 // HandoverCell is what an attachment point covers.
 type HandoverCell struct {
-	Port      string      `yaml:"port" doc:"Its switch port, like 00000000000000a1/3; or a root with a peer, for what that domain covers."`
+	Port      string      `yaml:"port" doc:"Its switch port, like 00000000000000a1/3; or a border port with a peer, for what that domain covers."`
 	Interface int         `yaml:"interface" min:"0" max:"16" doc:"Which of its MAC addresses a device uses there, from 1; 0: the one that it uses when it comes."`
 	X         float64     `yaml:"x" doc:"Centre of a circle, metres east."`
 	Y         float64     `yaml:"y" doc:"Centre of a circle, metres north."`
@@ -102,28 +102,28 @@ func (h *Handover) Settings() (plugin.Settings, service.Faults) {
 	t.Domain, t.Claims, t.History, t.Settle = h.Domain, h.TwoPorts, h.History, h.Settle
 	t.RequestTimeout, t.RulesTimeout, t.PrepareTimeout = h.RequestTimeout, h.RulesTimeout, h.PrepareTimeout
 	t.Timing = domain.Timing{Answer: h.NeighbourTimeout}
-	faults = append(faults, h.roots(&t)...)
+	faults = append(faults, h.borders(&t)...)
 	faults = append(faults, h.neighbours(&t)...)
 	return t, append(faults, h.coverage(&t)...)
 }
 
-func (h *Handover) roots(t *plugin.Settings) service.Faults {
+func (h *Handover) borders(t *plugin.Settings) service.Faults {
 	var faults service.Faults
 	taken := map[network.PortRef]bool{}
-	for i, r := range h.Roots {
-		field := fmt.Sprintf("roots[%d]", i)
+	for i, r := range h.Borders {
+		field := fmt.Sprintf("borders[%d]", i)
 		at, err := plugin.ParsePort(r.Port)
 		switch {
 		case err != nil:
 			faults.Add(field+".port", r.Port, "a switch port like 00000000000000a1/3")
 		case taken[at]:
-			faults.Add(field+".port", r.Port, "a port of its own: another root has this one")
+			faults.Add(field+".port", r.Port, "a port of its own: another border port has this one")
 		}
 		if _, known := h.Neighbours[r.Peer]; r.Peer != "" && !known {
 			faults.Add(field+".peer", r.Peer, "the name of one of handover.neighbours, or nothing for an uplink")
 		}
 		taken[at] = true
-		t.Roots = append(t.Roots, plugin.Root{Name: cmp.Or(r.Name, r.Peer, "uplink"), At: at, Peer: r.Peer})
+		t.Borders = append(t.Borders, plugin.Border{Name: cmp.Or(r.Name, r.Peer, "uplink"), At: at, Peer: r.Peer})
 	}
 	return faults
 }
@@ -136,13 +136,13 @@ func (h *Handover) neighbours(t *plugin.Settings) service.Faults {
 	for _, name := range slices.Sorted(maps.Keys(h.Neighbours)) {
 		n := h.Neighbours[name]
 		d := domain.Neighbour{Name: name, URL: n.URL, Prefixes: n.Prefixes, Transit: n.Transit, Unsigned: n.Unsigned, MaxVisitors: n.MaxVisitors}
-		for _, r := range t.Roots {
+		for _, r := range t.Borders {
 			if r.Peer == name {
 				d.Peering = r.At
 			}
 		}
 		if d.Peering.IsZero() {
-			fail(name, "", name, "a root in handover.roots with this name as peer: without it no packet can go there")
+			fail(name, "", name, "a border port in handover.borders with this name as peer: without it no packet can go there")
 		}
 		if n.URL == "" {
 			fail(name, ".url", "", "the URL of its controller's API, like https://192.0.2.1:8443")

@@ -26,10 +26,10 @@ var handoverWrongs = []wrong{
 	{"MAC of two devices", "handover:\n" + handoverPool + "  devices:\n    a: {macs: ['02:00:00:00:00:01']}\n    b: {macs: ['02:00:00:00:00:01']}", 6, "handover.devices.b.macs[0]", "02:00:00:00:00:01", `device "a"`},
 	{"device of no class", "handover:\n" + handoverPool + "  devices:\n    a: {macs: ['02:00:00:00:00:01'], class: cars}", 5, "handover.devices.a.class", "cars", "one of the classes"},
 	{"short key", "handover:\n" + handoverPool + "  devices:\n    a: {macs: ['02:00:00:00:00:01'], key: abc}", 5, "handover.devices.a.key", "(hidden)", "64 hex digits"},
-	{"root without port", "handover:\n  roots: [{peer: ''}]", 2, "handover.roots[0].port", "", "switch port"},
-	{"two roots on one port", "handover:\n  roots: [{port: 00000000000000a1/3}, {port: 00000000000000a1/3}]", 2, "handover.roots[1].port", "00000000000000a1/3", "of its own"},
-	{"root to nobody", "handover:\n  roots: [{port: 00000000000000a1/3, peer: north}]", 2, "handover.roots[0].peer", "north", "handover.neighbours"},
-	{"neighbour without root", "handover:\n  domain: here\n  neighbours:\n    north: {url: 'https://192.0.2.1:8443', prefixes: [10.7.0.0/16], tls: {cert: FILE, key: FILE, ca: FILE}}", 4, "handover.neighbours.north", "", "handover.roots"},
+	{"border port without port", "handover:\n  borders: [{peer: ''}]", 2, "handover.borders[0].port", "", "switch port"},
+	{"two border ports on one port", "handover:\n  borders: [{port: 00000000000000a1/3}, {port: 00000000000000a1/3}]", 2, "handover.borders[1].port", "00000000000000a1/3", "of its own"},
+	{"border port to nobody", "handover:\n  borders: [{port: 00000000000000a1/3, peer: north}]", 2, "handover.borders[0].peer", "north", "handover.neighbours"},
+	{"neighbour without border port", "handover:\n  domain: here\n  neighbours:\n    north: {url: 'https://192.0.2.1:8443', prefixes: [10.7.0.0/16], tls: {cert: FILE, key: FILE, ca: FILE}}", 4, "handover.neighbours.north", "", "handover.borders"},
 	{"cell without area", "handover:\n  coverage:\n    west: {port: 00000000000000a1/3}", 0, "handover.coverage", "", "radius"},
 	{"corner of one number", "handover:\n  coverage:\n    west: {port: 00000000000000a1/3, polygon: [[1]]}", 3, "handover.coverage.west.polygon[0]", "", "two numbers"},
 	{"neither move nor refuse", "handover:\n  two_ports: ask", 2, "handover.two_ports", "ask", "one of move, refuse"},
@@ -58,7 +58,7 @@ func TestHandover(t *testing.T) {
 	text := `
 handover:
   domain: here
-  roots: [{name: up, port: 00000000000000a1/9}]
+  borders: [{name: up, port: 00000000000000a1/9}]
   classes:
     cars: {policy: seamless, overlap: 300ms}
 ` + handoverPool + `  devices:
@@ -73,8 +73,8 @@ handover:
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	if len(s.Roots) != 1 || s.Roots[0].At.String() != "00000000000000a1/9" || s.Classes["cars"].Policy != registry.PolicySeamless || s.Classes["cars"].Overlap != 300*time.Millisecond {
-		t.Errorf("%+v %+v", s.Roots, s.Classes)
+	if len(s.Borders) != 1 || s.Borders[0].At.String() != "00000000000000a1/9" || s.Classes["cars"].Policy != registry.PolicySeamless || s.Classes["cars"].Overlap != 300*time.Millisecond {
+		t.Errorf("%+v %+v", s.Borders, s.Classes)
 	}
 	if d := s.Devices["car7"]; len(d.Key) != 32 || len(d.MACs) != 2 || d.ID != "car7" {
 		t.Errorf("%v", d)

@@ -120,7 +120,7 @@ func servicesConfig(l *lab.Lab) string {
 	text := fmt.Sprintf(`handover:
   enabled: true
   domain: home
-  roots:
+  borders:
     - {port: %016x/%d}
   pools:
     devices: {prefix: %v, gateway: %v, first: %v}

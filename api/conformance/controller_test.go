@@ -35,7 +35,7 @@ network:
 handover:
   enabled: true
   domain: north
-  roots:
+  borders:
     - {port: 00000000000000a1/1}
     - {port: 00000000000000a1/2, peer: south}
   neighbours:

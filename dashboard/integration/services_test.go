@@ -69,7 +69,7 @@ func deployServices(t *testing.T, l *lab.Lab, o lab.MobilityOptions) *stage.Depl
 	m := o.Domain()
 	services := fmt.Sprintf(`handover:
   enabled: true
-  roots:
+  borders:
     - {port: %016x/%d}
   pools:
     devices: {prefix: %v, gateway: %v, first: %v}

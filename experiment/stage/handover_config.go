@@ -28,7 +28,7 @@ sos: {enabled: false}
 handover:
   enabled: true
   domain: %[4]s
-  roots:
+  borders:
     - {port: %[5]s}
 `, x.dir, x.addr, openflow, x.Name, x.port(n.Root, lab.UplinkPort))
 	for _, other := range all {

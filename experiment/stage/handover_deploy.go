@@ -25,7 +25,7 @@ type HandoverOptions struct {
 	Lab    *lab.Lab
 	Binary string // the sluice program
 	LogDir string // where the programs' output goes; must exist
-	// Domains are one operator, or two whose roots are joined.
+	// Domains are one operator, or two whose border ports are joined.
 	Domains []HandoverNetwork
 }
 

@@ -149,7 +149,7 @@ func (s *Service) handle(ctx context.Context, n *neighbour, e *Envelope, device 
 type NeighbourStatus struct {
 	Name     string     `json:"name"`
 	URL      string     `json:"url"`
-	Peering  string     `json:"peering" doc:"Root port that leads to it"`
+	Peering  string     `json:"peering" doc:"Border port that leads to it"`
 	Prefixes []string   `json:"prefixes"`
 	Transit  []string   `json:"transit,omitempty"`
 	Heard    *time.Time `json:"heard,omitempty" doc:"When it last answered or asked"`

@@ -25,7 +25,7 @@ type Neighbour struct {
 	// Prefixes hold the addresses of its own devices. Transit holds those of
 	// other domains' devices that it may pass on to us.
 	Prefixes, Transit []netip.Prefix
-	// Peering is our root port that leads to it.
+	// Peering is our border port that leads to it.
 	Peering network.PortRef
 	// Unsigned lets it claim devices without a key, by their hardware address
 	// alone. A device with a key must always prove that it is there.
@@ -116,7 +116,7 @@ func (n *Neighbour) check() error {
 		return errors.New("tls: a neighbour is spoken to with certificates only")
 	}
 	if n.Peering.IsZero() {
-		return errors.New("peering: the root port that leads to it is missing")
+		return errors.New("peering: the border port that leads to it is missing")
 	}
 	if len(n.Prefixes) == 0 {
 		return errors.New("prefixes: without any, no device of it is ever accepted")

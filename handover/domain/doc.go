@@ -1,6 +1,6 @@
 // Package domain moves devices between operators. Each operator's controller
 // runs its own domain and rules only its own switches; domains that are joined by
-// a link between two of their roots (a peering) tell each other over mutually
+// a link between two of their border ports (a peering) tell each other over mutually
 // authenticated HTTPS which device comes, and then pass its packets over the
 // peering.
 //

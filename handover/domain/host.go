@@ -44,7 +44,7 @@ type Visit struct {
 	// ID is the device's name in this domain.
 	ID string
 	// Via is the neighbour over whose peering its packets come and go; empty
-	// means this domain's own roots: the device comes home.
+	// means this domain's own border ports: the device comes home.
 	Via     string
 	Heading Heading
 }

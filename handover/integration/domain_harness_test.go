@@ -129,7 +129,7 @@ sos: {enabled: false}
 handover:
   enabled: true
   domain: %s
-  roots: [{port: %s}, {port: %s, peer: %s}]
+  borders: [{port: %s}, {port: %s, peer: %s}]
   neighbour_timeout: 400ms
   neighbours:
     %s: {url: %q, prefixes: [%s], unsigned: true, tls: {cert: %s, key: %s, ca: %s}}

@@ -39,15 +39,15 @@ const (
 
 // world is a lab of one domain with a controller.
 type world struct {
-	t      testing.TB
-	lab    *lab.Lab
-	domain lab.MobilityDomain
-	roots  []string // as the configuration has them
-	extra  string   // what else it has about handover
-	dir    string   // of the controller's files
-	log    *logBuffer
-	rest   *client.Client
-	stop   func()
+	t       testing.TB
+	lab     *lab.Lab
+	domain  lab.MobilityDomain
+	borders []string // as the configuration has them
+	extra   string   // what else it has about handover
+	dir     string   // of the controller's files
+	log     *logBuffer
+	rest    *client.Client
+	stop    func()
 	// steadfast devices do not look whether their networks work: they stay where they
 	// are told to be, also when the machine stands still for as long as it takes them to
 	// find a network silent.
@@ -79,9 +79,9 @@ func (w *world) begin() {
 func makeWorld(t testing.TB, o lab.MobilityOptions) *world {
 	t.Helper()
 	w := &world{t: t, lab: lab.New(t, lab.Mobility("ho", o)), domain: o.Domain(), dir: t.TempDir(), log: &logBuffer{}, stop: func() {}}
-	w.roots = []string{fmt.Sprintf("{port: %v}", w.port("uplink"))}
+	w.borders = []string{fmt.Sprintf("{port: %v}", w.port("uplink"))}
 	if o.Roots > 1 {
-		w.roots = append(w.roots, fmt.Sprintf("{name: south, port: %v}", w.port("uplink2")))
+		w.borders = append(w.borders, fmt.Sprintf("{name: south, port: %v}", w.port("uplink2")))
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -110,8 +110,8 @@ network:
 sos: {enabled: false}
 handover:
   enabled: true
-  roots: [%s]
-%s`, w.dir, listen, w.lab.ControllerAddr().String(), strings.Join(w.roots, ", "), w.extra)
+  borders: [%s]
+%s`, w.dir, listen, w.lab.ControllerAddr().String(), strings.Join(w.borders, ", "), w.extra)
 }
 
 func (w *world) configFile(listen string) string {

@@ -118,7 +118,7 @@ func lonelyController(t *testing.T) (string, *client.Client) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "controller.yaml")
-	text := fmt.Sprintf("data_dir: %s\nsos: {enabled: false}\nhandover: {enabled: true, roots: [{port: 0000000000000001/1}]}\nstore: {kind: memory}\n", dir)
+	text := fmt.Sprintf("data_dir: %s\nsos: {enabled: false}\nhandover: {enabled: true, borders: [{port: 0000000000000001/1}]}\nstore: {kind: memory}\n", dir)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -159,7 +159,7 @@ func TestPreparedPlace(t *testing.T) {
 	}
 	for what, spec := range map[string]plugin.PlaceSpec{
 		"a port that leads to a switch": {Port: w.port("root-core1").String()},
-		"a root":                        {Port: w.port("uplink").String()},
+		"a border port":                 {Port: w.port("uplink").String()},
 		"a port of no switch":           {Port: "00000000000000ff/1"},
 		"another's MAC":                 {Port: radios[1].at().String(), MAC: "06:cc:00:00:00:01"},
 	} {

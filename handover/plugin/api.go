@@ -35,7 +35,7 @@ func (s *operations) Register(a *api.API) {
 	r := service.NewREST(a, Name).AwaitChanges(s.loaded, s.ctx.Done())
 	service.Register(r, http.MethodGet, "status", "Show state and errors", s.getStatus)
 	service.Register(r, http.MethodGet, "stats", "Show times and changes of the latest handovers", s.getStats)
-	service.Register(r, http.MethodGet, "roots", "List the roots, where the mobility network meets the rest", s.getRoots)
+	service.Register(r, http.MethodGet, "borders", "List the border ports, where the mobility network meets the rest", s.getBorders)
 
 	s.registerDeclared(r)
 	service.Register(r, http.MethodGet, "leases", "List the leases", s.getLeases)

@@ -30,7 +30,7 @@ type DeviceInfo struct {
 	Expires  *time.Time `json:"expires,omitempty"`
 	At       *Spot      `json:"at,omitempty" doc:"Where it is"`
 	Since    *time.Time `json:"since,omitempty" doc:"Since when"`
-	Path     []string   `json:"path,omitempty" doc:"Way from the root to it: switch/in>out"`
+	Path     []string   `json:"path,omitempty" doc:"Way from the border port to it: switch/in>out"`
 	Second   *Spot      `json:"second,omitempty" doc:"Another place that is served: prepared, or just left"`
 	Prepared bool       `json:"prepared,omitempty" doc:"The second place is prepared"`
 	Rules    int        `json:"rules" doc:"Rules that it has in the switches"`
@@ -153,20 +153,20 @@ func (s *operations) removeGuest(ctx context.Context, id string) error {
 	return err
 }
 
-// RootInfo is a root as the API shows it.
-type RootInfo struct {
+// BorderInfo is a border port as the API shows it.
+type BorderInfo struct {
 	Name string `json:"name"`
 	Port Port   `json:"port"`
 	Peer string `json:"peer,omitempty" doc:"Neighbouring domain behind it; empty for an uplink"`
 	Up   bool   `json:"up"`
 }
 
-func (s *operations) getRoots(context.Context, *service.Nothing) (*service.Body[[]RootInfo], error) {
-	out := []RootInfo{}
-	for _, r := range s.settings.Roots {
-		out = append(out, RootInfo{Name: r.Name, Port: Port{r.At}, Peer: r.Peer, Up: s.portUp(r.At)})
+func (s *operations) getBorders(context.Context, *service.Nothing) (*service.Body[[]BorderInfo], error) {
+	out := []BorderInfo{}
+	for _, r := range s.settings.Borders {
+		out = append(out, BorderInfo{Name: r.Name, Port: Port{r.At}, Peer: r.Peer, Up: s.portUp(r.At)})
 	}
-	return &service.Body[[]RootInfo]{Body: out}, nil
+	return &service.Body[[]BorderInfo]{Body: out}, nil
 }
 
 // Status is the state of the service.
@@ -229,8 +229,8 @@ func (s *operations) status() Status {
 	for d, text := range s.puntErrs {
 		st.Errors = append(st.Errors, "switch "+d.String()+" does not send DHCP and ARP up: "+text)
 	}
-	if st.Pools > 0 && !slices.ContainsFunc(s.settings.Roots, func(r Root) bool { return r.Peer == "" }) {
-		st.Errors = append(st.Errors, "no root is configured: set handover.roots")
+	if st.Pools > 0 && !slices.ContainsFunc(s.settings.Borders, func(r Border) bool { return r.Peer == "" }) {
+		st.Errors = append(st.Errors, "no border port is configured: set handover.borders")
 	}
 	slices.Sort(st.Errors)
 	return st

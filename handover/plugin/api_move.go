@@ -59,8 +59,8 @@ func (s *operations) noPlace(at network.PortRef) string {
 		return "a port of a switch that is connected"
 	case !top.IsEdge(at):
 		return "an edge port: this one leads to another switch"
-	case s.isRoot(at):
-		return "an edge port: this one is a root"
+	case s.isBorder(at):
+		return "an edge port: this one is a border port"
 	}
 	return ""
 }

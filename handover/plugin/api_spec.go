@@ -33,7 +33,7 @@ type PoolSpec struct {
 	First      string   `json:"first,omitempty" yaml:"first" format:"ipv4-address" doc:"First address that is given out. Empty: the first of the prefix."`
 	Last       string   `json:"last,omitempty" yaml:"last" format:"ipv4-address" doc:"Last address that is given out. Empty: the last of the prefix."`
 	Gateway    string   `json:"gateway,omitempty" yaml:"gateway" format:"ipv4-address" doc:"Router that devices are told of, an address of the prefix."`
-	GatewayMAC string   `json:"gateway_mac,omitempty" yaml:"gateway_mac" format:"mac" doc:"MAC address by which ARP for the gateway is answered. Empty: that of the router at the uplink roots, found by ARP."`
+	GatewayMAC string   `json:"gateway_mac,omitempty" yaml:"gateway_mac" format:"mac" doc:"MAC address by which ARP for the gateway is answered. Empty: that of the router at the uplinks, found by ARP."`
 	Server     string   `json:"server,omitempty" yaml:"server" format:"ipv4-address" doc:"Address of the DHCP server towards devices. Empty: the gateway's."`
 	LeaseTime  string   `json:"lease_time,omitempty" yaml:"lease_time" format:"go-duration" doc:"How long a lease holds, 1m to 8760h. Empty: 1h."`
 	DNS        []string `json:"dns,omitempty" yaml:"dns" maxItems:"8" format:"ipv4-address" doc:"Name servers that devices are told of, up to 8."`

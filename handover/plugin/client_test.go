@@ -112,7 +112,7 @@ func (r *rig) idle() {
 	})
 }
 
-// down follows a packet from the world beyond the root to a device.
+// down follows a packet from the world beyond the border port to a device.
 func (r *rig) down(ip netip.Addr, home openflow.MAC) []arrival {
 	r.t.Helper()
 	return r.downAt(uplink, ip, home)

@@ -83,22 +83,22 @@ func (s *core) portUp(at network.PortRef) bool {
 	return up
 }
 
-func (s *core) isRoot(at network.PortRef) bool {
-	return slices.ContainsFunc(s.settings.Roots, func(r Root) bool { return r.At == at })
+func (s *core) isBorder(at network.PortRef) bool {
+	return slices.ContainsFunc(s.settings.Borders, func(r Border) bool { return r.At == at })
 }
 
-// led says whether there is a way between a root and the port.
+// led says whether there is a way between a border port and the port.
 func (s *core) led(at network.PortRef) bool {
 	top := s.net.Topology()
-	return slices.ContainsFunc(s.settings.Roots, func(r Root) bool {
+	return slices.ContainsFunc(s.settings.Borders, func(r Border) bool {
 		_, ok := top.Distance(r.At.Switch, at.Switch)
 		return ok
 	})
 }
 
-// peerAt names the domain behind a root.
+// peerAt names the domain behind a border port.
 func (s *core) peerAt(at network.PortRef) string {
-	for _, r := range s.settings.Roots {
+	for _, r := range s.settings.Borders {
 		if r.At == at {
 			return r.Peer
 		}

@@ -67,7 +67,7 @@ func (s *intake) packet(at network.PortRef, h *packet.Headers, data []byte, arri
 		s.heardAt(at, arrived)
 		return s.arp(v, at, h, arrived)
 	}
-	if _, root := v.roots[at]; root {
+	if _, border := v.borders[at]; border {
 		return network.Continue
 	}
 	end := min(h.End, len(data))

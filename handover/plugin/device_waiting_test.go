@@ -10,7 +10,7 @@ import (
 )
 
 // A device asks from nobody's address whether a place is alive. One whose way to the
-// roots is cut is not, although its edge answers everything else.
+// border ports is cut is not, although its edge answers everything else.
 func TestPlaceWithoutAWay(t *testing.T) {
 	r := newRig(t, nil)
 	ip := r.attach(edge3, mac1)

@@ -1,7 +1,7 @@
 // Package plugin is the controller's service for devices that move. It answers
 // their DHCP and ARP at every edge switch, sees in a DHCP request from a new
 // place that a device has moved there, and writes the rules that carry the
-// device's packets between the roots of the network and that place.
+// device's packets between the border ports of the network and that place.
 //
 // What is decided elsewhere is decided by pure packages: who a device is and
 // which address it has (registry), what a DHCP message means (dhcp), which rules

@@ -151,7 +151,7 @@ func (h host) expect(ctx context.Context, v domain.Visit) error {
 
 // headingPlace is the edge port where a visitor will be.
 func (s *foresight) headingPlace(v domain.Visit) (network.PortRef, bool) {
-	if at := v.Heading.At; at != nil && s.net.Topology().Has(at.Switch) && s.net.Topology().IsEdge(*at) && !s.isRoot(*at) {
+	if at := v.Heading.At; at != nil && s.net.Topology().Has(at.Switch) && s.net.Topology().IsEdge(*at) && !s.isBorder(*at) {
 		return *at, true
 	}
 	m := v.Heading.Motion
@@ -169,11 +169,11 @@ func (s *foresight) headingPlace(v domain.Visit) (network.PortRef, bool) {
 
 // Redirect implements domain.Host.
 func (h host) Redirect(ctx context.Context, id, peer string, alone bool) error {
-	i := slices.IndexFunc(h.settings.Roots, func(r Root) bool { return r.Peer == peer })
+	i := slices.IndexFunc(h.settings.Borders, func(r Border) bool { return r.Peer == peer })
 	if i < 0 {
-		return fmt.Errorf("domain %q: no root leads to it", peer)
+		return fmt.Errorf("domain %q: no border port leads to it", peer)
 	}
-	to := &registry.Attachment{At: h.settings.Roots[i].At, Peer: peer}
+	to := &registry.Attachment{At: h.settings.Borders[i].At, Peer: peer}
 	return h.queue.Do(ctx, id, func(ctx context.Context) error { return h.redirect(ctx, id, to, alone) })
 }
 

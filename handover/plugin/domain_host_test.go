@@ -106,7 +106,7 @@ func startDomain(t *testing.T, w *world, st store.Store, change ...func(*Setting
 	d := &fakeDomain{}
 	r := start(t, w, st, func(s *Settings) {
 		s.Domain = "here"
-		s.Roots = append(s.Roots, Root{Name: "north", At: peering, Peer: "north"})
+		s.Borders = append(s.Borders, Border{Name: "north", At: peering, Peer: "north"})
 		p, faults := PoolSpec{Prefix: "10.7.0.0/16", Gateway: "10.7.0.1", GatewayMAC: "02:aa:00:00:00:07", Home: "north"}.Parse("north")
 		if len(faults) > 0 {
 			t.Fatal(faults)

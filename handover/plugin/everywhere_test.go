@@ -12,12 +12,12 @@ import (
 	"github.com/sluice-net/sluice/network/rule"
 )
 
-// Without a root there is nowhere to lead a device to, and other DHCP servers of
+// Without a border port there is nowhere to lead a device to, and other DHCP servers of
 // the network are left alone.
 func TestPuntsNeedARoot(t *testing.T) {
-	for name, roots := range map[string][]Root{"a root": {{Name: "up", At: uplink}}, "none": nil} {
+	for name, borders := range map[string][]Border{"a border port": {{Name: "up", At: uplink}}, "none": nil} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, func(x *Settings) { x.Roots = roots })
+			r := newRig(t, func(x *Settings) { x.Borders = borders })
 			r.applyPunts(t.Context())
 			r.w.mu.Lock()
 			defer r.w.mu.Unlock()
@@ -27,7 +27,7 @@ func TestPuntsNeedARoot(t *testing.T) {
 					punts++
 				}
 			}
-			if want := len(roots) * len(r.w.top.Switches); punts != want {
+			if want := len(borders) * len(r.w.top.Switches); punts != want {
 				t.Errorf("%d switches have punt rules, want %d", punts, want)
 			}
 		})

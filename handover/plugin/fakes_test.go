@@ -46,7 +46,7 @@ func cable(a, b network.PortRef) []network.Link {
 //	(1)   (1)
 var (
 	uplink              = ref(1, 9)
-	otherUplink         = ref(4, 9) // by its role, not a root
+	otherUplink         = ref(4, 9) // by its role, not a border port
 	edge3, edge4, edge5 = ref(3, 1), ref(4, 1), ref(5, 1)
 	treeLinks           = slices.Concat(cable(ref(1, 11), ref(2, 11)), cable(ref(2, 12), ref(3, 12)), cable(ref(2, 13), ref(4, 13)), cable(ref(1, 14), ref(5, 14)))
 )
@@ -379,7 +379,7 @@ func testSettings(t *testing.T) Settings {
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	settings.Roots = []Root{{Name: "up", At: uplink}}
+	settings.Borders = []Border{{Name: "up", At: uplink}}
 	settings.Settle = 2 * time.Second
 	settings.RulesTimeout = time.Second
 	return settings

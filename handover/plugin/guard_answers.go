@@ -49,9 +49,9 @@ func (s *guards) answersOf(id string) answers {
 	return a
 }
 
-// rules are those of the switches that can answer: at the roots that lead to the
+// rules are those of the switches that can answer: at the border ports that lead to the
 // gateway and, for the device, at its edge.
-func (a answers) rules(roots []Root, mute map[openflow.DatapathID]bool) []network.Rule {
+func (a answers) rules(borders []Border, mute map[openflow.DatapathID]bool) []network.Rule {
 	var out []network.Rule
 	add := func(r network.Rule) {
 		if !mute[r.Switch] {
@@ -61,7 +61,7 @@ func (a answers) rules(roots []Root, mute map[openflow.DatapathID]bool) []networ
 	if a == (answers{}) {
 		return nil
 	}
-	for _, r := range roots {
+	for _, r := range borders {
 		if r.Peer == "" {
 			add(answerRule(r.At, a.gateway, a.gatewayMAC, a.ip, a.home))
 		}
@@ -97,7 +97,7 @@ func (s *guards) teach(ctx context.Context, id string) {
 		s.mu.Unlock()
 		return
 	}
-	program := rule.Program{Rules: now.rules(s.settings.Roots, s.mute)}
+	program := rule.Program{Rules: now.rules(s.settings.Borders, s.mute)}
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, s.settings.RulesTimeout)
 	defer cancel()

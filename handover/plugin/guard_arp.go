@@ -16,39 +16,39 @@ var serverMAC = openflow.MAC{0x02, 0x51, 0x1c, 0, 0, 0x02}
 // arp answers for gateways, for the DHCP server, and for devices wherever they
 // are. What is about other addresses is left to the chain.
 func (s *guards) arp(v *view, at network.PortRef, h *packet.Headers, arrived time.Time) network.Verdict {
-	root, isRoot := v.roots[at]
-	if isRoot && !h.Src.IsUnspecified() && s.gateways.heard(h.Src, h.ARPSHA, root.Peer, arrived) {
+	border, isBorder := v.borders[at]
+	if isBorder && !h.Src.IsUnspecified() && s.gateways.heard(h.Src, h.ARPSHA, border.Peer, arrived) {
 		s.wake() // switches are to answer so
 	}
 	switch {
-	case !isRoot && s.forged(v, h):
+	case !isBorder && s.forged(v, h):
 		return s.stop(s.forgers, at, h, arrived)
-	case isRoot && elsewhere(v, root, h.Src):
+	case isBorder && elsewhere(v, border, h.Src):
 		s.metrics.forged.WithLabelValues("controller").Inc()
 		return network.Stop
 	}
-	if !isRoot {
+	if !isBorder {
 		s.stray(v, at, h, arrived)
 	}
 	if h.ARPOp == packet.ARPReply {
-		return s.arpReply(at, isRoot, h, arrived)
+		return s.arpReply(at, isBorder, h, arrived)
 	}
 	if h.ARPOp != packet.ARPRequest {
 		return network.Continue
 	}
 	asker, known := s.registry.DeviceByMAC(h.EthSrc)
-	if !isRoot && known && h.Src == h.Dst {
+	if !isBorder && known && h.Src == h.Dst {
 		return network.Stop // an announcement: who needs to know has been told by DHCP
 	}
 	mac, target, ours := s.resolve(v, asker.ID, h.Dst)
 	switch {
-	case !isRoot && !ours && known && s.askBeyond(v, asker, h):
+	case !isBorder && !ours && known && s.askBeyond(v, asker, h):
 		return network.Stop
-	case !ours, isRoot && !mayAsk(v, root, target, h.Dst):
+	case !ours, isBorder && !mayAsk(v, border, target, h.Dst):
 		return network.Continue
 	}
-	if target == targetGateway && !isRoot && h.Src.IsUnspecified() && !s.led(at) {
-		return network.Stop // a device asks whether the place is alive: without a way to the roots it is not
+	if target == targetGateway && !isBorder && h.Src.IsUnspecified() && !s.led(at) {
+		return network.Stop // a device asks whether the place is alive: without a way to the border ports it is not
 	}
 	if mac.IsZero() {
 		return network.Stop // the device's own address, or a gateway that is being looked for
@@ -59,17 +59,17 @@ func (s *guards) arp(v *view, at network.PortRef, h *packet.Headers, arrived tim
 	return network.Stop
 }
 
-// elsewhere says whether an address is that of a gateway to which another root leads.
-func elsewhere(v *view, root Root, ip netip.Addr) bool {
+// elsewhere says whether an address is that of a gateway to which another border port leads.
+func elsewhere(v *view, border Border, ip netip.Addr) bool {
 	g, gateway := v.gateways[ip]
-	return gateway && g.peer != root.Peer
+	return gateway && g.peer != border.Peer
 }
 
-// mayAsk says whether a question that came in by a root is answered: everybody
+// mayAsk says whether a question that came in by a border port is answered: everybody
 // may ask for devices, another domain also for our gateways.
-func mayAsk(v *view, root Root, target string, ip netip.Addr) bool {
+func mayAsk(v *view, border Border, target string, ip netip.Addr) bool {
 	g := v.gateways[ip]
-	return target == targetDevice || target == targetGateway && root.Peer != "" && g.peer == ""
+	return target == targetDevice || target == targetGateway && border.Peer != "" && g.peer == ""
 }
 
 // Whose address was asked for.
@@ -103,12 +103,12 @@ func (s *guards) resolve(v *view, asker string, ip netip.Addr) (mac openflow.MAC
 
 // arpReply takes the answers to questions that the service has asked, and ends
 // those about devices: these come from the controller alone.
-func (s *guards) arpReply(at network.PortRef, isRoot bool, h *packet.Headers, arrived time.Time) network.Verdict {
+func (s *guards) arpReply(at network.PortRef, isBorder bool, h *packet.Headers, arrived time.Time) network.Verdict {
 	if h.EthDst == serverMAC {
 		s.pings.heard(at, h.Src, arrived)
 		return network.Stop
 	}
-	if _, device := s.leased(h.Src); device || isRoot && s.answerBeyond(h) {
+	if _, device := s.leased(h.Src); device || isBorder && s.answerBeyond(h) {
 		return network.Stop
 	}
 	return network.Continue

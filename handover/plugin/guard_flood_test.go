@@ -103,7 +103,7 @@ func TestFloodFromOnePort(t *testing.T) {
 		t.Fatal(err)
 	}
 	settings := testSettings(t)
-	settings.Roots = []Root{{Name: "up", At: ref(1, 9)}}
+	settings.Borders = []Border{{Name: "up", At: ref(1, 9)}}
 	alter(settings.Pools, "campus", func(p *registry.Pool) {
 		p.Learn, p.Class, p.First, p.Last = true, "default", netip.MustParseAddr("10.8.1.1"), netip.MustParseAddr("10.8.1.60")
 	})

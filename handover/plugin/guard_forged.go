@@ -19,7 +19,7 @@ func newForgers() *offence {
 	}
 }
 
-// forged says whether an ARP packet from an edge port that is no root claims an
+// forged says whether an ARP packet from an edge port that is no border port claims an
 // address that is not its sender's: that of a gateway or of the DHCP server, or that
 // of a device that the sender is not. Requests are believed as replies are.
 func (s *guards) forged(v *view, h *packet.Headers) bool {

@@ -45,20 +45,20 @@ func TestForgedARP(t *testing.T) {
 		verdict network.Verdict
 		caught  bool
 	}{
-		"a host answers for the gateway":              {claim{at: edge4, src: liar, sha: liar, m: reply(gateway, ip)}, network.Stop, true},
-		"the same with a priority tag":                {claim{at: edge4, src: liar, sha: liar, m: reply(gateway, ip), tag: true}, network.Stop, true},
-		"a host asks as the gateway":                  {claim{at: edge4, src: liar, sha: liar, m: request(gateway, far)}, network.Stop, true},
-		"a host announces itself as the gateway":      {claim{at: edge4, src: liar, sha: liar, m: request(gateway, gateway)}, network.Stop, true},
-		"a host answers for a device":                 {claim{at: edge4, src: liar, sha: liar, m: reply(ip, far)}, network.Stop, true},
-		"a host asks as a device":                     {claim{at: edge4, src: liar, sha: liar, m: request(ip, far)}, network.Stop, true},
-		"a host asks as a device, from its address":   {claim{at: edge4, src: mac1, sha: liar, m: request(ip, far)}, network.Stop, true},
-		"a device answers for itself":                 {claim{at: edge3, src: mac1, sha: mac1, m: reply(ip, far)}, network.Stop, false},
-		"a device asks where it has just come to":     {claim{at: edge4, src: mac2, sha: mac2, m: request(ip, gateway)}, network.Stop, false},
-		"a device asks for a stranger":                {claim{at: edge3, src: mac1, sha: mac1, m: request(ip, far)}, network.Continue, false},
-		"a host that is no device answers for itself": {claim{at: edge4, src: liar, sha: liar, m: reply(free, far)}, network.Continue, false},
-		"the gateway answers at its root":             {claim{at: uplink, src: routerMAC, sha: routerMAC, m: reply(gateway, free)}, network.Continue, false},
-		"somebody at the root answers for a device":   {claim{at: uplink, src: liar, sha: liar, m: reply(ip, gateway)}, network.Stop, false},
-		"what a switch passes on":                     {claim{at: ref(2, 11), src: routerMAC, sha: routerMAC, m: reply(gateway, free)}, network.Continue, false},
+		"a host answers for the gateway":                   {claim{at: edge4, src: liar, sha: liar, m: reply(gateway, ip)}, network.Stop, true},
+		"the same with a priority tag":                     {claim{at: edge4, src: liar, sha: liar, m: reply(gateway, ip), tag: true}, network.Stop, true},
+		"a host asks as the gateway":                       {claim{at: edge4, src: liar, sha: liar, m: request(gateway, far)}, network.Stop, true},
+		"a host announces itself as the gateway":           {claim{at: edge4, src: liar, sha: liar, m: request(gateway, gateway)}, network.Stop, true},
+		"a host answers for a device":                      {claim{at: edge4, src: liar, sha: liar, m: reply(ip, far)}, network.Stop, true},
+		"a host asks as a device":                          {claim{at: edge4, src: liar, sha: liar, m: request(ip, far)}, network.Stop, true},
+		"a host asks as a device, from its address":        {claim{at: edge4, src: mac1, sha: liar, m: request(ip, far)}, network.Stop, true},
+		"a device answers for itself":                      {claim{at: edge3, src: mac1, sha: mac1, m: reply(ip, far)}, network.Stop, false},
+		"a device asks where it has just come to":          {claim{at: edge4, src: mac2, sha: mac2, m: request(ip, gateway)}, network.Stop, false},
+		"a device asks for a stranger":                     {claim{at: edge3, src: mac1, sha: mac1, m: request(ip, far)}, network.Continue, false},
+		"a host that is no device answers for itself":      {claim{at: edge4, src: liar, sha: liar, m: reply(free, far)}, network.Continue, false},
+		"the gateway answers at its border port":           {claim{at: uplink, src: routerMAC, sha: routerMAC, m: reply(gateway, free)}, network.Continue, false},
+		"somebody at the border port answers for a device": {claim{at: uplink, src: liar, sha: liar, m: reply(ip, gateway)}, network.Stop, false},
+		"what a switch passes on":                          {claim{at: ref(2, 11), src: routerMAC, sha: routerMAC, m: reply(gateway, free)}, network.Continue, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.forgers.over(time.Now().Add(time.Hour))

@@ -11,14 +11,14 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// How often routers at the roots are asked for.
+// How often routers at the border ports are asked for.
 const (
 	askUnknown = time.Second
 	askKnown   = 30 * time.Second
 )
 
-// gateways are the routers at the roots, whose MAC addresses devices have to
-// know. Only what comes in by the right root counts: a device cannot pass itself
+// gateways are the routers at the border ports, whose MAC addresses devices have to
+// know. Only what comes in by the right border port counts: a device cannot pass itself
 // off as the gateway. Our own are at the uplinks; those of another domain's
 // devices are asked for over the peering, where that domain's controller answers.
 type gateways struct {
@@ -54,7 +54,7 @@ func (g *gateways) want(all map[netip.Addr]string) {
 	g.known = known
 }
 
-// heard takes note of what came in by a root that leads to peer, and says whether
+// heard takes note of what came in by a border port that leads to peer, and says whether
 // that was news about a gateway.
 func (g *gateways) heard(ip netip.Addr, mac openflow.MAC, peer string, now time.Time) (news bool) {
 	if mac.IsZero() || mac.IsMulticast() || mac == serverMAC {
@@ -81,7 +81,7 @@ func (g *gateways) find(ip netip.Addr) openflow.MAC {
 	return mac
 }
 
-// reached has those that are not known asked for at once: a root has come up.
+// reached has those that are not known asked for at once: a border port has come up.
 func (g *gateways) reached() {
 	g.mu.Lock()
 	for ip, k := range g.known {
@@ -113,23 +113,23 @@ func (g *gateways) due(now time.Time) map[netip.Addr]string {
 	return out
 }
 
-// findGateways asks for routers at the roots that are to be asked for now.
+// findGateways asks for routers at the border ports that are to be asked for now.
 func (s *guards) findGateways(context.Context) {
 	for ip, peer := range s.gateways.due(s.now()) {
-		s.askAtRoots(ip, peer)
+		s.askAtBorders(ip, peer)
 	}
 }
 
-// askAtRoots sends an ARP request for an address out of the roots that lead to
+// askAtBorders sends an ARP request for an address out of the border ports that lead to
 // peer. The sender has no address, so that no table of the receiver changes.
-func (s *guards) askAtRoots(ip netip.Addr, peer string) {
+func (s *guards) askAtBorders(ip netip.Addr, peer string) {
 	v := s.view.Load()
 	if v == nil {
 		return
 	}
 	frame := packet.AppendARPRequest(nil, serverMAC, netip.IPv4Unspecified(), ip, 0)
-	for at, root := range v.roots {
-		if root.Peer == peer {
+	for at, border := range v.borders {
+		if border.Peer == peer {
 			_ = s.net.Send(at, frame) // a switch that is down is asked again when it is back
 		}
 	}

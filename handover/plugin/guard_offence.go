@@ -18,7 +18,7 @@ import (
 // looks again, and how long a port has been quiet when that is told.
 const silence = 10 * time.Second
 
-// offence is something that nobody at an edge port which is no root has a right to
+// offence is something that nobody at an edge port which is no border port has a right to
 // send. The controller drops it, and has the switch drop for a while what follows.
 type offence struct {
 	// key begins the keys of its rules in the ledger.

@@ -11,9 +11,9 @@ import (
 // sends over a peering and no device's rule is for. Default forwarding would send
 // it everywhere: copies that are still under way when a device has gone, and
 // whatever else a neighbour may send.
-func peeringGuards(d openflow.DatapathID, roots []Root) []network.Rule {
+func peeringGuards(d openflow.DatapathID, borders []Border) []network.Rule {
 	var rules []network.Rule
-	for _, r := range roots {
+	for _, r := range borders {
 		if r.Peer == "" || r.At.Switch != d {
 			continue
 		}

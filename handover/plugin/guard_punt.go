@@ -112,13 +112,13 @@ func cover(first, last netip.Addr) []netip.Prefix {
 // later.
 func (s *guards) applyPunts(ctx context.Context) {
 	v := s.view.Load()
-	if v == nil || len(s.settings.Roots) == 0 {
-		return // without a root there is nowhere to lead a device to: DHCP is somebody else's
+	if v == nil || len(s.settings.Borders) == 0 {
+		return // without a border port there is nowhere to lead a device to: DHCP is somebody else's
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.settings.RulesTimeout)
 	defer cancel()
 	s.puntResult(s.rules.EverySwitch(ctx, keyPunt, func(d openflow.DatapathID) rule.Program {
-		return rule.Program{Rules: append(v.punts(d), peeringGuards(d, s.settings.Roots)...)}
+		return rule.Program{Rules: append(v.punts(d), peeringGuards(d, s.settings.Borders)...)}
 	}))
 	s.applySpoofRules(ctx, v.given)
 }
@@ -169,5 +169,5 @@ func (s *guards) puntResult(refused map[openflow.DatapathID]error) {
 	s.puntErrs = errs
 }
 
-// compareRoots orders roots by place.
-func compareRoots(a, b Root) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Name, b.Name)) }
+// compareBorders orders border ports by place.
+func compareBorders(a, b Border) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Name, b.Name)) }

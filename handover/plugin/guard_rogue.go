@@ -35,13 +35,13 @@ func isAnswer(h *packet.Headers) bool {
 }
 
 // answered decides about what a DHCP server says. It goes on from where servers may
-// be: behind a root that is no peering, or a port of role uplink.
+// be: behind a border port that is no peering, or a port of role uplink.
 func (s *guards) answered(at network.PortRef, h *packet.Headers, arrived time.Time) network.Verdict {
 	v := s.view.Load()
-	if v == nil || len(v.roots) == 0 || h.VLANID != 0 || h.VLANTags > 1 || !s.net.Topology().IsEdge(at) {
+	if v == nil || len(v.borders) == 0 || h.VLANID != 0 || h.VLANTags > 1 || !s.net.Topology().IsEdge(at) {
 		return network.Continue
 	}
-	if root, is := v.roots[at]; is && root.Peer == "" || s.net.PortRole(at) == network.PortUplink {
+	if border, is := v.borders[at]; is && border.Peer == "" || s.net.PortRole(at) == network.PortUplink {
 		return network.Continue
 	}
 	return s.stop(s.rogues, at, h, arrived)

@@ -11,7 +11,7 @@ import (
 // Where DHCP may be answered from.
 func TestRogueDHCP(t *testing.T) {
 	peering := ref(5, 9)
-	r := newRig(t, func(s *Settings) { s.Roots = append(s.Roots, Root{Name: "north", At: peering, Peer: "north"}) })
+	r := newRig(t, func(s *Settings) { s.Borders = append(s.Borders, Border{Name: "north", At: peering, Peer: "north"}) })
 	answer := packet.AppendUDP(nil, packet.Frame{Dst: packet.Broadcast, Src: mac3}, packet.UDPDatagram{
 		Src: netip.AddrPortFrom(netip.MustParseAddr("10.66.0.1"), dhcpServerPort), Dst: netip.AddrPortFrom(netip.MustParseAddr("255.255.255.255"), dhcpClientPort),
 		Payload: make([]byte, 300),

@@ -20,7 +20,7 @@ const (
 )
 
 // strays are hosts at edge ports that have an address in a network of devices
-// without a lease. What devices send goes up to a root, so it never gets there.
+// without a lease. What devices send goes up to a border port, so it never gets there.
 type strays struct {
 	mu    sync.Mutex
 	ports map[network.PortRef][]stray
@@ -66,8 +66,8 @@ func (s *strays) errors(now time.Time) []string {
 }
 
 // cannotReach is why devices do not reach a host, and what would help.
-const cannotReach = "devices cannot reach it: it has an address in their network, no lease, and stands behind no root. " +
-	"Register it as a device with this address and let it ask by DHCP, or connect it behind a root, or give it an address outside of the network"
+const cannotReach = "devices cannot reach it: it has an address in their network, no lease, and stands behind no border port. " +
+	"Register it as a device with this address and let it ask by DHCP, or connect it behind a border port, or give it an address outside of the network"
 
 // stray takes note of a host that says that it has an address in a network of
 // devices.
@@ -84,7 +84,7 @@ func (s *guards) stray(v *view, at network.PortRef, h *packet.Headers, arrived t
 	}
 }
 
-// askBeyond asks, for a device, where its packets go: behind the roots. A host of
+// askBeyond asks, for a device, where its packets go: behind the border ports. A host of
 // its network that is at an edge port is not to answer, since they do not get there.
 func (s *guards) askBeyond(v *view, asker registry.Device, h *packet.Headers) bool {
 	home, within := v.homeOf(h.Dst)
@@ -93,15 +93,15 @@ func (s *guards) askBeyond(v *view, asker registry.Device, h *packet.Headers) bo
 		return false
 	}
 	frame := packet.AppendARPRequest(nil, d.HomeMAC(), h.Src, h.Dst, 0)
-	for at, root := range v.roots {
-		if root.Peer == home {
+	for at, border := range v.borders {
+		if border.Peer == home {
 			_ = s.net.Send(at, frame) // the device asks again
 		}
 	}
 	return true
 }
 
-// answerBeyond passes the answer from behind a root on to the device that has asked.
+// answerBeyond passes the answer from behind a border port on to the device that has asked.
 func (s *guards) answerBeyond(h *packet.Headers) bool {
 	d, ok := s.leased(h.Dst)
 	if !ok || h.EthDst != d.HomeMAC() {

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// What a device asks for in its own network is asked for behind the roots, in its
+// What a device asks for in its own network is asked for behind the border ports, in its
 // home MAC address, and the answer is brought to where it is.
 func TestAskBeyond(t *testing.T) {
 	r := newRig(t, nil)

@@ -40,7 +40,7 @@ func newGuards(p *placement) *guards {
 
 // view is an immutable extract of the state for the packet-in handler.
 type view struct {
-	roots map[network.PortRef]Root
+	borders map[network.PortRef]Border
 	// gateways and servers are the addresses that ARP is answered for.
 	gateways map[netip.Addr]viewGateway
 	servers  map[netip.Addr]bool
@@ -81,11 +81,11 @@ type viewGateway struct {
 // whenever pools have changed.
 func (s *guards) refreshView() {
 	v := &view{
-		roots: map[network.PortRef]Root{}, gateways: map[netip.Addr]viewGateway{}, servers: map[netip.Addr]bool{},
+		borders: map[network.PortRef]Border{}, gateways: map[netip.Addr]viewGateway{}, servers: map[netip.Addr]bool{},
 		unknown: len(s.settings.Neighbours) > 0,
 	}
-	for _, r := range s.settings.Roots {
-		v.roots[r.At] = r
+	for _, r := range s.settings.Borders {
+		v.borders[r.At] = r
 	}
 	find := map[netip.Addr]string{}
 	for _, p := range s.registry.Pools() {

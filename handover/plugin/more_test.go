@@ -124,7 +124,7 @@ func TestARP(t *testing.T) {
 		{"an address that nobody has", edge3, mac2, ip, a("10.8.1.200"), openflow.MAC{}, network.Stop},
 		{"the same, asked by a stranger", edge4, stranger, a("10.8.9.9"), a("10.8.1.200"), openflow.MAC{}, network.Continue},
 		{"an address of elsewhere", edge3, mac2, ip, a("192.0.2.1"), openflow.MAC{}, network.Continue},
-		{"the gateway, from beyond the root", uplink, routerMAC, a("10.8.0.7"), a("10.8.0.1"), openflow.MAC{}, network.Continue},
+		{"the gateway, from beyond the border port", uplink, routerMAC, a("10.8.0.7"), a("10.8.0.1"), openflow.MAC{}, network.Continue},
 		{"on a link between switches", ref(2, 12), mac2, ip, a("10.8.0.1"), openflow.MAC{}, network.Continue},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestARP(t *testing.T) {
 	}
 }
 
-// A router that is not configured is found at the root, and believed nowhere else.
+// A router that is not configured is found at the border port, and believed nowhere else.
 func TestGatewayIsFound(t *testing.T) {
 	r := newRig(t, func(s *Settings) {
 		alter(s.Pools, "campus", func(p *registry.Pool) { p.GatewayMAC = openflow.MAC{} })
@@ -186,7 +186,7 @@ func TestGatewayIsFound(t *testing.T) {
 	}
 }
 
-// A router that could not be asked for, because its root's switch was not connected,
+// A router that could not be asked for, because its border port's switch was not connected,
 // is asked for as soon as that is back; one that is known is not.
 func TestGatewaysAreAskedForWhenARootIsBack(t *testing.T) {
 	g, now := newGateways(), time.Now()
@@ -198,7 +198,7 @@ func TestGatewaysAreAskedForWhenARootIsBack(t *testing.T) {
 		}
 	}
 	g.heard(known, routerMAC, "", now)
-	p := &placement{core: &core{settings: Settings{Roots: []Root{{At: uplink}}}}}
+	p := &placement{core: &core{settings: Settings{Borders: []Border{{At: uplink}}}}}
 	in := &intake{guards: &guards{placement: p, gateways: g}, ports: map[network.PortRef]association{}}
 	s := Service{operations: &operations{intake: in, foresight: &foresight{placement: p}}}
 	s.NetworkChanged(network.Event{Kind: network.PortUp, Port: edge3})

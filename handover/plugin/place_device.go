@@ -100,7 +100,7 @@ func (s *placement) forgetMobile(id string) {
 // want is how a device is to be served at places.
 func (s *placement) want(d registry.Device, ip netip.Addr, via string, places ...route.Place) route.Want {
 	w := route.Want{IP: ip, Home: d.HomeMAC(), Places: places}
-	for _, r := range s.settings.Roots {
+	for _, r := range s.settings.Borders {
 		if r.Peer == via {
 			w.Roots = append(w.Roots, route.Root{At: r.At, Peer: r.Peer})
 		}
@@ -192,7 +192,7 @@ func lay(rules, others []network.Rule) []network.Rule {
 }
 
 // keep returns rules with those of before by which packets that are under way on a way
-// that the device has left still get there, or to a root. Of what is on switches of the
+// that the device has left still get there, or to a border port. Of what is on switches of the
 // new ways too, these are the rules that tell nothing by the port of packets to the
 // device, and no copies by their mark: those could catch what goes by the new rules.
 func keep(rules, before []network.Rule) []network.Rule {

@@ -98,7 +98,7 @@ type Record struct {
 	From     *Spot      `json:"from,omitempty"`
 	To       *Spot      `json:"to,omitempty"`
 	Join     string     `json:"join,omitempty" doc:"Switch where the new way leaves the old one"`
-	Path     []string   `json:"path,omitempty" doc:"Way from the root to the new place: switch/in>out"`
+	Path     []string   `json:"path,omitempty" doc:"Way from the border port to the new place: switch/in>out"`
 	Bicast   bool       `json:"bicast,omitempty" doc:"Packets went to both places for a while"`
 	Prepared bool       `json:"prepared,omitempty" doc:"The place had been prepared before the device came"`
 	Fallback string     `json:"fallback,omitempty" doc:"Why the policy of its class was not possible"`

@@ -51,7 +51,7 @@ func (s *placement) reroute(ctx context.Context, id string) {
 		m := s.mobileOf(id)
 		s.change(func() {
 			if m.err != err.Error() {
-				s.log.Warn("device has no way to the roots", "device", id, "error", err)
+				s.log.Warn("device has no way to the border ports", "device", id, "error", err)
 			}
 			m.err = err.Error()
 		})
@@ -106,7 +106,7 @@ func (s *placement) serve(ctx context.Context, id, cause string) error {
 	return err
 }
 
-// setVia finds by which roots a device's packets come, for one that the service
+// setVia finds by which border ports a device's packets come, for one that the service
 // has not yet dealt with.
 func (s *placement) setVia(m *mobile, d registry.Device) {
 	if m.state != nowhere {

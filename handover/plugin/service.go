@@ -113,7 +113,7 @@ func (s *Service) NetworkChanged(e network.Event) {
 		s.mu.Lock()
 		s.ports[e.Port] = association{up: e.At}
 		s.mu.Unlock()
-		if slices.ContainsFunc(s.settings.Roots, func(r Root) bool { return r.At == e.Port }) {
+		if slices.ContainsFunc(s.settings.Borders, func(r Border) bool { return r.At == e.Port }) {
 			s.gateways.reached()
 		}
 	case network.PortDown:

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-net/sluice/service"
 )
 
-// Root is a port where the mobility network meets the rest of the world.
-type Root struct {
+// Border is a port where the mobility network meets the rest of the world.
+type Border struct {
 	Name string
 	At   network.PortRef
 	// Peer names the neighbour behind it; empty for an uplink.
@@ -30,7 +30,7 @@ const (
 	ClaimRefuse = "refuse"
 )
 
-// Cell is what an attachment point covers. Its place may be a root that leads to a
+// Cell is what an attachment point covers. Its place may be a border port that leads to a
 // neighbour: then that neighbour's network covers the area.
 type Cell struct {
 	predict.Cell
@@ -39,12 +39,12 @@ type Cell struct {
 	Interface int
 }
 
-// Settings are the roots of the service, from the controller's configuration.
+// Settings are what the controller's configuration says of the service.
 // What an operator changes while it runs is in the registry.
 type Settings struct {
 	// Domain is our own name towards neighbours.
-	Domain string
-	Roots  []Root
+	Domain  string
+	Borders []Border
 	registry.Definitions
 
 	Neighbours []domain.Neighbour
@@ -79,7 +79,7 @@ func (t Settings) withDefaults() Settings {
 	t.History = cmp.Or(t.History, 4096)
 	t.Predict.MaxAge = cmp.Or(t.Predict.MaxAge, 10*time.Second)
 	t.Predict.MaxSkew = cmp.Or(t.Predict.MaxSkew, time.Second)
-	t.Roots = slices.SortedFunc(slices.Values(t.Roots), compareRoots)
+	t.Borders = slices.SortedFunc(slices.Values(t.Borders), compareBorders)
 	return t
 }
 

@@ -14,5 +14,5 @@
 // far as the gateway. Where the gateway does not answer that, and on an interface
 // that is not in use, it is an ARP request without a sender's address (RFC 5227),
 // which claims nothing. The network answers that one if the place has a way to the
-// roots at all.
+// border ports at all.
 package probe

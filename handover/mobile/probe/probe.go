@@ -220,7 +220,7 @@ func (r *run) take(a answer) bool {
 	case !a.gateway.IsZero():
 		r.gateway = a.gateway
 		if r.through {
-			return false // somebody at the edge may answer whose way to the roots is cut
+			return false // somebody at the edge may answer whose way to the border ports is cut
 		}
 		r.rtt = r.d.answered(a.at, 0, false)
 	case a.id != r.id || !r.use.From.IsValid():
