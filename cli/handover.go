@@ -24,7 +24,7 @@ func handoverCommand(app *App) *cobra.Command {
 		GetCommand(app, "coverage", "List what the attachment points cover", handoverPath+"coverage", Table[plugin.CellInfo]("")),
 		GetCommand(app, "neighbours", "List the neighbouring domains", handoverPath+"neighbours", Table[domain.NeighbourStatus]("")),
 		GetCommand(app, "roaming", "List devices that are abroad, visiting, or on their way", handoverPath+"roaming", Table[domain.Roaming](
-			"id home ip host=IN upstream=FROM downstream=TO peer=MOVES stage owed")),
+			"id home ip host=IN upstream=FROM downstream=TO peer=MOVES stage outbox")),
 		handoverClassesCommand(app), handoverPoolsCommand(app), handoverDevicesCommand(app), handoverLeasesCommand(app), handoverPositionsCommand(app),
 		handoverListCommand(app),
 		GetCommand(app, "show ID", "Show one record: way, join, time by part", handoverPath+"handovers", Fields[plugin.Record]),

@@ -32,7 +32,7 @@ func (s *Service) Register(a *api.API) {
 	receive(s, a, KindComplete, "Say that a device has arrived", func(m *Complete) Subject { return m.Subject }, s.onComplete)
 	receive(s, a, KindQuery, "Ask who has a device", nil, s.onQuery)
 	receive(s, a, KindClaim, "Take a device that has turned up unannounced", func(m *Claim) Subject { return m.Subject }, s.onClaim)
-	// Not in order: it may pass what is owed about the device, and evidence is good once anyway.
+	// Not in order: it may pass what is in the outbox about the device, and evidence is good once anyway.
 	receive(s, a, KindVerify, "Ask whether a device has signed a request", nil, s.onVerify)
 	receive(s, a, KindWithdraw, "Take a move back, or leave the chain", func(m *Withdraw) Subject { return m.Subject }, s.onWithdraw)
 
@@ -55,12 +55,12 @@ func receive[T, O any, P incoming[T]](s *Service, a *api.API, kind Kind, summary
 		m := P(&in.Body)
 		n, refusal := s.sender(ctx, m.envelope())
 		if refusal != nil {
-			s.lie(s.orUnknown(n), kind, refusal)
+			s.violation(s.orUnknown(n), kind, refusal)
 			return nil, refusal
 		}
 		out, err := s.handle(ctx, n, m.envelope(), deviceOf(m, about), func(ctx context.Context) (any, error) { return f(ctx, n, m) })
 		if err != nil {
-			s.lie(n, kind, err)
+			s.violation(n, kind, err)
 			return nil, err
 		}
 		s.metrics.received(n.Name, kind)
@@ -156,7 +156,7 @@ type NeighbourStatus struct {
 	Fault    string     `json:"fault,omitempty" doc:"Why the last request to it failed"`
 	Visitors int        `json:"visitors" doc:"Devices that came from it and are here or pass through"`
 	Abroad   int        `json:"abroad" doc:"Devices whose packets are sent to it"`
-	Owed     int        `json:"owed" doc:"Messages that still have to reach it"`
+	Outbox   int        `json:"outbox" doc:"Messages that still have to reach it"`
 }
 
 // Neighbours lists the neighbours and how things are with them.
@@ -191,9 +191,9 @@ func (s *Service) count(st *NeighbourStatus) {
 		if r.Downstream == st.Name {
 			st.Abroad++
 		}
-		for _, o := range r.Owed {
+		for _, o := range r.Outbox {
 			if o.Peer == st.Name {
-				st.Owed++
+				st.Outbox++
 			}
 		}
 	}
@@ -210,7 +210,7 @@ type Roaming struct {
 	Stage      Stage      `json:"stage,omitempty" doc:"How far its present move has got"`
 	Peer       string     `json:"peer,omitempty" doc:"Neighbour of the present move"`
 	Deadline   *time.Time `json:"deadline,omitempty" doc:"When the present move is given up"`
-	Owed       int        `json:"owed" doc:"Messages about it that still have to reach a neighbour"`
+	Outbox     int        `json:"outbox" doc:"Messages about it that still have to reach a neighbour"`
 	Changed    time.Time  `json:"changed"`
 }
 
@@ -222,7 +222,7 @@ func (s *Service) Roaming() []Roaming {
 	for _, r := range s.records {
 		v := Roaming{
 			ID: r.ID, Home: r.Home, IP: r.IP.String(), Upstream: r.Upstream, Downstream: r.Downstream,
-			Host: r.Host, Owed: len(r.Owed), Changed: r.Changed,
+			Host: r.Host, Outbox: len(r.Outbox), Changed: r.Changed,
 		}
 		if m := r.Move; m != nil {
 			deadline := m.Deadline

@@ -142,7 +142,7 @@ func (s *Service) handOver(ctx context.Context, n *neighbour, r *Record) *Refusa
 		r.Downstream, r.Host, r.Move = n.Name, n.Name, nil
 		s.relay(r, n.Name)
 	}
-	s.dropOwed(r, n.Name, m.ID)
+	s.dropFromOutbox(r, n.Name, m.ID)
 	s.done.add(m.ID)
 	s.put(ctx, r)
 	s.event("handed-over", r, map[string]any{"neighbour": n.Name, "took": s.now().Sub(m.Started).String()})
@@ -152,24 +152,24 @@ func (s *Service) handOver(ctx context.Context, n *neighbour, r *Record) *Refusa
 // relay passes on where the device is to the domain its packets come from.
 func (s *Service) relay(r *Record, from string) {
 	if r.Upstream != from {
-		r.owe(Owed{Peer: r.Upstream, Kind: KindComplete, Host: r.Host})
+		r.enqueue(Unsent{Peer: r.Upstream, Kind: KindComplete, Host: r.Host})
 	}
 }
 
-// dropOwed forgets what is owed about a move that is over.
-func (s *Service) dropOwed(r *Record, peer, move string) {
-	kept := r.Owed[:0:0]
-	for _, o := range r.Owed {
+// dropFromOutbox forgets what waits about a move that is over.
+func (s *Service) dropFromOutbox(r *Record, peer, move string) {
+	kept := r.Outbox[:0:0]
+	for _, o := range r.Outbox {
 		if o.Peer != peer || o.Move != move {
 			kept = append(kept, o)
 		}
 	}
-	r.Owed = kept
+	r.Outbox = kept
 }
 
-// delivered notes that what was owed has reached the neighbour, and what a
+// delivered notes that what was in the outbox has reached the neighbour, and what a
 // refusal of it means.
-func (s *Service) delivered(ctx context.Context, n *neighbour, id string, o Owed, err error) error {
+func (s *Service) delivered(ctx context.Context, n *neighbour, id string, o Unsent, err error) error {
 	unlock, lockErr := s.lock(ctx, id)
 	if lockErr != nil {
 		return lockErr
@@ -181,7 +181,7 @@ func (s *Service) delivered(ctx context.Context, n *neighbour, id string, o Owed
 	}
 	s.dropOne(r, o)
 	if err != nil {
-		s.refusedOwed(ctx, n, r, o, err)
+		s.refusedUnsent(ctx, n, r, o, err)
 	} else if m := r.outgoing(n.Name); o.Kind == KindWithdraw && m != nil && m.ID == o.Move {
 		s.cancelOutgoing(ctx, r) // the neighbour agrees that the move is over
 	}
@@ -199,10 +199,10 @@ func (s *Service) cancelOutgoing(ctx context.Context, r *Record) {
 
 // dropOne removes the message that was delivered, unless a newer one has taken
 // its place.
-func (s *Service) dropOne(r *Record, o Owed) {
-	for i, x := range r.Owed {
+func (s *Service) dropOne(r *Record, o Unsent) {
+	for i, x := range r.Outbox {
 		if x.Peer == o.Peer && x.Kind == o.Kind && x.Move == o.Move && x.Host == o.Host && x.Reason == o.Reason && x.Since.Equal(o.Since) {
-			r.Owed = append(r.Owed[:i:i], r.Owed[i+1:]...)
+			r.Outbox = append(r.Outbox[:i:i], r.Outbox[i+1:]...)
 			return
 		}
 	}
@@ -217,7 +217,7 @@ func (s *Service) giveBack(ctx context.Context, n *neighbour, r *Record, err err
 	}
 	if r.Vouched != n.Name {
 		if wrong := s.prove(ctx, n, r, refusal.Evidence); wrong != nil { // asks nobody: it is our own
-			s.lie(n, KindComplete, wrong)
+			s.violation(n, KindComplete, wrong)
 			return
 		}
 	}
@@ -229,8 +229,8 @@ func (s *Service) giveBack(ctx context.Context, n *neighbour, r *Record, err err
 	s.event("handed-back", r, map[string]any{"neighbour": n.Name})
 }
 
-// refusedOwed draws the consequence of a refusal that is final.
-func (s *Service) refusedOwed(ctx context.Context, n *neighbour, r *Record, o Owed, err error) {
+// refusedUnsent draws the consequence of a refusal that is final.
+func (s *Service) refusedUnsent(ctx context.Context, n *neighbour, r *Record, o Unsent, err error) {
 	s.log.Warn("a neighbour has refused what it was told", "neighbour", n.Name, "message", o.Kind, "device", r.ID, "error", err)
 	switch {
 	case o.Kind == KindWithdraw && codeOf(err) == CodeHere && r.outgoing(n.Name) != nil && r.Move.ID == o.Move:

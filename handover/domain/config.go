@@ -56,7 +56,7 @@ type Timing struct {
 	// say: it shows that it is there, and keeps the connection warm. Default 10 s.
 	Hello time.Duration
 	// Retry is the first and RetryMax the longest pause between attempts to
-	// deliver what is owed to a neighbour. Defaults 100 ms and 10 s.
+	// deliver what is in the outbox to a neighbour. Defaults 100 ms and 10 s.
 	Retry, RetryMax time.Duration
 }
 

@@ -88,7 +88,7 @@ func (s *Service) show(r *Record) {
 	}
 }
 
-// put makes the record visible, writes it, and sees that what it owes is
+// put makes the record visible, writes it, and sees that what is in its outbox is
 // delivered. The device's lock is held, or nobody else works yet.
 func (s *Service) put(ctx context.Context, r *Record) {
 	s.show(r)
@@ -98,14 +98,14 @@ func (s *Service) put(ctx context.Context, r *Record) {
 	if err := s.save(ctx, r); err != nil {
 		s.log.Error("a record of a roaming device was not written; it would be lost by a restart", "device", r.ID, "error", err)
 	}
-	for _, o := range r.Owed {
+	for _, o := range r.Outbox {
 		if n := s.neighbour(o.Peer); n != nil {
 			s.post(n, r.ID, o.NotBefore)
 		}
 	}
 }
 
-// post has what is owed to the neighbour delivered when it is time.
+// post has what is in the outbox to the neighbour delivered when it is time.
 func (s *Service) post(n *neighbour, id string, at time.Time) {
 	wait := at.Sub(s.now())
 	if wait <= 0 {

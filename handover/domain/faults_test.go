@@ -132,7 +132,7 @@ func TestNeighbourDown(t *testing.T) {
 		t.Errorf("the dead neighbour is not shown as such: %+v", st)
 	}
 	b.start()
-	eventually(t, "what was owed to it is delivered", func() bool { return a.service().Neighbours()[0].Owed == 0 })
+	eventually(t, "what was in the outbox to it is delivered", func() bool { return a.service().Neighbours()[0].Outbox == 0 })
 }
 
 func TestNeighbourSlow(t *testing.T) {

@@ -128,7 +128,7 @@ func FuzzReply(f *testing.F) {
 // FuzzRecord reads a record from the store as another version may have left it.
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"id":"car","home":"a","device":"car","macs":["02:00:00:00:00:01"],"ip":"10.1.0.1","downstream":"b","host":"b","changed":"2026-01-01T00:00:00Z"}`))
-	f.Add([]byte(`{"id":"car","home":"a","device":"car","macs":["02:00:00:00:00:01"],"ip":"10.1.0.1","move":{"id":"x","peer":"b"},"owed":[{"peer":"b","kind":"complete"}]}`))
+	f.Add([]byte(`{"id":"car","home":"a","device":"car","macs":["02:00:00:00:00:01"],"ip":"10.1.0.1","move":{"id":"x","peer":"b"},"outbox":[{"peer":"b","kind":"complete"}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		st := memstore.New()
 		defer st.Close()
@@ -141,9 +141,9 @@ func FuzzRecord(f *testing.F) {
 		}
 		for _, r := range records {
 			c := r.clone()
-			_, _ = c.owedTo("b")
+			_, _ = c.unsentTo("b")
 			_ = c.settled("a")
-			for _, o := range c.Owed {
+			for _, o := range c.Outbox {
 				if _, err := json.Marshal(o.message(&c)); err != nil {
 					t.Fatal(err)
 				}

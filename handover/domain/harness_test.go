@@ -371,7 +371,7 @@ func eventually(t testing.TB, what string, f func() bool) {
 }
 
 // settles waits until the packets of the device come out in one domain only and
-// nobody owes anybody anything.
+// all outboxes are empty.
 func settles(t testing.TB, domains []*testDomain, home *testDomain, id, in string) {
 	t.Helper()
 	last := ""
@@ -379,7 +379,7 @@ func settles(t testing.TB, domains []*testDomain, home *testDomain, id, in strin
 		last = fmt.Sprint(reach(domains, home, id))
 		for _, d := range domains {
 			for _, r := range d.service().Roaming() {
-				if r.Home == home.name && strings.HasPrefix(r.ID, id) && (r.Owed > 0 || r.Stage != "") {
+				if r.Home == home.name && strings.HasPrefix(r.ID, id) && (r.Outbox > 0 || r.Stage != "") {
 					last += fmt.Sprintf(" %s: %+v", d.name, r)
 					return false
 				}

@@ -27,7 +27,7 @@ func newMetrics(s *Service) *metrics {
 	}
 	gauge("visitors", "Devices that came from the neighbour.", func(n NeighbourStatus) int { return n.Visitors })
 	gauge("abroad", "Devices whose packets are sent to the neighbour.", func(n NeighbourStatus) int { return n.Abroad })
-	gauge("owed", "Messages that still have to reach the neighbour.", func(n NeighbourStatus) int { return n.Owed })
+	gauge("outbox", "Messages that still have to reach the neighbour.", func(n NeighbourStatus) int { return n.Outbox })
 	return &metrics{
 		Metrics:  m,
 		in:       m.Counters("received_total", "Messages of neighbours that were accepted.", "neighbour", "message"),

@@ -85,7 +85,7 @@ func (s *Service) tell(ctx context.Context, n *neighbour, kind Kind, m message, 
 	return err
 }
 
-// outbox holds the names of devices for which something is owed to a neighbour.
+// outbox holds the names of devices for which something is to be sent to a neighbour.
 type outbox struct {
 	mu      sync.Mutex
 	pending map[string]bool
@@ -117,7 +117,7 @@ func (b *outbox) take() []string {
 	return ids
 }
 
-// deliverTo delivers what is owed to the neighbour. What fails is tried again
+// deliverTo delivers what is in the outbox to the neighbour. What fails is tried again
 // after pauses that grow, for each device by itself: one of which the neighbour
 // wants to know nothing holds up no other.
 func (s *Service) deliverTo(ctx context.Context, n *neighbour) {
@@ -195,7 +195,7 @@ func (s *Service) deliverAll(ctx context.Context, n *neighbour, ids []string) []
 	return failed
 }
 
-// errLater says that something is still owed.
+// errLater says that something is still in the outbox.
 var errLater = errors.New("not delivered yet")
 
 // talk is held by who tells a neighbour about a device, so that messages arrive
@@ -204,25 +204,25 @@ func (s *Service) talk(ctx context.Context, n *neighbour, id string) (end func()
 	return s.lock(ctx, n.Name+" "+id)
 }
 
-// deliver sends, in order, what is owed to the neighbour about one device.
+// deliver sends, in order, what is in the outbox to the neighbour about one device.
 func (s *Service) deliver(ctx context.Context, n *neighbour, id string) error {
 	end, err := s.talk(ctx, n, id)
 	if err != nil {
 		return err
 	}
 	defer end()
-	return s.deliverOwed(ctx, n, id, false)
+	return s.deliverUnsent(ctx, n, id, false)
 }
 
-// deliverOwed is deliver for who holds the talk already. With all it sends also
+// deliverUnsent is deliver for who holds the talk already. With all it sends also
 // what is held back.
-func (s *Service) deliverOwed(ctx context.Context, n *neighbour, id string, all bool) error {
+func (s *Service) deliverUnsent(ctx context.Context, n *neighbour, id string, all bool) error {
 	for {
 		r := s.record(id)
 		if r == nil {
 			return nil
 		}
-		o, ok := r.owedTo(n.Name)
+		o, ok := r.unsentTo(n.Name)
 		if !ok || !all && s.now().Before(o.NotBefore) {
 			return nil
 		}
@@ -236,16 +236,16 @@ func (s *Service) deliverOwed(ctx context.Context, n *neighbour, id string, all 
 	}
 }
 
-func (r *Record) owedTo(peer string) (Owed, bool) {
-	for _, o := range r.Owed {
+func (r *Record) unsentTo(peer string) (Unsent, bool) {
+	for _, o := range r.Outbox {
 		if o.Peer == peer {
 			return o, true
 		}
 	}
-	return Owed{}, false
+	return Unsent{}, false
 }
 
-func (o Owed) message(r *Record) message {
+func (o Unsent) message(r *Record) message {
 	switch o.Kind {
 	case KindReady:
 		return &Ready{Subject: r.subject(), Move: o.Move}

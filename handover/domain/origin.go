@@ -26,7 +26,7 @@ func (s *Service) Announce(ctx context.Context, id, peer string, h Heading) erro
 	}
 	defer end()
 	// What it has to know first: that the device is no longer there, perhaps.
-	if err := s.deliverOwed(ctx, n, id, true); err != nil {
+	if err := s.deliverUnsent(ctx, n, id, true); err != nil {
 		return fmt.Errorf("announce %s to %q: %w", id, peer, err)
 	}
 	r, err := s.beginOutgoing(ctx, id, peer)
@@ -48,7 +48,7 @@ func (s *Service) Announce(ctx context.Context, id, peer string, h Heading) erro
 	}
 	// The neighbour answers the device's DHCP from here on. If this does not get
 	// through now it is delivered later.
-	if err := s.deliverOwed(ctx, n, id, true); err != nil {
+	if err := s.deliverUnsent(ctx, n, id, true); err != nil {
 		n.box.add(id)
 		return fmt.Errorf("announce %s to %q: tell that the branch stands: %w", id, peer, err)
 	}
@@ -94,7 +94,7 @@ func (s *Service) abroad(r *Record, v Visitor) *Record {
 	if r == nil || r.Gone {
 		fresh := &Record{ID: v.LocalID(s.self), Visitor: v.clone(), Host: s.self}
 		if r != nil {
-			fresh.Owed = r.Owed
+			fresh.Outbox = r.Outbox
 		}
 		return fresh
 	}
@@ -109,7 +109,7 @@ func (s *Service) newMove(peer string, stage Stage) *Move {
 	return &Move{ID: newToken(), Peer: peer, Stage: stage, Started: now, Deadline: now.Add(s.timing.Move)}
 }
 
-// dropOutgoing undoes an outgoing move here and owes the neighbour the word.
+// dropOutgoing undoes an outgoing move here and has the neighbour told.
 func (s *Service) dropOutgoing(ctx context.Context, r *Record, why string) error {
 	m := r.Move
 	if m == nil {
@@ -118,7 +118,7 @@ func (s *Service) dropOutgoing(ctx context.Context, r *Record, why string) error
 	if err := s.host.Cancel(ctx, r.ID); err != nil {
 		return fmt.Errorf("take back the branch to %q: %w", m.Peer, err)
 	}
-	r.owe(Owed{Peer: m.Peer, Kind: KindWithdraw, Move: m.ID, Reason: why})
+	r.enqueue(Unsent{Peer: m.Peer, Kind: KindWithdraw, Move: m.ID, Reason: why})
 	r.Move = nil
 	s.event("withdrawn", r, map[string]any{"neighbour": m.Peer, "reason": why})
 	return nil
@@ -133,7 +133,7 @@ func (s *Service) takeBack(ctx context.Context, id, peer, move string, tell bool
 			return errUnchanged
 		}
 		if tell {
-			r.owe(Owed{Peer: peer, Kind: KindWithdraw, Move: move, Reason: "no answer came"})
+			r.enqueue(Unsent{Peer: peer, Kind: KindWithdraw, Move: move, Reason: "no answer came"})
 		}
 		r.Move = nil
 		return nil
@@ -163,8 +163,8 @@ func (s *Service) change(ctx context.Context, id string, f func(context.Context,
 	}
 }
 
-// branch sends the device's packets to the neighbour too (t2) and owes it the
-// word that it does.
+// branch sends the device's packets to the neighbour too (t2) and has it told
+// that it does.
 func (s *Service) branch(ctx context.Context, id, peer, move string, carry bool) error {
 	unlock, err := s.lock(ctx, id)
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *Service) branch(ctx context.Context, id, peer, move string, carry bool)
 		s.put(ctx, r)
 		return err
 	}
-	r.owe(Owed{Peer: peer, Kind: KindReady, Move: move})
+	r.enqueue(Unsent{Peer: peer, Kind: KindReady, Move: move})
 	s.put(ctx, r)
 	s.event("announced", r, map[string]any{"neighbour": peer, "bicast": carry && r.Policy == registry.PolicySeamless})
 	return nil

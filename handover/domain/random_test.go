@@ -102,7 +102,7 @@ func quietIn(ds []*testDomain, id string, last *testDomain, state *string) bool 
 			for _, r := range d.service().Roaming() {
 				if r.ID == id || r.ID == id+"@a" {
 					*state += fmt.Sprintf("\n%s: %+v", d.name, r)
-					busy = busy || r.Owed > 0 || r.Stage != ""
+					busy = busy || r.Outbox > 0 || r.Stage != ""
 				}
 			}
 		}

@@ -153,7 +153,7 @@ func (s *Service) search(ctx context.Context, mac openflow.MAC, h Heading, e *Ev
 		ok := s.tasks.Start(func(context.Context) {
 			a := answer{from: n}
 			if known != nil {
-				// Without what it is still owed its answer would be out of date.
+				// Without what is still in the outbox its answer would be out of date.
 				_ = s.deliver(asked, n, known.ID)
 			}
 			a.err = s.tell(asked, n, KindQuery, &Query{MAC: mac}, &a.Answer, s.timing.Answer)
@@ -182,7 +182,7 @@ func (s *Service) choose(mac openflow.MAC, answers <-chan answer) (answer, error
 			continue
 		}
 		if err := s.credible(mac, a); err != nil {
-			s.lie(a.from, KindQuery, err)
+			s.violation(a.from, KindQuery, err)
 			continue
 		}
 		if a.Host == a.from.Name {
@@ -235,8 +235,8 @@ func (s *Service) credible(mac openflow.MAC, a answer) error {
 	return orNil(s.mayBring(a.from, *v, s.record(v.LocalID(s.self))))
 }
 
-// lie notes that a neighbour has said what it may not say.
-func (s *Service) lie(n *neighbour, kind Kind, err error) {
+// violation notes that a neighbour has said what it may not say.
+func (s *Service) violation(n *neighbour, kind Kind, err error) {
 	s.metrics.refused(n.Name, kind, codeOf(err))
 	if n.mayLog(s.now()) {
 		s.log.Warn("what a neighbour says is refused", "neighbour", n.Name, "message", kind, "reason", err)
@@ -267,7 +267,7 @@ func (s *Service) take(ctx context.Context, from answer, mac openflow.MAC, h Hea
 	return s.endTake(ctx, n, id, move, h.place(), prepared, a.err)
 }
 
-// claim asks for the device when all that is owed about it has been delivered: an
+// claim asks for the device when all that is in the outbox about it has been delivered: an
 // earlier word must not undo a later one.
 func (s *Service) claim(ctx context.Context, n *neighbour, id string, claim *Claim) error {
 	end, err := s.talk(ctx, n, id)
@@ -275,7 +275,7 @@ func (s *Service) claim(ctx context.Context, n *neighbour, id string, claim *Cla
 		return err
 	}
 	defer end()
-	if err := s.deliverOwed(ctx, n, id, true); err != nil {
+	if err := s.deliverUnsent(ctx, n, id, true); err != nil {
 		return err
 	}
 	var reply Prepared
@@ -344,7 +344,7 @@ func (s *Service) endTake(ctx context.Context, n *neighbour, id, move string, p 
 		}
 		s.endIncoming(ctx, r)
 		if claimed == nil || codeOf(claimed) == "" {
-			r.owe(Owed{Peer: n.Name, Kind: KindWithdraw, Move: move, Reason: "the branch was not made"})
+			r.enqueue(Unsent{Peer: n.Name, Kind: KindWithdraw, Move: move, Reason: "the branch was not made"})
 		}
 		return nil
 	})

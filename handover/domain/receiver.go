@@ -55,7 +55,7 @@ func (s *Service) expect(r *Record, v Visitor) *Record {
 	if r == nil || !r.onChain(s.self) {
 		fresh := &Record{ID: v.LocalID(s.self)}
 		if r != nil {
-			fresh.Owed = r.Owed
+			fresh.Outbox = r.Outbox
 		}
 		fresh.Visitor = v.clone()
 		return fresh
@@ -103,7 +103,7 @@ func (s *Service) endIncoming(ctx context.Context, r *Record) {
 func (s *Service) abandonIncoming(ctx context.Context, r *Record, why string) {
 	m := r.Move
 	s.endIncoming(ctx, r)
-	r.owe(Owed{Peer: m.Peer, Kind: KindWithdraw, Move: m.ID, Reason: why})
+	r.enqueue(Unsent{Peer: m.Peer, Kind: KindWithdraw, Move: m.ID, Reason: why})
 	s.event("not-arrived", r, map[string]any{"neighbour": m.Peer, "reason": why})
 }
 
@@ -159,7 +159,7 @@ func (s *Service) Attached(id string, e *Evidence) {
 // remember for some milliseconds after they have confirmed a change.
 const overlapMargin = 150 * time.Millisecond
 
-// arrive notes that the device is here and what is owed for it: the word to the
+// arrive notes that the device is here and what is in the outbox for it: the word to the
 // origin (t4), the same to where its packets come from, and the end to a part of
 // the chain that is no longer used.
 func (s *Service) arrive(r *Record, e *Evidence, since time.Time) {
@@ -181,19 +181,19 @@ func (s *Service) arrive(r *Record, e *Evidence, since time.Time) {
 		if !r.onChain(s.self) {
 			r.Upstream = came
 		}
-		o := Owed{Peer: came, Kind: KindComplete, Move: m.ID, Host: s.self, Since: since, Evidence: e}
+		o := Unsent{Peer: came, Kind: KindComplete, Move: m.ID, Host: s.self, Since: since, Evidence: e}
 		if !m.Carry {
 			o.NotBefore = hold
 		}
-		r.owe(o)
+		r.enqueue(o)
 		r.Arrived = m.ID
 	}
 	r.Host, r.Downstream, r.Former, r.Vouched, r.Move = s.self, "", before, "", nil
 	if before != came {
-		r.owe(Owed{Peer: before, Kind: KindWithdraw, Reason: "the device is in " + s.self, NotBefore: hold})
+		r.enqueue(Unsent{Peer: before, Kind: KindWithdraw, Reason: "the device is in " + s.self, NotBefore: hold})
 	}
 	if r.Upstream != came {
-		r.owe(Owed{Peer: r.Upstream, Kind: KindComplete, Host: s.self})
+		r.enqueue(Unsent{Peer: r.Upstream, Kind: KindComplete, Host: s.self})
 	}
 	attrs := map[string]any{"from": came}
 	if m != nil {
@@ -214,7 +214,7 @@ func (s *Service) Left(id string) {
 			if r.Host != s.self || r.Upstream == "" {
 				return errUnchanged
 			}
-			r.owe(Owed{Peer: r.Upstream, Kind: KindWithdraw, Reason: "the device has left"})
+			r.enqueue(Unsent{Peer: r.Upstream, Kind: KindWithdraw, Reason: "the device has left"})
 			s.forget(ctx, r)
 			return nil
 		})

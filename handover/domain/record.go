@@ -50,8 +50,8 @@ type Move struct {
 	Deadline time.Time `json:"deadline"`
 }
 
-// Owed is a message that has to reach a neighbour, however long it takes.
-type Owed struct {
+// Unsent is a message that has to reach a neighbour, however long it takes.
+type Unsent struct {
 	Peer     string    `json:"peer"`
 	Kind     Kind      `json:"kind"`
 	Move     string    `json:"move,omitempty"`
@@ -83,9 +83,9 @@ type Record struct {
 	// Vouched is the neighbour with which its home has seen it since it came home.
 	Vouched string `json:"vouched,omitempty"`
 	// Arrived is the move by which it last came here.
-	Arrived string `json:"arrived,omitempty"`
-	Owed    []Owed `json:"owed,omitempty"`
-	// Gone says that nothing is left to do but to deliver what is owed.
+	Arrived string   `json:"arrived,omitempty"`
+	Outbox  []Unsent `json:"outbox,omitempty"`
+	// Gone says that nothing is left to do but to deliver what is in the outbox.
 	Gone    bool      `json:"gone,omitempty"`
 	Changed time.Time `json:"changed"`
 }
@@ -93,7 +93,7 @@ type Record struct {
 func (r *Record) clone() Record {
 	c := *r
 	c.Visitor = r.Visitor.clone()
-	c.Owed = slices.Clone(r.Owed)
+	c.Outbox = slices.Clone(r.Outbox)
 	if r.Move != nil {
 		m := *r.Move
 		c.Move = &m
@@ -128,21 +128,21 @@ func (s *Service) oursToGive(r *Record, home string) bool {
 
 // settled says that the record holds nothing worth remembering.
 func (r *Record) settled(self string) bool {
-	if len(r.Owed) > 0 || r.Move != nil {
+	if len(r.Outbox) > 0 || r.Move != nil {
 		return false
 	}
 	return r.Gone || !r.onChain(self) || r.Home == self && r.Downstream == ""
 }
 
-// owe adds a message, in place of an earlier one that it makes pointless.
-func (r *Record) owe(o Owed) {
+// enqueue adds a message, in place of an earlier one that it makes pointless.
+func (r *Record) enqueue(o Unsent) {
 	if o.Peer == "" {
 		return
 	}
-	r.Owed = slices.DeleteFunc(r.Owed, func(old Owed) bool {
+	r.Outbox = slices.DeleteFunc(r.Outbox, func(old Unsent) bool {
 		return old.Peer == o.Peer && (old.Kind == o.Kind && old.Move == o.Move || o.Kind == KindWithdraw && o.Move == old.Move)
 	})
-	r.Owed = append(r.Owed, o)
+	r.Outbox = append(r.Outbox, o)
 }
 
 const storePrefix = "handover/domain/"

@@ -138,20 +138,20 @@ func (s *Service) resume(ctx context.Context, r *Record) {
 			s.forget(ctx, r)
 		}
 	}
-	kept := r.Owed[:0]
-	for _, o := range r.Owed {
+	kept := r.Outbox[:0]
+	for _, o := range r.Outbox {
 		if s.neighbours[o.Peer] != nil {
 			o.NotBefore = time.Time{} // a restart takes longer
 			kept = append(kept, o)
 		}
 	}
-	r.Owed = kept
+	r.Outbox = kept
 	if r.Move != nil && s.neighbours[r.Move.Peer] == nil {
 		r.Move = nil
 	}
 }
 
-// Run delivers what is owed to neighbours and watches over times, until ctx ends.
+// Run delivers what is in the outbox to neighbours and watches over times, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, s.tasks.Cancel)()
 	defer s.tasks.Stop()

@@ -39,7 +39,7 @@ func (s *Service) withdrawMove(ctx context.Context, n *neighbour, r *Record, mov
 	case r.outgoing(n.Name) != nil && r.Move.ID == move:
 		// The receiver has given it up.
 		s.cancelOutgoing(ctx, r)
-		s.dropOwed(r, n.Name, move)
+		s.dropFromOutbox(r, n.Name, move)
 	case r.Arrived == move && r.Host == s.self:
 		return refuse(CodeHere, "%s has arrived", r.ID)
 	default:
@@ -56,11 +56,11 @@ func (s *Service) withdrawChain(ctx context.Context, n *neighbour, r *Record, wh
 	switch n.Name {
 	case r.Upstream:
 		if r.Downstream != "" {
-			r.owe(Owed{Peer: r.Downstream, Kind: KindWithdraw, Reason: "its packets no longer pass through " + s.self})
+			r.enqueue(Unsent{Peer: r.Downstream, Kind: KindWithdraw, Reason: "its packets no longer pass through " + s.self})
 		}
-		s.dropOwedTo(r, n.Name)
+		s.dropUnsentTo(r, n.Name)
 	case r.Downstream:
-		r.owe(Owed{Peer: r.Upstream, Kind: KindWithdraw, Reason: "the device has left"})
+		r.enqueue(Unsent{Peer: r.Upstream, Kind: KindWithdraw, Reason: "the device has left"})
 	default:
 		return refuse(CodeNotYours, "%s neither comes from %q nor goes there", r.ID, n.Name)
 	}
@@ -70,15 +70,15 @@ func (s *Service) withdrawChain(ctx context.Context, n *neighbour, r *Record, wh
 	return nil
 }
 
-// dropOwedTo forgets all that is owed to a neighbour that has ended its part.
-func (s *Service) dropOwedTo(r *Record, peer string) {
-	kept := r.Owed[:0:0]
-	for _, o := range r.Owed {
+// dropUnsentTo forgets all that is in the outbox to a neighbour that has ended its part.
+func (s *Service) dropUnsentTo(r *Record, peer string) {
+	kept := r.Outbox[:0:0]
+	for _, o := range r.Outbox {
 		if o.Peer != peer {
 			kept = append(kept, o)
 		}
 	}
-	r.Owed = kept
+	r.Outbox = kept
 }
 
 // watch ends what takes too long, until ctx ends.
@@ -134,7 +134,7 @@ func (s *Service) expire(ctx context.Context, r *Record) error {
 	}
 	m.Stage = StageExpired
 	m.Deadline = s.now().Add(10 * s.timing.Move)
-	r.owe(Owed{Peer: m.Peer, Kind: KindWithdraw, Move: m.ID, Reason: "the device did not arrive in time"})
+	r.enqueue(Unsent{Peer: m.Peer, Kind: KindWithdraw, Move: m.ID, Reason: "the device did not arrive in time"})
 	s.event("overdue", r, map[string]any{"neighbour": m.Peer})
 	return nil
 }

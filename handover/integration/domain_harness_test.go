@@ -222,7 +222,7 @@ func settled(home, in *operator, id string) {
 			return !abroad && !visits
 		}
 		v, visits := in.roaming(id + "@" + home.name)
-		return abroad && visits && r.Downstream == in.name && r.Stage == "" && r.Owed == 0 && v.Stage == "" && v.Owed == 0 && v.Host == in.name
+		return abroad && visits && r.Downstream == in.name && r.Stage == "" && r.Outbox == 0 && v.Stage == "" && v.Outbox == 0 && v.Host == in.name
 	})
 }
 
