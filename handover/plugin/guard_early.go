@@ -20,7 +20,7 @@ func isEarly(p *network.PacketIn) bool {
 // decideEarly decides about such a packet as the rules would: what is a device's goes its way, out,
 // and what has an address that belongs elsewhere, or comes over a peering and is no
 // device's, goes nowhere. ours is false for all else.
-func (s *Service) decideEarly(at network.PortRef, h *packet.Headers) (out []openflow.Action, ours bool) {
+func (s *guards) decideEarly(at network.PortRef, h *packet.Headers) (out []openflow.Action, ours bool) {
 	if !h.Has(packet.IPv4) && !h.Has(packet.IPv6) {
 		return nil, false
 	}
@@ -32,13 +32,13 @@ func (s *Service) decideEarly(at network.PortRef, h *packet.Headers) (out []open
 		return nil, false
 	}
 	from := func(p netip.Prefix) bool { return p.Contains(h.Src) }
-	root, is := v.roots[at]
-	return nil, is && root.Peer != "" || slices.ContainsFunc(v.given, from)
+	border, is := v.borders[at]
+	return nil, is && border.Peer != "" || slices.ContainsFunc(v.given, from)
 }
 
 // leading is the rule that a device's packet goes by at a place, as the switch would choose
 // it: rules that are there come before those that are just written.
-func (s *Service) leading(at network.PortRef, h *packet.Headers) (best network.Rule, found bool) {
+func (s *guards) leading(at network.PortRef, h *packet.Headers) (best network.Rule, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, ip := range []netip.Addr{h.Src, h.Dst} {
@@ -82,7 +82,7 @@ func isFor(m openflow.Match, in uint32, h *packet.Headers) bool {
 }
 
 // sendEarly has a packet go where decideEarly says.
-func (s *Service) sendEarly(p *network.PacketIn, out []openflow.Action) network.Verdict {
+func (s *guards) sendEarly(p *network.PacketIn, out []openflow.Action) network.Verdict {
 	if len(out) == 0 {
 		s.metrics.dropped.WithLabelValues("address").Inc()
 	} else if err := p.Output(out); err != nil {

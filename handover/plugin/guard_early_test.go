@@ -70,7 +70,7 @@ func TestNobodyIsAskedAboutForgedAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	settings := testSettings(t)
-	settings.Roots = []Root{{Name: "up", At: ref(1, 9)}}
+	settings.Borders = []Border{{Name: "up", At: ref(1, 9)}}
 	s, err := New(Options{Network: n, Rules: owner, Log: slog.New(slog.DiscardHandler), Store: newStore(t), Bus: event.NewBus(1, 64), Settings: settings})
 	if err != nil {
 		t.Fatal(err)
