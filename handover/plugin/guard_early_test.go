@@ -102,7 +102,7 @@ func TestNobodyIsAskedAboutForgedAddresses(t *testing.T) {
 	}
 	send("192.0.2.7")
 	r.eventually("the service to be asked", func() bool { return asked.n.Load() == 1 })
-	send(s.settings.Pools[0].First.String())
+	send(s.settings.Pools["campus"].First.String())
 	send("192.0.2.9")
 	r.eventually("the service to be asked again", func() bool { return asked.n.Load() > 1 })
 	if got := asked.n.Load(); got != 2 {
