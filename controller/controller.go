@@ -64,6 +64,8 @@ type Controller struct {
 	// databases are those of the switches, queues those of the QoS service in them.
 	databases *ovsdb.Manager
 	queues    *ovsdb.Owner
+	// treatments are where classes and those who carry connections meet.
+	treatments network.Treatments
 	// reloads are how the parts take another configuration, in this order; inForce is the
 	// last one that all have taken.
 	reloads []prepare

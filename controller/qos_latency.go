@@ -15,5 +15,6 @@ func (c *Controller) newClasses(book *reserve.Book, critical latency.Critical) (
 	settings := latency.Settings{Quota: c.cfg.QoS.Quota, Interval: c.cfg.Network.StatsInterval, OnConnect: c.cfg.QoS.Queues == "connect"}
 	return latency.New(latency.Options{
 		Network: c.net, Rules: owner, Book: book, Store: c.store, Bus: c.bus, Log: c.log, Databases: c.queues, Settings: settings, Critical: critical,
+		Treatments: &c.treatments,
 	})
 }

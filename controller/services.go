@@ -60,6 +60,7 @@ func newSOS(c *Controller) (Service, error) {
 	s, err := plugin.New(plugin.Options{
 		Network: c.net, Rules: owner, Store: c.store, Bus: c.bus, Log: c.log,
 		AgentTLS: agentTLS, ControlSubnets: c.cfg.SOS.ControlSubnets, Dial: c.opts.DialAgent, Settle: c.cfg.SOS.Settle, Linger: c.cfg.SOS.Linger,
+		Treatments: &c.treatments,
 	})
 	if err != nil {
 		return nil, err

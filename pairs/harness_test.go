@@ -1,13 +1,17 @@
 package pairs
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,22 +34,33 @@ const (
 	size    = 5 << 20
 )
 
-// world is two sites with an agent each, a controller with every service, and a web
-// server that has one file.
+// world is a network with two agents, a controller with every service, and a web server
+// that has one file.
 type world struct {
 	*stage.Deployment
-	t       testing.TB
-	lab     *lab.Lab
-	content []byte
-	file    string // where downloads go
+	t    testing.TB
+	lab  *lab.Lab
+	root string // what the web server serves
+	sum  [sha256.Size]byte
+	file string // where downloads go
 }
 
+// newWorld is two sites with an agent each, changed as the test wants it.
 func newWorld(t testing.TB, name string, changes ...func(*lab.Topology)) *world {
 	t.Helper()
 	topology := lab.WAN(name, lab.WANOptions{Rate: rate, RTT: 20 * time.Millisecond})
 	for _, change := range changes {
 		change(&topology)
 	}
+	w := build(t, topology, func(*lab.Lab) string { return "" })
+	w.publish(size)
+	return w
+}
+
+// build builds a network and starts all programs on it. services is what the
+// controller's configuration has besides.
+func build(t testing.TB, topology lab.Topology, services func(*lab.Lab) string) *world {
+	t.Helper()
 	w := &world{t: t, lab: lab.New(t, topology)}
 	dir, binary := t.TempDir(), selfbuild.Binary(t)
 	stop, err := stage.StartClassifiers(context.WithoutCancel(t.Context()), w.lab, binary, dir)
@@ -54,7 +69,7 @@ func newWorld(t testing.TB, name string, changes ...func(*lab.Topology)) *world 
 	}
 	t.Cleanup(stop)
 	w.Deployment, err = stage.Deploy(context.WithoutCancel(t.Context()), stage.Options{
-		Lab: w.lab, Binary: binary, LogDir: dir, Network: w.capacities(), Services: w.databases(),
+		Lab: w.lab, Binary: binary, LogDir: dir, Network: w.capacities(), Services: w.databases() + services(w.lab),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -66,23 +81,44 @@ func newWorld(t testing.TB, name string, changes ...func(*lab.Topology)) *world 
 	})
 	w.must(stage.Poll(t.Context(), "the links", func() error {
 		n, err := w.Links(t.Context())
-		if want := 2 * (len(topology.Switches) - 1); err == nil && n < want {
+		if want := w.cables(); err == nil && n < want {
 			err = fmt.Errorf("%d of %d are known", n, want)
 		}
 		return err
 	}))
-	w.content = make([]byte, size)
-	if _, err := rand.Read(w.content); err != nil {
-		t.Fatal(err)
-	}
-	root := filepath.Join(dir, "root")
-	w.must(os.Mkdir(root, 0o755))
-	w.must(os.WriteFile(filepath.Join(root, "file"), w.content, 0o644))
+	w.root = filepath.Join(dir, "root")
+	w.must(os.Mkdir(w.root, 0o755))
 	w.file = filepath.Join(dir, "download")
-	server, err := stage.StartWebServer(context.WithoutCancel(t.Context()), w.lab.Host("server"), root, dir, webPort)
+	server, err := stage.StartWebServer(context.WithoutCancel(t.Context()), w.lab.Host("server"), w.root, dir, webPort)
 	w.must(err)
 	t.Cleanup(server.Stop)
 	return w
+}
+
+// cables is how many directions of links between switches there are.
+func (w *world) cables() (n int) {
+	isSwitch := map[string]bool{}
+	for _, s := range w.lab.Topology().Switches {
+		isSwitch[s.Name] = true
+	}
+	for _, l := range w.lab.Topology().Links {
+		if isSwitch[l.A.Node] && isSwitch[l.B.Node] {
+			n += 2
+		}
+	}
+	return n
+}
+
+// publish gives the web server a file of so many random bytes.
+func (w *world) publish(bytes int64) {
+	w.t.Helper()
+	f, err := os.Create(filepath.Join(w.root, "file"))
+	w.must(err)
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.CopyN(io.MultiWriter(f, h), rand.Reader, bytes)
+	w.must(err)
+	w.sum = [sha256.Size]byte(h.Sum(nil))
 }
 
 // withAccess has a switch of its own for the client, before that of its agent.
@@ -122,7 +158,7 @@ func (w *world) capacities() string {
 			if l.A.Node == s.Name || l.B.Node == s.Name {
 				port, err := w.lab.Switch(s.Name).Port(l.Name)
 				w.must(err)
-				ports = append(ports, fmt.Sprintf("%d: %s", port, units.FormatRate(rate)))
+				ports = append(ports, fmt.Sprintf("%d: %s", port, units.FormatRate(cmp.Or(l.AtoB.Rate, rate))))
 			}
 		}
 		text += fmt.Sprintf("    %016x: {name: %s, capacity: {%s}}\n", w.lab.Switch(s.Name).DPID(), s.Name, strings.Join(ports, ", "))
@@ -158,18 +194,33 @@ func (w *world) whitelist() string {
 // have been since the one before.
 func (w *world) download() (carried int) {
 	w.t.Helper()
+	sessions, _ := w.downloadAt("client")
+	return len(sessions)
+}
+
+// downloadAt is a download of a host, with the sessions of agents since the one before.
+func (w *world) downloadAt(host string) ([]sos.Record, stage.Download) {
+	w.t.Helper()
 	before, err := w.Sessions(w.t.Context())
 	w.must(err)
-	_, err = stage.Curl(w.t.Context(), w.lab.Host("client"), fmt.Sprintf("http://%v/file", netip.AddrPortFrom(w.addr("server"), webPort)), w.file, nil)
+	d, err := stage.Curl(w.t.Context(), w.lab.Host(host), fmt.Sprintf("http://%v/file", netip.AddrPortFrom(w.addr("server"), webPort)), w.file, nil)
 	w.must(err)
-	got, err := os.ReadFile(w.file)
+	f, err := os.Open(w.file)
 	w.must(err)
-	if string(got) != string(w.content) {
-		w.t.Errorf("%d bytes arrived that are not the file's", len(got))
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	w.must(err)
+	if [sha256.Size]byte(h.Sum(nil)) != w.sum {
+		w.t.Errorf("%d bytes arrived that are not the file's", d.Bytes)
 	}
 	after, err := w.Sessions(w.t.Context())
 	w.must(err)
-	return len(after) - len(before)
+	known := map[string]bool{}
+	for _, r := range before {
+		known[r.ID] = true
+	}
+	return slices.DeleteFunc(after, func(r sos.Record) bool { return known[r.ID] }), d
 }
 
 // web are the two directions of connections to the web server.

@@ -80,12 +80,13 @@ var stages = [...]struct {
 // decides. Rules that no packet can be for both of share one.
 const (
 	// In StageRoute.
-	RouteOpen   = 10   // along the tree, when no controller is there
-	RouteAsk    = 50   // what no other rule is for goes to the controller; leased
-	RouteFlood  = 100  // group addresses, along the tree
-	RouteFlow   = 200  // between two hosts
-	RouteLearn  = 300  // what tells of hosts goes to the controller; leased
-	RouteAgents = 3000 // between two agents
+	RouteOpen          = 10   // along the tree, when no controller is there
+	RouteAsk           = 50   // what no other rule is for goes to the controller; leased
+	RouteFlood         = 100  // group addresses, along the tree
+	RouteFlow          = 200  // between two hosts
+	RouteLearn         = 300  // what tells of hosts goes to the controller; leased
+	RouteAgents        = 3000 // between two agents
+	RouteAgentsTreated = 3010 // the same, what has been promised a treatment
 
 	// In StageWay.
 	WayCriticalAsk  = 0    // first packets of critical flows go to the controller; leased

@@ -139,14 +139,25 @@ func TestTableOf(t *testing.T) {
 	probes := func(id uint32) ovsdb.Queue {
 		return ovsdb.Queue{ID: id, Tags: map[string]string{mark.TagProbes: "yes"}}
 	}
+	keeps := func(id uint32, kept string) ovsdb.Queue {
+		q := queue(id, 7, 46)
+		q.Tags[mark.TagKept] = kept
+		return q
+	}
 	root := func(queues ...ovsdb.Queue) *ovsdb.QoS { return &ovsdb.QoS{Root: ovsdb.Root{Queues: queues}} }
 	table, err := tableOf(root(ovsdb.Queue{ID: 0}, queue(9, 7, 46), queue(4, 3, 0), ovsdb.Queue{ID: 5}, probes(4097)))
 	want := []mark.Entry{{Queue: 4, Mark: 3}, {Queue: 9, Mark: 7, Own: 46}}
 	if err != nil || !slices.Equal(table.Marks, want) || table.Probes != 4097 {
 		t.Errorf("%v, %v", table, err)
 	}
+	table, err = tableOf(root(keeps(9, "50")))
+	if want := []mark.Entry{{Queue: 9, Mark: 7, Own: 46}, {Queue: 9, Mark: 50, Own: 50}}; err != nil || !slices.Equal(table.Marks, want) {
+		t.Errorf("a queue of which some packets keep their mark: %v, %v", table, err)
+	}
 	for name, q := range map[string]*ovsdb.QoS{
 		"DSCP out of range": root(queue(1, 3, 64)),
+		"kept out of range": root(keeps(1, "64")),
+		"kept is a mark":    root(keeps(1, "7")),
 		"no such class":     root(queue(0xfffe, 3, 0)),
 		"one mark twice":    root(queue(1, 3, 0), queue(2, 3, 0)),
 		"probes twice":      root(probes(1), probes(2)),

@@ -27,18 +27,23 @@ func tableOf(q *ovsdb.QoS) (Table, error) {
 	var t Table
 	for _, queue := range q.Queues {
 		e, is, err := mark.Read(queue.ID, queue.Tags)
+		kept, keeps, keptErr := mark.ReadKept(queue.ID, queue.Tags)
 		probes := queue.Tags[mark.TagProbes] != ""
-		switch {
+		switch err := cmp.Or(err, keptErr); {
 		case err != nil:
 			return Table{}, err
-		case (is || probes) && queue.ID >= 0xfffe:
+		case (is || keeps || probes) && queue.ID >= 0xfffe:
 			return Table{}, fmt.Errorf("queue %d: the kernel has no class for it", queue.ID)
-		case is:
-			t.Marks = append(t.Marks, e)
 		case probes && t.Probes != 0:
 			return Table{}, fmt.Errorf("queues %d and %d are both for probes of links", t.Probes, queue.ID)
 		case probes:
 			t.Probes = queue.ID
+		}
+		if is {
+			t.Marks = append(t.Marks, e)
+		}
+		if keeps {
+			t.Marks = append(t.Marks, kept)
 		}
 	}
 	slices.SortFunc(t.Marks, func(a, b mark.Entry) int { return cmp.Compare(a.Mark, b.Mark) })

@@ -32,9 +32,9 @@ func (s *Service) ratesAt(c *Class, capacity uint64) rates {
 }
 
 // ratesOf are what a class has at a port as things stand. The lock is held.
-func (s *Service) ratesOf(e *entry, capacity uint64) rates {
+func (s *Service) ratesOf(e *entry, at place, capacity uint64) rates {
 	r := s.ratesAt(&e.class, capacity)
-	if e.yields {
+	if p := e.carriage.ports[at]; e.yields || p != nil && p.short != "" {
 		r.min = leastRate
 	}
 	return r
@@ -145,6 +145,11 @@ func (s *Service) freeMark(e *entry, ports []topology.PortRef) (uint8, error) {
 			if slices.Contains(ports, p) {
 				taken[other.mark] = p
 			}
+		}
+	}
+	for _, other := range s.classes { // whoever they are: what they mean must not be changed
+		if dscp := other.carriage.dscp; dscp != 0 && len(ports) > 0 {
+			taken[dscp] = ports[0]
 		}
 	}
 	if _, is := taken[e.mark]; !is && e.mark != 0 {

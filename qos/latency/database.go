@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
+	"github.com/sluice-net/sluice/qos/mark"
 )
 
 // DatabaseOwner is the name that rows of this service bear in the databases.
@@ -112,11 +114,15 @@ func (s *Service) wanted(d openflow.DatapathID, now ovsdb.Bridge) (map[uint32]ov
 				continue
 			}
 			var marked *uint8
-			if c.userspace[d] {
+			if c.userspace[d] && c.mark != 0 {
 				m := c.mark
 				marked = &m
 			}
-			leaves[at.Port] = append(leaves[at.Port], leaf(&c.class, c.queue, s.ratesOf(c, capacities[at.Port]), marked, c.own))
+			q := leaf(&c.class, c.queue, s.ratesOf(c, at, capacities[at.Port]), marked, c.own)
+			if p := c.carriage.ports[at]; marked != nil && p != nil && p.between && c.carriage.dscp != 0 {
+				q.Tags[mark.TagKept] = strconv.Itoa(int(c.carriage.dscp))
+			}
+			leaves[at.Port] = append(leaves[at.Port], q)
 		}
 	}
 	if !s.settings.OnConnect {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/reserve"
@@ -55,6 +56,9 @@ type entry struct {
 	// work is held by who removes it or moves it to another way.
 	work sync.Mutex
 
+	// carriage is where its packets go under the headers of those who carry them.
+	carriage carriage
+
 	samples map[place]*sample
 	// overlaps are the classes that have packets of this one and win, by name.
 	overlaps map[string]overlap
@@ -73,7 +77,14 @@ type placement struct {
 
 // held are the ports at which the class has a queue. The lock is held.
 func (e *entry) held() []place {
-	ports := append(portsOf(e.routes), e.leaving...)
+	ports := slices.Concat(portsOf(e.routes), e.carriage.held(), e.leaving)
+	slices.SortFunc(ports, place.Compare)
+	return slices.Compact(ports)
+}
+
+// ports are those by which it leaves switches, by itself or carried. The lock is held.
+func (e *entry) ports() []place {
+	ports := append(portsOf(e.routes), e.carriage.held()...)
 	slices.SortFunc(ports, place.Compare)
 	return slices.Compact(ports)
 }
@@ -87,6 +98,11 @@ type record struct {
 	Routes    []Route               `json:"routes"`
 	Userspace []openflow.DatapathID `json:"userspace"`
 	Accepted  time.Time             `json:"accepted"`
+	// Carried are the ports at which it has its queue for connections that are carried,
+	// Between those of them that are between two carriers, where they bear DSCP.
+	Carried []place `json:"carried,omitempty"`
+	Between []place `json:"between,omitempty"`
+	DSCP    uint8   `json:"dscp,omitempty"`
 }
 
 const storePrefix = "qos/class/"
@@ -97,7 +113,13 @@ func ruleKey(name string) string  { return "class/" + name }
 // save puts an entry into the store.
 func (s *Service) save(ctx context.Context, e *entry) error {
 	s.mu.Lock()
-	r := record{Spec: e.spec, Queue: e.queue, Mark: e.mark, Routes: e.routes, Accepted: e.accepted}
+	r := record{Spec: e.spec, Queue: e.queue, Mark: e.mark, Routes: e.routes, Accepted: e.accepted, DSCP: e.carriage.dscp}
+	for _, at := range e.carriage.held() {
+		r.Carried = append(r.Carried, at)
+		if e.carriage.ports[at].between {
+			r.Between = append(r.Between, at)
+		}
+	}
 	for d, is := range e.userspace {
 		if is {
 			r.Userspace = append(r.Userspace, d)
@@ -130,6 +152,7 @@ func (s *Service) load(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	s.loaded = true
+	s.reindex()
 	s.mu.Unlock()
 	s.rules.Ready()
 	return nil
@@ -150,11 +173,19 @@ func (s *Service) restore(ctx context.Context, r *record) error {
 		e.userspace[d] = true
 	}
 	e.own, _ = ownDSCP(&class) // it was accepted
+	e.carriage = carriage{dscp: r.DSCP, asked: time.Now(), restored: len(r.Carried) > 0}
+	for _, at := range r.Carried {
+		e.carriage.use(network.Carried{At: at, Between: slices.Contains(r.Between, at)}, time.Now())
+		e.carriage.ports[at].ready = true // its queue has stayed
+	}
 	s.mu.Lock()
 	s.classes[class.Name] = e
 	s.mu.Unlock()
 	s.compare(e)
 	s.restorePromise(e)
+	if p := s.carriedPromise(e); len(p.Shares) > 0 {
+		s.book.Restore(p)
+	}
 	err := s.rules.Apply(ctx, ruleKey(class.Name), program(&e.class, e.routes, e.queue, e.own, e.userspace), rule.ApplyOptions{AllowDown: true})
 	if err != nil { // it is placed anew
 		s.mu.Lock()

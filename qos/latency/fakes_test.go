@@ -58,17 +58,32 @@ func (d *databases) Touch() {
 }
 
 func (d *databases) Ensure(_ context.Context, dpid uint64, _ []uint32) error {
-	d.bases[dpid].settle()
-	return nil
+	b, err := d.base(dpid)
+	if err == nil {
+		b.settle()
+	}
+	return err
+}
+
+func (d *databases) base(dpid uint64) (*base, error) {
+	if b := d.bases[dpid]; b != nil {
+		return b, nil
+	}
+	return nil, fmt.Errorf("switch %d has no database", dpid)
 }
 
 func (d *databases) Bridge(dpid uint64) (ovsdb.Bridge, <-chan struct{}) {
-	return d.bases[dpid].bridge()
+	b, err := d.base(dpid)
+	if err != nil {
+		return ovsdb.Bridge{}, nil
+	}
+	return b.bridge()
 }
 
 func (d *databases) WaitBridge(_ context.Context, dpid uint64) (ovsdb.Bridge, error) {
+	_, err := d.base(dpid)
 	b, _ := d.Bridge(dpid)
-	return b, nil
+	return b, err
 }
 
 // base is the database of one switch.
@@ -139,6 +154,9 @@ func (b *base) classify() {
 			var all []mark.Entry
 			for _, q := range r.Queues {
 				if e, is, _ := mark.Read(q.ID, q.Tags); is {
+					all = append(all, e)
+				}
+				if e, is, _ := mark.ReadKept(q.ID, q.Tags); is {
 					all = append(all, e)
 				}
 			}

@@ -1,6 +1,7 @@
 package latency
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/units"
@@ -26,6 +27,8 @@ type Info struct {
 	Mark     *uint8      `json:"mark,omitempty" doc:"DSCP by which userspace datapaths tell its packets; it never leaves a switch"`
 	Paths    []RouteInfo `json:"paths"`
 	Ports    []PortInfo  `json:"ports"`
+	DSCP     *uint8      `json:"dscp,omitempty" doc:"DSCP that packets of it bear between agents that carry them; end hosts never see it"`
+	Carried  []PortInfo  `json:"carried" doc:"The same where connections of it are carried, for as long as they are and some minutes more; notes say where something of that is missing"`
 }
 
 // RouteInfo is the way of one flow.
@@ -85,11 +88,14 @@ func (s *Service) infos(entries ...*entry) []Info {
 		}
 	}
 	over := s.rules.Overruled(rule.StageWay, rule.WayClass, flows)
+	carriers := s.treatments.Carriers()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make([]Info, len(entries))
 	for i, e := range entries {
 		out[i] = s.info(e)
+		// Those who carry connections keep what the class promises; where not, notes say so.
+		over[i] = slices.DeleteFunc(over[i], func(o rule.Overruling) bool { return slices.Contains(carriers, o.Owner) })
 		for _, o := range over[i] {
 			out[i].Notes = append(out[i].Notes, o.String()+": "+whatIsLost(o))
 		}
@@ -114,8 +120,8 @@ func (s *Service) info(e *entry) Info {
 	c := &e.class
 	i := Info{
 		Name: c.Name, MinRate: units.Rate(c.MinRate), MaxRate: units.Rate(c.MaxRate), Latency: milliseconds(c.Latency), Priority: c.Priority, Flows: e.spec.Flows,
-		State: e.state, Reason: e.reason, Queue: e.queue, Paths: []RouteInfo{}, Ports: []PortInfo{},
-		Notes: e.notes(),
+		State: e.state, Reason: e.reason, Queue: e.queue, Paths: []RouteInfo{}, Ports: s.portInfos(e, portsOf(e.routes)),
+		Carried: s.portInfos(e, e.carriage.held()), Notes: append(e.notes(), s.carriedNotes(e)...),
 	}
 	if !e.accepted.IsZero() {
 		at := e.accepted
@@ -132,11 +138,20 @@ func (s *Service) info(e *entry) Info {
 		}
 		i.Paths = append(i.Paths, x)
 	}
-	for _, at := range portsOf(e.routes) {
-		has := s.ratesOf(e, s.net.Capacity(at))
-		i.Ports = append(i.Ports, PortInfo{at.Switch.String(), at.Port, has.min, has.max})
+	if dscp := e.carriage.dscp; dscp != 0 {
+		i.DSCP = &dscp
 	}
 	return i
+}
+
+// portInfos says what a class has at ports; the mutex is held.
+func (s *Service) portInfos(e *entry, ports []place) []PortInfo {
+	out := []PortInfo{}
+	for _, at := range ports {
+		has := s.ratesOf(e, at, s.net.Capacity(at))
+		out = append(out, PortInfo{at.Switch.String(), at.Port, has.min, has.max})
+	}
+	return out
 }
 
 // Classes lists the classes by name.
@@ -167,7 +182,7 @@ func (s *Service) Stats(name string) (Stats, bool) {
 		return Stats{}, false
 	}
 	out := Stats{Name: name, State: e.state, Reason: e.reason, Queues: []QueueStats{}}
-	for _, at := range portsOf(e.routes) {
+	for _, at := range e.ports() {
 		x := e.samples[at]
 		if x == nil {
 			continue

@@ -21,6 +21,7 @@ const resync = 5 * time.Second
 func (s *Service) keepUp(ctx context.Context) {
 	s.completePromises()
 	s.removeLeft(ctx)
+	s.carryAll(ctx)
 	if time.Since(s.started) > s.settings.Settle {
 		s.replaceAll(ctx)
 	}
@@ -97,6 +98,7 @@ func (s *Service) replace(ctx context.Context, e *entry) {
 	left := e.leaving
 	e.leaving = nil
 	s.mu.Unlock()
+	s.promiseCarried(e) // where it goes by itself now it needs no second promise
 	switch {
 	case err == nil:
 		s.publish("moved", map[string]any{"class": e.class.Name, "switches": fmt.Sprint(switchesOf(e.routes))})

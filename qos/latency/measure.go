@@ -2,6 +2,7 @@ package latency
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/tasks"
@@ -180,7 +181,8 @@ func outputOf(r *rule.Rule) (at place, queued bool) {
 // the book, if any is known, and what is new about its effect. The lock is held.
 func (s *Service) sampled(e *entry, matched map[place]counters, readings map[openflow.DatapathID]*reading) (least uint64, known bool, found []finding) {
 	kept := map[place]*sample{}
-	for _, at := range portsOf(e.routes) {
+	own := portsOf(e.routes)
+	for _, at := range e.ports() {
 		r := readings[at.Switch]
 		old := e.samples[at]
 		if r == nil || r.err != nil {
@@ -201,7 +203,7 @@ func (s *Service) sampled(e *entry, matched map[place]counters, readings map[ope
 		if seconds := r.at.Sub(old.at).Seconds(); seconds > 0 {
 			next.rate = rate{8 * float64(d.Bytes) / seconds, float64(d.Packets) / seconds, float64(d.Drops) / seconds}
 		}
-		if bits := uint64(next.rate.Bits); !known || bits < least {
+		if bits := uint64(next.rate.Bits); slices.Contains(own, at) && (!known || bits < least) {
 			least, known = bits, true
 		}
 		if !e.unmarked.IsZero() {

@@ -127,7 +127,9 @@ func (s *Service) provision(ctx context.Context, e *entry) error {
 	}
 	s.mu.Lock()
 	e.state, e.reason = StateActive, ""
+	s.reindex()
 	s.mu.Unlock()
+	s.treatments.Changed()
 	return nil
 }
 
@@ -152,7 +154,7 @@ func (s *Service) place(ctx context.Context, e *entry, routes []Route) error {
 		}
 	}
 	var mark, own uint8
-	if any {
+	if any || slices.ContainsFunc(e.carriage.held(), func(at place) bool { return userspace[at.Switch] }) {
 		var err error
 		if own, err = ownDSCP(&e.class); err != nil {
 			return err
@@ -221,13 +223,16 @@ func (s *Service) uninstall(ctx context.Context, e *entry, stored bool) error {
 		err = fmt.Errorf("%w: %w", ErrLeft, err)
 	}
 	s.book.Release(bookKey(e.class.Name))
+	s.book.Release(carriedKey(e.class.Name))
 	s.mu.Lock()
 	ports := e.held()
 	delete(s.classes, e.class.Name)
+	s.reindex()
 	if stored || err != nil {
 		s.left[e.class.Name] = true
 	}
 	s.mu.Unlock()
+	s.treatments.Changed()
 	s.forget(e.class.Name)
 	// Switches that are away lose the class's queues when they come back. At ports that
 	// somebody else has configured it has none.

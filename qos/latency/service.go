@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-net/sluice/event"
@@ -39,6 +40,8 @@ type Options struct {
 	Settings  Settings
 	// Critical is for flows that classes may carry; it may be nil.
 	Critical Critical
+	// Treatments are where those who carry connections learn of classes; nil if nobody does.
+	Treatments *network.Treatments
 }
 
 // Critical are flows that are promised bandwidth by others than this service. Rules of
@@ -64,16 +67,20 @@ type Service struct {
 	metrics  *service.Metrics
 	started  time.Time
 	baseline baseline
+	// treatments are where those who carry connections learn of classes, by the index.
+	treatments *network.Treatments
+	index      atomic.Pointer[index]
 	// placing keeps classes in step with the network.
 	placing service.Loop
 	// databases keep their queues.
 	databases Databases
 
-	mu      sync.Mutex
-	loaded  bool
-	stored  chan struct{} // closed when it is
-	classes map[string]*entry
-	left    map[string]bool // classes that are not gone from the store or the switches
+	mu       sync.Mutex
+	lastDSCP int // place of the one given last, among the marks
+	loaded   bool
+	stored   chan struct{} // closed when it is
+	classes  map[string]*entry
+	left     map[string]bool // classes that are not gone from the store or the switches
 }
 
 // New returns a Service that has not started yet.
@@ -89,7 +96,9 @@ func New(o Options) (*Service, error) {
 		settings: o.Settings.withDefaults(), critical: o.Critical, tasks: tasks.New(), stored: make(chan struct{}), placing: service.NewLoop(), databases: o.Databases,
 		classes: map[string]*entry{}, left: map[string]bool{},
 	}
-	s.metrics = newMetrics(s)
+	s.metrics, s.treatments = newMetrics(s), o.Treatments
+	s.index.Store(&index{})
+	s.treatments.Promise(s)
 	return s, nil
 }
 
@@ -107,6 +116,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	s.databases.Declare(s.inDatabase)
 	close(s.stored)
+	s.treatments.Changed()
 	s.tasks.Start(s.measure)
 	s.wake()
 	s.placing.Run(s.tasks.Context(), debounce, resync, s.keepUp)

@@ -13,6 +13,9 @@ const (
 	// with and the one that they get back.
 	TagMark = "sluice-mark"
 	TagOwn  = "sluice-dscp"
+	// TagKept, on a queue, is a DSCP that packets of it bear already, and keep: that of
+	// connections of its class between two agents.
+	TagKept = "sluice-kept-dscp"
 	// TagProbes, on a queue, says that it is the one of the controller's probes of links,
 	// which are no IP packets and have no mark.
 	TagProbes = "sluice-probes"
@@ -28,6 +31,9 @@ type Entry struct {
 
 // String is the entry as the list of TagKnown has it.
 func (e Entry) String() string { return fmt.Sprintf("%d:%d>%d", e.Queue, e.Mark, e.Own) }
+
+// Kept is the entry of packets that bear their mark already, and keep it.
+func Kept(queue uint32, dscp uint8) Entry { return Entry{Queue: queue, Mark: dscp, Own: dscp} }
 
 // Tags are what a queue's row says of it.
 func (e Entry) Tags() map[string]string {
@@ -47,6 +53,15 @@ func Read(queue uint32, tags map[string]string) (e Entry, is bool, err error) {
 		return Entry{}, false, err
 	}
 	return e, true, nil
+}
+
+// ReadKept reads the entry of a queue's packets that keep their mark; false if there is none.
+func ReadKept(queue uint32, tags map[string]string) (e Entry, is bool, err error) {
+	if tags[TagKept] == "" {
+		return Entry{}, false, nil
+	}
+	kept, err := dscp(queue, TagKept, tags)
+	return Kept(queue, kept), err == nil, err
 }
 
 func dscp(queue uint32, key string, tags map[string]string) (uint8, error) {

@@ -23,6 +23,13 @@ func TestTagsAndList(t *testing.T) {
 			t.Errorf("%q knows %v", list, other)
 		}
 	}
+	kept := map[string]string{TagKept: "50"}
+	if got, is, err := ReadKept(4, kept); got != (Entry{4, 50, 50}) || !is || err != nil {
+		t.Errorf("%v, %v, %v", got, is, err)
+	}
+	if _, is, err := ReadKept(4, e.Tags()); is || err != nil {
+		t.Errorf("a queue without such a DSCP has one: %v, %v", is, err)
+	}
 	if Knows("", e) {
 		t.Error("an empty list knows something")
 	}

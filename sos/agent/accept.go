@@ -100,7 +100,9 @@ func (s *session) host(nc net.Conn, index int) error {
 	if err != nil {
 		return err
 	}
-	err = c.serve()
+	if err = c.serve(); err == nil {
+		s.unmark(nc)
+	}
 	s.detach(c, err)
 	return err
 }

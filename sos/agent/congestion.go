@@ -69,6 +69,9 @@ const longBacklog = 1 << 20
 // tune prepares a connection for the session.
 func (s *session) tune(nc net.Conn) error {
 	t := s.agent.transport(s)
+	if err := s.mark(nc); err != nil {
+		return err
+	}
 	stats, err := t.Stats(nc)
 	if err != nil {
 		return err

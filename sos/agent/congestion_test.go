@@ -29,7 +29,7 @@ func TestCongestionBeforeHandshake(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer forPeer.Close()
-	toPeer, err := transport.Dial(t.Context(), local, netip.MustParseAddrPort(forPeer.Addr().String()), "")
+	toPeer, err := transport.Dial(t.Context(), local, netip.MustParseAddrPort(forPeer.Addr().String()), "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,12 @@ func (a *Agent) newServer() *control.Server[agentapi.SessionRecord, agentapi.Liv
 	control.Handle(s, "POST /v1/sessions/{id}/commit", func(r *http.Request, _ control.Nothing) (out control.Nothing, err error) {
 		return out, a.withSession(r, func(s *session) error { return a.refusal(s.commit(r.Context())) })
 	})
+	control.Handle(s, "PUT /v1/sessions/{id}/marks", func(r *http.Request, in agentapi.Marks) (out control.Nothing, err error) {
+		if err := checkMarks(in); err != nil {
+			return out, err
+		}
+		return out, a.withSession(r, func(s *session) error { return s.remark(in) })
+	})
 	control.Handle(s, "DELETE /v1/sessions/{id}", func(r *http.Request, _ control.Nothing) (out control.Nothing, err error) {
 		return out, a.withSession(r, func(s *session) error { s.finish(agentapi.ReasonAborted, "", wire.CauseAbort); return nil })
 	})

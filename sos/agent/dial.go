@@ -144,6 +144,7 @@ func (s *session) serve(nc net.Conn, index int, opening []byte) error {
 	err = c.serve()
 	s.detach(c, err)
 	if err == nil {
+		s.unmark(nc)
 		s.agent.warm.put(s.warmKey(index), nc)
 	} else {
 		s.agent.log.Debug("data connection lost", "session", s.req.ID, "index", index, "error", err)
@@ -204,7 +205,7 @@ func (s *session) dialPeer(index int) (net.Conn, error) {
 	defer cancel()
 	ports := s.ports()
 	to := netip.AddrPortFrom(s.req.Peer.Addr, ports[index%len(ports)])
-	nc, err := s.agent.transport(s).Dial(ctx, s.own, to, s.params.CongestionControl)
+	nc, err := s.agent.transport(s).Dial(ctx, s.own, to, s.params.CongestionControl, s.marked().Peer)
 	if err != nil {
 		return nil, err
 	}

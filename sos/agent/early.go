@@ -27,7 +27,7 @@ func (s *session) dialEarly() {
 		ctx, cancel := context.WithTimeout(s.ctx, s.agent.cfg.OpeningTimeout)
 		defer cancel()
 		to := netip.AddrPortFrom(s.req.Peer.Addr, s.ports()[0])
-		nc, err := s.agent.transport(s).Dial(ctx, s.own, to, s.params.CongestionControl)
+		nc, err := s.agent.transport(s).Dial(ctx, s.own, to, s.params.CongestionControl, s.marked().Peer)
 		if err == nil {
 			e.conn = nc
 		}

@@ -34,6 +34,7 @@ type pair struct {
 	clientAddr   netip.Addr
 	serverAddr   netip.Addr
 	serverListen *net.TCPListener
+	marks        map[agentapi.Role]agentapi.Marks // of the sessions that are opened
 }
 
 // addresses of the four machines of a test, all on the loopback interface.
@@ -171,6 +172,7 @@ func (p *pair) requests(f *flow, client netip.AddrPort, params agentapi.Params) 
 	}
 	y = x
 	y.Role = agentapi.RoleServer
+	x.Marks, y.Marks = p.marks[x.Role], p.marks[y.Role]
 	y.Peer = agentapi.Peer{Addr: p.x.cfg.DataAddr, DataPorts: p.x.DataPorts()}
 	return x, y
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +61,7 @@ func (a *Agent) checkRequest(r *agentapi.PrepareRequest) error {
 	case len(r.Context) > maxContext:
 		return control.BadRequest("context", "%d bytes: want at most %d", len(r.Context), maxContext)
 	}
-	return a.checkParams(&r.Params)
+	return cmp.Or(checkMarks(r.Marks), a.checkParams(&r.Params))
 }
 
 func (a *Agent) checkParams(p *agentapi.Params) error {
@@ -118,7 +119,10 @@ func (a *Agent) prepare(req agentapi.PrepareRequest) (agentapi.PrepareReply, err
 		s.cancel()
 		return reply, err
 	}
-	if reply.Port, err = s.bind(); err != nil {
+	if reply.Port, err = s.bind(); err == nil {
+		err = s.markEnds()
+	}
+	if err != nil {
 		s.finish(agentapi.ReasonFailed, err.Error(), 0)
 		return reply, &control.Problem{Title: "no port", Code: control.CodeFull, Detail: err.Error()}
 	}

@@ -8,13 +8,13 @@ import (
 
 // describe is the session as listings show it.
 func (s *session) describe() agentapi.Session {
-	counters := s.counters()
+	counters, marks := s.counters(), s.marked()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return agentapi.Session{
 		ID: s.req.ID, Role: s.req.Role, Phase: s.phase, Client: s.req.Client, Server: s.req.Server,
 		Peer: s.req.Peer.Addr, Port: s.port, Reply: s.reply, Params: s.params, Started: s.started,
-		SetupTime: agentapi.Duration(s.setup), Counters: counters, Context: s.req.Context,
+		SetupTime: agentapi.Duration(s.setup), Counters: counters, Context: s.req.Context, Marks: marks,
 	}
 }
 

@@ -79,7 +79,7 @@ func (a *Agent) knock(to netip.AddrPort) error {
 	ctx, cancel := context.WithTimeout(a.ctx, a.cfg.OpeningTimeout)
 	defer cancel()
 	t, _ := a.transports.byName(a.cfg.Transport)
-	c, err := t.Dial(ctx, a.cfg.addrFor(to.Addr()), to, "")
+	c, err := t.Dial(ctx, a.cfg.addrFor(to.Addr()), to, "", 0)
 	if err == nil {
 		resetNow(c)
 	}

@@ -52,6 +52,9 @@ type session struct {
 	active atomic.Int64 // last byte moved, nanoseconds of the agent's clock
 	rtt    atomic.Int64 // of the slowest path: no chunk is in order before it is
 
+	marking sync.Mutex // held while sockets are given their DSCP; mu may be locked under it
+	marks   agentapi.Marks
+
 	seen     look     // the beat's
 	steering steering // the beat's
 
@@ -90,7 +93,7 @@ type session struct {
 
 func newSession(a *Agent, req agentapi.PrepareRequest, params agentapi.Params) *session {
 	s := &session{
-		agent: a, req: req, params: params, phase: agentapi.PhasePrepared,
+		agent: a, req: req, params: params, marks: req.Marks, phase: agentapi.PhasePrepared,
 		over: make(chan struct{}), opened: make(chan struct{}), large: make(chan struct{}),
 		started: time.Now(), since: a.now(), own: a.cfg.addrFor(req.Client.Addr()),
 		copying: params.TLS, last: make([]uint32, a.cfg.MaxConnections),
@@ -144,6 +147,9 @@ func (s *session) connected(e *endHost) bool {
 	s.end = e
 	s.setRunning()
 	s.mu.Unlock()
+	if err := s.markEnds(); err != nil {
+		s.agent.log.Debug("DSCP towards an end host", "session", s.req.ID, "error", err)
+	}
 	s.spawn(s.in.run)
 	s.in.start(e)
 	s.out.start(e)
@@ -165,6 +171,18 @@ func (s *session) setRunning() {
 
 // attach makes c one of the session's connections.
 func (s *session) attach(c *conn) error {
+	if err := s.join(c); err != nil {
+		return err
+	}
+	err := s.mark(c.net)
+	if err != nil {
+		s.detach(c, err)
+	}
+	return err
+}
+
+// join takes c in among the session's connections.
+func (s *session) join(c *conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {

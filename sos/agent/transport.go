@@ -27,11 +27,13 @@ type Transport interface {
 	// Listen opens a data port.
 	Listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error)
 	// Dial connects to a peer's data port.
-	Dial(ctx context.Context, from netip.Addr, to netip.AddrPort, congestion string) (net.Conn, error)
+	Dial(ctx context.Context, from netip.Addr, to netip.AddrPort, congestion string, dscp uint8) (net.Conn, error)
 	// Steer changes the congestion control of a connection in use.
 	Steer(c net.Conn, congestion string) error
 	// Tune prepares a connection, fresh or from the pool, for a session.
 	Tune(c net.Conn, congestion string) error
+	// Mark has what a connection sends from now on bear a DSCP.
+	Mark(c net.Conn, dscp uint8) error
 	// Backlog bounds the bytes that the connection holds unsent.
 	Backlog(c net.Conn, bytes int) error
 	// Stats describes the connection's path.
@@ -68,7 +70,7 @@ func (t *tcpTransport) Name() string { return "tcp" }
 
 // Listen implements Transport.
 func (t *tcpTransport) Listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
-	lc := net.ListenConfig{KeepAlive: -1, Control: t.control(t.start)}
+	lc := net.ListenConfig{KeepAlive: -1, Control: t.control(t.start, 0)}
 	lc.SetMultipathTCP(false)
 	ln, err := lc.Listen(ctx, "tcp", addr.String())
 	if err != nil {
@@ -78,8 +80,8 @@ func (t *tcpTransport) Listen(ctx context.Context, addr netip.AddrPort) (net.Lis
 }
 
 // Dial implements Transport.
-func (t *tcpTransport) Dial(ctx context.Context, from netip.Addr, to netip.AddrPort, congestion string) (net.Conn, error) {
-	d := net.Dialer{KeepAlive: -1, Control: t.control(cmp.Or(congestion, t.start))}
+func (t *tcpTransport) Dial(ctx context.Context, from netip.Addr, to netip.AddrPort, congestion string, dscp uint8) (net.Conn, error) {
+	d := net.Dialer{KeepAlive: -1, Control: t.control(cmp.Or(congestion, t.start), dscp)}
 	if from.IsValid() {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
 	}
@@ -91,10 +93,13 @@ func (t *tcpTransport) Dial(ctx context.Context, from netip.Addr, to netip.AddrP
 }
 
 // control sets what must be set before the handshake: the buffers decide the
-// window scale.
-func (t *tcpTransport) control(congestion string) func(string, string, syscall.RawConn) error {
+// window scale. The handshake bears the DSCP, too.
+func (t *tcpTransport) control(congestion string, dscp uint8) func(string, string, syscall.RawConn) error {
 	return beforeUse(func(fd int) error {
 		if err := setBuffers(fd, t.buffer, t.force); err != nil {
+			return err
+		}
+		if err := setDSCP(fd, dscp); err != nil {
 			return err
 		}
 		return setCongestion(fd, congestion)
@@ -119,6 +124,11 @@ func (t *tcpTransport) Tune(c net.Conn, congestion string) error {
 		}
 		return setDataOptions(fd, t.lowat)
 	})
+}
+
+// Mark implements Transport.
+func (t *tcpTransport) Mark(c net.Conn, dscp uint8) error {
+	return onSocket(c, func(fd int) error { return setDSCP(fd, dscp) })
 }
 
 // Backlog implements Transport.

@@ -39,6 +39,11 @@ func (c *Client) Abort(ctx context.Context, id SessionID) error {
 	return c.Call(ctx, http.MethodDelete, "/v1/sessions/"+id.String(), nil, nil)
 }
 
+// Mark changes the DSCPs of what the agent sends for a session.
+func (c *Client) Mark(ctx context.Context, id SessionID, m Marks) error {
+	return c.Call(ctx, http.MethodPut, "/v1/sessions/"+id.String()+"/marks", m, nil)
+}
+
 // Sessions lists the live sessions.
 func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
 	var list []Session

@@ -57,6 +57,7 @@ type Session struct {
 	SetupTime Duration        `json:"setup_time"` // prepare until running
 	Counters  Counters        `json:"counters"`
 	Context   json.RawMessage `json:"context,omitempty"`
+	Marks     Marks           `json:"marks,omitzero"`
 }
 
 // Reason says how a session ended.

@@ -145,6 +145,15 @@ type PrepareRequest struct {
 	// Context is the controller's own, at most 16 KiB; the agent returns it in
 	// listings and records.
 	Context json.RawMessage `json:"context,omitempty"`
+	// Marks are the DSCPs of what the agent sends for the session.
+	Marks Marks `json:"marks,omitzero"`
+}
+
+// Marks are the DSCPs of what an agent sends for a session. Connections that are kept for
+// another session lose them.
+type Marks struct {
+	Peer uint8 `json:"peer,omitempty"` // to the other agent
+	End  uint8 `json:"end,omitempty"`  // to the agent's own end host
 }
 
 // PrepareReply says what the agent has bound. All of it is real: the sockets exist.

@@ -19,8 +19,11 @@ func (s *Service) established(ss *session, total agentapi.Duration) {
 	ss.steps.Total = total
 	ss.enter(StateLive)
 	steps, rec := ss.steps, s.recordOf(ss)
-	ended := len(ss.ended) > 0
+	ended, news := len(ss.ended) > 0, s.carriesAnew(ss) || ss.behind(s.treatments.Epoch())
 	s.mu.Unlock()
+	if news {
+		s.wake()
+	}
 	s.metrics.established(steps)
 	s.publish("session.established", rec)
 	s.log.Debug("session is up", "session", ss.id, "flow", ss.flow, "setup", steps.Total)

@@ -130,6 +130,7 @@ func newFakeAgent(t *testing.T, n *fakeNet, name string) *fakeAgent {
 	mux.HandleFunc("GET /v1/sessions", a.getSessions)
 	mux.HandleFunc("POST /v1/sessions/{id}/commit", a.postCommit)
 	mux.HandleFunc("DELETE /v1/sessions/{id}", a.deleteSession)
+	mux.HandleFunc("PUT /v1/sessions/{id}/marks", a.putMarks)
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.status()) })
 	mux.HandleFunc("POST /v1/drain", a.postDrain)
 	mux.HandleFunc("GET /v1/events", a.getEvents)
@@ -246,7 +247,7 @@ func (a *fakeAgent) postSession(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	a.sessions[req.ID] = agentapi.Session{
 		ID: req.ID, Role: req.Role, Phase: a.phase, Client: req.Client, Server: req.Server,
-		Port: port, Reply: answer, Context: req.Context,
+		Port: port, Reply: answer, Context: req.Context, Marks: req.Marks,
 	}
 	a.mu.Unlock()
 	reply(w, answer)

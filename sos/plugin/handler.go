@@ -40,7 +40,7 @@ func (s *Service) segment(at network.PortRef, h *packet.Headers, p punted) netwo
 	if !ok || !s.net.Topology().IsEdge(at) {
 		return network.Continue
 	}
-	o := offer{flow: f, at: at, ethSrc: h.EthSrc, ethDst: h.EthDst, isn: h.Seq}
+	o := offer{flow: f, at: at, ethSrc: h.EthSrc, ethDst: h.EthDst, isn: h.Seq, dscp: h.DSCP}
 	if h.VLANTags > 0 {
 		o.vlan = h.VLANID
 	}

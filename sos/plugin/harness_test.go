@@ -34,6 +34,8 @@ type bench struct {
 	x, x2, y *fakeAgent
 	settle   time.Duration
 	stop     func()
+	// treatments are what others promise.
+	treatments *network.Treatments
 }
 
 func at(d openflow.DatapathID, p uint32) network.PortRef { return network.PortRef{Switch: d, Port: p} }
@@ -83,7 +85,7 @@ func (b *bench) start() {
 	s, err := New(Options{
 		Network: b.net, Rules: b.net, Store: b.store, Log: slog.New(slog.DiscardHandler),
 		Linger: 20 * time.Millisecond, Settle: b.settle, Dial: b.dial,
-		ControlSubnets: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")},
+		ControlSubnets: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, Treatments: b.treatments,
 	})
 	if err != nil {
 		b.t.Fatal(err)

@@ -48,6 +48,8 @@ func (s *Service) reroute(ctx context.Context) {
 		}
 	}
 	s.mu.Unlock()
+	s.retreat(ctx, live)
+	defer s.tellCarried()
 	pairs := map[string]*session{} // for each pair the session that asks for most paths
 	for _, ss := range live {
 		if ctx.Err() != nil {
@@ -73,7 +75,7 @@ func (s *Service) rerouteSide(ctx context.Context, ss *session, r agentapi.Role)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	rules, err := next.rulesOf(r, s.net.CanSet)
+	rules, err := s.rulesOf(&next, r)
 	if err == nil {
 		ss.changing.Lock()
 		defer ss.changing.Unlock()

@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
 // Capable says whether a switch can set a field.
@@ -30,6 +31,11 @@ type Layout struct {
 	// PeersRouted says that the agents reach each other by a router, so that
 	// their way is not ours to steer.
 	PeersRouted bool `json:",omitempty"`
+	// DSCP is that of the client's first packet.
+	DSCP uint8 `json:",omitempty"`
+	// Up and Down are what is promised to the packets of the client and of the server.
+	Up   network.Treatment `json:",omitzero"`
+	Down network.Treatment `json:",omitzero"`
 }
 
 // Side is one half of a session: an end host as its interception switch sees
@@ -84,6 +90,34 @@ func (l Layout) Opening(can Capable) ([]openflow.Action, error) {
 // ServerRules returns the rules at the server's side (7 and 8).
 func (l Layout) ServerRules(can Capable) ([]network.Rule, error) {
 	return sideRules(l.ServerSide, l.Server, l.Client, can)
+}
+
+// rules are those of both sides.
+func (l *Layout) rules(can Capable) (client, server []network.Rule, err error) {
+	if client, err = l.ClientRules(can); err != nil {
+		return nil, nil, err
+	}
+	if server, err = l.ServerRules(can); err != nil {
+		return nil, nil, err
+	}
+	return client, server, checkDisjoint(slices.Concat(client, server))
+}
+
+// rulesOf are those of one side: towards the end host and towards the agent, each from
+// its end to where packets come in.
+func (l *Layout) rulesOf(r agentapi.Role, can Capable) ([]network.Rule, error) {
+	client, server, err := l.rules(can)
+	if r == agentapi.RoleServer {
+		return server, err
+	}
+	return client, err
+}
+
+func (l *Layout) side(r agentapi.Role) *Side {
+	if r == agentapi.RoleClient {
+		return &l.ClientSide
+	}
+	return &l.ServerSide
 }
 
 func sideRules(s Side, end, far netip.AddrPort, can Capable) ([]network.Rule, error) {

@@ -20,10 +20,12 @@ import (
 const maxSalts = 4
 
 // pair is two agents with the rules that all their sessions share. users counts
-// the sessions; it belongs to the service's lock. The rest is guarded by mu.
+// the sessions, shares those that have a treatment; they belong to the service's lock. The
+// rest is guarded by mu.
 type pair struct {
-	key   string
-	users int
+	key    string
+	users  int
+	shares map[shared]int
 
 	mu       sync.Mutex
 	steering Steering
@@ -45,11 +47,12 @@ func (s *Service) usePair(ctx context.Context, ss *session) error {
 	s.mu.Lock()
 	p := s.pairs[key]
 	if p == nil {
-		p = &pair{key: key}
+		p = &pair{key: key, shares: map[shared]int{}}
 		s.pairs[key] = p
 	}
 	p.users++
 	ss.pair = key
+	s.sharePair(ss)
 	s.mu.Unlock()
 	want, err := s.steeringOf(ss)
 	if err == nil {
@@ -67,7 +70,10 @@ func (s *Service) usePair(ctx context.Context, ss *session) error {
 func (s *Service) notePaths(ss *session, steering Steering) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ss.agentPaths = nil
+	ss.agentPaths, ss.between = nil, nil
+	for _, x := range ss.shares {
+		ss.between = append(ss.between, steering.carried(x)...)
+	}
 	for _, path := range steering.Paths {
 		ss.agentPaths = append(ss.agentPaths, hops(path))
 	}
@@ -92,6 +98,9 @@ func (s *Service) steeringOf(ss *session) (Steering, error) {
 	st := Steering{X: a, Y: b}
 	if !ss.layout.PeersRouted {
 		st.Paths = routes(top, from, to, max(ss.tuning.Paths, 1), s.config.metric())
+	}
+	if p := s.pairs[ss.pair]; p != nil {
+		st.share(p.sorted(), s.treatments.Queue)
 	}
 	return st, nil
 }
@@ -142,7 +151,7 @@ func (s Steering) serves(want Steering) bool {
 	same := func(a, b Terminal) bool {
 		return a.Addr == b.Addr && a.MAC == b.MAC && a.VLAN == b.VLAN && slices.Equal(a.DataPorts, b.DataPorts)
 	}
-	if !same(s.X, want.X) || !same(s.Y, want.Y) || len(s.Paths) < len(want.Paths) {
+	if !same(s.X, want.X) || !same(s.Y, want.Y) || len(s.Paths) < len(want.Paths) || !slices.EqualFunc(s.Shares, want.Shares, Share.same) {
 		return false
 	}
 	for _, a := range s.Paths {
@@ -160,7 +169,12 @@ func (s Steering) serves(want Steering) bool {
 func (s *Service) dropPair(ss *session) {
 	s.mu.Lock()
 	p := s.pairs[ss.pair]
-	ss.pair = ""
+	if p != nil {
+		for _, x := range ss.shares {
+			p.shares[x]--
+		}
+	}
+	ss.pair, ss.shares = "", nil
 	if p != nil {
 		p.users--
 	}

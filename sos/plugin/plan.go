@@ -32,6 +32,7 @@ type offer struct {
 	ethSrc, ethDst openflow.MAC
 	vlan           uint16
 	isn            uint32 // the client's initial sequence number
+	dscp           uint8
 }
 
 // endpoint is an end host, or the router it is reached by.
@@ -118,7 +119,7 @@ func (s *Service) plan(ss *session, o offer, server endpoint) error {
 	metric := s.config.metric()
 	ss.clientAt, ss.serverAt = o.at, server.At
 	ss.layout = Layout{
-		Client: o.flow.client, Server: o.flow.server,
+		Client: o.flow.client, Server: o.flow.server, DSCP: o.dscp,
 		ClientSide: Side{EndMAC: o.ethSrc, FarMAC: o.ethDst, EndVLAN: o.vlan},
 		ServerSide: Side{EndMAC: server.MAC, EndVLAN: server.VLAN},
 	}
@@ -135,6 +136,8 @@ func (s *Service) plan(ss *session, o offer, server endpoint) error {
 		}
 	}
 	ss.layout.ClientSide.PuntsSYN = s.seesTCPFlags(o.at.Switch)
+	ss.epoch = s.treatments.Epoch()
+	ss.layout.treat(s.treatments.Of)
 	last := func(sd *Side) network.PortRef {
 		h := sd.Path[len(sd.Path)-1]
 		return network.PortRef{Switch: h.Switch, Port: h.Out}

@@ -22,6 +22,8 @@ type Record struct {
 	ServerPath  []string       `json:"server_path,omitempty" doc:"From the server to its agent"`
 	AgentPaths  [][]string     `json:"agent_paths,omitempty" doc:"Between the agents; none if a network that is not ours connects them"`
 	Parameters  Tuning         `json:"parameters"`
+	ClassUp     string         `json:"class_up,omitempty" doc:"Class of traffic that what the client sends has on its whole way"`
+	ClassDown   string         `json:"class_down,omitempty" doc:"The same of what the server sends"`
 	Connections int            `json:"connections,omitempty" doc:"Connections in use between the agents"`
 	Why         string         `json:"why_connections,omitempty" doc:"Why so many"`
 
@@ -58,6 +60,7 @@ func (s *Service) recordOf(ss *session) Record {
 		r.ClientAgent, r.ServerAgent = ss.client.Name, ss.server.Name
 	}
 	r.AgentPaths = ss.agentPaths
+	r.ClassUp, r.ClassDown = ss.layout.Up.Name, ss.layout.Down.Name
 	client, server := ss.last[agentapi.RoleClient], ss.last[agentapi.RoleServer]
 	r.BytesUp, r.BytesDown = max(client.BytesUp, server.BytesUp), max(client.BytesDown, server.BytesDown)
 	r.Resent, r.Lost = client.ChunksResent+server.ChunksResent, client.ConnsLost+server.ConnsLost

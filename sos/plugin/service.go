@@ -51,6 +51,9 @@ type Options struct {
 	// Linger is how long a session's rules stay after its agents are done: their end
 	// hosts have acknowledged everything then, but may say so once more.
 	Linger time.Duration
+
+	// Treatments are what others promise to the connections; nil if nobody does.
+	Treatments *network.Treatments
 }
 
 // Service is SOS in the controller.
@@ -64,6 +67,8 @@ type Service struct {
 	strange lograte.Limit // lines that any client can cause
 	opts    Options
 	metrics *metrics
+	// treatments are what others promise to the connections.
+	treatments *network.Treatments
 
 	// tasks are the goroutines that Run waits for; ctx, theirs, ends when Run ends.
 	tasks *tasks.Group
@@ -108,6 +113,8 @@ type Service struct {
 	taken      takeover
 	// untold are sessions that agents could not be told the end of.
 	untold map[*agent][]agentapi.SessionID
+	// carrying are the ports that those who promise treatments have been told of.
+	carrying map[network.Carried]bool
 	// orphans are sessions of which agents have told only that they ended.
 	orphans map[agentapi.SessionID]*orphan
 	// remembered are sessions that lasted when an earlier controller ended, outlived
@@ -149,7 +156,8 @@ func New(o Options) (*Service, error) {
 		orphans:    map[agentapi.SessionID]*orphan{},
 		untold:     map[*agent][]agentapi.SessionID{},
 	}
-	s.ctx = s.tasks.Context()
+	s.ctx, s.treatments = s.tasks.Context(), o.Treatments
+	s.treatments.Subscribe(Name, s.wake)
 	s.entries, s.agents = s.collectEntries(), s.newRegistry()
 	s.punts, s.guards = s.newPunts(), s.newGuards()
 	s.metrics = newMetrics(s)

@@ -34,7 +34,14 @@ type session struct {
 	clientAt, serverAt network.PortRef
 	pair               string
 	agentPaths         [][]string
-	steps              Steps
+	// shares are the treatments that it has between its agents, and between the ports by
+	// which it has them there. marks are the DSCPs that its agents were told, by role, and
+	// epoch that of the treatments of all that.
+	shares  []shared
+	between []network.Carried
+	marks   [2]agentapi.Marks
+	epoch   uint64
+	steps   Steps
 	// halfOpen says that the client has not come to its agent yet.
 	halfOpen bool
 	samples  sampler

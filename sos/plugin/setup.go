@@ -213,7 +213,7 @@ func (s *Service) prepare(ctx context.Context, ss *session, cfg Config) (pass []
 		return agentapi.PrepareRequest{
 			ID: ss.id, Key: key, Role: r, Client: ss.flow.client, Server: ss.flow.server,
 			Peer: agentapi.Peer{Addr: peer, DataPorts: s.dataPorts(ss, other(r))}, Params: ss.tuning.params(),
-			Idle: cfg.Idle, PeerTimeout: cfg.PeerTimeout, Context: about,
+			Idle: cfg.Idle, PeerTimeout: cfg.PeerTimeout, Context: about, Marks: ss.layout.marks(r),
 		}
 	}
 	var replies [2]agentapi.PrepareReply
@@ -226,6 +226,7 @@ func (s *Service) prepare(ctx context.Context, ss *session, cfg Config) (pass []
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	ss.marks = [2]agentapi.Marks{ss.layout.marks(bothRole[0]), ss.layout.marks(bothRole[1])}
 	if err := ss.layout.settle(replies[0], replies[1]); err != nil {
 		return nil, err
 	}
@@ -270,46 +271,14 @@ func (s *Service) writeFar(ctx context.Context, ss *session, cfg Config) error {
 func (s *Service) writeSide(ctx context.Context, ss *session, r agentapi.Role, cfg Config) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(cfg.RulesTimeout))
 	defer cancel()
-	client, server, err := ss.layout.rules(s.net.CanSet)
+	rules, err := s.rulesOf(&ss.layout, r)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errRules, err)
-	}
-	rules := client
-	if r == agentapi.RoleServer {
-		rules = server
 	}
 	if err := s.rules.Apply(ctx, ss.key(r), rule.Program{Rules: rules}, rule.ApplyOptions{}); err != nil {
 		return fmt.Errorf("%w, of the %s's side: %w", errRules, r, err)
 	}
 	return nil
-}
-
-// rules are those of both sides.
-func (l *Layout) rules(can Capable) (client, server []network.Rule, err error) {
-	if client, err = l.ClientRules(can); err != nil {
-		return nil, nil, err
-	}
-	if server, err = l.ServerRules(can); err != nil {
-		return nil, nil, err
-	}
-	return client, server, checkDisjoint(slices.Concat(client, server))
-}
-
-// rulesOf are those of one side: towards the end host and towards the agent, each from
-// its end to where packets come in.
-func (l *Layout) rulesOf(r agentapi.Role, can Capable) ([]network.Rule, error) {
-	client, server, err := l.rules(can)
-	if r == agentapi.RoleServer {
-		return server, err
-	}
-	return client, err
-}
-
-func (l *Layout) side(r agentapi.Role) *Side {
-	if r == agentapi.RoleClient {
-		return &l.ClientSide
-	}
-	return &l.ServerSide
 }
 
 // commit has the server dialled; its answer decides. The client's agent opens

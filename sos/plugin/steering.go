@@ -21,6 +21,8 @@ type Steering struct {
 	Paths [][]network.Hop
 	// Salt changes the path tags, should one collide with another pair's.
 	Salt uint32
+	// Shares are the treatments that packets between the agents have.
+	Shares []Share
 }
 
 // Terminal is an agent as one end of a path.
@@ -47,10 +49,11 @@ func (s Steering) Rules(can Capable) ([]network.Rule, error) {
 			return nil, err
 		}
 		back, err := s.tagged(s.Y, s.X, k, reversed(path))
+		both, err := s.shared(there, back, err)
 		if err != nil {
 			return nil, err
 		}
-		rules = append(rules, append(there, back...)...)
+		rules = append(rules, both...)
 	}
 	return rules, nil
 }
@@ -70,8 +73,7 @@ func (s Steering) taggable(can Capable) bool {
 // plain is the single path without tags: packets pass unmodified, but for the
 // VLAN where the agents stand in different ones.
 func (s Steering) plain(path []network.Hop) ([]network.Rule, error) {
-	var rules []network.Rule
-	add := func(from, to Terminal, path []network.Hop) error {
+	way := func(from, to Terminal, path []network.Hop) (rules []network.Rule, _ error) {
 		last := len(path) - 1
 		for i := last; i >= 0; i-- {
 			hop := path[i]
@@ -87,16 +89,18 @@ func (s Steering) plain(path []network.Hop) ([]network.Rule, error) {
 			}
 			match, err := openflow.NewMatch(fields...)
 			if err != nil {
-				return fmt.Errorf("switch %v: %w", hop.Switch, err)
+				return nil, fmt.Errorf("switch %v: %w", hop.Switch, err)
 			}
 			rules = append(rules, steer(hop.Switch, match, append(actions, output(hop.In, hop.Out))))
 		}
-		return nil
+		return rules, nil
 	}
-	if err := add(s.X, s.Y, path); err != nil {
+	there, err := way(s.X, s.Y, path)
+	if err != nil {
 		return nil, err
 	}
-	return rules, add(s.Y, s.X, reversed(path))
+	back, err := way(s.Y, s.X, reversed(path))
+	return s.shared(there, back, err)
 }
 
 // arrive gives a packet the receiver's VLAN at the last switch. A network on the

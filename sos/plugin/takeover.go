@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/tasks"
@@ -74,6 +75,7 @@ func (s *Service) takeOver(ctx context.Context) {
 	}
 	if len(all) > 0 {
 		s.awaitSwitches(ctx, all)
+		s.awaitTreatments(ctx)
 	}
 	for _, ss := range all {
 		s.redeclare(ctx, ss)
@@ -105,7 +107,8 @@ func (s *Service) rebuild(id agentapi.SessionID, f *found) (*session, bool) {
 	}
 	ss := newSession(fl, &Entry{ID: c.Entry, Tuning: c.Tuning}, Tuning{}, c.Started)
 	ss.describe(c)
-	ss.id = id
+	ss.id, ss.epoch = id, math.MaxUint64 // what it has is looked at again
+	ss.marks = [2]agentapi.Marks{client.Marks, server.Marks}
 	if err := ss.layout.settle(client.Reply, server.Reply); err != nil {
 		return nil, false
 	}
@@ -182,16 +185,23 @@ func (s *Service) redeclare(ctx context.Context, ss *session) {
 		*ss.layout.side(r) = *next.side(r)
 		s.mu.Unlock()
 	}
-	client, server, err := ss.layout.rules(s.net.CanSet)
+	s.mu.Lock()
+	ss.layout.treat(s.treatments.Of)
+	s.mu.Unlock()
+	options := rule.ApplyOptions{AllowDown: true}
+	declare := func(r agentapi.Role) error {
+		rules, err := s.rulesOf(&ss.layout, r)
+		if err != nil {
+			return err
+		}
+		return s.rules.Apply(ctx, ss.key(r), rule.Program{Rules: rules}, options)
+	}
+	err := declare(agentapi.RoleServer)
 	if err == nil {
-		options := rule.ApplyOptions{AllowDown: true}
-		err = s.rules.Apply(ctx, ss.key(agentapi.RoleServer), rule.Program{Rules: server}, options)
-		if err == nil {
-			err = s.usePair(ctx, ss)
-		}
-		if err == nil {
-			err = s.rules.Apply(ctx, ss.key(agentapi.RoleClient), rule.Program{Rules: client}, options)
-		}
+		err = s.usePair(ctx, ss)
+	}
+	if err == nil {
+		err = declare(agentapi.RoleClient)
 	}
 	if err != nil {
 		s.log.Warn("rules of a session could not be declared again", "session", ss.id, "error", err)

@@ -57,6 +57,7 @@ export const services: Record<string, Words> = {
   "qos.class.moved": (a) => `Class ${text(a, "class")} was moved to another path`,
   "qos.class.degraded": (a) => `Class ${text(a, "class")} cannot be kept${because(text(a, "reason"))}`,
   "qos.class.ineffective": (a) => `Class ${text(a, "class")} has no effect${because(text(a, "reason"))}`,
+  "qos.class.not-carried": (a) => `Class ${text(a, "class")} is not kept where agents carry it, at ${text(a, "switch")}/${text(a, "port")}${because(text(a, "reason"))}`,
   "qos.class.effective": (a) => `Class ${text(a, "class")} has its effect again`,
   "qos.critical.added": (a) => `Traffic ${text(a, "name")} is critical`,
   "qos.critical.changed": (a) => `What is critical of traffic ${text(a, "name")} was changed`,
