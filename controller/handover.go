@@ -40,6 +40,7 @@ func newHandover(c *Controller) (Service, error) {
 	c.net.AddHandler(rule.ChainHandover, s)
 	c.net.Subscribe(s.NetworkChanged)
 	c.net.KeepHosts(s.Keeps)
+	c.net.AnchorHosts(s)
 	c.reloads = append(c.reloads, func(ctx context.Context, next *config.Controller) (func(context.Context) error, error) {
 		settings, err := handoverSettings(next)
 		if err = errors.Join(err, awaitLoaded(ctx, plugin.Name, s.Loaded())); err != nil {

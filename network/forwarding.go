@@ -56,6 +56,12 @@ func (n *Network) forwardHeld(p *PacketIn) error {
 // switch on whose reader goroutine this runs: its batch's end writes everything.
 // Without a reader, what concerns other switches is written at once.
 func (n *Network) forward(p *PacketIn, reader *Switch) error {
+	if actions, led := n.led(p); led {
+		if len(actions) == 0 {
+			return nil
+		}
+		return p.Output(actions)
+	}
 	at := PortRef{Switch: p.Switch.dpid, Port: p.InPort}
 	d := n.flows.Decide(n.view.Load(), at, &p.Headers)
 	if d.Flow != nil {

@@ -32,6 +32,13 @@ func (t toldTables) layout() rule.Layout {
 	return l
 }
 
+// HasTables reports whether the pipeline has tables of its own in a switch: rules can have
+// packets go on to a later one. It is false for a switch that is not there.
+func (n *Network) HasTables(d openflow.DatapathID) bool {
+	s, ok := n.Switch(d)
+	return ok && s.layout.Tables()
+}
+
 // room reports whether a table takes rules.
 func (t toldTables) room(n uint8) bool { return t[n].MaxEntries > 0 }
 

@@ -48,6 +48,7 @@ type wiring struct {
 	examining   examination
 	diagnoses   diagnoses
 	keeper      func(openflow.MAC, netip.Addr) (Pin, bool)
+	anchors     Anchors
 	needed      []func() []diagnosis.Needed
 
 	wanted   atomic.Uint64 // snapshots asked for

@@ -149,7 +149,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// capacities tells the controller the rates of all links.
+// capacities tells the controller the rates of all links: that of those without one is rate.
 func (w *world) capacities() string {
 	text := "  switches:\n"
 	for _, s := range w.lab.Topology().Switches {

@@ -24,6 +24,10 @@ type Network interface {
 	ResolveHost(context.Context, netip.Addr) (network.Host, error)
 	// PlaceHost tells where a host is now, by which MAC address and with which address.
 	PlaceHost(openflow.MAC, netip.Addr, network.PortRef)
+	// Anchored tells where a host is anchored that moves, and is led by a service.
+	Anchored(netip.Addr) (network.Anchor, bool)
+	// Moving says which hosts may move.
+	Moving() network.Moving
 
 	// What is known of a port.
 	PortNumbers(openflow.DatapathID) (ports []uint32, ok bool)
@@ -36,6 +40,8 @@ type Network interface {
 	// What is known of a switch, and asked of it.
 	CanMatch(openflow.DatapathID, openflow.Field) (can, known bool)
 	CanSet(openflow.DatapathID, openflow.Field) bool
+	// HasTables says whether the pipeline's tables are tables of its own there.
+	HasTables(openflow.DatapathID) bool
 	Address(openflow.DatapathID) netip.Addr
 	ControlLatency(openflow.DatapathID) time.Duration
 	Alive(context.Context, openflow.DatapathID) bool

@@ -43,7 +43,11 @@ func (s *intake) HandlePacketIn(p *network.PacketIn) network.Verdict {
 		return s.fromElsewhere(at, p.Headers.Src, p.Resubmit)
 	}
 	if isEarly(p) {
-		if out, ours := s.decideEarly(at, &p.Headers); ours {
+		out, ours := s.Led(at, &p.Headers)
+		switch {
+		case ours && len(out) > 0 && s.border(at.Switch):
+			return network.Continue // others are asked here; what they leave alone goes as Led says
+		case ours:
 			return s.sendEarly(p, out)
 		}
 	}

@@ -17,10 +17,11 @@ func isEarly(p *network.PacketIn) bool {
 	return l.Tables() && p.Table == l.Number(rule.TableService) && rule.Cookie(p.Cookie).Owner() != ownerHash
 }
 
-// decideEarly decides about such a packet as the rules would: what is a device's goes its way, out,
+// Led decides about such a packet as the rules would: what is a device's goes its way, out,
 // and what has an address that belongs elsewhere, or comes over a peering and is no
-// device's, goes nowhere. ours is false for all else.
-func (s *guards) decideEarly(at network.PortRef, h *packet.Headers) (out []openflow.Action, ours bool) {
+// device's, goes nowhere. ours is false for all else. The network asks for what other services
+// have left alone.
+func (s *guards) Led(at network.PortRef, h *packet.Headers) (out []openflow.Action, ours bool) {
 	if !h.Has(packet.IPv4) && !h.Has(packet.IPv6) {
 		return nil, false
 	}
@@ -81,7 +82,13 @@ func isFor(m openflow.Match, in uint32, h *packet.Headers) bool {
 	return true
 }
 
-// sendEarly has a packet go where decideEarly says.
+// border says whether a switch has a border port: there, and nowhere else, other services
+// have something to do with devices' packets.
+func (s *guards) border(d openflow.DatapathID) bool {
+	return slices.ContainsFunc(s.settings.Borders, func(b Border) bool { return b.At.Switch == d })
+}
+
+// sendEarly has a packet go where Led says.
 func (s *guards) sendEarly(p *network.PacketIn, out []openflow.Action) network.Verdict {
 	if len(out) == 0 {
 		s.metrics.dropped.WithLabelValues("address").Inc()

@@ -44,3 +44,22 @@ func TestDevicesAreKept(t *testing.T) {
 		return r.w.placed[ip] == network.Pin{MAC: mac2, At: edge4}
 	})
 }
+
+// All traffic of a device passes the border, and who asks is told what stays as it is
+// wherever the device goes, and what does not.
+func TestDevicesAreAnchored(t *testing.T) {
+	r := newRig(t, nil)
+	ip := r.attach(edge3, mac1)
+	for _, c := range []network.Pin{{MAC: mac1, At: edge3}, {MAC: mac2, At: edge4}} {
+		if r.attach(c.At, c.MAC) != ip {
+			t.Fatal("another address")
+		}
+		a, anchored := r.Anchored(ip)
+		if border, ok := a.Border(uplink.Switch); !anchored || a.MAC != mac1 || a.Place != c || !ok || border != uplink || len(a.Borders) != 1 {
+			t.Errorf("at %v: %+v, %v", c.At, a, anchored)
+		}
+	}
+	if a, anchored := r.Anchored(ip.Next()); anchored {
+		t.Errorf("an address of nobody: %+v", a)
+	}
+}

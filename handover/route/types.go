@@ -3,6 +3,7 @@ package route
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"weak"
 
 	"github.com/sluice-net/sluice/network"
@@ -78,6 +79,15 @@ type Plan struct {
 
 // Bicast reports whether the plan serves two places.
 func (p *Plan) Bicast() bool { return len(p.Branch) > 0 }
+
+// Way leads from the egress root to a place that the plan serves.
+func (p *Plan) Way(to network.PortRef) []network.Hop {
+	if !p.Bicast() || p.want.Places[1].At != to {
+		return p.Path
+	}
+	i := slices.IndexFunc(p.Path, func(h network.Hop) bool { return h.Switch == p.Join })
+	return slices.Concat(p.Path[:i], p.Branch)
+}
 
 // Want is what the plan was made for.
 func (p *Plan) Want() Want { return p.want }

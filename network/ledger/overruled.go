@@ -85,14 +85,15 @@ func overrulings(all []map[string]*overrulers) [][]rule.Overruling {
 
 // above lists the rules of other owners with a higher priority that decide about packets,
 // or have a service asked about them. With tables that is the order too: what stands in an
-// earlier table is above, but for devices, of which handover says in the packet-in chain
-// that nobody else has them.
+// earlier table is above, but for devices: there their rules only lead, and who has
+// something to do with their packets does it at the border, in an earlier table.
 func (l *Ledger) above(o *Owner, priority uint16) (out []above) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.switches {
 		for _, e := range s.rules {
-			if e.owner != o && e.Rule.Priority() > priority && decides(&e.Rule) {
+			leads := s.layout.Tables() && e.Rule.Stage == rule.StageDevice
+			if e.owner != o && e.Rule.Priority() > priority && decides(&e.Rule) && !leads {
 				out = append(out, above{e.Rule.Match, e.owner.Name, e.keys[0], s.layout.Tables()})
 			}
 		}

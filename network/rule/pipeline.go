@@ -95,14 +95,18 @@ const (
 	WayClass        = 1000 // classes, up to 1999, by their priority
 
 	// In StageSelect.
-	SelectConnection = 0   // first packets of whitelisted connections; leased
-	SelectAgent      = 400 // what an agent sends outside a session
+	SelectCriticalAsk  = 0   // first packets of critical flows of hosts that move; leased
+	SelectCriticalFlow = 100 // such flows that have been placed
+	SelectCriticalCopy = 110 // ends of their connections, which the controller sees too
+	SelectConnection   = 200 // first packets of whitelisted connections; leased
+	SelectAgent        = 400 // what an agent sends outside a session
 
 	// In StageGuard.
 	GuardSource = 0 // what has a device's address and comes from elsewhere; and one above
 
 	// In StageRewrite.
-	RewriteSession = 0 // sessions of agents
+	RewriteStray   = 0  // what an end host of a session sends from where it is not known to be
+	RewriteSession = 10 // sessions of agents
 
 	// In StageDevice.
 	DeviceUp       = 0   // from a device

@@ -56,7 +56,7 @@ func (s *Service) seesTCPFlags(d openflow.DatapathID) bool {
 
 // copied takes the copy of a segment, and says whether it was one: then the segment
 // itself has gone its way already.
-func (s *Service) copied(cookie uint64, headers *packet.Headers) bool {
+func (s *Service) copied(at openflow.DatapathID, cookie uint64, headers *packet.Headers) bool {
 	if headers.TCPFlags&(packet.SYN|packet.FIN|packet.RST) == 0 {
 		return false
 	}
@@ -64,16 +64,23 @@ func (s *Service) copied(cookie uint64, headers *packet.Headers) bool {
 	if !ok {
 		return false
 	}
+	e := s.endsOf(h, at)
+	h = e.normal(h)
 	s.mu.Lock()
 	f := s.find(h)
 	s.mu.Unlock()
 	if f == nil || !slices.ContainsFunc(s.rules.Rules(f.key()), func(r network.InstalledRule) bool {
-		return uint64(r.Cookie) == cookie && r.Offset == rule.WayCriticalCopy
+		return uint64(r.Cookie) == cookie && isCopy(&r.Rule)
 	}) {
 		return false
 	}
 	s.note(f, h == f.header, headers.TCPFlags)
 	return true
+}
+
+// isCopy says whether a rule gives the controller copies.
+func isCopy(r *network.Rule) bool {
+	return r.Stage == network.StageWay && r.Offset == rule.WayCriticalCopy || r.Stage == network.StageSelect && r.Offset == rule.SelectCriticalCopy
 }
 
 // note notes what a segment says of its connection.

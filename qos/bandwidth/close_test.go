@@ -25,14 +25,14 @@ func TestClosedConnection(t *testing.T) {
 	w := newWorld(t)
 	from, to := [2]int{1, 1}, [2]int{4, 1}
 	first := w.placed(from, to, 1)
-	if !w.copied(0, segment(from, to, 1, true, packet.FIN|packet.ACK)) {
+	if !w.copied(1, 0, segment(from, to, 1, true, packet.FIN|packet.ACK)) {
 		t.Fatal("a copy of a FIN is not known for one")
 	}
-	w.copied(0, segment(from, to, 1, true, packet.FIN|packet.ACK)) // sent again
+	w.copied(1, 0, segment(from, to, 1, true, packet.FIN|packet.ACK)) // sent again
 	if r := w.of(from, to, 1); r.Closed || w.book.Promised(port(1, 2)) != 10*mbit {
 		t.Fatalf("one side has closed: %+v", r)
 	}
-	w.copied(0, segment(from, to, 1, false, packet.FIN|packet.ACK))
+	w.copied(1, 0, segment(from, to, 1, false, packet.FIN|packet.ACK))
 	w.eventually("the promise is free", func() bool { return w.book.Promised(port(1, 2)) == 0 })
 	if len(w.rules.Program("flow/"+first.ID).Rules) == 0 || !w.of(from, to, 1).Closed {
 		t.Error("the rules have gone before the last segments")
@@ -41,7 +41,7 @@ func TestClosedConnection(t *testing.T) {
 		t.Errorf("the next flow: %+v", r)
 	}
 	w.net.change(func() { w.net.dead[[2]int{1, 3}] = true })
-	w.copied(0, segment(from, to, 1, true, packet.SYN))
+	w.copied(1, 0, segment(from, to, 1, true, packet.SYN))
 	w.eventually("it is placed anew", func() bool {
 		r := w.of(from, to, 1)
 		return !r.Closed && r.State == StateBestEffort && r.Reason != ""
@@ -53,7 +53,7 @@ func TestResetConnection(t *testing.T) {
 	w := newWorld(t)
 	from, to := [2]int{1, 1}, [2]int{4, 1}
 	w.placed(from, to, 1)
-	w.copied(0, segment(from, to, 1, false, packet.RST))
+	w.copied(1, 0, segment(from, to, 1, false, packet.RST))
 	w.eventually("the promise is free", func() bool { return w.book.Promised(port(1, 2)) == 0 })
 	w.net.change(func() { w.net.dead[[2]int{1, 2}] = true })
 	w.reviews.Wake()
@@ -75,7 +75,7 @@ func TestNotACopy(t *testing.T) {
 		{"data", 0, segment(from, to, 1, true, packet.ACK)},
 		{"another connection", 0, segment(from, to, 2, true, packet.RST)},
 	} {
-		if w.copied(x.cookie, x.h) {
+		if w.copied(1, x.cookie, x.h) {
 			t.Errorf("%s is taken for a copy", x.name)
 		}
 	}

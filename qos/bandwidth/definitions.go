@@ -55,11 +55,15 @@ func (s *Service) redefine(ctx context.Context, changes []service.Change[*Defini
 func (s *Service) applyPunts(ctx context.Context) {
 	s.punting.Lock()
 	defer s.punting.Unlock()
-	definitions := s.Definitions.Values()
-	refused := s.rules.EverySwitch(ctx, "punt", func(d openflow.DatapathID) network.Program { return punts(d, definitions) })
+	definitions, moving := s.Definitions.Values(), s.net.Moving()
+	refused := s.rules.EverySwitch(ctx, "punt", func(d openflow.DatapathID) network.Program {
+		p := punts(d, definitions)
+		p.Rules = append(p.Rules, borderPunts(d, definitions, moving)...)
+		return p
+	})
 	s.mu.Lock()
 	before := s.refused
-	s.refused = refused
+	s.refused, s.asked = refused, moving
 	s.mu.Unlock()
 	for d, err := range refused {
 		if was := before[d]; was == nil || was.Error() != err.Error() {

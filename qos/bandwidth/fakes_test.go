@@ -48,6 +48,8 @@ type fakeNet struct {
 	dead     map[[2]int]bool
 	extra    [][2]int // cables beside the usual ones
 	narrow   map[[2]int]uint64
+	anchors  map[netip.Addr]network.Anchor
+	moving   network.Moving
 }
 
 func (n *fakeNet) Topology() *network.Topology {
@@ -74,6 +76,15 @@ func (n *fakeNet) rate(at network.PortRef) uint64 {
 	}
 	return n.capacity
 }
+
+func (n *fakeNet) Anchored(a netip.Addr) (network.Anchor, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	x, ok := n.anchors[a]
+	return x, ok
+}
+
+func (n *fakeNet) Moving() network.Moving { n.mu.Lock(); defer n.mu.Unlock(); return n.moving }
 
 func (n *fakeNet) IsEdge(at network.PortRef) bool { return at.Port < 10 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -40,7 +41,10 @@ type flow struct {
 	// number is that of its meters.
 	number   int
 	from, to network.PortRef
-	since    time.Time
+	// device is the one of its hosts that moves, the zero address if none does; from and
+	// to are then where it was seen first.
+	device netip.Addr
+	since  time.Time
 	// ctx ends when the flow's definition is withdrawn.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -58,6 +62,8 @@ type flow struct {
 	// since when one is missing.
 	whole  bool
 	broken time.Time
+	// led says that its host has been led since the start.
+	led bool
 	// oversubscribed counts readings in a row that show the promise endangered.
 	oversubscribed int
 	// pressure is what endangers the promise, if it has been told.

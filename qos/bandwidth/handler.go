@@ -2,6 +2,7 @@ package bandwidth
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
@@ -28,10 +29,10 @@ func (s *Service) Name() string { return "qos" }
 // HandlePacketIn looks for first packets of critical flows. It runs on the switch's
 // goroutine and never waits.
 func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
-	if s.copied(p.Cookie, &p.Headers) {
+	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
+	if s.copied(at.Switch, p.Cookie, &p.Headers) {
 		return network.Stop
 	}
-	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
 	return s.packet(at, &p.Headers, func() (Held, error) { return p.Hold(holdFor) })
 }
 
@@ -49,9 +50,14 @@ func (s *Service) packet(at network.PortRef, headers *packet.Headers, hold func(
 		return network.Continue
 	}
 	h, ok := headerOf(headers)
-	if !ok || !s.net.IsEdge(at) {
+	if !ok {
 		return network.Continue
 	}
+	e := s.endsOf(h, at.Switch)
+	if !e.device.IsValid() && !s.net.IsEdge(at) {
+		return network.Continue
+	}
+	h = e.normal(h)
 	if v, found := s.joinKnown(h, hold); found {
 		return v
 	}
@@ -61,7 +67,9 @@ func (s *Service) packet(at network.PortRef, headers *packet.Headers, hold func(
 		return network.Continue
 	}
 	to, known := s.net.HostByMAC(h.EthDst, h.VLAN)
-	if !known && !h.Dst.IsValid() || to.At == at {
+	if e.device.IsValid() {
+		to.At = at // where it leaves is its host's way to say
+	} else if !known && !h.Dst.IsValid() || to.At == at {
 		return network.Continue
 	}
 	s.mu.Lock()
@@ -72,7 +80,7 @@ func (s *Service) packet(at network.PortRef, headers *packet.Headers, hold func(
 	if now, _ := s.Definitions.Item(d.Name); now.Value != d {
 		return network.Continue // changed or removed meanwhile
 	}
-	return s.begin(d, h, at, to.At, hold)
+	return s.begin(d, h, e.device, at, to.At, hold)
 }
 
 // joinKnown decides about a packet of a flow that there is.
@@ -117,7 +125,7 @@ func (s *Service) join(f *flow, hold func() (Held, error)) network.Verdict {
 }
 
 // begin makes a flow of its first packet. The lock is held.
-func (s *Service) begin(d *Definition, h header, from, to network.PortRef, hold func() (Held, error)) network.Verdict {
+func (s *Service) begin(d *Definition, h header, device netip.Addr, from, to network.PortRef, hold func() (Held, error)) network.Verdict {
 	if len(s.flows) >= maxFlows || s.placing >= maxPlacing {
 		s.metrics.outcomes.WithLabelValues("refused").Inc()
 		return network.Continue
@@ -130,7 +138,7 @@ func (s *Service) begin(d *Definition, h header, from, to network.PortRef, hold 
 	f := &flow{
 		id: identify(h), header: h, definition: d.Name, rate: uint64(d.Rate), reverse: d.Reverse, idle: d.Idle, once: d.Once,
 		holdBack: d.ReverseRate != nil, number: s.numbers.take(0),
-		from: from, to: to, since: time.Now(), state: StatePlacing, waiting: []Held{held},
+		from: from, to: to, device: device, since: time.Now(), state: StatePlacing, waiting: []Held{held},
 	}
 	f.ctx, f.cancel = context.WithCancel(s.tasks.Context())
 	f.changing.Lock()

@@ -53,12 +53,18 @@ func (h header) reverse() header {
 // match is the header as an OpenFlow match, for packets that come in by a port; more is
 // what they have besides.
 func (h header) match(inPort uint32, more ...openflow.OXM) openflow.Match {
-	f := []openflow.OXM{openflow.InPort(inPort), openflow.EthSrc(h.EthSrc), openflow.EthDst(h.EthDst), openflow.EthType(h.EthType)}
+	f := []openflow.OXM{openflow.InPort(inPort), openflow.EthSrc(h.EthSrc), openflow.EthDst(h.EthDst)}
 	if h.VLAN != 0 {
 		f = append(f, openflow.VLANVID(h.VLAN))
 	} else {
 		f = append(f, openflow.NoVLAN())
 	}
+	return h.matchIP(append(f, more...)...)
+}
+
+// matchIP is the same for packets from anywhere, by whatever MAC addresses.
+func (h header) matchIP(more ...openflow.OXM) openflow.Match {
+	f := []openflow.OXM{openflow.EthType(h.EthType)}
 	if h.Src.IsValid() {
 		f = append(f, openflow.IPSrc(h.Src), openflow.IPDst(h.Dst), openflow.IPProto(h.Proto))
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/qos/reserve"
 )
 
 const (
@@ -63,7 +62,11 @@ func (s *Service) move(ctx context.Context, f *flow, old, p placement, why strin
 		s.metrics.moves.WithLabelValues().Observe(time.Since(begin).Seconds())
 	}
 	s.log.Info("a flow has been moved", "flow", f.header, "because", why, "state", p.state, "took", time.Since(begin))
-	s.publish("flow.moved", map[string]any{"cause": why, "took": time.Since(begin).Seconds(), "flow": s.recordOf(f)})
+	r := s.recordOf(f)
+	s.publish("flow.moved", map[string]any{"cause": why, "took": time.Since(begin).Seconds(), "flow": r})
+	if old.state == StateAccepted && p.state == StateBestEffort {
+		s.publish("flow.degraded", map[string]any{"flow": r, "reason": p.reason})
+	}
 	s.save(f)
 }
 
@@ -76,7 +79,7 @@ func (s *Service) recordOf(f *flow) Record {
 // restore enters again what a placement holds.
 func (s *Service) restore(f *flow, p placement) {
 	if p.state == StateAccepted {
-		s.book.Restore(reserve.Promise{Key: f.promise(), Shares: s.known(shares(p.path, f.rate, f.reverse))})
+		s.book.Restore(s.promiseOf(f, p.path))
 		return
 	}
 	s.book.Restore(yielding(f, p.path))

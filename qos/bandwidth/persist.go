@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ type stored struct {
 	Once       bool            `json:"once,omitempty"`
 	From       network.PortRef `json:"from"`
 	To         network.PortRef `json:"to"`
+	Device     netip.Addr      `json:"device,omitzero"`
 	Since      time.Time       `json:"since"`
 	State      State           `json:"state"`
 	Reason     string          `json:"reason,omitempty"`
@@ -47,7 +49,7 @@ type storedMeter struct {
 func (s *Service) save(f *flow) {
 	s.mu.Lock()
 	r := stored{
-		Header: f.header, Definition: f.definition, Rate: f.rate, Reverse: f.reverse, Idle: f.idle, Once: f.once, From: f.from, To: f.to, Since: f.since,
+		Header: f.header, Definition: f.definition, Rate: f.rate, Reverse: f.reverse, Idle: f.idle, Once: f.once, From: f.from, To: f.to, Device: f.device, Since: f.since,
 		State: f.state, Reason: f.reason, Hops: f.path.Hops, Accepted: f.accepted, Moves: f.moves,
 		HoldBack: f.holdBack, Number: f.number, Unmetered: f.unmetered,
 	}
@@ -103,7 +105,7 @@ func (s *Service) revive(ctx context.Context, id string, value []byte) error {
 	}
 	f := &flow{
 		id: id, header: r.Header, definition: r.Definition, rate: r.Rate, reverse: r.Reverse, idle: r.Idle, once: r.Once, from: r.From, to: r.To,
-		since: r.Since, state: r.State, reason: r.Reason, path: network.Path{Hops: r.Hops}, accepted: r.Accepted, moves: r.Moves,
+		device: r.Device, since: r.Since, state: r.State, reason: r.Reason, path: network.Path{Hops: r.Hops}, accepted: r.Accepted, moves: r.Moves,
 		holdBack: r.HoldBack, unmetered: r.Unmetered,
 	}
 	f.ctx, f.cancel = context.WithCancel(s.tasks.Context())

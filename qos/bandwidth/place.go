@@ -50,6 +50,9 @@ func search(t *network.Topology, f *flow, r topology.Request) (network.Path, err
 // enters the promise into the book. Between the search and the entry somebody else may
 // have been promised a link: then the entry fails as a whole, and the search is repeated.
 func (s *Service) accept(f *flow) (network.Path, error) {
+	if f.roams() {
+		return s.follow(f)
+	}
 	t, key := s.net.Topology(), f.promise()
 	request := topology.Request{
 		MinBandwidth: f.rate,
@@ -67,7 +70,7 @@ func (s *Service) accept(f *flow) (network.Path, error) {
 		if ferr != nil {
 			return network.Path{}, s.narrowest(t, f, ferr)
 		}
-		if err = s.book.Admit(reserve.Promise{Key: key, Shares: s.known(shares(path, f.rate, f.reverse))}); err == nil {
+		if err = s.book.Admit(s.promiseOf(f, path)); err == nil {
 			return path, nil
 		}
 		var short *reserve.Shortage
@@ -76,6 +79,11 @@ func (s *Service) accept(f *flow) (network.Path, error) {
 		}
 	}
 	return network.Path{}, err
+}
+
+// promiseOf is what a flow is to be promised along a path.
+func (s *Service) promiseOf(f *flow, path network.Path) reserve.Promise {
+	return reserve.Promise{Key: f.promise(), Shares: s.known(shares(path, f.rate, f.reverse))}
 }
 
 // narrowest says why there is no path for a flow: of the shortest one, the first link
@@ -109,7 +117,13 @@ func (s *Service) known(all []reserve.Share) []reserve.Share {
 // fallBack is where default forwarding would lead a flow. Its traffic is entered into
 // the book as one that yields.
 func (s *Service) fallBack(f *flow, why error) (placement, error) {
-	path, ok := s.net.Topology().Path(f.from, f.to, network.MetricHops)
+	var path network.Path
+	var ok bool
+	if f.roams() {
+		path, ok = s.way(f)
+	} else {
+		path, ok = s.net.Topology().Path(f.from, f.to, network.MetricHops)
+	}
 	if !ok {
 		return placement{}, network.ErrNoPath
 	}
@@ -143,10 +157,19 @@ func (s *Service) install(ctx context.Context, f *flow, p placement, allowDown b
 		meter = s.guard.meter
 	} else {
 		s.guard.adjust(ctx, links(p.path))
-		meter = s.police(ctx, f, p.path)
+		policed := p.path
+		if f.roams() {
+			policed.Hops = []network.Hop{f.border(p.path)}
+		}
+		meter = s.police(ctx, f, policed)
 	}
-	rules := program(f.header, p.path, f.idle, meter)
-	rules.Rules = append(rules.Rules, copies(f.header, p.path, meter, s.seesTCPFlags)...)
+	var rules network.Program
+	if f.roams() {
+		rules = s.borderProgram(f, p.path, meter)
+	} else {
+		rules = program(f.header, p.path, f.idle, meter)
+		rules.Rules = append(rules.Rules, copies(f.header, p.path, meter, s.seesTCPFlags)...)
+	}
 	err := s.rules.Apply(ctx, f.key(), rules, network.ApplyOptions{Waves: waves(p.path), AllowDown: allowDown})
 	if err == nil && p.state == StateBestEffort {
 		s.unpolice(ctx, f)

@@ -29,12 +29,15 @@ func each[T any](items []T, f func(T)) { tasks.Each(items, maxAtOnce, f) }
 // the rules are then written at the same time. A flow that is being changed already is
 // waited for beside the others.
 func (s *Service) review(ctx context.Context) {
+	s.askAtBorders(ctx)
 	jobs := tasks.NewCrew(maxAtOnce)
 	for _, f := range s.all() {
 		switch {
 		case ctx.Err() != nil:
-		case s.movedAway(f):
+		case !f.roams() && s.movedAway(f):
 			jobs.Do(func() { s.end(f, "a host has moved") })
+		case f.roams() && s.left(f):
+			jobs.Do(func() { s.end(f, "its host has left") })
 		case s.broken(f, time.Now()) == "":
 		case s.isClosed(f):
 			jobs.Do(func() { s.end(f, "its connection was closed") })
@@ -88,6 +91,9 @@ func (s *Service) movedAway(f *flow) bool {
 
 // broken says why the flow's path does not work, or nothing.
 func (s *Service) broken(f *flow, now time.Time) string {
+	if f.roams() {
+		return s.strayed(f)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	why, certain := s.missing(f.path)

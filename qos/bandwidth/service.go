@@ -73,6 +73,7 @@ type Service struct {
 	placing int
 	numbers numbers
 	refused map[openflow.DatapathID]error // why a switch has no rules for first packets
+	asked   network.Moving                // the hosts whose first packets come up at borders
 }
 
 // New returns a Service that has not started yet.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/event"
+	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
@@ -25,6 +27,7 @@ import (
 // still is a network whose ports have one capacity.
 type still struct {
 	*servicetest.Network
+	anchors  map[netip.Addr]network.Anchor
 	capacity atomic.Uint64
 }
 
@@ -35,6 +38,11 @@ func (f *still) use(topology.PortRef) reserve.Use                 { return reser
 // newStill is a row of three switches with hosts at the first and the last.
 func newStill() *still {
 	return &still{Network: servicetest.NewNetwork(row(3, time.Millisecond), host(1), host(3))}
+}
+
+func (f *still) Anchored(a netip.Addr) (network.Anchor, bool) {
+	x, ok := f.anchors[a]
+	return x, ok
 }
 
 // databases are those of userspace datapaths, whose bridges do at once what they are told.

@@ -51,6 +51,12 @@ func (s *Service) intact(e *entry) bool {
 	t := s.net.Topology()
 	for i := range e.routes {
 		r := &e.routes[i]
+		if hops, moves := s.movingWay(&e.class.Flows[r.Flow]); moves {
+			if !slices.Equal(hops, r.Hops) {
+				return false
+			}
+			continue
+		}
 		last := r.Hops[len(r.Hops)-1]
 		if src, known := s.known(e.class.Flows[r.Flow].Src); known && !r.Tree && src.At != portRef(r.Hops[0].Switch, r.Hops[0].In) {
 			return false

@@ -40,14 +40,21 @@ func (r *Refusal) Error() string { return r.Why }
 type ends struct {
 	src, dst topology.Host
 	open     bool // it begins anywhere
+	// led is the way that somebody else leads it, so that there is nothing to choose.
+	led []topology.Hop
 }
 
 // way is the way of a flow: the one of fewest hops that keeps the latency and whose links
 // lack nothing. If there is none, it is one whose links do, fits is false then; and if
 // nothing keeps the latency, the error says what the fastest one takes.
 func way(t *topology.Topology, c *Class, flow int, e ends, lacks func(topology.Link) string) (r Route, fits bool, err error) {
-	if e.open {
-		r := tree(t, flow, e.dst)
+	if e.open || e.led != nil {
+		r := Route{Flow: flow, Hops: e.led}
+		if e.led == nil {
+			r = tree(t, flow, e.dst)
+		} else {
+			r.measure(t)
+		}
 		if why := r.keeps(c); why != nil {
 			return r, false, why
 		}
@@ -168,6 +175,10 @@ func (s *Service) locateAll(ctx context.Context, c *Class) ([]ends, error) {
 	s.baseline.note(s.net.Topology(), time.Now())
 	all := make([]ends, len(c.Flows))
 	for i, f := range c.Flows {
+		if hops, moves := s.movingWay(&f); moves {
+			all[i].led = hops
+			continue
+		}
 		var err error
 		if all[i].dst, err = s.locate(ctx, f.Dst); err != nil {
 			return nil, &Refusal{Field: fmt.Sprintf("flows[%d]", i), Value: f.Dst.String(), Why: fmt.Sprintf("the destination %v is not found in the network: %v", f.Dst, err)}

@@ -191,3 +191,12 @@ func (n *Network) Send(_ network.PortRef, frame []byte) error {
 	}
 	return nil
 }
+
+// Anchored says that nobody moves.
+func (n *Network) Anchored(netip.Addr) (network.Anchor, bool) { return network.Anchor{}, false }
+
+// Moving is nobody.
+func (n *Network) Moving() network.Moving { return network.Moving{} }
+
+// HasTables is true.
+func (n *Network) HasTables(openflow.DatapathID) bool { return true }

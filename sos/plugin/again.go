@@ -28,7 +28,7 @@ func (s *Service) again(old *session, o offer, entry *Entry, p punted) network.V
 	layout, limit := old.layout, s.config.setupTime()
 	s.mu.Unlock()
 	if live && layout.ClientSide.PuntsSYN {
-		s.open(old, layout, p.Output)
+		s.open(old, layout, o.at, p.Output)
 	}
 	if returns {
 		held, err := p.Hold(overIn + limit + heldExtra)

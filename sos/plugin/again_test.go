@@ -24,7 +24,7 @@ func TestFirstPacketSentAgain(t *testing.T) {
 	b.live()
 	l := figure()
 	l.ClientSide.PuntsSYN = true
-	want, err := l.Opening(everything)
+	want, err := l.Opening(everything, network.PortRef{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ const (
 	ReasonAgent         Reason = "agent"
 	ReasonRules         Reason = "rules"
 	ReasonServer        Reason = "server"
+	ReasonMoves         Reason = "moves"
 )
 
 // remedies says of each reason what helps, or that nothing has to.
@@ -44,6 +45,7 @@ var remedies = map[Reason]string{
 	ReasonAgent:         "look at the agent's log, and at its route to the end and to its peer",
 	ReasonRules:         "look at the controller's log for what the switch refuses, and at the room in its tables",
 	ReasonServer:        "nothing to do in SOS: the server would have refused, or not answered, without it as well",
+	ReasonMoves:         "have an agent at the switch of a border port of the mobile network (handover.roots), and switches with several tables there",
 }
 
 // errQueue, errNoServer and errRules tell the reasons of failed set-ups apart.
@@ -60,6 +62,7 @@ func reasonOf(err error) Reason {
 		reason Reason
 	}{
 		{errQueue, ReasonQueue},
+		{errMoves, ReasonMoves},
 		{errNoServer, ReasonServerUnknown},
 		{agents.ErrNone, ReasonNoAgent},
 		{ErrNoGain, ReasonNoGain},
@@ -81,7 +84,7 @@ func reasonOf(err error) Reason {
 
 // Direct counts the whitelisted connections that went directly for one reason.
 type Direct struct {
-	Reason Reason    `json:"reason" enum:"starting,setups,client,hold,queue,server-unknown,no-agent,no-gain,no-path,agent,rules,server"`
+	Reason Reason    `json:"reason" enum:"starting,setups,client,hold,queue,server-unknown,no-agent,no-gain,no-path,agent,rules,server,moves"`
 	Count  uint64    `json:"count" doc:"Connections, since this controller was started"`
 	Latest time.Time `json:"latest"`
 	Cause  string    `json:"cause" doc:"What happened to the latest of them"`

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"sync"
 	"testing"
@@ -25,15 +26,27 @@ type fakeNet struct {
 	*servicetest.Network
 	*servicetest.Ledger
 	mu     sync.Mutex
-	log    []string // of everything that happened, shared with the agents
-	refuse func(key string) error
-	wait   func(ctx context.Context, key string) // before anything is applied
+	moving map[netip.Addr]network.Anchor
+	// oneTable says that no switch has several.
+	oneTable bool
+	log      []string // of everything that happened, shared with the agents
+	refuse   func(key string) error
+	wait     func(ctx context.Context, key string) // before anything is applied
 }
 
 func newFakeNet(top *network.Topology, hosts ...network.Host) *fakeNet {
-	n := &fakeNet{Network: servicetest.NewNetwork(top, hosts...), Ledger: servicetest.NewLedger()}
+	n := &fakeNet{Network: servicetest.NewNetwork(top, hosts...), Ledger: servicetest.NewLedger(), moving: map[netip.Addr]network.Anchor{}}
 	n.OnApply, n.OnRemove = n.apply, func(key string) error { n.note("remove " + keyKind(key)); return nil }
 	return n
+}
+
+func (n *fakeNet) HasTables(openflow.DatapathID) bool { return !n.oneTable }
+
+func (n *fakeNet) Anchored(a netip.Addr) (network.Anchor, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	x, ok := n.moving[a]
+	return x, ok
 }
 
 // apply decides what becomes of a program.

@@ -114,10 +114,8 @@ func (v *view) guards(h *packet.Headers) bool {
 // agentFlow is how a side's end host is addressed by the agent itself, before any
 // switch rewrites it.
 func (l *Layout) agentFlow(r agentapi.Role) flow {
-	side, end := l.side(r), l.Client
-	if r == agentapi.RoleServer {
-		end = l.Server
-	}
+	side := l.side(r)
+	end, _ := l.ends(r)
 	return flow{client: netip.AddrPortFrom(side.Agent, side.AgentPort), server: end}
 }
 

@@ -37,10 +37,14 @@ func (s *Service) segment(at network.PortRef, h *packet.Headers, p punted) netwo
 		return network.Continue
 	}
 	entry, ok := v.whitelist.Find(time.Now(), f.client.Addr(), f.server)
-	if !ok || !s.net.Topology().IsEdge(at) {
+	if !ok {
 		return network.Continue
 	}
-	o := offer{flow: f, at: at, ethSrc: h.EthSrc, ethDst: h.EthDst, isn: h.Seq, dscp: h.DSCP}
+	o := offer{flow: f, at: at, ethSrc: h.EthSrc, ethDst: h.EthDst, isn: h.Seq, dscp: h.DSCP, anchor: s.anchorOf(f.client.Addr())}
+	top := s.net.Topology()
+	if o.anchor == nil && !top.IsEdge(at) || o.anchor != nil && !passes(o.anchor, at, top) {
+		return network.Continue
+	}
 	if h.VLANTags > 0 {
 		o.vlan = h.VLANID
 	}

@@ -164,12 +164,17 @@ const firstISN = 1000
 
 // syn offers the client's first packet to the service.
 func (b *bench) syn(from netip.AddrPort) (network.Verdict, *fakeHeld) {
+	return b.synAt(from, at(1, portA))
+}
+
+// synAt is the same from a port.
+func (b *bench) synAt(from netip.AddrPort, in network.PortRef) (network.Verdict, *fakeHeld) {
 	h := packet.Headers{
 		Layers: packet.Ethernet | packet.IPv4 | packet.TCP, EthSrc: macA, EthDst: macB,
 		Src: from.Addr(), Dst: hostB.Addr(), SrcPort: from.Port(), DstPort: hostB.Port(), TCPFlags: packet.SYN, Seq: firstISN,
 	}
 	p := &fakePunted{held: &fakeHeld{net: b.net, fate: make(chan string, 1)}}
-	verdict := b.service.segment(at(1, portA), &h, p)
+	verdict := b.service.segment(in, &h, p)
 	if !p.taken {
 		return verdict, nil
 	}

@@ -139,7 +139,13 @@ func retag(from, to uint16) []openflow.Action {
 // match selects exactly the packets of one TCP connection that enter by a port.
 // Untagged packets are matched without a VLAN field, as in the published table.
 func (h header) match(inPort uint32) (openflow.Match, error) {
-	fields := []openflow.OXM{openflow.InPort(inPort)}
+	return h.matchWith(openflow.InPort(inPort))
+}
+
+// matchAnywhere is the same for all ports.
+func (h header) matchAnywhere() (openflow.Match, error) { return h.matchWith() }
+
+func (h header) matchWith(fields ...openflow.OXM) (openflow.Match, error) {
 	if h.vlan != 0 {
 		fields = append(fields, openflow.VLANVID(h.vlan))
 	}

@@ -58,6 +58,7 @@ func (s *Service) reroute(ctx context.Context) {
 		for _, r := range bothRole {
 			s.rerouteSide(ctx, ss, r)
 		}
+		s.endIfLeft(ss)
 		if w := pairs[ss.pair]; w == nil || w.tuning.Paths < ss.tuning.Paths {
 			pairs[ss.pair] = ss
 		}
@@ -108,8 +109,8 @@ func (s *Service) silence(ss *session, r agentapi.Role, next []network.Rule) []n
 	before := ss.layout
 	s.mu.Unlock()
 	was, err := before.rulesOf(r, s.net.CanSet)
-	if err != nil {
-		return nil // the switches of then cannot do that any more, and do nothing
+	if err != nil || before.side(r).moves() {
+		return nil // the switches of then cannot do that any more, and do nothing; or they do as it is
 	}
 	var drops []network.Rule
 	for _, entry := range []network.Rule{was[len(was)/2-1], was[len(was)-1]} {
@@ -130,6 +131,15 @@ func (s *Service) nextLayout(ss *session, r agentapi.Role) (Layout, bool) {
 	defer s.mu.Unlock()
 	next := ss.layout
 	side := next.side(r)
+	if side.moves() {
+		p, known := ss.agent(r).State().Places[side.Agent]
+		a := s.anchorOf(ss.endOf(r))
+		if !known || a == nil || !side.bring(a, p, top, s.config.metric()) {
+			return ss.layout, false
+		}
+		side.PuntsSYN = r == agentapi.RoleClient && s.puntsSYN(side)
+		return next, true
+	}
 	at := &ss.clientAt
 	if r == agentapi.RoleServer {
 		at = &ss.serverAt

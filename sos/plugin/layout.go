@@ -66,7 +66,14 @@ type Side struct {
 	// the interception switch, by the end host's port, and leaves the last by
 	// the agent's.
 	Path []network.Hop
+	// Ways are those of an end host that moves; Path is one of them. They lead to the
+	// agent from every switch that all of its packets pass, wherever it is, by every port
+	// that they may come in by. EndMAC is then the address by which it is known there.
+	Ways [][]network.Hop `json:",omitempty"`
 }
+
+// moves says that the end host's way changes without any change of the session's rules.
+func (sd *Side) moves() bool { return len(sd.Ways) > 0 }
 
 // ClientRules returns the rules at the client's side (1 and 2 of the published
 // table), those for packets to the client first.
@@ -74,11 +81,19 @@ func (l Layout) ClientRules(can Capable) ([]network.Rule, error) {
 	return sideRules(l.ClientSide, l.Client, l.Server, can)
 }
 
-// Opening returns what becomes of the client's first packet at the interception switch:
-// what becomes of the others by rule 1, or, if that is for all of them, the tables.
-func (l Layout) Opening(can Capable) ([]openflow.Action, error) {
-	if !l.ClientSide.PuntsSYN {
+// Opening returns what becomes of the client's first packet where it came in: what
+// becomes of the others by rule 1, or, if that is for all of them, the tables.
+func (l Layout) Opening(can Capable, at network.PortRef) ([]openflow.Action, error) {
+	side := &l.ClientSide
+	if !side.PuntsSYN {
 		return []openflow.Action{openflow.Output(openflow.PortTable)}, nil
+	}
+	if side.moves() {
+		i := slices.IndexFunc(side.Ways, func(way []network.Hop) bool { return way[0].Switch == at.Switch && way[0].In == at.Port })
+		if i < 0 {
+			return nil, fmt.Errorf("from %v to agent %v: %w", at, side.Agent, network.ErrNoPath)
+		}
+		side.Path, side.Ways = side.Ways[i], nil
 	}
 	rules, err := l.ClientRules(can)
 	if err != nil {
@@ -131,8 +146,11 @@ func sideRules(s Side, end, far netip.AddrPort, can Capable) ([]network.Rule, er
 	arrives := header{vlan: s.AgentVLAN, src: end, dst: agent, ethDst: s.AgentMAC}
 	answer := header{vlan: s.AgentVLAN, src: agent, dst: end}
 	seen := header{vlan: s.EndVLAN, src: far, dst: end, ethSrc: s.FarMAC}
-	if !s.OnLink {
+	if !s.OnLink || s.moves() {
 		seen.ethDst = s.EndMAC
+	}
+	if s.moves() {
+		return s.movingRules(sent, arrives, answer, seen, can)
 	}
 	back := reversed(s.Path)
 	toEnd, err := chain(back, answer, seen, can, lastCapable)
@@ -143,16 +161,25 @@ func sideRules(s Side, end, far netip.AddrPort, can Capable) ([]network.Rule, er
 	if err != nil {
 		return nil, err
 	}
-	if s.PuntsSYN {
-		if toAgent[0].Match, err = toAgent[0].Match.With(openflow.TCPFlags(0, tcpSYN)); err != nil {
-			return nil, fmt.Errorf("switch %v: %w", toAgent[0].Switch, err)
-		}
+	if err := s.spareSYN(&toAgent[0]); err != nil {
+		return nil, err
 	}
 	// A rule works only when those behind it do, so each chain is written from
 	// its end.
 	slices.Reverse(toEnd)
 	slices.Reverse(toAgent)
 	return append(toEnd, toAgent...), nil
+}
+
+// spareSYN makes a rule one for all but first packets of connections, if those come up.
+func (sd *Side) spareSYN(r *network.Rule) (err error) {
+	if !sd.PuntsSYN {
+		return nil
+	}
+	if r.Match, err = r.Match.With(openflow.TCPFlags(0, tcpSYN)); err != nil {
+		return fmt.Errorf("switch %v: %w", r.Switch, err)
+	}
+	return nil
 }
 
 // chain carries a connection's packets along a path and changes their headers

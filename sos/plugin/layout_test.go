@@ -118,7 +118,7 @@ func TestPublishedTable(t *testing.T) {
 // can tell them from others, and sends them the way of the others.
 func TestFirstPackets(t *testing.T) {
 	l := figure()
-	if opening, err := l.Opening(everything); err != nil || !slices.Equal(opening, []openflow.Action{openflow.Output(openflow.PortTable)}) {
+	if opening, err := l.Opening(everything, network.PortRef{}); err != nil || !slices.Equal(opening, []openflow.Action{openflow.Output(openflow.PortTable)}) {
 		t.Errorf("by a switch that cannot tell them from others: %v, %v", opening, err)
 	}
 	plain, server := bothSides(t, l, everything)
@@ -129,7 +129,7 @@ func TestFirstPackets(t *testing.T) {
 		plain[0],
 		rewriting(1, connection(portA, hostA, hostB, openflow.TCPFlags(0, tcpSYN)), plain[1].Actions...),
 	})
-	if opening, err := l.Opening(everything); err != nil || !slices.Equal(opening, plain[1].Actions) {
+	if opening, err := l.Opening(everything, network.PortRef{}); err != nil || !slices.Equal(opening, plain[1].Actions) {
 		t.Errorf("first packets go by %v, %v", opening, err)
 	}
 }

@@ -33,6 +33,16 @@ type offer struct {
 	vlan           uint16
 	isn            uint32 // the client's initial sequence number
 	dscp           uint8
+	anchor         *network.Anchor // of a client that moves
+}
+
+// client is the end that has sent the packet.
+func (o *offer) client() endpoint {
+	e := endpoint{Place: agents.Place{At: o.at, MAC: o.ethSrc, VLAN: o.vlan}, anchor: o.anchor}
+	if o.anchor != nil {
+		e.MAC = o.anchor.MAC
+	}
+	return e
 }
 
 // endpoint is an end host, or the router it is reached by.
@@ -40,12 +50,29 @@ type endpoint struct {
 	agents.Place
 	// routed says that a router stands between the two ends.
 	routed bool
+	// anchor is set for one that moves: its place is then a border.
+	anchor *network.Anchor
 }
 
 // findServer finds the place at which the server is intercepted: its own, or
 // else that of the router by which the client reaches it.
 func (s *Service) findServer(ctx context.Context, o offer) (endpoint, error) {
 	addr := o.flow.server.Addr()
+	a := s.anchorOf(addr)
+	for _, moving := range []*network.Anchor{o.anchor, a} {
+		if moving == nil {
+			continue
+		}
+		if err := s.carriable(moving); err != nil {
+			return endpoint{}, err
+		}
+	}
+	if a != nil {
+		if o.anchor != nil {
+			return endpoint{}, fmt.Errorf("%w, and so is the other: their packets need not pass a border", errMoves)
+		}
+		return endpoint{Place: agents.Place{At: a.Borders[0], MAC: a.MAC}, routed: a.MAC != o.ethDst, anchor: a}, nil
+	}
 	h, ok := s.net.HostByIP(addr)
 	if !ok {
 		limit := resolveTimeout
@@ -68,7 +95,7 @@ func (s *Service) findServer(ctx context.Context, o offer) (endpoint, error) {
 
 // assignInTime has a connection wait for agents of which there is news, if none of
 // the others will do.
-func (s *Service) assignInTime(ctx context.Context, ss *session, o offer, server agents.Place, refused map[*agent]bool) error {
+func (s *Service) assignInTime(ctx context.Context, ss *session, o offer, server endpoint, refused map[*agent]bool) error {
 	for {
 		err := s.assign(ss, o, server, refused)
 		if !errors.Is(err, ErrNoGain) || !s.agents.Expected(s.justBegun()) || tasks.Sleep(ctx, settleEvery) != nil {
@@ -86,15 +113,18 @@ func (s *Service) justBegun() bool {
 
 // assign chooses the session's agents and counts it as theirs at once, so that
 // sessions set up at the same time spread.
-func (s *Service) assign(ss *session, o offer, server agents.Place, refused map[*agent]bool) error {
+func (s *Service) assign(ss *session, o offer, server endpoint, refused map[*agent]bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	metric := s.config.metric()
 	top := s.net.Topology()
-	list, of := s.agents.Candidates(o.flow.client.Addr(), refused, s.costs.From(top, o.at, metric), s.costs.From(top, server.At, metric))
+	list, of := s.agents.Candidates(o.flow.client.Addr(), refused, s.nearTo(o.client(), top, metric), s.nearTo(server, top, metric))
 	limit := agents.Tolerance(metric, time.Duration(s.config.EqualLatency).Seconds())
 	x, y, err := Choose(list, limit, s.config.Balance)
-	if err != nil {
+	switch moves := o.anchor != nil || server.anchor != nil; {
+	case err != nil && moves:
+		return fmt.Errorf("%w, and its agent has to stand at its border: %w", errMoves, err)
+	case err != nil:
 		return err
 	}
 	ss.client, ss.server = of[x], of[y]
@@ -117,25 +147,26 @@ func (s *Service) plan(ss *session, o offer, server endpoint) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	metric := s.config.metric()
+	client := o.client()
 	ss.clientAt, ss.serverAt = o.at, server.At
 	ss.layout = Layout{
 		Client: o.flow.client, Server: o.flow.server, DSCP: o.dscp,
-		ClientSide: Side{EndMAC: o.ethSrc, FarMAC: o.ethDst, EndVLAN: o.vlan},
+		ClientSide: Side{EndMAC: client.MAC, FarMAC: o.ethDst, EndVLAN: o.vlan},
 		ServerSide: Side{EndMAC: server.MAC, EndVLAN: server.VLAN},
 	}
 	if !server.routed {
-		ss.layout.ServerSide.FarMAC = o.ethSrc
+		ss.layout.ServerSide.FarMAC = client.MAC
 	}
 	for _, side := range []struct {
 		side *Side
 		a    *agent
-		from network.PortRef
-	}{{&ss.layout.ClientSide, ss.client, o.at}, {&ss.layout.ServerSide, ss.server, server.At}} {
-		if err := side.side.attach(side.a, o.flow.client.Addr(), side.from, top, metric); err != nil {
+		end  endpoint
+	}{{&ss.layout.ClientSide, ss.client, client}, {&ss.layout.ServerSide, ss.server, server}} {
+		if err := side.side.attach(side.a, o.flow.client.Addr(), side.end, top, metric); err != nil {
 			return err
 		}
 	}
-	ss.layout.ClientSide.PuntsSYN = s.seesTCPFlags(o.at.Switch)
+	ss.layout.ClientSide.PuntsSYN = s.puntsSYN(&ss.layout.ClientSide)
 	ss.epoch = s.treatments.Epoch()
 	ss.layout.treat(s.treatments.Of)
 	last := func(sd *Side) network.PortRef {
@@ -147,18 +178,25 @@ func (s *Service) plan(ss *session, o offer, server endpoint) error {
 }
 
 // attach puts the agent and the way to it into the side.
-func (sd *Side) attach(a *agent, family netip.Addr, from network.PortRef, top *topology.Topology, metric network.Metric) error {
+func (sd *Side) attach(a *agent, family netip.Addr, end endpoint, top *topology.Topology, metric network.Metric) error {
 	st := a.State()
 	addr, _ := st.Addr(family)
 	p, known := st.Places[addr]
 	if !known {
 		return fmt.Errorf("agent %s %s", a.Name, st.Unfit(family))
 	}
-	path, ok := top.Path(from, p.At, metric)
-	if !ok {
-		return fmt.Errorf("from %v to agent %s at %v: %w", from, a.Name, p.At, network.ErrNoPath)
+	sd.Agent, sd.AgentMAC, sd.AgentVLAN = addr, p.MAC, p.VLAN
+	if end.anchor != nil {
+		var err error
+		if sd.Ways, err = waysTo(end.anchor, p.At, top, metric); err != nil {
+			return fmt.Errorf("agent %s: %w", a.Name, err)
+		}
 	}
-	sd.Agent, sd.AgentMAC, sd.AgentVLAN, sd.Path = addr, p.MAC, p.VLAN, path.Hops
+	path, ok := top.Path(end.At, p.At, metric)
+	if !ok {
+		return fmt.Errorf("from %v to agent %s at %v: %w", end.At, a.Name, p.At, network.ErrNoPath)
+	}
+	sd.Path = path.Hops
 	return nil
 }
 

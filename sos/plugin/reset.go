@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/tasks"
@@ -28,9 +29,22 @@ const (
 // controller, which answers them with a reset of exactly the sequence number
 // that the end host expects; any other would be ignored (RFC 5961).
 type reset struct {
-	at       network.PortRef
-	from, to header // as the end host sends, and as it must be answered
+	ins      []network.PortRef // where its packets come in
+	from, to header            // as the end host sends, and as it must be answered
 	answered chan struct{}
+}
+
+// aim is where the end host is reached, and by which MAC address: where its packets come
+// in or, if it moves, at its own port.
+func (s *Service) aim(rs *reset) (network.PortRef, openflow.MAC) {
+	a := s.anchorOf(rs.to.dst.Addr())
+	switch {
+	case a == nil:
+		return rs.ins[0], rs.to.ethDst
+	case a.Place.MAC.IsZero():
+		return a.Place.At, a.MAC
+	}
+	return a.Place.At, a.Place.MAC
 }
 
 // loseSessions ends the sessions of an agent that is gone, with another; nil: all.
@@ -40,23 +54,18 @@ func (s *Service) loseSessions(a, with *agent, cause error) {
 		s.log.Warn("sessions end with their agent", "agent", a.Name, "sessions", len(lost), "error", cause)
 	}
 	for _, ss := range lost {
-		s.loseAgents(ss, map[*agent]bool{a: true})
+		s.breakOff(ss, "agent lost: "+a.Name, a)
 	}
 }
 
-// loseAgents ends a session: the agent that is left resets its own end, and
-// the controller that of the lost one.
-func (s *Service) loseAgents(ss *session, lost map[*agent]bool) {
+// breakOff ends a session: the agents that are there reset their own ends, and the
+// controller that of a lost one.
+func (s *Service) breakOff(ss *session, how string, lost *agent) {
 	s.mu.Lock()
 	mine := ss.state == StateLive
 	if mine {
 		ss.enter(StateResetting)
-		ss.how = "agent lost:"
-		for _, r := range bothRole {
-			if lost[ss.agent(r)] {
-				ss.how += " " + ss.agent(r).Name
-			}
-		}
+		ss.how = how
 	}
 	s.mu.Unlock()
 	if !mine {
@@ -65,10 +74,10 @@ func (s *Service) loseAgents(ss *session, lost map[*agent]bool) {
 	s.start(func(ctx context.Context) {
 		bothRoles(func(_ int, r agentapi.Role) error {
 			a := ss.agent(r)
-			if lost[a] {
+			if a == lost {
 				s.start(func(ctx context.Context) { s.tell(ctx, a, ss.id) })
 			}
-			if lost[a] || !s.tell(ctx, a, ss.id) {
+			if a == lost || !s.tell(ctx, a, ss.id) {
 				s.resetEnd(ctx, ss, r)
 			}
 			return nil
@@ -112,14 +121,14 @@ func (s *Service) tellLate(ctx context.Context, a *agent) {
 func (s *Service) resetEnd(ctx context.Context, ss *session, r agentapi.Role) {
 	ctx, cancel := context.WithTimeout(ctx, resetFor)
 	defer cancel()
-	rs, punt, err := resetOf(ss, r)
+	rs, punts, err := resetOf(ss, r)
 	if err == nil {
 		s.mu.Lock()
 		s.resets[flow{rs.from.src, rs.from.dst}] = rs
 		s.mu.Unlock()
 		defer s.resetDone(rs)
 		ss.changing.Lock()
-		err = s.rules.Apply(ctx, ss.key(r), rule.Program{Rules: []network.Rule{punt}}, rule.ApplyOptions{})
+		err = s.rules.Apply(ctx, ss.key(r), rule.Program{Rules: punts}, rule.ApplyOptions{})
 		ss.changing.Unlock()
 	}
 	if err != nil {
@@ -142,29 +151,36 @@ func (s *Service) resetDone(rs *reset) {
 	delete(s.resets, flow{rs.from.src, rs.from.dst})
 }
 
-// resetOf describes the end and the rule that brings its packets here. The rule
-// takes the place of the one that redirected them to the agent.
-func resetOf(ss *session, r agentapi.Role) (*reset, network.Rule, error) {
+// resetOf describes the end and the rules that bring its packets here. They take the
+// place of those that redirected them to the agent.
+func resetOf(ss *session, r agentapi.Role) (*reset, []network.Rule, error) {
 	side := ss.layout.side(r)
-	end, far := ss.layout.Client, ss.layout.Server
-	if r == agentapi.RoleServer {
-		end, far = far, end
+	end, far := ss.layout.ends(r)
+	ways := side.Ways
+	if !side.moves() {
+		ways = [][]network.Hop{side.Path}
 	}
 	if len(side.Path) == 0 {
-		return nil, network.Rule{}, fmt.Errorf("%v: %w", end, network.ErrNoPath)
+		return nil, nil, fmt.Errorf("%v: %w", end, network.ErrNoPath)
 	}
-	first := side.Path[0]
 	rs := &reset{
-		at:       network.PortRef{Switch: first.Switch, Port: first.In},
 		from:     header{vlan: side.EndVLAN, ethSrc: side.EndMAC, ethDst: side.FarMAC, src: end, dst: far},
 		to:       header{vlan: side.EndVLAN, ethSrc: side.FarMAC, ethDst: side.EndMAC, src: far, dst: end},
 		answered: make(chan struct{}),
 	}
-	m, err := rs.from.match(first.In)
-	return rs, network.Rule{
-		Switch: first.Switch, Stage: network.StageRewrite, Offset: rule.RewriteSession, Match: m,
-		Actions: []openflow.Action{openflow.OutputController(wholePacket)},
-	}, err
+	var punts []network.Rule
+	for _, way := range ways {
+		m, err := rs.from.match(way[0].In)
+		if err != nil {
+			return nil, nil, fmt.Errorf("switch %v: %w", way[0].Switch, err)
+		}
+		rs.ins = append(rs.ins, network.PortRef{Switch: way[0].Switch, Port: way[0].In})
+		punts = append(punts, network.Rule{
+			Switch: way[0].Switch, Stage: network.StageRewrite, Offset: rule.RewriteSession, Match: m,
+			Actions: []openflow.Action{openflow.OutputController(wholePacket)},
+		})
+	}
+	return rs, punts, nil
 }
 
 // provoke sends the end host two acknowledgements whose sequence numbers are so
@@ -172,20 +188,17 @@ func resetOf(ss *session, r agentapi.Role) (*reset, network.Rule, error) {
 // the sequence number that it expects.
 func (s *Service) provoke(rs *reset) {
 	seq := rand.Uint32()
+	at, mac := s.aim(rs)
 	for _, n := range []uint32{seq, seq + 1<<31} {
-		s.emit(rs, packet.AppendTCP(nil, rs.frame(), packet.TCPSegment{
+		s.emit(at, packet.AppendTCP(nil, packet.Frame{Dst: mac, Src: rs.to.ethSrc, VLAN: rs.to.vlan}, packet.TCPSegment{
 			Src: rs.to.src, Dst: rs.to.dst, Seq: n, Ack: rand.Uint32(), Flags: packet.ACK, Window: 1024,
 		}))
 	}
 }
 
-func (rs *reset) frame() packet.Frame {
-	return packet.Frame{Dst: rs.to.ethDst, Src: rs.to.ethSrc, VLAN: rs.to.vlan}
-}
-
-func (s *Service) emit(rs *reset, frame []byte) {
-	if err := s.net.Send(rs.at, frame); err != nil {
-		s.log.Debug("packet to an end host could not be sent", "at", rs.at, "error", err)
+func (s *Service) emit(at network.PortRef, frame []byte) {
+	if err := s.net.Send(at, frame); err != nil {
+		s.log.Debug("packet to an end host could not be sent", "at", at, "error", err)
 	}
 }
 
@@ -194,12 +207,15 @@ func (s *Service) answerReset(at network.PortRef, f flow, h *packet.Headers) net
 	s.mu.Lock()
 	rs := s.resets[f]
 	s.mu.Unlock()
-	if rs == nil || rs.at != at {
+	if rs == nil || !slices.Contains(rs.ins, at) {
 		return network.Continue
 	}
 	// An end host that answers with a reset knows already.
 	if h.TCPFlags&packet.RST == 0 {
-		s.emit(rs, packet.AppendReset(nil, h))
+		answer := *h
+		var to network.PortRef
+		to, answer.EthSrc = s.aim(rs)
+		s.emit(to, packet.AppendReset(nil, &answer))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

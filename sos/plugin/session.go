@@ -54,8 +54,11 @@ type session struct {
 	// that a first packet of the next connection with its ports waits for that.
 	over    chan struct{}
 	awaited bool
-	how     string
-	stored  bool // the store has it as a live one
+	// anchored are the sides whose end host moves and has been seen to be led, since
+	// the start.
+	anchored map[agentapi.Role]bool
+	how      string
+	stored   bool // the store has it as a live one
 	// changing serialises changes of the session's rules after its set-up.
 	changing sync.Mutex
 }
@@ -84,6 +87,14 @@ func other(r agentapi.Role) agentapi.Role {
 		return agentapi.RoleServer
 	}
 	return agentapi.RoleClient
+}
+
+// ends are the end host of a side, and that of the other.
+func (l *Layout) ends(r agentapi.Role) (end, far netip.AddrPort) {
+	if r == agentapi.RoleClient {
+		return l.Client, l.Server
+	}
+	return l.Server, l.Client
 }
 
 // Steps are how long the parts of a set-up took.

@@ -59,14 +59,14 @@ func (s *Service) setUp(ctx context.Context, ss *session, o offer, held Held) {
 	s.mu.Lock()
 	layout := ss.layout
 	s.mu.Unlock()
-	s.open(ss, layout, held.Output)
+	s.open(ss, layout, o.at, held.Output)
 	s.established(ss, watch.total())
 }
 
 // open sends the client's first packet to its agent. If that fails, the client will
 // send it again: its switch is gone, or it was held too long and has gone directly.
-func (s *Service) open(ss *session, l Layout, output func([]openflow.Action) error) {
-	actions, err := l.Opening(s.net.CanSet)
+func (s *Service) open(ss *session, l Layout, at network.PortRef, output func([]openflow.Action) error) {
+	actions, err := l.Opening(s.net.CanSet, at)
 	if err == nil {
 		err = output(actions)
 	}
@@ -167,7 +167,7 @@ func (s *Service) establish(ctx context.Context, ss *session, o offer, cfg Confi
 func (s *Service) engage(ctx context.Context, ss *session, o offer, server endpoint, cfg Config, watch *stopwatch) error {
 	refused := map[*agent]bool{}
 	for attempt := 1; ; attempt++ {
-		if err := s.assignInTime(ctx, ss, o, server.Place, refused); err != nil {
+		if err := s.assignInTime(ctx, ss, o, server, refused); err != nil {
 			return err
 		}
 		if err := s.plan(ss, o, server); err != nil {

@@ -89,16 +89,21 @@ func (ss *session) behind(epoch uint64) bool {
 
 // carried are the ports by which the packets of a side leave switches under a treatment.
 func (l *Layout) carried(r agentapi.Role) (all []network.Carried) {
-	sent, seen := l.treatments(r)
-	for _, x := range []struct {
-		network.Treatment
-		path []network.Hop
-	}{{sent, l.side(r).Path}, {seen, reversed(l.side(r).Path)}} {
-		for _, h := range x.path {
+	add := func(x network.Treatment, path []network.Hop) {
+		for _, h := range path {
 			if x.Name != "" {
 				all = append(all, network.Carried{Treatment: x.Name, At: network.PortRef{Switch: h.Switch, Port: h.Out}})
 			}
 		}
+	}
+	sent, seen := l.treatments(r)
+	side := l.side(r)
+	if !side.moves() {
+		add(sent, side.Path)
+		add(seen, reversed(side.Path))
+	}
+	for _, way := range side.Ways { // to the end host its own rules lead
+		add(sent, way)
 	}
 	return all
 }
@@ -107,10 +112,17 @@ func (l *Layout) carried(r agentapi.Role) (all []network.Carried) {
 // matches one connection, so that nothing else gets into them.
 func (l *Layout) queued(r agentapi.Role, rules []network.Rule, queue func(network.Carried) uint32) []network.Rule {
 	sent, seen := l.treatments(r)
+	toEnd := len(rules) / 2
+	if l.side(r).moves() {
+		toEnd = 1
+	}
 	for i := range rules {
 		x := seen
-		if i >= len(rules)/2 {
+		if i >= toEnd {
 			x = sent
+		}
+		if outOf(&rules[i]).Port == 0 {
+			continue // it ends there, or another table says where it goes
 		}
 		if q := queue(network.Carried{Treatment: x.Name, At: outOf(&rules[i])}); q != 0 {
 			rules[i].Actions = append([]openflow.Action{openflow.SetQueue(q)}, rules[i].Actions...)

@@ -68,6 +68,7 @@ export const services: Record<string, Words> = {
   "qos.flow.failed": (a) => `Critical flow ${text(a, "flow")} of ${text(a, "definition")} could not be placed${because(text(a, "reason"))}`,
   "qos.flow.moved": (a) => `Critical flow ${text(attrsOf(a["flow"]), "flow")} was moved to another path${because(text(a, "cause"))}`,
   "qos.flow.oversubscribed": (a) => `Critical flow ${text(attrsOf(a["flow"]), "flow")} lacks room${because(text(a, "reason"))}`,
+  "qos.flow.degraded": (a) => `Critical flow ${text(attrsOf(a["flow"]), "flow")} is promised nothing any more${because(text(a, "reason"))}`,
   "qos.flow.exceeds": (a) => `Critical flow ${text(a, "flow")} of ${text(a, "definition")} sends more than was promised to it`,
   "qos.flow.ended": (a) => `Critical flow ${text(a, "flow")} of ${text(a, "definition")} is over`,
   "store.writes.refused": (a) => `Nothing can be written down${because(text(a, "reason"))}`,

@@ -1,0 +1,86 @@
+package network
+
+import (
+	"net/netip"
+
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Anchor is what stays as it is of a host that moves, whose packets a service leads: who
+// has something to do with them wherever the host is, does it there.
+type Anchor struct {
+	// MAC is the address by which everybody but its edge switch knows the host.
+	MAC openflow.MAC
+	// Borders are the ports by which the host's traffic with others comes in and leaves,
+	// wherever it is: all of it passes the switch of one of them. The service's rules lead
+	// what is addressed to the host from each of these switches to where it is.
+	Borders []PortRef
+	// Place is where it is now, by the address that it uses there. A zero address there is
+	// the same as MAC.
+	Place Pin
+	// Way leads from the border by which what it sends leaves to where it is.
+	Way []Hop
+}
+
+// Border is the first of the ports that is at a switch.
+func (a *Anchor) Border(d openflow.DatapathID) (PortRef, bool) {
+	for _, at := range a.Borders {
+		if at.Switch == d {
+			return at, true
+		}
+	}
+	return PortRef{}, false
+}
+
+// Moving says which hosts may move: those with addresses of the prefixes. All that they send
+// and get passes the switches of the borders.
+type Moving struct {
+	Prefixes []netip.Prefix
+	Borders  []PortRef
+}
+
+// Anchors is a service that leads hosts that move. Its methods must not wait.
+type Anchors interface {
+	Anchored(netip.Addr) (Anchor, bool)
+	Moving() Moving
+	// Led is what its rules do with a packet that came in at a port; nothing for one with
+	// an address that belongs elsewhere. It is false for packets that concern no such host.
+	Led(at PortRef, h *packet.Headers) (out []openflow.Action, led bool)
+}
+
+// AnchorHosts has a service tell where the hosts are anchored that it leads. It must not be
+// called once Run has been.
+func (n *Network) AnchorHosts(a Anchors) {
+	if n.running.Load() {
+		panic("network: AnchorHosts after Run")
+	}
+	n.anchors = a
+}
+
+// Moving says which hosts may move.
+func (n *Network) Moving() Moving {
+	if n.anchors == nil {
+		return Moving{}
+	}
+	return n.anchors.Moving()
+}
+
+// Anchored tells where a host is anchored that a service leads; false for all others.
+func (n *Network) Anchored(a netip.Addr) (Anchor, bool) {
+	if n.anchors == nil {
+		return Anchor{}, false
+	}
+	return n.anchors.Anchored(a.Unmap())
+}
+
+// led is what becomes of a packet of a host that moves which came up before it got to the
+// rules that lead the host, because a service wanted to see it first.
+func (n *Network) led(p *PacketIn) (out []openflow.Action, led bool) {
+	l := p.Switch.layout
+	if n.anchors == nil || !l.Tables() || p.Table >= l.Number(rule.TableRoute) {
+		return nil, false
+	}
+	return n.anchors.Led(PortRef{Switch: p.Switch.dpid, Port: p.InPort}, &p.Headers)
+}

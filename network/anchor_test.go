@@ -1,0 +1,83 @@
+package network_test
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// leader leads host 1, which is at port 1: what it sends leaves by port 3.
+type leader struct{}
+
+func (leader) Anchored(netip.Addr) (network.Anchor, bool) { return network.Anchor{}, false }
+func (leader) Moving() network.Moving                     { return network.Moving{} }
+
+func (leader) Led(at network.PortRef, h *packet.Headers) ([]openflow.Action, bool) {
+	if h.Src != hostAddr(1).Addr() || at.Port != 1 {
+		return nil, h.Src == hostAddr(1).Addr()
+	}
+	return []openflow.Action{openflow.Output(3)}, true
+}
+
+// What a service has seen before the rules that lead a host, and leaves alone, goes by
+// those, and so does what it held and gives back. What has the host's address and comes
+// from elsewhere goes nowhere.
+func TestSelectedPacketsOfALedHost(t *testing.T) {
+	for _, hold := range []bool{false, true} {
+		out := newOutputs()
+		k := make(keeper, 1)
+		n, _ := start(t, network.Config{}, func(n *network.Network) {
+			n.AnchorHosts(leader{})
+			if hold {
+				n.AddHandler(500, k)
+			}
+		})
+		s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 3, Tables: 3, OnOutput: func(port uint32, frame []byte) {
+			if packet.TypeIPv4 == int(frame[12])<<8|int(frame[13]) {
+				out.take(port, frame)
+			}
+		}})
+		connect(t, n, s, 1)
+		edges(t, n, 1, 3)
+		if !n.HasTables(1) {
+			t.Fatal("the switch has three tables")
+		}
+		asking := owner(t, n, "asking", network.OwnerOptions{})
+		ask := network.Rule{
+			Switch: 1, Stage: network.StageSelect, Match: openflow.MustMatch(openflow.EthType(packet.TypeIPv4)),
+			Actions: []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)},
+		}
+		if err := asking.Apply(t.Context(), "ask", network.Program{Rules: []network.Rule{ask}}, network.ApplyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		send := func(port uint32, host int) {
+			receive(t, s, port, frame(host, 9))
+			if !hold {
+				return
+			}
+			select {
+			case held := <-k:
+				if err := held.Forward(); err != nil {
+					t.Error(err)
+				}
+			case <-time.After(patience):
+				t.Fatal("the packet did not come up")
+			}
+		}
+		send(2, 1) // first: what goes nowhere is not waited for
+		send(1, 1)
+		if got := out.next(t, 1); !slices.Equal(got, []uint32{3}) {
+			t.Errorf("held %v: the led host's packet left by %v", hold, got)
+		}
+		send(1, 2) // another host's is flooded
+		if got := out.next(t, 2); !slices.Equal(got, []uint32{2, 3}) {
+			t.Errorf("held %v: another host's packet left by %v", hold, got)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package pairs
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/qos/bandwidth"
+	"github.com/sluice-net/sluice/qos/match"
+)
+
+// The links between root and edges, and the one that has no room for the flow. The other
+// flow is promised nothing, and sends more than what the promise leaves of a link.
+const (
+	treeRate    = 6e6
+	narrowRate  = 2.4e6
+	flowRate    = 3e6
+	otherRate   = 8e6
+	voicePort   = 6000
+	otherPort   = 6001
+	packetBytes = 1000
+	voicePPS    = 300 // 2.5 Mbit/s with headers
+	otherPPS    = 500
+	heldFor     = 4 * time.Second
+	maxLoss     = 0.02
+)
+
+// TestCriticalFlowToMobileDevice has a critical flow follow a device: where there is room
+// for it it has its rate, also beside one that sends too much to another device at the
+// same edge; where there is not it says so, with the link and what that lacks.
+func TestCriticalFlowToMobileDevice(t *testing.T) {
+	w, dev1, dev2 := newTwoDevices(t, "pairvoice")
+	w.post("/api/v1/qos/critical", bandwidth.Spec{Name: "voice", Rate: flowRate, IdleTimeout: "30s", Match: match.Flow{UDPDst: match.Text(fmt.Sprint(voicePort))}}, nil)
+	w.post("/api/v1/qos/critical", bandwidth.Spec{Name: "other", Rate: otherRate, IdleTimeout: "30s", Match: match.Flow{UDPDst: match.Text(fmt.Sprint(otherPort))}}, nil)
+	w.must(stage.Poll(t.Context(), "the border to be asked for first packets", func() error {
+		rules, err := w.lab.Switch("root").Ofctl(t.Context(), "dump-flows")
+		if err == nil && !strings.Contains(rules, fmt.Sprintf("tp_dst=%d", voicePort)) {
+			err = fmt.Errorf("none is there:\n%s", rules)
+		}
+		return err
+	}))
+	w.stream("dev2", dev2, otherPort, otherPPS)
+	voice := w.stream(device, dev1, voicePort, voicePPS)
+	border := fmt.Sprintf("%016x/", w.lab.Switch("root").DPID())
+	for _, c := range []struct {
+		edge  int
+		state bandwidth.State
+	}{{1, bandwidth.StateAccepted}, {4, bandwidth.StateAccepted}, {2, bandwidth.StateBestEffort}, {3, bandwidth.StateAccepted}} {
+		if c.edge != 1 {
+			w.move(dev1, 1, c.edge)
+		}
+		edge := w.lab.Switch(fmt.Sprintf("edge%d", c.edge)).DPID()
+		var flow bandwidth.Record
+		w.must(stage.Poll(t.Context(), fmt.Sprintf("the flow at edge%d", c.edge), func() error {
+			flow = w.flowOf("voice", dev1.Addr())
+			if n := len(flow.Path); n == 0 || uint64(flow.Path[n-1].Switch) != edge || flow.State != c.state {
+				return fmt.Errorf("%+v", flow)
+			}
+			return nil
+		}))
+		if c.state == bandwidth.StateBestEffort {
+			if want := fmt.Sprintf("%d bit/s asked", int(flowRate)); !strings.Contains(flow.Reason, border) || !strings.Contains(flow.Reason, want) {
+				t.Errorf("at edge%d it does not name the link and what it lacks: %q", c.edge, flow.Reason)
+			}
+			continue
+		}
+		w.arrives(voice, c.edge)
+	}
+}
+
+// newTwoDevices is a world in which a device moves, and another is at edge4; the link to
+// edge2 is narrow.
+func newTwoDevices(t *testing.T, name string) (w *world, dev1, dev2 *stage.Mobile) {
+	t.Helper()
+	o := mobility
+	o.Devices, o.Link = 2, delayline.Params{Rate: treeRate, Delay: time.Millisecond}
+	topology := roaming(name, delayline.Params{}, o)
+	for i := range topology.Links {
+		if l := &topology.Links[i]; l.A.Node == "root" && l.B.Node == "edge2" {
+			l.AtoB.Rate, l.BtoA.Rate = narrowRate, narrowRate
+		}
+	}
+	w = buildRoaming(t, topology)
+	dev1, dev2 = w.enter(device, 1), w.enter("dev2", 2)
+	w.move(dev2, 2, 4)
+	for _, edge := range []int{3, 1} { // it stays where it is sent
+		w.move(dev1, 1, edge)
+	}
+	return w, dev1, dev2
+}
+
+// move takes a device whose first radio is at one edge to another.
+func (w *world) move(m *stage.Mobile, first, edge int) {
+	w.t.Helper()
+	_, err := m.Move(w.t.Context(), fmt.Sprintf("eth%d", (edge-first+mobility.Interfaces)%mobility.Interfaces))
+	w.must(err)
+}
+
+// arrives watches a stream for a while: it must get through.
+func (w *world) arrives(s *stage.Stream, edge int) {
+	w.t.Helper()
+	began := time.Now()
+	w.must(tasks.Sleep(w.t.Context(), heldFor))
+	r := s.Snapshot().Between(began, began.Add(heldFor-time.Second)) // the last may be under way
+	lost := float64(r.Lost) / float64(max(r.Sent, 1))
+	w.t.Logf("edge%d: %d of %d packets lost", edge, r.Lost, r.Sent)
+	if r.Sent < voicePPS || lost > maxLoss {
+		w.t.Errorf("at edge%d %.1f %% of %d packets are lost, want at most %.0f %%", edge, 100*lost, r.Sent, 100*maxLoss)
+	}
+}
+
+// stream sends to a device until the test is over.
+func (w *world) stream(host string, m *stage.Mobile, port uint16, rate int) *stage.Stream {
+	w.t.Helper()
+	s, err := stage.StartStream(context.WithoutCancel(w.t.Context()), stage.StreamOptions{
+		Sender: w.lab.Host("server"), Receiver: w.lab.Host(host), To: netip.AddrPortFrom(m.Addr(), port), Rate: rate, Size: packetBytes,
+	})
+	w.must(err)
+	w.t.Cleanup(func() { s.Stop() })
+	return s
+}
+
+// flowOf is the flow of a definition at the border of a device.
+func (w *world) flowOf(definition string, to netip.Addr) bandwidth.Record {
+	w.t.Helper()
+	var all []bandwidth.Record
+	w.must(w.Get(w.t.Context(), "/api/v1/qos/flows", &all))
+	for _, f := range all {
+		if f.Definition == definition && len(f.Path) > 0 && uint64(f.Path[0].Switch) == w.lab.Switch("root").DPID() && strings.Contains(f.Flow, to.String()) {
+			return f
+		}
+	}
+	return bandwidth.Record{}
+}
