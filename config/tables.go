@@ -1,11 +1,13 @@
 package config
 
 import (
-	"bytes"
 	"fmt"
+	"slices"
+	"strconv"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sluice-net/sluice/internal/strictyaml"
 	"github.com/sluice-net/sluice/network/rule"
 )
 
@@ -27,10 +29,18 @@ func (t *Tables) UnmarshalText(b []byte) (err error) {
 		return nil
 	}
 	var n struct{ Classify, Service, Route *uint8 }
-	d := yaml.NewDecoder(bytes.NewReader(b))
-	d.KnownFields(true)
-	if err := d.Decode(&n); err != nil {
-		return fmt.Errorf("tables %q: %w", b, err)
+	m, problems := strictyaml.Parse("", b)
+	if len(problems) > 0 {
+		return fmt.Errorf("tables %q: want %s", b, tablesForm)
+	}
+	for pair := range slices.Chunk(m.Content, 2) {
+		to := map[string]**uint8{"classify": &n.Classify, "service": &n.Service, "route": &n.Route}[pair[0].Value]
+		number, err := strconv.ParseUint(pair[1].Value, 10, 8)
+		if to == nil || err != nil {
+			return fmt.Errorf("tables %q: %s: want %s", b, pair[0].Value, tablesForm)
+		}
+		table := uint8(number)
+		*to = &table
 	}
 	if n.Classify == nil || n.Service == nil || n.Route == nil {
 		return fmt.Errorf("tables %q: classify, service and route are needed", b)

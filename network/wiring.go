@@ -92,7 +92,7 @@ func (n *Network) wire() error {
 	if n.core, err = n.Owner(ownerCore, OwnerOptions{}); err != nil {
 		return err
 	}
-	n.core.EverySwitch(context.Background(), "switch", basics) // none is connected yet
+	n.core.EverySwitch(context.Background(), "switch", Basics) // none is connected yet
 	led, err := n.ledger.AddOwner(ownerForward, false)
 	if err != nil {
 		return err
@@ -108,9 +108,9 @@ func (n *Network) wire() error {
 	return nil
 }
 
-// basics are the rules that every switch needs: a way from table to table, and up for packets
+// Basics are the rules that every switch needs: a way from table to table, and up for packets
 // that match nothing, and for probes of links.
-func basics(d openflow.DatapathID) Program {
+func Basics(d openflow.DatapathID) Program {
 	up := []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)}
 	return Program{Rules: []Rule{
 		{Switch: d, Stage: rule.StageMiss, Actions: up},

@@ -108,6 +108,18 @@ func cover(first, last netip.Addr) []netip.Prefix {
 	return out
 }
 
+// EverySwitch is what a switch has for the devices of pools and borders, wherever devices are:
+// punts bring DHCP and ARP to the controller, and guards what has a device's address and
+// comes from elsewhere, on a switch that has meters.
+func EverySwitch(d openflow.DatapathID, borders []Border, pools []registry.Pool) (punts, guards rule.Program) {
+	v, _ := newView(borders, pools)
+	return v.everySwitch(d, borders), spoofRules(d, v.given, asking)
+}
+
+func (v *view) everySwitch(d openflow.DatapathID, borders []Border) rule.Program {
+	return rule.Program{Rules: append(v.punts(d), peeringGuards(d, borders)...)}
+}
+
 // applyPunts declares the punt rules of all switches, those included that connect
 // later.
 func (s *guards) applyPunts(ctx context.Context) {
@@ -118,7 +130,7 @@ func (s *guards) applyPunts(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.settings.RulesTimeout)
 	defer cancel()
 	s.puntResult(s.rules.EverySwitch(ctx, keyPunt, func(d openflow.DatapathID) rule.Program {
-		return rule.Program{Rules: append(v.punts(d), peeringGuards(d, s.settings.Borders)...)}
+		return v.everySwitch(d, s.settings.Borders)
 	}))
 	s.applySpoofRules(ctx, v.given)
 }

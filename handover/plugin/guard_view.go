@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -77,18 +78,14 @@ type viewGateway struct {
 	peer string
 }
 
-// refreshView publishes the state for the packet-in handler. It is called
-// whenever pools have changed.
-func (s *guards) refreshView() {
-	v := &view{
-		borders: map[network.PortRef]Border{}, gateways: map[netip.Addr]viewGateway{}, servers: map[netip.Addr]bool{},
-		unknown: len(s.settings.Neighbours) > 0,
+// newView makes the extract, and says of which gateways the address has to be found.
+func newView(borders []Border, pools []registry.Pool) (v *view, find map[netip.Addr]string) {
+	v = &view{borders: map[network.PortRef]Border{}, gateways: map[netip.Addr]viewGateway{}, servers: map[netip.Addr]bool{}}
+	for _, b := range borders {
+		v.borders[b.At] = b
 	}
-	for _, r := range s.settings.Borders {
-		v.borders[r.At] = r
-	}
-	find := map[netip.Addr]string{}
-	for _, p := range s.registry.Pools() {
+	find = map[netip.Addr]string{}
+	for _, p := range pools {
 		v.networks = append(v.networks, viewNetwork{p.Prefix, p.Home})
 		if p.Home == "" {
 			v.given = append(v.given, given(p)...)
@@ -104,6 +101,14 @@ func (s *guards) refreshView() {
 	}
 	v.own = slices.AppendSeq(slices.Collect(maps.Keys(v.gateways)), maps.Keys(v.servers))
 	slices.SortFunc(v.own, netip.Addr.Compare)
+	return v, find
+}
+
+// refreshView publishes the state for the packet-in handler. It is called
+// whenever pools have changed.
+func (s *guards) refreshView() {
+	v, find := newView(s.settings.Borders, s.registry.Pools())
+	v.unknown = v.unknown || len(s.settings.Neighbours) > 0
 	s.gateways.want(find)
 	s.view.Store(v)
 	s.wake()

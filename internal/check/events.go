@@ -94,14 +94,15 @@ func published(n ast.Node) (end string, ok bool) {
 	return end, err == nil
 }
 
-// known says whether a kind that ends so is documented for the service of a folder.
+// known says whether a kind that ends so is documented for the service of a folder; for any
+// service, if the folder is what services stand on.
 func known(documented map[string]bool, dir, end string) bool {
 	service, _, _ := strings.Cut(dir, "/")
 	if documented[end] || misnamed[service+"."+end] {
 		return true
 	}
 	for kind := range documented {
-		if strings.HasPrefix(kind, service+".") && strings.HasSuffix(kind, "."+end) {
+		if (service == "service" || strings.HasPrefix(kind, service+".")) && strings.HasSuffix(kind, "."+end) {
 			return true
 		}
 	}

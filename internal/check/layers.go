@@ -97,7 +97,7 @@ func Layers() []Layer {
 		},
 
 		{Dir: "experiment", May: []string{"lab", "pki", "api", "network", "openflow", "service", "sos", "handover", "qos"}},
-		{Dir: "pairs", Tests: []string{"lab", "experiment", "network", "sos", "handover", "qos"}},
+		{Dir: "pairs", Tests: []string{"lab", "experiment", "openflow", "network", "service", "sos", "handover", "qos"}},
 		{Dir: "soak", May: []string{"lab", "experiment", "network", "sos", "handover", "qos"}},
 		{Dir: "demo", May: []string{"lab", "experiment", "sos", "handover"}},
 		{

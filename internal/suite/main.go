@@ -86,7 +86,7 @@ func (s *suite) run(args []string) (bool, error) {
 		}
 	}
 	unlisted := s.tellSkips(c.skips)
-	fmt.Fprintf(s.out, "%d packages, %d tests passed, %d failed, %d skipped\n", c.packages, c.tests, len(c.failures), len(c.skips))
+	fmt.Fprintf(s.out, "%d packages:\n%d passed, %d failed, %d skipped\n", c.packages, c.tests, len(c.failures), len(c.skips))
 	for _, f := range c.failures {
 		fmt.Fprintf(s.out, "FAILED: %s\n", f.name(c.module))
 	}

@@ -28,7 +28,7 @@ func TestVerdict(t *testing.T) {
 		ok         bool
 		says       []string
 	}{
-		{name: "all is well", runs: []string{pass}, ok: true, says: []string{"1 tests passed, 0 failed"}},
+		{name: "all is well", runs: []string{pass}, ok: true, says: []string{"1 passed, 0 failed"}},
 		{name: "a failure is not run again", runs: []string{fail}, says: []string{"it broke", "FAILED: lab.TestA/one"}},
 		{name: "another test is in quarantine", runs: []string{fail}, quarantine: list{"lab.TestAll": "x"}, says: []string{"it broke"}},
 		{name: "quarantine", runs: []string{fail, pass}, quarantine: list{"lab.TestA": "fails on Tuesdays"}, ok: true, says: []string{"it broke", "QUARANTINE: lab.TestA failed", "fails on Tuesdays", "FAILED: lab.TestA/one"}},

@@ -21,6 +21,7 @@ type Result struct {
 type Output struct {
 	Port   uint32
 	Packet Packet
+	Queue  uint32 // zero unless one was set
 }
 
 // Ports lists the ports of the outputs.
@@ -57,6 +58,7 @@ func (t *FlowTable) Execute(inPort uint32, p Packet, actions []openflow.Action) 
 type walk struct {
 	t         *FlowTable
 	p         Packet
+	queue     uint32
 	set       []openflow.Action // the action set, of write-actions
 	r         Result
 	packetOut bool
@@ -83,13 +85,10 @@ func (w *walk) tables() {
 }
 
 func (t *FlowTable) lookup(table uint8, p Packet) *Entry {
-	var best *Entry
-	for _, e := range t.flows {
-		if e.Table == table && (best == nil || e.Priority > best.Priority) && p.Matches(e.Match) {
-			best = e
-		}
+	if t.index == nil {
+		t.index = indexOf(t.flows)
 	}
-	return best
+	return t.index.find(table, p)
 }
 
 func (w *walk) instructions(ins []openflow.Instruction) (next uint8, ok bool) {
@@ -128,7 +127,7 @@ func (w *walk) actions(list []openflow.Action, depth int) {
 			if in, ok := w.p.Get(openflow.FieldInPort); ok && uint32(in.Uint()) == a.Arg {
 				continue // only an output to IN_PORT goes back
 			}
-			w.r.Outputs = append(w.r.Outputs, Output{a.Arg, w.p})
+			w.r.Outputs = append(w.r.Outputs, Output{a.Arg, w.p, w.queue})
 		case openflow.ActionGroup:
 			w.group(a.Arg, depth)
 		case openflow.ActionSetField:
@@ -136,8 +135,10 @@ func (w *walk) actions(list []openflow.Action, depth int) {
 				continue // there is no tag to write into
 			}
 			w.p = w.p.With(a.OXM)
+		case openflow.ActionSetQueue:
+			w.queue = a.Arg
 		case openflow.ActionPushVLAN:
-			w.p = w.p.With(openflow.VLANVID(0))
+			w.p = w.p.With(openflow.VLANVID(0), openflow.VLANPCP(0))
 		case openflow.ActionPopVLAN:
 			w.p = w.p.untagged()
 		}

@@ -14,6 +14,7 @@ type FlowTable struct {
 	mu     sync.Mutex
 	clock  func() time.Time
 	flows  []*Entry
+	index  *index // of flows; nil when it is to be made anew
 	groups map[uint32]*openflow.GroupMod
 	meters map[uint32]*openflow.MeterMod
 	limit  int
@@ -108,12 +109,12 @@ func (t *FlowTable) add(m *openflow.FlowMod) ([]Removed, *openflow.Error) {
 	now := t.clock()
 	e := &Entry{FlowMod: *m, Added: now, Used: now}
 	e.Command = 0
-	for i, old := range t.flows {
+	for _, old := range t.flows {
 		if old.Table == m.Table && old.Priority == m.Priority && old.Match == m.Match {
 			if m.Flags&openflow.FlagResetCounts == 0 {
 				e.Packets, e.Bytes = old.Packets, old.Bytes
 			}
-			t.flows[i] = e
+			*old = *e
 			return nil, nil
 		}
 		if m.Flags&openflow.FlagCheckOverlap != 0 && old.Table == m.Table && old.Priority == m.Priority && overlap(old.Match, m.Match) {
@@ -124,6 +125,9 @@ func (t *FlowTable) add(m *openflow.FlowMod) ([]Removed, *openflow.Error) {
 		return nil, &openflow.Error{Code: openflow.FlowModTableFull}
 	}
 	t.flows = append(t.flows, e)
+	if t.index != nil {
+		t.index.insert(e)
+	}
 	return nil, nil
 }
 
@@ -200,6 +204,7 @@ func (e *Entry) uses(kind openflow.ActionType, arg uint32) bool {
 
 func (t *FlowTable) remove(m *openflow.FlowMod) []Removed {
 	gone := t.selected(m)
+	t.index = nil
 	t.flows = slices.DeleteFunc(t.flows, func(e *Entry) bool { return slices.Contains(gone, e) })
 	out := make([]Removed, len(gone))
 	for i, e := range gone {
@@ -214,6 +219,7 @@ func (t *FlowTable) Expire() []Removed {
 	defer t.mu.Unlock()
 	now := t.clock()
 	var out []Removed
+	t.index = nil
 	t.flows = slices.DeleteFunc(t.flows, func(e *Entry) bool {
 		switch {
 		case e.HardTimeout > 0 && now.Sub(e.Added) >= time.Duration(e.HardTimeout)*time.Second:

@@ -26,7 +26,7 @@ export type TraceStep = Schemas["NetworkStep"];
 export type LinkHistory = Schemas["NetworkLinkHistory"];
 export type LinkPoint = Schemas["NetworkLinkPoint"];
 
-export type Agent = Schemas["SosAgentInfo"];
+export type Agent = Schemas["ServiceAgentInfo"];
 export type Entry = Schemas["SosEntryInfo"];
 export type Session = Schemas["SosRecord"];
 export type Sample = Schemas["SosSample"];
