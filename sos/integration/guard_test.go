@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -9,7 +10,9 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/rule"
 )
 
 // TestStrayPacketsOfAgents has an agent's host send segments from the agent's
@@ -20,7 +23,7 @@ func TestStrayPacketsOfAgents(t *testing.T) {
 	w := newWorld(t, lab.WAN("sosstray", wan), options{})
 	w.serve(80, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
 	w.echo(80) // everybody knows everybody now
-	w.eventually("the agents are guarded", func() bool { return strings.Contains(w.flows("s2"), "priority=31000,") })
+	w.eventually("the agents are guarded", func() bool { return strings.Contains(w.flows("s2"), fmt.Sprintf("priority=%d,", network.StageSelect.Base()+rule.SelectAgent)) })
 	agent := w.lab.Host("y").Addr()
 	arrived := w.arrivals("server", agent)
 	var strays []netip.AddrPort
