@@ -34,7 +34,7 @@ func TestRepository(t *testing.T) {
 		{"links", func() ([]Problem, error) { return CheckLinks(root) }},
 		{"lists", func() ([]Problem, error) { return CheckLists(root, tree) }},
 		{"events", func() ([]Problem, error) { return CheckEvents(root, tree) }},
-		{"named-tests", func() ([]Problem, error) { return CheckNamedTests(root, tree) }},
+		{"named", func() ([]Problem, error) { return CheckNamed(root, tree) }},
 	}
 	for _, rule := range rules {
 		t.Run(rule.name, func(t *testing.T) {

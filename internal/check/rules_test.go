@@ -199,15 +199,15 @@ func TestLinks(t *testing.T) {
 	expect(t, got, "README.md:2: link to docs/gone.svg")
 }
 
-func TestNamedTests(t *testing.T) {
+func TestNamed(t *testing.T) {
 	root := t.TempDir()
-	write(t, root, "README.md", "It holds (`a/b.TestThere`).\nSo does this (`a/b.TestGone`, `a.TestThere`).\n")
+	write(t, root, "README.md", "It holds (`a/b.TestThere`).\nSo does this (`a/b.TestGone`, `a.TestThere`).\nIt is in `a/b/b_test.go`, not in `a/b/gone.go`.\n")
 	loaded := tree(t, map[string]string{"a/b/b_test.go": "package b\n\nfunc TestThere() {}\n"})
-	got, err := CheckNamedTests(root, loaded)
+	got, err := CheckNamed(root, loaded)
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, got, "README.md:2: there is no test TestGone in a/b", "README.md:2: there is no test TestThere in a")
+	expect(t, got, "README.md:2: there is no test TestGone in a/b", "README.md:2: there is no test TestThere in a", "README.md:3: there is no file a/b/gone.go")
 }
 
 func TestLists(t *testing.T) {
