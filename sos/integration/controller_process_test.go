@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/service/agents"
 )
 
@@ -144,7 +145,7 @@ func (p *processWorld) ready() {
 		}
 		return true
 	})
-	punts := fmt.Sprintf("priority=%d,", network.StageSelect.Base())
+	punts := fmt.Sprintf("priority=%d,", network.StageSelect.Base()+rule.SelectConnection)
 	p.eventually("punt rules are in the switches", func() bool {
 		return strings.Contains(p.flows("s1"), punts) && strings.Contains(p.flows("s2"), punts)
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/sos/agent"
 	"github.com/sluice-net/sluice/sos/plugin"
 )
@@ -427,7 +428,7 @@ func TestEntryRemovedDuringTransfer(t *testing.T) {
 	w.wantContent(c, 1, size)
 	_ = c.Close()
 	w.clean()
-	punts := fmt.Sprintf("priority=%d,", network.StageSelect.Base())
+	punts := fmt.Sprintf("priority=%d,", network.StageSelect.Base()+rule.SelectConnection)
 	for _, s := range w.switches() {
 		w.eventually("no punt rule is left in "+s, func() bool { return !strings.Contains(w.flows(s), punts) })
 	}

@@ -23,7 +23,9 @@ func TestStrayPacketsOfAgents(t *testing.T) {
 	w := newWorld(t, lab.WAN("sosstray", wan), options{})
 	w.serve(80, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
 	w.echo(80) // everybody knows everybody now
-	w.eventually("the agents are guarded", func() bool { return strings.Contains(w.flows("s2"), fmt.Sprintf("priority=%d,", network.StageSelect.Base()+rule.SelectAgent)) })
+	w.eventually("the agents are guarded", func() bool {
+		return strings.Contains(w.flows("s2"), fmt.Sprintf("priority=%d,", network.StageSelect.Base()+rule.SelectAgent))
+	})
 	agent := w.lab.Host("y").Addr()
 	arrived := w.arrivals("server", agent)
 	var strays []netip.AddrPort

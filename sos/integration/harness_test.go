@@ -264,7 +264,7 @@ func (w *world) settled() {
 		return true
 	})
 	w.eventually("punt rules are in the switches", func() bool {
-		punts := fmt.Sprintf("priority=%d,", network.StageSelect.Base())
+		punts := fmt.Sprintf("priority=%d,", network.StageSelect.Base()+rule.SelectConnection)
 		for _, s := range w.switches() {
 			if edge[s] && !strings.Contains(w.flows(s), punts) {
 				return false
