@@ -71,7 +71,7 @@ func buildRoaming(t testing.TB, topology lab.Topology) *world {
 		d := mobility.Domain()
 		return fmt.Sprintf(`handover:
   enabled: true
-  roots:
+  borders:
     - {port: %016x/%d}
   pools:
     devices: {prefix: %v, gateway: %v, first: %v}
