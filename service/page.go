@@ -1,7 +1,6 @@
 package service
 
 import (
-	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -24,7 +23,7 @@ type page[I any] struct {
 // after are the items that are wanted, and the link to those that follow; empty if none do.
 func after[T any](all []Item[T], c cursor) (items []Item[T], next string) {
 	if c.After != "" {
-		i, is := slices.BinarySearchFunc(all, c.After, func(x Item[T], name string) int { return cmp.Compare(x.Name, name) })
+		i, is := slices.BinarySearchFunc(all, c.After, byName)
 		if is {
 			i++
 		}
