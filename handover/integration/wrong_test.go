@@ -32,10 +32,12 @@ func victim(t *testing.T, w *world, radios []*radio, class string) *phone {
 	return p
 }
 
-// unmoved checks that an attempt to move a phone was not answered, and that its
-// packets still come out where it is.
+// unmoved checks that an attempt to move a phone, which is at the first radio, was
+// not answered, and that its packets still come out where it is.
 func unmoved(t *testing.T, w *world, radios []*radio, p *phone, what string, r *radio, mac openflow.MAC, m *dhcpv4.DHCPv4) {
 	t.Helper()
+	// It is answered before the rules of where it was are gone.
+	w.eventually("what brought the device here is over", func() bool { return w.done(p.id, radios[0]) })
 	before := w.rulesBySwitch()
 	if reply, err := r.ask(t.Context(), mac, m, refusedWithin); !errors.Is(err, errSilence) {
 		t.Errorf("%s was answered: %v, %v", what, reply, err)

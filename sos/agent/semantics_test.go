@@ -333,7 +333,13 @@ func TestWarm(t *testing.T) {
 	p := newPair(t, nil)
 	for i := range 3 {
 		f := p.open(agentapi.Params{Connections: 3})
-		eventually(t, "all connections stand", func() bool { return p.x.session(f.id).counters().ConnsOpen == 3 })
+		// At both ends: the dialling one counts those that the other has not answered yet.
+		for _, a := range []*Agent{p.x, p.y} {
+			eventually(t, "all connections stand", func() bool {
+				s := a.session(f.id)
+				return s != nil && s.counters().ConnsOpen == 3
+			})
+		}
 		exchange(t, f, 1000, 1000)
 		eventually(t, "connections are in the pool", func() bool { return p.x.warm.size() == 3 })
 		if r := f.ended(p.x); i > 0 && r.Counters.ConnsWarm != 3 {
