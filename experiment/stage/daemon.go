@@ -2,16 +2,12 @@ package stage
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Daemon is a program that runs in a lab until it is stopped.
@@ -19,6 +15,7 @@ type Daemon struct {
 	cmd    *exec.Cmd
 	cancel context.CancelFunc
 	done   chan struct{}
+	group  *idleGroup // nil if it has none of its own
 }
 
 // StartDaemon starts a program; its output goes to a file.
@@ -27,32 +24,22 @@ func StartDaemon(ctx context.Context, at Place, log string, name string, args ..
 }
 
 // StartLowest starts a program as StartDaemon does, which gets the processors that nothing
-// else wants: it stands for one on a machine of its own.
+// else wants: it stands for one on a machine of its own. Where there are no control groups
+// for that it has the lowest priority, with which it may still have a processor for some
+// milliseconds that others wait for.
 func StartLowest(ctx context.Context, at Place, log string, name string, args ...string) (*Daemon, error) {
 	d, err := start(ctx, at, log, &syscall.SysProcAttr{Setsid: true}, name, args)
 	if err != nil {
 		return nil, err
+	}
+	if d.group, err = joinIdle(d.PID()); err == nil {
+		return d, nil
 	}
 	if err := lower(d.PID()); err != nil {
 		d.Stop()
 		return nil, fmt.Errorf("lower the priority of %s: %w", name, err)
 	}
 	return d, nil
-}
-
-// lower gives the process that leads a session the lowest priority: among the processes of
-// its session, and of its session among others, where the kernel shares by session
-// (sched(7), "The autogroup feature").
-func lower(pid int) error {
-	const lowest = 19
-	if err := unix.Setpriority(unix.PRIO_PROCESS, pid, lowest); err != nil {
-		return err
-	}
-	err := os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte(strconv.Itoa(lowest)), 0)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // a kernel without
-	}
-	return err
 }
 
 // start starts a program with attributes that keep Ctrl-C at the terminal from reaching it
@@ -89,12 +76,21 @@ func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 func (d *Daemon) Stop() {
 	d.cancel()
 	<-d.done
+	d.leave()
 }
 
 // Kill ends the program at once, the way a crash would.
 func (d *Daemon) Kill() {
 	_ = d.cmd.Process.Kill() // an error means that it is gone already
 	<-d.done
+	d.leave()
+}
+
+// leave removes the control group of a program that is gone.
+func (d *Daemon) leave() {
+	if d.group != nil {
+		_ = d.group.remove() // gone already, or in use by a child of the program
+	}
 }
 
 // Done is closed when the program has ended.
