@@ -63,14 +63,14 @@ func (l *Lab) remove(ctx context.Context) error {
 	for _, name := range l.record.Namespaces {
 		err = errors.Join(err, namespace.Delete(name))
 	}
-	err = errors.Join(err, l.releaseBuffers())
+	err = errors.Join(err, l.releaseSysctls())
 	if err != nil {
 		return err
 	}
 	if err := os.RemoveAll(l.dir); err != nil {
 		return err
 	}
-	removeIfEmpty(l.runDir, filepath.Dir(buffers[0].file))
+	removeIfEmpty(l.runDir, filepath.Dir(sysctls[0].file))
 	return nil
 }
 

@@ -9,7 +9,7 @@ import (
 
 // A lab in a mount namespace with a /run of its own has records of its own, and the
 // sysctls are the machine's all the same. So the daemons of every lab carry in their
-// environment which lab they are of, and what each raised sysctl was before.
+// environment which lab they are of, and what each changed sysctl was before.
 const holderVariable = "SLUICE_LAB_" // and the sysctl's name
 
 // holderEnv is what a daemon of the lab says about the sysctls.
@@ -21,7 +21,7 @@ func (l *Lab) holderEnv() []string {
 	return all
 }
 
-// holder is a lab that has raised a sysctl, and the machine's own value.
+// holder is a lab that has changed a sysctl, and the machine's own value.
 type holder struct{ dir, original string }
 
 // holders are the labs whose daemons run, one entry for each daemon.
@@ -44,7 +44,7 @@ func holders(sysctl string) []holder {
 }
 
 // adopt adds the labs that run to those that are recorded.
-func (s *bufferState) adopt(running []holder) {
+func (s *sysctlState) adopt(running []holder) {
 	for _, h := range running {
 		if s.Original == "" {
 			s.Original = h.original

@@ -22,7 +22,7 @@ type Lab struct {
 	// a move replaces them all.
 	moves sync.Mutex
 	links atomic.Pointer[[]wire]
-	// originals are the machine's own values of the sysctls that the lab has raised.
+	// originals are the machine's own values of the sysctls that the lab has changed.
 	originals map[string]string
 	runDir    string
 	dir       string

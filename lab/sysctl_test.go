@@ -17,25 +17,27 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
-// readBuffer is the machine's default "rmem" or "wmem" now.
-func readBuffer(t *testing.T, name string) string {
+// readSysctl is the machine's value now, by the name of its record.
+func readSysctl(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile("/proc/sys/net/core/" + name + "_default")
+	b, err := os.ReadFile(map[string]string{
+		"rmem": "/proc/sys/net/core/rmem_default", "wmem": "/proc/sys/net/core/wmem_default", "autogroup": "/proc/sys/kernel/sched_autogroup_enabled",
+	}[name])
 	if err != nil {
 		t.Fatal(err)
 	}
 	return strings.TrimSpace(string(b))
 }
 
-func TestBuffersAreRestored(t *testing.T) {
+func TestSysctlsAreRestored(t *testing.T) {
 	needsRoot(t)
-	for _, name := range []string{"rmem", "wmem"} {
-		t.Run(name, func(t *testing.T) { bufferIsRestored(t, name) })
+	for name, value := range map[string]string{"rmem": "16777216", "wmem": "16777216", "autogroup": "0"} {
+		t.Run(name, func(t *testing.T) { sysctlIsRestored(t, name, value) })
 	}
 }
 
-func bufferIsRestored(t *testing.T, name string) {
-	read := func() string { return readBuffer(t, name) }
+func sysctlIsRestored(t *testing.T, name, value string) {
+	read := func() string { return readSysctl(t, name) }
 	record := "/run/sluice/" + name + ".json"
 	_, err := os.Stat(record)
 	free, before := errors.Is(err, os.ErrNotExist), read()
@@ -48,19 +50,19 @@ func bufferIsRestored(t *testing.T, name string) {
 		}
 		labs = append(labs, l)
 	}
-	if read() != "16777216" {
-		t.Errorf("%s_default is %s with labs up", name, read())
+	if read() != value {
+		t.Errorf("%s is %s with labs up", name, read())
 	}
 	for i, l := range labs {
 		if err := l.Down(testContext(t)); err != nil {
 			t.Fatal(err)
 		}
-		if i == 0 && read() != "16777216" {
-			t.Errorf("%s_default is %s with a lab still up", name, read())
+		if i == 0 && read() != value {
+			t.Errorf("%s is %s with a lab still up", name, read())
 		}
 	}
 	if _, err := os.Stat(record); free && errors.Is(err, os.ErrNotExist) && read() != before {
-		t.Errorf("no lab holds the buffers, and they are %s, not %s again", read(), before)
+		t.Errorf("no lab holds %s, and it is %s, not %s again", name, read(), before)
 	}
 }
 
@@ -80,7 +82,7 @@ const otherRunDir = "SLUICE_TEST_OTHER_RUN"
 func TestOtherRunHelper(t *testing.T) {
 	hidden := os.Getenv(otherRunDir)
 	if hidden == "" {
-		t.Skip("only for TestLastLabOfTheMachineRestoresBuffers")
+		t.Skip("only for TestLastLabOfTheMachineRestoresSysctls")
 	}
 	for _, dir := range []string{"/run", hidden} {
 		if err := unix.Mount("none", dir, "tmpfs", 0, ""); err != nil {
@@ -98,9 +100,9 @@ func TestOtherRunHelper(t *testing.T) {
 	}
 }
 
-// TestLastLabOfTheMachineRestoresBuffers takes a lab down that came up first, and
+// TestLastLabOfTheMachineRestoresSysctls takes a lab down that came up first, and
 // cannot see that another one is still up.
-func TestLastLabOfTheMachineRestoresBuffers(t *testing.T) {
+func TestLastLabOfTheMachineRestoresSysctls(t *testing.T) {
 	needsRoot(t)
 	dir := t.TempDir()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestOtherRunHelper$")
@@ -132,7 +134,7 @@ func TestLastLabOfTheMachineRestoresBuffers(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the other lab: %v", err)
 	}
-	if got := readBuffer(t, "rmem"); got != "16777216" {
+	if got := readSysctl(t, "rmem"); got != "16777216" {
 		t.Errorf("rmem_default is %s with a lab still up", got)
 	}
 	recorded(t, filepath.Join(dir, l.Name()))

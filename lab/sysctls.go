@@ -17,64 +17,71 @@ import (
 // A userspace switch receives each port through a packet socket of the default
 // receive buffer: bursts beyond it are lost. It sends all ports through one of the
 // default send buffer: packets that wait in the queues of one port keep those of
-// others out. The sysctls are the whole machine's (network namespaces may only read
-// them), so all labs share one raise of each: the first makes it, the last takes it
-// back.
-var buffers = []buffer{{"net.core.rmem_default", "/run/sluice/rmem.json"}, {"net.core.wmem_default", "/run/sluice/wmem.json"}}
+// others out. And where the processors are shared by session (sched(7), "The autogroup
+// feature"), a switch, which goes through its cached flows as long as rules change, may
+// keep all that runs in other sessions waiting for 100 ms and more.
+//
+// The sysctls are the whole machine's (network namespaces may only read them), so all labs
+// share one change of each: the first makes it, the last takes it back.
+var sysctls = []sysctl{
+	{"net.core.rmem_default", "16777216", "/run/sluice/rmem.json"},
+	{"net.core.wmem_default", "16777216", "/run/sluice/wmem.json"},
+	{"kernel.sched_autogroup_enabled", "0", "/run/sluice/autogroup.json"},
+}
 
-// buffer is a sysctl, and the file that records its raise, beside the run directories
-// because labs with different ones share it.
-type buffer struct{ name, file string }
+// sysctl is one with its value while a lab is up, and the file that records what it was,
+// beside the run directories because labs with different ones share it.
+type sysctl struct{ name, value, file string }
 
-// bufferBytes is what they are raised to.
-const bufferBytes = 16 << 20
+func (x sysctl) path() string { return "/proc/sys/" + strings.ReplaceAll(x.name, ".", "/") }
 
-func (b buffer) sysctl() string { return "/proc/sys/" + strings.ReplaceAll(b.name, ".", "/") }
-
-type bufferState struct {
+type sysctlState struct {
 	Original string   `json:"original"`
 	Labs     []string `json:"labs"` // directories of the labs that hold it
 	running  []string // those of them whose daemons run
 }
 
-func (l *Lab) holdBuffers(context.Context) error {
+func (l *Lab) holdSysctls(context.Context) error {
 	if len(l.plan.Topology.Switches) == 0 {
 		return nil
 	}
-	for _, b := range buffers {
-		if err := l.hold(b); err != nil {
+	for _, x := range sysctls {
+		if _, err := os.Stat(x.path()); errors.Is(err, os.ErrNotExist) {
+			continue // a kernel without
+		}
+		if err := l.hold(x); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *Lab) hold(b buffer) error {
-	return b.change(func(s *bufferState) error {
-		now, err := os.ReadFile(b.sysctl())
+func (l *Lab) hold(x sysctl) error {
+	return x.change(func(s *sysctlState) error {
+		now, err := os.ReadFile(x.path())
 		if err != nil {
 			return err
 		}
 		if s.hold(l.dir, strings.TrimSpace(string(now))) {
-			l.logf("%s of this machine is %d while a lab is up (was %s)", b.name, bufferBytes, s.Original)
+			l.logf("%s of this machine is %s while a lab is up (was %s)", x.name, x.value, s.Original)
 		}
-		l.originals[b.name] = s.Original
+		l.originals[x.name] = s.Original
 		return nil
-	}, func(*bufferState) string { return fmt.Sprint(bufferBytes) })
+	}, func(*sysctlState) string { return x.value })
 }
 
-func (l *Lab) releaseBuffers() error {
+func (l *Lab) releaseSysctls() error {
 	var errs []error
-	for _, b := range buffers {
-		errs = append(errs, b.change(func(s *bufferState) error {
+	for _, x := range sysctls {
+		errs = append(errs, x.change(func(s *sysctlState) error {
 			s.Labs = slices.DeleteFunc(s.Labs, func(d string) bool { return d == l.dir })
 			s.forgetGone()
 			return nil
-		}, func(s *bufferState) string {
+		}, func(s *sysctlState) string {
 			if len(s.Labs) > 0 || s.Original == "" {
 				return ""
 			}
-			l.logf("%s of this machine is %s again", b.name, s.Original)
+			l.logf("%s of this machine is %s again", x.name, s.Original)
 			return s.Original
 		}))
 	}
@@ -83,7 +90,7 @@ func (l *Lab) releaseBuffers() error {
 
 // hold adds a lab. It reports whether the lab is the first. An original that is
 // known stays: it outlives labs that were killed and never gave the raise back.
-func (s *bufferState) hold(dir, now string) (first bool) {
+func (s *sysctlState) hold(dir, now string) (first bool) {
 	s.forgetGone()
 	first = len(s.Labs) == 0
 	if s.Original == "" {
@@ -94,7 +101,7 @@ func (s *bufferState) hold(dir, now string) (first bool) {
 }
 
 // forgetGone drops labs whose record is no longer there, unless their daemons are.
-func (s *bufferState) forgetGone() {
+func (s *sysctlState) forgetGone() {
 	s.Labs = slices.DeleteFunc(s.Labs, func(dir string) bool {
 		_, err := os.Stat(filepath.Join(dir, stateFile))
 		return errors.Is(err, os.ErrNotExist) && !slices.Contains(s.running, dir)
@@ -104,17 +111,17 @@ func (s *bufferState) forgetGone() {
 // change changes the recorded state under its lock and then sets the
 // sysctl to what value returns, if anything. The record is written first when it
 // grows, so that a crash in between leaves the original known.
-func (b buffer) change(change func(*bufferState) error, value func(*bufferState) string) error {
-	f, err := b.lock()
+func (x sysctl) change(change func(*sysctlState) error, value func(*sysctlState) string) error {
+	f, err := x.lock()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	var s bufferState
+	var s sysctlState
 	if err := json.NewDecoder(f).Decode(&s); err != nil && !errors.Is(err, io.EOF) { // EOF: it is new
-		return fmt.Errorf("%s: %w", b.file, err)
+		return fmt.Errorf("%s: %w", x.file, err)
 	}
-	s.adopt(holders(b.name))
+	s.adopt(holders(x.name))
 	if err := change(&s); err != nil {
 		return err
 	}
@@ -126,12 +133,12 @@ func (b buffer) change(change func(*bufferState) error, value func(*bufferState)
 		return err
 	}
 	if v := value(&s); v != "" {
-		if err := os.WriteFile(b.sysctl(), []byte(v), 0o644); err != nil {
-			return fmt.Errorf("%s = %s: %w", b.name, v, err)
+		if err := os.WriteFile(x.path(), []byte(v), 0o644); err != nil {
+			return fmt.Errorf("%s = %s: %w", x.name, v, err)
 		}
 	}
 	if len(s.Labs) == 0 {
-		return os.Remove(b.file)
+		return os.Remove(x.file)
 	}
 	return nil
 }
@@ -147,12 +154,12 @@ func overwrite(f *os.File, text []byte) error {
 
 // lock opens and locks the record. The file goes with its last holder, so
 // after the lock is had it must still be the one of that name.
-func (b buffer) lock() (*os.File, error) {
+func (x sysctl) lock() (*os.File, error) {
 	for {
-		if err := os.MkdirAll(filepath.Dir(b.file), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Dir(x.file), 0o755); err != nil {
 			return nil, err
 		}
-		f, err := os.OpenFile(b.file, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o644)
+		f, err := os.OpenFile(x.file, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o644)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // the last lab took the directory with it
 		}
@@ -163,7 +170,7 @@ func (b buffer) lock() (*os.File, error) {
 			return nil, errors.Join(err, f.Close())
 		}
 		opened, err1 := f.Stat()
-		named, err2 := os.Stat(b.file)
+		named, err2 := os.Stat(x.file)
 		if err1 == nil && err2 == nil && os.SameFile(opened, named) {
 			return f, nil
 		}

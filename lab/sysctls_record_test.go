@@ -3,7 +3,7 @@ package lab
 import "testing"
 
 func TestOriginalOutlivesKilledLabs(t *testing.T) {
-	s := bufferState{Original: "212992", Labs: []string{t.TempDir()}} // a lab whose record is gone
+	s := sysctlState{Original: "212992", Labs: []string{t.TempDir()}} // a lab whose record is gone
 	if !s.hold("next", "16777216") {
 		t.Error("a lab that left no record still counts")
 	}

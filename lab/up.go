@@ -177,7 +177,7 @@ func (l *Lab) allNamespaces() []string {
 // build makes everything, in an order in which nothing has to be made twice.
 func (l *Lab) build(ctx context.Context) error {
 	steps := []func(context.Context) error{
-		l.holdBuffers, l.makeNamespaces, l.makeControlNetwork, l.makeWires, l.startDelayLine,
+		l.holdSysctls, l.makeNamespaces, l.makeControlNetwork, l.makeWires, l.startDelayLine,
 		l.joinControlNetwork, l.configureInterfaces, l.configureHosts, l.startSwitches,
 	}
 	for _, step := range steps {
