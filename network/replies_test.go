@@ -55,7 +55,7 @@ func TestRepliesAreBoundedByWhatTheyTakeInMemory(t *testing.T) {
 		}
 		flows = append(flows, openflow.FlowStats{Instructions: []openflow.Instruction{openflow.ApplyActions(many...)}})
 	}
-	for name, body := range map[string]openflow.MultipartBody{"parts without anything": &openflow.PortStatsReply{}, "flows with many small actions": &flows} {
+	for name, body := range map[string]openflow.MultipartBody{"parts of one port": &openflow.PortStatsReply{{Port: 1}}, "flows with many small actions": &flows} {
 		t.Run(name, func(t *testing.T) {
 			n, err := New(Config{MaxReply: mine, MaxReplies: all})
 			if err != nil {
@@ -95,6 +95,31 @@ func TestRepliesAreBoundedByWhatTheyTakeInMemory(t *testing.T) {
 				t.Errorf("a switch that needs little was refused: %v", r.err)
 			}
 		})
+	}
+}
+
+// Parts that hold nothing take nothing, and end the reply when they are many.
+func TestEmptyPartsEndAReply(t *testing.T) {
+	n, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := silent(t, n)
+	r := &request{done: make(chan struct{})}
+	s.requests[1] = r
+	part, err := (&openflow.MultipartReply{More: true, Body: &openflow.PortStatsReply{}}).AppendTo(nil, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range maxEmptyParts {
+		s.reply(part)
+	}
+	if s.requests[1] == nil || r.bytes != 0 || len(r.parts) != 0 {
+		t.Fatalf("after %d parts: %d bytes, %v", maxEmptyParts, r.bytes, r.err)
+	}
+	s.reply(part)
+	if <-r.done; r.err == nil {
+		t.Error("a reply without end has ended well")
 	}
 }
 

@@ -17,6 +17,7 @@ type request struct {
 	answered time.Time // when the reader saw the last part
 	parts    []openflow.Message
 	bytes    int64 // that the parts take
+	empty    int   // parts that held nothing, and said that more follows
 	err      error
 	done     chan struct{}
 }
@@ -83,6 +84,12 @@ func (s *Switch) reply(raw []byte) {
 	if r == nil {
 		return
 	}
+	if openflow.IsEmptyPart(raw) {
+		if r.empty++; r.empty > maxEmptyParts {
+			s.finish(xid, r, fmt.Errorf("%w: more than %d parts of a reply hold nothing", ErrBusy, maxEmptyParts))
+		}
+		return
+	}
 	_, m, err := openflow.Decode(bytes.Clone(raw))
 	if err != nil {
 		s.finish(xid, r, err)
@@ -98,6 +105,10 @@ func (s *Switch) reply(raw []byte) {
 	}
 	s.finish(xid, r, nil)
 }
+
+// maxEmptyParts is how many parts of a reply may hold nothing: each costs time, and none
+// brings the end nearer.
+const maxEmptyParts = 64
 
 func (s *Switch) finish(xid uint32, r *request, err error) {
 	s.mu.Lock()

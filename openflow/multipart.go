@@ -116,6 +116,13 @@ type MultipartReply struct {
 	Body MultipartBody
 }
 
+// IsEmptyPart says whether a message, whole with its header, is a part of an answer that holds
+// nothing and says that more follows.
+func IsEmptyPart(b []byte) bool {
+	const size = 16 // of the header, the kind and the flags (OpenFlow 1.3.5, section 7.3.5)
+	return len(b) == size && MsgType(b[1]) == TypeMultipartReply && be.Uint16(b[10:])&flagMore != 0
+}
+
 // MsgType returns TypeMultipartReply.
 func (*MultipartReply) MsgType() MsgType { return TypeMultipartReply }
 
