@@ -2,9 +2,12 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -18,16 +21,27 @@ type event struct {
 // failure is a test that failed, or a package of which no single test did.
 type failure struct {
 	pkg, test, output string
-	race              bool // the race detector has spoken
+	certain           bool // the race detector has spoken, or it did not end: that is never luck
 }
 
 // skip is a test that was skipped, as lab.TestDelay.
 type skip struct{ test, output string }
 
+// timed is a test that is no part of another, and how long it took, its waits for its turn
+// included.
+type timed struct {
+	test    string
+	seconds float64
+}
+
+// keepSlowest is how many of them are told.
+const keepSlowest = 15
+
 // results is what a run of go test came to.
 type results struct {
 	failures []failure
 	skips    []skip
+	slowest  []timed // the longest first
 	packages int
 	tests    int
 }
@@ -81,6 +95,7 @@ func (c *collector) take(e *event) {
 			c.tests--
 			c.over("ok", folder, e.Elapsed)
 		}
+		c.took(e, folder)
 		delete(c.output, key)
 	case "skip":
 		if e.Test != "" {
@@ -102,14 +117,40 @@ func (c *collector) fail(e *event, folder string) {
 			output = b.String() + output
 		}
 		clear(c.built)
-		if c.failed[e.Package] {
+		if c.unfinished(e.Package, folder) || c.failed[e.Package] {
 			return
 		}
 	}
 	c.failed[e.Package] = true
-	f := failure{pkg: e.Package, test: e.Test, output: output, race: strings.Contains(output, "WARNING: DATA RACE")}
+	delete(c.output, key)
+	f := failure{pkg: e.Package, test: e.Test, output: output, certain: strings.Contains(output, "WARNING: DATA RACE")}
 	c.failures = append(c.failures, f)
 	fmt.Fprintf(c.out, "--- FAIL: %s\n%s", f.name(c.module), output)
+}
+
+// unfinished notes the tests that had begun when their package ended: one of them has hung, or
+// ended the program. What it said last says why.
+func (c *collector) unfinished(pkg, folder string) (any bool) {
+	for _, key := range slices.SortedFunc(maps.Keys(c.output), func(a, b [2]string) int { return cmp.Compare(a[1], b[1]) }) {
+		if key[0] != pkg || key[1] == "" {
+			continue
+		}
+		any = true
+		output := text(c.output, key).String()
+		c.failures = append(c.failures, failure{pkg: pkg, test: key[1], output: output, certain: true})
+		fmt.Fprintf(c.out, "--- UNFINISHED: %s.%s\n%s", folder, key[1], output)
+	}
+	return any
+}
+
+// took notes how long a test took.
+func (c *collector) took(e *event, folder string) {
+	if e.Test == "" || strings.Contains(e.Test, "/") {
+		return
+	}
+	c.slowest = append(c.slowest, timed{folder + "." + e.Test, e.Elapsed})
+	slices.SortStableFunc(c.slowest, func(a, b timed) int { return cmp.Compare(b.seconds, a.seconds) })
+	c.slowest = c.slowest[:min(len(c.slowest), keepSlowest)]
 }
 
 // name is that of a test as in lab.TestDelay, or the folder of a package.

@@ -86,6 +86,9 @@ func (s *suite) run(args []string) (bool, error) {
 		}
 	}
 	unlisted := s.tellSkips(c.skips)
+	for _, x := range c.slowest {
+		fmt.Fprintf(s.out, "slow: %6.1f s  %s\n", x.seconds, x.test)
+	}
 	fmt.Fprintf(s.out, "%d packages:\n%d passed, %d failed, %d skipped\n", c.packages, c.tests, len(c.failures), len(c.skips))
 	for _, f := range c.failures {
 		fmt.Fprintf(s.out, "FAILED: %s\n", f.name(c.module))
@@ -105,7 +108,7 @@ func (s *suite) once(args []string) (*collector, error) {
 func (s *suite) mayRepeat(failures []failure) bool {
 	return !slices.ContainsFunc(failures, func(f failure) bool {
 		_, listed := s.quarantine.reason(f.name(s.module + "/"))
-		return f.test == "" || f.race || !listed && !s.partsListed(f, failures)
+		return f.test == "" || f.certain || !listed && !s.partsListed(f, failures)
 	})
 }
 

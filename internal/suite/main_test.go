@@ -43,6 +43,10 @@ func TestVerdict(t *testing.T) {
 			name: "a package that ends by itself", runs: []string{line("output", "", "panic: out of luck\n") + line("fail", "", "")},
 			quarantine: list{"lab.TestA": "x"}, says: []string{"out of luck", "FAILED: lab"},
 		},
+		{
+			name: "a test that hangs", runs: []string{pass[:len(pass)-len(line("pass", "", ""))] + line("output", "TestHang", "panic: test timed out\n") + line("fail", "", "")},
+			quarantine: list{"lab.TestHang": "x"}, says: []string{"test timed out", "FAILED: lab.TestHang"},
+		},
 		{name: "a skip that is not listed", runs: []string{skipped}, says: []string{"SKIPPED: lab.TestB/x: b_test.go:7: no such kernel", ".ci/skips"}},
 		{name: "not in CI", runs: []string{skipped}, lax: true, ok: true, says: []string{"SKIPPED: lab.TestB/x"}},
 		{name: "a skip that is listed", runs: []string{skipped}, skips: list{"lab.TestB": "old kernels"}, ok: true, says: []string{"allowed: old kernels"}},
