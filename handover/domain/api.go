@@ -106,18 +106,18 @@ func (s *Service) sender(ctx context.Context, e *Envelope) (*neighbour, *Refusal
 	n := s.neighbour(e.From)
 	switch {
 	case api.Role(ctx) != pki.RoleNeighbour || api.Identity(ctx) != "certificate:"+e.From:
-		return nil, refuse(CodeStranger, "the message is from %.80q, the certificate is not", e.From)
+		return nil, refuse(CodeSender, "the message is from %.80q, the certificate is not", e.From)
 	case n == nil:
-		return nil, refuse(CodeStranger, "%.80q is no neighbour of %q", e.From, s.self)
+		return nil, refuse(CodeSender, "%.80q is no neighbour of %q", e.From, s.self)
 	case e.To != s.self:
-		return n, refuse(CodeStranger, "the message is for %.80q, this is %q", e.To, s.self)
+		return n, refuse(CodeSender, "the message is for %.80q, this is %q", e.To, s.self)
 	}
 	return n, nil
 }
 
 func (s *Service) orUnknown(n *neighbour) *neighbour {
 	if n == nil {
-		return s.strangers
+		return s.unknown
 	}
 	return n
 }

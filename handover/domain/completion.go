@@ -23,7 +23,7 @@ func (s *Service) onComplete(ctx context.Context, n *neighbour, in *Complete) (*
 	proven := false
 	if m := r.outgoing(n.Name); m != nil && m.ID == in.Move && r.needsProof(n.Name) {
 		if in.Evidence == nil {
-			return nil, refuse(CodeUnproven, "%s signs its requests, and none was shown", id)
+			return nil, refuse(CodeEvidence, "%s signs its requests, and none was shown", id)
 		}
 		if refusal := s.verify(ctx, r, *in.Evidence); refusal != nil {
 			return nil, refusal

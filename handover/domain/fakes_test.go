@@ -200,7 +200,7 @@ func (h *fakeHost) Verify(_ context.Context, id string, e Evidence) error {
 	d := h.devices[id]
 	text := string(e.Message)
 	if d == nil || h.used[text] || !strings.HasPrefix(text, "key="+d.key+" ") {
-		return ErrUnproven
+		return ErrNoEvidence
 	}
 	h.used[text] = true
 	return nil

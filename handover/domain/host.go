@@ -16,8 +16,8 @@ var (
 	ErrTaken = errors.New("an address of the device belongs to somebody else")
 	// ErrNoDevice says that there is no such device.
 	ErrNoDevice = errors.New("no such device")
-	// ErrUnproven says that the evidence does not show that the device is there.
-	ErrUnproven = errors.New("the request does not prove that the device is there")
+	// ErrNoEvidence says that the evidence does not show that the device is there.
+	ErrNoEvidence = errors.New("the request does not prove that the device is there")
 )
 
 // Known is what a domain knows about a device that it has registered.

@@ -54,7 +54,7 @@ func (n *neighbour) asked(err error, now time.Time) {
 	if err == nil || code != "" {
 		n.heard, n.fault = now, ""
 	}
-	if err != nil && (code == "" || code == CodeStranger || code == CodeReplay || code == CodeMalformed) {
+	if err != nil && (code == "" || code == CodeSender || code == CodeReplay || code == CodeMalformed) {
 		n.fault = printable(err.Error())
 	}
 }

@@ -16,8 +16,8 @@ type Code string
 const (
 	// CodeReplay: the message was used before, is too old, or out of order.
 	CodeReplay Code = "replay"
-	// CodeStranger: the sender is no neighbour, or not the one it says.
-	CodeStranger Code = "stranger"
+	// CodeSender: the sender is no neighbour, or not the one it says.
+	CodeSender Code = "unknown-sender"
 	// CodeMalformed: the message contradicts itself.
 	CodeMalformed Code = "malformed"
 	// CodeNotYours: the sender may not say this about the device.
@@ -26,8 +26,8 @@ const (
 	CodePrefix Code = "prefix"
 	// CodeTaken: an address of the device belongs to somebody else.
 	CodeTaken Code = "taken"
-	// CodeUnproven: nothing shows that the device is where the sender says.
-	CodeUnproven Code = "unproven"
+	// CodeEvidence: nothing shows that the device is where the sender says.
+	CodeEvidence Code = "no-evidence"
 	// CodeUnknown: no such device or no such move.
 	CodeUnknown Code = "unknown"
 	// CodeHere: the device is in the receiving domain.
@@ -40,7 +40,7 @@ const (
 
 // Codes lists all codes.
 func Codes() []Code {
-	return []Code{CodeReplay, CodeStranger, CodeMalformed, CodeNotYours, CodePrefix, CodeTaken, CodeUnproven, CodeUnknown, CodeHere, CodeBusy, CodeFailed}
+	return []Code{CodeReplay, CodeSender, CodeMalformed, CodeNotYours, CodePrefix, CodeTaken, CodeEvidence, CodeUnknown, CodeHere, CodeBusy, CodeFailed}
 }
 
 // passing says that the same message may be accepted later.
@@ -51,7 +51,7 @@ func (c Code) known() bool { return slices.Contains(Codes(), c) }
 
 func (c Code) status() int {
 	switch c {
-	case CodeStranger, CodeNotYours, CodePrefix, CodeUnproven:
+	case CodeSender, CodeNotYours, CodePrefix, CodeEvidence:
 		return http.StatusForbidden
 	case CodeMalformed:
 		return http.StatusUnprocessableEntity
@@ -117,8 +117,8 @@ func refusalOf(err error) *Refusal {
 		return r
 	case errors.Is(err, ErrTaken):
 		return refuse(CodeTaken, "%v", ErrTaken)
-	case errors.Is(err, ErrUnproven):
-		return refuse(CodeUnproven, "%v", ErrUnproven)
+	case errors.Is(err, ErrNoEvidence):
+		return refuse(CodeEvidence, "%v", ErrNoEvidence)
 	case errors.Is(err, ErrNoDevice):
 		return refuse(CodeUnknown, "%v", ErrNoDevice)
 	}

@@ -43,7 +43,7 @@ type Service struct {
 	timing     Timing
 	now        func() time.Time
 	neighbours map[string]*neighbour
-	strangers  *neighbour // stands for all who are no neighbours
+	unknown    *neighbour // stands for all who are no neighbours
 	sequence   counter
 	metrics    *metrics
 	tasks      *tasks.Group
@@ -90,7 +90,7 @@ func New(o Options) (*Service, error) {
 		self: o.Self, host: o.Host, store: o.Store, emit: o.Emit, log: o.Log, now: o.Now, timing: o.Timing.withDefaults(),
 		neighbours: map[string]*neighbour{}, locks: map[string]*deviceLock{}, records: map[string]*Record{},
 		byMAC: map[openflow.MAC]string{}, asking: map[openflow.MAC]bool{}, nobody: map[question]time.Time{}, tasks: tasks.New(),
-		restored: make(chan struct{}), done: newRecent(4096), strangers: &neighbour{Neighbour: Neighbour{Name: "unknown"}},
+		restored: make(chan struct{}), done: newRecent(4096), unknown: &neighbour{Neighbour: Neighbour{Name: "unknown"}},
 	}
 	for _, n := range o.Neighbours {
 		s.neighbours[n.Name] = s.newNeighbour(n, o.Dial)

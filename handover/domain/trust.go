@@ -90,12 +90,12 @@ func (s *Service) confirm(ctx context.Context, n *neighbour, v Visitor) *Refusal
 func (s *Service) prove(ctx context.Context, n *neighbour, r *Record, e *Evidence) *Refusal {
 	if !r.Signed {
 		if !n.Unsigned {
-			return refuse(CodeUnproven, "%s signs nothing, and %q may not move such devices by their hardware address alone", r.ID, n.Name)
+			return refuse(CodeEvidence, "%s signs nothing, and %q may not move such devices by their hardware address alone", r.ID, n.Name)
 		}
 		return nil
 	}
 	if e == nil {
-		return refuse(CodeUnproven, "%s signs its requests, and none was shown", r.ID)
+		return refuse(CodeEvidence, "%s signs its requests, and none was shown", r.ID)
 	}
 	return s.verify(ctx, r, *e)
 }
@@ -104,7 +104,7 @@ func (s *Service) prove(ctx context.Context, n *neighbour, r *Record, e *Evidenc
 // about to.
 func (s *Service) verify(ctx context.Context, r *Record, e Evidence) *Refusal {
 	if !slices.Contains(r.MACs, e.Src) {
-		return refuse(CodeUnproven, "%v is no hardware address of %s", e.Src, r.ID)
+		return refuse(CodeEvidence, "%v is no hardware address of %s", e.Src, r.ID)
 	}
 	if r.Home == s.self {
 		if err := s.host.Verify(ctx, r.ID, e); err != nil {
@@ -119,7 +119,7 @@ func (s *Service) verify(ctx context.Context, r *Record, e Evidence) *Refusal {
 	}
 	up := s.neighbour(from)
 	if up == nil {
-		return refuse(CodeUnproven, "the home of %s cannot be asked", r.ID)
+		return refuse(CodeEvidence, "the home of %s cannot be asked", r.ID)
 	}
 	err := s.tell(ctx, up, KindVerify, &Verify{Subject: r.subject(), Evidence: e}, nil, s.timing.Request)
 	switch {

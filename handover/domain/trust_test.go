@@ -91,8 +91,8 @@ func TestLies(t *testing.T) {
 		{"an arrival elsewhere", KindComplete, &Complete{Subject: subject("a", abroad), Move: newToken(), Host: "a", Since: time.Now()}, CodeMalformed},
 		{"an arrival with the receiver", KindComplete, &Complete{Subject: subject("a", abroad), Host: "c"}, CodeMalformed},
 		{"an end of what is not its", KindWithdraw, &Withdraw{Subject: subject("a", abroad)}, CodeNotYours},
-		{"a claim without proof", KindClaim, &Claim{Subject: subject("c", ownID), Move: newToken(), MAC: own}, CodeUnproven},
-		{"a claim with a wrong key", KindClaim, &Claim{Subject: subject("c", ownID), Move: newToken(), MAC: own, Evidence: sign(own, "guess")}, CodeUnproven},
+		{"a claim without proof", KindClaim, &Claim{Subject: subject("c", ownID), Move: newToken(), MAC: own}, CodeEvidence},
+		{"a claim with a wrong key", KindClaim, &Claim{Subject: subject("c", ownID), Move: newToken(), MAC: own, Evidence: sign(own, "guess")}, CodeEvidence},
 		{"a claim for an unknown device", KindClaim, &Claim{Subject: subject("c", "nobody"), Move: newToken(), MAC: own}, CodeUnknown},
 		{"a claim by another's hardware address", KindClaim, &Claim{Subject: subject("c", ownID), Move: newToken(), MAC: openflow.MAC{2, 1}, Evidence: sign(own, "secret")}, CodeNotYours},
 		{"a claim for what is elsewhere", KindClaim, &Claim{Subject: subject("a", "car-9"), Move: newToken(), MAC: own}, CodeUnknown},
@@ -153,8 +153,8 @@ func TestReplayAndDisguise(t *testing.T) {
 		{"an old one", edited(func(n *Notify) { n.Time = n.Time.Add(-time.Minute) }), CodeReplay},
 		{"one from the future", edited(func(n *Notify) { n.Time = n.Time.Add(time.Minute) }), CodeReplay},
 		{"one from before the start", edited(func(n *Notify) { n.Time = n.Time.Add(-20 * time.Second) }), CodeReplay},
-		{"one for another domain", edited(func(n *Notify) { n.To = "c" }), CodeStranger},
-		{"one of another domain", edited(func(n *Notify) { n.From = "c" }), CodeStranger},
+		{"one for another domain", edited(func(n *Notify) { n.To = "c" }), CodeSender},
+		{"one of another domain", edited(func(n *Notify) { n.From = "c" }), CodeSender},
 		{"a nonce that is none", edited(func(n *Notify) { n.Nonce = strings.Repeat("-", 32) }), CodeMalformed},
 	} {
 		before := b.state()
@@ -170,7 +170,7 @@ func TestReplayAndDisguise(t *testing.T) {
 	}
 	// What c may say to b, b may not pass on to a as its own.
 	wrong := rogue(t, c, a)
-	if err := wrong.send(t.Context(), KindHello, &Hello{envelopeFor("b", "a", time.Now())}, nil); codeOf(err) != CodeStranger {
+	if err := wrong.send(t.Context(), KindHello, &Hello{envelopeFor("b", "a", time.Now())}, nil); codeOf(err) != CodeSender {
 		t.Errorf("in the name of another: %v", err)
 	}
 }

@@ -249,13 +249,13 @@ func (h host) Verify(_ context.Context, id string, e domain.Evidence) error {
 	}
 	m, err := dhcp.Decode(e.Message)
 	if err != nil {
-		return fmt.Errorf("%w: %w", domain.ErrUnproven, err)
+		return fmt.Errorf("%w: %w", domain.ErrNoEvidence, err)
 	}
 	if t := m.MessageType(); t != dhcpv4.MessageTypeDiscover && t != dhcpv4.MessageTypeRequest {
-		return fmt.Errorf("%w: a %v says that a device leaves, not that it is there", domain.ErrUnproven, t)
+		return fmt.Errorf("%w: a %v says that a device leaves, not that it is there", domain.ErrNoEvidence, t)
 	}
 	if err := h.dhcp.Verify(d, m, e.Src, h.now()); err != nil {
-		return fmt.Errorf("%w: %w", domain.ErrUnproven, err)
+		return fmt.Errorf("%w: %w", domain.ErrNoEvidence, err)
 	}
 	return nil
 }

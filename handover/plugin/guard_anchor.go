@@ -25,7 +25,7 @@ func (s *guards) Anchored(ip netip.Addr) (network.Anchor, bool) {
 		want, a.Way = m.plan.Want(), m.plan.Way(pin.At)
 	}
 	s.mu.Unlock()
-	for _, r := range want.Roots {
+	for _, r := range want.Borders {
 		a.Borders = append(a.Borders, r.At)
 	}
 	return a, led

@@ -102,7 +102,7 @@ func (s *placement) want(d registry.Device, ip netip.Addr, via string, places ..
 	w := route.Want{IP: ip, Home: d.HomeMAC(), Places: places}
 	for _, r := range s.settings.Borders {
 		if r.Peer == via {
-			w.Roots = append(w.Roots, route.Root{At: r.At, Peer: r.Peer})
+			w.Borders = append(w.Borders, route.Border{At: r.At, Peer: r.Peer})
 		}
 	}
 	return w

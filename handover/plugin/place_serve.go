@@ -175,7 +175,7 @@ func (s *placement) placeSeamless(ctx context.Context, t *trip, from, to route.P
 // sameWant says whether two plans serve the same places in the same way.
 func sameWant(a, b *route.Plan) bool {
 	x, y := a.Want(), b.Want()
-	return x.IP == y.IP && x.Home == y.Home && slices.Equal(x.Places, y.Places) && slices.Equal(x.Roots, y.Roots)
+	return x.IP == y.IP && x.Home == y.Home && slices.Equal(x.Places, y.Places) && slices.Equal(x.Borders, y.Borders)
 }
 
 // placeSaving switches over. A device that was nowhere, or comes with the same

@@ -70,7 +70,7 @@ func (s *Service) redeclare(ctx context.Context) {
 		s.log.Warn("after the start a device could not be served: its switch is not connected, or there is no way to it", "device", id)
 	}
 	s.log.Info("handover: ready", "devices", len(s.registry.Devices()), "not_served", len(left), "took", time.Since(began).Round(time.Millisecond))
-	s.publish("ready", map[string]any{"not_served": len(left), "took": Duration(time.Since(began))})
+	s.publish("service.ready", map[string]any{"not_served": len(left), "took": Duration(time.Since(began))})
 }
 
 // undeclared are the attached devices without rules.

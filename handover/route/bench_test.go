@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 )
 
-// campus is a tree of one root, spines and leaves with extra links between
+// campus is a tree of one border, spines and leaves with extra links between
 // neighbouring leaves.
 func campus(spines, leaves int) *network.Topology {
 	var ends []network.PortRef

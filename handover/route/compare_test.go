@@ -15,14 +15,14 @@ import (
 func TestDifferenceIsBelowTheJoin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		top := anyTopology(t)
-		want := Want{IP: device, Home: home, Roots: anyRoots(t, top)[:1]}
+		want := Want{IP: device, Home: home, Borders: anyBorders(t, top)[:1]}
 		plan := func(places ...Place) Plan {
 			want.Places = places
 			p, err := Make(top, want)
 			unlessUnreachable(t, err)
 			return p
 		}
-		a, b := anyPlace(t, top, want.Roots), anyPlace(t, top, want.Roots)
+		a, b := anyPlace(t, top, want.Borders), anyPlace(t, top, want.Borders)
 		old, now := plan(a), plan(b)
 		c := Compare(old, now)
 		below := func(sw openflow.DatapathID, ways ...[]network.Hop) bool {
@@ -93,16 +93,16 @@ func TestDevicesReachEachOther(t *testing.T) {
 		if !symmetric(top) {
 			t.Skip("links of one direction")
 		}
-		roots := anyRoots(t, top)
+		borders := anyBorders(t, top)
 		there := anyEdge(t, top)
 		there.MAC = homeToo
-		o, err := Make(top, Want{IP: other, Home: homeToo, Roots: roots, Places: []Place{there}})
+		o, err := Make(top, Want{IP: other, Home: homeToo, Borders: borders, Places: []Place{there}})
 		unlessUnreachable(t, err)
 		if len(o.Unreached) > 0 {
 			t.Skip("a network in parts")
 		}
-		want := Want{IP: device, Home: home, Roots: roots}
-		a, b := anyEdge(t, top), anyEdge(t, top) // a root that is a place is no root any more
+		want := Want{IP: device, Home: home, Borders: borders}
+		a, b := anyEdge(t, top), anyEdge(t, top) // a border that is a place is no border any more
 		want.Places = []Place{a}
 		old, err := Make(top, want)
 		unlessUnreachable(t, err)

@@ -1,11 +1,11 @@
-// Package route decides which rules carry a device's packets between the roots
+// Package route decides which rules carry a device's packets between the borders
 // of a mobility network and the places where the device is, and in which order
 // the switches are rewritten when it moves.
 //
 // It is pure: it sees a topology and what is wanted, and answers with a program
 // for the ledger of package network. Packets to a device follow an in-tree, one
-// next hop for each switch, from every root to its edge port; packets from it
-// follow one path to the nearest root. A device that is about to move can be
+// next hop for each switch, from every border to its edge port; packets from it
+// follow one path to the nearest border. A device that is about to move can be
 // served at two places at once (bicast): one switch, the join, sends a copy along
 // a branch to the second place.
 //

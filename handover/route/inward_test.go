@@ -10,12 +10,12 @@ import (
 
 // Inward writes every switch of a plan once, and none before those that it sends
 // packets for the device to, but where the branch to a second place leads through
-// switches that other roots' packets come by: these send to each other.
+// switches that other borders' packets come by: these send to each other.
 func TestInward(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		top := anyTopology(t)
-		roots := anyRoots(t, top)
-		w := Want{IP: device, Home: home, Roots: roots, Places: []Place{anyEdge(t, top)}}
+		borders := anyBorders(t, top)
+		w := Want{IP: device, Home: home, Borders: borders, Places: []Place{anyEdge(t, top)}}
 		if rapid.Bool().Draw(t, "two places") {
 			w.Places = append(w.Places, anyEdge(t, top))
 		}
@@ -38,7 +38,7 @@ func TestInward(t *testing.T) {
 				t.Fatalf("switch %v is never written", e.sw)
 			}
 			for _, o := range e.outs[:e.n] {
-				mutual := p.Bicast() && len(roots) > 1
+				mutual := p.Bicast() && len(borders) > 1
 				if !e.up && !o.to.IsZero() && !mutual && at[o.to.Switch] >= here {
 					t.Fatalf("switch %v is written before %v, to which it sends", e.sw, o.to.Switch)
 				}

@@ -25,18 +25,18 @@ func Make(t *network.Topology, w Want) (Plan, error) {
 		return Plan{}, fmt.Errorf("%w: place %v", ErrUnreachable, first.At)
 	}
 	p.Egress, p.Up = egress, up
-	roots := append(make([]Root, 0, len(near)), egress)
+	borders := append(make([]Border, 0, len(near)), egress)
 	for _, r := range near {
 		if r.At != egress.At {
-			roots = append(roots, r)
+			borders = append(borders, r)
 		}
 	}
-	down := grow(t, roots, first.At)
+	down := grow(t, borders, first.At)
 	p.Path = down.path(egress.At)
 	p.order = down.order()
 	p.upEntries(t, first, up)
 	if len(w.Places) == 2 {
-		p.bicast(t, down, len(roots))
+		p.bicast(t, down, len(borders))
 	}
 	p.downEntries(down)
 	p.finish()
@@ -44,16 +44,16 @@ func Make(t *network.Topology, w Want) (Plan, error) {
 }
 
 // bicast finds the way to the second place, or gives it up.
-func (p *Plan) bicast(t *network.Topology, down tree, roots int) {
+func (p *Plan) bicast(t *network.Topology, down tree, borders int) {
 	second := p.want.Places[1]
 	near, _ := p.want.near(t, second)
 	_, up, ok := p.want.exit(t, second, near)
 	if ok {
-		p.Branch, ok = down.branch(t, p.Path, roots, second.At)
+		p.Branch, ok = down.branch(t, p.Path, borders, second.At)
 	}
 	if !ok {
 		p.Branch = nil
-		p.Fallback = fmt.Sprintf("no way from the path to %v and back to a root", second.At)
+		p.Fallback = fmt.Sprintf("no way from the path to %v and back to a border", second.At)
 		return
 	}
 	p.Join = p.Branch[0].Switch

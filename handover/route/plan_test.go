@@ -24,13 +24,13 @@ func wires(switches int, ends ...network.PortRef) *network.Topology {
 	return topology.New(1, ids, links)
 }
 
-// fork is the root 1, below it 2, and below that the edges 3 and 4; 5 hangs on 1.
+// fork is the border 1, below it 2, and below that the edges 3 and 4; 5 hangs on 1.
 func fork() *network.Topology {
 	return wires(5, ref(1, 1), ref(2, 1), ref(2, 2), ref(3, 1), ref(2, 3), ref(4, 1), ref(1, 2), ref(5, 1))
 }
 
 var (
-	uplink = Root{At: ref(1, 100)}
+	uplink = Border{At: ref(1, 100)}
 	mac3   = openflow.MAC{2, 0, 0, 0, 7, 3}
 	mac4   = openflow.MAC{2, 0, 0, 0, 7, 4}
 	at3    = Place{At: ref(3, 9), MAC: mac3}
@@ -38,7 +38,7 @@ var (
 )
 
 func want(places ...Place) Want {
-	return Want{IP: device, Home: home, Roots: []Root{uplink}, Places: places}
+	return Want{IP: device, Home: home, Borders: []Border{uplink}, Places: places}
 }
 
 func make1(t *testing.T, top *network.Topology, w Want) Plan {
@@ -143,13 +143,13 @@ func TestMoveOnATree(t *testing.T) {
 	}
 }
 
-// Where two roots' ways to the new place run against the old direction, the
+// Where two borders' ways to the new place run against the old direction, the
 // switches turn round one after the other, those nearest to the device first.
 func TestTurningAChain(t *testing.T) {
-	// 1 - 2 - 3 - 4, with a root on 2 and one on 3; the device moves from 1 to 4.
+	// 1 - 2 - 3 - 4, with a border on 2 and one on 3; the device moves from 1 to 4.
 	top := wires(4, ref(1, 1), ref(2, 1), ref(2, 2), ref(3, 1), ref(3, 2), ref(4, 1))
 	w := want(Place{At: ref(1, 9), MAC: mac3})
-	w.Roots = []Root{{At: ref(2, 100)}, {At: ref(3, 100)}}
+	w.Borders = []Border{{At: ref(2, 100)}, {At: ref(3, 100)}}
 	old := make1(t, top, w)
 	w.Places = []Place{{At: ref(4, 9), MAC: mac4}}
 	now := make1(t, top, w)
@@ -183,13 +183,13 @@ func TestPlanRefuses(t *testing.T) {
 		"no address":         {bad(func(w *Want) { w.IP = netip.Addr{} }), ErrInvalid},
 		"no home":            {bad(func(w *Want) { w.Home = openflow.MAC{} }), ErrInvalid},
 		"group address":      {bad(func(w *Want) { w.Places[0].MAC = openflow.MAC{1} }), ErrInvalid},
-		"no roots":           {bad(func(w *Want) { w.Roots = nil }), ErrInvalid},
+		"no borders":         {bad(func(w *Want) { w.Borders = nil }), ErrInvalid},
 		"only its own place": {bad(func(w *Want) { w.Places[0].At = uplink.At }), ErrInvalid},
 		"strange egress":     {bad(func(w *Want) { at := ref(5, 100); w.Egress = &at }), ErrInvalid},
 		"place on a link":    {want(Place{At: ref(2, 1), MAC: mac3}), ErrInvalid},
 		"reserved port":      {want(Place{At: network.PortRef{Switch: 2, Port: openflow.PortLocal}, MAC: mac3}), ErrInvalid},
 		"switch not there":   {want(Place{At: ref(9, 1), MAC: mac3}), ErrUnreachable},
-		"root not there":     {bad(func(w *Want) { w.Roots = []Root{{At: ref(9, 100)}} }), ErrUnreachable},
+		"border not there":   {bad(func(w *Want) { w.Borders = []Border{{At: ref(9, 100)}} }), ErrUnreachable},
 	} {
 		if _, err := Make(top, c.want); !errors.Is(err, c.err) {
 			t.Errorf("%s: %v, want %v", name, err, c.err)
@@ -200,10 +200,10 @@ func TestPlanRefuses(t *testing.T) {
 // What cannot be reached just now is left out and told.
 func TestPartOfTheRoots(t *testing.T) {
 	w := want(at3)
-	far := Root{At: ref(9, 100), Peer: "b"}
-	w.Roots = append(w.Roots, far, uplink)
+	far := Border{At: ref(9, 100), Peer: "b"}
+	w.Borders = append(w.Borders, far, uplink)
 	p := make1(t, fork(), w)
-	if !slices.Equal(p.Unreached, []Root{far}) || p.Egress != uplink {
+	if !slices.Equal(p.Unreached, []Border{far}) || p.Egress != uplink {
 		t.Errorf("unreached %v, egress %v", p.Unreached, p.Egress)
 	}
 	w.Egress = &far.At

@@ -41,7 +41,7 @@ func recabled(t *rapid.T, top *network.Topology) *network.Topology {
 func TestRepairHarmsNobodyWhoIsServed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		top := anyTopology(t)
-		want := Want{IP: device, Home: home, Roots: anyRoots(t, top)}
+		want := Want{IP: device, Home: home, Borders: anyBorders(t, top)}
 		want.Places = []Place{anyEdge(t, top)}
 		if rapid.Bool().Draw(t, "bicast") {
 			want.Places = append(want.Places, anyEdge(t, top))
@@ -69,8 +69,8 @@ func TestRepairHarmsNobodyWhoIsServed(t *testing.T) {
 
 func repair(t *rapid.T, top *network.Topology, old *Plan, step *Step, end *Plan) {
 	before, alone := load(top, old), load(top, old.withoutBranch())
-	served, circling := map[Root]bool{}, map[network.PortRef]bool{}
-	for _, r := range slices.Concat(old.want.Roots, step.Plan.want.Roots) {
+	served, circling := map[Border]bool{}, map[network.PortRef]bool{}
+	for _, r := range slices.Concat(old.want.Borders, step.Plan.want.Borders) {
 		_, err := before.send(r.At, down())
 		circling[r.At] = err != nil
 		// A place that gets packets only because the branch to the other leads there
@@ -85,13 +85,13 @@ func repair(t *rapid.T, top *network.Topology, old *Plan, step *Step, end *Plan)
 	writing, deleting := states(t, step, losing(old, &step.Plan))
 	for _, s := range slices.Concat(writing, deleting) {
 		w := s.world(top, old, &step.Plan)
-		for _, r := range slices.Concat(old.want.Roots, step.Plan.want.Roots) {
+		for _, r := range slices.Concat(old.want.Borders, step.Plan.want.Borders) {
 			got, err := w.send(r.At, down())
 			if err != nil && !circling[r.At] {
-				t.Fatalf("%v: from root %v: %v", s, r.At, err)
+				t.Fatalf("%v: from border %v: %v", s, r.At, err)
 			}
 			if served[r] && !arrives(got, slices.Concat(old.served(), step.Plan.served())) {
-				t.Fatalf("%v: from root %v nothing arrives any more", s, r.At)
+				t.Fatalf("%v: from border %v nothing arrives any more", s, r.At)
 			}
 		}
 		for _, p := range slices.Concat(old.served(), step.Plan.served()) {

@@ -130,7 +130,7 @@ func (p *Plan) over(old *Plan) (Plan, bool) {
 
 // arrives reports whether packets to the device come in by the port of an entry.
 func (p *Plan) arrives(at *entry) bool {
-	for _, r := range p.want.Roots {
+	for _, r := range p.want.Borders {
 		if r.At.Switch == at.sw && r.At.Port == at.in {
 			return true
 		}

@@ -11,15 +11,15 @@ import (
 // node is one switch of an in-tree: what packets to the device do there, from
 // whatever port they come.
 type node struct {
-	sw    openflow.DatapathID
-	in    uint32 // port by which the first root's packets, or those of its first user, arrive
-	out   uint32
-	to    network.PortRef // where out leads; zero at the device
-	depth int             // links to the device
-	roots int             // roots whose packets come by
+	sw      openflow.DatapathID
+	in      uint32 // port by which the first border's packets, or those of its first user, arrive
+	out     uint32
+	to      network.PortRef // where out leads; zero at the device
+	depth   int             // links to the device
+	borders int             // borders whose packets come by
 }
 
-// tree is an in-tree from roots to a place.
+// tree is an in-tree from borders to a place.
 type tree []node
 
 func (t tree) find(sw openflow.DatapathID) *node {
@@ -31,12 +31,12 @@ func (t tree) find(sw openflow.DatapathID) *node {
 	return nil
 }
 
-// grow makes an in-tree. The first root gets a way of fewest links; each other
+// grow makes an in-tree. The first border gets a way of fewest links; each other
 // one goes its own such way until it meets what is there already. The ways of one
-// root to several places part once, so a move changes nothing above that point.
-func grow(top *network.Topology, roots []Root, place network.PortRef) tree {
+// border to several places part once, so a move changes nothing above that point.
+func grow(top *network.Topology, borders []Border, place network.PortRef) tree {
 	t := make(tree, 0, 8)
-	for _, r := range roots {
+	for _, r := range borders {
 		p, ok := top.FanPath(r.At, place)
 		if !ok {
 			continue
@@ -58,7 +58,7 @@ func grow(top *network.Topology, roots []Root, place network.PortRef) tree {
 			depth++
 		}
 		for n := t.find(r.At.Switch); n != nil; n = t.find(n.to.Switch) {
-			n.roots++
+			n.borders++
 			if n.to.IsZero() {
 				break
 			}
@@ -92,8 +92,8 @@ func (t tree) order() []openflow.DatapathID {
 }
 
 // branch finds the shortest way to a second place from a switch that the packets
-// of all roots pass. trunk is the first root's way.
-func (t tree) branch(top *network.Topology, trunk []network.Hop, roots int, to network.PortRef) ([]network.Hop, bool) {
+// of all borders pass. trunk is the first border's way.
+func (t tree) branch(top *network.Topology, trunk []network.Hop, borders int, to network.PortRef) ([]network.Hop, bool) {
 	end, ok := top.Index(to.Switch)
 	if !ok {
 		return nil, false
@@ -106,7 +106,7 @@ func (t tree) branch(top *network.Topology, trunk []network.Hop, roots int, to n
 	var found []network.Link
 	var queue []openflow.DatapathID
 	for _, h := range trunk {
-		if i, ok := top.Index(h.Switch); ok && t.find(h.Switch).roots == roots {
+		if i, ok := top.Index(h.Switch); ok && t.find(h.Switch).borders == borders {
 			via[i] = source
 			queue = append(queue, h.Switch)
 		}

@@ -14,12 +14,12 @@ import (
 var (
 	// ErrInvalid: what is wanted makes no sense, as a place on a link between switches.
 	ErrInvalid = errors.New("invalid route")
-	// ErrUnreachable: a place has no way from or to any root just now.
-	ErrUnreachable = errors.New("no way between the roots and the device")
+	// ErrUnreachable: a place has no way from or to any border just now.
+	ErrUnreachable = errors.New("no way between the borders and the device")
 )
 
-// Root is a port where the mobility network meets the rest of the world.
-type Root struct {
+// Border is a port where the mobility network meets the rest of the world.
+type Border struct {
 	At network.PortRef
 	// Peer names the neighbour domain behind the port, "" for an uplink.
 	Peer string
@@ -39,10 +39,10 @@ type Want struct {
 	IP netip.Addr
 	// Home is the address that everybody beyond the edge sees.
 	Home openflow.MAC
-	// Roots are where packets to the device may enter, and packets from it leave.
+	// Borders are where packets to the device may enter, and packets from it leave.
 	// One that is a place as well is left out.
-	Roots []Root
-	// Egress is the root by which packets from the device leave; nil for the
+	Borders []Border
+	// Egress is the border by which packets from the device leave; nil for the
 	// nearest uplink or, where none can be reached, the nearest neighbour.
 	Egress *network.PortRef
 	// Places is where the device is. A second place makes it a bicast: the first
@@ -54,11 +54,11 @@ type Want struct {
 type Plan struct {
 	// Program holds the rules, for the ledger.
 	Program network.Program
-	// Path leads from the egress root to the first place, Up from the first place
-	// to the egress root.
+	// Path leads from the egress border to the first place, Up from the first place
+	// to the egress border.
 	Path, Up []network.Hop
-	// Egress is the root by which packets from the first place leave.
-	Egress Root
+	// Egress is the border by which packets from the first place leave.
+	Egress Border
 	// Join is the switch of a bicast that sends the copies, and Branch their way:
 	// it begins at the join and ends at the second place.
 	Join   openflow.DatapathID
@@ -66,8 +66,8 @@ type Plan struct {
 	// Fallback tells why a bicast that was wanted is not possible: the plan then
 	// serves the first place alone.
 	Fallback string
-	// Unreached are the roots that have no way to the device just now.
-	Unreached []Root
+	// Unreached are the borders that have no way to the device just now.
+	Unreached []Border
 
 	want    Want
 	entries []entry
@@ -80,7 +80,7 @@ type Plan struct {
 // Bicast reports whether the plan serves two places.
 func (p *Plan) Bicast() bool { return len(p.Branch) > 0 }
 
-// Way leads from the egress root to a place that the plan serves.
+// Way leads from the egress border to a place that the plan serves.
 func (p *Plan) Way(to network.PortRef) []network.Hop {
 	if !p.Bicast() || p.want.Places[1].At != to {
 		return p.Path
@@ -108,7 +108,7 @@ type Step struct {
 // Change tells what a move from one plan to another touches.
 type Change struct {
 	// Join is the last switch that the old and the new path have in common before
-	// they part, seen from the egress root; zero if they have none in common.
+	// they part, seen from the egress border; zero if they have none in common.
 	Join openflow.DatapathID
 	// Branch is the part of the new path from the join to the new place, Gone the
 	// part of the old path from the join to the old place.

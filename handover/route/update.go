@@ -127,7 +127,7 @@ func newUpdate(old, now *Plan) *update {
 		}
 	}
 	for _, p := range []*Plan{old, now} {
-		for _, r := range p.want.Roots {
+		for _, r := range p.want.Borders {
 			u.start(start{at: r.At})
 		}
 		for _, pl := range p.want.Places {

@@ -41,19 +41,19 @@ func anyTopology(t *rapid.T) *network.Topology {
 	return topology.New(1, ids, links)
 }
 
-func anyRoots(t *rapid.T, top *network.Topology) []Root {
-	var out []Root
-	for i := range rapid.IntRange(1, 3).Draw(t, "roots") {
-		out = append(out, Root{At: ref(rapid.IntRange(1, len(top.Switches)).Draw(t, "root"), 100+i)})
+func anyBorders(t *rapid.T, top *network.Topology) []Border {
+	var out []Border
+	for i := range rapid.IntRange(1, 3).Draw(t, "borders") {
+		out = append(out, Border{At: ref(rapid.IntRange(1, len(top.Switches)).Draw(t, "border"), 100+i)})
 	}
 	return out
 }
 
-// anyPlace draws an edge port, or sometimes a root. There are few edge ports on
+// anyPlace draws an edge port, or sometimes a border. There are few edge ports on
 // each switch, so that one is often drawn again with another address.
-func anyPlace(t *rapid.T, top *network.Topology, roots []Root) Place {
+func anyPlace(t *rapid.T, top *network.Topology, borders []Border) Place {
 	if rapid.IntRange(0, 9).Draw(t, "elsewhere") == 0 {
-		return Place{At: rapid.SampledFrom(roots).Draw(t, "peer").At}
+		return Place{At: rapid.SampledFrom(borders).Draw(t, "peer").At}
 	}
 	return anyEdge(t, top)
 }
@@ -161,12 +161,12 @@ func unlessUnreachable(t *rapid.T, err error) {
 	}
 }
 
-// A packet from any root, or from the device, is served in every state of any move.
+// A packet from any border, or from the device, is served in every state of any move.
 func TestNoStateLosesOrLoops(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		top := anyTopology(t)
-		want := Want{IP: device, Home: home, Roots: anyRoots(t, top)}
-		place := func() Place { return anyPlace(t, top, want.Roots) }
+		want := Want{IP: device, Home: home, Borders: anyBorders(t, top)}
+		place := func() Place { return anyPlace(t, top, want.Borders) }
 		want.Places = []Place{place()}
 		old, err := Make(top, want)
 		unlessUnreachable(t, err)
@@ -184,7 +184,7 @@ func TestNoStateLosesOrLoops(t *testing.T) {
 				next.Places = want.Places
 				next.Egress = nil
 				if rapid.Bool().Draw(t, "egress") {
-					by := rapid.SampledFrom(want.Roots).Draw(t, "by").At
+					by := rapid.SampledFrom(want.Borders).Draw(t, "by").At
 					next.Egress = &by
 				}
 			}
@@ -238,10 +238,10 @@ func (p *Plan) served() []Place {
 	return p.want.Places[:1]
 }
 
-// roots are the entries that both plans serve.
-func common(old, now *Plan) []Root {
-	return slices.DeleteFunc(slices.Clone(old.want.Roots), func(r Root) bool {
-		return slices.Contains(old.Unreached, r) || slices.Contains(now.Unreached, r) || !slices.Contains(now.want.Roots, r)
+// borders are the entries that both plans serve.
+func common(old, now *Plan) []Border {
+	return slices.DeleteFunc(slices.Clone(old.want.Borders), func(r Border) bool {
+		return slices.Contains(old.Unreached, r) || slices.Contains(now.Unreached, r) || !slices.Contains(now.want.Borders, r)
 	})
 }
 
@@ -250,7 +250,7 @@ func checkDown(t *rapid.T, s state, w *world, old, now *Plan) {
 	for _, r := range common(old, now) {
 		got, err := w.send(r.At, down())
 		if err != nil {
-			t.Fatalf("%v: from root %v: %v", s, r.At, err)
+			t.Fatalf("%v: from border %v: %v", s, r.At, err)
 		}
 		places := slices.Clone(old.served())
 		for _, p := range now.served() {
@@ -264,11 +264,11 @@ func checkDown(t *rapid.T, s state, w *world, old, now *Plan) {
 			total += n
 			always := slices.Contains(old.served(), p) && slices.Contains(now.served(), p)
 			if n > 1 || always && n != 1 {
-				t.Fatalf("%v: from root %v: %v gets %d copies: %v", s, r.At, p, n, got)
+				t.Fatalf("%v: from border %v: %v gets %d copies: %v", s, r.At, p, n, got)
 			}
 		}
 		if total != len(got) || total == 0 || !old.Bicast() && !now.Bicast() && total != 1 {
-			t.Fatalf("%v: from root %v: arrives as %v, the places are %v", s, r.At, got, places)
+			t.Fatalf("%v: from border %v: arrives as %v, the places are %v", s, r.At, got, places)
 		}
 	}
 }
@@ -281,8 +281,8 @@ func checkUp(t *rapid.T, s state, w *world, served []Place, old, now *Plan) {
 			t.Fatalf("%v: from %v: %v", s, p, err)
 		}
 		for _, a := range got {
-			isRoot := slices.ContainsFunc(slices.Concat(old.want.Roots, now.want.Roots), func(r Root) bool { return r.At == a.at })
-			if !isRoot || a.src != home {
+			isBorder := slices.ContainsFunc(slices.Concat(old.want.Borders, now.want.Borders), func(r Border) bool { return r.At == a.at })
+			if !isBorder || a.src != home {
 				t.Fatalf("%v: from %v: leaves as %v", s, p, a)
 			}
 		}
@@ -297,17 +297,17 @@ func checkUp(t *rapid.T, s state, w *world, served []Place, old, now *Plan) {
 func steady(t *rapid.T, top *network.Topology, p *Plan) {
 	t.Helper()
 	w := load(top, p)
-	for _, r := range p.want.Roots {
+	for _, r := range p.want.Borders {
 		if slices.Contains(p.Unreached, r) {
 			continue
 		}
 		got, err := w.send(r.At, down())
 		if err != nil || len(got) != len(p.served()) {
-			t.Fatalf("from root %v: %v, %v, to be served: %v", r.At, got, err, p.served())
+			t.Fatalf("from border %v: %v, %v, to be served: %v", r.At, got, err, p.served())
 		}
 		for _, pl := range p.served() {
 			if pl.count(got) != 1 {
-				t.Fatalf("from root %v: %v, %v has no copy", r.At, got, pl)
+				t.Fatalf("from border %v: %v, %v has no copy", r.At, got, pl)
 			}
 		}
 	}

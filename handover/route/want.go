@@ -9,7 +9,7 @@ import (
 )
 
 // check refuses what makes no sense, and puts the rest into its plain form: IPv4
-// addresses, no place or root twice, no root that is a place.
+// addresses, no place or border twice, no border that is a place.
 func (w *Want) check(t *network.Topology) error {
 	w.IP = w.IP.Unmap()
 	switch {
@@ -38,36 +38,36 @@ func (w *Want) check(t *network.Topology) error {
 }
 
 func (w *Want) checkRoots() error {
-	roots := make([]Root, 0, len(w.Roots))
-	for _, r := range w.Roots {
-		known := slices.ContainsFunc(roots, func(o Root) bool { return o.At == r.At })
+	borders := make([]Border, 0, len(w.Borders))
+	for _, r := range w.Borders {
+		known := slices.ContainsFunc(borders, func(o Border) bool { return o.At == r.At })
 		place := slices.ContainsFunc(w.Places, func(p Place) bool { return p.At == r.At })
 		if !known && !place {
-			roots = append(roots, r)
+			borders = append(borders, r)
 		}
 	}
-	w.Roots = roots
-	if len(roots) == 0 {
-		return fmt.Errorf("%w: no root besides the places themselves", ErrInvalid)
+	w.Borders = borders
+	if len(borders) == 0 {
+		return fmt.Errorf("%w: no border besides the places themselves", ErrInvalid)
 	}
 	if w.Egress == nil {
 		return nil
 	}
-	if !slices.ContainsFunc(roots, func(r Root) bool { return r.At == *w.Egress }) {
-		return fmt.Errorf("%w: the egress %v is none of the roots", ErrInvalid, *w.Egress)
+	if !slices.ContainsFunc(borders, func(r Border) bool { return r.At == *w.Egress }) {
+		return fmt.Errorf("%w: the egress %v is none of the borders", ErrInvalid, *w.Egress)
 	}
 	return nil
 }
 
-// near lists the roots with a way to the place, the nearest first, and those that
+// near lists the borders with a way to the place, the nearest first, and those that
 // have none.
-func (w *Want) near(t *network.Topology, p Place) (near, unreached []Root) {
+func (w *Want) near(t *network.Topology, p Place) (near, unreached []Border) {
 	type reached struct {
-		root Root
-		hops int
+		border Border
+		hops   int
 	}
-	all := make([]reached, 0, len(w.Roots))
-	for _, r := range w.Roots {
+	all := make([]reached, 0, len(w.Borders))
+	for _, r := range w.Borders {
 		hops, ok := t.Distance(r.At.Switch, p.At.Switch)
 		if !ok || !t.IsEdge(r.At) {
 			unreached = append(unreached, r)
@@ -76,17 +76,17 @@ func (w *Want) near(t *network.Topology, p Place) (near, unreached []Root) {
 		all = append(all, reached{r, hops})
 	}
 	slices.SortStableFunc(all, func(a, b reached) int { return a.hops - b.hops })
-	near = make([]Root, len(all))
+	near = make([]Border, len(all))
 	for i, r := range all {
-		near[i] = r.root
+		near[i] = r.border
 	}
 	return near, unreached
 }
 
-// exit chooses the root by which packets from the place leave, and their way: the
+// exit chooses the border by which packets from the place leave, and their way: the
 // egress that is asked for, else the nearest uplink and, where there is none, the
 // nearest neighbour.
-func (w *Want) exit(t *network.Topology, p Place, near []Root) (Root, []network.Hop, bool) {
+func (w *Want) exit(t *network.Topology, p Place, near []Border) (Border, []network.Hop, bool) {
 	for _, neighbours := range []bool{false, true} {
 		for _, r := range near {
 			if w.Egress != nil && r.At != *w.Egress || neighbours != (r.Peer != "") {
@@ -97,13 +97,13 @@ func (w *Want) exit(t *network.Topology, p Place, near []Root) (Root, []network.
 			}
 		}
 	}
-	return Root{}, nil, false
+	return Border{}, nil, false
 }
 
-// upward is the way from a place to a root: the way down turned round or, where a
+// upward is the way from a place to a border: the way down turned round or, where a
 // link has one direction only, the shortest.
-func upward(t *network.Topology, root, place network.PortRef) ([]network.Hop, bool) {
-	down, ok := t.FanPath(root, place)
+func upward(t *network.Topology, border, place network.PortRef) ([]network.Hop, bool) {
+	down, ok := t.FanPath(border, place)
 	if !ok {
 		return nil, false
 	}
@@ -114,7 +114,7 @@ func upward(t *network.Topology, root, place network.PortRef) ([]network.Hop, bo
 	for i, h := range up[:len(up)-1] {
 		next := network.PortRef{Switch: up[i+1].Switch, Port: up[i+1].In}
 		if l, ok := t.LinkFrom(network.PortRef{Switch: h.Switch, Port: h.Out}); !ok || l.To != next {
-			p, ok := t.Path(place, root, network.MetricHops)
+			p, ok := t.Path(place, border, network.MetricHops)
 			return p.Hops, ok
 		}
 	}

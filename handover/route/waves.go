@@ -25,7 +25,7 @@ func Burst(old, now Plan) [][]openflow.DatapathID {
 // Inward is an order for a plan of which nobody knows what the switches have: one
 // after the other, those nearest to the device first. Whatever a switch did with
 // packets to the device before, those that it now sends on find their rules, except
-// that with several roots a branch may pass switches that send to its join.
+// that with several borders a branch may pass switches that send to its join.
 func Inward(now Plan) [][]openflow.DatapathID {
 	out := make([][]openflow.DatapathID, len(now.order))
 	for i, sw := range now.order {

@@ -20,9 +20,6 @@ var (
 // publishers are the functions whose first argument is the kind of an event, or its end.
 var publishers = map[string]bool{"publish": true, "Publish": true, "event": true, "emit": true, "tellRefused": true}
 
-// misnamed are kinds of events that do not fit the scheme yet.
-var misnamed = map[string]bool{"handover.ready": true, "sos.enabled": true, "sos.disabled": true}
-
 // CheckEvents finds kinds of events that are not service.object.verb, or that
 // docs/reference/events.md does not have: those that the code publishes under a name that
 // is written there, and those that the dashboard has words for.
@@ -67,7 +64,7 @@ func CheckEvents(root string, t *Tree) ([]Problem, error) {
 			return nil, fmt.Errorf("check events: %w", err)
 		}
 		for _, m := range eventWord.FindAllStringSubmatch(string(text), -1) {
-			if !documented[m[1]] && !misnamed[m[1]] {
+			if !documented[m[1]] {
 				problems = append(problems, Problem{Path: "dashboard/src/events/" + filepath.Base(name), Text: fmt.Sprintf("words for the event %s, which is not in %s", m[1], document)})
 			}
 		}
@@ -98,7 +95,7 @@ func published(n ast.Node) (end string, ok bool) {
 // service, if the folder is what services stand on.
 func known(documented map[string]bool, dir, end string) bool {
 	service, _, _ := strings.Cut(dir, "/")
-	if documented[end] || misnamed[service+"."+end] {
+	if documented[end] {
 		return true
 	}
 	for kind := range documented {

@@ -46,7 +46,7 @@ func (w *world) drawDevice(t *rapid.T) {
 	want := route.Want{IP: here.ip, Home: here.mac, Places: []route.Place{{At: here.at, MAC: d.mac}}}
 	var known []handover.Border
 	for _, at := range roots {
-		want.Roots = append(want.Roots, route.Root{At: at})
+		want.Borders = append(want.Borders, route.Border{At: at})
 		known = append(known, handover.Border{Name: at.String(), At: at})
 	}
 	plan, err := route.Make(w.top, want)

@@ -60,7 +60,7 @@ func answer(err error, location string, value any) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrLeft):
+	case errors.Is(err, ErrCleanupPending):
 		return api.Unavailable("it could not be done as it should: %v", err)
 	case errors.As(err, &refusal):
 		return api.Conflict("body."+refusal.Field, refusal.Value, refusal.Why)

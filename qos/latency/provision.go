@@ -26,9 +26,9 @@ var (
 	ErrFull = errors.New("there are as many classes as there can be")
 	// ErrStarting says that the classes have not been read from the store yet.
 	ErrStarting = errors.New("the service is starting")
-	// ErrLeft says that something of a class that is not there any more could not be
-	// removed yet. It is tried again until it works.
-	ErrLeft = errors.New("something of it is left, and is removed as soon as that can be done")
+	// ErrCleanupPending says that something of a class that is not there any more could
+	// not be removed yet. It is tried again until it works.
+	ErrCleanupPending = errors.New("something of it is left, and is removed as soon as that can be done")
 )
 
 // undoTimeout bounds the removal of what a failed or withdrawn class has left.
@@ -47,7 +47,7 @@ func (s *Service) Add(ctx context.Context, spec ClassSpec, class Class) (Info, e
 		if cause := context.Cause(ctx); cause != nil {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
-		if left := s.undo(e); errors.Is(left, ErrLeft) {
+		if left := s.undo(e); errors.Is(left, ErrCleanupPending) {
 			err = errors.Join(err, left)
 		}
 		s.publish("refused", map[string]any{"class": class.Name, "reason": err.Error()})
@@ -74,7 +74,7 @@ func (s *Service) enter(ctx context.Context, spec ClassSpec, class Class) (*entr
 	case len(s.classes) >= MaxClasses:
 		return nil, nil, nil, ErrFull
 	case s.left[class.Name]:
-		return nil, nil, nil, fmt.Errorf("an earlier class of that name: %w", ErrLeft)
+		return nil, nil, nil, fmt.Errorf("an earlier class of that name: %w", ErrCleanupPending)
 	}
 	ctx, withdraw := context.WithCancelCause(ctx)
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
@@ -199,7 +199,7 @@ func (s *Service) undo(e *entry) error {
 	defer e.work.Unlock()
 	err := s.erase(ctx, e.class.Name)
 	if err != nil {
-		err = fmt.Errorf("%w: %w", ErrLeft, err)
+		err = fmt.Errorf("%w: %w", ErrCleanupPending, err)
 	}
 	if err = errors.Join(err, s.uninstall(ctx, e, err != nil)); err != nil {
 		s.log.Warn("a class that was not accepted", "class", e.class.Name, "error", err)
@@ -220,7 +220,7 @@ func (s *Service) remove(ctx context.Context, e *entry) error {
 func (s *Service) uninstall(ctx context.Context, e *entry, stored bool) error {
 	err := s.rules.Remove(ctx, ruleKey(e.class.Name))
 	if err != nil {
-		err = fmt.Errorf("%w: %w", ErrLeft, err)
+		err = fmt.Errorf("%w: %w", ErrCleanupPending, err)
 	}
 	s.book.Release(bookKey(e.class.Name))
 	s.book.Release(carriedKey(e.class.Name))

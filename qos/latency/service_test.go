@@ -131,7 +131,7 @@ func TestStoreFails(t *testing.T) {
 	x.withClassifiers()
 	x.store.ill.Store(true)
 	for _, round := range []string{"refused", "its name is taken"} {
-		if _, err := x.add("unlucky"); !errors.Is(err, ErrLeft) {
+		if _, err := x.add("unlucky"); !errors.Is(err, ErrCleanupPending) {
 			t.Errorf("%s: %v", round, err)
 		}
 		if all := x.Classes(); len(all) != 0 || len(x.rules.Keys()) != 0 || x.book.Promised(portRef(1, 2)) != 0 {
@@ -161,11 +161,11 @@ func TestRulesStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.rules.OnRemove = func(string) error { return network.ErrRefused }
-	if err := x.Delete(t.Context(), "sticky"); !errors.Is(err, ErrLeft) || x.stored("sticky") {
+	if err := x.Delete(t.Context(), "sticky"); !errors.Is(err, ErrCleanupPending) || x.stored("sticky") {
 		t.Errorf("deleted: %v", err)
 	}
 	x.removeLeft(t.Context())
-	if _, err := x.add("sticky"); !errors.Is(err, ErrLeft) {
+	if _, err := x.add("sticky"); !errors.Is(err, ErrCleanupPending) {
 		t.Errorf("its rules are there still: %v", err)
 	}
 	x.rules.OnRemove = nil

@@ -104,13 +104,9 @@ func (s *Service) setConfig(ctx context.Context, ch ConfigChange) (Config, servi
 		return cfg, nil, err
 	}
 	s.mu.Lock()
-	was := s.config.Enabled
 	s.config = cfg
 	s.refreshView()
 	s.mu.Unlock()
-	if was != cfg.Enabled {
-		s.publish(map[bool]string{true: "enabled", false: "disabled"}[cfg.Enabled], nil)
-	}
 	s.publish("config.changed", cfg)
 	s.applyPunts(ctx) // in force when the caller is told that it is; the keeper mends what fails
 	s.wake()
