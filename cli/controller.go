@@ -17,7 +17,7 @@ func controllerCommand(app *App) *cobra.Command {
 		Long: `Runs the controller until it gets SIGINT or SIGTERM. Stopping it leaves the
 rules in the switches, so that established traffic goes on; a controller that is
 started again finds them. SIGHUP has it read its configuration again: log.level, the
-API's token, network.hosts.pinned, qos.critical and the classes, pools and devices of
+API's token, network.hosts.pinned, qos.critical, qos.classes and the classes, pools and devices of
 handover take effect, and the log names what needs a restart; a bad file changes
 nothing.
 

@@ -42,7 +42,8 @@ func qosClassesCommand(app *App) *cobra.Command {
 		Columns: "name priority min_rate max_rate latency_milliseconds state reason notes",
 		Flags:   map[string]string{"flows": "flow"},
 	}
-	add, remove := d.Add(), d.Remove()
+	add, set, remove := d.Add(), d.Set(), d.Remove()
+	set.Short += "; its packets go without the queue until it is placed anew"
 	add.Long = `Requests a class: by flags, or with --file as JSON with the names of the API. It is
 accepted with queues and rules on every hop, or refused with the hop and the number.`
 	remove.Short += ", also while it is being provisioned"
@@ -50,8 +51,9 @@ accepted with queues and rules on every hop, or refused with the hop and the num
     --flow ipv4_src=10.0.0.2,ipv4_dst=10.0.0.4,udp_dst=5001 \
     --flow ipv4_src=10.0.0.4,ipv4_dst=10.0.0.2,udp_src=5001
   sluice qos classes add VoIP --file voip.json
+  sluice qos classes set VoIP --priority 2 --min-rate 4Mbit --flow ipv4_dst=10.0.0.4,udp_dst=5001
   sluice qos classes stats VoIP
   sluice qos classes remove VoIP`,
-		d.List(), d.Show(), add, remove,
+		d.List(), d.Show(), add, set, remove,
 		GetCommand(app, "stats NAME", "Show what a class's queues have counted", d.Path+"/%s/stats", Fields[latency.Stats]))
 }

@@ -101,7 +101,7 @@ type listed struct {
 func (r *reloading) list() string {
 	r.t.Helper()
 	var out []string
-	for _, path := range []string{"/handover/classes", "/handover/pools", "/handover/devices", "/qos/critical"} {
+	for _, path := range []string{"/handover/classes", "/handover/pools", "/handover/devices", "/qos/critical", "/qos/classes"} {
 		status, text := r.ask(http.MethodGet, path, "")
 		var all []listed
 		if err := json.Unmarshal([]byte(text), &all); status != http.StatusOK || err != nil {
@@ -129,6 +129,7 @@ handover:
   devices: {phone: {macs: ['02:00:00:00:00:01'], class: office, pool: campus}, tablet: {macs: ['02:00:00:00:00:02'], class: field, pool: campus}}
 qos:
   critical: {backup: {rate: 1Mbit, match: {tcp_dst: "5001"}}, video: {rate: 2Mbit, match: {tcp_dst: "5002"}}}
+  classes: {voip: {priority: 2, flows: [{ipv4_dst: 10.0.0.4, udp_dst: 5001}]}}
 `
 
 // What has been added, changed and removed in the file takes effect by SIGHUP, and what the
@@ -138,7 +139,7 @@ func TestReloadTakesDefinitions(t *testing.T) {
 	r.make(http.MethodPut, "/handover/classes/made", `{"policy": "seamless"}`)
 	r.make(http.MethodPut, "/handover/pools/made", `{"prefix": "10.6.0.0/24", "gateway": "10.6.0.1"}`)
 	r.make(http.MethodPost, "/qos/critical", `{"name": "made", "rate": "3Mbit", "match": {"tcp_dst": "5003"}}`)
-	before := "field,file,saving made,api,seamless office,file,saving campus,file made,api phone,file,saving tablet,file,saving backup,file,\"1Mbit\" made,api,\"3Mbit\" video,file,\"2Mbit\""
+	before := "field,file,saving made,api,seamless office,file,saving campus,file made,api phone,file,saving tablet,file,saving backup,file,\"1Mbit\" made,api,\"3Mbit\" video,file,\"2Mbit\" voip,file"
 	r.wantList("after the start", before)
 
 	for what, broken := range map[string]string{
@@ -160,11 +161,12 @@ handover:
   devices: {phone: {macs: ['02:00:00:00:00:01'], class: office, pool: campus}, watch: {macs: ['02:00:00:00:00:03'], class: new, pool: campus}}
 qos:
   critical: {video: {rate: 5Mbit, match: {tcp_dst: "5002"}}, voice: {rate: 64kbit, match: {udp_dst: "5004"}}}
+  classes: {web: {priority: 3, flows: [{ipv4_dst: 10.0.0.4, tcp_dst: 80}]}}
 `)
 	if line := r.reload("was read again"); !strings.Contains(line, "needs_a_restart=[]") {
 		t.Error(line)
 	}
-	after := "made,api,seamless new,file,saving office,file,seamless campus,file made,api phone,file,seamless watch,file,saving made,api,\"3Mbit\" video,file,\"5Mbit\" voice,file,\"64kbit\""
+	after := "made,api,seamless new,file,saving office,file,seamless campus,file made,api phone,file,seamless watch,file,saving made,api,\"3Mbit\" video,file,\"5Mbit\" voice,file,\"64kbit\" web,file"
 	r.wantList("read again", after)
 	if status, text := r.ask(http.MethodGet, "/config", ""); !strings.Contains(text, `"voice"`) || strings.Contains(text, `"backup"`) {
 		t.Errorf("the configuration in force: %d %s", status, text)

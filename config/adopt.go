@@ -12,7 +12,7 @@ func (c *Controller) Adopt(next *Controller) *Controller {
 		now.Handover.Classes, now.Handover.Pools, now.Handover.Devices = next.Handover.Classes, next.Handover.Pools, next.Handover.Devices
 	}
 	if c.QoS.Enabled && next.QoS.Enabled {
-		now.QoS.Critical = next.QoS.Critical
+		now.QoS.Critical, now.QoS.Classes = next.QoS.Critical, next.QoS.Classes
 	}
 	return &now
 }

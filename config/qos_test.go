@@ -3,6 +3,7 @@ package config
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -23,6 +24,8 @@ qos:
   critical:
     backup: {rate: 10Mbit, match: {ipv4_dst: 10.0.0.0/24, tcp_dst: 5001}}
     video: {rate: 2Mbit, reverse_rate: 1kbit, match: {udp_dst: "6000-6010", ip_dscp: 46}, idle_timeout: 5s}
+  classes:
+    VoIP: {priority: 2, min_rate: 2Mbit, latency: 150ms, flows: [{ipv4_dst: 10.0.0.4, udp_dst: 5001}]}
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +40,14 @@ qos:
 	if len(faults) > 0 || len(all) != 2 || all["backup"].Reverse != 312500 || all["video"].Reverse != 1000 || len(all["video"].Matches) == 0 {
 		t.Errorf("definitions %+v, faults %v", all, faults)
 	}
+	classes, faults := c.QoS.ParsedClasses()
+	if v := classes["VoIP"]; len(faults) > 0 || len(classes) != 1 || v.Name != "VoIP" || v.MinRate != 2e6 || v.Latency != 150*time.Millisecond || len(v.Flows) != 1 {
+		t.Errorf("classes %+v, faults %v", classes, faults)
+	}
 }
+
+// section is the part of the QoS section in which a key stands.
+func section(key string) string { return strings.Split(key, ".")[1] }
 
 func TestQoSRefuses(t *testing.T) {
 	for key, text := range map[string]string{
@@ -50,9 +60,12 @@ func TestQoSRefuses(t *testing.T) {
 		"qos.critical.a b.name":         `"a b": {rate: 1Mbit, match: {tcp_dst: 80}}`,
 		"qos.critical.a.match.ipv4_dst": `a: {rate: 1Mbit, match: {ipv4_dst: 10.0.0.1/8}}`,
 		"qos.critical.a.match.eth_type": `a: {rate: 1Mbit, match: {eth_type: [1]}}`,
+		"qos.classes.a.flows[0]":        `a: {priority: 2, flows: [{udp_dst: 80}]}`,
+		"qos.classes.a.priority":        `a: {priority: 8, flows: [{ipv4_dst: 10.0.0.4}]}`,
+		"qos.classes.a.rate":            `a: {priority: 2, rate: 1Mbit, flows: [{ipv4_dst: 10.0.0.4}]}`,
 		"qos.critical.a.bandwidth":      `a: {rate: 1Mbit, match: {tcp_dst: 80}, bandwidth: 5}`,
 	} {
-		if _, err := readQoS("qos:\n  critical:\n    " + text + "\n"); err == nil || !strings.Contains(err.Error(), key) {
+		if _, err := readQoS("qos:\n  " + section(key) + ":\n    " + text + "\n"); err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

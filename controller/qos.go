@@ -69,5 +69,5 @@ func (c *Controller) newCritical(book *reserve.Book) (*bandwidth.Service, error)
 // criticalOf are the definitions of critical traffic in a configuration.
 func criticalOf(c *config.Controller) (map[string]*bandwidth.Definition, error) {
 	definitions, faults := c.QoS.Definitions()
-	return definitions, faults.Below("critical").Err()
+	return definitions, faults.Err()
 }

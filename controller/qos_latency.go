@@ -1,8 +1,14 @@
 package controller
 
 import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/qos/latency"
+	"github.com/sluice-net/sluice/qos/plugin"
 	"github.com/sluice-net/sluice/qos/reserve"
 )
 
@@ -12,9 +18,34 @@ func (c *Controller) newClasses(book *reserve.Book, critical latency.Critical) (
 	if err != nil {
 		return nil, err
 	}
+	classes, err := classesOf(c.cfg)
+	if err != nil {
+		return nil, err
+	}
 	settings := latency.Settings{Quota: c.cfg.QoS.Quota, Interval: c.cfg.Network.StatsInterval, OnConnect: c.cfg.QoS.Queues == "connect"}
-	return latency.New(latency.Options{
+	s, err := latency.New(latency.Options{
 		Network: c.net, Rules: owner, Book: book, Store: c.store, Bus: c.bus, Log: c.log, Databases: c.queues, Settings: settings, Critical: critical,
-		Treatments: &c.treatments,
+		Configured: classes, Treatments: &c.treatments,
 	})
+	if err != nil {
+		return nil, err
+	}
+	c.reloads = append(c.reloads, func(ctx context.Context, next *config.Controller) (func(context.Context) error, error) {
+		classes, err := classesOf(next)
+		err = errors.Join(err, awaitLoaded(ctx, plugin.Name, s.Loaded()))
+		if err == nil {
+			err = s.Declared.Fits(classes)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("qos: %w", err)
+		}
+		return func(ctx context.Context) error { return s.Declared.Configure(ctx, classes) }, nil
+	})
+	return s, nil
+}
+
+// classesOf are the classes of traffic in a configuration.
+func classesOf(c *config.Controller) (map[string]*latency.Class, error) {
+	classes, faults := c.QoS.ParsedClasses()
+	return classes, faults.Err()
 }

@@ -143,6 +143,9 @@ func (r *Reconciler[T]) one(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
 	x, declared := r.Item(name)
+	if ctx.Err() != nil {
+		return // at the end there are no items any more, and rules stay
+	}
 	err := r.apply(ctx, x, name, declared)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -24,6 +24,8 @@ type Resource[T, S, I any] struct {
 	Parse func(path string, s S) (name string, v T, err error)
 	// Show is what answers show of items.
 	Show func([]Item[T]) []I
+	// Admit brings a new item about and has it declared, or says why not; nil: it is declared.
+	Admit func(ctx context.Context, name string, v T) error
 	// ByPath says that the path alone names an item: PUT adds what is not there, and there
 	// is no POST.
 	ByPath bool
@@ -98,13 +100,13 @@ func (r *Resource[T, S, I]) get(_ context.Context, in *ByName) (*Shown[I], error
 	if !ok {
 		return nil, Problem(r.about(in.Name, ErrUnknown), inPath, in.Name)
 	}
-	return &Shown[I]{tag(x.Revision), r.Show([]Item[T]{x})[0]}, nil
+	return &Shown[I]{Tag(x.Revision), r.Show([]Item[T]{x})[0]}, nil
 }
 
 func (r *Resource[T, S, I]) post(ctx context.Context, in *Body[S]) (*Shown[I], error) {
 	name, v, err := r.Parse("", in.Body)
 	if err == nil {
-		err = r.Add(ctx, name, v)
+		err = r.admit(ctx, name, v)
 	}
 	if err != nil {
 		if r.Field == "" {
@@ -113,6 +115,13 @@ func (r *Resource[T, S, I]) post(ctx context.Context, in *Body[S]) (*Shown[I], e
 		return nil, Problem(err, "body."+r.Field, name)
 	}
 	return r.get(ctx, &ByName{name})
+}
+
+func (r *Resource[T, S, I]) admit(ctx context.Context, name string, v T) error {
+	if r.Admit == nil {
+		return r.Add(ctx, name, v)
+	}
+	return r.Admit(ctx, name, v)
 }
 
 func (r *Resource[T, S, I]) put(ctx context.Context, in *putting[S]) (*Shown[I], error) {
@@ -148,8 +157,8 @@ func (r *Resource[T, S, I]) delete(ctx context.Context, in *deleting) (*Nothing,
 	return nil, r.problem(in.Match, err, in.Name)
 }
 
-// tag is a revision as an entity tag.
-func tag(revision int64) string { return strconv.Quote(strconv.FormatInt(revision, 10)) }
+// Tag is a revision as an entity tag.
+func Tag(revision int64) string { return strconv.Quote(strconv.FormatInt(revision, 10)) }
 
 // revision is what is expected, zero for any. A tag that was never given is none that is
 // there.

@@ -121,6 +121,9 @@ func Problem(err error, location string, value any) error {
 		}
 		return false
 	}
+	if _, is := errors.AsType[huma.StatusError](err); is {
+		return err // it is one already
+	}
 	switch faults, wrong := errors.AsType[Faults](err); {
 	case err == nil:
 		return nil

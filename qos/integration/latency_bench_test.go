@@ -223,14 +223,14 @@ func (c *classes) request(spec latency.ClassSpec) (latency.Info, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	return c.service.Add(ctx, spec, class)
+	return c.service.Add(ctx, class)
 }
 
 func (c *classes) delete(name string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	if err := c.service.Delete(ctx, name); err != nil {
+	if err := c.service.Declared.Remove(ctx, name, 0); err != nil {
 		c.t.Fatalf("delete %s: %v", name, err)
 	}
 }

@@ -156,7 +156,7 @@ func TestWithdrawn(t *testing.T) {
 		return nil
 	})
 	withdrawn := make(chan error, 1)
-	go func() { withdrawn <- c.service.Delete(context.Background(), "gone") }()
+	go func() { withdrawn <- c.service.Withdraw(context.Background(), "gone") }()
 	if err := s2.StartDatabase(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestManyClasses(t *testing.T) {
 	added := time.Since(began)
 	during := c.prints()
 	began = time.Now()
-	c.each(count, func(i int) error { return c.service.Delete(context.Background(), fmt.Sprint("c", i)) })
+	c.each(count, func(i int) error { return c.service.Declared.Remove(context.Background(), fmt.Sprint("c", i), 0) })
 	t.Logf("%d classes on %d switches: provisioned in %v, removed in %v", count, switches, added, time.Since(began))
 	if added > 5*time.Second && !race.Enabled {
 		t.Errorf("provisioning took %v", added)

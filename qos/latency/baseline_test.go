@@ -25,15 +25,15 @@ func TestAdmittedWithoutThePlainQueue(t *testing.T) {
 	x.baseline.note(x.fabric.Topology(), time.Now())
 	x.fabric.SetTopology(loaded(150*time.Millisecond, 10e6))
 	x.baseline.note(x.fabric.Topology(), time.Now())
-	spec, class := request(t, "quick", 7000)
+	class := request(t, "quick", 7000)
 	class.Latency = time.Millisecond
-	info, err := x.Add(t.Context(), spec, class)
+	info, err := x.Add(t.Context(), class)
 	if err != nil || info.State != StateActive || info.Paths[0].Latency != 1 {
 		t.Errorf("%+v, %v", info, err)
 	}
-	spec, class = request(t, "quicker", 7001)
+	class = request(t, "quicker", 7001)
 	class.Latency = 900 * time.Microsecond
-	if _, err := x.Add(t.Context(), spec, class); err == nil {
+	if _, err := x.Add(t.Context(), class); err == nil {
 		t.Error("a latency was promised that no link has ever had")
 	}
 }

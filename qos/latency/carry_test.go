@@ -27,7 +27,7 @@ func (x *setting) addTCP(name string, change func(*ClassSpec)) Info {
 	if len(faults) > 0 {
 		x.t.Fatal(faults)
 	}
-	info, err := x.Add(x.t.Context(), spec, class)
+	info, err := x.Add(x.t.Context(), class)
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestTreatmentIsTheClass(t *testing.T) {
 	if got, _ := x.Treatment(secure); got.Own != 46 {
 		t.Errorf("its packets' own DSCP is %d, want 46", got.Own)
 	}
-	if err := x.Delete(t.Context(), "high"); err != nil {
+	if err := x.Declared.Remove(t.Context(), "high", 0); err != nil {
 		t.Fatal(err)
 	}
 	if got := of(connection()); got != "low" {
@@ -197,7 +197,7 @@ func TestCarriedWithoutRoom(t *testing.T) {
 	if c, _ := x.Class("second"); c.Carried[0].MinRate != leastRate {
 		t.Errorf("%+v", c.Carried)
 	}
-	if err := x.Delete(t.Context(), "first"); err != nil {
+	if err := x.Declared.Remove(t.Context(), "first", 0); err != nil {
 		t.Fatal(err)
 	}
 	x.carryAll(t.Context())

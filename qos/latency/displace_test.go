@@ -8,9 +8,9 @@ import (
 // addRated has a class of a priority provisioned that is guaranteed a rate.
 func (x *setting) addRated(name string, port int, priority uint8, rate uint64) {
 	x.t.Helper()
-	spec, class := request(x.t, name, port)
+	class := request(x.t, name, port)
 	class.Priority, class.MinRate = priority, rate
-	if _, err := x.Add(x.t.Context(), spec, class); err != nil {
+	if _, err := x.Add(x.t.Context(), class); err != nil {
 		x.t.Fatal(err)
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -31,9 +31,7 @@ const (
 
 // entry is a class with what has become of it. The service's lock guards it.
 type entry struct {
-	spec  ClassSpec
 	class Class
-
 	queue uint32
 	placement
 	// leaving are the ports of ways that it is being moved from: their queues stay until
@@ -89,8 +87,19 @@ func (e *entry) ports() []place {
 	return slices.Compact(ports)
 }
 
-// record is what the store keeps of a class that is in the switches: enough to declare it
-// again at once after a restart, before the network has been discovered.
+// newEntry is a class that is not in the switches yet.
+func newEntry(class Class, queue uint32) *entry {
+	e := &entry{
+		class: class, queue: queue, state: StateDegraded, reason: "it is being placed",
+		placement: placement{userspace: map[openflow.DatapathID]bool{}}, withdraw: func(error) {}, done: make(chan struct{}),
+		samples: map[place]*sample{}, overlaps: map[string]overlap{},
+	}
+	close(e.done)
+	return e
+}
+
+// record is what the store keeps of where a class is in the switches: enough to have it
+// there again at once after a restart, before the network has been discovered.
 type record struct {
 	Spec      ClassSpec             `json:"spec"`
 	Queue     uint32                `json:"queue"`
@@ -105,15 +114,15 @@ type record struct {
 	DSCP    uint8   `json:"dscp,omitempty"`
 }
 
-const storePrefix = "qos/class/"
+const placementPrefix = "qos/placement/"
 
-func storeKey(name string) string { return storePrefix + name }
+func storeKey(name string) string { return placementPrefix + name }
 func ruleKey(name string) string  { return "class/" + name }
 
-// save puts an entry into the store.
+// save stores where a class is.
 func (s *Service) save(ctx context.Context, e *entry) error {
 	s.mu.Lock()
-	r := record{Spec: e.spec, Queue: e.queue, Mark: e.mark, Routes: e.routes, Accepted: e.accepted, DSCP: e.carriage.dscp}
+	r := record{Spec: e.class.Spec, Queue: e.queue, Mark: e.mark, Routes: e.routes, Accepted: e.accepted, DSCP: e.carriage.dscp}
 	for _, at := range e.carriage.held() {
 		r.Carried = append(r.Carried, at)
 		if e.carriage.ports[at].between {
@@ -126,53 +135,55 @@ func (s *Service) save(ctx context.Context, e *entry) error {
 		}
 	}
 	s.mu.Unlock()
-	return store.PutJSON(ctx, s.store, storeKey(e.spec.Name), r)
+	return store.PutJSON(ctx, s.store, storeKey(e.class.Name), r)
 }
 
-// load declares again what was accepted before a restart. The switches have it all
-// still; what nobody declares is removed from them.
+// load has in the switches again what was there before a restart. They have it all still;
+// what nobody declares is removed from them.
 func (s *Service) load(ctx context.Context) error {
-	stored, err := s.store.List(ctx, storePrefix)
+	if err := s.Declared.Load(ctx, s.fixed); err != nil {
+		return err
+	}
+	stored, err := s.store.List(ctx, placementPrefix)
 	if err != nil {
 		return err
 	}
-	var errs []error
+	placed := map[string]*record{}
 	for _, x := range stored {
-		var r record
-		if err := json.Unmarshal(x.Value, &r); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", x.Key, err))
+		name, r := x.Key[len(placementPrefix):], &record{}
+		if err := json.Unmarshal(x.Value, r); err != nil {
+			s.log.Error("where a class was cannot be read: it is placed anew", "class", name, "error", err)
+		}
+		placed[name] = r
+	}
+	for _, x := range s.Declared.Items() {
+		r := placed[x.Name]
+		delete(placed, x.Name)
+		if r == nil || !reflect.DeepEqual(r.Spec, x.Value.Spec) {
+			s.classes[x.Name] = newEntry(*x.Value, s.freeQueue())
 			continue
 		}
-		if err := s.restore(ctx, &r); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", x.Key, err))
+		if err := s.restore(ctx, x.Value, r); err != nil {
+			s.log.Error("a class of the store", "class", x.Name, "error", err)
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		s.log.Error("classes of the store", "error", err)
-	}
 	s.mu.Lock()
-	s.loaded = true
+	for name := range placed {
+		s.left[name] = true
+	}
 	s.reindex()
 	s.mu.Unlock()
 	s.rules.Ready()
 	return nil
 }
 
-func (s *Service) restore(ctx context.Context, r *record) error {
-	class, faults := r.Spec.Parse()
-	if len(faults) > 0 {
-		return fmt.Errorf("%s: want %s", faults[0].Field, faults[0].Want)
-	}
-	e := &entry{
-		spec: r.Spec, class: class, queue: r.Queue, accepted: r.Accepted,
-		placement: placement{mark: r.Mark, routes: r.Routes, userspace: map[openflow.DatapathID]bool{}}, state: StateActive, done: make(chan struct{}), withdraw: func(error) {}, samples: map[place]*sample{},
-		overlaps: map[string]overlap{},
-	}
-	close(e.done)
+func (s *Service) restore(ctx context.Context, class *Class, r *record) error {
+	e := newEntry(*class, r.Queue)
+	e.mark, e.routes, e.accepted, e.state, e.reason = r.Mark, r.Routes, r.Accepted, StateActive, ""
 	for _, d := range r.Userspace {
 		e.userspace[d] = true
 	}
-	e.own, _ = ownDSCP(&class) // it was accepted
+	e.own, _ = ownDSCP(class) // it was accepted
 	e.carriage = carriage{dscp: r.DSCP, asked: time.Now(), restored: len(r.Carried) > 0}
 	for _, at := range r.Carried {
 		e.carriage.use(network.Carried{At: at, Between: slices.Contains(r.Between, at)}, time.Now())
@@ -195,7 +206,7 @@ func (s *Service) restore(ctx context.Context, r *record) error {
 	return err
 }
 
-// erase takes a class out of the store.
+// erase forgets where a class was.
 func (s *Service) erase(ctx context.Context, name string) error {
 	err := s.store.Delete(ctx, storeKey(name))
 	if errors.Is(err, store.ErrNotFound) {

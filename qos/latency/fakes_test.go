@@ -200,6 +200,13 @@ func (s *sick) Put(ctx context.Context, key string, value []byte) error {
 	return s.Store.Put(ctx, key, value)
 }
 
+func (s *sick) Apply(ctx context.Context, ops ...store.Op) error {
+	if s.ill.Load() {
+		return errSick
+	}
+	return s.Store.Apply(ctx, ops...)
+}
+
 func (s *sick) Delete(ctx context.Context, key string) error {
 	if s.ill.Load() {
 		return errSick
@@ -241,26 +248,28 @@ func served(t *testing.T) *setting {
 		t.Fatal(err)
 	}
 	s.databases.Declare(s.inDatabase)
+	close(s.loaded)
+	s.tasks.Start(s.Declared.Run)
 	t.Cleanup(func() { s.tasks.Stop(); x.bus.Close() })
 	return x
 }
 
 // request is one for the UDP packets to a port of the third host.
-func request(t *testing.T, name string, port int) (ClassSpec, Class) {
+func request(t *testing.T, name string, port int) Class {
 	t.Helper()
 	spec := ClassSpec{Name: name, Priority: "1", Flows: []match.Flow{{IPv4Src: "10.0.0.1", IPv4Dst: "10.0.0.3", UDPDst: match.Text(fmt.Sprint(port))}}}
 	class, faults := spec.Parse()
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	return spec, class
+	return class
 }
 
 // add has a class provisioned.
 func (x *setting) add(name string) (Info, error) {
 	x.t.Helper()
-	spec, class := request(x.t, name, 7000)
-	return x.Add(x.t.Context(), spec, class)
+	class := request(x.t, name, 7000)
+	return x.Add(x.t.Context(), class)
 }
 
 // published are the kinds of events so far.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
@@ -18,6 +19,7 @@ type Info struct {
 	Latency  float64      `json:"latency_milliseconds,omitempty" doc:"Required latency"`
 	Priority uint8        `json:"priority"`
 	Flows    []match.Flow `json:"flows"`
+	Origin   string       `json:"origin" enum:"file,api" doc:"Where it stands, and is changed: the configuration file or the API"`
 
 	State    string      `json:"state" enum:"provisioning,active,degraded,ineffective"`
 	Reason   string      `json:"reason,omitempty" doc:"What is wrong, if it is not active"`
@@ -119,10 +121,12 @@ func whatIsLost(o rule.Overruling) string {
 func (s *Service) info(e *entry) Info {
 	c := &e.class
 	i := Info{
-		Name: c.Name, MinRate: units.Rate(c.MinRate), MaxRate: units.Rate(c.MaxRate), Latency: milliseconds(c.Latency), Priority: c.Priority, Flows: e.spec.Flows,
+		Name: c.Name, MinRate: units.Rate(c.MinRate), MaxRate: units.Rate(c.MaxRate), Latency: milliseconds(c.Latency), Priority: c.Priority, Flows: c.Spec.Flows,
 		State: e.state, Reason: e.reason, Queue: e.queue, Paths: []RouteInfo{}, Ports: s.portInfos(e, portsOf(e.routes)),
 		Carried: s.portInfos(e, e.carriage.held()), Notes: append(e.notes(), s.carriedNotes(e)...),
 	}
+	x, _ := s.Declared.Item(c.Name)
+	i.Origin = api.Origin(x.Configured)
 	if !e.accepted.IsZero() {
 		at := e.accepted
 		i.Accepted = &at

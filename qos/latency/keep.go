@@ -3,6 +3,7 @@ package latency
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -21,6 +22,7 @@ const resync = 5 * time.Second
 func (s *Service) keepUp(ctx context.Context) {
 	s.completePromises()
 	s.removeLeft(ctx)
+	s.reconcileAll(ctx)
 	s.carryAll(ctx)
 	if time.Since(s.started) > s.settings.Settle {
 		s.replaceAll(ctx)
@@ -87,33 +89,53 @@ func (s *Service) replace(ctx context.Context, e *entry) {
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
 	defer cancel()
 	err := s.move(ctx, e)
-	if err == nil {
+	s.mu.Lock()
+	first := err == nil && e.accepted.IsZero()
+	if first {
+		e.accepted = time.Now().UTC()
+	}
+	placed := e.routes != nil
+	s.mu.Unlock()
+	switch {
+	case err == nil:
 		err = s.save(ctx, e)
-	} else {
+	case placed:
 		s.yield(e)
+	default: // its rules are of another form of it, or of none
+		s.book.Release(bookKey(e.class.Name))
+		err = errors.Join(err, s.rules.Remove(ctx, ruleKey(e.class.Name)))
 	}
 	s.mu.Lock()
+	changed := e.follow(err)
+	left := e.leaving
+	e.leaving = nil
+	s.mu.Unlock()
+	s.promiseCarried(e) // where it goes by itself now it needs no second promise
+	switch {
+	case err == nil && first:
+		s.publish("accepted", e.accepting())
+	case err == nil:
+		s.publish("moved", map[string]any{"class": e.class.Name, "switches": fmt.Sprint(switchesOf(e.routes))})
+	case changed:
+		s.publish("degraded", map[string]any{"class": e.class.Name, "reason": err.Error()})
+	}
+	if queueErr := s.ensureQueues(ctx, bySwitch(left)); queueErr != nil && err == nil {
+		s.log.Warn("queues of a way that is left", "class", e.class.Name, "error", queueErr)
+	}
+}
+
+// follow has the state of a class follow what became of an attempt to move it, and says
+// whether that is new. The lock is held.
+func (e *entry) follow(err error) (changed bool) {
 	state, reason := StateActive, ""
 	if err != nil {
 		state, reason = StateDegraded, err.Error()
 	} else if ill := e.illness(); ill != "" {
 		state, reason = StateIneffective, ill
 	}
-	changed := e.state != state || e.reason != reason
+	changed = e.state != state || e.reason != reason
 	e.state, e.reason = state, reason
-	left := e.leaving
-	e.leaving = nil
-	s.mu.Unlock()
-	s.promiseCarried(e) // where it goes by itself now it needs no second promise
-	switch {
-	case err == nil:
-		s.publish("moved", map[string]any{"class": e.class.Name, "switches": fmt.Sprint(switchesOf(e.routes))})
-	case changed:
-		s.publish("degraded", map[string]any{"class": e.class.Name, "reason": reason})
-	}
-	if queueErr := s.ensureQueues(ctx, bySwitch(left)); queueErr != nil && err == nil {
-		s.log.Warn("queues of a way that is left", "class", e.class.Name, "error", queueErr)
-	}
+	return changed
 }
 
 // move brings a class to another way. If that fails, its rules are those of the way that

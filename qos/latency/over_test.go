@@ -27,14 +27,14 @@ func TestClassOverCriticalFlow(t *testing.T) {
 	x := served(t)
 	x.withClassifiers()
 	x.book.Restore(reserve.Promise{Key: criticalKey, Shares: []reserve.Share{{Link: portRef(1, 2), Rate: 8e6}}})
-	spec, class := request(t, "over", 7000)
+	class := request(t, "over", 7000)
 	class.MinRate = 8e6
-	if _, err := x.Add(t.Context(), spec, class); err == nil {
+	if _, err := x.Add(t.Context(), class); err == nil {
 		t.Fatal("16 Mbit/s were promised on 10")
 	}
 	c := &critical{}
 	x.critical = c
-	if _, err := x.Add(t.Context(), spec, class); err != nil || c.gaveWay != "the class over" {
+	if _, err := x.Add(t.Context(), class); err != nil || c.gaveWay != "the class over" {
 		t.Errorf("%v, gave way to %q", err, c.gaveWay)
 	}
 }

@@ -16,7 +16,7 @@ func (x *setting) addFlows(name string, priority match.Text, flows ...match.Flow
 	if len(faults) > 0 {
 		x.t.Fatal(faults)
 	}
-	info, err := x.Add(x.t.Context(), spec, class)
+	info, err := x.Add(x.t.Context(), class)
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestShadowedClass(t *testing.T) {
 	if later := x.addFlows("later", "3", udp("7002")); later.State != StateIneffective {
 		t.Errorf("a class that never has a packet is %s", later.State)
 	}
-	if err := x.Delete(t.Context(), "high"); err != nil {
+	if err := x.Declared.Remove(t.Context(), "high", 0); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range x.Classes() {
@@ -88,13 +88,7 @@ func TestOverlapsAfterRestart(t *testing.T) {
 	x.withClassifiers()
 	x.addFlows("high", "1", udp("7000"))
 	x.addFlows("low", "3", udp("7000"))
-	x.mu.Lock()
-	clear(x.classes)
-	x.mu.Unlock()
-	if err := x.load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if low, _ := x.Class("low"); low.State != StateIneffective {
+	if low, _ := x.another().Class("low"); low.State != StateIneffective {
 		t.Errorf("%s: %s", low.State, low.Reason)
 	}
 }

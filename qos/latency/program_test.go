@@ -73,21 +73,21 @@ func TestTheWayThatHasTheRate(t *testing.T) {
 	for i := range uint32(middle) {
 		x.book.Restore(reserve.Promise{Key: reserve.Key{Owner: "them", ID: fmt.Sprint(i)}, Enforced: true, Shares: []reserve.Share{{Link: portRef(openflow.DatapathID(2+i), 2), Rate: 9e6}}})
 	}
-	spec, class := request(t, "wide", 7000)
-	spec.MinRate, class.MinRate = "5000000", 5_000_000
-	info, err := x.Add(t.Context(), spec, class)
+	class := request(t, "wide", 7000)
+	class.MinRate = 5_000_000
+	info, err := x.Add(t.Context(), class)
 	if err != nil || len(info.Paths) != 1 || len(info.Paths[0].Hops) != 4 {
 		t.Fatalf("%+v, %v", info.Paths, err)
 	}
-	spec, class = request(t, "quick", 7001)
-	spec.MinRate, class.MinRate, class.Latency = "5000000", 5_000_000, 2*time.Millisecond
-	_, err = x.Add(t.Context(), spec, class)
+	class = request(t, "quick", 7001)
+	class.MinRate, class.Latency = 5_000_000, 2*time.Millisecond
+	_, err = x.Add(t.Context(), class)
 	var no *Refusal
 	if !errors.As(err, &no) || no.Field != "min_rate" || !strings.Contains(no.Why, "port 2: 5000000 bit/s asked") {
 		t.Errorf("within 2 ms: %v", err)
 	}
 	class.Latency = 1500 * time.Microsecond
-	if _, err = x.Add(t.Context(), spec, class); !errors.As(err, &no) || no.Field != "latency" || !strings.Contains(no.Why, "take 2ms") {
+	if _, err = x.Add(t.Context(), class); !errors.As(err, &no) || no.Field != "latency" || !strings.Contains(no.Why, "take 2ms") {
 		t.Errorf("within 1.5 ms: %v", err)
 	}
 }

@@ -12,18 +12,13 @@ import (
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
+	"github.com/sluice-net/sluice/service"
 )
 
 // What an operation can fail with, besides a Refusal.
 var (
-	// ErrExists says that the name is taken.
-	ErrExists = errors.New("a class of that name exists already")
-	// ErrUnknown says that there is no such class.
-	ErrUnknown = errors.New("no such class")
 	// ErrWithdrawn says that the class was deleted while it was being provisioned.
 	ErrWithdrawn = errors.New("withdrawn before it was provisioned")
-	// ErrFull says that there are MaxClasses already.
-	ErrFull = errors.New("there are as many classes as there can be")
 	// ErrStarting says that the classes have not been read from the store yet.
 	ErrStarting = errors.New("the service is starting")
 	// ErrCleanupPending says that something of a class that is not there any more could
@@ -34,13 +29,14 @@ var (
 // undoTimeout bounds the removal of what a failed or withdrawn class has left.
 const undoTimeout = 10 * time.Second
 
-// Add admits a class and provisions it. If it is refused, fails, or is withdrawn
-// meanwhile, nothing of it remains.
-func (s *Service) Add(ctx context.Context, spec ClassSpec, class Class) (Info, error) {
-	e, ctx, cancel, err := s.enter(ctx, spec, class)
+// Add admits a class, provisions it, and declares it. If it is refused, fails, or is
+// withdrawn meanwhile, nothing of it remains.
+func (s *Service) Add(ctx context.Context, class Class) (Info, error) {
+	e, ctx, cancel, err := s.enter(ctx, class)
 	if err != nil {
 		return Info{}, err
 	}
+	defer s.reconcile(s.tasks.Context(), class.Name) // somebody else may have declared it, or withdrawn it
 	defer cancel()
 	defer close(e.done)
 	if err := s.provision(ctx, e); err != nil {
@@ -53,36 +49,39 @@ func (s *Service) Add(ctx context.Context, spec ClassSpec, class Class) (Info, e
 		s.publish("refused", map[string]any{"class": class.Name, "reason": err.Error()})
 		return Info{}, err
 	}
-	s.mu.Lock()
-	switches := len(switchesOf(e.routes))
-	s.mu.Unlock()
-	s.publish("accepted", map[string]any{"class": class.Name, "queue": e.queue, "switches": switches})
+	s.publish("accepted", e.accepting())
 	s.compare(e)
 	s.assess(e, true)
 	return s.infos(e)[0], nil
 }
 
+// accepting is what is told of a class that has its queues and rules.
+func (e *entry) accepting() map[string]any {
+	return map[string]any{"class": e.class.Name, "queue": e.queue, "switches": len(switchesOf(e.routes))}
+}
+
 // enter takes the name.
-func (s *Service) enter(ctx context.Context, spec ClassSpec, class Class) (*entry, context.Context, context.CancelFunc, error) {
+func (s *Service) enter(ctx context.Context, class Class) (*entry, context.Context, context.CancelFunc, error) {
+	select {
+	case <-s.loaded:
+	default:
+		return nil, nil, nil, ErrStarting
+	}
+	_, declared := s.Declared.Item(class.Name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case !s.loaded:
-		return nil, nil, nil, ErrStarting
-	case s.classes[class.Name] != nil:
-		return nil, nil, nil, ErrExists
+	case declared || s.classes[class.Name] != nil:
+		return nil, nil, nil, fmt.Errorf("class %q: %w", class.Name, service.ErrExists)
 	case len(s.classes) >= MaxClasses:
-		return nil, nil, nil, ErrFull
+		return nil, nil, nil, fmt.Errorf("%d classes: %w", MaxClasses, service.ErrFull)
 	case s.left[class.Name]:
 		return nil, nil, nil, fmt.Errorf("an earlier class of that name: %w", ErrCleanupPending)
 	}
 	ctx, withdraw := context.WithCancelCause(ctx)
 	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
-	e := &entry{
-		spec: spec, class: class, queue: s.freeQueue(), state: StateProvisioning, withdraw: withdraw, done: make(chan struct{}),
-		placement: placement{userspace: map[openflow.DatapathID]bool{}}, samples: map[place]*sample{},
-		overlaps: map[string]overlap{},
-	}
+	e := newEntry(class, s.freeQueue())
+	e.state, e.reason, e.withdraw, e.done = StateProvisioning, "", withdraw, make(chan struct{})
 	s.classes[class.Name] = e
 	return e, ctx, func() { cancel(); withdraw(nil) }, nil
 }
@@ -101,7 +100,7 @@ func (s *Service) freeQueue() uint32 {
 }
 
 // provision admits a class and brings it into the switches: first queues everywhere,
-// then rules, from the far end. The store comes last: a class that a controller was
+// then rules, from the far end. It is declared last: a class that a controller was
 // provisioning when it was killed has not been accepted, and the next one takes away what
 // nobody declares.
 func (s *Service) provision(ctx context.Context, e *entry) error {
@@ -123,6 +122,9 @@ func (s *Service) provision(ctx context.Context, e *entry) error {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.Declared.Add(ctx, e.class.Name, &e.class); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -207,16 +209,8 @@ func (s *Service) undo(e *entry) error {
 	return err
 }
 
-// remove takes a class out of everything. The store comes first: a controller that
-// stops in between does not bring it back, and removes the rest when it starts.
-func (s *Service) remove(ctx context.Context, e *entry) error {
-	if err := s.erase(ctx, e.class.Name); err != nil {
-		return err
-	}
-	return s.uninstall(ctx, e, false)
-}
-
-// uninstall takes a class out of everything but the store, in which it may be left.
+// uninstall takes a class out of everything but the store, in which its placement may be
+// left.
 func (s *Service) uninstall(ctx context.Context, e *entry, stored bool) error {
 	err := s.rules.Remove(ctx, ruleKey(e.class.Name))
 	if err != nil {
@@ -243,32 +237,4 @@ func (s *Service) uninstall(ctx context.Context, e *entry, stored bool) error {
 		}
 	}
 	return errors.Join(err, s.ensureQueues(ctx, switches))
-}
-
-// Delete removes a class: from the network, or from being provisioned.
-func (s *Service) Delete(ctx context.Context, name string) error {
-	s.mu.Lock()
-	e := s.classes[name]
-	s.mu.Unlock()
-	if e == nil {
-		return ErrUnknown
-	}
-	e.withdraw(ErrWithdrawn)
-	select {
-	case <-e.done:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	e.work.Lock()
-	defer e.work.Unlock()
-	if !s.has(e) {
-		return nil // what was being provisioned has undone itself
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
-	defer cancel()
-	if err := s.remove(ctx, e); err != nil {
-		return err
-	}
-	s.publish("removed", map[string]any{"class": name})
-	return nil
 }

@@ -38,6 +38,8 @@ type Options struct {
 	Databases Databases
 	Log       *slog.Logger
 	Settings  Settings
+	// Configured are the classes of the configuration, by name.
+	Configured map[string]*Class
 	// Critical is for flows that classes may carry; it may be nil.
 	Critical Critical
 	// Treatments are where those who carry connections learn of classes; nil if nobody does.
@@ -55,6 +57,10 @@ type Critical interface {
 
 // Service keeps the classes.
 type Service struct {
+	// Declared are the classes that were accepted, by this controller or by another with the
+	// same store.
+	Declared *service.Collection[*Class]
+
 	net      service.Network
 	rules    service.Ledger
 	book     *reserve.Book
@@ -62,10 +68,12 @@ type Service struct {
 	bus      *event.Bus
 	log      *slog.Logger
 	settings Settings
+	fixed    map[string]*Class // what was configured at the start
 	critical Critical
 	tasks    *tasks.Group
 	metrics  *service.Metrics
 	started  time.Time
+	loaded   chan struct{} // closed when what the store has is there
 	baseline baseline
 	// treatments are where those who carry connections learn of classes, by the index.
 	treatments *network.Treatments
@@ -77,10 +85,8 @@ type Service struct {
 
 	mu       sync.Mutex
 	lastDSCP int // place of the one given last, among the marks
-	loaded   bool
-	stored   chan struct{} // closed when it is
 	classes  map[string]*entry
-	left     map[string]bool // classes that are not gone from the store or the switches
+	left     map[string]bool // classes of which a placement or rules are not gone yet
 }
 
 // New returns a Service that has not started yet.
@@ -93,17 +99,18 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{
 		net: o.Network, rules: o.Rules, book: o.Book, store: o.Store, bus: o.Bus, log: o.Log.With("service", OwnerName),
-		settings: o.Settings.withDefaults(), critical: o.Critical, tasks: tasks.New(), stored: make(chan struct{}), placing: service.NewLoop(), databases: o.Databases,
+		settings: o.Settings.withDefaults(), fixed: o.Configured, critical: o.Critical, tasks: tasks.New(), loaded: make(chan struct{}), placing: service.NewLoop(), databases: o.Databases,
 		classes: map[string]*entry{}, left: map[string]bool{},
 	}
 	s.metrics, s.treatments = newMetrics(s), o.Treatments
+	s.Declared = collect(s, o)
 	s.index.Store(&index{})
 	s.treatments.Promise(s)
 	return s, nil
 }
 
 // Loaded is closed when what the store has is there.
-func (s *Service) Loaded() <-chan struct{} { return s.stored }
+func (s *Service) Loaded() <-chan struct{} { return s.loaded }
 
 // Run works until ctx ends. Queues and rules stay in the switches.
 func (s *Service) Run(ctx context.Context) error {
@@ -115,7 +122,8 @@ func (s *Service) Run(ctx context.Context) error {
 		return fmt.Errorf("latency: %w", err)
 	}
 	s.databases.Declare(s.inDatabase)
-	close(s.stored)
+	close(s.loaded)
+	s.tasks.Start(s.Declared.Run)
 	s.treatments.Changed()
 	s.tasks.Start(s.measure)
 	s.wake()

@@ -56,7 +56,7 @@ func TestMarksAwaitTheClassifier(t *testing.T) {
 	if now, _ := x.Class("quiet"); now.State != StateIneffective || !strings.Contains(now.Reason, "0000000000000002/2") {
 		t.Errorf("%+v", now)
 	}
-	if kinds := x.published(); !slices.Equal(kinds, []string{"qos.class.accepted", "qos.class.ineffective", "qos.class.effective", "qos.class.ineffective"}) {
+	if kinds := x.published(); !slices.Equal(kinds, []string{"qos.class.added", "qos.class.accepted", "qos.class.ineffective", "qos.class.effective", "qos.class.ineffective"}) {
 		t.Errorf("events %v", kinds)
 	}
 }
@@ -99,7 +99,7 @@ func (x *setting) withClassifiers() {
 
 // stored says whether the store holds a class.
 func (x *setting) stored(name string) bool {
-	_, err := x.store.Get(context.Background(), storeKey(name))
+	_, err := x.store.Get(context.Background(), x.Declared.Prefix+name)
 	return err == nil
 }
 
@@ -145,7 +145,7 @@ func TestStoreFails(t *testing.T) {
 		t.Error(err)
 	}
 	x.store.ill.Store(true)
-	if err := x.Delete(t.Context(), "unlucky"); !errors.Is(err, errSick) {
+	if err := x.Declared.Remove(t.Context(), "unlucky", 0); !errors.Is(err, errSick) {
 		t.Errorf("deleted without the store: %v", err)
 	}
 	if now, ok := x.Class("unlucky"); !ok || now.State != StateActive || len(x.rules.Keys()) != 1 {
@@ -161,7 +161,7 @@ func TestRulesStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.rules.OnRemove = func(string) error { return network.ErrRefused }
-	if err := x.Delete(t.Context(), "sticky"); !errors.Is(err, ErrCleanupPending) || x.stored("sticky") {
+	if err := x.Declared.Remove(t.Context(), "sticky", 0); err != nil || x.stored("sticky") {
 		t.Errorf("deleted: %v", err)
 	}
 	x.removeLeft(t.Context())
@@ -227,9 +227,9 @@ func TestMovesAtOnce(t *testing.T) {
 	x := served(t)
 	x.withClassifiers()
 	for i := range 2 * movers {
-		spec, class := request(t, fmt.Sprint("c", i), 7000+i)
-		spec.MinRate, class.MinRate = "100000", 100_000
-		if _, err := x.Add(t.Context(), spec, class); err != nil {
+		class := request(t, fmt.Sprint("c", i), 7000+i)
+		class.MinRate = 100_000
+		if _, err := x.Add(t.Context(), class); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -24,16 +24,17 @@ const LowestPriority = 7
 // ClassSpec is a class as an operator asks for it. The names are those of the QoS
 // dissertation's requests (section 4.3.1); numbers may be written as strings.
 type ClassSpec struct {
-	Name     string       `json:"name" maxLength:"64" doc:"Name of the class: letters, digits, dots, dashes and underscores, a letter or digit first" example:"VoIP"`
-	MinRate  match.Text   `json:"min_rate,omitempty" doc:"Rate, like 2Mbit or in bit/s, that the class has on every hop whatever else happens; default: the configured share of each link" example:"2000000"`
-	MaxRate  match.Text   `json:"max_rate,omitempty" doc:"Rate, like 10Mbit or in bit/s, that it never exceeds; default: each link's own" example:"10000000"`
-	Latency  match.Text   `json:"latency,omitempty" doc:"Latency, like 150ms or in ms, that the links of the path may have together; default: any" example:"150"`
-	Priority match.Text   `json:"priority" doc:"0, the first, to 7, like traffic without a class" example:"2"`
-	Flows    []match.Flow `json:"flows" minItems:"1" maxItems:"64" doc:"Descriptions of the class's packets; each names its destination"`
+	Name     string       `json:"name" yaml:"-" maxLength:"64" doc:"Name of the class: letters, digits, dots, dashes and underscores, a letter or digit first" example:"VoIP"`
+	MinRate  match.Text   `json:"min_rate,omitempty" yaml:"min_rate" doc:"Rate, like 2Mbit or in bit/s, that the class has on every hop whatever else happens; default: the configured share of each link" example:"2000000"`
+	MaxRate  match.Text   `json:"max_rate,omitempty" yaml:"max_rate" doc:"Rate, like 10Mbit or in bit/s, that it never exceeds; default: each link's own" example:"10000000"`
+	Latency  match.Text   `json:"latency,omitempty" yaml:"latency" doc:"Latency, like 150ms or in ms, that the links of the path may have together; default: any" example:"150"`
+	Priority match.Text   `json:"priority" yaml:"priority" doc:"0, the first, to 7, like traffic without a class" example:"2"`
+	Flows    []match.Flow `json:"flows" yaml:"flows" minItems:"1" maxItems:"64" doc:"Descriptions of the class's packets; each names its destination"`
 }
 
 // Class is a specification that makes sense.
 type Class struct {
+	Spec ClassSpec
 	Name string
 	// MinRate and MaxRate are in bit/s, zero for the defaults of each port.
 	MinRate, MaxRate uint64
@@ -85,7 +86,7 @@ var className = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 // Parse reads the specification, or says everything that is wrong with it.
 func (c *ClassSpec) Parse() (Class, service.Faults) {
 	p := &specParser{}
-	out := Class{Name: c.Name}
+	out := Class{Spec: *c, Name: c.Name}
 	if !className.MatchString(c.Name) {
 		p.fail("name", c.Name, "1 to 64 letters, digits, dots, dashes and underscores, the first a letter or digit")
 	}
