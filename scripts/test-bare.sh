@@ -25,6 +25,10 @@ cp -r /usr/local/share/ca-certificates "$root/usr/local/share/"
 chroot "$root" update-ca-certificates >/dev/null 2>&1
 if command -v go >/dev/null; then export GOPROXY=${GOPROXY:-$(go env GOPROXY)}; fi
 git clone --quiet --no-local . "$root/srv/sluice"
+# What this machine has compiled of the same sources with the same Go is not compiled again.
+cache=$(go env GOCACHE 2>/dev/null || true)
+export cache
+mkdir -p "$root/root/.cache/go-build"
 
 # inside COMMAND...: in mount and process namespaces that end with it.
 inside() {
@@ -35,6 +39,7 @@ inside() {
     mount -t sysfs sysfs "$root/sys"
     mount --rbind /dev "$root/dev"
     mount -t tmpfs tmpfs "$root/run"
+    if [ -d "$cache" ]; then mount --bind "$cache" "$root/root/.cache/go-build"; fi
     exec env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
       ${GO_DL:+GO_DL="$GO_DL"} ${GOPROXY:+GOPROXY="$GOPROXY"} ${http_proxy:+http_proxy="$http_proxy"} \
       ${https_proxy:+https_proxy="$https_proxy"} ${no_proxy:+no_proxy="$no_proxy"} \
