@@ -156,3 +156,27 @@ func TestReconcilerDoesNotWait(t *testing.T) {
 	close(slow)
 	eventually(t, "the slow one, too", func() bool { return b.has(map[string]int{"slow": 2, "quick": 2}) })
 }
+
+// At the end there are no items any more, and a last look at the network removes nothing.
+func TestEndRemovesNoRules(t *testing.T) {
+	b := &board{rules: map[string]int{}, stuck: map[string]error{}}
+	r := NewReconciler(Options[int]{
+		Kind:  Kind[int]{Noun: "number", Nouns: "numbers", Prefix: "plan/", Event: "number", Most: 64},
+		Store: memstore.New(), Log: slog.New(slog.DiscardHandler),
+	}, b, func(context.Context, Item[int]) (network.Program, error) {
+		return network.Program{Rules: make([]network.Rule, 2)}, nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx, map[string]int{"a": 1}) }()
+	<-r.Loaded()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	_ = b.change("a", 2) // it may have ended before it was applied
+	r.works["a"] = &work{}
+	if r.all(ctx); len(r.Items()) != 0 || !b.has(map[string]int{"a": 2}) {
+		t.Errorf("%d items, rules %v", len(r.Items()), b.rules)
+	}
+}
