@@ -240,7 +240,7 @@ func TestCompletionNeedsProof(t *testing.T) {
 	if got := reach(ds, a, id); !slices.Contains(got, "a") {
 		t.Errorf("packets come out in %v", got)
 	}
-	if !b.sawEvent("orphaned") || !a.sawEvent("unproven") {
+	if !b.sawEvent("orphaned") || !a.sawEvent("no-evidence") {
 		t.Error("no event tells of it")
 	}
 }

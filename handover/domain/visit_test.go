@@ -164,7 +164,7 @@ func TestLyingAboutComingBack(t *testing.T) {
 	ds, id, known := homeAgain(t)
 	a, b := ds[0], ds[1]
 	b.service().Attached(id+"@a", sign(known.MACs[0], "guess"))
-	eventually(t, "a has heard the lie", func() bool { return a.sawEvent("unproven") })
+	eventually(t, "a has heard the lie", func() bool { return a.sawEvent("no-evidence") })
 	if got := reach(ds, a, id); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("packets come out in %v", got)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-net/sluice/handover/plugin"
 	"github.com/sluice-net/sluice/internal/pause"
+	"github.com/sluice-net/sluice/internal/race"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
 )
@@ -126,7 +127,13 @@ func TestControllerKilled(t *testing.T) {
 		n := (i + 1) % 4
 		p.servedAt(radios, x.ip, place(n, x.macs[n]))
 	}
+	if _, err := os.Stat(filepath.Join(p.dir, "data")); err != nil {
+		t.Error(err)
+	}
 	t.Logf("%d kills, rules whole: %v after the start, %v after the last switch has connected; then moved within %v", kills, spread(wholes), spread(waits), spread(served))
+	if race.Enabled {
+		return // how long it takes is measured on the program as it is used
+	}
 	// When the switches look for the controller is theirs to say, and on a busy
 	// machine they may take longer for it than the rules do.
 	if slowest := slices.Max(waits); slowest > 2*time.Second {
@@ -134,9 +141,6 @@ func TestControllerKilled(t *testing.T) {
 	}
 	if typical := slices.Sorted(slices.Values(wholes))[len(wholes)/2]; typical > 2*time.Second {
 		t.Errorf("half of the times the rules were whole only %v or more after the start", typical)
-	}
-	if _, err := os.Stat(filepath.Join(p.dir, "data")); err != nil {
-		t.Error(err)
 	}
 }
 
