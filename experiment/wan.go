@@ -106,7 +106,7 @@ func (e *Env) withLab(ctx context.Context, t lab.Topology, f func(context.Contex
 	if err := lab.Sweep(ctx, lab.Options{}); err != nil {
 		e.Logf("labs of ended programs: %v", err)
 	}
-	l, err := lab.Up(ctx, t, lab.Options{Ephemeral: true})
+	l, err := lab.Up(ctx, t, lab.Options{Ephemeral: true, ByThread: true})
 	if err != nil {
 		return err
 	}

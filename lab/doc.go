@@ -10,6 +10,6 @@
 //
 // Every lab has a control network of its own, 198.18.0.0/16, in a namespace of
 // its own: controllers run there, and each switch and each agent has an interface
-// in it. Labs share nothing but three sysctls of the machine, which are theirs while one
-// is up, so several can be up at once.
+// in it. Labs share nothing but some sysctls of the machine, which are theirs while one is
+// up, so several can be up at once.
 package lab

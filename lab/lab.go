@@ -24,6 +24,7 @@ type Lab struct {
 	links atomic.Pointer[[]wire]
 	// originals are the machine's own values of the sysctls that the lab has changed.
 	originals map[string]string
+	byThread  bool // Options.ByThread
 	runDir    string
 	dir       string
 	shaper    string

@@ -41,7 +41,7 @@ func sysctlIsRestored(t *testing.T, name, value string) {
 	record := "/run/sluice/" + name + ".json"
 	_, err := os.Stat(record)
 	free, before := errors.Is(err, os.ErrNotExist), read()
-	o := lab.Options{RunDir: t.TempDir()}
+	o := lab.Options{RunDir: t.TempDir(), ByThread: true}
 	var labs []*lab.Lab
 	for i := range 2 {
 		l, err := lab.Up(testContext(t), lab.Line(fmt.Sprintf("%s%d-%d", name, os.Getpid(), i), 1, delayline.Params{}), o)

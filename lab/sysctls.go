@@ -17,17 +17,17 @@ import (
 // A userspace switch receives each port through a packet socket of the default
 // receive buffer: bursts beyond it are lost. It sends all ports through one of the
 // default send buffer: packets that wait in the queues of one port keep those of
-// others out. And where the processors are shared by session (sched(7), "The autogroup
-// feature"), a switch, which goes through its cached flows as long as rules change, may
-// keep all that runs in other sessions waiting for 100 ms and more.
+// others out. How processors are shared is changed for labs with Options.ByThread.
 //
 // The sysctls are the whole machine's (network namespaces may only read them), so all labs
 // share one change of each: the first makes it, the last takes it back.
 var sysctls = []sysctl{
 	{"net.core.rmem_default", "16777216", "/run/sluice/rmem.json"},
 	{"net.core.wmem_default", "16777216", "/run/sluice/wmem.json"},
-	{"kernel.sched_autogroup_enabled", "0", "/run/sluice/autogroup.json"},
+	autogroup,
 }
+
+var autogroup = sysctl{"kernel.sched_autogroup_enabled", "0", "/run/sluice/autogroup.json"}
 
 // sysctl is one with its value while a lab is up, and the file that records what it was,
 // beside the run directories because labs with different ones share it.
@@ -46,8 +46,8 @@ func (l *Lab) holdSysctls(context.Context) error {
 		return nil
 	}
 	for _, x := range sysctls {
-		if _, err := os.Stat(x.path()); errors.Is(err, os.ErrNotExist) {
-			continue // a kernel without
+		if _, err := os.Stat(x.path()); x == autogroup && (!l.byThread || errors.Is(err, os.ErrNotExist)) {
+			continue // it is not asked for, or the kernel is without
 		}
 		if err := l.hold(x); err != nil {
 			return err

@@ -26,6 +26,12 @@ type Options struct {
 	// Ephemeral labs belong to the process that builds them: another process that
 	// calls Sweep removes them once that one is gone.
 	Ephemeral bool
+	// ByThread has the whole machine share its processors by thread while the lab is up, not
+	// by session, where the kernel does that (sched(7), "The autogroup feature"): a switch,
+	// which goes through its cached flows as long as rules change, would otherwise keep a
+	// controller of another session waiting for 100 ms and more. It takes from switches what
+	// that gave them where much else runs beside.
+	ByThread bool
 }
 
 // ErrNotRoot is returned where a lab cannot be because the caller is not root.
@@ -60,7 +66,7 @@ func up(ctx context.Context, p plan, o Options) (*Lab, error) {
 		return nil, err
 	}
 	l := newLab(p, runDirOr(o.RunDir), o.Logf)
-	l.shaper = shaper
+	l.shaper, l.byThread = shaper, o.ByThread
 	release, err := l.claim(o)
 	if err != nil {
 		return nil, err

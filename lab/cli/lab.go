@@ -26,7 +26,7 @@ type labFlags struct {
 }
 
 func (f *labFlags) options() lab.Options {
-	return lab.Options{RunDir: f.runDir, Shaping: f.shaping, Logf: f.app.Printf}
+	return lab.Options{RunDir: f.runDir, Shaping: f.shaping, Logf: f.app.Printf, ByThread: true}
 }
 
 // labCommands are those that work on a lab.
