@@ -145,12 +145,15 @@ func (n *Network) writeHop(f *forward.Flow, h Hop, reader *Switch) {
 	}
 	out := h.Output()
 	rf := n.compact(f.Key, h)
+	b := s.out.lockControl() // before the ledger changes: who deletes it at once must come after
 	c, ok := s.flows.Put(rf, out, time.Now())
+	if ok {
+		b = n.writer.AppendAdd(b, s.xid.Add(1), s.layout, c, rf, out)
+	}
+	s.out.unlockControl(b)
 	if !ok {
 		return // it is on its way, or the switch's table is full and packets go one by one
 	}
-	b := s.out.lockControl()
-	s.out.unlockControl(n.writer.AppendAdd(b, s.xid.Add(1), s.layout, c, rf, out))
 	s.counters.flowMods.Add(1)
 	written(s, reader)
 }
@@ -162,12 +165,15 @@ func (n *Network) deleteHop(k forward.Key, h Hop, reader *Switch) {
 }
 
 func (n *Network) deleteFlow(s *Switch, f rule.Flow, reader *Switch) {
+	b := s.out.lockControl()
 	r, ok := s.flows.Delete(f)
+	if ok {
+		b = n.writer.AppendDelete(b, s.xid.Add(1), s.layout, r.Cookie, f)
+	}
+	s.out.unlockControl(b)
 	if !ok {
 		return
 	}
-	b := s.out.lockControl()
-	s.out.unlockControl(n.writer.AppendDelete(b, s.xid.Add(1), s.layout, r.Cookie, f))
 	s.counters.flowMods.Add(1)
 	written(s, reader)
 }
