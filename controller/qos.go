@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/qos/bandwidth"
 	"github.com/sluice-net/sluice/qos/plugin"
 	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/service"
 )
 
 func newQoS(c *Controller) (Service, error) {
@@ -52,18 +53,24 @@ func (c *Controller) newCritical(book *reserve.Book) (*bandwidth.Service, error)
 		return nil, err
 	}
 	c.net.AddHandler(rule.ChainCritical, s)
+	reloadQoS(c, criticalOf, s.Ready(), s.Definitions)
+	return s, nil
+}
+
+// reloadQoS has a collection follow what a configuration that is read again has for it, once
+// it is loaded.
+func reloadQoS[T any](c *Controller, of func(*config.Controller) (map[string]T, error), loaded <-chan struct{}, to *service.Collection[T]) {
 	c.reloads = append(c.reloads, func(ctx context.Context, next *config.Controller) (func(context.Context) error, error) {
-		definitions, err := criticalOf(next)
-		err = errors.Join(err, awaitLoaded(ctx, plugin.Name, s.Ready()))
+		configured, err := of(next)
+		err = errors.Join(err, awaitLoaded(ctx, plugin.Name, loaded))
 		if err == nil {
-			err = s.Definitions.Fits(definitions)
+			err = to.Fits(configured)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("qos: %w", err)
 		}
-		return func(ctx context.Context) error { return s.Definitions.Configure(ctx, definitions) }, nil
+		return func(ctx context.Context) error { return to.Configure(ctx, configured) }, nil
 	})
-	return s, nil
 }
 
 // criticalOf are the definitions of critical traffic in a configuration.

@@ -1,14 +1,9 @@
 package controller
 
 import (
-	"context"
-	"errors"
-	"fmt"
-
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/qos/latency"
-	"github.com/sluice-net/sluice/qos/plugin"
 	"github.com/sluice-net/sluice/qos/reserve"
 )
 
@@ -30,17 +25,7 @@ func (c *Controller) newClasses(book *reserve.Book, critical latency.Critical) (
 	if err != nil {
 		return nil, err
 	}
-	c.reloads = append(c.reloads, func(ctx context.Context, next *config.Controller) (func(context.Context) error, error) {
-		classes, err := classesOf(next)
-		err = errors.Join(err, awaitLoaded(ctx, plugin.Name, s.Loaded()))
-		if err == nil {
-			err = s.Declared.Fits(classes)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("qos: %w", err)
-		}
-		return func(ctx context.Context) error { return s.Declared.Configure(ctx, classes) }, nil
-	})
+	reloadQoS(c, classesOf, s.Loaded(), s.Declared)
 	return s, nil
 }
 
