@@ -79,13 +79,11 @@ func (s *Service) reconcile(ctx context.Context, name string) {
 // take takes a class out of the network that was withdrawn. What cannot be removed now is
 // tried again.
 func (s *Service) take(ctx context.Context, e *entry) {
-	e.work.Lock()
-	defer e.work.Unlock()
+	ctx, end := e.begin(ctx, s.settings.Timeout)
+	defer end()
 	if !s.has(e) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
-	defer cancel()
 	erased := s.erase(ctx, e.class.Name)
 	if err := errors.Join(erased, s.uninstall(ctx, e, erased != nil)); err != nil {
 		s.log.Warn("a class was withdrawn, and something of it is left; it is tried again", "class", e.class.Name, "error", err)

@@ -78,16 +78,22 @@ func (s *Service) intact(e *entry) bool {
 	return true
 }
 
+// begin waits until nobody else works on a class, which may have been removed by then. The
+// context bounds the work, and end ends it.
+func (e *entry) begin(ctx context.Context, timeout time.Duration) (_ context.Context, end func()) {
+	e.work.Lock()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	return ctx, func() { cancel(); e.work.Unlock() }
+}
+
 // replace moves a class to another way: queues first, then rules, and the old queues
 // go when nothing uses them.
 func (s *Service) replace(ctx context.Context, e *entry) {
-	e.work.Lock()
-	defer e.work.Unlock()
+	ctx, end := e.begin(ctx, s.settings.Timeout)
+	defer end()
 	if !s.has(e) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
-	defer cancel()
 	err := s.move(ctx, e)
 	s.mu.Lock()
 	first := err == nil && e.accepted.IsZero()
