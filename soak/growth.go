@@ -2,7 +2,11 @@ package soak
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/sluice-net/sluice/experiment/stage"
@@ -30,15 +34,26 @@ const (
 
 // growth samples the controller and the agents in the quiet time.
 type growth struct {
+	began   time.Time
+	out     io.Writer // a line of CSV for each sample
 	samples map[string][]sample
 	// Connections that SOS was to carry and that were right, and those that the
 	// controller says were carried.
 	right, carried int
 }
 
-// watch samples until stop is closed.
-func (g *growth) watch(ctx context.Context, f *fleet, rec *record, stop <-chan struct{}) error {
-	right, carried, err := rec.rightOf(shortLoad, largeLoad, streamLoad), 0, error(nil)
+// watch samples until stop is closed, also into a file beside the programs' logs.
+func (g *growth) watch(ctx context.Context, f *fleet, rec *record, stop <-chan struct{}) (err error) {
+	file, err := os.Create(filepath.Join(f.logs, "growth.csv"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if _, err := fmt.Fprintln(file, "second,program,goroutines,files,heap_bytes,resident_bytes"); err != nil {
+		return err
+	}
+	g.began, g.out = rec.began, file
+	right, carried := rec.rightOf(shortLoad, largeLoad, streamLoad), 0
 	if carried, err = f.established(ctx); err != nil {
 		return err
 	}
@@ -75,9 +90,13 @@ func (g *growth) take(ctx context.Context, f *fleet) error {
 		if err != nil {
 			return err
 		}
-		g.samples[p.name] = append(g.samples[p.name], sample{
-			m.Sum("go_goroutines"), m.Sum("go_memstats_heap_alloc_bytes"), m.Sum("process_resident_memory_bytes"),
-		})
+		s := sample{m.Sum("go_goroutines"), m.Sum("go_memstats_heap_alloc_bytes"), m.Sum("process_resident_memory_bytes")}
+		g.samples[p.name] = append(g.samples[p.name], s)
+		_, err = fmt.Fprintf(g.out, "%.1f,%s,%.0f,%.0f,%.0f,%.0f\n", time.Since(g.began).Seconds(), p.name, s.goroutines,
+			m.Sum("process_open_fds"), s.heap, s.resident)
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
