@@ -1,12 +1,15 @@
 package soak
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-net/sluice/experiment/stage"
@@ -14,17 +17,17 @@ import (
 
 // sample is what a program holds at one moment.
 type sample struct {
-	goroutines float64
-	heap       float64 // bytes of live and dead objects
-	resident   float64 // bytes
+	heap     float64 // bytes of live and dead objects
+	resident float64 // bytes
 }
 
 // sampleEvery is how often a program is asked.
 const sampleEvery = 2 * time.Second
 
-// How much a program may grow from the first third of the quiet time, in which
-// nothing is killed, to the last. Sessions come and go in between, and the history
-// of ended ones fills up to its bound.
+// How much a program may grow: its goroutines from before the loads to when they have ended
+// and it has come to rest, its heap from the first third of the quiet time, in which nothing
+// is killed, to the last. Sessions come and go in between, the history of ended ones fills up
+// to its bound, and an agent keeps idle connections of the other one, 32 at most (warm_per_peer).
 const (
 	goroutineSlack = 1.25
 	goroutineMore  = 40
@@ -32,14 +35,25 @@ const (
 	heapMore       = 24 << 20
 )
 
-// growth samples the controller and the agents in the quiet time.
+// growth is what the controller and the agents hold.
 type growth struct {
 	began   time.Time
-	out     io.Writer // a line of CSV for each sample
-	samples map[string][]sample
+	out     io.Writer           // a line of CSV for each sample
+	samples map[string][]sample // of the quiet time
+	// Goroutines before the loads, and when they have ended.
+	before, after map[string]float64
 	// Connections that SOS was to carry and that were right, and those that the
 	// controller says were carried.
 	right, carried int
+}
+
+// growing takes note of what the programs hold before the loads begin.
+func growing(ctx context.Context, f *fleet, rec *record) (*growth, error) {
+	g := &growth{began: rec.began, samples: map[string][]sample{}, before: map[string]float64{}, after: map[string]float64{}}
+	return g, f.eachProgram(ctx, func(name string, m stage.Metrics) error {
+		g.before[name] = m.Sum("go_goroutines")
+		return nil
+	})
 }
 
 // watch samples until stop is closed, also into a file beside the programs' logs.
@@ -52,7 +66,7 @@ func (g *growth) watch(ctx context.Context, f *fleet, rec *record, stop <-chan s
 	if _, err := fmt.Fprintln(file, "second,program,goroutines,files,heap_bytes,resident_bytes"); err != nil {
 		return err
 	}
-	g.began, g.out = rec.began, file
+	g.out = file
 	right, carried := rec.rightOf(shortLoad, largeLoad, streamLoad), 0
 	if carried, err = f.established(ctx); err != nil {
 		return err
@@ -77,23 +91,55 @@ func (f *fleet) established(ctx context.Context) (int, error) {
 	return int(m.Sum("sluice_sos_sessions_established_total")), err
 }
 
+// take samples each program once.
 func (g *growth) take(ctx context.Context, f *fleet) error {
-	for _, p := range []struct {
-		name string
-		read func() (stage.Metrics, error)
-	}{
-		{"controller", func() (stage.Metrics, error) { return f.Metrics(ctx) }},
-		{"agent x", func() (stage.Metrics, error) { return f.AgentMetrics(ctx, "x") }},
-		{"agent y", func() (stage.Metrics, error) { return f.AgentMetrics(ctx, "y") }},
-	} {
-		m, err := p.read()
-		if err != nil {
-			return err
-		}
-		s := sample{m.Sum("go_goroutines"), m.Sum("go_memstats_heap_alloc_bytes"), m.Sum("process_resident_memory_bytes")}
-		g.samples[p.name] = append(g.samples[p.name], s)
-		_, err = fmt.Fprintf(g.out, "%.1f,%s,%.0f,%.0f,%.0f,%.0f\n", time.Since(g.began).Seconds(), p.name, s.goroutines,
+	return f.eachProgram(ctx, func(name string, m stage.Metrics) error {
+		s := sample{m.Sum("go_memstats_heap_alloc_bytes"), m.Sum("process_resident_memory_bytes")}
+		g.samples[name] = append(g.samples[name], s)
+		_, err := fmt.Fprintf(g.out, "%.1f,%s,%.0f,%.0f,%.0f,%.0f\n", time.Since(g.began).Seconds(), name, m.Sum("go_goroutines"),
 			m.Sum("process_open_fds"), s.heap, s.resident)
+		return err
+	})
+}
+
+// settle waits until the programs have come to rest, and notes what runs in them then: what
+// is missed, the checks say.
+func (g *growth) settle(ctx context.Context, f *fleet) error {
+	_ = stage.Poll(ctx, "the programs' rest", func() error {
+		restless := ""
+		err := f.eachProgram(ctx, func(name string, m stage.Metrics) error {
+			if g.after[name] = m.Sum("go_goroutines"); !g.rests(name) {
+				restless = name
+			}
+			return nil
+		})
+		if err == nil && restless != "" {
+			err = errors.New(restless)
+		}
+		return err
+	})
+	return ctx.Err()
+}
+
+// rests reports whether no more runs in a program than before the loads.
+func (g *growth) rests(name string) bool {
+	after, known := g.after[name]
+	return known && after <= g.before[name]*goroutineSlack+goroutineMore
+}
+
+// watched are the programs of which growth is looked at.
+var watched = []string{"controller", "agent x", "agent y"}
+
+// eachProgram calls do with what each program says of itself.
+func (f *fleet) eachProgram(ctx context.Context, do func(name string, m stage.Metrics) error) error {
+	for _, name := range watched {
+		m, err := f.Metrics(ctx)
+		if host, is := strings.CutPrefix(name, "agent "); is {
+			m, err = f.AgentMetrics(ctx, host)
+		}
+		if err == nil {
+			err = do(name, m)
+		}
 		if err != nil {
 			return err
 		}
@@ -112,7 +158,7 @@ func (g *growth) checks() (all []check) {
 		"agents carry the connections while nothing is killed", float64(g.carried) >= carriedShare*float64(g.right) && g.right > 0,
 		fmt.Sprintf("%d sessions for %d connections", g.carried, g.right),
 	})
-	for _, name := range []string{"controller", "agent x", "agent y"} {
+	for _, name := range watched {
 		s := g.samples[name]
 		c := check{name: fmt.Sprintf("%s: goroutines and memory are flat", name)}
 		third := len(s) / 3
@@ -122,25 +168,17 @@ func (g *growth) checks() (all []check) {
 			continue
 		}
 		first, last := s[:third], s[len(s)-third:]
-		// Goroutines at a moment depend on the sessions at it, and heaps on garbage: the
-		// least of each is what stays, and what leaks stays.
-		g1, g2 := least(first, sample.running), least(last, sample.running)
-		h1, h2 := least(first, sample.live), least(last, sample.live)
-		c.holds = g2 <= g1*goroutineSlack+goroutineMore && h2 <= h1*heapSlack+heapMore
-		c.found = fmt.Sprintf("%.0f to %.0f goroutines, heap %.1f to %.1f MB, resident %.0f MB", g1, g2, h1/1e6, h2/1e6, last[third-1].resident/1e6)
+		// A heap at a moment depends on garbage: the least is what stays, and what leaks stays.
+		h1, h2 := leastHeap(first), leastHeap(last)
+		c.holds = g.rests(name) && h2 <= h1*heapSlack+heapMore
+		c.found = fmt.Sprintf("%.0f goroutines before the loads, %.0f after, heap %.1f to %.1f MB, resident %.0f MB",
+			g.before[name], g.after[name], h1/1e6, h2/1e6, last[third-1].resident/1e6)
 		all = append(all, c)
 	}
 	return all
 }
 
-func (s sample) running() float64 { return s.goroutines }
-func (s sample) live() float64    { return s.heap }
-
-// least is the least of what is read of the samples.
-func least(s []sample, read func(sample) float64) float64 {
-	m := read(s[0])
-	for _, v := range s[1:] {
-		m = min(m, read(v))
-	}
-	return m
+// leastHeap is the least of the samples' heaps.
+func leastHeap(s []sample) float64 {
+	return slices.MinFunc(s, func(a, b sample) int { return cmp.Compare(a.heap, b.heap) }).heap
 }

@@ -59,16 +59,19 @@ func TestGrowthIsSeen(t *testing.T) {
 		}
 		return out
 	}
-	flat := series(func(int) sample { return sample{100, 20e6, 60e6} })
-	saw := series(func(i int) sample { return sample{100, 20e6 + float64(i%5)*30e6, 60e6} })
-	leak := series(func(i int) sample { return sample{100 + 10*float64(i), 20e6, 60e6} })
-	grow := series(func(i int) sample { return sample{100, 20e6 + 5e6*float64(i), 60e6} })
+	flat := series(func(int) sample { return sample{20e6, 60e6} })
+	saw := series(func(i int) sample { return sample{20e6 + float64(i%5)*30e6, 60e6} })
+	grow := series(func(i int) sample { return sample{20e6 + 5e6*float64(i), 60e6} })
 	for _, c := range []struct {
-		name string
-		s    []sample
-		want bool
-	}{{"flat", flat, true}, {"garbage that goes", saw, true}, {"goroutines", leak, false}, {"heap", grow, false}, {"none", nil, false}} {
-		g := &growth{samples: map[string][]sample{"controller": c.s, "agent x": flat, "agent y": flat}}
+		name  string
+		s     []sample
+		after float64
+		want  bool
+	}{{"flat", flat, 40, true}, {"garbage that goes", saw, 40, true}, {"goroutines", flat, 91, false}, {"heap", grow, 40, false}, {"none", nil, 40, false}} {
+		g := &growth{
+			samples: map[string][]sample{"controller": c.s, "agent x": flat, "agent y": flat},
+			before:  map[string]float64{"controller": 40}, after: map[string]float64{"controller": c.after},
+		}
 		if got := g.checks()[1]; got.holds != c.want {
 			t.Errorf("%s: %+v", c.name, got)
 		}

@@ -88,6 +88,10 @@ func soak(ctx context.Context, f *fleet, rec *record, o Options) error {
 		return err
 	}
 	defer w.close()
+	g, err := growing(ctx, f, rec)
+	if err != nil {
+		return err
+	}
 	h := &harm{fleet: f, program: o.Lab, rec: rec, seed: o.Seed, kinds: o.Kill}
 	group, within := errgroup.WithContext(ctx)
 	over, killsOver := make(chan struct{}), make(chan struct{})
@@ -103,7 +107,6 @@ func soak(ctx context.Context, f *fleet, rec *record, o Options) error {
 		return h.killPrograms(within, killsOver)
 	})
 	rec.say("the loads run")
-	g := &growth{samples: map[string][]sample{}}
 	group.Go(func() error {
 		defer close(over)
 		begin := time.Now()
@@ -122,5 +125,9 @@ func soak(ctx context.Context, f *fleet, rec *record, o Options) error {
 		return err
 	}
 	rec.say("the loads have ended")
-	return rec.conclude(append(f.verify(ctx), g.checks()...))
+	checks := f.verify(ctx)
+	if err := g.settle(ctx, f); err != nil {
+		return err
+	}
+	return rec.conclude(append(checks, g.checks()...))
 }
