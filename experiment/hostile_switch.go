@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -51,7 +52,8 @@ type hostileCase struct {
 	contacts stage.Contacts
 	linkDown int64
 	memory   int64   // bytes more than without it, at the most
-	cpu      float64 // of one core that the controller took
+	cpu      float64 // cores that the controller took
+	others   float64 // cores that programs took which have nothing to do with it
 }
 
 func (c hostileCase) quantile(q float64) float64 {
@@ -68,7 +70,8 @@ type hostileRig struct {
 	network   *stage.Network
 	newcomers *stage.Newcomers
 	raw       *CSV
-	time      time.Duration // of each case
+	others    *stage.Others
+	time      time.Duration // of each kind; a third of it without
 	linkDown  atomic.Int64  // links between the two switches that went away
 }
 
@@ -77,27 +80,34 @@ func runHostileSwitch(ctx context.Context, env *Env) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Without a hostile switch before the others and after them: the machine may
-	// change meanwhile.
+	// Without a hostile switch before each kind and after the last: the machine changes
+	// meanwhile, and each is compared with those beside it.
 	none := hostile.Kind{Name: hostileNone}
-	kinds = append(append([]hostile.Kind{none}, kinds...), none)
-	env.Steps(len(kinds))
+	all := []hostile.Kind{none}
+	for _, k := range kinds {
+		all = append(all, k, none)
+	}
+	env.Steps(len(all))
+	others, err := stage.WatchOthers(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
 	raw, err := env.CSV("hostile-switch", "kind", "connection_seconds")
 	if err != nil {
 		return nil, err
 	}
 	defer raw.Close()
-	rig := &hostileRig{env: env, raw: raw, time: pick[time.Duration](env.Scale, 10, 60, 300) * time.Second}
-	var all []hostileCase
+	rig := &hostileRig{env: env, raw: raw, others: others, time: pick[time.Duration](env.Scale, 10, 60, 300) * time.Second}
+	var cases []hostileCase
 	err = env.withLab(ctx, lab.Line("hostile", 2, delayline.Params{}), func(ctx context.Context, l *lab.Lab) error {
 		rig.lab = l
-		all, err = rig.run(ctx, kinds)
+		cases, err = rig.run(ctx, all)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return hostileResult(all, rig.time), nil
+	return hostileResult(cases, rig.time), nil
 }
 
 func (rig *hostileRig) run(ctx context.Context, kinds []hostile.Kind) (all []hostileCase, err error) {
@@ -127,7 +137,7 @@ func (rig *hostileRig) run(ctx context.Context, kinds []hostile.Kind) (all []hos
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", k.Name, err)
 		}
-		rig.env.Logf("p50 %.2f, p99 %.2f ms, %d of %d without an answer, %d links lost, %d MiB more, %.2f cores", c.quantile(0.5), c.quantile(0.99), c.contacts.Lost, c.contacts.Lost+len(c.contacts.Took), c.linkDown, c.memory>>20, c.cpu)
+		rig.env.Logf("p50 %.2f, p99 %.2f ms, %d of %d without an answer, %d links lost, %d MiB more, %.2f cores, %.2f for other programs", c.quantile(0.5), c.quantile(0.99), c.contacts.Lost, c.contacts.Lost+len(c.contacts.Took), c.linkDown, c.memory>>20, c.cpu, c.others)
 		all = append(all, c)
 	}
 	return all, nil
@@ -171,12 +181,19 @@ func (rig *hostileRig) measure(ctx context.Context, k hostile.Kind) (c hostileCa
 		defer d.Stop()
 	}
 	c.Kind = k
+	lasts := rig.time
+	if k.Name == hostileNone {
+		lasts /= 3
+	}
+	if _, err := rig.others.Processors(); err != nil { // what was before
+		return c, err
+	}
 	began := time.Now()
 	spent, err := stage.CPUTime(pid)
 	if err != nil {
 		return c, err
 	}
-	if c.contacts, err = rig.newcomers.Connect(ctx, hostileInterval, rig.time); err != nil {
+	if c.contacts, err = rig.newcomers.Connect(ctx, hostileInterval, lasts); err != nil {
 		return c, err
 	}
 	now, err := stage.CPUTime(pid)
@@ -184,6 +201,9 @@ func (rig *hostileRig) measure(ctx context.Context, k hostile.Kind) (c hostileCa
 		return c, err
 	}
 	c.cpu = (now - spent).Seconds() / time.Since(began).Seconds()
+	if c.others, err = rig.others.Processors(); err != nil {
+		return c, err
+	}
 	peak, err := stage.PeakMemory(pid)
 	if err != nil {
 		return c, err
@@ -215,16 +235,13 @@ func (rig *hostileRig) startHostile(ctx context.Context, k hostile.Kind) (*stage
 
 func hostileResult(all []hostileCase, d time.Duration) *Result {
 	r := &Result{Network: fmt.Sprintf("two switches in a row with %d clients behind one and %d servers behind the other; each connection is the first of its pair for long, so that its SYN and the answer each go by the controller; 1,000 a second, %v beside each kind", hostileClients, hostileClients, d)}
-	t := Table{Title: "Time from SYN to SYN-ACK in ms", Columns: []string{"a switch that", "connections", "unanswered", "p50", "p99", "greatest", "p99 to that without", "links lost", "MiB more", "controller's cores"}}
-	first, last := all[0], all[len(all)-1] // without; what others do is compared with the slower one
-	without := max(first.quantile(0.99), last.quantile(0.99))
+	t := Table{Title: "Time from SYN to SYN-ACK in ms", Columns: []string{"a switch that", "connections", "unanswered", "p50", "p99", "greatest", "p99 to that without", "links lost", "MiB more", "controller's cores", "other programs' cores"}}
 	for i, c := range all {
-		does := c.Does
-		if c.Name == hostileNone {
-			does = map[bool]string{true: "(none, before)", false: "(none, after)"}[i == 0]
+		does, ratio := "(none)", 1.0
+		if c.Name != hostileNone { // every second: the slower of the two beside it counts
+			does, ratio = c.Does, c.quantile(0.99)/max(all[i-1].quantile(0.99), all[i+1].quantile(0.99))
 		}
-		ratio := c.quantile(0.99) / without
-		t.Add(does, len(c.contacts.Took)+c.contacts.Lost, c.contacts.Lost, ms2(c.quantile(0.5)), ms2(c.quantile(0.99)), ms2(c.quantile(1)), fmt.Sprintf("%.2f", ratio), c.linkDown, c.memory>>20, fmt.Sprintf("%.2f", c.cpu))
+		t.Add(does, len(c.contacts.Took)+c.contacts.Lost, c.contacts.Lost, ms2(c.quantile(0.5)), ms2(c.quantile(0.99)), ms2(c.quantile(1)), fmt.Sprintf("%.2f", ratio), c.linkDown, c.memory>>20, fmt.Sprintf("%.2f", c.cpu), fmt.Sprintf("%.2f", c.others))
 		if c.Name == hostileNone {
 			continue
 		}
@@ -235,6 +252,7 @@ func hostileResult(all []hostileCase, d time.Duration) *Result {
 	}
 	r.Tables = append(r.Tables, t)
 	r.Note("The hostile switch is a program of the lowest priority on the same cores: on a machine of its own it would take no processor from the switches and the controller. What its packets cost the kernel and the controller is in the figures.")
+	r.Note("Other programs are those that ran before, but for the kernel's own threads: what they take, the connections wait for.")
 	r.Note("The rules of a pair are gone 2 s after its last packet (forwarding.idle_timeout, 1m by default), so that pairs are new again soon enough.")
 	return r
 }
