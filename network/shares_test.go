@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/fake"
 	"github.com/sluice-net/sluice/network/packet"
@@ -78,10 +79,10 @@ func TestManyClaimsHarmNoHostElsewhere(t *testing.T) {
 				say(hostile, 1, 0xffff, pinned)
 			}
 			for i%ahead == 0 && i > 0 && !taken(min(i, claims)-1) && ctx.Err() == nil {
-				time.Sleep(time.Millisecond)
+				pause.For(time.Millisecond, "the switch waits for what it has claimed")
 			}
 			if i > claims {
-				time.Sleep(time.Millisecond) // it keeps on with the address that it cannot have
+				pause.For(time.Millisecond, "the switch keeps on with the address that it cannot have")
 			}
 		}
 		return nil
