@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -80,7 +82,7 @@ func daemonCommand[T settings[T]](app *App, cmd *cobra.Command, load func(config
 		if err != nil {
 			return err
 		}
-		log, level, err := newLeveledLogger(app.Err, cfg.Logging())
+		log, level, err := newLogger(app.Err, cfg.Logging())
 		if err != nil {
 			return err
 		}
@@ -124,4 +126,17 @@ func (r *running[T]) reloads(ctx context.Context, take func(context.Context, T) 
 
 func (r *running[T]) refused(err error) {
 	r.log.Error("the configuration was not read again, nothing has changed", "error", err)
+}
+
+// newLogger is the log of a program that goes on running, and the means to change its level.
+func newLogger(w io.Writer, c config.Log) (*slog.Logger, *slog.LevelVar, error) {
+	level := &slog.LevelVar{}
+	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+		return nil, nil, fmt.Errorf("log.level: %w", err)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options)), level, nil
+	}
+	return slog.New(slog.NewTextHandler(w, options)), level, nil
 }

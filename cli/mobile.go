@@ -21,7 +21,6 @@ import (
 	"github.com/sluice-net/sluice/handover/dhcp"
 	"github.com/sluice-net/sluice/handover/mobile"
 	"github.com/sluice-net/sluice/handover/mobile/orders"
-	"github.com/sluice-net/sluice/handover/mobile/policy"
 	"github.com/sluice-net/sluice/internal/version"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/pki"
@@ -67,19 +66,12 @@ func mobileConfig(c *config.Mobile, log *slog.Logger, keep bool) (mobile.Config,
 	m := mobile.Config{
 		Device: c.Device, StateDir: c.StateDir, Socket: c.Socket, SocketGroup: -1,
 		VNI: c.VNI.Name, MTU: c.VNI.MTU, Overlap: c.Datapath.Overlap,
-		Policy: policy.Rules{
-			MinSignal: c.Policy.MinSignal, MaxLoss: c.Policy.MaxLoss, SignalMargin: c.Policy.SignalMargin,
-			LossMargin: c.Policy.LossMargin, Dwell: c.Policy.Dwell, Hold: c.Policy.Hold,
-		},
-		Probe:    mobile.Probe{Interval: c.Probe.Interval, Window: c.Probe.Window},
+		Policy: c.Policy, Probe: mobile.Probe{Interval: c.Probe.Interval, Window: c.Probe.Window},
 		HostName: c.DHCP.HostName, Retransmit: c.DHCP.Retransmit, AttachTimeout: c.DHCP.Timeout, Release: c.DHCP.Release,
 		Metric: c.Metric, Resolver: c.Resolver, Version: version.Get().Version, Log: log,
 	}
 	for _, name := range c.Names() {
 		m.Interfaces = append(m.Interfaces, mobile.Interface{Name: name, Cost: c.Interfaces[name].Cost})
-	}
-	for _, criterion := range c.Policy.Criteria {
-		m.Policy.Criteria = append(m.Policy.Criteria, policy.Criterion(criterion))
 	}
 	var err error
 	if m.Device == "" {
@@ -96,7 +88,11 @@ func mobileConfig(c *config.Mobile, log *slog.Logger, keep bool) (mobile.Config,
 		return m, fmt.Errorf("vni.mac: %w", err)
 	}
 	if c.SocketGroup != "" {
-		if m.SocketGroup, err = groupID(c.SocketGroup); err != nil {
+		g, err := user.LookupGroup(c.SocketGroup)
+		if err == nil {
+			m.SocketGroup, err = strconv.Atoi(g.Gid)
+		}
+		if err != nil {
 			return m, fmt.Errorf("socket_group: %w", err)
 		}
 	}
@@ -129,14 +125,6 @@ func mobileKey(c *config.Mobile, m *mobile.Config) error {
 	return nil
 }
 
-func groupID(name string) (int, error) {
-	g, err := user.LookupGroup(name)
-	if err != nil {
-		return -1, err
-	}
-	return strconv.Atoi(g.Gid)
-}
-
 func mobileRestoreCommand(app *App) *cobra.Command {
 	var flags configFlags
 	cmd := &cobra.Command{
@@ -151,7 +139,7 @@ that is to run again does so by itself.)`,
 			if err != nil {
 				return err
 			}
-			log, err := newLogger(app.Err, cfg.Log)
+			log, _, err := newLogger(app.Err, cfg.Log)
 			if err != nil {
 				return err
 			}
@@ -228,5 +216,43 @@ device has moved. A device that uses the interface already joins its network ane
 	cmd.Flags().BoolVar(&auto, "auto", false, "leave the choice to the device's policy again")
 	cmd.Flags().BoolVar(&once, "once", false, "move, but let the policy decide from then on")
 	cmd.Flags().DurationVar(&hold, "for", 0, "how long to stay there; without it, until another command")
+	return cmd
+}
+
+func mobileStatusCommand(app *App) *cobra.Command {
+	var moves int
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the daemon, its interfaces and its latest moves",
+		Example: `  sluice mobile status
+  sluice mobile status --moves 20 --json`,
+		Args: command.NoArgs,
+	}
+	interfaces := Table[mobile.InterfaceStatus]("name mac present link silent sends receives signal=DBM loss rtt_ns=RTT cost sent_packets=SENT received_packets=RECEIVED doubled_packets=TWICE barred")
+	moved := Table[mobile.Move]("at=MOVED from to lease_ns=LEASE switch_ns=SWITCH why error")
+	socket := socketFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c := mobile.Dial(*socket)
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(cmd.Context(), app.timeout)
+		defer cancel()
+		s, err := c.Status(ctx)
+		if err != nil {
+			return err
+		}
+		if n := len(s.Moves) - max(moves, 0); n > 0 {
+			s.Moves = s.Moves[n:]
+		}
+		return app.Print(s, func(w io.Writer) {
+			all, latest := s.Interfaces, s.Moves
+			s.Interfaces, s.Moves = nil, nil
+			Fields(w, s)
+			fmt.Fprintln(w)
+			interfaces(w, all)
+			fmt.Fprintln(w)
+			moved(w, latest)
+		})
+	}
+	cmd.Flags().IntVar(&moves, "moves", 5, "how many of the latest moves to show, at most 64")
 	return cmd
 }

@@ -1,5 +1,13 @@
 package config
 
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/sluice-net/sluice/internal/strictyaml"
+)
+
 // Adopt returns the configuration that is in force once next has been read: c, with what
 // of next takes effect without a restart. A service that runs, and is to run no more,
 // keeps its definitions until the restart that this takes.
@@ -39,3 +47,36 @@ func (a *Agent) Logging() Log { return a.Log }
 
 // Logging is what is logged, and how.
 func (m *Mobile) Logging() Log { return m.Log }
+
+// Changed lists the keys in which two configurations of one kind differ, but for those
+// that are left out. Secrets are not compared.
+func Changed(a, b any, but ...string) []string {
+	out := []string{}
+	differences("", Plain(a), Plain(b), func(key string) {
+		if !slices.Contains(but, key) {
+			out = append(out, key)
+		}
+	})
+	return out
+}
+
+func differences(key string, a, b any, tell func(string)) {
+	x, okX := a.(map[string]any)
+	y, okY := b.(map[string]any)
+	if !okX || !okY {
+		if !reflect.DeepEqual(a, b) {
+			tell(key)
+		}
+		return
+	}
+	all := map[string]bool{}
+	for name := range x {
+		all[name] = true
+	}
+	for name := range y {
+		all[name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		differences(strictyaml.Join(key, name), x[name], y[name], tell)
+	}
+}

@@ -75,13 +75,9 @@ func (a *Agent) check(k *checker) {
 		k.fail("control.listen", "empty", "write "+descriptions[typeAddress])
 		return
 	}
-	if !a.Control.TLS.Enabled() {
-		k.fail("control.tls.cert", "missing", "the control interface needs cert, key and ca; make them with \"sluice pki issue agent NAME\"")
-	}
+	k.require(a.Control.TLS.Enabled(), "control.tls.cert", "missing", "the control interface needs cert, key and ca; make them with \"sluice pki issue agent NAME\"")
 	a.checkData(k)
-	if a.Announce.Server == "" && (a.Announce.TokenFile != "" || a.Announce.URL != "") {
-		k.fail("announce.server", "missing", "name the controller's API, or remove announce.token_file and announce.url")
-	}
+	k.require(a.Announce.Server != "" || a.Announce.TokenFile == "" && a.Announce.URL == "", "announce.server", "missing", "name the controller's API, or remove announce.token_file and announce.url")
 }
 
 // First is the agent's first data address.
@@ -93,23 +89,13 @@ func (a *Agent) First() netip.Addr {
 }
 
 func (a *Agent) checkData(k *checker) {
-	p := a.Data.Ports
-	if n := int(p.Last) - int(p.First) + 1; n > 64 {
-		k.fail("data.ports", fmt.Sprintf("%d ports", n), "a range of at most 64 ports")
-	}
-	if a.Data.Address.IsValid() && (a.Data.Address.IsMulticast() || a.Data.Address.Zone() != "") {
-		k.fail("data.address", "not an address that others can use", "a unicast address without a zone, like 192.0.2.1 or 2001:db8::1")
-	}
-	if a.Data.Address.IsValid() && a.Data.Address.IsUnspecified() {
-		k.fail("data.address", "every address", "one address of one interface: it is what other agents and switches are told")
-	}
-	if !a.Data.Address.IsValid() && a.Control.Listen.Addr().IsUnspecified() {
-		k.fail("data.address", "missing", "write the address for data, since control.listen names none")
-	}
-	if s := a.Data.Second; s.IsValid() && (s.IsMulticast() || s.IsUnspecified() || s.Zone() != "" || s.Is4() == a.First().Is4()) {
-		k.fail("data.second_address", "not an address of the other family", "a unicast address without a zone, of the other family than data.address")
-	}
-	if c := int(a.Control.Listen.Port()); p.First != 0 && c >= int(p.First) && c <= int(p.Last) {
-		k.fail("data.ports", "contains the port of control.listen", "a range without that port")
-	}
+	p, addr, second, control := a.Data.Ports, a.Data.Address, a.Data.Second, a.Control.Listen
+	n := int(p.Last) - int(p.First) + 1
+	k.require(n <= 64, "data.ports", fmt.Sprintf("%d ports", n), "a range of at most 64 ports")
+	k.require(!addr.IsMulticast() && addr.Zone() == "", "data.address", "not an address that others can use", "a unicast address without a zone, like 192.0.2.1 or 2001:db8::1")
+	k.require(!addr.IsUnspecified(), "data.address", "every address", "one address of one interface: it is what other agents and switches are told")
+	k.require(addr.IsValid() || !control.Addr().IsUnspecified(), "data.address", "missing", "write the address for data, since control.listen names none")
+	k.require(!second.IsValid() || !second.IsMulticast() && !second.IsUnspecified() && second.Zone() == "" && second.Is4() != a.First().Is4(),
+		"data.second_address", "not an address of the other family", "a unicast address without a zone, of the other family than data.address")
+	k.require(p.First == 0 || control.Port() < p.First || control.Port() > p.Last, "data.ports", "contains the port of control.listen", "a range without that port")
 }

@@ -22,39 +22,32 @@ type checker struct {
 // fail reports a problem with the setting, at the place where it or the
 // nearest section around it was given.
 func (k *checker) fail(key, wrong, want string) {
-	p, exact := k.d.places[key]
-	for parent := key; !exact && parent != ""; {
-		i := max(strings.LastIndexByte(parent, '.'), 0)
-		parent = parent[:i]
-		if found, ok := k.d.places[parent]; ok {
-			p = found
-			break
-		}
+	at := key
+	p, given := k.d.places[at]
+	for !given && at != "" {
+		at = at[:max(strings.LastIndexByte(at, '.'), 0)]
+		p, given = k.d.places[at]
 	}
-	if p.source == "" {
-		p.source = k.d.file
-	}
-	if !exact || p.value == "a mapping" || p.value == "a list" {
+	if at != key || p.value == "a mapping" || p.value == "a list" {
 		p.value = ""
 	}
-	k.d.problems = append(k.d.problems, Problem{Source: p.source, Line: p.line, Key: key, Value: p.value, Wrong: wrong, Want: want})
+	k.d.add(p, key, wrong, want)
+}
+
+// require notes that a setting is wrong unless ok.
+func (k *checker) require(ok bool, key, wrong, want string) {
+	if !ok {
+		k.fail(key, wrong, want)
+	}
 }
 
 // tls checks that the parts of a certificate are there. mutual wants an
 // authority, too, as soon as there is a certificate.
 func (k *checker) tls(key string, t TLS, mutual bool) {
-	if (t.Cert == "") != (t.Key == "") {
-		k.fail(key+".cert", "incomplete", "cert and key belong together: set both or none")
-	}
-	if mutual && t.Cert != "" && t.CA == "" {
-		k.fail(key+".ca", "missing", "name the authority of the other side's certificates")
-	}
-	if mutual && t.Cert == "" && t.CA != "" {
-		k.fail(key+".cert", "missing", "name certificate and key beside the authority")
-	}
-	if len(t.Roles) > 0 && t.CA == "" {
-		k.fail(key+".roles", "without an authority", "set "+key+".ca, which the certificates of those named are of")
-	}
+	k.require((t.Cert == "") == (t.Key == ""), key+".cert", "incomplete", "cert and key belong together: set both or none")
+	k.require(!mutual || t.Cert == "" || t.CA != "", key+".ca", "missing", "name the authority of the other side's certificates")
+	k.require(!mutual || t.Cert != "" || t.CA == "", key+".cert", "missing", "name certificate and key beside the authority")
+	k.require(len(t.Roles) == 0 || t.CA != "", key+".roles", "without an authority", "set "+key+".ca, which the certificates of those named are of")
 }
 
 // distinct checks that no two servers listen on the same address.
@@ -64,9 +57,7 @@ func (k *checker) distinct(key string, all []Address) {
 		if !a.IsValid() || a.Port() == 0 {
 			continue
 		}
-		if seen[a.AddrPort] {
-			k.fail(key, fmt.Sprintf("two servers on %s", a), "give each an address or port of its own")
-		}
+		k.require(!seen[a.AddrPort], key, fmt.Sprintf("two servers on %s", a), "give each an address or port of its own")
 		seen[a.AddrPort] = true
 	}
 }

@@ -47,28 +47,19 @@ func LoadContexts(file string) (*Contexts, error) {
 	if err := parse(Sources{File: file}, text, c); err != nil {
 		return nil, err
 	}
-	if c.Contexts == nil {
-		c.Contexts = map[string]Context{}
-	}
 	return c, nil
 }
 
 func (c *Contexts) check(k *checker) {
 	for name, one := range c.Contexts {
 		key := "contexts." + name
-		if err := CheckContextName(name); err != nil {
-			k.fail(key, "not a name", "letters, digits, dots, dashes and underscores")
-		}
-		if u, err := url.Parse(one.Server); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-			k.fail(key+".server", "not a URL", "a URL like https://192.0.2.1:8443")
-		}
-		if (one.Cert == "") != (one.Key == "") {
-			k.fail(key+".cert", "incomplete", "cert and key belong together: set both or none")
-		}
+		k.require(CheckContextName(name) == nil, key, "not a name", "letters, digits, dots, dashes and underscores")
+		u, err := url.Parse(one.Server)
+		k.require(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", key+".server", "not a URL", "a URL like https://192.0.2.1:8443")
+		k.require((one.Cert == "") == (one.Key == ""), key+".cert", "incomplete", "cert and key belong together: set both or none")
 	}
-	if _, ok := c.Contexts[c.Current]; !ok && c.Current != "" {
-		k.fail("current", "no such context", "one of "+strings.Join(c.Names(), ", "))
-	}
+	_, ok := c.Contexts[c.Current]
+	k.require(ok || c.Current == "", "current", "no such context", "one of "+strings.Join(c.Names(), ", "))
 }
 
 var contextName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
@@ -105,24 +96,17 @@ func (c *Contexts) Get(name string) (Context, error) {
 
 // Write replaces the file by these contexts, at once, readable by its owner only.
 func (c *Contexts) Write() error {
-	all := map[string]map[string]string{}
-	for name, one := range c.Contexts {
-		all[name] = map[string]string{}
-		for key, value := range Plain(one).(map[string]any) {
-			if value != "" {
-				all[name][key] = value.(string)
-			}
-		}
-	}
-	plain := map[string]any{"contexts": all}
-	if c.Current != "" {
-		plain["current"] = c.Current
+	empty := func(_ string, value any) bool { return value == "" }
+	plain := Plain(c).(map[string]any)
+	maps.DeleteFunc(plain, empty)
+	for _, one := range plain["contexts"].(map[string]any) {
+		maps.DeleteFunc(one.(map[string]any), empty)
 	}
 	text, err := yaml.Marshal(plain)
-	if err != nil {
-		return fmt.Errorf("contexts: %w", err)
+	if err == nil {
+		err = replace(c.file, text)
 	}
-	if err := replace(c.file, text); err != nil {
+	if err != nil {
 		return fmt.Errorf("contexts: %w", err)
 	}
 	return nil

@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/units"
@@ -42,6 +44,27 @@ type TLS struct {
 
 // Enabled says whether there is a certificate.
 func (t TLS) Enabled() bool { return t.Cert != "" }
+
+// Files are what the certificate and its authority are read from.
+func (t TLS) Files() pki.Files {
+	return pki.Files{Cert: t.Cert, Key: t.Key, CA: t.CA, Roles: t.Roles}
+}
+
+// NamedTLS is the TLS settings of one key of a configuration.
+type NamedTLS struct {
+	// Key is where they stand, like api.tls.
+	Key string
+	TLS
+}
+
+// Certificates lists the settings that name a certificate.
+func (c *Controller) Certificates() []NamedTLS {
+	all := []NamedTLS{{"api.tls", c.API.TLS}, {"openflow.tls", c.OpenFlow.TLS}, {"store.tls", c.Store.TLS}, {"ovsdb.tls", c.OVSDB.TLS}, {"sos.tls", c.SOS.TLS}}
+	for _, name := range slices.Sorted(maps.Keys(c.Handover.Neighbours)) {
+		all = append(all, NamedTLS{"handover.neighbours." + name + ".tls", c.Handover.Neighbours[name].TLS})
+	}
+	return slices.DeleteFunc(all, func(t NamedTLS) bool { return !t.Enabled() })
+}
 
 // Store says where state lives.
 type Store struct {
@@ -101,6 +124,13 @@ type Network struct {
 	StatsInterval time.Duration                    `yaml:"stats_interval" min:"1s" max:"1m" doc:"How often the counters of ports are read, or reported."`
 	SFlow         SFlow                            `yaml:"sflow" doc:"Reports of switches, see measure."`
 	Switches      map[openflow.DatapathID]SwitchIs `yaml:"switches" doc:"What is known about single switches, by datapath id."`
+}
+
+// SFlow says how switches report by themselves what they count.
+type SFlow struct {
+	Listen    Address `yaml:"listen" doc:"Where sFlow is received, by UDP; needed unless measure is poll. What does not come from the address of the switch's own OpenFlow connection is not believed."`
+	Collector Address `yaml:"collector" doc:"The same place as switches reach it. If set, Open vSwitch is told to report there, through its database (see ovsdb). Empty: whoever runs the switches configures their sFlow."`
+	Sampling  int     `yaml:"sampling" min:"1" max:"1000000000" doc:"Of how many packets Open vSwitch samples one."`
 }
 
 // Discovery says how links are found.
@@ -203,46 +233,41 @@ func (c *Controller) check(k *checker) {
 	c.OVSDB.check(k)
 	c.Network.Hosts.check(k)
 	c.Network.checkRoles(k)
-	if c.Network.Discovery.Timeout < 2*c.Network.Discovery.Interval {
-		k.fail("network.discovery.timeout", "too short for the interval", "at least twice network.discovery.interval, which is "+c.Network.Discovery.Interval.String())
-	}
-	if c.DataDir == "" {
-		k.fail("data_dir", "empty", "write an absolute path like /var/lib/sluice")
-	}
+	d := c.Network.Discovery
+	k.require(d.Timeout >= 2*d.Interval, "network.discovery.timeout", "too short for the interval", "at least twice network.discovery.interval, which is "+d.Interval.String())
+	k.require(c.DataDir != "", "data_dir", "empty", "write an absolute path like /var/lib/sluice")
 }
 
 func (h *Hosts) check(k *checker) {
 	for addr, p := range h.Pinned {
-		if p.MAC.IsZero() || p.Switch == 0 || p.Port == 0 {
-			k.fail("network.hosts.pinned."+addr.String(), "incomplete", "say mac, switch and port")
-		}
+		k.require(!p.MAC.IsZero() && p.Switch != 0 && p.Port != 0, "network.hosts.pinned."+addr.String(), "incomplete", "say mac, switch and port")
 	}
 }
 
 func (n *Network) checkRoles(k *checker) {
 	for d, s := range n.Switches {
 		for port := range s.Roles {
-			if port < 1 || port > int(openflow.PortMax) {
-				k.fail(fmt.Sprintf("network.switches.%v.roles", d), fmt.Sprintf("no port %d", port), fmt.Sprintf("ports from 1 to %d", uint32(openflow.PortMax)))
-			}
+			k.require(port >= 1 && port <= int(openflow.PortMax), fmt.Sprintf("network.switches.%v.roles", d), fmt.Sprintf("no port %d", port), fmt.Sprintf("ports from 1 to %d", uint32(openflow.PortMax)))
 		}
 	}
 }
 
+func (n *Network) checkMeasure(k *checker, databases OVSDB) {
+	polls := n.Measure == "poll"
+	k.require(!n.SFlow.Collector.IsValid() || databases.Address != "" || len(databases.Switches) > 0,
+		"network.sflow.collector", "without the databases of switches, which are told", "set ovsdb.address or ovsdb.switches, or leave the collector out")
+	listens := n.SFlow.Listen.IsValid()
+	k.require(polls || listens, "network.sflow.listen", "missing", "network.measure is "+n.Measure+": write "+descriptions[typeAddress])
+	k.require(!polls || !listens, "network.sflow.listen", "contradicts network.measure, which is poll", "remove it, or set network.measure to sflow or both")
+	k.require(!polls || listens || !n.SFlow.Collector.IsValid(), "network.sflow.collector", "contradicts network.measure, which is poll", "remove it, or set network.measure to sflow or both")
+}
+
 func (c *Controller) checkStore(k *checker) {
 	s := c.Store
-	switch {
-	case s.Kind == "etcd" && len(s.Endpoints) == 0:
-		k.fail("store.endpoints", "missing", "kind etcd needs at least one, like [https://10.0.0.1:2379]; without a cluster use kind embedded")
-	case s.Kind != "etcd" && len(s.Endpoints) > 0:
-		k.fail("store.endpoints", "contradicts store.kind, which is "+s.Kind, "remove it, or set store.kind to etcd")
-	}
-	if len(s.TLS.Roles) > 0 {
-		k.fail("store.tls.roles", "without meaning", "remove it: members of a cluster need no role")
-	}
-	if (s.Username == "") != (s.Password == "") {
-		k.fail("store.username", "incomplete", "store.username and store.password belong together: set both or none")
-	}
+	k.require(s.Kind != "etcd" || len(s.Endpoints) > 0, "store.endpoints", "missing", "kind etcd needs at least one, like [https://10.0.0.1:2379]; without a cluster use kind embedded")
+	k.require(s.Kind == "etcd" || len(s.Endpoints) == 0, "store.endpoints", "contradicts store.kind, which is "+s.Kind, "remove it, or set store.kind to etcd")
+	k.require(len(s.TLS.Roles) == 0, "store.tls.roles", "without meaning", "remove it: members of a cluster need no role")
+	k.require((s.Username == "") == (s.Password == ""), "store.username", "incomplete", "store.username and store.password belong together: set both or none")
 }
 
 func (c *Controller) checkAPI(k *checker) {
@@ -251,33 +276,18 @@ func (c *Controller) checkAPI(k *checker) {
 		k.fail("api.listen", "empty", "write "+descriptions[typeAddress])
 		return
 	}
-	if !a.Listen.Loopback() && !a.TLS.Enabled() {
-		k.fail("api.listen", "reachable from other machines without TLS", "set api.tls.cert and api.tls.key, or listen on loopback, like 127.0.0.1:8080")
-	}
-	if !a.Listen.Loopback() && a.OpenReads {
-		k.fail("api.open_reads", "open to other machines, since api.listen is not loopback", "remove it, or listen on loopback, like 127.0.0.1:8080")
-	}
+	k.require(a.Listen.Loopback() || a.TLS.Enabled(), "api.listen", "reachable from other machines without TLS", "set api.tls.cert and api.tls.key, or listen on loopback, like 127.0.0.1:8080")
+	k.require(a.Listen.Loopback() || !a.OpenReads, "api.open_reads", "open to other machines, since api.listen is not loopback", "remove it, or listen on loopback, like 127.0.0.1:8080")
 }
 
 func (c *Controller) checkOpenFlow(k *checker) {
 	o := c.OpenFlow
-	if len(o.Listen) == 0 {
-		k.fail("openflow.listen", "empty", "write at least one address, like [127.0.0.1:6653]")
-	}
+	k.require(len(o.Listen) > 0, "openflow.listen", "empty", "write at least one address, like [127.0.0.1:6653]")
 	k.distinct("openflow.listen", append([]Address{c.API.Listen}, o.Listen...))
-	for _, a := range o.Listen {
-		if !a.Loopback() && !o.TLS.Enabled() && !o.Plaintext {
-			k.fail("openflow.listen", "reachable from other machines without TLS", "set openflow.tls.cert, key and ca, or openflow.plaintext: true on a network of switches and controllers only")
-			break
-		}
-	}
-	if o.TLS.Enabled() && o.Plaintext {
-		k.fail("openflow.plaintext", "contradicts openflow.tls", "keep one of the two")
-	}
-	if o.BindCerts && o.TLS.CA == "" {
-		k.fail("openflow.bind_certificates", "without certificates of the switches", "set openflow.tls.cert, key and ca")
-	}
-	if o.EchoTimeout <= o.EchoInterval {
-		k.fail("openflow.echo_timeout", "not more than the interval", "more than openflow.echo_interval, which is "+o.EchoInterval.String())
-	}
+	beyond := slices.ContainsFunc(o.Listen, func(a Address) bool { return !a.Loopback() })
+	k.require(!beyond || o.TLS.Enabled() || o.Plaintext, "openflow.listen", "reachable from other machines without TLS",
+		"set openflow.tls.cert, key and ca, or openflow.plaintext: true on a network of switches and controllers only")
+	k.require(!o.TLS.Enabled() || !o.Plaintext, "openflow.plaintext", "contradicts openflow.tls", "keep one of the two")
+	k.require(!o.BindCerts || o.TLS.CA != "", "openflow.bind_certificates", "without certificates of the switches", "set openflow.tls.cert, key and ca")
+	k.require(o.EchoTimeout > o.EchoInterval, "openflow.echo_timeout", "not more than the interval", "more than openflow.echo_interval, which is "+o.EchoInterval.String())
 }

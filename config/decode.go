@@ -36,21 +36,23 @@ func (d *decoder) place(n *yaml.Node) place {
 	return place{source: d.file, line: n.Line, value: strictyaml.Show(n)}
 }
 
-func (d *decoder) fail(n *yaml.Node, key, wrong, want string) {
-	p := d.place(n)
+func (d *decoder) fail(n *yaml.Node, key, wrong, want string) { d.add(d.place(n), key, wrong, want) }
+
+func (d *decoder) add(p place, key, wrong, want string) {
 	d.problems = append(d.problems, Problem{Source: p.source, Line: p.line, Key: key, Value: p.value, Wrong: wrong, Want: want})
 }
 
 // decode reads the node into v, which is the field that the tag describes.
 func (d *decoder) decode(n *yaml.Node, v reflect.Value, key string, tag reflect.StructTag) {
-	d.places[key] = d.place(n)
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
 	}
+	at := d.place(n)
 	if v.Type() == reflect.TypeFor[Secret]() && n.Kind == yaml.ScalarNode {
-		d.places[key] = place{source: d.places[key].source, line: d.places[key].line, value: hidden}
+		at.value = hidden
 	}
+	d.places[key] = at
 	if v.Type() == reflect.TypeFor[Tables]() && n.Kind == yaml.MappingNode {
 		n = inline(n)
 	}
@@ -92,17 +94,16 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string) {
 	fields := fieldsOf(v.Type())
 	for i := 0; i < len(n.Content); i += 2 {
 		k, value := n.Content[i], n.Content[i+1]
+		at, full := d.place(k), strictyaml.Join(key, k.Value)
 		f, ok := fields.find(k.Value)
 		if !ok {
-			p := d.place(k)
-			d.problems = append(d.problems, Problem{Source: p.source, Line: p.line, Key: strictyaml.Join(key, k.Value), Wrong: "unknown key", Want: strictyaml.Suggest(k.Value, fields.names())})
+			d.add(place{source: at.source, line: at.line}, full, "unknown key", strictyaml.Suggest(k.Value, fields.names()))
 			continue
 		}
-		full := strictyaml.Join(key, k.Value)
 		d.decode(value, v.FieldByIndex(f.Index), full, f.Tag)
 		if value.Kind == yaml.MappingNode {
 			// A section begins at its key, not at the first line below it.
-			d.places[full] = place{source: d.place(k).source, line: d.place(k).line, value: d.places[full].value}
+			d.places[full] = place{source: at.source, line: at.line, value: d.places[full].value}
 		}
 	}
 }
@@ -126,7 +127,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, key string, tag reflect
 		if source, ok := d.origin[k]; ok {
 			d.origin[&plain] = source
 		}
-		d.scalar(&plain, name, key, keyTag)
+		d.scalar(&plain, name, key, "")
 		if len(d.problems) > before {
 			continue
 		}
@@ -142,8 +143,6 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, key string, tag reflect
 
 // defaulted is an element of a map that has defaults.
 type defaulted interface{ defaults() }
-
-const keyTag = reflect.StructTag("")
 
 func (d *decoder) list(n *yaml.Node, v reflect.Value, key string, tag reflect.StructTag) {
 	if n.Kind != yaml.SequenceNode {

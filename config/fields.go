@@ -1,12 +1,15 @@
 package config
 
 import (
+	"cmp"
 	"net/netip"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/strictyaml"
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -38,6 +41,36 @@ func (fs fields) names() []string {
 		names[i] = f.Tag.Get("yaml")
 	}
 	return names
+}
+
+// setting is one field of a configuration.
+type setting struct {
+	key   string
+	field reflect.StructField
+	value reflect.Value
+	// section says that the field holds settings of its own.
+	section bool
+	depth   int
+}
+
+// walk visits all settings and sections below a struct, in order.
+func walk(v reflect.Value, prefix string, visit func(setting)) {
+	walkDepth(v, prefix, 0, visit)
+}
+
+func walkDepth(v reflect.Value, prefix string, depth int, visit func(setting)) {
+	for _, f := range fieldsOf(v.Type()) {
+		s := setting{key: strictyaml.Join(prefix, f.Tag.Get("yaml")), field: f, value: v.FieldByIndex(f.Index), depth: depth}
+		s.section = isSection(f.Type)
+		visit(s)
+		if s.section {
+			walkDepth(s.value, s.key, depth+1, visit)
+		}
+	}
+}
+
+func isSection(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && !isText(t) && t != reflect.TypeFor[time.Duration]()
 }
 
 // descriptions say how values of a type are written.
@@ -95,4 +128,35 @@ func describe(t reflect.Type, tag reflect.StructTag) string {
 		what += ", at most " + high
 	}
 	return what
+}
+
+// inLimits says whether v is what its tag allows.
+func inLimits(v reflect.Value, tag reflect.StructTag) bool {
+	if words := tag.Get("oneof"); words != "" && !slices.Contains(strings.Split(words, "|"), v.String()) {
+		return false
+	}
+	if pattern := tag.Get("pattern"); pattern != "" && v.String() != "" && !regexp.MustCompile(`^(?:`+pattern+`)$`).MatchString(v.String()) {
+		return false
+	}
+	if low := tag.Get("min"); low != "" && compare(v, low) < 0 {
+		return false
+	}
+	if high := tag.Get("max"); high != "" && compare(v, high) > 0 {
+		return false
+	}
+	return true
+}
+
+// compare compares v with a limit written like a value of v's type. A limit
+// that cannot be read is an error of this package, found by its tests.
+func compare(v reflect.Value, limit string) int {
+	n, _ := strictyaml.Value(limit)
+	l := reflect.New(v.Type()).Elem()
+	if err := setScalar(n, l); err != nil {
+		panic("config: a limit in a tag: " + err.Error())
+	}
+	if v.Kind() == reflect.Float64 {
+		return cmp.Compare(v.Float(), l.Float())
+	}
+	return cmp.Compare(v.Int(), l.Int())
 }

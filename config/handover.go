@@ -102,37 +102,26 @@ func (h *Handover) Settings() (plugin.Settings, service.Faults) {
 	t.Domain, t.Claims, t.History, t.Settle = h.Domain, h.TwoPorts, h.History, h.Settle
 	t.RequestTimeout, t.RulesTimeout, t.PrepareTimeout = h.RequestTimeout, h.RulesTimeout, h.PrepareTimeout
 	t.Timing = domain.Timing{Answer: h.NeighbourTimeout}
-	faults = append(faults, h.borders(&t)...)
-	faults = append(faults, h.neighbours(&t)...)
+	h.borders(&t, &faults)
+	h.neighbours(&t, &faults)
 	return t, append(faults, h.coverage(&t)...)
 }
 
-func (h *Handover) borders(t *plugin.Settings) service.Faults {
-	var faults service.Faults
+func (h *Handover) borders(t *plugin.Settings, faults *service.Faults) {
 	taken := map[network.PortRef]bool{}
 	for i, r := range h.Borders {
 		field := fmt.Sprintf("borders[%d]", i)
 		at, err := plugin.ParsePort(r.Port)
-		switch {
-		case err != nil:
-			faults.Add(field+".port", r.Port, "a switch port like 00000000000000a1/3")
-		case taken[at]:
-			faults.Add(field+".port", r.Port, "a port of its own: another border port has this one")
-		}
-		if _, known := h.Neighbours[r.Peer]; r.Peer != "" && !known {
-			faults.Add(field+".peer", r.Peer, "the name of one of handover.neighbours, or nothing for an uplink")
-		}
+		faults.Check(err == nil, field+".port", r.Port, "a switch port like 00000000000000a1/3")
+		faults.Check(err != nil || !taken[at], field+".port", r.Port, "a port of its own: another border port has this one")
+		_, known := h.Neighbours[r.Peer]
+		faults.Check(r.Peer == "" || known, field+".peer", r.Peer, "the name of one of handover.neighbours, or nothing for an uplink")
 		taken[at] = true
 		t.Borders = append(t.Borders, plugin.Border{Name: cmp.Or(r.Name, r.Peer, "uplink"), At: at, Peer: r.Peer})
 	}
-	return faults
 }
 
-func (h *Handover) neighbours(t *plugin.Settings) service.Faults {
-	var faults service.Faults
-	fail := func(name, field string, value any, want string) {
-		faults = append(faults, service.Fault{Field: "neighbours." + name + field, Value: value, Want: want})
-	}
+func (h *Handover) neighbours(t *plugin.Settings, faults *service.Faults) {
 	for _, name := range slices.Sorted(maps.Keys(h.Neighbours)) {
 		n := h.Neighbours[name]
 		d := domain.Neighbour{Name: name, URL: n.URL, Prefixes: n.Prefixes, Transit: n.Transit, Unsigned: n.Unsigned, MaxVisitors: n.MaxVisitors}
@@ -141,28 +130,19 @@ func (h *Handover) neighbours(t *plugin.Settings) service.Faults {
 				d.Peering = r.At
 			}
 		}
-		if d.Peering.IsZero() {
-			fail(name, "", name, "a border port in handover.borders with this name as peer: without it no packet can go there")
-		}
-		if n.URL == "" {
-			fail(name, ".url", "", "the URL of its controller's API, like https://192.0.2.1:8443")
-		}
-		if len(n.Prefixes) == 0 {
-			fail(name, ".prefixes", "", "the prefixes of its devices' addresses: without any, none is accepted")
-		}
+		var wrong service.Faults
+		wrong.Check(!d.Peering.IsZero(), "", name, "a border port in handover.borders with this name as peer: without it no packet can go there")
+		wrong.Check(n.URL != "", "url", "", "the URL of its controller's API, like https://192.0.2.1:8443")
+		wrong.Check(len(n.Prefixes) > 0, "prefixes", "", "the prefixes of its devices' addresses: without any, none is accepted")
 		for field, list := range map[string][]netip.Prefix{"prefixes": n.Prefixes, "transit": n.Transit} {
 			for i, p := range list {
-				if !p.Addr().Is4() || p != p.Masked() {
-					fail(name, fmt.Sprintf(".%s[%d]", field, i), p.String(), "an IPv4 prefix without host bits, like 10.1.0.0/16")
-				}
+				wrong.Check(p.Addr().Is4() && p == p.Masked(), fmt.Sprintf("%s[%d]", field, i), p.String(), "an IPv4 prefix without host bits, like 10.1.0.0/16")
 			}
 		}
-		if h.Domain == "" {
-			faults.Add("domain", "", "the name of this domain: neighbours have to know it")
-		}
+		*faults = append(*faults, wrong.Below("neighbours."+name)...)
+		faults.Check(h.Domain != "", "domain", "", "the name of this domain: neighbours have to know it")
 		t.Neighbours = append(t.Neighbours, d)
 	}
-	return faults
 }
 
 func (h *Handover) coverage(t *plugin.Settings) service.Faults {
@@ -210,8 +190,6 @@ func (h *Handover) check(k *checker) {
 	}
 	for name, n := range h.Neighbours {
 		k.tls("handover.neighbours."+name+".tls", n.TLS, true)
-		if !n.TLS.Enabled() {
-			k.fail("handover.neighbours."+name+".tls", "missing", "cert, key and ca: a neighbour is spoken to with certificates only")
-		}
+		k.require(n.TLS.Enabled(), "handover.neighbours."+name+".tls", "missing", "cert, key and ca: a neighbour is spoken to with certificates only")
 	}
 }

@@ -22,26 +22,21 @@ func envName(key string) string {
 
 // overlay puts the environment's and the flags' settings over the file's tree.
 func (d *decoder) overlay(root *yaml.Node, t reflect.Type, env, flags []string) {
-	leaves := map[string]setting{}
-	sections := map[string]bool{}
+	leaves, byEnv, sections := map[string]setting{}, map[string]setting{}, map[string]bool{}
 	walk(reflect.New(t).Elem(), "", func(s setting) {
 		if s.section {
 			sections[envName(s.key)+"_"] = true
 		} else {
-			leaves[s.key] = s
+			leaves[s.key], byEnv[envName(s.key)] = s, s
 		}
 	})
-	byEnv := map[string]setting{}
-	for key, s := range leaves {
-		byEnv[envName(key)] = s
-	}
 	slices.Sort(env)
 	for _, pair := range env {
 		name, text, _ := strings.Cut(pair, "=")
 		if s, ok := byEnv[name]; ok {
 			d.set(root, s, text, "environment")
 		} else if i := strings.IndexByte(strings.TrimPrefix(name, envPrefix), '_'); strings.HasPrefix(name, envPrefix) && i > 0 && sections[name[:len(envPrefix)+i+1]] {
-			d.problems = append(d.problems, Problem{Source: "environment", Key: name, Wrong: "unknown variable", Want: suggestFrom(name, byEnv)})
+			d.add(place{source: "environment"}, name, "unknown variable", suggestFrom(name, byEnv))
 		}
 	}
 	for _, pair := range flags {
@@ -49,9 +44,9 @@ func (d *decoder) overlay(root *yaml.Node, t reflect.Type, env, flags []string) 
 		s, known := leaves[key]
 		switch {
 		case !ok:
-			d.problems = append(d.problems, Problem{Source: "flags", Key: pair, Wrong: "without a value", Want: "write --set KEY=VALUE, like --set log.level=debug"})
+			d.add(place{source: "flags"}, pair, "without a value", "write --set KEY=VALUE, like --set log.level=debug")
 		case !known:
-			d.problems = append(d.problems, Problem{Source: "flags", Key: key, Wrong: "unknown key", Want: suggestFrom(key, leaves)})
+			d.add(place{source: "flags"}, key, "unknown key", suggestFrom(key, leaves))
 		default:
 			d.set(root, s, text, "flags")
 		}
@@ -67,49 +62,53 @@ func suggestFrom(name string, known map[string]setting) string {
 
 // set puts one value from outside the file into the tree.
 func (d *decoder) set(root *yaml.Node, s setting, text, source string) {
-	value := outsideNode(s.field.Type, text)
-	d.mark(value, source)
-	n := root
 	parts := strings.Split(s.key, ".")
-	for _, part := range parts[:len(parts)-1] {
-		n = d.child(n, part, source)
-		if n == nil {
+	last, n := len(parts)-1, root
+	for _, part := range parts[:last] {
+		if n = d.child(n, part, source); n == nil {
 			return // the file has no section where one must be, which decode reports
 		}
 	}
-	last := parts[len(parts)-1]
-	for i := 0; i < len(n.Content); i += 2 {
-		if n.Content[i].Value == last {
-			n.Content[i+1] = value
-			return
-		}
-	}
-	k := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: last}
-	d.mark(k, source)
-	n.Content = append(n.Content, k, value)
+	d.put(n, parts[last], outsideNode(s.field.Type, text), source)
 }
 
 // child returns the mapping below the key, which is made if it is not there.
 func (d *decoder) child(n *yaml.Node, key, source string) *yaml.Node {
-	for i := 0; i < len(n.Content); i += 2 {
-		if n.Content[i].Value != key {
-			continue
-		}
-		c := n.Content[i+1]
-		if strictyaml.IsNull(c) {
-			c.Kind, c.Tag, c.Value = yaml.MappingNode, "!!map", ""
-		}
-		if c.Kind != yaml.MappingNode {
-			return nil
-		}
-		return c
+	at := under(n, key)
+	if at == nil {
+		return d.put(n, key, &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}, source)
+	}
+	c := *at
+	if strictyaml.IsNull(c) {
+		c.Kind, c.Tag, c.Value = yaml.MappingNode, "!!map", ""
+	}
+	if c.Kind != yaml.MappingNode {
+		return nil
+	}
+	return c
+}
+
+// put has a mapping have a value under the key.
+func (d *decoder) put(n *yaml.Node, key string, value *yaml.Node, source string) *yaml.Node {
+	d.mark(value, source)
+	if at := under(n, key); at != nil {
+		*at = value
+		return value
 	}
 	k := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key}
-	c := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 	d.mark(k, source)
-	d.mark(c, source)
-	n.Content = append(n.Content, k, c)
-	return c
+	n.Content = append(n.Content, k, value)
+	return value
+}
+
+// under is where a mapping has the value of a key; nil if it has none.
+func under(n *yaml.Node, key string) **yaml.Node {
+	for i := 0; i < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return &n.Content[i+1]
+		}
+	}
+	return nil
 }
 
 func (d *decoder) mark(n *yaml.Node, source string) {

@@ -25,7 +25,33 @@ type Sources struct {
 	NoFiles bool
 }
 
+// Problem is one thing that is wrong with a configuration. Its source is the file,
+// "environment" or "flags".
+type Problem = strictyaml.Problem
+
+// Problems is everything that is wrong with a configuration.
+type Problems = strictyaml.Problems
+
 type checked interface{ check(*checker) }
+
+// Kind is a program that reads a configuration.
+type Kind struct {
+	// Name is the program's, like controller.
+	Name string
+	// Load reads a configuration; if anything is wrong the error is Problems.
+	Load func(Sources) (any, error)
+	// Default is the configuration of a program that is told nothing.
+	Default func() any
+}
+
+// Kinds lists the programs that read a configuration.
+func Kinds() []Kind {
+	return []Kind{
+		{"controller", func(s Sources) (any, error) { return LoadController(s) }, func() any { return DefaultController() }},
+		{"agent", func(s Sources) (any, error) { return LoadAgent(s) }, func() any { return DefaultAgent() }},
+		{"mobile", func(s Sources) (any, error) { return LoadMobile(s) }, func() any { return DefaultMobile() }},
+	}
+}
 
 // LoadController reads the configuration of a controller. If anything is wrong
 // the error is Problems.
@@ -39,6 +65,13 @@ func LoadController(s Sources) (*Controller, error) {
 func LoadAgent(s Sources) (*Agent, error) {
 	a := DefaultAgent()
 	return a, load(s, a)
+}
+
+// LoadMobile reads the configuration of a mobile device. If anything is wrong the
+// error is Problems.
+func LoadMobile(s Sources) (*Mobile, error) {
+	m := DefaultMobile()
+	return m, load(s, m)
 }
 
 func load(s Sources, into checked) error {

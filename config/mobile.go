@@ -1,13 +1,17 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/sluice-net/sluice/handover/mobile/policy"
 )
 
 // Mobile is the configuration of "sluice mobile".
@@ -21,7 +25,7 @@ type Mobile struct {
 	VNI         VNI                        `yaml:"vni" doc:"The virtual interface that applications use."`
 	Interfaces  map[string]MobileInterface `yaml:"interfaces" doc:"The interfaces that carry its packets, by name. They belong to the daemon: their own addresses and routes are taken off while it runs."`
 	Datapath    Datapath                   `yaml:"datapath" doc:"How packets are carried between the virtual interface and the others."`
-	Policy      Policy                     `yaml:"policy" doc:"When the device moves by itself."`
+	Policy      policy.Rules               `yaml:"policy" doc:"When the device moves by itself."`
 	Probe       Probe                      `yaml:"probe" doc:"How it is found that a network does not work although the link does: the gateway is asked for, by ICMP echo where the device's packets go, and by ARP."`
 	DHCP        MobileDHCP                 `yaml:"dhcp" doc:"How networks are joined."`
 	Metric      int                        `yaml:"metric" min:"0" max:"1000000" doc:"Metric of the virtual interface's routes: the lowest metric of all default routes wins."`
@@ -45,17 +49,6 @@ type MobileInterface struct {
 // Datapath says how packets are carried.
 type Datapath struct {
 	Overlap time.Duration `yaml:"overlap" min:"0s" max:"10s" doc:"How long after a move the old interface is still listened to. At least as long as the network sends there."`
-}
-
-// Policy says when the device moves by itself.
-type Policy struct {
-	Criteria     []string      `yaml:"criteria" oneof:"order|cost|signal|loss" doc:"By what interfaces are compared, one after the other; the order decides in the end."`
-	MinSignal    int           `yaml:"min_signal" min:"-120" max:"0" doc:"Signal in dBm below which an interface is left, if there is another. 0: none."`
-	MaxLoss      float64       `yaml:"max_loss" min:"0" max:"1" doc:"Share of the latest probes whose loss makes an interface be left, if there is another. 0: none."`
-	SignalMargin int           `yaml:"signal_margin" min:"0" max:"50" doc:"By how many dB another signal must be better."`
-	LossMargin   float64       `yaml:"loss_margin" min:"0" max:"1" doc:"By what share of probes another loss must be better."`
-	Dwell        time.Duration `yaml:"dwell" min:"0s" max:"1h" doc:"How long another interface must have been better."`
-	Hold         time.Duration `yaml:"hold" min:"0s" max:"1h" doc:"How long after a move the device stays, unless the interface fails."`
 }
 
 // Probe says how gateways are probed.
@@ -86,8 +79,8 @@ func DefaultMobile() *Mobile {
 		VNI:        VNI{Name: "sluice0"},
 		Interfaces: map[string]MobileInterface{},
 		Datapath:   Datapath{Overlap: 2 * time.Second},
-		Policy: Policy{
-			Criteria: []string{"order"}, MinSignal: -80, MaxLoss: 0.5, SignalMargin: 6, LossMargin: 0.1,
+		Policy: policy.Rules{
+			Criteria: []policy.Criterion{policy.Order}, MinSignal: -80, MaxLoss: 0.5, SignalMargin: 6, LossMargin: 0.1,
 			Dwell: 3 * time.Second, Hold: 10 * time.Second,
 		},
 		Probe:  Probe{Interval: 800 * time.Millisecond, Window: 20},
@@ -96,66 +89,37 @@ func DefaultMobile() *Mobile {
 	}
 }
 
-// LoadMobile reads the configuration of a mobile device. If anything is wrong the
-// error is Problems.
-func LoadMobile(s Sources) (*Mobile, error) {
-	m := DefaultMobile()
-	return m, load(s, m)
-}
-
 // Names are the interfaces in the order of preference.
 func (m *Mobile) Names() []string {
 	return slices.SortedFunc(maps.Keys(m.Interfaces), func(a, b string) int {
-		if d := m.Interfaces[a].Order - m.Interfaces[b].Order; d != 0 {
-			return d
-		}
-		if a < b {
-			return -1
-		}
-		return 1
+		return cmp.Or(m.Interfaces[a].Order-m.Interfaces[b].Order, strings.Compare(a, b))
 	})
 }
 
 func (m *Mobile) check(k *checker) {
 	k.files(m)
 	const maxInterfaces = 16
-	switch n := len(m.Interfaces); {
-	case n == 0:
-		k.fail("interfaces", "none", "name at least one, like \"wlan0: {order: 1}\"")
-	case n > maxInterfaces:
-		k.fail("interfaces", fmt.Sprintf("%d of them", n), fmt.Sprintf("at most %d", maxInterfaces))
-	}
+	n := len(m.Interfaces)
+	k.require(n > 0, "interfaces", "none", "name at least one, like \"wlan0: {order: 1}\"")
+	k.require(n <= maxInterfaces, "interfaces", fmt.Sprintf("%d of them", n), fmt.Sprintf("at most %d", maxInterfaces))
 	for _, name := range m.Names() {
-		switch {
-		case name == m.VNI.Name:
-			k.fail("interfaces."+name, "the virtual interface", "another name there, or another vni.name")
-		case len(name) > 15 || name == "lo":
-			k.fail("interfaces."+name, "not an Ethernet interface's name", "a name like wlan0, of at most 15 letters")
-		}
+		virtual := name == m.VNI.Name
+		k.require(!virtual, "interfaces."+name, "the virtual interface", "another name there, or another vni.name")
+		k.require(virtual || len(name) <= 15 && name != "lo", "interfaces."+name, "not an Ethernet interface's name", "a name like wlan0, of at most 15 letters")
 	}
-	if m.VNI.Name == "" {
-		k.fail("vni.name", "empty", "a name like sluice0")
-	}
-	if m.StateDir == "" {
-		k.fail("state_dir", "empty", "an absolute path like /var/lib/sluice/mobile")
-	}
-	if m.Probe.Interval != 0 && m.Probe.Interval < 100*time.Millisecond {
-		k.fail("probe.interval", "too often", "at least 100ms, or 0s for none")
-	}
+	k.require(m.VNI.Name != "", "vni.name", "empty", "a name like sluice0")
+	k.require(m.StateDir != "", "state_dir", "empty", "an absolute path like /var/lib/sluice/mobile")
+	k.require(m.Probe.Interval == 0 || m.Probe.Interval >= 100*time.Millisecond, "probe.interval", "too often", "at least 100ms, or 0s for none")
 	m.checkOrders(k)
 }
 
 func (m *Mobile) checkOrders(k *checker) {
 	o := m.Orders
 	if o.Server == "" {
-		if o.CA != "" {
-			k.fail("orders.server", "missing", "name the controller's API, or remove orders.ca")
-		}
+		k.require(o.CA == "", "orders.server", "missing", "name the controller's API, or remove orders.ca")
 		return
 	}
-	if m.KeyFile == "" {
-		k.fail("key_file", "missing", "the device shows the controller by its key who it is")
-	}
+	k.require(m.KeyFile != "", "key_file", "missing", "the device shows the controller by its key who it is")
 	u, err := url.Parse(o.Server)
 	if err != nil {
 		k.fail("orders.server", "not a URL", "a URL like https://controller:8443")
@@ -163,7 +127,5 @@ func (m *Mobile) checkOrders(k *checker) {
 	}
 	addr, err := netip.ParseAddr(u.Hostname())
 	local := u.Hostname() == "localhost" || err == nil && addr.IsLoopback()
-	if u.Scheme == "http" && !local {
-		k.fail("orders.server", "without TLS", "https, or somebody on the way could give orders")
-	}
+	k.require(u.Scheme != "http" || local, "orders.server", "without TLS", "https, or somebody on the way could give orders")
 }

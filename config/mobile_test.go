@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/handover/mobile/policy"
 )
 
 const someInterface = "interfaces: {wlan0: {}}\n"
@@ -56,7 +58,7 @@ policy: {criteria: [cost, signal]}
 	if got := m.Names(); !slices.Equal(got, []string{"eth0", "wlan0", "wwan0"}) || m.Interfaces["wwan0"].Cost != 10 {
 		t.Errorf("interfaces %v, %+v", got, m.Interfaces)
 	}
-	if m.Policy.Dwell != 7*time.Second || m.VNI.Name != "m0" || !slices.Equal(m.Policy.Criteria, []string{"cost", "signal"}) {
+	if m.Policy.Dwell != 7*time.Second || m.VNI.Name != "m0" || !slices.Equal(m.Policy.Criteria, []policy.Criterion{policy.Cost, policy.Signal}) {
 		t.Errorf("%+v", m)
 	}
 	again := DefaultMobile()

@@ -3,6 +3,7 @@ package config
 import (
 	"encoding"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -65,38 +66,31 @@ func wrap(text string, width int) []string {
 
 // flow writes a value on one line.
 func flow(v reflect.Value) string {
-	b, err := yaml.Marshal(node(v))
+	b, err := yaml.Marshal(node(Plain(v.Interface())))
 	if err != nil {
 		panic("config: a value that cannot be written: " + err.Error()) // nodes are made below
 	}
 	return strings.TrimSpace(string(b))
 }
 
-// node is the YAML of a value, in flow style.
-func node(v reflect.Value) *yaml.Node {
-	plain := Plain(v.Interface())
+// node is the YAML of a plain value, in flow style.
+func node(plain any) *yaml.Node {
+	n := &yaml.Node{Style: yaml.FlowStyle}
 	switch x := plain.(type) {
 	case map[string]any:
-		n := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
-		names := make([]string, 0, len(x))
-		for k := range x {
-			names = append(names, k)
+		n.Kind = yaml.MappingNode
+		for _, k := range slices.Sorted(maps.Keys(x)) {
+			n.Content = append(n.Content, node(k), node(x[k]))
 		}
-		slices.Sort(names)
-		for _, k := range names {
-			n.Content = append(n.Content, node(reflect.ValueOf(k)), node(reflect.ValueOf(x[k])))
-		}
-		return n
 	case []any:
-		n := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+		n.Kind = yaml.SequenceNode
 		for _, e := range x {
-			n.Content = append(n.Content, node(reflect.ValueOf(e)))
+			n.Content = append(n.Content, node(e))
 		}
-		return n
-	}
-	n := &yaml.Node{}
-	if err := n.Encode(plain); err != nil {
-		panic("config: a value that cannot be written: " + err.Error())
+	default:
+		if err := n.Encode(plain); err != nil {
+			panic("config: a value that cannot be written: " + err.Error())
+		}
 	}
 	return n
 }
@@ -122,10 +116,9 @@ func Plain(c any) any {
 	case reflect.Struct:
 		out := map[string]any{}
 		for _, f := range fieldsOf(v.Type()) {
-			if field := v.FieldByIndex(f.Index); field.Kind() == reflect.Pointer && field.IsNil() {
-				continue
+			if field := v.FieldByIndex(f.Index); field.Kind() != reflect.Pointer || !field.IsNil() {
+				out[f.Tag.Get("yaml")] = Plain(field.Interface())
 			}
-			out[f.Tag.Get("yaml")] = Plain(v.FieldByIndex(f.Index).Interface())
 		}
 		return out
 	case reflect.Map:
@@ -155,3 +148,45 @@ func short(d time.Duration) string {
 	}
 	return text
 }
+
+// Reference is the documentation of all settings of a configuration, in
+// Markdown, with the values of c as the defaults.
+func Reference(c any) string {
+	var b strings.Builder
+	b.WriteString("| key | default | what it is | what may be written |\n|---|---|---|---|\n")
+	walk(reflect.ValueOf(c).Elem(), "", func(s setting) {
+		reference(&b, s)
+		if s.section {
+			return
+		}
+		t, of := s.field.Type, ".ID"
+		if t.Kind() == reflect.Slice {
+			of = "[]"
+		}
+		if (t.Kind() == reflect.Map || t.Kind() == reflect.Slice) && isSection(t.Elem()) {
+			element := reflect.New(t.Elem())
+			if e, ok := element.Interface().(defaulted); ok {
+				e.defaults()
+			}
+			walk(element.Elem(), s.key+of, func(inner setting) { reference(&b, inner) })
+		}
+	})
+	return b.String()
+}
+
+func reference(b *strings.Builder, s setting) {
+	if s.section {
+		fmt.Fprintf(b, "| **`%s`** | | %s | |\n", s.key, cell(s.field.Tag.Get("doc")))
+		return
+	}
+	value := ""
+	if s.value.Kind() != reflect.Pointer || !s.value.IsNil() {
+		value = "`" + flow(s.value) + "`"
+	}
+	if value == "`\"\"`" {
+		value = ""
+	}
+	fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", s.key, value, cell(s.field.Tag.Get("doc")), cell(describe(s.field.Type, s.field.Tag)))
+}
+
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

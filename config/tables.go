@@ -28,24 +28,22 @@ func (t *Tables) UnmarshalText(b []byte) (err error) {
 		t.Layout = rule.OneTable
 		return nil
 	}
-	var n struct{ Classify, Service, Route *uint8 }
 	m, problems := strictyaml.Parse("", b)
 	if len(problems) > 0 {
 		return fmt.Errorf("tables %q: want %s", b, tablesForm)
 	}
+	stages := map[string]uint8{}
 	for pair := range slices.Chunk(m.Content, 2) {
-		to := map[string]**uint8{"classify": &n.Classify, "service": &n.Service, "route": &n.Route}[pair[0].Value]
 		number, err := strconv.ParseUint(pair[1].Value, 10, 8)
-		if to == nil || err != nil {
-			return fmt.Errorf("tables %q: %s: want %s", b, pair[0].Value, tablesForm)
+		if stage := pair[0].Value; err != nil || !slices.Contains([]string{"classify", "service", "route"}, stage) {
+			return fmt.Errorf("tables %q: %s: want %s", b, stage, tablesForm)
 		}
-		table := uint8(number)
-		*to = &table
+		stages[pair[0].Value] = uint8(number)
 	}
-	if n.Classify == nil || n.Service == nil || n.Route == nil {
+	if len(stages) < 3 {
 		return fmt.Errorf("tables %q: classify, service and route are needed", b)
 	}
-	t.Layout, err = rule.NewLayout(*n.Classify, *n.Service, *n.Route)
+	t.Layout, err = rule.NewLayout(stages["classify"], stages["service"], stages["route"])
 	return err
 }
 

@@ -84,16 +84,8 @@ func (a *Address) UnmarshalText(b []byte) error {
 	if host == "localhost" {
 		host = "127.0.0.1"
 	}
-	addr, err := netip.ParseAddr(host)
-	if err != nil {
-		return err
-	}
-	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil {
-		return err
-	}
-	a.AddrPort = netip.AddrPortFrom(addr, uint16(n))
-	return nil
+	a.AddrPort, err = netip.ParseAddrPort(net.JoinHostPort(host, port))
+	return err
 }
 
 // String writes the address, or nothing if it is not set.
@@ -121,15 +113,9 @@ func (r *PortRange) UnmarshalText(b []byte) error {
 		to = from
 	}
 	first, err := strconv.ParseUint(strings.TrimSpace(from), 10, 16)
-	if err != nil {
-		return err
-	}
-	last, err := strconv.ParseUint(strings.TrimSpace(to), 10, 16)
-	if err != nil {
-		return err
-	}
-	if first == 0 || last < first {
-		return fmt.Errorf("the first port comes first and is not 0")
+	last, errLast := strconv.ParseUint(strings.TrimSpace(to), 10, 16)
+	if err != nil || errLast != nil || first == 0 || last < first {
+		return fmt.Errorf("want two ports like 40000-40999, or one: the first comes first and is not 0")
 	}
 	r.First, r.Last = uint16(first), uint16(last)
 	return nil

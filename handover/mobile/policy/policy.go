@@ -20,23 +20,17 @@ const (
 	Loss Criterion = "loss"
 )
 
-// Rules say what is usable and what is better.
+// Rules say what is usable and what is better, as the configuration has it.
 type Rules struct {
-	// Criteria are compared one after the other; the first that tells the two
-	// apart decides. The order in the list decides in the end.
-	Criteria []Criterion
-	// MinSignal and MaxLoss bound what is usable: dBm, and a share of probes.
-	// Zero bounds nothing.
-	MinSignal int
-	MaxLoss   float64
-	// SignalMargin (dB) and LossMargin are what makes a difference. An interface
-	// that is not in use has to be better than the bounds by them, too.
-	SignalMargin int
-	LossMargin   float64
-	// Dwell is how long another interface must have been better.
-	Dwell time.Duration
-	// Hold is how long after a move nothing is better enough.
-	Hold time.Duration
+	// The first criterion that tells two interfaces apart decides.
+	Criteria  []Criterion `yaml:"criteria" oneof:"order|cost|signal|loss" doc:"By what interfaces are compared, one after the other; the order decides in the end."`
+	MinSignal int         `yaml:"min_signal" min:"-120" max:"0" doc:"Signal in dBm below which an interface is left, if there is another. 0: none."`
+	MaxLoss   float64     `yaml:"max_loss" min:"0" max:"1" doc:"Share of the latest probes whose loss makes an interface be left, if there is another. 0: none."`
+	// An interface that is not in use has to be better than the bounds by the margins, too.
+	SignalMargin int           `yaml:"signal_margin" min:"0" max:"50" doc:"By how many dB another signal must be better."`
+	LossMargin   float64       `yaml:"loss_margin" min:"0" max:"1" doc:"By what share of probes another loss must be better."`
+	Dwell        time.Duration `yaml:"dwell" min:"0s" max:"1h" doc:"How long another interface must have been better."`
+	Hold         time.Duration `yaml:"hold" min:"0s" max:"1h" doc:"How long after a move the device stays, unless the interface fails."`
 }
 
 // minProbes is how many probes a share of lost ones needs to mean something.
