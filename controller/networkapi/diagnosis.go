@@ -54,8 +54,7 @@ func knownPlace(at network.PortRef) *Place {
 	if at == (network.PortRef{}) {
 		return nil
 	}
-	p := placeOf(at)
-	return &p
+	return new(placeOf(at))
 }
 
 type diagnoseInput struct {
@@ -71,7 +70,7 @@ func registerDiagnosis(a *api.API, s *server) {
 		Summary: "Begin to look for what is wrong with the network's links, by at most 100 frames over each",
 		Tags:    []string{"network"}, Errors: []int{http.StatusConflict, http.StatusUnprocessableEntity, http.StatusServiceUnavailable},
 	}, s.diagnose)
-	get(a, "diagnosis", "Show what the latest examination of the network has found", s.diagnosis)
+	get(a, "network/diagnosis", "Show what the latest examination of the network has found", s.diagnosis)
 }
 
 func (s *server) diagnose(_ context.Context, in *diagnoseInput) (*body[Diagnosis], error) {

@@ -1,13 +1,11 @@
 package networkapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
-	"net/http"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/network"
@@ -25,17 +23,11 @@ type Paths struct {
 
 func registerPaths(a *api.API, s *server) *Paths {
 	p := &Paths{server: s}
-	operation := func(name, summary, text string) huma.Operation {
-		return huma.Operation{
-			OperationID: "path-" + name, Method: http.MethodGet, Path: api.Prefix + "/path/" + name, Summary: summary, Description: text,
-			Tags: []string{"path"}, Errors: []int{http.StatusNotFound, http.StatusUnprocessableEntity},
-		}
-	}
-	huma.Register(a.Huma(), operation("find", "Find the best path that meets constraints",
-		"Any mix of constraints with one objective. The answer tells by which algorithm it was found, whether a better path can exist, and by how much it could be better. "+
-			"That there is no path is an answer too: `found` is false, and `reason` says what cannot be met."), p.find)
-	huma.Register(a.Huma(), operation("explain", "Show the network as a path search sees it",
-		"The answer of `find`, and every link with what is known of it and why it was out."), p.explain)
+	get(a, "path/find", "Find the best path that meets constraints", p.find,
+		"Any mix of constraints with one objective. The answer tells by which algorithm it was found, whether a better path can exist, and by how much it could be better.",
+		"That there is no path is an answer too: `found` is false, and `reason` says what cannot be met.")
+	get(a, "path/explain", "Show the network as a path search sees it", p.explain,
+		"The answer of `find`, and every link with what is known of it and why it was out.")
 	return p
 }
 
@@ -140,7 +132,7 @@ func (p *Paths) request(in *pathInput) (from, to network.PortRef, r topology.Req
 			return ""
 		}
 	}
-	return from, to, r, firstOf(errFrom, errTo, errObjective, errExclude, errNumber)
+	return from, to, r, cmp.Or(errFrom, errTo, errObjective, errExclude, errNumber)
 }
 
 // numbers refuses what passes every comparison.

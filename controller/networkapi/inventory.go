@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -78,14 +79,19 @@ type portsInput struct {
 	Switch string `query:"switch" format:"switch" doc:"Only ports of this switch"`
 }
 
+// only are the switch that a query names, or all if it names none.
+func (s *server) only(text string) ([]*network.Switch, error) {
+	if text == "" {
+		return s.core.Switches(), nil
+	}
+	sw, err := s.find("query.switch", text)
+	return []*network.Switch{sw}, err
+}
+
 func (s *server) ports(_ context.Context, in *portsInput) (*body[[]Port], error) {
-	switches := s.core.Switches()
-	if in.Switch != "" {
-		sw, err := s.find("query.switch", in.Switch)
-		if err != nil {
-			return nil, err
-		}
-		switches = []*network.Switch{sw}
+	switches, err := s.only(in.Switch)
+	if err != nil {
+		return nil, err
 	}
 	out := []Port{}
 	for _, sw := range switches {
@@ -123,36 +129,23 @@ func (s *server) hosts(_ context.Context, in *hostsInput) (*body[[]Host], error)
 	var ip netip.Addr
 	var mac openflow.MAC
 	var err error
-	if in.IP != "" {
-		if ip, err = netip.ParseAddr(in.IP); err != nil {
-			wrong = append(wrong, api.Field{Location: "query.ip", Value: in.IP, Want: "want an IP address, as in 192.0.2.1 or 2001:db8::1"})
-		}
+	if ip, err = netip.ParseAddr(in.IP); err != nil && in.IP != "" {
+		wrong = append(wrong, api.Field{Location: "query.ip", Value: in.IP, Want: "want an IP address, as in 192.0.2.1 or 2001:db8::1"})
 	}
-	if in.MAC != "" {
-		if mac, err = openflow.ParseMAC(in.MAC); err != nil {
-			wrong = append(wrong, api.Field{Location: "query.mac", Value: in.MAC, Want: "want a MAC address, as in 02:00:00:00:00:01"})
-		}
+	if mac, err = openflow.ParseMAC(in.MAC); err != nil && in.MAC != "" {
+		wrong = append(wrong, api.Field{Location: "query.mac", Value: in.MAC, Want: "want a MAC address, as in 02:00:00:00:00:01"})
 	}
 	if err := api.InvalidFields(wrong); err != nil {
 		return nil, err
 	}
 	out := []Host{}
 	for _, h := range s.core.Hosts() {
-		if in.MAC != "" && h.MAC != mac || in.IP != "" && !has(h.IPs, ip) {
+		if in.MAC != "" && h.MAC != mac || in.IP != "" && !slices.Contains(h.IPs, ip.Unmap()) {
 			continue
 		}
 		out = append(out, hostOf(h))
 	}
 	return &body[[]Host]{out}, nil
-}
-
-func has(list []netip.Addr, a netip.Addr) bool {
-	for _, x := range list {
-		if x == a.Unmap() {
-			return true
-		}
-	}
-	return false
 }
 
 type rulesInput struct {
@@ -164,13 +157,9 @@ type rulesInput struct {
 const countWait = 2 * time.Second
 
 func (s *server) rules(ctx context.Context, in *rulesInput) (*body[[]Rule], error) {
-	switches := s.core.Switches()
-	if in.Switch != "" {
-		sw, err := s.find("query.switch", in.Switch)
-		if err != nil {
-			return nil, err
-		}
-		switches = []*network.Switch{sw}
+	switches, err := s.only(in.Switch)
+	if err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, countWait)
 	defer cancel()

@@ -1,8 +1,8 @@
 package networkapi
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -25,8 +25,8 @@ type pathsInput struct {
 func (s *server) paths(_ context.Context, in *pathsInput) (*body[[]Path], error) {
 	from, errFrom := s.place("query.from", in.From)
 	to, errTo := s.place("query.to", in.To)
-	if err := errors.Join(errFrom, errTo); err != nil {
-		return nil, firstOf(errFrom, errTo)
+	if err := cmp.Or(errFrom, errTo); err != nil {
+		return nil, err
 	}
 	metric, err := topology.ParseMetric(in.Metric)
 	if err != nil {
@@ -55,16 +55,10 @@ func (s *server) paths(_ context.Context, in *pathsInput) (*body[[]Path], error)
 	return &body[[]Path]{out}, nil
 }
 
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-const wantPlace = "want a known host's IP or MAC address, or SWITCH/PORT, as in 00000000000000a1/3"
+const (
+	wantPlace = "want a known host's IP or MAC address, or SWITCH/PORT, as in 00000000000000a1/3"
+	wantHost  = "no host with this address is known; it is learned from the first packet it sends"
+)
 
 // place reads where something is: behind which port of which switch.
 func (s *server) place(location, text string) (network.PortRef, error) {
@@ -75,7 +69,7 @@ func (s *server) place(location, text string) (network.PortRef, error) {
 		if h, ok := s.core.HostByIP(ip); ok {
 			return h.At, nil
 		}
-		return network.PortRef{}, api.NotFound(location, text, "no host with this address is known; it is learned from the first packet it sends")
+		return network.PortRef{}, api.NotFound(location, text, wantHost)
 	}
 	mac, err := openflow.ParseMAC(text)
 	if err != nil {
@@ -89,7 +83,7 @@ func (s *server) place(location, text string) (network.PortRef, error) {
 			return h.At, nil
 		}
 	}
-	return network.PortRef{}, api.NotFound(location, text, "no host with this address is known; it is learned from the first packet it sends")
+	return network.PortRef{}, api.NotFound(location, text, wantHost)
 }
 
 func (s *server) port(location, text, name, number string) (network.PortRef, error) {

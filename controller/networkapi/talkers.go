@@ -1,6 +1,7 @@
 package networkapi
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 
@@ -48,17 +49,7 @@ func (s *server) talkers(_ context.Context, in *talkersInput) (*body[[]Talker], 
 
 // protocol names an IP protocol, by its number if it has no common name.
 func protocol(n uint8) string {
-	switch n {
-	case packet.ProtoTCP:
-		return "tcp"
-	case packet.ProtoUDP:
-		return "udp"
-	case packet.ProtoICMP:
-		return "icmp"
-	case packet.ProtoICMPv6:
-		return "icmpv6"
-	case packet.ProtoSCTP:
-		return "sctp"
-	}
-	return strconv.Itoa(int(n))
+	return cmp.Or(map[uint8]string{
+		packet.ProtoTCP: "tcp", packet.ProtoUDP: "udp", packet.ProtoICMP: "icmp", packet.ProtoICMPv6: "icmpv6", packet.ProtoSCTP: "sctp",
+	}[n], strconv.Itoa(int(n)))
 }
