@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -65,8 +66,7 @@ func AgentCommand(app *App, cmd *cobra.Command, service string, run func(context
 }
 
 func runAgent(ctx context.Context, cfg *config.Agent, log *slog.Logger, service string, run func(context.Context, Agent) error) error {
-	t := cfg.Control.TLS
-	names := pki.Files{Cert: t.Cert, Key: t.Key, CA: t.CA, Roles: t.Roles}
+	names := cfg.Control.TLS.Files()
 	server, err := pki.Server(names, true, pki.RoleController)
 	if err != nil {
 		return fmt.Errorf("control.tls: %w", err)
@@ -94,30 +94,25 @@ func agentConfig(c Agent) agent.Config {
 	a := agent.DefaultConfig()
 	a.Log, a.Version, a.TLS = c.Log, version.Get().Version, c.TLS
 	a.Listen = c.Control.Listen.String()
-	a.Cert, a.Key, a.CA = c.Control.TLS.Cert, c.Control.TLS.Key, c.Control.TLS.CA
+	a.Cert, a.Key, a.CA, a.Roles = c.Control.TLS.Cert, c.Control.TLS.Key, c.Control.TLS.CA, c.Control.TLS.Roles
 	a.DataAddr, a.SecondAddr = c.First(), c.Data.Second
-	a.DataPorts = []uint16{0}
-	if r := c.Data.Ports; r != (config.PortRange{}) {
-		a.DataPorts = nil
-		for p := int(r.First); p <= int(r.Last); p++ {
-			a.DataPorts = append(a.DataPorts, uint16(p))
-		}
+	a.DataPorts = nil
+	for p := int(c.Data.Ports.First); p <= int(c.Data.Ports.Last); p++ { // without a range: 0, the kernel chooses
+		a.DataPorts = append(a.DataPorts, uint16(p))
 	}
-	if r := c.Sessions.Ports; r != (config.PortRange{}) {
-		a.SessionPorts = control.PortRange{First: r.First, Last: r.Last}
-	}
+	a.SessionPorts = cmp.Or(control.PortRange(c.Sessions.Ports), a.SessionPorts)
 	a.WarmPerPeer, a.WarmIdle = c.Data.Warm, c.Data.WarmFor
 	a.MaxSessions, a.IdleTimeout, a.DialTimeout = c.Sessions.Max, c.Sessions.Idle, c.Sessions.DialTimeout
 	a.Connections, a.AutoConnections = c.Transfer.Connections, c.Transfer.Auto
 	a.ChunkBytes, a.Queue, a.BufferBytes = int(c.Transfer.Chunk), c.Transfer.Queue, int(c.Transfer.Buffer)
 	a.CongestionControl = c.Transfer.Congestion
-	a.Roles = c.Control.TLS.Roles
 	return a
 }
 
 // announcement is what an agent tells the controller of itself, and how.
 func announcement(c *config.Agent, names pki.Files) (spec control.AgentSpec, to *client.Client, err error) {
-	spec = control.AgentSpec{Name: c.Name, URL: c.Announce.URL, Addrs: []string{c.First().String()}, MaxSessions: c.Sessions.Max}
+	url := cmp.Or(c.Announce.URL, "https://"+c.Control.Listen.String())
+	spec = control.AgentSpec{Name: c.Name, URL: url, Addrs: []string{c.First().String()}, MaxSessions: c.Sessions.Max}
 	if c.Data.Second.IsValid() {
 		spec.Addrs = append(spec.Addrs, c.Data.Second.String())
 	}
@@ -127,9 +122,6 @@ func announcement(c *config.Agent, names pki.Files) (spec control.AgentSpec, to 
 			return spec, nil, fmt.Errorf("name: %w", err)
 		}
 		spec.Name = strings.ToLower(host)
-	}
-	if spec.URL == "" {
-		spec.URL = "https://" + c.Control.Listen.String()
 	}
 	options := client.Options{Server: c.Announce.Server}
 	if c.Announce.TokenFile != "" {

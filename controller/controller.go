@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -154,27 +155,23 @@ var measures = map[string]network.Measure{"poll": network.MeasurePoll, "sflow": 
 
 // networkConfig translates the configuration.
 func networkConfig(c *config.Controller) (network.Config, error) {
-	metric, err := topology.ParseMetric(c.Network.Forwarding.Metric)
+	o, n := c.OpenFlow, c.Network
+	metric, err := topology.ParseMetric(n.Forwarding.Metric)
 	if err != nil {
 		return network.Config{}, err
 	}
 	nc := network.Config{
-		EchoInterval: c.OpenFlow.EchoInterval, EchoTimeout: c.OpenFlow.EchoTimeout, RequestTimeout: c.OpenFlow.RequestTimeout,
-		MaxSwitches: c.OpenFlow.MaxSwitches, MaxPorts: c.OpenFlow.MaxPorts,
-		MaxReply: int64(c.OpenFlow.MaxReply), MaxReplies: int64(c.OpenFlow.MaxReplies), HoldLimit: c.Network.Hosts.HoldLimit,
-		ForwardIdle: c.Network.Forwarding.IdleTimeout, ForwardRules: c.Network.Forwarding.MaxRules, ForwardMetric: metric,
-		DisableForwarding: !c.Network.Forwarding.Enabled,
-		IgnoreVLAN:        c.Network.Hosts.IgnoreVLAN, Subnets: c.Network.Hosts.Subnets, Pinned: pinned(c.Network.Hosts.Pinned),
-		HostConfirm: c.Network.Hosts.Confirm, AccessHosts: c.Network.Hosts.Access, PortRoles: map[network.PortRef]network.PortRole{},
-		DiscoveryInterval: c.Network.Discovery.Interval, DiscoveryTimeout: c.Network.Discovery.Timeout,
-		LatencyWindow: c.Network.Discovery.Window,
-		StatsInterval: c.Network.StatsInterval, Measure: measures[c.Network.Measure],
-		Capacities: map[network.PortRef]uint64{},
-		Overrides:  map[openflow.DatapathID]network.Override{},
-
-		BindCertificates: c.OpenFlow.BindCerts, Names: map[openflow.DatapathID]string{},
+		EchoInterval: o.EchoInterval, EchoTimeout: o.EchoTimeout, RequestTimeout: o.RequestTimeout, BindCertificates: o.BindCerts,
+		MaxSwitches: o.MaxSwitches, MaxPorts: o.MaxPorts, MaxReply: int64(o.MaxReply), MaxReplies: int64(o.MaxReplies),
+		DisableForwarding: !n.Forwarding.Enabled, ForwardIdle: n.Forwarding.IdleTimeout, ForwardRules: n.Forwarding.MaxRules, ForwardMetric: metric,
+		IgnoreVLAN: n.Hosts.IgnoreVLAN, Subnets: n.Hosts.Subnets, Pinned: pinned(n.Hosts.Pinned),
+		HostConfirm: n.Hosts.Confirm, AccessHosts: n.Hosts.Access, HoldLimit: n.Hosts.HoldLimit,
+		DiscoveryInterval: n.Discovery.Interval, DiscoveryTimeout: n.Discovery.Timeout, LatencyWindow: n.Discovery.Window,
+		StatsInterval: n.StatsInterval, Measure: measures[n.Measure], SFlow: n.SFlow.Listen.String(),
+		Capacities: map[network.PortRef]uint64{}, PortRoles: map[network.PortRef]network.PortRole{},
+		Overrides: map[openflow.DatapathID]network.Override{}, Names: map[openflow.DatapathID]string{},
 	}
-	for dpid, s := range c.Network.Switches {
+	for dpid, s := range n.Switches {
 		for port, rate := range s.Capacity {
 			nc.Capacities[network.PortRef{Switch: dpid, Port: uint32(port)}] = uint64(rate)
 		}
@@ -184,14 +181,11 @@ func networkConfig(c *config.Controller) (network.Config, error) {
 		nc.Names[dpid] = s.Name
 		nc.Overrides[dpid] = network.Override{L2Rewrite: s.Rewrite == "l2", NoBundles: s.Bundles == "off", Layout: s.Tables.Layout}
 	}
-	if c.Network.SFlow.Listen.IsValid() {
-		nc.SFlow = c.Network.SFlow.Listen.String()
-	}
-	for _, a := range c.OpenFlow.Listen {
+	for _, a := range o.Listen {
 		nc.Listen = append(nc.Listen, a.String())
 	}
-	if t := c.OpenFlow.TLS; t.Enabled() {
-		if nc.TLS, err = pki.Server(files(t), t.CA != "", pki.RoleSwitch); err != nil {
+	if t := o.TLS; t.Enabled() {
+		if nc.TLS, err = pki.Server(t.Files(), t.CA != "", pki.RoleSwitch); err != nil {
 			return network.Config{}, fmt.Errorf("controller: openflow.tls: %w", err)
 		}
 	}
@@ -207,10 +201,6 @@ func pinned(all map[netip.Addr]config.PinnedHost) map[netip.Addr]network.Pin {
 		out[addr.Unmap()] = network.Pin{MAC: p.MAC, At: network.PortRef{Switch: p.Switch, Port: uint32(p.Port)}}
 	}
 	return out
-}
-
-func files(t config.TLS) pki.Files {
-	return pki.Files{Cert: t.Cert, Key: t.Key, CA: t.CA, Roles: t.Roles}
 }
 
 func (c *Controller) makeAPI() (err error) {
@@ -251,10 +241,7 @@ func (c *Controller) register() {
 
 // tokens reads or makes the token that a configuration names.
 func (c *Controller) tokens(cfg *config.Controller) ([]api.Token, error) {
-	file := cfg.API.TokenFile
-	if file == "" {
-		file = filepath.Join(cfg.DataDir, "token")
-	}
+	file := cmp.Or(cfg.API.TokenFile, filepath.Join(cfg.DataDir, "token"))
 	token, made, err := api.LoadToken("file", file)
 	if err != nil {
 		return nil, err
@@ -271,16 +258,17 @@ func (c *Controller) auth() (api.Auth, error) {
 	if err != nil {
 		return api.Auth{}, fmt.Errorf("controller: %w", err)
 	}
-	auth := api.Auth{Tokens: tokens, OpenReads: c.cfg.API.OpenReads, ClientCerts: c.cfg.API.TLS.CA != "", Roles: c.cfg.API.TLS.Roles}
-	if ca := c.cfg.API.TLS.CA; ca != "" {
-		revocations, err := pki.NewRevocations(ca)
+	t := c.cfg.API.TLS
+	auth := api.Auth{Tokens: tokens, OpenReads: c.cfg.API.OpenReads, ClientCerts: t.CA != "", Roles: t.Roles}
+	if t.CA != "" {
+		revocations, err := pki.NewRevocations(t.CA)
 		if err != nil {
 			return api.Auth{}, fmt.Errorf("controller: api.tls: %w", err)
 		}
 		auth.Revoked = revocations.Check
 	}
-	if t := c.cfg.API.TLS; t.Enabled() {
-		tlsConfig, err := pki.Server(files(t), false)
+	if t.Enabled() {
+		tlsConfig, err := pki.Server(t.Files(), false)
 		if err != nil {
 			return api.Auth{}, fmt.Errorf("controller: api.tls: %w", err)
 		}

@@ -24,7 +24,7 @@ func (c *Controller) makeDatabases() error {
 	o := ovsdb.ManagerOptions{Log: c.log}
 	if t := db.TLS; t.Enabled() {
 		var err error
-		if o.TLS, err = pki.Client(files(t), pki.RoleSwitch); err != nil {
+		if o.TLS, err = pki.Client(t.Files(), pki.RoleSwitch); err != nil {
 			return fmt.Errorf("ovsdb.tls: %w", err)
 		}
 	}

@@ -21,13 +21,13 @@ func newHandover(c *Controller) (Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("handover: %w", err)
 	}
-	settings, err := handoverSettings(c.cfg)
-	if err != nil {
+	settings, faults := c.cfg.Handover.Settings()
+	if err := faults.Below(plugin.Name).Err(); err != nil {
 		return nil, err
 	}
 	for i := range settings.Neighbours {
 		n := &settings.Neighbours[i]
-		if n.TLS, err = pki.Client(files(c.cfg.Handover.Neighbours[n.Name].TLS), pki.RoleController); err != nil {
+		if n.TLS, err = pki.Client(c.cfg.Handover.Neighbours[n.Name].TLS.Files(), pki.RoleController); err != nil {
 			return nil, fmt.Errorf("handover.neighbours.%s.tls: %w", n.Name, err)
 		}
 	}
@@ -42,24 +42,12 @@ func newHandover(c *Controller) (Service, error) {
 	c.net.KeepHosts(s.Keeps)
 	c.net.AnchorHosts(s)
 	c.reloads = append(c.reloads, func(ctx context.Context, next *config.Controller) (func(context.Context) error, error) {
-		settings, err := handoverSettings(next)
-		if err = errors.Join(err, awaitLoaded(ctx, plugin.Name, s.Loaded())); err != nil {
-			return nil, err
+		settings, faults := next.Handover.Settings()
+		err := errors.Join(faults.Below(plugin.Name).Err(), awaitLoaded(ctx, plugin.Name, s.Loaded()))
+		if err == nil {
+			err = s.Fits(settings.Definitions)
 		}
-		if err := s.Fits(settings.Definitions); err != nil {
-			return nil, err
-		}
-		return func(ctx context.Context) error { return s.Reconfigure(ctx, settings.Definitions) }, nil
+		return func(ctx context.Context) error { return s.Reconfigure(ctx, settings.Definitions) }, err
 	})
 	return s, nil
-}
-
-// handoverSettings are those of a configuration.
-func handoverSettings(c *config.Controller) (plugin.Settings, error) {
-	settings, faults := c.Handover.Settings()
-	var err error
-	for _, f := range faults {
-		err = errors.Join(err, fmt.Errorf("handover.%s: %v: want %s", f.Field, f.Value, f.Want))
-	}
-	return settings, err
 }

@@ -3,11 +3,15 @@ package controller
 import (
 	"fmt"
 	"log/slog"
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/event"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
@@ -29,4 +33,26 @@ func OpenAPI() (string, error) {
 		return "", fmt.Errorf("controller: write the OpenAPI document: %w", err)
 	}
 	return string(document), c.close()
+}
+
+// describeTypes tells the OpenAPI document how types are written that know nothing of
+// it.
+func describeTypes(a *api.API) {
+	schemas := a.Huma().OpenAPI().Components.Schemas
+	schemas.RegisterTypeAlias(reflect.TypeFor[openflow.MAC](), reflect.TypeFor[macText]())
+	schemas.RegisterTypeAlias(reflect.TypeFor[openflow.DatapathID](), reflect.TypeFor[dpidText]())
+}
+
+type macText struct{}
+
+// Schema implements huma.SchemaProvider.
+func (macText) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Format: "mac", MinLength: new(17)}
+}
+
+type dpidText struct{}
+
+// Schema implements huma.SchemaProvider.
+func (dpidText) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Format: "dpid", MinLength: new(16)}
 }

@@ -35,7 +35,7 @@ func openCluster(ctx context.Context, c config.Store, log *slog.Logger) (store.S
 	var tlsConfig *tls.Config
 	if c.TLS.Cert != "" || c.TLS.CA != "" {
 		var err error
-		if tlsConfig, err = pki.Client(files(c.TLS)); err != nil {
+		if tlsConfig, err = pki.Client(c.TLS.Files()); err != nil {
 			return nil, fmt.Errorf("store.tls: %w", err)
 		}
 	}
