@@ -23,10 +23,9 @@ const Soon = 30 * 24 * time.Hour
 // ForController checks what the configuration of a controller needs of this
 // machine.
 func ForController(ctx context.Context, c *config.Controller) []Finding {
-	out := []Finding{folder("data folder", c.DataDir), clock()}
-	out = append(out, listen(ctx, "api.listen", c.API.Listen)...)
+	out := []Finding{folder("data folder", c.DataDir), clock(), listen(ctx, "api.listen", c.API.Listen)}
 	for _, a := range c.OpenFlow.Listen {
-		out = append(out, listen(ctx, "openflow.listen", a)...)
+		out = append(out, listen(ctx, "openflow.listen", a))
 	}
 	if c.SOS.Enabled && !c.SOS.TLS.Enabled() {
 		out = append(out, Finding{
@@ -35,27 +34,19 @@ func ForController(ctx context.Context, c *config.Controller) []Finding {
 		})
 	}
 	for _, t := range c.Certificates() {
-		out = append(out, certificate(t.Key, t.TLS)...)
+		out = append(out, certificate(t.Key, t.TLS))
 	}
-	for i := range out {
-		out[i].For = Controller
-	}
-	return out
+	return about(Controller, out)
 }
 
 // ForAgent checks what the configuration of an agent needs of this machine.
 func ForAgent(ctx context.Context, a *config.Agent) []Finding {
-	out := listen(ctx, "control.listen", a.Control.Listen)
-	out = append(out, certificate("control.tls", a.Control.TLS)...)
-	if a.Data.Address.IsValid() {
-		out = append(out, listen(ctx, "data.address", config.Address{AddrPort: addrPort(a.Data.Address)})...)
-		out = append(out, Host().dataInterface(ctx, a.Data.Address)...)
+	out := []Finding{listen(ctx, "control.listen", a.Control.Listen), certificate("control.tls", a.Control.TLS)}
+	if addr := a.Data.Address; addr.IsValid() {
+		out = append(out, listen(ctx, "data.address", config.Address{AddrPort: netip.AddrPortFrom(addr, 0)}))
+		out = append(out, Host().dataInterface(ctx, addr)...)
 	}
-	out = append(out, clock())
-	for i := range out {
-		out[i].For = Agent
-	}
-	return out
+	return about(Agent, append(out, clock()))
 }
 
 func folder(check, dir string) Finding {
@@ -77,7 +68,7 @@ func folder(check, dir string) Finding {
 }
 
 // listen tries an address by listening on it for a moment.
-func listen(ctx context.Context, check string, a config.Address) []Finding {
+func listen(ctx context.Context, check string, a config.Address) Finding {
 	f := Finding{Check: check, Level: OK, Found: a.String() + " is free"}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.String())
 	switch {
@@ -90,18 +81,15 @@ func listen(ctx context.Context, check string, a config.Address) []Finding {
 	default:
 		_ = l.Close() // nothing was accepted
 	}
-	return []Finding{f}
+	return f
 }
 
 // certificate checks one certificate with its key and authority.
-func certificate(check string, t config.TLS) []Finding {
-	if !t.Enabled() {
-		return nil
-	}
-	f := Finding{Check: check, Level: Fail, Found: t.Cert}
-	fail := func(found, advice string) []Finding {
+func certificate(check string, t config.TLS) Finding {
+	f := Finding{Check: check, Level: Fail}
+	fail := func(found, advice string) Finding {
 		f.Found, f.Advice = found, advice
-		return []Finding{f}
+		return f
 	}
 	if _, err := tls.LoadX509KeyPair(t.Cert, t.Key); err != nil {
 		return fail(err.Error(), "cert and key must be a pair: \"sluice pki issue\" makes one")
@@ -132,7 +120,7 @@ func certificate(check string, t config.TLS) []Finding {
 	default:
 		f.Level = OK
 	}
-	return []Finding{f}
+	return f
 }
 
 func verify(cert *x509.Certificate, caFile string) error {
@@ -150,5 +138,3 @@ func verify(cert *x509.Certificate, caFile string) error {
 	})
 	return err
 }
-
-func addrPort(a netip.Addr) netip.AddrPort { return netip.AddrPortFrom(a, 0) }

@@ -2,8 +2,13 @@ package doctor
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"slices"
+
+	"github.com/sluice-net/sluice/cli/command"
 )
 
 // Level is how much a finding matters.
@@ -66,19 +71,51 @@ func Host() *System {
 
 // Run checks the machine for one part.
 func (s *System) Run(ctx context.Context, part string) []Finding {
-	var out []Finding
 	switch part {
 	case Controller:
-		out = s.controller()
+		return about(part, s.controller())
 	case Agent:
-		out = s.agent()
+		return about(part, s.agent())
 	case Switch:
-		out = s.switches(ctx)
+		return about(part, s.switches(ctx))
 	case Lab:
-		out = s.lab(ctx)
+		return about(part, s.lab(ctx))
 	}
-	for i := range out {
-		out[i].For = part
+	return nil
+}
+
+// about has findings be for a part.
+func about(part string, all []Finding) []Finding {
+	for i := range all {
+		all[i].For = part
 	}
-	return out
+	return all
+}
+
+// Report prints findings. The error says that something does not work.
+func Report(o *command.Output, all []Finding) error {
+	err := o.Print(all, func(w io.Writer) {
+		last := ""
+		for _, f := range all {
+			if f.For != last {
+				title := f.For
+				if f.Note {
+					title += " (not a role of this machine)"
+				}
+				fmt.Fprintf(w, "%s\n", title)
+				last = f.For
+			}
+			fmt.Fprintf(w, "  %s\t%s\t%s\n", f.Level, f.Check, f.Found)
+			if f.Advice != "" {
+				fmt.Fprintf(w, "\t\t-> %s\n", f.Advice)
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(all, func(f Finding) bool { return f.Level == Fail }) {
+		return &command.ExitError{Code: command.ExitFailed}
+	}
+	return nil
 }

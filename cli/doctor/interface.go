@@ -30,14 +30,13 @@ func portOf(a netip.Addr) (p port, err error) {
 		return p, err
 	}
 	for _, i := range all {
-		addrs, err := i.Addrs()
-		if err != nil || !slices.ContainsFunc(addrs, func(x net.Addr) bool {
+		addrs, _ := i.Addrs() // none, where they cannot be read
+		if slices.ContainsFunc(addrs, func(x net.Addr) bool {
 			n, is := x.(*net.IPNet)
 			return is && n.IP.Equal(a.AsSlice())
 		}) {
-			continue
+			return readPort(i.Name)
 		}
-		return readPort(i.Name)
 	}
 	return p, nil
 }
@@ -73,34 +72,22 @@ const (
 var limiting = []string{"tbf", "htb", "hfsc", "cbq", "netem", "red", "cake"}
 
 // judge says what of an interface costs what it carries.
-func (p port) judge() []Finding {
-	ok := Finding{Check: "data interface", Level: OK, Found: fmt.Sprintf("%s, MTU %d", p.name, p.mtu)}
-	warn := func(found, advice string) Finding {
-		return Finding{Check: "data interface", Level: Warn, Found: p.name + ": " + found, Advice: advice}
-	}
-	var out []Finding
-	if p.mtu < usualMTU {
-		out = append(out, warn(fmt.Sprintf("MTU %d", p.mtu), fmt.Sprintf("hosts that send packets of %d bytes lose them where DF is set and nobody answers: ip link set %s mtu %d, if the network carries that (sluice doctor network)", usualMTU, p.name, usualMTU)))
-	}
-	for _, d := range p.disciplines {
-		if slices.Contains(limiting, d) {
-			out = append(out, warn("queueing discipline "+d+" holds back what is sent", fmt.Sprintf("fine if it was meant; else: tc qdisc del dev %s root", p.name)))
+func (p port) judge() (out []Finding) {
+	warn := func(yes bool, found, advice string) {
+		if yes {
+			out = append(out, Finding{Check: "data interface", Level: Warn, Found: p.name + ": " + found, Advice: advice})
 		}
 	}
-	if p.dropped > fewDropped && p.dropped >= p.sent/manyDropped {
-		out = append(out, warn(fmt.Sprintf("%d of %d packets were dropped before they were sent", p.dropped, p.sent+p.dropped), "see ethtool -S and tc -s qdisc: a queue that is too short, or a driver that cannot keep up"))
+	warn(p.mtu < usualMTU, fmt.Sprintf("MTU %d", p.mtu), fmt.Sprintf("hosts that send packets of %d bytes lose them where DF is set and nobody answers: ip link set %s mtu %d, if the network carries that (sluice doctor network)", usualMTU, p.name, usualMTU))
+	for _, d := range p.disciplines {
+		warn(slices.Contains(limiting, d), "queueing discipline "+d+" holds back what is sent", fmt.Sprintf("fine if it was meant; else: tc qdisc del dev %s root", p.name))
 	}
-	if p.queue < fewQueued && !p.virtual {
-		out = append(out, warn(fmt.Sprintf("its queue takes %d packets", p.queue), fmt.Sprintf("bursts are lost: ip link set %s txqueuelen 1000", p.name)))
-	}
-	if len(p.restrictedTables) > 0 {
-		out = append(out, warn("the firewall drops what no rule lets through: "+strings.Join(p.restrictedTables, ", "), "let through what Sluice needs, see docs/how-to/deploy.md: nft list ruleset"))
-	}
-	if len(p.touchingRules) > 0 {
-		out = append(out, warn("the firewall has rules that keep back packets of it: "+strings.Join(p.touchingRules, ", "), "see whether they are for what Sluice carries: nft list ruleset"))
-	}
+	warn(p.dropped > fewDropped && p.dropped >= p.sent/manyDropped, fmt.Sprintf("%d of %d packets were dropped before they were sent", p.dropped, p.sent+p.dropped), "see ethtool -S and tc -s qdisc: a queue that is too short, or a driver that cannot keep up")
+	warn(p.queue < fewQueued && !p.virtual, fmt.Sprintf("its queue takes %d packets", p.queue), fmt.Sprintf("bursts are lost: ip link set %s txqueuelen 1000", p.name))
+	warn(len(p.restrictedTables) > 0, "the firewall drops what no rule lets through: "+strings.Join(p.restrictedTables, ", "), "let through what Sluice needs, see docs/how-to/deploy.md: nft list ruleset")
+	warn(len(p.touchingRules) > 0, "the firewall has rules that keep back packets of it: "+strings.Join(p.touchingRules, ", "), "see whether they are for what Sluice carries: nft list ruleset")
 	if len(out) == 0 {
-		out = append(out, ok)
+		out = append(out, Finding{Check: "data interface", Level: OK, Found: fmt.Sprintf("%s, MTU %d", p.name, p.mtu)})
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -32,10 +33,7 @@ func ForMobile(ctx context.Context, c *config.Mobile) []Finding {
 	if c.Orders.Server != "" {
 		out = append(out, reachable(ctx, c.Orders.Server))
 	}
-	for i := range out {
-		out[i].For = Mobile
-	}
-	return out
+	return about(Mobile, out)
 }
 
 // mobileAddresses lists what the network has to know.
@@ -107,13 +105,9 @@ func interfaces(c *config.Mobile) []Finding {
 }
 
 func ownAddresses(name string) int {
-	i, err := net.InterfaceByName(name)
-	if err != nil {
-		return 0
-	}
-	addrs, err := i.Addrs()
-	if err != nil {
-		return 0
+	var addrs []net.Addr
+	if i, err := net.InterfaceByName(name); err == nil {
+		addrs, _ = i.Addrs() // none, where they cannot be read
 	}
 	n := 0
 	for _, a := range addrs {
@@ -171,10 +165,7 @@ func reachable(ctx context.Context, server string) Finding {
 	f := Finding{Check: "orders.server", Level: OK, Found: server + " answers"}
 	u, err := url.Parse(server)
 	if err == nil {
-		port := u.Port()
-		if port == "" {
-			port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-		}
+		port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
 		var d net.Dialer

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -54,10 +55,8 @@ func (s *System) nodes() map[int][]int {
 func (s *System) interrupts(device string) (cpus []int) {
 	irqs, _ := os.ReadDir(filepath.Join(s.Root, device, "msi_irqs"))
 	for _, irq := range irqs {
-		of := s.read(filepath.Join("/proc/irq", irq.Name(), "effective_affinity_list"))
-		if of == "" {
-			of = s.read(filepath.Join("/proc/irq", irq.Name(), "smp_affinity_list"))
-		}
+		at := filepath.Join("/proc/irq", irq.Name())
+		of := cmp.Or(s.read(filepath.Join(at, "effective_affinity_list")), s.read(filepath.Join(at, "smp_affinity_list")))
 		cpus = append(cpus, cpuList(of)...)
 	}
 	return cpus

@@ -100,7 +100,11 @@ func bridgeFinding(r row, level Level, found, advice string) Finding {
 // control says what is wrong between a bridge and its controllers.
 func (b bridges) control(r row) (out []Finding) {
 	name := r.text("name")
-	add := func(level Level, found, advice string) { out = append(out, bridgeFinding(r, level, found, advice)) }
+	add := func(yes bool, level Level, found, advice string) {
+		if yes {
+			out = append(out, bridgeFinding(r, level, found, advice))
+		}
+	}
 	for _, id := range r.all("controller") {
 		c := b.controllers[id]
 		target, status := c.text("target"), c.pairs("status")
@@ -114,23 +118,17 @@ func (b bridges) control(r row) (out []Finding) {
 			if since := status["sec_since_disconnect"]; since != "" {
 				found += ", for " + since + " s"
 			}
-			add(Fail, found, "see whether the controller runs and listens there (openflow.listen), whether a firewall is in between, and with ssl: whether both trust the other's authority (ovs-vsctl get-ssl)")
+			add(true, Fail, found, "see whether the controller runs and listens there (openflow.listen), whether a firewall is in between, and with ssl: whether both trust the other's authority (ovs-vsctl get-ssl)")
 		case c.text("role") == "slave":
-			add(Fail, target+" is connected, and another controller is the bridge's master", "take the other one out: ovs-vsctl get-controller "+name)
+			add(true, Fail, target+" is connected, and another controller is the bridge's master", "take the other one out: ovs-vsctl get-controller "+name)
 		}
 	}
-	if n := len(r.all("controller")); n > 1 {
-		add(Warn, fmt.Sprintf("has %d controllers", n), "fine for controllers that share the network; else rules of one come before the other's (sluice doctor network): ovs-vsctl get-controller "+name)
-	}
-	if mode := r.text("fail_mode"); mode != "secure" {
-		add(Warn, "without its controller it forgets its rules and forwards by itself, in loops if there are any", "ovs-vsctl set bridge "+name+" fail_mode=secure")
-	}
-	if all := r.all("protocols"); len(all) > 0 && !slices.Contains(all, "OpenFlow13") {
-		add(Fail, "speaks "+strings.Join(all, ", ")+" only", "ovs-vsctl set bridge "+name+" protocols=OpenFlow13")
-	}
-	if want, is := r.pairs("other_config")["datapath-id"], r.text("datapath_id"); want != "" && plainID(want) != plainID(is) {
-		add(Fail, fmt.Sprintf("its datapath ID is %s, not %s as it is set", is, want), "16 hexadecimal digits, not all zero: ovs-vsctl set bridge "+name+" other_config:datapath-id=…")
-	}
+	n, protocols := len(r.all("controller")), r.all("protocols")
+	add(n > 1, Warn, fmt.Sprintf("has %d controllers", n), "fine for controllers that share the network; else rules of one come before the other's (sluice doctor network): ovs-vsctl get-controller "+name)
+	add(r.text("fail_mode") != "secure", Warn, "without its controller it forgets its rules and forwards by itself, in loops if there are any", "ovs-vsctl set bridge "+name+" fail_mode=secure")
+	add(len(protocols) > 0 && !slices.Contains(protocols, "OpenFlow13"), Fail, "speaks "+strings.Join(protocols, ", ")+" only", "ovs-vsctl set bridge "+name+" protocols=OpenFlow13")
+	want, is := r.pairs("other_config")["datapath-id"], r.text("datapath_id")
+	add(want != "" && plainID(want) != plainID(is), Fail, fmt.Sprintf("its datapath ID is %s, not %s as it is set", is, want), "16 hexadecimal digits, not all zero: ovs-vsctl set bridge "+name+" other_config:datapath-id=…")
 	return out
 }
 
@@ -238,4 +236,77 @@ func (s *System) switchedOn(ctx context.Context, name string, features []feature
 		}
 	}
 	return on, options, err
+}
+
+// row is a row of a table of Open vSwitch's database, as ovs-vsctl prints it in JSON
+// (RFC 7047, section 5.1).
+type row map[string]any
+
+// table reads columns of all rows of a table.
+func (s *System) table(ctx context.Context, name string, columns ...string) ([]row, error) {
+	out, err := s.Output(ctx, "ovs-vsctl", "--timeout=5", "--format=json", "--columns="+strings.Join(columns, ","), "list", name)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && len(exit.Stderr) > 0 {
+		err = fmt.Errorf("%w: %.200s", err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	if err != nil {
+		return nil, err
+	}
+	var t struct {
+		Headings []string
+		Data     [][]any
+	}
+	if err := json.Unmarshal(out, &t); err != nil {
+		return nil, fmt.Errorf("what ovs-vsctl prints of table %s: %w", name, err)
+	}
+	var rows []row
+	for _, d := range t.Data {
+		r := row{}
+		for i, h := range t.Headings[:min(len(t.Headings), len(d))] {
+			r[h] = d[i]
+		}
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+// tagged takes apart a value that says what it is: ["set", …], ["map", …], ["uuid", …].
+func tagged(v any) (kind string, value any) {
+	if l, ok := v.([]any); ok && len(l) == 2 {
+		if kind, ok := l[0].(string); ok {
+			return kind, l[1]
+		}
+	}
+	return "", v
+}
+
+// all are the values of a column, of which there may be none.
+func (r row) all(column string) []string {
+	kind, v := tagged(r[column])
+	elements, many := v.([]any)
+	if kind != "set" || !many {
+		elements = []any{r[column]}
+	}
+	var out []string
+	for _, e := range elements {
+		if _, value := tagged(e); value != nil {
+			out = append(out, fmt.Sprint(value))
+		}
+	}
+	return out
+}
+
+// text is the value of a column; empty if it has none.
+func (r row) text(column string) string { return strings.Join(r.all(column), ", ") }
+
+// pairs are the values of a column that is a map.
+func (r row) pairs(column string) map[string]string {
+	out := map[string]string{}
+	_, v := tagged(r[column])
+	list, _ := v.([]any)
+	for _, p := range list {
+		if kv, ok := p.([]any); ok && len(kv) == 2 {
+			out[fmt.Sprint(kv[0])] = fmt.Sprint(kv[1])
+		}
+	}
+	return out
 }

@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"syscall"
 
 	"github.com/sluice-net/sluice/config"
 )
@@ -128,4 +132,66 @@ func (f Finding) note() Finding {
 		f.Level = Info
 	}
 	return f
+}
+
+// unitUser is whom the package's units run controller and agent as.
+const unitUser = "sluice"
+
+// account is a user on whose behalf files are tried.
+type account struct {
+	name       string
+	credential *syscall.Credential
+}
+
+// unitAccount is the account of the units. It is nil where there is none, or where only
+// root could try it.
+func unitAccount(uid int) *account {
+	if uid != 0 {
+		return nil
+	}
+	a, _ := findAccount(unitUser)
+	return a
+}
+
+func findAccount(name string) (*account, error) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := u.GroupIds()
+	var numbers []uint32
+	for _, id := range append([]string{u.Uid, u.Gid}, groups...) {
+		n, wrong := strconv.ParseUint(id, 10, 32)
+		err = errors.Join(err, wrong)
+		numbers = append(numbers, uint32(n))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &account{name, &syscall.Credential{Uid: numbers[0], Gid: numbers[1], Groups: numbers[2:]}}, nil
+}
+
+// reads tries, as the account, the files that a configuration names.
+func (a *account) reads(ctx context.Context, part string, c any) []Finding {
+	if a == nil {
+		return nil
+	}
+	var out []Finding
+	for _, file := range config.Files(c) {
+		cmd := exec.CommandContext(ctx, "test", "-r", file)
+		cmd.Dir = "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: a.credential}
+		err := cmd.Run()
+		var refused *exec.ExitError
+		switch {
+		case errors.As(err, &refused):
+			out = append(out, Finding{
+				For: part, Check: file, Level: Fail, Found: fmt.Sprintf("cannot be read by %s, whom the unit runs as", a.name),
+				Advice: fmt.Sprintf("chgrp %s %s; chmod g+r %s; and its folders must be open to it", a.name, file, file),
+			})
+		case err != nil:
+			out = append(out, Finding{For: part, Check: file, Level: Warn, Found: err.Error(), Advice: "see by hand whether " + a.name + " can read it"})
+		}
+	}
+	return out
 }
