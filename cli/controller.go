@@ -16,10 +16,10 @@ func controllerCommand(app *App) *cobra.Command {
 		Short: "Run the controller",
 		Long: `Runs the controller until it gets SIGINT or SIGTERM. Stopping it leaves the
 rules in the switches, so that established traffic goes on; a controller that is
-started again finds them. SIGHUP has it read its configuration again: log.level, the
-API's token, network.hosts.pinned, qos.critical, qos.classes and the classes, pools and devices of
-handover take effect, and the log names what needs a restart; a bad file changes
-nothing.
+started again finds them. SIGHUP has it read its configuration again: log.level,
+the API's token, network.hosts.pinned, qos.critical, qos.classes and the classes,
+pools and devices of handover take effect, and the log names what needs a restart;
+a bad file changes nothing.
 
 Without a configuration it listens on loopback only: for switches on port 6653,
 for the API on port 8080, with a token that it makes and writes into its data
