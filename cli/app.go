@@ -33,6 +33,11 @@ func (a *App) Client() (*client.Client, error) {
 	if err := a.useContext(); err != nil {
 		return nil, err
 	}
+	return a.connect()
+}
+
+// connect returns a client of the controller that the connection names.
+func (a *App) connect() (*client.Client, error) {
 	token, err := a.token()
 	if err != nil {
 		return nil, err
@@ -41,5 +46,5 @@ func (a *App) Client() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.New(client.Options{Server: a.server, Token: token, TLS: tlsConfig, Timeout: a.timeout})
+	return client.New(client.Options{Server: a.at.Server, Token: token, TLS: tlsConfig, Timeout: a.timeout})
 }

@@ -23,35 +23,31 @@ const (
 
 // connection is how the controller is reached.
 type connection struct {
-	server    string
-	tokenFile string
-	caFile    string
-	certFile  string
-	keyFile   string
+	at config.Context
 	// context is the name of the context that says the rest; empty without one.
 	context string
 	flags   *pflag.FlagSet
 }
 
-// setting is a flag of connections.
+// setting is a part of a connection with its flag.
 type setting struct {
 	flag, env, fallback, usage string
 	to                         *string
 }
 
-func (c *connection) settings() []setting {
+func settingsOf(c *config.Context) []setting {
 	return []setting{
-		{"server", "SLUICE_SERVER", defaultServer, "URL of the controller's API", &c.server},
-		{"token-file", "SLUICE_TOKEN_FILE", "", "file with the API token; left out: " + systemTokenFile, &c.tokenFile},
-		{"ca", "SLUICE_CA", "", "certificate authority of the API, PEM", &c.caFile},
-		{"cert", "SLUICE_CERT", "", "client certificate instead of a token, PEM", &c.certFile},
-		{"key", "SLUICE_KEY", "", "key of the client certificate, PEM", &c.keyFile},
+		{"server", "SLUICE_SERVER", defaultServer, "URL of the controller's API", &c.Server},
+		{"token-file", "SLUICE_TOKEN_FILE", "", "file with the API token; left out: " + systemTokenFile, &c.TokenFile},
+		{"ca", "SLUICE_CA", "", "certificate authority of the API, PEM", &c.CA},
+		{"cert", "SLUICE_CERT", "", "client certificate instead of a token, PEM", &c.Cert},
+		{"key", "SLUICE_KEY", "", "key of the client certificate, PEM", &c.Key},
 	}
 }
 
 func (c *connection) connectionFlags(f *pflag.FlagSet) {
 	c.flags = f
-	for _, s := range c.settings() {
+	for _, s := range settingsOf(&c.at) {
 		command.EnvFlag(f, s.to, s.flag, "", s.env, s.fallback, s.usage)
 	}
 	command.EnvFlag(f, &c.context, "context", "", "SLUICE_CONTEXT", "", "name of a context, see \"sluice context\"")
@@ -61,11 +57,11 @@ func (c *connection) connectionFlags(f *pflag.FlagSet) {
 // context, or else, without a context, that of a controller on this machine which this
 // user may read.
 func (a *App) token() (string, error) {
-	if a.tokenFile == "" && a.context != "" {
+	if a.at.TokenFile == "" && a.context != "" {
 		return "", nil
 	}
-	if a.tokenFile != "" {
-		b, err := os.ReadFile(a.tokenFile)
+	if a.at.TokenFile != "" {
+		b, err := os.ReadFile(a.at.TokenFile)
 		if err != nil {
 			return "", fmt.Errorf("read the token: %w (--token-file names the file that the controller wrote)", err)
 		}
@@ -83,10 +79,10 @@ func (a *App) token() (string, error) {
 }
 
 func (a *App) tls() (*tls.Config, error) {
-	if (a.certFile == "") != (a.keyFile == "") {
+	if (a.at.Cert == "") != (a.at.Key == "") {
 		return nil, errors.New("--cert and --key belong together: give both or none")
 	}
-	c, err := pki.Client(pki.Files{Cert: a.certFile, Key: a.keyFile, CA: a.caFile})
+	c, err := pki.Client(pki.Files{Cert: a.at.Cert, Key: a.at.Key, CA: a.at.CA})
 	if err != nil {
 		return nil, fmt.Errorf("--ca, --cert, --key: %w", err)
 	}
