@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"io"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,9 +33,7 @@ func drainCommand(d Declared[control.AgentSpec, agents.AgentInfo]) *cobra.Comman
 	cmd := &cobra.Command{
 		Use: "drain NAME", Short: "Give an agent no new sessions, or give it some again", Args: command.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var a agents.AgentInfo
-			path := d.Path + "/" + url.PathEscape(args[0]) + "/drain"
-			return d.App.call(cmd, http.MethodPost, path, control.DrainRequest{On: !off}, &a, func(w io.Writer) { d.one(w, a) })
+			return ask(d.App, cmd, http.MethodPost, filled(d.Path+"/%s/drain", args), control.DrainRequest{On: !off}, d.one)
 		},
 	}
 	cmd.Flags().BoolVar(&off, "off", false, "give it sessions again")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -67,10 +69,11 @@ func (d Declared[S, I]) Remove() *cobra.Command {
 
 // Add is the command that adds one.
 func (d Declared[S, I]) Add() *cobra.Command {
+	use := "add NAME"
 	if d.Numbered {
-		return send(d.App, "add", "Add "+d.Noun, http.MethodPost, d.Path, request[S](d.Flags), d.one)
+		use = "add"
 	}
-	return send(d.App, "add NAME", "Add "+d.Noun, http.MethodPost, d.Path, request[S](d.Flags), d.one)
+	return send(d.App, use, "Add "+d.Noun, http.MethodPost, d.Path, request[S](d.Flags), d.one)
 }
 
 // Set is the command that replaces one.
@@ -85,7 +88,7 @@ func (d Declared[S, I]) one(w io.Writer, x I) { Table[I](d.Columns)(w, []I{x}) }
 // its argument, and prints the answer by table; nil for one without an answer. The argument
 // NAME is the S's name, too, if it has one.
 func send[S, I any](app *App, use, short, method, path string, flags request[S], table func(io.Writer, I)) *cobra.Command {
-	var fields []*flagged
+	var fields []flagged
 	var file string
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: command.ExactArgs(strings.Fields(use)[1:]...),
@@ -97,11 +100,7 @@ func send[S, I any](app *App, use, short, method, path string, flags request[S],
 			if strings.Contains(use, "NAME") && slices.Contains(namesOf(reflect.TypeFor[S]()), "name") {
 				body["name"] = args[0]
 			}
-			if table == nil {
-				return app.call(cmd, method, filled(path, args), body, nil, nil)
-			}
-			var made I
-			return app.call(cmd, method, filled(path, args), body, &made, func(w io.Writer) { table(w, made) })
+			return ask(app, cmd, method, filled(path, args), body, table)
 		},
 	}
 	fields = flags.define(cmd)
@@ -113,7 +112,7 @@ func send[S, I any](app *App, use, short, method, path string, flags request[S],
 type request[S any] map[string]string
 
 // define makes the fields of S flags of a command, but for the one that is its argument.
-func (r request[S]) define(cmd *cobra.Command) (all []*flagged) {
+func (r request[S]) define(cmd *cobra.Command) (all []flagged) {
 	for _, f := range fieldsOf(reflect.TypeFor[S]()) {
 		if !strings.Contains(cmd.Use, strings.ToUpper(f.name)) {
 			all = append(all, define(cmd.Flags(), f, r[f.name]))
@@ -123,7 +122,7 @@ func (r request[S]) define(cmd *cobra.Command) (all []*flagged) {
 }
 
 // bodyOf is what a file and flags say.
-func bodyOf(fields []*flagged, file string) (map[string]any, error) {
+func bodyOf(fields []flagged, file string) (map[string]any, error) {
 	body := map[string]any{}
 	if file != "" {
 		b, err := readInput(file)
@@ -158,64 +157,74 @@ func readInput(file string) ([]byte, error) {
 // flagged is a field of a request with its flag.
 type flagged struct {
 	field
-	flag  *pflag.Flag
-	given func() (any, error) // what the flag says
+	flag *pflag.Flag
 }
 
 // define makes the field a flag. What is neither a truth value, a number nor a list is
 // written as text; a struct as FIELD=VALUE,....
-func define(flags *pflag.FlagSet, f field, name string) *flagged {
-	if name == "" {
-		name = strings.ReplaceAll(f.name, "_", "-")
-	}
-	out, doc := &flagged{field: f}, usage(f)
-	t := f.Type
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
+func define(flags *pflag.FlagSet, f field, name string) flagged {
+	name = cmp.Or(name, strings.ReplaceAll(f.name, "_", "-"))
+	doc, t := usage(f), indirect(f.Type)
 	_, isText := reflect.New(t).Interface().(interface{ UnmarshalText([]byte) error })
 	switch words := f.Tag.Get("enum"); {
 	case strings.HasSuffix(name, "-file"):
-		v := flags.String(name, "", "file with this: "+doc)
-		out.given = func() (any, error) {
-			b, err := os.ReadFile(*v)
-			return strings.TrimSpace(string(b)), err
-		}
+		flags.String(name, "", "file with this: "+doc)
 	case words != "":
-		v := new(string)
-		flags.Var(command.Word(v, "", strings.Split(words, ",")...), name, doc)
-		out.given = func() (any, error) { return *v, nil }
+		flags.Var(command.Word(new(string), "", strings.Split(words, ",")...), name, doc)
 	case t.Kind() == reflect.Bool:
-		v := flags.Bool(name, false, doc)
-		out.given = func() (any, error) { return *v, nil }
+		flags.Bool(name, false, doc)
 	case !isText && t.Kind() == reflect.Struct:
-		v := structFlag(flags, name, doc, t)
-		out.given = func() (any, error) { return described(t, strings.Join(*v, ",")) }
+		flags.StringArray(name, nil, structUsage(doc, t))
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
-		v := structFlag(flags, name, doc, t.Elem())
-		out.given = func() (any, error) {
-			all := make([]any, len(*v))
-			for i, text := range *v {
-				one, err := described(t.Elem(), text)
-				if err != nil {
-					return nil, err
-				}
-				all[i] = one
-			}
-			return all, nil
-		}
+		flags.StringArray(name, nil, structUsage(doc, t.Elem()))
 	case t.Kind() == reflect.Slice:
-		v := flags.StringSlice(name, nil, doc+"; may be repeated")
-		out.given = func() (any, error) { return *v, nil }
+		flags.StringSlice(name, nil, doc+"; may be repeated")
 	case !isText && reflect.TypeFor[float64]().ConvertibleTo(t):
-		v := flags.Float64(name, 0, doc)
-		out.given = func() (any, error) { return *v, nil }
+		flags.Float64(name, 0, doc)
 	default:
-		v := flags.String(name, "", doc)
-		out.given = func() (any, error) { return *v, nil }
+		flags.String(name, "", doc)
 	}
-	out.flag = flags.Lookup(name)
-	return out
+	return flagged{f, flags.Lookup(name)}
+}
+
+// given is what the flag says, as the request has it.
+func (f flagged) given() (any, error) {
+	t, text := indirect(f.Type), f.flag.Value.String()
+	if strings.HasSuffix(f.flag.Name, "-file") {
+		b, err := os.ReadFile(text)
+		return strings.TrimSpace(string(b)), err
+	}
+	switch f.flag.Value.Type() {
+	case "bool":
+		return strconv.ParseBool(text)
+	case "float64":
+		return strconv.ParseFloat(text, 64)
+	case "stringSlice":
+		return f.flag.Value.(pflag.SliceValue).GetSlice(), nil
+	case "stringArray":
+		list := f.flag.Value.(pflag.SliceValue).GetSlice()
+		if t.Kind() == reflect.Struct {
+			return described(t, strings.Join(list, ","))
+		}
+		all := make([]any, len(list))
+		for i, text := range list {
+			one, err := described(t.Elem(), text)
+			if err != nil {
+				return nil, err
+			}
+			all[i] = one
+		}
+		return all, nil
+	}
+	return text, nil
+}
+
+// indirect is a type, or what it points to.
+func indirect(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
 }
 
 // usage is a field's description as one of a flag.
@@ -230,8 +239,8 @@ func usage(f field) string {
 	return string(doc) + ", like " + strings.NewReplacer("[", "", "]", "", `"`, "").Replace(example)
 }
 
-func structFlag(flags *pflag.FlagSet, name, doc string, t reflect.Type) *[]string {
-	return flags.StringArray(name, nil, doc+": FIELD=VALUE,... of "+strings.Join(namesOf(t), ", ")+"; may be repeated")
+func structUsage(doc string, t reflect.Type) string {
+	return doc + ": FIELD=VALUE,... of " + strings.Join(namesOf(t), ", ") + "; may be repeated"
 }
 
 func namesOf(t reflect.Type) (names []string) {
@@ -252,14 +261,11 @@ func described(t reflect.Type, all string) (map[string]any, error) {
 		if _, twice := out[name]; twice {
 			return nil, fmt.Errorf("%q: %s is given twice", text, name)
 		}
-		for _, f := range fieldsOf(t) {
-			if f.name == name {
-				out[name] = scalar(f.Type, value)
-			}
-		}
-		if out[name] == nil {
+		i := slices.Index(namesOf(t), name)
+		if i < 0 {
 			return nil, fmt.Errorf("%q: there is no field %q: write one of %s", text, name, strings.Join(namesOf(t), ", "))
 		}
+		out[name] = scalar(fieldsOf(t)[i].Type, value)
 	}
 	return out, nil
 }
@@ -267,9 +273,7 @@ func described(t reflect.Type, all string) (map[string]any, error) {
 // scalar is a value as JSON has it: a number and a truth value where the field is one, and
 // the text is, else text.
 func scalar(t reflect.Type, text string) any {
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
+	t = indirect(t)
 	v := reflect.New(t)
 	if t.Kind() != reflect.String && json.Unmarshal([]byte(text), v.Interface()) == nil {
 		return v.Elem().Interface()

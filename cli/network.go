@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,7 +24,10 @@ func networkCommand(app *App) *cobra.Command {
   sluice network path 10.0.0.1 10.0.0.2 --metric latency --count 3
   sluice network rules --owner sos
   sluice network trace tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_dst=80`,
-		networkSwitchesCommand(app), networkPortsCommand(app), networkLinksCommand(app), networkHistoryCommand(app), networkTalkersCommand(app), networkHostsCommand(app),
+		networkSwitchesCommand(app), networkPortsCommand(app),
+		GetCommand(app, "links", "List the links between switches, each direction by itself", networkPath+"links", Table[networkapi.Link](
+			"from to latency_milliseconds jitter_milliseconds loss loss_packets=OF loss_at=UNTIL queue_loss queue_loss_at=UNTIL capacity_bits_per_second used_bits_per_second available_bits_per_second")),
+		networkHistoryCommand(app), networkTalkersCommand(app), networkHostsCommand(app),
 		networkPathCommand(app), networkRulesCommand(app), networkTraceCommand(app))
 }
 
@@ -47,11 +53,6 @@ func networkPortsCommand(app *App) *cobra.Command {
 		"switch/port name up edge=HOSTS traffic.rx_bits_per_second=RECEIVES traffic.tx_bits_per_second=SENDS traffic.rx_dropped_per_second=RX_DROPS/S traffic.tx_dropped_per_second=TX_DROPS/S"))
 	cmd.Flags().String("switch", "", "only ports "+ofSwitch)
 	return cmd
-}
-
-func networkLinksCommand(app *App) *cobra.Command {
-	return GetCommand(app, "links", "List the links between switches, each direction by itself", networkPath+"links", Table[networkapi.Link](
-		"from to latency_milliseconds jitter_milliseconds loss loss_packets=OF loss_at=UNTIL queue_loss queue_loss_at=UNTIL capacity_bits_per_second used_bits_per_second available_bits_per_second"))
 }
 
 func networkTalkersCommand(app *App) *cobra.Command {
@@ -85,8 +86,7 @@ known host, or a port, written SWITCH/PORT.`,
   sluice network path 10.0.0.1 00000000000000a2/1 --metric hops --kind disjoint --count 2`,
 		Args: command.ExactArgs("FROM", "TO"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var all []networkapi.Path
-			return app.call(cmd, http.MethodGet, networkPath+"paths"+query(cmd, "from", args[0], "to", args[1]), nil, &all, func(w io.Writer) { table(w, all) })
+			return ask(app, cmd, http.MethodGet, networkPath+"paths"+query(cmd, "from", args[0], "to", args[1]), nil, table)
 		},
 	}
 	var metric, kind string
@@ -117,8 +117,60 @@ say, or else its source address.`,
   sluice network trace switch=00000000000000a1,in_port=1,arp,arp_tpa=10.0.0.2`,
 		Args: command.AtLeast("PACKET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var t trace.Trace
-			return app.call(cmd, http.MethodGet, networkPath+"trace"+query(cmd, "packet", strings.Join(args, " ")), nil, &t, func(w io.Writer) { fmt.Fprint(w, t.String()) })
+			return ask(app, cmd, http.MethodGet, networkPath+"trace"+query(cmd, "packet", strings.Join(args, " ")), nil, func(w io.Writer, t trace.Trace) { fmt.Fprint(w, t.String()) })
 		},
 	}
 }
+
+func networkHistoryCommand(app *App) *cobra.Command {
+	var since string
+	var asCSV bool
+	cmd := &cobra.Command{
+		Use:   "history SWITCH/PORT",
+		Short: "Show what was measured of a link within the last hour",
+		Long: `Shows what was measured of one direction of a link: the one that leaves by the
+port. "sluice network links" lists the links.`,
+		Example: `  sluice network history 00000000000000a1/3 --since 10m
+  sluice network history 00000000000000a1/3 --csv >link.csv`,
+		Args: command.ExactArgs("SWITCH/PORT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if asCSV && app.JSON {
+				return &command.UsageError{Err: errors.New("--csv and --json exclude each other")}
+			}
+			path := networkPath + "links/history" + parameters("from", args[0], "since", since)
+			if asCSV {
+				var all []networkapi.LinkHistory
+				if err := app.call(cmd, http.MethodGet, path, nil, &all, nil); err != nil {
+					return err
+				}
+				return writeLinkCSV(app.Out, all)
+			}
+			return ask(app, cmd, http.MethodGet, path, nil, func(w io.Writer, all []networkapi.LinkHistory) {
+				for _, h := range all {
+					Fields(w, h)
+				}
+			})
+		},
+	}
+	cmd.Flags().StringVar(&since, "since", "", "from when on: how long ago, like 10m, or a time like 2026-01-31T12:00:00Z")
+	cmd.Flags().BoolVar(&asCSV, "csv", false, "comma-separated values, with the API's names and units")
+	return cmd
+}
+
+// writeLinkCSV writes one line for each point. What is not known is left empty.
+func writeLinkCSV(w io.Writer, all []networkapi.LinkHistory) error {
+	fields := fieldsOf(reflect.TypeFor[networkapi.LinkPoint]())
+	rows := [][]string{append([]string{"from", "to"}, namesOf(reflect.TypeFor[networkapi.LinkPoint]())...)}
+	for _, h := range all {
+		for _, p := range h.Points {
+			row := []string{portName(h.From), portName(h.To)}
+			for _, f := range fields {
+				row = append(row, f.plain(reflect.ValueOf(p)))
+			}
+			rows = append(rows, row)
+		}
+	}
+	return csv.NewWriter(w).WriteAll(rows)
+}
+
+func portName(p networkapi.Place) string { return fmt.Sprintf("%s/%d", p.Switch, p.Port) }

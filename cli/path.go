@@ -42,10 +42,9 @@ func searchCommand[T any](app *App, word, short string, table func(io.Writer, T)
 	cmd := &cobra.Command{
 		Use: word + " FROM TO", Short: short, Args: command.ExactArgs("FROM", "TO"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var p T
 			parameters := parameters("from", args[0], "to", args[1], "min_bandwidth", number(bandwidth), "max_delay", millis(delay), "max_jitter", millis(jitter),
 				"max_loss", number(loss), "objective", objective, "limit", millis(limit), "exclude", strings.Join(exclude, ","))
-			return app.call(cmd, http.MethodGet, pathPath+word+parameters, nil, &p, func(w io.Writer) { table(w, p) })
+			return ask(app, cmd, http.MethodGet, pathPath+word+parameters, nil, table)
 		},
 	}
 	f := cmd.Flags()

@@ -1,15 +1,21 @@
 package cli
 
 import (
+	"bytes"
+	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-net/sluice/api/client"
 	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/controller/networkapi"
 )
 
 // call makes one request, and prints the answer by table; nil prints nothing.
@@ -25,6 +31,44 @@ func (a *App) call(cmd *cobra.Command, method, path string, in, out any, table f
 	return a.Print(out, named(cmd.Context(), c, table))
 }
 
+// dpidPattern is a datapath identifier as answers have it.
+var dpidPattern = regexp.MustCompile(`\b[0-9a-f]{16}\b`)
+
+// named is a table that has, in the place of switches' identifiers, the names that the
+// configuration has for them; commands take both. Switches of which the controller tells
+// no name keep their identifier.
+func named(ctx context.Context, c *client.Client, table func(io.Writer)) func(io.Writer) {
+	return func(w io.Writer) {
+		var text bytes.Buffer
+		table(&text)
+		if !dpidPattern.Match(text.Bytes()) {
+			fmt.Fprint(w, text.String())
+			return
+		}
+		names := map[string]string{}
+		var switches []networkapi.Switch
+		_ = c.Get(ctx, networkPath+"switches", &switches) // without it there are no names
+		for _, s := range switches {
+			names[s.DPID] = s.Name
+		}
+		fmt.Fprint(w, dpidPattern.ReplaceAllStringFunc(text.String(), func(dpid string) string {
+			if names[dpid] == "" {
+				return dpid
+			}
+			return names[dpid]
+		}))
+	}
+}
+
+// ask makes one request, and prints the answer by table; nil is for one without an answer.
+func ask[T any](app *App, cmd *cobra.Command, method, path string, in any, table func(io.Writer, T)) error {
+	if table == nil {
+		return app.call(cmd, method, path, in, nil, nil)
+	}
+	var answer T
+	return app.call(cmd, method, path, in, &answer, func(w io.Writer) { table(w, answer) })
+}
+
 // GetCommand is a command that reads a path and prints the answer. An argument, in use, stands
 // for %s in the path, or else at its end; flags that are defined on the command are
 // parameters of the request, by their names.
@@ -35,8 +79,7 @@ func GetCommand[T any](app *App, use, short, path string, table func(io.Writer, 
 	return &cobra.Command{
 		Use: use, Short: short, Args: command.ExactArgs(strings.Fields(use)[1:]...),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var answer T
-			return app.call(cmd, http.MethodGet, filled(path, args)+query(cmd), nil, &answer, func(w io.Writer) { table(w, answer) })
+			return ask(app, cmd, http.MethodGet, filled(path, args)+query(cmd), nil, table)
 		},
 	}
 }

@@ -18,8 +18,7 @@ func sosCommand(app *App) *cobra.Command {
 		return &cobra.Command{
 			Use: word, Short: short, Args: command.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				var s plugin.Status
-				return app.call(cmd, http.MethodPost, sosPath+word, nil, &s, func(w io.Writer) { Fields(w, s) })
+				return ask(app, cmd, http.MethodPost, sosPath+word, nil, Fields[plugin.Status])
 			},
 		}
 	}

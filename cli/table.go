@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -108,17 +109,13 @@ func wayTo(t reflect.Type, names []string) (text func(reflect.Value) string, las
 	if len(names) == 1 {
 		return f.text, f.name
 	}
-	inner, pointer := f.Type, f.Type.Kind() == reflect.Pointer
-	if pointer {
-		inner = inner.Elem()
-	}
-	rest, last := wayTo(inner, names[1:])
+	rest, last := wayTo(indirect(f.Type), names[1:])
 	return func(v reflect.Value) string {
-		v = v.FieldByIndex(f.Index)
-		if pointer && v.IsNil() {
+		v = reflect.Indirect(v.FieldByIndex(f.Index))
+		if !v.IsValid() { // a pointer to nothing
 			return "-"
 		}
-		return rest(reflect.Indirect(v))
+		return rest(v)
 	}, last
 }
 
@@ -126,31 +123,22 @@ func wayTo(t reflect.Type, names []string) (text func(reflect.Value) string, las
 // of the fields' names in JSON; none for all fields.
 func Table[T any](columns string) func(io.Writer, []T) {
 	all := columnsOf(reflect.TypeFor[T](), columns)
-	return func(w io.Writer, rows []T) {
-		values := make([]reflect.Value, len(rows))
-		for i := range rows {
-			values[i] = reflect.ValueOf(&rows[i]).Elem()
-		}
-		writeTable(w, all, values)
-	}
+	return func(w io.Writer, rows []T) { writeTable(w, all, reflect.ValueOf(rows)) }
 }
 
-func writeTable(w io.Writer, columns []column, rows []reflect.Value) {
-	for i, c := range columns {
-		fmt.Fprint(w, c.heading, end(i, columns))
-	}
-	for _, row := range rows {
+// writeTable prints a list of structs.
+func writeTable(w io.Writer, columns []column, rows reflect.Value) {
+	line := func(text func(column) string) {
+		words := make([]string, len(columns))
 		for i, c := range columns {
-			fmt.Fprint(w, c.text(row), end(i, columns))
+			words[i] = text(c)
 		}
+		fmt.Fprintln(w, strings.Join(words, "\t"))
 	}
-}
-
-func end(i int, columns []column) string {
-	if i == len(columns)-1 {
-		return "\n"
+	line(func(c column) string { return c.heading })
+	for i := range rows.Len() {
+		line(func(c column) string { return c.text(rows.Index(i)) })
 	}
-	return "\t"
 }
 
 // Fields prints the fields of a struct that have a value, and lists of structs as tables
@@ -179,11 +167,7 @@ func Fields[T any](w io.Writer, x T) {
 	for _, f := range tables {
 		if rows := v.FieldByIndex(f.Index); rows.Len() > 0 {
 			fmt.Fprintf(w, "\n%s\n", heading(f.name))
-			values := make([]reflect.Value, rows.Len())
-			for i := range values {
-				values[i] = rows.Index(i)
-			}
-			writeTable(w, columnsOf(f.Type.Elem(), ""), values)
+			writeTable(w, columnsOf(f.Type.Elem(), ""), rows)
 		}
 	}
 }
@@ -251,19 +235,12 @@ func valueText(name string, v reflect.Value) string {
 	case reflect.Slice, reflect.Array, reflect.Map:
 		return listText(name, v)
 	case reflect.String:
-		return dashed(v.String())
+		return cmp.Or(v.String(), "-")
 	}
 	if number := reflect.TypeFor[float64](); v.Kind() != reflect.Bool && v.CanConvert(number) {
 		return numberText(name, v.Convert(number).Float())
 	}
 	return fmt.Sprint(v.Interface())
-}
-
-func dashed(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 func numberText(name string, n float64) string {
@@ -288,12 +265,12 @@ func listText(name string, v reflect.Value) string {
 		for _, k := range slices.Sorted(maps.Keys(keys)) {
 			words = append(words, k+"="+valueText(name, keys[k]))
 		}
-		return dashed(strings.Join(words, ", "))
+		return cmp.Or(strings.Join(words, ", "), "-")
 	}
 	for i := range v.Len() {
 		words = append(words, valueText(name, v.Index(i)))
 	}
-	return dashed(strings.Join(words, ", "))
+	return cmp.Or(strings.Join(words, ", "), "-")
 }
 
 // structText is a struct on one line: a place as SWITCH/PORT or SWITCH/IN>OUT, anything else
