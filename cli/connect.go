@@ -23,6 +23,7 @@ const (
 
 // connection is how the controller is reached.
 type connection struct {
+	// at is where it is, and what opens it.
 	at config.Context
 	// context is the name of the context that says the rest; empty without one.
 	context string
