@@ -21,63 +21,62 @@ var errEnded = errors.New("the service has ended")
 
 // Add declares something new. It returns when that has taken effect.
 func (c *Collection[T]) Add(ctx context.Context, name string, v T) error {
-	return c.change(ctx, name, func(was entry[T], there int) ([]store.Op, error) {
+	return c.declare(ctx, name, v, func(was entry[T]) error {
 		switch {
 		case was.Configured:
-			return nil, c.about(name, ErrConfigured)
+			return ErrConfigured
 		case was.item() != nil:
-			return nil, c.about(name, ErrExists)
+			return ErrExists
 		}
-		return c.declare(name, v, was, there)
+		return nil
 	})
 }
 
 // Put declares something, be it new or in the place of what has that name. Revision is what
 // that is expected to have, zero for any.
 func (c *Collection[T]) Put(ctx context.Context, name string, v T, revision int64) error {
-	return c.change(ctx, name, func(was entry[T], there int) ([]store.Op, error) {
-		if was.Revision != 0 || revision != 0 {
-			if err := was.mayChange(revision); err != nil {
-				return nil, c.about(name, err)
-			}
+	return c.declare(ctx, name, v, func(was entry[T]) error {
+		if was.Revision == 0 && revision == 0 {
+			return nil
 		}
-		return c.declare(name, v, was, there)
+		return was.mayChange(revision)
 	})
 }
 
 // Replace declares something in the place of what has that name. Revision is what that is
 // expected to have, zero for any.
 func (c *Collection[T]) Replace(ctx context.Context, name string, v T, revision int64) error {
-	return c.change(ctx, name, func(was entry[T], there int) ([]store.Op, error) {
-		if err := was.mayChange(revision); err != nil {
-			return nil, c.about(name, err)
-		}
-		return c.declare(name, v, was, there)
-	})
+	return c.declare(ctx, name, v, func(was entry[T]) error { return was.mayChange(revision) })
 }
 
-// declare is what stores a value, unless something stands against it.
-func (c *Collection[T]) declare(name string, v T, was entry[T], there int) ([]store.Op, error) {
-	if was.Revision == 0 && there >= c.Most {
-		return nil, fmt.Errorf("%d %s: %w", there, c.Nouns, ErrFull)
-	}
-	if err := c.Contradicts(name, v, c.Items()); err != nil {
-		return nil, err
-	}
-	return c.put(name, v, false, was.Revision)
+// declare stores a value, unless something stands against it: may says so of what has its
+// name.
+func (c *Collection[T]) declare(ctx context.Context, name string, v T, may func(was entry[T]) error) error {
+	return c.change(ctx, name, func(was entry[T]) (op store.Op, err error) {
+		if err := may(was); err != nil {
+			return op, c.about(name, err)
+		}
+		if n := len(c.entries); was.Revision == 0 && n >= c.Most {
+			return op, fmt.Errorf("%d %s: %w", n, c.Nouns, ErrFull)
+		}
+		if err := c.Contradicts(name, v, c.Items()); err != nil {
+			return op, err
+		}
+		return c.put(name, v, false, was.Revision)
+	})
 }
 
 // Remove withdraws what has that name. Revision is what it is expected to have, zero for
 // any. It returns when that has taken effect.
 func (c *Collection[T]) Remove(ctx context.Context, name string, revision int64) error {
-	return c.change(ctx, name, func(was entry[T], _ int) ([]store.Op, error) {
-		if err := was.mayChange(revision); err != nil {
-			return nil, c.about(name, err)
+	return c.change(ctx, name, func(was entry[T]) (op store.Op, err error) {
+		if err = was.mayChange(revision); err == nil {
+			err = c.InUse(name)
 		}
-		if err := c.InUse(name); err != nil {
-			return nil, c.about(name, err)
+		if err != nil {
+			return op, c.about(name, err)
 		}
-		return []store.Op{c.remove(was)}, nil
+		return c.remove(was), nil
 	})
 }
 
@@ -94,20 +93,20 @@ func (e entry[T]) mayChange(revision int64) error {
 	return nil
 }
 
-// change makes a change of one name. decide is given what has the name now, and how many
-// there are.
-func (c *Collection[T]) change(ctx context.Context, name string, decide func(was entry[T], there int) ([]store.Op, error)) error {
+// change makes a change of one name. decide is given what has the name now; the lock is
+// held.
+func (c *Collection[T]) change(ctx context.Context, name string, decide func(was entry[T]) (store.Op, error)) error {
 	if err := c.lock(ctx); err != nil {
 		return err
 	}
 	defer c.unlock()
 	c.mu.Lock()
-	ops, err := decide(c.entries[name], len(c.entries))
+	op, err := decide(c.entries[name])
 	c.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	if err := c.write(ctx, ops); err != nil {
+	if err := c.write(ctx, []store.Op{op}); err != nil {
 		return c.about(name, err)
 	}
 	return nil
@@ -121,14 +120,7 @@ func (c *Collection[T]) about(name string, err error) error {
 // lock waits until what there is has been read, and nobody else changes it.
 func (c *Collection[T]) lock(ctx context.Context) error {
 	select {
-	case <-c.loaded:
-	case <-c.ended:
-		return errEnded
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	select {
-	case c.changing <- struct{}{}:
+	case <-c.turn:
 	case <-c.ended:
 		return errEnded
 	case <-ctx.Done():
@@ -143,20 +135,17 @@ func (c *Collection[T]) lock(ctx context.Context) error {
 	}
 }
 
-func (c *Collection[T]) unlock() { <-c.changing }
+func (c *Collection[T]) unlock() { c.turn <- struct{}{} }
 
 // put is the operation that stores a value if the one that has its name is still that of a
 // revision.
-func (c *Collection[T]) put(name string, v T, configured bool, revision int64) ([]store.Op, error) {
+func (c *Collection[T]) put(name string, v T, configured bool, revision int64) (store.Op, error) {
 	encoded, err := json.Marshal(c.Encode(v))
 	if err != nil {
-		return nil, err
+		return store.Op{}, err
 	}
 	b, err := json.Marshal(record{configured, encoded})
-	if err != nil {
-		return nil, err
-	}
-	return []store.Op{store.OpUpdate(c.Prefix+name, b, revision)}, nil
+	return store.OpUpdate(c.Prefix+name, b, revision), err
 }
 
 func (c *Collection[T]) remove(was entry[T]) store.Op {

@@ -87,11 +87,11 @@ type Collection[T any] struct {
 	items  atomic.Pointer[[]Item[T]]
 	loaded chan struct{}
 	ended  chan struct{}
-	// changing is held by who changes something, until it has taken effect: what the
-	// change was compared with stays.
-	changing chan struct{}
-	feed     <-chan store.Change
-	unwatch  context.CancelFunc // ends it
+	// turn is taken by who changes something, until it has taken effect: what the change
+	// was compared with stays. Nobody has a turn before Load.
+	turn    chan struct{}
+	feed    <-chan store.Change
+	unwatch context.CancelFunc // ends it
 
 	mu      sync.Mutex
 	entries map[string]entry[T]
@@ -101,7 +101,7 @@ type Collection[T any] struct {
 // entry is an item as the store has it.
 type entry[T any] struct {
 	Item[T]
-	encoded []byte // Value
+	stored []byte // the record
 	// broken is why it cannot be read; it is in force nowhere then.
 	broken error
 }
@@ -139,7 +139,7 @@ func NewCollection[T any](o Options[T]) *Collection[T] {
 		o.Changed = func(context.Context, []Change[T]) {}
 	}
 	return &Collection[T]{
-		Options: o, loaded: make(chan struct{}), ended: make(chan struct{}), changing: make(chan struct{}, 1),
+		Options: o, loaded: make(chan struct{}), ended: make(chan struct{}), turn: make(chan struct{}, 1),
 		entries: map[string]entry[T]{}, waiting: map[string]chan struct{}{},
 	}
 }
@@ -174,17 +174,17 @@ func (c *Collection[T]) Values() []T {
 
 // read takes an entry of the store.
 func (c *Collection[T]) read(e store.Entry) entry[T] {
-	x := entry[T]{Item: Item[T]{Name: e.Key[len(c.Prefix):], Revision: e.Revision}}
+	x := entry[T]{Item: Item[T]{Name: e.Key[len(c.Prefix):], Revision: e.Revision}, stored: e.Value}
 	var r record
 	if x.broken = json.Unmarshal(e.Value, &r); x.broken == nil {
-		x.Configured, x.encoded = r.Configured, r.Value
+		x.Configured = r.Configured
 		x.Value, x.broken = c.Decode(r.Value)
 	}
 	return x
 }
 
-// show makes the entries of those names, as far as they can be read, what is in force. The
-// lock is held.
+// show makes the entries of those names, as far as they can be read, what is in force. Many
+// are best in their order. The lock is held.
 func (c *Collection[T]) show(names []string) {
 	changed := map[string]bool{}
 	for _, name := range names {
@@ -196,7 +196,7 @@ func (c *Collection[T]) show(names []string) {
 			all = append(all, x)
 		}
 	}
-	for name := range changed {
+	for _, name := range names {
 		if x := c.entries[name].item(); x != nil {
 			i, _ := slices.BinarySearchFunc(all, name, byName)
 			all = slices.Insert(all, i, *x)

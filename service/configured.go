@@ -3,7 +3,6 @@ package service
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -31,6 +30,7 @@ func (c *Collection[T]) Load(ctx context.Context, configured map[string]T) error
 		return fmt.Errorf("read the %s: %w", c.Nouns, err)
 	}
 	close(c.loaded)
+	c.unlock()
 	return nil
 }
 
@@ -41,7 +41,7 @@ func (c *Collection[T]) load(ctx context.Context, configured map[string]T) error
 	if err != nil {
 		return err
 	}
-	c.hold(entries)
+	c.merge(c.since(entries))
 	ops, err := c.conform(configured)
 	if err != nil {
 		return err
@@ -54,28 +54,8 @@ func (c *Collection[T]) load(ctx context.Context, configured map[string]T) error
 	if entries, err = c.open(ctx); err != nil {
 		return err
 	}
-	c.hold(entries)
-	for _, x := range c.entries {
-		if x.broken != nil {
-			c.Log.Error("a stored "+c.Noun+" is not accepted any more", "name", x.Name, "error", x.broken)
-		}
-	}
+	c.merge(c.since(entries))
 	return nil
-}
-
-// hold makes a listing what there is.
-func (c *Collection[T]) hold(entries []store.Entry) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	clear(c.entries)
-	all := make([]Item[T], 0, len(entries))
-	for _, e := range entries { // by their keys
-		x := c.read(e)
-		if c.entries[x.Name] = x; x.broken == nil {
-			all = append(all, x.Item)
-		}
-	}
-	c.items.Store(&all)
 }
 
 // conform is what makes the store have what is configured, and of what was that alone
@@ -98,22 +78,17 @@ func (c *Collection[T]) conform(configured map[string]T) ([]store.Op, error) {
 		if err != nil {
 			return nil, err
 		}
-		ops = append(ops, keep...)
+		ops = append(ops, keep)
 	}
 	for _, name := range slices.Sorted(maps.Keys(configured)) {
 		was := c.entries[name]
-		encoded, err := json.Marshal(c.Encode(configured[name]))
-		if err != nil {
-			return nil, err
-		}
-		if was.Configured && bytes.Equal(was.encoded, encoded) {
-			continue
-		}
 		put, err := c.put(name, configured[name], true, was.Revision)
 		if err != nil {
 			return nil, err
 		}
-		ops = append(ops, put...)
+		if !bytes.Equal(put.Value, was.stored) {
+			ops = append(ops, put)
+		}
 	}
 	return ops, nil
 }

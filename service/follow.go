@@ -22,7 +22,9 @@ func (c *Collection[T]) Run(ctx context.Context) {
 	defer close(c.ended)
 	defer c.items.Store(nil)
 	for ctx.Err() == nil {
-		c.follow(ctx)
+		for x := range c.feed { // until the watch ends
+			c.apply(ctx, c.more(x))
+		}
 		c.unwatch()
 		said := false
 		for tasks.Sleep(ctx, reopenAfter) == nil {
@@ -58,66 +60,63 @@ func (c *Collection[T]) open(ctx context.Context) ([]store.Entry, error) {
 	return entries, nil
 }
 
-// follow takes changes until the watch ends.
-func (c *Collection[T]) follow(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case x, ok := <-c.feed:
-			if !ok {
-				return
-			}
-			c.apply(ctx, c.more(x))
-		}
-	}
-}
-
 // more is a change with those that have come since.
 func (c *Collection[T]) more(first store.Change) []store.Change {
 	batch := []store.Change{first}
-	for len(batch) < maxBatch {
-		select {
-		case x, ok := <-c.feed:
-			if !ok {
-				return batch
-			}
-			batch = append(batch, x)
-		default:
-			return batch
-		}
+	for len(c.feed) > 0 && len(batch) < maxBatch { // nobody else takes any
+		batch = append(batch, <-c.feed)
 	}
 	return batch
 }
 
-// take makes a listing what there is: as changes of what there was, and then whoever waits
-// for a change of before has it.
+// take makes a listing what there is. Then whoever waits for a change of before has it.
 func (c *Collection[T]) take(ctx context.Context, entries []store.Entry) {
-	there := map[string]bool{}
-	var batch []store.Change
-	for _, e := range entries {
-		there[e.Key[len(c.Prefix):]] = true
-		batch = append(batch, store.Change{Entry: e})
-	}
 	c.mu.Lock()
 	waiting := slices.Collect(maps.Keys(c.waiting))
-	for name := range c.entries {
-		if !there[name] {
-			batch = append(batch, store.Change{Entry: store.Entry{Key: c.Prefix + name}, Deleted: true})
-		}
-	}
 	c.mu.Unlock()
-	c.apply(ctx, batch)
+	c.apply(ctx, c.since(entries))
 	for _, name := range waiting {
 		c.release(name)
 	}
 }
 
+// since is a listing as changes of what there was.
+func (c *Collection[T]) since(entries []store.Entry) (batch []store.Change) {
+	there := map[string]bool{}
+	for _, e := range entries {
+		there[e.Key[len(c.Prefix):]] = true
+		batch = append(batch, store.Change{Entry: e})
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name := range c.entries {
+		if !there[name] {
+			batch = append(batch, store.Change{Entry: store.Entry{Key: c.Prefix + name}, Deleted: true})
+		}
+	}
+	return batch
+}
+
 // apply has changes of the store take effect.
 func (c *Collection[T]) apply(ctx context.Context, batch []store.Change) {
+	names, changes := c.merge(batch)
+	if len(changes) > 0 {
+		c.Changed(ctx, changes)
+	}
+	for _, x := range changes {
+		c.tell(x)
+	}
+	for _, name := range names {
+		c.release(name)
+	}
+}
+
+// merge makes changes of the store part of what there is. It returns the names of the
+// entries that are others now, and what became of those of them that are in force.
+func (c *Collection[T]) merge(batch []store.Change) (names []string, changes []Change[T]) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	before := map[string]entry[T]{} // as it was before the batch
-	var names []string
 	for _, x := range batch {
 		name := x.Key[len(c.Prefix):]
 		was := c.entries[name]
@@ -137,23 +136,13 @@ func (c *Collection[T]) apply(ctx context.Context, batch []store.Change) {
 		}
 		c.entries[name] = e
 	}
-	var changes []Change[T]
 	for _, name := range names {
 		if x := (Change[T]{name, before[name].item(), c.entries[name].item()}); x.Before != nil || x.After != nil {
 			changes = append(changes, x)
 		}
 	}
 	c.show(names)
-	c.mu.Unlock()
-	if len(changes) > 0 {
-		c.Changed(ctx, changes)
-	}
-	for _, x := range changes {
-		c.tell(x)
-	}
-	for _, name := range names {
-		c.release(name)
-	}
+	return names, changes
 }
 
 // item is the entry as others see it: nil if it is not there, or not in force.
