@@ -42,7 +42,6 @@ type Network interface {
 	CanSet(openflow.DatapathID, openflow.Field) bool
 	// HasTables says whether the pipeline's tables are tables of its own there.
 	HasTables(openflow.DatapathID) bool
-	Address(openflow.DatapathID) netip.Addr
 	ControlLatency(openflow.DatapathID) time.Duration
 	Alive(context.Context, openflow.DatapathID) bool
 	QueueStats(context.Context, openflow.DatapathID) ([]openflow.QueueStats, error)

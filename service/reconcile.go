@@ -77,11 +77,9 @@ func (r *Reconciler[T]) Run(ctx context.Context, configured map[string]T) error 
 	}
 	r.all(ctx)
 	r.Ledger.Ready()
-	following := tasks.New()
-	defer following.Stop()
-	stop := context.AfterFunc(ctx, following.Cancel)
-	defer stop()
-	following.Start(r.Collection.Run)
+	var following sync.WaitGroup
+	defer following.Wait()
+	following.Go(func() { r.Collection.Run(ctx) })
 	r.loop.Run(ctx, reconcileDebounce, reconcileEvery, r.all)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/sluice-net/sluice/api"
 )
@@ -24,7 +25,7 @@ type Resource[T, S, I any] struct {
 	Parse func(path string, s S) (name string, v T, err error)
 	// Show is what answers show of items.
 	Show func([]Item[T]) []I
-	// Admit brings a new item about and has it declared, or says why not; nil: it is declared.
+	// Admit brings a new item about and has it declared, or says why not; nil: Add.
 	Admit func(ctx context.Context, name string, v T) error
 	// ByPath says that the path alone names an item: PUT adds what is not there, and there
 	// is no POST.
@@ -48,6 +49,9 @@ func (r *Resource[T, S, I]) Register(to REST) {
 // more than what was declared.
 func (r *Resource[T, S, I]) RegisterChanges(to REST) {
 	r.service = to.name
+	if r.Admit == nil {
+		r.Admit = r.Add
+	}
 	one, put := r.Path+"/{name}", "Replace "+r.a()
 	if r.ByPath {
 		put = "Add " + r.a() + ", or replace it"
@@ -60,8 +64,7 @@ func (r *Resource[T, S, I]) RegisterChanges(to REST) {
 
 // a is the noun with its article.
 func (r *Resource[T, S, I]) a() string {
-	switch r.Noun[0] {
-	case 'a', 'e', 'i', 'o', 'u':
+	if strings.ContainsRune("aeiou", rune(r.Noun[0])) {
 		return "an " + r.Noun
 	}
 	return "a " + r.Noun
@@ -106,7 +109,7 @@ func (r *Resource[T, S, I]) get(_ context.Context, in *ByName) (*Shown[I], error
 func (r *Resource[T, S, I]) post(ctx context.Context, in *Body[S]) (*Shown[I], error) {
 	name, v, err := r.Parse("", in.Body)
 	if err == nil {
-		err = r.admit(ctx, name, v)
+		err = r.Admit(ctx, name, v)
 	}
 	if err != nil {
 		if r.Field == "" {
@@ -115,13 +118,6 @@ func (r *Resource[T, S, I]) post(ctx context.Context, in *Body[S]) (*Shown[I], e
 		return nil, Problem(err, "body."+r.Field, name)
 	}
 	return r.get(ctx, &ByName{name})
-}
-
-func (r *Resource[T, S, I]) admit(ctx context.Context, name string, v T) error {
-	if r.Admit == nil {
-		return r.Add(ctx, name, v)
-	}
-	return r.Admit(ctx, name, v)
 }
 
 func (r *Resource[T, S, I]) put(ctx context.Context, in *putting[S]) (*Shown[I], error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -113,14 +114,7 @@ func Refuse(faults Faults) error {
 // Problem makes a problem document of an error of a change. location and value name what
 // the change was about, like "path.name".
 func Problem(err error, location string, value any) error {
-	is := func(all ...error) bool {
-		for _, e := range all {
-			if errors.Is(err, e) {
-				return true
-			}
-		}
-		return false
-	}
+	refused := func(e error) bool { return errors.Is(err, e) }
 	if _, is := errors.AsType[huma.StatusError](err); is {
 		return err // it is one already
 	}
@@ -129,9 +123,9 @@ func Problem(err error, location string, value any) error {
 		return nil
 	case wrong:
 		return Refuse(faults)
-	case is(ErrUnknown):
+	case errors.Is(err, ErrUnknown):
 		return api.NotFound(location, value, err.Error())
-	case is(ErrExists, ErrConfigured, ErrFull, ErrInUse, ErrChanged):
+	case slices.ContainsFunc([]error{ErrExists, ErrConfigured, ErrFull, ErrInUse, ErrChanged}, refused):
 		return api.Conflict(location, value, err.Error())
 	}
 	return api.Unavailable("nothing was changed: %v", err)

@@ -165,9 +165,6 @@ func (n *Network) CanMatch(openflow.DatapathID, openflow.Field) (can, known bool
 // CanSet is everything.
 func (n *Network) CanSet(openflow.DatapathID, openflow.Field) bool { return true }
 
-// Address is not known.
-func (n *Network) Address(openflow.DatapathID) netip.Addr { return netip.Addr{} }
-
 // ControlLatency is none.
 func (n *Network) ControlLatency(openflow.DatapathID) time.Duration { return 0 }
 
