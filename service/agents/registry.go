@@ -32,7 +32,7 @@ const (
 type Client[R, L any] interface {
 	Status(context.Context) (control.Status, error)
 	Drain(context.Context, bool) (control.Status, error)
-	Watch(context.Context, func(control.Event[R, L])) error
+	Watch(context.Context, time.Duration, func(control.Event[R, L])) error
 	Knock(context.Context) error
 	Close()
 }

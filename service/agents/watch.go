@@ -45,20 +45,9 @@ func (r *Registry[C, R, L]) watch(ctx context.Context, a *Agent[C]) {
 
 // followEvents returns when the stream ends, with the reason.
 func (r *Registry[C, R, L]) followEvents(ctx context.Context, a *Agent[C]) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	silent, _ := r.Timing()
 	silent -= probes * (probeTimeout + probePause) // the questions have to be asked as well
-	quiet := time.AfterFunc(silent, func() { cancel(control.ErrSilent) })
-	defer quiet.Stop()
-	err := a.Client.Watch(ctx, func(e control.Event[R, L]) {
-		quiet.Reset(silent)
-		r.take(a, e)
-	})
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return err
+	return a.Client.Watch(ctx, min(silent, control.Silence), func(e control.Event[R, L]) { r.take(a, e) })
 }
 
 // ask asks an agent whose event stream broke for its state, since a broken stream

@@ -28,7 +28,7 @@ type stub struct {
 	events []event // of each stream, which then breaks
 }
 
-func (c *stub) Watch(_ context.Context, f func(event)) error {
+func (c *stub) Watch(_ context.Context, _ time.Duration, f func(event)) error {
 	c.asked.Add(1)
 	for _, e := range c.events {
 		f(e)

@@ -3,6 +3,7 @@ package control
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -24,21 +25,21 @@ const (
 	maxReply = 64 << 20
 	// maxEvent bounds one line of the event stream.
 	maxEvent = 16 << 20
-	// silence is how long the event stream may be quiet.
-	silence = 3 * time.Second
+	// Silence is how long the event stream may be quiet.
+	Silence = 3 * time.Second
 )
 
-// ErrSilent ends Watch when the agent has sent nothing for three seconds.
+// ErrSilent ends Watch when the agent has sent nothing for too long.
 var ErrSilent = errors.New("agent is silent")
 
 // Client speaks to one agent, which records R and has L under way. It is safe for
 // concurrent use.
 type Client[R, L any] struct {
-	base  string
-	addr  string
-	dial  Dialer
-	http  *http.Client
-	conns *conns
+	base string
+	addr string
+	dial Dialer
+	http *http.Client
+	end  context.CancelFunc // of its connections
 }
 
 // NewClient returns a client of the agent at base, such as "https://192.0.2.7:8440".
@@ -56,8 +57,8 @@ func NewClient[R, L any](base string, config *tls.Config, dial Dialer) (*Client[
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: 3 * time.Second}).DialContext
 	}
-	open := &conns{open: map[net.Conn]struct{}{}}
-	dial = open.track(dial)
+	lasting, end := context.WithCancel(context.Background())
+	dial = until(lasting, dial)
 	t := &http.Transport{
 		MaxIdleConnsPerHost: 64,
 		IdleConnTimeout:     5 * time.Minute,
@@ -68,23 +69,15 @@ func NewClient[R, L any](base string, config *tls.Config, dial Dialer) (*Client[
 	// An agent that sends its controller elsewhere would have it call there.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client[R, L]{
-		base: strings.TrimSuffix(base, "/"), addr: addrOf(u), dial: dial,
-		http: &http.Client{Transport: t, CheckRedirect: stay}, conns: open,
+		base: strings.TrimSuffix(base, "/"), dial: dial, end: end,
+		addr: net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), u.Scheme)), // net knows the ports of both schemes
+		http: &http.Client{Transport: t, CheckRedirect: stay},
 	}, nil
-}
-
-// addrOf is where the control server of a URL listens.
-func addrOf(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = u.Scheme // net knows the ports of both
-	}
-	return net.JoinHostPort(u.Hostname(), port)
 }
 
 // Close ends the client: its connections are closed, and every request fails.
 func (c *Client[R, L]) Close() {
-	c.conns.close()
+	c.end()
 	c.http.CloseIdleConnections()
 }
 
@@ -113,9 +106,9 @@ func (c *Client[R, L]) Drain(ctx context.Context, on bool) (Status, error) {
 	return s, err
 }
 
-// Watch calls f with each event until ctx ends, the agent closes the stream, or
-// it has been silent for three seconds (ErrSilent). It never returns nil.
-func (c *Client[R, L]) Watch(ctx context.Context, f func(Event[R, L])) error {
+// Watch calls f with each event until ctx ends, the agent closes the stream, or it has been
+// silent for so long (ErrSilent), usually Silence. It never returns nil.
+func (c *Client[R, L]) Watch(ctx context.Context, silence time.Duration, f func(Event[R, L])) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	quiet := time.AfterFunc(silence, func() { cancel(ErrSilent) })

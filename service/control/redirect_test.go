@@ -30,7 +30,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		if _, err := c.Drain(t.Context(), true); err == nil {
 			t.Errorf("%d: the answer of somebody else counts", status)
 		}
-		if err := c.Watch(context.WithoutCancel(t.Context()), func(Event[int, int]) {}); err == nil {
+		if err := c.Watch(context.WithoutCancel(t.Context()), Silence, func(Event[int, int]) {}); err == nil {
 			t.Errorf("%d: events of somebody else count", status)
 		}
 		c.Close()

@@ -98,7 +98,7 @@ func TestEvents(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var got []int
-	err := c.Watch(ctx, func(e Event[int, string]) {
+	err := c.Watch(ctx, Silence, func(e Event[int, string]) {
 		if got == nil {
 			if len(e.Live) != 2 || e.Seq != keepRecords+1 || e.Status.Sessions != 2 || e.Instance != s.Now().Instance {
 				t.Errorf("the first event: %d records until %d, %q", len(e.Ended), e.Seq, e.Live)

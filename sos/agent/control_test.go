@@ -203,7 +203,7 @@ func TestListings(t *testing.T) {
 	events := make(chan agentapi.Event, 16)
 	watch, stop := context.WithCancel(ctx)
 	watched := make(chan error, 1)
-	go func() { watched <- p.toX.Watch(watch, func(e agentapi.Event) { events <- e }) }()
+	go func() { watched <- p.toX.Watch(watch, control.Silence, func(e agentapi.Event) { events <- e }) }()
 	if e := <-events; e.Instance != p.x.server.Now().Instance || len(e.Live) != 1 || e.Live[0].ID != f.id || e.Status.Sessions != 1 {
 		t.Errorf("first event %+v", e)
 	}
@@ -243,7 +243,7 @@ func TestWatchSilent(t *testing.T) {
 	}
 	defer c.Close()
 	start := time.Now()
-	if err := c.Watch(shortContext(t), func(agentapi.Event) {}); !errors.Is(err, control.ErrSilent) {
+	if err := c.Watch(shortContext(t), control.Silence, func(agentapi.Event) {}); !errors.Is(err, control.ErrSilent) {
 		t.Errorf("%v, want %v", err, control.ErrSilent)
 	}
 	if d := time.Since(start); d > 5*time.Second {

@@ -61,7 +61,7 @@ func TestRevocationEndsControl(t *testing.T) {
 			defer cancel()
 			heard, ended := make(chan struct{}, 1), make(chan error, 1)
 			go func() {
-				ended <- client.Watch(ctx, func(agentapi.Event) {
+				ended <- client.Watch(ctx, control.Silence, func(agentapi.Event) {
 					select {
 					case heard <- struct{}{}:
 					default:
