@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/tasks"
 )
 
 const (
@@ -97,10 +99,8 @@ func (s *Server[R, L]) events(w http.ResponseWriter, r *http.Request) {
 			live = true
 		case <-changed:
 			live = false
-			select {
-			case <-r.Context().Done():
+			if tasks.Sleep(r.Context(), gather) != nil {
 				return
-			case <-time.After(gather):
 			}
 		}
 	}

@@ -59,8 +59,7 @@ func (p *Problem) Error() string {
 
 // CodeOf returns the code of the problem in err's chain, or "" when there is none.
 func CodeOf(err error) Code {
-	var p *Problem
-	if errors.As(err, &p) {
+	if p, is := errors.AsType[*Problem](err); is {
 		return p.Code
 	}
 	return ""

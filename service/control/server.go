@@ -2,15 +2,15 @@ package control
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -73,7 +73,7 @@ func NewServer[R, L any](o Options[L]) *Server[R, L] {
 		o.Metrics = prometheus.NewRegistry()
 	}
 	s := &Server[R, L]{
-		Options: o, mux: http.NewServeMux(), instance: newInstance(), started: time.Now(),
+		Options: o, mux: http.NewServeMux(), instance: fmt.Sprintf("%016x", rand.Uint64()), started: time.Now(),
 		meter: meter{at: time.Now(), cpu: cpuTime()},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -106,24 +106,20 @@ func (s *Server[R, L]) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux
 // Serve answers at a listener until Close; any other end is an error. config asks for the
 // controller's certificate; nil is for the loopback interface.
 func (s *Server[R, L]) Serve(l net.Listener, config *tls.Config) error {
-	patient := listen.New(l, func(err error) {
+	l = listen.New(l, func(err error) {
 		s.strange.Warn(s.Log, "cannot accept control connections for now", "error", err)
 	})
-	l = patient
 	if config != nil {
 		if len(config.NextProtos) == 0 { // of this one: those of connections are taken from it
 			config.NextProtos = []string{"h2", "http/1.1"}
 		}
-		l = tlsconn.NewListener(patient, config)
+		l = tlsconn.NewListener(l, config)
 	}
-	measured := make(chan struct{})
-	go func() {
-		defer close(measured)
-		s.measure()
-	}()
+	var measuring sync.WaitGroup
+	measuring.Go(s.measure)
 	err := s.http.Serve(l)
 	s.cancel()
-	<-measured
+	measuring.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
@@ -176,10 +172,4 @@ func (s *Server[R, L]) Now() Status {
 	st := s.Status()
 	st.Load, st.Instance, st.Started = s.Load(), s.instance, s.started
 	return st
-}
-
-func newInstance() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:])
-	return hex.EncodeToString(b[:])
 }
