@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,18 +17,14 @@ import (
 	"github.com/sluice-net/sluice/service/control"
 )
 
-var agentName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
-
 // announcePath is where agents announce themselves, beside the agents' names.
 const announcePath = "announce"
 
-// Parse turns a specification into a record, or says everything that is wrong.
+// Parse turns a specification into a record, or says everything that is wrong beyond what its
+// tags say, by which the API has checked it.
 func Parse(a control.AgentSpec) (AgentRecord, service.Faults) {
 	r := AgentRecord{Name: a.Name, URL: strings.TrimSuffix(a.URL, "/"), MaxSessions: a.MaxSessions}
 	var faults service.Faults
-	if !agentName.MatchString(a.Name) {
-		faults.Add("name", a.Name, "1 to 63 lower-case letters, digits, dots and dashes")
-	}
 	if a.Name == announcePath {
 		faults.Add("name", a.Name, "another name: this one is a path of the API, so the agent could not be removed")
 	}
@@ -38,9 +33,6 @@ func Parse(a control.AgentSpec) (AgentRecord, service.Faults) {
 		faults.Add("url", a.URL, "a URL like https://192.0.2.7:8440")
 	} else if u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
 		faults.Add("url", a.URL, "https; http is for an agent on the loopback interface")
-	}
-	if len(a.Addrs) == 0 || len(a.Addrs) > 2 {
-		faults.Add("addrs", a.Addrs, "one or two data addresses")
 	}
 	for i, text := range a.Addrs {
 		addr, err := netip.ParseAddr(text)
@@ -53,9 +45,6 @@ func Parse(a control.AgentSpec) (AgentRecord, service.Faults) {
 		default:
 			r.Addrs = append(r.Addrs, addr)
 		}
-	}
-	if a.MaxSessions < 0 || a.MaxSessions > 1_000_000 {
-		faults.Add("max_sessions", a.MaxSessions, "0 to 1000000")
 	}
 	return r, faults
 }

@@ -38,7 +38,7 @@ type Client[R, L any] interface {
 }
 
 // Options is what a Registry works with. Its functions are called without a lock, and may be
-// nil but for Dial.
+// nil but for Dial and Event.
 type Options[C Client[R, L], R, L any] struct {
 	// Service is the name of the service, like "sos".
 	Service string
@@ -106,9 +106,6 @@ func (o Options[C, R, L]) complete() Options[C, R, L] {
 	if o.Timing == nil {
 		o.Timing = func() (silent, patience time.Duration) { return 2200 * time.Millisecond, time.Minute }
 	}
-	if o.Event == nil {
-		o.Event = func(*Agent[C], control.Event[R, L], bool) {}
-	}
 	if o.Missed == nil {
 		o.Missed = func(context.Context, *Agent[C]) {}
 	}
@@ -164,13 +161,9 @@ func (r *Registry[C, R, L]) While(ctx context.Context, f func(context.Context) e
 	if err := r.Load(ctx); err != nil {
 		return err
 	}
-	done := make(chan struct{})
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		defer close(done)
-		r.Run(ctx)
-	}()
-	defer func() { cancel(); <-done }()
+	running := tasks.New()
+	defer running.Stop()
+	running.Start(r.Run)
 	return f(ctx)
 }
 
