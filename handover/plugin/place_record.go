@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -112,20 +113,7 @@ type Record struct {
 }
 
 // Duration is a time.Duration that is text in JSON: "2.1ms".
-type Duration time.Duration
-
-// String is the duration as time.Duration prints it.
-func (d Duration) String() string { return time.Duration(d).String() }
-
-// MarshalText writes the duration.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
-
-// UnmarshalText reads what MarshalText has written.
-func (d *Duration) UnmarshalText(b []byte) error {
-	v, err := time.ParseDuration(string(b))
-	*d = Duration(v)
-	return err
-}
+type Duration = units.Duration
 
 // hops prints a path as people and tests read it.
 func hops(path []network.Hop) []string {

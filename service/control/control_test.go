@@ -1,10 +1,8 @@
 package control
 
 import (
-	"encoding/json"
 	"fmt"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 )
@@ -12,16 +10,6 @@ import (
 func TestMain(m *testing.M) {
 	// A connection whose request was too large is read on for half a second.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
-}
-
-func TestDuration(t *testing.T) {
-	var d Duration
-	if err := json.Unmarshal([]byte(`"1m30s"`), &d); err != nil || time.Duration(d) != 90*time.Second || d.String() != "1m30s" {
-		t.Errorf("%v %v", d, err)
-	}
-	if json.Unmarshal([]byte(`"90"`), &d) == nil {
-		t.Error("a number without a unit is accepted")
-	}
 }
 
 func TestProblem(t *testing.T) {

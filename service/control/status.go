@@ -1,9 +1,10 @@
 package control
 
 import (
-	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/units"
 )
 
 // Load is what an agent reports each second.
@@ -76,20 +77,4 @@ type Event[R, L any] struct {
 }
 
 // Duration is a time.Duration that JSON carries as text, such as "1m30s".
-type Duration time.Duration
-
-// MarshalText implements encoding.TextMarshaler.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (d *Duration) UnmarshalText(b []byte) error {
-	v, err := time.ParseDuration(string(b))
-	if err != nil {
-		return fmt.Errorf("duration %q: want a number with a unit, such as 30s", b)
-	}
-	*d = Duration(v)
-	return nil
-}
-
-// String returns the duration as time.Duration prints it.
-func (d Duration) String() string { return time.Duration(d).String() }
+type Duration = units.Duration
