@@ -6,7 +6,6 @@
 //   - A [Resource] serves one by REST: list by pages, show, add, replace and remove, with
 //     entity tags.
 //   - A [REST] registers a service's other operations, and [Problem] answers for what fails.
-//   - A [Queue] does work by keys, a [Loop] from time to time.
 //   - [Faults] is what is wrong with an input, everything at once.
 //   - A [Loop] repeats work when it is woken, and from time to time.
 //

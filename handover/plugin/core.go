@@ -43,7 +43,7 @@ type core struct {
 	ctx   context.Context
 	// queue has the work for devices: for each one thing after the other, for different
 	// ones at once.
-	queue *service.Queue
+	queue *queue
 	// keeping keeps rules in step with the network.
 	keeping service.Loop
 	// loaded is closed when what the store has is there.
@@ -137,7 +137,7 @@ func (s *core) serves(ip netip.Addr) bool {
 // enqueue queues work for a device. What finds no room there is found to be
 // necessary again at the next look.
 func (s *core) enqueue(id string, job func(context.Context)) {
-	if err := s.queue.Add(id, job); errors.Is(err, service.ErrBusy) {
+	if err := s.queue.Add(id, job); errors.Is(err, errBusy) {
 		s.metrics.dropped.WithLabelValues("check").Inc()
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/sluice-net/sluice/handover/route"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
-	"github.com/sluice-net/sluice/service"
 )
 
 // trip is a change of where a device is served, with its record.
@@ -260,7 +259,7 @@ func (s *placement) endSecond(id string, x *second, tries int) {
 			again(linger, 0)
 		}
 	})
-	if errors.Is(err, service.ErrBusy) {
+	if errors.Is(err, errBusy) {
 		again(endSecondRetry, tries+1)
 	}
 }

@@ -60,7 +60,7 @@ func New(o Options) (*Service, error) {
 		loaded: make(chan struct{}), keeping: service.NewLoop(), tasks: tasks.New(),
 	}
 	c.ctx = c.tasks.Context()
-	c.queue = service.NewQueue(c.start, maxQueued, maxWaiting)
+	c.queue = newQueue(c.tasks, maxQueued, maxWaiting)
 	p := &placement{core: c, mobiles: map[string]*mobile{}, motions: map[string]*motion{}, history: newHistory(c.settings.History)}
 	in := &intake{guards: newGuards(p), ports: map[network.PortRef]association{}}
 	s := &Service{

@@ -1,4 +1,4 @@
-package service
+package plugin
 
 import (
 	"context"
@@ -13,9 +13,10 @@ import (
 // wait than may.
 func TestQueue(t *testing.T) {
 	group := tasks.New()
-	q := NewQueue(group.Start, 2, 3)
+	q := newQueue(group, 2, 3)
 	var mu sync.Mutex
 	var done []string
+	broken := errors.New("broken")
 	hold, begun := make(chan struct{}), make(chan struct{})
 	job := func(name string) func(context.Context) {
 		return func(context.Context) {
@@ -31,12 +32,12 @@ func TestQueue(t *testing.T) {
 	for _, c := range []struct {
 		key, name string
 		want      error
-	}{{"a", "first", nil}, {"a", "second", nil}, {"a", "third", ErrBusy}} {
+	}{{"a", "first", nil}, {"a", "second", nil}, {"a", "third", errBusy}} {
 		if err := q.Add(c.key, job(c.name)); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
 	}
-	if err := q.Do(t.Context(), "b", func(context.Context) error { job("beside")(t.Context()); return errFull }); !errors.Is(err, errFull) {
+	if err := q.Do(t.Context(), "b", func(context.Context) error { job("beside")(t.Context()); return broken }); !errors.Is(err, broken) {
 		t.Errorf("the job's error: %v", err)
 	}
 	if waiting, working := q.Load(); waiting != 2 || working < 1 {
@@ -48,15 +49,17 @@ func TestQueue(t *testing.T) {
 		t.Errorf("a caller that has gone: %v", err)
 	}
 	close(hold)
-	if err := q.Do(t.Context(), "a", func(context.Context) error { return nil }); err != nil && !errors.Is(err, ErrBusy) {
+	if err := q.Do(t.Context(), "a", func(context.Context) error { return nil }); err != nil && !errors.Is(err, errBusy) {
 		t.Error(err)
 	}
-	eventually(t, "an empty queue", func() bool { _, working := q.Load(); return working == 0 })
+	group.Stop()
+	if waiting, working := q.Load(); waiting+working != 0 {
+		t.Errorf("%d wait, %d are done when all is done", waiting, working)
+	}
 	if got := len(done); got != 3 || done[0] != "beside" || done[1] != "first" || done[2] != "second" {
 		t.Errorf("done: %v", done)
 	}
-	group.Stop()
-	if err := q.Add("a", job("late")); !errors.Is(err, ErrStopped) {
+	if err := q.Add("a", job("late")); !errors.Is(err, errStopped) {
 		t.Errorf("after the end: %v", err)
 	}
 }
