@@ -49,11 +49,7 @@ func (r *Registry[C, R, L]) Refresh() {
 // discovery where they have not been seen.
 func (r *Registry[C, R, L]) find(ctx context.Context, a *Agent[C]) {
 	for _, addr := range a.State().Addrs {
-		h, ok := r.Network.HostByIP(addr)
-		var err error
-		if !ok {
-			h, err = r.Network.ResolveHost(ctx, addr)
-		}
+		h, err := r.Network.ResolveHost(ctx, addr)
 		r.mu.Lock()
 		if err != nil {
 			a.state.Error = "place of " + addr.String() + ": " + err.Error()
