@@ -63,9 +63,6 @@ func New(o Options) (*Daemon, error) {
 	if !strings.HasPrefix(o.Database, "unix:") {
 		return nil, fmt.Errorf("classifier: database %q: want the local one's socket, like %s", o.Database, DefaultDatabase)
 	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
 	client, err := ovsdb.New(ovsdb.Options{Target: o.Database, Log: o.Log})
 	if err != nil {
 		return nil, fmt.Errorf("classifier: %w", err)
@@ -75,14 +72,10 @@ func New(o Options) (*Daemon, error) {
 
 // sendBuffer is the size of the switch's send socket.
 func sendBuffer() uint64 {
-	const fallback = 212992 // the kernel's own
-	text, err := os.ReadFile("/proc/sys/net/core/wmem_default")
-	if err != nil {
-		return fallback
-	}
+	text, _ := os.ReadFile("/proc/sys/net/core/wmem_default")
 	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil {
-		return fallback
+		return 212992 // the kernel's own
 	}
 	return n
 }

@@ -1,6 +1,7 @@
 package mark
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -45,14 +46,10 @@ func Read(queue uint32, tags map[string]string) (e Entry, is bool, err error) {
 	if tags[TagMark] == "" || tags[TagOwn] == "" {
 		return Entry{}, false, nil
 	}
-	e.Queue = queue
-	if e.Mark, err = dscp(queue, TagMark, tags); err != nil {
-		return Entry{}, false, err
-	}
-	if e.Own, err = dscp(queue, TagOwn, tags); err != nil {
-		return Entry{}, false, err
-	}
-	return e, true, nil
+	mark, err := dscp(queue, TagMark, tags)
+	own, ownErr := dscp(queue, TagOwn, tags)
+	err = cmp.Or(err, ownErr)
+	return Entry{queue, mark, own}, err == nil, err
 }
 
 // ReadKept reads the entry of a queue's packets that keep their mark; false if there is none.

@@ -16,8 +16,13 @@ const MaxMatches = 64
 // packets, or says everything that is wrong with it.
 func (f *Flow) Parse() ([]openflow.Match, service.Faults) {
 	p := parser{flow: f}
-	p.readEthType()
-	p.readIPProto()
+	if n, given := p.read("eth_type", f.EthType, etherTypes, 0x0600, 0xffff, "ipv4, ipv6, arp, or an ethertype like 0x0800 (0x0600 to 0xffff)"); given {
+		p.types, p.typesBy = []uint16{n}, "eth_type"
+	}
+	if n, given := p.read("ip_proto", f.IPProto, protocols, 0, 0xff, "tcp, udp, sctp, icmp, icmpv6, or a number, 0 to 255"); given {
+		p.protos, p.protosBy = []uint16{n}, "ip_proto"
+		p.restrict("ip_proto", f.IPProto, anyIP)
+	}
 	for i := range fields {
 		p.readField(&fields[i])
 	}
@@ -46,34 +51,16 @@ type parser struct {
 }
 
 func (p *parser) fail(field string, value Text, want string) {
-	p.faults = append(p.faults, service.Fault{Field: field, Value: string(value), Want: want})
+	p.faults.Add(field, string(value), "%s", want)
 }
 
-func (p *parser) readEthType() {
-	text := p.flow.EthType
-	if text == "" {
-		return
+// read reads a number that may be given by a name, if it is given.
+func (p *parser) read(field string, text Text, names map[string]uint32, low, high uint32, want string) (n uint16, given bool) {
+	v, ok := named(string(text), names, uint64(high))
+	if ok = ok && v >= low; !ok && text != "" {
+		p.fail(field, text, want)
 	}
-	n, ok := named(string(text), etherTypes, 0xffff)
-	if !ok || n < 0x0600 {
-		p.fail("eth_type", text, "ipv4, ipv6, arp, or an ethertype like 0x0800 (0x0600 to 0xffff)")
-		return
-	}
-	p.types, p.typesBy = []uint16{uint16(n)}, "eth_type"
-}
-
-func (p *parser) readIPProto() {
-	text := p.flow.IPProto
-	if text == "" {
-		return
-	}
-	n, ok := named(string(text), protocols, 0xff)
-	if !ok {
-		p.fail("ip_proto", text, "tcp, udp, sctp, icmp, icmpv6, or a number, 0 to 255")
-		return
-	}
-	p.protos, p.protosBy = []uint16{uint16(n)}, "ip_proto"
-	p.restrict("ip_proto", text, anyIP)
+	return uint16(v), ok
 }
 
 func (p *parser) readField(fd *field) {
@@ -146,11 +133,7 @@ func (p *parser) matches() ([]openflow.Match, service.Faults) {
 			oxms = append(oxms, values[i%len(values)])
 			i /= len(values)
 		}
-		m, err := openflow.NewMatch(oxms...)
-		if err != nil { // every combination that the table allows is a match
-			return nil, service.Faults{{Value: "", Want: err.Error()}}
-		}
-		out = append(out, m)
+		out = append(out, openflow.MustMatch(oxms...)) // every combination that the table allows is one
 	}
 	return out, nil
 }
