@@ -7,6 +7,7 @@ import (
 	"github.com/sluice-net/sluice/qos/bandwidth"
 	"github.com/sluice-net/sluice/qos/latency"
 	"github.com/sluice-net/sluice/qos/plugin"
+	"github.com/sluice-net/sluice/qos/reserve"
 )
 
 const qosPath = api.Prefix + "/" + plugin.Name + "/"
@@ -19,7 +20,7 @@ func qosCommand(app *App) *cobra.Command {
 		GetCommand(app, "flows", "List the critical flows, where they go, and what they are promised", qosPath+"flows", Table[bandwidth.Record](
 			"flow definition state rate_bits_per_second sent_bits_per_second=SENDS moves path reason")),
 		GetCommand(app, "refusals", "List the switches where critical flows are not recognised, and why", qosPath+"refusals", Table[bandwidth.Refusal]("")),
-		GetCommand(app, "reservations", "List what is promised on links", qosPath+"reservations", Table[plugin.Reservation]("")))
+		GetCommand(app, "reservations", "List what is promised on links", qosPath+"reservations", Table[reserve.Reservation]("")))
 }
 
 func qosCriticalCommand(app *App) *cobra.Command {

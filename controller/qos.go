@@ -45,14 +45,10 @@ func (c *Controller) newCritical(book *reserve.Book) (*bandwidth.Service, error)
 	if err != nil {
 		return nil, err
 	}
-	s, err = bandwidth.New(bandwidth.Options{
+	s = bandwidth.New(bandwidth.Options{
 		Network: c.net, Rules: owner, Store: c.store, Book: book, Log: c.log.With("service", plugin.Name), Configured: definitions,
-		Publish:  func(kind string, attrs any) { c.bus.Publish(plugin.Name+"."+kind, attrs) },
-		Interval: c.cfg.Network.StatsInterval,
+		Publish: c.publishQoS, Interval: c.cfg.Network.StatsInterval,
 	})
-	if err != nil {
-		return nil, err
-	}
 	c.net.AddHandler(rule.ChainCritical, s)
 	reloadQoS(c, criticalOf, s.Ready(), s.Definitions)
 	return s, nil
@@ -79,6 +75,9 @@ func (c *Controller) newClasses(book *reserve.Book, critical latency.Critical) (
 	reloadQoS(c, classesOf, s.Loaded(), s.Declared)
 	return s, nil
 }
+
+// publishQoS publishes an event of the service.
+func (c *Controller) publishQoS(kind string, attrs any) { c.bus.Publish(plugin.Name+"."+kind, attrs) }
 
 // reloadQoS has a collection follow what a configuration that is read again has for it, once
 // it is loaded.

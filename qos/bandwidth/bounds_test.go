@@ -61,8 +61,8 @@ func TestWithdrawnFlowsEndTogether(t *testing.T) {
 	if err := w.Definitions.Remove(t.Context(), "bulk", 0); err != nil {
 		t.Fatal(err)
 	}
-	if len(w.Flows()) != 0 || len(w.book.Promises()) != 0 {
-		t.Errorf("%d flows and %d promises are left", len(w.Flows()), len(w.book.Promises()))
+	if len(w.Flows()) != 0 || len(w.Book.Promises()) != 0 {
+		t.Errorf("%d flows and %d promises are left", len(w.Flows()), len(w.Book.Promises()))
 	}
 	if g.most != maxAtOnce {
 		t.Errorf("%d at once, want %d", g.most, maxAtOnce)
@@ -75,7 +75,7 @@ func TestReviewPassesFlowsThatAreBusy(t *testing.T) {
 	w.net.change(func() { w.net.capacity = 40 * mbit })
 	first := w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
 	w.placed([2]int{1, 2}, [2]int{4, 2}, 2)
-	busy := &w.byID[first.ID].changing
+	busy := &w.flows.byID[first.ID].changing
 	busy.Lock()
 	done := sync.OnceFunc(busy.Unlock)
 	defer done()
@@ -90,13 +90,13 @@ func TestReviewPassesFlowsThatAreBusy(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	w := newWorld(t)
 	w.rules.Refuses = map[openflow.DatapathID]error{3: errors.New("table full"), 2: errors.New("no such field")}
-	w.applyPunts(t.Context())
-	if all := w.Refusals(); len(all) != 2 || all[0] != (Refusal{2, "no such field"}) || all[1] != (Refusal{3, "table full"}) {
+	w.asker.ask(t.Context())
+	if all := w.asker.Refusals(); len(all) != 2 || all[0] != (Refusal{2, "no such field"}) || all[1] != (Refusal{3, "table full"}) {
 		t.Errorf("%+v", all)
 	}
 	w.rules.Refuses = nil
-	w.applyPunts(t.Context())
-	if all := w.Refusals(); len(all) != 0 {
+	w.asker.ask(t.Context())
+	if all := w.asker.Refusals(); len(all) != 0 {
 		t.Errorf("left: %+v", all)
 	}
 }
@@ -106,7 +106,7 @@ func TestRefusals(t *testing.T) {
 func TestFloor(t *testing.T) {
 	w := newWorld(t)
 	at := port(1, 2)
-	w.book.Restore(reserve.Promise{Key: reserve.Key{ID: "all"}, Shares: []reserve.Share{{Link: at, Rate: 15 * mbit}}})
+	w.Book.Restore(reserve.Promise{Key: reserve.Key{ID: "all"}, Shares: []reserve.Share{{Link: at, Rate: 15 * mbit}}})
 	w.guard.ensure(t.Context(), []network.PortRef{at})
 	if got := w.guard.kbit(at); got != 300 {
 		t.Errorf("%d kbit/s are left of 15 Mbit/s", got)
@@ -135,8 +135,8 @@ func BenchmarkReplaceThousandFlows(b *testing.B) {
 		w.review(b.Context())
 		dead, alive = alive, dead
 	}
-	for _, f := range w.all() {
-		if r := w.recordOf(f); r.State != StateAccepted || r.Moves == 0 {
+	for _, f := range w.flows.placed() {
+		if r := f.record(); r.State != StateAccepted || r.Moves == 0 {
 			b.Fatalf("%+v", r)
 		}
 	}

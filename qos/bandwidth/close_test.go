@@ -29,11 +29,11 @@ func TestClosedConnection(t *testing.T) {
 		t.Fatal("a copy of a FIN is not known for one")
 	}
 	w.copied(1, 0, segment(from, to, 1, true, packet.FIN|packet.ACK)) // sent again
-	if r := w.of(from, to, 1); r.Closed || w.book.Promised(port(1, 2)) != 10*mbit {
+	if r := w.of(from, to, 1); r.Closed || w.Book.Promised(port(1, 2)) != 10*mbit {
 		t.Fatalf("one side has closed: %+v", r)
 	}
 	w.copied(1, 0, segment(from, to, 1, false, packet.FIN|packet.ACK))
-	w.eventually("the promise is free", func() bool { return w.book.Promised(port(1, 2)) == 0 })
+	w.eventually("the promise is free", func() bool { return w.Book.Promised(port(1, 2)) == 0 })
 	if len(w.rules.Program("flow/"+first.ID).Rules) == 0 || !w.of(from, to, 1).Closed {
 		t.Error("the rules have gone before the last segments")
 	}
@@ -54,7 +54,7 @@ func TestResetConnection(t *testing.T) {
 	from, to := [2]int{1, 1}, [2]int{4, 1}
 	w.placed(from, to, 1)
 	w.copied(1, 0, segment(from, to, 1, false, packet.RST))
-	w.eventually("the promise is free", func() bool { return w.book.Promised(port(1, 2)) == 0 })
+	w.eventually("the promise is free", func() bool { return w.Book.Promised(port(1, 2)) == 0 })
 	w.net.change(func() { w.net.dead[[2]int{1, 2}] = true })
 	w.reviews.Wake()
 	w.eventually("the flow is gone", func() bool { return len(w.Flows()) == 0 })
@@ -79,27 +79,27 @@ func TestNotACopy(t *testing.T) {
 			t.Errorf("%s is taken for a copy", x.name)
 		}
 	}
-	if w.book.Promised(port(1, 2)) != 10*mbit {
+	if w.Book.Promised(port(1, 2)) != 10*mbit {
 		t.Error("the promise has gone")
 	}
 }
 
 // Copies are asked for where a connection enters, of switches that can tell.
 func TestCopies(t *testing.T) {
-	path := network.Path{Hops: []network.Hop{{Switch: 1, In: 1, Out: 12}, {Switch: 2, In: 21, Out: 24}, {Switch: 4, In: 42, Out: 1}}}
+	hops := []network.Hop{{Switch: 1, In: 1, Out: 12}, {Switch: 2, In: 21, Out: 24}, {Switch: 4, In: 42, Out: 1}}
 	h, _ := headerOf(headers([2]int{1, 1}, [2]int{4, 1}, 1))
 	count := map[openflow.DatapathID]int{}
-	for _, r := range copies(h, path, func(network.PortRef) uint32 { return 0 }, func(d openflow.DatapathID) bool { return true }) {
+	for _, r := range copies(h, hops, func(network.PortRef) uint32 { return 0 }, func(d openflow.DatapathID) bool { return true }) {
 		count[r.Switch]++
 	}
 	if count[1] != 3 || count[4] != 2 || count[2] != 0 {
 		t.Errorf("rules by switch: %v", count)
 	}
-	if left := copies(h, path, func(network.PortRef) uint32 { return 0 }, func(d openflow.DatapathID) bool { return d == 4 }); len(left) != 2 || left[0].Switch != 4 {
+	if left := copies(h, hops, func(network.PortRef) uint32 { return 0 }, func(d openflow.DatapathID) bool { return d == 4 }); len(left) != 2 || left[0].Switch != 4 {
 		t.Errorf("of a switch that cannot: %+v", left)
 	}
 	h.Proto = packet.ProtoUDP
-	if len(copies(h, path, func(network.PortRef) uint32 { return 0 }, func(openflow.DatapathID) bool { return true })) != 0 {
+	if len(copies(h, hops, func(network.PortRef) uint32 { return 0 }, func(openflow.DatapathID) bool { return true })) != 0 {
 		t.Error("UDP has no flags")
 	}
 }
@@ -121,17 +121,17 @@ func TestOnce(t *testing.T) {
 	}
 	first := w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
 	w.placed([2]int{1, 2}, [2]int{4, 2}, 2)
-	w.end(w.byID[first.ID], "test")
+	w.placer.end(w.flows.byID[first.ID], "test")
 	w.retry(t.Context())
 	if r := w.of([2]int{1, 2}, [2]int{4, 2}, 2); r.State != StateBestEffort {
 		t.Errorf("accepted later: %+v", r)
 	}
 	third := w.placed([2]int{1, 3}, [2]int{4, 3}, 3)
-	f := w.byID[third.ID]
-	w.book.Release(f.promise())
-	w.mu.Lock()
-	f.state = StateBestEffort
-	w.mu.Unlock()
+	f := w.flows.byID[third.ID]
+	w.Book.Release(f.promise())
+	f.mu.Lock()
+	f.State = StateBestEffort
+	f.mu.Unlock()
 	w.retry(t.Context())
 	if r := w.of([2]int{1, 3}, [2]int{4, 3}, 3); r.State != StateAccepted {
 		t.Errorf("accepted at first, and not again: %+v", r)

@@ -58,7 +58,7 @@ func TestConfiguredDefinitionGoes(t *testing.T) {
 		if all, flows := w.Definitions.Items(), w.Flows(); len(all) != 1 || all[0].Name != "other" || len(flows) != 0 {
 			t.Errorf("not configured any more: %+v, %+v", all, flows)
 		}
-		if promises := w.book.Promises(); len(promises) != 0 {
+		if promises := w.Book.Promises(); len(promises) != 0 {
 			t.Errorf("promises %+v", promises)
 		}
 		if kept, err := w.store.List(t.Context(), flowPrefix); err != nil || len(kept) != 0 {
@@ -104,8 +104,8 @@ func TestReconfigure(t *testing.T) {
 	if d, f := reconfigure(define("bulk", 10*mbit, "5001"), define("new", mbit, "5002")); d != 3 || f != 1 {
 		t.Errorf("beside a new one: %d definitions, %d flows", d, f)
 	}
-	if d, f := reconfigure(define("bulk", 5*mbit, "5001")); d != 2 || f != 0 || len(w.book.Promises()) != 0 {
-		t.Errorf("changed: %d definitions, %d flows, %v", d, f, w.book.Promises())
+	if d, f := reconfigure(define("bulk", 5*mbit, "5001")); d != 2 || f != 0 || len(w.Book.Promises()) != 0 {
+		t.Errorf("changed: %d definitions, %d flows, %v", d, f, w.Book.Promises())
 	}
 	if d, _ := reconfigure(); d != 1 || w.Definitions.Items()[0].Name != "made" {
 		t.Errorf("withdrawn: %+v", w.Definitions.Items())

@@ -33,7 +33,7 @@ func TestLostCapacity(t *testing.T) {
 	}
 	w.net.change(func() { w.net.capacity = 8 * mbit })
 	w.relieve(t.Context())
-	if promises := w.book.Promises(); w.book.Promised(port(1, 2)) != 0 || w.book.Promised(port(1, 3)) != 0 {
+	if promises := w.Book.Promises(); w.Book.Promised(port(1, 2)) != 0 || w.Book.Promised(port(1, 3)) != 0 {
 		t.Errorf("10 Mbit/s are promised on a link of 8: %+v", promises)
 	}
 }
@@ -78,7 +78,7 @@ func TestGiveWay(t *testing.T) {
 		t.Fatalf("within the class: %v", keys)
 	}
 	w.GiveWay(matches, "a class")
-	w.eventually("the flow is over", func() bool { return len(w.Flows()) == 1 && len(w.book.Promises()) == 1 })
+	w.eventually("the flow is over", func() bool { return len(w.Flows()) == 1 && len(w.Book.Promises()) == 1 })
 	if keys := w.Within(matches); len(keys) != 0 {
 		t.Errorf("still within: %v", keys)
 	}

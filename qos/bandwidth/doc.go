@@ -30,6 +30,9 @@
 // What an operator has defined and where flows are placed stands in the store: after a
 // restart rules and promises are as before.
 //
-// Rules, paths and records are computed by pure functions; Service does the I/O around
-// them, owns every goroutine and ends with its Run.
+// Service finds flows among first packets and does what follows from changes; it owns every
+// goroutine and ends with its Run. A table has the flows, each of which guards its own state;
+// a planner finds them their places, with the book; a writer writes their rules and meters,
+// and a guard those of links; a placer does all of that for one flow, one change at a time;
+// an asker has first packets come up. Rules and records are computed by pure functions.
 package bandwidth

@@ -6,10 +6,12 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/reserve"
 )
@@ -24,38 +26,58 @@ const (
 	StateBestEffort State = "best-effort" // it is promised nothing; Reason says why
 )
 
-// flow is a critical flow from its first packet until it has been silent. What stands
-// before changing is fixed; what changing guards belongs to whoever changes the flow's
-// rules; the rest to the service's lock.
-type flow struct {
-	id         string
-	header     header
-	definition string
-	rate       uint64
-	reverse    uint64
-	idle       time.Duration
-	once       bool
-	// holdBack says that its definition says how much its answers are, so that they are
-	// held to that, too.
-	holdBack bool
-	// number is that of its meters.
-	number   int
-	from, to network.PortRef
-	// device is the one of its hosts that moves, the zero address if none does; from and
-	// to are then where it was seen first.
-	device netip.Addr
-	since  time.Time
-	// ctx ends when the flow's definition is withdrawn.
-	ctx    context.Context
-	cancel context.CancelFunc
+// placement is where a flow goes, and with what.
+type placement struct {
+	State  State         `json:"state"`
+	Reason string        `json:"reason,omitempty"` // of best effort
+	Hops   []network.Hop `json:"hops"`
+}
 
+// stored is a flow as the store keeps it. What stands before placement is fixed.
+type stored struct {
+	Header     header        `json:"header"`
+	Definition string        `json:"definition"`
+	Rate       uint64        `json:"rate"`
+	Reverse    uint64        `json:"reverse"`
+	Idle       time.Duration `json:"idle"`
+	Once       bool          `json:"once,omitempty"`
+	// HoldBack says that its definition says how much its answers are, so that they are
+	// held to that, too.
+	HoldBack bool            `json:"hold_back,omitempty"`
+	From     network.PortRef `json:"from"`
+	To       network.PortRef `json:"to"`
+	// Device is the one of its hosts that moves, the zero address if none does; From and
+	// To are then where it was seen first.
+	Device netip.Addr `json:"device,omitzero"`
+	Since  time.Time  `json:"since"`
+	// Number is that of its meters.
+	Number int `json:"number,omitempty"`
+
+	placement
+	Accepted time.Time `json:"accepted,omitzero"`
+	Moves    int       `json:"moves"`
+	// Unmetered are the directions in which no meter holds an accepted flow to its promise.
+	Unmetered [directions]bool `json:"unmetered,omitzero"`
+	// Meters are what the flow passed, if it is one of best effort, in the store alone.
+	Meters []storedMeter `json:"meters,omitempty"`
+}
+
+type storedMeter struct {
+	Link network.PortRef `json:"link"`
+	Kbit uint32          `json:"kbit"`
+}
+
+// flow is a critical flow from its first packet until it has been silent. Whoever changes
+// its rules holds changing; mu guards what is not fixed.
+type flow struct {
+	id string
+	// ctx ends when the flow's definition is withdrawn.
+	ctx      context.Context
+	cancel   context.CancelFunc
 	changing sync.Mutex
 
-	state    State
-	reason   string
-	path     network.Path
-	accepted time.Time
-	moves    int
+	mu sync.Mutex
+	stored
 	// waiting are packets that came while the flow was being placed.
 	waiting []Held
 	// whole says that every link of the path has been seen since the start, broken
@@ -69,8 +91,6 @@ type flow struct {
 	// pressure is what endangers the promise, if it has been told.
 	pressure string
 	counter  counter
-	// unmetered are the directions in which no meter holds an accepted flow to its promise.
-	unmetered [directions]bool
 	// over counts readings in a row that show more than was promised, excess is how much
 	// more that is, told says that an event has said so.
 	over   int
@@ -117,60 +137,123 @@ func (f *flow) promise() reserve.Key { return reserve.Key{Owner: Owner, ID: f.id
 // key is the flow's name in the ledger.
 func (f *flow) key() string { return "flow/" + f.id }
 
-// Hop is one switch of a flow's path.
-type Hop struct {
-	Switch openflow.DatapathID `json:"switch"`
-	In     uint32              `json:"in" doc:"Port by which its packets come in"`
-	Out    uint32              `json:"out" doc:"Port by which they leave"`
+// roams says whether one of the flow's hosts moves.
+func (f *flow) roams() bool { return f.Device.IsValid() }
+
+// within says whether all packets of the flow are among some.
+func (f *flow) within(matches []openflow.Match) bool {
+	exact := f.Header.match(f.From.Port)
+	return slices.ContainsFunc(matches, func(m openflow.Match) bool { return m.Covers(exact) })
 }
 
-// Record is what is told of a flow.
-type Record struct {
-	ID         string    `json:"id"`
-	Definition string    `json:"definition" doc:"The critical traffic that it belongs to"`
-	Flow       string    `json:"flow" example:"tcp 10.0.0.1:40000 > 10.0.0.2:5001"`
-	State      State     `json:"state" enum:"placing,accepted,best-effort" doc:"accepted: it is promised its rate. best-effort: it is not; reason says why"`
-	Reason     string    `json:"reason,omitempty" doc:"Why nothing is promised to it; or, of an accepted flow, what is wrong"`
-	Rate       uint64    `json:"rate_bits_per_second" doc:"What it requires"`
-	Reverse    uint64    `json:"reverse_rate_bits_per_second" doc:"What it requires in the reverse direction"`
-	Throughput uint64    `json:"sent_bits_per_second" doc:"What it sent at the last reading of its counters"`
-	Excess     uint64    `json:"excess_bits_per_second,omitempty" doc:"The part of it that is more than the flow was promised: its first switch drops it, unless reason says otherwise"`
-	Bytes      uint64    `json:"bytes" doc:"What it has sent"`
-	Path       []Hop     `json:"path"`
-	Since      time.Time `json:"since"`
-	Accepted   time.Time `json:"accepted,omitzero" doc:"When it was accepted"`
-	Moves      int       `json:"moves" doc:"How often it was given another path"`
-	Closed     bool      `json:"closed,omitempty" doc:"Both sides have ended its connection: nothing is promised to it any more"`
+// standing is where a flow stands: whether it has ended, whether both sides have closed its
+// connection, and whether it is to be accepted when there is room for it.
+type standing struct {
+	placement
+	ended, closed, waits bool
 }
 
-// record tells of the flow. The lock is held.
-func (f *flow) record() Record {
-	r := Record{
-		ID: f.id, Definition: f.definition, Flow: f.header.String(), State: f.state, Reason: f.reason, Rate: f.rate, Reverse: f.reverse,
-		Throughput: f.counter.rate, Bytes: f.counter.bytes, Since: f.since, Accepted: f.accepted, Moves: f.moves, Path: []Hop{}, Closed: f.closed == closedBoth,
-		Excess: f.excess,
-	}
-	if f.state == StateAccepted {
-		r.Reason = f.complaint()
-	}
-	for _, h := range f.path.Hops {
-		r.Path = append(r.Path, Hop(h))
-	}
-	return r
+// now is where the flow stands.
+func (f *flow) now() standing {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	closed := f.closed == closedBoth
+	return standing{f.placement, f.ended, closed, f.State == StateBestEffort && !closed && !(f.Once && f.Accepted.IsZero())}
 }
 
-// Flows lists the flows, those first that came first.
-func (s *Service) Flows() []Record {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := make([]*flow, 0, len(s.flows))
-	for _, f := range s.flows {
-		all = append(all, f)
+// end says whether the flow ends now. f.changing is locked.
+func (f *flow) end() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	was := f.ended
+	f.ended = true
+	return !was
+}
+
+// join lets a packet wait with the first one of its flow.
+func (f *flow) join(hold func() (Held, error)) network.Verdict {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended || f.State != StatePlacing || len(f.waiting) >= maxWaiting {
+		return network.Continue
 	}
-	sortFlows(all)
-	out := make([]Record, len(all))
-	for i, f := range all {
-		out[i] = f.record()
+	held, err := hold()
+	if err != nil {
+		return network.Continue
 	}
-	return out
+	f.waiting = append(f.waiting, held)
+	return network.Stop
+}
+
+// enter notes a placement, and returns the packets that have waited for it. f.changing is
+// locked.
+func (f *flow) enter(p placement) (waiting []Held) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p.State == StateAccepted && f.State != StateAccepted {
+		f.Accepted = time.Now()
+	}
+	switch {
+	case f.State == StatePlacing:
+		f.counter.at = time.Now() // its rules count from now
+	case !slices.Equal(f.Hops, p.Hops):
+		f.Moves++
+	}
+	waiting, f.waiting = f.waiting, nil
+	f.placement = p
+	f.whole, f.broken, f.oversubscribed, f.pressure = true, time.Time{}, 0, ""
+	f.over, f.excess, f.told = 0, 0, false
+	return waiting
+}
+
+// Sides of a TCP connection that have said that they send no more.
+const (
+	closedThere = 1 << iota // who began it
+	closedBack
+	closedBoth = closedThere | closedBack
+)
+
+// note notes what a segment says of its connection, and tells which sides had ended it
+// before, and have now.
+func (f *flow) note(there bool, flags uint16) (before, now uint8) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before = f.closed
+	switch {
+	case flags&packet.SYN != 0:
+		if before == closedBoth {
+			f.closed = 0
+		}
+	case flags&packet.RST != 0:
+		f.closed = closedBoth
+	case there:
+		f.closed |= closedThere
+	default:
+		f.closed |= closedBack
+	}
+	return before, f.closed
+}
+
+// read notes what has been counted of the flow, and what it sends beyond its promise once two
+// readings have shown it. It returns the part of its rate that is the promise's, if the rate
+// is known now: a meter lets no more through; and whether the excess is to be told.
+func (f *flow) read(bytes uint64, at time.Time) (own uint64, known, tell bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	rate, known := f.counter.read(bytes, at)
+	if !known {
+		return 0, false, false
+	}
+	if f.State != StateAccepted || rate <= f.Rate+f.Rate*tolerance/100 {
+		f.over, f.excess = 0, 0
+		return rate, true, false
+	}
+	if f.over++; f.over >= pressedFor {
+		f.excess = rate - f.Rate
+		tell, f.told = !f.told, true
+	}
+	if f.Unmetered[there] {
+		return rate, true, tell
+	}
+	return f.Rate, true, tell
 }

@@ -1,15 +1,16 @@
 package bandwidth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/openflow"
 )
 
 const (
@@ -37,22 +38,20 @@ const (
 // guard keeps the meters that hold best-effort flows to what is not promised: one for
 // each link that such flows go by, which they share.
 type guard struct {
-	s      *Service
+	Options
 	mu     sync.Mutex
 	meters map[network.PortRef]*meterState
 }
 
-// meterState is the meter of a link. What stands below changing is guarded by the
-// guard's lock, which is never held while a switch is asked.
+// meterState is the meter of a link.
 type meterState struct {
-	changing sync.Mutex // held while the switch is asked
-
-	kbit    uint32 // zero while there is none
-	refused bool   // the switch takes none
-	used    time.Time
+	kbit     atomic.Uint32 // zero while there is none
+	used     time.Time     // the guard's lock guards it
+	changing sync.Mutex    // held while the switch is asked
+	refused  bool          // the switch takes none; changing guards it
 }
 
-func newGuard(s *Service) *guard { return &guard{s: s, meters: map[network.PortRef]*meterState{}} }
+func newGuard(o Options) *guard { return &guard{Options: o, meters: map[network.PortRef]*meterState{}} }
 
 // meter is the meter for traffic out of a port, zero if it has none.
 func (g *guard) meter(at network.PortRef) uint32 {
@@ -64,12 +63,17 @@ func (g *guard) meter(at network.PortRef) uint32 {
 
 // kbit is the rate of a link's meter, zero if it has none.
 func (g *guard) kbit(at network.PortRef) uint32 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if m := g.meters[at]; m != nil {
-		return m.kbit
+	if m := g.find(at); m != nil {
+		return m.kbit.Load()
 	}
 	return 0
+}
+
+// find is what is known of a link's meter, nil if nobody has used it.
+func (g *guard) find(at network.PortRef) *meterState {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.meters[at]
 }
 
 // ensure makes the meters of links that have none.
@@ -85,32 +89,22 @@ func (g *guard) ensure(ctx context.Context, links []network.PortRef) {
 // promised or given up.
 func (g *guard) adjust(ctx context.Context, links []network.PortRef) {
 	each(links, func(at network.PortRef) {
-		g.mu.Lock()
-		m := g.meters[at]
-		g.mu.Unlock()
-		if m == nil {
-			return
+		if m := g.find(at); m != nil {
+			g.change(ctx, at, m, func(now uint32) uint32 {
+				if now == 0 {
+					return 0
+				}
+				return g.leave(at)
+			})
 		}
-		g.change(ctx, at, m, func(now uint32) uint32 {
-			if now == 0 {
-				return 0
-			}
-			return g.leave(at)
-		})
 	})
 }
 
 // revive declares a meter of before the start.
 func (g *guard) revive(ctx context.Context, at network.PortRef, kbit uint32) {
-	if kbit == 0 {
-		return
+	if kbit != 0 {
+		g.change(ctx, at, g.use(at), func(now uint32) uint32 { return cmp.Or(now, kbit) })
 	}
-	g.change(ctx, at, g.use(at), func(now uint32) uint32 {
-		if now > 0 {
-			return now
-		}
-		return kbit
-	})
 }
 
 // use notes that a link's meter is about to be used.
@@ -132,39 +126,26 @@ func (g *guard) use(at network.PortRef) *meterState {
 func (g *guard) change(ctx context.Context, at network.PortRef, m *meterState, want func(now uint32) uint32) {
 	m.changing.Lock()
 	defer m.changing.Unlock()
-	g.mu.Lock()
-	now, refused := m.kbit, m.refused
-	g.mu.Unlock()
+	now := m.kbit.Load()
 	kbit := want(now)
-	if kbit == 0 || kbit == now || refused {
+	if kbit == 0 || kbit == now || m.refused {
 		return
 	}
-	p := network.Program{Meters: []network.Meter{meterOf(at, kbit)}}
-	err := g.s.rules.Apply(ctx, guardKey(at), p, network.ApplyOptions{AllowDown: true})
-	if err != nil {
-		g.s.log.Warn("best effort is not held back on a link as it should be", "from", at, "error", err)
+	p := network.Program{Meters: []network.Meter{meterOf(at.Switch, meterBase+at.Port, kbit, burstShare)}}
+	err := g.Rules.Apply(ctx, guardKey(at), p, network.ApplyOptions{AllowDown: true})
+	if m.refused = now == 0 && errors.Is(err, network.ErrRefused); err == nil {
+		m.kbit.Store(kbit)
+		return
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if err == nil {
-		m.kbit = kbit
-	}
-	m.refused = now == 0 && errors.Is(err, network.ErrRefused)
+	g.Log.Warn("best effort is not held back on a link as it should be", "from", at, "error", err)
 }
 
 // leave is what a link leaves to best effort, in kbit/s; zero while its capacity is not known.
 func (g *guard) leave(at network.PortRef) uint32 {
-	capacity := g.s.book.Use(at).Capacity
+	capacity := g.Book.Use(at).Capacity
 	usable := capacity - capacity*margin/100
-	left := max(usable-min(g.s.book.Promised(at), usable), capacity*floor/100)
+	left := max(usable-min(g.Book.Promised(at), usable), capacity*floor/100)
 	return uint32(min(left/1000, 1<<31))
-}
-
-func meterOf(at network.PortRef, kbit uint32) network.Meter {
-	return network.Meter{
-		Switch: at.Switch, ID: meterBase + at.Port, Flags: openflow.MeterFlagKbps | openflow.MeterFlagBurst,
-		Bands: []openflow.MeterBand{{Type: openflow.BandDrop, Rate: kbit, Burst: max(kbit/burstShare, minBurst)}},
-	}
 }
 
 func guardKey(at network.PortRef) string { return "guard/" + at.String() }
@@ -173,13 +154,13 @@ func guardKey(at network.PortRef) string { return "guard/" + at.String() }
 // than a flow's rules take to be written.
 const unusedFor = 2 * placeFor
 
-// sweep takes meters away that no flow passes any more, and follows the capacities of
-// the others.
-func (g *guard) sweep(ctx context.Context) {
+// sweep takes meters away that none of the flows passes any more, and follows the
+// capacities of the others.
+func (g *guard) sweep(ctx context.Context, flows []*flow) {
 	used := map[network.PortRef]bool{}
-	for _, f := range g.s.all() {
-		if p, err := g.s.present(f); err == nil && p.state == StateBestEffort {
-			for _, at := range links(p.path) {
+	for _, f := range flows {
+		if p := f.now(); !p.ended && p.State == StateBestEffort {
+			for _, at := range links(p.Hops) {
 				used[at] = true
 			}
 		}
@@ -208,12 +189,12 @@ func (g *guard) drop(ctx context.Context, at network.PortRef, m *meterState) {
 	g.mu.Lock()
 	unused := m.unused()
 	g.mu.Unlock()
-	if !unused || g.s.rules.Remove(ctx, guardKey(at)) != nil {
+	if !unused || g.Rules.Remove(ctx, guardKey(at)) != nil {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if m.kbit = 0; m.unused() { // else somebody waits to make it again
+	if m.kbit.Store(0); m.unused() { // else somebody waits to make it again
 		delete(g.meters, at)
 	}
 }

@@ -2,11 +2,12 @@ package bandwidth
 
 import (
 	"context"
-	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/service"
@@ -49,117 +50,82 @@ func (s *Service) packet(at network.PortRef, headers *packet.Headers, hold func(
 	if len(definitions) == 0 {
 		return network.Continue
 	}
-	h, ok := headerOf(headers)
-	if !ok {
+	h, device, ok := s.plan.identify(headers, at.Switch)
+	if !ok || !device.IsValid() && !s.Network.IsEdge(at) {
 		return network.Continue
 	}
-	e := s.endsOf(h, at.Switch)
-	if !e.device.IsValid() && !s.net.IsEdge(at) {
-		return network.Continue
-	}
-	h = e.normal(h)
-	if v, found := s.joinKnown(h, hold); found {
-		return v
+	if f := s.flows.find(h); f != nil {
+		return f.join(hold)
 	}
 	// Definitions are looked through without the lock: this is done for every packet.
-	d := definitionOf(definitions, match.Of(at.Port, headers))
-	if d == nil {
+	exact := match.Of(at.Port, headers)
+	i := slices.IndexFunc(definitions, func(x service.Item[*Definition]) bool { return x.Value.selects(exact) })
+	if i < 0 {
 		return network.Continue
 	}
-	to, known := s.net.HostByMAC(h.EthDst, h.VLAN)
-	if e.device.IsValid() {
+	to, known := s.Network.HostByMAC(h.EthDst, h.VLAN)
+	if device.IsValid() {
 		to.At = at // where it leaves is its host's way to say
 	} else if !known && !h.Dst.IsValid() || to.At == at {
 		return network.Continue
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if f := s.find(h); f != nil {
-		return s.join(f, hold)
+	d := definitions[i].Value
+	return s.begin(d, &flow{id: identify(h), stored: stored{
+		Header: h, Definition: d.Name, Rate: uint64(d.Rate), Reverse: d.Reverse, Idle: d.Idle, Once: d.Once, HoldBack: d.ReverseRate != nil,
+		From: at, To: to.At, Device: device, Since: time.Now(), placement: placement{State: StatePlacing},
+	}}, hold)
+}
+
+// begin has a new flow placed, unless there is one by now to which its packet belongs.
+func (s *Service) begin(d *Definition, f *flow, hold func() (Held, error)) network.Verdict {
+	s.flows.mu.Lock()
+	defer s.flows.mu.Unlock()
+	if there := s.flows.of(f.Header); there != nil {
+		return there.join(hold)
 	}
 	if now, _ := s.Definitions.Item(d.Name); now.Value != d {
 		return network.Continue // changed or removed meanwhile
 	}
-	return s.begin(d, h, e.device, at, to.At, hold)
-}
-
-// joinKnown decides about a packet of a flow that there is.
-func (s *Service) joinKnown(h header, hold func() (Held, error)) (network.Verdict, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f := s.find(h)
-	if f == nil {
-		return network.Continue, false
-	}
-	return s.join(f, hold), true
-}
-
-// find is the flow of a packet, in either direction. The lock is held.
-func (s *Service) find(h header) *flow {
-	if f := s.flows[h]; f != nil {
-		return f
-	}
-	return s.flows[h.reverse()]
-}
-
-func definitionOf(definitions []service.Item[*Definition], exact openflow.Match) *Definition {
-	for _, x := range definitions {
-		if x.Value.selects(exact) {
-			return x.Value
-		}
-	}
-	return nil
-}
-
-// join lets a packet wait with the first one of its flow. The lock is held.
-func (s *Service) join(f *flow, hold func() (Held, error)) network.Verdict {
-	if f.state != StatePlacing || len(f.waiting) >= maxWaiting {
-		return network.Continue
-	}
-	held, err := hold()
-	if err != nil {
-		return network.Continue
-	}
-	f.waiting = append(f.waiting, held)
-	return network.Stop
-}
-
-// begin makes a flow of its first packet. The lock is held.
-func (s *Service) begin(d *Definition, h header, device netip.Addr, from, to network.PortRef, hold func() (Held, error)) network.Verdict {
-	if len(s.flows) >= maxFlows || s.placing >= maxPlacing {
+	if len(s.flows.byID) >= maxFlows || s.flows.placing >= maxPlacing || f.join(hold) != network.Stop {
 		s.metrics.outcomes.WithLabelValues("refused").Inc()
 		return network.Continue
-	}
-	held, err := hold()
-	if err != nil {
-		s.metrics.outcomes.WithLabelValues("refused").Inc()
-		return network.Continue
-	}
-	f := &flow{
-		id: identify(h), header: h, definition: d.Name, rate: uint64(d.Rate), reverse: d.Reverse, idle: d.Idle, once: d.Once,
-		holdBack: d.ReverseRate != nil, number: s.numbers.take(0),
-		from: from, to: to, device: device, since: time.Now(), state: StatePlacing, waiting: []Held{held},
 	}
 	f.ctx, f.cancel = context.WithCancel(s.tasks.Context())
 	f.changing.Lock()
-	s.flows[h], s.byID[f.id] = f, f
-	s.placing++
-	if !s.tasks.Start(func(context.Context) { s.place(f) }) {
+	s.flows.add(f)
+	if !s.tasks.Start(func(context.Context) { s.placer.place(f) }) {
 		f.changing.Unlock()
-		s.forget(f)
+		s.flows.drop(f)
 		return network.Continue
 	}
+	s.flows.placing++
 	return network.Stop
 }
 
-// forget takes a flow out of the tables. The lock is held.
-func (s *Service) forget(f *flow) {
-	if f.state == StatePlacing {
-		s.placing--
+// copied takes the copy of a segment, and says whether it was one: then the segment
+// itself has gone its way already.
+func (s *Service) copied(at openflow.DatapathID, cookie uint64, headers *packet.Headers) bool {
+	if headers.TCPFlags&(packet.SYN|packet.FIN|packet.RST) == 0 {
+		return false
 	}
-	f.ended = true
-	f.cancel()
-	s.numbers.free(f.number)
-	delete(s.flows, f.header)
-	delete(s.byID, f.id)
+	h, _, ok := s.plan.identify(headers, at)
+	f := s.flows.find(h)
+	if !ok || f == nil || !slices.ContainsFunc(s.Rules.Rules(f.key()), func(r network.InstalledRule) bool {
+		return uint64(r.Cookie) == cookie && isCopy(&r.Rule)
+	}) {
+		return false
+	}
+	switch before, now := f.note(h == f.Header, headers.TCPFlags); {
+	case before == now:
+	case before == closedBoth:
+		s.start(func() { s.placer.reopen(f) })
+	case now == closedBoth:
+		s.start(func() { s.placer.giveBack(f) })
+	}
+	return true
+}
+
+// isCopy says whether a rule gives the controller copies.
+func isCopy(r *network.Rule) bool {
+	return r.Stage == network.StageWay && r.Offset == rule.WayCriticalCopy || r.Stage == network.StageSelect && r.Offset == rule.SelectCriticalCopy
 }

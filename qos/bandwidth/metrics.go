@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-net/sluice/qos/reserve"
 	"github.com/sluice-net/sluice/service"
 )
 
@@ -15,22 +16,20 @@ type metrics struct {
 	setup, moves *prometheus.HistogramVec
 }
 
-func newMetrics(s *Service) *metrics {
+func newMetrics(flows *table, book *reserve.Book) *metrics {
 	m := service.NewMetrics("qos")
 	m.Gauges("flows", "Critical flows, by state.", []string{"state"}, func(is func(float64, ...string)) {
 		states := map[State]int{StatePlacing: 0, StateAccepted: 0, StateBestEffort: 0}
-		s.mu.Lock()
-		for _, f := range s.flows {
-			states[f.state]++
+		for _, f := range flows.all(func(*flow) bool { return true }) {
+			states[f.now().State]++
 		}
-		s.mu.Unlock()
 		for state, n := range states {
 			is(float64(n), string(state))
 		}
 	})
 	m.Gauges("promised_bytes_per_second", "Capacity promised on a link, by the port it leaves from.", []string{"port"}, func(is func(float64, ...string)) {
-		for _, line := range s.book.Lines() {
-			is(float64(line.Promised)/8, line.Link.String())
+		for _, line := range book.Reservations() {
+			is(float64(line.Promised)/8, line.Link)
 		}
 	})
 	return &metrics{

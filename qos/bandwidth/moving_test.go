@@ -37,7 +37,7 @@ func TestFlowToAHostThatMoves(t *testing.T) {
 	w := newWorld(t)
 	w.roam(1, 2, 4)
 	r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
-	if r.State != StateAccepted || way(r) != "124" || w.book.Promised(port(2, 4)) != 10*mbit {
+	if r.State != StateAccepted || way(r) != "124" || w.Book.Promised(port(2, 4)) != 10*mbit {
 		t.Fatalf("%+v", r)
 	}
 	flow := func() Record { return w.of([2]int{1, 1}, [2]int{4, 1}, 1) }
@@ -47,8 +47,8 @@ func TestFlowToAHostThatMoves(t *testing.T) {
 	if r.State != StateBestEffort || way(r) != "135" || !strings.Contains(r.Reason, "from 0000000000000003/35: 10000000 bit/s asked, 8000000 of 8000000") {
 		t.Errorf("where there is no room: %+v", r)
 	}
-	if w.book.Promised(port(1, 2)) != 0 || w.book.Promised(port(2, 4)) != 0 {
-		t.Errorf("promised where it is no more: %+v", w.book.Promises())
+	if w.Book.Promised(port(1, 2)) != 0 || w.Book.Promised(port(2, 4)) != 0 {
+		t.Errorf("promised where it is no more: %+v", w.Book.Promises())
 	}
 	for _, x := range w.rules.Program("flow/" + r.ID).Rules {
 		if x.Switch != 1 || x.Stage != network.StageSelect || x.Goto != rule.TableRoute {

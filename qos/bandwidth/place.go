@@ -4,273 +4,212 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/network/topology"
-	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/store"
 )
 
-// maxSearches bounds how often a path is searched anew because somebody else was
-// promised a link of it in between.
-const maxSearches = 16
-
-// placement is where a flow goes, and with what.
-type placement struct {
-	path   network.Path
-	state  State
-	reason string // of best effort
-}
-
-// maxWider bounds how often a wider path is looked for that is as short.
-const maxWider = 4
-
-// search is the shortest path that meets a request: of several, one that leaves most at
-// its narrowest link, as far as a few searches tell.
-func search(t *network.Topology, f *flow, r topology.Request) (network.Path, error) {
-	best, err := t.Find(f.from, f.to, r)
-	if err != nil {
-		return network.Path{}, err
-	}
-	for range maxWider {
-		if len(best.Path.Hops) == 1 {
-			break
-		}
-		r.MinBandwidth = best.Width + 1
-		wider, err := t.Find(f.from, f.to, r)
-		if err != nil || len(wider.Path.Hops) > len(best.Path.Hops) {
-			break
-		}
-		best = wider
-	}
-	return best.Path, nil
-}
-
-// accept finds a flow the shortest path whose every link has its rate available, and
-// enters the promise into the book. Between the search and the entry somebody else may
-// have been promised a link: then the entry fails as a whole, and the search is repeated.
-func (s *Service) accept(f *flow) (network.Path, error) {
-	if f.roams() {
-		return s.follow(f)
-	}
-	t, key := s.net.Topology(), f.promise()
-	request := topology.Request{
-		MinBandwidth: f.rate,
-		Available:    func(l network.Link) uint64 { return s.book.Available(l.From, key) },
-		Exclude: func(l network.Link) string {
-			if free := s.book.Available(l.To, key); free < f.reverse {
-				return fmt.Sprintf("its reverse direction has %d bit/s available, %d are required", free, f.reverse)
-			}
-			return ""
-		},
-	}
-	var err error
-	for range maxSearches {
-		path, ferr := search(t, f, request)
-		if ferr != nil {
-			return network.Path{}, s.narrowest(t, f, ferr)
-		}
-		if err = s.book.Admit(s.promiseOf(f, path)); err == nil {
-			return path, nil
-		}
-		var short *reserve.Shortage
-		if errors.As(err, &short) && s.net.IsEdge(short.Link) {
-			break
-		}
-	}
-	return network.Path{}, err
-}
-
-// promiseOf is what a flow is to be promised along a path.
-func (s *Service) promiseOf(f *flow, path network.Path) reserve.Promise {
-	return reserve.Promise{Key: f.promise(), Shares: s.known(shares(path, f.rate, f.reverse))}
-}
-
-// narrowest says why there is no path for a flow: of the shortest one, the first link
-// that has too little.
-func (s *Service) narrowest(t *network.Topology, f *flow, why error) error {
-	path, ok := t.Path(f.from, f.to, network.MetricHops)
-	if !ok {
-		return why
-	}
-	for _, share := range s.known(shares(path, f.rate, f.reverse)) {
-		if free := s.book.Available(share.Link, f.promise()); free < share.Rate {
-			short := &reserve.Shortage{Link: share.Link, Asked: share.Rate, Available: free, Capacity: s.book.Use(share.Link).Capacity}
-			return fmt.Errorf("%w, and no other path has enough", short)
-		}
-	}
-	return why
-}
-
-// known leaves out the links to hosts whose speed nobody knows: no path avoids them.
-func (s *Service) known(all []reserve.Share) []reserve.Share {
-	out := all[:0]
-	for _, share := range all {
-		if s.net.IsEdge(share.Link) && s.book.Use(share.Link).Capacity == 0 {
-			continue
-		}
-		out = append(out, share)
-	}
-	return out
-}
-
-// fallBack is where default forwarding would lead a flow. Its traffic is entered into
-// the book as one that yields.
-func (s *Service) fallBack(f *flow, why error) (placement, error) {
-	var path network.Path
-	var ok bool
-	if f.roams() {
-		path, ok = s.way(f)
-	} else {
-		path, ok = s.net.Topology().Path(f.from, f.to, network.MetricHops)
-	}
-	if !ok {
-		return placement{}, network.ErrNoPath
-	}
-	s.book.Restore(yielding(f, path))
-	return placement{path: path, state: StateBestEffort, reason: why.Error()}, nil
-}
-
-func yielding(f *flow, path network.Path) reserve.Promise {
-	p := reserve.Promise{Key: f.promise(), Yields: true}
-	for _, share := range shares(path, f.rate, f.reverse) {
-		share.Rate = 0
-		p.Shares = append(p.Shares, share)
-	}
-	return p
-}
-
-// choose accepts a flow or falls back.
-func (s *Service) choose(f *flow) (placement, error) {
-	path, err := s.accept(f)
-	if err != nil {
-		return s.fallBack(f, err)
-	}
-	return placement{path: path, state: StateAccepted}, nil
-}
-
-// install writes the rules of a placement.
-func (s *Service) install(ctx context.Context, f *flow, p placement, allowDown bool) error {
-	var meter func(network.PortRef) uint32
-	if p.state == StateBestEffort {
-		s.guard.ensure(ctx, links(p.path))
-		meter = s.guard.meter
-	} else {
-		s.guard.adjust(ctx, links(p.path))
-		policed := p.path
-		if f.roams() {
-			policed.Hops = []network.Hop{f.border(p.path)}
-		}
-		meter = s.police(ctx, f, policed)
-	}
-	var rules network.Program
-	if f.roams() {
-		rules = s.borderProgram(f, p.path, meter)
-	} else {
-		rules = program(f.header, p.path, f.idle, meter)
-		rules.Rules = append(rules.Rules, copies(f.header, p.path, meter, s.seesTCPFlags)...)
-	}
-	err := s.rules.Apply(ctx, f.key(), rules, network.ApplyOptions{Waves: waves(p.path), AllowDown: allowDown})
-	if err == nil && p.state == StateBestEffort {
-		s.unpolice(ctx, f)
-	}
-	return err
+// placer changes where flows are: what is promised to them, their rules, and what is stored
+// of them.
+type placer struct {
+	Options
+	plan    *planner
+	rules   *writer
+	flows   *table
+	metrics *metrics
+	ctx     context.Context // that of the service
 }
 
 // place finds a new flow its place. The caller has locked f.changing.
-func (s *Service) place(f *flow) {
+func (c *placer) place(f *flow) {
 	defer f.changing.Unlock()
 	ctx, cancel := context.WithTimeout(f.ctx, placeFor)
 	defer cancel()
 	var p placement
-	err := s.locate(ctx, f)
+	err := c.plan.locate(ctx, f)
 	if err == nil {
-		p, err = s.choose(f)
+		p, err = c.plan.choose(f)
 	}
 	if err == nil {
-		err = s.install(ctx, f, p, false)
+		err = c.rules.install(ctx, f, p, false)
+	}
+	if err == nil {
+		err = context.Cause(f.ctx)
 	}
 	if err != nil {
-		s.giveUp(f, err)
+		c.giveUp(f, err)
 		return
 	}
-	s.mu.Lock()
-	if f.ctx.Err() != nil {
-		s.mu.Unlock()
-		s.giveUp(f, context.Cause(f.ctx))
-		return
-	}
-	s.enter(f, p)
-	f.counter.at = time.Now() // its rules count from now
-	s.placing--
-	waiting := f.waiting
-	f.waiting = nil
-	s.mu.Unlock()
+	waiting := f.enter(p)
+	c.flows.donePlacing()
 	for _, held := range waiting {
 		if err := held.Release(); err != nil {
-			s.log.Warn("releasing a first packet", "flow", f.header, "error", err)
+			c.Log.Warn("releasing a first packet", "flow", f.Header, "error", err)
 		}
 	}
-	s.metrics.placed(p.state, time.Since(f.since))
-	s.publish("flow."+string(p.state), s.recordOf(f))
-	s.save(f)
-}
-
-// locate finds the destination of a flow that has not been heard yet, as after a
-// restart under traffic: its packets would be flooded, every one of them.
-func (s *Service) locate(ctx context.Context, f *flow) error {
-	if !f.to.IsZero() {
-		return nil
-	}
-	host, err := s.net.ResolveHost(ctx, f.header.Dst)
-	switch {
-	case err != nil:
-		return err
-	case host.MAC != f.header.EthDst:
-		return fmt.Errorf("%v has the address %v, not %v: %w", f.header.Dst, host.MAC, f.header.EthDst, network.ErrUnknownHost)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f.to = host.At
-	return nil
-}
-
-// enter notes a flow's placement. The lock is held.
-func (s *Service) enter(f *flow, p placement) {
-	if p.state == StateAccepted && f.state != StateAccepted {
-		f.accepted = time.Now()
-	}
-	f.path, f.state, f.reason = p.path, p.state, p.reason
-	f.whole, f.broken, f.oversubscribed, f.pressure = true, time.Time{}, 0, ""
-	f.over, f.excess, f.told = 0, 0, false
+	c.metrics.placed(p.State, time.Since(f.Since))
+	c.Publish("flow."+string(p.State), f.record())
+	c.save(f)
 }
 
 // giveUp lets a flow that cannot be placed go by default forwarding.
-func (s *Service) giveUp(f *flow, why error) {
-	s.book.Release(f.promise())
-	ctx, cancel := s.cleanUp()
+func (c *placer) giveUp(f *flow, why error) {
+	c.Book.Release(f.promise())
+	ctx, cancel := c.cleanUp()
 	defer cancel()
-	if err := s.rules.Remove(ctx, f.key()); err != nil {
-		s.log.Warn("removing the rules of a flow", "flow", f.header, "error", err)
-	}
-	s.unpolice(ctx, f)
-	s.mu.Lock()
+	c.rules.remove(ctx, f)
+	f.mu.Lock()
+	f.ended = true
 	waiting := f.waiting
-	f.waiting = nil
-	s.forget(f)
-	s.mu.Unlock()
+	f.mu.Unlock()
+	c.flows.remove(f)
+	c.flows.donePlacing()
 	for _, held := range waiting {
 		if err := held.Forward(); err != nil {
-			s.log.Warn("forwarding a first packet", "flow", f.header, "error", err)
+			c.Log.Warn("forwarding a first packet", "flow", f.Header, "error", err)
 		}
 	}
-	s.metrics.outcomes.WithLabelValues("failed").Inc()
-	s.log.Warn("a critical flow goes by default forwarding", "flow", f.header, "error", why)
-	s.publish("flow.failed", map[string]any{"id": f.id, "definition": f.definition, "flow": f.header.String(), "reason": why.Error()})
+	c.metrics.outcomes.WithLabelValues("failed").Inc()
+	c.Log.Warn("a critical flow goes by default forwarding", "flow", f.Header, "error", why)
+	c.Publish("flow.failed", map[string]any{"id": f.id, "definition": f.Definition, "flow": f.Header.String(), "reason": why.Error()})
 }
 
 // cleanUp is the time for putting things in order, which the end of a flow, or of the
 // service, does not cut short.
-func (s *Service) cleanUp() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(s.tasks.Context()), placeFor)
+func (c *placer) cleanUp() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(c.ctx), placeFor)
+}
+
+// move brings a flow to a new place: what is to be written first, what is to be deleted
+// after it has been confirmed. The promise stands in the book already. f.changing is locked.
+func (c *placer) move(ctx context.Context, f *flow, p placement, why string) {
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, placeFor)
+	defer cancel()
+	old := f.now().placement
+	if err := c.rules.install(ctx, f, p, true); err != nil {
+		c.plan.restore(f, old)
+		c.Log.Warn("a flow could not be moved", "flow", f.Header, "error", err)
+		return
+	}
+	f.enter(p)
+	c.rules.guard.adjust(ctx, links(old.Hops))
+	if !slices.Equal(old.Hops, p.Hops) {
+		c.metrics.moves.WithLabelValues().Observe(time.Since(begin).Seconds())
+	}
+	c.Log.Info("a flow has been moved", "flow", f.Header, "because", why, "state", p.State, "took", time.Since(begin))
+	r := f.record()
+	c.Publish("flow.moved", map[string]any{"cause": why, "took": time.Since(begin).Seconds(), "flow": r})
+	if old.State == StateAccepted && p.State == StateBestEffort {
+		c.Publish("flow.degraded", map[string]any{"flow": r, "reason": p.Reason})
+	}
+	c.save(f)
+}
+
+// repair chooses a place for a flow whose path has broken. What is left to be done is
+// returned. f.changing is locked, and open again when that has been done.
+func (c *placer) repair(ctx context.Context, f *flow) func() {
+	why := c.plan.broken(f, time.Now())
+	if why == "" || f.now().ended { // changed meanwhile
+		return f.changing.Unlock
+	}
+	p, err := c.plan.choose(f)
+	return func() {
+		if err != nil {
+			f.changing.Unlock()
+			c.end(f, why+", and there is no other way")
+			return
+		}
+		defer f.changing.Unlock()
+		c.move(ctx, f, p, why)
+	}
+}
+
+// displace moves a flow whose promise does not fit any more, because a link of its path
+// has less capacity than when it was made. Where no other path has enough nothing is
+// promised to it any more. It says whether there was something to be done.
+func (c *placer) displace(ctx context.Context, f *flow) bool {
+	if c.Book.Overbooked(f.promise()) == nil {
+		return false
+	}
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	short := c.Book.Overbooked(f.promise())
+	if now := f.now(); short == nil || now.ended || now.State != StateAccepted {
+		return true // changed meanwhile
+	}
+	if p, err := c.plan.choose(f); err == nil {
+		c.move(ctx, f, p, fmt.Sprintf("its promise does not fit any more: %v", short))
+	}
+	return true
+}
+
+// upgrade gives a flow a path with enough available, if there is one.
+func (c *placer) upgrade(ctx context.Context, f *flow, why string) bool {
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	now := f.now()
+	if now.ended || now.closed {
+		return false
+	}
+	hops, err := c.plan.accept(f)
+	if err != nil || now.State == StateAccepted && slices.Equal(hops, now.Hops) {
+		return false
+	}
+	c.move(ctx, f, placement{State: StateAccepted, Hops: hops}, why)
+	return true
+}
+
+// giveBack takes back what a flow was promised whose connection has been closed. Its
+// rules stay until it has been silent: the last segments are still on their way, and
+// must not begin it anew.
+func (c *placer) giveBack(f *flow) {
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	now := f.now()
+	if now.ended || now.State != StateAccepted || !now.closed {
+		return
+	}
+	// What is still measured of it is nobody's, and free for others.
+	c.plan.restore(f, placement{State: StateBestEffort, Hops: now.Hops})
+	ctx, cancel := c.cleanUp()
+	defer cancel()
+	c.rules.guard.adjust(ctx, links(now.Hops))
+}
+
+// reopen decides anew about a flow whose connection was closed and is opened again.
+func (c *placer) reopen(f *flow) {
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	ctx, cancel := c.cleanUp()
+	defer cancel()
+	if f.now().ended {
+		return
+	}
+	if p, err := c.plan.choose(f); err == nil {
+		c.move(ctx, f, p, "its connection has been opened again")
+	}
+}
+
+// end takes a flow out: its rules, its promise, its record.
+func (c *placer) end(f *flow, why string) {
+	f.cancel()
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	if !f.end() {
+		return
+	}
+	r := f.record()
+	ctx, cancel := c.cleanUp()
+	defer cancel()
+	c.rules.remove(ctx, f)
+	c.Book.Release(f.promise())
+	c.rules.guard.adjust(ctx, links(f.Hops))
+	if err := c.Store.Delete(ctx, flowPrefix+f.id); err != nil && !errors.Is(err, store.ErrNotFound) {
+		c.Log.Warn("a placement stays stored", "flow", f.Header, "error", err)
+	}
+	c.flows.remove(f) // only now may a packet begin the flow anew, under the same names
+	r.Reason = why
+	c.Publish("flow.ended", r)
 }

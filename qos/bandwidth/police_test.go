@@ -47,7 +47,7 @@ func TestAcceptedIsMetered(t *testing.T) {
 	if len(w.rules.Program("police/"+waiting.ID).Meters) != 0 {
 		t.Error("a flow that is promised nothing has a meter of its own")
 	}
-	w.end(w.byID[first.ID], "test")
+	w.placer.end(w.flows.byID[first.ID], "test")
 	if len(w.rules.Program("police/"+first.ID).Meters) != 0 {
 		t.Error("the meter of a flow that has ended is left")
 	}
@@ -70,9 +70,7 @@ func TestAcceptedIsMetered(t *testing.T) {
 	w.packet(hostAt(1, 3), h, func() (Held, error) { return held, nil })
 	<-held.done
 	key, _ := headerOf(h)
-	w.Service.mu.Lock()
-	call := w.flows[key].record()
-	w.Service.mu.Unlock()
+	call := w.flows.find(key).record()
 	if m := w.flowMeters(call); len(m) != 2 || m[port(1, 2)] != 1000 || m[port(4, 2)] != 2000 {
 		t.Errorf("a flow of 1 Mbit/s with answers of 2 has meters of kbit/s %v", m)
 	}
@@ -84,9 +82,7 @@ func (w *world) carried(r Record, rate uint64) Record {
 		w.rules.Carry(map[string]uint64{"flow/" + r.ID: rate})
 		w.observe(w.t.Context())
 	}
-	w.Service.mu.Lock()
-	defer w.Service.mu.Unlock()
-	return w.byID[r.ID].record()
+	return w.flows.byID[r.ID].record()
 }
 
 // What a flow sends beyond its promise is told, and does not pass for what it carries: its
@@ -94,7 +90,7 @@ func (w *world) carried(r Record, rate uint64) Record {
 func TestExcessIsTold(t *testing.T) {
 	w := newWorld(t)
 	var told atomic.Int64
-	w.publish = func(kind string, _ any) {
+	w.Publish = func(kind string, _ any) {
 		if kind == "flow.exceeds" {
 			told.Add(1)
 		}
@@ -111,7 +107,7 @@ func TestExcessIsTold(t *testing.T) {
 		t.Errorf("told %d times", told.Load())
 	}
 	w.net.change(func() { w.net.used[port(1, 2)] = 10 * mbit })
-	if got := w.book.Left(port(1, 2), w.byID[r.ID].promise()); got != 15*mbit {
+	if got := w.Book.Left(port(1, 2), w.flows.byID[r.ID].promise()); got != 15*mbit {
 		t.Errorf("of 15 Mbit/s %d are left beside what its meter passes", got)
 	}
 	if r = w.carried(r, 9*mbit); r.Excess != 0 || r.Reason != "" {
@@ -154,7 +150,7 @@ func TestMetersKeepTheirNumbers(t *testing.T) {
 	w := newWorld(t)
 	first := w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
 	second := w.placed([2]int{1, 2}, [2]int{4, 2}, 2)
-	w.end(w.byID[first.ID], "test")
+	w.placer.end(w.flows.byID[first.ID], "test")
 	before := w.rules.Program("police/" + second.ID).Meters
 	w.stop()
 	w.start()
@@ -187,7 +183,7 @@ func TestMeterNumbers(t *testing.T) {
 	seen := map[uint32]bool{}
 	for n := 1; n <= maxFlows; n++ {
 		for d := range directions {
-			id := (&flow{number: n}).policeID(d)
+			id := (&flow{stored: stored{Number: n}}).policeID(d)
 			if id == 0 || id >= meterBase && id < 2*meterBase || id > 0xffff || seen[id] {
 				t.Fatalf("flow %d, direction %d: meter %#x", n, d, id)
 			}

@@ -5,37 +5,25 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/qos/reserve"
 )
 
-// wholePacket asks a switch to send packets to the controller unabridged.
-const wholePacket = 0xffff
-
-// punts are the rules that bring the first packets of critical traffic up.
-func punts(d openflow.DatapathID, definitions []*Definition) network.Program {
-	var p network.Program
-	seen := map[openflow.Match]bool{}
-	for _, def := range definitions {
-		for _, m := range def.Matches {
-			if seen[m] {
-				continue
-			}
-			seen[m] = true
-			p.Rules = append(p.Rules, network.Rule{
-				Switch: d, Stage: network.StageWay, Offset: rule.WayCriticalAsk, Match: m, Leased: true,
-				Actions: []openflow.Action{openflow.OutputController(wholePacket)},
-			})
-		}
+// FlowRules are those of the flow that a packet belongs to, along a path, without meters; false
+// if it belongs to none. sees tells whether a switch matches TCP's flags.
+func FlowRules(h *packet.Headers, path network.Path, idle time.Duration, sees func(openflow.DatapathID) bool) (network.Program, bool) {
+	f, ok := headerOf(h)
+	if !ok {
+		return network.Program{}, false
 	}
-	return p
+	return program(f, path.Hops, idle, func(network.PortRef) uint32 { return 0 }, sees), true
 }
 
 // program are a flow's rules along a path, in both directions. The rule where the flow
 // enters tells when it is over. meter gives the meter that traffic out of a port has to
-// pass, zero for none.
-func program(h header, path network.Path, idle time.Duration, meter func(network.PortRef) uint32) network.Program {
+// pass, zero for none; sees tells whether a switch matches TCP's flags.
+func program(h header, hops []network.Hop, idle time.Duration, meter func(network.PortRef) uint32, sees func(openflow.DatapathID) bool) network.Program {
 	var p network.Program
 	add := func(h header, hop network.Hop) *network.Rule {
 		p.Rules = append(p.Rules, network.Rule{
@@ -45,60 +33,57 @@ func program(h header, path network.Path, idle time.Duration, meter func(network
 		return &p.Rules[len(p.Rules)-1]
 	}
 	back := h.reverse()
-	for _, hop := range slices.Backward(path.Hops) {
+	for _, hop := range slices.Backward(hops) {
 		r := add(h, hop)
-		if hop == path.Hops[0] {
+		if hop == hops[0] {
 			r.Idle, r.NotifyRemoved = idle, true
 		}
 		add(back, network.Hop{Switch: hop.Switch, In: hop.Out, Out: hop.In})
 	}
+	p.Rules = append(p.Rules, copies(h, hops, meter, sees)...)
 	return p
+}
+
+// copyBytes is how much of a copied segment comes up: its headers.
+const copyBytes = 128
+
+// copies are rules that show how a TCP connection ends: segments that close it go on as
+// the others do, and the controller gets a copy. So it does of one that opens a
+// connection, for an application may use the same ports again. Where a switch does not match
+// TCP's flags, a flow is over when it has been silent.
+func copies(h header, hops []network.Hop, meter func(network.PortRef) uint32, sees func(openflow.DatapathID) bool) []network.Rule {
+	if h.Proto != packet.ProtoTCP {
+		return nil
+	}
+	first, last := hops[0], hops[len(hops)-1]
+	back := network.Hop{Switch: last.Switch, In: last.Out, Out: last.In}
+	var out []network.Rule
+	add := func(h header, hop network.Hop, flags ...uint16) {
+		if !sees(hop.Switch) {
+			return
+		}
+		for _, f := range flags {
+			out = append(out, network.Rule{
+				Switch: hop.Switch, Stage: network.StageWay, Offset: rule.WayCriticalCopy, Match: h.match(hop.In, openflow.TCPFlags(f, f)),
+				Actions: []openflow.Action{openflow.Output(hop.Output()), openflow.OutputController(copyBytes)},
+				Meter:   meter(network.PortRef{Switch: hop.Switch, Port: hop.Out}),
+			})
+		}
+	}
+	add(h, first, packet.SYN, packet.FIN, packet.RST)
+	add(h.reverse(), back, packet.FIN, packet.RST)
+	return out
 }
 
 // waves is the order in which the switches of a path are written: what lies between,
 // then where the answers enter, and last where the flow itself does.
-func waves(path network.Path) [][]openflow.DatapathID {
-	first, last := path.Hops[0].Switch, path.Hops[len(path.Hops)-1].Switch
+func waves(hops []network.Hop) [][]openflow.DatapathID {
+	first, last := hops[0].Switch, hops[len(hops)-1].Switch
 	var between []openflow.DatapathID
-	for _, hop := range path.Hops {
+	for _, hop := range hops {
 		if hop.Switch != first && hop.Switch != last {
 			between = append(between, hop.Switch)
 		}
 	}
 	return [][]openflow.DatapathID{between, {last}, {first}}
-}
-
-// shares are what a flow needs along a path: its rate on every link it goes by, the one
-// to its destination included, and the reverse rate on every link that answers go by but
-// the one to its source. There they are expected, and nothing is promised to them: or no
-// host that sends could be promised all of its link.
-func shares(path network.Path, rate, reverse uint64) []reserve.Share {
-	var out []reserve.Share
-	for i, hop := range path.Hops {
-		out = append(out, reserve.Share{Link: network.PortRef{Switch: hop.Switch, Port: hop.Out}, Rate: rate})
-		if reverse == 0 {
-			continue
-		}
-		back := reserve.Share{Link: network.PortRef{Switch: hop.Switch, Port: hop.In}, Answers: reverse}
-		if i > 0 {
-			back.Rate = reverse
-		}
-		out = append(out, back)
-	}
-	return out
-}
-
-// links are the ports by which a path leaves switches for other switches, in both
-// directions.
-func links(path network.Path) []network.PortRef {
-	var out []network.PortRef
-	for i, hop := range path.Hops {
-		if i < len(path.Hops)-1 {
-			out = append(out, network.PortRef{Switch: hop.Switch, Port: hop.Out})
-		}
-		if i > 0 {
-			out = append(out, network.PortRef{Switch: hop.Switch, Port: hop.In})
-		}
-	}
-	return out
 }

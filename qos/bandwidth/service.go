@@ -2,10 +2,9 @@ package bandwidth
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/tasks"
@@ -34,7 +33,7 @@ type Options struct {
 	Store   store.Store
 	Book    *reserve.Book
 	Log     *slog.Logger
-	// Publish tells of events; it may be nil.
+	// Publish tells of events.
 	Publish func(kind string, attrs any)
 	// Interval is how often counters are read.
 	Interval time.Duration
@@ -42,21 +41,19 @@ type Options struct {
 	Configured map[string]*Definition
 }
 
-// Service places critical flows.
+// Service places critical flows: it finds them among first packets, and does what follows
+// from changes of definitions, network and counters.
 type Service struct {
+	Options
 	// Definitions say which traffic is critical.
 	Definitions *service.Collection[*Definition]
 
-	net      service.Network
-	rules    service.Ledger
-	store    store.Store
-	book     *reserve.Book
-	log      *slog.Logger
-	publish  func(kind string, attrs any)
-	interval time.Duration
-	fixed    map[string]*Definition
-	guard    *guard
-	metrics  *metrics
+	flows   *table
+	plan    *planner
+	guard   *guard
+	asker   *asker
+	placer  *placer
+	metrics *metrics
 
 	// tasks are the goroutines that Run waits for.
 	tasks *tasks.Group
@@ -64,41 +61,24 @@ type Service struct {
 	reviews service.Loop
 	ready   chan struct{}
 	loaded  chan struct{}
-	// punting is held while the rules for first packets are written.
-	punting sync.Mutex
-
-	mu      sync.Mutex
-	flows   map[header]*flow
-	byID    map[string]*flow
-	placing int
-	numbers numbers
-	refused map[openflow.DatapathID]error // why a switch has no rules for first packets
-	asked   network.Moving                // the hosts whose first packets come up at borders
 }
 
 // New returns a Service that has not started yet.
-func New(o Options) (*Service, error) {
-	if o.Network == nil || o.Rules == nil || o.Store == nil || o.Book == nil {
-		return nil, errors.New("qos: a network, an owner of rules, a store and a book of promises are needed")
-	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	if o.Publish == nil {
-		o.Publish = func(string, any) {}
-	}
-	if o.Interval == 0 {
-		o.Interval = 5 * time.Second
-	}
+func New(o Options) *Service {
 	s := &Service{
-		net: o.Network, rules: o.Rules, store: o.Store, book: o.Book, log: o.Log, publish: o.Publish, interval: o.Interval, fixed: o.Configured,
+		Options: o, flows: newTable(), plan: &planner{o}, guard: newGuard(o),
 		tasks: tasks.New(), reviews: service.NewLoop(), ready: make(chan struct{}), loaded: make(chan struct{}),
-		flows: map[header]*flow{}, byID: map[string]*flow{},
 	}
-	s.Definitions = s.collect(o)
-	s.guard = newGuard(s)
-	s.metrics = newMetrics(s)
-	return s, nil
+	s.Definitions = service.NewCollection(service.Options[*Definition]{
+		Kind: service.Kind[*Definition]{
+			Noun: "definition", Nouns: "definitions of critical traffic", Prefix: "qos/critical/", Event: "critical", Most: MaxDefinitions,
+		},
+		Store: o.Store, Log: o.Log, Publish: o.Publish, Changed: s.redefine,
+	})
+	s.metrics = newMetrics(s.flows, s.Book)
+	s.asker = &asker{Options: o, definitions: s.Definitions}
+	s.placer = &placer{o, s.plan, &writer{o, s.guard}, s.flows, s.metrics, s.tasks.Context()}
+	return s
 }
 
 // Run works until ctx ends. Rules of flows stay in the switches.
@@ -107,25 +87,21 @@ func (s *Service) Run(ctx context.Context) error {
 	defer stop()
 	defer s.tasks.Stop()
 	own := s.tasks.Context()
-	if err := s.resume(own); err != nil {
+	err := s.Definitions.Load(own, s.Configured)
+	if err == nil {
+		err = s.placer.load(own, s.Definitions)
+	}
+	if err != nil {
 		return fmt.Errorf("qos: %w", err)
 	}
-	s.rules.Ready()
+	close(s.loaded)
+	s.placer.redeclare(own)
+	s.asker.ask(own)
+	s.Rules.Ready()
 	close(s.ready)
 	s.tasks.Start(s.Definitions.Run)
 	s.tasks.Start(func(ctx context.Context) { s.reviews.Run(ctx, 0, 0, s.review) })
-	s.keepUp(own)
-	return nil
-}
-
-// resume declares again what was there before the start.
-func (s *Service) resume(ctx context.Context) error {
-	if err := s.load(ctx); err != nil {
-		return err
-	}
-	close(s.loaded)
-	s.redeclare(ctx)
-	s.applyPunts(ctx)
+	service.NewLoop().Run(own, 0, s.Interval, s.keepUp)
 	return nil
 }
 
@@ -142,39 +118,37 @@ func (s *Service) NetworkChanged(e network.Event) {
 	}
 }
 
-// keepUp reads counters, and does what follows from them.
-func (s *Service) keepUp(ctx context.Context) {
-	tick := time.NewTicker(s.interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			s.observe(ctx)
-			s.review(ctx)
-			s.relieve(ctx)
-			s.retry(ctx)
-			s.guard.sweep(ctx)
-			if len(s.Refusals()) > 0 {
-				s.applyPunts(ctx)
-			}
-		}
+// Removed is told of rules that a switch has removed because they were idle: the flow
+// is over. It runs on the switch's goroutine.
+func (s *Service) Removed(r network.Removed) {
+	id, ok := strings.CutPrefix(r.Name, "flow/")
+	if !ok {
+		return
+	}
+	s.flows.mu.Lock()
+	f := s.flows.byID[id]
+	s.flows.mu.Unlock()
+	if f != nil {
+		s.start(func() { s.placer.end(f, "it was silent") })
 	}
 }
 
-// all lists the flows that have been placed, those first that came first.
-func (s *Service) all() []*flow {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]*flow, 0, len(s.flows))
-	for _, f := range s.flows {
-		if f.state != StatePlacing {
-			out = append(out, f)
+// Within lists the promises to flows of which all packets are among some.
+func (s *Service) Within(matches []openflow.Match) (out []reserve.Key) {
+	for _, f := range s.flows.all(func(f *flow) bool { return f.within(matches) }) {
+		out = append(out, f.promise())
+	}
+	return out
+}
+
+// GiveWay ends the flows of which all packets are among some, because rules that win over
+// theirs carry those from now on. to says whose rules they are.
+func (s *Service) GiveWay(matches []openflow.Match, to string) {
+	for _, f := range s.flows.placed() {
+		if f.within(matches) {
+			s.start(func() { s.placer.end(f, to+" carries it") })
 		}
 	}
-	sortFlows(out)
-	return out
 }
 
 // start runs f in a goroutine that Run waits for. It does nothing after the end.

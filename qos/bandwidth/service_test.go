@@ -161,13 +161,13 @@ func TestSameMillisecond(t *testing.T) {
 		if states[StateAccepted] != 1 || states[StateBestEffort] != 1 {
 			t.Fatalf("round %d: %v", round, states)
 		}
-		if got := w.book.Promised(port(1, 2)); got != 10*mbit {
+		if got := w.Book.Promised(port(1, 2)); got != 10*mbit {
 			t.Fatalf("round %d: %d bit/s promised", round, got)
 		}
-		for _, f := range w.all() {
-			w.end(f, "the round is over")
+		for _, f := range w.flows.placed() {
+			w.placer.end(f, "the round is over")
 		}
-		if lines := w.book.Lines(); len(lines) != 0 {
+		if lines := w.Book.Reservations(); len(lines) != 0 {
 			t.Fatalf("round %d left %+v", round, lines)
 		}
 	}
@@ -180,7 +180,7 @@ func TestSilentFlowGivesUpItsPromise(t *testing.T) {
 	entry.Name = "flow/" + r.ID
 	w.Removed(network.Removed{Installed: entry})
 	w.eventually("the flow is gone", func() bool { return len(w.Flows()) == 0 })
-	w.eventually("its promise, too", func() bool { return len(w.book.Promises()) == 0 })
+	w.eventually("its promise, too", func() bool { return len(w.Book.Promises()) == 0 })
 	entries, err := w.store.List(t.Context(), flowPrefix)
 	if err != nil || len(entries) != 0 || len(w.rules.Program("flow/"+r.ID).Rules) != 0 {
 		t.Errorf("left: %v, %v", entries, err)
@@ -208,7 +208,7 @@ func TestWithdrawnInMidPlacement(t *testing.T) {
 	if what := wait(); what != "forwarded" {
 		t.Errorf("the packet was %s", what)
 	}
-	if n := len(w.Flows()) + len(w.book.Promises()) + len(w.rules.Program("punt").Rules); n != 0 {
+	if n := len(w.Flows()) + len(w.Book.Promises()) + len(w.rules.Program("punt").Rules); n != 0 {
 		t.Errorf("%d things are left", n)
 	}
 	if err := w.Definitions.Remove(t.Context(), "bulk", 0); !errors.Is(err, service.ErrUnknown) {
@@ -223,12 +223,12 @@ func TestDeadLink(t *testing.T) {
 	w.NetworkChanged(network.Event{Kind: network.LinkDown})
 	w.eventually("the flow is moved", func() bool { return way(w.of([2]int{1, 1}, [2]int{4, 1}, 1)) == "1354" })
 	r := w.of([2]int{1, 1}, [2]int{4, 1}, 1)
-	if r.State != StateAccepted || r.Moves != 1 || r.ID != first.ID || w.book.Promised(port(1, 2)) != 0 {
-		t.Errorf("%+v, still promised %d", r, w.book.Promised(port(1, 2)))
+	if r.State != StateAccepted || r.Moves != 1 || r.ID != first.ID || w.Book.Promised(port(1, 2)) != 0 {
+		t.Errorf("%+v, still promised %d", r, w.Book.Promised(port(1, 2)))
 	}
 	w.net.change(func() { w.net.dead[[2]int{3, 5}] = true })
 	w.NetworkChanged(network.Event{Kind: network.LinkDown})
-	w.eventually("a flow without any way ends", func() bool { return len(w.Flows()) == 0 && len(w.book.Promises()) == 0 })
+	w.eventually("a flow without any way ends", func() bool { return len(w.Flows()) == 0 && len(w.Book.Promises()) == 0 })
 }
 
 // A link that fills with traffic of others loses the flow to a path that has room,
@@ -285,7 +285,7 @@ func TestRetry(t *testing.T) {
 	if r := w.of([2]int{1, 2}, [2]int{4, 2}, 2); r.State != StateBestEffort {
 		t.Fatalf("accepted without room: %+v", r)
 	}
-	w.end(w.byID[first.ID], "test")
+	w.placer.end(w.flows.byID[first.ID], "test")
 	w.retry(t.Context())
 	if r := w.of([2]int{1, 2}, [2]int{4, 2}, 2); r.State != StateAccepted || r.Accepted.IsZero() {
 		t.Errorf("second flow: %+v", r)
@@ -301,7 +301,7 @@ func TestRestart(t *testing.T) {
 	w.net.change(func() { w.net.dead[[2]int{1, 3}] = true })
 	w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
 	w.placed([2]int{1, 2}, [2]int{4, 2}, 2)
-	before, promises := w.Flows(), w.book.Promises()
+	before, promises := w.Flows(), w.Book.Promises()
 	rules := w.rules.Programs()
 	w.stop()
 	w.rules = servicetest.NewLedger()
@@ -313,8 +313,8 @@ func TestRestart(t *testing.T) {
 	same := func(a, b []reserve.Promise) bool {
 		return len(a) == len(b) && a[0].Key == b[0].Key && len(a[0].Shares) == len(b[0].Shares)
 	}
-	if !same(promises, w.book.Promises()) {
-		t.Errorf("promises %+v, were %+v", w.book.Promises(), promises)
+	if !same(promises, w.Book.Promises()) {
+		t.Errorf("promises %+v, were %+v", w.Book.Promises(), promises)
 	}
 	for key, p := range rules {
 		if got := w.rules.Program(key); len(got.Rules) != len(p.Rules) || len(got.Meters) != len(p.Meters) {
@@ -329,7 +329,7 @@ func TestHostMoves(t *testing.T) {
 	w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
 	w.net.SetHost(network.Host{MAC: mac(4, 1), IPs: []netip.Addr{addr(4, 1)}, At: hostAt(5, 1)})
 	w.NetworkChanged(network.Event{Kind: network.HostMoved})
-	w.eventually("the flow is over", func() bool { return len(w.Flows()) == 0 && len(w.book.Promises()) == 0 })
+	w.eventually("the flow is over", func() bool { return len(w.Flows()) == 0 && len(w.Book.Promises()) == 0 })
 	if r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1); way(r) != "135" {
 		t.Errorf("to its new place: %+v", r)
 	}
@@ -349,7 +349,7 @@ func TestPacketWhileFlowEnds(t *testing.T) {
 		return nil
 	}
 	var ended sync.WaitGroup
-	ended.Go(func() { w.end(w.byID[r.ID], "test") })
+	ended.Go(func() { w.placer.end(w.flows.byID[r.ID], "test") })
 	<-removing
 	v := w.packet(hostAt(1, 1), headers([2]int{1, 1}, [2]int{4, 1}, 1), func() (Held, error) { return fakeHeld{make(chan string, 1)}, nil })
 	w.rules.OnRemove = nil
@@ -358,8 +358,8 @@ func TestPacketWhileFlowEnds(t *testing.T) {
 	if v != network.Continue {
 		t.Errorf("verdict %v while the flow ends", v)
 	}
-	if r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1); r.State != StateAccepted || w.book.Promised(port(1, 2)) != 10*mbit {
-		t.Errorf("begun anew: %+v, %d promised", r, w.book.Promised(port(1, 2)))
+	if r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1); r.State != StateAccepted || w.Book.Promised(port(1, 2)) != 10*mbit {
+		t.Errorf("begun anew: %+v, %d promised", r, w.Book.Promised(port(1, 2)))
 	}
 }
 
@@ -383,7 +383,7 @@ func TestMeterIsTriedAgain(t *testing.T) {
 		t.Fatalf("meter of %d kbit/s", w.guard.kbit(at))
 	}
 	w.rules.OnApply = func(context.Context, string) error { return context.DeadlineExceeded }
-	w.book.Restore(reserve.Promise{Key: reserve.Key{ID: "x"}, Shares: []reserve.Share{{Link: at, Rate: 5 * mbit}}})
+	w.Book.Restore(reserve.Promise{Key: reserve.Key{ID: "x"}, Shares: []reserve.Share{{Link: at, Rate: 5 * mbit}}})
 	w.guard.adjust(t.Context(), []network.PortRef{at})
 	if w.guard.kbit(at) != 14400 {
 		t.Errorf("the meter is taken for one of %d kbit/s", w.guard.kbit(at))

@@ -1,7 +1,9 @@
 package bandwidth
 
 import (
+	"encoding/json"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/units"
@@ -9,6 +11,9 @@ import (
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/service"
 )
+
+// MaxDefinitions bounds the definitions; each is rules on every switch.
+const MaxDefinitions = 256
 
 // Bounds of a definition.
 const (
@@ -32,13 +37,26 @@ type Spec struct {
 	IdleTimeout string      `json:"idle_timeout,omitempty" yaml:"idle_timeout" format:"go-duration" doc:"How long a flow is silent before it is over, 1s to 18h. Not given: 30s." example:"30s"`
 }
 
-// Definition is a Spec that has been checked.
+// Definition is a Spec that has been checked. Its JSON is that.
 type Definition struct {
 	Spec
 
-	Reverse uint64
-	Idle    time.Duration
-	Matches []openflow.Match
+	Reverse uint64           `json:"-"`
+	Idle    time.Duration    `json:"-"`
+	Matches []openflow.Match `json:"-"`
+}
+
+// UnmarshalJSON reads a Spec, and checks it.
+func (d *Definition) UnmarshalJSON(b []byte) error {
+	var spec Spec
+	if err := json.Unmarshal(b, &spec); err != nil {
+		return err
+	}
+	checked, faults := spec.Parse()
+	if checked != nil {
+		*d = *checked
+	}
+	return faults.Err()
 }
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
@@ -68,10 +86,5 @@ func (s Spec) Parse() (*Definition, service.Faults) {
 
 // selects reports whether the packet is of this traffic.
 func (d *Definition) selects(exact openflow.Match) bool {
-	for _, m := range d.Matches {
-		if m.Covers(exact) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.Matches, func(m openflow.Match) bool { return m.Covers(exact) })
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/experiment/stage"
 	"github.com/sluice-net/sluice/qos/bandwidth"
-	"github.com/sluice-net/sluice/qos/plugin"
+	"github.com/sluice-net/sluice/qos/reserve"
 )
 
 // A link fails under a critical flow, ten times: the flow is placed anew, and the
@@ -51,8 +51,8 @@ func TestCriticalLinkFails(t *testing.T) {
 	w.eventually("the silent flow is over, and its promise", func() bool { return len(w.flows()) == 0 && len(w.reservations()) == 0 })
 }
 
-func (w *criticalWorld) reservations() []plugin.Reservation {
-	var out []plugin.Reservation
+func (w *criticalWorld) reservations() []reserve.Reservation {
+	var out []reserve.Reservation
 	if err := w.rest.Get(w.t.Context(), "/api/v1/qos/reservations", &out); err != nil {
 		w.t.Error(err)
 	}

@@ -3,10 +3,12 @@ package integration
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/network"
@@ -92,10 +94,9 @@ func newCriticalAPI(t *testing.T) criticalAPI {
 		t.Fatal(err)
 	}
 	book := reserve.New(reserve.Of(n))
-	s, err := bandwidth.New(bandwidth.Options{Network: n, Rules: owner, Store: memstore.New(), Book: book})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := bandwidth.New(bandwidth.Options{
+		Network: n, Rules: owner, Store: memstore.New(), Book: book, Log: slog.Default(), Publish: unheard, Interval: 5 * time.Second,
+	})
 	a := api.New(api.Options{Version: "test", Auth: api.Auth{Tokens: []api.Token{api.NewToken("test", criticalToken)}}})
 	qos := plugin.New(book, s)
 	qos.Register(a)

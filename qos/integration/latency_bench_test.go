@@ -152,12 +152,9 @@ func (c *classes) startCritical(log *slog.Logger) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.critical, err = bandwidth.New(bandwidth.Options{
-		Network: c.net, Rules: owner, Store: c.store, Book: c.book, Log: log, Interval: 500 * time.Millisecond,
+	c.critical = bandwidth.New(bandwidth.Options{
+		Network: c.net, Rules: owner, Store: c.store, Book: c.book, Log: log, Publish: unheard, Interval: 500 * time.Millisecond,
 	})
-	if err != nil {
-		c.t.Fatal(err)
-	}
 	c.net.AddHandler(rule.ChainCritical, c.critical)
 }
 

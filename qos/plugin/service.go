@@ -2,10 +2,10 @@ package plugin
 
 import (
 	"context"
-	"errors"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-net/sluice/api"
-	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/qos/reserve"
 	"github.com/sluice-net/sluice/service"
@@ -58,23 +58,12 @@ func (s *Service) awaitParts(ctx context.Context) {
 
 // Run works until ctx ends, or a part fails.
 func (s *Service) Run(ctx context.Context) error {
-	group := tasks.New()
-	defer group.Stop()
-	stop := context.AfterFunc(ctx, group.Cancel)
-	defer stop()
-	group.Start(s.awaitParts)
-	ended := make(chan error, len(s.parts))
+	group, own := errgroup.WithContext(ctx)
+	group.Go(func() error { s.awaitParts(own); return nil })
 	for _, p := range s.parts {
-		if !group.Start(func(own context.Context) { ended <- p.Run(own) }) {
-			ended <- nil // ctx has ended already
-		}
+		group.Go(func() error { return p.Run(own) })
 	}
-	var all error
-	for range s.parts {
-		all = errors.Join(all, <-ended)
-		group.Cancel()
-	}
-	return all
+	return group.Wait()
 }
 
 // NetworkChanged tells the parts of a change in the network. It does not block.
@@ -89,26 +78,5 @@ func (s *Service) Register(a *api.API) {
 	for _, p := range s.parts {
 		p.Register(a)
 	}
-	service.Show(service.NewREST(a, Name), "reservations", "List what is promised on links", s.reservations)
-}
-
-// Reservation is what is promised on one direction of a link.
-type Reservation struct {
-	Link      string        `json:"link" doc:"Port by which it leaves its switch" example:"0000000000000001/2"`
-	Capacity  uint64        `json:"capacity_bits_per_second"`
-	Used      uint64        `json:"used_bits_per_second" doc:"As measured"`
-	Promised  uint64        `json:"promised_bits_per_second" doc:"Sum of the promises"`
-	Unseen    uint64        `json:"unseen_bits_per_second" doc:"The part of it that measurements do not show yet"`
-	Available uint64        `json:"available_bits_per_second" doc:"What can still be promised"`
-	For       []reserve.Key `json:"for" doc:"What it is promised for"`
-}
-
-func (s *Service) reservations() []Reservation {
-	out := []Reservation{}
-	for _, l := range s.book.Lines() {
-		out = append(out, Reservation{
-			Link: l.Link.String(), Capacity: l.Capacity, Used: l.Used, Promised: l.Promised, Unseen: l.Unseen, Available: l.Available, For: append([]reserve.Key{}, l.Keys...),
-		})
-	}
-	return out
+	service.Show(service.NewREST(a, Name), "reservations", "List what is promised on links", s.book.Reservations)
 }

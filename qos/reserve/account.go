@@ -61,10 +61,13 @@ func (a *account) leave(l Link, e *entry) bool {
 	return len(a.entries) == 0
 }
 
-// promised is what is promised to others than one.
-func (a *account) promised(l Link, except Key) uint64 {
-	if e := a.entries[except]; e != nil {
-		return a.sums.promised - e.rates[l]
+// promised is what is promised to others than some.
+func (a *account) promised(l Link, except ...Key) uint64 {
+	promised := a.sums.promised
+	for _, k := range except {
+		if e := a.entries[k]; e != nil {
+			promised -= e.rates[l]
+		}
 	}
-	return a.sums.promised
+	return promised
 }

@@ -1,7 +1,6 @@
 package reserve
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -105,7 +104,7 @@ func (b *Book) Admit(p Promise) error {
 	if short := b.short(p); short != nil {
 		return short
 	}
-	b.put(p, sum(p.Shares))
+	b.put(p)
 	return nil
 }
 
@@ -123,7 +122,8 @@ func (b *Book) short(p Promise) *Shortage {
 		u := b.use(s.Link)
 		free := b.available(s.Link, u, p.Key)
 		if p.Enforced {
-			free = b.unpromised(s.Link, u, append(slices.Clone(p.Over), p.Key))
+			promised := b.account(s.Link).promised(s.Link, append(slices.Clone(p.Over), p.Key)...)
+			free = u.Capacity - min(promised, u.Capacity)
 		}
 		free -= min(free, s.Kept)
 		if u.Capacity == 0 || free < asked[s.Link] {
@@ -138,7 +138,7 @@ func (b *Book) short(p Promise) *Shortage {
 func (b *Book) Restore(p Promise) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.put(p, sum(p.Shares))
+	b.put(p)
 }
 
 // sum adds up what is asked of each link.
@@ -151,8 +151,8 @@ func sum(shares []Share) map[Link]uint64 {
 }
 
 // put enters a promise. What is known of the flow's traffic stays known. The lock is held.
-func (b *Book) put(p Promise, rates map[Link]uint64) {
-	e := &entry{promise: p, rates: rates, answers: map[Link]uint64{}, before: make(map[Link]uint64, len(rates))}
+func (b *Book) put(p Promise) {
+	e := &entry{promise: p, rates: sum(p.Shares), answers: map[Link]uint64{}, before: make(map[Link]uint64, len(p.Shares))}
 	e.promise.Shares = slices.Clone(p.Shares)
 	for _, s := range p.Shares {
 		if s.Answers > 0 {
@@ -163,7 +163,7 @@ func (b *Book) put(p Promise, rates map[Link]uint64) {
 		e.seen = old.seen
 		b.remove(old)
 	}
-	for l := range rates {
+	for l := range e.rates {
 		e.before[l] = b.use(l).Used
 	}
 	b.promises[p.Key] = e
@@ -341,27 +341,14 @@ func (b *Book) Overbooked(k Key) *Shortage {
 	return nil
 }
 
-// unpromised is what of a link is promised to nobody but some. The lock is held.
-func (b *Book) unpromised(l Link, u Use, except []Key) uint64 {
-	a := b.account(l)
-	promised := a.sums.promised
-	for _, k := range except {
-		if e := a.entries[k]; e != nil {
-			promised -= e.rates[l]
-		}
-	}
-	return u.Capacity - min(promised, u.Capacity)
-}
-
 // Promises lists the promises, by owner and identifier.
 func (b *Book) Promises() []Promise {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := make([]Promise, 0, len(b.promises))
-	for _, e := range b.promises {
-		out = append(out, e.promise)
+	for _, k := range slices.SortedFunc(maps.Keys(b.promises), Key.compare) {
+		out = append(out, b.promises[k].promise)
 	}
-	slices.SortFunc(out, func(x, y Promise) int { return cmp.Or(cmp.Compare(x.Owner, y.Owner), cmp.Compare(x.ID, y.ID)) })
 	return out
 }
 

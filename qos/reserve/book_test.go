@@ -49,7 +49,7 @@ func TestAdmitAllOrNothing(t *testing.T) {
 	if err := b.Admit(promise("b", 1, 3)); !errors.As(err, &short) || short.Capacity != 0 {
 		t.Fatalf("a link of unknown capacity: %v", err)
 	}
-	if !b.Release(key("a")) || b.Release(key("a")) || len(b.Lines()) != 0 {
+	if !b.Release(key("a")) || b.Release(key("a")) || len(b.Reservations()) != 0 {
 		t.Fatal("the promise was not given up")
 	}
 }
@@ -231,7 +231,7 @@ func TestReplace(t *testing.T) {
 	if err := b.Admit(promise("a", 9*mbit, 2)); err != nil {
 		t.Fatal(err)
 	}
-	if lines := b.Lines(); len(lines) != 1 || lines[0].Link != link(2) || lines[0].Promised != 9*mbit {
+	if lines := b.Reservations(); len(lines) != 1 || lines[0].Link != link(2).String() || lines[0].Promised != 9*mbit {
 		t.Fatalf("lines: %+v", lines)
 	}
 }
@@ -285,7 +285,7 @@ func TestNeverBeyondCapacity(t *testing.T) {
 				p.Shares = append(p.Shares, Share{Link: link(rapid.IntRange(0, 3).Draw(t, "link")), Rate: rapid.Uint64Range(1, 60).Draw(t, "rate")})
 			}
 			_ = b.Admit(p)
-			for _, line := range b.Lines() {
+			for _, line := range b.Reservations() {
 				if line.Promised > line.Capacity {
 					t.Fatalf("link %v: %d promised beside %d used of %d", line.Link, line.Promised, line.Used, line.Capacity)
 				}
@@ -294,7 +294,7 @@ func TestNeverBeyondCapacity(t *testing.T) {
 		for _, p := range b.Promises() {
 			b.Release(p.Key)
 		}
-		if left := b.Lines(); len(left) != 0 {
+		if left := b.Reservations(); len(left) != 0 {
 			t.Fatalf("left: %+v", left)
 		}
 	})

@@ -1,0 +1,118 @@
+package bandwidth
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+)
+
+const (
+	// grace is how long a switch of a path may be without a connection to the
+	// controller before it is taken for dead: it may have lost that alone. startGrace
+	// is the same after a start, when all have to come back.
+	grace      = 3 * time.Second
+	startGrace = 15 * time.Second
+	// pressedFor is how many readings in a row must show that a link cannot keep a
+	// promise, and tolerance the part of the rate, in percent, that it may lack.
+	pressedFor = 2
+	tolerance  = 5
+)
+
+// gone says why a flow is over because a host of it is elsewhere now, or nothing. A host
+// that moves has left when nobody leads it any more; if nobody has led it since the start,
+// somebody may yet.
+func (p *planner) gone(f *flow) string {
+	if f.roams() {
+		_, leads := p.Network.Anchored(f.Device)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		led := f.led
+		if f.led = led || leads; led && !leads {
+			return "its host has left"
+		}
+		return ""
+	}
+	moved := func(h header, from network.PortRef) bool {
+		host, known := p.Network.HostByMAC(h.EthSrc, h.VLAN)
+		return known && !host.At.IsZero() && host.At != from
+	}
+	if moved(f.Header, f.From) || moved(f.Header.reverse(), f.To) {
+		return "a host has moved"
+	}
+	return ""
+}
+
+// broken says why the flow's path does not work, or nothing.
+func (p *planner) broken(f *flow, now time.Time) string {
+	if f.roams() {
+		if hops, led := p.way(f); led && !slices.Equal(hops, f.now().Hops) {
+			return "its host has another way"
+		}
+		return ""
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	why, certain := p.missing(f.Hops)
+	switch {
+	case why == "":
+		f.whole, f.broken = true, time.Time{}
+		return ""
+	case f.whole && certain:
+		return why
+	case f.broken.IsZero():
+		f.broken = now
+	}
+	patience := grace
+	if !f.whole {
+		patience = startGrace
+	}
+	if now.Sub(f.broken) < patience {
+		return ""
+	}
+	return why
+}
+
+// missing finds the first link of a path that is not there. It is certain if both its
+// switches are connected, or a port says that it is down.
+func (p *planner) missing(hops []network.Hop) (why string, certain bool) {
+	t := p.Network.Topology()
+	for i := range len(hops) - 1 {
+		a, b := hops[i], hops[i+1]
+		from, to := network.PortRef{Switch: a.Switch, Port: a.Out}, network.PortRef{Switch: b.Switch, Port: b.In}
+		if l, ok := t.LinkFrom(from); ok && l.To == to {
+			continue
+		}
+		upA, _ := p.Network.PortUp(from)
+		upB, _ := p.Network.PortUp(to)
+		hasA, hasB := t.Has(a.Switch), t.Has(b.Switch)
+		certain := hasA && hasB || hasA && !upA || hasB && !upB
+		return fmt.Sprintf("the link from %v to %v is down", from, to), certain
+	}
+	return "", true
+}
+
+// oversubscribed finds the link that cannot keep what the flow was promised, and for how many
+// readings in a row there has been one.
+func (p *planner) oversubscribed(f *flow) (at network.PortRef, free uint64, readings int) {
+	now := f.now()
+	if now.State != StateAccepted || now.closed {
+		return at, 0, 0
+	}
+	for _, share := range shares(now.Hops, f.Rate, f.Reverse) {
+		if p.Network.IsEdge(share.Link) {
+			continue
+		}
+		if free = p.Book.Left(share.Link, f.promise()); free < share.Rate-share.Rate*tolerance/100 {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.oversubscribed++
+			return share.Link, free, f.oversubscribed
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.oversubscribed, f.pressure = 0, ""
+	return at, 0, 0
+}

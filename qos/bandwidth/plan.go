@@ -1,0 +1,198 @@
+package bandwidth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/qos/reserve"
+)
+
+const (
+	// maxSearches bounds how often a path is searched anew because somebody else was
+	// promised a link of it in between.
+	maxSearches = 16
+	// maxWider bounds how often a wider path is looked for that is as short.
+	maxWider = 4
+)
+
+// planner finds flows their places, enters what is promised there into the book, and says
+// whether places are still good.
+type planner struct{ Options }
+
+// search is the shortest path that meets a request: of several, one that leaves most at
+// its narrowest link, as far as a few searches tell.
+func search(t *network.Topology, f *flow, r topology.Request) ([]network.Hop, error) {
+	best, err := t.Find(f.From, f.To, r)
+	if err != nil {
+		return nil, err
+	}
+	for range maxWider {
+		if len(best.Path.Hops) == 1 {
+			break
+		}
+		r.MinBandwidth = best.Width + 1
+		wider, err := t.Find(f.From, f.To, r)
+		if err != nil || len(wider.Path.Hops) > len(best.Path.Hops) {
+			break
+		}
+		best = wider
+	}
+	return best.Path.Hops, nil
+}
+
+// accept finds a flow the shortest path whose every link has its rate available, and
+// enters the promise into the book. Between the search and the entry somebody else may
+// have been promised a link: then the entry fails as a whole, and the search is repeated.
+// For a flow whose host moves there is that host's way, and no other.
+func (p *planner) accept(f *flow) ([]network.Hop, error) {
+	if f.roams() {
+		hops, led := p.way(f)
+		if !led {
+			return nil, network.ErrNoPath
+		}
+		return hops, p.Book.Admit(p.promise(f, hops))
+	}
+	t, key := p.Network.Topology(), f.promise()
+	request := topology.Request{
+		MinBandwidth: f.Rate,
+		Available:    func(l network.Link) uint64 { return p.Book.Available(l.From, key) },
+		Exclude: func(l network.Link) string {
+			if free := p.Book.Available(l.To, key); free < f.Reverse {
+				return fmt.Sprintf("its reverse direction has %d bit/s available, %d are required", free, f.Reverse)
+			}
+			return ""
+		},
+	}
+	var err error
+	for range maxSearches {
+		hops, none := search(t, f, request)
+		if none != nil {
+			return nil, p.narrowest(f, none)
+		}
+		if err = p.Book.Admit(p.promise(f, hops)); err == nil {
+			return hops, nil
+		}
+		var short *reserve.Shortage
+		if errors.As(err, &short) && p.Network.IsEdge(short.Link) {
+			break
+		}
+	}
+	return nil, err
+}
+
+// byDefault is where default forwarding leads a flow.
+func (p *planner) byDefault(f *flow) ([]network.Hop, bool) {
+	if f.roams() {
+		return p.way(f)
+	}
+	path, ok := p.Network.Topology().Path(f.From, f.To, network.MetricHops)
+	return path.Hops, ok
+}
+
+// narrowest says why there is no path for a flow: of the shortest one, the first link
+// that has too little.
+func (p *planner) narrowest(f *flow, why error) error {
+	hops, _ := p.byDefault(f)
+	for _, share := range p.promise(f, hops).Shares {
+		if free := p.Book.Available(share.Link, f.promise()); free < share.Rate {
+			short := &reserve.Shortage{Link: share.Link, Asked: share.Rate, Available: free, Capacity: p.Book.Use(share.Link).Capacity}
+			return fmt.Errorf("%w, and no other path has enough", short)
+		}
+	}
+	return why
+}
+
+// choose accepts a flow, or falls back to where default forwarding leads it: then its
+// traffic is entered into the book as one that yields.
+func (p *planner) choose(f *flow) (placement, error) {
+	hops, why := p.accept(f)
+	if why == nil {
+		return placement{State: StateAccepted, Hops: hops}, nil
+	}
+	hops, ok := p.byDefault(f)
+	if !ok {
+		return placement{}, network.ErrNoPath
+	}
+	at := placement{StateBestEffort, why.Error(), hops}
+	p.restore(f, at)
+	return at, nil
+}
+
+// restore enters into the book what a placement holds.
+func (p *planner) restore(f *flow, at placement) {
+	if at.State == StateAccepted {
+		p.Book.Restore(p.promise(f, at.Hops))
+		return
+	}
+	yields := reserve.Promise{Key: f.promise(), Yields: true, Shares: shares(at.Hops, f.Rate, f.Reverse)}
+	for i := range yields.Shares {
+		yields.Shares[i].Rate = 0
+	}
+	p.Book.Restore(yields)
+}
+
+// promise is what a flow is to be promised along a path: nothing on links to hosts whose
+// speed nobody knows, which no path avoids.
+func (p *planner) promise(f *flow, hops []network.Hop) reserve.Promise {
+	return reserve.Promise{Key: f.promise(), Shares: slices.DeleteFunc(shares(hops, f.Rate, f.Reverse), func(x reserve.Share) bool {
+		return p.Network.IsEdge(x.Link) && p.Book.Use(x.Link).Capacity == 0
+	})}
+}
+
+// shares are what a flow needs along a path: its rate on every link it goes by, the one
+// to its destination included, and the reverse rate on every link that answers go by but
+// the one to its source. There they are expected, and nothing is promised to them: or no
+// host that sends could be promised all of its link.
+func shares(hops []network.Hop, rate, reverse uint64) []reserve.Share {
+	var out []reserve.Share
+	for i, hop := range hops {
+		out = append(out, reserve.Share{Link: network.PortRef{Switch: hop.Switch, Port: hop.Out}, Rate: rate})
+		if reverse == 0 {
+			continue
+		}
+		back := reserve.Share{Link: network.PortRef{Switch: hop.Switch, Port: hop.In}, Answers: reverse}
+		if i > 0 {
+			back.Rate = reverse
+		}
+		out = append(out, back)
+	}
+	return out
+}
+
+// links are the ports by which a path leaves switches for other switches, in both
+// directions.
+func links(hops []network.Hop) []network.PortRef {
+	var out []network.PortRef
+	for i, hop := range hops {
+		if i < len(hops)-1 {
+			out = append(out, network.PortRef{Switch: hop.Switch, Port: hop.Out})
+		}
+		if i > 0 {
+			out = append(out, network.PortRef{Switch: hop.Switch, Port: hop.In})
+		}
+	}
+	return out
+}
+
+// locate finds the destination of a flow that has not been heard yet, as after a
+// restart under traffic: its packets would be flooded, every one of them.
+func (p *planner) locate(ctx context.Context, f *flow) error {
+	if !f.To.IsZero() {
+		return nil
+	}
+	host, err := p.Network.ResolveHost(ctx, f.Header.Dst)
+	switch {
+	case err != nil:
+		return err
+	case host.MAC != f.Header.EthDst:
+		return fmt.Errorf("%v has the address %v, not %v: %w", f.Header.Dst, host.MAC, f.Header.EthDst, network.ErrUnknownHost)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.To = host.At
+	return nil
+}

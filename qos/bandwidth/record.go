@@ -1,0 +1,67 @@
+package bandwidth
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Hop is one switch of a flow's path.
+type Hop struct {
+	Switch openflow.DatapathID `json:"switch"`
+	In     uint32              `json:"in" doc:"Port by which its packets come in"`
+	Out    uint32              `json:"out" doc:"Port by which they leave"`
+}
+
+// Record is what is told of a flow.
+type Record struct {
+	ID         string    `json:"id"`
+	Definition string    `json:"definition" doc:"The critical traffic that it belongs to"`
+	Flow       string    `json:"flow" example:"tcp 10.0.0.1:40000 > 10.0.0.2:5001"`
+	State      State     `json:"state" enum:"placing,accepted,best-effort" doc:"accepted: it is promised its rate. best-effort: it is not; reason says why"`
+	Reason     string    `json:"reason,omitempty" doc:"Why nothing is promised to it; or, of an accepted flow, what is wrong"`
+	Rate       uint64    `json:"rate_bits_per_second" doc:"What it requires"`
+	Reverse    uint64    `json:"reverse_rate_bits_per_second" doc:"What it requires in the reverse direction"`
+	Throughput uint64    `json:"sent_bits_per_second" doc:"What it sent at the last reading of its counters"`
+	Excess     uint64    `json:"excess_bits_per_second,omitempty" doc:"The part of it that is more than the flow was promised: its first switch drops it, unless reason says otherwise"`
+	Bytes      uint64    `json:"bytes" doc:"What it has sent"`
+	Path       []Hop     `json:"path"`
+	Since      time.Time `json:"since"`
+	Accepted   time.Time `json:"accepted,omitzero" doc:"When it was accepted"`
+	Moves      int       `json:"moves" doc:"How often it was given another path"`
+	Closed     bool      `json:"closed,omitempty" doc:"Both sides have ended its connection: nothing is promised to it any more"`
+}
+
+// record tells of the flow.
+func (f *flow) record() Record {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := Record{
+		ID: f.id, Definition: f.Definition, Flow: f.Header.String(), State: f.State, Reason: f.Reason, Rate: f.Rate, Reverse: f.Reverse,
+		Throughput: f.counter.rate, Bytes: f.counter.bytes, Since: f.Since, Accepted: f.Accepted, Moves: f.Moves, Path: []Hop{}, Closed: f.closed == closedBoth,
+		Excess: f.excess,
+	}
+	switch {
+	case f.State != StateAccepted:
+	case f.excess > 0 && f.Unmetered[there]:
+		r.Reason = fmt.Sprintf("it sends %d bit/s more than its %d, and its first switch takes no meter to hold it", f.excess, f.Rate)
+	case f.excess > 0:
+		r.Reason = fmt.Sprintf("it sends %d bit/s more than its %d, which its first switch drops", f.excess, f.Rate)
+	default:
+		r.Reason = f.pressure
+	}
+	for _, h := range f.Hops {
+		r.Path = append(r.Path, Hop(h))
+	}
+	return r
+}
+
+// Flows lists the flows, those first that came first.
+func (s *Service) Flows() []Record {
+	out := []Record{}
+	for _, f := range s.flows.all(func(*flow) bool { return true }) {
+		out = append(out, f.record())
+	}
+	return out
+}

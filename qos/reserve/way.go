@@ -1,0 +1,17 @@
+package reserve
+
+import (
+	"slices"
+
+	"github.com/sluice-net/sluice/network/topology"
+)
+
+// Back is a way in the other direction.
+func Back(way []topology.Hop) []topology.Hop {
+	back := slices.Clone(way)
+	slices.Reverse(back)
+	for i, h := range back {
+		back[i].In, back[i].Out = h.Out, h.In
+	}
+	return back
+}
