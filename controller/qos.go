@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/network"
@@ -64,14 +65,11 @@ func (c *Controller) newClasses(book *reserve.Book, critical latency.Critical) (
 	if err != nil {
 		return nil, err
 	}
-	settings := latency.Settings{Quota: c.cfg.QoS.Quota, Interval: c.cfg.Network.StatsInterval, OnConnect: c.cfg.QoS.Queues == "connect"}
-	s, err := latency.New(latency.Options{
-		Network: c.net, Rules: owner, Book: book, Store: c.store, Bus: c.bus, Log: c.log, Databases: c.queues, Settings: settings, Critical: critical,
-		Configured: classes, Treatments: &c.treatments,
+	s := latency.New(latency.Options{
+		Network: c.net, Rules: owner, Book: book, Store: c.store, Log: c.log.With("service", latency.OwnerName), Publish: c.publishQoS,
+		Databases: c.queues, Critical: critical, Configured: classes, Treatments: &c.treatments,
+		Quota: c.cfg.QoS.Quota, Interval: c.cfg.Network.StatsInterval, Settle: 15 * time.Second, OnConnect: c.cfg.QoS.Queues == "connect",
 	})
-	if err != nil {
-		return nil, err
-	}
 	reloadQoS(c, classesOf, s.Loaded(), s.Declared)
 	return s, nil
 }

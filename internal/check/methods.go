@@ -21,7 +21,6 @@ var tooMany = map[string]int{
 	"network.Switch":             85,
 	"network/graph.solver":       45,
 	"network/hosts.Table":        70,
-	"qos/latency.Service":        85,
 	"sos/agent.Agent":            45,
 	"sos/agent.session":          70,
 	"sos/plugin.Service":         150,

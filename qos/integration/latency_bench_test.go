@@ -126,15 +126,13 @@ func (c *classes) start() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.service, err = latency.New(latency.Options{
-		Network: c.net, Rules: owner, Store: c.store, Bus: c.bus, Log: log,
-		Book: c.book, Critical: c.critical,
+	c.service = latency.New(latency.Options{
+		Network: c.net, Rules: owner, Store: c.store, Log: log,
+		Publish: func(kind string, attrs any) { c.bus.Publish("qos."+kind, attrs) },
+		Book:    c.book, Critical: c.critical,
 		Databases: queues,
-		Settings:  latency.Settings{Interval: 500 * time.Millisecond, Settle: 3 * time.Second, OnConnect: true},
+		Quota:     0.05, Interval: 500 * time.Millisecond, Settle: 3 * time.Second, OnConnect: true,
 	})
-	if err != nil {
-		c.t.Fatal(err)
-	}
 	c.net.Subscribe(c.service.NetworkChanged)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

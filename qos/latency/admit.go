@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/qos/reserve"
 )
@@ -15,15 +17,22 @@ const BookOwner = "latency"
 
 func bookKey(name string) reserve.Key { return reserve.Key{Owner: BookOwner, ID: name} }
 
+// planner finds classes their ways, and enters into the book what they are promised there.
+type planner struct {
+	Options
+	classes  *table
+	baseline baseline
+}
+
 // rates are what a class has at one port.
 type rates struct{ min, max uint64 }
 
 // ratesAt applies the defaults of the dissertation (section 4.3.1): the guaranteed
 // rate is a quota of the link's capacity, the greatest all of it.
-func (s *Service) ratesAt(c *Class, capacity uint64) rates {
+func (p *planner) ratesAt(c *Class, capacity uint64) rates {
 	r := rates{c.MinRate, c.MaxRate}
 	if r.min == 0 {
-		r.min = max(leastRate, uint64(s.settings.Quota*float64(capacity)))
+		r.min = max(leastRate, uint64(p.Quota*float64(capacity)))
 	}
 	if r.max == 0 || r.max > capacity {
 		r.max = capacity
@@ -32,12 +41,22 @@ func (s *Service) ratesAt(c *Class, capacity uint64) rates {
 }
 
 // ratesOf are what a class has at a port as things stand. The lock is held.
-func (s *Service) ratesOf(e *entry, at place, capacity uint64) rates {
-	r := s.ratesAt(&e.class, capacity)
-	if p := e.carriage.ports[at]; e.yields || p != nil && p.short != "" {
+func (p *planner) ratesOf(e *entry, at place, capacity uint64) rates {
+	r := p.ratesAt(&e.class, capacity)
+	if x := e.carriage.ports[at]; e.yields || x != nil && x.short != "" {
 		r.min = leastRate
 	}
 	return r
+}
+
+// shares are what a class is to have at ports.
+func (p *planner) shares(c *Class, ports ...place) []reserve.Share {
+	out := make([]reserve.Share, len(ports))
+	for i, at := range ports {
+		capacity := p.Network.Capacity(at)
+		out[i] = reserve.Share{Link: at, Rate: p.ratesAt(c, capacity).min, Kept: kept(capacity)}
+	}
+	return out
 }
 
 // maxSearches bounds how often ways are searched anew because somebody else was promised
@@ -46,40 +65,43 @@ const maxSearches = 16
 
 // choose finds a way for each flow and has the book promise the guaranteed rate on all of
 // them. If that cannot be, the error says what a way lacks that is the best without it.
-func (s *Service) choose(ctx context.Context, c *Class) ([]Route, error) {
-	all, err := s.locateAll(ctx, c)
+func (p *planner) choose(ctx context.Context, c *Class) ([]Route, error) {
+	all, err := p.locateAll(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	p := reserve.Promise{Key: bookKey(c.Name), Enforced: true}
-	if s.critical != nil {
-		p.Over = s.critical.Within(c.matches())
-	}
-	t := s.baseline.topology(s.net.Topology())
+	promise := reserve.Promise{Key: bookKey(c.Name), Enforced: true, Over: p.Critical.Within(c.matches())}
+	t := p.baseline.topology(p.Network.Topology())
 	for range maxSearches {
-		routes, enough, err := s.search(t, c, all, p)
+		routes, enough, err := p.search(t, c, all, promise)
 		if err != nil {
 			return nil, err
 		}
-		short, err := s.promise(c, p, routes)
-		if short == nil || !enough {
+		promise.Shares = p.shares(c, portsOf(routes)...)
+		err = p.Book.Admit(promise)
+		var short *reserve.Shortage
+		if !errors.As(err, &short) {
 			return routes, err
 		}
-		if _, inner := t.LinkFrom(short.Link); !inner { // that to a host: no way avoids it
-			return routes, err
+		if _, inner := t.LinkFrom(short.Link); enough && inner { // no way avoids the link to a host
+			continue
 		}
+		why := err.Error()
+		if short.Capacity > 0 {
+			why = fmt.Sprintf("hop %v, port %d: %d bit/s asked, %d of %d are left", short.Link.Switch, short.Link.Port, short.Asked, short.Available, short.Capacity)
+		}
+		return nil, &Refusal{"min_rate", short.Asked, why}
 	}
 	return nil, fmt.Errorf("the network's links were promised to others %d times while ways for class %s were searched", maxSearches, c.Name)
 }
 
 // search finds a way for each flow. enough says that the book has the guaranteed rate left
 // on each link between switches.
-func (s *Service) search(t *topology.Topology, c *Class, all []ends, p reserve.Promise) (routes []Route, enough bool, err error) {
+func (p *planner) search(t *topology.Topology, c *Class, all []ends, promise reserve.Promise) (routes []Route, enough bool, err error) {
 	enough = true
 	lacks := func(l topology.Link) string {
-		one := p
-		one.Shares = []reserve.Share{s.share(c, l.From)}
-		if short := s.book.Short(one); short != nil {
+		promise.Shares = p.shares(c, l.From)
+		if short := p.Book.Short(promise); short != nil {
 			return short.Error()
 		}
 		return ""
@@ -94,88 +116,157 @@ func (s *Service) search(t *topology.Topology, c *Class, all []ends, p reserve.P
 	return routes, enough, nil
 }
 
-// share is what a class is to have at a port.
-func (s *Service) share(c *Class, at topology.PortRef) reserve.Share {
-	capacity := s.net.Capacity(at)
-	return reserve.Share{Link: at, Rate: s.ratesAt(c, capacity).min, Kept: kept(capacity)}
+// known is where an end was seen last.
+func (p *planner) known(e End) (topology.Host, bool) {
+	if e.IP.IsValid() {
+		return p.Network.HostByIP(e.IP)
+	}
+	return p.Network.HostByMAC(e.MAC, e.VLAN)
 }
 
-// promise has the book take the guaranteed rate of a class on all its ports, or says
-// where it cannot, for the program and for people.
-func (s *Service) promise(c *Class, p reserve.Promise, routes []Route) (*reserve.Shortage, error) {
-	for _, at := range portsOf(routes) {
-		p.Shares = append(p.Shares, s.share(c, at))
+// locate finds where an end of a flow stands, by asking for it if need be.
+func (p *planner) locate(ctx context.Context, e End, what string, flow int) (h topology.Host, err error) {
+	if e.IP.IsValid() {
+		h, err = p.Network.ResolveHost(ctx, e.IP)
+	} else if known, ok := p.known(e); ok {
+		h = known
+	} else {
+		err = network.ErrUnknownHost
 	}
-	err := s.book.Admit(p)
-	var short *reserve.Shortage
-	if !errors.As(err, &short) {
-		return nil, err
+	if err != nil {
+		return h, refused(flow, e.String(), "the %s %v is not found in the network: %v", what, e, err)
 	}
-	why := err.Error()
-	if short.Capacity > 0 {
-		why = fmt.Sprintf("hop %v, port %d: %d bit/s asked, %d of %d are left", short.Link.Switch, short.Link.Port, short.Asked, short.Available, short.Capacity)
-	}
-	return short, &Refusal{"min_rate", short.Asked, why}
+	return h, nil
 }
 
-// marks are the DSCPs by which a userspace datapath tells the classifier a packet's
-// queue: first those of the pools for experimental and local use (RFC 2474, section
-// 6, but for LE of RFC 8622), then those of pool 1 that are not assigned.
-var marks = func() []uint8 {
-	var out []uint8
-	for _, low := range []uint8{3, 1} {
-		for high := range uint8(16) {
-			if m := high<<2 | low; m != 1 {
-				out = append(out, m)
-			}
-		}
-	}
-	return append(out, 2, 4, 6, 42, 50, 52, 54, 58, 60, 62)
-}()
-
-// freeMark finds a mark that no other class has on any of the ports: the one that the
-// class has, if it can. The lock is held.
-func (s *Service) freeMark(e *entry, ports []topology.PortRef) (uint8, error) {
-	taken := map[uint8]topology.PortRef{}
-	for _, other := range s.classes {
-		if other == e || other.routes == nil {
+// locateAll finds where the flows of a class begin and end.
+func (p *planner) locateAll(ctx context.Context, c *Class) ([]ends, error) {
+	p.baseline.note(p.Network.Topology(), time.Now())
+	all := make([]ends, len(c.Flows))
+	for i, f := range c.Flows {
+		hops, moves := p.movingWay(&f)
+		if moves {
+			all[i].led = hops
 			continue
 		}
-		for _, p := range other.held() {
-			if slices.Contains(ports, p) {
-				taken[other.mark] = p
-			}
+		var err error
+		if all[i].dst, err = p.locate(ctx, f.Dst, "destination", i); err != nil {
+			return nil, err
+		}
+		if all[i].open = !f.Src.IsValid(); all[i].open {
+			continue
+		}
+		if all[i].src, err = p.locate(ctx, f.Src, "source", i); err != nil {
+			return nil, err
 		}
 	}
-	for _, other := range s.classes { // whoever they are: what they mean must not be changed
-		if dscp := other.carriage.dscp; dscp != 0 && len(ports) > 0 {
-			taken[dscp] = ports[0]
-		}
-	}
-	if _, is := taken[e.mark]; !is && e.mark != 0 {
-		return e.mark, nil
-	}
-	for _, m := range marks {
-		if _, is := taken[m]; !is {
-			return m, nil
-		}
-	}
-	return 0, &Refusal{"flows", e.class.Name, fmt.Sprintf("port %v has %d classes already, as many as a userspace datapath can tell apart", taken[marks[0]], len(marks))}
+	return all, nil
 }
 
-// ownDSCP is the DSCP of a class's packets before they are marked, as a userspace
-// datapath has to know it.
-func ownDSCP(c *Class) (uint8, error) {
-	var own *uint8
-	for i, f := range c.Flows {
-		dscp := uint8(0)
-		if f.DSCP != nil {
-			dscp = *f.DSCP
-		}
-		if own != nil && *own != dscp {
-			return 0, &Refusal{fmt.Sprintf("flows[%d].ip_dscp", i), dscp, fmt.Sprintf("%d like the flows before it: on userspace datapaths all flows of a class have one DSCP; make two classes", *own)}
-		}
-		own = &dscp
+// movingWay is the way of a flow of which one end is a host that moves: between the border
+// that its packets pass and where it is, where the host's own rules lead them. That is all
+// that there is to choose, so the class has its queues there. It is false for flows of
+// which no end moves, or both do.
+func (p *planner) movingWay(f *Flow) ([]topology.Hop, bool) {
+	src, from := p.Network.Anchored(f.Src.IP)
+	dst, to := p.Network.Anchored(f.Dst.IP)
+	if from {
+		return reserve.Back(src.Way), !to && len(src.Way) > 0
 	}
-	return *own, nil
+	return dst.Way, to && len(dst.Way) > 0
+}
+
+// intact reports whether the way of a class is still there. The lock is held.
+func (p *planner) intact(e *entry) bool {
+	t := p.Network.Topology()
+	for i := range e.routes {
+		r, f := &e.routes[i], &e.class.Flows[e.routes[i].Flow]
+		if hops, moves := p.movingWay(f); moves {
+			if !slices.Equal(hops, r.Hops) {
+				return false
+			}
+			continue
+		}
+		first, last := r.Hops[0], r.Hops[len(r.Hops)-1]
+		if src, known := p.known(f.Src); known && !r.Tree && src.At != portRef(first.Switch, first.In) {
+			return false
+		}
+		dst, known := p.known(f.Dst)
+		if !known {
+			if dst.At = portRef(last.Switch, last.Out); r.Tree {
+				continue // nobody knows where it leads now
+			}
+		}
+		if !r.stands(t, dst.At) {
+			return false
+		}
+	}
+	return true
+}
+
+// restore enters a class into the book again. A default rate is a share of a capacity: where
+// that is not known yet, the class is unbooked, and entered again later.
+func (p *planner) restore(e *entry) {
+	p.classes.mu.Lock()
+	defer p.classes.mu.Unlock()
+	if e.yields {
+		p.Book.Release(bookKey(e.class.Name))
+		return
+	}
+	ports := portsOf(e.routes)
+	p.Book.Restore(reserve.Promise{Key: bookKey(e.class.Name), Enforced: true, Shares: p.shares(&e.class, ports...)})
+	e.unbooked = e.class.MinRate == 0 && slices.ContainsFunc(ports, func(at place) bool { return p.Network.Capacity(at) == 0 })
+}
+
+// overbooked says whether the guaranteed rate of a class does not fit any more where it is.
+func (p *planner) overbooked(e *entry) bool { return p.Book.Overbooked(bookKey(e.class.Name)) != nil }
+
+// yield takes from a class that could not be moved what is guaranteed to it, if that does
+// not fit where it is: or queues would guarantee more than there is, and those of other
+// classes would not have theirs. Its queues stay, with the least rate. e.work is locked.
+func (p *planner) yield(e *entry) {
+	if !p.overbooked(e) {
+		return
+	}
+	p.classes.mu.Lock()
+	e.yields = true
+	e.leaving = append(e.leaving, portsOf(e.routes)...) // their queues are looked at again
+	p.classes.mu.Unlock()
+	p.restore(e)
+}
+
+func carriedKey(name string) reserve.Key {
+	return reserve.Key{Owner: BookOwner, ID: name + " (carried)"}
+}
+
+// carried is the promise of the guaranteed rate wherever a class is carried and does not go
+// by itself.
+func (p *planner) carried(e *entry) reserve.Promise {
+	p.classes.mu.Lock()
+	defer p.classes.mu.Unlock()
+	own := portsOf(e.routes)
+	ports := slices.DeleteFunc(e.carriage.held(), func(at place) bool { return slices.Contains(own, at) })
+	return reserve.Promise{Key: carriedKey(e.class.Name), Enforced: true, Shares: p.shares(&e.class, ports...)}
+}
+
+// promiseCarried has the book make that promise, and notes where it cannot.
+func (p *planner) promiseCarried(e *entry) {
+	promise := p.carried(e)
+	short := map[place]string{}
+	for len(promise.Shares) > 0 {
+		var lack *reserve.Shortage
+		if err := p.Book.Admit(promise); !errors.As(err, &lack) {
+			break
+		}
+		short[lack.Link] = fmt.Sprintf("nothing is guaranteed there: %v", lack)
+		promise.Shares = slices.DeleteFunc(promise.Shares, func(x reserve.Share) bool { return x.Link == lack.Link })
+	}
+	if len(promise.Shares) == 0 {
+		p.Book.Release(promise.Key)
+	}
+	p.classes.mu.Lock()
+	defer p.classes.mu.Unlock()
+	for at, x := range e.carriage.ports {
+		x.short = short[at]
+	}
 }

@@ -22,9 +22,9 @@ func TestAdmittedWithoutThePlainQueue(t *testing.T) {
 	x := served(t)
 	x.withClassifiers()
 	x.fabric.SetTopology(loaded(500*time.Microsecond, 0))
-	x.baseline.note(x.fabric.Topology(), time.Now())
+	x.plan.baseline.note(x.fabric.Topology(), time.Now())
 	x.fabric.SetTopology(loaded(150*time.Millisecond, 10e6))
-	x.baseline.note(x.fabric.Topology(), time.Now())
+	x.plan.baseline.note(x.fabric.Topology(), time.Now())
 	class := request(t, "quick", 7000)
 	class.Latency = time.Millisecond
 	info, err := x.Add(t.Context(), class)

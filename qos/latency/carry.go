@@ -3,16 +3,13 @@ package latency
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/qos/mark"
 	"github.com/sluice-net/sluice/qos/reserve"
 )
 
@@ -86,78 +83,49 @@ func (c *carriage) open() bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(c.ports)), func(p *carriedPort) bool { return !p.ready || p.missing() != "" })
 }
 
-// carryAll gives classes their queues wherever connections of theirs are carried.
-func (s *Service) carryAll(ctx context.Context) {
-	now := time.Now()
-	left := map[*entry][]place{}
-	var work []*entry
-	s.mu.Lock()
-	for _, e := range s.sortedClasses() {
-		if e.state == StateProvisioning {
-			continue
-		}
-		left[e] = e.carriage.expire(now)
-		settled := e.carriage.restored && now.Sub(s.started) > s.settings.Settle
-		if settled || e.carriage.open() || len(left[e]) > 0 {
-			e.carriage.restored = e.carriage.restored && !settled
-			work = append(work, e)
-		}
-	}
-	s.mu.Unlock()
-	tasks.Each(work, movers, func(e *entry) {
-		e.work.Lock()
-		defer e.work.Unlock()
-		if s.has(e) {
-			s.carry(ctx, e, left[e])
-		}
-	})
-}
-
 // carry gives a class its queue at the ports of its carriage. left are those that are not
 // any more. e.work is held.
-func (s *Service) carry(ctx context.Context, e *entry, left []place) {
-	ctx, cancel := context.WithTimeout(ctx, s.settings.Timeout)
-	defer cancel()
-	s.mu.Lock()
+func (c *placer) carry(ctx context.Context, e *entry, left []place) {
+	c.classes.mu.Lock()
 	ports := e.carriage.held()
-	s.mu.Unlock()
-	lacks := s.markCarried(ctx, e, ports)
-	s.promiseCarried(e)
+	c.classes.mu.Unlock()
+	lacks := c.markCarried(ctx, e, ports)
+	c.plan.promiseCarried(e)
 	for d, at := range bySwitch(append(slices.Clone(ports), left...)) {
-		if err := s.ensureQueues(ctx, map[openflow.DatapathID][]uint32{d: at}); err != nil {
+		if err := c.queues.ensure(ctx, map[openflow.DatapathID][]uint32{d: at}); err != nil {
 			for _, port := range at {
 				lacks[portRef(d, port)] = err.Error()
 			}
 		}
 	}
-	if changed := s.carriedNow(e, lacks); !changed && len(left) == 0 {
+	if changed := c.carriedNow(e, lacks); !changed && len(left) == 0 {
 		return
 	}
-	if err := s.save(ctx, e); err != nil {
-		s.log.Warn("where a class is carried could not be stored", "class", e.class.Name, "error", err)
+	if err := c.save(ctx, e); err != nil {
+		c.Log.Warn("where a class is carried could not be stored", "class", e.class.Name, "error", err)
 	}
-	s.treatments.Changed()
+	c.Treatments.Changed()
 }
 
 // markCarried finds out which of the switches need marks, and the class's mark if one does.
 // It returns what keeps the class from having its queue at a port.
-func (s *Service) markCarried(ctx context.Context, e *entry, ports []place) map[place]string {
+func (c *placer) markCarried(ctx context.Context, e *entry, ports []place) map[place]string {
 	lacks := map[place]string{}
 	userspace := map[openflow.DatapathID]bool{}
 	for _, at := range ports {
-		is, err := s.userspace(ctx, at.Switch)
+		is, err := c.queues.userspace(ctx, at.Switch)
 		if err == nil {
 			userspace[at.Switch] = is
 		}
-		if err == nil && s.net.Capacity(at) == 0 {
+		if err == nil && c.Network.Capacity(at) == 0 {
 			err = &reserve.Shortage{Link: at}
 		}
 		if err != nil {
 			lacks[at] = err.Error()
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	c.classes.mu.Lock()
+	defer c.classes.mu.Unlock()
 	maps.Copy(e.userspace, userspace)
 	if !slices.Contains(slices.Collect(maps.Values(userspace)), true) {
 		return lacks
@@ -165,7 +133,7 @@ func (s *Service) markCarried(ctx context.Context, e *entry, ports []place) map[
 	own, err := ownDSCP(&e.class)
 	if err == nil {
 		e.own = own
-		e.mark, err = s.freeMark(e, e.held())
+		e.mark, err = c.classes.freeMark(e, e.held())
 	}
 	if err != nil {
 		for _, at := range ports {
@@ -177,53 +145,11 @@ func (s *Service) markCarried(ctx context.Context, e *entry, ports []place) map[
 	return lacks
 }
 
-func carriedKey(name string) reserve.Key {
-	return reserve.Key{Owner: BookOwner, ID: name + " (carried)"}
-}
-
-// carriedPromise is that of the guaranteed rate wherever the class is carried and does not
-// go by itself.
-func (s *Service) carriedPromise(e *entry) reserve.Promise {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := reserve.Promise{Key: carriedKey(e.class.Name), Enforced: true}
-	own := portsOf(e.routes)
-	for _, at := range e.carriage.held() {
-		if !slices.Contains(own, at) {
-			capacity := s.net.Capacity(at)
-			p.Shares = append(p.Shares, reserve.Share{Link: at, Rate: s.ratesAt(&e.class, capacity).min, Kept: kept(capacity)})
-		}
-	}
-	return p
-}
-
-// promiseCarried has the book make that promise, and notes where it cannot.
-func (s *Service) promiseCarried(e *entry) {
-	p := s.carriedPromise(e)
-	short := map[place]string{}
-	for len(p.Shares) > 0 {
-		var lack *reserve.Shortage
-		if err := s.book.Admit(p); !errors.As(err, &lack) {
-			break
-		}
-		short[lack.Link] = fmt.Sprintf("nothing is guaranteed there: %v", lack)
-		p.Shares = slices.DeleteFunc(p.Shares, func(x reserve.Share) bool { return x.Link == lack.Link })
-	}
-	if len(p.Shares) == 0 {
-		s.book.Release(p.Key)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for at, p := range e.carriage.ports {
-		p.short = short[at]
-	}
-}
-
 // carriedNow notes at which ports the class has its queue, tells what is missing, and says
 // whether that is new.
-func (s *Service) carriedNow(e *entry, lacks map[place]string) (changed bool) {
+func (c *placer) carriedNow(e *entry, lacks map[place]string) (changed bool) {
 	told := map[place]string{}
-	s.mu.Lock()
+	c.classes.mu.Lock()
 	for at, p := range e.carriage.ports {
 		p.lack = lacks[at]
 		if p.lack == "" && !p.ready {
@@ -233,11 +159,11 @@ func (s *Service) carriedNow(e *entry, lacks map[place]string) (changed bool) {
 			p.told, told[at] = why, why
 		}
 	}
-	s.mu.Unlock()
+	c.classes.mu.Unlock()
 	for _, at := range slices.SortedFunc(maps.Keys(told), place.Compare) {
 		if told[at] != "" {
-			s.log.Warn("a class is not kept where connections of it are carried", "class", e.class.Name, "port", at, "reason", told[at])
-			s.publish("not-carried", map[string]any{"class": e.class.Name, "switch": at.Switch.String(), "port": at.Port, "reason": told[at]})
+			c.Log.Warn("a class is not kept where connections of it are carried", "class", e.class.Name, "port", at, "reason", told[at])
+			c.Publish("class.not-carried", map[string]any{"class": e.class.Name, "switch": at.Switch.String(), "port": at.Port, "reason": told[at]})
 		}
 	}
 	return changed || len(told) > 0
@@ -245,7 +171,7 @@ func (s *Service) carriedNow(e *entry, lacks map[place]string) (changed bool) {
 
 // carriedNotes say where connections of the class that are carried do not have what it
 // promises. The lock is held.
-func (s *Service) carriedNotes(e *entry) (notes []string) {
+func (q *queues) carriedNotes(e *entry) (notes []string) {
 	const begin = "connections of it that agents carry"
 	if !e.carriage.asked.IsZero() && e.carriage.dscp == 0 {
 		notes = append(notes, begin+" go without the queue between the agents: no DSCP is left by which they could be known there")
@@ -257,17 +183,9 @@ func (s *Service) carriedNotes(e *entry) (notes []string) {
 			notes = append(notes, fmt.Sprintf("%s go without the queue at port %v: %s", begin, at, cmp.Or(p.lack, "it is not there yet")))
 		case p.short != "":
 			notes = append(notes, fmt.Sprintf("%s, at port %v: %s", begin, at, p.short))
-		case p.between && e.userspace[at.Switch] && !s.knownBetween(e, at):
+		case p.between && e.userspace[at.Switch] && !q.knownBetween(e, at):
 			notes = append(notes, fmt.Sprintf("%s go without the queue at port %v until `sluice classifier` runs beside the switch", begin, at))
 		}
 	}
 	return notes
-}
-
-// knownBetween says whether the classifier at a port has said that it knows packets between
-// carriers, by the class's DSCP. The lock is held.
-func (s *Service) knownBetween(e *entry, at place) bool {
-	b, _ := s.databases.Bridge(uint64(at.Switch))
-	q := ours(b, at.Port)
-	return q != nil && mark.Knows(q.Tags[mark.TagKnown], mark.Kept(e.queue, e.carriage.dscp))
 }

@@ -52,7 +52,7 @@ func TestTreatmentIsTheClass(t *testing.T) {
 		s.Priority, s.MinRate, s.Flows[0].IPDSCP, s.Flows[0].TCPDst = "0", "100000", "46", "443"
 	})
 	of := func(m openflow.Match) string {
-		got, ok := x.Treatment(m)
+		got, ok := promises(x.Service).Treatment(m)
 		if ok != (got.Name != "") {
 			t.Errorf("{%v}: %+v, %v", m, got, ok)
 		}
@@ -76,7 +76,7 @@ func TestTreatmentIsTheClass(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
-	if got, _ := x.Treatment(secure); got.Own != 46 {
+	if got, _ := promises(x.Service).Treatment(secure); got.Own != 46 {
 		t.Errorf("its packets' own DSCP is %d, want 46", got.Own)
 	}
 	if err := x.Declared.Remove(t.Context(), "high", 0); err != nil {
@@ -97,7 +97,7 @@ func TestDSCPBetweenCarriersIsUnique(t *testing.T) {
 	for i := range len(marks)/2 + 1 {
 		name, port := fmt.Sprint("c", i), uint16(1000+i)
 		info := x.addTCP(name, func(s *ClassSpec) { s.MinRate, s.Flows[0].TCPDst = "12000", match.Text(fmt.Sprint(port)) })
-		got, ok := x.Treatment(openflow.MustMatch(openflow.EthType(0x0800), openflow.IPProto(6), openflow.IPSrc(end(1).IP), openflow.IPDst(end(3).IP), openflow.TCPDst(port)))
+		got, ok := promises(x.Service).Treatment(openflow.MustMatch(openflow.EthType(0x0800), openflow.IPProto(6), openflow.IPSrc(end(1).IP), openflow.IPDst(end(3).IP), openflow.TCPDst(port)))
 		if !ok || got.Name != name {
 			t.Fatalf("class %s: %+v, %v", name, got, ok)
 		}
@@ -123,7 +123,7 @@ var (
 
 // carryBoth says that connections of a class are carried at both ports.
 func (x *setting) carryBoth(class string) {
-	x.Carry([]network.Carried{{Treatment: class, At: sidePort}, {Treatment: class, At: betweenPort, Between: true}})
+	promises(x.Service).Carry([]network.Carried{{Treatment: class, At: sidePort}, {Treatment: class, At: betweenPort, Between: true}})
 	x.carryAll(x.t.Context())
 }
 
@@ -133,17 +133,17 @@ func TestClassIsKeptWhereItIsCarried(t *testing.T) {
 	x := served(t)
 	x.withClassifiers()
 	info := x.addTCP("web", nil)
-	treatment, _ := x.Treatment(connection())
+	treatment, _ := promises(x.Service).Treatment(connection())
 	side := network.Carried{Treatment: "web", At: sidePort}
-	x.Carry([]network.Carried{side})
-	if q := x.Queue(side); q != 0 {
+	promises(x.Service).Carry([]network.Carried{side})
+	if q := promises(x.Service).Queue(side); q != 0 {
 		t.Errorf("queue %d is to be used before it is there", q)
 	}
 	x.carryBoth("web")
-	if q := x.Queue(side); q != info.Queue {
+	if q := promises(x.Service).Queue(side); q != info.Queue {
 		t.Errorf("queue %d towards an agent, want %d", q, info.Queue)
 	}
-	if q := x.Queue(network.Carried{Treatment: "web", At: betweenPort, Between: true}); q != 0 {
+	if q := promises(x.Service).Queue(network.Carried{Treatment: "web", At: betweenPort, Between: true}); q != 0 {
 		t.Errorf("queue %d between agents: a userspace datapath would change the DSCP", q)
 	}
 	if q, is := x.bases[1].queue(sidePort.Port); !is || q.MinRate != 6e6 || q.Tags[mark.TagKept] != "" {
@@ -153,7 +153,7 @@ func TestClassIsKeptWhereItIsCarried(t *testing.T) {
 		t.Errorf("between agents, DSCP %d: %+v, %v", treatment.DSCP, q, is)
 	}
 	for _, at := range []topology.PortRef{sidePort, betweenPort} {
-		if left := x.book.Available(at, reserve.Key{}); left != 4e6 {
+		if left := x.Book.Available(at, reserve.Key{}); left != 4e6 {
 			t.Errorf("%d bit/s are left at %v, want 4000000", left, at)
 		}
 	}
@@ -162,14 +162,14 @@ func TestClassIsKeptWhereItIsCarried(t *testing.T) {
 	if len(now.Carried) != 2 || now.Carried[0].MinRate != 6e6 || now.DSCP == nil || *now.DSCP != treatment.DSCP {
 		t.Errorf("%+v", now)
 	}
-	x.mu.Lock()
-	for _, p := range x.classes["web"].carriage.ports {
+	x.classes.mu.Lock()
+	for _, p := range x.classes.byName["web"].carriage.ports {
 		p.used = time.Now().Add(-carryFor - time.Second)
 	}
-	x.classes["web"].carriage.asked = time.Now().Add(-carryFor - time.Second)
-	x.mu.Unlock()
+	x.classes.byName["web"].carriage.asked = time.Now().Add(-carryFor - time.Second)
+	x.classes.mu.Unlock()
 	x.carryAll(t.Context())
-	if _, is := x.bases[1].queue(sidePort.Port); is || x.book.Available(sidePort, reserve.Key{}) != 10e6 || x.Queue(side) != 0 {
+	if _, is := x.bases[1].queue(sidePort.Port); is || x.Book.Available(sidePort, reserve.Key{}) != 10e6 || promises(x.Service).Queue(side) != 0 {
 		t.Error("what is not carried any more has its queue and its promise still")
 	}
 	if now, _ := x.Class("web"); len(now.Carried) != 0 || now.DSCP != nil {
@@ -215,13 +215,13 @@ func TestCarriedWithoutDatabase(t *testing.T) {
 	x.withClassifiers()
 	x.addTCP("web", nil)
 	away := topology.PortRef{Switch: 77, Port: 1}
-	x.Carry([]network.Carried{{Treatment: "web", At: away}, {Treatment: "web", At: sidePort}})
+	promises(x.Service).Carry([]network.Carried{{Treatment: "web", At: away}, {Treatment: "web", At: sidePort}})
 	x.carryAll(t.Context())
-	if q := x.Queue(network.Carried{Treatment: "web", At: sidePort}); q == 0 {
+	if q := promises(x.Service).Queue(network.Carried{Treatment: "web", At: sidePort}); q == 0 {
 		t.Error("another switch's ports do without the queue")
 	}
 	c, _ := x.Class("web")
-	if n := strings.Join(c.Notes, "\n"); x.Queue(network.Carried{Treatment: "web", At: away}) != 0 || !strings.Contains(n, "without the queue at port "+away.String()) {
+	if n := strings.Join(c.Notes, "\n"); promises(x.Service).Queue(network.Carried{Treatment: "web", At: away}) != 0 || !strings.Contains(n, "without the queue at port "+away.String()) {
 		t.Errorf("notes %q", n)
 	}
 }
@@ -231,23 +231,20 @@ func TestCarriedAfterRestart(t *testing.T) {
 	x := served(t)
 	x.withClassifiers()
 	info := x.addTCP("web", nil)
-	treatment, _ := x.Treatment(connection())
+	treatment, _ := promises(x.Service).Treatment(connection())
 	x.carryBoth("web")
-	next, err := New(Options{Network: x.fabric, Rules: x.rules, Book: reserve.New(x.fabric.use), Store: x.store, Settings: x.settings, Databases: &databases{x.bases}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := x.service()
 	t.Cleanup(next.tasks.Stop)
 	if err := next.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if q := next.Queue(network.Carried{Treatment: "web", At: sidePort}); q != info.Queue {
+	if q := promises(next).Queue(network.Carried{Treatment: "web", At: sidePort}); q != info.Queue {
 		t.Errorf("queue %d, want %d", q, info.Queue)
 	}
-	if got, _ := next.Treatment(connection()); got != treatment {
+	if got, _ := promises(next).Treatment(connection()); got != treatment {
 		t.Errorf("%+v, want %+v", got, treatment)
 	}
-	if left := next.book.Available(betweenPort, reserve.Key{}); left != 4e6 {
+	if left := next.Book.Available(betweenPort, reserve.Key{}); left != 4e6 {
 		t.Errorf("%d bit/s are left, want 4000000", left)
 	}
 }

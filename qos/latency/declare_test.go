@@ -12,10 +12,9 @@ import (
 // another is a second controller with the same store and the same network.
 func (x *setting) another() *Service {
 	x.t.Helper()
-	s, err := New(Options{Network: x.fabric, Rules: x.rules, Book: reserve.New(x.fabric.use), Store: x.store, Databases: &databases{x.bases}})
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	o := x.Options
+	o.Book, o.Databases, o.Publish = reserve.New(x.fabric.use), &databases{x.bases}, func(string, any) {}
+	s := New(o)
 	if err := s.load(x.t.Context()); err != nil {
 		x.t.Fatal(err)
 	}
@@ -77,7 +76,7 @@ func TestClassChangedBeyondWhatFits(t *testing.T) {
 		if now, _ := x.Class("greedy"); now.State != c.state || len(x.rules.Keys()) != c.rules {
 			t.Errorf("at %d bit/s it is %s (%s), with %d programs; want %s, %d", c.rate, now.State, now.Reason, len(x.rules.Keys()), c.state, c.rules)
 		}
-		if got := x.book.Promised(portRef(1, 2)); c.state == StateDegraded && got != 0 || c.state == StateActive && got != c.rate {
+		if got := x.Book.Promised(portRef(1, 2)); c.state == StateDegraded && got != 0 || c.state == StateActive && got != c.rate {
 			t.Errorf("at %d bit/s %d are promised", c.rate, got)
 		}
 	}

@@ -35,12 +35,12 @@ func TestLostCapacity(t *testing.T) {
 	if c.Ports[0].MinRate != leastRate {
 		t.Errorf("the second is still guaranteed %d bit/s", c.Ports[0].MinRate)
 	}
-	if got := x.book.Promised(portRef(1, 2)); got != 4e6 {
+	if got := x.Book.Promised(portRef(1, 2)); got != 4e6 {
 		t.Errorf("%d bit/s are promised", got)
 	}
 	x.fabric.capacity.Store(10e6)
 	x.replaceAll(t.Context())
-	if c, _ := x.Class("second"); c.State != StateActive || c.Ports[0].MinRate != 4e6 || x.book.Promised(portRef(1, 2)) != 8e6 {
+	if c, _ := x.Class("second"); c.State != StateActive || c.Ports[0].MinRate != 4e6 || x.Book.Promised(portRef(1, 2)) != 8e6 {
 		t.Errorf("with 10 Mbit/s again: %s, %s, %+v", c.State, c.Reason, c.Ports)
 	}
 }

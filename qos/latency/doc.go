@@ -26,6 +26,11 @@
 // The service looks after the effect itself: it compares what the rules have matched
 // with what the queues have seen, and says so when a class has silently no effect.
 //
+// Service does what follows from what is declared and from changes of the network. A table
+// has the classes, and its lock guards them; a planner finds their ways, with the book; queues
+// are those in the databases; a placer brings one class into the switches, moves it and takes
+// it out; a monitor looks after its effect, and a promiser tells carriers of it.
+//
 // Where a class and a placed critical flow (package bandwidth) match the same packet,
 // the class's rule decides, queue and way, because it stands higher in their stage. A flow of
 // which the class has all packets is asked to give its promise up.

@@ -83,18 +83,3 @@ func (e *entry) settle() {
 		e.state, e.reason = StateActive, ""
 	}
 }
-
-// tell notes a finding and publishes it.
-func (s *Service) tell(e *entry, f finding) {
-	s.mu.Lock()
-	e.settle()
-	s.mu.Unlock()
-	attrs := map[string]any{"class": e.class.Name, "switch": f.at.Switch.String(), "port": f.at.Port, "matched": f.Matched, "reached": f.Packets + f.Drops}
-	if f.reason == "" {
-		s.publish("effective", attrs)
-		return
-	}
-	attrs["reason"] = f.reason
-	s.log.Warn("a class has no effect", "class", e.class.Name, "switch", f.at.Switch, "port", f.at.Port, "reason", f.reason)
-	s.publish("ineffective", attrs)
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"reflect"
 	"sync"
@@ -236,23 +237,42 @@ func served(t *testing.T) *setting {
 	for _, d := range x.fabric.Datapaths() {
 		x.bases[uint64(d)] = &base{dpid: uint64(d), known: map[uint32]string{}, changed: make(chan struct{})}
 	}
-	s, err := New(Options{
-		Network: x.fabric, Rules: x.rules, Book: reserve.New(x.fabric.use), Store: x.store, Bus: x.bus,
-		Databases: &databases{x.bases},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := x.service()
 	x.Service = s
 	if err := s.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.databases.Declare(s.inDatabase)
+	s.Databases.Declare(s.queues.want)
 	close(s.loaded)
 	s.tasks.Start(s.Declared.Run)
 	t.Cleanup(func() { s.tasks.Stop(); x.bus.Close() })
 	return x
 }
+
+// service is one that has not started yet.
+func (x *setting) service() *Service {
+	o := quiet(x.fabric)
+	o.Rules, o.Store, o.Databases = x.rules, x.store, &databases{x.bases}
+	o.Publish = func(kind string, attrs any) { x.bus.Publish("qos."+kind, attrs) }
+	return New(o)
+}
+
+// quiet are options of a service that tells nobody anything.
+func quiet(f *still) Options {
+	return Options{
+		Network: f, Book: reserve.New(f.use), Store: memstore.New(), Databases: &databases{}, Log: slog.New(slog.DiscardHandler), Publish: func(string, any) {},
+		Critical: nothingCritical{}, Quota: 0.05, Interval: 5 * time.Second, Settle: 15 * time.Second,
+	}
+}
+
+// nothingCritical has no flows.
+type nothingCritical struct{}
+
+func (nothingCritical) Within([]openflow.Match) []reserve.Key { return nil }
+func (nothingCritical) GiveWay([]openflow.Match, string)      {}
+
+// promises are those of a service, as carriers ask for them.
+func promises(s *Service) *promiser { return &promiser{s.classes, s.loaded, s.placing} }
 
 // request is one for the UDP packets to a port of the third host.
 func request(t *testing.T, name string, port int) Class {

@@ -85,14 +85,12 @@ type QueueStats struct {
 func (s *Service) infos(entries ...*entry) []Info {
 	flows := make([][]openflow.Match, len(entries))
 	for i, e := range entries {
-		for _, f := range e.class.Flows {
-			flows[i] = append(flows[i], f.Matches...)
-		}
+		flows[i] = e.class.matches()
 	}
-	over := s.rules.Overruled(rule.StageWay, rule.WayClass, flows)
-	carriers := s.treatments.Carriers()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	over := s.Rules.Overruled(rule.StageWay, rule.WayClass, flows)
+	carriers := s.Treatments.Carriers()
+	s.classes.mu.Lock()
+	defer s.classes.mu.Unlock()
 	out := make([]Info, len(entries))
 	for i, e := range entries {
 		out[i] = s.info(e)
@@ -123,7 +121,7 @@ func (s *Service) info(e *entry) Info {
 	i := Info{
 		Name: c.Name, MinRate: units.Rate(c.MinRate), MaxRate: units.Rate(c.MaxRate), Latency: milliseconds(c.Latency), Priority: c.Priority, Flows: c.Spec.Flows,
 		State: e.state, Reason: e.reason, Queue: e.queue, Paths: []RouteInfo{}, Ports: s.portInfos(e, portsOf(e.routes)),
-		Carried: s.portInfos(e, e.carriage.held()), Notes: append(e.notes(), s.carriedNotes(e)...),
+		Carried: s.portInfos(e, e.carriage.held()), Notes: append(e.notes(), s.queues.carriedNotes(e)...),
 	}
 	x, _ := s.Declared.Item(c.Name)
 	i.Origin = api.Origin(x.Configured)
@@ -152,7 +150,7 @@ func (s *Service) info(e *entry) Info {
 func (s *Service) portInfos(e *entry, ports []place) []PortInfo {
 	out := []PortInfo{}
 	for _, at := range ports {
-		has := s.ratesOf(e, at, s.net.Capacity(at))
+		has := s.plan.ratesOf(e, at, s.Network.Capacity(at))
 		out = append(out, PortInfo{at.Switch.String(), at.Port, has.min, has.max})
 	}
 	return out
@@ -160,17 +158,12 @@ func (s *Service) portInfos(e *entry, ports []place) []PortInfo {
 
 // Classes lists the classes by name.
 func (s *Service) Classes() []Info {
-	s.mu.Lock()
-	entries := s.sortedClasses()
-	s.mu.Unlock()
-	return s.infos(entries...)
+	return s.infos(s.classes.those(all)...)
 }
 
 // Class finds a class.
 func (s *Service) Class(name string) (Info, bool) {
-	s.mu.Lock()
-	e := s.classes[name]
-	s.mu.Unlock()
+	e := s.classes.get(name)
 	if e == nil {
 		return Info{}, false
 	}
@@ -179,9 +172,9 @@ func (s *Service) Class(name string) (Info, bool) {
 
 // Stats tells what the queues of a class have counted.
 func (s *Service) Stats(name string) (Stats, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.classes[name]
+	s.classes.mu.Lock()
+	defer s.classes.mu.Unlock()
+	e := s.classes.byName[name]
 	if e == nil {
 		return Stats{}, false
 	}

@@ -4,12 +4,9 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
-	"github.com/sluice-net/sluice/qos/reserve"
-	"github.com/sluice-net/sluice/store/memstore"
 )
 
 func end(last byte) End { return End{IP: netip.AddrFrom4([4]byte{10, 0, 0, last})} }
@@ -18,16 +15,13 @@ func end(last byte) End { return End{IP: netip.AddrFrom4([4]byte{10, 0, 0, last}
 func placed(t *testing.T) (*Service, *still, *entry) {
 	t.Helper()
 	f := newStill()
-	s, err := New(Options{Network: f, Rules: (*network.Owner)(nil), Book: reserve.New(f.use), Store: memstore.New(), Databases: &databases{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := New(quiet(f))
 	c := Class{Name: "x", Flows: []Flow{{Src: end(1), Dst: end(3)}}}
 	e := &entry{
 		class: c, queue: 4, state: StateActive,
 		placement: placement{mark: 7, routes: options(f.Topology(), 0, host(1), host(3), false)},
 	}
-	s.classes["x"] = e
+	s.classes.byName["x"] = e
 	return s, f, e
 }
 
@@ -35,20 +29,20 @@ func placed(t *testing.T) (*Service, *still, *entry) {
 func TestDefaultRatesWaitForCapacities(t *testing.T) {
 	s, f, e := placed(t)
 	at := portRef(2, 2)
-	s.restorePromise(e)
-	if got := s.book.Promised(at); got != 0 || !e.unbooked {
+	s.plan.restore(e)
+	if got := s.Book.Promised(at); got != 0 || !e.unbooked {
 		t.Fatalf("%d bit/s of an unknown capacity, unbooked: %v", got, e.unbooked)
 	}
 	f.capacity.Store(10e6)
-	s.completePromises()
-	if got := s.book.Promised(at); got != 500_000 || e.unbooked {
+	s.completePromises(t.Context())
+	if got := s.Book.Promised(at); got != 500_000 || e.unbooked {
 		t.Errorf("%d bit/s, unbooked: %v", got, e.unbooked)
 	}
 	e.unbooked = true
-	delete(s.classes, "x")
-	s.book.Release(bookKey("x"))
-	s.completePromises()
-	if got := s.book.Promised(at); got != 0 {
+	delete(s.classes.byName, "x")
+	s.Book.Release(bookKey("x"))
+	s.completePromises(t.Context())
+	if got := s.Book.Promised(at); got != 0 {
 		t.Errorf("%d bit/s for a class that is gone", got)
 	}
 }
@@ -57,11 +51,11 @@ func TestDefaultRatesWaitForCapacities(t *testing.T) {
 func TestHostsMove(t *testing.T) {
 	for _, moved := range []byte{1, 3} {
 		s, f, e := placed(t)
-		if !s.intact(e) {
+		if !s.plan.intact(e) {
 			t.Fatal("a way that nothing has happened to")
 		}
 		f.SetHost(topology.Host{At: host(2).At, IPs: []netip.Addr{end(moved).IP}})
-		if s.intact(e) {
+		if s.plan.intact(e) {
 			t.Errorf("host %d has moved", moved)
 		}
 	}
@@ -74,16 +68,16 @@ func TestQueuesOfBothWays(t *testing.T) {
 	f.capacity.Store(10e6)
 	e.userspace = map[openflow.DatapathID]bool{1: true}
 	e.leaving = []place{portRef(1, 9)}
-	want, _ := s.wanted(1, ovsdb.Bridge{})
+	want, _ := s.queues.wanted(1, ovsdb.Bridge{})
 	for _, port := range []uint32{2, 9} {
 		if q := want[port].Queues; len(q) != 3 || q[1].ID != 4 || q[1].Mark == nil || *q[1].Mark != 7 {
 			t.Errorf("port %d: %+v", port, q)
 		}
 	}
-	if m, err := s.freeMark(e, e.held()); err != nil || m != 7 {
+	if m, err := s.classes.freeMark(e, e.held()); err != nil || m != 7 {
 		t.Errorf("its own mark is 7, it gets %d, %v", m, err)
 	}
-	if m, err := s.freeMark(&entry{placement: placement{mark: 7}}, []place{portRef(1, 9)}); err != nil || m == 7 || m == 0 {
+	if m, err := s.classes.freeMark(&entry{placement: placement{mark: 7}}, []place{portRef(1, 9)}); err != nil || m == 7 || m == 0 {
 		t.Errorf("another class gets %d, %v", m, err)
 	}
 }

@@ -2,6 +2,7 @@ package latency
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -60,51 +61,45 @@ type reading struct {
 
 type queueAt struct{ port, queue uint32 }
 
-// measure reads counters until ctx ends.
-func (s *Service) measure(ctx context.Context) {
-	tick := time.NewTicker(s.settings.Interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			s.baseline.note(s.net.Topology(), time.Now())
-			s.observe(s.readAll(ctx))
-		}
-	}
+// monitor sees to it that classes have an effect.
+type monitor struct {
+	Options
+	classes *table
+	plan    *planner
+	queues  *queues
+}
+
+// measure reads counters, and does what follows from them.
+func (m *monitor) measure(ctx context.Context) {
+	m.plan.baseline.note(m.Network.Topology(), time.Now())
+	m.observe(m.readAll(ctx))
 }
 
 // readers bounds the switches that are read at once.
 const readers = 16
 
 // readAll reads the counters of every switch that a class passes.
-func (s *Service) readAll(ctx context.Context) map[openflow.DatapathID]*reading {
-	s.mu.Lock()
+func (m *monitor) readAll(ctx context.Context) map[openflow.DatapathID]*reading {
 	out := map[openflow.DatapathID]*reading{}
-	for _, e := range s.classes {
+	m.classes.those(func(e *entry) bool {
 		for _, d := range switchesOf(e.routes) {
 			out[d] = &reading{}
 		}
-	}
-	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, s.settings.Interval)
+		return false
+	})
+	ctx, cancel := context.WithTimeout(ctx, m.Interval)
 	defer cancel()
-	crew := tasks.NewCrew(readers)
-	for d, r := range out {
-		crew.Do(func() { s.read(ctx, d, r) })
-	}
-	crew.Wait()
+	tasks.Each(slices.Collect(maps.Keys(out)), readers, func(d openflow.DatapathID) { m.read(ctx, d, out[d]) })
 	return out
 }
 
 // read asks for what rules have matched before it asks for what queues have seen: a
 // packet is never in the first and not in the second because of the order.
-func (s *Service) read(ctx context.Context, d openflow.DatapathID, r *reading) {
-	if r.err = s.rules.ReadCounters(ctx, d); r.err != nil {
+func (m *monitor) read(ctx context.Context, d openflow.DatapathID, r *reading) {
+	if r.err = m.Rules.ReadCounters(ctx, d); r.err != nil {
 		return
 	}
-	stats, err := s.net.QueueStats(ctx, d)
+	stats, err := m.Network.QueueStats(ctx, d)
 	r.at, r.err = time.Now(), err
 	r.queues = make(map[queueAt]openflow.QueueStats, len(stats))
 	for _, q := range stats {
@@ -114,23 +109,60 @@ func (s *Service) read(ctx context.Context, d openflow.DatapathID, r *reading) {
 
 // observe takes readings into the classes, tells the book how fast they are at least,
 // and says where one has no effect.
-func (s *Service) observe(readings map[openflow.DatapathID]*reading) {
-	s.mu.Lock()
-	entries := s.sortedClasses()
-	s.mu.Unlock()
-	for _, e := range entries {
-		s.assess(e, false)
-		matched := counted(s.rules.Rules(ruleKey(e.class.Name)))
-		s.mu.Lock()
-		least, known, found := s.sampled(e, matched, readings)
-		s.mu.Unlock()
+func (m *monitor) observe(readings map[openflow.DatapathID]*reading) {
+	for _, e := range m.classes.those(all) {
+		m.assess(e, false)
+		matched := counted(m.Rules.Rules(ruleKey(e.class.Name)))
+		m.classes.mu.Lock()
+		least, known, found := e.sampled(matched, readings)
+		if len(found) > 0 {
+			e.settle()
+		}
+		m.classes.mu.Unlock()
 		if known {
-			s.book.Observe(bookKey(e.class.Name), least)
+			m.Book.Observe(bookKey(e.class.Name), least)
 		}
 		for _, f := range found {
-			s.tell(e, f)
+			m.tell(e, f.at, f.reason, map[string]any{"matched": f.Matched, "reached": f.Packets + f.Drops})
 		}
 	}
+}
+
+// assess notes whether the packets of a class in the switches are marked wherever that is
+// needed, and publishes it if that is new. Without certain it has to be seen twice that
+// they are not: a class may just be moving.
+func (m *monitor) assess(e *entry, certain bool) {
+	m.classes.mu.Lock()
+	if e.state == StateProvisioning {
+		m.classes.mu.Unlock()
+		return
+	}
+	was := e.unmarked
+	now, _ := m.queues.unmarkedAt(e)
+	if e.doubt = !certain && was.IsZero() && !now.IsZero() && !e.doubt; !e.doubt {
+		e.unmarked = now
+		e.settle()
+	}
+	doubt, reason := e.doubt, e.reason
+	m.classes.mu.Unlock()
+	switch {
+	case doubt || was.IsZero() == now.IsZero():
+	case now.IsZero():
+		m.tell(e, was, "", map[string]any{})
+	default:
+		m.tell(e, now, reason, map[string]any{})
+	}
+}
+
+// tell tells that a class has no effect at a place, and why; or, without a reason, that it
+// has.
+func (m *monitor) tell(e *entry, at place, reason string, attrs map[string]any) {
+	attrs["class"], attrs["switch"], attrs["port"] = e.class.Name, at.Switch.String(), at.Port
+	if reason != "" {
+		attrs["reason"] = reason
+		m.Log.Warn("a class has no effect", "class", e.class.Name, "switch", at.Switch, "port", at.Port, "reason", reason)
+	}
+	m.classes.tell(attrs)
 }
 
 // counted adds up what the rules of a class have matched at each place. With tables marks
@@ -179,7 +211,7 @@ func outputOf(r *rule.Rule) (at place, queued bool) {
 
 // sampled takes the readings of one class. It returns the least of its rates, for
 // the book, if any is known, and what is new about its effect. The lock is held.
-func (s *Service) sampled(e *entry, matched map[place]counters, readings map[openflow.DatapathID]*reading) (least uint64, known bool, found []finding) {
+func (e *entry) sampled(matched map[place]counters, readings map[openflow.DatapathID]*reading) (least uint64, known bool, found []finding) {
 	kept := map[place]*sample{}
 	own := portsOf(e.routes)
 	for _, at := range e.ports() {

@@ -7,24 +7,24 @@ import (
 )
 
 // newMetrics returns the service's figures for Prometheus.
-func newMetrics(s *Service) *service.Metrics {
+func newMetrics(classes *table) *service.Metrics {
 	m := service.NewMetrics("qos")
 	m.Gauges("classes", "Classes of traffic by state.", []string{"state"}, func(is func(float64, ...string)) {
 		states := map[string]int{StateProvisioning: 0, StateActive: 0, StateDegraded: 0, StateIneffective: 0}
-		s.mu.Lock()
-		for _, e := range s.classes {
+		classes.mu.Lock()
+		for _, e := range classes.byName {
 			states[e.state]++
 		}
-		s.mu.Unlock()
+		classes.mu.Unlock()
 		for state, n := range states {
 			is(float64(n), state)
 		}
 	})
 	queue := func(name, help string, value func(*sample) uint64) {
 		m.Totals(name, help, []string{"class", "switch", "port"}, func(is func(float64, ...string)) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			for name, e := range s.classes {
+			classes.mu.Lock()
+			defer classes.mu.Unlock()
+			for name, e := range classes.byName {
 				for at, x := range e.samples {
 					is(float64(value(x)), name, at.Switch.String(), strconv.Itoa(int(at.Port)))
 				}

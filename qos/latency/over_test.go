@@ -26,14 +26,14 @@ func (c *critical) GiveWay(_ []openflow.Match, to string) { c.gaveWay = to }
 func TestClassOverCriticalFlow(t *testing.T) {
 	x := served(t)
 	x.withClassifiers()
-	x.book.Restore(reserve.Promise{Key: criticalKey, Shares: []reserve.Share{{Link: portRef(1, 2), Rate: 8e6}}})
+	x.Book.Restore(reserve.Promise{Key: criticalKey, Shares: []reserve.Share{{Link: portRef(1, 2), Rate: 8e6}}})
 	class := request(t, "over", 7000)
 	class.MinRate = 8e6
 	if _, err := x.Add(t.Context(), class); err == nil {
 		t.Fatal("16 Mbit/s were promised on 10")
 	}
 	c := &critical{}
-	x.critical = c
+	x.plan.Critical, x.placer.Critical = c, c
 	if _, err := x.Add(t.Context(), class); err != nil || c.gaveWay != "the class over" {
 		t.Errorf("%v, gave way to %q", err, c.gaveWay)
 	}

@@ -38,62 +38,6 @@ func overlapOf(c, other *Class) (o overlap, is bool) {
 	return o, o.flow >= 0
 }
 
-// compare notes which packets a class that is in the switches now has in common with
-// others, and tells of those that have lost all of theirs, or have none themselves.
-func (s *Service) compare(e *entry) {
-	s.mu.Lock()
-	var changed []*entry
-	for name, x := range s.classes {
-		if x == e || x.state == StateProvisioning {
-			continue
-		}
-		if o, is := overlapOf(&x.class, &e.class); is {
-			x.overlaps[e.class.Name] = o
-			changed = append(changed, x)
-		}
-		if o, is := overlapOf(&e.class, &x.class); is {
-			e.overlaps[name] = o
-		}
-	}
-	s.settleAll(append(changed, e))
-}
-
-// forget takes a class that has gone out of what is noted of others.
-func (s *Service) forget(name string) {
-	s.mu.Lock()
-	var changed []*entry
-	for _, x := range s.classes {
-		if _, is := x.overlaps[name]; is {
-			delete(x.overlaps, name)
-			changed = append(changed, x)
-		}
-	}
-	s.settleAll(changed)
-}
-
-// settleAll has the states of classes follow what is wrong with them, and tells which have
-// changed. The lock is held, and open afterwards.
-func (s *Service) settleAll(entries []*entry) {
-	var told []func()
-	for _, e := range entries {
-		before := e.state
-		e.settle()
-		attrs := map[string]any{"class": e.class.Name}
-		switch {
-		case e.state == before:
-		case e.state == StateIneffective:
-			attrs["reason"] = e.reason
-			told = append(told, func() { s.publish("ineffective", attrs) })
-		case e.state == StateActive:
-			told = append(told, func() { s.publish("effective", attrs) })
-		}
-	}
-	s.mu.Unlock()
-	for _, tell := range told {
-		tell()
-	}
-}
-
 // shadow is the class that has all packets of this one, or nothing. The lock is held.
 func (e *entry) shadow() string {
 	for _, name := range slices.Sorted(maps.Keys(e.overlaps)) {

@@ -1,7 +1,6 @@
 package latency
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/sluice-net/sluice/network/rule"
@@ -145,13 +144,4 @@ func roots(capacities map[uint32]uint64, leaves map[uint32][]ovsdb.Queue) map[ui
 		out[port] = r
 	}
 	return out
-}
-
-// leaf is the queue of a class at one port.
-func leaf(c *Class, queue uint32, r rates, marked *uint8, own uint8) ovsdb.Queue {
-	q := ovsdb.Queue{ID: queue, MinRate: r.min, MaxRate: r.max, Priority: c.Priority, Mark: marked, Tags: map[string]string{TagClass: c.Name}}
-	if marked != nil {
-		maps.Copy(q.Tags, mark.Entry{Queue: queue, Mark: *marked, Own: own}.Tags())
-	}
-	return q
 }

@@ -59,7 +59,7 @@ func TestTheWayThatHasTheRate(t *testing.T) {
 		ids = append(ids, i)
 		x.bases[uint64(i)] = &base{dpid: uint64(i), known: map[uint32]string{}, changed: make(chan struct{})}
 	}
-	x.databases.Declare(x.inDatabase)
+	x.Databases.Declare(x.queues.want)
 	for i := range uint32(middle) {
 		m := openflow.DatapathID(2 + i)
 		join(portRef(1, 10+i), portRef(m, 1))
@@ -71,7 +71,7 @@ func TestTheWayThatHasTheRate(t *testing.T) {
 	x.fabric.SetTopology(topology.New(3, ids, links))
 	x.fabric.SetHost(topology.Host{At: portRef(last, 3), IPs: []netip.Addr{end(3).IP}})
 	for i := range uint32(middle) {
-		x.book.Restore(reserve.Promise{Key: reserve.Key{Owner: "them", ID: fmt.Sprint(i)}, Enforced: true, Shares: []reserve.Share{{Link: portRef(openflow.DatapathID(2+i), 2), Rate: 9e6}}})
+		x.Book.Restore(reserve.Promise{Key: reserve.Key{Owner: "them", ID: fmt.Sprint(i)}, Enforced: true, Shares: []reserve.Share{{Link: portRef(openflow.DatapathID(2+i), 2), Rate: 9e6}}})
 	}
 	class := request(t, "wide", 7000)
 	class.MinRate = 5_000_000
@@ -99,8 +99,9 @@ func TestRoutes(t *testing.T) {
 		t.Fatalf("%+v", all)
 	}
 	c := &Class{Latency: 3 * time.Millisecond}
-	if r := all[0].keeps(c); r == nil || r.Field != "latency" {
-		t.Errorf("4 ms are taken for 3: %v", r)
+	var no *Refusal
+	if err := all[0].keeps(c); !errors.As(err, &no) || no.Field != "latency" {
+		t.Errorf("4 ms are taken for 3: %v", err)
 	}
 	c.Latency = 4 * time.Millisecond
 	if r := all[0].keeps(c); r != nil {
@@ -166,8 +167,8 @@ func TestProgram(t *testing.T) {
 }
 
 func TestRoots(t *testing.T) {
-	marked := uint8(3)
-	q := leaf(&Class{Name: "x", Priority: 1}, 4, rates{1e6, 2e6}, &marked, 46)
+	e := &entry{class: Class{Name: "x", Priority: 1}, queue: 4, placement: placement{mark: 3, own: 46, userspace: map[openflow.DatapathID]bool{1: true}}}
+	q := e.leaf(portRef(1, 1), rates{1e6, 2e6})
 	if e, is, err := mark.Read(4, q.Tags); e != (mark.Entry{Queue: 4, Mark: 3, Own: 46}) || !is || err != nil || q.Tags[TagClass] != "x" {
 		t.Errorf("%+v", q)
 	}

@@ -1,13 +1,13 @@
 package latency
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/reserve"
 )
 
 // Route is the way of one flow of a class.
@@ -36,6 +36,11 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Why }
 
+// refused says why a flow stands in the way of its class.
+func refused(flow int, value any, why string, args ...any) *Refusal {
+	return &Refusal{fmt.Sprintf("flows[%d]", flow), value, fmt.Sprintf(why, args...)}
+}
+
 // ends are where a flow begins and ends.
 type ends struct {
 	src, dst topology.Host
@@ -48,31 +53,21 @@ type ends struct {
 // lack nothing. If there is none, it is one whose links do, fits is false then; and if
 // nothing keeps the latency, the error says what the fastest one takes.
 func way(t *topology.Topology, c *Class, flow int, e ends, lacks func(topology.Link) string) (r Route, fits bool, err error) {
-	if e.open || e.led != nil {
-		r := Route{Flow: flow, Hops: e.led}
-		if e.led == nil {
-			r = tree(t, flow, e.dst)
-		} else {
-			r.measure(t)
-		}
-		if why := r.keeps(c); why != nil {
-			return r, false, why
-		}
-		return r, false, nil
+	switch {
+	case e.led != nil:
+		r = measured(t, flow, e.led)
+		return r, false, r.keeps(c)
+	case e.open:
+		r = tree(t, flow, e.dst)
+		return r, false, r.keeps(c)
 	}
 	for i, request := range []topology.Request{{MaxDelay: c.Latency, Exclude: lacks}, {MaxDelay: c.Latency}, {Objective: topology.ObjectiveDelay}} {
-		answer, err := t.Find(e.src.At, e.dst.At, request)
-		if err != nil {
-			continue
+		if answer, err := t.Find(e.src.At, e.dst.At, request); err == nil {
+			r = measured(t, flow, answer.Path.Hops)
+			return r, i == 0, r.keeps(c)
 		}
-		r := Route{Flow: flow, Hops: answer.Path.Hops}
-		r.measure(t)
-		if why := r.keeps(c); why != nil {
-			return r, false, why
-		}
-		return r, i == 0, nil
 	}
-	return Route{}, false, &Refusal{Field: fmt.Sprintf("flows[%d]", flow), Value: e.dst.At.String(), Why: fmt.Sprintf("there is no path from %v to %v", e.src.At, e.dst.At)}
+	return r, false, refused(flow, e.dst.At.String(), "there is no path from %v to %v", e.src.At, e.dst.At)
 }
 
 // tree leads from every switch to a host.
@@ -83,11 +78,10 @@ func tree(t *topology.Topology, flow int, dst topology.Host) Route {
 		if !ok {
 			continue
 		}
-		hop := topology.Hop{Switch: s, Out: dst.At.Port}
-		way := Route{Hops: backwards(p.Hops, dst.At.Port)}
-		way.measure(t)
-		hop.Out = way.Hops[0].Out
-		r.Hops = append(r.Hops, hop)
+		back := reserve.Back(p.Hops)
+		back[len(back)-1].Out = dst.At.Port
+		way := measured(t, flow, back)
+		r.Hops = append(r.Hops, topology.Hop{Switch: s, Out: back[0].Out})
 		r.Latency = max(r.Latency, way.Latency)
 		if r.Unmeasured.IsZero() {
 			r.Unmeasured = way.Unmeasured
@@ -96,28 +90,18 @@ func tree(t *topology.Topology, flow int, dst topology.Host) Route {
 	return r
 }
 
-// backwards is the same path the other way, to a port of what was its first switch.
-func backwards(hops []topology.Hop, out uint32) []topology.Hop {
-	back := slices.Clone(hops)
-	slices.Reverse(back)
-	for i := range back {
-		back[i].In, back[i].Out = back[i].Out, back[i].In
-	}
-	back[0].In, back[len(back)-1].Out = 0, out
-	return back
-}
-
-// measure adds up the latency of a path's links.
-func (r *Route) measure(t *topology.Topology) {
-	r.Latency, r.Unmeasured = 0, topology.PortRef{}
-	for _, h := range r.Hops[:len(r.Hops)-1] {
-		at := topology.PortRef{Switch: h.Switch, Port: h.Out}
+// measured is a path with the latency of its links.
+func measured(t *topology.Topology, flow int, hops []topology.Hop) Route {
+	r := Route{Flow: flow, Hops: hops}
+	for _, h := range hops[:len(hops)-1] {
+		at := portRef(h.Switch, h.Out)
 		l, ok := t.LinkFrom(at)
 		if (!ok || l.Latency == 0) && r.Unmeasured.IsZero() {
 			r.Unmeasured = at
 		}
 		r.Latency += l.Latency
 	}
+	return r
 }
 
 // stands reports whether every link of a route is still there.
@@ -127,26 +111,29 @@ func (r *Route) stands(t *topology.Topology, dst topology.PortRef) bool {
 		return slices.Equal(now.Hops, r.Hops)
 	}
 	for i, h := range r.Hops[:len(r.Hops)-1] {
-		l, ok := t.LinkFrom(topology.PortRef{Switch: h.Switch, Port: h.Out})
-		if !ok || l.To != (topology.PortRef{Switch: r.Hops[i+1].Switch, Port: r.Hops[i+1].In}) {
+		l, ok := t.LinkFrom(portRef(h.Switch, h.Out))
+		if next := r.Hops[i+1]; !ok || l.To != portRef(next.Switch, next.In) {
 			return false
 		}
 	}
 	last := r.Hops[len(r.Hops)-1]
-	return t.Has(last.Switch) && last.Switch == dst.Switch && last.Out == dst.Port
+	return t.Has(last.Switch) && portRef(last.Switch, last.Out) == dst
 }
 
 // keeps says why a route does not meet a required latency; nil if it does.
-func (r *Route) keeps(c *Class) *Refusal {
+func (r *Route) keeps(c *Class) error {
+	var why string
 	switch {
 	case c.Latency == 0:
 		return nil
 	case !r.Unmeasured.IsZero():
-		return &Refusal{Field: "latency", Value: c.Latency.String(), Why: fmt.Sprintf("flows[%d]: the latency of the link from %v is not measured yet", r.Flow, r.Unmeasured)}
+		why = fmt.Sprintf("the latency of the link from %v is not measured yet", r.Unmeasured)
 	case r.Latency > c.Latency:
-		return &Refusal{Field: "latency", Value: c.Latency.String(), Why: fmt.Sprintf("flows[%d]: the links of the fastest path take %v, required are %v", r.Flow, r.Latency, c.Latency)}
+		why = fmt.Sprintf("the links of the fastest path take %v, required are %v", r.Latency, c.Latency)
+	default:
+		return nil
 	}
-	return nil
+	return &Refusal{"latency", c.Latency.String(), fmt.Sprintf("flows[%d]: %s", r.Flow, why)}
 }
 
 // portsOf are the ports by which a class leaves switches, each once, ascending.
@@ -154,7 +141,7 @@ func portsOf(routes []Route) []topology.PortRef {
 	var out []topology.PortRef
 	for _, r := range routes {
 		for _, h := range r.Hops {
-			out = append(out, topology.PortRef{Switch: h.Switch, Port: h.Out})
+			out = append(out, portRef(h.Switch, h.Out))
 		}
 	}
 	slices.SortFunc(out, topology.PortRef.Compare)
@@ -168,27 +155,4 @@ func switchesOf(routes []Route) []openflow.DatapathID {
 		out = append(out, p.Switch)
 	}
 	return slices.Compact(out)
-}
-
-// locateAll finds where the flows of a class begin and end.
-func (s *Service) locateAll(ctx context.Context, c *Class) ([]ends, error) {
-	s.baseline.note(s.net.Topology(), time.Now())
-	all := make([]ends, len(c.Flows))
-	for i, f := range c.Flows {
-		if hops, moves := s.movingWay(&f); moves {
-			all[i].led = hops
-			continue
-		}
-		var err error
-		if all[i].dst, err = s.locate(ctx, f.Dst); err != nil {
-			return nil, &Refusal{Field: fmt.Sprintf("flows[%d]", i), Value: f.Dst.String(), Why: fmt.Sprintf("the destination %v is not found in the network: %v", f.Dst, err)}
-		}
-		if all[i].open = !f.Src.IsValid(); all[i].open {
-			continue
-		}
-		if all[i].src, err = s.locate(ctx, f.Src); err != nil {
-			return nil, &Refusal{Field: fmt.Sprintf("flows[%d]", i), Value: f.Src.String(), Why: fmt.Sprintf("the source %v is not found in the network: %v", f.Src, err)}
-		}
-	}
-	return all, nil
 }

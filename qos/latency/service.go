@@ -2,16 +2,10 @@ package latency
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/sluice-net/sluice/event"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
@@ -33,17 +27,28 @@ type Options struct {
 	Rules   service.Ledger
 	Book    *reserve.Book
 	Store   store.Store
-	Bus     *event.Bus
+	Log     *slog.Logger
+	// Publish tells of events.
+	Publish func(kind string, attrs any)
 	// Databases are those of the switches, which hold the queues.
 	Databases Databases
-	Log       *slog.Logger
-	Settings  Settings
 	// Configured are the classes of the configuration, by name.
 	Configured map[string]*Class
-	// Critical is for flows that classes may carry; it may be nil.
+	// Critical is for flows that classes may carry.
 	Critical Critical
 	// Treatments are where those who carry connections learn of classes; nil if nobody does.
 	Treatments *network.Treatments
+	// Quota is the share of a link's capacity that a class has guaranteed which names no
+	// rate.
+	Quota float64
+	// Interval is the time between two readings of counters.
+	Interval time.Duration
+	// Settle is how long after a start paths are left as they were, until the network has
+	// been discovered again.
+	Settle time.Duration
+	// OnConnect gives every port its bucket when a switch connects; otherwise a port gets
+	// it with the first class that leaves by it.
+	OnConnect bool
 }
 
 // Critical are flows that are promised bandwidth by others than this service. Rules of
@@ -57,56 +62,42 @@ type Critical interface {
 
 // Service keeps the classes.
 type Service struct {
+	Options
 	// Declared are the classes that were accepted, by this controller or by another with the
 	// same store.
 	Declared *service.Collection[*Class]
 
-	net      service.Network
-	rules    service.Ledger
-	book     *reserve.Book
-	store    store.Store
-	bus      *event.Bus
-	log      *slog.Logger
-	settings Settings
-	fixed    map[string]*Class // what was configured at the start
-	critical Critical
-	tasks    *tasks.Group
-	metrics  *service.Metrics
-	started  time.Time
-	loaded   chan struct{} // closed when what the store has is there
-	baseline baseline
-	// treatments are where those who carry connections learn of classes, by the index.
-	treatments *network.Treatments
-	index      atomic.Pointer[index]
+	classes *table
+	plan    *planner
+	queues  *queues
+	placer  *placer
+	monitor *monitor
+	metrics *service.Metrics
+
+	tasks   *tasks.Group
+	started time.Time
+	loaded  chan struct{} // closed when what the store has is there
 	// placing keeps classes in step with the network.
 	placing service.Loop
-	// databases keep their queues.
-	databases Databases
-
-	mu       sync.Mutex
-	lastDSCP int // place of the one given last, among the marks
-	classes  map[string]*entry
-	left     map[string]bool // classes of which a placement or rules are not gone yet
 }
 
 // New returns a Service that has not started yet.
-func New(o Options) (*Service, error) {
-	if o.Network == nil || o.Rules == nil || o.Store == nil || o.Book == nil || o.Databases == nil {
-		return nil, errors.New("latency: a network, an owner of rules, a book, a store and the switches' databases are needed")
-	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	s := &Service{
-		net: o.Network, rules: o.Rules, book: o.Book, store: o.Store, bus: o.Bus, log: o.Log.With("service", OwnerName),
-		settings: o.Settings.withDefaults(), fixed: o.Configured, critical: o.Critical, tasks: tasks.New(), loaded: make(chan struct{}), placing: service.NewLoop(), databases: o.Databases,
-		classes: map[string]*entry{}, left: map[string]bool{},
-	}
-	s.metrics, s.treatments = newMetrics(s), o.Treatments
-	s.Declared = collect(s, o)
-	s.index.Store(&index{})
-	s.treatments.Promise(s)
-	return s, nil
+func New(o Options) *Service {
+	s := &Service{Options: o, classes: newTable(o.Publish), tasks: tasks.New(), loaded: make(chan struct{}), placing: service.NewLoop()}
+	s.plan = &planner{Options: o, classes: s.classes}
+	s.queues = &queues{o, s.classes, s.plan}
+	s.placer = &placer{o, s.classes, s.plan, s.queues}
+	s.monitor = &monitor{o, s.classes, s.plan, s.queues}
+	s.metrics = newMetrics(s.classes)
+	s.Declared = service.NewCollection(service.Options[*Class]{
+		Kind:  service.Kind[*Class]{Noun: "class", Nouns: "classes of traffic", Prefix: "qos/class/", Event: "class", Most: MaxClasses},
+		Store: o.Store, Log: o.Log, Publish: o.Publish,
+		Changed: func(ctx context.Context, changes []service.Change[*Class]) {
+			tasks.Each(changes, movers, func(c service.Change[*Class]) { s.reconcile(ctx, c.Name) })
+		},
+	})
+	s.Treatments.Promise(&promiser{s.classes, s.loaded, s.placing})
+	return s
 }
 
 // Loaded is closed when what the store has is there.
@@ -121,21 +112,14 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.load(s.tasks.Context()); err != nil {
 		return fmt.Errorf("latency: %w", err)
 	}
-	s.databases.Declare(s.inDatabase)
+	s.Databases.Declare(s.queues.want)
 	close(s.loaded)
 	s.tasks.Start(s.Declared.Run)
-	s.treatments.Changed()
-	s.tasks.Start(s.measure)
+	s.Treatments.Changed()
+	s.tasks.Start(func(ctx context.Context) { service.NewLoop().Run(ctx, 0, s.Interval, s.monitor.measure) })
 	s.wake()
 	s.placing.Run(s.tasks.Context(), debounce, resync, s.keepUp)
 	return nil
-}
-
-// publish puts an event on the bus.
-func (s *Service) publish(kind string, attrs any) {
-	if s.bus != nil {
-		s.bus.Publish("qos.class."+kind, attrs)
-	}
 }
 
 // NetworkChanged tells the service of a change in the network. It does not block.
@@ -148,16 +132,7 @@ func (s *Service) NetworkChanged(e network.Event) {
 
 func (s *Service) wake() {
 	s.placing.Wake()
-	s.databases.Touch()
-}
-
-// sortedClasses are the classes by name. The lock is held.
-func (s *Service) sortedClasses() []*entry {
-	out := make([]*entry, 0, len(s.classes))
-	for _, name := range slices.Sorted(maps.Keys(s.classes)) {
-		out = append(out, s.classes[name])
-	}
-	return out
+	s.Databases.Touch()
 }
 
 func portRef(d openflow.DatapathID, port uint32) topology.PortRef {

@@ -41,18 +41,18 @@ func TestMarksAwaitTheClassifier(t *testing.T) {
 		}
 		return marked == len(x.bases)
 	})
-	x.observe(nil)
+	x.monitor.observe(nil)
 	if now, _ := x.Class("quiet"); now.State != StateActive || now.Reason != "" {
 		t.Errorf("%+v", now)
 	}
 	b := x.bases[2]
 	b.change(func(b *base) { b.known[2] = "" }) // its filter is gone
 	eventually(t, "packets are still marked", func() bool { q, _ := b.queue(2); return q.Mark == nil })
-	x.observe(nil)
+	x.monitor.observe(nil)
 	if now, _ := x.Class("quiet"); now.State != StateActive {
 		t.Errorf("one reading is enough: %+v", now)
 	}
-	x.observe(nil)
+	x.monitor.observe(nil)
 	if now, _ := x.Class("quiet"); now.State != StateIneffective || !strings.Contains(now.Reason, "0000000000000002/2") {
 		t.Errorf("%+v", now)
 	}
@@ -134,13 +134,13 @@ func TestStoreFails(t *testing.T) {
 		if _, err := x.add("unlucky"); !errors.Is(err, ErrCleanupPending) {
 			t.Errorf("%s: %v", round, err)
 		}
-		if all := x.Classes(); len(all) != 0 || len(x.rules.Keys()) != 0 || x.book.Promised(portRef(1, 2)) != 0 {
+		if all := x.Classes(); len(all) != 0 || len(x.rules.Keys()) != 0 || x.Book.Promised(portRef(1, 2)) != 0 {
 			t.Errorf("%s: %+v, rules %v", round, all, x.rules.Keys())
 		}
-		x.removeLeft(t.Context())
+		x.placer.removeLeft(t.Context())
 	}
 	x.store.ill.Store(false)
-	x.removeLeft(t.Context())
+	x.placer.removeLeft(t.Context())
 	if _, err := x.add("unlucky"); err != nil {
 		t.Error(err)
 	}
@@ -164,12 +164,12 @@ func TestRulesStay(t *testing.T) {
 	if err := x.Declared.Remove(t.Context(), "sticky", 0); err != nil || x.stored("sticky") {
 		t.Errorf("deleted: %v", err)
 	}
-	x.removeLeft(t.Context())
+	x.placer.removeLeft(t.Context())
 	if _, err := x.add("sticky"); !errors.Is(err, ErrCleanupPending) {
 		t.Errorf("its rules are there still: %v", err)
 	}
 	x.rules.OnRemove = nil
-	x.removeLeft(t.Context())
+	x.placer.removeLeft(t.Context())
 	if n := len(x.rules.Keys()); n != 0 {
 		t.Errorf("%d programs are left", n)
 	}
@@ -195,13 +195,13 @@ func TestMoveFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.shortcut()
-	e := x.classes["steady"]
+	e := x.classes.get("steady")
 	x.rules.OnApply = func(context.Context, string) error { return errors.New("the switch does not want it") }
-	x.replace(t.Context(), e)
+	x.placer.replace(t.Context(), e)
 	at := func(want string, on, off topology.PortRef) {
 		t.Helper()
-		if x.book.Promised(on) == 0 || x.book.Promised(off) != 0 {
-			t.Errorf("%s: %d bit/s are promised at %v, %d at %v", want, x.book.Promised(on), on, x.book.Promised(off), off)
+		if x.Book.Promised(on) == 0 || x.Book.Promised(off) != 0 {
+			t.Errorf("%s: %d bit/s are promised at %v, %d at %v", want, x.Book.Promised(on), on, x.Book.Promised(off), off)
 		}
 		if p := portsOf(e.routes); !slices.Contains(p, on) || slices.Contains(p, off) || len(e.leaving) != 0 {
 			t.Errorf("%s: it leaves by %v, and %v", want, p, e.leaving)
@@ -218,7 +218,7 @@ func TestMoveFails(t *testing.T) {
 		t.Errorf("it is %s: %s", e.state, e.reason)
 	}
 	x.rules.OnApply = func(context.Context, string) error { return nil }
-	x.replace(t.Context(), e)
+	x.placer.replace(t.Context(), e)
 	at("moved", portRef(1, 9), portRef(1, 2))
 }
 
@@ -253,7 +253,7 @@ func TestMovesAtOnce(t *testing.T) {
 			return errors.New("the others are not moved meanwhile")
 		}
 	}
-	for _, e := range x.classes {
+	for _, e := range x.classes.byName {
 		e.state = StateDegraded
 	}
 	x.replaceAll(t.Context())
@@ -273,7 +273,7 @@ func TestBuckets(t *testing.T) {
 	s, f, e := placed(t)
 	f.capacity.Store(10e6)
 	ports := func(now ovsdb.Bridge) []uint32 {
-		want, _ := s.wanted(1, now)
+		want, _ := s.queues.wanted(1, now)
 		var out []uint32
 		for n, r := range want {
 			if r.Rate != 10e6 || r.Queues[0].MaxRate != 10e6 {
@@ -287,16 +287,16 @@ func TestBuckets(t *testing.T) {
 	if got := ports(ovsdb.Bridge{}); !slices.Equal(got, []uint32{2}) {
 		t.Errorf("with a class at port 2: %v", got)
 	}
-	s.settings.OnConnect = true
+	s.queues.OnConnect = true
 	if got := ports(ovsdb.Bridge{}); !slices.Equal(got, []uint32{1, 2, 3, 9}) {
 		t.Errorf("on connect: %v", got)
 	}
-	delete(s.classes, e.class.Name)
-	s.settings.OnConnect = false
+	delete(s.classes.byName, e.class.Name)
+	s.queues.OnConnect = false
 	if got := ports(ovsdb.Bridge{}); len(got) != 0 {
 		t.Errorf("nobody needs queues: %v", got)
 	}
-	s.settings.OnConnect = true
+	s.queues.OnConnect = true
 	f.capacity.Store(0)
 	had := &ovsdb.QoS{Tags: map[string]string{ovsdb.OwnerTag: DatabaseOwner}, Root: ovsdb.Root{Rate: 10e6}}
 	now := ovsdb.Bridge{DPID: uint64(openflow.DatapathID(1)), Ports: []ovsdb.Port{{Number: 3, QoS: had}, {Number: 9, QoS: &ovsdb.QoS{Root: had.Root}}}}

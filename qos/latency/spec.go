@@ -1,6 +1,7 @@
 package latency
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"net/netip"
@@ -44,6 +45,20 @@ type Class struct {
 	Flows    []Flow
 }
 
+// MarshalJSON is the specification.
+func (c *Class) MarshalJSON() ([]byte, error) { return json.Marshal(c.Spec) }
+
+// UnmarshalJSON reads a specification, and checks it.
+func (c *Class) UnmarshalJSON(b []byte) error {
+	var spec ClassSpec
+	if err := json.Unmarshal(b, &spec); err != nil {
+		return err
+	}
+	checked, faults := spec.Parse()
+	*c = checked
+	return faults.Err()
+}
+
 // Flow is one description of a class.
 type Flow struct {
 	Matches []openflow.Match
@@ -51,6 +66,14 @@ type Flow struct {
 	Src, Dst End
 	// DSCP is the one that the description names.
 	DSCP *uint8
+}
+
+// dscp is the one of its packets.
+func (f *Flow) dscp() uint8 {
+	if f.DSCP == nil {
+		return 0
+	}
+	return *f.DSCP
 }
 
 // matches are those of all flows.
@@ -85,42 +108,30 @@ var className = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // Parse reads the specification, or says everything that is wrong with it.
 func (c *ClassSpec) Parse() (Class, service.Faults) {
-	p := &specParser{}
+	var p specParser
 	out := Class{Spec: *c, Name: c.Name}
-	if !className.MatchString(c.Name) {
-		p.fail("name", c.Name, "1 to 64 letters, digits, dots, dashes and underscores, the first a letter or digit")
-	}
+	p.Check(className.MatchString(c.Name), "name", c.Name, "1 to 64 letters, digits, dots, dashes and underscores, the first a letter or digit")
 	out.MinRate = p.rate("min_rate", c.MinRate)
 	out.MaxRate = p.rate("max_rate", c.MaxRate)
-	if out.MinRate > out.MaxRate && out.MaxRate > 0 {
-		p.fail("min_rate", c.MinRate, fmt.Sprintf("no more than max_rate, %d", out.MaxRate))
-	}
+	p.Check(out.MinRate <= out.MaxRate || out.MaxRate == 0, "min_rate", c.MinRate, "no more than max_rate, %d", out.MaxRate)
 	out.Latency = p.latency(c.Latency)
 	priority, err := strconv.ParseUint(string(c.Priority), 10, 8)
-	if err != nil || priority > LowestPriority {
-		p.fail("priority", c.Priority, "a number from 0, the first, to 7")
-	}
+	p.Check(err == nil && priority <= LowestPriority, "priority", c.Priority, "a number from 0, the first, to 7")
 	out.Priority = uint8(priority)
-	if len(c.Flows) == 0 || len(c.Flows) > MaxFlows {
-		p.fail("flows", len(c.Flows), fmt.Sprintf("1 to %d descriptions of flows", MaxFlows))
-	}
-	for i := range c.Flows {
-		if i < MaxFlows {
-			if slices.Contains(c.Flows[:i], c.Flows[i]) {
-				p.fail(fmt.Sprintf("flows[%d]", i), c.Flows[i], "each flow once")
-				continue
-			}
-			out.Flows = append(out.Flows, p.flow(fmt.Sprintf("flows[%d]", i), &c.Flows[i]))
+	p.Check(len(c.Flows) > 0 && len(c.Flows) <= MaxFlows, "flows", len(c.Flows), "1 to %d descriptions of flows", MaxFlows)
+	for i, f := range c.Flows[:min(len(c.Flows), MaxFlows)] {
+		where := fmt.Sprintf("flows[%d]", i)
+		if slices.Contains(c.Flows[:i], f) {
+			p.Add(where, f, "each flow once")
+			continue
 		}
+		out.Flows = append(out.Flows, p.flow(where, &f))
 	}
-	return out, p.faults
+	return out, p.Faults
 }
 
-type specParser struct{ faults service.Faults }
-
-func (p *specParser) fail(field string, value any, want string) {
-	p.faults = append(p.faults, service.Fault{Field: field, Value: value, Want: want})
-}
+// specParser collects what is wrong with a specification.
+type specParser struct{ service.Faults }
 
 // leastRate is what Open vSwitch makes of any smaller one: 1500 bytes a second.
 const leastRate = 12_000
@@ -135,9 +146,7 @@ func (p *specParser) rate(field string, text match.Text) uint64 {
 		rate, err = units.ParseRate(string(text))
 		n = uint64(min(rate, 2e12))
 	}
-	if err != nil || n < leastRate || n > 1e12 {
-		p.fail(field, text, fmt.Sprintf("a rate like 2Mbit, or a whole number of bit/s, from %d to 1000000000000", leastRate))
-	}
+	p.Check(err == nil && n >= leastRate && n <= 1e12, field, text, "a rate like 2Mbit, or a whole number of bit/s, from %d to 1000000000000", leastRate)
 	return n
 }
 
@@ -150,7 +159,7 @@ func (p *specParser) latency(text match.Text) time.Duration {
 	}
 	ms, err := strconv.ParseFloat(string(text), 64)
 	if err != nil || math.IsNaN(ms) || ms < 0.001 || ms > 60_000 {
-		p.fail("latency", text, "a time like 150ms, or a number of ms, from 0.001 to 60000")
+		p.Add("latency", text, "a time like 150ms, or a number of ms, from 0.001 to 60000")
 		return 0
 	}
 	return time.Duration(ms * float64(time.Millisecond))
@@ -158,26 +167,16 @@ func (p *specParser) latency(text match.Text) time.Duration {
 
 func (p *specParser) flow(where string, f *match.Flow) Flow {
 	matches, faults := f.Parse()
-	for _, x := range faults {
-		field := where
-		if x.Field != "" {
-			field += "." + x.Field
-		}
-		p.fail(field, x.Value, x.Want)
-	}
 	if len(faults) > 0 {
+		p.Faults = append(p.Faults, faults.Below(where)...)
 		return Flow{}
 	}
 	out := Flow{Matches: matches}
 	m := matches[0] // they differ in ports and ethertype only
 	out.Src = endOf(m, openflow.FieldIPv4Src, openflow.FieldIPv6Src, openflow.FieldEthSrc)
 	out.Dst = endOf(m, openflow.FieldIPv4Dst, openflow.FieldIPv6Dst, openflow.FieldEthDst)
-	if !out.Dst.IsValid() {
-		p.fail(where, "", "the destination: ipv4_dst, ipv6_dst or eth_dst of one host. Without it there is no path to prepare")
-	}
-	if f.InPort != "" && !out.Src.IsValid() {
-		p.fail(where+".in_port", f.InPort, "the source beside it: ipv4_src, ipv6_src or eth_src of one host. Without it packets may enter at any switch, and the port's number means another port at each")
-	}
+	p.Check(out.Dst.IsValid(), where, "", "the destination: ipv4_dst, ipv6_dst or eth_dst of one host. Without it there is no path to prepare")
+	p.Check(f.InPort == "" || out.Src.IsValid(), where+".in_port", f.InPort, "the source beside it: ipv4_src, ipv6_src or eth_src of one host. Without it packets may enter at any switch, and the port's number means another port at each")
 	if o, ok := m.Get(openflow.FieldIPDSCP); ok {
 		dscp := uint8(o.Uint())
 		out.DSCP = &dscp
@@ -203,4 +202,16 @@ func endOf(m openflow.Match, fields ...openflow.Field) End {
 		}
 	}
 	return End{}
+}
+
+// ownDSCP is the DSCP of a class's packets before they are marked, as a userspace
+// datapath has to know it.
+func ownDSCP(c *Class) (uint8, error) {
+	own := c.Flows[0].dscp()
+	for i, f := range c.Flows {
+		if dscp := f.dscp(); dscp != own {
+			return 0, &Refusal{fmt.Sprintf("flows[%d].ip_dscp", i), dscp, fmt.Sprintf("%d like the flows before it: on userspace datapaths all flows of a class have one DSCP; make two classes", own)}
+		}
+	}
+	return own, nil
 }

@@ -7,9 +7,18 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 )
 
-var _ network.Promiser = (*Service)(nil)
+// promiser implements network.Promiser: those who carry connections learn of classes by it.
+type promiser struct {
+	classes *table
+	loaded  <-chan struct{}
+	placing service.Loop // woken when there is a class to be kept somewhere else
+}
+
+// Loaded is closed when what the store has is there.
+func (p *promiser) Loaded() <-chan struct{} { return p.loaded }
 
 // treated is a flow of a class as it is found by the headers of a packet.
 type treated struct {
@@ -21,9 +30,9 @@ type treated struct {
 type index map[End][]treated
 
 // reindex makes the index that of the classes that there are. The lock is held.
-func (s *Service) reindex() {
+func (t *table) reindex() {
 	now := index{}
-	for _, e := range s.sortedClasses() {
+	for _, e := range t.sorted() {
 		if e.state == StateProvisioning {
 			continue
 		}
@@ -35,7 +44,7 @@ func (s *Service) reindex() {
 	for _, all := range now {
 		slices.SortStableFunc(all, func(a, b treated) int { return cmp.Compare(a.class.Priority, b.class.Priority) })
 	}
-	s.index.Store(&now)
+	t.index.Store(&now)
 }
 
 // find is the first flow that has packets of which these headers are known.
@@ -55,21 +64,18 @@ func (x index) find(m openflow.Match) (first treated, ok bool) {
 	return first, ok
 }
 
-// Treatment implements network.Promiser: it is that of the class of such packets.
-func (s *Service) Treatment(m openflow.Match) (network.Treatment, bool) {
-	t, ok := s.index.Load().find(m)
+// Treatment is that of the class of such packets.
+func (p *promiser) Treatment(m openflow.Match) (network.Treatment, bool) {
+	t, ok := p.classes.index.Load().find(m)
 	if !ok {
 		return network.Treatment{}, false
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.classes[t.class.Name] != t.entry {
+	p.classes.mu.Lock()
+	defer p.classes.mu.Unlock()
+	if p.classes.byName[t.class.Name] != t.entry {
 		return network.Treatment{}, false
 	}
-	own := uint8(0)
-	if t.flow.DSCP != nil {
-		own = *t.flow.DSCP
-	}
+	own := t.flow.dscp()
 	if t.mark != 0 { // a userspace datapath gives packets one DSCP back: others are not in the class there
 		own = t.own
 		if o, known := m.Get(openflow.FieldIPDSCP); known && uint8(o.Uint()) != own {
@@ -78,59 +84,34 @@ func (s *Service) Treatment(m openflow.Match) (network.Treatment, bool) {
 	}
 	t.carriage.asked = time.Now()
 	if t.carriage.dscp == 0 {
-		t.carriage.dscp = s.freeDSCP()
+		t.carriage.dscp = p.classes.freeDSCP()
 	}
 	return network.Treatment{Name: t.class.Name, DSCP: t.carriage.dscp, Own: own}, true
 }
 
-// freeDSCP finds one for packets between carriers that means nothing else in the network;
-// zero if there is none left. Those that were given up last come last: packets on their way
-// may bear them still. The lock is held.
-func (s *Service) freeDSCP() uint8 {
-	taken := map[uint8]bool{}
-	for _, e := range s.classes {
-		taken[e.mark], taken[e.carriage.dscp] = true, true
-		for _, f := range e.class.Flows {
-			if f.DSCP != nil {
-				taken[*f.DSCP] = true
-			}
-		}
-	}
-	for range marks {
-		s.lastDSCP = (s.lastDSCP + len(marks) - 1) % len(marks)
-		if m := marks[s.lastDSCP]; !taken[m] {
-			return m
+// Queue is the one into which packets have to be put at a port.
+func (p *promiser) Queue(c network.Carried) uint32 {
+	p.classes.mu.Lock()
+	defer p.classes.mu.Unlock()
+	if e := p.classes.byName[c.Treatment]; e != nil && !(c.Between && e.userspace[c.At.Switch]) {
+		if at := e.carriage.ports[c.At]; at != nil && at.ready {
+			return e.queue
 		}
 	}
 	return 0
 }
 
-// Queue implements network.Promiser.
-func (s *Service) Queue(c network.Carried) uint32 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.classes[c.Treatment]
-	if e == nil {
-		return 0
-	}
-	p := e.carriage.ports[c.At]
-	if p == nil || !p.ready || c.Between && e.userspace[c.At.Switch] {
-		return 0
-	}
-	return e.queue
-}
-
-// Carry implements network.Promiser.
-func (s *Service) Carry(all []network.Carried) {
+// Carry notes which ports are in use.
+func (p *promiser) Carry(all []network.Carried) {
 	now, news := time.Now(), false
-	s.mu.Lock()
+	p.classes.mu.Lock()
 	for _, c := range all {
-		if e := s.classes[c.Treatment]; e != nil && e.state != StateProvisioning {
+		if e := p.classes.byName[c.Treatment]; e != nil && e.state != StateProvisioning {
 			news = e.carriage.use(c, now) || news
 		}
 	}
-	s.mu.Unlock()
+	p.classes.mu.Unlock()
 	if news {
-		s.placing.Wake()
+		p.placing.Wake()
 	}
 }
