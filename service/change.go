@@ -140,7 +140,7 @@ func (c *Collection[T]) unlock() { c.turn <- struct{}{} }
 // put is the operation that stores a value if the one that has its name is still that of a
 // revision.
 func (c *Collection[T]) put(name string, v T, configured bool, revision int64) (store.Op, error) {
-	encoded, err := json.Marshal(c.Encode(v))
+	encoded, err := json.Marshal(v)
 	if err != nil {
 		return store.Op{}, err
 	}

@@ -33,9 +33,7 @@ type Kind[T any] struct {
 	Event string
 	// Most bounds them.
 	Most int
-	// Encode is what is stored of one, and told by events; Decode reads it back, and
-	// checks it. Nil: the value itself.
-	Encode func(T) any
+	// Decode reads one that has been stored, as JSON, and checks it; nil: as JSON is read.
 	Decode func([]byte) (T, error)
 	// Tell is what events tell of one; nil: what is stored.
 	Tell func(T) any
@@ -114,9 +112,6 @@ type record struct {
 
 // NewCollection returns one without items.
 func NewCollection[T any](o Options[T]) *Collection[T] {
-	if o.Encode == nil {
-		o.Encode = func(v T) any { return v }
-	}
 	if o.Decode == nil {
 		o.Decode = func(b []byte) (v T, err error) { return v, json.Unmarshal(b, &v) }
 	}
@@ -124,7 +119,7 @@ func NewCollection[T any](o Options[T]) *Collection[T] {
 		o.Contradicts = func(string, T, []Item[T]) error { return nil }
 	}
 	if o.Tell == nil {
-		o.Tell = o.Encode
+		o.Tell = func(v T) any { return v }
 	}
 	if o.InUse == nil {
 		o.InUse = func(string) error { return nil }
