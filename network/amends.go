@@ -109,7 +109,7 @@ func (a *amends) due(now time.Time, there func(PortRef) bool) (ask []*amend, lef
 // runAmends is the clock of amends.
 func (n *Network) runAmends(ctx context.Context) {
 	whileWoken(ctx, n.amends.wake, amendEvery, func(now time.Time) (left bool) {
-		ask, left := n.amends.due(now, func(at PortRef) bool { return n.IsEdge(at) && n.portReachable(at) })
+		ask, left := n.amends.due(now, func(at PortRef) bool { return n.IsEdge(at) && n.switches.reachable(at) })
 		for _, m := range ask {
 			n.makeAmends(m, now)
 		}

@@ -75,7 +75,7 @@ func (n *Network) deleteLater(ops []ledger.Op) {
 // post leaves a stage to its switch's queue and does not wait. Who is not connected, or has
 // connected since it was planned, is brought in step by that.
 func (n *Network) post(st stage) error {
-	s := n.session(st.sw)
+	s := n.switches.session(st.sw)
 	if s == nil || !st.fits(s) {
 		return nil
 	}
@@ -181,7 +181,7 @@ func (n *Network) stages(ctx context.Context, stages []stage, opts ApplyOptions)
 
 // stage sends one stage and returns how to wait for it.
 func (n *Network) stage(ctx context.Context, st stage, opts ApplyOptions) (wait func() error) {
-	s := n.session(st.sw)
+	s := n.switches.session(st.sw)
 	if s == nil {
 		return func() error { return lost(st.sw, opts) }
 	}

@@ -227,7 +227,7 @@ func merge(m map[openflow.DatapathID][]rule.Rule) rule.Program {
 // connection must not interrupt what the switch does. It lasts no longer than
 // the neighbours' ports take to count as edge ports, or a loop could close.
 func (n *Network) keepUnsettled(old, now rule.Program) (kept rule.Program, again bool) {
-	up := *n.switches.Load()
+	up := *n.switches.up.Load()
 	unsettled := map[openflow.DatapathID]bool{}
 	keep := func(d openflow.DatapathID) bool {
 		u, known := unsettled[d]

@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/sluice-net/sluice/network/rule"
@@ -12,9 +11,9 @@ import (
 // ReadCounters asks a switch what the owner's rules there have counted: Rules then
 // tells it.
 func (o *Owner) ReadCounters(ctx context.Context, d openflow.DatapathID) error {
-	s, ok := o.n.Switch(d)
-	if !ok {
-		return fmt.Errorf("switch %v: %w", d, ErrSwitchDown)
+	s, err := o.n.switches.mustBeUp(d)
+	if err != nil {
+		return err
 	}
 	mine := openflow.AllFlows()
 	mine.Cookie, mine.CookieMask = uint64(rule.MakeCookie(o.led.Hash, 0, 0)), rule.OwnerMask

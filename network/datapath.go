@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -63,14 +62,7 @@ func (n *Network) Address(d openflow.DatapathID) netip.Addr {
 }
 
 // PortUp says whether a port is there and up. It is not known while its switch is not.
-func (n *Network) PortUp(at PortRef) (up, known bool) {
-	s, ok := n.Switch(at.Switch)
-	if !ok {
-		return false, false
-	}
-	p, ok := s.Port(at.Port)
-	return ok && p.Up(), true
-}
+func (n *Network) PortUp(at PortRef) (up, known bool) { return n.switches.portUp(at) }
 
 // CanMatch says whether a switch's rules can match a field. It is not known while the
 // switch is not up.
@@ -104,18 +96,18 @@ func (n *Network) ControlLatency(d openflow.DatapathID) time.Duration {
 
 // Send has a switch send a frame out of a port.
 func (n *Network) Send(at PortRef, frame []byte) error {
-	s, ok := n.Switch(at.Switch)
-	if !ok {
-		return fmt.Errorf("switch %v: %w", at.Switch, ErrSwitchDown)
+	s, err := n.switches.mustBeUp(at.Switch)
+	if err != nil {
+		return err
 	}
 	return s.PacketOut(openflow.PortController, []openflow.Action{openflow.Output(at.Port)}, frame)
 }
 
 // QueueStats reads what the queues of a switch's ports have counted.
 func (n *Network) QueueStats(ctx context.Context, d openflow.DatapathID) ([]openflow.QueueStats, error) {
-	s, ok := n.Switch(d)
-	if !ok {
-		return nil, fmt.Errorf("switch %v: %w", d, ErrSwitchDown)
+	s, err := n.switches.mustBeUp(d)
+	if err != nil {
+		return nil, err
 	}
 	return s.QueueStats(ctx)
 }

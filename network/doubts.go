@@ -197,16 +197,6 @@ func whileWoken(ctx context.Context, wake <-chan struct{}, interval time.Duratio
 	}
 }
 
-// portReachable says whether a switch is connected and a port of it up.
-func (n *Network) portReachable(at PortRef) bool {
-	s, ok := n.Switch(at.Switch)
-	if !ok {
-		return false
-	}
-	p, ok := s.Port(at.Port)
-	return ok && p.Up()
-}
-
 // KeepHosts has a service keep the hosts that it looks after: what others say of them
 // is not believed, and nothing of them is in doubt. keeper tells the place and the MAC
 // address in use of a host that is looked for by its MAC address or, if that is zero, by

@@ -23,7 +23,7 @@ func (o *Owner) EverySwitch(ctx context.Context, key string, program func(openfl
 	refused = map[openflow.DatapathID]error{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, d := range o.n.registered() {
+	for _, d := range o.n.switches.registered() {
 		wg.Go(func() {
 			err := o.applyEvery(ctx, key, d)
 			mu.Lock()

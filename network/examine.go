@@ -67,7 +67,7 @@ func (n *Network) examine(ctx context.Context, r *diagnosis.Report) {
 	}
 	var group errgroup.Group
 	group.SetLimit(examinedAtOnce)
-	gone, silent := n.lost.sort(n.portReachable, time.Now())
+	gone, silent := n.lost.sort(n.switches.reachable, time.Now())
 	for _, g := range gone {
 		r.Findings = append(r.Findings, n.goneLink(g))
 	}

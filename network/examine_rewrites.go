@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/tasks"
@@ -100,9 +99,9 @@ func (n *Network) bursts(ctx context.Context, patience time.Duration, all ...*li
 		sent[i] = n.examining.watch(b.MAC, b.Receive, b.Waiting)
 		defer n.examining.forget(sent[i])
 	}
-	s, ok := n.Switch(home.Switch)
-	if !ok {
-		return fmt.Errorf("switch %v: %w", home.Switch, ErrSwitchDown)
+	s, err := n.switches.mustBeUp(home.Switch)
+	if err != nil {
+		return err
 	}
 	for i := range linkprobe.BurstSize {
 		for k, b := range all {

@@ -27,9 +27,10 @@ func (s *Switch) setUp(session context.Context) {
 		}
 		return
 	}
-	if !s.n.goUp(s) {
+	if !s.n.switches.goUp(s) {
 		return
 	}
+	s.n.homes.note(hostOf(s.RemoteAddr()), s.upAt)
 	s.n.tellSession(s.dpid, "switch is up", "from", s.conn.RemoteAddr(), "software", s.desc.Software, "tables", s.layout,
 		"took", time.Since(s.since).Round(time.Microsecond), "rules_kept", rec.Kept, "rules_written", rec.Written,
 		"rules_removed", rec.Removed, "rules_left", rec.Left)
@@ -160,9 +161,7 @@ func (s *Switch) reconcile(ctx context.Context) (ledger.Reconciliation, error) {
 	if err := s.n.declareEvery(ctx, s.dpid); err != nil {
 		return ledger.Reconciliation{}, err
 	}
-	s.n.mu.Lock()
-	s.accepting = true
-	s.n.mu.Unlock()
+	s.n.switches.accept(s)
 	found, err := s.readRules(ctx)
 	if err != nil {
 		return ledger.Reconciliation{}, err

@@ -106,7 +106,7 @@ func (x *lostLinks) sort(up func(PortRef) bool, now time.Time) (gone []lostLink,
 // goneLink tells of a link of which an end is not up.
 func (n *Network) goneLink(l lostLink) diagnosis.Finding {
 	at := l.From
-	if n.portReachable(at) {
+	if n.switches.reachable(at) {
 		at = l.To
 	}
 	why, remedy := fmt.Sprintf("switch %v is not connected", at.Switch), "see why the switch has left: its power, its way to the controller, the controller's log"

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -39,13 +38,13 @@ type Network struct {
 	reconnects          reconnects
 	replies             memory
 
-	mu       sync.Mutex
-	all      map[openflow.DatapathID]*Switch // registered, perhaps not up yet
-	byHash   map[uint16]*Owner
-	core     *Owner
-	subs     atomic.Pointer[[]func(Event)]
-	switches atomic.Pointer[map[openflow.DatapathID]*Switch] // up
-	topo     atomic.Pointer[topology.Topology]
+	switches *registry
+
+	mu     sync.Mutex
+	byHash map[uint16]*Owner
+	core   *Owner
+	subs   atomic.Pointer[[]func(Event)]
+	topo   atomic.Pointer[topology.Topology]
 
 	wiring
 }
@@ -61,10 +60,8 @@ func New(c Config) (*Network, error) {
 	n := &Network{
 		cfg: c, log: c.Log, ledger: ledger.New(c.Generation),
 		strangers: newSeats(strangersInAll, strangersEach), expected: newSeats(strangersInAll, strangersEach),
-		replies: memory{each: c.MaxReply, limit: c.MaxReplies},
-		all:     map[openflow.DatapathID]*Switch{}, byHash: map[uint16]*Owner{},
+		replies: memory{each: c.MaxReply, limit: c.MaxReplies}, switches: newRegistry(), byHash: map[uint16]*Owner{},
 	}
-	n.switches.Store(&map[openflow.DatapathID]*Switch{})
 	n.topo.Store(topology.New(0, nil, nil))
 	n.subs.Store(&[]func(Event){})
 	if err := n.wire(); err != nil {
@@ -167,20 +164,10 @@ func (n *Network) Run(ctx context.Context) error {
 }
 
 // Switch finds a switch that is up.
-func (n *Network) Switch(d openflow.DatapathID) (*Switch, bool) {
-	s, ok := (*n.switches.Load())[d]
-	return s, ok
-}
+func (n *Network) Switch(d openflow.DatapathID) (*Switch, bool) { return n.switches.get(d) }
 
 // Switches lists the switches that are up, by datapath identifier.
-func (n *Network) Switches() []*Switch {
-	m := *n.switches.Load()
-	out := make([]*Switch, 0, len(m))
-	for _, d := range slices.Sorted(maps.Keys(m)) {
-		out = append(out, m[d])
-	}
-	return out
-}
+func (n *Network) Switches() []*Switch { return n.switches.list() }
 
 // Topology is the present snapshot of switches and links.
 func (n *Network) Topology() *Topology { return n.topo.Load() }

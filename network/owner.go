@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/sluice-net/sluice/network/ledger"
@@ -47,6 +49,13 @@ func (n *Network) Owner(name string, opts OwnerOptions) (*Owner, error) {
 	n.byHash[led.Hash] = o
 	n.mu.Unlock()
 	return o, nil
+}
+
+// owners lists all owners.
+func (n *Network) owners() []*Owner {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Collect(maps.Values(n.byHash))
 }
 
 // Name is the owner's name.
@@ -160,7 +169,7 @@ func (o *Owner) check(key string, p *Program, opts ApplyOptions) error {
 		return nil
 	}
 	down := func(d openflow.DatapathID, r *rule.Rule) error {
-		if o.n.session(d) != nil {
+		if o.n.switches.session(d) != nil {
 			return nil
 		}
 		return &RuleError{Owner: o.name, Key: key, Switch: d, Rule: r, Err: ErrSwitchDown}

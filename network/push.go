@@ -139,9 +139,9 @@ func (n *Network) takePushed(who netip.Addr, now time.Time, c *sflow.Counters) e
 	if c.Port.IsZero() {
 		return errors.New("the sender does not say which OpenFlow port its counters are of")
 	}
-	s, ok := n.Switch(c.Port.Switch)
-	if !ok {
-		return fmt.Errorf("switch %v: %w", c.Port.Switch, ErrSwitchDown)
+	s, err := n.switches.mustBeUp(c.Port.Switch)
+	if err != nil {
+		return err
 	}
 	if who != hostOf(s.RemoteAddr()) {
 		return fmt.Errorf("switch %v is connected from %v", s.dpid, s.RemoteAddr())

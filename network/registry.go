@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-net/sluice/openflow"
@@ -13,44 +15,99 @@ import (
 
 var errDuplicate = errors.New("another switch with this datapath id is connected and answers")
 
+// registry has the sessions with switches, each under the identifier of its switch.
+type registry struct {
+	mu  sync.Mutex
+	all map[openflow.DatapathID]*Switch // registered, perhaps not up yet
+	// up are those that are up. The hot path reads them without locking.
+	up atomic.Pointer[map[openflow.DatapathID]*Switch]
+}
+
+func newRegistry() *registry {
+	r := &registry{all: map[openflow.DatapathID]*Switch{}}
+	r.up.Store(&map[openflow.DatapathID]*Switch{})
+	return r
+}
+
+// get finds a switch that is up.
+func (r *registry) get(d openflow.DatapathID) (*Switch, bool) {
+	s, ok := (*r.up.Load())[d]
+	return s, ok
+}
+
+// mustBeUp is get with an error for a switch that is not up.
+func (r *registry) mustBeUp(d openflow.DatapathID) (*Switch, error) {
+	s, ok := r.get(d)
+	if !ok {
+		return nil, fmt.Errorf("switch %v: %w", d, ErrSwitchDown)
+	}
+	return s, nil
+}
+
+// list lists the switches that are up, by datapath identifier.
+func (r *registry) list() []*Switch {
+	m := *r.up.Load()
+	out := make([]*Switch, 0, len(m))
+	for _, d := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, m[d])
+	}
+	return out
+}
+
+// portUp says whether a port is there and up. It is not known while its switch is not.
+func (r *registry) portUp(at PortRef) (up, known bool) {
+	s, ok := r.get(at.Switch)
+	if !ok {
+		return false, false
+	}
+	p, ok := s.Port(at.Port)
+	return ok && p.Up(), true
+}
+
+// reachable says whether a switch is connected and a port of it up.
+func (r *registry) reachable(at PortRef) bool {
+	up, _ := r.portUp(at)
+	return up
+}
+
 // session finds a registered switch that takes changes: from the moment its
 // reconciliation begins.
-func (n *Network) session(d openflow.DatapathID) *Switch {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if s := n.all[d]; s != nil && s.accepting {
+func (r *registry) session(d openflow.DatapathID) *Switch {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.all[d]; s != nil && s.accepting {
 		return s
 	}
 	return nil
 }
 
-// registered lists the switches that have a session, up or not yet.
-func (n *Network) registered() []openflow.DatapathID {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Sorted(maps.Keys(n.all))
+// accept has a registered switch take changes from now on.
+func (r *registry) accept(s *Switch) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.accepting = true
 }
 
-// owners lists all owners.
-func (n *Network) owners() []*Owner {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Collect(maps.Values(n.byHash))
+// registered lists the switches that have a session, up or not yet.
+func (r *registry) registered() []openflow.DatapathID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.all))
 }
 
 // register makes s the session of its datapath identifier. A session that has
 // the identifier already is asked for a sign of life: if it answers, s is a
 // duplicate and refused; if not, it is a leftover of a broken connection.
-func (n *Network) register(ctx context.Context, s *Switch) error {
+func (r *registry) register(ctx context.Context, s *Switch) error {
 	for {
-		n.mu.Lock()
-		old := n.all[s.dpid]
+		r.mu.Lock()
+		old := r.all[s.dpid]
 		if old == nil {
-			n.all[s.dpid] = s
-			n.mu.Unlock()
+			r.all[s.dpid] = s
+			r.mu.Unlock()
 			return nil
 		}
-		n.mu.Unlock()
+		r.mu.Unlock()
 		if old.Alive(ctx) {
 			return fmt.Errorf("%w (from %v)", errDuplicate, old.conn.RemoteAddr())
 		}
@@ -63,6 +120,65 @@ func (n *Network) register(ctx context.Context, s *Switch) error {
 	}
 }
 
+// goUp makes a reconciled switch part of the network. It is false for a session that has
+// ended.
+func (r *registry) goUp(s *Switch) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all[s.dpid] != s || s.ended() {
+		return false
+	}
+	s.upAt = time.Now()
+	r.change(func(m map[openflow.DatapathID]*Switch) { m[s.dpid] = s })
+	s.up.Store(true)
+	return true
+}
+
+// goDown takes an ended session out of those that are up. It stays registered until it is
+// removed: the next session of the switch waits for that.
+func (r *registry) goDown(s *Switch) (registered, wasUp bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all[s.dpid] != s {
+		return false, false
+	}
+	if wasUp = s.up.Swap(false); wasUp {
+		r.change(func(m map[openflow.DatapathID]*Switch) { delete(m, s.dpid) })
+	}
+	return true, wasUp
+}
+
+// remove takes a session out altogether.
+func (r *registry) remove(s *Switch) {
+	r.mu.Lock()
+	delete(r.all, s.dpid)
+	r.mu.Unlock()
+	close(s.gone)
+}
+
+// change replaces the map that is read without locking; the mutex is held.
+func (r *registry) change(f func(map[openflow.DatapathID]*Switch)) {
+	m := maps.Clone(*r.up.Load())
+	f(m)
+	r.up.Store(&m)
+}
+
+// unregister takes an ended session out of the network. What is told of one session of a
+// switch comes before what is told of the next.
+func (n *Network) unregister(s *Switch) {
+	registered, wasUp := n.switches.goDown(s)
+	if !registered {
+		return
+	}
+	if wasUp {
+		n.homes.note(hostOf(s.RemoteAddr()), time.Now())
+		<-s.announced
+		n.switchDown(s)
+	}
+	n.forgetEvery(s.dpid)
+	n.switches.remove(s)
+}
+
 // aliveTimeout is how long a session has to prove that it lives.
 const aliveTimeout = time.Second
 
@@ -73,50 +189,4 @@ func (s *Switch) Alive(ctx context.Context) bool {
 	defer cancel()
 	_, err := s.call(ctx, &openflow.EchoRequest{Data: []byte("alive?")})
 	return err == nil
-}
-
-// goUp makes a reconciled switch part of the network.
-func (n *Network) goUp(s *Switch) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.all[s.dpid] != s || s.ended() {
-		return false
-	}
-	s.upAt = time.Now()
-	n.changeUp(func(m map[openflow.DatapathID]*Switch) { m[s.dpid] = s })
-	s.up.Store(true)
-	n.homes.note(hostOf(s.RemoteAddr()), s.upAt)
-	return true
-}
-
-// unregister takes an ended session out of the network. The next session of the
-// switch waits until it has: what is told of one comes before what is told of the next.
-func (n *Network) unregister(s *Switch) {
-	n.mu.Lock()
-	if n.all[s.dpid] != s {
-		n.mu.Unlock()
-		return
-	}
-	wasUp := s.up.Swap(false)
-	if wasUp {
-		n.changeUp(func(m map[openflow.DatapathID]*Switch) { delete(m, s.dpid) })
-	}
-	n.mu.Unlock()
-	if wasUp {
-		n.homes.note(hostOf(s.RemoteAddr()), time.Now())
-		<-s.announced
-		n.switchDown(s)
-	}
-	n.forgetEvery(s.dpid)
-	n.mu.Lock()
-	delete(n.all, s.dpid)
-	n.mu.Unlock()
-	close(s.gone)
-}
-
-// changeUp replaces the map that the hot path reads without locking; the mutex is held.
-func (n *Network) changeUp(change func(map[openflow.DatapathID]*Switch)) {
-	m := maps.Clone(*n.switches.Load())
-	change(m)
-	n.switches.Store(&m)
 }

@@ -212,7 +212,7 @@ const holdTick = 20 * time.Millisecond
 
 // expireHeld forwards packets whose service has not decided in time.
 func (n *Network) expireHeld(now time.Time) {
-	for s := range maps.Values(*n.switches.Load()) {
+	for s := range maps.Values(*n.switches.up.Load()) {
 		for _, h := range s.held.expired(now) {
 			if err := h.Forward(); err != nil {
 				s.limiter.Warn(n.log, "forwarding a packet held too long", "switch", s.dpid, "error", err)

@@ -45,9 +45,9 @@ type count struct{ packets, bytes uint64 }
 // second. With an error, which is the switch's or ctx's, the counters are those
 // last read.
 func (n *Network) CountedRules(ctx context.Context, d openflow.DatapathID) ([]InstalledRule, error) {
-	s, ok := n.Switch(d)
-	if !ok {
-		return nil, fmt.Errorf("switch %v: %w", d, ErrSwitchDown)
+	s, err := n.switches.mustBeUp(d)
+	if err != nil {
+		return nil, err
 	}
 	c := &s.counts
 	select {
@@ -57,7 +57,6 @@ func (n *Network) CountedRules(ctx context.Context, d openflow.DatapathID) ([]In
 		rules, _ := n.Rules(d)
 		return rules, ctx.Err()
 	}
-	var err error
 	if time.Since(c.at) > countsKept {
 		err = s.readCounts(ctx)
 	}

@@ -47,7 +47,7 @@ func (n *Network) serve(ctx context.Context, conn net.Conn, at *seat) {
 		n.reconnects.ended(s.dpid, hostOf(conn.RemoteAddr()), time.Since(began), time.Now())
 	}()
 	wg.Go(func() { s.out.run(s.done) })
-	if err := n.register(ctx, s); err != nil {
+	if err := n.switches.register(ctx, s); err != nil {
 		n.greetings.Warn(n.log, "switch refused", "switch", s.dpid, "from", conn.RemoteAddr(), "error", err)
 		return
 	}

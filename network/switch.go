@@ -41,7 +41,7 @@ type Switch struct {
 	doubted chan struct{}
 	// announced is closed when everybody has been told that the switch is up.
 	announced chan struct{}
-	// accepting: changes may be sent; guarded by the network's mutex.
+	// accepting: changes may be sent; guarded by the registry's mutex.
 	accepting bool
 	xid       atomic.Uint32
 	flows     *ledger.Flows

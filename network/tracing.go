@@ -51,10 +51,8 @@ func (n *Network) locate(d *trace.Description) error {
 	default:
 		*at = src.At
 	}
-	if _, ok := n.Switch(at.Switch); !ok {
-		return fmt.Errorf("switch %v: %w", at.Switch, ErrSwitchDown)
-	}
-	return nil
+	_, err := n.switches.mustBeUp(at.Switch)
+	return err
 }
 
 // described finds the host that the first of the fields that was said means.

@@ -48,7 +48,7 @@ func (n *Network) prepare(ctx context.Context, waves [][]stage, opts ApplyOption
 	for _, wave := range waves {
 		for i := range wave {
 			st := &wave[i]
-			s := n.session(st.sw)
+			s := n.switches.session(st.sw)
 			if s == nil {
 				if err := lost(st.sw, opts); err != nil {
 					return err

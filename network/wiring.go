@@ -72,7 +72,7 @@ func (n *Network) wire() error {
 	n.links = discovery.New(discovery.Options{Interval: c.DiscoveryInterval, Misses: misses, Settle: c.DiscoverySettle, Window: c.LatencyWindow}, time.Now())
 	n.hosts = hosts.New(hosts.Options{
 		Edge: n.links.IsEdge, IgnoreVLAN: c.IgnoreVLAN, Subnets: c.Subnets, Pinned: c.Pinned,
-		Confirm: c.HostConfirm, Reachable: n.portReachable, Keeper: n.keep, Most: n.hostsBehind,
+		Confirm: c.HostConfirm, Reachable: n.switches.reachable, Keeper: n.keep, Most: n.hostsBehind,
 		Grace: c.HostGrace, Notes: c.Remember != nil,
 	})
 	n.hosts.Restore(c.Remembered, time.Now())
@@ -132,7 +132,7 @@ func (n *Network) rebuild() {
 		return
 	}
 	n.built = n.wanted.Load()
-	up := *n.switches.Load()
+	up := *n.switches.up.Load()
 	ids := make([]openflow.DatapathID, 0, len(up))
 	for d := range up {
 		ids = append(ids, d)
