@@ -76,7 +76,7 @@ func New(c Config) (*Network, error) {
 		}
 		n.listeners = append(n.listeners, l)
 	}
-	if err := n.listenPushed(); err != nil {
+	if err := n.push.listen(&n.cfg); err != nil {
 		n.Close()
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (n *Network) Run(ctx context.Context) error {
 		part(func() error { return n.accept(ctx, l, &wg) })
 	}
 	if n.push.conn != nil {
-		part(func() error { return n.receivePushed(ctx) })
+		part(func() error { return n.push.receive(ctx) })
 	}
 	wg.Go(func() { n.maintain(ctx) })
 	wg.Wait()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -21,6 +22,9 @@ import (
 // OpenFlow connection.
 type pushed struct {
 	conn     net.PacketConn // nil if none are received
+	switches *registry
+	rates    *stats.Table
+	log      *slog.Logger
 	limiter  lograte.Limit
 	counters pushCounters
 	talkers  *stats.Talkers
@@ -61,14 +65,13 @@ func (n *Network) SFlowAddr() net.Addr {
 	return n.push.conn.LocalAddr()
 }
 
-// listenPushed opens the receiver.
-func (n *Network) listenPushed() (err error) {
-	n.push.talkers, n.push.places = stats.NewTalkers(), map[netip.Addr]map[uint32]PortRef{}
-	if n.push.conn = n.cfg.SFlowConn; n.push.conn != nil || n.cfg.Measure == MeasurePoll {
+// listen opens the receiver.
+func (r *pushed) listen(c *Config) (err error) {
+	if r.conn = c.SFlowConn; r.conn != nil || c.Measure == MeasurePoll {
 		return nil
 	}
-	if n.push.conn, err = net.ListenPacket("udp", n.cfg.SFlow); err != nil {
-		return fmt.Errorf("listening for sFlow on %s: %w", n.cfg.SFlow, err)
+	if r.conn, err = net.ListenPacket("udp", c.SFlow); err != nil {
+		return fmt.Errorf("listening for sFlow on %s: %w", c.SFlow, err)
 	}
 	return nil
 }
@@ -77,53 +80,53 @@ func (n *Network) listenPushed() (err error) {
 // keep a processor busy.
 const pushPause = 50 * time.Millisecond
 
-// receivePushed takes datagrams until ctx ends, one at a time: what comes too fast
+// receive takes datagrams until ctx ends, one at a time: what comes too fast
 // waits in the socket, and what does not fit there is lost, as with all of UDP. Only a
 // closed socket is the end of receiving; other errors are of one datagram or of the
 // machine's present state.
-func (n *Network) receivePushed(ctx context.Context) error {
+func (r *pushed) receive(ctx context.Context) error {
 	b := make([]byte, 1<<16)
 	var d sflow.Datagram
 	for {
-		size, from, err := n.push.conn.ReadFrom(b)
+		size, from, err := r.conn.ReadFrom(b)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("receiving sFlow: %w", err)
 		case err != nil:
-			n.push.counters.failed.Add(1)
-			n.push.limiter.Warn(n.log, "receiving sFlow", "error", err)
+			r.counters.failed.Add(1)
+			r.limiter.Warn(r.log, "receiving sFlow", "error", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(pushPause):
 			}
 		default:
-			n.takeDatagram(from, b[:size], &d)
+			r.takeDatagram(from, b[:size], &d)
 		}
 	}
 }
 
 // takeDatagram takes what a datagram holds, which is read into d.
-func (n *Network) takeDatagram(from net.Addr, b []byte, d *sflow.Datagram) {
+func (r *pushed) takeDatagram(from net.Addr, b []byte, d *sflow.Datagram) {
 	now := time.Now()
-	n.push.counters.datagrams.Add(1)
+	r.counters.datagrams.Add(1)
 	if err := d.Parse(b); err != nil {
-		n.push.counters.malformed.Add(1)
-		n.push.limiter.Warn(n.log, "sFlow not understood", "from", from, "error", err)
+		r.counters.malformed.Add(1)
+		r.limiter.Warn(r.log, "sFlow not understood", "from", from, "error", err)
 		return
 	}
 	who := hostOf(from)
 	for i := range d.Counters {
-		if err := n.takePushed(who, now, &d.Counters[i]); err != nil {
-			n.push.counters.refused.Add(1)
+		if err := r.takeCounters(who, now, &d.Counters[i]); err != nil {
+			r.counters.refused.Add(1)
 			if !errors.Is(err, ErrSwitchDown) { // it may be about to connect
-				n.push.limiter.Warn(n.log, "sFlow not believed", "from", from, "error", err)
+				r.limiter.Warn(r.log, "sFlow not believed", "from", from, "error", err)
 			}
 		}
 	}
 	for i := range d.Packets {
-		n.takeSample(who, now, &d.Packets[i])
+		r.takeSample(who, now, &d.Packets[i])
 	}
 }
 
@@ -131,15 +134,15 @@ func (n *Network) takeDatagram(from net.Addr, b []byte, d *sflow.Datagram) {
 // OpenFlow 1.0, of 16 bits; it has no ports of its own there.
 func reservedPort(n uint32) bool { return n > openflow.PortMax || n > 0xff00 && n <= 0xffff }
 
-// takePushed takes the counters of one port.
-func (n *Network) takePushed(who netip.Addr, now time.Time, c *sflow.Counters) error {
+// takeCounters takes the counters of one port.
+func (r *pushed) takeCounters(who netip.Addr, now time.Time, c *sflow.Counters) error {
 	if !c.Known || reservedPort(c.Port.Port) {
 		return nil // no interface's, or that of the switch itself
 	}
 	if c.Port.IsZero() {
 		return errors.New("the sender does not say which OpenFlow port its counters are of")
 	}
-	s, err := n.switches.mustBeUp(c.Port.Switch)
+	s, err := r.switches.mustBeUp(c.Port.Switch)
 	if err != nil {
 		return err
 	}
@@ -149,24 +152,24 @@ func (n *Network) takePushed(who netip.Addr, now time.Time, c *sflow.Counters) e
 	if _, ok := s.Port(c.Port.Port); !ok {
 		return fmt.Errorf("switch %v has no port %d", s.dpid, c.Port.Port)
 	}
-	n.rates.Observe(stats.Sample{Port: c.Port, Source: stats.Pushed, Sent: now, Received: now, Counters: c.Counters})
-	if places := n.push.places[who]; places == nil || len(places) >= maxPlaces {
-		n.push.places[who] = map[uint32]PortRef{}
+	r.rates.Observe(stats.Sample{Port: c.Port, Source: stats.Pushed, Sent: now, Received: now, Counters: c.Counters})
+	if places := r.places[who]; places == nil || len(places) >= maxPlaces {
+		r.places[who] = map[uint32]PortRef{}
 	}
-	n.push.places[who][c.Index] = c.Port
+	r.places[who][c.Index] = c.Port
 	return nil
 }
 
 // takeSample takes a sampled packet. It counts once its port is known, by counters
 // that were believed.
-func (n *Network) takeSample(who netip.Addr, now time.Time, p *sflow.Packet) {
-	at, ok := n.push.places[who][p.In]
+func (r *pushed) takeSample(who netip.Addr, now time.Time, p *sflow.Packet) {
+	at, ok := r.places[who][p.In]
 	if !ok {
 		return
 	}
 	var h packet.Headers
 	_ = h.Parse(p.Header) // what could be read is what counts
-	n.push.talkers.Take(at, &h, p.Length, p.Rate, now)
+	r.talkers.Take(at, &h, p.Length, p.Rate, now)
 }
 
 // Talkers are the conversations that use the network most, by samples of packets, of

@@ -83,6 +83,7 @@ func (n *Network) wire() error {
 	n.told.burst, n.refused.burst, n.refused.all = toldAtOnce, refusedAtOnce, &lograte.Limit{Burst: refusedInAll}
 	n.flows = forward.NewTable()
 	n.rates = stats.New(stats.Options{Interval: c.StatsInterval})
+	n.push = pushed{switches: n.switches, rates: n.rates, log: n.log, talkers: stats.NewTalkers(), places: map[netip.Addr]map[uint32]PortRef{}}
 	n.history, n.began = stats.NewHistory(historySpan, c.StatsInterval), time.Now()
 	n.writer = ledger.NewFlowWriter(c.ForwardIdle)
 	n.installed.flows = map[forward.Key]*forward.Flow{}
