@@ -30,8 +30,8 @@ func (s *Switch) setUp(session context.Context) {
 	if !s.n.switches.goUp(s) {
 		return
 	}
-	s.n.homes.note(hostOf(s.RemoteAddr()), s.upAt)
-	s.n.tellSession(s.dpid, "switch is up", "from", s.conn.RemoteAddr(), "software", s.desc.Software, "tables", s.layout,
+	s.n.admission.homes.note(hostOf(s.RemoteAddr()), s.upAt)
+	s.n.admission.tell(s.dpid, "switch is up", "from", s.conn.RemoteAddr(), "software", s.desc.Software, "tables", s.layout,
 		"took", time.Since(s.since).Round(time.Microsecond), "rules_kept", rec.Kept, "rules_written", rec.Written,
 		"rules_removed", rec.Removed, "rules_left", rec.Left)
 	s.n.switchUp(s)

@@ -23,22 +23,14 @@ type Network struct {
 	log       *slog.Logger
 	listeners []net.Listener
 	ledger    *ledger.Ledger
-	greetings lograte.Limit // lines that anybody can cause who connects
-	churn     lograte.Limit // the same, once a switch has said which it is
 	upkeep    lograte.Limit // of changes that were not taken
 
-	chain    []Handler
-	handlers []chained
-	running  atomic.Bool
-	sessions atomic.Int64
-	// strangers are the seats of connections from anywhere, expected those of connections
-	// from homes.
-	strangers, expected *seats
-	homes               homes
-	reconnects          reconnects
-	replies             memory
-
-	switches *registry
+	chain     []Handler
+	handlers  []chained
+	running   atomic.Bool
+	admission admission
+	switches  *registry
+	replies   memory
 
 	mu     sync.Mutex
 	byHash map[uint16]*Owner
@@ -59,8 +51,11 @@ func New(c Config) (*Network, error) {
 	c = c.withDefaults()
 	n := &Network{
 		cfg: c, log: c.Log, ledger: ledger.New(c.Generation),
-		strangers: newSeats(strangersInAll, strangersEach), expected: newSeats(strangersInAll, strangersEach),
 		replies: memory{each: c.MaxReply, limit: c.MaxReplies}, switches: newRegistry(), byHash: map[uint16]*Owner{},
+	}
+	n.admission = admission{
+		cfg: &n.cfg, log: n.log,
+		strangers: newSeats(strangersInAll, strangersEach), expected: newSeats(strangersInAll, strangersEach),
 	}
 	n.topo.Store(topology.New(0, nil, nil))
 	n.subs.Store(&[]func(Event){})
@@ -147,7 +142,9 @@ func (n *Network) Run(ctx context.Context) error {
 		})
 	}
 	for _, l := range n.listeners {
-		part(func() error { return n.accept(ctx, l, &wg) })
+		part(func() error {
+			return n.admission.accept(ctx, l, func(conn net.Conn, at *seat) { wg.Go(func() { n.serve(ctx, conn, at) }) })
+		})
 	}
 	if n.push.conn != nil {
 		part(func() error { return n.push.receive(ctx) })

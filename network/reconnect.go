@@ -1,14 +1,11 @@
 package network
 
 import (
-	"context"
-	"fmt"
 	"maps"
 	"net/netip"
 	"sync"
 	"time"
 
-	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -86,13 +83,4 @@ func owe[K comparable](m map[K]debt, who K, t time.Duration, now time.Time) map[
 	}
 	m[who] = d
 	return m
-}
-
-// hold has a switch wait that has come and gone too often.
-func (s *Switch) hold(ctx context.Context) error {
-	wait := s.n.reconnects.wait(s.dpid, hostOf(s.conn.RemoteAddr()), s.n.named(s.dpid), time.Now())
-	if wait > longestHold {
-		return fmt.Errorf("it comes and goes: not before %v are over", wait.Truncate(time.Millisecond))
-	}
-	return tasks.Sleep(ctx, wait)
 }

@@ -171,7 +171,7 @@ func (n *Network) unregister(s *Switch) {
 		return
 	}
 	if wasUp {
-		n.homes.note(hostOf(s.RemoteAddr()), time.Now())
+		n.admission.homes.note(hostOf(s.RemoteAddr()), time.Now())
 		<-s.announced
 		n.switchDown(s)
 	}

@@ -25,36 +25,36 @@ func (n *Network) serve(ctx context.Context, conn net.Conn, at *seat) {
 	r := openflow.NewReader(conn)
 	if err := s.greet(r); err != nil {
 		if ctx.Err() == nil {
-			n.greetings.Warn(n.log, "connection refused", "from", conn.RemoteAddr(), "error", err)
+			n.admission.greetings.Warn(n.log, "connection refused", "from", conn.RemoteAddr(), "error", err)
 		}
 		return
 	}
-	if err := s.hold(ctx); err != nil {
-		n.greetings.Warn(n.log, "switch refused", "switch", s.dpid, "from", conn.RemoteAddr(), "error", err)
+	if err := n.admission.hold(ctx, s.dpid, conn.RemoteAddr()); err != nil {
+		n.admission.refuse(s, err)
 		return
 	}
 	at.leave()
 	began := time.Now()
-	if err := n.admit(s.dpid); err != nil {
-		n.greetings.Warn(n.log, "switch refused", "switch", s.dpid, "from", conn.RemoteAddr(), "error", err)
+	if err := n.admission.admit(s.dpid); err != nil {
+		n.admission.refuse(s, err)
 		return
 	}
-	defer n.release()
+	defer n.admission.release()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer s.end()
 	defer func() { // before the end is known, or who comes again at once would not wait
-		n.reconnects.ended(s.dpid, hostOf(conn.RemoteAddr()), time.Since(began), time.Now())
+		n.admission.reconnects.ended(s.dpid, hostOf(conn.RemoteAddr()), time.Since(began), time.Now())
 	}()
 	wg.Go(func() { s.out.run(s.done) })
 	if err := n.switches.register(ctx, s); err != nil {
-		n.greetings.Warn(n.log, "switch refused", "switch", s.dpid, "from", conn.RemoteAddr(), "error", err)
+		n.admission.refuse(s, err)
 		return
 	}
 	wg.Go(func() { s.setUp(ctx) })
 	err := s.read(r)
 	if ctx.Err() == nil {
-		n.tellSession(s.dpid, "switch left", "reason", s.reason(err))
+		n.admission.tell(s.dpid, "switch left", "reason", s.reason(err))
 	}
 }
 
@@ -189,7 +189,7 @@ func (s *Switch) read(r *openflow.Reader) error {
 
 // giveWay has nothing read from the switch for a time, if there are others.
 func (s *Switch) giveWay(d time.Duration) {
-	if d <= 0 || s.n.sessions.Load() <= 1 {
+	if d <= 0 || s.n.admission.sessions.Load() <= 1 {
 		return
 	}
 	timer := time.NewTimer(d)
