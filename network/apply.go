@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/network/ledger"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -19,30 +21,39 @@ type stage struct {
 	ready *bundle
 }
 
+// installer brings changes of the ledger into the switches.
+type installer struct {
+	ledger   *ledger.Ledger
+	switches *registry
+	timeout  time.Duration // of a change
+	log      *slog.Logger
+	upkeep   lograte.Limit // of changes that were not taken
+}
+
 // execute sends a change and waits for its barriers: what is to be written
 // first, then what is to be deleted, so that a packet finds the old rule or the
 // new one, never none.
-func (n *Network) execute(ctx context.Context, c *ledger.Change, opts ApplyOptions) error {
+func (in *installer) execute(ctx context.Context, c *ledger.Change, opts ApplyOptions) error {
 	m := newMeasured(c, opts)
 	defer m.end()
 	if c.Empty() {
 		m.written()
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, n.cfg.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, in.timeout)
 	defer cancel()
 	var err error
 	switch {
 	case opts.Waves != nil:
-		err = n.executeWaves(ctx, c, opts, m)
+		err = in.executeWaves(ctx, c, opts, m)
 	case opts.Atomic:
-		if err = n.executeAtomic(ctx, c, opts); err == nil {
+		if err = in.executeAtomic(ctx, c, opts); err == nil {
 			m.wave()
 			m.written()
 		}
 		return err
 	default:
-		if err = n.stages(ctx, writing(c.Writes, opts.Ordered), opts); err == nil {
+		if err = in.stages(ctx, writing(c.Writes, opts.Ordered), opts); err == nil {
 			m.wave()
 		}
 	}
@@ -54,9 +65,9 @@ func (n *Network) execute(ctx context.Context, c *ledger.Change, opts ApplyOptio
 		ctx, cancel = context.WithTimeout(ctx, deletePatience)
 		defer cancel()
 	}
-	if err := n.stages(ctx, deleting(c.Deletes), ApplyOptions{AllowDown: true, Atomic: opts.Atomic}); err != nil {
-		n.upkeep.Warn(n.log, "deleting rules", "error", err) // what is wanted is there
-		n.deleteLater(c.Deletes)
+	if err := in.stages(ctx, deleting(c.Deletes), ApplyOptions{AllowDown: true, Atomic: opts.Atomic}); err != nil {
+		in.upkeep.Warn(in.log, "deleting rules", "error", err) // what is wanted is there
+		in.deleteLater(c.Deletes)
 	}
 	return nil
 }
@@ -64,18 +75,18 @@ func (n *Network) execute(ctx context.Context, c *ledger.Change, opts ApplyOptio
 // deleteLater leaves deletions that have not been confirmed to the switches'
 // queues, each by itself: a switch that is cut off but not gone does them when it
 // is reached again, and one that is gone when it connects.
-func (n *Network) deleteLater(ops []ledger.Op) {
+func (in *installer) deleteLater(ops []ledger.Op) {
 	for _, st := range deleting(ops) {
-		if err := n.post(st); err != nil {
-			n.upkeep.Warn(n.log, "deleting rules", "switch", st.sw, "error", err)
+		if err := in.post(st); err != nil {
+			in.upkeep.Warn(in.log, "deleting rules", "switch", st.sw, "error", err)
 		}
 	}
 }
 
 // post leaves a stage to its switch's queue and does not wait. Who is not connected, or has
 // connected since it was planned, is brought in step by that.
-func (n *Network) post(st stage) error {
-	s := n.switches.session(st.sw)
+func (in *installer) post(st stage) error {
+	s := in.switches.session(st.sw)
 	if s == nil || !st.fits(s) {
 		return nil
 	}
@@ -101,7 +112,7 @@ func (st *stage) messages() []openflow.Message {
 const deletePatience = time.Second
 
 // executeAtomic makes the change of each switch one bundle, deletions included.
-func (n *Network) executeAtomic(ctx context.Context, c *ledger.Change, opts ApplyOptions) error {
+func (in *installer) executeAtomic(ctx context.Context, c *ledger.Change, opts ApplyOptions) error {
 	stages := writing(c.Writes, opts.Ordered)
 	for _, d := range deleting(c.Deletes) {
 		joined := false
@@ -115,7 +126,7 @@ func (n *Network) executeAtomic(ctx context.Context, c *ledger.Change, opts Appl
 			stages = append(stages, d)
 		}
 	}
-	return n.stages(ctx, stages, opts)
+	return in.stages(ctx, stages, opts)
 }
 
 // split groups operations by switch: in order, a new stage whenever the switch
@@ -158,10 +169,10 @@ func deleting(ops []ledger.Op) []stage {
 }
 
 // stages sends stages, one after the other if ordered, else all at once.
-func (n *Network) stages(ctx context.Context, stages []stage, opts ApplyOptions) error {
+func (in *installer) stages(ctx context.Context, stages []stage, opts ApplyOptions) error {
 	var waits []func() error
 	for _, st := range stages {
-		wait := n.stage(ctx, st, opts)
+		wait := in.stage(ctx, st, opts)
 		if !opts.Ordered {
 			waits = append(waits, wait)
 			continue
@@ -180,15 +191,15 @@ func (n *Network) stages(ctx context.Context, stages []stage, opts ApplyOptions)
 }
 
 // stage sends one stage and returns how to wait for it.
-func (n *Network) stage(ctx context.Context, st stage, opts ApplyOptions) (wait func() error) {
-	s := n.switches.session(st.sw)
+func (in *installer) stage(ctx context.Context, st stage, opts ApplyOptions) (wait func() error) {
+	s := in.switches.session(st.sw)
 	if s == nil {
 		return func() error { return lost(st.sw, opts) }
 	}
 	if !st.fits(s) {
 		return func() error { return lost(st.sw, opts) } // it was, when this was planned
 	}
-	n.ledger.Sending(st.sw, st.ops)
+	in.ledger.Sending(st.sw, st.ops)
 	switch {
 	case st.ready != nil:
 		commit := st.ready.commit()
@@ -200,7 +211,7 @@ func (n *Network) stage(ctx context.Context, st stage, opts ApplyOptions) (wait 
 			return err
 		}
 	case opts.Atomic && s.caps.Bundles && len(st.ops) > 1:
-		return func() error { return s.bundle(ctx, st, opts) }
+		return func() error { return in.bundle(ctx, s, st, opts) }
 	}
 	bt, err := s.sendBatch(st.messages())
 	if err != nil {
@@ -211,7 +222,7 @@ func (n *Network) stage(ctx context.Context, st stage, opts ApplyOptions) (wait 
 		if errors.Is(err, ErrSwitchDown) {
 			return lost(st.sw, opts)
 		}
-		return s.outcome(&st, errs, 0, err)
+		return st.outcome(errs, 0, err)
 	}
 }
 
@@ -254,22 +265,22 @@ func (st *stage) refusal(errs []batchError, before int) error {
 // bundle makes the stage's change atomic. The switch checks each part when it is
 // added; only when all were taken is the bundle committed. Meters cannot be in
 // bundles: new ones are made before, old ones deleted after.
-func (s *Switch) bundle(ctx context.Context, st stage, opts ApplyOptions) error {
+func (in *installer) bundle(ctx context.Context, s *Switch, st stage, opts ApplyOptions) error {
 	before, inside, after := st.parts()
 	opts.Atomic = false
 	if len(before.ops) > 0 {
-		if err := s.n.stage(ctx, before, opts)(); err != nil {
+		if err := in.stage(ctx, before, opts)(); err != nil {
 			return err
 		}
 	}
-	err := s.inBundle(ctx, inside)
+	err := inBundle(ctx, s, inside)
 	switch {
 	case errors.Is(err, ErrSwitchDown):
 		return lost(st.sw, opts)
 	case err != nil:
 		return err
 	case len(after.ops) > 0:
-		return s.n.stage(ctx, after, opts)()
+		return in.stage(ctx, after, opts)()
 	}
 	return nil
 }
@@ -292,7 +303,7 @@ func (st *stage) parts() (before, inside, after stage) {
 }
 
 // outcome turns what wait returned into an error that names the switch.
-func (s *Switch) outcome(st *stage, errs []batchError, before int, err error) error {
+func (st *stage) outcome(errs []batchError, before int, err error) error {
 	if err != nil {
 		return &RuleError{Switch: st.sw, Err: err}
 	}
@@ -302,12 +313,12 @@ func (s *Switch) outcome(st *stage, errs []batchError, before int, err error) er
 // undo sends the operations of a rollback, the switches of the last wave first.
 // It waits, so that the caller's next change finds the switches as they were, but
 // it has its own deadline: the caller's may have passed.
-func (n *Network) undo(ops []ledger.Op, waves [][]openflow.DatapathID) {
-	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.RequestTimeout)
+func (in *installer) undo(ops []ledger.Op, waves [][]openflow.DatapathID) {
+	ctx, cancel := context.WithTimeout(context.Background(), in.timeout)
 	defer cancel()
 	for _, wave := range slices.Backward(arrange(ops, waves)) {
-		if err := n.stages(ctx, wave, ApplyOptions{AllowDown: true}); err != nil {
-			n.upkeep.Warn(n.log, "restoring rules after a refused change", "error", err)
+		if err := in.stages(ctx, wave, ApplyOptions{AllowDown: true}); err != nil {
+			in.upkeep.Warn(in.log, "restoring rules after a refused change", "error", err)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func (n *Network) runBase(ctx context.Context) {
 		began := time.Now()
 		again, err := b.repair(ctx)
 		if err != nil && ctx.Err() == nil {
-			n.upkeep.Warn(n.log, "writing the rules of the broadcast tree", "error", err)
+			n.installer.upkeep.Warn(n.log, "writing the rules of the broadcast tree", "error", err)
 			again = true
 		}
 		if again {

@@ -17,8 +17,8 @@ type bundle struct {
 
 const bundleFlags = openflow.BundleAtomic | openflow.BundleOrdered
 
-// open makes a bundle of a stage and sends its parts.
-func (s *Switch) open(st stage) (*bundle, error) {
+// openBundle makes a bundle of a stage and sends its parts.
+func openBundle(s *Switch, st stage) (*bundle, error) {
 	b := &bundle{s: s, st: st, id: s.xid.Add(1)}
 	msgs := []openflow.Message{&openflow.BundleControl{Bundle: b.id, Op: openflow.BundleOpenRequest, Flags: bundleFlags}}
 	for _, op := range st.ops {
@@ -34,7 +34,7 @@ func (s *Switch) open(st stage) (*bundle, error) {
 // filled waits until the switch has all parts. It checks each when it is added.
 func (b *bundle) filled(ctx context.Context) error {
 	errs, err := b.s.wait(ctx, b.adding)
-	if err = b.s.outcome(&b.st, errs, 1, err); err != nil {
+	if err = b.st.outcome(errs, 1, err); err != nil {
 		b.discard()
 	}
 	return err
@@ -64,13 +64,13 @@ func (b *bundle) commit() (wait func(context.Context) error) {
 		if late := b.s.errorsOf(b.adding); len(errs) > 0 && len(late) > 0 {
 			return b.st.refusal(late, 1)
 		}
-		return b.s.outcome(&b.st, errs, len(b.st.ops)+1, err)
+		return b.st.outcome(errs, len(b.st.ops)+1, err)
 	}
 }
 
 // inBundle makes the changes of a stage in one bundle.
-func (s *Switch) inBundle(ctx context.Context, st stage) error {
-	b, err := s.open(st)
+func inBundle(ctx context.Context, s *Switch, st stage) error {
+	b, err := openBundle(s, st)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package network
 import (
 	"bytes"
 
-	"github.com/sluice-net/sluice/network/ledger"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
@@ -41,38 +40,12 @@ func (s *Switch) flowRemoved(m []byte) {
 		s.malformed(err)
 		return
 	}
-	c := rule.Cookie(r.Cookie)
-	if !c.Ours() {
-		return
-	}
-	if c.Owner() == s.n.forwardHash {
+	switch c := rule.Cookie(r.Cookie); {
+	case !c.Ours():
+	case c.Owner() == s.n.forwardHash:
 		s.n.flowGone(s, &r)
-		return
-	}
-	timedOut := r.Reason == openflow.RemovedIdle || r.Reason == openflow.RemovedHard
-	at := rule.Slot{Table: r.Table, Priority: r.Priority, Match: r.Match}
-	s.n.ruleRemoved(s, at, &r, timedOut)
-}
-
-func (n *Network) ruleRemoved(s *Switch, at rule.Slot, r *openflow.FlowRemoved, timedOut bool) {
-	led, in, outcome := n.ledger.Removed(s.dpid, at, rule.Cookie(r.Cookie), timedOut)
-	switch outcome {
-	case ledger.RemovalForeign:
-		s.limiter.Warn(n.log, "a rule was deleted by somebody else and is written again", "switch", s.dpid, "owner", in.Owner, "key", in.Name, "match", in.Match)
-		if op, ok := n.ledger.Rewrite(s.dpid, at); ok {
-			if _, err := s.sendBatch([]openflow.Message{op.Message}); err != nil {
-				s.limiter.Warn(n.log, "writing a rule again", "switch", s.dpid, "error", err)
-			}
-		}
-	case ledger.RemovalFinal:
-		n.mu.Lock()
-		o := n.byHash[led.Hash]
-		n.mu.Unlock()
-		if o == nil || o.opts.OnRemoved == nil || !in.NotifyRemoved {
-			return
-		}
-		in.Packets, in.Bytes, in.CountersAt = r.Packets, r.Bytes, s.pkt.At
-		o.opts.OnRemoved(Removed{Installed: in, Reason: r.Reason, Duration: r.Duration.Duration()})
+	default:
+		s.n.owners.removed(s, &r, s.pkt.At)
 	}
 }
 

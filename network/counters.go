@@ -11,7 +11,7 @@ import (
 // ReadCounters asks a switch what the owner's rules there have counted: Rules then
 // tells it.
 func (o *Owner) ReadCounters(ctx context.Context, d openflow.DatapathID) error {
-	s, err := o.n.switches.mustBeUp(d)
+	s, err := o.in.switches.mustBeUp(d)
 	if err != nil {
 		return err
 	}
@@ -26,7 +26,7 @@ func (o *Owner) ReadCounters(ctx context.Context, d openflow.DatapathID) error {
 	for _, p := range parts {
 		for i := range *p.(*openflow.FlowStatsReply) {
 			r := reported(&(*p.(*openflow.FlowStatsReply))[i])
-			o.n.ledger.Count(d, &r, at)
+			o.in.ledger.Count(d, &r, at)
 		}
 	}
 	return nil

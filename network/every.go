@@ -23,7 +23,7 @@ func (o *Owner) EverySwitch(ctx context.Context, key string, program func(openfl
 	refused = map[openflow.DatapathID]error{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, d := range o.n.switches.registered() {
+	for _, d := range o.in.switches.registered() {
 		wg.Go(func() {
 			err := o.applyEvery(ctx, key, d)
 			mu.Lock()
@@ -63,19 +63,7 @@ func (o *Owner) everyKeys() []string {
 	return slices.Sorted(maps.Keys(o.every))
 }
 
-// declareEvery declares for a switch that has connected what owners want on every
-// switch. Reconciliation, which follows, sends what is missing.
-func (n *Network) declareEvery(ctx context.Context, d openflow.DatapathID) error {
-	for _, o := range n.owners() {
-		for _, key := range o.everyKeys() {
-			if err := o.declareEvery(ctx, key, d); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
+// declareEvery declares one switch's part of what is declared under key.
 func (o *Owner) declareEvery(ctx context.Context, key string, d openflow.DatapathID) error {
 	at := everyKey(key, d)
 	release, err := o.lock(ctx, at)
@@ -83,22 +71,12 @@ func (o *Owner) declareEvery(ctx context.Context, key string, d openflow.Datapat
 		return err
 	}
 	defer release()
-	c, err := o.n.ledger.Plan(o.led, at, o.everyProgram(key)(d))
+	c, err := o.in.ledger.Plan(o.led, at, o.everyProgram(key)(d))
 	if err != nil {
 		// It costs this owner its rules there, not all others the switch.
-		o.n.upkeep.Warn(o.n.log, "declaring what every switch has", "owner", o.name, "key", key, "switch", d, "error", err)
+		o.in.upkeep.Warn(o.in.log, "declaring what every switch has", "owner", o.name, "key", key, "switch", d, "error", err)
 		return nil
 	}
 	c.Confirm()
 	return nil
-}
-
-// forgetEvery forgets what is declared for every switch of one that has gone: what
-// anybody may claim to be must not fill the memory.
-func (n *Network) forgetEvery(d openflow.DatapathID) {
-	for _, o := range n.owners() {
-		for _, key := range o.everyKeys() {
-			n.ledger.Forget(o.led, everyKey(key, d), d)
-		}
-	}
 }

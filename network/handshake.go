@@ -158,7 +158,7 @@ func (s *Switch) tryBundle(ctx context.Context) error {
 // between is at worst written twice.
 func (s *Switch) reconcile(ctx context.Context) (ledger.Reconciliation, error) {
 	defer s.n.ledger.Reading(s.dpid, s.layout)()
-	if err := s.n.declareEvery(ctx, s.dpid); err != nil {
+	if err := s.n.owners.declareEvery(ctx, s.dpid); err != nil {
 		return ledger.Reconciliation{}, err
 	}
 	s.n.switches.accept(s)

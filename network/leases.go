@@ -12,7 +12,7 @@ const renewEvery = rule.LeaseFor / 3
 
 // runLeases is the goroutine that renews leased rules. Where it does not, switches ask
 // nobody any more, and packets go their ordinary way.
-func (n *Network) runLeases(ctx context.Context) {
+func (x *owners) runLeases(ctx context.Context) {
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
 	for {
@@ -20,15 +20,15 @@ func (n *Network) runLeases(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			n.renewLeases()
+			x.renewLeases()
 		}
 	}
 }
 
 // renewLeases sends the leased rules that are in force once more. It waits for no switch.
-func (n *Network) renewLeases() {
-	for _, o := range n.owners() {
-		for _, key := range n.ledger.Leased(o.led) {
+func (x *owners) renewLeases() {
+	for _, o := range x.list() {
+		for _, key := range x.in.ledger.Leased(o.led) {
 			o.renew(key)
 		}
 	}
@@ -42,9 +42,9 @@ func (o *Owner) renew(key string) {
 		return
 	}
 	defer release()
-	for _, st := range split(o.n.ledger.Renew(o.led, key), false) {
-		if err := o.n.post(st); err != nil {
-			o.n.upkeep.Warn(o.n.log, "renewing leased rules", "switch", st.sw, "owner", o.name, "error", err)
+	for _, st := range split(o.in.ledger.Renew(o.led, key), false) {
+		if err := o.in.post(st); err != nil {
+			o.in.upkeep.Warn(o.in.log, "renewing leased rules", "switch", st.sw, "owner", o.name, "error", err)
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/network/ledger"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
@@ -23,7 +22,9 @@ type Network struct {
 	log       *slog.Logger
 	listeners []net.Listener
 	ledger    *ledger.Ledger
-	upkeep    lograte.Limit // of changes that were not taken
+	installer *installer
+	owners    owners
+	core      *Owner
 
 	chain     []Handler
 	handlers  []chained
@@ -32,11 +33,9 @@ type Network struct {
 	switches  *registry
 	replies   memory
 
-	mu     sync.Mutex
-	byHash map[uint16]*Owner
-	core   *Owner
-	subs   atomic.Pointer[[]func(Event)]
-	topo   atomic.Pointer[topology.Topology]
+	mu   sync.Mutex
+	subs atomic.Pointer[[]func(Event)]
+	topo atomic.Pointer[topology.Topology]
 
 	wiring
 }
@@ -51,8 +50,10 @@ func New(c Config) (*Network, error) {
 	c = c.withDefaults()
 	n := &Network{
 		cfg: c, log: c.Log, ledger: ledger.New(c.Generation),
-		replies: memory{each: c.MaxReply, limit: c.MaxReplies}, switches: newRegistry(), byHash: map[uint16]*Owner{},
+		replies: memory{each: c.MaxReply, limit: c.MaxReplies}, switches: newRegistry(),
 	}
+	n.installer = &installer{ledger: n.ledger, switches: n.switches, timeout: c.RequestTimeout, log: n.log}
+	n.owners.in = n.installer
 	n.admission = admission{
 		cfg: &n.cfg, log: n.log,
 		strangers: newSeats(strangersInAll, strangersEach), expected: newSeats(strangersInAll, strangersEach),

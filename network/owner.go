@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/sluice-net/sluice/network/ledger"
@@ -27,7 +25,7 @@ type OwnerOptions struct {
 // Owner declares rules. Its methods may be called concurrently; those for one
 // key are done one after the other.
 type Owner struct {
-	n    *Network
+	in   *installer
 	name string
 	opts OwnerOptions
 	led  *ledger.Owner
@@ -40,22 +38,7 @@ type Owner struct {
 // Owner registers an owner. It has to be done before the first switch connects:
 // rules with the cookie of an owner that is not known are removed as orphans.
 func (n *Network) Owner(name string, opts OwnerOptions) (*Owner, error) {
-	led, err := n.ledger.AddOwner(name, opts.Adopt)
-	if err != nil {
-		return nil, err
-	}
-	o := &Owner{n: n, name: name, opts: opts, led: led, busy: map[string]chan struct{}{}, every: map[string]func(openflow.DatapathID) Program{}}
-	n.mu.Lock()
-	n.byHash[led.Hash] = o
-	n.mu.Unlock()
-	return o, nil
-}
-
-// owners lists all owners.
-func (n *Network) owners() []*Owner {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Collect(maps.Values(n.byHash))
+	return n.owners.add(name, opts)
 }
 
 // Name is the owner's name.
@@ -66,25 +49,25 @@ func (o *Owner) Name() string { return o.name }
 func (o *Owner) GroupID(number uint16) uint32 { return rule.GroupID(o.led.Hash, number) }
 
 // Keys lists the keys under which something is declared.
-func (o *Owner) Keys() []string { return o.n.ledger.Keys(o.led) }
+func (o *Owner) Keys() []string { return o.in.ledger.Keys(o.led) }
 
 // Rules lists the rules declared under a key.
-func (o *Owner) Rules(key string) []InstalledRule { return o.n.ledger.Rules(o.led, key) }
+func (o *Owner) Rules(key string) []InstalledRule { return o.in.ledger.Rules(o.led, key) }
 
 // Overruled says, for each of several lists of matches, which other services' rules come
 // first for such packets, on any switch, where the owner has its own at a place in the
 // pipeline. Where there are very many rules, not all are looked at.
 func (o *Owner) Overruled(s Stage, offset uint16, of [][]openflow.Match) [][]rule.Overruling {
-	return o.n.ledger.Overruled(o.led, s, offset, of)
+	return o.in.ledger.Overruled(o.led, s, offset, of)
 }
 
 // Ready says that the owner has declared again what it wants to keep from before
 // a restart. Until then rules with its cookie are left alone on every switch;
 // now those that nobody declared are adopted or removed.
 func (o *Owner) Ready() {
-	for _, st := range split(o.n.ledger.Ready(o.led), false) {
-		if err := o.n.post(st); err != nil {
-			o.n.log.Warn("removing left-over rules", "owner", o.name, "switch", st.sw, "error", err)
+	for _, st := range split(o.in.ledger.Ready(o.led), false) {
+		if err := o.in.post(st); err != nil {
+			o.in.log.Warn("removing left-over rules", "owner", o.name, "switch", st.sw, "error", err)
 		}
 	}
 }
@@ -107,12 +90,12 @@ func (o *Owner) apply(ctx context.Context, key string, p Program, opts ApplyOpti
 	if err := o.check(key, &p, opts); err != nil {
 		return err
 	}
-	c, err := o.n.ledger.Plan(o.led, key, p)
+	c, err := o.in.ledger.Plan(o.led, key, p)
 	if err != nil {
 		return o.planError(key, err)
 	}
-	if err := o.n.execute(ctx, c, opts); err != nil {
-		o.n.undo(c.Rollback(), opts.Waves)
+	if err := o.in.execute(ctx, c, opts); err != nil {
+		o.in.undo(c.Rollback(), opts.Waves)
 		var re *RuleError
 		if errors.As(err, &re) {
 			re.Owner, re.Key = o.name, key
@@ -169,7 +152,7 @@ func (o *Owner) check(key string, p *Program, opts ApplyOptions) error {
 		return nil
 	}
 	down := func(d openflow.DatapathID, r *rule.Rule) error {
-		if o.n.switches.session(d) != nil {
+		if o.in.switches.session(d) != nil {
 			return nil
 		}
 		return &RuleError{Owner: o.name, Key: key, Switch: d, Rule: r, Err: ErrSwitchDown}

@@ -175,7 +175,7 @@ func (n *Network) unregister(s *Switch) {
 		<-s.announced
 		n.switchDown(s)
 	}
-	n.forgetEvery(s.dpid)
+	n.owners.forgetEvery(s.dpid)
 	n.switches.remove(s)
 }
 

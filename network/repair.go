@@ -174,7 +174,7 @@ func (n *Network) maintain(ctx context.Context) {
 	defer wg.Wait()
 	wg.Go(func() { n.runRepairs(ctx) })
 	wg.Go(func() { n.runBase(ctx) })
-	wg.Go(func() { n.runLeases(ctx) })
+	wg.Go(func() { n.owners.runLeases(ctx) })
 	wg.Go(func() { n.runDoubts(ctx) })
 	wg.Go(func() { n.runAmends(ctx) })
 	wg.Go(func() { n.runRemember(ctx) })

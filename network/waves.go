@@ -13,17 +13,17 @@ import (
 )
 
 // executeWaves writes one wave after the other. Nothing is deleted here.
-func (n *Network) executeWaves(ctx context.Context, c *ledger.Change, opts ApplyOptions, m *measured) error {
+func (in *installer) executeWaves(ctx context.Context, c *ledger.Change, opts ApplyOptions, m *measured) error {
 	waves := arrange(c.Writes, opts.Waves)
 	if opts.Atomic {
 		defer discard(waves)
-		if err := n.prepare(ctx, waves, opts); err != nil {
+		if err := in.prepare(ctx, waves, opts); err != nil {
 			return err
 		}
 		m.prepared()
 	}
 	for _, wave := range waves {
-		if err := n.stages(ctx, wave, opts); err != nil {
+		if err := in.stages(ctx, wave, opts); err != nil {
 			return err
 		}
 		m.wave()
@@ -43,12 +43,12 @@ func arrange(ops []ledger.Op, waves [][]openflow.DatapathID) [][]stage {
 }
 
 // prepare has all switches of all waves hold their bundles ready.
-func (n *Network) prepare(ctx context.Context, waves [][]stage, opts ApplyOptions) error {
+func (in *installer) prepare(ctx context.Context, waves [][]stage, opts ApplyOptions) error {
 	var first error
 	for _, wave := range waves {
 		for i := range wave {
 			st := &wave[i]
-			s := n.switches.session(st.sw)
+			s := in.switches.session(st.sw)
 			if s == nil {
 				if err := lost(st.sw, opts); err != nil {
 					return err
@@ -58,7 +58,7 @@ func (n *Network) prepare(ctx context.Context, waves [][]stage, opts ApplyOption
 			if !st.fits(s) || !s.caps.Bundles || len(st.ops) < 2 || slices.ContainsFunc(st.ops, isMeter) {
 				continue
 			}
-			b, err := s.open(*st)
+			b, err := openBundle(s, *st)
 			if err != nil {
 				return err
 			}
