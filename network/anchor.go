@@ -4,7 +4,6 @@ import (
 	"net/netip"
 
 	"github.com/sluice-net/sluice/network/packet"
-	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -56,31 +55,21 @@ func (n *Network) AnchorHosts(a Anchors) {
 	if n.running.Load() {
 		panic("network: AnchorHosts after Run")
 	}
-	n.anchors = a
+	n.forwarding.anchors = a
 }
 
 // Moving says which hosts may move.
 func (n *Network) Moving() Moving {
-	if n.anchors == nil {
+	if n.forwarding.anchors == nil {
 		return Moving{}
 	}
-	return n.anchors.Moving()
+	return n.forwarding.anchors.Moving()
 }
 
 // Anchored tells where a host is anchored that a service leads; false for all others.
 func (n *Network) Anchored(a netip.Addr) (Anchor, bool) {
-	if n.anchors == nil {
+	if n.forwarding.anchors == nil {
 		return Anchor{}, false
 	}
-	return n.anchors.Anchored(a.Unmap())
-}
-
-// led is what becomes of a packet of a host that moves which came up before it got to the
-// rules that lead the host, because a service wanted to see it first.
-func (n *Network) led(p *PacketIn) (out []openflow.Action, led bool) {
-	l := p.Switch.layout
-	if n.anchors == nil || !l.Tables() || p.Table >= l.Number(rule.TableRoute) {
-		return nil, false
-	}
-	return n.anchors.Led(PortRef{Switch: p.Switch.dpid, Port: p.InPort}, &p.Headers)
+	return n.forwarding.anchors.Anchored(a.Unmap())
 }

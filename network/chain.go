@@ -42,8 +42,8 @@ func (s *Switch) flowRemoved(m []byte) {
 	}
 	switch c := rule.Cookie(r.Cookie); {
 	case !c.Ours():
-	case c.Owner() == s.n.forwardHash:
-		s.n.flowGone(s, &r)
+	case c.Owner() == s.n.forwarding.hash:
+		s.n.forwarding.flowGone(s, &r)
 	default:
 		s.n.owners.removed(s, &r, s.pkt.At)
 	}

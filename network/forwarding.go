@@ -1,11 +1,13 @@
 package network
 
 import (
-	"encoding/binary"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/sluice-net/sluice/network/discovery"
 	"github.com/sluice-net/sluice/network/forward"
+	"github.com/sluice-net/sluice/network/hosts"
 	"github.com/sluice-net/sluice/network/ledger"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
@@ -30,24 +32,42 @@ func (i *installedFlows) swap(k forward.Key, f *forward.Flow) *forward.Flow {
 	return old
 }
 
-// forwardHandler is default forwarding, the end of the chain.
-type forwardHandler struct{ n *Network }
+// forwarding is default forwarding, the end of the chain.
+type forwarding struct {
+	cfg      *Config
+	switches *registry
+	links    *discovery.Discovery
+	hosts    *hosts.Table
+	anchors  Anchors
+	repairs  *repairs
+	// judge says whether a packet may go on by what it claims.
+	judge func(*PacketIn) Verdict
 
-func (forwardHandler) Name() string { return "forwarding" }
+	view      *atomic.Pointer[forward.View]
+	flows     *forward.Table
+	writer    *ledger.FlowWriter
+	hash      uint16 // that of the owner of its rules
+	installed installedFlows
+	adopted   atomic.Bool // a switch had flows when it connected
+}
 
-func (h forwardHandler) HandlePacketIn(p *PacketIn) Verdict {
-	if p.Headers.EthDst != probeMAC && h.n.judge(p) == Continue {
-		_ = h.n.forward(p, p.Switch) // a drop is counted where it happens
+// Name implements Handler.
+func (*forwarding) Name() string { return "forwarding" }
+
+// HandlePacketIn implements Handler.
+func (w *forwarding) HandlePacketIn(p *PacketIn) Verdict {
+	if p.Headers.EthDst != probeMAC && w.judge(p) == Continue {
+		_ = w.forward(p, p.Switch) // a drop is counted where it happens
 	}
 	return Stop
 }
 
 // forwardHeld forwards a packet that a service has held, on any goroutine.
-func (n *Network) forwardHeld(p *PacketIn) error {
-	if n.cfg.DisableForwarding {
+func (w *forwarding) forwardHeld(p *PacketIn) error {
+	if w.cfg.DisableForwarding {
 		return nil
 	}
-	err := n.forward(p, nil)
+	err := w.forward(p, nil)
 	p.Switch.out.flush()
 	return err
 }
@@ -55,21 +75,21 @@ func (n *Network) forwardHeld(p *PacketIn) error {
 // forward decides upon a packet and queues what follows from it. reader is the
 // switch on whose reader goroutine this runs: its batch's end writes everything.
 // Without a reader, what concerns other switches is written at once.
-func (n *Network) forward(p *PacketIn, reader *Switch) error {
-	if actions, led := n.led(p); led {
+func (w *forwarding) forward(p *PacketIn, reader *Switch) error {
+	if actions, led := w.led(p); led {
 		if len(actions) == 0 {
 			return nil
 		}
 		return p.Output(actions)
 	}
 	at := PortRef{Switch: p.Switch.dpid, Port: p.InPort}
-	d := n.flows.Decide(n.view.Load(), at, &p.Headers)
+	d := w.flows.Decide(w.view.Load(), at, &p.Headers)
 	if d.Flow != nil {
 		switch {
 		case d.New:
-			n.install(d.Flow, reader)
+			w.install(d.Flow, reader)
 		case p.Reason != openflow.ReasonAction: // else another rule has sent it up
-			n.renew(d.Flow, at, reader)
+			w.renew(d.Flow, at, reader)
 		}
 	}
 	if len(d.Out.Actions) == 0 {
@@ -88,19 +108,29 @@ func (n *Network) forward(p *PacketIn, reader *Switch) error {
 	return p.Switch.queuePacketOut(&m)
 }
 
+// led is what becomes of a packet of a host that moves which came up before it got to the
+// rules that lead the host, because a service wanted to see it first.
+func (w *forwarding) led(p *PacketIn) (out []openflow.Action, led bool) {
+	l := p.Switch.layout
+	if w.anchors == nil || !l.Tables() || p.Table >= l.Number(rule.TableRoute) {
+		return nil, false
+	}
+	return w.anchors.Led(PortRef{Switch: p.Switch.dpid, Port: p.InPort}, &p.Headers)
+}
+
 // install writes the rules of a flow, those of the far end first, and deletes
 // those of the way it went before.
-func (n *Network) install(f *forward.Flow, reader *Switch) {
-	old := n.installed.swap(f.Key, f)
+func (w *forwarding) install(f *forward.Flow, reader *Switch) {
+	old := w.installed.swap(f.Key, f)
 	for i := len(f.Path.Hops) - 1; i >= 0; i-- {
-		n.writeHop(f, f.Path.Hops[i], reader)
+		w.writeHop(f, f.Path.Hops[i], reader)
 	}
 	if old == nil {
 		return
 	}
 	for _, h := range old.Path.Hops {
 		if !passes(f, h) {
-			n.deleteHop(old.Key, h, reader)
+			w.deleteHop(old.Key, h, reader)
 		}
 	}
 }
@@ -118,37 +148,37 @@ func passes(f *forward.Flow, h Hop) bool {
 // renew writes the rule of one hop again: the packet shows that the switch does
 // not have it, or not yet. Whoever sends one packet after the other has it written
 // only now and then.
-func (n *Network) renew(f *forward.Flow, at PortRef, reader *Switch) {
+func (w *forwarding) renew(f *forward.Flow, at PortRef, reader *Switch) {
 	for _, h := range f.Path.Hops {
 		if h.Switch == at.Switch && h.In == at.Port {
-			n.writeHop(f, h, reader)
+			w.writeHop(f, h, reader)
 			return
 		}
 	}
 }
 
-func (n *Network) compact(k forward.Key, h Hop) rule.Flow {
+func (w *forwarding) compact(k forward.Key, h Hop) rule.Flow {
 	f := rule.Flow{InPort: h.In, Src: k.Src, Dst: k.Dst, VLAN: k.VLAN}
-	if n.cfg.IgnoreVLAN {
+	if w.cfg.IgnoreVLAN {
 		f.VLAN = rule.AnyVLAN
 	}
 	return f
 }
 
-func (n *Network) writeHop(f *forward.Flow, h Hop, reader *Switch) {
+func (w *forwarding) writeHop(f *forward.Flow, h Hop, reader *Switch) {
 	s := reader
 	if s == nil || s.dpid != h.Switch {
 		var ok bool
-		if s, ok = n.Switch(h.Switch); !ok {
+		if s, ok = w.switches.get(h.Switch); !ok {
 			return
 		}
 	}
 	out := h.Output()
-	rf := n.compact(f.Key, h)
+	rf := w.compact(f.Key, h)
 	b := s.out.lockControl() // before the ledger changes: who deletes it at once must come after
 	c, ok := s.flows.Put(rf, out, time.Now())
 	if ok {
-		b = n.writer.AppendAdd(b, s.xid.Add(1), s.layout, c, rf, out)
+		b = w.writer.AppendAdd(b, s.xid.Add(1), s.layout, c, rf, out)
 	}
 	s.out.unlockControl(b)
 	if !ok {
@@ -158,17 +188,17 @@ func (n *Network) writeHop(f *forward.Flow, h Hop, reader *Switch) {
 	written(s, reader)
 }
 
-func (n *Network) deleteHop(k forward.Key, h Hop, reader *Switch) {
-	if s, ok := n.Switch(h.Switch); ok {
-		n.deleteFlow(s, n.compact(k, h), reader)
+func (w *forwarding) deleteHop(k forward.Key, h Hop, reader *Switch) {
+	if s, ok := w.switches.get(h.Switch); ok {
+		w.deleteFlow(s, w.compact(k, h), reader)
 	}
 }
 
-func (n *Network) deleteFlow(s *Switch, f rule.Flow, reader *Switch) {
+func (w *forwarding) deleteFlow(s *Switch, f rule.Flow, reader *Switch) {
 	b := s.out.lockControl()
 	r, ok := s.flows.Delete(f)
 	if ok {
-		b = n.writer.AppendDelete(b, s.xid.Add(1), s.layout, r.Cookie, f)
+		b = w.writer.AppendDelete(b, s.xid.Add(1), s.layout, r.Cookie, f)
 	}
 	s.out.unlockControl(b)
 	if !ok {
@@ -189,7 +219,7 @@ func written(s, reader *Switch) {
 }
 
 // flowGone takes note of a rule that a switch has removed.
-func (n *Network) flowGone(s *Switch, r *openflow.FlowRemoved) {
+func (w *forwarding) flowGone(s *Switch, r *openflow.FlowRemoved) {
 	f, ok := rule.FlowOf(r.Match)
 	if !ok {
 		return
@@ -197,56 +227,17 @@ func (n *Network) flowGone(s *Switch, r *openflow.FlowRemoved) {
 	if have, ok := s.flows.Get(f); !ok || have.Cookie != rule.Cookie(r.Cookie) {
 		return
 	}
-	n.forgetFlow(s, f)
+	w.forgetFlow(s, f)
 }
 
 // forgetFlow takes out a flow of which the switch has no rule: its next packet
 // comes up.
-func (n *Network) forgetFlow(s *Switch, f rule.Flow) {
+func (w *forwarding) forgetFlow(s *Switch, f rule.Flow) {
 	s.flows.Delete(f)
 	k := forward.Key{Src: f.Src, Dst: f.Dst, VLAN: f.VLAN}
 	if f.VLAN == rule.AnyVLAN {
 		k.VLAN = 0
 	}
-	n.installed.swap(k, nil)
-	n.flows.Delete(k)
-}
-
-// noteRefused notes whose rule a switch has refused: it gives back at least the
-// first 64 bytes of the message, in which the cookie stands, but not the match.
-func (s *Switch) noteRefused(m []byte) {
-	const cookie, command = 8, 25
-	if len(m) <= command || openflow.MsgType(m[1]) != openflow.TypeFlowMod || m[command] != openflow.FlowAdd {
-		return
-	}
-	c := rule.Cookie(binary.BigEndian.Uint64(m[cookie:]))
-	if !c.Ours() || c.Owner() != s.n.forwardHash {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.refusals == nil {
-		s.refusals = map[rule.Cookie]struct{}{}
-	}
-	if len(s.refusals) < s.n.cfg.ForwardRules {
-		s.refusals[c] = struct{}{}
-	}
-}
-
-// forgetRefused forgets the flows whose rules the switch has refused, or they
-// would keep the place of others for ever.
-func (s *Switch) forgetRefused() {
-	s.mu.Lock()
-	refused := s.refusals
-	s.refusals = nil
-	s.mu.Unlock()
-	if len(refused) == 0 {
-		return
-	}
-	for _, f := range s.flows.Select(func(_ rule.Flow, r ledger.FlowRule) bool {
-		_, no := refused[r.Cookie]
-		return no
-	}) {
-		s.n.forgetFlow(s, f)
-	}
+	w.installed.swap(k, nil)
+	w.flows.Delete(k)
 }

@@ -166,7 +166,7 @@ func (s *Switch) reconcile(ctx context.Context) (ledger.Reconciliation, error) {
 	if err != nil {
 		return ledger.Reconciliation{}, err
 	}
-	found.Rules = s.takeFlows(found.Rules)
+	found.Rules = s.n.forwarding.adopt(s, found.Rules)
 	rec := s.n.ledger.Reconcile(s.dpid, found)
 	rec.Kept += s.flows.Len()
 	var refused []ledger.Op
@@ -260,21 +260,4 @@ func reported(r *openflow.FlowStats) ledger.Reported {
 		Cookie: rule.Cookie(r.Cookie), Idle: r.IdleTimeout, Hard: r.HardTimeout, Flags: r.Flags,
 		Instructions: r.Instructions, Packets: r.Packets, Bytes: r.Bytes,
 	}
-}
-
-// takeFlows adopts the rules of default forwarding among those found, and
-// returns the others. Rules of the forwarding owner in any other form are given
-// back too, and removed as nobody wants them.
-func (s *Switch) takeFlows(found []ledger.Reported) []ledger.Reported {
-	var others []ledger.Reported
-	for i := range found {
-		r := &found[i]
-		f, fr, ok := r.Flow(s.layout, s.n.cfg.ForwardIdle)
-		if r.Cookie.Owner() == s.n.forwardHash && ok && s.flows.Adopt(f, fr) {
-			s.n.adopted.Store(true)
-			continue
-		}
-		others = append(others, *r)
-	}
-	return others
 }

@@ -109,7 +109,7 @@ func (h *Held) Forward() error {
 	if !h.take() {
 		return nil
 	}
-	return h.packet.Switch.n.forwardHeld(&h.packet)
+	return h.packet.Switch.n.forwarding.forwardHeld(&h.packet)
 }
 
 // Drop gives the packet up.

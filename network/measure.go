@@ -29,7 +29,7 @@ func (s *Switch) monitor(ctx context.Context) {
 			return
 		case <-echo.C:
 			s.measure(ctx)
-			s.forgetRefused()
+			s.n.forwarding.forgetRefused(s)
 			s.endWithholding()
 		}
 	}

@@ -25,12 +25,12 @@ func TestFlowsLeaveInTheOrderOfTheirChanges(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for range rounds {
-			n.writeHop(f, h, s)
+			n.forwarding.writeHop(f, h, s)
 		}
 	})
 	wg.Go(func() {
 		for range rounds {
-			n.deleteFlow(s, n.compact(f.Key, h), s)
+			n.forwarding.deleteFlow(s, n.forwarding.compact(f.Key, h), s)
 		}
 	})
 	wg.Wait()
@@ -47,7 +47,7 @@ func TestFlowsLeaveInTheOrderOfTheirChanges(t *testing.T) {
 		}
 		there = !there
 	}
-	if _, known := s.flows.Get(n.compact(f.Key, h)); known != there {
+	if _, known := s.flows.Get(n.forwarding.compact(f.Key, h)); known != there {
 		t.Errorf("the ledger has it: %v, the switch: %v", known, there)
 	}
 }

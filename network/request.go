@@ -278,6 +278,6 @@ func (s *Switch) refused(raw []byte) {
 		s.finish(xid, r, errors.Join(ErrRefused, e))
 		return
 	}
-	s.noteRefused(e.Data)
+	s.refusals.note(e.Data)
 	s.limiter.Warn(s.n.log, "switch refused a message", "switch", s.dpid, "error", e)
 }

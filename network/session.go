@@ -61,8 +61,9 @@ func (n *Network) serve(ctx context.Context, conn net.Conn, at *seat) {
 func (n *Network) newSwitch(conn net.Conn) *Switch {
 	s := &Switch{
 		n: n, conn: conn, out: newOutput(conn, &n.cfg), since: time.Now(), done: make(chan struct{}), gone: make(chan struct{}), doubted: make(chan struct{}, 1), announced: make(chan struct{}),
-		flows: ledger.NewFlows(n.cfg.ForwardRules, n.forwardHash, n.cfg.Generation), ports: map[uint32]openflow.Port{}, requests: map[uint32]*request{},
-		counts: ruleCounts{reading: make(chan struct{}, 1)},
+		flows: ledger.NewFlows(n.cfg.ForwardRules, n.forwarding.hash, n.cfg.Generation), ports: map[uint32]openflow.Port{}, requests: map[uint32]*request{},
+		counts:   ruleCounts{reading: make(chan struct{}, 1)},
+		refusals: refusedFlows{owner: n.forwarding.hash, most: n.cfg.ForwardRules},
 	}
 	s.held.limit = n.cfg.HoldLimit
 	s.role.Store(uint32(openflow.RoleEqual))

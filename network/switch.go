@@ -48,12 +48,12 @@ type Switch struct {
 	held      heldPackets
 	limiter   lograte.Limit
 	counts    ruleCounts
+	refusals  refusedFlows
 
 	mu       sync.Mutex
 	ports    map[uint32]openflow.Port
 	requests map[uint32]*request
 	batches  []*batch
-	refusals map[rule.Cookie]struct{} // flows whose rules were refused
 
 	// These belong to the reader goroutine.
 	in      openflow.PacketIn

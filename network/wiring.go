@@ -24,16 +24,12 @@ import (
 type wiring struct {
 	links       *discovery.Discovery
 	hosts       *hosts.Table
-	flows       *forward.Table
+	forwarding  *forwarding
 	rates       *stats.Table
 	history     *stats.History
 	push        pushed
 	began       time.Time // what readings of counters are timed by
 	view        atomic.Pointer[forward.View]
-	writer      *ledger.FlowWriter
-	forwardHash uint16
-	installed   installedFlows
-	adopted     atomic.Bool // a switch had flows when it connected
 	repairs     repairs
 	resolving   resolving
 	ticks       chan struct{} // a port came up: probe it now
@@ -48,7 +44,6 @@ type wiring struct {
 	examining   examination
 	diagnoses   diagnoses
 	keeper      func(openflow.MAC, netip.Addr) (Pin, bool)
-	anchors     Anchors
 	needed      []func() []diagnosis.Needed
 
 	wanted   atomic.Uint64 // snapshots asked for
@@ -81,12 +76,9 @@ func (n *Network) wire() error {
 	n.amends.wake = make(chan struct{}, 1)
 	n.amends.announced.each, n.amends.announced.all = announcementsEach, announcementsAll
 	n.told.burst, n.refused.burst, n.refused.all = toldAtOnce, refusedAtOnce, &lograte.Limit{Burst: refusedInAll}
-	n.flows = forward.NewTable()
 	n.rates = stats.New(stats.Options{Interval: c.StatsInterval})
 	n.push = pushed{switches: n.switches, rates: n.rates, log: n.log, talkers: stats.NewTalkers(), places: map[netip.Addr]map[uint32]PortRef{}}
 	n.history, n.began = stats.NewHistory(historySpan, c.StatsInterval), time.Now()
-	n.writer = ledger.NewFlowWriter(c.ForwardIdle)
-	n.installed.flows = map[forward.Key]*forward.Flow{}
 	n.repairs.wake, n.repairs.base = make(chan struct{}, 1), make(chan struct{}, 1)
 	n.ticks, n.diagnoses.wanted = make(chan struct{}, 1), make(chan struct{}, 1)
 	var err error
@@ -99,12 +91,16 @@ func (n *Network) wire() error {
 		return err
 	}
 	n.ledger.Ready(led) // its rules are adopted one by one, as flows
-	n.forwardHash = led.Hash
+	n.forwarding = &forwarding{
+		cfg: c, switches: n.switches, links: n.links, hosts: n.hosts, repairs: &n.repairs, judge: n.judge,
+		view: &n.view, flows: forward.NewTable(), writer: ledger.NewFlowWriter(c.ForwardIdle), hash: led.Hash,
+		installed: installedFlows{flows: map[forward.Key]*forward.Flow{}},
+	}
 	n.rebuild()
 	n.AddHandler(rule.ChainDiscovery, linkHandler{n})
 	n.AddHandler(rule.ChainHosts, hostHandler{n})
 	if !c.DisableForwarding {
-		n.AddHandler(rule.ChainForwarding, forwardHandler{n})
+		n.AddHandler(rule.ChainForwarding, n.forwarding)
 	}
 	return nil
 }
@@ -179,21 +175,10 @@ func (n *Network) switchUp(s *Switch) {
 			n.portDown(at)
 		}
 	}
-	for _, f := range s.deadEnds() {
+	for _, f := range deadEnds(s) {
 		n.repairs.request(f)
 	}
 	n.repairs.request(PortRef{})
-}
-
-// deadEnds are the ports that adopted flows lead to and that are not up.
-func (s *Switch) deadEnds() []PortRef {
-	var out []PortRef
-	s.flows.Each(func(_ rule.Flow, r ledger.FlowRule) {
-		if p, ok := s.Port(r.Out); r.Adopted && r.Out <= openflow.PortMax && (!ok || !p.Up()) {
-			out = append(out, PortRef{Switch: s.dpid, Port: r.Out})
-		}
-	})
-	return out
 }
 
 // switchDown forgets the links of a switch. Its hosts are kept for a while: they are
@@ -276,7 +261,7 @@ func (n *Network) hostChanges(changes []hosts.Change) {
 		switch c.Kind {
 		case hosts.Added:
 			e.Kind = HostAdded
-			if n.adopted.Load() { // it may have moved while no controller ran
+			if n.forwarding.adopted.Load() { // it may have moved while no controller ran
 				n.repairs.request(PortRef{})
 			}
 		case hosts.Moved:

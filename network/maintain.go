@@ -1,0 +1,61 @@
+package network
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+)
+
+// maintain is the clockwork: probes, repairs, and what ends by time.
+func (n *Network) maintain(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { n.forwarding.runRepairs(ctx) })
+	wg.Go(func() { n.runBase(ctx) })
+	wg.Go(func() { n.owners.runLeases(ctx) })
+	wg.Go(func() { n.runDoubts(ctx) })
+	wg.Go(func() { n.runAmends(ctx) })
+	wg.Go(func() { n.runRemember(ctx) })
+	wg.Go(func() { n.runTold(ctx) })
+	wg.Go(func() { n.runDiagnoses(ctx) })
+	probe := time.NewTimer(0)
+	defer probe.Stop()
+	held := time.NewTicker(holdTick)
+	defer held.Stop()
+	record := time.NewTimer(n.untilRecord())
+	defer record.Stop()
+	age := time.NewTicker(time.Minute)
+	defer age.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.ticks:
+			probe.Reset(time.Until(n.probe(time.Now())))
+		case <-probe.C:
+			probe.Reset(time.Until(n.probe(time.Now())))
+		case now := <-held.C:
+			n.expireHeld(now)
+		case now := <-record.C:
+			n.record(now)
+			record.Reset(n.untilRecord())
+		case now := <-age.C:
+			n.hostChanges(n.hosts.Expire(now))
+		}
+	}
+}
+
+// holdTick is how precisely the time of held packets is kept.
+const holdTick = 20 * time.Millisecond
+
+// expireHeld forwards packets whose service has not decided in time.
+func (n *Network) expireHeld(now time.Time) {
+	for s := range maps.Values(*n.switches.up.Load()) {
+		for _, h := range s.held.expired(now) {
+			if err := h.Forward(); err != nil {
+				s.limiter.Warn(n.log, "forwarding a packet held too long", "switch", s.dpid, "error", err)
+			}
+		}
+	}
+}
