@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/tasks"
@@ -15,10 +16,25 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// runBase is the goroutine that keeps the broadcast tree. It waits for barriers, but for
-// no switch longer than the others can go without.
-func (n *Network) runBase(ctx context.Context) {
-	b := base{n: n, have: map[openflow.DatapathID][]rule.Rule{}, late: map[openflow.DatapathID]*baseChange{}}
+// base keeps the broadcast tree's rules on all switches.
+type base struct {
+	cfg      *Config
+	switches *registry
+	core     *Owner
+	repairs  *repairs
+	view     *atomic.Pointer[forward.View]
+
+	have map[openflow.DatapathID][]rule.Rule // what the switches have
+	// late are the switches that have not confirmed a change in time. The others go on
+	// without them, over a tree that they are not part of.
+	late    map[openflow.DatapathID]*baseChange
+	changes sync.WaitGroup
+}
+
+// run keeps the tree until ctx ends. It waits for barriers, but for no switch longer than
+// the others can go without.
+func (b *base) run(ctx context.Context) {
+	b.have, b.late = map[openflow.DatapathID][]rule.Rule{}, map[openflow.DatapathID]*baseChange{}
 	defer b.changes.Wait()
 	var retry <-chan time.Time
 	ready := false
@@ -26,26 +42,26 @@ func (n *Network) runBase(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-n.repairs.base:
+		case <-b.repairs.base:
 		case <-retry:
 		}
 		retry = nil
-		if !ready && !n.settled() {
-			retry = time.After(n.cfg.DiscoveryInterval / 2)
+		if !ready && !b.settled() {
+			retry = time.After(b.cfg.DiscoveryInterval / 2)
 			continue
 		}
 		began := time.Now()
 		again, err := b.repair(ctx)
 		if err != nil && ctx.Err() == nil {
-			n.installer.upkeep.Warn(n.log, "writing the rules of the broadcast tree", "error", err)
+			b.core.in.upkeep.Warn(b.core.in.log, "writing the rules of the broadcast tree", "error", err)
 			again = true
 		}
 		if again {
-			retry = time.After(n.cfg.DiscoveryInterval / 2)
+			retry = time.After(b.cfg.DiscoveryInterval / 2)
 		}
 		if !ready {
 			ready = true
-			n.core.Ready()
+			b.core.Ready()
 		}
 		if tasks.Sleep(ctx, repairPause(time.Since(began))) != nil {
 			return
@@ -56,9 +72,9 @@ func (n *Network) runBase(ctx context.Context) {
 // settled reports whether the links have been found that were there before. Until
 // then rules of the broadcast tree from before a restart are left alone, and a
 // fresh network floods by way of the controller.
-func (n *Network) settled() bool {
+func (b *base) settled() bool {
 	var oldest, youngest time.Duration
-	for i, s := range n.Switches() {
+	for i, s := range b.switches.list() {
 		age := time.Since(s.upAt)
 		oldest = max(oldest, age)
 		if i == 0 || age < youngest {
@@ -66,21 +82,11 @@ func (n *Network) settled() bool {
 		}
 	}
 	// One switch that comes and goes must not hold up all the others.
-	return youngest >= n.settling() || oldest >= 5*n.settling()
+	return youngest >= b.settling() || oldest >= 5*b.settling()
 }
 
 // settling is how long after a switch has come up its links are taken to be known.
-func (n *Network) settling() time.Duration { return n.cfg.DiscoverySettle + 2*n.cfg.DiscoveryInterval }
-
-// base is what the switches have of the broadcast tree's rules.
-type base struct {
-	n    *Network
-	have map[openflow.DatapathID][]rule.Rule
-	// late are the switches that have not confirmed a change in time. The others go on
-	// without them, over a tree that they are not part of.
-	late    map[openflow.DatapathID]*baseChange
-	changes sync.WaitGroup
-}
+func (b *base) settling() time.Duration { return b.cfg.DiscoverySettle + 2*b.cfg.DiscoveryInterval }
 
 // baseChange is a change of one switch's rules.
 type baseChange struct {
@@ -126,15 +132,15 @@ func (b *base) repair(ctx context.Context) (again bool, err error) {
 
 // want are the rules of the present tree.
 func (b *base) want() (want rule.Program, unsettled bool) {
-	if b.n.cfg.DisableForwarding {
+	if b.cfg.DisableForwarding {
 		return want, false
 	}
-	v := *b.n.view.Load()
+	v := *b.view.Load()
 	if len(b.late) > 0 {
 		here := slices.DeleteFunc(slices.Clone(v.Topology.Switches), func(d openflow.DatapathID) bool { return b.late[d] != nil })
 		v.Topology = topology.New(v.Topology.Version, here, v.Topology.Links)
 	}
-	return b.n.keepUnsettled(merge(b.have), v.BaseProgram())
+	return b.keepUnsettled(merge(b.have), v.BaseProgram())
 }
 
 // collect takes in what late switches have confirmed meanwhile.
@@ -173,7 +179,7 @@ func (b *base) apply(ctx context.Context, want map[openflow.DatapathID][]rule.Ru
 		sent[sw] = c
 		b.changes.Go(func() {
 			defer close(c.done)
-			c.err = b.n.core.Apply(ctx, baseKey(sw), Program{Rules: rules}, ApplyOptions{AllowDown: true})
+			c.err = b.core.Apply(ctx, baseKey(sw), Program{Rules: rules}, ApplyOptions{AllowDown: true})
 		})
 	}
 	patience := time.After(basePatience)
@@ -226,16 +232,16 @@ func merge(m map[openflow.DatapathID][]rule.Rule) rule.Program {
 // lost a moment ago, or whose links have not been found again since: a lost
 // connection must not interrupt what the switch does. It lasts no longer than
 // the neighbours' ports take to count as edge ports, or a loop could close.
-func (n *Network) keepUnsettled(old, now rule.Program) (kept rule.Program, again bool) {
-	up := *n.switches.up.Load()
+func (b *base) keepUnsettled(old, now rule.Program) (kept rule.Program, again bool) {
+	up := *b.switches.up.Load()
 	unsettled := map[openflow.DatapathID]bool{}
 	keep := func(d openflow.DatapathID) bool {
 		u, known := unsettled[d]
 		if !known {
 			if s := up[d]; s != nil {
-				u = time.Since(s.upAt) < n.settling()
+				u = time.Since(s.upAt) < b.settling()
 			} else {
-				u = n.repairs.awaited(d, n.cfg.DiscoveryTimeout)
+				u = b.repairs.awaited(d, b.cfg.DiscoveryTimeout)
 			}
 			unsettled[d] = u
 			again = again || u

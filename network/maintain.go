@@ -12,7 +12,7 @@ func (n *Network) maintain(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { n.forwarding.runRepairs(ctx) })
-	wg.Go(func() { n.runBase(ctx) })
+	wg.Go(func() { n.base.run(ctx) })
 	wg.Go(func() { n.owners.runLeases(ctx) })
 	wg.Go(func() { n.runDoubts(ctx) })
 	wg.Go(func() { n.runAmends(ctx) })

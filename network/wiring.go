@@ -30,6 +30,7 @@ type wiring struct {
 	push        pushed
 	began       time.Time // what readings of counters are timed by
 	view        atomic.Pointer[forward.View]
+	base        base
 	repairs     repairs
 	resolving   resolving
 	ticks       chan struct{} // a port came up: probe it now
@@ -96,6 +97,7 @@ func (n *Network) wire() error {
 		view: &n.view, flows: forward.NewTable(), writer: ledger.NewFlowWriter(c.ForwardIdle), hash: led.Hash,
 		installed: installedFlows{flows: map[forward.Key]*forward.Flow{}},
 	}
+	n.base = base{cfg: c, switches: n.switches, core: n.core, repairs: &n.repairs, view: &n.view}
 	n.rebuild()
 	n.AddHandler(rule.ChainDiscovery, linkHandler{n})
 	n.AddHandler(rule.ChainHosts, hostHandler{n})
