@@ -17,6 +17,9 @@ import (
 // switch was away or stood still, claims its own by answering then: at once when its switch
 // is there again.
 type amends struct {
+	asker  *asker
+	keeper *keeper
+
 	mu   sync.Mutex
 	open []*amend
 	wake chan struct{} // there is one
@@ -61,8 +64,8 @@ var (
 	announcementsAll  = rate{burst: 64, interval: 20 * time.Millisecond}
 )
 
-// amendLater takes note of a host that has moved or lost an address.
-func (n *Network) amendLater(c hosts.Change, now time.Time) {
+// later takes note of a host that has moved or lost an address.
+func (a *amends) later(c hosts.Change, now time.Time) {
 	was, ask, by := c.Host, c.Host.IPs, c.From
 	switch {
 	case c.Kind == hosts.Moved:
@@ -72,14 +75,14 @@ func (n *Network) amendLater(c hosts.Change, now time.Time) {
 	default:
 		return
 	}
-	if _, kept := n.keep(was.MAC, netip.Addr{}); kept || len(ask) == 0 {
+	if _, kept := a.keeper.keeps(was.MAC, netip.Addr{}); kept || len(ask) == 0 {
 		return
 	}
 	m := &amend{by: by, lost: c.Lost.IsValid(), begun: now, since: now}
 	m.Host, m.Ask = was, hosts.Asked(ask)
-	n.amends.note(m)
+	a.note(m)
 	select {
-	case n.amends.wake <- struct{}{}:
+	case a.wake <- struct{}{}:
 	default:
 	}
 }
@@ -106,54 +109,55 @@ func (a *amends) due(now time.Time, there func(PortRef) bool) (ask []*amend, lef
 	return ask, len(a.open) > 0
 }
 
-// runAmends is the clock of amends.
-func (n *Network) runAmends(ctx context.Context) {
-	whileWoken(ctx, n.amends.wake, amendEvery, func(now time.Time) (left bool) {
-		ask, left := n.amends.due(now, func(at PortRef) bool { return n.IsEdge(at) && n.switches.reachable(at) })
+// run is the clock of amends.
+func (a *amends) run(ctx context.Context) {
+	there := func(at PortRef) bool { return a.asker.links.IsEdge(at) && a.asker.switches.reachable(at) }
+	whileWoken(ctx, a.wake, amendEvery, func(now time.Time) (left bool) {
+		ask, left := a.due(now, there)
 		for _, m := range ask {
-			n.makeAmends(m, now)
+			a.make(m, now)
 		}
 		return left
 	})
 }
 
-// makeAmends asks a host again. Whose an address is that it has lost is told again, too:
+// make asks a host again. Whose an address is that it has lost is told again, too:
 // Linux takes no news of an address within a second of the last, in which the first
 // announcement may have come.
-func (n *Network) makeAmends(m *amend, now time.Time) {
-	if !n.isWhereItWas(&m.Doubt) {
-		n.askWhereItWas(&m.Doubt)
+func (a *amends) make(m *amend, now time.Time) {
+	if !a.isWhereItWas(&m.Doubt) {
+		a.asker.whereItWas(&m.Doubt)
 	}
 	if m.lost {
-		n.announce(m.Ask[0], m.Host.VLAN, m.by.Switch, now)
+		a.announce(m.Ask[0], m.Host.VLAN, m.by.Switch, now)
 	}
 }
 
 // isWhereItWas says whether nothing is to be put right any more.
-func (n *Network) isWhereItWas(x *hosts.Doubt) bool {
-	h, known := n.hosts.ByMAC(x.Host.MAC, x.Host.VLAN)
-	return known && h.At == x.Host.At && !slices.ContainsFunc(x.Ask, func(a netip.Addr) bool { return !slices.Contains(h.IPs, a) })
+func (a *amends) isWhereItWas(x *hosts.Doubt) bool {
+	h, known := a.asker.hosts.ByMAC(x.Host.MAC, x.Host.VLAN)
+	return known && h.At == x.Host.At && !slices.ContainsFunc(x.Ask, func(addr netip.Addr) bool { return !slices.Contains(h.IPs, addr) })
 }
 
 // announce tells all hosts whose an address is now that has changed hands: who has heard
 // otherwise would go on sending to the other for as long as its neighbour table says so.
 // What a service keeps, it tells itself. by is the switch at which the address was claimed.
-func (n *Network) announce(addr netip.Addr, vlan uint16, by openflow.DatapathID, now time.Time) {
-	if _, kept := n.keep(openflow.MAC{}, addr); kept {
+func (a *amends) announce(addr netip.Addr, vlan uint16, by openflow.DatapathID, now time.Time) {
+	if _, kept := a.keeper.keeps(openflow.MAC{}, addr); kept {
 		return
 	}
-	owner, known := n.hosts.Neighbor(addr, vlan)
-	if !known || addr.Is6() && owner.Router == hosts.RouterUnknown || !n.amends.announced.take(by, now) {
+	owner, known := a.asker.hosts.Neighbor(addr, vlan)
+	if !known || addr.Is6() && owner.Router == hosts.RouterUnknown || !a.announced.take(by, now) {
 		return
 	}
 	frame := announcement(addr, owner, vlan)
-	towards := n.edgeOutputs()
+	towards := a.asker.edgeOutputs()
 	if vlan != 0 {
-		towards = n.taggedOutputs()[vlan]
+		towards = a.asker.taggedOutputs()[vlan]
 	}
 	for s, actions := range towards {
 		if err := s.PacketOut(openflow.PortController, actions, frame); err != nil {
-			s.limiter.Warn(n.log, "telling hosts whose an address is", "switch", s.dpid, "address", addr, "error", err)
+			s.limiter.Warn(a.asker.log, "telling hosts whose an address is", "switch", s.dpid, "address", addr, "error", err)
 		}
 	}
 }

@@ -2,13 +2,11 @@ package network
 
 import (
 	"context"
-	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/network/hosts"
 	"github.com/sluice-net/sluice/network/packet"
-	"github.com/sluice-net/sluice/openflow"
 )
 
 const (
@@ -22,6 +20,11 @@ const (
 
 // doubted are the packets that claim what is in doubt: who hears them would believe it.
 type doubted struct {
+	cfg   *Config
+	asker *asker
+	// changed passes on what the host table has found out.
+	changed func([]hosts.Change)
+
 	mu   sync.Mutex
 	held map[*hosts.Doubt][]*Held
 	// asked are the barriers behind the first questions.
@@ -61,14 +64,14 @@ func (d *doubted) take(x *hosts.Doubt) []*Held {
 
 // judge keeps back what claims, by ARP or neighbour discovery, what is not believed. It
 // comes after the services: what they know, they know better.
-func (n *Network) judge(p *PacketIn) Verdict {
+func (d *doubted) judge(p *PacketIn) Verdict {
 	if len(p.claims) == 0 || !p.Headers.Has(packet.ARP) && !p.Headers.Has(packet.ND) {
 		return Continue
 	}
 	for _, c := range p.claims {
 		switch {
 		case c.Kind == hosts.Doubted:
-			if n.doubted.hold(c.Doubt, p, n.cfg.HostConfirm+n.hosts.Patience()) == Stop {
+			if d.hold(c.Doubt, p, d.cfg.HostConfirm+d.asker.hosts.Patience()) == Stop {
 				return Stop
 			}
 		case c.Kind == hosts.Refused && c.Why != hosts.Full:
@@ -78,26 +81,26 @@ func (n *Network) judge(p *PacketIn) Verdict {
 	return Continue
 }
 
-// doubtChange acts on a claim that has come into doubt, is believed or is refused.
-func (n *Network) doubtChange(c hosts.Change) {
+// change acts on a claim that has come into doubt, is believed or is refused.
+func (d *doubted) change(c hosts.Change) {
 	switch c.Kind {
 	case hosts.Doubted:
 		if c.New {
-			n.askWhereItWas(c.Doubt)
-			n.doubted.follow(n, c.Doubt)
+			d.asker.whereItWas(c.Doubt)
+			d.follow(c.Doubt)
 		}
 		select {
-		case n.doubted.wake <- struct{}{}:
+		case d.wake <- struct{}{}:
 		default:
 		}
 	case hosts.Believed:
-		for _, h := range n.doubted.take(c.Doubt) {
+		for _, h := range d.take(c.Doubt) {
 			if err := h.Forward(); err != nil {
-				h.packet.Switch.limiter.Warn(n.log, "forwarding what was in doubt", "switch", h.packet.Switch.dpid, "error", err)
+				h.packet.Switch.limiter.Warn(d.cfg.Log, "forwarding what was in doubt", "switch", h.packet.Switch.dpid, "error", err)
 			}
 		}
 	default:
-		for _, h := range n.doubted.take(c.Doubt) {
+		for _, h := range d.take(c.Doubt) {
 			h.Drop()
 		}
 	}
@@ -105,8 +108,8 @@ func (n *Network) doubtChange(c hosts.Change) {
 
 // follow has the claim know when the question has reached the host's switch, which the
 // reply to a barrier behind it says.
-func (d *doubted) follow(n *Network, x *hosts.Doubt) {
-	s, ok := n.Switch(x.Host.At.Switch)
+func (d *doubted) follow(x *hosts.Doubt) {
+	s, ok := d.asker.switches.get(x.Host.At.Switch)
 	if !ok {
 		return
 	}
@@ -137,40 +140,14 @@ func (d *doubted) arrivals(now time.Time) {
 	}
 }
 
-// askWhereItWas asks a host, at the port behind which it is known, for its addresses.
-func (n *Network) askWhereItWas(x *hosts.Doubt) {
-	for _, a := range x.Ask {
-		n.askAt(x.Host, a)
-	}
-}
-
-// askAt asks a host, at the port behind which it is known, for one of its addresses.
-func (n *Network) askAt(h Host, a netip.Addr) {
-	s, ok := n.Switch(h.At.Switch)
-	if !ok {
-		return
-	}
-	var frame []byte
-	if a.Is4() {
-		frame = packet.AppendARP(nil, packet.Frame{Dst: h.MAC, Src: probeMAC, VLAN: h.VLAN},
-			packet.ARPMessage{Op: packet.ARPRequest, SenderMAC: probeMAC, Sender: netip.IPv4Unspecified(), Target: a})
-	} else {
-		frame = packet.AppendNeighborSolicitation(nil, probeMAC, probeAddr6, a, h.VLAN)
-		copy(frame, h.MAC[:]) // nobody else need hear it
-	}
-	if err := s.PacketOut(openflow.PortController, []openflow.Action{openflow.Output(h.At.Port)}, frame); err != nil {
-		s.limiter.Warn(n.log, "asking a host whether it is still there", "port", h.At, "address", a, "error", err)
-	}
-}
-
-// runDoubts is the clock of what is in doubt.
-func (n *Network) runDoubts(ctx context.Context) {
-	whileWoken(ctx, n.doubted.wake, max(n.cfg.HostConfirm/16, time.Millisecond), func(now time.Time) bool {
-		n.doubted.arrivals(now)
-		changes, again, left := n.hosts.Due(now)
-		n.hostChanges(changes)
+// run is the clock of what is in doubt.
+func (d *doubted) run(ctx context.Context) {
+	whileWoken(ctx, d.wake, max(d.cfg.HostConfirm/16, time.Millisecond), func(now time.Time) bool {
+		d.arrivals(now)
+		changes, again, left := d.asker.hosts.Due(now)
+		d.changed(changes)
 		for _, x := range again {
-			n.askWhereItWas(x)
+			d.asker.whereItWas(x)
 		}
 		return left
 	})
@@ -195,29 +172,4 @@ func whileWoken(ctx context.Context, wake <-chan struct{}, interval time.Duratio
 		}
 		tick.Stop()
 	}
-}
-
-// KeepHosts has a service keep the hosts that it looks after: what others say of them
-// is not believed, and nothing of them is in doubt. keeper tells the place and the MAC
-// address in use of a host that is looked for by its MAC address or, if that is zero, by
-// its IP address; it must not wait. KeepHosts must not be called once Run has been.
-func (n *Network) KeepHosts(keeper func(openflow.MAC, netip.Addr) (Pin, bool)) {
-	if n.running.Load() {
-		panic("network: KeepHosts after Run")
-	}
-	n.keeper = keeper
-}
-
-// keep asks the service that keeps hosts.
-func (n *Network) keep(mac openflow.MAC, addr netip.Addr) (Pin, bool) {
-	if n.keeper == nil {
-		return Pin{}, false
-	}
-	return n.keeper(mac, addr)
-}
-
-// PlaceHost says where a host is that a service looks after, and which address it has,
-// so that it need not be seen there first.
-func (n *Network) PlaceHost(mac openflow.MAC, addr netip.Addr, at PortRef) {
-	n.hostChanges(n.hosts.Place(mac, addr, at, time.Now()))
 }

@@ -63,9 +63,9 @@ func (n *Network) asks(ctx context.Context, a netip.Addr) (h Host, known, answer
 	defer again.Stop()
 	for i := range questions {
 		if i < questions/2 {
-			n.askAt(h, a)
+			n.asker.at(h, a)
 		} else {
-			n.askFor(a)
+			n.asker.everywhere(a)
 		}
 		select {
 		case <-answer:

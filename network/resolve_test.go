@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/network/hosts"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -18,7 +17,9 @@ func TestResolveFindsAHostThatWasLearnedMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.hosts = hosts.New(hosts.Options{Edge: func(PortRef) bool { return true }})
+	at := PortRef{Switch: 1, Port: 2}
+	n.links.PortUp(at, openflow.MAC{2, 1}, time.Now().Add(-time.Hour)) // so that a host may be there
+	n.links.Tick(time.Now())
 	a := netip.MustParseAddr("10.0.0.9")
 	type result struct {
 		host Host
@@ -43,7 +44,6 @@ func TestResolveFindsAHostThatWasLearnedMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := PortRef{Switch: 1, Port: 2}
 	n.hosts.Learn(&h, at, time.Now()) // and nobody is told
 	if r := <-found; r.err != nil || r.host.MAC != mac || r.host.At != at {
 		t.Errorf("%+v", r)

@@ -44,7 +44,8 @@ type wiring struct {
 	lost        lostLinks
 	examining   examination
 	diagnoses   diagnoses
-	keeper      func(openflow.MAC, netip.Addr) (Pin, bool)
+	asker       *asker
+	keeper      keeper
 	needed      []func() []diagnosis.Needed
 
 	wanted   atomic.Uint64 // snapshots asked for
@@ -68,14 +69,20 @@ func (n *Network) wire() error {
 	n.links = discovery.New(discovery.Options{Interval: c.DiscoveryInterval, Misses: misses, Settle: c.DiscoverySettle, Window: c.LatencyWindow}, time.Now())
 	n.hosts = hosts.New(hosts.Options{
 		Edge: n.links.IsEdge, IgnoreVLAN: c.IgnoreVLAN, Subnets: c.Subnets, Pinned: c.Pinned,
-		Confirm: c.HostConfirm, Reachable: n.switches.reachable, Keeper: n.keep, Most: n.hostsBehind,
+		Confirm: c.HostConfirm, Reachable: n.switches.reachable, Keeper: n.keeper.keeps, Most: n.hostsBehind,
 		Grace: c.HostGrace, Notes: c.Remember != nil,
 	})
 	n.hosts.Restore(c.Remembered, time.Now())
-	n.doubted.held, n.doubted.wake = map[*hosts.Doubt][]*Held{}, make(chan struct{}, 1)
-	n.doubted.asked = map[*hosts.Doubt]*batch{}
-	n.amends.wake = make(chan struct{}, 1)
-	n.amends.announced.each, n.amends.announced.all = announcementsEach, announcementsAll
+	n.asker = &asker{switches: n.switches, links: n.links, hosts: n.hosts, log: n.log}
+	n.resolving.asker = n.asker
+	n.doubted = doubted{
+		cfg: c, asker: n.asker, changed: n.hostChanges,
+		held: map[*hosts.Doubt][]*Held{}, asked: map[*hosts.Doubt]*batch{}, wake: make(chan struct{}, 1),
+	}
+	n.amends = amends{
+		asker: n.asker, keeper: &n.keeper, wake: make(chan struct{}, 1),
+		announced: budget{each: announcementsEach, all: announcementsAll},
+	}
 	n.told.burst, n.refused.burst, n.refused.all = toldAtOnce, refusedAtOnce, &lograte.Limit{Burst: refusedInAll}
 	n.rates = stats.New(stats.Options{Interval: c.StatsInterval})
 	n.push = pushed{switches: n.switches, rates: n.rates, log: n.log, talkers: stats.NewTalkers(), places: map[netip.Addr]map[uint32]PortRef{}}
@@ -93,7 +100,7 @@ func (n *Network) wire() error {
 	}
 	n.ledger.Ready(led) // its rules are adopted one by one, as flows
 	n.forwarding = &forwarding{
-		cfg: c, switches: n.switches, links: n.links, hosts: n.hosts, repairs: &n.repairs, judge: n.judge,
+		cfg: c, switches: n.switches, links: n.links, hosts: n.hosts, repairs: &n.repairs, judge: n.doubted.judge,
 		view: &n.view, flows: forward.NewTable(), writer: ledger.NewFlowWriter(c.ForwardIdle), hash: led.Hash,
 		installed: installedFlows{flows: map[forward.Key]*forward.Flow{}},
 	}
@@ -256,7 +263,7 @@ func (n *Network) hostChanges(changes []hosts.Change) {
 			n.tellRefused(c)
 			fallthrough
 		case hosts.Doubted, hosts.Believed:
-			n.doubtChange(c)
+			n.doubted.change(c)
 			continue
 		}
 		e := Event{Host: c.Host, Port: c.Host.At, Switch: c.Host.At.Switch}
@@ -275,9 +282,9 @@ func (n *Network) hostChanges(changes []hosts.Change) {
 			e.Kind = HostChanged
 		}
 		n.resolving.learned(c.Host.IPs)
-		n.amendLater(c, time.Now())
+		n.amends.later(c, time.Now())
 		if c.Lost.IsValid() {
-			n.announce(c.Lost, c.Host.VLAN, c.From.Switch, time.Now())
+			n.amends.announce(c.Lost, c.Host.VLAN, c.From.Switch, time.Now())
 		}
 		n.emit(e)
 	}

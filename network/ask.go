@@ -1,0 +1,114 @@
+package network
+
+import (
+	"log/slog"
+	"net/netip"
+
+	"github.com/sluice-net/sluice/network/discovery"
+	"github.com/sluice-net/sluice/network/hosts"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// probeMAC is the locally administered address the controller asks from. It
+// belongs to no host; what is sent to it ends at the controller.
+var probeMAC = openflow.MAC{0x02, 0x51, 0x1c, 0, 0, 0x01}
+
+// probeAddr6 is the link-local address that goes with it.
+var probeAddr6 = netip.MustParseAddr("fe80::51:1cff:fe00:1")
+
+// asker asks hosts for their addresses, by ARP and neighbour discovery.
+type asker struct {
+	switches *registry
+	links    *discovery.Discovery
+	hosts    *hosts.Table
+	log      *slog.Logger
+}
+
+// whereItWas asks a host, at the port behind which it is known, for its addresses.
+func (q *asker) whereItWas(x *hosts.Doubt) {
+	for _, a := range x.Ask {
+		q.at(x.Host, a)
+	}
+}
+
+// at asks a host, at the port behind which it is known, for one of its addresses.
+func (q *asker) at(h Host, a netip.Addr) {
+	s, ok := q.switches.get(h.At.Switch)
+	if !ok {
+		return
+	}
+	var frame []byte
+	if a.Is4() {
+		frame = packet.AppendARP(nil, packet.Frame{Dst: h.MAC, Src: probeMAC, VLAN: h.VLAN},
+			packet.ARPMessage{Op: packet.ARPRequest, SenderMAC: probeMAC, Sender: netip.IPv4Unspecified(), Target: a})
+	} else {
+		frame = packet.AppendNeighborSolicitation(nil, probeMAC, probeAddr6, a, h.VLAN)
+		copy(frame, h.MAC[:]) // nobody else need hear it
+	}
+	if err := s.PacketOut(openflow.PortController, []openflow.Action{openflow.Output(h.At.Port)}, frame); err != nil {
+		s.limiter.Warn(q.log, "asking a host whether it is still there", "port", h.At, "address", a, "error", err)
+	}
+}
+
+// everywhere sends a question for an address out of every edge port: untagged, and
+// in each VLAN in which hosts have been seen behind the port.
+func (q *asker) everywhere(a netip.Addr) {
+	for s, actions := range q.edgeOutputs() {
+		q.ask(s, a, 0, actions)
+	}
+	for vlan, towards := range q.taggedOutputs() {
+		for s, actions := range towards {
+			q.ask(s, a, vlan, actions)
+		}
+	}
+}
+
+// outputs are actions that send out of some ports of each switch.
+type outputs map[*Switch][]openflow.Action
+
+// edgeOutputs send out of every edge port.
+func (q *asker) edgeOutputs() outputs {
+	out := outputs{}
+	for _, s := range q.switches.list() {
+		for _, p := range q.links.EdgePorts(s.dpid) {
+			out[s] = append(out[s], openflow.Output(p))
+		}
+	}
+	return out
+}
+
+// taggedOutputs send, for each VLAN, out of the ports behind which hosts of it are.
+func (q *asker) taggedOutputs() map[uint16]outputs {
+	type place struct {
+		at   PortRef
+		vlan uint16
+	}
+	all, seen := map[uint16]outputs{}, map[place]bool{}
+	for _, h := range q.hosts.All() {
+		p := place{h.At, h.VLAN}
+		s, ok := q.switches.get(h.At.Switch)
+		if h.VLAN == 0 || seen[p] || !ok {
+			continue
+		}
+		seen[p] = true
+		if all[h.VLAN] == nil {
+			all[h.VLAN] = outputs{}
+		}
+		all[h.VLAN][s] = append(all[h.VLAN][s], openflow.Output(h.At.Port))
+	}
+	return all
+}
+
+// ask sends one question.
+func (q *asker) ask(s *Switch, a netip.Addr, vlan uint16, actions []openflow.Action) {
+	var frame []byte
+	if a.Is4() {
+		frame = packet.AppendARPRequest(nil, probeMAC, netip.IPv4Unspecified(), a, vlan)
+	} else {
+		frame = packet.AppendNeighborSolicitation(nil, probeMAC, probeAddr6, a, vlan)
+	}
+	if err := s.PacketOut(openflow.PortController, actions, frame); err != nil {
+		s.limiter.Warn(q.log, "asking for a host", "switch", s.dpid, "address", a, "error", err)
+	}
+}
