@@ -101,7 +101,7 @@ func TestRefusalsAreToldBySwitch(t *testing.T) {
 	now := time.Now()
 	told := func(d openflow.DatapathID, tries int) (turns int) {
 		for range tries {
-			if _, turn := n.refused.turn(PortRef{Switch: d}, now); turn {
+			if _, turn := n.events.refused.turn(PortRef{Switch: d}, now); turn {
 				turns++
 			}
 		}
@@ -120,7 +120,7 @@ func TestRefusalsAreToldBySwitch(t *testing.T) {
 	if got := told(1000, 100); got != 1 {
 		t.Errorf("%d of one more switch, want its first", got)
 	}
-	if left := n.refused.quiet(now.Add(toldQuiet)); left[PortRef{Switch: 1}] != 10_000-refusedAtOnce || left[PortRef{Switch: 1000}] != 99 {
+	if left := n.events.refused.quiet(now.Add(toldQuiet)); left[PortRef{Switch: 1}] != 10_000-refusedAtOnce || left[PortRef{Switch: 1000}] != 99 {
 		t.Errorf("left out %d and %d", left[PortRef{Switch: 1}], left[PortRef{Switch: 1000}])
 	}
 }

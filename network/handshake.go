@@ -23,7 +23,7 @@ func (s *Switch) setUp(session context.Context) {
 			s.close(fmt.Errorf("set-up failed: %w", err))
 		}
 		if errors.Is(err, errOutsized) {
-			s.n.emit(Event{Kind: SwitchRefused, Switch: s.dpid, Reason: err.Error()})
+			s.n.events.emit(Event{Kind: SwitchRefused, Switch: s.dpid, Reason: err.Error()})
 		}
 		return
 	}

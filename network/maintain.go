@@ -16,8 +16,11 @@ func (n *Network) maintain(ctx context.Context) {
 	wg.Go(func() { n.owners.runLeases(ctx) })
 	wg.Go(func() { n.doubted.run(ctx) })
 	wg.Go(func() { n.amends.run(ctx) })
-	wg.Go(func() { n.runRemember(ctx) })
-	wg.Go(func() { n.runTold(ctx) })
+	wg.Go(func() {
+		r := remembering{hosts: n.hosts, keep: n.cfg.Remember, log: n.log, written: budget{each: rememberedEach, all: rememberedAll}}
+		r.run(ctx)
+	})
+	wg.Go(func() { n.events.run(ctx) })
 	wg.Go(func() { n.runDiagnoses(ctx) })
 	probe := time.NewTimer(0)
 	defer probe.Stop()

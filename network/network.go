@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/sluice-net/sluice/network/ledger"
 	"github.com/sluice-net/sluice/network/topology"
@@ -25,6 +24,7 @@ type Network struct {
 	installer *installer
 	owners    owners
 	core      *Owner
+	events    *events
 
 	chain     []Handler
 	handlers  []chained
@@ -34,7 +34,6 @@ type Network struct {
 	replies   memory
 
 	mu   sync.Mutex
-	subs atomic.Pointer[[]func(Event)]
 	topo atomic.Pointer[topology.Topology]
 
 	wiring
@@ -52,6 +51,7 @@ func New(c Config) (*Network, error) {
 		cfg: c, log: c.Log, ledger: ledger.New(c.Generation),
 		replies: memory{each: c.MaxReply, limit: c.MaxReplies}, switches: newRegistry(),
 	}
+	n.events = newEvents(&n.cfg)
 	n.installer = &installer{ledger: n.ledger, switches: n.switches, timeout: c.RequestTimeout, log: n.log}
 	n.owners.in = n.installer
 	n.admission = admission{
@@ -59,7 +59,6 @@ func New(c Config) (*Network, error) {
 		strangers: newSeats(strangersInAll, strangersEach), expected: newSeats(strangersInAll, strangersEach),
 	}
 	n.topo.Store(topology.New(0, nil, nil))
-	n.subs.Store(&[]func(Event){})
 	if err := n.wire(); err != nil {
 		return nil, err
 	}
@@ -172,27 +171,4 @@ func (n *Network) Topology() *Topology { return n.topo.Load() }
 
 // Subscribe has f called with every event, on the goroutine where it happens: f
 // must not block.
-func (n *Network) Subscribe(f func(Event)) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	subs := append(slices.Clone(*n.subs.Load()), f)
-	n.subs.Store(&subs)
-}
-
-// emit must be called without holding locks.
-func (n *Network) emit(e Event) {
-	if e.At.IsZero() {
-		e.At = time.Now()
-	}
-	for _, f := range *n.subs.Load() {
-		f(e)
-	}
-	if n.cfg.Publish == nil {
-		return
-	}
-	leftOut, may := n.told.may(&e)
-	if may {
-		e.LeftOut += leftOut
-		n.cfg.Publish("network."+e.Kind.String(), e)
-	}
-}
+func (n *Network) Subscribe(f func(Event)) { n.events.subscribe(f) }

@@ -33,17 +33,3 @@ func (n *Network) hostsBehind(at PortRef) int {
 	}
 	return 0
 }
-
-// tellMisplaced tells of a link that ends where the operator says that end hosts are. It
-// is used all the same: it is there, and packets would go round in circles if it counted
-// as a host's port.
-func (n *Network) tellMisplaced(l Link) {
-	for _, at := range []PortRef{l.From, l.To} {
-		if n.PortRole(at) != PortAccess {
-			continue
-		}
-		const reason = "the role of the port is access: somebody has connected a switch there, or network.switches.roles is wrong"
-		n.misplaced.Warn(n.log, "link at a port for end hosts", "port", at, "from", l.From, "to", l.To, "reason", reason)
-		n.emit(Event{Kind: LinkMisplaced, Switch: at.Switch, Port: at, Link: l, Reason: reason})
-	}
-}

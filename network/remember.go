@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/sluice-net/sluice/network/hosts"
@@ -24,18 +25,19 @@ var (
 
 // remembering has changes about hosts kept over a restart.
 type remembering struct {
-	n       *Network
+	hosts   *hosts.Table
+	keep    func(context.Context, []HostNote) error // nil if nobody does
+	log     *slog.Logger
 	written budget
 	pending []HostNote // could not be kept the last time
 	failed  bool
 }
 
-// runRemember keeps what is known of hosts, until ctx ends and once more then.
-func (n *Network) runRemember(ctx context.Context) {
-	if n.cfg.Remember == nil {
+// run keeps what is known of hosts, until ctx ends and once more then.
+func (r *remembering) run(ctx context.Context) {
+	if r.keep == nil {
 		return
 	}
-	r := remembering{n: n, written: budget{each: rememberedEach, all: rememberedAll}}
 	tick := time.NewTicker(rememberEvery)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -56,21 +58,21 @@ func (n *Network) runRemember(ctx context.Context) {
 // save keeps a part of what has changed, and says whether it could and there may be more.
 func (r *remembering) save(ctx context.Context, may func(openflow.DatapathID) bool) (more bool) {
 	if len(r.pending) == 0 {
-		r.pending = r.n.hosts.Notes(may)
+		r.pending = r.hosts.Notes(may)
 	}
 	if len(r.pending) == 0 {
 		return false
 	}
-	err := r.n.cfg.Remember(ctx, r.pending)
+	err := r.keep(ctx, r.pending)
 	switch {
 	case err == nil:
-		r.n.hosts.Kept(r.pending)
+		r.hosts.Kept(r.pending)
 		r.pending = nil
 		if r.failed {
-			r.n.log.Info("changes of hosts are kept again")
+			r.log.Info("changes of hosts are kept again")
 		}
 	case !r.failed:
-		r.n.log.Warn("changes of hosts are not kept for now, and a restart would forget them", "error", err)
+		r.log.Warn("changes of hosts are not kept for now, and a restart would forget them", "error", err)
 	}
 	r.failed = err != nil
 	return err == nil

@@ -1,7 +1,6 @@
 package network
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -92,26 +91,4 @@ func (t *told) quiet(now time.Time) map[PortRef]int {
 		delete(t.ports, at)
 	}
 	return leftOut
-}
-
-// runTold tells of what was left out last.
-func (n *Network) runTold(ctx context.Context) {
-	tick := time.NewTicker(toldQuiet / 2)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			n.tellLeftOut(now)
-		}
-	}
-}
-
-func (n *Network) tellLeftOut(now time.Time) {
-	for _, t := range []*told{&n.told, &n.refused} {
-		for at, count := range t.quiet(now) {
-			n.emit(Event{Kind: EventsLeftOut, At: now, Switch: at.Switch, Port: at, LeftOut: count})
-		}
-	}
 }

@@ -27,10 +27,10 @@ func TestEventsOfOnePortAreBounded(t *testing.T) {
 	noisy, calm := PortRef{Switch: 1, Port: 1}, PortRef{Switch: 1, Port: 2}
 	kinds := []EventKind{HostAdded, HostRemoved, HostMoved, HostChanged, PortUp, PortDown}
 	for i := range 6000 {
-		n.emit(Event{Kind: kinds[i%len(kinds)], At: now, Port: noisy})
+		n.events.emit(Event{Kind: kinds[i%len(kinds)], At: now, Port: noisy})
 	}
-	n.emit(Event{Kind: PortDown, At: now, Port: calm})
-	n.emit(Event{Kind: SwitchDown, At: now, Switch: 1})
+	n.events.emit(Event{Kind: PortDown, At: now, Port: calm})
+	n.events.emit(Event{Kind: SwitchDown, At: now, Switch: 1})
 	total, ofCalm := 0, 0
 	for _, k := range kinds {
 		for _, e := range published[k] {
@@ -44,22 +44,22 @@ func TestEventsOfOnePortAreBounded(t *testing.T) {
 		t.Errorf("heard %d, published %d, %d of the calm port, %d of others", heard, total, ofCalm, len(published[SwitchDown]))
 	}
 	now = now.Add(2 * time.Second)
-	n.emit(Event{Kind: HostAdded, At: now, Port: noisy})
+	n.events.emit(Event{Kind: HostAdded, At: now, Port: noisy})
 	if all := published[HostAdded]; all[len(all)-1].LeftOut != 6000-toldAtOnce {
 		t.Errorf("the next tells that %d were left out", all[len(all)-1].LeftOut)
 	}
 	for range 100 {
-		n.emit(Event{Kind: HostAdded, At: now, Port: noisy})
+		n.events.emit(Event{Kind: HostAdded, At: now, Port: noisy})
 	}
-	n.tellLeftOut(now.Add(toldQuiet - 1))
+	n.events.tellLeftOut(now.Add(toldQuiet - 1))
 	if len(published[EventsLeftOut]) != 0 {
 		t.Error("told before it is quiet")
 	}
-	n.tellLeftOut(now.Add(toldQuiet))
+	n.events.tellLeftOut(now.Add(toldQuiet))
 	if all := published[EventsLeftOut]; len(all) != 1 || all[0].Port != noisy || all[0].LeftOut != 99 {
 		t.Errorf("told at the end: %+v", all)
 	}
-	if len(n.told.ports) != 0 {
-		t.Errorf("%d ports are remembered", len(n.told.ports))
+	if len(n.events.told.ports) != 0 {
+		t.Errorf("%d ports are remembered", len(n.events.told.ports))
 	}
 }

@@ -36,11 +36,8 @@ type wiring struct {
 	ticks       chan struct{} // a port came up: probe it now
 	probeQueues probeQueues
 	unprobed    lograte.Limit
-	refused     told          // of what is said of hosts at each switch
-	misplaced   lograte.Limit // of links where end hosts are to be
 	doubted     doubted
 	amends      amends
-	told        told
 	lost        lostLinks
 	examining   examination
 	diagnoses   diagnoses
@@ -83,7 +80,6 @@ func (n *Network) wire() error {
 		asker: n.asker, keeper: &n.keeper, wake: make(chan struct{}, 1),
 		announced: budget{each: announcementsEach, all: announcementsAll},
 	}
-	n.told.burst, n.refused.burst, n.refused.all = toldAtOnce, refusedAtOnce, &lograte.Limit{Burst: refusedInAll}
 	n.rates = stats.New(stats.Options{Interval: c.StatsInterval})
 	n.push = pushed{switches: n.switches, rates: n.rates, log: n.log, talkers: stats.NewTalkers(), places: map[netip.Addr]map[uint32]PortRef{}}
 	n.history, n.began = stats.NewHistory(historySpan, c.StatsInterval), time.Now()
@@ -168,7 +164,7 @@ func (n *Network) switchUp(s *Switch) {
 	now := time.Now()
 	n.hosts.SwitchUp(s.dpid, now)
 	n.rebuild()
-	n.emit(Event{Kind: SwitchUp, At: now, Switch: s.dpid})
+	n.events.emit(Event{Kind: SwitchUp, At: now, Switch: s.dpid})
 	for _, number := range n.hosts.Ports(s.dpid) {
 		if p, ok := s.Port(number); !ok || !p.Up() {
 			n.hostChanges(n.hosts.RemovePort(PortRef{Switch: s.dpid, Port: number}))
@@ -199,13 +195,13 @@ func (n *Network) switchDown(s *Switch) {
 	n.probeQueues.forget(s.dpid)
 	n.repairs.switchLeft(s.dpid, n.cfg.DiscoveryTimeout)
 	n.rebuild()
-	n.emit(Event{Kind: SwitchDown, Switch: s.dpid})
+	n.events.emit(Event{Kind: SwitchDown, Switch: s.dpid})
 	n.repairs.request(PortRef{})
 }
 
 func (n *Network) portUp(at PortRef, p openflow.Port) {
 	n.linkChanges(n.links.PortUp(at, p.MAC, time.Now()))
-	n.emit(Event{Kind: PortUp, Switch: at.Switch, Port: at})
+	n.events.emit(Event{Kind: PortUp, Switch: at.Switch, Port: at})
 	n.tick()
 }
 
@@ -221,7 +217,7 @@ func (n *Network) portDown(at PortRef) {
 	n.linkChanges(n.links.PortDown(at))
 	n.rates.Forget(at)
 	n.hostChanges(n.hosts.RemovePort(at))
-	n.emit(Event{Kind: PortDown, Switch: at.Switch, Port: at})
+	n.events.emit(Event{Kind: PortDown, Switch: at.Switch, Port: at})
 	n.repairs.request(at)
 }
 
@@ -239,15 +235,19 @@ func (n *Network) linkChanges(changes []discovery.Change) {
 			n.hostChanges(n.hosts.RemovePort(c.Link.From))
 			n.hostChanges(n.hosts.RemovePort(c.Link.To))
 			n.lost.found(c.Link)
-			n.emit(Event{Kind: LinkUp, Link: c.Link})
-			n.tellMisplaced(c.Link)
+			n.events.emit(Event{Kind: LinkUp, Link: c.Link})
+			for _, at := range []PortRef{c.Link.From, c.Link.To} {
+				if n.PortRole(at) == PortAccess {
+					n.events.linkMisplaced(c.Link, at)
+				}
+			}
 			n.tick() // the way back
 			n.repairs.request(PortRef{})
 		case discovery.LinkUnprobed:
 			n.unprobed.Warn(n.log, "probes of a link are lost, which stands by what it carries", "from", c.Link.From, "to", c.Link.To)
 		case discovery.LinkDown:
 			n.lost.note(c.Link, time.Now())
-			n.emit(Event{Kind: LinkDown, Link: c.Link})
+			n.events.emit(Event{Kind: LinkDown, Link: c.Link})
 			n.repairs.request(c.Link.From)
 		default:
 			n.repairs.request(PortRef{})
@@ -260,7 +260,7 @@ func (n *Network) hostChanges(changes []hosts.Change) {
 	for _, c := range changes {
 		switch c.Kind {
 		case hosts.Refused:
-			n.tellRefused(c)
+			n.events.hostRefused(c)
 			fallthrough
 		case hosts.Doubted, hosts.Believed:
 			n.doubted.change(c)
@@ -286,31 +286,8 @@ func (n *Network) hostChanges(changes []hosts.Change) {
 		if c.Lost.IsValid() {
 			n.amends.announce(c.Lost, c.Host.VLAN, c.From.Switch, time.Now())
 		}
-		n.emit(e)
+		n.events.emit(e)
 	}
-}
-
-// refusals are the reasons for which what is said of a host is not believed, in words.
-var refusals = map[hosts.Why]string{
-	hosts.Full:     "the port, its switch or the table has as many hosts as may be, and none gives way",
-	hosts.Pinned:   "the host or the address is pinned elsewhere",
-	hosts.Answered: "the host that is known answers where it was",
-	hosts.Crowded:  "more hosts are said to have moved than can be asked at once",
-}
-
-// tellRefused tells that what is said of a host at a port is not believed.
-func (n *Network) tellRefused(c hosts.Change) {
-	now := time.Now()
-	skipped, turn := n.refused.turn(PortRef{Switch: c.From.Switch}, now)
-	if !turn {
-		return
-	}
-	args := []any{"port", c.From, "reason", refusals[c.Why], "left_out", skipped}
-	if !c.Host.MAC.IsZero() {
-		args = append(args, "host", c.Host.MAC, "at", c.Host.At)
-	}
-	n.log.Warn("host not believed", args...)
-	n.emit(Event{Kind: HostRefused, At: now, Switch: c.From.Switch, Port: c.From, Host: c.Host, Reason: refusals[c.Why], LeftOut: skipped})
 }
 
 // probe sends the probes that are due and returns when to call it again.
