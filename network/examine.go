@@ -185,7 +185,7 @@ func (n *Network) send(ctx context.Context, x *examined, w *linkprobe.Way, patie
 			if !ok || tasks.Sleep(ctx, probePause) != nil {
 				return
 			}
-			if err := s.PacketOut(openflow.PortController, n.probeQueues.output(w.From), f); err != nil {
+			if err := s.PacketOut(openflow.PortController, n.prober.queues.output(w.From), f); err != nil {
 				s.limiter.Warn(n.log, "probing a link", "port", w.From, "error", err)
 			}
 		}

@@ -107,7 +107,7 @@ func (n *Network) bursts(ctx context.Context, patience time.Duration, all ...*li
 		for k, b := range all {
 			var frame []byte
 			sent[k].do(func() { frame = b.Send(i, time.Now()) })
-			if err := s.PacketOut(openflow.PortController, n.probeQueues.output(home), frame); err != nil {
+			if err := s.PacketOut(openflow.PortController, n.prober.queues.output(home), frame); err != nil {
 				return err
 			}
 		}

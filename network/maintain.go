@@ -34,10 +34,10 @@ func (n *Network) maintain(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-n.ticks:
-			probe.Reset(time.Until(n.probe(time.Now())))
+		case <-n.prober.ticks:
+			probe.Reset(time.Until(n.prober.probe(time.Now())))
 		case <-probe.C:
-			probe.Reset(time.Until(n.probe(time.Now())))
+			probe.Reset(time.Until(n.prober.probe(time.Now())))
 		case now := <-held.C:
 			n.expireHeld(now)
 		case now := <-record.C:

@@ -165,6 +165,6 @@ func (n *Network) untilRecord() time.Duration {
 // record brings what has been measured into the topology and the history.
 func (n *Network) record(now time.Time) {
 	n.rates.CompareEnds(n.Topology().Links)
-	n.rebuild()
+	n.snapshots.rebuild()
 	n.history.Record(now, n.Topology().Links, n.rates.Load)
 }

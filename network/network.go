@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 
 	"github.com/sluice-net/sluice/network/ledger"
-	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -33,8 +32,7 @@ type Network struct {
 	switches  *registry
 	replies   memory
 
-	mu   sync.Mutex
-	topo atomic.Pointer[topology.Topology]
+	mu sync.Mutex
 
 	wiring
 }
@@ -58,7 +56,6 @@ func New(c Config) (*Network, error) {
 		cfg: &n.cfg, log: n.log,
 		strangers: newSeats(strangersInAll, strangersEach), expected: newSeats(strangersInAll, strangersEach),
 	}
-	n.topo.Store(topology.New(0, nil, nil))
 	if err := n.wire(); err != nil {
 		return nil, err
 	}
@@ -167,7 +164,7 @@ func (n *Network) Switch(d openflow.DatapathID) (*Switch, bool) { return n.switc
 func (n *Network) Switches() []*Switch { return n.switches.list() }
 
 // Topology is the present snapshot of switches and links.
-func (n *Network) Topology() *Topology { return n.topo.Load() }
+func (n *Network) Topology() *Topology { return n.snapshots.topo.Load() }
 
 // Subscribe has f called with every event, on the goroutine where it happens: f
 // must not block.

@@ -24,10 +24,10 @@ func (n *Network) PortRole(at PortRef) PortRole { return n.cfg.PortRoles[at] }
 
 // hostsBehind is how many hosts may be behind a port by its role; zero leaves it to the
 // host table.
-func (n *Network) hostsBehind(at PortRef) int {
-	switch n.PortRole(at) {
+func (c *Config) hostsBehind(at PortRef) int {
+	switch c.PortRoles[at] {
 	case PortAccess:
-		return n.cfg.AccessHosts
+		return c.AccessHosts
 	case PortUplink, PortTrunk:
 		return hostsOfMany
 	}

@@ -16,7 +16,7 @@ type probeQueues struct {
 // whoever configures them keeps for that, or with 0 by none: a probe that waits behind
 // all other traffic says that the link is long, or gone, when it is only full. It may be
 // called at any time, by several goroutines.
-func (n *Network) SetProbeQueue(at PortRef, queue uint32) { n.probeQueues.set(at, queue) }
+func (n *Network) SetProbeQueue(at PortRef, queue uint32) { n.prober.queues.set(at, queue) }
 
 func (q *probeQueues) set(at PortRef, queue uint32) {
 	q.mu.Lock()

@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/netip"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/lograte"
@@ -16,39 +14,32 @@ import (
 	"github.com/sluice-net/sluice/network/ledger"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/stats"
-	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 )
 
 // wiring holds the built-in parts: links, hosts, default forwarding, rates.
 type wiring struct {
-	links       *discovery.Discovery
-	hosts       *hosts.Table
-	forwarding  *forwarding
-	rates       *stats.Table
-	history     *stats.History
-	push        pushed
-	began       time.Time // what readings of counters are timed by
-	view        atomic.Pointer[forward.View]
-	base        base
-	repairs     repairs
-	resolving   resolving
-	ticks       chan struct{} // a port came up: probe it now
-	probeQueues probeQueues
-	unprobed    lograte.Limit
-	doubted     doubted
-	amends      amends
-	lost        lostLinks
-	examining   examination
-	diagnoses   diagnoses
-	asker       *asker
-	keeper      keeper
-	needed      []func() []diagnosis.Needed
-
-	wanted   atomic.Uint64 // snapshots asked for
-	building sync.Mutex
-	built    uint64 // what was wanted when the latest was begun
-	topoSeq  uint64
+	links      *discovery.Discovery
+	hosts      *hosts.Table
+	forwarding *forwarding
+	rates      *stats.Table
+	history    *stats.History
+	push       pushed
+	began      time.Time // what readings of counters are timed by
+	snapshots  snapshots
+	base       base
+	repairs    repairs
+	resolving  resolving
+	prober     prober
+	unprobed   lograte.Limit
+	doubted    doubted
+	amends     amends
+	lost       lostLinks
+	examining  examination
+	diagnoses  diagnoses
+	asker      *asker
+	keeper     keeper
+	needed     []func() []diagnosis.Needed
 }
 
 // historySpan is how far back the measurements of links are remembered.
@@ -66,10 +57,11 @@ func (n *Network) wire() error {
 	n.links = discovery.New(discovery.Options{Interval: c.DiscoveryInterval, Misses: misses, Settle: c.DiscoverySettle, Window: c.LatencyWindow}, time.Now())
 	n.hosts = hosts.New(hosts.Options{
 		Edge: n.links.IsEdge, IgnoreVLAN: c.IgnoreVLAN, Subnets: c.Subnets, Pinned: c.Pinned,
-		Confirm: c.HostConfirm, Reachable: n.switches.reachable, Keeper: n.keeper.keeps, Most: n.hostsBehind,
+		Confirm: c.HostConfirm, Reachable: n.switches.reachable, Keeper: n.keeper.keeps, Most: c.hostsBehind,
 		Grace: c.HostGrace, Notes: c.Remember != nil,
 	})
 	n.hosts.Restore(c.Remembered, time.Now())
+	n.prober = prober{switches: n.switches, links: n.links, log: n.log, changed: n.linkChanges, examining: &n.examining, ticks: make(chan struct{}, 1)}
 	n.asker = &asker{switches: n.switches, links: n.links, hosts: n.hosts, log: n.log}
 	n.resolving.asker = n.asker
 	n.doubted = doubted{
@@ -81,10 +73,12 @@ func (n *Network) wire() error {
 		announced: budget{each: announcementsEach, all: announcementsAll},
 	}
 	n.rates = stats.New(stats.Options{Interval: c.StatsInterval})
+	n.snapshots.cfg, n.snapshots.switches = c, n.switches
+	n.snapshots.links, n.snapshots.hosts, n.snapshots.rates = n.links, n.hosts, n.rates
 	n.push = pushed{switches: n.switches, rates: n.rates, log: n.log, talkers: stats.NewTalkers(), places: map[netip.Addr]map[uint32]PortRef{}}
 	n.history, n.began = stats.NewHistory(historySpan, c.StatsInterval), time.Now()
 	n.repairs.wake, n.repairs.base = make(chan struct{}, 1), make(chan struct{}, 1)
-	n.ticks, n.diagnoses.wanted = make(chan struct{}, 1), make(chan struct{}, 1)
+	n.diagnoses.wanted = make(chan struct{}, 1)
 	var err error
 	if n.core, err = n.Owner(ownerCore, OwnerOptions{}); err != nil {
 		return err
@@ -97,12 +91,12 @@ func (n *Network) wire() error {
 	n.ledger.Ready(led) // its rules are adopted one by one, as flows
 	n.forwarding = &forwarding{
 		cfg: c, switches: n.switches, links: n.links, hosts: n.hosts, repairs: &n.repairs, judge: n.doubted.judge,
-		view: &n.view, flows: forward.NewTable(), writer: ledger.NewFlowWriter(c.ForwardIdle), hash: led.Hash,
+		view: &n.snapshots.view, flows: forward.NewTable(), writer: ledger.NewFlowWriter(c.ForwardIdle), hash: led.Hash,
 		installed: installedFlows{flows: map[forward.Key]*forward.Flow{}},
 	}
-	n.base = base{cfg: c, switches: n.switches, core: n.core, repairs: &n.repairs, view: &n.view}
-	n.rebuild()
-	n.AddHandler(rule.ChainDiscovery, linkHandler{n})
+	n.base = base{cfg: c, switches: n.switches, core: n.core, repairs: &n.repairs, view: &n.snapshots.view}
+	n.snapshots.rebuild()
+	n.AddHandler(rule.ChainDiscovery, &n.prober)
 	n.AddHandler(rule.ChainHosts, hostHandler{n})
 	if !c.DisableForwarding {
 		n.AddHandler(rule.ChainForwarding, n.forwarding)
@@ -122,48 +116,11 @@ func Basics(d openflow.DatapathID) Program {
 	}}
 }
 
-// rebuild makes a new snapshot of the topology and of what forwarding sees.
-//
-// Whoever waits for its turn while the snapshot is made that has what it wants in it
-// makes no other.
-func (n *Network) rebuild() {
-	wanted := n.wanted.Add(1)
-	n.building.Lock()
-	defer n.building.Unlock()
-	if n.built >= wanted {
-		return
-	}
-	n.built = n.wanted.Load()
-	up := *n.switches.up.Load()
-	ids := make([]openflow.DatapathID, 0, len(up))
-	for d := range up {
-		ids = append(ids, d)
-	}
-	links := n.links.Links()
-	n.rates.Annotate(links, n.cfg.Capacities, func(at PortRef) uint64 {
-		if s := up[at.Switch]; s != nil {
-			p, _ := s.Port(at.Port)
-			return uint64(p.CurrSpeed) * 1000
-		}
-		return 0
-	})
-	n.topoSeq++
-	t := topology.New(n.topoSeq, ids, links)
-	n.topo.Store(t)
-	n.view.Store(&forward.View{
-		Topology: t, Hosts: n.hosts, Edges: n.links, Metric: n.cfg.ForwardMetric, IgnoreVLAN: n.cfg.IgnoreVLAN,
-		CanMatch: func(d openflow.DatapathID, f openflow.Field) bool {
-			s := up[d]
-			return s != nil && s.caps.CanMatch(f)
-		},
-	})
-}
-
 // switchUp makes a reconciled switch known.
 func (n *Network) switchUp(s *Switch) {
 	now := time.Now()
 	n.hosts.SwitchUp(s.dpid, now)
-	n.rebuild()
+	n.snapshots.rebuild()
 	n.events.emit(Event{Kind: SwitchUp, At: now, Switch: s.dpid})
 	for _, number := range n.hosts.Ports(s.dpid) {
 		if p, ok := s.Port(number); !ok || !p.Up() {
@@ -192,9 +149,9 @@ func (n *Network) switchDown(s *Switch) {
 	n.linkChanges(n.links.SwitchDown(s.dpid))
 	n.hosts.SwitchDown(s.dpid, time.Now())
 	n.rates.ForgetSwitch(s.dpid)
-	n.probeQueues.forget(s.dpid)
+	n.prober.queues.forget(s.dpid)
 	n.repairs.switchLeft(s.dpid, n.cfg.DiscoveryTimeout)
-	n.rebuild()
+	n.snapshots.rebuild()
 	n.events.emit(Event{Kind: SwitchDown, Switch: s.dpid})
 	n.repairs.request(PortRef{})
 }
@@ -202,15 +159,7 @@ func (n *Network) switchDown(s *Switch) {
 func (n *Network) portUp(at PortRef, p openflow.Port) {
 	n.linkChanges(n.links.PortUp(at, p.MAC, time.Now()))
 	n.events.emit(Event{Kind: PortUp, Switch: at.Switch, Port: at})
-	n.tick()
-}
-
-// tick has what is due probed now.
-func (n *Network) tick() {
-	select {
-	case n.ticks <- struct{}{}:
-	default:
-	}
+	n.prober.tick()
 }
 
 func (n *Network) portDown(at PortRef) {
@@ -227,7 +176,7 @@ func (n *Network) linkChanges(changes []discovery.Change) {
 		return
 	}
 	if slices.ContainsFunc(changes, func(c discovery.Change) bool { return c.Kind == discovery.LinkUp || c.Kind == discovery.LinkDown }) {
-		n.rebuild()
+		n.snapshots.rebuild()
 	}
 	for _, c := range changes {
 		switch c.Kind {
@@ -241,7 +190,7 @@ func (n *Network) linkChanges(changes []discovery.Change) {
 					n.events.linkMisplaced(c.Link, at)
 				}
 			}
-			n.tick() // the way back
+			n.prober.tick() // the way back
 			n.repairs.request(PortRef{})
 		case discovery.LinkUnprobed:
 			n.unprobed.Warn(n.log, "probes of a link are lost, which stands by what it carries", "from", c.Link.From, "to", c.Link.To)
@@ -288,29 +237,4 @@ func (n *Network) hostChanges(changes []hosts.Change) {
 		}
 		n.events.emit(e)
 	}
-}
-
-// probe sends the probes that are due and returns when to call it again.
-func (n *Network) probe(now time.Time) time.Time {
-	due := n.links.Tick(now)
-	n.linkChanges(due.Changes)
-	for _, at := range due.Count {
-		if s, ok := n.Switch(at.Switch); ok {
-			s.doubt()
-		}
-	}
-	for _, at := range due.Probe {
-		s, ok := n.Switch(at.Switch)
-		if !ok {
-			continue
-		}
-		frame := n.links.Probe(nil, at, time.Now())
-		if frame == nil {
-			continue
-		}
-		if err := s.PacketOut(openflow.PortController, n.probeQueues.output(at), frame); err != nil {
-			s.limiter.Warn(n.log, "probing a port", "port", at, "error", err)
-		}
-	}
-	return due.Next
 }
