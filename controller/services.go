@@ -106,7 +106,7 @@ func newSOS(c *Controller) (Service, error) {
 	}
 	c.net.AddHandler(rule.ChainSOS, s)
 	c.net.Subscribe(s.NetworkChanged)
-	c.net.ExamineAddresses(s.Needed)
+	c.net.Doctor().ExamineAddresses(s.Needed)
 	return s, nil
 }
 

@@ -2,33 +2,52 @@ package network
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-net/sluice/network/diagnosis"
+	"github.com/sluice-net/sluice/network/hosts"
 )
 
-// diagnoses are the examinations of the network: one at a time, and the latest's report.
-type diagnoses struct {
+// Doctor examines the network, one time after the other.
+type Doctor struct {
+	cfg       *Config
+	log       *slog.Logger
+	running   *atomic.Bool // the network does
+	switches  *registry
+	hosts     *hosts.Table
+	snapshots *snapshots
+	core      *Owner
+	asker     *asker
+	resolving *resolving
+	queues    *probeQueues
+
+	examining examination
+	lost      lostLinks
+	needed    []func() []diagnosis.Needed
+
 	mu     sync.Mutex
 	latest diagnosis.Report
 	wanted chan struct{}
 }
 
+// Doctor is who examines the network.
+func (n *Network) Doctor() *Doctor { return &n.doctor }
+
 // Diagnose begins to look for what is wrong with the network's links, switches' tables and
-// hosts' places. The links' ends say that
-// they carry IP packets of mtu bytes, in the range from linkprobe.MinMTU to
-// linkprobe.MaxMTU. It returns at once; Diagnosis has what is found. While an examination
+// hosts' places. The links' ends say that they carry IP packets of mtu bytes, in the range
+// from linkprobe.MinMTU to linkprobe.MaxMTU. It returns at once; Diagnosis has what is found. While an examination
 // runs the error is ErrBusy. At most linkprobe.MaxFrames are sent each way of a link.
-func (n *Network) Diagnose(mtu int) (diagnosis.Report, error) {
-	d := &n.diagnoses
+func (d *Doctor) Diagnose(mtu int) (diagnosis.Report, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.latest.Number > 0 && d.latest.Ended.IsZero() {
 		return d.latest, ErrBusy
 	}
-	if !n.running.Load() {
+	if !d.running.Load() {
 		return diagnosis.Report{}, ErrClosed
 	}
 	d.latest = diagnosis.Report{Number: d.latest.Number + 1, MTU: mtu, Began: time.Now()}
@@ -38,15 +57,14 @@ func (n *Network) Diagnose(mtu int) (diagnosis.Report, error) {
 
 // Diagnosis is the report of the latest examination, which may still run: then nothing is
 // in it yet. ok is false if there has been none.
-func (n *Network) Diagnosis() (r diagnosis.Report, ok bool) {
-	n.diagnoses.mu.Lock()
-	defer n.diagnoses.mu.Unlock()
-	return n.diagnoses.latest, n.diagnoses.latest.Number > 0
+func (d *Doctor) Diagnosis() (r diagnosis.Report, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.latest, d.latest.Number > 0
 }
 
-// runDiagnoses does what Diagnose begins, until ctx ends.
-func (n *Network) runDiagnoses(ctx context.Context) {
-	d := &n.diagnoses
+// run does what Diagnose begins, until ctx ends.
+func (d *Doctor) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -56,10 +74,10 @@ func (n *Network) runDiagnoses(ctx context.Context) {
 		d.mu.Lock()
 		r := d.latest
 		d.mu.Unlock()
-		n.examine(ctx, &r)
-		n.examineTables(ctx, &r)
-		n.examineSwitches(ctx, &r)
-		n.examineHosts(ctx, &r)
+		d.examine(ctx, &r)
+		d.examineTables(ctx, &r)
+		d.examineSwitches(ctx, &r)
+		d.examineHosts(ctx, &r)
 		slices.SortStableFunc(r.Findings, func(a, b diagnosis.Finding) int { return a.From.Compare(b.From) })
 		r.Ended = time.Now()
 		d.mu.Lock()

@@ -53,7 +53,7 @@ func twoWays(links []Link) []twoWay {
 }
 
 // examine looks for the faults of all links and adds them to a report.
-func (n *Network) examine(ctx context.Context, r *diagnosis.Report) {
+func (d *Doctor) examine(ctx context.Context, r *diagnosis.Report) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	var mu sync.Mutex
@@ -67,18 +67,18 @@ func (n *Network) examine(ctx context.Context, r *diagnosis.Report) {
 	}
 	var group errgroup.Group
 	group.SetLimit(examinedAtOnce)
-	gone, silent := n.lost.sort(n.switches.reachable, time.Now())
+	gone, silent := d.lost.sort(d.switches.reachable, time.Now())
 	for _, g := range gone {
-		r.Findings = append(r.Findings, n.goneLink(g))
+		r.Findings = append(r.Findings, d.goneLink(g))
 	}
-	for _, k := range twoWays(slices.Concat(n.Topology().Links, silent)) {
+	for _, k := range twoWays(slices.Concat(d.snapshots.topo.Load().Links, silent)) {
 		group.Go(func() error {
-			found, frames := n.examineLink(ctx, k, r.MTU)
+			found, frames := d.examineLink(ctx, k, r.MTU)
 			for _, end := range [][2]PortRef{{k.a, k.b}, {k.b, k.a}} {
 				if len(found) > 0 || frames+rewriteFrames > 2*linkprobe.MaxFrames || !mine(end[0].Switch) {
 					continue
 				}
-				more, burst := n.examineRewriting(ctx, end[0], end[1], probePatience+2*k.latency)
+				more, burst := d.examineRewriting(ctx, end[0], end[1], probePatience+2*k.latency)
 				found, frames = append(found, more...), frames+burst
 			}
 			mu.Lock()
@@ -92,23 +92,23 @@ func (n *Network) examine(ctx context.Context, r *diagnosis.Report) {
 }
 
 // examineLink sends both ways' frames and says what is wrong with the link.
-func (n *Network) examineLink(ctx context.Context, k twoWay, mtu int) (found []diagnosis.Finding, frames int) {
+func (d *Doctor) examineLink(ctx context.Context, k twoWay, mtu int) (found []diagnosis.Finding, frames int) {
 	there, back := linkprobe.NewWay(k.a, k.b, mtu), linkprobe.NewWay(k.b, k.a, mtu)
-	found = n.askForProbes(ctx, there, back)
-	before := n.countPorts(ctx, k.a, k.b)
+	found = d.askForProbes(ctx, there, back)
+	before := d.countPorts(ctx, k.a, k.b)
 	var both sync.WaitGroup
 	for _, w := range []*linkprobe.Way{there, back} {
-		x := n.examining.watch(w.MAC, func(at PortRef, frame []byte, _ time.Time) { w.Receive(at, frame) }, w.Waiting)
+		x := d.examining.watch(w.MAC, func(at PortRef, frame []byte, _ time.Time) { w.Receive(at, frame) }, w.Waiting)
 		both.Go(func() {
-			n.send(ctx, x, w, probePatience+2*k.latency)
-			n.examining.forget(x)
+			d.send(ctx, x, w, probePatience+2*k.latency)
+			d.examining.forget(x)
 		})
 	}
 	both.Wait()
-	n.count(ctx, before, there, back)
-	n.forgetProbes(ctx, k)
+	d.count(ctx, before, there, back)
+	d.forgetProbes(ctx, k)
 	frames = there.Sent() + back.Sent()
-	if why := n.unexamined(ctx, k); why != "" {
+	if why := d.unexamined(ctx, k); why != "" {
 		return []diagnosis.Finding{{
 			Fault: diagnosis.Unexamined, Level: diagnosis.Warn, From: k.a, To: k.b, Found: "the link could not be examined: " + why,
 			Remedy: "see to it that switches and ports are up, and examine again",
@@ -118,12 +118,12 @@ func (n *Network) examineLink(ctx context.Context, k twoWay, mtu int) (found []d
 }
 
 // unexamined says why what has been found of a link is worth nothing; empty if it is.
-func (n *Network) unexamined(ctx context.Context, k twoWay) string {
+func (d *Doctor) unexamined(ctx context.Context, k twoWay) string {
 	if ctx.Err() != nil {
 		return "the time for all links was over"
 	}
 	for _, at := range []PortRef{k.a, k.b} {
-		s, ok := n.Switch(at.Switch)
+		s, ok := d.switches.get(at.Switch)
 		if !ok {
 			return fmt.Sprintf("switch %v left", at.Switch)
 		}
@@ -144,10 +144,10 @@ func probesOf(w *linkprobe.Way) openflow.Match {
 
 // askForProbes has both ends hand in what the other one sends, before any other rule.
 // A switch that refuses may still hand it in for want of a rule.
-func (n *Network) askForProbes(ctx context.Context, ways ...*linkprobe.Way) (found []diagnosis.Finding) {
+func (d *Doctor) askForProbes(ctx context.Context, ways ...*linkprobe.Way) (found []diagnosis.Finding) {
 	up := []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)}
 	for _, w := range ways {
-		err := n.core.Apply(ctx, probesKey(w.To), Program{Rules: []Rule{{
+		err := d.core.Apply(ctx, probesKey(w.To), Program{Rules: []Rule{{
 			Switch: w.To.Switch, Stage: StageAdmit, Offset: rule.AdmitExamine, Actions: up,
 			Match: probesOf(w),
 		}}}, ApplyOptions{})
@@ -162,18 +162,18 @@ func (n *Network) askForProbes(ctx context.Context, ways ...*linkprobe.Way) (fou
 }
 
 // forgetProbes takes the rules away again, also when the examination's time is over.
-func (n *Network) forgetProbes(ctx context.Context, k twoWay) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.cfg.RequestTimeout)
+func (d *Doctor) forgetProbes(ctx context.Context, k twoWay) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.RequestTimeout)
 	defer cancel()
 	for _, at := range []PortRef{k.a, k.b} {
-		if err := n.core.Remove(ctx, probesKey(at)); err != nil {
-			n.log.Warn("removing the rule for a link's probes", "port", at, "error", err)
+		if err := d.core.Remove(ctx, probesKey(at)); err != nil {
+			d.log.Warn("removing the rule for a link's probes", "port", at, "error", err)
 		}
 	}
 }
 
 // send sends a way's frames, round after round, and waits for each round's to arrive.
-func (n *Network) send(ctx context.Context, x *examined, w *linkprobe.Way, patience time.Duration) {
+func (d *Doctor) send(ctx context.Context, x *examined, w *linkprobe.Way, patience time.Duration) {
 	for {
 		var frames [][]byte
 		x.do(func() { frames = w.Next() })
@@ -181,12 +181,12 @@ func (n *Network) send(ctx context.Context, x *examined, w *linkprobe.Way, patie
 			return
 		}
 		for _, f := range frames {
-			s, ok := n.Switch(w.From.Switch)
+			s, ok := d.switches.get(w.From.Switch)
 			if !ok || tasks.Sleep(ctx, probePause) != nil {
 				return
 			}
-			if err := s.PacketOut(openflow.PortController, n.prober.queues.output(w.From), f); err != nil {
-				s.limiter.Warn(n.log, "probing a link", "port", w.From, "error", err)
+			if err := s.PacketOut(openflow.PortController, d.queues.output(w.From), f); err != nil {
+				s.limiter.Warn(d.log, "probing a link", "port", w.From, "error", err)
 			}
 		}
 		x.await(ctx, patience)

@@ -18,14 +18,14 @@ const (
 
 // count gives both ways of a link what its switches have counted since before. Where that
 // is nothing it looks again: hardware's counters are read now and then.
-func (n *Network) count(ctx context.Context, before map[PortRef]openflow.PortStats, there, back *linkprobe.Way) {
+func (d *Doctor) count(ctx context.Context, before map[PortRef]openflow.PortStats, there, back *linkprobe.Way) {
 	for range countersAgain {
-		after, still := n.countPorts(ctx, there.From, back.From), false
+		after, still := d.countPorts(ctx, there.From, back.From), false
 		for _, w := range []*linkprobe.Way{there, back} {
 			c := linkprobe.Counters{
 				Left:    since(before, after, w.From, func(p openflow.PortStats) uint64 { return p.TxPackets }),
 				Came:    since(before, after, w.To, func(p openflow.PortStats) uint64 { return p.RxPackets }),
-				Matched: n.countProbes(ctx, w),
+				Matched: d.countProbes(ctx, w),
 			}
 			w.Counted(c)
 			for _, x := range []*uint64{c.Left, c.Came, c.Matched} {
@@ -50,10 +50,10 @@ func since(before, after map[PortRef]openflow.PortStats, at PortRef, counter fun
 }
 
 // countPorts reads the counters of ports. Those that are not told are left out.
-func (n *Network) countPorts(ctx context.Context, ports ...PortRef) map[PortRef]openflow.PortStats {
+func (d *Doctor) countPorts(ctx context.Context, ports ...PortRef) map[PortRef]openflow.PortStats {
 	out := map[PortRef]openflow.PortStats{}
 	for _, at := range ports {
-		s, ok := n.Switch(at.Switch)
+		s, ok := d.switches.get(at.Switch)
 		if !ok {
 			continue
 		}
@@ -74,8 +74,8 @@ func (n *Network) countPorts(ctx context.Context, ports ...PortRef) map[PortRef]
 
 // countProbes reads how many frames the rule has seen by which a way's are handed in; nil
 // if the switch does not tell.
-func (n *Network) countProbes(ctx context.Context, w *linkprobe.Way) *uint64 {
-	s, ok := n.Switch(w.To.Switch)
+func (d *Doctor) countProbes(ctx context.Context, w *linkprobe.Way) *uint64 {
+	s, ok := d.switches.get(w.To.Switch)
 	if !ok {
 		return nil
 	}

@@ -21,27 +21,27 @@ const (
 
 // ExamineAddresses has examinations of the network ask for the addresses that a service
 // needs. It must not be called once Run has been; list is called from another goroutine.
-func (n *Network) ExamineAddresses(list func() []diagnosis.Needed) {
-	if n.running.Load() {
+func (d *Doctor) ExamineAddresses(list func() []diagnosis.Needed) {
+	if d.running.Load() {
 		panic("network: ExamineAddresses after Run")
 	}
-	n.needed = append(n.needed, list)
+	d.needed = append(d.needed, list)
 }
 
 // examineHosts looks for faults of hosts' places, and for hosts that services need and
 // that do not answer, and adds them to a report.
-func (n *Network) examineHosts(ctx context.Context, r *diagnosis.Report) {
-	r.Findings = append(r.Findings, diagnosis.Addresses(n.Hosts())...)
-	r.Findings = append(r.Findings, diagnosis.Moving(n.hosts.Restless(diagnosis.FlappingTimes, time.Now()))...)
+func (d *Doctor) examineHosts(ctx context.Context, r *diagnosis.Report) {
+	r.Findings = append(r.Findings, diagnosis.Addresses(d.hosts.All())...)
+	r.Findings = append(r.Findings, diagnosis.Moving(d.hosts.Restless(diagnosis.FlappingTimes, time.Now()))...)
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	var mu sync.Mutex
 	var all []diagnosis.Needed
-	for _, list := range n.needed {
+	for _, list := range d.needed {
 		all = append(all, list()...)
 	}
 	tasks.Each(all, neededAtOnce, func(needed diagnosis.Needed) {
-		h, known, answers := n.asks(ctx, needed.Addr.Unmap())
+		h, known, answers := d.asks(ctx, needed.Addr.Unmap())
 		if answers || ctx.Err() != nil {
 			return
 		}
@@ -52,20 +52,20 @@ func (n *Network) examineHosts(ctx context.Context, r *diagnosis.Report) {
 }
 
 // asks asks for an address, and says whether its host is known and whether anybody answers.
-func (n *Network) asks(ctx context.Context, a netip.Addr) (h Host, known, answers bool) {
-	if h, known = n.HostByIP(a); !known {
-		h, err := n.ResolveHost(ctx, a)
+func (d *Doctor) asks(ctx context.Context, a netip.Addr) (h Host, known, answers bool) {
+	if h, known = d.hosts.ByIP(a); !known {
+		h, err := d.resolving.host(ctx, a)
 		return h, false, err == nil
 	}
-	answer := n.examining.listen(a)
-	defer n.examining.ignore(a, answer)
+	answer := d.examining.listen(a)
+	defer d.examining.ignore(a, answer)
 	again := time.NewTicker(resolveInterval)
 	defer again.Stop()
 	for i := range questions {
 		if i < questions/2 {
-			n.asker.at(h, a)
+			d.asker.at(h, a)
 		} else {
-			n.asker.everywhere(a)
+			d.asker.everywhere(a)
 		}
 		select {
 		case <-answer:

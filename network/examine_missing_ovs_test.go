@@ -31,7 +31,7 @@ func TestMissingOnOpenVSwitchIsFound(t *testing.T) {
 		Role: openflow.RoleMaster, Names: map[openflow.DatapathID]string{s1: "one", s2: "two"},
 		PortRoles: map[network.PortRef]network.PortRole{{Switch: s1, Port: uint32(trunk)}: network.PortTrunk},
 	}, func(n *network.Network) {
-		n.ExamineAddresses(func() []diagnosis.Needed { return []diagnosis.Needed{{Addr: h1.Addr(), Who: "the first host"}} })
+		n.Doctor().ExamineAddresses(func() []diagnosis.Needed { return []diagnosis.Needed{{Addr: h1.Addr(), Who: "the first host"}} })
 	})
 	ready(t, n, 2, 1, 2)
 	do := func(h *lab.LiveHost, args ...string) {

@@ -69,7 +69,7 @@ func TestNeededHostsAreAsked(t *testing.T) {
 	var silent atomic.Bool
 	addr := func(i int) netip.Addr { return hostAddr(i).Addr() }
 	n, _ := start(t, network.Config{}, func(n *network.Network) {
-		n.ExamineAddresses(func() []diagnosis.Needed {
+		n.Doctor().ExamineAddresses(func() []diagnosis.Needed {
 			return []diagnosis.Needed{{Addr: addr(1), Who: "one"}, {Addr: addr(2), Who: "two"}, {Addr: addr(3), Who: "three"}}
 		})
 	})

@@ -22,8 +22,8 @@ const (
 
 // examineRewriting sees how the switch at one end of a sound link rewrites addresses. It is
 // told of what shows twice.
-func (n *Network) examineRewriting(ctx context.Context, at, home PortRef, patience time.Duration) (found []diagnosis.Finding, frames int) {
-	s, ok := n.Switch(at.Switch)
+func (d *Doctor) examineRewriting(ctx context.Context, at, home PortRef, patience time.Duration) (found []diagnosis.Finding, frames int) {
+	s, ok := d.switches.get(at.Switch)
 	how := linkprobe.RewriteNothing
 	if ok {
 		how = s.caps.rewriting()
@@ -34,7 +34,7 @@ func (n *Network) examineRewriting(ctx context.Context, at, home PortRef, patien
 	var first diagnosis.Finding
 	for round := range 2 {
 		plain, rewritten := linkprobe.NewBurst(home, at, linkprobe.RewriteNothing), linkprobe.NewBurst(home, at, how)
-		if err := n.bursts(ctx, patience, plain, rewritten); err != nil {
+		if err := d.bursts(ctx, patience, plain, rewritten); err != nil {
 			return nil, frames // switch or rule: the link's own probes tell of them
 		}
 		frames += 2 * 2 * linkprobe.BurstSize
@@ -68,7 +68,7 @@ func (c Capabilities) rewriting() linkprobe.Rewriting {
 
 // bursts has bursts sent to a switch and back, frame by frame in turns: what holds up one
 // of them for another reason holds up all.
-func (n *Network) bursts(ctx context.Context, patience time.Duration, all ...*linkprobe.Burst) error {
+func (d *Doctor) bursts(ctx context.Context, patience time.Duration, all ...*linkprobe.Burst) error {
 	at, home := all[0].At, all[0].Home
 	key := "rewriteprobe/" + at.String()
 	var p Program
@@ -81,14 +81,14 @@ func (n *Network) bursts(ctx context.Context, patience time.Duration, all ...*li
 			p.Rules = append(p.Rules, r)
 		}
 	}
-	if err := n.core.Apply(ctx, key, p, ApplyOptions{}); err != nil {
+	if err := d.core.Apply(ctx, key, p, ApplyOptions{}); err != nil {
 		return err
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.cfg.RequestTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.RequestTimeout)
 		defer cancel()
-		if err := n.core.Remove(ctx, key); err != nil {
-			n.log.Warn("removing the rules for bursts", "switch", at.Switch, "error", err)
+		if err := d.core.Remove(ctx, key); err != nil {
+			d.log.Warn("removing the rules for bursts", "switch", at.Switch, "error", err)
 		}
 	}()
 	if err := tasks.Sleep(ctx, burstSettle); err != nil {
@@ -96,10 +96,10 @@ func (n *Network) bursts(ctx context.Context, patience time.Duration, all ...*li
 	}
 	sent := make([]*examined, len(all))
 	for i, b := range all {
-		sent[i] = n.examining.watch(b.MAC, b.Receive, b.Waiting)
-		defer n.examining.forget(sent[i])
+		sent[i] = d.examining.watch(b.MAC, b.Receive, b.Waiting)
+		defer d.examining.forget(sent[i])
 	}
-	s, err := n.switches.mustBeUp(home.Switch)
+	s, err := d.switches.mustBeUp(home.Switch)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (n *Network) bursts(ctx context.Context, patience time.Duration, all ...*li
 		for k, b := range all {
 			var frame []byte
 			sent[k].do(func() { frame = b.Send(i, time.Now()) })
-			if err := s.PacketOut(openflow.PortController, n.prober.queues.output(home), frame); err != nil {
+			if err := s.PacketOut(openflow.PortController, d.queues.output(home), frame); err != nil {
 				return err
 			}
 		}

@@ -11,8 +11,8 @@ import (
 
 // examineTables looks for the faults of all switches' flow tables and adds them to a
 // report.
-func (n *Network) examineTables(ctx context.Context, r *diagnosis.Report) {
-	for _, s := range n.Switches() {
+func (d *Doctor) examineTables(ctx context.Context, r *diagnosis.Report) {
+	for _, s := range d.switches.list() {
 		found, err := s.examineTables(ctx)
 		if err != nil {
 			found = []diagnosis.Finding{{

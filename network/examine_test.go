@@ -67,13 +67,13 @@ func joined(t *testing.T, n *network.Network, options ...fake.Options) (switches
 // diagnose examines the network and returns the report.
 func diagnose(t *testing.T, n *network.Network, mtu int) diagnosis.Report {
 	t.Helper()
-	began, err := n.Diagnose(mtu)
+	began, err := n.Doctor().Diagnose(mtu)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var r diagnosis.Report
 	eventually(t, "the examination to end", func() bool {
-		r, _ = n.Diagnosis()
+		r, _ = n.Doctor().Diagnosis()
 		return !r.Ended.IsZero()
 	})
 	if r.Number != began.Number || r.MTU != mtu {
@@ -166,14 +166,14 @@ func TestExaminationDisturbsNothing(t *testing.T) {
 	hold := make(chan struct{})
 	held := func(f []byte) [][]byte { <-hold; return [][]byte{f} }
 	cables[0].spoil.Store(&held)
-	if _, err := n.Diagnose(linkprobe.DefaultMTU); err != nil {
+	if _, err := n.Doctor().Diagnose(linkprobe.DefaultMTU); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Diagnose(linkprobe.DefaultMTU); err == nil {
+	if _, err := n.Doctor().Diagnose(linkprobe.DefaultMTU); err == nil {
 		t.Error("a second examination began beside the first")
 	}
 	close(hold)
-	eventually(t, "the examination to end", func() bool { r, _ := n.Diagnosis(); return !r.Ended.IsZero() })
+	eventually(t, "the examination to end", func() bool { r, _ := n.Doctor().Diagnosis(); return !r.Ended.IsZero() })
 	if r := diagnose(t, n, 9000); told(r) != "" {
 		t.Errorf("the link is sound: %+v", r.Findings)
 	}
@@ -215,7 +215,7 @@ func TestLinkThatGoesAwayIsNotJudged(t *testing.T) {
 	switches, cables := joined(t, n)
 	gone := func([]byte) [][]byte { return nil }
 	cables[0].spoil.Store(&gone)
-	if _, err := n.Diagnose(linkprobe.DefaultMTU); err != nil {
+	if _, err := n.Doctor().Diagnose(linkprobe.DefaultMTU); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "probes to be under way", func() bool { return cables[0].probes.Load() > 0 })
@@ -223,7 +223,7 @@ func TestLinkThatGoesAwayIsNotJudged(t *testing.T) {
 		t.Fatal(err)
 	}
 	var r diagnosis.Report
-	eventually(t, "the examination to end", func() bool { r, _ = n.Diagnosis(); return !r.Ended.IsZero() })
+	eventually(t, "the examination to end", func() bool { r, _ = n.Doctor().Diagnosis(); return !r.Ended.IsZero() })
 	if got := told(r); got != "unexamined 1/2-2/2" {
 		t.Errorf("got %q: %+v", got, r)
 	}

@@ -14,7 +14,7 @@ func (h hostHandler) HandlePacketIn(p *PacketIn) Verdict {
 	}
 	at := PortRef{Switch: p.Switch.dpid, Port: p.InPort}
 	if p.Headers.EthDst == probeMAC {
-		h.n.examining.answered(&p.Headers)
+		h.n.doctor.examining.answered(&p.Headers)
 		h.n.hostChanges(h.n.hosts.Heard(&p.Headers, at, p.At))
 	}
 	p.claims = h.n.hosts.Learn(&p.Headers, at, p.At)

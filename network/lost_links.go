@@ -104,13 +104,13 @@ func (x *lostLinks) sort(up func(PortRef) bool, now time.Time) (gone []lostLink,
 }
 
 // goneLink tells of a link of which an end is not up.
-func (n *Network) goneLink(l lostLink) diagnosis.Finding {
+func (d *Doctor) goneLink(l lostLink) diagnosis.Finding {
 	at := l.From
-	if n.switches.reachable(at) {
+	if d.switches.reachable(at) {
 		at = l.To
 	}
 	why, remedy := fmt.Sprintf("switch %v is not connected", at.Switch), "see why the switch has left: its power, its way to the controller, the controller's log"
-	if s, ok := n.Switch(at.Switch); ok {
+	if s, ok := d.switches.get(at.Switch); ok {
 		if _, there := s.Port(at.Port); there {
 			why, remedy = fmt.Sprintf("port %v is down", at), "look at cable, optic and the far end, and whether the port is switched off"
 		} else {

@@ -21,7 +21,7 @@ func (n *Network) maintain(ctx context.Context) {
 		r.run(ctx)
 	})
 	wg.Go(func() { n.events.run(ctx) })
-	wg.Go(func() { n.runDiagnoses(ctx) })
+	wg.Go(func() { n.doctor.run(ctx) })
 	probe := time.NewTimer(0)
 	defer probe.Stop()
 	held := time.NewTicker(holdTick)

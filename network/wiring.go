@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/internal/lograte"
-	"github.com/sluice-net/sluice/network/diagnosis"
 	"github.com/sluice-net/sluice/network/discovery"
 	"github.com/sluice-net/sluice/network/forward"
 	"github.com/sluice-net/sluice/network/hosts"
@@ -34,12 +33,9 @@ type wiring struct {
 	unprobed   lograte.Limit
 	doubted    doubted
 	amends     amends
-	lost       lostLinks
-	examining  examination
-	diagnoses  diagnoses
+	doctor     Doctor
 	asker      *asker
 	keeper     keeper
-	needed     []func() []diagnosis.Needed
 }
 
 // historySpan is how far back the measurements of links are remembered.
@@ -61,7 +57,7 @@ func (n *Network) wire() error {
 		Grace: c.HostGrace, Notes: c.Remember != nil,
 	})
 	n.hosts.Restore(c.Remembered, time.Now())
-	n.prober = prober{switches: n.switches, links: n.links, log: n.log, changed: n.linkChanges, examining: &n.examining, ticks: make(chan struct{}, 1)}
+	n.prober = prober{switches: n.switches, links: n.links, log: n.log, changed: n.linkChanges, examining: &n.doctor.examining, ticks: make(chan struct{}, 1)}
 	n.asker = &asker{switches: n.switches, links: n.links, hosts: n.hosts, log: n.log}
 	n.resolving.asker = n.asker
 	n.doubted = doubted{
@@ -78,7 +74,6 @@ func (n *Network) wire() error {
 	n.push = pushed{switches: n.switches, rates: n.rates, log: n.log, talkers: stats.NewTalkers(), places: map[netip.Addr]map[uint32]PortRef{}}
 	n.history, n.began = stats.NewHistory(historySpan, c.StatsInterval), time.Now()
 	n.repairs.wake, n.repairs.base = make(chan struct{}, 1), make(chan struct{}, 1)
-	n.diagnoses.wanted = make(chan struct{}, 1)
 	var err error
 	if n.core, err = n.Owner(ownerCore, OwnerOptions{}); err != nil {
 		return err
@@ -93,6 +88,10 @@ func (n *Network) wire() error {
 		cfg: c, switches: n.switches, links: n.links, hosts: n.hosts, repairs: &n.repairs, judge: n.doubted.judge,
 		view: &n.snapshots.view, flows: forward.NewTable(), writer: ledger.NewFlowWriter(c.ForwardIdle), hash: led.Hash,
 		installed: installedFlows{flows: map[forward.Key]*forward.Flow{}},
+	}
+	n.doctor = Doctor{
+		cfg: c, log: n.log, running: &n.running, switches: n.switches, hosts: n.hosts, snapshots: &n.snapshots, core: n.core,
+		asker: n.asker, resolving: &n.resolving, queues: &n.prober.queues, wanted: make(chan struct{}, 1),
 	}
 	n.base = base{cfg: c, switches: n.switches, core: n.core, repairs: &n.repairs, view: &n.snapshots.view}
 	n.snapshots.rebuild()
@@ -183,7 +182,7 @@ func (n *Network) linkChanges(changes []discovery.Change) {
 		case discovery.LinkUp:
 			n.hostChanges(n.hosts.RemovePort(c.Link.From))
 			n.hostChanges(n.hosts.RemovePort(c.Link.To))
-			n.lost.found(c.Link)
+			n.doctor.lost.found(c.Link)
 			n.events.emit(Event{Kind: LinkUp, Link: c.Link})
 			for _, at := range []PortRef{c.Link.From, c.Link.To} {
 				if n.PortRole(at) == PortAccess {
@@ -195,7 +194,7 @@ func (n *Network) linkChanges(changes []discovery.Change) {
 		case discovery.LinkUnprobed:
 			n.unprobed.Warn(n.log, "probes of a link are lost, which stands by what it carries", "from", c.Link.From, "to", c.Link.To)
 		case discovery.LinkDown:
-			n.lost.note(c.Link, time.Now())
+			n.doctor.lost.note(c.Link, time.Now())
 			n.events.emit(Event{Kind: LinkDown, Link: c.Link})
 			n.repairs.request(c.Link.From)
 		default:

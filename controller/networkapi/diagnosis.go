@@ -74,7 +74,7 @@ func registerDiagnosis(a *api.API, s *server) {
 }
 
 func (s *server) diagnose(_ context.Context, in *diagnoseInput) (*body[Diagnosis], error) {
-	r, err := s.core.Diagnose(in.Body.MTU)
+	r, err := s.core.Doctor().Diagnose(in.Body.MTU)
 	switch {
 	case errors.Is(err, network.ErrBusy):
 		return nil, api.Conflict("body", r.Number, "an examination runs already; a GET of the same address tells how it ends")
@@ -85,7 +85,7 @@ func (s *server) diagnose(_ context.Context, in *diagnoseInput) (*body[Diagnosis
 }
 
 func (s *server) diagnosis(context.Context, *nothing) (*body[Diagnosis], error) {
-	r, ok := s.core.Diagnosis()
+	r, ok := s.core.Doctor().Diagnosis()
 	if !ok {
 		return nil, api.NotFound("path", nil, "the network has not been examined since the controller began; a POST to the same address begins")
 	}
