@@ -77,7 +77,7 @@ func TestSwitchesAreToldToReport(t *testing.T) {
 	c, stop := start("sflow", "classes")
 	at := network.PortRef{Switch: 2, Port: 1}
 	reported := func() time.Time {
-		r, _ := c.Network().PortRateBy(at, stats.Pushed)
+		r, _ := c.Network().Traffic().PortBy(at, stats.Pushed)
 		return r.At
 	}
 	eventually(t, "switch 2 to report", func() bool { return !reported().IsZero() })
@@ -96,7 +96,7 @@ func TestSwitchesAreToldToReport(t *testing.T) {
 	}
 	cleared := time.Now()
 	eventually(t, "switch 2 to report again", func() bool { return reported().After(cleared.Add(2 * time.Second)) })
-	if _, ok := c.Network().PortRateBy(at, stats.Polled); ok {
+	if _, ok := c.Network().Traffic().PortBy(at, stats.Polled); ok {
 		t.Error("counters were polled as well")
 	}
 	stop()

@@ -159,10 +159,10 @@ func TestCountersOfPortsThatAreNotThereAreNotKept(t *testing.T) {
 	}})
 	connect(t, n, s, 1)
 	eventually(t, "a rate of its port", func() bool {
-		_, is := n.PortRate(network.PortRef{Switch: 1, Port: 1})
+		_, is := n.Traffic().Port(network.PortRef{Switch: 1, Port: 1})
 		return is
 	})
-	if _, is := n.PortRate(network.PortRef{Switch: 1, Port: 7}); is {
+	if _, is := n.Traffic().Port(network.PortRef{Switch: 1, Port: 7}); is {
 		t.Error("a rate is kept of a port that the switch does not have")
 	}
 }

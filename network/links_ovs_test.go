@@ -182,7 +182,7 @@ func TestRatesAreMeasured(t *testing.T) {
 				link = k
 			}
 		}
-		r, ok := n.PortRate(link.From)
+		r, ok := n.Traffic().Port(link.From)
 		from, to := at(readings, r.At.Add(-r.Interval)), at(readings, r.At)
 		if !ok || from == 0 || to == 0 {
 			return false

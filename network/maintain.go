@@ -26,7 +26,7 @@ func (n *Network) maintain(ctx context.Context) {
 	defer probe.Stop()
 	held := time.NewTicker(holdTick)
 	defer held.Stop()
-	record := time.NewTimer(n.untilRecord())
+	record := time.NewTimer(n.traffic.untilRecord())
 	defer record.Stop()
 	age := time.NewTicker(time.Minute)
 	defer age.Stop()
@@ -41,8 +41,8 @@ func (n *Network) maintain(ctx context.Context) {
 		case now := <-held.C:
 			n.expireHeld(now)
 		case now := <-record.C:
-			n.record(now)
-			record.Reset(n.untilRecord())
+			n.traffic.record(now)
+			record.Reset(n.traffic.untilRecord())
 		case now := <-age.C:
 			n.hostChanges(n.hosts.Expire(now))
 		}

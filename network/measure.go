@@ -92,19 +92,14 @@ func (s *Switch) pollCounters(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.doubted:
-			s.readCounters(ctx, s.n.takeDoubted)
+			s.readCounters(ctx, s.n.prober.counted)
 		case <-timer.C:
 			if polled {
-				s.readCounters(ctx, s.n.takePolled)
-				timer.Reset(s.n.untilReading())
+				s.readCounters(ctx, func(x stats.Sample) { s.n.traffic.rates.Observe(x) })
+				timer.Reset(s.n.traffic.untilReading())
 			}
 		}
 	}
-}
-
-// untilReading is the time until all switches are asked for their counters again.
-func (n *Network) untilReading() time.Duration {
-	return n.cfg.StatsInterval - time.Since(n.began)%n.cfg.StatsInterval
 }
 
 // doubt has the counters read for discovery.
@@ -114,14 +109,6 @@ func (s *Switch) doubt() {
 	default:
 	}
 }
-
-// takeDoubted tells discovery of a port whether it has received and sent something.
-func (n *Network) takeDoubted(x stats.Sample) {
-	n.links.Counted(x.Port, x.RxPackets, x.TxPackets, x.Sent)
-}
-
-// takePolled has the load of a port follow from its counters.
-func (n *Network) takePolled(x stats.Sample) { n.rates.Observe(x) }
 
 // readCounters reads the counters of all ports.
 func (s *Switch) readCounters(ctx context.Context, take func(stats.Sample)) {
@@ -151,20 +138,4 @@ func (s *Switch) readCounters(ctx context.Context, take func(stats.Sample)) {
 			})
 		}
 	}
-}
-
-// untilRecord is the time until the answers to the next reading should all be in.
-func (n *Network) untilRecord() time.Duration {
-	until := n.untilReading() + min(n.cfg.StatsInterval/2, time.Second)
-	if until > n.cfg.StatsInterval {
-		until -= n.cfg.StatsInterval
-	}
-	return until
-}
-
-// record brings what has been measured into the topology and the history.
-func (n *Network) record(now time.Time) {
-	n.rates.CompareEnds(n.Topology().Links)
-	n.snapshots.rebuild()
-	n.history.Record(now, n.Topology().Links, n.rates.Load)
 }

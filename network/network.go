@@ -68,7 +68,7 @@ func New(c Config) (*Network, error) {
 		}
 		n.listeners = append(n.listeners, l)
 	}
-	if err := n.push.listen(&n.cfg); err != nil {
+	if err := n.traffic.push.listen(&n.cfg); err != nil {
 		n.Close()
 		return nil, err
 	}
@@ -80,8 +80,8 @@ func (n *Network) Close() {
 	for _, l := range n.listeners {
 		_ = l.Close()
 	}
-	if n.push.conn != nil {
-		_ = n.push.conn.Close()
+	if n.traffic.push.conn != nil {
+		_ = n.traffic.push.conn.Close()
 	}
 }
 
@@ -143,8 +143,8 @@ func (n *Network) Run(ctx context.Context) error {
 			return n.admission.accept(ctx, l, func(conn net.Conn, at *seat) { wg.Go(func() { n.serve(ctx, conn, at) }) })
 		})
 	}
-	if n.push.conn != nil {
-		part(func() error { return n.push.receive(ctx) })
+	if n.traffic.push.conn != nil {
+		part(func() error { return n.traffic.push.receive(ctx) })
 	}
 	wg.Go(func() { n.maintain(ctx) })
 	wg.Wait()

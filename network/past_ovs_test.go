@@ -32,7 +32,7 @@ func TestLossOfABurstIsOver(t *testing.T) {
 	sent := flood(t, l.Host("h1"), l.Host("h2"), 8000, 800*time.Millisecond)
 	var loss stats.Loss
 	eventually(t, "the queue's loss to be told, and three readings after the last of it", func() bool {
-		loss = n.LinkLoad(link()).Loss
+		loss = n.Traffic().Link(link()).Loss
 		return loss.Queue > 0.1 && loss.At.Sub(loss.QueueAt) > 3*interval
 	})
 	seen := link().Loss

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/network/discovery"
 	"github.com/sluice-net/sluice/network/linkprobe"
+	"github.com/sluice-net/sluice/network/stats"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -57,6 +58,11 @@ func (x *prober) control(d openflow.DatapathID) discovery.Control {
 		return s.rtt.control()
 	}
 	return discovery.Control{}
+}
+
+// counted tells discovery of a port whether it has received and sent something.
+func (x *prober) counted(c stats.Sample) {
+	x.links.Counted(c.Port, c.RxPackets, c.TxPackets, c.Sent)
 }
 
 // tick has what is due probed now.

@@ -51,18 +51,8 @@ type PushStats struct {
 	Malformed, Refused uint64
 }
 
-// PushStats reads the counters of the sFlow receiver.
-func (n *Network) PushStats() PushStats {
-	c := &n.push.counters
+func (c *pushCounters) read() PushStats {
 	return PushStats{Datagrams: c.datagrams.Load(), Failed: c.failed.Load(), Malformed: c.malformed.Load(), Refused: c.refused.Load()}
-}
-
-// SFlowAddr is where sFlow is received, nil if it is not.
-func (n *Network) SFlowAddr() net.Addr {
-	if n.push.conn == nil {
-		return nil
-	}
-	return n.push.conn.LocalAddr()
 }
 
 // listen opens the receiver.
@@ -170,12 +160,6 @@ func (r *pushed) takeSample(who netip.Addr, now time.Time, p *sflow.Packet) {
 	var h packet.Headers
 	_ = h.Parse(p.Header) // what could be read is what counts
 	r.talkers.Take(at, &h, p.Length, p.Rate, now)
-}
-
-// Talkers are the conversations that use the network most, by samples of packets, of
-// those that are of interest. There are none unless sFlow is received.
-func (n *Network) Talkers(limit int, of func(stats.Conversation) bool) []stats.Talker {
-	return n.push.talkers.Top(limit, time.Now(), of)
 }
 
 // hostOf is the address without its port.

@@ -53,7 +53,7 @@ func TestSourcesAgree(t *testing.T) {
 		sendSFlow(t, l, sw, conn.LocalAddr())
 	}
 	ready(t, n, 2, 1, 2)
-	before := n.PushStats()
+	before := n.Traffic().PushStats()
 	ping(t, l, "h1", "h2")
 	server := l.Host("h2").Command(t.Context(), "iperf3", "-s", "-1")
 	if err := server.Start(); err != nil {
@@ -84,12 +84,12 @@ func TestSourcesAgree(t *testing.T) {
 			}
 			running = false
 		case <-tick.C:
-			if top := n.Talkers(1, load); len(top) > 0 && top[0].Samples > talker.Samples {
+			if top := n.Traffic().Talkers(1, load); len(top) > 0 && top[0].Samples > talker.Samples {
 				talker = top[0]
 			}
 			for at, by := range watched {
 				for source := range by {
-					if r, ok := n.PortRateBy(at, stats.Source(source)); ok {
+					if r, ok := n.Traffic().PortBy(at, stats.Source(source)); ok {
 						by[source].add(r)
 					}
 				}
@@ -99,7 +99,7 @@ func TestSourcesAgree(t *testing.T) {
 	for at, by := range watched {
 		polled, pushed := by[stats.Polled].steady(), by[stats.Pushed].steady()
 		if len(polled) < seconds/2 || len(pushed) < seconds/2 {
-			t.Fatalf("%v: %d rates were polled and %d pushed in %d s; %+v", at, len(polled), len(pushed), seconds, n.PushStats())
+			t.Fatalf("%v: %d rates were polled and %d pushed in %d s; %+v", at, len(polled), len(pushed), seconds, n.Traffic().PushStats())
 		}
 		for _, m := range []struct {
 			name string
@@ -127,7 +127,7 @@ func TestSourcesAgree(t *testing.T) {
 	if !(math.Abs(talker.Bits/want-1) < 2*talker.Error) || talker.Error > 0.2 {
 		t.Errorf("talker %+v, want %.0f bit/s", talker, want)
 	}
-	if s := n.PushStats(); s.Malformed > 0 || s.Refused > before.Refused {
+	if s := n.Traffic().PushStats(); s.Malformed > 0 || s.Refused > before.Refused {
 		t.Errorf("%+v, before the switches were connected %+v", s, before)
 	}
 }

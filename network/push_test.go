@@ -40,7 +40,7 @@ func TestPushedCounters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn, err := net.DialUDP("udp", local, n.SFlowAddr().(*net.UDPAddr))
+		conn, err := net.DialUDP("udp", local, n.Traffic().SFlowAddr().(*net.UDPAddr))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,24 +68,24 @@ func TestPushedCounters(t *testing.T) {
 		{"of the switch itself", right, pushDatagram(network.PortRef{Switch: 0xa1, Port: 0xfffe}, 1), network.PushStats{Datagrams: 1}},
 		{"cut short", right, pushDatagram(at, 1)[:100], network.PushStats{Datagrams: 1, Malformed: 1}},
 	} {
-		before := n.PushStats()
+		before := n.Traffic().PushStats()
 		send(tt.conn, tt.b)
 		eventually(t, tt.name+" to be counted", func() bool {
-			s := n.PushStats()
+			s := n.Traffic().PushStats()
 			return network.PushStats{Datagrams: s.Datagrams - before.Datagrams, Malformed: s.Malformed - before.Malformed, Refused: s.Refused - before.Refused} == tt.want
 		})
 	}
-	if _, ok := n.PortRateBy(at, stats.Pushed); ok {
+	if _, ok := n.Traffic().PortBy(at, stats.Pushed); ok {
 		t.Error("what was refused has made a rate")
 	}
 	sent := uint64(0)
 	eventually(t, "a rate", func() bool {
 		sent += 1000
 		send(right, pushDatagram(at, sent))
-		r, ok := n.PortRate(at)
+		r, ok := n.Traffic().Port(at)
 		return ok && r.TxBits > 0
 	})
-	if _, ok := n.PortRateBy(at, stats.Polled); ok {
+	if _, ok := n.Traffic().PortBy(at, stats.Polled); ok {
 		t.Error("counters were asked for")
 	}
 }
@@ -122,6 +122,6 @@ func TestReceiverOutlivesErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the datagram after two errors", func() bool {
-		return n.PushStats() == network.PushStats{Failed: 2, Datagrams: 1, Malformed: 1}
+		return n.Traffic().PushStats() == network.PushStats{Failed: 2, Datagrams: 1, Malformed: 1}
 	})
 }

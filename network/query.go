@@ -2,9 +2,7 @@ package network
 
 import (
 	"net/netip"
-	"time"
 
-	"github.com/sluice-net/sluice/network/stats"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -33,23 +31,6 @@ func (n *Network) RefusedClaims() map[string]uint64 {
 
 // HostByMAC finds the host with this address in a VLAN, zero for none.
 func (n *Network) HostByMAC(m openflow.MAC, vlan uint16) (Host, bool) { return n.hosts.ByMAC(m, vlan) }
-
-// PortRate is the latest measured traffic of a port.
-func (n *Network) PortRate(at PortRef) (stats.Rate, bool) { return n.rates.Rate(at) }
-
-// PortRateBy is the latest traffic of a port that one source has measured.
-func (n *Network) PortRateBy(at PortRef, by stats.Source) (stats.Rate, bool) {
-	return n.rates.RateBy(at, by)
-}
-
-// LinkLoad is what was measured last of what a link carries and loses.
-func (n *Network) LinkLoad(l Link) stats.Load { return n.rates.Load(l) }
-
-// LinkHistory is what was measured since a time of the link that leaves by a port,
-// within the last hour.
-func (n *Network) LinkHistory(from PortRef, since time.Time) []stats.Track {
-	return n.history.Since(from, since)
-}
 
 // IsEdge reports whether hosts may stand behind a port: it is up and has shown
 // no sign of a link to another switch.

@@ -18,10 +18,10 @@ import (
 // description leaves open is taken from the host table: where the packet comes
 // in, and the MAC addresses that belong to its IP addresses.
 func (n *Network) Trace(ctx context.Context, d trace.Description) (trace.Trace, error) {
-	if err := n.locate(&d); err != nil {
+	v := &traceView{ctx: ctx, n: n, topo: n.Topology(), known: map[openflow.DatapathID]*switchRules{}}
+	if err := v.locate(&d); err != nil {
 		return trace.Trace{}, err
 	}
-	v := &traceView{ctx: ctx, n: n, topo: n.Topology(), known: map[openflow.DatapathID]*switchRules{}}
 	t := trace.Run(v, d.At, d.Packet)
 	if err := errors.Join(v.errs...); err != nil {
 		return trace.Trace{}, fmt.Errorf("reading rules for a trace: %w", err)
@@ -29,13 +29,27 @@ func (n *Network) Trace(ctx context.Context, d trace.Description) (trace.Trace, 
 	return t, nil
 }
 
+// traceView is the network as a trace sees it. Each switch is read once.
+type traceView struct {
+	ctx   context.Context
+	n     *Network
+	topo  *topology.Topology
+	known map[openflow.DatapathID]*switchRules
+	errs  []error
+}
+
+type switchRules struct {
+	rules  []InstalledRule
+	groups map[uint32]Group
+}
+
 // locate completes a description from the host table.
-func (n *Network) locate(d *trace.Description) error {
-	src, knownSrc := n.described(d, openflow.FieldEthSrc, openflow.FieldIPv4Src, openflow.FieldIPv6Src, openflow.FieldARPSPA)
+func (v *traceView) locate(d *trace.Description) error {
+	src, knownSrc := v.described(d, openflow.FieldEthSrc, openflow.FieldIPv4Src, openflow.FieldIPv6Src, openflow.FieldARPSPA)
 	if knownSrc && !d.Said[openflow.FieldEthSrc] {
 		d.Packet = d.Packet.With(openflow.EthSrc(src.MAC))
 	}
-	dst, knownDst := n.described(d, openflow.FieldEthDst, openflow.FieldIPv4Dst, openflow.FieldIPv6Dst)
+	dst, knownDst := v.described(d, openflow.FieldEthDst, openflow.FieldIPv4Dst, openflow.FieldIPv6Dst)
 	if knownDst && !d.Said[openflow.FieldEthDst] {
 		d.Packet = d.Packet.With(openflow.EthDst(dst.MAC))
 	}
@@ -51,12 +65,12 @@ func (n *Network) locate(d *trace.Description) error {
 	default:
 		*at = src.At
 	}
-	_, err := n.switches.mustBeUp(at.Switch)
+	_, err := v.n.switches.mustBeUp(at.Switch)
 	return err
 }
 
 // described finds the host that the first of the fields that was said means.
-func (n *Network) described(d *trace.Description, fields ...openflow.Field) (Host, bool) {
+func (v *traceView) described(d *trace.Description, fields ...openflow.Field) (Host, bool) {
 	for _, f := range fields {
 		o, ok := d.Packet.Get(f)
 		if !ok || !d.Said[f] {
@@ -64,25 +78,11 @@ func (n *Network) described(d *trace.Description, fields ...openflow.Field) (Hos
 		}
 		if f == openflow.FieldEthSrc || f == openflow.FieldEthDst {
 			vlan, _ := d.Packet.Get(openflow.FieldVLANVID)
-			return n.HostByMAC(o.MAC(), uint16(vlan.Uint())&0xfff)
+			return v.n.HostByMAC(o.MAC(), uint16(vlan.Uint())&0xfff)
 		}
-		return n.HostByIP(o.Addr())
+		return v.n.HostByIP(o.Addr())
 	}
 	return Host{}, false
-}
-
-// traceView is the network as a trace sees it. Each switch is read once.
-type traceView struct {
-	ctx   context.Context
-	n     *Network
-	topo  *topology.Topology
-	known map[openflow.DatapathID]*switchRules
-	errs  []error
-}
-
-type switchRules struct {
-	rules  []InstalledRule
-	groups map[uint32]Group
 }
 
 func (v *traceView) read(d openflow.DatapathID) (*switchRules, bool) {

@@ -92,7 +92,7 @@ func TestMeasurementsAreTrue(t *testing.T) {
 	t.Run("use", func(t *testing.T) {
 		busy.wantTruth(t)
 		seen := 0
-		for _, track := range n.LinkHistory(from, began) {
+		for _, track := range n.Traffic().LinkHistory(from, began) {
 			for _, p := range track.Points {
 				if p.At.Add(-p.Interval).Before(began) || p.At.After(ended) {
 					continue
@@ -155,7 +155,7 @@ func place(t *testing.T, l *lab.Lab, sw, link string) network.PortRef {
 }
 
 func lastPoint(n *network.Network, from network.PortRef) (p stats.Point) {
-	for _, track := range n.LinkHistory(from, time.Time{}) {
+	for _, track := range n.Traffic().LinkHistory(from, time.Time{}) {
 		p = track.Points[len(track.Points)-1]
 	}
 	return p

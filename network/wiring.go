@@ -21,10 +21,7 @@ type wiring struct {
 	links      *discovery.Discovery
 	hosts      *hosts.Table
 	forwarding *forwarding
-	rates      *stats.Table
-	history    *stats.History
-	push       pushed
-	began      time.Time // what readings of counters are timed by
+	traffic    Traffic
 	snapshots  snapshots
 	base       base
 	repairs    repairs
@@ -68,11 +65,13 @@ func (n *Network) wire() error {
 		asker: n.asker, keeper: &n.keeper, wake: make(chan struct{}, 1),
 		announced: budget{each: announcementsEach, all: announcementsAll},
 	}
-	n.rates = stats.New(stats.Options{Interval: c.StatsInterval})
+	rates := stats.New(stats.Options{Interval: c.StatsInterval})
 	n.snapshots.cfg, n.snapshots.switches = c, n.switches
-	n.snapshots.links, n.snapshots.hosts, n.snapshots.rates = n.links, n.hosts, n.rates
-	n.push = pushed{switches: n.switches, rates: n.rates, log: n.log, talkers: stats.NewTalkers(), places: map[netip.Addr]map[uint32]PortRef{}}
-	n.history, n.began = stats.NewHistory(historySpan, c.StatsInterval), time.Now()
+	n.snapshots.links, n.snapshots.hosts, n.snapshots.rates = n.links, n.hosts, rates
+	n.traffic = Traffic{
+		interval: c.StatsInterval, began: time.Now(), rates: rates, history: stats.NewHistory(historySpan, c.StatsInterval), snapshots: &n.snapshots,
+		push: pushed{switches: n.switches, rates: rates, log: n.log, talkers: stats.NewTalkers(), places: map[netip.Addr]map[uint32]PortRef{}},
+	}
 	n.repairs.wake, n.repairs.base = make(chan struct{}, 1), make(chan struct{}, 1)
 	var err error
 	if n.core, err = n.Owner(ownerCore, OwnerOptions{}); err != nil {
@@ -147,7 +146,7 @@ func (n *Network) switchUp(s *Switch) {
 func (n *Network) switchDown(s *Switch) {
 	n.linkChanges(n.links.SwitchDown(s.dpid))
 	n.hosts.SwitchDown(s.dpid, time.Now())
-	n.rates.ForgetSwitch(s.dpid)
+	n.traffic.rates.ForgetSwitch(s.dpid)
 	n.prober.queues.forget(s.dpid)
 	n.repairs.switchLeft(s.dpid, n.cfg.DiscoveryTimeout)
 	n.snapshots.rebuild()
@@ -163,7 +162,7 @@ func (n *Network) portUp(at PortRef, p openflow.Port) {
 
 func (n *Network) portDown(at PortRef) {
 	n.linkChanges(n.links.PortDown(at))
-	n.rates.Forget(at)
+	n.traffic.rates.Forget(at)
 	n.hostChanges(n.hosts.RemovePort(at))
 	n.events.emit(Event{Kind: PortDown, Switch: at.Switch, Port: at})
 	n.repairs.request(at)

@@ -108,7 +108,7 @@ func (s *server) portsOf(sw *network.Switch) []Port {
 		}
 		at := network.PortRef{Switch: sw.DPID(), Port: p.Number}
 		v := Port{Place: placeOf(at), Name: p.Name, MAC: p.MAC.String(), Up: p.Up(), Edge: s.core.IsEdge(at), Bits: uint64(p.CurrSpeed) * 1000}
-		if r, ok := s.core.PortRate(at); ok {
+		if r, ok := s.core.Traffic().Port(at); ok {
 			v.Traffic = &Rate{
 				At: r.At, Seconds: r.Interval.Seconds(), RxBits: r.RxBits, TxBits: r.TxBits, RxPackets: r.RxPackets, TxPackets: r.TxPackets,
 				RxDropped: r.RxDropped, TxDropped: r.TxDropped, RxErrors: r.RxErrors, TxErrors: r.TxErrors,

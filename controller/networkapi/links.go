@@ -48,7 +48,7 @@ func timeOf(t time.Time) *time.Time {
 func (s *server) links(context.Context, *nothing) (*body[[]Link], error) {
 	out := []Link{}
 	for _, l := range s.core.Topology().Links {
-		out = append(out, linkOf(l, s.core.LinkLoad(l).Loss))
+		out = append(out, linkOf(l, s.core.Traffic().Link(l).Loss))
 	}
 	return &body[[]Link]{out}, nil
 }
@@ -94,9 +94,9 @@ func (s *server) linkHistory(_ context.Context, in *linkHistoryInput) (*body[[]L
 	if !ok {
 		return nil, api.Invalid("query.since", in.Since, "want a time, as in 2026-01-31T12:00:00Z, or how long ago, as in 90s or 10m")
 	}
-	tracks := s.core.LinkHistory(from, since)
+	tracks := s.core.Traffic().LinkHistory(from, since)
 	if len(tracks) == 0 {
-		if _, ok := s.core.Topology().LinkFrom(from); !ok && len(s.core.LinkHistory(from, time.Time{})) == 0 {
+		if _, ok := s.core.Topology().LinkFrom(from); !ok && len(s.core.Traffic().LinkHistory(from, time.Time{})) == 0 {
 			return nil, api.NotFound("query.from", in.From, "no link has left by this port within the last hour; /api/v1/network/links lists the links")
 		}
 	}

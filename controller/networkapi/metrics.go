@@ -30,7 +30,7 @@ func newMetrics(core *network.Network) prometheus.Collector {
 
 func sFlowMetrics(m *service.Metrics, core *network.Network) {
 	total := func(name, help string, of func(network.PushStats) uint64) {
-		m.Totals(name, help, nil, func(is func(float64, ...string)) { is(float64(of(core.PushStats()))) })
+		m.Totals(name, help, nil, func(is func(float64, ...string)) { is(float64(of(core.Traffic().PushStats()))) })
 	}
 	total("sflow_datagrams_total", "sFlow datagrams received.", func(p network.PushStats) uint64 { return p.Datagrams })
 	total("sflow_receive_errors_total", "Errors of the socket that receives sFlow.", func(p network.PushStats) uint64 { return p.Failed })
@@ -57,7 +57,7 @@ func linkMetrics(m *service.Metrics, core *network.Network) {
 	gauge("latency_seconds", "Measured one-way latency of one direction of a link.", probed, func(l network.Link) float64 { return l.Latency.Seconds() })
 	gauge("jitter_seconds", "Measured difference of latency from one probe to the next.", probed, func(l network.Link) float64 { return l.Jitter.Seconds() })
 	gauge("loss_ratio", "Measured share of packets that the path loses now.", always, func(l network.Link) float64 { return l.Loss })
-	gauge("queue_loss_ratio", "Measured share of the packets of the last minute that full queues have lost.", always, func(l network.Link) float64 { return core.LinkLoad(l).Queue })
+	gauge("queue_loss_ratio", "Measured share of the packets of the last minute that full queues have lost.", always, func(l network.Link) float64 { return core.Traffic().Link(l).Queue })
 }
 
 func switchMetrics(m *service.Metrics, core *network.Network) {

@@ -38,7 +38,7 @@ func (s *server) talkers(_ context.Context, in *talkersInput) (*body[[]Talker], 
 		of = func(c stats.Conversation) bool { return c.At == at }
 	}
 	out := []Talker{}
-	for _, t := range s.core.Talkers(in.Limit, of) {
+	for _, t := range s.core.Traffic().Talkers(in.Limit, of) {
 		out = append(out, Talker{
 			At: placeOf(t.At), Src: t.Src.Addr().String(), Dst: t.Dst.Addr().String(), Protocol: protocol(t.Proto),
 			SrcPort: t.Src.Port(), DstPort: t.Dst.Port(), Bits: t.Bits, Packets: t.Packets, Samples: t.Samples, Error: t.Error,

@@ -16,7 +16,7 @@ func Of(n *network.Network) func(Link) Use {
 			return Use{Capacity: l.Capacity, Used: l.Used}
 		}
 		u := Use{Capacity: n.Capacity(at)}
-		if r, ok := n.PortRate(at); ok && time.Since(r.At) < staleRate {
+		if r, ok := n.Traffic().Port(at); ok && time.Since(r.At) < staleRate {
 			u.Used = uint64(r.TxBits)
 		}
 		return u
