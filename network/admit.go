@@ -30,6 +30,13 @@ type admission struct {
 	sessions            atomic.Int64
 }
 
+func newAdmission(c *Config) admission {
+	return admission{
+		cfg: c, log: c.Log,
+		strangers: newSeats(strangersInAll, strangersEach), expected: newSeats(strangersInAll, strangersEach),
+	}
+}
+
 // accept takes connections until ctx ends or the listener is closed, and has those served
 // that get a seat.
 func (a *admission) accept(ctx context.Context, l net.Listener, serve func(net.Conn, *seat)) error {

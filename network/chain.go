@@ -68,7 +68,7 @@ func (s *Switch) portStatus(m []byte) {
 		s.ports[p.Number] = p
 	default:
 		s.mu.Unlock()
-		s.limiter.Warn(s.n.log, "port left out: the switch has as many as openflow.max_ports allows", "switch", s.dpid, "port", p.Number, "limit", s.n.cfg.MaxPorts)
+		s.limiter.Warn(s.n.cfg.Log, "port left out: the switch has as many as openflow.max_ports allows", "switch", s.dpid, "port", p.Number, "limit", s.n.cfg.MaxPorts)
 		return
 	}
 	s.mu.Unlock()
@@ -78,8 +78,8 @@ func (s *Switch) portStatus(m []byte) {
 	at := PortRef{Switch: s.dpid, Port: p.Number}
 	switch {
 	case isUp && (!wasUp || old.MAC != p.MAC):
-		s.n.portUp(at, p)
+		s.n.news.portUp(at, p)
 	case wasUp && !isUp:
-		s.n.portDown(at)
+		s.n.news.portDown(at)
 	}
 }

@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,7 +14,6 @@ import (
 // Doctor examines the network, one time after the other.
 type Doctor struct {
 	cfg       *Config
-	log       *slog.Logger
 	running   *atomic.Bool // the network does
 	switches  *registry
 	hosts     *hosts.Table

@@ -167,7 +167,7 @@ func (d *Doctor) forgetProbes(ctx context.Context, k twoWay) {
 	defer cancel()
 	for _, at := range []PortRef{k.a, k.b} {
 		if err := d.core.Remove(ctx, probesKey(at)); err != nil {
-			d.log.Warn("removing the rule for a link's probes", "port", at, "error", err)
+			d.cfg.Log.Warn("removing the rule for a link's probes", "port", at, "error", err)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func (d *Doctor) send(ctx context.Context, x *examined, w *linkprobe.Way, patien
 				return
 			}
 			if err := s.PacketOut(openflow.PortController, d.queues.output(w.From), f); err != nil {
-				s.limiter.Warn(d.log, "probing a link", "port", w.From, "error", err)
+				s.limiter.Warn(d.cfg.Log, "probing a link", "port", w.From, "error", err)
 			}
 		}
 		x.await(ctx, patience)

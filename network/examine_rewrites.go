@@ -88,7 +88,7 @@ func (d *Doctor) bursts(ctx context.Context, patience time.Duration, all ...*lin
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.RequestTimeout)
 		defer cancel()
 		if err := d.core.Remove(ctx, key); err != nil {
-			d.log.Warn("removing the rules for bursts", "switch", at.Switch, "error", err)
+			d.cfg.Log.Warn("removing the rules for bursts", "switch", at.Switch, "error", err)
 		}
 	}()
 	if err := tasks.Sleep(ctx, burstSettle); err != nil {

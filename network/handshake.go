@@ -34,7 +34,7 @@ func (s *Switch) setUp(session context.Context) {
 	s.n.admission.tell(s.dpid, "switch is up", "from", s.conn.RemoteAddr(), "software", s.desc.Software, "tables", s.layout,
 		"took", time.Since(s.since).Round(time.Microsecond), "rules_kept", rec.Kept, "rules_written", rec.Written,
 		"rules_removed", rec.Removed, "rules_left", rec.Left)
-	s.n.switchUp(s)
+	s.n.news.switchUp(s)
 	close(s.announced)
 	s.monitor(session)
 }
@@ -197,7 +197,7 @@ func (s *Switch) bring(ctx context.Context, ops []ledger.Op) (refused []ledger.O
 			return nil, err
 		}
 		for _, e := range errs {
-			s.limiter.Warn(s.n.log, "switch refused a rule at reconciliation", "switch", s.dpid, "message", part[e.index].Message, "error", e.err)
+			s.limiter.Warn(s.n.cfg.Log, "switch refused a rule at reconciliation", "switch", s.dpid, "message", part[e.index].Message, "error", e.err)
 			refused = append(refused, part[e.index])
 		}
 	}

@@ -36,5 +36,5 @@ func (n *Network) KeepHosts(keeper func(openflow.MAC, netip.Addr) (Pin, bool)) {
 // PlaceHost says where a host is that a service looks after, and which address it has,
 // so that it need not be seen there first.
 func (n *Network) PlaceHost(mac openflow.MAC, addr netip.Addr, at PortRef) {
-	n.hostChanges(n.hosts.Place(mac, addr, at, time.Now()))
+	n.news.hostChanges(n.hosts.Place(mac, addr, at, time.Now()))
 }

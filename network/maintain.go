@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"maps"
 	"sync"
 	"time"
 )
@@ -17,7 +16,7 @@ func (n *Network) maintain(ctx context.Context) {
 	wg.Go(func() { n.doubted.run(ctx) })
 	wg.Go(func() { n.amends.run(ctx) })
 	wg.Go(func() {
-		r := remembering{hosts: n.hosts, keep: n.cfg.Remember, log: n.log, written: budget{each: rememberedEach, all: rememberedAll}}
+		r := remembering{hosts: n.hosts, keep: n.cfg.Remember, log: n.cfg.Log, written: budget{each: rememberedEach, all: rememberedAll}}
 		r.run(ctx)
 	})
 	wg.Go(func() { n.events.run(ctx) })
@@ -39,26 +38,15 @@ func (n *Network) maintain(ctx context.Context) {
 		case <-probe.C:
 			probe.Reset(time.Until(n.prober.probe(time.Now())))
 		case now := <-held.C:
-			n.expireHeld(now)
+			n.switches.expireHeld(now)
 		case now := <-record.C:
 			n.traffic.record(now)
 			record.Reset(n.traffic.untilRecord())
 		case now := <-age.C:
-			n.hostChanges(n.hosts.Expire(now))
+			n.news.hostChanges(n.hosts.Expire(now))
 		}
 	}
 }
 
 // holdTick is how precisely the time of held packets is kept.
 const holdTick = 20 * time.Millisecond
-
-// expireHeld forwards packets whose service has not decided in time.
-func (n *Network) expireHeld(now time.Time) {
-	for s := range maps.Values(*n.switches.up.Load()) {
-		for _, h := range s.held.expired(now) {
-			if err := h.Forward(); err != nil {
-				s.limiter.Warn(n.log, "forwarding a packet held too long", "switch", s.dpid, "error", err)
-			}
-		}
-	}
-}

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/sluice-net/sluice/network/discovery"
+	"github.com/sluice-net/sluice/network/hosts"
 	"github.com/sluice-net/sluice/network/ledger"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -17,24 +18,42 @@ import (
 // Network is the controller's core. Handlers and owners are added before Run.
 type Network struct {
 	cfg       Config
-	log       *slog.Logger
-	listeners []net.Listener
-	ledger    *ledger.Ledger
-	installer *installer
-	owners    owners
-	core      *Owner
-	events    *events
-
-	chain     []Handler
-	handlers  []chained
 	running   atomic.Bool
+	listeners []net.Listener
+
+	// Sessions with switches.
 	admission admission
 	switches  *registry
 	replies   memory
 
-	mu sync.Mutex
+	// Rules.
+	ledger *ledger.Ledger
+	owners owners
+	core   *Owner
 
-	wiring
+	// What is known of the network, and how it is found out.
+	links     *discovery.Discovery
+	prober    prober
+	hosts     *hosts.Table
+	keeper    keeper
+	asker     *asker
+	resolving resolving
+	doubted   doubted
+	amends    amends
+	traffic   Traffic
+	doctor    Doctor
+	snapshots snapshots
+
+	// What follows from it.
+	news       news
+	events     *events
+	repairs    repairs
+	forwarding *forwarding
+	base       base
+
+	handlers []chained
+	mu       sync.Mutex
+	chain    []Handler // in the order in which they are asked; complete once Run has begun
 }
 
 type chained struct {
@@ -44,19 +63,8 @@ type chained struct {
 
 // New makes a network and opens its listeners. Run or Close closes them.
 func New(c Config) (*Network, error) {
-	c = c.withDefaults()
-	n := &Network{
-		cfg: c, log: c.Log, ledger: ledger.New(c.Generation),
-		replies: memory{each: c.MaxReply, limit: c.MaxReplies}, switches: newRegistry(),
-	}
-	n.events = newEvents(&n.cfg)
-	n.installer = &installer{ledger: n.ledger, switches: n.switches, timeout: c.RequestTimeout, log: n.log}
-	n.owners.in = n.installer
-	n.admission = admission{
-		cfg: &n.cfg, log: n.log,
-		strangers: newSeats(strangersInAll, strangersEach), expected: newSeats(strangersInAll, strangersEach),
-	}
-	if err := n.wire(); err != nil {
+	n, err := assemble(c.withDefaults())
+	if err != nil {
 		return nil, err
 	}
 	n.listeners = slices.Clone(c.Listeners)

@@ -11,7 +11,7 @@ func (n *Network) Hosts() []Host { return n.hosts.All() }
 
 // SetPinned replaces the hosts whose place never changes; see Config.Pinned. Hosts that
 // are known elsewhere are forgotten.
-func (n *Network) SetPinned(hosts map[netip.Addr]Pin) { n.hostChanges(n.hosts.SetPinned(hosts)) }
+func (n *Network) SetPinned(hosts map[netip.Addr]Pin) { n.news.hostChanges(n.hosts.SetPinned(hosts)) }
 
 // HostByIP finds the host that has claimed an address.
 func (n *Network) HostByIP(a netip.Addr) (Host, bool) { return n.hosts.ByIP(a) }

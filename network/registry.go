@@ -163,20 +163,15 @@ func (r *registry) change(f func(map[openflow.DatapathID]*Switch)) {
 	r.up.Store(&m)
 }
 
-// unregister takes an ended session out of the network. What is told of one session of a
-// switch comes before what is told of the next.
-func (n *Network) unregister(s *Switch) {
-	registered, wasUp := n.switches.goDown(s)
-	if !registered {
-		return
+// expireHeld forwards packets whose service has not decided in time.
+func (r *registry) expireHeld(now time.Time) {
+	for s := range maps.Values(*r.up.Load()) {
+		for _, h := range s.held.expired(now) {
+			if err := h.Forward(); err != nil {
+				s.limiter.Warn(s.n.cfg.Log, "forwarding a packet held too long", "switch", s.dpid, "error", err)
+			}
+		}
 	}
-	if wasUp {
-		n.admission.homes.note(hostOf(s.RemoteAddr()), time.Now())
-		<-s.announced
-		n.switchDown(s)
-	}
-	n.owners.forgetEvery(s.dpid)
-	n.switches.remove(s)
 }
 
 // aliveTimeout is how long a session has to prove that it lives.

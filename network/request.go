@@ -96,7 +96,7 @@ func (s *Switch) reply(raw []byte) {
 		return
 	}
 	if err := s.keep(xid, r, m); err != nil {
-		s.limiter.Warn(s.n.log, "reply of a switch not kept", "switch", s.dpid, "error", err)
+		s.limiter.Warn(s.n.cfg.Log, "reply of a switch not kept", "switch", s.dpid, "error", err)
 		s.finish(xid, r, err)
 		return
 	}
@@ -279,5 +279,5 @@ func (s *Switch) refused(raw []byte) {
 		return
 	}
 	s.refusals.note(e.Data)
-	s.limiter.Warn(s.n.log, "switch refused a message", "switch", s.dpid, "error", e)
+	s.limiter.Warn(s.n.cfg.Log, "switch refused a message", "switch", s.dpid, "error", e)
 }

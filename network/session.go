@@ -25,7 +25,7 @@ func (n *Network) serve(ctx context.Context, conn net.Conn, at *seat) {
 	r := openflow.NewReader(conn)
 	if err := s.greet(r); err != nil {
 		if ctx.Err() == nil {
-			n.admission.greetings.Warn(n.log, "connection refused", "from", conn.RemoteAddr(), "error", err)
+			n.admission.greetings.Warn(n.cfg.Log, "connection refused", "from", conn.RemoteAddr(), "error", err)
 		}
 		return
 	}
@@ -263,7 +263,7 @@ const maxMalformed = 1000
 
 func (s *Switch) malformed(err error) {
 	s.counters.garbage.Add(1)
-	s.limiter.Warn(s.n.log, "malformed message from switch", "switch", s.dpid, "error", err)
+	s.limiter.Warn(s.n.cfg.Log, "malformed message from switch", "switch", s.dpid, "error", err)
 }
 
 // end is the last act of a session.
@@ -279,7 +279,23 @@ func (s *Switch) end() {
 	s.mu.Unlock()
 	_ = s.conn.Close()
 	s.held.dropAll()
-	s.n.unregister(s)
+	s.leave()
+}
+
+// leave takes the session out of the network. What is told of one session of a switch comes
+// before what is told of the next.
+func (s *Switch) leave() {
+	registered, wasUp := s.n.switches.goDown(s)
+	if !registered {
+		return
+	}
+	if wasUp {
+		s.n.admission.homes.note(hostOf(s.RemoteAddr()), time.Now())
+		<-s.announced
+		s.n.news.switchDown(s)
+	}
+	s.n.owners.forgetEvery(s.dpid)
+	s.n.switches.remove(s)
 }
 
 // close makes the session end, for a reason worth a log line.

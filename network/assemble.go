@@ -1,0 +1,98 @@
+package network
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/sluice-net/sluice/network/discovery"
+	"github.com/sluice-net/sluice/network/forward"
+	"github.com/sluice-net/sluice/network/hosts"
+	"github.com/sluice-net/sluice/network/ledger"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/network/stats"
+)
+
+// historySpan is how far back the measurements of links are remembered.
+const historySpan = time.Hour
+
+// Owners of the core's own rules.
+const (
+	ownerCore    = "network"
+	ownerForward = "forwarding"
+)
+
+// assemble makes a network of its parts, which hold each other as far as they need to.
+func assemble(config Config) (*Network, error) {
+	n := &Network{cfg: config, ledger: ledger.New(config.Generation), switches: newRegistry()}
+	c := &n.cfg
+	n.replies.each, n.replies.limit = c.MaxReply, c.MaxReplies
+	n.admission = newAdmission(c)
+	n.events = newEvents(c)
+	n.owners.in = &installer{ledger: n.ledger, switches: n.switches, timeout: c.RequestTimeout, log: c.Log}
+	n.repairs.wake, n.repairs.base = make(chan struct{}, 1), make(chan struct{}, 1)
+	var err error
+	if n.core, err = n.owners.add(ownerCore, OwnerOptions{}); err != nil {
+		return nil, err
+	}
+	n.core.EverySwitch(context.Background(), "switch", Basics) // none is connected yet
+	led, err := n.ledger.AddOwner(ownerForward, false)
+	if err != nil {
+		return nil, err
+	}
+	n.ledger.Ready(led) // its rules are adopted one by one, as flows
+	n.find()
+	n.forwarding = &forwarding{
+		cfg: c, switches: n.switches, links: n.links, hosts: n.hosts, repairs: &n.repairs, judge: n.doubted.judge,
+		view: &n.snapshots.view, flows: forward.NewTable(), writer: ledger.NewFlowWriter(c.ForwardIdle), hash: led.Hash,
+		installed: installedFlows{flows: map[forward.Key]*forward.Flow{}},
+	}
+	n.base = base{cfg: c, switches: n.switches, core: n.core, repairs: &n.repairs, view: &n.snapshots.view}
+	n.doctor = Doctor{
+		cfg: c, running: &n.running, switches: n.switches, hosts: n.hosts, snapshots: &n.snapshots, core: n.core,
+		asker: n.asker, resolving: &n.resolving, queues: &n.prober.queues, wanted: make(chan struct{}, 1),
+	}
+	n.news = news{
+		cfg: c, links: n.links, hosts: n.hosts, rates: n.traffic.rates, snapshots: &n.snapshots, prober: &n.prober, lost: &n.doctor.lost,
+		doubted: &n.doubted, amends: &n.amends, resolving: &n.resolving, repairs: &n.repairs, adopted: &n.forwarding.adopted, events: n.events,
+	}
+	n.snapshots.rebuild()
+	n.AddHandler(rule.ChainDiscovery, &n.prober)
+	n.AddHandler(rule.ChainHosts, &learner{hosts: n.hosts, changed: n.news.hostChanges, examining: &n.doctor.examining})
+	if !c.DisableForwarding {
+		n.AddHandler(rule.ChainForwarding, n.forwarding)
+	}
+	return n, nil
+}
+
+// find makes the parts that find out what there is: links, hosts, traffic.
+func (n *Network) find() {
+	c, now := &n.cfg, time.Now()
+	n.links = discovery.New(discovery.Options{
+		Interval: c.DiscoveryInterval, Misses: max(2, int(c.DiscoveryTimeout/c.DiscoveryInterval)),
+		Settle: c.DiscoverySettle, Window: c.LatencyWindow,
+	}, now)
+	n.prober = prober{switches: n.switches, links: n.links, log: c.Log, changed: n.news.linkChanges, examining: &n.doctor.examining, ticks: make(chan struct{}, 1)}
+	n.hosts = hosts.New(hosts.Options{
+		Edge: n.links.IsEdge, IgnoreVLAN: c.IgnoreVLAN, Subnets: c.Subnets, Pinned: c.Pinned,
+		Confirm: c.HostConfirm, Reachable: n.switches.reachable, Keeper: n.keeper.keeps, Most: c.hostsBehind,
+		Grace: c.HostGrace, Notes: c.Remember != nil,
+	})
+	n.hosts.Restore(c.Remembered, now)
+	n.asker = &asker{switches: n.switches, links: n.links, hosts: n.hosts, log: c.Log}
+	n.resolving.asker = n.asker
+	n.doubted = doubted{
+		cfg: c, asker: n.asker, changed: n.news.hostChanges,
+		held: map[*hosts.Doubt][]*Held{}, asked: map[*hosts.Doubt]*batch{}, wake: make(chan struct{}, 1),
+	}
+	n.amends = amends{
+		asker: n.asker, keeper: &n.keeper, wake: make(chan struct{}, 1),
+		announced: budget{each: announcementsEach, all: announcementsAll},
+	}
+	rates := stats.New(stats.Options{Interval: c.StatsInterval})
+	n.snapshots = snapshots{cfg: c, switches: n.switches, links: n.links, hosts: n.hosts, rates: rates}
+	n.traffic = Traffic{
+		interval: c.StatsInterval, began: now, rates: rates, history: stats.NewHistory(historySpan, c.StatsInterval), snapshots: &n.snapshots,
+		push: pushed{switches: n.switches, rates: rates, log: c.Log, talkers: stats.NewTalkers(), places: map[netip.Addr]map[uint32]PortRef{}},
+	}
+}

@@ -1,0 +1,33 @@
+package network
+
+import (
+	"github.com/sluice-net/sluice/network/hosts"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// learner learns hosts from what switches send up.
+type learner struct {
+	hosts   *hosts.Table
+	changed func([]hosts.Change)
+	// examining is told of what hosts answer to the controller.
+	examining *examination
+}
+
+// Name implements Handler.
+func (*learner) Name() string { return "hosts" }
+
+// HandlePacketIn implements Handler.
+func (x *learner) HandlePacketIn(p *PacketIn) Verdict {
+	p.claims = nil
+	if p.InPort > openflow.PortMax {
+		return Continue
+	}
+	at := PortRef{Switch: p.Switch.dpid, Port: p.InPort}
+	if p.Headers.EthDst == probeMAC {
+		x.examining.answered(&p.Headers)
+		x.changed(x.hosts.Heard(&p.Headers, at, p.At))
+	}
+	p.claims = x.hosts.Learn(&p.Headers, at, p.At)
+	x.changed(p.claims)
+	return Continue
+}

@@ -1,0 +1,156 @@
+package network
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/lograte"
+	"github.com/sluice-net/sluice/network/discovery"
+	"github.com/sluice-net/sluice/network/hosts"
+	"github.com/sluice-net/sluice/network/stats"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// news is what has been found out about switches, ports, links and hosts. Its methods act
+// on it: they keep what is known of one in line with the others, have repaired what follows
+// from it, and tell those who want to know.
+type news struct {
+	cfg       *Config
+	links     *discovery.Discovery
+	hosts     *hosts.Table
+	rates     *stats.Table
+	snapshots *snapshots
+	prober    *prober
+	lost      *lostLinks
+	doubted   *doubted
+	amends    *amends
+	resolving *resolving
+	repairs   *repairs
+	adopted   *atomic.Bool // a switch had flows when it connected
+	events    *events
+	unprobed  lograte.Limit
+}
+
+// switchUp makes a reconciled switch known.
+func (x *news) switchUp(s *Switch) {
+	now := time.Now()
+	x.hosts.SwitchUp(s.dpid, now)
+	x.snapshots.rebuild()
+	x.events.emit(Event{Kind: SwitchUp, At: now, Switch: s.dpid})
+	for _, number := range x.hosts.Ports(s.dpid) {
+		if p, ok := s.Port(number); !ok || !p.Up() {
+			x.hostChanges(x.hosts.RemovePort(PortRef{Switch: s.dpid, Port: number}))
+		}
+	}
+	for _, p := range s.Ports() {
+		at := PortRef{Switch: s.dpid, Port: p.Number}
+		if !p.Up() || p.Number > openflow.PortMax {
+			continue
+		}
+		x.portUp(at, p)
+		if now, ok := s.Port(p.Number); !ok || !now.Up() { // it went down meanwhile
+			x.portDown(at)
+		}
+	}
+	for _, f := range deadEnds(s) {
+		x.repairs.request(f)
+	}
+	x.repairs.request(PortRef{})
+}
+
+// switchDown forgets the links of a switch. Its hosts are kept for a while: they are
+// most likely still there when it comes back.
+func (x *news) switchDown(s *Switch) {
+	x.linkChanges(x.links.SwitchDown(s.dpid))
+	x.hosts.SwitchDown(s.dpid, time.Now())
+	x.rates.ForgetSwitch(s.dpid)
+	x.prober.queues.forget(s.dpid)
+	x.repairs.switchLeft(s.dpid, x.cfg.DiscoveryTimeout)
+	x.snapshots.rebuild()
+	x.events.emit(Event{Kind: SwitchDown, Switch: s.dpid})
+	x.repairs.request(PortRef{})
+}
+
+func (x *news) portUp(at PortRef, p openflow.Port) {
+	x.linkChanges(x.links.PortUp(at, p.MAC, time.Now()))
+	x.events.emit(Event{Kind: PortUp, Switch: at.Switch, Port: at})
+	x.prober.tick()
+}
+
+func (x *news) portDown(at PortRef) {
+	x.linkChanges(x.links.PortDown(at))
+	x.rates.Forget(at)
+	x.hostChanges(x.hosts.RemovePort(at))
+	x.events.emit(Event{Kind: PortDown, Switch: at.Switch, Port: at})
+	x.repairs.request(at)
+}
+
+// linkChanges acts on what discovery has found out.
+func (x *news) linkChanges(changes []discovery.Change) {
+	if len(changes) == 0 {
+		return
+	}
+	if slices.ContainsFunc(changes, func(c discovery.Change) bool { return c.Kind == discovery.LinkUp || c.Kind == discovery.LinkDown }) {
+		x.snapshots.rebuild()
+	}
+	for _, c := range changes {
+		switch c.Kind {
+		case discovery.LinkUp:
+			x.hostChanges(x.hosts.RemovePort(c.Link.From))
+			x.hostChanges(x.hosts.RemovePort(c.Link.To))
+			x.lost.found(c.Link)
+			x.events.emit(Event{Kind: LinkUp, Link: c.Link})
+			for _, at := range []PortRef{c.Link.From, c.Link.To} {
+				if x.cfg.PortRoles[at] == PortAccess {
+					x.events.linkMisplaced(c.Link, at)
+				}
+			}
+			x.prober.tick() // the way back
+			x.repairs.request(PortRef{})
+		case discovery.LinkUnprobed:
+			x.unprobed.Warn(x.cfg.Log, "probes of a link are lost, which stands by what it carries", "from", c.Link.From, "to", c.Link.To)
+		case discovery.LinkDown:
+			x.lost.note(c.Link, time.Now())
+			x.events.emit(Event{Kind: LinkDown, Link: c.Link})
+			x.repairs.request(c.Link.From)
+		default:
+			x.repairs.request(PortRef{})
+		}
+	}
+}
+
+// hostChanges passes on what the host table has found out.
+func (x *news) hostChanges(changes []hosts.Change) {
+	for _, c := range changes {
+		switch c.Kind {
+		case hosts.Refused:
+			x.events.hostRefused(c)
+			fallthrough
+		case hosts.Doubted, hosts.Believed:
+			x.doubted.change(c)
+			continue
+		}
+		e := Event{Host: c.Host, Port: c.Host.At, Switch: c.Host.At.Switch}
+		switch c.Kind {
+		case hosts.Added:
+			e.Kind = HostAdded
+			if x.adopted.Load() { // it may have moved while no controller ran
+				x.repairs.request(PortRef{})
+			}
+		case hosts.Moved:
+			e.Kind, e.From = HostMoved, c.From
+			x.repairs.request(PortRef{})
+		case hosts.Removed:
+			e.Kind = HostRemoved
+		default:
+			e.Kind = HostChanged
+		}
+		x.resolving.learned(c.Host.IPs)
+		x.amends.later(c, time.Now())
+		if c.Lost.IsValid() {
+			x.amends.announce(c.Lost, c.Host.VLAN, c.From.Switch, time.Now())
+		}
+		x.events.emit(e)
+	}
+}
