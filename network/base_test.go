@@ -22,8 +22,8 @@ func TestOneRefusingSwitchHoldsUpNoOther(t *testing.T) {
 	connect(t, n, refusing, 1)
 	connect(t, n, fake.NewSwitch(fake.Options{DPID: 2, Ports: 3}), 2)
 	edges(t, n, 2, 3)
-	rules, _ := n.Rules(1)
-	for _, r := range rules {
+	s, _ := n.Switch(1)
+	for _, r := range s.Rules() {
 		if strings.HasPrefix(r.Name, "base/") {
 			t.Errorf("the refused rule %v is taken to be there", r.Match)
 		}

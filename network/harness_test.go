@@ -85,9 +85,12 @@ func edges(t *testing.T, n *network.Network, dpid openflow.DatapathID, count int
 		if !slices.Contains(n.Handlers(), "forwarding") {
 			return true
 		}
+		s, ok := n.Switch(dpid)
+		if !ok {
+			return false
+		}
 		base := 0
-		rules, _ := n.Rules(dpid)
-		for _, r := range rules {
+		for _, r := range s.Rules() {
 			if r.Owner == "network" && strings.HasPrefix(r.Name, "base/") && r.Confirmed {
 				base++
 			}

@@ -148,7 +148,7 @@ func (n *Network) Run(ctx context.Context) error {
 	}
 	for _, l := range n.listeners {
 		part(func() error {
-			return n.admission.accept(ctx, l, func(conn net.Conn, at *seat) { wg.Go(func() { n.serve(ctx, conn, at) }) })
+			return n.admission.accept(ctx, l, func(conn net.Conn, at *seat) { wg.Go(func() { newSwitch(n, conn).serve(ctx, at) }) })
 		})
 	}
 	if n.traffic.push.conn != nil {

@@ -121,7 +121,11 @@ func TestRulesAreCounted(t *testing.T) {
 	ping(t, l, "h1", "h2")
 	counted := map[string]network.InstalledRule{}
 	eventually(t, "every owner's rules count", func() bool {
-		rules, err := n.CountedRules(t.Context(), 1)
+		s, ok := n.Switch(1)
+		if !ok {
+			t.Fatal("the switch has left")
+		}
+		rules, err := s.CountedRules(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

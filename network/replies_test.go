@@ -22,7 +22,7 @@ func heap() int64 {
 func silent(t *testing.T, n *Network) *Switch {
 	t.Helper()
 	ours, theirs := net.Pipe()
-	s := n.newSwitch(ours)
+	s := newSwitch(n, ours)
 	ended := make(chan struct{})
 	go func() { s.out.run(s.done); close(ended) }()
 	go func() {

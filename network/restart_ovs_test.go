@@ -69,8 +69,8 @@ func TestRestartOverOpenVSwitchSendsNothing(t *testing.T) {
 	ping(t, l, "h1", "h2")
 	for d := range openflow.DatapathID(2) {
 		eventually(t, "the core's rules", func() bool {
-			rules, _ := n.Rules(d + 1)
-			return slices.ContainsFunc(rules, func(r network.InstalledRule) bool { return strings.HasPrefix(r.Name, "base/") && r.Confirmed })
+			s, ok := n.Switch(d + 1)
+			return ok && slices.ContainsFunc(s.Rules(), func(r network.InstalledRule) bool { return strings.HasPrefix(r.Name, "base/") && r.Confirmed })
 		})
 	}
 	for name, opts := range map[string]network.ApplyOptions{"atomic": {Atomic: true}, "ordered": {Ordered: true}, "plain": {}} {

@@ -10,22 +10,18 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// Rules lists every rule that is wanted on a switch, whoever wants it, the rules
-// of default forwarding last. It is false if the switch is not connected.
-func (n *Network) Rules(d openflow.DatapathID) ([]InstalledRule, bool) {
-	s, ok := n.Switch(d)
-	if !ok {
-		return nil, false
-	}
-	out := n.ledger.SwitchRules(d)
+// Rules lists every rule that is wanted on the switch, whoever wants it, the rules
+// of default forwarding last.
+func (s *Switch) Rules() []InstalledRule {
+	out := s.n.ledger.SwitchRules(s.dpid)
 	s.flows.Each(func(f rule.Flow, r ledger.FlowRule) {
 		out = append(out, InstalledRule{
-			Rule:   ledger.FlowToRule(d, f, r.Out, n.cfg.ForwardIdle),
+			Rule:   ledger.FlowToRule(s.dpid, f, r.Out, s.n.cfg.ForwardIdle),
 			Number: s.layout.Number(rule.TableRoute),
 			Cookie: r.Cookie, Owner: ownerForward, Name: flowName(f), Confirmed: r.Adopted,
 		})
 	})
-	return out, true
+	return out
 }
 
 // countsKept is how old the counters may be that CountedRules tells: however often
@@ -44,23 +40,19 @@ type count struct{ packets, bytes uint64 }
 // CountedRules is Rules with counters that the switch has told within the last
 // second. With an error, which is the switch's or ctx's, the counters are those
 // last read.
-func (n *Network) CountedRules(ctx context.Context, d openflow.DatapathID) ([]InstalledRule, error) {
-	s, err := n.switches.mustBeUp(d)
-	if err != nil {
-		return nil, err
-	}
+func (s *Switch) CountedRules(ctx context.Context) ([]InstalledRule, error) {
 	c := &s.counts
 	select {
 	case c.reading <- struct{}{}:
 		defer func() { <-c.reading }()
 	case <-ctx.Done():
-		rules, _ := n.Rules(d)
-		return rules, ctx.Err()
+		return s.Rules(), ctx.Err()
 	}
+	var err error
 	if time.Since(c.at) > countsKept {
 		err = s.readCounts(ctx)
 	}
-	rules, _ := n.Rules(d)
+	rules := s.Rules()
 	for i := range rules {
 		if told, ok := c.known[rules[i].Cookie]; ok && rules[i].CountersAt.Before(c.at) {
 			rules[i].Packets, rules[i].Bytes, rules[i].CountersAt = told.packets, told.bytes, c.at

@@ -14,51 +14,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// serve runs the session on a new connection, from hello to the end. It is the
-// switch's goroutine: everything that comes in is handled here, in order.
-func (n *Network) serve(ctx context.Context, conn net.Conn, at *seat) {
-	defer func() { _ = conn.Close() }()
-	defer at.leave()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
-	s := n.newSwitch(conn)
-	r := openflow.NewReader(conn)
-	if err := s.greet(r); err != nil {
-		if ctx.Err() == nil {
-			n.admission.greetings.Warn(n.cfg.Log, "connection refused", "from", conn.RemoteAddr(), "error", err)
-		}
-		return
-	}
-	if err := n.admission.hold(ctx, s.dpid, conn.RemoteAddr()); err != nil {
-		n.admission.refuse(s, err)
-		return
-	}
-	at.leave()
-	began := time.Now()
-	if err := n.admission.admit(s.dpid); err != nil {
-		n.admission.refuse(s, err)
-		return
-	}
-	defer n.admission.release()
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer s.end()
-	defer func() { // before the end is known, or who comes again at once would not wait
-		n.admission.reconnects.ended(s.dpid, hostOf(conn.RemoteAddr()), time.Since(began), time.Now())
-	}()
-	wg.Go(func() { s.out.run(s.done) })
-	if err := n.switches.register(ctx, s); err != nil {
-		n.admission.refuse(s, err)
-		return
-	}
-	wg.Go(func() { s.setUp(ctx) })
-	err := s.read(r)
-	if ctx.Err() == nil {
-		n.admission.tell(s.dpid, "switch left", "reason", s.reason(err))
-	}
-}
-
-func (n *Network) newSwitch(conn net.Conn) *Switch {
+// newSwitch makes the session on a new connection.
+func newSwitch(n *Network, conn net.Conn) *Switch {
 	s := &Switch{
 		n: n, conn: conn, out: newOutput(conn, &n.cfg), since: time.Now(), done: make(chan struct{}), gone: make(chan struct{}), doubted: make(chan struct{}, 1), announced: make(chan struct{}),
 		flows: ledger.NewFlows(n.cfg.ForwardRules, n.forwarding.hash, n.cfg.Generation), ports: map[uint32]openflow.Port{}, requests: map[uint32]*request{},
@@ -69,6 +26,50 @@ func (n *Network) newSwitch(conn net.Conn) *Switch {
 	s.role.Store(uint32(openflow.RoleEqual))
 	s.heard.Store(s.since.UnixNano())
 	return s
+}
+
+// serve runs the session, from hello to the end. It is the switch's goroutine: everything
+// that comes in is handled here, in order.
+func (s *Switch) serve(ctx context.Context, at *seat) {
+	defer func() { _ = s.conn.Close() }()
+	defer at.leave()
+	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
+	defer stop()
+	admission := &s.n.admission
+	r := openflow.NewReader(s.conn)
+	if err := s.greet(r); err != nil {
+		if ctx.Err() == nil {
+			admission.greetings.Warn(admission.log, "connection refused", "from", s.conn.RemoteAddr(), "error", err)
+		}
+		return
+	}
+	if err := admission.hold(ctx, s.dpid, s.conn.RemoteAddr()); err != nil {
+		admission.refuse(s, err)
+		return
+	}
+	at.leave()
+	began := time.Now()
+	if err := admission.admit(s.dpid); err != nil {
+		admission.refuse(s, err)
+		return
+	}
+	defer admission.release()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer s.end()
+	defer func() { // before the end is known, or who comes again at once would not wait
+		admission.reconnects.ended(s.dpid, hostOf(s.conn.RemoteAddr()), time.Since(began), time.Now())
+	}()
+	wg.Go(func() { s.out.run(s.done) })
+	if err := s.n.switches.register(ctx, s); err != nil {
+		admission.refuse(s, err)
+		return
+	}
+	wg.Go(func() { s.setUp(ctx) })
+	err := s.read(r)
+	if ctx.Err() == nil {
+		admission.tell(s.dpid, "switch left", "reason", s.reason(err))
+	}
 }
 
 // greet exchanges hellos and features. The connection is not yet a session: it

@@ -29,7 +29,11 @@ func TestTraceNamesOwners(t *testing.T) {
 		eventually(t, "the sender to be known", func() bool { _, ok := n.HostByMAC(hostMAC(i), 0); return ok })
 	}
 	eventually(t, "rules of default forwarding and of the tree", func() bool {
-		rules, _ := n.Rules(1)
+		sw, ok := n.Switch(1)
+		if !ok {
+			return false
+		}
+		rules := sw.Rules()
 		forwarding := slices.ContainsFunc(rules, func(r network.InstalledRule) bool { return r.Owner == "forwarding" })
 		return forwarding && slices.ContainsFunc(rules, func(r network.InstalledRule) bool { return r.Stage == rule.StageRoute && r.Offset == rule.RouteAsk })
 	})

@@ -54,11 +54,10 @@ func (s *server) switches(context.Context, *nothing) (*body[[]Switch], error) {
 
 func (s *server) view(sw *network.Switch) Switch {
 	d, c, st := sw.Description(), sw.Capabilities(), sw.Stats()
-	rules, _ := s.core.Rules(sw.DPID())
 	return Switch{
 		DPID: sw.DPID().String(), Name: s.names[sw.DPID()], Address: sw.RemoteAddr().String(), Since: sw.Since(), Role: sw.Role().String(),
 		Manufacturer: d.Manufacturer, Hardware: d.Hardware, Software: d.Software,
-		Tables: c.Tables, Bundles: c.Bundles, Rewrite: rewrite(c), Ports: len(sw.Ports()), Rules: len(rules),
+		Tables: c.Tables, Bundles: c.Bundles, Rewrite: rewrite(c), Ports: len(sw.Ports()), Rules: len(sw.Rules()),
 		PacketIns: st.PacketIns, PacketOutsDropped: st.PacketOutsDropped, Held: st.Held, Errors: st.Errors, Malformed: st.Malformed,
 	}
 }
@@ -167,7 +166,7 @@ func (s *server) rules(ctx context.Context, in *rulesInput) (*body[[]Rule], erro
 	var all sync.WaitGroup
 	for i, sw := range switches {
 		// A switch that does not answer is listed with the counters last read.
-		all.Go(func() { counted[i], _ = s.core.CountedRules(ctx, sw.DPID()) })
+		all.Go(func() { counted[i], _ = sw.CountedRules(ctx) })
 	}
 	all.Wait()
 	out := []Rule{}

@@ -69,10 +69,7 @@ func switchMetrics(m *service.Metrics, core *network.Network) {
 		}
 	}
 	by := []string{"switch"}
-	m.Gauges("rules", "Rules wanted on the switch.", by, each(func(s *network.Switch) float64 {
-		rules, _ := core.Rules(s.DPID())
-		return float64(len(rules))
-	}))
+	m.Gauges("rules", "Rules wanted on the switch.", by, each(func(s *network.Switch) float64 { return float64(len(s.Rules())) }))
 	m.Gauges("held_packets", "Packets that wait for a service's decision.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().Held) }))
 	m.Totals("packet_ins_total", "Packets that the switch sent up.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().PacketIns) }))
 	m.Totals("packet_outs_dropped_total", "Packets for the switch that did not fit its queue.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().PacketOutsDropped) }))

@@ -223,8 +223,11 @@ func (c *classes) each(n int, f func(int) error) {
 func (c *classes) rules(node string) string {
 	c.t.Helper()
 	out := ""
-	all, _ := c.net.Rules(openflow.DatapathID(c.lab.Switch(node).DPID()))
-	for _, r := range all {
+	s, ok := c.net.Switch(openflow.DatapathID(c.lab.Switch(node).DPID()))
+	if !ok {
+		return out
+	}
+	for _, r := range s.Rules() {
 		if r.Owner == latency.OwnerName {
 			out += fmt.Sprintf("%v %v %v\n", r.Cookie, r.Match, r.Actions)
 		}
