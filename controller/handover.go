@@ -39,7 +39,6 @@ func newHandover(c *Controller) (Service, error) {
 	}
 	c.net.AddHandler(rule.ChainHandover, s)
 	c.net.Subscribe(s.NetworkChanged)
-	c.net.KeepHosts(s.Keeps)
 	c.net.AnchorHosts(s)
 	c.reloads = append(c.reloads, func(ctx context.Context, next *config.Controller) (func(context.Context) error, error) {
 		settings, faults := next.Handover.Settings()

@@ -17,8 +17,8 @@ import (
 // switch was away or stood still, claims its own by answering then: at once when its switch
 // is there again.
 type amends struct {
-	asker  *asker
-	keeper *keeper
+	asker   *asker
+	anchors *anchors
 
 	mu   sync.Mutex
 	open []*amend
@@ -64,6 +64,13 @@ var (
 	announcementsAll  = rate{burst: 64, interval: 20 * time.Millisecond}
 )
 
+func newAmends(q *asker, s *anchors) amends {
+	return amends{
+		asker: q, anchors: s, wake: make(chan struct{}, 1),
+		announced: budget{each: announcementsEach, all: announcementsAll},
+	}
+}
+
 // later takes note of a host that has moved or lost an address.
 func (a *amends) later(c hosts.Change, now time.Time) {
 	was, ask, by := c.Host, c.Host.IPs, c.From
@@ -75,7 +82,7 @@ func (a *amends) later(c hosts.Change, now time.Time) {
 	default:
 		return
 	}
-	if _, kept := a.keeper.keeps(was.MAC, netip.Addr{}); kept || len(ask) == 0 {
+	if _, kept := a.anchors.keeps(was.MAC, netip.Addr{}); kept || len(ask) == 0 {
 		return
 	}
 	m := &amend{by: by, lost: c.Lost.IsValid(), begun: now, since: now}
@@ -143,7 +150,7 @@ func (a *amends) isWhereItWas(x *hosts.Doubt) bool {
 // otherwise would go on sending to the other for as long as its neighbour table says so.
 // What a service keeps, it tells itself. by is the switch at which the address was claimed.
 func (a *amends) announce(addr netip.Addr, vlan uint16, by openflow.DatapathID, now time.Time) {
-	if _, kept := a.keeper.keeps(openflow.MAC{}, addr); kept {
+	if _, kept := a.anchors.keeps(openflow.MAC{}, addr); kept {
 		return
 	}
 	owner, known := a.asker.hosts.Neighbor(addr, vlan)

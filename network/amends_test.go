@@ -116,5 +116,5 @@ func TestHostsBehindASwitchThatStandsStillKeepTheirPlace(t *testing.T) {
 	still.Store(true)
 	say(other, victim)
 	time.AfterFunc(5*confirm, func() { close(goOn) })
-	eventually(t, "the victim to have answered", func() bool { return n.RefusedClaims()["answered"] > 0 })
+	eventually(t, "the victim to have answered", func() bool { return n.HostStats().Refused["answered"] > 0 })
 }

@@ -2,8 +2,10 @@ package network
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -40,36 +42,65 @@ type Moving struct {
 	Borders  []PortRef
 }
 
-// Anchors is a service that leads hosts that move. Its methods must not wait.
+// Anchors is a service that leads hosts that move, and keeps them: what others say of them
+// is not believed, and nothing of them is in doubt. Its methods must not wait.
 type Anchors interface {
 	Anchored(netip.Addr) (Anchor, bool)
 	Moving() Moving
 	// Led is what its rules do with a packet that came in at a port; nothing for one with
 	// an address that belongs elsewhere. It is false for packets that concern no such host.
 	Led(at PortRef, h *packet.Headers) (out []openflow.Action, led bool)
+	// Keeps tells the place and the MAC address in use of a host that is looked for by its
+	// MAC address or, if that is zero, by its IP address.
+	Keeps(openflow.MAC, netip.Addr) (Pin, bool)
 }
 
-// AnchorHosts has a service tell where the hosts are anchored that it leads. It must not be
-// called once Run has been.
+// anchors is the service that leads hosts, if there is one.
+type anchors struct{ service Anchors }
+
+func (a *anchors) keeps(mac openflow.MAC, addr netip.Addr) (Pin, bool) {
+	if a.service == nil {
+		return Pin{}, false
+	}
+	return a.service.Keeps(mac, addr)
+}
+
+// led is what becomes of a packet of a host that moves which came up before it got to the
+// rules that lead the host, because a service wanted to see it first.
+func (a *anchors) led(p *PacketIn) (out []openflow.Action, led bool) {
+	l := p.Switch.layout
+	if a.service == nil || !l.Tables() || p.Table >= l.Number(rule.TableRoute) {
+		return nil, false
+	}
+	return a.service.Led(PortRef{Switch: p.Switch.dpid, Port: p.InPort}, &p.Headers)
+}
+
+// AnchorHosts has a service lead and keep hosts. It must not be called once Run has been.
 func (n *Network) AnchorHosts(a Anchors) {
 	if n.running.Load() {
 		panic("network: AnchorHosts after Run")
 	}
-	n.forwarding.anchors = a
+	n.anchors.service = a
 }
 
 // Moving says which hosts may move.
 func (n *Network) Moving() Moving {
-	if n.forwarding.anchors == nil {
+	if n.anchors.service == nil {
 		return Moving{}
 	}
-	return n.forwarding.anchors.Moving()
+	return n.anchors.service.Moving()
 }
 
 // Anchored tells where a host is anchored that a service leads; false for all others.
 func (n *Network) Anchored(a netip.Addr) (Anchor, bool) {
-	if n.forwarding.anchors == nil {
+	if n.anchors.service == nil {
 		return Anchor{}, false
 	}
-	return n.forwarding.anchors.Anchored(a.Unmap())
+	return n.anchors.service.Anchored(a.Unmap())
+}
+
+// PlaceHost says where a host is that a service looks after, and which address it has,
+// so that it need not be seen there first.
+func (n *Network) PlaceHost(mac openflow.MAC, addr netip.Addr, at PortRef) {
+	n.news.hostChanges(n.hosts.Place(mac, addr, at, time.Now()))
 }

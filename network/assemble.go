@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"net/netip"
 	"time"
 
 	"github.com/sluice-net/sluice/network/discovery"
@@ -10,11 +9,7 @@ import (
 	"github.com/sluice-net/sluice/network/hosts"
 	"github.com/sluice-net/sluice/network/ledger"
 	"github.com/sluice-net/sluice/network/rule"
-	"github.com/sluice-net/sluice/network/stats"
 )
-
-// historySpan is how far back the measurements of links are remembered.
-const historySpan = time.Hour
 
 // Owners of the core's own rules.
 const (
@@ -41,9 +36,25 @@ func assemble(config Config) (*Network, error) {
 		return nil, err
 	}
 	n.ledger.Ready(led) // its rules are adopted one by one, as flows
-	n.find()
+	n.links = discovery.New(discovery.Options{
+		Interval: c.DiscoveryInterval, Misses: max(2, int(c.DiscoveryTimeout/c.DiscoveryInterval)),
+		Settle: c.DiscoverySettle, Window: c.LatencyWindow,
+	}, time.Now())
+	n.hosts = hosts.New(hosts.Options{
+		Edge: n.links.IsEdge, IgnoreVLAN: c.IgnoreVLAN, Subnets: c.Subnets, Pinned: c.Pinned,
+		Confirm: c.HostConfirm, Reachable: n.switches.reachable, Keeper: n.anchors.keeps, Most: c.hostsBehind,
+		Grace: c.HostGrace, Notes: c.Remember != nil,
+	})
+	n.hosts.Restore(c.Remembered, time.Now())
+	n.prober = prober{switches: n.switches, links: n.links, log: c.Log, changed: n.news.linkChanges, examining: &n.doctor.examining, ticks: make(chan struct{}, 1)}
+	n.asker = &asker{switches: n.switches, links: n.links, hosts: n.hosts, log: c.Log}
+	n.resolving.asker = n.asker
+	n.doubted = newDoubted(c, n.asker, n.news.hostChanges)
+	n.amends = newAmends(n.asker, &n.anchors)
+	n.traffic = newTraffic(c, n.switches, &n.snapshots)
+	n.snapshots = snapshots{cfg: c, switches: n.switches, links: n.links, hosts: n.hosts, rates: n.traffic.rates}
 	n.forwarding = &forwarding{
-		cfg: c, switches: n.switches, links: n.links, hosts: n.hosts, repairs: &n.repairs, judge: n.doubted.judge,
+		cfg: c, switches: n.switches, links: n.links, hosts: n.hosts, anchors: &n.anchors, repairs: &n.repairs, judge: n.doubted.judge,
 		view: &n.snapshots.view, flows: forward.NewTable(), writer: ledger.NewFlowWriter(c.ForwardIdle), hash: led.Hash,
 		installed: installedFlows{flows: map[forward.Key]*forward.Flow{}},
 	}
@@ -63,36 +74,4 @@ func assemble(config Config) (*Network, error) {
 		n.AddHandler(rule.ChainForwarding, n.forwarding)
 	}
 	return n, nil
-}
-
-// find makes the parts that find out what there is: links, hosts, traffic.
-func (n *Network) find() {
-	c, now := &n.cfg, time.Now()
-	n.links = discovery.New(discovery.Options{
-		Interval: c.DiscoveryInterval, Misses: max(2, int(c.DiscoveryTimeout/c.DiscoveryInterval)),
-		Settle: c.DiscoverySettle, Window: c.LatencyWindow,
-	}, now)
-	n.prober = prober{switches: n.switches, links: n.links, log: c.Log, changed: n.news.linkChanges, examining: &n.doctor.examining, ticks: make(chan struct{}, 1)}
-	n.hosts = hosts.New(hosts.Options{
-		Edge: n.links.IsEdge, IgnoreVLAN: c.IgnoreVLAN, Subnets: c.Subnets, Pinned: c.Pinned,
-		Confirm: c.HostConfirm, Reachable: n.switches.reachable, Keeper: n.keeper.keeps, Most: c.hostsBehind,
-		Grace: c.HostGrace, Notes: c.Remember != nil,
-	})
-	n.hosts.Restore(c.Remembered, now)
-	n.asker = &asker{switches: n.switches, links: n.links, hosts: n.hosts, log: c.Log}
-	n.resolving.asker = n.asker
-	n.doubted = doubted{
-		cfg: c, asker: n.asker, changed: n.news.hostChanges,
-		held: map[*hosts.Doubt][]*Held{}, asked: map[*hosts.Doubt]*batch{}, wake: make(chan struct{}, 1),
-	}
-	n.amends = amends{
-		asker: n.asker, keeper: &n.keeper, wake: make(chan struct{}, 1),
-		announced: budget{each: announcementsEach, all: announcementsAll},
-	}
-	rates := stats.New(stats.Options{Interval: c.StatsInterval})
-	n.snapshots = snapshots{cfg: c, switches: n.switches, links: n.links, hosts: n.hosts, rates: rates}
-	n.traffic = Traffic{
-		interval: c.StatsInterval, began: now, rates: rates, history: stats.NewHistory(historySpan, c.StatsInterval), snapshots: &n.snapshots,
-		push: pushed{switches: n.switches, rates: rates, log: c.Log, talkers: stats.NewTalkers(), places: map[netip.Addr]map[uint32]PortRef{}},
-	}
 }

@@ -32,6 +32,13 @@ type doubted struct {
 	wake  chan struct{} // a claim is in doubt
 }
 
+func newDoubted(c *Config, a *asker, changed func([]hosts.Change)) doubted {
+	return doubted{
+		cfg: c, asker: a, changed: changed,
+		held: map[*hosts.Doubt][]*Held{}, asked: map[*hosts.Doubt]*batch{}, wake: make(chan struct{}, 1),
+	}
+}
+
 // hold keeps a packet until its claim is believed or refused, which may have happened
 // since it came. Without room it is lost, as its sender has to expect of any packet.
 func (d *doubted) hold(x *hosts.Doubt, p *PacketIn, settled time.Duration) Verdict {

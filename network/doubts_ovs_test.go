@@ -100,7 +100,7 @@ func TestNobodyTakesAnIPv6Address(t *testing.T) {
 	}
 	ping6()
 	eventually(t, "the victim's address to be known", func() bool { _, known := n.HostByIP(addr); return known })
-	refused := func() uint64 { return n.RefusedClaims()["answered"] }
+	refused := func() uint64 { return n.HostStats().Refused["answered"] }
 	before := refused()
 	raw := openRaw(t, l, "h3", "eth0")
 	all := netip.MustParseAddr("ff02::1")

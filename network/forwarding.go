@@ -38,7 +38,7 @@ type forwarding struct {
 	switches *registry
 	links    *discovery.Discovery
 	hosts    *hosts.Table
-	anchors  Anchors
+	anchors  *anchors
 	repairs  *repairs
 	// judge says whether a packet may go on by what it claims.
 	judge func(*PacketIn) Verdict
@@ -76,7 +76,7 @@ func (w *forwarding) forwardHeld(p *PacketIn) error {
 // switch on whose reader goroutine this runs: its batch's end writes everything.
 // Without a reader, what concerns other switches is written at once.
 func (w *forwarding) forward(p *PacketIn, reader *Switch) error {
-	if actions, led := w.led(p); led {
+	if actions, led := w.anchors.led(p); led {
 		if len(actions) == 0 {
 			return nil
 		}
@@ -106,16 +106,6 @@ func (w *forwarding) forward(p *PacketIn, reader *Switch) error {
 		}
 	}
 	return p.Switch.queuePacketOut(&m)
-}
-
-// led is what becomes of a packet of a host that moves which came up before it got to the
-// rules that lead the host, because a service wanted to see it first.
-func (w *forwarding) led(p *PacketIn) (out []openflow.Action, led bool) {
-	l := p.Switch.layout
-	if w.anchors == nil || !l.Tables() || p.Table >= l.Number(rule.TableRoute) {
-		return nil, false
-	}
-	return w.anchors.Led(PortRef{Switch: p.Switch.dpid, Port: p.InPort}, &p.Headers)
 }
 
 // install writes the rules of a flow, those of the far end first, and deletes

@@ -35,7 +35,7 @@ type Network struct {
 	links     *discovery.Discovery
 	prober    prober
 	hosts     *hosts.Table
-	keeper    keeper
+	anchors   anchors
 	asker     *asker
 	resolving resolving
 	doubted   doubted

@@ -16,15 +16,19 @@ func (n *Network) SetPinned(hosts map[netip.Addr]Pin) { n.news.hostChanges(n.hos
 // HostByIP finds the host that has claimed an address.
 func (n *Network) HostByIP(a netip.Addr) (Host, bool) { return n.hosts.ByIP(a) }
 
-// UnsavedHosts is how many hosts have changed and are not kept for the next start as they are.
-func (n *Network) UnsavedHosts() int { return n.hosts.Unkept() }
+// HostStats counts what became of what was said of hosts.
+type HostStats struct {
+	// Unsaved is how many hosts have changed and are not kept for the next start as they are.
+	Unsaved int
+	// Refused is what was not believed, by why: full, pinned, answered where it was, crowded.
+	Refused map[string]uint64
+}
 
-// RefusedClaims counts what was said of hosts and not believed, by why: full, pinned,
-// answered where it was, crowded.
-func (n *Network) RefusedClaims() map[string]uint64 {
-	out := map[string]uint64{}
+// HostStats counts what became of what was said of hosts.
+func (n *Network) HostStats() HostStats {
+	out := HostStats{Unsaved: n.hosts.Unkept(), Refused: map[string]uint64{}}
 	for why, count := range n.hosts.Refused() {
-		out[why.String()] = count
+		out.Refused[why.String()] = count
 	}
 	return out
 }

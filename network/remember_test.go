@@ -126,7 +126,7 @@ func TestHostsAreRememberedOverARestart(t *testing.T) {
 				connect(t, n, left, 1)
 			}
 			if c.stays {
-				eventually(t, "the victim to have answered", func() bool { return n.RefusedClaims()["answered"] > 0 })
+				eventually(t, "the victim to have answered", func() bool { return n.HostStats().Refused["answered"] > 0 })
 				if taken.Load() {
 					t.Error("the claim was believed for a time")
 				}
@@ -161,10 +161,10 @@ func TestHostsAreKeptWhenThereIsRoomAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the hosts to be known, and not kept", func() bool { return len(n.Hosts()) == 2 && n.UnsavedHosts() == 2 })
+	eventually(t, "the hosts to be known, and not kept", func() bool { return len(n.Hosts()) == 2 && n.HostStats().Unsaved == 2 })
 	memory.full.Store(false)
 	stop()
-	if got := memory.records(); len(got) != 2 || n.UnsavedHosts() != 0 {
+	if got := memory.records(); len(got) != 2 || n.HostStats().Unsaved != 0 {
 		t.Errorf("kept at the end: %+v", got)
 	}
 }
@@ -202,7 +202,7 @@ func TestHostsOfASwitchThatIsAwayForAMomentAreAsked(t *testing.T) {
 				}
 			})
 			connect(t, n, left, 1)
-			eventually(t, "the victim to have answered", func() bool { return n.RefusedClaims()["answered"] > 0 })
+			eventually(t, "the victim to have answered", func() bool { return n.HostStats().Refused["answered"] > 0 })
 			if h, _ := n.HostByIP(hostAddr(victim).Addr()); h.MAC != hostMAC(victim) || h.At.Switch != 1 {
 				t.Errorf("the address is %v's at %v", h.MAC, h.At)
 			}

@@ -2,6 +2,7 @@ package network
 
 import (
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/sluice-net/sluice/network/stats"
@@ -15,6 +16,17 @@ type Traffic struct {
 	history   *stats.History
 	snapshots *snapshots
 	push      pushed
+}
+
+// historySpan is how far back the measurements of links are remembered.
+const historySpan = time.Hour
+
+func newTraffic(c *Config, switches *registry, s *snapshots) Traffic {
+	rates := stats.New(stats.Options{Interval: c.StatsInterval})
+	return Traffic{
+		interval: c.StatsInterval, began: time.Now(), rates: rates, history: stats.NewHistory(historySpan, c.StatsInterval), snapshots: s,
+		push: pushed{switches: switches, rates: rates, log: c.Log, talkers: stats.NewTalkers(), places: map[netip.Addr]map[uint32]PortRef{}},
+	}
 }
 
 // Traffic is what has been measured of the network's traffic.
