@@ -90,7 +90,7 @@ func (in *installer) post(st stage) error {
 	if s == nil || !st.fits(s) {
 		return nil
 	}
-	_, err := s.sendBatch(st.messages())
+	_, err := s.ch.sendBatch(st.messages())
 	return err
 }
 
@@ -213,12 +213,12 @@ func (in *installer) stage(ctx context.Context, st stage, opts ApplyOptions) (wa
 	case opts.Atomic && s.caps.Bundles && len(st.ops) > 1:
 		return func() error { return in.bundle(ctx, s, st, opts) }
 	}
-	bt, err := s.sendBatch(st.messages())
+	bt, err := s.ch.sendBatch(st.messages())
 	if err != nil {
 		return func() error { return st.unencodable(err) }
 	}
 	return func() error {
-		errs, err := s.wait(ctx, bt)
+		errs, err := s.ch.wait(ctx, bt)
 		if errors.Is(err, ErrSwitchDown) {
 			return lost(st.sw, opts)
 		}
@@ -273,7 +273,7 @@ func (in *installer) bundle(ctx context.Context, s *Switch, st stage, opts Apply
 			return err
 		}
 	}
-	err := inBundle(ctx, s, inside)
+	err := inBundle(ctx, s.ch, inside)
 	switch {
 	case errors.Is(err, ErrSwitchDown):
 		return lost(st.sw, opts)

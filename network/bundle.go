@@ -8,7 +8,7 @@ import (
 
 // bundle is a group of changes that a switch holds ready and then makes all at once.
 type bundle struct {
-	s      *Switch
+	ch     *channel
 	st     stage
 	id     uint32
 	adding *batch
@@ -18,14 +18,14 @@ type bundle struct {
 const bundleFlags = openflow.BundleAtomic | openflow.BundleOrdered
 
 // openBundle makes a bundle of a stage and sends its parts.
-func openBundle(s *Switch, st stage) (*bundle, error) {
-	b := &bundle{s: s, st: st, id: s.xid.Add(1)}
+func openBundle(ch *channel, st stage) (*bundle, error) {
+	b := &bundle{ch: ch, st: st, id: ch.xid.Add(1)}
 	msgs := []openflow.Message{&openflow.BundleControl{Bundle: b.id, Op: openflow.BundleOpenRequest, Flags: bundleFlags}}
 	for _, op := range st.ops {
 		msgs = append(msgs, &openflow.BundleAdd{Bundle: b.id, Flags: bundleFlags, Message: op.Message})
 	}
 	var err error
-	if b.adding, err = s.sendBatch(msgs); err != nil {
+	if b.adding, err = ch.sendBatch(msgs); err != nil {
 		return nil, st.unencodable(err)
 	}
 	return b, nil
@@ -33,7 +33,7 @@ func openBundle(s *Switch, st stage) (*bundle, error) {
 
 // filled waits until the switch has all parts. It checks each when it is added.
 func (b *bundle) filled(ctx context.Context) error {
-	errs, err := b.s.wait(ctx, b.adding)
+	errs, err := b.ch.wait(ctx, b.adding)
 	if err = b.st.outcome(errs, 1, err); err != nil {
 		b.discard()
 	}
@@ -44,7 +44,7 @@ func (b *bundle) filled(ctx context.Context) error {
 func (b *bundle) discard() {
 	if !b.over {
 		b.over = true
-		_ = b.s.send(&openflow.BundleControl{Bundle: b.id, Op: openflow.BundleDiscardRequest, Flags: bundleFlags}, b.s.xid.Add(1))
+		_ = b.ch.send(&openflow.BundleControl{Bundle: b.id, Op: openflow.BundleDiscardRequest, Flags: bundleFlags}, b.ch.xid.Add(1))
 	}
 }
 
@@ -53,15 +53,15 @@ func (b *bundle) discard() {
 // which the part was added, so that batch goes on listening.
 func (b *bundle) commit() (wait func(context.Context) error) {
 	b.over = true
-	b.s.listen(b.adding)
-	committing, err := b.s.sendBatch([]openflow.Message{&openflow.BundleControl{Bundle: b.id, Op: openflow.BundleCommitRequest, Flags: bundleFlags}})
+	b.ch.listen(b.adding)
+	committing, err := b.ch.sendBatch([]openflow.Message{&openflow.BundleControl{Bundle: b.id, Op: openflow.BundleCommitRequest, Flags: bundleFlags}})
 	return func(ctx context.Context) error {
-		defer b.s.forget(b.adding)
+		defer b.ch.forget(b.adding)
 		if err != nil {
 			return b.st.unencodable(err)
 		}
-		errs, err := b.s.wait(ctx, committing)
-		if late := b.s.errorsOf(b.adding); len(errs) > 0 && len(late) > 0 {
+		errs, err := b.ch.wait(ctx, committing)
+		if late := b.ch.errorsOf(b.adding); len(errs) > 0 && len(late) > 0 {
 			return b.st.refusal(late, 1)
 		}
 		return b.st.outcome(errs, len(b.st.ops)+1, err)
@@ -69,8 +69,8 @@ func (b *bundle) commit() (wait func(context.Context) error) {
 }
 
 // inBundle makes the changes of a stage in one bundle.
-func inBundle(ctx context.Context, s *Switch, st stage) error {
-	b, err := openBundle(s, st)
+func inBundle(ctx context.Context, ch *channel, st stage) error {
+	b, err := openBundle(ch, st)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ func (o *Owner) ReadCounters(ctx context.Context, d openflow.DatapathID) error {
 	mine := openflow.AllFlows()
 	mine.Cookie, mine.CookieMask = uint64(rule.MakeCookie(o.led.Hash, 0, 0)), rule.OwnerMask
 	asked := time.Now()
-	parts, err := s.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: mine})
+	parts, err := s.ch.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: mine})
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (o *Owner) ReadCounters(ctx context.Context, d openflow.DatapathID) error {
 
 // QueueStats reads the counters of all queues of all ports.
 func (s *Switch) QueueStats(ctx context.Context) ([]openflow.QueueStats, error) {
-	parts, err := s.multipart(ctx, &openflow.QueueStatsRequest{Port: openflow.PortAny, Queue: openflow.QueueAll})
+	parts, err := s.ch.multipart(ctx, &openflow.QueueStatsRequest{Port: openflow.PortAny, Queue: openflow.QueueAll})
 	if err != nil {
 		return nil, err
 	}

@@ -121,7 +121,7 @@ func (d *doubted) follow(x *hosts.Doubt) {
 		return
 	}
 	x.UnderWay()
-	bt, err := s.sendBatch(nil)
+	bt, err := s.ch.sendBatch(nil)
 	if err != nil {
 		return // nothing to encode: it does not happen
 	}

@@ -57,7 +57,7 @@ func (d *Doctor) countPorts(ctx context.Context, ports ...PortRef) map[PortRef]o
 		if !ok {
 			continue
 		}
-		parts, err := s.multipart(ctx, &openflow.PortStatsRequest{Port: at.Port})
+		parts, err := s.ch.multipart(ctx, &openflow.PortStatsRequest{Port: at.Port})
 		if err != nil {
 			continue
 		}
@@ -81,7 +81,7 @@ func (d *Doctor) countProbes(ctx context.Context, w *linkprobe.Way) *uint64 {
 	}
 	asked := openflow.AllFlows()
 	asked.Match = probesOf(w)
-	parts, err := s.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: asked})
+	parts, err := s.ch.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: asked})
 	if err != nil {
 		return nil
 	}

@@ -26,7 +26,7 @@ func (d *Doctor) examineTables(ctx context.Context, r *diagnosis.Report) {
 
 // examineTables reads what the switch has, and what it says that it takes.
 func (s *Switch) examineTables(ctx context.Context) ([]diagnosis.Finding, error) {
-	parts, err := s.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: openflow.AllFlows()})
+	parts, err := s.ch.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: openflow.AllFlows()})
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (s *Switch) examineTables(ctx context.Context) ([]diagnosis.Finding, error)
 		rules = append(rules, *p.(*openflow.FlowStatsReply)...)
 	}
 	capacity := map[uint8]uint32{}
-	if parts, err = s.multipart(ctx, &openflow.TableFeaturesRequest{}); err == nil { // many switches do not tell
+	if parts, err = s.ch.multipart(ctx, &openflow.TableFeaturesRequest{}); err == nil { // many switches do not tell
 		for _, p := range parts {
 			for _, t := range *p.(*openflow.TableFeaturesReply) {
 				capacity[t.Table] = t.MaxEntries

@@ -68,7 +68,7 @@ func (w *forwarding) forwardHeld(p *PacketIn) error {
 		return nil
 	}
 	err := w.forward(p, nil)
-	p.Switch.out.flush()
+	p.Switch.ch.out.flush()
 	return err
 }
 
@@ -96,7 +96,7 @@ func (w *forwarding) forward(p *PacketIn, reader *Switch) error {
 		return nil
 	}
 	if d.Out.Data == nil && p.buffer == openflow.NoBuffer && len(d.Out.Actions) == 1 {
-		return p.Switch.queueOutput(d.Out.InPort, d.Out.Actions[0].Port(), p.Data)
+		return p.Switch.ch.queueOutput(d.Out.InPort, d.Out.Actions[0].Port(), p.Data)
 	}
 	m := openflow.PacketOut{BufferID: openflow.NoBuffer, InPort: d.Out.InPort, Actions: d.Out.Actions, Data: d.Out.Data}
 	if m.Data == nil {
@@ -105,7 +105,7 @@ func (w *forwarding) forward(p *PacketIn, reader *Switch) error {
 			m.BufferID, m.Data = p.buffer, nil
 		}
 	}
-	return p.Switch.queuePacketOut(&m)
+	return p.Switch.ch.queuePacketOut(&m)
 }
 
 // install writes the rules of a flow, those of the far end first, and deletes
@@ -165,16 +165,16 @@ func (w *forwarding) writeHop(f *forward.Flow, h Hop, reader *Switch) {
 	}
 	out := h.Output()
 	rf := w.compact(f.Key, h)
-	b := s.out.lockControl() // before the ledger changes: who deletes it at once must come after
+	b := s.ch.out.lockControl() // before the ledger changes: who deletes it at once must come after
 	c, ok := s.flows.Put(rf, out, time.Now())
 	if ok {
-		b = w.writer.AppendAdd(b, s.xid.Add(1), s.layout, c, rf, out)
+		b = w.writer.AppendAdd(b, s.ch.xid.Add(1), s.layout, c, rf, out)
 	}
-	s.out.unlockControl(b)
+	s.ch.out.unlockControl(b)
 	if !ok {
 		return // it is on its way, or the switch's table is full and packets go one by one
 	}
-	s.counters.flowMods.Add(1)
+	s.ch.flowMods.Add(1)
 	written(s, reader)
 }
 
@@ -185,16 +185,16 @@ func (w *forwarding) deleteHop(k forward.Key, h Hop, reader *Switch) {
 }
 
 func (w *forwarding) deleteFlow(s *Switch, f rule.Flow, reader *Switch) {
-	b := s.out.lockControl()
+	b := s.ch.out.lockControl()
 	r, ok := s.flows.Delete(f)
 	if ok {
-		b = w.writer.AppendDelete(b, s.xid.Add(1), s.layout, r.Cookie, f)
+		b = w.writer.AppendDelete(b, s.ch.xid.Add(1), s.layout, r.Cookie, f)
 	}
-	s.out.unlockControl(b)
+	s.ch.out.unlockControl(b)
 	if !ok {
 		return
 	}
-	s.counters.flowMods.Add(1)
+	s.ch.flowMods.Add(1)
 	written(s, reader)
 }
 
@@ -202,10 +202,10 @@ func (w *forwarding) deleteFlow(s *Switch, f rule.Flow, reader *Switch) {
 // or now.
 func written(s, reader *Switch) {
 	if reader == nil {
-		s.out.flush()
+		s.ch.out.flush()
 		return
 	}
-	reader.touch(s.out)
+	reader.touch(s.ch.out)
 }
 
 // flowGone takes note of a rule that a switch has removed.

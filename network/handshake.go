@@ -19,8 +19,8 @@ func (s *Switch) setUp(session context.Context) {
 	defer cancel()
 	rec, err := s.prepare(ctx)
 	if err != nil {
-		if !s.ended() {
-			s.close(fmt.Errorf("set-up failed: %w", err))
+		if !s.ch.ended() {
+			s.ch.close(fmt.Errorf("set-up failed: %w", err))
 		}
 		if errors.Is(err, errOutsized) {
 			s.n.events.emit(Event{Kind: SwitchRefused, Switch: s.dpid, Reason: err.Error()})
@@ -41,7 +41,7 @@ func (s *Switch) setUp(session context.Context) {
 
 func (s *Switch) prepare(ctx context.Context) (ledger.Reconciliation, error) {
 	var rec ledger.Reconciliation
-	if desc, err := s.multipart(ctx, &openflow.DescRequest{}); err == nil && len(desc) > 0 {
+	if desc, err := s.ch.multipart(ctx, &openflow.DescRequest{}); err == nil && len(desc) > 0 {
 		if d, ok := desc[0].(*openflow.Desc); ok {
 			s.desc = *d
 		}
@@ -52,7 +52,7 @@ func (s *Switch) prepare(ctx context.Context) (ledger.Reconciliation, error) {
 		}
 	}
 	config := &openflow.SetConfig{Config: openflow.Config{Flags: openflow.FragNormal, MissLen: openflow.MaxLenNoBuffer}}
-	if err := s.send(config, s.xid.Add(1)); err != nil {
+	if err := s.ch.send(config, s.ch.xid.Add(1)); err != nil {
 		return rec, err
 	}
 	if err := s.readPorts(ctx); err != nil {
@@ -65,7 +65,7 @@ func (s *Switch) prepare(ctx context.Context) (ledger.Reconciliation, error) {
 // SetRole asks for a role. Roles carry a generation so that an old master's
 // request cannot win; the clock provides it.
 func (s *Switch) SetRole(ctx context.Context, r openflow.Role) error {
-	got, err := s.call(ctx, &openflow.RoleRequest{Role: r, Generation: uint64(time.Now().UnixNano())})
+	got, err := s.ch.call(ctx, &openflow.RoleRequest{Role: r, Generation: uint64(time.Now().UnixNano())})
 	if err != nil {
 		return err
 	}
@@ -77,25 +77,8 @@ func (s *Switch) SetRole(ctx context.Context, r openflow.Role) error {
 	return nil
 }
 
-// multipart asks for statistics and returns the bodies of all parts.
-func (s *Switch) multipart(ctx context.Context, body openflow.MultipartBody) ([]openflow.MultipartBody, error) {
-	parts, err := s.call(ctx, &openflow.MultipartRequest{Body: body})
-	if err != nil {
-		return nil, err
-	}
-	out := make([]openflow.MultipartBody, 0, len(parts))
-	for _, p := range parts {
-		m, ok := p.(*openflow.MultipartReply)
-		if !ok || m.Body.MultipartType() != body.MultipartType() {
-			return nil, fmt.Errorf("switch %v: %v in reply to a request for %v", s.dpid, p, body.MultipartType())
-		}
-		out = append(out, m.Body)
-	}
-	return out, nil
-}
-
 func (s *Switch) readPorts(ctx context.Context) error {
-	parts, err := s.multipart(ctx, &openflow.PortDescRequest{})
+	parts, err := s.ch.multipart(ctx, &openflow.PortDescRequest{})
 	if err != nil {
 		return err
 	}
@@ -124,7 +107,7 @@ func (s *Switch) readCapabilities(ctx context.Context) {
 		o = s.n.cfg.Overrides[0]
 	}
 	told := toldTables{}
-	if parts, err := s.multipart(ctx, &openflow.TableFeaturesRequest{}); err == nil {
+	if parts, err := s.ch.multipart(ctx, &openflow.TableFeaturesRequest{}); err == nil {
 		for _, p := range parts {
 			for _, t := range *p.(*openflow.TableFeaturesReply) {
 				told[t.Table] = t
@@ -144,9 +127,9 @@ func (s *Switch) readCapabilities(ctx context.Context) {
 
 func (s *Switch) tryBundle(ctx context.Context) error {
 	const flags = openflow.BundleAtomic | openflow.BundleOrdered
-	id := s.xid.Add(1)
+	id := s.ch.xid.Add(1)
 	for _, op := range []openflow.BundleOp{openflow.BundleOpenRequest, openflow.BundleDiscardRequest} {
-		if _, err := s.call(ctx, &openflow.BundleControl{Bundle: id, Op: op, Flags: flags}); err != nil {
+		if _, err := s.ch.call(ctx, &openflow.BundleControl{Bundle: id, Op: op, Flags: flags}); err != nil {
 			return err
 		}
 	}
@@ -188,11 +171,11 @@ func (s *Switch) bring(ctx context.Context, ops []ledger.Op) (refused []ledger.O
 		for i, op := range part {
 			msgs[i] = op.Message
 		}
-		bt, err := s.sendBatch(msgs)
+		bt, err := s.ch.sendBatch(msgs)
 		if err != nil {
 			return nil, err
 		}
-		errs, err := s.wait(ctx, bt)
+		errs, err := s.ch.wait(ctx, bt)
 		if err != nil {
 			return nil, err
 		}
@@ -223,7 +206,7 @@ func (s *Switch) readRules(ctx context.Context) (ledger.Found, error) {
 	var f ledger.Found
 	ours := openflow.AllFlows()
 	ours.Cookie, ours.CookieMask = uint64(rule.Magic)<<56, rule.MagicMask
-	parts, err := s.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: ours})
+	parts, err := s.ch.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: ours})
 	if err != nil {
 		return f, err
 	}
@@ -235,7 +218,7 @@ func (s *Switch) readRules(ctx context.Context) (ledger.Found, error) {
 		}
 	}
 	// Groups and meters are optional parts of the protocol.
-	if parts, err = s.multipart(ctx, &openflow.GroupDescRequest{}); err != nil && !errors.Is(err, ErrRefused) {
+	if parts, err = s.ch.multipart(ctx, &openflow.GroupDescRequest{}); err != nil && !errors.Is(err, ErrRefused) {
 		return f, err
 	}
 	for _, p := range parts {
@@ -243,7 +226,7 @@ func (s *Switch) readRules(ctx context.Context) (ledger.Found, error) {
 			f.Groups = append(f.Groups, rule.Group{Switch: s.dpid, ID: g.Group, Type: g.Type, Buckets: g.Buckets})
 		}
 	}
-	if parts, err = s.multipart(ctx, &openflow.MeterConfigRequest{Meter: openflow.MeterAll}); err != nil && !errors.Is(err, ErrRefused) {
+	if parts, err = s.ch.multipart(ctx, &openflow.MeterConfigRequest{Meter: openflow.MeterAll}); err != nil && !errors.Is(err, ErrRefused) {
 		return f, err
 	}
 	for _, p := range parts {

@@ -62,8 +62,8 @@ func (p *PacketIn) Hold(d time.Duration) (*Held, error) {
 	s.held.mu.Lock()
 	defer s.held.mu.Unlock()
 	switch {
-	case s.ended():
-		return nil, s.down()
+	case s.ch.ended():
+		return nil, s.ch.down()
 	case len(s.held.packets) >= s.held.limit:
 		return nil, fmt.Errorf("switch %v: %d packets are held already: %w", s.dpid, s.held.limit, ErrBusy)
 	}

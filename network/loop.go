@@ -73,7 +73,7 @@ func (s *Switch) loop(ctx context.Context) (time.Duration, bool) {
 		return at.Sub(sent), true
 	case now := <-timer.C:
 		s.loops.over(false, now)
-	case <-s.done:
+	case <-s.ch.done:
 	case <-ctx.Done():
 	}
 	return 0, false

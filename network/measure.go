@@ -25,7 +25,7 @@ func (s *Switch) monitor(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.done:
+		case <-s.ch.done:
 			return
 		case <-echo.C:
 			s.measure(ctx)
@@ -38,8 +38,8 @@ func (s *Switch) monitor(ctx context.Context) {
 // endWithholding ends a session whose switch answers, but does not confirm what it was
 // sent: nobody can tell what it does.
 func (s *Switch) endWithholding() {
-	if since := s.withheld(); !since.IsZero() && time.Since(since) > s.n.cfg.RequestTimeout && !s.ended() {
-		s.close(fmt.Errorf("it has withheld a barrier reply for %v", time.Since(since).Round(time.Millisecond)))
+	if since := s.ch.withheld(); !since.IsZero() && time.Since(since) > s.n.cfg.RequestTimeout && !s.ch.ended() {
+		s.ch.close(fmt.Errorf("it has withheld a barrier reply for %v", time.Since(since).Round(time.Millisecond)))
 	}
 }
 
@@ -50,7 +50,7 @@ func (s *Switch) measure(ctx context.Context) {
 	defer cancel()
 	var trips []time.Duration
 	for range roundTripsAtOnce {
-		r, err := s.exchange(ctx, &openflow.EchoRequest{})
+		r, err := s.ch.exchange(ctx, &openflow.EchoRequest{})
 		if err != nil {
 			break
 		}
@@ -61,8 +61,8 @@ func (s *Switch) measure(ctx context.Context) {
 		s.measureLoops(ctx)
 		return
 	}
-	if silent := time.Since(time.Unix(0, s.heard.Load())); silent >= s.n.cfg.EchoTimeout && !s.ended() {
-		s.close(fmt.Errorf("no sign of life for %v", silent.Round(time.Millisecond)))
+	if silent := time.Since(time.Unix(0, s.ch.heard.Load())); silent >= s.n.cfg.EchoTimeout && !s.ch.ended() {
+		s.ch.close(fmt.Errorf("no sign of life for %v", silent.Round(time.Millisecond)))
 	}
 }
 
@@ -112,7 +112,7 @@ func (s *Switch) doubt() {
 
 // readCounters reads the counters of all ports.
 func (s *Switch) readCounters(ctx context.Context, take func(stats.Sample)) {
-	r, err := s.exchange(ctx, &openflow.MultipartRequest{Body: &openflow.PortStatsRequest{Port: openflow.PortAny}})
+	r, err := s.ch.exchange(ctx, &openflow.MultipartRequest{Body: &openflow.PortStatsRequest{Port: openflow.PortAny}})
 	if err != nil {
 		return // the next reading makes a rate over both intervals
 	}

@@ -34,8 +34,8 @@ func TestFlowsLeaveInTheOrderOfTheirChanges(t *testing.T) {
 		}
 	})
 	wg.Wait()
-	queued := s.out.lockControl()
-	s.out.unlockControl(nil)
+	queued := s.ch.out.lockControl()
+	s.ch.out.unlockControl(nil)
 	there := false
 	for b := queued; len(b) > 0; b = b[binary.BigEndian.Uint16(b[2:]):] {
 		var m openflow.FlowMod

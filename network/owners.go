@@ -82,7 +82,7 @@ func (x *owners) removed(s *Switch, r *openflow.FlowRemoved, now time.Time) {
 	case ledger.RemovalForeign:
 		s.limiter.Warn(x.in.log, "a rule was deleted by somebody else and is written again", "switch", s.dpid, "owner", in.Owner, "key", in.Name, "match", in.Match)
 		if op, ok := x.in.ledger.Rewrite(s.dpid, at); ok {
-			if _, err := s.sendBatch([]openflow.Message{op.Message}); err != nil {
+			if _, err := s.ch.sendBatch([]openflow.Message{op.Message}); err != nil {
 				s.limiter.Warn(x.in.log, "writing a rule again", "switch", s.dpid, "error", err)
 			}
 		}

@@ -111,7 +111,7 @@ func (r *registry) register(ctx context.Context, s *Switch) error {
 		if old.Alive(ctx) {
 			return fmt.Errorf("%w (from %v)", errDuplicate, old.conn.RemoteAddr())
 		}
-		old.close(errors.New("replaced by a new connection of the same switch"))
+		old.ch.close(errors.New("replaced by a new connection of the same switch"))
 		select {
 		case <-old.gone:
 		case <-ctx.Done():
@@ -125,7 +125,7 @@ func (r *registry) register(ctx context.Context, s *Switch) error {
 func (r *registry) goUp(s *Switch) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.all[s.dpid] != s || s.ended() {
+	if r.all[s.dpid] != s || s.ch.ended() {
 		return false
 	}
 	s.upAt = time.Now()
@@ -182,6 +182,6 @@ const aliveTimeout = time.Second
 func (s *Switch) Alive(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, aliveTimeout)
 	defer cancel()
-	_, err := s.call(ctx, &openflow.EchoRequest{Data: []byte("alive?")})
+	_, err := s.ch.call(ctx, &openflow.EchoRequest{Data: []byte("alive?")})
 	return err == nil
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
-
-	"github.com/sluice-net/sluice/openflow"
 )
 
 // memory bounds what is kept of replies until they have come in whole: so many bytes of
@@ -50,22 +48,6 @@ func (m *memory) give(p *purse, bytes int64) {
 	defer m.mu.Unlock()
 	m.common += beyondOwn(p.used-bytes) - beyondOwn(p.used)
 	p.used -= bytes
-}
-
-// keep adds a part to a reply that is still waited for.
-func (s *Switch) keep(xid uint32, r *request, part openflow.Message) error {
-	bytes := keptPart + footprint(reflect.ValueOf(part))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.requests[xid] != r {
-		return nil // it has been given up
-	}
-	if err := s.n.replies.take(&s.replies, bytes); err != nil {
-		return err
-	}
-	r.bytes += bytes
-	r.parts = append(r.parts, part)
-	return nil
 }
 
 // footprint is how many bytes lie behind the references of a value.

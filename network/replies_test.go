@@ -24,7 +24,7 @@ func silent(t *testing.T, n *Network) *Switch {
 	ours, theirs := net.Pipe()
 	s := newSwitch(n, ours)
 	ended := make(chan struct{})
-	go func() { s.out.run(s.done); close(ended) }()
+	go func() { s.ch.out.run(s.ch.done); close(ended) }()
 	go func() {
 		b := make([]byte, 1024)
 		for {
@@ -34,7 +34,7 @@ func silent(t *testing.T, n *Network) *Switch {
 		}
 	}()
 	t.Cleanup(func() {
-		close(s.done)
+		close(s.ch.done)
 		_ = ours.Close()
 		_ = theirs.Close()
 		<-ended
@@ -70,10 +70,10 @@ func TestRepliesAreBoundedByWhatTheyTakeInMemory(t *testing.T) {
 			for range 4 {
 				s := silent(t, n)
 				r := &request{done: make(chan struct{})}
-				s.requests[1] = r
+				s.ch.requests[1] = r
 				requests = append(requests, r)
-				for fed := 0; s.requests[1] != nil; fed += len(part) {
-					s.reply(part)
+				for fed := 0; s.ch.requests[1] != nil; fed += len(part) {
+					s.ch.reply(part, time.Now())
 					if fed > 64<<20 {
 						t.Fatalf("a reply of %d bytes on the wire was not refused; the heap has grown by %d", fed, heap()-before)
 					}
@@ -88,9 +88,9 @@ func TestRepliesAreBoundedByWhatTheyTakeInMemory(t *testing.T) {
 			runtime.KeepAlive(requests)
 			last := silent(t, n)
 			r := &request{done: make(chan struct{})}
-			last.requests[1] = r
+			last.ch.requests[1] = r
 			whole, _ := (&openflow.MultipartReply{Body: &openflow.PortDescReply{{Number: 1}}}).AppendTo(nil, 1)
-			last.reply(whole)
+			last.ch.reply(whole, time.Now())
 			if <-r.done; r.err != nil {
 				t.Errorf("a switch that needs little was refused: %v", r.err)
 			}
@@ -106,18 +106,18 @@ func TestEmptyPartsEndAReply(t *testing.T) {
 	}
 	s := silent(t, n)
 	r := &request{done: make(chan struct{})}
-	s.requests[1] = r
+	s.ch.requests[1] = r
 	part, err := (&openflow.MultipartReply{More: true, Body: &openflow.PortStatsReply{}}).AppendTo(nil, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range maxEmptyParts {
-		s.reply(part)
+		s.ch.reply(part, time.Now())
 	}
-	if s.requests[1] == nil || r.bytes != 0 || len(r.parts) != 0 {
+	if s.ch.requests[1] == nil || r.bytes != 0 || len(r.parts) != 0 {
 		t.Fatalf("after %d parts: %d bytes, %v", maxEmptyParts, r.bytes, r.err)
 	}
-	s.reply(part)
+	s.ch.reply(part, time.Now())
 	if <-r.done; r.err == nil {
 		t.Error("a reply without end has ended well")
 	}
@@ -133,16 +133,16 @@ func TestRepliesGiveBackWhatTheyTook(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := s.call(ctx, &openflow.MultipartRequest{Body: &openflow.PortDescRequest{}})
+		_, err := s.ch.call(ctx, &openflow.MultipartRequest{Body: &openflow.PortDescRequest{}})
 		ended <- err
 	}()
 	big := openflow.PortDescReply(make([]openflow.Port, 1000))
-	part, err := (&openflow.MultipartReply{More: true, Body: &big}).AppendTo(nil, s.xid.Load()+1)
+	part, err := (&openflow.MultipartReply{More: true, Body: &big}).AppendTo(nil, s.ch.xid.Load()+1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for feed := true; feed; {
-		s.reply(part)
+		s.ch.reply(part, time.Now())
 		select {
 		case err := <-ended:
 			feed = false
@@ -153,8 +153,8 @@ func TestRepliesGiveBackWhatTheyTook(t *testing.T) {
 		}
 	}
 	cancel()
-	s.reply(part)
-	if used, common := s.replies.used, n.replies.common; used != 0 || common != 0 {
+	s.ch.reply(part, time.Now())
+	if used, common := s.ch.taken.used, n.replies.common; used != 0 || common != 0 {
 		t.Errorf("%d bytes of the switch are still taken, %d of those for all", used, common)
 	}
 }

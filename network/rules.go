@@ -67,7 +67,7 @@ func (s *Switch) readCounts(ctx context.Context) error {
 	ours := openflow.AllFlows()
 	ours.Cookie, ours.CookieMask = uint64(rule.Magic)<<56, rule.MagicMask
 	asked := time.Now()
-	parts, err := s.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: ours})
+	parts, err := s.ch.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: ours})
 	if err != nil {
 		return err
 	}

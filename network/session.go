@@ -1,10 +1,10 @@
 package network
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"runtime"
 	"sync"
@@ -17,14 +17,14 @@ import (
 // newSwitch makes the session on a new connection.
 func newSwitch(n *Network, conn net.Conn) *Switch {
 	s := &Switch{
-		n: n, conn: conn, out: newOutput(conn, &n.cfg), since: time.Now(), done: make(chan struct{}), gone: make(chan struct{}), doubted: make(chan struct{}, 1), announced: make(chan struct{}),
-		flows: ledger.NewFlows(n.cfg.ForwardRules, n.forwarding.hash, n.cfg.Generation), ports: map[uint32]openflow.Port{}, requests: map[uint32]*request{},
+		n: n, conn: conn, since: time.Now(), gone: make(chan struct{}), doubted: make(chan struct{}, 1), announced: make(chan struct{}),
+		flows: ledger.NewFlows(n.cfg.ForwardRules, n.forwarding.hash, n.cfg.Generation), ports: map[uint32]openflow.Port{},
 		counts:   ruleCounts{reading: make(chan struct{}, 1)},
 		refusals: refusedFlows{owner: n.forwarding.hash, most: n.cfg.ForwardRules},
 	}
 	s.held.limit = n.cfg.HoldLimit
 	s.role.Store(uint32(openflow.RoleEqual))
-	s.heard.Store(s.since.UnixNano())
+	s.ch = newChannel(conn, &n.cfg, &n.replies, &s.limiter, s.since)
 	return s
 }
 
@@ -60,7 +60,7 @@ func (s *Switch) serve(ctx context.Context, at *seat) {
 	defer func() { // before the end is known, or who comes again at once would not wait
 		admission.reconnects.ended(s.dpid, hostOf(s.conn.RemoteAddr()), time.Since(began), time.Now())
 	}()
-	wg.Go(func() { s.out.run(s.done) })
+	wg.Go(func() { s.ch.out.run(s.ch.done) })
 	if err := s.n.switches.register(ctx, s); err != nil {
 		admission.refuse(s, err)
 		return
@@ -68,7 +68,7 @@ func (s *Switch) serve(ctx context.Context, at *seat) {
 	wg.Go(func() { s.setUp(ctx) })
 	err := s.read(r)
 	if ctx.Err() == nil {
-		admission.tell(s.dpid, "switch left", "reason", s.reason(err))
+		admission.tell(s.dpid, "switch left", "reason", s.ch.reason(err))
 	}
 }
 
@@ -76,13 +76,13 @@ func (s *Switch) serve(ctx context.Context, at *seat) {
 // has one deadline for all of it, and anything unexpected ends it.
 func (s *Switch) greet(r *openflow.Reader) error {
 	_ = s.conn.SetDeadline(time.Now().Add(s.n.cfg.RequestTimeout))
-	if err := s.write(openflow.NewHello(), s.xid.Add(1)); err != nil {
+	if err := s.write(openflow.NewHello(), s.ch.xid.Add(1)); err != nil {
 		return err
 	}
 	if err := s.readHello(r); err != nil {
 		return err
 	}
-	if err := s.write(&openflow.FeaturesRequest{}, s.xid.Add(1)); err != nil {
+	if err := s.write(&openflow.FeaturesRequest{}, s.ch.xid.Add(1)); err != nil {
 		return err
 	}
 	for range maxEarlyMessages {
@@ -96,6 +96,7 @@ func (s *Switch) greet(r *openflow.Reader) error {
 				return err
 			}
 			s.dpid = s.features.DatapathID
+			s.ch.dpid = s.dpid
 			if s.features.AuxiliaryID != 0 {
 				return fmt.Errorf("auxiliary connection %d of switch %v: not supported", s.features.AuxiliaryID, s.dpid)
 			}
@@ -167,7 +168,7 @@ func (s *Switch) read(r *openflow.Reader) error {
 			return err
 		}
 		now := time.Now()
-		s.heard.Store(now.UnixNano())
+		s.ch.heard.Store(now.UnixNano())
 		s.pkt.At = now
 		count := 0
 		for {
@@ -198,7 +199,7 @@ func (s *Switch) giveWay(d time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-s.done:
+	case <-s.ch.done:
 	}
 }
 
@@ -208,12 +209,12 @@ func (s *Switch) flushTouched() {
 		s.touched[i] = nil
 	}
 	s.touched = s.touched[:0]
-	s.out.flush()
+	s.ch.out.flush()
 }
 
 // touch has the output of another switch flushed at the end of the batch.
 func (s *Switch) touch(o *output) {
-	if o == s.out {
+	if o == s.ch.out {
 		return
 	}
 	for _, t := range s.touched {
@@ -233,12 +234,12 @@ func (s *Switch) handle(m []byte) error {
 	case openflow.TypePacketIn:
 		s.packetIn(m)
 	case openflow.TypeEchoRequest:
-		b, err := echoReply(m).AppendTo(s.out.lockControl(), openflow.XID(m))
-		s.out.unlockControl(b)
+		b, err := echoReply(m).AppendTo(s.ch.out.lockControl(), openflow.XID(m))
+		s.ch.out.unlockControl(b)
 		return err
 	case openflow.TypeBarrierReply:
-		if !s.barrier(openflow.XID(m)) {
-			s.reply(m)
+		if !s.ch.barrier(openflow.XID(m)) {
+			s.ch.reply(m, s.pkt.At)
 		}
 	case openflow.TypeError:
 		s.refused(m)
@@ -248,7 +249,7 @@ func (s *Switch) handle(m []byte) error {
 		s.portStatus(m)
 	case openflow.TypeEchoReply, openflow.TypeMultipartReply, openflow.TypeRoleReply, openflow.TypeExperimenter,
 		openflow.TypeFeaturesReply, openflow.TypeGetConfigReply, openflow.TypeGetAsyncReply, openflow.TypeQueueGetReply:
-		s.reply(m)
+		s.ch.reply(m, s.pkt.At)
 	case openflow.TypeHello:
 	default:
 		s.malformed(fmt.Errorf("%v is no message for a controller", openflow.MsgType(m[1])))
@@ -257,6 +258,19 @@ func (s *Switch) handle(m []byte) error {
 		return errors.New("too many malformed messages")
 	}
 	return nil
+}
+
+// refused acts on an error of the switch.
+func (s *Switch) refused(m []byte) {
+	e := new(openflow.Error)
+	if err := e.Decode(bytes.Clone(m)); err != nil {
+		s.malformed(err)
+		return
+	}
+	if !s.ch.refused(openflow.XID(m), e, s.pkt.At) {
+		s.refusals.note(e.Data)
+		s.limiter.Warn(s.n.cfg.Log, "switch refused a message", "switch", s.dpid, "error", e)
+	}
 }
 
 // maxMalformed is how many unreadable messages end a session.
@@ -269,15 +283,7 @@ func (s *Switch) malformed(err error) {
 
 // end is the last act of a session.
 func (s *Switch) end() {
-	s.mu.Lock()
-	select {
-	case <-s.done:
-		s.mu.Unlock()
-		return
-	default:
-		close(s.done)
-	}
-	s.mu.Unlock()
+	close(s.ch.done)
 	_ = s.conn.Close()
 	s.held.dropAll()
 	s.leave()
@@ -297,25 +303,4 @@ func (s *Switch) leave() {
 	}
 	s.n.owners.forgetEvery(s.dpid)
 	s.n.switches.remove(s)
-}
-
-// close makes the session end, for a reason worth a log line.
-func (s *Switch) close(reason error) {
-	s.out.mu.Lock()
-	s.out.fail(reason)
-	s.out.mu.Unlock()
-}
-
-// reason tells why a session ended: what the writing side met counts first,
-// because closing the connection is what then ends the reading side.
-func (s *Switch) reason(readErr error) error {
-	s.out.mu.Lock()
-	defer s.out.mu.Unlock()
-	if s.out.err != nil {
-		return s.out.err
-	}
-	if errors.Is(readErr, io.EOF) {
-		return errors.New("the switch closed the connection")
-	}
-	return readErr
 }

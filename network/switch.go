@@ -2,8 +2,6 @@ package network
 
 import (
 	"cmp"
-	"encoding/binary"
-	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -22,20 +20,18 @@ type Switch struct {
 	n        *Network
 	dpid     openflow.DatapathID
 	conn     net.Conn
-	out      *output
+	ch       *channel
 	features openflow.FeaturesReply
 	caps     Capabilities
 	layout   rule.Layout
 	desc     openflow.Desc
 	role     atomic.Uint32
 	up       atomic.Bool
-	heard    atomic.Int64 // Unix nanoseconds of the last input
 	rtt      roundTrips
 	loops    loops
 	since    time.Time
 	upAt     time.Time // set before up is
 
-	done chan struct{} // closed when the session ends
 	gone chan struct{} // closed when it has left the registry
 	// doubted: the counters are wanted, because probes of a link are missing.
 	doubted chan struct{}
@@ -43,17 +39,14 @@ type Switch struct {
 	announced chan struct{}
 	// accepting: changes may be sent; guarded by the registry's mutex.
 	accepting bool
-	xid       atomic.Uint32
 	flows     *ledger.Flows
 	held      heldPackets
 	limiter   lograte.Limit
 	counts    ruleCounts
 	refusals  refusedFlows
 
-	mu       sync.Mutex
-	ports    map[uint32]openflow.Port
-	requests map[uint32]*request
-	batches  []*batch
+	mu    sync.Mutex
+	ports map[uint32]openflow.Port
 
 	// These belong to the reader goroutine.
 	in      openflow.PacketIn
@@ -64,12 +57,11 @@ type Switch struct {
 	resubmitted *resubmitted
 
 	counters switchCounters
-	replies  purse
 }
 
 // switchCounters count what a session has done.
 type switchCounters struct {
-	packetIns, packetInsDropped, flowMods, errors, garbage atomic.Uint64
+	packetIns, packetInsDropped, garbage atomic.Uint64
 }
 
 // SwitchStats is a reading of a session's counters.
@@ -144,9 +136,9 @@ func (s *Switch) Port(number uint32) (openflow.Port, bool) {
 func (s *Switch) Stats() SwitchStats {
 	return SwitchStats{
 		PacketIns: s.counters.packetIns.Load(), PacketInsDropped: s.counters.packetInsDropped.Load(),
-		PacketOutsDropped: s.out.dropped.Load(), FlowMods: s.counters.flowMods.Load(),
-		Errors: s.counters.errors.Load(), Malformed: s.counters.garbage.Load(),
-		Writes: s.out.writes.Load(), Held: s.held.len(), ForwardRules: s.flows.Len(),
+		PacketOutsDropped: s.ch.out.dropped.Load(), FlowMods: s.ch.flowMods.Load(),
+		Errors: s.ch.errors.Load(), Malformed: s.counters.garbage.Load(),
+		Writes: s.ch.out.writes.Load(), Held: s.held.len(), ForwardRules: s.flows.Len(),
 	}
 }
 
@@ -155,62 +147,9 @@ func (s *Switch) Stats() SwitchStats {
 // is ErrBusy.
 func (s *Switch) PacketOut(inPort uint32, actions []openflow.Action, data []byte) error {
 	m := openflow.PacketOut{BufferID: openflow.NoBuffer, InPort: inPort, Actions: actions, Data: data}
-	if err := s.queuePacketOut(&m); err != nil {
+	if err := s.ch.queuePacketOut(&m); err != nil {
 		return err
 	}
-	s.out.flush()
+	s.ch.out.flush()
 	return nil
 }
-
-func (s *Switch) queuePacketOut(m *openflow.PacketOut) error {
-	if s.ended() {
-		return s.down()
-	}
-	b, ok := s.out.lockPackets(len(m.Data) + 64)
-	if !ok {
-		return fmt.Errorf("packet-out to switch %v: %w: its output queue is full", s.dpid, ErrBusy)
-	}
-	b, err := m.AppendTo(b, s.xid.Add(1))
-	s.out.unlockPackets(b)
-	return err
-}
-
-// queueOutput is queuePacketOut for what default forwarding sends most: one
-// packet out of one port.
-func (s *Switch) queueOutput(inPort, out uint32, data []byte) error {
-	b, ok := s.out.lockPackets(len(data) + 64)
-	if !ok {
-		return errOutputFull
-	}
-	s.out.unlockPackets(appendOutput(b, s.xid.Add(1), inPort, out, data))
-	return nil
-}
-
-var errOutputFull = fmt.Errorf("%w: the switch's output queue is full", ErrBusy)
-
-// appendOutput appends a packet-out with a single output action.
-func appendOutput(b []byte, xid, inPort, out uint32, data []byte) []byte {
-	const size = 24 + 16
-	be := binary.BigEndian
-	var m [size]byte
-	m[0], m[1] = openflow.Version, byte(openflow.TypePacketOut)
-	be.PutUint16(m[2:], uint16(size+len(data)))
-	be.PutUint32(m[4:], xid)
-	be.PutUint32(m[8:], openflow.NoBuffer)
-	be.PutUint32(m[12:], inPort)
-	be.PutUint16(m[16:], 16) // bytes of actions
-	be.PutUint16(m[26:], 16) // bytes of the action, whose type is zero
-	be.PutUint32(m[28:], out)
-	return append(append(b, m[:]...), data...)
-}
-
-func (s *Switch) ended() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
-	}
-}
-
-func (s *Switch) down() error { return fmt.Errorf("switch %v: %w", s.dpid, ErrSwitchDown) }

@@ -147,7 +147,7 @@ func (v *traceView) Controller() string {
 
 // dump reads all rules and groups of the switch, whoever wrote them.
 func (s *Switch) dump(ctx context.Context) (*switchRules, error) {
-	parts, err := s.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: openflow.AllFlows()})
+	parts, err := s.ch.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: openflow.AllFlows()})
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (s *Switch) dump(ctx context.Context) (*switchRules, error) {
 			out.rules = append(out.rules, s.dumped(&(*p.(*openflow.FlowStatsReply))[i], names))
 		}
 	}
-	parts, err = s.multipart(ctx, &openflow.GroupDescRequest{})
+	parts, err = s.ch.multipart(ctx, &openflow.GroupDescRequest{})
 	if err != nil && !errors.Is(err, ErrRefused) { // groups are optional in the protocol
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func (in *installer) prepare(ctx context.Context, waves [][]stage, opts ApplyOpt
 			if !st.fits(s) || !s.caps.Bundles || len(st.ops) < 2 || slices.ContainsFunc(st.ops, isMeter) {
 				continue
 			}
-			b, err := openBundle(s, *st)
+			b, err := openBundle(s.ch, *st)
 			if err != nil {
 				return err
 			}

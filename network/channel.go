@@ -1,0 +1,246 @@
+package network
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/lograte"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// channel is what is said to one switch, and what it answers: requests and their replies,
+// changes and the barriers behind them, packets.
+type channel struct {
+	dpid    openflow.DatapathID // set when the switch has said it
+	conn    net.Conn
+	out     *output
+	timeout time.Duration // of a request
+	log     *slog.Logger
+	limiter *lograte.Limit
+	done    chan struct{} // closed when the session ends
+	xid     atomic.Uint32
+	heard   atomic.Int64 // Unix nanoseconds of the last input
+	memory  *memory
+	taken   purse
+
+	flowMods, errors atomic.Uint64 // sent, and received
+
+	mu       sync.Mutex
+	requests map[uint32]*request
+	batches  []*batch
+}
+
+func newChannel(conn net.Conn, c *Config, m *memory, l *lograte.Limit, now time.Time) *channel {
+	ch := &channel{
+		conn: conn, out: newOutput(conn, c), timeout: c.RequestTimeout, log: c.Log, limiter: l, memory: m,
+		done: make(chan struct{}), requests: map[uint32]*request{},
+	}
+	ch.heard.Store(now.UnixNano())
+	return ch
+}
+
+// request waits for the reply to one message. A reply in several parts collects
+// here until the last has come.
+type request struct {
+	sent     time.Time
+	answered time.Time // when the reader saw the last part
+	parts    []openflow.Message
+	bytes    int64 // that the parts take
+	empty    int   // parts that held nothing, and said that more follows
+	err      error
+	done     chan struct{}
+}
+
+// call sends a message and waits for its reply: all parts of it, or the error
+// the switch answered with.
+func (ch *channel) call(ctx context.Context, m openflow.Message) ([]openflow.Message, error) {
+	r, err := ch.exchange(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return r.parts, nil
+}
+
+// exchange is call for those who ask how long it took: that is the time between
+// the system calls, not until a waiting goroutine gets its turn.
+func (ch *channel) exchange(ctx context.Context, m openflow.Message) (*request, error) {
+	ctx, cancel := context.WithTimeout(ctx, ch.timeout)
+	defer cancel()
+	xid := ch.xid.Add(1)
+	r := &request{sent: time.Now(), done: make(chan struct{})}
+	ch.mu.Lock()
+	ch.requests[xid] = r
+	ch.mu.Unlock()
+	defer func() {
+		ch.mu.Lock()
+		delete(ch.requests, xid)
+		ch.mu.Unlock()
+		ch.memory.give(&ch.taken, r.bytes)
+	}()
+	if err := ch.send(m, xid); err != nil {
+		return nil, err
+	}
+	select {
+	case <-r.done:
+		if r.err != nil {
+			return nil, fmt.Errorf("switch %v: %v: %w", ch.dpid, m.MsgType(), r.err)
+		}
+		return r, nil
+	case <-ch.done:
+		return nil, ch.down()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("switch %v: no reply to %v: %w", ch.dpid, m.MsgType(), ctx.Err())
+	}
+}
+
+// multipart asks for statistics and returns the bodies of all parts.
+func (ch *channel) multipart(ctx context.Context, body openflow.MultipartBody) ([]openflow.MultipartBody, error) {
+	parts, err := ch.call(ctx, &openflow.MultipartRequest{Body: body})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]openflow.MultipartBody, 0, len(parts))
+	for _, p := range parts {
+		m, ok := p.(*openflow.MultipartReply)
+		if !ok || m.Body.MultipartType() != body.MultipartType() {
+			return nil, fmt.Errorf("switch %v: %v in reply to a request for %v", ch.dpid, p, body.MultipartType())
+		}
+		out = append(out, m.Body)
+	}
+	return out, nil
+}
+
+// send queues a control message and writes what is queued.
+func (ch *channel) send(m openflow.Message, xid uint32) error {
+	b, err := m.AppendTo(ch.out.lockControl(), xid)
+	ch.out.unlockControl(b)
+	if err != nil {
+		return err
+	}
+	ch.out.flush()
+	return nil
+}
+
+// reply hands a message that came now to whoever waits for it. It runs on the reader.
+func (ch *channel) reply(raw []byte, now time.Time) {
+	xid := openflow.XID(raw)
+	ch.mu.Lock()
+	r := ch.requests[xid]
+	ch.mu.Unlock()
+	if r == nil {
+		return
+	}
+	if openflow.IsEmptyPart(raw) {
+		if r.empty++; r.empty > maxEmptyParts {
+			ch.finish(xid, r, fmt.Errorf("%w: more than %d parts of a reply hold nothing", ErrBusy, maxEmptyParts), now)
+		}
+		return
+	}
+	_, m, err := openflow.Decode(bytes.Clone(raw))
+	if err != nil {
+		ch.finish(xid, r, err, now)
+		return
+	}
+	if err := ch.keep(xid, r, m); err != nil {
+		ch.limiter.Warn(ch.log, "reply of a switch not kept", "switch", ch.dpid, "error", err)
+		ch.finish(xid, r, err, now)
+		return
+	}
+	if mp, ok := m.(*openflow.MultipartReply); ok && mp.More {
+		return
+	}
+	ch.finish(xid, r, nil, now)
+}
+
+// maxEmptyParts is how many parts of a reply may hold nothing: each costs time, and none
+// brings the end nearer.
+const maxEmptyParts = 64
+
+// keep adds a part to a reply that is still waited for.
+func (ch *channel) keep(xid uint32, r *request, part openflow.Message) error {
+	bytes := keptPart + footprint(reflect.ValueOf(part))
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.requests[xid] != r {
+		return nil // it has been given up
+	}
+	if err := ch.memory.take(&ch.taken, bytes); err != nil {
+		return err
+	}
+	r.bytes += bytes
+	r.parts = append(r.parts, part)
+	return nil
+}
+
+func (ch *channel) finish(xid uint32, r *request, err error, now time.Time) {
+	ch.mu.Lock()
+	delete(ch.requests, xid)
+	ch.mu.Unlock()
+	r.err, r.answered = err, now
+	close(r.done)
+}
+
+// refused hands an error of the switch to the request or batch it answers; false if
+// nobody waits for it.
+func (ch *channel) refused(xid uint32, e *openflow.Error, now time.Time) bool {
+	ch.errors.Add(1)
+	ch.mu.Lock()
+	r := ch.requests[xid]
+	for _, b := range ch.batches {
+		if xid-b.first < b.last-b.first {
+			if len(b.errs) < maxBatchErrors {
+				b.errs = append(b.errs, batchError{int(xid - b.first), e})
+			}
+			ch.mu.Unlock()
+			return true
+		}
+	}
+	ch.mu.Unlock()
+	if r == nil {
+		return false
+	}
+	ch.finish(xid, r, errors.Join(ErrRefused, e), now)
+	return true
+}
+
+// ended reports whether the session has.
+func (ch *channel) ended() bool {
+	select {
+	case <-ch.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (ch *channel) down() error { return fmt.Errorf("switch %v: %w", ch.dpid, ErrSwitchDown) }
+
+// close makes the session end, for a reason worth a log line.
+func (ch *channel) close(reason error) {
+	ch.out.mu.Lock()
+	ch.out.fail(reason)
+	ch.out.mu.Unlock()
+}
+
+// reason tells why a session ended: what the writing side met counts first,
+// because closing the connection is what then ends the reading side.
+func (ch *channel) reason(readErr error) error {
+	ch.out.mu.Lock()
+	defer ch.out.mu.Unlock()
+	if ch.out.err != nil {
+		return ch.out.err
+	}
+	if errors.Is(readErr, io.EOF) {
+		return errors.New("the switch closed the connection")
+	}
+	return readErr
+}
