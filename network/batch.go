@@ -124,6 +124,14 @@ func (ch *channel) withheld() (since time.Time) {
 	return since
 }
 
+// endWithholding ends a session whose switch answers, but does not confirm what it was
+// sent: nobody can tell what it does.
+func (ch *channel) endWithholding() {
+	if since := ch.withheld(); !since.IsZero() && time.Since(since) > ch.timeout && !ch.ended() {
+		ch.close(fmt.Errorf("it has withheld a barrier reply for %v", time.Since(since).Round(time.Millisecond)))
+	}
+}
+
 // barrier ends the batch whose barrier was answered.
 func (ch *channel) barrier(xid uint32) bool {
 	ch.mu.Lock()

@@ -79,3 +79,14 @@ func inBundle(ctx context.Context, ch *channel, st stage) error {
 	}
 	return b.commit()(ctx)
 }
+
+// tryBundle sees whether a switch takes bundles.
+func tryBundle(ctx context.Context, ch *channel) error {
+	id := ch.xid.Add(1)
+	for _, op := range []openflow.BundleOp{openflow.BundleOpenRequest, openflow.BundleDiscardRequest} {
+		if _, err := ch.call(ctx, &openflow.BundleControl{Bundle: id, Op: op, Flags: bundleFlags}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

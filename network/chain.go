@@ -56,22 +56,13 @@ func (s *Switch) portStatus(m []byte) {
 		s.malformed(err)
 		return
 	}
-	p := st.Port
-	s.mu.Lock()
-	old, known := s.ports[p.Number]
-	wasUp := known && old.Up()
-	isUp := st.Reason != openflow.PortDeleted && p.Up()
-	switch {
-	case st.Reason == openflow.PortDeleted:
-		delete(s.ports, p.Number)
-	case known || len(s.ports) < s.n.cfg.MaxPorts:
-		s.ports[p.Number] = p
-	default:
-		s.mu.Unlock()
+	p, deleted := st.Port, st.Reason == openflow.PortDeleted
+	old, known, room := s.ports.take(p, deleted)
+	if !room {
 		s.limiter.Warn(s.n.cfg.Log, "port left out: the switch has as many as openflow.max_ports allows", "switch", s.dpid, "port", p.Number, "limit", s.n.cfg.MaxPorts)
 		return
 	}
-	s.mu.Unlock()
+	wasUp, isUp := known && old.Up(), !deleted && p.Up()
 	if !s.up.Load() || p.Number > openflow.PortMax {
 		return
 	}

@@ -18,29 +18,27 @@ func (o *Owner) ReadCounters(ctx context.Context, d openflow.DatapathID) error {
 	mine := openflow.AllFlows()
 	mine.Cookie, mine.CookieMask = uint64(rule.MakeCookie(o.led.Hash, 0, 0)), rule.OwnerMask
 	asked := time.Now()
-	parts, err := s.ch.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: mine})
+	flows, err := askFlows(ctx, s.ch, mine)
 	if err != nil {
 		return err
 	}
 	at := asked.Add(time.Since(asked) / 2)
-	for _, p := range parts {
-		for i := range *p.(*openflow.FlowStatsReply) {
-			r := reported(&(*p.(*openflow.FlowStatsReply))[i])
-			o.in.ledger.Count(d, &r, at)
-		}
+	for f := range flows {
+		r := reported(f)
+		o.in.ledger.Count(d, &r, at)
 	}
 	return nil
 }
 
 // QueueStats reads the counters of all queues of all ports.
 func (s *Switch) QueueStats(ctx context.Context) ([]openflow.QueueStats, error) {
-	parts, err := s.ch.multipart(ctx, &openflow.QueueStatsRequest{Port: openflow.PortAny, Queue: openflow.QueueAll})
+	queues, err := ask[openflow.QueueStatsReply](ctx, s.ch, &openflow.QueueStatsRequest{Port: openflow.PortAny, Queue: openflow.QueueAll})
 	if err != nil {
 		return nil, err
 	}
 	var out []openflow.QueueStats
-	for _, p := range parts {
-		out = append(out, *p.(*openflow.QueueStatsReply)...)
+	for q := range queues {
+		out = append(out, *q)
 	}
 	return out, nil
 }

@@ -57,15 +57,13 @@ func (d *Doctor) countPorts(ctx context.Context, ports ...PortRef) map[PortRef]o
 		if !ok {
 			continue
 		}
-		parts, err := s.ch.multipart(ctx, &openflow.PortStatsRequest{Port: at.Port})
+		ports, err := ask[openflow.PortStatsReply](ctx, s.ch, &openflow.PortStatsRequest{Port: at.Port})
 		if err != nil {
 			continue
 		}
-		for _, part := range parts {
-			for _, p := range *part.(*openflow.PortStatsReply) {
-				if p.Port == at.Port {
-					out[at] = p
-				}
+		for p := range ports {
+			if p.Port == at.Port {
+				out[at] = *p
 			}
 		}
 	}
@@ -81,16 +79,14 @@ func (d *Doctor) countProbes(ctx context.Context, w *linkprobe.Way) *uint64 {
 	}
 	asked := openflow.AllFlows()
 	asked.Match = probesOf(w)
-	parts, err := s.ch.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: asked})
+	flows, err := askFlows(ctx, s.ch, asked)
 	if err != nil {
 		return nil
 	}
 	var seen *uint64
-	for _, part := range parts {
-		for _, r := range *part.(*openflow.FlowStatsReply) {
-			if r.Packets != ^uint64(0) { // not counted, see section A.3.5.2 of OpenFlow 1.3
-				seen = &r.Packets
-			}
+	for r := range flows {
+		if r.Packets != ^uint64(0) { // not counted, see section A.3.5.2 of OpenFlow 1.3
+			seen = &r.Packets
 		}
 	}
 	return seen

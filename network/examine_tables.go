@@ -13,7 +13,7 @@ import (
 // report.
 func (d *Doctor) examineTables(ctx context.Context, r *diagnosis.Report) {
 	for _, s := range d.switches.list() {
-		found, err := s.examineTables(ctx)
+		found, err := tableFaults(ctx, s)
 		if err != nil {
 			found = []diagnosis.Finding{{
 				Fault: diagnosis.Unexamined, Level: diagnosis.Warn, From: PortRef{Switch: s.dpid}, Found: fmt.Sprintf("the switch's rules could not be read: %v", err),
@@ -24,23 +24,20 @@ func (d *Doctor) examineTables(ctx context.Context, r *diagnosis.Report) {
 	}
 }
 
-// examineTables reads what the switch has, and what it says that it takes.
-func (s *Switch) examineTables(ctx context.Context) ([]diagnosis.Finding, error) {
-	parts, err := s.ch.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: openflow.AllFlows()})
+// tableFaults reads what a switch has, and what it says that it takes.
+func tableFaults(ctx context.Context, s *Switch) ([]diagnosis.Finding, error) {
+	flows, err := askFlows(ctx, s.ch, openflow.AllFlows())
 	if err != nil {
 		return nil, err
 	}
 	var rules []openflow.FlowStats
-	for _, p := range parts {
-		rules = append(rules, *p.(*openflow.FlowStatsReply)...)
+	for f := range flows {
+		rules = append(rules, *f)
 	}
 	capacity := map[uint8]uint32{}
-	if parts, err = s.ch.multipart(ctx, &openflow.TableFeaturesRequest{}); err == nil { // many switches do not tell
-		for _, p := range parts {
-			for _, t := range *p.(*openflow.TableFeaturesReply) {
-				capacity[t.Table] = t.MaxEntries
-			}
-		}
+	tables, _ := ask[openflow.TableFeaturesReply](ctx, s.ch, &openflow.TableFeaturesRequest{}) // many switches do not tell
+	for t := range tables {
+		capacity[t.Table] = t.MaxEntries
 	}
 	return diagnosis.Tables(s.dpid, rules, capacity, func(cookie uint64) bool { return rule.Cookie(cookie).Ours() }), nil
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network/ledger"
-	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -55,7 +54,7 @@ func (s *Switch) prepare(ctx context.Context) (ledger.Reconciliation, error) {
 	if err := s.ch.send(config, s.ch.xid.Add(1)); err != nil {
 		return rec, err
 	}
-	if err := s.readPorts(ctx); err != nil {
+	if err := s.ports.read(ctx, s.ch); err != nil {
 		return rec, err
 	}
 	s.readCapabilities(ctx)
@@ -77,27 +76,6 @@ func (s *Switch) SetRole(ctx context.Context, r openflow.Role) error {
 	return nil
 }
 
-func (s *Switch) readPorts(ctx context.Context) error {
-	parts, err := s.ch.multipart(ctx, &openflow.PortDescRequest{})
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range parts {
-		for _, port := range *p.(*openflow.PortDescReply) {
-			if len(s.ports) >= s.n.cfg.MaxPorts {
-				return fmt.Errorf("%w: it has more than %d ports; if that is true, raise openflow.max_ports", errOutsized, s.n.cfg.MaxPorts)
-			}
-			s.ports[port.Number] = port
-		}
-	}
-	return nil
-}
-
-// errOutsized says that a switch claims to be larger than the configuration lets it be.
-var errOutsized = errors.New("the switch is not let in")
-
 // readCapabilities asks for table features and tries a bundle. A switch that
 // does not answer the first is taken to do everything, in one table, until it refuses a
 // rule.
@@ -107,12 +85,9 @@ func (s *Switch) readCapabilities(ctx context.Context) {
 		o = s.n.cfg.Overrides[0]
 	}
 	told := toldTables{}
-	if parts, err := s.ch.multipart(ctx, &openflow.TableFeaturesRequest{}); err == nil {
-		for _, p := range parts {
-			for _, t := range *p.(*openflow.TableFeaturesReply) {
-				told[t.Table] = t
-			}
-		}
+	tables, _ := ask[openflow.TableFeaturesReply](ctx, s.ch, &openflow.TableFeaturesRequest{})
+	for t := range tables {
+		told[t.Table] = *t
 	}
 	s.layout = told.layout()
 	if o.Layout.Known() {
@@ -120,127 +95,7 @@ func (s *Switch) readCapabilities(ctx context.Context) {
 	}
 	c := Capabilities{Tables: int(s.features.Tables)}
 	c.set, c.match = told.fields(s.layout)
-	c.Bundles = s.tryBundle(ctx) == nil
+	c.Bundles = tryBundle(ctx, s.ch) == nil
 	c.restrict(o)
 	s.caps = c
-}
-
-func (s *Switch) tryBundle(ctx context.Context) error {
-	const flags = openflow.BundleAtomic | openflow.BundleOrdered
-	id := s.ch.xid.Add(1)
-	for _, op := range []openflow.BundleOp{openflow.BundleOpenRequest, openflow.BundleDiscardRequest} {
-		if _, err := s.ch.call(ctx, &openflow.BundleControl{Bundle: id, Op: op, Flags: flags}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// reconcile reads what is ours on the switch and sends the difference to what
-// is wanted. From here on changes may be sent to the switch: whatever happens in
-// between is at worst written twice.
-func (s *Switch) reconcile(ctx context.Context) (ledger.Reconciliation, error) {
-	defer s.n.ledger.Reading(s.dpid, s.layout)()
-	if err := s.n.owners.declareEvery(ctx, s.dpid); err != nil {
-		return ledger.Reconciliation{}, err
-	}
-	s.n.switches.accept(s)
-	found, err := s.readRules(ctx)
-	if err != nil {
-		return ledger.Reconciliation{}, err
-	}
-	found.Rules = s.n.forwarding.adopt(s, found.Rules)
-	rec := s.n.ledger.Reconcile(s.dpid, found)
-	rec.Kept += s.flows.Len()
-	var refused []ledger.Op
-	for ops := rec.Ops; len(ops) > 0; ops = s.n.ledger.Overtaken(s.dpid, ops) {
-		not, err := s.bring(ctx, ops)
-		if err != nil {
-			return rec, err
-		}
-		refused = append(refused, not...)
-	}
-	s.n.ledger.Reconciled(s.dpid, refused)
-	return rec, nil
-}
-
-// bring sends operations in parts and returns those that the switch refuses.
-func (s *Switch) bring(ctx context.Context, ops []ledger.Op) (refused []ledger.Op, err error) {
-	for part := range chunks(ops, reconcileChunk) {
-		msgs := make([]openflow.Message, len(part))
-		for i, op := range part {
-			msgs[i] = op.Message
-		}
-		bt, err := s.ch.sendBatch(msgs)
-		if err != nil {
-			return nil, err
-		}
-		errs, err := s.ch.wait(ctx, bt)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range errs {
-			s.limiter.Warn(s.n.cfg.Log, "switch refused a rule at reconciliation", "switch", s.dpid, "message", part[e.index].Message, "error", e.err)
-			refused = append(refused, part[e.index])
-		}
-	}
-	return refused, nil
-}
-
-// reconcileChunk bounds the messages between two barriers.
-const reconcileChunk = 1000
-
-func chunks[T any](all []T, size int) func(func([]T) bool) {
-	return func(yield func([]T) bool) {
-		for len(all) > 0 {
-			n := min(size, len(all))
-			if !yield(all[:n]) {
-				return
-			}
-			all = all[n:]
-		}
-	}
-}
-
-func (s *Switch) readRules(ctx context.Context) (ledger.Found, error) {
-	var f ledger.Found
-	ours := openflow.AllFlows()
-	ours.Cookie, ours.CookieMask = uint64(rule.Magic)<<56, rule.MagicMask
-	parts, err := s.ch.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: ours})
-	if err != nil {
-		return f, err
-	}
-	for _, p := range parts {
-		for _, r := range *p.(*openflow.FlowStatsReply) {
-			if rule.Cookie(r.Cookie).Ours() {
-				f.Rules = append(f.Rules, reported(&r))
-			}
-		}
-	}
-	// Groups and meters are optional parts of the protocol.
-	if parts, err = s.ch.multipart(ctx, &openflow.GroupDescRequest{}); err != nil && !errors.Is(err, ErrRefused) {
-		return f, err
-	}
-	for _, p := range parts {
-		for _, g := range *p.(*openflow.GroupDescReply) {
-			f.Groups = append(f.Groups, rule.Group{Switch: s.dpid, ID: g.Group, Type: g.Type, Buckets: g.Buckets})
-		}
-	}
-	if parts, err = s.ch.multipart(ctx, &openflow.MeterConfigRequest{Meter: openflow.MeterAll}); err != nil && !errors.Is(err, ErrRefused) {
-		return f, err
-	}
-	for _, p := range parts {
-		for _, m := range *p.(*openflow.MeterConfigReply) {
-			f.Meters = append(f.Meters, rule.Meter{Switch: s.dpid, ID: m.Meter, Flags: m.Flags, Bands: m.Bands})
-		}
-	}
-	return f, nil
-}
-
-func reported(r *openflow.FlowStats) ledger.Reported {
-	return ledger.Reported{
-		Slot:   rule.Slot{Table: r.Table, Priority: r.Priority, Match: r.Match},
-		Cookie: rule.Cookie(r.Cookie), Idle: r.IdleTimeout, Hard: r.HardTimeout, Flags: r.Flags,
-		Instructions: r.Instructions, Packets: r.Packets, Bytes: r.Bytes,
-	}
 }

@@ -11,22 +11,23 @@ import (
 
 // identify refuses a datapath identifier that the switch's certificate does not
 // name, where certificates are bound to identifiers.
-func (s *Switch) identify() error {
-	if !s.n.cfg.BindCertificates {
+func (g *greeting) identify() error {
+	d := g.features.DatapathID
+	if !g.cfg.BindCertificates {
 		return nil
 	}
-	conn, ok := s.conn.(*tls.Conn)
+	conn, ok := g.conn.(*tls.Conn)
 	if !ok {
-		return fmt.Errorf("switch %v: %w: it came without TLS", s.dpid, ErrIdentity)
+		return fmt.Errorf("switch %v: %w: it came without TLS", d, ErrIdentity)
 	}
 	certs := conn.ConnectionState().PeerCertificates
 	if len(certs) == 0 {
-		return fmt.Errorf("switch %v: %w: it showed no certificate", s.dpid, ErrIdentity)
+		return fmt.Errorf("switch %v: %w: it showed no certificate", d, ErrIdentity)
 	}
-	if names(certs[0], s.dpid, s.n.cfg.Names[s.dpid]) {
+	if names(certs[0], d, g.cfg.Names[d]) {
 		return nil
 	}
-	return fmt.Errorf("switch %v: %w: its certificate is for %q, which is neither this identifier nor the switch's name", s.dpid, ErrIdentity, certs[0].Subject.CommonName)
+	return fmt.Errorf("switch %v: %w: its certificate is for %q, which is neither this identifier nor the switch's name", d, ErrIdentity, certs[0].Subject.CommonName)
 }
 
 // names reports whether a certificate names a switch.

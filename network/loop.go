@@ -1,14 +1,12 @@
 package network
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/network/discovery"
 	"github.com/sluice-net/sluice/network/packet"
-	"github.com/sluice-net/sluice/openflow"
 )
 
 // loops are packets that a switch is given and gives back at once. Their round trip
@@ -58,30 +56,8 @@ func (l *loops) over(back bool, now time.Time) {
 	}
 }
 
-// loop takes one round trip of a packet; false if it does not come back.
-func (s *Switch) loop(ctx context.Context) (time.Duration, bool) {
-	frame, came := s.loops.next()
-	timer := time.NewTimer(loopTimeout)
-	defer timer.Stop()
-	sent := time.Now()
-	if err := s.PacketOut(openflow.PortController, []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)}, frame); err != nil {
-		return 0, false // its queue is full, or it has gone: no fault of the switch
-	}
-	select {
-	case at := <-came:
-		s.loops.over(true, at)
-		return at.Sub(sent), true
-	case now := <-timer.C:
-		s.loops.over(false, now)
-	case <-s.ch.done:
-	case <-ctx.Done():
-	}
-	return 0, false
-}
-
-// looped takes a packet that has come back. It runs on the reader.
-func (s *Switch) looped(frame []byte, at time.Time) {
-	l := &s.loops
+// returned takes a packet that has come back. It runs on the reader.
+func (l *loops) returned(frame []byte, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.came != nil && string(frame) == string(loopFrame(l.number)) {

@@ -8,41 +8,41 @@ import (
 // TestLoops: only the packet that is waited for counts, and a switch that has kept
 // several is not asked for a while, until one comes back again.
 func TestLoops(t *testing.T) {
-	s := &Switch{}
-	old, _ := s.loops.next()
-	frame, came := s.loops.next()
+	var l loops
+	old, _ := l.next()
+	frame, came := l.next()
 	at := time.Now()
-	s.looped(old, at)
-	s.looped(frame[:20], at)
+	l.returned(old, at)
+	l.returned(frame[:20], at)
 	select {
 	case <-came:
 		t.Fatal("another packet was taken for the one that is waited for")
 	default:
 	}
-	s.looped(frame, at)
-	s.looped(frame, at) // once more
+	l.returned(frame, at)
+	l.returned(frame, at) // once more
 	if got := <-came; !got.Equal(at) {
 		t.Errorf("came at %v, want %v", got, at)
 	}
-	s.loops.over(true, at)
+	l.over(true, at)
 	for range loopFailures {
-		if !s.loops.able(at) {
+		if !l.able(at) {
 			t.Error("given up too early")
 		}
-		s.loops.over(false, at)
+		l.over(false, at)
 	}
 	for _, later := range []time.Duration{0, loopAgain} {
 		tried := at.Add(later)
-		if s.loops.able(tried.Add(loopAgain - 1)) {
+		if l.able(tried.Add(loopAgain - 1)) {
 			t.Error("a switch that keeps all packets is still asked")
 		}
-		if !s.loops.able(tried.Add(loopAgain)) {
+		if !l.able(tried.Add(loopAgain)) {
 			t.Error("a switch that has kept packets once is never asked again")
 		}
-		s.loops.over(false, tried.Add(loopAgain))
+		l.over(false, tried.Add(loopAgain))
 	}
-	s.loops.over(true, at)
-	if !s.loops.able(at) {
+	l.over(true, at)
+	if !l.able(at) {
 		t.Error("a packet has come back, and the switch is not asked")
 	}
 }

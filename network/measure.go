@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -17,7 +16,7 @@ func (s *Switch) monitor(ctx context.Context) {
 	defer counting.Wait()
 	defer cancel()
 	counting.Go(func() { s.pollCounters(ctx) })
-	s.measure(ctx)
+	s.pulse.take(ctx)
 	// Links are measured as often as they are probed.
 	echo := time.NewTicker(min(s.n.cfg.EchoInterval, s.n.cfg.DiscoveryInterval))
 	defer echo.Stop()
@@ -28,53 +27,9 @@ func (s *Switch) monitor(ctx context.Context) {
 		case <-s.ch.done:
 			return
 		case <-echo.C:
-			s.measure(ctx)
+			s.pulse.take(ctx)
 			s.n.forwarding.forgetRefused(s)
-			s.endWithholding()
-		}
-	}
-}
-
-// endWithholding ends a session whose switch answers, but does not confirm what it was
-// sent: nobody can tell what it does.
-func (s *Switch) endWithholding() {
-	if since := s.ch.withheld(); !since.IsZero() && time.Since(since) > s.n.cfg.RequestTimeout && !s.ch.ended() {
-		s.ch.close(fmt.Errorf("it has withheld a barrier reply for %v", time.Since(since).Round(time.Millisecond)))
-	}
-}
-
-// measure takes the round-trip time a few times, and ends a session that has been
-// silent for too long.
-func (s *Switch) measure(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, s.n.cfg.EchoTimeout)
-	defer cancel()
-	var trips []time.Duration
-	for range roundTripsAtOnce {
-		r, err := s.ch.exchange(ctx, &openflow.EchoRequest{})
-		if err != nil {
-			break
-		}
-		trips = append(trips, r.answered.Sub(r.sent))
-	}
-	if len(trips) > 0 {
-		s.rtt.addEchoes(trips)
-		s.measureLoops(ctx)
-		return
-	}
-	if silent := time.Since(time.Unix(0, s.ch.heard.Load())); silent >= s.n.cfg.EchoTimeout && !s.ch.ended() {
-		s.ch.close(fmt.Errorf("no sign of life for %v", silent.Round(time.Millisecond)))
-	}
-}
-
-// measureLoops takes the round-trip time of packets a few times.
-func (s *Switch) measureLoops(ctx context.Context) {
-	for range roundTripsAtOnce {
-		if !s.loops.able(time.Now()) {
-			s.rtt.forgetLoops()
-			return
-		}
-		if trip, ok := s.loop(ctx); ok {
-			s.rtt.addLoop(trip)
+			s.ch.endWithholding()
 		}
 	}
 }

@@ -7,6 +7,15 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
+func (ch *channel) packetOut(inPort uint32, actions []openflow.Action, data []byte) error {
+	m := openflow.PacketOut{BufferID: openflow.NoBuffer, InPort: inPort, Actions: actions, Data: data}
+	if err := ch.queuePacketOut(&m); err != nil {
+		return err
+	}
+	ch.out.flush()
+	return nil
+}
+
 // queuePacketOut queues a packet-out, which the next flush writes.
 func (ch *channel) queuePacketOut(m *openflow.PacketOut) error {
 	if ch.ended() {

@@ -36,7 +36,7 @@ func (x *prober) HandlePacketIn(p *PacketIn) Verdict {
 		return Continue
 	}
 	if p.InPort > openflow.PortMax { // no link and no host is there
-		p.Switch.looped(p.Data, p.At)
+		p.Switch.pulse.loops.returned(p.Data, p.At)
 		return Stop
 	}
 	at := PortRef{Switch: p.Switch.dpid, Port: p.InPort}
@@ -55,7 +55,7 @@ func (x *prober) HandlePacketIn(p *PacketIn) Verdict {
 // control is what is known of the connection to a switch.
 func (x *prober) control(d openflow.DatapathID) discovery.Control {
 	if s, ok := x.switches.get(d); ok {
-		return s.rtt.control()
+		return s.pulse.rtt.control()
 	}
 	return discovery.Control{}
 }

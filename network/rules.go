@@ -7,7 +7,6 @@ import (
 
 	"github.com/sluice-net/sluice/network/ledger"
 	"github.com/sluice-net/sluice/network/rule"
-	"github.com/sluice-net/sluice/openflow"
 )
 
 // Rules lists every rule that is wanted on the switch, whoever wants it, the rules
@@ -50,7 +49,7 @@ func (s *Switch) CountedRules(ctx context.Context) ([]InstalledRule, error) {
 	}
 	var err error
 	if time.Since(c.at) > countsKept {
-		err = s.readCounts(ctx)
+		err = c.read(ctx, s.ch)
 	}
 	rules := s.Rules()
 	for i := range rules {
@@ -61,24 +60,18 @@ func (s *Switch) CountedRules(ctx context.Context) ([]InstalledRule, error) {
 	return rules, err
 }
 
-// readCounts asks the switch what our rules have counted; whoever calls it holds
-// the token.
-func (s *Switch) readCounts(ctx context.Context) error {
-	ours := openflow.AllFlows()
-	ours.Cookie, ours.CookieMask = uint64(rule.Magic)<<56, rule.MagicMask
+// read asks a switch what our rules have counted; whoever calls it holds the token.
+func (c *ruleCounts) read(ctx context.Context, ch *channel) error {
 	asked := time.Now()
-	parts, err := s.ch.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: ours})
+	flows, err := askFlows(ctx, ch, ourFlows())
 	if err != nil {
 		return err
 	}
-	known := map[rule.Cookie]count{}
-	for _, p := range parts {
-		for i := range *p.(*openflow.FlowStatsReply) {
-			r := &(*p.(*openflow.FlowStatsReply))[i]
-			known[rule.Cookie(r.Cookie)] = count{r.Packets, r.Bytes}
-		}
+	c.known = map[rule.Cookie]count{}
+	for r := range flows {
+		c.known[rule.Cookie(r.Cookie)] = count{r.Packets, r.Bytes}
 	}
-	s.counts.known, s.counts.at = known, asked.Add(time.Since(asked)/2)
+	c.at = asked.Add(time.Since(asked) / 2)
 	return nil
 }
 

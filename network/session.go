@@ -18,13 +18,15 @@ import (
 func newSwitch(n *Network, conn net.Conn) *Switch {
 	s := &Switch{
 		n: n, conn: conn, since: time.Now(), gone: make(chan struct{}), doubted: make(chan struct{}, 1), announced: make(chan struct{}),
-		flows: ledger.NewFlows(n.cfg.ForwardRules, n.forwarding.hash, n.cfg.Generation), ports: map[uint32]openflow.Port{},
+		flows:    ledger.NewFlows(n.cfg.ForwardRules, n.forwarding.hash, n.cfg.Generation),
+		ports:    ports{most: n.cfg.MaxPorts, byNumber: map[uint32]openflow.Port{}},
 		counts:   ruleCounts{reading: make(chan struct{}, 1)},
 		refusals: refusedFlows{owner: n.forwarding.hash, most: n.cfg.ForwardRules},
 	}
 	s.held.limit = n.cfg.HoldLimit
 	s.role.Store(uint32(openflow.RoleEqual))
 	s.ch = newChannel(conn, &n.cfg, &n.replies, &s.limiter, s.since)
+	s.pulse.ch, s.pulse.timeout = s.ch, n.cfg.EchoTimeout
 	return s
 }
 
@@ -37,12 +39,15 @@ func (s *Switch) serve(ctx context.Context, at *seat) {
 	defer stop()
 	admission := &s.n.admission
 	r := openflow.NewReader(s.conn)
-	if err := s.greet(r); err != nil {
+	g := greeting{cfg: &s.n.cfg, conn: s.conn}
+	if err := g.exchange(r); err != nil {
 		if ctx.Err() == nil {
 			admission.greetings.Warn(admission.log, "connection refused", "from", s.conn.RemoteAddr(), "error", err)
 		}
 		return
 	}
+	s.features, s.dpid, s.ch.dpid = g.features, g.features.DatapathID, g.features.DatapathID
+	s.ch.xid.Store(g.xid)
 	if err := admission.hold(ctx, s.dpid, s.conn.RemoteAddr()); err != nil {
 		admission.refuse(s, err)
 		return
@@ -70,83 +75,6 @@ func (s *Switch) serve(ctx context.Context, at *seat) {
 	if ctx.Err() == nil {
 		admission.tell(s.dpid, "switch left", "reason", s.ch.reason(err))
 	}
-}
-
-// greet exchanges hellos and features. The connection is not yet a session: it
-// has one deadline for all of it, and anything unexpected ends it.
-func (s *Switch) greet(r *openflow.Reader) error {
-	_ = s.conn.SetDeadline(time.Now().Add(s.n.cfg.RequestTimeout))
-	if err := s.write(openflow.NewHello(), s.ch.xid.Add(1)); err != nil {
-		return err
-	}
-	if err := s.readHello(r); err != nil {
-		return err
-	}
-	if err := s.write(&openflow.FeaturesRequest{}, s.ch.xid.Add(1)); err != nil {
-		return err
-	}
-	for range maxEarlyMessages {
-		m, err := r.Next()
-		if err != nil {
-			return err
-		}
-		switch openflow.MsgType(m[1]) {
-		case openflow.TypeFeaturesReply:
-			if err := s.features.Decode(m); err != nil {
-				return err
-			}
-			s.dpid = s.features.DatapathID
-			s.ch.dpid = s.dpid
-			if s.features.AuxiliaryID != 0 {
-				return fmt.Errorf("auxiliary connection %d of switch %v: not supported", s.features.AuxiliaryID, s.dpid)
-			}
-			if err := s.identify(); err != nil {
-				return err
-			}
-			return s.conn.SetDeadline(time.Time{})
-		case openflow.TypeEchoRequest:
-			if err := s.write(echoReply(m), openflow.XID(m)); err != nil {
-				return err
-			}
-		case openflow.TypeError:
-			e := new(openflow.Error)
-			if err := e.Decode(m); err != nil {
-				return err
-			}
-			return e
-		}
-	}
-	return fmt.Errorf("no features reply among the first %d messages", maxEarlyMessages)
-}
-
-// maxEarlyMessages bounds what a switch may send before its features.
-const maxEarlyMessages = 1000
-
-func (s *Switch) readHello(r *openflow.Reader) error {
-	m, err := r.Next()
-	if err != nil {
-		return fmt.Errorf("waiting for hello: %w", err)
-	}
-	var h openflow.Hello
-	if err := h.Decode(m); err != nil {
-		return err
-	}
-	if h.Speaks(openflow.Version) {
-		return nil
-	}
-	err = fmt.Errorf("the switch does not speak OpenFlow 1.3: %v", &h)
-	_ = s.write(&openflow.Error{Code: openflow.HelloIncompatible, Data: []byte("OpenFlow 1.3 is required")}, openflow.XID(m))
-	return err
-}
-
-// write sends one message during the greeting, when nobody else writes.
-func (s *Switch) write(m openflow.Message, xid uint32) error {
-	b, err := m.AppendTo(nil, xid)
-	if err != nil {
-		return err
-	}
-	_, err = s.conn.Write(b)
-	return err
 }
 
 func echoReply(m []byte) *openflow.EchoReply { return &openflow.EchoReply{Data: m[8:]} }

@@ -1,10 +1,7 @@
 package network
 
 import (
-	"cmp"
 	"net"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,14 +18,14 @@ type Switch struct {
 	dpid     openflow.DatapathID
 	conn     net.Conn
 	ch       *channel
+	ports    ports
 	features openflow.FeaturesReply
 	caps     Capabilities
 	layout   rule.Layout
 	desc     openflow.Desc
 	role     atomic.Uint32
 	up       atomic.Bool
-	rtt      roundTrips
-	loops    loops
+	pulse    pulse
 	since    time.Time
 	upAt     time.Time // set before up is
 
@@ -44,9 +41,6 @@ type Switch struct {
 	limiter   lograte.Limit
 	counts    ruleCounts
 	refusals  refusedFlows
-
-	mu    sync.Mutex
-	ports map[uint32]openflow.Port
 
 	// These belong to the reader goroutine.
 	in      openflow.PacketIn
@@ -107,30 +101,16 @@ func (s *Switch) Role() openflow.Role { return openflow.Role(s.role.Load()) }
 
 // ControlLatency is the usual one-way latency of the control connection: half of
 // the median of the latest echoes. It is zero before the first.
-func (s *Switch) ControlLatency() time.Duration { return s.rtt.typical() / 2 }
+func (s *Switch) ControlLatency() time.Duration { return s.pulse.rtt.typical() / 2 }
 
 // Connected reports whether the session lives and the switch is reconciled.
 func (s *Switch) Connected() bool { return s.up.Load() }
 
 // Ports lists the switch's ports by number.
-func (s *Switch) Ports() []openflow.Port {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]openflow.Port, 0, len(s.ports))
-	for _, p := range s.ports {
-		out = append(out, p)
-	}
-	slices.SortFunc(out, func(a, b openflow.Port) int { return cmp.Compare(a.Number, b.Number) })
-	return out
-}
+func (s *Switch) Ports() []openflow.Port { return s.ports.list() }
 
 // Port finds a port by its number.
-func (s *Switch) Port(number uint32) (openflow.Port, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p, ok := s.ports[number]
-	return p, ok
-}
+func (s *Switch) Port(number uint32) (openflow.Port, bool) { return s.ports.get(number) }
 
 // Stats reads the session's counters.
 func (s *Switch) Stats() SwitchStats {
@@ -146,10 +126,5 @@ func (s *Switch) Stats() SwitchStats {
 // waiting for the switch already, the packet is dropped, counted, and the error
 // is ErrBusy.
 func (s *Switch) PacketOut(inPort uint32, actions []openflow.Action, data []byte) error {
-	m := openflow.PacketOut{BufferID: openflow.NoBuffer, InPort: inPort, Actions: actions, Data: data}
-	if err := s.ch.queuePacketOut(&m); err != nil {
-		return err
-	}
-	s.ch.out.flush()
-	return nil
+	return s.ch.packetOut(inPort, actions, data)
 }

@@ -93,7 +93,7 @@ func (v *traceView) read(d openflow.DatapathID) (*switchRules, bool) {
 	if !ok {
 		return nil, false
 	}
-	r, err := s.dump(v.ctx)
+	r, err := v.dump(s)
 	if err != nil {
 		v.errs = append(v.errs, err)
 		return nil, false
@@ -145,44 +145,40 @@ func (v *traceView) Controller() string {
 	return "the controller, where these are asked in turn: " + strings.Join(v.n.Handlers(), ", ")
 }
 
-// dump reads all rules and groups of the switch, whoever wrote them.
-func (s *Switch) dump(ctx context.Context) (*switchRules, error) {
-	parts, err := s.ch.multipart(ctx, &openflow.FlowStatsRequest{FlowFilter: openflow.AllFlows()})
+// dump reads all rules and groups of a switch, whoever wrote them.
+func (v *traceView) dump(s *Switch) (*switchRules, error) {
+	flows, err := askFlows(v.ctx, s.ch, openflow.AllFlows())
 	if err != nil {
 		return nil, err
 	}
 	names := map[rule.Cookie]string{}
-	for _, r := range s.n.ledger.SwitchRules(s.dpid) {
+	for _, r := range v.n.ledger.SwitchRules(s.dpid) {
 		names[r.Cookie] = r.Name
 	}
 	out := &switchRules{groups: map[uint32]Group{}}
-	for _, p := range parts {
-		for i := range *p.(*openflow.FlowStatsReply) {
-			out.rules = append(out.rules, s.dumped(&(*p.(*openflow.FlowStatsReply))[i], names))
-		}
+	for f := range flows {
+		out.rules = append(out.rules, v.dumped(s.dpid, f, names))
 	}
-	parts, err = s.ch.multipart(ctx, &openflow.GroupDescRequest{})
+	groups, err := ask[openflow.GroupDescReply](v.ctx, s.ch, &openflow.GroupDescRequest{})
 	if err != nil && !errors.Is(err, ErrRefused) { // groups are optional in the protocol
 		return nil, err
 	}
-	for _, p := range parts {
-		for _, g := range *p.(*openflow.GroupDescReply) {
-			out.groups[g.Group] = Group{Switch: s.dpid, ID: g.Group, Type: g.Type, Buckets: g.Buckets}
-		}
+	for g := range groups {
+		out.groups[g.Group] = Group{Switch: s.dpid, ID: g.Group, Type: g.Type, Buckets: g.Buckets}
 	}
 	return out, nil
 }
 
-// dumped turns a rule as the switch lists it into one that says who owns it.
-func (s *Switch) dumped(f *openflow.FlowStats, names map[rule.Cookie]string) InstalledRule {
+// dumped turns a rule as a switch lists it into one that says who owns it.
+func (v *traceView) dumped(d openflow.DatapathID, f *openflow.FlowStats, names map[rule.Cookie]string) InstalledRule {
 	c := rule.Cookie(f.Cookie)
 	stage, offset, _ := rule.OfPriority(f.Priority)
 	r := InstalledRule{
-		Rule:   Rule{Switch: s.dpid, Stage: stage, Offset: offset, Match: f.Match},
+		Rule:   Rule{Switch: d, Stage: stage, Offset: offset, Match: f.Match},
 		Number: f.Table,
 		Cookie: c, Name: names[c], Confirmed: true, Packets: f.Packets, Bytes: f.Bytes,
 	}
-	if o := s.n.ledger.OwnerOf(c); o != nil {
+	if o := v.n.ledger.OwnerOf(c); o != nil {
 		r.Owner = o.Name
 	}
 	if flow, ok := rule.FlowOf(f.Match); ok && r.Owner == ownerForward {

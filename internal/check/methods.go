@@ -17,8 +17,6 @@ var tooMany = map[string]int{
 	"handover/mobile.Daemon":     60,
 	"handover/registry.Registry": 90,
 	"lab.Lab":                    50,
-	"network.Network":            165,
-	"network.Switch":             85,
 	"network/graph.solver":       45,
 	"network/hosts.Table":        70,
 	"sos/agent.Agent":            45,

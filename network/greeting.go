@@ -1,0 +1,97 @@
+package network
+
+import (
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// greeting is what is said first on a new connection: hellos and features. It is not yet a
+// session.
+type greeting struct {
+	cfg      *Config
+	conn     net.Conn
+	xid      uint32 // the latest
+	features openflow.FeaturesReply
+}
+
+// exchange has one deadline for all of it, and anything unexpected ends it.
+func (g *greeting) exchange(r *openflow.Reader) error {
+	_ = g.conn.SetDeadline(time.Now().Add(g.cfg.RequestTimeout))
+	if err := g.ask(openflow.NewHello()); err != nil {
+		return err
+	}
+	if err := g.readHello(r); err != nil {
+		return err
+	}
+	if err := g.ask(&openflow.FeaturesRequest{}); err != nil {
+		return err
+	}
+	for range maxEarlyMessages {
+		m, err := r.Next()
+		if err != nil {
+			return err
+		}
+		switch openflow.MsgType(m[1]) {
+		case openflow.TypeFeaturesReply:
+			if err := g.features.Decode(m); err != nil {
+				return err
+			}
+			if g.features.AuxiliaryID != 0 {
+				return fmt.Errorf("auxiliary connection %d of switch %v: not supported", g.features.AuxiliaryID, g.features.DatapathID)
+			}
+			if err := g.identify(); err != nil {
+				return err
+			}
+			return g.conn.SetDeadline(time.Time{})
+		case openflow.TypeEchoRequest:
+			if err := g.write(echoReply(m), openflow.XID(m)); err != nil {
+				return err
+			}
+		case openflow.TypeError:
+			e := new(openflow.Error)
+			if err := e.Decode(m); err != nil {
+				return err
+			}
+			return e
+		}
+	}
+	return fmt.Errorf("no features reply among the first %d messages", maxEarlyMessages)
+}
+
+// maxEarlyMessages bounds what a switch may send before its features.
+const maxEarlyMessages = 1000
+
+func (g *greeting) readHello(r *openflow.Reader) error {
+	m, err := r.Next()
+	if err != nil {
+		return fmt.Errorf("waiting for hello: %w", err)
+	}
+	var h openflow.Hello
+	if err := h.Decode(m); err != nil {
+		return err
+	}
+	if h.Speaks(openflow.Version) {
+		return nil
+	}
+	err = fmt.Errorf("the switch does not speak OpenFlow 1.3: %v", &h)
+	_ = g.write(&openflow.Error{Code: openflow.HelloIncompatible, Data: []byte("OpenFlow 1.3 is required")}, openflow.XID(m))
+	return err
+}
+
+func (g *greeting) ask(m openflow.Message) error {
+	g.xid++
+	return g.write(m, g.xid)
+}
+
+// write sends one message: nobody else writes yet.
+func (g *greeting) write(m openflow.Message, xid uint32) error {
+	b, err := m.AppendTo(nil, xid)
+	if err != nil {
+		return err
+	}
+	_, err = g.conn.Write(b)
+	return err
+}

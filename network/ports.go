@@ -1,0 +1,73 @@
+package network
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// ports are those of one switch.
+type ports struct {
+	most int
+
+	mu       sync.Mutex
+	byNumber map[uint32]openflow.Port
+}
+
+// list lists the ports by number.
+func (p *ports) list() []openflow.Port {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]openflow.Port, 0, len(p.byNumber))
+	for _, port := range p.byNumber {
+		out = append(out, port)
+	}
+	slices.SortFunc(out, func(a, b openflow.Port) int { return cmp.Compare(a.Number, b.Number) })
+	return out
+}
+
+func (p *ports) get(number uint32) (openflow.Port, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	port, ok := p.byNumber[number]
+	return port, ok
+}
+
+// take takes what a switch says of a port, and tells what it said before. Without room
+// for one more the port is left out.
+func (p *ports) take(port openflow.Port, deleted bool) (old openflow.Port, known, room bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old, known = p.byNumber[port.Number]
+	switch {
+	case deleted:
+		delete(p.byNumber, port.Number)
+	case known || len(p.byNumber) < p.most:
+		p.byNumber[port.Number] = port
+	default:
+		return old, false, false
+	}
+	return old, known, true
+}
+
+// errOutsized says that a switch claims to be larger than the configuration lets it be.
+var errOutsized = errors.New("the switch is not let in")
+
+// read asks the switch for its ports.
+func (p *ports) read(ctx context.Context, ch *channel) error {
+	all, err := ask[openflow.PortDescReply](ctx, ch, &openflow.PortDescRequest{})
+	if err != nil {
+		return err
+	}
+	for port := range all {
+		if _, _, room := p.take(*port, false); !room {
+			return fmt.Errorf("%w: it has more than %d ports; if that is true, raise openflow.max_ports", errOutsized, p.most)
+		}
+	}
+	return nil
+}

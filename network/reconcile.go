@@ -1,0 +1,103 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/sluice-net/sluice/network/ledger"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// reconcile reads what is ours on the switch and sends the difference to what
+// is wanted. From here on changes may be sent to the switch: whatever happens in
+// between is at worst written twice.
+func (s *Switch) reconcile(ctx context.Context) (ledger.Reconciliation, error) {
+	defer s.n.ledger.Reading(s.dpid, s.layout)()
+	if err := s.n.owners.declareEvery(ctx, s.dpid); err != nil {
+		return ledger.Reconciliation{}, err
+	}
+	s.n.switches.accept(s)
+	found, err := readFound(ctx, s)
+	if err != nil {
+		return ledger.Reconciliation{}, err
+	}
+	found.Rules = s.n.forwarding.adopt(s, found.Rules)
+	rec := s.n.ledger.Reconcile(s.dpid, found)
+	rec.Kept += s.flows.Len()
+	var refused []ledger.Op
+	for ops := rec.Ops; len(ops) > 0; ops = s.n.ledger.Overtaken(s.dpid, ops) {
+		not, err := s.n.owners.in.bring(ctx, s, ops)
+		if err != nil {
+			return rec, err
+		}
+		refused = append(refused, not...)
+	}
+	s.n.ledger.Reconciled(s.dpid, refused)
+	return rec, nil
+}
+
+// bring sends a switch operations in parts and returns those that the switch refuses.
+func (in *installer) bring(ctx context.Context, s *Switch, ops []ledger.Op) (refused []ledger.Op, err error) {
+	for part := range slices.Chunk(ops, reconcileChunk) {
+		msgs := make([]openflow.Message, len(part))
+		for i, op := range part {
+			msgs[i] = op.Message
+		}
+		bt, err := s.ch.sendBatch(msgs)
+		if err != nil {
+			return nil, err
+		}
+		errs, err := s.ch.wait(ctx, bt)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range errs {
+			s.limiter.Warn(in.log, "switch refused a rule at reconciliation", "switch", s.dpid, "message", part[e.index].Message, "error", e.err)
+			refused = append(refused, part[e.index])
+		}
+	}
+	return refused, nil
+}
+
+// reconcileChunk bounds the messages between two barriers.
+const reconcileChunk = 1000
+
+// readFound reads what a switch has of ours.
+func readFound(ctx context.Context, s *Switch) (ledger.Found, error) {
+	var f ledger.Found
+	flows, err := askFlows(ctx, s.ch, ourFlows())
+	if err != nil {
+		return f, err
+	}
+	for r := range flows {
+		if rule.Cookie(r.Cookie).Ours() {
+			f.Rules = append(f.Rules, reported(r))
+		}
+	}
+	// Groups and meters are optional parts of the protocol.
+	groups, err := ask[openflow.GroupDescReply](ctx, s.ch, &openflow.GroupDescRequest{})
+	if err != nil && !errors.Is(err, ErrRefused) {
+		return f, err
+	}
+	for g := range groups {
+		f.Groups = append(f.Groups, rule.Group{Switch: s.dpid, ID: g.Group, Type: g.Type, Buckets: g.Buckets})
+	}
+	meters, err := ask[openflow.MeterConfigReply](ctx, s.ch, &openflow.MeterConfigRequest{Meter: openflow.MeterAll})
+	if err != nil && !errors.Is(err, ErrRefused) {
+		return f, err
+	}
+	for m := range meters {
+		f.Meters = append(f.Meters, rule.Meter{Switch: s.dpid, ID: m.Meter, Flags: m.Flags, Bands: m.Bands})
+	}
+	return f, nil
+}
+
+func reported(r *openflow.FlowStats) ledger.Reported {
+	return ledger.Reported{
+		Slot:   rule.Slot{Table: r.Table, Priority: r.Priority, Match: r.Match},
+		Cookie: rule.Cookie(r.Cookie), Idle: r.IdleTimeout, Hard: r.HardTimeout, Flags: r.Flags,
+		Instructions: r.Instructions, Packets: r.Packets, Bytes: r.Bytes,
+	}
+}
