@@ -22,7 +22,7 @@ type amends struct {
 
 	mu   sync.Mutex
 	open []*amend
-	wake chan struct{} // there is one
+	wake signal // there is one
 
 	announced budget // of announcements
 }
@@ -66,7 +66,7 @@ var (
 
 func newAmends(q *asker, s *anchors) amends {
 	return amends{
-		asker: q, anchors: s, wake: make(chan struct{}, 1),
+		asker: q, anchors: s, wake: newSignal(),
 		announced: budget{each: announcementsEach, all: announcementsAll},
 	}
 }
@@ -88,10 +88,7 @@ func (a *amends) later(c hosts.Change, now time.Time) {
 	m := &amend{by: by, lost: c.Lost.IsValid(), begun: now, since: now}
 	m.Host, m.Ask = was, hosts.Asked(ask)
 	a.note(m)
-	select {
-	case a.wake <- struct{}{}:
-	default:
-	}
+	a.wake.set()
 }
 
 // due takes those that are to be asked now; left says that others are still to be. there

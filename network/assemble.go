@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-net/sluice/network/hosts"
 	"github.com/sluice-net/sluice/network/ledger"
 	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
 )
 
 // Owners of the core's own rules.
@@ -25,7 +26,7 @@ func assemble(config Config) (*Network, error) {
 	n.admission = newAdmission(c)
 	n.events = newEvents(c)
 	n.owners.in = &installer{ledger: n.ledger, switches: n.switches, timeout: c.RequestTimeout, log: c.Log}
-	n.repairs.wake, n.repairs.base = make(chan struct{}, 1), make(chan struct{}, 1)
+	n.repairs.wake, n.repairs.base = newSignal(), newSignal()
 	var err error
 	if n.core, err = n.owners.add(ownerCore, OwnerOptions{}); err != nil {
 		return nil, err
@@ -46,7 +47,7 @@ func assemble(config Config) (*Network, error) {
 		Grace: c.HostGrace, Notes: c.Remember != nil,
 	})
 	n.hosts.Restore(c.Remembered, time.Now())
-	n.prober = prober{switches: n.switches, links: n.links, log: c.Log, changed: n.news.linkChanges, examining: &n.doctor.examining, ticks: make(chan struct{}, 1)}
+	n.prober = prober{switches: n.switches, links: n.links, log: c.Log, changed: n.news.linkChanges, examining: &n.doctor.examining, due: newSignal()}
 	n.asker = &asker{switches: n.switches, links: n.links, hosts: n.hosts, log: c.Log}
 	n.resolving.asker = n.asker
 	n.doubted = newDoubted(c, n.asker, n.news.hostChanges)
@@ -74,4 +75,16 @@ func assemble(config Config) (*Network, error) {
 		n.AddHandler(rule.ChainForwarding, n.forwarding)
 	}
 	return n, nil
+}
+
+// Basics are the rules that every switch needs: a way from table to table, and up for packets
+// that match nothing, and for probes of links.
+func Basics(d openflow.DatapathID) Program {
+	up := []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)}
+	return Program{Rules: []Rule{
+		{Switch: d, Stage: rule.StageMiss, Actions: up},
+		{Switch: d, Stage: rule.StageMiss, Goto: rule.TableRoute},
+		{Switch: d, Stage: rule.StageMiss, Goto: rule.TableService},
+		{Switch: d, Stage: StageAdmit, Offset: rule.AdmitLLDP, Match: openflow.MustMatch(openflow.EthDst(discovery.Multicast), openflow.EthType(0x88cc)), Actions: up},
+	}}
 }

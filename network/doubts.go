@@ -29,13 +29,13 @@ type doubted struct {
 	held map[*hosts.Doubt][]*Held
 	// asked are the barriers behind the first questions.
 	asked map[*hosts.Doubt]*batch
-	wake  chan struct{} // a claim is in doubt
+	wake  signal // a claim is in doubt
 }
 
 func newDoubted(c *Config, a *asker, changed func([]hosts.Change)) doubted {
 	return doubted{
 		cfg: c, asker: a, changed: changed,
-		held: map[*hosts.Doubt][]*Held{}, asked: map[*hosts.Doubt]*batch{}, wake: make(chan struct{}, 1),
+		held: map[*hosts.Doubt][]*Held{}, asked: map[*hosts.Doubt]*batch{}, wake: newSignal(),
 	}
 }
 
@@ -96,10 +96,7 @@ func (d *doubted) change(c hosts.Change) {
 			d.asker.whereItWas(c.Doubt)
 			d.follow(c.Doubt)
 		}
-		select {
-		case d.wake <- struct{}{}:
-		default:
-		}
+		d.wake.set()
 	case hosts.Believed:
 		for _, h := range d.take(c.Doubt) {
 			if err := h.Forward(); err != nil {

@@ -23,15 +23,15 @@ type examined struct {
 	mac     openflow.MAC
 	mu      sync.Mutex // held by whoever uses what is examined
 	take    func(at PortRef, frame []byte, now time.Time)
-	missing func() bool   // whether a frame is waited for
-	arrived chan struct{} // something has
+	missing func() bool // whether a frame is waited for
+	arrived signal      // something has
 	over    bool
 }
 
 // watch has the frames taken that have a source address. The functions are called under
 // the mutex.
 func (e *examination) watch(mac openflow.MAC, take func(PortRef, []byte, time.Time), missing func() bool) *examined {
-	x := &examined{mac: mac, take: take, missing: missing, arrived: make(chan struct{}, 1)}
+	x := &examined{mac: mac, take: take, missing: missing, arrived: newSignal()}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.watched == nil {
@@ -62,10 +62,7 @@ func (e *examination) receive(p *PacketIn) {
 			x.take(PortRef{Switch: p.Switch.dpid, Port: p.InPort}, p.Data, p.At)
 		}
 	})
-	select {
-	case x.arrived <- struct{}{}:
-	default:
-	}
+	x.arrived.set()
 }
 
 // do calls f under the mutex.

@@ -57,14 +57,6 @@ func (s *Switch) pollCounters(ctx context.Context) {
 	}
 }
 
-// doubt has the counters read for discovery.
-func (s *Switch) doubt() {
-	select {
-	case s.doubted <- struct{}{}:
-	default:
-	}
-}
-
 // readCounters reads the counters of all ports.
 func (s *Switch) readCounters(ctx context.Context, take func(stats.Sample)) {
 	r, err := s.ch.exchange(ctx, &openflow.MultipartRequest{Body: &openflow.PortStatsRequest{Port: openflow.PortAny}})

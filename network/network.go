@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/sluice-net/sluice/network/discovery"
 	"github.com/sluice-net/sluice/network/hosts"
@@ -177,3 +178,48 @@ func (n *Network) Topology() *Topology { return n.snapshots.topo.Load() }
 // Subscribe has f called with every event, on the goroutine where it happens: f
 // must not block.
 func (n *Network) Subscribe(f func(Event)) { n.events.subscribe(f) }
+
+// maintain is the clockwork: probes, repairs, and what ends by time.
+func (n *Network) maintain(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { n.forwarding.runRepairs(ctx) })
+	wg.Go(func() { n.base.run(ctx) })
+	wg.Go(func() { n.owners.runLeases(ctx) })
+	wg.Go(func() { n.doubted.run(ctx) })
+	wg.Go(func() { n.amends.run(ctx) })
+	wg.Go(func() {
+		r := remembering{hosts: n.hosts, keep: n.cfg.Remember, log: n.cfg.Log, written: budget{each: rememberedEach, all: rememberedAll}}
+		r.run(ctx)
+	})
+	wg.Go(func() { n.events.run(ctx) })
+	wg.Go(func() { n.doctor.run(ctx) })
+	probe := time.NewTimer(0)
+	defer probe.Stop()
+	held := time.NewTicker(holdTick)
+	defer held.Stop()
+	record := time.NewTimer(n.traffic.untilRecord())
+	defer record.Stop()
+	age := time.NewTicker(time.Minute)
+	defer age.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.prober.due:
+			probe.Reset(time.Until(n.prober.probe(time.Now())))
+		case <-probe.C:
+			probe.Reset(time.Until(n.prober.probe(time.Now())))
+		case now := <-held.C:
+			n.switches.expireHeld(now)
+		case now := <-record.C:
+			n.traffic.record(now)
+			record.Reset(n.traffic.untilRecord())
+		case now := <-age.C:
+			n.news.hostChanges(n.hosts.Expire(now))
+		}
+	}
+}
+
+// holdTick is how precisely the time of held packets is kept.
+const holdTick = 20 * time.Millisecond

@@ -75,7 +75,7 @@ func (x *news) switchDown(s *Switch) {
 func (x *news) portUp(at PortRef, p openflow.Port) {
 	x.linkChanges(x.links.PortUp(at, p.MAC, time.Now()))
 	x.events.emit(Event{Kind: PortUp, Switch: at.Switch, Port: at})
-	x.prober.tick()
+	x.prober.due.set()
 }
 
 func (x *news) portDown(at PortRef) {
@@ -106,7 +106,7 @@ func (x *news) linkChanges(changes []discovery.Change) {
 					x.events.linkMisplaced(c.Link, at)
 				}
 			}
-			x.prober.tick() // the way back
+			x.prober.due.set() // the way back
 			x.repairs.request(PortRef{})
 		case discovery.LinkUnprobed:
 			x.unprobed.Warn(x.cfg.Log, "probes of a link are lost, which stands by what it carries", "from", c.Link.From, "to", c.Link.To)

@@ -32,13 +32,13 @@ type output struct {
 	tryFn   func(fd uintptr) bool
 	tryErr  error
 
-	wake    chan struct{}
+	wake    signal
 	dropped atomic.Uint64
 	writes  atomic.Uint64
 }
 
 func newOutput(conn net.Conn, c *Config) *output {
-	o := &output{conn: conn, timeout: c.EchoTimeout, limit: c.ControlBytes, pktLimit: c.PacketOutBytes, wake: make(chan struct{}, 1)}
+	o := &output{conn: conn, timeout: c.EchoTimeout, limit: c.ControlBytes, pktLimit: c.PacketOutBytes, wake: newSignal()}
 	if sc, ok := conn.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
 			o.raw = raw
@@ -115,7 +115,7 @@ func (o *output) flush() {
 		o.busy = true
 		o.mu.Unlock()
 		if o.raw == nil || !o.tryWrite() {
-			o.signal()
+			o.wake.set()
 			return // busy stays set: the writer goroutine has the turn now
 		}
 		o.mu.Lock()
@@ -165,13 +165,6 @@ func (o *output) trim() {
 	}
 	if cap(o.control) > keepBuffer && len(o.control) == 0 {
 		o.control = nil
-	}
-}
-
-func (o *output) signal() {
-	select {
-	case o.wake <- struct{}{}:
-	default:
 	}
 }
 

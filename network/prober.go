@@ -20,7 +20,7 @@ type prober struct {
 	// examining takes the frames of examinations, which come up as probes do.
 	examining *examination
 	queues    probeQueues
-	ticks     chan struct{} // a port came up: probe it now
+	due       signal // a port came up: probe it now
 }
 
 // Name implements Handler.
@@ -65,21 +65,13 @@ func (x *prober) counted(c stats.Sample) {
 	x.links.Counted(c.Port, c.RxPackets, c.TxPackets, c.Sent)
 }
 
-// tick has what is due probed now.
-func (x *prober) tick() {
-	select {
-	case x.ticks <- struct{}{}:
-	default:
-	}
-}
-
 // probe sends the probes that are due and returns when to call it again.
 func (x *prober) probe(now time.Time) time.Time {
 	due := x.links.Tick(now)
 	x.changed(due.Changes)
 	for _, at := range due.Count {
 		if s, ok := x.switches.get(at.Switch); ok {
-			s.doubt()
+			s.doubted.set()
 		}
 	}
 	for _, at := range due.Probe {

@@ -17,7 +17,7 @@ import (
 // newSwitch makes the session on a new connection.
 func newSwitch(n *Network, conn net.Conn) *Switch {
 	s := &Switch{
-		n: n, conn: conn, since: time.Now(), gone: make(chan struct{}), doubted: make(chan struct{}, 1), announced: make(chan struct{}),
+		n: n, conn: conn, since: time.Now(), gone: make(chan struct{}), doubted: newSignal(), announced: make(chan struct{}),
 		flows:    ledger.NewFlows(n.cfg.ForwardRules, n.forwarding.hash, n.cfg.Generation),
 		ports:    ports{most: n.cfg.MaxPorts, byNumber: map[uint32]openflow.Port{}},
 		counts:   ruleCounts{reading: make(chan struct{}, 1)},

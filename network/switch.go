@@ -31,7 +31,7 @@ type Switch struct {
 
 	gone chan struct{} // closed when it has left the registry
 	// doubted: the counters are wanted, because probes of a link are missing.
-	doubted chan struct{}
+	doubted signal
 	// announced is closed when everybody has been told that the switch is up.
 	announced chan struct{}
 	// accepting: changes may be sent; guarded by the registry's mutex.
