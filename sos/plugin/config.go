@@ -85,10 +85,7 @@ func (ch ConfigChange) Apply(c Config) (Config, service.Faults) {
 			continue
 		}
 		v, err := time.ParseDuration(*d.in)
-		if err != nil || v < d.low || v > d.high {
-			faults.Add(d.field, *d.in, "a duration with its unit, %v to %v", d.low, d.high)
-			continue
-		}
+		faults.Check(err == nil && d.low <= v && v <= d.high, d.field, *d.in, "a duration with its unit, %v to %v", d.low, d.high)
 		*d.out = agentapi.Duration(v)
 	}
 	numbers := []struct {
@@ -101,14 +98,10 @@ func (ch ConfigChange) Apply(c Config) (Config, service.Faults) {
 		{"history", ch.History, &c.History, 0, 100000},
 	}
 	for _, n := range numbers {
-		if n.in == nil {
-			continue
+		if n.in != nil {
+			faults.Check(n.low <= *n.in && *n.in <= n.high, n.field, *n.in, "%d to %d", n.low, n.high)
+			*n.out = *n.in
 		}
-		if *n.in < n.low || *n.in > n.high {
-			faults.Add(n.field, *n.in, "%d to %d", n.low, n.high)
-			continue
-		}
-		*n.out = *n.in
 	}
 	faults = append(faults, ch.applyWords(&c)...)
 	return c, faults
@@ -120,22 +113,16 @@ func (ch ConfigChange) applyWords(c *Config) service.Faults {
 		c.Enabled = *ch.Enabled
 	}
 	if ch.Metric != nil {
-		if _, err := topology.ParseMetric(*ch.Metric); err != nil {
-			faults.Add("metric", *ch.Metric, "latency, hops, utilisation or capacity")
-		}
+		_, err := topology.ParseMetric(*ch.Metric)
+		faults.Check(err == nil, "metric", *ch.Metric, "latency, hops, utilisation or capacity")
 		c.Metric = *ch.Metric
 	}
 	if ch.Balance != nil {
-		if *ch.Balance != agents.BalanceSessions && *ch.Balance != agents.BalanceThroughput {
-			faults.Add("balance", *ch.Balance, "sessions or throughput")
-		}
+		faults.Check(*ch.Balance == agents.BalanceSessions || *ch.Balance == agents.BalanceThroughput, "balance", *ch.Balance, "sessions or throughput")
 		c.Balance = *ch.Balance
 	}
 	if ch.Tuning != nil {
-		for _, f := range ch.Tuning.check() {
-			f.Field = "tuning." + f.Field
-			faults = append(faults, f)
-		}
+		faults = append(faults, ch.Tuning.check().Below("tuning")...)
 		c.Tuning = *ch.Tuning
 	}
 	return faults

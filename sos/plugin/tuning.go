@@ -1,8 +1,8 @@
 package plugin
 
 import (
+	"cmp"
 	"regexp"
-	"slices"
 
 	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/sos/agentapi"
@@ -23,53 +23,31 @@ type Tuning struct {
 	Paths             int    `json:"paths,omitempty" minimum:"0" maximum:"8" doc:"Disjoint paths to spread the connections over; 0 means 1"`
 }
 
-var transports = []string{"", "tcp"}
-
 var congestionName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,14}$`)
 
 // check lists the fields that are wrong.
 func (t Tuning) check() service.Faults {
 	var faults service.Faults
 	between := func(field string, v, low, high int) {
-		if v != 0 && (v < low || v > high) {
-			faults.Add(field, v, "%d to %d, or 0 for the default", low, high)
-		}
+		faults.Check(v == 0 || low <= v && v <= high, field, v, "%d to %d, or 0 for the default", low, high)
 	}
 	between("connections", t.Connections, 1, agentapi.MaxConnections)
 	between("chunk_bytes", t.ChunkBytes, 4096, 16<<20)
 	between("queue", t.Queue, 1, 1024)
 	between("paths", t.Paths, 1, MaxPaths)
-	if !slices.Contains(transports, t.Transport) {
-		faults.Add("transport", t.Transport, "tcp, the transport that agents of this version have")
-	}
-	if t.CongestionControl != "" && !congestionName.MatchString(t.CongestionControl) {
-		faults.Add("congestion_control", t.CongestionControl, "a name from /proc/sys/net/ipv4/tcp_available_congestion_control, such as bbr")
-	}
+	faults.Check(t.Transport == "" || t.Transport == "tcp", "transport", t.Transport, "tcp, the transport that agents of this version have")
+	faults.Check(t.CongestionControl == "" || congestionName.MatchString(t.CongestionControl),
+		"congestion_control", t.CongestionControl, "a name from /proc/sys/net/ipv4/tcp_available_congestion_control, such as bbr")
 	return faults
 }
 
 // over returns t with what it leaves out taken from base.
 func (t Tuning) over(base Tuning) Tuning {
-	first := func(a, b int) int {
-		if a != 0 {
-			return a
-		}
-		return b
+	return Tuning{
+		Connections: cmp.Or(t.Connections, base.Connections), ChunkBytes: cmp.Or(t.ChunkBytes, base.ChunkBytes),
+		Queue: cmp.Or(t.Queue, base.Queue), Paths: cmp.Or(t.Paths, base.Paths), Transport: cmp.Or(t.Transport, base.Transport),
+		CongestionControl: cmp.Or(t.CongestionControl, base.CongestionControl), TLS: cmp.Or(t.TLS, base.TLS),
 	}
-	t.Connections = first(t.Connections, base.Connections)
-	t.ChunkBytes = first(t.ChunkBytes, base.ChunkBytes)
-	t.Queue = first(t.Queue, base.Queue)
-	t.Paths = first(t.Paths, base.Paths)
-	if t.Transport == "" {
-		t.Transport = base.Transport
-	}
-	if t.CongestionControl == "" {
-		t.CongestionControl = base.CongestionControl
-	}
-	if t.TLS == nil {
-		t.TLS = base.TLS
-	}
-	return t
 }
 
 // params is the form in which agents are told.

@@ -11,10 +11,9 @@ import (
 
 // Limits of one whitelist entry; they bound the punt rules it makes.
 const (
-	maxPrefixes = 16
-	maxRanges   = 16
-	maxPunts    = 1024
-	maxEntries  = 1024
+	maxListed  = 16 // prefixes, or ranges of ports
+	maxPunts   = 1024
+	maxEntries = 1024
 )
 
 // Entry allows transfers: TCP connections from the clients to the servers'
@@ -102,9 +101,9 @@ type EntrySpec struct {
 func (s EntrySpec) Parse() (Entry, service.Faults) {
 	e := Entry{Name: s.Name, Tuning: s.Tuning}
 	var faults service.Faults
-	e.Clients, faults = parsePrefixes("clients", s.Clients, faults)
-	e.Servers, faults = parsePrefixes("servers", s.Servers, faults)
-	e.Ports, faults = parseRanges("ports", s.Ports, faults)
+	e.Clients = parseList(&faults, "clients", s.Clients, "address or prefix", "addresses or prefixes", parsePrefix)
+	e.Servers = parseList(&faults, "servers", s.Servers, "address or prefix", "addresses or prefixes", parsePrefix)
+	e.Ports = parseList(&faults, "ports", s.Ports, "port or range", "ports or port ranges", ParsePortRange)
 	if s.Start != nil {
 		e.Start = s.Start.UTC()
 	}
@@ -114,11 +113,7 @@ func (s EntrySpec) Parse() (Entry, service.Faults) {
 			faults.Add("stop", s.Stop, "a time after start")
 		}
 	}
-	for _, f := range s.Tuning.check() {
-		f.Field = "tuning." + f.Field
-		faults = append(faults, f)
-	}
-	if len(faults) > 0 {
+	if faults = append(faults, s.Tuning.check().Below("tuning")...); len(faults) > 0 {
 		return Entry{}, faults
 	}
 	switch n := len(punts(&e)); {
@@ -138,24 +133,24 @@ func (e *Entry) over(now time.Time) service.Faults {
 	return service.Faults{{Field: "stop", Value: e.Stop, Want: "a time to come: it is " + now.UTC().Format(time.RFC3339) + " now, and the entry would never allow anything"}}
 }
 
-func parsePrefixes(field string, in []string, faults service.Faults) ([]netip.Prefix, service.Faults) {
-	if len(in) == 0 || len(in) > maxPrefixes {
-		return nil, append(faults, service.Fault{Field: field, Value: in, Want: fmt.Sprintf("1 to %d addresses or prefixes", maxPrefixes)})
+// parseList reads a list without repetitions, and adds to the faults what is wrong with it.
+func parseList[T comparable](faults *service.Faults, field string, in []string, one, several string, parse func(string) (T, error)) (out []T) {
+	if len(in) == 0 || len(in) > maxListed {
+		faults.Add(field, in, "1 to %d %s", maxListed, several)
+		return nil
 	}
-	var out []netip.Prefix
 	for i, text := range in {
-		p, err := parsePrefix(text)
-		if err != nil {
+		x, err := parse(text)
+		switch {
+		case err != nil:
 			faults.Add(fmt.Sprintf("%s[%d]", field, i), text, "%v", err)
-			continue
+		case slices.Contains(out, x):
+			faults.Add(fmt.Sprintf("%s[%d]", field, i), text, "each %s once", one)
+		default:
+			out = append(out, x)
 		}
-		if slices.Contains(out, p) {
-			faults.Add(fmt.Sprintf("%s[%d]", field, i), text, "each address or prefix once")
-			continue
-		}
-		out = append(out, p)
 	}
-	return out, faults
+	return out
 }
 
 // parsePrefix accepts a prefix without bits beyond its length, or an address.
@@ -181,24 +176,4 @@ func parsePrefix(s string) (netip.Prefix, error) {
 		return p, fmt.Errorf("a unicast address: TCP has no multicast")
 	}
 	return p, nil
-}
-
-func parseRanges(field string, in []string, faults service.Faults) ([]PortRange, service.Faults) {
-	if len(in) == 0 || len(in) > maxRanges {
-		return nil, append(faults, service.Fault{Field: field, Value: in, Want: fmt.Sprintf("1 to %d ports or port ranges", maxRanges)})
-	}
-	var out []PortRange
-	for i, text := range in {
-		r, err := ParsePortRange(text)
-		if err != nil {
-			faults.Add(fmt.Sprintf("%s[%d]", field, i), text, "%v", err)
-			continue
-		}
-		if slices.Contains(out, r) {
-			faults.Add(fmt.Sprintf("%s[%d]", field, i), text, "each port or range once")
-			continue
-		}
-		out = append(out, r)
-	}
-	return out, faults
 }
