@@ -18,14 +18,14 @@ const overIn = resetFor + 2*undoTimeout
 // would. One of another connection, by its initial sequence number, is held besides:
 // the client has come back to its port, and the session will soon be over. A late copy
 // of a connection's that is over goes nowhere.
-func (s *Service) again(old *session, o offer, entry *Entry, p punted) network.Verdict {
+func (s *setups) again(old *session, o offer, entry *Entry, p punted) network.Verdict {
 	s.mu.Lock()
 	_, done := old.ended[agentapi.RoleClient]
 	live := old.state == StateLive && !done
 	late := old.carried() && old.isn == o.isn
 	returns := (!live || old.isn != o.isn && old.isn != 0) && !late && !old.awaited
 	old.awaited = old.awaited || returns
-	layout, limit := old.layout, s.config.setupTime()
+	layout, limit := old.Layout, s.config.setupTime()
 	s.mu.Unlock()
 	if live && layout.ClientSide.PuntsSYN {
 		s.open(old, layout, o.at, p.Output)
@@ -40,17 +40,17 @@ func (s *Service) again(old *session, o offer, entry *Entry, p punted) network.V
 }
 
 // succeed sets a connection up as soon as the session before it is over.
-func (s *Service) succeed(ctx context.Context, old *session, o offer, entry *Entry, held Held) {
+func (s *setups) succeed(ctx context.Context, old *session, o offer, entry *Entry, held Held) {
 	if !await(ctx, old.over, overIn) {
 		held.Drop() // the client will send it again
 		return
 	}
 	s.mu.Lock()
-	ss, verdict := s.admit(o, entry)
+	ss, verdict := s.sessions.admit(o, entry)
 	s.mu.Unlock()
 	switch {
 	case ss != nil:
-		s.setUp(ctx, ss, o, held)
+		s.run(ctx, ss, o, held)
 	case verdict == network.Continue:
 		if err := held.Forward(); err != nil {
 			s.log.Warn("first packet could not be forwarded", "flow", o.flow, "error", err)

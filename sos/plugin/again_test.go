@@ -49,7 +49,7 @@ func TestClientReturns(t *testing.T) {
 	b.eventually("the client's agent is done", func() bool {
 		b.service.mu.Lock()
 		defer b.service.mu.Unlock()
-		return len(b.service.byID[id].ended) == 1
+		return len(b.service.sessions.byID[id].ended) == 1
 	})
 	p := &fakePunted{held: &fakeHeld{net: b.net, fate: make(chan string, 1)}}
 	if v := b.again(firstISN+1, p); v != network.Stop || !p.taken {
@@ -77,7 +77,7 @@ func TestFirstPacketArrivesLate(t *testing.T) {
 	b.eventually("the client's agent is done", func() bool {
 		b.service.mu.Lock()
 		defer b.service.mu.Unlock()
-		return len(b.service.byID[id].ended) == 1
+		return len(b.service.sessions.byID[id].ended) == 1
 	})
 	late := func(when string) {
 		t.Helper()

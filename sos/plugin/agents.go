@@ -23,47 +23,19 @@ func (s *Service) newRegistry() *registry {
 			return agentapi.NewClient(r.URL, s.opts.AgentTLS, s.opts.Dial)
 		},
 		Timing: func() (silent, patience time.Duration) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return time.Duration(s.config.SilentAfter), time.Duration(s.config.PeerTimeout)
+			c := s.settings()
+			return time.Duration(c.SilentAfter), time.Duration(c.PeerTimeout)
 		},
-		Event: s.agentEvent, Missed: s.findMissed, Heard: s.tellLate, Peers: s.peers, Lost: s.loseSessions, Changed: s.agentsChanged,
+		Event: s.endings.agentEvent, Missed: s.endings.findMissed, Heard: s.endings.tellLate, Lost: s.endings.lose,
+		Peers: s.sessions.peers, Changed: s.agentsChanged,
 	})
 }
 
 // agentsChanged has handler and keeper look at the agents again.
 func (s *Service) agentsChanged() {
 	s.mu.Lock()
-	maps.DeleteFunc(s.untold, func(a *agent, _ []agentapi.SessionID) bool { return s.agents.Get(a.Name) != a })
-	s.refreshView()
+	maps.DeleteFunc(s.endings.untold, func(a *agent, _ []agentapi.SessionID) bool { return s.agents.Get(a.Name) != a })
+	s.selection.refresh()
 	s.mu.Unlock()
 	s.wake()
-}
-
-// peers are the agents with which one carries live sessions.
-func (s *Service) peers(a *agent) (out []*agent) {
-	known := map[*agent]bool{}
-	for _, ss := range s.sessionsOf(a, nil) {
-		o := ss.client
-		if o == a {
-			o = ss.server
-		}
-		if !known[o] {
-			known[o], out = true, append(out, o)
-		}
-	}
-	return out
-}
-
-// sessionsOf lists the live sessions of an agent with another; nil: with any.
-func (s *Service) sessionsOf(a, with *agent) (out []*session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, ss := range s.sessions {
-		x, y := ss.client, ss.server
-		if ss.state == StateLive && (x == a && (with == nil || y == with) || y == a && (with == nil || x == with)) {
-			out = append(out, ss)
-		}
-	}
-	return out
 }

@@ -13,13 +13,13 @@ import (
 func (s *Service) Register(a *api.API) {
 	a.Metrics().MustRegister(s.metrics)
 	r := service.NewREST(a, Name)
-	service.Register(r, http.MethodGet, "config", "Show the configuration", s.getConfig)
-	service.Register(r, http.MethodPatch, "config", "Change the configuration: what is left out stays", s.patchConfig)
+	service.Show(r, "config", "Show the configuration", s.settings)
+	service.Register(r, http.MethodPatch, "config", "Change the configuration: what is left out stays", s.selection.patchConfig)
 	service.Register(r, http.MethodPost, "enable", "Take new connections", s.postEnable(true))
 	service.Register(r, http.MethodPost, "disable", "Take no new connections; sessions under way go on", s.postEnable(false))
-	service.Register(r, http.MethodGet, "status", "Show state and errors", s.getStatus)
+	service.Show(r, "status", "Show state and errors", s.status)
 
-	whitelist := service.Resource[Entry, EntrySpec, EntryInfo]{Collection: s.entries, Path: "whitelist", Parse: s.parseEntry, Show: s.showEntries}
+	whitelist := service.Resource[Entry, EntrySpec, EntryInfo]{Collection: s.selection.entries, Path: "whitelist", Parse: s.selection.parseEntry, Show: s.selection.showEntries}
 	whitelist.Register(r)
 
 	s.agents.Register(a, r)
@@ -27,29 +27,18 @@ func (s *Service) Register(a *api.API) {
 	service.Register(r, http.MethodGet, "sessions", "List live and past sessions", s.getSessions)
 	service.Register(r, http.MethodGet, "sessions/{id}", "Show a session and its course", s.getSession)
 	service.Register(r, http.MethodDelete, "sessions/{id}", "End a session with a reset to both ends", s.deleteSession)
-	service.Register(r, http.MethodGet, "stats", "Show totals, live and past sessions", s.getStats)
+	service.Show(r, "stats", "Show totals, live and past sessions", s.stats)
 }
 
-func (s *Service) getConfig(context.Context, *service.Nothing) (*service.Body[Config], error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return &service.Body[Config]{Body: s.config}, nil
-}
-
-func (s *Service) patchConfig(ctx context.Context, in *service.Body[ConfigChange]) (*service.Body[Config], error) {
-	cfg, faults, err := s.setConfig(ctx, in.Body)
-	if len(faults) > 0 {
-		return nil, service.Refuse(faults)
-	}
+func (s *selection) patchConfig(ctx context.Context, in *service.Body[ConfigChange]) (*service.Body[Config], error) {
+	cfg, err := s.setConfig(ctx, in.Body)
 	return &service.Body[Config]{Body: cfg}, service.Problem(err, "body", nil)
 }
 
 func (s *Service) postEnable(on bool) func(context.Context, *service.Nothing) (*service.Body[Status], error) {
 	return func(ctx context.Context, _ *service.Nothing) (*service.Body[Status], error) {
-		if _, _, err := s.setConfig(ctx, ConfigChange{Enabled: &on}); err != nil {
-			return nil, service.Problem(err, "body.enabled", on)
-		}
-		return s.getStatus(ctx, nil)
+		_, err := s.selection.setConfig(ctx, ConfigChange{Enabled: &on})
+		return &service.Body[Status]{Body: s.status()}, service.Problem(err, "body.enabled", on)
 	}
 }
 

@@ -25,16 +25,16 @@ type Status struct {
 	Direct    []Direct `json:"direct" doc:"Why whitelisted connections went directly, the most frequent reason first"`
 }
 
-func (s *Service) getStatus(context.Context, *service.Nothing) (*service.Body[Status], error) {
+func (s *Service) status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	st := Status{
-		Enabled: s.config.Enabled, Ready: s.running, Entries: len(s.whitelist), Agents: len(s.agents.List()),
-		Setups: s.setups, Sessions: len(s.sessions), TakenOver: s.taken, Errors: s.troubles(now), Direct: s.directs.list(),
+		Enabled: s.config.Enabled, Ready: s.running, Entries: len(s.selection.whitelist), Agents: len(s.agents.List()),
+		Setups: s.sessions.setups, Sessions: len(s.sessions.byFlow), TakenOver: s.taken, Errors: s.troubles(now), Direct: s.sessions.directs.list(),
 	}
-	for i := range s.whitelist {
-		if s.whitelist[i].Active(now) {
+	for i := range s.selection.whitelist {
+		if s.selection.whitelist[i].Active(now) {
 			st.Active++
 		}
 	}
@@ -43,7 +43,7 @@ func (s *Service) getStatus(context.Context, *service.Nothing) (*service.Body[St
 			st.AgentsUp++
 		}
 	}
-	return &service.Body[Status]{Body: st}, nil
+	return st
 }
 
 type sessionsInput struct {
@@ -62,8 +62,8 @@ func (s *Service) records(which string) []Record {
 	defer s.mu.Unlock()
 	list := []Record{}
 	if which != "past" {
-		for _, ss := range s.sessions {
-			list = append(list, s.recordOf(ss))
+		for _, ss := range s.sessions.byFlow {
+			list = append(list, ss.record())
 		}
 	}
 	if which != "live" {
@@ -79,8 +79,8 @@ func (s *Service) records(which string) []Record {
 func (s *Service) getSession(_ context.Context, in *byID) (*service.Body[Record], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if id, err := agentapi.ParseSessionID(in.ID); err == nil && s.byID[id] != nil {
-		return &service.Body[Record]{Body: s.recordOf(s.byID[id])}, nil
+	if id, err := agentapi.ParseSessionID(in.ID); err == nil && s.sessions.byID[id] != nil {
+		return &service.Body[Record]{Body: s.sessions.byID[id].record()}, nil
 	}
 	i := slices.IndexFunc(s.history.records, func(r Record) bool { return r.ID == in.ID })
 	if i < 0 {
@@ -92,14 +92,14 @@ func (s *Service) getSession(_ context.Context, in *byID) (*service.Body[Record]
 func (s *Service) deleteSession(_ context.Context, in *byID) (*service.Nothing, error) {
 	id, err := agentapi.ParseSessionID(in.ID)
 	s.mu.Lock()
-	ss := s.byID[id]
+	ss := s.sessions.byID[id]
 	live := ss != nil && ss.state == StateLive
 	s.mu.Unlock()
 	if err != nil || !live {
 		return nil, service.Problem(service.ErrUnknown, "path.id", in.ID)
 	}
 	s.abort(ss.id, ss.client, ss.server)
-	s.windUp(ss)
+	s.endings.windUp(ss)
 	return nil, nil
 }
 
@@ -113,7 +113,7 @@ type Stats struct {
 	SetupP99 agentapi.Duration `json:"setup_p99"`
 }
 
-func (s *Service) getStats(context.Context, *service.Nothing) (*service.Body[Stats], error) {
+func (s *Service) stats() Stats {
 	s.mu.Lock()
 	totals := s.history.totals
 	s.mu.Unlock()
@@ -129,5 +129,5 @@ func (s *Service) getStats(context.Context, *service.Nothing) (*service.Body[Sta
 		slices.Sort(setups)
 		st.SetupP50, st.SetupP99 = setups[len(setups)/2], setups[len(setups)*99/100]
 	}
-	return &service.Body[Stats]{Body: st}, nil
+	return st
 }

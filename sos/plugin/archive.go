@@ -53,13 +53,22 @@ func (t *Totals) count(r *Record) {
 	t.BytesDown += r.BytesDown
 }
 
-// history keeps the records of ended sessions, the oldest first.
+// history keeps the records of ended sessions, the oldest first, and brings them into
+// the store. The service's lock guards all of it.
 type history struct {
-	records []Record
-	totals  Totals
-	added   uint64 // records ever
-	saved   uint64 // those of them that need not be stored any more
-	pages   []page
+	*core
+	sessions *sessions
+	records  []Record
+	totals   Totals
+	added    uint64 // records ever
+	saved    uint64 // those of them that need not be stored any more
+	pages    []page
+	// orphans are sessions of which agents have told only that they ended.
+	orphans map[agentapi.SessionID]*orphan
+	// remembered are sessions that lasted when an earlier controller ended, outlived
+	// those in the store that have ended.
+	remembered []remembered
+	outlived   []agentapi.SessionID
 }
 
 // page is a part of the history in the store.
@@ -68,58 +77,75 @@ type page struct {
 	records int
 }
 
-func (h *history) add(r Record, limit int) {
-	h.totals.count(&r)
-	h.records = append(h.records, r)
-	h.added++
-	h.trim(limit)
+// finish takes in a session that has ended, and returns its record. The lock is held.
+func (s *history) finish(ss *session) Record {
+	if ss.stored {
+		s.outlived = append(s.outlived, ss.id)
+	}
+	rec := ss.record()
+	s.add(rec)
+	return rec
+}
+
+func (s *history) add(r Record) {
+	s.totals.count(&r)
+	s.records = append(s.records, r)
+	s.added++
+	s.trim()
+}
+
+// carried adds a session that agents have carried to its end, and that nobody has counted
+// yet. The lock is held.
+func (s *history) carried(r Record) {
+	s.add(r)
+	s.metrics.up.Inc()
+	s.metrics.ended(r)
 }
 
 // known are the ids of the records.
-func (h *history) known() map[string]bool {
-	ids := make(map[string]bool, len(h.records))
-	for i := range h.records {
-		ids[h.records[i].ID] = true
+func (s *history) known() map[string]bool {
+	ids := make(map[string]bool, len(s.records))
+	for i := range s.records {
+		ids[s.records[i].ID] = true
 	}
 	return ids
 }
 
 // unsaved are the records that are not in the store.
-func (h *history) unsaved() []Record {
-	n := min(h.added-h.saved, uint64(len(h.records)))
-	return h.records[uint64(len(h.records))-n:]
+func (s *history) unsaved() []Record {
+	n := min(s.added-s.saved, uint64(len(s.records)))
+	return s.records[uint64(len(s.records))-n:]
 }
 
-func (h *history) trim(limit int) {
-	if over := len(h.records) - limit; over > 0 {
-		clear(h.records[:over])
-		h.records = h.records[over:]
+func (s *history) trim() {
+	if over := len(s.records) - s.config.History; over > 0 {
+		clear(s.records[:over])
+		s.records = s.records[over:]
 	}
 }
 
-// archive writes what has ended to the store until ctx ends, and the rest then.
-func (s *Service) archive(ctx context.Context) {
+// run writes what has ended to the store until ctx ends, and the rest then.
+func (s *history) run(ctx context.Context) {
 	for tasks.Sleep(ctx, saveEvery) == nil {
 		s.archiveOrphans()
-		s.saveHistory(ctx)
+		s.save(ctx)
 		s.saveLive(ctx)
 	}
-	s.saveHistory(context.WithoutCancel(ctx))
+	s.save(context.WithoutCancel(ctx))
 	s.saveLive(context.WithoutCancel(ctx))
 }
 
-// saveHistory writes the records that are not in the store yet, and deletes the
+// save writes the records that are not in the store yet, and deletes the
 // pages that are older than the history is long. What cannot be written now is
 // written with the next page.
-func (s *Service) saveHistory(ctx context.Context) {
+func (s *history) save(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	for {
 		s.mu.Lock()
-		h := &s.history
-		left := h.unsaved()
-		batch, totals := slices.Clone(left[:min(len(left), maxPage)]), h.totals
-		until := h.added - uint64(len(left)-len(batch))
+		left := s.unsaved()
+		batch, totals := slices.Clone(left[:min(len(left), maxPage)]), s.totals
+		until := s.added - uint64(len(left)-len(batch))
 		s.mu.Unlock()
 		if len(batch) == 0 {
 			return
@@ -129,37 +155,41 @@ func (s *Service) saveHistory(ctx context.Context) {
 			s.log.Warn("history is not stored; it will be tried again", "records", len(left), "error", err)
 			return
 		}
+		var old []store.Op
 		s.mu.Lock()
-		h.pages = append(h.pages, p)
-		h.saved = until
-		old := h.outdated(s.config.History)
+		s.pages = append(s.pages, p)
+		s.saved = until
+		for _, p := range s.outdated() {
+			old = append(old, store.OpDelete(p.key))
+		}
 		s.mu.Unlock()
-		for _, p := range old {
-			if err := s.unsave(ctx, p.key); err != nil {
-				s.log.Warn("old history is not deleted", "error", err)
-			}
+		if len(old) == 0 {
+			continue
+		}
+		if err := s.store.Apply(ctx, old...); err != nil {
+			s.log.Warn("old history is not deleted", "error", err)
 		}
 	}
 }
 
 // outdated takes the oldest pages that the history can do without off the list.
-func (h *history) outdated(limit int) []page {
+func (s *history) outdated() []page {
 	total := 0
-	for _, p := range h.pages {
+	for _, p := range s.pages {
 		total += p.records
 	}
 	n := 0
-	for n < len(h.pages) && total-h.pages[n].records >= limit {
-		total -= h.pages[n].records
+	for n < len(s.pages) && total-s.pages[n].records >= s.config.History {
+		total -= s.pages[n].records
 		n++
 	}
-	old := h.pages[:n:n]
-	h.pages = h.pages[n:]
+	old := s.pages[:n:n]
+	s.pages = s.pages[n:]
 	return old
 }
 
 // savePage writes a page together with the totals that it leads to.
-func (s *Service) savePage(ctx context.Context, batch []Record, totals Totals) (page, error) {
+func (s *history) savePage(ctx context.Context, batch []Record, totals Totals) (page, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	if err := errors.Join(json.NewEncoder(z).Encode(batch), z.Close()); err != nil {
@@ -174,31 +204,39 @@ func (s *Service) savePage(ctx context.Context, batch []Record, totals Totals) (
 	return p, s.store.Apply(ctx, store.OpPut(p.key, b.Bytes()), store.OpPut(keyTotals, sum))
 }
 
-// loadHistory reads what earlier controllers have stored. A page that cannot be
-// read costs only its own records.
-func (s *Service) loadHistory(ctx context.Context) (history, error) {
-	var h history
+// load reads what earlier controllers have stored. A page that cannot be read costs only
+// its own records.
+func (s *history) load(ctx context.Context) error {
+	var totals Totals
 	if e, err := s.store.Get(ctx, keyTotals); err == nil {
-		err = json.Unmarshal(e.Value, &h.totals)
-		if err != nil {
-			return h, fmt.Errorf("stored totals: %w", err)
+		if err := json.Unmarshal(e.Value, &totals); err != nil {
+			return fmt.Errorf("stored totals: %w", err)
 		}
 	} else if !errors.Is(err, store.ErrNotFound) {
-		return h, fmt.Errorf("read the totals: %w", err)
+		return fmt.Errorf("read the totals: %w", err)
 	}
 	entries, err := s.store.List(ctx, keyHistory)
 	if err != nil {
-		return h, fmt.Errorf("read the history: %w", err)
+		return fmt.Errorf("read the history: %w", err)
 	}
+	live, err := s.loadLive(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, e := range entries {
 		batch, err := readPage(e.Value)
 		if err != nil {
 			s.log.Warn("a part of the stored history cannot be read", "key", e.Key, "error", err)
 		}
-		h.records = append(h.records, batch...)
-		h.pages = append(h.pages, page{e.Key, len(batch)})
+		s.records = append(s.records, batch...)
+		s.pages = append(s.pages, page{e.Key, len(batch)})
 	}
-	return h, nil
+	s.totals, s.remembered = totals, live
+	s.trim()
+	s.metrics.resume(totals)
+	return nil
 }
 
 func readPage(b []byte) ([]Record, error) {

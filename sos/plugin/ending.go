@@ -2,83 +2,41 @@ package plugin
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
-// otherEnd is how long the second agent may take to end a session after the first;
-// then it is told to, unless the first has closed it in order.
-const otherEnd = 3 * time.Second
+const (
+	// otherEnd is how long the second agent may take to end a session after the first;
+	// then it is told to, unless the first has closed it in order.
+	otherEnd = 3 * time.Second
+	// maxUntold bounds the sessions that an agent is told of when it is back.
+	maxUntold = 4096
+)
 
-// established makes a set-up session a live one.
-func (s *Service) established(ss *session, total agentapi.Duration) {
-	s.mu.Lock()
-	s.admitted(ss)
-	ss.steps.Total = total
-	ss.enter(StateLive)
-	steps, rec := ss.steps, s.recordOf(ss)
-	ended, news := len(ss.ended) > 0, s.carriesAnew(ss) || ss.behind(s.treatments.Epoch())
-	s.mu.Unlock()
-	if news {
-		s.wake()
-	}
-	s.metrics.established(steps)
-	s.publish("session.established", rec)
-	s.log.Debug("session is up", "session", ss.id, "flow", ss.flow, "setup", steps.Total)
-	if ended {
-		s.windUp(ss)
-	}
-}
-
-// notEstablished records a session that never was one.
-func (s *Service) notEstablished(ss *session, err error) {
-	s.mu.Lock()
-	s.forget(ss)
-	ss.release()
-	s.opened(ss)
-	ss.enter(StateEnded)
-	ss.how = notEstablished + err.Error()
-	s.history.add(s.recordOf(ss), s.config.History)
-	now, why := time.Now(), reasonOf(err)
-	s.directs.add(why, err.Error(), now)
-	told := s.talk.may(now)
-	s.mu.Unlock()
-	s.metrics.failed.WithLabelValues(string(why)).Inc()
-	if !told {
-		return
-	}
-	s.publish("session.direct", map[string]any{"session": ss.id, "client": ss.flow.client, "server": ss.flow.server, "reason": why, "why": err.Error()})
-	s.log.Info("connection goes directly", "flow", ss.flow, "reason", why, "why", err)
-}
-
-// maxTalk is how many connections that go directly are told of in a second; in
-// a flood the metrics have to do.
-const maxTalk = 20
-
-// talk counts what has been told in the present second.
-type talk struct {
-	second int64
-	n      int
-}
-
-func (t *talk) may(now time.Time) bool {
-	if sec := now.Unix(); sec != t.second {
-		*t = talk{second: sec}
-	}
-	t.n++
-	return t.n <= maxTalk
+// endings takes sessions from the first word of their end to the history.
+type endings struct {
+	*core
+	sessions *sessions
+	history  *history
+	pairs    *pairs
+	resets   *resets
+	// untold are sessions that agents could not be told the end of, under the lock.
+	untold map[*agent][]agentapi.SessionID
 }
 
 // agentDone takes in that an agent is done with a session. It may have been since
 // before we were started.
-func (s *Service) agentDone(r agentapi.SessionRecord, before bool) {
+func (s *endings) agentDone(r agentapi.SessionRecord, before bool) {
 	s.mu.Lock()
-	ss := s.byID[r.ID]
+	ss := s.sessions.byID[r.ID]
 	if ss == nil {
 		if before || !s.running {
-			s.noteOrphan(r)
+			s.history.noteOrphan(r)
 		}
 		s.mu.Unlock()
 		return
@@ -87,7 +45,7 @@ func (s *Service) agentDone(r agentapi.SessionRecord, before bool) {
 		close(ss.bothEnded)
 	}
 	ss.ended[r.Role] = r
-	s.opened(ss)
+	s.sessions.opened(ss)
 	ss.progress(r.Role, r.Counters, time.Now())
 	live, first := ss.state == StateLive, len(ss.ended) == 1 // the second is awaited already
 	s.mu.Unlock()
@@ -97,7 +55,7 @@ func (s *Service) agentDone(r agentapi.SessionRecord, before bool) {
 }
 
 // windUp waits for the second agent to be done, and then ends the session.
-func (s *Service) windUp(ss *session) {
+func (s *endings) windUp(ss *session) {
 	s.start(func(ctx context.Context) {
 		s.awaitSecond(ctx, ss)
 		s.mu.Lock()
@@ -117,7 +75,7 @@ func (s *Service) windUp(ss *session) {
 		if !orderly {
 			// An agent that lost its peer may itself be cut off from its end
 			// host, which would then wait for ever.
-			bothRoles(func(_ int, r agentapi.Role) error { s.resetEnd(ctx, ss, r); return nil })
+			bothRoles(func(r agentapi.Role) { s.resets.end(ctx, ss, r) })
 		}
 		if tasks.Sleep(ctx, toTick(time.Now(), s.opts.Linger)) == nil {
 			s.end(ctx, ss)
@@ -128,7 +86,7 @@ func (s *Service) windUp(ss *session) {
 // awaitSecond waits for the second agent to be done as well. After an orderly end of
 // the first it has all the time that its end host takes: what that has not read yet
 // is still being carried. Otherwise it is told to end.
-func (s *Service) awaitSecond(ctx context.Context, ss *session) {
+func (s *endings) awaitSecond(ctx context.Context, ss *session) {
 	for !await(ctx, ss.bothEnded, otherEnd) && ctx.Err() == nil {
 		s.mu.Lock()
 		mine, closed := ss.state == StateLive, true
@@ -147,28 +105,16 @@ func (s *Service) awaitSecond(ctx context.Context, ss *session) {
 	}
 }
 
-// orderly says whether both agents are sure that their end hosts know of the end.
-func orderly(ended map[agentapi.Role]agentapi.SessionRecord) bool {
-	for _, r := range bothRole {
-		switch ended[r].Reason {
-		case "", agentapi.ReasonPeerLost, agentapi.ReasonFailed:
-			return false
-		}
-	}
-	return true
-}
-
 // await waits for the channel to be closed, but not for ever.
 func await(ctx context.Context, done <-chan struct{}, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
 	select {
 	case <-done:
 		return true
-	case <-t.C:
 	case <-ctx.Done():
+		return false
 	}
-	return false
 }
 
 // endTick is when rules of ended sessions go: those of many together. Each change
@@ -181,57 +127,133 @@ func toTick(now time.Time, d time.Duration) time.Duration {
 	return at.Truncate(endTick).Add(endTick).Sub(now)
 }
 
-// ending says how a session ended, from what its agents say.
-func ending(ended map[agentapi.Role]agentapi.SessionRecord) string {
-	client, server := ended[agentapi.RoleClient], ended[agentapi.RoleServer]
-	pick := func(r agentapi.SessionRecord) string {
-		if r.Detail != "" {
-			return string(r.Reason) + ": " + r.Detail
-		}
-		return string(r.Reason)
-	}
-	switch {
-	case client.Reason == server.Reason, server.Reason == "":
-		return pick(client)
-	case client.Reason == "":
-		return pick(server)
-	}
-	// One agent knows the cause, the other only that its peer gave up.
-	for _, r := range []agentapi.SessionRecord{client, server} {
-		switch r.Reason {
-		case agentapi.ReasonPeerReset, agentapi.ReasonPeerLost, agentapi.ReasonClosed, agentapi.ReasonAborted:
-		default:
-			return pick(r)
-		}
-	}
-	return pick(client) + "; server's agent: " + pick(server)
-}
-
 // end removes the rules of a session and moves it to the history.
-func (s *Service) end(ctx context.Context, ss *session) {
+func (s *endings) end(ctx context.Context, ss *session) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	ss.changing.Lock()
 	s.removeRules(ctx, ss)
 	ss.changing.Unlock()
 	s.mu.Lock()
-	if s.sessions[ss.flow] == ss {
-		delete(s.sessions, ss.flow)
-	}
-	delete(s.byID, ss.id)
-	s.forgetLive(ss)
-	s.forgetAgentFlows(ss)
-	ss.release()
-	s.opened(ss)
-	ss.enter(StateEnded)
+	s.sessions.remove(ss)
 	close(ss.over)
 	if ss.carried() {
-		s.passed.add(opening{ss.flow, ss.isn}, time.Now())
+		s.sessions.passed.add(opening{ss.flow, ss.isn}, time.Now())
 	}
-	rec := s.recordOf(ss)
-	s.history.add(rec, s.config.History)
+	rec := s.history.finish(ss)
 	s.mu.Unlock()
 	s.metrics.ended(rec)
 	s.publish("session.ended", rec)
 	s.log.Debug("session has ended", "session", ss.id, "flow", ss.flow, "how", ss.how)
+}
+
+// removeRules removes the session's rules from the switches.
+func (s *endings) removeRules(ctx context.Context, ss *session) {
+	bothRoles(func(r agentapi.Role) { s.removeSide(ctx, ss, r) })
+	s.pairs.drop(ss)
+}
+
+// removeSide removes those of one side.
+func (s *endings) removeSide(ctx context.Context, ss *session, r agentapi.Role) {
+	if err := s.rules.Remove(ctx, ss.key(r)); err != nil {
+		s.log.Warn("rules could not be removed", "session", ss.id, "end", r, "error", err)
+	}
+}
+
+// bothRoles does something at both ends at once.
+func bothRoles(f func(agentapi.Role)) { tasks.Each(bothRole[:], len(bothRole), f) }
+
+// lose ends the sessions of an agent that is gone, with another; nil: all.
+func (s *endings) lose(a, with *agent, cause error) {
+	lost := s.sessions.of(a, with)
+	if len(lost) > 0 {
+		s.log.Warn("sessions end with their agent", "agent", a.Name, "sessions", len(lost), "error", cause)
+	}
+	for _, ss := range lost {
+		s.breakOff(ss, "agent lost: "+a.Name, a)
+	}
+}
+
+// breakOff ends a session: the agents that are there reset their own ends, and the
+// controller that of a lost one.
+func (s *endings) breakOff(ss *session, how string, lost *agent) {
+	s.mu.Lock()
+	mine := ss.state == StateLive
+	if mine {
+		ss.enter(StateResetting)
+		ss.how = how
+	}
+	s.mu.Unlock()
+	if !mine {
+		return
+	}
+	s.start(func(ctx context.Context) {
+		bothRoles(func(r agentapi.Role) {
+			a := ss.agent(r)
+			if a == lost {
+				s.start(func(ctx context.Context) { s.tell(ctx, a, ss.id) })
+			}
+			if a == lost || !s.tell(ctx, a, ss.id) {
+				s.resets.end(ctx, ss, r)
+			}
+		})
+		s.end(ctx, ss)
+	})
+}
+
+// tell has an agent reset its end of a session. It reports false when the agent
+// cannot be told; it then is when it is back, lest it waits for its peer.
+func (s *endings) tell(ctx context.Context, a *agent, id agentapi.SessionID) bool {
+	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
+	defer cancel()
+	err := a.Client.Abort(ctx, id)
+	if err == nil || control.CodeOf(err) == control.CodeNotFound {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.untold[a]) < maxUntold {
+		s.untold[a] = append(s.untold[a], id)
+	}
+	return false
+}
+
+// tellLate tells an agent that is back what it could not be told.
+func (s *endings) tellLate(ctx context.Context, a *agent) {
+	s.mu.Lock()
+	untold := s.untold[a]
+	delete(s.untold, a)
+	s.mu.Unlock()
+	for _, id := range untold {
+		s.tell(ctx, a, id)
+	}
+}
+
+// endIfLeft ends a session whose end host has left: it is led by nobody any more, or by
+// other borders than its agent stands at. What either end still sends would mean nothing
+// to the other. One that has not been seen since the start may yet be.
+func (s *endings) endIfLeft(ss *session) {
+	for _, r := range bothRole {
+		if s.left(ss, r) {
+			s.log.Info("a session ends with its end host's stay", "session", ss.id, "end", ss.endOf(r))
+			s.breakOff(ss, fmt.Sprintf("the %s has left", r), nil)
+		}
+	}
+}
+
+func (s *endings) left(ss *session, r agentapi.Role) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	side := ss.Layout.side(r)
+	if !side.moves() {
+		return false
+	}
+	a := s.anchorOf(ss.endOf(r))
+	if a != nil {
+		if _, here := a.Border(side.agentAt().Switch); here {
+			ss.anchored[r] = true
+			return false
+		}
+	}
+	return a != nil || ss.anchored[r]
 }

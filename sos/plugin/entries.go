@@ -13,7 +13,7 @@ import (
 )
 
 // collectEntries returns the collection of the whitelist's entries, by their identifiers.
-func (s *Service) collectEntries() *service.Collection[Entry] {
+func (s *selection) collectEntries() *service.Collection[Entry] {
 	return service.NewCollection(service.Options[Entry]{
 		Kind: service.Kind[Entry]{
 			Noun: "entry", Nouns: "entries of the whitelist", Prefix: keyWhitelist, Event: "whitelist", Most: maxEntries,
@@ -32,13 +32,8 @@ func (s *Service) collectEntries() *service.Collection[Entry] {
 
 // entriesChanged brings the whitelist into the switches. Sessions that an entry allowed
 // which has gone go on.
-func (s *Service) entriesChanged(ctx context.Context, _ []service.Change[Entry]) {
-	s.mu.Lock()
-	s.whitelist = inOrder(s.entries.Values())
-	s.refreshView()
-	s.mu.Unlock()
-	s.applyPunts(ctx) // in force when the caller is told that it is; the keeper mends what fails
-	s.wake()
+func (s *selection) entriesChanged(ctx context.Context, _ []service.Change[Entry]) {
+	s.changed(ctx, func() { s.whitelist = inOrder(s.entries.Values()) })
 }
 
 // inOrder sorts entries by when they were added, which decides.
@@ -49,7 +44,7 @@ func inOrder(entries []Entry) Whitelist {
 
 // parseEntry makes an entry of a request: one that takes the place of another stands where
 // that stood.
-func (s *Service) parseEntry(id string, spec EntrySpec) (string, Entry, error) {
+func (s *selection) parseEntry(id string, spec EntrySpec) (string, Entry, error) {
 	e, faults := spec.Parse()
 	if len(faults) == 0 {
 		faults = e.over(time.Now())
@@ -71,7 +66,7 @@ type EntryInfo struct {
 }
 
 // showEntries is how the API shows entries.
-func (s *Service) showEntries(all []service.Item[Entry]) []EntryInfo {
+func (s *selection) showEntries(all []service.Item[Entry]) []EntryInfo {
 	out, matches := make([]EntryInfo, len(all)), make([][]openflow.Match, len(all))
 	for i, e := range inOrder(values(all)) {
 		out[i].Entry = e

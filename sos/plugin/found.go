@@ -25,7 +25,6 @@ const (
 
 // found is a session as its agents list it, or tell of its end.
 type found struct {
-	ctx  sessionContext
 	seen map[agentapi.Role]agentapi.Session
 	at   map[agentapi.Role]*agent
 }
@@ -56,10 +55,10 @@ func (f *found) half() bool { return len(f.seen) == 1 && f.begun() }
 // askAgents lists the sessions of all agents that answer in time. An agent that does
 // not is waited for longer while another carries a session with it: it may be alive,
 // and its sessions' rules go when the start is over.
-func (s *Service) askAgents(ctx context.Context) map[agentapi.SessionID]*found {
-	ctx, cancel := context.WithTimeout(ctx, max(askTimeout, s.opts.Settle))
+func (x *recovery) askAgents(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, max(askTimeout, x.opts.Settle))
 	defer cancel()
-	all := s.agents.List()
+	all := x.agents.List()
 	type answer struct {
 		a    *agent
 		list []agentapi.Session
@@ -67,38 +66,45 @@ func (s *Service) askAgents(ctx context.Context) map[agentapi.SessionID]*found {
 	}
 	answers := make(chan answer, len(all))
 	for _, a := range all {
-		s.start(func(context.Context) {
-			list, err := s.introduce(ctx, a)
+		x.start(func(context.Context) {
+			list, err := x.introduce(ctx, a)
 			answers <- answer{a, list, err}
 		})
 	}
-	sessions := map[agentapi.SessionID]*found{}
 	began := time.Now()
 	look := time.NewTicker(settleEvery)
 	defer look.Stop()
 	for left := len(all); left > 0; {
 		select {
 		case <-ctx.Done():
-			return sessions
+			return
 		case <-look.C:
-			if time.Since(began) > askTimeout && !anyHalf(sessions) {
-				return sessions
+			if time.Since(began) > askTimeout && !x.anyHalf() {
+				return
 			}
 		case r := <-answers:
 			left--
 			if r.err != nil {
-				s.log.Warn("agent does not say which sessions it carries", "agent", r.a.Name, "error", r.err)
+				x.log.Warn("agent does not say which sessions it carries", "agent", r.a.Name, "error", r.err)
 			}
-			for _, x := range r.list {
-				sessions[x.ID] = sessions[x.ID].with(r.a, x)
+			for _, s := range r.list {
+				f := x.at(s.ID)
+				f.seen[s.Role], f.at[s.Role] = s, r.a
 			}
 		}
 	}
-	return sessions
 }
 
-func anyHalf(sessions map[agentapi.SessionID]*found) bool {
-	for _, f := range sessions {
+// at is what has been found of a session so far.
+func (x *recovery) at(id agentapi.SessionID) *found {
+	if x.found[id] == nil {
+		x.found[id] = &found{seen: map[agentapi.Role]agentapi.Session{}, at: map[agentapi.Role]*agent{}}
+	}
+	return x.found[id]
+}
+
+func (x *recovery) anyHalf() bool {
+	for _, f := range x.found {
 		if f.half() {
 			return true
 		}
@@ -108,11 +114,11 @@ func anyHalf(sessions map[agentapi.SessionID]*found) bool {
 
 // introduce asks an agent what a start needs to know of it until there is an answer,
 // or its machine says that it does not run.
-func (s *Service) introduce(ctx context.Context, a *agent) ([]agentapi.Session, error) {
+func (x *recovery) introduce(ctx context.Context, a *agent) ([]agentapi.Session, error) {
 	for {
 		list, err := a.Client.Sessions(ctx)
 		if err == nil {
-			_ = s.agents.Ask(ctx, a) // if it does not answer, it will be asked again when it is heard
+			_ = x.agents.Ask(ctx, a) // if it does not answer, it will be asked again when it is heard
 			return list, nil
 		}
 		if errors.Is(err, syscall.ECONNREFUSED) || tasks.Sleep(ctx, 200*time.Millisecond) != nil {
@@ -124,22 +130,22 @@ func (s *Service) introduce(ctx context.Context, a *agent) ([]agentapi.Session, 
 // awaitEnds waits until every agent that has answered has also told of what has ended
 // lately, and completes the sessions that one agent has ended before it was asked, and
 // the other not yet.
-func (s *Service) awaitEnds(ctx context.Context, sessions map[agentapi.SessionID]*found) {
+func (x *recovery) awaitEnds(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
 	for {
-		s.mu.Lock()
-		for id, f := range sessions {
-			o := s.orphans[id]
+		x.mu.Lock()
+		for id, f := range x.found {
+			o := x.history.orphans[id]
 			for _, role := range bothRole {
 				if _, listed := f.seen[role]; !listed && o != nil && o.ended[role].ID == id {
 					f.seen[role] = o.ended[role].Session
 				}
 			}
 		}
-		told := s.allTold()
-		s.mu.Unlock()
-		if told && !anyHalf(sessions) || tasks.Sleep(ctx, settleEvery) != nil {
+		told := x.allTold()
+		x.mu.Unlock()
+		if told && !x.anyHalf() || tasks.Sleep(ctx, settleEvery) != nil {
 			return
 		}
 	}
@@ -147,8 +153,8 @@ func (s *Service) awaitEnds(ctx context.Context, sessions map[agentapi.SessionID
 
 // allTold says whether every agent that has answered has sent an event: the first
 // repeats what has ended lately.
-func (s *Service) allTold() bool {
-	for _, a := range s.agents.List() {
+func (x *recovery) allTold() bool {
+	for _, a := range x.agents.List() {
 		if st := a.State(); st.Status.Instance != "" && st.Liveness != agents.Up {
 			return false
 		}
@@ -158,24 +164,15 @@ func (s *Service) allTold() bool {
 
 // addEnding adds the sessions that have just ended: while their last segments are being
 // acknowledged, their rules have to stay.
-func (s *Service) addEnding(sessions map[agentapi.SessionID]*found) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.history.known()
-	for id, o := range s.orphans {
+func (x *recovery) addEnding() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	known := x.history.known()
+	for id, o := range x.history.orphans {
 		client, server := o.ended[agentapi.RoleClient], o.ended[agentapi.RoleServer]
-		if sessions[id] == nil && !known[id.String()] && time.Since(client.Ended) < justEnded && time.Since(server.Ended) < justEnded {
-			sessions[id] = &found{seen: map[agentapi.Role]agentapi.Session{
-				agentapi.RoleClient: client.Session, agentapi.RoleServer: server.Session,
-			}}
+		if x.found[id] == nil && !known[id.String()] && time.Since(client.Ended) < justEnded && time.Since(server.Ended) < justEnded {
+			f := x.at(id)
+			f.seen[agentapi.RoleClient], f.seen[agentapi.RoleServer] = client.Session, server.Session
 		}
 	}
-}
-
-func (f *found) with(a *agent, x agentapi.Session) *found {
-	if f == nil {
-		f = &found{seen: map[agentapi.Role]agentapi.Session{}, at: map[agentapi.Role]*agent{}}
-	}
-	f.seen[x.Role], f.at[x.Role] = x, a
-	return f
 }

@@ -1,12 +1,10 @@
 package plugin
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/service/control"
@@ -28,7 +26,7 @@ func Guards(at network.PortRef, agent netip.Addr, ports control.PortRange, flags
 		segments = [][]openflow.OXM{{openflow.TCPFlags(tcpSYN, tcpSYN)}, {openflow.TCPFlags(0, tcpSYN)}}
 	}
 	var rules []network.Rule
-	for _, b := range (PortRange{ports.First, ports.Last}).blocks() {
+	for _, b := range PortRange(ports).blocks() {
 		for _, segment := range segments {
 			m, err := openflow.NewMatch(append(segment,
 				openflow.InPort(at.Port), openflow.EthType(etherType(agent)), openflow.IPProto(protoTCP),
@@ -58,8 +56,8 @@ type guard struct {
 	Flags bool `json:"flags"`
 }
 
-func (s *Service) newGuards() *standing[guard] {
-	return newStanding(s, "guard/", keyGuards, "switch takes no rules that keep an agent's stray packets from end hosts", func(g guard) ([]network.Rule, error) {
+func newGuards(c *core) *standing[guard] {
+	return newStanding(c, "guard/", keyGuards, "switch takes no rules that keep an agent's stray packets from end hosts", func(g guard) ([]network.Rule, error) {
 		return Guards(g.At, g.Agent, g.Ports, g.Flags)
 	})
 }
@@ -84,56 +82,10 @@ func (s *Service) wantedGuards() map[string]guard {
 	return wanted
 }
 
-// fromAgent decides about a segment from an agent's session port. That of a
-// session was given to an old decision: its rules are there, so it is sent through
-// the tables again. Any other is a stray, and ends here.
-func (s *Service) fromAgent(f flow, resubmit func() error) network.Verdict {
-	s.mu.Lock()
-	_, known := s.agentFlows[f]
-	s.mu.Unlock()
-	if known {
-		err := resubmit()
-		if err == nil {
-			s.metrics.resubmitted.Inc()
-			return network.Stop
-		}
-		if !errors.Is(err, network.ErrResubmitted) {
-			s.log.Debug("packet of an agent could not be sent on", "flow", f, "error", err)
-		}
-	}
-	s.metrics.strays.Inc()
-	return network.Stop
-}
-
-// guards says whether a segment comes from one of an agent's session ports.
-func (v *view) guards(h *packet.Headers) bool {
-	r, known := v.sessionPorts[h.Src]
-	return known && r.First <= h.SrcPort && h.SrcPort <= r.Last
-}
-
 // agentFlow is how a side's end host is addressed by the agent itself, before any
 // switch rewrites it.
 func (l *Layout) agentFlow(r agentapi.Role) flow {
 	side := l.side(r)
 	end, _ := l.ends(r)
 	return flow{client: netip.AddrPortFrom(side.Agent, side.AgentPort), server: end}
-}
-
-// noteAgentFlows has packets of the session's agents known as a session's. The
-// lock is held.
-func (s *Service) noteAgentFlows(ss *session) {
-	for _, r := range bothRole {
-		if ss.layout.side(r).AgentPort != 0 {
-			s.agentFlows[ss.layout.agentFlow(r)] = ss
-		}
-	}
-}
-
-// forgetAgentFlows undoes noteAgentFlows. The lock is held.
-func (s *Service) forgetAgentFlows(ss *session) {
-	for _, r := range bothRole {
-		if f := ss.layout.agentFlow(r); s.agentFlows[f] == ss {
-			delete(s.agentFlows, f)
-		}
-	}
 }

@@ -73,7 +73,7 @@ func TestOnlySessionsLeaveAgents(t *testing.T) {
 	}
 	b.service.mu.Lock()
 	var known []flow
-	for f := range b.service.agentFlows {
+	for f := range b.service.sessions.agentFlows {
 		known = append(known, f)
 	}
 	b.service.mu.Unlock()
@@ -103,7 +103,7 @@ func TestOnlySessionsLeaveAgents(t *testing.T) {
 	b.clean()
 	b.service.mu.Lock()
 	defer b.service.mu.Unlock()
-	if n := len(b.service.agentFlows); n != 0 {
+	if n := len(b.service.sessions.agentFlows); n != 0 {
 		t.Errorf("%d flows of agents are remembered after the end", n)
 	}
 }

@@ -70,7 +70,7 @@ func newBench(t *testing.T) *bench {
 	b.add("y", b.y, agentY.Addr())
 	e := mustEntry(t, spec("10.0.0.0/24", "10.0.0.0/24", "80"))
 	e.ID = "first"
-	if err := b.service.entries.Add(t.Context(), e.ID, e); err != nil {
+	if err := b.service.selection.entries.Add(t.Context(), e.ID, e); err != nil {
 		t.Fatal(err)
 	}
 	b.eventually("the agents are guarded, and that is stored", func() bool {
@@ -207,7 +207,7 @@ func (b *bench) clean() {
 		for _, a := range s.agents.List() {
 			loads += a.State().Sessions
 		}
-		return len(b.net.kept()) == 0 && len(s.sessions)+len(s.byID)+s.setups+len(s.perClient)+loads+len(s.resets) == 0
+		return len(b.net.kept()) == 0 && len(s.sessions.byFlow)+len(s.sessions.byID)+s.sessions.setups+len(s.sessions.perClient)+loads+len(s.resets.all) == 0
 	})
 }
 

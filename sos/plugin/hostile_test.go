@@ -18,7 +18,7 @@ func TestMissedEnd(t *testing.T) {
 	b.eventually("the session is live", func() bool {
 		b.service.mu.Lock()
 		defer b.service.mu.Unlock()
-		ss := b.service.byID[id]
+		ss := b.service.sessions.byID[id]
 		return ss != nil && ss.state == StateLive
 	})
 	for _, a := range []*fakeAgent{b.x, b.y} {

@@ -39,8 +39,8 @@ func TestSilentAgent(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			if _, faults, err := b.service.setConfig(t.Context(), ConfigChange{SilentAfter: new("1.5s")}); err != nil || faults != nil {
-				t.Fatal(err, faults)
+			if _, err := b.service.selection.setConfig(t.Context(), ConfigChange{SilentAfter: new("1.5s")}); err != nil {
+				t.Fatal(err)
 			}
 			_, held := b.syn(hostA)
 			if got := b.fate(held); got != "released" {

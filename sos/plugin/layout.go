@@ -72,6 +72,17 @@ type Side struct {
 	Ways [][]network.Hop `json:",omitempty"`
 }
 
+// agentAt is where the way to the agent ends.
+func (sd *Side) agentAt() network.PortRef { return outPort(sd.Path[len(sd.Path)-1]) }
+
+// ways are those by which the end host's packets may come to the agent.
+func (sd *Side) ways() [][]network.Hop {
+	if sd.moves() {
+		return sd.Ways
+	}
+	return [][]network.Hop{sd.Path}
+}
+
 // moves says that the end host's way changes without any change of the session's rules.
 func (sd *Side) moves() bool { return len(sd.Ways) > 0 }
 
@@ -89,7 +100,7 @@ func (l Layout) Opening(can Capable, at network.PortRef) ([]openflow.Action, err
 		return []openflow.Action{openflow.Output(openflow.PortTable)}, nil
 	}
 	if side.moves() {
-		i := slices.IndexFunc(side.Ways, func(way []network.Hop) bool { return way[0].Switch == at.Switch && way[0].In == at.Port })
+		i := slices.IndexFunc(side.Ways, func(way []network.Hop) bool { return inPort(way[0]) == at })
 		if i < 0 {
 			return nil, fmt.Errorf("from %v to agent %v: %w", at, side.Agent, network.ErrNoPath)
 		}
@@ -107,25 +118,24 @@ func (l Layout) ServerRules(can Capable) ([]network.Rule, error) {
 	return sideRules(l.ServerSide, l.Server, l.Client, can)
 }
 
-// rules are those of both sides.
-func (l *Layout) rules(can Capable) (client, server []network.Rule, err error) {
-	if client, err = l.ClientRules(can); err != nil {
-		return nil, nil, err
-	}
-	if server, err = l.ServerRules(can); err != nil {
-		return nil, nil, err
-	}
-	return client, server, checkDisjoint(slices.Concat(client, server))
-}
-
 // rulesOf are those of one side: towards the end host and towards the agent, each from
 // its end to where packets come in.
 func (l *Layout) rulesOf(r agentapi.Role, can Capable) ([]network.Rule, error) {
-	client, server, err := l.rules(can)
-	if r == agentapi.RoleServer {
-		return server, err
+	client, err := l.ClientRules(can)
+	if err != nil {
+		return nil, err
 	}
-	return client, err
+	server, err := l.ServerRules(can)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkDisjoint(slices.Concat(client, server)); err != nil {
+		return nil, err
+	}
+	if r == agentapi.RoleServer {
+		return server, nil
+	}
+	return client, nil
 }
 
 func (l *Layout) side(r agentapi.Role) *Side {
@@ -188,29 +198,32 @@ func chain(path []network.Hop, from, to header, can Capable, pick picker) ([]net
 	if from.src.Addr().Is4() != to.src.Addr().Is4() || from.dst.Addr().Is4() != to.dst.Addr().Is4() {
 		return nil, fmt.Errorf("%v and %v are of different address families: the agent needs an address of the connection's family", from, to)
 	}
-	at := make([][]part, len(path))
-	for _, p := range changes(from, to) {
-		hop, ok := pick(path, p.field(from), can)
+	now, then := from.fields(), to.fields()
+	at := make([][]int, len(path))
+	for _, f := range now.changes(then) {
+		hop, ok := pick(path, then[f].Field, can)
 		if !ok {
-			return nil, fmt.Errorf("%s: %w: %v", partNames[p], ErrIncapable, switchesOf(path))
+			return nil, fmt.Errorf("%s: %w: %v", fieldNames[f], ErrIncapable, switchesOf(path))
 		}
-		at[hop] = append(at[hop], p)
+		at[hop] = append(at[hop], f)
 	}
 	rules := make([]network.Rule, 0, len(path))
-	now := from
 	for i, hop := range path {
-		match, err := now.match(hop.In)
+		match, err := now.match(openflow.InPort(hop.In))
 		if err != nil {
 			return nil, fmt.Errorf("switch %v: %w", hop.Switch, err)
 		}
 		var actions []openflow.Action
-		for _, p := range at[i] {
-			actions = append(actions, p.rewrite(now, to)...)
-			now.set(p, to)
+		for _, f := range at[i] {
+			if now[f] = then[f]; f == fieldVLAN {
+				actions = append(actions, retag(from.vlan, to.vlan)...)
+			} else {
+				actions = append(actions, openflow.SetField(then[f]))
+			}
 		}
 		rules = append(rules, network.Rule{
 			Switch: hop.Switch, Stage: network.StageRewrite, Offset: rule.RewriteSession, Match: match,
-			Actions: append(actions, output(hop.In, hop.Out)),
+			Actions: append(actions, openflow.Output(hop.Output())),
 		})
 	}
 	return rules, nil
@@ -245,6 +258,11 @@ func reversed(path []network.Hop) []network.Hop {
 	}
 	return back
 }
+
+// inPort and outPort are where packets come into a switch and leave it.
+func inPort(h network.Hop) network.PortRef { return network.PortRef{Switch: h.Switch, Port: h.In} }
+
+func outPort(h network.Hop) network.PortRef { return network.PortRef{Switch: h.Switch, Port: h.Out} }
 
 func switchesOf(path []network.Hop) []openflow.DatapathID {
 	out := make([]openflow.DatapathID, len(path))

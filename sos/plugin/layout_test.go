@@ -258,7 +258,7 @@ func TestAgentBehindTheSamePort(t *testing.T) {
 // walk sends a packet along the rules of a path and returns what arrives.
 func walk(t *rapid.T, rules []network.Rule, path []network.Hop, h header) header {
 	for _, hp := range path {
-		m, err := h.match(hp.In)
+		m, err := h.match(openflow.InPort(hp.In))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +269,7 @@ func walk(t *rapid.T, rules []network.Rule, path []network.Hop, h header) header
 		for _, a := range rules[i].Actions {
 			h = apply(h, a)
 		}
-		if out := rules[i].Actions[len(rules[i].Actions)-1]; out != output(hp.In, hp.Out) {
+		if out := rules[i].Actions[len(rules[i].Actions)-1]; out != openflow.Output(hp.Output()) {
 			t.Fatalf("switch %v: leaves by %v, want %d", hp.Switch, out, hp.Out)
 		}
 	}

@@ -20,12 +20,12 @@ type metrics struct {
 
 func newMetrics(s *Service) *metrics {
 	m := service.NewMetrics(Name)
-	m.Gauges("sessions", "Sessions, by state.", []string{"state"}, s.countSessions)
+	m.Gauges("sessions", "Sessions, by state.", []string{"state"}, s.sessions.count)
 	s.agents.Metrics(m)
 	m.Gauges("setups", "Sessions being set up.", nil, func(is func(float64, ...string)) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		is(float64(s.setups))
+		is(float64(s.sessions.setups))
 	})
 	return &metrics{
 		Metrics:     m,
@@ -38,18 +38,6 @@ func newMetrics(s *Service) *metrics {
 		resubmitted: m.Counter("agent_packets_resubmitted_total", "Packets of sessions' agents that a switch judged by an old decision and sent up; they were sent through its tables again."),
 		strays:      m.Counter("agent_packets_stray_total", "Packets from agents' session ports that belong to no session, and reached no end host."),
 		setup:       m.Durations("setup_seconds", "Duration of a session's set-up, by step.", "step"),
-	}
-}
-
-func (s *Service) countSessions(is func(float64, ...string)) {
-	states := map[State]int{StateSetup: 0, StateLive: 0, StateResetting: 0, StateEnding: 0}
-	s.mu.Lock()
-	for _, ss := range s.sessions {
-		states[ss.state]++
-	}
-	s.mu.Unlock()
-	for state, n := range states {
-		is(float64(n), string(state))
 	}
 }
 

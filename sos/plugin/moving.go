@@ -24,14 +24,6 @@ import (
 // errMoves says why agents leave a connection of a host that moves alone.
 var errMoves = errors.New("an end is a host that moves")
 
-// anchorOf tells where an address is anchored, nil if it does not move.
-func (s *Service) anchorOf(a netip.Addr) *network.Anchor {
-	if anchor, moves := s.net.Anchored(a); moves {
-		return &anchor
-	}
-	return nil
-}
-
 // passes says whether packets of a host that moves may come in by a port of a border
 // switch: from other switches, or from itself. What comes from elsewhere is not its own.
 func passes(a *network.Anchor, at network.PortRef, top *topology.Topology) bool {
@@ -42,7 +34,7 @@ func passes(a *network.Anchor, at network.PortRef, top *topology.Topology) bool 
 // nearTo is what a way costs between an end and an agent. One that stands at no border
 // of an end that moves cannot serve it: what comes from there would have to turn round
 // at the border, on ways that change.
-func (s *Service) nearTo(e endpoint, top *topology.Topology, m network.Metric) func(agent network.PortRef) float64 {
+func (s *setups) nearTo(e endpoint, top *topology.Topology, m network.Metric) func(agent network.PortRef) float64 {
 	if e.anchor == nil {
 		return s.costs.From(top, e.At, m)
 	}
@@ -54,8 +46,11 @@ func (s *Service) nearTo(e endpoint, top *topology.Topology, m network.Metric) f
 	}
 }
 
-// carriable says why connections of a host that moves cannot be carried, or nil.
-func (s *Service) carriable(a *network.Anchor) error {
+// carriable says why connections of a host cannot be carried because it moves, or nil.
+func (s *setups) carriable(a *network.Anchor) error {
+	if a == nil {
+		return nil
+	}
 	for _, at := range a.Borders {
 		if s.net.Topology().Has(at.Switch) && !s.net.HasTables(at.Switch) {
 			return fmt.Errorf("%w, and all it sends and gets passes switch %v, which has one table: there the rules that lead the host come first", errMoves, at.Switch)
@@ -124,7 +119,7 @@ func (sd *Side) movingRules(sent, arrives, answer, seen header, can Capable) ([]
 		if d := way[0].Switch; !ends[d] {
 			ends[d] = true
 			stop := network.Rule{Switch: d, Stage: network.StageRewrite, Offset: rule.RewriteStray}
-			if stop.Match, err = sent.matchAnywhere(); err == nil {
+			if stop.Match, err = sent.match(); err == nil {
 				err = sd.spareSYN(&stop)
 			}
 			if err != nil {
@@ -153,38 +148,6 @@ func (sd *Side) bring(a *network.Anchor, p agents.Place, top *topology.Topology,
 
 // endOf is the address of a side's end host.
 func (ss *session) endOf(r agentapi.Role) netip.Addr {
-	end, _ := ss.layout.ends(r)
+	end, _ := ss.Layout.ends(r)
 	return end.Addr()
-}
-
-// endIfLeft ends a session whose end host has left: it is led by nobody any more, or by
-// other borders than its agent stands at. What either end still sends would mean nothing
-// to the other. One that has not been seen since the start may yet be.
-func (s *Service) endIfLeft(ss *session) {
-	for _, r := range bothRole {
-		if s.left(ss, r) {
-			s.log.Info("a session ends with its end host's stay", "session", ss.id, "end", ss.endOf(r))
-			s.breakOff(ss, fmt.Sprintf("the %s has left", r), nil)
-		}
-	}
-}
-
-func (s *Service) left(ss *session, r agentapi.Role) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	side := ss.layout.side(r)
-	if !side.moves() {
-		return false
-	}
-	a := s.anchorOf(ss.endOf(r))
-	if a != nil {
-		if _, here := a.Border(side.Path[len(side.Path)-1].Switch); here {
-			if ss.anchored == nil {
-				ss.anchored = map[agentapi.Role]bool{}
-			}
-			ss.anchored[r] = true
-			return false
-		}
-	}
-	return a != nil || ss.anchored[r]
 }

@@ -74,7 +74,7 @@ func TestMovingClientLeaves(t *testing.T) {
 	b.eventually("the client is seen to be led", func() bool {
 		b.service.mu.Lock()
 		defer b.service.mu.Unlock()
-		for _, ss := range b.service.sessions {
+		for _, ss := range b.service.sessions.byFlow {
 			return ss.anchored[agentapi.RoleClient]
 		}
 		return false
@@ -111,7 +111,7 @@ func TestMovingClientGoesDirectly(t *testing.T) {
 			b.eventually("the reason", func() bool {
 				b.service.mu.Lock()
 				defer b.service.mu.Unlock()
-				return b.service.directs[ReasonMoves] != nil
+				return b.service.sessions.directs[ReasonMoves] != nil
 			})
 		})
 	}
@@ -177,7 +177,7 @@ func TestMovingRules(t *testing.T) {
 	}
 	for i, way := range l.ClientSide.Ways {
 		got, err := l.Opening(everything, network.PortRef{Switch: way[0].Switch, Port: way[0].In})
-		if err != nil || !slices.Contains(got, output(way[0].In, way[0].Out)) {
+		if err != nil || !slices.Contains(got, openflow.Output(way[0].Output())) {
 			t.Errorf("way %d: its first packet goes by %v, %v", i, got, err)
 		}
 	}

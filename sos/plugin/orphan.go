@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -27,7 +26,7 @@ type orphan struct {
 }
 
 // noteOrphan takes in that an agent was done with such a session. The lock is held.
-func (s *Service) noteOrphan(r agentapi.SessionRecord) {
+func (s *history) noteOrphan(r agentapi.SessionRecord) {
 	o := s.orphans[r.ID]
 	if o == nil {
 		if len(s.orphans) >= maxOrphans {
@@ -39,14 +38,26 @@ func (s *Service) noteOrphan(r agentapi.SessionRecord) {
 	o.ended[r.Role] = r
 }
 
+// expect forgets what is known of a session that will be in the history when it has been
+// cleared away. The lock is held.
+func (s *history) expect(id agentapi.SessionID) {
+	delete(s.orphans, id)
+	s.remembered = slices.DeleteFunc(s.remembered, func(r remembered) bool {
+		if r.id == id {
+			s.outlived = append(s.outlived, id)
+		}
+		return r.id == id
+	})
+}
+
 // archiveOrphans moves what has ended without a controller to the history.
-func (s *Service) archiveOrphans() {
+func (s *history) archiveOrphans() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.running || len(s.orphans)+len(s.remembered) == 0 {
 		return // before the start is over, it may yet be taken over
 	}
-	known := s.history.known()
+	known := s.known()
 	var found []Record
 	if time.Since(s.began) > orphanWait {
 		found = s.recall(known)
@@ -56,15 +67,13 @@ func (s *Service) archiveOrphans() {
 			continue
 		}
 		delete(s.orphans, id)
-		if r, ok := s.recordOfOrphan(o); ok && !known[r.ID] && !s.history.beyond(*r.Ended, s.config.History) {
+		if r, ok := o.record(); ok && !known[r.ID] && !s.beyond(*r.Ended) {
 			found = append(found, r)
 		}
 	}
 	slices.SortFunc(found, func(a, b Record) int { return a.Ended.Compare(*b.Ended) })
-	for i := range found {
-		s.history.add(found[i], s.config.History)
-		s.metrics.up.Inc()
-		s.metrics.ended(found[i])
+	for _, r := range found {
+		s.carried(r)
 	}
 	if len(found) > 0 {
 		s.log.Info("sessions have ended without a controller", "sessions", len(found))
@@ -73,32 +82,28 @@ func (s *Service) archiveOrphans() {
 
 // beyond says whether what ended then is older than the history is long: if it was
 // ever in the history, nothing tells any more.
-func (h *history) beyond(ended time.Time, limit int) bool {
-	if len(h.records) == 0 || len(h.records) < limit {
-		return limit == 0
+func (s *history) beyond(ended time.Time) bool {
+	if len(s.records) == 0 || len(s.records) < s.config.History {
+		return s.config.History == 0
 	}
-	oldest := h.records[0].Ended
+	oldest := s.records[0].Ended
 	return oldest != nil && !ended.After(*oldest)
 }
 
-// recordOfOrphan describes a session from what its agents kept of it, unless it
-// never was one: then its client was not released to its agent. The lock is held.
-func (s *Service) recordOfOrphan(o *orphan) (Record, bool) {
+// record describes the session from what its agents kept of it, unless it
+// never was one: then its client was not released to its agent.
+func (o *orphan) record() (Record, bool) {
 	var about sessionContext
-	ss := &session{state: StateEnded, last: map[agentapi.Role]agentapi.Counters{}, ended: o.ended}
+	var id agentapi.SessionID
 	var over time.Time
 	carried := false
-	for _, role := range bothRole {
-		r, told := o.ended[role]
-		if !told {
-			continue
-		}
+	for role, r := range o.ended {
 		begun := r.Phase == agentapi.PhaseRunning || r.Phase == agentapi.PhaseClosing
-		if role == agentapi.RoleClient && !begun || len(r.Context) > maxContext || json.Unmarshal(r.Context, &about) != nil {
+		var ok bool
+		if about, ok = readContext(r.Context); !ok || role == agentapi.RoleClient && !begun {
 			return Record{}, false
 		}
-		carried = carried || begun
-		ss.id, ss.flow, ss.last[role] = r.ID, flow{r.Client, r.Server}, r.Counters
+		carried, id = carried || begun, r.ID
 		if r.Ended.After(over) {
 			over = r.Ended
 		}
@@ -106,10 +111,12 @@ func (s *Service) recordOfOrphan(o *orphan) (Record, bool) {
 	if !carried {
 		return Record{}, false
 	}
-	ss.describe(about)
-	ss.how = ending(o.ended) + "; told by its agents afterwards"
-	rec := s.recordOf(ss)
-	rec.ClientAgent, rec.ServerAgent = about.Client, about.Server
+	ss := newSession(id, about)
+	ss.state, ss.ended, ss.how = StateEnded, o.ended, ending(o.ended)+"; told by its agents afterwards"
+	for role, r := range o.ended {
+		ss.last[role] = r.Counters
+	}
+	rec := ss.record()
 	rec.Ended, rec.Took = &over, agentapi.Duration(max(over.Sub(about.Started), 0))
 	rec.BitsPerSecond = bitsPerSecond(rec.BytesUp+rec.BytesDown, rec.Took)
 	return rec, true

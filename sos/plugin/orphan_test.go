@@ -47,7 +47,7 @@ func TestEndedWithoutController(t *testing.T) {
 		b.eventually("what the agents have told is sorted out", func() bool {
 			b.service.mu.Lock()
 			defer b.service.mu.Unlock()
-			return len(b.service.orphans) == 0
+			return len(b.service.history.orphans) == 0
 		})
 		if past := b.past(); len(past) != 1 || b.service.history.totals.Carried != 1 {
 			t.Errorf("after another restart: %+v, %+v", past, b.service.history.totals)
@@ -115,7 +115,7 @@ func TestFailedSetUpIsNoOrphan(t *testing.T) {
 	b.eventually("what the agents have told is sorted out", func() bool {
 		b.service.mu.Lock()
 		defer b.service.mu.Unlock()
-		return len(b.service.orphans) == 0
+		return len(b.service.history.orphans) == 0
 	})
 	if past := b.past(); len(past) != 1 || !strings.HasPrefix(past[0].How, notEstablished) {
 		t.Errorf("history: %+v", past)

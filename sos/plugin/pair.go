@@ -32,6 +32,13 @@ type pair struct {
 	applied  bool
 }
 
+// now is how its packets go.
+func (p *pair) now() Steering {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.steering
+}
+
 // terminal describes an agent as an end of a pair's path.
 func terminal(a *agent, addr netip.Addr) (Terminal, network.PortRef) {
 	st := a.State()
@@ -39,27 +46,33 @@ func terminal(a *agent, addr netip.Addr) (Terminal, network.PortRef) {
 	return Terminal{Addr: addr, MAC: p.MAC, VLAN: p.VLAN, DataPorts: st.Status.DataPorts}, p.At
 }
 
-// usePair makes the rules between the session's agents stand, for at least the
-// number of paths the session asks for. Each success is given back by dropPair.
-func (s *Service) usePair(ctx context.Context, ss *session) error {
-	xAddr, yAddr := ss.layout.ClientSide.Agent, ss.layout.ServerSide.Agent
+// pairs are the ways between agents, and what is told of the treatments that they have.
+type pairs struct {
+	*core
+	all map[string]*pair // under the lock
+}
+
+// use makes the rules between the session's agents stand, for at least the
+// number of paths the session asks for. Each success is given back by drop.
+func (s *pairs) use(ctx context.Context, ss *session) error {
+	xAddr, yAddr := ss.Layout.ClientSide.Agent, ss.Layout.ServerSide.Agent
 	key := pairKey(xAddr, yAddr)
 	s.mu.Lock()
-	p := s.pairs[key]
+	p := s.all[key]
 	if p == nil {
 		p = &pair{key: key, shares: map[shared]int{}}
-		s.pairs[key] = p
+		s.all[key] = p
 	}
 	p.users++
 	ss.pair = key
-	s.sharePair(ss)
+	s.share(ss)
 	s.mu.Unlock()
-	want, err := s.steeringOf(ss)
+	want, err := s.steering(ss)
 	if err == nil {
-		err = s.applyPair(ctx, p, want)
+		err = s.apply(ctx, p, want)
 	}
 	if err != nil {
-		s.dropPair(ss)
+		s.drop(ss)
 		return fmt.Errorf("%w, between the agents: %w", errRules, err)
 	}
 	s.notePaths(ss, want)
@@ -67,7 +80,7 @@ func (s *Service) usePair(ctx context.Context, ss *session) error {
 }
 
 // notePaths keeps the paths between its agents in a session's record.
-func (s *Service) notePaths(ss *session, steering Steering) {
+func (s *pairs) notePaths(ss *session, steering Steering) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ss.agentPaths, ss.between = nil, nil
@@ -79,14 +92,14 @@ func (s *Service) notePaths(ss *session, steering Steering) {
 	}
 }
 
-// steeringOf computes the way between the session's agents. No path in the
+// steering computes the way between the session's agents. No path in the
 // topology, or a router on the way, means that a network which is not ours
 // connects them, and that no rules are needed.
-func (s *Service) steeringOf(ss *session) (Steering, error) {
+func (s *pairs) steering(ss *session) (Steering, error) {
 	top := s.net.Topology()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	xAddr, yAddr := ss.layout.ClientSide.Agent, ss.layout.ServerSide.Agent
+	xAddr, yAddr := ss.Layout.ClientSide.Agent, ss.Layout.ServerSide.Agent
 	a, from := terminal(ss.client, xAddr)
 	b, to := terminal(ss.server, yAddr)
 	if yAddr.Less(xAddr) {
@@ -96,10 +109,10 @@ func (s *Service) steeringOf(ss *session) (Steering, error) {
 		return Steering{}, fmt.Errorf("%v or %v has not been found in the network", xAddr, yAddr)
 	}
 	st := Steering{X: a, Y: b}
-	if !ss.layout.PeersRouted {
-		st.Paths = routes(top, from, to, max(ss.tuning.Paths, 1), s.config.metric())
+	if !ss.Layout.PeersRouted {
+		st.Paths = routes(top, from, to, max(ss.Tuning.Paths, 1), s.config.metric())
 	}
-	if p := s.pairs[ss.pair]; p != nil {
+	if p := s.all[ss.pair]; p != nil {
 		st.share(p.sorted(), s.treatments.Queue)
 	}
 	return st, nil
@@ -120,9 +133,9 @@ func routes(top *topology.Topology, from, to network.PortRef, n int, m network.M
 	return nil
 }
 
-// applyPair writes the pair's rules if they are not what is wanted. A pair that
+// apply writes the pair's rules if they are not what is wanted. A pair that
 // has more paths than a session asks for keeps them.
-func (s *Service) applyPair(ctx context.Context, p *pair, want Steering) error {
+func (s *pairs) apply(ctx context.Context, p *pair, want Steering) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.applied && p.steering.serves(want) && valid(s.net.Topology(), p.steering.Paths) {
@@ -164,37 +177,36 @@ func (s Steering) serves(want Steering) bool {
 	return true
 }
 
-// dropPair gives back what usePair took. The rules go when no session uses them
+// drop gives back what use took. The rules go when no session uses them
 // any more; a short while later, so that a new session finds them still there.
-func (s *Service) dropPair(ss *session) {
+func (s *pairs) drop(ss *session) {
 	s.mu.Lock()
-	p := s.pairs[ss.pair]
+	p := s.all[ss.pair]
+	idle := false
 	if p != nil {
 		for _, x := range ss.shares {
 			p.shares[x]--
 		}
+		p.users--
+		idle = p.users == 0
 	}
 	ss.pair, ss.shares = "", nil
-	if p != nil {
-		p.users--
-	}
-	idle := p != nil && p.users == 0
 	s.mu.Unlock()
 	if idle {
 		s.start(func(ctx context.Context) {
 			if tasks.Sleep(ctx, 5*s.opts.Linger) == nil {
-				s.removePair(ctx, p)
+				s.remove(ctx, p)
 			}
 		})
 	}
 }
 
-// removePair removes the rules of a pair without users.
-func (s *Service) removePair(ctx context.Context, p *pair) {
+// remove removes the rules of a pair without users.
+func (s *pairs) remove(ctx context.Context, p *pair) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.mu.Lock()
-	unused := p.users == 0 && s.pairs[p.key] == p
+	unused := p.users == 0 && s.all[p.key] == p
 	s.mu.Unlock()
 	if !unused || !p.applied {
 		return
@@ -207,6 +219,33 @@ func (s *Service) removePair(ctx context.Context, p *pair) {
 	p.applied = false
 }
 
+// reroute recomputes the way between a session's agents if it has to be.
+func (s *pairs) reroute(ctx context.Context, ss *session) {
+	s.mu.Lock()
+	p := s.all[ss.pair]
+	s.mu.Unlock()
+	if p == nil {
+		return
+	}
+	was := p.now()
+	want, err := s.steering(ss)
+	if err != nil || len(want.Paths) == 0 && len(was.Paths) > 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, rerouteTimeout)
+	defer cancel()
+	if err := s.apply(ctx, p, want); err != nil {
+		s.log.Warn("agents keep their way: the new one could not be written", "pair", p.key, "error", err)
+		return
+	}
+	if now := p.now(); !slices.EqualFunc(was.Paths, now.Paths, slices.Equal[[]network.Hop]) {
+		s.metrics.reroutes.Inc()
+		s.notePaths(ss, now)
+		s.publish("agents.rerouted", map[string]any{"pair": p.key})
+		s.log.Info("agents have a new way", "pair", p.key, "paths", len(now.Paths))
+	}
+}
+
 // valid says whether every hop and link of the paths is still there.
 func valid(top *topology.Topology, paths [][]network.Hop) bool {
 	for _, path := range paths {
@@ -217,9 +256,7 @@ func valid(top *topology.Topology, paths [][]network.Hop) bool {
 			if i+1 == len(path) {
 				continue
 			}
-			next := network.PortRef{Switch: path[i+1].Switch, Port: path[i+1].In}
-			link, ok := top.LinkFrom(network.PortRef{Switch: h.Switch, Port: h.Out})
-			if !ok || link.To != next {
+			if link, ok := top.LinkFrom(outPort(h)); !ok || link.To != inPort(path[i+1]) {
 				return false
 			}
 		}

@@ -56,81 +56,73 @@ type endpoint struct {
 
 // findServer finds the place at which the server is intercepted: its own, or
 // else that of the router by which the client reaches it.
-func (s *Service) findServer(ctx context.Context, o offer) (endpoint, error) {
-	addr := o.flow.server.Addr()
-	a := s.anchorOf(addr)
-	for _, moving := range []*network.Anchor{o.anchor, a} {
-		if moving == nil {
-			continue
-		}
-		if err := s.carriable(moving); err != nil {
+func (x *setup) findServer(ctx context.Context) (endpoint, error) {
+	addr := x.o.flow.server.Addr()
+	a := x.anchorOf(addr)
+	for _, moving := range []*network.Anchor{x.o.anchor, a} {
+		if err := x.carriable(moving); err != nil {
 			return endpoint{}, err
 		}
 	}
 	if a != nil {
-		if o.anchor != nil {
+		if x.o.anchor != nil {
 			return endpoint{}, fmt.Errorf("%w, and so is the other: their packets need not pass a border", errMoves)
 		}
-		return endpoint{Place: agents.Place{At: a.Borders[0], MAC: a.MAC}, routed: a.MAC != o.ethDst, anchor: a}, nil
+		return endpoint{Place: agents.Place{At: a.Borders[0], MAC: a.MAC}, routed: a.MAC != x.o.ethDst, anchor: a}, nil
 	}
-	h, ok := s.net.HostByIP(addr)
+	h, ok := x.net.HostByIP(addr)
 	if !ok {
 		limit := resolveTimeout
-		s.mu.Lock()
-		if time.Since(s.began) < s.opts.Settle {
+		if x.beganWithin(x.opts.Settle) {
 			limit = startTimeout
 		}
-		s.mu.Unlock()
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		var err error
-		if h, err = s.net.ResolveHost(ctx, addr); err != nil {
-			if h, ok = s.net.HostByMAC(o.ethDst, o.vlan); !ok {
+		if h, err = x.net.ResolveHost(ctx, addr); err != nil {
+			if h, ok = x.net.HostByMAC(x.o.ethDst, x.o.vlan); !ok {
 				return endpoint{}, fmt.Errorf("%w: %v: %w", errNoServer, addr, err)
 			}
 		}
 	}
-	return endpoint{Place: agents.PlaceOf(h), routed: h.MAC != o.ethDst}, nil
+	return endpoint{Place: agents.PlaceOf(h), routed: h.MAC != x.o.ethDst}, nil
 }
 
 // assignInTime has a connection wait for agents of which there is news, if none of
 // the others will do.
-func (s *Service) assignInTime(ctx context.Context, ss *session, o offer, server endpoint, refused map[*agent]bool) error {
+func (x *setup) assignInTime(ctx context.Context, refused map[*agent]bool) error {
 	for {
-		err := s.assign(ss, o, server, refused)
-		if !errors.Is(err, ErrNoGain) || !s.agents.Expected(s.justBegun()) || tasks.Sleep(ctx, settleEvery) != nil {
+		err := x.assign(refused)
+		if !errors.Is(err, ErrNoGain) || !x.agents.Expected(x.beganWithin(newsFor)) || tasks.Sleep(ctx, settleEvery) != nil {
 			return err
 		}
 	}
 }
 
-// justBegun says whether the start has been over for a moment only.
-func (s *Service) justBegun() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return time.Since(s.began) < newsFor
-}
-
 // assign chooses the session's agents and counts it as theirs at once, so that
 // sessions set up at the same time spread.
-func (s *Service) assign(ss *session, o offer, server endpoint, refused map[*agent]bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	metric := s.config.metric()
-	top := s.net.Topology()
-	list, of := s.agents.Candidates(o.flow.client.Addr(), refused, s.nearTo(o.client(), top, metric), s.nearTo(server, top, metric))
-	limit := agents.Tolerance(metric, time.Duration(s.config.EqualLatency).Seconds())
-	x, y, err := Choose(list, limit, s.config.Balance)
-	switch moves := o.anchor != nil || server.anchor != nil; {
+func (x *setup) assign(refused map[*agent]bool) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	metric, top := x.config.metric(), x.net.Topology()
+	list, of := x.agents.Candidates(x.o.flow.client.Addr(), refused, x.nearTo(x.o.client(), top, metric), x.nearTo(x.server, top, metric))
+	limit := agents.Tolerance(metric, time.Duration(x.config.EqualLatency).Seconds())
+	client, server, err := Choose(list, limit, x.config.Balance)
+	switch moves := x.o.anchor != nil || x.server.anchor != nil; {
 	case err != nil && moves:
 		return fmt.Errorf("%w, and its agent has to stand at its border: %w", errMoves, err)
 	case err != nil:
 		return err
 	}
-	ss.client, ss.server = of[x], of[y]
-	ss.client.Take()
-	ss.server.Take()
+	x.ss.take(of[client], of[server])
 	return nil
+}
+
+// take gives the session its agents. The lock is held.
+func (ss *session) take(client, server *agent) {
+	ss.client, ss.server, ss.ClientAgent, ss.ServerAgent = client, server, client.Name, server.Name
+	client.Take()
+	server.Take()
 }
 
 // release takes the session off its agents' counts. The lock is held.
@@ -142,38 +134,32 @@ func (ss *session) release() {
 }
 
 // plan computes the session's layout but for what only the agents know.
-func (s *Service) plan(ss *session, o offer, server endpoint) error {
-	top := s.net.Topology()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	metric := s.config.metric()
-	client := o.client()
-	ss.clientAt, ss.serverAt = o.at, server.At
-	ss.layout = Layout{
-		Client: o.flow.client, Server: o.flow.server, DSCP: o.dscp,
-		ClientSide: Side{EndMAC: client.MAC, FarMAC: o.ethDst, EndVLAN: o.vlan},
+func (x *setup) plan() error {
+	top := x.net.Topology()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	metric := x.config.metric()
+	ss, client, server := x.ss, x.o.client(), x.server
+	ss.ClientAt, ss.ServerAt = x.o.at, server.At
+	ss.Layout = Layout{
+		Client: x.o.flow.client, Server: x.o.flow.server, DSCP: x.o.dscp,
+		ClientSide: Side{EndMAC: client.MAC, FarMAC: x.o.ethDst, EndVLAN: x.o.vlan},
 		ServerSide: Side{EndMAC: server.MAC, EndVLAN: server.VLAN},
 	}
+	l := &ss.Layout
 	if !server.routed {
-		ss.layout.ServerSide.FarMAC = client.MAC
+		l.ServerSide.FarMAC = client.MAC
 	}
-	for _, side := range []struct {
-		side *Side
-		a    *agent
-		end  endpoint
-	}{{&ss.layout.ClientSide, ss.client, client}, {&ss.layout.ServerSide, ss.server, server}} {
-		if err := side.side.attach(side.a, o.flow.client.Addr(), side.end, top, metric); err != nil {
-			return err
-		}
+	if err := l.ClientSide.attach(ss.client, x.o.flow.client.Addr(), client, top, metric); err != nil {
+		return err
 	}
-	ss.layout.ClientSide.PuntsSYN = s.puntsSYN(&ss.layout.ClientSide)
-	ss.epoch = s.treatments.Epoch()
-	ss.layout.treat(s.treatments.Of)
-	last := func(sd *Side) network.PortRef {
-		h := sd.Path[len(sd.Path)-1]
-		return network.PortRef{Switch: h.Switch, Port: h.Out}
+	if err := l.ServerSide.attach(ss.server, x.o.flow.client.Addr(), server, top, metric); err != nil {
+		return err
 	}
-	_, ss.layout.Steered = top.Path(last(&ss.layout.ClientSide), last(&ss.layout.ServerSide), network.MetricHops)
+	l.ClientSide.PuntsSYN = x.puntsSYN(&l.ClientSide)
+	ss.epoch = x.treatments.Epoch()
+	l.treat(x.treatments.Of)
+	_, l.Steered = top.Path(l.ClientSide.agentAt(), l.ServerSide.agentAt(), network.MetricHops)
 	return nil
 }
 

@@ -43,22 +43,6 @@ func punts(e *Entry) []punt {
 	return out
 }
 
-// seesTCPFlags says whether a switch's rules can match TCP's flags.
-func (s *Service) seesTCPFlags(d openflow.DatapathID) bool {
-	can, _ := s.net.CanMatch(d, openflow.FieldTCPFlags)
-	return can
-}
-
-// puntsSYN says whether first packets of connections go on coming up where a side's
-// packets come in.
-func (s *Service) puntsSYN(sd *Side) bool {
-	sees := s.seesTCPFlags(sd.Path[0].Switch)
-	for _, way := range sd.Ways {
-		sees = sees && s.seesTCPFlags(way[0].Switch)
-	}
-	return sees
-}
-
 // Punts returns the rules that bring the first packets of whitelisted
 // connections from one switch to the controller. A switch that cannot match TCP
 // flags sends all their packets; the plugin lets all but the first pass.

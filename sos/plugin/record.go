@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -47,20 +48,17 @@ type Record struct {
 	Samples       []Sample `json:"samples,omitempty" doc:"The course of the transfer"`
 }
 
-// recordOf describes the session, without its course. The lock is held.
-func (s *Service) recordOf(ss *session) Record {
+// record describes the session, without its course. The lock is held.
+func (ss *session) record() Record {
 	r := Record{
-		ID: ss.id.String(), State: ss.state, Client: ss.flow.client, Server: ss.flow.server, Entry: ss.entry,
-		Parameters: ss.tuning, Started: ss.started, Took: agentapi.Duration(time.Since(ss.started)),
+		ID: ss.id.String(), State: ss.state, Client: ss.flow.client, Server: ss.flow.server, Entry: ss.Entry,
+		Parameters: ss.Tuning, Started: ss.Started, Took: agentapi.Duration(time.Since(ss.Started)),
 		Setup: ss.steps, How: ss.how, Retransmits: ss.retransmits(),
-		ClientPath: hops(ss.layout.ClientSide.Path), ServerPath: hops(ss.layout.ServerSide.Path),
+		ClientPath: hops(ss.Layout.ClientSide.Path), ServerPath: hops(ss.Layout.ServerSide.Path),
 		Samples: slices.Clone(ss.samples.samples),
 	}
-	if ss.client != nil {
-		r.ClientAgent, r.ServerAgent = ss.client.Name, ss.server.Name
-	}
-	r.AgentPaths = ss.agentPaths
-	r.ClassUp, r.ClassDown = ss.layout.Up.Name, ss.layout.Down.Name
+	r.ClientAgent, r.ServerAgent, r.AgentPaths = ss.ClientAgent, ss.ServerAgent, ss.agentPaths
+	r.ClassUp, r.ClassDown = ss.Layout.Up.Name, ss.Layout.Down.Name
 	client, server := ss.last[agentapi.RoleClient], ss.last[agentapi.RoleServer]
 	r.BytesUp, r.BytesDown = max(client.BytesUp, server.BytesUp), max(client.BytesDown, server.BytesDown)
 	r.Resent, r.Lost = client.ChunksResent+server.ChunksResent, client.ConnsLost+server.ConnsLost
@@ -89,8 +87,7 @@ func bitsPerSecond(bytes uint64, took agentapi.Duration) float64 {
 func hops(path []network.Hop) []string {
 	var out []string
 	for _, h := range path {
-		in, to := network.PortRef{Switch: h.Switch, Port: h.In}, network.PortRef{Switch: h.Switch, Port: h.Out}
-		out = append(out, in.String()+">"+to.String()[17:])
+		out = append(out, fmt.Sprintf("%v>%d", inPort(h), h.Out))
 	}
 	return out
 }

@@ -30,7 +30,7 @@ type remembered struct {
 }
 
 // loadLive reads the sessions that lasted when an earlier controller ended.
-func (s *Service) loadLive(ctx context.Context) ([]remembered, error) {
+func (s *history) loadLive(ctx context.Context) ([]remembered, error) {
 	entries, err := s.store.List(ctx, keyLive)
 	if err != nil {
 		return nil, fmt.Errorf("read the live sessions: %w", err)
@@ -53,7 +53,7 @@ func (s *Service) loadLive(ctx context.Context) ([]remembered, error) {
 
 // saveLive stores the sessions that have lasted for a while, and deletes those that
 // have ended since.
-func (s *Service) saveLive(ctx context.Context) {
+func (s *history) saveLive(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	for ctx.Err() == nil {
@@ -64,14 +64,14 @@ func (s *Service) saveLive(ctx context.Context) {
 			ops = append(ops, store.OpDelete(keyLive+id.String()))
 		}
 		var lasting []*session
-		for id, ss := range s.byID {
+		for id, ss := range s.sessions.byID {
 			if len(ops) == maxRemembered {
 				break
 			}
-			if ss.state != StateLive || ss.stored || time.Since(ss.started) < rememberAfter {
+			if ss.state != StateLive || ss.stored || time.Since(ss.Started) < rememberAfter {
 				continue
 			}
-			if b, err := json.Marshal(ss.context()); err == nil { // it was marshalled for its agents as well
+			if b, err := json.Marshal(ss.sessionContext); err == nil { // it was marshalled for its agents as well
 				ops, lasting = append(ops, store.OpPut(keyLive+id.String(), b)), append(lasting, ss)
 				ss.stored = true // or it is not deleted if it ends meanwhile
 			}
@@ -97,19 +97,11 @@ func (s *Service) saveLive(ctx context.Context) {
 	}
 }
 
-// forgetLive has an ended session deleted from the store, if it is there. The lock is
-// held.
-func (s *Service) forgetLive(ss *session) {
-	if ss.stored {
-		s.outlived = append(s.outlived, ss.id)
-	}
-}
-
 // recall compares the sessions that an earlier controller has stored with what agents
 // have told: those of which nobody knows go to the history. The lock is held.
-func (s *Service) recall(known map[string]bool) (gone []Record) {
+func (s *history) recall(known map[string]bool) (gone []Record) {
 	for _, r := range s.remembered {
-		if ss := s.byID[r.id]; ss != nil {
+		if ss := s.sessions.byID[r.id]; ss != nil {
 			ss.stored = true
 			continue
 		}
@@ -117,12 +109,9 @@ func (s *Service) recall(known map[string]bool) (gone []Record) {
 		if s.orphans[r.id] != nil || known[r.id.String()] {
 			continue
 		}
-		ss := &session{id: r.id, state: StateEnded, flow: flow{r.about.Layout.Client, r.about.Layout.Server}}
-		ss.describe(r.about)
-		ss.how = "not known to its agents any more after a restart of the controller"
-		rec := s.recordOf(ss)
-		rec.ClientAgent, rec.ServerAgent = r.about.Client, r.about.Server
-		gone = append(gone, rec)
+		ss := newSession(r.id, r.about)
+		ss.state, ss.how = StateEnded, "not known to its agents any more after a restart of the controller"
+		gone = append(gone, ss.record())
 	}
 	s.remembered = nil
 	return gone

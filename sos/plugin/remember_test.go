@@ -21,13 +21,13 @@ func (b *bench) stored() int {
 func TestForgottenSession(t *testing.T) {
 	b := newBench(t)
 	id := b.live()
-	if b.service.saveLive(t.Context()); b.stored() != 0 {
+	if b.service.history.saveLive(t.Context()); b.stored() != 0 {
 		t.Error("a session that has just begun is stored")
 	}
 	b.service.mu.Lock()
-	b.service.byID[id].started = time.Now().Add(-2 * rememberAfter)
+	b.service.sessions.byID[id].Started = time.Now().Add(-2 * rememberAfter)
 	b.service.mu.Unlock()
-	if b.service.saveLive(t.Context()); b.stored() != 1 {
+	if b.service.history.saveLive(t.Context()); b.stored() != 1 {
 		t.Errorf("%d sessions are stored, want the one that lasts", b.stored())
 	}
 	b.stop()
@@ -35,7 +35,7 @@ func TestForgottenSession(t *testing.T) {
 	b.eventually("the session that is still there is known to be stored", func() bool {
 		b.service.mu.Lock()
 		defer b.service.mu.Unlock()
-		ss := b.service.byID[id]
+		ss := b.service.sessions.byID[id]
 		return ss != nil && ss.stored
 	})
 	b.stop()
@@ -61,7 +61,7 @@ func TestEndedSessionIsForgotten(t *testing.T) {
 	b := newBench(t)
 	id := b.live()
 	b.service.mu.Lock()
-	b.service.byID[id].started = time.Now().Add(-2 * rememberAfter)
+	b.service.sessions.byID[id].Started = time.Now().Add(-2 * rememberAfter)
 	b.service.mu.Unlock()
 	b.eventually("the session is stored", func() bool { return b.stored() == 1 })
 	b.x.finish(id, "closed")

@@ -11,14 +11,14 @@ import (
 const listTimeout = 5 * time.Second
 
 // agentEvent takes in what an agent tells: counters, and sessions that have ended.
-func (s *Service) agentEvent(a *agent, e agentapi.Event, before bool) {
+func (s *endings) agentEvent(a *agent, e agentapi.Event, before bool) {
 	now := time.Now()
 	s.mu.Lock()
 	for _, l := range e.Live {
-		if ss := s.byID[l.ID]; ss != nil && ss.agent(l.Role) == a {
+		if ss := s.sessions.byID[l.ID]; ss != nil && ss.agent(l.Role) == a {
 			ss.progress(l.Role, l.Counters, now)
 			if l.Role == agentapi.RoleClient && (l.Phase == agentapi.PhaseRunning || l.Phase == agentapi.PhaseClosing) {
-				s.opened(ss)
+				s.sessions.opened(ss)
 			}
 		}
 	}
@@ -30,14 +30,14 @@ func (s *Service) agentEvent(a *agent, e agentapi.Event, before bool) {
 
 // findMissed ends the sessions whose end an agent no longer remembers: it keeps
 // only so many, and its events may have been out of reach for a while.
-func (s *Service) findMissed(ctx context.Context, a *agent) {
+func (s *endings) findMissed(ctx context.Context, a *agent) {
 	type half struct {
 		id   agentapi.SessionID
 		role agentapi.Role
 	}
 	unknown := map[half]agentapi.Counters{}
 	s.mu.Lock()
-	for id, ss := range s.byID {
+	for id, ss := range s.sessions.byID {
 		for _, r := range bothRole {
 			if _, over := ss.ended[r]; !over && ss.state == StateLive && ss.agent(r) == a {
 				unknown[half{id, r}] = ss.last[r]
@@ -57,7 +57,7 @@ func (s *Service) findMissed(ctx context.Context, a *agent) {
 	}
 	for h, last := range unknown {
 		s.mu.Lock()
-		ss := s.byID[h.id]
+		ss := s.sessions.byID[h.id]
 		told := ss == nil || ss.ended[h.role].Reason != ""
 		s.mu.Unlock()
 		if told {

@@ -12,7 +12,6 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -34,9 +33,15 @@ type reset struct {
 	answered chan struct{}
 }
 
+// resets are the end hosts that are being told that their connections are over.
+type resets struct {
+	*core
+	all map[flow]*reset // by what the end host sends; under the lock
+}
+
 // aim is where the end host is reached, and by which MAC address: where its packets come
 // in or, if it moves, at its own port.
-func (s *Service) aim(rs *reset) (network.PortRef, openflow.MAC) {
+func (s *resets) aim(rs *reset) (network.PortRef, openflow.MAC) {
 	a := s.anchorOf(rs.to.dst.Addr())
 	switch {
 	case a == nil:
@@ -47,86 +52,21 @@ func (s *Service) aim(rs *reset) (network.PortRef, openflow.MAC) {
 	return a.Place.At, a.Place.MAC
 }
 
-// loseSessions ends the sessions of an agent that is gone, with another; nil: all.
-func (s *Service) loseSessions(a, with *agent, cause error) {
-	lost := s.sessionsOf(a, with)
-	if len(lost) > 0 {
-		s.log.Warn("sessions end with their agent", "agent", a.Name, "sessions", len(lost), "error", cause)
-	}
-	for _, ss := range lost {
-		s.breakOff(ss, "agent lost: "+a.Name, a)
-	}
-}
-
-// breakOff ends a session: the agents that are there reset their own ends, and the
-// controller that of a lost one.
-func (s *Service) breakOff(ss *session, how string, lost *agent) {
-	s.mu.Lock()
-	mine := ss.state == StateLive
-	if mine {
-		ss.enter(StateResetting)
-		ss.how = how
-	}
-	s.mu.Unlock()
-	if !mine {
-		return
-	}
-	s.start(func(ctx context.Context) {
-		bothRoles(func(_ int, r agentapi.Role) error {
-			a := ss.agent(r)
-			if a == lost {
-				s.start(func(ctx context.Context) { s.tell(ctx, a, ss.id) })
-			}
-			if a == lost || !s.tell(ctx, a, ss.id) {
-				s.resetEnd(ctx, ss, r)
-			}
-			return nil
-		})
-		s.end(ctx, ss)
-	})
-}
-
-// maxUntold bounds the sessions that an agent is told of when it is back.
-const maxUntold = 4096
-
-// tell has an agent reset its end of a session. It reports false when the agent
-// cannot be told; it then is when it is back, lest it waits for its peer.
-func (s *Service) tell(ctx context.Context, a *agent, id agentapi.SessionID) bool {
-	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
-	defer cancel()
-	err := a.Client.Abort(ctx, id)
-	if err == nil || control.CodeOf(err) == control.CodeNotFound {
-		return true
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.untold[a]) < maxUntold {
-		s.untold[a] = append(s.untold[a], id)
-	}
-	return false
-}
-
-// tellLate tells an agent that is back what it could not be told.
-func (s *Service) tellLate(ctx context.Context, a *agent) {
-	s.mu.Lock()
-	untold := s.untold[a]
-	delete(s.untold, a)
-	s.mu.Unlock()
-	for _, id := range untold {
-		s.tell(ctx, a, id)
-	}
-}
-
-// resetEnd tells the end host of a lost agent that its connection is over.
-func (s *Service) resetEnd(ctx context.Context, ss *session, r agentapi.Role) {
+// end tells the end host of a lost agent that its connection is over.
+func (s *resets) end(ctx context.Context, ss *session, r agentapi.Role) {
 	ctx, cancel := context.WithTimeout(ctx, resetFor)
 	defer cancel()
 	rs, punts, err := resetOf(ss, r)
 	if err == nil {
+		sends := flow{rs.from.src, rs.from.dst}
 		s.mu.Lock()
-		s.resets[flow{rs.from.src, rs.from.dst}] = rs
+		s.all[sends] = rs
 		s.mu.Unlock()
-		defer s.resetDone(rs)
+		defer func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.all, sends)
+		}()
 		ss.changing.Lock()
 		err = s.rules.Apply(ctx, ss.key(r), rule.Program{Rules: punts}, rule.ApplyOptions{})
 		ss.changing.Unlock()
@@ -145,21 +85,11 @@ func (s *Service) resetEnd(ctx context.Context, ss *session, r agentapi.Role) {
 	_ = tasks.Sleep(ctx, resetQuiet)
 }
 
-func (s *Service) resetDone(rs *reset) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.resets, flow{rs.from.src, rs.from.dst})
-}
-
 // resetOf describes the end and the rules that bring its packets here. They take the
 // place of those that redirected them to the agent.
 func resetOf(ss *session, r agentapi.Role) (*reset, []network.Rule, error) {
-	side := ss.layout.side(r)
-	end, far := ss.layout.ends(r)
-	ways := side.Ways
-	if !side.moves() {
-		ways = [][]network.Hop{side.Path}
-	}
+	side := ss.Layout.side(r)
+	end, far := ss.Layout.ends(r)
 	if len(side.Path) == 0 {
 		return nil, nil, fmt.Errorf("%v: %w", end, network.ErrNoPath)
 	}
@@ -169,12 +99,12 @@ func resetOf(ss *session, r agentapi.Role) (*reset, []network.Rule, error) {
 		answered: make(chan struct{}),
 	}
 	var punts []network.Rule
-	for _, way := range ways {
-		m, err := rs.from.match(way[0].In)
+	for _, way := range side.ways() {
+		m, err := rs.from.match(openflow.InPort(way[0].In))
 		if err != nil {
 			return nil, nil, fmt.Errorf("switch %v: %w", way[0].Switch, err)
 		}
-		rs.ins = append(rs.ins, network.PortRef{Switch: way[0].Switch, Port: way[0].In})
+		rs.ins = append(rs.ins, inPort(way[0]))
 		punts = append(punts, network.Rule{
 			Switch: way[0].Switch, Stage: network.StageRewrite, Offset: rule.RewriteSession, Match: m,
 			Actions: []openflow.Action{openflow.OutputController(wholePacket)},
@@ -186,7 +116,7 @@ func resetOf(ss *session, r agentapi.Role) (*reset, []network.Rule, error) {
 // provoke sends the end host two acknowledgements whose sequence numbers are so
 // far apart that one lies outside its window, whatever that is. It answers with
 // the sequence number that it expects.
-func (s *Service) provoke(rs *reset) {
+func (s *resets) provoke(rs *reset) {
 	seq := rand.Uint32()
 	at, mac := s.aim(rs)
 	for _, n := range []uint32{seq, seq + 1<<31} {
@@ -196,16 +126,16 @@ func (s *Service) provoke(rs *reset) {
 	}
 }
 
-func (s *Service) emit(at network.PortRef, frame []byte) {
+func (s *resets) emit(at network.PortRef, frame []byte) {
 	if err := s.net.Send(at, frame); err != nil {
 		s.log.Debug("packet to an end host could not be sent", "at", at, "error", err)
 	}
 }
 
-// answerReset answers a segment of an end host whose agent was lost.
-func (s *Service) answerReset(at network.PortRef, f flow, h *packet.Headers) network.Verdict {
+// answer answers a segment of an end host whose agent was lost.
+func (s *resets) answer(at network.PortRef, f flow, h *packet.Headers) network.Verdict {
 	s.mu.Lock()
-	rs := s.resets[f]
+	rs := s.all[f]
 	s.mu.Unlock()
 	if rs == nil || !slices.Contains(rs.ins, at) {
 		return network.Continue

@@ -35,21 +35,14 @@ func TestHistoryOutlivesTheController(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stats := func() Stats {
-		s, err := b.service.getStats(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s.Body
-	}
-	totals := stats().Totals
+	totals := b.service.stats().Totals
 	for range 2 {
 		b.stop()
 		b.start()
 		if after, err := json.Marshal(b.past()); err != nil || string(after) != string(before) {
 			t.Errorf("after the restart %s (%v), before %s", after, err, before)
 		}
-		if s := stats(); s.Totals != totals || totals.Carried != 1 || totals.Direct != 1 || totals.BytesDown != 1000 {
+		if s := b.service.stats(); s.Totals != totals || totals.Carried != 1 || totals.Direct != 1 || totals.BytesDown != 1000 {
 			t.Errorf("totals after the restart %+v, before %+v", s.Totals, totals)
 		}
 	}
@@ -59,15 +52,15 @@ func TestHistoryOutlivesTheController(t *testing.T) {
 func TestHistoryIsBounded(t *testing.T) {
 	b := newBench(t)
 	const limit = 2 * maxPage
-	if _, faults, err := b.service.setConfig(t.Context(), ConfigChange{History: new(limit)}); err != nil || faults != nil {
-		t.Fatal(err, faults)
+	if _, err := b.service.selection.setConfig(t.Context(), ConfigChange{History: new(limit)}); err != nil {
+		t.Fatal(err)
 	}
 	for i := range 5*maxPage + 10 {
 		b.service.mu.Lock()
-		b.service.history.add(Record{ID: strconv.Itoa(i), How: "closed"}, limit)
+		b.service.history.add(Record{ID: strconv.Itoa(i), How: "closed"})
 		b.service.mu.Unlock()
 		if i%maxPage == 0 {
-			b.service.saveHistory(t.Context())
+			b.service.history.save(t.Context())
 		}
 	}
 	b.stop()

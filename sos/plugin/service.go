@@ -1,22 +1,19 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sluice-net/sluice/event"
-	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/service"
-	"github.com/sluice-net/sluice/service/agents"
 	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
 	"github.com/sluice-net/sluice/store"
@@ -25,11 +22,6 @@ import (
 // Name is the service's name: its path in the API, its keys in the store, its
 // owner of rules.
 const Name = "sos"
-
-const (
-	maxWorking  = 32
-	maxHalfOpen = 384
-)
 
 // Options is what a Service works with.
 type Options struct {
@@ -56,80 +48,21 @@ type Options struct {
 	Treatments *network.Treatments
 }
 
-// Service is SOS in the controller.
+// Service is SOS in the controller: parts that share a core, and one lock. Each has the
+// state of one idea, and knows those before it.
 type Service struct {
-	net     service.Network
-	rules   service.Ledger
-	store   store.Store
-	bus     *event.Bus
-	log     *slog.Logger
-	loaded  chan struct{} // closed when what the store has is there
-	strange lograte.Limit // lines that any client can cause
-	opts    Options
-	metrics *metrics
-	// treatments are what others promise to the connections.
-	treatments *network.Treatments
-
-	// tasks are the goroutines that Run waits for; ctx, theirs, ends when Run ends.
-	tasks *tasks.Group
-	ctx   context.Context
-	// changes serialises changes of the configuration, so that store and memory agree.
-	changes sync.Mutex
-	// entries are the whitelist's.
-	entries *service.Collection[Entry]
-	agents  *registry
-	punts   *standing[edge]
-	guards  *standing[guard]
-
-	// view is what the packet-in handler looks at without a lock.
-	view atomic.Pointer[view]
-	// resync keeps punt rules and paths up to date.
-	resync service.Loop
-
-	// working holds a token for each set-up that is being done, halfOpen one
-	// for each session whose client has not come to its agent yet.
-	working, halfOpen chan struct{}
-
-	mu        sync.Mutex
-	running   bool
-	began     time.Time // when the start was over
-	config    Config
-	whitelist Whitelist
-	sessions  map[flow]*session
-	byID      map[agentapi.SessionID]*session
-	setups    int
-	perClient map[string]int
-	direct    *recent[flow]    // connections that go directly
-	passed    *recent[opening] // connections that were carried to their end
-	directs   directs
-	costs     agents.Costs
-	talk      talk
-	pairs     map[string]*pair
-	resets    map[flow]*reset
-	// agentFlows are the sessions by what their agents send: from the agent's
-	// session port, to the end host.
-	agentFlows map[flow]*session
-	history    history
-	taken      takeover
-	// untold are sessions that agents could not be told the end of.
-	untold map[*agent][]agentapi.SessionID
-	// carrying are the ports that those who promise treatments have been told of.
-	carrying map[network.Carried]bool
-	// orphans are sessions of which agents have told only that they ended.
-	orphans map[agentapi.SessionID]*orphan
-	// remembered are sessions that lasted when an earlier controller ended, outlived
-	// those in the store that have ended.
-	remembered []remembered
-	outlived   []agentapi.SessionID
-}
-
-// view is an immutable extract of the state for the packet-in handler.
-type view struct {
-	enabled   bool
-	whitelist Whitelist
-	agents    map[string]bool // addresses of agents
-	// sessionPorts are the ports that agents use for sessions alone, by address.
-	sessionPorts map[netip.Addr]control.PortRange
+	*core
+	selection *selection
+	sessions  *sessions
+	history   *history
+	pairs     *pairs
+	resets    *resets
+	endings   *endings
+	keeper    *keeper
+	setups    *setups
+	guards    *standing[guard]
+	taken     takeover
+	loaded    chan struct{} // closed when what the store has is there
 }
 
 // New returns a Service that has not started yet.
@@ -140,28 +73,24 @@ func New(o Options) (*Service, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	if o.Settle == 0 {
-		o.Settle = 10 * time.Second
+	o.Settle = cmp.Or(o.Settle, 10*time.Second)
+	o.Linger = cmp.Or(o.Linger, 200*time.Millisecond)
+	c := &core{
+		net: o.Network, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name), opts: o, treatments: o.Treatments,
+		resync: service.NewLoop(), tasks: tasks.New(), config: DefaultConfig(),
 	}
-	if o.Linger == 0 {
-		o.Linger = 200 * time.Millisecond
-	}
-	s := &Service{
-		net: o.Network, rules: o.Rules, store: o.Store, bus: o.Bus, log: o.Log.With("service", Name), opts: o,
-		resync: service.NewLoop(), loaded: make(chan struct{}), tasks: tasks.New(), config: DefaultConfig(),
-		working: make(chan struct{}, maxWorking), halfOpen: make(chan struct{}, maxHalfOpen),
-		sessions: map[flow]*session{}, byID: map[agentapi.SessionID]*session{},
-		perClient: map[string]int{}, direct: newRecent[flow](), passed: newRecent[opening](), directs: directs{}, pairs: map[string]*pair{}, resets: map[flow]*reset{},
-		agentFlows: map[flow]*session{},
-		orphans:    map[agentapi.SessionID]*orphan{},
-		untold:     map[*agent][]agentapi.SessionID{},
-	}
-	s.ctx, s.treatments = s.tasks.Context(), o.Treatments
-	s.treatments.Subscribe(Name, s.wake)
-	s.entries, s.agents = s.collectEntries(), s.newRegistry()
-	s.punts, s.guards = s.newPunts(), s.newGuards()
-	s.metrics = newMetrics(s)
-	s.refreshView()
+	c.ctx = c.tasks.Context()
+	s := &Service{core: c, selection: newSelection(c), sessions: newSessions(c), guards: newGuards(c), loaded: make(chan struct{})}
+	s.history = &history{core: c, sessions: s.sessions, orphans: map[agentapi.SessionID]*orphan{}}
+	s.pairs = &pairs{core: c, all: map[string]*pair{}}
+	s.resets = &resets{core: c, all: map[flow]*reset{}}
+	s.endings = &endings{core: c, sessions: s.sessions, history: s.history, pairs: s.pairs, resets: s.resets, untold: map[*agent][]agentapi.SessionID{}}
+	s.keeper = &keeper{core: c, sessions: s.sessions, pairs: s.pairs, endings: s.endings}
+	s.setups = &setups{core: c, sessions: s.sessions, history: s.history, pairs: s.pairs, endings: s.endings, keeper: s.keeper, working: make(chan struct{}, maxWorking)}
+	c.agents = s.newRegistry()
+	c.metrics = newMetrics(s)
+	c.treatments.Subscribe(Name, c.wake)
+	s.selection.refresh()
 	return s, nil
 }
 
@@ -181,9 +110,9 @@ func (s *Service) Run(ctx context.Context) error {
 		return fmt.Errorf("sos: %w", err)
 	}
 	close(s.loaded)
-	s.start(s.entries.Run)
+	s.start(s.selection.entries.Run)
 	s.start(s.agents.Run)
-	s.start(s.archive)
+	s.start(s.history.run)
 	s.takeOver(s.ctx)
 	s.mu.Lock()
 	s.running, s.began = true, time.Now()
@@ -195,33 +124,43 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// start runs f in a goroutine that Run waits for. It does nothing after the end.
-func (s *Service) start(f func(context.Context)) bool { return s.tasks.Start(f) }
-
-// wake has punt rules and paths looked at again.
-func (s *Service) wake() { s.resync.Wake() }
-
-// refreshView publishes the state for the packet-in handler. The lock is held,
-// or nobody else knows the service yet.
-func (s *Service) refreshView() {
-	v := &view{enabled: s.config.Enabled, whitelist: s.whitelist, agents: map[string]bool{}, sessionPorts: map[netip.Addr]control.PortRange{}}
-	for _, a := range s.agents.List() {
-		st := a.State()
-		for _, addr := range st.Addrs {
-			v.agents[addr.String()] = true
-			if st.Status.SessionPorts.First > 0 {
-				v.sessionPorts[addr] = st.Status.SessionPorts
-			}
-		}
+// load reads what the store has and starts to follow the agents. Changes of the
+// configuration wait: one made in between would be in the store alone.
+func (s *Service) load(ctx context.Context) error {
+	s.selection.changes.Lock()
+	defer s.selection.changes.Unlock()
+	if err := s.selection.entries.Load(ctx, nil); err != nil {
+		return err
 	}
-	s.view.Store(v)
+	if err := s.loadRest(ctx); err != nil {
+		return err
+	}
+	return s.agents.Load(ctx)
 }
 
-// publish puts an event on the bus.
-func (s *Service) publish(kind string, attrs any) {
-	if s.bus != nil {
-		s.bus.Publish(Name+"."+kind, attrs)
-	}
+// loadRest reads what is not a collection.
+func (s *Service) loadRest(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return errors.Join(s.selection.load(ctx), s.guards.load(ctx), s.history.load(ctx))
+}
+
+// keepUp keeps punt rules, agents' places and sessions' paths in step with the
+// network and the clock until ctx ends.
+func (s *Service) keepUp(ctx context.Context) {
+	next := time.AfterFunc(0, s.wake)
+	defer next.Stop()
+	s.resync.Run(ctx, debounce, resyncEvery, func(ctx context.Context) {
+		s.selection.applyPunts(ctx)
+		s.agents.Refresh()
+		s.guards.keep(ctx, s.wantedGuards(), network.ApplyOptions{})
+		s.keeper.reroute(ctx)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if at := s.selection.whitelist.NextChange(time.Now()); !at.IsZero() {
+			next.Reset(time.Until(at))
+		}
+	})
 }
 
 // NetworkChanged tells the service of a change in the network. It does not block.

@@ -181,7 +181,7 @@ func TestWhatIsNotOffered(t *testing.T) {
 		t.Error("an agent's own connection was taken")
 	}
 	off := false
-	if _, _, err := b.service.setConfig(t.Context(), ConfigChange{Enabled: &off}); err != nil {
+	if _, err := b.service.selection.setConfig(t.Context(), ConfigChange{Enabled: &off}); err != nil {
 		t.Fatal(err)
 	}
 	if verdict, held := b.syn(hostA); verdict != network.Continue || held != nil {
@@ -201,8 +201,8 @@ func TestWhatIsNotOffered(t *testing.T) {
 func TestFloodIsBounded(t *testing.T) {
 	b := newBench(t)
 	bound, perClient := 20, 8
-	if _, faults, err := b.service.setConfig(t.Context(), ConfigChange{MaxSetups: &bound, MaxSetupsPerClient: &perClient}); err != nil || faults != nil {
-		t.Fatal(faults, err)
+	if _, err := b.service.selection.setConfig(t.Context(), ConfigChange{MaxSetups: &bound, MaxSetupsPerClient: &perClient}); err != nil {
+		t.Fatal(err)
 	}
 	answer := make(chan struct{})
 	b.y.commit = func() error { <-answer; return nil }
@@ -365,8 +365,8 @@ func TestRemovedEntryLeavesSessions(t *testing.T) {
 	b := newBench(t)
 	_, held := b.syn(hostA)
 	b.fate(held)
-	list := b.service.view.Load().whitelist
-	if err := b.service.entries.Remove(t.Context(), list[0].ID, 0); err != nil {
+	list := b.service.selection.view.Load().whitelist
+	if err := b.service.selection.entries.Remove(t.Context(), list[0].ID, 0); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(b.net.kept()); n != 3 {

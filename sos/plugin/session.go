@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -15,25 +16,42 @@ type flow struct{ client, server netip.AddrPort }
 
 func (f flow) String() string { return fmt.Sprintf("%v to %v", f.client, f.server) }
 
-// session is one connection from its first packet until its rules are gone.
-// What stands before mu is fixed once the set-up has made it; the rest belongs
-// to the service's lock.
-type session struct {
-	id      agentapi.SessionID
-	flow    flow
-	isn     uint32 // the client's initial sequence number; 0 if it is not known
-	entry   string
-	tuning  Tuning
-	started time.Time
+// sessionContext is what the agents keep of a session for a controller that
+// starts anew.
+type sessionContext struct {
+	Layout Layout `json:"layout"`
+	// ClientAt and ServerAt are where the interception switches see the ends.
+	ClientAt    network.PortRef `json:"client_at"`
+	ServerAt    network.PortRef `json:"server_at"`
+	ClientAgent string          `json:"client"`
+	ServerAgent string          `json:"server"`
+	Entry       string          `json:"entry"`
+	Tuning      Tuning          `json:"tuning"`
+	Started     time.Time       `json:"started"`
+}
 
-	state  State
-	client *agent
-	server *agent
-	layout Layout
-	// clientAt and serverAt are where the interception switches see the ends.
-	clientAt, serverAt network.PortRef
-	pair               string
-	agentPaths         [][]string
+// maxContext is what an agent keeps for a session.
+const maxContext = 16 << 10
+
+// readContext reads what an agent has kept.
+func readContext(b []byte) (c sessionContext, ok bool) {
+	return c, len(b) <= maxContext && json.Unmarshal(b, &c) == nil
+}
+
+// session is one connection from its first packet until its rules are gone.
+// What stands before its context is fixed when its set-up is over; the rest belongs to the
+// service's lock.
+type session struct {
+	id   agentapi.SessionID
+	flow flow
+	isn  uint32 // the client's initial sequence number; 0 if it is not known
+	sessionContext
+
+	state      State
+	client     *agent
+	server     *agent
+	pair       string
+	agentPaths [][]string
 	// shares are the treatments that it has between its agents, and between the ports by
 	// which it has them there. marks are the DSCPs that its agents were told, by role, and
 	// epoch that of the treatments of all that.
@@ -63,11 +81,34 @@ type session struct {
 	changing sync.Mutex
 }
 
+// newSession returns one in no state.
+func newSession(id agentapi.SessionID, about sessionContext) *session {
+	return &session{
+		id: id, flow: flow{about.Layout.Client, about.Layout.Server}, sessionContext: about,
+		last: map[agentapi.Role]agentapi.Counters{}, ended: map[agentapi.Role]agentapi.SessionRecord{}, anchored: map[agentapi.Role]bool{},
+		bothEnded: make(chan struct{}), over: make(chan struct{}),
+	}
+}
+
 func (s *session) agent(r agentapi.Role) *agent {
 	if r == agentapi.RoleClient {
 		return s.client
 	}
 	return s.server
+}
+
+// at is where the interception switch of a side sees its end host.
+func (s *session) at(r agentapi.Role) *network.PortRef {
+	if r == agentapi.RoleClient {
+		return &s.ClientAt
+	}
+	return &s.ServerAt
+}
+
+// carriedBy says whether one of the session's agents is a, and the other is with; nil: any.
+func (s *session) carriedBy(a, with *agent) bool {
+	x, y := s.client, s.server
+	return x == a && (with == nil || y == with) || y == a && (with == nil || x == with)
 }
 
 // agents are both, in the order of their roles.
@@ -81,6 +122,8 @@ func (s *session) carried() bool {
 
 // keys under which the rules of the two sides stand in the ledger.
 func (s *session) key(r agentapi.Role) string { return fmt.Sprintf("session/%v/%s", s.id, r) }
+
+var bothRole = [2]agentapi.Role{agentapi.RoleClient, agentapi.RoleServer}
 
 func other(r agentapi.Role) agentapi.Role {
 	if r == agentapi.RoleClient {
@@ -117,10 +160,9 @@ func newStopwatch() stopwatch {
 }
 
 func (w *stopwatch) lap() agentapi.Duration {
-	now := time.Now()
-	d := now.Sub(w.last)
-	w.last = now
-	return agentapi.Duration(d)
+	before := w.last
+	w.last = time.Now()
+	return agentapi.Duration(w.last.Sub(before))
 }
 
 func (w *stopwatch) total() agentapi.Duration { return agentapi.Duration(w.last.Sub(w.start)) }

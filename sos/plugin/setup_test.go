@@ -23,17 +23,19 @@ func TestWaitingIsBounded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &Service{working: make(chan struct{}, 1), halfOpen: make(chan struct{}, 2)}
+				s := &setup{ss: &session{}, setups: &setups{
+					core: &core{}, sessions: &sessions{halfOpen: make(chan struct{}, 2)}, working: make(chan struct{}, 1),
+				}}
 				freed := make(chan struct{})
 				s.working <- struct{}{}
 				time.AfterFunc(c.free, func() { <-s.working; close(freed) })
 				began, begun := time.Now(), false
-				_, err := s.inTurn(t.Context(), &session{}, limit, func(ctx context.Context) (progressOf, error) {
+				err := s.inTurn(t.Context(), limit, func(ctx context.Context) error {
 					begun = true
 					if deadline, _ := ctx.Deadline(); time.Until(deadline) != c.left {
 						t.Errorf("%v are left, want %v", time.Until(deadline), c.left)
 					}
-					return nothingDone, nil
+					return nil
 				})
 				if waited := time.Since(began); begun != c.begun || (err == nil) != c.begun || waited != c.waits {
 					t.Errorf("begun: %v (%v) after %v, want %v after %v", begun, err, waited, c.begun, c.waits)

@@ -28,10 +28,10 @@ type Share struct {
 
 func (s Share) same(o Share) bool { return s.shared == o.shared && maps.Equal(s.Queues, o.Queues) }
 
-// sharePair counts a session among those that share the treatments of its pair, as its
+// share counts a session among those that share the treatments of its pair, as its
 // layout has them now. The lock is held.
-func (s *Service) sharePair(ss *session) {
-	p := s.pairs[ss.pair]
+func (s *pairs) share(ss *session) {
+	p := s.all[ss.pair]
 	if p == nil {
 		return
 	}
@@ -39,8 +39,8 @@ func (s *Service) sharePair(ss *session) {
 		p.shares[x]--
 	}
 	ss.shares = nil
-	back := ss.layout.ServerSide.Agent.Less(ss.layout.ClientSide.Agent)
-	for _, x := range []shared{{ss.layout.Up.Name, ss.layout.Up.DSCP, back}, {ss.layout.Down.Name, ss.layout.Down.DSCP, !back}} {
+	back := ss.Layout.ServerSide.Agent.Less(ss.Layout.ClientSide.Agent)
+	for _, x := range []shared{{ss.Layout.Up.Name, ss.Layout.Up.DSCP, back}, {ss.Layout.Down.Name, ss.Layout.Down.DSCP, !back}} {
 		if x.DSCP != 0 {
 			p.shares[x]++
 			ss.shares = append(ss.shares, x)
@@ -70,7 +70,7 @@ func (s Steering) carried(x shared) (all []network.Carried) {
 			path = reversed(path)
 		}
 		for _, h := range path {
-			all = append(all, network.Carried{Treatment: x.Name, At: network.PortRef{Switch: h.Switch, Port: h.Out}, Between: true})
+			all = append(all, network.Carried{Treatment: x.Name, At: outPort(h), Between: true})
 		}
 	}
 	return all
@@ -129,4 +129,23 @@ func (s Steering) narrow(r network.Rule, dscp uint8) (network.Rule, error) {
 	}
 	r.Match = m
 	return r, nil
+}
+
+// carried are the ports by which packets of treatments leave switches between agents.
+func (s *pairs) carried() (all []network.Carried) {
+	s.mu.Lock()
+	treated := map[*pair][]shared{}
+	for _, p := range s.all {
+		if p.users > 0 {
+			treated[p] = p.sorted()
+		}
+	}
+	s.mu.Unlock()
+	for p, list := range treated {
+		now := p.now()
+		for _, x := range list {
+			all = append(all, now.carried(x)...)
+		}
+	}
+	return all
 }

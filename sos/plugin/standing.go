@@ -42,9 +42,9 @@ type standing[T comparable] struct {
 	failed map[string]string // why a switch does not take those of a key
 }
 
-func newStanding[T comparable](s *Service, prefix, stored, refused string, of func(T) ([]network.Rule, error)) *standing[T] {
+func newStanding[T comparable](c *core, prefix, stored, refused string, of func(T) ([]network.Rule, error)) *standing[T] {
 	return &standing[T]{
-		rules: s.rules, store: s.store, log: s.log, prefix: prefix, stored: stored, refused: refused, of: of,
+		rules: c.rules, store: c.store, log: c.log, prefix: prefix, stored: stored, refused: refused, of: of,
 		known: map[string]T{}, failed: map[string]string{},
 	}
 }

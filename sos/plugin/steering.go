@@ -91,7 +91,7 @@ func (s Steering) plain(path []network.Hop) ([]network.Rule, error) {
 			if err != nil {
 				return nil, fmt.Errorf("switch %v: %w", hop.Switch, err)
 			}
-			rules = append(rules, steer(hop.Switch, match, append(actions, output(hop.In, hop.Out))))
+			rules = append(rules, steer(hop.Switch, match, append(actions, openflow.Output(hop.Output()))))
 		}
 		return rules, nil
 	}
@@ -126,7 +126,7 @@ func (s Steering) tagged(from, to Terminal, k int, path []network.Hop) ([]networ
 	tag := pathTag(from.Addr, to.Addr, path, s.Salt)
 	last := len(path) - 1
 	more, actions := arrive(from.VLAN, to.VLAN, false)
-	actions = append(actions, openflow.SetField(openflow.EthDst(to.MAC)), output(path[last].In, path[last].Out))
+	actions = append(actions, openflow.SetField(openflow.EthDst(to.MAC)), openflow.Output(path[last].Output()))
 	rules := []network.Rule{steer(path[last].Switch, openflow.MustMatch(append(more, openflow.EthDst(tag))...), actions)}
 	for i := last - 1; i > 0; i-- {
 		rules = append(rules, steer(path[i].Switch, openflow.MustMatch(openflow.EthDst(tag)), []openflow.Action{openflow.Output(path[i].Out)}))
@@ -144,7 +144,7 @@ func (s Steering) tagged(from, to Terminal, k int, path []network.Hop) ([]networ
 			return nil, fmt.Errorf("switch %v: %w", first.Switch, err)
 		}
 		rules = append(rules, steer(first.Switch, match, []openflow.Action{
-			openflow.SetField(openflow.EthDst(tag)), output(first.In, first.Out),
+			openflow.SetField(openflow.EthDst(tag)), openflow.Output(first.Output()),
 		}))
 	}
 	return rules, nil

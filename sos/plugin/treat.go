@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -28,24 +29,19 @@ var errUnheard = errors.New("an agent is silent")
 // sent is what is known of the packets of a session's end host, as its interception switch
 // sees them.
 func (l *Layout) sent(r agentapi.Role) openflow.Match {
-	side, from, to := l.side(r), l.Client, l.Server
-	if r == agentapi.RoleServer {
-		from, to = to, from
-	}
-	fields := []openflow.OXM{
-		openflow.InPort(side.Path[0].In), openflow.EthSrc(side.EndMAC), openflow.EthType(etherType(from.Addr())), openflow.IPProto(protoTCP),
-		openflow.IPSrc(from.Addr()), openflow.IPDst(to.Addr()), openflow.TCPSrc(from.Port()), openflow.TCPDst(to.Port()), openflow.NoVLAN(),
-	}
-	if side.EndVLAN != 0 {
-		fields[len(fields)-1] = openflow.VLANVID(side.EndVLAN)
+	side := l.side(r)
+	end, far := l.ends(r)
+	more := []openflow.OXM{openflow.InPort(side.Path[0].In), openflow.EthSrc(side.EndMAC)}
+	if side.EndVLAN == 0 {
+		more = append(more, openflow.NoVLAN())
 	}
 	if !side.FarMAC.IsZero() {
-		fields = append(fields, openflow.EthDst(side.FarMAC))
+		more = append(more, openflow.EthDst(side.FarMAC))
 	}
 	if r == agentapi.RoleClient { // with what the server marks its packets is not known yet
-		fields = append(fields, openflow.IPDSCP(l.DSCP))
+		more = append(more, openflow.IPDSCP(l.DSCP))
 	}
-	m, err := openflow.NewMatch(fields...)
+	m, err := header{vlan: side.EndVLAN, src: end, dst: far}.match(more...)
 	if err != nil {
 		return openflow.Match{} // of no packet: addresses of two families
 	}
@@ -84,7 +80,7 @@ func (l *Layout) marks(r agentapi.Role) agentapi.Marks {
 // behind says whether the session may not have what is promised to it as of an epoch. The
 // lock is held.
 func (ss *session) behind(epoch uint64) bool {
-	return ss.epoch != epoch || ss.marks != [2]agentapi.Marks{ss.layout.marks(bothRole[0]), ss.layout.marks(bothRole[1])}
+	return ss.epoch != epoch || ss.marks != [2]agentapi.Marks{ss.Layout.marks(bothRole[0]), ss.Layout.marks(bothRole[1])}
 }
 
 // carried are the ports by which the packets of a side leave switches under a treatment.
@@ -92,20 +88,27 @@ func (l *Layout) carried(r agentapi.Role) (all []network.Carried) {
 	add := func(x network.Treatment, path []network.Hop) {
 		for _, h := range path {
 			if x.Name != "" {
-				all = append(all, network.Carried{Treatment: x.Name, At: network.PortRef{Switch: h.Switch, Port: h.Out}})
+				all = append(all, network.Carried{Treatment: x.Name, At: outPort(h)})
 			}
 		}
 	}
 	sent, seen := l.treatments(r)
 	side := l.side(r)
-	if !side.moves() {
-		add(sent, side.Path)
-		add(seen, reversed(side.Path))
-	}
-	for _, way := range side.Ways { // to the end host its own rules lead
+	for _, way := range side.ways() {
 		add(sent, way)
 	}
+	if !side.moves() { // to one that moves its own rules lead
+		add(seen, reversed(side.Path))
+	}
 	return all
+}
+
+// carriedAnywhere are those of both sides.
+func (l *Layout) carriedAnywhere() []network.Carried {
+	if !l.treated() {
+		return nil
+	}
+	return append(l.carried(agentapi.RoleClient), l.carried(agentapi.RoleServer)...)
 }
 
 // queued has the rules of a side put packets into the queues of their treatments. Each
@@ -146,25 +149,9 @@ func outOf(r *network.Rule) network.PortRef {
 	return at
 }
 
-// rulesOf are those of one side of a session, with the queues of what is promised to it.
-func (s *Service) rulesOf(l *Layout, r agentapi.Role) ([]network.Rule, error) {
-	rules, err := l.rulesOf(r, s.net.CanSet)
-	if err != nil {
-		return nil, err
-	}
-	return l.queued(r, rules, s.treatments.Queue), nil
-}
-
-// awaitTreatments waits until what is promised is known after a start, but not for ever.
-func (s *Service) awaitTreatments(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, s.opts.Settle)
-	defer cancel()
-	s.treatments.Await(ctx)
-}
-
 // retreat gives the live sessions what is promised to them now, and those who promise the
 // ports by which they go.
-func (s *Service) retreat(ctx context.Context, live []*session) {
+func (s *keeper) retreat(ctx context.Context, live []*session) {
 	epoch := s.treatments.Epoch()
 	s.mu.Lock()
 	behind := slices.DeleteFunc(slices.Clone(live), func(ss *session) bool { return !ss.behind(epoch) })
@@ -176,30 +163,30 @@ func (s *Service) retreat(ctx context.Context, live []*session) {
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range s.pairs {
+	for _, p := range s.pairs.all {
 		p.forgetShares()
 	}
 }
 
 // retreatSession gives one session what is promised to it, if that is not what it has:
 // its rules, its agents, and the way between them.
-func (s *Service) retreatSession(ctx context.Context, ss *session, epoch uint64) error {
+func (s *keeper) retreatSession(ctx context.Context, ss *session, epoch uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, treatTimeout)
 	defer cancel()
 	ss.changing.Lock()
 	defer ss.changing.Unlock()
 	heard := ss.client.State().Liveness == agents.Up && ss.server.State().Liveness == agents.Up
 	s.mu.Lock()
-	next, had, live := ss.layout, ss.layout.treated(), ss.state == StateLive
+	next, had, live := ss.Layout, ss.Layout.treated(), ss.state == StateLive
 	told := ss.marks
 	s.mu.Unlock()
+	if !live {
+		return nil
+	}
 	next.treat(s.treatments.Of)
 	for i, r := range bothRole {
-		if !live {
-			return nil
-		}
 		if had || next.treated() {
-			if err := s.rewriteSide(ctx, ss, &next, r); err != nil {
+			if err := s.writeSide(ctx, ss, &next, r, rule.ApplyOptions{}, s.quiet(ss, r)...); err != nil {
 				return err
 			}
 		}
@@ -215,75 +202,44 @@ func (s *Service) retreatSession(ctx context.Context, ss *session, epoch uint64)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ss.layout.Up, ss.layout.Down, ss.marks, ss.epoch = next.Up, next.Down, told, epoch
-	s.sharePair(ss)
+	ss.Layout.Up, ss.Layout.Down, ss.marks, ss.epoch = next.Up, next.Down, told, epoch
+	s.pairs.share(ss)
 	return nil
 }
 
-// rewriteSide writes the rules of a side anew. Those that keep silent who has moved stay.
-func (s *Service) rewriteSide(ctx context.Context, ss *session, l *Layout, r agentapi.Role) error {
-	rules, err := s.rulesOf(l, r)
-	if err != nil {
-		return err
-	}
+// quiet are the rules that keep silent who has moved from a side.
+func (s *keeper) quiet(ss *session, r agentapi.Role) (quiet []network.Rule) {
 	for _, x := range s.rules.Rules(ss.key(r)) {
 		if len(x.Actions) == 0 {
-			rules = append(rules, x.Rule)
+			quiet = append(quiet, x.Rule)
 		}
 	}
-	return s.rules.Apply(ctx, ss.key(r), rule.Program{Rules: rules}, rule.ApplyOptions{})
+	return quiet
 }
 
 // tellCarried says by which ports packets of treatments are carried now.
-func (s *Service) tellCarried() {
+func (s *keeper) tellCarried() {
 	all := map[network.Carried]bool{}
 	s.mu.Lock()
-	for _, ss := range s.sessions {
-		for _, r := range bothRole {
-			if ss.state == StateLive && ss.layout.treated() {
-				for _, c := range ss.layout.carried(r) {
-					all[c] = true
-				}
-			}
-		}
-	}
-	shared := map[*pair][]shared{}
-	for _, p := range s.pairs {
-		if p.users > 0 {
-			shared[p] = p.sorted()
-		}
-	}
-	s.mu.Unlock()
-	for p, treated := range shared {
-		p.mu.Lock()
-		for _, x := range treated {
-			for _, c := range p.steering.carried(x) {
+	for _, ss := range s.sessions.byFlow {
+		if ss.state == StateLive {
+			for _, c := range ss.Layout.carriedAnywhere() {
 				all[c] = true
 			}
 		}
-		p.mu.Unlock()
 	}
-	list := make([]network.Carried, 0, len(all))
-	for c := range all {
-		list = append(list, c)
+	s.mu.Unlock()
+	for _, c := range s.pairs.carried() {
+		all[c] = true
 	}
 	s.mu.Lock()
 	s.carrying = all
 	s.mu.Unlock()
-	s.treatments.Carry(list)
+	s.treatments.Carry(slices.Collect(maps.Keys(all)))
 }
 
 // carriesAnew says whether a session goes by a port, under a treatment, of which nobody
 // has been told. The lock is held.
-func (s *Service) carriesAnew(ss *session) bool {
-	news := func(c network.Carried) bool { return !s.carrying[c] }
-	if !ss.layout.treated() {
-		return false
-	}
-	for _, r := range bothRole {
-		if slices.ContainsFunc(ss.layout.carried(r), news) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(ss.between, news)
+func (s *keeper) carriesAnew(ss *session) bool {
+	return ss.Layout.treated() && slices.ContainsFunc(append(ss.Layout.carriedAnywhere(), ss.between...), func(c network.Carried) bool { return !s.carrying[c] })
 }

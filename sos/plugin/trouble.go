@@ -16,7 +16,7 @@ func (s *Service) Errors() []string {
 // troubles is Errors with the lock held.
 func (s *Service) troubles(now time.Time) []string {
 	lines := append([]string{}, s.agents.Troubles()...)
-	for dpid, text := range s.punts.failures() {
+	for dpid, text := range s.selection.punts.failures() {
 		lines = append(lines, "switch "+dpid+" takes no punt rules: "+text+": connections from there go directly; make room in its tables, or leave it out of the path")
 	}
 	lines = append(lines, s.idleTroubles(now)...)
@@ -28,18 +28,18 @@ func (s *Service) troubles(now time.Time) []string {
 // lock is held.
 func (s *Service) idleTroubles(now time.Time) []string {
 	var lines []string
-	active := slices.ContainsFunc(s.whitelist, func(e Entry) bool { return e.Active(now) })
+	active := slices.ContainsFunc(s.selection.whitelist, func(e Entry) bool { return e.Active(now) })
 	switch {
-	case len(s.agents.List())+len(s.whitelist) == 0:
+	case len(s.agents.List())+len(s.selection.whitelist) == 0:
 		return nil // nobody wants anything of it
 	case !s.config.Enabled:
 		lines = append(lines, "SOS is disabled: every new connection goes directly; \"sluice sos enable\"")
-	case len(s.whitelist) == 0:
+	case len(s.selection.whitelist) == 0:
 		lines = append(lines, "the whitelist is empty: every connection goes directly; \"sluice sos whitelist add\" says which do not")
 	case !active:
-		lines = append(lines, fmt.Sprintf("none of the whitelist's %d entries is active now: every connection goes directly; look at the times in \"sluice sos whitelist list\"", len(s.whitelist)))
+		lines = append(lines, fmt.Sprintf("none of the whitelist's %d entries is active now: every connection goes directly; look at the times in \"sluice sos whitelist list\"", len(s.selection.whitelist)))
 	}
-	if len(s.whitelist) > 0 && len(s.agents.List()) < 2 {
+	if len(s.selection.whitelist) > 0 && len(s.agents.List()) < 2 {
 		lines = append(lines, "fewer than two agents: every connection goes directly; add one near each end with \"sluice sos agents add\"")
 	}
 	return lines

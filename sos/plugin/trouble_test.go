@@ -65,7 +65,7 @@ func TestStatusNamesWhatIsWrong(t *testing.T) {
 		{"dead agent", func(b *restBench) { b.y.kill() }, []string{"agent y is silent at http://", "check that it runs"}},
 		{"disabled", func(b *restBench) { b.ask("POST", "disable", "") }, []string{"SOS is disabled", "sluice sos enable"}},
 		{"nothing whitelisted", func(b *restBench) {
-			b.ask("DELETE", "whitelist/"+b.service.whitelist[0].ID, "")
+			b.ask("DELETE", "whitelist/"+b.service.selection.whitelist[0].ID, "")
 		}, []string{"the whitelist is empty", "sluice sos whitelist add"}},
 		{"one agent", func(b *restBench) { b.ask("DELETE", "agents/y", "") }, []string{"fewer than two agents", "sluice sos agents add"}},
 	}
@@ -150,7 +150,7 @@ func TestDirectIsCountedByReason(t *testing.T) {
 			b.service.mu.Lock()
 			defer b.service.mu.Unlock()
 			b.service.config.MaxSetupsPerClient = one
-			b.service.perClient[hostA.Addr().String()] = one
+			b.service.sessions.perClient[hostA.Addr()] = one
 		}, "max_setups_per_client"},
 	}
 	for _, c := range cases {
