@@ -26,12 +26,13 @@ type Status struct {
 }
 
 func (s *Service) status() Status {
+	errs := s.Errors()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	st := Status{
 		Enabled: s.config.Enabled, Ready: s.running, Entries: len(s.selection.whitelist), Agents: len(s.agents.List()),
-		Setups: s.sessions.setups, Sessions: len(s.sessions.byFlow), TakenOver: s.taken, Errors: s.troubles(now), Direct: s.sessions.directs.list(),
+		Setups: s.sessions.setups, Sessions: len(s.sessions.byFlow), TakenOver: s.taken, Errors: errs, Direct: s.sessions.directs.list(),
 	}
 	for i := range s.selection.whitelist {
 		if s.selection.whitelist[i].Active(now) {

@@ -192,11 +192,8 @@ func (s *history) outdated() []page {
 func (s *history) savePage(ctx context.Context, batch []Record, totals Totals) (page, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	if err := errors.Join(json.NewEncoder(z).Encode(batch), z.Close()); err != nil {
-		return page{}, err
-	}
 	sum, err := json.Marshal(totals)
-	if err != nil {
+	if err := errors.Join(err, json.NewEncoder(z).Encode(batch), z.Close()); err != nil {
 		return page{}, err
 	}
 	// In the order of their names pages are in the order of their time.

@@ -66,43 +66,30 @@ type ConfigChange struct {
 // Apply returns the changed configuration, or everything that is wrong.
 func (ch ConfigChange) Apply(c Config) (Config, service.Faults) {
 	var faults service.Faults
-	durations := []struct {
-		field     string
-		in        *string
-		out       *agentapi.Duration
-		low, high time.Duration
-	}{
-		{"equal_latency", ch.EqualLatency, &c.EqualLatency, 0, time.Second},
-		{"idle", ch.Idle, &c.Idle, 10 * time.Second, 7 * 24 * time.Hour},
-		{"prepare_timeout", ch.PrepareTimeout, &c.PrepareTimeout, 50 * time.Millisecond, 10 * time.Second},
-		{"rules_timeout", ch.RulesTimeout, &c.RulesTimeout, 50 * time.Millisecond, 10 * time.Second},
-		{"commit_timeout", ch.CommitTimeout, &c.CommitTimeout, 50 * time.Millisecond, 30 * time.Second},
-		{"silent_after", ch.SilentAfter, &c.SilentAfter, 1500 * time.Millisecond, time.Minute},
-		{"peer_timeout", ch.PeerTimeout, &c.PeerTimeout, 3 * time.Second, time.Hour},
-	}
-	for _, d := range durations {
-		if d.in == nil {
-			continue
+	duration := func(field string, in *string, out *agentapi.Duration, low, high time.Duration) {
+		if in == nil {
+			return
 		}
-		v, err := time.ParseDuration(*d.in)
-		faults.Check(err == nil && d.low <= v && v <= d.high, d.field, *d.in, "a duration with its unit, %v to %v", d.low, d.high)
-		*d.out = agentapi.Duration(v)
+		v, err := time.ParseDuration(*in)
+		faults.Check(err == nil && low <= v && v <= high, field, *in, "a duration with its unit, %v to %v", low, high)
+		*out = agentapi.Duration(v)
 	}
-	numbers := []struct {
-		field     string
-		in, out   *int
-		low, high int
-	}{
-		{"max_setups", ch.MaxSetups, &c.MaxSetups, 1, 65536},
-		{"max_setups_per_client", ch.MaxSetupsPerClient, &c.MaxSetupsPerClient, 1, 65536},
-		{"history", ch.History, &c.History, 0, 100000},
-	}
-	for _, n := range numbers {
-		if n.in != nil {
-			faults.Check(n.low <= *n.in && *n.in <= n.high, n.field, *n.in, "%d to %d", n.low, n.high)
-			*n.out = *n.in
+	duration("equal_latency", ch.EqualLatency, &c.EqualLatency, 0, time.Second)
+	duration("idle", ch.Idle, &c.Idle, 10*time.Second, 7*24*time.Hour)
+	duration("prepare_timeout", ch.PrepareTimeout, &c.PrepareTimeout, 50*time.Millisecond, 10*time.Second)
+	duration("rules_timeout", ch.RulesTimeout, &c.RulesTimeout, 50*time.Millisecond, 10*time.Second)
+	duration("commit_timeout", ch.CommitTimeout, &c.CommitTimeout, 50*time.Millisecond, 30*time.Second)
+	duration("silent_after", ch.SilentAfter, &c.SilentAfter, 1500*time.Millisecond, time.Minute)
+	duration("peer_timeout", ch.PeerTimeout, &c.PeerTimeout, 3*time.Second, time.Hour)
+	number := func(field string, in, out *int, low, high int) {
+		if in != nil {
+			faults.Check(low <= *in && *in <= high, field, *in, "%d to %d", low, high)
+			*out = *in
 		}
 	}
+	number("max_setups", ch.MaxSetups, &c.MaxSetups, 1, 65536)
+	number("max_setups_per_client", ch.MaxSetupsPerClient, &c.MaxSetupsPerClient, 1, 65536)
+	number("history", ch.History, &c.History, 0, 100000)
 	faults = append(faults, ch.applyWords(&c)...)
 	return c, faults
 }

@@ -59,16 +59,11 @@ func (x *recovery) askAgents(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, max(askTimeout, x.opts.Settle))
 	defer cancel()
 	all := x.agents.List()
-	type answer struct {
-		a    *agent
-		list []agentapi.Session
-		err  error
-	}
-	answers := make(chan answer, len(all))
+	answers := make(chan func(), len(all))
 	for _, a := range all {
 		x.start(func(context.Context) {
 			list, err := x.introduce(ctx, a)
-			answers <- answer{a, list, err}
+			answers <- func() { x.take(a, list, err) }
 		})
 	}
 	began := time.Now()
@@ -82,16 +77,21 @@ func (x *recovery) askAgents(ctx context.Context) {
 			if time.Since(began) > askTimeout && !x.anyHalf() {
 				return
 			}
-		case r := <-answers:
+		case take := <-answers:
 			left--
-			if r.err != nil {
-				x.log.Warn("agent does not say which sessions it carries", "agent", r.a.Name, "error", r.err)
-			}
-			for _, s := range r.list {
-				f := x.at(s.ID)
-				f.seen[s.Role], f.at[s.Role] = s, r.a
-			}
+			take()
 		}
+	}
+}
+
+// take takes in what an agent lists.
+func (x *recovery) take(a *agent, list []agentapi.Session, err error) {
+	if err != nil {
+		x.log.Warn("agent does not say which sessions it carries", "agent", a.Name, "error", err)
+	}
+	for _, s := range list {
+		f := x.at(s.ID)
+		f.seen[s.Role], f.at[s.Role] = s, a
 	}
 }
 

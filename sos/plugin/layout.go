@@ -129,21 +129,10 @@ func (l *Layout) rulesOf(r agentapi.Role, can Capable) ([]network.Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkDisjoint(slices.Concat(client, server)); err != nil {
-		return nil, err
-	}
-	if r == agentapi.RoleServer {
-		return server, nil
-	}
-	return client, nil
+	return ofRole(r, client, server), checkDisjoint(slices.Concat(client, server))
 }
 
-func (l *Layout) side(r agentapi.Role) *Side {
-	if r == agentapi.RoleClient {
-		return &l.ClientSide
-	}
-	return &l.ServerSide
-}
+func (l *Layout) side(r agentapi.Role) *Side { return ofRole(r, &l.ClientSide, &l.ServerSide) }
 
 func sideRules(s Side, end, far netip.AddrPort, can Capable) ([]network.Rule, error) {
 	if len(s.Path) == 0 {

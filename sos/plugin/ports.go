@@ -16,12 +16,12 @@ func ParsePortRange(s string) (PortRange, error) {
 	if !isRange {
 		last = first
 	}
-	r := PortRange{}
+	var r PortRange
 	var err error
-	if r.First, err = parsePort(first); err != nil {
-		return PortRange{}, fmt.Errorf("port range %q: %w", s, err)
+	if r.First, err = parsePort(first); err == nil {
+		r.Last, err = parsePort(last)
 	}
-	if r.Last, err = parsePort(last); err != nil {
+	if err != nil {
 		return PortRange{}, fmt.Errorf("port range %q: %w", s, err)
 	}
 	if r.First > r.Last {

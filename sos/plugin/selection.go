@@ -154,12 +154,12 @@ func (s *selection) setConfig(ctx context.Context, ch ConfigChange) (Config, err
 		return cfg, faults
 	}
 	b, err := json.Marshal(cfg)
-	if err != nil {
-		return cfg, err
+	if err == nil {
+		stored, cancel := context.WithTimeout(ctx, storeTimeout)
+		defer cancel()
+		err = s.store.Put(stored, keyConfig, b)
 	}
-	stored, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	if err := s.store.Put(stored, keyConfig, b); err != nil {
+	if err != nil {
 		return cfg, fmt.Errorf("store %s: %w", keyConfig, err)
 	}
 	s.changed(ctx, func() {

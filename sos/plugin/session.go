@@ -90,20 +90,20 @@ func newSession(id agentapi.SessionID, about sessionContext) *session {
 	}
 }
 
-func (s *session) agent(r agentapi.Role) *agent {
+// ofRole is what belongs to a role.
+func ofRole[T any](r agentapi.Role, client, server T) T {
 	if r == agentapi.RoleClient {
-		return s.client
+		return client
 	}
-	return s.server
+	return server
 }
 
+func other(r agentapi.Role) agentapi.Role { return ofRole(r, agentapi.RoleServer, agentapi.RoleClient) }
+
+func (s *session) agent(r agentapi.Role) *agent { return ofRole(r, s.client, s.server) }
+
 // at is where the interception switch of a side sees its end host.
-func (s *session) at(r agentapi.Role) *network.PortRef {
-	if r == agentapi.RoleClient {
-		return &s.ClientAt
-	}
-	return &s.ServerAt
-}
+func (s *session) at(r agentapi.Role) *network.PortRef { return ofRole(r, &s.ClientAt, &s.ServerAt) }
 
 // carriedBy says whether one of the session's agents is a, and the other is with; nil: any.
 func (s *session) carriedBy(a, with *agent) bool {
@@ -125,19 +125,9 @@ func (s *session) key(r agentapi.Role) string { return fmt.Sprintf("session/%v/%
 
 var bothRole = [2]agentapi.Role{agentapi.RoleClient, agentapi.RoleServer}
 
-func other(r agentapi.Role) agentapi.Role {
-	if r == agentapi.RoleClient {
-		return agentapi.RoleServer
-	}
-	return agentapi.RoleClient
-}
-
 // ends are the end host of a side, and that of the other.
 func (l *Layout) ends(r agentapi.Role) (end, far netip.AddrPort) {
-	if r == agentapi.RoleClient {
-		return l.Client, l.Server
-	}
-	return l.Server, l.Client
+	return ofRole(r, l.Client, l.Server), ofRole(r, l.Server, l.Client)
 }
 
 // Steps are how long the parts of a set-up took.
@@ -153,11 +143,6 @@ type Steps struct {
 
 // stopwatch measures consecutive steps.
 type stopwatch struct{ start, last time.Time }
-
-func newStopwatch() stopwatch {
-	now := time.Now()
-	return stopwatch{now, now}
-}
 
 func (w *stopwatch) lap() agentapi.Duration {
 	before := w.last

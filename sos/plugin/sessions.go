@@ -65,8 +65,7 @@ func (s *sessions) admit(o offer, entry *Entry) (*session, network.Verdict) {
 		reason, cause = ReasonClient, fmt.Sprintf("%d connections of %v were being set up, which is max_setups_per_client", s.perClient[client], client)
 	}
 	if reason != "" {
-		s.metrics.refused.WithLabelValues(string(reason)).Inc()
-		s.directs.add(reason, cause, now)
+		s.refuse(reason, cause, now)
 		s.direct.add(o.flow, now)
 		return nil, network.Continue
 	}
@@ -79,6 +78,12 @@ func (s *sessions) admit(o offer, entry *Entry) (*session, network.Verdict) {
 	s.setups++
 	s.perClient[client]++
 	return ss, network.Stop
+}
+
+// refuse counts a connection that is not tried. The lock is held.
+func (s *sessions) refuse(reason Reason, cause string, now time.Time) {
+	s.metrics.refused.WithLabelValues(string(reason)).Inc()
+	s.directs.add(reason, cause, now)
 }
 
 // admitted ends the time in which a session counts as being set up. The lock is held.

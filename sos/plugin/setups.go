@@ -50,9 +50,8 @@ func (s *setups) offered(o offer, entry *Entry, p punted) network.Verdict {
 		s.mu.Lock()
 		s.sessions.admitted(ss)
 		s.sessions.remove(ss)
-		s.sessions.directs.add(ReasonHold, err.Error(), time.Now())
+		s.sessions.refuse(ReasonHold, err.Error(), time.Now())
 		s.mu.Unlock()
-		s.metrics.refused.WithLabelValues(string(ReasonHold)).Inc()
 		return network.Continue
 	}
 	if !s.start(func(run context.Context) { s.run(run, ss, o, held) }) {
@@ -64,7 +63,8 @@ func (s *setups) offered(o offer, entry *Entry, p punted) network.Verdict {
 // run takes a session from its held first packet to the packet's release. Any
 // failure undoes everything and sends the packet on as if SOS were not there.
 func (s *setups) run(ctx context.Context, ss *session, o offer, held Held) {
-	x := &setup{setups: s, ss: ss, o: o, cfg: s.settings(), watch: newStopwatch()}
+	now := time.Now()
+	x := &setup{setups: s, ss: ss, o: o, cfg: s.settings(), watch: stopwatch{now, now}}
 	if err := x.inTurn(ctx, x.cfg.setupTime(), x.establish); err != nil {
 		x.undo()
 		s.mu.Lock()

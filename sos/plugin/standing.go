@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/store"
 )
 
@@ -28,9 +26,7 @@ const (
 // program for each key. What they follow from is stored, so that a restart declares them
 // before the rules of nobody are removed, when switches and agents are not back yet.
 type standing[T comparable] struct {
-	rules  service.Ledger
-	store  store.Store
-	log    *slog.Logger
+	c      *core
 	prefix string // of the keys in the ledger
 	stored string // of those in the store
 	// of makes the rules, refused is what it means when a switch does not take them.
@@ -44,14 +40,14 @@ type standing[T comparable] struct {
 
 func newStanding[T comparable](c *core, prefix, stored, refused string, of func(T) ([]network.Rule, error)) *standing[T] {
 	return &standing[T]{
-		rules: c.rules, store: c.store, log: c.log, prefix: prefix, stored: stored, refused: refused, of: of,
+		c: c, prefix: prefix, stored: stored, refused: refused, of: of,
 		known: map[string]T{}, failed: map[string]string{},
 	}
 }
 
 // load reads what an earlier controller has stored.
 func (x *standing[T]) load(ctx context.Context) error {
-	entries, err := x.store.List(ctx, x.stored)
+	entries, err := x.c.store.List(ctx, x.stored)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", x.stored, err)
 	}
@@ -93,7 +89,7 @@ func (x *standing[T]) keep(ctx context.Context, wanted map[string]T, options net
 		x.remember(ctx, key, v)
 		rules, err := x.of(v)
 		if err == nil {
-			err = x.rules.Apply(ctx, x.prefix+key, network.Program{Rules: rules}, options)
+			err = x.c.rules.Apply(ctx, x.prefix+key, network.Program{Rules: rules}, options)
 		}
 		x.note(key, err)
 	})
@@ -110,20 +106,20 @@ func (x *standing[T]) remember(ctx context.Context, key string, v T) {
 	}
 	b, err := json.Marshal(v)
 	if err == nil {
-		err = x.store.Put(ctx, x.stored+key, b)
+		err = x.c.store.Put(ctx, x.stored+key, b)
 	}
 	if err != nil {
-		x.log.Warn("what rules follow from is not stored; a restart will write them again", "rules", x.prefix+key, "error", err)
+		x.c.log.Warn("what rules follow from is not stored; a restart will write them again", "rules", x.prefix+key, "error", err)
 	}
 }
 
 func (x *standing[T]) remove(ctx context.Context, key string) {
-	err := x.store.Delete(ctx, x.stored+key)
+	err := x.c.store.Delete(ctx, x.stored+key)
 	if errors.Is(err, store.ErrNotFound) {
 		err = nil
 	}
-	if err = errors.Join(err, x.rules.Remove(ctx, x.prefix+key)); err != nil {
-		x.log.Warn("rules could not be removed", "rules", x.prefix+key, "error", err)
+	if err = errors.Join(err, x.c.rules.Remove(ctx, x.prefix+key)); err != nil {
+		x.c.log.Warn("rules could not be removed", "rules", x.prefix+key, "error", err)
 		return
 	}
 	x.mu.Lock()
@@ -142,7 +138,7 @@ func (x *standing[T]) note(key string, err error) {
 	case errors.Is(err, network.ErrSwitchDown), errors.Is(err, context.Canceled):
 		// It will be looked at again when it is back.
 	case x.failed[key] != err.Error():
-		x.log.Error(x.refused, "rules", x.prefix+key, "error", err)
+		x.c.log.Error(x.refused, "rules", x.prefix+key, "error", err)
 		x.failed[key] = err.Error()
 	}
 }

@@ -61,10 +61,7 @@ func (l *Layout) treated() bool { return l.Up.Name != "" || l.Down.Name != "" }
 
 // treatments are those of what a side's end host sends, and of what it is sent.
 func (l *Layout) treatments(r agentapi.Role) (sent, seen network.Treatment) {
-	if r == agentapi.RoleClient {
-		return l.Up, l.Down
-	}
-	return l.Down, l.Up
+	return ofRole(r, l.Up, l.Down), ofRole(r, l.Down, l.Up)
 }
 
 // marks are the DSCPs with which an agent has to send. In a network between the agents that

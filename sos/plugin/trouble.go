@@ -8,30 +8,23 @@ import (
 
 // Errors says what does not work now: a line for each, with cause and remedy, in order.
 func (s *Service) Errors() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.troubles(time.Now())
-}
-
-// troubles is Errors with the lock held.
-func (s *Service) troubles(now time.Time) []string {
-	lines := append([]string{}, s.agents.Troubles()...)
+	lines := append(s.idle(), s.agents.Troubles()...)
 	for dpid, text := range s.selection.punts.failures() {
 		lines = append(lines, "switch "+dpid+" takes no punt rules: "+text+": connections from there go directly; make room in its tables, or leave it out of the path")
 	}
-	lines = append(lines, s.idleTroubles(now)...)
 	slices.Sort(lines)
 	return lines
 }
 
-// idleTroubles says why no connection is taken though agents or whitelist are there. The
-// lock is held.
-func (s *Service) idleTroubles(now time.Time) []string {
-	var lines []string
+// idle says why no connection is taken though agents or whitelist are there.
+func (s *Service) idle() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, lines := time.Now(), []string{}
 	active := slices.ContainsFunc(s.selection.whitelist, func(e Entry) bool { return e.Active(now) })
 	switch {
 	case len(s.agents.List())+len(s.selection.whitelist) == 0:
-		return nil // nobody wants anything of it
+		return lines // nobody wants anything of it
 	case !s.config.Enabled:
 		lines = append(lines, "SOS is disabled: every new connection goes directly; \"sluice sos enable\"")
 	case len(s.selection.whitelist) == 0:
