@@ -104,7 +104,7 @@ func (s *solver) reach(width float64, detours Weights) ([]int, bool) {
 		return nil, false
 	}
 	arcs := s.g.path(m, s.p.To).Arcs
-	return arcs, s.meets(arcs)
+	return arcs, s.p.meets(arcs)
 }
 
 // cheapen replaces a path by the cheapest that is as wide.

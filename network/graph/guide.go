@@ -34,7 +34,7 @@ func (s *solver) relaxed() (Solution, error) {
 	if err != nil { // of the arcs that could be part of a path none make one
 		return Solution{}, &NoPathError{Reason: Together}
 	}
-	s.low = max(s.low, cheapest.Cost)
+	s.gap.low = max(s.gap.low, cheapest.Cost)
 	used, labels := Dijkstra, len(s.states)
 	switch {
 	case s.offer(cheapest.Arcs):
@@ -49,29 +49,25 @@ func (s *solver) relaxed() (Solution, error) {
 	for i := range s.states {
 		s.complete(int32(i))
 	}
-	if !s.proved() && !late(s.deadline) {
+	if !s.gap.closed() && !late(s.deadline) {
 		s.exactBy = s.deadline
 		end, bound := s.settle()
 		labels += len(s.states)
-		if s.low = max(s.low, bound); end == exhausted {
-			used, s.low = BranchAndBound, s.ceiling()
+		if s.gap.low = max(s.gap.low, bound); end == exhausted {
+			used, s.gap.low = BranchAndBound, s.gap.ceiling()
 		}
 	}
 	switch {
-	case s.have:
-		low := min(s.low, s.best.Cost)
-		return Solution{Path: s.best, Value: s.best.Cost, Bound: low, Exact: s.proved(), Algorithm: used, Labels: labels}, nil
+	case s.gap.have:
+		low := min(s.gap.low, s.gap.best.Cost)
+		return Solution{Path: s.gap.best, Value: s.gap.best.Cost, Bound: low, Exact: s.gap.closed(), Algorithm: used, Labels: labels}, nil
 	case used == BranchAndBound:
 		return Solution{}, &NoPathError{Reason: Together}
-	case s.p.MaxCost > 0 && !within(s.low, s.p.MaxCost):
-		return Solution{}, &NoPathError{TooCostly, s.low}
+	case s.p.MaxCost > 0 && !within(s.gap.low, s.p.MaxCost):
+		return Solution{}, &NoPathError{TooCostly, s.gap.low}
 	}
 	return Solution{}, ErrUndecided
 }
-
-// proved reports whether no path is better than the best one, within what rounding
-// does to a lower bound.
-func (s *solver) proved() bool { return s.have && s.best.Cost-s.low <= 1e-11*s.best.Cost }
 
 // lead makes the guide of the best multipliers.
 func (s *solver) lead() {
@@ -115,15 +111,15 @@ func (s *solver) addUp(i int, back *search) {
 		for ; len(g.stack) > 0; g.stack = g.stack[:len(g.stack)-1] {
 			at := g.stack[len(g.stack)-1]
 			arc := int(back.labels[at].arc)
-			tails[at] = s.before(arc, tails[s.g.arcs[arc].To])
+			tails[at] = s.p.before(arc, tails[s.g.arcs[arc].To])
 		}
 	}
 }
 
 // before is the tail with an arc before it.
-func (s *solver) before(arc int, t tail) tail {
-	t.cost += s.p.Cost[arc]
-	for i, b := range s.p.Bounds {
+func (p *Problem) before(arc int, t tail) tail {
+	t.cost += p.Cost[arc]
+	for i, b := range p.Bounds {
 		t.sums[i] += b.Weights[arc]
 	}
 	return t
@@ -142,11 +138,11 @@ func (s *solver) promises(at *state, key *item) bool {
 		least += s.guide.multipliers[i] * at.sums[i]
 	}
 	least = max(least, key.cost)
-	if s.have && within(s.best.Cost, least) {
+	if s.gap.have && within(s.gap.best.Cost, least) {
 		return false
 	}
-	if grain := s.low * 1e-3; grain > 0 {
-		least = max(s.low, math.Floor(least/grain)*grain)
+	if grain := s.gap.low * 1e-3; grain > 0 {
+		least = max(s.gap.low, math.Floor(least/grain)*grain)
 	}
 	key.cost, key.hops = least, -at.hops
 	return true
@@ -164,7 +160,7 @@ func (s *solver) complete(way int32) {
 
 // fits reports whether a way with this tail is a path better than the best.
 func (s *solver) fits(at *state, t *tail) bool {
-	if t.cost == unknown || at.cost+t.cost >= s.ceiling() {
+	if t.cost == unknown || at.cost+t.cost >= s.gap.ceiling() {
 		return false
 	}
 	for i, b := range s.p.Bounds {

@@ -35,7 +35,7 @@ func (s *solver) settle() (int32, float64) {
 		s.settled[i] = -1
 	}
 	s.start()
-	bound := s.low
+	bound := s.gap.low
 	for popped := 1; len(s.queue) > 0; popped++ {
 		top := s.queue.pop()
 		at := &s.states[top.node]
@@ -45,7 +45,7 @@ func (s *solver) settle() (int32, float64) {
 		}
 		bound = top.cost
 		switch {
-		case s.guide.on && s.have && within(s.best.Cost, bound):
+		case s.guide.on && s.gap.have && within(s.gap.best.Cost, bound):
 			return exhausted, bound
 		case int(node) == s.p.To && s.guide.on:
 			s.offer(s.way(top.node).Arcs)
@@ -77,7 +77,7 @@ func (s *solver) start() {
 		first.cost = goal.cost
 	}
 	s.states = append(s.states, first)
-	s.queue.push(item{cost: s.low})
+	s.queue.push(item{cost: s.gap.low})
 }
 
 // extend queues the way that goes on by an arc, unless it is of no use.

@@ -40,15 +40,15 @@ func (s *solver) subgradient(cheap Path) {
 	var multipliers [MaxBounds]float64
 	p := cheap
 	for round := range 50 {
-		target := 1.5*s.low + 1
-		if s.have {
-			target = s.best.Cost
+		target := 1.5*s.gap.low + 1
+		if s.gap.have {
+			target = s.gap.best.Cost
 		}
-		over, norm := s.excess(p.Arcs)
-		if norm == 0 || target <= s.low || late(s.deadline) {
+		over, norm := s.p.excess(p.Arcs)
+		if norm == 0 || target <= s.gap.low || late(s.deadline) {
 			return
 		}
-		step := (target - s.low) / norm / (1 + float64(round)/10)
+		step := (target - s.gap.low) / norm / (1 + float64(round)/10)
 		for i := range s.p.Bounds {
 			multipliers[i] = max(0, multipliers[i]+step*over[i])
 		}
@@ -69,8 +69,8 @@ func (s *solver) subgradient(cheap Path) {
 const tiny = 1e-9
 
 // excess is by how much of itself each bound is exceeded, and the sum of squares.
-func (s *solver) excess(arcs []int) (over [MaxBounds]float64, norm float64) {
-	for i, b := range s.p.Bounds {
+func (p *Problem) excess(arcs []int) (over [MaxBounds]float64, norm float64) {
+	for i, b := range p.Bounds {
 		over[i] = (sum(b.Weights, arcs) - b.Max) / max(b.Max, tiny)
 		norm += over[i] * over[i]
 	}
@@ -90,7 +90,7 @@ func (s *solver) relax(multipliers [MaxBounds]float64) (Path, bool) {
 		allowed += multipliers[i] * b.Max
 	}
 	if least := p.Cost - allowed - slack*(p.Cost+allowed); least > s.guide.proved {
-		s.low = max(s.low, least)
+		s.gap.low = max(s.gap.low, least)
 		s.guide.proved, s.guide.multipliers, s.guide.allowed = least, multipliers, allowed
 	}
 	return p, true

@@ -19,9 +19,7 @@ type solver struct {
 
 	open []bool               // arcs that take part
 	skip func(arc int32) bool // those that do not
-	best Path                 // the best path so far that meets the bounds
-	have bool                 // there is one
-	low  float64              // no path costs less
+	gap  gap
 	// rest is what every node needs to reach the end: of each bound, then of the
 	// cost, and of what relaxation mixes of them in the last place.
 	rest  [MaxBounds + 2]*search
@@ -69,7 +67,10 @@ func (g *Graph) solve(p *Problem, deadline time.Time) (Solution, error) {
 
 func (s *solver) begin(p *Problem, deadline time.Time) {
 	s.p, s.deadline, s.exactBy = p, deadline, share(deadline, 4)
-	s.have, s.low = false, 0
+	s.gap = gap{most: math.MaxFloat64}
+	if p.MaxCost > 0 {
+		s.gap.most = p.MaxCost
+	}
 	s.guide.forget()
 	for i := range s.open {
 		s.open[i] = p.takes(i)
@@ -84,8 +85,36 @@ func (s *solver) end() {
 			s.rest[i] = nil
 		}
 	}
-	s.p, s.best = nil, Path{}
+	s.p, s.gap = nil, gap{}
 }
+
+// gap is what is left between the best path so far that meets the bounds and what none
+// can cost less than.
+type gap struct {
+	best Path
+	have bool    // there is one
+	low  float64 // no path costs less
+	most float64 // what a path may cost at all
+}
+
+// ceiling is what a path may cost to be of use.
+func (g *gap) ceiling() float64 {
+	if g.have {
+		return g.best.Cost
+	}
+	return g.most
+}
+
+// take takes a path that meets the bounds for the best one if it is.
+func (g *gap) take(p Path) {
+	if p.Cost < g.ceiling() || within(p.Cost, g.ceiling()) && !g.have {
+		g.best, g.have = p, true
+	}
+}
+
+// closed reports whether no path is better than the best one, within what rounding
+// does to a lower bound.
+func (g *gap) closed() bool { return g.have && g.best.Cost-g.low <= 1e-11*g.best.Cost }
 
 // takes reports whether an arc takes part at all.
 func (p *Problem) takes(arc int) bool {
@@ -94,6 +123,16 @@ func (p *Problem) takes(arc int) bool {
 	}
 	for _, b := range p.Bounds {
 		if !usable(b.Weights[arc]) {
+			return false
+		}
+	}
+	return true
+}
+
+// meets reports whether a path meets the bounds.
+func (p *Problem) meets(arcs []int) bool {
+	for _, b := range p.Bounds {
+		if !within(sum(b.Weights, arcs), b.Max) {
 			return false
 		}
 	}
@@ -110,7 +149,7 @@ func (s *solver) cheapest() (Solution, error) {
 	if s.p.MaxCost > 0 && !within(p.Cost, s.p.MaxCost) {
 		return Solution{}, &NoPathError{TooCostly, p.Cost}
 	}
-	if s.meets(p.Arcs) {
+	if s.p.meets(p.Arcs) {
 		return Solution{Path: p, Value: p.Cost, Bound: p.Cost, Exact: true, Algorithm: Dijkstra}, nil
 	}
 	if err := s.lookBack(); err != nil {
@@ -118,7 +157,7 @@ func (s *solver) cheapest() (Solution, error) {
 	}
 	s.prune()
 	end, bound := s.exact(p.Cost)
-	s.low = max(s.low, bound)
+	s.gap.low = max(s.gap.low, bound)
 	switch end {
 	case exhausted:
 		return Solution{}, &NoPathError{Reason: Together}
@@ -132,9 +171,9 @@ func (s *solver) cheapest() (Solution, error) {
 // exact is the exact search for the path of least cost, which is known to be low at least.
 func (s *solver) exact(low float64) (int32, float64) {
 	back := s.backwards(s.p.Cost)
-	s.rest[len(s.p.Bounds)], s.low = back, low
+	s.rest[len(s.p.Bounds)], s.gap.low = back, low
 	if start, ok := back.known(int32(s.p.From)); ok {
-		s.low = max(low, start.cost)
+		s.gap.low = max(low, start.cost)
 	}
 	return s.settle()
 }
@@ -187,37 +226,13 @@ func (s *solver) follow(m *search, from int) []int {
 	return arcs
 }
 
-// meets reports whether a path meets the bounds.
-func (s *solver) meets(arcs []int) bool {
-	for _, b := range s.p.Bounds {
-		if !within(sum(b.Weights, arcs), b.Max) {
-			return false
-		}
-	}
-	return true
-}
-
 // offer takes a path for the best one if it is, and reports whether it meets the bounds.
 func (s *solver) offer(arcs []int) bool {
-	if !s.meets(arcs) {
+	if !s.p.meets(arcs) {
 		return false
 	}
-	cost := sum(s.p.Cost, arcs)
-	if cost < s.ceiling() || within(cost, s.ceiling()) && !s.have {
-		s.best, s.have = Path{Arcs: arcs, Cost: cost}, true
-	}
+	s.gap.take(Path{Arcs: arcs, Cost: sum(s.p.Cost, arcs)})
 	return true
-}
-
-// ceiling is what a path may cost to be of use.
-func (s *solver) ceiling() float64 {
-	switch {
-	case s.have:
-		return s.best.Cost
-	case s.p.MaxCost > 0:
-		return s.p.MaxCost
-	}
-	return math.MaxFloat64
 }
 
 func sum(w Weights, arcs []int) float64 {

@@ -66,7 +66,7 @@ func (s *solver) widest() (Solution, error) {
 	back := r.pool.Get().(*search)
 	s.rest[len(s.p.Bounds)] = back
 	r.maxWidth(back, s.p.To, -1, s.p.Width, s.skip)
-	s.low, s.exactBy = -wide, share(s.deadline, 2)
+	s.gap.low, s.exactBy = -wide, share(s.deadline, 2)
 	end, bound := s.settle()
 	switch end {
 	case exhausted:
@@ -98,7 +98,7 @@ func (s *solver) wideEnough(bound float64) (Solution, error) {
 	best := Solution{Value: -1, Bound: bound, Algorithm: Relaxation, Labels: len(s.states)}
 	for i := range s.p.Bounds {
 		arcs := s.follow(s.rest[i], s.p.From)
-		if width := narrowest(s.p.Width, arcs); width > best.Value && s.meets(arcs) {
+		if width := narrowest(s.p.Width, arcs); width > best.Value && s.p.meets(arcs) {
 			best.Path, best.Value = Path{Arcs: arcs, Cost: sum(s.p.Cost, arcs)}, width
 		}
 	}
