@@ -102,10 +102,16 @@ const (
 func (x *Doubt) Outcome() Outcome { return Outcome(x.end.Load()) }
 
 // Patience is for how long a claim waits at most until its host can be asked.
-func (t *Table) Patience() time.Duration { return max(0, graces*t.opts.Grace) }
+func (t *Table) Patience() time.Duration { return t.opts.patience() }
+
+func (o *Options) patience() time.Duration { return max(0, graces*o.Grace) }
 
 // doubts are the claims that are in doubt; the table's mutex guards them.
 type doubts struct {
+	opts    *Options
+	places  *places
+	refused *refusals
+
 	open     []*Doubt
 	ports    map[topology.PortRef]int
 	switches map[openflow.DatapathID]int
@@ -116,41 +122,33 @@ func Asked(all []netip.Addr) []netip.Addr { return all[max(0, len(all)-askNewest
 
 // doubtful says whether a claim about a host has to be confirmed: the host is elsewhere,
 // and can be asked there, now or soon. The mutex is held.
-func (t *Table) doubtful(e *entry, a arrival) bool {
+func (d *doubts) doubtful(e *entry, a arrival) bool {
 	s := e.state.Load()
-	return t.opts.Confirm > 0 && !a.placed && e != a.confirmed && s.at != a.at && len(s.ips) > 0 &&
-		(t.askable(s.at) || t.awaited(s.at.Switch, a.now))
+	return d.opts.Confirm > 0 && !a.placed && e != a.confirmed && s.at != a.at && len(s.ips) > 0 &&
+		(d.opts.askable(s.at) || d.places.awaited(s.at.Switch, a.now))
 }
 
 // askable says whether a host can be asked behind a port.
-func (t *Table) askable(at topology.PortRef) bool {
-	return t.opts.Edge(at) && (t.opts.Reachable == nil || t.opts.Reachable(at))
-}
-
-// awaited says whether the hosts of a switch will be there to be asked soon, or have gone:
-// it has left or come a moment ago, or was there before the start. The mutex is held.
-func (t *Table) awaited(d openflow.DatapathID, now time.Time) bool {
-	p := t.places[d]
-	return p != nil && now.Before(p.until)
+func (o *Options) askable(at topology.PortRef) bool {
+	return o.Edge(at) && (o.Reachable == nil || o.Reachable(at))
 }
 
 // waits says whether a claim has to wait until its host can be asked; the mutex is held.
-func (t *Table) waits(x *Doubt, now time.Time) bool {
-	return !t.askable(x.Host.At) && t.awaited(x.Host.At.Switch, now) && now.Sub(x.by.now) < t.Patience()
+func (d *doubts) waits(x *Doubt, now time.Time) bool {
+	return !d.opts.askable(x.Host.At) && d.places.awaited(x.Host.At.Switch, now) && now.Sub(x.by.now) < d.opts.patience()
 }
 
 // doubt notes a claim about a host, and tells that the host is to be asked, unless it is
 // being asked, has answered a moment ago or cannot be asked yet. The mutex is held.
-func (t *Table) doubt(e *entry, a arrival) Change {
-	d := &t.doubts
+func (d *doubts) doubt(e *entry, a arrival) Change {
 	switch {
 	case e.doubt != nil:
 		return Change{Kind: Doubted, From: a.at, Doubt: e.doubt}
 	case a.now.Before(e.rests):
 		e.noteElsewhere(a.at, a.now)
-		return t.refuse(e, a.at, Answered)
+		return d.refused.refuse(e, a.at, Answered)
 	case len(d.open) >= maxDoubts, d.ports[a.at] >= maxDoubtsPerPort, d.switches[a.at.Switch] >= maxDoubtsPerSwitch:
-		return t.refuse(e, a.at, Crowded)
+		return d.refused.refuse(e, a.at, Crowded)
 	}
 	h := e.host()
 	ask := Asked(h.IPs)
@@ -158,7 +156,7 @@ func (t *Table) doubt(e *entry, a arrival) Change {
 		ask = []netip.Addr{a.claim.addr}
 	}
 	e.doubt = &Doubt{Host: h, Ask: ask, about: e, by: a, begun: a.now}
-	e.doubt.waits.Store(!t.askable(h.At))
+	e.doubt.waits.Store(!d.opts.askable(h.At))
 	d.open = append(d.open, e.doubt)
 	d.ports[a.at]++
 	d.switches[a.at.Switch]++
@@ -166,9 +164,8 @@ func (t *Table) doubt(e *entry, a arrival) Change {
 }
 
 // settle takes a claim out of doubt; the mutex is held.
-func (t *Table) settle(x *Doubt, end Outcome) {
+func (d *doubts) settle(x *Doubt, end Outcome) {
 	x.end.Store(uint32(end))
-	d := &t.doubts
 	d.open = slices.DeleteFunc(d.open, func(o *Doubt) bool { return o == x })
 	if d.ports[x.by.at]--; d.ports[x.by.at] <= 0 {
 		delete(d.ports, x.by.at)
@@ -182,7 +179,7 @@ func (t *Table) settle(x *Doubt, end Outcome) {
 // Heard takes what a host has said to the controller at a port. If that is the answer
 // to what it was asked because of a claim, the claim is refused.
 func (t *Table) Heard(h *packet.Headers, at topology.PortRef, now time.Time) []Change {
-	e, c := t.find(h.EthSrc, h.VLANID), t.claimOf(h)
+	e, c := t.known.find(h.EthSrc, h.VLANID), claimOf(h, t.opts.Subnets)
 	if e == nil || !c.addr.IsValid() {
 		return nil
 	}
@@ -192,10 +189,10 @@ func (t *Table) Heard(h *packet.Headers, at topology.PortRef, now time.Time) []C
 	if x == nil || x.Host.At != at || !slices.Contains(x.Ask, c.addr) {
 		return nil
 	}
-	t.settle(x, Denied)
+	t.doubts.settle(x, Denied)
 	e.rests = now.Add(restAfterAnswer * t.opts.Confirm)
 	e.noteElsewhere(x.by.at, now)
-	refused := t.refuse(e, x.by.at, Answered)
+	refused := t.refused.refuse(e, x.by.at, Answered)
 	refused.Doubt = x
 	return []Change{refused}
 }
@@ -207,16 +204,16 @@ func (t *Table) Due(now time.Time) (changes []Change, again []*Doubt, left bool)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, x := range slices.Clone(t.doubts.open) {
-		known := t.find(x.about.mac, x.about.vlan) == x.about
+		known := t.known.find(x.about.mac, x.about.vlan) == x.about
 		switch {
 		case known && x.about.state.Load().at != x.Host.At: // somebody knows better
-			t.settle(x, Confirmed)
+			t.doubts.settle(x, Confirmed)
 			changes = append(changes, Change{Kind: Believed, Doubt: x})
 			continue
-		case known && t.waits(x, now):
+		case known && t.doubts.waits(x, now):
 			x.waits.Store(true) // also if its switch has left since it was asked
 			continue
-		case known && x.Waits() && t.askable(x.Host.At):
+		case known && x.Waits() && t.opts.askable(x.Host.At):
 			x.waits.Store(false)
 			x.begun, x.again = now, false
 			changes = append(changes, Change{Kind: Doubted, Host: x.Host, From: x.by.at, Doubt: x, New: true})
@@ -228,7 +225,7 @@ func (t *Table) Due(now time.Time) (changes []Change, again []*Doubt, left bool)
 			}
 			continue
 		}
-		t.settle(x, Confirmed)
+		t.doubts.settle(x, Confirmed)
 		changes = append(append(changes, Change{Kind: Believed, Doubt: x}), t.believe(x, now)...)
 	}
 	return changes, again, len(t.doubts.open) > 0
@@ -237,7 +234,7 @@ func (t *Table) Due(now time.Time) (changes []Change, again []*Doubt, left bool)
 // believe makes a claim true; the mutex is held.
 func (t *Table) believe(x *Doubt, now time.Time) []Change {
 	a := x.by
-	if e := t.find(a.mac, a.vlan); a.mac != x.about.mac && (e == nil || e.state.Load().at != a.at) {
+	if e := t.known.find(a.mac, a.vlan); a.mac != x.about.mac && (e == nil || e.state.Load().at != a.at) {
 		return nil // who claims the address has left
 	}
 	a.now, a.confirmed = now, x.about
@@ -247,7 +244,7 @@ func (t *Table) believe(x *Doubt, now time.Time) []Change {
 // Place puts a host where somebody knows that it is, whatever was said before, and gives
 // it its address. What was in doubt about either is over.
 func (t *Table) Place(mac openflow.MAC, addr netip.Addr, at topology.PortRef, now time.Time) []Change {
-	if !t.pinsAllow(mac, addr, at) {
+	if !t.pins.Load().allow(mac, addr, at) {
 		return nil
 	}
 	t.mu.Lock()

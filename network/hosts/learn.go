@@ -23,14 +23,14 @@ func (t *Table) Learn(h *packet.Headers, at topology.PortRef, now time.Time) []C
 	if t.opts.IgnoreVLAN {
 		vlan = 0
 	}
-	c := t.claimOf(h)
-	if !t.pinsAllow(h.EthSrc, c.addr, at) {
+	c := claimOf(h, t.opts.Subnets)
+	if !t.pins.Load().allow(h.EthSrc, c.addr, at) {
 		if !t.opts.Edge(at) {
 			return nil // it is on its way
 		}
-		return []Change{t.refuse(nil, at, Pinned)}
+		return []Change{t.refused.refuse(nil, at, Pinned)}
 	}
-	e := t.find(h.EthSrc, vlan)
+	e := t.known.find(h.EthSrc, vlan)
 	if e != nil {
 		if s := e.state.Load(); s.at == at && (s.knows(c) || c.weak && t.ips.holder(c.addr, vlan) != nil) {
 			if e.see(now) {
@@ -72,8 +72,9 @@ func (s *state) knows(c claim) bool {
 	return (!c.addr.IsValid() || slices.Contains(s.ips, c.addr)) && (c.router == RouterUnknown || c.router == s.router)
 }
 
-// claimOf finds the address that the sender of the frame claims.
-func (t *Table) claimOf(h *packet.Headers) (c claim) {
+// claimOf finds the address that the sender of the frame claims. The source of any IP
+// packet counts in the subnets alone.
+func claimOf(h *packet.Headers, subnets []netip.Prefix) (c claim) {
 	switch {
 	case h.Has(packet.ARP):
 		if h.ARPSHA == h.EthSrc {
@@ -85,7 +86,7 @@ func (t *Table) claimOf(h *packet.Headers) (c claim) {
 		switch {
 		case h.Has(packet.IPv6) && h.Src.IsLinkLocalUnicast():
 			c.addr = h.Src
-		case len(t.opts.Subnets) > 0 && t.onLink(h.Src):
+		case slices.ContainsFunc(subnets, func(p netip.Prefix) bool { return p.Contains(h.Src) }):
 			c.addr, c.weak = h.Src, true
 		}
 	}
@@ -119,10 +120,6 @@ func ndClaim(h *packet.Headers) (c claim) {
 	return c
 }
 
-func (t *Table) onLink(a netip.Addr) bool {
-	return slices.ContainsFunc(t.opts.Subnets, func(p netip.Prefix) bool { return p.Contains(a) })
-}
-
 // isHostAddress refuses what no host can have. Broadcast addresses of subnets
 // cannot be told apart here.
 func isHostAddress(a netip.Addr) bool {
@@ -132,26 +129,29 @@ func isHostAddress(a netip.Addr) bool {
 
 // learn makes the change; the mutex is held.
 func (t *Table) learn(a arrival) []Change {
-	if !t.pinsAllow(a.mac, a.claim.addr, a.at) {
+	if !t.pins.Load().allow(a.mac, a.claim.addr, a.at) {
 		return nil // hosts have been pinned since the frame was looked at
 	}
-	e := t.find(a.mac, a.vlan) // another goroutine may have been here first
+	e := t.known.find(a.mac, a.vlan) // another goroutine may have been here first
 	var changes []Change
 	switch {
 	case e == nil:
-		gone, room := t.makeRoom(a.at)
+		old, room := t.places.makeRoom(a.at)
 		if !room {
-			return []Change{t.refuse(nil, a.at, Full)}
+			return []Change{t.refused.refuse(nil, a.at, Full)}
+		}
+		changes = append(changes, Change{Kind: Added})
+		if old != nil {
+			changes = append(changes, t.remove(old))
 		}
 		e = t.add(a.mac, a.vlan, a.at, a.now)
-		changes = append([]Change{{Kind: Added}}, gone...)
 	case e.state.Load().at != a.at:
 		from := e.state.Load().at
 		if moved, why := t.mayMove(e, a); !moved {
 			return why
 		}
 		if !t.move(e, a.at, a.now) {
-			return []Change{t.refuse(e, a.at, Full)}
+			return []Change{t.refused.refuse(e, a.at, Full)}
 		}
 		changes = append(changes, Change{Kind: Moved, From: from})
 		if !a.placed {
@@ -159,7 +159,7 @@ func (t *Table) learn(a arrival) []Change {
 		}
 	}
 	if e.see(a.now) {
-		t.note(e)
+		t.memory.note(e)
 	}
 	lost := t.claim(e, a)
 	if len(changes) == 0 && lost.Kind == Changed {
@@ -180,15 +180,15 @@ func (t *Table) mayMove(e *entry, a arrival) (bool, []Change) {
 	if a.placed || e == a.confirmed {
 		return true, nil
 	}
-	if pin, kept := t.keeps(a.mac, netip.Addr{}); kept {
+	if pin, kept := t.opts.Keeper(a.mac, netip.Addr{}); kept {
 		return pin.At == a.at, nil
 	}
 	s := e.state.Load()
 	if a.now.UnixNano()-s.moved < int64(t.opts.MoveHold) && t.opts.Edge(s.at) {
 		return false, nil
 	}
-	if t.doubtful(e, a) {
-		return false, []Change{t.doubt(e, a)}
+	if t.doubts.doubtful(e, a) {
+		return false, []Change{t.doubts.doubt(e, a)}
 	}
 	return true, nil
 }
@@ -197,52 +197,20 @@ func (t *Table) add(mac openflow.MAC, vlan uint16, at topology.PortRef, now time
 	e := &entry{mac: mac, vlan: vlan, added: now.UnixNano()}
 	e.seen.Store(now.UnixNano())
 	e.state.Store(&state{at: at})
-	t.place(e, at)
-	t.noteOnce(e, at)
-	t.count++
-	k := key(mac, vlan)
-	s := t.shardOf(k)
-	s.Lock()
-	s.hosts[k] = e
-	s.Unlock()
-	t.note(e)
+	t.places.add(e)
+	t.known.add(key(mac, vlan), e)
+	t.memory.note(e)
 	return e
 }
 
 func (t *Table) move(e *entry, at topology.PortRef, now time.Time) bool {
-	if p := t.places[at.Switch]; len(t.behind(at)) >= t.most(at) || p != nil && p.hosts >= t.opts.MaxPerSwitch && e.state.Load().at.Switch != at.Switch {
+	if t.places.portFull(at) || e.state.Load().at.Switch != at.Switch && t.places.switchFull(at.Switch) {
 		return false
 	}
-	t.unplace(e)
+	t.places.leave(e)
 	t.update(e, func(s *state) { s.at, s.moved = at, now.UnixNano() })
-	t.place(e, at)
+	t.places.enter(e)
 	return true
-}
-
-func (t *Table) place(e *entry, at topology.PortRef) {
-	p := t.places[at.Switch]
-	if p == nil {
-		p = &place{ports: map[uint32]map[*entry]struct{}{}, once: map[uint32][]*entry{}}
-		t.places[at.Switch] = p
-	}
-	if p.ports[at.Port] == nil {
-		p.ports[at.Port] = map[*entry]struct{}{}
-	}
-	p.ports[at.Port][e] = struct{}{}
-	p.hosts++
-}
-
-func (t *Table) unplace(e *entry) {
-	at := e.state.Load().at
-	p := t.places[at.Switch]
-	delete(p.ports[at.Port], e)
-	if len(p.ports[at.Port]) == 0 {
-		delete(p.ports, at.Port)
-		delete(p.once, at.Port)
-	}
-	if p.hosts--; p.hosts == 0 {
-		delete(t.places, at.Switch)
-	}
 }
 
 // claim gives e what it claims. The change it returns has a kind if anything
@@ -255,14 +223,14 @@ func (t *Table) claim(e *entry, a arrival) (lost Change) {
 	if !c.addr.IsValid() || slices.Contains(s.ips, c.addr) {
 		return Change{}
 	}
-	if pin, kept := t.keeps(openflow.MAC{}, c.addr); kept && !a.placed && pin != (Pin{MAC: a.mac, At: a.at}) {
+	if pin, kept := t.opts.Keeper(openflow.MAC{}, c.addr); kept && !a.placed && pin != (Pin{MAC: a.mac, At: a.at}) {
 		return Change{}
 	} else if old := t.ips.holder(c.addr, e.vlan); old != nil {
 		switch {
 		case c.weak:
 			return Change{}
-		case !kept && t.doubtful(old, a):
-			return t.doubt(old, a)
+		case !kept && t.doubts.doubtful(old, a):
+			return t.doubts.doubt(old, a)
 		}
 		t.drop(old, c.addr)
 		if !a.placed {
@@ -291,16 +259,12 @@ func (t *Table) drop(e *entry, addr netip.Addr) {
 func (t *Table) remove(e *entry) Change {
 	c := Change{Kind: Removed, Host: e.host()}
 	k := key(e.mac, e.vlan)
-	s := t.shardOf(k)
-	s.Lock()
-	delete(s.hosts, k)
-	s.Unlock()
+	t.known.remove(k)
 	for _, a := range c.Host.IPs {
 		t.ips.remove(a, e)
 	}
-	t.unplace(e)
-	t.count--
-	t.noteGone(k, c.Host.At.Switch)
+	t.places.remove(e)
+	t.memory.gone(k, c.Host.At.Switch)
 	return c
 }
 
@@ -309,14 +273,14 @@ func (t *Table) remove(e *entry) Change {
 func (t *Table) RemovePort(at topology.PortRef) []Change {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.removeAll(slices.Collect(maps.Keys(t.behind(at))))
+	return t.removeAll(slices.Collect(maps.Keys(t.places.behind(at))))
 }
 
 // RemoveSwitch forgets the hosts behind all ports of a switch.
 func (t *Table) RemoveSwitch(d openflow.DatapathID) []Change {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.removeAll(slices.Collect(t.standing(d)))
+	return t.removeAll(slices.Collect(t.places.at(d)))
 }
 
 // Expire forgets the hosts that were not seen for too long, nor known before a start that
@@ -326,9 +290,9 @@ func (t *Table) Expire(now time.Time) []Change {
 	defer t.mu.Unlock()
 	limit := now.Add(-t.opts.Age).UnixNano()
 	var old []*entry
-	for d, p := range t.places {
+	for d, p := range t.places.switches {
 		gone := !p.left.IsZero() && now.Sub(p.left) > departedAge
-		for e := range t.standing(d) {
+		for e := range t.places.at(d) {
 			if gone || max(e.seen.Load(), e.added) < limit {
 				old = append(old, e)
 			}

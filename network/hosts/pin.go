@@ -45,27 +45,11 @@ func (t *Table) SetPinned(hosts map[netip.Addr]Pin) []Change {
 	defer t.mu.Unlock()
 	t.pins.Store(p)
 	var wrong []*entry
-	for d := range t.places {
-		for e := range t.standing(d) {
-			s := e.state.Load()
-			if !p.allow(e.mac, netip.Addr{}, s.at) || slices.ContainsFunc(s.ips, func(a netip.Addr) bool { return !p.allow(e.mac, a, s.at) }) {
-				wrong = append(wrong, e)
-			}
+	for e := range t.places.all() {
+		s := e.state.Load()
+		if !p.allow(e.mac, netip.Addr{}, s.at) || slices.ContainsFunc(s.ips, func(a netip.Addr) bool { return !p.allow(e.mac, a, s.at) }) {
+			wrong = append(wrong, e)
 		}
 	}
 	return t.removeAll(wrong)
-}
-
-// pinsAllow reports whether a host may say that it is at a port, and has an address there,
-// if any, as far as hosts are pinned.
-func (t *Table) pinsAllow(mac openflow.MAC, addr netip.Addr, at topology.PortRef) bool {
-	return t.pins.Load().allow(mac, addr, at)
-}
-
-// keeps asks the keeper, if there is one.
-func (t *Table) keeps(mac openflow.MAC, addr netip.Addr) (Pin, bool) {
-	if t.opts.Keeper == nil {
-		return Pin{}, false
-	}
-	return t.opts.Keeper(mac, addr)
 }

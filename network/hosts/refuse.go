@@ -1,6 +1,10 @@
 package hosts
 
-import "github.com/sluice-net/sluice/network/topology"
+import (
+	"sync/atomic"
+
+	"github.com/sluice-net/sluice/network/topology"
+)
 
 // Why says why a claim about a host was refused.
 type Why uint8
@@ -23,9 +27,12 @@ var whys = [reasons]string{Full: "full", Pinned: "pinned", Answered: "answered",
 // String is the reason in a word, as metrics have it.
 func (w Why) String() string { return whys[w] }
 
+// refusals counts the claims that were not believed, by why.
+type refusals [reasons]atomic.Uint64
+
 // refuse counts what is not believed about a host, nil for one that is not known.
-func (t *Table) refuse(e *entry, at topology.PortRef, why Why) Change {
-	t.refused[why].Add(1)
+func (r *refusals) refuse(e *entry, at topology.PortRef, why Why) Change {
+	r[why].Add(1)
 	c := Change{Kind: Refused, From: at, Why: why}
 	if e != nil {
 		c.Host = e.host()

@@ -39,6 +39,7 @@ const maxNotes = 4096
 // kept; what has never been kept and has gone is not, so that both are bounded by the hosts
 // that the table has room for.
 type memory struct {
+	wanted  bool // Options.Notes
 	number  uint64
 	changed map[uint64]change // by key
 	kept    map[uint64]struct{}
@@ -51,32 +52,32 @@ type change struct {
 }
 
 // note notes that a host has changed; the mutex is held.
-func (t *Table) note(e *entry) {
-	t.noteKey(key(e.mac, e.vlan), e.state.Load().at.Switch)
+func (m *memory) note(e *entry) {
+	m.noteKey(key(e.mac, e.vlan), e.state.Load().at.Switch)
+}
+
+// gone notes that a host has gone; the mutex is held.
+func (m *memory) gone(k uint64, d openflow.DatapathID) {
+	if _, kept := m.kept[k]; !kept {
+		delete(m.changed, k)
+		return
+	}
+	m.noteKey(k, d)
+}
+
+func (m *memory) noteKey(k uint64, d openflow.DatapathID) {
+	if m.wanted {
+		m.number++
+		m.changed[k] = change{m.number, d}
+	}
 }
 
 // noteSeenAgain notes that a host was seen again, if it is still there.
 func (t *Table) noteSeenAgain(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.find(e.mac, e.vlan) == e {
-		t.note(e)
-	}
-}
-
-// noteGone notes that a host has gone; the mutex is held.
-func (t *Table) noteGone(k uint64, d openflow.DatapathID) {
-	if _, kept := t.memory.kept[k]; !kept {
-		delete(t.memory.changed, k)
-		return
-	}
-	t.noteKey(k, d)
-}
-
-func (t *Table) noteKey(k uint64, d openflow.DatapathID) {
-	if t.opts.Notes {
-		t.memory.number++
-		t.memory.changed[k] = change{t.memory.number, d}
+	if t.known.find(e.mac, e.vlan) == e {
+		t.memory.note(e)
 	}
 }
 
@@ -102,7 +103,7 @@ func (t *Table) Notes(may func(openflow.DatapathID) bool) []Note {
 }
 
 func (t *Table) noteOf(k uint64, c change) Note {
-	e := t.entry(k)
+	e := t.known.entry(k)
 	if e == nil {
 		n := Note{Gone: true, number: c.number}
 		n.MAC, n.VLAN = openflow.MAC{byte(k >> 56), byte(k >> 48), byte(k >> 40), byte(k >> 32), byte(k >> 24), byte(k >> 16)}, uint16(k)
@@ -129,8 +130,8 @@ func (t *Table) Kept(notes []Note) {
 			continue
 		}
 		t.memory.kept[k] = struct{}{}
-		if t.entry(k) == nil { // it has gone meanwhile, which was not worth a note
-			t.noteKey(k, n.At.Switch)
+		if t.known.entry(k) == nil { // it has gone meanwhile, which was not worth a note
+			t.memory.noteKey(k, n.At.Switch)
 		}
 	}
 }
@@ -160,19 +161,19 @@ func (t *Table) Restore(records []Record, now time.Time) {
 		r := &records[i]
 		k := key(r.MAC, r.VLAN)
 		t.memory.kept[k] = struct{}{}
-		if !t.restore(r, now) && t.entry(k) == nil {
-			t.noteKey(k, r.At.Switch)
+		if !t.restore(r, now) && t.known.entry(k) == nil {
+			t.memory.noteKey(k, r.At.Switch)
 		}
 	}
-	for _, p := range t.places {
+	for _, p := range t.places.switches {
 		p.left, p.until = now, now.Add(t.Patience())
 	}
 }
 
 // restore makes one host known, unless it must not be; the mutex is held.
 func (t *Table) restore(r *Record, now time.Time) bool {
-	if r.MAC.IsMulticast() || r.MAC.IsZero() || t.opts.IgnoreVLAN && r.VLAN != 0 || t.find(r.MAC, r.VLAN) != nil ||
-		t.full(r.At) || !t.pinsAllow(r.MAC, netip.Addr{}, r.At) {
+	if r.MAC.IsMulticast() || r.MAC.IsZero() || t.opts.IgnoreVLAN && r.VLAN != 0 || t.known.find(r.MAC, r.VLAN) != nil ||
+		t.places.full(r.At) || !t.pins.Load().allow(r.MAC, netip.Addr{}, r.At) {
 		return false
 	}
 	e := t.add(r.MAC, r.VLAN, r.At, now)
@@ -182,7 +183,7 @@ func (t *Table) restore(r *Record, now time.Time) bool {
 		s.router = r.Router
 		for _, a := range r.IPs {
 			a = a.Unmap().WithZone("")
-			if len(s.ips) < t.opts.MaxIPs && isHostAddress(a) && t.ips.holder(a, r.VLAN) == nil && t.pinsAllow(r.MAC, a, r.At) {
+			if len(s.ips) < t.opts.MaxIPs && isHostAddress(a) && t.ips.holder(a, r.VLAN) == nil && t.pins.Load().allow(r.MAC, a, r.At) {
 				s.ips = append(s.ips, a)
 				t.ips.add(a, e)
 			}
@@ -192,10 +193,4 @@ func (t *Table) restore(r *Record, now time.Time) bool {
 		delete(t.memory.changed, key(r.MAC, r.VLAN)) // it is as it was kept
 	}
 	return true
-}
-
-// full says whether there is no room for one more host behind a port.
-func (t *Table) full(at topology.PortRef) bool {
-	p := t.places[at.Switch]
-	return t.count >= t.opts.MaxHosts || len(t.behind(at)) >= t.most(at) || p != nil && p.hosts >= t.opts.MaxPerSwitch
 }

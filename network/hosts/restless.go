@@ -39,11 +39,9 @@ func (e *entry) noteElsewhere(at topology.PortRef, now time.Time) {
 func (t *Table) Restless(times int, now time.Time) (out []Restless) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for d := range t.places {
-		for e := range t.standing(d) {
-			if r := e.restless; r != nil && r.times >= times && now.Sub(r.since) <= restlessSpan {
-				out = append(out, Restless{Host: e.host(), Elsewhere: r.elsewhere, Times: r.times, Since: r.since})
-			}
+	for e := range t.places.all() {
+		if r := e.restless; r != nil && r.times >= times && now.Sub(r.since) <= restlessSpan {
+			out = append(out, Restless{Host: e.host(), Elsewhere: r.elsewhere, Times: r.times, Since: r.since})
 		}
 	}
 	return out

@@ -2,8 +2,6 @@ package hosts
 
 import (
 	"cmp"
-	"iter"
-	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -105,39 +103,18 @@ type Change struct {
 	New   bool
 }
 
-const shards = 64
-
 // Table is the host table. All methods may be called concurrently.
 type Table struct {
 	opts    Options
-	refused [reasons]atomic.Uint64
-	shard   [shards]shard
+	refused refusals
+	known   index
 	ips     ipIndex
 	pins    atomic.Pointer[pins]
 
 	mu     sync.Mutex // held while anything but seen changes
-	count  int
-	places map[openflow.DatapathID]*place
+	places places
 	doubts doubts
 	memory memory
-}
-
-// place are the hosts that stand at one switch, by port.
-type place struct {
-	hosts int
-	ports map[uint32]map[*entry]struct{}
-	// once are hosts that had been seen but once when they were noted, the oldest first, by
-	// port. Some have been seen again, or have gone.
-	once map[uint32][]*entry
-	left time.Time // when the switch left; zero while it is there
-	// until is when claims about hosts that cannot be asked wait no longer.
-	until time.Time
-}
-
-type shard struct {
-	sync.RWMutex
-	hosts map[uint64]*entry
-	_     [32]byte // keeps the locks of two shards out of one cache line
 }
 
 // entry is one host. What readers see of it is immutable behind one pointer.
@@ -175,7 +152,7 @@ func (t *Table) update(e *entry, change func(*state)) {
 	s.ips = slices.Clone(s.ips)
 	change(&s)
 	e.state.Store(&s)
-	t.note(e)
+	t.memory.note(e)
 }
 
 // New makes an empty table.
@@ -187,43 +164,28 @@ func New(o Options) *Table {
 	o.Age = cmp.Or(o.Age, DefaultAge)
 	o.MoveHold = cmp.Or(o.MoveHold, DefaultMoveHold)
 	o.Grace = cmp.Or(o.Grace, DefaultGrace)
-	t := &Table{opts: o, places: map[openflow.DatapathID]*place{}}
+	if o.Keeper == nil {
+		o.Keeper = func(openflow.MAC, netip.Addr) (Pin, bool) { return Pin{}, false }
+	}
+	t := &Table{opts: o}
 	t.pins.Store(newPins(o.Pinned))
-	t.doubts.ports, t.doubts.switches = map[topology.PortRef]int{}, map[openflow.DatapathID]int{}
-	for i := range t.shard {
-		t.shard[i].hosts = map[uint64]*entry{}
+	t.known.ignoreVLAN = o.IgnoreVLAN
+	for i := range t.known.shards {
+		t.known.shards[i].hosts = map[uint64]*entry{}
 	}
 	t.ips.hosts = map[netip.Addr][]*entry{}
-	t.memory.changed, t.memory.kept = map[uint64]change{}, map[uint64]struct{}{}
-	return t
-}
-
-func key(mac openflow.MAC, vlan uint16) uint64 {
-	return uint64(mac[0])<<56 | uint64(mac[1])<<48 | uint64(mac[2])<<40 | uint64(mac[3])<<32 |
-		uint64(mac[4])<<24 | uint64(mac[5])<<16 | uint64(vlan)
-}
-
-func (t *Table) find(mac openflow.MAC, vlan uint16) *entry {
-	if t.opts.IgnoreVLAN {
-		vlan = 0
+	t.places = places{opts: &t.opts, switches: map[openflow.DatapathID]*place{}}
+	t.doubts = doubts{
+		opts: &t.opts, places: &t.places, refused: &t.refused,
+		ports: map[topology.PortRef]int{}, switches: map[openflow.DatapathID]int{},
 	}
-	return t.entry(key(mac, vlan))
-}
-
-func (t *Table) entry(k uint64) *entry {
-	s := t.shardOf(k)
-	s.RLock()
-	defer s.RUnlock()
-	return s.hosts[k]
-}
-
-func (t *Table) shardOf(k uint64) *shard {
-	return &t.shard[k*0x9e3779b97f4a7c15>>58]
+	t.memory = memory{wanted: o.Notes, changed: map[uint64]change{}, kept: map[uint64]struct{}{}}
+	return t
 }
 
 // Lookup says where a host stands.
 func (t *Table) Lookup(mac openflow.MAC, vlan uint16) (topology.PortRef, bool) {
-	e := t.find(mac, vlan)
+	e := t.known.find(mac, vlan)
 	if e == nil {
 		return topology.PortRef{}, false
 	}
@@ -232,7 +194,7 @@ func (t *Table) Lookup(mac openflow.MAC, vlan uint16) (topology.PortRef, bool) {
 
 // ByMAC returns the host with this address in this VLAN.
 func (t *Table) ByMAC(mac openflow.MAC, vlan uint16) (topology.Host, bool) {
-	e := t.find(mac, vlan)
+	e := t.known.find(mac, vlan)
 	if e == nil {
 		return topology.Host{}, false
 	}
@@ -258,11 +220,9 @@ func (t *Table) ByIP(addr netip.Addr) (topology.Host, bool) {
 func (t *Table) All() []topology.Host {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := make([]topology.Host, 0, t.count)
-	for d := range t.places {
-		for e := range t.standing(d) {
-			out = append(out, e.host())
-		}
+	out := make([]topology.Host, 0, t.places.count)
+	for e := range t.places.all() {
+		out = append(out, e.host())
 	}
 	slices.SortFunc(out, func(a, b topology.Host) int {
 		return cmp.Compare(key(a.MAC, a.VLAN), key(b.MAC, b.VLAN))
@@ -270,47 +230,18 @@ func (t *Table) All() []topology.Host {
 	return out
 }
 
-// standing are the hosts at a switch; the mutex is held.
-func (t *Table) standing(d openflow.DatapathID) iter.Seq[*entry] {
-	return func(yield func(*entry) bool) {
-		p := t.places[d]
-		if p == nil {
-			return
-		}
-		for _, hosts := range p.ports {
-			for e := range hosts {
-				if !yield(e) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// behind are the hosts behind a port; the mutex is held.
-func (t *Table) behind(at topology.PortRef) map[*entry]struct{} {
-	if p := t.places[at.Switch]; p != nil {
-		return p.ports[at.Port]
-	}
-	return nil
-}
-
 // Ports lists the ports of a switch behind which hosts stand, ascending.
 func (t *Table) Ports(d openflow.DatapathID) []uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.places[d]
-	if p == nil {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(p.ports))
+	return t.places.portsOf(d)
 }
 
 // Len is the number of hosts.
 func (t *Table) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.count
+	return t.places.count
 }
 
 // RouterState says whether a host is an IPv6 router.
@@ -342,44 +273,4 @@ func (t *Table) Neighbor(addr netip.Addr, vlan uint16) (Neighbor, bool) {
 		}
 	}
 	return Neighbor{}, false
-}
-
-// ipIndex finds hosts by address: at most one in each VLAN. Its slices are
-// replaced, never changed.
-type ipIndex struct {
-	sync.RWMutex
-	hosts map[netip.Addr][]*entry
-}
-
-func (x *ipIndex) find(addr netip.Addr) []*entry {
-	x.RLock()
-	defer x.RUnlock()
-	return x.hosts[addr]
-}
-
-// holder is the host that has the address in the VLAN of e.
-func (x *ipIndex) holder(addr netip.Addr, vlan uint16) *entry {
-	for _, e := range x.find(addr) {
-		if e.vlan == vlan {
-			return e
-		}
-	}
-	return nil
-}
-
-func (x *ipIndex) add(addr netip.Addr, e *entry) {
-	x.Lock()
-	defer x.Unlock()
-	x.hosts[addr] = append(slices.Clone(x.hosts[addr]), e)
-}
-
-func (x *ipIndex) remove(addr netip.Addr, e *entry) {
-	x.Lock()
-	defer x.Unlock()
-	left := slices.DeleteFunc(slices.Clone(x.hosts[addr]), func(o *entry) bool { return o == e })
-	if len(left) == 0 {
-		delete(x.hosts, addr)
-		return
-	}
-	x.hosts[addr] = left
 }
