@@ -21,17 +21,19 @@ type Daemon struct {
 	log    *slog.Logger
 	sys    system
 	path   datapath.Datapath
-	client *lease.Client
 	choose policy.Selector
-	inbox  chan func()
+	inbox  inbox
 	wg     sync.WaitGroup
 	ctx    context.Context // of everything the loop starts
 	wake   *time.Timer
 	radios *time.Ticker // when signals are read
+	// overlap is when listening to an interface that was left may end.
+	overlap *time.Timer
 
 	started    time.Time
 	interfaces []*iface // in the order of preference
-	lease      *lease.Lease
+	held       leaseholder
+	orders     orders
 	// active is the interface in use and since when it has been; nil before the
 	// first lease.
 	active *iface
@@ -41,15 +43,9 @@ type Daemon struct {
 	wishEnds time.Time
 	attempt  *attempt
 	// told is when the kernel was last told where the gateway is.
-	told time.Time
-	// keeping stops the goroutine that renews the lease.
-	keeping *task
-	// overlap ends the listening to an interface that was left.
-	overlap *time.Timer
-	moves   []Move
-	count   Counters
-	// ordersState says how the controller that gives orders is reached.
-	ordersState string
+	told  time.Time
+	moves []Move
+	count Counters
 }
 
 // iface is what the loop knows of an interface.
@@ -90,19 +86,17 @@ type probing struct {
 // task is a goroutine that the loop has started and can stop.
 type task struct{ cancel context.CancelFunc }
 
-// inboxSize bounds what waits for the loop.
-const inboxSize = 64
-
 func newDaemon(cfg Config, sys system, path datapath.Datapath) *Daemon {
 	d := &Daemon{
 		cfg: cfg, log: cfg.Log, sys: sys, path: path,
-		client: lease.New(lease.Config{
-			MAC: cfg.VNIMAC, HostName: cfg.HostName, Sign: cfg.Sign, Retransmit: cfg.Retransmit, Log: cfg.Log,
-		}),
 		choose:  policy.Selector{Rules: cfg.Policy},
-		inbox:   make(chan func(), inboxSize),
+		inbox:   inbox{functions: make(chan func(), inboxSize)},
 		started: time.Now(),
 	}
+	d.held = leaseholder{d: d, client: lease.New(lease.Config{
+		MAC: cfg.VNIMAC, HostName: cfg.HostName, Sign: cfg.Sign, Retransmit: cfg.Retransmit, Log: cfg.Log,
+	})}
+	d.orders = orders{d: d, source: cfg.Orders}
 	for _, i := range cfg.Interfaces {
 		d.interfaces = append(d.interfaces, &iface{Interface: i})
 	}
@@ -116,12 +110,13 @@ func (d *Daemon) run(ctx context.Context, control net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer d.wg.Wait()
 	defer cancel()
-	d.ctx = ctx
-	d.wake = time.NewTimer(time.Hour)
+	d.ctx, d.inbox.over = ctx, ctx.Done()
+	d.wake, d.overlap = time.NewTimer(time.Hour), time.NewTimer(time.Hour)
+	d.overlap.Stop() // until there is one
 	d.radios = time.NewTicker(radioInterval)
 	defer d.wake.Stop()
-	defer d.stopTimers()
-	d.loadLease()
+	defer d.overlap.Stop()
+	d.held.load()
 
 	failed := make(chan error, 2)
 	names := make([]string, len(d.interfaces))
@@ -129,13 +124,13 @@ func (d *Daemon) run(ctx context.Context, control net.Listener) error {
 		names[i] = f.Name
 	}
 	d.wg.Go(func() {
-		failed <- d.sys.watch(ctx, names, func(l device.Link) { d.post(ctx, func() { d.linkChanged(l) }) })
+		failed <- d.sys.watch(ctx, names, func(l device.Link) { d.inbox.post(ctx, func() { d.linkChanged(l) }) })
 	})
 	if control != nil {
 		d.wg.Go(func() { failed <- d.serve(ctx, control) })
 	}
 	if d.cfg.Orders != nil {
-		d.wg.Go(func() { d.followOrders(ctx) })
+		d.wg.Go(func() { d.orders.follow(ctx) })
 	}
 	return d.loop(ctx, failed)
 }
@@ -145,54 +140,23 @@ func (d *Daemon) loop(ctx context.Context, failed <-chan error) error {
 	for {
 		select {
 		case <-ctx.Done():
-			d.releaseLease()
+			d.held.release()
 			return nil
 		case err := <-failed:
 			if ctx.Err() == nil {
 				return err
 			}
-		case f := <-d.inbox:
+		case f := <-d.inbox.functions:
 			f()
 		case <-d.radios.C:
 			d.readRadios()
+		case <-d.overlap.C:
+			d.endOverlap()
 		case <-d.wake.C:
 			d.lookAtLinks()
 			d.decide()
 		}
 	}
-}
-
-func (d *Daemon) stopTimers() {
-	if d.overlap != nil {
-		d.overlap.Stop()
-	}
-}
-
-// post has the loop run f.
-func (d *Daemon) post(ctx context.Context, f func()) bool {
-	select {
-	case d.inbox <- f:
-		return true
-	case <-ctx.Done():
-		return false
-	case <-d.ctx.Done():
-		return false
-	}
-}
-
-// ask has the loop run f and waits until it has.
-func (d *Daemon) ask(ctx context.Context, f func()) bool {
-	done := make(chan struct{})
-	if !d.post(ctx, func() { defer close(done); f() }) {
-		return false
-	}
-	select {
-	case <-done:
-		return true
-	case <-ctx.Done():
-	case <-d.ctx.Done():
-	}
-	return false
 }
 
 func (d *Daemon) find(name string) *iface {

@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/sluice-net/sluice/handover/mobile/device"
 	"github.com/sluice-net/sluice/handover/mobile/lease"
+	"github.com/sluice-net/sluice/openflow"
 )
 
 const (
@@ -18,51 +21,82 @@ const (
 	keepAgain = time.Second
 )
 
+// leaseholder has the device's lease. Its fields belong to the loop.
+type leaseholder struct {
+	d      *Daemon
+	client *lease.Client
+	lease  *lease.Lease // nil is none
+	// keeping stops the goroutine that renews the lease.
+	keeping *task
+}
+
+// router is the gateway that the lease names, if there is a lease and it names one.
+func (h *leaseholder) router() (netip.Addr, bool) {
+	if h.lease == nil {
+		return netip.Addr{}, false
+	}
+	return h.lease.Router, h.lease.Router.IsValid()
+}
+
 // accept takes in a lease: the virtual interface gets what it says.
-func (d *Daemon) accept(l lease.Lease) {
-	if d.lease != nil && d.lease.Address != l.Address {
-		d.log.Warn("the device has another address: its connections end", "old", d.lease.Address, "new", l.Address)
-		d.count.AddressChanges++
+func (h *leaseholder) accept(l lease.Lease) {
+	if h.lease != nil && h.lease.Address != l.Address {
+		h.d.log.Warn("the device has another address: its connections end", "old", h.lease.Address, "new", l.Address)
+		h.d.count.AddressChanges++
 	}
-	router := d.lease == nil || d.lease.Router != l.Router
-	d.lease = &l
-	if err := d.sys.configure(l); err != nil {
-		d.log.Error("the virtual interface does not get what the lease says", "error", err)
-	}
+	router := h.lease == nil || h.lease.Router != l.Router
+	h.lease = &l
+	h.configure()
 	if router {
-		d.restartProbes()
+		h.d.restartProbes()
 	}
 }
 
-// keep renews the lease by the active interface from now on.
-func (d *Daemon) keep() {
-	if d.keeping != nil {
-		d.keeping.cancel()
+// configure gives the virtual interface what the lease says.
+func (h *leaseholder) configure() {
+	if err := h.d.sys.configure(*h.lease); err != nil {
+		h.d.log.Error("the virtual interface does not get what the lease says", "error", err)
 	}
-	ctx, cancel := context.WithCancel(d.ctx)
+}
+
+// join gets a lease on an interface.
+func (h *leaseholder) join(ctx context.Context, p lease.Port, known *lease.Lease) (lease.Lease, error) {
+	l, err := h.client.Attach(ctx, p, known)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w in %v", lease.ErrSilence, h.d.cfg.AttachTimeout)
+	}
+	return l, err
+}
+
+// keep renews the lease by an interface from now on.
+func (h *leaseholder) keep(i *iface) {
+	if h.keeping != nil {
+		h.keeping.cancel()
+	}
+	ctx, cancel := context.WithCancel(h.d.ctx)
 	t := &task{cancel}
-	d.keeping = t
-	i, l := d.active, *d.lease
+	h.keeping = t
+	l := *h.lease
 	index, mac := i.link.Index, i.mac()
-	d.wg.Go(func() {
+	h.d.wg.Go(func() {
 		defer cancel()
 		for {
-			renewed, err := d.extend(ctx, index, lease.Port{MAC: mac}, l)
+			renewed, err := h.extend(ctx, index, lease.Port{MAC: mac}, l)
 			if ctx.Err() != nil {
 				return
 			}
 			if err != nil {
-				d.post(ctx, func() { d.leaseLost(t, err) })
+				h.d.inbox.post(ctx, func() { h.lost(t, err) })
 				return
 			}
 			l = renewed
-			d.post(ctx, func() { d.renewed(t, renewed) })
+			h.d.inbox.post(ctx, func() { h.renewed(t, renewed) })
 		}
 	})
 }
 
 // extend waits until a lease wants to be renewed and renews it.
-func (d *Daemon) extend(ctx context.Context, index int, p lease.Port, l lease.Lease) (lease.Lease, error) {
+func (h *leaseholder) extend(ctx context.Context, index int, p lease.Port, l lease.Lease) (lease.Lease, error) {
 	wait := time.Until(l.Renew)
 	for {
 		t := time.NewTimer(wait)
@@ -72,10 +106,10 @@ func (d *Daemon) extend(ctx context.Context, index int, p lease.Port, l lease.Le
 			t.Stop()
 			return lease.Lease{}, ctx.Err()
 		}
-		socket, err := d.sys.dhcp(index)
+		socket, err := h.d.sys.dhcp(index)
 		if err == nil {
 			p.Conn = socket
-			renewed, err := d.client.Extend(ctx, p, l)
+			renewed, err := h.client.Extend(ctx, p, l)
 			return renewed, errors.Join(err, socket.Close())
 		}
 		if !l.Valid(time.Now()) {
@@ -85,56 +119,56 @@ func (d *Daemon) extend(ctx context.Context, index int, p lease.Port, l lease.Le
 	}
 }
 
-func (d *Daemon) renewed(t *task, l lease.Lease) {
-	if d.keeping != t {
+func (h *leaseholder) renewed(t *task, l lease.Lease) {
+	if h.keeping != t {
 		return
 	}
-	d.log.Debug("lease renewed", "address", l.Address, "expires", l.Expires)
-	d.count.Renewals++
-	d.accept(l)
-	d.saveLease()
+	h.d.log.Debug("lease renewed", "address", l.Address, "expires", l.Expires)
+	h.d.count.Renewals++
+	h.accept(l)
+	h.save()
 }
 
-// leaseLost takes the address off the virtual interface, and asks for another.
-func (d *Daemon) leaseLost(t *task, err error) {
-	if d.keeping != t {
+// lost takes the address off the virtual interface, and asks for another.
+func (h *leaseholder) lost(t *task, err error) {
+	if h.keeping != t {
 		return
 	}
-	d.keeping = nil
-	d.log.Error("the lease is lost", "address", d.lease.Address, "error", err)
-	d.count.LeasesLost++
-	if err := d.sys.unconfigure(); err != nil {
-		d.log.Warn("the virtual interface keeps an address that has expired", "error", err)
+	h.keeping = nil
+	h.d.log.Error("the lease is lost", "address", h.lease.Address, "error", err)
+	h.d.count.LeasesLost++
+	if err := h.d.sys.unconfigure(); err != nil {
+		h.d.log.Warn("the virtual interface keeps an address that has expired", "error", err)
 	}
-	d.lease = nil
-	d.saveLease()
-	for _, i := range d.interfaces {
+	h.lease = nil
+	h.save()
+	for _, i := range h.d.interfaces {
 		i.joined = false
 		i.stopProbe()
 	}
-	d.decide()
+	h.d.decide()
 }
 
-// releaseLease gives the lease back at the end, if that is wanted.
-func (d *Daemon) releaseLease() {
-	if !d.cfg.Release || d.lease == nil || d.active == nil || !d.active.usable() {
+// release gives the lease back at the end, if that is wanted.
+func (h *leaseholder) release() {
+	if !h.d.cfg.Release || h.lease == nil || h.d.active == nil || !h.d.active.usable() {
 		return
 	}
-	socket, err := d.sys.dhcp(d.active.link.Index)
+	socket, err := h.d.sys.dhcp(h.d.active.link.Index)
 	if err == nil {
-		err = errors.Join(d.client.Release(lease.Port{Conn: socket, MAC: d.active.mac()}, *d.lease), socket.Close())
+		err = errors.Join(h.client.Release(lease.Port{Conn: socket, MAC: h.d.active.mac()}, *h.lease), socket.Close())
 	}
 	if err != nil {
-		d.log.Warn("the lease is not released", "error", err)
+		h.d.log.Warn("the lease is not released", "error", err)
 		return
 	}
-	d.lease = nil
-	d.saveLease()
+	h.lease = nil
+	h.save()
 }
 
-// loadLease reads the lease that an earlier daemon had.
-func (d *Daemon) loadLease() {
-	b, err := os.ReadFile(filepath.Join(d.cfg.StateDir, leaseFile))
+// load reads the lease that an earlier daemon had.
+func (h *leaseholder) load() {
+	b, err := os.ReadFile(filepath.Join(h.d.cfg.StateDir, leaseFile))
 	if err != nil {
 		return // there is none
 	}
@@ -142,21 +176,33 @@ func (d *Daemon) loadLease() {
 	if err := json.Unmarshal(b, &l); err != nil || !l.Valid(time.Now()) {
 		return // of no use any more; the first lease replaces it
 	}
-	d.lease = &l
+	h.lease = &l
 }
 
-// saveLease writes the lease for the next daemon.
-func (d *Daemon) saveLease() {
-	path := filepath.Join(d.cfg.StateDir, leaseFile)
-	if d.lease == nil {
+// save writes the lease for the next daemon.
+func (h *leaseholder) save() {
+	path := filepath.Join(h.d.cfg.StateDir, leaseFile)
+	if h.lease == nil {
 		_ = os.Remove(path) // one that stays has expired, which the next daemon sees
 		return
 	}
-	b, err := json.MarshalIndent(d.lease, "", "  ")
+	b, err := json.MarshalIndent(h.lease, "", "  ")
 	if err == nil {
 		err = device.WriteFile(path, append(b, '\n'), 0o600)
 	}
 	if err != nil {
-		d.log.Warn("the lease is not saved", "error", err)
+		h.d.log.Warn("the lease is not saved", "error", err)
+	}
+}
+
+// setNeighbour tells the kernel where the gateway is in the network that the
+// device is in.
+func (h *leaseholder) setNeighbour(mac openflow.MAC) {
+	router, ok := h.router()
+	if !ok {
+		return
+	}
+	if err := h.d.sys.neighbour(router, mac); err != nil {
+		h.d.log.Debug("the gateway's address is not set", "error", err)
 	}
 }

@@ -68,11 +68,8 @@ func (d *Daemon) fitMTU(i *iface) {
 	if err := d.path.FitMTU(ctx); err != nil {
 		d.log.Warn("the virtual interface does not follow a link's MTU", "interface", i.Name, "mtu", i.link.MTU, "error", err)
 	}
-	if d.lease == nil || d.active == nil {
-		return
-	}
-	if err := d.sys.configure(*d.lease); err != nil {
-		d.log.Error("the virtual interface does not get what the lease says", "error", err)
+	if d.held.lease != nil && d.active != nil {
+		d.held.configure()
 	}
 }
 
@@ -126,7 +123,7 @@ func (d *Daemon) attach(i *iface) {
 		err = d.path.Attach(ctx, datapath.Interface{Name: i.Name, MAC: i.mac()})
 	}
 	if err != nil {
-		d.bar(i, err)
+		i.bar(err)
 		return
 	}
 	i.attached = true
@@ -185,16 +182,5 @@ func (d *Daemon) readRadios() {
 	}
 	if found {
 		d.decide()
-	}
-}
-
-// setNeighbour tells the kernel where the gateway is in the network that the
-// device is in.
-func (d *Daemon) setNeighbour(mac openflow.MAC) {
-	if d.lease == nil || !d.lease.Router.IsValid() {
-		return
-	}
-	if err := d.sys.neighbour(d.lease.Router, mac); err != nil {
-		d.log.Debug("the gateway's address is not set", "error", err)
 	}
 }

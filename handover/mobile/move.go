@@ -149,27 +149,18 @@ func (d *Daemon) begin(target *iface, why string, waiting chan<- result) {
 			a.both = true
 		}
 	}
-	index, mac, known := target.link.Index, target.mac(), d.lease
+	index, mac, known := target.link.Index, target.mac(), d.held.lease
 	d.wg.Go(func() {
 		defer cancel()
 		socket, err := d.sys.dhcp(index)
 		var l lease.Lease
 		if err == nil {
 			defer socket.Close() // after the result is known: the kernel takes milliseconds for it
-			l, err = d.join(ctx, lease.Port{Conn: socket, MAC: mac}, known)
+			l, err = d.held.join(ctx, lease.Port{Conn: socket, MAC: mac}, known)
 		}
 		took := time.Since(a.started)
-		d.post(d.ctx, func() { d.finish(a, l, took, err) })
+		d.inbox.post(d.ctx, func() { d.finish(a, l, took, err) })
 	})
-}
-
-// join gets a lease on an interface.
-func (d *Daemon) join(ctx context.Context, p lease.Port, known *lease.Lease) (lease.Lease, error) {
-	l, err := d.client.Attach(ctx, p, known)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%w in %v", lease.ErrSilence, d.cfg.AttachTimeout)
-	}
-	return l, err
 }
 
 // use has the datapath send by an interface and listen to it, to others that are named,
@@ -191,36 +182,31 @@ func (d *Daemon) use(send *iface, also ...*iface) error {
 	if err := d.path.Use(ctx, send.Name, receive); err != nil {
 		return err
 	}
-	d.stopTimers()
-	if !again.IsZero() {
-		d.endOverlap(again.Sub(now))
+	if again.IsZero() {
+		d.overlap.Stop()
+	} else {
+		d.overlap.Reset(again.Sub(now))
 	}
 	return nil
 }
 
-// endOverlap stops listening, after a while, to interfaces that were left.
-func (d *Daemon) endOverlap(after time.Duration) {
-	var timer *time.Timer
-	timer = time.AfterFunc(after, func() {
-		d.post(d.ctx, func() {
-			if d.overlap != timer || d.active == nil {
-				return
-			}
-			var also []*iface
-			if d.attempt != nil && d.attempt.both {
-				also = append(also, d.attempt.target)
-			}
-			if err := d.use(d.active, also...); err != nil {
-				d.log.Warn("the datapath still listens to an interface that was left", "error", err)
-			}
-		})
-	})
-	d.overlap = timer
+// endOverlap stops listening to interfaces that were left a while ago.
+func (d *Daemon) endOverlap() {
+	if d.active == nil {
+		return
+	}
+	var also []*iface
+	if d.attempt != nil && d.attempt.both {
+		also = append(also, d.attempt.target)
+	}
+	if err := d.use(d.active, also...); err != nil {
+		d.log.Warn("the datapath still listens to an interface that was left", "error", err)
+	}
 }
 
 // left notes that the device goes on elsewhere: what is under way there comes in for a
 // while.
-func (d *Daemon) left(i *iface) { i.leftUntil = time.Now().Add(d.cfg.Overlap) }
+func (i *iface) left(overlap time.Duration) { i.leftUntil = time.Now().Add(overlap) }
 
 // finish ends a move, well or not.
 func (d *Daemon) finish(a *attempt, l lease.Lease, took time.Duration, err error) {
@@ -251,20 +237,20 @@ func (d *Daemon) finish(a *attempt, l lease.Lease, took time.Duration, err error
 		d.active, d.since = a.target, time.Now()
 	}
 	if a.from != nil && a.from.sample.Silent {
-		d.leftSilent(a.from)
+		a.from.leftSilent()
 	}
-	d.accept(l)
+	d.held.accept(l)
 	for _, i := range d.interfaces {
 		d.tellUse(i)
 	}
-	d.keep()
+	d.held.keep(d.active)
 	m.Address = l.Address.Addr().String()
 	d.count.Moves++
 	d.record(a, m, nil)
-	d.saveLease()
+	d.held.save()
 	d.log.Info("moved", "interface", m.To, "from", m.From, "address", l.Address, "lease", m.Lease, "switch", m.Switch, "why", m.Why)
 	if a.target.sample.Gateway != (openflow.MAC{}) {
-		d.setNeighbour(a.target.sample.Gateway)
+		d.held.setNeighbour(a.target.sample.Gateway)
 	}
 	d.decide()
 }
@@ -272,20 +258,20 @@ func (d *Daemon) finish(a *attempt, l lease.Lease, took time.Duration, err error
 // strange refuses a network that has another address for the device than the one
 // its connections have, unless there is no other, or somebody wants it so.
 func (d *Daemon) strange(a *attempt, l lease.Lease) error {
-	if a.from == nil || !a.from.usable() || !a.from.joined || !d.lease.Valid(time.Now()) || d.wish == a.target.Name || len(a.waiting) > 0 {
+	if a.from == nil || !a.from.usable() || !a.from.joined || !d.held.lease.Valid(time.Now()) || d.wish == a.target.Name || len(a.waiting) > 0 {
 		return nil
 	}
-	if l.Address.Addr() == d.lease.Address.Addr() {
+	if l.Address.Addr() == d.held.lease.Address.Addr() {
 		return nil
 	}
-	return fmt.Errorf("%w: %v, not %v", errStrange, l.Address.Addr(), d.lease.Address.Addr())
+	return fmt.Errorf("%w: %v, not %v", errStrange, l.Address.Addr(), d.held.lease.Address.Addr())
 }
 
 // switchTo is the change of the datapath.
 func (d *Daemon) switchTo(a *attempt) (time.Duration, error) {
 	var also []*iface
 	if a.both {
-		d.left(a.from)
+		a.from.left(d.cfg.Overlap)
 		also = append(also, a.from)
 	}
 	began := time.Now()
@@ -306,7 +292,7 @@ func (d *Daemon) failed(a *attempt, m Move, err error) {
 			d.log.Warn("the datapath still listens to an interface that failed", "interface", a.target.Name, "error", err)
 		}
 	}
-	d.bar(a.target, err)
+	a.target.bar(err)
 	d.decide()
 }
 
@@ -316,7 +302,7 @@ func (d *Daemon) abandon(why error) {
 	d.attempt = nil
 	a.cancel()
 	if a.both && d.active == a.from {
-		d.left(a.target) // the network may send there already
+		a.target.left(d.cfg.Overlap) // the network may send there already
 		if err := d.use(a.from); err != nil {
 			d.log.Warn("the datapath still listens to two interfaces", "error", err)
 		}
@@ -340,7 +326,7 @@ func (d *Daemon) record(a *attempt, m Move, err error) {
 }
 
 // bar leaves an interface alone for a while.
-func (d *Daemon) bar(i *iface, why error) {
+func (i *iface) bar(why error) {
 	wait := min(barFrom<<min(i.failures, 10), barTo)
 	i.failures++
 	i.barred, i.barredUntil = why.Error(), time.Now().Add(wait)

@@ -12,7 +12,7 @@ import (
 // that is there already joins the network again.
 func (d *Daemon) MoveTo(ctx context.Context, name, why string, hold time.Duration) (Move, error) {
 	done := make(chan result, 1)
-	posted := d.post(ctx, func() {
+	posted := d.inbox.post(ctx, func() {
 		i := d.find(name)
 		switch {
 		case i == nil:
@@ -57,7 +57,7 @@ var errStopping = errors.New("the daemon is stopping")
 
 // Auto leaves the choice to the policy again.
 func (d *Daemon) Auto(ctx context.Context) error {
-	if !d.ask(ctx, func() {
+	if !d.inbox.ask(ctx, func() {
 		d.wish, d.wishEnds = "", time.Time{}
 		d.decide()
 	}) {

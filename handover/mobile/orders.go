@@ -40,14 +40,21 @@ const (
 	reportTimeout = 5 * time.Second
 )
 
-// followOrders obeys a controller until ctx ends.
-func (d *Daemon) followOrders(ctx context.Context) {
+// orders are followed of a controller that gives them.
+type orders struct {
+	d      *Daemon
+	source OrderSource
+	state  string // how the controller is reached; the loop's
+}
+
+// follow obeys the controller until ctx ends.
+func (o *orders) follow(ctx context.Context) {
 	wait := ordersAgainFrom
 	for {
 		began := time.Now()
-		err := d.cfg.Orders.Follow(ctx,
-			func() { d.ordersAre(ctx, "connected") },
-			func(o Order) { d.obey(ctx, o) })
+		err := o.source.Follow(ctx,
+			func() { o.note(ctx, "connected") },
+			func(order Order) { o.obey(ctx, order) })
 		if ctx.Err() != nil {
 			return
 		}
@@ -58,7 +65,7 @@ func (d *Daemon) followOrders(ctx context.Context) {
 		if err != nil {
 			text = err.Error()
 		}
-		d.ordersAre(ctx, "not connected: "+text)
+		o.note(ctx, "not connected: "+text)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -68,47 +75,47 @@ func (d *Daemon) followOrders(ctx context.Context) {
 	}
 }
 
-// ordersAre notes how the controller is reached, and logs what is new.
-func (d *Daemon) ordersAre(ctx context.Context, state string) {
-	d.post(ctx, func() {
-		if d.ordersState != state {
-			d.log.Info("orders of the network", "state", state)
+// note notes how the controller is reached, and logs what is new.
+func (o *orders) note(ctx context.Context, state string) {
+	o.d.inbox.post(ctx, func() {
+		if o.state != state {
+			o.d.log.Info("orders of the network", "state", state)
 		}
-		d.ordersState = state
+		o.state = state
 	})
 }
 
 // obey carries an order out and reports what became of it. Orders come one after
 // the other.
-func (d *Daemon) obey(ctx context.Context, o Order) {
+func (o *orders) obey(ctx context.Context, order Order) {
 	why := "ordered by the network"
-	if o.Why != "" {
-		why += ": " + o.Why
+	if order.Why != "" {
+		why += ": " + order.Why
 	}
-	moving, cancel := context.WithTimeout(ctx, d.cfg.AttachTimeout+pathTimeout)
+	moving, cancel := context.WithTimeout(ctx, o.d.cfg.AttachTimeout+pathTimeout)
 	defer cancel()
 	var m Move
-	name, err := d.ordered(moving, o.MAC)
+	name, err := o.meant(moving, order.MAC)
 	if err == nil {
-		m, err = d.MoveTo(moving, name, why, o.Hold)
+		m, err = o.d.MoveTo(moving, name, why, order.Hold)
 	}
 	if err != nil {
-		d.log.Warn("the network's order is not carried out", "order", o.ID, "mac", o.MAC, "error", err)
+		o.d.log.Warn("the network's order is not carried out", "order", order.ID, "mac", order.MAC, "error", err)
 	}
 	reporting, stop := context.WithTimeout(ctx, reportTimeout)
 	defer stop()
-	if err := d.cfg.Orders.Report(reporting, o, m, err); err != nil && ctx.Err() == nil {
-		d.log.Warn("the controller does not hear what became of its order", "error", err)
+	if err := o.source.Report(reporting, order, m, err); err != nil && ctx.Err() == nil {
+		o.d.log.Warn("the controller does not hear what became of its order", "error", err)
 	}
 }
 
-// ordered is the interface that an order means.
-func (d *Daemon) ordered(ctx context.Context, mac openflow.MAC) (name string, err error) {
+// meant is the interface that an order means.
+func (o *orders) meant(ctx context.Context, mac openflow.MAC) (name string, err error) {
 	err = fmt.Errorf("%w with address %v", ErrUnknown, mac)
-	if !d.ask(ctx, func() {
-		any := mac.IsZero() || mac == d.cfg.VNIMAC
-		for _, i := range d.interfaces {
-			if i.mac() == mac || any && i != d.active && i.usable() {
+	if !o.d.inbox.ask(ctx, func() {
+		any := mac.IsZero() || mac == o.d.cfg.VNIMAC
+		for _, i := range o.d.interfaces {
+			if i.mac() == mac || any && i != o.d.active && i.usable() {
 				name, err = i.Name, nil
 				return
 			}

@@ -15,12 +15,13 @@ const tellAgain = 10 * time.Second
 
 // startProbe begins to probe the gateway by an interface that has a link.
 func (d *Daemon) startProbe(i *iface) {
-	if d.cfg.Probe.Interval <= 0 || d.lease == nil || !d.lease.Router.IsValid() || i.probing != nil || !i.link.Carrier {
+	router, ok := d.held.router()
+	if !ok || d.cfg.Probe.Interval <= 0 || i.probing != nil || !i.link.Carrier {
 		return
 	}
 	ctx, cancel := context.WithCancel(d.ctx)
 	p := &probing{&task{cancel}, probe.New(probe.Config{
-		MAC: i.mac(), Gateway: d.lease.Router, Interval: d.cfg.Probe.Interval, Window: d.cfg.Probe.Window,
+		MAC: i.mac(), Gateway: router, Interval: d.cfg.Probe.Interval, Window: d.cfg.Probe.Window,
 	})}
 	i.probing = p
 	d.tellUse(i)
@@ -33,7 +34,7 @@ func (d *Daemon) startProbe(i *iface) {
 		}
 		defer socket.Close()
 		_ = p.Run(ctx, socket, func(s probe.Sample) { // until ctx ends
-			d.post(ctx, func() {
+			d.inbox.post(ctx, func() {
 				if i.probing == p {
 					d.probed(i, s)
 				}
@@ -66,9 +67,9 @@ func (d *Daemon) openProbes(ctx context.Context, name string, index int) (conn, 
 func (d *Daemon) tellUse(i *iface) {
 	switch {
 	case i.probing == nil:
-	case i == d.active && i.joined && d.lease != nil:
+	case i == d.active && i.joined && d.held.lease != nil:
 		name := i.Name
-		i.probing.SetUse(probe.Use{From: d.lease.Address.Addr(), Traffic: func() (datapath.Traffic, error) { return d.path.Traffic(name) }})
+		i.probing.SetUse(probe.Use{From: d.held.lease.Address.Addr(), Traffic: func() (datapath.Traffic, error) { return d.path.Traffic(name) }})
 	default:
 		i.probing.SetUse(probe.Use{})
 	}
@@ -103,7 +104,7 @@ func (d *Daemon) probed(i *iface, s probe.Sample) {
 	}
 	if i == d.active && s.Gateway != (openflow.MAC{}) && (s.Gateway != old.Gateway || time.Since(d.told) > tellAgain) {
 		d.told = time.Now()
-		d.setNeighbour(s.Gateway)
+		d.held.setNeighbour(s.Gateway)
 	}
 	if i == d.active && (!s.Since.IsZero() && s.Since != old.Since || s.Error != "" && s.Error != old.Error) {
 		d.doubt(i)
@@ -130,7 +131,7 @@ func (d *Daemon) answers(i *iface) bool {
 
 // leftSilent bars an interface that was left because it was silent: what answers at
 // its edge may answer again at once although its packets get nowhere.
-func (d *Daemon) leftSilent(i *iface) {
+func (i *iface) leftSilent() {
 	now := time.Now()
 	if now.Sub(i.died) > 2*barTo {
 		i.deaths = 0

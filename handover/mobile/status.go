@@ -88,7 +88,7 @@ type InterfaceStatus struct {
 // business: a switch that does not answer must not hold up moves.
 func (d *Daemon) Status(ctx context.Context) (Status, error) {
 	var s Status
-	if !d.ask(ctx, func() { s = d.status() }) {
+	if !d.inbox.ask(ctx, func() { s = d.status() }) {
 		return Status{}, errStopping
 	}
 	stats, err := d.path.Stats()
@@ -110,7 +110,7 @@ func (d *Daemon) status() Status {
 		Version: d.cfg.Version, Device: d.cfg.Device, Started: d.started,
 		VNI:  VNI{Name: d.cfg.VNI, MAC: d.cfg.VNIMAC},
 		Wish: d.wish, WishEnds: d.wishEnds,
-		Moves: slices.Clone(d.moves), Counters: d.count, Interfaces: []InterfaceStatus{}, Orders: d.ordersState,
+		Moves: slices.Clone(d.moves), Counters: d.count, Interfaces: []InterfaceStatus{}, Orders: d.orders.state,
 	}
 	if s.Moves == nil {
 		s.Moves = []Move{}
@@ -121,8 +121,8 @@ func (d *Daemon) status() Status {
 	if d.attempt != nil {
 		s.Joining = d.attempt.target.Name
 	}
-	if d.lease != nil {
-		l := *d.lease
+	if d.held.lease != nil {
+		l := *d.held.lease
 		s.Lease = &l
 		if d.active != nil {
 			s.VNI.Address = l.Address
