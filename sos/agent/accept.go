@@ -85,26 +85,10 @@ func (a *Agent) greet(nc net.Conn, seats <-chan struct{}) {
 		}
 		if err == nil {
 			welcome()
-			err = s.host(c, index)
+			err = s.carry(c, index, nil)
 		}
 	}
 	resetNow(nc)
-}
-
-// host serves an accepted connection for the session until its release (nil).
-func (s *session) host(nc net.Conn, index int) error {
-	c, err := newConn(s, index, nc)
-	if err == nil {
-		err = s.attach(c)
-	}
-	if err != nil {
-		return err
-	}
-	if err = c.serve(); err == nil {
-		s.unmark(nc)
-	}
-	s.detach(c, err)
-	return err
 }
 
 // unwrap looks at the first byte and puts TLS on if it is asked for.
@@ -214,7 +198,7 @@ func (a *Agent) admit(o wire.Opening, raw []byte, nc net.Conn) (*session, error)
 	if !s.generation(int(o.Index), o.Generation) {
 		return nil, fmt.Errorf("opening %d/%d of session %x was used before", o.Index, o.Generation, o.Session)
 	}
-	if err := s.tune(nc); err != nil {
+	if err := s.congestion.tune(nc); err != nil {
 		return nil, err
 	}
 	return s, nil

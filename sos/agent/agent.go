@@ -347,22 +347,12 @@ func (a *Agent) forget(s *session) {
 	a.server.Record(s.record())
 	go func() {
 		defer a.wg.Done()
-		s.dropEarly()
+		s.dial.dropEarly()
 		s.wg.Wait()
 		s.out.drop()
 		s.in.drop()
 		s.freePort()
 	}()
-}
-
-// transport returns the session's transport, which prepare has checked.
-func (a *Agent) transport(s *session) Transport {
-	t, _ := a.transports.byName(s.params.Transport)
-	return t
-}
-
-func (a *Agent) statsOf(s *session, c net.Conn) (LinkStats, error) {
-	return a.transport(s).Stats(c)
 }
 
 // memory returns the buffers of a size, shared by the sessions in copy mode.

@@ -17,14 +17,15 @@ type path struct {
 
 // path sums up what the session's connections show, with what earlier sessions
 // have shown where these are too young to tell.
-func (s *session) path() path {
+func (m *congestionManager) path() path {
+	s := m.s
 	p := path{congestion: s.params.CongestionControl, buffer: s.agent.buffer}
 	if p.congestion == "" {
 		p.congestion = s.agent.congestion.long
 	}
 	var sent, again uint64
 	for _, c := range *s.conns.Load() {
-		stats, err := s.agent.statsOf(s, c.net)
+		stats, err := s.stats(c.net)
 		if err != nil {
 			continue
 		}

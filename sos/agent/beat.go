@@ -9,7 +9,10 @@ import (
 
 // tick is the session's share of the agent's beat. It never waits.
 func (s *session) tick(now int64) {
-	s.watchConns(now)
+	for _, c := range *s.conns.Load() {
+		c.tick(now)
+	}
+	s.congestion.watch(now)
 	s.mu.Lock()
 	phase, since, graceful, end := s.phase, s.since, s.graceful, s.end
 	peerDone, delivered := s.peerDone, s.delivered
@@ -34,30 +37,4 @@ func (s *session) tick(now int64) {
 	case end != nil && end.dead() && (s.out.ended() || s.out.blocked()):
 		s.finish(s.ownReset(), "", wire.CauseEndHost)
 	}
-}
-
-// watchConns runs the connections' beats and looks at their round trips.
-func (s *session) watchConns(now int64) {
-	slowest := time.Duration(0)
-	most := uint32(0) // segments that one connection has carried since the last look
-	l := &s.seen
-	l.at, l.idle, l.conns = time.Duration(now), true, 0
-	for _, c := range *s.conns.Load() {
-		c.tick(now)
-		stats, err := s.agent.statsOf(s, c.net)
-		if err != nil {
-			continue
-		}
-		if stats.MinRTT > light {
-			c.adapt(stats)
-		}
-		slowest = max(slowest, stats.RTT)
-		if arrived := l.add(c, stats); arrived >= most {
-			most, l.rtt = arrived, stats.RTT
-		}
-	}
-	if slowest > 0 {
-		s.rtt.Store(int64(slowest))
-	}
-	s.steer()
 }

@@ -67,9 +67,10 @@ func (c congestion) pick(rtt time.Duration, loss float64) string {
 const longBacklog = 1 << 20
 
 // tune prepares a connection for the session.
-func (s *session) tune(nc net.Conn) error {
-	t := s.agent.transport(s)
-	if err := s.mark(nc); err != nil {
+func (m *congestionManager) tune(nc net.Conn) error {
+	s := m.s
+	t := s.transport()
+	if err := s.marks.mark(nc); err != nil {
 		return err
 	}
 	stats, err := t.Stats(nc)
@@ -78,7 +79,7 @@ func (s *session) tune(nc net.Conn) error {
 	}
 	name := s.params.CongestionControl
 	if name == "" {
-		name = s.agent.congestion.pick(stats.MinRTT, s.lossOf(stats))
+		name = s.agent.congestion.pick(stats.MinRTT, stats.loss())
 	}
 	// On a connection from the pool bbr would believe what it knew of the path when
 	// other connections had their shares of it; set afresh, it begins anew.
@@ -93,11 +94,11 @@ func (s *session) tune(nc net.Conn) error {
 	return t.Backlog(nc, max(longBacklog, s.agent.cfg.NotSentLowat))
 }
 
-// lossOf is the share of segments a connection has sent again, once it has sent
+// loss is the share of segments a connection has sent again, once it has sent
 // enough to tell.
-func (s *session) lossOf(stats LinkStats) float64 {
-	if stats.Sent < 2000 {
+func (s LinkStats) loss() float64 {
+	if s.Sent < 2000 {
 		return 0
 	}
-	return float64(stats.Retransmits) / float64(stats.Sent)
+	return float64(s.Retransmits) / float64(s.Sent)
 }

@@ -70,7 +70,7 @@ func newConn(s *session, index int, nc net.Conn) (*conn, error) {
 	now := s.agent.now()
 	c.heard.Store(now)
 	c.wrote.Store(now)
-	if stats, err := s.agent.statsOf(s, nc); err == nil {
+	if stats, err := s.stats(nc); err == nil {
 		c.earlier = stats.Retransmits
 	}
 	if s.copying {
@@ -91,7 +91,7 @@ func newConn(s *session, index int, nc net.Conn) (*conn, error) {
 
 // retransmits counts the segments that were sent again for this session.
 func (c *conn) retransmits() uint64 {
-	stats, err := c.s.agent.statsOf(c.s, c.net)
+	stats, err := c.s.stats(c.net)
 	if err != nil {
 		return 0
 	}
@@ -387,7 +387,7 @@ func (c *conn) adapt(stats LinkStats) {
 		c.backlog = least
 	}
 	if want > c.backlog+c.backlog/4 || want < c.backlog/2 {
-		if c.s.agent.transport(c.s).Backlog(c.net, want) == nil {
+		if c.s.transport().Backlog(c.net, want) == nil {
 			c.backlog = want
 		}
 	}

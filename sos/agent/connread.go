@@ -35,7 +35,7 @@ func (c *conn) readAnswer() error {
 	if c.opening == nil {
 		return nil
 	}
-	err := c.s.checkAnswer(c.opening, c.readFull)
+	err := checkAnswer(c.opening, c.s.req.Key[:], c.readFull)
 	if err == nil {
 		c.heard.Store(c.s.agent.now())
 	}

@@ -36,7 +36,7 @@ func (a *Agent) newServer() *control.Server[agentapi.SessionRecord, agentapi.Liv
 		if err := checkMarks(in); err != nil {
 			return out, err
 		}
-		return out, a.withSession(r, func(s *session) error { return s.remark(in) })
+		return out, a.withSession(r, func(s *session) error { return s.marks.set(in) })
 	})
 	control.Handle(s, "DELETE /v1/sessions/{id}", func(r *http.Request, _ control.Nothing) (out control.Nothing, err error) {
 		return out, a.withSession(r, func(s *session) error { s.finish(agentapi.ReasonAborted, "", wire.CauseAbort); return nil })

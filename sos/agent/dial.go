@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,32 +21,41 @@ import (
 // it does not know the session, or the key is wrong.
 var errUnknown = errors.New("the peer does not accept the session")
 
-// open starts the connections to the peer, once. The first decides how many
-// there will be.
-func (s *session) open() {
-	s.mu.Lock()
-	if s.dialing || s.ended || s.role != roleDialer {
-		s.mu.Unlock()
-		return
-	}
-	s.dialing = true
-	s.mu.Unlock()
-	s.spawn(func() { s.link(0) })
-	s.spawn(s.openMore)
+// dialer opens a session's connections to the peer, at the client's agent.
+type dialer struct {
+	s    *session
+	once sync.Once
+
+	mu    sync.Mutex
+	early *early // nil when it was taken, or there is none
+	err   error  // why no connection stands
+	warm  int    // connections that came from the pool
+	p     int    // how many connections are wanted
+	why   string // so many
 }
 
-// openMore opens the other connections: a second at once where the number is auto,
+// open starts the connections to the peer, once. The first decides how many
+// there will be.
+func (d *dialer) open() {
+	d.once.Do(func() {
+		d.s.spawn(func() { d.link(0) })
+		d.s.spawn(d.more)
+	})
+}
+
+// more opens the other connections: a second at once where the number is auto,
 // which is never content with one, the rest when the first has shown the path. Where
 // the server's sessions have been short, one has to show first that it is not.
-func (s *session) openMore() {
+func (d *dialer) more() {
+	s := d.s
 	opened, auto := 1, s.params.Connections == 0
 	again := time.NewTicker(s.agent.cfg.AutoInterval)
 	defer again.Stop()
 	switch {
 	case auto && s.agent.sizes.short(s.req.Server):
-		s.mu.Lock()
-		s.p, s.why = 1, "the server's sessions have been short"
-		s.mu.Unlock()
+		d.mu.Lock()
+		d.p, d.why = 1, "the server's sessions have been short"
+		d.mu.Unlock()
 		later := time.NewTimer(4 * s.agent.cfg.AutoInterval)
 		defer later.Stop()
 		select {
@@ -57,14 +66,14 @@ func (s *session) openMore() {
 		}
 	case auto && s.agent.cfg.AutoConnections > 1:
 		opened = 2
-		s.spawn(func() { s.link(1) })
+		s.spawn(func() { d.link(1) })
 	}
 	select {
 	case <-s.opened:
 	case <-s.over:
 		return
 	}
-	s.addLinks(&opened)
+	d.addLinks(&opened)
 	if !auto {
 		return
 	}
@@ -73,93 +82,74 @@ func (s *session) openMore() {
 		case <-s.over:
 			return
 		case <-again.C:
-			s.addLinks(&opened)
+			d.addLinks(&opened)
 		}
 	}
 }
 
 // addLinks opens as many connections as the path as known now asks for.
-func (s *session) addLinks(opened *int) {
+func (d *dialer) addLinks(opened *int) {
+	s := d.s
 	p, why := s.params.Connections, "as configured"
 	if p == 0 {
-		path := s.path()
+		path := s.congestion.path()
 		p, why = choose(path, s.agent.cfg.AutoConnections)
-		p = max(p, s.spares(path.rtt))
+		p = max(p, s.congestion.spares(path.rtt))
 	}
 	p = min(max(p, len(s.ports())), s.agent.cfg.MaxConnections)
-	s.mu.Lock()
-	if p > s.p {
-		s.p, s.why = max(p, *opened), why
+	d.mu.Lock()
+	if p > d.p {
+		d.p, d.why = max(p, *opened), why
 	}
-	s.mu.Unlock()
+	d.mu.Unlock()
 	for ; *opened < p; *opened++ {
 		index := *opened
-		s.spawn(func() { s.link(index) })
+		s.spawn(func() { d.link(index) })
 	}
-}
-
-// ports are the peer's data ports that the session uses.
-func (s *session) ports() []uint16 {
-	ports := s.req.Peer.DataPorts
-	if n := s.params.Paths; n > 0 && n < len(ports) {
-		ports = ports[:n]
-	}
-	return ports
 }
 
 // link keeps connection index standing while the session lives.
-func (s *session) link(index int) {
+func (d *dialer) link(index int) {
 	pause := newBackoff(20*time.Millisecond, 500*time.Millisecond)
 	refusals := 0
-	for s.live() {
-		nc, opening, err := s.connect(index)
+	for d.s.live() {
+		nc, opening, err := d.connect(index)
 		if err == nil {
 			refusals = 0
 			pause.reset()
-			err = s.serve(nc, index, opening)
+			err = d.serve(nc, index, opening)
 		} else {
 			if errors.Is(err, errUnknown) || errors.Is(err, wire.ErrProof) || errors.Is(err, unix.ECONNREFUSED) {
 				refusals++
 			}
-			s.openFailed(err, refusals)
+			d.failed(err, refusals)
 		}
-		if err == nil || !pause.wait(s.ctx) {
+		if err == nil || !pause.wait(d.s.ctx) {
 			return
 		}
 	}
 }
 
-// serve runs a connection to its end. After a release it goes to the pool. An
-// opening that the peer has still to answer is not nil.
-func (s *session) serve(nc net.Conn, index int, opening []byte) error {
-	c, err := newConn(s, index, nc)
-	if err == nil {
-		c.opening = opening
-		err = s.attach(c)
-	}
+// serve runs a connection to its end. After a release it goes to the pool.
+func (d *dialer) serve(nc net.Conn, index int, opening []byte) error {
+	err := d.s.carry(nc, index, opening)
 	if err != nil {
 		resetNow(nc)
+		d.s.agent.log.Debug("data connection lost", "session", d.s.req.ID, "index", index, "error", err)
 		return err
 	}
-	err = c.serve()
-	s.detach(c, err)
-	if err == nil {
-		s.unmark(nc)
-		s.agent.warm.put(s.warmKey(index), nc)
-	} else {
-		s.agent.log.Debug("data connection lost", "session", s.req.ID, "index", index, "error", err)
-	}
-	return err
+	d.s.agent.warm.put(d.warmKey(index), nc)
+	return nil
 }
 
-// openFailed notes why no connection stands. A peer that refuses twice while
-// none stands has no use for the session.
-func (s *session) openFailed(err error, refusals int) {
-	s.mu.Lock()
-	s.openError = err
-	s.mu.Unlock()
-	if refusals >= 2 && len(*s.conns.Load()) == 0 {
-		s.finish(agentapi.ReasonPeerLost, err.Error(), 0)
+// failed notes why no connection stands. A peer that refuses twice while none stands has
+// no use for the session.
+func (d *dialer) failed(err error, refusals int) {
+	d.mu.Lock()
+	d.err = err
+	d.mu.Unlock()
+	if refusals >= 2 && len(*d.s.conns.Load()) == 0 {
+		d.s.finish(agentapi.ReasonPeerLost, err.Error(), 0)
 	}
 }
 
@@ -167,24 +157,25 @@ func (s *session) openFailed(err error, refusals int) {
 // fresh one. On a fresh one the peer has proved itself; on a warm one it had to
 // do so before, and its answer to the opening, which is returned, is not waited
 // for: that would cost every session a round trip.
-func (s *session) connect(index int) (nc net.Conn, opening []byte, err error) {
-	for nc := s.agent.warm.take(s.warmKey(index)); nc != nil; nc = s.agent.warm.take(s.warmKey(index)) {
-		if !ended(nc) && s.tune(nc) == nil {
-			if opening, err := s.sendOpening(nc, index); err == nil {
-				s.mu.Lock()
-				s.warm++
-				s.mu.Unlock()
+func (d *dialer) connect(index int) (nc net.Conn, opening []byte, err error) {
+	pool, key := d.s.agent.warm, d.warmKey(index)
+	for nc := pool.take(key); nc != nil; nc = pool.take(key) {
+		if !ended(nc) && d.s.congestion.tune(nc) == nil {
+			if opening, err := d.sendOpening(nc, index); err == nil {
+				d.mu.Lock()
+				d.warm++
+				d.mu.Unlock()
 				return nc, opening, nil
 			}
 		}
 		resetNow(nc) // it died in the pool
 	}
-	if nc, err = s.dialPeer(index); err != nil {
+	if nc, err = d.dialPeer(index); err != nil {
 		return nil, nil, err
 	}
-	if err = s.tune(nc); err == nil {
-		if opening, err = s.sendOpening(nc, index); err == nil {
-			err = s.readAnswer(nc, opening)
+	if err = d.s.congestion.tune(nc); err == nil {
+		if opening, err = d.sendOpening(nc, index); err == nil {
+			err = d.readAnswer(nc, opening)
 		}
 	}
 	if err != nil {
@@ -195,17 +186,17 @@ func (s *session) connect(index int) (nc net.Conn, opening []byte, err error) {
 }
 
 // dialPeer connects to the peer's data port of the index.
-func (s *session) dialPeer(index int) (net.Conn, error) {
+func (d *dialer) dialPeer(index int) (net.Conn, error) {
+	s := d.s
 	if index == 0 {
-		if nc := s.takeEarly(); nc != nil {
+		if nc := d.takeEarly(); nc != nil {
 			return nc, nil
 		}
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.agent.cfg.OpeningTimeout)
 	defer cancel()
-	ports := s.ports()
-	to := netip.AddrPortFrom(s.req.Peer.Addr, ports[index%len(ports)])
-	nc, err := s.agent.transport(s).Dial(ctx, s.own, to, s.params.CongestionControl, s.marked().Peer)
+	to := d.warmKey(index).peer
+	nc, err := s.transport().Dial(ctx, s.own, to, s.params.CongestionControl, s.marks.now().Peer)
 	if err != nil {
 		return nil, err
 	}
@@ -221,8 +212,10 @@ func (s *session) dialPeer(index int) (net.Conn, error) {
 }
 
 // sendOpening proves the key to the peer, and returns what the peer has to answer.
-func (s *session) sendOpening(nc net.Conn, index int) ([]byte, error) {
-	o := wire.Opening{Index: uint16(index), Generation: s.nextGeneration(index), Session: s.req.ID, Window: s.firstWindow()}
+func (d *dialer) sendOpening(nc net.Conn, index int) ([]byte, error) {
+	s := d.s
+	window := uint32(s.in.limit.Load() >> 10) // in KiB
+	o := wire.Opening{Index: uint16(index), Generation: s.nextGeneration(index), Session: s.req.ID, Window: window}
 	_, _ = rand.Read(o.Nonce[:])
 	raw := o.AppendTo(nil, s.req.Key[:])
 	if err := nc.SetDeadline(time.Now().Add(s.agent.cfg.OpeningTimeout)); err != nil {
@@ -235,11 +228,12 @@ func (s *session) sendOpening(nc net.Conn, index int) ([]byte, error) {
 }
 
 // readAnswer waits for the answer to the opening.
-func (s *session) readAnswer(nc net.Conn, opening []byte) error {
+func (d *dialer) readAnswer(nc net.Conn, opening []byte) error {
+	s := d.s
 	if err := nc.SetDeadline(time.Now().Add(s.agent.cfg.OpeningTimeout)); err != nil {
 		return err
 	}
-	err := s.checkAnswer(opening, func(b []byte) error { _, err := io.ReadFull(nc, b); return err })
+	err := checkAnswer(opening, s.req.Key[:], func(b []byte) error { _, err := io.ReadFull(nc, b); return err })
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
 		err = fmt.Errorf("%w: %w", errUnknown, err)
 	}
@@ -250,30 +244,28 @@ func (s *session) readAnswer(nc net.Conn, opening []byte) error {
 }
 
 // checkAnswer reads the answer to the opening and checks the peer's proof.
-func (s *session) checkAnswer(opening []byte, read func([]byte) error) error {
+func checkAnswer(opening, key []byte, read func([]byte) error) error {
 	var answer [wire.AnswerSize]byte
 	if err := read(answer[:]); err != nil {
 		return err
 	}
-	_, err := wire.ParseAnswer(answer[:], opening, s.req.Key[:])
+	_, err := wire.ParseAnswer(answer[:], opening, key)
 	return err
 }
 
-// firstWindow is the present window in KiB, as an opening carries it.
-func (s *session) firstWindow() uint32 { return uint32(s.in.limit.Load() >> 10) }
-
-// waitOpen waits until the first connection to the peer stands.
-func (s *session) waitOpen(ctx context.Context) error {
+// wait waits until the first connection to the peer stands.
+func (d *dialer) wait(ctx context.Context) error {
+	s := d.s
 	select {
 	case <-s.opened:
 		return nil
 	case <-ctx.Done():
 	case <-s.over:
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.openError != nil {
-		return s.openError
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err != nil {
+		return d.err
 	}
 	return fmt.Errorf("no connection to agent %v yet: %w", s.req.Peer.Addr, context.DeadlineExceeded)
 }

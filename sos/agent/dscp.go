@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -38,52 +39,60 @@ func checkMarks(m agentapi.Marks) error {
 	return nil
 }
 
-// remark gives all that the session sends other DSCPs.
-func (s *session) remark(m agentapi.Marks) error {
-	s.marking.Lock()
-	defer s.marking.Unlock()
-	s.marks = m
-	for _, c := range *s.conns.Load() {
-		err := s.agent.transport(s).Mark(c.net, m.Peer)
-		if err != nil && !errors.Is(err, net.ErrClosed) {
-			return fmt.Errorf("connection to agent %v: %w", s.req.Peer.Addr, err)
-		}
-	}
-	return s.markEnd()
+// marker has what a session sends bear its DSCPs.
+type marker struct {
+	s     *session
+	mu    sync.Mutex // held while sockets are given their DSCP; the session's may be locked under it
+	marks agentapi.Marks
 }
 
-// marked are the DSCPs of what the session sends.
-func (s *session) marked() agentapi.Marks {
-	s.marking.Lock()
-	defer s.marking.Unlock()
-	return s.marks
+// set gives all that the session sends other DSCPs.
+func (k *marker) set(m agentapi.Marks) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.marks = m
+	for _, c := range *k.s.conns.Load() {
+		err := k.s.transport().Mark(c.net, m.Peer)
+		if err != nil && !errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("connection to agent %v: %w", k.s.req.Peer.Addr, err)
+		}
+	}
+	return k.markEnd()
+}
+
+// now are the DSCPs of what the session sends.
+func (k *marker) now() agentapi.Marks {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.marks
 }
 
 // unmark takes the session's DSCP off a connection that others will have.
-func (s *session) unmark(nc net.Conn) {
-	if err := s.agent.transport(s).Mark(nc, 0); err != nil && !errors.Is(err, net.ErrClosed) {
-		s.agent.log.Debug("DSCP of a connection that is given back", "session", s.req.ID, "error", err)
+func (k *marker) unmark(nc net.Conn) {
+	if err := k.s.transport().Mark(nc, 0); err != nil && !errors.Is(err, net.ErrClosed) {
+		k.s.agent.log.Debug("DSCP of a connection that is given back", "session", k.s.req.ID, "error", err)
 	}
 }
 
-// mark gives a connection to the peer the session's DSCP. Whoever has made it one of the session's does so again: the DSCP
-// may be another since it was tuned.
-func (s *session) mark(nc net.Conn) error {
-	s.marking.Lock()
-	defer s.marking.Unlock()
-	return s.agent.transport(s).Mark(nc, s.marks.Peer)
+// mark gives a connection to the peer the session's DSCP. Whoever has made it one of the
+// session's does so again: the DSCP may be another since it was tuned.
+func (k *marker) mark(nc net.Conn) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.s.transport().Mark(nc, k.marks.Peer)
 }
 
-// markEnds is markEnd for who does not hold marking.
-func (s *session) markEnds() error {
-	s.marking.Lock()
-	defer s.marking.Unlock()
-	return s.markEnd()
+// markEnds is markEnd for who does not hold mu.
+func (k *marker) markEnds() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.markEnd()
 }
 
 // markEnd gives what the end host is sent its DSCP: from the very first segment, if its
-// socket does not exist yet, by what that comes from. marking is held.
-func (s *session) markEnd() error {
+// socket does not exist yet, by what that comes from. mu is held.
+func (k *marker) markEnd() error {
+	s := k.s
 	s.mu.Lock()
 	end, reserved, listener := s.end, s.reserved, s.listener
 	s.mu.Unlock()
@@ -100,7 +109,7 @@ func (s *session) markEnd() error {
 	}
 	rc, err := socket.SyscallConn()
 	if err == nil {
-		err = onRaw(rc, func(fd int) error { return setDSCP(fd, s.marks.End) })
+		err = onRaw(rc, func(fd int) error { return setDSCP(fd, k.marks.End) })
 	}
 	if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("towards the end host: %w", err)

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"net"
-	"net/netip"
 )
 
 // early is a connection to the peer that is made while the session is being
@@ -14,20 +13,20 @@ type early struct {
 }
 
 // dialEarly begins to connect to the peer, unless a warm connection waits.
-func (s *session) dialEarly() {
-	if s.role != roleDialer || s.params.TLS || s.agent.warm.has(s.warmKey(0)) {
+func (d *dialer) dialEarly() {
+	s := d.s
+	if s.params.TLS || s.agent.warm.has(d.warmKey(0)) {
 		return
 	}
 	e := &early{done: make(chan struct{})}
-	s.mu.Lock()
-	s.early = e
-	s.mu.Unlock()
+	d.mu.Lock()
+	d.early = e
+	d.mu.Unlock()
 	run := s.spawn(func() {
 		defer close(e.done)
 		ctx, cancel := context.WithTimeout(s.ctx, s.agent.cfg.OpeningTimeout)
 		defer cancel()
-		to := netip.AddrPortFrom(s.req.Peer.Addr, s.ports()[0])
-		nc, err := s.agent.transport(s).Dial(ctx, s.own, to, s.params.CongestionControl, s.marked().Peer)
+		nc, err := s.transport().Dial(ctx, s.own, d.warmKey(0).peer, s.params.CongestionControl, s.marks.now().Peer)
 		if err == nil {
 			e.conn = nc
 		}
@@ -38,11 +37,11 @@ func (s *session) dialEarly() {
 }
 
 // takeEarly returns the early connection, waiting until it stands; nil if there is none.
-func (s *session) takeEarly() net.Conn {
-	s.mu.Lock()
-	e := s.early
-	s.early = nil
-	s.mu.Unlock()
+func (d *dialer) takeEarly() net.Conn {
+	d.mu.Lock()
+	e := d.early
+	d.early = nil
+	d.mu.Unlock()
 	if e == nil {
 		return nil
 	}
@@ -51,8 +50,8 @@ func (s *session) takeEarly() net.Conn {
 }
 
 // dropEarly closes an early connection that nobody took.
-func (s *session) dropEarly() {
-	if nc := s.takeEarly(); nc != nil {
+func (d *dialer) dropEarly() {
+	if nc := d.takeEarly(); nc != nil {
 		_ = nc.Close()
 	}
 }

@@ -39,7 +39,7 @@ func (p *peers) window(peer netip.Addr, first int) int {
 
 // learn takes a finished session's figures.
 func (p *peers) learn(s *session) {
-	path := s.path()
+	path := s.congestion.path()
 	s.in.mu.Lock()
 	size := s.in.window.size
 	s.in.mu.Unlock()

@@ -120,19 +120,19 @@ func (a *Agent) prepare(req agentapi.PrepareRequest) (agentapi.PrepareReply, err
 		return reply, err
 	}
 	if reply.Port, err = s.bind(); err == nil {
-		err = s.markEnds()
+		err = s.marks.markEnds()
 	}
 	if err != nil {
 		s.finish(agentapi.ReasonFailed, err.Error(), 0)
 		return reply, &control.Problem{Title: "no port", Code: control.CodeFull, Detail: err.Error()}
 	}
-	if s.role == roleDialer {
-		a.await(s, reply.Port)
-	}
 	s.mu.Lock()
 	s.reply = reply
 	s.mu.Unlock()
-	s.dialEarly()
+	if s.role == roleDialer {
+		a.await(s, reply.Port)
+		s.dial.dialEarly()
+	}
 	return reply, nil
 }
 
@@ -198,7 +198,7 @@ func (s *session) awaitClient(ln *net.TCPListener) {
 			return
 		}
 		if s.connected(e) {
-			s.open()
+			s.dial.open()
 		}
 		return
 	}
@@ -245,10 +245,10 @@ func (s *session) commit(ctx context.Context) error {
 // commitClient opens the connections to the peer. If none can be had, it is
 // better to know before the client's SYN is released.
 func (s *session) commitClient(ctx context.Context) error {
-	s.open()
+	s.dial.open()
 	ctx, cancel := context.WithTimeout(ctx, s.agent.cfg.OpeningTimeout)
 	defer cancel()
-	if err := s.waitOpen(ctx); err != nil {
+	if err := s.dial.wait(ctx); err != nil {
 		s.finish(agentapi.ReasonPeerLost, err.Error(), wire.CauseAbort)
 		return &control.Problem{Title: "no connection to the peer", Code: control.CodeNoPeer, Detail: err.Error()}
 	}

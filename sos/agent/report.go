@@ -8,7 +8,7 @@ import (
 
 // describe is the session as listings show it.
 func (s *session) describe() agentapi.Session {
-	counters, marks := s.counters(), s.marked()
+	counters, marks := s.counters(), s.marks.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return agentapi.Session{
@@ -40,7 +40,7 @@ func (s *session) counters() agentapi.Counters {
 	conns := *s.conns.Load()
 	c := agentapi.Counters{
 		ChunksSent: s.out.chunks.Load(), ChunksResent: s.out.resent.Load(),
-		ConnsOpen: len(conns), RTTMicros: uint64(s.rtt.Load() / 1000),
+		ConnsOpen: len(conns), RTTMicros: uint64(s.congestion.rtt.Load() / 1000),
 	}
 	c.BytesUp, c.BytesDown = s.out.bytes.Load(), s.in.bytes.Load()
 	if s.role == roleAcceptor {
@@ -53,12 +53,16 @@ func (s *session) counters() agentapi.Counters {
 	c.BufferedBytes, c.WindowBytes = uint64(max(0, s.in.held)), uint64(s.in.window.size)
 	c.ReorderChunks = s.in.order.Len()
 	s.in.mu.Unlock()
+	s.congestion.mu.Lock()
+	c.Congestion, c.Switches, c.WhyCongestion = s.congestion.use, s.congestion.switches, s.congestion.why
+	s.congestion.mu.Unlock()
+	s.dial.mu.Lock()
+	c.ConnsWarm, c.Connections, c.Why = s.dial.warm, s.dial.p, s.dial.why
+	s.dial.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.ConnsLost, c.ConnsWarm, c.Why = s.lost, s.warm, s.why
-	c.Congestion, c.Switches, c.WhyCongestion = s.control, s.switches, s.whyControl
+	c.ConnsLost = s.lost
 	c.Retransmits += s.retrans
-	c.Connections = s.p
 	if s.role == roleAcceptor {
 		c.Connections = len(conns)
 	}

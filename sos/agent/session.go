@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,54 +49,43 @@ type session struct {
 	conns  atomic.Pointer[[]*conn]
 
 	active atomic.Int64 // last byte moved, nanoseconds of the agent's clock
-	rtt    atomic.Int64 // of the slowest path: no chunk is in order before it is
 
-	marking sync.Mutex // held while sockets are given their DSCP; mu may be locked under it
-	marks   agentapi.Marks
+	dial       dialer // the client's agent's
+	congestion congestionManager
+	marks      marker
 
-	seen     look     // the beat's
-	steering steering // the beat's
-
-	mu         sync.Mutex // a leaf: nothing else is locked under it
-	phase      agentapi.Phase
-	port       uint16
-	reply      agentapi.PrepareReply // what prepare was told
-	ended      bool
-	graceful   bool // both directions are complete at this agent
-	peerDone   bool // and at the dialling one, which has released a connection
-	delivered  bool // and the end host has acknowledged everything
-	end        *endHost
-	listener   *net.TCPListener
-	clientISN  uint32 // sequence number of the client's SYN, when clientSYN says that it came
-	clientSYN  bool
-	reserved   *reservation
-	dialing    bool
-	since      int64 // when the phase began
-	heard      int64 // last news of the peer from connections now gone
-	last       []uint32
-	started    time.Time
-	setup      time.Duration
-	lost       int
-	warm       int
-	p          int
-	why        string
-	control    string // congestion control in use, where it is chosen
-	switches   int
-	whyControl string
-	retrans    uint64
-	reason     agentapi.Reason
-	detail     string
-	openError  error
-	early      *early
+	mu        sync.Mutex // a leaf: nothing else is locked under it
+	phase     agentapi.Phase
+	port      uint16
+	reply     agentapi.PrepareReply // what prepare was told
+	ended     bool
+	graceful  bool // both directions are complete at this agent
+	peerDone  bool // and at the dialling one, which has released a connection
+	delivered bool // and the end host has acknowledged everything
+	end       *endHost
+	listener  *net.TCPListener
+	clientISN uint32 // sequence number of the client's SYN, when clientSYN says that it came
+	clientSYN bool
+	reserved  *reservation
+	since     int64 // when the phase began
+	heard     int64 // last news of the peer from connections now gone
+	last      []uint32
+	started   time.Time
+	setup     time.Duration
+	lost      int
+	retrans   uint64
+	reason    agentapi.Reason
+	detail    string
 }
 
 func newSession(a *Agent, req agentapi.PrepareRequest, params agentapi.Params) *session {
 	s := &session{
-		agent: a, req: req, params: params, marks: req.Marks, phase: agentapi.PhasePrepared,
+		agent: a, req: req, params: params, phase: agentapi.PhasePrepared,
 		over: make(chan struct{}), opened: make(chan struct{}), large: make(chan struct{}),
 		started: time.Now(), since: a.now(), own: a.cfg.addrFor(req.Client.Addr()),
 		copying: params.TLS, last: make([]uint32, a.cfg.MaxConnections),
 	}
+	s.dial.s, s.congestion.s, s.marks.s, s.marks.marks = s, s, s, req.Marks
 	if req.Role == agentapi.RoleServer {
 		s.role = roleAcceptor
 	}
@@ -110,7 +98,7 @@ func newSession(a *Agent, req agentapi.PrepareRequest, params agentapi.Params) *
 	most := max(params.ChunkBytes*params.Queue*orDefault(params.Connections, a.cfg.AutoConnections), 2*(params.ChunkBytes+wire.ChunkCost))
 	s.in = newSink(s, window{
 		size: min(most, a.peers.window(req.Peer.Addr, a.cfg.InitialWindow)), most: most,
-		rtt: func() time.Duration { return time.Duration(s.rtt.Load()) },
+		rtt: func() time.Duration { return time.Duration(s.congestion.rtt.Load()) },
 	})
 	s.out = newSource(s)
 	return s
@@ -147,7 +135,7 @@ func (s *session) connected(e *endHost) bool {
 	s.end = e
 	s.setRunning()
 	s.mu.Unlock()
-	if err := s.markEnds(); err != nil {
+	if err := s.marks.markEnds(); err != nil {
 		s.agent.log.Debug("DSCP towards an end host", "session", s.req.ID, "error", err)
 	}
 	s.spawn(s.in.run)
@@ -166,70 +154,6 @@ func (s *session) setRunning() {
 		s.phase, s.since = agentapi.PhaseRunning, s.agent.now()
 		s.setup = time.Since(s.started)
 	default:
-	}
-}
-
-// attach makes c one of the session's connections.
-func (s *session) attach(c *conn) error {
-	if err := s.join(c); err != nil {
-		return err
-	}
-	err := s.mark(c.net)
-	if err != nil {
-		s.detach(c, err)
-	}
-	return err
-}
-
-// join takes c in among the session's connections.
-func (s *session) join(c *conn) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return errOver
-	}
-	if s.graceful && s.role == roleDialer {
-		c.release.Store(true)
-	}
-	list := slices.Clone(*s.conns.Load())
-	for _, old := range list {
-		if old.index == c.index {
-			go old.fail(errReplaced)
-		}
-	}
-	list = append(list, c)
-	s.conns.Store(&list)
-	s.wg.Add(1)
-	select {
-	case <-s.opened:
-	default:
-		close(s.opened)
-	}
-	s.setRunning()
-	return nil
-}
-
-// detach takes c from the session after it was released (err nil) or lost.
-func (s *session) detach(c *conn, err error) {
-	defer s.wg.Done()
-	again := c.retransmits()
-	s.mu.Lock()
-	list := slices.DeleteFunc(slices.Clone(*s.conns.Load()), func(x *conn) bool { return x == c })
-	s.conns.Store(&list)
-	s.heard = max(s.heard, c.heard.Load())
-	s.retrans += again
-	if err != nil && !s.ended && !s.graceful {
-		s.lost++
-		s.agent.metrics.lost.Inc()
-	}
-	s.peerDone = s.peerDone || err == nil
-	over, released := s.complete(), s.graceful && s.peerDone
-	s.mu.Unlock()
-	switch {
-	case over:
-		s.finish(agentapi.ReasonClosed, "", 0)
-	case len(list) == 0 && s.role == roleAcceptor && !released:
-		s.agent.seek(s.req.Peer)
 	}
 }
 
@@ -290,51 +214,4 @@ func (s *session) deliver() {
 	if over {
 		s.finish(agentapi.ReasonClosed, "", 0)
 	}
-}
-
-// live reports whether connections to the peer are still wanted. When all of
-// them died in the last round trip, one more is, to release the peer.
-func (s *session) live() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.ended && (!s.graceful || !s.peerDone)
-}
-
-// askAcks has all connections confirm what they have received.
-func (s *session) askAcks() {
-	for _, c := range *s.conns.Load() {
-		c.kick()
-	}
-}
-
-// announce tells the peer the new limit, on the connection last heard of.
-func (s *session) announce() {
-	var best *conn
-	for _, c := range *s.conns.Load() {
-		if best == nil || c.heard.Load() > best.heard.Load() {
-			best = c
-		}
-	}
-	if best != nil {
-		best.kick()
-	}
-}
-
-// generation accepts each number of a connection index at most once.
-func (s *session) generation(index int, g uint32) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended || index >= len(s.last) || g <= s.last[index] {
-		return false
-	}
-	s.last[index] = g
-	return true
-}
-
-// nextGeneration numbers this agent's own openings of an index.
-func (s *session) nextGeneration(index int) uint32 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last[index]++
-	return s.last[index]
 }

@@ -33,7 +33,7 @@ func TestSteeredTransfer(t *testing.T) {
 			}
 			conns := *s.conns.Load()
 			for _, c := range conns {
-				if err := s.setCongestion(c, controls[i%3]); err != nil && s.live() {
+				if err := s.congestion.set(c, controls[i%3]); err != nil && s.live() {
 					t.Errorf("switch %d: %v", i, err)
 				}
 			}
@@ -60,7 +60,8 @@ func TestSteerable(t *testing.T) {
 		{"no cubic", "", congestion{long: "bbr", local: "reno"}, false},
 	} {
 		s := &session{agent: &Agent{congestion: c.kernel}, params: agentapi.Params{CongestionControl: c.chosen}}
-		if s.steerable() != c.steered {
+		s.congestion.s = s
+		if s.congestion.steerable() != c.steered {
 			t.Errorf("%s: steered: %v", c.name, !c.steered)
 		}
 	}

@@ -17,7 +17,8 @@ type warmKey struct {
 	tls       bool
 }
 
-func (s *session) warmKey(index int) warmKey {
+func (d *dialer) warmKey(index int) warmKey {
+	s := d.s
 	ports := s.ports()
 	return warmKey{
 		peer:      netip.AddrPortFrom(s.req.Peer.Addr, ports[index%len(ports)]),
