@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"sync"
 	"syscall"
 	"time"
 
@@ -21,8 +22,75 @@ import (
 // tlsHandshake is the first byte of a TLS connection.
 const tlsHandshake = 0x16
 
-// acceptData accepts connections on one data port until the listener closes.
-func (a *Agent) acceptData(ln net.Listener) {
+// acceptor takes in the connections that peers make to the agent's data ports.
+type acceptor struct {
+	a *Agent
+	// unauthenticated and expected hold a token for each accepted connection that has not
+	// proved a key yet: from anywhere, and from the peer of a session.
+	unauthenticated, expected chan struct{}
+
+	mu       sync.Mutex // a leaf: nothing else is locked under it
+	closed   bool
+	hosting  map[netip.Addr]int // sessions by the peer that opens their connections
+	accepted map[net.Conn]struct{}
+}
+
+func newAcceptor(a *Agent) *acceptor {
+	return &acceptor{
+		a: a, unauthenticated: make(chan struct{}, a.cfg.MaxUnauthenticated),
+		expected: make(chan struct{}, max(a.cfg.MaxUnauthenticated, a.cfg.MaxSessions)),
+		hosting:  make(map[netip.Addr]int), accepted: make(map[net.Conn]struct{}),
+	}
+}
+
+// expect notes that a session, or minus one of them, waits for connections from a peer.
+func (x *acceptor) expect(peer netip.Addr, sessions int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.hosting[peer] += sessions; x.hosting[peer] == 0 {
+		delete(x.hosting, peer)
+	}
+}
+
+// close has no connection wait for a peer any more.
+func (x *acceptor) close() {
+	x.mu.Lock()
+	x.closed = true
+	x.mu.Unlock()
+	x.endIdle()
+}
+
+// endIdle ends the connections that peers hold idle, and those of nobody known.
+// Those of sessions that have just ended are left to send their last frame.
+func (x *acceptor) endIdle() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for c := range x.accepted {
+		_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	}
+}
+
+// track registers an accepted connection; it reports false when the agent closes.
+func (x *acceptor) track(c net.Conn) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		_ = c.Close()
+		return false
+	}
+	x.accepted[c] = struct{}{}
+	return true
+}
+
+func (x *acceptor) untrack(c net.Conn) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.accepted, c)
+}
+
+// run accepts connections on one data port until the listener closes.
+func (x *acceptor) run(ln net.Listener) {
+	a := x.a
 	patient := listen.New(ln, func(err error) {
 		a.strange.Warn(a.log, "accept on data port", "address", ln.Addr(), "error", err)
 	})
@@ -32,10 +100,10 @@ func (a *Agent) acceptData(ln net.Listener) {
 		if err != nil {
 			return
 		}
-		seats := a.seats(nc)
+		seats := x.seats(nc)
 		select {
 		case seats <- struct{}{}:
-			a.wg.Go(func() { a.greet(nc, seats) })
+			a.wg.Go(func() { x.greet(nc, seats) })
 		default:
 			a.metrics.rejected.Inc()
 			resetNow(nc)
@@ -45,19 +113,20 @@ func (a *Agent) acceptData(ln net.Listener) {
 
 // seats says among whom a fresh connection counts: those that have not proved a key,
 // however many and silent they are, must not keep the peers of sessions out.
-func (a *Agent) seats(nc net.Conn) chan struct{} {
+func (x *acceptor) seats(nc net.Conn) chan struct{} {
 	from, err := netip.ParseAddrPort(nc.RemoteAddr().String())
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err == nil && a.hosting[from.Addr().Unmap()] > 0 {
-		return a.expected
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err == nil && x.hosting[from.Addr().Unmap()] > 0 {
+		return x.expected
 	}
-	return a.unauthenticated
+	return x.unauthenticated
 }
 
 // greet serves one accepted connection: sessions, one after the other. Until
 // the first opening it holds one of the seats, of which there are few.
-func (a *Agent) greet(nc net.Conn, seats <-chan struct{}) {
+func (x *acceptor) greet(nc net.Conn, seats <-chan struct{}) {
+	a := x.a
 	fresh := true
 	welcome := func() {
 		if fresh {
@@ -66,11 +135,11 @@ func (a *Agent) greet(nc net.Conn, seats <-chan struct{}) {
 		}
 	}
 	defer welcome()
-	if !a.track(nc) {
+	if !x.track(nc) {
 		return
 	}
-	defer a.untrack(nc)
-	c, err := a.unwrap(nc)
+	defer x.untrack(nc)
+	c, err := x.unwrap(nc)
 	for first := true; err == nil; first = false {
 		patience := a.cfg.OpeningTimeout
 		if !first {
@@ -78,7 +147,7 @@ func (a *Agent) greet(nc net.Conn, seats <-chan struct{}) {
 		}
 		var s *session
 		var index int
-		s, index, err = a.acceptOpening(c, patience)
+		s, index, err = x.opening(c, patience)
 		if err != nil && first {
 			a.metrics.rejected.Inc()
 			a.log.Debug("data connection rejected", "from", nc.RemoteAddr(), "error", err)
@@ -92,7 +161,8 @@ func (a *Agent) greet(nc net.Conn, seats <-chan struct{}) {
 }
 
 // unwrap looks at the first byte and puts TLS on if it is asked for.
-func (a *Agent) unwrap(nc net.Conn) (net.Conn, error) {
+func (x *acceptor) unwrap(nc net.Conn) (net.Conn, error) {
+	a := x.a
 	deadline := time.Now().Add(a.cfg.OpeningTimeout)
 	if err := nc.SetDeadline(deadline); err != nil {
 		return nil, err
@@ -136,10 +206,10 @@ func peek(nc net.Conn) (byte, error) {
 	return b[0], err
 }
 
-// acceptOpening reads an opening, finds its session, checks the proof, and
+// opening reads an opening, finds its session, checks the proof, and
 // answers. Nothing is said to those who cannot prove the key.
-func (a *Agent) acceptOpening(nc net.Conn, patience time.Duration) (*session, int, error) {
-	if err := a.wait(nc, patience); err != nil {
+func (x *acceptor) opening(nc net.Conn, patience time.Duration) (*session, int, error) {
+	if err := x.wait(nc, patience); err != nil {
 		return nil, 0, err
 	}
 	var raw [wire.OpeningSize]byte
@@ -149,7 +219,7 @@ func (a *Agent) acceptOpening(nc net.Conn, patience time.Duration) (*session, in
 	if err := wire.CheckPrefix(raw[:wire.PrefixSize]); err != nil {
 		return nil, 0, err
 	}
-	if err := nc.SetDeadline(time.Now().Add(a.cfg.OpeningTimeout)); err != nil {
+	if err := nc.SetDeadline(time.Now().Add(x.a.cfg.OpeningTimeout)); err != nil {
 		return nil, 0, err
 	}
 	if _, err := io.ReadFull(nc, raw[wire.PrefixSize:]); err != nil {
@@ -159,7 +229,7 @@ func (a *Agent) acceptOpening(nc net.Conn, patience time.Duration) (*session, in
 	if err != nil {
 		return nil, 0, err
 	}
-	s, err := a.admit(o, raw[:], nc)
+	s, err := x.admit(o, raw[:], nc)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -173,19 +243,19 @@ func (a *Agent) acceptOpening(nc net.Conn, patience time.Duration) (*session, in
 }
 
 // wait sets the deadline of a connection on which the agent waits for a peer,
-// unless the agent closes: then closeAccepted has set, or will set, a nearer one.
-func (a *Agent) wait(nc net.Conn, patience time.Duration) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
+// unless the agent closes: then close has set, or will set, a nearer one.
+func (x *acceptor) wait(nc net.Conn, patience time.Duration) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
 		return net.ErrClosed
 	}
 	return nc.SetDeadline(time.Now().Add(patience))
 }
 
 // admit finds the session of an opening and uses the opening up.
-func (a *Agent) admit(o wire.Opening, raw []byte, nc net.Conn) (*session, error) {
-	s := a.session(o.Session)
+func (x *acceptor) admit(o wire.Opening, raw []byte, nc net.Conn) (*session, error) {
+	s := x.a.session(o.Session)
 	if s == nil || s.role != roleAcceptor {
 		return nil, fmt.Errorf("session %x is not announced", o.Session)
 	}

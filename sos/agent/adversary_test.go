@@ -72,7 +72,7 @@ func TestStrangers(t *testing.T) {
 		defer c.Close()
 		held = append(held, c)
 	}
-	eventually(t, "all are in", func() bool { return len(p.y.unauthenticated) == len(held) })
+	eventually(t, "all are in", func() bool { return len(p.y.acceptor.unauthenticated) == len(held) })
 	c, err := net.Dial("tcp", p.dataPort(p.y))
 	if err == nil {
 		defer c.Close()
@@ -81,7 +81,7 @@ func TestStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	exchange(t, p.open(agentapi.Params{}), 1000, 1000) // its peer is expected
-	eventually(t, "the first have been closed", func() bool { return len(p.y.unauthenticated) == 0 })
+	eventually(t, "the first have been closed", func() bool { return len(p.y.acceptor.unauthenticated) == 0 })
 }
 
 // announced prepares a session at Y only and returns how to open it.

@@ -33,17 +33,15 @@ type Agent struct {
 	controlTLS *tls.Config
 	dataTLS    *tls.Config
 
-	pipes   *pipePool
-	ports   *ports
-	routes  *routes
-	sizes   *sizes
-	warm    *warmPool
-	peers   *peers
-	metrics *metrics
-	total   totals
-	// unauthenticated and expected hold a token for each accepted connection that has not
-	// proved a key yet: from anywhere, and from the peer of a session.
-	unauthenticated, expected chan struct{}
+	acceptor *acceptor
+	pipes    *pipePool
+	ports    *ports
+	routes   *routes
+	sizes    *sizes
+	warm     *warmPool
+	peers    *peers
+	metrics  *metrics
+	total    totals
 
 	ctx       context.Context
 	cancel    context.CancelFunc
@@ -57,10 +55,8 @@ type Agent struct {
 	mu       sync.Mutex
 	closed   bool
 	sessions map[agentapi.SessionID]*session
-	hosting  map[netip.Addr]int // sessions by the peer that opens their connections
 	seeking  map[netip.Addr]bool
 	awaiting map[netip.AddrPort]*session // by the port on which they listen for their client
-	accepted map[net.Conn]struct{}
 	mems     map[int]*buffers
 }
 
@@ -85,10 +81,10 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, log: cfg.Log, epoch: time.Now(),
-		peers: newPeers(), unauthenticated: make(chan struct{}, cfg.MaxUnauthenticated), expected: make(chan struct{}, max(cfg.MaxUnauthenticated, cfg.MaxSessions)),
-		sessions: make(map[agentapi.SessionID]*session), hosting: make(map[netip.Addr]int), seeking: make(map[netip.Addr]bool), awaiting: make(map[netip.AddrPort]*session), accepted: make(map[net.Conn]struct{}),
-		mems: make(map[int]*buffers),
+		peers: newPeers(), sessions: make(map[agentapi.SessionID]*session), seeking: make(map[netip.Addr]bool),
+		awaiting: make(map[netip.AddrPort]*session), mems: make(map[int]*buffers),
 	}
+	a.acceptor = newAcceptor(a)
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	a.metrics = newMetrics(a)
 	a.total.a = a
@@ -122,7 +118,7 @@ func (a *Agent) start() error {
 		return err
 	}
 	for _, ln := range a.data {
-		a.wg.Go(func() { a.acceptData(ln) })
+		a.wg.Go(func() { a.acceptor.run(ln) })
 	}
 	for _, w := range a.resets {
 		a.wg.Go(func() { a.serveResets(w) })
@@ -221,7 +217,7 @@ func (a *Agent) Close() {
 		_ = ln.Close()
 	}
 	a.warm.close()
-	a.closeAccepted()
+	a.acceptor.close()
 	for _, w := range a.resets {
 		_ = w.file.Close()
 	}
@@ -234,34 +230,6 @@ func (a *Agent) Close() {
 	if a.pipes != nil {
 		a.pipes.close()
 	}
-}
-
-// closeAccepted ends the connections that peers hold idle, and those of nobody known.
-// Those of sessions that have just ended are left to send their last frame.
-func (a *Agent) closeAccepted() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for c := range a.accepted {
-		_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-	}
-}
-
-// track registers an accepted connection; it reports false when the agent closes.
-func (a *Agent) track(c net.Conn) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
-		_ = c.Close()
-		return false
-	}
-	a.accepted[c] = struct{}{}
-	return true
-}
-
-func (a *Agent) untrack(c net.Conn) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.accepted, c)
 }
 
 // beat runs what is done periodically.
@@ -321,7 +289,7 @@ func (a *Agent) register(s *session) error {
 	a.sessions[s.req.ID] = s
 	a.wg.Add(1) // until forget has given everything back: Close waits for it
 	if s.role == roleAcceptor {
-		a.hosting[s.req.Peer.Addr]++
+		a.acceptor.expect(s.req.Peer.Addr, 1)
 	}
 	return nil
 }
@@ -337,12 +305,10 @@ func (a *Agent) forget(s *session) {
 	if a.awaiting[at] == s {
 		delete(a.awaiting, at)
 	}
-	if peer := s.req.Peer.Addr; s.role == roleAcceptor {
-		if a.hosting[peer]--; a.hosting[peer] == 0 {
-			delete(a.hosting, peer)
-		}
-	}
 	a.mu.Unlock()
+	if s.role == roleAcceptor {
+		a.acceptor.expect(s.req.Peer.Addr, -1)
+	}
 	a.metrics.ended(s)
 	a.server.Record(s.record())
 	go func() {

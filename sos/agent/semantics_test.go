@@ -347,11 +347,11 @@ func TestWarm(t *testing.T) {
 		}
 	}
 	// Those that died in the pool do no harm.
-	p.y.closeAccepted()
+	p.y.acceptor.endIdle()
 	eventually(t, "the peer has closed them", func() bool {
-		p.y.mu.Lock()
-		defer p.y.mu.Unlock()
-		return len(p.y.accepted) == 0
+		p.y.acceptor.mu.Lock()
+		defer p.y.acceptor.mu.Unlock()
+		return len(p.y.acceptor.accepted) == 0
 	})
 	exchange(t, p.open(agentapi.Params{Connections: 3}), 1000, 1000)
 }
