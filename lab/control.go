@@ -42,15 +42,20 @@ func (l *Lab) makeControlNetwork(context.Context) error {
 // joinControlNetwork joins every switch and agent to the control network.
 func (l *Lab) joinControlNetwork(context.Context) error {
 	for _, w := range l.plan.Controls {
-		if err := l.joinControl(w); err != nil {
+		err := w.joinBridge()
+		if err == nil {
+			err = l.configureWire(w)
+		}
+		if err != nil {
 			return fmt.Errorf("control interface of %s: %w", w.B.Node, err)
 		}
 	}
 	return nil
 }
 
-func (l *Lab) joinControl(w wire) error {
-	err := inNamespace(w.A.Namespace, func() error {
+// joinBridge makes the link's end in the control namespace a port of its bridge.
+func (w wire) joinBridge() error {
+	return inNamespace(w.A.Namespace, func() error {
 		bridge, err := netlink.LinkByName(controlBridge)
 		if err != nil {
 			return err
@@ -61,10 +66,6 @@ func (l *Lab) joinControl(w wire) error {
 		}
 		return netlink.LinkSetMaster(port, bridge)
 	})
-	if err != nil {
-		return err
-	}
-	return l.configureWire(w)
 }
 
 // Control is the control namespace: the place of the controllers.

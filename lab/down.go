@@ -63,7 +63,7 @@ func (l *Lab) remove(ctx context.Context) error {
 	for _, name := range l.record.Namespaces {
 		err = errors.Join(err, namespace.Delete(name))
 	}
-	err = errors.Join(err, l.releaseSysctls())
+	err = errors.Join(err, l.tuning.release())
 	if err != nil {
 		return err
 	}

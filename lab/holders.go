@@ -12,11 +12,11 @@ import (
 // environment which lab they are of, and what each changed sysctl was before.
 const holderVariable = "SLUICE_LAB_" // and the sysctl's name
 
-// holderEnv is what a daemon of the lab says about the sysctls.
-func (l *Lab) holderEnv() []string {
+// env is what a daemon of the lab says about the sysctls.
+func (t *tuning) env() []string {
 	var all []string
-	for name, original := range l.originals {
-		all = append(all, holderVariable+name+"="+original+" "+l.dir)
+	for name, original := range t.originals {
+		all = append(all, holderVariable+name+"="+original+" "+t.dir)
 	}
 	return all
 }

@@ -20,22 +20,21 @@ type Lab struct {
 	record record
 	// moves keeps the moves of links apart. links are the links where they are now;
 	// a move replaces them all.
-	moves sync.Mutex
-	links atomic.Pointer[[]wire]
-	// originals are the machine's own values of the sysctls that the lab has changed.
-	originals map[string]string
-	byThread  bool // Options.ByThread
-	runDir    string
-	dir       string
-	shaper    string
-	logf      func(string, ...any)
+	moves    sync.Mutex
+	links    atomic.Pointer[[]wire]
+	tuning   tuning
+	byThread bool // Options.ByThread
+	runDir   string
+	dir      string
+	shaper   string
 }
 
 func newLab(p plan, runDir string, logf func(string, ...any)) *Lab {
 	if logf == nil {
 		logf = func(string, ...any) {}
 	}
-	l := &Lab{plan: p, originals: map[string]string{}, runDir: runDir, dir: filepath.Join(runDir, p.Topology.Name), logf: logf}
+	l := &Lab{plan: p, runDir: runDir, dir: filepath.Join(runDir, p.Topology.Name)}
+	l.tuning = tuning{dir: l.dir, originals: map[string]string{}, logf: logf}
 	l.links.Store(&p.Wires)
 	return l
 }

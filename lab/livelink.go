@@ -110,7 +110,7 @@ func (k *LiveLink) SetUp(ctx context.Context, up bool) error {
 
 // cableUp reports whether a link's cable is plugged in. Both ends of a link in the
 // delay line are up always: there the line is the cable.
-func (l *Lab) cableUp(w wire) (bool, error) {
+func (w wire) cableUp() (bool, error) {
 	f, up := w.cableEnd(), false
 	err := inNamespace(f.Namespace, func() error {
 		link, err := netlink.LinkByName(f.Name)

@@ -35,7 +35,7 @@ func (l *Lab) MoveLinkToPort(ctx context.Context, link, to string, port int) err
 	defer cancel()
 	l.moves.Lock()
 	defer l.moves.Unlock()
-	release, err := l.waitLock(ctx)
+	release, err := waitLock(ctx, l.dir)
 	if err != nil {
 		return fmt.Errorf("lab %s: %w", l.Name(), err)
 	}
@@ -46,12 +46,12 @@ func (l *Lab) MoveLinkToPort(ctx context.Context, link, to string, port int) err
 	return nil
 }
 
-// waitLock takes the lab's lock as soon as nobody else has it.
-func (l *Lab) waitLock(ctx context.Context) (release func(), err error) {
+// waitLock takes a lab's lock as soon as nobody else has it.
+func waitLock(ctx context.Context, dir string) (release func(), err error) {
 	tick := time.NewTicker(lockPoll)
 	defer tick.Stop()
 	for {
-		release, err := lockDir(l.dir)
+		release, err := lockDir(dir)
 		if err == nil || errors.Is(err, ErrNoLab) {
 			return release, err
 		}
@@ -83,7 +83,7 @@ func (l *Lab) move(ctx context.Context, link, to string, port int) error {
 		return err
 	}
 	moved := old.withSwitchEnd(target)
-	up, err := l.cableUp(old)
+	up, err := old.cableUp()
 	if err != nil {
 		return err
 	}

@@ -96,6 +96,18 @@ func newPlan(t Topology) (plan, error) {
 
 func (p plan) namespace(node string) string { return namespaceName(p.Topology.Name, node) }
 
+// namespaces are those of all nodes.
+func (p plan) namespaces() []string {
+	names := []string{p.namespace(controlNode)}
+	for _, s := range p.Topology.Switches {
+		names = append(names, p.namespace(s.Name))
+	}
+	for _, h := range p.Topology.Hosts {
+		names = append(names, p.namespace(h.Name))
+	}
+	return names
+}
+
 func namespaceName(lab, node string) string { return "sluice-" + lab + "-" + node }
 
 func (p plan) newIface(ports *portAllocator, l Link, e End) iface {

@@ -79,7 +79,7 @@ func (l *Lab) Status(ctx context.Context) Status {
 	}
 	for _, w := range l.wires() {
 		k := LinkStatus{Name: w.Link.Name, A: w.A.String(), B: w.B.String(), MTU: w.Link.MTU}
-		k.Up, _ = l.cableUp(w) // not there: not up
+		k.Up, _ = w.cableUp() // not there: not up
 		if state, ok := lines[w.Link.Name]; ok {
 			k.State, k.Up = &state, state.Up
 		}

@@ -287,7 +287,7 @@ func (s *LiveSwitch) daemonPID() (int, error) {
 // command prepares an Open vSwitch program with the switch's own directories.
 func (s *LiveSwitch) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(append(os.Environ(), s.lab.holderEnv()...),
+	cmd.Env = append(append(os.Environ(), s.lab.tuning.env()...),
 		"OVS_RUNDIR="+s.dir(), "OVS_LOGDIR="+s.dir(), "OVS_DBDIR="+s.dir(), "OVS_SYSCONFDIR="+s.dir())
 	return cmd
 }

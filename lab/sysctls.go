@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,47 +40,53 @@ type sysctlState struct {
 	running  []string // those of them whose daemons run
 }
 
-func (l *Lab) holdSysctls(context.Context) error {
-	if len(l.plan.Topology.Switches) == 0 {
-		return nil
-	}
+// tuning is what a lab holds of the machine's sysctls.
+type tuning struct {
+	dir       string            // the lab's
+	originals map[string]string // the machine's own values of those that the lab has changed
+	logf      func(string, ...any)
+}
+
+// hold sets the sysctls, that of how processors are shared with byThread alone.
+func (t *tuning) hold(byThread bool) error {
 	for _, x := range sysctls {
-		if _, err := os.Stat(x.path()); x == autogroup && (!l.byThread || errors.Is(err, os.ErrNotExist)) {
+		if _, err := os.Stat(x.path()); x == autogroup && (!byThread || errors.Is(err, os.ErrNotExist)) {
 			continue // it is not asked for, or the kernel is without
 		}
-		if err := l.hold(x); err != nil {
+		if err := t.set(x); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *Lab) hold(x sysctl) error {
+func (t *tuning) set(x sysctl) error {
 	return x.change(func(s *sysctlState) error {
 		now, err := os.ReadFile(x.path())
 		if err != nil {
 			return err
 		}
-		if s.hold(l.dir, strings.TrimSpace(string(now))) {
-			l.logf("%s of this machine is %s while a lab is up (was %s)", x.name, x.value, s.Original)
+		if s.hold(t.dir, strings.TrimSpace(string(now))) {
+			t.logf("%s of this machine is %s while a lab is up (was %s)", x.name, x.value, s.Original)
 		}
-		l.originals[x.name] = s.Original
+		t.originals[x.name] = s.Original
 		return nil
 	}, func(*sysctlState) string { return x.value })
 }
 
-func (l *Lab) releaseSysctls() error {
+// release gives the sysctls back.
+func (t *tuning) release() error {
 	var errs []error
 	for _, x := range sysctls {
 		errs = append(errs, x.change(func(s *sysctlState) error {
-			s.Labs = slices.DeleteFunc(s.Labs, func(d string) bool { return d == l.dir })
+			s.Labs = slices.DeleteFunc(s.Labs, func(d string) bool { return d == t.dir })
 			s.forgetGone()
 			return nil
 		}, func(s *sysctlState) string {
 			if len(s.Labs) > 0 || s.Original == "" {
 				return ""
 			}
-			l.logf("%s of this machine is %s again", x.name, s.Original)
+			t.logf("%s of this machine is %s again", x.name, s.Original)
 			return s.Original
 		}))
 	}

@@ -100,7 +100,7 @@ func (l *Lab) claim(o Options) (release func(), err error) {
 	}
 	l.record = record{
 		Version: 1, Created: time.Now().UTC(), Owner: self(), Ephemeral: o.Ephemeral,
-		Shaper: l.shaper, Namespaces: l.allNamespaces(), Plan: l.plan,
+		Shaper: l.shaper, Namespaces: l.plan.namespaces(), Plan: l.plan,
 	}
 	for _, name := range l.record.Namespaces {
 		if namespace.Exists(name) {
@@ -169,21 +169,15 @@ func (l *Lab) makeDir() error {
 	return fmt.Errorf("%s keeps being removed", l.runDir)
 }
 
-func (l *Lab) allNamespaces() []string {
-	names := []string{l.plan.namespace(controlNode)}
-	for _, s := range l.plan.Topology.Switches {
-		names = append(names, l.plan.namespace(s.Name))
-	}
-	for _, h := range l.plan.Topology.Hosts {
-		names = append(names, l.plan.namespace(h.Name))
-	}
-	return names
-}
-
 // build makes everything, in an order in which nothing has to be made twice.
 func (l *Lab) build(ctx context.Context) error {
+	if len(l.plan.Topology.Switches) > 0 {
+		if err := l.tuning.hold(l.byThread); err != nil {
+			return err
+		}
+	}
 	steps := []func(context.Context) error{
-		l.holdSysctls, l.makeNamespaces, l.makeControlNetwork, l.makeWires, l.startDelayLine,
+		l.makeNamespaces, l.makeControlNetwork, l.makeWires, l.startDelayLine,
 		l.joinControlNetwork, l.configureInterfaces, l.configureHosts, l.startSwitches,
 	}
 	for _, step := range steps {
@@ -225,7 +219,7 @@ func (l *Lab) startDelayLine(ctx context.Context) error {
 				down = append(down, w.Link.Name)
 			}
 			c.Links = append(c.Links, delayline.Link{
-				Name: w.Link.Name, A: l.tapEnd(w.A), B: l.tapEnd(w.B),
+				Name: w.Link.Name, A: w.A.tap(), B: w.B.tap(),
 				AtoB: w.Link.AtoB, BtoA: w.Link.BtoA,
 			})
 		}
@@ -244,8 +238,8 @@ func (l *Lab) startDelayLine(ctx context.Context) error {
 	return nil
 }
 
-// tapEnd is the delay line's end at an interface.
-func (l *Lab) tapEnd(f iface) delayline.End {
+// tap is the delay line's end at an interface.
+func (f iface) tap() delayline.End {
 	return delayline.End{
 		Namespace: namespace.Path(f.Namespace),
 		Interface: f.Name,
