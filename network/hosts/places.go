@@ -2,8 +2,6 @@ package hosts
 
 import (
 	"iter"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/network/topology"
@@ -105,14 +103,6 @@ func (p *places) at(d openflow.DatapathID) iter.Seq[*entry] {
 func (p *places) behind(at topology.PortRef) map[*entry]struct{} {
 	if s := p.switches[at.Switch]; s != nil {
 		return s.ports[at.Port]
-	}
-	return nil
-}
-
-// portsOf are the ports of a switch behind which hosts stand, ascending.
-func (p *places) portsOf(d openflow.DatapathID) []uint32 {
-	if s := p.switches[d]; s != nil {
-		return slices.Sorted(maps.Keys(s.ports))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -234,7 +235,10 @@ func (t *Table) All() []topology.Host {
 func (t *Table) Ports(d openflow.DatapathID) []uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.places.portsOf(d)
+	if p := t.places.switches[d]; p != nil {
+		return slices.Sorted(maps.Keys(p.ports))
+	}
+	return nil
 }
 
 // Len is the number of hosts.
