@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -205,12 +207,8 @@ func (a *Agent) DataPorts() []uint16 { return a.dataPorts }
 func (a *Agent) Close() {
 	a.mu.Lock()
 	a.closed = true
-	list := make([]*session, 0, len(a.sessions))
-	for _, s := range a.sessions {
-		list = append(list, s)
-	}
 	a.mu.Unlock()
-	for _, s := range list {
+	for _, s := range a.list() {
 		s.finish(agentapi.ReasonShutdown, "the agent was stopped", wire.CauseAgent)
 	}
 	for _, ln := range a.data {
@@ -267,11 +265,7 @@ func (a *Agent) session(id agentapi.SessionID) *session {
 func (a *Agent) list() []*session {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	list := make([]*session, 0, len(a.sessions))
-	for _, s := range a.sessions {
-		list = append(list, s)
-	}
-	return list
+	return slices.AppendSeq(make([]*session, 0, len(a.sessions)), maps.Values(a.sessions))
 }
 
 // register makes s known, or says why not.

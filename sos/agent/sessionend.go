@@ -8,18 +8,14 @@ import (
 )
 
 // ownReset and otherReset name the reset by this agent's and the other end host.
-func (s *session) ownReset() agentapi.Reason {
-	if s.role == roleDialer {
+func (s *session) ownReset() agentapi.Reason   { return resetOf(s.role == roleDialer) }
+func (s *session) otherReset() agentapi.Reason { return resetOf(s.role == roleAcceptor) }
+
+func resetOf(client bool) agentapi.Reason {
+	if client {
 		return agentapi.ReasonClientReset
 	}
 	return agentapi.ReasonServerReset
-}
-
-func (s *session) otherReset() agentapi.Reason {
-	if s.role == roleDialer {
-		return agentapi.ReasonServerReset
-	}
-	return agentapi.ReasonClientReset
 }
 
 // endFlag decides how the end host ended its direction, when reading it gave
