@@ -15,7 +15,7 @@ func (c *call) discover() Decision {
 	if !c.authorised() {
 		return c.d
 	}
-	ip, err := c.reg.Offer(c.d.Device.ID, addrOption(c.Message, dhcpv4.OptionRequestedIPAddress), c.At)
+	ip, err := c.reg.Lessor.Offer(c.d.Device.ID, addrOption(c.Message, dhcpv4.OptionRequestedIPAddress), c.At)
 	if err != nil {
 		return c.failed(err)
 	}
@@ -42,7 +42,7 @@ func (c *call) request() Decision {
 	if !c.authorised() {
 		return c.d
 	}
-	v, err := c.reg.Reserve(c.d.Device.ID, registry.Claim{
+	v, err := c.reg.Lessor.Reserve(c.d.Device.ID, registry.Claim{
 		IP: ip, ClientID: c.Message.Options.Get(dhcpv4.OptionClientIdentifier), MAC: c.chaddr, Signed: c.stamp.Time,
 		Attachment: &registry.Attachment{At: c.At, MAC: c.Src, Since: c.Time},
 	})
@@ -75,7 +75,7 @@ func (c *call) decline(ctx context.Context) Decision {
 	if !c.giveUp(ip) {
 		return c.d
 	}
-	if err := c.reg.Decline(ctx, c.d.Device.ID, ip); err != nil {
+	if err := c.reg.Lessor.Decline(ctx, c.d.Device.ID, ip); err != nil {
 		return c.gone(err)
 	}
 	return c.given(Declined)
@@ -86,7 +86,7 @@ func (c *call) release(ctx context.Context) Decision {
 	if !c.giveUp(addr(c.Message.ClientIPAddr)) {
 		return c.d
 	}
-	if err := c.reg.Release(ctx, c.d.Device.ID); err != nil {
+	if err := c.reg.Lessor.Release(ctx, c.d.Device.ID); err != nil {
 		return c.gone(err)
 	}
 	return c.given(Released)

@@ -195,7 +195,7 @@ func (s *operations) Errors() []string { return s.status().Errors }
 func (s *operations) status() Status {
 	waiting, _ := s.queue.Load()
 	st := Status{
-		Domain: s.settings.Domain, Classes: len(s.registry.Classes()), Pools: len(s.registry.Pools()),
+		Domain: s.settings.Domain, Classes: len(s.registry.ClassItems.Items()), Pools: len(s.registry.Pools()),
 		Devices: len(s.registry.Devices()), Waiting: waiting, Errors: []string{}, Daemons: s.daemons.orders.daemons(),
 	}
 	for _, l := range s.registry.Leases() {

@@ -152,7 +152,7 @@ func (s *operations) deleteLease(ctx context.Context, in *service.ByName) (*serv
 		if !ok || !l.Active(s.now()) {
 			return registry.ErrUnknown
 		}
-		if err := s.registry.Release(ctx, in.Name); err != nil {
+		if err := s.registry.Lessor.Release(ctx, in.Name); err != nil {
 			return err
 		}
 		return s.detach(ctx, in.Name, l.IP, l.Attachment, "the operator")

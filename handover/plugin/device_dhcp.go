@@ -223,7 +223,7 @@ func (s *intake) takeBack(ctx context.Context, id string) {
 func (s *intake) putBack(ctx context.Context, d *dhcp.Decision) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.settings.RequestTimeout)
 	defer cancel()
-	if err := s.registry.SetAttachment(ctx, d.Device.ID, d.Previous); err != nil {
+	if err := s.registry.Lessor.SetAttachment(ctx, d.Device.ID, d.Previous); err != nil {
 		s.log.Error("a device's place in the store is not where its rules lead", "device", d.Device.ID, "error", err)
 	}
 }

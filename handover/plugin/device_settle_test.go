@@ -29,10 +29,10 @@ func (g *gated) shut() (end func(error)) {
 	return func(err error) { ended <- err }
 }
 
-// Put implements store.Store.
-func (g *gated) Put(ctx context.Context, key string, value []byte) error {
-	if !strings.HasPrefix(key, "handover/leases/") {
-		return g.Store.Put(ctx, key, value)
+// Apply implements store.Store.
+func (g *gated) Apply(ctx context.Context, ops ...store.Op) error {
+	if !strings.HasPrefix(ops[0].Key, "handover/leases/") {
+		return g.Store.Apply(ctx, ops...)
 	}
 	if ended := g.ended.Swap(nil); ended != nil {
 		select {
@@ -44,7 +44,7 @@ func (g *gated) Put(ctx context.Context, key string, value []byte) error {
 			return ctx.Err()
 		}
 	}
-	return g.Store.Put(ctx, key, value)
+	return g.Store.Apply(ctx, ops...)
 }
 
 func newGated(t *testing.T) *gated {

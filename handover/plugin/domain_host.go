@@ -194,7 +194,7 @@ func (h host) redirect(ctx context.Context, id string, to *registry.Attachment, 
 	t := h.newTrip(d, l.IP, KindMove, "domain "+to.Peer, h.now())
 	err := h.place(ctx, t, l.Attachment, to)
 	if err == nil {
-		err = h.registry.SetAttachment(ctx, id, to)
+		err = h.registry.Lessor.SetAttachment(ctx, id, to)
 	}
 	t.rec.Parts.Trigger = t.rec.Parts.Tf
 	h.ended(t, err)
@@ -235,7 +235,7 @@ func (h host) gone(ctx context.Context, id string) error {
 	case d.Home != "":
 		return h.registry.DeleteGuest(ctx, id)
 	}
-	if err := h.registry.Release(ctx, id); err != nil && !errors.Is(err, registry.ErrNoLease) {
+	if err := h.registry.Lessor.Release(ctx, id); err != nil && !errors.Is(err, registry.ErrNoLease) {
 		return err
 	}
 	return nil

@@ -52,7 +52,7 @@ func (s *Service) checkDevices() {
 func (s *Service) expire(ctx context.Context) {
 	s.floodsOver()
 	s.offencesOver()
-	ended, err := s.registry.Expire(ctx, s.now())
+	ended, err := s.registry.Lessor.Expire(ctx, s.now())
 	if err != nil && ctx.Err() == nil {
 		s.log.Warn("leases that are over cannot be ended yet", "error", err)
 	}

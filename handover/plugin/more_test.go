@@ -377,7 +377,7 @@ func TestExpiry(t *testing.T) {
 func (r *rig) expiredNow(id string) {
 	r.t.Helper()
 	l, _ := r.registry.Lease(id)
-	ended, err := r.registry.Expire(r.t.Context(), l.Expires.Add(time.Second))
+	ended, err := r.registry.Lessor.Expire(r.t.Context(), l.Expires.Add(time.Second))
 	if err != nil || len(ended) != 1 {
 		r.t.Fatalf("%v, %v", ended, err)
 	}

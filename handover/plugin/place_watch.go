@@ -75,7 +75,7 @@ func (s *placement) serve(ctx context.Context, id, cause string) error {
 		return nil
 	}
 	if l.Attachment.Peer == "" && !d.Has(l.Attachment.MAC) {
-		if err := s.registry.SetAttachment(ctx, id, nil); err != nil {
+		if err := s.registry.Lessor.SetAttachment(ctx, id, nil); err != nil {
 			return err
 		}
 		return s.detach(ctx, id, l.IP, l.Attachment, "its MAC address was taken from it")

@@ -95,12 +95,12 @@ func (h *addressHeap) Pop() any {
 	return a
 }
 
-// address returns the record of ip, making one if there is none. The lock is held.
-func (r *Registry) address(ip netip.Addr) *address {
-	a := r.addrs[ip]
+// address returns the record of ip, making one if there is none.
+func (b *book) address(ip netip.Addr) *address {
+	a := b.addrs[ip]
 	if a == nil {
-		a = &address{ip: ip, pool: r.giver(ip)}
-		r.addrs[ip] = a
+		a = &address{ip: ip, pool: b.giver(ip)}
+		b.addrs[ip] = a
 		if a.pool != nil {
 			heap.Push(&a.pool.heap, a)
 		}
@@ -108,25 +108,25 @@ func (r *Registry) address(ip netip.Addr) *address {
 	return a
 }
 
-// claim gives the device the address until then. Whoever had a claim before loses
-// what was remembered of it. The lock is held.
-func (r *Registry) claim(ip netip.Addr, device string, until time.Time) {
-	a := r.address(ip)
-	if old := r.devices[a.device]; old != nil && a.device != device && old.lease.IP == ip {
+// claim gives the device the address until then. Whoever had a claim before loses what was
+// remembered of it.
+func (b *book) claim(ip netip.Addr, device string, until time.Time) {
+	a := b.address(ip)
+	if old := b.devices[a.device]; old != nil && a.device != device && old.lease.IP == ip {
 		old.lease = Lease{}
 	}
 	a.device, a.until = device, until
 	reorder(a)
 }
 
-// rest ends the device's claim to the address, if it has one. The lock is held.
-func (r *Registry) rest(ip netip.Addr, device string, now time.Time) {
-	a := r.addrs[ip]
+// rest ends the device's claim to the address, if it has one.
+func (b *book) rest(ip netip.Addr, device string, now time.Time) {
+	a := b.addrs[ip]
 	if a == nil || a.device != device {
 		return
 	}
 	a.until = now.Add(reuseAfter)
-	if rec := r.devices[device]; rec != nil && rec.device.IP == ip {
+	if rec := b.devices[device]; rec != nil && rec.device.IP == ip {
 		a.until = forever
 	}
 	reorder(a)
@@ -139,9 +139,9 @@ func reorder(a *address) {
 	}
 }
 
-// giver is the pool that gives the address out, if one does. The lock is held.
-func (r *Registry) giver(ip netip.Addr) *pool {
-	for _, p := range r.pools {
+// giver is the pool that gives the address out, if one does.
+func (b *book) giver(ip netip.Addr) *pool {
+	for _, p := range b.pools {
 		if p.gives(ip) {
 			return p
 		}
@@ -149,11 +149,11 @@ func (r *Registry) giver(ip netip.Addr) *pool {
 	return nil
 }
 
-// allocate starts the pool's allocator anew. The lock is held.
-func (r *Registry) allocate(p *pool) {
-	r.retire(p)
+// allocate starts the pool's allocator anew.
+func (b *book) allocate(p *pool) {
+	b.retire(p)
 	p.allocator = allocator{next: p.First}
-	for _, a := range r.addrs {
+	for _, a := range b.addrs {
 		if p.gives(a.ip) {
 			a.pool = p
 			heap.Push(&p.heap, a)
@@ -161,8 +161,8 @@ func (r *Registry) allocate(p *pool) {
 	}
 }
 
-// retire takes all addresses out of the pool's hands. The lock is held.
-func (r *Registry) retire(p *pool) {
+// retire takes all addresses out of the pool's hands.
+func (b *book) retire(p *pool) {
 	for _, a := range p.heap {
 		a.pool = nil
 	}

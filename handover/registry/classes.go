@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/service"
@@ -13,11 +11,11 @@ import (
 
 // classesChanged makes classes that were declared those that there are.
 func (r *Registry) classesChanged(_ context.Context, changes []service.Change[Class]) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.book.mu.Lock()
+	defer r.book.mu.Unlock()
 	for _, x := range changes {
-		if delete(r.classes, x.Name); x.After != nil {
-			r.classes[x.Name] = x.After.Value
+		if delete(r.book.classes, x.Name); x.After != nil {
+			r.book.classes[x.Name] = x.After.Value
 		}
 	}
 }
@@ -29,40 +27,23 @@ func (r *Registry) classInUse(name string) error {
 			return fmt.Errorf("pool %q takes devices into it: %w", x.Name, service.ErrInUse)
 		}
 	}
-	return r.deviceThat(func(d Device) bool { return d.Class == name })
+	return r.inUse(func(d Device) bool { return d.Class == name })
 }
 
-// deviceThat says which device keeps a class or a pool in use. Before the registry is loaded
-// it has those alone that nobody declared.
-func (r *Registry) deviceThat(uses func(Device) bool) error {
+// inUse says which device keeps a class or a pool in use. Before the registry is loaded the
+// book has those alone that nobody declared.
+func (r *Registry) inUse(by func(Device) bool) error {
 	for _, x := range r.DeviceItems.Items() {
-		if uses(x.Value) {
+		if by(x.Value) {
 			return fmt.Errorf("device %q belongs to it: %w", x.Name, service.ErrInUse)
 		}
 	}
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	for id, rec := range r.devices {
-		if uses(rec.device) {
-			return fmt.Errorf("device %q belongs to it: %w", id, service.ErrInUse)
-		}
+	r.book.mu.RLock()
+	defer r.book.mu.RUnlock()
+	if id, used := r.book.find(by); used {
+		return fmt.Errorf("device %q belongs to it: %w", id, service.ErrInUse)
 	}
 	return nil
-}
-
-// Class returns the class of that name.
-func (r *Registry) Class(name string) (Class, bool) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	c, ok := r.classes[name]
-	return c, ok
-}
-
-// Classes returns all classes, sorted by name.
-func (r *Registry) Classes() []Class {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return slices.SortedFunc(maps.Values(r.classes), func(a, b Class) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // DefaultClass names the class of devices that name none, VisitorsSaving and
@@ -82,10 +63,10 @@ const defaultOverlap = 200 * time.Millisecond
 // ClassOf returns the device's class with every default filled in for it. Only of
 // a device that was learned the trigger stays empty, if its class sets none.
 func (r *Registry) ClassOf(d Device) Class {
-	c, ok := r.Class(cmp.Or(d.Class, DefaultClass))
-	if !ok {
-		c.Name = cmp.Or(d.Class, DefaultClass)
-	}
+	r.book.mu.RLock()
+	c := r.book.classes[cmp.Or(d.Class, DefaultClass)]
+	r.book.mu.RUnlock()
+	c.Name = cmp.Or(d.Class, DefaultClass)
 	c.Policy = cmp.Or(c.Policy, builtIn[c.Name], PolicySaving)
 	if c.Overlap == 0 {
 		c.Overlap = defaultOverlap

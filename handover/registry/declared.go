@@ -25,7 +25,7 @@ type Definitions struct {
 
 // Filled are the definitions, with the only pool there is as that of devices without one.
 func (t Definitions) Filled() Definitions {
-	one := New(Options{})
+	one := newBook(nil)
 	for name, p := range t.Pools {
 		one.pools[name] = &pool{Pool: p}
 	}
@@ -85,22 +85,26 @@ func (r *Registry) Configure(ctx context.Context, next Definitions) error {
 // together, and beside what the API has declared and what devices have. A fault's field
 // begins with where it stands: "pools.campus.prefix". It changes nothing.
 func (r *Registry) Fits(next Definitions) service.Faults {
-	t := trial{Registry: New(Options{Clock: r.now}), of: r}
+	t := trial{book: newBook(r.book.now), of: r.book}
 	devices, _ := beside(next.Devices, r.DeviceItems)
 	pools, otherPools := beside(next.Pools, r.PoolItems)
 	classes, otherClasses := beside(next.Classes, r.ClassItems)
-	r.mu.RLock()
-	defer r.mu.RUnlock()
+	r.book.mu.RLock()
+	defer r.book.mu.RUnlock()
 	t.keep()
 	// Of what is not configured any more that is kept which is in use.
+	used := func(by func(Device) bool) bool {
+		_, kept := t.find(by)
+		return kept || slices.ContainsFunc(devices, func(d service.Item[Device]) bool { return by(d.Value) })
+	}
 	for _, x := range otherPools {
-		if slices.ContainsFunc(devices, func(d service.Item[Device]) bool { return d.Value.Pool == x.Name }) || t.poolInUse(x.Name) != nil {
+		if used(func(d Device) bool { return d.Pool == x.Name }) {
 			pools = append(pools, x)
 		}
 	}
 	for _, x := range otherClasses {
-		if slices.ContainsFunc(devices, func(d service.Item[Device]) bool { return d.Value.Class == x.Name }) ||
-			slices.ContainsFunc(pools, func(p service.Item[Pool]) bool { return p.Value.Class == x.Name }) || t.classInUse(x.Name) != nil {
+		if used(func(d Device) bool { return d.Class == x.Name }) ||
+			slices.ContainsFunc(pools, func(p service.Item[Pool]) bool { return p.Value.Class == x.Name }) {
 			classes = append(classes, x)
 		}
 	}
@@ -120,10 +124,10 @@ func (r *Registry) Fits(next Definitions) service.Faults {
 	return t.faults
 }
 
-// trial is a registry that would be, beside the one that is.
+// trial is a book that would be, beside the one that is.
 type trial struct {
-	*Registry
-	of     *Registry
+	*book
+	of     *book
 	faults service.Faults
 }
 

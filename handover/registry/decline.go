@@ -14,53 +14,46 @@ const maxDeclines = 4
 
 // Decline ends the device's lease because it found the address in use, and gives
 // the address to nobody for a while.
-func (r *Registry) Decline(ctx context.Context, id string, ip netip.Addr) error {
-	rec, err := r.hold(id)
+func (s *Lessor) Decline(ctx context.Context, id string, ip netip.Addr) error {
+	rec, err := s.book.hold(id)
 	if err != nil {
 		return err
 	}
 	defer rec.write.Unlock()
-	until := r.now().Add(quarantine)
-	if err := r.mayDecline(rec, ip); err != nil {
+	until := s.book.now().Add(quarantine)
+	if err := s.mayDecline(rec, ip); err != nil {
 		return err
 	}
 	ended := Lease{Device: id, Released: true, Signed: rec.signed}
-	lease, err := put(keyLease+id, ended)
-	if err != nil {
-		return err
+	declined := decline{Device: id, Until: until}
+	ops := []store.Op{put(keyDecline+ip.String(), declined)}
+	if rec.stored {
+		ops = append(ops, put(keyLease+id, ended))
 	}
-	address, err := put(keyDecline+ip.String(), decline{Device: id, Until: until})
-	if err != nil {
-		return err
-	}
-	ops := []store.Op{address, lease}
-	if !rec.stored {
-		ops = ops[:1]
-	}
-	if err := r.apply(ctx, ops...); err != nil {
+	if err := write(ctx, s.store, ops...); err != nil {
 		return fmt.Errorf("decline of %v by device %q: %w", ip, id, err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.declined[ip] = decline{Device: id, Until: until}
-	rec.lease, rec.offer, rec.idle = ended, netip.Addr{}, r.now()
-	a := r.address(ip)
+	s.book.mu.Lock()
+	defer s.book.mu.Unlock()
+	s.book.declined[ip] = declined
+	rec.lease, rec.offer, rec.idle = ended, netip.Addr{}, s.book.now()
+	a := s.book.address(ip)
 	a.quarantined = until
-	r.rest(ip, id, rec.idle)
+	s.book.rest(ip, id, rec.idle)
 	reorder(a)
 	return nil
 }
 
-func (r *Registry) mayDecline(rec *record, ip netip.Addr) error {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
+func (s *Lessor) mayDecline(rec *record, ip netip.Addr) error {
+	s.book.mu.RLock()
+	defer s.book.mu.RUnlock()
 	id := rec.device.ID
-	a := r.addrs[ip]
+	a := s.book.addrs[ip]
 	if a == nil || a.device != id || rec.holds() && rec.lease.IP != ip {
 		return fmt.Errorf("device %q: decline %v: %w", id, ip, ErrNotYours)
 	}
 	n := 0
-	for _, q := range r.declined {
+	for _, q := range s.book.declined {
 		if q.Device == id {
 			n++
 		}

@@ -15,25 +15,25 @@ func (r *Registry) Learn(m openflow.MAC) (Device, error) {
 	if err := refusal(d.faults(), ErrInvalid, "device", d.ID); err != nil {
 		return Device{}, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if rec := r.macs[m]; rec != nil {
+	r.book.mu.Lock()
+	defer r.book.mu.Unlock()
+	if rec := r.book.macs[m]; rec != nil {
 		return rec.device, nil
 	}
-	p, ok := r.learning()
+	p, ok := r.book.learning()
 	switch {
 	case !ok:
 		return Device{}, fmt.Errorf("MAC %v: %w, and no pool takes unknown devices in", m, ErrUnknown)
-	case slices.Contains(r.pending, m):
+	case slices.Contains(r.book.pending, m):
 		return Device{}, fmt.Errorf("MAC %v: %w: it is being registered", m, ErrConflict)
-	case r.devices[d.ID] != nil:
+	case r.book.devices[d.ID] != nil:
 		return Device{}, fmt.Errorf("MAC %v: %w: device %q has its name but not the MAC", m, ErrConflict, d.ID)
-	case r.count.learned >= maxLearned || r.count.unleased >= maxUnleased:
+	case r.book.count.learned >= maxLearned || r.book.count.unleased >= maxUnleased:
 		return Device{}, fmt.Errorf("MAC %v: %w devices that nobody registered", m, ErrFull)
 	}
 	d.Pool, d.Class = p.Name, p.Class
-	rec := &record{device: d, idle: r.now()}
-	r.devices[d.ID], r.macs[m] = rec, rec
-	r.tally(d, false, 1)
+	rec := &record{device: d, idle: r.book.now()}
+	r.book.devices[d.ID], r.book.macs[m] = rec, rec
+	r.book.tally(d, false, 1)
 	return d, nil
 }

@@ -17,7 +17,7 @@ import (
 // snapshot is all that a registry knows, as text.
 func snapshot(b *bench) string {
 	text, err := json.MarshalIndent(map[string]any{
-		"classes": b.Classes(), "pools": b.Pools(), "devices": b.Devices(), "leases": b.Leases(),
+		"classes": b.ClassItems.Values(), "pools": b.Pools(), "devices": b.Devices(), "leases": b.Leases(),
 	}, "", " ")
 	b.must(err)
 	return string(text)

@@ -16,15 +16,15 @@ import (
 // itself, what is configured counts before what the API has declared, and that before leases:
 // the rest is logged, and not in force.
 func (r *Registry) Load(ctx context.Context, configured Definitions) error {
-	guests, err := store.ListJSON[Device](ctx, r.st, keyGuest)
+	guests, err := store.ListJSON[Device](ctx, r.store, keyGuest)
 	if err != nil {
 		return fmt.Errorf("read the devices that nobody declared: %w", err)
 	}
-	leases, err := store.ListJSON[Lease](ctx, r.st, keyLease)
+	leases, err := store.ListJSON[Lease](ctx, r.store, keyLease)
 	if err != nil {
 		return fmt.Errorf("read the leases: %w", err)
 	}
-	declined, err := store.ListJSON[decline](ctx, r.st, keyDecline)
+	declined, err := store.ListJSON[decline](ctx, r.store, keyDecline)
 	if err != nil {
 		return fmt.Errorf("read the declined addresses: %w", err)
 	}
@@ -39,14 +39,14 @@ func (r *Registry) Load(ctx context.Context, configured Definitions) error {
 	if err := r.ClassItems.Load(ctx, configured.Classes); err != nil {
 		return err
 	}
-	r.mu.Lock()
+	r.book.mu.Lock()
 	for _, x := range r.ClassItems.Items() {
-		r.classes[x.Name] = x.Value
+		r.book.classes[x.Name] = x.Value
 	}
 	for _, x := range r.PoolItems.Items() {
-		r.addPool(x.Value.filled())
+		r.book.addPool(x.Value.filled())
 	}
-	r.mu.Unlock()
+	r.book.mu.Unlock()
 	for _, first := range []bool{true, false} {
 		for _, x := range r.DeviceItems.Items() {
 			if x.Configured == first {
@@ -59,29 +59,29 @@ func (r *Registry) Load(ctx context.Context, configured Definitions) error {
 
 // loadGuests puts devices that nobody declared into memory.
 func (r *Registry) loadGuests(guests map[string]Device) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.book.mu.Lock()
+	defer r.book.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(guests)) {
 		d := guests[id]
-		if slices.ContainsFunc(d.MACs, func(m openflow.MAC) bool { return r.macs[m] != nil }) {
+		if slices.ContainsFunc(d.MACs, func(m openflow.MAC) bool { return r.book.macs[m] != nil }) {
 			r.log.Error("a stored device is left out: another has its MAC address", "device", id)
 			continue
 		}
 		if d.IP.IsValid() {
-			r.claim(d.IP, id, forever)
+			r.book.claim(d.IP, id, forever)
 		}
-		r.addDevice(&record{stored: true}, d)
+		r.book.addDevice(&record{stored: true}, d)
 	}
 }
 
 // loadAddresses takes up leases, those that hold first; one of an address that is another
 // device's, or of a device that there is no longer, is ended.
 func (r *Registry) loadAddresses(ctx context.Context, leases map[string]Lease, declined map[string]decline) error {
-	r.mu.Lock()
+	r.book.mu.Lock()
 	var over []string
 	for _, released := range []bool{false, true} {
 		for _, id := range slices.Sorted(maps.Keys(leases)) {
-			if l := leases[id]; l.Released == released && !r.loadLease(id, l) {
+			if l := leases[id]; l.Released == released && !r.book.loadLease(id, l) {
 				over = append(over, id)
 			}
 		}
@@ -92,15 +92,15 @@ func (r *Registry) loadAddresses(ctx context.Context, leases map[string]Lease, d
 			r.log.Error("a stored address that was declined cannot be read", "address", text, "error", err)
 			continue
 		}
-		r.declined[ip] = q
-		a := r.address(ip)
+		r.book.declined[ip] = q
+		a := r.book.address(ip)
 		a.quarantined = q.Until
 		reorder(a)
 	}
-	r.mu.Unlock()
+	r.book.mu.Unlock()
 	for _, id := range over {
 		r.log.Warn("a stored lease is ended: its device is gone, or another device has its address", "device", id, "ip", leases[id].IP)
-		if err := r.delete(ctx, keyLease+id); err != nil {
+		if err := write(ctx, r.store, store.OpDelete(keyLease+id)); err != nil {
 			return fmt.Errorf("end the lease of device %q: %w", id, err)
 		}
 	}
@@ -108,9 +108,9 @@ func (r *Registry) loadAddresses(ctx context.Context, leases map[string]Lease, d
 }
 
 // loadLease takes up a lease, unless it contradicts what there is. One that has ended is
-// remembered if nobody else got the address since. The lock is held.
-func (r *Registry) loadLease(id string, l Lease) bool {
-	rec := r.devices[id]
+// remembered if nobody else got the address since.
+func (b *book) loadLease(id string, l Lease) bool {
+	rec := b.devices[id]
 	if rec == nil {
 		return false
 	}
@@ -118,16 +118,16 @@ func (r *Registry) loadLease(id string, l Lease) bool {
 	if !l.IP.IsValid() {
 		return true
 	}
-	if a := r.addrs[l.IP]; a != nil && a.device != id {
+	if a := b.addrs[l.IP]; a != nil && a.device != id {
 		return l.Released
 	}
 	rec.lease = l
 	if !l.Released {
-		r.claim(l.IP, id, forever)
+		b.claim(l.IP, id, forever)
 		return true
 	}
-	now := r.now()
-	r.claim(l.IP, id, now)
-	r.rest(l.IP, id, now)
+	now := b.now()
+	b.claim(l.IP, id, now)
+	b.rest(l.IP, id, now)
 	return true
 }

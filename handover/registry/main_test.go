@@ -75,11 +75,6 @@ func (f *faulty) write(do func() error) error {
 	return errStore
 }
 
-// Put implements store.Store.
-func (f *faulty) Put(ctx context.Context, key string, value []byte) error {
-	return f.write(func() error { return f.Store.Put(ctx, key, value) })
-}
-
 // Apply implements store.Store.
 func (f *faulty) Apply(ctx context.Context, ops ...store.Op) error {
 	return f.write(func() error { return f.Store.Apply(ctx, ops...) })
@@ -88,6 +83,7 @@ func (f *faulty) Apply(ctx context.Context, ops ...store.Op) error {
 // bench is a registry with a store that outlives it.
 type bench struct {
 	*registry.Registry
+	*registry.Lessor
 	t     testing.TB
 	ctx   context.Context
 	clock *clock
@@ -105,6 +101,7 @@ func newBench(t testing.TB) *bench {
 func (b *bench) run() {
 	b.t.Helper()
 	b.Registry = registry.New(registry.Options{Store: b.store, Clock: b.clock.now, Log: slog.New(slog.DiscardHandler)})
+	b.Lessor = b.Registry.Lessor
 	ctx, cancel := context.WithCancel(context.WithoutCancel(b.ctx))
 	if err := b.Load(ctx, registry.Definitions{}); err != nil {
 		cancel()

@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/sluice-net/sluice/store"
@@ -23,34 +22,16 @@ const (
 // storeTimeout bounds each write.
 const storeTimeout = 5 * time.Second
 
-// put is the operation that stores v.
-func put(key string, v any) (store.Op, error) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return store.Op{}, fmt.Errorf("encode %s: %w", key, err)
-	}
-	return store.OpPut(key, b), nil
+// put is the operation that stores v, of which every value has a form in JSON.
+func put(key string, v any) store.Op {
+	b, _ := json.Marshal(v)
+	return store.OpPut(key, b)
 }
 
-func (r *Registry) put(ctx context.Context, key string, v any) error {
-	op, err := put(key, v)
-	if err != nil {
-		return err
-	}
-	return r.apply(ctx, op)
-}
-
-func (r *Registry) delete(ctx context.Context, key string) error {
-	return r.apply(ctx, store.OpDelete(key))
-}
-
-// apply writes to the store, all or nothing, within a bounded time. No lock but
+// write writes to the store, all or nothing, within a bounded time. No lock but
 // admin and those of records is held.
-func (r *Registry) apply(ctx context.Context, ops ...store.Op) error {
+func write(ctx context.Context, st store.Store, ops ...store.Op) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	if len(ops) == 1 && !ops[0].Delete {
-		return r.st.Put(ctx, ops[0].Key, ops[0].Value)
-	}
-	return r.st.Apply(ctx, ops...)
+	return st.Apply(ctx, ops...)
 }

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"net/netip"
 	"slices"
@@ -12,19 +11,19 @@ import (
 
 // poolsChanged makes pools that were declared those that there are.
 func (r *Registry) poolsChanged(ctx context.Context, changes []service.Change[Pool]) {
-	r.mu.Lock()
+	r.book.mu.Lock()
 	for _, x := range changes {
-		if old := r.pools[x.Name]; x.After == nil && old != nil {
-			r.retire(old)
-			delete(r.pools, x.Name)
+		if old := r.book.pools[x.Name]; x.After == nil && old != nil {
+			r.book.retire(old)
+			delete(r.book.pools, x.Name)
 		}
 	}
 	for _, x := range changes {
 		if x.After != nil {
-			r.addPool(x.After.Value.filled())
+			r.book.addPool(x.After.Value.filled())
 		}
 	}
-	r.mu.Unlock()
+	r.book.mu.Unlock()
 	r.changed(ctx, nil)
 }
 
@@ -34,12 +33,12 @@ func (r *Registry) planPool(p Pool) error {
 	if err := refusal(p.faults(), ErrInvalid, "pool", p.Name); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := refusal(append(r.poolFaults(p), r.poolHolds(p)...), ErrConflict, "pool", p.Name); err != nil {
+	r.book.mu.Lock()
+	defer r.book.mu.Unlock()
+	if err := refusal(append(r.book.poolFaults(p), r.book.poolHolds(p)...), ErrConflict, "pool", p.Name); err != nil {
 		return err
 	}
-	if old := r.pools[p.Name]; old != nil {
+	if old := r.book.pools[p.Name]; old != nil {
 		old.coming = &p
 	}
 	return nil
@@ -47,35 +46,35 @@ func (r *Registry) planPool(p Pool) error {
 
 // abandonPool has a pool stay as it is.
 func (r *Registry) abandonPool(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if old := r.pools[name]; old != nil {
+	r.book.mu.Lock()
+	defer r.book.mu.Unlock()
+	if old := r.book.pools[name]; old != nil {
 		old.coming = nil
 	}
 }
 
-// addPool makes the pool visible. The lock is held.
-func (r *Registry) addPool(p Pool) {
-	if old := r.pools[p.Name]; old != nil {
-		r.retire(old)
+// addPool makes the pool visible.
+func (b *book) addPool(p Pool) {
+	if old := b.pools[p.Name]; old != nil {
+		b.retire(old)
 	}
 	n := &pool{Pool: p}
-	r.pools[p.Name] = n
+	b.pools[p.Name] = n
 	if p.Home == "" {
-		r.allocate(n)
+		b.allocate(n)
 	}
 }
 
-// poolFaults says how a pool contradicts the others. The lock is held.
-func (r *Registry) poolFaults(p Pool) service.Faults {
+// poolFaults says how a pool contradicts the others.
+func (b *book) poolFaults(p Pool) service.Faults {
 	var f service.Faults
-	if old := r.pools[p.Name]; old != nil {
+	if old := b.pools[p.Name]; old != nil {
 		f.Check(old.Home == p.Home, "home", p.Home, "%q, as it is: delete the pool first", old.Home)
 	}
-	if _, ok := r.classes[p.Class]; !ok && p.Class != "" {
-		f.Add("class", p.Class, "one of the classes: %s", names(r.classes))
+	if _, ok := b.classes[p.Class]; !ok && p.Class != "" {
+		f.Add("class", p.Class, "one of the classes: %s", names(b.classes))
 	}
-	for _, o := range r.pools {
+	for _, o := range b.pools {
 		if o.Name != p.Name {
 			checkPoolsFit(&f, p, o.Pool)
 		}
@@ -83,10 +82,10 @@ func (r *Registry) poolFaults(p Pool) service.Faults {
 	return f
 }
 
-// poolHolds says which devices a pool would leave out. The lock is held.
-func (r *Registry) poolHolds(p Pool) service.Faults {
+// poolHolds says which devices a pool would leave out.
+func (b *book) poolHolds(p Pool) service.Faults {
 	var f service.Faults
-	for id, rec := range r.devices {
+	for id, rec := range b.devices {
 		if rec.device.Pool != p.Name {
 			continue
 		}
@@ -115,43 +114,13 @@ func checkPoolsFit(f *service.Faults, p, o Pool) {
 
 // poolInUse says which device belongs to the pool.
 func (r *Registry) poolInUse(name string) error {
-	return r.deviceThat(func(d Device) bool { return d.Pool == name })
-}
-
-// Pool returns the pool of that name.
-func (r *Registry) Pool(name string) (Pool, bool) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	if p := r.pools[name]; p != nil {
-		return p.Pool, true
-	}
-	return Pool{}, false
-}
-
-// Pools returns all pools, sorted by name.
-func (r *Registry) Pools() []Pool {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	out := make([]Pool, 0, len(r.pools))
-	for _, p := range r.pools {
-		out = append(out, p.Pool)
-	}
-	slices.SortFunc(out, func(a, b Pool) int { return cmp.Compare(a.Name, b.Name) })
-	return out
-}
-
-// LearningPool returns the pool that takes unknown devices in, the first by name
-// if there are several.
-func (r *Registry) LearningPool() (Pool, bool) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.learning()
+	return r.inUse(func(d Device) bool { return d.Pool == name })
 }
 
 // learning is LearningPool with the lock held.
-func (r *Registry) learning() (Pool, bool) {
+func (b *book) learning() (Pool, bool) {
 	var found *pool
-	for _, p := range r.pools {
+	for _, p := range b.pools {
 		if p.Learn && (found == nil || p.Name < found.Name) {
 			found = p
 		}
@@ -162,15 +131,22 @@ func (r *Registry) learning() (Pool, bool) {
 	return found.Pool, true
 }
 
-// Ours says whether the address lies in the network of one of our own pools.
-func (r *Registry) Ours(ip netip.Addr) bool {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.ours(ip) != nil
+// onlyPool is the name of our pool if there is just one.
+func (b *book) onlyPool() (found string) {
+	for _, p := range b.pools {
+		switch {
+		case p.Home != "":
+		case found != "":
+			return ""
+		default:
+			found = p.Name
+		}
+	}
+	return found
 }
 
-func (r *Registry) ours(ip netip.Addr) *pool {
-	for _, p := range r.pools {
+func (b *book) ours(ip netip.Addr) *pool {
+	for _, p := range b.pools {
 		if p.Home == "" && p.Prefix.Contains(ip) {
 			return p
 		}
@@ -187,11 +163,11 @@ type Usage struct {
 
 // Usage returns the use of our own pools, by their names.
 func (r *Registry) Usage() map[string]Usage {
-	now := r.now()
-	r.mu.RLock()
-	defer r.mu.RUnlock()
+	now := r.book.now()
+	r.book.mu.RLock()
+	defer r.book.mu.RUnlock()
 	out := map[string]Usage{}
-	for name, p := range r.pools {
+	for name, p := range r.book.pools {
 		if p.Home != "" {
 			continue
 		}

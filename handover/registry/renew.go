@@ -33,60 +33,16 @@ func (rec *record) renew(l Lease) { rec.lease, rec.signed, rec.unwritten = l, l.
 
 // writeRenewed writes the leases that last longer than the store knows of. Where there is
 // still no room they wait on.
-func (r *Registry) writeRenewed(ctx context.Context) error {
-	r.mu.RLock()
-	var waiting []*record
-	for _, rec := range r.devices {
-		if rec.unwritten {
-			waiting = append(waiting, rec)
+func (s *Lessor) writeRenewed(ctx context.Context) error {
+	waits := func(rec *record) bool { return rec.unwritten }
+	err := s.writeOf(ctx, waits, func(rec *record) ([]store.Op, func()) {
+		if !rec.unwritten {
+			return nil, nil
 		}
-	}
-	r.mu.RUnlock()
-	for len(waiting) > 0 {
-		n := min(len(waiting), expireBatch)
-		if err := r.writeLeases(ctx, waiting[:n]); err != nil {
-			if noRoom(err) {
-				return nil
-			}
-			return fmt.Errorf("write renewed leases: %w", err)
-		}
-		waiting = waiting[n:]
-	}
-	return nil
-}
-
-// writeLeases writes the leases of devices, all or nothing. Devices that are being changed
-// just now are written by that.
-func (r *Registry) writeLeases(ctx context.Context, recs []*record) error {
-	var ops []store.Op
-	var held []*record
-	for _, rec := range recs {
-		if !rec.write.TryLock() {
-			continue
-		}
-		defer rec.write.Unlock()
-		r.mu.RLock()
-		l, write := rec.lease, rec.unwritten && !rec.gone
-		r.mu.RUnlock()
-		if !write {
-			continue
-		}
-		op, err := put(keyLease+l.Device, l)
-		if err != nil {
-			return err
-		}
-		held, ops = append(held, rec), append(ops, op)
-	}
-	if len(ops) == 0 {
-		return nil
-	}
-	if err := r.apply(ctx, ops...); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, rec := range held {
-		rec.unwritten = false
+		return []store.Op{put(keyLease+rec.lease.Device, rec.lease)}, func() { rec.unwritten = false }
+	})
+	if err != nil && !noRoom(err) {
+		return fmt.Errorf("write renewed leases: %w", err)
 	}
 	return nil
 }

@@ -13,13 +13,13 @@ import (
 // to others. A device that has an address keeps it. The lock is held, until the device
 // has its address: or many that ask at the same time would all find room. At is zero for one
 // that has not asked at a port.
-func (r *Registry) admit(rec *record, p *pool, at network.PortRef, now time.Time) error {
+func (b *book) admit(rec *record, p *pool, at network.PortRef, now time.Time) error {
 	if !rec.device.Learned || at.IsZero() {
 		return nil
 	}
 	share, have := max(p.size()/2, 1), 0
 	for _, a := range p.heap {
-		o := r.devices[a.device]
+		o := b.devices[a.device]
 		if o == nil || !o.device.Learned || !now.Before(a.ends()) {
 			continue
 		}

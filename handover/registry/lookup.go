@@ -1,0 +1,143 @@
+package registry
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Device returns the device of that name.
+func (r *Registry) Device(id string) (Device, bool) {
+	r.book.mu.RLock()
+	defer r.book.mu.RUnlock()
+	return deviceOf(r.book.devices[id])
+}
+
+// DeviceByMAC returns the device to which the MAC belongs.
+func (r *Registry) DeviceByMAC(m openflow.MAC) (Device, bool) {
+	r.book.mu.RLock()
+	defer r.book.mu.RUnlock()
+	return deviceOf(r.book.macs[m])
+}
+
+// DeviceByIP returns the device that has the address: by a lease that has not
+// ended, or because it is bound to it.
+func (r *Registry) DeviceByIP(ip netip.Addr) (Device, bool) {
+	r.book.mu.RLock()
+	defer r.book.mu.RUnlock()
+	a := r.book.addrs[ip]
+	if a == nil {
+		return Device{}, false
+	}
+	rec := r.book.devices[a.device]
+	if rec == nil || rec.device.IP != ip && (rec.lease.IP != ip || !rec.holds()) {
+		return Device{}, false
+	}
+	return rec.device, true
+}
+
+func deviceOf(rec *record) (Device, bool) {
+	if rec == nil {
+		return Device{}, false
+	}
+	return rec.device, true
+}
+
+// Devices returns all devices, sorted by name, but for those that asked for an
+// address and have not taken one yet.
+func (r *Registry) Devices() []Device {
+	r.book.mu.RLock()
+	defer r.book.mu.RUnlock()
+	out := make([]Device, 0, len(r.book.devices))
+	for _, rec := range r.book.devices {
+		if rec.stored {
+			out = append(out, rec.device)
+		}
+	}
+	slices.SortFunc(out, func(a, b Device) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// Pool returns the pool of that name.
+func (r *Registry) Pool(name string) (Pool, bool) {
+	r.book.mu.RLock()
+	defer r.book.mu.RUnlock()
+	if p := r.book.pools[name]; p != nil {
+		return p.Pool, true
+	}
+	return Pool{}, false
+}
+
+// Pools returns all pools, sorted by name.
+func (r *Registry) Pools() []Pool {
+	r.book.mu.RLock()
+	defer r.book.mu.RUnlock()
+	out := make([]Pool, 0, len(r.book.pools))
+	for _, p := range r.book.pools {
+		out = append(out, p.Pool)
+	}
+	slices.SortFunc(out, func(a, b Pool) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// LearningPool returns the pool that takes unknown devices in, the first by name
+// if there are several.
+func (r *Registry) LearningPool() (Pool, bool) {
+	r.book.mu.RLock()
+	defer r.book.mu.RUnlock()
+	return r.book.learning()
+}
+
+// Ours says whether the address lies in the network of one of our own pools.
+func (r *Registry) Ours(ip netip.Addr) bool {
+	r.book.mu.RLock()
+	defer r.book.mu.RUnlock()
+	return r.book.ours(ip) != nil
+}
+
+// OnlyPool is the name of our pool if there is just one.
+func (r *Registry) OnlyPool() string {
+	r.book.mu.RLock()
+	defer r.book.mu.RUnlock()
+	return r.book.onlyPool()
+}
+
+// Lease returns the device's lease, also one that has ended. There is none if the
+// device never had one or its address has gone to somebody else.
+func (r *Registry) Lease(id string) (Lease, bool) {
+	r.book.mu.RLock()
+	defer r.book.mu.RUnlock()
+	rec := r.book.devices[id]
+	if rec == nil || !rec.lease.IP.IsValid() {
+		return Lease{}, false
+	}
+	return rec.lease, true
+}
+
+// Signed is the time in the newest signed request of the device that was granted.
+func (r *Registry) Signed(id string) time.Time {
+	r.book.mu.RLock()
+	defer r.book.mu.RUnlock()
+	if rec := r.book.devices[id]; rec != nil {
+		return rec.signed
+	}
+	return time.Time{}
+}
+
+// Leases returns the leases of all devices, sorted by device, also those that
+// have ended and are remembered.
+func (r *Registry) Leases() []Lease {
+	r.book.mu.RLock()
+	defer r.book.mu.RUnlock()
+	out := make([]Lease, 0, len(r.book.devices))
+	for _, rec := range r.book.devices {
+		if rec.lease.IP.IsValid() {
+			out = append(out, rec.lease)
+		}
+	}
+	slices.SortFunc(out, func(a, b Lease) int { return cmp.Compare(a.Device, b.Device) })
+	return out
+}
