@@ -38,7 +38,7 @@ func (s *Service) Register(a *api.API) {
 
 	r := service.NewREST(a, "handover")
 	service.Show(r, "neighbours", "List the neighbouring domains", s.Neighbours)
-	service.Show(r, "roaming", "List devices that are abroad, visiting, or on their way", s.Roaming)
+	service.Show(r, "roaming", "List devices that are abroad, visiting, or on their way", s.records.roaming)
 }
 
 // receive adds one operation. Before f works on a message, the sender's
@@ -55,18 +55,22 @@ func receive[T, O any, P incoming[T]](s *Service, a *api.API, kind Kind, summary
 		m := P(&in.Body)
 		n, refusal := s.sender(ctx, m.envelope())
 		if refusal != nil {
-			s.violation(s.orUnknown(n), kind, refusal)
+			s.violation(cmp.Or(n, s.unknown), kind, refusal)
 			return nil, refusal
 		}
-		out, err := s.handle(ctx, n, m.envelope(), deviceOf(m, about), func(ctx context.Context) (any, error) { return f(ctx, n, m) })
+		var out *O
+		err := s.handle(ctx, n, m.envelope(), deviceOf(m, about), func(ctx context.Context) (err error) {
+			out, err = f(ctx, n, m)
+			return err
+		})
 		if err != nil {
 			s.violation(n, kind, err)
 			return nil, err
 		}
 		s.metrics.received(n.Name, kind)
 		reply := &service.Body[O]{}
-		if o, ok := out.(*O); ok && o != nil {
-			reply.Body = *o
+		if out != nil {
+			reply.Body = *out
 		}
 		return reply, nil
 	})
@@ -103,7 +107,7 @@ func deviceOf[P message](m P, about func(P) Subject) string {
 // sender returns the neighbour whose certificate the request came with, if it is
 // the one that the message says, and the message is for us.
 func (s *Service) sender(ctx context.Context, e *Envelope) (*neighbour, *Refusal) {
-	n := s.neighbour(e.From)
+	n := s.neighbours[e.From]
 	switch {
 	case api.Role(ctx) != pki.RoleNeighbour || api.Identity(ctx) != "certificate:"+e.From:
 		return nil, refuse(CodeSender, "the message is from %.80q, the certificate is not", e.From)
@@ -115,24 +119,17 @@ func (s *Service) sender(ctx context.Context, e *Envelope) (*neighbour, *Refusal
 	return n, nil
 }
 
-func (s *Service) orUnknown(n *neighbour) *neighbour {
-	if n == nil {
-		return s.unknown
-	}
-	return n
-}
-
 // handle works on a message within the bounds of the neighbour, and not before
 // Restore: of a device that we do not know yet we would say that it is not ours.
-func (s *Service) handle(ctx context.Context, n *neighbour, e *Envelope, device string, f func(context.Context) (any, error)) (any, error) {
+func (s *Service) handle(ctx context.Context, n *neighbour, e *Envelope, device string, f func(context.Context) error) error {
 	if refusal := n.guard.pass(e, device, s.now()); refusal != nil {
-		return nil, refusal
+		return refusal
 	}
 	select {
 	case n.inflight <- struct{}{}:
 		defer func() { <-n.inflight }()
 	default:
-		return nil, refuse(CodeBusy, "too many requests of %q at once", n.Name)
+		return refuse(CodeBusy, "too many requests of %q at once", n.Name)
 	}
 	n.spoke(s.now())
 	ctx, cancel := context.WithTimeout(ctx, s.timing.Request)
@@ -141,7 +138,7 @@ func (s *Service) handle(ctx context.Context, n *neighbour, e *Envelope, device 
 	case <-s.restored:
 		return f(ctx)
 	case <-ctx.Done():
-		return nil, refuse(CodeBusy, "%q is still starting", s.self)
+		return refuse(CodeBusy, "%q is still starting", s.self)
 	}
 }
 
@@ -163,7 +160,8 @@ type NeighbourStatus struct {
 func (s *Service) Neighbours() []NeighbourStatus {
 	list := make([]NeighbourStatus, 0, len(s.neighbours))
 	for _, n := range s.neighbours {
-		st := NeighbourStatus{Name: n.Name, URL: n.URL, Peering: n.Peering.String(), Visitors: s.visitorsOf(n.Name), Prefixes: []string{}}
+		st := NeighbourStatus{Name: n.Name, URL: n.URL, Peering: n.Peering.String(), Prefixes: []string{}}
+		st.Visitors, st.Abroad, st.Outbox = s.records.count(n.Name)
 		for _, p := range n.Prefixes {
 			st.Prefixes = append(st.Prefixes, p.String())
 		}
@@ -177,26 +175,10 @@ func (s *Service) Neighbours() []NeighbourStatus {
 			st.Heard = &heard
 		}
 		n.mu.Unlock()
-		s.count(&st)
 		list = append(list, st)
 	}
 	slices.SortFunc(list, func(a, b NeighbourStatus) int { return cmp.Compare(a.Name, b.Name) })
 	return list
-}
-
-func (s *Service) count(st *NeighbourStatus) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.records {
-		if r.Downstream == st.Name {
-			st.Abroad++
-		}
-		for _, o := range r.Outbox {
-			if o.Peer == st.Name {
-				st.Outbox++
-			}
-		}
-	}
 }
 
 // Roaming is a device that is not just at home, as operators see it.
@@ -212,24 +194,4 @@ type Roaming struct {
 	Deadline   *time.Time `json:"deadline,omitempty" doc:"When the present move is given up"`
 	Outbox     int        `json:"outbox" doc:"Messages about it that still have to reach a neighbour"`
 	Changed    time.Time  `json:"changed"`
-}
-
-// Roaming lists all devices that are not just at home.
-func (s *Service) Roaming() []Roaming {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list := make([]Roaming, 0, len(s.records))
-	for _, r := range s.records {
-		v := Roaming{
-			ID: r.ID, Home: r.Home, IP: r.IP.String(), Upstream: r.Upstream, Downstream: r.Downstream,
-			Host: r.Host, Outbox: len(r.Outbox), Changed: r.Changed,
-		}
-		if m := r.Move; m != nil {
-			deadline := m.Deadline
-			v.Stage, v.Peer, v.Deadline = m.Stage, m.Peer, &deadline
-		}
-		list = append(list, v)
-	}
-	slices.SortFunc(list, func(a, b Roaming) int { return cmp.Compare(a.ID, b.ID) })
-	return list
 }

@@ -43,7 +43,6 @@ func newClient(n Neighbour, dial Dialer) *client {
 		// What it may make us keep before the body is bounded as well.
 		MaxResponseHeaderBytes: 16 << 10,
 		ForceAttemptHTTP2:      true,
-		DialContext:            dial,
 		// A connection whose other end has vanished is not waited on again and again.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 2 * time.Second},
 	}

@@ -8,12 +8,12 @@ import (
 
 // onComplete takes the word that a device has arrived elsewhere (t4) and ends its
 // stay here (t5).
-func (s *Service) onComplete(ctx context.Context, n *neighbour, in *Complete) (*struct{}, error) {
+func (s *origin) onComplete(ctx context.Context, n *neighbour, in *Complete) (*struct{}, error) {
 	if err := in.check(); err != nil {
 		return nil, refuse(CodeMalformed, "%v", err)
 	}
 	id := in.localID(s.self)
-	r := s.record(id)
+	r := s.records.get(id)
 	if refusal := s.mayComplete(n, in, r); refusal != nil {
 		return nil, refusal
 	}
@@ -30,16 +30,12 @@ func (s *Service) onComplete(ctx context.Context, n *neighbour, in *Complete) (*
 		}
 		proven = true
 	}
-	unlock, err := s.lock(ctx, id)
-	if err != nil {
-		return nil, refuse(CodeBusy, "%s is being worked on", id)
-	}
-	defer unlock()
-	r = s.record(id)
-	if refusal := s.mayComplete(n, in, r); refusal != nil || r == nil {
-		return nil, orNil(refusal)
-	}
-	return nil, orNil(s.complete(ctx, n, in, r, proven))
+	return nil, s.asked(ctx, id, func(r *Record) *Refusal {
+		if refusal := s.mayComplete(n, in, r); refusal != nil || r == nil {
+			return refusal
+		}
+		return s.complete(ctx, n, in, r, proven)
+	})
 }
 
 // orNil keeps a nil *Refusal from becoming an error that is not nil.
@@ -66,7 +62,7 @@ func (c *Complete) check() error {
 // mayComplete decides whether the neighbour may say where the device is: as the
 // receiver of the move, or as the domain to which we send its packets. It returns
 // nil for a nil record only if the same was said before.
-func (s *Service) mayComplete(n *neighbour, in *Complete, r *Record) *Refusal {
+func (s *origin) mayComplete(n *neighbour, in *Complete, r *Record) *Refusal {
 	switch {
 	case in.Move != "" && s.done.has(in.Move):
 		return nil
@@ -105,10 +101,10 @@ func (r *Record) needsProof(peer string) bool {
 }
 
 // complete makes the neighbour the one that has the device.
-func (s *Service) complete(ctx context.Context, n *neighbour, in *Complete, r *Record, proven bool) *Refusal {
+func (s *origin) complete(ctx context.Context, n *neighbour, in *Complete, r *Record, proven bool) *Refusal {
 	if in.Move == "" {
 		r.Host = in.Host
-		s.relay(r, n.Name)
+		r.relay(n.Name)
 		s.put(ctx, r)
 		return nil
 	}
@@ -125,7 +121,7 @@ func (s *Service) complete(ctx context.Context, n *neighbour, in *Complete, r *R
 // handOver ends the outgoing move: the device is with the neighbour. What this
 // domain does from now on is to send its packets there, or, if they no longer
 // pass through here, nothing.
-func (s *Service) handOver(ctx context.Context, n *neighbour, r *Record) *Refusal {
+func (s *origin) handOver(ctx context.Context, n *neighbour, r *Record) *Refusal {
 	m := *r.Move
 	if !m.Carry {
 		// The receiver has the packets before us: we are out of it.
@@ -133,84 +129,51 @@ func (s *Service) handOver(ctx context.Context, n *neighbour, r *Record) *Refusa
 			s.log.Error("a device that has left was not removed", "device", r.ID, "error", err)
 			return refuse(CodeFailed, "the old branch could not be removed")
 		}
-		r.Gone, r.Upstream, r.Downstream, r.Host, r.Move = true, "", "", "", nil
+		r.end()
 	} else {
 		if err := s.host.Redirect(ctx, r.ID, n.Name, true); err != nil {
 			s.log.Error("the packets of a device that has left were not redirected", "device", r.ID, "neighbour", n.Name, "error", err)
 			return refuse(CodeFailed, "the packets could not be redirected")
 		}
 		r.Downstream, r.Host, r.Move = n.Name, n.Name, nil
-		s.relay(r, n.Name)
+		r.relay(n.Name)
 	}
-	s.dropFromOutbox(r, n.Name, m.ID)
+	r.drop(n.Name, m.ID)
 	s.done.add(m.ID)
 	s.put(ctx, r)
 	s.event("handed-over", r, map[string]any{"neighbour": n.Name, "took": s.now().Sub(m.Started).String()})
 	return nil
 }
 
-// relay passes on where the device is to the domain its packets come from.
-func (s *Service) relay(r *Record, from string) {
-	if r.Upstream != from {
-		r.enqueue(Unsent{Peer: r.Upstream, Kind: KindComplete, Host: r.Host})
-	}
-}
-
-// dropFromOutbox forgets what waits about a move that is over.
-func (s *Service) dropFromOutbox(r *Record, peer, move string) {
-	kept := r.Outbox[:0:0]
-	for _, o := range r.Outbox {
-		if o.Peer != peer || o.Move != move {
-			kept = append(kept, o)
-		}
-	}
-	r.Outbox = kept
-}
-
 // delivered notes that what was in the outbox has reached the neighbour, and what a
 // refusal of it means.
-func (s *Service) delivered(ctx context.Context, n *neighbour, id string, o Unsent, err error) error {
-	unlock, lockErr := s.lock(ctx, id)
-	if lockErr != nil {
-		return lockErr
-	}
-	defer unlock()
-	r := s.record(id)
-	if r == nil {
+func (s *origin) delivered(ctx context.Context, n *neighbour, id string, o Unsent, err error) error {
+	return s.records.with(ctx, id, func(r *Record) error {
+		if r == nil {
+			return nil
+		}
+		r.dropOne(o)
+		if err != nil {
+			s.refusedUnsent(ctx, n, r, o, err)
+		} else if m := r.outgoing(n.Name); o.Kind == KindWithdraw && m != nil && m.ID == o.Move {
+			s.cancelOutgoing(ctx, r) // the neighbour agrees that the move is over
+		}
+		s.put(ctx, r)
 		return nil
-	}
-	s.dropOne(r, o)
-	if err != nil {
-		s.refusedUnsent(ctx, n, r, o, err)
-	} else if m := r.outgoing(n.Name); o.Kind == KindWithdraw && m != nil && m.ID == o.Move {
-		s.cancelOutgoing(ctx, r) // the neighbour agrees that the move is over
-	}
-	s.put(ctx, r)
-	return nil
+	})
 }
 
 // cancelOutgoing ends an outgoing move whose neighbour need not be told.
-func (s *Service) cancelOutgoing(ctx context.Context, r *Record) {
+func (s *origin) cancelOutgoing(ctx context.Context, r *Record) {
 	if err := s.host.Cancel(ctx, r.ID); err != nil {
 		s.log.Error("a branch was not taken back", "device", r.ID, "error", err)
 	}
 	r.Move = nil
 }
 
-// dropOne removes the message that was delivered, unless a newer one has taken
-// its place.
-func (s *Service) dropOne(r *Record, o Unsent) {
-	for i, x := range r.Outbox {
-		if x.Peer == o.Peer && x.Kind == o.Kind && x.Move == o.Move && x.Host == o.Host && x.Reason == o.Reason && x.Since.Equal(o.Since) {
-			r.Outbox = append(r.Outbox[:i:i], r.Outbox[i+1:]...)
-			return
-		}
-	}
-}
-
 // giveBack sends the packets of a device of ours to the domain that it has left for
 // home and gone back to before we could say so, if it shows that it is there.
-func (s *Service) giveBack(ctx context.Context, n *neighbour, r *Record, err error) {
+func (s *origin) giveBack(ctx context.Context, n *neighbour, r *Record, err error) {
 	refusal, _ := errors.AsType[*Refusal](err)
 	if refusal.Evidence.check() != nil {
 		return
@@ -230,7 +193,7 @@ func (s *Service) giveBack(ctx context.Context, n *neighbour, r *Record, err err
 }
 
 // refusedUnsent draws the consequence of a refusal that is final.
-func (s *Service) refusedUnsent(ctx context.Context, n *neighbour, r *Record, o Unsent, err error) {
+func (s *origin) refusedUnsent(ctx context.Context, n *neighbour, r *Record, o Unsent, err error) {
 	s.log.Warn("a neighbour has refused what it was told", "neighbour", n.Name, "message", o.Kind, "device", r.ID, "error", err)
 	switch {
 	case o.Kind == KindWithdraw && codeOf(err) == CodeHere && r.outgoing(n.Name) != nil && r.Move.ID == o.Move:

@@ -1,8 +1,8 @@
 package domain
 
 import (
+	"cmp"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -61,73 +61,31 @@ type Timing struct {
 }
 
 func (t Timing) withDefaults() Timing {
-	for _, d := range []struct {
-		v *time.Duration
-		d time.Duration
-	}{
-		{&t.Answer, 500 * time.Millisecond},
-		{&t.Request, 3 * time.Second},
-		{&t.Move, time.Minute},
-		{&t.Window, 30 * time.Second},
-		{&t.Forget, 5 * time.Second},
-		{&t.Hello, 10 * time.Second},
-		{&t.Retry, 100 * time.Millisecond},
-		{&t.RetryMax, 10 * time.Second},
-	} {
-		if *d.v <= 0 {
-			*d.v = d.d
-		}
-	}
+	t.Answer = cmp.Or(t.Answer, 500*time.Millisecond)
+	t.Request = cmp.Or(t.Request, 3*time.Second)
+	t.Move = cmp.Or(t.Move, time.Minute)
+	t.Window = cmp.Or(t.Window, 30*time.Second)
+	t.Forget = cmp.Or(t.Forget, 5*time.Second)
+	t.Hello = cmp.Or(t.Hello, 10*time.Second)
+	t.Retry = cmp.Or(t.Retry, 100*time.Millisecond)
+	t.RetryMax = cmp.Or(t.RetryMax, 10*time.Second)
 	return t
 }
 
 const defaultMaxVisitors = 10000
 
-// checkNeighbours refuses a list that would let two neighbours be taken for one.
+// checkNeighbours refuses what the configuration does not look at.
 func checkNeighbours(self string, list []Neighbour) error {
-	if !nameForm.MatchString(self) {
-		return fmt.Errorf("domain name %q: up to 63 letters, digits, dots, dashes and underscores", self)
-	}
-	names, ports := map[string]bool{self: true}, map[network.PortRef]string{}
 	for _, n := range list {
-		if err := n.check(); err != nil {
-			return fmt.Errorf("neighbour %q: %w", n.Name, err)
+		u, err := url.Parse(n.URL)
+		switch {
+		case !nameForm.MatchString(n.Name):
+			return fmt.Errorf("neighbour %q: name: up to 63 letters, digits, dots, dashes and underscores", n.Name)
+		case n.Name == self:
+			return fmt.Errorf("neighbour %q: the name is that of this domain", n.Name)
+		case err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "":
+			return fmt.Errorf("neighbour %q: url %q: a URL like https://192.0.2.1:8443", n.Name, n.URL)
 		}
-		if names[n.Name] {
-			return fmt.Errorf("neighbour %q: the name is that of another domain", n.Name)
-		}
-		if other, taken := ports[n.Peering]; taken {
-			return fmt.Errorf("neighbour %q: port %v leads to %q", n.Name, n.Peering, other)
-		}
-		names[n.Name], ports[n.Peering] = true, n.Name
-	}
-	return nil
-}
-
-func (n *Neighbour) check() error {
-	if !nameForm.MatchString(n.Name) {
-		return errors.New("name: up to 63 letters, digits, dots, dashes and underscores")
-	}
-	u, err := url.Parse(n.URL)
-	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		return fmt.Errorf("url %q: a URL like https://192.0.2.1:8443", n.URL)
-	}
-	if n.TLS == nil {
-		return errors.New("tls: a neighbour is spoken to with certificates only")
-	}
-	if n.Peering.IsZero() {
-		return errors.New("peering: the border port that leads to it is missing")
-	}
-	if len(n.Prefixes) == 0 {
-		return errors.New("prefixes: without any, no device of it is ever accepted")
-	}
-	for _, p := range slices.Concat(n.Prefixes, n.Transit) {
-		if !p.IsValid() || !p.Addr().Is4() || p != p.Masked() {
-			return fmt.Errorf("prefix %v: an IPv4 prefix without host bits, like 10.1.0.0/16", p)
-		}
-	}
-	if n.MaxVisitors < 0 {
-		return fmt.Errorf("max visitors %d: at least 0", n.MaxVisitors)
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func TestWithdrawLostOrDoubled(t *testing.T) {
 			chainIs(t, ds, a, id, "a", "b")
 			b.service().Left(id + "@a")
 			eventually(t, "all have forgotten it", func() bool {
-				return len(a.service().Roaming())+len(b.service().Roaming())+len(c.service().Roaming()) == 0
+				return len(a.service().records.roaming())+len(b.service().records.roaming())+len(c.service().records.roaming()) == 0
 			})
 		})
 	}

@@ -210,7 +210,7 @@ func (d *testDomain) start(meanwhile ...func()) {
 	d.mu.Unlock()
 	go func() {
 		defer close(done)
-		_ = s.Run(ctx)
+		s.Run(ctx)
 	}()
 }
 
@@ -378,7 +378,7 @@ func settles(t testing.TB, domains []*testDomain, home *testDomain, id, in strin
 	ok := func() bool {
 		last = fmt.Sprint(reach(domains, home, id))
 		for _, d := range domains {
-			for _, r := range d.service().Roaming() {
+			for _, r := range d.service().records.roaming() {
 				if r.Home == home.name && strings.HasPrefix(r.ID, id) && (r.Outbox > 0 || r.Stage != "") {
 					last += fmt.Sprintf(" %s: %+v", d.name, r)
 					return false

@@ -100,11 +100,3 @@ const (
 	// many are asked about: then the client has to ask again.
 	Wait
 )
-
-// String prints the admission.
-func (a Admission) String() string {
-	if a == Wait {
-		return "wait"
-	}
-	return "serve"
-}

@@ -25,11 +25,6 @@ const (
 	KindWithdraw Kind = "withdraw"
 )
 
-// Kinds lists all messages.
-func Kinds() []Kind {
-	return []Kind{KindHello, KindNotify, KindReady, KindComplete, KindQuery, KindClaim, KindVerify, KindWithdraw}
-}
-
 // Envelope is what every message carries, so that it counts once, now, and here.
 type Envelope struct {
 	From string    `json:"from" maxLength:"63" doc:"Domain that sends it"`

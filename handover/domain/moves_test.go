@@ -237,7 +237,7 @@ func TestLeavingAVisit(t *testing.T) {
 	move(t, ds, a, b, c, id)
 	c.service().Left(id + "@a")
 	eventually(t, "everybody has forgotten it", func() bool {
-		return len(a.service().Roaming())+len(b.service().Roaming())+len(c.service().Roaming()) == 0
+		return len(a.service().records.roaming())+len(b.service().records.roaming())+len(c.service().records.roaming()) == 0
 	})
 	if got := reach(ds, a, id); len(got) != 0 {
 		t.Errorf("packets of a device that has left come out in %v", got)

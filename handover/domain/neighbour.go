@@ -1,9 +1,8 @@
 package domain
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +15,7 @@ const maxInflight = 64
 // neighbour is a Neighbour as we deal with it.
 type neighbour struct {
 	Neighbour
+	us       *common
 	client   *client
 	guard    *guard
 	box      *outbox
@@ -27,12 +27,10 @@ type neighbour struct {
 	logged time.Time
 }
 
-func (s *Service) newNeighbour(n Neighbour, dial Dialer) *neighbour {
-	if n.MaxVisitors == 0 {
-		n.MaxVisitors = defaultMaxVisitors
-	}
+func (s *common) newNeighbour(n Neighbour, dial Dialer) *neighbour {
+	n.MaxVisitors = cmp.Or(n.MaxVisitors, defaultMaxVisitors)
 	return &neighbour{
-		Neighbour: n, client: newClient(n, dial), guard: newGuard(s.timing.Window, s.now()),
+		Neighbour: n, us: s, client: newClient(n, dial), guard: newGuard(s.timing.Window, s.now()),
 		box: newOutbox(), inflight: make(chan struct{}, maxInflight),
 	}
 }
@@ -71,187 +69,27 @@ func (n *neighbour) mayLog(now time.Time) bool {
 }
 
 // tell sends one message, within the limit.
-func (s *Service) tell(ctx context.Context, n *neighbour, kind Kind, m message, out any, limit time.Duration) error {
-	now := s.now()
-	*m.envelope() = Envelope{From: s.self, To: n.Name, Time: now, Nonce: newToken(), Sequence: s.sequence.next(now)}
+func (n *neighbour) tell(ctx context.Context, kind Kind, m message, out any, limit time.Duration) error {
+	now := n.us.now()
+	*m.envelope() = Envelope{From: n.us.self, To: n.Name, Time: now, Nonce: newToken(), Sequence: n.us.sequence.next(now)}
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	begin := time.Now()
 	err := n.client.send(bounded, kind, m, out)
-	s.metrics.sent(n.Name, kind, err, time.Since(begin))
+	n.us.metrics.sent(n.Name, kind, err, time.Since(begin))
 	if ctx.Err() == nil {
-		n.asked(err, s.now())
+		n.asked(err, n.us.now())
 	}
 	return err
 }
 
-// outbox holds the names of devices for which something is to be sent to a neighbour.
-type outbox struct {
-	mu      sync.Mutex
-	pending map[string]bool
-	wake    chan struct{}
-}
-
-func newOutbox() *outbox {
-	return &outbox{pending: map[string]bool{}, wake: make(chan struct{}, 1)}
-}
-
-func (b *outbox) add(id string) {
-	b.mu.Lock()
-	b.pending[id] = true
-	b.mu.Unlock()
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (b *outbox) take() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	ids := make([]string, 0, len(b.pending))
-	for id := range b.pending {
-		ids = append(ids, id)
-	}
-	clear(b.pending)
-	return ids
-}
-
-// deliverTo delivers what is in the outbox to the neighbour. What fails is tried again
-// after pauses that grow, for each device by itself: one of which the neighbour
-// wants to know nothing holds up no other.
-func (s *Service) deliverTo(ctx context.Context, n *neighbour) {
-	late := retries{}
-	again := time.NewTimer(0)
-	defer again.Stop()
+// greet says hello now and then, until ctx ends.
+func (n *neighbour) greet(ctx context.Context) {
 	for {
-		var ids []string
-		select {
-		case <-ctx.Done():
+		// Whether it answers is noted in its state.
+		_ = n.tell(ctx, KindHello, &Hello{}, nil, n.us.timing.Request)
+		if tasks.Sleep(ctx, n.us.timing.Hello) != nil {
 			return
-		case <-again.C:
-			ids = late.due(s.now())
-		case <-n.box.wake:
-			ids = n.box.take()
 		}
-		failed := s.deliverAll(ctx, n, ids)
-		for _, id := range ids {
-			if slices.Contains(failed, id) {
-				late.add(id, s.now(), s.timing)
-			} else {
-				delete(late, id)
-			}
-		}
-		if next, any := late.next(); any {
-			again.Reset(next.Sub(s.now()))
-		}
-	}
-}
-
-// retries are the devices for which a delivery has failed, and when it is tried
-// again.
-type retries map[string]retry
-
-type retry struct {
-	at    time.Time
-	pause time.Duration
-}
-
-func (r retries) add(id string, now time.Time, t Timing) {
-	pause := min(max(2*r[id].pause, t.Retry), t.RetryMax)
-	r[id] = retry{now.Add(pause), pause}
-}
-
-func (r retries) due(now time.Time) (ids []string) {
-	for id, x := range r {
-		if !x.at.After(now) {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
-func (r retries) next() (first time.Time, any bool) {
-	for _, x := range r {
-		if !any || x.at.Before(first) {
-			first, any = x.at, true
-		}
-	}
-	return first, any
-}
-
-// deliverAll delivers for several devices at once and returns those for which
-// something is left.
-func (s *Service) deliverAll(ctx context.Context, n *neighbour, ids []string) []string {
-	var mu sync.Mutex
-	var failed []string
-	tasks.Each(ids, 16, func(id string) {
-		if err := s.deliver(ctx, n, id); err != nil {
-			mu.Lock()
-			failed = append(failed, id)
-			mu.Unlock()
-		}
-	})
-	return failed
-}
-
-// errLater says that something is still in the outbox.
-var errLater = errors.New("not delivered yet")
-
-// talk is held by who tells a neighbour about a device, so that messages arrive
-// in the order of their numbers.
-func (s *Service) talk(ctx context.Context, n *neighbour, id string) (end func(), err error) {
-	return s.lock(ctx, n.Name+" "+id)
-}
-
-// deliver sends, in order, what is in the outbox to the neighbour about one device.
-func (s *Service) deliver(ctx context.Context, n *neighbour, id string) error {
-	end, err := s.talk(ctx, n, id)
-	if err != nil {
-		return err
-	}
-	defer end()
-	return s.deliverUnsent(ctx, n, id, false)
-}
-
-// deliverUnsent is deliver for who holds the talk already. With all it sends also
-// what is held back.
-func (s *Service) deliverUnsent(ctx context.Context, n *neighbour, id string, all bool) error {
-	for {
-		r := s.record(id)
-		if r == nil {
-			return nil
-		}
-		o, ok := r.unsentTo(n.Name)
-		if !ok || !all && s.now().Before(o.NotBefore) {
-			return nil
-		}
-		err := s.tell(ctx, n, o.Kind, o.message(r), nil, s.timing.Request)
-		if code := codeOf(err); err != nil && (code == "" || code.passing()) {
-			return errors.Join(errLater, err)
-		}
-		if err := s.delivered(ctx, n, id, o, err); err != nil {
-			return err
-		}
-	}
-}
-
-func (r *Record) unsentTo(peer string) (Unsent, bool) {
-	for _, o := range r.Outbox {
-		if o.Peer == peer {
-			return o, true
-		}
-	}
-	return Unsent{}, false
-}
-
-func (o Unsent) message(r *Record) message {
-	switch o.Kind {
-	case KindReady:
-		return &Ready{Subject: r.subject(), Move: o.Move}
-	case KindComplete:
-		return &Complete{Subject: r.subject(), Move: o.Move, Host: o.Host, Since: o.Since, Evidence: o.Evidence}
-	default:
-		return &Withdraw{Subject: r.subject(), Move: o.Move, Reason: o.Reason}
 	}
 }

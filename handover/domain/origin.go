@@ -2,31 +2,37 @@ package domain
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/sluice-net/sluice/handover/registry"
 )
 
+// origin is this domain as one that devices leave.
+type origin struct {
+	*common
+	// done are moves that were completed lately and left no record.
+	done *recent
+}
+
 // Announce tells the neighbour that a device of this domain heads for it, and
 // returns when both branches stand (t1 and t2). Announcing it again, with a new
 // heading, corrects an earlier word; announcing it to another neighbour withdraws
 // that.
-func (s *Service) Announce(ctx context.Context, id, peer string, h Heading) error {
-	n := s.neighbour(peer)
+func (s *origin) Announce(ctx context.Context, id, peer string, h Heading) error {
+	n := s.neighbours[peer]
 	if n == nil {
 		return fmt.Errorf("announce %s to %q: %w", id, peer, ErrNoNeighbour)
 	}
 	if err := h.check(); err != nil {
 		return fmt.Errorf("announce %s to %q: %w", id, peer, err)
 	}
-	end, err := s.talk(ctx, n, id)
+	end, err := n.talk(ctx, id)
 	if err != nil {
 		return fmt.Errorf("announce %s to %q: %w", id, peer, err)
 	}
 	defer end()
 	// What it has to know first: that the device is no longer there, perhaps.
-	if err := s.deliverUnsent(ctx, n, id, true); err != nil {
+	if err := n.deliverUnsent(ctx, id, true); err != nil {
 		return fmt.Errorf("announce %s to %q: %w", id, peer, err)
 	}
 	r, err := s.beginOutgoing(ctx, id, peer)
@@ -35,7 +41,7 @@ func (s *Service) Announce(ctx context.Context, id, peer string, h Heading) erro
 	}
 	move := r.Move.ID
 	var reply Prepared
-	err = s.tell(ctx, n, KindNotify, &Notify{Visitor: r.Visitor, Move: move, Heading: h}, &reply, s.timing.Request)
+	err = n.tell(ctx, KindNotify, &Notify{Visitor: r.Visitor, Move: move, Heading: h}, &reply, s.timing.Request)
 	if err == nil && reply.Move != move {
 		err = fmt.Errorf("%w: it is about another move", errReply)
 	}
@@ -48,16 +54,16 @@ func (s *Service) Announce(ctx context.Context, id, peer string, h Heading) erro
 	}
 	// The neighbour answers the device's DHCP from here on. If this does not get
 	// through now it is delivered later.
-	if err := s.deliverUnsent(ctx, n, id, true); err != nil {
-		n.box.add(id)
+	if err := n.deliverUnsent(ctx, id, true); err != nil {
+		n.box.add(id, s.now(), 0)
 		return fmt.Errorf("announce %s to %q: tell that the branch stands: %w", id, peer, err)
 	}
 	return nil
 }
 
 // beginOutgoing notes the move. The record that it returns is a copy.
-func (s *Service) beginOutgoing(ctx context.Context, id, peer string) (*Record, error) {
-	unlock, err := s.lock(ctx, id)
+func (s *origin) beginOutgoing(ctx context.Context, id, peer string) (*Record, error) {
+	unlock, err := s.records.lock(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +72,7 @@ func (s *Service) beginOutgoing(ctx context.Context, id, peer string) (*Record, 
 	if !ok {
 		return nil, ErrNoDevice
 	}
-	r := s.record(id)
+	r := s.records.get(id)
 	if !s.oursToGive(r, known.Home) {
 		return nil, ErrNotHere
 	}
@@ -90,7 +96,7 @@ func (s *Service) beginOutgoing(ctx context.Context, id, peer string) (*Record, 
 }
 
 // abroad is the record of a device that is here and will leave.
-func (s *Service) abroad(r *Record, v Visitor) *Record {
+func (s *origin) abroad(r *Record, v Visitor) *Record {
 	if r == nil || r.Gone {
 		fresh := &Record{ID: v.LocalID(s.self), Visitor: v.clone(), Host: s.self}
 		if r != nil {
@@ -104,13 +110,8 @@ func (s *Service) abroad(r *Record, v Visitor) *Record {
 	return r
 }
 
-func (s *Service) newMove(peer string, stage Stage) *Move {
-	now := s.now()
-	return &Move{ID: newToken(), Peer: peer, Stage: stage, Started: now, Deadline: now.Add(s.timing.Move)}
-}
-
 // dropOutgoing undoes an outgoing move here and has the neighbour told.
-func (s *Service) dropOutgoing(ctx context.Context, r *Record, why string) error {
+func (s *origin) dropOutgoing(ctx context.Context, r *Record, why string) error {
 	m := r.Move
 	if m == nil {
 		return nil
@@ -126,7 +127,7 @@ func (s *Service) dropOutgoing(ctx context.Context, r *Record, why string) error
 
 // takeBack ends a move that the neighbour did not accept. If it may have, all the
 // same, it is told.
-func (s *Service) takeBack(ctx context.Context, id, peer, move string, tell bool) {
+func (s *origin) takeBack(ctx context.Context, id, peer, move string, tell bool) {
 	s.change(ctx, id, func(ctx context.Context, r *Record) error {
 		m := r.outgoing(peer)
 		if m == nil || m.ID != move || m.Stage != StageAsked {
@@ -140,60 +141,33 @@ func (s *Service) takeBack(ctx context.Context, id, peer, move string, tell bool
 	})
 }
 
-var errUnchanged = errors.New("unchanged")
-
-// change runs f on the device's record, under its lock, with a deadline of its
-// own: what has begun is brought to an end although the caller has left. A nil
-// result puts the record.
-func (s *Service) change(ctx context.Context, id string, f func(context.Context, *Record) error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timing.Request)
-	defer cancel()
-	unlock, err := s.lock(ctx, id)
-	if err != nil {
-		s.log.Error("a device's record could not be changed", "device", id, "error", err)
-		return
-	}
-	defer unlock()
-	r := s.record(id)
-	if r == nil {
-		return
-	}
-	if f(ctx, r) == nil {
-		s.put(ctx, r)
-	}
-}
-
 // branch sends the device's packets to the neighbour too (t2) and has it told
 // that it does.
-func (s *Service) branch(ctx context.Context, id, peer, move string, carry bool) error {
-	unlock, err := s.lock(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	r := s.record(id)
-	if r == nil {
-		return ErrNoDevice
-	}
-	m := r.outgoing(peer)
-	if m == nil || m.ID != move {
-		return ErrMoving // meanwhile it was taken back, or completed
-	}
-	if err := s.splitTo(ctx, r, m, carry); err != nil {
-		_ = s.dropOutgoing(ctx, r, "the branch could not be made") // told by err
+func (s *origin) branch(ctx context.Context, id, peer, move string, carry bool) error {
+	return s.records.with(ctx, id, func(r *Record) error {
+		if r == nil {
+			return ErrNoDevice
+		}
+		m := r.outgoing(peer)
+		if m == nil || m.ID != move {
+			return ErrMoving // meanwhile it was taken back, or completed
+		}
+		if err := s.splitTo(ctx, r, m, carry); err != nil {
+			_ = s.dropOutgoing(ctx, r, "the branch could not be made") // told by err
+			s.put(ctx, r)
+			return err
+		}
+		r.enqueue(Unsent{Peer: peer, Kind: KindReady, Move: move})
 		s.put(ctx, r)
-		return err
-	}
-	r.enqueue(Unsent{Peer: peer, Kind: KindReady, Move: move})
-	s.put(ctx, r)
-	s.event("announced", r, map[string]any{"neighbour": peer, "bicast": carry && r.Policy == registry.PolicySeamless})
-	return nil
+		s.event("announced", r, map[string]any{"neighbour": peer, "bicast": carry && r.Policy == registry.PolicySeamless})
+		return nil
+	})
 }
 
 // splitTo makes the origin's branch. Devices of saving policy get none before
 // they have arrived, and neither do those that are attached nowhere: there is
 // nothing to split.
-func (s *Service) splitTo(ctx context.Context, r *Record, m *Move, carry bool) error {
+func (s *origin) splitTo(ctx context.Context, r *Record, m *Move, carry bool) error {
 	m.Carry = carry
 	if known, ok := s.host.Device(r.ID); ok && known.Here && carry && r.Policy == registry.PolicySeamless {
 		if err := s.host.Redirect(ctx, r.ID, m.Peer, false); err != nil {
@@ -205,19 +179,19 @@ func (s *Service) splitTo(ctx context.Context, r *Record, m *Move, carry bool) e
 }
 
 // Abandon takes back what was announced.
-func (s *Service) Abandon(ctx context.Context, id string) error {
-	unlock, err := s.lock(ctx, id)
+func (s *origin) Abandon(ctx context.Context, id string) error {
+	err := s.records.with(ctx, id, func(r *Record) error {
+		if r == nil || r.Move == nil || r.Move.In {
+			return ErrNoDevice
+		}
+		if err := s.dropOutgoing(ctx, r, "it stays"); err != nil {
+			return err
+		}
+		s.put(ctx, r)
+		return nil
+	})
 	if err != nil {
-		return err
-	}
-	defer unlock()
-	r := s.record(id)
-	if r == nil || r.Move == nil || r.Move.In {
-		return fmt.Errorf("abandon the move of %s: %w", id, ErrNoDevice)
-	}
-	if err := s.dropOutgoing(ctx, r, "it stays"); err != nil {
 		return fmt.Errorf("abandon the move of %s: %w", id, err)
 	}
-	s.put(ctx, r)
 	return nil
 }

@@ -99,7 +99,7 @@ func quietIn(ds []*testDomain, id string, last *testDomain, state *string) bool 
 		*state = fmt.Sprint(places)
 		busy := false
 		for _, d := range ds {
-			for _, r := range d.service().Roaming() {
+			for _, r := range d.service().records.roaming() {
 				if r.ID == id || r.ID == id+"@a" {
 					*state += fmt.Sprintf("\n%s: %+v", d.name, r)
 					busy = busy || r.Outbox > 0 || r.Stage != ""

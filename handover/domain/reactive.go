@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -27,39 +29,47 @@ type question struct {
 	at  network.PortRef
 }
 
+// receiver is this domain as one to which devices come.
+type receiver struct {
+	*common
+	strange lograte.Limit // lines that any host can cause
+
+	mu sync.Mutex
+	// asking are hardware addresses about which neighbours are being asked,
+	// nobody those questions to which the answer was no, and until when that counts.
+	asking map[openflow.MAC]bool
+	nobody map[question]time.Time
+}
+
 // ask begins to ask the neighbours about a hardware address, unless they have
 // just been asked. When too many are asked about already the message is dropped:
 // to take the device for a stranger would give it another address than its own,
 // and clients ask again.
-func (s *Service) ask(mac openflow.MAC, h Heading, e *Evidence) Admission {
+func (s *receiver) ask(mac openflow.MAC, h Heading, e *Evidence) Admission {
 	q := question{mac, h.place().At}
-	s.mu.Lock()
-	if s.asking[mac] {
-		s.mu.Unlock()
-		return Wait
-	}
-	until, known := s.nobody[q]
-	if known && s.now().Before(until) {
-		s.mu.Unlock()
-		return Serve
-	}
-	if len(s.asking) >= maxAsking {
-		s.mu.Unlock()
-		s.metrics.overflow.Inc()
-		return Wait
-	}
-	s.asking[mac] = true
-	s.mu.Unlock()
 	if h.MAC.IsZero() {
 		h.MAC = mac
 	}
 	return s.begin(q, Serve, func(ctx context.Context) error { return s.search(ctx, mac, h, e) })
 }
 
-// begin runs f for an address that is being asked about, and resumes it. Without
-// Run nobody is asked: then it is what otherwise says.
-func (s *Service) begin(q question, otherwise Admission, f func(context.Context) error) Admission {
-	ok := s.tasks.Start(func(ctx context.Context) {
+// begin runs f about an address, and resumes it. If that has just come to nothing, or without
+// Run, it is what otherwise says.
+func (s *receiver) begin(q question, otherwise Admission, f func(context.Context) error) Admission {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch until, known := s.nobody[q]; {
+	case s.asking[q.mac]:
+		return Wait
+	case known && s.now().Before(until):
+		return otherwise
+	case len(s.asking) >= maxAsking:
+		if otherwise == Serve { // it is unknown
+			s.metrics.overflow.Inc()
+		}
+		return Wait
+	}
+	s.asking[q.mac] = s.tasks.Start(func(ctx context.Context) {
 		err := f(ctx)
 		s.mu.Lock()
 		delete(s.asking, q.mac)
@@ -72,17 +82,15 @@ func (s *Service) begin(q question, otherwise Admission, f func(context.Context)
 		}
 		s.host.Resume(q.mac)
 	})
-	if !ok {
-		s.mu.Lock()
+	if !s.asking[q.mac] {
 		delete(s.asking, q.mac)
-		s.mu.Unlock()
 		return otherwise
 	}
 	return Wait
 }
 
 // remembered is for how long a no counts: not long if it may be a yes soon.
-func (s *Service) remembered(err error) time.Duration {
+func (s *receiver) remembered(err error) time.Duration {
 	if codeOf(err).passing() {
 		return min(s.timing.Retry, s.timing.Forget)
 	}
@@ -91,20 +99,11 @@ func (s *Service) remembered(err error) time.Duration {
 
 // askHome has the home of a visitor say whether it is the visitor that asks at a
 // place where it was not before.
-func (s *Service) askHome(r *Record, mac openflow.MAC, p Place, e *Evidence) Admission {
+func (s *receiver) askHome(r *Record, mac openflow.MAC, p Place, e *Evidence) Admission {
 	if e == nil {
 		return Wait // it cannot be it, and nothing else may be given to it
 	}
-	q := question{mac, p.At}
-	s.mu.Lock()
-	until, refused := s.nobody[q]
-	if s.asking[mac] || refused && s.now().Before(until) || len(s.asking) >= maxAsking {
-		s.mu.Unlock()
-		return Wait
-	}
-	s.asking[mac] = true
-	s.mu.Unlock()
-	return s.begin(q, Wait, func(ctx context.Context) error {
+	return s.begin(question{mac, p.At}, Wait, func(ctx context.Context) error {
 		if refusal := s.vouched(ctx, r, *e); refusal != nil {
 			return refusal
 		}
@@ -122,7 +121,7 @@ func (s *Service) askHome(r *Record, mac openflow.MAC, p Place, e *Evidence) Adm
 // vouched asks the home of a visitor. If one that has been announced cannot be
 // asked about now, it is let in all the same: its origin still wants to see the
 // evidence before it lets go.
-func (s *Service) vouched(ctx context.Context, r *Record, e Evidence) *Refusal {
+func (s *receiver) vouched(ctx context.Context, r *Record, e Evidence) *Refusal {
 	if r.Move == nil {
 		return s.verify(ctx, r, e)
 	}
@@ -144,19 +143,19 @@ type answer struct {
 
 // search asks all neighbours at once who has the device, and takes it from the
 // one that does.
-func (s *Service) search(ctx context.Context, mac openflow.MAC, h Heading, e *Evidence) error {
+func (s *receiver) search(ctx context.Context, mac openflow.MAC, h Heading, e *Evidence) error {
 	asked, cancel := context.WithTimeout(ctx, s.timing.Answer)
 	defer cancel()
 	answers := make(chan answer, len(s.neighbours))
-	known := s.recordOf(mac)
+	known := s.records.ofMAC(mac)
 	for _, n := range s.neighbours {
 		ok := s.tasks.Start(func(context.Context) {
 			a := answer{from: n}
 			if known != nil {
 				// Without what is still in the outbox its answer would be out of date.
-				_ = s.deliver(asked, n, known.ID)
+				_ = n.deliver(asked, known.ID)
 			}
-			a.err = s.tell(asked, n, KindQuery, &Query{MAC: mac}, &a.Answer, s.timing.Answer)
+			a.err = n.tell(asked, KindQuery, &Query{MAC: mac}, &a.Answer, s.timing.Answer)
 			answers <- a
 		})
 		if !ok {
@@ -174,7 +173,7 @@ func (s *Service) search(ctx context.Context, mac openflow.MAC, h Heading, e *Ev
 // choose waits for the answers and picks the domain that has the device. The word
 // of the device's home counts more than that of others, and is not waited for
 // longer than necessary: one dead neighbour delays nobody whose home answers.
-func (s *Service) choose(mac openflow.MAC, answers <-chan answer) (answer, error) {
+func (s *receiver) choose(mac openflow.MAC, answers <-chan answer) (answer, error) {
 	var hosts, homes []answer
 	for range s.neighbours {
 		a := <-answers
@@ -222,7 +221,7 @@ func judge(hosts, homes []answer) (answer, error) {
 }
 
 // credible checks what a neighbour says about a device.
-func (s *Service) credible(mac openflow.MAC, a answer) error {
+func (s *receiver) credible(mac openflow.MAC, a answer) error {
 	v := a.Visitor
 	switch {
 	case v == nil || !nameForm.MatchString(a.Host):
@@ -232,20 +231,11 @@ func (s *Service) credible(mac openflow.MAC, a answer) error {
 	case !slices.Contains(v.MACs, mac):
 		return refuse(CodeMalformed, "it was asked about %v and answers about %s", mac, v.Device)
 	}
-	return orNil(s.mayBring(a.from, *v, s.record(v.LocalID(s.self))))
-}
-
-// violation notes that a neighbour has said what it may not say.
-func (s *Service) violation(n *neighbour, kind Kind, err error) {
-	s.metrics.refused(n.Name, kind, codeOf(err))
-	if n.mayLog(s.now()) {
-		s.log.Warn("what a neighbour says is refused", "neighbour", n.Name, "message", kind, "reason", err)
-		s.emit("handover.domain.refused", map[string]any{"neighbour": n.Name, "message": string(kind), "code": string(codeOf(err)), "reason": printable(err.Error())})
-	}
+	return orNil(s.mayBring(a.from, *v, s.records.get(v.LocalID(s.self))))
 }
 
 // take claims the device and prepares its branch at the same time.
-func (s *Service) take(ctx context.Context, from answer, mac openflow.MAC, h Heading, e *Evidence) error {
+func (s *receiver) take(ctx context.Context, from answer, mac openflow.MAC, h Heading, e *Evidence) error {
 	n, v := from.from, *from.Visitor
 	id := v.LocalID(s.self)
 	ctx, cancel := context.WithTimeout(ctx, 2*s.timing.Request)
@@ -269,17 +259,17 @@ func (s *Service) take(ctx context.Context, from answer, mac openflow.MAC, h Hea
 
 // claim asks for the device when all that is in the outbox about it has been delivered: an
 // earlier word must not undo a later one.
-func (s *Service) claim(ctx context.Context, n *neighbour, id string, claim *Claim) error {
-	end, err := s.talk(ctx, n, id)
+func (s *receiver) claim(ctx context.Context, n *neighbour, id string, claim *Claim) error {
+	end, err := n.talk(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer end()
-	if err := s.deliverUnsent(ctx, n, id, true); err != nil {
+	if err := n.deliverUnsent(ctx, id, true); err != nil {
 		return err
 	}
 	var reply Prepared
-	if err := s.tell(ctx, n, KindClaim, claim, &reply, s.timing.Request); err != nil {
+	if err := n.tell(ctx, KindClaim, claim, &reply, s.timing.Request); err != nil {
 		return err
 	}
 	if reply.Move != claim.Move {
@@ -288,46 +278,33 @@ func (s *Service) claim(ctx context.Context, n *neighbour, id string, claim *Cla
 	return nil
 }
 
-func (s *Service) beginTake(ctx context.Context, n *neighbour, v Visitor, move string) error {
-	id := v.LocalID(s.self)
-	unlock, err := s.lock(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	r := s.record(id)
-	if refusal := s.mayBring(n, v, r); refusal != nil {
-		return refusal
-	}
-	if r != nil && r.Move != nil {
-		return ErrMoving
-	}
-	r = s.expect(r, v)
-	r.Move = s.incomingMove(n.Name, move, r.onChain(s.self))
-	r.Move.Reactive = true
-	s.put(ctx, r)
-	return nil
+func (s *receiver) beginTake(ctx context.Context, n *neighbour, v Visitor, move string) error {
+	return s.records.with(ctx, v.LocalID(s.self), func(r *Record) error {
+		if refusal := s.mayBring(n, v, r); refusal != nil {
+			return refusal
+		}
+		if r != nil && r.Move != nil {
+			return ErrMoving
+		}
+		r = s.expect(r, v)
+		r.Move = s.incomingMove(n.Name, move, r.onChain(s.self))
+		r.Move.Reactive = true
+		s.put(ctx, r)
+		return nil
+	})
 }
 
-func (s *Service) prepareTake(ctx context.Context, id, move string, h Heading) error {
-	unlock, err := s.lock(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	r := s.record(id)
-	if r == nil || r.Move == nil || r.Move.ID != move {
-		return ErrMoving
-	}
-	via := r.Upstream
-	if !r.onChain(s.self) {
-		via = r.Move.Peer
-	}
-	return s.host.Prepare(ctx, Visit{Visitor: r.Visitor.clone(), ID: id, Via: via, Heading: h})
+func (s *receiver) prepareTake(ctx context.Context, id, move string, h Heading) error {
+	return s.records.with(ctx, id, func(r *Record) error {
+		if r == nil || r.Move == nil || r.Move.ID != move {
+			return ErrMoving
+		}
+		return s.host.Prepare(ctx, s.visit(r, h))
+	})
 }
 
 // endTake lets the device in where it has asked, or undoes what was begun.
-func (s *Service) endTake(ctx context.Context, n *neighbour, id, move string, p Place, prepared, claimed error) error {
+func (s *receiver) endTake(ctx context.Context, n *neighbour, id, move string, p Place, prepared, claimed error) error {
 	err := prepared
 	if err == nil {
 		err = claimed
@@ -352,4 +329,16 @@ func (s *Service) endTake(ctx context.Context, n *neighbour, id, move string, p 
 		return fmt.Errorf("take %s from %q: %w", id, n.Name, err)
 	}
 	return nil
+}
+
+// forgetNobody drops hardware addresses that may be asked for again.
+func (s *receiver) forgetNobody() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	for q, until := range s.nobody {
+		if now.After(until) {
+			delete(s.nobody, q)
+		}
+	}
 }

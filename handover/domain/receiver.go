@@ -10,44 +10,41 @@ import (
 
 // onNotify takes an announcement (t1) and prepares (t2). The answer says that the
 // branch stands.
-func (s *Service) onNotify(ctx context.Context, n *neighbour, in *Notify) (*Prepared, error) {
+func (s *receiver) onNotify(ctx context.Context, n *neighbour, in *Notify) (*Prepared, error) {
 	v := in.Visitor
 	if err := errors.Join(checkMove(in.Move), in.Heading.check(), v.check()); err != nil {
 		return nil, refuse(CodeMalformed, "%v", err)
 	}
 	id := v.LocalID(s.self)
-	if r := s.mayBring(n, v, s.record(id)); r != nil {
+	if r := s.mayBring(n, v, s.records.get(id)); r != nil {
 		return nil, r
 	}
-	if r := s.record(id); r == nil || !r.onChain(s.self) {
+	if r := s.records.get(id); r == nil || !r.onChain(s.self) {
 		if refusal := s.confirm(ctx, n, v); refusal != nil {
 			return nil, refusal
 		}
 	}
-	unlock, err := s.lock(ctx, id)
-	if err != nil {
-		return nil, refuse(CodeBusy, "%s is being worked on", id)
-	}
-	defer unlock()
-	// Again, under the lock: while the home was asked things may have changed.
-	r := s.record(id)
-	if refusal := s.mayBring(n, v, r); refusal != nil {
-		return nil, refusal
-	}
-	r = s.expect(r, v)
-	r.Move = s.incomingMove(n.Name, in.Move, r.onChain(s.self))
-	if err := s.prepare(ctx, r, in.Heading); err != nil {
-		return nil, refusalOf(err)
-	}
-	r.Move.Stage = StagePrepared
-	s.show(r)
-	s.event("expected", r, map[string]any{"neighbour": n.Name})
-	return &Prepared{Move: in.Move, Carry: r.Move.Carry}, nil
+	out := &Prepared{Move: in.Move}
+	return out, s.asked(ctx, id, func(r *Record) *Refusal {
+		// Again, under the lock: while the home was asked things may have changed.
+		if refusal := s.mayBring(n, v, r); refusal != nil {
+			return refusal
+		}
+		r = s.expect(r, v)
+		r.Move = s.incomingMove(n.Name, in.Move, r.onChain(s.self))
+		if err := s.prepare(ctx, r, in.Heading); err != nil {
+			return refusalOf(err)
+		}
+		r.Move.Stage, out.Carry = StagePrepared, r.Move.Carry
+		s.records.show(r)
+		s.event("expected", r, map[string]any{"neighbour": n.Name})
+		return nil
+	})
 }
 
 // expect is the record of a device that comes: the present one, if it passes
 // through here already.
-func (s *Service) expect(r *Record, v Visitor) *Record {
+func (s *receiver) expect(r *Record, v Visitor) *Record {
 	if r == nil && v.Home == s.self {
 		k, _ := s.host.Device(v.Device)
 		return &Record{ID: v.Device, Visitor: k.Visitor.clone()}
@@ -63,20 +60,16 @@ func (s *Service) expect(r *Record, v Visitor) *Record {
 	return r // what we know of it ourselves is better than what we are told
 }
 
-func (s *Service) incomingMove(peer, id string, onChain bool) *Move {
+func (s *receiver) incomingMove(peer, id string, onChain bool) *Move {
 	m := s.newMove(peer, StagePreparing)
 	m.ID, m.In, m.Carry = id, true, !onChain
 	return m
 }
 
 // prepare lets the host make the branch, and undoes everything if it cannot.
-func (s *Service) prepare(ctx context.Context, r *Record, h Heading) error {
-	via := r.Upstream
-	if !r.onChain(s.self) {
-		via = r.Move.Peer
-	}
+func (s *receiver) prepare(ctx context.Context, r *Record, h Heading) error {
 	s.put(ctx, r)
-	err := s.host.Prepare(ctx, Visit{Visitor: r.Visitor.clone(), ID: r.ID, Via: via, Heading: h})
+	err := s.host.Prepare(ctx, s.visit(r, h))
 	if err == nil {
 		return nil
 	}
@@ -88,8 +81,17 @@ func (s *Service) prepare(ctx context.Context, r *Record, h Heading) error {
 	return err
 }
 
+// visit is what the host is told of a device that comes.
+func (s *receiver) visit(r *Record, h Heading) Visit {
+	via := r.Upstream
+	if !r.onChain(s.self) {
+		via = r.Move.Peer
+	}
+	return Visit{Visitor: r.Visitor.clone(), ID: r.ID, Via: via, Heading: h}
+}
+
 // endIncoming forgets a move to here.
-func (s *Service) endIncoming(ctx context.Context, r *Record) {
+func (s *receiver) endIncoming(ctx context.Context, r *Record) {
 	r.Move = nil
 	if err := s.host.Cancel(ctx, r.ID); err != nil {
 		s.log.Error("a prepared branch was not taken back", "device", r.ID, "error", err)
@@ -100,7 +102,7 @@ func (s *Service) endIncoming(ctx context.Context, r *Record) {
 }
 
 // abandonIncoming forgets a move to here and tells the origin.
-func (s *Service) abandonIncoming(ctx context.Context, r *Record, why string) {
+func (s *receiver) abandonIncoming(ctx context.Context, r *Record, why string) {
 	m := r.Move
 	s.endIncoming(ctx, r)
 	r.enqueue(Unsent{Peer: m.Peer, Kind: KindWithdraw, Move: m.ID, Reason: why})
@@ -108,32 +110,33 @@ func (s *Service) abandonIncoming(ctx context.Context, r *Record, why string) {
 }
 
 // onReady lets the device in: the origin's branch carries.
-func (s *Service) onReady(ctx context.Context, n *neighbour, in *Ready) (*struct{}, error) {
+func (s *receiver) onReady(ctx context.Context, n *neighbour, in *Ready) (*struct{}, error) {
 	id := in.localID(s.self)
-	unlock, err := s.lock(ctx, id)
-	if err != nil {
-		return nil, refuse(CodeBusy, "%s is being worked on", id)
-	}
-	defer unlock()
-	r := s.record(id)
-	if r != nil && r.Arrived == in.Move && r.Host == s.self {
-		return nil, nil // it has come already
-	}
-	if r == nil || r.incoming(n.Name) == nil || r.Move.ID != in.Move {
-		return nil, refuse(CodeUnknown, "no such move of %s is under way", id)
-	}
-	r.Move.Stage = StageReady
-	s.show(r)
+	return nil, s.asked(ctx, id, func(r *Record) *Refusal {
+		if r != nil && r.Arrived == in.Move && r.Host == s.self {
+			return nil // it has come already
+		}
+		if r == nil || r.incoming(n.Name) == nil || r.Move.ID != in.Move {
+			return refuse(CodeUnknown, "no such move of %s is under way", id)
+		}
+		r.Move.Stage = StageReady
+		s.records.show(r)
+		s.resume(r)
+		return nil
+	})
+}
+
+// resume has the DHCP messages of a device handled that were left unanswered.
+func (s *receiver) resume(r *Record) {
 	for _, m := range r.MACs {
 		s.host.Resume(m)
 	}
-	return nil, nil
 }
 
 // Attached tells that the device has got its address from us at an edge port
 // (t3). e is the request; it may be nil. It does not block.
-func (s *Service) Attached(id string, e *Evidence) {
-	if s.record(id) == nil {
+func (s *receiver) Attached(id string, e *Evidence) {
+	if s.records.get(id) == nil {
 		return
 	}
 	since := s.now()
@@ -162,7 +165,7 @@ const overlapMargin = 150 * time.Millisecond
 // arrive notes that the device is here and what is in the outbox for it: the word to the
 // origin (t4), the same to where its packets come from, and the end to a part of
 // the chain that is no longer used.
-func (s *Service) arrive(r *Record, e *Evidence, since time.Time) {
+func (s *receiver) arrive(r *Record, e *Evidence, since time.Time) {
 	m, before := r.Move, r.Downstream
 	if m != nil && !m.In {
 		// It never left, or has come back; who saw it last will have it, and has
@@ -205,8 +208,8 @@ func (s *Service) arrive(r *Record, e *Evidence, since time.Time) {
 
 // Left tells that a device that was here has given its address back or lost it.
 // It does not block.
-func (s *Service) Left(id string) {
-	if s.record(id) == nil {
+func (s *receiver) Left(id string) {
+	if s.records.get(id) == nil {
 		return
 	}
 	s.tasks.Start(func(ctx context.Context) {
@@ -221,18 +224,10 @@ func (s *Service) Left(id string) {
 	})
 }
 
-// forget removes the device from this domain, whose part in the chain is over.
-func (s *Service) forget(ctx context.Context, r *Record) {
-	if err := s.host.Forget(ctx, r.ID); err != nil {
-		s.log.Error("a device that has gone was not removed", "device", r.ID, "error", err)
-	}
-	r.Gone, r.Upstream, r.Downstream, r.Host, r.Move = true, "", "", "", nil
-}
-
 // Admit says what is to be done about a DHCP message with the hardware address,
 // whose device's place at is. It does not block; it may begin to ask neighbours.
-func (s *Service) Admit(mac openflow.MAC, h Heading, e *Evidence) Admission {
-	r := s.recordOf(mac)
+func (s *receiver) Admit(mac openflow.MAC, h Heading, e *Evidence) Admission {
+	r := s.records.ofMAC(mac)
 	switch {
 	case r == nil || r.Gone:
 		if _, known := s.host.DeviceByMAC(mac); known || len(s.neighbours) == 0 {
@@ -250,7 +245,7 @@ func (s *Service) Admit(mac openflow.MAC, h Heading, e *Evidence) Admission {
 // doubtful says whether its home has to say first that it is the device that asks
 // at the place: a visitor's key is not here. One that is where it was needs no
 // proof, and neither does one whose home has just given it.
-func (s *Service) doubtful(r *Record, p Place) bool {
+func (s *receiver) doubtful(r *Record, p Place) bool {
 	if !r.Signed || r.Home == s.self || r.Let == p && s.now().Before(r.LetUntil) {
 		return false
 	}

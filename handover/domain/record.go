@@ -1,13 +1,8 @@
 package domain
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
-
-	"github.com/sluice-net/sluice/store"
 )
 
 // Stage is how far a move has got.
@@ -117,21 +112,37 @@ func (r *Record) moving(peer string, in bool) *Move {
 	return r.Move
 }
 
-// oursToGive says whether the device is with us as far as is known; r is nil for
-// one that has not been abroad.
-func (s *Service) oursToGive(r *Record, home string) bool {
-	if r == nil || r.Gone {
-		return home == s.self
-	}
-	return r.Host == s.self
-}
-
 // settled says that the record holds nothing worth remembering.
 func (r *Record) settled(self string) bool {
 	if len(r.Outbox) > 0 || r.Move != nil {
 		return false
 	}
 	return r.Gone || !r.onChain(self) || r.Home == self && r.Downstream == ""
+}
+
+// end says that the device has nothing to do with us any more.
+func (r *Record) end() { r.Gone, r.Upstream, r.Downstream, r.Host, r.Move = true, "", "", "", nil }
+
+// relay passes on where the device is to the domain its packets come from.
+func (r *Record) relay(from string) {
+	if r.Upstream != from {
+		r.enqueue(Unsent{Peer: r.Upstream, Kind: KindComplete, Host: r.Host})
+	}
+}
+
+// drop forgets what waits about a move that is over.
+func (r *Record) drop(peer, move string) {
+	r.Outbox = slices.DeleteFunc(r.Outbox, func(o Unsent) bool { return o.Peer == peer && o.Move == move })
+}
+
+// dropOne removes the message that was delivered, unless a newer one has taken its place.
+func (r *Record) dropOne(o Unsent) {
+	i := slices.IndexFunc(r.Outbox, func(x Unsent) bool {
+		return x.Peer == o.Peer && x.Kind == o.Kind && x.Move == o.Move && x.Host == o.Host && x.Reason == o.Reason && x.Since.Equal(o.Since)
+	})
+	if i >= 0 {
+		r.Outbox = slices.Delete(r.Outbox, i, i+1)
+	}
 }
 
 // enqueue adds a message, in place of an earlier one that it makes pointless.
@@ -143,42 +154,4 @@ func (r *Record) enqueue(o Unsent) {
 		return old.Peer == o.Peer && (old.Kind == o.Kind && old.Move == o.Move || o.Kind == KindWithdraw && o.Move == old.Move)
 	})
 	r.Outbox = append(r.Outbox, o)
-}
-
-const storePrefix = "handover/domain/"
-
-func (s *Service) save(ctx context.Context, r *Record) error {
-	key := storePrefix + r.ID
-	if r.settled(s.self) {
-		if err := s.store.Delete(ctx, key); err != nil && !isNotFound(err) {
-			return fmt.Errorf("forget the record of %s: %w", r.ID, err)
-		}
-		return nil
-	}
-	b, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("encode the record of %s: %w", r.ID, err)
-	}
-	if err := s.store.Put(ctx, key, b); err != nil {
-		return fmt.Errorf("keep the record of %s: %w", r.ID, err)
-	}
-	return nil
-}
-
-// loadRecords reads what was known before a restart. What cannot be read is left
-// out and told: the device can still come back by its own request.
-func loadRecords(ctx context.Context, st store.Store) (records []Record, unreadable []string, err error) {
-	entries, err := st.List(ctx, storePrefix)
-	if err != nil {
-		return nil, nil, fmt.Errorf("list the records of roaming devices: %w", err)
-	}
-	for _, e := range entries {
-		var r Record
-		if err := json.Unmarshal(e.Value, &r); err != nil || storePrefix+r.ID != e.Key || r.Visitor.check() != nil {
-			unreadable = append(unreadable, e.Key)
-			continue
-		}
-		records = append(records, r)
-	}
-	return records, unreadable, nil
 }

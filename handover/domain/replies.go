@@ -13,7 +13,7 @@ func (s *Service) onHello(context.Context, *neighbour, *Hello) (*struct{}, error
 
 // onQuery says whether we have the device with a hardware address, or own it.
 // What merely passes through here is not told: those who have it will say so.
-func (s *Service) onQuery(_ context.Context, _ *neighbour, in *Query) (*Answer, error) {
+func (s *origin) onQuery(_ context.Context, _ *neighbour, in *Query) (*Answer, error) {
 	if in.MAC.IsZero() || in.MAC.IsMulticast() {
 		return nil, refuse(CodeMalformed, "hardware address %v: a unicast address", in.MAC)
 	}
@@ -21,7 +21,7 @@ func (s *Service) onQuery(_ context.Context, _ *neighbour, in *Query) (*Answer, 
 	if !ok {
 		return &Answer{}, nil
 	}
-	r := s.record(k.LocalID(s.self))
+	r := s.records.get(k.LocalID(s.self))
 	v, host := k.Visitor.clone(), s.self
 	if r != nil && !r.Gone {
 		v, host = r.Visitor.clone(), r.Host
@@ -34,7 +34,7 @@ func (s *Service) onQuery(_ context.Context, _ *neighbour, in *Query) (*Answer, 
 }
 
 // onClaim gives a device away that has turned up with the neighbour.
-func (s *Service) onClaim(ctx context.Context, n *neighbour, in *Claim) (*Prepared, error) {
+func (s *origin) onClaim(ctx context.Context, n *neighbour, in *Claim) (*Prepared, error) {
 	if err := errors.Join(checkMove(in.Move), in.Evidence.check()); err != nil {
 		return nil, refuse(CodeMalformed, "%v", err)
 	}
@@ -43,7 +43,7 @@ func (s *Service) onClaim(ctx context.Context, n *neighbour, in *Claim) (*Prepar
 	if !ok || k.Home != in.Home {
 		return nil, refuse(CodeUnknown, "there is no device %s", id)
 	}
-	r := s.record(id)
+	r := s.records.get(id)
 	if !s.oursToGive(r, k.Home) {
 		return nil, refuse(CodeNotYours, "%s is not here", id)
 	}
@@ -63,46 +63,44 @@ func (s *Service) onClaim(ctx context.Context, n *neighbour, in *Claim) (*Prepar
 }
 
 // give begins a move that the device has asked for itself.
-func (s *Service) give(ctx context.Context, n *neighbour, id, move string) (*Prepared, error) {
-	unlock, err := s.lock(ctx, id)
-	if err != nil {
-		return nil, refuse(CodeBusy, "%s is being worked on", id)
-	}
-	defer unlock()
-	k, ok := s.host.Device(id)
-	r := s.record(id)
-	if !ok || !s.oursToGive(r, k.Home) || k.check() != nil {
-		return nil, refuse(CodeNotYours, "%s is not here", id)
-	}
-	r = s.abroad(r, k.Visitor)
-	if r.Move != nil && r.Move.In {
-		return nil, refuse(CodeBusy, "another move of %s is under way", id)
-	}
-	if err := s.dropOutgoing(ctx, r, "it has turned up elsewhere"); err != nil {
-		return nil, refusalOf(err)
-	}
-	r.Move = s.newMove(n.Name, StageAsked)
-	r.Move.ID, r.Move.Reactive, r.Move.Proven = move, true, true
-	// If the claimant is where the packets come from it needs nothing from us.
-	if err := s.splitTo(ctx, r, r.Move, n.Name != r.Upstream); err != nil {
-		s.log.Warn("a device that has turned up elsewhere was not given away", "device", id, "neighbour", n.Name, "error", err)
-		s.cancelOutgoing(ctx, r)
+func (s *origin) give(ctx context.Context, n *neighbour, id, move string) (*Prepared, error) {
+	out := &Prepared{Move: move}
+	return out, s.asked(ctx, id, func(r *Record) *Refusal {
+		k, ok := s.host.Device(id)
+		if !ok || !s.oursToGive(r, k.Home) || k.check() != nil {
+			return refuse(CodeNotYours, "%s is not here", id)
+		}
+		r = s.abroad(r, k.Visitor)
+		if r.Move != nil && r.Move.In {
+			return refuse(CodeBusy, "another move of %s is under way", id)
+		}
+		if err := s.dropOutgoing(ctx, r, "it has turned up elsewhere"); err != nil {
+			return refusalOf(err)
+		}
+		r.Move = s.newMove(n.Name, StageAsked)
+		r.Move.ID, r.Move.Reactive, r.Move.Proven = move, true, true
+		// If the claimant is where the packets come from it needs nothing from us.
+		if err := s.splitTo(ctx, r, r.Move, n.Name != r.Upstream); err != nil {
+			s.log.Warn("a device that has turned up elsewhere was not given away", "device", id, "neighbour", n.Name, "error", err)
+			s.cancelOutgoing(ctx, r)
+			s.put(ctx, r)
+			return refusalOf(err)
+		}
+		out.Carry = r.Move.Carry
 		s.put(ctx, r)
-		return nil, refusalOf(err)
-	}
-	s.put(ctx, r)
-	s.event("claimed", r, map[string]any{"neighbour": n.Name, "bicast": r.Policy == registry.PolicySeamless})
-	return &Prepared{Move: move, Carry: r.Move.Carry}, nil
+		s.event("claimed", r, map[string]any{"neighbour": n.Name, "bicast": r.Policy == registry.PolicySeamless})
+		return nil
+	})
 }
 
 // onVerify checks evidence for a domain that has the device from us, or to which
 // it is on its way.
-func (s *Service) onVerify(ctx context.Context, n *neighbour, in *Verify) (*struct{}, error) {
+func (s *origin) onVerify(ctx context.Context, n *neighbour, in *Verify) (*struct{}, error) {
 	if err := in.Evidence.check(); err != nil {
 		return nil, refuse(CodeMalformed, "%v", err)
 	}
 	id := in.localID(s.self)
-	r := s.record(id)
+	r := s.records.get(id)
 	if r == nil || r.Gone || r.Downstream != n.Name && r.Former != n.Name && r.outgoing(n.Name) == nil {
 		return nil, refuse(CodeNotYours, "%s is not with %q", id, n.Name)
 	}

@@ -7,7 +7,7 @@ import (
 
 // mayBring decides whether the neighbour may bring us the device. r is what we
 // know of it, or nil. It asks nobody and changes nothing.
-func (s *Service) mayBring(n *neighbour, v Visitor, r *Record) *Refusal {
+func (s *common) mayBring(n *neighbour, v Visitor, r *Record) *Refusal {
 	if err := v.check(); err != nil {
 		return refuse(CodeMalformed, "%v", err)
 	}
@@ -27,7 +27,7 @@ func (s *Service) mayBring(n *neighbour, v Visitor, r *Record) *Refusal {
 	if r != nil && r.Move != nil && r.incoming(n.Name) == nil {
 		return refuse(CodeBusy, "another domain is bringing %s", id)
 	}
-	if (r == nil || r.Gone) && s.visitorsOf(n.Name) >= n.MaxVisitors {
+	if visitors, _, _ := s.records.count(n.Name); (r == nil || r.Gone) && visitors >= n.MaxVisitors {
 		return refuse(CodeBusy, "%q has %d devices here, as many as are permitted", n.Name, n.MaxVisitors)
 	}
 	if err := s.host.Check(v); err != nil {
@@ -38,7 +38,7 @@ func (s *Service) mayBring(n *neighbour, v Visitor, r *Record) *Refusal {
 
 // mayReturn decides about a device that is our own or passes through: only the
 // domain that has it, as far as we know, may bring it back.
-func (s *Service) mayReturn(n *neighbour, id string, r *Record) *Refusal {
+func (s *common) mayReturn(n *neighbour, id string, r *Record) *Refusal {
 	switch {
 	case r == nil || r.Gone:
 		if _, ok := s.host.Device(id); !ok {
@@ -57,11 +57,11 @@ func (s *Service) mayReturn(n *neighbour, id string, r *Record) *Refusal {
 
 // inPrefix says whether the device's address is one that the neighbour may
 // bring: of its own if it is its home, else of a third domain it may pass on.
-func (s *Service) inPrefix(n *neighbour, v Visitor) bool {
+func (s *common) inPrefix(n *neighbour, v Visitor) bool {
 	if v.Home == n.Name {
 		return holds(n.Prefixes, v.IP)
 	}
-	if home := s.neighbour(v.Home); home != nil && !holds(home.Prefixes, v.IP) {
+	if home := s.neighbours[v.Home]; home != nil && !holds(home.Prefixes, v.IP) {
 		return false
 	}
 	return holds(n.Transit, v.IP)
@@ -70,13 +70,13 @@ func (s *Service) inPrefix(n *neighbour, v Visitor) bool {
 // confirm asks the home of a device that another neighbour brings whether it is
 // there. A home that is no neighbour of ours cannot be asked: then the transit
 // agreement has to do.
-func (s *Service) confirm(ctx context.Context, n *neighbour, v Visitor) *Refusal {
-	home := s.neighbour(v.Home)
+func (s *common) confirm(ctx context.Context, n *neighbour, v Visitor) *Refusal {
+	home := s.neighbours[v.Home]
 	if home == nil || home == n {
 		return nil
 	}
 	var a Answer
-	if err := s.tell(ctx, home, KindQuery, &Query{MAC: v.MACs[0]}, &a, s.timing.Answer); err != nil {
+	if err := home.tell(ctx, KindQuery, &Query{MAC: v.MACs[0]}, &a, s.timing.Answer); err != nil {
 		return refuse(CodeFailed, "%q could not be asked about its device", v.Home)
 	}
 	if !a.Known || a.Visitor == nil || !a.Visitor.same(v) || a.Host != n.Name {
@@ -87,7 +87,7 @@ func (s *Service) confirm(ctx context.Context, n *neighbour, v Visitor) *Refusal
 
 // prove checks that the device is where the neighbour says: with its key, if it
 // has one, which only its home can do. The device's lock is not held.
-func (s *Service) prove(ctx context.Context, n *neighbour, r *Record, e *Evidence) *Refusal {
+func (s *common) prove(ctx context.Context, n *neighbour, r *Record, e *Evidence) *Refusal {
 	if !r.Signed {
 		if !n.Unsigned {
 			return refuse(CodeEvidence, "%s signs nothing, and %q may not move such devices by their hardware address alone", r.ID, n.Name)
@@ -102,7 +102,7 @@ func (s *Service) prove(ctx context.Context, n *neighbour, r *Record, e *Evidenc
 
 // verify asks the key's owner: us, or whoever we have the device from, or are
 // about to.
-func (s *Service) verify(ctx context.Context, r *Record, e Evidence) *Refusal {
+func (s *common) verify(ctx context.Context, r *Record, e Evidence) *Refusal {
 	if !slices.Contains(r.MACs, e.Src) {
 		return refuse(CodeEvidence, "%v is no hardware address of %s", e.Src, r.ID)
 	}
@@ -117,11 +117,11 @@ func (s *Service) verify(ctx context.Context, r *Record, e Evidence) *Refusal {
 	if from == "" && r.Move != nil {
 		from = r.Move.Peer // it is on its way here
 	}
-	up := s.neighbour(from)
+	up := s.neighbours[from]
 	if up == nil {
 		return refuse(CodeEvidence, "the home of %s cannot be asked", r.ID)
 	}
-	err := s.tell(ctx, up, KindVerify, &Verify{Subject: r.subject(), Evidence: e}, nil, s.timing.Request)
+	err := up.tell(ctx, KindVerify, &Verify{Subject: r.subject(), Evidence: e}, nil, s.timing.Request)
 	switch {
 	case err == nil:
 		return nil

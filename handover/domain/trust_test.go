@@ -27,7 +27,7 @@ func rogue(t testing.TB, as, to *testDomain) *client {
 // state is all that a refused message must leave alone.
 func (d *testDomain) state() string {
 	var b strings.Builder
-	for _, r := range d.service().Roaming() {
+	for _, r := range d.service().records.roaming() {
 		r.Changed = time.Time{}
 		fmt.Fprintf(&b, "%+v\n", r)
 	}

@@ -2,6 +2,7 @@ package domain
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -12,34 +13,27 @@ func (s *Service) onWithdraw(ctx context.Context, n *neighbour, in *Withdraw) (*
 			return nil, refuse(CodeMalformed, "%v", err)
 		}
 	}
-	id := in.localID(s.self)
-	unlock, err := s.lock(ctx, id)
-	if err != nil {
-		return nil, refuse(CodeBusy, "%s is being worked on", id)
-	}
-	defer unlock()
-	r := s.record(id)
-	if r == nil || r.Gone {
-		return nil, nil // there is nothing left to take back
-	}
 	why := map[string]any{"neighbour": n.Name, "reason": printable(in.Reason)}
-	if in.Move != "" {
-		return nil, orNil(s.withdrawMove(ctx, n, r, in.Move, why))
-	}
-	return nil, orNil(s.withdrawChain(ctx, n, r, why))
+	return nil, s.asked(ctx, in.localID(s.self), func(r *Record) *Refusal {
+		switch {
+		case r == nil || r.Gone:
+			return nil // there is nothing left to take back
+		case in.Move != "":
+			return s.withdrawMove(ctx, n, r, in.Move, why)
+		}
+		return s.withdrawChain(ctx, n, r, why)
+	})
 }
 
 func (s *Service) withdrawMove(ctx context.Context, n *neighbour, r *Record, move string, why map[string]any) *Refusal {
 	switch {
 	case r.incoming(n.Name) != nil && r.Move.ID == move:
 		s.endIncoming(ctx, r)
-		for _, m := range r.MACs {
-			s.host.Resume(m)
-		}
+		s.resume(r)
 	case r.outgoing(n.Name) != nil && r.Move.ID == move:
 		// The receiver has given it up.
 		s.cancelOutgoing(ctx, r)
-		s.dropFromOutbox(r, n.Name, move)
+		r.drop(n.Name, move)
 	case r.Arrived == move && r.Host == s.self:
 		return refuse(CodeHere, "%s has arrived", r.ID)
 	default:
@@ -55,10 +49,9 @@ func (s *Service) withdrawMove(ctx context.Context, n *neighbour, r *Record, mov
 func (s *Service) withdrawChain(ctx context.Context, n *neighbour, r *Record, why map[string]any) *Refusal {
 	switch n.Name {
 	case r.Upstream:
-		if r.Downstream != "" {
-			r.enqueue(Unsent{Peer: r.Downstream, Kind: KindWithdraw, Reason: "its packets no longer pass through " + s.self})
-		}
-		s.dropUnsentTo(r, n.Name)
+		r.enqueue(Unsent{Peer: r.Downstream, Kind: KindWithdraw, Reason: "its packets no longer pass through " + s.self})
+		// It has ended its part.
+		r.Outbox = slices.DeleteFunc(r.Outbox, func(o Unsent) bool { return o.Peer == n.Name })
 	case r.Downstream:
 		r.enqueue(Unsent{Peer: r.Upstream, Kind: KindWithdraw, Reason: "the device has left"})
 	default:
@@ -70,17 +63,6 @@ func (s *Service) withdrawChain(ctx context.Context, n *neighbour, r *Record, wh
 	return nil
 }
 
-// dropUnsentTo forgets all that is in the outbox to a neighbour that has ended its part.
-func (s *Service) dropUnsentTo(r *Record, peer string) {
-	kept := r.Outbox[:0:0]
-	for _, o := range r.Outbox {
-		if o.Peer != peer {
-			kept = append(kept, o)
-		}
-	}
-	r.Outbox = kept
-}
-
 // watch ends what takes too long, until ctx ends.
 func (s *Service) watch(ctx context.Context) {
 	tick := time.NewTicker(min(time.Second, max(s.timing.Move/10, 10*time.Millisecond)))
@@ -90,26 +72,12 @@ func (s *Service) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			for _, id := range s.overdue() {
+			for _, id := range s.records.overdue() {
 				s.change(ctx, id, s.expire)
 			}
 			s.forgetNobody()
 		}
 	}
-}
-
-// overdue lists devices whose move is past its deadline.
-func (s *Service) overdue() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.now()
-	var ids []string
-	for id, r := range s.records {
-		if r.Move != nil && now.After(r.Move.Deadline) {
-			ids = append(ids, id)
-		}
-	}
-	return ids
 }
 
 // expire ends a move that is overdue. The receiver gives it up. The origin asks
@@ -122,9 +90,7 @@ func (s *Service) expire(ctx context.Context, r *Record) error {
 	}
 	if m.In {
 		s.abandonIncoming(ctx, r, "the device did not come in time")
-		for _, mac := range r.MACs {
-			s.host.Resume(mac)
-		}
+		s.resume(r)
 		return nil
 	}
 	if m.Stage == StageExpired {
@@ -137,16 +103,4 @@ func (s *Service) expire(ctx context.Context, r *Record) error {
 	r.enqueue(Unsent{Peer: m.Peer, Kind: KindWithdraw, Move: m.ID, Reason: "the device did not arrive in time"})
 	s.event("overdue", r, map[string]any{"neighbour": m.Peer})
 	return nil
-}
-
-// forgetNobody drops hardware addresses that may be asked for again.
-func (s *Service) forgetNobody() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.now()
-	for q, until := range s.nobody {
-		if now.After(until) {
-			delete(s.nobody, q)
-		}
-	}
 }

@@ -39,7 +39,7 @@ func (d *fakeDomain) Restore(context.Context) error {
 	return nil
 }
 
-func (d *fakeDomain) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+func (d *fakeDomain) Run(ctx context.Context) { <-ctx.Done() }
 func (d *fakeDomain) Admit(openflow.MAC, domain.Heading, *domain.Evidence) domain.Admission {
 	d.mu.Lock()
 	defer d.mu.Unlock()

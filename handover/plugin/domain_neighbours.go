@@ -15,7 +15,7 @@ import (
 type neighbours interface {
 	Register(*api.API)
 	Restore(context.Context) error
-	Run(context.Context) error
+	Run(context.Context)
 	// Admit says whether a DHCP message may be handled now, Attached that a
 	// device has got its address at an edge port, Left that one has left.
 	Admit(mac openflow.MAC, h domain.Heading, e *domain.Evidence) domain.Admission
@@ -153,16 +153,4 @@ func (s *Service) meetNeighbours(o Options) error {
 	}
 	s.domain = d
 	return nil
-}
-
-// runDomain goes on with what was under way between domains.
-func (s *Service) runDomain() {
-	if s.domain == nil {
-		return
-	}
-	s.start(func(ctx context.Context) {
-		if err := s.domain.Run(ctx); err != nil && ctx.Err() == nil {
-			s.log.Error("the protocol between domains has stopped", "error", err)
-		}
-	})
 }

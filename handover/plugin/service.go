@@ -99,7 +99,9 @@ func (s *Service) Run(ctx context.Context) error {
 	s.start(func(ctx context.Context) { s.gateways.asking.Run(ctx, 0, askUnknown, s.findGateways) })
 	s.start(func(ctx context.Context) { service.NewLoop().Run(ctx, 0, expireInterval, s.expire) })
 	s.redeclare(s.ctx)
-	s.runDomain()
+	if s.domain != nil {
+		s.start(s.domain.Run)
+	}
 	s.keepUp(s.ctx)
 	s.keeping.Run(s.ctx, settleChanges, resync, s.keepUp)
 	s.view.Store(nil)

@@ -1,0 +1,116 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/tasks"
+)
+
+// common is what both roles of a domain, and its neighbours, stand on.
+type common struct {
+	self       string
+	host       Host
+	emit       func(string, map[string]any)
+	log        *slog.Logger
+	timing     Timing
+	now        func() time.Time
+	neighbours map[string]*neighbour
+	sequence   counter
+	metrics    *metrics
+	tasks      *tasks.Group
+	records    *records
+	// delivered notes that a message has reached a neighbour, or was refused for good.
+	delivered func(ctx context.Context, n *neighbour, id string, o Unsent, err error) error
+}
+
+// oursToGive says whether the device is with us as far as is known; r is nil for
+// one that has not been abroad.
+func (s *common) oursToGive(r *Record, home string) bool {
+	if r == nil || r.Gone {
+		return home == s.self
+	}
+	return r.Host == s.self
+}
+
+// put makes the record visible, writes it, and sees that what is in its outbox is
+// delivered. The device's lock is held, or nobody else works yet.
+func (s *common) put(ctx context.Context, r *Record) {
+	s.records.show(r)
+	// A caller that has given up must not leave memory and store different.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timing.Request)
+	defer cancel()
+	if err := s.records.save(ctx, r); err != nil {
+		s.log.Error("a record of a roaming device was not written; it would be lost by a restart", "device", r.ID, "error", err)
+	}
+	for _, o := range r.Outbox {
+		if n := s.neighbours[o.Peer]; n != nil {
+			n.box.add(r.ID, o.NotBefore, 0)
+		}
+	}
+}
+
+var errUnchanged = errors.New("unchanged")
+
+// change runs f on the device's record, under its lock, with a deadline of its
+// own: what has begun is brought to an end although the caller has left. A nil
+// result puts the record.
+func (s *common) change(ctx context.Context, id string, f func(context.Context, *Record) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timing.Request)
+	defer cancel()
+	err := s.records.with(ctx, id, func(r *Record) error {
+		if r != nil && f(ctx, r) == nil {
+			s.put(ctx, r)
+		}
+		return nil
+	})
+	if err != nil {
+		s.log.Error("a device's record could not be changed", "device", id, "error", err)
+	}
+}
+
+// asked is records.with for what a neighbour asks.
+func (s *common) asked(ctx context.Context, id string, f func(*Record) *Refusal) error {
+	err := s.records.with(ctx, id, func(r *Record) error { return orNil(f(r)) })
+	if err != nil && codeOf(err) == "" {
+		return refuse(CodeBusy, "%s is being worked on", id)
+	}
+	return err
+}
+
+func (s *common) newMove(peer string, stage Stage) *Move {
+	now := s.now()
+	return &Move{ID: newToken(), Peer: peer, Stage: stage, Started: now, Deadline: now.Add(s.timing.Move)}
+}
+
+// event tells the world that something happened to a device.
+func (s *common) event(kind string, r *Record, attrs map[string]any) {
+	attrs["device"], attrs["address"] = r.ID, r.IP.String()
+	s.emit("handover.domain."+kind, attrs)
+	args := []any{"device", r.ID}
+	for k, v := range attrs {
+		if k != "device" && k != "address" {
+			args = append(args, k, v)
+		}
+	}
+	s.log.Info("device between domains: "+kind, args...)
+}
+
+// forget removes the device from this domain, whose part in the chain is over.
+func (s *common) forget(ctx context.Context, r *Record) {
+	if err := s.host.Forget(ctx, r.ID); err != nil {
+		s.log.Error("a device that has gone was not removed", "device", r.ID, "error", err)
+	}
+	r.end()
+}
+
+// violation notes that a neighbour has said what it may not say.
+func (s *common) violation(n *neighbour, kind Kind, err error) {
+	s.metrics.refused(n.Name, kind, codeOf(err))
+	if n.mayLog(s.now()) {
+		s.log.Warn("what a neighbour says is refused", "neighbour", n.Name, "message", kind, "reason", err)
+		s.emit("handover.domain.refused", map[string]any{"neighbour": n.Name, "message": string(kind), "code": string(codeOf(err)), "reason": printable(err.Error())})
+	}
+}

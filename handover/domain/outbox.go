@@ -1,0 +1,151 @@
+package domain
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/tasks"
+)
+
+// outbox has the names of devices about which something is to be sent to a neighbour.
+type outbox struct {
+	wake chan struct{} // when there is another
+
+	mu      sync.Mutex
+	pending map[string]attempt
+}
+
+// attempt is when it is tried to deliver what there is about a device, and the pause before
+// that, if it has failed before.
+type attempt struct {
+	at    time.Time
+	pause time.Duration
+}
+
+func newOutbox() *outbox {
+	return &outbox{pending: map[string]attempt{}, wake: make(chan struct{}, 1)}
+}
+
+// add has a delivery tried at a time, or earlier, if it is to be tried then anyway.
+func (b *outbox) add(id string, at time.Time, pause time.Duration) {
+	b.mu.Lock()
+	x, known := b.pending[id]
+	if !known || at.Before(x.at) {
+		x.at = at
+	}
+	x.pause = max(x.pause, pause)
+	b.pending[id] = x
+	b.mu.Unlock()
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take takes out what is due.
+func (b *outbox) take(now time.Time) map[string]attempt {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	due := map[string]attempt{}
+	for id, x := range b.pending {
+		if !x.at.After(now) {
+			due[id] = x
+			delete(b.pending, id)
+		}
+	}
+	return due
+}
+
+// next is how long it takes until something is due.
+func (b *outbox) next(now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	wait := time.Hour
+	for _, x := range b.pending {
+		wait = min(wait, x.at.Sub(now))
+	}
+	return wait
+}
+
+// deliverAll delivers what is in the outbox, until ctx ends. What fails is tried again
+// after pauses that grow, for each device by itself: one of which the neighbour
+// wants to know nothing holds up no other.
+func (n *neighbour) deliverAll(ctx context.Context) {
+	timing := n.us.timing
+	for {
+		due := n.box.take(n.us.now())
+		tasks.Each(slices.Collect(maps.Keys(due)), 16, func(id string) {
+			if n.deliver(ctx, id) != nil {
+				pause := min(max(2*due[id].pause, timing.Retry), timing.RetryMax)
+				n.box.add(id, n.us.now().Add(pause), pause)
+			}
+		})
+		again := time.NewTimer(n.box.next(n.us.now()))
+		select {
+		case <-ctx.Done():
+			again.Stop()
+			return
+		case <-again.C:
+		case <-n.box.wake:
+			again.Stop()
+		}
+	}
+}
+
+// talk is held by who tells the neighbour about a device, so that messages arrive
+// in the order of their numbers.
+func (n *neighbour) talk(ctx context.Context, id string) (end func(), err error) {
+	return n.us.records.lock(ctx, n.Name+" "+id)
+}
+
+// deliver sends, in order, what is in the outbox about one device.
+func (n *neighbour) deliver(ctx context.Context, id string) error {
+	end, err := n.talk(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return n.deliverUnsent(ctx, id, false)
+}
+
+// deliverUnsent is deliver for who holds the talk already. With all it sends also
+// what is held back.
+func (n *neighbour) deliverUnsent(ctx context.Context, id string, all bool) error {
+	for {
+		r := n.us.records.get(id)
+		if r == nil {
+			return nil
+		}
+		i := slices.IndexFunc(r.Outbox, func(o Unsent) bool { return o.Peer == n.Name })
+		if i < 0 {
+			return nil
+		}
+		o := r.Outbox[i]
+		if !all && n.us.now().Before(o.NotBefore) {
+			n.box.add(id, o.NotBefore, 0)
+			return nil
+		}
+		err := n.tell(ctx, o.Kind, o.message(r), nil, n.us.timing.Request)
+		if code := codeOf(err); err != nil && (code == "" || code.passing()) {
+			return fmt.Errorf("not delivered yet: %w", err)
+		}
+		if err := n.us.delivered(ctx, n, id, o, err); err != nil {
+			return err
+		}
+	}
+}
+
+func (o Unsent) message(r *Record) message {
+	switch o.Kind {
+	case KindReady:
+		return &Ready{Subject: r.subject(), Move: o.Move}
+	case KindComplete:
+		return &Complete{Subject: r.subject(), Move: o.Move, Host: o.Host, Since: o.Since, Evidence: o.Evidence}
+	default:
+		return &Withdraw{Subject: r.subject(), Move: o.Move, Reason: o.Reason}
+	}
+}
