@@ -33,7 +33,7 @@ type operations struct {
 func (s *operations) Register(a *api.API) {
 	a.Metrics().MustRegister(s.metrics)
 	r := service.NewREST(a, Name).AwaitChanges(s.loaded, s.ctx.Done())
-	service.Register(r, http.MethodGet, "status", "Show state and errors", s.getStatus)
+	service.Show(r, "status", "Show state and errors", s.status)
 	service.Register(r, http.MethodGet, "stats", "Show times and changes of the latest handovers", s.getStats)
 	service.Register(r, http.MethodGet, "borders", "List the border ports, where the mobility network meets the rest", s.getBorders)
 
@@ -61,12 +61,6 @@ func (s *operations) Register(a *api.API) {
 // answer turns an error into a problem document. location and value name what
 // the request was about.
 func answer(err error, location string, value any) error {
-	if err == nil {
-		return nil
-	}
-	if faults, wrong := errors.AsType[service.Faults](err); wrong {
-		return service.Refuse(faults)
-	}
 	is := func(all ...error) bool {
 		for _, e := range all {
 			if errors.Is(err, e) {
@@ -86,7 +80,6 @@ func answer(err error, location string, value any) error {
 		return api.Invalid("body.port", value, err.Error())
 	case is(network.ErrRefused):
 		return api.Refused("a switch has refused the rules, nothing was changed: %v", err)
-	default:
-		return api.Unavailable("nothing was changed: %v", err)
 	}
+	return service.Problem(err, location, value)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -92,12 +93,8 @@ func (s *daemons) identifyDevice(r *http.Request) (string, error) {
 	if err := s.headers.Check(c, d.Key, r.Method, r.URL.Path, s.now()); err != nil {
 		return "", err
 	}
-	if own := api.Prefix + "/" + Name + "/devices/" + c.ID + "/orders"; r.URL.Path != own && !hasPrefixPath(r.URL.Path, own) {
+	if own := api.Prefix + "/" + Name + "/devices/" + c.ID + "/orders"; r.URL.Path != own && !strings.HasPrefix(r.URL.Path, own+"/") {
 		return "", fmt.Errorf("a device may use %s only", own)
 	}
 	return "device:" + c.ID, nil
-}
-
-func hasPrefixPath(path, dir string) bool {
-	return len(path) > len(dir) && path[:len(dir)] == dir && path[len(dir)] == '/'
 }

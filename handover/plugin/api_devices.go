@@ -41,14 +41,8 @@ type DeviceInfo struct {
 func (s *operations) deviceInfo(d registry.Device) DeviceInfo {
 	c := s.registry.ClassOf(d)
 	i := DeviceInfo{
-		ID: d.ID, Origin: s.originOf(d), Class: d.Class, Policy: string(c.Policy), Trigger: string(c.Trigger), Pool: d.Pool,
-		Keyed: len(d.Key) > 0, Ports: portStrings(d.Ports), Home: d.Home, Learned: d.Learned, MACs: []string{}, Daemon: s.daemons.orders.listening(d.ID),
-	}
-	if i.Class == "" {
-		i.Class = registry.DefaultClass
-	}
-	for _, m := range d.MACs {
-		i.MACs = append(i.MACs, m.String())
+		ID: d.ID, Origin: s.originOf(d), Class: cmp.Or(d.Class, registry.DefaultClass), Policy: string(c.Policy), Trigger: string(c.Trigger), Pool: d.Pool,
+		Keyed: len(d.Key) > 0, Ports: texts(d.Ports), Home: d.Home, Learned: d.Learned, MACs: texts(d.MACs), Daemon: s.daemons.orders.listening(d.ID),
 	}
 	if d.IP.IsValid() {
 		i.Static = d.IP.String()
@@ -183,10 +177,6 @@ type Status struct {
 	Waiting  int      `json:"waiting" doc:"Work that waits for its turn"`
 	Daemons  int      `json:"daemons" doc:"Daemons that listen for orders"`
 	Errors   []string `json:"errors" doc:"What does not work now, and what would help"`
-}
-
-func (s *operations) getStatus(context.Context, *service.Nothing) (*service.Body[Status], error) {
-	return &service.Body[Status]{Body: s.status()}, nil
 }
 
 // Errors says what does not work now, a line for each.

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/sluice-net/sluice/api"
@@ -39,37 +38,22 @@ func (s *operations) parsePlace(r *reader, d registry.Device, port, mac string) 
 	if port != "" {
 		var err error
 		if at, err = ParsePort(port); err != nil {
-			r.fail("port", port, wantPort)
+			r.Add("port", port, wantPort)
 		} else if why := s.noPlace(at); why != "" {
-			r.fail("port", port, why)
+			r.Add("port", port, "%s", why)
 		}
 	}
 	if mac != "" {
 		if m = r.mac("mac", mac); !m.IsZero() && !d.Has(m) {
-			r.fail("mac", mac, fmt.Sprintf("one of the device's MAC addresses: %v", d.MACs))
+			r.Add("mac", mac, "one of the device's MAC addresses: %v", d.MACs)
 		}
 	}
 	return at, m
 }
 
-// noPlace says why a port is not one where a device can be.
-func (s *operations) noPlace(at network.PortRef) string {
-	switch top := s.net.Topology(); {
-	case !top.Has(at.Switch):
-		return "a port of a switch that is connected"
-	case !top.IsEdge(at):
-		return "an edge port: this one leads to another switch"
-	case s.isBorder(at):
-		return "an edge port: this one is a border port"
-	}
-	return ""
-}
-
 func (r *reader) within(field, text string, standard, low, high time.Duration) time.Duration {
 	d := r.duration(field, text, standard)
-	if text != "" && (d < low || d > high) {
-		r.fail(field, text, fmt.Sprintf("a duration from %v to %v", low, high))
-	}
+	r.Check(text == "" || d >= low && d <= high, field, text, "a duration from %v to %v", low, high)
 	return d
 }
 
@@ -87,8 +71,8 @@ func (s *operations) postMove(ctx context.Context, in *moveInput) (*service.Body
 	var r reader
 	at, mac := s.parsePlace(&r, d, in.Body.Port, in.Body.MAC)
 	hold := r.within("hold", in.Body.Hold, 0, 0, maxHold)
-	if len(r.faults) > 0 {
-		return nil, service.Refuse(r.faults)
+	if len(r.Faults) > 0 {
+		return nil, service.Refuse(r.Faults)
 	}
 	if !in.Body.Force && !s.daemons.orders.listening(in.Name) {
 		return nil, answer(errNoDaemon, "path.name", in.Name)
@@ -139,11 +123,11 @@ func (s *operations) postPrepare(ctx context.Context, in *prepareInput) (*servic
 	var r reader
 	at, mac := s.parsePlace(&r, d, in.Body.Port, in.Body.MAC)
 	if in.Body.Port == "" {
-		r.fail("port", "", wantPort)
+		r.Add("port", "", wantPort)
 	}
 	timeout := r.within("timeout", in.Body.Timeout, s.settings.PrepareTimeout, 100*time.Millisecond, maxPrepare)
-	if len(r.faults) > 0 {
-		return nil, service.Refuse(r.faults)
+	if len(r.Faults) > 0 {
+		return nil, service.Refuse(r.Faults)
 	}
 	if err := s.prepareAt(ctx, in.Name, at, mac, "operator", timeout); err != nil {
 		return nil, answer(err, "path.name", in.Name)
@@ -187,17 +171,17 @@ func (s *operations) postAnnounce(ctx context.Context, in *announceInput) (*serv
 	if in.Body.Port != "" {
 		at, err := ParsePort(in.Body.Port)
 		if err != nil {
-			r.fail("port", in.Body.Port, wantPort)
+			r.Add("port", in.Body.Port, wantPort)
 		}
 		h.At = &at
 	}
 	if in.Body.MAC != "" {
 		if h.MAC = r.mac("mac", in.Body.MAC); !d.Has(h.MAC) {
-			r.fail("mac", in.Body.MAC, fmt.Sprintf("one of the device's MAC addresses: %v", d.MACs))
+			r.Add("mac", in.Body.MAC, "one of the device's MAC addresses: %v", d.MACs)
 		}
 	}
-	if len(r.faults) > 0 {
-		return nil, service.Refuse(r.faults)
+	if len(r.Faults) > 0 {
+		return nil, service.Refuse(r.Faults)
 	}
 	if s.domain == nil {
 		return nil, api.NotFound("body.domain", in.Body.Domain, "no neighbours are configured")

@@ -35,10 +35,10 @@ func (p *Port) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-func portStrings(all []network.PortRef) []string {
+func texts[T fmt.Stringer](all []T) []string {
 	out := make([]string, len(all))
-	for i, p := range all {
-		out[i] = p.String()
+	for i, x := range all {
+		out[i] = x.String()
 	}
 	return out
 }

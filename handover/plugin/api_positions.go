@@ -57,7 +57,8 @@ type CellInfo struct {
 func (s *operations) getCoverage(context.Context, *service.Nothing) (*service.Body[[]CellInfo], error) {
 	out := []CellInfo{}
 	for _, c := range s.settings.Cells {
-		i := CellInfo{Name: c.Name, Port: Port{c.Place}, Peer: s.peerAt(c.Place), Interface: c.Interface, Radius: c.Area.Radius}
+		b, _ := s.borderAt(c.Place)
+		i := CellInfo{Name: c.Name, Port: Port{c.Place}, Peer: b.Peer, Interface: c.Interface, Radius: c.Area.Radius}
 		for _, p := range c.Area.Polygon {
 			i.Polygon = append(i.Polygon, [2]float64{p.X, p.Y})
 		}
@@ -109,8 +110,8 @@ func (s *operations) postPositions(_ context.Context, in *positionsInput) (*serv
 	for i, p := range in.Body {
 		motions[i], devices[i] = s.parsePosition(&r, fmt.Sprintf("[%d].", i), p)
 	}
-	if len(r.faults) > 0 {
-		return nil, service.Refuse(r.faults)
+	if len(r.Faults) > 0 {
+		return nil, service.Refuse(r.Faults)
 	}
 	out := []PositionInfo{}
 	for i, m := range motions {
@@ -127,21 +128,21 @@ func (s *operations) postPositions(_ context.Context, in *positionsInput) (*serv
 func (s *operations) parsePosition(r *reader, at string, p PositionSpec) (predict.Motion, registry.Device) {
 	d, ok := s.registry.Device(p.Device)
 	if !ok {
-		r.fail(at+"device", p.Device, "the name of a device that is registered")
+		r.Add(at+"device", p.Device, "the name of a device that is registered")
 	}
 	m, err := s.motionOf(p.X, p.Y, p.Lat, p.Lon)
 	if err != nil {
-		r.fail(at+"lat", p.Lat, err.Error())
+		r.Add(at+"lat", p.Lat, "%s", err.Error())
 	}
 	m.Speed, m.Heading, m.Accuracy, m.Time = p.Speed, p.Heading, p.Accuracy, s.now()
 	if p.Time != nil {
 		m.Time = *p.Time
 	}
 	if err := m.Check(); err != nil {
-		r.fail(at+"speed", p.Speed, err.Error())
+		r.Add(at+"speed", p.Speed, "%s", err.Error())
 	}
 	if age := s.now().Sub(m.Time); age > s.settings.Predict.MaxAge || age < -s.settings.Predict.MaxSkew {
-		r.fail(at+"time", m.Time, fmt.Sprintf("a time of the last %v", s.settings.Predict.MaxAge))
+		r.Add(at+"time", m.Time, "a time of the last %v", s.settings.Predict.MaxAge)
 	}
 	return m, d
 }

@@ -61,7 +61,7 @@ func classInfos(all []service.Item[registry.Class]) []ClassInfo {
 	for i, x := range all {
 		c := x.Value
 		out[i] = ClassInfo{Name: x.Name, Origin: api.Origin(x.Configured), ClassSpec: ClassSpec{
-			Policy: cmp.Or(string(c.Policy), string(registry.PolicySaving)), Trigger: string(c.Trigger), Ports: portStrings(c.Ports),
+			Policy: cmp.Or(string(c.Policy), string(registry.PolicySaving)), Trigger: string(c.Trigger), Ports: texts(c.Ports),
 		}}
 		if c.Overlap > 0 {
 			out[i].Overlap = c.Overlap.String()
@@ -83,13 +83,10 @@ func (s *operations) poolInfo(name string, configured bool, u registry.Usage) Po
 	p, _ := s.registry.Pool(name)
 	i := PoolInfo{Name: name, Origin: api.Origin(configured), Size: u.Size, Held: u.Held, Quarantined: u.Quarantined, PoolSpec: PoolSpec{
 		Prefix: p.Prefix.String(), Gateway: p.Gateway.String(), Server: p.ServerID().String(), LeaseTime: p.LeaseTime.String(),
-		MTU: p.MTU, Domain: p.Domain, Learn: p.Learn, Class: p.Class, Home: p.Home,
+		MTU: p.MTU, Domain: p.Domain, Learn: p.Learn, Class: p.Class, Home: p.Home, DNS: texts(p.DNS),
 	}}
 	if p.First.IsValid() {
 		i.First, i.Last = p.First.String(), p.Last.String()
-	}
-	for _, a := range p.DNS {
-		i.DNS = append(i.DNS, a.String())
 	}
 	router := p.GatewayMAC
 	if router.IsZero() {

@@ -56,11 +56,7 @@ type DeviceSpec struct {
 
 // reader reads fields of an input and collects what is wrong. What makes sense
 // together is the registry's to say; here it is about how values are written.
-type reader struct{ faults service.Faults }
-
-func (r *reader) fail(field string, value any, want string) {
-	r.faults = append(r.faults, service.Fault{Field: field, Value: value, Want: want})
-}
+type reader struct{ service.Faults }
 
 func (r *reader) addr(field, text string) netip.Addr {
 	if text == "" {
@@ -68,7 +64,7 @@ func (r *reader) addr(field, text string) netip.Addr {
 	}
 	a, err := netip.ParseAddr(text)
 	if err != nil || !a.Is4() {
-		r.fail(field, text, wantAddr)
+		r.Add(field, text, wantAddr)
 		return netip.Addr{}
 	}
 	return a
@@ -77,7 +73,7 @@ func (r *reader) addr(field, text string) netip.Addr {
 func (r *reader) mac(field, text string) openflow.MAC {
 	m, err := openflow.ParseMAC(text)
 	if err != nil {
-		r.fail(field, text, wantMAC)
+		r.Add(field, text, wantMAC)
 	}
 	return m
 }
@@ -88,7 +84,7 @@ func (r *reader) duration(field, text string, standard time.Duration) time.Durat
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		r.fail(field, text, "a duration with its unit, like 200ms or 1h")
+		r.Add(field, text, "a duration with its unit, like 200ms or 1h")
 	}
 	return d
 }
@@ -99,9 +95,9 @@ func (r *reader) ports(field string, texts []string) []network.PortRef {
 		p, err := ParsePort(text)
 		switch {
 		case err != nil:
-			r.fail(fmt.Sprintf("%s[%d]", field, i), text, wantPort)
+			r.Add(fmt.Sprintf("%s[%d]", field, i), text, wantPort)
 		case slices.Contains(out, p):
-			r.fail(fmt.Sprintf("%s[%d]", field, i), text, "each port once")
+			r.Add(fmt.Sprintf("%s[%d]", field, i), text, "each port once")
 		default:
 			out = append(out, p)
 		}
@@ -116,7 +112,7 @@ func (s ClassSpec) Parse(name string) (registry.Class, service.Faults) {
 		Name: name, Policy: registry.Policy(s.Policy), Trigger: registry.Trigger(s.Trigger),
 		Ports: r.ports("ports", s.Ports), Overlap: r.duration("overlap", s.Overlap, 0),
 	}
-	return c, r.faults
+	return c, r.Faults
 }
 
 // Parse turns the specification into a pool, or says what cannot be read.
@@ -129,7 +125,7 @@ func (s PoolSpec) Parse(name string) (registry.Pool, service.Faults) {
 	}
 	prefix, err := netip.ParsePrefix(s.Prefix)
 	if err != nil {
-		r.fail("prefix", s.Prefix, "an IPv4 prefix like 10.8.0.0/24")
+		r.Add("prefix", s.Prefix, "an IPv4 prefix like 10.8.0.0/24")
 	}
 	p.Prefix = prefix
 	if s.GatewayMAC != "" {
@@ -138,7 +134,7 @@ func (s PoolSpec) Parse(name string) (registry.Pool, service.Faults) {
 	for i, text := range s.DNS {
 		p.DNS = append(p.DNS, r.addr(fmt.Sprintf("dns[%d]", i), text))
 	}
-	return p, r.faults
+	return p, r.Faults
 }
 
 // Parse turns the specification into a device, or says what cannot be read.
@@ -151,9 +147,9 @@ func (s DeviceSpec) Parse(id string) (registry.Device, service.Faults) {
 	if s.Key != "" {
 		key, err := hex.DecodeString(s.Key)
 		if err != nil || len(key) != registry.KeyBytes {
-			r.fail("key", hidden, fmt.Sprintf("%d hex digits; \"openssl rand -hex %d\" makes one", 2*registry.KeyBytes, registry.KeyBytes))
+			r.Add("key", hidden, "%d hex digits; \"openssl rand -hex %d\" makes one", 2*registry.KeyBytes, registry.KeyBytes)
 		}
 		d.Key = key
 	}
-	return d, r.faults
+	return d, r.Faults
 }

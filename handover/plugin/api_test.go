@@ -312,25 +312,19 @@ func TestPrepareIsTakenBack(t *testing.T) {
 			url := r.serve()
 			ip := r.attach(edge3, mac(m[0]))
 			r.idle()
-			r.w.mu.Lock()
-			before := slices.Clone(r.w.rules["device/"+device])
-			r.w.mu.Unlock()
+			before := r.w.Program("device/" + device).Rules
 			body := fmt.Sprintf(`{"port":%q,"mac":%q,"timeout":"150ms"}`, edge5, m[1])
 			if status, text := r.ask(url, "POST", "devices/"+device+"/prepare", body); status != 200 {
 				t.Fatalf("%d %s", status, text)
 			}
-			r.w.mu.Lock()
-			if c := compare(before, r.w.rules["device/"+device]); c.Added == 0 || device == "car" && c.Modified+c.Deleted > 0 {
+			if c := compare(before, r.w.Program("device/"+device).Rules); c.Added == 0 || device == "car" && c.Modified+c.Deleted > 0 {
 				t.Errorf("prepared by %+v", c)
 			}
-			r.w.mu.Unlock()
 			if got := r.down(ip, mac(m[0])); device == "car" && len(got) != 1 {
 				t.Errorf("a device of a saving class is served at %v", got)
 			}
 			r.eventually("it to be taken back", func() bool {
-				r.w.mu.Lock()
-				defer r.w.mu.Unlock()
-				return compare(before, r.w.rules["device/"+device]) == Changes{}
+				return compare(before, r.w.Program("device/"+device).Rules) == Changes{}
 			})
 		})
 	}

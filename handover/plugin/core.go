@@ -83,8 +83,28 @@ func (s *core) portUp(at network.PortRef) bool {
 	return up
 }
 
-func (s *core) isBorder(at network.PortRef) bool {
-	return slices.ContainsFunc(s.settings.Borders, func(r Border) bool { return r.At == at })
+// borderAt finds the border port at a port.
+func (s *core) borderAt(at network.PortRef) (b Border, is bool) {
+	for _, b := range s.settings.Borders {
+		if b.At == at {
+			return b, true
+		}
+	}
+	return Border{}, false
+}
+
+// noPlace says why a port is not one where a device can be.
+func (s *core) noPlace(at network.PortRef) string {
+	_, border := s.borderAt(at)
+	switch top := s.net.Topology(); {
+	case !top.Has(at.Switch):
+		return "a port of a switch that is connected"
+	case !top.IsEdge(at):
+		return "an edge port: this one leads to another switch"
+	case border:
+		return "an edge port: this one is a border port"
+	}
+	return ""
 }
 
 // led says whether there is a way between a border port and the port.
@@ -94,16 +114,6 @@ func (s *core) led(at network.PortRef) bool {
 		_, ok := top.Distance(r.At.Switch, at.Switch)
 		return ok
 	})
-}
-
-// peerAt names the domain behind a border port.
-func (s *core) peerAt(at network.PortRef) string {
-	for _, r := range s.settings.Borders {
-		if r.At == at {
-			return r.Peer
-		}
-	}
-	return ""
 }
 
 // ipOf is the device's address: the one it has, else the one it is bound to.

@@ -151,7 +151,7 @@ func (h host) expect(ctx context.Context, v domain.Visit) error {
 
 // headingPlace is the edge port where a visitor will be.
 func (s *foresight) headingPlace(v domain.Visit) (network.PortRef, bool) {
-	if at := v.Heading.At; at != nil && s.net.Topology().Has(at.Switch) && s.net.Topology().IsEdge(*at) && !s.isBorder(*at) {
+	if at := v.Heading.At; at != nil && s.noPlace(*at) == "" {
 		return *at, true
 	}
 	m := v.Heading.Motion

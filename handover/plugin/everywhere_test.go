@@ -19,15 +19,13 @@ func TestPuntsNeedARoot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, func(x *Settings) { x.Borders = borders })
 			r.applyPunts(t.Context())
-			r.w.mu.Lock()
-			defer r.w.mu.Unlock()
 			punts := 0
-			for key := range r.w.rules {
+			for _, key := range r.w.Keys() {
 				if strings.HasPrefix(key, keyPunt+"/") {
 					punts++
 				}
 			}
-			if want := len(borders) * len(r.w.top.Switches); punts != want {
+			if want := len(borders) * len(r.w.Topology().Switches); punts != want {
 				t.Errorf("%d switches have punt rules, want %d", punts, want)
 			}
 		})

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
-	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/service/servicetest"
 	"github.com/sluice-net/sluice/store"
 	"github.com/sluice-net/sluice/store/memstore"
 )
@@ -51,18 +51,15 @@ var (
 	treeLinks           = slices.Concat(cable(ref(1, 11), ref(2, 11)), cable(ref(2, 12), ref(3, 12)), cable(ref(2, 13), ref(4, 13)), cable(ref(1, 14), ref(5, 14)))
 )
 
-// world stands for the network: a topology, and switches whose tables hold what
+// world stands for the network: the platform's fakes, with switches whose tables hold what
 // is applied.
 type world struct {
-	service.Network
-	service.Ledger
+	*servicetest.Network
+	*servicetest.Ledger
 	mu      sync.Mutex
-	top     *topology.Topology
 	version uint64
 	tables  map[openflow.DatapathID]*fake.FlowTable
-	rules   map[string][]network.Rule
 	writes  map[openflow.DatapathID]int
-	ready   bool
 	// refuse makes Apply fail.
 	refuse func(key string) error
 	// written is called between writing and deleting.
@@ -70,9 +67,6 @@ type world struct {
 	// mixed are keys of devices for which one change wrote and deleted.
 	mixed []string
 	sent  chan frame
-	down  map[network.PortRef]bool
-	// placed is where the network was told that devices are.
-	placed map[netip.Addr]network.Pin
 }
 
 type frame struct {
@@ -82,8 +76,8 @@ type frame struct {
 
 func newWorld(links []network.Link) *world {
 	w := &world{
-		tables: map[openflow.DatapathID]*fake.FlowTable{}, rules: map[string][]network.Rule{}, writes: map[openflow.DatapathID]int{},
-		sent: make(chan frame, 4096), down: map[network.PortRef]bool{}, placed: map[netip.Addr]network.Pin{},
+		Network: servicetest.NewNetwork(nil), Ledger: servicetest.NewLedger(),
+		tables: map[openflow.DatapathID]*fake.FlowTable{}, writes: map[openflow.DatapathID]int{}, sent: make(chan frame, 4096),
 	}
 	w.connect([]openflow.DatapathID{1, 2, 3, 4, 5}, links)
 	return w
@@ -93,7 +87,7 @@ func (w *world) connect(switches []openflow.DatapathID, links []network.Link) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.version++
-	w.top = topology.New(w.version, switches, links)
+	w.SetTopology(topology.New(w.version, switches, links))
 	for _, d := range switches {
 		if w.tables[d] == nil {
 			w.tables[d] = fake.NewFlowTable(nil)
@@ -101,25 +95,11 @@ func (w *world) connect(switches []openflow.DatapathID, links []network.Link) {
 	}
 }
 
-func (w *world) Topology() *topology.Topology { w.mu.Lock(); defer w.mu.Unlock(); return w.top }
-
-func (w *world) PortUp(at network.PortRef) (up, known bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return !w.down[at] && w.top.Has(at.Switch), w.top.Has(at.Switch)
-}
-
 func (w *world) PortRole(at network.PortRef) network.PortRole {
 	if at == otherUplink {
 		return network.PortUplink
 	}
 	return network.PortAccess
-}
-
-func (w *world) PlaceHost(mac openflow.MAC, ip netip.Addr, at network.PortRef) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.placed[ip] = network.Pin{MAC: mac, At: at}
 }
 
 func (w *world) ControlLatency(openflow.DatapathID) time.Duration { return 100 * time.Microsecond }
@@ -135,7 +115,7 @@ func (w *world) Send(at network.PortRef, data []byte) error {
 	return nil
 }
 
-func (w *world) Apply(_ context.Context, key string, p rule.Program, o rule.ApplyOptions) error {
+func (w *world) Apply(ctx context.Context, key string, p rule.Program, o rule.ApplyOptions) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.refuse != nil {
@@ -143,14 +123,15 @@ func (w *world) Apply(_ context.Context, key string, p rule.Program, o rule.Appl
 			return err
 		}
 	}
+	top := w.Topology()
 	for _, r := range p.Rules {
-		if !w.top.Has(r.Switch) && !o.AllowDown {
+		if !top.Has(r.Switch) && !o.AllowDown {
 			return fmt.Errorf("switch %v: %w", r.Switch, network.ErrSwitchDown)
 		}
 	}
 	wrote := false
 	before := map[placeKey]network.Rule{}
-	for _, r := range w.rules[key] {
+	for _, r := range w.Program(key).Rules {
 		before[placeKey{r.Switch, r.Key()}] = r
 	}
 	for _, r := range p.Rules {
@@ -184,11 +165,8 @@ func (w *world) Apply(_ context.Context, key string, p rule.Program, o rule.Appl
 			return err
 		}
 	}
-	w.rules[key] = slices.Clone(p.Rules)
-	if len(p.Rules) == 0 {
-		delete(w.rules, key)
-	}
-	return nil
+	p.Rules = slices.Clone(p.Rules)
+	return w.Ledger.Apply(ctx, key, p, o)
 }
 
 func (w *world) Remove(ctx context.Context, key string) error {
@@ -204,8 +182,6 @@ func (w *world) EverySwitch(ctx context.Context, key string, program func(openfl
 	}
 	return refused
 }
-
-func (w *world) Ready() { w.mu.Lock(); defer w.mu.Unlock(); w.ready = true }
 
 // arrival is a copy of a packet that has left the network.
 type arrival struct {
@@ -233,7 +209,7 @@ func (w *world) deliver(t *testing.T, at network.PortRef, p fake.Packet) []arriv
 				continue
 			}
 			from := network.PortRef{Switch: at.Switch, Port: port}
-			if l, ok := w.top.LinkFrom(from); ok {
+			if l, ok := w.Topology().LinkFrom(from); ok {
 				follow(l.To, o.Packet.With(openflow.InPort(l.To.Port)), hops+1)
 				continue
 			}
@@ -248,15 +224,12 @@ func (w *world) deliver(t *testing.T, at network.PortRef, p fake.Packet) []arriv
 
 // kept are the keys under which rules of devices stand.
 func (w *world) kept() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	var out []string
-	for key := range w.rules {
-		if key[:7] == "device/" {
-			out = append(out, key[7:])
+	for _, key := range w.Keys() {
+		if id, is := strings.CutPrefix(key, "device/"); is {
+			out = append(out, id)
 		}
 	}
-	slices.Sort(out)
 	return out
 }
 

@@ -87,16 +87,10 @@ func TestSwitchesAnswerAfterStart(t *testing.T) {
 	ip := r.attach(edge3, mac1)
 	r.idle()
 	r.stop()
-	r.w.mu.Lock()
-	clear(r.w.rules)
-	r.w.ready = false
-	r.w.mu.Unlock()
+	r.w.Restart()
 	r.w.touched()
 	next := start(t, r.w, r.st, nil)
-	r.w.mu.Lock()
-	declared := len(r.w.rules[keyAnswer+"car"])
-	r.w.mu.Unlock()
-	if declared != 2 {
+	if declared := len(r.w.Program(keyAnswer + "car").Rules); declared != 2 {
 		t.Errorf("%d answers are declared when the service is ready, want 2", declared)
 	}
 	if got, want := next.asked(uplink, gatewayIP, routerMAC, ip), answered(gatewayIP, routerMAC, ip, mac1); got != want {

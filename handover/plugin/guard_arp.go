@@ -17,7 +17,7 @@ var serverMAC = openflow.MAC{0x02, 0x51, 0x1c, 0, 0, 0x02}
 // are. What is about other addresses is left to the chain.
 func (s *guards) arp(v *view, at network.PortRef, h *packet.Headers, arrived time.Time) network.Verdict {
 	border, isBorder := v.borders[at]
-	if isBorder && !h.Src.IsUnspecified() && s.gateways.heard(h.Src, h.ARPSHA, border.Peer, arrived) {
+	if isBorder && !h.Src.IsUnspecified() && s.gateways.heard(h.Src, h.ARPSHA, border.Peer) {
 		s.wake() // switches are to answer so
 	}
 	switch {

@@ -90,9 +90,7 @@ func TestForgedARPIsBounded(t *testing.T) {
 	key := keyForged + edge4.String()
 	var rules []network.Rule
 	r.eventually("the switch drops what is forged", func() bool {
-		r.w.mu.Lock()
-		defer r.w.mu.Unlock()
-		rules = r.w.rules[key]
+		rules = r.w.Program(key).Rules
 		return len(rules) > 0
 	})
 	for _, x := range rules {

@@ -31,7 +31,6 @@ type gateways struct {
 type gateway struct {
 	peer  string // domain whose peering leads to it, empty for the uplinks
 	mac   openflow.MAC
-	heard time.Time
 	asked time.Time
 }
 
@@ -56,7 +55,7 @@ func (g *gateways) want(all map[netip.Addr]string) {
 
 // heard takes note of what came in by a border port that leads to peer, and says whether
 // that was news about a gateway.
-func (g *gateways) heard(ip netip.Addr, mac openflow.MAC, peer string, now time.Time) (news bool) {
+func (g *gateways) heard(ip netip.Addr, mac openflow.MAC, peer string) (news bool) {
 	if mac.IsZero() || mac.IsMulticast() || mac == serverMAC {
 		return false
 	}
@@ -64,7 +63,7 @@ func (g *gateways) heard(ip netip.Addr, mac openflow.MAC, peer string, now time.
 	defer g.mu.Unlock()
 	if k, wanted := g.known[ip]; wanted && k.peer == peer {
 		news = k.mac != mac
-		k.mac, k.heard = mac, now
+		k.mac = mac
 		g.known[ip] = k
 	}
 	return news

@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -180,6 +179,3 @@ func (s *guards) puntResult(refused map[openflow.DatapathID]error) {
 	}
 	s.puntErrs = errs
 }
-
-// compareBorders orders border ports by place.
-func compareBorders(a, b Border) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Name, b.Name)) }

@@ -44,9 +44,7 @@ func TestRogueDHCP(t *testing.T) {
 		})
 	}
 	r.eventually("the switch drops it", func() bool {
-		r.w.mu.Lock()
-		defer r.w.mu.Unlock()
-		rules := r.w.rules[keyRogue+edge4.String()]
+		rules := r.w.Program(keyRogue + edge4.String()).Rules
 		return len(rules) == 1 && len(rules[0].Actions) == 0 && rules[0].Hard == silence
 	})
 	r.Removed(network.Removed{Installed: network.InstalledRule{Name: keyRogue + edge4.String(), Packets: 40}})

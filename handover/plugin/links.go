@@ -29,14 +29,6 @@ type knownLinks struct {
 	links   []ends
 }
 
-func linksOf(top *network.Topology) []ends {
-	out := make([]ends, 0, len(top.Links))
-	for _, l := range top.Links {
-		out = append(out, ends{l.From, l.To})
-	}
-	return out
-}
-
 // recall reads the links of before the start.
 func (s *knownLinks) recall(ctx context.Context) error {
 	e, err := s.store.Get(ctx, keyLinks)
@@ -55,7 +47,10 @@ func (s *knownLinks) recall(ctx context.Context) error {
 // remember stores the links if they have changed. Those of a switch that is
 // not connected just now are kept.
 func (s *knownLinks) remember(ctx context.Context, top *network.Topology) {
-	now := linksOf(top)
+	var now []ends
+	for _, l := range top.Links {
+		now = append(now, ends{l.From, l.To})
+	}
 	for _, c := range s.links {
 		if !top.Has(c.From.Switch) || !top.Has(c.To.Switch) {
 			now = append(now, c)
@@ -65,11 +60,7 @@ func (s *knownLinks) remember(ctx context.Context, top *network.Topology) {
 	if slices.Equal(now, s.links) {
 		return
 	}
-	b, err := json.Marshal(now)
-	if err == nil {
-		err = s.store.Put(ctx, keyLinks, b)
-	}
-	if err != nil {
+	if err := store.PutJSON(ctx, s.store, keyLinks, now); err != nil {
 		if ctx.Err() == nil {
 			s.unsaved.Warn(s.log, "links cannot be remembered; the next start will take longer", "error", err)
 		}

@@ -24,31 +24,24 @@ func TestRestart(t *testing.T) {
 	car, phone := r.attach(edge3, mac1), r.attach(edge5, mac3)
 	r.idle()
 	before := map[string][]network.Rule{}
-	r.w.mu.Lock()
 	for _, key := range []string{"device/car", "device/phone"} {
-		before[key] = slices.Clone(r.w.rules[key])
+		before[key] = r.w.Program(key).Rules
 	}
-	r.w.mu.Unlock()
 	r.stop()
 
 	// The ledger is empty again; the switches' tables are as they were.
-	r.w.mu.Lock()
-	clear(r.w.rules)
-	r.w.ready = false
-	r.w.mu.Unlock()
+	r.w.Restart()
 	next := start(t, r.w, r.st, nil)
 	next.at(car, mac1, edge3, mac1)
 	next.at(phone, mac3, edge5, mac3)
-	r.w.mu.Lock()
 	for key, want := range before {
-		if c := compare(want, r.w.rules[key]); c != (Changes{}) {
+		if c := compare(want, r.w.Program(key).Rules); c != (Changes{}) {
 			t.Errorf("%s changed by the restart: %+v", key, c)
 		}
 	}
-	if !r.w.ready {
+	if r.w.AtReady() == nil {
 		t.Error("the owner was not made ready: rules of devices that are gone stay for ever")
 	}
-	r.w.mu.Unlock()
 	if got := next.move(edge4, mac2, car); got != car {
 		t.Errorf("after the restart it got %v, before it had %v", got, car)
 	}
@@ -197,7 +190,7 @@ func TestGatewaysAreAskedForWhenARootIsBack(t *testing.T) {
 			t.Fatalf("%v are asked for, want %d", due, want)
 		}
 	}
-	g.heard(known, routerMAC, "", now)
+	g.heard(known, routerMAC, "")
 	p := &placement{core: &core{settings: Settings{Borders: []Border{{At: uplink}}}}}
 	in := &intake{guards: &guards{placement: p, gateways: g}, ports: map[network.PortRef]association{}}
 	s := Service{operations: &operations{intake: in, foresight: &foresight{placement: p}}}
@@ -263,9 +256,7 @@ func TestTwoPortsRefused(t *testing.T) {
 		t.Error("another interface of the device may not move")
 	}
 	r.idle()
-	r.w.mu.Lock()
-	r.w.down[edge4] = true
-	r.w.mu.Unlock()
+	r.w.SetDown(edge4, true)
 	if got := r.move(edge5, mac2, ip); got != ip {
 		t.Error("it may not move although its port is down")
 	}

@@ -23,10 +23,7 @@ var phone2 = mac("02:00:00:00:00:04")
 func (r *rig) again(before ...func(*Service)) *rig {
 	r.t.Helper()
 	r.stop()
-	r.w.mu.Lock()
-	clear(r.w.rules)
-	r.w.ready = false
-	r.w.mu.Unlock()
+	r.w.Restart()
 	return start(r.t, r.w, r.st, nil, before...)
 }
 

@@ -3,7 +3,6 @@ package plugin
 import (
 	"net/netip"
 
-	"github.com/sluice-net/sluice/handover/registry"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -12,11 +11,10 @@ import (
 // addresses: its class decides who may move it, and nobody's word in ARP. The device is
 // looked for by that MAC address or, if it is zero, by its IP address.
 func (s *core) Keeps(mac openflow.MAC, ip netip.Addr) (network.Pin, bool) {
-	find := func() (registry.Device, bool) { return s.registry.DeviceByIP(ip) }
+	d, known := s.registry.DeviceByIP(ip)
 	if !mac.IsZero() {
-		find = func() (registry.Device, bool) { return s.registry.DeviceByMAC(mac) }
+		d, known = s.registry.DeviceByMAC(mac)
 	}
-	d, known := find()
 	l, leased := s.registry.Lease(d.ID)
 	if !known || !leased || !l.Active(s.now()) || l.Attachment == nil {
 		return network.Pin{}, false

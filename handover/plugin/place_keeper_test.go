@@ -39,9 +39,8 @@ func TestDevicesAreKept(t *testing.T) {
 		t.Errorf("after it has moved: %+v, %v", pin, kept)
 	}
 	r.eventually("the network to be told", func() bool {
-		r.w.mu.Lock()
-		defer r.w.mu.Unlock()
-		return r.w.placed[ip] == network.Pin{MAC: mac2, At: edge4}
+		h, _ := r.w.HostByIP(ip)
+		return h.MAC == mac2 && h.At == edge4
 	})
 }
 

@@ -164,8 +164,8 @@ func (s *foresight) foresee(id string, choice predict.Choice) {
 
 func (s *foresight) prepareNext(ctx context.Context, id string, choice predict.Choice, timeout time.Duration) error {
 	mac := s.macAt(id, choice.Name)
-	peer := s.peerAt(choice.Next)
-	if peer == "" {
+	border, _ := s.borderAt(choice.Next)
+	if border.Peer == "" {
 		return s.prepareAt(ctx, id, choice.Next, mac, "prediction: "+choice.Name, timeout)
 	}
 	if s.domain == nil {
@@ -174,7 +174,7 @@ func (s *foresight) prepareNext(ctx context.Context, id string, choice predict.C
 	s.mu.Lock()
 	m := s.motions[id].report
 	s.mu.Unlock()
-	return s.domain.Announce(ctx, id, peer, domain.Heading{MAC: mac, Motion: &domain.Motion{
+	return s.domain.Announce(ctx, id, border.Peer, domain.Heading{MAC: mac, Motion: &domain.Motion{
 		X: m.At.X, Y: m.At.Y, Speed: m.Speed, Heading: m.Heading, Time: m.Time,
 	}})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/event"
@@ -48,9 +47,6 @@ type Service struct {
 func New(o Options) (*Service, error) {
 	if o.Network == nil || o.Rules == nil || o.Store == nil {
 		return nil, errors.New("handover: a network, an owner of rules and a store are needed")
-	}
-	if o.Log == nil {
-		o.Log = slog.Default()
 	}
 	if o.clock == nil {
 		o.clock = time.Now
@@ -115,7 +111,7 @@ func (s *Service) NetworkChanged(e network.Event) {
 		s.mu.Lock()
 		s.ports[e.Port] = association{up: e.At}
 		s.mu.Unlock()
-		if slices.ContainsFunc(s.settings.Borders, func(r Border) bool { return r.At == e.Port }) {
+		if _, border := s.borderAt(e.Port); border {
 			s.gateways.reached()
 		}
 	case network.PortDown:

@@ -79,7 +79,7 @@ func (t Settings) withDefaults() Settings {
 	t.History = cmp.Or(t.History, 4096)
 	t.Predict.MaxAge = cmp.Or(t.Predict.MaxAge, 10*time.Second)
 	t.Predict.MaxSkew = cmp.Or(t.Predict.MaxSkew, time.Second)
-	t.Borders = slices.SortedFunc(slices.Values(t.Borders), compareBorders)
+	t.Borders = slices.SortedFunc(slices.Values(t.Borders), func(a, b Border) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Name, b.Name)) })
 	return t
 }
 
