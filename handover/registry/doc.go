@@ -11,8 +11,9 @@
 //
 // Classes, pools and devices are declared by operators, in collections of the service
 // kit: what these tell of is in force. Devices that were learned, visitors, leases and
-// addresses that were declined are made by traffic. They are in memory, changed under one
-// lock, and written to a store.Store before they are visible. A change is at most one
-// write; a change that could not be written did not happen. A lease is reserved before it
-// is written, so that what depends on it need not wait for the store to begin.
+// addresses that were declined are made by traffic: leases by the Lessor. They are in one
+// book in memory, changed under one lock, and written to a store.Store before they are
+// visible. A change is at most one write; a change that could not be written did not happen.
+// A lease is reserved before it is written, so that what depends on it need not wait for the
+// store to begin.
 package registry
