@@ -13,7 +13,7 @@ import (
 type common struct {
 	self       string
 	host       Host
-	emit       func(string, map[string]any)
+	emit       func(string, any)
 	log        *slog.Logger
 	timing     Timing
 	now        func() time.Time
@@ -88,7 +88,7 @@ func (s *common) newMove(peer string, stage Stage) *Move {
 // event tells the world that something happened to a device.
 func (s *common) event(kind string, r *Record, attrs map[string]any) {
 	attrs["device"], attrs["address"] = r.ID, r.IP.String()
-	s.emit("handover.domain."+kind, attrs)
+	s.emit("domain."+kind, attrs)
 	args := []any{"device", r.ID}
 	for k, v := range attrs {
 		if k != "device" && k != "address" {
@@ -111,6 +111,6 @@ func (s *common) violation(n *neighbour, kind Kind, err error) {
 	s.metrics.refused(n.Name, kind, codeOf(err))
 	if n.mayLog(s.now()) {
 		s.log.Warn("what a neighbour says is refused", "neighbour", n.Name, "message", kind, "reason", err)
-		s.emit("handover.domain.refused", map[string]any{"neighbour": n.Name, "message": string(kind), "code": string(codeOf(err)), "reason": printable(err.Error())})
+		s.emit("domain.refused", map[string]any{"neighbour": n.Name, "message": string(kind), "code": string(codeOf(err)), "reason": printable(err.Error())})
 	}
 }

@@ -84,7 +84,7 @@ func fuzzed(f *testing.F) (*Service, http.Handler) {
 	}}}
 	s, err := New(Options{
 		Self: "a", Host: h, Store: memstore.New(), Log: slog.New(slog.DiscardHandler), Timing: Timing{Window: 24 * time.Hour},
-		Emit: func(string, map[string]any) {},
+		Emit: func(string, any) {},
 		Now:  func() time.Time { return time.Now() },
 		Neighbours: []Neighbour{{
 			Name: "b", URL: "https://127.0.0.1:1", TLS: &tls.Config{MinVersion: tls.VersionTLS12},

@@ -183,7 +183,7 @@ func (d *testDomain) start(meanwhile ...func()) {
 	d.t.Helper()
 	s, err := New(Options{
 		Self: d.name, Neighbours: d.list, Host: d.host, Store: d.store, Timing: d.timing, Now: d.now, Log: slog.New(slog.DiscardHandler),
-		Emit: func(kind string, attrs map[string]any) {
+		Emit: func(kind string, attrs any) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.events = append(d.events, fmt.Sprint(kind, " ", attrs))

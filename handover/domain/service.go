@@ -22,7 +22,7 @@ type Options struct {
 	Host       Host
 	Store      store.Store
 	// Emit publishes an event.
-	Emit   func(kind string, attrs map[string]any)
+	Emit   func(kind string, attrs any)
 	Log    *slog.Logger
 	Timing Timing
 	// Now is the clock; nil means time.Now.
@@ -93,10 +93,9 @@ func (s *Service) Restore(ctx context.Context) error {
 		// It was on its way here: either it has come, or it has to be announced anew.
 		if k, ok := s.host.Device(r.ID); ok && k.Here {
 			s.arrive(r, nil, s.now())
-			s.put(ctx, r)
-			continue
+		} else {
+			s.abandonIncoming(ctx, r, "the controller was restarted")
 		}
-		s.abandonIncoming(ctx, r, "the controller was restarted")
 		s.put(ctx, r)
 	}
 	close(s.restored)

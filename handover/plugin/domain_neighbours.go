@@ -141,12 +141,7 @@ func (s *Service) meetNeighbours(o Options) error {
 	}
 	d, err := domain.New(domain.Options{
 		Self: s.settings.Domain, Neighbours: s.settings.Neighbours, Host: host{s}, Store: o.Store,
-		Emit: func(kind string, attrs map[string]any) {
-			if s.bus != nil {
-				s.bus.Publish(kind, attrs)
-			}
-		},
-		Log: s.log, Timing: s.settings.Timing, Now: s.now, Dial: o.Dial,
+		Emit: s.publish, Log: s.log, Timing: s.settings.Timing, Now: s.now, Dial: o.Dial,
 	})
 	if err != nil {
 		return err
