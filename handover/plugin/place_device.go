@@ -218,3 +218,18 @@ func ahead(rules, later []network.Rule) []network.Rule {
 	down := slices.DeleteFunc(slices.Clone(later), func(r network.Rule) bool { return r.Offset != rule.DeviceDown })
 	return withLeftovers(rules, down)
 }
+
+// withLeftovers are rules with those of before that they do not replace.
+func withLeftovers(rules, before []network.Rule) []network.Rule {
+	have := map[placeKey]bool{}
+	for i := range rules {
+		have[placeKey{rules[i].Switch, rules[i].Key()}] = true
+	}
+	out := slices.Clone(rules)
+	for _, r := range before {
+		if !have[placeKey{r.Switch, r.Key()}] {
+			out = append(out, r)
+		}
+	}
+	return out
+}

@@ -301,21 +301,6 @@ func (s *placement) single(ctx context.Context, id string, m *mobile, x *second)
 	}
 }
 
-// withLeftovers are rules with those of before that they do not replace.
-func withLeftovers(rules, before []network.Rule) []network.Rule {
-	have := map[placeKey]bool{}
-	for i := range rules {
-		have[placeKey{rules[i].Switch, rules[i].Key()}] = true
-	}
-	out := slices.Clone(rules)
-	for _, r := range before {
-		if !have[placeKey{r.Switch, r.Key()}] {
-			out = append(out, r)
-		}
-	}
-	return out
-}
-
 // alone serves the device at once only where it is.
 func (s *placement) alone(ctx context.Context, id string, m *mobile, x *second) error {
 	for {
