@@ -27,13 +27,13 @@ type incoming[T any] interface {
 func (s *Service) Register(a *api.API) {
 	a.Metrics().MustRegister(s.metrics)
 	receive(s, a, KindHello, "Say that one is there", nil, s.onHello)
-	receive(s, a, KindNotify, "Announce a device", func(m *Notify) Subject { return m.Visitor.subject() }, s.onNotify)
-	receive(s, a, KindReady, "Say that the branch to here carries", func(m *Ready) Subject { return m.Subject }, s.onReady)
-	receive(s, a, KindComplete, "Say that a device has arrived", func(m *Complete) Subject { return m.Subject }, s.onComplete)
-	receive(s, a, KindQuery, "Ask who has a device", nil, s.onQuery)
-	receive(s, a, KindClaim, "Take a device that has turned up unannounced", func(m *Claim) Subject { return m.Subject }, s.onClaim)
+	receive(s, a, KindNotify, "Announce a device", func(m *Notify) Subject { return m.Visitor.subject() }, s.Receiver.onNotify)
+	receive(s, a, KindReady, "Say that the branch to here carries", func(m *Ready) Subject { return m.Subject }, s.Receiver.onReady)
+	receive(s, a, KindComplete, "Say that a device has arrived", func(m *Complete) Subject { return m.Subject }, s.Origin.onComplete)
+	receive(s, a, KindQuery, "Ask who has a device", nil, s.Origin.onQuery)
+	receive(s, a, KindClaim, "Take a device that has turned up unannounced", func(m *Claim) Subject { return m.Subject }, s.Origin.onClaim)
 	// Not in order: it may pass what is in the outbox about the device, and evidence is good once anyway.
-	receive(s, a, KindVerify, "Ask whether a device has signed a request", nil, s.onVerify)
+	receive(s, a, KindVerify, "Ask whether a device has signed a request", nil, s.Origin.onVerify)
 	receive(s, a, KindWithdraw, "Take a move back, or leave the chain", func(m *Withdraw) Subject { return m.Subject }, s.onWithdraw)
 
 	r := service.NewREST(a, "handover")

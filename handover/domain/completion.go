@@ -8,7 +8,7 @@ import (
 
 // onComplete takes the word that a device has arrived elsewhere (t4) and ends its
 // stay here (t5).
-func (s *origin) onComplete(ctx context.Context, n *neighbour, in *Complete) (*struct{}, error) {
+func (s *Origin) onComplete(ctx context.Context, n *neighbour, in *Complete) (*struct{}, error) {
 	if err := in.check(); err != nil {
 		return nil, refuse(CodeMalformed, "%v", err)
 	}
@@ -62,7 +62,7 @@ func (c *Complete) check() error {
 // mayComplete decides whether the neighbour may say where the device is: as the
 // receiver of the move, or as the domain to which we send its packets. It returns
 // nil for a nil record only if the same was said before.
-func (s *origin) mayComplete(n *neighbour, in *Complete, r *Record) *Refusal {
+func (s *Origin) mayComplete(n *neighbour, in *Complete, r *Record) *Refusal {
 	switch {
 	case in.Move != "" && s.done.has(in.Move):
 		return nil
@@ -101,7 +101,7 @@ func (r *Record) needsProof(peer string) bool {
 }
 
 // complete makes the neighbour the one that has the device.
-func (s *origin) complete(ctx context.Context, n *neighbour, in *Complete, r *Record, proven bool) *Refusal {
+func (s *Origin) complete(ctx context.Context, n *neighbour, in *Complete, r *Record, proven bool) *Refusal {
 	if in.Move == "" {
 		r.Host = in.Host
 		r.relay(n.Name)
@@ -121,7 +121,7 @@ func (s *origin) complete(ctx context.Context, n *neighbour, in *Complete, r *Re
 // handOver ends the outgoing move: the device is with the neighbour. What this
 // domain does from now on is to send its packets there, or, if they no longer
 // pass through here, nothing.
-func (s *origin) handOver(ctx context.Context, n *neighbour, r *Record) *Refusal {
+func (s *Origin) handOver(ctx context.Context, n *neighbour, r *Record) *Refusal {
 	m := *r.Move
 	if !m.Carry {
 		// The receiver has the packets before us: we are out of it.
@@ -147,7 +147,7 @@ func (s *origin) handOver(ctx context.Context, n *neighbour, r *Record) *Refusal
 
 // delivered notes that what was in the outbox has reached the neighbour, and what a
 // refusal of it means.
-func (s *origin) delivered(ctx context.Context, n *neighbour, id string, o Unsent, err error) error {
+func (s *Origin) delivered(ctx context.Context, n *neighbour, id string, o Unsent, err error) error {
 	return s.records.with(ctx, id, func(r *Record) error {
 		if r == nil {
 			return nil
@@ -164,7 +164,7 @@ func (s *origin) delivered(ctx context.Context, n *neighbour, id string, o Unsen
 }
 
 // cancelOutgoing ends an outgoing move whose neighbour need not be told.
-func (s *origin) cancelOutgoing(ctx context.Context, r *Record) {
+func (s *Origin) cancelOutgoing(ctx context.Context, r *Record) {
 	if err := s.host.Cancel(ctx, r.ID); err != nil {
 		s.log.Error("a branch was not taken back", "device", r.ID, "error", err)
 	}
@@ -173,7 +173,7 @@ func (s *origin) cancelOutgoing(ctx context.Context, r *Record) {
 
 // giveBack sends the packets of a device of ours to the domain that it has left for
 // home and gone back to before we could say so, if it shows that it is there.
-func (s *origin) giveBack(ctx context.Context, n *neighbour, r *Record, err error) {
+func (s *Origin) giveBack(ctx context.Context, n *neighbour, r *Record, err error) {
 	refusal, _ := errors.AsType[*Refusal](err)
 	if refusal.Evidence.check() != nil {
 		return
@@ -193,7 +193,7 @@ func (s *origin) giveBack(ctx context.Context, n *neighbour, r *Record, err erro
 }
 
 // refusedUnsent draws the consequence of a refusal that is final.
-func (s *origin) refusedUnsent(ctx context.Context, n *neighbour, r *Record, o Unsent, err error) {
+func (s *Origin) refusedUnsent(ctx context.Context, n *neighbour, r *Record, o Unsent, err error) {
 	s.log.Warn("a neighbour has refused what it was told", "neighbour", n.Name, "message", o.Kind, "device", r.ID, "error", err)
 	switch {
 	case o.Kind == KindWithdraw && codeOf(err) == CodeHere && r.outgoing(n.Name) != nil && r.Move.ID == o.Move:

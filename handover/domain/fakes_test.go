@@ -265,14 +265,14 @@ func (d *testDomain) dhcpAt(h Heading, mac openflow.MAC, e *Evidence, patience t
 	begin := time.Now()
 	deadline := time.After(patience)
 	for {
-		if d.service().Admit(mac, h, e) == Serve {
+		if d.service().Receiver.Admit(mac, h, e) == Serve {
 			k, ok := d.host.DeviceByMAC(mac)
 			if !ok {
 				return netip.Addr{}, time.Since(begin), errNoAddress
 			}
 			id := k.LocalID(d.name)
 			d.host.attach(id, h.place())
-			d.service().Attached(id, e)
+			d.service().Receiver.Attached(id, e)
 			return k.IP, time.Since(begin), nil
 		}
 		select {

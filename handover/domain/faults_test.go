@@ -20,7 +20,7 @@ func TestEachMessageLostOrDoubled(t *testing.T) {
 				for _, d := range ds {
 					d.setFate(once(kind, what))
 				}
-				err := a.service().Announce(t.Context(), id, "b", at(b))
+				err := a.service().Origin.Announce(t.Context(), id, "b", at(b))
 				if err != nil && kind == KindNotify {
 					// Nobody knows whether it was heard: it is taken back, and
 					// the device is still served where it is.
@@ -58,7 +58,7 @@ func TestEachReactiveMessageLostOrDoubled(t *testing.T) {
 					if got := reach(ds, a, id); !slices.Contains(got, "a") {
 						t.Fatalf("not taken, packets come out in %v", got)
 					}
-					eventually(t, "it may be asked again", func() bool { b.service().forgetNobody(); return len(b.service().nobodyNow()) == 0 })
+					eventually(t, "it may be asked again", func() bool { b.service().Receiver.forgetNobody(); return len(b.service().Receiver.nobodyNow()) == 0 })
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -70,7 +70,7 @@ func TestEachReactiveMessageLostOrDoubled(t *testing.T) {
 	}
 }
 
-func (s *Service) nobodyNow() []string {
+func (s *Receiver) nobodyNow() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []string
@@ -91,12 +91,12 @@ func TestWithdrawLostOrDoubled(t *testing.T) {
 				d.setFate(once(KindWithdraw, what))
 			}
 			announce(t, b, c, id+"@a")
-			if err := b.service().Abandon(t.Context(), id+"@a"); err != nil {
+			if err := b.service().Origin.Abandon(t.Context(), id+"@a"); err != nil {
 				t.Fatal(err)
 			}
 			settles(t, ds, a, id, "b")
 			chainIs(t, ds, a, id, "a", "b")
-			b.service().Left(id + "@a")
+			b.service().Receiver.Left(id + "@a")
 			eventually(t, "all have forgotten it", func() bool {
 				return len(a.service().records.roaming())+len(b.service().records.roaming())+len(c.service().records.roaming()) == 0
 			})
@@ -110,7 +110,7 @@ func TestNeighbourDown(t *testing.T) {
 	mac, id := a.device(1, nil)
 	b.shut()
 	begin := time.Now()
-	if err := a.service().Announce(t.Context(), id, "b", at(b)); err == nil {
+	if err := a.service().Origin.Announce(t.Context(), id, "b", at(b)); err == nil {
 		t.Fatal("a dead neighbour took an announcement")
 	}
 	if took := time.Since(begin); took > quick.Request+time.Second {
@@ -147,7 +147,7 @@ func TestNeighbourSlow(t *testing.T) {
 	}
 	settles(t, ds, a, id, "c")
 	begin := time.Now()
-	if err := c.service().Announce(t.Context(), id+"@a", "b", at(b)); err == nil || time.Since(begin) > quick.Request+time.Second {
+	if err := c.service().Origin.Announce(t.Context(), id+"@a", "b", at(b)); err == nil || time.Since(begin) > quick.Request+time.Second {
 		t.Errorf("announced to a slow neighbour: %v after %v", err, time.Since(begin))
 	}
 	if got := reach(ds, a, id); !slices.Equal(got, []string{"c"}) {
@@ -237,7 +237,7 @@ func TestHostFails(t *testing.T) {
 		a, b := ds[0], ds[1]
 		_, id := a.device(1, nil)
 		b.host.setFail("prepare", boom)
-		if err := a.service().Announce(t.Context(), id, "b", at(b)); codeOf(err) != CodeFailed {
+		if err := a.service().Origin.Announce(t.Context(), id, "b", at(b)); codeOf(err) != CodeFailed {
 			t.Errorf("announced: %v", err)
 		}
 		settles(t, ds, a, id, "a")
@@ -248,7 +248,7 @@ func TestHostFails(t *testing.T) {
 		a, b := ds[0], ds[1]
 		_, id := a.device(1, nil)
 		a.host.setFail("redirect", boom)
-		if err := a.service().Announce(t.Context(), id, "b", at(b)); !errors.Is(err, boom) {
+		if err := a.service().Origin.Announce(t.Context(), id, "b", at(b)); !errors.Is(err, boom) {
 			t.Errorf("announced: %v", err)
 		}
 		settles(t, ds, a, id, "a")

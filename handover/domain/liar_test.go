@@ -147,7 +147,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 			b.mu.Lock()
 			b.handler = h
 			b.mu.Unlock()
-			if err := a.service().Announce(t.Context(), id, "b", at(b)); err == nil || codeOf(err) != "" {
+			if err := a.service().Origin.Announce(t.Context(), id, "b", at(b)); err == nil || codeOf(err) != "" {
 				t.Errorf("announced: %v", err)
 			}
 			if got := reach(ds[:1], a, id); len(got) != 1 || got[0] != "a" {

@@ -16,7 +16,7 @@ func at(d *testDomain) Heading { return Heading{At: d.edge()} }
 
 func announce(t testing.TB, from, to *testDomain, local string) {
 	t.Helper()
-	if err := from.service().Announce(t.Context(), local, to.name, at(to)); err != nil {
+	if err := from.service().Origin.Announce(t.Context(), local, to.name, at(to)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -69,9 +69,9 @@ func TestDHCPWaitsForBothBranches(t *testing.T) {
 		return 0
 	})
 	done := make(chan error, 1)
-	go func() { done <- a.service().Announce(context.Background(), id, "b", at(b)) }()
+	go func() { done <- a.service().Origin.Announce(context.Background(), id, "b", at(b)) }()
 	<-arrived
-	if got := b.service().Admit(mac, at(b), nil); got != Wait {
+	if got := b.service().Receiver.Admit(mac, at(b), nil); got != Wait {
 		t.Errorf("before the origin is ready: %v", got)
 	}
 	close(blocked)
@@ -217,9 +217,9 @@ func TestReturnToTheMiddleUnannounced(t *testing.T) {
 		t.Errorf("a request with a wrong key changed %v to %v", before, got)
 	}
 	eventually(t, "it may be asked about again", func() bool {
-		b.service().mu.Lock()
-		defer b.service().mu.Unlock()
-		return len(b.service().nobody) == 0
+		b.service().Receiver.mu.Lock()
+		defer b.service().Receiver.mu.Unlock()
+		return len(b.service().Receiver.nobody) == 0
 	})
 	ip, _, err := b.dhcp(mac, sign(mac, "secret"), patience)
 	wantAddress(t, ip, err, a.addressOf(id))
@@ -233,7 +233,7 @@ func TestLeavingAVisit(t *testing.T) {
 	_, id := a.device(1, nil)
 	move(t, ds, a, a, b, id)
 	move(t, ds, a, b, c, id)
-	c.service().Left(id + "@a")
+	c.service().Receiver.Left(id + "@a")
 	eventually(t, "everybody has forgotten it", func() bool {
 		return len(a.service().records.roaming())+len(b.service().records.roaming())+len(c.service().records.roaming()) == 0
 	})
@@ -268,12 +268,12 @@ func TestAbandon(t *testing.T) {
 	a, b := ds[0], ds[1]
 	_, id := a.device(1, nil)
 	announce(t, a, b, id)
-	if err := a.service().Abandon(t.Context(), id); err != nil {
+	if err := a.service().Origin.Abandon(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
 	settles(t, ds, a, id, "a")
 	chainIs(t, ds, a, id, "a")
-	if err := a.service().Abandon(t.Context(), id); !errors.Is(err, ErrNoDevice) {
+	if err := a.service().Origin.Abandon(t.Context(), id); !errors.Is(err, ErrNoDevice) {
 		t.Errorf("abandoned twice: %v", err)
 	}
 }
@@ -320,16 +320,16 @@ func TestAnnounceRefusals(t *testing.T) {
 		{"unknown neighbour", id, "z", Heading{}, ErrNoNeighbour},
 		{"unknown device", "nobody", "b", Heading{}, ErrNoDevice},
 	} {
-		if err := a.service().Announce(t.Context(), c.id, c.peer, c.h); !errors.Is(err, c.want) {
+		if err := a.service().Origin.Announce(t.Context(), c.id, c.peer, c.h); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 	lat := 1.0
-	if err := a.service().Announce(t.Context(), id, "b", Heading{Motion: &Motion{Lat: &lat}}); err == nil {
+	if err := a.service().Origin.Announce(t.Context(), id, "b", Heading{Motion: &Motion{Lat: &lat}}); err == nil {
 		t.Error("half a position was announced")
 	}
 	move(t, ds, a, a, b, id)
-	if err := a.service().Announce(t.Context(), id, "b", Heading{}); !errors.Is(err, ErrNotHere) {
+	if err := a.service().Origin.Announce(t.Context(), id, "b", Heading{}); !errors.Is(err, ErrNotHere) {
 		t.Errorf("announcing a device that is abroad: %v", err)
 	}
 }
@@ -345,7 +345,7 @@ func TestManyDevicesAtOnce(t *testing.T) {
 		mac, id := a.device(n+1, nil)
 		go func() {
 			errs <- func() error {
-				if err := a.service().Announce(context.Background(), id, "b", at(b)); err != nil {
+				if err := a.service().Origin.Announce(context.Background(), id, "b", at(b)); err != nil {
 					return err
 				}
 				ip, _, err := b.dhcp(mac, sign(mac, "secret"), 4*patience)

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-net/sluice/handover/registry"
 )
 
-// origin is this domain as one that devices leave.
-type origin struct {
+// Origin is this domain as one that devices leave.
+type Origin struct {
 	*common
 	// done are moves that were completed lately and left no record.
 	done *recent
@@ -18,7 +18,7 @@ type origin struct {
 // returns when both branches stand (t1 and t2). Announcing it again, with a new
 // heading, corrects an earlier word; announcing it to another neighbour withdraws
 // that.
-func (s *origin) Announce(ctx context.Context, id, peer string, h Heading) error {
+func (s *Origin) Announce(ctx context.Context, id, peer string, h Heading) error {
 	n := s.neighbours[peer]
 	if n == nil {
 		return fmt.Errorf("announce %s to %q: %w", id, peer, ErrNoNeighbour)
@@ -62,7 +62,7 @@ func (s *origin) Announce(ctx context.Context, id, peer string, h Heading) error
 }
 
 // beginOutgoing notes the move. The record that it returns is a copy.
-func (s *origin) beginOutgoing(ctx context.Context, id, peer string) (*Record, error) {
+func (s *Origin) beginOutgoing(ctx context.Context, id, peer string) (*Record, error) {
 	unlock, err := s.records.lock(ctx, id)
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (s *origin) beginOutgoing(ctx context.Context, id, peer string) (*Record, e
 }
 
 // abroad is the record of a device that is here and will leave.
-func (s *origin) abroad(r *Record, v Visitor) *Record {
+func (s *Origin) abroad(r *Record, v Visitor) *Record {
 	if r == nil || r.Gone {
 		fresh := &Record{ID: v.LocalID(s.self), Visitor: v.clone(), Host: s.self}
 		if r != nil {
@@ -111,7 +111,7 @@ func (s *origin) abroad(r *Record, v Visitor) *Record {
 }
 
 // dropOutgoing undoes an outgoing move here and has the neighbour told.
-func (s *origin) dropOutgoing(ctx context.Context, r *Record, why string) error {
+func (s *Origin) dropOutgoing(ctx context.Context, r *Record, why string) error {
 	m := r.Move
 	if m == nil {
 		return nil
@@ -127,7 +127,7 @@ func (s *origin) dropOutgoing(ctx context.Context, r *Record, why string) error 
 
 // takeBack ends a move that the neighbour did not accept. If it may have, all the
 // same, it is told.
-func (s *origin) takeBack(ctx context.Context, id, peer, move string, tell bool) {
+func (s *Origin) takeBack(ctx context.Context, id, peer, move string, tell bool) {
 	s.change(ctx, id, func(ctx context.Context, r *Record) error {
 		m := r.outgoing(peer)
 		if m == nil || m.ID != move || m.Stage != StageAsked {
@@ -143,7 +143,7 @@ func (s *origin) takeBack(ctx context.Context, id, peer, move string, tell bool)
 
 // branch sends the device's packets to the neighbour too (t2) and has it told
 // that it does.
-func (s *origin) branch(ctx context.Context, id, peer, move string, carry bool) error {
+func (s *Origin) branch(ctx context.Context, id, peer, move string, carry bool) error {
 	return s.records.with(ctx, id, func(r *Record) error {
 		if r == nil {
 			return ErrNoDevice
@@ -167,7 +167,7 @@ func (s *origin) branch(ctx context.Context, id, peer, move string, carry bool) 
 // splitTo makes the origin's branch. Devices of saving policy get none before
 // they have arrived, and neither do those that are attached nowhere: there is
 // nothing to split.
-func (s *origin) splitTo(ctx context.Context, r *Record, m *Move, carry bool) error {
+func (s *Origin) splitTo(ctx context.Context, r *Record, m *Move, carry bool) error {
 	m.Carry = carry
 	if known, ok := s.host.Device(r.ID); ok && known.Here && carry && r.Policy == registry.PolicySeamless {
 		if err := s.host.Redirect(ctx, r.ID, m.Peer, false); err != nil {
@@ -179,7 +179,7 @@ func (s *origin) splitTo(ctx context.Context, r *Record, m *Move, carry bool) er
 }
 
 // Abandon takes back what was announced.
-func (s *origin) Abandon(ctx context.Context, id string) error {
+func (s *Origin) Abandon(ctx context.Context, id string) error {
 	err := s.records.with(ctx, id, func(r *Record) error {
 		if r == nil || r.Move == nil || r.Move.In {
 			return ErrNoDevice

@@ -47,7 +47,7 @@ func travel(t *testing.T, rt *rapid.T, ds []*testDomain, number int) {
 		case "announce":
 			to := ds[rapid.IntRange(0, 2).Draw(rt, "to")]
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			_ = d.service().Announce(ctx, local(d), to.name, at(to)) // may fail: most domains do not have it
+			_ = d.service().Origin.Announce(ctx, local(d), to.name, at(to)) // may fail: most domains do not have it
 			cancel()
 		case "ask":
 			ask(d, 300*time.Millisecond)

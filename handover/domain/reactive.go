@@ -29,8 +29,8 @@ type question struct {
 	at  network.PortRef
 }
 
-// receiver is this domain as one to which devices come.
-type receiver struct {
+// Receiver is this domain as one to which devices come.
+type Receiver struct {
 	*common
 	strange lograte.Limit // lines that any host can cause
 
@@ -45,7 +45,7 @@ type receiver struct {
 // just been asked. When too many are asked about already the message is dropped:
 // to take the device for a stranger would give it another address than its own,
 // and clients ask again.
-func (s *receiver) ask(mac openflow.MAC, h Heading, e *Evidence) Admission {
+func (s *Receiver) ask(mac openflow.MAC, h Heading, e *Evidence) Admission {
 	q := question{mac, h.place().At}
 	if h.MAC.IsZero() {
 		h.MAC = mac
@@ -55,7 +55,7 @@ func (s *receiver) ask(mac openflow.MAC, h Heading, e *Evidence) Admission {
 
 // begin runs f about an address, and resumes it. If that has just come to nothing, or without
 // Run, it is what otherwise says.
-func (s *receiver) begin(q question, otherwise Admission, f func(context.Context) error) Admission {
+func (s *Receiver) begin(q question, otherwise Admission, f func(context.Context) error) Admission {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch until, known := s.nobody[q]; {
@@ -90,7 +90,7 @@ func (s *receiver) begin(q question, otherwise Admission, f func(context.Context
 }
 
 // remembered is for how long a no counts: not long if it may be a yes soon.
-func (s *receiver) remembered(err error) time.Duration {
+func (s *Receiver) remembered(err error) time.Duration {
 	if codeOf(err).passing() {
 		return min(s.timing.Retry, s.timing.Forget)
 	}
@@ -99,7 +99,7 @@ func (s *receiver) remembered(err error) time.Duration {
 
 // askHome has the home of a visitor say whether it is the visitor that asks at a
 // place where it was not before.
-func (s *receiver) askHome(r *Record, mac openflow.MAC, p Place, e *Evidence) Admission {
+func (s *Receiver) askHome(r *Record, mac openflow.MAC, p Place, e *Evidence) Admission {
 	if e == nil {
 		return Wait // it cannot be it, and nothing else may be given to it
 	}
@@ -121,7 +121,7 @@ func (s *receiver) askHome(r *Record, mac openflow.MAC, p Place, e *Evidence) Ad
 // vouched asks the home of a visitor. If one that has been announced cannot be
 // asked about now, it is let in all the same: its origin still wants to see the
 // evidence before it lets go.
-func (s *receiver) vouched(ctx context.Context, r *Record, e Evidence) *Refusal {
+func (s *Receiver) vouched(ctx context.Context, r *Record, e Evidence) *Refusal {
 	if r.Move == nil {
 		return s.verify(ctx, r, e)
 	}
@@ -143,7 +143,7 @@ type answer struct {
 
 // search asks all neighbours at once who has the device, and takes it from the
 // one that does.
-func (s *receiver) search(ctx context.Context, mac openflow.MAC, h Heading, e *Evidence) error {
+func (s *Receiver) search(ctx context.Context, mac openflow.MAC, h Heading, e *Evidence) error {
 	asked, cancel := context.WithTimeout(ctx, s.timing.Answer)
 	defer cancel()
 	answers := make(chan answer, len(s.neighbours))
@@ -173,7 +173,7 @@ func (s *receiver) search(ctx context.Context, mac openflow.MAC, h Heading, e *E
 // choose waits for the answers and picks the domain that has the device. The word
 // of the device's home counts more than that of others, and is not waited for
 // longer than necessary: one dead neighbour delays nobody whose home answers.
-func (s *receiver) choose(mac openflow.MAC, answers <-chan answer) (answer, error) {
+func (s *Receiver) choose(mac openflow.MAC, answers <-chan answer) (answer, error) {
 	var hosts, homes []answer
 	for range s.neighbours {
 		a := <-answers
@@ -221,7 +221,7 @@ func judge(hosts, homes []answer) (answer, error) {
 }
 
 // credible checks what a neighbour says about a device.
-func (s *receiver) credible(mac openflow.MAC, a answer) error {
+func (s *Receiver) credible(mac openflow.MAC, a answer) error {
 	v := a.Visitor
 	switch {
 	case v == nil || !nameForm.MatchString(a.Host):
@@ -235,7 +235,7 @@ func (s *receiver) credible(mac openflow.MAC, a answer) error {
 }
 
 // take claims the device and prepares its branch at the same time.
-func (s *receiver) take(ctx context.Context, from answer, mac openflow.MAC, h Heading, e *Evidence) error {
+func (s *Receiver) take(ctx context.Context, from answer, mac openflow.MAC, h Heading, e *Evidence) error {
 	n, v := from.from, *from.Visitor
 	id := v.LocalID(s.self)
 	ctx, cancel := context.WithTimeout(ctx, 2*s.timing.Request)
@@ -259,7 +259,7 @@ func (s *receiver) take(ctx context.Context, from answer, mac openflow.MAC, h He
 
 // claim asks for the device when all that is in the outbox about it has been delivered: an
 // earlier word must not undo a later one.
-func (s *receiver) claim(ctx context.Context, n *neighbour, id string, claim *Claim) error {
+func (s *Receiver) claim(ctx context.Context, n *neighbour, id string, claim *Claim) error {
 	end, err := n.talk(ctx, id)
 	if err != nil {
 		return err
@@ -278,7 +278,7 @@ func (s *receiver) claim(ctx context.Context, n *neighbour, id string, claim *Cl
 	return nil
 }
 
-func (s *receiver) beginTake(ctx context.Context, n *neighbour, v Visitor, move string) error {
+func (s *Receiver) beginTake(ctx context.Context, n *neighbour, v Visitor, move string) error {
 	return s.records.with(ctx, v.LocalID(s.self), func(r *Record) error {
 		if refusal := s.mayBring(n, v, r); refusal != nil {
 			return refusal
@@ -294,7 +294,7 @@ func (s *receiver) beginTake(ctx context.Context, n *neighbour, v Visitor, move 
 	})
 }
 
-func (s *receiver) prepareTake(ctx context.Context, id, move string, h Heading) error {
+func (s *Receiver) prepareTake(ctx context.Context, id, move string, h Heading) error {
 	return s.records.with(ctx, id, func(r *Record) error {
 		if r == nil || r.Move == nil || r.Move.ID != move {
 			return ErrMoving
@@ -304,7 +304,7 @@ func (s *receiver) prepareTake(ctx context.Context, id, move string, h Heading) 
 }
 
 // endTake lets the device in where it has asked, or undoes what was begun.
-func (s *receiver) endTake(ctx context.Context, n *neighbour, id, move string, p Place, prepared, claimed error) error {
+func (s *Receiver) endTake(ctx context.Context, n *neighbour, id, move string, p Place, prepared, claimed error) error {
 	err := prepared
 	if err == nil {
 		err = claimed
@@ -332,7 +332,7 @@ func (s *receiver) endTake(ctx context.Context, n *neighbour, id, move string, p
 }
 
 // forgetNobody drops hardware addresses that may be asked for again.
-func (s *receiver) forgetNobody() {
+func (s *Receiver) forgetNobody() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()

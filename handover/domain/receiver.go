@@ -10,7 +10,7 @@ import (
 
 // onNotify takes an announcement (t1) and prepares (t2). The answer says that the
 // branch stands.
-func (s *receiver) onNotify(ctx context.Context, n *neighbour, in *Notify) (*Prepared, error) {
+func (s *Receiver) onNotify(ctx context.Context, n *neighbour, in *Notify) (*Prepared, error) {
 	v := in.Visitor
 	if err := errors.Join(checkMove(in.Move), in.Heading.check(), v.check()); err != nil {
 		return nil, refuse(CodeMalformed, "%v", err)
@@ -44,7 +44,7 @@ func (s *receiver) onNotify(ctx context.Context, n *neighbour, in *Notify) (*Pre
 
 // expect is the record of a device that comes: the present one, if it passes
 // through here already.
-func (s *receiver) expect(r *Record, v Visitor) *Record {
+func (s *Receiver) expect(r *Record, v Visitor) *Record {
 	if r == nil && v.Home == s.self {
 		k, _ := s.host.Device(v.Device)
 		return &Record{ID: v.Device, Visitor: k.Visitor.clone()}
@@ -60,14 +60,14 @@ func (s *receiver) expect(r *Record, v Visitor) *Record {
 	return r // what we know of it ourselves is better than what we are told
 }
 
-func (s *receiver) incomingMove(peer, id string, onChain bool) *Move {
+func (s *Receiver) incomingMove(peer, id string, onChain bool) *Move {
 	m := s.newMove(peer, StagePreparing)
 	m.ID, m.In, m.Carry = id, true, !onChain
 	return m
 }
 
 // prepare lets the host make the branch, and undoes everything if it cannot.
-func (s *receiver) prepare(ctx context.Context, r *Record, h Heading) error {
+func (s *Receiver) prepare(ctx context.Context, r *Record, h Heading) error {
 	s.put(ctx, r)
 	err := s.host.Prepare(ctx, s.visit(r, h))
 	if err == nil {
@@ -82,7 +82,7 @@ func (s *receiver) prepare(ctx context.Context, r *Record, h Heading) error {
 }
 
 // visit is what the host is told of a device that comes.
-func (s *receiver) visit(r *Record, h Heading) Visit {
+func (s *Receiver) visit(r *Record, h Heading) Visit {
 	via := r.Upstream
 	if !r.onChain(s.self) {
 		via = r.Move.Peer
@@ -91,7 +91,7 @@ func (s *receiver) visit(r *Record, h Heading) Visit {
 }
 
 // endIncoming forgets a move to here.
-func (s *receiver) endIncoming(ctx context.Context, r *Record) {
+func (s *Receiver) endIncoming(ctx context.Context, r *Record) {
 	r.Move = nil
 	if err := s.host.Cancel(ctx, r.ID); err != nil {
 		s.log.Error("a prepared branch was not taken back", "device", r.ID, "error", err)
@@ -102,7 +102,7 @@ func (s *receiver) endIncoming(ctx context.Context, r *Record) {
 }
 
 // abandonIncoming forgets a move to here and tells the origin.
-func (s *receiver) abandonIncoming(ctx context.Context, r *Record, why string) {
+func (s *Receiver) abandonIncoming(ctx context.Context, r *Record, why string) {
 	m := r.Move
 	s.endIncoming(ctx, r)
 	r.enqueue(Unsent{Peer: m.Peer, Kind: KindWithdraw, Move: m.ID, Reason: why})
@@ -110,7 +110,7 @@ func (s *receiver) abandonIncoming(ctx context.Context, r *Record, why string) {
 }
 
 // onReady lets the device in: the origin's branch carries.
-func (s *receiver) onReady(ctx context.Context, n *neighbour, in *Ready) (*struct{}, error) {
+func (s *Receiver) onReady(ctx context.Context, n *neighbour, in *Ready) (*struct{}, error) {
 	id := in.localID(s.self)
 	return nil, s.asked(ctx, id, func(r *Record) *Refusal {
 		if r != nil && r.Arrived == in.Move && r.Host == s.self {
@@ -127,7 +127,7 @@ func (s *receiver) onReady(ctx context.Context, n *neighbour, in *Ready) (*struc
 }
 
 // resume has the DHCP messages of a device handled that were left unanswered.
-func (s *receiver) resume(r *Record) {
+func (s *Receiver) resume(r *Record) {
 	for _, m := range r.MACs {
 		s.host.Resume(m)
 	}
@@ -135,7 +135,7 @@ func (s *receiver) resume(r *Record) {
 
 // Attached tells that the device has got its address from us at an edge port
 // (t3). e is the request; it may be nil. It does not block.
-func (s *receiver) Attached(id string, e *Evidence) {
+func (s *Receiver) Attached(id string, e *Evidence) {
 	if s.records.get(id) == nil {
 		return
 	}
@@ -165,7 +165,7 @@ const overlapMargin = 150 * time.Millisecond
 // arrive notes that the device is here and what is in the outbox for it: the word to the
 // origin (t4), the same to where its packets come from, and the end to a part of
 // the chain that is no longer used.
-func (s *receiver) arrive(r *Record, e *Evidence, since time.Time) {
+func (s *Receiver) arrive(r *Record, e *Evidence, since time.Time) {
 	m, before := r.Move, r.Downstream
 	if m != nil && !m.In {
 		// It never left, or has come back; who saw it last will have it, and has
@@ -208,7 +208,7 @@ func (s *receiver) arrive(r *Record, e *Evidence, since time.Time) {
 
 // Left tells that a device that was here has given its address back or lost it.
 // It does not block.
-func (s *receiver) Left(id string) {
+func (s *Receiver) Left(id string) {
 	if s.records.get(id) == nil {
 		return
 	}
@@ -226,7 +226,7 @@ func (s *receiver) Left(id string) {
 
 // Admit says what is to be done about a DHCP message with the hardware address,
 // whose device's place at is. It does not block; it may begin to ask neighbours.
-func (s *receiver) Admit(mac openflow.MAC, h Heading, e *Evidence) Admission {
+func (s *Receiver) Admit(mac openflow.MAC, h Heading, e *Evidence) Admission {
 	r := s.records.ofMAC(mac)
 	switch {
 	case r == nil || r.Gone:
@@ -245,7 +245,7 @@ func (s *receiver) Admit(mac openflow.MAC, h Heading, e *Evidence) Admission {
 // doubtful says whether its home has to say first that it is the device that asks
 // at the place: a visitor's key is not here. One that is where it was needs no
 // proof, and neither does one whose home has just given it.
-func (s *receiver) doubtful(r *Record, p Place) bool {
+func (s *Receiver) doubtful(r *Record, p Place) bool {
 	if !r.Signed || r.Home == s.self || r.Let == p && s.now().Before(r.LetUntil) {
 		return false
 	}

@@ -13,7 +13,7 @@ func (s *Service) onHello(context.Context, *neighbour, *Hello) (*struct{}, error
 
 // onQuery says whether we have the device with a hardware address, or own it.
 // What merely passes through here is not told: those who have it will say so.
-func (s *origin) onQuery(_ context.Context, _ *neighbour, in *Query) (*Answer, error) {
+func (s *Origin) onQuery(_ context.Context, _ *neighbour, in *Query) (*Answer, error) {
 	if in.MAC.IsZero() || in.MAC.IsMulticast() {
 		return nil, refuse(CodeMalformed, "hardware address %v: a unicast address", in.MAC)
 	}
@@ -34,7 +34,7 @@ func (s *origin) onQuery(_ context.Context, _ *neighbour, in *Query) (*Answer, e
 }
 
 // onClaim gives a device away that has turned up with the neighbour.
-func (s *origin) onClaim(ctx context.Context, n *neighbour, in *Claim) (*Prepared, error) {
+func (s *Origin) onClaim(ctx context.Context, n *neighbour, in *Claim) (*Prepared, error) {
 	if err := errors.Join(checkMove(in.Move), in.Evidence.check()); err != nil {
 		return nil, refuse(CodeMalformed, "%v", err)
 	}
@@ -63,7 +63,7 @@ func (s *origin) onClaim(ctx context.Context, n *neighbour, in *Claim) (*Prepare
 }
 
 // give begins a move that the device has asked for itself.
-func (s *origin) give(ctx context.Context, n *neighbour, id, move string) (*Prepared, error) {
+func (s *Origin) give(ctx context.Context, n *neighbour, id, move string) (*Prepared, error) {
 	out := &Prepared{Move: move}
 	return out, s.asked(ctx, id, func(r *Record) *Refusal {
 		k, ok := s.host.Device(id)
@@ -95,7 +95,7 @@ func (s *origin) give(ctx context.Context, n *neighbour, id, move string) (*Prep
 
 // onVerify checks evidence for a domain that has the device from us, or to which
 // it is on its way.
-func (s *origin) onVerify(ctx context.Context, n *neighbour, in *Verify) (*struct{}, error) {
+func (s *Origin) onVerify(ctx context.Context, n *neighbour, in *Verify) (*struct{}, error) {
 	if err := in.Evidence.check(); err != nil {
 		return nil, refuse(CodeMalformed, "%v", err)
 	}

@@ -35,8 +35,10 @@ type Options struct {
 // they come.
 type Service struct {
 	*common
-	*origin
-	*receiver
+	// Origin and Receiver are its two roles.
+	Origin   *Origin
+	Receiver *Receiver
+
 	unknown *neighbour // stands for all who are no neighbours
 	// restored is closed when Restore has ended.
 	restored chan struct{}
@@ -65,11 +67,11 @@ func New(o Options) (*Service, error) {
 		c.neighbours[n.Name] = c.newNeighbour(n, o.Dial)
 	}
 	s := &Service{
-		common: c, origin: &origin{common: c, done: newRecent(4096)},
-		receiver: &receiver{common: c, asking: map[openflow.MAC]bool{}, nobody: map[question]time.Time{}},
+		common: c, Origin: &Origin{common: c, done: newRecent(4096)},
+		Receiver: &Receiver{common: c, asking: map[openflow.MAC]bool{}, nobody: map[question]time.Time{}},
 		unknown:  &neighbour{Neighbour: Neighbour{Name: "unknown"}}, restored: make(chan struct{}),
 	}
-	c.delivered, c.metrics = s.origin.delivered, newMetrics(s)
+	c.delivered, c.metrics = s.Origin.delivered, newMetrics(s)
 	return s, nil
 }
 
@@ -92,9 +94,9 @@ func (s *Service) Restore(ctx context.Context) error {
 		}
 		// It was on its way here: either it has come, or it has to be announced anew.
 		if k, ok := s.host.Device(r.ID); ok && k.Here {
-			s.arrive(r, nil, s.now())
+			s.Receiver.arrive(r, nil, s.now())
 		} else {
-			s.abandonIncoming(ctx, r, "the controller was restarted")
+			s.Receiver.abandonIncoming(ctx, r, "the controller was restarted")
 		}
 		s.put(ctx, r)
 	}

@@ -258,7 +258,7 @@ func TestUnsignedDevices(t *testing.T) {
 	a.shut()
 	a.list[0].Unsigned = true
 	a.start()
-	eventually(t, "b may ask again", func() bool { b.service().forgetNobody(); return len(b.service().nobodyNow()) == 0 })
+	eventually(t, "b may ask again", func() bool { b.service().Receiver.forgetNobody(); return len(b.service().Receiver.nobodyNow()) == 0 })
 	ip, _, err := b.dhcp(mac, nil, patience)
 	wantAddress(t, ip, err, a.addressOf(id))
 	settles(t, ds, a, id, "b")
@@ -272,7 +272,7 @@ func TestVisitorsAreBounded(t *testing.T) {
 	b.start()
 	for n := range 3 {
 		_, id := a.device(n+1, nil)
-		err := a.service().Announce(t.Context(), id, "b", at(b))
+		err := a.service().Origin.Announce(t.Context(), id, "b", at(b))
 		if n < 2 && err != nil || n == 2 && codeOf(err) != CodeBusy {
 			t.Errorf("visitor %d: %v", n+1, err)
 		}
@@ -285,7 +285,7 @@ func TestFloodOfStrangers(t *testing.T) {
 	a, b := ds[0], ds[1]
 	mac, id := a.device(1, nil)
 	for n := range 2000 {
-		b.service().Admit(openflow.MAC{2, 8, 8, 8, byte(n >> 8), byte(n)}, at(b), nil)
+		b.service().Receiver.Admit(openflow.MAC{2, 8, 8, 8, byte(n >> 8), byte(n)}, at(b), nil)
 	}
 	var ip netip.Addr
 	var err error
@@ -297,9 +297,9 @@ func TestFloodOfStrangers(t *testing.T) {
 	wantAddress(t, ip, err, a.addressOf(id))
 	settles(t, ds, a, id, "b")
 	t.Logf("after %v", time.Since(begin))
-	b.service().mu.Lock()
-	defer b.service().mu.Unlock()
-	if len(b.service().nobody) > maxNobody || len(b.service().asking) > maxAsking {
-		t.Errorf("%d and %d addresses are remembered", len(b.service().nobody), len(b.service().asking))
+	b.service().Receiver.mu.Lock()
+	defer b.service().Receiver.mu.Unlock()
+	if len(b.service().Receiver.nobody) > maxNobody || len(b.service().Receiver.asking) > maxAsking {
+		t.Errorf("%d and %d addresses are remembered", len(b.service().Receiver.nobody), len(b.service().Receiver.asking))
 	}
 }

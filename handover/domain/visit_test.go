@@ -115,7 +115,7 @@ func TestLeavesUnheardAndComesAgain(t *testing.T) {
 	mac, id := a.device(1, nil)
 	move(t, ds, a, a, b, id)
 	a.setFate(once(KindWithdraw, lost))
-	b.service().Left(id + "@a")
+	b.service().Receiver.Left(id + "@a")
 	eventually(t, "the word has been lost", func() bool {
 		r, ok := b.service().Record(id + "@a")
 		return ok && r.Gone && b.service().Neighbours()[0].Fault != ""
@@ -163,7 +163,7 @@ func TestHomeAndBackBeforeTheCompletion(t *testing.T) {
 func TestLyingAboutComingBack(t *testing.T) {
 	ds, id, known := homeAgain(t)
 	a, b := ds[0], ds[1]
-	b.service().Attached(id+"@a", sign(known.MACs[0], "guess"))
+	b.service().Receiver.Attached(id+"@a", sign(known.MACs[0], "guess"))
 	eventually(t, "a has heard the lie", func() bool { return a.sawEvent("no-evidence") })
 	if got := reach(ds, a, id); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("packets come out in %v", got)

@@ -28,11 +28,11 @@ func (s *Service) onWithdraw(ctx context.Context, n *neighbour, in *Withdraw) (*
 func (s *Service) withdrawMove(ctx context.Context, n *neighbour, r *Record, move string, why map[string]any) *Refusal {
 	switch {
 	case r.incoming(n.Name) != nil && r.Move.ID == move:
-		s.endIncoming(ctx, r)
-		s.resume(r)
+		s.Receiver.endIncoming(ctx, r)
+		s.Receiver.resume(r)
 	case r.outgoing(n.Name) != nil && r.Move.ID == move:
 		// The receiver has given it up.
-		s.cancelOutgoing(ctx, r)
+		s.Origin.cancelOutgoing(ctx, r)
 		r.drop(n.Name, move)
 	case r.Arrived == move && r.Host == s.self:
 		return refuse(CodeHere, "%s has arrived", r.ID)
@@ -75,7 +75,7 @@ func (s *Service) watch(ctx context.Context) {
 			for _, id := range s.records.overdue() {
 				s.change(ctx, id, s.expire)
 			}
-			s.forgetNobody()
+			s.Receiver.forgetNobody()
 		}
 	}
 }
@@ -89,13 +89,13 @@ func (s *Service) expire(ctx context.Context, r *Record) error {
 		return errUnchanged
 	}
 	if m.In {
-		s.abandonIncoming(ctx, r, "the device did not come in time")
-		s.resume(r)
+		s.Receiver.abandonIncoming(ctx, r, "the device did not come in time")
+		s.Receiver.resume(r)
 		return nil
 	}
 	if m.Stage == StageExpired {
 		s.event("withdrawn", r, map[string]any{"neighbour": m.Peer, "reason": "it did not answer in time"})
-		s.cancelOutgoing(ctx, r)
+		s.Origin.cancelOutgoing(ctx, r)
 		return nil
 	}
 	m.Stage = StageExpired

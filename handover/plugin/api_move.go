@@ -186,12 +186,12 @@ func (s *operations) postAnnounce(ctx context.Context, in *announceInput) (*serv
 	if s.domain == nil {
 		return nil, api.NotFound("body.domain", in.Body.Domain, "no neighbours are configured")
 	}
-	return nil, answer(s.domain.Announce(ctx, in.Name, in.Body.Domain, h), "path.name", in.Name)
+	return nil, answer(s.origin.Announce(ctx, in.Name, in.Body.Domain, h), "path.name", in.Name)
 }
 
 func (s *operations) deleteAnnounce(ctx context.Context, in *service.ByName) (*service.Nothing, error) {
 	if s.domain == nil {
 		return nil, api.NotFound("path.name", in.Name, "no neighbours are configured")
 	}
-	return nil, answer(s.domain.Abandon(ctx, in.Name), "path.name", in.Name)
+	return nil, answer(s.origin.Abandon(ctx, in.Name), "path.name", in.Name)
 }

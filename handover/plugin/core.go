@@ -36,7 +36,10 @@ type core struct {
 	metrics  *metrics
 	now      func() time.Time
 	registry *registry.Registry
-	domain   neighbours // nil without neighbours
+	// nil without neighbours
+	domain   neighbours
+	origin   origin
+	receiver receiver
 
 	// tasks are the goroutines that Run waits for; ctx, theirs, ends when Run ends.
 	tasks *tasks.Group
@@ -174,6 +177,6 @@ func (s *core) tellRefused(kind, text string, attrs map[string]any) {
 // tellLeft tells the protocol between domains that a device has left.
 func (s *core) tellLeft(id string) {
 	if s.domain != nil {
-		s.domain.Left(id)
+		s.receiver.Left(id)
 	}
 }

@@ -115,7 +115,7 @@ func startDomain(t *testing.T, w *world, st store.Store, change ...func(*Setting
 		for _, f := range change {
 			f(s)
 		}
-	}, func(s *Service) { s.domain = d })
+	}, func(s *Service) { s.domain, s.origin, s.receiver = d, d, d })
 	return r, d
 }
 

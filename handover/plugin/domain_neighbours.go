@@ -16,15 +16,23 @@ type neighbours interface {
 	Register(*api.API)
 	Restore(context.Context) error
 	Run(context.Context)
-	// Admit says whether a DHCP message may be handled now, Attached that a
-	// device has got its address at an edge port, Left that one has left.
+	Upstream(id string) (string, bool)
+	Record(id string) (domain.Record, bool)
+}
+
+// receiver is what it asks of this domain as one to which devices come, a *domain.Receiver:
+// whether a DHCP message may be handled now. It tells that a device has got its address at
+// an edge port, and that one has left.
+type receiver interface {
 	Admit(mac openflow.MAC, h domain.Heading, e *domain.Evidence) domain.Admission
 	Attached(id string, e *domain.Evidence)
 	Left(id string)
+}
+
+// origin is what it asks of this domain as one that devices leave, a *domain.Origin.
+type origin interface {
 	Announce(ctx context.Context, id, peer string, h domain.Heading) error
 	Abandon(ctx context.Context, id string) error
-	Upstream(id string) (string, bool)
-	Record(id string) (domain.Record, bool)
 }
 
 // maxHeldBack bounds the DHCP messages that wait for something.
@@ -77,7 +85,7 @@ func (s *intake) admitted(in incoming) bool {
 		return true
 	}
 	s.held.keep(in)
-	if s.domain.Admit(in.chaddr, headingTo(in), evidence(in)) == domain.Wait {
+	if s.receiver.Admit(in.chaddr, headingTo(in), evidence(in)) == domain.Wait {
 		return false
 	}
 	s.held.take(in.chaddr)
@@ -122,7 +130,7 @@ func evidence(in incoming) *domain.Evidence {
 // tellArrived tells the protocol between domains that a device is here.
 func (s *intake) tellArrived(id string, in incoming) {
 	if s.domain != nil {
-		s.domain.Attached(id, evidence(in))
+		s.receiver.Attached(id, evidence(in))
 	}
 }
 
@@ -146,6 +154,6 @@ func (s *Service) meetNeighbours(o Options) error {
 	if err != nil {
 		return err
 	}
-	s.domain = d
+	s.domain, s.origin, s.receiver = d, d.Origin, d.Receiver
 	return nil
 }

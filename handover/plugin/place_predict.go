@@ -174,7 +174,7 @@ func (s *foresight) prepareNext(ctx context.Context, id string, choice predict.C
 	s.mu.Lock()
 	m := s.motions[id].report
 	s.mu.Unlock()
-	return s.domain.Announce(ctx, id, border.Peer, domain.Heading{MAC: mac, Motion: &domain.Motion{
+	return s.origin.Announce(ctx, id, border.Peer, domain.Heading{MAC: mac, Motion: &domain.Motion{
 		X: m.At.X, Y: m.At.Y, Speed: m.Speed, Heading: m.Heading, Time: m.Time,
 	}})
 }
