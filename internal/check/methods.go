@@ -10,18 +10,6 @@ import (
 // MaxMethods is how many methods a type may have: one with more is several.
 const MaxMethods = 40
 
-// tooMany are types from before this rule, with how many they may have. The list gets
-// shorter, and its numbers smaller; nothing is added.
-var tooMany = map[string]int{
-	"handover/domain.Service":    100,
-	"handover/registry.Registry": 90,
-	"lab.Lab":                    50,
-	"network/graph.solver":       45,
-	"network/hosts.Table":        70,
-	"sos/agent.Agent":            45,
-	"sos/agent.session":          70,
-}
-
 // CheckMethods finds types with more than MaxMethods methods. Test files do not count.
 func CheckMethods(t *Tree) []Problem {
 	methods, where := map[string]int{}, map[string]string{}
@@ -39,8 +27,8 @@ func CheckMethods(t *Tree) []Problem {
 	}
 	var problems []Problem
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
-		if n, may := methods[name], max(MaxMethods, tooMany[name]); n > may {
-			problems = append(problems, Problem{Path: where[name], Text: fmt.Sprintf("%s has %d methods, at most %d: divide it", name, n, may)})
+		if n := methods[name]; n > MaxMethods {
+			problems = append(problems, Problem{Path: where[name], Text: fmt.Sprintf("%s has %d methods, at most %d: divide it", name, n, MaxMethods)})
 		}
 	}
 	return problems
