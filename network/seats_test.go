@@ -81,7 +81,7 @@ func TestComingAndGoingFillsNoLog(t *testing.T) {
 	var out logtest.Log
 	n, _ := start(t, network.Config{Log: out.Logger()})
 	began := time.Now()
-	const times = 60
+	const times = 30
 	for range times {
 		stop := connect(t, n, fake.NewSwitch(fake.Options{DPID: 1, Ports: 1}), 1)
 		stop()
