@@ -103,6 +103,9 @@ func TestForgedARPIsBounded(t *testing.T) {
 	}
 	// The switch tells what it has dropped, and that it does so no longer.
 	for i, x := range rules {
+		if got := r.forgers.over(time.Now().Add(silence)); len(got) != 0 {
+			t.Fatalf("over while %d of %d rules stand: %v", len(rules)-i, len(rules), got)
+		}
 		r.Removed(network.Removed{Installed: network.InstalledRule{Rule: x, Name: key, Packets: uint64(10 * i)}})
 	}
 	if got := r.forgers.over(now); len(got) != 0 {

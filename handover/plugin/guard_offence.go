@@ -46,6 +46,7 @@ type offender struct {
 	last    time.Time
 	dropped uint64
 	silent  bool // the switch drops what follows, or is about to
+	rules   int  // by so many rules, of which each tells of itself when its time is over
 }
 
 // caught takes note of a packet. first says that it is the first of the port, silence
@@ -64,18 +65,36 @@ func (o *offence) caught(at network.PortRef, h *packet.Headers, now time.Time) (
 	return first, silence
 }
 
-// speaks takes note that a switch drops nothing of a port any more. packets are what
-// it has dropped.
-func (o *offence) speaks(at network.PortRef, packets uint64, now time.Time) {
+// silences takes note of how many rules are to drop what follows.
+func (o *offence) silences(at network.PortRef, rules int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if p := o.ports[at]; p != nil {
+		p.rules = rules
+	}
+}
+
+// removed takes note that one rule drops nothing any more. packets are what it has dropped.
+func (o *offence) removed(at network.PortRef, packets uint64, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	p := o.ports[at]
 	if p == nil {
 		return
 	}
-	p.silent = false
+	p.rules--
+	p.silent = p.silent && p.rules > 0
 	if p.dropped += packets; packets > 0 {
 		p.last = now
+	}
+}
+
+// speaks takes note that the switch drops nothing of a port, since it could not be told to.
+func (o *offence) speaks(at network.PortRef) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if p := o.ports[at]; p != nil {
+		p.silent = false
 	}
 }
 
@@ -121,7 +140,7 @@ func (s *guards) stop(o *offence, at network.PortRef, h *packet.Headers, arrived
 		s.publish(o.event+".started", attrs)
 	}
 	if silence && !s.start(func(ctx context.Context) { s.silence(ctx, o, at) }) {
-		o.speaks(at, 0, arrived)
+		o.speaks(at)
 	}
 	return network.Stop
 }
@@ -139,8 +158,9 @@ func (s *guards) silence(ctx context.Context, o *offence, at network.PortRef) {
 		r := &p.Rules[i]
 		r.Switch, r.Stage, r.Offset, r.Hard, r.NotifyRemoved = at.Switch, network.StageAdmit, rule.AdmitSilence, silence, true
 	}
+	o.silences(at, len(p.Rules))
 	if err := s.rules.Apply(ctx, o.key+at.String(), p, rule.ApplyOptions{}); err != nil {
-		o.speaks(at, 0, s.now())
+		o.speaks(at)
 		s.log.Warn("a switch does not drop what must not come from a port; the controller does", "port", at, "offence", o.event, "error", err)
 	}
 }
@@ -154,7 +174,7 @@ func (s *guards) Removed(r network.Removed) {
 			continue
 		}
 		o.dropped.WithLabelValues("switch").Add(float64(r.Packets))
-		o.speaks(at, r.Packets, s.now())
+		o.removed(at, r.Packets, s.now())
 	}
 }
 
