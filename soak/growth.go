@@ -133,10 +133,11 @@ var watched = []string{"controller", "agent x", "agent y"}
 // eachProgram calls do with what each program says of itself.
 func (f *fleet) eachProgram(ctx context.Context, do func(name string, m stage.Metrics) error) error {
 	for _, name := range watched {
-		m, err := f.Metrics(ctx)
+		read := f.Metrics
 		if host, is := strings.CutPrefix(name, "agent "); is {
-			m, err = f.AgentMetrics(ctx, host)
+			read = func(ctx context.Context) (stage.Metrics, error) { return f.AgentMetrics(ctx, host) }
 		}
+		m, err := read(ctx)
 		if err == nil {
 			err = do(name, m)
 		}
