@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sluice-net/sluice/internal/wholefile"
 )
 
 // Contexts is an operator's file of the controllers that the commands can talk to.
@@ -127,17 +129,5 @@ func replace(file string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(file), ".contexts-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(text)
-	err = errors.Join(err, temp.Sync(), temp.Close())
-	if err == nil {
-		err = os.Rename(temp.Name(), file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp.Name()))
-	}
-	return nil
+	return wholefile.Replace(file, text, 0o600)
 }

@@ -18,6 +18,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/wholefile"
 )
 
 // Names of an authority's files in its folder.
@@ -239,17 +241,8 @@ func (p Pair) Write(dir, name string) error {
 
 // replace writes a file so that a reader sees the old or the new one.
 func replace(file string, content []byte, mode fs.FileMode) error {
-	temp, err := os.CreateTemp(filepath.Dir(file), ".new-*")
-	if err != nil {
+	if err := wholefile.Replace(file, content, mode); err != nil {
 		return fmt.Errorf("pki: %w", err)
-	}
-	_, err = temp.Write(content)
-	err = errors.Join(err, temp.Chmod(mode), temp.Sync(), temp.Close())
-	if err == nil {
-		err = os.Rename(temp.Name(), file)
-	}
-	if err != nil {
-		return fmt.Errorf("pki: write %s: %w", file, errors.Join(err, os.Remove(temp.Name())))
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/sluice-net/sluice/handover/mobile/device"
 	"github.com/sluice-net/sluice/handover/mobile/lease"
+	"github.com/sluice-net/sluice/internal/wholefile"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -188,7 +188,7 @@ func (h *leaseholder) save() {
 	}
 	b, err := json.MarshalIndent(h.lease, "", "  ")
 	if err == nil {
-		err = device.WriteFile(path, append(b, '\n'), 0o600)
+		err = wholefile.Replace(path, append(b, '\n'), 0o600)
 	}
 	if err != nil {
 		h.d.log.Warn("the lease is not saved", "error", err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/handover/mobile/device"
+	"github.com/sluice-net/sluice/internal/wholefile"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -43,7 +44,7 @@ func ChooseVNIMAC(stateDir string, interfaces []string, keep bool) (openflow.MAC
 		if err := os.MkdirAll(stateDir, 0o700); err != nil {
 			return openflow.MAC{}, fmt.Errorf("folder for state: %w", err)
 		}
-		return mac, device.WriteFile(path, []byte(mac.String()+"\n"), 0o600)
+		return mac, wholefile.Replace(path, []byte(mac.String()+"\n"), 0o600)
 	}
 	return openflow.MAC{}, fmt.Errorf("none of the interfaces %v is there to make the virtual interface's address from: set vni.mac", interfaces)
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/internal/wholefile"
 )
 
 // Change is one change with what is needed to undo it. Exactly one of the
@@ -208,7 +210,7 @@ func (f *File) undo() error {
 	if !f.Existed {
 		return os.Remove(f.Path)
 	}
-	return WriteFile(f.Path, f.Old, f.Mode)
+	return wholefile.Replace(f.Path, f.Old, f.Mode)
 }
 
 func ipNet(p netip.Prefix) *net.IPNet {

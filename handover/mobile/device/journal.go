@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/internal/wholefile"
 )
 
 // ErrBusy is returned when another daemon has the journal.
@@ -115,7 +117,7 @@ func (j *Journal) write() error {
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	if err := WriteFile(j.path, append(b, '\n'), 0o600); err != nil {
+	if err := wholefile.Replace(j.path, append(b, '\n'), 0o600); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	return nil
@@ -123,20 +125,3 @@ func (j *Journal) write() error {
 
 // Close lets another process have the journal.
 func (j *Journal) Close() error { return j.lock.Close() }
-
-// WriteFile replaces a file, whole or not at all, also if the machine stops.
-func WriteFile(path string, content []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
-}

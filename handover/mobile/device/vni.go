@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/handover/mobile/lease"
+	"github.com/sluice-net/sluice/internal/wholefile"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -187,7 +188,7 @@ func (j *Journal) SetResolver(path string, l lease.Lease) (bool, error) {
 	if err := j.replaceFile(change); err != nil {
 		return false, err
 	}
-	if err := WriteFile(path, content, mode); err != nil {
+	if err := wholefile.Replace(path, content, mode); err != nil {
 		return false, fmt.Errorf("name servers: %w", err)
 	}
 	return true, nil

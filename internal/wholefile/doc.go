@@ -1,0 +1,3 @@
+// Package wholefile replaces files so that a reader sees the old one or the new one. Replace
+// is all of it.
+package wholefile
