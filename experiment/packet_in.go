@@ -48,6 +48,9 @@ type contender struct {
 	start func(ctx context.Context, env *Env, dir string, port int) (*stage.Daemon, error)
 }
 
+// peer says that it is somebody else's: what is measured goes on without it.
+func (c contender) peer() bool { return !strings.HasPrefix(c.name, "Sluice") }
+
 func contenders() []contender {
 	return []contender{
 		{"Sluice", "", startSluice("")},
@@ -91,6 +94,10 @@ func runPacketIn(ctx context.Context, env *Env) (*Result, error) {
 				continue
 			}
 			run, err := c.load(ctx, env, load)
+			if err != nil && c.peer() && ctx.Err() == nil {
+				r.Note("%s did not stand %d switches with %d packets of each under way, and is left out there: %v.", c.name, load.Switches, load.Window, err)
+				continue
+			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.name, err)
 			}
@@ -109,7 +116,7 @@ func runPacketIn(ctx context.Context, env *Env) (*Result, error) {
 }
 
 func packetInClaims(r *Result, c contender, load loadgen.Options, run packetInRun) {
-	if !strings.HasPrefix(c.name, "Sluice") || load.Window == 1 {
+	if c.peer() || load.Window == 1 {
 		return
 	}
 	at := fmt.Sprintf("%s, %d switches", c.name, load.Switches)
