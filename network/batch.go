@@ -45,14 +45,16 @@ func (ch *channel) sendBatch(msgs []openflow.Message) (*batch, error) {
 	b, _ = (&openflow.BarrierRequest{}).AppendTo(b, bt.last)
 	ch.listen(bt)
 	ch.out.unlockControl(b)
-	ch.flowMods.Add(uint64(countFlowMods(msgs)))
+	ch.flowMods.Add(countOf(msgs, openflow.TypeFlowMod))
+	ch.groupMods.Add(countOf(msgs, openflow.TypeGroupMod))
 	ch.out.flush()
 	return bt, nil
 }
 
-func countFlowMods(msgs []openflow.Message) (n int) {
+// countOf is how many of the messages are of a type.
+func countOf(msgs []openflow.Message, t openflow.MsgType) (n uint64) {
 	for _, m := range msgs {
-		if inner(m).MsgType() == openflow.TypeFlowMod {
+		if inner(m).MsgType() == t {
 			n++
 		}
 	}

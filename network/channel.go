@@ -33,7 +33,7 @@ type channel struct {
 	memory  *memory
 	taken   purse
 
-	flowMods, errors atomic.Uint64 // sent, and received
+	flowMods, groupMods, errors atomic.Uint64 // sent, and received
 
 	mu       sync.Mutex
 	requests map[uint32]*request

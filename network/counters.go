@@ -43,6 +43,26 @@ func (s *Switch) QueueStats(ctx context.Context) ([]openflow.QueueStats, error) 
 	return out, nil
 }
 
+// GroupStats asks a switch what the owner's groups there have counted, and their buckets, in
+// their order. A group that is modified may begin to count anew.
+func (o *Owner) GroupStats(ctx context.Context, d openflow.DatapathID) ([]openflow.GroupStats, error) {
+	s, err := o.in.switches.mustBeUp(d)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := ask[openflow.GroupStatsReply](ctx, s.ch, &openflow.GroupStatsRequest{Group: openflow.GroupAll})
+	if err != nil {
+		return nil, err
+	}
+	var out []openflow.GroupStats
+	for g := range groups {
+		if rule.GroupOf(g.Group, o.led.Hash) {
+			out = append(out, *g)
+		}
+	}
+	return out, nil
+}
+
 // Capacity is the speed of what leaves by a port, in bits per second: that of the
 // configuration, or the port's own. It is zero while unknown.
 func (n *Network) Capacity(at PortRef) uint64 {

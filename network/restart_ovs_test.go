@@ -29,6 +29,7 @@ func rich(o *network.Owner, d openflow.DatapathID) network.Program {
 		}},
 		{Match: tcp(openflow.TCPDst(82)), Actions: []openflow.Action{openflow.GroupAction(group)}},
 		{Match: tcp(openflow.TCPDst(83))}, // drop
+		{Match: tcp(openflow.TCPDst(87)), Actions: []openflow.Action{openflow.Output(1), openflow.GroupAction(o.GroupID(2))}},
 		{Match: openflow.MustMatch(openflow.VLANVID(7)), Actions: []openflow.Action{openflow.PopVLAN(), openflow.Output(1)}},
 		{Match: openflow.MustMatch(openflow.EthType(0x86dd), openflow.IPProto(6), openflow.TCPDst(84)), Goto: rule.TableRoute},
 		{Match: tcp(openflow.TCPDst(85)), Actions: []openflow.Action{openflow.Output(openflow.PortInPort)}, Idle: 600 * time.Second, NotifyRemoved: true},
@@ -48,6 +49,12 @@ func rich(o *network.Owner, d openflow.DatapathID) network.Program {
 			Buckets: []openflow.Bucket{
 				{Weight: 1, WatchPort: openflow.PortAny, WatchGroup: openflow.GroupAny, Actions: []openflow.Action{openflow.Output(1)}},
 				{Weight: 2, WatchPort: openflow.PortAny, WatchGroup: openflow.GroupAny, Actions: []openflow.Action{openflow.Output(2)}},
+			},
+		}, {
+			Switch: d, ID: o.GroupID(2), Type: openflow.GroupTypeAll,
+			Buckets: []openflow.Bucket{
+				openflow.NewBucket(openflow.SetField(openflow.EthDst(mac)), openflow.SetField(openflow.IPDst(hostAddr(1).Addr())), openflow.SetField(openflow.TCPDst(6001)), openflow.Output(1)),
+				openflow.NewBucket(openflow.SetField(openflow.EthDst(mac)), openflow.SetField(openflow.IPDst(hostAddr(2).Addr())), openflow.SetField(openflow.TCPDst(6002)), openflow.Output(2)),
 			},
 		}},
 	}

@@ -65,8 +65,8 @@ type SwitchStats struct {
 	PacketInsDropped uint64
 	// PacketOutsDropped counts packets that did not fit the output queue.
 	PacketOutsDropped uint64
-	// FlowMods counts the changes of rules sent.
-	FlowMods uint64
+	// FlowMods counts the changes of rules sent, GroupMods those of groups.
+	FlowMods, GroupMods uint64
 	// Errors counts error messages from the switch, Malformed messages that
 	// could not be read.
 	Errors, Malformed uint64
@@ -116,7 +116,7 @@ func (s *Switch) Port(number uint32) (openflow.Port, bool) { return s.ports.get(
 func (s *Switch) Stats() SwitchStats {
 	return SwitchStats{
 		PacketIns: s.counters.packetIns.Load(), PacketInsDropped: s.counters.packetInsDropped.Load(),
-		PacketOutsDropped: s.ch.out.dropped.Load(), FlowMods: s.ch.flowMods.Load(),
+		PacketOutsDropped: s.ch.out.dropped.Load(), FlowMods: s.ch.flowMods.Load(), GroupMods: s.ch.groupMods.Load(),
 		Errors: s.ch.errors.Load(), Malformed: s.counters.garbage.Load(),
 		Writes: s.ch.out.writes.Load(), Held: s.held.len(), ForwardRules: s.flows.Len(),
 	}

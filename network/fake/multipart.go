@@ -30,6 +30,11 @@ func (s *Switch) multipart(xid uint32, body openflow.MultipartBody) {
 	case *openflow.GroupDescRequest:
 		r := openflow.GroupDescReply(s.table.Groups())
 		s.part(xid, &r, false)
+	case *openflow.GroupStatsRequest:
+		for some, more := range parts(s.table.GroupStats()) {
+			r := openflow.GroupStatsReply(some)
+			s.part(xid, &r, more)
+		}
 	case *openflow.MeterConfigRequest:
 		r := openflow.MeterConfigReply(s.table.Meters())
 		s.part(xid, &r, false)

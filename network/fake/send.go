@@ -2,6 +2,7 @@ package fake
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -153,15 +154,19 @@ func (w *walk) group(id uint32, depth int) {
 		w.r.Why = fmt.Sprintf("group %#x is not there or nested too deep", id)
 		return
 	}
-	before := w.p
-	for _, b := range g.Buckets {
-		w.p = before
+	before, queue := w.p, w.queue
+	g.all.Packets++
+	g.all.Bytes += uint64(before.Size)
+	for i, b := range g.Buckets {
+		g.each[i].Packets++
+		g.each[i].Bytes += uint64(before.Size)
+		w.p, w.queue = before, queue
 		w.actions(b.Actions, depth+1)
 		if g.Type != openflow.GroupTypeAll {
 			break
 		}
 	}
-	w.p = before
+	w.p, w.queue = before, queue
 }
 
 // Group carries out a group modification.
@@ -175,7 +180,7 @@ func (t *FlowTable) Group(m *openflow.GroupMod) ([]Removed, *openflow.Error) {
 	case m.Command == openflow.GroupModify && !exists:
 		return nil, &openflow.Error{Code: openflow.GroupModUnknown}
 	case m.Command != openflow.GroupDelete:
-		t.groups[m.Group] = m
+		t.groups[m.Group] = &groupEntry{GroupMod: m, each: make([]openflow.Counter, len(m.Buckets))}
 		return nil, nil
 	case m.Group == openflow.GroupAll:
 		clear(t.groups)
@@ -189,6 +194,24 @@ func (t *FlowTable) Group(m *openflow.GroupMod) ([]Removed, *openflow.Error) {
 		gone[i].Reason = openflow.RemovedGroup
 	}
 	return gone, nil
+}
+
+// groupEntry is a group, with what it and each of its buckets have counted since it was
+// written.
+type groupEntry struct {
+	*openflow.GroupMod
+	all  openflow.Counter
+	each []openflow.Counter
+}
+
+// GroupStats lists what the groups have counted.
+func (t *FlowTable) GroupStats() (out []openflow.GroupStats) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, g := range t.groups {
+		out = append(out, openflow.GroupStats{Group: id, Counter: g.all, Buckets: slices.Clone(g.each)})
+	}
+	return out
 }
 
 // Groups lists the groups.

@@ -15,7 +15,7 @@ type FlowTable struct {
 	clock  func() time.Time
 	flows  []*Entry
 	index  *index // of flows; nil when it is to be made anew
-	groups map[uint32]*openflow.GroupMod
+	groups map[uint32]*groupEntry
 	meters map[uint32]*openflow.MeterMod
 	limit  int
 }
@@ -41,7 +41,7 @@ func NewFlowTable(clock func() time.Time) *FlowTable {
 	if clock == nil {
 		clock = time.Now
 	}
-	return &FlowTable{clock: clock, groups: map[uint32]*openflow.GroupMod{}, meters: map[uint32]*openflow.MeterMod{}, limit: MaxEntries}
+	return &FlowTable{clock: clock, groups: map[uint32]*groupEntry{}, meters: map[uint32]*openflow.MeterMod{}, limit: MaxEntries}
 }
 
 // SetLimit bounds the number of entries: beyond it additions fail with "table full".
