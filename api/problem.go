@@ -45,6 +45,16 @@ func Conflict(location string, value any, what string) error {
 	return problem(http.StatusConflict, location, value, what)
 }
 
+// Forbidden says that who asks may not have what the location names: 403.
+func Forbidden(location string, value any, what string) error {
+	return problem(http.StatusForbidden, location, value, what)
+}
+
+// TooMany says that who asks has asked too often, or too much at once: 429.
+func TooMany(location string, value any, what string) error {
+	return problem(http.StatusTooManyRequests, location, value, what)
+}
+
 // Outdated says that what a request is conditional on is not so any more: 412.
 func Outdated(location string, value any, what string) error {
 	return problem(http.StatusPreconditionFailed, location, value, what)

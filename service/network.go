@@ -54,6 +54,7 @@ type Ledger interface {
 	Remove(context.Context, string) error
 	EverySwitch(context.Context, string, func(openflow.DatapathID) network.Program) map[openflow.DatapathID]error
 	ReadCounters(context.Context, openflow.DatapathID) error
+	GroupStats(context.Context, openflow.DatapathID) ([]openflow.GroupStats, error)
 	Rules(string) []network.InstalledRule
 	Overruled(network.Stage, uint16, [][]openflow.Match) [][]rule.Overruling
 	Ready()

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -29,15 +30,21 @@ const (
 // are worked on side by side, each for five seconds at most.
 //
 // Call Run; it loads the collection and runs it, too. Have Wake called when the network
-// changes.
+// changes, or Reconcile, if it is known for which item that matters and somebody waits.
 type Reconciler[T any] struct {
 	*Collection[T]
 	// Program says which rules an item is. It may be called for several items at once, and
 	// is told by ctx when to give up.
 	Program func(ctx context.Context, x Item[T]) (network.Program, error)
 	Ledger  Ledger
+	// Await, if not nil, is called before anything is written, when the collection has been
+	// loaded: a service waits there until it knows what its items need after a restart. Until
+	// it returns, the rules of before are left as they are.
+	Await func(ctx context.Context)
 
-	loop Loop
+	loop  Loop
+	tasks *tasks.Group
+	begun chan struct{} // closed when rules are written
 
 	mu    sync.Mutex
 	works map[string]*work
@@ -46,12 +53,20 @@ type Reconciler[T any] struct {
 // work is what is done for one item. It is there until nothing of the item is left.
 type work struct {
 	doing sync.Mutex // held while it is done
-	err   error      // why the network is not as declared; the reconciler's lock guards it
+	// The reconciler's lock guards what follows.
+	err  error  // why the network is not as declared
+	next *round // what Reconcile has asked for and has not begun; nil if nothing
+}
+
+// round is one look at an item, for all who have asked for it before it began.
+type round struct {
+	done chan struct{} // closed when it is over
+	err  error
 }
 
 // NewReconciler returns one without items. Changed of the options is the reconciler's own.
 func NewReconciler[T any](o Options[T], l Ledger, program func(context.Context, Item[T]) (network.Program, error)) *Reconciler[T] {
-	r := &Reconciler[T]{Program: program, Ledger: l, loop: NewLoop(), works: map[string]*work{}}
+	r := &Reconciler[T]{Program: program, Ledger: l, loop: NewLoop(), tasks: tasks.New(), begun: make(chan struct{}), works: map[string]*work{}}
 	o.Changed = func(ctx context.Context, changes []Change[T]) {
 		names := make([]string, len(changes))
 		for i, c := range changes {
@@ -72,9 +87,16 @@ func (r *Reconciler[T]) Wake() { r.loop.Wake() }
 // Run works until ctx ends; configured are the items of the configuration, nil if there
 // cannot be any. Rules stay in the switches.
 func (r *Reconciler[T]) Run(ctx context.Context, configured map[string]T) error {
+	stop := context.AfterFunc(ctx, r.tasks.Cancel)
+	defer stop()
+	defer r.tasks.Stop()
 	if err := r.Load(ctx, configured); err != nil {
 		return err
 	}
+	if r.Await != nil {
+		r.Await(ctx)
+	}
+	close(r.begun)
 	r.all(ctx)
 	r.Ledger.Ready()
 	var following sync.WaitGroup
@@ -82,6 +104,35 @@ func (r *Reconciler[T]) Run(ctx context.Context, configured map[string]T) error 
 	following.Go(func() { r.Collection.Run(ctx) })
 	r.loop.Run(ctx, reconcileDebounce, reconcileEvery, r.all)
 	return nil
+}
+
+// Reconcile has the network brought in step with an item now, and returns why that failed, if
+// it did. All that has changed before the call has been looked at when it returns. Calls for
+// one item while it is worked on share the next look at it. ctx bounds the wait alone.
+func (r *Reconciler[T]) Reconcile(ctx context.Context, name string) error {
+	select {
+	case <-r.begun:
+	case <-ctx.Done():
+		return fmt.Errorf("%s %q: the service has just been started: %w", r.Noun, name, context.Cause(ctx))
+	}
+	r.mu.Lock()
+	w := r.work(name)
+	next := w.next
+	if next == nil {
+		next = &round{done: make(chan struct{})}
+		if !r.tasks.Start(func(ctx context.Context) { r.one(ctx, name, next) }) {
+			r.mu.Unlock()
+			return errEnded
+		}
+		w.next = next
+	}
+	r.mu.Unlock()
+	select {
+	case <-next.done:
+		return next.err
+	case <-ctx.Done():
+		return fmt.Errorf("%s %q: %w", r.Noun, name, context.Cause(ctx))
+	}
 }
 
 // Condition is what answers show of an item beside what it declares.
@@ -124,33 +175,56 @@ func (r *Reconciler[T]) all(ctx context.Context) {
 }
 
 func (r *Reconciler[T]) reconcile(ctx context.Context, names []string) {
-	tasks.Each(names, reconcileAtOnce, func(name string) { r.one(ctx, name) })
+	tasks.Each(names, reconcileAtOnce, func(name string) { r.one(ctx, name, nil) })
 }
 
-// one brings the network in step with what has a name now, or with nothing.
-func (r *Reconciler[T]) one(ctx context.Context, name string) {
-	r.mu.Lock()
+// work is that of a name. The lock is held.
+func (r *Reconciler[T]) work(name string) *work {
 	w := r.works[name]
 	if w == nil {
 		w = &work{}
 		r.works[name] = w
 	}
+	return w
+}
+
+// one brings the network in step with what has a name now, or with nothing. If it is for a
+// round, it does so unless another has done it.
+func (r *Reconciler[T]) one(ctx context.Context, name string, of *round) {
+	r.mu.Lock()
+	w := r.work(name)
 	r.mu.Unlock()
 	w.doing.Lock()
 	defer w.doing.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
-	x, declared := r.Item(name)
-	if ctx.Err() != nil {
-		return // at the end there are no items any more, and rules stay
+	r.mu.Lock()
+	asked := w.next
+	if of != nil && asked != of {
+		r.mu.Unlock()
+		return
 	}
-	err := r.apply(ctx, x, name, declared)
+	w.next = nil
+	r.mu.Unlock()
+	x, declared := r.Item(name)
+	err := ctx.Err()
+	ended := err != nil
+	if !ended { // at the end there are no items any more, and rules stay
+		err = r.apply(ctx, x, name, declared)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if asked != nil {
+		asked.err = err
+		close(asked.done)
+	}
+	if ended {
+		return
+	}
 	if err != nil && (w.err == nil || w.err.Error() != err.Error()) && !errors.Is(err, context.Canceled) {
 		r.Log.Warn("the network does not do what was declared; it is tried again", r.Noun, name, "error", err)
 	}
-	if w.err = err; !declared && err == nil && r.works[name] == w {
+	if w.err = err; !declared && err == nil && w.next == nil && r.works[name] == w {
 		delete(r.works, name)
 	}
 }

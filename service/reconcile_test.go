@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/store"
@@ -155,6 +157,70 @@ func TestReconcilerDoesNotWait(t *testing.T) {
 	}
 	close(slow)
 	eventually(t, "the slow one, too", func() bool { return b.has(map[string]int{"slow": 2, "quick": 2}) })
+}
+
+// Nothing is written before Await has returned. Whoever asks for an item meanwhile has it
+// looked at then; who asks while it is worked on has what has changed since looked at, too.
+func TestReconcile(t *testing.T) {
+	b := &board{rules: map[string]int{}, stuck: map[string]error{}}
+	p := &plan{board: b, times: 1, wait: map[string]chan struct{}{}}
+	looks, await := atomic.Int32{}, make(chan struct{})
+	p.Reconciler = NewReconciler(Options[int]{
+		Kind:  Kind[int]{Noun: "number", Nouns: "numbers", Prefix: "plan/", Event: "number", Most: 64},
+		Store: memstore.New(), Log: slog.New(slog.DiscardHandler),
+	}, b, func(ctx context.Context, x Item[int]) (network.Program, error) {
+		looks.Add(1)
+		return p.program(ctx, x)
+	})
+	p.Await = func(context.Context) { <-await }
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx, map[string]int{"a": 2, "unlucky": 13}) }()
+	<-p.Loaded()
+	short, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer stop()
+	if err := p.Reconcile(short, "a"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "just been started") || !b.has(map[string]int{}) || b.ready {
+		t.Errorf("%v, rules %v", err, b.rules)
+	}
+	close(await)
+	if err := p.Reconcile(t.Context(), "a"); err != nil || !b.has(map[string]int{"a": 2}) {
+		t.Errorf("%v, rules %v", err, b.rules)
+	}
+	if err := p.Reconcile(t.Context(), "unlucky"); err == nil || !strings.Contains(err.Error(), "bad luck") {
+		t.Errorf("%v, want what the program says", err)
+	}
+	slow := make(chan struct{})
+	p.mu.Lock()
+	p.wait["a"] = slow
+	p.mu.Unlock()
+	looks.Store(0)
+	const callers = 50
+	errs := make(chan error, callers+1)
+	go func() { errs <- p.Reconcile(t.Context(), "a") }()
+	eventually(t, "the first is looked at", func() bool { return looks.Load() == 1 })
+	p.mu.Lock()
+	p.times = 3
+	p.mu.Unlock()
+	for range callers {
+		go func() { errs <- p.Reconcile(t.Context(), "a") }()
+	}
+	eventually(t, "the others wait", func() bool { p.Reconciler.mu.Lock(); defer p.Reconciler.mu.Unlock(); return p.works["a"].next != nil })
+	close(slow)
+	for range callers + 1 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := looks.Load(); !b.has(map[string]int{"a": 6}) || n > callers+1 {
+		t.Errorf("rules %v after %d looks", b.rules, n)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := p.Reconcile(t.Context(), "a"); err == nil {
+		t.Error("after the end something is looked at")
+	}
 }
 
 // At the end there are no items any more, and a last look at the network removes nothing.

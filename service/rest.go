@@ -20,7 +20,8 @@ type REST struct {
 	loaded, gone <-chan struct{}
 }
 
-// NewREST returns one for the service of that name.
+// NewREST returns one for the service of that name, or for a part of it, like
+// "cinema/ingress".
 func NewREST(a *api.API, name string) REST { return REST{api: a.Huma(), name: name} }
 
 // AwaitChanges returns one whose operations wait, but for those that only read, until
@@ -82,10 +83,11 @@ func (r REST) Operation(method, path, summary string, more ...int) huma.Operatio
 	if r.loaded != nil && method != http.MethodGet {
 		before = huma.Middlewares{r.await}
 	}
-	words := strings.NewReplacer("/", "-", "{", "", "}", "").Replace(path)
+	words := strings.NewReplacer("/", "-", "{", "", "}", "").Replace(r.name + "/" + path)
+	tag, _, _ := strings.Cut(r.name, "/")
 	return huma.Operation{
-		OperationID: r.name + "-" + words + "-" + strings.ToLower(method), Method: method, Path: api.Prefix + "/" + r.name + "/" + path,
-		Summary: summary, Tags: []string{r.name}, Errors: append(more, may...), Middlewares: before,
+		OperationID: words + "-" + strings.ToLower(method), Method: method, Path: api.Prefix + "/" + r.name + "/" + path,
+		Summary: summary, Tags: []string{tag}, Errors: append(more, may...), Middlewares: before,
 	}
 }
 

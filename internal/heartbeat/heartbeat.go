@@ -53,7 +53,13 @@ func Start() (*Witness, error) {
 		return nil, fmt.Errorf("heartbeat: %w", err)
 	}
 	lines := bufio.NewScanner(out)
-	if !lines.Scan() || lines.Text() != ready {
+	beats := false
+	for !beats && lines.Scan() {
+		if beats = lines.Text() == ready; !beats {
+			w.note(lines.Text()) // one core stood still before all were ready
+		}
+	}
+	if !beats {
 		w.Stop()
 		return nil, fmt.Errorf("heartbeat: the process does not beat: %q, %w", lines.Text(), lines.Err())
 	}

@@ -62,5 +62,6 @@ func (r rest[C, R, L]) elsewhere(from netip.Addr, rec AgentRecord) service.Fault
 	if to.IsValid() && (to == from || slices.ContainsFunc(r.ControlSubnets, func(p netip.Prefix) bool { return p.Contains(to) })) {
 		return nil
 	}
-	return service.Faults{{Field: "url", Value: rec.URL, Want: fmt.Sprintf("the address that the announcement comes from, %v; for another, an operator adds the agent, or its subnet to %s.control_subnets", from, r.Service)}}
+	section, _, _ := strings.Cut(r.Service, "/")
+	return service.Faults{{Field: "url", Value: rec.URL, Want: fmt.Sprintf("the address that the announcement comes from, %v; for another, an operator adds the agent, or its subnet to %s.control_subnets", from, section)}}
 }

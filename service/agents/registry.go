@@ -40,12 +40,16 @@ type Client[R, L any] interface {
 // Options is what a Registry works with. Its functions are called without a lock, and may be
 // nil but for Dial and Event.
 type Options[C Client[R, L], R, L any] struct {
-	// Service is the name of the service, like "sos".
+	// Service is the name of the service, like "sos"; one with several kinds of agents has a
+	// registry for each, like "cinema/ingress".
 	Service string
-	Network service.Network
-	Store   store.Store
-	Log     *slog.Logger
-	Publish func(kind string, attrs any)
+	// Commands begin those of the operator, like "sluice sos agents", which is what stands
+	// for none here.
+	Commands string
+	Network  service.Network
+	Store    store.Store
+	Log      *slog.Logger
+	Publish  func(kind string, attrs any)
 	// Certificate says that the controller has one, for agents on other machines.
 	Certificate bool
 	// ControlSubnets are those in which agents that announce themselves may have
@@ -100,6 +104,7 @@ func New[C Client[R, L], R, L any](o Options[C, R, L]) *Registry[C, R, L] {
 
 // complete fills in what is left out.
 func (o Options[C, R, L]) complete() Options[C, R, L] {
+	o.Commands = cmp.Or(o.Commands, "sluice "+o.Service+" agents")
 	if o.Publish == nil {
 		o.Publish = func(string, any) {}
 	}

@@ -11,21 +11,21 @@ func (r *Registry[C, R, L]) Troubles() (lines []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range r.list {
-		for _, line := range a.troubles(r.Service, r.Certificate) {
+		for _, line := range a.troubles(r.Commands, r.Certificate) {
 			lines = append(lines, "agent "+a.Name+" "+line)
 		}
 	}
 	return lines
 }
 
-// troubles says what is wrong with an agent of a service, of which the controller has a
-// certificate or has none. The lock is held.
-func (a *Agent[C]) troubles(service string, certificate bool) (lines []string) {
+// troubles says what is wrong with an agent that commands are for, of which the controller
+// has a certificate or has none. The lock is held.
+func (a *Agent[C]) troubles(commands string, certificate bool) (lines []string) {
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	s, cause := &a.state, cmp.Or(a.state.Error, "it has not answered yet")
 	switch {
 	case s.Liveness != Up && !certificate && strings.HasPrefix(s.URL, "https:"):
-		say("cannot be asked at %s: the controller has no certificate for agents on other machines (%s); set %s.tls.cert, key and ca in its configuration and restart it", s.URL, cause, service)
+		say("cannot be asked at %s: the controller has no certificate for agents on other machines (%s); set sos.tls.cert, key and ca in its configuration and restart it", s.URL, cause)
 	case s.Liveness != Up:
 		say("is %s at %s: %s; check that it runs, that its control.listen is that address, and that nothing between drops it", s.Liveness, s.URL, cause)
 	case s.mismatch() != "":
@@ -40,8 +40,8 @@ func (a *Agent[C]) troubles(service string, certificate bool) (lines []string) {
 		}
 	}
 	if c := a.claim; c != nil {
-		say("announces itself at %s with data addresses %v, but is known at %s with %v; correct its configuration, or have it announce itself anew after \"sluice %s agents remove %s\"",
-			c.URL, c.Addrs, s.URL, s.Addrs, service, a.Name)
+		say("announces itself at %s with data addresses %v, but is known at %s with %v; correct its configuration, or have it announce itself anew after \"%s remove %s\"",
+			c.URL, c.Addrs, s.URL, s.Addrs, commands, a.Name)
 	}
 	if s.Unplugged {
 		say("is unplugged: the switch says that its port is down; look at the cable and at the agent's data interface")

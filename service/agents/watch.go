@@ -22,7 +22,8 @@ const (
 	greetTimeout = 5 * time.Second
 )
 
-var errReplaced = errors.New("agent was started again")
+// ErrReplaced is why what an agent did is over when it was started again.
+var ErrReplaced = errors.New("agent was started again")
 
 // watch follows one agent's events until ctx ends. It gives the agent up
 // when it is silent, and takes it back when it is heard again.
@@ -116,7 +117,7 @@ func (r *Registry[C, R, L]) take(a *Agent[C], e control.Event[R, L]) {
 		r.Changed()
 	}
 	if replaced {
-		r.Lost(a, nil, errReplaced)
+		r.Lost(a, nil, ErrReplaced)
 	} else if missed {
 		r.tasks.Start(func(ctx context.Context) { r.Missed(ctx, a) })
 	}

@@ -91,7 +91,7 @@ func TestRecordsAreTakenOnce(t *testing.T) {
 		t.Error("that records are missing is not told")
 	}
 	r.take(a, event{Instance: "second", Seq: 1, Ended: []told{"new"}})
-	if want := "[one two three nine new]"; fmt.Sprint(got) != want || len(lost) != 1 || !errors.Is(lost[0], errReplaced) {
+	if want := "[one two three nine new]"; fmt.Sprint(got) != want || len(lost) != 1 || !errors.Is(lost[0], ErrReplaced) {
 		t.Errorf("%v, lost %v, want %s", got, lost, want)
 	}
 }

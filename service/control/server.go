@@ -57,6 +57,9 @@ type Server[R, L any] struct {
 
 // NewServer returns one that does not serve yet.
 func NewServer[R, L any](o Options[L]) *Server[R, L] {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
 	if o.Status == nil {
 		o.Status = func() Status { return Status{} }
 	}

@@ -38,6 +38,8 @@ type Status struct {
 	Transports         []string `json:"transports,omitempty"`
 	// Peers are the agents with which it works.
 	Peers []PeerStatus `json:"peers,omitempty"`
+	// PublicURL is where people reach it; empty for an agent that has nothing for them.
+	PublicURL string `json:"public_url,omitempty"`
 	// Warnings say what keeps the agent below its best, and the remedy.
 	Warnings []string `json:"warnings,omitempty"`
 }

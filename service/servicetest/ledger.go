@@ -115,6 +115,11 @@ func (l *Ledger) EverySwitch(_ context.Context, key string, program func(openflo
 // ReadCounters does nothing: Carry has them grow.
 func (l *Ledger) ReadCounters(context.Context, openflow.DatapathID) error { return nil }
 
+// GroupStats are none.
+func (l *Ledger) GroupStats(context.Context, openflow.DatapathID) ([]openflow.GroupStats, error) {
+	return nil, nil
+}
+
 // Rules are those under a key, with counters as Carry says.
 func (l *Ledger) Rules(key string) (out []network.InstalledRule) {
 	l.mu.Lock()
