@@ -1,0 +1,30 @@
+package media
+
+import "github.com/pion/rtp/codecs"
+
+// FirstPicture is the first picture of a group of pictures, as H.264's byte stream (Annex B):
+// parameter sets and key frame. It is empty if the packets do not begin with one. Of packets
+// that are wrong it may be wrong, but is at most twice as long as they are.
+func FirstPicture(group [][]byte) (stream []byte) {
+	var h264 codecs.H264Packet
+	first := true
+	var stamp uint32
+	for _, raw := range group {
+		p, err := Parse(raw)
+		if err != nil || !p.Video() {
+			continue
+		}
+		if first {
+			first, stamp = false, p.Timestamp
+		}
+		if p.Timestamp != stamp {
+			break
+		}
+		units, err := h264.Unmarshal(p.Payload)
+		if err != nil {
+			break
+		}
+		stream = append(stream, units...)
+	}
+	return stream
+}
