@@ -1,0 +1,95 @@
+package tree
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// square are four switches in a ring, 1-2-3-4, with links of 100 Mbit/s.
+func square(without ...openflow.DatapathID) *network.Topology {
+	var links []network.Link
+	for i := range openflow.DatapathID(4) {
+		a, b := i+1, (i+1)%4+1
+		x, y := network.PortRef{Switch: a, Port: uint32(b)}, network.PortRef{Switch: b, Port: uint32(a)}
+		links = append(links, network.Link{From: x, To: y}, network.Link{From: y, To: x})
+	}
+	all := slices.DeleteFunc([]openflow.DatapathID{1, 2, 3, 4}, func(d openflow.DatapathID) bool { return slices.Contains(without, d) })
+	return topology.New(1, all, links)
+}
+
+func newSquareBook() *Book {
+	return NewBook(0.5, func(network.PortRef) uint64 { return 100e6 })
+}
+
+var in = network.PortRef{Switch: 1, Port: 9}
+
+func (t Tree) text() (out []string) {
+	for _, e := range t.Edges {
+		out = append(out, fmt.Sprintf("%d>%d", e.From.Switch, e.To.Switch))
+	}
+	return out
+}
+
+func grow(t *testing.T, b *Book, channel string, top *network.Topology, rate uint64, want []string, to ...openflow.DatapathID) map[openflow.DatapathID]error {
+	t.Helper()
+	got, refused := b.Grow(channel, top, Want{Root: in, Rate: rate, Switches: to})
+	if !slices.Equal(got.text(), want) {
+		t.Errorf("%s to %v: %v, want %v, refused %v", channel, to, got.text(), want, refused)
+	}
+	return refused
+}
+
+// A tree grows by the fewest links, is pruned, stays where a new one would not, goes round a
+// link that is gone, and says where there is no room.
+func TestGrow(t *testing.T) {
+	b := newSquareBook()
+	grow(t, b, "a", square(), 20e6, []string{"1>2"}, 2)
+	grow(t, b, "a", square(), 20e6, []string{"1>2", "2>3"}, 2, 3)
+	grow(t, b, "a", square(), 20e6, []string{"1>2", "2>3", "3>4"}[:2], 3, 3)
+	b.Restore("a", 20e6, Tree{in, []Edge{{network.PortRef{Switch: 4, Port: 3}, network.PortRef{Switch: 3, Port: 4}}, {network.PortRef{Switch: 1, Port: 4}, network.PortRef{Switch: 4, Port: 1}}}})
+	grow(t, b, "a", square(), 20e6, []string{"4>3", "1>4"}, 3)
+	grow(t, b, "a", square(4), 20e6, []string{"1>2", "2>3"}, 3)
+	grow(t, b, "b", square(), 40e6, []string{"1>4", "4>3"}[:1], 4)
+	refused := grow(t, b, "c", square(), 40e6, nil, 2, 4)
+	const want = "link 0000000000000001/2: 40Mbit wanted, 30Mbit of the 50Mbit for channels are left"
+	if len(refused) != 2 || refused[2].Error() != want {
+		t.Errorf("refused %v, want %s", refused, want)
+	}
+	b.Release("a")
+	grow(t, b, "c", square(), 40e6, []string{"1>2"}, 2)
+	if left, all := b.room(network.PortRef{Switch: 1, Port: 2}); left != 10e6 || all != 50e6 {
+		t.Errorf("%d left of %d", left, all)
+	}
+	top := square()
+	for i, got := range b.Loads(top.Links) {
+		want := map[string]Load{"1>2": {1, 40e6, 50e6}, "1>4": {1, 40e6, 50e6}}
+		way := Tree{Edges: []Edge{{top.Links[i].From, top.Links[i].To}}}.text()[0]
+		if w, carries := want[way]; carries && got != w || !carries && got != (Load{Most: 50e6}) {
+			t.Errorf("%s: %+v, want %+v", way, got, w)
+		}
+	}
+}
+
+// A switch that is not connected keeps the way that it had, and has none if it had none.
+func TestDark(t *testing.T) {
+	b := newSquareBook()
+	grow(t, b, "a", square(), 20e6, []string{"1>2", "2>3"}, 2, 3)
+	if refused := grow(t, b, "a", square(3), 20e6, []string{"1>2", "2>3"}, 2, 3); len(refused) > 0 {
+		t.Errorf("refused %v", refused)
+	}
+	if refused := grow(t, b, "b", square(3), 20e6, []string{"1>2"}, 2, 3); !errors.Is(refused[3], network.ErrSwitchDown) {
+		t.Errorf("refused %v", refused)
+	}
+	if refused := grow(t, b, "a", square(2, 4), 20e6, []string{"1>2", "2>3"}, 3); len(refused) > 0 {
+		t.Errorf("refused %v", refused)
+	}
+	if refused := grow(t, b, "b", square(2, 4), 20e6, nil, 3); !errors.Is(refused[3], ErrNoWay) {
+		t.Errorf("refused %v", refused)
+	}
+}

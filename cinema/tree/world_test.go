@@ -1,0 +1,308 @@
+package tree
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/ledger"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// producer is the address from which channels come in.
+var producer = openflow.MAC{2, 0, 0, 0, 0, 1}
+
+var media = netip.MustParseAddrPort("198.19.255.1:5004")
+
+// gateway is an egress gateway.
+type gateway struct {
+	at   network.PortRef
+	mac  openflow.MAC
+	addr netip.Addr
+}
+
+// seat is a viewer's port of a gateway, by its number.
+type seat struct {
+	gateway int
+	port    uint16
+}
+
+// channel is a channel with those who are to get it.
+type channel struct {
+	name   string
+	number uint16
+	rate   uint64
+	root   network.PortRef
+	seats  map[seat]bool
+
+	groups  map[openflow.DatapathID]*Groups
+	applied Tree
+	refused map[openflow.DatapathID]error
+}
+
+func (c *channel) from() netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(c.number)}), 20000+c.number)
+}
+
+// world are switches with tables, and channels across them. Links can be down.
+type world struct {
+	switches []openflow.DatapathID
+	links    []network.Link // all there ever are, each direction
+	down     map[network.PortRef]bool
+	capacity map[network.PortRef]uint64
+	queues   map[network.PortRef]uint32 // of classes, at ports
+	linkMACs bool
+	edges    []network.PortRef
+	ports    map[openflow.DatapathID]uint32 // the highest of each switch
+	tables   map[openflow.DatapathID]*fake.FlowTable
+	ledger   *ledger.Ledger
+	owner    *ledger.Owner
+	gateways []gateway
+	channels []*channel
+	book     *Book
+}
+
+// share is that of channels of each link.
+const share = 0.5
+
+// newWorld makes switches without links.
+func newWorld(n int) *world {
+	w := &world{
+		down: map[network.PortRef]bool{}, capacity: map[network.PortRef]uint64{}, tables: map[openflow.DatapathID]*fake.FlowTable{}, ledger: ledger.New(1),
+		ports: map[openflow.DatapathID]uint32{},
+	}
+	w.owner, _ = w.ledger.AddOwner("cinema", false)
+	w.book = NewBook(share, func(at network.PortRef) uint64 { return w.capacity[at] })
+	for i := 1; i <= n; i++ {
+		d := openflow.DatapathID(i)
+		w.switches, w.tables[d] = append(w.switches, d), fake.NewFlowTable(nil)
+		w.ledger.Reading(d, rule.OneTable)()
+	}
+	return w
+}
+
+// port is one of a switch that is not used yet.
+func (w *world) port(sw int) network.PortRef {
+	d := openflow.DatapathID(sw)
+	w.ports[d]++
+	return network.PortRef{Switch: d, Port: w.ports[d]}
+}
+
+// join joins two switches by a link of so many bit/s there and back.
+func (w *world) join(a, b int, there, back uint64) {
+	x, y := w.port(a), w.port(b)
+	w.links = append(w.links, network.Link{From: x, To: y}, network.Link{From: y, To: x})
+	w.capacity[x], w.capacity[y] = there, back
+}
+
+func drawWorld(t *rapid.T) *world {
+	n := rapid.IntRange(1, 7).Draw(t, "switches")
+	w := newWorld(n)
+	port := w.port
+	rates := rapid.SampledFrom([]uint64{0, 4, 10, 20, 40})
+	join := func(a, b int) { w.join(a, b, rates.Draw(t, "capacity")*1e6, rates.Draw(t, "capacity back")*1e6) }
+	for i := 1; i <= n; i++ {
+		if i > 1 {
+			join(rapid.IntRange(1, i-1).Draw(t, "joined to"), i)
+		}
+	}
+	for range rapid.IntRange(0, 6).Draw(t, "more links") {
+		if a, b := rapid.IntRange(1, n).Draw(t, "from"), rapid.IntRange(1, n).Draw(t, "to"); a != b {
+			join(a, b)
+		}
+	}
+	for i := range rapid.IntRange(1, 4).Draw(t, "gateways") {
+		w.gateways = append(w.gateways, gateway{
+			at: port(rapid.IntRange(1, n).Draw(t, "gateway at")), mac: openflow.MAC{2, 0, 0, 0, 1, byte(i)}, addr: netip.AddrFrom4([4]byte{10, 0, 2, byte(i + 1)}),
+		})
+	}
+	for i := range 3 {
+		w.edges = append(w.edges, port(rapid.IntRange(1, n).Draw(t, "ingress gateway at")))
+		w.channels = append(w.channels, &channel{
+			name: fmt.Sprintf("c%d", i), number: uint16(i + 1), rate: rapid.SampledFrom([]uint64{1, 2, 5}).Draw(t, "rate") * 1e6, root: w.edges[i],
+			seats: map[seat]bool{}, groups: map[openflow.DatapathID]*Groups{},
+		})
+	}
+	w.edges = append(w.edges, w.gateways[0].at) // both kinds of gateways behind one port
+	for _, d := range w.switches {
+		w.plan(t, "guard/"+d.String(), Guard(d, media.Addr()), nil)
+	}
+	w.linkMACs = rapid.Bool().Draw(t, "links have addresses of their own")
+	w.queues = map[network.PortRef]uint32{}
+	for d, last := range w.ports {
+		for p := uint32(1); p <= last; p++ {
+			w.queues[network.PortRef{Switch: d, Port: p}] = rapid.Uint32Range(0, 2).Draw(t, "queue")
+		}
+	}
+	return w
+}
+
+func (w *world) topology() *network.Topology {
+	var up []network.Link
+	for _, l := range w.links {
+		if !w.down[l.From] {
+			up = append(up, l)
+		}
+	}
+	return topology.New(1, w.switches, up)
+}
+
+// plan brings a program into the tables. The switches follow in an order of their own; after
+// each message of it, looked is called.
+func (w *world) plan(t *rapid.T, key string, p network.Program, looked func()) {
+	c, err := w.ledger.Plan(w.owner, key, p)
+	if err != nil {
+		t.Fatalf("%s: %v", key, err)
+	}
+	w.write(t, c.Writes, func(a, b ledger.Op) int { return b.Depth() - a.Depth() }, looked)
+	w.write(t, c.Deletes, func(a, b ledger.Op) int { return a.Depth() - b.Depth() }, looked)
+	c.Confirm()
+}
+
+// write has switches carry out messages, each its own in their order.
+func (w *world) write(t *rapid.T, ops []ledger.Op, order func(a, b ledger.Op) int, looked func()) {
+	queues := map[openflow.DatapathID][]ledger.Op{}
+	for _, op := range ops {
+		queues[op.Switch] = append(queues[op.Switch], op)
+	}
+	for _, q := range queues {
+		slices.SortStableFunc(q, order)
+	}
+	for len(queues) > 0 {
+		d := rapid.SampledFrom(slices.Sorted(maps.Keys(queues))).Draw(t, "next switch")
+		w.change(t, queues[d][0])
+		if queues[d] = queues[d][1:]; len(queues[d]) == 0 {
+			delete(queues, d)
+		}
+		if looked != nil {
+			looked()
+		}
+	}
+}
+
+func (w *world) change(t *rapid.T, op ledger.Op) {
+	var e *openflow.Error
+	switch m := op.Message.(type) {
+	case *openflow.FlowMod:
+		_, e = w.tables[op.Switch].Flow(m)
+	case *openflow.GroupMod:
+		_, e = w.tables[op.Switch].Group(m)
+	case *openflow.MeterMod:
+		e = w.tables[op.Switch].Meter(m)
+	}
+	if e != nil {
+		t.Fatalf("switch %v refuses %v: %v", op.Switch, op.Message, e)
+	}
+}
+
+// follow brings a channel in step with who is to get it.
+func (w *world) follow(t *rapid.T, c *channel) {
+	copies := map[openflow.DatapathID][]Copy{}
+	for s := range c.seats {
+		g := &w.gateways[s.gateway]
+		in := uint32(0)
+		if g.at.Switch == c.root.Switch {
+			in = c.root.Port
+		}
+		c := CopyAt(g.at, in, g.mac, netip.AddrPortFrom(g.addr, s.port))
+		c.Queue = w.queues[g.at]
+		copies[g.at.Switch] = append(copies[g.at.Switch], c)
+	}
+	next, refused := w.book.Grow(c.name, w.topology(), Want{Root: c.root, Rate: c.rate, Switches: slices.Sorted(maps.Keys(copies))})
+	for d, why := range refused {
+		w.checkRefusal(t, c, d, why)
+		delete(copies, d)
+	}
+	w.lead(t, c, next, copies)
+	c.refused = refused
+}
+
+// lead brings a channel to another tree, as the service does.
+func (w *world) lead(t *rapid.T, c *channel, next Tree, copies map[openflow.DatapathID][]Copy) {
+	maps.DeleteFunc(c.groups, func(d openflow.DatapathID, _ *Groups) bool { return len(copies[d]) == 0 })
+	for d, list := range copies {
+		if c.groups[d] == nil {
+			c.groups[d] = &Groups{}
+		}
+		if over := c.groups[d].Set(list); len(over) > 0 {
+			t.Fatalf("no room for %v", over)
+		}
+	}
+	p := Plan{Tree: next, From: c.from(), To: media, Rate: c.rate, Meter: MeterNumber(c.number), Copies: c.groups, Queues: w.queues, LinkMACs: w.linkMACs, Group: func(n int) uint32 {
+		return rule.GroupID(rule.OwnerHash("cinema"), GroupNumber(c.number, n))
+	}}
+	calm := func() { w.send(t, c, c.root) } // which fails for a circle
+	if c.applied.Moves(next) && !c.applied.Beside(next) {
+		kept := p
+		kept.Tree = c.applied.Common(next)
+		w.plan(t, c.name, kept.Program(), calm)
+	}
+	w.plan(t, c.name, p.Program(), calm)
+	c.applied = next
+}
+
+// arrival is what comes out at an edge.
+type arrival struct {
+	at  network.PortRef
+	mac openflow.MAC
+	to  netip.AddrPort
+}
+
+// send sends a datagram of a channel in by a port, and returns how often it arrives where, and
+// how often it crosses which link.
+func (w *world) send(t *rapid.T, c *channel, in network.PortRef) (arrived map[arrival]int, crossed map[network.PortRef]int) {
+	type step struct {
+		at network.PortRef
+		p  fake.Packet
+	}
+	arrived, crossed = map[arrival]int{}, map[network.PortRef]int{}
+	todo := []step{{in, fake.NewPacket(openflow.EthSrc(producer), openflow.EthDst(openflow.MAC{2, 0, 0xc6, 0x12, 0, 1}), openflow.EthType(ethTypeIPv4), openflow.IPProto(protoUDP),
+		openflow.IPSrc(c.from().Addr()), openflow.IPDst(media.Addr()), openflow.UDPSrc(c.from().Port()), openflow.UDPDst(media.Port()))}}
+	for n := 0; len(todo) > 0; n++ {
+		if n > 200 {
+			t.Fatalf("%s goes in a circle: %v", c.name, crossed)
+		}
+		s := todo[0]
+		todo = todo[1:]
+		for _, out := range w.tables[s.at.Switch].Send(s.at.Port, s.p).Outputs {
+			at := network.PortRef{Switch: s.at.Switch, Port: out.Port}
+			if out.Port == openflow.PortInPort {
+				at.Port = s.at.Port
+			}
+			if out.Queue != w.queues[at] {
+				t.Fatalf("%s leaves by %v in queue %d, not %d", c.name, at, out.Queue, w.queues[at])
+			}
+			i := slices.IndexFunc(w.links, func(l network.Link) bool { return l.From == at })
+			if i < 0 {
+				arrived[arrivalOf(at, out.Packet)]++
+				continue
+			}
+			crossed[at]++
+			want := producer
+			if w.linkMACs {
+				want = LinkMAC(at)
+			}
+			if src, _ := out.Packet.Get(openflow.FieldEthSrc); src.MAC() != want {
+				t.Fatalf("%s crosses %v from %v, not from %v", c.name, at, src.MAC(), want)
+			}
+			if !w.down[at] {
+				todo = append(todo, step{w.links[i].To, out.Packet})
+			}
+		}
+	}
+	return arrived, crossed
+}
+
+func arrivalOf(at network.PortRef, p fake.Packet) arrival {
+	mac, _ := p.Get(openflow.FieldEthDst)
+	ip, _ := p.Get(openflow.FieldIPv4Dst)
+	port, _ := p.Get(openflow.FieldUDPDst)
+	return arrival{at, mac.MAC(), netip.AddrPortFrom(ip.Addr(), uint16(port.Uint()))}
+}
