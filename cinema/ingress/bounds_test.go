@@ -1,0 +1,190 @@
+package ingress
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/internal/units"
+)
+
+// The last lines are kept, whatever is written, and none is long.
+func TestTail(t *testing.T) {
+	said := &tail{}
+	for _, s := range []string{"one\ntwo\nth", "ree\n\nfour\x1b[0m\x00\r\n", strings.Repeat("x", 1000), strings.Repeat("y", 1000)} {
+		if n, err := said.Write([]byte(s)); n != len(s) || err != nil {
+			t.Errorf("%d %v", n, err)
+		}
+	}
+	if got, want := said.String(), "two; three; four[0m; "+strings.Repeat("x", keepLine); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	said = &tail{}
+	fmt.Fprintln(said, "rtsp://me:secret@camera:554/x: Connection refused")
+	if got := said.String(); got != "rtsp://***@camera:554/x: Connection refused" {
+		t.Errorf("%q", got)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		said := &tail{}
+		for _, b := range rapid.SliceOf(rapid.SliceOf(rapid.Byte())).Draw(t, "parts") {
+			if n, err := said.Write(b); n != len(b) || err != nil {
+				t.Fatalf("%d %v", n, err)
+			}
+		}
+		if got := said.String(); len(got) > (keepLines+1)*(keepLine+2) || strings.ContainsAny(got, "\n\x00") {
+			t.Fatalf("%q", got)
+		}
+	})
+}
+
+// Places are bounded for each source and in all, and come back.
+func TestCrowd(t *testing.T) {
+	c := &crowd{most: 3, mostOfOne: 2}
+	a, b := sourceOf(netip.MustParseAddrPort("192.0.2.1:1")), sourceOf(netip.MustParseAddrPort("[::ffff:192.0.2.2]:1"))
+	got := []bool{c.enter(a), c.enter(a), c.enter(a), c.enter(b), c.enter(b)}
+	if want := "[true true false true false]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+	c.leave(a)
+	if !c.enter(b) || len(c.from) != 2 {
+		t.Error("a place is lost")
+	}
+	c.leave(a)
+	c.leave(b)
+	c.leave(b)
+	if len(c.from) != 0 || c.all != 0 {
+		t.Errorf("%+v is left", c.from)
+	}
+	if one, other := sourceOf(netip.MustParseAddrPort("[2001:db8::1]:1")), sourceOf(netip.MustParseAddrPort("[2001:db8::2%eth0]:2")); one != other {
+		t.Errorf("%v and %v are two", one, other)
+	}
+}
+
+// A source that holds all its connections keeps no other from having theirs.
+func TestListenerIsGuarded(t *testing.T) {
+	g, _, _ := start(t, nil)
+	at := strings.TrimPrefix(g.PublicURL(), "http://")
+	var open []net.Conn
+	defer func() {
+		for _, c := range open {
+			_ = c.Close()
+		}
+	}()
+	for range maxSourceConns {
+		c, err := net.Dial("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, c)
+	}
+	more, err := net.Dial("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer more.Close()
+	_ = more.SetReadDeadline(time.Now().Add(3 * time.Second))
+	if _, err := more.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("one more is taken: %v", err)
+	}
+	other := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	c, err := other.Dial("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(3 * time.Second))
+	if _, err := c.Write([]byte("GET / HTTP/1.0\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(c).ReadString('\n'); !strings.Contains(line, "404") {
+		t.Errorf("another source: %q %v", line, err)
+	}
+}
+
+// Wrong passwords count for a while, right ones do not; sources that are remembered are bounded.
+func TestPasswords(t *testing.T) {
+	p, hash := newPasswords(), hashOf(t, "right")
+	one, other := sourceOf(netip.MustParseAddrPort("192.0.2.1:1")), sourceOf(netip.MustParseAddrPort("192.0.2.2:1"))
+	check := func(source netip.Prefix, password string, want error) {
+		t.Helper()
+		if err := p.check(t.Context(), source, hash, password); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	for range 3 * wrongOnes {
+		check(one, "right", nil)
+	}
+	for range wrongOnes {
+		check(one, "wrong", errWrongPassword)
+	}
+	check(one, "right", errTooManyWrong)
+	check(other, "right", nil)
+	p.wrong[one].since = p.wrong[one].since.Add(-wrongTime)
+	check(one, "right", nil)
+	for range comparisons {
+		p.places <- struct{}{}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.check(ctx, other, hash, "right"); !errors.Is(err, errBusy) {
+		t.Errorf("%v, want %v", err, errBusy)
+	}
+	now := time.Now()
+	for i := range uint32(maxSources + 100) {
+		p.begin(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32), now)
+	}
+	if len(p.wrong) > maxSources || p.all.n > allWrongOnes {
+		t.Errorf("%d sources, %d attempts", len(p.wrong), p.all.n)
+	}
+	if !p.begin(netip.MustParsePrefix("192.0.2.77/32"), now.Add(wrongTime)) || len(p.wrong) > 1 {
+		t.Errorf("%d sources are left after their time", len(p.wrong))
+	}
+}
+
+// Channels come and go, are fed, sent in bursts and told of, all at once.
+func TestTogether(t *testing.T) {
+	g, _, c := start(t, nil)
+	deadline := time.Now().Add(time.Second)
+	var wg sync.WaitGroup
+	for i := range uint16(3) {
+		name := fmt.Sprintf("c%d", i)
+		wg.Go(func() {
+			for n := 0; time.Now().Before(deadline); n++ {
+				spec := waits(name, i+1)
+				spec.BitRate += units.Rate(n % 1000)
+				if n%10 == 9 {
+					_ = c.Drop(t.Context(), name)
+				} else if err := c.Have(t.Context(), spec); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		wg.Go(func() {
+			packet := []byte{0x80, 96, 0, 1, 0, 0, 0, 1, 0, 0, 0, 9, 0x65, 1}
+			for n := byte(0); time.Now().Before(deadline); n++ {
+				if x := g.channel(name); x != nil {
+					packet[3], packet[7] = n, n
+					x.feed(packet)
+				}
+			}
+		})
+		wg.Go(func() {
+			for time.Now().Before(deadline) {
+				_ = c.Burst(t.Context(), name, gatewayapi.Burst{To: netip.MustParseAddrPort("192.0.2.9:5000")}) // maybe there is none
+				g.live()
+			}
+		})
+	}
+	wg.Wait()
+}

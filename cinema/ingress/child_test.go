@@ -1,0 +1,320 @@
+package ingress
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/cinema/media"
+	"github.com/sluice-net/sluice/internal/units"
+)
+
+const patternSource = "test:?size=320x180&rate=20&keyframes=1s"
+
+// A test pattern comes in the house format, at its bit rate, and its group of pictures can be
+// had at once.
+func TestPattern(t *testing.T) {
+	needFFmpeg(t)
+	g, all, c := start(t, nil)
+	spec := gatewayapi.Channel{Name: "news", Number: 7, Source: patternSource, BitRate: 500_000, To: mediaAddr}
+	if err := c.Have(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	if s := state(t, g, "news"); s.OnAir != gatewayapi.OnAirWaiting || s.Channel != spec {
+		t.Errorf("at first: %+v", s)
+	}
+	until(t, 20*time.Second, "three key frames", func() bool {
+		return state(t, g, "news").KeyFrames > 0 && len(all.of(7).to(mediaTo)) > 150
+	})
+	s := state(t, g, "news")
+	if s.OnAir != gatewayapi.OnAirLive || s.Error != "" || s.Measured < 100_000 || s.Measured > 625_000 || !strings.Contains(s.Producer, "ffmpeg") {
+		t.Errorf("%+v", s)
+	}
+	if gap := time.Duration(s.KeyFrames); gap < 500*time.Millisecond || gap > 1500*time.Millisecond {
+		t.Errorf("%v between key frames", gap)
+	}
+	if got := events(g, "news"); len(got) != 1 || got[0] != "live" {
+		t.Errorf("events %q", got)
+	}
+	checkHouseFormat(t, all.of(7).to(mediaTo))
+	checkBurst(t, g, all, c)
+	child := processOf(t, s.Producer)
+	if err := c.Drop(t.Context(), "news"); err != nil {
+		t.Fatal(err)
+	}
+	if g.channel("news") != nil || !all.of(7).closed || !errors.Is(syscall.Kill(child, 0), syscall.ESRCH) {
+		t.Error("something of the channel is left")
+	}
+}
+
+// checkHouseFormat looks at what went out.
+func checkHouseFormat(t *testing.T, out []sent) {
+	t.Helper()
+	var parameters []byte
+	counts := map[string]int{}
+	stamps := map[uint32]bool{}
+	last := map[uint32]media.Packet{} // by source
+	for i, p := range parsed(t, out) {
+		if len(out[i].b) > packetSize {
+			t.Errorf("a datagram of %d bytes", len(out[i].b))
+		}
+		if before, again := last[p.SSRC]; again && !p.Control && (p.Sequence != before.Sequence+1 || int32(p.Timestamp-before.Timestamp) < 0) {
+			t.Errorf("%d at %d after %d at %d", p.Sequence, p.Timestamp, before.Sequence, before.Timestamp)
+		}
+		switch {
+		case p.Control:
+			counts["reports"]++
+			if out[i].b[1] != senderReport {
+				t.Errorf("RTCP of type %d", out[i].b[1])
+			}
+			continue
+		case p.Video():
+			counts["video"]++
+		case p.Audio():
+			counts["audio"]++
+		}
+		last[p.SSRC] = p
+		if p.KeyFrame() && !stamps[p.Timestamp] {
+			stamps[p.Timestamp] = true
+			parameters = p.Payload
+			if kind := p.Payload[0] & 0x1f; kind != 7 && kind != 24 {
+				t.Errorf("a key frame begins with a unit of type %d, not with its parameters", kind)
+			}
+		}
+	}
+	if counts["video"] == 0 || counts["audio"] == 0 || counts["reports"] == 0 || len(stamps) < 2 || len(last) != 2 {
+		t.Errorf("%v, %d key frames, %d sources", counts, len(stamps), len(last))
+	}
+	// 66: the baseline profile; 0xc0: constrained.
+	if i := strings.Index(string(parameters), "\x67\x42"); i < 0 || parameters[i+2]&0xc0 != 0xc0 {
+		t.Errorf("no parameters of the constrained baseline profile in %x", parameters[:min(len(parameters), 40)])
+	}
+}
+
+// checkBurst has the group sent to somebody.
+func checkBurst(t *testing.T, g *Gateway, all *sinks, c *gatewayapi.Ingress) {
+	t.Helper()
+	viewer := netip.MustParseAddrPort("192.0.2.9:40000")
+	until(t, 3*time.Second, "a group of some length", func() bool { return g.channel("news").cache.Size() > 20_000 })
+	if err := c.Burst(t.Context(), "news", gatewayapi.Burst{To: viewer}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, 3*time.Second, "the end of the burst", func() bool {
+		return g.channel("news").bursts.Load() == 0 && len(all.of(7).to(viewer)) > 0
+	})
+	got := all.of(7).to(viewer)
+	if p := parsed(t, got[:1])[0]; !p.KeyFrame() {
+		t.Errorf("the burst begins with %+v", p)
+	}
+	if took := got[len(got)-1].at.Sub(got[0].at); took > time.Second/2 {
+		t.Errorf("%d datagrams took %v", len(got), took)
+	}
+}
+
+// processOf is the process that a producer is.
+func processOf(t *testing.T, producer string) int {
+	t.Helper()
+	pid, err := strconv.Atoi(producer[strings.LastIndexByte(producer, ' ')+1:])
+	if err != nil {
+		t.Fatalf("producer %q: %v", producer, err)
+	}
+	return pid
+}
+
+// A child that is killed is started again, and the channel is live again; a channel without a
+// child is down meanwhile.
+func TestChildIsStartedAgain(t *testing.T) {
+	needFFmpeg(t)
+	g, all, c := start(t, nil)
+	if err := c.Have(t.Context(), gatewayapi.Channel{Name: "news", Number: 7, Source: patternSource, BitRate: 500_000, To: mediaAddr}); err != nil {
+		t.Fatal(err)
+	}
+	live := func() bool { return state(t, g, "news").OnAir == gatewayapi.OnAirLive }
+	until(t, 20*time.Second, "live", live)
+	first := processOf(t, state(t, g, "news").Producer)
+	if err := syscall.Kill(first, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	until(t, 10*time.Second, "down", func() bool { return state(t, g, "news").OnAir == gatewayapi.OnAirDown })
+	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	until(t, 5*time.Second, "the reason", func() bool { return strings.Contains(state(t, g, "news").Error, "killed") })
+	before := len(all.of(7).to(mediaTo))
+	until(t, 20*time.Second, "live again", live)
+	if s := state(t, g, "news"); s.Error != "" || processOf(t, s.Producer) == first {
+		t.Errorf("%+v", s)
+	}
+	until(t, 10*time.Second, "more datagrams", func() bool { return len(all.of(7).to(mediaTo)) > before+10 })
+	if got := strings.Join(events(g, "news"), " "); got != "live down live" {
+		t.Errorf("events %q", got)
+	}
+}
+
+// A source that cannot be read says why, and is tried again later and later.
+func TestChildSaysWhy(t *testing.T) {
+	needFFmpeg(t)
+	g, _, c := start(t, nil)
+	name := filepath.Join(t.TempDir(), "film.mp4")
+	if err := os.WriteFile(name, []byte("no film"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for number, source := range map[uint16]string{1: "file:" + name, 2: "file:" + name + ".gone", 3: "rtsp://127.0.0.1:1/x"} {
+		if err := c.Have(t.Context(), gatewayapi.Channel{Name: "c" + strconv.Itoa(int(number)), Number: number, Source: source, BitRate: 500_000, To: mediaAddr}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{"c1": "Invalid data found", "c2": "No such file", "c3": "refused"} {
+		until(t, 15*time.Second, name+" says "+want, func() bool { return strings.Contains(state(t, g, name).Error, want) })
+	}
+	until(t, 15*time.Second, "another try", func() bool { return g.totals.failures.Load() >= 6 })
+}
+
+// Without ffmpeg the gateway says so, and the channel as well.
+func TestWithoutFFmpeg(t *testing.T) {
+	g, _, c := start(t, func(cfg *Config) { cfg.FFmpeg = "/nowhere/ffmpeg" })
+	st, err := c.Status(t.Context())
+	if err != nil || len(st.Warnings) != 1 || !strings.Contains(st.Warnings[0], "install ffmpeg") {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if err := c.Have(t.Context(), gatewayapi.Channel{Name: "news", Number: 7, Source: "test:", BitRate: 500_000, To: mediaAddr}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, 5*time.Second, "the reason", func() bool { return strings.Contains(state(t, g, "news").Error, "no such file") })
+}
+
+// film makes a file of two seconds.
+func film(t *testing.T, args ...string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "film.mp4")
+	args = append([]string{"-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=20", "-f", "lavfi", "-i", "sine"}, append(args, "-t", "2", name)...)
+	if out, err := exec.CommandContext(t.Context(), "ffmpeg", args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return name
+}
+
+// A file is played again and again; its video is copied if it is in the house format already,
+// and it need not have sound.
+func TestFiles(t *testing.T) {
+	needFFmpeg(t)
+	for _, x := range []struct {
+		name string
+		args []string
+		rate units.Rate
+		want shape
+	}{
+		{"house format", []string{"-c:v", "libx264", "-profile:v", "baseline", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "200k", "-c:a", "aac"}, 1_000_000, shape{copied: true}},
+		{"other profile", []string{"-c:v", "libx264", "-profile:v", "high", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "200k", "-c:a", "aac"}, 1_000_000, shape{}},
+		{"other codec", []string{"-c:v", "mpeg4", "-b:v", "200k", "-c:a", "aac"}, 1_000_000, shape{}},
+		{"no sound", []string{"-map", "0:v", "-c:v", "libx264", "-profile:v", "baseline", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "200k"}, 1_000_000, shape{copied: true, silent: true}},
+		{"too many bits", []string{"-c:v", "libx264", "-profile:v", "baseline", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "200k", "-c:a", "aac"}, 150_000, shape{}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			source := "file:" + film(t, x.args...)
+			g, all, c := start(t, nil)
+			spec := gatewayapi.Channel{Name: "film", Number: 7, Source: source, BitRate: x.rate, To: mediaAddr}
+			if err := c.Have(t.Context(), spec); err != nil {
+				t.Fatal(err)
+			}
+			until(t, 30*time.Second, "more than the file has", func() bool { return len(keyFrames(t, all.of(7).to(mediaTo))) > 3 })
+			s, err := parseSource(source)
+			if err != nil {
+				t.Fatal(err)
+			}
+			k := &child{ffmpeg: "ffmpeg", source: s, ch: g.channel("film")}
+			if got := k.look(t.Context()); got != x.want {
+				t.Errorf("%+v, want %+v", got, x.want)
+			}
+			if st := state(t, g, "film"); st.Error != "" || st.OnAir != gatewayapi.OnAirLive {
+				t.Errorf("%+v", st)
+			}
+			for stamp, first := range keyFrames(t, all.of(7).to(mediaTo)) {
+				if first != 7 && first != 24 {
+					t.Errorf("the key frame at %d begins with a unit of type %d, not with its parameters", stamp, first)
+				}
+			}
+		})
+	}
+}
+
+// keyFrames are the types of the units with which key frames begin, by their timestamps.
+func keyFrames(t *testing.T, out []sent) map[uint32]byte {
+	t.Helper()
+	first := map[uint32]byte{}
+	for _, p := range parsed(t, out) {
+		if _, again := first[p.Timestamp]; p.KeyFrame() && !again {
+			first[p.Timestamp] = p.Payload[0] & 0x1f
+		}
+	}
+	return first
+}
+
+// Producers connect to the gateway by MPEG-TS over UDP, SRT and RTMP.
+func TestStreams(t *testing.T) {
+	needFFmpeg(t)
+	for _, x := range []struct{ name, source, to, format string }{
+		{"udp", "udp://127.0.0.1:PORT", "udp://127.0.0.1:PORT?pkt_size=1316", "mpegts"},
+		{"srt", "srt://127.0.0.1:PORT", "srt://127.0.0.1:PORT", "mpegts"},
+		{"rtmp", "rtmp://127.0.0.1:PORT/live/x", "rtmp://127.0.0.1:PORT/live/x", "flv"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			port := strconv.Itoa(freePort(t))
+			g, _, c := start(t, nil)
+			spec := gatewayapi.Channel{Name: "live", Number: 7, Source: strings.ReplaceAll(x.source, "PORT", port), BitRate: 1_000_000, To: mediaAddr}
+			if err := c.Have(t.Context(), spec); err != nil {
+				t.Fatal(err)
+			}
+			until(t, 5*time.Second, "a process that listens", func() bool { return state(t, g, "live").Producer != "" })
+			produce(t, x.format, strings.ReplaceAll(x.to, "PORT", port))
+			until(t, 40*time.Second, "live", func() bool { return state(t, g, "live").OnAir == gatewayapi.OnAirLive })
+			if s := state(t, g, "live"); s.Error != "" {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// produce sends a stream until the test ends, again and again if nobody takes it.
+func produce(t *testing.T, format, to string) {
+	t.Helper()
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			cmd := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-re", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=20", "-f", "lavfi", "-i", "sine=sample_rate=44100",
+				"-c:v", "libx264", "-preset", "ultrafast", "-g", "20", "-pix_fmt", "yuv420p", "-b:v", "300k", "-c:a", "aac", "-f", format, to)
+			_ = cmd.Run()
+			select {
+			case <-stop:
+				return
+			case <-t.Context().Done():
+				return
+			case <-time.After(200 * time.Millisecond):
+			}
+		}
+	}()
+	t.Cleanup(func() { close(stop); <-done })
+}

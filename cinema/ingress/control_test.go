@@ -1,0 +1,334 @@
+package ingress
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/internal/pause"
+	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/service/control"
+)
+
+// waits is a channel whose producer publishes.
+func waits(name string, number uint16) gatewayapi.Channel {
+	return gatewayapi.Channel{Name: name, Number: number, BitRate: 1_000_000, To: mediaAddr}
+}
+
+// wants checks a refusal.
+func wants(t *testing.T, err error, code control.Code, field, detail string) {
+	t.Helper()
+	p, is := errors.AsType[*control.Problem](err)
+	if !is || p.Code != code || p.Field != field || !strings.Contains(p.Title+": "+p.Detail, detail) {
+		t.Errorf("%v; want %s of %q with %q", err, code, field, detail)
+	}
+}
+
+// What is wrong with a channel is said, with the field.
+func TestChannelsRefused(t *testing.T) {
+	g, _, c := start(t, nil)
+	dear, err := bcrypt.GenerateFromPassword([]byte("x"), maxCost+1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Have(t.Context(), waits("first", 9)); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		name   string
+		change func(*gatewayapi.Channel)
+		code   control.Code
+		field  string
+		detail string
+	}{
+		{"no name that can be shown", func(c *gatewayapi.Channel) { c.Name = "a'b" }, control.CodeBadRequest, "name", "letters"},
+		{"a long name", func(c *gatewayapi.Channel) { c.Name = strings.Repeat("a", 64) }, control.CodeBadRequest, "name", "1 to 63"},
+		{"no number", func(c *gatewayapi.Channel) { c.Number = 0 }, control.CodeBadRequest, "number", "from 1"},
+		{"a great number", func(c *gatewayapi.Channel) { c.Number = 10000 }, control.CodeBadRequest, "number", "to 9999"},
+		{"another's number", func(c *gatewayapi.Channel) { c.Number = 9 }, control.CodeDuplicate, "number", "that of first"},
+		{"no bit rate", func(c *gatewayapi.Channel) { c.BitRate = 0 }, control.CodeBadRequest, "bit_rate", "from 100"},
+		{"a great bit rate", func(c *gatewayapi.Channel) { c.BitRate = 1e9 }, control.CodeBadRequest, "bit_rate", "to 100Mbit"},
+		{"no address", func(c *gatewayapi.Channel) { c.To = netip.Addr{} }, control.CodeBadRequest, "to", "missing"},
+		{"an address of IPv6", func(c *gatewayapi.Channel) { c.To = netip.MustParseAddr("2001:db8::1") }, control.CodeBadRequest, "to", "IPv4"},
+		{"an address of IPv4 in IPv6", func(c *gatewayapi.Channel) { c.To = netip.MustParseAddr("::ffff:198.19.255.1") }, control.CodeBadRequest, "to", "IPv4"},
+		{"the loopback address", func(c *gatewayapi.Channel) { c.To = netip.MustParseAddr("127.0.0.1") }, control.CodeBadRequest, "to", "another host"},
+		{"a group's address", func(c *gatewayapi.Channel) { c.To = netip.MustParseAddr("224.1.1.1") }, control.CodeBadRequest, "to", "another host"},
+		{"everybody's address", func(c *gatewayapi.Channel) { c.To = netip.MustParseAddr("255.255.255.255") }, control.CodeBadRequest, "to", "no host"},
+		{"the gateway's own address", func(c *gatewayapi.Channel) { c.To = g.cfg.Data }, control.CodeBadRequest, "to", "own"},
+		{"a password instead of its hash", func(c *gatewayapi.Channel) { c.PublishHash = "secret" }, control.CodeBadRequest, "publish_hash", "bcrypt"},
+		{"a hash that takes long", func(c *gatewayapi.Channel) { c.PublishHash = string(dear) }, control.CodeBadRequest, "publish_hash", "at most 12"},
+		{"a source that is none", func(c *gatewayapi.Channel) { c.Source = "http://192.0.2.1/" }, control.CodeBadRequest, "source", "rtsp://"},
+		{"a pattern that is none", func(c *gatewayapi.Channel) { c.Source = "test:?size=big" }, control.CodeBadRequest, "source", "640x360"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			spec := waits("news", 7)
+			x.change(&spec)
+			wants(t, c.Have(t.Context(), spec), x.code, x.field, x.detail)
+		})
+	}
+	wants(t, c.Call(t.Context(), http.MethodPut, "/v1/channels/other", waits("news", 7), nil), control.CodeBadRequest, "name", "the path says")
+	wants(t, c.Call(t.Context(), http.MethodPut, "/v1/channels/news", map[string]any{"nmae": "news"}, nil), control.CodeBadRequest, "body", "nmae")
+	wants(t, c.Call(t.Context(), http.MethodPut, "/v1/channels/news", map[string]any{"bit_rate": 5}, nil), control.CodeBadRequest, "body", "")
+	if n := len(g.list()); n != 1 {
+		t.Errorf("%d channels", n)
+	}
+}
+
+// A burst goes to hosts only, and not to too many at once.
+func TestBurstsRefused(t *testing.T) {
+	g, _, c := start(t, nil)
+	if err := c.Have(t.Context(), waits("news", 7)); err != nil {
+		t.Fatal(err)
+	}
+	for to, want := range map[string]string{
+		"127.0.0.1:5000": "another host", "224.0.0.1:5000": "another host", "255.255.255.255:5000": "no host", "0.0.0.0:5000": "no host",
+		"169.254.1.1:5000": "another host", "192.0.2.1:5000": "own", "192.0.2.9:53": "from 1024", "[2001:db8::1]:5000": "IPv4",
+	} {
+		wants(t, c.Burst(t.Context(), "news", gatewayapi.Burst{To: netip.MustParseAddrPort(to)}), control.CodeBadRequest, "to", want)
+	}
+	wants(t, c.Burst(t.Context(), "news", gatewayapi.Burst{}), control.CodeBadRequest, "to", "missing")
+	wants(t, c.Burst(t.Context(), "none", gatewayapi.Burst{}), control.CodeNotFound, "", "none")
+	to := gatewayapi.Burst{To: netip.MustParseAddrPort("192.0.2.9:5000")}
+	news := g.channel("news")
+	news.bursts.Store(channelBursts)
+	wants(t, c.Burst(t.Context(), "news", to), control.CodeFull, "", "of the channel news")
+	news.bursts.Store(0)
+	for range allBursts {
+		g.bursts <- struct{}{}
+	}
+	wants(t, c.Burst(t.Context(), "news", to), control.CodeFull, "", "of all channels")
+	for range allBursts {
+		<-g.bursts
+	}
+	if err := c.Burst(t.Context(), "news", to); err != nil { // of nothing
+		t.Error(err)
+	}
+	until(t, 5*time.Second, "the places", func() bool { return news.bursts.Load() == 0 && len(g.bursts) == 0 })
+}
+
+// A gateway takes no more channels than it may, and none while it drains; what it has goes on.
+func TestRoom(t *testing.T) {
+	g, all, c := start(t, func(cfg *Config) { cfg.MaxChannels = 2 })
+	for i := range uint16(2) {
+		if err := c.Have(t.Context(), waits(fmt.Sprintf("c%d", i), i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wants(t, c.Have(t.Context(), waits("more", 3)), control.CodeFull, "", "2 channels")
+	if err := c.Drop(t.Context(), "c0"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Drop(t.Context(), "c0"); err != nil { // it has it no longer
+		t.Error(err)
+	}
+	if _, err := c.Drain(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, c.Have(t.Context(), waits("more", 3)), control.CodeDraining, "", "draining")
+	// What is said again changes nothing; what is said otherwise does, also while draining.
+	if err := c.Have(t.Context(), waits("c1", 2)); err != nil || all.of(2).closed {
+		t.Errorf("%v, closed: %v", err, all.of(2).closed)
+	}
+	old := all.of(2)
+	if err := c.Have(t.Context(), waits("c1", 5)); err != nil || !old.closed || all.of(5) == nil || len(g.list()) != 1 {
+		t.Errorf("%v, the old one closed: %v", err, old.closed)
+	}
+	faster := waits("c1", 5)
+	faster.BitRate, faster.PublishHash = 2_000_000, hashOf(t, "p")
+	if err := c.Have(t.Context(), faster); err != nil || all.of(5).closed || state(t, g, "c1").Channel != faster {
+		t.Errorf("%v, %+v", err, state(t, g, "c1"))
+	}
+}
+
+// The controller learns where people publish, what there is, and what it carries.
+func TestStatus(t *testing.T) {
+	g, _, c := start(t, func(cfg *Config) { cfg.PublicURL = "https://live.example.org" })
+	if err := c.Have(t.Context(), waits("news", 7)); err != nil {
+		t.Fatal(err)
+	}
+	st, err := c.Status(t.Context())
+	if err != nil || st.PublicURL != "https://live.example.org" || st.Sessions != 1 || st.MaxSessions != 4 || st.Version != "v1" || st.Addrs[0] != g.cfg.Data {
+		t.Errorf("%+v, %v", st, err)
+	}
+	for at, want := range map[string]string{"192.0.2.1:8460": "http://192.0.2.1:8460", "0.0.0.0:8460": "http://10.0.0.1:8460", "[::]:8460": "http://10.0.0.1:8460"} {
+		if got := publicURL(netip.MustParseAddrPort(at), netip.MustParseAddr("10.0.0.1"), false); got != want {
+			t.Errorf("%s is reached at %s", at, got)
+		}
+	}
+	err = c.Watch(t.Context(), 3*time.Second, func(e control.Event[gatewayapi.ChannelEvent, gatewayapi.ChannelState]) {
+		if len(e.Live) != 1 || e.Live[0].Channel != waits("news", 7) || e.Live[0].OnAir != gatewayapi.OnAirWaiting {
+			t.Errorf("%+v", e.Live)
+		}
+		g.server.Close()
+	})
+	if errors.Is(err, control.ErrSilent) {
+		t.Error(err)
+	}
+}
+
+// A channel that falls silent is down, and live again with the next datagram.
+func TestLiveness(t *testing.T) {
+	g, all, c := start(t, nil)
+	if err := c.Have(t.Context(), waits("news", 7)); err != nil {
+		t.Fatal(err)
+	}
+	news := g.channel("news")
+	packet := []byte{0x80, 96, 0, 1, 0, 0, 0, 1, 0, 0, 0, 9, 0x65, 1}
+	news.feed(packet)
+	news.feed([]byte("no packet at all"))
+	news.feed([]byte{0x80, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 9, 0}) // neither of the payload types
+	if s := state(t, g, "news"); s.OnAir != gatewayapi.OnAirLive || len(all.of(7).to(mediaTo)) != 1 || g.totals.strange.Load() != 2 {
+		t.Errorf("%+v, %d sent", s, len(all.of(7).to(mediaTo)))
+	}
+	began := time.Now()
+	until(t, 5*time.Second, "down", func() bool { return state(t, g, "news").OnAir == gatewayapi.OnAirDown })
+	if took := time.Since(began); took < silence-beat {
+		t.Errorf("down after %v", took)
+	}
+	news.feed(packet)
+	if got := strings.Join(events(g, "news"), " "); got != "live down live" || state(t, g, "news").OnAir != gatewayapi.OnAirLive {
+		t.Errorf("events %q", got)
+	}
+}
+
+// What is beyond a channel's bit rate and a quarter is dropped, and that is said.
+func TestExcess(t *testing.T) {
+	g, all, c := start(t, nil)
+	if err := c.Have(t.Context(), waits("news", 7)); err != nil {
+		t.Fatal(err)
+	}
+	packet := make([]byte, 1250-headers) // 10 kbit
+	copy(packet, []byte{0x80, 96, 0, 1, 0, 0, 0, 1, 0, 0, 0, 9, 0x41})
+	for range 200 {
+		g.channel("news").feed(packet)
+	}
+	if n := len(all.of(7).to(mediaTo)); n < 125 || n > 150 { // the machine may need a moment longer
+		t.Errorf("%d datagrams were sent, 125 are within the bit rate", n)
+	}
+	if s := state(t, g, "news"); !strings.Contains(s.Error, "more than a quarter above 1Mbit") || g.totals.excess.Load() == 0 {
+		t.Errorf("%+v", s)
+	}
+	pause.For(1200*time.Millisecond, "what has passed is of the last second no more")
+	before := len(all.of(7).to(mediaTo))
+	g.channel("news").feed(packet)
+	if len(all.of(7).to(mediaTo)) != before+1 {
+		t.Error("nothing passes any more")
+	}
+}
+
+// A datagram that the kernel does not take is said, and the next one tried.
+func TestUnsent(t *testing.T) {
+	g, all, c := start(t, nil)
+	if err := c.Have(t.Context(), waits("news", 7)); err != nil {
+		t.Fatal(err)
+	}
+	all.of(7).failWith(errors.New("network is down"))
+	packet := []byte{0x80, 96, 0, 1, 0, 0, 0, 1, 0, 0, 0, 9, 0x65, 1}
+	g.channel("news").feed(packet)
+	if s := state(t, g, "news"); s.Error != "network is down" {
+		t.Errorf("%+v", s)
+	}
+	all.of(7).failWith(nil)
+	g.channel("news").feed(packet)
+	if len(all.of(7).to(mediaTo)) != 1 {
+		t.Error("the next one was not tried")
+	}
+}
+
+// A group is sent at an even rate: of 2 s at 1 Mbit/s within about 30 ms, and never faster than
+// the fastest rate.
+func TestPaced(t *testing.T) { synctest.Test(t, testPaced) }
+
+func testPaced(t *testing.T) {
+	for _, x := range []struct {
+		packets     int
+		least, most time.Duration
+	}{{3, 0, 20 * time.Millisecond}, {205, 20 * time.Millisecond, 60 * time.Millisecond}, {2000, 90 * time.Millisecond, 300 * time.Millisecond}} {
+		group := make([][]byte, x.packets)
+		for i := range group {
+			group[i] = make([]byte, 1200)
+		}
+		n, began := 0, time.Now()
+		paced(t.Context(), group, func([]byte) bool { n++; return true })
+		if took := time.Since(began); n != x.packets || took < x.least || took > x.most {
+			t.Errorf("%d of %d took %v, want %v to %v", n, x.packets, took, x.least, x.most)
+		}
+		n = 0
+		paced(t.Context(), group, func([]byte) bool { n++; return n < 2 })
+		if n != 2 {
+			t.Errorf("%d were tried after one was not sent", n)
+		}
+	}
+}
+
+// A configuration that cannot be is refused.
+func TestConfigRefused(t *testing.T) {
+	for want, change := range map[string]func(*Config){
+		"data address":           func(c *Config) { c.Data = netip.MustParseAddr("2001:db8::1") },
+		"public address":         func(c *Config) { c.Public = netip.AddrPort{} },
+		"0 channels":             func(c *Config) { c.MaxChannels = 0 },
+		"no log":                 func(c *Config) { c.Log = nil },
+		"control address":        func(c *Config) { c.Listen = "192.0.2.77:1" },
+		"public address: listen": func(c *Config) { c.Public = netip.MustParseAddrPort("192.0.2.77:1") },
+		"no interface has":       func(c *Config) { c.open = nil },
+	} {
+		g, _, _ := start(t, nil)
+		cfg := g.cfg
+		change(&cfg)
+		if g, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want an error with %q", err, want)
+			if err == nil {
+				g.Close()
+			}
+		}
+	}
+}
+
+// The public interface has its own certificate, and asks for none.
+func TestPublicTLS(t *testing.T) {
+	dir := t.TempDir()
+	ca, err := pki.Init(dir, "ca", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := ca.Issue(pki.Request{Role: pki.RoleAgent, Name: "gw", Hosts: []string{"127.0.0.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pair.Write(dir, "gw"); err != nil {
+		t.Fatal(err)
+	}
+	g, _, _ := start(t, func(cfg *Config) {
+		cfg.PublicTLS, err = pki.Server(pki.Files{Cert: filepath.Join(dir, "gw.crt"), Key: filepath.Join(dir, "gw.key")}, false)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusting, err := pki.Client(pki.Files{CA: filepath.Join(dir, "ca.crt")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: trusting}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, g.PublicURL()+"/whip/sessions/x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusNotFound || !strings.HasPrefix(g.PublicURL(), "https://") {
+		t.Errorf("%s: %d", g.PublicURL(), res.StatusCode)
+	}
+}

@@ -1,0 +1,156 @@
+package ingress
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/lab"
+)
+
+// A channel's datagrams leave by the interface of the data address, from the channel's port, to
+// an address for which there is no route and that nobody has; and a burst to a host comes from
+// the same port.
+func TestOutput(t *testing.T) {
+	l := lab.New(t, lab.Topology{
+		Name: "cinemaout", Hosts: []lab.Host{{Name: "gw"}, {Name: "peer"}},
+		Links: []lab.Link{{A: lab.End{Node: "gw"}, B: lab.End{Node: "peer"}}},
+	})
+	gw, peer := l.Host("gw"), l.Host("peer")
+	taken := capture(t, peer)
+	n := &network{from: gw.Addr(), log: slog.New(slog.DiscardHandler), have: map[netip.Addr]int{}}
+	var outs []output
+	for _, number := range []uint16{7, 8} {
+		out := openIn(t, gw, n, number)
+		outs = append(outs, out)
+	}
+	wantNeighbour(t, gw, true)
+	hello := []byte("hello")
+	if err := outs[0].send(hello, mediaTo); err != nil {
+		t.Fatal(err)
+	}
+	frame := taken(t, mediaAddr)
+	from := netip.AddrPortFrom(gw.Addr(), gatewayapi.SourcePort(7))
+	if !bytes.Equal(frame[:6], mediaMAC) || sourceIn(frame) != from || binary.BigEndian.Uint16(frame[36:]) != gatewayapi.MediaPort || !bytes.Equal(frame[42:47], hello) {
+		t.Errorf("%x", frame)
+	}
+	if err := outs[0].send(hello, netip.AddrPortFrom(peer.Addr(), 5000)); err != nil {
+		t.Fatal(err)
+	}
+	mac := peer.MAC()
+	if frame := taken(t, peer.Addr()); sourceIn(frame) != from || !bytes.Equal(frame[:6], mac[:]) {
+		t.Errorf("a burst: %x", frame)
+	}
+	in(t, gw, func() error {
+		if out, err := n.open(mediaAddr, gatewayapi.SourcePort(7)); err == nil {
+			_ = out.Close()
+			return errors.New("two channels have one port")
+		}
+		return nil
+	})
+	closeIn(t, gw, outs[0])
+	wantNeighbour(t, gw, true) // of the other channel
+	closeIn(t, gw, outs[1])
+	wantNeighbour(t, gw, false)
+	in(t, gw, func() error {
+		if _, err := (&network{from: netip.MustParseAddr("203.0.113.1")}).open(mediaAddr, 1); err == nil {
+			return errors.New("an address of no interface is taken")
+		}
+		return nil
+	})
+}
+
+// in runs f in a host's namespace.
+func in(t *testing.T, h *lab.LiveHost, f func() error) {
+	t.Helper()
+	if err := h.Do(f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func openIn(t *testing.T, h *lab.LiveHost, n *network, number uint16) (out output) {
+	t.Helper()
+	in(t, h, func() (err error) {
+		out, err = n.open(mediaAddr, gatewayapi.SourcePort(number))
+		return err
+	})
+	return out
+}
+
+func closeIn(t *testing.T, h *lab.LiveHost, out output) {
+	t.Helper()
+	in(t, h, out.Close)
+}
+
+// wantNeighbour looks for the media address in a host's table.
+func wantNeighbour(t *testing.T, h *lab.LiveHost, want bool) {
+	t.Helper()
+	in(t, h, func() error {
+		all, err := netlink.NeighList(0, unix.AF_INET)
+		if err != nil {
+			return err
+		}
+		have := false
+		for _, x := range all {
+			have = have || x.IP.Equal(mediaAddr.AsSlice()) && x.State == netlink.NUD_PERMANENT && bytes.Equal(x.HardwareAddr, mediaMAC)
+		}
+		if have != want {
+			return errors.New("the neighbour is there at the wrong time, or not there")
+		}
+		return nil
+	})
+}
+
+// sourceIn is whom a frame with a UDP datagram is from.
+func sourceIn(frame []byte) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(frame[26:30])), binary.BigEndian.Uint16(frame[34:]))
+}
+
+// capture opens a socket for all that comes to a host, and returns what waits for a frame to
+// an address.
+func capture(t *testing.T, h *lab.LiveHost) func(*testing.T, netip.Addr) []byte {
+	t.Helper()
+	const protocol = unix.ETH_P_IP<<8&0xff00 | unix.ETH_P_IP>>8
+	fd := 0
+	in(t, h, func() (err error) {
+		link, err := net.InterfaceByName("eth0")
+		if err != nil {
+			return err
+		}
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol); err != nil {
+			return err
+		}
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol, Ifindex: link.Index})
+	})
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	timeout := unix.NsecToTimeval(int64(5 * time.Second))
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
+		t.Fatal(err)
+	}
+	return func(t *testing.T, to netip.Addr) []byte {
+		t.Helper()
+		buf := make([]byte, 2048)
+		for {
+			n, _, err := unix.Recvfrom(fd, buf, 0)
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			if err != nil {
+				t.Fatalf("nothing comes for %v: %v", to, err)
+			}
+			const udp = 17
+			if n >= 47 && buf[23] == udp && netip.AddrFrom4([4]byte(buf[30:34])) == to {
+				return bytes.Clone(buf[:n])
+			}
+		}
+	}
+}

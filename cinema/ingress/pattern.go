@@ -1,0 +1,105 @@
+package ingress
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+)
+
+// pattern is a test pattern.
+type pattern struct {
+	width, height int
+	rate          int // pictures a second
+	gap           time.Duration
+}
+
+var pictureSize = regexp.MustCompile(`^([0-9]{2,4})x([0-9]{2,4})$`)
+
+// parsePattern reads what follows "test:".
+func parsePattern(text string) (pattern, error) {
+	p := pattern{width: 640, height: 360, rate: usualRate, gap: usualKeyFrames}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "" || u.Host != "" || u.Path != "" || u.Fragment != "" {
+		return p, fmt.Errorf("%q: want parameters like ?size=640x360&rate=30&keyframes=2s, or nothing", text)
+	}
+	given, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return p, fmt.Errorf("parameters %q: %w", u.RawQuery, err)
+	}
+	for key, values := range given {
+		if len(values) != 1 {
+			return p, fmt.Errorf("parameter %q: given %d times", key, len(values))
+		}
+		if err := p.set(key, values[0]); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+func (p *pattern) set(key, value string) error {
+	switch key {
+	case "size":
+		m := pictureSize.FindStringSubmatch(value)
+		if m == nil {
+			return fmt.Errorf("size %q: want one like 640x360", value)
+		}
+		p.width, _ = strconv.Atoi(m[1])
+		p.height, _ = strconv.Atoi(m[2])
+		if p.width%2 != 0 || p.height%2 != 0 || p.width < 64 || p.height < 64 || p.width > 1280 || p.height > 720 {
+			return fmt.Errorf("size %s: want even numbers, from 64x64 to 1280x720", value)
+		}
+	case "rate":
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 1 || n > 60 {
+			return fmt.Errorf("rate %q: want a whole number from 1 to 60", value)
+		}
+		p.rate = n
+	case "keyframes":
+		d, err := time.ParseDuration(value)
+		if err != nil || d < 100*time.Millisecond || d > 10*time.Second {
+			return fmt.Errorf("keyframes %q: want a duration from 100ms to 10s", value)
+		}
+		p.gap = d
+	default:
+		return fmt.Errorf("parameter %q: want size, rate or keyframes", key)
+	}
+	return nil
+}
+
+// input is what ffmpeg is told to make a channel's pattern: moving pictures, with a square of
+// the channel's colour, its number and name and a running clock, and a tone of its pitch.
+func (p pattern) input(c gatewayapi.Channel) []string {
+	square := max(p.height/6, 16)
+	picture := fmt.Sprintf("testsrc2=size=%dx%d:rate=%d,drawbox=x=0:y=0:w=%d:h=%d:color=0x%06x:t=fill",
+		p.width, p.height, p.rate, square, square, gatewayapi.PatternColour(c.Number))
+	if font := findFont(fonts); font != "" {
+		// A channel's name has no character that would have to be escaped here.
+		picture += fmt.Sprintf(",drawtext=fontfile=%s:fontsize=%d:fontcolor=white:box=1:boxcolor=black@0.7:boxborderw=6:x=(w-tw)/2:y=h/2:"+
+			"text='%d %s %%{localtime\\:%%T} %%{n}'", font, max(p.height/12, 12), c.Number, c.Name)
+	}
+	tone := fmt.Sprintf("sine=frequency=%d:sample_rate=48000", gatewayapi.PatternPitch(c.Number))
+	return []string{"-re", "-f", "lavfi", "-i", picture, "-re", "-f", "lavfi", "-i", tone}
+}
+
+// fonts are where a font is usual.
+var fonts = []string{
+	"/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
+	"/usr/share/fonts/truetype/liberation/LiberationSans-Regular.ttf",
+	"/usr/share/fonts/dejavu-sans-fonts/DejaVuSans.ttf",
+	"/usr/share/fonts/TTF/DejaVuSans.ttf",
+}
+
+func findFont(names []string) string {
+	for _, name := range names {
+		if _, err := os.Stat(name); err == nil {
+			return name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,137 @@
+package ingress
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/lab"
+)
+
+// Some tests need a gateway as a process of its own: then the test binary starts itself with
+// this variable naming the gateway's data address.
+const childEnv = "INGRESS_TEST_CHILD"
+
+// childMain runs a gateway with one channel until it is told to end, or is killed. It prints
+// one line when the channel is live: which process reads it.
+func childMain() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := childGateway(ctx, netip.MustParseAddr(os.Getenv(childEnv))); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	return 0
+}
+
+func childGateway(ctx context.Context, data netip.Addr) error {
+	cfg := Config{
+		Log: slog.New(slog.DiscardHandler), Listen: "127.0.0.1:0", Data: data, Public: netip.MustParseAddrPort("127.0.0.1:0"), MaxChannels: 1,
+	}
+	if data.IsLoopback() {
+		cfg.open = (&sinks{by: map[uint16]*sink{}}).open
+	}
+	g, err := New(cfg)
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	s, err := parseSource(patternSource)
+	if err != nil {
+		return err
+	}
+	spec := waits("news", 7)
+	spec.Source = patternSource
+	if err := g.have(spec, s); err != nil {
+		return err
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for said := false; ctx.Err() == nil; <-tick.C {
+		if s := g.channel("news").state(); s.OnAir == gatewayapi.OnAirLive && !said {
+			fmt.Println(s.Producer)
+			said = true
+		}
+	}
+	return nil
+}
+
+// begin starts a gateway's process, and returns it with the one that reads its channel.
+func begin(t *testing.T, cmd *exec.Cmd, data netip.Addr) (ffmpeg int) {
+	t.Helper()
+	cmd.Env = append(os.Environ(), childEnv+"="+data.String())
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return processOf(t, strings.TrimSpace(line))
+}
+
+// gone waits for the end of a process.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	until(t, 5*time.Second, "the end of ffmpeg", func() bool {
+		state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err != nil || strings.Contains(string(state), ") Z ") || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+	})
+}
+
+// A gateway that is killed takes its child processes with it.
+func TestChildEndsWithGateway(t *testing.T) {
+	needFFmpeg(t)
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	ffmpeg := begin(t, cmd, netip.MustParseAddr("127.0.0.1"))
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	gone(t, ffmpeg)
+}
+
+// In a network that has no address for channels, a channel goes out all the same; and a gateway
+// that ends leaves nothing behind.
+func TestGatewayInNetwork(t *testing.T) {
+	needFFmpeg(t)
+	l := lab.New(t, lab.Topology{
+		Name: "cinemanet", Hosts: []lab.Host{{Name: "gw"}, {Name: "peer"}},
+		Links: []lab.Link{{A: lab.End{Node: "gw"}, B: lab.End{Node: "peer"}}},
+	})
+	gw := l.Host("gw")
+	taken := capture(t, l.Host("peer"))
+	cmd := gw.Command(t.Context(), os.Args[0])
+	ffmpeg := begin(t, cmd, gw.Addr())
+	wantNeighbour(t, gw, true)
+	var out []sent
+	for len(out) < 150 {
+		frame := taken(t, mediaAddr)
+		out = append(out, sent{b: frame[42:]})
+	}
+	checkHouseFormat(t, out)
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	gone(t, ffmpeg)
+	wantNeighbour(t, gw, false)
+}

@@ -1,0 +1,57 @@
+package ingress
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"time"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/cinema/media"
+	"github.com/sluice-net/sluice/service/control"
+)
+
+// shrink is what ffmpeg is told to make a thumbnail of the one picture that it is given. It
+// opens nothing else, whatever is in that.
+var shrink = []string{
+	"-hide_banner", "-nostats", "-loglevel", "error", "-threads", "1", "-protocol_whitelist", "pipe", "-f", "h264", "-i", "pipe:0",
+	"-frames:v", "1", "-vf", "scale='min(320,iw)':'min(180,ih)':force_original_aspect_ratio=decrease", "-q:v", "6", "-f", "mjpeg", "pipe:1",
+}
+
+// thumbnail makes one of a channel's last key frame.
+func (g *Gateway) thumbnail(ctx context.Context, name string) (t gatewayapi.Thumbnail, err error) {
+	c := g.channel(name)
+	if c == nil || c.state().OnAir != gatewayapi.OnAirLive {
+		return t, &control.Problem{Title: "no picture", Code: control.CodeNotFound, Detail: clip(name) + " is not on air"}
+	}
+	picture := media.FirstPicture(c.cache.Group())
+	if len(picture) == 0 {
+		return t, &control.Problem{Title: "no picture", Code: control.CodeNotFound, Detail: clip(name) + " has had no key frame yet"}
+	}
+	cmd := exec.CommandContext(ctx, g.cfg.FFmpeg, shrink...)
+	cmd.Env, cmd.Dir, cmd.WaitDelay = []string{"LC_ALL=C"}, "/", childGrace
+	out, said := &small{}, &tail{}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(picture), out, said
+	if err := cmd.Run(); err != nil {
+		return t, fmt.Errorf("thumbnail of %s: %w: %s", name, err, said.String())
+	}
+	if out.Len() == 0 {
+		return t, fmt.Errorf("thumbnail of %s: ffmpeg makes none of its key frame", name)
+	}
+	return gatewayapi.Thumbnail{At: time.Now().UTC(), JPEG: out.Bytes()}, nil
+}
+
+// small holds as much as a thumbnail may have.
+type small struct{ bytes.Buffer }
+
+var errLarge = errors.New("more than a thumbnail may have")
+
+// Write implements io.Writer.
+func (s *small) Write(b []byte) (int, error) {
+	if s.Len()+len(b) > gatewayapi.MaxThumbnail {
+		return 0, errLarge
+	}
+	return s.Buffer.Write(b)
+}

@@ -1,0 +1,52 @@
+package ingress
+
+import (
+	"bytes"
+	"image/jpeg"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/service/control"
+)
+
+// A channel that is live has a small picture, which shows what it does; others have none.
+func TestThumbnail(t *testing.T) {
+	needFFmpeg(t)
+	g, _, c := start(t, nil)
+	for _, spec := range []gatewayapi.Channel{
+		{Name: "news", Number: 7, Source: "test:?size=1280x720&rate=10&keyframes=1s", BitRate: 1_000_000, To: mediaAddr},
+		{Name: "published", Number: 8, BitRate: 500_000, To: mediaAddr},
+	} {
+		if err := c.Have(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"published", "none"} {
+		_, err := c.Thumbnail(t.Context(), name)
+		wants(t, err, control.CodeNotFound, "", "not on air")
+	}
+	until(t, 20*time.Second, "a key frame", func() bool {
+		return state(t, g, "news").OnAir == gatewayapi.OnAirLive && len(g.channel("news").cache.Group()) > 0
+	})
+	p, err := c.Thumbnail(t.Context(), "news")
+	if err != nil {
+		t.Fatal(err)
+	}
+	picture, err := jpeg.Decode(bytes.NewReader(p.JPEG))
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := picture.Bounds().Size()
+	red, green, blue, _ := picture.At(10, 10).RGBA() // in the square of the channel's colour
+	want := gatewayapi.PatternColour(7)
+	far := func(a, b uint32) bool { return max(a, b)-min(a, b) > 40 }
+	if size.X != 320 || size.Y != 180 || far(red>>8, want>>16) || far(green>>8, want>>8&0xff) || far(blue>>8, want&0xff) {
+		t.Errorf("%v, %d %d %d, want 320x180 and %06x", size, red>>8, green>>8, blue>>8, want)
+	}
+	t.Logf("%d bytes", len(p.JPEG))
+	again, err := c.Thumbnail(t.Context(), "news")
+	if err != nil || !again.At.Equal(p.At) {
+		t.Errorf("another was made %v later, %v", again.At.Sub(p.At), err)
+	}
+}

@@ -1,0 +1,127 @@
+package ingress
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/pion/ice/v4"
+	"github.com/pion/interceptor"
+	"github.com/pion/logging"
+	"github.com/pion/sdp/v3"
+	"github.com/pion/webrtc/v4"
+
+	"github.com/sluice-net/sluice/cinema/media"
+	"github.com/sluice-net/sluice/internal/units"
+)
+
+// What producers send, as SDP says it.
+const (
+	houseVideo = "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f"
+	houseAudio = "minptime=10;useinbandfec=1"
+)
+
+// quiet is the log of the WebRTC library, which anybody can have write.
+var quiet = &logging.DefaultLoggerFactory{Writer: io.Discard, DefaultLogLevel: logging.LogLevelDisabled}
+
+// openMux opens the one UDP port of all sessions.
+func openMux(at netip.AddrPort) (ice.UDPMux, error) {
+	if at.Addr().IsUnspecified() {
+		return ice.NewMultiUDPMuxFromPort(int(at.Port()), ice.UDPMuxFromPortWithLogger(quiet.NewLogger("ice")))
+	}
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
+	if err != nil {
+		return nil, err
+	}
+	_ = conn.SetReadBuffer(2 << 20) // as much of it as the kernel permits
+	return ice.NewUDPMuxDefault(ice.UDPMuxParams{Logger: quiet.NewLogger("ice"), UDPConn: conn}), nil
+}
+
+// newAPI makes what sessions are made of: the house format and nothing else, and no way to
+// reach the gateway but its one port.
+func newAPI(mux ice.UDPMux, at netip.Addr) (*webrtc.API, error) {
+	m := &webrtc.MediaEngine{}
+	video := webrtc.RTPCodecParameters{
+		PayloadType: media.VideoType,
+		RTPCodecCapability: webrtc.RTPCodecCapability{
+			MimeType: webrtc.MimeTypeH264, ClockRate: media.VideoClock, SDPFmtpLine: houseVideo,
+			RTCPFeedback: []webrtc.RTCPFeedback{{Type: "ccm", Parameter: "fir"}, {Type: "nack", Parameter: "pli"}},
+		},
+	}
+	audio := webrtc.RTPCodecParameters{
+		PayloadType: media.AudioType,
+		RTPCodecCapability: webrtc.RTPCodecCapability{
+			MimeType: webrtc.MimeTypeOpus, ClockRate: media.AudioClock, Channels: 2, SDPFmtpLine: houseAudio,
+		},
+	}
+	if err := m.RegisterCodec(video, webrtc.RTPCodecTypeVideo); err != nil {
+		return nil, err
+	}
+	if err := m.RegisterCodec(audio, webrtc.RTPCodecTypeAudio); err != nil {
+		return nil, err
+	}
+	r := &interceptor.Registry{}
+	for _, add := range []func(*webrtc.MediaEngine, *interceptor.Registry) error{
+		webrtc.ConfigureNack, webrtc.ConfigureTWCCSender,
+		func(_ *webrtc.MediaEngine, r *interceptor.Registry) error { return webrtc.ConfigureRTCPReports(r) },
+	} {
+		if err := add(m, r); err != nil {
+			return nil, err
+		}
+	}
+	s := webrtc.SettingEngine{LoggerFactory: quiet}
+	s.SetLite(true)
+	s.SetICEUDPMux(mux)
+	s.SetICEMulticastDNSMode(ice.MulticastDNSModeDisabled)
+	s.SetNetworkTypes([]webrtc.NetworkType{webrtc.NetworkTypeUDP4, webrtc.NetworkTypeUDP6})
+	s.SetIncludeLoopbackCandidate(at.IsLoopback())
+	s.SetICETimeouts(5*time.Second, 10*time.Second, 2*time.Second)
+	s.SetReceiveMTU(media.MaxDatagram)
+	return webrtc.NewAPI(webrtc.WithMediaEngine(m), webrtc.WithInterceptorRegistry(r), webrtc.WithSettingEngine(s)), nil
+}
+
+// maxSections is how many media sections an offer may have.
+const maxSections = 4
+
+// checkOffer says what is wrong with an offer before anything is made of it.
+func checkOffer(text string) error {
+	var offer sdp.SessionDescription
+	if err := offer.UnmarshalString(text); err != nil {
+		return fmt.Errorf("not SDP: %w", err)
+	}
+	kinds := map[string]int{}
+	for _, m := range offer.MediaDescriptions {
+		kinds[m.MediaName.Media]++
+	}
+	switch {
+	case len(offer.MediaDescriptions) > maxSections:
+		return fmt.Errorf("%d media sections, at most %d", len(offer.MediaDescriptions), maxSections)
+	case kinds["video"] != 1 || kinds["audio"] > 1:
+		return fmt.Errorf("%d sections of video and %d of audio, want one of video and at most one of audio", kinds["video"], kinds["audio"])
+	}
+	return nil
+}
+
+// checkAnswer says whether the producer and the gateway have the house's video in common, and
+// tells the producer how much it may send.
+func checkAnswer(text string, most units.Rate) (string, error) {
+	var answer sdp.SessionDescription
+	if err := answer.UnmarshalString(text); err != nil {
+		return "", fmt.Errorf("answer: %w", err)
+	}
+	for _, m := range answer.MediaDescriptions {
+		if m.MediaName.Media != "video" {
+			continue
+		}
+		if m.MediaName.Port.Value == 0 {
+			return "", fmt.Errorf("no video in common: want H.264 with %s", strings.ReplaceAll(houseVideo, ";", " "))
+		}
+		video, _ := shares(int64(most))
+		m.Bandwidth = append(m.Bandwidth, sdp.Bandwidth{Type: "TIAS", Bandwidth: uint64(video)}, sdp.Bandwidth{Type: "AS", Bandwidth: uint64(video / 1000)})
+	}
+	b, err := answer.Marshal()
+	return string(b), err
+}
