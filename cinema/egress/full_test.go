@@ -1,0 +1,40 @@
+package egress
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/pion/webrtc/v4"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+)
+
+// Where the gateway's port has no room for two channels of a viewer, the old one ends before the
+// new one comes; a viewer for whom there is none at all is sent elsewhere.
+func TestPortFull(t *testing.T) {
+	w := newWorld(t, nil, "news", "sport")
+	p := w.joins("news")
+	w.fill(2)
+	if _, status, text := p.changes("sport"); status != http.StatusOK {
+		t.Fatalf("%d %s", status, text)
+	}
+	w.until("the other sound", func() bool { return p.hears() == 2 })
+	if wants := w.wanted(); !slices.Equal(wants[len(wants)-2], []string{"sport"}) {
+		t.Errorf("it wanted %v", wants)
+	}
+	p.continuous()
+	w.fill(1)
+	if _, status, text := p.changes("news"); status != http.StatusConflict {
+		t.Errorf("a change that does not fit: %d %s", status, text)
+	}
+	w.until("the sound of before", func() bool { return p.hears() == 2 })
+	w.mu.Lock()
+	w.lines.Gateways = []gatewayapi.Gateway{{Name: "west", URL: w.url, Room: 5}, {Name: "east", URL: "https://east.example", Room: 3}}
+	w.mu.Unlock()
+	w.until("the lineup", func() bool { return w.elsewhere() != "" })
+	res, text := w.ask(http.MethodPost, "/whep/news", "application/sdp", w.newPlayer(webrtc.SettingEngine{}).offer())
+	if res.StatusCode != http.StatusTemporaryRedirect || res.Header.Get("Location") != "https://east.example/whep/news" {
+		t.Errorf("%s to %q: %s", res.Status, res.Header.Get("Location"), text)
+	}
+}

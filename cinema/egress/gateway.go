@@ -1,0 +1,202 @@
+package egress
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/internal/lograte"
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/service/control"
+)
+
+// Gateway is an egress gateway; make it with New. Its methods may be called by many goroutines.
+type Gateway struct {
+	cfg     Config
+	server  *control.Server[gatewayapi.ViewerEvent, gatewayapi.Viewer]
+	media   *transport
+	limits  *limits
+	metrics *metrics
+	tasks   *tasks.Group
+	lineup  atomic.Pointer[gatewayapi.Lineup]
+	strange lograte.Limit // lines that viewers can cause
+	repairs chan struct{} // holds one for each viewer that has what is missing sent again
+
+	thumbnails *gatewayapi.Thumbnails
+
+	mu      sync.Mutex
+	viewers map[string]*viewer // by the secret of their session
+	joining int                // those that are not there yet
+	ports   map[uint16]bool    // in use
+	last    uint16             // given out last
+}
+
+// New returns a gateway that does not run yet. It listens for viewers' media already.
+func New(cfg Config) (*Gateway, error) {
+	cfg.Times = cmp.Or(cfg.Times, DefaultTimes())
+	g := &Gateway{
+		cfg: cfg, limits: newLimits(cfg.MaxPerAddress), tasks: tasks.New(), repairs: make(chan struct{}, maxRepairs),
+		viewers: map[string]*viewer{}, ports: map[uint16]bool{}, last: cfg.Ports.Last,
+	}
+	g.metrics, g.thumbnails = newMetrics(g.count), gatewayapi.NewThumbnails(cfg.Controller.Thumbnail)
+	var err error
+	if g.media, err = newTransport(cfg); err != nil {
+		return nil, err
+	}
+	g.server = control.NewServer[gatewayapi.ViewerEvent](control.Options[gatewayapi.Viewer]{
+		Log: cfg.Log, MaxSessions: cfg.MaxViewers, Metrics: g.metrics.registry,
+		Status: g.status, Sessions: g.count, Live: g.live, Totals: g.metrics.totals,
+	})
+	return g, nil
+}
+
+func (g *Gateway) status() control.Status {
+	return control.Status{Version: g.cfg.Version, Addrs: []netip.Addr{g.cfg.Data}, SessionPorts: g.cfg.Ports, PublicURL: g.cfg.URL}
+}
+
+// count is how many viewers there are.
+func (g *Gateway) count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.viewers) + g.joining
+}
+
+// live is what the controller is told of the viewers each second.
+func (g *Gateway) live() []gatewayapi.Viewer {
+	all := g.all()
+	out := make([]gatewayapi.Viewer, 0, len(all))
+	for _, v := range all {
+		out = append(out, v.tell())
+	}
+	slices.SortFunc(out, func(a, b gatewayapi.Viewer) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+func (g *Gateway) all() []*viewer {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Collect(maps.Values(g.viewers))
+}
+
+// reserve counts a viewer that is about to join, if there is room for one.
+func (g *Gateway) reserve() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.server.Draining() || g.tasks.Context().Err() != nil || len(g.viewers)+g.joining >= g.cfg.MaxViewers {
+		return false
+	}
+	g.joining++
+	return true
+}
+
+// joined has a viewer be there, or not after all (nil).
+func (g *Gateway) joined(v *viewer) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.joining--
+	if v != nil {
+		g.viewers[v.secret] = v
+	}
+}
+
+// elsewhere is the page of the gateway of the lineup with the most room; empty if there is none.
+func (g *Gateway) elsewhere() string {
+	best := gatewayapi.Gateway{}
+	if l := g.lineup.Load(); l != nil {
+		for _, other := range l.Gateways {
+			if other.Name != g.cfg.Name && other.URL != "" && other.Room > best.Room {
+				best = other
+			}
+		}
+	}
+	return best.URL
+}
+
+func (g *Gateway) viewer(secret string) (*viewer, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if v := g.viewers[secret]; v != nil {
+		return v, nil
+	}
+	return nil, refused(http.StatusNotFound, "session", "there is no such session; it may be over")
+}
+
+// leave ends a viewer, once. It does not wait for that.
+func (g *Gateway) leave(v *viewer, why string) {
+	g.tasks.Start(func(context.Context) {
+		if g.remove(v) {
+			g.end(context.Background(), v, why)
+		}
+	})
+}
+
+// remove takes a viewer from among them; false if it is not there.
+func (g *Gateway) remove(v *viewer) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	there := g.viewers[v.secret] == v
+	delete(g.viewers, v.secret)
+	return there
+}
+
+// end ends a viewer that is no longer among them, and tells the controller.
+func (g *Gateway) end(ctx context.Context, v *viewer, why string) {
+	v.close()
+	g.limits.leave(v.address)
+	if _, err := g.want(ctx, v, nil, "", false); err != nil {
+		g.strange.Warn(g.cfg.Log, "the controller was not told that a viewer has left; it will find out by itself", "viewer", v.id, "error", err)
+	}
+	g.release(v.port)
+	g.server.Record(gatewayapi.ViewerEvent{At: time.Now(), Viewer: v.id, What: "left", Channel: v.seen(), Detail: why})
+}
+
+// want tells the controller which channels a viewer is to get, and returns where they come
+// from, but for those that come from nowhere at present.
+func (g *Gateway) want(ctx context.Context, v *viewer, channels []string, password string, burst bool) (map[string]netip.AddrPort, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, g.cfg.Times.Ask, context.DeadlineExceeded)
+	defer cancel()
+	granted, err := g.cfg.Controller.Wanted(ctx, gatewayapi.Wanted{
+		Gateway: g.cfg.Name, Viewer: v.id, Port: v.port, Channels: append([]string{}, channels...), Password: password, Burst: burst,
+	})
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return nil, err
+	}
+	from := map[string]netip.AddrPort{}
+	for _, s := range granted.Channels {
+		from[s.Channel] = netip.AddrPortFrom(s.From.Addr().Unmap(), s.From.Port())
+	}
+	return from, nil
+}
+
+// port gives out a port of the range, each in its turn.
+func (g *Gateway) port() (uint16, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for range int(g.cfg.Ports.Last) - int(g.cfg.Ports.First) + 1 {
+		if g.last >= g.cfg.Ports.Last {
+			g.last = g.cfg.Ports.First - 1
+		}
+		if g.last++; !g.ports[g.last] {
+			g.ports[g.last] = true
+			return g.last, nil
+		}
+	}
+	return 0, fmt.Errorf("all ports from %d to %d are in use", g.cfg.Ports.First, g.cfg.Ports.Last)
+}
+
+func (g *Gateway) release(port uint16) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.ports, port)
+}

@@ -1,0 +1,173 @@
+package egress
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// What one client's address may do: so many requests each second, so many at once, and so many
+// connections.
+const (
+	perSecond      = 20
+	atOnce         = 40
+	maxConnections = 256
+)
+
+// sendBuffer is how much of what is sent to a client may be on its way, in bytes.
+const sendBuffer = 128 << 10
+
+const (
+	// maxAddresses bounds the addresses that are remembered.
+	maxAddresses = 1 << 16
+	// idle is after how long nothing needs to be remembered of an address: its requests are
+	// all forgiven by then.
+	idle = 10 * time.Second
+)
+
+// limits counts what each client's address does.
+type limits struct {
+	viewers int // that an address may have
+	mu      sync.Mutex
+	of      map[netip.Addr]*usage
+	swept   time.Time
+}
+
+type usage struct {
+	requests    *rate.Limiter
+	viewers     int
+	connections int
+	last        time.Time
+}
+
+func newLimits(viewers int) *limits { return &limits{viewers: viewers, of: map[netip.Addr]*usage{}} }
+
+// address is whose requests are counted together: an IPv4 address, or the /64 of an IPv6
+// address, which one client has to itself.
+func address(remote string) netip.Addr {
+	ap, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return netip.Addr{}
+	}
+	a := ap.Addr().Unmap().WithZone("")
+	if a.Is4() {
+		return a
+	}
+	p, err := a.Prefix(64)
+	if err != nil {
+		return a
+	}
+	return p.Addr()
+}
+
+// usage returns what is known of an address, nil if there is no room for another.
+func (l *limits) usage(a netip.Addr, now time.Time) *usage {
+	u := l.of[a]
+	if u == nil {
+		if l.sweep(now); len(l.of) >= maxAddresses {
+			return nil
+		}
+		u = &usage{requests: rate.NewLimiter(perSecond, atOnce)}
+		l.of[a] = u
+	}
+	u.last = now
+	return u
+}
+
+// sweep forgets addresses that do nothing, once a second at most.
+func (l *limits) sweep(now time.Time) {
+	if now.Sub(l.swept) < time.Second {
+		return
+	}
+	l.swept = now
+	for a, u := range l.of {
+		if u.viewers == 0 && u.connections == 0 && now.Sub(u.last) > idle {
+			delete(l.of, a)
+		}
+	}
+}
+
+// request says whether an address may ask once more.
+func (l *limits) request(a netip.Addr, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u := l.usage(a, now)
+	return u != nil && u.requests.AllowN(now, 1)
+}
+
+// join says whether an address may have one viewer more, and counts it.
+func (l *limits) join(a netip.Addr, now time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u := l.usage(a, now)
+	if u == nil || u.viewers >= l.viewers {
+		return refused(http.StatusTooManyRequests, "", "your address has %d viewers here already, which is the most", l.viewers)
+	}
+	u.viewers++
+	return nil
+}
+
+// leave counts one viewer less.
+func (l *limits) leave(a netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.of[a].viewers--
+}
+
+// connect counts a connection; it says whether the address may have it.
+func (l *limits) connect(a netip.Addr, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u := l.usage(a, now)
+	if u == nil || u.connections >= maxConnections {
+		return false
+	}
+	u.connections++
+	return true
+}
+
+func (l *limits) disconnect(a netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.of[a].connections--
+}
+
+// listener closes connections that are more than an address may have.
+type listener struct {
+	net.Listener
+	limits *limits
+}
+
+// Accept returns the next connection that is within the limits.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if tcp, is := c.(*net.TCPConn); is {
+			_ = tcp.SetWriteBuffer(sendBuffer) // what a slow player misses is not on its way already
+		}
+		a := address(c.RemoteAddr().String())
+		if l.limits.connect(a, time.Now()) {
+			return &counted{Conn: c, end: sync.OnceFunc(func() { l.limits.disconnect(a) })}, nil
+		}
+		_ = c.Close()
+	}
+}
+
+// counted is a connection that is counted until it is closed.
+type counted struct {
+	net.Conn
+	end func()
+}
+
+// Close closes the connection.
+func (c *counted) Close() error {
+	c.end()
+	return c.Conn.Close()
+}

@@ -1,0 +1,179 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pion/rtcp"
+	"github.com/pion/rtp"
+	"github.com/pion/sdp/v3"
+	"github.com/pion/webrtc/v4"
+
+	"github.com/sluice-net/sluice/cinema/media"
+)
+
+// maxSections bounds the media sections of an offer.
+const maxSections = 8
+
+// peer is the WebRTC connection to a viewer's player.
+type peer struct {
+	pc           *webrtc.PeerConnection
+	video, audio *webrtc.TrackLocalStaticRTP
+	answer       webrtc.SessionDescription
+	// atOnce is the number under which the player knows of playoutDelay; 0: it does not.
+	atOnce uint8
+}
+
+// accept makes a peer that will answer an offer. It does nothing until it is started.
+func (t *transport) accept(offer string, v *viewer) (*peer, error) {
+	if n := strings.Count(offer, "\nm="); n == 0 || n > maxSections {
+		return nil, refused(http.StatusBadRequest, "body", "an SDP offer with %d media sections: want 1 to %d", n, maxSections)
+	}
+	pc, err := t.api.NewPeerConnection(webrtc.Configuration{Certificates: []webrtc.Certificate{t.certificate}})
+	if err != nil {
+		return nil, fmt.Errorf("peer connection: %w", err)
+	}
+	p := &peer{pc: pc}
+	if err := p.prepare(offer, v); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *peer) prepare(offer string, v *viewer) (err error) {
+	var senders []*webrtc.RTPSender
+	for _, x := range []struct {
+		track **webrtc.TrackLocalStaticRTP
+		codec webrtc.RTPCodecCapability
+		kind  string
+	}{{&p.video, videoCodec, "video"}, {&p.audio, audioCodec, "audio"}} {
+		if *x.track, err = webrtc.NewTrackLocalStaticRTP(x.codec, x.kind, "sluice"); err != nil {
+			return fmt.Errorf("%s track: %w", x.kind, err)
+		}
+		t, err := p.pc.AddTransceiverFromTrack(*x.track, webrtc.RTPTransceiverInit{Direction: webrtc.RTPTransceiverDirectionSendonly})
+		if err != nil {
+			return fmt.Errorf("%s track: %w", x.kind, err)
+		}
+		senders = append(senders, t.Sender())
+	}
+	if err := p.pc.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeOffer, SDP: offer}); err != nil {
+		return unanswerable(err)
+	}
+	if p.answer, err = p.pc.CreateAnswer(nil); err != nil {
+		return unanswerable(err)
+	}
+	if err := seesVideo(p.answer.SDP); err != nil {
+		return err
+	}
+	for _, x := range senders[0].GetParameters().HeaderExtensions {
+		if x.URI == playoutDelay {
+			p.atOnce = uint8(x.ID)
+		}
+	}
+	p.pc.OnConnectionStateChange(func(s webrtc.PeerConnectionState) {
+		switch s {
+		case webrtc.PeerConnectionStateConnected:
+			v.connect(time.Now())
+		case webrtc.PeerConnectionStateFailed:
+			v.g.leave(v, "nothing comes from it any more")
+		case webrtc.PeerConnectionStateClosed:
+			v.g.leave(v, "it has closed its connection")
+		}
+	})
+	for _, s := range senders {
+		v.tasks.Start(func(context.Context) { v.listenTo(s) })
+	}
+	return nil
+}
+
+// seesVideo says whether an answer has the house format's picture in it.
+func seesVideo(answer string) error {
+	var s sdp.SessionDescription
+	if err := s.Unmarshal([]byte(answer)); err != nil {
+		return fmt.Errorf("own answer: %w", err)
+	}
+	if !slices.ContainsFunc(s.MediaDescriptions, func(m *sdp.MediaDescription) bool {
+		_, sends := m.Attribute("sendonly")
+		return m.MediaName.Media == "video" && m.MediaName.Port.Value != 0 && sends
+	}) {
+		return errNoVideo
+	}
+	return nil
+}
+
+// errNoVideo is said of an offer that has no place for the house format.
+var errNoVideo = refused(http.StatusUnprocessableEntity, "body", "the offer receives no video that is sent here: want recvonly H.264, profile-level-id=42e01f;packetization-mode=1")
+
+// unanswerable is what an offer is refused with that leads to an error.
+func unanswerable(err error) error {
+	if errors.Is(err, webrtc.ErrSenderWithNoCodecs) {
+		return errNoVideo
+	}
+	return refused(http.StatusBadRequest, "body", "not an SDP offer that can be answered: %v", err)
+}
+
+// start has the peer wait for its player, and returns the answer.
+func (p *peer) start(ctx context.Context) (string, error) {
+	gathered := webrtc.GatheringCompletePromise(p.pc)
+	if err := p.pc.SetLocalDescription(p.answer); err != nil {
+		return "", unanswerable(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	select {
+	case <-gathered:
+		return p.pc.LocalDescription().SDP, nil
+	case <-ctx.Done():
+		return "", fmt.Errorf("addresses of the media transport: %w", context.Cause(ctx))
+	}
+}
+
+// listenTo takes the player's reports, and gives it what it asks for. Reading them is also what
+// has the interceptors see them.
+func (v *viewer) listenTo(s *webrtc.RTPSender) {
+	b := make([]byte, 1500)
+	for {
+		n, _, err := s.Read(b)
+		if err != nil {
+			return
+		}
+		packets, err := rtcp.Unmarshal(b[:n])
+		if err != nil {
+			continue // it hurts who sends it
+		}
+		for _, p := range packets {
+			switch p.(type) {
+			case *rtcp.PictureLossIndication, *rtcp.FullIntraRequest:
+				v.again(time.Now())
+			}
+		}
+	}
+}
+
+// noDelay has a picture be shown as soon as it is decoded.
+var noDelay = []byte{0, 0, 0}
+
+// send has the player get a packet. That it cannot be sent is noticed by the transport.
+func (p *peer) send(o media.Out) {
+	out := &rtp.Packet{
+		Header:  rtp.Header{Version: 2, Marker: o.Marker, SequenceNumber: o.Sequence, Timestamp: o.Timestamp},
+		Payload: o.Payload,
+	}
+	track := p.audio
+	if o.Video() {
+		track = p.video
+		if p.atOnce != 0 {
+			_ = out.SetExtension(p.atOnce, noDelay) // of a length that any extension may have
+		}
+	}
+	_ = track.WriteRTP(out)
+}
+
+// close ends the connection and waits for what runs for it.
+func (p *peer) close() { _ = p.pc.GracefulClose() }

@@ -1,0 +1,55 @@
+package egress
+
+import (
+	"embed"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+)
+
+//go:embed site
+var files embed.FS
+
+// kinds are the types of the site's files, whatever the machine thinks of their names.
+var kinds = map[string]string{
+	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+}
+
+// site answers with the files of the site for people.
+func (g *Gateway) site(w http.ResponseWriter, r *http.Request) error {
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	switch name {
+	case "":
+		name = "index.html"
+	case "live":
+		name = "live.html"
+	}
+	kind := kinds[path.Ext(name)]
+	text, err := fs.ReadFile(files, path.Join("site", path.Clean("/"+name)))
+	if err != nil || kind == "" {
+		return refused(http.StatusNotFound, "", "there is nothing at %.200q", r.URL.Path)
+	}
+	h := w.Header()
+	h.Set("Content-Type", kind)
+	h.Set("Cache-Control", "no-cache")
+	h.Set("Content-Security-Policy", g.policy())
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Permissions-Policy", "camera=(self), microphone=(self), display-capture=(self)")
+	if g.cfg.PublicTLS != nil { // browsers complain where it came in the clear
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	}
+	_, _ = w.Write(text) // the client has gone, which it will notice
+	return nil
+}
+
+// policy lets the site's pages use its own files, and talk to gateways: whichever there are, since
+// they come and go while a page is open.
+func (g *Gateway) policy() string {
+	connect := "'self' https: wss:"
+	if g.cfg.PublicTLS == nil {
+		connect += " http: ws:"
+	}
+	return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self' blob:; connect-src " + connect +
+		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}

@@ -1,0 +1,151 @@
+// One session of WHEP with a gateway.
+
+// Refused is a gateway's answer that is not a success.
+export class Refused extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+// How long a gateway may take to answer, in milliseconds.
+const joinTime = 4000;
+const changeTime = 12000;
+const probeTime = 800;
+const byeTime = 1000;
+
+export function authorization(password) {
+  return password ? { Authorization: `Bearer ${password}` } : {};
+}
+
+// apart has picture and sound be of two streams, so that the picture does not wait for the sound,
+// of which browsers keep some 50 ms more: another channel is seen that much sooner.
+function apart(answer) {
+  return answer.replace(/msid:(\S+) audio/g, "msid:$1-sound audio");
+}
+
+export async function refusal(res) {
+  let detail = `${res.status} ${res.statusText}`;
+  try {
+    const problem = await res.json();
+    detail = problem.detail || problem.title || detail;
+  } catch {
+    // the status says enough
+  }
+  return new Refused(res.status, detail);
+}
+
+// Session is a player's connection to a gateway. It stays when the channel changes.
+export class Session {
+  // join has a gateway send a channel.
+  static async join(base, channel, password) {
+    const s = new Session();
+    try {
+      await s.open(base, channel, password);
+    } catch (err) {
+      s.close();
+      throw err;
+    }
+    return s;
+  }
+
+  async open(base, channel, password) {
+    this.stream = new MediaStream();
+    this.pc = new RTCPeerConnection();
+    this.pc.addEventListener("track", (e) => {
+      this.stream.addTrack(e.track);
+      e.receiver.jitterBufferTarget = 0; // live: what is here is shown
+    });
+    for (const kind of ["video", "audio"]) {
+      this.pc.addTransceiver(kind, { direction: "recvonly" });
+    }
+    await this.pc.setLocalDescription();
+    const res = await fetch(`${base}/whep/${encodeURIComponent(channel)}`, {
+      method: "POST",
+      headers: { "Content-Type": "application/sdp", ...authorization(password) },
+      body: this.pc.localDescription.sdp,
+      signal: AbortSignal.timeout(joinTime),
+    });
+    if (!res.ok) {
+      throw await refusal(res);
+    }
+    const at = new URL(res.url); // of the gateway that has room
+    this.base = at.origin;
+    this.url = new URL(res.headers.get("Location"), at).href;
+    this.channel = channel;
+    await this.pc.setRemoteDescription({ type: "answer", sdp: apart(await res.text()) });
+  }
+
+  // change has the gateway send another channel, and returns what it says of that: how long it
+  // took, and the timestamp of the first picture.
+  async change(channel, password) {
+    const answer = await this.put(channel, password, changeTime);
+    this.channel = channel;
+    return answer;
+  }
+
+  // lives says whether the gateway still has the session.
+  async lives() {
+    try {
+      await this.put(this.channel, "", probeTime);
+      return true;
+    } catch (err) {
+      return err instanceof Refused && err.status !== 404 && err.status !== 410;
+    }
+  }
+
+  async put(channel, password, time) {
+    const res = await fetch(`${this.url}/channel`, {
+      method: "PUT",
+      headers: { "Content-Type": "application/json", ...authorization(password) },
+      body: JSON.stringify({ channel }),
+      signal: AbortSignal.timeout(time),
+    });
+    if (!res.ok) {
+      throw await refusal(res);
+    }
+    return res.json();
+  }
+
+  // received counts the packets that have come.
+  async received() {
+    let packets = 0;
+    for (const s of (await this.pc.getStats()).values()) {
+      if (s.type === "inbound-rtp") {
+        packets += s.packetsReceived;
+      }
+    }
+    return packets;
+  }
+
+  // connects says whether media comes, or will within a time.
+  connects(time) {
+    return new Promise((resolve) => {
+      const look = () => {
+        if (["connected", "closed"].includes(this.pc.connectionState)) {
+          resolve(true); // one that is closed is not waited for
+        } else if (this.pc.connectionState === "failed") {
+          resolve(false);
+        }
+      };
+      this.pc.addEventListener("connectionstatechange", look);
+      setTimeout(() => resolve(false), time);
+      look();
+    });
+  }
+
+  // drop ends what is here of it.
+  drop() {
+    this.pc?.close();
+  }
+
+  // close ends it. The gateway is told first, if it can be: it forgets who closes the connection.
+  close() {
+    const end = () => this.drop();
+    if (this.url) {
+      fetch(this.url, { method: "DELETE", keepalive: true, signal: AbortSignal.timeout(byeTime) }).catch(() => {}).finally(end);
+    } else {
+      end();
+    }
+  }
+}
