@@ -1,0 +1,62 @@
+package plugin
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/service"
+)
+
+// Register adds the service's operations and metrics to the API. With the role of an agent,
+// gateways may say what they want, and see the lineup.
+func (s *Service) Register(a *api.API) {
+	s.metrics.register(a)
+	r := service.NewREST(a, Name)
+	channels := service.Resource[Channel, ChannelSpec, ChannelInfo]{
+		Collection: s.Channels.Collection, Path: "channels", Field: "name", Show: s.show,
+		Parse: func(_ string, spec ChannelSpec) (string, Channel, error) {
+			c, faults := spec.Parse()
+			return spec.Name, c, faults.Err()
+		},
+	}
+	channels.Register(r)
+	s.sources.registry.Register(a, service.NewREST(a, Name+"/ingress"))
+	s.egress.Register(a, service.NewREST(a, Name+"/egress"))
+	service.Register(r, http.MethodGet, "viewers", "List the viewers",
+		func(ctx context.Context, _ *service.Nothing) (*service.Body[[]ViewerInfo], error) {
+			return &service.Body[[]ViewerInfo]{Body: s.viewerInfos(ctx)}, nil
+		})
+	service.Show(r, "trees", "List the ways of the channels", s.ways.treeInfos)
+	service.Show(r, "links", "List what channels take of the links, and what they may", s.ways.linkInfos)
+	service.Show(r, "lineup", "Show what viewers can choose from", s.lineup)
+	s.registerThumbnails(a, r)
+	a.Permit(pki.RoleAgent, http.MethodGet, api.Prefix+"/"+Name+"/lineup")
+	a.Permit(pki.RoleAgent, http.MethodPost, api.Prefix+"/"+Name+"/wanted")
+	service.Register(r, http.MethodPost, "wanted", "Say which channels a viewer is to get; answered when the switches copy them",
+		func(ctx context.Context, in *service.Body[gatewayapi.Wanted]) (*service.Body[gatewayapi.Granted], error) {
+			out, err := s.want(ctx, &in.Body)
+			if err != nil {
+				return nil, err
+			}
+			return &service.Body[gatewayapi.Granted]{Body: *out}, nil
+		}, http.StatusForbidden, http.StatusTooManyRequests)
+	service.Register(r, http.MethodDelete, "viewers/{id}", "Copy nothing to a viewer any more; its gateway is not told, and it sees a picture that stands still", s.deleteViewer)
+}
+
+type byID struct {
+	ID string `path:"id" pattern:"^[0-9a-f]{32}$" patternDescription:"32 hex digits" doc:"Identifier of the viewer"`
+}
+
+func (s *Service) deleteViewer(ctx context.Context, in *byID) (*service.Nothing, error) {
+	is, err := s.remove(ctx, in.ID)
+	if !is {
+		return nil, api.NotFound("path.id", in.ID, "there is no viewer of this identifier: list them to see who there is")
+	}
+	if err != nil {
+		return nil, api.Unavailable("it is to get nothing any more, but not all switches have that yet: %v", err)
+	}
+	return nil, nil
+}

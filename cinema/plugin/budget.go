@@ -1,0 +1,28 @@
+package plugin
+
+import (
+	"math"
+
+	"github.com/sluice-net/sluice/internal/units"
+)
+
+// LinkInfo is what channels take of a link, as the API shows it.
+type LinkInfo struct {
+	Link     string     `json:"link" doc:"Port from which it leads"`
+	To       string     `json:"to" doc:"Port to which it leads"`
+	Channels int        `json:"channels" doc:"Channels that go over it"`
+	Kept     units.Rate `json:"kept" doc:"What is kept for them together, by their declared bit rates"`
+	Most     units.Rate `json:"most" doc:"What channels may take of it; 0bit: its capacity is not known, and no channel is refused for it"`
+}
+
+// linkInfos lists the links between switches, each direction by itself.
+func (w *ways) linkInfos() []LinkInfo {
+	links := w.Network.Topology().Links
+	out := make([]LinkInfo, len(links))
+	for i, x := range w.book.Loads(links) {
+		out[i] = LinkInfo{links[i].From.String(), links[i].To.String(), x.Channels, rateOf(x.Taken), rateOf(x.Most)}
+	}
+	return out
+}
+
+func rateOf(bits uint64) units.Rate { return units.Rate(min(bits, math.MaxInt64)) }

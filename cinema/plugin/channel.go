@@ -1,0 +1,175 @@
+package plugin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/internal/units"
+	"github.com/sluice-net/sluice/service"
+)
+
+// MaxChannels bounds the channels.
+const MaxChannels = 4096
+
+// The rates that a channel may have, in bit/s.
+const (
+	leastRate    = 10_000
+	greatestRate = 1_000_000_000
+)
+
+// ChannelSpec is a channel as an operator asks for it.
+type ChannelSpec struct {
+	Name    string     `json:"name" pattern:"^[a-z0-9][a-z0-9-]{0,62}$" patternDescription:"up to 63 lower-case letters, digits and dashes, a letter or digit first" doc:"Lower-case letters, digits and dashes" example:"news"`
+	Number  int        `json:"number" minimum:"1" maximum:"9999" doc:"Number of its own, by which its packets are known" example:"1"`
+	Title   string     `json:"title,omitempty" maxLength:"128" doc:"What viewers see; left out: its name" example:"The News"`
+	Source  string     `json:"source,omitempty" maxLength:"1024" doc:"Where it comes from: test:, file:/PATH, or a URL with rtsp, rtmp, srt or udp; left out: a producer publishes it by WHIP" example:"rtsp://10.0.0.7/live"`
+	BitRate units.Rate `json:"bit_rate" doc:"What it may send, like 2Mbit; so much is kept for it on each link that carries it" example:"2Mbit"`
+	Ingress string     `json:"ingress,omitempty" maxLength:"63" doc:"Ingress gateway that has it; left out: the controller chooses" example:"studio"`
+
+	ViewPassword    string `json:"view_password,omitempty" writeOnly:"true" maxLength:"72" doc:"Password of its viewers, up to 72 bytes; left out: everybody may watch. It is never shown"`
+	PublishPassword string `json:"publish_password,omitempty" writeOnly:"true" maxLength:"72" doc:"Password of its producers, up to 72 bytes; left out: nobody publishes it by WHIP. It is never shown"`
+}
+
+// Channel is a channel as it is stored.
+type Channel struct {
+	Name    string     `json:"name"`
+	Number  uint16     `json:"number"`
+	Title   string     `json:"title,omitempty"`
+	Source  string     `json:"source,omitempty"`
+	BitRate units.Rate `json:"bit_rate"`
+	Ingress string     `json:"ingress,omitempty"`
+	// ViewHash and PublishHash are those of the passwords, by bcrypt; empty for none.
+	ViewHash    string `json:"view_hash,omitempty"`
+	PublishHash string `json:"publish_hash,omitempty"`
+}
+
+var channelName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// maxPassword is the longest password that bcrypt looks at, in bytes.
+const maxPassword = 72
+
+// Parse makes a channel of a specification, or says everything that is wrong with it.
+func (s *ChannelSpec) Parse() (Channel, service.Faults) {
+	c := Channel{Name: s.Name, Title: s.Title, Source: s.Source, BitRate: s.BitRate, Ingress: s.Ingress}
+	var faults service.Faults
+	faults.Check(s.Number >= 1 && s.Number <= gatewayapi.MaxNumber, "number", s.Number, "a number from 1 to %d", gatewayapi.MaxNumber)
+	c.Number = uint16(min(max(s.Number, 0), gatewayapi.MaxNumber))
+	c.ViewHash = hashed("view_password", s.ViewPassword, &faults)
+	c.PublishHash = hashed("publish_password", s.PublishPassword, &faults)
+	return c, append(faults, c.check()...)
+}
+
+// hashed is the hash of a password, which takes some ten milliseconds; empty for none.
+func hashed(field, password string, faults *service.Faults) string {
+	if password == "" {
+		return ""
+	}
+	if len(password) > maxPassword {
+		faults.Add(field, "(hidden)", "at most %d bytes", maxPassword)
+		return ""
+	}
+	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.DefaultCost)
+	if err != nil {
+		faults.Add(field, "(hidden)", "another password: %v", err)
+	}
+	return string(hash)
+}
+
+// check says what is wrong with a channel wherever it comes from, but for its number.
+func (c *Channel) check() (faults service.Faults) {
+	faults.Check(channelName.MatchString(c.Name), "name", c.Name, "up to 63 lower-case letters, digits and dashes, a letter or digit first")
+	faults.Check(len(c.Title) <= 512 && !strings.ContainsFunc(c.Title, unicode.IsControl), "title", c.Title, "up to 128 characters in one line")
+	faults.Check(c.BitRate >= leastRate && c.BitRate <= greatestRate, "bit_rate", c.BitRate, "a rate from %v to %v", units.Rate(leastRate), units.Rate(greatestRate))
+	if why := wrongSource(c.Source); why != "" {
+		faults.Add("source", shownSource(c.Source), "%s", why)
+	}
+	faults.Check(len(c.Ingress) <= 63, "ingress", c.Ingress, "the name of an ingress gateway")
+	for field, hash := range map[string]string{"view_hash": c.ViewHash, "publish_hash": c.PublishHash} {
+		if _, err := bcrypt.Cost([]byte(hash)); hash != "" && err != nil {
+			faults.Add(field, "(hidden)", "a hash of bcrypt, like those of \"htpasswd -nB USER\" behind the colon")
+		}
+	}
+	return faults
+}
+
+// ParseFile makes a channel of what a configuration file says, where passwords stand as
+// hashes, or says everything that is wrong with it.
+func (s *ChannelSpec) ParseFile(viewHash, publishHash string) (Channel, service.Faults) {
+	c, faults := s.Parse()
+	c.ViewHash, c.PublishHash = viewHash, publishHash
+	hashes := Channel{Name: "x", BitRate: leastRate, ViewHash: viewHash, PublishHash: publishHash}
+	return c, append(faults, hashes.check()...)
+}
+
+// decode reads a channel of the store.
+func decode(b []byte) (c Channel, err error) {
+	if err = json.Unmarshal(b, &c); err != nil {
+		return c, err
+	}
+	faults := c.check()
+	faults.Check(c.Number >= 1 && c.Number <= gatewayapi.MaxNumber, "number", c.Number, "a number from 1 to %d", gatewayapi.MaxNumber)
+	return c, faults.Err()
+}
+
+// contradicts says which other channel has the number of one, as Faults.
+func contradicts(name string, c Channel, all []service.Item[Channel]) error {
+	for _, x := range all {
+		if x.Name != name && x.Value.Number == c.Number {
+			return service.Faults{{Field: "number", Value: c.Number, Want: fmt.Sprintf("a number of its own: channel %s has this one", x.Name)}}
+		}
+	}
+	return nil
+}
+
+const sourceForm = "test:, file:/PATH, or a URL with rtsp, rtmp, srt or udp and a host, without blanks"
+
+// wrongSource says what a source should be; empty if it is right.
+func wrongSource(source string) string {
+	if source == "" {
+		return ""
+	}
+	if len(source) > 1024 || strings.ContainsFunc(source, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
+		return sourceForm
+	}
+	u, err := url.Parse(source)
+	if err != nil {
+		return sourceForm
+	}
+	switch u.Scheme {
+	case "test":
+	case "file":
+		if name := strings.TrimPrefix(source, "file:"); !path.IsAbs(name) || path.Clean(name) != name {
+			return "file: and a path from the root on, without ."
+		}
+	case "rtsp", "rtmp", "srt", "udp":
+		if u.Host == "" {
+			return sourceForm
+		}
+	default:
+		return sourceForm
+	}
+	return ""
+}
+
+// shownSource is a source without the password that may stand in it.
+func shownSource(source string) string {
+	u, err := url.Parse(source)
+	if err != nil || u.User == nil {
+		return source
+	}
+	return u.Redacted()
+}
+
+// atGateway is the channel as its ingress gateway has it.
+func (c *Channel) atGateway(media netip.Addr) gatewayapi.Channel {
+	return gatewayapi.Channel{Name: c.Name, Number: c.Number, Source: c.Source, BitRate: c.BitRate, To: media, PublishHash: c.PublishHash}
+}

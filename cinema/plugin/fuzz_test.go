@@ -1,0 +1,67 @@
+package plugin
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+)
+
+// Whatever an operator writes as a source: what is accepted is one word that begins with a
+// known scheme, and its password is not shown.
+func FuzzSource(f *testing.F) {
+	for _, s := range []string{"", "test:", "file:/a.mp4", "file:/a/../b", "rtsp://me:hush@10.0.0.1/x", "udp://@239.0.0.1:5000", "srt://[::1]:9?mode=caller", "-i x", "rtsp://x\n"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		shown := shownSource(s)
+		if wrongSource(s) != "" || s == "" {
+			return
+		}
+		scheme, rest, _ := strings.Cut(s, ":")
+		if !strings.Contains(" test file rtsp rtmp srt udp ", " "+strings.ToLower(scheme)+" ") || strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+			t.Errorf("%q is accepted", s)
+		}
+		if user, _, is := strings.Cut(rest, "@"); is && strings.Contains(user, ":hush") && strings.Contains(shown, "hush") {
+			t.Errorf("%q is shown as %q", s, shown)
+		}
+	})
+}
+
+// Whatever a gateway tells of its viewers, again and again: no port is two viewers', no viewer
+// has what makes no sense, and what is indexed by channels is what viewers have.
+func FuzzViewers(f *testing.F) {
+	f.Add([]byte(`[{"id":"00000000000000000000000000000001","port":6000,"channels":["a"]}]`), []byte(`[]`))
+	f.Add([]byte(`[{"id":"00000000000000000000000000000001","port":6000,"channels":["a","b"]},{"id":"00000000000000000000000000000002","port":6000,"channels":["a"]}]`),
+		[]byte(`[{"id":"00000000000000000000000000000002","port":6000,"channels":["a"]}]`))
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		v, now := newViewers(), time.Now()
+		for i, b := range [][]byte{first, second, first} {
+			var all []gatewayapi.Viewer
+			if json.Unmarshal(b, &all) != nil {
+				return
+			}
+			now = now.Add(goneAfter)
+			v.take("east", []string{"one", "one", "two"}[i], all, bounds{viewers: 3}, now, func(c string) bool { return c != "secret" })
+			ports, entries := map[uint16]bool{}, 0
+			for _, x := range v.list() {
+				entries += len(x.channels)
+				if ports[x.port] || x.port < leastPort || !viewerID.MatchString(x.id) || len(x.channels) == 0 || len(x.channels) > gatewayapi.MaxWatched {
+					t.Errorf("%+v", x)
+				}
+				ports[x.port] = true
+			}
+			for c, of := range v.of {
+				if entries -= len(of); c == "secret" || len(of) == 0 {
+					t.Errorf("%d viewers of %q", len(of), c)
+				}
+			}
+			if entries != 0 || len(ports) > 3 || len(v.gates["east"].ports) != len(ports) {
+				t.Errorf("%d viewers, ports %v, off by %d", len(ports), v.gates["east"].ports, entries)
+			}
+		}
+	})
+}

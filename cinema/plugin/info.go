@@ -1,0 +1,211 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/internal/units"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
+)
+
+// Declared is a channel as it was declared, without its secrets.
+type Declared struct {
+	Name            string     `json:"name"`
+	Number          uint16     `json:"number"`
+	Title           string     `json:"title"`
+	Source          string     `json:"source,omitempty" doc:"Where it comes from, without a password; left out: a producer publishes it by WHIP"`
+	BitRate         units.Rate `json:"bit_rate"`
+	Ingress         string     `json:"ingress,omitempty" doc:"Ingress gateway that was asked for; left out: the controller chooses"`
+	ViewPassword    bool       `json:"view_password" doc:"Viewers need a password"`
+	PublishPassword bool       `json:"publish_password" doc:"There is a password by which producers publish it"`
+}
+
+func declared(c *Channel) Declared {
+	return Declared{
+		Name: c.Name, Number: c.Number, Title: cmp.Or(c.Title, c.Name), Source: shownSource(c.Source), BitRate: c.BitRate, Ingress: c.Ingress,
+		ViewPassword: c.ViewHash != "", PublishPassword: c.PublishHash != "",
+	}
+}
+
+// ChannelInfo is a channel as the API shows it.
+type ChannelInfo struct {
+	Declared
+	service.Condition
+	At        string           `json:"at,omitempty" doc:"Ingress gateway that has it"`
+	OnAir     gatewayapi.OnAir `json:"on_air" enum:"waiting,live,down" doc:"Whether its producer sends: waiting: nobody has yet; down: it has fallen silent"`
+	Since     *time.Time       `json:"since,omitempty" doc:"When that became so"`
+	Measured  units.Rate       `json:"measured" doc:"What it has sent in the last second"`
+	KeyFrames units.Duration   `json:"key_frames" doc:"Time between its last two key frames; 0s: not known"`
+	Producer  string           `json:"producer,omitempty" doc:"Who publishes it, or the process that reads it"`
+	Error     string           `json:"error,omitempty" doc:"What its ingress gateway says of why it does not come"`
+	Viewers   int              `json:"viewers"`
+}
+
+// ViewerInfo is a viewer as the API shows it.
+type ViewerInfo struct {
+	ID       string         `json:"id"`
+	Gateway  string         `json:"gateway"`
+	Port     uint16         `json:"port" doc:"UDP port of the gateway for the viewer's packets"`
+	Channels []string       `json:"channels" doc:"Channels that are copied to it, the one that it sees first; two while it changes"`
+	Since    time.Time      `json:"since"`
+	Address  string         `json:"address,omitempty" doc:"Where it is"`
+	Player   string         `json:"player,omitempty"`
+	Changes  int            `json:"changes" doc:"Its changes of channel"`
+	Zap      units.Duration `json:"zap" doc:"What the last of them took, from the request to the first packet of the new channel's key frame"`
+	Packets  uint64         `json:"packets" doc:"Packets that its gateway has got for it"`
+	Lost     uint64         `json:"lost" doc:"Packets lost between the gateways"`
+	// Delivered is what switches count, the others what the gateway does.
+	Delivered uint64 `json:"delivered" doc:"Packets that its switch has copied to it, by the counters of its buckets; what they count between a reading and a change of their group is not in it"`
+}
+
+// TreeInfo is the way of a channel as the API shows it.
+type TreeInfo struct {
+	Channel  string       `json:"channel"`
+	BitRate  units.Rate   `json:"bit_rate" doc:"What is kept for it on each link"`
+	From     string       `json:"from,omitempty" doc:"Port by which it comes in; empty: nobody watches it"`
+	Links    []string     `json:"links" doc:"Links that carry it, once each: the ports from which they lead"`
+	Switches []TreeSwitch `json:"switches"`
+	Viewers  int          `json:"viewers" doc:"Viewers to whom it is copied"`
+}
+
+// TreeSwitch is one switch of a tree.
+type TreeSwitch struct {
+	Switch string `json:"switch"`
+	In     uint32 `json:"in" doc:"Port by which it gets the channel"`
+	Out    int    `json:"out" doc:"Links over which it sends it on"`
+	Groups int    `json:"groups" doc:"Groups that copy it for viewers"`
+	Copies int    `json:"copies" doc:"Viewers to whom it copies it"`
+}
+
+// show is what answers show of channels.
+func (s *Service) show(all []service.Item[Channel]) []ChannelInfo {
+	out := make([]ChannelInfo, len(all))
+	for i := range all {
+		out[i] = s.channelInfo(all[i])
+	}
+	return out
+}
+
+func (s *Service) channelInfo(x service.Item[Channel]) ChannelInfo {
+	i := ChannelInfo{Declared: declared(&x.Value), Condition: s.Channels.Condition(x), OnAir: gatewayapi.OnAirWaiting, Viewers: s.viewers.count(x.Name)}
+	i.Trouble = s.trouble(x.Name)
+	st, at := s.sources.state(x.Name)
+	i.At = at
+	if st.Name != "" {
+		i.OnAir, i.Measured, i.KeyFrames, i.Producer, i.Error = onAir(st.OnAir), st.Measured, st.KeyFrames, st.Producer, st.Error
+	}
+	if !st.Since.IsZero() {
+		i.Since = &st.Since
+	}
+	return i
+}
+
+// trouble says what of a channel is not as it should be; empty if nothing is wrong.
+func (s *Service) trouble(channel string) string {
+	var lines []string
+	if err := s.Channels.Trouble(channel); err != nil {
+		lines = append(lines, err.Error())
+	}
+	if said := s.sources.trouble(channel); said != "" {
+		lines = append(lines, said)
+	}
+	return strings.Join(append(lines, s.ways.troubles(channel)...), "; ")
+}
+
+// onAir is what a gateway says, as far as it is one of the words.
+func onAir(x gatewayapi.OnAir) gatewayapi.OnAir {
+	if x == gatewayapi.OnAirLive || x == gatewayapi.OnAirDown {
+		return x
+	}
+	return gatewayapi.OnAirWaiting
+}
+
+// viewerInfos lists the viewers.
+func (s *Service) viewerInfos(ctx context.Context) []ViewerInfo {
+	out, delivered := []ViewerInfo{}, s.delivered.of(ctx)
+	for _, v := range s.viewers.list() {
+		i := ViewerInfo{
+			ID: v.id, Gateway: v.gateway, Port: v.port, Channels: slices.Clone(v.channels), Since: v.told.Since, Player: v.told.Player,
+			Changes: v.told.Changes, Zap: v.told.Zap, Packets: v.told.Packets, Lost: v.told.Lost, Delivered: delivered[v.id],
+		}
+		if v.told.Address.IsValid() {
+			i.Address = v.told.Address.String()
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+// treeInfos lists the trees.
+func (w *ways) treeInfos() []TreeInfo {
+	out := []TreeInfo{}
+	for _, x := range w.Channels.Items() {
+		out = append(out, w.treeInfo(x))
+	}
+	return out
+}
+
+func (w *ways) treeInfo(x service.Item[Channel]) TreeInfo {
+	i := TreeInfo{Channel: x.Name, BitRate: x.Value.BitRate, Links: []string{}, Switches: []TreeSwitch{}}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := w.lines[x.Name]
+	if l == nil || len(l.applied.Edges)+len(l.copies) == 0 {
+		return i
+	}
+	i.From = l.applied.Root.String()
+	onward := map[openflow.DatapathID]int{}
+	for _, e := range l.applied.Edges {
+		onward[e.From.Switch]++
+		i.Links = append(i.Links, e.From.String())
+	}
+	in := l.applied.In()
+	for _, d := range slices.Sorted(maps.Keys(in)) {
+		c := l.copies[d]
+		i.Switches = append(i.Switches, TreeSwitch{Switch: d.String(), In: in[d], Out: onward[d], Groups: c.groups, Copies: c.copies})
+		i.Viewers += c.copies
+	}
+	return i
+}
+
+// lineup is what viewers can choose from.
+func (s *Service) lineup() gatewayapi.Lineup {
+	out := gatewayapi.Lineup{Channels: []gatewayapi.Listed{}, Gateways: []gatewayapi.Gateway{}}
+	for _, x := range s.Channels.Items() {
+		c := &x.Value
+		st, at := s.sources.state(x.Name)
+		l := gatewayapi.Listed{
+			Name: c.Name, Number: c.Number, Title: cmp.Or(c.Title, c.Name), OnAir: onAir(st.OnAir), Viewers: s.viewers.count(c.Name), Protected: c.ViewHash != "",
+		}
+		if c.Source == "" && c.PublishHash != "" {
+			l.PublishAt = s.sources.publicURL(at)
+		}
+		out.Channels = append(out.Channels, l)
+	}
+	slices.SortFunc(out.Channels, func(a, b gatewayapi.Listed) int { return cmp.Compare(a.Number, b.Number) })
+	for _, a := range s.egress.List() {
+		st := a.State()
+		g := gatewayapi.Gateway{Name: a.Name, URL: publicURL(st.Status.PublicURL)}
+		if st.Unfit(s.Media) == "" {
+			g.Room = s.room(a)
+		}
+		out.Gateways = append(out.Gateways, g)
+	}
+	return out
+}
+
+// publicURL is what a gateway says of itself, if it is one that a page may show.
+func publicURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || len(text) > 256 {
+		return ""
+	}
+	return text
+}

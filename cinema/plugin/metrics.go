@@ -1,0 +1,54 @@
+package plugin
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/service"
+)
+
+// metrics are the service's figures for Prometheus.
+type metrics struct {
+	own, ingress, egress *service.Metrics
+
+	changes       *prometheus.HistogramVec
+	zap           prometheus.Observer
+	failed, wrong prometheus.Counter
+	trees         prometheus.Counter
+	bursts        *prometheus.CounterVec
+}
+
+func newMetrics(s *Service) *metrics {
+	m := &metrics{own: service.NewMetrics(Name), ingress: service.NewMetrics(Name + "_ingress"), egress: service.NewMetrics(Name + "_egress")}
+	s.sources.registry.Metrics(m.ingress)
+	s.egress.Metrics(m.egress)
+	m.own.Gauges("channels", "Channels.", nil, func(is func(float64, ...string)) { is(float64(len(s.Channels.Items()))) })
+	m.own.Gauges("viewers", "Viewers, by egress gateway.", []string{"gateway"}, func(is func(float64, ...string)) {
+		for _, a := range s.egress.List() {
+			is(float64(s.viewers.at(a.Name)), a.Name)
+		}
+	})
+	m.changes = m.own.Durations("change_seconds", "Time from a gateway's request for a viewer until the switches have it, by what it was: join, change, leave.", "kind")
+	m.zap = m.own.Durations("zap_seconds", "Time of viewers' changes of channel, as their gateways tell it.").WithLabelValues()
+	m.failed = m.own.Counter("changes_failed_total", "Changes of viewers that the network has refused, or not confirmed in time.")
+	m.wrong = m.own.Counter("wrong_passwords_total", "Wrong passwords of viewers.")
+	m.trees = m.own.Counter("tree_changes_total", "Changes of the ways of channels.")
+	m.bursts = m.own.Counters("bursts_total", "Groups of pictures that were asked for, by what became of that: sent, failed, left-out.", "result")
+	return m
+}
+
+func (m *metrics) register(a *api.API) { a.Metrics().MustRegister(m.own, m.ingress, m.egress) }
+
+// change counts a change of a viewer.
+func (m *metrics) change(x changed, took time.Duration) {
+	kind := "change"
+	switch {
+	case len(x.before) == 0:
+		kind = "join"
+	case len(x.after) == 0:
+		kind = "leave"
+	}
+	m.changes.WithLabelValues(kind).Observe(took.Seconds())
+}

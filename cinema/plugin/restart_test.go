@@ -1,0 +1,261 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service/agents"
+)
+
+// restart ends the controller, and starts another with the same store. What the switches have
+// stays there, and is compared with what the next controller has declared when it is ready.
+func (b *bench) restart() {
+	b.t.Helper()
+	b.stop()
+	b.ledger.Restart()
+	b.start()
+}
+
+// A controller that has been started again writes nothing until gateways have told of their
+// viewers; then it has declared what was there before, bucket by bucket.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.protect("b", "secret")
+	for i := range 20 {
+		b.mustWant(b.east, i, uint16(6019-i), "a")
+	}
+	b.mustWant(b.west, 30, 6000, "a")
+	b.net.SetTopology(triangle(2, [2]openflow.DatapathID{1, 2}))
+	b.service.Channels.Wake()
+	b.eventually("the channel goes round", func() bool { _, links := b.copies("a"); return links == 2 })
+	b.net.SetTopology(triangle(3)) // what a new tree would not do
+	tells(b.west, id(31), 6001, "b")
+	if _, err := b.service.want(t.Context(), &gatewayapi.Wanted{Gateway: "west", Viewer: id(31), Port: 6001, Channels: []string{"b"}, Password: "secret"}); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("the tree is stored", func() bool {
+		all, err := b.store.List(t.Context(), treePrefix)
+		return err == nil && len(all) == 2
+	})
+	before := b.ledger.Programs()
+	b.restart()
+	b.eventually("it is ready", func() bool { return b.ledger.AtReady() != nil })
+	if after := b.ledger.AtReady(); !reflect.DeepEqual(after, before) {
+		t.Errorf("declared again:\n%v\nbefore:\n%v", after, before)
+	}
+	if n := b.service.viewers.count("b"); n != 1 {
+		t.Errorf("%d viewers of the channel with a password", n)
+	}
+	b.mustWant(b.east, 40, 7000, "a")
+}
+
+// A gateway that does not come back holds up others for a time, and no longer; what it wanted
+// is there again when it is heard.
+func TestRestartWithoutGateway(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.mustWant(b.east, 1, 6000, "a")
+	b.settle = 4 * time.Second
+	b.east.end()
+	b.stop()
+	b.ledger.Restart()
+	b.start()
+	if err := b.want(b.west, 2, 6000, "a"); err == nil || !strings.Contains(err.Error(), "just been started") || len(b.ledger.Keys()) > 1 {
+		t.Errorf("while it waits: %v, has written %v", err, b.ledger.Keys())
+	}
+	b.eventually("it goes on", func() bool { return b.ledger.AtReady() != nil })
+	b.mustWant(b.west, 2, 6000, "a")
+	b.expect("a", 1, "10.0.0.3:6000")
+}
+
+// protect gives a channel a password.
+func (b *bench) protect(channel, password string) {
+	b.t.Helper()
+	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	c := b.configured[channel]
+	c.ViewHash = string(hash)
+	b.configured = maps.Clone(b.configured)
+	b.configured[channel] = c
+	if err := b.service.Channels.Configure(b.t.Context(), b.configured); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// What a gateway tells corrects what it has asked for; a viewer of which it tells no more is
+// gone.
+func TestEventsCorrect(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	tells(b.east, id(1), 6000, "a")
+	b.awaitCopies("a", "10.0.0.2:6000")
+	b.mustWant(b.east, 2, 6001, "a")
+	tells(b.east, id(2), 6001, "b")
+	b.awaitCopies("b", "10.0.0.2:6001")
+	b.awaitCopies("a", "10.0.0.2:6000")
+	tells(b.east, id(1), 6000)
+	b.awaitCopies("a")
+	tells(b.east, id(2), 6001)
+	b.awaitCopies("b")
+}
+
+// A gateway that was started again has other viewers.
+func TestGatewayReplaced(t *testing.T) {
+	now := time.Now()
+	v := newViewers()
+	open := func(string) bool { return true }
+	told := []gatewayapi.Viewer{{ID: id(1), Port: 6000, Channels: []string{"a"}}}
+	v.take("east", "first", told, bounds{viewers: 10}, now, open)
+	w := &gatewayapi.Wanted{Gateway: "east", Viewer: id(2), Port: 6000, Channels: []string{"a"}}
+	if out, err := v.want(w, bounds{viewers: 10}, now); err != nil || len(out) != 2 || len(out[1].after) != 0 {
+		t.Errorf("a port that is another's now: %+v, %v", out, err)
+	}
+	v.take("east", "second", nil, bounds{viewers: 10}, now.Add(time.Second), open)
+	if got := v.list(); len(got) != 1 || got[0].id != id(2) {
+		t.Errorf("what the new one has asked for before its first event: %+v", got)
+	}
+	if out, _ := v.take("east", "second", nil, bounds{viewers: 10}, now.Add(5*time.Second), open); len(out) != 1 || len(v.list()) != 0 {
+		t.Errorf("%+v, left %+v", out, v.list())
+	}
+}
+
+// An operator removes a viewer: it gets nothing any more, whatever its gateway tells, until it
+// comes as another.
+func TestRemoveViewer(t *testing.T) {
+	b := newBench(t)
+	b.mustWant(b.east, 1, 6000, "a")
+	if status, body := b.ask("DELETE", "viewers/"+id(1), ""); status != http.StatusNoContent {
+		t.Fatalf("%d %s", status, body)
+	}
+	b.expect("a", 0)
+	if status, body := b.ask("DELETE", "viewers/"+id(1), ""); status != http.StatusNotFound || !strings.Contains(body, "path.id") {
+		t.Errorf("%d %s", status, body)
+	}
+	if err := b.want(b.east, 1, 6000, "a"); err == nil || !strings.Contains(err.Error(), "removed") {
+		t.Errorf("it is back: %v", err)
+	}
+	b.mustWant(b.east, 2, 6001, "b")
+	b.expect("a", 0)
+}
+
+// statusOf is that of an error of the API.
+func statusOf(err error) int {
+	if e, is := errors.AsType[huma.StatusError](err); is {
+		return e.GetStatus()
+	}
+	return 0
+}
+
+// A channel with a password is for those who have it. Guessing is slow, costs others nothing,
+// and does not get in by the events.
+func TestPasswords(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.protect("b", "secret")
+	ask := func(n int, password string) error {
+		_, err := b.service.want(t.Context(), &gatewayapi.Wanted{Gateway: "east", Viewer: id(n), Port: uint16(6000 + n), Channels: []string{"b"}, Password: password})
+		return err
+	}
+	tells(b.east, id(1), 6001, "b")
+	if err := ask(1, "secret"); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(1, ""); err != nil {
+		t.Errorf("who has the channel already: %v", err)
+	}
+	for i := range wrongMost {
+		if err := ask(2, fmt.Sprint("guess", i)); statusOf(err) != http.StatusForbidden {
+			t.Errorf("a wrong password: %v", err)
+		}
+	}
+	if err := ask(2, "guess"); statusOf(err) != http.StatusTooManyRequests {
+		t.Errorf("one guess more: %v", err)
+	}
+	if err := ask(2, "secret"); err != nil {
+		t.Errorf("a right one that needs no comparison: %v", err)
+	}
+	if err := ask(3, "wrong"); statusOf(err) != http.StatusForbidden {
+		t.Errorf("another viewer: %v", err)
+	}
+	tells(b.east, id(2), 6002, "b")
+	tells(b.east, id(3), 6003, "b")
+	tells(b.east, id(4), 6004, "a")
+	b.awaitCopies("a", "10.0.0.2:6004")
+	b.expect("b", 1, "10.0.0.2:6001", "10.0.0.2:6002")
+	for _, text := range []string{get[[]ChannelInfo](b, "channels")[1].Name, "view_password\":true"} {
+		if _, body := b.ask("GET", "channels", ""); !strings.Contains(body, text) || strings.Contains(body, "secret") || strings.Contains(body, "$2a$") {
+			t.Errorf("shown: %s", body)
+		}
+	}
+	if !get[gatewayapi.Lineup](b, "lineup").Channels[1].Protected {
+		t.Error("the lineup says that everybody may watch")
+	}
+}
+
+// A hostile gateway gets what is its own, and no more: viewers up to its limit, changes up to
+// a bound, and nothing of what makes no sense. Others go on.
+func TestHostileGateway(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.mustWant(b.west, 1, 6000, "a")
+	b.eventually("its limit is known", func() bool { st := b.service.egress.Get("east").State(); return limit(&st) == 100 })
+	for i := range 300 {
+		_ = b.want(b.east, i, uint16(10000+i), "a")
+	}
+	b.eventually("its events are there, too", func() bool { return len(get[[]ViewerInfo](b, "viewers")) == 101 })
+	all := make([]gatewayapi.Viewer, 1_000_000)
+	for i := range all {
+		all[i] = gatewayapi.Viewer{ID: id(i), Port: uint16(i), Channels: []string{"a"}}
+	}
+	v := newViewers()
+	v.take("east", "first", all, bounds{viewers: limitOf(0)}, time.Now(), func(string) bool { return true })
+	if n := v.at("east"); n > MaxViewers || n < MaxViewers-leastPort {
+		t.Errorf("%d viewers", n)
+	}
+	v = newViewers()
+	v.take("east", "first", []gatewayapi.Viewer{
+		{ID: "x", Port: 6000, Channels: []string{"a"}},
+		{ID: id(1), Port: 80, Channels: []string{"a"}},
+		{ID: id(2), Port: 6000},
+		{ID: id(3), Port: 6000, Channels: []string{"a", "b", "c"}},
+		{ID: id(4), Port: 6000, Channels: []string{"a", "a"}},
+		{ID: id(5), Port: 6000, Channels: []string{"../a"}},
+		{ID: id(6), Port: 6001, Channels: []string{"a"}},
+		{ID: id(6), Port: 6002, Channels: []string{"b"}},
+		{ID: id(7), Port: 6001, Channels: []string{"a"}},
+	}, bounds{viewers: 10}, time.Now(), func(string) bool { return true })
+	if got := v.list(); len(got) != 1 || got[0].id != id(6) || got[0].port != 6001 {
+		t.Errorf("%+v", got)
+	}
+	b.eventually("others are copied to", func() bool { to, _ := b.copies("a"); return slices.Contains(to, "10.0.0.3:6000") && len(to) == 101 })
+	b.mustWant(b.west, 2, 6001, "b")
+	door := b.service.gates.of("east")
+	for range maxAtOnce {
+		door.places <- struct{}{}
+	}
+	if err := b.want(b.east, 1, 10001, "b"); statusOf(err) != http.StatusTooManyRequests {
+		t.Errorf("one change too many: %v", err)
+	}
+	b.mustWant(b.west, 3, 6002, "b")
+}
+
+func limitOf(told int) int {
+	st := agents.State{}
+	st.Status.MaxSessions = told
+	return limit(&st)
+}

@@ -1,0 +1,49 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/service"
+)
+
+type byChannel struct {
+	Channel string `query:"channel" required:"true" minLength:"1" doc:"Name of the channel"`
+}
+
+// registerThumbnails lets operators and gateways see what channels show. The channel is a
+// parameter, since what gateways may do is told by paths.
+func (s *Service) registerThumbnails(a *api.API, r service.REST) {
+	const path = "thumbnail"
+	a.Permit(pki.RoleAgent, http.MethodGet, api.Prefix+"/"+Name+"/"+path)
+	service.Register(r, http.MethodGet, path, "Show a small picture of a channel that is on the air and has no password",
+		func(ctx context.Context, in *byChannel) (*service.Body[gatewayapi.Thumbnail], error) {
+			x, is := s.Channels.Item(in.Channel)
+			if !is || x.Value.ViewHash != "" {
+				return nil, api.NotFound("query.channel", in.Channel, "want the name of a channel without a password for viewers")
+			}
+			t, err := s.thumbnails.Of(ctx, in.Channel)
+			if err != nil {
+				return nil, api.NotFound("query.channel", in.Channel, fmt.Sprintf("there is no picture of it: %v", err))
+			}
+			return &service.Body[gatewayapi.Thumbnail]{Body: t}, nil
+		})
+}
+
+// thumbnail asks the ingress gateway of a channel for one.
+func (s *Service) thumbnail(ctx context.Context, channel string) (t gatewayapi.Thumbnail, err error) {
+	x, _ := s.Channels.Item(channel)
+	a, err := s.sources.home(&x.Value)
+	if err != nil {
+		return t, err
+	}
+	t, err = a.Client.Thumbnail(ctx, channel)
+	if err == nil && len(t.JPEG) > gatewayapi.MaxThumbnail {
+		return gatewayapi.Thumbnail{}, fmt.Errorf("ingress gateway %s: a picture of %d bytes, want %d at most", a.Name, len(t.JPEG), gatewayapi.MaxThumbnail)
+	}
+	return t, err
+}

@@ -1,0 +1,361 @@
+package plugin
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+)
+
+const (
+	// MaxViewers bounds the viewers of one gateway: it has a port for each.
+	MaxViewers = 60_000
+	// goneAfter is how long a gateway may not tell of a viewer that it has asked for, or
+	// tell otherwise than it has asked, until that counts.
+	goneAfter = 3 * time.Second
+	// leastPort is the lowest port that a viewer may have.
+	leastPort = 1024
+)
+
+var viewerID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// viewer is who watches, by which gateway, and what.
+type viewer struct {
+	gateway, id string
+	port        uint16
+	// channels are those that it gets. The list is replaced when it changes. unsure says that
+	// its gateway has asked for them, and the network has not confirmed it.
+	channels []string
+	unsure   bool
+	// told is what its gateway has told last, seen when; asked is when it has asked.
+	told        gatewayapi.Viewer
+	seen, asked time.Time
+	// burst is when it was sent again what it gets already.
+	burst time.Time
+}
+
+// gate is an egress gateway with its viewers.
+type gate struct {
+	viewers map[string]*viewer
+	ports   map[uint16]*viewer
+	load    load
+	// instance is that of its events; empty before the first.
+	instance string
+	// away says that what it does is over until it is heard again: its viewers are not
+	// copied to meanwhile.
+	away bool
+	// ended are those that an operator has removed, until it tells of them no more.
+	ended map[string]bool
+}
+
+// changed is what has become of a viewer; before and after are its channels. again says that
+// what was before has not been confirmed.
+type changed struct {
+	viewer
+	before, after []string
+	again         bool
+}
+
+// viewers are those of all gateways. Methods may be called concurrently.
+type viewers struct {
+	mu    sync.Mutex
+	gates map[string]*gate
+	of    map[string]map[*viewer]bool // by channel
+}
+
+func newViewers() *viewers {
+	return &viewers{gates: map[string]*gate{}, of: map[string]map[*viewer]bool{}}
+}
+
+// gate is that of a name. The lock is held.
+func (t *viewers) gate(name string) *gate {
+	g := t.gates[name]
+	if g == nil {
+		g = &gate{viewers: map[string]*viewer{}, ports: map[uint16]*viewer{}, load: newLoad(), ended: map[string]bool{}}
+		t.gates[name] = g
+	}
+	return g
+}
+
+// put has a viewer get channels, none: it is gone. The lock is held.
+func (t *viewers) put(g *gate, v *viewer, channels []string) changed {
+	x := changed{before: v.channels, after: channels}
+	for _, c := range v.channels {
+		if delete(t.of[c], v); len(t.of[c]) == 0 {
+			delete(t.of, c)
+		}
+	}
+	g.load.add(v.channels, v.port, -1)
+	g.load.add(channels, v.port, 1)
+	v.channels = channels
+	for _, c := range channels {
+		if t.of[c] == nil {
+			t.of[c] = map[*viewer]bool{}
+		}
+		t.of[c][v] = true
+	}
+	if g.ports[v.port] == v {
+		delete(g.ports, v.port)
+	}
+	delete(g.viewers, v.id)
+	if len(channels) > 0 {
+		g.viewers[v.id], g.ports[v.port] = v, v
+	}
+	x.viewer = *v
+	return x
+}
+
+// current are the channels of a viewer.
+func (t *viewers) current(w *gatewayapi.Wanted) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if v := t.gate(w.Gateway).viewers[w.Viewer]; v != nil {
+		return v.channels
+	}
+	return nil
+}
+
+// want does what a gateway asks for, if that is within its bounds. What has become of the
+// viewer comes first; then what has become of the one that had its port before, which is gone.
+func (t *viewers) want(w *gatewayapi.Wanted, b bounds, now time.Time) ([]changed, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.gate(w.Gateway)
+	v := g.viewers[w.Viewer]
+	switch {
+	case len(w.Channels) == 0 && v == nil:
+		delete(g.ended, w.Viewer)
+		return nil, nil
+	case len(w.Channels) == 0:
+		return []changed{t.put(g, v, nil)}, nil
+	case g.ended[w.Viewer]:
+		return nil, &refusal{"viewer", w.Viewer, "another one: an operator has removed this"}
+	case v == nil && len(g.viewers) >= min(b.viewers, MaxViewers):
+		return nil, &refusal{"gateway", w.Gateway, fmt.Sprintf("a gateway with room: this one has %d viewers, as many as it takes", len(g.viewers))}
+	case v == nil:
+		v = &viewer{gateway: w.Gateway, id: w.Viewer, told: gatewayapi.Viewer{Since: now.UTC()}}
+	}
+	if err := t.fits(g, v, w.Port, w.Channels, &b); err != nil {
+		return nil, &refusal{"gateway", w.Gateway, "a gateway whose own port has room: " + err.Error()}
+	}
+	var evicted []changed
+	if other := g.ports[w.Port]; other != nil && other != v {
+		evicted = []changed{t.put(g, other, nil)}
+	}
+	again := v.unsure
+	v.unsure = true
+	x := t.set(g, v, w.Port, w.Channels, now)
+	x.again = again
+	return append([]changed{x}, evicted...), nil
+}
+
+// sure notes that the network has confirmed a change, unless there has been another one since.
+func (t *viewers) sure(x changed) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if v := t.gate(x.gateway).viewers[x.id]; v != nil && slices.Equal(v.channels, x.after) {
+		v.unsure = false
+	}
+}
+
+// again says whether a viewer may be sent once more what it gets already.
+func (t *viewers) again(w *gatewayapi.Wanted, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := t.gate(w.Gateway).viewers[w.Viewer]
+	if v == nil || now.Sub(v.burst) < burstEvery {
+		return false
+	}
+	v.burst = now
+	return true
+}
+
+// set has a viewer get channels at a port. The lock is held.
+func (t *viewers) set(g *gate, v *viewer, port uint16, channels []string, asked time.Time) changed {
+	if g.ports[v.port] == v {
+		delete(g.ports, v.port)
+	}
+	g.load.add(v.channels, v.port, -1)
+	g.load.add(v.channels, port, 1)
+	v.port, v.asked = port, asked
+	return t.put(g, v, slices.Clone(channels))
+}
+
+// back undoes a change, unless there has been another one since.
+func (t *viewers) back(x changed) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.gate(x.gateway)
+	if v := g.viewers[x.id]; v != nil && slices.Equal(v.channels, x.after) {
+		t.put(g, v, x.before)
+	}
+}
+
+// take takes in what a gateway tells of all its viewers. may says which channels one may have
+// that it has not asked for. b bounds them. It returns what has changed by that, and
+// whether the gateway has been away.
+func (t *viewers) take(gateway, instance string, all []gatewayapi.Viewer, b bounds, now time.Time, may func(channel string) bool) (out []changed, back bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.gate(gateway)
+	if g.instance != instance && g.instance != "" {
+		for _, v := range g.viewers { // another process has others, and may have asked for some
+			if now.Sub(v.asked) >= goneAfter {
+				out = append(out, t.put(g, v, nil))
+			}
+		}
+		clear(g.ended)
+	}
+	back = g.away
+	g.instance, g.away = instance, false
+	listed := make(map[string]bool, len(all))
+	for i := range all {
+		if told := &all[i]; right(told) && !listed[told.ID] && len(listed) < min(b.viewers, MaxViewers) {
+			listed[told.ID] = true
+			if x, is := t.hear(g, gateway, told, &b, now, may); is {
+				out = append(out, x)
+			}
+		}
+	}
+	for id, v := range g.viewers {
+		last := v.seen
+		if v.asked.After(last) {
+			last = v.asked
+		}
+		if !listed[id] && now.Sub(last) >= goneAfter {
+			out = append(out, t.put(g, v, nil))
+		}
+	}
+	maps.DeleteFunc(g.ended, func(id string, _ bool) bool { return !listed[id] })
+	return out, back
+}
+
+// hear takes in what a gateway tells of one viewer. The lock is held.
+func (t *viewers) hear(g *gate, gateway string, told *gatewayapi.Viewer, b *bounds, now time.Time, may func(string) bool) (x changed, is bool) {
+	v := g.viewers[told.ID]
+	if v == nil && (g.ended[told.ID] || g.ports[told.Port] != nil || len(g.viewers) >= min(b.viewers, MaxViewers)) {
+		return x, false
+	}
+	if v == nil {
+		v = &viewer{gateway: gateway, id: told.ID}
+	}
+	v.told, v.seen = *told, now
+	if v.port == told.Port && slices.Equal(v.channels, told.Channels) || now.Sub(v.asked) < goneAfter {
+		return x, false
+	}
+	if other := g.ports[told.Port]; other != nil && other != v {
+		return x, false
+	}
+	var channels []string
+	for _, c := range told.Channels {
+		if slices.Contains(v.channels, c) || may(c) {
+			channels = append(channels, c)
+		}
+	}
+	if v.port == told.Port && slices.Equal(v.channels, channels) || t.fits(g, v, told.Port, channels, b) != nil {
+		return x, false
+	}
+	return t.set(g, v, told.Port, channels, v.asked), true
+}
+
+// right says whether what a gateway tells of a viewer can be so.
+func right(v *gatewayapi.Viewer) bool {
+	n := len(v.Channels)
+	return viewerID.MatchString(v.ID) && v.Port >= leastPort && n > 0 && n <= gatewayapi.MaxWatched &&
+		!(n == 2 && v.Channels[0] == v.Channels[1]) && !slices.ContainsFunc(v.Channels, func(c string) bool { return !channelName.MatchString(c) })
+}
+
+// leave ends what a gateway does until it is heard again; forget forgets it.
+func (t *viewers) leave(gateway string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if g := t.gates[gateway]; g != nil {
+		g.away = true
+	}
+}
+
+func (t *viewers) forget(gateway string) (out []changed) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if g := t.gates[gateway]; g != nil {
+		for _, v := range g.viewers {
+			out = append(out, t.put(g, v, nil))
+		}
+		delete(t.gates, gateway)
+	}
+	return out
+}
+
+// end ends the viewer of an identifier, at whatever gateway.
+func (t *viewers) end(id string) (changed, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, g := range t.gates {
+		if v := g.viewers[id]; v != nil {
+			g.ended[id] = true
+			return t.put(g, v, nil), true
+		}
+	}
+	return changed{}, false
+}
+
+// watching is where a channel goes: a viewer's port of a gateway.
+type watching struct {
+	gateway string
+	port    uint16
+}
+
+// watch lists who watches a channel, by gateways that are there.
+func (t *viewers) watch(channel string) []watching {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]watching, 0, len(t.of[channel]))
+	for v := range t.of[channel] {
+		if !t.gates[v.gateway].away {
+			out = append(out, watching{v.gateway, v.port})
+		}
+	}
+	return out
+}
+
+// count is how many viewers a channel has, at the gateways that are there.
+func (t *viewers) count(channel string) int { return len(t.watch(channel)) }
+
+// at is how many viewers a gateway has.
+func (t *viewers) at(gateway string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if g := t.gates[gateway]; g != nil {
+		return len(g.viewers)
+	}
+	return 0
+}
+
+// heard says whether a gateway has told of its viewers.
+func (t *viewers) heard(gateway string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.gates[gateway]
+	return g != nil && g.instance != ""
+}
+
+// list are all viewers, by gateway and identifier.
+func (t *viewers) list() []viewer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []viewer
+	for _, g := range t.gates {
+		for _, v := range g.viewers {
+			if !g.away {
+				out = append(out, *v)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b viewer) int { return cmp.Or(cmp.Compare(a.gateway, b.gateway), cmp.Compare(a.id, b.id)) })
+	return out
+}
