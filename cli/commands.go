@@ -14,6 +14,7 @@ func commands(app *App) []*cobra.Command {
 		sosCommand(app),
 		handoverCommand(app),
 		qosCommand(app),
+		cinemaCommand(app),
 		storeCommand(app),
 		statusCommand(app),
 		eventsCommand(app),

@@ -60,7 +60,7 @@ func configCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Check, show and begin configuration files",
-		Long: `Controller, agent and mobile device read one YAML file each. Over it go the environment
+		Long: `Controller, agent, mobile device and gateways read one YAML file each. Over it go the environment
 (api.listen is SLUICE_API_LISTEN) and the flag --set api.listen=127.0.0.1:8080.
 Reading is strict: unknown keys, wrong types, values out of range and settings
 that contradict each other are refused with file, line, key and what would be

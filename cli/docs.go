@@ -27,10 +27,12 @@ func configurationReference() string {
 	controller := config.DefaultController()
 	controller.DataDir = "/var/lib/sluice"
 	return "# Configuration\n\n" +
-		"Controller, agent and mobile device read one YAML file each (`--config`). Over it go the environment, where `api.listen` is\n" +
+		"Controller, agent, mobile device and gateways read one YAML file each (`--config`). Over it go the environment, where `api.listen` is\n" +
 		"`SLUICE_API_LISTEN`, and `--set api.listen=127.0.0.1:8080`. `sluice config check FILE` says everything that is wrong\n" +
 		"with a file, `sluice config show` prints what takes effect, `sluice config example controller` a file to begin with.\n\n" +
 		"## Controller\n\n" + config.Reference(controller) + "\n## Agent\n\n" + config.Reference(config.DefaultAgent()) + "\n## Mobile device\n\n" + config.Reference(mobileDevice()) +
+		"\n## Ingress gateway\n\n`sluice cinema ingress`, whose kind is `cinema-ingress`.\n\n" + config.Reference(config.DefaultIngress()) +
+		"\n## Egress gateway\n\n`sluice cinema egress`, whose kind is `cinema-egress`.\n\n" + config.Reference(config.DefaultEgress()) +
 		"\n## Contexts\n\nThe operator's file of controllers (`sluice context`), " + contextsFileIs + ".\n\n" + config.Reference(&config.Contexts{})
 }
 

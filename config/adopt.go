@@ -39,6 +39,20 @@ func (m *Mobile) Adopt(next *Mobile) *Mobile {
 	return &now
 }
 
+// Adopt is the same for an ingress gateway.
+func (g *Ingress) Adopt(next *Ingress) *Ingress {
+	now := *g
+	now.Log.Level = next.Log.Level
+	return &now
+}
+
+// Adopt is the same for an egress gateway.
+func (e *Egress) Adopt(next *Egress) *Egress {
+	now := *e
+	now.Log.Level = next.Log.Level
+	return &now
+}
+
 // Logging is what is logged, and how.
 func (c *Controller) Logging() Log { return c.Log }
 
@@ -47,6 +61,12 @@ func (a *Agent) Logging() Log { return a.Log }
 
 // Logging is what is logged, and how.
 func (m *Mobile) Logging() Log { return m.Log }
+
+// Logging is what is logged, and how.
+func (g *Ingress) Logging() Log { return g.Log }
+
+// Logging is what is logged, and how.
+func (e *Egress) Logging() Log { return e.Log }
 
 // Changed lists the keys in which two configurations of one kind differ, but for those
 // that are left out. Secrets are not compared.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -22,6 +23,7 @@ import (
 var same = cmp.Options{
 	cmp.Comparer(func(a, b Address) bool { return a.AddrPort == b.AddrPort }),
 	cmp.Comparer(func(a, b rule.Layout) bool { return a == b }),
+	cmpopts.EquateComparable(netip.Addr{}),
 	cmpopts.EquateEmpty(),
 }
 
@@ -80,7 +82,7 @@ func TestExamplesReadBack(t *testing.T) {
 }
 
 func TestEverySettingIsDocumented(t *testing.T) {
-	for _, c := range []any{DefaultController(), DefaultAgent(), DefaultMobile()} {
+	for _, c := range []any{DefaultController(), DefaultAgent(), DefaultMobile(), DefaultIngress(), DefaultEgress()} {
 		walk(reflect.ValueOf(c).Elem(), "", func(s setting) {
 			if s.field.Tag.Get("doc") == "" {
 				t.Errorf("%T: %s has no documentation", c, s.key)
@@ -165,7 +167,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("---\n---\n"))
 	f.Add([]byte("network: {switches: {? [a] : b}}"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		for _, into := range []checked{DefaultController(), DefaultAgent(), DefaultMobile()} {
+		for _, into := range []checked{DefaultController(), DefaultAgent(), DefaultMobile(), DefaultIngress(), DefaultEgress()} {
 			if err := parse(Sources{File: "f", NoFiles: true}, text, into); err != nil {
 				if _, ok := err.(Problems); !ok || err.Error() == "" {
 					t.Errorf("not Problems: %v", err)

@@ -25,6 +25,7 @@ type Controller struct {
 	SOS      SOS      `yaml:"sos" doc:"The SOS service: transfers carried by agents."`
 	Handover Handover `yaml:"handover" doc:"The handover service: devices that move."`
 	QoS      QoS      `yaml:"qos" doc:"The QoS service: bandwidth and latency that hold."`
+	Cinema   Cinema   `yaml:"cinema" doc:"The Cinema service: live channels to many viewers."`
 }
 
 // Log says what is logged.
@@ -215,6 +216,7 @@ func DefaultController() *Controller {
 		SOS:      SOS{Enabled: true, Settle: 10 * time.Second, Linger: 200 * time.Millisecond},
 		Handover: defaultHandover(),
 		QoS:      defaultQoS(),
+		Cinema:   defaultCinema(),
 	}
 }
 
@@ -229,6 +231,7 @@ func (c *Controller) check(k *checker) {
 	c.checkOpenFlow(k)
 	c.Handover.check(k)
 	c.QoS.check(k)
+	c.Cinema.check(k)
 	c.Network.checkMeasure(k, c.OVSDB)
 	c.OVSDB.check(k)
 	c.Network.Hosts.check(k)

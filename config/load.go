@@ -50,6 +50,8 @@ func Kinds() []Kind {
 		{"controller", func(s Sources) (any, error) { return LoadController(s) }, func() any { return DefaultController() }},
 		{"agent", func(s Sources) (any, error) { return LoadAgent(s) }, func() any { return DefaultAgent() }},
 		{"mobile", func(s Sources) (any, error) { return LoadMobile(s) }, func() any { return DefaultMobile() }},
+		{"cinema-egress", func(s Sources) (any, error) { return LoadEgress(s) }, func() any { return DefaultEgress() }},
+		{"cinema-ingress", func(s Sources) (any, error) { return LoadIngress(s) }, func() any { return DefaultIngress() }},
 	}
 }
 
@@ -72,6 +74,20 @@ func LoadAgent(s Sources) (*Agent, error) {
 func LoadMobile(s Sources) (*Mobile, error) {
 	m := DefaultMobile()
 	return m, load(s, m)
+}
+
+// LoadIngress reads the configuration of an ingress gateway of Cinema. If anything is wrong
+// the error is Problems.
+func LoadIngress(s Sources) (*Ingress, error) {
+	g := DefaultIngress()
+	return g, load(s, g)
+}
+
+// LoadEgress reads the configuration of an egress gateway of Cinema. If anything is wrong
+// the error is Problems.
+func LoadEgress(s Sources) (*Egress, error) {
+	e := DefaultEgress()
+	return e, load(s, e)
 }
 
 func load(s Sources, into checked) error {

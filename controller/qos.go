@@ -51,7 +51,7 @@ func (c *Controller) newCritical(book *reserve.Book) (*bandwidth.Service, error)
 		Publish: c.publishQoS, Interval: c.cfg.Network.StatsInterval,
 	})
 	c.net.AddHandler(rule.ChainCritical, s)
-	reloadQoS(c, criticalOf, s.Ready(), s.Definitions)
+	reloadDeclared(c, plugin.Name, criticalOf, s.Ready(), s.Definitions)
 	return s, nil
 }
 
@@ -70,24 +70,24 @@ func (c *Controller) newClasses(book *reserve.Book, critical latency.Critical) (
 		Databases: c.queues, Critical: critical, Configured: classes, Treatments: &c.treatments,
 		Quota: c.cfg.QoS.Quota, Interval: c.cfg.Network.StatsInterval, Settle: 15 * time.Second, OnConnect: c.cfg.QoS.Queues == "connect",
 	})
-	reloadQoS(c, classesOf, s.Loaded(), s.Declared)
+	reloadDeclared(c, plugin.Name, classesOf, s.Loaded(), s.Declared)
 	return s, nil
 }
 
 // publishQoS publishes an event of the service.
 func (c *Controller) publishQoS(kind string, attrs any) { c.bus.Publish(plugin.Name+"."+kind, attrs) }
 
-// reloadQoS has a collection follow what a configuration that is read again has for it, once
-// it is loaded.
-func reloadQoS[T any](c *Controller, of func(*config.Controller) (map[string]T, error), loaded <-chan struct{}, to *service.Collection[T]) {
+// reloadDeclared has a collection of a service follow what a configuration that is read again
+// has for it, once it is loaded.
+func reloadDeclared[T any](c *Controller, service string, of func(*config.Controller) (map[string]T, error), loaded <-chan struct{}, to *service.Collection[T]) {
 	c.reloads = append(c.reloads, func(ctx context.Context, next *config.Controller) (func(context.Context) error, error) {
 		configured, err := of(next)
-		err = errors.Join(err, awaitLoaded(ctx, plugin.Name, loaded))
+		err = errors.Join(err, awaitLoaded(ctx, service, loaded))
 		if err == nil {
 			err = to.Fits(configured)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("qos: %w", err)
+			return nil, fmt.Errorf("%s: %w", service, err)
 		}
 		return func(ctx context.Context) error { return to.Configure(ctx, configured) }, nil
 	})

@@ -56,6 +56,7 @@ var constructors = []func(*Controller) (Service, error){
 	newSOS,
 	newHandover,
 	newQoS,
+	newCinema,
 }
 
 func (c *Controller) makeServices() error {

@@ -43,6 +43,10 @@ const (
 	Switch = "switch"
 	// Mobile is a mobile device; without a configuration nothing can be said of one.
 	Mobile = "mobile"
+	// Ingress is an ingress gateway of Cinema.
+	Ingress = "cinema-ingress"
+	// Egress is an egress gateway of Cinema.
+	Egress = "cinema-egress"
 )
 
 // System is what the checks look at. Tests give another one than Host.

@@ -36,6 +36,12 @@ func roles() (all []role) {
 			return append(ForAgent(ctx, c.(*config.Agent)), unit.reads(ctx, Agent, c)...)
 		},
 		Mobile: func(ctx context.Context, c any, _ *account) []Finding { return ForMobile(ctx, c.(*config.Mobile)) },
+		Ingress: func(ctx context.Context, c any, unit *account) []Finding {
+			return append(ForIngress(ctx, c.(*config.Ingress)), unit.reads(ctx, Ingress, c)...)
+		},
+		Egress: func(ctx context.Context, c any, unit *account) []Finding {
+			return append(ForEgress(ctx, c.(*config.Egress)), unit.reads(ctx, Egress, c)...)
+		},
 	}
 	for _, k := range config.Kinds() {
 		all = append(all, role{part: k.Name, config: &k, ask: ask[k.Name]})

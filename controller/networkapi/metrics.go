@@ -74,6 +74,7 @@ func switchMetrics(m *service.Metrics, core *network.Network) {
 	m.Totals("packet_ins_total", "Packets that the switch sent up.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().PacketIns) }))
 	m.Totals("packet_outs_dropped_total", "Packets for the switch that did not fit its queue.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().PacketOutsDropped) }))
 	m.Totals("flow_mods_total", "Changes of rules sent to the switch.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().FlowMods) }))
+	m.Totals("group_mods_total", "Changes of groups sent to the switch.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().GroupMods) }))
 	m.Totals("switch_errors_total", "Error messages from the switch.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().Errors) }))
 	m.Totals("malformed_messages_total", "Messages from the switch that could not be read.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().Malformed) }))
 }

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/cinema/plugin"
+)
+
+const cinemaPath = api.Prefix + "/" + plugin.Name + "/"
+
+func cinemaCommand(app *App) *cobra.Command {
+	return group("cinema", "Bring live channels to many viewers", `  sluice cinema channels add news --number 1 --bit-rate 2Mbit --source rtsp://10.0.0.7/live
+  sluice cinema gateways egress list
+  sluice cinema viewers list
+  sluice cinema trees`,
+		cinemaIngressCommand(app), cinemaEgressCommand(app),
+		cinemaChannelsCommand(app), cinemaGatewaysCommand(app), cinemaViewersCommand(app),
+		GetCommand(app, "trees", "List the ways of the channels: links, switches, copies", cinemaPath+"trees", Table[plugin.TreeInfo](
+			"channel bit_rate from links viewers")),
+		GetCommand(app, "links", "List what channels take of the links, and what they may", cinemaPath+"links", Table[plugin.LinkInfo]("")),
+		GetCommand(app, "lineup", "Show what viewers can choose from", cinemaPath+"lineup", Fields[gatewayapi.Lineup]))
+}
+
+func cinemaChannelsCommand(app *App) *cobra.Command {
+	d := Declared[plugin.ChannelSpec, plugin.ChannelInfo]{
+		App: app, Noun: "a channel", Path: cinemaPath + "channels",
+		Columns: "number name title on_air viewers bit_rate measured at source view_password=PROTECTED origin trouble",
+		Flags:   map[string]string{"view_password": "view-password-file", "publish_password": "publish-password-file"},
+	}
+	set, remove := d.Set(), d.Remove()
+	set.Short += "; a password that is not given again is none"
+	remove.Short += "; its viewers get it no longer"
+	return group("channels", "Say which channels there are", `  sluice cinema channels add news --number 1 --title "The News" --bit-rate 2Mbit \
+    --source rtsp://10.0.0.7/live
+  sluice cinema channels add stage --number 2 --bit-rate 3Mbit \
+    --publish-password-file stage.password
+  sluice cinema channels set news --number 1 --bit-rate 4Mbit --source rtsp://10.0.0.7/live
+  sluice cinema channels list
+  sluice cinema channels remove news`,
+		d.List(), d.Show(), d.Add(), set, remove)
+}
+
+func cinemaGatewaysCommand(app *App) *cobra.Command {
+	return group("gateways", "Say which gateways there are, and see how they do", `  sluice cinema gateways ingress list
+  sluice cinema gateways egress drain east`,
+		cinemaGateways(app, "ingress", "Ingress gateways: by them producers' pictures come into the network", "studio"),
+		cinemaGateways(app, "egress", "Egress gateways: by them viewers get the pictures", "east"))
+}
+
+// cinemaGateways are the commands for gateways of one kind, which are agents.
+func cinemaGateways(app *App, kind, short, example string) *cobra.Command {
+	cmd := AgentsCommand(app, plugin.Name+"/"+kind)
+	cmd.Use, cmd.Short = kind, short
+	cmd.Example = strings.NewReplacer("KIND", kind, "NAME", example).Replace(`  sluice cinema gateways KIND add NAME --url https://192.0.2.10:8440 --addr 10.0.1.10
+  sluice cinema gateways KIND list
+  sluice cinema gateways KIND drain NAME
+  sluice cinema gateways KIND remove NAME`)
+	return cmd
+}
+
+func cinemaViewersCommand(app *App) *cobra.Command {
+	remove := RemoveCommand(app, "remove ID", "Copy nothing to a viewer any more", cinemaPath+"viewers")
+	remove.Long = `Copies nothing to a viewer any more. Its gateway is not told: the viewer sees a picture
+that stands still, until it leaves. It may come again, as another.`
+	return group("viewers", "List and remove viewers", `  sluice cinema viewers list
+  sluice cinema viewers remove 00112233445566778899aabbccddeeff`,
+		GetCommand(app, "list", "List the viewers: gateway, channels, changes, losses", cinemaPath+"viewers", Table[plugin.ViewerInfo]("")), remove)
+}

@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/cinema/egress"
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/service/control"
+)
+
+func cinemaEgressCommand(app *App) *cobra.Command {
+	return daemonCommand(app, &cobra.Command{
+		Use:   "egress",
+		Short: "Run an egress gateway, at which people watch channels",
+		Long: `Runs an egress gateway until it gets SIGINT or SIGTERM; its viewers then go on at
+another one. It has a site for people at its public interface, serves players by WHEP,
+and asks its controller for the channels that viewers want.
+
+With CAP_NET_ADMIN its sockets have room for longer groups of pictures at once than
+net.core.rmem_max permits.`,
+		Example: `  sluice config example cinema-egress > egress.yaml
+  sluice cinema egress --config egress.yaml`,
+	}, config.LoadEgress, func(ctx context.Context, r *running[*config.Egress]) error {
+		r.reloads(ctx, nil)
+		return runAgent(ctx, r.cfg.Agent(), r.log, "cinema/egress", func(ctx context.Context, a Agent) error {
+			spec, c, err := announcement(a.Agent, a.Control.TLS.Files())
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			gateway, err := egressConfig(r.cfg, a)
+			if err != nil {
+				return err
+			}
+			gateway.Name, gateway.Controller = spec.Name, egress.NewController(c)
+			return egress.Run(ctx, gateway)
+		})
+	})
+}
+
+// egressConfig translates the configuration.
+func egressConfig(c *config.Egress, a Agent) (egress.Config, error) {
+	out := egress.Config{
+		Version: version.Get().Version, Log: a.Log,
+		Control: c.Control.Listen.String(), ControlTLS: a.TLS,
+		Data: c.First(), Ports: control.PortRange(c.Data.Ports),
+		Public: c.Public.Listen.String(), URL: c.URL(), Media: c.Media(),
+		MaxViewers: c.MaxViewers, MaxPerAddress: c.MaxPerAddress, Burst: c.Burst, Times: egress.DefaultTimes(),
+	}
+	if !c.Public.TLS.Enabled() {
+		return out, nil
+	}
+	var err error
+	if out.PublicTLS, err = pki.Server(c.Public.TLS.Files(), false); err != nil {
+		return out, fmt.Errorf("public.tls: %w", err)
+	}
+	return out, nil
+}

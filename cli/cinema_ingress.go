@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/cinema/ingress"
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/internal/version"
+	"github.com/sluice-net/sluice/pki"
+)
+
+func cinemaIngressCommand(app *App) *cobra.Command {
+	return daemonCommand(app, &cobra.Command{
+		Use:   "ingress",
+		Short: "Run an ingress gateway, which takes channels in",
+		Long: `Runs an ingress gateway until it gets SIGINT or SIGTERM. It has the channels that its
+controller tells it of: it reads their sources by ffmpeg, or producers publish them by
+WHIP at its public interface, and it sends each into the network as one flow of RTP.
+
+It needs CAP_NET_RAW and CAP_NET_ADMIN, to send to an address that no host has.`,
+		Example: `  sluice config example cinema-ingress > ingress.yaml
+  sluice cinema ingress --config ingress.yaml`,
+	}, config.LoadIngress, func(ctx context.Context, r *running[*config.Ingress]) error {
+		r.reloads(ctx, nil)
+		return runAgent(ctx, r.cfg.Agent(), r.log, "cinema/ingress", func(ctx context.Context, a Agent) error {
+			c, err := ingressConfig(r.cfg, a)
+			if err != nil {
+				return err
+			}
+			return ingress.Run(ctx, c)
+		})
+	})
+}
+
+// ingressConfig translates the configuration.
+func ingressConfig(c *config.Ingress, a Agent) (ingress.Config, error) {
+	out := ingress.Config{
+		Log: a.Log, Version: version.Get().Version, Listen: c.Control.Listen.String(), TLS: a.TLS, Data: c.First(),
+		Public: c.Public.Listen.AddrPort, PublicURL: c.Public.URL, MaxChannels: c.MaxChannels, FFmpeg: c.FFmpeg,
+		Certificates: map[string]string{"control.tls": c.Control.TLS.Cert},
+	}
+	if !c.Public.TLS.Enabled() {
+		return out, nil
+	}
+	out.Certificates["public.tls"] = c.Public.TLS.Cert
+	var err error
+	if out.PublicTLS, err = pki.Server(c.Public.TLS.Files(), false); err != nil {
+		return out, fmt.Errorf("public.tls: %w", err)
+	}
+	return out, nil
+}

@@ -1,0 +1,63 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/cinema/plugin"
+)
+
+// aHash is one of "secret".
+const aHash = "$2a$04$VnEmCaLTLxOgjuFTF7bk3.cF4Nd3xxRGiH2xcQf2F1bBVvRAmyHGG"
+
+func readCinema(text string) (*Controller, error) {
+	c := DefaultController()
+	return c, parse(Sources{File: "f.yaml"}, []byte(text), c)
+}
+
+// Channels stand in the file by name, with hashes of passwords.
+func TestCinema(t *testing.T) {
+	c, err := readCinema(`
+cinema:
+  media_address: 198.19.0.1
+  link_share: 0.25
+  link_macs: true
+  channels:
+    news: {number: 1, title: The News, source: "rtsp://10.0.0.7/live", bit_rate: 2Mbit, ingress: studio}
+    stage: {number: 2, bit_rate: 3Mbit, view_hash: "` + aHash + `", publish_hash: "` + aHash + `"}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Cinema.MediaAddress.String() != "198.19.0.1" || c.Cinema.LinkShare != 0.25 || !c.Cinema.LinkMACs || !c.Cinema.Enabled {
+		t.Errorf("%+v", c.Cinema)
+	}
+	all, faults := c.Cinema.ParsedChannels()
+	want := plugin.Channel{Name: "news", Number: 1, Title: "The News", Source: "rtsp://10.0.0.7/live", BitRate: 2e6, Ingress: "studio"}
+	if len(faults) > 0 || len(all) != 2 || all["news"] != want || all["stage"].ViewHash != aHash || all["stage"].PublishHash != aHash {
+		t.Errorf("%+v, faults %v", all, faults)
+	}
+	if d := DefaultController().Cinema; d.MediaAddress != plugin.DefaultMedia || d.LinkShare != plugin.DefaultShare || d.LinkMACs {
+		t.Errorf("default %+v", d)
+	}
+}
+
+func TestCinemaRefuses(t *testing.T) {
+	for key, text := range map[string]string{
+		"cinema.media_address":           `media_address: 224.0.0.1`,
+		"cinema.link_share":              `link_share: 2`,
+		"cinema.control_subnets":         `control_subnets: [10.0.0.0/33]`,
+		"cinema.channels.a.number":       `channels: {a: {bit_rate: 1Mbit}}`,
+		"cinema.channels.b.number":       `channels: {a: {number: 1, bit_rate: 1Mbit}, b: {number: 1, bit_rate: 1Mbit}}`,
+		"cinema.channels.a.bit_rate":     `channels: {a: {number: 1}}`,
+		"cinema.channels.A.name":         `channels: {A: {number: 1, bit_rate: 1Mbit}}`,
+		"cinema.channels.a.source":       `channels: {a: {number: 1, bit_rate: 1Mbit, source: "ftp://x"}}`,
+		"cinema.channels.a.view_hash":    `channels: {a: {number: 1, bit_rate: 1Mbit, view_hash: secret}}`,
+		"cinema.channels.a.publish_hash": `channels: {a: {number: 1, bit_rate: 1Mbit, publish_hash: secret}}`,
+		"cinema.channels.a.password":     `channels: {a: {number: 1, bit_rate: 1Mbit, password: secret}}`,
+	} {
+		if _, err := readCinema("cinema:\n  " + text + "\n"); err == nil || !strings.Contains(err.Error(), key) || strings.Contains(err.Error(), "secret,") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

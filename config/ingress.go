@@ -1,0 +1,85 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Ingress is the configuration of "sluice cinema ingress".
+type Ingress struct {
+	Name        string        `yaml:"name" pattern:"[A-Za-z0-9][A-Za-z0-9._-]{0,62}" form:"a name of letters, digits, dots, dashes" doc:"Name of the gateway in listings and logs. Empty: the machine's host name."`
+	Log         Log           `yaml:"log" doc:"What is logged, and how."`
+	Control     Control       `yaml:"control" doc:"The interface for the controller: HTTPS with certificates on both sides."`
+	Data        GatewayData   `yaml:"data" doc:"Where the gateway is in the network that carries channels."`
+	Public      GatewayPublic `yaml:"public" doc:"The interface for producers, who publish by WHIP."`
+	MaxChannels int           `yaml:"max_channels" min:"1" max:"1000" doc:"How many channels it has at most, and so how many processes that read sources."`
+	FFmpeg      string        `yaml:"ffmpeg" pattern:"[A-Za-z0-9._/+-]+" form:"the name or path of a program" doc:"The program that reads and transcodes sources, by its path or by a name that is looked for in PATH. ffprobe is looked for beside it."`
+	Announce    Announced     `yaml:"announce" doc:"Announces the gateway to a controller, instead of an operator adding it there."`
+}
+
+// GatewayData is where a gateway of Cinema is in the network.
+type GatewayData struct {
+	Address netip.Addr `yaml:"address" doc:"Its IPv4 address there, which must be on one of the machine's interfaces. Empty: the address that control.listen names."`
+}
+
+// GatewayPublic is the interface of a gateway of Cinema for people.
+type GatewayPublic struct {
+	Listen    Address `yaml:"listen" doc:"Where it listens: HTTP over TCP, and media over UDP at the port of the same number."`
+	TLS       TLS     `yaml:"tls" doc:"Certificate of the interface. Browsers want one that they trust; clients show none."`
+	Plaintext bool    `yaml:"plaintext" doc:"Permits HTTP without TLS elsewhere than on the loopback interface, as behind a proxy: passwords can be read on the way then."`
+	URL       string  `yaml:"url" pattern:"https?://[^/]+" form:"a URL like https://live.example.org:8460" doc:"URL under which people reach it. Empty: made from listen."`
+}
+
+// DefaultIngress is the configuration of an ingress gateway that is told nothing.
+func DefaultIngress() *Ingress {
+	return &Ingress{
+		Log:         Log{Level: "info", Format: "text"},
+		Control:     Control{Listen: loopback(8440)},
+		Public:      GatewayPublic{Listen: loopback(8460)},
+		MaxChannels: 64, FFmpeg: "ffmpeg",
+	}
+}
+
+func (g *Ingress) check(k *checker) {
+	k.files(g)
+	k.gateway(g.Control, g.Data, g.Public, g.Announce)
+	k.require(g.FFmpeg != "", "ffmpeg", "empty", "the name or path of a program, like ffmpeg")
+}
+
+// gateway checks what the gateways of Cinema have in common.
+func (k *checker) gateway(control Control, data GatewayData, public GatewayPublic, announce Announced) {
+	k.tls("control.tls", control.TLS, true)
+	k.tls("public.tls", public.TLS, false)
+	for key, listen := range map[string]Address{"control.listen": control.Listen, "public.listen": public.Listen} {
+		k.require(listen.IsValid(), key, "empty", "write "+descriptions[typeAddress])
+	}
+	k.require(control.TLS.Enabled(), "control.tls.cert", "missing", "the control interface needs cert, key and ca; make them with \"sluice pki issue agent NAME\"")
+	k.require(public.TLS.CA == "" && len(public.TLS.Roles) == 0, "public.tls.ca", "not for people", "remove ca and roles: who publishes or watches has a password")
+	k.require(!public.Listen.IsValid() || public.TLS.Enabled() || public.Listen.Loopback() || public.Plaintext,
+		"public.tls.cert", "missing", "set cert and key, or public.plaintext if something before it has TLS")
+	k.distinct("public.listen", []Address{control.Listen, public.Listen})
+	addr := firstOf(data.Address, control.Listen.Addr())
+	k.require(addr.Is4() && !addr.IsUnspecified() && !addr.IsMulticast(), "data.address",
+		fmt.Sprintf("not an address that datagrams can come from (%v)", addr), "one IPv4 address of one interface")
+	k.require(announce.Server != "" || announce.TokenFile == "" && announce.URL == "", "announce.server", "missing", "name the controller's API, or remove announce.token_file and announce.url")
+}
+
+// firstOf is the address, or another one if there is none.
+func firstOf(addr, other netip.Addr) netip.Addr {
+	if addr.IsValid() {
+		return addr
+	}
+	return other
+}
+
+// First is the gateway's data address.
+func (g *Ingress) First() netip.Addr { return firstOf(g.Data.Address, g.Control.Listen.Addr()) }
+
+// Agent is what the gateway has in common with the agents of all services: who it is, and how
+// it speaks with its controller.
+func (g *Ingress) Agent() *Agent {
+	a := DefaultAgent()
+	a.Name, a.Log, a.Control, a.Announce = g.Name, g.Log, g.Control, g.Announce
+	a.Data.Address, a.Sessions.Max = g.First(), g.MaxChannels
+	return a
+}

@@ -1,0 +1,42 @@
+package controller
+
+import (
+	"fmt"
+
+	"github.com/sluice-net/sluice/cinema/plugin"
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/network"
+)
+
+func newCinema(c *Controller) (Service, error) {
+	if !c.cfg.Cinema.Enabled {
+		return nil, nil //nolint:nilnil // left out by configuration
+	}
+	channels, err := channelsOf(c.cfg)
+	if err != nil {
+		return nil, fmt.Errorf("cinema: %w", err)
+	}
+	owner, err := c.net.Owner(plugin.Name, network.OwnerOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("cinema: %w", err)
+	}
+	agentTLS, err := c.agentTLS()
+	if err != nil {
+		return nil, err
+	}
+	s := plugin.New(plugin.Options{
+		Network: c.net, Rules: owner, Store: c.store, Bus: c.bus, Log: c.log, AgentTLS: agentTLS, Dial: c.opts.DialAgent,
+		ControlSubnets: c.cfg.Cinema.ControlSubnets, Media: c.cfg.Cinema.MediaAddress, Share: c.cfg.Cinema.LinkShare, Configured: channels,
+		Treatments: &c.treatments, LinkMACs: c.cfg.Cinema.LinkMACs,
+	})
+	c.net.Subscribe(s.NetworkChanged)
+	c.net.Doctor().ExamineAddresses(s.Needed)
+	reloadDeclared(c, plugin.Name, channelsOf, s.Loaded(), s.Channels.Collection)
+	return s, nil
+}
+
+// channelsOf are the channels in a configuration.
+func channelsOf(c *config.Controller) (map[string]plugin.Channel, error) {
+	channels, faults := c.Cinema.ParsedChannels()
+	return channels, faults.Err()
+}
