@@ -236,7 +236,7 @@ func (s *LiveSwitch) Appctl(ctx context.Context, args ...string) (string, error)
 // Stop ends the switch's daemon, as a crash or a power cut would: it forwards
 // nothing and its flow table is lost. Its configuration stays.
 func (s *LiveSwitch) Stop(ctx context.Context) error {
-	pid, err := s.daemonPID()
+	pid, err := s.PID()
 	if err != nil {
 		return fmt.Errorf("stop switch %s: %w", s.name, err)
 	}
@@ -249,7 +249,7 @@ func (s *LiveSwitch) Stop(ctx context.Context) error {
 // Kill ends the switch's daemon by a signal that it cannot handle: what Stop lets
 // it put in order, like its ports' queues, stays as it is.
 func (s *LiveSwitch) Kill(ctx context.Context) error {
-	pid, err := s.daemonPID()
+	pid, err := s.PID()
 	if err != nil {
 		return fmt.Errorf("kill switch %s: %w", s.name, err)
 	}
@@ -273,7 +273,8 @@ func (s *LiveSwitch) Start(ctx context.Context) error {
 	return s.addFixedFlows(ctx)
 }
 
-func (s *LiveSwitch) daemonPID() (int, error) {
+// PID is the process of the switch's daemon.
+func (s *LiveSwitch) PID() (int, error) {
 	b, err := os.ReadFile(filepath.Join(s.dir(), "ovs-vswitchd.pid"))
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, errors.New("it does not run")

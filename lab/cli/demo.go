@@ -44,7 +44,7 @@ agents. Everything is removed at the end, also after Ctrl-C.`,
 	f.DurationVar(&o.Line.RTT, "rtt", demo.DefaultRTT, "round-trip time of the long link")
 	f.Var(command.ShareFlag(&o.Line.Loss), "loss", "packets lost on the long link, each way")
 	f.BoolVar(&o.Keep, "keep", false, "leave the network up afterwards, until Ctrl-C")
-	cmd.AddCommand(demoHandoverCommand(a))
+	cmd.AddCommand(demoHandoverCommand(a), demoCinemaCommand(a))
 	return cmd
 }
 
@@ -75,6 +75,35 @@ Everything is removed at the end, also after Ctrl-C.`,
 	f.Var(command.RateFlag(&o.Rate), "rate", "rate of each radio")
 	f.DurationVar(&o.Delay, "delay", demo.DefaultRadioDelay, "delay of each radio, one way")
 	f.BoolVar(&o.Keep, "keep", false, "leave the networks up afterwards, until Ctrl-C")
+	return cmd
+}
+
+func demoCinemaCommand(a *app) *cobra.Command {
+	o := demo.CinemaOptions{}
+	cmd := &cobra.Command{
+		Use:   "cinema",
+		Short: "Watch live channels in a browser, and change them in the network (root)",
+		Long: `Builds a network of four switches on this machine, with two ingress and two egress
+gateways, and puts four test patterns on the air. Chromium opens the gateways' site
+and changes channel again and again; a table says how long each change took, from the
+key to the first picture of the new channel. Everything is removed at the end, also
+after Ctrl-C. Chromium and ffmpeg must be installed.`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Changes < 1 || o.Changes > 1000 {
+				return &command.UsageError{Err: errors.New("--changes must be between 1 and 1000")}
+			}
+			var err error
+			if o.Binary, _, err = a.programs(); err != nil {
+				return err
+			}
+			o.Out = a.Out
+			return demo.RunCinema(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.Changes, "changes", demo.DefaultChanges, "how often the channel is changed")
+	f.BoolVar(&o.Keep, "keep", false, "leave the network up afterwards, until Ctrl-C")
 	return cmd
 }
 

@@ -72,6 +72,9 @@ func labShapes() []labShape {
 		{"domains", "two such networks with a controller each, joined", []string{"depth", "fanout"}, func(g *labGenerator) (lab.Topology, error) {
 			return lab.MobilityDomains(g.name, g.mobility()), nil
 		}},
+		{"cinema", "four switches in a ring, two gateways for producers, two for viewers", nil, func(g *labGenerator) (lab.Topology, error) {
+			return lab.Cinema(g.name, g.link), nil
+		}},
 		{"vlan", "a wan that translates VLANs on the way", nil, wan(lab.VLANWAN)},
 	}
 }

@@ -1,0 +1,23 @@
+package lab
+
+import (
+	"github.com/sluice-net/sluice/lab/delayline"
+)
+
+// Cinema is a network for live channels: a ring of four switches with a host at each that
+// stands for a gateway, "in1" and "in2" for producers, "out1" and "out2" for viewers, and a
+// host "viewer" at the last switch. link is what joins the switches.
+func Cinema(name string, link delayline.Params) Topology {
+	t := Topology{Name: name}
+	for i, host := range []string{"in1", "in2", "out1", "out2"} {
+		at := t.addSwitch(i + 1)
+		t.Hosts = append(t.Hosts, Host{Name: host, Agent: true})
+		t.Links = append(t.Links, Both(host, at, delayline.Params{}))
+	}
+	for i := range t.Switches {
+		t.Links = append(t.Links, Both(switchName(i+1), switchName((i+1)%len(t.Switches)+1), link))
+	}
+	t.Hosts = append(t.Hosts, Host{Name: "viewer"})
+	t.Links = append(t.Links, Both("viewer", switchName(len(t.Switches)), delayline.Params{}))
+	return t
+}
