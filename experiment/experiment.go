@@ -24,6 +24,7 @@ func All() []Experiment {
 		handoverModel(), handoverPolicies(), handoverMoves(), handoverSilence(), handoverPeers(), handoverScale(),
 		qosCritical(), qosAcceptance(), qosLatency(), qosPeers(),
 		qosAlgorithms(),
+		cinemaZap(), cinemaTree(), cinemaScale(), cinemaPeers(),
 	}
 }
 

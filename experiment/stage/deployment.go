@@ -21,6 +21,12 @@ type Options struct {
 	// Network and Services are added to the controller's configuration: lines of its
 	// section "network", indented by two, and sections of their own.
 	Network, Services string
+	// Gateways are those of Cinema, by the hosts that they are on. With some, the API is
+	// served to them too, at the controller's address in the control network.
+	Gateways map[string]CinemaRole
+	// IngressConfig and EgressConfig are added to the configuration of gateways: lines of
+	// their own.
+	IngressConfig, EgressConfig string
 }
 
 // Deployment is a controller and agents running in a lab, each a process of its
@@ -32,8 +38,12 @@ type Deployment struct {
 	binary            string
 	dir, logs         string
 	network, services string
-	controller        *Daemon
-	agents            map[string]*Daemon
+	gateways          map[string]CinemaRole
+
+	ingressConfig, egressConfig string
+
+	controller *Daemon
+	agents     map[string]*Daemon
 }
 
 const (
@@ -63,7 +73,8 @@ func DeployAgents(ctx context.Context, o Options) (*Deployment, error) {
 		return nil, fmt.Errorf("deploy: %w", err)
 	}
 	d := &Deployment{
-		lab: o.Lab, binary: o.Binary, dir: dir, logs: o.LogDir, network: o.Network, services: o.Services, agents: map[string]*Daemon{},
+		lab: o.Lab, binary: o.Binary, dir: dir, logs: o.LogDir, network: o.Network, services: o.Services,
+		gateways: o.Gateways, ingressConfig: o.IngressConfig, egressConfig: o.EgressConfig, agents: map[string]*Daemon{},
 	}
 	err = d.issueCertificates()
 	for _, host := range d.agentHosts() {
@@ -84,13 +95,17 @@ func (d *Deployment) begin(ctx context.Context) error {
 	if err := d.connect(ctx); err != nil {
 		return err
 	}
+	if err := d.startGateways(ctx); err != nil {
+		return err
+	}
 	return d.settle(ctx)
 }
 
+// agentHosts are those of SOS's agents.
 func (d *Deployment) agentHosts() []string {
 	var names []string
 	for _, h := range d.lab.Topology().Hosts {
-		if h.Agent {
+		if h.Agent && d.gateways[h.Name] == "" {
 			names = append(names, h.Name)
 		}
 	}
@@ -102,13 +117,13 @@ func (d *Deployment) agentHosts() []string {
 func (d *Deployment) StartController(ctx context.Context) error {
 	file := filepath.Join(d.dir, "controller.yaml")
 	text := fmt.Sprintf(`data_dir: %[1]s/controller
-api: {listen: %[2]s}
+api: %[2]s
 openflow: {listen: ["%[3]v"], plaintext: true}
 network:
   discovery: {interval: 1s, timeout: 4s}
 %[4]ssos:
   tls: {cert: %[1]s/controller.crt, key: %[1]s/controller.key, ca: %[1]s/ca.crt}
-%[5]s`, d.dir, apiAddress, d.lab.ControllerAddr(), d.network, d.services)
+%[5]s`, d.dir, d.apiConfig(), d.lab.ControllerAddr(), d.network, d.services)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("configure the controller: %w", err)
 	}

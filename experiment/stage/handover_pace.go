@@ -12,10 +12,11 @@ type pace struct {
 	ticker   *time.Ticker
 	began    time.Time
 	done     int
+	burst    int // how many messages it catches up by
 }
 
 func newPace(interval time.Duration) *pace {
-	return &pace{interval: interval, ticker: time.NewTicker(max(interval, 500*time.Microsecond)), began: time.Now()}
+	return &pace{interval: interval, ticker: time.NewTicker(max(interval, 500*time.Microsecond)), began: time.Now(), burst: streamBurst}
 }
 
 // wait returns true when the next message is due, false when the context has ended.
@@ -25,7 +26,7 @@ func (p *pace) wait(ctx context.Context) bool {
 			return false
 		}
 		due := int(time.Since(p.began) / p.interval)
-		p.done = max(p.done, due-streamBurst)
+		p.done = max(p.done, due-p.burst)
 		if p.done < due {
 			p.done++
 			return true

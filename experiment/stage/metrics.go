@@ -33,7 +33,10 @@ func (d *Deployment) Metrics(ctx context.Context) (Metrics, error) {
 		return nil, fmt.Errorf("metrics of the controller: %w", err)
 	}
 	transport := &http.Transport{DialContext: d.lab.Control().DialContext, DisableKeepAlives: true}
-	m, err := scrape(ctx, transport, "http://"+apiAddress+"/metrics", strings.TrimSpace(string(token)))
+	if transport.TLSClientConfig, err = trustController(d); err != nil {
+		return nil, fmt.Errorf("metrics of the controller: %w", err)
+	}
+	m, err := scrape(ctx, transport, d.apiURL()+"/metrics", strings.TrimSpace(string(token)))
 	if err != nil {
 		return nil, fmt.Errorf("metrics of the controller: %w", err)
 	}

@@ -5,10 +5,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,8 +32,8 @@ func (d *Deployment) issueCertificates() error {
 	if err != nil {
 		return err
 	}
-	requests := []pki.Request{{Role: pki.RoleController, Name: "controller"}}
-	for _, host := range d.agentHosts() {
+	requests := []pki.Request{{Role: pki.RoleController, Name: "controller", Hosts: []string{d.lab.ControllerAddr().Addr().String()}}}
+	for _, host := range slices.Concat(d.agentHosts(), slices.Sorted(maps.Keys(d.gateways))) {
 		requests = append(requests, pki.Request{Role: pki.RoleAgent, Name: host, Hosts: []string{d.lab.Host(host).ControlAddr().String()}})
 	}
 	for _, r := range requests {
@@ -46,8 +48,7 @@ func (d *Deployment) issueCertificates() error {
 	return nil
 }
 
-// connect makes the client of the controller's API, which listens on the
-// loopback interface of the control namespace.
+// connect makes the client of the controller's API.
 func (d *Deployment) connect(ctx context.Context) error {
 	var token []byte
 	err := Poll(ctx, "the controller's token", func() (err error) {
@@ -57,10 +58,20 @@ func (d *Deployment) connect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, d.LastWords("controller"))
 	}
-	d.Client, err = client.New(client.Options{
-		Server: "http://" + apiAddress, Token: strings.TrimSpace(string(token)), Dial: d.lab.Control().DialContext,
-	})
+	options := client.Options{Server: d.apiURL(), Token: strings.TrimSpace(string(token)), Dial: d.lab.Control().DialContext}
+	if options.TLS, err = trustController(d); err != nil {
+		return err
+	}
+	d.Client, err = client.New(options)
 	return err
+}
+
+// trustController is how the API's certificate is judged; nil where it has none.
+func trustController(d *Deployment) (*tls.Config, error) {
+	if len(d.gateways) == 0 {
+		return nil, nil
+	}
+	return pki.Client(pki.Files{CA: filepath.Join(d.dir, "ca.crt")}, pki.RoleController)
 }
 
 // TokenFile holds the token of the controller's API.

@@ -1,0 +1,129 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluice-net/sluice/cinema/plugin"
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+)
+
+// viewersHeldTo is how many WebRTC viewers an egress gateway is held to on one core, at
+// 1 Mbit/s each.
+const viewersHeldTo = 100
+
+// scaleGateway measures what an egress gateway works for each viewer.
+func scaleGateway(ctx context.Context, env *Env, r *Result) error {
+	raw, err := env.CSV("gateway", "viewers", "gateway_cpu_seconds", "seconds", "bits_per_second_of_each", "lost")
+	if err != nil {
+		return err
+	}
+	defer raw.Close()
+	table := Table{
+		Title:   "An egress gateway's work for WebRTC viewers of one channel",
+		Columns: []string{"viewers", "gateway's CPU, % of a core", "Mbit/s to each", "lost", "CPU per viewer at 1 Mbit/s, % of a core", "viewers a core"},
+	}
+	var last gatewayWork
+	err = env.withGateway(ctx, func(ctx context.Context, d *stage.Deployment, l *lab.Lab) error {
+		audience, err := stage.NewAudience(l.Host(stage.Viewer), d.PublicURL("out2"))
+		if err != nil {
+			return err
+		}
+		defer audience.Close()
+		for _, n := range pick(env.Scale, []int{0, 20}, []int{0, 10, 20, 40, 60}, []int{0, 10, 20, 40, 60, 80, 100}) {
+			env.Step("%d WebRTC viewers", n)
+			for audience.Len() < n {
+				if err := audience.Join(ctx, treeChannel(1)); err != nil {
+					return err
+				}
+			}
+			w, err := work(ctx, d, audience, pick(env.Scale, 5*time.Second, 10*time.Second, 30*time.Second))
+			if err != nil {
+				return err
+			}
+			w.idle = last.idle
+			if n == 0 {
+				w.idle = w.share
+			}
+			last = w
+			if err := raw.Row(n, w.cpu, w.took, w.each, w.lost); err != nil {
+				return err
+			}
+			if n > 0 {
+				table.Add(n, fmt.Sprintf("%.1f", 100*w.share), fmt.Sprintf("%.2f", w.each/1e6), w.lost, fmt.Sprintf("%.2f", 100*w.perViewer()), fmt.Sprintf("%.0f", 1/w.perViewer()))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	r.Tables = append(r.Tables, table)
+	r.Claim(1/last.perViewer() >= viewersHeldTo, fmt.Sprintf("an egress gateway has a core for %d WebRTC viewers at 1 Mbit/s", viewersHeldTo), "%.0f, extrapolated from %d", 1/last.perViewer(), last.viewers)
+	r.Note("Viewers a core: the CPU time of the gateway's process, less that without viewers, for each viewer and each bit that it is sent, extrapolated to 1 Mbit/s and to one core that nothing else uses. The viewers are WebRTC clients in another process of this machine.")
+	return nil
+}
+
+// gatewayWork is what a gateway has worked for its viewers.
+type gatewayWork struct {
+	viewers     int
+	cpu, took   time.Duration
+	share, idle float64 // of a core: with them, and without any
+	each        float64 // bit/s of RTP to each
+	lost        uint64
+}
+
+// perViewer is the share of a core for one viewer at 1 Mbit/s.
+func (w gatewayWork) perViewer() float64 {
+	return (w.share - w.idle) / float64(w.viewers) * viewerBitRate / w.each
+}
+
+func work(ctx context.Context, d *stage.Deployment, a *stage.Audience, lasts time.Duration) (w gatewayWork, err error) {
+	if err := tasks.Sleep(ctx, 2*time.Second); err != nil { // who has just joined gets a burst
+		return w, err
+	}
+	pid := d.Agent("out2").PID()
+	before, err := stage.CPUTime(pid)
+	if err != nil {
+		return w, err
+	}
+	had, began := a.Heard(), time.Now()
+	if err := tasks.Sleep(ctx, lasts); err != nil {
+		return w, err
+	}
+	after, err := stage.CPUTime(pid)
+	if err != nil {
+		return w, err
+	}
+	heard := a.Heard()
+	w.took, w.cpu, w.viewers = time.Since(began), after-before, a.Len()
+	w.share = w.cpu.Seconds() / w.took.Seconds()
+	w.each = float64(heard.Bytes-had.Bytes) * 8 / w.took.Seconds() / float64(max(w.viewers, 1))
+	w.lost = heard.Lost - had.Lost
+	return w, nil
+}
+
+// withGateway has a test pattern of about 1 Mbit/s on the air.
+func (e *Env) withGateway(ctx context.Context, f func(context.Context, *stage.Deployment, *lab.Lab) error) error {
+	top, roles := stage.CinemaNetwork("gateway", delayline.Params{})
+	return e.withLab(ctx, top, func(ctx context.Context, l *lab.Lab) (err error) {
+		d, err := stage.Deploy(ctx, stage.Options{
+			Lab: l, Binary: e.Binary, LogDir: e.Dir, Gateways: roles, EgressConfig: "max_per_address: 500\n",
+		})
+		if err != nil {
+			return err
+		}
+		defer func() { err = joinClose(err, d) }()
+		if err := d.AddChannel(ctx, plugin.ChannelSpec{Name: treeChannel(1), Number: 1, Source: "test:", BitRate: zapBitRate}); err != nil {
+			return err
+		}
+		if err := d.WaitOnAir(ctx); err != nil {
+			return err
+		}
+		return f(ctx, d, l)
+	})
+}

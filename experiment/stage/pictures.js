@@ -1,0 +1,85 @@
+// Notes every picture that the page's player shows: when, and the colour of the square of its
+// test pattern, which says of which channel it is. And the pitch of what is heard.
+(() => {
+  const video = document.querySelector("video");
+  const canvas = document.querySelector("canvas"); // of a player that decodes by itself
+  const context = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  const pictures = [];
+  const sounds = [];
+  let pressed = 0;
+  addEventListener("keydown", () => (pressed = performance.now()), { capture: true });
+
+  const keep = (list, x) => {
+    list.push(x);
+    if (list.length > 6000) list.splice(0, 3000);
+  };
+  const look = (now, source, height) => {
+    const middle = height / 12;
+    context.drawImage(source, middle, middle, 1, 1, 0, 0, 1, 1);
+    const [red, green, blue] = context.getImageData(0, 0, 1, 1).data;
+    keep(pictures, { at: now, colour: [red, green, blue] });
+  };
+  const lookAtVideo = (now) => {
+    look(now, video, video.videoHeight);
+    video.requestVideoFrameCallback(lookAtVideo);
+  };
+  video.requestVideoFrameCallback(lookAtVideo);
+  canvas?.addEventListener("picture", (e) => look(e.detail.at, canvas, canvas.height));
+
+  // The pitch of a tone by the distance of the places where it rises through zero.
+  const samples = new Float32Array(512); // 11 ms
+  const pitch = (rate) => {
+    let first = -1;
+    let last = -1;
+    let periods = -1;
+    for (let i = 1; i < samples.length; i++) {
+      if (samples[i - 1] < 0 && samples[i] >= 0) {
+        last = i - samples[i] / (samples[i] - samples[i - 1]);
+        first = first < 0 ? last : first;
+        periods++;
+      }
+    }
+    return periods > 0 ? (rate * periods) / (last - first) : 0;
+  };
+  let ear = null;
+  const listen = () => {
+    if (!ear && video.srcObject?.getAudioTracks().length > 0) {
+      const audio = new AudioContext({ latencyHint: "interactive" });
+      ear = audio.createAnalyser();
+      ear.fftSize = samples.length;
+      audio.createMediaStreamSource(video.srcObject).connect(ear);
+    }
+    if (ear) {
+      ear.getFloatTimeDomainData(samples);
+      keep(sounds, { at: performance.now(), pitch: pitch(ear.context.sampleRate) });
+    }
+  };
+  setInterval(listen, 5);
+
+  const is = (picture, colour) => picture.colour.every((c, i) => Math.abs(c - colour[i]) < 24);
+  const isAt = (s, hertz) => s && Math.abs(s.pitch / hertz - 1) < 0.025;
+  window.sluicePictures = {
+    // Of which of the colours the newest picture is, or -1.
+    shows: (colours) => (pictures.length ? colours.findIndex((c) => is(pictures.at(-1), c)) : -1),
+    // What the change showed that the last key began: how long until the first picture of
+    // the new channel, the longest time without a picture around it, the pictures that are of
+    // neither, and how long after the first picture its sound was heard. Waits for the new
+    // channel, and a second longer.
+    change: async (before, after, hertz) => {
+      const until = performance.now() + 10_000;
+      const wait = () => new Promise((resolve) => setTimeout(resolve, 20));
+      const there = () => pictures.find((p) => p.at > pressed && is(p, after));
+      while (!there() && performance.now() < until) await wait();
+      const first = there();
+      if (!first) return { error: `no picture of the channel; the last ones are ${JSON.stringify(pictures.slice(-3))}` };
+      while (performance.now() < first.at + 1000) await wait();
+      const around = pictures.filter((p) => p.at > pressed - 200 && p.at < first.at + 1000);
+      let frozen = 0;
+      for (let i = 1; i < around.length; i++) frozen = Math.max(frozen, around[i].at - around[i - 1].at);
+      const wrong = around.filter((p) => !is(p, before) && !is(p, after)).length;
+      const back = around.filter((p) => p.at > first.at && !is(p, after)).length;
+      const heard = sounds.find((s, i) => s.at > pressed && isAt(s, hertz) && isAt(sounds[i + 1], hertz));
+      return { zap: first.at - pressed, frozen, wrong: wrong + back, heard: heard ? heard.at - first.at : null };
+    },
+  };
+})();
