@@ -213,6 +213,7 @@ func (w *world) downPorts() map[string]string {
 func (w *world) carriedOn(class string, ports map[string]string, rate uint64) (c latency.Info) {
 	w.t.Helper()
 	w.must(stage.Poll(w.t.Context(), "the class to be kept on carried connections", func() error {
+		c = latency.Info{} // what an answer leaves out stays as it was
 		w.must(w.Get(w.t.Context(), classesPath+"/"+class, &c))
 		has := map[string]bool{}
 		for _, p := range c.Carried {
@@ -224,7 +225,7 @@ func (w *world) carriedOn(class string, ports map[string]string, rate uint64) (c
 			}
 		}
 		if n := strings.Join(c.Notes, "; "); strings.Contains(n, "carr") {
-			return fmt.Errorf("it has notes: %s", n)
+			return fmt.Errorf("it is %s (%s) and has notes: %s", c.State, c.Reason, n)
 		}
 		return nil
 	}))

@@ -61,6 +61,12 @@ func newWorld(t testing.TB, name string, changes ...func(*lab.Topology)) *world 
 // controller's configuration has besides.
 func build(t testing.TB, topology lab.Topology, services func(*lab.Lab) string) *world {
 	t.Helper()
+	return buildWith(t, topology, nil, services)
+}
+
+// buildWith is build with gateways of Cinema.
+func buildWith(t testing.TB, topology lab.Topology, gateways map[string]stage.CinemaRole, services func(*lab.Lab) string) *world {
+	t.Helper()
 	w := &world{t: t, lab: lab.New(t, topology)}
 	dir, binary := t.TempDir(), selfbuild.Binary(t)
 	stop, err := stage.StartClassifiers(context.WithoutCancel(t.Context()), w.lab, binary, dir)
@@ -70,11 +76,15 @@ func build(t testing.TB, topology lab.Topology, services func(*lab.Lab) string) 
 	t.Cleanup(stop)
 	w.Deployment, err = stage.Deploy(context.WithoutCancel(t.Context()), stage.Options{
 		Lab: w.lab, Binary: binary, LogDir: dir, Network: w.capacities(), Services: w.databases() + services(w.lab),
+		Gateways: gateways,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("controller: %s", stage.Tail(filepath.Join(dir, "controller.log"), 30))
+		}
 		if err := w.Close(); err != nil {
 			t.Error(err)
 		}

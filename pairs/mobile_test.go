@@ -67,7 +67,13 @@ func newRoaming(t testing.TB, name string, long delayline.Params) (*world, *stag
 
 func buildRoaming(t testing.TB, topology lab.Topology) *world {
 	t.Helper()
-	w := build(t, topology, func(l *lab.Lab) string {
+	return buildRoamingWith(t, topology, nil)
+}
+
+// buildRoamingWith is buildRoaming with gateways of Cinema.
+func buildRoamingWith(t testing.TB, topology lab.Topology, gateways map[string]stage.CinemaRole) *world {
+	t.Helper()
+	w := buildWith(t, topology, gateways, func(l *lab.Lab) string {
 		d := mobility.Domain()
 		return fmt.Sprintf(`handover:
   enabled: true

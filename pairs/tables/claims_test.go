@@ -31,6 +31,11 @@ func (w *world) claims(at network.PortRef, h *packet.Headers) []claim {
 		}
 	}
 	up := copyOut{port: openflow.PortController, h: *h}
+	if c := w.channel; c != nil {
+		outs, ok := c.leads(at, h)
+		add(channeled, ok, outs...)
+		add(unannounced, h.Has(packet.IPv4) && h.Dst == media.Addr())
+	}
 	add(probe, h.EthType == packet.TypeLLDP && h.EthDst == probes, up)
 	if c := w.sos; c != nil {
 		out, ok := c.segment(at, h)

@@ -17,12 +17,14 @@ const (
 	agents                  // what an agent sends another
 	placed                  // a packet of a critical flow that has been placed
 	critical                // another critical packet
+	channeled               // a packet of a channel, on its tree
+	unannounced             // what goes to the address of channels
 	ordinary                // everything
 	classified              // a packet of the class of priority 0; the others follow
 	numKinds    = classified + 8
 )
 
-var kindNames = [...]string{"probe", "control", "device", "elsewhere", "session", "first packet", "stray", "between agents", "placed", "critical", "ordinary"}
+var kindNames = [...]string{"probe", "control", "device", "elsewhere", "session", "first packet", "stray", "between agents", "placed", "critical", "channel", "to channels", "ordinary"}
 
 func (k kind) String() string {
 	if k >= classified {
@@ -80,6 +82,19 @@ var decisions = []decision{
 	{first: elsewhere, second: classified},
 	{first: elsewhere, second: placed},
 	{first: elsewhere, second: critical},
+	// channel, and what else goes to the address of channels
+	{first: channeled, second: unannounced},
+	// channel, and connection of the whitelist: to that address there is none
+	{first: unannounced, second: stray},
+	{first: unannounced, second: firstPacket},
+	// channel, and critical flow
+	{first: channeled, second: critical},
+	{first: unannounced, second: critical},
+	// channel, and mobile device
+	{first: channeled, second: device, oneTable: true},
+	{first: unannounced, second: device, oneTable: true},
+	{first: channeled, second: elsewhere},
+	{first: unannounced, second: elsewhere},
 	// within SOS, and within critical flows
 	{first: session, second: firstPacket},
 	{first: session, second: stray},
@@ -88,6 +103,8 @@ var decisions = []decision{
 	{first: firstPacket, second: agents},
 	{first: placed, second: critical},
 	// the ordinary way is for what nobody else has
+	{first: channeled, second: ordinary},
+	{first: unannounced, second: ordinary},
 	{first: session, second: ordinary},
 	{first: firstPacket, second: ordinary},
 	{first: stray, second: ordinary},
@@ -98,6 +115,7 @@ var decisions = []decision{
 	{first: device, second: ordinary},
 	{first: elsewhere, second: ordinary},
 	// anything, and DHCP, ARP and probes of the controller's
+	{first: control, second: unannounced},
 	{first: control, second: classified},
 	{first: control, second: critical},
 	{first: control, second: device},

@@ -21,6 +21,9 @@ type mistake struct {
 var mistakes = []mistake{
 	{"no table goes on to the next", without(openflow.InstructionGotoTable), nil}, // every pair
 	{"sessions after classes and critical flows", swap(rule.StageRewrite, 0, rule.StageWay, 0), []string{"sos and class", "sos and critical"}},
+	{"channels after what else goes to their address", swap(rule.StageRewrite, rule.RewriteChannel, rule.StageRewrite, rule.RewriteChannelGuard), []string{"channel and forwarding", "channel and sos", "channel and device"}},
+	{"channels before devices in one table", swap(rule.StageRewrite, 0, rule.StageDevice, 0), []string{"channel and device"}},
+	{"channels after critical flows", swap(rule.StageRewrite, 0, rule.StageWay, 0), []string{"channel and critical"}},
 	{"first packets after classes and critical flows", swap(rule.StageSelect, 0, rule.StageWay, 0), []string{"sos and class", "sos and critical"}},
 	{"sessions before devices in one table", swap(rule.StageRewrite, 0, rule.StageDevice, 0), []string{"sos and device"}},
 	{"first packets before devices in one table", swap(rule.StageSelect, 0, rule.StageDevice, 0), []string{"sos and device"}},
@@ -33,6 +36,7 @@ var mistakes = []mistake{
 	{"the ordinary way before those that are promised", swap(rule.StageRoute, 0, rule.StageWay, 0), []string{"class and forwarding", "critical and forwarding"}},
 	{"the ordinary way before devices", swap(rule.StageRoute, 0, rule.StageDevice, 0), []string{"device and forwarding"}},
 	{"the ordinary way before that between agents", swap(rule.StageRoute, rule.RouteAgents, rule.StageRoute, 0), []string{"sos and forwarding"}},
+	{"no queues in channels", withoutActions(openflow.ActionSetQueue), []string{"channel and forwarding"}},
 	{"no queues", withoutActions(openflow.ActionSetQueue), []string{"class and forwarding", "sos and class", "class and critical", "class and device"}},
 	{"marks that nothing comes after", func(m *openflow.FlowMod) {
 		if stage, _, _ := rule.OfPriority(m.Priority); stage == rule.StageClassify {

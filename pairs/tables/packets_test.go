@@ -27,6 +27,9 @@ func newTraffic(w *world, seed uint64) traffic {
 	if w.device != nil {
 		r.from = append(r.from, r.ofDevice)
 	}
+	if w.channel != nil {
+		r.from = append(r.from, r.ofChannel)
+	}
 	if w.critical != nil && len(w.critical.flows) > 0 {
 		r.from = append(r.from, r.ofCritical)
 	}

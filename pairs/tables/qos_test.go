@@ -182,6 +182,9 @@ func (w *world) drawCritical(t *rapid.T) {
 	var flows []packet.Headers
 	for i := range rapid.IntRange(1, 2).Draw(t, "definitions") {
 		d, of := w.drawDescription(t)
+		if w.channel != nil && rapid.Bool().Draw(t, "to the address of channels") {
+			d.dst = media.Addr()
+		}
 		parsed, faults := bandwidth.Spec{Name: fmt.Sprint("def", i), Rate: 1e6, Match: d.flow()}.Parse()
 		if len(faults) > 0 {
 			t.Fatalf("definition %+v: %v", d, faults)

@@ -59,6 +59,7 @@ type world struct {
 	met     []connection // of which something has been declared
 	mistake func(*openflow.FlowMod)
 
+	channel  *channel
 	sos      *carrying
 	classes  []class
 	critical *criticalTraffic

@@ -172,19 +172,19 @@ func (c *placer) carriedNow(e *entry, lacks map[place]string) (changed bool) {
 // carriedNotes say where connections of the class that are carried do not have what it
 // promises. The lock is held.
 func (q *queues) carriedNotes(e *entry) (notes []string) {
-	const begin = "connections of it that agents carry"
+	const begin = "what of it agents carry"
 	if !e.carriage.asked.IsZero() && e.carriage.dscp == 0 {
-		notes = append(notes, begin+" go without the queue between the agents: no DSCP is left by which they could be known there")
+		notes = append(notes, begin+" goes without the queue between the agents: no DSCP is left by which they could be known there")
 	}
 	for _, at := range e.carriage.held() {
 		p := e.carriage.ports[at]
 		switch {
 		case !p.ready || p.lack != "":
-			notes = append(notes, fmt.Sprintf("%s go without the queue at port %v: %s", begin, at, cmp.Or(p.lack, "it is not there yet")))
+			notes = append(notes, fmt.Sprintf("%s goes without the queue at port %v: %s", begin, at, cmp.Or(p.lack, "it is not there yet")))
 		case p.short != "":
 			notes = append(notes, fmt.Sprintf("%s, at port %v: %s", begin, at, p.short))
 		case p.between && e.userspace[at.Switch] && !q.knownBetween(e, at):
-			notes = append(notes, fmt.Sprintf("%s go without the queue at port %v until `sluice classifier` runs beside the switch", begin, at))
+			notes = append(notes, fmt.Sprintf("%s goes without the queue at port %v until `sluice classifier` runs beside the switch", begin, at))
 		}
 	}
 	return notes

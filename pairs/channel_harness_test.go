@@ -1,0 +1,149 @@
+package pairs
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pion/rtp"
+
+	cinema "github.com/sluice-net/sluice/cinema/plugin"
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+)
+
+const (
+	channelRate = 1e6
+	watchPort   = 6000
+	gatePort    = 8440
+)
+
+// withChannel has a producer's gateway at the server's site, and one for viewers at the
+// client's.
+func withChannel(t *lab.Topology) {
+	t.Hosts = append(t.Hosts, lab.Host{Name: "in1", Agent: true}, lab.Host{Name: "out1", Agent: true}, lab.Host{Name: "out2", Agent: true})
+	for host, at := range map[string]string{"in1": "s2", "out1": "s1", "out2": "s1"} {
+		t.Links = append(t.Links, lab.Both(host, at, delayline.Params{}))
+	}
+}
+
+// buildChannels builds such a network, with a channel that is on the air. Gateway out1 is the
+// test's own.
+func buildChannels(t *testing.T, topology lab.Topology) *world {
+	t.Helper()
+	withChannel(&topology)
+	w := buildWith(t, topology, map[string]stage.CinemaRole{
+		"in1": stage.CinemaIngress, "out1": stage.CinemaOwn, "out2": stage.CinemaEgress,
+	}, func(*lab.Lab) string { return "" })
+	w.channel()
+	return w
+}
+
+// channel declares one, and waits until it is on the air.
+func (w *world) channel() {
+	w.t.Helper()
+	w.must(w.AddChannel(w.t.Context(), cinema.ChannelSpec{Name: "c1", Number: 1, Source: "test:", BitRate: channelRate}))
+	w.must(w.WaitOnAir(w.t.Context()))
+}
+
+// watcher is an egress gateway with one viewer, that counts what this gets.
+type watcher struct {
+	*stage.RawViewer
+	conn *net.UDPConn
+	wg   sync.WaitGroup
+
+	mu    sync.Mutex
+	last  map[uint32]uint16 // sequence numbers, by SSRC
+	heard time.Time
+	seen  counted
+}
+
+// counted is what has come.
+type counted struct {
+	packets, lost int
+	bytes         uint64
+	silence       time.Duration // the longest
+}
+
+// watch has a host be a gateway at an address of its own, with a viewer of the channel.
+func (w *world) watch(host string, addr netip.Addr) *watcher {
+	w.t.Helper()
+	gateway, err := stage.StartRawGatewayAt(w.t.Context(), w.Deployment, host, addr)
+	w.must(err)
+	w.t.Cleanup(gateway.Close)
+	g := &watcher{RawViewer: gateway.ViewerAt(watchPort), last: map[uint32]uint16{}}
+	w.must(w.lab.Host(host).Do(func() (err error) {
+		g.conn, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, watchPort)))
+		return err
+	}))
+	g.wg.Go(g.receive)
+	w.t.Cleanup(func() { _ = g.conn.Close(); g.wg.Wait() })
+	w.must(g.Watch(w.t.Context(), "c1"))
+	w.must(stage.Poll(w.t.Context(), "the channel", func() error {
+		if n := g.count().packets; n < 50 {
+			return fmt.Errorf("%d packets have come", n)
+		}
+		return nil
+	}))
+	return g
+}
+
+func (g *watcher) receive() {
+	b := make([]byte, 2048)
+	for {
+		n, err := g.conn.Read(b)
+		if err != nil {
+			return // closed
+		}
+		g.take(b[:n], time.Now())
+	}
+}
+
+// take counts a packet; RTCP is left out.
+func (g *watcher) take(b []byte, now time.Time) {
+	var h rtp.Header
+	if len(b) > 1 && b[1]&0x7f >= 64 && b[1]&0x7f < 96 {
+		return
+	}
+	if _, err := h.Unmarshal(b); err != nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if last, known := g.last[h.SSRC]; known {
+		g.seen.lost += int(int16(h.SequenceNumber-last)) - 1
+	}
+	g.last[h.SSRC] = h.SequenceNumber
+	g.seen.packets++
+	g.seen.bytes += uint64(len(b))
+	if !g.heard.IsZero() {
+		g.seen.silence = max(g.seen.silence, now.Sub(g.heard))
+	}
+	g.heard = now
+}
+
+// count is what has come so far.
+func (g *watcher) count() counted {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.seen
+}
+
+// during is what comes within a window.
+func (g *watcher) during(ctx context.Context) counted {
+	g.mu.Lock()
+	before := g.seen
+	g.seen.silence, g.heard = 0, time.Now()
+	g.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, window)
+	defer cancel()
+	<-ctx.Done()
+	now := g.count()
+	now.packets, now.lost, now.bytes = now.packets-before.packets, now.lost-before.lost, now.bytes-before.bytes
+	return now
+}

@@ -1,0 +1,142 @@
+package pairs
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/selfbuild"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/qos/latency"
+	"github.com/sluice-net/sluice/qos/match"
+)
+
+// publicAt is where people reach gateway out1: beside the switches, at the border's router, since
+// what has a device's address and comes from there into switches ends.
+var (
+	publicAt   = netip.MustParsePrefix("203.0.113.2/24")
+	publicGate = netip.MustParsePrefix("203.0.113.1/24")
+)
+
+// newCinemaDevice is a device that moves, and gateways at the switch of the border. The device
+// and out1 are the test's own.
+func newCinemaDevice(t *testing.T, name string) (*world, *stage.Mobile) {
+	t.Helper()
+	topology := roaming(name, delayline.Params{}, mobility)
+	for i := range topology.Hosts {
+		if h := &topology.Hosts[i]; h.Name == device {
+			h.Agent = true
+		}
+	}
+	addr := agentAddr.Addr()
+	for _, host := range []string{"in1", "out1"} {
+		addr = addr.Next()
+		topology.Hosts = append(topology.Hosts, lab.Host{Name: host, Agent: true, Addresses: []netip.Prefix{netip.PrefixFrom(addr, agentAddr.Bits())}})
+		topology.Links = append(topology.Links, lab.Both(host, "root", delayline.Params{}))
+	}
+	topology.Hosts[len(topology.Hosts)-1].Routes = []lab.Route{{To: everyIPv4, Via: publicGate.Addr()}}
+	topology.Links = append(topology.Links, lab.Link{
+		A: lab.End{Node: "out1", Addresses: []netip.Prefix{publicAt}},
+		B: lab.End{Node: mobility.Domain().Gateway, Addresses: []netip.Prefix{publicGate}},
+	})
+	w := buildRoamingWith(t, topology, map[string]stage.CinemaRole{"in1": stage.CinemaIngress, "out1": stage.CinemaOwn, device: stage.CinemaOwn})
+	m := w.enter(device, 1)
+	w.channel()
+	return w, m
+}
+
+// TestDeviceIsGateway has a device be an egress gateway that moves while it gets a channel: the
+// tree follows it.
+func TestDeviceIsGateway(t *testing.T) {
+	w, m := newCinemaDevice(t, "pairset")
+	g := w.watch(device, m.Addr())
+	for _, edge := range []int{4, 2, 3, 1} {
+		w.move(m, 1, edge)
+		seen := g.during(t.Context())
+		t.Logf("moved to edge%d: %d packets came, %d were lost, the longest silence was %v", edge, seen.packets, seen.lost, seen.silence)
+		if seen.packets < 100 || seen.silence > 2*time.Second {
+			t.Errorf("at edge%d %d packets of the channel came, the longest silence was %v", edge, seen.packets, seen.silence)
+		}
+	}
+	w.must(g.Watch(t.Context()))
+}
+
+// TestDeviceWatches has somebody watch in Chromium on a device that moves, with a class for
+// what the device gets of the picture: the picture goes on, in the class's queue.
+func TestDeviceWatches(t *testing.T) {
+	w, m := newCinemaDevice(t, "pairtrain")
+	w.startEgress("out1", netip.AddrPortFrom(publicAt.Addr(), stage.PublicPort))
+	w.post(classesPath, latency.ClassSpec{Name: "tv", Priority: "0", MinRate: match.Text(fmt.Sprint(int(2 * channelRate))), Flows: []match.Flow{{
+		IPv4Src: match.Text(publicAt.Addr().String()), IPv4Dst: match.Text(m.Addr().String()), IPProto: "udp",
+	}}}, nil)
+	b, err := stage.StartBrowser(t.Context(), w.lab.Host(device), filepath.Join(t.TempDir(), "chromium.log"))
+	w.must(err)
+	defer b.Close()
+	w.must(b.Open(t.Context(), fmt.Sprintf("http://%v/#c1", netip.AddrPortFrom(publicAt.Addr(), stage.PublicPort))))
+	w.must(b.WatchPictures(t.Context()))
+	w.must(b.Shows(t.Context(), 1))
+	for _, edge := range []int{4, 2, 3, 1} {
+		w.move(m, 1, edge)
+		took := w.goesOn(b)
+		sw := fmt.Sprintf("%016x", w.lab.Switch(fmt.Sprintf("edge%d", edge)).DPID())
+		w.must(stage.Poll(t.Context(), "the picture in the class's queue", func() error { return w.flows("tv", sw) }))
+		t.Logf("moved to edge%d: a second of pictures more was there after %v", edge, took)
+	}
+	w.must(b.Shows(t.Context(), 1))
+}
+
+// startEgress starts the gateway of a host, which people reach at an address of their own.
+func (w *world) startEgress(host string, public netip.AddrPort) {
+	w.t.Helper()
+	h, dir := w.lab.Host(host), w.t.TempDir()
+	files, api := w.GatewayFiles(host)
+	file := filepath.Join(dir, "egress.yaml")
+	w.must(os.WriteFile(file, fmt.Appendf(nil, `name: %s
+control:
+  listen: %v
+  tls: {cert: %s, key: %s, ca: %s}
+data: {address: %v}
+public: {listen: "%v", plaintext: true}
+announce: {server: "%s"}
+`, host, netip.AddrPortFrom(h.ControlAddr(), gatePort), files.Cert, files.Key, files.CA, h.Addr(), public, api), 0o600))
+	p, err := stage.StartDaemon(context.WithoutCancel(w.t.Context()), h, filepath.Join(dir, "egress.log"), selfbuild.Binary(w.t), "cinema", "egress", "--config", file)
+	w.must(err)
+	w.t.Cleanup(p.Stop)
+	w.must(stage.Poll(w.t.Context(), host, func() error { return w.GatewayUp(w.t.Context(), host, stage.CinemaEgress) }))
+}
+
+// goesOn waits until a page has shown pictures of a second more.
+func (w *world) goesOn(b *stage.Browser) time.Duration {
+	w.t.Helper()
+	const pictures = `document.querySelector("video").getVideoPlaybackQuality().totalVideoFrames`
+	began := time.Now()
+	before, err := stage.InPage[int](w.t.Context(), b, pictures)
+	w.must(err)
+	w.must(stage.Poll(w.t.Context(), "the picture to go on", func() error {
+		n, err := stage.InPage[int](w.t.Context(), b, pictures)
+		if err == nil && n < before+25 {
+			err = fmt.Errorf("%d pictures more", n-before)
+		}
+		return err
+	}))
+	return time.Since(began)
+}
+
+// flows says why nothing of a class goes through a queue at a switch.
+func (w *world) flows(class, sw string) error {
+	w.t.Helper()
+	var s latency.Stats
+	w.must(w.Get(w.t.Context(), classesPath+"/"+class+"/stats", &s))
+	for _, q := range s.Queues {
+		if q.Switch == sw && q.PacketRate > 20 {
+			return nil
+		}
+	}
+	return fmt.Errorf("no queue at %s carries its packets: %+v", sw, s.Queues)
+}
