@@ -1,0 +1,169 @@
+package integration
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/cinema/plugin"
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/pause"
+	"github.com/sluice-net/sluice/lab"
+)
+
+var whole = flag.Bool("whole", false, "have viewers come and go for two minutes, not 20 s")
+
+const (
+	churnChannels = 20
+	churnViewers  = 100
+	// churnRate is what a channel may send, and nearly what it does.
+	churnRate = 300_000
+	// beside is what a link carries besides channels, in bit/s: probes, announcements.
+	beside = 40_000
+)
+
+// churn is eight switches in a ring with two chords, and a gateway at each of five.
+func churn(t *testing.T) *world {
+	t.Helper()
+	needs(t, "ffmpeg")
+	top := lab.Ring("cinema-churn", 8, link)
+	for _, chord := range [][2]string{{"s1", "s4"}, {"s3", "s7"}} {
+		top.Links = append(top.Links, lab.Both(chord[0], chord[1], link))
+	}
+	roles := map[string]stage.CinemaRole{
+		"h1": stage.CinemaIngress, "h5": stage.CinemaIngress,
+		"h3": stage.CinemaOwn, "h6": stage.CinemaOwn, "h8": stage.CinemaOwn,
+	}
+	for i := range top.Hosts {
+		top.Hosts[i].Agent = roles[top.Hosts[i].Name] != ""
+	}
+	w := newWorld(t, top, roles)
+	for i := range churnChannels {
+		w.must(w.AddChannel(t.Context(), plugin.ChannelSpec{
+			Name: fmt.Sprintf("c%d", i+1), Number: i + 1, Source: "test:?size=96x64&rate=5", BitRate: churnRate,
+		}))
+	}
+	w.must(w.WaitOnAir(t.Context()))
+	return w
+}
+
+// Viewers join, change and leave at random, and every time that they stop, each link carries
+// the channels of the trees that go over it, once, and nothing of others.
+func TestChurn(t *testing.T) {
+	w := churn(t)
+	gateways := []*rawGateway{newRawGateway(w, "h3"), newRawGateway(w, "h6"), newRawGateway(w, "h8")}
+	lasts := 20 * time.Second
+	if *whole {
+		lasts = 2 * time.Minute
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	channel := func() string { return fmt.Sprintf("c%d", 1+r.IntN(churnChannels)) }
+	var all []*rawViewer
+	compared := 0
+	for began := time.Now(); time.Since(began) < lasts; {
+		for range 40 {
+			switch n := len(all); {
+			case n < churnViewers && (n == 0 || r.IntN(3) > 0):
+				all = append(all, gateways[r.IntN(len(gateways))].join(channel()))
+			case r.IntN(2) == 0:
+				next := channel()
+				v := all[r.IntN(n)]
+				if old := v.channels[0]; old != next {
+					w.must(v.watch(t.Context(), next, old))
+				}
+				w.must(v.watch(t.Context(), next))
+			default:
+				i := r.IntN(n)
+				all[i].leave()
+				all = slices.Delete(all, i, i+1)
+			}
+		}
+		compared += w.carriesPlan()
+	}
+	t.Logf("%d viewers at the end; links compared with the plan: %d", len(all), compared)
+	for _, v := range all {
+		v.got(t, 5)
+		if s := v.sum(); s.doubled > 0 {
+			t.Errorf("a viewer got %d of %d packets twice", s.doubled, s.packets)
+		}
+		v.leave()
+	}
+	w.nothingLeft()
+	if n := w.carriesPlan(); n > 0 {
+		t.Errorf("%d links carry channels that nobody watches", n)
+	}
+}
+
+// carriesPlan holds what the switches have, and what links carry within two seconds, against
+// the trees, and returns how many links carry channels.
+func (w *world) carriesPlan() (carrying int) {
+	w.t.Helper()
+	var trees []plugin.TreeInfo
+	w.must(w.Get(w.t.Context(), "/api/v1/cinema/trees", &trees))
+	installed := w.installed()
+	most := map[string]float64{} // by port, in bit/s
+	for _, tree := range trees {
+		if got := installed[tree.Channel]; !slices.Equal(got, slices.Sorted(slices.Values(tree.Links))) {
+			w.t.Errorf("%s: the switches lead it over %v, the tree over %v", tree.Channel, got, tree.Links)
+		}
+		for _, port := range tree.Links {
+			most[port] += float64(tree.BitRate)
+		}
+	}
+	before, began := w.carried(), time.Now()
+	pause.For(2*time.Second, "links carry what is measured")
+	after, took := w.carried(), time.Since(began).Seconds()
+	for at, bytes := range after {
+		rate := float64(bytes-before[at]) * 8 / took
+		name, l, _ := strings.Cut(at, " ")
+		port, err := w.lab.Switch(name).Port(l)
+		w.must(err)
+		bound := most[w.portOf(name, port)]
+		if bound > 0 {
+			carrying++
+		}
+		if rate > 1.3*bound+beside {
+			w.t.Errorf("%s carries %.0f kbit/s, its channels have %.0f at most", at, rate/1000, bound/1000)
+		}
+	}
+	return carrying
+}
+
+func (w *world) portOf(name string, port int) string {
+	return fmt.Sprintf("%016x/%d", w.lab.Switch(name).DPID(), port)
+}
+
+var (
+	channelRule = regexp.MustCompile(`tp_src=(\d+),tp_dst=5004 .*actions=(\S+)`)
+	outputOf    = regexp.MustCompile(`output:(\d+)`)
+)
+
+// installed are the links over which the switches' rules lead each channel, sorted; one that
+// two rules of a switch lead it over is there twice.
+func (w *world) installed() map[string][]string {
+	w.t.Helper()
+	out := map[string][]string{}
+	for _, s := range w.lab.Topology().Switches {
+		for _, rule := range channelRule.FindAllStringSubmatch(w.ofctl(s.Name, "dump-flows"), -1) {
+			source, err := strconv.Atoi(rule[1])
+			w.must(err)
+			channel := fmt.Sprintf("c%d", source-int(gatewayapi.SourcePort(0)))
+			for _, to := range outputOf.FindAllStringSubmatch(rule[2], -1) {
+				port, err := strconv.Atoi(to[1])
+				w.must(err)
+				out[channel] = append(out[channel], w.portOf(s.Name, port))
+			}
+		}
+	}
+	for _, links := range out {
+		slices.Sort(links)
+	}
+	return out
+}

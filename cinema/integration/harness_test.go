@@ -1,0 +1,125 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/cinema/plugin"
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/race"
+	"github.com/sluice-net/sluice/internal/selfbuild"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+)
+
+// bitRate is that of the tests' channels.
+const bitRate = 1_000_000
+
+// world is the network with the controller and gateways.
+type world struct {
+	*stage.Deployment
+	t   *testing.T
+	lab *lab.Lab
+	log string
+}
+
+func newWorld(t *testing.T, top lab.Topology, roles map[string]stage.CinemaRole) *world {
+	t.Helper()
+	return newWorldWith(t, top, roles, "cinema: {enabled: true}\n")
+}
+
+// newWorldWith has sections of the controller's configuration be the test's.
+func newWorldWith(t *testing.T, top lab.Topology, roles map[string]stage.CinemaRole, services string) *world {
+	t.Helper()
+	w := &world{t: t, lab: lab.New(t, top), log: t.TempDir()}
+	var err error
+	w.Deployment, err = stage.Deploy(context.WithoutCancel(t.Context()), stage.Options{
+		Lab: w.lab, Binary: selfbuild.Binary(t), LogDir: w.log, Gateways: roles,
+		Services: services,
+	})
+	w.must(err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, of := range append([]string{"controller"}, hosts(roles)...) {
+				t.Logf("%s: %s", of, stage.Tail(fmt.Sprintf("%s/%s.log", w.log, of), 20))
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func hosts(roles map[string]stage.CinemaRole) (names []string) {
+	for name := range roles {
+		names = append(names, name)
+	}
+	return names
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// channels declares test patterns 1 to n, and waits until they are on the air.
+func (w *world) channels(n int) {
+	w.t.Helper()
+	for i := range n {
+		w.must(w.AddChannel(w.t.Context(), plugin.ChannelSpec{Name: fmt.Sprintf("c%d", i+1), Number: i + 1, Source: "test:", BitRate: bitRate}))
+	}
+	w.must(w.WaitOnAir(w.t.Context()))
+}
+
+// nothingLeft waits until no switch has a group, or a rule of a channel.
+func (w *world) nothingLeft() {
+	w.t.Helper()
+	w.must(stage.Poll(w.t.Context(), "the switches to have nothing of channels", func() error {
+		for _, s := range w.lab.Topology().Switches {
+			if groups := w.ofctl(s.Name, "dump-groups"); strings.Contains(groups, "group_id=") {
+				return fmt.Errorf("%s has %s", s.Name, groups)
+			}
+			if flows := w.ofctl(s.Name, "dump-flows"); strings.Contains(flows, "tp_dst=5004") {
+				return fmt.Errorf("%s has %s", s.Name, flows)
+			}
+		}
+		return nil
+	}))
+}
+
+// ofctl asks a switch with Open vSwitch's own tool.
+func (w *world) ofctl(name, command string) string {
+	w.t.Helper()
+	out, err := w.lab.Switch(name).Ofctl(w.t.Context(), command)
+	w.must(err)
+	return out
+}
+
+// needs skips the test where a program is missing.
+func needs(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			t.Skipf("NOT TESTED: %s is missing", p)
+		}
+	}
+}
+
+// link is what joins the switches.
+var link = delayline.Params{Rate: 100e6, Delay: time.Millisecond}
+
+// measures leaves a test that holds a time against a bar to the run without the race detector,
+// in which nothing else runs.
+func measures(t *testing.T) {
+	t.Helper()
+	if race.Enabled {
+		t.Skip("is run alone, without the race detector")
+	}
+}

@@ -1,0 +1,87 @@
+package integration
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/heartbeat"
+)
+
+// A producer falls silent: its channel is down within the bar, of which one event tells and
+// the page of who watches; when it is back, so is the picture.
+func TestProducerSilent(t *testing.T) {
+	measures(t)
+	needs(t, "ffmpeg", "chromium")
+	const bar = 2 * time.Second
+	top, roles := stage.CinemaNetwork("cinema-silent", link)
+	w := newWorld(t, top, roles)
+	w.channels(1)
+	p := w.browse(stage.Viewer, w.PublicURL("out2")+"/#c1")
+	p.moves(20)
+	witness, err := heartbeat.Start()
+	w.must(err)
+	defer witness.Stop()
+	told := w.follow("cinema.channel.")
+	var pid int
+	_, err = fmt.Sscanf(w.channel("c1").Producer, "ffmpeg, process %d", &pid)
+	w.must(err)
+	w.must(syscall.Kill(pid, syscall.SIGSTOP))
+	stopped := time.Now()
+	down := told.first("cinema.channel.down", `"c1"`, stopped)
+	took := down.At.Sub(stopped)
+	t.Logf("down after %v", took)
+	if late := took - bar; late > 0 && len(witness.Stalls(stopped, down.At, late)) == 0 {
+		t.Errorf("the channel was down after %v, want %v at most", took, bar)
+	}
+	p.is("the page to tell of it", `/not on air/.test(document.getElementById("absent").textContent)`)
+	if l, err := w.Lineup(t.Context()); err != nil || l.Channels[0].OnAir != gatewayapi.OnAirDown {
+		t.Errorf("the lineup says %+v, %v", l.Channels, err)
+	}
+	w.must(syscall.Kill(pid, syscall.SIGKILL)) // the gateway starts another one
+	killed := time.Now()
+	told.first("cinema.channel.live", `"c1"`, killed)
+	p.freshAfter(killed)
+	t.Logf("a picture again %v after the producer was killed", time.Since(killed))
+	p.moves(20)
+	p.is("the page to tell of nothing", `document.getElementById("absent").textContent === ""`)
+	if all := told.of("cinema.channel.down", `"c1"`, stopped); len(all) != 1 {
+		t.Errorf("%d events tell that the channel is down: %v", len(all), all)
+	}
+	p.clean("out2")
+}
+
+// A viewer's machine is gone without a word: within the bar nothing is left of the viewer.
+func TestViewerGone(t *testing.T) {
+	measures(t)
+	needs(t, "ffmpeg", "chromium")
+	const bar = 10 * time.Second
+	top, roles := stage.CinemaNetwork("cinema-gone", link)
+	w := newWorld(t, top, roles)
+	w.channels(1)
+	p := w.browse(stage.Viewer, w.PublicURL("out2")+"/#c1")
+	p.moves(20)
+	if all := w.viewers(); len(all) != 1 {
+		t.Fatalf("there are %+v", all)
+	}
+	witness, err := heartbeat.Start()
+	w.must(err)
+	defer witness.Stop()
+	p.Kill()
+	killed := time.Now()
+	w.must(stage.Poll(t.Context(), "the viewer to be gone", func() error {
+		if all := w.viewers(); len(all) > 0 {
+			return fmt.Errorf("there are %+v", all)
+		}
+		return nil
+	}))
+	took := time.Since(killed)
+	t.Logf("gone after %v", took)
+	if late := took - bar; late > 0 && len(witness.Stalls(killed, time.Now(), late)) == 0 {
+		t.Errorf("the viewer was gone after %v, want %v at most", took, bar)
+	}
+	w.nothingLeft()
+}

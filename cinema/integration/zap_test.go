@@ -1,0 +1,36 @@
+package integration
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/sluice-net/sluice/experiment/stage"
+)
+
+// Chromium watches by the gateways' site and changes channel: it shows the new channel, and no
+// picture that is of neither.
+func TestZap(t *testing.T) {
+	needs(t, "ffmpeg", "chromium")
+	top, roles := stage.CinemaNetwork("cinema-zap", link)
+	w := newWorld(t, top, roles)
+	w.channels(4)
+	b, err := stage.StartBrowser(t.Context(), w.lab.Host(stage.Viewer), filepath.Join(w.log, "chromium.log"))
+	w.must(err)
+	defer b.Close()
+	w.must(b.Open(t.Context(), w.PublicURL("out2")+"/#c1"))
+	w.must(b.WatchPictures(t.Context()))
+	w.must(b.Shows(t.Context(), 1))
+	for i := range 24 {
+		from, to := uint16(i%4+1), uint16((i+1)%4+1)
+		z, err := b.Zap(t.Context(), kb.ArrowUp, from, to)
+		w.must(err)
+		if z.Wrong > 0 {
+			t.Errorf("from channel %d to %d: %d wrong pictures", from, to, z.Wrong)
+		}
+		said, err := stage.InPage[string](t.Context(), b, `document.getElementById("zap").textContent + " " + JSON.stringify(window.jb ?? 0)`)
+		w.must(err)
+		t.Logf("%d to %d: %v, frozen for %v; the page says: %s", from, to, z.Took, z.Frozen, said)
+	}
+}
