@@ -235,6 +235,15 @@ describe("the page", { timeout: 30_000 }, () => {
     await page.setViewportSize(desk);
   });
 
+  test("says which services the controller runs without", async () => {
+    const { page } = visit;
+    for (const [view, service] of [["Transfers", "SOS"], ["Channels", "Cinema"]] as const) {
+      await page.getByRole("link", { name: view, exact: true }).click();
+      await page.getByText(`This controller runs without the ${service} service.`).waitFor();
+    }
+    expect(await barriers(page)).toEqual([]);
+  });
+
   test("comes back when the controller does", async () => {
     const { page, line } = visit;
     line.cut();

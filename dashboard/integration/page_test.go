@@ -96,7 +96,7 @@ func settings(t *testing.T, l *lab.Lab) *config.Controller {
 	t.Helper()
 	cfg := config.DefaultController()
 	cfg.DataDir, cfg.Store.Kind = t.TempDir(), "memory"
-	cfg.SOS.Enabled = false
+	cfg.SOS.Enabled, cfg.Cinema.Enabled = false, false
 	cfg.Network.Discovery.Interval, cfg.Network.Discovery.Timeout = 300*time.Millisecond, 3*time.Second
 	cfg.Network.StatsInterval = time.Second
 	cfg.Network.Switches, cfg.OVSDB.Switches = map[openflow.DatapathID]config.SwitchIs{}, map[openflow.DatapathID]string{}

@@ -295,7 +295,7 @@ describe("the services", { timeout: 30_000 }, () => {
     await page.getByText("Live", { exact: true }).waitFor();
   });
 
-  const views = ["Network", "Links", "Transfers", "Devices", "Rules", "Events"];
+  const views = ["Network", "Links", "Transfers", "Devices", "Channels", "Rules", "Events"];
 
   test.each(views)("%s: everything is reached by the keyboard", async (view) => {
     await go(view);

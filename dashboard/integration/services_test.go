@@ -3,14 +3,10 @@ package integration
 import (
 	"context"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -42,7 +38,7 @@ func TestServices(t *testing.T) {
 		}
 	}))
 	t.Cleanup(back.Close)
-	visit(t, "services", forward(t, l.Control(), nil), tokenOf(t, d), "SLUICE_MOVE="+back.URL, "SLUICE_CLIENT="+l.Host("client").Addr().String(), "SLUICE_WEB="+l.Host("web").Addr().String())
+	visit(t, "services", forward(t, api(l), nil), tokenOf(t, d), "SLUICE_MOVE="+back.URL, "SLUICE_CLIENT="+l.Host("client").Addr().String(), "SLUICE_WEB="+l.Host("web").Addr().String())
 }
 
 // servicesTopology is a tree in which a device moves, and two sites with agents.
@@ -94,7 +90,7 @@ func moveDevice(t *testing.T, d *stage.Deployment, l *lab.Lab, binary string) *s
 	if err := d.PutClass(t.Context(), "moving", plugin.ClassSpec{Policy: "saving"}); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("SLUICE_ORDERS_SERVER", forward(t, l.Control(), l.Host("dev1")))
+	t.Setenv("SLUICE_ORDERS_SERVER", forward(t, api(l), l.Host("dev1")))
 	device, err := stage.StartMobile(context.WithoutCancel(t.Context()), stage.MobileOptions{
 		Host: l.Host("dev1"), Binary: binary, LogDir: t.TempDir(), Home: d, Device: "phone", Class: "moving", Interfaces: []string{"eth0", "eth1"},
 	})
@@ -202,72 +198,4 @@ func waitPunted(t *testing.T, d *stage.Deployment, switches ...string) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// forward makes the API in the control namespace reachable from here, until the test ends.
-func forward(t *testing.T, control lab.Control, in *lab.LiveHost) string {
-	t.Helper()
-	var ln net.Listener
-	listen := func() (err error) {
-		ln, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		return err
-	}
-	err := error(nil)
-	if in == nil {
-		err = listen()
-	} else {
-		err = in.Do(listen)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	var open sync.WaitGroup
-	t.Cleanup(func() {
-		cancel()
-		_ = ln.Close()
-		open.Wait()
-	})
-	open.Go(func() {
-		for {
-			inside, err := ln.Accept()
-			if err != nil {
-				return // closed
-			}
-			open.Go(func() { join(ctx, control, inside) })
-		}
-	})
-	return "http://" + ln.Addr().String()
-}
-
-// join copies both ways between a connection and the API until one end closes or ctx ends.
-func join(ctx context.Context, control lab.Control, inside net.Conn) {
-	defer inside.Close()
-	outside, err := control.DialContext(ctx, "tcp", "127.0.0.1:8080")
-	if err != nil {
-		return // the browser sees the closed connection, and the test what the page says
-	}
-	defer outside.Close()
-	stop := context.AfterFunc(ctx, func() {
-		_ = inside.Close()
-		_ = outside.Close()
-	})
-	defer stop()
-	var back sync.WaitGroup
-	back.Go(func() {
-		_, _ = io.Copy(inside, outside)
-		_ = inside.Close()
-	})
-	_, _ = io.Copy(outside, inside)
-	_ = outside.Close()
-	back.Wait()
-}
-
-func tokenOf(t *testing.T, d *stage.Deployment) string {
-	t.Helper()
-	token, err := os.ReadFile(d.TokenFile())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(token))
 }

@@ -2,6 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 
+import { Cinema } from "./cinema/view";
 import { Devices } from "./devices/view";
 import { Events } from "./events/view";
 import { Latest } from "./events/latest";
@@ -54,6 +55,7 @@ function Shows({ address: { view, rest } }: { address: Address }) {
     case "links": return <Links from={rest} />;
     case "sos": return <Served by="sos" name="SOS"><Transfers /></Served>;
     case "devices": return <Served by="handover" name="handover"><Devices /></Served>;
+    case "channels": return <Served by="cinema" name="Cinema"><Cinema /></Served>;
     case "rules": return <Rules />;
     case "events": return <Events />;
   }

@@ -18,12 +18,17 @@ test.each([
   ["sos.session.ended", { client: "c", server: "d", bytes_up: 1e6, bytes_down: 5e5 }, "The session c to d ended; it carried 1.50 MB"],
   ["handover.device.moved", { device: "phone", from: { port: `${a}/1` }, to: { port: `${b}/2` }, parts: { t_f: "12ms" }, result: "done" }, "Device phone moved from s1 port 1 to s2 port 2; its rules took 12.0 ms"],
   ["qos.class.degraded", { class: "voice", reason: `the link from ${a}/1 is down` }, "Class voice cannot be kept: the link from s1 port 1 is down"],
+  ["cinema.viewer.changed", { viewer: "00112233445566778899aabbccddeeff", gateway: "out1", channel: "news", zap: "23.4ms" }, "Viewer 00112233 of gateway out1 changed to news in 23.4 ms"],
+  ["cinema.tree.changed", { channel: "news", links: 1, added: 1, removed: 2 }, "Channel news is on 1 link: 1 more, 2 fewer than before"],
+  ["cinema.tree.refused", { channel: "news", gateway: "out1", reason: `link ${a}/1: 2Mbit wanted` }, "Viewers of gateway out1 do not get channel news: link s1 port 1: 2Mbit wanted"],
+  ["cinema.egress-agent.changed", { name: "out1", agent: { draining: true } }, "The egress gateway out1 takes no new viewers"],
+  ["cinema.ingress-agent.changed", { name: "in1", agent: {} }, "The ingress gateway in1 takes new channels again"],
   ["new.thing-done", { some_port: `${a}/1`, n: 3 }, "new thing done: some port s1 port 1, n 3"],
   ["new.thing-done", undefined, "new thing done"],
 ])("%s %j", (kind, attrs, words) => expect(said(kind, attrs)).toBe(words));
 
 test.each([null, 5, "text", [], { switch: {} }, { host: null, from: 7 }])("what tells something else than expected breaks nothing: %j", (attrs) => {
-  for (const kind of ["network.switch.up", "network.host.moved", "network.link.up", "sos.session.ended", "handover.device.moved", "qos.flow.moved"]) expect(typeof said(kind, attrs)).toBe("string");
+  for (const kind of ["network.switch.up", "network.host.moved", "network.link.up", "sos.session.ended", "handover.device.moved", "qos.flow.moved", "cinema.viewer.changed", "cinema.tree.changed", "cinema.egress-agent.changed"]) expect(typeof said(kind, attrs)).toBe("string");
 });
 
 test("a long event is cut", () => {

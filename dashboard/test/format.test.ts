@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { bitRate, byteCount, count, milliseconds, parseNumber, percent } from "../src/ui/format";
+import { bitRate, byteCount, count, milliseconds, parseNumber, percent, several } from "../src/ui/format";
 
 test.each([
   [bitRate(0), "0 bit/s"],
@@ -19,6 +19,8 @@ test.each([
   [percent(0.0021), "0.21 %"],
   [percent(0.5), "50 %"],
   [percent(undefined), "–"],
+  [several(1, "link"), "1 link"],
+  [several(0, "link"), "0 links"],
 ])("%s", (got, want) => expect(got).toBe(want));
 
 test("numbers", () => {

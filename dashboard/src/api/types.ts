@@ -38,3 +38,10 @@ export type Spot = Schemas["HandoverSpot"];
 export type Move = Schemas["HandoverRecord"];
 export type Order = Schemas["HandoverOrder"];
 export type HandoverStatus = Schemas["HandoverStatus"];
+
+export type Channel = Schemas["CinemaChannelInfo"];
+export type Tree = Schemas["CinemaTreeInfo"];
+export type TreeSwitch = Schemas["CinemaTreeSwitch"];
+export type Viewer = Schemas["CinemaViewerInfo"];
+export type Budget = Schemas["CinemaLinkInfo"];
+export type Lineup = Schemas["GatewayLineup"];

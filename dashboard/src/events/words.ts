@@ -4,6 +4,7 @@ import type { BusEvent } from "../api/types";
 import type { Names } from "../names/said";
 import { cut } from "../ui/paged";
 import { attrsOf } from "./attrs";
+import { cinema } from "./cinema";
 import { network } from "./network";
 import { services } from "./services";
 
@@ -13,7 +14,7 @@ const letters = 300;
 /** What happened. A kind that this page does not know is said with all that it tells. */
 export function eventWords(event: BusEvent, names: Names): string {
   const attrs = attrsOf(event.attrs);
-  const words = network[event.kind] ?? services[event.kind];
+  const words = network[event.kind] ?? services[event.kind] ?? cinema[event.kind];
   if (words) return cut(names.said(words(attrs, names)), letters);
   const told = Object.entries(attrs).map(([name, value]) => `${name.replaceAll("_", " ")} ${typeof value === "string" ? value : JSON.stringify(value)}`);
   const kind = event.kind.replace(/[.-]/g, " ");

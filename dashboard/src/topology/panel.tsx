@@ -1,7 +1,9 @@
 // The part of the page that shows the network.
 
+import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
 
+import type { Problem } from "../api/problem";
 import { useNames } from "../names/usenames";
 import { useWorld } from "../state/hooks";
 import { Panel } from "../ui/panel";
@@ -11,7 +13,18 @@ import { Picture } from "./picture";
 import type { Route } from "./route";
 import { Tables } from "./tables";
 
-export function Topology({ route }: { route: Route | undefined }) {
+interface Props {
+  /** What is shown in the picture. */
+  route: Route | undefined;
+  title?: string;
+  /** What went wrong in finding the route. */
+  problem?: Problem | undefined;
+  /** What stands above the picture, and below it. */
+  intro?: ComponentChildren;
+  children?: ComponentChildren;
+}
+
+export function Topology({ route, title = "Topology", problem, intro, children }: Props) {
   const { live } = useWorld();
   const [tables, setTables] = useState(false);
   const { switches, links, hosts } = live;
@@ -21,10 +34,12 @@ export function Topology({ route }: { route: Route | undefined }) {
     <button type="button" aria-pressed={tables === value} onClick={() => setTables(value)}>{label}</button>
   );
   return (
-    <Panel id="topology" title="Topology" problem={links.problem ?? switches.problem ?? hosts.problem} actions={<>{choose("Picture", false)}{choose("Tables", true)}</>}>
+    <Panel id="topology" title={title} problem={problem ?? links.problem ?? switches.problem ?? hosts.problem} actions={<>{choose("Picture", false)}{choose("Tables", true)}</>}>
+      {intro}
       {graph.switches.length === 0 && <p class="soft">{switches.at > 0 ? "No switch is connected." : "Asking the controller."}</p>}
       {graph.switches.length > 0 && (tables ? <Tables graph={graph} names={names} reservations={live.reservations.value} /> : <Picture graph={graph} names={names} route={route} />)}
       {!tables && <Legend />}
+      {children}
     </Panel>
   );
 }

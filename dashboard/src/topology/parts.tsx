@@ -41,6 +41,9 @@ export const Switch = ({ at, half, size }: PlacedSwitch & { size: number }) => (
 export const switchClass = (s: PlacedSwitch, route: Route | undefined): string =>
   `switch${s.node.connected ? "" : " gone"}${route?.switches.has(s.node.id) ? " on-route" : ""}`;
 
+export const hostClass = (h: PlacedHost, route: Route | undefined): string =>
+  `host${route?.hosts?.has(portText(h.host.at)) ? " on-route" : ""}`;
+
 /** A label as it is drawn: its lines, from the baseline of the first. */
 export interface Drawn {
   id: string;

@@ -7,7 +7,7 @@ import type { Names } from "../names/said";
 import { hostName, portText, type Graph } from "./graph";
 import type { Point } from "./layout";
 import { lettering } from "./lettering";
-import { Cable, Host, Switch, switchClass, Words } from "./parts";
+import { Cable, Host, hostClass, Switch, switchClass, Words } from "./parts";
 import type { Route } from "./route";
 import { makeScene, type Scene } from "./scene";
 import { useViewport } from "./useviewport";
@@ -78,7 +78,7 @@ export function Picture({ graph, names, route }: Props) {
         aria-label={`Topology: ${graph.switches.length} switches, ${graph.cables.length} links, ${graph.hosts.length} hosts. Arrow keys go from one to the next; plus and minus change the size.`}
       >
         {scene.cables.map((c) => <g key={c.cable.id} class="cable" {...part(c.cable.id)}><Cable cable={c} route={route} /></g>)}
-        {scene.hosts.map((h) => <g key={h.id} class="host" {...part(h.id)}><Host host={h} size={size} /></g>)}
+        {scene.hosts.map((h) => <g key={h.id} class={hostClass(h, route)} {...part(h.id)}><Host host={h} size={size} /></g>)}
         {scene.switches.map((s) => <g key={s.node.id} class={switchClass(s, route)} {...part(s.node.id)}><Switch {...s} size={size} /></g>)}
         {letters.map((l) => <Words key={l.id} of={l} unit={unit} />)}
       </svg>

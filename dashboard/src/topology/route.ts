@@ -12,6 +12,8 @@ export interface Hop {
 export interface Route {
   leaves: Set<string>;
   switches: Set<string>;
+  /** The ports of hosts at its ends. */
+  hosts?: Set<string>;
 }
 
 export function routeOf(paths: Hop[][]): Route {

@@ -37,6 +37,9 @@ export const percent = (share: number | undefined): string => {
   return v > 0 && v < 0.01 ? "< 0.01 %" : `${v >= 10 ? v.toFixed(0) : digits(v)} %`;
 };
 
+/** How many there are of something: 1 link, 2 links. */
+export const several = (n: number, one: string): string => `${n} ${one}${n === 1 ? "" : "s"}`;
+
 /** A number where the text is one, else the text: the server says what is wrong. */
 export function parseNumber(text: string): number | string {
   const trimmed = text.trim();

@@ -7,6 +7,7 @@ export const views = [
   { id: "links", name: "Links" },
   { id: "sos", name: "Transfers" },
   { id: "devices", name: "Devices" },
+  { id: "channels", name: "Channels" },
   { id: "rules", name: "Rules" },
   { id: "events", name: "Events" },
 ] as const;
