@@ -91,6 +91,12 @@ demo-handover: ## a device that roams between two operators under a download (ro
 	$(MAKE) --no-print-directory build
 	exec bin/sluice-lab demo handover $(DEMOFLAGS)
 
+.PHONY: demo-cinema
+demo-cinema: ## live channels in a browser, changed in the network (root)
+	@scripts/deps.sh root go demo cinema
+	$(MAKE) --no-print-directory build
+	exec bin/sluice-lab demo cinema $(DEMOFLAGS)
+
 .PHONY: test-bare
 test-bare: ## the README's demo on a Debian 12 that has only make, git and curl, made for it, in four minutes (root)
 	@scripts/deps.sh root bare
@@ -121,14 +127,14 @@ rules: ## layers, documentation, metrics' names, and the documentation's command
 	$(SUITE) -count=1 ./internal/check
 
 # The packages that take minutes, most of them spent waiting, start first.
-LONGEST := ./sos/integration ./handover/integration
+LONGEST := ./sos/integration ./handover/integration ./cinema/integration
 longest_first = { go list $(LONGEST); go list ./...; } | awk '!seen[$$0]++'
 
 .PHONY: race
 race: ## all other tests; under the race detector wherever goroutines are ours, and alone where measurements are compared with the truth
 	$(SUITE) -race -tags noetcd -p $(P) -parallel 3 -timeout 15m $$($(longest_first) | grep -vE '$(RACELESS)')
 	$(SUITE) -p $(P) -timeout 15m $$($(longest_first) | grep -E '$(RACELESS)' | grep -vE '/internal/check$$|/dashboard|/api/conformance')
-	$(SUITE) -run 'AreTrue|SourcesAgree|ThousandDevices|SavingGap|SeamlessDevice|ControllerKilled|ManyClasses' -p 1 -timeout 10m ./network ./handover/integration ./qos/integration
+	$(SUITE) -run 'AreTrue|SourcesAgree|ThousandDevices|SavingGap|SeamlessDevice|ControllerKilled|ManyClasses|ProducerSilent|ViewerGone|FiftyWatch' -p 1 -timeout 10m ./network ./handover/integration ./qos/integration ./cinema/integration
 
 .PHONY: race-all
 race-all: ## every package under the race detector

@@ -6,6 +6,7 @@
 #   bare   what makes a Debian for make test-bare
 #   demo   Open vSwitch, a web server, curl and the like, as far as they are missing
 #   test   what the tests and experiments compare themselves with, likewise
+#   cinema what makes and shows channels, likewise
 set -euo pipefail
 
 die() { printf '%s\n' "$@" >&2; exit 1; }
@@ -68,7 +69,9 @@ enabled_services() {
   systemctl list-unit-files --type=service --state=enabled --no-legend 2>/dev/null | awk '{ print $1 }' | sort || true
 }
 
-[ "$#" -gt 0 ] || die 'usage: scripts/deps.sh [root] [go] [unzip] [bare] [demo] [test]'
+cinema=(ffmpeg=ffmpeg /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf=fonts-dejavu-core)
+
+[ "$#" -gt 0 ] || die 'usage: scripts/deps.sh [root] [go] [unzip] [bare] [demo] [test] [cinema]'
 for group in "$@"; do
   case "$group" in
     root) need_root ;;
@@ -82,7 +85,8 @@ for group in "$@"; do
             openssl=openssl ovs-testcontroller=openvswitch-testcontroller osken-manager=python3-os-ken \
             dhclient=isc-dhcp-client udhcpc=udhcpc dhcpcd=dhcpcd-base nft=nftables \
             clang=clang llvm-strip=llvm /usr/include/bpf/bpf_helpers.h=libbpf-dev \
-            node=nodejs npm=npm chromium=chromium ;;
-    *) die "unknown group '$group'; known: root, go, unzip, bare, demo, test" ;;
+            node=nodejs npm=npm chromium=chromium janus=janus pimd=pimd "${cinema[@]}" ;;
+    cinema) install chromium=chromium "${cinema[@]}" ;;
+    *) die "unknown group '$group'; known: root, go, unzip, bare, demo, test, cinema" ;;
   esac
 done
