@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"time"
@@ -81,12 +82,7 @@ func (a *Agent) check(k *checker) {
 }
 
 // First is the agent's first data address.
-func (a *Agent) First() netip.Addr {
-	if a.Data.Address.IsValid() {
-		return a.Data.Address
-	}
-	return a.Control.Listen.Addr()
-}
+func (a *Agent) First() netip.Addr { return cmp.Or(a.Data.Address, a.Control.Listen.Addr()) }
 
 func (a *Agent) checkData(k *checker) {
 	p, addr, second, control := a.Data.Ports, a.Data.Address, a.Data.Second, a.Control.Listen

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 )
@@ -69,7 +70,7 @@ func (e *Egress) checkPublic(k *checker) {
 }
 
 // First is the gateway's data address.
-func (e *Egress) First() netip.Addr { return firstOf(e.Data.Address, e.Control.Listen.Addr()) }
+func (e *Egress) First() netip.Addr { return cmp.Or(e.Data.Address, e.Control.Listen.Addr()) }
 
 // Agent is what the gateway has in common with the agents of all services: who it is, and how
 // it speaks with its controller.

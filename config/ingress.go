@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 )
@@ -58,22 +59,14 @@ func (k *checker) gateway(control Control, data GatewayData, public GatewayPubli
 	k.require(!public.Listen.IsValid() || public.TLS.Enabled() || public.Listen.Loopback() || public.Plaintext,
 		"public.tls.cert", "missing", "set cert and key, or public.plaintext if something before it has TLS")
 	k.distinct("public.listen", []Address{control.Listen, public.Listen})
-	addr := firstOf(data.Address, control.Listen.Addr())
+	addr := cmp.Or(data.Address, control.Listen.Addr())
 	k.require(addr.Is4() && !addr.IsUnspecified() && !addr.IsMulticast(), "data.address",
 		fmt.Sprintf("not an address that datagrams can come from (%v)", addr), "one IPv4 address of one interface")
 	k.require(announce.Server != "" || announce.TokenFile == "" && announce.URL == "", "announce.server", "missing", "name the controller's API, or remove announce.token_file and announce.url")
 }
 
-// firstOf is the address, or another one if there is none.
-func firstOf(addr, other netip.Addr) netip.Addr {
-	if addr.IsValid() {
-		return addr
-	}
-	return other
-}
-
 // First is the gateway's data address.
-func (g *Ingress) First() netip.Addr { return firstOf(g.Data.Address, g.Control.Listen.Addr()) }
+func (g *Ingress) First() netip.Addr { return cmp.Or(g.Data.Address, g.Control.Listen.Addr()) }
 
 // Agent is what the gateway has in common with the agents of all services: who it is, and how
 // it speaks with its controller.
