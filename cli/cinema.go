@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"crypto/tls"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -8,6 +10,8 @@ import (
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
 	"github.com/sluice-net/sluice/cinema/plugin"
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/pki"
 )
 
 const cinemaPath = api.Prefix + "/" + plugin.Name + "/"
@@ -69,4 +73,16 @@ that stands still, until it leaves. It may come again, as another.`
 	return group("viewers", "List and remove viewers", `  sluice cinema viewers list
   sluice cinema viewers remove 00112233445566778899aabbccddeeff`,
 		GetCommand(app, "list", "List the viewers: gateway, channels, changes, losses", cinemaPath+"viewers", Table[plugin.ViewerInfo]("")), remove)
+}
+
+// publicTLS is the certificate of a gateway's interface for people; nil for plain HTTP.
+func publicTLS(p config.GatewayPublic) (*tls.Config, error) {
+	if !p.TLS.Enabled() {
+		return nil, nil //nolint:nilnil // none is configured
+	}
+	c, err := pki.Server(p.TLS.Files(), false)
+	if err != nil {
+		return nil, fmt.Errorf("public.tls: %w", err)
+	}
+	return c, nil
 }

@@ -2,14 +2,12 @@ package cli
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cinema/egress"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/version"
-	"github.com/sluice-net/sluice/pki"
 	"github.com/sluice-net/sluice/service/control"
 )
 
@@ -52,12 +50,7 @@ func egressConfig(c *config.Egress, a Agent) (egress.Config, error) {
 		Public: c.Public.Listen.String(), URL: c.URL(), Media: c.Media(),
 		MaxViewers: c.MaxViewers, MaxPerAddress: c.MaxPerAddress, Burst: c.Burst, Times: egress.DefaultTimes(),
 	}
-	if !c.Public.TLS.Enabled() {
-		return out, nil
-	}
 	var err error
-	if out.PublicTLS, err = pki.Server(c.Public.TLS.Files(), false); err != nil {
-		return out, fmt.Errorf("public.tls: %w", err)
-	}
-	return out, nil
+	out.PublicTLS, err = publicTLS(c.Public)
+	return out, err
 }

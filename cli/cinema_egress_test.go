@@ -1,23 +1,17 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluice-net/sluice/cinema/egress"
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
-	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
-	"github.com/sluice-net/sluice/internal/logtest"
 	"github.com/sluice-net/sluice/pki"
 )
 
@@ -25,22 +19,7 @@ import (
 // certificate, answers that and viewers, and ends with its context.
 func TestCinemaEgress(t *testing.T) {
 	dir := t.TempDir()
-	ca, err := pki.Init(dir, "ca", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, role := range map[string]pki.Role{"gateway": pki.RoleAgent, "controller": pki.RoleController} {
-		pair, err := ca.Issue(pki.Request{Role: role, Name: name, Hosts: []string{"127.0.0.1"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := pair.Write(dir, name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	files := func(name string) pki.Files {
-		return pki.Files{Cert: filepath.Join(dir, name+".crt"), Key: filepath.Join(dir, name+".key"), CA: filepath.Join(dir, "ca.crt")}
-	}
+	files := gatewayFiles(t, dir)
 	asked := make(chan string, 64)
 	controller := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -49,39 +28,15 @@ func TestCinemaEgress(t *testing.T) {
 		}
 		_ = json.NewEncoder(w).Encode(gatewayapi.Lineup{Channels: []gatewayapi.Listed{{Name: "news", Number: 7}}})
 	}))
+	var err error
 	if controller.TLS, err = pki.Server(files("controller"), true, pki.RoleAgent); err != nil {
 		t.Fatal(err)
 	}
 	controller.StartTLS()
 	defer controller.Close()
-	file := filepath.Join(dir, "egress.yaml")
 	text := fmt.Sprintf("name: west\ncontrol: {listen: '127.0.0.1:0', tls: {cert: %[1]s/gateway.crt, key: %[1]s/gateway.key, ca: %[1]s/ca.crt}}\n"+
 		"public: {listen: '127.0.0.1:0', tls: {cert: %[1]s/gateway.crt, key: %[1]s/gateway.key}}\nmax_viewers: 3\nannounce: {server: '%[2]s'}\n", dir, controller.URL)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var log logtest.Log
-	app := &App{Output: command.Output{Out: &log, Err: &log}}
-	cmd := cinemaEgressCommand(app)
-	cmd.SetArgs([]string{"--config", file})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- cmd.ExecuteContext(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
-	runs := regexp.MustCompile(`control=(\S+) public=(\S+)`)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for began := time.Now(); !runs.MatchString(log.String()); <-tick.C {
-		if time.Since(began) > 10*time.Second {
-			t.Fatalf("it does not run: %s", log.String())
-		}
-	}
-	at := runs.FindStringSubmatch(log.String())
+	at := runGateway(t, cinemaEgressCommand, text, `control=(\S+) public=(\S+)`)
 	for want := map[string]bool{"gateway /api/v1/cinema/lineup": true, "gateway /api/v1/cinema/egress/agents/announce": true}; len(want) > 0; {
 		select {
 		case got := <-asked:

@@ -2,14 +2,12 @@ package cli
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cinema/ingress"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/internal/version"
-	"github.com/sluice-net/sluice/pki"
 )
 
 func cinemaIngressCommand(app *App) *cobra.Command {
@@ -42,13 +40,10 @@ func ingressConfig(c *config.Ingress, a Agent) (ingress.Config, error) {
 		Public: c.Public.Listen.AddrPort, PublicURL: c.Public.URL, MaxChannels: c.MaxChannels, FFmpeg: c.FFmpeg,
 		Certificates: map[string]string{"control.tls": c.Control.TLS.Cert},
 	}
-	if !c.Public.TLS.Enabled() {
-		return out, nil
+	if c.Public.TLS.Enabled() {
+		out.Certificates["public.tls"] = c.Public.TLS.Cert
 	}
-	out.Certificates["public.tls"] = c.Public.TLS.Cert
 	var err error
-	if out.PublicTLS, err = pki.Server(c.Public.TLS.Files(), false); err != nil {
-		return out, fmt.Errorf("public.tls: %w", err)
-	}
-	return out, nil
+	out.PublicTLS, err = publicTLS(c.Public)
+	return out, err
 }
