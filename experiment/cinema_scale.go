@@ -80,7 +80,7 @@ func (e *Env) withCopies(ctx context.Context, name string, channels int, f func(
 		if rig.Deployment, err = stage.Deploy(ctx, stage.Options{Lab: l, Binary: e.Binary, LogDir: e.Dir, Gateways: roles}); err != nil {
 			return err
 		}
-		defer func() { err = joinClose(err, rig.Deployment) }()
+		defer func() { err = errors.Join(err, rig.Deployment.Close()) }()
 		if rig.gateway, err = stage.StartRawGateway(ctx, rig.Deployment, "out1"); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -117,7 +118,7 @@ func (e *Env) withGateway(ctx context.Context, f func(context.Context, *stage.De
 		if err != nil {
 			return err
 		}
-		defer func() { err = joinClose(err, d) }()
+		defer func() { err = errors.Join(err, d.Close()) }()
 		if err := d.AddChannel(ctx, plugin.ChannelSpec{Name: treeChannel(1), Number: 1, Source: "test:", BitRate: zapBitRate}); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -58,7 +59,7 @@ func (e *Env) withWhole(ctx context.Context, f func(context.Context, *wholeRig) 
 		if err != nil {
 			return err
 		}
-		defer func() { err = joinClose(err, rig.Deployment) }()
+		defer func() { err = errors.Join(err, rig.Deployment.Close()) }()
 		defer rig.close()
 		if err := rig.open(ctx); err != nil {
 			return err

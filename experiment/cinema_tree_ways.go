@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -41,7 +42,7 @@ func (e *Env) withTree(ctx context.Context, f func(context.Context, *treeRig) er
 		if rig.Deployment, err = stage.Deploy(ctx, stage.Options{Lab: l, Binary: e.Binary, LogDir: e.Dir, Gateways: roles}); err != nil {
 			return err
 		}
-		defer func() { err = joinClose(err, rig.Deployment) }()
+		defer func() { err = errors.Join(err, rig.Deployment.Close()) }()
 		defer func() {
 			for _, g := range rig.gateways {
 				g.Close()
@@ -151,20 +152,29 @@ func (rig *treeRig) unicast(ctx context.Context, load treeLoad) (c treeCost, err
 	if err := tasks.Sleep(ctx, underWay); err != nil {
 		return c, err
 	}
-	for i := range load.viewers {
-		if err := rig.gateways[i%len(rig.gateways)].Expect(flow(i)); err != nil {
+	at := func(i int) *stage.Arrivals { return rig.gateways[i%len(rig.gateways)].Arrivals }
+	return delivered(ctx, rig.lab, treeLasts(rig.env.Scale), load.viewers, at, flow, func(ctx context.Context) (uint64, error) {
+		return rig.feed.Send(ctx, treeEvery, datagrams...)
+	})
+}
+
+// delivered counts, while something is sent, what crosses links and what comes to viewers, each
+// at a place and as a flow.
+func delivered(ctx context.Context, l *lab.Lab, lasts time.Duration, viewers int, at func(int) *stage.Arrivals, flow func(int) stage.PortPair,
+	send func(context.Context) (uint64, error),
+) (c treeCost, err error) {
+	for i := range viewers {
+		if err := at(i).Expect(flow(i)); err != nil {
 			return c, err
 		}
 	}
-	c, sent, err := counted(ctx, linksOf(rig.lab), treeLasts(rig.env.Scale), func(ctx context.Context) (uint64, error) {
-		return rig.feed.Send(ctx, treeEvery, datagrams...)
-	})
-	for i := range load.viewers {
+	c, sent, err := counted(ctx, linksOf(l), lasts, send)
+	for i := range viewers {
 		if err != nil {
 			break
 		}
 		var got stage.Arrived
-		got, err = rig.gateways[i%len(rig.gateways)].Of(flow(i))
+		got, err = at(i).Of(flow(i))
 		c.missed += missing(got, sent)
 	}
 	return c, err
@@ -217,23 +227,10 @@ func (rig *floodRig) flood(ctx context.Context, load treeLoad) (c treeCost, err 
 	if err := rig.program(ctx, load, flow); err != nil {
 		return c, err
 	}
-	for i := range load.viewers {
-		if err := rig.arrivals[i%len(rig.arrivals)].Expect(flow(i)); err != nil {
-			return c, err
-		}
-	}
-	c, sent, err := counted(ctx, linksOf(rig.lab), treeLasts(rig.env.Scale), func(ctx context.Context) (uint64, error) {
+	at := func(i int) *stage.Arrivals { return rig.arrivals[i%len(rig.arrivals)] }
+	return delivered(ctx, rig.lab, treeLasts(rig.env.Scale), load.viewers, at, flow, func(ctx context.Context) (uint64, error) {
 		return rig.feed.Send(ctx, treeEvery, datagrams...)
 	})
-	for i := range load.viewers {
-		if err != nil {
-			break
-		}
-		var got stage.Arrived
-		got, err = rig.arrivals[i%len(rig.arrivals)].Of(flow(i))
-		c.missed += missing(got, sent)
-	}
-	return c, err
 }
 
 // program replaces the rules and groups of all switches.

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -160,7 +161,7 @@ func (e *Env) withZaps(ctx context.Context, c zapCase, f func(context.Context, *
 		if err != nil {
 			return err
 		}
-		defer func() { err = joinClose(err, d) }()
+		defer func() { err = errors.Join(err, d.Close()) }()
 		for n := range zapChannels {
 			err := d.AddChannel(ctx, plugin.ChannelSpec{
 				Name: fmt.Sprintf("c%d", n+1), Number: n + 1, Source: fmt.Sprintf("test:?keyframes=%v", c.keyFrames), BitRate: zapBitRate,
@@ -210,12 +211,4 @@ func (s *zapSamples) watch(ctx context.Context, d *stage.Deployment, l *lab.Lab,
 		}
 	}
 	return nil
-}
-
-// joinClose adds what goes wrong at the end of a deployment.
-func joinClose(err error, d *stage.Deployment) error {
-	if closing := d.Close(); err == nil {
-		return closing
-	}
-	return err
 }
