@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -71,7 +70,7 @@ func (d *Deployment) startGateways(ctx context.Context) error {
 // StartGateway starts the gateway of a host, also after its process was killed.
 func (d *Deployment) StartGateway(ctx context.Context, host string) error {
 	h, role := d.lab.Host(host), d.gateways[host]
-	file := filepath.Join(d.dir, host+".yaml")
+	more := map[CinemaRole]string{CinemaIngress: d.ingressConfig, CinemaEgress: d.egressConfig}[role]
 	text := fmt.Sprintf(`name: %[2]s
 control:
   listen: %[3]v
@@ -79,27 +78,8 @@ control:
 data: {address: %[4]v}
 public: {listen: "%[4]v:%[5]d", plaintext: true}
 announce: {server: "%[6]s"}
-%[7]s`, d.dir, host, netip.AddrPortFrom(h.ControlAddr(), agentPort), h.Addr(), PublicPort, d.apiURL(), d.roleConfig(role))
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		return fmt.Errorf("configure gateway %s: %w", host, err)
-	}
-	p, err := StartDaemon(ctx, h, filepath.Join(d.logs, host+".log"), d.binary, "cinema", string(role), "--config", file)
-	if err != nil {
-		return err
-	}
-	d.agents[host] = p
-	if err := WaitListening(ctx, h, PublicPort); err != nil {
-		return fmt.Errorf("gateway %s: %w: %s", host, err, d.LastWords(host))
-	}
-	return nil
-}
-
-// roleConfig is what is added to the configuration of gateways of a role.
-func (d *Deployment) roleConfig(role CinemaRole) string {
-	if role == CinemaEgress {
-		return d.egressConfig
-	}
-	return d.ingressConfig
+%[7]s`, d.dir, host, netip.AddrPortFrom(h.ControlAddr(), agentPort), h.Addr(), PublicPort, d.apiURL(), more)
+	return d.startProgram(ctx, host, text, PublicPort, "cinema", string(role))
 }
 
 // WaitGateways returns when the controller can use all gateways.

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/sluice-net/sluice/api/client"
@@ -138,23 +139,28 @@ network:
 // StartAgent starts the agent of a host.
 func (d *Deployment) StartAgent(ctx context.Context, host string) error {
 	h := d.lab.Host(host)
-	file := filepath.Join(d.dir, host+".yaml")
 	text := fmt.Sprintf(`name: %[2]s
 control:
   listen: %[3]v
   tls: {cert: %[1]s/%[2]s.crt, key: %[1]s/%[2]s.key, ca: %[1]s/ca.crt}
 data: {address: %[4]v}
 `, d.dir, host, netip.AddrPortFrom(h.ControlAddr(), agentPort), d.dataAddr(host))
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		return fmt.Errorf("configure agent %s: %w", host, err)
+	return d.startProgram(ctx, host, text, agentPort, "agent")
+}
+
+// startProgram starts the program on a host with its configuration, and returns when it listens.
+func (d *Deployment) startProgram(ctx context.Context, host, config string, port uint16, command ...string) error {
+	h, file := d.lab.Host(host), filepath.Join(d.dir, host+".yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		return fmt.Errorf("configure %s of %s: %w", strings.Join(command, " "), host, err)
 	}
-	p, err := StartDaemon(ctx, h, filepath.Join(d.logs, host+".log"), d.binary, "agent", "--config", file)
+	p, err := StartDaemon(ctx, h, filepath.Join(d.logs, host+".log"), d.binary, append(command, "--config", file)...)
 	if err != nil {
 		return err
 	}
 	d.agents[host] = p
-	if err := WaitListening(ctx, h, agentPort); err != nil {
-		return fmt.Errorf("agent %s: %w: %s", host, err, d.LastWords(host))
+	if err := WaitListening(ctx, h, port); err != nil {
+		return fmt.Errorf("%s of %s: %w: %s", strings.Join(command, " "), host, err, d.LastWords(host))
 	}
 	return nil
 }
