@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"text/tabwriter"
@@ -51,19 +50,8 @@ type cinemaDemo struct {
 // RunCinema runs the demo of Cinema. Whatever happens, and also when ctx ends, it removes
 // what it has built.
 func RunCinema(ctx context.Context, o CinemaOptions) error {
-	if os.Geteuid() != 0 {
-		return errors.New("the demo builds network namespaces and needs root: try sudo")
-	}
 	d := &cinemaDemo{CinemaOptions: o}
-	var err error
-	if d.dir, err = os.MkdirTemp("", "sluice-demo-"); err != nil {
-		return fmt.Errorf("demo: %w", err)
-	}
-	failure := d.show(ctx)
-	if failure != nil && ctx.Err() != nil {
-		failure = ErrStopped // and not what the stop has broken off
-	}
-	return errors.Join(failure, d.down(ctx), os.RemoveAll(d.dir))
+	return perform(ctx, &d.dir, d.show, d.down)
 }
 
 func (d *cinemaDemo) say(format string, args ...any) { fmt.Fprintf(d.Out, format+"\n", args...) }
@@ -202,11 +190,12 @@ func (d *cinemaDemo) links(ctx context.Context) error {
 
 // invite says how to look, and waits.
 func (d *cinemaDemo) invite(ctx context.Context) {
+	files, server := d.parts.GatewayFiles("out2")
 	d.say(`
 The network stays up until you press Ctrl-C. In another terminal, as root:
   ip netns exec %[1]s chromium --no-sandbox %[2]s
-  ip netns exec %[3]s env SLUICE_SERVER=... %[4]s cinema viewers list`,
-		d.lab.Host(stage.Viewer).Namespace(), d.site(), d.lab.Control().Namespace(), d.Binary)
+  ip netns exec %[3]s env SLUICE_SERVER=%[4]s SLUICE_CA=%[5]s SLUICE_TOKEN_FILE=%[6]s %[7]s cinema viewers list`,
+		d.lab.Host(stage.Viewer).Namespace(), d.site(), d.lab.Control().Namespace(), server, files.CA, d.parts.TokenFile(), d.Binary)
 	<-ctx.Done()
 	d.say("\nTaking the network down.")
 }

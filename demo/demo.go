@@ -59,19 +59,8 @@ type demo struct {
 // Run runs the demo. Whatever happens, and also when ctx ends, it removes what
 // it has built.
 func Run(ctx context.Context, o Options) error {
-	if os.Geteuid() != 0 {
-		return errors.New("the demo builds network namespaces and needs root: try sudo")
-	}
 	d := &demo{Options: o}
-	var err error
-	if d.dir, err = os.MkdirTemp("", "sluice-demo-"); err != nil {
-		return fmt.Errorf("demo: %w", err)
-	}
-	failure := d.show(ctx)
-	if failure != nil && ctx.Err() != nil {
-		failure = ErrStopped // and not what the stop has broken off
-	}
-	return errors.Join(failure, d.down(ctx), os.RemoveAll(d.dir))
+	return perform(ctx, &d.dir, d.show, d.down)
 }
 
 // show builds everything and shows it.

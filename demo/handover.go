@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -70,22 +69,14 @@ type handoverDemo struct {
 // RunHandover runs the demo of handover. Whatever happens, and also when ctx
 // ends, it removes what it has built.
 func RunHandover(ctx context.Context, o HandoverOptions) error {
-	if os.Geteuid() != 0 {
-		return errors.New("the demo builds network namespaces and needs root: try sudo")
-	}
 	d := &handoverDemo{HandoverOptions: o}
-	var err error
-	if d.dir, err = os.MkdirTemp("", "sluice-demo-"); err != nil {
-		return fmt.Errorf("demo: %w", err)
-	}
-	failure := d.show(ctx)
-	if failure != nil && ctx.Err() != nil {
-		failure = ErrStopped // and not what the stop has broken off
-	}
-	if failure != nil && ctx.Err() == nil {
-		d.lastWords()
-	}
-	return errors.Join(failure, d.down(ctx), os.RemoveAll(d.dir))
+	return perform(ctx, &d.dir, func(ctx context.Context) error {
+		err := d.show(ctx)
+		if err != nil && ctx.Err() == nil {
+			d.lastWords()
+		}
+		return err
+	}, d.down)
 }
 
 func (d *handoverDemo) say(format string, args ...any) { fmt.Fprintf(d.Out, format+"\n", args...) }

@@ -1,0 +1,24 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// perform runs a demo, which shows something with a temporary folder at hand, and then takes
+// it down, whatever has happened and also when ctx has ended.
+func perform(ctx context.Context, dir *string, show, down func(context.Context) error) (err error) {
+	if os.Geteuid() != 0 {
+		return errors.New("the demo builds network namespaces and needs root: try sudo")
+	}
+	if *dir, err = os.MkdirTemp("", "sluice-demo-"); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	failure := show(ctx)
+	if failure != nil && ctx.Err() != nil {
+		failure = ErrStopped // and not what the stop has broken off
+	}
+	return errors.Join(failure, down(ctx), os.RemoveAll(*dir))
+}
