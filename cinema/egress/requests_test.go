@@ -299,7 +299,7 @@ func TestSite(t *testing.T) {
 	w := newWorld(t, nil, "news")
 	for path, kind := range map[string]string{
 		"/": "text/html", "/live": "text/html", "/index.html": "text/html", "/style.css": "text/css", "/icon.svg": "image/svg+xml",
-		"/app.js": "text/javascript", "/player.js": "text/javascript", "/whep.js": "text/javascript", "/live.js": "text/javascript", "/grid.js": "text/javascript", "/remote.js": "text/javascript", "/frames.js": "text/javascript",
+		"/app.js": "text/javascript", "/player.js": "text/javascript", "/whep.js": "text/javascript", "/session.js": "text/javascript", "/live.js": "text/javascript", "/grid.js": "text/javascript", "/remote.js": "text/javascript", "/frames.js": "text/javascript",
 	} {
 		res, text := w.ask(http.MethodGet, path, "", "")
 		if res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Content-Type"), kind) || len(text) < 100 {

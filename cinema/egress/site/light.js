@@ -2,14 +2,11 @@
 
 import { Frames } from "./frames.js";
 import { Painter } from "./painter.js";
+import { joinTime, Refused, Session } from "./session.js";
 import { Sound } from "./sound.js";
-import { Refused } from "./whep.js";
 
 const protocol = "sluice.cinema.1";
-const joinTime = 4000; // in milliseconds
-const changeTime = 12000;
-const probeTime = 800;
-const againTime = 500;
+const againTime = 500; // in milliseconds
 
 const head = 9; // bytes before a picture or sound
 const flags = { sound: 1, key: 2, cut: 4 };
@@ -31,21 +28,10 @@ function bearer(password) {
   return `bearer.${btoa(bytes).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "")}`;
 }
 
-// LightSession is a player's connection to a gateway. It stays when the channel changes.
-export class LightSession {
-  // join has a gateway send a channel, to be painted on a canvas.
-  static async join(base, channel, password, canvas) {
-    const s = new LightSession(canvas);
-    try {
-      await s.open(base, channel, password);
-    } catch (err) {
-      s.close();
-      throw err;
-    }
-    return s;
-  }
-
+// LightSession goes by a WebSocket, and is painted on a canvas.
+export class LightSession extends Session {
   constructor(canvas) {
+    super();
     this.light = true;
     this.frames = new Frames();
     this.painter = new Painter(canvas, this.frames);
@@ -132,24 +118,6 @@ export class LightSession {
     this.needsKey &&= chunk.type !== "key";
     if (!this.needsKey && this.video.state === "configured") {
       this.video.decode(new EncodedVideoChunk(chunk));
-    }
-  }
-
-  // change has the gateway send another channel, and returns what it says of that: how long it
-  // took, and the timestamp of the first picture.
-  async change(channel, password) {
-    const answer = await this.ask(channel, password, changeTime);
-    this.channel = channel;
-    return answer;
-  }
-
-  // lives says whether the gateway still has the session.
-  async lives() {
-    try {
-      await this.ask(this.channel, "", probeTime);
-      return true;
-    } catch (err) {
-      return err instanceof Refused && err.status !== 404 && err.status !== 410;
     }
   }
 

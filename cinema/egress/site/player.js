@@ -2,7 +2,8 @@
 
 import { Frames } from "./frames.js";
 import { LightSession, whyNot } from "./light.js";
-import { Refused, Session } from "./whep.js";
+import { Refused } from "./session.js";
+import { WhepSession } from "./whep.js";
 
 // A session of which nothing comes for so long may be over, in milliseconds.
 const quiet = 1000;
@@ -64,7 +65,7 @@ export class Player {
       this.light = false;
       this.tell({ how: `${why} You watch by WebRTC.` });
     }
-    return this.light ? LightSession.join(base, channel, secret, this.canvas) : Session.join(base, channel, secret);
+    return this.light ? LightSession.join(base, channel, secret, this.canvas) : WhepSession.join(base, channel, secret);
   }
 
   // connected goes on by WebSocket if a session by WebRTC does not connect.

@@ -1,17 +1,8 @@
 // One session of WHEP with a gateway.
 
-// Refused is a gateway's answer that is not a success.
-export class Refused extends Error {
-  constructor(status, detail) {
-    super(detail);
-    this.status = status;
-  }
-}
+import { joinTime, Refused, Session } from "./session.js";
 
-// How long a gateway may take to answer, in milliseconds.
-const joinTime = 4000;
-const changeTime = 12000;
-const probeTime = 800;
+// How long a gateway may take to hear of the end, in milliseconds.
 const byeTime = 1000;
 
 export function authorization(password) {
@@ -35,20 +26,8 @@ export async function refusal(res) {
   return new Refused(res.status, detail);
 }
 
-// Session is a player's connection to a gateway. It stays when the channel changes.
-export class Session {
-  // join has a gateway send a channel.
-  static async join(base, channel, password) {
-    const s = new Session();
-    try {
-      await s.open(base, channel, password);
-    } catch (err) {
-      s.close();
-      throw err;
-    }
-    return s;
-  }
-
+// WhepSession goes by WebRTC.
+export class WhepSession extends Session {
   async open(base, channel, password) {
     this.stream = new MediaStream();
     this.pc = new RTCPeerConnection();
@@ -76,25 +55,7 @@ export class Session {
     await this.pc.setRemoteDescription({ type: "answer", sdp: apart(await res.text()) });
   }
 
-  // change has the gateway send another channel, and returns what it says of that: how long it
-  // took, and the timestamp of the first picture.
-  async change(channel, password) {
-    const answer = await this.put(channel, password, changeTime);
-    this.channel = channel;
-    return answer;
-  }
-
-  // lives says whether the gateway still has the session.
-  async lives() {
-    try {
-      await this.put(this.channel, "", probeTime);
-      return true;
-    } catch (err) {
-      return err instanceof Refused && err.status !== 404 && err.status !== 410;
-    }
-  }
-
-  async put(channel, password, time) {
+  async ask(channel, password, time) {
     const res = await fetch(`${this.url}/channel`, {
       method: "PUT",
       headers: { "Content-Type": "application/json", ...authorization(password) },

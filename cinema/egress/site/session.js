@@ -1,0 +1,48 @@
+// What a player's connection to a gateway is, whatever it goes by.
+
+// How long a gateway may take to answer, in milliseconds.
+export const joinTime = 4000;
+const changeTime = 12000;
+const probeTime = 800;
+
+// Refused is a gateway's answer that is not a success.
+export class Refused extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+// Session is a player's connection to a gateway. It stays when the channel changes. What
+// extends it has open, ask and close.
+export class Session {
+  // join has a gateway send a channel; more is what a session of that kind is made with.
+  static async join(base, channel, password, ...more) {
+    const s = new this(...more);
+    try {
+      await s.open(base, channel, password);
+    } catch (err) {
+      s.close();
+      throw err;
+    }
+    return s;
+  }
+
+  // change has the gateway send another channel, and returns what it says of that: how long it
+  // took, and the timestamp of the first picture.
+  async change(channel, password) {
+    const answer = await this.ask(channel, password, changeTime);
+    this.channel = channel;
+    return answer;
+  }
+
+  // lives says whether the gateway still has the session.
+  async lives() {
+    try {
+      await this.ask(this.channel, "", probeTime);
+      return true;
+    } catch (err) {
+      return err instanceof Refused && err.status !== 404 && err.status !== 410;
+    }
+  }
+}
