@@ -1,0 +1,161 @@
+package egress
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/cinema/media"
+)
+
+// studio makes a channel, and copies it as switches do.
+type studio struct {
+	socket    *net.UDPConn
+	from      netip.AddrPort
+	protected bool
+	nowhere   bool // no ingress gateway has it
+
+	mu     sync.Mutex
+	ports  map[uint16]bool
+	group  *media.Cache
+	silent bool // nothing but sound: no key frame
+	lose   float64
+	lost   int
+	bursts int
+	rand   *rand.Rand
+}
+
+// gop is how many pictures a group of the channels has: 800 ms.
+const gop = 20
+
+// ingress is the address from which channels come: of this process alone, whoever else tests.
+var ingress = netip.AddrFrom4([4]byte{127, 77, byte(os.Getpid() >> 8), byte(os.Getpid())})
+
+func newStudio(t testing.TB, number uint16) *studio {
+	t.Helper()
+	at := netip.AddrPortFrom(ingress, gatewayapi.SourcePort(number))
+	socket, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &studio{socket: socket, from: at, ports: map[uint16]bool{}, group: media.NewCache(group), rand: rand.New(rand.NewPCG(1, uint64(number)))}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() { defer close(done); s.film(stop, number) }()
+	t.Cleanup(func() { close(stop); <-done; socket.Close() })
+	return s
+}
+
+// film sends a picture each 40 ms, each in two packets or more, and sound each 20 ms.
+func (s *studio) film(stop chan struct{}, number uint16) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	video, audio := number*5000, number*777
+	for n := uint32(int(number) * 7); ; n++ {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		audio++
+		s.send(rtpPacket(media.AudioType, true, audio, n*960, uint32(number)*2, 0xfc, byte(number)))
+		if n%2 != 0 {
+			continue
+		}
+		parts := [][]byte{{0x41, 0x80, byte(number)}, bytes.Repeat([]byte{0x41}, 900)}
+		if n/2%gop == 0 {
+			parts = [][]byte{{0x67, 0x42, byte(number)}, {0x68, 0xce, byte(number)}, bytes.Repeat([]byte{0x65}, 1100)}
+		}
+		for i, p := range parts {
+			video++
+			s.send(rtpPacket(media.VideoType, i == len(parts)-1, video, n*1800, uint32(number)*2+1, p...))
+		}
+	}
+}
+
+func rtpPacket(kind uint8, marker bool, sequence uint16, stamp, ssrc uint32, payload ...byte) []byte {
+	b := []byte{0x80, kind, byte(sequence >> 8), byte(sequence)}
+	if marker {
+		b[1] |= 0x80
+	}
+	for _, x := range []uint32{stamp, ssrc} {
+		b = append(b, byte(x>>24), byte(x>>16), byte(x>>8), byte(x))
+	}
+	return append(b, payload...)
+}
+
+func (s *studio) send(raw []byte) {
+	p, err := media.Parse(raw)
+	if err != nil {
+		panic(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.silent && p.Video() {
+		return
+	}
+	s.group.Add(p, raw, time.Now())
+	for port := range s.ports {
+		s.to(port, raw)
+	}
+}
+
+// to sends a datagram, or loses it. s.mu is held.
+func (s *studio) to(port uint16, raw []byte) {
+	if s.rand.Float64() < s.lose {
+		s.lost++
+		return
+	}
+	_, _ = s.socket.WriteToUDPAddrPort(raw, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port))
+}
+
+func (s *studio) has(port uint16) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ports[port]
+}
+
+// loses has the network lose some of the datagrams.
+func (s *studio) loses(share float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lose = share
+}
+
+// counts says how many datagrams were lost, and how many bursts were asked for.
+func (s *studio) counts() (lost, bursts int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lost, s.bursts
+}
+
+// copyTo has a viewer's port get the channel or not, and a burst if it is asked for.
+func (s *studio) copyTo(port uint16, on, burst bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if on && burst {
+		s.bursts++
+		for _, raw := range s.group.Group() {
+			s.to(port, raw)
+		}
+	}
+	if on {
+		s.ports[port] = true
+	} else {
+		delete(s.ports, port)
+	}
+}
+
+func (s *studio) falls(silent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silent = silent
+	if silent {
+		s.group.Clear()
+	}
+}
