@@ -21,8 +21,11 @@ type line struct {
 	// groups are those of its copies, by switch. Only the one who works on the channel has them.
 	groups map[openflow.DatapathID]*tree.Groups
 	// The service's lock guards what follows: the tree that is wanted and the one that the
-	// switches have, and why gateways, or ports of theirs, do not get it.
+	// switches have, with the former way beside each, and why gateways, or ports of theirs,
+	// do not get it.
 	planned, applied tree.Tree
+	planBefore       tree.Tree
+	former           former
 	refused          map[string]error
 	over             map[netip.AddrPort]bool
 	copies           map[openflow.DatapathID]copied
@@ -111,6 +114,7 @@ func (w *ways) applied(channel string) {
 	l := w.line(channel)
 	was, now := l.applied, l.planned
 	l.applied, l.lists = now, l.planLists
+	w.keepFormer(channel, l, l.planBefore, was.Moves(now))
 	w.mu.Unlock()
 	if !was.Equal(now) {
 		w.publish("tree.changed", map[string]any{"channel": channel, "links": len(now.Edges), "added": more(was, now), "removed": more(now, was)})
@@ -152,18 +156,19 @@ func (w *ways) program(ctx context.Context, x service.Item[Channel]) (network.Pr
 	was := l.applied
 	w.mu.Unlock()
 	over := l.share(a.copies)
-	group := func(n int) uint32 { return w.Rules.GroupID(tree.GroupNumber(c.Number, n)) }
+	before, circle := w.beside(l, t, top, &a)
 	plan := tree.Plan{
-		Tree: t, From: flow, To: netip.AddrPortFrom(w.Media, gatewayapi.MediaPort),
+		Tree: t, Before: before, From: flow, To: netip.AddrPortFrom(w.Media, gatewayapi.MediaPort),
 		Rate: uint64(c.BitRate), Meter: w.meter(c, root.At.Switch),
 		Copies: l.groups, Queues: w.treat(t, a.treated), LinkMACs: w.LinkMACs,
-		Group: group,
+		Group: func(n int) uint32 { return w.Rules.GroupID(tree.GroupNumber(c.Number, n)) },
 	}
-	news := w.note(l, t, top, a.refused, over, group)
+	// Where the old way is still there, the new one is there before it is left.
+	news := w.note(l, plan, was.Moves(t) && w.there(was, top), a.refused, over)
 	for gateway, why := range news {
 		w.publish("tree.refused", map[string]any{"channel": c.Name, "gateway": gateway, "reason": why.Error()})
 	}
-	if was.Moves(t) && !was.Beside(t) {
+	if circle {
 		if err := w.clear(ctx, c.Name, plan, was.Common(t)); err != nil {
 			return network.Program{}, err
 		}
@@ -172,7 +177,7 @@ func (w *ways) program(ctx context.Context, x service.Item[Channel]) (network.Pr
 }
 
 // note keeps what is planned, and returns whose refusals are new.
-func (w *ways) note(l *line, t tree.Tree, top *network.Topology, refused map[string]error, over map[netip.AddrPort]bool, group func(n int) uint32) map[string]error {
+func (w *ways) note(l *line, p tree.Plan, ordered bool, refused map[string]error, over map[netip.AddrPort]bool) map[string]error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	news := map[string]error{}
@@ -181,14 +186,12 @@ func (w *ways) note(l *line, t tree.Tree, top *network.Topology, refused map[str
 			news[gateway] = why
 		}
 	}
-	// Where the old way is still there, the new one is there before it is left.
-	l.ordered = l.applied.Moves(t) && !slices.ContainsFunc(l.applied.Edges, func(e tree.Edge) bool { return !e.In(top) })
-	l.planned, l.refused, l.over, l.copies = t, refused, over, map[openflow.DatapathID]copied{}
+	l.planned, l.planBefore, l.ordered, l.refused, l.over, l.copies = p.Tree, p.Before, ordered, refused, over, map[openflow.DatapathID]copied{}
 	l.planLists = map[groupAt][]openflow.Bucket{}
 	for d, g := range l.groups {
 		l.copies[d] = copied{g.Count(), g.Len()}
 		for n, list := range g.Lists() {
-			l.planLists[groupAt{d, group(n)}] = list
+			l.planLists[groupAt{d, p.Group(n)}] = list
 		}
 	}
 	return news

@@ -21,6 +21,10 @@ const (
 // Plan is what a channel is to be in the network.
 type Plan struct {
 	Tree Tree
+	// Before is the way that it had, from the same root: it goes on to lead to where it led,
+	// as long as packets may be under way on it. What both lead to gets them twice meanwhile.
+	// The zero value is none.
+	Before Tree
 	// From and To are the source and the destination of its datagrams.
 	From, To netip.AddrPort
 	// Copies are those for its viewers, by switch. All the switches are of the tree.
@@ -43,51 +47,74 @@ type Plan struct {
 // The rules of the switches that are farthest from the root come first: written in this
 // order, none leads to where there is none yet.
 func (p *Plan) Program() (out network.Program) {
-	in, depth := p.Tree.In(), p.Tree.depth()
-	meters := map[openflow.DatapathID]uint32{p.Tree.Root.Switch: p.Meter}
-	for _, d := range slices.SortedFunc(maps.Keys(in), func(a, b openflow.DatapathID) int {
-		return cmp.Or(cmp.Compare(depth[b], depth[a]), cmp.Compare(a, b))
-	}) {
-		var actions []openflow.Action
-		for n := range MaxGroups { // first: what is set for a link is not for viewers
-			if g := p.group(d, n); len(g.Buckets) > 0 {
-				out.Groups = append(out.Groups, g)
-				actions = append(actions, openflow.GroupAction(g.ID))
+	forks, copies := p.forks(), map[openflow.DatapathID][]openflow.Action{}
+	for _, at := range p.taken() {
+		first, known := copies[at.Switch] // what is set for a link is not for viewers
+		if !known {
+			groups := p.groups(at.Switch)
+			out.Groups = append(out.Groups, groups...)
+			for _, g := range groups {
+				first = append(first, openflow.GroupAction(g.ID))
 			}
+			copies[at.Switch] = slices.Clip(first)
 		}
-		actions = p.onward(actions, d, in[d])
-		if len(actions) > 0 {
-			out.Rules = append(out.Rules, network.Rule{
-				Switch: d, Stage: network.StageRewrite, Offset: rule.RewriteChannel, Match: p.match(in[d]), Actions: actions,
-				Meter: meters[d],
-			})
-			if meters[d] != 0 {
-				out.Meters = append(out.Meters, meterOf(d, p.Meter, p.Rate))
-			}
+		r := network.Rule{
+			Switch: at.Switch, Stage: network.StageRewrite, Offset: rule.RewriteChannel,
+			Match: p.match(at.Port), Actions: p.onward(first, at.Port, forks[at]),
 		}
+		if len(r.Actions) == 0 {
+			continue
+		}
+		if at.Switch == p.Tree.Root.Switch && p.Meter != 0 {
+			r.Meter = p.Meter
+			out.Meters = append(out.Meters, meterOf(at.Switch, p.Meter, p.Rate))
+		}
+		out.Rules = append(out.Rules, r)
 	}
 	return out
 }
 
-// onward adds what sends the channel on over the links of a switch, where it comes in by a port.
-func (p *Plan) onward(actions []openflow.Action, d openflow.DatapathID, in uint32) []openflow.Action {
-	var ports []network.PortRef
-	for _, e := range p.Tree.Edges {
-		if e.From.Switch == d {
-			ports = append(ports, e.From)
+// taken lists by which ports switches take the channel up, those that are farthest from the
+// root first.
+func (p *Plan) taken() []network.PortRef {
+	far := map[network.PortRef]int{}
+	for _, t := range []Tree{p.Before, p.Tree} {
+		depth := t.depth()
+		for d, in := range t.In() {
+			far[network.PortRef{Switch: d, Port: in}] = depth[d]
 		}
 	}
-	slices.SortFunc(ports, func(a, b network.PortRef) int {
+	return slices.SortedFunc(maps.Keys(far), func(a, b network.PortRef) int { return cmp.Or(cmp.Compare(far[b], far[a]), a.Compare(b)) })
+}
+
+// forks are the links by which the channel goes on, by the ports by which it is taken up.
+func (p *Plan) forks() map[network.PortRef][]network.PortRef {
+	forks := map[network.PortRef][]network.PortRef{}
+	for _, t := range []Tree{p.Tree, p.Before} {
+		in := t.In()
+		for _, e := range t.Edges {
+			at := network.PortRef{Switch: e.From.Switch, Port: in[e.From.Switch]}
+			if !slices.Contains(forks[at], e.From) {
+				forks[at] = append(forks[at], e.From)
+			}
+		}
+	}
+	return forks
+}
+
+// onward adds what sends the channel on by links to what a switch does with it.
+func (p *Plan) onward(actions []openflow.Action, in uint32, links []network.PortRef) []openflow.Action {
+	slices.SortFunc(links, func(a, b network.PortRef) int {
 		return cmp.Or(cmp.Compare(p.Queues[a], p.Queues[b]), cmp.Compare(a.Port, b.Port))
 	})
 	queue := uint32(0)
-	for _, at := range ports {
+	for _, at := range links {
 		actions = queued(actions, queue, p.Queues[at])
 		queue = p.Queues[at]
 		if p.LinkMACs {
 			actions = append(actions, openflow.SetField(openflow.EthSrc(LinkMAC(at))))
 		}
-		actions = append(actions, openflow.Output(network.Hop{Switch: d, In: in, Out: at.Port}.Output()))
+		actions = append(actions, openflow.Output(network.Hop{Switch: at.Switch, In: in, Out: at.Port}.Output()))
 	}
 	return actions
 }
@@ -112,13 +139,18 @@ func queued(actions []openflow.Action, before, queue uint32) []openflow.Action {
 	return append(actions, openflow.SetQueue(queue))
 }
 
-// group is the n-th at a switch; one without buckets is none.
-func (p *Plan) group(d openflow.DatapathID, n int) network.Group {
-	g := network.Group{Switch: d, Type: openflow.GroupTypeAll}
-	if at := p.Copies[d]; at != nil {
-		g.ID, g.Buckets = p.Group(n), at.buckets(n)
+// groups are those that have copies at a switch.
+func (p *Plan) groups(d openflow.DatapathID) (out []network.Group) {
+	at := p.Copies[d]
+	if at == nil {
+		return nil
 	}
-	return g
+	for n := range MaxGroups {
+		if buckets := at.buckets(n); len(buckets) > 0 {
+			out = append(out, network.Group{Switch: d, ID: p.Group(n), Type: openflow.GroupTypeAll, Buckets: buckets})
+		}
+	}
+	return out
 }
 
 func (p *Plan) match(in uint32) openflow.Match {

@@ -244,6 +244,11 @@ func (w *world) lead(t *rapid.T, c *channel, next Tree, copies map[openflow.Data
 		kept.Tree = c.applied.Common(next)
 		w.plan(t, c.name, kept.Program(), calm)
 	}
+	if c.applied.Moves(next) && c.applied.Beside(next) && c.applied.Root == next.Root && w.there(c.applied) {
+		p.Before = c.applied
+		w.planLossless(t, c, p.Program())
+		p.Before = Tree{}
+	}
 	w.plan(t, c.name, p.Program(), calm)
 	c.applied = next
 }
@@ -255,49 +260,61 @@ type arrival struct {
 	to  netip.AddrPort
 }
 
+// step is a packet that comes to a switch by a port.
+type step struct {
+	at network.PortRef
+	p  fake.Packet
+}
+
+// sent is a datagram of a channel that comes in by a port.
+func (c *channel) sent(in network.PortRef) step {
+	return step{in, fake.NewPacket(openflow.EthSrc(producer), openflow.EthDst(openflow.MAC{2, 0, 0xc6, 0x12, 0, 1}), openflow.EthType(ethTypeIPv4), openflow.IPProto(protoUDP),
+		openflow.IPSrc(c.from().Addr()), openflow.IPDst(media.Addr()), openflow.UDPSrc(c.from().Port()), openflow.UDPDst(media.Port()))}
+}
+
 // send sends a datagram of a channel in by a port, and returns how often it arrives where, and
 // how often it crosses which link.
 func (w *world) send(t *rapid.T, c *channel, in network.PortRef) (arrived map[arrival]int, crossed map[network.PortRef]int) {
-	type step struct {
-		at network.PortRef
-		p  fake.Packet
-	}
 	arrived, crossed = map[arrival]int{}, map[network.PortRef]int{}
-	todo := []step{{in, fake.NewPacket(openflow.EthSrc(producer), openflow.EthDst(openflow.MAC{2, 0, 0xc6, 0x12, 0, 1}), openflow.EthType(ethTypeIPv4), openflow.IPProto(protoUDP),
-		openflow.IPSrc(c.from().Addr()), openflow.IPDst(media.Addr()), openflow.UDPSrc(c.from().Port()), openflow.UDPDst(media.Port()))}}
+	todo := []step{c.sent(in)}
 	for n := 0; len(todo) > 0; n++ {
 		if n > 200 {
 			t.Fatalf("%s goes in a circle: %v", c.name, crossed)
 		}
 		s := todo[0]
-		todo = todo[1:]
-		for _, out := range w.tables[s.at.Switch].Send(s.at.Port, s.p).Outputs {
-			at := network.PortRef{Switch: s.at.Switch, Port: out.Port}
-			if out.Port == openflow.PortInPort {
-				at.Port = s.at.Port
-			}
-			if out.Queue != w.queues[at] {
-				t.Fatalf("%s leaves by %v in queue %d, not %d", c.name, at, out.Queue, w.queues[at])
-			}
-			i := slices.IndexFunc(w.links, func(l network.Link) bool { return l.From == at })
-			if i < 0 {
-				arrived[arrivalOf(at, out.Packet)]++
-				continue
-			}
-			crossed[at]++
-			want := producer
-			if w.linkMACs {
-				want = LinkMAC(at)
-			}
-			if src, _ := out.Packet.Get(openflow.FieldEthSrc); src.MAC() != want {
-				t.Fatalf("%s crosses %v from %v, not from %v", c.name, at, src.MAC(), want)
-			}
-			if !w.down[at] {
-				todo = append(todo, step{w.links[i].To, out.Packet})
-			}
-		}
+		todo = append(todo[1:], w.forward(t, c, s, arrived, crossed)...)
 	}
 	return arrived, crossed
+}
+
+// forward has a switch do with a packet what it does, and returns where that goes on.
+func (w *world) forward(t *rapid.T, c *channel, s step, arrived map[arrival]int, crossed map[network.PortRef]int) (onward []step) {
+	for _, out := range w.tables[s.at.Switch].Send(s.at.Port, s.p).Outputs {
+		at := network.PortRef{Switch: s.at.Switch, Port: out.Port}
+		if out.Port == openflow.PortInPort {
+			at.Port = s.at.Port
+		}
+		if out.Queue != w.queues[at] {
+			t.Fatalf("%s leaves by %v in queue %d, not %d", c.name, at, out.Queue, w.queues[at])
+		}
+		i := slices.IndexFunc(w.links, func(l network.Link) bool { return l.From == at })
+		if i < 0 {
+			arrived[arrivalOf(at, out.Packet)]++
+			continue
+		}
+		crossed[at]++
+		want := producer
+		if w.linkMACs {
+			want = LinkMAC(at)
+		}
+		if src, _ := out.Packet.Get(openflow.FieldEthSrc); src.MAC() != want {
+			t.Fatalf("%s crosses %v from %v, not from %v", c.name, at, src.MAC(), want)
+		}
+		if !w.down[at] {
+			onward = append(onward, step{w.links[i].To, out.Packet})
+		}
+	}
+	return onward
 }
 
 func arrivalOf(at network.PortRef, p fake.Packet) arrival {

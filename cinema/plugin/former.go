@@ -1,0 +1,108 @@
+package plugin
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/cinema/tree"
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/network"
+)
+
+// underWay is how long the former way of a channel stays after its new one is confirmed: packets
+// are still on it, and a switch may go by what it remembers after it has confirmed a rule. In
+// Open vSwitch with many cached flows that is a third of a second at most.
+const underWay = 500 * time.Millisecond
+
+// former is the way that a channel had before it was moved.
+type former struct {
+	tree  tree.Tree
+	until time.Time
+	// ending is true while somebody waits to have it taken out of the switches.
+	ending bool
+}
+
+// beside is the way that stays beside the next one of a channel for a while, and whether rules of
+// both together might lead in a circle: then none stays, nor does one that is gone, or if viewers'
+// gateways have no room for the channel twice.
+func (w *ways) beside(l *line, t tree.Tree, top *network.Topology, a *audience) (before tree.Tree, circle bool) {
+	w.mu.Lock()
+	was, had, until := l.applied, l.former.tree, l.former.until
+	w.mu.Unlock()
+	moves := was.Moves(t)
+	switch {
+	case !had.Beside(t), moves && !was.Beside(t):
+		return tree.Tree{}, true
+	case !moves && time.Now().Before(until):
+		return had, false
+	case moves && was.Root == t.Root && w.there(was, top) && w.roomForTwice(was.Common(t), a):
+		return was, false
+	}
+	return tree.Tree{}, false
+}
+
+// there says whether packets go on by all links of a tree: that the controller does not know of
+// one, because a switch is not connected or has just been, does not stop them.
+func (w *ways) there(t tree.Tree, top *network.Topology) bool {
+	return !slices.ContainsFunc(t.Edges, func(e tree.Edge) bool {
+		return !e.In(top) && top.Has(e.From.Switch) && top.Has(e.To.Switch) && !w.unsure(e)
+	})
+}
+
+// roomForTwice says whether the gateways of a channel that get it by another way than before have
+// room at their ports for all that they get twice: all their channels may move at once.
+func (w *ways) roomForTwice(kept tree.Tree, a *audience) bool {
+	in := kept.In()
+	for d, gateways := range a.behind {
+		if _, same := in[d]; same || len(a.copies[d]) == 0 {
+			continue
+		}
+		for _, name := range gateways {
+			if g := w.egress.Get(name); g != nil && !w.viewers.roomForTwice(bounds{port: roomAt(w.core, g, w.egress.List()), rate: w.rate}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// roomForTwice says whether the port of a gateway has room for twice what it gets.
+func (t *viewers) roomForTwice(b bounds) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	taken := t.taken(&b)
+	return b.port.lacks(taken, taken) == nil
+}
+
+// keepFormer has the former way of a channel stay for as long as packets may be under way on
+// it. The lock is held.
+func (w *ways) keepFormer(channel string, l *line, before tree.Tree, moved bool) {
+	l.former.tree = before
+	if !moved || len(before.Edges) == 0 {
+		return
+	}
+	l.former.until = time.Now().Add(underWay)
+	if !l.former.ending {
+		l.former.ending = w.tasks.Start(func(ctx context.Context) { w.endFormer(ctx, channel, l) })
+	}
+}
+
+// endFormer has the former way of a channel taken out of the switches when its time is over.
+func (w *ways) endFormer(ctx context.Context, channel string, l *line) {
+	for {
+		w.mu.Lock()
+		left := time.Until(l.former.until)
+		l.former.ending = left > 0
+		w.mu.Unlock()
+		if left <= 0 {
+			break
+		}
+		if tasks.Sleep(ctx, left) != nil {
+			return
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	_ = w.Channels.Reconcile(ctx, channel) // the channel's trouble says why not
+}

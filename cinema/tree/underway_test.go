@@ -1,0 +1,59 @@
+package tree
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-net/sluice/network"
+)
+
+// there says whether all links of a tree are up.
+func (w *world) there(t Tree) bool {
+	return !slices.ContainsFunc(t.Edges, func(e Edge) bool { return w.down[e.From] })
+}
+
+// underWay is a datagram on its way: where it is, and where it has arrived.
+type underWay struct {
+	at      []step
+	arrived map[arrival]int
+}
+
+// planLossless brings a channel's program into the switches in its order, while datagrams are
+// sent in and each goes on now or later. Each arrives wherever the channel goes before and after.
+func (w *world) planLossless(t *rapid.T, c *channel, p network.Program) {
+	before, _ := w.send(t, c, c.root)
+	change, err := w.ledger.Plan(w.owner, c.name, p)
+	if err != nil {
+		t.Fatalf("%s: %v", c.name, err)
+	}
+	luck := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "who goes on"), 0))
+	var all []*underWay
+	forward := func(x *underWay) {
+		s := x.at[0]
+		x.at = append(x.at[1:], w.forward(t, c, s, x.arrived, map[network.PortRef]int{})...)
+	}
+	for _, op := range slices.Concat(change.Writes, change.Deletes) {
+		all = append(all, &underWay{[]step{c.sent(c.root)}, map[arrival]int{}})
+		for _, x := range all {
+			for len(x.at) > 0 && luck.IntN(2) > 0 {
+				forward(x)
+			}
+		}
+		w.change(t, op)
+		w.send(t, c, c.root) // which fails for a circle
+	}
+	change.Confirm()
+	after, _ := w.send(t, c, c.root)
+	for i, x := range all {
+		for len(x.at) > 0 {
+			forward(x)
+		}
+		for to := range before {
+			if after[to] > 0 && x.arrived[to] == 0 {
+				t.Fatalf("%s: what was sent before message %d of %d does not arrive at %v", c.name, i+1, len(all), to)
+			}
+		}
+	}
+}
