@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"io"
 	"net"
 	"net/netip"
 	"testing"
@@ -43,6 +44,49 @@ func TestEndHostsNeverSeeAFalseEnd(t *testing.T) {
 		})
 		if err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// A port is good for another connection to the same server while its last one is in TIME_WAIT.
+func TestPortInTimeWait(t *testing.T) {
+	here := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
+	server, err := listenFor(t.Context(), here, "cubic")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	free, err := reserve(here, "cubic")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free.close()
+	for range 3 {
+		r, err := reserve(netip.AddrPortFrom(here.Addr(), free.port), "cubic")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := r.dial(t.Context(), server.Addr().(*net.TCPAddr).AddrPort())
+		if err != nil {
+			t.Fatal(err)
+		}
+		accepted, err := server.AcceptTCP()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, end := range []*net.TCPConn{c, accepted} { // ours first
+			if err := onSocket(end, func(fd int) error { return setLinger(fd, false) }); err != nil {
+				t.Error(err)
+			}
+			if err := end.CloseWrite(); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, end := range []*net.TCPConn{c, accepted} {
+			if b, err := io.ReadAll(end); err != nil || len(b) > 0 {
+				t.Errorf("read %q: %v", b, err)
+			}
+			end.Close()
 		}
 	}
 }
