@@ -218,6 +218,10 @@ func (rig *shortRig) run(ctx context.Context, c shortCell, count int) (o shortOu
 	if err != nil {
 		return o, err
 	}
+	past, err := rig.past(ctx)
+	if err != nil {
+		return o, err
+	}
 	options.Count, options.AtOnce = count, c.atOnce
 	o.shortCell = c
 	began := time.Now()
@@ -232,5 +236,24 @@ func (rig *shortRig) run(ctx context.Context, c shortCell, count int) (o shortOu
 	}
 	const established = "sluice_sos_sessions_established_total"
 	o.carried = int(after.Sum(established) - before.Sum(established))
-	return o, nil
+	now, err := rig.past(ctx)
+	for reason, x := range now {
+		if n := x.Count - past[reason].Count; n > 0 {
+			o.past = append(o.past, fmt.Sprintf("%d for %s: %s", n, reason, x.Cause))
+		}
+	}
+	return o, err
+}
+
+// past are the connections that have gone past the agents so far, by reason.
+func (rig *shortRig) past(ctx context.Context) (map[plugin.Reason]plugin.Direct, error) {
+	var s plugin.Status
+	if err := rig.Get(ctx, "/api/v1/sos/status", &s); err != nil {
+		return nil, err
+	}
+	out := map[plugin.Reason]plugin.Direct{}
+	for _, x := range s.Direct {
+		out[x.Reason] = x
+	}
+	return out, nil
 }

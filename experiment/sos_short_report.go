@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sluice-net/sluice/experiment/stage"
@@ -20,7 +21,8 @@ type shortOutcome struct {
 	shortCell
 	all     []stage.ShortConnection
 	took    time.Duration
-	carried int // sessions that the controller set up meanwhile
+	carried int      // sessions that the controller set up meanwhile
+	past    []string // why others went past agents
 }
 
 // failed counts the connections that failed, by kind and in all.
@@ -85,6 +87,7 @@ func shortResult(all []shortOutcome) *Result {
 	}
 	table.Columns = append(table.Columns, "a second", "p50 ms", "p99 ms", "max ms")
 	failures, count, past := 0, 0, 0
+	var reasons []string
 	for _, o := range all {
 		byKind, failed := o.failed()
 		row := []any{o.rtt, o.closes, o.atOnce, o.way, len(o.all), o.carried, failed}
@@ -97,12 +100,13 @@ func shortResult(all []shortOutcome) *Result {
 			count += len(o.all)
 			failures += failed
 			past += max(0, len(o.all)-o.carried)
+			reasons = append(reasons, o.past...)
 		}
 	}
 	r.Tables = []Table{table}
 	if count > 0 {
 		r.Claim(failures == 0, fmt.Sprintf("0 of %d connections through SOS fail", count), "%d failed (%.2g %%)", failures, 100*float64(failures)/float64(count))
-		r.Claim(past == 0, "every one of them is carried by agents", "%d went past them", past)
+		r.Claim(past == 0, "every one of them is carried by agents", "%s", strings.Join(append([]string{fmt.Sprintf("%d went past them", past)}, reasons...), "; "))
 	}
 	shortRates(r, all)
 	r.Note("A connection that does not end within 20 s counts as timed out. Every answer is compared byte by byte, and says for whom the server took the client and which number it asked for. A client that closes first does not wait for the server to close too, but a connection whose server does not has failed. Rates count what ended well.")
