@@ -4,26 +4,28 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 )
 
-// cursor says which items of a list are wanted. Items stand in the order of their names, so
+// Cursor says which items of a list are wanted. Items stand in the order of their names, so
 // that one who asks for page after page meets each that is there all the time once, whatever
 // is added and removed meanwhile.
-type cursor struct {
+type Cursor struct {
 	After string `query:"after" doc:"Only items whose name comes after this one"`
 	Limit int    `query:"limit" minimum:"1" maximum:"100000" doc:"At most so many; left out: all"`
 }
 
-// page is an answer that shows several items.
-type page[I any] struct {
+// Page is an answer that shows several items.
+type Page[I any] struct {
 	Link string `header:"Link" doc:"Where the next page is, if there is one: <?after=NAME&limit=N>; rel=\"next\" (RFC 8288)"`
 	Body []I
 }
 
-// after are the items that are wanted, and the link to those that follow; empty if none do.
-func after[T any](all []Item[T], c cursor) (items []Item[T], next string) {
+// After are those of items, in the order of their names, that are wanted, and the link to those
+// that follow; empty if none do.
+func After[T any](all []T, name func(T) string, c Cursor) (items []T, next string) {
 	if c.After != "" {
-		i, is := slices.BinarySearchFunc(all, c.After, byName)
+		i, is := slices.BinarySearchFunc(all, c.After, func(x T, after string) int { return strings.Compare(name(x), after) })
 		if is {
 			i++
 		}
@@ -33,5 +35,5 @@ func after[T any](all []Item[T], c cursor) (items []Item[T], next string) {
 		return all, ""
 	}
 	all = all[:c.Limit]
-	return all, fmt.Sprintf(`<?after=%s&limit=%d>; rel="next"`, url.QueryEscape(all[c.Limit-1].Name), c.Limit)
+	return all, fmt.Sprintf(`<?after=%s&limit=%d>; rel="next"`, url.QueryEscape(name(all[c.Limit-1])), c.Limit)
 }

@@ -22,8 +22,8 @@ func TestPages(t *testing.T) {
 		}
 		limit := rapid.IntRange(1, 10).Draw(t, "limit")
 		var seen []string
-		for c := (cursor{Limit: limit}); ; {
-			items, link := after(all, c)
+		for c := (Cursor{Limit: limit}); ; {
+			items, link := After(all, func(x Item[int]) string { return x.Name }, c)
 			if len(items) > limit || link != "" && len(items) != limit {
 				t.Fatalf("%d items of at most %d, and then %q", len(items), limit, link)
 			}

@@ -93,9 +93,9 @@ type deleting struct {
 	Match
 }
 
-func (r *Resource[T, S, I]) list(_ context.Context, in *cursor) (*page[I], error) {
-	items, next := after(r.Items(), *in)
-	return &page[I]{next, r.Show(items)}, nil
+func (r *Resource[T, S, I]) list(_ context.Context, in *Cursor) (*Page[I], error) {
+	items, next := After(r.Items(), func(x Item[T]) string { return x.Name }, *in)
+	return &Page[I]{next, r.Show(items)}, nil
 }
 
 func (r *Resource[T, S, I]) get(_ context.Context, in *ByName) (*Shown[I], error) {

@@ -25,9 +25,10 @@ func (s *Service) Register(a *api.API) {
 	channels.Register(r)
 	s.sources.registry.Register(a, service.NewREST(a, Name+"/ingress"))
 	s.egress.Register(a, service.NewREST(a, Name+"/egress"))
-	service.Register(r, http.MethodGet, "viewers", "List the viewers",
-		func(ctx context.Context, _ *service.Nothing) (*service.Body[[]ViewerInfo], error) {
-			return &service.Body[[]ViewerInfo]{Body: s.viewerInfos(ctx)}, nil
+	service.Register(r, http.MethodGet, "viewers", "List the viewers; one is called GATEWAY/ID where pages of the list begin",
+		func(ctx context.Context, in *service.Cursor) (*service.Page[ViewerInfo], error) {
+			some, next := service.After(s.viewers.list(), viewer.key, *in)
+			return &service.Page[ViewerInfo]{Link: next, Body: s.viewerInfos(ctx, some)}, nil
 		})
 	service.Show(r, "trees", "List the ways of the channels", s.ways.treeInfos)
 	service.Show(r, "links", "List what channels take of the links, and what they may", s.ways.linkInfos)

@@ -35,7 +35,7 @@ func TestDelivered(t *testing.T) {
 		b.service.delivered.mu.Unlock()
 		for range 3 {
 			got := map[string]uint64{}
-			for _, v := range b.service.viewerInfos(t.Context()) {
+			for _, v := range b.service.viewerInfos(t.Context(), b.service.viewers.list()) {
 				got[v.ID] = v.Delivered
 			}
 			if !maps.Equal(got, want) {

@@ -127,10 +127,10 @@ func onAir(x gatewayapi.OnAir) gatewayapi.OnAir {
 	return gatewayapi.OnAirWaiting
 }
 
-// viewerInfos lists the viewers.
-func (s *Service) viewerInfos(ctx context.Context) []ViewerInfo {
+// viewerInfos shows viewers.
+func (s *Service) viewerInfos(ctx context.Context, all []viewer) []ViewerInfo {
 	out, delivered := []ViewerInfo{}, s.delivered.of(ctx)
-	for _, v := range s.viewers.list() {
+	for _, v := range all {
 		i := ViewerInfo{
 			ID: v.id, Gateway: v.gateway, Port: v.port, Channels: slices.Clone(v.channels), Since: v.told.Since, Player: v.told.Player,
 			Changes: v.told.Changes, Zap: v.told.Zap, Packets: v.told.Packets, Lost: v.told.Lost, Delivered: delivered[v.id],

@@ -200,7 +200,7 @@ func TestInNetwork(t *testing.T) {
 	want(0, 2, "a")
 	want(1, 3, "a")
 	expect("three watch", "20001 to 10.0.0.2:6001", "20001 to 10.0.0.2:6002", "20001 to 10.0.0.3:6003")
-	for _, v := range w.service.viewerInfos(t.Context()) {
+	for _, v := range w.service.viewerInfos(t.Context(), w.service.viewers.list()) {
 		if v.Delivered != 1 {
 			t.Errorf("to viewer %s at %s %d packets were delivered", v.ID, v.Gateway, v.Delivered)
 		}

@@ -344,11 +344,24 @@ func (t *viewers) heard(gateway string) bool {
 	return g != nil && g.instance != ""
 }
 
-// list are all viewers, by gateway and identifier.
+// key is how a viewer is called among all.
+func (v viewer) key() string { return v.gateway + "/" + v.id }
+
+// list are all viewers, in the order of their keys.
 func (t *viewers) list() []viewer {
+	out := t.present()
+	slices.SortFunc(out, func(a, b viewer) int {
+		if a.gateway == b.gateway {
+			return cmp.Compare(a.id, b.id)
+		}
+		return cmp.Compare(a.gateway+"/", b.gateway+"/")
+	})
+	return out
+}
+
+func (t *viewers) present() (out []viewer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var out []viewer
 	for _, g := range t.gates {
 		for _, v := range g.viewers {
 			if !g.away {
@@ -356,6 +369,5 @@ func (t *viewers) list() []viewer {
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b viewer) int { return cmp.Or(cmp.Compare(a.gateway, b.gateway), cmp.Compare(a.id, b.id)) })
 	return out
 }
