@@ -105,21 +105,17 @@ func TestChurn(t *testing.T) {
 // the trees, and returns how many links carry channels.
 func (w *world) carriesPlan() (carrying int) {
 	w.t.Helper()
-	var trees []plugin.TreeInfo
-	w.must(w.Get(w.t.Context(), "/api/v1/cinema/trees", &trees))
-	installed := w.installed()
-	most := map[string]float64{} // by port, in bit/s
-	for _, tree := range trees {
-		if got := installed[tree.Channel]; !slices.Equal(got, slices.Sorted(slices.Values(tree.Links))) {
-			w.t.Errorf("%s: the switches lead it over %v, the tree over %v", tree.Channel, got, tree.Links)
-		}
-		for _, port := range tree.Links {
-			most[port] += float64(tree.BitRate)
-		}
-	}
+	trees := w.hasPlan()
 	before, began := w.carried(), time.Now()
 	pause.For(2*time.Second, "links carry what is measured")
 	after, took := w.carried(), time.Since(began).Seconds()
+	most := map[string]float64{} // by port, in bit/s
+	for channel, links := range trees {
+		now := w.trees()[channel].Links // it may have moved to a shorter way
+		for _, port := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(links, now)))) {
+			most[port] += churnRate
+		}
+	}
 	for at, bytes := range after {
 		rate := float64(bytes-before[at]) * 8 / took
 		name, l, _ := strings.Cut(at, " ")
@@ -134,6 +130,39 @@ func (w *world) carriesPlan() (carrying int) {
 		}
 	}
 	return carrying
+}
+
+// trees are the ways of channels now.
+func (w *world) trees() map[string]plugin.TreeInfo {
+	w.t.Helper()
+	var list []plugin.TreeInfo
+	w.must(w.Get(w.t.Context(), "/api/v1/cinema/trees", &list))
+	all := map[string]plugin.TreeInfo{}
+	for _, x := range list {
+		all[x.Channel] = x
+	}
+	return all
+}
+
+// hasPlan holds what the switches have against the trees, when no tree moves meanwhile, and
+// returns the links of each channel.
+func (w *world) hasPlan() map[string][]string {
+	w.t.Helper()
+	links := map[string][]string{}
+	w.must(stage.Poll(w.t.Context(), "trees that stay while the switches are looked at", func() error {
+		trees, installed := w.trees(), w.installed()
+		for channel, x := range w.trees() {
+			if len(x.Former) > 0 || !slices.Equal(x.Links, trees[channel].Links) {
+				return fmt.Errorf("%s moves to %v from %v", channel, x.Links, x.Former)
+			}
+			links[channel] = x.Links
+			if got := installed[channel]; !slices.Equal(got, slices.Sorted(slices.Values(x.Links))) {
+				return fmt.Errorf("%s: the switches lead it over %v, the tree over %v", channel, got, x.Links)
+			}
+		}
+		return nil
+	}))
+	return links
 }
 
 func (w *world) portOf(name string, port int) string {

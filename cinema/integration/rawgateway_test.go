@@ -88,6 +88,7 @@ type flow struct {
 
 type counts struct {
 	first, last    uint16
+	missing        map[uint16]bool // numbers before the last
 	packets        int
 	lost, doubled  int
 	began, latest  time.Time
@@ -140,15 +141,23 @@ func (v *rawViewer) count(from netip.AddrPort, b []byte, now time.Time) {
 	f := flow{netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), h.SSRC}
 	c := v.flows[f]
 	if c == nil {
-		v.flows[f] = &counts{first: h.SequenceNumber, last: h.SequenceNumber, packets: 1, began: now, latest: now}
+		v.flows[f] = &counts{first: h.SequenceNumber, last: h.SequenceNumber, missing: map[uint16]bool{}, packets: 1, began: now, latest: now}
 		return
 	}
 	switch ahead := int16(h.SequenceNumber - c.last); {
-	case ahead <= 0:
-		c.doubled++ // nothing reorders here
-	default:
+	case c.packets < 1000 && int16(h.SequenceNumber-c.first) < 0:
+		return // it was overtaken by the first
+	case ahead > 0:
+		for n := c.last + 1; n != h.SequenceNumber; n++ {
+			c.missing[n] = true
+		}
 		c.lost += int(ahead) - 1
 		c.last = h.SequenceNumber
+	case c.missing[h.SequenceNumber]: // it was overtaken by what went a shorter way
+		delete(c.missing, h.SequenceNumber)
+		c.lost--
+	default:
+		c.doubled++
 	}
 	c.packets++
 	c.quiet(now)

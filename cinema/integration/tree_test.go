@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/experiment/stage"
 	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/lab"
@@ -106,6 +107,39 @@ func TestLinkCut(t *testing.T) {
 		w.linked()
 	}
 	t.Logf("longest silence: %v; %d of %d packets lost", v.sum().longestSilence, v.sum().lost, v.sum().packets)
+	v.leave()
+	w.nothingLeft()
+}
+
+// A channel that had to take a long way is on the short one again when that is back, and each
+// packet comes once.
+func TestShorterWay(t *testing.T) {
+	w := ownEgress(t, "cinema-shorter")
+	w.must(w.AddChannel(t.Context(), plugin.ChannelSpec{Name: "c1", Number: 1, Source: "test:", BitRate: bitRate, Ingress: "in2"}))
+	w.must(w.WaitOnAir(t.Context()))
+	v := newRawGateway(w, "out1").join("c1")
+	v.got(t, 20)
+	links := func(want int) {
+		t.Helper()
+		w.must(stage.Poll(t.Context(), "the way of the channel", func() error {
+			if x := w.trees()["c1"]; len(x.Links) != want {
+				return fmt.Errorf("it is %v, and not of %d links", x.Links, want)
+			}
+			return nil
+		}))
+	}
+	links(1)
+	w.must(w.lab.SetLink(t.Context(), "s2-s3", false))
+	links(3)
+	v.got(t, 20)
+	w.must(w.lab.SetLink(t.Context(), "s2-s3", true))
+	w.linked()
+	before := v.sum()
+	links(1)
+	v.got(t, 100)
+	if s := v.sum(); s.lost > before.lost || s.doubled > before.doubled {
+		t.Errorf("of %d packets %d were lost, and %d came twice", s.packets-before.packets, s.lost-before.lost, s.doubled-before.doubled)
+	}
 	v.leave()
 	w.nothingLeft()
 }

@@ -29,14 +29,15 @@ type former struct {
 func (w *ways) beside(l *line, t tree.Tree, top *network.Topology, a *audience) (before tree.Tree, circle bool) {
 	w.mu.Lock()
 	was, had, until := l.applied, l.former.tree, l.former.until
+	unsure := []tree.Tree{l.planned, l.planBefore} // what has failed may be there in part
 	w.mu.Unlock()
 	moves := was.Moves(t)
 	switch {
-	case !had.Beside(t), moves && !was.Beside(t):
+	case tree.Circle(append(unsure, had, was, t)...):
 		return tree.Tree{}, true
 	case !moves && time.Now().Before(until):
 		return had, false
-	case moves && was.Root == t.Root && w.there(was, top) && w.roomForTwice(was.Common(t), a):
+	case moves && was.Root == t.Root && w.there(was, top) && (!t.Twice(was) || w.roomForTwice(was, t, a)):
 		return was, false
 	}
 	return tree.Tree{}, false
@@ -50,10 +51,14 @@ func (w *ways) there(t tree.Tree, top *network.Topology) bool {
 	})
 }
 
-// roomForTwice says whether the gateways of a channel that get it by another way than before have
-// room at their ports for all that they get twice: all their channels may move at once.
-func (w *ways) roomForTwice(kept tree.Tree, a *audience) bool {
-	in := kept.In()
+// roomForTwice says whether there is room for what is sent twice while two ways of a channel are
+// there together: on links that are of both, and at the ports of gateways that get it by another
+// way than before. All their channels may move at once.
+func (w *ways) roomForTwice(was, t tree.Tree, a *audience) bool {
+	if !w.book.RoomForTwice(t.Shared(was)) {
+		return false
+	}
+	in := was.Common(t).In()
 	for d, gateways := range a.behind {
 		if _, same := in[d]; same || len(a.copies[d]) == 0 {
 			continue

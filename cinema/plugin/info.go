@@ -71,6 +71,7 @@ type TreeInfo struct {
 	BitRate  units.Rate   `json:"bit_rate" doc:"What is kept for it on each link"`
 	From     string       `json:"from,omitempty" doc:"Port by which it comes in; empty: nobody watches it"`
 	Links    []string     `json:"links" doc:"Links that carry it, once each: the ports from which they lead"`
+	Former   []string     `json:"former,omitempty" doc:"Links that it has left, and by which packets under way still arrive; for half a second"`
 	Switches []TreeSwitch `json:"switches"`
 	Viewers  int          `json:"viewers" doc:"Viewers to whom it is copied"`
 }
@@ -165,6 +166,11 @@ func (w *ways) treeInfo(x service.Item[Channel]) TreeInfo {
 	for _, e := range l.applied.Edges {
 		onward[e.From.Switch]++
 		i.Links = append(i.Links, e.From.String())
+	}
+	for _, e := range l.former.tree.Edges {
+		if !slices.Contains(l.applied.Edges, e) {
+			i.Former = append(i.Former, e.From.String())
+		}
 	}
 	in := l.applied.In()
 	for _, d := range slices.Sorted(maps.Keys(in)) {

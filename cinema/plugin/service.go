@@ -161,10 +161,12 @@ func (s *Service) NetworkChanged(e network.Event) {
 	}
 	switch e.Kind { // where gateways are, the registries tell
 	case network.LinkDown:
+		s.ways.moved()
 		s.mend(e.Link.From)
 	case network.SwitchDown, network.SwitchUp:
 		s.ways.connected(e.Switch, e.Kind == network.SwitchUp)
 	case network.LinkUp:
+		s.ways.moved()
 	default:
 		return
 	}

@@ -26,6 +26,7 @@ type line struct {
 	planned, applied tree.Tree
 	planBefore       tree.Tree
 	former           former
+	looked           time.Time // is when a shorter way was looked for
 	refused          map[string]error
 	over             map[netip.AddrPort]bool
 	copies           map[openflow.DatapathID]copied
@@ -53,6 +54,7 @@ type ways struct {
 	saved map[string]tree.Tree // as the store has them
 	// unmetered are the switches that take no meters.
 	unmetered map[openflow.DatapathID]bool
+	changed   time.Time                         // is when links last came or went
 	sure      map[openflow.DatapathID]time.Time // from when on the links are known of switches that were away; zero: not yet
 }
 
@@ -147,14 +149,16 @@ func (w *ways) program(ctx context.Context, x service.Item[Channel]) (network.Pr
 	}
 	flow := netip.AddrPortFrom(from, gatewayapi.SourcePort(c.Number))
 	a := w.audience(c, root, flow)
-	t, lacking := w.book.Grow(c.Name, top, tree.Want{
-		Root: root.At, Rate: uint64(c.BitRate), Switches: slices.Sorted(maps.Keys(a.copies)), Unsure: w.unsure,
-	})
+	want := tree.Want{Root: root.At, Rate: uint64(c.BitRate), Switches: slices.Sorted(maps.Keys(a.copies)), Unsure: w.unsure}
+	t, lacking := w.book.Grow(c.Name, top, want)
 	a.refuse(lacking)
 	w.mu.Lock()
 	l := w.line(c.Name)
 	was := l.applied
 	w.mu.Unlock()
+	if was.Equal(t) && len(lacking) == 0 {
+		t = w.shorter(c.Name, l, t, want, top)
+	}
 	over := l.share(a.copies)
 	before, circle := w.beside(l, t, top, &a)
 	plan := tree.Plan{

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/sluice-net/sluice/network"
@@ -39,6 +40,35 @@ func (b *Book) Grow(channel string, top *network.Topology, w Want) (Tree, map[op
 	t, refused := Grow(top, old, w, b.room)
 	b.take(channel, w.Rate, t)
 	return t, refused
+}
+
+// Shorter makes the tree of a channel one of fewer links that reaches all that is wanted, and to
+// which it can move with each packet arriving once; false if there is none.
+func (b *Book) Shorter(channel string, top *network.Topology, w Want) (Tree, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	had, is := b.held[channel]
+	if !is {
+		return Tree{}, false
+	}
+	b.give(channel)
+	t, refused := Grow(top, Tree{}, w, b.room)
+	if len(refused) > 0 || len(t.Edges) >= len(had.tree.Edges) || Circle(had.tree, t) || t.Twice(had.tree) {
+		b.take(channel, had.rate, had.tree)
+		return had.tree, false
+	}
+	b.take(channel, w.Rate, t)
+	return t, true
+}
+
+// RoomForTwice says whether links have room for twice what channels take of them.
+func (b *Book) RoomForTwice(edges []Edge) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !slices.ContainsFunc(edges, func(e Edge) bool {
+		left, all := b.room(e.From)
+		return all != 0 && left < b.taken[e.From]
+	})
 }
 
 // Restore makes a tree of before a restart that of a channel.

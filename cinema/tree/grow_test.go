@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/sluice-net/sluice/network"
@@ -91,5 +92,34 @@ func TestDark(t *testing.T) {
 	}
 	if refused := grow(t, b, "b", square(2, 4), 20e6, nil, 3); !errors.Is(refused[3], ErrNoWay) {
 		t.Errorf("refused %v", refused)
+	}
+}
+
+// Channels that look for shorter ways at the same moment take no more than there is room for.
+func TestShorterTogether(t *testing.T) {
+	b := newSquareBook()
+	long := Tree{in, []Edge{
+		{network.PortRef{Switch: 4, Port: 3}, network.PortRef{Switch: 3, Port: 4}},
+		{network.PortRef{Switch: 3, Port: 2}, network.PortRef{Switch: 2, Port: 3}},
+		{network.PortRef{Switch: 1, Port: 4}, network.PortRef{Switch: 4, Port: 1}},
+	}}
+	names := []string{"a", "b", "c"}
+	for _, name := range names {
+		b.Restore(name, 15e6, long)
+	}
+	b.Restore("other", 15e6, Tree{in, []Edge{{network.PortRef{Switch: 1, Port: 2}, network.PortRef{Switch: 2, Port: 1}}}})
+	var all sync.WaitGroup
+	for _, name := range names {
+		all.Go(func() { b.Shorter(name, square(), Want{Root: in, Rate: 15e6, Switches: []openflow.DatapathID{2}}) })
+	}
+	all.Wait()
+	links := square().Links
+	for i, load := range b.Loads(links) {
+		if load.Taken > load.Most {
+			t.Errorf("link %v carries %d of %d bit/s", links[i].From, load.Taken, load.Most)
+		}
+		if want := map[network.PortRef]int{{Switch: 1, Port: 2}: 3, {Switch: 1, Port: 4}: 1, {Switch: 4, Port: 3}: 1, {Switch: 3, Port: 2}: 1}[links[i].From]; load.Channels != want {
+			t.Errorf("link %v carries %d channels, want %d", links[i].From, load.Channels, want)
+		}
 	}
 }

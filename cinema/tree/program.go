@@ -21,8 +21,7 @@ const (
 // Plan is what a channel is to be in the network.
 type Plan struct {
 	Tree Tree
-	// Before is the way that it had, from the same root: it goes on to lead to where it led,
-	// as long as packets may be under way on it. What both lead to gets them twice meanwhile.
+	// Before is the way that it had, from the same root: what is under way on it still arrives.
 	// The zero value is none.
 	Before Tree
 	// From and To are the source and the destination of its datagrams.
@@ -47,7 +46,7 @@ type Plan struct {
 // The rules of the switches that are farthest from the root come first: written in this
 // order, none leads to where there is none yet.
 func (p *Plan) Program() (out network.Program) {
-	forks, copies := p.forks(), map[openflow.DatapathID][]openflow.Action{}
+	forks, copies := p.Tree.beside(p.Before), map[openflow.DatapathID][]openflow.Action{}
 	for _, at := range p.taken() {
 		first, known := copies[at.Switch] // what is set for a link is not for viewers
 		if !known {
@@ -87,28 +86,14 @@ func (p *Plan) taken() []network.PortRef {
 	return slices.SortedFunc(maps.Keys(far), func(a, b network.PortRef) int { return cmp.Or(cmp.Compare(far[b], far[a]), a.Compare(b)) })
 }
 
-// forks are the links by which the channel goes on, by the ports by which it is taken up.
-func (p *Plan) forks() map[network.PortRef][]network.PortRef {
-	forks := map[network.PortRef][]network.PortRef{}
-	for _, t := range []Tree{p.Tree, p.Before} {
-		in := t.In()
-		for _, e := range t.Edges {
-			at := network.PortRef{Switch: e.From.Switch, Port: in[e.From.Switch]}
-			if !slices.Contains(forks[at], e.From) {
-				forks[at] = append(forks[at], e.From)
-			}
-		}
-	}
-	return forks
-}
-
 // onward adds what sends the channel on by links to what a switch does with it.
-func (p *Plan) onward(actions []openflow.Action, in uint32, links []network.PortRef) []openflow.Action {
-	slices.SortFunc(links, func(a, b network.PortRef) int {
-		return cmp.Or(cmp.Compare(p.Queues[a], p.Queues[b]), cmp.Compare(a.Port, b.Port))
+func (p *Plan) onward(actions []openflow.Action, in uint32, links []Edge) []openflow.Action {
+	slices.SortFunc(links, func(a, b Edge) int {
+		return cmp.Or(cmp.Compare(p.Queues[a.From], p.Queues[b.From]), a.From.Compare(b.From))
 	})
 	queue := uint32(0)
-	for _, at := range links {
+	for _, e := range links {
+		at := e.From
 		actions = queued(actions, queue, p.Queues[at])
 		queue = p.Queues[at]
 		if p.LinkMACs {

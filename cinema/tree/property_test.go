@@ -23,14 +23,15 @@ func TestChannelsArrive(t *testing.T) {
 		w := drawWorld(t)
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
 			w.step(t)
+			shorter := rapid.Bool().Draw(t, "shorter")
 			for _, c := range w.channels {
-				w.follow(t, c)
+				w.follow(t, c, shorter)
 			}
 			w.check(t)
 		}
 		for _, c := range w.channels {
 			clear(c.seats)
-			w.follow(t, c)
+			w.follow(t, c, false)
 		}
 		w.checkEmpty(t)
 	})
@@ -97,21 +98,21 @@ func TestMoves(t *testing.T) {
 	for name, x := range map[string]struct {
 		next   Tree
 		moves  bool
-		beside bool
+		circle bool
 		kept   int
 	}{
-		"the same":           {there, false, true, 4},
-		"more":               {tree(in, append(slices.Clone(there.Edges), edge(1, 6))...), false, true, 4},
-		"less":               {tree(in, edge(1, 2), edge(2, 3)), false, true, 2},
-		"nothing":            {Tree{Root: in}, false, true, 0},
-		"the other way":      {tree(in, edge(1, 4), edge(4, 5), edge(5, 2), edge(2, 3)), true, false, 0},
-		"a way of its own":   {tree(in, edge(1, 4), edge(4, 3), edge(3, 2), edge(1, 5)), true, true, 0},
-		"by another link":    {tree(in, edge(1, 2), edge(2, 3), edge(3, 4), edge(3, 5)), true, true, 3},
+		"the same":           {there, false, false, 4},
+		"more":               {tree(in, append(slices.Clone(there.Edges), edge(1, 6))...), false, false, 4},
+		"less":               {tree(in, edge(1, 2), edge(2, 3)), false, false, 2},
+		"nothing":            {Tree{Root: in}, false, false, 0},
+		"the other way":      {tree(in, edge(1, 4), edge(4, 5), edge(5, 2), edge(2, 3)), true, true, 0},
+		"a way of its own":   {tree(in, edge(1, 4), edge(4, 3), edge(3, 2), edge(1, 5)), true, false, 0},
+		"by another link":    {tree(in, edge(1, 2), edge(2, 3), edge(3, 4), edge(3, 5)), true, false, 3},
 		"by another port":    {tree(at(1, 2), there.Edges...), true, false, 0},
-		"by another gateway": {tree(at(5, 1), edge(5, 4)), true, true, 0},
+		"by another gateway": {tree(at(5, 1), edge(5, 4)), true, false, 0},
 	} {
-		if kept := there.Common(x.next); there.Moves(x.next) != x.moves || there.Beside(x.next) != x.beside || len(kept.Edges) != x.kept {
-			t.Errorf("%s: moves %v, beside %v, kept %v", name, there.Moves(x.next), there.Beside(x.next), kept)
+		if kept := there.Common(x.next); there.Moves(x.next) != x.moves || Circle(there, x.next) != x.circle || len(kept.Edges) != x.kept {
+			t.Errorf("%s: moves %v, circle %v, kept %v", name, there.Moves(x.next), Circle(there, x.next), kept)
 		}
 	}
 	if (Tree{}).Moves(there) {

@@ -38,21 +38,11 @@ func (t Tree) In() map[openflow.DatapathID]uint32 {
 	return in
 }
 
-// Moves says whether a way of t becomes another one in next: then some of it has to end
-// before the rest is begun, since rules of both together might lead in a circle. What only
-// grows or only shrinks does not move.
+// Moves says whether a way of t becomes another one in next. What only grows or only shrinks
+// does not move.
 func (t Tree) Moves(next Tree) bool {
 	kept := t.Common(next)
 	return len(kept.Edges) < len(t.Edges) && len(kept.Edges) < len(next.Edges) || !t.Root.IsZero() && t.Root != next.Root
-}
-
-// Beside says whether the rules of t and next may be there together, when t moves: no link is of
-// both beyond what they have in common from the root on, so that nothing leads in a circle.
-func (t Tree) Beside(next Tree) bool {
-	kept := t.Common(next)
-	return !slices.ContainsFunc(t.Edges, func(e Edge) bool {
-		return slices.Contains(next.Edges, e) && !slices.Contains(kept.Edges, e)
-	})
 }
 
 // depth is how many links each switch is from the root.

@@ -202,8 +202,8 @@ func (w *world) change(t *rapid.T, op ledger.Op) {
 	}
 }
 
-// follow brings a channel in step with who is to get it.
-func (w *world) follow(t *rapid.T, c *channel) {
+// follow brings a channel in step with who is to get it, by a shorter way than before if it may.
+func (w *world) follow(t *rapid.T, c *channel, shorter bool) {
 	copies := map[openflow.DatapathID][]Copy{}
 	for s := range c.seats {
 		g := &w.gateways[s.gateway]
@@ -215,13 +215,29 @@ func (w *world) follow(t *rapid.T, c *channel) {
 		c.Queue = w.queues[g.at]
 		copies[g.at.Switch] = append(copies[g.at.Switch], c)
 	}
-	next, refused := w.book.Grow(c.name, w.topology(), Want{Root: c.root, Rate: c.rate, Switches: slices.Sorted(maps.Keys(copies))})
+	want := Want{Root: c.root, Rate: c.rate, Switches: slices.Sorted(maps.Keys(copies))}
+	next, refused := w.book.Grow(c.name, w.topology(), want)
 	for d, why := range refused {
 		w.checkRefusal(t, c, d, why)
 		delete(copies, d)
 	}
+	if shorter && len(refused) == 0 {
+		next = w.shorter(t, c, next, want)
+	}
 	w.lead(t, c, next, copies)
 	c.refused = refused
+}
+
+// shorter is a tree of fewer links for a channel, if there is one.
+func (w *world) shorter(t *rapid.T, c *channel, than Tree, want Want) Tree {
+	s, is := w.book.Shorter(c.name, w.topology(), want)
+	if !is {
+		return than
+	}
+	if len(s.Edges) >= len(than.Edges) || slices.ContainsFunc(want.Switches, func(d openflow.DatapathID) bool { _, gets := s.In()[d]; return !gets }) {
+		t.Fatalf("%s: %v to %v is no shorter way than %v", c.name, s, want.Switches, than)
+	}
+	return s
 }
 
 // lead brings a channel to another tree, as the service does.
@@ -239,14 +255,14 @@ func (w *world) lead(t *rapid.T, c *channel, next Tree, copies map[openflow.Data
 		return rule.GroupID(rule.OwnerHash("cinema"), GroupNumber(c.number, n))
 	}}
 	calm := func() { w.send(t, c, c.root) } // which fails for a circle
-	if c.applied.Moves(next) && !c.applied.Beside(next) {
+	if Circle(c.applied, next) {
 		kept := p
 		kept.Tree = c.applied.Common(next)
 		w.plan(t, c.name, kept.Program(), calm)
 	}
-	if c.applied.Moves(next) && c.applied.Beside(next) && c.applied.Root == next.Root && w.there(c.applied) {
+	if c.applied.Moves(next) && !Circle(c.applied, next) && c.applied.Root == next.Root && w.there(c.applied) {
 		p.Before = c.applied
-		w.planLossless(t, c, p.Program())
+		w.planLossless(t, c, p.Program(), next.Twice(c.applied))
 		p.Before = Tree{}
 	}
 	w.plan(t, c.name, p.Program(), calm)

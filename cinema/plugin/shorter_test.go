@@ -1,0 +1,27 @@
+package plugin
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// A link is there again by which a channel would have a shorter way: it moves there when the
+// network has been steady for a while and not before, and what is under way still arrives.
+func TestShorterWay(t *testing.T) {
+	b := newBench(t)
+	b.net.SetTopology(triangle(2, [2]openflow.DatapathID{1, 3}))
+	b.mustWant(b.west, 1, 6000, "a")
+	b.net.SetTopology(triangle(3))
+	b.service.NetworkChanged(network.Event{Kind: network.LinkUp})
+	b.moves([][2]int{{3, 2}}) // not yet
+	b.service.ways.mu.Lock()
+	b.service.ways.changed = time.Now().Add(-steady)
+	b.service.ways.mu.Unlock()
+	b.moves([][2]int{{4, 2}, {2, 1}})
+	if x := get[[]TreeInfo](b, "trees")[0]; len(x.Links) != 1 || len(x.Former) != 0 {
+		t.Errorf("%+v", x)
+	}
+}
