@@ -133,9 +133,14 @@ func (k *child) prepare(ctx context.Context, said *tail, args []string) *exec.Cm
 func (k *child) read(conn *net.UDPConn, end context.CancelCauseFunc) time.Duration {
 	buf := make([]byte, media.MaxDatagram+1)
 	var first time.Time
+	var sound pacer
 	last := time.Now()
 	for {
-		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+		now := time.Now()
+		for _, raw := range sound.release(now) {
+			k.ch.feed(raw)
+		}
+		_ = conn.SetReadDeadline(sound.due(now.Add(time.Second)))
 		n, _, err := conn.ReadFromUDPAddrPort(buf)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
@@ -155,6 +160,10 @@ func (k *child) read(conn *net.UDPConn, end context.CancelCauseFunc) time.Durati
 		if last = time.Now(); first.IsZero() {
 			first = last
 		}
-		k.ch.feed(buf[:n])
+		if p, err := media.Parse(buf[:n]); err == nil && p.Audio() {
+			sound.add(p, buf[:n], last)
+		} else {
+			k.ch.feed(buf[:n])
+		}
 	}
 }
