@@ -46,7 +46,7 @@ func egressConfig(c *config.Egress, a Agent) (egress.Config, error) {
 	out := egress.Config{
 		Version: version.Get().Version, Log: a.Log,
 		Control: c.Control.Listen.String(), ControlTLS: a.TLS,
-		Data: c.First(), Ports: control.PortRange(c.Data.Ports),
+		Data: c.First(), Ports: control.PortRange(c.Data.Ports), Shared: c.Data.Buckets == "gateway",
 		Public: c.Public.Listen.String(), URL: c.URL(), Media: c.Media(),
 		MaxViewers: c.MaxViewers, MaxPerAddress: c.MaxPerAddress, Burst: c.Burst, Times: egress.DefaultTimes(),
 	}

@@ -23,7 +23,8 @@ type Egress struct {
 // EgressData is where channels come in.
 type EgressData struct {
 	Address netip.Addr `yaml:"address" doc:"Its IPv4 address there, which must be on one of the machine's interfaces. Empty: the address that control.listen names."`
-	Ports   PortRange  `yaml:"ports" doc:"UDP ports for channels, one for each viewer. Nothing else on the machine may use them: they should lie outside net.ipv4.ip_local_port_range."`
+	Buckets string     `yaml:"buckets" oneof:"viewer|gateway" doc:"Who copies a channel to the gateway's viewers. viewer: the switch before it, with a bucket for each. gateway: the switch has one bucket for the gateway, and this copies to its viewers; for gateways that have many viewers of one channel, and ports that would be too narrow."`
+	Ports   PortRange  `yaml:"ports" doc:"UDP ports for channels, one for each viewer; with buckets: gateway, it takes the first that is free. Nothing else on the machine may use them: they should lie outside net.ipv4.ip_local_port_range."`
 }
 
 // ICE is where media go out.
@@ -40,7 +41,7 @@ func DefaultEgress() *Egress {
 	return &Egress{
 		Log:        Log{Level: "info", Format: "text"},
 		Control:    Control{Listen: loopback(8440)},
-		Data:       EgressData{Ports: PortRange{30000, 34095}},
+		Data:       EgressData{Buckets: "viewer", Ports: PortRange{30000, 34095}},
 		Public:     GatewayPublic{Listen: loopback(8450)},
 		MaxViewers: 500, MaxPerAddress: 64, Burst: true,
 	}
@@ -54,7 +55,7 @@ func (e *Egress) check(k *checker) {
 	ports := e.Data.Ports
 	n := int(ports.Last) - int(ports.First) + 1
 	k.require(ports.First >= 1024, "data.ports", "not ports of its own", "a range from 1024 on, like 30000-34095")
-	k.require(n >= e.MaxViewers, "data.ports", fmt.Sprintf("%d ports", n), fmt.Sprintf("one for each viewer at least, and max_viewers is %d", e.MaxViewers))
+	k.require(n >= e.MaxViewers || e.Data.Buckets == "gateway", "data.ports", fmt.Sprintf("%d ports", n), fmt.Sprintf("one for each viewer at least, and max_viewers is %d", e.MaxViewers))
 	e.checkPublic(k)
 }
 

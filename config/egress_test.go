@@ -28,6 +28,7 @@ var egressWrongs = []wrong{
 	{"data address of IPv6", egressCerts + "data: {address: '2001:db8::1'}", 3, "data.address", "2001:db8::1", "IPv4"},
 	{"ports of the system", egressCerts + "data: {ports: 80-9000}", 3, "data.ports", "80-9000", "from 1024"},
 	{"fewer ports than viewers", egressCerts + "data: {ports: 30000-30099}", 3, "data.ports", "30000-30099", "max_viewers is 500"},
+	{"buckets of somebody else", egressCerts + "data: {buckets: switch}", 3, "data.buckets", "switch", "viewer"},
 	{"no viewers", egressCerts + "max_viewers: 0", 3, "max_viewers", "0", "from 1 to 100000"},
 	{"clients with certificates", egressCerts + "public: {tls: {cert: FILE, key: FILE, ca: FILE}}", 3, "public.tls.ca", "", "password"},
 	{"both at one address", egressCerts + "public: {listen: '192.0.2.1:8440', plaintext: true}", 3, "public.listen", "192.0.2.1:8440", "of its own"},
@@ -39,6 +40,14 @@ func TestEgressRefuses(t *testing.T) {
 		t.Run(w.name, func(t *testing.T) {
 			checkWrong(t, w, parse(Sources{File: "f.yaml"}, []byte(strings.ReplaceAll(w.text, "FILE", file)), DefaultEgress()))
 		})
+	}
+}
+
+// A gateway that copies to its viewers itself needs one port.
+func TestEgressShares(t *testing.T) {
+	text := strings.ReplaceAll(egressCerts+"data: {buckets: gateway, ports: 30000-30000}", "FILE", someFile(t))
+	if err := parse(Sources{File: "f.yaml"}, []byte(text), DefaultEgress()); err != nil {
+		t.Error(err)
 	}
 }
 

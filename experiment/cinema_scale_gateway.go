@@ -19,30 +19,43 @@ const viewersHeldTo = 100
 
 // scaleGateway measures what an egress gateway works for each viewer.
 func scaleGateway(ctx context.Context, env *Env, r *Result) error {
-	raw, err := env.CSV("gateway", "viewers", "gateway_cpu_seconds", "seconds", "bits_per_second_of_each", "lost")
+	raw, err := env.CSV("gateway", "buckets", "viewers", "gateway_cpu_seconds", "seconds", "bits_per_second_of_each", "lost")
 	if err != nil {
 		return err
 	}
 	defer raw.Close()
 	table := Table{
 		Title:   "An egress gateway's work for WebRTC viewers of one channel",
-		Columns: []string{"viewers", "gateway's CPU, % of a core", "Mbit/s to each", "lost", "CPU per viewer at 1 Mbit/s, % of a core", "viewers a core"},
+		Columns: []string{"buckets", "viewers", "gateway's CPU, % of a core", "Mbit/s to each", "lost", "CPU per viewer at 1 Mbit/s, % of a core", "viewers a core"},
 	}
-	var last gatewayWork
-	err = env.withGateway(ctx, func(ctx context.Context, d *stage.Deployment, l *lab.Lab) error {
+	for _, buckets := range []string{"viewer", "gateway"} {
+		last, err := env.gatewayWorks(ctx, buckets, raw, &table)
+		if err != nil {
+			return err
+		}
+		r.Claim(1/last.perViewer() >= viewersHeldTo, fmt.Sprintf("an egress gateway has a core for %d WebRTC viewers at 1 Mbit/s, with buckets: %s", viewersHeldTo, buckets), "%.0f, extrapolated from %d", 1/last.perViewer(), last.viewers)
+	}
+	r.Tables = append(r.Tables, table)
+	r.Note("Viewers a core: the CPU time of the gateway's process, less that without viewers, for each viewer and each bit that it is sent, extrapolated to 1 Mbit/s and to one core that nothing else uses. The viewers are WebRTC clients in another process of this machine. With buckets: viewer the switch copies for each viewer, with buckets: gateway the gateway does.")
+	return nil
+}
+
+// gatewayWorks has more and more viewers watch, and returns what the gateway works for the most.
+func (e *Env) gatewayWorks(ctx context.Context, buckets string, raw *CSV, table *Table) (last gatewayWork, err error) {
+	err = e.withGateway(ctx, buckets, func(ctx context.Context, d *stage.Deployment, l *lab.Lab) error {
 		audience, err := stage.NewAudience(l.Host(stage.Viewer), d.PublicURL("out2"))
 		if err != nil {
 			return err
 		}
 		defer audience.Close()
-		for _, n := range pick(env.Scale, []int{0, 20}, []int{0, 10, 20, 40, 60}, []int{0, 10, 20, 40, 60, 80, 100}) {
-			env.Step("%d WebRTC viewers", n)
+		for _, n := range pick(e.Scale, []int{0, 20}, []int{0, 10, 20, 40, 60}, []int{0, 10, 20, 40, 60, 80, 100}) {
+			e.Step("%d WebRTC viewers, buckets: %s", n, buckets)
 			for audience.Len() < n {
 				if err := audience.Join(ctx, treeChannel(1)); err != nil {
 					return err
 				}
 			}
-			w, err := work(ctx, d, audience, pick(env.Scale, 5*time.Second, 10*time.Second, 30*time.Second))
+			w, err := work(ctx, d, audience, pick(e.Scale, 5*time.Second, 10*time.Second, 30*time.Second))
 			if err != nil {
 				return err
 			}
@@ -51,22 +64,16 @@ func scaleGateway(ctx context.Context, env *Env, r *Result) error {
 				w.idle = w.share
 			}
 			last = w
-			if err := raw.Row(n, w.cpu, w.took, w.each, w.lost); err != nil {
+			if err := raw.Row(buckets, n, w.cpu, w.took, w.each, w.lost); err != nil {
 				return err
 			}
 			if n > 0 {
-				table.Add(n, fmt.Sprintf("%.1f", 100*w.share), fmt.Sprintf("%.2f", w.each/1e6), w.lost, fmt.Sprintf("%.2f", 100*w.perViewer()), fmt.Sprintf("%.0f", 1/w.perViewer()))
+				table.Add(buckets, n, fmt.Sprintf("%.1f", 100*w.share), fmt.Sprintf("%.2f", w.each/1e6), w.lost, fmt.Sprintf("%.2f", 100*w.perViewer()), fmt.Sprintf("%.0f", 1/w.perViewer()))
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	r.Tables = append(r.Tables, table)
-	r.Claim(1/last.perViewer() >= viewersHeldTo, fmt.Sprintf("an egress gateway has a core for %d WebRTC viewers at 1 Mbit/s", viewersHeldTo), "%.0f, extrapolated from %d", 1/last.perViewer(), last.viewers)
-	r.Note("Viewers a core: the CPU time of the gateway's process, less that without viewers, for each viewer and each bit that it is sent, extrapolated to 1 Mbit/s and to one core that nothing else uses. The viewers are WebRTC clients in another process of this machine.")
-	return nil
+	return last, err
 }
 
 // gatewayWork is what a gateway has worked for its viewers.
@@ -109,11 +116,11 @@ func work(ctx context.Context, d *stage.Deployment, a *stage.Audience, lasts tim
 }
 
 // withGateway has a test pattern of about 1 Mbit/s on the air.
-func (e *Env) withGateway(ctx context.Context, f func(context.Context, *stage.Deployment, *lab.Lab) error) error {
+func (e *Env) withGateway(ctx context.Context, buckets string, f func(context.Context, *stage.Deployment, *lab.Lab) error) error {
 	top, roles := stage.CinemaNetwork("gateway", delayline.Params{})
 	return e.withLab(ctx, top, func(ctx context.Context, l *lab.Lab) (err error) {
 		d, err := stage.Deploy(ctx, stage.Options{
-			Lab: l, Binary: e.Binary, LogDir: e.Dir, Gateways: roles, EgressConfig: "max_per_address: 500\n",
+			Lab: l, Binary: e.Binary, LogDir: e.Dir, Gateways: roles, EgressConfig: "max_per_address: 500\n", EgressBuckets: buckets,
 		})
 		if err != nil {
 			return err

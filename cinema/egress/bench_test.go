@@ -57,7 +57,7 @@ func cpu(b *testing.B) time.Duration {
 // benchPath measures what a second of a channel costs one viewer, from the datagrams in the
 // kernel to what is sent; flush sends what waits.
 func benchPath(b *testing.B, w *world, v *viewer, flush func()) {
-	w.studios["news"].copyTo(v.port, false, false)
+	w.studios["news"].copyTo(v.in.port(), v.id, false, false)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	studio, socket := listenUDP(b), listenUDP(b)

@@ -69,9 +69,9 @@ func (v *viewer) changeInTurn(ctx context.Context, channel, password string) (z 
 // changeFrom makes the change: both channels come, the stream goes over, the old one is given up.
 func (v *viewer) changeFrom(ctx context.Context, began time.Time, old, channel, password string) (z zapped, err error) {
 	v.expect(v.g.sourcePort(channel))
-	from, err := v.want(ctx, []string{channel, old}, password, v.g.cfg.Burst)
+	from, err := v.wantNew(ctx, []string{channel, old}, password)
 	if full(err) { // for two channels: the old one ends first
-		from, err = v.want(ctx, []string{channel}, password, v.g.cfg.Burst)
+		from, err = v.wantNew(ctx, []string{channel}, password)
 	}
 	if err != nil {
 		v.expectNothing()
@@ -121,6 +121,7 @@ func (v *viewer) wantOnly(channel string) {
 		v.mu.Lock()
 		v.wanted = []string{channel}
 		v.mu.Unlock()
+		v.in.follow(v.g.sourcePorts([]string{channel}, nil))
 		v.g.strange.Warn(v.g.cfg.Log, "the controller was not told that a viewer needs one channel only", "viewer", v.id, "channel", channel, "error", err)
 	}
 }
@@ -148,6 +149,9 @@ func (v *viewer) grant(from netip.AddrPort) (cut <-chan struct{}) {
 	kept := v.early.all
 	v.early = early{}
 	now := time.Now()
+	for _, raw := range v.in.group(from, now) {
+		v.put(from, raw, now)
+	}
 	for _, d := range kept {
 		if d.from == from {
 			v.put(from, d.raw, now)

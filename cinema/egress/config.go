@@ -23,6 +23,9 @@ type Config struct {
 	// Data is the address at which channels come in, each viewer's at one of Ports.
 	Data  netip.Addr
 	Ports control.PortRange
+	// Shared has all of them come in at one port, each channel once, and the gateway copy them
+	// to its viewers.
+	Shared bool
 
 	// Public is where viewers reach it by HTTP, TLS its certificate (nil: plain HTTP), URL
 	// what it is called by them.

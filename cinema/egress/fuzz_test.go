@@ -38,7 +38,7 @@ func still(t testing.TB) *Gateway {
 // An offer of a browser is answered.
 func TestChromiumsOffer(t *testing.T) {
 	g := still(t)
-	p, err := g.media.accept(chromium, newViewer(g, netip.Addr{}, "whep", 0, nil))
+	p, err := g.media.accept(chromium, newViewer(g, netip.Addr{}, "whep", nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func FuzzOffer(f *testing.F) {
 	f.Add(strings.Replace(chromium, "a=recvonly", "a=inactive", 1))
 	g := still(f)
 	f.Fuzz(func(t *testing.T, offer string) {
-		v := newViewer(g, netip.Addr{}, "whep", 0, nil)
+		v := newViewer(g, netip.Addr{}, "whep", nil)
 		p, err := g.media.accept(offer, v)
 		if err == nil {
 			if _, err := p.start(t.Context()); err != nil && errors.Is(err, context.DeadlineExceeded) {

@@ -29,6 +29,7 @@ type Gateway struct {
 	lineup  atomic.Pointer[gatewayapi.Lineup]
 	strange lograte.Limit // lines that viewers can cause
 	repairs chan struct{} // holds one for each viewer that has what is missing sent again
+	hub     *hub          // nil if each viewer has a port of its own
 
 	thumbnails *gatewayapi.Thumbnails
 
@@ -48,7 +49,15 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g.metrics, g.thumbnails = newMetrics(g.count), gatewayapi.NewThumbnails(cfg.Controller.Thumbnail)
 	var err error
+	if cfg.Shared {
+		port, socket, err := g.listen()
+		if err != nil {
+			return nil, fmt.Errorf("a port for channels: %w", err)
+		}
+		g.hub = newHub(port, socket, g.metrics)
+	}
 	if g.media, err = newTransport(cfg); err != nil {
+		g.hub.close()
 		return nil, err
 	}
 	g.server = control.NewServer[gatewayapi.ViewerEvent](control.Options[gatewayapi.Viewer]{
@@ -154,7 +163,7 @@ func (g *Gateway) end(ctx context.Context, v *viewer, why string) {
 	if _, err := g.want(ctx, v, nil, "", false); err != nil {
 		g.strange.Warn(g.cfg.Log, "the controller was not told that a viewer has left; it will find out by itself", "viewer", v.id, "error", err)
 	}
-	g.release(v.port)
+	v.in.free()
 	g.server.Record(gatewayapi.ViewerEvent{At: time.Now(), Viewer: v.id, What: "left", Channel: v.seen(), Detail: why})
 }
 
@@ -164,7 +173,7 @@ func (g *Gateway) want(ctx context.Context, v *viewer, channels []string, passwo
 	ctx, cancel := context.WithTimeoutCause(ctx, g.cfg.Times.Ask, context.DeadlineExceeded)
 	defer cancel()
 	granted, err := g.cfg.Controller.Wanted(ctx, gatewayapi.Wanted{
-		Gateway: g.cfg.Name, Viewer: v.id, Port: v.port, Channels: append([]string{}, channels...), Password: password, Burst: burst,
+		Gateway: g.cfg.Name, Viewer: v.id, Port: v.in.port(), Shared: g.hub != nil, Channels: append([]string{}, channels...), Password: password, Burst: burst,
 	})
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {

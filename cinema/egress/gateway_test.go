@@ -86,7 +86,7 @@ func TestHundredChanges(t *testing.T) {
 	if live.Changes != 100 || live.Zap <= 0 || live.Lost != 0 || !slices.Equal(live.Channels, []string{old}) {
 		t.Errorf("%+v", live)
 	}
-	if one := w.all()[0]; w.studios[old].has(one.port) != true || w.studios[names[0]].has(one.port) != (old == names[0]) {
+	if one := w.all()[0]; w.studios[old].has(one.in.port()) != true || w.studios[names[0]].has(one.in.port()) != (old == names[0]) {
 		t.Error("more than one channel comes")
 	}
 }
@@ -162,7 +162,7 @@ func TestStrangersAreNotSeen(t *testing.T) {
 	w := newWorld(t, nil, "news", "sport")
 	p := w.joins("news")
 	port := w.live()[0].Port
-	w.studios["sport"].copyTo(port, true, true)
+	w.studios["sport"].copyTo(port, "stranger", true, true)
 	w.until("strange datagrams", func() bool { return metricOf(w, "sluice_cinema_strange_datagrams_total") > 50 })
 	for _, x := range p.packets("audio") {
 		if x.from != 1 {
@@ -266,7 +266,7 @@ func TestSourceMoves(t *testing.T) {
 	w := newWorld(t, nil, "news", "other")
 	p := w.joins("news")
 	port := w.live()[0].Port
-	w.studios["news"].copyTo(port, false, false)
+	w.studios["news"].copyTo(port, w.live()[0].ID, false, false)
 	w.mu.Lock()
 	w.studios["news"] = w.studios["other"]
 	delete(w.studios, "other")

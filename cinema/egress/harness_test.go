@@ -175,7 +175,7 @@ func (w *world) Wanted(ctx context.Context, x gatewayapi.Wanted) (gatewayapi.Gra
 		}
 	}
 	for name, s := range w.studios {
-		s.copyTo(x.Port, slices.Contains(x.Channels, name), x.Burst && name == x.Channels[0])
+		s.copyTo(x.Port, x.Viewer, slices.Contains(x.Channels, name), x.Burst && name == x.Channels[0])
 	}
 	return granted, nil
 }

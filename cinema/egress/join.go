@@ -63,20 +63,20 @@ func (g *Gateway) joinFor(ctx context.Context, o offer) (*viewer, string, error)
 
 // admit gives a viewer its port, its transport and its channel.
 func (g *Gateway) admit(ctx context.Context, o offer) (*viewer, string, error) {
-	port, socket, err := g.listen()
+	way, err := g.inlet()
 	if err != nil {
 		return nil, "", refused(http.StatusServiceUnavailable, "", "no port for another viewer: %v", err)
 	}
-	v := newViewer(g, o.from, o.player, port, socket)
+	v := newViewer(g, o.from, o.player, way)
 	if v.out, err = o.open(v); err != nil {
-		_ = socket.Close()
-		g.release(port)
+		way.close()
+		way.free()
 		return nil, "", err
 	}
 	answer, err := v.begin(ctx, o)
 	if err != nil {
 		v.close()
-		g.release(port)
+		way.free()
 		return nil, "", err
 	}
 	return v, answer, nil
@@ -84,9 +84,9 @@ func (g *Gateway) admit(ctx context.Context, o offer) (*viewer, string, error) {
 
 // begin has the viewer get its first channel.
 func (v *viewer) begin(ctx context.Context, o offer) (string, error) {
-	v.tasks.Start(v.read)
+	v.tasks.Start(func(ctx context.Context) { v.in.run(ctx, v) })
 	v.expect(v.g.sourcePort(o.channel))
-	from, err := v.want(ctx, []string{o.channel}, o.password, v.g.cfg.Burst)
+	from, err := v.wantNew(ctx, []string{o.channel}, o.password)
 	if full(err) {
 		return "", errFull
 	}

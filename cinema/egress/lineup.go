@@ -49,6 +49,17 @@ func (g *Gateway) sourcePort(channel string) uint16 {
 	return 0
 }
 
+// sourcePorts are those of several channels, of which some are known to come from somewhere.
+func (g *Gateway) sourcePorts(channels []string, from map[string]netip.AddrPort) []uint16 {
+	ports := make([]uint16, len(channels))
+	for i, c := range channels {
+		if ports[i] = g.sourcePort(c); from[c].IsValid() {
+			ports[i] = from[c].Port()
+		}
+	}
+	return ports
+}
+
 // A channel whose packets do not come may come from another ingress gateway by now: how long
 // nothing may come, and how many channels are asked for each time.
 const (
@@ -109,6 +120,7 @@ func (v *viewer) moved(channel string, from netip.AddrPort) {
 	defer v.mu.Unlock()
 	if v.channel == channel && from.IsValid() && v.home != from {
 		v.home = from
+		v.in.group(from, time.Now()) // is kept
 		v.await(from)
 	}
 }

@@ -22,6 +22,13 @@ func (v *viewer) ask(now time.Time) {
 		return
 	}
 	v.asked = now
+	current := v.splicer.Current()
+	for _, raw := range v.in.group(current, now) { // the viewer alone may have lost it
+		v.put(current, raw, now)
+	}
+	if !v.splicer.Missing(now) || !v.in.mayAsk(current, now) {
+		return
+	}
 	select {
 	case v.g.repairs <- struct{}{}:
 	default:

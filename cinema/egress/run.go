@@ -56,6 +56,9 @@ func (g *Gateway) Serve(ctx context.Context, inside, outside net.Listener) error
 	running.Start(func(context.Context) { cancel(serve(public, g.bounded(outside))) })
 	g.tasks.Start(g.watchLineup)
 	g.tasks.Start(g.watchSources)
+	if g.hub != nil {
+		g.tasks.Start(g.hub.run)
+	}
 	g.cfg.Log.Info("agent runs", "control", inside.Addr(), "public", g.cfg.URL, "data", g.cfg.Data, "ports", fmt.Sprintf("%d-%d", g.cfg.Ports.First, g.cfg.Ports.Last), "media", g.cfg.Media)
 	<-ctx.Done()
 	_ = public.Close()
@@ -108,4 +111,5 @@ func (g *Gateway) close() {
 		}
 	})
 	g.media.close()
+	g.hub.close()
 }

@@ -22,7 +22,7 @@ type studio struct {
 	nowhere   bool // no ingress gateway has it
 
 	mu     sync.Mutex
-	ports  map[uint16]bool
+	ports  map[uint16]map[string]bool // viewers
 	group  *media.Cache
 	silent bool // nothing but sound: no key frame
 	lose   float64
@@ -44,7 +44,7 @@ func newStudio(t testing.TB, number uint16) *studio {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &studio{socket: socket, from: at, ports: map[uint16]bool{}, group: media.NewCache(group), rand: rand.New(rand.NewPCG(1, uint64(number)))}
+	s := &studio{socket: socket, from: at, ports: map[uint16]map[string]bool{}, group: media.NewCache(group), rand: rand.New(rand.NewPCG(1, uint64(number)))}
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() { defer close(done); s.film(stop, number) }()
 	t.Cleanup(func() { close(stop); <-done; socket.Close() })
@@ -117,7 +117,7 @@ func (s *studio) to(port uint16, raw []byte) {
 func (s *studio) has(port uint16) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ports[port]
+	return len(s.ports[port]) > 0
 }
 
 // loses has the network lose some of the datagrams.
@@ -135,7 +135,7 @@ func (s *studio) counts() (lost, bursts int) {
 }
 
 // copyTo has a viewer's port get the channel or not, and a burst if it is asked for.
-func (s *studio) copyTo(port uint16, on, burst bool) {
+func (s *studio) copyTo(port uint16, viewer string, on, burst bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if on && burst {
@@ -144,9 +144,13 @@ func (s *studio) copyTo(port uint16, on, burst bool) {
 			s.to(port, raw)
 		}
 	}
-	if on {
-		s.ports[port] = true
-	} else {
+	if s.ports[port] == nil {
+		s.ports[port] = map[string]bool{}
+	}
+	if s.ports[port][viewer] = true; !on {
+		delete(s.ports[port], viewer)
+	}
+	if len(s.ports[port]) == 0 {
 		delete(s.ports, port)
 	}
 }

@@ -2,7 +2,6 @@ package egress
 
 import (
 	"context"
-	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -39,8 +38,7 @@ type viewer struct {
 	secret  string // of the session
 	address netip.Addr
 	since   time.Time
-	port    uint16
-	socket  *net.UDPConn
+	in      inlet
 	player  string // how it plays, as the controller is told
 	out     outlet
 	tasks   *tasks.Group
@@ -70,9 +68,9 @@ type viewer struct {
 }
 
 // newViewer returns one without an outlet.
-func newViewer(g *Gateway, a netip.Addr, player string, port uint16, socket *net.UDPConn) *viewer {
+func newViewer(g *Gateway, a netip.Addr, player string, in inlet) *viewer {
 	return &viewer{
-		g: g, id: random(), secret: random(), address: a, player: player, since: time.Now(), port: port, socket: socket,
+		g: g, id: random(), secret: random(), address: a, player: player, since: time.Now(), in: in,
 		tasks: tasks.New(), turn: make(chan struct{}, 1),
 		splicer: media.NewSplicer(), shown: media.NewCache(group), coming: media.NewCache(group), whole: true,
 	}
@@ -81,7 +79,7 @@ func newViewer(g *Gateway, a netip.Addr, player string, port uint16, socket *net
 // close ends the viewer and waits for what runs for it.
 func (v *viewer) close() {
 	v.tasks.Cancel()
-	_ = v.socket.Close()
+	v.in.close()
 	v.out.close()
 	v.tasks.Stop()
 }
@@ -92,7 +90,7 @@ func (v *viewer) tell() gatewayapi.Viewer {
 	defer v.mu.Unlock()
 	c := v.splicer.Counts()
 	return gatewayapi.Viewer{
-		ID: v.id, Port: v.port, Channels: slices.Clone(v.wanted), Since: v.since, Address: v.address, Player: v.player,
+		ID: v.id, Port: v.in.port(), Shared: v.g.hub != nil, Channels: slices.Clone(v.wanted), Since: v.since, Address: v.address, Player: v.player,
 		Changes: v.changes, Zap: units.Duration(v.zap), Packets: c.Packets, Lost: c.Lost,
 	}
 }
@@ -110,32 +108,28 @@ func (v *viewer) want(ctx context.Context, channels []string, password string, b
 	before := v.wanted
 	v.wanted = channels
 	v.mu.Unlock()
+	v.in.follow(v.g.sourcePorts(channels, nil))
 	from, err := v.g.want(ctx, v, channels, password, burst)
 	if err != nil {
 		v.mu.Lock()
 		v.wanted = before
 		v.mu.Unlock()
+		channels = before
 	}
+	v.in.follow(v.g.sourcePorts(channels, from))
 	return from, err
 }
 
-// read takes datagrams until the socket is closed. Those of nobody who was granted go nowhere.
-func (v *viewer) read(context.Context) {
-	b := make([]byte, media.MaxDatagram+1)
-	for {
-		_ = v.socket.SetReadDeadline(v.due()) // fails only if it is closed
-		n, from, err := v.socket.ReadFromUDPAddrPort(b)
-		now := time.Now()
-		switch e, isNet := err.(net.Error); {
-		case err == nil:
-			v.g.metrics.in.Add(uint64(n))
-			v.take(netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), b[:n], now)
-		case isNet && e.Timeout():
-			v.tick(now)
-		default:
-			return
-		}
+// wantNew is want for a first channel that is new: the ingress gateway sends what has come since
+// its last key frame, unless it is here.
+func (v *viewer) wantNew(ctx context.Context, channels []string, password string) (map[string]netip.AddrPort, error) {
+	v.in.follow(v.g.sourcePorts(channels, nil)) // or it may be forgotten just now
+	burst := v.g.cfg.Burst && !v.in.has(v.g.sourcePort(channels[0]), time.Now())
+	from, err := v.want(ctx, channels, password, burst)
+	if home := from[channels[0]]; err == nil && home.IsValid() && v.g.cfg.Burst && !burst && len(v.in.group(home, time.Now())) == 0 {
+		return v.want(ctx, channels, password, true) // it was of another source
 	}
+	return from, err
 }
 
 func (v *viewer) due() time.Time {

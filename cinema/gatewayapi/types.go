@@ -84,6 +84,8 @@ type Viewer struct {
 	ID string `json:"id"`
 	// Port is the UDP port at which the gateway gets the viewer's packets.
 	Port uint16 `json:"port"`
+	// Shared says that the port is that of others of its viewers too.
+	Shared bool `json:"shared,omitempty"`
 	// Channels are those that it is to get, the one that it sees first.
 	Channels []string  `json:"channels"`
 	Since    time.Time `json:"since"`
@@ -113,9 +115,11 @@ type ViewerEvent struct {
 // Wanted is which channels a viewer is to get; none: it has left.
 type Wanted struct {
 	// Gateway is the name of the egress gateway, which its certificate has too.
-	Gateway  string   `json:"gateway" maxLength:"63" doc:"Name of the egress gateway, as in its certificate"`
-	Viewer   string   `json:"viewer" pattern:"^[0-9a-f]{32}$" patternDescription:"32 hex digits" doc:"Identifier that the gateway gave the viewer"`
-	Port     uint16   `json:"port" minimum:"1024" maximum:"65535" doc:"UDP port of the gateway for the viewer's packets"`
+	Gateway string `json:"gateway" maxLength:"63" doc:"Name of the egress gateway, as in its certificate"`
+	Viewer  string `json:"viewer" pattern:"^[0-9a-f]{32}$" patternDescription:"32 hex digits" doc:"Identifier that the gateway gave the viewer"`
+	Port    uint16 `json:"port" minimum:"1024" maximum:"65535" doc:"UDP port of the gateway for the viewer's packets"`
+	// Shared says that other viewers may have the port too: a channel is copied there once.
+	Shared   bool     `json:"shared,omitempty" doc:"The port is that of all viewers of the gateway that say so: a channel is copied there once, and the gateway copies it to them"`
 	Channels []string `json:"channels" maxItems:"2" nullable:"false" doc:"Names of channels, the one that is seen first; none: the viewer has left"`
 	// Password is that of the channel that is new among them.
 	Password string `json:"password,omitempty" maxLength:"72" writeOnly:"true" doc:"Password of the channel that is new, if it has one"`

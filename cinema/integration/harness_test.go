@@ -35,16 +35,20 @@ func newWorld(t *testing.T, top lab.Topology, roles map[string]stage.CinemaRole)
 // newWorldWith has sections of the controller's configuration be the test's.
 func newWorldWith(t *testing.T, top lab.Topology, roles map[string]stage.CinemaRole, services string) *world {
 	t.Helper()
-	w := &world{t: t, lab: lab.New(t, top), log: t.TempDir()}
+	return newWorldOf(t, stage.Options{Lab: lab.New(t, top), Gateways: roles, Services: services})
+}
+
+// newWorldOf has a deployment be the test's.
+func newWorldOf(t *testing.T, o stage.Options) *world {
+	t.Helper()
+	w := &world{t: t, lab: o.Lab, log: t.TempDir()}
+	o.Binary, o.LogDir = selfbuild.Binary(t), w.log
 	var err error
-	w.Deployment, err = stage.Deploy(context.WithoutCancel(t.Context()), stage.Options{
-		Lab: w.lab, Binary: selfbuild.Binary(t), LogDir: w.log, Gateways: roles,
-		Services: services,
-	})
+	w.Deployment, err = stage.Deploy(context.WithoutCancel(t.Context()), o)
 	w.must(err)
 	t.Cleanup(func() {
 		if t.Failed() {
-			for _, of := range append([]string{"controller"}, hosts(roles)...) {
+			for _, of := range append([]string{"controller"}, hosts(o.Gateways)...) {
 				t.Logf("%s: %s", of, stage.Tail(fmt.Sprintf("%s/%s.log", w.log, of), 20))
 			}
 		}

@@ -37,9 +37,12 @@ func (w *ways) audience(c *Channel, root agents.Place, from netip.AddrPort) audi
 	a := audience{
 		map[openflow.DatapathID][]tree.Copy{}, map[openflow.DatapathID][]string{}, map[openflow.DatapathID][]network.Carried{}, map[string]error{},
 	}
-	ports := map[string][]uint16{}
+	ports, had := map[string][]uint16{}, map[watching]bool{}
 	for _, x := range w.viewers.watch(c.Name) {
-		ports[x.gateway] = append(ports[x.gateway], x.port)
+		if !had[x] {
+			had[x] = true
+			ports[x.gateway] = append(ports[x.gateway], x.port)
+		}
 	}
 	for gateway, list := range ports {
 		p, addr, err := w.stands(gateway, root)

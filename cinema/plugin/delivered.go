@@ -67,8 +67,10 @@ func (t *deliveries) of(ctx context.Context) map[string]uint64 {
 func (w *ways) tally(last map[groupAt]reading, sums map[string]uint64, before map[groupAt][]openflow.Bucket, counted map[groupAt][]openflow.Counter) (map[string]uint64, map[groupAt]reading) {
 	viewers, after := w.whoAt(), w.copying()
 	next, out := map[groupAt]reading{}, map[string]uint64{}
-	for _, id := range viewers {
-		out[id] = sums[id]
+	for _, all := range viewers {
+		for _, id := range all {
+			out[id] = sums[id]
+		}
 	}
 	for g, list := range before {
 		counters := counted[g]
@@ -89,7 +91,7 @@ func (w *ways) tally(last map[groupAt]reading, sums map[string]uint64, before ma
 			if sameList(was.buckets, list) && n >= was.counts[i] {
 				n -= was.counts[i]
 			}
-			if id, known := viewers[tree.BucketTo(list[i])]; known {
+			for _, id := range viewers[tree.BucketTo(list[i])] {
 				out[id] += n
 			}
 		}
@@ -102,13 +104,14 @@ func (w *ways) tally(last map[groupAt]reading, sums map[string]uint64, before ma
 func sameList(a, b []openflow.Bucket) bool { return len(a) == len(b) && len(a) > 0 && &a[0] == &b[0] }
 
 // whoAt are the viewers, by where their packets go.
-func (w *ways) whoAt() map[netip.AddrPort]string {
-	out := map[netip.AddrPort]string{}
+func (w *ways) whoAt() map[netip.AddrPort][]string {
+	out := map[netip.AddrPort][]string{}
 	for _, v := range w.viewers.list() {
 		if g := w.egress.Get(v.gateway); g != nil {
 			st := g.State()
 			if addr, ok := st.Addr(w.Media); ok {
-				out[netip.AddrPortFrom(addr, v.port)] = v.id
+				at := netip.AddrPortFrom(addr, v.port)
+				out[at] = append(out[at], v.id)
 			}
 		}
 	}

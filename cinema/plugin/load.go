@@ -163,11 +163,19 @@ func (t *viewers) taken(b *bounds) (sum uint64) {
 	return sum
 }
 
+// share says whether the viewers of a gateway share a port: one more may cost nothing.
+func (t *viewers) share(gateway string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.gates[gateway]
+	return g != nil && g.shared
+}
+
 // room is how many viewers more a gateway takes, if each is to see the channel that takes most.
 func (s *Service) room(a *egressGateway) int {
 	b := s.bounds(a)
 	room := max(0, b.viewers-s.viewers.at(a.Name))
-	if b.port.most == 0 {
+	if b.port.most == 0 || s.viewers.share(a.Name) {
 		return room
 	}
 	greatest := uint64(0)

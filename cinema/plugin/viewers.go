@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// MaxViewers bounds the viewers of one gateway: it has a port for each.
+	// MaxViewers bounds the viewers of one gateway, which may have a port for each.
 	MaxViewers = 60_000
 	// goneAfter is how long a gateway may not tell of a viewer that it has asked for, or
 	// tell otherwise than it has asked, until that counts.
@@ -28,6 +28,7 @@ var viewerID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 type viewer struct {
 	gateway, id string
 	port        uint16
+	shared      bool // others may have the port too
 	// channels are those that it gets. The list is replaced when it changes. unsure says that
 	// its gateway has asked for them, and the network has not confirmed it.
 	channels []string
@@ -42,8 +43,9 @@ type viewer struct {
 // gate is an egress gateway with its viewers.
 type gate struct {
 	viewers map[string]*viewer
-	ports   map[uint16]*viewer
+	ports   map[uint16]map[*viewer]bool // one viewer, or several that share it
 	load    load
+	shared  bool // its viewers share a port
 	// instance is that of its events; empty before the first.
 	instance string
 	// away says that what it does is over until it is heard again: its viewers are not
@@ -76,7 +78,7 @@ func newViewers() *viewers {
 func (t *viewers) gate(name string) *gate {
 	g := t.gates[name]
 	if g == nil {
-		g = &gate{viewers: map[string]*viewer{}, ports: map[uint16]*viewer{}, load: newLoad(), ended: map[string]bool{}}
+		g = &gate{viewers: map[string]*viewer{}, ports: map[uint16]map[*viewer]bool{}, load: newLoad(), ended: map[string]bool{}}
 		t.gates[name] = g
 	}
 	return g
@@ -99,15 +101,34 @@ func (t *viewers) put(g *gate, v *viewer, channels []string) changed {
 		}
 		t.of[c][v] = true
 	}
-	if g.ports[v.port] == v {
-		delete(g.ports, v.port)
-	}
+	g.vacate(v)
 	delete(g.viewers, v.id)
 	if len(channels) > 0 {
-		g.viewers[v.id], g.ports[v.port] = v, v
+		g.viewers[v.id] = v
+		if g.ports[v.port] == nil {
+			g.ports[v.port] = map[*viewer]bool{}
+		}
+		g.ports[v.port][v] = true
 	}
 	x.viewer = *v
 	return x
+}
+
+// vacate has a viewer have its port no longer.
+func (g *gate) vacate(v *viewer) {
+	if delete(g.ports[v.port], v); len(g.ports[v.port]) == 0 {
+		delete(g.ports, v.port)
+	}
+}
+
+// taken says whether a viewer cannot have a port beside those who have it.
+func (g *gate) taken(v *viewer, port uint16, shared bool) bool {
+	for other := range g.ports[port] {
+		if other != v {
+			return !shared || !other.shared // like all that have it
+		}
+	}
+	return false
 }
 
 // current are the channels of a viewer.
@@ -121,7 +142,7 @@ func (t *viewers) current(w *gatewayapi.Wanted) []string {
 }
 
 // want does what a gateway asks for, if that is within its bounds. What has become of the
-// viewer comes first; then what has become of the one that had its port before, which is gone.
+// viewer comes first; then what has become of those who had its port before, and are gone.
 func (t *viewers) want(w *gatewayapi.Wanted, b bounds, now time.Time) ([]changed, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,12 +165,16 @@ func (t *viewers) want(w *gatewayapi.Wanted, b bounds, now time.Time) ([]changed
 		return nil, &refusal{"gateway", w.Gateway, "a gateway whose own port has room: " + err.Error()}
 	}
 	var evicted []changed
-	if other := g.ports[w.Port]; other != nil && other != v {
-		evicted = []changed{t.put(g, other, nil)}
+	if g.taken(v, w.Port, w.Shared) {
+		for _, other := range slices.Collect(maps.Keys(g.ports[w.Port])) {
+			if other != v {
+				evicted = append(evicted, t.put(g, other, nil))
+			}
+		}
 	}
 	again := v.unsure
 	v.unsure = true
-	x := t.set(g, v, w.Port, w.Channels, now)
+	x := t.set(g, v, w.Port, w.Shared, w.Channels, now)
 	x.again = again
 	return append([]changed{x}, evicted...), nil
 }
@@ -176,13 +201,11 @@ func (t *viewers) again(w *gatewayapi.Wanted, now time.Time) bool {
 }
 
 // set has a viewer get channels at a port. The lock is held.
-func (t *viewers) set(g *gate, v *viewer, port uint16, channels []string, asked time.Time) changed {
-	if g.ports[v.port] == v {
-		delete(g.ports, v.port)
-	}
+func (t *viewers) set(g *gate, v *viewer, port uint16, shared bool, channels []string, asked time.Time) changed {
+	g.vacate(v)
 	g.load.add(v.channels, v.port, -1)
 	g.load.add(v.channels, port, 1)
-	v.port, v.asked = port, asked
+	v.port, v.shared, v.asked, g.shared = port, shared, asked, shared
 	return t.put(g, v, slices.Clone(channels))
 }
 
@@ -238,7 +261,7 @@ func (t *viewers) take(gateway, instance string, all []gatewayapi.Viewer, b boun
 // hear takes in what a gateway tells of one viewer. The lock is held.
 func (t *viewers) hear(g *gate, gateway string, told *gatewayapi.Viewer, b *bounds, now time.Time, may func(string) bool) (x changed, is bool) {
 	v := g.viewers[told.ID]
-	if v == nil && (g.ended[told.ID] || g.ports[told.Port] != nil || len(g.viewers) >= min(b.viewers, MaxViewers)) {
+	if v == nil && (g.ended[told.ID] || g.taken(nil, told.Port, told.Shared) || len(g.viewers) >= min(b.viewers, MaxViewers)) {
 		return x, false
 	}
 	if v == nil {
@@ -248,7 +271,7 @@ func (t *viewers) hear(g *gate, gateway string, told *gatewayapi.Viewer, b *boun
 	if v.port == told.Port && slices.Equal(v.channels, told.Channels) || now.Sub(v.asked) < goneAfter {
 		return x, false
 	}
-	if other := g.ports[told.Port]; other != nil && other != v {
+	if g.taken(v, told.Port, told.Shared) {
 		return x, false
 	}
 	var channels []string
@@ -260,7 +283,7 @@ func (t *viewers) hear(g *gate, gateway string, told *gatewayapi.Viewer, b *boun
 	if v.port == told.Port && slices.Equal(v.channels, channels) || t.fits(g, v, told.Port, channels, b) != nil {
 		return x, false
 	}
-	return t.set(g, v, told.Port, channels, v.asked), true
+	return t.set(g, v, told.Port, told.Shared, channels, v.asked), true
 }
 
 // right says whether what a gateway tells of a viewer can be so.

@@ -142,6 +142,8 @@ func (s *Service) make(ctx context.Context, all []changed) error {
 		removed = append(removed, other.before...)
 		s.tellViewer(other)
 	}
+	slices.Sort(removed)
+	removed = slices.Compact(removed)
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	waiting.Go(func() { _ = s.reconcile(ctx, removed) }) // the channel's trouble says why not

@@ -71,14 +71,18 @@ func (d *Deployment) startGateways(ctx context.Context) error {
 func (d *Deployment) StartGateway(ctx context.Context, host string) error {
 	h, role := d.lab.Host(host), d.gateways[host]
 	more := map[CinemaRole]string{CinemaIngress: d.ingressConfig, CinemaEgress: d.egressConfig}[role]
+	data := fmt.Sprintf("{address: %v}", h.Addr())
+	if role == CinemaEgress && d.egressBuckets != "" {
+		data = fmt.Sprintf("{address: %v, buckets: %s}", h.Addr(), d.egressBuckets)
+	}
 	text := fmt.Sprintf(`name: %[2]s
 control:
   listen: %[3]v
   tls: {cert: %[1]s/%[2]s.crt, key: %[1]s/%[2]s.key, ca: %[1]s/ca.crt}
-data: {address: %[4]v}
+data: %[8]s
 public: {listen: "%[4]v:%[5]d", plaintext: true}
 announce: {server: "%[6]s"}
-%[7]s`, d.dir, host, netip.AddrPortFrom(h.ControlAddr(), agentPort), h.Addr(), PublicPort, d.apiURL(), more)
+%[7]s`, d.dir, host, netip.AddrPortFrom(h.ControlAddr(), agentPort), h.Addr(), PublicPort, d.apiURL(), more, data)
 	return d.startProgram(ctx, host, text, PublicPort, "cinema", string(role))
 }
 

@@ -28,6 +28,9 @@ type Options struct {
 	// IngressConfig and EgressConfig are added to the configuration of gateways: lines of
 	// their own.
 	IngressConfig, EgressConfig string
+	// EgressBuckets is who copies channels to the viewers of egress gateways: data.buckets of
+	// their configuration. Empty: as that says by itself.
+	EgressBuckets string
 }
 
 // Deployment is a controller and agents running in a lab, each a process of its
@@ -41,7 +44,7 @@ type Deployment struct {
 	network, services string
 	gateways          map[string]CinemaRole
 
-	ingressConfig, egressConfig string
+	ingressConfig, egressConfig, egressBuckets string
 
 	controller *Daemon
 	agents     map[string]*Daemon
@@ -75,7 +78,7 @@ func DeployAgents(ctx context.Context, o Options) (*Deployment, error) {
 	}
 	d := &Deployment{
 		lab: o.Lab, binary: o.Binary, dir: dir, logs: o.LogDir, network: o.Network, services: o.Services,
-		gateways: o.Gateways, ingressConfig: o.IngressConfig, egressConfig: o.EgressConfig, agents: map[string]*Daemon{},
+		gateways: o.Gateways, ingressConfig: o.IngressConfig, egressConfig: o.EgressConfig, egressBuckets: o.EgressBuckets, agents: map[string]*Daemon{},
 	}
 	err = d.issueCertificates()
 	for _, host := range d.agentHosts() {

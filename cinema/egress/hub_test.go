@@ -1,0 +1,106 @@
+package egress
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/cinema/media"
+	"github.com/sluice-net/sluice/internal/pause"
+)
+
+// Viewers of a gateway that copies to them itself have one port. A channel comes there once, is
+// sent again from its last key frame on for the first who wants it alone, and no longer comes
+// when nobody does; each sees what it would see with a port of its own.
+func TestSharedPort(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Shared = true }, "news", "sport")
+	w.limits.viewers = 10
+	var all []*player
+	for range 4 {
+		all = append(all, w.joins("news"))
+	}
+	for _, p := range all {
+		if first := p.packets("video")[0]; first.nal != 0x67 {
+			t.Errorf("the first packet is %+v", first)
+		}
+	}
+	port := w.live()[0].Port
+	for _, v := range w.live() {
+		if v.Port != port || !v.Shared {
+			t.Errorf("%+v", v)
+		}
+	}
+	if _, bursts := w.studios["news"].counts(); bursts != 1 {
+		t.Errorf("%d bursts for four viewers", bursts)
+	}
+	for _, p := range all[:2] {
+		if _, status, text := p.changes("sport"); status != http.StatusOK {
+			t.Fatalf("%d %s", status, text)
+		}
+		w.until("the other sound", func() bool { return p.hears() == 2 })
+	}
+	if _, bursts := w.studios["sport"].counts(); bursts != 1 {
+		t.Errorf("%d bursts for two viewers who change", bursts)
+	}
+	pause.For(200*time.Millisecond, "the others go on")
+	for i, p := range all {
+		want := byte(1)
+		if i < 2 {
+			want = 2
+		}
+		if p.hears() != want {
+			t.Errorf("viewer %d hears channel %d, not %d", i, p.hears(), want)
+		}
+		p.continuous()
+		if res, text := w.ask(http.MethodDelete, p.session, "", ""); res.StatusCode != http.StatusNoContent {
+			t.Errorf("%s: %s", res.Status, text)
+		}
+	}
+	w.until("nobody", func() bool {
+		w.hub.mu.Lock()
+		defer w.hub.mu.Unlock()
+		return w.count() == 0 && !w.studios["news"].has(port) && !w.studios["sport"].has(port) && len(w.hub.channels)+len(w.hub.inlets) == 0
+	})
+}
+
+// A viewer who takes nothing loses what is beyond its bound, and others nothing; what is of no
+// channel that somebody follows is counted, and not kept.
+func TestHubIsBounded(t *testing.T) {
+	g := still(t)
+	h := newHub(30000, nil, g.metrics)
+	from := netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), gatewayapi.SourcePort(1))
+	slow, quick := h.inlet(), h.inlet()
+	for _, i := range []*hubInlet{slow, quick} {
+		i.follow([]uint16{from.Port()})
+		i.group(from, time.Now())
+	}
+	raw := rtpPacket(media.VideoType, true, 1, 1, 1, 0x67, 1)
+	taken := 0
+	for range 3 * maxInbox {
+		h.copy(datagram{from, raw}, time.Now())
+		h.copy(datagram{netip.AddrPortFrom(from.Addr(), 1), raw}, time.Now())
+		for len(quick.inbox) > 0 {
+			<-quick.inbox
+			taken++
+		}
+	}
+	if len(slow.inbox) != maxInbox || taken != 3*maxInbox || len(h.channels) != 1 {
+		t.Errorf("%d wait, %d taken, channels: %v", len(slow.inbox), taken, h.channels)
+	}
+	if !slow.mayAsk(from, time.Now()) || quick.mayAsk(from, time.Now()) {
+		t.Error("what is missing is not asked for once for both")
+	}
+	slow.close()
+	if !slices.Equal(quick.ports, []uint16{from.Port()}) || len(h.channels) != 1 {
+		t.Error("who leaves takes the channel along")
+	}
+	quick.close()
+	quick.follow([]uint16{from.Port()}) // a request that ends late
+	quick.group(from, time.Now())
+	if len(h.channels)+len(h.inlets) != 0 {
+		t.Errorf("left: %v, %v", h.channels, h.inlets)
+	}
+}

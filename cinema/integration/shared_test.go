@@ -1,0 +1,43 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/lab"
+)
+
+// A switch has one bucket of a channel for a gateway that copies to its viewers itself, however
+// many they are, and each of them gets all of it.
+func TestGatewayCopies(t *testing.T) {
+	needs(t, "ffmpeg")
+	top, roles := stage.CinemaNetwork("cinema-shared", link)
+	w := newWorldOf(t, stage.Options{Lab: lab.New(t, top), Gateways: roles, EgressBuckets: "gateway"})
+	w.channels(2)
+	audience, err := stage.NewAudience(w.lab.Host(stage.Viewer), w.PublicURL("out1"))
+	w.must(err)
+	leave := sync.OnceFunc(audience.Close)
+	defer leave()
+	for i := range 10 {
+		w.must(audience.Join(t.Context(), fmt.Sprintf("c%d", i%2+1)))
+	}
+	groups := w.ofctl("s3", "dump-groups")
+	if n := strings.Count(groups, "bucket="); n != 2 {
+		t.Errorf("%d buckets for 10 viewers of two channels: %s", n, groups)
+	}
+	before := audience.Heard()
+	w.must(stage.Poll(t.Context(), "packets for all", func() error {
+		if n := audience.Heard().Packets - before.Packets; n < 10*200 {
+			return fmt.Errorf("%d packets", n)
+		}
+		return nil
+	}))
+	if lost := audience.Heard().Lost; lost > 0 {
+		t.Errorf("%d packets were lost", lost)
+	}
+	leave()
+	w.nothingLeft()
+}
