@@ -52,7 +52,7 @@ type ChannelInfo struct {
 type ViewerInfo struct {
 	ID       string         `json:"id"`
 	Gateway  string         `json:"gateway"`
-	Port     uint16         `json:"port" doc:"UDP port of the gateway for the viewer's packets"`
+	Port     uint16         `json:"port" doc:"UDP port of the gateway for the viewer's packets; the same for all if the gateway copies to them itself"`
 	Channels []string       `json:"channels" doc:"Channels that are copied to it, the one that it sees first; two while it changes"`
 	Since    time.Time      `json:"since"`
 	Address  string         `json:"address,omitempty" doc:"Where it is"`
@@ -73,7 +73,7 @@ type TreeInfo struct {
 	Links    []string     `json:"links" doc:"Links that carry it, once each: the ports from which they lead"`
 	Former   []string     `json:"former,omitempty" doc:"Links that it has left, and by which packets under way still arrive; for half a second"`
 	Switches []TreeSwitch `json:"switches"`
-	Viewers  int          `json:"viewers" doc:"Viewers to whom it is copied"`
+	Viewers  int          `json:"viewers" doc:"Copies for viewers, and for gateways that copy to theirs themselves"`
 }
 
 // TreeSwitch is one switch of a tree.
@@ -82,7 +82,7 @@ type TreeSwitch struct {
 	In     uint32 `json:"in" doc:"Port by which it gets the channel"`
 	Out    int    `json:"out" doc:"Links over which it sends it on"`
 	Groups int    `json:"groups" doc:"Groups that copy it for viewers"`
-	Copies int    `json:"copies" doc:"Viewers to whom it copies it"`
+	Copies int    `json:"copies" doc:"Copies for viewers, and for gateways that copy to theirs themselves"`
 }
 
 // show is what answers show of channels.
