@@ -60,11 +60,21 @@ func TestFailsOpen(t *testing.T) {
 	w.must(w.StartController(context.WithoutCancel(t.Context())))
 	w.must(w.Ready(t.Context()))
 	w.must(stage.Poll(t.Context(), "a carried connection", func() error {
-		if n := w.download(); n != 1 {
-			return fmt.Errorf("%d sessions carried the connection", n)
+		before, err := w.Sessions(t.Context())
+		w.must(err)
+		if err := w.connect(t.Context(), "client", "server", webPort); err != nil {
+			return err
+		}
+		after, err := w.Sessions(t.Context())
+		w.must(err)
+		if len(after) == len(before) {
+			return fmt.Errorf("none carried the connection; directly went %+v", w.directs())
 		}
 		return nil
 	}))
+	if n := w.download(); n != 1 {
+		t.Errorf("%d sessions carried the connection, want 1", n)
+	}
 }
 
 // connect opens a connection and closes it.
