@@ -47,7 +47,7 @@ func (w *ways) beside(l *line, t tree.Tree, top *network.Topology, a *audience) 
 // one, because a switch is not connected or has just been, does not stop them.
 func (w *ways) there(t tree.Tree, top *network.Topology) bool {
 	return !slices.ContainsFunc(t.Edges, func(e tree.Edge) bool {
-		return !e.In(top) && top.Has(e.From.Switch) && top.Has(e.To.Switch) && !w.unsure(e)
+		return !e.In(top) && !e.Dark(top, w.unsure)
 	})
 }
 

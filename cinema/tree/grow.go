@@ -54,6 +54,12 @@ func (e Edge) In(top *network.Topology) bool {
 	return ok && l.To == e.To
 }
 
+// Dark says of a link that it may be there whether or not the topology has it: one of its switches
+// is not connected, or its links are not known yet, of which unsure knows; nil: no such link is.
+func (e Edge) Dark(top *network.Topology, unsure func(Edge) bool) bool {
+	return !top.Has(e.From.Switch) || !top.Has(e.To.Switch) || unsure != nil && !e.In(top) && unsure(e)
+}
+
 // growth is a tree that is being made.
 type growth struct {
 	top  *network.Topology
@@ -176,18 +182,12 @@ func (g *growth) nearest(of []openflow.DatapathID) (int, []Edge) {
 // keepDark keeps the old ways to what is refused because a switch is not connected, or its
 // links are not known yet: it may well go on copying.
 func (g *growth) keepDark(refused map[openflow.DatapathID]error) {
-	dark := func(e Edge) bool {
-		return !g.top.Has(e.From.Switch) || !g.top.Has(e.To.Switch) || g.want.Unsure != nil && !e.In(g.top) && g.want.Unsure(e)
-	}
-	was := map[openflow.DatapathID]Edge{}
-	for _, e := range g.old.Edges {
-		was[e.To.Switch] = e
-	}
+	was := g.old.by()
 	for d := range refused {
 		var way []Edge
 		for at := d; !g.has(at); {
 			e, ok := was[at]
-			if !ok || len(way) > len(g.old.Edges) || !dark(e) && !(e.In(g.top) && g.room.has(e, g.want.Rate)) {
+			if !ok || len(way) > len(g.old.Edges) || !e.Dark(g.top, g.want.Unsure) && !(e.In(g.top) && g.room.has(e, g.want.Rate)) {
 				way = nil
 				break
 			}

@@ -86,10 +86,7 @@ func (t Tree) beside(former Tree) forks {
 
 // parts has for each switch that is not kept the link by which its way leaves those that are.
 func (t Tree) parts(kept map[openflow.DatapathID]uint32) map[openflow.DatapathID]Edge {
-	by, out := map[openflow.DatapathID]Edge{}, map[openflow.DatapathID]Edge{}
-	for _, e := range t.Edges {
-		by[e.To.Switch] = e
-	}
+	by, out := t.by(), map[openflow.DatapathID]Edge{}
 	for d, e := range by {
 		if kept[d] == e.To.Port {
 			continue

@@ -45,14 +45,20 @@ func (t Tree) Moves(next Tree) bool {
 	return len(kept.Edges) < len(t.Edges) && len(kept.Edges) < len(next.Edges) || !t.Root.IsZero() && t.Root != next.Root
 }
 
+// by has the link by which each switch gets the channel, but for that of the root.
+func (t Tree) by() map[openflow.DatapathID]Edge {
+	by := make(map[openflow.DatapathID]Edge, len(t.Edges))
+	for _, e := range t.Edges {
+		by[e.To.Switch] = e
+	}
+	return by
+}
+
 // depth is how many links each switch is from the root.
 func (t Tree) depth() map[openflow.DatapathID]int {
-	by, depth := map[openflow.DatapathID]openflow.DatapathID{}, map[openflow.DatapathID]int{}
-	for _, e := range t.Edges {
-		by[e.To.Switch] = e.From.Switch
-	}
+	by, depth := t.by(), map[openflow.DatapathID]int{}
 	for d := range by {
-		for at := d; at != t.Root.Switch && depth[d] <= len(by); at = by[at] {
+		for at := d; at != t.Root.Switch && depth[d] <= len(by); at = by[at].From.Switch {
 			depth[d]++
 		}
 	}
