@@ -111,16 +111,14 @@ func (p latencies) around() time.Duration { return 2*p.radio + p.edge }
 
 // predict is the same for how the changes are really made. For a device with one
 // radio, which has left its old place, they are sent to all switches at once, as the
-// formula has it. For one with two, which is still served at its old place, every
-// switch is given its changes to hold ready, which takes the slowest one's round
-// trip; when all have confirmed, the branch without its join makes them, and when
-// that has confirmed the join: two round trips that the formula does not have.
+// formula has it. For one with two, which is still served at its old place, the branch
+// without its join makes them, while the join is given its own to hold ready; when all
+// have confirmed, the join does: a round trip that the formula does not have.
 func (p latencies) predict(m modelMove, radios int) time.Duration {
 	if radios == 1 {
 		return p.formula(m)
 	}
-	c, l := p.branch(m)
-	return p.around() + 2*slices.Max(c) + route.Waited(c, l)
+	return p.around() + route.Waited(p.branch(m))
 }
 
 // modelSamples are the measurements of one point, in ms.

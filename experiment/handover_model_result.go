@@ -53,7 +53,7 @@ func modelResult(r *Result, points []latencies, all []*modelSamples) {
 	r.Tables = append(r.Tables, join, moves)
 	r.Plots = append(r.Plots, plot)
 	modelClaims(r, worst)
-	r.Note("Formula: the published L_i, in which a rule counts when it has reached its switch; it has no term for confirmations. As changes are made: for one radio like that. A device with two radios is still served at its old place, and nothing is to be lost: every switch is first given its changes to hold ready, so that it changes in one step, which costs a round trip of the slowest, and the join waits for the branch's second confirmation. It hears its old place meanwhile.")
+	r.Note("Formula: the published L_i, in which a rule counts when it has reached its switch; it has no term for confirmations. As changes are made: for one radio like that. A device with two radios is still served at its old place, and nothing is to be lost: the join is given its changes to hold ready while the branch makes its own, and makes them, in one step, when all have confirmed. The device hears its old place meanwhile.")
 	r.Note("A new device's answer waits until the rules are confirmed, one round trip of the slowest switch, where the formula has one way.")
 	r.Note("Without any latency a move takes %.1f ms more than the model: the controller's work, the switches', which for some milliseconds go on by what they remember, and this machine's own.", largest(still))
 	r.Note("Silence is what the application notices. With two radios the old place is heard until the join has switched; with one it is lost from the request on. The silence before the move, watched for %v, is this machine's own.", stillness)

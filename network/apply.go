@@ -19,6 +19,9 @@ type stage struct {
 	ops []ledger.Op
 	// ready, if set, is the bundle that holds the operations already.
 	ready *bundle
+	// first stages come before others that take longer: their bundles are committed with
+	// what is in them, for the change is undone if the switch does not take a part.
+	first bool
 }
 
 // installer brings changes of the ledger into the switches.
@@ -210,6 +213,8 @@ func (in *installer) stage(ctx context.Context, st stage, opts ApplyOptions) (wa
 			}
 			return err
 		}
+	case opts.Atomic && s.caps.Bundles && len(st.ops) > 1 && st.first && !slices.ContainsFunc(st.ops, isMeter):
+		return wholeBundle(ctx, s.ch, st, opts)
 	case opts.Atomic && s.caps.Bundles && len(st.ops) > 1:
 		return func() error { return in.bundle(ctx, s, st, opts) }
 	}

@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"errors"
 
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -17,15 +18,41 @@ type bundle struct {
 
 const bundleFlags = openflow.BundleAtomic | openflow.BundleOrdered
 
+// filling are the messages that open a bundle of a stage's operations and fill it.
+func (st *stage) filling(id uint32) []openflow.Message {
+	msgs := []openflow.Message{&openflow.BundleControl{Bundle: id, Op: openflow.BundleOpenRequest, Flags: bundleFlags}}
+	for _, op := range st.ops {
+		msgs = append(msgs, &openflow.BundleAdd{Bundle: id, Flags: bundleFlags, Message: op.Message})
+	}
+	return msgs
+}
+
+func committing(id uint32) openflow.Message {
+	return &openflow.BundleControl{Bundle: id, Op: openflow.BundleCommitRequest, Flags: bundleFlags}
+}
+
+// wholeBundle sends a stage as a bundle and the order to commit it at once, and returns how
+// to wait for both: one round trip. A part that the switch does not take is left out.
+func wholeBundle(ctx context.Context, ch *channel, st stage, opts ApplyOptions) (wait func() error) {
+	id := ch.xid.Add(1)
+	sent, err := ch.sendBatch(append(st.filling(id), committing(id)))
+	if err != nil {
+		return func() error { return st.unencodable(err) }
+	}
+	return func() error {
+		errs, err := ch.wait(ctx, sent)
+		if errors.Is(err, ErrSwitchDown) {
+			return lost(st.sw, opts)
+		}
+		return st.outcome(errs, 1, err)
+	}
+}
+
 // openBundle makes a bundle of a stage and sends its parts.
 func openBundle(ch *channel, st stage) (*bundle, error) {
 	b := &bundle{ch: ch, st: st, id: ch.xid.Add(1)}
-	msgs := []openflow.Message{&openflow.BundleControl{Bundle: b.id, Op: openflow.BundleOpenRequest, Flags: bundleFlags}}
-	for _, op := range st.ops {
-		msgs = append(msgs, &openflow.BundleAdd{Bundle: b.id, Flags: bundleFlags, Message: op.Message})
-	}
 	var err error
-	if b.adding, err = ch.sendBatch(msgs); err != nil {
+	if b.adding, err = ch.sendBatch(st.filling(b.id)); err != nil {
 		return nil, st.unencodable(err)
 	}
 	return b, nil
@@ -54,13 +81,13 @@ func (b *bundle) discard() {
 func (b *bundle) commit() (wait func(context.Context) error) {
 	b.over = true
 	b.ch.listen(b.adding)
-	committing, err := b.ch.sendBatch([]openflow.Message{&openflow.BundleControl{Bundle: b.id, Op: openflow.BundleCommitRequest, Flags: bundleFlags}})
+	sent, err := b.ch.sendBatch([]openflow.Message{committing(b.id)})
 	return func(ctx context.Context) error {
 		defer b.ch.forget(b.adding)
 		if err != nil {
 			return b.st.unencodable(err)
 		}
-		errs, err := b.ch.wait(ctx, committing)
+		errs, err := b.ch.wait(ctx, sent)
 		if late := b.ch.errorsOf(b.adding); len(errs) > 0 && len(late) > 0 {
 			return b.st.refusal(late, 1)
 		}

@@ -12,17 +12,29 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// executeWaves writes one wave after the other. Nothing is deleted here.
+// executeWaves writes one wave after the other. Nothing is deleted here. With Atomic, the
+// switches of later waves are given their bundles to hold ready while the first is written.
 func (in *installer) executeWaves(ctx context.Context, c *ledger.Change, opts ApplyOptions, m *measured) error {
 	waves := arrange(c.Writes, opts.Waves)
+	later := waves
+	if len(waves) > 1 {
+		later = waves[1:]
+		for i := range waves[0] {
+			waves[0][i].first = true
+		}
+	}
 	if opts.Atomic {
-		defer discard(waves)
-		if err := in.prepare(ctx, waves, opts); err != nil {
+		defer discard(later)
+		if err := in.prepare(later, opts); err != nil {
 			return err
 		}
-		m.prepared()
 	}
-	for _, wave := range waves {
+	for i, wave := range waves {
+		if i == len(waves)-len(later) {
+			if err := filled(ctx, later, opts); err != nil {
+				return err
+			}
+		}
 		if err := in.stages(ctx, wave, opts); err != nil {
 			return err
 		}
@@ -42,9 +54,8 @@ func arrange(ops []ledger.Op, waves [][]openflow.DatapathID) [][]stage {
 	return slices.DeleteFunc(out, func(w []stage) bool { return len(w) == 0 })
 }
 
-// prepare has all switches of all waves hold their bundles ready.
-func (in *installer) prepare(ctx context.Context, waves [][]stage, opts ApplyOptions) error {
-	var first error
+// prepare sends the switches of waves their bundles, to hold ready.
+func (in *installer) prepare(waves [][]stage, opts ApplyOptions) error {
 	for _, wave := range waves {
 		for i := range wave {
 			st := &wave[i]
@@ -65,6 +76,12 @@ func (in *installer) prepare(ctx context.Context, waves [][]stage, opts ApplyOpt
 			st.ready = b
 		}
 	}
+	return nil
+}
+
+// filled waits until the switches of waves have all of their bundles.
+func filled(ctx context.Context, waves [][]stage, opts ApplyOptions) error {
+	var first error
 	for _, wave := range waves {
 		for i := range wave {
 			b := wave[i].ready
@@ -149,8 +166,6 @@ func (m *measured) lap() time.Duration {
 	m.last = now
 	return d
 }
-
-func (m *measured) prepared() { m.report.Preparing = m.lap() }
 
 func (m *measured) wave() { m.report.Waves = append(m.report.Waves, m.lap()) }
 

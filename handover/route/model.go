@@ -1,6 +1,7 @@
 package route
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
@@ -45,20 +46,18 @@ func Branch(t *network.Topology, hops []network.Hop, control func(openflow.Datap
 }
 
 // Waited is the model of a switch-over in waves: the branch without its join is
-// written at once, and the join when the slowest of them has confirmed. It is
-// when a device's packets can be at the last switch, the edge.
+// written while the join is given its change to hold ready, and the join makes it when
+// the slowest of all has confirmed. It is when a device's packets can be at the last
+// switch, the edge.
 func Waited(c, l []time.Duration) time.Duration {
 	if len(c) == 0 {
 		return 0
 	}
-	var confirmed, flight time.Duration
-	for _, d := range c[1:] {
-		confirmed = max(confirmed, 2*d)
-	}
+	var flight time.Duration
 	for _, d := range l[:min(len(l), len(c)-1)] {
 		flight += d
 	}
-	return confirmed + c[0] + flight
+	return 2*slices.Max(c) + c[0] + flight
 }
 
 // Establishment is the time T_c in which a device's connection is established,

@@ -11,9 +11,8 @@ type Report struct {
 	// Switches are those that were sent something, ascending.
 	Switches []SwitchReport
 	// Waves tells how long each wave took until its last confirmation; a change
-	// without waves has one. Preparing is what came before the first of them.
-	Waves     []time.Duration
-	Preparing time.Duration
+	// without waves has one.
+	Waves []time.Duration
 	// Deleting is how long the deletions took, after the last wave.
 	Deleting time.Duration
 }

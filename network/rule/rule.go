@@ -111,9 +111,9 @@ type ApplyOptions struct {
 	// wave at once, the next wave when all of them have confirmed. Switches in no
 	// wave go with the first. Nothing is deleted before the last wave is
 	// confirmed, and a switch that does not confirm its deletions is waited for no
-	// longer than a second. With Atomic the bundles of all waves are prepared before the
-	// first is committed, so that what a switch refuses to take has changed
-	// nothing anywhere. A change that fails later is undone in the opposite order.
+	// longer than a second. With Atomic the switches of later waves are given their bundles
+	// to hold ready while the first wave is written, and none of these is committed before
+	// all are taken. A change that fails is undone in the opposite order.
 	Waves [][]openflow.DatapathID
 	// Written, if set, is called when everything that is to be written is
 	// confirmed, before anything is deleted. It is called once, not at all when
