@@ -22,6 +22,7 @@ const (
 	zapMedian   = 60 * time.Millisecond
 	zapSlow     = 150 * time.Millisecond
 	zapFrozen   = 70 * time.Millisecond
+	zapHeard    = 80 * time.Millisecond
 	zapHeldTo   = 2 * time.Second
 	zapHalfRest = 1.2 // of half a key-frame interval, which is waited for without a burst
 )
@@ -139,6 +140,7 @@ func zapClaims(r *Result, c zapCase, s *zapSamples) {
 	if c.keyFrames == zapHeldTo {
 		r.Claim(median(s.took) <= inMS(zapMedian), fmt.Sprintf("%v: median at most %v", c, zapMedian), "%.1f ms", median(s.took))
 		r.Claim(quantile(s.took, 0.95) <= inMS(zapSlow), fmt.Sprintf("%v: p95 at most %v", c, zapSlow), "%.1f ms", quantile(s.took, 0.95))
+		r.Claim(s.silent == 0 && median(s.heard) <= inMS(zapHeard), fmt.Sprintf("%v: the sound is heard at most %v after the picture is seen, median", c, zapHeard), "%.1f ms, %d not heard", median(s.heard), s.silent)
 	}
 }
 

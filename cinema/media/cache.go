@@ -14,8 +14,9 @@ type Limits struct {
 	Age     time.Duration // since the group's first packet
 }
 
-// Cache keeps a channel's packets, video and audio, from the first packet of the last key
-// frame on. It is safe for concurrent use.
+// Cache keeps a channel's pictures from the first packet of the last key frame on. It keeps no
+// sound, which is of no use later: a player has no place for sound of before it is there. It is
+// safe for concurrent use.
 type Cache struct {
 	limits Limits
 
@@ -32,25 +33,21 @@ type Cache struct {
 // cached is one packet of the group.
 type cached struct {
 	raw      []byte
-	video    bool
 	sequence uint16
 }
 
 // NewCache returns one that keeps nothing yet.
 func NewCache(l Limits) *Cache { return &Cache{limits: l} }
 
-// Add keeps a copy of a datagram, which p was parsed from, if it belongs to the group. Video
-// stands in the order of its sequence numbers, each once; the rest in the order in which it
-// comes. Video of another source than before ends the group.
+// Add keeps a copy of a datagram, which p was parsed from, if it belongs to the group, in the
+// order of sequence numbers, each once. Video of another source than before ends the group.
 func (c *Cache) Add(p Packet, raw []byte, now time.Time) {
-	if !p.Video() && !p.Audio() {
+	if !p.Video() {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.Video() {
-		c.follow(p, now)
-	}
+	c.follow(p, now)
 	if !c.open {
 		return
 	}
@@ -62,7 +59,7 @@ func (c *Cache) Add(p Packet, raw []byte, now time.Time) {
 		c.forget()
 		return
 	}
-	c.group = slices.Insert(c.group, at, cached{raw: slices.Clone(raw), video: p.Video(), sequence: p.Sequence})
+	c.group = slices.Insert(c.group, at, cached{raw: slices.Clone(raw), sequence: p.Sequence})
 	c.bytes += len(raw)
 }
 
@@ -85,25 +82,16 @@ func (c *Cache) follow(p Packet, now time.Time) {
 	c.open, c.stamp, c.keyed = true, p.Timestamp, now
 }
 
-// place says where in the group a packet belongs, if it does: video does not that comes twice
-// or from before the group's first.
+// place says where in the group a packet belongs, if it does: one does not that comes twice or
+// from before the group's first.
 func (c *Cache) place(p Packet) (at int, fits bool) {
-	if !p.Video() {
-		return len(c.group), true
-	}
 	for i, x := range slices.Backward(c.group) {
-		if !x.video {
-			continue
-		}
 		switch d := int16(p.Sequence - x.sequence); {
 		case d == 0:
 			return 0, false
-		case d > 0 && at == 0:
-			return len(c.group), true
 		case d > 0:
-			return at, true
+			return i + 1, true
 		}
-		at = i
 	}
 	return 0, len(c.group) == 0
 }

@@ -10,7 +10,7 @@ const (
 	// onTime is how far ahead of the clock a picture may be that counts as coming live.
 	onTime = 10 * time.Millisecond
 	// ahead is how far sound may be ahead of the clock: as much as comes at once from a producer.
-	// More is old, of a burst, and would be heard late for as long as the channel is.
+	// More would be heard late for as long as the channel is.
 	ahead = 120 * time.Millisecond
 	// maxPause is the longest time between two packets that a producer's clock is believed.
 	maxPause = 10 * time.Second

@@ -34,7 +34,6 @@ type order struct {
 	ssrc  uint32
 	// next is the number that comes out next, edge the highest that has come.
 	next, edge int64
-	edgeAt     time.Time
 	// since is when next became the number that is missing; stalled: patience is over since.
 	since   time.Time
 	stalled bool
@@ -60,7 +59,7 @@ func (o *order) add(p Packet, now time.Time) bool {
 	case o.open && number < o.next:
 		return false
 	case step > 0:
-		o.edge, o.edgeAt = number, now
+		o.edge = number
 	}
 	if _, twice := o.waiting[number]; twice {
 		return false
@@ -76,7 +75,7 @@ func (o *order) restart(ssrc uint32, edge int64, now time.Time) {
 	if o.known && ssrc != o.ssrc {
 		o.before, o.ended = o.ssrc, now
 	}
-	o.known, o.open, o.stalled, o.ssrc, o.edge, o.edgeAt = true, false, false, ssrc, edge, now
+	o.known, o.open, o.stalled, o.ssrc, o.edge = true, false, false, ssrc, edge
 	clear(o.waiting)
 }
 

@@ -50,17 +50,7 @@ type Splicer struct {
 type feed struct {
 	from         netip.AddrPort
 	video, audio order
-	// since is when its picture entered the stream; overtook is when sound came that is ahead of
-	// what came before it, as live sound is of a burst's.
-	since, overtook time.Time
 }
-
-// How a live sound is told from one that is sent again: its packets have time between them.
-const (
-	livePace  = 10 * time.Millisecond
-	pacePause = 200 * time.Millisecond // after which any is taken
-	liveStep  = 2                      // more that are left out before it are not lost
-)
 
 // detour is how much later than others a packet may come that is not lost.
 const detour = 10 * time.Millisecond
@@ -131,7 +121,7 @@ func (s *Splicer) pushVideo(f *feed, p Packet, now time.Time) {
 		if !f.video.openAtKeyFrame(p, now) {
 			return
 		}
-		s.video.fresh, f.since = true, now
+		s.video.fresh = true
 		if cut = f == s.next; cut {
 			s.current, s.next = f, nil
 			s.audio.fresh = true
@@ -141,23 +131,12 @@ func (s *Splicer) pushVideo(f *feed, p Packet, now time.Time) {
 }
 
 func (s *Splicer) pushAudio(f *feed, p Packet, now time.Time) {
-	pace := now.Sub(f.audio.edgeAt)
-	if f.audio.edgeAt.IsZero() {
-		pace = 0
-	}
-	before := f.audio.edge
 	if !f.audio.add(p, now) {
 		s.counts.Doubled++
 		return
 	}
 	if !f.audio.open {
-		live := f.audio.edge > before && (pace >= livePace || now.Sub(f.since) >= pacePause)
-		if step := f.audio.edge - before; step > liveStep {
-			f.overtook = now
-		}
-		// What comes behind it, at once, is of a burst that it has overtaken.
-		live = live || f.audio.edge == before && now.Sub(f.overtook) < pacePause
-		if f != s.current || !f.video.open || !live {
+		if f != s.current || !f.video.open {
 			f.audio.keepEdge() // sound that nobody hears
 			return
 		}
