@@ -69,6 +69,9 @@ enabled_services() {
   systemctl list-unit-files --type=service --state=enabled --no-legend 2>/dev/null | awk '{ print $1 }' | sort || true
 }
 
+plugins=/usr/lib/$(uname -m)-linux-gnu/gstreamer-1.0
+rtsp=("$plugins"/libgstx264.so=gstreamer1.0-plugins-ugly "$plugins"/libgstrtp.so=gstreamer1.0-plugins-good "$plugins"/libgstopus.so=gstreamer1.0-plugins-base
+  /usr/lib/python3/dist-packages/gi/__init__.py=python3-gi "${plugins%/*}"/girepository-1.0/GstRtspServer-1.0.typelib=gir1.2-gst-rtsp-server-1.0)
 cinema=(ffmpeg=ffmpeg /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf=fonts-dejavu-core)
 
 [ "$#" -gt 0 ] || die 'usage: scripts/deps.sh [root] [go] [unzip] [bare] [demo] [test] [cinema]'
@@ -85,7 +88,7 @@ for group in "$@"; do
             openssl=openssl ovs-testcontroller=openvswitch-testcontroller osken-manager=python3-os-ken \
             dhclient=isc-dhcp-client udhcpc=udhcpc dhcpcd=dhcpcd-base nft=nftables \
             clang=clang llvm-strip=llvm /usr/include/bpf/bpf_helpers.h=libbpf-dev \
-            node=nodejs npm=npm chromium=chromium janus=janus pimd=pimd "${cinema[@]}" ;;
+            node=nodejs npm=npm chromium=chromium janus=janus pimd=pimd "${cinema[@]}" "${rtsp[@]}" ;;
     cinema) install chromium=chromium "${cinema[@]}" ;;
     *) die "unknown group '$group'; known: root, go, unzip, bare, demo, test, cinema" ;;
   esac
