@@ -51,7 +51,9 @@
     }
     if (ear) {
       ear.getFloatTimeDomainData(samples);
-      keep(sounds, { at: performance.now(), pitch: pitch(ear.context.sampleRate) });
+      // When the first of the samples was heard: a pitch is that of all of them.
+      const rate = ear.context.sampleRate;
+      keep(sounds, { at: performance.now() - (1000 * samples.length) / rate, pitch: pitch(rate) });
     }
   };
   setInterval(listen, 5);
