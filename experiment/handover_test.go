@@ -14,10 +14,11 @@ func TestModelOfMoves(t *testing.T) {
 		move              modelMove
 		formula, one, two time.Duration
 	}{
-		// Around: 2 x 3 for the radio and 1 to the controller. L of the edge: max(5+2, 1).
-		{modelMoves[0], 14 * ms, 14 * ms, (7 + 10 + 2 + 5 + 2) * ms},
+		// Around: 2 x 3 for the radio and 1 to the controller. L of the edge: max(5+2, 1). With
+		// two radios the join is prepared while the edge is written: max(10, 2), then 5+2.
+		{modelMoves[0], 14 * ms, 14 * ms, (7 + 10 + 5 + 2) * ms},
 		// L of the edge: 20, then 22 at the core, then 24.
-		{modelMoves[1], 31 * ms, 31 * ms, (7 + 40 + 10 + 20 + 4) * ms},
+		{modelMoves[1], 31 * ms, 31 * ms, (7 + 40 + 20 + 4) * ms},
 	}
 	for _, c := range cases {
 		if got := p.formula(c.move); got != c.formula {
