@@ -175,7 +175,7 @@ func (s *endings) lose(a, with *agent, cause error) {
 }
 
 // breakOff ends a session: the agents that are there reset their own ends, and the
-// controller that of a lost one.
+// controller has both end hosts know.
 func (s *endings) breakOff(ss *session, how string, lost *agent) {
 	s.mu.Lock()
 	mine := ss.state == StateLive
@@ -189,13 +189,14 @@ func (s *endings) breakOff(ss *session, how string, lost *agent) {
 	}
 	s.start(func(ctx context.Context) {
 		bothRoles(func(r agentapi.Role) {
-			a := ss.agent(r)
-			if a == lost {
+			if a := ss.agent(r); a == lost {
 				s.start(func(ctx context.Context) { s.tell(ctx, a, ss.id) })
+			} else {
+				s.tell(ctx, a, ss.id)
 			}
-			if a == lost || !s.tell(ctx, a, ss.id) {
-				s.resets.end(ctx, ss, r)
-			}
+			// An agent resets its end once, as soon as it loses its peer: if that does not get
+			// there, as when its switch is just being written, the end host would wait for ever.
+			s.resets.end(ctx, ss, r)
 		})
 		s.end(ctx, ss)
 	})

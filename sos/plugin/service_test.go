@@ -288,6 +288,22 @@ func TestLostAgent(t *testing.T) {
 	}
 }
 
+// TestResetOfTheOtherAgentIsLost kills the server's agent. That of the client says that it has
+// ended its session, but its reset may have been lost: the client is told all the same.
+func TestResetOfTheOtherAgentIsLost(t *testing.T) {
+	b := newBench(t)
+	_, held := b.syn(hostA)
+	if got := b.fate(held); got != "released" {
+		t.Fatalf("the packet was %s", got)
+	}
+	b.y.kill()
+	for told := map[netip.AddrPort]bool{}; !told[hostA] || !told[hostB]; {
+		h := b.frame()
+		told[h.Destination()] = true
+	}
+	b.clean()
+}
+
 // frame is the next frame that the controller sent.
 func (b *bench) frame() packet.Headers {
 	b.t.Helper()
