@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/experiment/stage"
 	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
@@ -77,7 +79,7 @@ func (e *Env) withCopies(ctx context.Context, name string, channels int, f func(
 		if rig.daemon, err = l.Switch("s1").PID(); err != nil {
 			return err
 		}
-		if rig.Deployment, err = stage.Deploy(ctx, stage.Options{Lab: l, Binary: e.Binary, LogDir: e.Dir, Gateways: roles}); err != nil {
+		if rig.Deployment, err = stage.Deploy(ctx, stage.Options{Lab: l, Binary: e.Binary, LogDir: e.Dir, Gateways: roles, Services: "cinema: {link_share: 0.9}\n"}); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, rig.Deployment.Close()) }()
@@ -94,6 +96,18 @@ func (e *Env) withCopies(ctx context.Context, name string, channels int, f func(
 		}
 		return f(ctx, rig)
 	})
+}
+
+// declare has channels 1 to n be declared to send so many datagrams a second: a meter holds them to
+// what they have declared.
+func (rig *copyRig) declare(ctx context.Context, n int, perSecond float64) error {
+	for number := 1; number <= n; number++ {
+		c := plugin.ChannelSpec{Name: treeChannel(number), Number: number, BitRate: units.Rate(perSecond * scaleFrameBits), Ingress: "in1"}
+		if err := rig.Do(ctx, http.MethodPut, "/api/v1/cinema/channels/"+c.Name, c, nil); err != nil {
+			return fmt.Errorf("declare channel %s: %w", c.Name, err)
+		}
+	}
+	return nil
 }
 
 // viewers has so many watch, each in turn one of the channels.

@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,6 +49,9 @@ func scaleCopies(ctx context.Context, env *Env, r *Result) error {
 	err = env.withCopies(ctx, "copies", 1, func(ctx context.Context, rig *copyRig) error {
 		for _, n := range buckets {
 			env.Step("%d buckets", n)
+			if err := rig.declare(ctx, 1, slices.Max(copyRates(env.Scale))/float64(n)); err != nil {
+				return err
+			}
 			if err := rig.viewers(ctx, n, 1); err != nil {
 				return err
 			}
@@ -84,7 +88,7 @@ func scaleCopies(ctx context.Context, env *Env, r *Result) error {
 		r.Claim(best >= copiesHeldTo, fmt.Sprintf("one switch makes %d copies a second without loss, in a group of at most %d", copiesHeldTo, copyGroup), "%.0f", best)
 	}
 	r.Note("Open vSwitch begins no further group of a rule when the copies so far are more than 64 kB of its datapath's actions, which are 24 bytes for each viewer at the same host, and 88 for each at another one. The controller refuses what would be beyond.")
-	r.Note("Datagrams of %d bytes. A rate counts if in one of %d tries nothing is lost, and all has come when the sender ends; CPU is that of the switch's process, which delivers into the receivers' kernel as well. The receivers are counted and dropped in the kernel, by a program at the gateway's interface.", scalePayload, tries)
+	r.Note("Datagrams of %d bytes. A rate counts if in one of %d tries nothing is lost, and all has come when the sender ends; CPU is that of the switch's process, which delivers into the receivers' kernel as well. The receivers are counted and dropped in the kernel, by a program at the gateway's interface. Channels are declared with the highest rate that is tried, of which cinema.link_share has to leave them 0.9 of a port.", scalePayload, tries)
 	return nil
 }
 
@@ -149,6 +153,9 @@ func scaleMoves(ctx context.Context, env *Env, r *Result) error {
 	defer raw.Close()
 	return env.withCopies(ctx, "moves", 2, func(ctx context.Context, rig *copyRig) error {
 		env.Step("%d bystanders", bystanders)
+		if err := rig.declare(ctx, 2, bystanderRate); err != nil {
+			return err
+		}
 		if err := rig.viewers(ctx, bystanders, 2); err != nil {
 			return err
 		}
