@@ -164,6 +164,24 @@ type Forwarding struct {
 	Metric      string        `yaml:"metric" oneof:"hops|latency|utilisation|capacity" doc:"What its paths minimise (for capacity: maximise)."`
 	IdleTimeout time.Duration `yaml:"idle_timeout" min:"1s" max:"18h" doc:"How long a rule stays without traffic."`
 	MaxRules    int           `yaml:"max_rules" min:"100" max:"10000000" doc:"How many rules default forwarding may keep on one switch."`
+
+	Mode     string                               `yaml:"mode" oneof:"reactive|proactive" doc:"reactive: a pair of hosts that talk has rules along one path, when it does. proactive: each host has rules on every switch, over all paths that are equally good, before anybody talks to it."`
+	Unequal  bool                                 `yaml:"unequal" doc:"In proactive mode, takes longer paths, too, as long as each hop comes nearer."`
+	Prefixes map[netip.Prefix]openflow.DatapathID `yaml:"prefixes" doc:"In proactive mode, the switches behind which all addresses of a prefix are, by prefix: other switches have one rule for them, instead of one for each host."`
+}
+
+// check refuses what would change the rules by destination without end, or has no meaning.
+func (f *Forwarding) check(k *checker) {
+	proactive := f.Mode == "proactive"
+	k.require(!proactive || f.Metric == "hops" || f.Metric == "capacity", "network.forwarding.metric", f.Metric+" changes all the time", "hops or capacity, since network.forwarding.mode is proactive")
+	k.require(!proactive || f.Enabled, "network.forwarding.mode", "without forwarding", "remove it, or set network.forwarding.enabled to true")
+	k.require(proactive || !f.Unequal, "network.forwarding.unequal", "without meaning", "remove it, or set network.forwarding.mode to proactive")
+	k.require(proactive || len(f.Prefixes) == 0, "network.forwarding.prefixes", "without meaning", "remove it, or set network.forwarding.mode to proactive")
+	for p, sw := range f.Prefixes {
+		at := "network.forwarding.prefixes." + p.String()
+		k.require(p == p.Masked(), at, "bits beyond the prefix", "like "+p.Masked().String())
+		k.require(sw != 0, at, "no switch", "its datapath identifier")
+	}
 }
 
 // SwitchIs is what is known about a switch beforehand.
@@ -208,7 +226,7 @@ func DefaultController() *Controller {
 		Network: Network{
 			Discovery:     Discovery{Interval: time.Second, Timeout: 3500 * time.Millisecond, Window: 8},
 			Hosts:         Hosts{HoldLimit: 4096, Confirm: 300 * time.Millisecond, Access: 16},
-			Forwarding:    Forwarding{Enabled: true, IdleTimeout: time.Minute, MaxRules: 100000, Metric: "hops"},
+			Forwarding:    Forwarding{Enabled: true, IdleTimeout: time.Minute, MaxRules: 100000, Metric: "hops", Mode: "reactive"},
 			Measure:       "poll",
 			StatsInterval: 5 * time.Second,
 			SFlow:         SFlow{Sampling: 1000},
@@ -235,6 +253,7 @@ func (c *Controller) check(k *checker) {
 	c.Network.checkMeasure(k, c.OVSDB)
 	c.OVSDB.check(k)
 	c.Network.Hosts.check(k)
+	c.Network.Forwarding.check(k)
 	c.Network.checkRoles(k)
 	d := c.Network.Discovery
 	k.require(d.Timeout >= 2*d.Interval, "network.discovery.timeout", "too short for the interval", "at least twice network.discovery.interval, which is "+d.Interval.String())

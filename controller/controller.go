@@ -164,6 +164,7 @@ func networkConfig(c *config.Controller) (network.Config, error) {
 		EchoInterval: o.EchoInterval, EchoTimeout: o.EchoTimeout, RequestTimeout: o.RequestTimeout, BindCertificates: o.BindCerts,
 		MaxSwitches: o.MaxSwitches, MaxPorts: o.MaxPorts, MaxReply: int64(o.MaxReply), MaxReplies: int64(o.MaxReplies),
 		DisableForwarding: !n.Forwarding.Enabled, ForwardIdle: n.Forwarding.IdleTimeout, ForwardRules: n.Forwarding.MaxRules, ForwardMetric: metric,
+		Proactive: n.Forwarding.Mode == "proactive", ForwardUnequal: n.Forwarding.Unequal, ForwardPrefixes: n.Forwarding.Prefixes,
 		IgnoreVLAN: n.Hosts.IgnoreVLAN, Subnets: n.Hosts.Subnets, Pinned: pinned(n.Hosts.Pinned),
 		HostConfirm: n.Hosts.Confirm, AccessHosts: n.Hosts.Access, HoldLimit: n.Hosts.HoldLimit,
 		DiscoveryInterval: n.Discovery.Interval, DiscoveryTimeout: n.Discovery.Timeout, LatencyWindow: n.Discovery.Window,

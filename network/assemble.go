@@ -16,6 +16,7 @@ import (
 const (
 	ownerCore    = "network"
 	ownerForward = "forwarding"
+	ownerPaths   = "multipath"
 )
 
 // assemble makes a network of its parts, which hold each other as far as they need to.
@@ -26,7 +27,7 @@ func assemble(config Config) (*Network, error) {
 	n.admission = newAdmission(c)
 	n.events = newEvents(c)
 	n.owners.in = &installer{ledger: n.ledger, switches: n.switches, timeout: c.RequestTimeout, log: c.Log}
-	n.repairs.wake, n.repairs.base = newSignal(), newSignal()
+	n.repairs.wake, n.repairs.base, n.repairs.paths = newSignal(), newSignal(), newSignal()
 	var err error
 	if n.core, err = n.owners.add(ownerCore, OwnerOptions{}); err != nil {
 		return nil, err
@@ -60,6 +61,11 @@ func assemble(config Config) (*Network, error) {
 		installed: installedFlows{flows: map[forward.Key]*forward.Flow{}},
 	}
 	n.base = base{cfg: c, switches: n.switches, core: n.core, repairs: &n.repairs, view: &n.snapshots.view}
+	paths, err := n.owners.add(ownerPaths, OwnerOptions{})
+	if err != nil {
+		return nil, err
+	}
+	n.proactive = newProactive(c, &n.base, paths, n.hosts, &n.snapshots.topo, n.repairs.paths)
 	n.doctor = Doctor{
 		cfg: c, running: &n.running, switches: n.switches, hosts: n.hosts, snapshots: &n.snapshots, core: n.core,
 		asker: n.asker, resolving: &n.resolving, queues: &n.prober.queues, wanted: make(chan struct{}, 1),

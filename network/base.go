@@ -233,16 +233,11 @@ func merge(m map[openflow.DatapathID][]rule.Rule) rule.Program {
 // connection must not interrupt what the switch does. It lasts no longer than
 // the neighbours' ports take to count as edge ports, or a loop could close.
 func (b *base) keepUnsettled(old, now rule.Program) (kept rule.Program, again bool) {
-	up := *b.switches.up.Load()
 	unsettled := map[openflow.DatapathID]bool{}
 	keep := func(d openflow.DatapathID) bool {
 		u, known := unsettled[d]
 		if !known {
-			if s := up[d]; s != nil {
-				u = time.Since(s.upAt) < b.settling()
-			} else {
-				u = b.repairs.awaited(d, b.cfg.DiscoveryTimeout)
-			}
+			u = b.unsettled(d)
 			unsettled[d] = u
 			again = again || u
 		}
@@ -259,4 +254,13 @@ func (b *base) keepUnsettled(old, now rule.Program) (kept rule.Program, again bo
 		}
 	}
 	return kept, again
+}
+
+// unsettled says of a switch that its connection was lost a moment ago, or that it has just
+// come: its links may be there although they are not known.
+func (b *base) unsettled(d openflow.DatapathID) bool {
+	if s, up := b.switches.get(d); up {
+		return time.Since(s.upAt) < b.settling()
+	}
+	return b.repairs.awaited(d, b.cfg.DiscoveryTimeout)
 }

@@ -70,6 +70,13 @@ type Config struct {
 	ForwardRules int
 	// ForwardMetric is what default forwarding's paths minimise.
 	ForwardMetric Metric
+	// Proactive has rules by destination lead ordinary packets, over all ways that are equally
+	// good, instead of rules for each pair of hosts that talk. ForwardMetric has to be hops or
+	// capacity then. ForwardUnequal takes longer ways, too, as long as each step leads nearer.
+	Proactive, ForwardUnequal bool
+	// ForwardPrefixes are the switches behind which all addresses of a prefix are: other
+	// switches have one rule for all of them.
+	ForwardPrefixes map[netip.Prefix]openflow.DatapathID
 	// DisableForwarding leaves default forwarding out of the chain.
 	DisableForwarding bool
 

@@ -2,6 +2,7 @@ package network_test
 
 import (
 	"context"
+	"maps"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -167,30 +168,39 @@ func TestCountersOfPortsThatAreNotThereAreNotKept(t *testing.T) {
 	}
 }
 
+// end is a port of one of several switches.
+type end struct {
+	at   int
+	port uint32
+}
+
 // ring connects three switches in a ring, each by its ports 1 and 2, with a host port 3,
 // and a fourth to the first of them.
-func ring(t *testing.T, n *network.Network, instead func(uint32, openflow.Message) ([]byte, bool)) (s [5]*fake.Switch) {
+func ring(t *testing.T, n *network.Network, instead func(uint32, openflow.Message) ([]byte, bool)) []*fake.Switch {
 	t.Helper()
-	type end struct {
-		at   int
-		port uint32
-	}
-	cables := map[end]end{{1, 2}: {2, 1}, {2, 2}: {3, 1}, {3, 2}: {1, 1}, {1, 4}: {4, 1}}
-	for a, b := range cables {
+	return wire(t, n, 4, map[end]end{{1, 2}: {2, 1}, {2, 2}: {3, 1}, {3, 2}: {1, 1}, {1, 4}: {4, 1}}, instead)
+}
+
+// wire connects switches, from 1 on, by cables, and to the controller; the last one does something
+// else instead.
+func wire(t *testing.T, n *network.Network, count int, cables map[end]end, instead func(uint32, openflow.Message) ([]byte, bool)) []*fake.Switch {
+	t.Helper()
+	s := make([]*fake.Switch, count+1)
+	for a, b := range maps.Clone(cables) {
 		cables[b] = a
 	}
-	for i := 1; i <= 4; i++ {
+	for i := 1; i <= count; i++ {
 		o := fake.Options{DPID: openflow.DatapathID(i), Ports: 4, OnOutput: func(port uint32, frame []byte) {
 			if to, ok := cables[end{i, port}]; ok && s[to.at] != nil {
 				_, _ = s[to.at].Receive(to.port, frame) // it may not be connected yet
 			}
 		}}
-		if i == 4 {
+		if i == count {
 			o.Instead = instead
 		}
 		s[i] = fake.NewSwitch(o)
 	}
-	for i := 1; i <= 4; i++ {
+	for i := 1; i <= count; i++ {
 		connect(t, n, s[i], openflow.DatapathID(i))
 	}
 	return s

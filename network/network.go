@@ -51,6 +51,7 @@ type Network struct {
 	repairs    repairs
 	forwarding *forwarding
 	base       base
+	proactive  *proactive
 
 	handlers []chained
 	mu       sync.Mutex
@@ -185,6 +186,7 @@ func (n *Network) maintain(ctx context.Context) {
 	defer wg.Wait()
 	wg.Go(func() { n.forwarding.runRepairs(ctx) })
 	wg.Go(func() { n.base.run(ctx) })
+	wg.Go(func() { n.proactive.run(ctx) })
 	wg.Go(func() { n.owners.runLeases(ctx) })
 	wg.Go(func() { n.doubted.run(ctx) })
 	wg.Go(func() { n.amends.run(ctx) })

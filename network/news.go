@@ -62,11 +62,11 @@ func (x *news) switchUp(s *Switch) {
 // switchDown forgets the links of a switch. Its hosts are kept for a while: they are
 // most likely still there when it comes back.
 func (x *news) switchDown(s *Switch) {
+	x.repairs.switchLeft(s.dpid, x.cfg.DiscoveryTimeout) // before who repairs sees that its links are gone
 	x.linkChanges(x.links.SwitchDown(s.dpid))
 	x.hosts.SwitchDown(s.dpid, time.Now())
 	x.rates.ForgetSwitch(s.dpid)
 	x.prober.queues.forget(s.dpid)
-	x.repairs.switchLeft(s.dpid, x.cfg.DiscoveryTimeout)
 	x.snapshots.rebuild()
 	x.events.emit(Event{Kind: SwitchDown, Switch: s.dpid})
 	x.repairs.request(PortRef{})
@@ -146,6 +146,7 @@ func (x *news) hostChanges(changes []hosts.Change) {
 		default:
 			e.Kind = HostChanged
 		}
+		x.repairs.paths.set()
 		x.resolving.learned(c.Host.IPs)
 		x.amends.later(c, time.Now())
 		if c.Lost.IsValid() {

@@ -23,6 +23,8 @@ type repairs struct {
 	most int    // entries of left at which old ones are taken out
 	wake signal // flows
 	base signal // the broadcast tree
+	// paths is for rules by destination.
+	paths signal
 }
 
 // switchLeft notes that a switch has gone just now. What is older than the grace
@@ -65,6 +67,7 @@ func (r *repairs) request(at PortRef) {
 	}
 	r.wake.set()
 	r.base.set()
+	r.paths.set()
 }
 
 func (r *repairs) take() map[PortRef]struct{} {

@@ -58,7 +58,7 @@ func (x *snapshots) rebuild() {
 	t := topology.New(x.seq, ids, links)
 	x.topo.Store(t)
 	x.view.Store(&forward.View{
-		Topology: t, Hosts: x.hosts, Edges: x.links, Metric: x.cfg.ForwardMetric, IgnoreVLAN: x.cfg.IgnoreVLAN,
+		Topology: t, Hosts: x.hosts, Edges: x.links, Metric: x.cfg.ForwardMetric, IgnoreVLAN: x.cfg.IgnoreVLAN, Proactive: x.cfg.Proactive,
 		CanMatch: func(d openflow.DatapathID, f openflow.Field) bool {
 			s := up[d]
 			return s != nil && s.caps.CanMatch(f)

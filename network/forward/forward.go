@@ -31,6 +31,8 @@ type View struct {
 	Metric   topology.Metric
 	// IgnoreVLAN makes flows in all VLANs one.
 	IgnoreVLAN bool
+	// Proactive: rules by destination lead packets; flows have none.
+	Proactive bool
 	// CanMatch tells whether a switch's rules can match a field; nil means all can.
 	CanMatch func(openflow.DatapathID, openflow.Field) bool
 }
@@ -100,6 +102,9 @@ func (t *Table) Decide(v *View, at topology.PortRef, h *packet.Headers) Decision
 	}
 	if to == at {
 		return drop("the destination is behind the port the packet came from")
+	}
+	if v.Proactive {
+		return v.passOn(at, to, "the switch has no rule for the destination yet")
 	}
 	return t.unicast(v, at, to, Key{Src: h.EthSrc, Dst: h.EthDst, VLAN: vlan})
 }

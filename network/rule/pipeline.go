@@ -83,7 +83,9 @@ const (
 	RouteOpen          = 10   // along the tree, when no controller is there
 	RouteAsk           = 50   // what no other rule is for goes to the controller; leased
 	RouteFlood         = 100  // group addresses, along the tree
+	RoutePrefix        = 110  // to the switch of a prefix, and as many above as the prefix has bits
 	RouteFlow          = 200  // between two hosts
+	RouteHost          = 250  // to a host, from everywhere
 	RouteLearn         = 300  // what tells of hosts goes to the controller; leased
 	RouteAgents        = 3000 // between two agents
 	RouteAgentsTreated = 3010 // the same, what has been promised a treatment

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
@@ -80,6 +81,9 @@ func (x *execution) group(id uint32, l *Lookup, depth int) {
 	}
 	before := x.p
 	for i, b := range g.Buckets {
+		if g.Type == openflow.GroupTypeSelect && slices.ContainsFunc(g.Buckets[:i], func(o openflow.Bucket) bool { return slices.Equal(o.Actions, b.Actions) }) {
+			continue // it goes where another one does
+		}
 		x.p = before // each bucket works on a copy of its own
 		x.actions(b.Actions, fmt.Sprintf("group %d (%s), bucket %d", id, kind, i), l, depth+1)
 		if g.Type == openflow.GroupTypeFastFailover || g.Type == openflow.GroupTypeIndirect {

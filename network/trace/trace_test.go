@@ -161,6 +161,10 @@ func TestTraceEnds(t *testing.T) {
 			n.groups[5] = group(openflow.GroupTypeAll, 3, 4)
 			n.add(1, "x", "x", 1, 0, "", openflow.GroupAction(5))
 		}, "1/1 3(an edge port without known hosts) 4(an edge port without known hosts)"},
+		{"select", func(n *net) {
+			n.groups[5] = group(openflow.GroupTypeSelect, 3, 4, 3, 4, 4)
+			n.add(1, "x", "x", 1, 0, "", openflow.GroupAction(5))
+		}, "1/1 3(an edge port without known hosts) 4(an edge port without known hosts)"},
 		{"failover", func(n *net) {
 			n.groups[5] = group(openflow.GroupTypeFastFailover, 3, 4)
 			n.add(1, "x", "x", 1, 0, "", openflow.GroupAction(5))

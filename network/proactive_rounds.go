@@ -1,0 +1,232 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/network/multipath"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+const (
+	// pathsPause is for how many times the time of a request a switch is led around that has
+	// not taken its rules.
+	pathsPause = 3
+	// mostRefused is how many rules of a switch are left out that it has refused. One
+	// that refuses more is led around.
+	mostRefused = 16
+)
+
+// pathTraits are what is known of a switch since it has connected.
+type pathTraits struct {
+	upAt    time.Time
+	watches bool // buckets of groups that select may watch their port
+	single  bool // it has no groups that select
+	refused map[openflow.Match]bool
+}
+
+// pathsChange is a change of one switch's rules.
+type pathsChange struct {
+	before pathTable
+	done   chan struct{} // closed when err is set
+	err    error
+}
+
+// differences calls each for the rules of a wave that switches do not have yet.
+func (x *proactive) differences(p pathPlans, wave int, each func(multipath.Part, rule.Rule)) {
+	for _, plan := range p.of {
+		if wave >= len(plan) {
+			continue
+		}
+		for _, part := range plan[wave] {
+			t, traits := x.tables[part.Switch], x.traits[part.Switch]
+			for _, r := range part.Rules {
+				if !t.has(r) && (traits == nil || !traits.refused[r.Match]) {
+					each(part, r)
+				}
+			}
+		}
+	}
+}
+
+// changesAway says whether the rules of a switch that is not connected would have to change.
+func (x *proactive) changesAway(p pathPlans) (some bool) {
+	for wave := range p.waves {
+		x.differences(p, wave, func(part multipath.Part, _ rule.Rule) { some = some || !x.up(part.Switch) })
+	}
+	return some
+}
+
+// wave is what switches are to have when a wave of all plans is written; those that have it
+// already are left out.
+func (x *proactive) wave(p pathPlans, wave int) map[openflow.DatapathID]pathTable {
+	out := map[openflow.DatapathID]pathTable{}
+	x.differences(p, wave, func(part multipath.Part, r rule.Rule) {
+		if out[part.Switch] == nil {
+			if out[part.Switch] = maps.Clone(x.tables[part.Switch]); out[part.Switch] == nil {
+				out[part.Switch] = pathTable{}
+			}
+		}
+		out[part.Switch][r.Match] = pathRule{rule: r, group: part.Group}
+	})
+	return out
+}
+
+// over is what switches are to have when all waves are written: nothing for hosts that are not
+// there any more and, if the network is settled, for those to whom they have no way. What leads to
+// a switch that is not there is left alone.
+func (x *proactive) over(p pathPlans, settled bool) map[openflow.DatapathID]pathTable {
+	type place struct {
+		at openflow.DatapathID
+		m  openflow.Match
+	}
+	planned, known := map[place]bool{}, map[openflow.Match]openflow.DatapathID{}
+	led := map[[2]openflow.DatapathID]bool{}
+	for d, plan := range p.of {
+		for _, part := range slices.Concat(plan...) {
+			led[[2]openflow.DatapathID{part.Switch, d}] = true
+			for _, r := range part.Rules {
+				planned[place{part.Switch, r.Match}], known[r.Match] = true, d
+			}
+		}
+	}
+	out := map[openflow.DatapathID]pathTable{}
+	for _, sw := range p.here {
+		if !x.up(sw) {
+			continue
+		}
+		for m := range x.tables[sw] {
+			d, some := known[m]
+			switch {
+			case planned[place{sw, m}], p.left[m], some && !settled && !led[[2]openflow.DatapathID{sw, d}]:
+				continue
+			case out[sw] == nil:
+				out[sw] = maps.Clone(x.tables[sw])
+			}
+			delete(out[sw], m)
+		}
+	}
+	return out
+}
+
+// round has switches have something, all at once, and says whether they all do.
+func (x *proactive) round(ctx context.Context, want map[openflow.DatapathID]pathTable) bool {
+	sent := map[openflow.DatapathID]*pathsChange{}
+	for sw, w := range want {
+		c := &pathsChange{before: x.tables[sw], done: make(chan struct{})}
+		sent[sw], x.tables[sw] = c, w
+		p := w.program()
+		x.changes.Go(func() {
+			defer close(c.done)
+			c.err = x.owner.Apply(ctx, pathsKey(sw), p, ApplyOptions{})
+		})
+	}
+	patience := time.After(basePatience)
+	all := true
+	for sw, c := range sent {
+		select {
+		case <-c.done:
+			all = x.took(sw, c) && all
+			continue
+		case <-patience:
+			patience = expired
+		}
+		select {
+		case <-c.done:
+			all = x.took(sw, c) && all
+		default:
+			x.late[sw], all = c, false
+		}
+	}
+	return all
+}
+
+// took takes note of how a change has ended: what has failed has not been made.
+func (x *proactive) took(sw openflow.DatapathID, c *pathsChange) bool {
+	if c.err == nil {
+		return true
+	}
+	x.tables[sw] = c.before
+	if errors.Is(c.err, context.Canceled) || errors.Is(c.err, ErrSwitchDown) {
+		return false
+	}
+	x.owner.in.upkeep.Warn(x.owner.in.log, "writing rules by destination", "switch", sw, "error", c.err)
+	if t := x.traits[sw]; t == nil || !t.learn(c.err, c.before) {
+		x.paused[sw] = time.Now().Add(pathsPause * x.cfg.RequestTimeout)
+	}
+	return false
+}
+
+// learn takes note of what a switch has refused: false if there is nothing that could be left out,
+// or a rule would stay as it was before.
+func (t *pathTraits) learn(err error, before pathTable) bool {
+	var re *RuleError
+	switch {
+	case !errors.As(err, &re):
+		return false
+	case re.Reply != nil && re.Reply.Code.Type() == openflow.ErrorTypeGroupModFailed && !t.single:
+		t.single = true
+	case re.Rule == nil || re.Reply != nil && re.Reply.Code == openflow.FlowModTableFull || len(t.refused) >= mostRefused:
+		return false
+	default:
+		_, stays := before[re.Rule.Match]
+		t.refused[re.Rule.Match] = !stays
+		return !stays
+	}
+	return true
+}
+
+// collect takes note of switches that have connected, of late changes that are over, of pauses,
+// and of switches that are away.
+func (x *proactive) collect(now time.Time) {
+	for _, s := range x.base.switches.list() {
+		if t := x.traits[s.dpid]; t == nil || !t.upAt.Equal(s.upAt) {
+			x.traits[s.dpid] = &pathTraits{upAt: s.upAt, refused: map[openflow.Match]bool{}, watches: strings.Contains(s.desc.Hardware, "Open vSwitch")}
+		}
+	}
+	for sw, c := range x.late {
+		select {
+		case <-c.done:
+			delete(x.late, sw)
+			x.took(sw, c)
+		default:
+		}
+	}
+	maps.DeleteFunc(x.paused, func(_ openflow.DatapathID, until time.Time) bool { return now.After(until) })
+	for sw := range x.traits {
+		if x.up(sw) {
+			delete(x.away, sw)
+		} else if x.away[sw].IsZero() {
+			x.away[sw] = now
+		}
+	}
+	x.forgetAway(now)
+}
+
+// mostAway is how many switches' rules are kept that are not connected: what anybody may claim
+// to be must not fill the memory.
+const mostAway = 512
+
+// forgetAway forgets the rules of those that have been away for so long that their links are
+// forgotten too, and of those away for the longest time if there are too many.
+func (x *proactive) forgetAway(now time.Time) {
+	longest := slices.SortedFunc(maps.Keys(x.away), func(a, b openflow.DatapathID) int { return x.away[a].Compare(x.away[b]) })
+	for i, sw := range longest {
+		if (len(longest)-i <= mostAway && now.Sub(x.away[sw]) < linkRemembered) || x.late[sw] != nil {
+			continue
+		}
+		x.owner.in.ledger.Forget(x.owner.led, pathsKey(sw), sw)
+		delete(x.tables, sw)
+		delete(x.traits, sw)
+		delete(x.away, sw)
+	}
+}
+
+// pathsKey is the key of a switch's rules by destination.
+func pathsKey(sw openflow.DatapathID) string { return fmt.Sprintf("to/%v", sw) }

@@ -1,0 +1,153 @@
+package network_test
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// isLed says whether each of some switches has a rule to a host.
+func isLed(n *network.Network, host int, switches ...openflow.DatapathID) bool {
+	for _, d := range switches {
+		sw, up := n.Switch(d)
+		if !up || !slices.ContainsFunc(sw.Rules(), func(r network.InstalledRule) bool {
+			return r.Owner == "multipath" && r.Confirmed && isTo(r.Match, host)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// isTo says whether a match is for what goes to a host.
+func isTo(m openflow.Match, host int) bool {
+	o, some := m.Get(openflow.FieldEthDst)
+	return some && openflow.MAC(o.Value[:6]) == hostMAC(host)
+}
+
+// comes has a host make itself known at port 3 of a switch.
+func comes(t *testing.T, n *network.Network, at *fake.Switch, host int) {
+	t.Helper()
+	arp := packet.AppendARPRequest(nil, hostMAC(host), hostAddr(host).Addr(), hostAddr(9).Addr(), 0)
+	eventually(t, "the host to be known", func() bool {
+		if _, err := at.Receive(3, arp); err != nil {
+			t.Fatal(err)
+		}
+		_, is := n.HostByIP(hostAddr(host).Addr())
+		return is
+	})
+}
+
+// TestProactiveSlowSwitch has a switch that confirms nothing: the others have their rules all the
+// same.
+func TestProactiveSlowSwitch(t *testing.T) {
+	var withhold atomic.Bool
+	n, _ := start(t, network.Config{Proactive: true, RequestTimeout: 3 * time.Second})
+	s := ring(t, n, func(_ uint32, m openflow.Message) ([]byte, bool) {
+		return nil, withhold.Load() && m.MsgType() == openflow.TypeBarrierRequest
+	})
+	eventually(t, "all links", func() bool { return len(n.Topology().Links) == 8 })
+	comes(t, n, s[2], 1)
+	eventually(t, "all to have rules for the first host", func() bool { return isLed(n, 1, 1, 2, 3, 4) })
+	withhold.Store(true)
+	comes(t, n, s[3], 2)
+	eventually(t, "all others to have rules for the second", func() bool { return isLed(n, 2, 1, 2, 3) })
+}
+
+// refusal is a switch's answer to a change.
+func refusal(t *testing.T, xid uint32, code openflow.ErrorCode, m openflow.Message) []byte {
+	t.Helper()
+	data, err := m.AppendTo(nil, xid)
+	if err != nil {
+		t.Error(err)
+	}
+	b, err := (&openflow.Error{Code: code, Data: data[:min(len(data), 64)]}).AppendTo(nil, xid)
+	if err != nil {
+		t.Error(err)
+	}
+	return b
+}
+
+// TestProactiveRefusedRule has a switch refuse the rules to one host: it has those to others, and
+// they have those to all.
+func TestProactiveRefusedRule(t *testing.T) {
+	n, _ := start(t, network.Config{Proactive: true})
+	s := ring(t, n, func(xid uint32, m openflow.Message) ([]byte, bool) {
+		if f, is := m.(*openflow.FlowMod); is && f.Command == openflow.FlowAdd && isTo(f.Match, 1) {
+			return refusal(t, xid, openflow.FlowModBadTable, m), true
+		}
+		return nil, false
+	})
+	eventually(t, "all links", func() bool { return len(n.Topology().Links) == 8 })
+	comes(t, n, s[2], 1)
+	comes(t, n, s[3], 2)
+	eventually(t, "rules but the refused one", func() bool { return isLed(n, 1, 1, 2, 3) && isLed(n, 2, 1, 2, 3, 4) })
+	comes(t, n, s[2], 3)
+	eventually(t, "rules of a host that comes later", func() bool { return isLed(n, 3, 1, 2, 3, 4) })
+	if isLed(n, 1, 4) {
+		t.Error("the switch has a rule that it refuses")
+	}
+}
+
+// outOfGroups is OFPGMFC_OUT_OF_GROUPS.
+const outOfGroups openflow.ErrorCode = 0x0006_0003
+
+// TestProactiveWithoutGroups has two links between two switches: the switch that takes no groups
+// uses one of them, the other one both.
+func TestProactiveWithoutGroups(t *testing.T) {
+	n, _ := start(t, network.Config{Proactive: true})
+	s := wire(t, n, 2, map[end]end{{1, 1}: {2, 1}, {1, 2}: {2, 2}}, func(xid uint32, m openflow.Message) ([]byte, bool) {
+		if g, is := m.(*openflow.GroupMod); is && g.Command == openflow.GroupAdd {
+			return refusal(t, xid, outOfGroups, m), true
+		}
+		return nil, false
+	})
+	eventually(t, "all links", func() bool { return len(n.Topology().Links) == 4 })
+	comes(t, n, s[1], 1)
+	comes(t, n, s[2], 2)
+	out := func(at int, to int) openflow.ActionType {
+		sw, _ := n.Switch(openflow.DatapathID(at))
+		for _, r := range sw.Rules() {
+			if r.Owner == "multipath" && r.Confirmed && isTo(r.Match, to) {
+				return r.Actions[0].Type
+			}
+		}
+		return 0xffff
+	}
+	eventually(t, "rules that lead to a group and to a port", func() bool {
+		return out(1, 2) == openflow.ActionGroup && out(2, 1) == openflow.ActionOutput
+	})
+	if s[2].Count(openflow.TypeGroupMod) > 2 {
+		t.Errorf("the switch was sent %d groups", s[2].Count(openflow.TypeGroupMod))
+	}
+}
+
+// TestProactiveForgetsHosts has a host's port go down: nobody has rules to it any more.
+func TestProactiveForgetsHosts(t *testing.T) {
+	n, _ := start(t, network.Config{Proactive: true})
+	s := ring(t, n, nil)
+	eventually(t, "all links", func() bool { return len(n.Topology().Links) == 8 })
+	comes(t, n, s[2], 1)
+	comes(t, n, s[3], 2)
+	eventually(t, "rules", func() bool { return isLed(n, 1, 1, 2, 3, 4) && isLed(n, 2, 1, 2, 3, 4) })
+	if err := s[2].SetPort(3, false); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "nobody to have rules to the host that is gone", func() bool {
+		for d := openflow.DatapathID(1); d <= 4; d++ {
+			if isLed(n, 1, d) {
+				return false
+			}
+		}
+		return true
+	})
+	if !isLed(n, 2, 1, 2, 3, 4) {
+		t.Error("the other host has lost rules")
+	}
+}
