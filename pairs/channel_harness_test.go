@@ -39,7 +39,7 @@ func buildChannels(t *testing.T, topology lab.Topology) *world {
 	withChannel(&topology)
 	w := buildWith(t, topology, map[string]stage.CinemaRole{
 		"in1": stage.CinemaIngress, "out1": stage.CinemaOwn, "out2": stage.CinemaEgress,
-	}, func(*lab.Lab) string { return "" })
+	}, "", func(*lab.Lab) string { return "" })
 	w.channel()
 	return w
 }

@@ -61,11 +61,11 @@ func newWorld(t testing.TB, name string, changes ...func(*lab.Topology)) *world 
 // controller's configuration has besides.
 func build(t testing.TB, topology lab.Topology, services func(*lab.Lab) string) *world {
 	t.Helper()
-	return buildWith(t, topology, nil, services)
+	return buildWith(t, topology, nil, "", services)
 }
 
-// buildWith is build with gateways of Cinema.
-func buildWith(t testing.TB, topology lab.Topology, gateways map[string]stage.CinemaRole, services func(*lab.Lab) string) *world {
+// buildWith is build with gateways of Cinema, and with more of the controller's section network.
+func buildWith(t testing.TB, topology lab.Topology, gateways map[string]stage.CinemaRole, network string, services func(*lab.Lab) string) *world {
 	t.Helper()
 	w := &world{t: t, lab: lab.New(t, topology)}
 	dir, binary := t.TempDir(), selfbuild.Binary(t)
@@ -75,7 +75,7 @@ func buildWith(t testing.TB, topology lab.Topology, gateways map[string]stage.Ci
 	}
 	t.Cleanup(stop)
 	w.Deployment, err = stage.Deploy(context.WithoutCancel(t.Context()), stage.Options{
-		Lab: w.lab, Binary: binary, LogDir: dir, Network: w.capacities(), Services: w.databases() + services(w.lab),
+		Lab: w.lab, Binary: binary, LogDir: dir, Network: w.capacities() + network, Services: w.databases() + services(w.lab),
 		Gateways: gateways,
 	})
 	if err != nil {

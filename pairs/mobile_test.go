@@ -73,7 +73,7 @@ func buildRoaming(t testing.TB, topology lab.Topology) *world {
 // buildRoamingWith is buildRoaming with gateways of Cinema.
 func buildRoamingWith(t testing.TB, topology lab.Topology, gateways map[string]stage.CinemaRole) *world {
 	t.Helper()
-	w := buildWith(t, topology, gateways, func(l *lab.Lab) string {
+	w := buildWith(t, topology, gateways, "", func(l *lab.Lab) string {
 		d := mobility.Domain()
 		return fmt.Sprintf(`handover:
   enabled: true
