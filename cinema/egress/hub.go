@@ -31,16 +31,19 @@ type hub struct {
 	mu       sync.Mutex
 	inlets   map[uint16]map[*hubInlet]bool // by the port that they follow
 	channels map[netip.AddrPort]*hubChannel
+	kept     map[uint16]bool // the ports of channels
 }
 
-// hubChannel is a channel that viewers have been granted. The hub's lock guards its times.
+// hubChannel is a channel that viewers have been granted, or the first that comes from a port that
+// one follows who is about to be: a burst may be here before the controller has said from where it
+// comes. The hub's lock guards its times.
 type hubChannel struct {
 	group        *media.Cache
 	heard, asked time.Time
 }
 
 func newHub(port uint16, socket *net.UDPConn, m *metrics) *hub {
-	return &hub{number: port, socket: socket, metrics: m, inlets: map[uint16]map[*hubInlet]bool{}, channels: map[netip.AddrPort]*hubChannel{}}
+	return &hub{number: port, socket: socket, metrics: m, inlets: map[uint16]map[*hubInlet]bool{}, channels: map[netip.AddrPort]*hubChannel{}, kept: map[uint16]bool{}}
 }
 
 // close has nothing come in any more. A gateway without a hub has nothing to close.
@@ -77,7 +80,11 @@ func (h *hub) run(ctx context.Context) {
 func (h *hub) copy(d datagram, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c := h.channels[d.from]; c != nil {
+	c := h.channels[d.from]
+	if port := d.from.Port(); c == nil && len(h.inlets[port]) > 0 && !h.kept[port] {
+		c = h.keep(d.from)
+	}
+	if c != nil {
 		if p, err := media.Parse(d.raw); err == nil {
 			c.group.Add(p, d.raw, now)
 			c.heard = now
@@ -96,6 +103,13 @@ func (h *hub) copy(d datagram, now time.Time) {
 	if nobody {
 		h.metrics.strange.Inc()
 	}
+}
+
+// keep has a channel kept. The lock is held.
+func (h *hub) keep(from netip.AddrPort) *hubChannel {
+	c := &hubChannel{group: media.NewCache(group)}
+	h.channels[from], h.kept[from.Port()] = c, true
+	return c
 }
 
 // hubInlet is a viewer's part of a hub.
@@ -148,6 +162,7 @@ func (i *hubInlet) change(ports []uint16) {
 // forget ends what is kept of channels from a port that nobody follows. The lock is held.
 func (h *hub) forget(port uint16) {
 	delete(h.inlets, port)
+	delete(h.kept, port)
 	for from := range h.channels {
 		if from.Port() == port {
 			delete(h.channels, from)
@@ -172,8 +187,7 @@ func (i *hubInlet) group(from netip.AddrPort, now time.Time) [][]byte {
 	defer i.hub.mu.Unlock()
 	c := i.hub.channels[from]
 	if c == nil && slices.Contains(i.ports, from.Port()) {
-		c = &hubChannel{group: media.NewCache(group)}
-		i.hub.channels[from] = c
+		c = i.hub.keep(from)
 	}
 	if c == nil || now.Sub(c.heard) >= quiet {
 		return nil

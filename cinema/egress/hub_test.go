@@ -104,3 +104,31 @@ func TestHubIsBounded(t *testing.T) {
 		t.Errorf("left: %v, %v", h.channels, h.inlets)
 	}
 }
+
+// A burst that comes before it is known from where is kept for the next one who watches, of one
+// source from each port.
+func TestHubKeepsWhatComesEarly(t *testing.T) {
+	h := newHub(30000, nil, still(t).metrics)
+	port := gatewayapi.SourcePort(1)
+	from, other := netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), port), netip.AddrPortFrom(netip.MustParseAddr("10.0.0.2"), port)
+	raw := rtpPacket(media.VideoType, true, 1, 1, 1, 0x67, 1)
+	first := h.inlet()
+	h.copy(datagram{from, raw}, time.Now())
+	if first.has(port, time.Now()) {
+		t.Error("it is kept, and nobody follows it")
+	}
+	first.follow([]uint16{port})
+	for _, at := range []netip.AddrPort{from, other} {
+		h.copy(datagram{at, raw}, time.Now())
+	}
+	if !first.has(port, time.Now()) || len(first.group(from, time.Now())) != 1 || len(h.channels) != 1 {
+		t.Errorf("kept: %v", h.channels)
+	}
+	if first.group(other, time.Now()); len(h.channels) != 2 {
+		t.Error("what is said to be the source is not kept")
+	}
+	first.close()
+	if len(h.channels)+len(h.kept) != 0 {
+		t.Errorf("left: %v, %v", h.channels, h.kept)
+	}
+}
