@@ -11,16 +11,26 @@ func (g *Graph) LeastThrough(from, to int, w Weights) []float64 {
 	if !ok {
 		return nil
 	}
-	back, ok := g.reverse().ShortestTree(to, w)
-	if !ok {
+	back := g.CostsTo(to, w)
+	if back == nil {
 		return nil
 	}
 	out := make([]float64, len(g.arcs))
 	for i, a := range g.arcs {
 		out[i] = math.Inf(1)
 		if usable(w[i]) && a.To != from && a.From != to {
-			out[i] = ahead.cost[a.From] + w[i] + back.cost[a.To]
+			out[i] = ahead.cost[a.From] + w[i] + back[a.To]
 		}
 	}
 	return out
+}
+
+// CostsTo are the costs of the shortest paths from each node to one, +Inf where there is none;
+// nil if that does not exist, or there is not one weight for each arc.
+func (g *Graph) CostsTo(to int, w Weights) []float64 {
+	back, ok := g.reverse().ShortestTree(to, w)
+	if !ok {
+		return nil
+	}
+	return back.cost
 }
