@@ -95,9 +95,6 @@ type baseChange struct {
 	err   error
 }
 
-// basePatience is how long the others wait for a switch.
-const basePatience = 2 * time.Second
-
 // repair moves the broadcast rules from the old tree to the present one, by way of what
 // both have in common, so that no loop closes in between. again says that some switches
 // have still to settle, or are late. A switch that refuses its rules keeps what is in
@@ -182,31 +179,16 @@ func (b *base) apply(ctx context.Context, want map[openflow.DatapathID][]rule.Ru
 			c.err = b.core.Apply(ctx, baseKey(sw), Program{Rules: rules}, ApplyOptions{AllowDown: true})
 		})
 	}
-	patience := time.After(basePatience)
+	p := newPatience()
 	for sw, c := range sent {
-		select {
-		case <-c.done:
+		if p.await(c.done) {
 			errs = errors.Join(errs, b.took(sw, c))
-			continue
-		case <-patience:
-			patience = expired
-		}
-		select {
-		case <-c.done:
-			errs = errors.Join(errs, b.took(sw, c))
-		default:
+		} else {
 			b.late[sw] = c
 		}
 	}
 	return errs
 }
-
-// expired is patience that is over.
-var expired = func() <-chan time.Time {
-	c := make(chan time.Time)
-	close(c)
-	return c
-}()
 
 // baseKey is the core's key for a switch's rules of the broadcast tree, and those
 // by which hosts are learned.

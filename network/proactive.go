@@ -98,10 +98,7 @@ func (x *proactive) run(ctx context.Context) {
 
 // hostsAreBack says whether the switches of all hosts are connected.
 func (x *proactive) hostsAreBack() bool {
-	return !slices.ContainsFunc(x.hosts.All(), func(h topology.Host) bool {
-		_, up := x.base.switches.get(h.At.Switch)
-		return !up
-	})
+	return !slices.ContainsFunc(x.hosts.All(), func(h topology.Host) bool { return !x.up(h.At.Switch) })
 }
 
 // brought is what has become of an attempt to bring the rules in line with the network.

@@ -127,20 +127,11 @@ func (x *proactive) round(ctx context.Context, want map[openflow.DatapathID]path
 			c.err = x.owner.Apply(ctx, pathsKey(sw), p, ApplyOptions{})
 		})
 	}
-	patience := time.After(basePatience)
-	all := true
+	patience, all := newPatience(), true
 	for sw, c := range sent {
-		select {
-		case <-c.done:
+		if patience.await(c.done) {
 			all = x.took(sw, c) && all
-			continue
-		case <-patience:
-			patience = expired
-		}
-		select {
-		case <-c.done:
-			all = x.took(sw, c) && all
-		default:
+		} else {
 			x.late[sw], all = c, false
 		}
 	}
