@@ -176,27 +176,29 @@ type end struct {
 
 // ring connects three switches in a ring, each by its ports 1 and 2, with a host port 3,
 // and a fourth to the first of them.
-func ring(t *testing.T, n *network.Network, instead func(uint32, openflow.Message) ([]byte, bool)) []*fake.Switch {
+func ring(t *testing.T, n *network.Network, last fake.Options) []*fake.Switch {
 	t.Helper()
-	return wire(t, n, 4, map[end]end{{1, 2}: {2, 1}, {2, 2}: {3, 1}, {3, 2}: {1, 1}, {1, 4}: {4, 1}}, instead)
+	return wire(t, n, 4, map[end]end{{1, 2}: {2, 1}, {2, 2}: {3, 1}, {3, 2}: {1, 1}, {1, 4}: {4, 1}}, last)
 }
 
-// wire connects switches, from 1 on, by cables, and to the controller; the last one does something
-// else instead.
-func wire(t *testing.T, n *network.Network, count int, cables map[end]end, instead func(uint32, openflow.Message) ([]byte, bool)) []*fake.Switch {
+// wire connects switches, from 1 on, by cables, and to the controller; the last one has options of
+// its own.
+func wire(t *testing.T, n *network.Network, count int, cables map[end]end, last fake.Options) []*fake.Switch {
 	t.Helper()
 	s := make([]*fake.Switch, count+1)
 	for a, b := range maps.Clone(cables) {
 		cables[b] = a
 	}
 	for i := 1; i <= count; i++ {
-		o := fake.Options{DPID: openflow.DatapathID(i), Ports: 4, OnOutput: func(port uint32, frame []byte) {
+		var o fake.Options
+		if i == count {
+			o = last
+		}
+		o.DPID, o.Ports = openflow.DatapathID(i), 4
+		o.OnOutput = func(port uint32, frame []byte) {
 			if to, ok := cables[end{i, port}]; ok && s[to.at] != nil {
 				_, _ = s[to.at].Receive(to.port, frame) // it may not be connected yet
 			}
-		}}
-		if i == count {
-			o.Instead = instead
 		}
 		s[i] = fake.NewSwitch(o)
 	}
@@ -211,13 +213,13 @@ func wire(t *testing.T, n *network.Network, count int, cables map[end]end, inste
 func TestWithheldBarriersHoldUpNoOther(t *testing.T) {
 	var withhold, withheld atomic.Bool
 	n, _ := start(t, network.Config{RequestTimeout: time.Minute, HandshakeTimeout: time.Minute})
-	s := ring(t, n, func(_ uint32, m openflow.Message) ([]byte, bool) {
+	s := ring(t, n, fake.Options{Instead: func(_ uint32, m openflow.Message) ([]byte, bool) {
 		if !withhold.Load() || m.MsgType() != openflow.TypeBarrierRequest {
 			return nil, false
 		}
 		withheld.Store(true)
 		return nil, true
-	})
+	}})
 	eventually(t, "all links", func() bool { return len(n.Topology().Links) == 8 })
 	broadcast := packet.AppendTCP(nil, packet.Frame{Src: hostMAC(1), Dst: packet.Broadcast}, packet.TCPSegment{Src: hostAddr(1), Dst: hostAddr(2)})
 	floods := func(i int, port uint32) bool {

@@ -49,9 +49,9 @@ func comes(t *testing.T, n *network.Network, at *fake.Switch, host int) {
 func TestProactiveSlowSwitch(t *testing.T) {
 	var withhold atomic.Bool
 	n, _ := start(t, network.Config{Proactive: true, RequestTimeout: 3 * time.Second})
-	s := ring(t, n, func(_ uint32, m openflow.Message) ([]byte, bool) {
+	s := ring(t, n, fake.Options{Instead: func(_ uint32, m openflow.Message) ([]byte, bool) {
 		return nil, withhold.Load() && m.MsgType() == openflow.TypeBarrierRequest
-	})
+	}})
 	eventually(t, "all links", func() bool { return len(n.Topology().Links) == 8 })
 	comes(t, n, s[2], 1)
 	eventually(t, "all to have rules for the first host", func() bool { return isLed(n, 1, 1, 2, 3, 4) })
@@ -60,30 +60,16 @@ func TestProactiveSlowSwitch(t *testing.T) {
 	eventually(t, "all others to have rules for the second", func() bool { return isLed(n, 2, 1, 2, 3) })
 }
 
-// refusal is a switch's answer to a change.
-func refusal(t *testing.T, xid uint32, code openflow.ErrorCode, m openflow.Message) []byte {
-	t.Helper()
-	data, err := m.AppendTo(nil, xid)
-	if err != nil {
-		t.Error(err)
-	}
-	b, err := (&openflow.Error{Code: code, Data: data[:min(len(data), 64)]}).AppendTo(nil, xid)
-	if err != nil {
-		t.Error(err)
-	}
-	return b
-}
-
 // TestProactiveRefusedRule has a switch refuse the rules to one host: it has those to others, and
 // they have those to all.
 func TestProactiveRefusedRule(t *testing.T) {
 	n, _ := start(t, network.Config{Proactive: true})
-	s := ring(t, n, func(xid uint32, m openflow.Message) ([]byte, bool) {
+	s := ring(t, n, fake.Options{Refuse: func(m openflow.Message) *openflow.Error {
 		if f, is := m.(*openflow.FlowMod); is && f.Command == openflow.FlowAdd && isTo(f.Match, 1) {
-			return refusal(t, xid, openflow.FlowModBadTable, m), true
+			return &openflow.Error{Code: openflow.FlowModBadTable}
 		}
-		return nil, false
-	})
+		return nil
+	}})
 	eventually(t, "all links", func() bool { return len(n.Topology().Links) == 8 })
 	comes(t, n, s[2], 1)
 	comes(t, n, s[3], 2)
@@ -102,12 +88,12 @@ const outOfGroups openflow.ErrorCode = 0x0006_0003
 // uses one of them, the other one both.
 func TestProactiveWithoutGroups(t *testing.T) {
 	n, _ := start(t, network.Config{Proactive: true})
-	s := wire(t, n, 2, map[end]end{{1, 1}: {2, 1}, {1, 2}: {2, 2}}, func(xid uint32, m openflow.Message) ([]byte, bool) {
+	s := wire(t, n, 2, map[end]end{{1, 1}: {2, 1}, {1, 2}: {2, 2}}, fake.Options{Refuse: func(m openflow.Message) *openflow.Error {
 		if g, is := m.(*openflow.GroupMod); is && g.Command == openflow.GroupAdd {
-			return refusal(t, xid, outOfGroups, m), true
+			return &openflow.Error{Code: outOfGroups}
 		}
-		return nil, false
-	})
+		return nil
+	}})
 	eventually(t, "all links", func() bool { return len(n.Topology().Links) == 4 })
 	comes(t, n, s[1], 1)
 	comes(t, n, s[2], 2)
@@ -131,7 +117,7 @@ func TestProactiveWithoutGroups(t *testing.T) {
 // TestProactiveForgetsHosts has a host's port go down: nobody has rules to it any more.
 func TestProactiveForgetsHosts(t *testing.T) {
 	n, _ := start(t, network.Config{Proactive: true})
-	s := ring(t, n, nil)
+	s := ring(t, n, fake.Options{})
 	eventually(t, "all links", func() bool { return len(n.Topology().Links) == 8 })
 	comes(t, n, s[2], 1)
 	comes(t, n, s[3], 2)
