@@ -258,6 +258,11 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
+// onlyGuards says whether there are no rules of channels.
+func (b *bench) onlyGuards() bool {
+	return slices.Equal(slices.Sorted(slices.Values(b.ledger.Keys())), []string{"guard", "guard-by-ecn"})
+}
+
 // start runs a service, like a controller's start.
 func (b *bench) start() {
 	b.service = New(Options{

@@ -53,7 +53,7 @@ func TestViewers(t *testing.T) {
 	for n, h := range map[int]*hall{1: b.east, 2: b.east, 3: b.west} {
 		b.mustWant(h, n, uint16(5999+n))
 	}
-	b.eventually("only the guard is left", func() bool { return slices.Equal(b.ledger.Keys(), []string{"guard"}) })
+	b.eventually("only the guards are left", b.onlyGuards)
 	if viewers := get[[]ViewerInfo](b, "viewers"); len(viewers) > 0 {
 		t.Errorf("viewers %+v", viewers)
 	}

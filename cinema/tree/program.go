@@ -146,8 +146,19 @@ func (p *Plan) match(in uint32) openflow.Match {
 // Guard is what a switch does with all else that goes to the address of channels: nothing.
 // So only what is announced and watched gets on.
 func Guard(d openflow.DatapathID, media netip.Addr) network.Program {
+	return guard(d, 0, openflow.EthType(ethTypeIPv4), openflow.IPDst(media))
+}
+
+// GuardByECN does the same, and looks at ECN. It is there for Open vSwitch: what that has cached of
+// a channel's packets does not cover ECN, so it goes with the channel's rules, and is not turned
+// into a decision to drop, which whoever comes back within seconds would meet. A switch that does
+// not take it has nothing else less.
+func GuardByECN(d openflow.DatapathID, media netip.Addr) network.Program {
+	return guard(d, 1, openflow.EthType(ethTypeIPv4), openflow.IPECN(0), openflow.IPDst(media))
+}
+
+func guard(d openflow.DatapathID, above uint16, fields ...openflow.OXM) network.Program {
 	return network.Program{Rules: []network.Rule{{
-		Switch: d, Stage: network.StageRewrite, Offset: rule.RewriteChannelGuard,
-		Match: openflow.MustMatch(openflow.EthType(ethTypeIPv4), openflow.IPDst(media)),
+		Switch: d, Stage: network.StageRewrite, Offset: rule.RewriteChannelGuard + above, Match: openflow.MustMatch(fields...),
 	}}}
 }

@@ -133,6 +133,7 @@ func drawWorld(t *rapid.T) *world {
 	w.edges = append(w.edges, w.gateways[0].at) // both kinds of gateways behind one port
 	for _, d := range w.switches {
 		w.plan(t, "guard/"+d.String(), Guard(d, media.Addr()), nil)
+		w.plan(t, "guard-by-ecn/"+d.String(), GuardByECN(d, media.Addr()), nil)
 	}
 	w.linkMACs = rapid.Bool().Draw(t, "links have addresses of their own")
 	w.queues = map[network.PortRef]uint32{}

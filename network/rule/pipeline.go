@@ -110,7 +110,7 @@ const (
 	RewriteStray   = 0  // what an end host of a session sends from where it is not known to be
 	RewriteSession = 10 // sessions of agents
 	// No address of a host is that of channels, so nothing is for these and for a session.
-	RewriteChannelGuard = 50 // what goes to the address of channels and is of none that is watched here
+	RewriteChannelGuard = 50 // what goes to the address of channels and is of none that is watched here; and one above
 	RewriteChannel      = 60 // channels, along their trees
 
 	// In StageDevice.

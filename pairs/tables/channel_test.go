@@ -73,6 +73,7 @@ func (w *world) drawChannel(t *rapid.T) {
 	}
 	for _, sw := range w.top.Switches {
 		w.declare(t, "cinema", "guard/"+sw.String(), tree.Guard(sw, media.Addr()).Rules)
+		w.declare(t, "cinema", "guard-by-ecn/"+sw.String(), tree.GuardByECN(sw, media.Addr()).Rules)
 	}
 }
 
