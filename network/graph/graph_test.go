@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -90,6 +91,35 @@ func TestShortestPathAgainstBruteForce(t *testing.T) {
 			if q, _ := tree.Path(to); !slices.Equal(q.Arcs, p.Arcs) || tree.Cost(to) != p.Cost {
 				t.Fatalf("tree says %v, search %v", q, p)
 			}
+		}
+	})
+}
+
+// Ways of the fewest arcs are found alike by breadth and by cost, where each arc costs one.
+func TestHopsTo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g, w, _ := random(t)
+		for i := range w {
+			w[i] = 1
+		}
+		for to := range g.Nodes() {
+			hops, nearest := g.HopsTo(to)
+			want := g.CostsTo(to, w)
+			if !slices.Equal(hops, want) {
+				t.Fatalf("to %d: %v, want %v", to, hops, want)
+			}
+			reached := 0
+			for _, c := range want {
+				if !math.IsInf(c, 1) {
+					reached++
+				}
+			}
+			if len(nearest) != reached || nearest[0] != int32(to) || !slices.IsSortedFunc(nearest, func(a, b int32) int { return cmp.Compare(hops[a], hops[b]) }) {
+				t.Fatalf("to %d: %v at %v", to, nearest, hops)
+			}
+		}
+		if hops, nearest := g.HopsTo(g.Nodes()); hops != nil || nearest != nil {
+			t.Fatalf("to a node that does not exist: %v", hops)
 		}
 	})
 }

@@ -34,3 +34,27 @@ func (g *Graph) CostsTo(to int, w Weights) []float64 {
 	}
 	return back.cost
 }
+
+// HopsTo are the lengths in arcs of the shortest paths from each node to one, +Inf where there is
+// none, and the nodes from which there is one, nearest first; nil if the node does not exist.
+func (g *Graph) HopsTo(to int) (hops []float64, nearest []int32) {
+	if to < 0 || to >= g.Nodes() {
+		return nil, nil
+	}
+	back := g.reverse()
+	hops, nearest = make([]float64, g.Nodes()), make([]int32, 1, g.Nodes())
+	for n := range hops {
+		hops[n] = math.Inf(1)
+	}
+	hops[to], nearest[0] = 0, int32(to)
+	for i := 0; i < len(nearest); i++ {
+		n := nearest[i]
+		for _, far := range back.head[back.first[n]:back.first[n+1]] {
+			if math.IsInf(hops[far], 1) {
+				hops[far] = hops[n] + 1
+				nearest = append(nearest, far)
+			}
+		}
+	}
+	return hops, nearest
+}

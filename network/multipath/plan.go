@@ -1,7 +1,6 @@
 package multipath
 
 import (
-	"cmp"
 	"encoding/binary"
 	"net/netip"
 	"slices"
@@ -87,16 +86,24 @@ type Planner struct {
 	now     *topology.Topology
 	all     *topology.Topology // with links that may come back
 	whole   bool               // there are none of these
-	found   []topology.Link
+	found   []int32            // places of links
 	ways    []Way
 	spreads map[string]spread // by switch and ways
+	last    []used            // by the switch's place
 	key     []byte
 }
 
 // spread is how a switch uses ways: by a group, or for want of one by one of the ports.
 type spread struct {
-	group *rule.Group
-	ports []uint32
+	group   *rule.Group
+	actions [][]openflow.Action // to choose one of
+}
+
+// used is how a switch has last used links, all of them up: mostly it is the same for the next
+// destination.
+type used struct {
+	links  []int32
+	spread spread
 }
 
 // New returns a planner that knows no network yet.
@@ -107,7 +114,8 @@ func New(o Options) *Planner { return &Planner{o: o, numbers: newNumbers()} }
 // for others from now on.
 func (p *Planner) Begin(now, all *topology.Topology) {
 	p.numbers.forget()
-	p.now, p.all, p.whole, p.spreads = now, all, len(now.Links) == len(all.Links), map[string]spread{}
+	p.now, p.all, p.whole = now, all, len(now.Links) == len(all.Links)
+	p.spreads, p.last = map[string]spread{}, make([]used, len(now.Switches))
 }
 
 // Keep has the number of a group not be used for another one.
@@ -125,29 +133,30 @@ func (p *Planner) Plan(d Destination) (out Plan, here bool) {
 	if !here {
 		return nil, false
 	}
-	ideal, _ := p.all.Toward(d.Switch, p.o.Metric)
-	type step struct {
-		sw   openflow.DatapathID
-		cost float64
+	ideal := toward
+	if !p.whole {
+		ideal, _ = p.all.Toward(d.Switch, p.o.Metric)
 	}
-	var steps []step
-	for _, sw := range p.now.Switches {
-		if cost, reached := toward.Cost(sw); reached {
-			steps = append(steps, step{sw, cost})
+	out = Plan{{d.deliver()}}
+	others, lead := toward.Nearest()[1:], d.lead()
+	parts, rules := make([]Part, len(others)), make([]rule.Rule, len(lead)*len(others)) // room for all
+	for near := 0.0; len(others) > 0; others = others[1:] {
+		at := others[0]
+		if cost := toward.Cost(at); cost > near {
+			near, out = cost, append(out, parts[:0])
 		}
-	}
-	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.cost, b.cost) })
-	for i, s := range steps {
-		if i == 0 || s.cost > steps[i-1].cost {
-			out = append(out, nil)
+		if p.found = toward.Links(p.found[:0], at, p.o.Unequal); len(p.found) == 0 {
+			continue
 		}
-		part, some := d.deliver(), true
-		if s.sw != d.Switch {
-			part, some = p.lead(d, s.sw, toward, ideal)
+		use := p.use(at, toward, ideal)
+		part := Part{Switch: p.now.Switches[at], Group: use.group, Rules: rules[:len(lead):len(lead)]}
+		copy(part.Rules, lead)
+		for i := range part.Rules {
+			part.Rules[i].Switch, part.Rules[i].Actions = part.Switch, use.actions[uint64(d.Switch)%uint64(len(use.actions))]
 		}
-		if some {
-			out[len(out)-1] = append(out[len(out)-1], part)
-		}
+		wave := &out[len(out)-1]
+		*wave = append(*wave, part)
+		parts, rules = parts[1:], rules[len(lead):]
 	}
 	return out, true
 }
@@ -156,58 +165,69 @@ func (p *Planner) Plan(d Destination) (out Plan, here bool) {
 func (d *Destination) deliver() Part {
 	out := Part{Switch: d.Switch}
 	for _, h := range d.Hosts {
-		out.Rules = append(out.Rules, h.rule(d.Switch, openflow.Output(h.Port)))
+		r := h.rule()
+		r.Switch, r.Actions = d.Switch, []openflow.Action{openflow.Output(h.Port)}
+		out.Rules = append(out.Rules, r)
 	}
 	return out
 }
 
-// lead has a switch send to where it is nearer; false if it has no link that leads there.
-func (p *Planner) lead(d Destination, sw openflow.DatapathID, now, all topology.Toward) (out Part, some bool) {
-	if p.find(sw, now, all); len(p.found) == 0 {
-		return out, false
-	}
-	out.Switch = sw
-	action := p.use(&out, uint64(d.Switch))
+// lead are the rules of the other switches, which do not yet say which they are nor by which
+// links they send.
+func (d *Destination) lead() (out []rule.Rule) {
 	for _, h := range d.Hosts {
 		if !h.Local {
-			out.Rules = append(out.Rules, h.rule(sw, action))
+			out = append(out, h.rule())
 		}
 	}
-	for _, prefix := range d.Prefixes {
-		out.Rules = append(out.Rules, prefixRule(sw, prefix, action))
+	for _, p := range d.Prefixes {
+		out = append(out, prefixRule(p))
 	}
-	return out, true
+	return out
 }
 
-// find finds the ways of a switch; found are the links of those that are up.
-func (p *Planner) find(sw openflow.DatapathID, now, all topology.Toward) {
+// use is how a switch uses the links that were found; one that can use a single one for each
+// destination chooses it by which that is.
+func (p *Planner) use(at int32, now, all topology.Toward) spread {
+	gone := p.gone(at, now, all)
+	last := &p.last[at]
+	if len(gone) == 0 && slices.Equal(last.links, p.found) {
+		return last.spread
+	}
 	p.ways = p.ways[:0]
-	p.found = now.Links(p.found[:0], sw, p.o.Unequal)
 	for _, l := range p.found {
-		p.ways = append(p.ways, Way{Port: l.From.Port, Capacity: l.Capacity, Up: true})
+		p.ways = append(p.ways, Way{Port: p.now.Links[l].From.Port, Capacity: p.now.Links[l].Capacity, Up: true})
 	}
-	if len(p.found) == 0 || p.whole || !alike(now, all, sw) {
-		return
+	p.ways = append(p.ways, gone...)
+	out := p.spread(p.now.Switches[at])
+	if len(gone) == 0 {
+		*last = used{slices.Clone(p.found), out}
 	}
-	for _, l := range all.Links(nil, sw, p.o.Unequal) {
-		if !slices.ContainsFunc(p.ways, func(w Way) bool { return w.Port == l.From.Port }) {
-			p.ways = append(p.ways, Way{Port: l.From.Port, Capacity: l.Capacity})
+	return out
+}
+
+// gone are links that the switch would use beside those that were found, and may use again:
+// if it is as far from the destination as it is when all links are there.
+func (p *Planner) gone(at int32, now, all topology.Toward) (out []Way) {
+	if p.whole || len(all.Nearest()) == 0 {
+		return nil
+	}
+	there, known := p.all.Index(p.now.Switches[at])
+	if !known || now.Cost(at) > all.Cost(int32(there))*(1+1e-9) {
+		return nil
+	}
+	for _, l := range all.Links(nil, int32(there), p.o.Unequal) {
+		l := p.all.Links[l]
+		if !slices.ContainsFunc(p.found, func(f int32) bool { return p.now.Links[f].From.Port == l.From.Port }) {
+			out = append(out, Way{Port: l.From.Port, Capacity: l.Capacity})
 		}
 	}
+	return out
 }
 
-// alike says whether a switch is as far from the destination as it is when all links are there:
-// only then the links that are gone would be used beside the others.
-func alike(now, all topology.Toward, sw openflow.DatapathID) bool {
-	a, _ := now.Cost(sw)
-	b, reached := all.Cost(sw)
-	return reached && a <= b*(1+1e-9)
-}
-
-// use is the action by which a switch uses the ways that were found; one that can use a single
-// one for each destination chooses it by which that is.
-func (p *Planner) use(out *Part, which uint64) openflow.Action {
-	p.key = binary.BigEndian.AppendUint64(p.key[:0], uint64(out.Switch))
+// spread says how a switch uses the ways that there are.
+func (p *Planner) spread(sw openflow.DatapathID) spread {
+	p.key = binary.BigEndian.AppendUint64(p.key[:0], uint64(sw))
 	for _, w := range p.ways {
 		up := byte(0)
 		if w.Up {
@@ -217,28 +237,33 @@ func (p *Planner) use(out *Part, which uint64) openflow.Action {
 	}
 	s, known := p.spreads[string(p.key)]
 	if !known {
-		s = p.spread(out.Switch)
+		s = p.newSpread(sw)
 		p.spreads[string(p.key)] = s
 	}
-	if out.Group = s.group; s.group != nil {
-		return openflow.GroupAction(s.group.ID)
-	}
-	return openflow.Output(s.ports[which%uint64(len(s.ports))])
+	return s
 }
 
-// spread says how a switch uses the ways that were found.
-func (p *Planner) spread(sw openflow.DatapathID) spread {
+func (p *Planner) newSpread(sw openflow.DatapathID) spread {
 	ports := Spread(p.ways)
 	one := ports[0]
-	if !slices.ContainsFunc(ports, func(port uint32) bool { return port != one }) || p.o.Single != nil && p.o.Single(sw) {
-		return spread{ports: ports}
+	if !slices.ContainsFunc(ports, func(port uint32) bool { return port != one }) {
+		ports = ports[:1]
+	} else if p.o.Single == nil || !p.o.Single(sw) {
+		watch := p.o.Watch != nil && p.o.Watch(sw)
+		if n, some := p.numbers.get(sw, ports, watch); some {
+			id := p.o.Group(n)
+			return spread{newGroup(sw, id, ports, watch), [][]openflow.Action{{openflow.GroupAction(id)}}}
+		}
 	}
-	watch := p.o.Watch != nil && p.o.Watch(sw)
-	n, some := p.numbers.get(sw, ports, watch)
-	if !some {
-		return spread{ports: ports}
+	var s spread
+	for _, port := range ports {
+		s.actions = append(s.actions, []openflow.Action{openflow.Output(port)})
 	}
-	g := &rule.Group{Switch: sw, ID: p.o.Group(n), Type: openflow.GroupTypeSelect}
+	return s
+}
+
+func newGroup(sw openflow.DatapathID, id uint32, ports []uint32, watch bool) *rule.Group {
+	g := &rule.Group{Switch: sw, ID: id, Type: openflow.GroupTypeSelect}
 	for _, port := range ports {
 		b := openflow.NewBucket(openflow.Output(port))
 		b.Weight = 1
@@ -247,7 +272,7 @@ func (p *Planner) spread(sw openflow.DatapathID) spread {
 		}
 		g.Buckets = append(g.Buckets, b)
 	}
-	return spread{group: g}
+	return g
 }
 
 func (h Host) match() openflow.Match {
@@ -260,8 +285,8 @@ func (h Host) match() openflow.Match {
 	return openflow.MustMatch(openflow.EthDst(h.MAC), openflow.VLANVID(h.VLAN))
 }
 
-func (h Host) rule(sw openflow.DatapathID, a openflow.Action) rule.Rule {
-	return rule.Rule{Switch: sw, Stage: rule.StageRoute, Offset: rule.RouteHost, Match: h.match(), Actions: []openflow.Action{a}}
+func (h Host) rule() rule.Rule {
+	return rule.Rule{Stage: rule.StageRoute, Offset: rule.RouteHost, Match: h.match()}
 }
 
 func prefixMatch(p netip.Prefix) openflow.Match {
@@ -277,6 +302,6 @@ func prefixMatch(p netip.Prefix) openflow.Match {
 	return openflow.MustMatch(fields...)
 }
 
-func prefixRule(sw openflow.DatapathID, p netip.Prefix, a openflow.Action) rule.Rule {
-	return rule.Rule{Switch: sw, Stage: rule.StageRoute, Offset: rule.RoutePrefix + uint16(p.Bits()), Match: prefixMatch(p), Actions: []openflow.Action{a}}
+func prefixRule(p netip.Prefix) rule.Rule {
+	return rule.Rule{Stage: rule.StageRoute, Offset: rule.RoutePrefix + uint16(p.Bits()), Match: prefixMatch(p)}
 }

@@ -21,7 +21,8 @@ type Topology struct {
 	Links []Link
 
 	index  map[openflow.DatapathID]int
-	first  []int // the links that leave switch i stand at first[i] to first[i+1]
+	first  []int   // the links that leave switch i stand at first[i] to first[i+1]
+	heads  []int32 // the switches to which they lead
 	byFrom map[PortRef]int
 	inner  map[PortRef]struct{}
 	g      *graph.Graph
@@ -55,6 +56,7 @@ func New(version uint64, switches []openflow.DatapathID, links []Link) *Topology
 	slices.SortFunc(t.Links, func(a, b Link) int { return a.From.Compare(b.From) })
 	arcs := make([]graph.Arc, len(t.Links))
 	t.hops = make(graph.Weights, len(t.Links))
+	t.heads = make([]int32, len(t.Links))
 	t.fans = make([]atomic.Pointer[graph.Tree], len(t.Switches))
 	t.first = make([]int, len(t.Switches)+1)
 	for i, l := range t.Links {
@@ -62,7 +64,7 @@ func New(version uint64, switches []openflow.DatapathID, links []Link) *Topology
 		t.byFrom[l.From] = i
 		t.inner[l.From], t.inner[l.To] = struct{}{}, struct{}{}
 		arcs[i] = graph.Arc{From: t.index[l.From.Switch], To: t.index[l.To.Switch]}
-		t.hops[i] = 1
+		t.hops[i], t.heads[i] = 1, int32(arcs[i].To)
 	}
 	for i := range t.Switches { // a switch without links
 		t.first[i+1] = max(t.first[i+1], t.first[i])
