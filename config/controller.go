@@ -166,7 +166,7 @@ type Forwarding struct {
 	MaxRules    int           `yaml:"max_rules" min:"100" max:"10000000" doc:"How many rules default forwarding may keep on one switch."`
 
 	Mode     string                               `yaml:"mode" oneof:"reactive|proactive" doc:"reactive: a pair of hosts that talk has rules along one path, when it does. proactive: each host has rules on every switch, over all paths that are equally good, before anybody talks to it."`
-	Unequal  bool                                 `yaml:"unequal" doc:"In proactive mode, takes longer paths, too, as long as each hop comes nearer."`
+	Unequal  bool                                 `yaml:"unequal" doc:"In proactive mode with metric capacity, takes longer paths, too, as long as each hop comes nearer."`
 	Prefixes map[netip.Prefix]openflow.DatapathID `yaml:"prefixes" doc:"In proactive mode, the switches behind which all addresses of a prefix are, by prefix: other switches have one rule for them, instead of one for each host."`
 }
 
@@ -176,6 +176,7 @@ func (f *Forwarding) check(k *checker) {
 	k.require(!proactive || f.Metric == "hops" || f.Metric == "capacity", "network.forwarding.metric", f.Metric+" changes all the time", "hops or capacity, since network.forwarding.mode is proactive")
 	k.require(!proactive || f.Enabled, "network.forwarding.mode", "without forwarding", "remove it, or set network.forwarding.enabled to true")
 	k.require(proactive || !f.Unequal, "network.forwarding.unequal", "without meaning", "remove it, or set network.forwarding.mode to proactive")
+	k.require(!proactive || !f.Unequal || f.Metric == "capacity", "network.forwarding.unequal", "without effect", "network.forwarding.metric: capacity, since by hops all that comes nearer comes nearer by one")
 	k.require(proactive || len(f.Prefixes) == 0, "network.forwarding.prefixes", "without meaning", "remove it, or set network.forwarding.mode to proactive")
 	for p, sw := range f.Prefixes {
 		at := "network.forwarding.prefixes." + p.String()

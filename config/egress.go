@@ -8,16 +8,17 @@ import (
 
 // Egress is the configuration of "sluice cinema egress".
 type Egress struct {
-	Name          string        `yaml:"name" pattern:"[A-Za-z0-9][A-Za-z0-9._-]{0,62}" form:"a name of letters, digits, dots, dashes" doc:"Name of the gateway, as its certificate has it. Empty: the machine's host name."`
-	Log           Log           `yaml:"log" doc:"What is logged, and how."`
-	Control       Control       `yaml:"control" doc:"The interface for the controller: HTTPS with certificates on both sides."`
-	Data          EgressData    `yaml:"data" doc:"Where channels come in from the network that carries them."`
-	Public        GatewayPublic `yaml:"public" doc:"The interface for viewers: the site, and WHEP."`
-	ICE           ICE           `yaml:"ice" doc:"Where viewers' browsers reach it for pictures and sound."`
-	MaxViewers    int           `yaml:"max_viewers" min:"1" max:"100000" doc:"How many viewers it takes. More are sent to another gateway that has room."`
-	MaxPerAddress int           `yaml:"max_per_address" min:"1" max:"100000" doc:"How many of them may come from one address (of IPv6: one /64)."`
-	Burst         bool          `yaml:"burst" doc:"Has a viewer that changes channel get what has come since the new channel's last key frame at once, and so its picture. Without it, it gets the picture with the next key frame, and nobody gets more at once than a channel sends."`
-	Announce      Announced     `yaml:"announce" doc:"The controller: the gateway announces itself there, and asks it for channels."`
+	Name            string        `yaml:"name" pattern:"[A-Za-z0-9][A-Za-z0-9._-]{0,62}" form:"a name of letters, digits, dots, dashes" doc:"Name of the gateway, as its certificate has it. Empty: the machine's host name."`
+	Log             Log           `yaml:"log" doc:"What is logged, and how."`
+	Control         Control       `yaml:"control" doc:"The interface for the controller: HTTPS with certificates on both sides."`
+	Data            EgressData    `yaml:"data" doc:"Where channels come in from the network that carries them."`
+	Public          GatewayPublic `yaml:"public" doc:"The interface for viewers: the site, and WHEP."`
+	ICE             ICE           `yaml:"ice" doc:"Where viewers' browsers reach it for pictures and sound."`
+	MaxViewers      int           `yaml:"max_viewers" min:"1" max:"100000" doc:"How many viewers it takes. More are sent to another gateway that has room."`
+	MaxPerAddress   int           `yaml:"max_per_address" min:"1" max:"100000" doc:"How many of them may come from one address (of IPv6: one /64)."`
+	Burst           bool          `yaml:"burst" doc:"Has a viewer that changes channel get what has come since the new channel's last key frame at once, and so its picture. Without it, it gets the picture with the next key frame, and nobody gets more at once than a channel sends."`
+	MakeBeforeBreak bool          `yaml:"make_before_break" doc:"Has a viewer that changes channel go on with the old one until the new one's picture is there; for that long both come. Without it the old channel ends first: the viewer's picture stands still until the new one's is there, and the port before the gateway needs no room for two."`
+	Announce        Announced     `yaml:"announce" doc:"The controller: the gateway announces itself there, and asks it for channels."`
 }
 
 // EgressData is where channels come in.
@@ -43,7 +44,7 @@ func DefaultEgress() *Egress {
 		Control:    Control{Listen: loopback(8440)},
 		Data:       EgressData{Buckets: "viewer", Ports: PortRange{30000, 34095}},
 		Public:     GatewayPublic{Listen: loopback(8450)},
-		MaxViewers: 500, MaxPerAddress: 64, Burst: true,
+		MaxViewers: 500, MaxPerAddress: 64, Burst: true, MakeBeforeBreak: true,
 	}
 }
 

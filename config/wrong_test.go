@@ -72,6 +72,7 @@ var controllerWrongs = []wrong{
 	{"proactive forwarding by what changes", "network: {forwarding: {mode: proactive, metric: latency}}", 1, "network.forwarding.metric", "latency", "hops or capacity"},
 	{"proactive forwarding that is off", "network: {forwarding: {enabled: false, mode: proactive}}", 1, "network.forwarding.mode", "proactive", "enabled"},
 	{"unequal paths of reactive forwarding", "network: {forwarding: {unequal: true}}", 1, "network.forwarding.unequal", "true", "proactive"},
+	{"unequal paths that are all equal", "network: {forwarding: {mode: proactive, unequal: true}}", 1, "network.forwarding.unequal", "true", "capacity"},
 	{"prefixes of reactive forwarding", "network: {forwarding: {prefixes: {10.1.0.0/16: 00000000000000a1}}}", 1, "network.forwarding.prefixes", "", "proactive"},
 	{"a prefix with too many bits", "network: {forwarding: {mode: proactive, prefixes: {10.1.0.1/16: 00000000000000a1}}}", 1, "network.forwarding.prefixes.10.1.0.1/16", "", "10.1.0.0/16"},
 	{"size with an unknown unit", "api: {max_body: 1Mib}", 1, "api.max_body", "1Mib", "4MiB"},

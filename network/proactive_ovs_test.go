@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -291,12 +292,11 @@ func TestProactive(t *testing.T) {
 }
 
 // uses says whether leaf1 has a bucket for a spine in the group by which it leads packets to h3.
-func (x *closNet) uses(spine int) bool {
+func (x *closNet) uses(spine int) bool { return x.buckets()[spine-1] > 0 }
+
+// buckets says how many of them leaf1 has for each spine in that group.
+func (x *closNet) buckets() (out [3]int) {
 	x.t.Helper()
-	port, err := x.l.Switch("leaf1").Port(fmt.Sprintf("leaf1-spine%d", spine))
-	if err != nil {
-		x.t.Fatal(err)
-	}
 	rules, err := x.l.Switch("leaf1").Ofctl(x.t.Context(), "dump-flows")
 	if err != nil {
 		x.t.Fatal(err)
@@ -306,13 +306,45 @@ func (x *closNet) uses(spine int) bool {
 		if m == nil || !strings.Contains(line, "dl_dst="+openflow.MAC(x.l.Host("h3").MAC()).String()) {
 			continue
 		}
-		groups, err := x.l.Switch("leaf1").Ofctl(x.t.Context(), "dump-groups", m[1])
+		group, err := x.l.Switch("leaf1").Ofctl(x.t.Context(), "dump-groups", m[1])
 		if err != nil {
 			x.t.Fatal(err)
 		}
-		return strings.Contains(groups, fmt.Sprintf("output:%d,", port)) || strings.HasSuffix(strings.TrimSpace(groups), fmt.Sprintf("output:%d", port))
+		for i := range out {
+			port, err := x.l.Switch("leaf1").Port(fmt.Sprintf("leaf1-spine%d", i+1))
+			if err != nil {
+				x.t.Fatal(err)
+			}
+			out[i] = len(regexp.MustCompile(fmt.Sprintf(`output:%d\b`, port)).FindAllString(group, -1))
+		}
+		return out
 	}
-	return false
+	return out
+}
+
+// TestProactiveUnequal has one of three links carry a third of what each of the others does: by
+// capacity the way over it is longer, and it has as many connections fewer. Those of the others stay
+// theirs when it is gone.
+func TestProactiveUnequal(t *testing.T) {
+	capacities := map[network.PortRef]uint64{{Switch: 1, Port: 3}: 1e9, {Switch: 1, Port: 4}: 3e9, {Switch: 1, Port: 5}: 3e9}
+	x := newClos(t, "netclosways", network.Config{ForwardMetric: topology.MetricCapacity, ForwardUnequal: true, Capacities: capacities})
+	all := [3]int{9, 28, 27} // of 64
+	eventually(t, "all spines to be used as they can", func() bool { return x.buckets() == all })
+	at := x.ways()
+	t.Logf("%d flows by three spines: %v %v %v", closFlows, by(at, 1), by(at, 2), by(at, 3))
+	if err := x.l.SetLink(t.Context(), "leaf1-spine1", false); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "leaf1 to leave the narrow link", func() bool { return !x.uses(1) })
+	if now := x.buckets(); now[1]+now[2] != 64 {
+		t.Errorf("%v buckets", now)
+	}
+	if moved := differ(at, x.ways()); !sameFlows(moved, by(at, 1)) {
+		t.Errorf("the flows %v go another way, want %v", moved, by(at, 1))
+	}
+	if n := x.asked.Load(); n != 0 {
+		t.Errorf("%d packets of flows have come up to the controller", n)
+	}
 }
 
 // TestProactiveLosesNothing has a switch's connection cut and made again, and the controller
