@@ -101,14 +101,14 @@ func (e *Env) peer(ctx context.Context, p channelPeer, changes int, raw *CSV) (*
 			return nil, err
 		}
 		defer zaps.Close()
-		own, err := e.zaps(ctx, zapCase{zapPlayers[0], zapHeldTo, true}, changes, zaps)
+		own, err := e.zaps(ctx, zapCase{zapPlayers[0], zapHeldTo, true, true}, changes, zaps)
 		if err != nil {
 			return nil, err
 		}
 		s.zapSamples = *own
 		return s, nil
 	case p.kind == "whep":
-		return s, e.withZaps(ctx, zapCase{zapPlayers[0], zapHeldTo, true}, func(ctx context.Context, d *stage.Deployment, l *lab.Lab) error {
+		return s, e.withZaps(ctx, zapCase{zapPlayers[0], zapHeldTo, true, true}, func(ctx context.Context, d *stage.Deployment, l *lab.Lab) error {
 			url := d.PublicURL("out2")
 			return s.watch(ctx, l, filepath.Join(e.Dir, p.name+".log"), p, url+"/channels", url, changes, raw)
 		})

@@ -43,10 +43,12 @@ type zapCase struct {
 	player    string
 	keyFrames time.Duration
 	burst     bool
+	// makeBeforeBreak has the old channel seen until the new one is there.
+	makeBeforeBreak bool
 }
 
 // zapColumns are those of the raw measurements.
-var zapColumns = []string{"player", "key_frames_seconds", "burst", "number", "zap_seconds", "frozen_seconds", "heard_seconds", "wrong_pictures"}
+var zapColumns = []string{"player", "key_frames_seconds", "burst", "make_before_break", "number", "zap_seconds", "frozen_seconds", "heard_seconds", "wrong_pictures", "first_age_seconds", "last_age_seconds"}
 
 // zapPlayers are those of the gateways' site.
 var zapPlayers = []string{"webrtc", "websocket"}
@@ -55,6 +57,9 @@ func (c zapCase) String() string {
 	burst := "without burst"
 	if c.burst {
 		burst = "with burst"
+	}
+	if !c.makeBeforeBreak {
+		burst += ", break before make"
 	}
 	return fmt.Sprintf("%s, key frames every %v, %s", c.player, c.keyFrames, burst)
 }
@@ -71,7 +76,10 @@ func zapCases(s Scale, only Only) (all []zapCase, err error) {
 	}
 	for _, d := range distances {
 		for _, player := range players {
-			all = append(all, zapCase{player, d, true}, zapCase{player, d, false})
+			all = append(all, zapCase{player, d, true, true}, zapCase{player, d, false, true})
+			if d == zapHeldTo {
+				all = append(all, zapCase{player, d, true, false}, zapCase{player, d, false, false})
+			}
 		}
 	}
 	return all, nil
@@ -83,6 +91,7 @@ type zapSamples struct {
 	heard        []float64 // of the sound after the picture
 	silent       int       // changes whose sound was not heard
 	wrong        int
+	first, last  []float64 // from glass to glass: the first picture of the new channel, one a second later
 }
 
 func runCinemaZap(ctx context.Context, env *Env) (*Result, error) {
@@ -100,7 +109,11 @@ func runCinemaZap(ctx context.Context, env *Env) (*Result, error) {
 	r := &Result{Network: "a ring of four switches with two ingress and two egress gateways; Chromium without a window, by WebRTC and by WebSocket, test patterns of 640x360 at 30 pictures a second and 1 Mbit/s"}
 	table := Table{
 		Title:   "From the key to the first picture of the new channel, and the longest time without a new picture around it, in ms",
-		Columns: []string{"player", "key frames every", "burst", "changes", "median", "p95", "worst", "frozen: median", "p95", "wrong pictures", "sound after the picture: median", "p95", "not heard"},
+		Columns: []string{"player", "key frames every", "burst", "make before break", "changes", "median", "p95", "worst", "frozen: median", "p95", "wrong pictures", "sound after the picture: median", "p95", "not heard"},
+	}
+	ages := Table{
+		Title:   "From glass to glass: from when the ingress gateway drew a picture until Chromium showed it, in ms",
+		Columns: []string{"player", "key frames every", "burst", "make before break", "first picture: median", "p95", "a second later: median", "p95"},
 	}
 	for _, c := range cases {
 		env.Step("%v", c)
@@ -108,13 +121,16 @@ func runCinemaZap(ctx context.Context, env *Env) (*Result, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%v: %w", c, err)
 		}
-		table.Add(c.player, c.keyFrames, c.burst, len(s.took), ms1(median(s.took)), ms1(quantile(s.took, 0.95)), ms1(quantile(s.took, 1)), ms1(median(s.frozen)), ms1(quantile(s.frozen, 0.95)), s.wrong,
+		table.Add(c.player, c.keyFrames, c.burst, c.makeBeforeBreak, len(s.took), ms1(median(s.took)), ms1(quantile(s.took, 0.95)), ms1(quantile(s.took, 1)), ms1(median(s.frozen)), ms1(quantile(s.frozen, 0.95)), s.wrong,
 			ms1(median(s.heard)), ms1(quantile(s.heard, 0.95)), s.silent)
+		ages.Add(c.player, c.keyFrames, c.burst, c.makeBeforeBreak, ms1(median(s.first)), ms1(quantile(s.first, 0.95)), ms1(median(s.last)), ms1(quantile(s.last, 0.95)))
 		zapClaims(r, c, s)
 	}
-	r.Tables = append(r.Tables, table, publishedZaps())
+	r.Tables = append(r.Tables, table, ages, publishedZaps())
 	r.Note("Pictures are told apart by the colour of a square in each test pattern; every picture that Chromium shows is looked at. A picture is wrong if it is of neither channel, or of the old one after the first of the new one. At 30 pictures a second, two that follow each other are 33 ms apart, and 50 or 67 ms as Chromium's clock of 60 pictures a second has it.")
 	r.Note("Sound is told apart by the pitch of each test pattern's tone, 5 ms by 5 ms, over the last 11 ms of what the player plays. It is that of the new channel when two looks say so.")
+	r.Note("How old a picture is, is read from a clock in it, to 2 ms: the time at which ffmpeg drew it, before it was encoded. The first picture after a burst is the key frame from which the group of pictures began, and so up to their distance old; those that follow it catch up.")
+	r.Note("Break before make is make_before_break: false at the egress gateway: the old channel ends before the new one comes, and the last picture of it stands until then.")
 	r.Note("Without a burst the change waits for the next key frame, half their distance on average; the old channel is seen until then.")
 	return r, nil
 }
@@ -131,6 +147,9 @@ func publishedZaps() Table {
 
 func zapClaims(r *Result, c zapCase, s *zapSamples) {
 	r.Claim(s.wrong == 0, fmt.Sprintf("%v: no wrong picture", c), "%d", s.wrong)
+	if !c.makeBeforeBreak {
+		return
+	}
 	if !c.burst {
 		bound := inMS(c.keyFrames) / 2 * zapHalfRest
 		r.Claim(median(s.took) <= bound+inMS(zapMedian), fmt.Sprintf("%v: median at most %.0f ms, the wait for a key frame", c, bound+inMS(zapMedian)), "%.1f ms", median(s.took))
@@ -158,7 +177,7 @@ func (e *Env) withZaps(ctx context.Context, c zapCase, f func(context.Context, *
 	top, roles := stage.CinemaNetwork("zap", delayline.Params{Rate: 100e6, Delay: 2 * time.Millisecond})
 	return e.withLab(ctx, top, func(ctx context.Context, l *lab.Lab) (err error) {
 		d, err := stage.Deploy(ctx, stage.Options{
-			Lab: l, Binary: e.Binary, LogDir: e.Dir, Gateways: roles, EgressConfig: fmt.Sprintf("burst: %v\n", c.burst),
+			Lab: l, Binary: e.Binary, LogDir: e.Dir, Gateways: roles, EgressConfig: fmt.Sprintf("burst: %v\nmake_before_break: %v\n", c.burst, c.makeBeforeBreak),
 		})
 		if err != nil {
 			return err
@@ -202,13 +221,14 @@ func (s *zapSamples) watch(ctx context.Context, d *stage.Deployment, l *lab.Lab,
 			return err
 		}
 		s.took, s.frozen = append(s.took, inMS(z.Took)), append(s.frozen, inMS(z.Frozen))
+		s.first, s.last = append(s.first, inMS(z.First)), append(s.last, inMS(z.Last))
 		s.wrong += z.Wrong
 		if z.Silent {
 			s.silent++
 		} else {
 			s.heard = append(s.heard, inMS(z.Heard))
 		}
-		if err := raw.Row(c.player, c.keyFrames, c.burst, i+1, z.Took, z.Frozen, z.Heard, z.Wrong); err != nil {
+		if err := raw.Row(c.player, c.keyFrames, c.burst, c.makeBeforeBreak, i+1, z.Took, z.Frozen, z.Heard, z.Wrong, z.First, z.Last); err != nil {
 			return err
 		}
 	}

@@ -67,11 +67,16 @@ func (v *viewer) changeInTurn(ctx context.Context, channel, password string) (z 
 }
 
 // changeFrom makes the change: both channels come, the stream goes over, the old one is given up.
+// Without make-before-break, or if there is no room for two, the old one ends first.
 func (v *viewer) changeFrom(ctx context.Context, began time.Time, old, channel, password string) (z zapped, err error) {
 	v.expect(v.g.sourcePort(channel))
-	from, err := v.wantNew(ctx, []string{channel, old}, password)
-	if full(err) { // for two channels: the old one ends first
-		from, err = v.wantNew(ctx, []string{channel}, password)
+	both := []string{channel, old}
+	if !v.g.cfg.MakeBeforeBreak {
+		both = both[:1]
+	}
+	from, err := v.wantNew(ctx, both, password)
+	if full(err) {
+		from, err = v.wantNew(ctx, both[:1], password)
 	}
 	if err != nil {
 		v.expectNothing()

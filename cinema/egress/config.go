@@ -41,6 +41,9 @@ type Config struct {
 	MaxPerAddress int
 	// Burst has viewers who join or change get what has come since the last key frame.
 	Burst bool
+	// MakeBeforeBreak has viewers who change see the old channel until the new one's key frame
+	// is there. Without it the old one ends first.
+	MakeBeforeBreak bool
 
 	Controller Controller
 	Times      Times

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/pion/webrtc/v4"
 
@@ -37,4 +38,31 @@ func TestPortFull(t *testing.T) {
 	if res.StatusCode != http.StatusTemporaryRedirect || res.Header.Get("Location") != "https://east.example/whep/news" {
 		t.Errorf("%s to %q: %s", res.Status, res.Header.Get("Location"), text)
 	}
+}
+
+// Without make-before-break a viewer never has two channels come, also where it does not get the
+// one that it asked for.
+func TestBreakBeforeMake(t *testing.T) {
+	w := newWorld(t, func(c *Config) {
+		c.MakeBeforeBreak, c.Times.KeyFrame = false, 500*time.Millisecond
+	}, "news", "sport", "dark")
+	w.studios["dark"].falls(true)
+	p := w.joins("news")
+	if _, status, text := p.changes("sport"); status != http.StatusOK {
+		t.Fatalf("%d %s", status, text)
+	}
+	w.until("the other sound", func() bool { return p.hears() == 2 })
+	if _, status, _ := p.changes("dark"); status != http.StatusGatewayTimeout {
+		t.Errorf("a channel without a key frame: %d", status)
+	}
+	for _, channels := range w.wanted() {
+		if len(channels) > 1 {
+			t.Errorf("it wanted %v", channels)
+		}
+	}
+	if _, status, text := p.changes("news"); status != http.StatusOK {
+		t.Errorf("%d %s", status, text)
+	}
+	w.until("the first sound", func() bool { return p.hears() == 1 })
+	p.continuous()
 }

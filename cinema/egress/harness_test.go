@@ -71,7 +71,7 @@ func newWorld(t testing.TB, change func(*Config), names ...string) *world {
 	cfg := Config{
 		Name: "west", Log: slog.New(slog.NewTextHandler(w.log, nil)), Data: netip.MustParseAddr("127.0.0.1"),
 		Ports: control.PortRange{First: 30000, Last: 34095}, Media: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")},
-		MaxViewers: 10, MaxPerAddress: 10, Burst: true, Controller: w, Times: DefaultTimes(),
+		MaxViewers: 10, MaxPerAddress: 10, Burst: true, MakeBeforeBreak: true, Controller: w, Times: DefaultTimes(),
 	}
 	cfg.Times.Poll = 20 * time.Millisecond
 	if change != nil {

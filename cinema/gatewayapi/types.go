@@ -2,7 +2,6 @@ package gatewayapi
 
 import (
 	"fmt"
-	"math"
 	"net/netip"
 	"time"
 
@@ -168,14 +167,3 @@ type Gateway struct {
 
 // Key is how a viewer is called where those of all gateways are.
 func (w *Wanted) Key() string { return fmt.Sprintf("%s/%s", w.Gateway, w.Viewer) }
-
-// PatternColour is that of the square in a channel's test pattern, as 0xRRGGBB: neighbours'
-// are far apart, so that whoever sees a picture knows of which channel it is.
-func PatternColour(number uint16) uint32 {
-	const golden = 0x9e3779
-	return uint32(number) * golden & 0xffffff
-}
-
-// PatternPitch is that of the tone in a channel's test pattern, in Hz: each number's a semitone
-// above that of the one before it, over three octaves.
-func PatternPitch(number uint16) int { return int(220 * math.Pow(2, float64(number%36)/12)) }

@@ -73,11 +73,12 @@ func (p *pattern) set(key, value string) error {
 }
 
 // input is what ffmpeg is told to make a channel's pattern: moving pictures, with a square of
-// the channel's colour, its number and name and a running clock, and a tone of its pitch.
+// the channel's colour, its number and name and a running clock, one for people and one for
+// machines, and a tone of its pitch.
 func (p pattern) input(c gatewayapi.Channel) []string {
 	square := max(p.height/6, 16)
 	picture := fmt.Sprintf("testsrc2=size=%dx%d:rate=%d,drawbox=x=0:y=0:w=%d:h=%d:color=0x%06x:t=fill",
-		p.width, p.height, p.rate, square, square, gatewayapi.PatternColour(c.Number))
+		p.width, p.height, p.rate, square, square, gatewayapi.PatternColour(c.Number)) + clock(square/2)
 	if font := findFont(fonts); font != "" {
 		// A channel's name has no character that would have to be escaped here.
 		picture += fmt.Sprintf(",drawtext=fontfile=%s:fontsize=%d:fontcolor=white:box=1:boxcolor=black@0.7:boxborderw=6:x=(w-tw)/2:y=h/2:"+
@@ -85,6 +86,25 @@ func (p pattern) input(c gatewayapi.Channel) []string {
 	}
 	tone := fmt.Sprintf("sine=frequency=%d:sample_rate=48000", gatewayapi.PatternPitch(c.Number))
 	return []string{"-re", "-f", "lavfi", "-i", picture, "-re", "-f", "lavfi", "-i", tone}
+}
+
+// clock draws the time beside the square, one cell for each bit (gatewayapi.PatternClockBits).
+func clock(cell int) string {
+	draw := func(at, wide int, colour, when string) string {
+		return fmt.Sprintf(",drawbox=x=%d:y=0:w=%d:h=%d:color=%s:t=fill:enable='%s'", at*cell, wide*cell, cell, colour, when)
+	}
+	all := draw(2, gatewayapi.PatternClockBits, "black", "1")
+	for i := range gatewayapi.PatternClockBits {
+		// Bit n of the Gray code of a number x is whether x/2^(n+1), rounded, is odd; the highest is
+		// that of the number itself.
+		n := gatewayapi.PatternClockBits - 1 - i
+		divisor, round := gatewayapi.PatternClockUnit.Microseconds()<<(n+1), 0.5
+		if i == 0 {
+			divisor, round = divisor/2, 0
+		}
+		all += draw(2+i, 1, "white", fmt.Sprintf("mod(floor(time(0)*1000000/%d+%.1f),2)", divisor, round))
+	}
+	return all
 }
 
 // fonts are where a font is usual.

@@ -2,6 +2,7 @@ package ingress
 
 import (
 	"bytes"
+	"image"
 	"image/jpeg"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 func TestThumbnail(t *testing.T) {
 	needFFmpeg(t)
 	g, _, c := start(t, nil)
+	began := time.Now()
 	for _, spec := range []gatewayapi.Channel{
 		{Name: "news", Number: 7, Source: "test:?size=1280x720&rate=10&keyframes=1s", BitRate: 1_000_000, To: mediaAddr},
 		{Name: "published", Number: 8, BitRate: 500_000, To: mediaAddr},
@@ -44,9 +46,22 @@ func TestThumbnail(t *testing.T) {
 	if size.X != 320 || size.Y != 180 || far(red>>8, want>>16) || far(green>>8, want>>8&0xff) || far(blue>>8, want&0xff) {
 		t.Errorf("%v, %d %d %d, want 320x180 and %06x", size, red>>8, green>>8, blue>>8, want)
 	}
+	if age := gatewayapi.PatternAge(clockOf(picture), p.At); age > p.At.Sub(began) {
+		t.Errorf("%v after the channel began, its picture is %v old", p.At.Sub(began), age)
+	}
 	t.Logf("%d bytes", len(p.JPEG))
 	again, err := c.Thumbnail(t.Context(), "news")
 	if err != nil || !again.At.Equal(p.At) {
 		t.Errorf("another was made %v later, %v", again.At.Sub(p.At), err)
 	}
+}
+
+// clockOf reads the clock of a test pattern.
+func clockOf(p image.Image) (clock uint16) {
+	cell := p.Bounds().Dy() / 12
+	for i := range gatewayapi.PatternClockBits {
+		_, green, _, _ := p.At((2+i)*cell+cell/2, cell/2).RGBA()
+		clock = clock<<1 | uint16(green>>15)
+	}
+	return clock
 }

@@ -27,6 +27,9 @@ type Zap struct {
 	// comes before. Silent says that it has not come within a second.
 	Heard  time.Duration
 	Silent bool
+	// First is from when the ingress gateway drew the first picture of the new channel until it
+	// was seen, Last that of a picture a second later: from glass to glass.
+	First, Last time.Duration
 }
 
 // ErrNoPicture is returned (wrapped) when nothing of the new channel is seen in time.
@@ -59,6 +62,7 @@ func (b *Browser) Zap(ctx context.Context, key string, from, to uint16) (Zap, er
 		Zap, Frozen float64 // ms
 		Heard       *float64
 		Wrong       int
+		First, Last seenClock
 		Error       string
 	}](ctx, b, fmt.Sprintf("sluicePictures.change(%s, %s, %d)", colour(from), colour(to), gatewayapi.PatternPitch(to)))
 	if err != nil {
@@ -68,11 +72,21 @@ func (b *Browser) Zap(ctx context.Context, key string, from, to uint16) (Zap, er
 		return Zap{}, fmt.Errorf("change from channel %d to %d: %w: %s", from, to, ErrNoPicture, seen.Error)
 	}
 	ms := func(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
-	z := Zap{Took: ms(seen.Zap), Frozen: ms(seen.Frozen), Wrong: seen.Wrong, Silent: seen.Heard == nil}
+	z := Zap{Took: ms(seen.Zap), Frozen: ms(seen.Frozen), Wrong: seen.Wrong, Silent: seen.Heard == nil, First: seen.First.age(), Last: seen.Last.age()}
 	if seen.Heard != nil {
 		z.Heard = ms(*seen.Heard)
 	}
 	return z, nil
+}
+
+// seenClock is the clock of a test pattern, and when it was seen.
+type seenClock struct {
+	Clock uint16
+	Time  float64 // ms since 1970
+}
+
+func (s seenClock) age() time.Duration {
+	return gatewayapi.PatternAge(s.Clock, time.UnixMicro(int64(s.Time*1000)))
 }
 
 // colour is that of a channel's test pattern, as red, green and blue.

@@ -1,9 +1,12 @@
-// Notes every picture that the page's player shows: when, and the colour of the square of its
-// test pattern, which says of which channel it is. And the pitch of what is heard.
+// Notes every picture that the page's player shows: when, the colour of the square of its test
+// pattern, which says of which channel it is, and the bits of the clock beside it. And the pitch
+// of what is heard.
 (() => {
+  const CELLS = 2 + 13; // the square, and the clock
   const video = document.querySelector("video");
   const canvas = document.querySelector("canvas"); // of a player that decodes by itself
-  const context = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  const context = new OffscreenCanvas(CELLS, 1).getContext("2d", { willReadFrequently: true });
+  context.imageSmoothingEnabled = false; // the middle of each cell, and nothing else
   const pictures = [];
   const sounds = [];
   let pressed = 0;
@@ -14,10 +17,12 @@
     if (list.length > 6000) list.splice(0, 3000);
   };
   const look = (now, source, height) => {
-    const middle = height / 12;
-    context.drawImage(source, middle, middle, 1, 1, 0, 0, 1, 1);
-    const [red, green, blue] = context.getImageData(0, 0, 1, 1).data;
-    keep(pictures, { at: now, colour: [red, green, blue] });
+    const cell = height / 12;
+    context.drawImage(source, 0, cell / 2, CELLS * cell, 1, 0, 0, CELLS, 1);
+    const { data } = context.getImageData(0, 0, CELLS, 1);
+    let clock = 0;
+    for (let i = 2; i < CELLS; i++) clock = 2 * clock + (data[4 * i + 1] > 127 ? 1 : 0);
+    keep(pictures, { at: now, time: Date.now() + now - performance.now(), colour: [...data.slice(0, 3)], clock });
   };
   const lookAtVideo = (now) => {
     look(now, video, video.videoHeight);
@@ -65,8 +70,9 @@
     shows: (colours) => (pictures.length ? colours.findIndex((c) => is(pictures.at(-1), c)) : -1),
     // What the change showed that the last key began: how long until the first picture of
     // the new channel, the longest time without a picture around it, the pictures that are of
-    // neither, and how long after the first picture its sound was heard. Waits for the new
-    // channel, and a second longer.
+    // neither, how long after the first picture its sound was heard, and the clock in the first
+    // picture and in the last, with the time (ms since 1970) at which it was seen. Waits for the
+    // new channel, and a second longer.
     change: async (before, after, hertz) => {
       const until = performance.now() + 10_000;
       const wait = () => new Promise((resolve) => setTimeout(resolve, 20));
@@ -81,7 +87,11 @@
       const wrong = around.filter((p) => !is(p, before) && !is(p, after)).length;
       const back = around.filter((p) => p.at > first.at && !is(p, after)).length;
       const heard = sounds.find((s, i) => s.at > pressed && isAt(s, hertz) && isAt(sounds[i + 1], hertz));
-      return { zap: first.at - pressed, frozen, wrong: wrong + back, heard: heard ? heard.at - first.at : null };
+      const last = around.at(-1);
+      return {
+        zap: first.at - pressed, frozen, wrong: wrong + back, heard: heard ? heard.at - first.at : null,
+        first: { clock: first.clock, time: first.time }, last: { clock: last.clock, time: last.time },
+      };
     },
   };
 })();
