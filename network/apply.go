@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/internal/lograte"
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network/ledger"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -65,6 +66,9 @@ func (in *installer) execute(ctx context.Context, c *ledger.Change, opts ApplyOp
 	}
 	m.written()
 	if opts.Waves != nil {
+		if opts.Linger > 0 && len(c.Deletes) > 0 {
+			_ = tasks.Sleep(ctx, opts.Linger) // or what is to go goes at once
+		}
 		ctx, cancel = context.WithTimeout(ctx, deletePatience)
 		defer cancel()
 	}

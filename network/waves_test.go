@@ -1,6 +1,7 @@
 package network_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -148,6 +149,31 @@ func TestWavesAreWrittenInOrder(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is to go lingers after all is written, and goes at once when nobody waits any longer.
+func TestDeletionsLinger(t *testing.T) {
+	tr := newTrio(t, false, nil)
+	waves := [][]openflow.DatapathID{{2}, {1}}
+	apply(t, tr.o, "k", before, network.ApplyOptions{})
+	tr.d.take()
+	var written time.Time
+	apply(t, tr.o, "k", later, network.ApplyOptions{Waves: waves, Linger: 100 * time.Millisecond, Written: func() {
+		written = time.Now()
+		tr.d.note("written")
+	}})
+	if took := time.Since(written); took < 100*time.Millisecond {
+		t.Errorf("it is over %v after all was written", took)
+	}
+	if got := tr.d.take(); !slices.Equal(got[len(got)-4:], []string{"written", "3 delete 81", "3 delete 80", "3 barrier"}) {
+		t.Errorf("happened: %q", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	err := tr.o.Apply(ctx, "k", before, network.ApplyOptions{Waves: waves, Linger: time.Hour, Written: cancel})
+	if err != nil {
+		t.Errorf("a change that is written, and is waited for no longer: %v", err)
+	}
+	eventually(t, "what was to go is deleted", func() bool { return slices.Contains(tr.d.take(), "2 barrier") })
 }
 
 // With bundles the first wave is written in one round trip, in which the switches of later

@@ -96,6 +96,37 @@ func (w *world) savingGaps(radios []*radio) (gaps, theirs []time.Duration, r rep
 	return gaps, theirs, r
 }
 
+// TestSavingFromTwoRadios moves a device that hears its old place until it is served at the new
+// one, over links on which packets are under way for long: all of them come, and it is never
+// without them. Some of its switches hear of a change sooner than others.
+func TestSavingFromTwoRadios(t *testing.T) {
+	w, radios := crowd(t, lab.MobilityOptions{ControlDelay: time.Millisecond, Link: delayline.Params{Delay: 20 * time.Millisecond}})
+	for _, core := range []string{"core1", "core2"} {
+		if err := w.lab.SetLinkParams(t.Context(), "control-"+core, delayline.Params{Delay: 15 * time.Millisecond}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := newPhone(1, 4)
+	w.register("open", p)
+	if err := p.join(t.Context(), radios[0], p.macs[0]); err != nil {
+		t.Fatal(err)
+	}
+	s := w.streamToRadios(radios, netip.AddrPortFrom(p.ip, 5000), 1000)
+	w.eventually("packets arrive", func() bool { return s.count() > 500 })
+	for n := range 12 {
+		to := []int{1, 3, 2, 0}[n%4]
+		if err := p.move(t.Context(), radios[to], p.macs[to]); err != nil {
+			t.Fatal(err)
+		}
+		came := s.count()
+		w.eventually("the handover is over", func() bool { return w.done(p.id, radios[to]) && s.count() > came+100 })
+	}
+	r := s.stop()
+	t.Logf("%v", r)
+	requireOnce(t, r)
+	w.compareRules()
+}
+
 // TestSeamlessNetwork moves a device with two interfaces to and fro: every packet
 // comes by one of them or by both, and none by one of them twice. The device's own
 // part, which makes one of both, is another test's.

@@ -30,6 +30,9 @@ type trip struct {
 	// strays leaves rules alone of ways that the device has left, since packets are
 	// still on their way there: the end of the second place removes them.
 	strays bool
+	// linger is how long what leads to the old place stays, for packets that are under way
+	// there.
+	linger time.Duration
 	// later are the rules by which the device will be served at its new place alone.
 	later []network.Rule
 }
@@ -69,10 +72,14 @@ func (s *placement) follow(ctx context.Context, t *trip, steps []route.Step) err
 		if t.strays {
 			rules = keep(ahead(rules, t.later), t.m.rules)
 		}
-		if err := s.declare(ctx, t, step.Plan, rules, how, i == len(steps)-1); err != nil {
+		last := i == len(steps)-1
+		if last {
+			how.Linger = t.linger
+		}
+		if err := s.declare(ctx, t, step.Plan, rules, how, last); err != nil {
 			return err
 		}
-		if step.Settle && i < len(steps)-1 {
+		if step.Settle && !last {
 			select {
 			case <-time.After(settling):
 			case <-ctx.Done():
@@ -196,6 +203,11 @@ func (s *placement) placeSaving(ctx context.Context, t *trip, to route.Place, le
 		err = s.declare(ctx, t, p, p.Program.Rules, rule.ApplyOptions{Waves: route.Burst(t.m.plan, p)}, true)
 	} else {
 		t.rec.Parts.Model = Duration(route.Waited(c, l))
+		t.linger = settling
+		_, old := route.Branch(s.net.Topology(), t.m.plan.Path, s.net.ControlLatency)
+		for _, l := range old {
+			t.linger += l
+		}
 		err = s.follow(ctx, t, route.Steps(t.m.plan, p))
 	}
 	if err == nil {

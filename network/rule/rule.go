@@ -115,6 +115,9 @@ type ApplyOptions struct {
 	// to hold ready while the first wave is written, and none of these is committed before
 	// all are taken. A change that fails is undone in the opposite order.
 	Waves [][]openflow.DatapathID
+	// Linger is how long after the last wave nothing is deleted yet, for packets that
+	// are under way where they still need it. The change takes that much longer.
+	Linger time.Duration
 	// Written, if set, is called when everything that is to be written is
 	// confirmed, before anything is deleted. It is called once, not at all when
 	// the change fails before that, and must not block.
