@@ -70,13 +70,14 @@ func (v *viewer) changeInTurn(ctx context.Context, channel, password string) (z 
 // Without make-before-break, or if there is no room for two, the old one ends first.
 func (v *viewer) changeFrom(ctx context.Context, began time.Time, old, channel, password string) (z zapped, err error) {
 	v.expect(v.g.sourcePort(channel))
-	both := []string{channel, old}
+	wanted := []string{channel, old}
 	if !v.g.cfg.MakeBeforeBreak {
-		both = both[:1]
+		wanted = wanted[:1]
 	}
-	from, err := v.wantNew(ctx, both, password)
+	from, err := v.wantNew(ctx, wanted, password)
 	if full(err) {
-		from, err = v.wantNew(ctx, both[:1], password)
+		wanted = wanted[:1]
+		from, err = v.wantNew(ctx, wanted, password)
 	}
 	if err != nil {
 		v.expectNothing()
@@ -88,7 +89,7 @@ func (v *viewer) changeFrom(ctx context.Context, began time.Time, old, channel, 
 		return z, refused(http.StatusServiceUnavailable, "channel", "channel %q comes from nowhere at present; you still see %q", channel, old)
 	}
 	cut := v.grant(from[channel])
-	settle := v.askMeanwhile(channel, old)
+	settle := v.askMeanwhile(wanted)
 	err = v.waitFor(ctx, cut, channel, old)
 	if err != nil && v.stay(cut) {
 		settle()

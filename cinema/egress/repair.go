@@ -54,17 +54,17 @@ func (v *viewer) askFor(ctx context.Context, channel string) {
 	_, _ = v.g.want(ctx, v, []string{channel}, "", true) // if not, it is asked again soon
 }
 
-// askMeanwhile has a channel's group of pictures be sent again while a change to it waits for a key
+// askMeanwhile has the first channel's group of pictures be sent again while a change to it waits for a key
 // frame, of which the beginning may be lost: each time after twice as long. What it returns ends
 // that, and waits for what has been asked for.
-func (v *viewer) askMeanwhile(channel, old string) (settle func()) {
+func (v *viewer) askMeanwhile(wanted []string) (settle func()) {
 	ctx, cancel := context.WithCancel(v.tasks.Context())
 	done := make(chan struct{})
 	if !v.g.cfg.Burst || !v.tasks.Start(func(context.Context) {
 		defer close(done)
 		for pause := askEvery; tasks.Sleep(ctx, pause) == nil; pause *= 2 {
 			v.g.metrics.asked.Inc()
-			_, _ = v.want(v.tasks.Context(), []string{channel, old}, "", true)
+			_, _ = v.want(v.tasks.Context(), wanted, "", true)
 		}
 	}) {
 		close(done)

@@ -69,7 +69,8 @@ func (b *Browser) Zap(ctx context.Context, key string, from, to uint16) (Zap, er
 		return Zap{}, err
 	}
 	if seen.Error != "" {
-		return Zap{}, fmt.Errorf("change from channel %d to %d: %w: %s", from, to, ErrNoPicture, seen.Error)
+		page, _ := InPage[string](ctx, b, "document.body.innerText") // says more, if it can be had
+		return Zap{}, fmt.Errorf("change from channel %d to %d: %w: %s; the page says %.300q", from, to, ErrNoPicture, seen.Error, page)
 	}
 	ms := func(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
 	z := Zap{Took: ms(seen.Zap), Frozen: ms(seen.Frozen), Wrong: seen.Wrong, Silent: seen.Heard == nil, First: seen.First.age(), Last: seen.Last.age()}
