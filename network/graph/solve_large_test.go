@@ -10,6 +10,8 @@ import (
 
 	"gonum.org/v1/gonum/graph/path"
 	"gonum.org/v1/gonum/graph/simple"
+
+	"github.com/sluice-net/sluice/internal/race"
 )
 
 // metro is a large random graph with whole-number delays, jitters and widths.
@@ -189,7 +191,11 @@ func TestSolveAllocatesLittle(t *testing.T) {
 	if _, err := g.Solve(p); err != nil {
 		t.Fatal(err)
 	}
-	if n := testing.AllocsPerRun(50, func() { _, _ = g.Solve(p) }); n > 20 {
+	most := 4.0
+	if race.Enabled {
+		most = 40 // a sync.Pool forgets one in four then of what it is given, by chance: 15 to 21
+	}
+	if n := testing.AllocsPerRun(50, func() { _, _ = g.Solve(p) }); n > most {
 		t.Errorf("%v allocations for each search", n)
 	}
 }
