@@ -77,7 +77,7 @@ func zapCases(s Scale, only Only) (all []zapCase, err error) {
 	for _, d := range distances {
 		for _, player := range players {
 			all = append(all, zapCase{player, d, true, true}, zapCase{player, d, false, true})
-			if d == zapHeldTo {
+			if d == zapHeldTo && s != Quick {
 				all = append(all, zapCase{player, d, true, false}, zapCase{player, d, false, false})
 			}
 		}
