@@ -90,10 +90,6 @@ func (s *placement) follow(ctx context.Context, t *trip, steps []route.Step) err
 	return nil
 }
 
-// settling is how long a switch may go on by rules that it says it has replaced:
-// Open vSwitch confirms before it has looked through what it keeps of each flow.
-const settling = 50 * time.Millisecond
-
 // declare makes rules those of the device. What it had before is as it was if
 // that fails. With the last step the device is served as it is to be.
 func (s *placement) declare(ctx context.Context, t *trip, p route.Plan, rules []network.Rule, how rule.ApplyOptions, last bool) error {
@@ -203,11 +199,7 @@ func (s *placement) placeSaving(ctx context.Context, t *trip, to route.Place, le
 		err = s.declare(ctx, t, p, p.Program.Rules, rule.ApplyOptions{Waves: route.Burst(t.m.plan, p)}, true)
 	} else {
 		t.rec.Parts.Model = Duration(route.Waited(c, l))
-		t.linger = settling
-		_, old := route.Branch(s.net.Topology(), t.m.plan.Path, s.net.ControlLatency)
-		for _, l := range old {
-			t.linger += l
-		}
+		t.linger = s.underWay(t.m.plan.Path)
 		err = s.follow(ctx, t, route.Steps(t.m.plan, p))
 	}
 	if err == nil {
