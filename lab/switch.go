@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -231,6 +232,18 @@ func (s *LiveSwitch) Vsctl(ctx context.Context, args ...string) (string, error) 
 // Appctl runs ovs-appctl against the switch's daemon and returns what it prints.
 func (s *LiveSwitch) Appctl(ctx context.Context, args ...string) (string, error) {
 	return s.output(ctx, "ovs-appctl", append([]string{"-t", filepath.Join(s.dir(), "vswitchd.ctl")}, args...)...)
+}
+
+// Cached lists the decisions about flows that the datapath keeps and that have all these texts
+// in them, as ovs-appctl prints them (dpctl/dump-flows).
+func (s *LiveSwitch) Cached(ctx context.Context, texts ...string) (found []string, err error) {
+	all, err := s.Appctl(ctx, "dpctl/dump-flows")
+	for line := range strings.Lines(all) {
+		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
+			found = append(found, line)
+		}
+	}
+	return found, err
 }
 
 // Stop ends the switch's daemon, as a crash or a power cut would: it forwards

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,8 +13,7 @@ import (
 // back meets no decision of the time when nobody was there.
 func TestLeftChannelIsForgotten(t *testing.T) {
 	w := ownEgress(t, "cinema-left")
-	w.must(w.AddChannel(t.Context(), plugin.ChannelSpec{Name: "c1", Number: 1, Source: "test:", BitRate: bitRate, Ingress: "in1"}))
-	w.must(w.WaitOnAir(t.Context()))
+	w.channels(1)
 	v := newRawGateway(w, "out1").join("c1")
 	v.got(t, 50)
 	const before = "s3" // the gateway
@@ -37,14 +35,9 @@ func TestLeftChannelIsForgotten(t *testing.T) {
 }
 
 // cached are the decisions about channels' packets that a switch keeps.
-func (w *world) cached(name string) (found []string) {
+func (w *world) cached(name string) []string {
 	w.t.Helper()
-	flows, err := w.lab.Switch(name).Appctl(w.t.Context(), "dpctl/dump-flows")
+	found, err := w.lab.Switch(name).Cached(w.t.Context(), "dst="+plugin.DefaultMedia.String())
 	w.must(err)
-	for line := range strings.Lines(flows) {
-		if strings.Contains(line, "dst="+plugin.DefaultMedia.String()) {
-			found = append(found, line)
-		}
-	}
 	return found
 }

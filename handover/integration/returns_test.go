@@ -3,7 +3,6 @@ package integration
 import (
 	"encoding/binary"
 	"net/netip"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -78,16 +77,11 @@ func (w *world) edgeOf(r *radio) string {
 }
 
 // cachedFrom are the decisions about IPv4 packets from an address that a switch keeps.
-func (w *world) cachedFrom(name string, from netip.Addr) (found []string) {
+func (w *world) cachedFrom(name string, from netip.Addr) []string {
 	w.t.Helper()
-	flows, err := w.lab.Switch(name).Appctl(w.t.Context(), "dpctl/dump-flows")
+	found, err := w.lab.Switch(name).Cached(w.t.Context(), "ipv4(src="+from.String()+",")
 	if err != nil {
 		w.t.Fatal(err)
-	}
-	for line := range strings.Lines(flows) {
-		if strings.Contains(line, "ipv4(src="+from.String()+",") {
-			found = append(found, line)
-		}
 	}
 	return found
 }

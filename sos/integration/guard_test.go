@@ -83,14 +83,12 @@ func TestNothingCachedOfEnded(t *testing.T) {
 // cachedTCP are the decisions about TCP of an end host that a switch keeps.
 func (w *world) cachedTCP(name, host string) (found []string) {
 	w.t.Helper()
-	flows, err := w.lab.Switch(name).Appctl(w.t.Context(), "dpctl/dump-flows")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for line := range strings.Lines(flows) {
-		if strings.Contains(line, "proto=6") && (strings.Contains(line, "src="+host+",") || strings.Contains(line, "dst="+host+",")) {
-			found = append(found, line)
+	for _, end := range []string{"src=", "dst="} {
+		some, err := w.lab.Switch(name).Cached(w.t.Context(), "proto=6", end+host+",")
+		if err != nil {
+			w.t.Fatal(err)
 		}
+		found = append(found, some...)
 	}
 	return found
 }
