@@ -75,7 +75,7 @@ func (v *viewer) changeFrom(ctx context.Context, began time.Time, old, channel, 
 		wanted = wanted[:1]
 	}
 	from, err := v.wantNew(ctx, wanted, password)
-	if full(err) {
+	if full(err) && len(wanted) > 1 {
 		wanted = wanted[:1]
 		from, err = v.wantNew(ctx, wanted, password)
 	}
