@@ -38,7 +38,7 @@ var ErrNoPicture = errors.New("the new channel is not seen")
 // WatchPictures has the page note what its player shows, and what is heard: test patterns of
 // Cinema. Somebody watches already.
 func (b *Browser) WatchPictures(ctx context.Context) error {
-	return b.Do(ctx, pictures)
+	return b.Do(ctx, fmt.Sprintf("window.sluiceClockBits = %d;\n", gatewayapi.PatternClockBits)+pictures)
 }
 
 // Shows waits until the video shows the test pattern of a channel.

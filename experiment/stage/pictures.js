@@ -2,7 +2,7 @@
 // pattern, which says of which channel it is, and the bits of the clock beside it. And the pitch
 // of what is heard.
 (() => {
-  const CELLS = 2 + 13; // the square, and the clock
+  const CELLS = 2 + window.sluiceClockBits; // the square, and the clock
   const video = document.querySelector("video");
   const canvas = document.querySelector("canvas"); // of a player that decodes by itself
   const context = new OffscreenCanvas(CELLS, 1).getContext("2d", { willReadFrequently: true });
