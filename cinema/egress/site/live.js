@@ -6,6 +6,7 @@ const $ = (id) => document.getElementById(id);
 const poll = 5000; // in milliseconds
 const gatherTime = 1500;
 const publishTime = 8000;
+const byeTime = 2000;
 
 let channels = [];
 let show = null; // what is being published
@@ -135,15 +136,22 @@ function gathered(pc) {
   });
 }
 
+// leave tells the gateway first, if it can be: it forgets who closes the connection.
+function leave({ pc, url }) {
+  const close = () => pc?.close();
+  if (url) {
+    fetch(url, { method: "DELETE", keepalive: true, signal: AbortSignal.timeout(byeTime) }).catch(() => {}).finally(close);
+  } else {
+    close();
+  }
+}
+
 function end(text) {
   const mine = show;
   show = null;
   if (mine) {
     mine.stream?.getTracks().forEach((t) => t.stop());
-    mine.pc?.close();
-    if (mine.url) {
-      fetch(mine.url, { method: "DELETE", keepalive: true }).catch(() => {});
-    }
+    leave(mine);
   }
   $("video").srcObject = null;
   running(false);
