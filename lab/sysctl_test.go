@@ -22,6 +22,8 @@ func readSysctl(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(map[string]string{
 		"rmem": "/proc/sys/net/core/rmem_default", "wmem": "/proc/sys/net/core/wmem_default", "autogroup": "/proc/sys/kernel/sched_autogroup_enabled",
+		"arp2": "/proc/sys/net/ipv4/neigh/default/gc_thresh2", "arp3": "/proc/sys/net/ipv4/neigh/default/gc_thresh3",
+		"nd2": "/proc/sys/net/ipv6/neigh/default/gc_thresh2", "nd3": "/proc/sys/net/ipv6/neigh/default/gc_thresh3",
 	}[name])
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +33,7 @@ func readSysctl(t *testing.T, name string) string {
 
 func TestSysctlsAreRestored(t *testing.T) {
 	needsRoot(t)
-	for name, value := range map[string]string{"rmem": "16777216", "wmem": "16777216", "autogroup": "0"} {
+	for name, value := range map[string]string{"rmem": "16777216", "wmem": "16777216", "autogroup": "0", "arp2": "65536", "arp3": "131072", "nd2": "65536", "nd3": "131072"} {
 		t.Run(name, func(t *testing.T) { sysctlIsRestored(t, name, value) })
 	}
 }

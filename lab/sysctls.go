@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -16,13 +17,19 @@ import (
 // A userspace switch receives each port through a packet socket of the default
 // receive buffer: bursts beyond it are lost. It sends all ports through one of the
 // default send buffer: packets that wait in the queues of one port keep those of
-// others out. How processors are shared is changed for labs with Options.ByThread.
+// others out. The neighbours (ARP and ND) of all hosts share one table each, of 1,024: a
+// packet to one more is lost, and so is one to a neighbour that another host drives out.
+// How processors are shared is changed for labs with Options.ByThread.
 //
 // The sysctls are the whole machine's (network namespaces may only read them), so all labs
 // share one change of each: the first makes it, the last takes it back.
 var sysctls = []sysctl{
 	{"net.core.rmem_default", "16777216", "/run/sluice/rmem.json"},
 	{"net.core.wmem_default", "16777216", "/run/sluice/wmem.json"},
+	{"net.ipv4.neigh.default.gc_thresh2", "65536", "/run/sluice/arp2.json"},
+	{"net.ipv4.neigh.default.gc_thresh3", "131072", "/run/sluice/arp3.json"},
+	{"net.ipv6.neigh.default.gc_thresh2", "65536", "/run/sluice/nd2.json"},
+	{"net.ipv6.neigh.default.gc_thresh3", "131072", "/run/sluice/nd3.json"},
 	autogroup,
 }
 
@@ -31,6 +38,16 @@ var autogroup = sysctl{"kernel.sched_autogroup_enabled", "0", "/run/sluice/autog
 // sysctl is one with its value while a lab is up, and the file that records what it was,
 // beside the run directories because labs with different ones share it.
 type sysctl struct{ name, value, file string }
+
+// while is the value while a lab is up: no limit of the machine's is lowered.
+func (x sysctl) while(original string) string {
+	was, err1 := strconv.Atoi(original)
+	ours, err2 := strconv.Atoi(x.value)
+	if x != autogroup && err1 == nil && err2 == nil && was > ours {
+		return original
+	}
+	return x.value
+}
 
 func (x sysctl) path() string { return "/proc/sys/" + strings.ReplaceAll(x.name, ".", "/") }
 
@@ -50,8 +67,8 @@ type tuning struct {
 // hold sets the sysctls, that of how processors are shared with byThread alone.
 func (t *tuning) hold(byThread bool) error {
 	for _, x := range sysctls {
-		if _, err := os.Stat(x.path()); x == autogroup && (!byThread || errors.Is(err, os.ErrNotExist)) {
-			continue // it is not asked for, or the kernel is without
+		if _, err := os.Stat(x.path()); x == autogroup && !byThread || errors.Is(err, os.ErrNotExist) {
+			continue // it is not asked for, or the kernel is without, as some are without IPv6
 		}
 		if err := t.set(x); err != nil {
 			return err
@@ -67,11 +84,11 @@ func (t *tuning) set(x sysctl) error {
 			return err
 		}
 		if s.hold(t.dir, strings.TrimSpace(string(now))) {
-			t.logf("%s of this machine is %s while a lab is up (was %s)", x.name, x.value, s.Original)
+			t.logf("%s of this machine is %s while a lab is up (was %s)", x.name, x.while(s.Original), s.Original)
 		}
 		t.originals[x.name] = s.Original
 		return nil
-	}, func(*sysctlState) string { return x.value })
+	}, func(s *sysctlState) string { return x.while(s.Original) })
 }
 
 // release gives the sysctls back.
