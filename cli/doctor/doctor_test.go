@@ -61,10 +61,11 @@ func level(t *testing.T, all []Finding, check string, want Level, says string) {
 }
 
 func TestAgent(t *testing.T) {
-	const ipv4, core = "/proc/sys/net/ipv4/", "/proc/sys/net/core/"
+	const ipv4, ipv6, core = "/proc/sys/net/ipv4/", "/proc/sys/net/ipv6/", "/proc/sys/net/core/"
 	good := machine(t, map[string]string{
 		ipv4 + "tcp_available_congestion_control": "reno cubic bbr", ipv4 + "tcp_slow_start_after_idle": "0",
 		core + "rmem_max": "67108864", core + "wmem_max": "67108864",
+		ipv4 + "neigh/default/gc_thresh3": "8192", ipv6 + "neigh/default/gc_thresh3": "131072",
 	}, nil)
 	good.UID = 0
 	for _, f := range good.Run(t.Context(), Agent) {
@@ -74,6 +75,7 @@ func TestAgent(t *testing.T) {
 	}
 	poor := machine(t, map[string]string{
 		ipv4 + "tcp_available_congestion_control": "reno cubic", ipv4 + "tcp_slow_start_after_idle": "1", core + "rmem_max": "212992",
+		ipv4 + "neigh/default/gc_thresh3": "1024",
 	}, nil)
 	poor.Files = 100
 	all := poor.Run(t.Context(), Agent)
@@ -83,6 +85,8 @@ func TestAgent(t *testing.T) {
 	level(t, all, "net.ipv4.tcp_slow_start_after_idle", Warn, "sysctl -w")
 	level(t, all, "net.core.rmem_max", Warn, "sysctl -w")
 	level(t, all, "net.core.wmem_max", Info, "namespace")
+	level(t, all, "net.ipv4.neigh.default.gc_thresh3", Warn, "sysctl -w")
+	level(t, all, "net.ipv6.neigh.default.gc_thresh3", Info, "IP version")
 }
 
 func TestLab(t *testing.T) {

@@ -52,7 +52,7 @@ func (s *System) agent() []Finding {
 	for _, name := range []string{"net.core.rmem_max", "net.core.wmem_max"} {
 		out = append(out, s.buffer(name))
 	}
-	return out
+	return append(out, s.neighbours("net.ipv4.neigh.default.gc_thresh3"), s.neighbours("net.ipv6.neigh.default.gc_thresh3"))
 }
 
 func (s *System) fileLimit(want uint64, why string) Finding {
@@ -107,6 +107,24 @@ func (s *System) buffer(name string) Finding {
 		f.Level, f.Found = Info, f.Found+", which root may exceed"
 	default:
 		f.Level, f.Advice = Warn, fmt.Sprintf("too small to fill a long link with one connection: sysctl -w %s=%d", name, wantBuffer)
+	}
+	return f
+}
+
+// wantNeighbours is how many hosts of its own networks an agent should be able to serve.
+const wantNeighbours = 8192
+
+// neighbours looks at a bound of the tables of neighbours, which all interfaces and network
+// namespaces of the machine share (arp(7)). What is sent to one more is lost.
+func (s *System) neighbours(name string) Finding {
+	got := s.read(sysctlPath(name))
+	n, err := strconv.Atoi(got)
+	f := Finding{Check: name, Level: OK, Found: got + " neighbours"}
+	switch {
+	case err != nil:
+		f.Level, f.Found = Info, "not there (without this IP version, or set in another network namespace)"
+	case n < wantNeighbours:
+		f.Level, f.Advice = Warn, fmt.Sprintf("connections of more clients than this on the agent's own networks fail: sysctl -w %s=%d, and gc_thresh2 to half of it", name, wantNeighbours)
 	}
 	return f
 }
