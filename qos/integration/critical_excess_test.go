@@ -12,12 +12,13 @@ import (
 	"github.com/sluice-net/sluice/qos/bandwidth"
 )
 
-// ratedSquare is square with trunks that carry no more than they are told to.
+// ratedSquare is square with trunks that carry no more than they are told to. Their queues
+// take what the meters of three flows let through at once, a quarter of a second of each.
 func ratedSquare() lab.Topology {
 	t := square()
 	for i, l := range t.Links {
 		if strings.HasPrefix(l.A.Node, "s") {
-			t.Links[i] = lab.Both(l.A.Node, l.B.Node, delayline.Params{Rate: trunk, Queue: 64 << 10})
+			t.Links[i] = lab.Both(l.A.Node, l.B.Node, delayline.Params{Rate: trunk, Queue: 384 << 10})
 		}
 	}
 	return t

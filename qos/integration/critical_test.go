@@ -92,8 +92,9 @@ func TestCriticalControllerRestarts(t *testing.T) {
 		// So few packets that a meter does not drop what a machine that has paused delivers at once.
 		s := w.streamOf(fmt.Sprintf("a%d", i+1), fmt.Sprintf("b%d", i+1), stage.StreamOptions{Rate: 100})
 		defer func() {
-			if r := s.Stop().All(); r.Lost > 0 {
-				t.Errorf("flow %d lost %d of %d packets", i+1, r.Lost, r.Sent)
+			log := s.Stop()
+			if r := log.All(); r.Lost > 0 {
+				t.Errorf("flow %d lost %d of %d packets; its own kernel refused %d", i+1, r.Lost, r.Sent, log.Refused())
 			}
 		}()
 		before = w.placed(i + 1)
