@@ -17,6 +17,9 @@ func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	if s.selection.view.Load().guards(&p.Headers) {
 		return s.fromAgent(flow{client: p.Headers.Source(), server: p.Headers.Destination()}, p.Resubmit)
 	}
+	if p.Headers.IsSYN() && packet.MPTCPOf(p.Headers.TCPOptions(p.Data)).Join {
+		return network.Continue // its connection is there, and goes without agents
+	}
 	return s.segment(at, &p.Headers, packetIn{p})
 }
 
