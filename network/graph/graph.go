@@ -32,6 +32,7 @@ type Graph struct {
 	head  []int32 // node that the arc at this place leads to
 	id    []int32 // number of the arc at this place
 	pool  sync.Pool
+	wide  sync.Pool // searches with a label for each state of WidestPath
 
 	solvers sync.Pool
 	turn    sync.Once
@@ -65,6 +66,7 @@ func New(nodes int, arcs []Arc) (*Graph, error) {
 		g.head[at], g.id[at] = int32(a.To), int32(i)
 	}
 	g.pool.New = func() any { return newSearch(nodes) }
+	g.wide.New = func() any { return newSearch(nodes * (MostLonger + 1)) }
 	g.solvers.New = func() any { return newSolver(g) }
 	return g, nil
 }

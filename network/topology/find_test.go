@@ -347,3 +347,30 @@ func TestExplainKeepsWhatPathsUse(t *testing.T) {
 		t.Errorf("only %d paths, the test says little", used)
 	}
 }
+
+// Of the paths as short as any, Widest finds the one that Find does where all others are out.
+func TestWidest(t *testing.T) {
+	cable := func(a, b int, free uint64) []Link {
+		return both(ref(a, 10*a+b), ref(b, 10*b+a), 0, 10*mbit, 10*mbit-free)
+	}
+	top := New(1, []openflow.DatapathID{1, 2, 3, 4, 5}, slices.Concat(cable(1, 2, 3*mbit), cable(2, 5, 9*mbit), cable(1, 3, 5*mbit), cable(3, 5, 4*mbit), cable(3, 4, 9*mbit), cable(4, 5, 9*mbit)))
+	for longer, want := range []struct {
+		by    string
+		width uint64
+	}{{"1 3 5", 4 * mbit}, {"1 3 4 5", 5 * mbit}, {"1 3 4 5", 5 * mbit}} {
+		p, width, ok := top.Widest(ref(1, 1), ref(5, 1), longer, Link.Available)
+		by := ""
+		for _, h := range p.Hops {
+			by += fmt.Sprintf(" %d", uint64(h.Switch))
+		}
+		if !ok || strings.TrimSpace(by) != want.by || width != want.width || p.Hops[0].In != 1 || p.Hops[len(p.Hops)-1].Out != 1 {
+			t.Errorf("longer by %d: %+v of width %d, %v; want %+v", longer, p, width, ok, want)
+		}
+	}
+	if _, width, ok := top.Widest(ref(1, 1), ref(1, 2), 0, Link.Available); !ok || width != math.MaxUint64 {
+		t.Errorf("within a switch: %d, %v", width, ok)
+	}
+	if _, _, ok := top.Widest(ref(1, 1), ref(9, 1), 0, Link.Available); ok {
+		t.Error("there is a path to a switch that is not there")
+	}
+}

@@ -31,6 +31,7 @@ type Topology struct {
 	views  sync.Pool
 	tree   tree
 	fans   []atomic.Pointer[graph.Tree]
+	toward []atomic.Pointer[[]float64] // the numbers of links from all switches to one
 }
 
 // New builds a snapshot. Links whose ends are not among the switches are left out.
@@ -58,6 +59,7 @@ func New(version uint64, switches []openflow.DatapathID, links []Link) *Topology
 	t.hops = make(graph.Weights, len(t.Links))
 	t.heads = make([]int32, len(t.Links))
 	t.fans = make([]atomic.Pointer[graph.Tree], len(t.Switches))
+	t.toward = make([]atomic.Pointer[[]float64], len(t.Switches))
 	t.first = make([]int, len(t.Switches)+1)
 	for i, l := range t.Links {
 		t.first[t.index[l.From.Switch]+1] = i + 1
