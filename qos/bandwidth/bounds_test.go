@@ -81,9 +81,9 @@ func TestReviewPassesFlowsThatAreBusy(t *testing.T) {
 	defer done()
 	w.net.change(func() { w.net.dead[[2]int{2, 4}] = true })
 	w.NetworkChanged(network.Event{Kind: network.LinkDown})
-	w.eventually("the second flow is moved", func() bool { return way(w.of([2]int{1, 2}, [2]int{4, 2}, 2)) == "1354" })
+	w.eventually("the second flow is moved", func() bool { return through(w.of([2]int{1, 2}, [2]int{4, 2}, 2)) == "1354" })
 	done()
-	w.eventually("the first flow, too", func() bool { return way(w.of([2]int{1, 1}, [2]int{4, 1}, 1)) == "1354" })
+	w.eventually("the first flow, too", func() bool { return through(w.of([2]int{1, 1}, [2]int{4, 1}, 1)) == "1354" })
 }
 
 // A switch that does not take the rules for first packets is told of until it does.

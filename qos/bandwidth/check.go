@@ -1,11 +1,12 @@
 package bandwidth
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/qos/way"
 )
 
 const (
@@ -34,11 +35,11 @@ func (p *planner) gone(f *flow) string {
 		}
 		return ""
 	}
-	moved := func(h header, from network.PortRef) bool {
+	moved := func(h match.Header, from network.PortRef) bool {
 		host, known := p.Network.HostByMAC(h.EthSrc, h.VLAN)
 		return known && !host.At.IsZero() && host.At != from
 	}
-	if moved(f.Header, f.From) || moved(f.Header.reverse(), f.To) {
+	if moved(f.Header, f.From) || moved(f.Header.Reverse(), f.To) {
 		return "a host has moved"
 	}
 	return ""
@@ -54,7 +55,7 @@ func (p *planner) broken(f *flow, now time.Time) string {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	why, certain := p.missing(f.Hops)
+	why, certain := way.Missing(p.Network, f.Hops)
 	switch {
 	case why == "":
 		f.whole, f.broken = true, time.Time{}
@@ -72,25 +73,6 @@ func (p *planner) broken(f *flow, now time.Time) string {
 		return ""
 	}
 	return why
-}
-
-// missing finds the first link of a path that is not there. It is certain if both its
-// switches are connected, or a port says that it is down.
-func (p *planner) missing(hops []network.Hop) (why string, certain bool) {
-	t := p.Network.Topology()
-	for i := range len(hops) - 1 {
-		a, b := hops[i], hops[i+1]
-		from, to := network.PortRef{Switch: a.Switch, Port: a.Out}, network.PortRef{Switch: b.Switch, Port: b.In}
-		if l, ok := t.LinkFrom(from); ok && l.To == to {
-			continue
-		}
-		upA, _ := p.Network.PortUp(from)
-		upB, _ := p.Network.PortUp(to)
-		hasA, hasB := t.Has(a.Switch), t.Has(b.Switch)
-		certain := hasA && hasB || hasA && !upA || hasB && !upB
-		return fmt.Sprintf("the link from %v to %v is down", from, to), certain
-	}
-	return "", true
 }
 
 // oversubscribed finds the link that cannot keep what the flow was promised, and for how many

@@ -37,7 +37,7 @@ func TestClosedConnection(t *testing.T) {
 	if len(w.rules.Program("flow/"+first.ID).Rules) == 0 || !w.of(from, to, 1).Closed {
 		t.Error("the rules have gone before the last segments")
 	}
-	if r := w.placed([2]int{1, 2}, [2]int{4, 2}, 2); r.State != StateAccepted || way(r) != "124" {
+	if r := w.placed([2]int{1, 2}, [2]int{4, 2}, 2); r.State != StateAccepted || through(r) != "124" {
 		t.Errorf("the next flow: %+v", r)
 	}
 	w.net.change(func() { w.net.dead[[2]int{1, 3}] = true })
@@ -87,7 +87,7 @@ func TestNotACopy(t *testing.T) {
 // Copies are asked for where a connection enters, of switches that can tell.
 func TestCopies(t *testing.T) {
 	hops := []network.Hop{{Switch: 1, In: 1, Out: 12}, {Switch: 2, In: 21, Out: 24}, {Switch: 4, In: 42, Out: 1}}
-	h, _ := headerOf(headers([2]int{1, 1}, [2]int{4, 1}, 1))
+	h, _ := match.HeaderOf(headers([2]int{1, 1}, [2]int{4, 1}, 1))
 	count := map[openflow.DatapathID]int{}
 	for _, r := range copies(h, hops, func(network.PortRef) uint32 { return 0 }, func(d openflow.DatapathID) bool { return true }) {
 		count[r.Switch]++

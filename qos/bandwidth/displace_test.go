@@ -28,7 +28,7 @@ func TestLostCapacity(t *testing.T) {
 	}
 	w.net.change(func() { w.net.dead[[2]int{1, 3}] = false })
 	w.retry(t.Context())
-	if second = w.of([2]int{1, 2}, [2]int{4, 2}, 2); second.State != StateAccepted || way(second) != "1354" || second.Reason != "" {
+	if second = w.of([2]int{1, 2}, [2]int{4, 2}, 2); second.State != StateAccepted || through(second) != "1354" || second.Reason != "" {
 		t.Errorf("with another way: %+v", second)
 	}
 	w.net.change(func() { w.net.capacity = 8 * mbit })
@@ -44,7 +44,7 @@ func TestLostCapacityMoves(t *testing.T) {
 	w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
 	w.net.change(func() { w.net.narrow = map[[2]int]uint64{{2, 4}: 9 * mbit} })
 	w.relieve(t.Context())
-	if r := w.of([2]int{1, 1}, [2]int{4, 1}, 1); way(r) != "1354" || r.State != StateAccepted || r.Moves != 1 {
+	if r := w.of([2]int{1, 1}, [2]int{4, 1}, 1); through(r) != "1354" || r.State != StateAccepted || r.Moves != 1 {
 		t.Errorf("%+v", r)
 	}
 }

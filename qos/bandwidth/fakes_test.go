@@ -217,7 +217,7 @@ func (w *world) placed(from, to [2]int, source uint16) Record {
 
 func (w *world) of(from, to [2]int, source uint16) Record {
 	w.t.Helper()
-	h, _ := headerOf(headers(from, to, source))
+	h, _ := match.HeaderOf(headers(from, to, source))
 	f := w.flows.find(h)
 	if f == nil {
 		return Record{State: "none"}
@@ -225,8 +225,8 @@ func (w *world) of(from, to [2]int, source uint16) Record {
 	return f.record()
 }
 
-// way is a record's path as the numbers of its switches.
-func way(r Record) string {
+// through is a record's path as the numbers of its switches.
+func through(r Record) string {
 	s := ""
 	for _, h := range r.Path {
 		s += fmt.Sprint(uint64(h.Switch))

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/reserve"
 )
 
@@ -35,7 +36,7 @@ type placement struct {
 
 // stored is a flow as the store keeps it. What stands before placement is fixed.
 type stored struct {
-	Header     header        `json:"header"`
+	Header     match.Header  `json:"header"`
 	Definition string        `json:"definition"`
 	Rate       uint64        `json:"rate"`
 	Reverse    uint64        `json:"reverse"`
@@ -123,7 +124,7 @@ func (c *counter) read(bytes uint64, at time.Time) (uint64, bool) {
 }
 
 // identify gives a header its short name.
-func identify(h header) string {
+func identify(h match.Header) string {
 	sum := sha256.Sum256([]byte(fmt.Sprintf("%v/%d/%v", h, h.VLAN, [2]openflow.MAC{h.EthSrc, h.EthDst})))
 	return hex.EncodeToString(sum[:6])
 }
@@ -142,7 +143,7 @@ func (f *flow) roams() bool { return f.Device.IsValid() }
 
 // within says whether all packets of the flow are among some.
 func (f *flow) within(matches []openflow.Match) bool {
-	exact := f.Header.match(f.From.Port)
+	exact := f.Header.Match(f.From.Port)
 	return slices.ContainsFunc(matches, func(m openflow.Match) bool { return m.Covers(exact) })
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/qos/way"
 )
 
 const (
@@ -160,7 +161,7 @@ func (g *guard) sweep(ctx context.Context, flows []*flow) {
 	used := map[network.PortRef]bool{}
 	for _, f := range flows {
 		if p := f.now(); !p.ended && p.State == StateBestEffort {
-			for _, at := range links(p.Hops) {
+			for _, at := range way.Ports(p.Hops) {
 				used[at] = true
 			}
 		}

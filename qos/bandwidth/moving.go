@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/reserve"
 )
 
@@ -21,8 +22,8 @@ import (
 // that is a border of it: for all other packets, and if both hosts move, nobody does. The
 // header is the one by which a flow is known at the border: also where its host stands there
 // itself, and uses another address.
-func (p *planner) identify(headers *packet.Headers, at openflow.DatapathID) (h header, device netip.Addr, ok bool) {
-	plain, ok := headerOf(headers)
+func (p *planner) identify(headers *packet.Headers, at openflow.DatapathID) (h match.Header, device netip.Addr, ok bool) {
+	plain, ok := match.HeaderOf(headers)
 	h = plain
 	for _, end := range []struct {
 		addr netip.Addr
@@ -73,9 +74,9 @@ func (w *writer) borderProgram(f *flow, hops []network.Hop, meter func(network.P
 	}
 	var p network.Program
 	for _, d := range borders {
-		add := func(h header, out uint32, idle time.Duration, flags ...uint16) {
+		add := func(h match.Header, out uint32, idle time.Duration, flags ...uint16) {
 			r := network.Rule{
-				Switch: d, Stage: network.StageSelect, Offset: rule.SelectCriticalFlow, Match: h.matchIP(), Goto: rule.TableRoute,
+				Switch: d, Stage: network.StageSelect, Offset: rule.SelectCriticalFlow, Match: h.MatchIP(), Goto: rule.TableRoute,
 				Idle: idle, NotifyRemoved: idle > 0,
 			}
 			if d == hop.Switch {
@@ -88,7 +89,7 @@ func (w *writer) borderProgram(f *flow, hops []network.Hop, meter func(network.P
 			r.Offset, r.Idle, r.NotifyRemoved = rule.SelectCriticalCopy, 0, false
 			r.Actions = []openflow.Action{openflow.OutputController(copyBytes)}
 			for _, flag := range flags {
-				r.Match = h.matchIP(openflow.TCPFlags(flag, flag))
+				r.Match = h.MatchIP(openflow.TCPFlags(flag, flag))
 				p.Rules = append(p.Rules, r)
 			}
 		}
@@ -97,7 +98,7 @@ func (w *writer) borderProgram(f *flow, hops []network.Hop, meter func(network.P
 			idle = 0
 		}
 		add(f.Header, hop.Out, idle, packet.SYN, packet.FIN, packet.RST)
-		add(f.Header.reverse(), hop.In, 0, packet.FIN, packet.RST)
+		add(f.Header.Reverse(), hop.In, 0, packet.FIN, packet.RST)
 	}
 	return p
 }

@@ -37,14 +37,14 @@ func TestFlowToAHostThatMoves(t *testing.T) {
 	w := newWorld(t)
 	w.roam(1, 2, 4)
 	r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
-	if r.State != StateAccepted || way(r) != "124" || w.Book.Promised(port(2, 4)) != 10*mbit {
+	if r.State != StateAccepted || through(r) != "124" || w.Book.Promised(port(2, 4)) != 10*mbit {
 		t.Fatalf("%+v", r)
 	}
 	flow := func() Record { return w.of([2]int{1, 1}, [2]int{4, 1}, 1) }
 	w.net.change(func() { w.net.narrow = map[[2]int]uint64{{3, 5}: 8 * mbit} })
 	w.roam(1, 3, 5)
 	r = flow()
-	if r.State != StateBestEffort || way(r) != "135" || !strings.Contains(r.Reason, "from 0000000000000003/35: 10000000 bit/s asked, 8000000 of 8000000") {
+	if r.State != StateBestEffort || through(r) != "135" || !strings.Contains(r.Reason, "from 0000000000000003/35: 10000000 bit/s asked, 8000000 of 8000000") {
 		t.Errorf("where there is no room: %+v", r)
 	}
 	if w.Book.Promised(port(1, 2)) != 0 || w.Book.Promised(port(2, 4)) != 0 {
@@ -56,7 +56,7 @@ func TestFlowToAHostThatMoves(t *testing.T) {
 		}
 	}
 	w.roam(1, 2)
-	if r = flow(); r.State != StateAccepted || way(r) != "12" || r.Reason != "" || r.Moves != 2 {
+	if r = flow(); r.State != StateAccepted || through(r) != "12" || r.Reason != "" || r.Moves != 2 {
 		t.Errorf("where there is room again: %+v", r)
 	}
 	w.net.change(func() { w.net.anchors = nil })
@@ -68,7 +68,7 @@ func TestFlowToAHostThatMoves(t *testing.T) {
 func TestFlowAwayFromItsBorder(t *testing.T) {
 	w := newWorld(t)
 	w.roam(1, 2, 4)
-	if r := w.placed([2]int{2, 1}, [2]int{4, 1}, 1); r.State != StateAccepted || way(r) != "24" {
+	if r := w.placed([2]int{2, 1}, [2]int{4, 1}, 1); r.State != StateAccepted || through(r) != "24" {
 		t.Errorf("%+v", r)
 	}
 	for _, x := range w.rules.Program("flow/" + w.of([2]int{2, 1}, [2]int{4, 1}, 1).ID).Rules {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sluice-net/sluice/qos/way"
 	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/store"
 )
@@ -18,7 +19,7 @@ func (c *placer) save(f *flow) {
 	r := f.stored
 	f.mu.Unlock()
 	if r.State == StateBestEffort {
-		for _, at := range links(r.Hops) {
+		for _, at := range way.Ports(r.Hops) {
 			r.Meters = append(r.Meters, storedMeter{at, c.rules.guard.kbit(at)})
 		}
 	}

@@ -163,21 +163,6 @@ func shares(hops []network.Hop, rate, reverse uint64) []reserve.Share {
 	return out
 }
 
-// links are the ports by which a path leaves switches for other switches, in both
-// directions.
-func links(hops []network.Hop) []network.PortRef {
-	var out []network.PortRef
-	for i, hop := range hops {
-		if i < len(hops)-1 {
-			out = append(out, network.PortRef{Switch: hop.Switch, Port: hop.Out})
-		}
-		if i > 0 {
-			out = append(out, network.PortRef{Switch: hop.Switch, Port: hop.In})
-		}
-	}
-	return out
-}
-
 // locate finds the destination of a flow that has not been heard yet, as after a
 // restart under traffic: its packets would be flooded, every one of them.
 func (p *planner) locate(ctx context.Context, f *flow) error {

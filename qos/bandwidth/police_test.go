@@ -69,7 +69,7 @@ func TestAcceptedIsMetered(t *testing.T) {
 	held := fakeHeld{make(chan string, 1)}
 	w.packet(hostAt(1, 3), h, func() (Held, error) { return held, nil })
 	<-held.done
-	key, _ := headerOf(h)
+	key, _ := match.HeaderOf(h)
 	call := w.flows.find(key).record()
 	if m := w.flowMeters(call); len(m) != 2 || m[port(1, 2)] != 1000 || m[port(4, 2)] != 2000 {
 		t.Errorf("a flow of 1 Mbit/s with answers of 2 has meters of kbit/s %v", m)
@@ -128,7 +128,7 @@ func TestExcessWithoutMeters(t *testing.T) {
 	}
 	rude := w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
 	polite := w.placed([2]int{1, 2}, [2]int{4, 2}, 2)
-	if rude.State != StateAccepted || way(polite) != "124" {
+	if rude.State != StateAccepted || through(polite) != "124" {
 		t.Fatalf("%+v, %+v", rude, polite)
 	}
 	w.net.change(func() { w.net.used[port(1, 2)] = 25 * mbit })
@@ -137,10 +137,10 @@ func TestExcessWithoutMeters(t *testing.T) {
 		w.observe(t.Context())
 		w.relieve(t.Context())
 	}
-	if r := w.of([2]int{1, 2}, [2]int{4, 2}, 2); way(r) != "1354" {
+	if r := w.of([2]int{1, 2}, [2]int{4, 2}, 2); through(r) != "1354" {
 		t.Errorf("the polite flow stays: %+v", r)
 	}
-	if r := w.of([2]int{1, 1}, [2]int{4, 1}, 1); way(r) != "124" || !strings.Contains(r.Reason, "takes no meter") {
+	if r := w.of([2]int{1, 1}, [2]int{4, 1}, 1); through(r) != "124" || !strings.Contains(r.Reason, "takes no meter") {
 		t.Errorf("the other: %+v", r)
 	}
 }

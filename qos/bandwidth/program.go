@@ -1,19 +1,20 @@
 package bandwidth
 
 import (
-	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/qos/way"
 )
 
 // FlowRules are those of the flow that a packet belongs to, along a path, without meters; false
 // if it belongs to none. sees tells whether a switch matches TCP's flags.
 func FlowRules(h *packet.Headers, path network.Path, idle time.Duration, sees func(openflow.DatapathID) bool) (network.Program, bool) {
-	f, ok := headerOf(h)
+	f, ok := match.HeaderOf(h)
 	if !ok {
 		return network.Program{}, false
 	}
@@ -23,23 +24,9 @@ func FlowRules(h *packet.Headers, path network.Path, idle time.Duration, sees fu
 // program are a flow's rules along a path, in both directions. The rule where the flow
 // enters tells when it is over. meter gives the meter that traffic out of a port has to
 // pass, zero for none; sees tells whether a switch matches TCP's flags.
-func program(h header, hops []network.Hop, idle time.Duration, meter func(network.PortRef) uint32, sees func(openflow.DatapathID) bool) network.Program {
-	var p network.Program
-	add := func(h header, hop network.Hop) *network.Rule {
-		p.Rules = append(p.Rules, network.Rule{
-			Switch: hop.Switch, Stage: network.StageWay, Offset: rule.WayCriticalFlow, Match: h.match(hop.In),
-			Actions: []openflow.Action{openflow.Output(hop.Output())}, Meter: meter(network.PortRef{Switch: hop.Switch, Port: hop.Out}),
-		})
-		return &p.Rules[len(p.Rules)-1]
-	}
-	back := h.reverse()
-	for _, hop := range slices.Backward(hops) {
-		r := add(h, hop)
-		if hop == hops[0] {
-			r.Idle, r.NotifyRemoved = idle, true
-		}
-		add(back, network.Hop{Switch: hop.Switch, In: hop.Out, Out: hop.In})
-	}
+func program(h match.Header, hops []network.Hop, idle time.Duration, meter func(network.PortRef) uint32, sees func(openflow.DatapathID) bool) network.Program {
+	led := way.Lead{Header: h, Hops: hops, Stage: network.StageWay, Offset: rule.WayCriticalFlow, Idle: idle, Meter: meter}
+	p := network.Program{Rules: led.Rules()}
 	p.Rules = append(p.Rules, copies(h, hops, meter, sees)...)
 	return p
 }
@@ -51,39 +38,26 @@ const copyBytes = 128
 // the others do, and the controller gets a copy. So it does of one that opens a
 // connection, for an application may use the same ports again. Where a switch does not match
 // TCP's flags, a flow is over when it has been silent.
-func copies(h header, hops []network.Hop, meter func(network.PortRef) uint32, sees func(openflow.DatapathID) bool) []network.Rule {
+func copies(h match.Header, hops []network.Hop, meter func(network.PortRef) uint32, sees func(openflow.DatapathID) bool) []network.Rule {
 	if h.Proto != packet.ProtoTCP {
 		return nil
 	}
 	first, last := hops[0], hops[len(hops)-1]
 	back := network.Hop{Switch: last.Switch, In: last.Out, Out: last.In}
 	var out []network.Rule
-	add := func(h header, hop network.Hop, flags ...uint16) {
+	add := func(h match.Header, hop network.Hop, flags ...uint16) {
 		if !sees(hop.Switch) {
 			return
 		}
 		for _, f := range flags {
 			out = append(out, network.Rule{
-				Switch: hop.Switch, Stage: network.StageWay, Offset: rule.WayCriticalCopy, Match: h.match(hop.In, openflow.TCPFlags(f, f)),
+				Switch: hop.Switch, Stage: network.StageWay, Offset: rule.WayCriticalCopy, Match: h.Match(hop.In, openflow.TCPFlags(f, f)),
 				Actions: []openflow.Action{openflow.Output(hop.Output()), openflow.OutputController(copyBytes)},
 				Meter:   meter(network.PortRef{Switch: hop.Switch, Port: hop.Out}),
 			})
 		}
 	}
 	add(h, first, packet.SYN, packet.FIN, packet.RST)
-	add(h.reverse(), back, packet.FIN, packet.RST)
+	add(h.Reverse(), back, packet.FIN, packet.RST)
 	return out
-}
-
-// waves is the order in which the switches of a path are written: what lies between,
-// then where the answers enter, and last where the flow itself does.
-func waves(hops []network.Hop) [][]openflow.DatapathID {
-	first, last := hops[0].Switch, hops[len(hops)-1].Switch
-	var between []openflow.DatapathID
-	for _, hop := range hops {
-		if hop.Switch != first && hop.Switch != last {
-			between = append(between, hop.Switch)
-		}
-	}
-	return [][]openflow.DatapathID{between, {last}, {first}}
 }

@@ -4,15 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/way"
 )
-
-// Hop is one switch of a flow's path.
-type Hop struct {
-	Switch openflow.DatapathID `json:"switch"`
-	In     uint32              `json:"in" doc:"Port by which its packets come in"`
-	Out    uint32              `json:"out" doc:"Port by which they leave"`
-}
 
 // Record is what is told of a flow.
 type Record struct {
@@ -26,7 +19,7 @@ type Record struct {
 	Throughput uint64    `json:"sent_bits_per_second" doc:"What it sent at the last reading of its counters"`
 	Excess     uint64    `json:"excess_bits_per_second,omitempty" doc:"The part of it that is more than the flow was promised: its first switch drops it, unless reason says otherwise"`
 	Bytes      uint64    `json:"bytes" doc:"What it has sent"`
-	Path       []Hop     `json:"path"`
+	Path       []way.Hop `json:"path"`
 	Since      time.Time `json:"since"`
 	Accepted   time.Time `json:"accepted,omitzero" doc:"When it was accepted"`
 	Moves      int       `json:"moves" doc:"How often it was given another path"`
@@ -39,7 +32,7 @@ func (f *flow) record() Record {
 	defer f.mu.Unlock()
 	r := Record{
 		ID: f.id, Definition: f.Definition, Flow: f.Header.String(), State: f.State, Reason: f.Reason, Rate: f.Rate, Reverse: f.Reverse,
-		Throughput: f.counter.rate, Bytes: f.counter.bytes, Since: f.Since, Accepted: f.Accepted, Moves: f.Moves, Path: []Hop{}, Closed: f.closed == closedBoth,
+		Throughput: f.counter.rate, Bytes: f.counter.bytes, Since: f.Since, Accepted: f.Accepted, Moves: f.Moves, Path: way.Shown(f.Hops), Closed: f.closed == closedBoth,
 		Excess: f.excess,
 	}
 	switch {
@@ -50,9 +43,6 @@ func (f *flow) record() Record {
 		r.Reason = fmt.Sprintf("it sends %d bit/s more than its %d, which its first switch drops", f.excess, f.Rate)
 	default:
 		r.Reason = f.pressure
-	}
-	for _, h := range f.Hops {
-		r.Path = append(r.Path, Hop(h))
 	}
 	return r
 }

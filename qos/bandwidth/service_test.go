@@ -21,14 +21,14 @@ import (
 func TestPlacement(t *testing.T) {
 	w := newWorld(t)
 	from, to := [2]int{1, 1}, [2]int{4, 1}
-	if r := w.placed(from, to, 1); r.State != StateAccepted || way(r) != "124" {
+	if r := w.placed(from, to, 1); r.State != StateAccepted || through(r) != "124" {
 		t.Fatalf("first flow: %+v", r)
 	}
-	if r := w.placed([2]int{1, 2}, [2]int{4, 2}, 2); r.State != StateAccepted || way(r) != "1354" {
+	if r := w.placed([2]int{1, 2}, [2]int{4, 2}, 2); r.State != StateAccepted || through(r) != "1354" {
 		t.Fatalf("second flow: %+v", r)
 	}
 	third := w.placed([2]int{1, 3}, [2]int{4, 3}, 3)
-	if third.State != StateBestEffort || way(third) != "124" || third.Reason == "" {
+	if third.State != StateBestEffort || through(third) != "124" || third.Reason == "" {
 		t.Fatalf("third flow: %+v", third)
 	}
 	at := port(1, 2)
@@ -63,7 +63,7 @@ func TestAcknowledgementsBesidePromise(t *testing.T) {
 func TestWidestOfTheShortest(t *testing.T) {
 	w := newWorld(t)
 	w.net.change(func() { w.net.extra, w.net.used[port(1, 2)] = [][2]int{{3, 4}}, 3*mbit })
-	if r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1); way(r) != "134" || r.State != StateAccepted {
+	if r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1); through(r) != "134" || r.State != StateAccepted {
 		t.Errorf("%+v", r)
 	}
 }
@@ -72,12 +72,12 @@ func TestWidestOfTheShortest(t *testing.T) {
 func TestProgramLeadsThereAndBack(t *testing.T) {
 	w := newWorld(t)
 	r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
-	h, _ := headerOf(headers([2]int{1, 1}, [2]int{4, 1}, 1))
-	follow := func(h header, at network.PortRef) network.PortRef {
+	h, _ := match.HeaderOf(headers([2]int{1, 1}, [2]int{4, 1}, 1))
+	follow := func(h match.Header, at network.PortRef) network.PortRef {
 		for range 10 {
 			next := network.PortRef{}
 			for _, x := range w.rules.Program("flow/" + r.ID).Rules {
-				if x.Switch == at.Switch && x.Match == h.match(at.Port) {
+				if x.Switch == at.Switch && x.Match == h.Match(at.Port) {
 					next = network.PortRef{Switch: at.Switch, Port: x.Actions[0].Arg}
 				}
 			}
@@ -92,7 +92,7 @@ func TestProgramLeadsThereAndBack(t *testing.T) {
 	if end := follow(h, hostAt(1, 1)); end != hostAt(4, 1) {
 		t.Errorf("packets end at %v", end)
 	}
-	if end := follow(h.reverse(), hostAt(4, 1)); end != hostAt(1, 1) {
+	if end := follow(h.Reverse(), hostAt(4, 1)); end != hostAt(1, 1) {
 		t.Errorf("answers end at %v", end)
 	}
 }
@@ -127,7 +127,7 @@ func TestNotCritical(t *testing.T) {
 // packet to default forwarding.
 func TestUnheardDestination(t *testing.T) {
 	w := newWorld(t)
-	if r := w.placed([2]int{1, 1}, [2]int{4, 7}, 1); way(r) != "124" || r.State != StateAccepted {
+	if r := w.placed([2]int{1, 1}, [2]int{4, 7}, 1); through(r) != "124" || r.State != StateAccepted {
 		t.Errorf("%+v", r)
 	}
 	if _, wait := w.offer([2]int{1, 1}, [2]int{4, 9}, 1); wait() != "forwarded" {
@@ -221,7 +221,7 @@ func TestDeadLink(t *testing.T) {
 	first := w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
 	w.net.change(func() { w.net.dead[[2]int{2, 4}] = true })
 	w.NetworkChanged(network.Event{Kind: network.LinkDown})
-	w.eventually("the flow is moved", func() bool { return way(w.of([2]int{1, 1}, [2]int{4, 1}, 1)) == "1354" })
+	w.eventually("the flow is moved", func() bool { return through(w.of([2]int{1, 1}, [2]int{4, 1}, 1)) == "1354" })
 	r := w.of([2]int{1, 1}, [2]int{4, 1}, 1)
 	if r.State != StateAccepted || r.Moves != 1 || r.ID != first.ID || w.Book.Promised(port(1, 2)) != 0 {
 		t.Errorf("%+v, still promised %d", r, w.Book.Promised(port(1, 2)))
@@ -245,23 +245,23 @@ func TestFullLink(t *testing.T) {
 	tick() // too early to tell whose traffic it is
 	tick()
 	tick()
-	if got := way(w.of([2]int{1, 1}, [2]int{4, 1}, 1)); got != "124" {
+	if got := through(w.of([2]int{1, 1}, [2]int{4, 1}, 1)); got != "124" {
 		t.Fatalf("moved to %s after one reading", got)
 	}
 	tick()
-	if got := way(w.of([2]int{1, 1}, [2]int{4, 1}, 1)); got != "1354" {
+	if got := through(w.of([2]int{1, 1}, [2]int{4, 1}, 1)); got != "1354" {
 		t.Fatalf("not moved: %s", got)
 	}
 	w.net.change(func() { w.net.used[port(3, 5)] = 15 * mbit })
 	tick()
 	tick()
 	tick()
-	if r := w.of([2]int{1, 1}, [2]int{4, 1}, 1); way(r) != "1354" || r.State != StateAccepted {
+	if r := w.of([2]int{1, 1}, [2]int{4, 1}, 1); through(r) != "1354" || r.State != StateAccepted {
 		t.Errorf("without a better path: %+v", r)
 	}
 	w.net.change(func() { w.net.used[port(1, 2)] = 0 })
 	tick()
-	if r := w.of([2]int{1, 1}, [2]int{4, 1}, 1); way(r) != "124" {
+	if r := w.of([2]int{1, 1}, [2]int{4, 1}, 1); through(r) != "124" {
 		t.Errorf("not moved when there was room at last: %+v", r)
 	}
 }
@@ -307,7 +307,7 @@ func TestRestart(t *testing.T) {
 	w.rules = servicetest.NewLedger()
 	w.start()
 	after := w.Flows()
-	if len(after) != 2 || way(after[0]) != way(before[0]) || after[1].State != before[1].State || after[1].Reason != before[1].Reason {
+	if len(after) != 2 || through(after[0]) != through(before[0]) || after[1].State != before[1].State || after[1].Reason != before[1].Reason {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
 	same := func(a, b []reserve.Promise) bool {
@@ -330,7 +330,7 @@ func TestHostMoves(t *testing.T) {
 	w.net.SetHost(network.Host{MAC: mac(4, 1), IPs: []netip.Addr{addr(4, 1)}, At: hostAt(5, 1)})
 	w.NetworkChanged(network.Event{Kind: network.HostMoved})
 	w.eventually("the flow is over", func() bool { return len(w.Flows()) == 0 && len(w.Book.Promises()) == 0 })
-	if r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1); way(r) != "135" {
+	if r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1); through(r) != "135" {
 		t.Errorf("to its new place: %+v", r)
 	}
 }

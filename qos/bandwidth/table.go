@@ -4,29 +4,31 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/sluice-net/sluice/qos/match"
 )
 
 // table has the flows. Its lock is taken before that of a flow.
 type table struct {
 	mu       sync.Mutex
-	byHeader map[header]*flow
+	byHeader map[match.Header]*flow
 	byID     map[string]*flow
 	placing  int // how many are being placed
 	numbers  numbers
 }
 
-func newTable() *table { return &table{byHeader: map[header]*flow{}, byID: map[string]*flow{}} }
+func newTable() *table { return &table{byHeader: map[match.Header]*flow{}, byID: map[string]*flow{}} }
 
 // of is the flow of a packet, in either direction, nil if there is none. The lock is held.
-func (t *table) of(h header) *flow {
+func (t *table) of(h match.Header) *flow {
 	if f := t.byHeader[h]; f != nil {
 		return f
 	}
-	return t.byHeader[h.reverse()]
+	return t.byHeader[h.Reverse()]
 }
 
 // find is of, without the lock.
-func (t *table) find(h header) *flow {
+func (t *table) find(h match.Header) *flow {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.of(h)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/way"
 )
 
 // writer writes the rules of flows, with the meters that they pass.
@@ -18,20 +19,20 @@ func (w *writer) install(ctx context.Context, f *flow, p placement, allowDown bo
 	var meter func(network.PortRef) uint32
 	switch {
 	case p.State == StateBestEffort:
-		w.guard.ensure(ctx, links(p.Hops))
+		w.guard.ensure(ctx, way.Ports(p.Hops))
 		meter = w.guard.meter
 	case f.roams():
-		w.guard.adjust(ctx, links(p.Hops))
+		w.guard.adjust(ctx, way.Ports(p.Hops))
 		meter = w.police(ctx, f, []network.Hop{f.border(p.Hops)})
 	default:
-		w.guard.adjust(ctx, links(p.Hops))
+		w.guard.adjust(ctx, way.Ports(p.Hops))
 		meter = w.police(ctx, f, p.Hops)
 	}
 	rules := program(f.Header, p.Hops, f.Idle, meter, w.seesTCPFlags)
 	if f.roams() {
 		rules = w.borderProgram(f, p.Hops, meter)
 	}
-	err := w.Rules.Apply(ctx, f.key(), rules, network.ApplyOptions{Waves: waves(p.Hops), AllowDown: allowDown})
+	err := w.Rules.Apply(ctx, f.key(), rules, network.ApplyOptions{Waves: way.Waves(p.Hops), AllowDown: allowDown})
 	if err == nil && p.State == StateBestEffort {
 		w.unpolice(ctx, f)
 	}

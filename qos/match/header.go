@@ -1,4 +1,4 @@
-package bandwidth
+package match
 
 import (
 	"fmt"
@@ -8,10 +8,10 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// header is what the packets of one direction of a flow have in common: a connection
+// Header is what the packets of one direction of a flow have in common: a connection
 // of a transport protocol, other IP packets between two hosts, or other frames between
 // two MAC addresses. It identifies the flow.
-type header struct {
+type Header struct {
 	EthType          uint16
 	VLAN             uint16 // zero for none
 	EthSrc, EthDst   openflow.MAC
@@ -20,20 +20,20 @@ type header struct {
 	SrcPort, DstPort uint16
 }
 
-// headerOf reads the header of a packet. It is false for one that belongs to no flow:
+// HeaderOf reads the header of a packet. It is false for one that belongs to no flow:
 // to a group of hosts; a fragment, which has no ports; or IPv6 between mapped IPv4
 // addresses, which no host is to send (RFC 4038 section 4.2) and no match can tell
 // from IPv4.
-func headerOf(h *packet.Headers) (header, bool) {
+func HeaderOf(h *packet.Headers) (Header, bool) {
 	if h.EthDst.IsMulticast() || h.EthSrc.IsMulticast() || h.IsFragment() || h.VLANTags > 1 {
-		return header{}, false
+		return Header{}, false
 	}
-	f := header{EthType: h.EthType, VLAN: h.VLANID, EthSrc: h.EthSrc, EthDst: h.EthDst}
+	f := Header{EthType: h.EthType, VLAN: h.VLANID, EthSrc: h.EthSrc, EthDst: h.EthDst}
 	if !h.IsIP() {
 		return f, h.EthType != packet.TypeARP
 	}
 	if h.Src.Is4In6() || h.Dst.Is4In6() {
-		return header{}, false
+		return Header{}, false
 	}
 	f.Src, f.Dst, f.Proto = h.Src, h.Dst, h.Proto
 	if h.Has(packet.TCP) || h.Has(packet.UDP) || h.Has(packet.SCTP) {
@@ -42,28 +42,28 @@ func headerOf(h *packet.Headers) (header, bool) {
 	return f, true
 }
 
-// reverse is the header of the answers.
-func (h header) reverse() header {
+// Reverse is the header of the answers.
+func (h Header) Reverse() Header {
 	h.EthSrc, h.EthDst = h.EthDst, h.EthSrc
 	h.Src, h.Dst = h.Dst, h.Src
 	h.SrcPort, h.DstPort = h.DstPort, h.SrcPort
 	return h
 }
 
-// match is the header as an OpenFlow match, for packets that come in by a port; more is
+// Match is the header as an OpenFlow match, for packets that come in by a port; more is
 // what they have besides.
-func (h header) match(inPort uint32, more ...openflow.OXM) openflow.Match {
+func (h Header) Match(inPort uint32, more ...openflow.OXM) openflow.Match {
 	f := []openflow.OXM{openflow.InPort(inPort), openflow.EthSrc(h.EthSrc), openflow.EthDst(h.EthDst)}
 	if h.VLAN != 0 {
 		f = append(f, openflow.VLANVID(h.VLAN))
 	} else {
 		f = append(f, openflow.NoVLAN())
 	}
-	return h.matchIP(append(f, more...)...)
+	return h.MatchIP(append(f, more...)...)
 }
 
-// matchIP is the same for packets from anywhere, by whatever MAC addresses.
-func (h header) matchIP(more ...openflow.OXM) openflow.Match {
+// MatchIP is the same for packets from anywhere, by whatever MAC addresses.
+func (h Header) MatchIP(more ...openflow.OXM) openflow.Match {
 	f := []openflow.OXM{openflow.EthType(h.EthType)}
 	if h.Src.IsValid() {
 		f = append(f, openflow.IPSrc(h.Src), openflow.IPDst(h.Dst), openflow.IPProto(h.Proto))
@@ -79,14 +79,14 @@ func (h header) matchIP(more ...openflow.OXM) openflow.Match {
 	return openflow.MustMatch(append(f, more...)...)
 }
 
-var protocols = map[uint8]string{packet.ProtoTCP: "tcp", packet.ProtoUDP: "udp", packet.ProtoSCTP: "sctp", packet.ProtoICMP: "icmp", packet.ProtoICMPv6: "icmpv6"}
+var protocolNames = map[uint8]string{packet.ProtoTCP: "tcp", packet.ProtoUDP: "udp", packet.ProtoSCTP: "sctp", packet.ProtoICMP: "icmp", packet.ProtoICMPv6: "icmpv6"}
 
 // String is the flow as an operator reads it.
-func (h header) String() string {
+func (h Header) String() string {
 	if !h.Src.IsValid() {
 		return fmt.Sprintf("%#04x %v > %v", h.EthType, h.EthSrc, h.EthDst)
 	}
-	name, known := protocols[h.Proto]
+	name, known := protocolNames[h.Proto]
 	if !known {
 		name = fmt.Sprintf("ip %d", h.Proto)
 	}

@@ -1,4 +1,4 @@
-package bandwidth
+package match
 
 import (
 	"net/netip"
@@ -25,12 +25,12 @@ func TestHeaderOfStrangePackets(t *testing.T) {
 		"a group":                   {packet.Headers{Layers: packet.IPv6, EthType: packet.TypeIPv6, EthDst: openflow.MAC{0x33, 0x33}, Src: one, Dst: one}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, flow := headerOf(&c.h)
+			h, flow := HeaderOf(&c.h)
 			if flow != c.flow {
 				t.Fatalf("a flow: %v, want %v", flow, c.flow)
 			}
 			if flow {
-				h.match(1)
+				h.Match(1)
 			}
 		})
 	}

@@ -1,0 +1,117 @@
+package way
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/match"
+)
+
+// Lead is how a flow is led.
+type Lead struct {
+	Header match.Header
+	Hops   []network.Hop
+	// Stage and Offset are those of the rules.
+	Stage  network.Stage
+	Offset uint16
+	// Idle is how long the flow has to be silent until the rule where it enters is removed,
+	// and its owner told, in whole seconds.
+	Idle time.Duration
+	// Meter gives the meter that traffic out of a port has to pass, zero for none; nil where
+	// there is none at all.
+	Meter func(network.PortRef) uint32
+}
+
+// Rules lead the flow along its way, and its answers back.
+func (l Lead) Rules() (rules []network.Rule) {
+	add := func(h match.Header, hop network.Hop) *network.Rule {
+		r := network.Rule{
+			Switch: hop.Switch, Stage: l.Stage, Offset: l.Offset, Match: h.Match(hop.In), Actions: []openflow.Action{openflow.Output(hop.Output())},
+		}
+		if l.Meter != nil {
+			r.Meter = l.Meter(network.PortRef{Switch: hop.Switch, Port: hop.Out})
+		}
+		rules = append(rules, r)
+		return &rules[len(rules)-1]
+	}
+	answers := l.Header.Reverse()
+	for _, hop := range slices.Backward(l.Hops) {
+		r := add(l.Header, hop)
+		if hop == l.Hops[0] {
+			r.Idle, r.NotifyRemoved = l.Idle, true
+		}
+		add(answers, network.Hop{Switch: hop.Switch, In: hop.Out, Out: hop.In})
+	}
+	return rules
+}
+
+// Waves is the order in which the switches of a way are written: what lies between,
+// then where the answers enter, and last where the flow itself does.
+func Waves(hops []network.Hop) [][]openflow.DatapathID {
+	first, last := hops[0].Switch, hops[len(hops)-1].Switch
+	var between []openflow.DatapathID
+	for _, hop := range hops {
+		if hop.Switch != first && hop.Switch != last {
+			between = append(between, hop.Switch)
+		}
+	}
+	return [][]openflow.DatapathID{between, {last}, {first}}
+}
+
+// Ports are those by which a way leaves switches for other switches, in both directions.
+func Ports(hops []network.Hop) (out []network.PortRef) {
+	for i, hop := range hops {
+		if i < len(hops)-1 {
+			out = append(out, network.PortRef{Switch: hop.Switch, Port: hop.Out})
+		}
+		if i > 0 {
+			out = append(out, network.PortRef{Switch: hop.Switch, Port: hop.In})
+		}
+	}
+	return out
+}
+
+// State is what Missing asks of a network; a service.Network has it.
+type State interface {
+	Topology() *network.Topology
+	PortUp(network.PortRef) (up, known bool)
+}
+
+// Missing finds the first link of a way that is not there, and says so; nothing if all are.
+// It is certain if both its switches are connected, or a port says that it is down: a
+// switch may have lost its connection to the controller alone.
+func Missing(n State, hops []network.Hop) (why string, certain bool) {
+	t := n.Topology()
+	for i := range len(hops) - 1 {
+		a, b := hops[i], hops[i+1]
+		from, to := network.PortRef{Switch: a.Switch, Port: a.Out}, network.PortRef{Switch: b.Switch, Port: b.In}
+		if l, ok := t.LinkFrom(from); ok && l.To == to {
+			continue
+		}
+		upA, _ := n.PortUp(from)
+		upB, _ := n.PortUp(to)
+		hasA, hasB := t.Has(a.Switch), t.Has(b.Switch)
+		certain := hasA && hasB || hasA && !upA || hasB && !upB
+		return fmt.Sprintf("the link from %v to %v is down", from, to), certain
+	}
+	return "", true
+}
+
+// Hop is one switch of a flow's path, for a reader.
+type Hop struct {
+	Switch openflow.DatapathID `json:"switch"`
+	In     uint32              `json:"in" doc:"Port by which its packets come in"`
+	Out    uint32              `json:"out" doc:"Port by which they leave"`
+}
+
+// Shown is a way for a reader.
+func Shown(hops []network.Hop) []Hop {
+	out := make([]Hop, len(hops))
+	for i, h := range hops {
+		out[i] = Hop(h)
+	}
+	return out
+}
