@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-net/sluice/qos/latency"
 	"github.com/sluice-net/sluice/qos/plugin"
 	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/qos/subflow"
 )
 
 const qosPath = api.Prefix + "/" + plugin.Name + "/"
@@ -17,10 +18,17 @@ func qosCommand(app *App) *cobra.Command {
   sluice qos flows
   sluice qos reservations`,
 		qosCriticalCommand(app), qosClassesCommand(app),
-		GetCommand(app, "flows", "List the critical flows, where they go, and what they are promised", qosPath+"flows", Table[bandwidth.Record](
-			"flow definition state rate_bits_per_second sent_bits_per_second=SENDS moves path reason")),
+		qosFlowsCommand(app),
 		GetCommand(app, "refusals", "List the switches where critical flows are not recognised, and why", qosPath+"refusals", Table[bandwidth.Refusal]("")),
 		GetCommand(app, "reservations", "List what is promised on links", qosPath+"reservations", Table[reserve.Reservation]("")))
+}
+
+func qosFlowsCommand(app *App) *cobra.Command {
+	flows := GetCommand(app, "flows", "List the critical flows, where they go, and what they are promised", qosPath+"flows", Table[bandwidth.Record](
+		"flow definition state rate_bits_per_second sent_bits_per_second=SENDS moves path reason"))
+	flows.AddCommand(GetCommand(app, "large", "List the further subflows of large MPTCP connections, and where they go", qosPath+"subflows", Table[subflow.Subflow](
+		"connection flow bits_per_second=CARRIES bytes moves path")))
+	return flows
 }
 
 func qosCriticalCommand(app *App) *cobra.Command {

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/qos/latency"
 	"github.com/sluice-net/sluice/qos/plugin"
 	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/qos/subflow"
 	"github.com/sluice-net/sluice/service"
 )
 
@@ -30,7 +31,11 @@ func newQoS(c *Controller) (Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("qos: %w", err)
 	}
-	s := plugin.New(book, critical, classes)
+	subflows, err := c.newSubflows(book)
+	if err != nil {
+		return nil, fmt.Errorf("qos: %w", err)
+	}
+	s := plugin.New(book, critical, classes, subflows)
 	c.net.Subscribe(s.NetworkChanged)
 	return s, nil
 }
@@ -71,6 +76,22 @@ func (c *Controller) newClasses(book *reserve.Book, critical latency.Critical) (
 		Quota: c.cfg.QoS.Quota, Interval: c.cfg.Network.StatsInterval, Settle: 15 * time.Second, OnConnect: c.cfg.QoS.Queues == "connect",
 	})
 	reloadDeclared(c, plugin.Name, classesOf, s.Loaded(), s.Declared)
+	return s, nil
+}
+
+// newSubflows makes the part of the service that places further subflows of connections.
+func (c *Controller) newSubflows(book *reserve.Book) (*subflow.Service, error) {
+	var s *subflow.Service
+	owner, err := c.net.Owner(subflow.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { s.Removed(r) }})
+	if err != nil {
+		return nil, err
+	}
+	o := c.cfg.QoS.Subflows
+	s = subflow.New(subflow.Options{
+		Settings: subflow.Settings{Enabled: o.Enabled, DSCP: uint8(o.DSCP), Paths: o.Paths, Most: o.Most, Idle: o.Idle},
+		Network:  c.net, Rules: owner, Store: c.store, Book: book, Log: c.log.With("service", subflow.Owner), Publish: c.publishQoS, Interval: c.cfg.Network.StatsInterval,
+	})
+	c.net.AddHandler(rule.ChainSubflow, s)
 	return s, nil
 }
 

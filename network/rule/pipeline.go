@@ -87,6 +87,8 @@ const (
 	RouteFlow          = 200  // between two hosts
 	RouteHost          = 250  // to a host, from everywhere
 	RouteLearn         = 300  // what tells of hosts goes to the controller; leased
+	RouteSubflowAsk    = 400  // SYNs with the mark of further subflows go to the controller; leased
+	RouteSubflow       = 410  // subflows that have been placed
 	RouteAgents        = 3000 // between two agents
 	RouteAgentsTreated = 3010 // the same, what has been promised a treatment
 
@@ -140,6 +142,7 @@ const (
 	ChainHandover   = 90
 	ChainSOS        = 100
 	ChainCritical   = 200 // behind services that take connections over: these are then no longer what they look like
+	ChainSubflow    = 210
 	ChainForwarding = 1000
 )
 

@@ -60,6 +60,11 @@ func (w *world) claims(at network.PortRef, h *packet.Headers) []claim {
 		add(placed, ok, outs...)
 		add(critical, c.asks(at, h), up)
 	}
+	if s := w.subflows; s != nil {
+		outs, ok := s.placed(at, h)
+		add(joined, ok, outs...)
+		add(joining, s.joins(at, h), up)
+	}
 	all = append(all, claim{ordinary, w.forward(at, h)})
 	return all
 }
@@ -216,7 +221,13 @@ func (c *class) own() uint8 {
 // placed is the way of a critical flow's packets. Of what opens and closes its connection the
 // controller gets a copy.
 func (c *criticalTraffic) placed(at network.PortRef, h *packet.Headers) ([]copyOut, bool) {
-	for _, f := range c.flows {
+	return follow(c.flows, c.sees, at, h)
+}
+
+// follow is the way of packets of flows that have been placed, with copies where switches see
+// TCP's flags and are to give some.
+func follow(flows []placedFlow, copies map[openflow.DatapathID]bool, at network.PortRef, h *packet.Headers) ([]copyOut, bool) {
+	for _, f := range flows {
 		there, last := f.first, len(f.path)-1
 		back := answer(there)
 		for i, hop := range f.path {
@@ -237,7 +248,7 @@ func (c *criticalTraffic) placed(at network.PortRef, h *packet.Headers) ([]copyO
 				continue
 			}
 			outs := []copyOut{{port: hop.Out, h: *h}}
-			if c.sees[at.Switch] && h.TCPFlags&ends != 0 {
+			if copies[at.Switch] && h.TCPFlags&ends != 0 {
 				outs = append(outs, copyOut{port: openflow.PortController, h: *h})
 			}
 			return outs, true

@@ -19,12 +19,14 @@ const (
 	critical                // another critical packet
 	channeled               // a packet of a channel, on its tree
 	unannounced             // what goes to the address of channels
+	joined                  // a packet of a further subflow that has been placed
+	joining                 // a SYN with the mark of further subflows
 	ordinary                // everything
 	classified              // a packet of the class of priority 0; the others follow
 	numKinds    = classified + 8
 )
 
-var kindNames = [...]string{"probe", "control", "device", "elsewhere", "session", "first packet", "stray", "between agents", "placed", "critical", "channel", "to channels", "ordinary"}
+var kindNames = [...]string{"probe", "control", "device", "elsewhere", "session", "first packet", "stray", "between agents", "placed", "critical", "channel", "to channels", "subflow", "joining", "ordinary"}
 
 func (k kind) String() string {
 	if k >= classified {
@@ -36,7 +38,7 @@ func (k kind) String() string {
 // owners are those whose rules send packets of a kind to the controller.
 var owners = map[kind]string{
 	probe: "network", ordinary: "network", control: "handover", elsewhere: "handover", firstPacket: "sos", stray: "sos",
-	placed: "qos-bandwidth", critical: "qos-bandwidth",
+	placed: "qos-bandwidth", critical: "qos-bandwidth", joining: "qos-subflow",
 }
 
 // decision is a row of the table of docs/topics/pipeline.md: of two claims on a packet the
@@ -95,13 +97,36 @@ var decisions = []decision{
 	{first: unannounced, second: device, oneTable: true},
 	{first: channeled, second: elsewhere},
 	{first: unannounced, second: elsewhere},
-	// within SOS, and within critical flows
+	// further subflow, and anything else
+	{first: unannounced, second: joining},
+	{first: session, second: joined},
+	{first: session, second: joining},
+	{first: firstPacket, second: joined},
+	{first: firstPacket, second: joining},
+	{first: stray, second: joined},
+	{first: stray, second: joining},
+	{first: agents, second: joined},
+	{first: agents, second: joining},
+	{first: classified, second: joined},
+	{first: classified, second: joining},
+	{first: placed, second: joined},
+	{first: placed, second: joining},
+	{first: critical, second: joined},
+	{first: critical, second: joining},
+	{first: device, second: joined},
+	{first: device, second: joining},
+	{first: elsewhere, second: joined},
+	{first: elsewhere, second: joining},
+	{first: joined, second: ordinary},
+	{first: joining, second: ordinary},
+	// within SOS, within critical flows, and within subflows
 	{first: session, second: firstPacket},
 	{first: session, second: stray},
 	{first: stray, second: firstPacket},
 	{first: stray, second: agents},
 	{first: firstPacket, second: agents},
 	{first: placed, second: critical},
+	{first: joined, second: joining},
 	// the ordinary way is for what nobody else has
 	{first: channeled, second: ordinary},
 	{first: unannounced, second: ordinary},

@@ -36,6 +36,9 @@ var mistakes = []mistake{
 	{"the ordinary way before those that are promised", swap(rule.StageRoute, 0, rule.StageWay, 0), []string{"class and forwarding", "critical and forwarding"}},
 	{"the ordinary way before devices", swap(rule.StageRoute, 0, rule.StageDevice, 0), []string{"device and forwarding"}},
 	{"the ordinary way before that between agents", swap(rule.StageRoute, rule.RouteAgents, rule.StageRoute, 0), []string{"sos and forwarding"}},
+	{"further subflows before ways that are promised", swap(rule.StageRoute, rule.RouteSubflowAsk, rule.StageWay, 0), []string{"class and subflow", "critical and subflow"}},
+	{"the ordinary way before further subflows", swap(rule.StageRoute, rule.RouteSubflowAsk, rule.StageRoute, 0), []string{"subflow and forwarding"}},
+	{"SYNs with the mark before subflows that are placed", swap(rule.StageRoute, rule.RouteSubflow, rule.StageRoute, rule.RouteSubflowAsk), []string{"subflow and forwarding"}},
 	{"no queues in channels", withoutActions(openflow.ActionSetQueue), []string{"channel and forwarding"}},
 	{"no queues", withoutActions(openflow.ActionSetQueue), []string{"class and forwarding", "sos and class", "class and critical", "class and device"}},
 	{"marks that nothing comes after", func(m *openflow.FlowMod) {

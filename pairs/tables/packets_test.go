@@ -31,7 +31,13 @@ func newTraffic(w *world, seed uint64) traffic {
 		r.from = append(r.from, r.ofChannel)
 	}
 	if w.critical != nil && len(w.critical.flows) > 0 {
-		r.from = append(r.from, r.ofCritical)
+		r.from = append(r.from, func() (network.PortRef, packet.Headers) { return r.ofPlaced(w.critical.flows) })
+	}
+	if w.subflows != nil {
+		r.from = append(r.from, r.joining, r.joining)
+		if len(w.subflows.flows) > 0 {
+			r.from = append(r.from, func() (network.PortRef, packet.Headers) { return r.ofPlaced(w.subflows.flows) })
+		}
 	}
 	if w.critical != nil || len(w.classes) > 0 {
 		r.from = append(r.from, r.described)
@@ -163,9 +169,9 @@ func (r traffic) ofDevice() (at network.PortRef, h packet.Headers) {
 	return at, h
 }
 
-// ofCritical is of a critical flow that has been placed.
-func (r traffic) ofCritical() (network.PortRef, packet.Headers) {
-	f := pick(r, r.w.critical.flows...)
+// ofPlaced is of a flow that has been placed.
+func (r traffic) ofPlaced(flows []placedFlow) (network.PortRef, packet.Headers) {
+	f := pick(r, flows...)
 	if f.first.Has(packet.TCP) {
 		f.first.TCPFlags = pick(r, uint16(packet.SYN), packet.ACK, packet.FIN|packet.ACK, packet.RST)
 	}

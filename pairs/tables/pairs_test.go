@@ -30,6 +30,7 @@ var who = []struct {
 	{"class", (*world).drawClasses, []kind{classified}},
 	{"critical", (*world).drawCritical, []kind{placed, critical}},
 	{"device", (*world).drawDevice, []kind{device, elsewhere, control}},
+	{"subflow", (*world).drawSubflows, []kind{joined, joining}},
 	{"forwarding", func(*world, *rapid.T) {}, []kind{ordinary, probe}},
 }
 

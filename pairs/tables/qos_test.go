@@ -116,7 +116,7 @@ func (w *world) drawDescription(t *rapid.T) (d description, of connection) {
 	return d, of
 }
 
-var someDSCPs = []uint8{0, 0, 10, 46}
+var someDSCPs = []uint8{0, 0, 10, joinMark, 46}
 
 // class is a class that is in the switches.
 type class struct {
@@ -163,12 +163,12 @@ func (w *world) drawClasses(t *rapid.T) {
 // criticalTraffic is what is critical, and the flows that have been placed.
 type criticalTraffic struct {
 	definitions []description
-	flows       []criticalFlow
+	flows       []placedFlow
 	sees        map[openflow.DatapathID]bool
 }
 
-// criticalFlow is a placed flow: packets like this one, and their answers.
-type criticalFlow struct {
+// placedFlow is a flow that has been placed: packets like this one, and their answers.
+type placedFlow struct {
 	first packet.Headers
 	path  []network.Hop
 }
@@ -218,13 +218,17 @@ func (w *world) segment(of connection) packet.Headers {
 	return h
 }
 
+// placed is the flow of a segment between two parties, on the way of fewest links.
+func (w *world) placed(first packet.Headers) placedFlow {
+	from, _ := w.Lookup(first.EthSrc, first.VLANID)
+	to := slices.IndexFunc(w.parties[:], func(p party) bool { return p.mac == first.EthDst })
+	return placedFlow{first, w.path(from, w.parties[to].at)}
+}
+
 // place has the switches do what a critical flow wants. There may be one of its packets
 // already: the ledger refuses a second.
 func (w *world) place(t *rapid.T, key string, first packet.Headers) {
-	c := w.critical
-	from, _ := w.Lookup(first.EthSrc, first.VLANID)
-	to := slices.IndexFunc(w.parties[:], func(p party) bool { return p.mac == first.EthDst })
-	f := criticalFlow{first, w.path(from, w.parties[to].at)}
+	c, f := w.critical, w.placed(first)
 	p, ok := bandwidth.FlowRules(&f.first, network.Path{Hops: f.path}, time.Minute, func(d openflow.DatapathID) bool { return c.sees[d] })
 	if !ok {
 		t.Fatalf("%+v belongs to no flow", f.first)

@@ -63,6 +63,7 @@ type world struct {
 	sos      *carrying
 	classes  []class
 	critical *criticalTraffic
+	subflows *subflows
 	device   *mobile
 	ordinary *forwarding
 }

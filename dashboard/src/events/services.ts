@@ -73,6 +73,10 @@ export const services: Record<string, Words> = {
   "qos.flow.degraded": (a) => `Critical flow ${text(attrsOf(a["flow"]), "flow")} is promised nothing any more${because(text(a, "reason"))}`,
   "qos.flow.exceeds": (a) => `Critical flow ${text(a, "flow")} of ${text(a, "definition")} sends more than was promised to it`,
   "qos.flow.ended": (a) => `Critical flow ${text(a, "flow")} of ${text(a, "definition")} is over`,
+  "qos.subflow.placed": (a) => `Further subflow ${text(a, "flow")} has a path of its own`,
+  "qos.subflow.failed": (a) => `Further subflow ${text(a, "flow")} goes like all traffic${because(text(a, "reason"))}`,
+  "qos.subflow.moved": (a) => `Further subflow ${text(attrsOf(a["subflow"]), "flow")} was moved to another path${because(text(a, "cause"))}`,
+  "qos.subflow.ended": (a) => `Further subflow ${text(a, "flow")} is over${because(text(a, "reason"))}`,
   "store.writes.refused": (a) => `Nothing can be written down${because(text(a, "reason"))}`,
   "store.writes.resumed": () => "The store can be written to again",
 };

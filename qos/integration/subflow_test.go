@@ -1,0 +1,353 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/bandwidth"
+	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/qos/subflow"
+	"github.com/sluice-net/sluice/store"
+	"github.com/sluice-net/sluice/store/memstore"
+)
+
+const (
+	// wayRate is what each of the three ways carries.
+	wayRate     = 10_000_000
+	subflowMark = 11
+	subflowPort = 7100
+)
+
+// threeWays is two switches with a host each, and three ways of one more switch between them.
+func threeWays(name string) lab.Topology {
+	t := lab.Topology{Name: name}
+	for _, s := range []string{"s1", "s2", "s3", "s4", "s5"} {
+		t.Switches = append(t.Switches, lab.Switch{Name: s})
+	}
+	t.Hosts = []lab.Host{{Name: "a"}, {Name: "b"}}
+	t.Links = []lab.Link{lab.Both("a", "s1", delayline.Params{}), lab.Both("b", "s5", delayline.Params{})}
+	for _, s := range []string{"s2", "s3", "s4"} {
+		for _, end := range []string{"s1", "s5"} {
+			t.Links = append(t.Links, lab.Both(end, s, delayline.Params{Rate: wayRate, Queue: 64 << 10, Delay: 2 * time.Millisecond}))
+		}
+	}
+	return t
+}
+
+// joins is such a network with rules by destination, where further subflows are placed.
+type joins struct {
+	t     *testing.T
+	lab   *lab.Lab
+	store store.Store
+	runs  uint16
+	asked atomic.Int64 // packets of connections that have come up
+
+	net      *network.Network
+	subflows *subflow.Service
+	critical *bandwidth.Service
+	stop     func()
+}
+
+// Name and HandlePacketIn count what comes up of connections, before anybody else takes it.
+func (*joins) Name() string { return "asked" }
+
+func (j *joins) HandlePacketIn(p *network.PacketIn) network.Verdict {
+	if p.Headers.DstPort == subflowPort || p.Headers.SrcPort == subflowPort {
+		j.asked.Add(1)
+	}
+	return network.Continue
+}
+
+func newJoins(t *testing.T, name string) *joins {
+	t.Helper()
+	j := &joins{t: t, lab: lab.New(t, threeWays(name)), store: memstore.New()}
+	j.start()
+	t.Cleanup(func() { j.stop() })
+	within(t, criticalPatience, "the hosts to reach each other", func() error {
+		return j.lab.Host("a").Command(t.Context(), "ping", "-c1", "-W1", j.lab.Host("b").Addr().String()).Run()
+	})
+	return j
+}
+
+// byKernel has the kernels of both hosts open further subflows of each MPTCP connection, and
+// give their SYNs the mark.
+func (j *joins) byKernel() {
+	j.t.Helper()
+	for _, h := range []string{"a", "b"} {
+		j.run(h, "ip", "mptcp", "limits", "set", "subflows", "8", "add_addr_accepted", "8")
+	}
+	for i := range 3 {
+		address := fmt.Sprintf("10.0.9.%d", i+1)
+		j.run("a", "ip", "address", "add", address+"/16", "dev", "eth0")
+		j.run("a", "ip", "mptcp", "endpoint", "add", address, "subflow")
+	}
+	j.run("a", "nft", "add table inet marks; add chain inet marks output { type filter hook output priority mangle; }; "+
+		fmt.Sprintf("add rule inet marks output tcp option mptcp subtype 1 tcp flags & (syn|ack) == syn ip dscp set %d", subflowMark))
+}
+
+func (j *joins) run(host string, name string, args ...string) {
+	j.t.Helper()
+	if out, err := j.lab.Host(host).Command(j.t.Context(), name, args...).CombinedOutput(); err != nil {
+		j.t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+}
+
+func (j *joins) start() {
+	j.t.Helper()
+	ln, err := j.lab.Control().Listen("tcp", j.lab.ControllerAddr().String())
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	j.runs++
+	capacities := map[network.PortRef]uint64{}
+	for _, s := range j.lab.Topology().Switches {
+		for port := uint32(1); port < 16; port++ {
+			capacities[network.PortRef{Switch: openflow.DatapathID(j.lab.Switch(s.Name).DPID()), Port: port}] = wayRate
+		}
+	}
+	log := slog.New(slog.DiscardHandler)
+	j.net, err = network.New(network.Config{
+		Log: log, Generation: j.runs, DiscoveryInterval: 200 * time.Millisecond, DiscoverySettle: 200 * time.Millisecond,
+		StatsInterval: 500 * time.Millisecond, Capacities: capacities, Listeners: []net.Listener{ln}, Proactive: true,
+	})
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	owner, err := j.net.Owner(subflow.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { j.subflows.Removed(r) }})
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	promised, err := j.net.Owner(bandwidth.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { j.critical.Removed(r) }})
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	book := reserve.New(reserve.Of(j.net))
+	j.subflows = subflow.New(subflow.Options{
+		Settings: subflow.Settings{Enabled: true, DSCP: subflowMark, Paths: 3, Most: 64, Idle: 8 * time.Second},
+		Network:  j.net, Rules: owner, Store: j.store, Book: book, Log: log, Publish: unheard, Interval: 500 * time.Millisecond,
+	})
+	j.critical = bandwidth.New(bandwidth.Options{
+		Network: j.net, Rules: promised, Store: j.store, Book: book, Log: log, Publish: unheard, Interval: 500 * time.Millisecond,
+	})
+	j.net.AddHandler(rule.ChainHosts+1, j)
+	j.net.AddHandler(rule.ChainCritical, j.critical)
+	j.net.AddHandler(rule.ChainSubflow, j.subflows)
+	j.net.Subscribe(j.subflows.NetworkChanged)
+	j.net.Subscribe(j.critical.NetworkChanged)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for _, part := range []func(context.Context) error{j.net.Run, j.critical.Run, j.subflows.Run} {
+		running.Go(func() {
+			if err := part(ctx); err != nil {
+				j.t.Errorf("controller: %v", err)
+			}
+		})
+	}
+	j.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	<-j.subflows.Ready()
+	<-j.critical.Ready()
+	within(j.t, criticalPatience, "all links", func() error {
+		if n := len(j.net.Topology().Links); n != 12 {
+			return fmt.Errorf("%d links", n)
+		}
+		return nil
+	})
+}
+
+// transfer sends so many bytes from one host to the other, over several subflows or plain TCP,
+// and tells how long it took until all of it had arrived as it was sent.
+func (j *joins) transfer(ctx context.Context, size int, multipath bool) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	data := make([]byte, size)
+	for i := range data {
+		data[i] = byte(rand.Uint32())
+	}
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(multipath)
+	var listener net.Listener
+	to := netip.AddrPortFrom(j.lab.Host("b").Addr(), subflowPort)
+	err := j.lab.Host("b").Do(func() (err error) { listener, err = lc.Listen(ctx, "tcp4", to.String()); return err })
+	if err != nil {
+		return 0, err
+	}
+	defer listener.Close()
+	read := make(chan error, 1)
+	go func() { read <- receive(ctx, listener, sha256.Sum256(data)) }()
+	d := net.Dialer{}
+	d.SetMultipathTCP(multipath)
+	var conn net.Conn
+	err = j.lab.Host("a").Do(func() (err error) { conn, err = d.DialContext(ctx, "tcp4", to.String()); return err })
+	if err != nil {
+		return 0, errors.Join(err, listener.Close(), <-read)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	tcp := conn.(*net.TCPConn)
+	if multi, err := tcp.MultipathTCP(); err != nil || multi != multipath {
+		return 0, fmt.Errorf("multipath is %v: %w", multi, errors.Join(err, conn.Close(), <-read))
+	}
+	began := time.Now()
+	_, err = io.Copy(tcp, bytes.NewReader(data))
+	err = errors.Join(err, tcp.CloseWrite(), <-read)
+	return time.Since(began), err
+}
+
+// receive takes one connection, and compares what comes with the sum of what is to come.
+func receive(ctx context.Context, listener net.Listener, want [sha256.Size]byte) error {
+	c, err := listener.Accept()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	sum := sha256.New()
+	if n, err := io.Copy(sum, c); err != nil || !bytes.Equal(sum.Sum(nil), want[:]) {
+		return fmt.Errorf("%d bytes arrived, which are not what was sent: %w", n, err)
+	}
+	return nil
+}
+
+// middles are the switches between s1 and s5 by which subflows go.
+func middles(all []subflow.Subflow) (out []int) {
+	for _, r := range all {
+		if len(r.Path) == 3 {
+			out = append(out, int(r.Path[1].Switch))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// The further subflows of a connection go by paths of their own, so that it has the rate of all
+// three, where plain TCP has that of one. Nothing comes up but their SYNs; and when they have
+// been silent nothing is left.
+func TestSubflowsGain(t *testing.T) {
+	j := newJoins(t, "qjoins")
+	j.byKernel()
+	const size = 16 << 20
+	alone, err := j.transfer(t.Context(), size, false)
+	if n := j.asked.Load(); n != 0 || err != nil {
+		t.Fatalf("%d packets of plain TCP have come up; %v", n, err)
+	}
+	took, err := j.transfer(t.Context(), size, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	placed := j.subflows.Subflows()
+	at := middles(placed)
+	for _, s := range placed {
+		t.Logf("%s: %d bytes, %d bit/s, by %v", s.Flow, s.Bytes, s.Throughput, s.Path[1].Switch)
+	}
+	t.Logf("plain TCP %v, with three further subflows by %v %v: %.2f times as fast", alone, at, took, alone.Seconds()/took.Seconds())
+	if !slices.Equal(at, []int{2, 3, 4}) {
+		t.Errorf("the subflows go by %v", at)
+	}
+	if gain := alone.Seconds() / took.Seconds(); gain < 2.2 {
+		t.Errorf("%.2f times as fast by three ways", gain)
+	}
+	if n := j.asked.Load(); n != 3 {
+		t.Errorf("%d packets have come up for three subflows", n)
+	}
+	within(t, criticalPatience, "the silent subflows to be over", func() error {
+		if all := j.subflows.Subflows(); len(all) > 0 {
+			return fmt.Errorf("%+v", all)
+		}
+		for _, s := range []string{"s1", "s2", "s3", "s4", "s5"} {
+			flows, err := j.lab.Switch(s).Ofctl(t.Context(), "dump-flows")
+			if err != nil || strings.Contains(flows, fmt.Sprint("tp_dst=", subflowPort)) {
+				return fmt.Errorf("%s: %s, %w", s, flows, err)
+			}
+		}
+		return nil
+	})
+}
+
+// A link dies under a connection, and the controller is started again: what was sent arrives,
+// and the subflow of the link is on another way.
+func TestSubflowsOutliveLinkAndController(t *testing.T) {
+	j := newJoins(t, "qjoinsfail")
+	j.byKernel()
+	done, over := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(over)
+		took, err := j.transfer(t.Context(), 48<<20, true)
+		t.Logf("48 MiB took %v", took)
+		done <- err
+	}()
+	t.Cleanup(func() { <-over })
+	within(t, criticalPatience, "three subflows", func() error {
+		if all := j.subflows.Subflows(); len(all) != 3 {
+			return fmt.Errorf("%+v", all)
+		}
+		return nil
+	})
+	if err := j.lab.SetLink(t.Context(), "s1-s3", false); err != nil {
+		t.Fatal(err)
+	}
+	within(t, criticalPatience, "the subflow to go another way", func() error {
+		if at := middles(j.subflows.Subflows()); len(at) != 3 || slices.Contains(at, 3) {
+			return fmt.Errorf("%v", at)
+		}
+		return nil
+	})
+	if err := j.lab.SetLink(t.Context(), "s1-s3", true); err != nil {
+		t.Fatal(err)
+	}
+	before := j.subflows.Subflows()
+	j.stop()
+	j.start()
+	after := j.subflows.Subflows()
+	if len(after) != 3 || !slices.Equal(middles(after), middles(before)) {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// A further subflow that is critical, too, has what is promised to it, and no path of the
+// other kind.
+func TestSubflowIsCritical(t *testing.T) {
+	j := newJoins(t, "qjoinscrit")
+	j.byKernel()
+	d, faults := bandwidth.Spec{Name: "bulk", Rate: 2_000_000, Match: match.Flow{TCPDst: match.Text(fmt.Sprint(subflowPort))}}.Parse()
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	if err := j.critical.Definitions.Add(t.Context(), d.Name, d); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.transfer(t.Context(), 1<<20, true); err != nil {
+		t.Fatal(err)
+	}
+	flows := j.critical.Flows()
+	if len(flows) != 4 || len(j.subflows.Subflows()) != 0 {
+		t.Errorf("of one connection with three further subflows: critical %+v, placed otherwise %+v", flows, j.subflows.Subflows())
+	}
+	for _, f := range flows {
+		if f.State != bandwidth.StateAccepted {
+			t.Errorf("%+v", f)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package subflow
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/graph"
+	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/qos/way"
+)
+
+// freshFor is how long paths that were found for a connection may be taken.
+const freshFor = 10 * time.Second
+
+// loads say how wide links are for a further subflow. Links are told by the ports that they
+// leave from.
+type loads struct {
+	book   *reserve.Book
+	unseen time.Duration // for so long measurements do not show what was given
+
+	mu      sync.Mutex
+	placed  map[reserve.Link]int    // subflows that go there, in either direction
+	carried map[reserve.Link]uint64 // what they carried at the last reading, in bits per second
+	given   []given
+}
+
+// given is what a subflow was expected to carry when it was placed.
+type given struct {
+	links []reserve.Link
+	rate  uint64
+	until time.Time
+}
+
+func newLoads(book *reserve.Book, unseen time.Duration) *loads {
+	return &loads{book: book, unseen: unseen, placed: map[reserve.Link]int{}}
+}
+
+// enter notes a subflow on a path; leave takes it away.
+func (l *loads) enter(hops []network.Hop) { l.count(hops, 1) }
+func (l *loads) leave(hops []network.Hop) { l.count(hops, -1) }
+
+func (l *loads) count(hops []network.Hop, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, at := range way.Ports(hops) {
+		if l.placed[at] += n; l.placed[at] <= 0 {
+			delete(l.placed, at)
+		}
+	}
+}
+
+// carry notes what subflows carry on links.
+func (l *loads) carry(rates map[reserve.Link]uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.carried = rates
+}
+
+// give notes what a subflow is expected to carry on a path, until it is measured.
+func (l *loads) give(f found, now time.Time) {
+	if len(f.hops) == 1 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.given = slices.DeleteFunc(l.given, func(g given) bool { return now.After(g.until) })
+	l.given = append(l.given, given{way.Ports(f.hops), f.width, now.Add(l.unseen)})
+}
+
+// widths are how wide links are at one moment, while the paths of one connection are found.
+type widths struct {
+	*loads
+	taken map[reserve.Link]uint64 // what is given there and not measured
+	more  map[reserve.Link]uint64 // subflows that come on top of those placed
+	known map[reserve.Link]link
+}
+
+// link is what is known of one direction of a link: what is free there; what is not promised;
+// what of that others do not use either; and how many subflows have been placed there.
+type link struct{ free, unpromised, shared, subflows uint64 }
+
+func (l *loads) widths(now time.Time) widths {
+	w := widths{l, map[reserve.Link]uint64{}, map[reserve.Link]uint64{}, map[reserve.Link]link{}}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range l.given {
+		if now.Before(g.until) {
+			w.take(g.links, g.rate)
+		}
+	}
+	return w
+}
+
+func (w widths) take(links []reserve.Link, rate uint64) {
+	for _, at := range links {
+		w.taken[at] += rate
+	}
+}
+
+// put notes one more subflow on a path.
+func (w widths) put(f found) {
+	links := way.Ports(f.hops)
+	w.take(links, f.width)
+	for _, at := range links {
+		w.more[at]++
+	}
+}
+
+// look finds out about one direction of a link.
+func (w widths) look(at reserve.Link) link {
+	if l, known := w.known[at]; known {
+		return l
+	}
+	use := w.book.Use(at)
+	l := link{free: w.book.Available(at, reserve.Key{}), unpromised: use.Capacity - min(w.book.Promised(at), use.Capacity)}
+	w.mu.Lock()
+	foreign := use.Used - min(w.carried[at], use.Used)
+	l.subflows = uint64(w.placed[at])
+	w.mu.Unlock()
+	l.shared = l.unpromised - min(foreign, l.unpromised)
+	w.known[at] = l
+	return l
+}
+
+// others is what other connections leave a further subflow on a full link at least, as a part
+// of what is not promised: they make room, and how many they are is not known.
+const others = 8
+
+// of is what a further subflow would get in one direction of a link, in bits per second: what is
+// free; or its share, beside the subflows that are there, of what neither others use nor is
+// promised; or its part of a full link; whichever is most.
+func (w widths) of(at reserve.Link) uint64 {
+	l := w.look(at)
+	n := l.subflows + w.more[at] + 1
+	return max(l.free-min(l.free, w.taken[at]), l.shared/n, l.unpromised/(others*n))
+}
+
+// link is of for both directions: which of them data takes is not known of a SYN.
+func (w widths) link(l network.Link) uint64 { return min(w.of(l.From), w.of(l.To)) }
+
+// detour is how many times as wide a path has to be that is longer than the shortest.
+const detour = 2
+
+// widest finds up to k paths between two ports: each the widest of the shortest that those
+// before it leave, or one that is longer by two links at most and at least twice as wide.
+func (w widths) widest(t *network.Topology, from, to network.PortRef, k int) ([]found, error) {
+	var all []found
+	for range k {
+		p, width, ok := t.Widest(from, to, 0, w.link)
+		longer, more, better := t.Widest(from, to, graph.MostLonger, func(l network.Link) uint64 {
+			if x := w.link(l); x >= detour*width {
+				return x
+			}
+			return 0
+		})
+		switch {
+		case better && width < math.MaxUint64:
+			p, width = longer, more
+		case !ok:
+			return nil, fmt.Errorf("%w from %v to %v with capacity that is not promised", network.ErrNoPath, from, to)
+		}
+		next := found{p.Hops, width}
+		w.put(next)
+		all = append(all, next)
+		if len(next.hops) == 1 {
+			break
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,187 @@
+package subflow
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/qos/way"
+	"github.com/sluice-net/sluice/store"
+)
+
+// placer changes where subflows go.
+type placer struct {
+	Options
+	flows   *table
+	loads   *loads
+	metrics *metrics
+	ctx     context.Context // that of the service
+	// choosing has paths chosen one after the other: each knows what those before it were given.
+	choosing sync.Mutex
+}
+
+// place leads a new subflow along the next path of its connection. The caller has locked
+// f.changing.
+func (c *placer) place(f *subflow) {
+	defer f.changing.Unlock()
+	ctx, cancel := context.WithTimeout(c.ctx, placeFor)
+	defer cancel()
+	next, err := c.next(f)
+	if err == nil {
+		if err = c.install(ctx, f, next.hops, false); err != nil {
+			c.loads.leave(next.hops)
+		}
+	}
+	if err != nil {
+		c.giveUp(f, err)
+		return
+	}
+	waiting := f.enter(next.hops)
+	c.flows.donePlacing()
+	for _, held := range waiting {
+		if err := held.Release(); err != nil {
+			c.Log.Warn("releasing a SYN", "subflow", f.Header, "error", err)
+		}
+	}
+	c.metrics.joins.WithLabelValues(outcomePlaced).Inc()
+	c.metrics.setup.Observe(time.Since(f.Since).Seconds())
+	c.Publish("subflow.placed", f.record())
+	c.save(f)
+}
+
+// next gives a subflow the next path of its connection; if there is none left, the paths are
+// found anew.
+func (c *placer) next(f *subflow) (found, error) {
+	c.choosing.Lock()
+	defer c.choosing.Unlock()
+	now := time.Now()
+	next, ok := c.flows.take(f, now)
+	if ok {
+		missing, _ := way.Missing(c.Network, next.hops)
+		ok = missing == ""
+	}
+	if !ok {
+		all, err := c.loads.widths(now).widest(c.Network.Topology(), f.From, f.To, c.Paths)
+		if err != nil {
+			return found{}, err
+		}
+		next = all[0]
+		c.flows.keep(f, all[1:], now)
+	}
+	c.loads.enter(next.hops)
+	c.loads.give(next, now)
+	return next, nil
+}
+
+// other is the widest path that there is for a subflow now.
+func (c *placer) other(f *subflow) (found, error) {
+	c.choosing.Lock()
+	defer c.choosing.Unlock()
+	all, err := c.loads.widths(time.Now()).widest(c.Network.Topology(), f.From, f.To, 1)
+	if err != nil {
+		return found{}, err
+	}
+	return all[0], nil
+}
+
+// install writes the rules of a path.
+func (c *placer) install(ctx context.Context, f *subflow, hops []network.Hop, allowDown bool) error {
+	return c.Rules.Apply(ctx, f.key(), program(f.Header, hops, c.Idle), network.ApplyOptions{Waves: way.Waves(hops), AllowDown: allowDown})
+}
+
+// program leads a subflow along a path.
+func program(h match.Header, hops []network.Hop, idle time.Duration) network.Program {
+	led := way.Lead{Header: h, Hops: hops, Stage: network.StageRoute, Offset: rule.RouteSubflow, Idle: idle}
+	return network.Program{Rules: led.Rules()}
+}
+
+// FlowRules are those of the subflow that a packet belongs to, along a path; false if it
+// belongs to none.
+func FlowRules(h *packet.Headers, path network.Path, idle time.Duration) (network.Program, bool) {
+	f, ok := match.HeaderOf(h)
+	if !ok || f.Proto != packet.ProtoTCP {
+		return network.Program{}, false
+	}
+	return program(f, path.Hops, idle), true
+}
+
+// giveUp lets a subflow that cannot be placed go by default forwarding.
+func (c *placer) giveUp(f *subflow, why error) {
+	ctx, cancel := c.cleanUp()
+	defer cancel()
+	c.unwrite(ctx, f)
+	_, waiting := f.end()
+	c.flows.remove(f)
+	c.flows.donePlacing()
+	for _, held := range waiting {
+		if err := held.Forward(); err != nil {
+			c.Log.Warn("forwarding a SYN", "subflow", f.Header, "error", err)
+		}
+	}
+	c.metrics.joins.WithLabelValues(outcomeFailed).Inc()
+	c.Log.Warn("a subflow goes by default forwarding", "subflow", f.Header, "error", why)
+	c.Publish("subflow.failed", map[string]any{"flow": f.Header.String(), "reason": why.Error()})
+}
+
+// cleanUp is the time for putting things in order, which the end of the service does not cut
+// short.
+func (c *placer) cleanUp() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(c.ctx), placeFor)
+}
+
+func (c *placer) unwrite(ctx context.Context, f *subflow) {
+	if err := c.Rules.Remove(ctx, f.key()); err != nil {
+		c.Log.Warn("removing the rules of a subflow", "subflow", f.Header, "error", err)
+	}
+}
+
+// move leads a subflow along another path, the new rules before the old ones go. f.changing is
+// locked.
+func (c *placer) move(ctx context.Context, f *subflow, to found, why string) {
+	ctx, cancel := context.WithTimeout(ctx, placeFor)
+	defer cancel()
+	old := f.path()
+	if old == nil || slices.Equal(old, to.hops) {
+		return
+	}
+	c.loads.enter(to.hops)
+	c.loads.give(to, time.Now())
+	if err := c.install(ctx, f, to.hops, true); err != nil {
+		c.loads.leave(to.hops)
+		c.Log.Warn("a subflow could not be moved", "subflow", f.Header, "error", err)
+		return
+	}
+	f.enter(to.hops)
+	c.loads.leave(old)
+	c.metrics.moves.Inc()
+	c.Log.Info("a subflow has been moved", "subflow", f.Header, "because", why)
+	c.Publish("subflow.moved", map[string]any{"cause": why, "subflow": f.record()})
+	c.save(f)
+}
+
+// end takes a subflow out: its rules and its record.
+func (c *placer) end(f *subflow, why string) {
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	hops := f.path()
+	if now, _ := f.end(); !now {
+		return
+	}
+	ctx, cancel := c.cleanUp()
+	defer cancel()
+	c.unwrite(ctx, f)
+	c.loads.leave(hops)
+	if err := c.Store.Delete(ctx, storePrefix+f.id); err != nil && !errors.Is(err, store.ErrNotFound) {
+		c.Log.Warn("a subflow stays stored", "subflow", f.Header, "error", err)
+	}
+	c.flows.remove(f) // only now may a SYN begin it anew, under the same names
+	r := f.record()
+	r.Reason = why
+	c.Publish("subflow.ended", r)
+}

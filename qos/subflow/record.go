@@ -1,0 +1,82 @@
+package subflow
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-net/sluice/api"
+	"github.com/sluice-net/sluice/qos/way"
+	"github.com/sluice-net/sluice/service"
+)
+
+// Subflow is what the API tells of one.
+type Subflow struct {
+	ID         string    `json:"id"`
+	Connection string    `json:"connection" doc:"The token of its connection, and the host that has chosen it" example:"9f3c21aa@10.0.0.2"`
+	Flow       string    `json:"flow" example:"tcp 10.0.0.1:40000 > 10.0.0.2:5001"`
+	Throughput uint64    `json:"bits_per_second" doc:"What it carried at the last reading of its counters, in the direction of more"`
+	Bytes      uint64    `json:"bytes" doc:"What it has carried there"`
+	Path       []way.Hop `json:"path"`
+	Since      time.Time `json:"since"`
+	Moves      int       `json:"moves" doc:"How often it was given another path"`
+	Reason     string    `json:"reason,omitempty" doc:"Why it has ended"`
+}
+
+// String is the connection as the API writes it.
+func (c connection) String() string { return fmt.Sprintf("%08x@%v", c.Token, c.Receiver) }
+
+// record tells of the subflow.
+func (f *subflow) record() Subflow {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return Subflow{
+		ID: f.id, Connection: f.Connection.String(), Flow: f.Header.String(), Throughput: f.counter.rate, Bytes: f.counter.bytes,
+		Path: way.Shown(f.Hops), Since: f.Since, Moves: f.Moves,
+	}
+}
+
+// Subflows lists those that have been placed, the oldest first.
+func (s *Service) Subflows() []Subflow {
+	out := []Subflow{}
+	for _, f := range s.flows.all() {
+		if f.path() != nil {
+			out = append(out, f.record())
+		}
+	}
+	return out
+}
+
+// Register adds the operations and metrics of subflows to the API.
+func (s *Service) Register(a *api.API) {
+	a.Metrics().MustRegister(s.metrics)
+	service.Show(service.NewREST(a, "qos"), "subflows", "List the further subflows of large connections that have been placed, with their paths", s.Subflows)
+}
+
+// metrics are the figures of subflows for Prometheus.
+type metrics struct {
+	*service.Metrics
+	joins *prometheus.CounterVec
+	setup prometheus.Observer
+	moves prometheus.Counter
+}
+
+func newMetrics(flows *table) *metrics {
+	m := service.NewMetrics("qos_subflow")
+	m.Gauges("placed", "Further subflows of connections that have a path of their own.", nil, func(is func(float64, ...string)) {
+		n := 0
+		for _, f := range flows.all() {
+			if f.path() != nil {
+				n++
+			}
+		}
+		is(float64(n))
+	})
+	return &metrics{
+		m,
+		m.Counters("syns_total", "SYNs with the mark of further subflows, by what became of them.", "outcome"),
+		m.Durations("placement_seconds", "Time from a subflow's SYN until its release.").WithLabelValues(),
+		m.Counter("moves_total", "Times that a subflow was given another path."),
+	}
+}

@@ -1,0 +1,130 @@
+package subflow
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/store"
+)
+
+// Owner is the name under which the rules of subflows stand in the ledger.
+const Owner = "qos-subflow"
+
+// Bounds of the service.
+const (
+	// maxSubflows bounds the subflows, maxPlacing those that are being placed.
+	maxSubflows = 8192
+	maxPlacing  = 256
+	// holdFor is how long a SYN waits at most, placeFor how long its placement may take.
+	holdFor  = time.Second
+	placeFor = 2 * time.Second
+)
+
+// Settings are what an operator chooses.
+type Settings struct {
+	// Enabled has SYNs with the mark come to the controller.
+	Enabled bool
+	// DSCP is the mark of SYNs that join a connection.
+	DSCP uint8
+	// Paths is how many paths a connection has at most; more subflows share them.
+	Paths int
+	// Most is how many subflows that come in by one port are placed at once.
+	Most int
+	// Idle is how long a subflow is silent until it is taken for over, in whole seconds.
+	Idle time.Duration
+}
+
+// Options is what a Service works with.
+type Options struct {
+	Settings
+	Network service.Network
+	Rules   service.Ledger
+	Store   store.Store
+	Book    *reserve.Book
+	Log     *slog.Logger
+	// Publish tells of events.
+	Publish func(kind string, attrs any)
+	// Interval is how often counters are read.
+	Interval time.Duration
+}
+
+// Service places subflows.
+type Service struct {
+	Options
+	flows   *table
+	placer  *placer
+	metrics *metrics
+
+	tasks   *tasks.Group
+	reviews service.Loop
+	started time.Time
+	ready   chan struct{}
+	loaded  chan struct{}
+}
+
+// New returns a Service that has not started yet.
+func New(o Options) *Service {
+	s := &Service{
+		Options: o, flows: newTable(o.Most), tasks: tasks.New(), reviews: service.NewLoop(), ready: make(chan struct{}), loaded: make(chan struct{}),
+	}
+	s.metrics = newMetrics(s.flows)
+	s.placer = &placer{Options: o, flows: s.flows, loads: newLoads(o.Book, shownAfter*o.Interval), metrics: s.metrics, ctx: s.tasks.Context()}
+	return s
+}
+
+// shownAfter is after how many readings of counters a measurement shows what was given.
+const shownAfter = 2
+
+// Run works until ctx ends. Rules of subflows stay in the switches.
+func (s *Service) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, s.tasks.Cancel)
+	defer stop()
+	defer s.tasks.Stop()
+	own := s.tasks.Context()
+	s.started = time.Now()
+	if err := s.placer.load(own); err != nil {
+		return fmt.Errorf("subflows: %w", err)
+	}
+	close(s.loaded)
+	if s.Enabled {
+		s.placer.redeclare(own)
+		s.ask(own)
+	} else {
+		tasks.Each(s.flows.all(), maxAtOnce, func(f *subflow) { s.placer.end(f, "subflows are no longer placed") })
+	}
+	s.Rules.Ready()
+	close(s.ready)
+	s.tasks.Start(func(ctx context.Context) { s.reviews.Run(ctx, 0, 0, s.review) })
+	service.NewLoop().Run(own, 0, s.Interval, s.keepUp)
+	return nil
+}
+
+// Ready is closed when what was there before the start has been declared again.
+func (s *Service) Ready() <-chan struct{} { return s.ready }
+
+// Loaded is closed when what the store has is there.
+func (s *Service) Loaded() <-chan struct{} { return s.loaded }
+
+// NetworkChanged tells the service of a change in the network. It does not block.
+func (s *Service) NetworkChanged(e network.Event) {
+	if e.Kind != network.HostAdded && e.Kind != network.HostRemoved {
+		s.reviews.Wake()
+	}
+}
+
+// Removed is told of rules that a switch has removed because they were idle: the subflow is
+// over. It runs on the switch's goroutine.
+func (s *Service) Removed(r network.Removed) {
+	if id, ok := strings.CutPrefix(r.Name, keyPrefix); ok {
+		if f := s.flows.named(id); f != nil {
+			s.tasks.Start(func(context.Context) { s.placer.end(f, "it was silent") })
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package subflow
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/qos/match"
+)
+
+// table has the subflows, and the paths of their connections. Its lock is taken before that
+// of a subflow.
+type table struct {
+	most int // from one port
+
+	mu          sync.Mutex
+	byHeader    map[match.Header]*subflow
+	byID        map[string]*subflow
+	connections map[connection]*paths
+	from        map[network.PortRef]int
+	placing     int
+}
+
+// paths are those of a connection that have been found at once, and not been taken yet. They
+// last as long as it has subflows.
+type paths struct {
+	subflows int
+	from, to network.PortRef
+	left     []found
+	at       time.Time // when they were found
+}
+
+// found is a path, and how wide it was then, in bits per second.
+type found struct {
+	hops  []network.Hop
+	width uint64
+}
+
+func newTable(most int) *table {
+	return &table{
+		most: most, byHeader: map[match.Header]*subflow{}, byID: map[string]*subflow{},
+		connections: map[connection]*paths{}, from: map[network.PortRef]int{},
+	}
+}
+
+// find is the subflow of a packet, in either direction, nil if there is none.
+func (t *table) find(h match.Header) *subflow {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return cmp.Or(t.byHeader[h], t.byHeader[h.Reverse()])
+}
+
+// named is the subflow of an identifier, nil if there is none.
+func (t *table) named(id string) *subflow {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byID[id]
+}
+
+// full says why another subflow that comes in by a port is not placed, or nothing. The lock
+// is held.
+func (t *table) full(from network.PortRef) string {
+	switch {
+	case len(t.byID) >= maxSubflows:
+		return outcomeFull
+	case t.from[from] >= t.most:
+		return outcomeMost
+	case t.placing >= maxPlacing:
+		return outcomeBusy
+	}
+	return ""
+}
+
+// add enters a subflow. The lock is held.
+func (t *table) add(f *subflow) {
+	t.byHeader[f.Header], t.byID[f.id] = f, f
+	t.from[f.From]++
+	c := t.connections[f.Connection]
+	if c == nil {
+		c = &paths{}
+		t.connections[f.Connection] = c
+	}
+	c.subflows++
+}
+
+// remove takes a subflow out, and with the last one of a connection its paths.
+func (t *table) remove(f *subflow) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.byHeader, f.Header)
+	delete(t.byID, f.id)
+	if t.from[f.From]--; t.from[f.From] <= 0 {
+		delete(t.from, f.From)
+	}
+	if c := t.connections[f.Connection]; c != nil {
+		if c.subflows--; c.subflows <= 0 {
+			delete(t.connections, f.Connection)
+		}
+	}
+}
+
+// donePlacing notes that a subflow is not being placed any more.
+func (t *table) donePlacing() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.placing--
+}
+
+// take is the next path of a connection between two ports, if there is one that was found
+// not long ago.
+func (t *table) take(f *subflow, now time.Time) (found, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.connections[f.Connection]
+	if c == nil || len(c.left) == 0 || c.from != f.From || c.to != f.To || now.Sub(c.at) > freshFor {
+		return found{}, false
+	}
+	next := c.left[0]
+	c.left = c.left[1:]
+	return next, true
+}
+
+// keep notes paths that have been found for a connection and are left for its next subflows.
+func (t *table) keep(f *subflow, left []found, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.connections[f.Connection]; c != nil {
+		c.from, c.to, c.left, c.at = f.From, f.To, left, now
+	}
+}
+
+// all lists the subflows, those first that came first.
+func (t *table) all() []*subflow {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]*subflow, 0, len(t.byID))
+	for _, f := range t.byID {
+		out = append(out, f)
+	}
+	slices.SortFunc(out, func(a, b *subflow) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.id, b.id)) })
+	return out
+}
