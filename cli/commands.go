@@ -9,6 +9,7 @@ func commands(app *App) []*cobra.Command {
 		agentCommand(app),
 		mobileCommand(app),
 		classifierCommand(app),
+		hostCommand(app),
 		networkCommand(app),
 		pathCommand(app),
 		sosCommand(app),

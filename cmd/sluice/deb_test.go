@@ -115,20 +115,20 @@ func checkUnits(t *testing.T, dir string) {
 			}
 		}
 	}
-	checkClassifier(t, filepath.Join(dir, "sluice-classifier.service"))
+	checkRoot(t, filepath.Join(dir, "sluice-classifier.service"),
+		"ExecStart=/usr/bin/sluice classifier", "ProtectKernelTunables=yes", "SystemCallFilter=@system-service bpf")
+	checkRoot(t, filepath.Join(dir, "sluice-host.service"),
+		"ExecStart=/usr/bin/sluice host run", "CapabilityBoundingSet=CAP_NET_ADMIN", "SystemCallFilter=@system-service")
 }
 
-// checkClassifier checks the unit that has to run as root.
-func checkClassifier(t *testing.T, file string) {
+// checkRoot checks a unit that has to run as root.
+func checkRoot(t *testing.T, file string, lines ...string) {
 	t.Helper()
 	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{
-		"ExecStart=/usr/bin/sluice classifier", "NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectKernelTunables=yes",
-		"MemoryDenyWriteExecute=yes", "RestrictAddressFamilies=AF_UNIX AF_NETLINK", "SystemCallFilter=@system-service bpf",
-	} {
+	for _, line := range append(lines, "NoNewPrivileges=yes", "ProtectSystem=strict", "MemoryDenyWriteExecute=yes", "RestrictAddressFamilies=AF_UNIX AF_NETLINK") {
 		if !strings.Contains(string(b), "\n"+line+"\n") {
 			t.Errorf("%s lacks %s", file, line)
 		}

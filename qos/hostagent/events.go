@@ -1,0 +1,133 @@
+package hostagent
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// EventKind is what has become of a connection or of a subflow.
+type EventKind uint8
+
+// The kinds of events that the agent follows, with the kernel's numbers.
+const (
+	ConnectionCreated EventKind = 1
+	ConnectionClosed  EventKind = 3
+	SubflowOpened     EventKind = 10
+	SubflowClosed     EventKind = 11
+)
+
+// Event is what the kernel's path manager tells. Local and Remote are those of the subflow, or
+// of a connection's first one.
+type Event struct {
+	Kind          EventKind
+	Token         uint32
+	Local, Remote netip.AddrPort
+	// Server says of a connection that the other end has opened it.
+	Server bool
+}
+
+// Numbers of linux/mptcp.h.
+const (
+	eventGroup = "mptcp_pm_events"
+
+	eventToken  = 1
+	eventFamily = 2
+	eventSaddr4 = 5
+	eventSaddr6 = 6
+	eventDaddr4 = 7
+	eventDaddr6 = 8
+	eventSport  = 9
+	eventDport  = 10
+	eventServer = 18
+)
+
+// ErrMissed says that the kernel had more events than could be taken: some are lost.
+var ErrMissed = errors.New("events of the kernel's path manager were lost")
+
+// Events are those of the kernel's path manager.
+type Events struct{ socket *nl.NetlinkSocket }
+
+// Subscribe asks for them. With a subscriber the kernel accepts further subflows of connections
+// whose path manager is in user space, and not without.
+func Subscribe() (*Events, error) {
+	f, err := netlink.GenlFamilyGet(pmFamily)
+	if err != nil {
+		return nil, fmt.Errorf("events of MPTCP: %w", err)
+	}
+	for _, g := range f.Groups {
+		if g.Name == eventGroup {
+			s, err := nl.Subscribe(unix.NETLINK_GENERIC, uint(g.ID))
+			if err != nil {
+				return nil, fmt.Errorf("events of MPTCP (CAP_NET_ADMIN is needed): %w", err)
+			}
+			return &Events{s}, nil
+		}
+	}
+	return nil, fmt.Errorf("the kernel has no events of MPTCP (group %s of %s)", eventGroup, pmFamily)
+}
+
+// Close ends the subscription; Next returns then.
+func (e *Events) Close() { e.socket.Close() }
+
+// Next waits for events. It fails with ErrMissed when some are lost, and goes on after that.
+func (e *Events) Next() (all []Event, err error) {
+	messages, _, err := e.socket.Receive()
+	if errors.Is(err, unix.ENOBUFS) {
+		return nil, ErrMissed
+	}
+	if err != nil {
+		return nil, fmt.Errorf("events of MPTCP: %w", err)
+	}
+	for _, m := range messages {
+		if x, ok := parseEvent(m.Data); ok {
+			all = append(all, x)
+		}
+	}
+	return all, nil
+}
+
+// parseEvent reads a message of generic netlink. It is false for what is no event of a kind
+// that is followed, or not whole.
+func parseEvent(b []byte) (e Event, ok bool) {
+	if len(b) < nl.SizeofGenlmsg {
+		return e, false
+	}
+	e.Kind = EventKind(b[0])
+	switch e.Kind {
+	case ConnectionCreated, ConnectionClosed, SubflowOpened, SubflowClosed:
+	default:
+		return e, false
+	}
+	attrs, err := nl.ParseRouteAttr(b[nl.SizeofGenlmsg:])
+	if err != nil {
+		return e, false
+	}
+	var local, remote netip.Addr
+	var sport, dport uint16
+	token := false
+	for _, a := range attrs {
+		v := a.Value
+		switch {
+		case a.Attr.Type == eventToken && len(v) == 4:
+			e.Token, token = binary.NativeEndian.Uint32(v), true
+		case (a.Attr.Type == eventSaddr4 || a.Attr.Type == eventSaddr6) && (len(v) == 4 || len(v) == 16):
+			local, _ = netip.AddrFromSlice(v)
+		case (a.Attr.Type == eventDaddr4 || a.Attr.Type == eventDaddr6) && (len(v) == 4 || len(v) == 16):
+			remote, _ = netip.AddrFromSlice(v)
+		case a.Attr.Type == eventSport && len(v) == 2:
+			sport = binary.BigEndian.Uint16(v)
+		case a.Attr.Type == eventDport && len(v) == 2:
+			dport = binary.BigEndian.Uint16(v)
+		case a.Attr.Type == eventServer && len(v) == 1:
+			e.Server = v[0] != 0
+		}
+	}
+	e.Local, e.Remote = netip.AddrPortFrom(local.Unmap(), sport), netip.AddrPortFrom(remote.Unmap(), dport)
+	return e, token
+}

@@ -1,0 +1,65 @@
+package hostagent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// manager is the sysctl by which new connections get their path manager, with the value of the
+// one in user space: by name from Linux 6.15 on, by number before.
+type manager struct{ path, userspace string }
+
+var managers = []manager{
+	{"/proc/sys/net/mptcp/path_manager", "userspace"},
+	{"/proc/sys/net/mptcp/pm_type", "1"},
+}
+
+// selection is which path manager new connections got before, kept in a file as long as it is
+// changed: an agent that is killed leaves that to the next.
+type selection struct {
+	manager
+	file, before string
+}
+
+// selectUserspace has new connections get the path manager in user space.
+func selectUserspace(file string) (*selection, error) {
+	for _, m := range managers {
+		now, err := os.ReadFile(m.path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("which path manager MPTCP uses: %w", err)
+		}
+		s := &selection{m, file, strings.TrimSpace(string(now))}
+		return s, s.set()
+	}
+	return nil, errors.New("the kernel does not let new MPTCP connections have a path manager in user space (net.mptcp.pm_type): Linux 5.19 or later is needed")
+}
+
+func (s *selection) set() error {
+	if old, err := os.ReadFile(s.file); err == nil && len(old) > 0 {
+		s.before = strings.TrimSpace(string(old))
+	} else if err := errors.Join(os.MkdirAll(filepath.Dir(s.file), 0o755), os.WriteFile(s.file, []byte(s.before), 0o644)); err != nil {
+		return fmt.Errorf("noting which path manager MPTCP used: %w", err)
+	}
+	if err := os.WriteFile(s.path, []byte(s.userspace), 0o644); err != nil {
+		return fmt.Errorf("selecting the path manager in user space: %w", err)
+	}
+	return nil
+}
+
+// restore gives new connections the path manager that they had.
+func (s *selection) restore() error {
+	err := os.WriteFile(s.path, []byte(s.before), 0o644)
+	if err == nil {
+		err = os.Remove(s.file)
+	}
+	if err != nil {
+		return fmt.Errorf("selecting the path manager of before, %s: %w", s.before, err)
+	}
+	return nil
+}

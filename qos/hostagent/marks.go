@@ -1,0 +1,47 @@
+package hostagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// table is the agent's own in nftables.
+const table = "inet sluice_host"
+
+// nftFor is how long nft may take.
+const nftFor = 10 * time.Second
+
+// ruleset gives SYNs that join a connection the mark, and touches nothing else. What was left
+// of an agent that was killed is replaced.
+func ruleset(dscp int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "add table %s\ndelete table %s\ntable %s {\n\tchain output {\n\t\ttype filter hook output priority mangle; policy accept;\n", table, table, table)
+	for _, ip := range []string{"ip", "ip6"} {
+		fmt.Fprintf(&b, "\t\ttcp option mptcp subtype 1 tcp flags & (syn | ack) == syn %s dscp set %d\n", ip, dscp)
+	}
+	b.WriteString("\t}\n}\n")
+	return b.String()
+}
+
+// mark has the kernel set the mark; unmark takes the table away.
+func mark(ctx context.Context, dscp int) error { return nft(ctx, ruleset(dscp)) }
+func unmark(ctx context.Context) error         { return nft(ctx, "delete table "+table) }
+
+func nft(ctx context.Context, text string) error {
+	ctx, cancel := context.WithTimeout(ctx, nftFor)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "nft", "-f", "-")
+	cmd.Stdin = strings.NewReader(text)
+	out, err := cmd.CombinedOutput()
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return fmt.Errorf("the mark is set by nftables, and there is no nft: apt-get install nftables: %w", err)
+	case err != nil:
+		return fmt.Errorf("nft: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
