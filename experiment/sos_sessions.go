@@ -158,20 +158,22 @@ func (s *site) endedSince(ctx context.Context, began time.Time) (since []plugin.
 
 func (c crowd) makeFiles(dir, server string) (urls []string, err error) {
 	for i := range c.count {
-		f, err := os.Create(filepath.Join(dir, fmt.Sprint(i)))
-		if err != nil {
-			return nil, err
-		}
-		_, err = io.CopyN(f, rand.Reader, c.size)
-		if err := f.Close(); err != nil {
-			return nil, err
-		}
-		if err != nil {
+		if err := randomFile(filepath.Join(dir, fmt.Sprint(i)), c.size); err != nil {
 			return nil, err
 		}
 		urls = append(urls, fmt.Sprintf("http://%s:%d/%d", server, webPort, i))
 	}
 	return urls, nil
+}
+
+// randomFile makes a file of so many random bytes.
+func randomFile(path string, size int64) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyN(f, rand.Reader, size)
+	return errors.Join(err, f.Close())
 }
 
 // sameFiles counts the files whose SHA-256 is the same in both folders.

@@ -26,8 +26,9 @@ type NetworkOptions struct {
 	Rate func(lab.Link) float64
 	// Queues has the controller make queues in the switches' databases.
 	Queues bool
-	// Settings are further lines of its configuration's section "network".
-	Settings string
+	// Settings are further lines of its configuration's section "network", Services further
+	// sections.
+	Settings, Services string
 }
 
 // Network is a controller without agents, a process of its own.
@@ -67,7 +68,7 @@ network:
   stats_interval: %v
   discovery: {interval: 500ms, timeout: 4s}
 %s  switches:
-%s%s`, n.dir, apiAddress, o.Lab.ControllerAddr(), o.Interval, o.Settings, capacities, databases(o))
+%s%s%s`, n.dir, apiAddress, o.Lab.ControllerAddr(), o.Interval, o.Settings, capacities, databases(o), o.Services)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}
