@@ -89,6 +89,11 @@ func newTwoDevices(t *testing.T, name string) (w *world, dev1, dev2 *stage.Mobil
 	w = buildRoaming(t, topology)
 	dev1, dev2 = w.enter(device, 1), w.enter("dev2", 2)
 	w.move(dev2, 2, 4)
+	for _, l := range w.lab.Topology().Links { // what it sends too much is to be nowhere else
+		if l.A.Node == "dev2" && l.B.Node != "edge4" || l.B.Node == "dev2" && l.A.Node != "edge4" {
+			w.must(w.lab.SetLink(t.Context(), l.Name, false))
+		}
+	}
 	for _, edge := range []int{3, 1} { // it stays where it is sent
 		w.move(dev1, 1, edge)
 	}
