@@ -1,12 +1,11 @@
 // The page on which people publish, by WHIP.
 
-import { authorization, refusal } from "./whep.js";
+import { authorization, bye, refusal } from "./whep.js";
 
 const $ = (id) => document.getElementById(id);
 const poll = 5000; // in milliseconds
 const gatherTime = 1500;
 const publishTime = 8000;
-const byeTime = 2000;
 
 let channels = [];
 let show = null; // what is being published
@@ -136,22 +135,12 @@ function gathered(pc) {
   });
 }
 
-// leave tells the gateway first, if it can be: it forgets who closes the connection.
-function leave({ pc, url }) {
-  const close = () => pc?.close();
-  if (url) {
-    fetch(url, { method: "DELETE", keepalive: true, signal: AbortSignal.timeout(byeTime) }).catch(() => {}).finally(close);
-  } else {
-    close();
-  }
-}
-
 function end(text) {
   const mine = show;
   show = null;
   if (mine) {
     mine.stream?.getTracks().forEach((t) => t.stop());
-    leave(mine);
+    bye(mine.url, () => mine.pc?.close());
   }
   $("video").srcObject = null;
   running(false);

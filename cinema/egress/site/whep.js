@@ -5,6 +5,16 @@ import { joinTime, Refused, Session } from "./session.js";
 // How long a gateway may take to hear of the end, in milliseconds.
 const byeTime = 1000;
 
+// bye tells a gateway that a session is over, if there is one, and then closes what is here of
+// it: the gateway forgets who closes the connection.
+export function bye(url, close) {
+  if (url) {
+    fetch(url, { method: "DELETE", keepalive: true, signal: AbortSignal.timeout(byeTime) }).catch(() => {}).finally(close);
+  } else {
+    close();
+  }
+}
+
 export function authorization(password) {
   return password ? { Authorization: `Bearer ${password}` } : {};
 }
@@ -100,13 +110,8 @@ export class WhepSession extends Session {
     this.pc?.close();
   }
 
-  // close ends it. The gateway is told first, if it can be: it forgets who closes the connection.
+  // close ends it.
   close() {
-    const end = () => this.drop();
-    if (this.url) {
-      fetch(this.url, { method: "DELETE", keepalive: true, signal: AbortSignal.timeout(byeTime) }).catch(() => {}).finally(end);
-    } else {
-      end();
-    }
+    bye(this.url, () => this.drop());
   }
 }
