@@ -14,8 +14,6 @@ type Connection struct {
 	// Token is that which this host has chosen; it names the connection here.
 	Token         uint32
 	Local, Remote netip.AddrPort // of its first subflow
-	// Subflows is how many it has besides the first.
-	Subflows int
 	// Carried is how many bytes it has sent and received so far; if not Counted, from some
 	// number on.
 	Carried uint64
@@ -130,7 +128,6 @@ func endpoint(family uint8, addr, port []byte) (netip.AddrPort, bool) {
 // take reads a struct mptcp_info. Kernels that do not count bytes tell sequence numbers, which
 // begin anywhere: their difference from one time to the next is what was carried.
 func (c *Connection) take(b []byte) {
-	c.Subflows = int(b[0])
 	c.Fallback = binary.NativeEndian.Uint32(b[8:])&flagFallback != 0
 	c.Token = binary.NativeEndian.Uint32(b[infoToken:])
 	received, acked := infoRcvNxt, infoSndUna

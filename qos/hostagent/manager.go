@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/sluice-net/sluice/internal/wholefile"
 )
 
 // manager is the sysctl by which new connections get their path manager, with the value of the
@@ -43,7 +45,7 @@ func selectUserspace(file string) (*selection, error) {
 func (s *selection) set() error {
 	if old, err := os.ReadFile(s.file); err == nil && len(old) > 0 {
 		s.before = strings.TrimSpace(string(old))
-	} else if err := errors.Join(os.MkdirAll(filepath.Dir(s.file), 0o755), os.WriteFile(s.file, []byte(s.before), 0o644)); err != nil {
+	} else if err := errors.Join(os.MkdirAll(filepath.Dir(s.file), 0o755), wholefile.Replace(s.file, []byte(s.before), 0o644)); err != nil {
 		return fmt.Errorf("noting which path manager MPTCP used: %w", err)
 	}
 	if err := os.WriteFile(s.path, []byte(s.userspace), 0o644); err != nil {

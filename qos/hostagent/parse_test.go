@@ -23,7 +23,6 @@ func diagMessage(family uint8, local, remote netip.AddrPort, info []byte) []byte
 // mptcpInfo is a struct mptcp_info of a length.
 func mptcpInfo(length int) []byte {
 	b := make([]byte, 96)
-	b[0] = 2
 	binary.NativeEndian.PutUint32(b[8:], flagFallback)
 	binary.NativeEndian.PutUint32(b[infoToken:], 0xabcd)
 	binary.NativeEndian.PutUint64(b[infoSndUna:], 1000)
@@ -40,8 +39,8 @@ func TestParseConnection(t *testing.T) {
 		want    Connection
 		ok      bool
 	}{
-		"a new kernel's":  {diagMessage(unix.AF_INET, here, there, mptcpInfo(96)), Connection{0xabcd, here, there, 2, 34, true, true}, true},
-		"an old kernel's": {diagMessage(unix.AF_INET6, six, six, mptcpInfo(48)), Connection{0xabcd, six, six, 2, 3000, false, true}, true},
+		"a new kernel's":  {diagMessage(unix.AF_INET, here, there, mptcpInfo(96)), Connection{0xabcd, here, there, 34, true, true}, true},
+		"an old kernel's": {diagMessage(unix.AF_INET6, six, six, mptcpInfo(48)), Connection{0xabcd, six, six, 3000, false, true}, true},
 		"too short":       {diagMessage(unix.AF_INET, here, there, mptcpInfo(32)), Connection{}, false},
 		"cut off":         {diagMessage(unix.AF_INET, here, there, mptcpInfo(96))[:80], Connection{}, false},
 		"no information":  {diagMessage(unix.AF_INET, here, there, nil)[:diagMessageLen], Connection{}, false},
