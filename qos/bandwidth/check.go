@@ -5,16 +5,10 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/way"
 )
 
 const (
-	// grace is how long a switch of a path may be without a connection to the
-	// controller before it is taken for dead: it may have lost that alone. startGrace
-	// is the same after a start, when all have to come back.
-	grace      = 3 * time.Second
-	startGrace = 15 * time.Second
 	// pressedFor is how many readings in a row must show that a link cannot keep a
 	// promise, and tolerance the part of the rate, in percent, that it may lack.
 	pressedFor = 2
@@ -35,11 +29,7 @@ func (p *planner) gone(f *flow) string {
 		}
 		return ""
 	}
-	moved := func(h match.Header, from network.PortRef) bool {
-		host, known := p.Network.HostByMAC(h.EthSrc, h.VLAN)
-		return known && !host.At.IsZero() && host.At != from
-	}
-	if moved(f.Header, f.From) || moved(f.Header.Reverse(), f.To) {
+	if way.Moved(p.Network, f.Header, f.From, f.To) {
 		return "a host has moved"
 	}
 	return ""
@@ -56,20 +46,7 @@ func (p *planner) broken(f *flow, now time.Time) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	why, certain := way.Missing(p.Network, f.Hops)
-	switch {
-	case why == "":
-		f.whole, f.broken = true, time.Time{}
-		return ""
-	case f.whole && certain:
-		return why
-	case f.broken.IsZero():
-		f.broken = now
-	}
-	patience := grace
-	if !f.whole {
-		patience = startGrace
-	}
-	if now.Sub(f.broken) < patience {
+	if !f.health.Lost(why, certain, now) {
 		return ""
 	}
 	return why

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/qos/way"
 )
 
 // State is where a flow stands.
@@ -81,17 +82,14 @@ type flow struct {
 	stored
 	// waiting are packets that came while the flow was being placed.
 	waiting []Held
-	// whole says that every link of the path has been seen since the start, broken
-	// since when one is missing.
-	whole  bool
-	broken time.Time
+	health  way.Health
 	// led says that its host has been led since the start.
 	led bool
 	// oversubscribed counts readings in a row that show the promise endangered.
 	oversubscribed int
 	// pressure is what endangers the promise, if it has been told.
 	pressure string
-	counter  counter
+	counter  way.Counter
 	// over counts readings in a row that show more than was promised, excess is how much
 	// more that is, told says that an event has said so.
 	over   int
@@ -100,27 +98,6 @@ type flow struct {
 	// closed are the sides that have ended the flow's TCP connection.
 	closed uint8
 	ended  bool
-}
-
-// counter is what a flow has carried, as the switch where it enters counts.
-type counter struct {
-	bytes uint64
-	at    time.Time
-	rate  uint64
-}
-
-// read takes a reading and tells the rate since the one before; false without one.
-func (c *counter) read(bytes uint64, at time.Time) (uint64, bool) {
-	old := *c
-	if !at.After(old.at) {
-		return 0, false
-	}
-	c.bytes, c.at, c.rate = bytes, at, 0
-	if old.at.IsZero() || bytes < old.bytes {
-		return 0, false
-	}
-	c.rate = uint64(float64(bytes-old.bytes) * 8 / at.Sub(old.at).Seconds())
-	return c.rate, true
 }
 
 // identify gives a header its short name.
@@ -196,13 +173,13 @@ func (f *flow) enter(p placement) (waiting []Held) {
 	}
 	switch {
 	case f.State == StatePlacing:
-		f.counter.at = time.Now() // its rules count from now
+		f.counter.At = time.Now() // its rules count from now
 	case !slices.Equal(f.Hops, p.Hops):
 		f.Moves++
 	}
 	waiting, f.waiting = f.waiting, nil
 	f.placement = p
-	f.whole, f.broken, f.oversubscribed, f.pressure = true, time.Time{}, 0, ""
+	f.health, f.oversubscribed, f.pressure = way.Whole(), 0, ""
 	f.over, f.excess, f.told = 0, 0, false
 	return waiting
 }
@@ -241,7 +218,7 @@ func (f *flow) note(there bool, flags uint16) (before, now uint8) {
 func (f *flow) read(bytes uint64, at time.Time) (own uint64, known, tell bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	rate, known := f.counter.read(bytes, at)
+	rate, known := f.counter.Read(bytes, at)
 	if !known {
 		return 0, false, false
 	}

@@ -32,7 +32,7 @@ func (f *flow) record() Record {
 	defer f.mu.Unlock()
 	r := Record{
 		ID: f.id, Definition: f.Definition, Flow: f.Header.String(), State: f.State, Reason: f.Reason, Rate: f.Rate, Reverse: f.Reverse,
-		Throughput: f.counter.rate, Bytes: f.counter.bytes, Since: f.Since, Accepted: f.Accepted, Moves: f.Moves, Path: way.Shown(f.Hops), Closed: f.closed == closedBoth,
+		Throughput: f.counter.Rate, Bytes: f.counter.Bytes, Since: f.Since, Accepted: f.Accepted, Moves: f.Moves, Path: way.Shown(f.Hops), Closed: f.closed == closedBoth,
 		Excess: f.excess,
 	}
 	switch {

@@ -47,12 +47,8 @@ func (w *writer) remove(ctx context.Context, f *flow) {
 	w.unpolice(ctx, f)
 }
 
-// seesTCPFlags says whether a switch's rules can match TCP's flags. One that is not
-// connected is taken to be able to: its rules were once accepted.
-func (w *writer) seesTCPFlags(d openflow.DatapathID) bool {
-	can, known := w.Network.CanMatch(d, openflow.FieldTCPFlags)
-	return can || !known
-}
+// seesTCPFlags is way.SeesTCPFlags.
+func (w *writer) seesTCPFlags(d openflow.DatapathID) bool { return way.SeesTCPFlags(w.Network, d) }
 
 // promiseBurst is the part of a second's traffic that the meter of an accepted flow lets
 // through at once: TCP that is held to a rate gets all of it with a quarter of a second

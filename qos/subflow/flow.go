@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/qos/way"
 )
 
 // connection names an MPTCP connection: by the token that its receiver has chosen, which is
@@ -41,11 +42,9 @@ type subflow struct {
 	placed, ended bool
 	// waiting are SYNs that came while it was being placed.
 	waiting []Held
-	counter counter
-	// whole says that all links of its path have been seen since the start, broken since when
-	// one is missing that may be there.
-	whole  bool
-	broken time.Time
+	// counter is of the direction in which it carries more.
+	counter way.Counter
+	health  way.Health
 	// full counts readings in a row that show it held up by a full link; it is not looked at
 	// before calm, after a move.
 	full int
@@ -86,7 +85,7 @@ func (f *subflow) enter(hops []network.Hop) (waiting []Held) {
 		f.Moves++
 	}
 	waiting, f.waiting = f.waiting, nil
-	f.placed, f.Hops, f.full, f.whole, f.broken = true, hops, 0, true, time.Time{}
+	f.placed, f.Hops, f.full, f.health = true, hops, 0, way.Whole()
 	return waiting
 }
 
@@ -107,25 +106,4 @@ func (f *subflow) end() (now bool, waiting []Held) {
 	now = !f.ended
 	waiting, f.waiting, f.ended = f.waiting, nil, true
 	return now, waiting
-}
-
-// counter is what a subflow has carried, in the direction in which it carries more.
-type counter struct {
-	bytes uint64
-	at    time.Time
-	rate  uint64 // in bits per second, at the last reading
-}
-
-// read takes a reading, and says whether it tells a rate.
-func (c *counter) read(bytes uint64, at time.Time) bool {
-	old := *c
-	if !at.After(old.at) {
-		return false
-	}
-	c.bytes, c.at, c.rate = bytes, at, 0
-	if old.at.IsZero() || bytes < old.bytes {
-		return false
-	}
-	c.rate = uint64(float64(bytes-old.bytes) * 8 / at.Sub(old.at).Seconds())
-	return true
 }

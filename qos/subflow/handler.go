@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/qos/way"
 )
 
 // maxWaiting bounds the SYNs of a subflow that wait for its placement: it is sent again.
@@ -114,18 +115,11 @@ const wholePacket = 0xffff
 // ask brings the rules for marked SYNs into every switch.
 func (s *Service) ask(ctx context.Context) {
 	refused := s.Rules.EverySwitch(ctx, "punt", func(d openflow.DatapathID) network.Program {
-		return Punts(d, s.DSCP, s.seesTCPFlags(d))
+		return Punts(d, s.DSCP, way.SeesTCPFlags(s.Network, d))
 	})
 	for d, err := range refused {
 		s.Log.Warn("further subflows that enter here are not placed", "switch", d, "error", err)
 	}
-}
-
-// seesTCPFlags says whether a switch's rules can match TCP's flags. One that is not
-// connected is taken to be able to: its rules were once accepted.
-func (s *Service) seesTCPFlags(d openflow.DatapathID) bool {
-	can, known := s.Network.CanMatch(d, openflow.FieldTCPFlags)
-	return can || !known
 }
 
 // Punts are the rules that bring marked SYNs from one switch to the controller. A switch that

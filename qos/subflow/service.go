@@ -64,7 +64,6 @@ type Service struct {
 
 	tasks   *tasks.Group
 	reviews service.Loop
-	started time.Time
 	ready   chan struct{}
 	loaded  chan struct{}
 }
@@ -88,7 +87,6 @@ func (s *Service) Run(ctx context.Context) error {
 	defer stop()
 	defer s.tasks.Stop()
 	own := s.tasks.Context()
-	s.started = time.Now()
 	if err := s.placer.load(own); err != nil {
 		return fmt.Errorf("subflows: %w", err)
 	}

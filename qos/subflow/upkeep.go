@@ -14,10 +14,6 @@ import (
 )
 
 const (
-	// grace is how long a switch of a path may be without a connection to the controller
-	// before it is taken for dead, startGrace the same after a start, when all have to come back.
-	grace      = 3 * time.Second
-	startGrace = 15 * time.Second
 	// fullFor is how many readings in a row must show a subflow on a full link until it is
 	// moved; calmFor is how many readings it is left alone then.
 	fullFor = 2
@@ -60,8 +56,8 @@ func (s *Service) observe(ctx context.Context) {
 			}
 		}
 		f.mu.Lock()
-		f.counter.read(bytes, at)
-		rate := f.counter.rate
+		f.counter.Read(bytes, at)
+		rate := f.counter.Rate
 		f.mu.Unlock()
 		for _, at := range way.Ports(f.path()) {
 			rates[at] += rate
@@ -78,44 +74,18 @@ func (s *Service) review(ctx context.Context) {
 		if hops == nil || ctx.Err() != nil {
 			return
 		}
-		if s.moved(f) {
+		if way.Moved(s.Network, f.Header, f.From, f.To) {
 			s.placer.end(f, "a host has moved")
 			return
 		}
 		missing, certain := way.Missing(s.Network, hops)
-		if f.lost(missing != "", certain, time.Now(), s.started) {
+		f.mu.Lock()
+		lost := f.health.Lost(missing, certain, time.Now())
+		f.mu.Unlock()
+		if lost {
 			s.placer.repair(ctx, f, missing)
 		}
 	})
-}
-
-// lost says whether the subflow's path is to be given up, of which a link is missing or none:
-// at once if that is certain and the path has been whole, else when it has lasted. After a start
-// links have yet to be found, and a link's switch may have lost its connection to the controller
-// alone.
-func (f *subflow) lost(missing, certain bool, now, started time.Time) bool {
-	patience := grace
-	if now.Sub(started) < startGrace {
-		patience = startGrace
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch {
-	case !missing:
-		f.whole, f.broken = true, time.Time{}
-	case f.broken.IsZero():
-		f.broken = now
-	}
-	return missing && (f.whole && certain || now.Sub(f.broken) >= patience)
-}
-
-// moved says whether a host of the subflow is elsewhere now.
-func (s *Service) moved(f *subflow) bool {
-	elsewhere := func(mac openflow.MAC, from network.PortRef) bool {
-		host, known := s.Network.HostByMAC(mac, f.Header.VLAN)
-		return known && !host.At.IsZero() && host.At != from
-	}
-	return elsewhere(f.Header.EthSrc, f.From) || elsewhere(f.Header.EthDst, f.To)
 }
 
 // repair leads a subflow whose path has broken along the widest that there is now.
@@ -188,7 +158,7 @@ func (c *placer) widen(ctx context.Context, f *subflow, at network.PortRef, now 
 		return false
 	}
 	f.mu.Lock()
-	rate := f.counter.rate
+	rate := f.counter.Rate
 	f.full = 0
 	f.mu.Unlock()
 	if to.width < rate/100*gain || overlaps(to.hops, at) {

@@ -74,10 +74,28 @@ func Ports(hops []network.Hop) (out []network.PortRef) {
 	return out
 }
 
-// State is what Missing asks of a network; a service.Network has it.
+// State is what is asked of a network; a service.Network has it.
 type State interface {
 	Topology() *network.Topology
 	PortUp(network.PortRef) (up, known bool)
+	HostByMAC(mac openflow.MAC, vlan uint16) (network.Host, bool)
+	CanMatch(openflow.DatapathID, openflow.Field) (can, known bool)
+}
+
+// SeesTCPFlags says whether a switch's rules can match TCP's flags. One that is not connected is
+// taken to be able to: its rules were once accepted.
+func SeesTCPFlags(n State, d openflow.DatapathID) bool {
+	can, known := n.CanMatch(d, openflow.FieldTCPFlags)
+	return can || !known
+}
+
+// Moved says whether a host of a flow is elsewhere than where the flow enters or leaves.
+func Moved(n State, h match.Header, from, to network.PortRef) bool {
+	elsewhere := func(mac openflow.MAC, than network.PortRef) bool {
+		host, known := n.HostByMAC(mac, h.VLAN)
+		return known && !host.At.IsZero() && host.At != than
+	}
+	return elsewhere(h.EthSrc, from) || elsewhere(h.EthDst, to)
 }
 
 // Missing finds the first link of a way that is not there, and says so; nothing if all are.
