@@ -98,13 +98,9 @@ func parseConnection(b []byte) (c Connection, ok bool) {
 	if c.Remote, ok = endpoint(b[0], b[24:], b[6:]); !ok {
 		return c, false
 	}
-	attrs, err := nl.ParseRouteAttr(b[diagMessageLen:])
-	if err != nil {
-		return c, false
-	}
-	for _, a := range attrs {
-		if a.Attr.Type == diagInfo && len(a.Value) >= infoLen {
-			c.take(a.Value)
+	for kind, v := range attributes(b[diagMessageLen:]) {
+		if kind == diagInfo && len(v) >= infoLen {
+			c.take(v)
 			return c, true
 		}
 	}
@@ -169,13 +165,9 @@ func parseCarried(b []byte) (uint64, bool) {
 	if len(b) < diagMessageLen {
 		return 0, false
 	}
-	attrs, err := nl.ParseRouteAttr(b[diagMessageLen:])
-	if err != nil {
-		return 0, false
-	}
-	for _, a := range attrs {
-		if a.Attr.Type == diagInfo && len(a.Value) >= tcpLen {
-			return binary.NativeEndian.Uint64(a.Value[tcpBytesAcked:]) + binary.NativeEndian.Uint64(a.Value[tcpBytesReceived:]), true
+	for kind, v := range attributes(b[diagMessageLen:]) {
+		if kind == diagInfo && len(v) >= tcpLen {
+			return binary.NativeEndian.Uint64(v[tcpBytesAcked:]) + binary.NativeEndian.Uint64(v[tcpBytesReceived:]), true
 		}
 	}
 	return 0, false

@@ -104,27 +104,22 @@ func parseEvent(b []byte) (e Event, ok bool) {
 	default:
 		return e, false
 	}
-	attrs, err := nl.ParseRouteAttr(b[nl.SizeofGenlmsg:])
-	if err != nil {
-		return e, false
-	}
 	var local, remote netip.Addr
 	var sport, dport uint16
 	token := false
-	for _, a := range attrs {
-		v := a.Value
+	for kind, v := range attributes(b[nl.SizeofGenlmsg:]) {
 		switch {
-		case a.Attr.Type == eventToken && len(v) == 4:
+		case kind == eventToken && len(v) == 4:
 			e.Token, token = binary.NativeEndian.Uint32(v), true
-		case (a.Attr.Type == eventSaddr4 || a.Attr.Type == eventSaddr6) && (len(v) == 4 || len(v) == 16):
+		case (kind == eventSaddr4 || kind == eventSaddr6) && (len(v) == 4 || len(v) == 16):
 			local, _ = netip.AddrFromSlice(v)
-		case (a.Attr.Type == eventDaddr4 || a.Attr.Type == eventDaddr6) && (len(v) == 4 || len(v) == 16):
+		case (kind == eventDaddr4 || kind == eventDaddr6) && (len(v) == 4 || len(v) == 16):
 			remote, _ = netip.AddrFromSlice(v)
-		case a.Attr.Type == eventSport && len(v) == 2:
+		case kind == eventSport && len(v) == 2:
 			sport = binary.BigEndian.Uint16(v)
-		case a.Attr.Type == eventDport && len(v) == 2:
+		case kind == eventDport && len(v) == 2:
 			dport = binary.BigEndian.Uint16(v)
-		case a.Attr.Type == eventServer && len(v) == 1:
+		case kind == eventServer && len(v) == 1:
 			e.Server = v[0] != 0
 		}
 	}

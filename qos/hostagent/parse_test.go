@@ -84,9 +84,22 @@ func TestParseEvent(t *testing.T) {
 	}
 }
 
+// TestLastAttributeUnpadded: the last attribute may lack the bytes that fill it up.
+func TestLastAttributeUnpadded(t *testing.T) {
+	b := eventMessage(10, nl.NewRtAttr(eventToken, nl.Uint32Attr(7)), nl.NewRtAttr(eventServer, []byte{1}))
+	if e, ok := parseEvent(b[: len(b)-3 : len(b)-3]); !ok || !e.Server {
+		t.Errorf("%+v, %v", e, ok)
+	}
+	info := diagMessage(unix.AF_INET, here, there, append(mptcpInfo(96), 1))
+	if c, ok := parseConnection(info[: len(info)-3 : len(info)-3]); !ok || c.Token != 0xabcd {
+		t.Errorf("%+v, %v", c, ok)
+	}
+}
+
 // FuzzMessages: whatever the kernel says is read or left.
 func FuzzMessages(f *testing.F) {
 	f.Add(diagMessage(unix.AF_INET, here, there, mptcpInfo(96)))
+	f.Add(eventMessage(10, nl.NewRtAttr(eventServer, []byte{1}))[:9])
 	f.Add(eventMessage(10, nl.NewRtAttr(eventToken, nl.Uint32Attr(7)), nl.NewRtAttr(eventSport, []byte{1, 2})))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if c, ok := parseConnection(b); ok && (!c.Local.IsValid() || !c.Remote.IsValid()) {
