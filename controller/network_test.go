@@ -164,7 +164,7 @@ func TestNetworkThroughTheAPI(t *testing.T) {
 		t.Errorf("trace: %+v", found)
 	}
 	status, _, text := r.ask(t, http.MethodGet, "/metrics", "")
-	if status != http.StatusOK || !strings.Contains(text, "sluice_network_switches 2") || !strings.Contains(text, `sluice_network_packet_ins_total{switch="00000000000000a1"}`) ||
+	if status != http.StatusOK || !strings.Contains(text, "sluice_network_switches 2") || !strings.Contains(text, `sluice_network_packet_ins_total{kind="tcp",switch="00000000000000a1"}`) ||
 		!strings.Contains(text, `sluice_network_link_latency_seconds{from="00000000000000a1/2",to="00000000000000a2/2"}`) {
 		t.Errorf("metrics: %d", status)
 	}

@@ -18,11 +18,11 @@ func (s *Switch) packetIn(m []byte) {
 		s.malformed(err)
 		return
 	}
-	s.counters.packetIns.Add(1)
 	p := &s.pkt
 	p.Switch, p.InPort, p.Reason, p.Table = s, s.in.InPort, s.in.Reason, s.in.Table
 	p.Cookie, p.Data, p.buffer = s.in.Cookie, s.in.Data, s.in.BufferID
 	_ = p.Headers.Parse(p.Data) // what could be read is what counts
+	s.counters.packetIns[kindOf(&p.Headers)].Add(1)
 	if !p.Headers.Has(packet.Ethernet) {
 		return
 	}

@@ -55,12 +55,15 @@ type Switch struct {
 
 // switchCounters count what a session has done.
 type switchCounters struct {
-	packetIns, packetInsDropped, garbage atomic.Uint64
+	packetIns                 [PacketKinds]atomic.Uint64
+	packetInsDropped, garbage atomic.Uint64
 }
 
 // SwitchStats is a reading of a session's counters.
 type SwitchStats struct {
-	PacketIns uint64
+	// PacketIns counts packets that the switch sent up, PacketInsOf by what they are.
+	PacketIns   uint64
+	PacketInsOf [PacketKinds]uint64
 	// PacketInsDropped counts packets that came before the switch was up.
 	PacketInsDropped uint64
 	// PacketOutsDropped counts packets that did not fit the output queue.
@@ -114,12 +117,17 @@ func (s *Switch) Port(number uint32) (openflow.Port, bool) { return s.ports.get(
 
 // Stats reads the session's counters.
 func (s *Switch) Stats() SwitchStats {
-	return SwitchStats{
-		PacketIns: s.counters.packetIns.Load(), PacketInsDropped: s.counters.packetInsDropped.Load(),
+	st := SwitchStats{
+		PacketInsDropped:  s.counters.packetInsDropped.Load(),
 		PacketOutsDropped: s.ch.out.dropped.Load(), FlowMods: s.ch.flowMods.Load(), GroupMods: s.ch.groupMods.Load(),
 		Errors: s.ch.errors.Load(), Malformed: s.counters.garbage.Load(),
 		Writes: s.ch.out.writes.Load(), Held: s.held.len(), ForwardRules: s.flows.Len(),
 	}
+	for k := range s.counters.packetIns {
+		st.PacketInsOf[k] = s.counters.packetIns[k].Load()
+		st.PacketIns += st.PacketInsOf[k]
+	}
+	return st
 }
 
 // PacketOut makes the switch send a packet. It never waits: when too much is

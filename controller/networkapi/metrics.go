@@ -71,7 +71,13 @@ func switchMetrics(m *service.Metrics, core *network.Network) {
 	by := []string{"switch"}
 	m.Gauges("rules", "Rules wanted on the switch.", by, each(func(s *network.Switch) float64 { return float64(len(s.Rules())) }))
 	m.Gauges("held_packets", "Packets that wait for a service's decision.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().Held) }))
-	m.Totals("packet_ins_total", "Packets that the switch sent up.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().PacketIns) }))
+	m.Totals("packet_ins_total", "Packets that the switch sent up, by kind.", []string{"switch", "kind"}, func(is func(float64, ...string)) {
+		for _, sw := range core.Switches() {
+			for kind, n := range sw.Stats().PacketInsOf {
+				is(float64(n), sw.DPID().String(), network.PacketKind(kind).String())
+			}
+		}
+	})
 	m.Totals("packet_outs_dropped_total", "Packets for the switch that did not fit its queue.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().PacketOutsDropped) }))
 	m.Totals("flow_mods_total", "Changes of rules sent to the switch.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().FlowMods) }))
 	m.Totals("group_mods_total", "Changes of groups sent to the switch.", by, each(func(s *network.Switch) float64 { return float64(s.Stats().GroupMods) }))
