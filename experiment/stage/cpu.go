@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,4 +18,18 @@ func CPUTime(pid int) (time.Duration, error) {
 		return 0, fmt.Errorf("read the CPU clock of process %d: %w", pid, err)
 	}
 	return time.Duration(t.Nano()), nil
+}
+
+// IdleTime is for how long the processors of this machine have had nothing to do since it
+// started, all together.
+func IdleTime() (time.Duration, error) {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0, fmt.Errorf("read how busy the machine is: %w", err)
+	}
+	s, err := fs.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("read how busy the machine is: %w", err)
+	}
+	return time.Duration((s.CPUTotal.Idle + s.CPUTotal.Iowait) * float64(time.Second)), nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,17 @@ func (m Metrics) Sum(name string) (sum float64) {
 	for series, value := range m {
 		if bare, _, _ := strings.Cut(series, "{"); bare == name {
 			sum += value
+		}
+	}
+	return sum
+}
+
+// SumOf adds up a metric over all labels but one, which has to have a value.
+func (m Metrics) SumOf(name, label, value string) (sum float64) {
+	has := fmt.Sprintf("%s=%q", label, value)
+	for series, v := range m {
+		if bare, labels, _ := strings.Cut(series, "{"); bare == name && slices.Contains(strings.Split(strings.TrimSuffix(labels, "}"), ","), has) {
+			sum += v
 		}
 	}
 	return sum

@@ -10,6 +10,9 @@ func TestMetricsAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if n := m.SumOf("a", "way", "down"); n != 1000 {
+		t.Errorf("of one label: %v", n)
+	}
 	if m.Sum("a") != 1003 || m.Sum("ab") != 7 || m.Sum("none") != 0 || m[`a{way="up and down"}`] != 3 {
 		t.Errorf("%v", m)
 	}

@@ -16,6 +16,8 @@ type Bulk struct {
 	Addr     netip.AddrPort // of the receiver
 	Bytes    int64          // zero: for Time
 	Time     time.Duration
+	// Multipath has both ends ask for MPTCP; otherwise it is plain TCP.
+	Multipath bool
 }
 
 // bulkStep is the width of the steps in which what arrives is counted.
@@ -83,7 +85,7 @@ func (b Bulk) Run(ctx context.Context) (*BulkLog, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var ln net.Listener
-	if err := b.To.Do(func() (err error) { ln, err = net.Listen("tcp", b.Addr.String()); return err }); err != nil {
+	if err := b.To.Do(func() (err error) { ln, err = b.listen(ctx); return err }); err != nil {
 		return nil, fmt.Errorf("transfer to %v: %w", b.Addr, err)
 	}
 	defer ln.Close()
@@ -103,10 +105,18 @@ func (b Bulk) Run(ctx context.Context) (*BulkLog, error) {
 	return log, nil
 }
 
+func (b Bulk) listen(ctx context.Context) (net.Listener, error) {
+	var c net.ListenConfig
+	c.SetMultipathTCP(b.Multipath)
+	return c.Listen(ctx, "tcp", b.Addr.String())
+}
+
 func (b Bulk) send(ctx context.Context) error {
 	var conn net.Conn
 	err := b.From.Do(func() (err error) {
-		conn, err = (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", b.Addr.String())
+		d := net.Dialer{Timeout: 10 * time.Second}
+		d.SetMultipathTCP(b.Multipath)
+		conn, err = d.DialContext(ctx, "tcp", b.Addr.String())
 		return err
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,7 +35,9 @@ type NetworkOptions struct {
 // Network is a controller without agents, a process of its own.
 type Network struct {
 	*client.Client
+	lab        *lab.Lab
 	dir, log   string
+	token      string
 	controller *Daemon
 }
 
@@ -45,7 +48,7 @@ func DeployNetwork(ctx context.Context, o NetworkOptions) (*Network, error) {
 	if err != nil {
 		return nil, fmt.Errorf("deploy: %w", err)
 	}
-	n := &Network{dir: dir, log: filepath.Join(o.LogDir, "controller.log")}
+	n := &Network{lab: o.Lab, dir: dir, log: filepath.Join(o.LogDir, "controller.log")}
 	if err := n.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("deploy: %w: %s", err, Tail(n.log, lastWords)), n.Close())
 	}
@@ -75,15 +78,15 @@ network:
 	if n.controller, err = StartDaemon(ctx, o.Lab.Control(), n.log, o.Binary, "controller", "--config", file); err != nil {
 		return err
 	}
-	var token []byte
-	if err := Poll(ctx, "the controller's token", func() (err error) {
-		token, err = os.ReadFile(filepath.Join(n.dir, "controller", "token"))
+	if err := Poll(ctx, "the controller's token", func() error {
+		token, err := os.ReadFile(filepath.Join(n.dir, "controller", "token"))
+		n.token = strings.TrimSpace(string(token))
 		return err
 	}); err != nil {
 		return err
 	}
 	n.Client, err = client.New(client.Options{
-		Server: "http://" + apiAddress, Token: strings.TrimSpace(string(token)), Dial: o.Lab.Control().DialContext,
+		Server: "http://" + apiAddress, Token: n.token, Dial: o.Lab.Control().DialContext,
 	})
 	if err != nil {
 		return err
@@ -140,6 +143,16 @@ func capacities(l *lab.Lab, rate func(lab.Link) float64) (text string, links int
 		text += fmt.Sprintf("    %016x: {name: %s, capacity: {%s}}\n", s.DPID, s.Name, strings.TrimSuffix(rates[s.Name], ", "))
 	}
 	return text, links, nil
+}
+
+// Metrics reads the controller's metrics.
+func (n *Network) Metrics(ctx context.Context) (Metrics, error) {
+	transport := &http.Transport{DialContext: n.lab.Control().DialContext, DisableKeepAlives: true}
+	m, err := scrape(ctx, transport, "http://"+apiAddress+"/metrics", n.token)
+	if err != nil {
+		return nil, fmt.Errorf("metrics of the controller: %w", err)
+	}
+	return m, nil
 }
 
 // PID is that of the controller's process.

@@ -1,0 +1,178 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/lab"
+)
+
+// fatTreePort is the port of the first flow; each has one of its own.
+const fatTreePort = 20000
+
+// fatTreeRig carries flows in a fat tree.
+type fatTreeRig struct {
+	env   *Env
+	lab   *lab.Lab
+	scale fatTreeScale
+}
+
+// host is one by its number in a matrix.
+func (r *fatTreeRig) host(i int) *lab.LiveHost { return r.lab.Host(r.lab.Topology().Hosts[i].Name) }
+
+// run carries the flows of a matrix in one way, with a controller and host agents of their own.
+func (r *fatTreeRig) run(ctx context.Context, m trafficMatrix, w fatTreeWay, flows []matrixFlow) (run fatTreeRun, err error) {
+	r.env.Step("%s, %s: %d flows in a fat tree of %d hosts", m.name, w.name, len(flows), len(r.lab.Topology().Hosts))
+	run = fatTreeRun{matrix: m, way: w}
+	n, err := stage.DeployNetwork(ctx, stage.NetworkOptions{
+		Lab: r.lab, Binary: r.env.Binary, LogDir: r.env.Dir, Interval: max(time.Duration(float64(5*time.Second)/r.scale.pace), time.Second),
+		Rate:     func(lab.Link) float64 { return fatTreeRate },
+		Settings: "  forwarding: {mode: proactive}\n", Services: fmt.Sprintf("qos: {subflows: {enabled: %v}}\n", w.placed),
+	})
+	if err != nil {
+		return run, err
+	}
+	defer func() { err = errors.Join(err, n.Close()) }()
+	if w.subflows > 1 {
+		stop, err := r.agents(ctx, w.subflows-1)
+		defer stop()
+		if err != nil {
+			return run, err
+		}
+	}
+	if err := r.meet(ctx, flows); err != nil {
+		return run, err
+	}
+	before, err := r.read(ctx, n)
+	if err != nil {
+		return run, err
+	}
+	if run.flows, err = r.carry(ctx, flows, w.subflows > 1); err != nil {
+		return run, err
+	}
+	after, err := r.read(ctx, n)
+	run.tcp, run.arp = after.tcp-before.tcp, after.arp-before.arp
+	run.joins, run.placed = after.joins-before.joins, after.placed-before.placed
+	run.drops = after.drops.Since(before.drops)
+	run.cpu = float64(runtime.NumCPU()) - (after.idle-before.idle).Seconds()/after.at.Sub(before.at).Seconds()
+	large := run.shares()
+	r.env.Logf("large flows get %.1f %% of a link, the middle one %.1f %%; %.2f processors busy", mean(large)*100, median(large)*100, run.cpu)
+	return run, err
+}
+
+// agents runs the daemon on every host, and returns when all have begun. They are stopped by stop.
+func (r *fatTreeRig) agents(ctx context.Context, subflows int) (stop func(), err error) {
+	var daemons []*stage.Daemon
+	stop = func() {
+		var all sync.WaitGroup
+		for _, d := range daemons {
+			all.Go(d.Stop)
+		}
+		all.Wait()
+	}
+	for i, h := range r.lab.Topology().Hosts {
+		name := filepath.Join(r.env.Dir, "host-"+h.Name)
+		d, err := stage.StartDaemon(ctx, r.host(i), name+".log", r.env.Binary, "host", "run", "--state", name, "--subflows", strconv.Itoa(subflows))
+		if err != nil {
+			return stop, err
+		}
+		daemons = append(daemons, d)
+	}
+	for i, h := range r.lab.Topology().Hosts {
+		if err := stage.Poll(ctx, "the agent of "+h.Name, func() error { return r.managed(i) }); err != nil {
+			return stop, err
+		}
+	}
+	return stop, nil
+}
+
+// managed fails while new connections of a host have their path manager in the kernel.
+func (r *fatTreeRig) managed(i int) error {
+	return r.host(i).Do(func() error {
+		kind, err := os.ReadFile("/proc/sys/net/mptcp/pm_type")
+		if err == nil && strings.TrimSpace(string(kind)) != "1" {
+			err = fmt.Errorf("net.mptcp.pm_type is %s", kind)
+		}
+		return err
+	})
+}
+
+// meet has all pairs exchange a packet, so that hosts are known, and know each other.
+func (r *fatTreeRig) meet(ctx context.Context, flows []matrixFlow) error {
+	group := tasks.New()
+	defer group.Stop()
+	errs := make(chan error, len(flows))
+	at := make(chan struct{}, 4*runtime.NumCPU())
+	for _, f := range flows {
+		at <- struct{}{}
+		group.Start(func(context.Context) {
+			errs <- reaches(ctx, r.host(f.from), r.host(f.from).Addr(), r.host(f.to).Addr())
+			<-at
+		})
+	}
+	var err error
+	for range flows {
+		err = errors.Join(err, <-errs)
+	}
+	return err
+}
+
+// carry runs all flows, each at its time.
+func (r *fatTreeRig) carry(ctx context.Context, flows []matrixFlow, multipath bool) ([]fatTreeFlow, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	out := make([]fatTreeFlow, len(flows))
+	began := time.Now()
+	var running sync.WaitGroup
+	for i, f := range flows {
+		running.Go(func() {
+			if tasks.Sleep(ctx, time.Until(began.Add(f.start))) != nil {
+				return
+			}
+			to := netip.AddrPortFrom(r.host(f.to).Addr(), uint16(fatTreePort+i))
+			start := time.Now()
+			_, err := stage.Bulk{From: r.host(f.from), To: r.host(f.to), Addr: to, Bytes: f.bytes(fatTreeRate), Multipath: multipath}.Run(ctx)
+			if err != nil {
+				cancel(fmt.Errorf("flow %d: %w", i+1, err))
+			}
+			out[i] = fatTreeFlow{f, time.Since(start)}
+		})
+	}
+	running.Wait()
+	return out, context.Cause(ctx)
+}
+
+// fatTreeReading is what is counted before and after a run.
+type fatTreeReading struct {
+	at                      time.Time
+	idle                    time.Duration
+	drops                   stage.Drops
+	tcp, arp, joins, placed float64
+}
+
+func (r *fatTreeRig) read(ctx context.Context, n *stage.Network) (f fatTreeReading, err error) {
+	if f.drops, err = stage.CountDrops(ctx, r.lab); err != nil {
+		return f, err
+	}
+	m, err := n.Metrics(ctx)
+	if err != nil {
+		return f, err
+	}
+	const packets, syns = "sluice_network_packet_ins_total", "sluice_qos_subflow_syns_total"
+	f.tcp, f.arp = m.SumOf(packets, "kind", "tcp"), m.SumOf(packets, "kind", "arp")
+	f.joins, f.placed = m.Sum(syns), m.SumOf(syns, "outcome", "placed")
+	f.at = time.Now()
+	f.idle, err = stage.IdleTime()
+	return f, err
+}
