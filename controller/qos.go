@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/qos/bandwidth"
+	"github.com/sluice-net/sluice/qos/guard"
 	"github.com/sluice-net/sluice/qos/latency"
 	"github.com/sluice-net/sluice/qos/plugin"
 	"github.com/sluice-net/sluice/qos/reserve"
@@ -23,7 +24,11 @@ func newQoS(c *Controller) (Service, error) {
 	}
 	book := reserve.New(reserve.Of(c.net))
 	c.paths.Available = func(l network.Link) uint64 { return book.Available(l.From, reserve.Key{}) }
-	critical, err := c.newCritical(book)
+	held, err := c.newGuard(book)
+	if err != nil {
+		return nil, fmt.Errorf("qos: %w", err)
+	}
+	critical, err := c.newCritical(book, held)
 	if err != nil {
 		return nil, fmt.Errorf("qos: %w", err)
 	}
@@ -31,17 +36,26 @@ func newQoS(c *Controller) (Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("qos: %w", err)
 	}
-	subflows, err := c.newSubflows(book)
+	subflows, err := c.newSubflows(book, held)
 	if err != nil {
 		return nil, fmt.Errorf("qos: %w", err)
 	}
-	s := plugin.New(book, critical, classes, subflows)
+	s := plugin.New(book, held, critical, classes, subflows)
 	c.net.Subscribe(s.NetworkChanged)
 	return s, nil
 }
 
+// newGuard makes what holds back those who are promised nothing.
+func (c *Controller) newGuard(book *reserve.Book) (*guard.Guard, error) {
+	owner, err := c.net.Owner(guard.Owner, network.OwnerOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return guard.New(guard.Options{Book: book, Rules: owner, Log: c.log.With("service", guard.Owner), Interval: c.cfg.Network.StatsInterval}), nil
+}
+
 // newCritical makes the part of the service that places critical flows.
-func (c *Controller) newCritical(book *reserve.Book) (*bandwidth.Service, error) {
+func (c *Controller) newCritical(book *reserve.Book, held *guard.Guard) (*bandwidth.Service, error) {
 	definitions, err := criticalOf(c.cfg)
 	if err != nil {
 		return nil, err
@@ -52,7 +66,7 @@ func (c *Controller) newCritical(book *reserve.Book) (*bandwidth.Service, error)
 		return nil, err
 	}
 	s = bandwidth.New(bandwidth.Options{
-		Network: c.net, Rules: owner, Store: c.store, Book: book, Log: c.log.With("service", plugin.Name), Configured: definitions,
+		Network: c.net, Rules: owner, Store: c.store, Book: book, Guard: held, Log: c.log.With("service", plugin.Name), Configured: definitions,
 		Publish: c.publishQoS, Interval: c.cfg.Network.StatsInterval,
 	})
 	c.net.AddHandler(rule.ChainCritical, s)
@@ -80,7 +94,7 @@ func (c *Controller) newClasses(book *reserve.Book, critical latency.Critical) (
 }
 
 // newSubflows makes the part of the service that places further subflows of connections.
-func (c *Controller) newSubflows(book *reserve.Book) (*subflow.Service, error) {
+func (c *Controller) newSubflows(book *reserve.Book, held *guard.Guard) (*subflow.Service, error) {
 	var s *subflow.Service
 	owner, err := c.net.Owner(subflow.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { s.Removed(r) }})
 	if err != nil {
@@ -89,7 +103,7 @@ func (c *Controller) newSubflows(book *reserve.Book) (*subflow.Service, error) {
 	o := c.cfg.QoS.Subflows
 	s = subflow.New(subflow.Options{
 		Settings: subflow.Settings{Enabled: o.Enabled, DSCP: uint8(o.DSCP), Paths: o.Paths, Most: o.Most, Idle: o.Idle},
-		Network:  c.net, Rules: owner, Store: c.store, Book: book, Log: c.log.With("service", subflow.Owner), Publish: c.publishQoS, Interval: c.cfg.Network.StatsInterval,
+		Network:  c.net, Rules: owner, Store: c.store, Book: book, Guard: held, Log: c.log.With("service", subflow.Owner), Publish: c.publishQoS, Interval: c.cfg.Network.StatsInterval,
 	})
 	c.net.AddHandler(rule.ChainSubflow, s)
 	return s, nil

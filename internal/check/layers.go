@@ -70,8 +70,9 @@ func Layers() []Layer {
 		{Dir: "qos/mark"},
 		{Dir: "qos/reserve", May: []string{"network"}, Tests: []string{"openflow"}},
 		{Dir: "qos/way", May: []string{"qos/match", "network", "openflow"}},
-		{Dir: "qos/subflow", May: []string{"qos/match", "qos/reserve", "qos/way", "network", "openflow", "service", "store"}, Only: []string{"api"}},
-		{Dir: "qos/bandwidth", May: []string{"qos/match", "qos/reserve", "qos/way", "network", "openflow", "service", "store"}, Only: []string{"api"}},
+		{Dir: "qos/guard", May: []string{"qos/reserve", "network", "openflow", "service"}},
+		{Dir: "qos/subflow", May: []string{"qos/guard", "qos/match", "qos/reserve", "qos/way", "network", "openflow", "service", "store"}, Only: []string{"api"}},
+		{Dir: "qos/bandwidth", May: []string{"qos/guard", "qos/match", "qos/reserve", "qos/way", "network", "openflow", "service", "store"}, Only: []string{"api"}},
 		{
 			Dir:  "qos/latency",
 			May:  []string{"qos/match", "qos/reserve", "qos/mark", "ovsdb", "network", "openflow", "event", "service", "store"},
@@ -81,7 +82,7 @@ func Layers() []Layer {
 		{Dir: "qos/classifier", May: []string{"qos/mark", "ovsdb"}, Tests: []string{"lab"}},
 		{
 			Dir:  "qos/plugin",
-			May:  []string{"qos/match", "qos/reserve", "qos/way", "qos/bandwidth", "qos/latency", "qos/subflow", "network", "openflow", "event", "service", "store"},
+			May:  []string{"qos/match", "qos/reserve", "qos/way", "qos/guard", "qos/bandwidth", "qos/latency", "qos/subflow", "network", "openflow", "event", "service", "store"},
 			Only: []string{"api"},
 		},
 		{Dir: "qos/integration", Tests: []string{"qos", "ovsdb", "network", "openflow", "event", "store", "api", "config", "controller", "lab", "experiment"}},

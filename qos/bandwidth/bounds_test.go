@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/guard"
 	"github.com/sluice-net/sluice/qos/reserve"
 )
 
@@ -107,13 +108,13 @@ func TestFloor(t *testing.T) {
 	w := newWorld(t)
 	at := port(1, 2)
 	w.Book.Restore(reserve.Promise{Key: reserve.Key{ID: "all"}, Shares: []reserve.Share{{Link: at, Rate: 15 * mbit}}})
-	w.guard.ensure(t.Context(), []network.PortRef{at})
-	if got := w.guard.kbit(at); got != 300 {
+	w.Guard.Ensure(t.Context(), []network.PortRef{at})
+	if got := w.Guard.Kbit(at); got != 300 {
 		t.Errorf("%d kbit/s are left of 15 Mbit/s", got)
 	}
-	const noise, reading, uncounted = 1, 0.12, 100 * 24.0 / 1514 // as the comment on floor says
-	if floor+noise+reading+uncounted > tolerance {
-		t.Errorf("%v %% of a promise may be lacking, %v %% are tolerated", floor+noise+reading+uncounted, tolerance)
+	const noise, reading, uncounted = 1, 0.12, 100 * 24.0 / 1514 // as the comment on guard.Floor says
+	if guard.Floor+noise+reading+uncounted > tolerance {
+		t.Errorf("%v %% of a promise may be lacking, %v %% are tolerated", guard.Floor+noise+reading+uncounted, tolerance)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/guard"
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/reserve"
 	"github.com/sluice-net/sluice/service/servicetest"
@@ -161,8 +162,9 @@ func (w *world) define(d *Definition) error { return w.Definitions.Add(w.t.Conte
 // start runs a service on what network and store hold.
 func (w *world) start() {
 	w.t.Helper()
+	log, book := slog.New(slog.DiscardHandler), reserve.New(w.net.Use)
 	s := New(Options{
-		Network: w.net, Rules: w.rules, Store: w.store, Book: reserve.New(w.net.Use), Log: slog.New(slog.DiscardHandler), Publish: func(string, any) {},
+		Network: w.net, Rules: w.rules, Store: w.store, Book: book, Guard: guard.New(guard.Options{Book: book, Rules: w.rules, Log: log}), Log: log, Publish: func(string, any) {},
 		Interval: time.Hour, Configured: w.fixed,
 	})
 	w.Service = s

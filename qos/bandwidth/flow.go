@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/guard"
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/reserve"
 	"github.com/sluice-net/sluice/qos/way"
@@ -61,12 +62,7 @@ type stored struct {
 	// Unmetered are the directions in which no meter holds an accepted flow to its promise.
 	Unmetered [directions]bool `json:"unmetered,omitzero"`
 	// Meters are what the flow passed, if it is one of best effort, in the store alone.
-	Meters []storedMeter `json:"meters,omitempty"`
-}
-
-type storedMeter struct {
-	Link network.PortRef `json:"link"`
-	Kbit uint32          `json:"kbit"`
+	Meters []guard.Stored `json:"meters,omitempty"`
 }
 
 // flow is a critical flow from its first packet until it has been silent. Whoever changes

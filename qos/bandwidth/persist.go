@@ -19,9 +19,7 @@ func (c *placer) save(f *flow) {
 	r := f.stored
 	f.mu.Unlock()
 	if r.State == StateBestEffort {
-		for _, at := range way.Ports(r.Hops) {
-			r.Meters = append(r.Meters, storedMeter{at, c.rules.guard.kbit(at)})
-		}
+		r.Meters = c.Guard.Stored(way.Ports(r.Hops))
 	}
 	ctx, cancel := c.cleanUp()
 	defer cancel()
@@ -65,9 +63,7 @@ func (c *placer) revive(ctx context.Context, id string, r stored) {
 	c.flows.add(f)
 	c.flows.mu.Unlock()
 	c.plan.restore(f, f.placement)
-	for _, m := range r.Meters {
-		c.rules.guard.revive(ctx, m.Link, m.Kbit)
-	}
+	c.Guard.Revive(ctx, r.Meters)
 }
 
 // redeclare declares the rules of flows of before the start. Switches that are not

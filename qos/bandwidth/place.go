@@ -95,7 +95,7 @@ func (c *placer) move(ctx context.Context, f *flow, p placement, why string) {
 		return
 	}
 	f.enter(p)
-	c.rules.guard.adjust(ctx, way.Ports(old.Hops))
+	c.Guard.Adjust(ctx, way.Ports(old.Hops))
 	if !slices.Equal(old.Hops, p.Hops) {
 		c.metrics.moves.WithLabelValues().Observe(time.Since(begin).Seconds())
 	}
@@ -176,7 +176,7 @@ func (c *placer) giveBack(f *flow) {
 	c.plan.restore(f, placement{State: StateBestEffort, Hops: now.Hops})
 	ctx, cancel := c.cleanUp()
 	defer cancel()
-	c.rules.guard.adjust(ctx, way.Ports(now.Hops))
+	c.Guard.Adjust(ctx, way.Ports(now.Hops))
 }
 
 // reopen decides anew about a flow whose connection was closed and is opened again.
@@ -206,7 +206,7 @@ func (c *placer) end(f *flow, why string) {
 	defer cancel()
 	c.rules.remove(ctx, f)
 	c.Book.Release(f.promise())
-	c.rules.guard.adjust(ctx, way.Ports(f.Hops))
+	c.Guard.Adjust(ctx, way.Ports(f.Hops))
 	if err := c.Store.Delete(ctx, flowPrefix+f.id); err != nil && !errors.Is(err, store.ErrNotFound) {
 		c.Log.Warn("a placement stays stored", "flow", f.Header, "error", err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/qos/guard"
 	"github.com/sluice-net/sluice/qos/match"
 )
 
@@ -184,7 +185,7 @@ func TestMeterNumbers(t *testing.T) {
 	for n := 1; n <= maxFlows; n++ {
 		for d := range directions {
 			id := (&flow{stored: stored{Number: n}}).policeID(d)
-			if id == 0 || id >= meterBase && id < 2*meterBase || id > 0xffff || seen[id] {
+			if id == 0 || id >= guard.MeterBase && id < 2*guard.MeterBase || id > 0xffff || seen[id] {
 				t.Fatalf("flow %d, direction %d: meter %#x", n, d, id)
 			}
 			seen[id] = true

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/guard"
 	"github.com/sluice-net/sluice/qos/reserve"
 	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/store"
@@ -32,7 +33,9 @@ type Options struct {
 	Rules   service.Ledger
 	Store   store.Store
 	Book    *reserve.Book
-	Log     *slog.Logger
+	// Guard holds flows of best effort to what is not promised.
+	Guard *guard.Guard
+	Log   *slog.Logger
 	// Publish tells of events.
 	Publish func(kind string, attrs any)
 	// Interval is how often counters are read.
@@ -50,7 +53,6 @@ type Service struct {
 
 	flows   *table
 	plan    *planner
-	guard   *guard
 	asker   *asker
 	placer  *placer
 	metrics *metrics
@@ -66,7 +68,7 @@ type Service struct {
 // New returns a Service that has not started yet.
 func New(o Options) *Service {
 	s := &Service{
-		Options: o, flows: newTable(), plan: &planner{o}, guard: newGuard(o),
+		Options: o, flows: newTable(), plan: &planner{o},
 		tasks: tasks.New(), reviews: service.NewLoop(), ready: make(chan struct{}), loaded: make(chan struct{}),
 	}
 	s.Definitions = service.NewCollection(service.Options[*Definition]{
@@ -76,8 +78,9 @@ func New(o Options) *Service {
 		Store: o.Store, Log: o.Log, Publish: o.Publish, Changed: s.redefine,
 	})
 	s.metrics = newMetrics(s.flows, s.Book)
+	o.Guard.Uses(s.heldBack, s.loaded)
 	s.asker = &asker{Options: o, definitions: s.Definitions}
-	s.placer = &placer{o, s.plan, &writer{o, s.guard}, s.flows, s.metrics, s.tasks.Context()}
+	s.placer = &placer{o, s.plan, &writer{o}, s.flows, s.metrics, s.tasks.Context()}
 	return s
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/guard"
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/reserve"
 	"github.com/sluice-net/sluice/service"
@@ -32,13 +33,13 @@ func TestPlacement(t *testing.T) {
 		t.Fatalf("third flow: %+v", third)
 	}
 	at := port(1, 2)
-	meters := w.rules.Program(guardKey(at)).Meters
+	meters := w.rules.Program("guard/" + at.String()).Meters
 	if len(meters) != 1 || meters[0].Bands[0].Rate != 4400 {
 		t.Fatalf("best effort gets %+v of a link of 15 Mbit/s with 10 promised", meters)
 	}
 	for _, r := range w.rules.Program("flow/" + third.ID).Rules {
 		out := network.PortRef{Switch: r.Switch, Port: r.Actions[0].Arg}
-		if metered := r.Meter == meterBase+out.Port; metered == w.net.IsEdge(out) {
+		if metered := r.Meter == guard.MeterBase+out.Port; metered == w.net.IsEdge(out) {
 			t.Errorf("rule %+v has meter %d", r, r.Meter)
 		}
 	}
@@ -360,38 +361,6 @@ func TestPacketWhileFlowEnds(t *testing.T) {
 	}
 	if r := w.placed([2]int{1, 1}, [2]int{4, 1}, 1); r.State != StateAccepted || w.Book.Promised(port(1, 2)) != 10*mbit {
 		t.Errorf("begun anew: %+v, %d promised", r, w.Book.Promised(port(1, 2)))
-	}
-}
-
-// A meter that could not be written is tried again, and the present one stays known.
-func TestMeterIsTriedAgain(t *testing.T) {
-	w := newWorld(t)
-	at := port(1, 2)
-	w.rules.OnApply = func(_ context.Context, key string) error {
-		if strings.HasPrefix(key, "guard/") {
-			return context.DeadlineExceeded
-		}
-		return nil
-	}
-	w.guard.ensure(t.Context(), []network.PortRef{at})
-	if w.guard.meter(at) != 0 {
-		t.Fatal("a meter that was not written is used")
-	}
-	w.rules.OnApply = nil
-	w.guard.ensure(t.Context(), []network.PortRef{at})
-	if w.guard.kbit(at) != 14400 {
-		t.Fatalf("meter of %d kbit/s", w.guard.kbit(at))
-	}
-	w.rules.OnApply = func(context.Context, string) error { return context.DeadlineExceeded }
-	w.Book.Restore(reserve.Promise{Key: reserve.Key{ID: "x"}, Shares: []reserve.Share{{Link: at, Rate: 5 * mbit}}})
-	w.guard.adjust(t.Context(), []network.PortRef{at})
-	if w.guard.kbit(at) != 14400 {
-		t.Errorf("the meter is taken for one of %d kbit/s", w.guard.kbit(at))
-	}
-	w.rules.OnApply = nil
-	w.guard.adjust(t.Context(), []network.PortRef{at})
-	if w.guard.kbit(at) != 9400 {
-		t.Errorf("the meter is not tried again: %d kbit/s", w.guard.kbit(at))
 	}
 }
 

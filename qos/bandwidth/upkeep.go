@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/way"
 )
 
 // maxAtOnce is how many flows, or links, are changed at once. A change is mostly
@@ -25,10 +26,19 @@ func (s *Service) keepUp(ctx context.Context) {
 	s.review(ctx)
 	s.relieve(ctx)
 	s.retry(ctx)
-	s.guard.sweep(ctx, s.flows.placed())
 	if len(s.asker.Refusals()) > 0 {
 		s.asker.ask(ctx)
 	}
+}
+
+// heldBack are the links on which flows pass the meters of best effort.
+func (s *Service) heldBack() (links []network.PortRef) {
+	for _, f := range s.flows.placed() {
+		if p := f.now(); !p.ended && p.State == StateBestEffort {
+			links = append(links, way.Ports(p.Hops)...)
+		}
+	}
+	return links
 }
 
 // observe reads what flows have carried, so that promises fade into measurements.

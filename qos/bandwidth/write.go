@@ -5,27 +5,25 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/guard"
 	"github.com/sluice-net/sluice/qos/way"
 )
 
 // writer writes the rules of flows, with the meters that they pass.
-type writer struct {
-	Options
-	guard *guard
-}
+type writer struct{ Options }
 
 // install writes the rules of a placement.
 func (w *writer) install(ctx context.Context, f *flow, p placement, allowDown bool) error {
 	var meter func(network.PortRef) uint32
 	switch {
 	case p.State == StateBestEffort:
-		w.guard.ensure(ctx, way.Ports(p.Hops))
-		meter = w.guard.meter
+		w.Guard.Ensure(ctx, way.Ports(p.Hops))
+		meter = w.Guard.Meter
 	case f.roams():
-		w.guard.adjust(ctx, way.Ports(p.Hops))
+		w.Guard.Adjust(ctx, way.Ports(p.Hops))
 		meter = w.police(ctx, f, []network.Hop{f.border(p.Hops)})
 	default:
-		w.guard.adjust(ctx, way.Ports(p.Hops))
+		w.Guard.Adjust(ctx, way.Ports(p.Hops))
 		meter = w.police(ctx, f, p.Hops)
 	}
 	rules := program(f.Header, p.Hops, f.Idle, meter, w.seesTCPFlags)
@@ -71,10 +69,10 @@ func (f *flow) policeKey(direction int) string { return policeKeys[direction] + 
 // meters, and leave out those of links.
 func (f *flow) policeID(direction int) uint32 {
 	id := uint32(directions*(f.Number-1)+direction) + 1
-	if id < meterBase {
+	if id < guard.MeterBase {
 		return id
 	}
-	return id + meterBase
+	return id + guard.MeterBase
 }
 
 // police makes the meters that hold an accepted flow to what it is promised, so that what
@@ -97,7 +95,7 @@ func (w *writer) police(ctx context.Context, f *flow, hops []network.Hop) func(n
 		if rates[direction] == 0 || unmetered {
 			return
 		}
-		m := meterOf(outs[direction].Switch, f.policeID(direction), kilobits(rates[direction]), promiseBurst)
+		m := guard.MeterOf(outs[direction].Switch, f.policeID(direction), kilobits(rates[direction]), promiseBurst)
 		err := w.Rules.Apply(ctx, f.policeKey(direction), network.Program{Meters: []network.Meter{m}}, network.ApplyOptions{AllowDown: true})
 		if err != nil {
 			w.Log.Warn("a flow is not held to what it is promised", "flow", f.Header, "switch", m.Switch, "error", err)
@@ -122,11 +120,3 @@ func (w *writer) unpolice(ctx context.Context, f *flow) {
 
 // kilobits is a rate as a meter has it, no less than in bit/s.
 func kilobits(rate uint64) uint32 { return uint32(min((rate+999)/1000, 1<<31)) }
-
-// meterOf lets so much through, and at once what comes in a part of a second.
-func meterOf(sw openflow.DatapathID, id, kbit, part uint32) network.Meter {
-	return network.Meter{
-		Switch: sw, ID: id, Flags: openflow.MeterFlagKbps | openflow.MeterFlagBurst,
-		Bands: []openflow.MeterBand{{Type: openflow.BandDrop, Rate: kbit, Burst: max(kbit/part, minBurst)}},
-	}
-}

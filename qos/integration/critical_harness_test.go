@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/bandwidth"
+	"github.com/sluice-net/sluice/qos/guard"
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/plugin"
 	"github.com/sluice-net/sluice/qos/reserve"
@@ -125,6 +126,16 @@ func (w *criticalWorld) start() {
 	w.run(n, log)
 }
 
+// newGuard makes what holds back those who are promised nothing.
+func newGuard(t testing.TB, n *network.Network, book *reserve.Book) *guard.Guard {
+	t.Helper()
+	owner, err := n.Owner(guard.Owner, network.OwnerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return guard.New(guard.Options{Book: book, Rules: owner, Log: slog.New(slog.DiscardHandler), Interval: 500 * time.Millisecond})
+}
+
 // unheard takes events that no test asks for.
 func unheard(string, any) {}
 
@@ -137,9 +148,10 @@ func (w *criticalWorld) run(n *network.Network, log *slog.Logger) {
 		w.t.Fatal(err)
 	}
 	book := reserve.New(reserve.Of(n))
-	s = bandwidth.New(bandwidth.Options{Network: n, Rules: owner, Store: w.store, Book: book, Log: log, Publish: unheard, Interval: 500 * time.Millisecond})
+	held := newGuard(w.t, n, book)
+	s = bandwidth.New(bandwidth.Options{Network: n, Rules: owner, Store: w.store, Book: book, Guard: held, Log: log, Publish: unheard, Interval: 500 * time.Millisecond})
 	n.AddHandler(rule.ChainCritical, s)
-	qos := plugin.New(book, s)
+	qos := plugin.New(book, held, s)
 	n.Subscribe(qos.NetworkChanged)
 	a := api.New(api.Options{Version: "test", Auth: api.Auth{Tokens: []api.Token{api.NewToken("test", criticalToken)}}, Log: log})
 	qos.Register(a)

@@ -94,11 +94,12 @@ func newCriticalAPI(t *testing.T) criticalAPI {
 		t.Fatal(err)
 	}
 	book := reserve.New(reserve.Of(n))
+	held := newGuard(t, n, book)
 	s := bandwidth.New(bandwidth.Options{
-		Network: n, Rules: owner, Store: memstore.New(), Book: book, Log: slog.Default(), Publish: unheard, Interval: 5 * time.Second,
+		Network: n, Rules: owner, Store: memstore.New(), Book: book, Guard: held, Log: slog.Default(), Publish: unheard, Interval: 5 * time.Second,
 	})
 	a := api.New(api.Options{Version: "test", Auth: api.Auth{Tokens: []api.Token{api.NewToken("test", criticalToken)}}})
-	qos := plugin.New(book, s)
+	qos := plugin.New(book, held, s)
 	qos.Register(a)
 	server := httptest.NewServer(a.Handler())
 	ctx, cancel := context.WithCancel(context.Background())

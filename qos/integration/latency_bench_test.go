@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/ovsdb"
 	"github.com/sluice-net/sluice/qos/bandwidth"
+	"github.com/sluice-net/sluice/qos/guard"
 	"github.com/sluice-net/sluice/qos/latency"
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/reserve"
@@ -44,6 +45,7 @@ type classes struct {
 	net      *network.Network
 	service  *latency.Service
 	critical *bandwidth.Service
+	held     *guard.Guard
 	book     *reserve.Book
 	bus      *event.Bus
 	stop     func()
@@ -140,6 +142,7 @@ func (c *classes) start() {
 	wg.Go(func() { _ = manager.Run(ctx) })    // ends with ctx
 	wg.Go(func() { _ = c.service.Run(ctx) })  // ends with ctx
 	wg.Go(func() { _ = c.critical.Run(ctx) }) // ends with ctx
+	wg.Go(func() { _ = c.held.Run(ctx) })     // ends with ctx
 	c.stop = sync.OnceFunc(func() { cancel(); wg.Wait(); c.bus.Close() })
 }
 
@@ -150,8 +153,9 @@ func (c *classes) startCritical(log *slog.Logger) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	c.held = newGuard(c.t, c.net, c.book)
 	c.critical = bandwidth.New(bandwidth.Options{
-		Network: c.net, Rules: owner, Store: c.store, Book: c.book, Log: log, Publish: unheard, Interval: 500 * time.Millisecond,
+		Network: c.net, Rules: owner, Store: c.store, Book: c.book, Guard: c.held, Log: log, Publish: unheard, Interval: 500 * time.Millisecond,
 	})
 	c.net.AddHandler(rule.ChainCritical, c.critical)
 }

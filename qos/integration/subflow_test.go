@@ -161,12 +161,13 @@ func (j *joins) start() {
 		j.t.Fatal(err)
 	}
 	book := reserve.New(reserve.Of(j.net))
+	held := newGuard(j.t, j.net, book)
 	j.subflows = subflow.New(subflow.Options{
 		Settings: subflow.Settings{Enabled: true, DSCP: subflowMark, Paths: 3, Most: 64, Idle: 8 * time.Second},
-		Network:  j.net, Rules: owner, Store: j.store, Book: book, Log: log, Publish: j.heard, Interval: 500 * time.Millisecond,
+		Network:  j.net, Rules: owner, Store: j.store, Book: book, Guard: held, Log: log, Publish: j.heard, Interval: 500 * time.Millisecond,
 	})
 	j.critical = bandwidth.New(bandwidth.Options{
-		Network: j.net, Rules: promised, Store: j.store, Book: book, Log: log, Publish: unheard, Interval: 500 * time.Millisecond,
+		Network: j.net, Rules: promised, Store: j.store, Book: book, Guard: held, Log: log, Publish: unheard, Interval: 500 * time.Millisecond,
 	})
 	j.net.AddHandler(rule.ChainHosts+1, j)
 	j.net.AddHandler(rule.ChainCritical, j.critical)
@@ -175,7 +176,7 @@ func (j *joins) start() {
 	j.net.Subscribe(j.critical.NetworkChanged)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	for _, part := range []func(context.Context) error{j.net.Run, j.critical.Run, j.subflows.Run} {
+	for _, part := range []func(context.Context) error{j.net.Run, j.critical.Run, j.subflows.Run, held.Run} {
 		running.Go(func() {
 			if err := part(ctx); err != nil {
 				j.t.Errorf("controller: %v", err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/qos/guard"
 	"github.com/sluice-net/sluice/qos/reserve"
 	"github.com/sluice-net/sluice/service"
 )
@@ -29,13 +30,14 @@ type Part interface {
 // Service is QoS in the controller.
 type Service struct {
 	book   *reserve.Book
+	guard  *guard.Guard
 	parts  []Part
 	loaded chan struct{} // closed when all parts have
 }
 
-// New joins parts that share a book.
-func New(book *reserve.Book, parts ...Part) *Service {
-	return &Service{book: book, parts: parts, loaded: make(chan struct{})}
+// New joins parts that share a book and a guard.
+func New(book *reserve.Book, held *guard.Guard, parts ...Part) *Service {
+	return &Service{book: book, guard: held, parts: parts, loaded: make(chan struct{})}
 }
 
 // Name is the service's name.
@@ -60,6 +62,7 @@ func (s *Service) awaitParts(ctx context.Context) {
 func (s *Service) Run(ctx context.Context) error {
 	group, own := errgroup.WithContext(ctx)
 	group.Go(func() error { s.awaitParts(own); return nil })
+	group.Go(func() error { return s.guard.Run(own) })
 	for _, p := range s.parts {
 		group.Go(func() error { return p.Run(own) })
 	}

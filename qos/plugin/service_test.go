@@ -9,7 +9,9 @@ import (
 
 	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/qos/guard"
 	"github.com/sluice-net/sluice/qos/reserve"
+	"github.com/sluice-net/sluice/service/servicetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,7 +40,9 @@ func TestRunEnds(t *testing.T) {
 			cancel()
 		}
 		ended := make(chan error, 1)
-		go func() { ended <- New(reserve.New(nil), idle{}, idle{}).Run(ctx) }()
+		book := reserve.New(nil)
+		held := guard.New(guard.Options{Book: book, Rules: servicetest.NewLedger(), Interval: time.Hour})
+		go func() { ended <- New(book, held, idle{}, idle{}).Run(ctx) }()
 		cancel()
 		select {
 		case err := <-ended:

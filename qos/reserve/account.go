@@ -19,16 +19,16 @@ type newcomer struct {
 type sums struct {
 	// promised is their rates; counted the part of the link's use that is taken for
 	// theirs, as what yields to them; seen the most that may be theirs; excess what they
-	// are known to carry beyond what is promised.
-	promised, counted, seen, excess uint64
+	// are known to carry beyond what is promised; open what of their rates no queue enforces.
+	promised, counted, seen, excess, open uint64
 }
 
 func (s sums) plus(o sums) sums {
-	return sums{s.promised + o.promised, s.counted + o.counted, s.seen + o.seen, s.excess + o.excess}
+	return sums{s.promised + o.promised, s.counted + o.counted, s.seen + o.seen, s.excess + o.excess, s.open + o.open}
 }
 
 func (s sums) minus(o sums) sums {
-	return sums{s.promised - o.promised, s.counted - o.counted, s.seen - o.seen, s.excess - o.excess}
+	return sums{s.promised - o.promised, s.counted - o.counted, s.seen - o.seen, s.excess - o.excess, s.open - o.open}
 }
 
 // on is what a promise adds on a link.
@@ -36,6 +36,9 @@ func (e *entry) on(l Link) sums {
 	s := sums{promised: e.rates[l], counted: e.own(l), seen: e.most(l), excess: e.excess(l)}
 	if s.promised == 0 {
 		s.counted = s.seen
+	}
+	if !e.promise.Enforced {
+		s.open = s.promised
 	}
 	return s
 }

@@ -2,8 +2,10 @@ package reserve
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
@@ -57,16 +59,41 @@ func leftOneByOne(b *Book, l Link, u Use, key Key) uint64 {
 	return u.Capacity - min(others+excess+promised, u.Capacity)
 }
 
+// openOneByOne is what is promised on a link and enforced by no queue, counted in the same way.
+func openOneByOne(b *Book, l Link) (open uint64) {
+	for _, e := range b.promises {
+		if !e.promise.Enforced {
+			open += e.rates[l]
+		}
+	}
+	return open
+}
+
+// promisedOneByOne are all rates of a book.
+func promisedOneByOne(b *Book) (rates map[Key]map[Link]uint64) {
+	rates = map[Key]map[Link]uint64{}
+	for k, e := range b.promises {
+		if e.promises() {
+			rates[k] = maps.Clone(e.rates)
+		}
+	}
+	return rates
+}
+
 // The accounts of links say what counting promise by promise would, whatever has been
 // promised, seen, replaced and released.
 func TestAccountsAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := measured{}
 		b := New(n.use)
+		told := false
+		b.OnChange(func() { told = true })
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			for l := range 3 {
 				n[link(l)] = Use{Capacity: 1000, Used: rapid.Uint64Range(0, 1200).Draw(t, "used")}
 			}
+			told = false
+			before := promisedOneByOne(b)
 			k := key(fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "id")))
 			switch rapid.IntRange(0, 5).Draw(t, "what") {
 			case 0:
@@ -74,7 +101,7 @@ func TestAccountsAddUp(t *testing.T) {
 			case 1, 2:
 				b.Observe(k, rapid.Uint64Range(0, 300).Draw(t, "seen"))
 			default:
-				p := Promise{Key: k, Yields: rapid.Bool().Draw(t, "yields")}
+				p := Promise{Key: k, Yields: rapid.Bool().Draw(t, "yields"), Enforced: rapid.Bool().Draw(t, "enforced")}
 				for range rapid.IntRange(1, 3).Draw(t, "links") {
 					s := Share{Link: link(rapid.IntRange(0, 2).Draw(t, "link")), Answers: rapid.Uint64Range(0, 1).Draw(t, "answers") * 20}
 					if !p.Yields {
@@ -84,7 +111,13 @@ func TestAccountsAddUp(t *testing.T) {
 				}
 				b.Restore(p)
 			}
+			if after := promisedOneByOne(b); !told && !cmp.Equal(before, after) {
+				t.Fatalf("not told of a change from %v to %v", before, after)
+			}
 			for l := range 3 {
+				if got, want := b.Open(link(l)), openOneByOne(b, link(l)); got != want {
+					t.Fatalf("%d are open, want %d", got, want)
+				}
 				u := n.use(link(l))
 				if got, want := b.Available(link(l), k), oneByOne(b, link(l), u, k); got != want {
 					t.Fatalf("%d are available, want %d", got, want)

@@ -70,19 +70,12 @@ func (s *Shortage) Error() string {
 type Book struct {
 	use func(Link) Use
 
+	// changed are called when a rate has been promised or given up.
+	changed []func()
+
 	mu       sync.Mutex
 	promises map[Key]*entry
 	links    map[Link]*account
-}
-
-// entry is a promise in the book.
-type entry struct {
-	promise Promise
-	rates   map[Link]uint64
-	answers map[Link]uint64 // of the links that carry answers
-	seen    seen
-	// before is what the links carried when the promise was made.
-	before map[Link]uint64
 }
 
 // New makes an empty book. use tells what is measured on a link now; a link of
@@ -90,6 +83,19 @@ type entry struct {
 // book locked.
 func New(use func(Link) Use) *Book {
 	return &Book{use: use, promises: map[Key]*entry{}, links: map[Link]*account{}}
+}
+
+// OnChange has f called whenever a rate has been promised or given up. It must not block, and is
+// told of before the book is used.
+func (b *Book) OnChange(f func()) { b.changed = append(b.changed, f) }
+
+// tell tells of a change, if it is of rates. The lock is not held.
+func (b *Book) tell(rates bool) {
+	if rates {
+		for _, f := range b.changed {
+			f()
+		}
+	}
 }
 
 // Use is what is measured on a link now.
@@ -100,11 +106,14 @@ func (b *Book) Use(l Link) Use { return b.use(l) }
 // counts as free for the new one.
 func (b *Book) Admit(p Promise) error {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if short := b.short(p); short != nil {
+	short := b.short(p)
+	if short != nil {
+		b.mu.Unlock()
 		return short
 	}
-	b.put(p)
+	rates := b.put(p)
+	b.mu.Unlock()
+	b.tell(rates)
 	return nil
 }
 
@@ -137,21 +146,14 @@ func (b *Book) short(p Promise) *Shortage {
 // a restart, when the flow has been running all the time.
 func (b *Book) Restore(p Promise) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.put(p)
+	rates := b.put(p)
+	b.mu.Unlock()
+	b.tell(rates)
 }
 
-// sum adds up what is asked of each link.
-func sum(shares []Share) map[Link]uint64 {
-	out := make(map[Link]uint64, len(shares))
-	for _, s := range shares {
-		out[s.Link] += s.Rate
-	}
-	return out
-}
-
-// put enters a promise. What is known of the flow's traffic stays known. The lock is held.
-func (b *Book) put(p Promise) {
+// put enters a promise. What is known of the flow's traffic stays known. It says whether a rate is
+// promised or given up. The lock is held.
+func (b *Book) put(p Promise) (rates bool) {
 	e := &entry{promise: p, rates: sum(p.Shares), answers: map[Link]uint64{}, before: make(map[Link]uint64, len(p.Shares))}
 	e.promise.Shares = slices.Clone(p.Shares)
 	for _, s := range p.Shares {
@@ -160,7 +162,7 @@ func (b *Book) put(p Promise) {
 		}
 	}
 	if old := b.promises[p.Key]; old != nil {
-		e.seen = old.seen
+		e.seen, rates = old.seen, old.promises()
 		b.remove(old)
 	}
 	for l := range e.rates {
@@ -168,6 +170,7 @@ func (b *Book) put(p Promise) {
 	}
 	b.promises[p.Key] = e
 	b.enter(e)
+	return rates || e.promises()
 }
 
 // enter adds a promise to the accounts of its links. The lock is held.
@@ -197,31 +200,6 @@ func (b *Book) account(l Link) *account {
 	return &account{}
 }
 
-// most is what a measurement of a link may contain of the promise's traffic.
-func (e *entry) most(l Link) uint64 {
-	answers, ok := e.answers[l]
-	switch {
-	case !ok:
-		return e.seen.most()
-	case e.seen.young():
-		return answers
-	}
-	return min(answers, e.seen.most())
-}
-
-// excess is what the promise's traffic is known to be more than promised on a link, by
-// two readings: one may be of two times. It is somebody's, and not the promise's.
-func (e *entry) excess(l Link) uint64 {
-	if _, answers := e.answers[l]; answers || e.promise.Enforced || e.rates[l] == 0 {
-		return 0
-	}
-	least := e.seen.least()
-	return least - min(least, e.rates[l])
-}
-
-// own is the part of what is promised on a link that is taken to be in its measurement.
-func (e *entry) own(l Link) uint64 { return min(e.seen.most(), e.rates[l]) }
-
 // remove takes a promise out. The lock is held.
 func (b *Book) remove(e *entry) {
 	delete(b.promises, e.promise.Key)
@@ -231,12 +209,16 @@ func (b *Book) remove(e *entry) {
 // Release gives a promise up; false if there is none.
 func (b *Book) Release(k Key) bool {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	e := b.promises[k]
 	if e != nil {
 		b.remove(e)
 	}
-	return e != nil
+	b.mu.Unlock()
+	if e == nil {
+		return false
+	}
+	b.tell(e.promises())
+	return true
 }
 
 // Observe notes how fast a promise's own traffic has gone over its links since the
@@ -350,6 +332,13 @@ func (b *Book) Promises() []Promise {
 		out = append(out, b.promises[k].promise)
 	}
 	return out
+}
+
+// Open is the sum of what is promised on a link and enforced by no queue.
+func (b *Book) Open(l Link) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.account(l).sums.open
 }
 
 // Promised is the sum of what is promised on a link.

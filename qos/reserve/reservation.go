@@ -26,8 +26,13 @@ func (b *Book) Reservations() []Reservation {
 		u, a := b.use(l), b.links[l]
 		r := Reservation{Link: l.String(), Capacity: u.Capacity, Used: u.Used, Promised: a.sums.promised, Available: b.available(l, u, Key{})}
 		for k, e := range a.entries {
-			r.For = append(r.For, k)
+			if e.rates[l] > 0 {
+				r.For = append(r.For, k)
+			}
 			r.Unseen += e.rates[l] - e.own(l)
+		}
+		if len(r.For) == 0 { // only who yields
+			continue
 		}
 		slices.SortFunc(r.For, Key.compare)
 		out = append(out, r)

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/guard"
 	"github.com/sluice-net/sluice/qos/reserve"
 	"github.com/sluice-net/sluice/service/servicetest"
 	"github.com/sluice-net/sluice/store"
@@ -111,9 +112,10 @@ func (w *world) use(at network.PortRef) reserve.Use {
 // start runs a service on what network and store hold.
 func (w *world) start() {
 	w.t.Helper()
+	log, book := slog.New(slog.DiscardHandler), reserve.New(w.use)
 	w.Service = New(Options{
 		Settings: Settings{Enabled: w.on, DSCP: mark, Paths: 3, Most: 20, Idle: 30 * time.Second},
-		Network:  w.net, Rules: w.rules, Store: w.store, Book: reserve.New(w.use), Log: slog.New(slog.DiscardHandler), Publish: func(string, any) {},
+		Network:  w.net, Rules: w.rules, Store: w.store, Book: book, Guard: guard.New(guard.Options{Book: book, Rules: w.rules, Log: log}), Log: log, Publish: func(string, any) {},
 		Interval: time.Hour,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

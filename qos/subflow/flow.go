@@ -5,11 +5,14 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/qos/guard"
 	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/qos/reserve"
 	"github.com/sluice-net/sluice/qos/way"
 )
 
@@ -29,6 +32,8 @@ type stored struct {
 	Since      time.Time       `json:"since"`
 	Hops       []network.Hop   `json:"hops"`
 	Moves      int             `json:"moves,omitempty"`
+	// Meters are those that it passes, in the store alone.
+	Meters []guard.Stored `json:"meters,omitempty"`
 }
 
 // subflow is one from its SYN until it has been silent. Whoever changes its rules holds
@@ -41,10 +46,11 @@ type subflow struct {
 	stored
 	placed, ended bool
 	// waiting are SYNs that came while it was being placed.
-	waiting []Held
-	// counter is of the direction in which it carries more.
-	counter way.Counter
-	health  way.Health
+	waiting  []Held
+	counters [directions]way.Counter
+	// held are the links on which its rules pass a meter.
+	held   []reserve.Link
+	health way.Health
 	// full counts readings in a row that show it held up by a full link; it is not looked at
 	// before calm, after a move.
 	full int
@@ -77,17 +83,31 @@ func (f *subflow) join(hold func() (Held, error)) network.Verdict {
 	return network.Stop
 }
 
-// enter notes a path, and returns the SYNs that have waited for it. f.changing is locked.
-func (f *subflow) enter(hops []network.Hop) (waiting []Held) {
+// enter notes a path with the links on which a meter is passed, and returns the SYNs that have
+// waited for it. f.changing is locked.
+func (f *subflow) enter(hops []network.Hop, held []reserve.Link) (waiting []Held) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.placed {
+	if f.placed && !slices.Equal(f.Hops, hops) {
 		f.Moves++
 	}
 	waiting, f.waiting = f.waiting, nil
-	f.placed, f.Hops, f.full, f.health = true, hops, 0, way.Whole()
+	f.placed, f.Hops, f.held, f.full, f.health = true, hops, held, 0, way.Whole()
 	return waiting
 }
+
+// where is the subflow's path as path has it, and the links on which it passes a meter.
+func (f *subflow) where() (hops []network.Hop, held []reserve.Link) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.placed || f.ended {
+		return nil, nil
+	}
+	return f.Hops, f.held
+}
+
+// rate is what the subflow carries in the direction of more, in bits per second. The lock is held.
+func (f *subflow) rate() uint64 { return max(f.counters[there].Rate, f.counters[back].Rate) }
 
 // path is where the subflow goes, nil before it has been placed and after its end.
 func (f *subflow) path() []network.Hop {

@@ -116,8 +116,10 @@ func (w widths) look(at reserve.Link) link {
 		return l
 	}
 	use := w.book.Use(at)
-	l := link{free: w.book.Available(at, reserve.Key{}), unpromised: use.Capacity - min(w.book.Promised(at), use.Capacity)}
+	free := w.book.Available(at, reserve.Key{}) // what subflows carry is free for promises, not for others
+	l := link{unpromised: use.Capacity - min(w.book.Promised(at), use.Capacity)}
 	w.mu.Lock()
+	l.free = free - min(w.carried[at], free)
 	foreign := use.Used - min(w.carried[at], use.Used)
 	l.subflows = uint64(w.placed[at])
 	w.mu.Unlock()

@@ -15,11 +15,15 @@ const storePrefix = "qos/subflows/"
 // maxAtOnce is how many subflows are changed at once.
 const maxAtOnce = 64
 
+// each calls f for every item, for maxAtOnce at once, and returns when all calls have.
+func each[T any](items []T, f func(T)) { tasks.Each(items, maxAtOnce, f) }
+
 // save stores where a subflow goes. f.changing is locked.
 func (c *placer) save(f *subflow) {
 	f.mu.Lock()
-	r := f.stored
+	r, held := f.stored, f.held
 	f.mu.Unlock()
+	r.Meters = c.Guard.Stored(held)
 	ctx, cancel := c.cleanUp()
 	defer cancel()
 	if err := store.PutJSON(ctx, c.Store, storePrefix+f.id, r); err != nil {
@@ -45,6 +49,11 @@ func (c *placer) load(ctx context.Context) error {
 		c.flows.add(f)
 		c.flows.mu.Unlock()
 		c.loads.enter(f.Hops)
+		c.yield(f, f.Hops)
+		c.Guard.Revive(ctx, f.Meters)
+		for _, m := range f.Meters {
+			f.held = append(f.held, m.Link)
+		}
 	}
 	return nil
 }
@@ -52,11 +61,11 @@ func (c *placer) load(ctx context.Context) error {
 // redeclare declares the rules of subflows of before the start. Switches that are not
 // connected yet are compared with them when they come, and keep what they have.
 func (c *placer) redeclare(ctx context.Context) {
-	tasks.Each(c.flows.all(), maxAtOnce, func(f *subflow) {
+	each(c.flows.all(), func(f *subflow) {
 		f.changing.Lock()
 		defer f.changing.Unlock()
-		if hops := f.path(); hops != nil {
-			if err := c.install(ctx, f, hops, true); err != nil {
+		if hops, held := f.where(); hops != nil {
+			if err := c.install(ctx, f, hops, held, true); err != nil {
 				c.Log.Warn("a subflow of before the start is not declared", "subflow", f.Header, "error", err)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/qos/reserve"
 	"github.com/sluice-net/sluice/qos/way"
 	"github.com/sluice-net/sluice/store"
 )
@@ -32,9 +33,11 @@ func (c *placer) place(f *subflow) {
 	defer f.changing.Unlock()
 	ctx, cancel := context.WithTimeout(c.ctx, placeFor)
 	defer cancel()
+	var held []reserve.Link
 	next, err := c.next(f)
 	if err == nil {
-		if err = c.install(ctx, f, next.hops, false); err != nil {
+		held = c.held(next.hops)
+		if err = c.install(ctx, f, next.hops, held, false); err != nil {
 			c.loads.leave(next.hops)
 		}
 	}
@@ -42,7 +45,8 @@ func (c *placer) place(f *subflow) {
 		c.giveUp(f, err)
 		return
 	}
-	waiting := f.enter(next.hops)
+	c.yield(f, next.hops)
+	waiting := f.enter(next.hops, held)
 	c.flows.donePlacing()
 	for _, held := range waiting {
 		if err := held.Release(); err != nil {
@@ -90,14 +94,15 @@ func (c *placer) other(f *subflow) (found, error) {
 	return all[0], nil
 }
 
-// install writes the rules of a path.
-func (c *placer) install(ctx context.Context, f *subflow, hops []network.Hop, allowDown bool) error {
-	return c.Rules.Apply(ctx, f.key(), program(f.Header, hops, c.Idle), network.ApplyOptions{Waves: way.Waves(hops), AllowDown: allowDown})
+// install writes the rules of a path, on some links of which a meter has to be passed.
+func (c *placer) install(ctx context.Context, f *subflow, hops []network.Hop, held []reserve.Link, allowDown bool) error {
+	return c.Rules.Apply(ctx, f.key(), program(f.Header, hops, c.Idle, c.meter(ctx, held)), network.ApplyOptions{Waves: way.Waves(hops), AllowDown: allowDown})
 }
 
-// program leads a subflow along a path.
-func program(h match.Header, hops []network.Hop, idle time.Duration) network.Program {
-	led := way.Lead{Header: h, Hops: hops, Stage: network.StageRoute, Offset: rule.RouteSubflow, Idle: idle}
+// program leads a subflow along a path. meter gives the meter that traffic out of a port has to
+// pass, zero for none; nil where there is none at all.
+func program(h match.Header, hops []network.Hop, idle time.Duration, meter func(network.PortRef) uint32) network.Program {
+	led := way.Lead{Header: h, Hops: hops, Stage: network.StageRoute, Offset: rule.RouteSubflow, Idle: idle, Meter: meter}
 	return network.Program{Rules: led.Rules()}
 }
 
@@ -108,7 +113,7 @@ func FlowRules(h *packet.Headers, path network.Path, idle time.Duration) (networ
 	if !ok || f.Proto != packet.ProtoTCP {
 		return network.Program{}, false
 	}
-	return program(f, path.Hops, idle), true
+	return program(f, path.Hops, idle, nil), true
 }
 
 // giveUp lets a subflow that cannot be placed go by default forwarding.
@@ -152,12 +157,14 @@ func (c *placer) move(ctx context.Context, f *subflow, to found, why string) {
 	}
 	c.loads.enter(to.hops)
 	c.loads.give(to, time.Now())
-	if err := c.install(ctx, f, to.hops, true); err != nil {
+	held := c.held(to.hops)
+	if err := c.install(ctx, f, to.hops, held, true); err != nil {
 		c.loads.leave(to.hops)
 		c.Log.Warn("a subflow could not be moved", "subflow", f.Header, "error", err)
 		return
 	}
-	f.enter(to.hops)
+	f.enter(to.hops, held)
+	c.yield(f, to.hops)
 	c.loads.leave(old)
 	c.metrics.moves.Inc()
 	c.Log.Info("a subflow has been moved", "subflow", f.Header, "because", why)
@@ -176,6 +183,7 @@ func (c *placer) end(f *subflow, why string) {
 	ctx, cancel := c.cleanUp()
 	defer cancel()
 	c.unwrite(ctx, f)
+	c.unyield(f)
 	c.loads.leave(hops)
 	if err := c.Store.Delete(ctx, storePrefix+f.id); err != nil && !errors.Is(err, store.ErrNotFound) {
 		c.Log.Warn("a subflow stays stored", "subflow", f.Header, "error", err)

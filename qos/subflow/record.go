@@ -32,7 +32,7 @@ func (f *subflow) record() Subflow {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return Subflow{
-		ID: f.id, Connection: f.Connection.String(), Flow: f.Header.String(), Throughput: f.counter.Rate, Bytes: f.counter.Bytes,
+		ID: f.id, Connection: f.Connection.String(), Flow: f.Header.String(), Throughput: f.rate(), Bytes: max(f.counters[there].Bytes, f.counters[back].Bytes),
 		Path: way.Shown(f.Hops), Since: f.Since, Moves: f.Moves,
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/qos/guard"
 	"github.com/sluice-net/sluice/qos/reserve"
 	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/store"
@@ -25,6 +26,8 @@ const (
 	// holdFor is how long a SYN waits at most, placeFor how long its placement may take.
 	holdFor  = time.Second
 	placeFor = 2 * time.Second
+	// heldWithin is how soon subflows are held back on a link where something has been promised.
+	heldWithin = 20 * time.Millisecond
 )
 
 // Settings are what an operator chooses.
@@ -48,7 +51,9 @@ type Options struct {
 	Rules   service.Ledger
 	Store   store.Store
 	Book    *reserve.Book
-	Log     *slog.Logger
+	// Guard holds subflows to what promises leave.
+	Guard *guard.Guard
+	Log   *slog.Logger
 	// Publish tells of events.
 	Publish func(kind string, attrs any)
 	// Interval is how often counters are read.
@@ -64,16 +69,20 @@ type Service struct {
 
 	tasks   *tasks.Group
 	reviews service.Loop
-	ready   chan struct{}
-	loaded  chan struct{}
+	// promises looks for subflows that have to be held back, or no more.
+	promises service.Loop
+	ready    chan struct{}
+	loaded   chan struct{}
 }
 
 // New returns a Service that has not started yet.
 func New(o Options) *Service {
 	s := &Service{
-		Options: o, flows: newTable(o.Most), tasks: tasks.New(), reviews: service.NewLoop(), ready: make(chan struct{}), loaded: make(chan struct{}),
+		Options: o, flows: newTable(o.Most), tasks: tasks.New(), reviews: service.NewLoop(), promises: service.NewLoop(), ready: make(chan struct{}), loaded: make(chan struct{}),
 	}
 	s.metrics = newMetrics(s.flows)
+	o.Guard.Uses(s.heldBack, s.loaded)
+	o.Book.OnChange(s.promises.Wake)
 	s.placer = &placer{Options: o, flows: s.flows, loads: newLoads(o.Book, shownAfter*o.Interval), metrics: s.metrics, ctx: s.tasks.Context()}
 	return s
 }
@@ -95,11 +104,12 @@ func (s *Service) Run(ctx context.Context) error {
 		s.placer.redeclare(own)
 		s.ask(own)
 	} else {
-		tasks.Each(s.flows.all(), maxAtOnce, func(f *subflow) { s.placer.end(f, "subflows are no longer placed") })
+		each(s.flows.all(), func(f *subflow) { s.placer.end(f, "subflows are no longer placed") })
 	}
 	s.Rules.Ready()
 	close(s.ready)
 	s.tasks.Start(func(ctx context.Context) { s.reviews.Run(ctx, 0, 0, s.review) })
+	s.tasks.Start(func(ctx context.Context) { s.promises.Run(ctx, heldWithin, s.Interval, s.holdBack) })
 	service.NewLoop().Run(own, 0, s.Interval, s.keepUp)
 	return nil
 }

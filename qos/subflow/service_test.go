@@ -181,7 +181,7 @@ func TestLinkFills(t *testing.T) {
 	w.placer.loads.given = nil
 	read := func(rate uint64) {
 		f.mu.Lock()
-		f.counter.Rate = rate
+		f.counters[back].Rate = rate
 		f.mu.Unlock()
 		w.relieve(t.Context())
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/reserve"
@@ -41,35 +40,47 @@ func (s *Service) observe(ctx context.Context) {
 	slices.Sort(switches)
 	bounded, cancel := context.WithTimeout(ctx, s.Interval)
 	defer cancel()
-	tasks.Each(slices.Compact(switches), maxAtOnce, func(d openflow.DatapathID) {
+	each(slices.Compact(switches), func(d openflow.DatapathID) {
 		if err := s.Rules.ReadCounters(bounded, d); err != nil {
 			s.Log.Debug("reading counters", "switch", d, "error", err)
 		}
 	})
 	rates := map[reserve.Link]uint64{}
 	for _, f := range flows {
-		var bytes uint64
-		var at time.Time
-		for _, r := range s.Rules.Rules(f.key()) {
-			if r.Switch == f.From.Switch && !r.CountersAt.IsZero() {
-				bytes, at = max(bytes, r.Bytes), r.CountersAt
+		for direction, rate := range s.read(f) {
+			for _, at := range links(f.path(), direction) {
+				rates[at] += rate
 			}
-		}
-		f.mu.Lock()
-		f.counter.Read(bytes, at)
-		rate := f.counter.Rate
-		f.mu.Unlock()
-		for _, at := range way.Ports(f.path()) {
-			rates[at] += rate
 		}
 	}
 	s.placer.loads.carry(rates)
 }
 
+// read takes what the switch where a subflow enters has counted, and tells the rates.
+func (s *Service) read(f *subflow) (rates [directions]uint64) {
+	for _, r := range s.Rules.Rules(f.key()) {
+		if r.Switch != f.From.Switch || r.CountersAt.IsZero() {
+			continue
+		}
+		direction := back
+		if r.NotifyRemoved { // that of the rule where it enters
+			direction = there
+		}
+		f.mu.Lock()
+		rate, known := f.counters[direction].Read(r.Bytes, r.CountersAt)
+		rates[direction] = f.counters[direction].Rate
+		f.mu.Unlock()
+		if known {
+			s.Book.Observe(f.yields(direction), rate)
+		}
+	}
+	return rates
+}
+
 // review moves subflows whose path has broken, and ends those that have none left or whose
 // hosts have gone elsewhere.
 func (s *Service) review(ctx context.Context) {
-	tasks.Each(s.flows.all(), maxAtOnce, func(f *subflow) {
+	each(s.flows.all(), func(f *subflow) {
 		hops := f.path()
 		if hops == nil || ctx.Err() != nil {
 			return
@@ -158,7 +169,7 @@ func (c *placer) widen(ctx context.Context, f *subflow, at network.PortRef, now 
 		return false
 	}
 	f.mu.Lock()
-	rate := f.counter.Rate
+	rate := f.rate()
 	f.full = 0
 	f.mu.Unlock()
 	if to.width < rate/100*gain || overlaps(to.hops, at) {

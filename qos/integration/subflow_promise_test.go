@@ -1,0 +1,133 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/pause"
+	"github.com/sluice-net/sluice/qos/bandwidth"
+	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/qos/way"
+)
+
+// metered are the switches on which subflows pass a meter.
+func (j *joins) metered() (at []string, err error) {
+	for _, s := range []string{"s1", "s2", "s3", "s4", "s5"} {
+		flows, err := j.lab.Switch(s).Ofctl(j.t.Context(), "dump-flows")
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(flows) {
+			if strings.Contains(line, fmt.Sprint("tp_dst=", subflowPort)) && strings.Contains(line, "meter:") {
+				at = append(at, s)
+			}
+		}
+	}
+	return at, nil
+}
+
+// A flow is promised 6 of 10 Mbit/s where subflows fill all links: it is accepted, since they
+// give way, and loses nothing to them. When it is over they pass no meter any more.
+func TestSubflowGivesWayToPromise(t *testing.T) {
+	j := newJoins(t, "qjoinsway")
+	j.byKernel()
+	const rate, port = 6_000_000, 5001
+	d, faults := bandwidth.Spec{Name: "film", Rate: rate, Match: match.Flow{UDPDst: match.Text(fmt.Sprint(port))}, IdleTimeout: "2s"}.Parse()
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	if err := j.critical.Definitions.Add(t.Context(), d.Name, d); err != nil {
+		t.Fatal(err)
+	}
+	done, over := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(over)
+		took, err := j.transfer(t.Context(), 64<<20, true)
+		t.Logf("64 MiB took %v", took)
+		done <- err
+	}()
+	t.Cleanup(func() { <-over })
+	within(t, criticalPatience, "subflows that fill their links", func() error {
+		all := j.subflows.Subflows()
+		for _, s := range all {
+			if s.Throughput < wayRate/2 {
+				return fmt.Errorf("%+v", s)
+			}
+		}
+		if len(all) != 3 {
+			return fmt.Errorf("%d subflows", len(all))
+		}
+		return nil
+	})
+	to := netip.AddrPortFrom(j.lab.Host("b").Addr(), port)
+	s, err := stage.StartStream(t.Context(), stage.StreamOptions{Sender: j.lab.Host("a"), Receiver: j.lab.Host("b"), To: to, Rate: 500, Size: 1400}) // 5.8 Mbit/s with all headers
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := false
+	defer func() {
+		if !stopped {
+			s.Stop()
+		}
+	}()
+	var film bandwidth.Record
+	within(t, criticalPatience, "the flow to be accepted", func() error {
+		all := j.critical.Flows()
+		if len(all) != 1 || all[0].State != bandwidth.StateAccepted {
+			return fmt.Errorf("%+v", all)
+		}
+		film = all[0]
+		return nil
+	})
+	within(t, criticalPatience, "no subflow to go there unmetered", func() error { return j.unmetered(film) })
+	pause.For(time.Second, "queues empty that were filled before")
+	begin := time.Now()
+	pause.For(3*time.Second, "losses are counted for so long")
+	end := time.Now()
+	select {
+	case err := <-done:
+		t.Fatalf("the transfer was over before: %v", err)
+	default:
+	}
+	stopped = true
+	r := s.Stop().Between(begin, end)
+	t.Logf("the flow goes by %v; %d of %d packets lost; subflows: %+v", film.Path, r.Lost, r.Sent, j.subflows.Subflows())
+	if r.Lost*100 > r.Sent {
+		t.Errorf("%d of %d packets lost", r.Lost, r.Sent)
+	}
+	within(t, criticalPatience, "the promise to be given up, and no meter to be passed", func() error {
+		at, err := j.metered()
+		if flows := j.critical.Flows(); len(flows) > 0 || len(at) > 0 {
+			return errors.Join(err, fmt.Errorf("meters at %v; %+v", at, flows))
+		}
+		return err
+	})
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// unmetered fails while a subflow leaves a switch by a port of a critical flow without a meter.
+func (j *joins) unmetered(film bandwidth.Record) error {
+	at, err := j.metered()
+	if err != nil {
+		return err
+	}
+	out := map[way.Hop]bool{}
+	for _, h := range film.Path[:len(film.Path)-1] {
+		out[way.Hop{Switch: h.Switch, Out: h.Out}] = true
+	}
+	for _, s := range j.subflows.Subflows() {
+		for _, h := range s.Path[:len(s.Path)-1] {
+			if out[way.Hop{Switch: h.Switch, Out: h.Out}] && len(at) == 0 {
+				return fmt.Errorf("%v leaves %v by port %d, and passes no meter", s.Flow, h.Switch, h.Out)
+			}
+		}
+	}
+	return nil
+}

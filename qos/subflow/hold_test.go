@@ -1,0 +1,121 @@
+package subflow
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/pause"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/guard"
+	"github.com/sluice-net/sluice/qos/reserve"
+)
+
+// metered are the ports out of which rules of the only subflow pass the guard's meter.
+func (w *world) metered() (ports []network.PortRef) {
+	for _, r := range w.rules.Program(w.flows.all()[0].key()).Rules {
+		out := network.PortRef{Switch: r.Switch, Port: r.Actions[len(r.Actions)-1].Arg}
+		switch r.Meter {
+		case 0:
+		case guard.MeterBase + out.Port:
+			ports = append(ports, out)
+		default:
+			w.t.Errorf("rule %+v", r)
+		}
+	}
+	slices.SortFunc(ports, network.PortRef.Compare)
+	return ports
+}
+
+// eventually waits until meters are passed out of these ports and no others.
+func (w *world) eventually(want ...network.PortRef) {
+	w.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !slices.Equal(w.metered(), want) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("meters out of %v, want %v", w.metered(), want)
+		}
+		pause.For(time.Millisecond, "the service to write its rules")
+	}
+}
+
+func (w *world) promise(id string, enforced bool, at network.PortRef, rate uint64) {
+	w.Book.Restore(reserve.Promise{Key: reserve.Key{Owner: "test", ID: id}, Enforced: enforced, Shares: []reserve.Share{{Link: at, Rate: rate}}})
+}
+
+// Where something is promised a subflow passes the meter that leaves it, also if it was there
+// first, as long as it is promised, and after a restart; not where queues enforce the promise.
+func TestPromiseHoldsSubflowBack(t *testing.T) {
+	w := newWorld(t)
+	by := w.placed(a, b, 1000, 1)
+	out, back := port(1, by), port(5, by)
+	if ports := w.metered(); len(ports) > 0 {
+		t.Fatalf("meters out of %v, where nothing is promised", ports)
+	}
+	w.promise("class", true, out, 2*mbit)
+	w.promise("flow", false, out, 6*mbit)
+	w.eventually(out)
+	if kbit := w.Guard.Kbit(out); kbit != 1600 { // 96 % of 10 Mbit/s, less 8
+		t.Errorf("%d kbit/s are left", kbit)
+	}
+	w.promise("answers", false, back, mbit)
+	w.eventually(out, back)
+	w.stop()
+	w.rules.Restart()
+	w.start()
+	if at := w.rules.AtReady()[w.flows.all()[0].key()]; len(at.Rules) == 0 || !slices.ContainsFunc(at.Rules, func(r network.Rule) bool { return r.Meter == guard.MeterBase+out.Port }) {
+		t.Errorf("after a restart it is declared as %+v", at)
+	}
+	w.promise("flow", false, out, 6*mbit) // the book is another
+	w.eventually(out)
+	w.Book.Release(reserve.Key{Owner: "test", ID: "flow"})
+	w.eventually()
+	if w.way(1000) != by {
+		t.Errorf("it has gone from %d to %d", by, w.way(1000))
+	}
+	if moves := w.Subflows()[0].Moves; moves != 0 {
+		t.Errorf("%d moves", moves)
+	}
+}
+
+// What a subflow carries is free for promises, in the direction in which it carries it; and
+// not for further subflows.
+func TestSubflowYields(t *testing.T) {
+	w := newWorld(t)
+	by := w.placed(a, b, 1000, 1)
+	f := w.flows.all()[0]
+	out, back := port(1, by), port(5, by)
+	w.load(1, by, 9*mbit)
+	w.load(5, by, 9*mbit)
+	for range 3 {
+		w.rules.Carry(map[string]uint64{f.key(): 8 * mbit}) // in both directions
+		w.observe(t.Context())
+	}
+	for _, at := range []network.PortRef{out, back} {
+		if free := w.Book.Available(at, reserve.Key{}); free != 9*mbit {
+			t.Errorf("%d bit/s are free for promises on the link from %v", free, at)
+		}
+	}
+	if l := w.placer.loads.widths(time.Now()).look(out); l.free != mbit || l.shared != 9*mbit || l.subflows != 1 {
+		t.Errorf("for further subflows: %+v", l)
+	}
+	w.placer.end(f, "test")
+	if free := w.Book.Available(out, reserve.Key{}); free != mbit {
+		t.Errorf("%d bit/s are free after its end", free)
+	}
+}
+
+// Links of a path are told by direction, each once.
+func TestLinksOfDirections(t *testing.T) {
+	hops := []network.Hop{{Switch: 1, In: 1, Out: 12}, {Switch: 2, In: 21, Out: 25}, {Switch: 5, In: 52, Out: 1}}
+	at := func(sw openflow.DatapathID, port uint32) network.PortRef {
+		return network.PortRef{Switch: sw, Port: port}
+	}
+	if got := links(hops, there); !slices.Equal(got, []network.PortRef{at(1, 12), at(2, 25)}) {
+		t.Errorf("there %v", got)
+	}
+	if got := links(hops, back); !slices.Equal(got, []network.PortRef{at(2, 21), at(5, 52)}) {
+		t.Errorf("back %v", got)
+	}
+}
