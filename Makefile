@@ -132,7 +132,7 @@ longest_first = { go list $(LONGEST); go list ./...; } | awk '!seen[$$0]++'
 
 .PHONY: race
 race: ## all other tests; under the race detector wherever goroutines are ours, and alone where measurements are compared with the truth
-	$(SUITE) -race -tags noetcd -p $(P) -parallel 3 -timeout 15m $$($(longest_first) | grep -vE '$(RACELESS)')
+	$(SUITE) -race -tags noetcd -p $(P) -parallel 3 -timeout 25m $$($(longest_first) | grep -vE '$(RACELESS)')
 	$(SUITE) -p $(P) -timeout 15m $$($(longest_first) | grep -E '$(RACELESS)' | grep -vE '/internal/check$$|/dashboard|/api/conformance')
 	$(SUITE) -run 'AreTrue|SourcesAgree|ThousandDevices|SavingGap|SeamlessDevice|ControllerKilled|ManyClasses|ProducerSilent|ViewerGone|FiftyWatch' -p 1 -timeout 10m ./network ./handover/integration ./qos/integration ./cinema/integration
 
