@@ -33,6 +33,8 @@ type proactive struct {
 	paused  map[openflow.DatapathID]time.Time // until when they are led around
 	away    map[openflow.DatapathID]time.Time // since when, of those that have a table
 	changes sync.WaitGroup
+
+	everywhere atomic.Int64 // hosts and prefixes that all switches have rules for
 }
 
 func newProactive(c *Config, b *base, o *Owner, h *hosts.Table, topo *atomic.Pointer[topology.Topology], wake signal) *proactive {
@@ -80,6 +82,7 @@ func (x *proactive) run(ctx context.Context) {
 		}
 		began := time.Now()
 		b := x.bring(ctx)
+		x.everywhere.Store(int64(b.led))
 		if !ready && b.done && (time.Since(start) >= adoption || x.hostsAreBack()) {
 			ready = true
 			x.owner.Ready()
@@ -103,6 +106,7 @@ func (x *proactive) hostsAreBack() bool {
 
 // brought is what has become of an attempt to bring the rules in line with the network.
 type brought struct {
+	led       int  // hosts and prefixes that all switches have rules for; none before they have
 	done      bool // false if a switch has not taken its rules: it has to be done again, around it
 	unsettled bool // it has to be done again when more is known
 	planning  time.Duration
@@ -124,7 +128,9 @@ func (x *proactive) bring(ctx context.Context) (b brought) {
 			return b
 		}
 	}
-	b.done = x.round(ctx, x.over(p, !b.unsettled))
+	if b.done = x.round(ctx, x.over(p, !b.unsettled)); b.done && !b.unsettled {
+		b.led = p.destinations
+	}
 	return b
 }
 
@@ -135,6 +141,8 @@ type pathPlans struct {
 	waves     int
 	here      []openflow.DatapathID // the switches that are there
 	unsettled bool                  // links may be there that are not known
+	// destinations are the hosts and prefixes that are planned for.
+	destinations int
 }
 
 // plan plans for all destinations, without the switches that are to be left alone.
@@ -154,6 +162,7 @@ func (x *proactive) plan(now time.Time, alone func(openflow.DatapathID) bool) pa
 			continue
 		}
 		out.of[d], out.waves = plan, max(out.waves, len(plan))
+		out.destinations += len(dest.Hosts) + len(dest.Prefixes)
 	}
 	return out
 }
@@ -167,3 +176,7 @@ func (x *proactive) up(d openflow.DatapathID) bool {
 	_, up := x.base.switches.get(d)
 	return up
 }
+
+// Destinations is how many hosts and prefixes all switches have rules for, where packets are led
+// by destination: none while rules are being written, or links are not known yet.
+func (n *Network) Destinations() int { return int(n.proactive.everywhere.Load()) }
