@@ -54,6 +54,9 @@ func (r *fatTreeRig) run(ctx context.Context, m trafficMatrix, w fatTreeWay, flo
 	if err := r.meet(ctx, flows); err != nil {
 		return run, err
 	}
+	if err := r.led(ctx, n); err != nil {
+		return run, err
+	}
 	before, err := r.read(ctx, n)
 	if err != nil {
 		return run, err
@@ -126,6 +129,18 @@ func (r *fatTreeRig) meet(ctx context.Context, flows []matrixFlow) error {
 		err = errors.Join(err, <-errs)
 	}
 	return err
+}
+
+// led returns when all switches have rules for all hosts.
+func (r *fatTreeRig) led(ctx context.Context, n *stage.Network) error {
+	hosts := float64(len(r.lab.Topology().Hosts))
+	return stage.Poll(ctx, "rules for all hosts", func() error {
+		m, err := n.Metrics(ctx)
+		if led := m["sluice_network_destinations"]; err == nil && led < hosts {
+			err = fmt.Errorf("all switches have rules for %.0f of %.0f hosts", led, hosts)
+		}
+		return err
+	})
 }
 
 // carry runs all flows, each at its time.
