@@ -105,6 +105,12 @@ func newJoins(t *testing.T, name string) *joins {
 	within(t, criticalPatience, "the hosts to reach each other", func() error {
 		return j.lab.Host("a").Command(t.Context(), "ping", "-c1", "-W1", j.lab.Host("b").Addr().String()).Run()
 	})
+	within(t, criticalPatience, "rules for both", func() error {
+		if n := j.net.Destinations(); n != 2 {
+			return fmt.Errorf("for %d", n)
+		}
+		return nil
+	})
 	return j
 }
 
