@@ -106,6 +106,23 @@ func TestSubflowYields(t *testing.T) {
 	}
 }
 
+// A subflow that has carried more against its SYN says so.
+func TestReverse(t *testing.T) {
+	w := newWorld(t)
+	w.placed(a, b, 1000, 1)
+	f, now := w.flows.all()[0], time.Unix(1_800_000_000, 0)
+	f.counters[there].Read(10, now)
+	f.counters[back].Read(1000, now)
+	if r := w.Subflows()[0]; !r.Reverse || r.Bytes != 1000 {
+		t.Errorf("%+v", r)
+	}
+	f.counters[there].Read(2000, now.Add(time.Second))
+	f.counters[back].Read(1100, now.Add(time.Second))
+	if r := w.Subflows()[0]; r.Reverse || r.Bytes != 2000 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // Links of a path are told by direction, each once.
 func TestLinksOfDirections(t *testing.T) {
 	hops := []network.Hop{{Switch: 1, In: 1, Out: 12}, {Switch: 2, In: 21, Out: 25}, {Switch: 5, In: 52, Out: 1}}

@@ -18,6 +18,7 @@ type Subflow struct {
 	Flow       string    `json:"flow" example:"tcp 10.0.0.1:40000 > 10.0.0.2:5001"`
 	Throughput uint64    `json:"bits_per_second" doc:"What it carried at the last reading of its counters, in the direction of more"`
 	Bytes      uint64    `json:"bytes" doc:"What it has carried there"`
+	Reverse    bool      `json:"reverse" doc:"Whether that direction is against its SYN and its path, as in a download"`
 	Path       []way.Hop `json:"path"`
 	Since      time.Time `json:"since"`
 	Moves      int       `json:"moves" doc:"How often it was given another path"`
@@ -31,8 +32,9 @@ func (c connection) String() string { return fmt.Sprintf("%08x@%v", c.Token, c.R
 func (f *subflow) record() Subflow {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	own, answers := f.counters[there], f.counters[back]
 	return Subflow{
-		ID: f.id, Connection: f.Connection.String(), Flow: f.Header.String(), Throughput: f.rate(), Bytes: max(f.counters[there].Bytes, f.counters[back].Bytes),
+		ID: f.id, Connection: f.Connection.String(), Flow: f.Header.String(), Throughput: f.rate(), Bytes: max(own.Bytes, answers.Bytes), Reverse: answers.Bytes > own.Bytes,
 		Path: way.Shown(f.Hops), Since: f.Since, Moves: f.Moves,
 	}
 }
