@@ -10,6 +10,7 @@ import { Links } from "./charts/view";
 import { Classes } from "./qos/classes";
 import { Flows } from "./qos/flows";
 import { Shown, type Showing } from "./qos/show";
+import { Subflows } from "./qos/subflows";
 import { Rules } from "./rules/view";
 import { Transfers } from "./sos/view";
 import { useChanges, useWorld } from "./state/hooks";
@@ -69,6 +70,7 @@ function Network() {
       <Served by="qos" name="QoS">
         <Classes />
         <Flows />
+        <Subflows />
       </Served>
       <Latest />
     </Shown.Provider>

@@ -18,6 +18,7 @@ export type ClassStats = Schemas["QosStats"];
 export type Queue = Schemas["QosQueueStats"];
 export type Critical = Schemas["QosDefinitionInfo"];
 export type CriticalFlow = Schemas["QosRecord"];
+export type Subflow = Schemas["QosSubflow"];
 export type Reservation = Schemas["QosReservation"];
 
 export type Rule = Schemas["NetworkRule"];

@@ -5,7 +5,9 @@ import type { Link } from "../api/types";
 import { fitting, textBox, type Box, type Wanted } from "./labels";
 import type { Drawn } from "./parts";
 import type { Point } from "./layout";
+import type { Route } from "./route";
 import type { Lane, PlacedCable, PlacedHost, PlacedSwitch, Scene } from "./scene";
+import { besides, strandLines, strandsOn } from "./strands";
 import { shortWords } from "./words";
 
 /** Pixels: of words, of names where there are many, and the space beside them. */
@@ -22,14 +24,15 @@ interface Label extends Drawn {
 
 /**
  * The labels to draw. unit is a pixel in the picture's units, size that of switches
- * and hosts; of what is looked at (active) the label comes first.
+ * and hosts; of what is looked at (active) the label comes first. Where strands of the
+ * route go it has their figures, too.
  */
-export function lettering(scene: Scene, active: string | undefined, view: Box, unit: number, size: number): Drawn[] {
+export function lettering(scene: Scene, active: string | undefined, view: Box, unit: number, size: number, route?: Route): Drawn[] {
   const few = scene.cables.length <= labelled || unit <= 1;
   const names = scene.switches.map((s) => nameOf(s, scene.dense ? small : height, unit));
   const others = [
     ...scene.hosts.map((h) => hostLabel(h, size, unit)),
-    ...scene.cables.filter((c) => few || c.cable.id === active).flatMap((c) => figures(c, unit)),
+    ...scene.cables.filter((c) => few || c.cable.id === active || hasStrands(c, route)).flatMap((c) => figures(c, unit, route)),
   ];
   const named = fitting(inOrder(names, active, unit), [], view);
   // A name stands on its own switch; to all other words switches are in the way.
@@ -66,18 +69,23 @@ function hostLabel(h: PlacedHost, size: number, unit: number): Label {
   return { id: `host ${h.id}`, of: h.id, lines: [h.name], x: h.at.x + out.x * by, y: h.at.y + out.y * by + 4 * unit, anchor: h.anchor, kind: "label", height };
 }
 
-const figures = ({ cable, ab, ba }: PlacedCable, unit: number): Label[] => [
-  ...(cable.ab ? [figure("ab", cable.id, cable.ab, ab, unit)] : []),
-  ...(cable.ba ? [figure("ba", cable.id, cable.ba, ba, unit)] : []),
+const hasStrands = ({ cable }: PlacedCable, route: Route | undefined): boolean =>
+  strandsOn(route, cable.ab).length + strandsOn(route, cable.ba).length > 0;
+
+const figures = ({ cable, ab, ba }: PlacedCable, unit: number, route: Route | undefined): Label[] => [
+  ...(cable.ab ? [figure("ab", cable.id, cable.ab, ab, unit, route)] : []),
+  ...(cable.ba ? [figure("ba", cable.id, cable.ba, ba, unit, route)] : []),
 ];
 
-/** Beside the middle of the lane, by as much as there is between words. */
-function figure(way: string, cable: string, link: Link, lane: Lane, unit: number): Label {
+/** Beside the middle of the lane and its strands, by as much as there is between words. */
+function figure(way: string, cable: string, link: Link, lane: Lane, unit: number, route: Route | undefined): Label {
+  const strands = strandsOn(route, link);
   const middle = { x: (lane.from.x + lane.to.x) / 2, y: (lane.from.y + lane.to.y) / 2 };
-  const by = Math.max(1, unit);
+  const out = Math.hypot(lane.label.x - middle.x, lane.label.y - middle.y) || 1;
+  const by = Math.max(1, unit) + besides(strands.length, unit) / out;
   const x = middle.x + (lane.label.x - middle.x) * by, y = middle.y + (lane.label.y - middle.y) * by;
   const [first = "", ...more] = shortWords(link);
-  const lines = [`${arrow(lane)} ${first}`, ...more];
+  const lines = [`${arrow(lane)} ${first}`, ...more, ...strandLines(strands)];
   const up = lane.above ? (height + 1) * (lines.length - 1) : 0;
   return { id: `${way} ${cable}`, of: cable, lines, x, y: y + (4 - up) * unit, anchor: lane.anchor, kind: "label", height };
 }

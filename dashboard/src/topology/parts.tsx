@@ -5,23 +5,35 @@ import { portText } from "./graph";
 import { loadClass, utilisation } from "./load";
 import type { Route } from "./route";
 import type { Anchor, Lane, PlacedCable, PlacedHost, PlacedSwitch } from "./scene";
+import { lineOf, strandsOn } from "./strands";
 
-export function Cable({ cable: { cable, ab, ba }, route }: { cable: PlacedCable; route: Route | undefined }) {
+interface Shown {
+  route: Route | undefined;
+  /** Of a pixel, in the picture's units. */
+  unit: number;
+}
+
+export function Cable({ cable: { cable, ab, ba }, ...shown }: Shown & { cable: PlacedCable }) {
   return (
     <>
       <line class="hit" x1={ab.from.x} y1={ab.from.y} x2={ab.to.x} y2={ab.to.y} />
-      <Direction lane={ab} link={cable.ab} route={route} />
-      <Direction lane={ba} link={cable.ba} route={route} />
+      <Direction lane={ab} link={cable.ab} {...shown} />
+      <Direction lane={ba} link={cable.ba} {...shown} />
     </>
   );
 }
 
-function Direction({ lane: { from, to }, link, route }: { lane: Lane; link: Link | undefined; route: Route | undefined }) {
+function Direction({ lane, link, route, unit }: Shown & { lane: Lane; link: Link | undefined }) {
+  const { from, to } = lane;
   const on = link !== undefined && route?.leaves.has(portText(link.from));
   return (
     <>
       {on && <line class="route" x1={from.x} y1={from.y} x2={to.x} y2={to.y} />}
       <line class={link ? `lane ${loadClass(utilisation(link))}` : "lane missing"} x1={from.x} y1={from.y} x2={to.x} y2={to.y} />
+      {strandsOn(route, link).map(({ kind }, i) => {
+        const line = lineOf(lane, i + 1, unit);
+        return <line key={kind} class={`strand strand-${kind}`} x1={line.from.x} y1={line.from.y} x2={line.to.x} y2={line.to.y} />;
+      })}
     </>
   );
 }

@@ -30,7 +30,7 @@ interface Item {
 
 export function Picture({ graph, names, route }: Props) {
   const { scene, key } = useScene(graph);
-  const items = useMemo(() => itemsOf(scene, graph, names), [scene, graph, names]);
+  const items = useMemo(() => itemsOf(scene, graph, names, route), [scene, graph, names, route]);
   const byID = useMemo(() => new Map(items.map((i) => [i.id, i])), [items]);
   const [current, setCurrent] = useState("");
   const svg = useRef<SVGSVGElement>(null);
@@ -38,7 +38,7 @@ export function Picture({ graph, names, route }: Props) {
   const active = byID.has(current) ? current : items[0]?.id;
   const unit = 1 / view.pixels;
   const size = Math.min(1, unit * largest);
-  const letters = useMemo(() => lettering(scene, active, view.seen, unit, size), [scene, active, view.seen.x, view.seen.y, unit, view.size.width]);
+  const letters = useMemo(() => lettering(scene, active, view.seen, unit, size, route), [scene, route, active, view.seen.x, view.seen.y, unit, view.size.width]);
 
   const press = (e: KeyboardEvent): void => {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[e.key];
@@ -77,7 +77,7 @@ export function Picture({ graph, names, route }: Props) {
         class={view.zoom > 1 ? "enlarged" : ""} style={{ "--unit": `${unit}px` }}
         aria-label={`Topology: ${graph.switches.length} switches, ${graph.cables.length} links, ${graph.hosts.length} hosts. Arrow keys go from one to the next; plus and minus change the size.`}
       >
-        {scene.cables.map((c) => <g key={c.cable.id} class="cable" {...part(c.cable.id)}><Cable cable={c} route={route} /></g>)}
+        {scene.cables.map((c) => <g key={c.cable.id} class="cable" {...part(c.cable.id)}><Cable cable={c} route={route} unit={unit} /></g>)}
         {scene.hosts.map((h) => <g key={h.id} class={hostClass(h, route)} {...part(h.id)}><Host host={h} size={size} /></g>)}
         {scene.switches.map((s) => <g key={s.node.id} class={switchClass(s, route)} {...part(s.node.id)}><Switch {...s} size={size} /></g>)}
         {letters.map((l) => <Words key={l.id} of={l} unit={unit} />)}
@@ -105,7 +105,7 @@ function useScene(graph: Graph): { scene: Scene; key: string } {
   return { scene, key };
 }
 
-function itemsOf(scene: Scene, graph: Graph, names: Names): Item[] {
+function itemsOf(scene: Scene, graph: Graph, names: Names, route: Route | undefined): Item[] {
   const counts = new Map<string, number>();
   for (const h of graph.hosts) counts.set(h.at.switch, (counts.get(h.at.switch) ?? 0) + 1);
   return [
@@ -114,7 +114,7 @@ function itemsOf(scene: Scene, graph: Graph, names: Names): Item[] {
       return { id: node.id, at, words: `Switch ${node.name}, ${node.connected ? "connected" : "not connected"}, ${hosts} ${hosts === 1 ? "host" : "hosts"}` };
     }),
     ...scene.cables.map((c) => ({
-      id: c.cable.id, words: cableWords(c.cable, names), at: { x: (c.ab.from.x + c.ab.to.x) / 2, y: (c.ab.from.y + c.ab.to.y) / 2 },
+      id: c.cable.id, words: cableWords(c.cable, names, route), at: { x: (c.ab.from.x + c.ab.to.x) / 2, y: (c.ab.from.y + c.ab.to.y) / 2 },
     })),
     ...scene.hosts.map((h) => ({
       id: h.id, at: h.at,

@@ -2,6 +2,7 @@
 
 import type { Names } from "../names/said";
 import { portText } from "./graph";
+import type { Strand } from "./strands";
 
 /** One switch of a path. */
 export interface Hop {
@@ -14,6 +15,8 @@ export interface Route {
   switches: Set<string>;
   /** The ports of hosts at its ends. */
   hosts?: Set<string>;
+  /** Paths that are told apart. */
+  strands?: Strand[];
 }
 
 export function routeOf(paths: Hop[][]): Route {

@@ -5,6 +5,8 @@ import type { Names } from "../names/said";
 import { bitRate, milliseconds, percent, spread } from "../ui/format";
 import type { Cable } from "./graph";
 import { utilisation } from "./load";
+import type { Route } from "./route";
+import { strandsOn, strandWords } from "./strands";
 
 /** Beside the line, in lines: how full and how long it is, and what path and queues lose if they do. */
 export function shortWords(link: Link): string[] {
@@ -34,8 +36,8 @@ function lossWords(link: Link): string[] {
   return link.queue_loss > 0 ? [path, `queues lost ${percent(link.queue_loss)} within the last minute`] : [path];
 }
 
-export function cableWords(cable: Cable, names: Names): string {
+export function cableWords(cable: Cable, names: Names, route?: Route): string {
   const title = `Link ${names.port(cable.a)}, ${names.port(cable.b)}`;
-  const directions = [cable.ab, cable.ba].filter((l): l is Link => l !== undefined).map((l) => linkWords(l, names));
+  const directions = [cable.ab, cable.ba].filter((l): l is Link => l !== undefined).map((l) => [linkWords(l, names), ...strandsOn(route, l).map((s) => `subflow ${strandWords(s)}`)].join(", "));
   return [title, ...directions].join(". ");
 }
