@@ -1,16 +1,22 @@
 // The classes, their queues, and the form that requests one.
 
 import { useWorld } from "../state/hooks";
+import { routeOf } from "../topology/route";
 import { Paged } from "../ui/paged";
 import { Panel } from "../ui/panel";
 import { ClassForm } from "./classform";
-import { columns, ClassRow } from "./classrow";
+import { columns, ClassRow, pathsOf } from "./classrow";
 import { useRequests } from "../ui/userequests";
+import { useCurrent } from "./show";
 
 export function Classes() {
   const { live } = useWorld();
   const requests = useRequests();
   const { classes, stats } = live;
+  useCurrent("class ", classes.value, (name) => {
+    const c = classes.value.find((one) => one.name === name);
+    return c && routeOf(pathsOf(c));
+  });
   return (
     <Panel
       id="classes" title="Classes" problem={classes.problem ?? stats.problem}

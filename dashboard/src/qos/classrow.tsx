@@ -3,7 +3,7 @@
 import { step } from "../api/client";
 import type { Class, Queue } from "../api/types";
 import { useNames } from "../names/usenames";
-import { routeOf } from "../topology/route";
+import { routeOf, type Hop } from "../topology/route";
 import { bitRate, byteCount, count, milliseconds } from "../ui/format";
 import { Head } from "../ui/head";
 import { Notes } from "../ui/notes";
@@ -20,8 +20,10 @@ interface Props {
   released(message: string): void;
 }
 
+export const pathsOf = (c: Class): Hop[][] => (c.paths ?? []).map((p) => p.hops ?? []);
+
 export function ClassRow({ of: c, queues, released }: Props) {
-  const paths = (c.paths ?? []).map((p) => p.hops ?? []);
+  const paths = pathsOf(c);
   const show = useShow(`class ${c.name}`, routeOf(paths));
   return (
     <>

@@ -13,7 +13,7 @@ import { Release } from "../ui/release";
 import { FlowForm } from "./flowform";
 import { matchWords } from "./match";
 import { PathButton } from "./pathbutton";
-import { useShow } from "./show";
+import { useCurrent, useShow } from "./show";
 import { useRequests } from "../ui/userequests";
 
 const definitionColumns = ["Name", "#Rate", "Packets", "Release"];
@@ -23,6 +23,10 @@ export function Flows() {
   const { live } = useWorld();
   const requests = useRequests();
   const { critical, flows } = live;
+  useCurrent("flow ", flows.value, (id) => {
+    const hops = flows.value.find((f) => f.id === id)?.path;
+    return hops && routeOf([hops]);
+  });
   return (
     <Panel
       id="flows" title="Critical flows" problem={critical.problem ?? flows.problem}
