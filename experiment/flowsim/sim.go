@@ -1,0 +1,226 @@
+package flowsim
+
+import (
+	"container/heap"
+	"math"
+)
+
+// Flow is a transfer: when it begins, in seconds, and how long it takes alone at a rate of 1.
+// Flows of a simulation are in the order of their beginnings.
+type Flow struct{ Start, Work float64 }
+
+// Router says which links a subflow takes. Links are told by number; times are in seconds.
+type Router interface {
+	// Route is the way of a flow's subflow, which are numbered from 0; none for a further one
+	// that does not begin. The links are not changed and not kept twice.
+	Route(flow, subflow int, now float64) []int
+	// Ended tells that a flow has ended.
+	Ended(flow int, now float64)
+	// Read is called at every interval; what links and subflows have carried by then can be
+	// asked of the simulation, and subflows may be moved.
+	Read(s *Sim, now float64)
+}
+
+// Options are what is simulated.
+type Options struct {
+	// Capacity is the rate of each link.
+	Capacity []float64
+	Flows    []Flow
+	Router   Router
+	// Subflows is how many a flow gets at most: one for each time that it has carried the
+	// threshold, which is told as Work is.
+	Subflows  int
+	Threshold float64
+	// Interval is that of readings; 0 for none.
+	Interval float64
+}
+
+// transfer is a flow under way.
+type transfer struct {
+	flow     int
+	asked    int // subflows that were asked for
+	subflows []*subflow
+	rate     float64
+	carried  float64 // until since
+	since    float64
+	stale    bool    // rate and when are not known
+	target   float64 // what it carries until it ends or gets a further subflow
+	when     float64 // when that will be
+	place    int     // in the queue
+}
+
+// Sim is a simulation.
+type Sim struct {
+	Options
+	rates rates
+	live  []*transfer // by flow, nil before and after
+	queue queue
+	stale []*transfer
+	ends  []float64
+}
+
+// Run simulates all flows, and tells when each has ended.
+func Run(o Options) []float64 {
+	s := &Sim{Options: o, live: make([]*transfer, len(o.Flows)), ends: make([]float64, len(o.Flows))}
+	s.rates.links = make([]link, len(o.Capacity))
+	for i, c := range o.Capacity {
+		s.rates.links[i].capacity = c
+	}
+	s.rates.changed = s.changed
+	next, reading := 0, math.Inf(1)
+	if o.Interval > 0 {
+		reading = o.Interval
+	}
+	for next < len(o.Flows) || len(s.queue) > 0 {
+		start, target := math.Inf(1), math.Inf(1)
+		if next < len(o.Flows) {
+			start = o.Flows[next].Start
+		}
+		if len(s.queue) > 0 {
+			target = s.queue[0].when
+		}
+		s.rates.now = min(start, target, reading)
+		switch s.rates.now {
+		case target:
+			s.reach(s.queue[0])
+		case start:
+			s.begin(next)
+			next++
+		default:
+			o.Router.Read(s, s.rates.now)
+			reading += o.Interval
+		}
+		s.settle()
+	}
+	return s.ends
+}
+
+// begin starts a flow.
+func (s *Sim) begin(flow int) {
+	t := &transfer{flow: flow, since: s.rates.now, when: math.Inf(1)}
+	s.live[flow] = t
+	heap.Push(&s.queue, t)
+	s.further(t)
+}
+
+// further gives a transfer one more subflow, and says until when it has this number.
+func (s *Sim) further(t *transfer) {
+	number, work := t.asked, s.Flows[t.flow].Work
+	t.asked++
+	if links := s.Router.Route(t.flow, number, s.rates.now); len(links) > 0 {
+		sub := &subflow{of: t, number: number, links: links}
+		t.subflows = append(t.subflows, sub)
+		s.rates.enter(sub)
+	}
+	t.target = work
+	if t.asked < s.Subflows {
+		t.target = min(work, s.Threshold*float64(t.asked))
+	}
+	s.note(t)
+}
+
+// reach is the end of a transfer, or of the time that it has had so many subflows.
+func (s *Sim) reach(t *transfer) {
+	s.note(t)
+	t.carried = t.target
+	if t.target < s.Flows[t.flow].Work {
+		s.further(t)
+		return
+	}
+	for _, sub := range t.subflows {
+		s.rates.leave(sub)
+	}
+	heap.Remove(&s.queue, t.place)
+	s.live[t.flow], s.ends[t.flow] = nil, s.rates.now
+	s.Router.Ended(t.flow, s.rates.now)
+}
+
+// changed notes that a subflow's rate is about to change.
+func (s *Sim) changed(sub *subflow) { s.note(sub.of) }
+
+// note adds up what a transfer has carried, and has its rate told anew.
+func (s *Sim) note(t *transfer) {
+	if t.stale {
+		return
+	}
+	t.carried += t.rate * (s.rates.now - t.since)
+	t.since, t.stale = s.rates.now, true
+	s.stale = append(s.stale, t)
+}
+
+// settle finds all rates after something has changed, and what follows from them.
+func (s *Sim) settle() {
+	s.rates.settle()
+	for _, t := range s.stale {
+		t.stale = false
+		if s.live[t.flow] != t {
+			continue
+		}
+		t.rate = 0
+		for _, sub := range t.subflows {
+			t.rate += sub.rate
+		}
+		t.when = s.rates.now + max(t.target-t.carried, 0)/t.rate
+		heap.Fix(&s.queue, t.place)
+	}
+	s.stale = s.stale[:0]
+}
+
+// LinkCarried is what a link has carried so far.
+func (s *Sim) LinkCarried(l int) float64 {
+	at := &s.rates.links[l]
+	return at.carried + at.load*(s.rates.now-at.since)
+}
+
+// Carried is what a flow's subflow has carried so far; false if there is none under way.
+func (s *Sim) Carried(flow, subflow int) (float64, bool) {
+	sub := s.find(flow, subflow)
+	if sub == nil {
+		return 0, false
+	}
+	return sub.carried + sub.rate*(s.rates.now-sub.since), true
+}
+
+// Move has a flow's subflow take other links.
+func (s *Sim) Move(flow, subflow int, links []int) {
+	if sub := s.find(flow, subflow); sub != nil {
+		s.rates.leave(sub)
+		sub.links = links
+		s.rates.enter(sub)
+	}
+}
+
+// find is a flow's subflow, nil if there is none under way.
+func (s *Sim) find(flow, subflow int) *subflow {
+	if t := s.live[flow]; t != nil {
+		for _, sub := range t.subflows {
+			if sub.number == subflow {
+				return sub
+			}
+		}
+	}
+	return nil
+}
+
+// queue has transfers by when they reach their targets; a heap.
+type queue []*transfer
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].when < q[j].when }
+func (q queue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].place, q[j].place = i, j
+}
+
+func (q *queue) Push(x any) {
+	t := x.(*transfer)
+	t.place = len(*q)
+	*q = append(*q, t)
+}
+
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	t := (*q)[last]
+	*q = (*q)[:last]
+	return t
+}
