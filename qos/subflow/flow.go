@@ -106,8 +106,9 @@ func (f *subflow) where() (hops []network.Hop, held []reserve.Link) {
 	return f.Hops, f.held
 }
 
-// rate is what the subflow carries in the direction of more, in bits per second. The lock is held.
-func (f *subflow) rate() uint64 { return max(f.counters[there].Rate, f.counters[back].Rate) }
+// carries is what the subflow carried at the last reading in the direction of more, in bits per
+// second. The lock is held.
+func (f *subflow) carries() uint64 { return max(f.counters[there].Rate, f.counters[back].Rate) }
 
 // path is where the subflow goes, nil before it has been placed and after its end.
 func (f *subflow) path() []network.Hop {
@@ -117,6 +118,13 @@ func (f *subflow) path() []network.Hop {
 		return nil
 	}
 	return f.Hops
+}
+
+// rate is carries without the lock.
+func (f *subflow) rate() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.carries()
 }
 
 // end says whether the subflow ends now, and returns the SYNs that wait. f.changing is locked.

@@ -37,20 +37,20 @@ func links(hops []network.Hop, direction int) (all []reserve.Link) {
 }
 
 // yield enters a subflow on a path into the book, as one that gives way to promises.
-func (c *placer) yield(f *subflow, hops []network.Hop) {
+func (c *choice) yield(f *subflow, hops []network.Hop) {
 	for direction := range directions {
 		p := reserve.Promise{Key: f.yields(direction), Yields: true}
 		for _, at := range links(hops, direction) {
 			p.Shares = append(p.Shares, reserve.Share{Link: at})
 		}
-		c.Book.Restore(p)
+		c.loads.book.Restore(p)
 	}
 }
 
 // unyield takes it out.
-func (c *placer) unyield(f *subflow) {
+func (c *choice) unyield(f *subflow) {
 	for direction := range directions {
-		c.Book.Release(f.yields(direction))
+		c.loads.book.Release(f.yields(direction))
 	}
 }
 

@@ -60,6 +60,12 @@ func (l *loads) carry(rates map[reserve.Link]uint64) {
 	l.carried = rates
 }
 
+// begin notes a subflow on a path, and what it is expected to carry there.
+func (l *loads) begin(f found, now time.Time) {
+	l.enter(f.hops)
+	l.give(f, now)
+}
+
 // give notes what a subflow is expected to carry on a path, until it is measured.
 func (l *loads) give(f found, now time.Time) {
 	if len(f.hops) == 1 {

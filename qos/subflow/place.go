@@ -19,8 +19,7 @@ import (
 // placer changes where subflows go.
 type placer struct {
 	Options
-	flows   *table
-	loads   *loads
+	choice
 	metrics *metrics
 	ctx     context.Context // that of the service
 	// choosing has paths chosen one after the other: each knows what those before it were given.
@@ -59,39 +58,28 @@ func (c *placer) place(f *subflow) {
 	c.save(f)
 }
 
-// next gives a subflow the next path of its connection; if there is none left, the paths are
-// found anew.
+// next gives a subflow the next path of its connection.
 func (c *placer) next(f *subflow) (found, error) {
 	c.choosing.Lock()
 	defer c.choosing.Unlock()
-	now := time.Now()
-	next, ok := c.flows.take(f, now)
-	if ok {
-		missing, _ := way.Missing(c.Network, next.hops)
-		ok = missing == ""
-	}
-	if !ok {
-		all, err := c.loads.widths(now).widest(c.Network.Topology(), f.From, f.To, c.Paths)
-		if err != nil {
-			return found{}, err
-		}
-		next = all[0]
-		c.flows.keep(f, all[1:], now)
-	}
-	c.loads.enter(next.hops)
-	c.loads.give(next, now)
-	return next, nil
+	return c.choice.next(f, c.Network.Topology(), time.Now(), func(hops []network.Hop) bool {
+		missing, _ := way.Missing(c.Network, hops)
+		return missing == ""
+	})
 }
 
 // other is the widest path that there is for a subflow now.
 func (c *placer) other(f *subflow) (found, error) {
 	c.choosing.Lock()
 	defer c.choosing.Unlock()
-	all, err := c.loads.widths(time.Now()).widest(c.Network.Topology(), f.From, f.To, 1)
-	if err != nil {
-		return found{}, err
-	}
-	return all[0], nil
+	return c.choice.other(f, c.Network.Topology(), time.Now())
+}
+
+// better is a path that gives a subflow more than one with a full link, if there is one.
+func (c *placer) better(f *subflow, at network.PortRef, now time.Time) (found, bool) {
+	c.choosing.Lock()
+	defer c.choosing.Unlock()
+	return c.choice.better(f, at, c.Network.Topology(), now)
 }
 
 // install writes the rules of a path, on some links of which a meter has to be passed.
@@ -155,8 +143,7 @@ func (c *placer) move(ctx context.Context, f *subflow, to found, why string) {
 	if old == nil || slices.Equal(old, to.hops) {
 		return
 	}
-	c.loads.enter(to.hops)
-	c.loads.give(to, time.Now())
+	c.loads.begin(to, time.Now())
 	held := c.held(to.hops)
 	if err := c.install(ctx, f, to.hops, held, true); err != nil {
 		c.loads.leave(to.hops)

@@ -34,7 +34,7 @@ func (f *subflow) record() Subflow {
 	defer f.mu.Unlock()
 	own, answers := f.counters[there], f.counters[back]
 	return Subflow{
-		ID: f.id, Connection: f.Connection.String(), Flow: f.Header.String(), Throughput: f.rate(), Bytes: max(own.Bytes, answers.Bytes), Reverse: answers.Bytes > own.Bytes,
+		ID: f.id, Connection: f.Connection.String(), Flow: f.Header.String(), Throughput: f.carries(), Bytes: max(own.Bytes, answers.Bytes), Reverse: answers.Bytes > own.Bytes,
 		Path: way.Shown(f.Hops), Since: f.Since, Moves: f.Moves,
 	}
 }

@@ -83,12 +83,9 @@ func New(o Options) *Service {
 	s.metrics = newMetrics(s.flows)
 	o.Guard.Uses(s.heldBack, s.loaded)
 	o.Book.OnChange(s.promises.Wake)
-	s.placer = &placer{Options: o, flows: s.flows, loads: newLoads(o.Book, shownAfter*o.Interval), metrics: s.metrics, ctx: s.tasks.Context()}
+	s.placer = &placer{Options: o, choice: newChoice(s.flows, o.Book, o.Paths, o.Interval), metrics: s.metrics, ctx: s.tasks.Context()}
 	return s
 }
-
-// shownAfter is after how many readings of counters a measurement shows what was given.
-const shownAfter = 2
 
 // Run works until ctx ends. Rules of subflows stay in the switches.
 func (s *Service) Run(ctx context.Context) error {
