@@ -20,14 +20,6 @@ func (r fatTreeRun) of(large bool, figure func(fatTreeFlow) float64) (all []floa
 
 func seconds(f fatTreeFlow) float64 { return f.took.Seconds() }
 
-func mean(values []float64) float64 {
-	sum := 0.0
-	for _, v := range values {
-		sum += v
-	}
-	return sum / float64(len(values))
-}
-
 func fatTreeResult(s fatTreeScale, ceiling float64, all []fatTreeRun) *Result {
 	hosts := s.k * s.k * s.k / 4
 	r := &Result{Network: fmt.Sprintf("fat tree of k = %d: %d switches, %d hosts, every link %.0f Mbit/s; %d flows a matrix, times divided by %g",

@@ -21,3 +21,12 @@ func quantile(values []float64, q float64) float64 {
 }
 
 func median(values []float64) float64 { return quantile(values, 0.5) }
+
+// mean is NaN for none.
+func mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(len(values))
+}

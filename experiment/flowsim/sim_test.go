@@ -19,8 +19,8 @@ func (w *ways) Route(flow, subflow int, _ float64) []int {
 	return w.ways[flow][subflow]
 }
 
-func (w *ways) Ended(flow int, _ float64)   { w.ended = append(w.ended, flow) }
-func (w *ways) Read(s *Sim, now float64) { w.read(s, now) }
+func (w *ways) Ended(flow int, _ float64) { w.ended = append(w.ended, flow) }
+func (w *ways) Read(s *Sim, now float64)  { w.read(s, now) }
 
 // TestRun compares ends with those that were computed by hand.
 func TestRun(t *testing.T) {

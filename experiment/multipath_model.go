@@ -1,0 +1,162 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/sluice-net/sluice/experiment/flowsim"
+)
+
+// The model is of the live experiment: its links, its pace, and what the services do at what
+// intervals, by their default settings.
+const (
+	modelLink      = 8e6 // of each link, in bit/s
+	modelPace      = 4
+	modelThreshold = 1_000_000 // bytes that a connection carries for each further subflow
+	modelInterval  = 5 * time.Second
+	modelIdle      = 30 * time.Second
+	modelPaths     = 4
+	// modelK is the tree of the dissertation, which claims are about.
+	modelK = 6
+)
+
+// modelWay is how connections use the network.
+type modelWay struct {
+	name     string
+	subflows int
+	placed   bool // further subflows by the plugin's choice, not by hash
+	ideal    bool
+	// published are the dissertation's mean shares of the two matrices, in percent.
+	published [2]float64
+}
+
+func modelWays() []modelWay {
+	return []modelWay{
+		{name: "TCP, hash", subflows: 1, published: [2]float64{49.4, 36.6}},
+		{name: "2 subflows, hash", subflows: 2, published: [2]float64{64.4, 52.4}},
+		{name: "2 subflows, placed", subflows: 2, placed: true, published: [2]float64{77.8, 63.8}},
+		{name: "3 subflows, hash", subflows: 3, published: [2]float64{72.1, 56}},
+		{name: "3 subflows, placed", subflows: 3, placed: true, published: [2]float64{78.5, 67.4}},
+		{name: "8 subflows, hash", subflows: 8},
+		{name: "ideal", subflows: 1, ideal: true},
+	}
+}
+
+func multipathModel() Experiment {
+	return Experiment{
+		Name:     "multipath-model",
+		Title:    "Large flows in fat trees of 4 to 48 ports, by a model of flows",
+		Question: "What do large flows get over hashed and over placed subflows, beside what could be had, and in networks larger than a lab?",
+		Source:   "QoS dissertation 2018, section 5.5, figures 5.10 to 5.14",
+		Varies:   []string{"k", "matrix"},
+		Run:      runMultipathModel,
+	}
+}
+
+// modelled is what one way has given in one tree to one matrix, over all repetitions.
+type modelled struct {
+	k, perHost, times int
+	matrix            int // 0 or 1
+	way               modelWay
+	shares            []float64 // of large flows: throughput as a part of a link's rate
+	large, small      []float64 // how long they took, in seconds
+}
+
+// modelRepeats is how many times a tree of k ports is simulated, with other flows each time: a
+// small one has few flows.
+func modelRepeats(s Scale, k int) int {
+	switch {
+	case k > 8:
+		return 1
+	case s == Quick:
+		return 3
+	}
+	return 10
+}
+
+// modelPerHost is how many flows a host sends in the mean: in the largest tree fewer, so that it
+// takes minutes.
+func modelPerHost(k int) int {
+	if k > 16 {
+		return 4
+	}
+	return matrixFlows / matrixHosts
+}
+
+func runMultipathModel(ctx context.Context, env *Env) (*Result, error) {
+	sizes, err := chosenOr(env.Only, "k", []int{4, 6, 8, 16, 48}, pick(env.Scale, []int{4, 6}, []int{4, 6, 8, 16}, []int{4, 6, 8, 16, 48}), strconv.Itoa)
+	if err != nil {
+		return nil, err
+	}
+	matrices, err := chosen(env.Only, "matrix", []int{0, 1}, func(m int) string { return modelMatrix(m).name })
+	if err != nil {
+		return nil, err
+	}
+	raw, err := env.CSV("flows", "k", "matrix", "way", "repetition", "from", "to", "large", "start_seconds", "work_seconds", "took_seconds")
+	if err != nil {
+		return nil, err
+	}
+	defer raw.Close()
+	env.Steps(len(sizes) * len(matrices) * len(modelWays()))
+	var all []modelled
+	for _, k := range sizes {
+		for _, m := range matrices {
+			for _, w := range modelWays() {
+				if err := ctx.Err(); err != nil {
+					return nil, err
+				}
+				env.Step("k = %d, %s, %s", k, modelMatrix(m).name, w.name)
+				r := modelled{k: k, perHost: modelPerHost(k), times: modelRepeats(env.Scale, k), matrix: m, way: w}
+				begin := time.Now()
+				if err := r.simulate(raw); err != nil {
+					return nil, err
+				}
+				env.Logf("large flows have %.1f %% in the mean; computed in %v", 100*mean(r.shares), time.Since(begin).Round(time.Millisecond))
+				all = append(all, r)
+			}
+		}
+	}
+	return treeModelResult(all), nil
+}
+
+func modelMatrix(i int) trafficMatrix { return []trafficMatrix{matrix1, matrix2}[i] }
+
+// simulate sends the flows of all repetitions. Rows are written of what is as large as the
+// dissertation's tree, or smaller.
+func (r *modelled) simulate(raw *CSV) error {
+	tree := newModelTree(r.k)
+	capacity := make([]float64, tree.links())
+	for i := range capacity {
+		capacity[i] = 1
+	}
+	for n := range r.times {
+		flows := modelMatrix(r.matrix).flows(rand.New(rand.NewPCG(uint64(n), uint64(r.matrix))), r.k, r.perHost*tree.hosts(), modelPace)
+		o := flowsim.Options{
+			Capacity: capacity, Subflows: r.way.subflows, Threshold: modelThreshold * 8 / modelLink, Router: newModelRouter(tree, r.way, flows, uint64(n)),
+		}
+		if r.way.placed {
+			o.Interval = modelInterval.Seconds()
+		}
+		for _, f := range flows {
+			o.Flows = append(o.Flows, flowsim.Flow{Start: f.start.Seconds(), Work: f.work.Seconds()})
+		}
+		for i, end := range flowsim.Run(o) {
+			f, took := flows[i], end-o.Flows[i].Start
+			if f.large {
+				r.large, r.shares = append(r.large, took), append(r.shares, o.Flows[i].Work/took)
+			} else {
+				r.small = append(r.small, took)
+			}
+			if r.k > modelK {
+				continue
+			}
+			if err := raw.Row(r.k, modelMatrix(r.matrix).name, r.way.name, n, f.from, f.to, f.large, f.start, f.work, fmt.Sprintf("%.6f", took)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package experiment
+
+import (
+	"math/rand/v2"
+
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/reserve"
+)
+
+// modelTree is a fat tree of k ports as the model has it: links by number, each direction one of
+// its own. First come those from the racks' switches to those of aggregation, then back, those
+// from there to the core, then back, and last those of the hosts, up and down.
+type modelTree struct{ k, half int }
+
+func newModelTree(k int) modelTree { return modelTree{k, k / 2} }
+
+func (t modelTree) hosts() int { return t.k * t.half * t.half }
+
+// tier is how many links there are from one tier of switches to the next, in one direction.
+func (t modelTree) tier() int { return t.k * t.half * t.half }
+
+func (t modelTree) links() int { return 4*t.tier() + 2*t.hosts() }
+
+// rack is the number of a host's rack; racks of a pod follow each other.
+func (t modelTree) rack(host int) int { return host / t.half }
+
+func (t modelTree) up(rack, a int) int       { return rack*t.half + a }
+func (t modelTree) down(rack, a int) int     { return t.tier() + t.up(rack, a) }
+func (t modelTree) toCore(pod, a, c int) int { return 2*t.tier() + (pod*t.half+a)*t.half + c }
+func (t modelTree) fromCore(pod, a, c int) int {
+	return t.tier() + t.toCore(pod, a, c)
+}
+func (t modelTree) send(host int) int    { return 4*t.tier() + 2*host }
+func (t modelTree) receive(host int) int { return t.send(host) + 1 }
+
+// hashed is a way between two hosts that chance takes of the shortest ones, as a hash does that
+// spreads evenly at every switch.
+func (t modelTree) hashed(rng *rand.Rand, from, to int) []int {
+	here, there := t.rack(from), t.rack(to)
+	a, c := rng.IntN(t.half), rng.IntN(t.half)
+	switch pod, other := here/t.half, there/t.half; {
+	case here == there:
+		return []int{t.send(from), t.receive(to)}
+	case pod == other:
+		return []int{t.send(from), t.up(here, a), t.down(there, a), t.receive(to)}
+	default:
+		return []int{t.send(from), t.up(here, a), t.toCore(pod, a, c), t.fromCore(other, a, c), t.down(there, a), t.receive(to)}
+	}
+}
+
+// Switches of the tree as a controller sees them: those of the racks first, then those of
+// aggregation, then the core. Ports are numbered from 1, those of hosts after the others.
+func (t modelTree) edge(rack int) openflow.DatapathID { return openflow.DatapathID(1 + rack) }
+
+func (t modelTree) aggregation(pod, a int) openflow.DatapathID {
+	return openflow.DatapathID(1 + t.k*t.half + pod*t.half + a)
+}
+
+func (t modelTree) core(a, c int) openflow.DatapathID {
+	return openflow.DatapathID(1 + 2*t.k*t.half + a*t.half + c)
+}
+
+// at is where a host is.
+func (t modelTree) at(host int) topology.PortRef {
+	return topology.PortRef{Switch: t.edge(t.rack(host)), Port: uint32(1 + t.half + host%t.half)}
+}
+
+// topology is what a controller knows of the tree, and the numbers of links by the ports that
+// they leave from.
+func (t modelTree) topology(capacity uint64) (*topology.Topology, map[reserve.Link]int) {
+	numbers := make(map[reserve.Link]int, 4*t.tier())
+	var switches []openflow.DatapathID
+	var links []topology.Link
+	join := func(low, high topology.PortRef, up, down int) {
+		links = append(links, topology.Link{From: low, To: high, Capacity: capacity}, topology.Link{From: high, To: low, Capacity: capacity})
+		numbers[low], numbers[high] = up, down
+	}
+	for pod := range t.k {
+		for i := range t.half {
+			rack := pod*t.half + i
+			switches = append(switches, t.edge(rack), t.aggregation(pod, i))
+			for j := range t.half {
+				join(topology.PortRef{Switch: t.edge(rack), Port: uint32(1 + j)}, topology.PortRef{Switch: t.aggregation(pod, j), Port: uint32(1 + i)},
+					t.up(rack, j), t.down(rack, j))
+				join(topology.PortRef{Switch: t.aggregation(pod, i), Port: uint32(1 + t.half + j)}, topology.PortRef{Switch: t.core(i, j), Port: uint32(1 + pod)},
+					t.toCore(pod, i, j), t.fromCore(pod, i, j))
+			}
+		}
+	}
+	for i := range t.half * t.half {
+		switches = append(switches, t.core(i/t.half, i%t.half))
+	}
+	return topology.New(1, switches, links), numbers
+}
