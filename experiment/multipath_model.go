@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -10,14 +11,14 @@ import (
 	"github.com/sluice-net/sluice/experiment/flowsim"
 )
 
-// The model is of the live experiment: its links, its pace, and what the services do at what
-// intervals, by their default settings.
+// The model is of the live experiment: its links and its pace. What the services do at
+// intervals, by their default settings, is done at that pace, too.
 const (
 	modelLink      = 8e6 // of each link, in bit/s
 	modelPace      = 4
 	modelThreshold = 1_000_000 // bytes that a connection carries for each further subflow
-	modelInterval  = 5 * time.Second
-	modelIdle      = 30 * time.Second
+	modelInterval  = 5 * time.Second / modelPace
+	modelIdle      = 30 * time.Second / modelPace
 	modelPaths     = 4
 	// modelK is the tree of the dissertation, which claims are about.
 	modelK = 6
@@ -29,10 +30,16 @@ type modelWay struct {
 	subflows int
 	placed   bool // further subflows by the plugin's choice, not by hash
 	ideal    bool
+	// single has congestion control of each subflow by itself, as upstream Linux; the
+	// dissertation's kernel coupled those of a connection (LIA).
+	single bool
+	// interval is that of the plugin's readings, if it is another than usual.
+	interval time.Duration
 	// published are the dissertation's mean shares of the two matrices, in percent.
 	published [2]float64
 }
 
+// modelWays are those of the dissertation, and what may be had beside them.
 func modelWays() []modelWay {
 	return []modelWay{
 		{name: "TCP, hash", subflows: 1, published: [2]float64{49.4, 36.6}},
@@ -43,6 +50,34 @@ func modelWays() []modelWay {
 		{name: "8 subflows, hash", subflows: 8},
 		{name: "ideal", subflows: 1, ideal: true},
 	}
+}
+
+// reads is how often the plugin reads what links carry.
+func (w modelWay) reads() time.Duration { return cmp.Or(w.interval, modelInterval) }
+
+// modelVariants are simulated in the dissertation's tree alone: without coupling, and with
+// readings more and less often, as those of the default settings are in the lab.
+func modelVariants() (all []modelWay) {
+	for _, w := range modelWays() {
+		if w.subflows > 1 {
+			w.name, w.single, w.published = w.name+", single", true, [2]float64{}
+			all = append(all, w)
+		}
+	}
+	for _, d := range []time.Duration{250 * time.Millisecond, modelPace * modelInterval} {
+		for _, n := range []int{2, 3} {
+			all = append(all, modelWay{name: fmt.Sprintf("%d subflows, placed, read each %v", n, d), subflows: n, placed: true, interval: d})
+		}
+	}
+	return all
+}
+
+// modelledIn lists the ways that are simulated in a tree.
+func modelledIn(k int) []modelWay {
+	if k == modelK {
+		return append(modelWays(), modelVariants()...)
+	}
+	return modelWays()
 }
 
 func multipathModel() Experiment {
@@ -100,11 +135,15 @@ func runMultipathModel(ctx context.Context, env *Env) (*Result, error) {
 		return nil, err
 	}
 	defer raw.Close()
-	env.Steps(len(sizes) * len(matrices) * len(modelWays()))
+	steps := 0
+	for _, k := range sizes {
+		steps += len(matrices) * len(modelledIn(k))
+	}
+	env.Steps(steps)
 	var all []modelled
 	for _, k := range sizes {
 		for _, m := range matrices {
-			for _, w := range modelWays() {
+			for _, w := range modelledIn(k) {
 				if err := ctx.Err(); err != nil {
 					return nil, err
 				}
@@ -124,8 +163,8 @@ func runMultipathModel(ctx context.Context, env *Env) (*Result, error) {
 
 func modelMatrix(i int) trafficMatrix { return []trafficMatrix{matrix1, matrix2}[i] }
 
-// simulate sends the flows of all repetitions. Rows are written of what is as large as the
-// dissertation's tree, or smaller.
+// simulate sends the flows of all repetitions. Rows are written of trees
+// that are no larger than the dissertation's.
 func (r *modelled) simulate(raw *CSV) error {
 	tree := newModelTree(r.k)
 	capacity := make([]float64, tree.links())
@@ -135,10 +174,10 @@ func (r *modelled) simulate(raw *CSV) error {
 	for n := range r.times {
 		flows := modelMatrix(r.matrix).flows(rand.New(rand.NewPCG(uint64(n), uint64(r.matrix))), r.k, r.perHost*tree.hosts(), modelPace)
 		o := flowsim.Options{
-			Capacity: capacity, Subflows: r.way.subflows, Threshold: modelThreshold * 8 / modelLink, Router: newModelRouter(tree, r.way, flows, uint64(n)),
+			Capacity: capacity, Subflows: r.way.subflows, Threshold: modelThreshold * 8 / modelLink, Coupled: !r.way.single, Router: newModelRouter(tree, r.way, flows, uint64(n)),
 		}
 		if r.way.placed {
-			o.Interval = modelInterval.Seconds()
+			o.Interval = r.way.reads().Seconds()
 		}
 		for _, f := range flows {
 			o.Flows = append(o.Flows, flowsim.Flow{Start: f.start.Seconds(), Work: f.work.Seconds()})

@@ -51,7 +51,7 @@ func newModelRouter(t modelTree, w modelWay, flows []matrixFlow, seed uint64) *m
 	use := func(at reserve.Link) reserve.Use {
 		return reserve.Use{Capacity: modelLink, Used: r.used[r.numbers[at]]}
 	}
-	r.placer = subflow.NewSimulated(top, use, modelPaths, modelInterval)
+	r.placer = subflow.NewSimulated(top, use, modelPaths, w.reads())
 	return r
 }
 
@@ -112,7 +112,7 @@ func (r *modelRouter) Read(s *flowsim.Sim, now float64) {
 	r.clear(now)
 	for l := range r.used {
 		carried := s.LinkCarried(l)
-		r.used[l] = uint64((carried - r.carried[l]) / modelInterval.Seconds() * modelLink)
+		r.used[l] = uint64((carried - r.carried[l]) / r.way.reads().Seconds() * modelLink)
 		r.carried[l] = carried
 	}
 	moved := r.placer.Read(modelTime(now), func(name string) uint64 {

@@ -10,7 +10,8 @@ type subflow struct {
 	of     *transfer
 	number int
 	links  []int
-	places []int // where it stands among the subflows of each of its links
+	places []int   // where it stands among the subflows of each of its links
+	weight float64 // of its rate among those that it shares links with
 	rate   float64
 	// bottleneck is a link that is full and on which none has more.
 	bottleneck int
@@ -21,7 +22,7 @@ type subflow struct {
 	changing, settled bool // while rates are found
 }
 
-// link is one that subflows share. most is the highest rate on it.
+// link is one that subflows share. most is the highest level on it.
 type link struct {
 	capacity   float64
 	subflows   []stand
@@ -32,7 +33,8 @@ type link struct {
 
 	touched bool // while rates are found
 	left    float64
-	open    int
+	open    float64 // weights of those whose rates are open
+	waiting int     // and how many they are
 }
 
 // stand is a subflow on a link: which of its links that is, too.
@@ -63,6 +65,14 @@ func (r *rates) enter(s *subflow) {
 	}
 	s.since = r.now
 	r.change(s)
+}
+
+// weigh gives a subflow another weight.
+func (r *rates) weigh(s *subflow, weight float64) {
+	if s.weight != weight {
+		r.change(s)
+		s.weight = weight
+	}
 }
 
 // leave takes a subflow from its links.
@@ -132,27 +142,31 @@ func (r *rates) change(s *subflow) {
 	}
 }
 
+// level is the subflow's rate for its weight, which is what is fair.
+func (s *subflow) level() float64 { return s.rate / s.weight }
+
 func (s *subflow) advance(now float64) {
 	s.carried += s.rate * (now - s.since)
 	s.since = now
 }
 
-// fill raises the rates that change, all alike, until the links of each are full (progressive
+// fill raises the rates that change, by their weights, until the links of each are full (progressive
 // filling). All other rates stay.
 func (r *rates) fill() {
 	r.shares = r.shares[:0]
 	for _, l := range r.dirty {
 		at := &r.links[l]
-		at.left, at.open = at.capacity, 0
+		at.left, at.open, at.waiting = at.capacity, 0, 0
 		for _, s := range at.subflows {
 			if s.changing {
-				at.open++
+				at.open += s.weight
+				at.waiting++
 				s.settled = false
 			} else {
 				at.left -= s.rate
 			}
 		}
-		if at.open > 0 {
+		if at.waiting > 0 {
 			r.shares = append(r.shares, at.share(l))
 		}
 	}
@@ -161,9 +175,9 @@ func (r *rates) fill() {
 		least := r.shares[0]
 		at := &r.links[least.link]
 		switch now := at.share(least.link); {
-		case at.open == 0:
+		case at.waiting == 0:
 			heap.Pop(&r.shares)
-		case now.rate > least.rate: // others have settled for less meanwhile
+		case now.level > least.level: // others have settled for less meanwhile
 			r.shares[0] = now
 			heap.Fix(&r.shares, 0)
 		default:
@@ -179,10 +193,11 @@ func (r *rates) fill() {
 
 // fix gives a subflow its share of a link.
 func (r *rates) fix(s *subflow, at share) {
-	s.settled, s.rate, s.bottleneck = true, at.rate, at.link
+	s.settled, s.rate, s.bottleneck = true, at.level*s.weight, at.link
 	for _, l := range s.links {
-		r.links[l].left -= at.rate
-		r.links[l].open--
+		r.links[l].left -= s.rate
+		r.links[l].open -= s.weight
+		r.links[l].waiting--
 	}
 }
 
@@ -193,7 +208,7 @@ func (r *rates) measure() {
 		at.load, at.most = 0, 0
 		for _, s := range at.subflows {
 			at.load += s.rate
-			at.most = max(at.most, s.rate)
+			at.most = max(at.most, s.level())
 		}
 	}
 }
@@ -206,7 +221,7 @@ func (r *rates) judge(s *subflow) {
 	}
 	if s.changing {
 		for _, other := range r.links[s.bottleneck].subflows {
-			if other.rate > s.rate+tolerance {
+			if other.level() > s.level()+tolerance {
 				r.change(other.subflow)
 			}
 		}
@@ -224,24 +239,24 @@ func (r *rates) judge(s *subflow) {
 // holds says whether a link is a bottleneck of a subflow.
 func (r *rates) holds(s *subflow, l int) bool {
 	at := &r.links[l]
-	return at.load >= at.capacity-tolerance && s.rate >= at.most-tolerance
+	return at.load >= at.capacity-tolerance && s.level() >= at.most-tolerance
 }
 
-// share is what a link gives to each of those whose rates are open.
+// share is the level that a link gives to those whose rates are open.
 type share struct {
-	rate float64
-	link int
+	level float64
+	link  int
 }
 
 func (l *link) share(number int) share {
-	return share{max(l.left, 0) / float64(max(l.open, 1)), number}
+	return share{max(l.left, 0) / l.open, number}
 }
 
 // shares are ordered, the least first; a heap.
 type shares []share
 
 func (s shares) Len() int           { return len(s) }
-func (s shares) Less(i, j int) bool { return s[i].rate < s[j].rate }
+func (s shares) Less(i, j int) bool { return s[i].level < s[j].level }
 func (s shares) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
 func (s *shares) Push(x any)        { *s = append(*s, x.(share)) }
 func (s *shares) Pop() any {

@@ -38,7 +38,7 @@ func TestSettle(t *testing.T) {
 			r := newRates(c.capacity...)
 			var all []*subflow
 			for _, links := range c.paths { // one by one: each may change the rates of those before
-				s := &subflow{links: links}
+				s := &subflow{weight: 1, links: links}
 				r.enter(s)
 				r.settle()
 				all = append(all, s)
@@ -59,12 +59,13 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestMaxMin: whatever comes and goes, no link carries more than it can, and each subflow has a
-// link that is full and on which none has more.
+// TestMaxMin: whatever comes, goes and changes its weight, no link carries more than it can, and
+// each subflow has a link that is full and on which none has more for its weight.
 func TestMaxMin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := newRates(rapid.SliceOfN(rapid.Float64Range(0.1, 10), 1, 12).Draw(t, "capacity")...)
 		number := rapid.IntRange(0, len(r.links)-1)
+		weight := rapid.SampledFrom([]float64{1, 0.5, 1. / 3, 0.125})
 		var all []*subflow
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			if len(all) > 0 && rapid.IntRange(0, 2).Draw(t, "leaves") == 0 {
@@ -72,8 +73,11 @@ func TestMaxMin(t *testing.T) {
 				r.leave(all[i])
 				all = slices.Delete(all, i, i+1)
 			}
+			if len(all) > 0 && rapid.IntRange(0, 2).Draw(t, "weighs") == 0 {
+				r.weigh(rapid.SampledFrom(all).Draw(t, "whose"), weight.Draw(t, "weight"))
+			}
 			for range rapid.IntRange(0, 3).Draw(t, "come") {
-				s := &subflow{links: rapid.SliceOfNDistinct(number, 1, min(6, len(r.links)), rapid.ID).Draw(t, "links")}
+				s := &subflow{weight: weight.Draw(t, "weight"), links: rapid.SliceOfNDistinct(number, 1, min(6, len(r.links)), rapid.ID).Draw(t, "links")}
 				r.enter(s)
 				all = append(all, s)
 			}
@@ -89,7 +93,7 @@ func maxMin(t rapid.TB, r *rates, all []*subflow) {
 	for _, s := range all {
 		for _, l := range s.links {
 			load[l] += s.rate
-			most[l] = max(most[l], s.rate)
+			most[l] = max(most[l], s.rate/s.weight)
 		}
 	}
 	for l := range r.links {
@@ -99,7 +103,7 @@ func maxMin(t rapid.TB, r *rates, all []*subflow) {
 	}
 	for i, s := range all {
 		if !slices.ContainsFunc(s.links, func(l int) bool {
-			return load[l] > r.links[l].capacity-1e-7 && s.rate > most[l]-1e-7
+			return load[l] > r.links[l].capacity-1e-7 && s.rate/s.weight > most[l]-1e-7
 		}) {
 			t.Fatalf("subflow %d of links %v has %v and no bottleneck", i, s.links, s.rate)
 		}

@@ -31,6 +31,8 @@ type Options struct {
 	// threshold, which is told as Work is.
 	Subflows  int
 	Threshold float64
+	// Coupled has the subflows of a flow weigh together what one weighs otherwise.
+	Coupled bool
 	// Interval is that of readings; 0 for none.
 	Interval float64
 }
@@ -108,9 +110,14 @@ func (s *Sim) further(t *transfer) {
 	number, work := t.asked, s.Flows[t.flow].Work
 	t.asked++
 	if links := s.Router.Route(t.flow, number, s.rates.now); len(links) > 0 {
-		sub := &subflow{of: t, number: number, links: links}
+		sub := &subflow{of: t, number: number, links: links, weight: 1}
 		t.subflows = append(t.subflows, sub)
 		s.rates.enter(sub)
+	}
+	if s.Coupled {
+		for _, sub := range t.subflows {
+			s.rates.weigh(sub, 1/float64(len(t.subflows)))
+		}
 	}
 	t.target = work
 	if t.asked < s.Subflows {

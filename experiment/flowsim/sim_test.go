@@ -29,25 +29,30 @@ func TestRun(t *testing.T) {
 		flows    []Flow
 		ways     [][][]int
 		subflows int
+		coupled  bool
 		want     []float64
 	}{
-		{"alone", []Flow{{2, 3}}, [][][]int{{{0}}}, 1, []float64{5}},
+		{"alone", []Flow{{2, 3}}, [][][]int{{{0}}}, 1, false, []float64{5}},
 		// The first one has 1 alone, then half until the second one has ended, then all again.
-		{"one comes and goes", []Flow{{0, 10}, {4, 2}}, [][][]int{{{0}}, {{0}}}, 1, []float64{12, 8}},
+		{"one comes and goes", []Flow{{0, 10}, {4, 2}}, [][][]int{{{0}}, {{0}}}, 1, false, []float64{12, 8}},
 		// 1 until it has carried 1, then 2 until it has carried 2, then 3.
-		{"three ways", []Flow{{0, 8}}, [][][]int{{{0}, {1}, {2}}}, 3, []float64{3.5}},
+		{"three ways", []Flow{{0, 8}}, [][][]int{{{0}, {1}, {2}}}, 3, false, []float64{3.5}},
 		// One subflow at most, whatever ways there are.
-		{"one of three ways", []Flow{{0, 8}}, [][][]int{{{0}, {1}, {2}}}, 1, []float64{8}},
+		{"one of three ways", []Flow{{0, 8}}, [][][]int{{{0}, {1}, {2}}}, 1, false, []float64{8}},
 		// It ends before it has carried the threshold.
-		{"small", []Flow{{0, 0.5}}, [][][]int{{{0}, {1}}}, 2, []float64{0.5}},
+		{"small", []Flow{{0, 0.5}}, [][][]int{{{0}, {1}}}, 2, false, []float64{0.5}},
 		// A further subflow that collides with the first brings nothing to one alone.
-		{"collision", []Flow{{0, 4}}, [][][]int{{{0}, {0}}}, 2, []float64{4}},
+		{"collision", []Flow{{0, 4}}, [][][]int{{{0}, {0}}}, 2, false, []float64{4}},
 		// The second further subflow begins though the first did not.
-		{"one is missing", []Flow{{0, 6}}, [][][]int{{{0}, nil, {2}}}, 3, []float64{4}},
+		{"one is missing", []Flow{{0, 6}}, [][][]int{{{0}, nil, {2}}}, 3, false, []float64{4}},
+		// From 1 on the first has two subflows on the link where the second is alone: 2/3 and 1/3, or
+		// half each if its two weigh as one.
+		{"two beside one", []Flow{{0, 5}, {1, 1}}, [][][]int{{{0}, {0}}, {{0}}}, 2, false, []float64{6, 4}},
+		{"two as one", []Flow{{0, 5}, {1, 1}}, [][][]int{{{0}, {0}}, {{0}}}, 2, true, []float64{6, 3}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := &ways{ways: c.ways}
-			ends := Run(Options{Capacity: []float64{1, 1, 1}, Flows: c.flows, Router: w, Subflows: c.subflows, Threshold: 1})
+			ends := Run(Options{Capacity: []float64{1, 1, 1}, Flows: c.flows, Router: w, Subflows: c.subflows, Coupled: c.coupled, Threshold: 1})
 			for i, want := range c.want {
 				if math.Abs(ends[i]-want) > 1e-9 {
 					t.Errorf("flow %d has ended at %v, want %v", i, ends[i], want)
