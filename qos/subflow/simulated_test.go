@@ -1,0 +1,68 @@
+package subflow
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/qos/reserve"
+)
+
+// TestSimulated: without network and clock subflows go where Service leads them: each on another
+// way, and from a full link to one that is not, once two readings have shown it.
+func TestSimulated(t *testing.T) {
+	const capacity = 100 * mbit
+	var links []network.Link
+	used := map[reserve.Link]uint64{}
+	for way := range uint32(3) { // from 1 to 2 over 3, 4 and 5
+		by := openflow.DatapathID(3 + way)
+		for end := range uint32(2) {
+			at, to := network.PortRef{Switch: openflow.DatapathID(1 + end), Port: 1 + way}, network.PortRef{Switch: by, Port: 1 + end}
+			links = append(links, network.Link{From: at, To: to, Capacity: capacity}, network.Link{From: to, To: at, Capacity: capacity})
+		}
+	}
+	at := func(way uint32) reserve.Link { return reserve.Link{Switch: 1, Port: 1 + way} }
+	used[at(0)] = 60 * mbit
+	s := NewSimulated(topology.New(1, []openflow.DatapathID{1, 2, 3, 4, 5}, links), func(l reserve.Link) reserve.Use {
+		return reserve.Use{Capacity: capacity, Used: used[l]}
+	}, 4, time.Second)
+	now := time.Unix(0, 0)
+	from, to := network.PortRef{Switch: 1, Port: 9}, network.PortRef{Switch: 2, Port: 9}
+	place := func(name string, token uint32) uint32 {
+		t.Helper()
+		hops, err := s.Place(name, token, from, to, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hops[0].Out - 1
+	}
+	first, second := place("a", 1), place("b", 1)
+	if first == second || first == 0 || second == 0 {
+		t.Fatalf("two subflows go by ways %d and %d, want 1 and 2, which nobody uses", first, second)
+	}
+	s.End("b")
+	s.End("b") // twice is once
+	if third := place("c", 2); third != second {
+		t.Errorf("another goes by way %d, want %d, which has been left", third, second)
+	}
+	s.End("c")
+
+	// Somebody else fills the way of the first; the other one that was free is so still.
+	used[at(first)] = capacity
+	carried := uint64(0)
+	for reading := range 8 {
+		now = now.Add(time.Second)
+		carried += 10 * mbit / 8
+		moved := s.Read(now, func(string) uint64 { return carried })
+		if len(moved) == 0 {
+			continue
+		}
+		if got := moved["a"][0].Out - 1; got != second || reading == 0 {
+			t.Errorf("at reading %d it moves to way %d, want %d after two", reading, got, second)
+		}
+		return
+	}
+	t.Error("it stays on a full link")
+}
