@@ -45,6 +45,9 @@ type subflow struct {
 	mu sync.Mutex
 	stored
 	placed, ended bool
+	// failed says that it could not be placed. It stays known for as long as a silent one, or
+	// whoever sends what cannot be placed would have paths sought for each SYN.
+	failed bool
 	// waiting are SYNs that came while it was being placed.
 	waiting  []Held
 	counters [directions]way.Counter
@@ -125,6 +128,15 @@ func (f *subflow) rate() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.carries()
+}
+
+// fail notes that the subflow cannot be placed, and returns the SYNs that wait.
+func (f *subflow) fail() []Held {
+	_, waiting := f.end()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failed = true
+	return waiting
 }
 
 // end says whether the subflow ends now, and returns the SYNs that wait. f.changing is locked.

@@ -28,7 +28,8 @@ const (
 	outcomeFailed  = "failed"       // no path was found, or a switch did not take its rules
 	outcomePlain   = "not-a-join"   // plain TCP, a first subflow, or a fallback to TCP
 	outcomeInside  = "inside"       // it does not come from a host
-	outcomeUnknown = "unknown-host" // nobody knows where its receiver is
+	outcomeForged  = "forged"       // its sender is elsewhere
+	outcomeUnknown = "unknown-host" // nobody knows where its sender or its receiver is
 	outcomeMoves   = "mobile"       // a mobile device's way is that of its service
 	outcomeMost    = "most-of-port" // as many that come from there have been placed
 	outcomeFull    = "most-in-all"  // as many have been placed as may be
@@ -71,9 +72,14 @@ func (s *Service) syn(at network.PortRef, headers *packet.Headers, m packet.MPTC
 	if source || destination {
 		return s.leave(outcomeMoves)
 	}
-	to, known := s.Network.HostByMAC(h.EthDst, h.VLAN)
-	if !known || to.At.IsZero() || to.At == at {
+	// Rules for the answers lead to where the SYN has come in.
+	from, known := s.Network.HostByMAC(h.EthSrc, h.VLAN)
+	to, knownTo := s.Network.HostByMAC(h.EthDst, h.VLAN)
+	switch {
+	case !known || !knownTo || to.At.IsZero() || to.At == at:
 		return s.leave(outcomeUnknown)
+	case from.At != at:
+		return s.leave(outcomeForged)
 	}
 	return s.begin(&subflow{id: identify(h), stored: stored{
 		Header: h, Connection: connection{h.Dst, m.Token}, From: at, To: to.At, Since: time.Now(),
@@ -100,8 +106,7 @@ func (s *Service) begin(f *subflow, hold func() (Held, error)) network.Verdict {
 		return s.leave(outcomeBusy)
 	}
 	f.changing.Lock()
-	s.flows.add(f)
-	s.flows.placing++
+	s.flows.addPlacing(f)
 	if !s.tasks.Start(func(context.Context) { s.placer.place(f) }) {
 		// The controller ends: held packets are forwarded when their time is over.
 		f.changing.Unlock()

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/rule"
@@ -24,6 +25,8 @@ type placer struct {
 	ctx     context.Context // that of the service
 	// choosing has paths chosen one after the other: each knows what those before it were given.
 	choosing sync.Mutex
+	// Hosts can cause as many of these lines as they like.
+	failures, moves lograte.Limit
 }
 
 // place leads a new subflow along the next path of its connection. The caller has locked
@@ -46,10 +49,10 @@ func (c *placer) place(f *subflow) {
 	}
 	c.yield(f, next.hops)
 	waiting := f.enter(next.hops, held)
-	c.flows.donePlacing()
+	c.flows.donePlacing(f)
 	for _, held := range waiting {
 		if err := held.Release(); err != nil {
-			c.Log.Warn("releasing a SYN", "subflow", f.Header, "error", err)
+			c.failures.Warn(c.Log, "releasing a SYN", "subflow", f.Header, "error", err)
 		}
 	}
 	c.metrics.joins.WithLabelValues(outcomePlaced).Inc()
@@ -109,16 +112,15 @@ func (c *placer) giveUp(f *subflow, why error) {
 	ctx, cancel := c.cleanUp()
 	defer cancel()
 	c.unwrite(ctx, f)
-	_, waiting := f.end()
-	c.flows.remove(f)
-	c.flows.donePlacing()
+	waiting := f.fail()
+	c.flows.donePlacing(f)
 	for _, held := range waiting {
 		if err := held.Forward(); err != nil {
-			c.Log.Warn("forwarding a SYN", "subflow", f.Header, "error", err)
+			c.failures.Warn(c.Log, "forwarding a SYN", "subflow", f.Header, "error", err)
 		}
 	}
 	c.metrics.joins.WithLabelValues(outcomeFailed).Inc()
-	c.Log.Warn("a subflow goes by default forwarding", "subflow", f.Header, "error", why)
+	c.failures.Warn(c.Log, "a subflow goes by default forwarding", "subflow", f.Header, "error", why)
 	c.Publish("subflow.failed", map[string]any{"flow": f.Header.String(), "reason": why.Error()})
 }
 
@@ -147,14 +149,14 @@ func (c *placer) move(ctx context.Context, f *subflow, to found, why string) {
 	held := c.held(to.hops)
 	if err := c.install(ctx, f, to.hops, held, true); err != nil {
 		c.loads.leave(to.hops)
-		c.Log.Warn("a subflow could not be moved", "subflow", f.Header, "error", err)
+		c.failures.Warn(c.Log, "a subflow could not be moved", "subflow", f.Header, "error", err)
 		return
 	}
 	f.enter(to.hops, held)
 	c.yield(f, to.hops)
 	c.loads.leave(old)
 	c.metrics.moves.Inc()
-	c.Log.Info("a subflow has been moved", "subflow", f.Header, "because", why)
+	c.moves.Info(c.Log, "a subflow has been moved", "subflow", f.Header, "because", why)
 	c.Publish("subflow.moved", map[string]any{"cause": why, "subflow": f.record()})
 	c.save(f)
 }

@@ -20,9 +20,11 @@ const Owner = "qos-subflow"
 
 // Bounds of the service.
 const (
-	// maxSubflows bounds the subflows, maxPlacing those that are being placed.
-	maxSubflows = 8192
-	maxPlacing  = 256
+	// maxSubflows bounds the subflows, maxPlacing those that are being placed, maxPlacingEach
+	// those of them that have come in by one port: others have their turn beside it.
+	maxSubflows    = 8192
+	maxPlacing     = 256
+	maxPlacingEach = 32
 	// holdFor is how long a SYN waits at most, placeFor how long its placement may take.
 	holdFor  = time.Second
 	placeFor = 2 * time.Second
@@ -119,7 +121,9 @@ func (s *Service) Loaded() <-chan struct{} { return s.loaded }
 
 // NetworkChanged tells the service of a change in the network. It does not block.
 func (s *Service) NetworkChanged(e network.Event) {
-	if e.Kind != network.HostAdded && e.Kind != network.HostRemoved {
+	switch e.Kind {
+	case network.HostAdded, network.HostRemoved, network.HostChanged, network.HostRefused: // hosts cause these at will
+	default:
 		s.reviews.Wake()
 	}
 }

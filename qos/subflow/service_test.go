@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/reserve"
 )
 
@@ -94,22 +95,28 @@ func TestWhatIsNotPlaced(t *testing.T) {
 	held := func() (Held, error) { t.Error("it is held"); return nil, network.ErrBusy }
 	stranger := syn(a, b, 1)
 	stranger.EthDst[5] = 99
+	unheard := syn(a, b, 1)
+	unheard.EthSrc[5] = 99
 	group := syn(a, b, 1)
 	group.EthDst[0] = 1
-	for why, c := range map[string]struct {
-		at network.PortRef
-		h  *packet.Headers
-		m  packet.MPTCP
+	for _, c := range []struct {
+		why string
+		at  network.PortRef
+		h   *packet.Headers
+		m   packet.MPTCP
 	}{
-		outcomePlain:   {hostAt(1, 1), syn(a, b, 1), packet.MPTCP{Capable: true, Version: 1}},
-		outcomeInside:  {port(5, 2), syn(a, b, 1), packet.MPTCP{Join: true}},
-		outcomeUnknown: {hostAt(1, 1), stranger, packet.MPTCP{Join: true}},
+		{outcomePlain, hostAt(1, 1), syn(a, b, 1), packet.MPTCP{Capable: true, Version: 1}},
+		{outcomeInside, port(5, 2), syn(a, b, 1), packet.MPTCP{Join: true}},
+		{outcomeUnknown, hostAt(1, 1), stranger, packet.MPTCP{Join: true}},
+		{outcomeUnknown, hostAt(1, 1), unheard, packet.MPTCP{Join: true}},
+		{outcomeForged, hostAt(1, 2), syn(a, b, 1), packet.MPTCP{Join: true}},
 	} {
+		before := w.counted(c.why)
 		if w.syn(c.at, c.h, c.m, held) != network.Continue {
-			t.Errorf("%s: it is taken", why)
+			t.Errorf("%s: it is taken", c.why)
 		}
-		if n := w.counted(why); n != 1 {
-			t.Errorf("%s is counted %v times", why, n)
+		if n := w.counted(c.why); n != before+1 {
+			t.Errorf("%s is counted %v times, and was %v times", c.why, n, before)
 		}
 	}
 	if w.syn(hostAt(1, 1), group, packet.MPTCP{Join: true}, held) != network.Continue {
@@ -121,8 +128,54 @@ func TestWhatIsNotPlaced(t *testing.T) {
 	if what := w.offer(syn(a, b, 2), 1); what != "forwarded" {
 		t.Errorf("without a path a SYN is %s", what)
 	}
-	if len(w.Subflows()) != 0 || len(w.flows.connections) != 0 || len(w.flows.from) != 0 || w.flows.placing != 0 {
+	if len(w.Subflows()) != 0 || len(w.flows.placing) != 0 || w.flows.placingAll != 0 {
 		t.Errorf("left: %+v", w.flows)
+	}
+}
+
+// No path is sought again for what could not be placed, until as much time has passed as
+// something silent stays; a host may have no more of that than of what is placed.
+func TestFailuresAreRemembered(t *testing.T) {
+	w := newWorld(t)
+	for _, x := range []int{2, 3, 4} {
+		w.cut(1, x)
+	}
+	outcomes := map[string]int{}
+	for i := range 1000 {
+		outcomes[w.offer(syn(a, b, uint16(i%500+1)), uint32(i))]++
+	}
+	if outcomes["forwarded"] != 20 || outcomes["left"] != 980 || w.counted(outcomeFailed) != 20 {
+		t.Errorf("of 1000 %v, where 20 may be sought a path for", outcomes)
+	}
+	if what := w.offer(syn([2]int{1, 2}, b, 1), 1); what != "forwarded" {
+		t.Errorf("another host's is %s", what)
+	}
+	w.flows.forget(time.Now())
+	if len(w.flows.byID) != 0 || len(w.flows.byHeader) != 0 || len(w.flows.connections) != 0 || len(w.flows.from) != 0 {
+		t.Errorf("left: %+v", w.flows)
+	}
+}
+
+// Not all that are being placed are of one port.
+func TestMostBeingPlacedOfOnePort(t *testing.T) {
+	flows := newTable(maxSubflows)
+	from := func(n int, source uint16) *subflow {
+		h, _ := match.HeaderOf(syn([2]int{1, n}, b, source))
+		return &subflow{id: identify(h), stored: stored{Header: h, From: hostAt(1, n)}}
+	}
+	var of1 []*subflow
+	for flows.full(hostAt(1, 1)) == "" {
+		of1 = append(of1, from(1, uint16(len(of1)+1)))
+		flows.addPlacing(of1[len(of1)-1])
+	}
+	if len(of1) != maxPlacingEach || flows.full(hostAt(1, 1)) != outcomeBusy || flows.full(hostAt(1, 2)) != "" {
+		t.Errorf("%d of one port; another's: %q", len(of1), flows.full(hostAt(1, 2)))
+	}
+	for _, f := range of1 {
+		flows.donePlacing(f)
+	}
+	if why := flows.full(hostAt(1, 1)); why != "" || len(flows.placing) != 0 || flows.placingAll != 0 {
+		t.Errorf("afterwards %q, %+v", why, flows.placing)
 	}
 }
 

@@ -20,7 +20,8 @@ type table struct {
 	byID        map[string]*subflow
 	connections map[connection]*paths
 	from        map[network.PortRef]int
-	placing     int
+	placing     map[network.PortRef]int
+	placingAll  int
 }
 
 // paths are those of a connection that have been found at once, and not been taken yet. They
@@ -41,7 +42,7 @@ type found struct {
 func newTable(most int) *table {
 	return &table{
 		most: most, byHeader: map[match.Header]*subflow{}, byID: map[string]*subflow{},
-		connections: map[connection]*paths{}, from: map[network.PortRef]int{},
+		connections: map[connection]*paths{}, from: map[network.PortRef]int{}, placing: map[network.PortRef]int{},
 	}
 }
 
@@ -67,7 +68,7 @@ func (t *table) full(from network.PortRef) string {
 		return outcomeFull
 	case t.from[from] >= t.most:
 		return outcomeMost
-	case t.placing >= maxPlacing:
+	case t.placingAll >= maxPlacing, t.placing[from] >= maxPlacingEach:
 		return outcomeBusy
 	}
 	return ""
@@ -101,11 +102,33 @@ func (t *table) remove(f *subflow) {
 	}
 }
 
+// addPlacing enters a subflow that is being placed. The lock is held.
+func (t *table) addPlacing(f *subflow) {
+	t.add(f)
+	t.placing[f.From]++
+	t.placingAll++
+}
+
 // donePlacing notes that a subflow is not being placed any more.
-func (t *table) donePlacing() {
+func (t *table) donePlacing(f *subflow) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.placing--
+	t.placingAll--
+	if t.placing[f.From]--; t.placing[f.From] <= 0 {
+		delete(t.placing, f.From)
+	}
+}
+
+// forget takes out the subflows that could not be placed, and came before a time.
+func (t *table) forget(before time.Time) {
+	for _, f := range t.all() {
+		f.mu.Lock()
+		over := f.failed && f.Since.Before(before)
+		f.mu.Unlock()
+		if over {
+			t.remove(f)
+		}
+	}
 }
 
 // take is the next path of a connection between two ports, if there is one that was found

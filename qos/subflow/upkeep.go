@@ -13,6 +13,7 @@ import (
 
 // keepUp reads counters, and does what follows from them.
 func (s *Service) keepUp(ctx context.Context) {
+	s.flows.forget(time.Now().Add(-s.Idle))
 	s.observe(ctx)
 	s.review(ctx)
 	s.relieve(ctx)
