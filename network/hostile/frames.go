@@ -30,6 +30,7 @@ func FrameKinds() []FrameKind {
 		{"new-hosts", "is another host with each frame", newHost},
 		{"dhcp-clients", "asks for leases for clients that it makes up", dhcpDiscover},
 		{"dhcp-server", "offers leases that are not its to give", dhcpOffer},
+		{"joins", "opens subflows of connections that it makes up", join},
 		{"probes", "sends what looks like the controller's probes of links", linkProbe},
 	}
 }
@@ -94,6 +95,32 @@ func dhcpOffer(b []byte, _ uint64, self, victim Host) []byte {
 	return packet.AppendUDP(b, packet.Frame{Dst: packet.Broadcast, Src: self.MAC}, packet.UDPDatagram{
 		Src: netip.AddrPortFrom(self.Addr, dhcpv4.ServerPort), Dst: netip.AddrPortFrom(toAll, dhcpv4.ClientPort), Payload: m.ToBytes(),
 	})
+}
+
+// joinMark is the DSCP that SYNs of further subflows have unless the configuration says
+// another (qos.subflows.dscp).
+const joinMark = 11
+
+// join appends a SYN that joins a connection (RFC 8684, section 3.2): every fourth is from an
+// address that nobody has.
+func join(b []byte, n uint64, self, victim Host) []byte {
+	from := self.Addr
+	if n%4 == 3 {
+		from = host(n).Addr
+	}
+	const kind, length, subtype = 30, 12, 1 << 4
+	options := []byte{kind, length, subtype, 1}
+	options = binary.BigEndian.AppendUint32(options, rand.Uint32()) // the token
+	options = binary.BigEndian.AppendUint32(options, rand.Uint32())
+	const header, size, sum = 14, 20, 10 // of Ethernet, and of IPv4, whose checksum stands there
+	at := len(b) + header
+	b = packet.AppendTCP(b, packet.Frame{Dst: victim.MAC, Src: self.MAC}, packet.TCPSegment{
+		Src: netip.AddrPortFrom(from, uint16(1024+rand.Uint32N(1<<16-1024))), Dst: netip.AddrPortFrom(victim.Addr, 80), Flags: packet.SYN, Window: 1000, Options: options,
+	})
+	b[at+1] = joinMark << 2
+	binary.BigEndian.PutUint16(b[at+sum:], 0)
+	binary.BigEndian.PutUint16(b[at+sum:], packet.Checksum(packet.Sum(b[at:at+size], 0)))
+	return b
 }
 
 // linkProbe appends an LLDP frame as the controller's probes of links are (see package

@@ -25,7 +25,10 @@ func TestFramesAreWhatTheyClaimToBe(t *testing.T) {
 		"new-hosts":    func(h *packet.Headers) bool { return h.EthSrc != self.MAC && h.EthDst == victim.MAC },
 		"dhcp-clients": func(h *packet.Headers) bool { return h.Has(packet.UDP) && h.DstPort == 67 && h.EthSrc != self.MAC },
 		"dhcp-server":  func(h *packet.Headers) bool { return h.Has(packet.UDP) && h.DstPort == 68 && h.EthSrc == self.MAC },
-		"probes":       func(h *packet.Headers) bool { return h.EthDst == discovery.Multicast && h.EthType == packet.TypeLLDP },
+		"joins": func(h *packet.Headers) bool {
+			return h.IsSYN() && h.DSCP == 11 && h.EthSrc == self.MAC && h.Dst == victim.Addr
+		},
+		"probes": func(h *packet.Headers) bool { return h.EthDst == discovery.Multicast && h.EthType == packet.TypeLLDP },
 	}
 	for _, k := range hostile.FrameKinds() {
 		t.Run(k.Name, func(t *testing.T) {
@@ -34,6 +37,9 @@ func TestFramesAreWhatTheyClaimToBe(t *testing.T) {
 				h, err := packet.Parse(frame)
 				if err != nil {
 					t.Fatalf("frame % x: %v", frame, err)
+				}
+				if k.Name == "joins" && !packet.MPTCPOf(h.TCPOptions(frame)).Join {
+					t.Errorf("frame % x joins nothing", frame)
 				}
 				if !is[k.Name](&h) {
 					t.Errorf("frame % x is something else: %+v", frame, h)

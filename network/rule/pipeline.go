@@ -88,6 +88,7 @@ const (
 	RouteHost          = 250  // to a host, from everywhere
 	RouteLearn         = 300  // what tells of hosts goes to the controller; leased
 	RouteSubflowAsk    = 400  // SYNs with the mark of further subflows go to the controller; leased
+	RouteSubflowQuiet  = 405  // SYNs with the mark from a port with too many of them end; leased
 	RouteSubflow       = 410  // subflows that have been placed
 	RouteAgents        = 3000 // between two agents
 	RouteAgentsTreated = 3010 // the same, what has been promised a treatment

@@ -47,7 +47,11 @@ func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 		return network.Continue
 	}
 	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
-	return s.syn(at, h, packet.MPTCPOf(h.TCPOptions(p.Data)), func() (Held, error) { return p.Hold(holdFor) })
+	verdict := s.syn(at, h, packet.MPTCPOf(h.TCPOptions(p.Data)), func() (Held, error) { return p.Hold(holdFor) })
+	if verdict == network.Continue {
+		s.unplaced(at)
+	}
+	return verdict
 }
 
 // syn decides about a SYN with the mark. What is not placed goes by default forwarding.
@@ -130,15 +134,23 @@ func (s *Service) ask(ctx context.Context) {
 // Punts are the rules that bring marked SYNs from one switch to the controller. A switch that
 // does not match TCP's flags gives it all segments with the mark; hosts give it to SYNs alone.
 func Punts(d openflow.DatapathID, dscp uint8, seesTCPFlags bool) (p network.Program) {
-	for _, of := range []uint16{packet.TypeIPv4, packet.TypeIPv6} {
-		fields := []openflow.OXM{openflow.EthType(of), openflow.IPDSCP(dscp), openflow.IPProto(packet.ProtoTCP)}
-		if seesTCPFlags {
-			fields = append(fields, openflow.TCPFlags(packet.SYN, packet.SYN|packet.ACK))
-		}
+	for _, fields := range marked(dscp, seesTCPFlags) {
 		p.Rules = append(p.Rules, network.Rule{
 			Switch: d, Stage: network.StageRoute, Offset: rule.RouteSubflowAsk, Match: openflow.MustMatch(fields...),
 			Leased: true, Actions: []openflow.Action{openflow.OutputController(wholePacket)},
 		})
 	}
 	return p
+}
+
+// marked are the fields of SYNs with the mark, or of all segments with it.
+func marked(dscp uint8, seesTCPFlags bool) (all [][]openflow.OXM) {
+	for _, of := range []uint16{packet.TypeIPv4, packet.TypeIPv6} {
+		fields := []openflow.OXM{openflow.EthType(of), openflow.IPDSCP(dscp), openflow.IPProto(packet.ProtoTCP)}
+		if seesTCPFlags {
+			fields = append(fields, openflow.TCPFlags(packet.SYN, packet.SYN|packet.ACK))
+		}
+		all = append(all, fields)
+	}
+	return all
 }

@@ -62,6 +62,7 @@ type metrics struct {
 	joins *prometheus.CounterVec
 	setup prometheus.Observer
 	moves prometheus.Counter
+	quiet prometheus.Counter
 }
 
 func newMetrics(flows *table) *metrics {
@@ -80,5 +81,6 @@ func newMetrics(flows *table) *metrics {
 		m.Counters("syns_total", "SYNs with the mark of further subflows, by what became of them.", "outcome"),
 		m.Durations("placement_seconds", "Time from a subflow's SYN until its release.").WithLabelValues(),
 		m.Counter("moves_total", "Times that a subflow was given another path."),
+		m.Counter("quiet_total", "Times that the marked SYNs of a port were dropped for a while, since there were too many."),
 	}
 }

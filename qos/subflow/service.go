@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/qos/guard"
@@ -66,6 +67,8 @@ type Options struct {
 type Service struct {
 	Options
 	flows   *table
+	counts  *counts
+	noisy   lograte.Limit
 	placer  *placer
 	metrics *metrics
 
@@ -80,7 +83,7 @@ type Service struct {
 // New returns a Service that has not started yet.
 func New(o Options) *Service {
 	s := &Service{
-		Options: o, flows: newTable(o.Most), tasks: tasks.New(), reviews: service.NewLoop(), promises: service.NewLoop(), ready: make(chan struct{}), loaded: make(chan struct{}),
+		Options: o, flows: newTable(o.Most), counts: newCounts(), tasks: tasks.New(), reviews: service.NewLoop(), promises: service.NewLoop(), ready: make(chan struct{}), loaded: make(chan struct{}),
 	}
 	s.metrics = newMetrics(s.flows)
 	o.Guard.Uses(s.heldBack, s.loaded)

@@ -1,0 +1,95 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/selfbuild"
+	"github.com/sluice-net/sluice/internal/units"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/qos/subflow"
+)
+
+// deployed is such a network under a controller that is a process of its own.
+type deployed struct {
+	*stage.Deployment
+	*joins
+	log string
+}
+
+// deploy starts a controller with rules by destination. subflows are its settings for them.
+func deploy(t *testing.T, topology lab.Topology, subflows string) *deployed {
+	t.Helper()
+	l, dir := lab.New(t, topology), t.TempDir()
+	text := "  stats_interval: 1s\n  forwarding: {mode: proactive}\n  switches:\n"
+	for _, s := range topology.Switches {
+		var ports []string
+		for port := range 8 {
+			ports = append(ports, fmt.Sprintf("%d: %s", port+1, units.FormatRate(wayRate)))
+		}
+		text += fmt.Sprintf("    %016x: {name: %s, capacity: {%s}}\n", l.Switch(s.Name).DPID(), s.Name, strings.Join(ports, ", "))
+	}
+	d, err := stage.Deploy(context.WithoutCancel(t.Context()), stage.Options{
+		Lab: l, Binary: selfbuild.Binary(t), LogDir: dir, Network: text, Services: "qos: {subflows: {" + subflows + "}}\n",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &deployed{d, &joins{t: t, lab: l}, filepath.Join(dir, "controller.log")}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("controller: %s", stage.Tail(w.log, 30))
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w.ready()
+	return w
+}
+
+// ready waits until all links are known and hosts reach each other.
+func (w *deployed) ready() {
+	w.t.Helper()
+	within(w.t, criticalPatience, "all links", func() error {
+		n, err := w.Links(w.t.Context())
+		if err == nil && n != 12 {
+			err = fmt.Errorf("%d", n)
+		}
+		return err
+	})
+	for _, h := range w.lab.Topology().Hosts {
+		if h.Name == "b" {
+			continue
+		}
+		within(w.t, criticalPatience, "the hosts to reach each other", func() error {
+			return w.lab.Host(h.Name).Command(w.t.Context(), "ping", "-c1", "-W1", w.lab.Host("b").Addr().String()).Run()
+		})
+	}
+}
+
+// listed are the subflows that have been placed.
+func (w *deployed) listed() (all []subflow.Subflow, err error) {
+	err = w.Get(w.t.Context(), "/api/v1/qos/subflows", &all)
+	return all, err
+}
+
+// rules are those of subflows in all switches, as these list them, without what counts.
+func (w *deployed) rules() (all []string, err error) {
+	for _, s := range w.lab.Topology().Switches {
+		flows, err := w.lab.Switch(s.Name).Ofctl(w.t.Context(), "dump-flows", "--no-stats")
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(flows) {
+			if strings.Contains(line, "tcp,") && strings.Contains(line, "tp_src=") {
+				all = append(all, s.Name+" "+strings.TrimSpace(line))
+			}
+		}
+	}
+	return all, nil
+}
