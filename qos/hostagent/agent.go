@@ -57,6 +57,8 @@ const (
 
 // kernel is what the agent asks of the host's kernel.
 type kernel interface {
+	// Octets is how many bytes of IP packets the host has sent and received.
+	Octets() (uint64, error)
 	Connections() ([]Connection, error)
 	Carried(local, remote netip.AddrPort) (uint64, error)
 	Open(token uint32, local netip.Addr, id uint8, remote netip.AddrPort) error
@@ -65,6 +67,9 @@ type kernel interface {
 
 // host is the kernel of this host.
 type host struct{ *PathManager }
+
+// Octets implements kernel.
+func (host) Octets() (uint64, error) { return Octets() }
 
 // Connections implements kernel.
 func (host) Connections() ([]Connection, error) { return Connections() }
@@ -79,7 +84,12 @@ type Agent struct {
 	lines  lograte.Limit
 
 	connections book
-	now         func() time.Time
+	// octets are those of the host when connections were last asked for, latest the latest.
+	octets, latest uint64
+	// spare is how many bytes all may carry from then on until there is something to do; zero
+	// for not known.
+	spare uint64
+	now   func() time.Time
 }
 
 // New returns an agent that does nothing until Run.
@@ -179,10 +189,14 @@ func (a *Agent) follow(ctx context.Context, from <-chan heard) error {
 // there is a new one, or it is not known what has become of them.
 func (a *Agent) heard(h heard) bool {
 	soon := errors.Is(h.err, ErrMissed)
+	if soon {
+		a.spare = 0
+	}
 	for _, e := range h.events {
 		switch f := a.connections[e.Token]; {
 		case e.Kind == ConnectionCreated:
 			a.connections.created(e, a.now())
+			a.spare = 0
 			soon = true
 		case f == nil:
 		case e.Kind == ConnectionClosed:
@@ -195,8 +209,21 @@ func (a *Agent) heard(h heard) bool {
 }
 
 // look asks the kernel for connections, and opens and ends what follows from that. It says when
-// to look again, if there are any.
+// to look again, if there are any. While the host has not carried as much as would change
+// anything the kernel is not asked for each of them.
 func (a *Agent) look() (next time.Duration, any bool) {
+	octets, err := a.kernel.Octets()
+	if err == nil && octets-a.octets < a.spare {
+		next = slow
+		if octets-a.latest > little {
+			next = quick
+		}
+		a.latest = octets
+		return next, true
+	}
+	if a.octets, a.latest = octets, octets; err != nil {
+		a.lines.Warn(a.Log, "what the host has carried is not known", "error", err)
+	}
 	all, err := a.kernel.Connections()
 	if err != nil {
 		a.lines.Warn(a.Log, "connections are not known", "error", err)
@@ -219,6 +246,10 @@ func (a *Agent) look() (next time.Duration, any bool) {
 				open++
 			}
 		}
+	}
+	a.spare = 0
+	if err == nil {
+		a.spare = a.until(a.connections)
 	}
 	return next, len(a.connections) > 0
 }

@@ -2,6 +2,7 @@ package hostagent
 
 import (
 	"cmp"
+	"math"
 	"net/netip"
 	"slices"
 	"time"
@@ -80,6 +81,25 @@ func (p *Policy) wants(f *followed, open int, now time.Time) (opening, bool) {
 		o.local, o.id = same[i], uint8(1+slices.Index(p.Addresses, same[i]))
 	}
 	return o, true
+}
+
+// until is how many bytes connections may carry, each of them, until there is anything to be
+// done about one; zero if time alone may bring that about.
+func (p *Policy) until(all book) uint64 {
+	least := uint64(math.MaxUint64)
+	for _, f := range all {
+		due := p.Threshold * uint64(f.opened+1)
+		switch {
+		case f.Token == 0, slices.ContainsFunc(f.own, func(o *opened) bool { return !o.judged }):
+			return 0
+		case f.Fallback, f.server, f.settled, f.opened >= p.Subflows:
+		case f.Carried-f.first >= due:
+			return 0
+		default:
+			least = min(least, due-(f.Carried-f.first))
+		}
+	}
+	return least
 }
 
 // due lists the subflows of a connection that are to be judged now.

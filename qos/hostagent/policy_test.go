@@ -21,9 +21,14 @@ type fakeKernel struct {
 	opened  []netip.Addr
 	ended   []netip.AddrPort
 	refuses bool
+	octets  uint64
+	asked   int // for all connections
 }
 
+func (k *fakeKernel) Octets() (uint64, error) { return k.octets, nil }
+
 func (k *fakeKernel) Connections() (all []Connection, err error) {
+	k.asked++
 	for _, c := range k.all {
 		all = append(all, *c)
 	}
@@ -71,6 +76,7 @@ func (b *bench) carry(token uint32, bytes uint64) time.Duration {
 		c = &Connection{Token: token, Local: here, Remote: there, Counted: true}
 		b.k.all[token] = c
 	}
+	b.k.octets += bytes - c.Carried
 	c.Carried = bytes
 	b.clock = b.clock.Add(time.Second)
 	next, _ := b.look()
@@ -186,8 +192,48 @@ func TestKernelThatDoesNotCount(t *testing.T) {
 	b.look()
 	b.clock = b.clock.Add(time.Second)
 	b.k.all[1].Carried += mib
+	b.k.octets += mib
 	if b.look(); len(b.k.opened) != 1 {
 		t.Errorf("%d are opened", len(b.k.opened))
+	}
+}
+
+// As long as the host has not carried what one of its connections lacks until it gets a
+// subflow, the kernel is asked for none of them; it is when there is a new one, or events are
+// lost.
+func TestIdleConnectionsAreNotAskedFor(t *testing.T) {
+	b := newBench(Policy{Threshold: mib, Subflows: 3, Most: 9})
+	for token := range uint32(1000) {
+		b.k.all[token+1] = &Connection{Token: token + 1, Local: here, Remote: there, Counted: true, Carried: uint64(token)}
+	}
+	look := func(octets uint64) (asked bool, next time.Duration) {
+		before := b.k.asked
+		b.k.octets += octets
+		b.clock = b.clock.Add(slow)
+		next, _ = b.look()
+		return b.k.asked > before, next
+	}
+	if asked, _ := look(0); !asked {
+		t.Error("they are not asked for at first")
+	}
+	for _, c := range []struct {
+		octets uint64
+		asked  bool
+		next   time.Duration
+	}{{0, false, slow}, {1000, false, slow}, {mib / 2, false, quick}, {mib/2 - 2000, false, quick}, {2, true, slow}, {0, false, slow}} {
+		if asked, next := look(c.octets); asked != c.asked || next != c.next {
+			t.Errorf("%d octets later: asked %v, again in %v; want %v, %v", c.octets, asked, next, c.asked, c.next)
+		}
+	}
+	b.heard(heard{events: []Event{{Kind: ConnectionCreated, Token: 5000, Local: here, Remote: there}}})
+	if asked, _ := look(0); !asked {
+		t.Error("they are not asked for when there is a new one")
+	}
+	b.k.all[5000] = &Connection{Token: 5000, Local: here, Remote: there, Counted: true}
+	look(0)
+	b.heard(heard{err: ErrMissed})
+	if asked, _ := look(0); !asked {
+		t.Error("they are not asked for when events are lost")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-net/sluice/experiment/stage"
 	"github.com/sluice-net/sluice/internal/selfbuild"
@@ -70,6 +71,18 @@ func (w *deployed) ready() {
 			return w.lab.Host(h.Name).Command(w.t.Context(), "ping", "-c1", "-W1", w.lab.Host("b").Addr().String()).Run()
 		})
 	}
+	const still = 2 * time.Second
+	wanted, since := 0.0, time.Now()
+	within(w.t, criticalPatience, "the rules of forwarding", func() error {
+		m, err := w.Metrics(w.t.Context())
+		if now := m.Sum("sluice_network_rules"); now != wanted {
+			wanted, since = now, time.Now()
+		}
+		if err == nil && time.Since(since) < still {
+			err = fmt.Errorf("there are %.0f, since %v", wanted, since)
+		}
+		return err
+	})
 }
 
 // listed are the subflows that have been placed.
