@@ -2,7 +2,6 @@ package hostagent
 
 import (
 	"cmp"
-	"math"
 	"net/netip"
 	"slices"
 	"time"
@@ -86,7 +85,7 @@ func (p *Policy) wants(f *followed, open int, now time.Time) (opening, bool) {
 // until is how many bytes connections may carry, each of them, until there is anything to be
 // done about one; zero if time alone may bring that about.
 func (p *Policy) until(all book) uint64 {
-	least := uint64(math.MaxUint64)
+	least := p.Threshold // of one that nobody has told of
 	for _, f := range all {
 		due := p.Threshold * uint64(f.opened+1)
 		switch {
