@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/sluice-net/sluice/experiment/stage"
 	"github.com/sluice-net/sluice/internal/selfbuild"
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
 )
 
 // state is what a host agent may change of a host.
@@ -28,6 +31,60 @@ func (j *joins) state(host string) string {
 	return strings.Join(all, "\n")
 }
 
+// agent starts the host agent, which notes in a file what it is to take back, and waits until
+// it runs.
+func (j *joins) agent(host, state string) *stage.Daemon {
+	j.t.Helper()
+	log := state + ".log"
+	d, err := stage.StartDaemon(context.WithoutCancel(j.t.Context()), j.lab.Host(host), log,
+		selfbuild.Binary(j.t), "host", "run", "--threshold", "512KiB", "--dscp", fmt.Sprint(subflowMark), "--state", state)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	j.t.Cleanup(d.Stop)
+	within(j.t, criticalPatience, "the agent to run", func() error {
+		if said := stage.Tail(log, 10); !strings.Contains(said, "host agent runs") {
+			return errors.New(said)
+		}
+		now := j.state(host)
+		if !strings.Contains(now, "sluice_host") || !strings.Contains(now, "path_manager:userspace") && !strings.Contains(now, "pm_type:1") {
+			return errors.New(now)
+		}
+		return nil
+	})
+	return d
+}
+
+// An agent that is ended leaves nftables, sysctls, limits and endpoints as they were; one that
+// is killed leaves that to the next.
+func TestHostAgentTakesBack(t *testing.T) {
+	topology := lab.Topology{Name: "qhostback", Hosts: []lab.Host{{Name: "a"}, {Name: "b"}}, Links: []lab.Link{lab.Both("a", "b", delayline.Params{})}}
+	j := &joins{t: t, lab: lab.New(t, topology)}
+	j.run("a", "ip", "mptcp", "limits", "set", "subflows", "5", "add_addr_accepted", "3")
+	j.run("a", "ip", "mptcp", "endpoint", "add", j.lab.Host("a").Addr().String(), "subflow", "backup")
+	j.run("a", "nft", "add table inet others; add chain inet others output { type filter hook output priority mangle; }; add rule inet others output ip dscp set 8")
+	for manager, set := range map[string]string{
+		"kernel":    "echo kernel >/proc/sys/net/mptcp/path_manager || echo 0 >/proc/sys/net/mptcp/pm_type",
+		"userspace": "echo userspace >/proc/sys/net/mptcp/path_manager || echo 1 >/proc/sys/net/mptcp/pm_type",
+	} {
+		t.Run(manager, func(t *testing.T) {
+			j := &joins{t: t, lab: j.lab}
+			j.run("a", "sh", "-c", set)
+			before, state := j.state("a"), filepath.Join(t.TempDir(), "state")
+			for _, ends := range []func(){
+				func() { j.agent("a", state).Stop() },
+				func() { j.agent("a", state).Kill(); j.agent("a", state).Stop() },
+				func() { j.agent("a", state).Kill(); j.agent("a", state).Kill(); j.agent("a", state).Stop() },
+			} {
+				ends()
+				if now := j.state("a"); now != before {
+					t.Errorf("it was\n%s\nand is\n%s", before, now)
+				}
+			}
+		})
+	}
+}
+
 // Agents on both hosts open further subflows of a connection when it has become large, so that
 // it has more than the rate of one way, and of none that has not. When they end, both hosts are
 // as before.
@@ -37,19 +94,7 @@ func TestHostAgentGains(t *testing.T) {
 	var agents []*stage.Daemon
 	for _, h := range hosts {
 		before[h] = j.state(h)
-		d, err := stage.StartDaemon(context.WithoutCancel(t.Context()), j.lab.Host(h), filepath.Join(t.TempDir(), h+".log"),
-			selfbuild.Binary(t), "host", "run", "--threshold", "512KiB", "--dscp", fmt.Sprint(subflowMark), "--state", filepath.Join(t.TempDir(), h))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(d.Stop)
-		agents = append(agents, d)
-		within(t, criticalPatience, "the agent to run", func() error {
-			if now := j.state(h); !strings.Contains(now, "sluice_host") || !strings.Contains(now, "path_manager:userspace") && !strings.Contains(now, "pm_type:1") {
-				return fmt.Errorf("%s", now)
-			}
-			return nil
-		})
+		agents = append(agents, j.agent(h, filepath.Join(t.TempDir(), h)))
 	}
 	if _, err := j.transfer(t.Context(), 256<<10, true); err != nil {
 		t.Fatal(err)
