@@ -14,7 +14,8 @@ import (
 
 const (
 	// quick is how often the kernel is asked while connections carry something, slow while
-	// they do not. Without connections it is not asked at all.
+	// they do not: for all connections, or only for what the host has carried, while that
+	// shows that none of them can have become large. Without connections it is not asked at all.
 	quick = 250 * time.Millisecond
 	slow  = 2 * time.Second
 	// cleanFor is how long taking back what was changed may take.

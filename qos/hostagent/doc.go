@@ -12,6 +12,10 @@
 // connections get. It touches no connection but by opening subflows and ending those that it has
 // opened.
 //
-// [Agent] is the loop, the functions of policy.go decide, pure; diag.go and pm.go speak to the
+// Beside connections that carry little it costs next to nothing: no connection has carried
+// more than the whole host, and as long as that is less than the nearest of them lacks until
+// its next subflow, none is asked for.
+//
+// [Agent] is the loop, the functions of policy.go decide, pure; diag.go, octets.go and pm.go speak to the
 // kernel, marks.go to nftables.
 package hostagent
