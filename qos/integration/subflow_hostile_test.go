@@ -34,7 +34,7 @@ func TestHostileJoins(t *testing.T) {
 	topology := threeWays("qjoinshostile")
 	topology.Hosts = append(topology.Hosts, lab.Host{Name: "c"})
 	topology.Links = append(topology.Links, lab.Both("c", "s1", delayline.Params{}))
-	w := deploy(t, topology, fmt.Sprintf("enabled: true, paths: 3, most_per_port: %d, idle_timeout: 5s", mostOfPort))
+	w := deploy(t, topology, fmt.Sprintf("subflows: {enabled: true, paths: 3, most_per_port: %d, idle_timeout: 5s}", mostOfPort), false)
 	w.byKernel()
 	before := w.figures()
 	sent := make(chan error, 1)

@@ -22,11 +22,24 @@ type deployed struct {
 	log string
 }
 
-// deploy starts a controller with rules by destination. subflows are its settings for them.
-func deploy(t *testing.T, topology lab.Topology, subflows string) *deployed {
+// deploy starts a controller with rules by destination, whose section qos has some settings. With
+// queues the switches' queues are set, too.
+func deploy(t *testing.T, topology lab.Topology, qos string, queues bool) *deployed {
 	t.Helper()
 	l, dir := lab.New(t, topology), t.TempDir()
-	text := "  stats_interval: 1s\n  forwarding: {mode: proactive}\n  switches:\n"
+	services := "qos: {" + qos + "}\n"
+	if queues {
+		services = "qos: {queues: connect, " + qos + "}\novsdb:\n  switches:\n"
+		for _, s := range topology.Switches {
+			services += fmt.Sprintf("    %016x: %s\n", l.Switch(s.Name).DPID(), l.Switch(s.Name).Database())
+		}
+		stop, err := stage.StartClassifiers(context.WithoutCancel(t.Context()), l, selfbuild.Binary(t), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(stop)
+	}
+	text := "  forwarding: {mode: proactive}\n  switches:\n"
 	for _, s := range topology.Switches {
 		var ports []string
 		for port := range 8 {
@@ -35,7 +48,7 @@ func deploy(t *testing.T, topology lab.Topology, subflows string) *deployed {
 		text += fmt.Sprintf("    %016x: {name: %s, capacity: {%s}}\n", l.Switch(s.Name).DPID(), s.Name, strings.Join(ports, ", "))
 	}
 	d, err := stage.Deploy(context.WithoutCancel(t.Context()), stage.Options{
-		Lab: l, Binary: selfbuild.Binary(t), LogDir: dir, Network: text, Services: "qos: {subflows: {" + subflows + "}}\n",
+		Lab: l, Binary: selfbuild.Binary(t), LogDir: dir, Network: text, Services: services,
 	})
 	if err != nil {
 		t.Fatal(err)
