@@ -47,12 +47,20 @@ func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 		return network.Continue
 	}
 	at := network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}
-	verdict := s.syn(at, h, packet.MPTCPOf(h.TCPOptions(p.Data)), func() (Held, error) { return p.Hold(holdFor) })
-	if verdict == network.Continue {
-		s.unplaced(at)
+	m := packet.MPTCPOf(h.TCPOptions(p.Data))
+	if s.syn(at, h, m, func() (Held, error) { return p.Hold(holdFor) }) == network.Stop {
+		return network.Stop
 	}
-	return verdict
+	s.unplaced(at)
+	if m.Join && s.Network.IsEdge(at) && p.Output(unmarked) == nil {
+		return network.Stop
+	}
+	return network.Continue
 }
+
+// unmarked sends a SYN by the rules that are there without the mark, with which each switch of its
+// way would bring it up again.
+var unmarked = []openflow.Action{openflow.SetField(openflow.IPDSCP(0)), openflow.Output(openflow.PortTable)}
 
 // syn decides about a SYN with the mark. What is not placed goes by default forwarding.
 func (s *Service) syn(at network.PortRef, headers *packet.Headers, m packet.MPTCP, hold func() (Held, error)) network.Verdict {

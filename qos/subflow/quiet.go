@@ -15,8 +15,7 @@ import (
 
 const (
 	// mostUnplaced is how many packets with the mark that are not placed may come in by one
-	// port in a second. With more its marked packets end at the switch, for quietFor: each
-	// would come up at every switch of its way.
+	// port in a second. With more its marked packets end at the switch, for quietFor.
 	mostUnplaced = 200
 	quietFor     = 10 * time.Second
 	// maxCounted bounds the ports that are counted, and those that are quiet.
