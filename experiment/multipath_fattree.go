@@ -13,7 +13,10 @@ import (
 
 // fatTreeRate is that of every link, in bit/s: what two processors carry in a tree of 45
 // switches that forward in user space.
-const fatTreeRate = 8e6
+const fatTreeRate = 5e6
+
+// fatTreePace is by how much the times of the dissertation are divided.
+const fatTreePace = 4
 
 func multipathFatTree() Experiment {
 	return Experiment{
@@ -58,8 +61,8 @@ type fatTreeScale struct {
 
 func fatTreeScaleOf(env *Env) (s fatTreeScale, err error) {
 	s = pick(env.Scale,
-		fatTreeScale{k: 4, flows: 48, pace: 8, ways: fatTreeWays[:3], matrices: []trafficMatrix{matrix1}},
-		fatTreeScale{k: 6, flows: matrixFlows, pace: 4, ways: fatTreeWays, matrices: []trafficMatrix{matrix1, matrix2}},
+		fatTreeScale{k: 4, flows: 48, pace: fatTreePace, ways: fatTreeWays[:3], matrices: []trafficMatrix{matrix1}},
+		fatTreeScale{k: 6, flows: matrixFlows, pace: fatTreePace, ways: fatTreeWays, matrices: []trafficMatrix{matrix1, matrix2}},
 		fatTreeScale{k: 6, flows: matrixFlows, pace: 1, ways: fatTreeWays, matrices: []trafficMatrix{matrix1, matrix2}})
 	if s.matrices, err = chosenOr(env.Only, "matrix", []trafficMatrix{matrix1, matrix2}, s.matrices, func(m trafficMatrix) string { return m.name }); err != nil {
 		return s, err

@@ -14,8 +14,8 @@ import (
 // The model is of the live experiment: its links and its pace. What the services do at
 // intervals, by their default settings, is done at that pace, too.
 const (
-	modelLink      = 8e6 // of each link, in bit/s
-	modelPace      = 4
+	modelLink      = fatTreeRate
+	modelPace      = fatTreePace
 	modelThreshold = 1_000_000 // bytes that a connection carries for each further subflow
 	modelInterval  = 5 * time.Second / modelPace
 	modelIdle      = 30 * time.Second / modelPace
@@ -163,29 +163,38 @@ func runMultipathModel(ctx context.Context, env *Env) (*Result, error) {
 
 func modelMatrix(i int) trafficMatrix { return []trafficMatrix{matrix1, matrix2}[i] }
 
+// carry simulates flows in a tree of k ports, and tells how long each has taken, in seconds.
+func (w modelWay) carry(k int, flows []matrixFlow, seed uint64) []float64 {
+	tree := newModelTree(k)
+	o := flowsim.Options{
+		Capacity: make([]float64, tree.links()), Subflows: w.subflows, Threshold: modelThreshold * 8 / modelLink, Coupled: !w.single, Router: newModelRouter(tree, w, flows, seed),
+	}
+	for i := range o.Capacity {
+		o.Capacity[i] = 1
+	}
+	if w.placed {
+		o.Interval = w.reads().Seconds()
+	}
+	for _, f := range flows {
+		o.Flows = append(o.Flows, flowsim.Flow{Start: f.start.Seconds(), Work: f.work.Seconds()})
+	}
+	ends := flowsim.Run(o)
+	for i, f := range o.Flows {
+		ends[i] -= f.Start
+	}
+	return ends
+}
+
 // simulate sends the flows of all repetitions. Rows are written of trees
 // that are no larger than the dissertation's.
 func (r *modelled) simulate(raw *CSV) error {
-	tree := newModelTree(r.k)
-	capacity := make([]float64, tree.links())
-	for i := range capacity {
-		capacity[i] = 1
-	}
 	for n := range r.times {
-		flows := modelMatrix(r.matrix).flows(rand.New(rand.NewPCG(uint64(n), uint64(r.matrix))), r.k, r.perHost*tree.hosts(), modelPace)
-		o := flowsim.Options{
-			Capacity: capacity, Subflows: r.way.subflows, Threshold: modelThreshold * 8 / modelLink, Coupled: !r.way.single, Router: newModelRouter(tree, r.way, flows, uint64(n)),
-		}
-		if r.way.placed {
-			o.Interval = r.way.reads().Seconds()
-		}
-		for _, f := range flows {
-			o.Flows = append(o.Flows, flowsim.Flow{Start: f.start.Seconds(), Work: f.work.Seconds()})
-		}
-		for i, end := range flowsim.Run(o) {
-			f, took := flows[i], end-o.Flows[i].Start
+		hosts := newModelTree(r.k).hosts()
+		flows := modelMatrix(r.matrix).flows(rand.New(rand.NewPCG(uint64(n), uint64(r.matrix))), r.k, r.perHost*hosts, modelPace)
+		for i, took := range r.way.carry(r.k, flows, uint64(n)) {
+			f := flows[i]
 			if f.large {
-				r.large, r.shares = append(r.large, took), append(r.shares, o.Flows[i].Work/took)
+				r.large, r.shares = append(r.large, took), append(r.shares, f.work.Seconds()/took)
 			} else {
 				r.small = append(r.small, took)
 			}
