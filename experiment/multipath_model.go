@@ -112,8 +112,8 @@ func modelRepeats(s Scale, k int) int {
 	return 10
 }
 
-// modelPerHost is how many flows a host sends in the mean: in the largest tree fewer, so that it
-// takes minutes.
+// modelPerHost is how many flows a host sends in the mean: in the largest tree fewer, where placing
+// alone takes minutes.
 func modelPerHost(k int) int {
 	if k > 16 {
 		return 4
