@@ -176,7 +176,3 @@ func (x *proactive) up(d openflow.DatapathID) bool {
 	_, up := x.base.switches.get(d)
 	return up
 }
-
-// Destinations is how many hosts and prefixes all switches have rules for, where packets are led
-// by destination: none while rules are being written, or links are not known yet.
-func (n *Network) Destinations() int { return int(n.proactive.everywhere.Load()) }

@@ -55,13 +55,13 @@ func TestProactiveSlowSwitch(t *testing.T) {
 	eventually(t, "all links", func() bool { return len(n.Topology().Links) == 8 })
 	comes(t, n, s[2], 1)
 	eventually(t, "all to have rules for the first host", func() bool { return isLed(n, 1, 1, 2, 3, 4) })
-	eventually(t, "that to be told", func() bool { return n.Destinations() == 1 })
+	eventually(t, "that to be told", func() bool { return n.HostStats().Led == 1 })
 	withhold.Store(true)
 	comes(t, n, s[3], 2)
 	eventually(t, "all others to have rules for the second", func() bool { return isLed(n, 2, 1, 2, 3) })
-	eventually(t, "nothing to be told while one has none", func() bool { return n.Destinations() == 0 })
+	eventually(t, "nothing to be told while one has none", func() bool { return n.HostStats().Led == 0 })
 	withhold.Store(false)
-	eventually(t, "both to be told", func() bool { return n.Destinations() == 2 })
+	eventually(t, "both to be told", func() bool { return n.HostStats().Led == 2 })
 }
 
 // TestProactiveRefusedRule has a switch refuse the rules to one host: it has those to others, and

@@ -16,17 +16,20 @@ func (n *Network) SetPinned(hosts map[netip.Addr]Pin) { n.news.hostChanges(n.hos
 // HostByIP finds the host that has claimed an address.
 func (n *Network) HostByIP(a netip.Addr) (Host, bool) { return n.hosts.ByIP(a) }
 
-// HostStats counts what became of what was said of hosts.
+// HostStats counts hosts, and what became of what was said of them.
 type HostStats struct {
+	// Led is how many hosts, and prefixes, all switches have rules for, where packets are led by
+	// destination: none while rules are being written, or links are not known yet.
+	Led int
 	// Unsaved is how many hosts have changed and are not kept for the next start as they are.
 	Unsaved int
 	// Refused is what was not believed, by why: full, pinned, answered where it was, crowded.
 	Refused map[string]uint64
 }
 
-// HostStats counts what became of what was said of hosts.
+// HostStats counts hosts, and what became of what was said of them.
 func (n *Network) HostStats() HostStats {
-	out := HostStats{Unsaved: n.hosts.Unkept(), Refused: map[string]uint64{}}
+	out := HostStats{Led: int(n.proactive.everywhere.Load()), Unsaved: n.hosts.Unkept(), Refused: map[string]uint64{}}
 	for why, count := range n.hosts.Refused() {
 		out.Refused[why.String()] = count
 	}

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/qos/reserve"
 	"github.com/sluice-net/sluice/service/servicetest"
@@ -94,23 +95,23 @@ func TestSweep(t *testing.T) {
 			synctest.Wait()
 			return len(rules.Program(key(at)).Meters) == 1
 		}
-		time.Sleep(time.Minute)
+		pause.For(time.Minute, "sweeps to be made")
 		if !here() || g.Kbit(at) != 1000 {
 			t.Errorf("while one has not loaded: %d kbit/s", g.Kbit(at))
 		}
 		close(late)
 		promise(g, 5*mbit)
-		time.Sleep(2 * time.Second)
+		pause.For(2 * time.Second, "sweeps to be made")
 		if !here() || g.Kbit(at) != 9400 {
 			t.Errorf("beside 5 of 15 Mbit/s: %d kbit/s", g.Kbit(at))
 		}
 		users[0].Delete(at)
-		time.Sleep(time.Minute)
+		pause.For(time.Minute, "sweeps to be made")
 		if !here() {
 			t.Error("it is gone, though one uses it")
 		}
 		users[1].Delete(at)
-		time.Sleep(time.Minute)
+		pause.For(time.Minute, "sweeps to be made")
 		if here() || g.Meter(at) != 0 {
 			t.Error("it is there, though nobody uses it")
 		}

@@ -107,7 +107,7 @@ func newJoins(t *testing.T, name string) *joins {
 		return j.lab.Host("a").Command(t.Context(), "ping", "-c1", "-W1", j.lab.Host("b").Addr().String()).Run()
 	})
 	within(t, criticalPatience, "rules for both", func() error {
-		if n := j.net.Destinations(); n != 2 {
+		if n := j.net.HostStats().Led; n != 2 {
 			return fmt.Errorf("for %d", n)
 		}
 		return nil
