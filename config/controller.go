@@ -250,6 +250,7 @@ func (c *Controller) check(k *checker) {
 	c.checkOpenFlow(k)
 	c.Handover.check(k)
 	c.QoS.check(k)
+	c.checkPlainTCP(k)
 	c.Cinema.check(k)
 	c.Network.checkMeasure(k, c.OVSDB)
 	c.OVSDB.check(k)
@@ -283,6 +284,12 @@ func (n *Network) checkMeasure(k *checker, databases OVSDB) {
 	k.require(polls || listens, "network.sflow.listen", "missing", "network.measure is "+n.Measure+": write "+descriptions[typeAddress])
 	k.require(!polls || !listens, "network.sflow.listen", "contradicts network.measure, which is poll", "remove it, or set network.measure to sflow or both")
 	k.require(!polls || listens || !n.SFlow.Collector.IsValid(), "network.sflow.collector", "contradicts network.measure, which is poll", "remove it, or set network.measure to sflow or both")
+}
+
+func (c *Controller) checkPlainTCP(k *checker) {
+	const field = "qos.subflows.plain_tcp"
+	k.require(!c.QoS.Subflows.Plain || c.Network.Measure != "poll", field, "without samples of packets: network.measure is poll", "set network.measure to sflow or both")
+	k.require(!c.QoS.Subflows.Plain || c.QoS.Subflows.Enabled, field, "without qos.subflows.enabled", "set both, or neither")
 }
 
 func (c *Controller) checkStore(k *checker) {

@@ -28,6 +28,7 @@ type Subflows struct {
 	DSCP    int           `yaml:"dscp" min:"1" max:"63" doc:"The mark: a DSCP that nothing else uses, as those for local use that end in the bits 11 (RFC 2474). Hosts are to use the same."`
 	Paths   int           `yaml:"paths" min:"1" max:"16" doc:"How many paths a connection has at most; more subflows share them."`
 	Most    int           `yaml:"most_per_port" min:"1" max:"8192" doc:"How many subflows that come in by one port are placed at once. More go like all traffic."`
+	Plain   bool          `yaml:"plain_tcp" doc:"Connections of plain TCP that samples of packets show to be large get paths of their own, too: for hosts that have no agent. Needs sFlow: network.measure sflow or both."`
 	Idle    time.Duration `yaml:"idle_timeout" min:"2s" max:"18h" doc:"How long a subflow is silent until it is taken for over."`
 }
 

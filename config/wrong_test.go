@@ -59,6 +59,8 @@ var controllerWrongs = []wrong{
 	{"sFlow without a place", "network: {measure: both}", 1, "network.sflow.listen", "", "address and port"},
 	{"a place for sFlow that is not used", "network: {sflow: {listen: '127.0.0.1:6343'}}", 1, "network.sflow.listen", "127.0.0.1:6343", "sflow or both"},
 	{"a collector that nobody is told of", "network: {measure: sflow, sflow: {listen: '127.0.0.1:6343', collector: '192.0.2.9:6343'}}", 1, "network.sflow.collector", "192.0.2.9", "ovsdb.address"},
+	{"plain TCP without samples", "qos: {subflows: {enabled: true, plain_tcp: true}}", 1, "qos.subflows.plain_tcp", "true", "sflow or both"},
+	{"plain TCP where nothing is placed", "network: {measure: both, sflow: {listen: '127.0.0.1:6343'}}\nqos: {subflows: {plain_tcp: true}}", 2, "qos.subflows.plain_tcp", "true", "both"},
 	{"a way of measuring that is none", "network: {measure: guess}", 1, "network.measure", "guess", "poll, sflow, both"},
 	{"a role that is none", "api: {tls: {roles: {alice: admin}}}", 1, "api.tls.roles.alice", "admin", "controller, agent, switch, operator, neighbour"},
 	{"roles of a cluster", "store: {kind: etcd, endpoints: ['https://127.0.0.1:1'], tls: {ca: /dev/null, roles: {a: controller}}}", 1, "store.tls.roles", "", "remove it"},

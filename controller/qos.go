@@ -101,9 +101,13 @@ func (c *Controller) newSubflows(book *reserve.Book, held *guard.Guard) (*subflo
 		return nil, err
 	}
 	o := c.cfg.QoS.Subflows
+	var sampled subflow.Sampled
+	if o.Plain {
+		sampled = c.net.Traffic()
+	}
 	s = subflow.New(subflow.Options{
 		Settings: subflow.Settings{Enabled: o.Enabled, DSCP: uint8(o.DSCP), Paths: o.Paths, Most: o.Most, Idle: o.Idle},
-		Network:  c.net, Rules: owner, Store: c.store, Book: book, Guard: held, Log: c.log.With("service", subflow.Owner), Publish: c.publishQoS, Interval: c.cfg.Network.StatsInterval,
+		Network:  c.net, Rules: owner, Store: c.store, Book: book, Guard: held, Log: c.log.With("service", subflow.Owner), Publish: c.publishQoS, Interval: c.cfg.Network.StatsInterval, Sampled: sampled,
 	})
 	c.net.AddHandler(rule.ChainSubflow, s)
 	return s, nil

@@ -101,7 +101,7 @@ func TestSweep(t *testing.T) {
 		}
 		close(late)
 		promise(g, 5*mbit)
-		pause.For(2 * time.Second, "sweeps to be made")
+		pause.For(2*time.Second, "sweeps to be made")
 		if !here() || g.Kbit(at) != 9400 {
 			t.Errorf("beside 5 of 15 Mbit/s: %d kbit/s", g.Kbit(at))
 		}

@@ -62,6 +62,8 @@ type joins struct {
 	store store.Store
 	runs  uint16
 	asked atomic.Int64 // packets of connections that have come up
+	// sampled has switches send samples of packets, and large connections of plain TCP placed.
+	sampled bool
 
 	mu     sync.Mutex
 	placed []subflow.Subflow // as they were when their SYNs went on
@@ -76,7 +78,8 @@ type joins struct {
 func (*joins) Name() string { return "asked" }
 
 func (j *joins) HandlePacketIn(p *network.PacketIn) network.Verdict {
-	if p.Headers.DstPort == subflowPort || p.Headers.SrcPort == subflowPort {
+	ours := func(port uint16) bool { return port >= subflowPort && port < subflowPort+3 }
+	if ours(p.Headers.DstPort) || ours(p.Headers.SrcPort) {
 		j.asked.Add(1)
 	}
 	return network.Continue
@@ -100,7 +103,12 @@ func (j *joins) given() []int {
 
 func newJoins(t *testing.T, name string) *joins {
 	t.Helper()
-	j := &joins{t: t, lab: lab.New(t, threeWays(name)), store: memstore.New()}
+	return beginJoins(t, &joins{t: t, lab: lab.New(t, threeWays(name)), store: memstore.New()})
+}
+
+// beginJoins starts the controller, and returns when the hosts are led to each other.
+func beginJoins(t *testing.T, j *joins) *joins {
+	t.Helper()
 	j.start()
 	t.Cleanup(func() { j.stop() })
 	within(t, criticalPatience, "the hosts to reach each other", func() error {
@@ -152,7 +160,12 @@ func (j *joins) start() {
 		}
 	}
 	log := slog.New(slog.DiscardHandler)
+	measure, samples := network.MeasurePoll, net.PacketConn(nil)
+	if j.sampled {
+		measure, samples = network.MeasureBoth, j.samples()
+	}
 	j.net, err = network.New(network.Config{
+		Measure: measure, SFlowConn: samples,
 		Log: log, Generation: j.runs, DiscoveryInterval: 200 * time.Millisecond, DiscoverySettle: 200 * time.Millisecond,
 		StatsInterval: 500 * time.Millisecond, Capacities: capacities, Listeners: []net.Listener{ln}, Proactive: true,
 	})
@@ -169,7 +182,12 @@ func (j *joins) start() {
 	}
 	book := reserve.New(reserve.Of(j.net))
 	held := newGuard(j.t, j.net, book)
+	var sampled subflow.Sampled
+	if j.sampled {
+		sampled = j.net.Traffic()
+	}
 	j.subflows = subflow.New(subflow.Options{
+		Sampled:  sampled,
 		Settings: subflow.Settings{Enabled: true, DSCP: subflowMark, Paths: 3, Most: 64, Idle: 8 * time.Second},
 		Network:  j.net, Rules: owner, Store: j.store, Book: book, Guard: held, Log: log, Publish: j.heard, Interval: 500 * time.Millisecond,
 	})

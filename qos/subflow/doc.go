@@ -24,6 +24,8 @@
 //   - A subflow is moved when a link of its path dies, and when its path has filled and
 //     another would give it half as much again. Paths stand in the store: a restart moves nothing.
 //
+// Large connections of plain TCP, as samples of packets show them, can be led as subflows are.
+//
 // Its rules stand in the stage of default forwarding, above that: whatever has been promised
 // another way, or is another service's, goes as if there were no subflows.
 //

@@ -32,6 +32,8 @@ type stored struct {
 	Since      time.Time       `json:"since"`
 	Hops       []network.Hop   `json:"hops"`
 	Moves      int             `json:"moves,omitempty"`
+	// Plain says that it is all of a connection of plain TCP.
+	Plain bool `json:"plain,omitempty"`
 	// Meters are those that it passes, in the store alone.
 	Meters []guard.Stored `json:"meters,omitempty"`
 }

@@ -55,7 +55,7 @@ func (c *placer) place(f *subflow) {
 			c.failures.Warn(c.Log, "releasing a SYN", "subflow", f.Header, "error", err)
 		}
 	}
-	c.metrics.joins.WithLabelValues(outcomePlaced).Inc()
+	c.metrics.became(f, outcomePlaced)
 	c.metrics.setup.Observe(time.Since(f.Since).Seconds())
 	c.Publish("subflow.placed", f.record())
 	c.save(f)
@@ -119,7 +119,7 @@ func (c *placer) giveUp(f *subflow, why error) {
 			c.failures.Warn(c.Log, "forwarding a SYN", "subflow", f.Header, "error", err)
 		}
 	}
-	c.metrics.joins.WithLabelValues(outcomeFailed).Inc()
+	c.metrics.became(f, outcomeFailed)
 	c.failures.Warn(c.Log, "a subflow goes by default forwarding", "subflow", f.Header, "error", why)
 	c.Publish("subflow.failed", map[string]any{"flow": f.Header.String(), "reason": why.Error()})
 }

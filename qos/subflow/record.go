@@ -14,7 +14,8 @@ import (
 // Subflow is what the API tells of one.
 type Subflow struct {
 	ID         string    `json:"id"`
-	Connection string    `json:"connection" doc:"The token of its connection, and the host that has chosen it" example:"9f3c21aa@10.0.0.2"`
+	Connection string    `json:"connection" doc:"The token of its connection, and the host that has chosen it; of plain TCP, the connection itself" example:"9f3c21aa@10.0.0.2"`
+	Plain      bool      `json:"plain" doc:"Whether it is all of a connection of plain TCP, which samples of packets have shown to be large"`
 	Flow       string    `json:"flow" example:"tcp 10.0.0.1:40000 > 10.0.0.2:5001"`
 	Throughput uint64    `json:"bits_per_second" doc:"What it carried at the last reading of its counters, in the direction of more"`
 	Bytes      uint64    `json:"bytes" doc:"What it has carried there"`
@@ -32,9 +33,13 @@ func (c connection) String() string { return fmt.Sprintf("%08x@%v", c.Token, c.R
 func (f *subflow) record() Subflow {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	name := f.Connection.String()
+	if f.Plain {
+		name = f.Header.String()
+	}
 	own, answers := f.counters[there], f.counters[back]
 	return Subflow{
-		ID: f.id, Connection: f.Connection.String(), Flow: f.Header.String(), Throughput: f.carries(), Bytes: max(own.Bytes, answers.Bytes), Reverse: answers.Bytes > own.Bytes,
+		ID: f.id, Connection: name, Plain: f.Plain, Flow: f.Header.String(), Throughput: f.carries(), Bytes: max(own.Bytes, answers.Bytes), Reverse: answers.Bytes > own.Bytes,
 		Path: way.Shown(f.Hops), Since: f.Since, Moves: f.Moves,
 	}
 }
@@ -59,10 +64,19 @@ func (s *Service) Register(a *api.API) {
 // metrics are the figures of subflows for Prometheus.
 type metrics struct {
 	*service.Metrics
-	joins *prometheus.CounterVec
-	setup prometheus.Observer
-	moves prometheus.Counter
-	quiet prometheus.Counter
+	joins, large *prometheus.CounterVec
+	setup        prometheus.Observer
+	moves        prometheus.Counter
+	quiet        prometheus.Counter
+}
+
+// became counts what became of a subflow, or of a connection of plain TCP.
+func (m *metrics) became(f *subflow, outcome string) {
+	if f.Plain {
+		m.large.WithLabelValues(outcome).Inc()
+		return
+	}
+	m.joins.WithLabelValues(outcome).Inc()
 }
 
 func newMetrics(flows *table) *metrics {
@@ -79,7 +93,8 @@ func newMetrics(flows *table) *metrics {
 	return &metrics{
 		m,
 		m.Counters("syns_total", "SYNs with the mark of further subflows, by what became of them.", "outcome"),
-		m.Durations("placement_seconds", "Time from a subflow's SYN until its release.").WithLabelValues(),
+		m.Counters("large_total", "Connections of plain TCP that samples have shown to be large, by what became of them.", "outcome"),
+		m.Durations("placement_seconds", "Time from a subflow's SYN until its release, or from when a connection was found to be large until it is led.").WithLabelValues(),
 		m.Counter("moves_total", "Times that a subflow was given another path."),
 		m.Counter("quiet_total", "Times that the marked SYNs of a port were dropped for a while, since there were too many."),
 	}

@@ -61,6 +61,8 @@ type Options struct {
 	Publish func(kind string, attrs any)
 	// Interval is how often counters are read.
 	Interval time.Duration
+	// Sampled has large connections of plain TCP placed, too; nil for not.
+	Sampled Sampled
 }
 
 // Service places subflows.

@@ -78,6 +78,9 @@ func (t *table) full(from network.PortRef) string {
 func (t *table) add(f *subflow) {
 	t.byHeader[f.Header], t.byID[f.id] = f, f
 	t.from[f.From]++
+	if f.Plain {
+		return
+	}
 	c := t.connections[f.Connection]
 	if c == nil {
 		c = &paths{}
@@ -95,7 +98,7 @@ func (t *table) remove(f *subflow) {
 	if t.from[f.From]--; t.from[f.From] <= 0 {
 		delete(t.from, f.From)
 	}
-	if c := t.connections[f.Connection]; c != nil {
+	if c := t.connections[f.Connection]; c != nil && !f.Plain {
 		if c.subflows--; c.subflows <= 0 {
 			delete(t.connections, f.Connection)
 		}

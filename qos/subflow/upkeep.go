@@ -17,6 +17,7 @@ func (s *Service) keepUp(ctx context.Context) {
 	s.observe(ctx)
 	s.review(ctx)
 	s.relieve(ctx)
+	s.placeLarge(ctx)
 }
 
 // observe reads what subflows have carried.
