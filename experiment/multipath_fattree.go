@@ -40,7 +40,8 @@ type fatTreeWay struct {
 	published map[string]float64
 }
 
-// fatTreeWays are the five of the dissertation, and what many hashed subflows would do.
+// fatTreeWays are the five of the dissertation; what many hashed subflows would do; and plain TCP
+// that is placed as a whole once samples of packets show that it is large.
 var fatTreeWays = []fatTreeWay{
 	{"TCP hashed", 1, false, map[string]float64{"TM1": 49.4, "TM2": 36.6}},
 	{"2 hashed", 2, false, map[string]float64{"TM1": 64.4, "TM2": 52.4}},
@@ -48,6 +49,7 @@ var fatTreeWays = []fatTreeWay{
 	{"3 hashed", 3, false, map[string]float64{"TM1": 72.1, "TM2": 56}},
 	{"3 placed", 3, true, map[string]float64{"TM1": 78.5, "TM2": 67.4}},
 	{"8 hashed", 8, false, nil},
+	{"TCP placed", 1, true, nil},
 }
 
 // fatTreeScale is how much is run.

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -36,7 +37,11 @@ func (r fatTreeRun) modelled(k int) (way, ideal float64) {
 		}
 		return mean(all)
 	}
-	return share(modelWay{subflows: r.way.subflows, placed: r.way.placed, single: true}), share(modelWay{subflows: 1, ideal: true})
+	way = math.NaN() // the model does not move what is not placed when it begins
+	if !r.way.samples() {
+		way = share(modelWay{subflows: r.way.subflows, placed: r.way.placed, single: true})
+	}
+	return way, share(modelWay{subflows: 1, ideal: true})
 }
 
 func fatTreeResult(s fatTreeScale, ceiling float64, all []fatTreeRun) *Result {
@@ -51,20 +56,14 @@ func fatTreeResult(s fatTreeScale, ceiling float64, all []fatTreeRun) *Result {
 				of[run.way.name] = run
 			}
 		}
-		if plain, ok := of["TCP hashed"]; ok {
-			for _, run := range all {
-				if run.matrix.name == m.name && run.way.placed {
-					fatTreeClaims(r, s, run, plain, of[fmt.Sprintf("%d hashed", run.way.subflows)], ceiling)
-				}
-			}
-		}
+		fatTreeCompare(r, s, of, ceiling)
 		r.Plots = append(r.Plots, fatTreePlots(m, all)...)
 	}
 	for _, run := range all {
 		r.Claim(run.tcp == run.joins && (run.way.placed || run.joins == 0), fmt.Sprintf("%s, %s: no TCP packet comes to the controller but marked SYNs", run.matrix.name, run.way.name),
 			"%.0f for %.0f marked SYNs, of %d flows", run.tcp, run.joins, len(run.flows))
 	}
-	r.Note("All ways carry the same flows of the same matrix. A large flow gets a further subflow for each MiB that it has carried, at least half a second after the one before. All settings are the default ones but forwarding.mode: proactive, qos.subflows.enabled, the host agent's --subflows, and the interval of counters, which is divided as times are, but not below 1 s.")
+	r.Note("All ways carry the same flows of the same matrix. A large flow gets a further subflow for each MiB that it has carried, at least half a second after the one before. All settings are the default ones but forwarding.mode: proactive, qos.subflows.enabled (for TCP placed qos.subflows.plain_tcp, and samples of one packet in 100), the host agent's --subflows, and the interval of counters, which is divided as times are, but not below 1 s.")
 	r.Note("The dissertation says when flows start, how many are small, and who sends to whom; not how large they are, nor the rate of its links. Small ones take up to %v at the rate of a link here, large ones %v to %v, before times are divided.", smallWorkMax, largeWorkMin, largeWorkMax)
 	r.Note("The model is multipath-model's, of the same flows, where links carry their rate: without coupling of subflows, as upstream Linux has none, and at the pace %d; the ideal is max-min over the links of hosts. For as much traffic as leaves plain TCP what was published, the published shares of placed subflows are above it.", fatTreePace)
 	r.Note("The ceiling is what plain TCP gets when all %d hosts send at once on paths that share no link, written by hand.", hosts)
@@ -84,7 +83,12 @@ func fatTreeTable(s fatTreeScale, all []fatTreeRun, ceiling float64) Table {
 		if p, ok := run.way.published[run.matrix.name]; ok {
 			published = fmt.Sprint(p)
 		}
-		percent := func(v float64) string { return fmt.Sprintf("%.1f", v*100) }
+		percent := func(v float64) string {
+			if math.IsNaN(v) {
+				return ""
+			}
+			return fmt.Sprintf("%.1f", v*100)
+		}
 		model, ideal := run.modelled(s.k)
 		t.Add(run.matrix.name, run.way.name, percent(mean(shares)), percent(mean(shares)/ceiling), percent(model), percent(ideal), published, percent(quantile(shares, 0.1)), percent(median(shares)), percent(quantile(shares, 0.9)),
 			ms2(median(large)), ms2(quantile(large, 0.99)), ms2(median(small)), ms2(quantile(small, 0.99)))
@@ -102,6 +106,22 @@ func fatTreeMachine(all []fatTreeRun) Table {
 		t.Add(run.matrix.name, run.way.name, len(run.flows), len(run.shares()), run.tcp, run.joins, run.placed, run.arp, ms2(run.cpu), run.drops.Sockets, run.drops.Backlog)
 	}
 	return t
+}
+
+// fatTreeCompare holds the ways of one matrix, by their names, against plain TCP over hash.
+func fatTreeCompare(r *Result, s fatTreeScale, of map[string]fatTreeRun, ceiling float64) {
+	plain, measured := of["TCP hashed"]
+	for _, w := range fatTreeWays {
+		run, is := of[w.name]
+		switch {
+		case !measured || !is || !w.placed:
+		case w.samples():
+			share, tcp := mean(run.shares()), mean(plain.shares())
+			r.Claim(share > tcp, fmt.Sprintf("%s, %s: large flows get more than where hash has put them", run.matrix.name, w.name), "%.1f %% of a link, hash %.1f %%", share*100, tcp*100)
+		default:
+			fatTreeClaims(r, s, run, plain, of[fmt.Sprintf("%d hashed", w.subflows)], ceiling)
+		}
+	}
 }
 
 // fatTreeClaims are about placed subflows: beside plain TCP, as many hashed ones, what is

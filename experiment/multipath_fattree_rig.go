@@ -38,7 +38,7 @@ func (r *fatTreeRig) run(ctx context.Context, m trafficMatrix, w fatTreeWay, flo
 	n, err := stage.DeployNetwork(ctx, stage.NetworkOptions{
 		Lab: r.lab, Binary: r.env.Binary, LogDir: r.env.Dir, Interval: max(time.Duration(float64(5*time.Second)/r.scale.pace), time.Second),
 		Rate:     func(lab.Link) float64 { return fatTreeRate },
-		Settings: "  forwarding: {mode: proactive}\n", Services: fmt.Sprintf("qos: {subflows: {enabled: %v}}\n", w.placed),
+		Settings: "  forwarding: {mode: proactive}\n" + r.sampling(w), Services: r.services(w),
 	})
 	if err != nil {
 		return run, err
@@ -72,6 +72,34 @@ func (r *fatTreeRig) run(ctx context.Context, m trafficMatrix, w fatTreeWay, flo
 	large := run.shares()
 	r.env.Logf("large flows get %.1f %% of a link, the middle one %.1f %%; %.2f processors busy", mean(large)*100, median(large)*100, run.cpu)
 	return run, err
+}
+
+// fatTreeSampling is of how many packets switches send one, where plain TCP is placed.
+const fatTreeSampling = 100
+
+// samples says whether large connections of plain TCP are placed.
+func (w fatTreeWay) samples() bool { return w.placed && w.subflows == 1 }
+
+// sampling is what the configuration of a way says of samples of packets.
+func (r *fatTreeRig) sampling(w fatTreeWay) string {
+	if !w.samples() {
+		return ""
+	}
+	to := netip.AddrPortFrom(r.lab.ControllerAddr().Addr(), 6343)
+	return fmt.Sprintf("  measure: both\n  sflow: {listen: \"%v\", collector: \"%v\", sampling: %d}\n", to, to, fatTreeSampling)
+}
+
+// services are the sections of a way's configuration.
+func (r *fatTreeRig) services(w fatTreeWay) string {
+	text := fmt.Sprintf("qos: {subflows: {enabled: %v, plain_tcp: %v}}\n", w.placed, w.samples())
+	if !w.samples() {
+		return text
+	}
+	text += "ovsdb:\n  switches:\n"
+	for _, s := range r.lab.Topology().Switches {
+		text += fmt.Sprintf("    %016x: %s\n", s.DPID, r.lab.Switch(s.Name).Database())
+	}
+	return text
 }
 
 // agents runs the daemon on every host, and returns when all have begun. They are stopped by stop.
