@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -90,8 +89,7 @@ func (r *idleRig) run(ctx context.Context, l *lab.Lab, numbers []int) (err error
 	if err := reaches(ctx, r.a, r.a.Addr(), r.b.Addr()); err != nil {
 		return err
 	}
-	state := filepath.Join(r.env.Dir, "host-path-manager")
-	if r.agent, err = stage.StartDaemon(ctx, r.a, state+".log", r.env.Binary, "host", "run", "--state", state); err != nil {
+	if r.agent, err = stage.StartHostAgent(ctx, r.a, r.env.Binary, r.env.Dir); err != nil {
 		return err
 	}
 	defer r.agent.Stop()

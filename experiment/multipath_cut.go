@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -72,8 +71,7 @@ func runMultipathCut(ctx context.Context, env *Env) (*Result, error) {
 		}
 		defer func() { err = errors.Join(err, r.net.Close()) }()
 		for _, name := range []string{"a", "b"} {
-			state := filepath.Join(env.Dir, "host-"+name)
-			d, err := stage.StartDaemon(ctx, l.Host(name), state+".log", env.Binary, "host", "run", "--state", state)
+			d, err := stage.StartHostAgent(ctx, l.Host(name), env.Binary, env.Dir)
 			if err != nil {
 				return err
 			}
@@ -117,7 +115,7 @@ func (r *cutRig) cut(ctx context.Context, what string) (o cutOutcome, err error)
 		return o, err
 	}
 	way := fmt.Sprintf("w%d", uint64(victim.Path[1].Switch)-2) // s1 and s2 come first
-	link, err := r.linkBetween("s1", way)
+	link, err := linkBetween(r.lab, "s1", way)
 	if err != nil {
 		return o, err
 	}
@@ -207,16 +205,6 @@ func (r *cutRig) moved(ctx context.Context, victim subflow.Subflow, since time.T
 		return nil
 	})
 	return after, err
-}
-
-// linkBetween is the name of a link between two nodes.
-func (r *cutRig) linkBetween(a, b string) (string, error) {
-	for _, l := range r.lab.Topology().Links {
-		if l.A.Node == a && l.B.Node == b || l.A.Node == b && l.B.Node == a {
-			return l.Name, nil
-		}
-	}
-	return "", fmt.Errorf("no link between %s and %s", a, b)
 }
 
 func cutResult(kinds []string, all []cutOutcome) *Result {

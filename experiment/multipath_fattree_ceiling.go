@@ -69,7 +69,11 @@ func (r *fatTreeRig) lead(rules map[string][]string, from, to int) error {
 			next string
 			a, b int
 		}{{path[at+1], from, to}, {path[at-1], to, from}} {
-			port, err := r.port(path[at], way.next)
+			link, err := linkBetween(r.lab, path[at], way.next)
+			if err != nil {
+				return err
+			}
+			port, err := r.lab.Switch(path[at]).Port(link)
 			if err != nil {
 				return err
 			}
@@ -80,16 +84,6 @@ func (r *fatTreeRig) lead(rules map[string][]string, from, to int) error {
 		}
 	}
 	return nil
-}
-
-// port is that of a switch to a neighbour.
-func (r *fatTreeRig) port(at, neighbour string) (int, error) {
-	for _, l := range r.lab.Topology().Links {
-		if l.A.Node == at && l.B.Node == neighbour || l.A.Node == neighbour && l.B.Node == at {
-			return r.lab.Switch(at).Port(l.Name)
-		}
-	}
-	return 0, fmt.Errorf("no link between %s and %s", at, neighbour)
 }
 
 // write gives switches their rules.

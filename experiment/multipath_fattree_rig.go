@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -102,7 +99,7 @@ func (r *fatTreeRig) services(w fatTreeWay) string {
 	return text
 }
 
-// agents runs the daemon on every host, and returns when all have begun. They are stopped by stop.
+// agents runs the daemon on every host. They are stopped by stop.
 func (r *fatTreeRig) agents(ctx context.Context, subflows int) (stop func(), err error) {
 	var daemons []*stage.Daemon
 	stop = func() {
@@ -112,31 +109,14 @@ func (r *fatTreeRig) agents(ctx context.Context, subflows int) (stop func(), err
 		}
 		all.Wait()
 	}
-	for i, h := range r.lab.Topology().Hosts {
-		name := filepath.Join(r.env.Dir, "host-"+h.Name)
-		d, err := stage.StartDaemon(ctx, r.host(i), name+".log", r.env.Binary, "host", "run", "--state", name, "--subflows", strconv.Itoa(subflows))
+	for i := range r.lab.Topology().Hosts {
+		d, err := stage.StartHostAgent(ctx, r.host(i), r.env.Binary, r.env.Dir, "--subflows", strconv.Itoa(subflows))
 		if err != nil {
 			return stop, err
 		}
 		daemons = append(daemons, d)
 	}
-	for i, h := range r.lab.Topology().Hosts {
-		if err := stage.Poll(ctx, "the agent of "+h.Name, func() error { return r.managed(i) }); err != nil {
-			return stop, err
-		}
-	}
 	return stop, nil
-}
-
-// managed fails while new connections of a host have their path manager in the kernel.
-func (r *fatTreeRig) managed(i int) error {
-	return r.host(i).Do(func() error {
-		kind, err := os.ReadFile("/proc/sys/net/mptcp/pm_type")
-		if err == nil && strings.TrimSpace(string(kind)) != "1" {
-			err = fmt.Errorf("net.mptcp.pm_type is %s", kind)
-		}
-		return err
-	})
 }
 
 // meet has all pairs exchange a packet, so that hosts are known, and know each other.

@@ -156,8 +156,7 @@ func (r *gainRig) run(ctx context.Context, l *lab.Lab) (err error) {
 		return err
 	}
 	for _, h := range []*lab.LiveHost{r.a, r.b} {
-		name := filepath.Join(r.env.Dir, "host-"+h.Addr().String())
-		d, err := stage.StartDaemon(ctx, h, name+".log", r.env.Binary, "host", "run", "--state", name)
+		d, err := stage.StartHostAgent(ctx, h, r.env.Binary, r.env.Dir)
 		if err != nil {
 			return err
 		}

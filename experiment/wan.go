@@ -117,3 +117,13 @@ func (e *Env) withLab(ctx context.Context, t lab.Topology, f func(context.Contex
 	}()
 	return f(ctx, l)
 }
+
+// linkBetween is the name of the link between two nodes.
+func linkBetween(l *lab.Lab, a, b string) (string, error) {
+	for _, x := range l.Topology().Links {
+		if x.A.Node == a && x.B.Node == b || x.A.Node == b && x.B.Node == a {
+			return x.Name, nil
+		}
+	}
+	return "", fmt.Errorf("no link between %s and %s", a, b)
+}
