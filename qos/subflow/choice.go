@@ -61,11 +61,12 @@ func (c *choice) other(f *subflow, t *network.Topology, now time.Time) (found, e
 }
 
 // read takes readings of what subflows have carried, in bytes by direction, and notes what that
-// is on links, and that it gives way to promises.
+// is on links, which of them are silent, and that all give way to promises.
 func (c *choice) read(flows []*subflow, counted func(*subflow) (bytes [directions]uint64, at time.Time)) {
-	rates := map[reserve.Link]uint64{}
+	rates, silent := map[reserve.Link]uint64{}, map[reserve.Link]int{}
 	for _, f := range flows {
 		bytes, read := counted(f)
+		nothing := true
 		for direction := range directions {
 			f.mu.Lock()
 			rate, known := f.counters[direction].Read(bytes[direction], read)
@@ -74,12 +75,18 @@ func (c *choice) read(flows []*subflow, counted func(*subflow) (bytes [direction
 			if known {
 				c.loads.book.Observe(f.yields(direction), rate)
 			}
+			nothing = nothing && known && rate == 0
 			for _, at := range links(f.path(), direction) {
 				rates[at] += last
 			}
 		}
+		if nothing {
+			for _, at := range way.Ports(f.path()) {
+				silent[at]++
+			}
+		}
 	}
-	c.loads.carry(rates)
+	c.loads.carry(rates, silent)
 }
 
 // relieve has subflows moved that a full link holds up, to paths that would give them more: one

@@ -106,6 +106,31 @@ func TestSubflowYields(t *testing.T) {
 	}
 }
 
+// A subflow counts where it goes until it is seen to carry nothing, and when it carries again: who
+// opens many that are silent keeps nobody from a link.
+func TestSilentSubflow(t *testing.T) {
+	w := newWorld(t)
+	by := w.placed(a, b, 1000, 1)
+	f := w.flows.all()[0]
+	count := func(when string, want uint64) {
+		t.Helper()
+		for _, at := range []network.PortRef{port(1, by), port(5, by)} {
+			if got := w.placer.loads.widths(time.Now()).look(at).subflows; got != want {
+				t.Errorf("%s: %d subflows on the link from %v, want %d", when, got, at, want)
+			}
+		}
+	}
+	count("before a reading", 1)
+	for range 2 {
+		w.rules.Carry(map[string]uint64{f.key(): 0})
+		w.observe(t.Context())
+	}
+	count("silent", 0)
+	w.rules.Carry(map[string]uint64{f.key(): mbit})
+	w.observe(t.Context())
+	count("carrying again", 1)
+}
+
 // A subflow that has carried more against its SYN says so.
 func TestReverse(t *testing.T) {
 	w := newWorld(t)

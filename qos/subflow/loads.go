@@ -25,6 +25,7 @@ type loads struct {
 	mu      sync.Mutex
 	placed  map[reserve.Link]int    // subflows that go there, in either direction
 	carried map[reserve.Link]uint64 // what they carried at the last reading, in bits per second
+	silent  map[reserve.Link]int    // those of them that carried nothing at the last reading
 	given   []given
 }
 
@@ -53,11 +54,11 @@ func (l *loads) count(hops []network.Hop, n int) {
 	}
 }
 
-// carry notes what subflows carry on links.
-func (l *loads) carry(rates map[reserve.Link]uint64) {
+// carry notes what subflows carry on links, and how many of them carry nothing.
+func (l *loads) carry(rates map[reserve.Link]uint64, silent map[reserve.Link]int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.carried = rates
+	l.carried, l.silent = rates, silent
 }
 
 // begin notes a subflow on a path, and what it is expected to carry there.
@@ -86,7 +87,8 @@ type widths struct {
 }
 
 // link is what is known of one direction of a link: what is free there; what is not promised;
-// what of that others do not use either; and how many subflows have been placed there.
+// what of that others do not use either; and how many subflows have been placed there, but those
+// that are silent: a host opens such ones at will.
 type link struct{ free, unpromised, shared, subflows uint64 }
 
 func (l *loads) widths(now time.Time) widths {
@@ -127,7 +129,7 @@ func (w widths) look(at reserve.Link) link {
 	w.mu.Lock()
 	l.free = free - min(w.carried[at], free)
 	foreign := use.Used - min(w.carried[at], use.Used)
-	l.subflows = uint64(w.placed[at])
+	l.subflows = uint64(max(w.placed[at]-w.silent[at], 0))
 	w.mu.Unlock()
 	l.shared = l.unpromised - min(foreign, l.unpromised)
 	w.known[at] = l
