@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -167,6 +168,13 @@ func TestNetworkThroughTheAPI(t *testing.T) {
 	if status != http.StatusOK || !strings.Contains(text, "sluice_network_switches 2") || !strings.Contains(text, `sluice_network_packet_ins_total{kind="tcp",switch="00000000000000a1"}`) ||
 		!strings.Contains(text, `sluice_network_link_latency_seconds{from="00000000000000a1/2",to="00000000000000a2/2"}`) {
 		t.Errorf("metrics: %d", status)
+	}
+	for _, kind := range []openflow.MsgType{openflow.TypePacketOut, openflow.TypeMultipartRequest, openflow.TypeBarrierRequest} {
+		eventually(t, "messages are counted as the switch counts them", func() bool {
+			_, _, text := r.ask(t, http.MethodGet, "/metrics", "")
+			n := w.left.Count(kind)
+			return n > 0 && strings.Contains(text, fmt.Sprintf("sluice_network_messages_total{direction=\"sent\",switch=\"00000000000000a1\",type=\"%s\"} %d\n", strings.ToLower(kind.String()), n))
+		})
 	}
 	stop()
 	var switches []networkapi.Switch

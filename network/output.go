@@ -33,6 +33,7 @@ type output struct {
 	tryErr  error
 
 	wake    signal
+	sent    messageCounts
 	dropped atomic.Uint64
 	writes  atomic.Uint64
 }
@@ -105,6 +106,7 @@ func (o *output) take() bool {
 		o.control, o.packets = o.control[:0], o.packets[:0]
 	}
 	o.written = 0
+	o.sent.addAll(o.out)
 	return true
 }
 

@@ -57,10 +57,13 @@ type Switch struct {
 type switchCounters struct {
 	packetIns                 [PacketKinds]atomic.Uint64
 	packetInsDropped, garbage atomic.Uint64
+	received                  messageCounts
 }
 
 // SwitchStats is a reading of a session's counters.
 type SwitchStats struct {
+	// Sent and Received count messages, from after hello and features on.
+	Sent, Received Messages
 	// PacketIns counts packets that the switch sent up, PacketInsOf by what they are.
 	PacketIns   uint64
 	PacketInsOf [PacketKinds]uint64
@@ -118,6 +121,7 @@ func (s *Switch) Port(number uint32) (openflow.Port, bool) { return s.ports.get(
 // Stats reads the session's counters.
 func (s *Switch) Stats() SwitchStats {
 	st := SwitchStats{
+		Sent: s.ch.out.sent.read(), Received: s.counters.received.read(),
 		PacketInsDropped:  s.counters.packetInsDropped.Load(),
 		PacketOutsDropped: s.ch.out.dropped.Load(), FlowMods: s.ch.flowMods.Load(), GroupMods: s.ch.groupMods.Load(),
 		Errors: s.ch.errors.Load(), Malformed: s.counters.garbage.Load(),

@@ -138,7 +138,7 @@ func TestHelloSpeaks(t *testing.T) {
 func TestDecodersOfOtherTypes(t *testing.T) {
 	for _, s := range samples() {
 		b := mustAppend(s.msg)
-		for mt := range MsgType(numTypes) {
+		for mt := range MsgType(NumTypes) {
 			m := messages[mt].make()
 			if err := m.Decode(b); mt != s.msg.MsgType() && err == nil {
 				t.Errorf("%v takes %s for its own", mt, s.name)

@@ -88,7 +88,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		survives(t, b)
 		if len(b) > 1 {
-			survives(t, fit(b, MsgType(b[1]%numTypes)))
+			survives(t, fit(b, MsgType(b[1]%NumTypes)))
 		}
 	})
 }

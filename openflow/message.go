@@ -38,7 +38,8 @@ const (
 	TypeSetAsync         MsgType = 28
 	TypeMeterMod         MsgType = 29
 
-	numTypes = 30
+	// NumTypes is how many there are.
+	NumTypes = 30
 )
 
 type messageInfo struct {
@@ -48,7 +49,7 @@ type messageInfo struct {
 }
 
 // messages describes every message type.
-var messages = [numTypes]messageInfo{
+var messages = [NumTypes]messageInfo{
 	TypeHello:            {"HELLO", 8, func() Message { return new(Hello) }},
 	TypeError:            {"ERROR", 12, func() Message { return new(Error) }},
 	TypeEchoRequest:      {"ECHO_REQUEST", 8, func() Message { return new(EchoRequest) }},
