@@ -27,7 +27,7 @@ func qosFlowsCommand(app *App) *cobra.Command {
 	flows := GetCommand(app, "flows", "List the critical flows, where they go, and what they are promised", qosPath+"flows", Table[bandwidth.Record](
 		"flow definition state rate_bits_per_second sent_bits_per_second=SENDS moves path reason"))
 	flows.AddCommand(GetCommand(app, "large", "List the further subflows of large MPTCP connections, and where they go", qosPath+"subflows", Table[subflow.Subflow](
-		"connection flow bits_per_second=CARRIES bytes moves path")))
+		"connection flow bits_per_second=CARRIES bytes reverse moves path")))
 	return flows
 }
 

@@ -12,7 +12,7 @@ import { cableWords } from "../src/topology/words";
 
 const a = "00000000000000a1", b = "00000000000000a2", c = "00000000000000a3";
 const subflow = (id: string, connection: string, more: Partial<Subflow> = {}): Subflow => ({
-  id, connection, flow: `tcp 10.0.0.1:4${id} > 10.0.0.2:5001`, bits_per_second: 1e6, bytes: 1000, reverse: false,
+  id, connection, flow: `tcp 10.0.0.1:4${id} > 10.0.0.2:5001`, bits_per_second: 1e6, bytes: 1000, plain: false, reverse: false,
   path: [{ switch: a, in: 9, out: 2 }, { switch: b, in: 1, out: 3 }, { switch: c, in: 2, out: 8 }], since: "2026-11-26T06:00:00Z", moves: 0, ...more,
 });
 const link = (from: string, fromPort: number, to: string, toPort: number): Link =>

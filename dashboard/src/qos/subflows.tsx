@@ -40,7 +40,7 @@ function ConnectionRow({ of: c }: { of: Connection }) {
     <>
       <tr class={show.shown ? "shown" : ""} {...show.row}>
         <th scope="row">{c.id}</th>
-        <td class="number">{c.subflows.length}</td>
+        <td class="number">{c.subflows[0]?.plain ? "plain TCP" : c.subflows.length}</td>
         <td class="number">{bitRate(sum.rate)}</td>
         <td class="number">{byteCount(sum.bytes)}</td>
         <td><PathButton paths={pathsOf(shown)} show={show} /></td>
