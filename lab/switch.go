@@ -14,8 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-net/sluice/internal/genl"
 )
 
 const (
@@ -341,7 +342,7 @@ func firstWord(args []string) string {
 
 // kernelDatapath reports whether the kernel has Open vSwitch's datapath.
 func kernelDatapath() bool {
-	_, err := netlink.GenlFamilyGet("ovs_datapath")
+	_, err := genl.Find("ovs_datapath")
 	return err == nil
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/internal/genl"
 )
 
 // Connection is what the kernel tells of an MPTCP connection of this host.
@@ -98,7 +100,7 @@ func parseConnection(b []byte) (c Connection, ok bool) {
 	if c.Remote, ok = endpoint(b[0], b[24:], b[6:]); !ok {
 		return c, false
 	}
-	for kind, v := range attributes(b[diagMessageLen:]) {
+	for kind, v := range genl.Attributes(b[diagMessageLen:]) {
 		if kind == diagInfo && len(v) >= infoLen {
 			c.take(v)
 			return c, true
@@ -165,7 +167,7 @@ func parseCarried(b []byte) (uint64, bool) {
 	if len(b) < diagMessageLen {
 		return 0, false
 	}
-	for kind, v := range attributes(b[diagMessageLen:]) {
+	for kind, v := range genl.Attributes(b[diagMessageLen:]) {
 		if kind == diagInfo && len(v) >= tcpLen {
 			return binary.NativeEndian.Uint64(v[tcpBytesAcked:]) + binary.NativeEndian.Uint64(v[tcpBytesReceived:]), true
 		}

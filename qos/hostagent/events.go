@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/internal/genl"
 )
 
 // EventKind is what has become of a connection or of a subflow.
@@ -56,20 +57,19 @@ type Events struct{ socket *nl.NetlinkSocket }
 // Subscribe asks for them. With a subscriber the kernel accepts further subflows of connections
 // whose path manager is in user space, and not without.
 func Subscribe() (*Events, error) {
-	f, err := netlink.GenlFamilyGet(pmFamily)
+	f, err := genl.Find(pmFamily)
 	if err != nil {
 		return nil, fmt.Errorf("events of MPTCP: %w", err)
 	}
-	for _, g := range f.Groups {
-		if g.Name == eventGroup {
-			s, err := nl.Subscribe(unix.NETLINK_GENERIC, uint(g.ID))
-			if err != nil {
-				return nil, fmt.Errorf("events of MPTCP (CAP_NET_ADMIN is needed): %w", err)
-			}
-			return &Events{s}, nil
-		}
+	group, ok := f.Groups[eventGroup]
+	if !ok {
+		return nil, fmt.Errorf("the kernel has no events of MPTCP (group %s of %s)", eventGroup, pmFamily)
 	}
-	return nil, fmt.Errorf("the kernel has no events of MPTCP (group %s of %s)", eventGroup, pmFamily)
+	s, err := nl.Subscribe(unix.NETLINK_GENERIC, uint(group))
+	if err != nil {
+		return nil, fmt.Errorf("events of MPTCP (CAP_NET_ADMIN is needed): %w", err)
+	}
+	return &Events{s}, nil
 }
 
 // Close ends the subscription; Next returns then.
@@ -95,7 +95,7 @@ func (e *Events) Next() (all []Event, err error) {
 // parseEvent reads a message of generic netlink. It is false for what is no event of a kind
 // that is followed, or not whole.
 func parseEvent(b []byte) (e Event, ok bool) {
-	if len(b) < nl.SizeofGenlmsg {
+	if len(b) < unix.GENL_HDRLEN {
 		return e, false
 	}
 	e.Kind = EventKind(b[0])
@@ -107,7 +107,7 @@ func parseEvent(b []byte) (e Event, ok bool) {
 	var local, remote netip.Addr
 	var sport, dport uint16
 	token := false
-	for kind, v := range attributes(b[nl.SizeofGenlmsg:]) {
+	for kind, v := range genl.Attributes(b[unix.GENL_HDRLEN:]) {
 		switch {
 		case kind == eventToken && len(v) == 4:
 			e.Token, token = binary.NativeEndian.Uint32(v), true

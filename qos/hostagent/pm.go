@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/internal/genl"
 )
 
 // Numbers of linux/mptcp_pm.h.
@@ -34,7 +35,7 @@ type PathManager struct{ family uint16 }
 
 // NewPathManager finds the kernel's.
 func NewPathManager() (*PathManager, error) {
-	f, err := netlink.GenlFamilyGet(pmFamily)
+	f, err := genl.Find(pmFamily)
 	if err != nil {
 		return nil, fmt.Errorf("the kernel has no path manager for MPTCP (generic netlink %s): Linux 5.19 or later is needed, with MPTCP: %w", pmFamily, err)
 	}
@@ -74,7 +75,7 @@ func address(a netip.AddrPort) []*nl.RtAttr {
 
 func (m *PathManager) ask(command uint8, token uint32, local []*nl.RtAttr, remote netip.AddrPort) error {
 	req := nl.NewNetlinkRequest(int(m.family), unix.NLM_F_ACK)
-	req.AddData(&nl.Genlmsg{Command: command, Version: pmVersion})
+	req.AddData(genl.Message{Command: command, Version: pmVersion})
 	req.AddData(nl.NewRtAttr(pmAttrToken, nl.Uint32Attr(token)))
 	for kind, attrs := range map[int][]*nl.RtAttr{pmAttrAddr: local, pmAttrRemote: address(remote)} {
 		nest := nl.NewRtAttr(kind|unix.NLA_F_NESTED, nil)

@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/genl"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -49,12 +49,12 @@ func ReadRadio(name string, index int) (Radio, bool) {
 
 // station asks nl80211 for the access point's entry.
 func station(index int) (Radio, error) {
-	family, err := netlink.GenlFamilyGet("nl80211")
+	family, err := genl.Find("nl80211")
 	if err != nil {
-		return Radio{}, fmt.Errorf("nl80211: %w", err)
+		return Radio{}, err
 	}
 	request := nl.NewNetlinkRequest(int(family.ID), unix.NLM_F_DUMP)
-	request.AddData(&nl.Genlmsg{Command: getStation, Version: 1})
+	request.AddData(genl.Message{Command: getStation, Version: 1})
 	request.AddData(nl.NewRtAttr(attrIfindex, nl.Uint32Attr(uint32(index))))
 	messages, err := request.Execute(unix.NETLINK_GENERIC, 0)
 	if err != nil {
@@ -68,11 +68,11 @@ func station(index int) (Radio, error) {
 
 // parseStation reads an answer to a request for stations.
 func parseStation(b []byte) (Radio, error) {
-	if len(b) < nl.SizeofGenlmsg {
+	if len(b) < unix.GENL_HDRLEN {
 		return Radio{}, errors.New("nl80211: a message that ends early")
 	}
 	var r Radio
-	err := eachAttribute(b[nl.SizeofGenlmsg:], func(kind uint16, value []byte) error {
+	err := eachAttribute(b[unix.GENL_HDRLEN:], func(kind uint16, value []byte) error {
 		switch kind {
 		case attrMAC:
 			if len(value) == len(r.AP) {
