@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -87,6 +88,14 @@ func (w *world) join() {
 	}
 	w.mu.Unlock()
 	w.net.SetTopology(topology.New(1, []openflow.DatapathID{1, 2, 3, 4, 5}, links))
+}
+
+// leave takes switches out, with their cables.
+func (w *world) leave(gone ...int) {
+	whole := w.net.Topology()
+	is := func(d openflow.DatapathID) bool { return slices.Contains(gone, int(d)) }
+	links := slices.DeleteFunc(slices.Clone(whole.Links), func(l network.Link) bool { return is(l.From.Switch) || is(l.To.Switch) })
+	w.net.SetTopology(topology.New(1, slices.DeleteFunc(slices.Clone(whole.Switches), is), links))
 }
 
 // cut takes a cable out; load has a cable carry something.

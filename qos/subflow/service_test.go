@@ -225,6 +225,29 @@ func TestLinkDies(t *testing.T) {
 	}
 }
 
+// When a switch of its path leaves, a subflow goes by another at once. One that has no other stays for
+// a while: the switch may have lost its connection to the controller alone.
+func TestSwitchLeaves(t *testing.T) {
+	w := newWorld(t)
+	by := w.placed(a, b, 1000, 1)
+	w.leave(by)
+	w.review(t.Context())
+	now := w.way(1000)
+	if now == 0 || now == by {
+		t.Fatalf("by %d, then by %d", by, now)
+	}
+	w.leave(2, 3, 4)
+	w.review(t.Context())
+	if w.way(1000) != now {
+		t.Errorf("by %d, then by %d, with no other way", now, w.way(1000))
+	}
+	w.join()
+	w.review(t.Context())
+	if s := w.Subflows(); w.way(1000) != now || len(s) != 1 || s[0].Moves != 1 {
+		t.Errorf("by %d, then by %d: %+v", now, w.way(1000), s)
+	}
+}
+
 // A subflow on a link that has filled is moved to a path that gives it half as much again, not
 // to one that does not.
 func TestLinkFills(t *testing.T) {

@@ -52,7 +52,8 @@ func (s *Service) observe(ctx context.Context) {
 }
 
 // review moves subflows whose path has broken, and ends those that have none left or whose
-// hosts have gone elsewhere.
+// hosts have gone elsewhere. A path that may have broken, as a switch of it has left, is broken for
+// those that have another.
 func (s *Service) review(ctx context.Context) {
 	each(s.flows.all(), func(f *subflow) {
 		hops := f.path()
@@ -65,16 +66,18 @@ func (s *Service) review(ctx context.Context) {
 		}
 		missing, certain := way.Missing(s.Network, hops)
 		f.mu.Lock()
+		seen := f.health.Seen()
 		lost := f.health.Lost(missing, certain, time.Now())
 		f.mu.Unlock()
-		if lost {
-			s.placer.repair(ctx, f, missing)
+		if missing != "" && (seen || lost) {
+			s.placer.repair(ctx, f, missing, lost)
 		}
 	})
 }
 
-// repair leads a subflow whose path has broken along the widest that there is now.
-func (c *placer) repair(ctx context.Context, f *subflow, why string) {
+// repair leads a subflow whose path has broken along the widest that there is now. If there is none,
+// it ends if its path is lost for certain.
+func (c *placer) repair(ctx context.Context, f *subflow, why string, lost bool) {
 	f.changing.Lock()
 	hops := f.path()
 	if missing, _ := way.Missing(c.Network, hops); missing == "" { // moved meanwhile, or over
@@ -84,7 +87,9 @@ func (c *placer) repair(ctx context.Context, f *subflow, why string) {
 	to, err := c.other(f)
 	if err != nil {
 		f.changing.Unlock()
-		c.end(f, why+", and there is no other way")
+		if lost {
+			c.end(f, why+", and there is no other way")
+		}
 		return
 	}
 	defer f.changing.Unlock()

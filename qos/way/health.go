@@ -20,6 +20,9 @@ type Health struct {
 // Whole is the health of a way all of whose links are there.
 func Whole() Health { return Health{whole: true} }
 
+// Seen says that all links of the way have been seen since the start.
+func (h *Health) Seen() bool { return h.whole }
+
 // Lost takes what Missing says, and tells whether the way is to be given up: at once if that is
 // certain and the way has been whole, else when it has lasted.
 func (h *Health) Lost(missing string, certain bool, now time.Time) bool {
