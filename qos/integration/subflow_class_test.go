@@ -93,20 +93,20 @@ func TestSubflowInClass(t *testing.T) {
 }
 
 // during does something while a connection carries as much as it can, all of which is to arrive.
-func (w *deployed) during(do func()) {
-	w.t.Helper()
+func (j *joins) during(do func()) {
+	j.t.Helper()
 	over, carried := make(chan struct{}), make(chan error, 1)
 	end := sync.OnceFunc(func() { close(over) })
-	ctx, cancel := context.WithTimeout(w.t.Context(), 4*carriedPatience)
+	ctx, cancel := context.WithTimeout(j.t.Context(), 4*carriedPatience)
 	defer cancel()
 	go func() {
-		_, err := w.carry(ctx, pouring{randomBytes(), over}, true)
+		_, err := j.carry(ctx, pouring{randomBytes(), over}, true)
 		carried <- err
 	}()
 	defer func() {
 		end()
 		if err := <-carried; err != nil {
-			w.t.Errorf("the connection: %v", err)
+			j.t.Errorf("the connection: %v", err)
 		}
 	}()
 	do()

@@ -159,6 +159,17 @@ func (j *joins) start() {
 			capacities[network.PortRef{Switch: openflow.DatapathID(j.lab.Switch(s.Name).DPID()), Port: port}] = wayRate
 		}
 	}
+	for _, l := range j.lab.Topology().Links {
+		if l.A.Node != "a" && l.A.Node != "b" {
+			continue
+		}
+		s := j.lab.Switch(l.B.Node)
+		port, err := s.Port(l.Name)
+		if err != nil {
+			j.t.Fatal(err)
+		}
+		capacities[network.PortRef{Switch: openflow.DatapathID(s.DPID()), Port: uint32(port)}] = 10 * wayRate // a host's link carries all three ways
+	}
 	log := slog.New(slog.DiscardHandler)
 	measure, samples := network.MeasurePoll, net.PacketConn(nil)
 	if j.sampled {
