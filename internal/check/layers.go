@@ -103,6 +103,9 @@ func Layers() []Layer {
 
 		{Dir: "cinema/integration", Tests: []string{"cinema", "service", "network", "openflow", "pki", "api", "lab", "experiment"}},
 
+		{Dir: "mobilityfirst/frame"},
+		{Dir: "mobilityfirst/gnrswire", May: []string{"mobilityfirst/frame"}},
+
 		{Dir: "service/control", Only: []string{"api/client"}},
 		{Dir: "service", May: []string{"network", "openflow", "pki", "store"}, Only: []string{"api"}, Tests: []string{"event"}},
 		{Dir: "api", May: []string{"event", "store", "pki"}},

@@ -1,0 +1,39 @@
+package frame
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+)
+
+// GUID is the name of a host, a thing or a piece of content. It stays when that moves.
+type GUID [20]byte
+
+// ParseGUID reads a name as [GUID.String] writes it: 40 hexadecimal digits.
+func ParseGUID(s string) (g GUID, err error) {
+	if len(s) != 2*len(g) {
+		return g, fmt.Errorf("GUID %q: want %d hexadecimal digits", s, 2*len(g))
+	}
+	if _, err := hex.Decode(g[:], []byte(s)); err != nil {
+		return g, fmt.Errorf("GUID %q: want %d hexadecimal digits", s, 2*len(g))
+	}
+	return g, nil
+}
+
+// String is the name in hexadecimal digits.
+func (g GUID) String() string { return hex.EncodeToString(g[:]) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (g GUID) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (g *GUID) UnmarshalText(text []byte) (err error) {
+	*g, err = ParseGUID(string(text))
+	return err
+}
+
+// Short are the low 32 bits, by which control frames tell a name. Several names may share them.
+func (g GUID) Short() uint32 { return binary.BigEndian.Uint32(g[len(g)-4:]) }
+
+// IsZero says that it names nobody.
+func (g GUID) IsZero() bool { return g == GUID{} }
