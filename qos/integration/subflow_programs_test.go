@@ -91,8 +91,9 @@ func (w *deployed) ready() {
 		if now := m.Sum("sluice_network_rules"); now != wanted {
 			wanted, since = now, time.Now()
 		}
-		if err == nil && time.Since(since) < still {
-			err = fmt.Errorf("there are %.0f, since %v", wanted, since)
+		led, hosts := m["sluice_network_destinations"], len(w.lab.Topology().Hosts)
+		if err == nil && (led < float64(hosts) || time.Since(since) < still) {
+			err = fmt.Errorf("there are %.0f, since %v, for %.0f of %d hosts", wanted, since, led, hosts)
 		}
 		return err
 	})

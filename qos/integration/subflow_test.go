@@ -159,6 +159,10 @@ func (j *joins) start() {
 			capacities[network.PortRef{Switch: openflow.DatapathID(j.lab.Switch(s.Name).DPID()), Port: port}] = wayRate
 		}
 	}
+	hostRate := uint64(10 * wayRate) // a host's link carries all three ways
+	if j.sampled {
+		hostRate = wayRate // a connection is large from a tenth of it on, also where three share a way
+	}
 	for _, l := range j.lab.Topology().Links {
 		if l.A.Node != "a" && l.A.Node != "b" {
 			continue
@@ -168,7 +172,7 @@ func (j *joins) start() {
 		if err != nil {
 			j.t.Fatal(err)
 		}
-		capacities[network.PortRef{Switch: openflow.DatapathID(s.DPID()), Port: uint32(port)}] = 10 * wayRate // a host's link carries all three ways
+		capacities[network.PortRef{Switch: openflow.DatapathID(s.DPID()), Port: uint32(port)}] = hostRate
 	}
 	log := slog.New(slog.DiscardHandler)
 	measure, samples := network.MeasurePoll, net.PacketConn(nil)
@@ -178,7 +182,8 @@ func (j *joins) start() {
 	j.net, err = network.New(network.Config{
 		Measure: measure, SFlowConn: samples,
 		Log: log, Generation: j.runs, DiscoveryInterval: 200 * time.Millisecond, DiscoverySettle: 200 * time.Millisecond,
-		StatsInterval: 500 * time.Millisecond, Capacities: capacities, Listeners: []net.Listener{ln}, Proactive: true,
+		DiscoveryTimeout: 3500 * time.Millisecond, // the default: probes share full links
+		StatsInterval:    500 * time.Millisecond, Capacities: capacities, Listeners: []net.Listener{ln}, Proactive: true,
 	})
 	if err != nil {
 		j.t.Fatal(err)
