@@ -12,16 +12,26 @@ import (
 // up to a multiple of four, on which the netlink package's own parser panics.
 func Attributes(b []byte) iter.Seq2[uint16, []byte] {
 	return func(yield func(uint16, []byte) bool) {
-		for len(b) >= unix.SizeofRtAttr {
-			length := int(binary.NativeEndian.Uint16(b))
-			if length < unix.SizeofRtAttr || length > len(b) {
+		for {
+			kind, value, rest, ok := Next(b)
+			if !ok || !yield(kind, value) {
 				return
 			}
-			kind := binary.NativeEndian.Uint16(b[2:]) &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER)
-			if !yield(kind, b[unix.SizeofRtAttr:length]) {
-				return
-			}
-			b = b[min((length+unix.RTA_ALIGNTO-1)&^(unix.RTA_ALIGNTO-1), len(b)):]
+			b = rest
 		}
 	}
+}
+
+// Next is the first attribute in b, as Attributes has it, and what follows it; false if there is
+// none that is whole.
+func Next(b []byte) (kind uint16, value, rest []byte, ok bool) {
+	if len(b) < unix.SizeofRtAttr {
+		return 0, nil, nil, false
+	}
+	length := int(binary.NativeEndian.Uint16(b))
+	if length < unix.SizeofRtAttr || length > len(b) {
+		return 0, nil, nil, false
+	}
+	kind = binary.NativeEndian.Uint16(b[2:]) &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER)
+	return kind, b[unix.SizeofRtAttr:length], b[min((length+unix.RTA_ALIGNTO-1)&^(unix.RTA_ALIGNTO-1), len(b)):], true
 }

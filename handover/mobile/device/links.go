@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/genl"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -218,20 +219,17 @@ func parseLink(b []byte) (Link, error) {
 	return l, nil
 }
 
-// eachAttribute visits the attributes of a netlink message. (The library's
-// functions do not survive a last one without padding, or a name without its end.)
+// eachAttribute visits the attributes of a netlink message, all of which have to be whole.
 func eachAttribute(b []byte, visit func(kind uint16, value []byte) error) error {
-	const header, align = unix.SizeofRtAttr, 4
-	for len(b) >= header {
-		size := int(binary.NativeEndian.Uint16(b))
-		if size < header || size > len(b) {
-			return fmt.Errorf("an attribute of %d bytes, with %d left", size, len(b))
+	for len(b) >= unix.SizeofRtAttr {
+		kind, value, rest, ok := genl.Next(b)
+		if !ok {
+			return fmt.Errorf("an attribute of %d bytes, with %d left", binary.NativeEndian.Uint16(b), len(b))
 		}
-		kind := binary.NativeEndian.Uint16(b[2:]) &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER)
-		if err := visit(kind, b[header:size]); err != nil {
+		if err := visit(kind, value); err != nil {
 			return err
 		}
-		b = b[min((size+align-1)/align*align, len(b)):]
+		b = rest
 	}
 	return nil
 }
