@@ -69,11 +69,11 @@ func (a Address) appendTo(b []byte) []byte {
 // parseAddress reads the address at the start of b, and gives what stands behind it.
 func parseAddress(b []byte) (a Address, rest []byte, err error) {
 	if len(b) < addressHeader {
-		return a, nil, ErrShort
+		return a, nil, frame.ErrShort
 	}
 	size := addressHeader + int(be.Uint16(b[2:]))
 	if size > len(b) {
-		return a, nil, ErrShort
+		return a, nil, frame.ErrShort
 	}
 	return Address{AddressKind(be.Uint16(b)), b[addressHeader:size]}, b[size:], nil
 }

@@ -36,14 +36,10 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Errors of Parse, which wraps them.
+// Errors of parsing and writing, which wrap them, besides frame.ErrShort and frame.ErrLayout.
 var (
-	// ErrShort is for a message that ends before what belongs to it does.
-	ErrShort = errors.New("it ends too early")
 	// ErrKind is for a message of a kind that is not known.
 	ErrKind = errors.New("its kind is not known")
-	// ErrLayout is for lengths and offsets that contradict each other.
-	ErrLayout = errors.New("its lengths contradict each other")
 	// ErrLong is for a message that does not fit into its length, or its options into theirs.
 	ErrLong = errors.New("it is too long")
 )
@@ -127,11 +123,11 @@ func (m *Message) appendPayload(b []byte) []byte {
 // hasAddresses says whether addresses belong to the message.
 func (m *Message) hasAddresses() bool { return m.Answer || m.Kind != Lookup }
 
-// Parse reads a message. What follows it in the datagram is ignored. The error wraps ErrShort,
-// ErrKind or ErrLayout.
+// Parse reads a message. What follows it in the datagram is ignored. The error wraps frame.ErrShort,
+// ErrKind or frame.ErrLayout.
 func Parse(b []byte) (*Message, error) {
 	if len(b) < headerSize {
-		return nil, fmt.Errorf("message of %d bytes: %w", len(b), ErrShort)
+		return nil, fmt.Errorf("message of %d bytes: %w", len(b), frame.ErrShort)
 	}
 	m := &Message{Version: b[0], Kind: Kind(b[1] &^ answer), Answer: b[1]&answer != 0, Request: be.Uint32(b[4:])}
 	if m.Kind > Update {
@@ -147,9 +143,9 @@ func (m *Message) parse(b []byte) (err error) {
 	size, options, payload := int(be.Uint16(b[2:])), int(be.Uint16(b[8:])), int(be.Uint16(b[10:]))
 	switch {
 	case size > len(b):
-		return ErrShort
+		return frame.ErrShort
 	case payload > size, payload < headerSize, options > payload, options != 0 && options < headerSize:
-		return ErrLayout
+		return frame.ErrLayout
 	}
 	end := payload // of the address
 	if options != 0 {
@@ -167,7 +163,7 @@ func (m *Message) parse(b []byte) (err error) {
 func (m *Message) parsePayload(b []byte) (err error) {
 	switch {
 	case m.Answer && len(b) < answerSize, !m.Answer && len(b) < guidSize:
-		return ErrShort
+		return frame.ErrShort
 	case m.Answer:
 		m.Code, b = be.Uint16(b), b[answerSize-countSize:]
 	default:
@@ -177,12 +173,12 @@ func (m *Message) parsePayload(b []byte) (err error) {
 		return nil
 	}
 	if len(b) < countSize {
-		return ErrShort
+		return frame.ErrShort
 	}
 	count := be.Uint32(b)
 	b = b[countSize:]
 	if int64(count)*addressHeader > int64(len(b)) {
-		return ErrShort
+		return frame.ErrShort
 	}
 	m.Addresses = make([]Address, count)
 	for i := range m.Addresses {

@@ -58,7 +58,7 @@ func TestLayouts(t *testing.T) {
 			t.Errorf("%s: %v\n%s", x.name, err, diff)
 		}
 		for n := range want {
-			if _, err := Parse(want[:n]); !errors.Is(err, ErrShort) {
+			if _, err := Parse(want[:n]); !errors.Is(err, frame.ErrShort) {
 				t.Errorf("%d bytes of %s: %v", n, x.name, err)
 			}
 		}
@@ -79,17 +79,17 @@ func TestRefused(t *testing.T) {
 	}{
 		"kind":                       {func(b []byte) { b[1] = 3 }, ErrKind},
 		"answer of no kind":          {func(b []byte) { b[1] = 0x83 }, ErrKind},
-		"longer than it is":          {put(2, 500), ErrShort},
-		"shorter than its payload":   {put(2, 20), ErrLayout},
-		"payload in the header":      {put(10, 11), ErrLayout},
-		"options in the header":      {put(8, 11), ErrLayout},
-		"options behind the payload": {put(8, 30), ErrLayout},
-		"no room for the address":    {put(8, 13), ErrShort},
-		"address beyond the options": {put(14, 7), ErrShort},
-		"option without an end":      {func(b []byte) { b[22] &^= last }, ErrShort},
-		"option beyond the payload":  {func(b []byte) { b[23] = 9 }, ErrShort},
-		"a billion addresses":        {func(b []byte) { b[44] = 0x40 }, ErrShort},
-		"an address too long":        {put(50, 7), ErrShort},
+		"longer than it is":          {put(2, 500), frame.ErrShort},
+		"shorter than its payload":   {put(2, 20), frame.ErrLayout},
+		"payload in the header":      {put(10, 11), frame.ErrLayout},
+		"options in the header":      {put(8, 11), frame.ErrLayout},
+		"options behind the payload": {put(8, 30), frame.ErrLayout},
+		"no room for the address":    {put(8, 13), frame.ErrShort},
+		"address beyond the options": {put(14, 7), frame.ErrShort},
+		"option without an end":      {func(b []byte) { b[22] &^= last }, frame.ErrShort},
+		"option beyond the payload":  {func(b []byte) { b[23] = 9 }, frame.ErrShort},
+		"a billion addresses":        {func(b []byte) { b[44] = 0x40 }, frame.ErrShort},
+		"an address too long":        {put(50, 7), frame.ErrShort},
 	} {
 		b := bytes.Clone(whole)
 		x.change(b)

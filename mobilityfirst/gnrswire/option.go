@@ -1,5 +1,7 @@
 package gnrswire
 
+import "github.com/sluice-net/sluice/mobilityfirst/frame"
+
 // OptionKind is what an option is about.
 type OptionKind uint8
 
@@ -36,11 +38,11 @@ func appendOptions(b []byte, all []Option) []byte {
 func parseOptions(b []byte) (all []Option, err error) {
 	for {
 		if len(b) < optionHeader {
-			return nil, ErrShort
+			return nil, frame.ErrShort
 		}
 		size := optionHeader + int(b[1])
 		if size > len(b) {
-			return nil, ErrShort
+			return nil, frame.ErrShort
 		}
 		all = append(all, Option{OptionKind(b[0] &^ last), b[optionHeader:size]})
 		if b[0]&last != 0 {
