@@ -87,7 +87,8 @@ func (r *Registry[C, R, L]) learn(a *Agent[C], st control.Status) {
 	}
 }
 
-// take takes in one event.
+// take takes in one event. An agent is up when its first word has been taken in, not before:
+// who finds it up knows what it has told.
 func (r *Registry[C, R, L]) take(a *Agent[C], e control.Event[R, L]) {
 	r.mu.Lock()
 	replaced := a.instance != "" && a.instance != e.Instance
@@ -96,10 +97,7 @@ func (r *Registry[C, R, L]) take(a *Agent[C], e control.Event[R, L]) {
 	if a.instance != e.Instance {
 		a.instance, a.lastSeq = e.Instance, 0
 	}
-	a.state.Liveness, a.state.Error, a.state.LastSeen = Up, "", time.Now()
-	if returned {
-		a.news = a.state.LastSeen
-	}
+	a.state.LastSeen = time.Now()
 	a.state.Status.Load = e.Status
 	fresh := e.Seq - min(e.Seq, a.lastSeq)
 	missed := fresh > uint64(len(e.Ended))
@@ -107,13 +105,14 @@ func (r *Registry[C, R, L]) take(a *Agent[C], e control.Event[R, L]) {
 	a.lastSeq = max(a.lastSeq, e.Seq)
 	url := a.state.URL
 	r.mu.Unlock()
+	r.Event(a, e, before)
 	if returned {
+		r.mu.Lock()
+		a.state.Liveness, a.state.Error, a.news = Up, "", a.state.LastSeen
+		r.mu.Unlock()
 		r.Publish("agent.up", map[string]any{"agent": a.Name})
 		r.Log.Info("agent is up", "agent", a.Name, "url", url)
 		r.tasks.Start(func(ctx context.Context) { r.greet(ctx, a) })
-	}
-	r.Event(a, e, before)
-	if returned {
 		r.Changed()
 	}
 	if replaced {

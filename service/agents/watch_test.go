@@ -61,6 +61,22 @@ func TestBrokenEvents(t *testing.T) {
 	}
 }
 
+// An agent is not up before its first word has been taken in: who finds it up knows of what has
+// ended.
+func TestUpHasTold(t *testing.T) {
+	var a *Agent[*stub]
+	before := map[told]Liveness{}
+	r := newTestRegistry(t, func(o *Options[*stub, told, told]) {
+		o.Event = func(_ *Agent[*stub], e event, _ bool) { before[e.Ended[0]] = a.State().Liveness }
+	})
+	a = &Agent[*stub]{Name: "z", Client: &stub{}, mu: &r.mu, state: State{Liveness: Unknown}}
+	r.take(a, event{Instance: "first", Seq: 1, Ended: []told{"one"}})
+	r.take(a, event{Instance: "first", Seq: 2, Ended: []told{"two"}})
+	if before["one"] != Unknown || before["two"] != Up || a.State().Liveness != Up {
+		t.Errorf("while it was taken in: %v; now %s", before, a.State().Liveness)
+	}
+}
+
 // Each record of an instance is taken in once, though streams repeat it; one that is not
 // there any more is told to be missed, as is the loss of an instance.
 func TestRecordsAreTakenOnce(t *testing.T) {
