@@ -33,6 +33,7 @@ type bench struct {
 	store    *memstore.Store
 	x, x2, y *fakeAgent
 	settle   time.Duration
+	linger   time.Duration
 	stop     func()
 	// treatments are what others promise.
 	treatments *network.Treatments
@@ -62,7 +63,7 @@ func newBench(t *testing.T) *bench {
 		h.IPs = []netip.Addr{addr}
 		n.SetHost(h)
 	}
-	b := &bench{t: t, net: n, store: memstore.New(), settle: time.Second}
+	b := &bench{t: t, net: n, store: memstore.New(), settle: time.Second, linger: 20 * time.Millisecond}
 	b.x, b.x2, b.y = newFakeAgent(t, n, "x"), newFakeAgent(t, n, "x2"), newFakeAgent(t, n, "y")
 	b.start()
 	t.Cleanup(func() { b.stop() })
@@ -84,7 +85,7 @@ func newBench(t *testing.T) *bench {
 func (b *bench) start() {
 	s, err := New(Options{
 		Network: b.net, Rules: b.net, Store: b.store, Log: slog.New(slog.DiscardHandler),
-		Linger: 20 * time.Millisecond, Settle: b.settle, Dial: b.dial,
+		Linger: b.linger, Settle: b.settle, Dial: b.dial,
 		ControlSubnets: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, Treatments: b.treatments,
 	})
 	if err != nil {

@@ -59,6 +59,7 @@ func TestEndedWithoutController(t *testing.T) {
 // rules stay for its last segments, as they would have.
 func TestRulesOutlastAnEnd(t *testing.T) {
 	b := newBench(t)
+	b.linger = time.Second // the start is to be over by then
 	id := b.live()
 	b.stop()
 	b.x.finish(id, agentapi.ReasonClosed)
