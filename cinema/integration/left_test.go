@@ -14,22 +14,27 @@ import (
 func TestLeftChannelIsForgotten(t *testing.T) {
 	w := ownEgress(t, "cinema-left")
 	w.channels(1)
-	v := newRawGateway(w, "out1").join("c1")
-	v.got(t, 50)
+	g := newRawGateway(w, "out1")
 	const before = "s3" // the gateway
-	if len(w.cached(before)) == 0 {
-		t.Fatal("nothing of the channel is cached")
-	}
-	v.leave()
-	left := time.Now()
-	w.must(stage.Poll(t.Context(), "nothing of the channel to be cached", func() error {
-		if found := w.cached(before); len(found) > 0 {
-			return fmt.Errorf("it has %q", found)
+	for range 5 {       // what is under way meets one rule or the other
+		v := g.join("c1")
+		v.got(t, 50)
+		if len(w.cached(before)) == 0 {
+			t.Fatal("nothing of the channel is cached")
 		}
-		return nil
-	}))
-	if took := time.Since(left); took > 8*time.Second {
-		t.Errorf("what is cached went after %v: by its age, not with the rules", took)
+		v.leave()
+		left := time.Now()
+		var last []string
+		w.must(stage.Poll(t.Context(), "nothing of the channel to be cached", func() error {
+			if found := w.cached(before); len(found) > 0 {
+				last = found
+				return fmt.Errorf("it has %q", found)
+			}
+			return nil
+		}))
+		if took := time.Since(left); took > 8*time.Second {
+			t.Errorf("what is cached went after %v: by its age, not with the rules; it was %q", took, last)
+		}
 	}
 	w.nothingLeft()
 }

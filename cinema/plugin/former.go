@@ -25,7 +25,9 @@ type former struct {
 
 // beside is the way that stays beside the next one of a channel for a while, and whether rules of
 // both together might lead in a circle: then none stays, nor does one that is gone, or if viewers'
-// gateways have no room for the channel twice.
+// gateways have no room for the channel twice. A branch that nobody watches any more stays without
+// its viewers: what is under way on it meets no guard, whose decision Open vSwitch would keep for
+// ten seconds, and whoever came back meanwhile would meet.
 func (w *ways) beside(l *line, t tree.Tree, top *network.Topology, a *audience) (before tree.Tree, circle bool) {
 	w.mu.Lock()
 	was, had, until := l.applied, l.former.tree, l.former.until
@@ -38,6 +40,8 @@ func (w *ways) beside(l *line, t tree.Tree, top *network.Topology, a *audience) 
 	case !moves && time.Now().Before(until):
 		return had, false
 	case moves && was.Root == t.Root && w.there(was, top) && (!t.Twice(was) || w.roomForTwice(was, t, a)):
+		return was, false
+	case !moves && was.Leaves(t) && w.there(was, top):
 		return was, false
 	}
 	return tree.Tree{}, false

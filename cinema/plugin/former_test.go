@@ -73,6 +73,24 @@ func TestFormerWayStays(t *testing.T) {
 	}
 }
 
+// A branch that nobody watches any more stays for what is under way on it, and without copies: no
+// guard drops that, which Open vSwitch would go by when somebody is back.
+func TestLeftBranchStays(t *testing.T) {
+	b := newBench(t)
+	b.net.SetTopology(triangle(3))
+	b.mustWant(b.west, 1, 6000, "a")
+	b.mustWant(b.east, 2, 6001, "a")
+	b.expect("a", 2, "10.0.0.2:6001", "10.0.0.3:6000")
+	written := b.written()
+	b.mustWant(b.east, 2, 6001)
+	b.eventually("the branch is gone", func() bool { return slices.Equal(written(), [][2]int{{3, 1}, {2, 1}}) })
+	b.mustWant(b.west, 1, 6000)
+	b.eventually("only the guards are left", b.onlyGuards)
+	if got, want := written(), [][2]int{{3, 1}, {2, 1}, {1, 0}}; !slices.Equal(got, want) {
+		t.Errorf("rules and links %v, want %v", got, want)
+	}
+}
+
 // moves has channel a looked at until what is written of it is as wanted.
 func (b *bench) moves(want [][2]int) {
 	b.t.Helper()

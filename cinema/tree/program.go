@@ -42,7 +42,9 @@ type Plan struct {
 }
 
 // Program is the channel as rules and groups: at each switch one rule, for what comes in by
-// the port of the tree, and the groups of the viewers behind it. Without viewers it is empty.
+// the port of the tree, and the groups of the viewers behind it. Without viewers, and without
+// Before, it is empty. Where only the former way leads, and nobody gets copies any more, the
+// rule drops: what is still under way is dropped as the channel's, and not by a guard.
 // The rules of the switches that are farthest from the root come first: written in this
 // order, none leads to where there is none yet.
 func (p *Plan) Program() (out network.Program) {
@@ -61,7 +63,7 @@ func (p *Plan) Program() (out network.Program) {
 			Switch: at.Switch, Stage: network.StageRewrite, Offset: rule.RewriteChannel,
 			Match: p.match(at.Port), Actions: p.onward(first, at.Port, forks[at]),
 		}
-		if len(r.Actions) == 0 {
+		if len(r.Actions) == 0 && at.Switch == p.Tree.Root.Switch {
 			continue
 		}
 		if at.Switch == p.Tree.Root.Switch && p.Meter != 0 {

@@ -45,6 +45,12 @@ func (t Tree) Moves(next Tree) bool {
 	return len(kept.Edges) < len(t.Edges) && len(kept.Edges) < len(next.Edges) || !t.Root.IsZero() && t.Root != next.Root
 }
 
+// Leaves says whether next, from the same root, leaves out a switch that t reaches.
+func (t Tree) Leaves(next Tree) bool {
+	in := next.In()
+	return t.Root == next.Root && slices.ContainsFunc(t.Edges, func(e Edge) bool { _, reached := in[e.To.Switch]; return !reached })
+}
+
 // by has the link by which each switch gets the channel, but for that of the root.
 func (t Tree) by() map[openflow.DatapathID]Edge {
 	by := make(map[openflow.DatapathID]Edge, len(t.Edges))

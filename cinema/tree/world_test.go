@@ -266,8 +266,32 @@ func (w *world) lead(t *rapid.T, c *channel, next Tree, copies map[openflow.Data
 		w.planLossless(t, c, p.Program(), next.Twice(c.applied))
 		p.Before = Tree{}
 	}
+	if !c.applied.Moves(next) && c.applied.Leaves(next) {
+		p.Before = c.applied
+		w.plan(t, c.name, p.Program(), calm)
+		w.checkLeft(t, c, next)
+		p.Before = Tree{}
+	}
 	w.plan(t, c.name, p.Program(), calm)
 	c.applied = next
+}
+
+// checkLeft says which switch leaves it to a guard to drop what is under way of a channel that it
+// does not get any more.
+func (w *world) checkLeft(t *rapid.T, c *channel, next Tree) {
+	still := next.In()
+	for d, in := range c.applied.In() {
+		if _, is := still[d]; is {
+			continue
+		}
+		r := w.tables[d].Send(in, c.sent(network.PortRef{Switch: d, Port: in}).p)
+		if !slices.ContainsFunc(r.Entries, func(e fake.Entry) bool {
+			_, offset, _ := rule.OfPriority(e.Priority)
+			return offset == rule.RewriteChannel
+		}) {
+			t.Fatalf("%s, left: at switch %v a guard drops it: %v", c.name, d, r.Entries)
+		}
+	}
 }
 
 // arrival is what comes out at an edge.
