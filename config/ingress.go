@@ -25,10 +25,11 @@ type GatewayData struct {
 
 // GatewayPublic is the interface of a gateway of Cinema for people.
 type GatewayPublic struct {
-	Listen    Address `yaml:"listen" doc:"Where it listens: HTTP over TCP, and media over UDP at the port of the same number."`
-	TLS       TLS     `yaml:"tls" doc:"Certificate of the interface. Browsers want one that they trust; clients show none."`
-	Plaintext bool    `yaml:"plaintext" doc:"Permits HTTP without TLS elsewhere than on the loopback interface, as behind a proxy: passwords can be read on the way then."`
-	URL       string  `yaml:"url" pattern:"https?://[^/]+" form:"a URL like https://live.example.org:8460" doc:"URL under which people reach it. Empty: made from listen."`
+	Listen         Address        `yaml:"listen" doc:"Where it listens: HTTP over TCP, and media over UDP at the port of the same number."`
+	TLS            TLS            `yaml:"tls" doc:"Certificate of the interface. Browsers want one that they trust; clients show none."`
+	Plaintext      bool           `yaml:"plaintext" doc:"Permits HTTP without TLS elsewhere than on the loopback interface, as behind a proxy: passwords can be read on the way then."`
+	URL            string         `yaml:"url" pattern:"https?://[^/]+" form:"a URL like https://live.example.org:8460" doc:"URL under which people reach it. Empty: made from listen."`
+	TrustedProxies []netip.Prefix `yaml:"trusted_proxies" doc:"Addresses of reverse proxies before it: what comes by them counts as that of the client that they name last in X-Forwarded-For. Without it, all that comes by a proxy counts as one client's."`
 }
 
 // DefaultIngress is the configuration of an ingress gateway that is told nothing.
@@ -59,10 +60,22 @@ func (k *checker) gateway(control Control, data GatewayData, public GatewayPubli
 	k.require(!public.Listen.IsValid() || public.TLS.Enabled() || public.Listen.Loopback() || public.Plaintext,
 		"public.tls.cert", "missing", "set cert and key, or public.plaintext if something before it has TLS")
 	k.distinct("public.listen", []Address{control.Listen, public.Listen})
+	k.proxies(public.TrustedProxies)
 	addr := cmp.Or(data.Address, control.Listen.Addr())
 	k.require(addr.Is4() && !addr.IsUnspecified() && !addr.IsMulticast(), "data.address",
 		fmt.Sprintf("not an address that datagrams can come from (%v)", addr), "one IPv4 address of one interface")
 	k.require(announce.Server != "" || announce.TokenFile == "" && announce.URL == "", "announce.server", "missing", "name the controller's API, or remove announce.token_file and announce.url")
+}
+
+// maxProxies bounds the prefixes of trusted proxies, each of which is looked at with every request.
+const maxProxies = 64
+
+// proxies checks whom one believes whose a request is.
+func (k *checker) proxies(all []netip.Prefix) {
+	k.require(len(all) <= maxProxies, "public.trusted_proxies", fmt.Sprintf("%d of them", len(all)), fmt.Sprintf("at most %d", maxProxies))
+	for i, p := range all {
+		k.require(p.Bits() > 0, fmt.Sprintf("public.trusted_proxies[%d]", i), "everybody", "the proxies' own addresses, like 192.0.2.1/32: who is trusted may call itself as it likes")
+	}
 }
 
 // First is the gateway's data address.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/clientaddr"
 	"github.com/sluice-net/sluice/service/control"
 )
 
@@ -39,6 +40,8 @@ type Config struct {
 	// MaxViewers bounds the viewers, MaxPerAddress those of one client's address.
 	MaxViewers    int
 	MaxPerAddress int
+	// Proxies are reverse proxies that say whose the requests are that come by them.
+	Proxies clientaddr.Proxies
 	// Burst has viewers who join or change get what has come since the last key frame.
 	Burst bool
 	// MakeBeforeBreak has viewers who change see the old channel until the new one's key frame

@@ -83,7 +83,7 @@ func FuzzRequest(f *testing.F) {
 			t.Skip()
 		}
 		req.RemoteAddr = "192.0.2.1:5"
-		g.limits = newLimits(10)
+		g.limits = newLimits(&Config{MaxPerAddress: 10})
 		req.Header.Set("Content-Type", kind)
 		res := httptest.NewRecorder()
 		h.ServeHTTP(res, req)

@@ -44,7 +44,7 @@ type Gateway struct {
 func New(cfg Config) (*Gateway, error) {
 	cfg.Times = cmp.Or(cfg.Times, DefaultTimes())
 	g := &Gateway{
-		cfg: cfg, limits: newLimits(cfg.MaxPerAddress), tasks: tasks.New(), repairs: make(chan struct{}, maxRepairs),
+		cfg: cfg, limits: newLimits(&cfg), tasks: tasks.New(), repairs: make(chan struct{}, maxRepairs),
 		viewers: map[string]*viewer{}, ports: map[uint16]bool{}, last: cfg.Ports.Last,
 	}
 	g.metrics, g.thumbnails = newMetrics(g.count), gatewayapi.NewThumbnails(cfg.Controller.Thumbnail)

@@ -63,7 +63,7 @@ func (g *Gateway) guard(next http.Handler) http.Handler {
 		// that no browser adds by itself.
 		h.Set("Access-Control-Allow-Origin", "*")
 		h.Set("Access-Control-Expose-Headers", "Location, Retry-After")
-		if !g.limits.request(address(r.RemoteAddr), time.Now()) {
+		if !g.limits.request(g.limits.address(r), time.Now()) {
 			refuse(w, refused(http.StatusTooManyRequests, "", "more than %d requests a second from your address", perSecond))
 			return
 		}
@@ -97,7 +97,7 @@ func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // whep makes a viewer of an offer.
 func (g *Gateway) whep(w http.ResponseWriter, r *http.Request) error {
-	o := offer{channel: r.PathValue("channel"), from: address(r.RemoteAddr), player: "whep"}
+	o := offer{channel: r.PathValue("channel"), from: g.limits.address(r), player: "whep"}
 	if err := checkChannel(o.channel); err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ const farewellTime = 2 * time.Second
 
 // light makes a viewer of a WebSocket, the player of which decodes by itself.
 func (g *Gateway) light(w http.ResponseWriter, r *http.Request) error {
-	o := offer{channel: r.PathValue("channel"), from: address(r.RemoteAddr), player: "websocket"}
+	o := offer{channel: r.PathValue("channel"), from: g.limits.address(r), player: "websocket"}
 	if err := checkChannel(o.channel); err != nil {
 		return err
 	}

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/sluice-net/sluice/internal/clientaddr"
 )
 
 // What one client's address may do: so many requests each second, so many at once, and so many
-// connections.
+// connections. A trusted proxy may have as many connections as there may be viewers, and these.
 const (
 	perSecond      = 20
 	atOnce         = 40
@@ -32,6 +34,8 @@ const (
 // limits counts what each client's address does.
 type limits struct {
 	viewers int // that an address may have
+	proxies clientaddr.Proxies
+	behind  int // connections that a proxy may have more than an address
 	mu      sync.Mutex
 	of      map[netip.Addr]*usage
 	swept   time.Time
@@ -44,24 +48,13 @@ type usage struct {
 	last        time.Time
 }
 
-func newLimits(viewers int) *limits { return &limits{viewers: viewers, of: map[netip.Addr]*usage{}} }
+func newLimits(cfg *Config) *limits {
+	return &limits{viewers: cfg.MaxPerAddress, proxies: cfg.Proxies, behind: cfg.MaxViewers, of: map[netip.Addr]*usage{}}
+}
 
-// address is whose requests are counted together: an IPv4 address, or the /64 of an IPv6
-// address, which one client has to itself.
-func address(remote string) netip.Addr {
-	ap, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return netip.Addr{}
-	}
-	a := ap.Addr().Unmap().WithZone("")
-	if a.Is4() {
-		return a
-	}
-	p, err := a.Prefix(64)
-	if err != nil {
-		return a
-	}
-	return p.Addr()
+// address is as whose a request is counted.
+func (l *limits) address(r *http.Request) netip.Addr {
+	return clientaddr.Source(l.proxies.Client(r)).Addr()
 }
 
 // usage returns what is known of an address, nil if there is no room for another.
@@ -122,8 +115,12 @@ func (l *limits) leave(a netip.Addr) {
 func (l *limits) connect(a netip.Addr, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	most := maxConnections
+	if l.proxies.Trust(a) {
+		most += l.behind
+	}
 	u := l.usage(a, now)
-	if u == nil || u.connections >= maxConnections {
+	if u == nil || u.connections >= most {
 		return false
 	}
 	u.connections++
@@ -152,7 +149,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if tcp, is := c.(*net.TCPConn); is {
 			_ = tcp.SetWriteBuffer(sendBuffer) // what a slow player misses is not on its way already
 		}
-		a := address(c.RemoteAddr().String())
+		a := clientaddr.Source(c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()).Addr()
 		if l.limits.connect(a, time.Now()) {
 			return &counted{Conn: c, end: sync.OnceFunc(func() { l.limits.disconnect(a) })}, nil
 		}

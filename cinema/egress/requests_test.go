@@ -2,16 +2,12 @@ package egress
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -158,7 +154,7 @@ func TestFlood(t *testing.T) {
 
 // What is remembered of addresses is bounded, and forgotten.
 func TestAddressesAreForgotten(t *testing.T) {
-	l, now := newLimits(1), time.Now()
+	l, now := newLimits(&Config{MaxPerAddress: 1}), time.Now()
 	for i := range maxAddresses + 100 {
 		a := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 		if ok := l.request(a, now); ok != (i < maxAddresses) {
@@ -175,55 +171,6 @@ func TestAddressesAreForgotten(t *testing.T) {
 	if l.join(one, now) != nil || l.join(one, now) == nil {
 		t.Error("an address has one viewer")
 	}
-}
-
-// Connections beyond those that an address may have are closed.
-func TestConnectionsAreBounded(t *testing.T) {
-	raw := listenLocal(t)
-	l := &listener{raw, newLimits(1)}
-	defer l.Close()
-	var accepted atomic.Int32
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		var all []net.Conn
-		defer func() {
-			for _, c := range all {
-				c.Close()
-			}
-		}()
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all = append(all, c)
-			accepted.Add(1)
-		}
-	}()
-	dial := func() net.Conn {
-		c, err := net.Dial("tcp", raw.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		return c
-	}
-	for range maxConnections {
-		dial()
-	}
-	for range 10 {
-		c := dial()
-		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
-		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("one connection more lives: %v", err)
-		}
-	}
-	if n := accepted.Load(); n != maxConnections {
-		t.Errorf("%d connections", n)
-	}
-	l.Close()
-	<-done
 }
 
 // A gateway that is full, or drains, sends viewers where there is room.

@@ -51,23 +51,23 @@ func TestTail(t *testing.T) {
 // Places are bounded for each source and in all, and come back.
 func TestCrowd(t *testing.T) {
 	c := &crowd{most: 3, mostOfOne: 2}
-	a, b := sourceOf(netip.MustParseAddrPort("192.0.2.1:1")), sourceOf(netip.MustParseAddrPort("[::ffff:192.0.2.2]:1"))
-	got := []bool{c.enter(a), c.enter(a), c.enter(a), c.enter(b), c.enter(b)}
+	a, b := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
+	got := []bool{c.enter(a, false), c.enter(a, false), c.enter(a, false), c.enter(b, false), c.enter(b, true)}
 	if want := "[true true false true false]"; fmt.Sprint(got) != want {
 		t.Errorf("%v, want %v", got, want)
 	}
 	c.leave(a)
-	if !c.enter(b) || len(c.from) != 2 {
+	if !c.enter(b, false) || len(c.from) != 2 {
 		t.Error("a place is lost")
 	}
-	c.leave(a)
-	c.leave(b)
-	c.leave(b)
+	if c.leave(a); c.enter(b, false) || !c.enter(b, true) {
+		t.Error("a proxy has no more places than others")
+	}
+	for range 3 {
+		c.leave(b)
+	}
 	if len(c.from) != 0 || c.all != 0 {
 		t.Errorf("%+v is left", c.from)
-	}
-	if one, other := sourceOf(netip.MustParseAddrPort("[2001:db8::1]:1")), sourceOf(netip.MustParseAddrPort("[2001:db8::2%eth0]:2")); one != other {
-		t.Errorf("%v and %v are two", one, other)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestListenerIsGuarded(t *testing.T) {
 // Wrong passwords count for a while, right ones do not; sources that are remembered are bounded.
 func TestPasswords(t *testing.T) {
 	p, hash := newPasswords(), hashOf(t, "right")
-	one, other := sourceOf(netip.MustParseAddrPort("192.0.2.1:1")), sourceOf(netip.MustParseAddrPort("192.0.2.2:1"))
+	one, other := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
 	check := func(source netip.Prefix, password string, want error) {
 		t.Helper()
 		if err := p.check(t.Context(), source, hash, password); !errors.Is(err, want) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+
+	"github.com/sluice-net/sluice/internal/clientaddr"
 )
 
 // DefaultMaxChannels is how many channels a gateway has at most unless configured.
@@ -28,6 +30,8 @@ type Config struct {
 	PublicTLS *tls.Config
 	// PublicURL is where producers find that; empty: made from Public.
 	PublicURL string
+	// Proxies are reverse proxies that say whose the requests are that come by them.
+	Proxies clientaddr.Proxies
 	// MaxChannels bounds the channels, and with them the child processes and producers.
 	MaxChannels int
 	// FFmpeg is the program, by its path or by a name that is looked for in PATH; ffprobe is

@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+
+	"github.com/sluice-net/sluice/internal/clientaddr"
 )
 
 // How many connections the public listener has at once, and of one source.
@@ -21,11 +23,11 @@ type crowd struct {
 	from map[netip.Prefix]int
 }
 
-// enter takes a place, if there is one.
-func (c *crowd) enter(source netip.Prefix) bool {
+// enter takes a place, if there is one. A proxy may have all.
+func (c *crowd) enter(source netip.Prefix, proxy bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.all >= c.most || c.from[source] >= c.mostOfOne {
+	if c.all >= c.most || !proxy && c.from[source] >= c.mostOfOne {
 		return false
 	}
 	if c.from == nil {
@@ -46,20 +48,11 @@ func (c *crowd) leave(source netip.Prefix) {
 	}
 }
 
-// sourceOf is what counts as one source: an address, or what one site has of IPv6.
-func sourceOf(a netip.AddrPort) netip.Prefix {
-	ip := a.Addr().Unmap().WithZone("")
-	bits := ip.BitLen()
-	if ip.Is6() {
-		bits = 64
-	}
-	return netip.PrefixFrom(ip, bits).Masked()
-}
-
 // guardedListener closes connections for which its crowd has no place.
 type guardedListener struct {
 	net.Listener
-	crowd *crowd
+	crowd   *crowd
+	proxies clientaddr.Proxies
 }
 
 // Accept returns a connection that has a place.
@@ -69,8 +62,9 @@ func (l guardedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		source := sourceOf(conn.RemoteAddr().(*net.TCPAddr).AddrPort())
-		if l.crowd.enter(source) {
+		from := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
+		source := clientaddr.Source(from)
+		if l.crowd.enter(source, l.proxies.Trust(from)) {
 			return &placed{conn, sync.OnceFunc(func() { l.crowd.leave(source) })}, nil
 		}
 		_ = conn.Close()

@@ -85,7 +85,7 @@ func publicURL(at netip.AddrPort, data netip.Addr, encrypted bool) string {
 func (p *public) serveAt(l net.Listener, encrypted bool) {
 	p.listener = guardedListener{
 		listen.New(l, func(err error) { p.lines.Warn(p.g.log, "cannot accept producers for now", "error", err) }),
-		&crowd{most: maxConns, mostOfOne: maxSourceConns},
+		&crowd{most: maxConns, mostOfOne: maxSourceConns}, p.g.cfg.Proxies,
 	}
 	if encrypted {
 		c := p.g.cfg.PublicTLS

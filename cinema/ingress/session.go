@@ -39,7 +39,7 @@ var errPublished = errors.New("another producer publishes it; it can be replaced
 type session struct {
 	id     string // a secret
 	ch     *channel
-	from   netip.AddrPort
+	from   netip.Addr
 	answer string
 	pc     *webrtc.PeerConnection
 	tasks  *tasks.Group // its readers
@@ -56,7 +56,7 @@ type session struct {
 
 // newSession makes a session of an offer, in the place of the channel's former producer if
 // that is silent.
-func (p *public) newSession(c *channel, from netip.AddrPort, offer string) (*session, error) {
+func (p *public) newSession(c *channel, from netip.Addr, offer string) (*session, error) {
 	if err := checkOffer(offer); err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/internal/clientaddr"
 )
 
 const (
@@ -21,11 +22,7 @@ const (
 
 // publish answers a producer's offer.
 func (p *public) publish(w http.ResponseWriter, r *http.Request) {
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		refuse(w, http.StatusInternalServerError, "address of the producer", err.Error())
-		return
-	}
+	from := p.g.cfg.Proxies.Client(r)
 	offer, ok := readOffer(w, r)
 	if !ok {
 		return
@@ -81,7 +78,7 @@ func readOffer(w http.ResponseWriter, r *http.Request) (string, bool) {
 }
 
 // permitted checks the producer's password, or refuses it.
-func (p *public) permitted(w http.ResponseWriter, r *http.Request, c *channel, from netip.AddrPort) bool {
+func (p *public) permitted(w http.ResponseWriter, r *http.Request, c *channel, from netip.Addr) bool {
 	spec := c.current()
 	switch {
 	case spec.Source != "":
@@ -97,7 +94,7 @@ func (p *public) permitted(w http.ResponseWriter, r *http.Request, c *channel, f
 		refuse(w, http.StatusUnauthorized, "a password is needed", "send Authorization: Bearer PASSWORD")
 		return false
 	}
-	err := p.passwords.check(r.Context(), sourceOf(from), spec.PublishHash, strings.TrimSpace(password))
+	err := p.passwords.check(r.Context(), clientaddr.Source(from), spec.PublishHash, strings.TrimSpace(password))
 	switch {
 	case err == nil:
 		return true
@@ -115,11 +112,11 @@ func (p *public) permitted(w http.ResponseWriter, r *http.Request, c *channel, f
 }
 
 // refused tells of a producer that was refused, unless there are too many of them.
-func (p *public) refused(c *channel, from netip.AddrPort, err error) {
+func (p *public) refused(c *channel, from netip.Addr, err error) {
 	p.g.totals.refused.Add(1)
 	p.lines.Warn(p.g.log, "a producer is refused", "channel", c.name, "from", from, "error", err)
 	if _, turn := p.refusals.Turn(time.Now()); turn {
-		p.g.server.Record(gatewayapi.ChannelEvent{At: time.Now(), Channel: c.name, What: "refused", Detail: clip(from.Addr().String() + ": " + err.Error())})
+		p.g.server.Record(gatewayapi.ChannelEvent{At: time.Now(), Channel: c.name, What: "refused", Detail: clip(from.String() + ": " + err.Error())})
 	}
 }
 

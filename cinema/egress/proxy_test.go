@@ -1,0 +1,131 @@
+package egress
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pion/webrtc/v4"
+
+	"github.com/sluice-net/sluice/internal/clientaddr"
+)
+
+var onlyProxy = clientaddr.Proxies{netip.MustParsePrefix("127.0.0.9/32")}
+
+// from dials as a host of the loopback network.
+func from(host string) *http.Transport {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
+	return &http.Transport{DialContext: d.DialContext, DisableKeepAlives: true}
+}
+
+// Behind a trusted reverse proxy each client has its own share, whatever it says of itself; behind
+// another all together have one.
+func TestBehindProxy(t *testing.T) {
+	for name, c := range map[string]struct {
+		proxies clientaddr.Proxies
+		other   int
+	}{
+		"trusted":     {onlyProxy, http.StatusCreated},
+		"not trusted": {nil, http.StatusTooManyRequests},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(cfg *Config) { cfg.MaxPerAddress, cfg.Proxies = 1, c.proxies }, "news")
+			to, err := url.Parse(w.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			proxy := httptest.NewServer(&httputil.ReverseProxy{Transport: from("127.0.0.9"), Rewrite: func(r *httputil.ProxyRequest) {
+				r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"] // as nginx does
+				r.SetXForwarded()
+				r.SetURL(to)
+			}})
+			t.Cleanup(proxy.Close)
+			offer := w.newPlayer(webrtc.SettingEngine{}).offer()
+			ask := func(host, says string, want int) {
+				t.Helper()
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, proxy.URL+"/whep/news", strings.NewReader(offer))
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("Content-Type", "application/sdp")
+				if says != "" {
+					r.Header.Set("X-Forwarded-For", says)
+				}
+				res, err := from(host).RoundTrip(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer res.Body.Close()
+				if text, _ := io.ReadAll(res.Body); res.StatusCode != want {
+					t.Errorf("%s, who says %q: %s, want %d: %s", host, says, res.Status, want, text)
+				}
+			}
+			ask("127.0.0.2", "", http.StatusCreated)
+			ask("127.0.0.2", "203.0.113.1", http.StatusTooManyRequests)
+			ask("127.0.0.3", "127.0.0.2", c.other)
+		})
+	}
+}
+
+// Connections beyond those that an address may have are closed; a trusted proxy has one for each
+// viewer besides.
+func TestConnectionsAreBounded(t *testing.T) {
+	raw := listenLocal(t)
+	l := &listener{raw, newLimits(&Config{MaxPerAddress: 1, MaxViewers: 20, Proxies: onlyProxy})}
+	defer l.Close()
+	var accepted atomic.Int32
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var all []net.Conn
+		defer func() {
+			for _, c := range all {
+				c.Close()
+			}
+		}()
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all = append(all, c)
+			accepted.Add(1)
+		}
+	}()
+	for host, most := range map[string]int32{"127.0.0.1": maxConnections, "127.0.0.9": maxConnections + 20} {
+		before := accepted.Load()
+		dial := func() net.Conn {
+			c, err := from(host).DialContext(t.Context(), "tcp", raw.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Close() })
+			return c
+		}
+		for range most {
+			dial()
+		}
+		for range 10 {
+			c := dial()
+			_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+			if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%s: one connection more lives: %v", host, err)
+			}
+		}
+		if n := accepted.Load() - before; n != most {
+			t.Errorf("%s: %d connections, want %d", host, n, most)
+		}
+	}
+	l.Close()
+	<-done
+}
