@@ -158,7 +158,7 @@ func (s *Switch) handle(m []byte) error {
 	if m[0] != openflow.Version {
 		return fmt.Errorf("message of version %#02x in a session of OpenFlow 1.3", m[0])
 	}
-	s.counters.received.add(openflow.MsgType(m[1]))
+	s.counters.received.add(m)
 	switch openflow.MsgType(m[1]) {
 	case openflow.TypePacketIn:
 		s.packetIn(m)

@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/service"
 )
 
@@ -82,14 +81,12 @@ func switchMetrics(m *service.Metrics, core *network.Network) {
 			}
 		}
 	})
-	m.Totals("messages_total", "OpenFlow messages between the controller and the switch, by direction (sent to the switch, or received) and type; one in a bundle is an experimenter message.", []string{"switch", "direction", "type"}, func(is func(float64, ...string)) {
+	m.Totals("messages_total", "OpenFlow messages between the controller and the switch, by direction (sent to the switch, or received), type, and what multipart messages are about, or lldp for such packets; one in a bundle is an experimenter message.", []string{"switch", "direction", "type", "about"}, func(is func(float64, ...string)) {
 		for _, sw := range core.Switches() {
 			st := sw.Stats()
 			for direction, messages := range map[string]network.Messages{"sent": st.Sent, "received": st.Received} {
-				for t, n := range messages {
-					if n > 0 {
-						is(float64(n), sw.DPID().String(), direction, strings.ToLower(openflow.MsgType(t).String()))
-					}
+				for kind, n := range messages.All() {
+					is(float64(n), sw.DPID().String(), direction, strings.ToLower(kind.Type.String()), kind.About)
 				}
 			}
 		}
