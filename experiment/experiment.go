@@ -22,7 +22,7 @@ func All() []Experiment {
 	return []Experiment{
 		sosTable1(), sosSockets(), sosChunk(), sosAgents(), sosStreams(), sosPeers(), sosSetup(), sosSessions(), sosShort(), agentRelay(), packetIn(), hostileSwitch(),
 		handoverModel(), handoverPolicies(), handoverMoves(), handoverSilence(), handoverPeers(), handoverScale(),
-		qosCritical(), qosAcceptance(), qosLatency(), qosPeers(), multipathGain(), multipathCut(), multipathFatTree(), multipathModel(), hostIdle(),
+		qosCritical(), qosAcceptance(), qosLatency(), qosPeers(), multipathGain(), multipathCut(), multipathFatTree(), multipathModel(), multipathControl(), hostIdle(),
 		qosAlgorithms(),
 		cinemaZap(), cinemaTree(), cinemaScale(), cinemaPeers(),
 	}

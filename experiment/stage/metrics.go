@@ -27,15 +27,24 @@ func (m Metrics) Sum(name string) (sum float64) {
 	return sum
 }
 
-// SumOf adds up a metric over all labels but one, which has to have a value.
-func (m Metrics) SumOf(name, label, value string) (sum float64) {
-	has := fmt.Sprintf("%s=%q", label, value)
+// SumOf adds up a metric over all labels but those that are given, each with its value after it.
+func (m Metrics) SumOf(name string, labels ...string) (sum float64) {
 	for series, v := range m {
-		if bare, labels, _ := strings.Cut(series, "{"); bare == name && slices.Contains(strings.Split(strings.TrimSuffix(labels, "}"), ","), has) {
+		if bare, all, _ := strings.Cut(series, "{"); bare == name && hasAll(strings.Split(strings.TrimSuffix(all, "}"), ","), labels) {
 			sum += v
 		}
 	}
 	return sum
+}
+
+// hasAll says whether labels with these values are among all.
+func hasAll(all, labels []string) bool {
+	for pair := range slices.Chunk(labels, 2) {
+		if !slices.Contains(all, fmt.Sprintf("%s=%q", pair[0], pair[1])) {
+			return false
+		}
+	}
+	return true
 }
 
 // Metrics reads the controller's metrics.
