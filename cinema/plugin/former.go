@@ -19,6 +19,8 @@ const underWay = 500 * time.Millisecond
 type former struct {
 	tree  tree.Tree
 	until time.Time
+	// left says that nobody watches what is not of the next way any more: it was not moved.
+	left bool
 	// ending is true while somebody waits to have it taken out of the switches.
 	ending bool
 }
@@ -30,15 +32,18 @@ type former struct {
 // ten seconds, and whoever came back meanwhile would meet.
 func (w *ways) beside(l *line, t tree.Tree, top *network.Topology, a *audience) (before tree.Tree, circle bool) {
 	w.mu.Lock()
-	was, had, until := l.applied, l.former.tree, l.former.until
+	was, former := l.applied, l.former
 	unsure := []tree.Tree{l.planned, l.planBefore} // what has failed may be there in part
 	w.mu.Unlock()
 	moves := was.Moves(t)
 	switch {
-	case tree.Circle(append(unsure, had, was, t)...):
+	case tree.Circle(append(unsure, former.tree, was, t)...):
 		return tree.Tree{}, true
-	case !moves && time.Now().Before(until):
-		return had, false
+	case !moves && time.Now().Before(former.until):
+		if former.left && t.Twice(former.tree) { // somebody is back, by another way
+			return tree.Tree{}, false
+		}
+		return former.tree, false
 	case moves && was.Root == t.Root && w.there(was, top) && (!t.Twice(was) || w.roomForTwice(was, t, a)):
 		return was, false
 	case !moves && was.Leaves(t) && w.there(was, top):
@@ -84,14 +89,17 @@ func (t *viewers) roomForTwice(b bounds) bool {
 	return b.port.lacks(taken, taken) == nil
 }
 
-// keepFormer has the former way of a channel stay for as long as packets may be under way on
-// it. The lock is held.
-func (w *ways) keepFormer(channel string, l *line, before tree.Tree, moved bool) {
+// keepFormer has the way before another stay for as long as packets may be under way on it: if the
+// channel was moved from it, or has left branches of it. The lock is held.
+func (w *ways) keepFormer(channel string, l *line, before tree.Tree, moved, left bool) {
+	if before.Equal(l.former.tree) && !l.former.left { // what it was moved from before has its time
+		left = false
+	}
 	l.former.tree = before
-	if !moved || len(before.Edges) == 0 {
+	if !moved && !left || len(before.Edges) == 0 {
 		return
 	}
-	l.former.until = time.Now().Add(underWay)
+	l.former.until, l.former.left = time.Now().Add(underWay), !moved
 	if !l.former.ending {
 		l.former.ending = w.tasks.Start(func(ctx context.Context) { w.endFormer(ctx, channel, l) })
 	}

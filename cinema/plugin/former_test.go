@@ -91,6 +91,23 @@ func TestLeftBranchStays(t *testing.T) {
 	}
 }
 
+// Who comes back to a branch that was left, by another way, gets the channel by that alone.
+func TestBackByAnotherWay(t *testing.T) {
+	b := newBench(t)
+	b.net.SetTopology(triangle(3, [2]openflow.DatapathID{1, 2}))
+	b.mustWant(b.west, 1, 6000, "a")
+	b.mustWant(b.east, 2, 6001, "a")
+	b.expect("a", 2, "10.0.0.2:6001", "10.0.0.3:6000")
+	written := b.written()
+	b.mustWant(b.east, 2, 6001)
+	b.net.SetTopology(triangle(4, [2]openflow.DatapathID{2, 3}))
+	b.mustWant(b.east, 2, 6001, "a")
+	b.expect("a", 2, "10.0.0.2:6001", "10.0.0.3:6000")
+	if got, want := written(), [][2]int{{3, 1}, {3, 2}}; !slices.Equal(got, want) {
+		t.Errorf("rules and links %v, want %v", got, want)
+	}
+}
+
 // moves has channel a looked at until what is written of it is as wanted.
 func (b *bench) moves(want [][2]int) {
 	b.t.Helper()

@@ -116,7 +116,7 @@ func (w *ways) applied(channel string) {
 	l := w.line(channel)
 	was, now := l.applied, l.planned
 	l.applied, l.lists = now, l.planLists
-	w.keepFormer(channel, l, l.planBefore, was.Moves(now) || was.Leaves(now))
+	w.keepFormer(channel, l, l.planBefore, was.Moves(now), was.Leaves(now))
 	w.mu.Unlock()
 	if !was.Equal(now) {
 		w.publish("tree.changed", map[string]any{"channel": channel, "links": len(now.Edges), "added": more(was, now), "removed": more(now, was)})
