@@ -105,6 +105,9 @@ func Layers() []Layer {
 
 		{Dir: "mobilityfirst/frame"},
 		{Dir: "mobilityfirst/gnrswire", May: []string{"mobilityfirst/frame"}},
+		{Dir: "mobilityfirst/record", May: []string{"mobilityfirst/frame", "mobilityfirst/gnrswire"}},
+		{Dir: "mobilityfirst/namestore", May: []string{"mobilityfirst/frame", "mobilityfirst/record"}, Tests: []string{"mobilityfirst/gnrswire"}},
+		{Dir: "mobilityfirst/gnrs", May: []string{"mobilityfirst/frame", "mobilityfirst/gnrswire", "mobilityfirst/record", "mobilityfirst/namestore"}},
 
 		{Dir: "service/control", Only: []string{"api/client"}},
 		{Dir: "service", May: []string{"network", "openflow", "pki", "store"}, Only: []string{"api"}, Tests: []string{"event"}},
@@ -119,13 +122,13 @@ func Layers() []Layer {
 			Tests: []string{"lab"},
 		},
 
-		{Dir: "experiment", May: []string{"lab", "pki", "api", "network", "openflow", "service", "sos", "handover", "qos", "cinema"}},
+		{Dir: "experiment", May: []string{"lab", "pki", "api", "network", "openflow", "service", "sos", "handover", "qos", "cinema", "mobilityfirst"}},
 		{Dir: "pairs", Tests: []string{"lab", "experiment", "openflow", "network", "service", "sos", "handover", "qos", "cinema"}},
 		{Dir: "soak", May: []string{"lab", "experiment", "network", "sos", "handover", "qos"}},
 		{Dir: "demo", May: []string{"lab", "experiment", "sos", "handover", "cinema"}},
 		{
 			Dir:   "cli",
-			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "service", "sos", "handover", "qos", "cinema", "controller"},
+			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "service", "sos", "handover", "qos", "cinema", "mobilityfirst", "controller"},
 			Tests: []string{"lab"},
 		},
 		{Dir: "lab/cli", May: []string{"cli/command", "cli/doctor", "lab", "experiment", "demo", "soak", "network", "openflow"}},
