@@ -1,0 +1,240 @@
+package namestore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/mobilityfirst/record"
+)
+
+const (
+	// DefaultMaxNames is how many names a store takes unless it is told.
+	DefaultMaxNames = 10_000_000
+	// DefaultCache is how much of what is on disk it keeps in memory, in bytes.
+	DefaultCache = 32 << 20
+	// minFree is what has to be free of the file system, in bytes: with less it takes nothing new.
+	minFree = 64 << 20
+	// lookFree is how often that is looked at, at most.
+	lookFree = 250 * time.Millisecond
+)
+
+// Errors of writing, which wrap these.
+var (
+	// ErrOld is for a record that is older than what is there, or as old and another.
+	ErrOld = errors.New("there is a newer one")
+	// ErrFull is for a name for which there is no room.
+	ErrFull = errors.New("there is no room for another name")
+	// ErrBusy is for a write that would have to wait for too many others.
+	ErrBusy = errors.New("too many writes are waiting")
+	// ErrClosed is for what comes after the end.
+	ErrClosed = errors.New("the store of names is closed")
+)
+
+var be = binary.BigEndian
+
+// Options is how a store is.
+type Options struct {
+	// Dir is the folder of it alone, which is made.
+	Dir string
+	// MaxNames bounds the names, Cache what is in memory of what is on disk, in bytes; zero stands
+	// for the defaults.
+	MaxNames uint64
+	Cache    int64
+	// Log receives the log; nil discards it.
+	Log *slog.Logger
+	// Now is the time; nil stands for time.Now.
+	Now func() time.Time
+}
+
+// Store keeps records. Its methods may be called concurrently.
+type Store struct {
+	Options
+	db     *pebble.DB
+	writes chan *write
+	names  atomic.Uint64
+	ended  chan struct{} // closed when the writer has ended
+
+	mu     sync.RWMutex // held for reading while something is put among writes
+	closed bool
+
+	// The writer alone has what follows.
+	swept  []byte // the name up to which what is over has been looked for
+	looked time.Time
+	full   error // what the last look at the file system has found
+}
+
+// Open opens the store of a folder, or makes one.
+func Open(o Options) (*Store, error) {
+	if o.MaxNames == 0 {
+		o.MaxNames = DefaultMaxNames
+	}
+	if o.Cache == 0 {
+		o.Cache = DefaultCache
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	db, err := pebble.Open(o.Dir, &pebble.Options{
+		FormatMajorVersion: pebble.FormatNewest, CacheSize: o.Cache, MemTableSize: memTable, Logger: logger{o.Log},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store of names %s: %w", o.Dir, err)
+	}
+	s := &Store{Options: o, db: db, writes: make(chan *write, maxWaiting), ended: make(chan struct{})}
+	if err := s.count(); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	go s.run()
+	return s, nil
+}
+
+// memTable is how much is in memory before it is written in order, in bytes.
+const memTable = 16 << 20
+
+// keyCount has how many names there are. Names have keys of another length.
+var keyCount = []byte("names")
+
+// count reads how many names there are.
+func (s *Store) count() error {
+	b, closer, err := s.db.Get(keyCount)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("store of names %s: %w", s.Dir, err)
+	}
+	defer closer.Close()
+	if len(b) != 8 {
+		return fmt.Errorf("store of names %s: the number of names has %d bytes", s.Dir, len(b))
+	}
+	s.names.Store(be.Uint64(b))
+	return nil
+}
+
+// Names is how many names there are.
+func (s *Store) Names() uint64 { return s.names.Load() }
+
+// Get appends the record of a name to b, as record.Parse reads it, and says whether there is one. It
+// may be over.
+func (s *Store) Get(b []byte, name frame.GUID) ([]byte, bool, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return b, false, ErrClosed
+	}
+	_, found, err := s.get(&b, name)
+	return b, found, err
+}
+
+// stamp is how long what stands before a record is: when it was written, in seconds since 1970.
+const stamp = 8
+
+// get is Get for those who know that the store is open.
+func (s *Store) get(b *[]byte, name frame.GUID) (written int64, found bool, err error) {
+	v, closer, err := s.db.Get(name[:])
+	if errors.Is(err, pebble.ErrNotFound) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("store of names: %v: %w", name, err)
+	}
+	defer closer.Close()
+	if len(v) < stamp {
+		return 0, false, fmt.Errorf("store of names: %v: %d bytes", name, len(v))
+	}
+	*b = append(*b, v[stamp:]...)
+	return int64(be.Uint64(v)), true, nil
+}
+
+// Write stores a record that has been verified, and returns when the disk has it. One that is there
+// already is a success. The error wraps ErrOld, ErrFull, ErrBusy, ErrClosed, or says what the disk
+// says; if ctx ends it may be written yet.
+func (s *Store) Write(ctx context.Context, r *record.Record) error {
+	done := make(chan error, 1)
+	if err := s.Start(r, func(err error) { done <- err }); err != nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("writing %v: %w", r.GUID(), context.Cause(ctx))
+	}
+}
+
+// Start is Write without waiting: done is called when the disk has it, or with what Write would
+// return. It must not block. An error means that done is not called. The record's memory is the
+// store's until then.
+func (s *Store) Start(r *record.Record, done func(error)) error {
+	w := &write{name: r.GUID(), record: r, done: done}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return ErrClosed
+	}
+	select {
+	case s.writes <- w:
+		return nil
+	default:
+		return ErrBusy
+	}
+}
+
+// Close ends it. What has been started is written before.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return ErrClosed
+	}
+	s.closed = true
+	close(s.writes)
+	s.mu.Unlock()
+	<-s.ended
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("store of names %s: %w", s.Dir, err)
+	}
+	return nil
+}
+
+// room looks at the file system now and then.
+func (s *Store) room(now time.Time) error {
+	if now.Sub(s.looked) < lookFree {
+		return s.full
+	}
+	s.looked, s.full = now, nil
+	var fs unix.Statfs_t
+	if err := unix.Statfs(s.Dir, &fs); err != nil {
+		s.full = fmt.Errorf("store of names %s: %w", s.Dir, err)
+	} else if free := fs.Bavail * uint64(fs.Bsize); free < minFree {
+		s.full = fmt.Errorf("store of names %s: %d MiB are free, %d are needed: make room: %w", s.Dir, free>>20, minFree>>20, ErrFull)
+	}
+	return s.full
+}
+
+// logger is the log as the library writes it.
+type logger struct{ *slog.Logger }
+
+func (l logger) Infof(format string, args ...any) { l.Debug(fmt.Sprintf(format, args...)) }
+
+func (l logger) Errorf(format string, args ...any) { l.Error(fmt.Sprintf(format, args...)) }
+
+// Fatalf is called where going on would lose what has been acknowledged.
+func (l logger) Fatalf(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	l.Error("the store of names cannot go on", "reason", text)
+	panic("store of names: " + text)
+}

@@ -1,0 +1,192 @@
+package namestore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/sluice-net/sluice/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/mobilityfirst/record"
+)
+
+const (
+	// maxWaiting bounds the writes that wait, maxTogether those that go to the disk together.
+	maxWaiting, maxTogether = 8192, 1024
+	// sweepEvery is how often names are looked through that are over, and sweepNames how many then.
+	sweepEvery, sweepNames = time.Second, 4096
+)
+
+// write is a record on its way to the disk.
+type write struct {
+	name   frame.GUID
+	record *record.Record
+	done   func(error)
+	err    error
+}
+
+// run writes until there is nothing more to come.
+func (s *Store) run() {
+	defer close(s.ended)
+	sweep := time.NewTicker(sweepEvery)
+	defer sweep.Stop()
+	var together []*write
+	for {
+		select {
+		case w, more := <-s.writes:
+			if !more {
+				return
+			}
+			together = s.gather(append(together[:0], w))
+			s.commit(together)
+			clear(together)
+		case <-sweep.C:
+			if err := s.sweep(); err != nil {
+				s.Log.Warn("names that are over are not removed", "error", err)
+			}
+		}
+	}
+}
+
+// gather adds what waits.
+func (s *Store) gather(together []*write) []*write {
+	for len(together) < maxTogether {
+		select {
+		case w, more := <-s.writes:
+			if !more {
+				return together
+			}
+			together = append(together, w)
+		default:
+			return together
+		}
+	}
+	return together
+}
+
+// commit writes records together, and tells each how that went.
+func (s *Store) commit(together []*write) {
+	b := s.db.NewBatch()
+	defer b.Close()
+	now := s.Now()
+	c := change{Store: s, batch: b, now: now, names: s.names.Load(), room: s.room(now), newest: make(map[frame.GUID][]byte, len(together))}
+	for _, w := range together {
+		w.err = c.add(w)
+	}
+	if err := c.finish(); err != nil {
+		for _, w := range together {
+			w.err = errors.Join(w.err, err)
+		}
+	}
+	for _, w := range together {
+		w.done(w.err)
+	}
+}
+
+// change is what is written together.
+type change struct {
+	*Store
+	batch  *pebble.Batch
+	now    time.Time
+	names  uint64
+	room   error                 // why nothing can be written
+	newest map[frame.GUID][]byte // what is in the batch
+}
+
+// add puts a record into the batch, unless there is a newer one.
+func (c *change) add(w *write) error {
+	bare := w.record.AppendTo(nil)
+	have, found := c.newest[w.name]
+	if !found {
+		var err error
+		if _, found, err = c.get(&have, w.name); err != nil {
+			return err
+		}
+	}
+	if found {
+		old, err := record.Parse(have)
+		switch {
+		case err != nil:
+			return fmt.Errorf("store of names: %v: %w", w.name, err)
+		case old.Number == w.record.Number && bytes.Equal(have, bare):
+			return nil
+		case old.Number >= w.record.Number:
+			return fmt.Errorf("record %d of %v, and %d is there: %w", w.record.Number, w.name, old.Number, ErrOld)
+		}
+	}
+	if c.room != nil {
+		return c.room
+	}
+	if !found {
+		if c.names >= c.MaxNames {
+			return fmt.Errorf("%v: %d names: %w", w.name, c.names, ErrFull)
+		}
+		c.names++
+	}
+	c.newest[w.name] = bare
+	if err := c.batch.Set(w.name[:], append(be.AppendUint64(nil, uint64(c.now.Unix())), bare...), nil); err != nil {
+		return fmt.Errorf("store of names: %v: %w", w.name, err)
+	}
+	return nil
+}
+
+// finish has the disk take what is in the batch.
+func (c *change) finish() error {
+	if c.batch.Empty() {
+		return nil
+	}
+	err := c.batch.Set(keyCount, be.AppendUint64(nil, c.names), nil)
+	if err == nil {
+		err = c.batch.Commit(pebble.Sync)
+	}
+	if err != nil {
+		return fmt.Errorf("store of names %s: %w", c.Dir, err)
+	}
+	c.Store.names.Store(c.names)
+	return nil
+}
+
+// sweep looks at some names, and forgets those whose records are over, and were written so long ago
+// that none from before them can hold.
+func (s *Store) sweep() error {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: s.swept})
+	if err != nil {
+		return fmt.Errorf("store of names %s: %w", s.Dir, err)
+	}
+	defer it.Close()
+	b := s.db.NewBatch()
+	defer b.Close()
+	c := change{Store: s, batch: b, now: s.Now(), names: s.names.Load()}
+	s.swept = nil // from the first on again, at the end
+	seen := 0
+	for more := it.First(); more; more = it.Next() {
+		if seen == sweepNames {
+			s.swept = bytes.Clone(it.Key())
+			break
+		}
+		seen++
+		if len(it.Key()) != len(frame.GUID{}) || !forgettable(it.Value(), c.now) {
+			continue
+		}
+		if err := b.Delete(it.Key(), nil); err != nil {
+			return fmt.Errorf("store of names %s: %w", s.Dir, err)
+		}
+		c.names--
+	}
+	if err := it.Error(); err != nil {
+		return fmt.Errorf("store of names %s: %w", s.Dir, err)
+	}
+	return c.finish()
+}
+
+// forgettable says whether what is stored is of no use any more.
+func forgettable(stored []byte, now time.Time) bool {
+	if len(stored) < stamp {
+		return false
+	}
+	r, err := record.Parse(stored[stamp:])
+	age := now.Unix() - int64(be.Uint64(stored))
+	return err == nil && r.Over(now) && age > int64(record.MaxValidity/time.Second)
+}
