@@ -1,0 +1,142 @@
+package gnrs
+
+import (
+	"bytes"
+	"net/netip"
+	"time"
+
+	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
+	"github.com/sluice-net/sluice/mobilityfirst/record"
+)
+
+const (
+	// optionProof asks for the whole record, with its signature. It is as long as that makes the
+	// answer longer, so that a question is never much shorter than what it has sent.
+	optionProof gnrswire.OptionKind = 20
+	proofSize                       = 120
+	// keepFor is how long an answer may be kept, if it holds as long.
+	keepFor = 30 * time.Second
+)
+
+// answer appends to b what is answered to a datagram, and says to whom. Nothing is answered at once to
+// what is no question, and to a write that has to wait for the disk.
+func (s *Server) answer(b []byte, from netip.AddrPort, asked []byte, now time.Time) (to netip.AddrPort, out []byte) {
+	m, err := gnrswire.Parse(asked)
+	if err != nil || m.Answer {
+		s.malformed.Add(1)
+		return from, nil
+	}
+	to = from
+	if at, is := m.Requester.AddrPort(); is && at.Addr() == from.Addr().Unmap() && at.Port() != 0 {
+		to = at // the original's hosts may ask from another port than they listen at
+	}
+	a := &gnrswire.Message{Version: m.Version, Kind: m.Kind, Answer: true, Request: m.Request, Requester: m.Requester}
+	writes := m.Kind != gnrswire.Lookup
+	code, waits := TooOften, false
+	switch {
+	case !s.sources.allow(from.Addr(), writes, now):
+		if !writes {
+			return to, nil // telling would cost as much as answering
+		}
+	case writes:
+		s.written.Add(1)
+		code, waits = s.write(m, a, to, now)
+	default:
+		s.lookups.Add(1)
+		code = s.lookup(m, a, now)
+	}
+	if waits {
+		return to, nil
+	}
+	s.conclude(a, code)
+	if b, err = a.AppendTo(b); err != nil {
+		s.lines.Warn(s.Log, "an answer cannot be written", "error", err)
+		return to, nil
+	}
+	return to, b
+}
+
+// conclude ends an answer.
+func (s *Server) conclude(a *gnrswire.Message, code Code) {
+	a.Code = uint16(code)
+	s.answers[code].Add(1)
+}
+
+// lookup puts into the answer where a name is.
+func (s *Server) lookup(m, a *gnrswire.Message, now time.Time) Code {
+	b, found, err := s.Store.Get(nil, m.GUID)
+	if err != nil {
+		s.lines.Warn(s.Log, "a name cannot be read", "name", m.GUID, "error", err)
+		return Failed
+	}
+	if !found {
+		return NotFound
+	}
+	r, err := record.Parse(b)
+	switch {
+	case err != nil:
+		s.lines.Warn(s.Log, "a name cannot be read", "name", m.GUID, "error", err)
+		return Failed
+	case r.Over(now):
+		return NotFound
+	}
+	if proof(m) {
+		r.Into(a)
+	}
+	a.Addresses = r.Addresses
+	left := min(time.Unix(r.Until, 0).Sub(now), keepFor)
+	a.Options = append(a.Options, gnrswire.Option{Kind: gnrswire.TimeToLive, Value: seconds(left)})
+	return OK
+}
+
+// proof says whether the whole record is asked for.
+func proof(m *gnrswire.Message) bool {
+	for _, o := range m.Options {
+		if o.Kind == optionProof {
+			return len(o.Value) >= proofSize
+		}
+	}
+	return false
+}
+
+// seconds is a time as options have it.
+func seconds(d time.Duration) []byte {
+	n := uint32(max(d/time.Second, 0))
+	return []byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
+}
+
+// write has a record written, if its owner has signed it. It says whether the answer waits for the
+// disk.
+func (s *Server) write(m, a *gnrswire.Message, to netip.AddrPort, now time.Time) (code Code, waits bool) {
+	r, is, err := record.FromMessage(m, m.GUID)
+	switch {
+	case !is:
+		return Unsigned, false
+	case err == nil:
+		err = r.Verify(now)
+	}
+	if err == nil {
+		own(r, a)
+		err = s.Store.Start(r, func(err error) {
+			code := codeOf(err)
+			if code == Failed {
+				s.lines.Warn(s.Log, "a name cannot be written", "name", m.GUID, "error", err)
+			}
+			s.conclude(a, code)
+			s.later(to, a)
+		})
+	}
+	if err != nil {
+		return codeOf(err), false
+	}
+	return OK, true
+}
+
+// own gives a record, and the answer to who sends it, memory of their own: what they share is read
+// into again.
+func own(r *record.Record, a *gnrswire.Message) {
+	a.Requester.Value = bytes.Clone(a.Requester.Value)
+	for i := range r.Addresses {
+		r.Addresses[i].Value = bytes.Clone(r.Addresses[i].Value)
+	}
+}

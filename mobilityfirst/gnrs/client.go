@@ -1,0 +1,208 @@
+package gnrs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
+	"github.com/sluice-net/sluice/mobilityfirst/record"
+)
+
+const (
+	// tries is how often something is asked, tryFor how long each answer may take, as the original
+	// release has it.
+	tries, tryFor = 2, 500 * time.Millisecond
+	// maxAsked bounds the questions of a client that wait for their answers.
+	maxAsked = 4096
+)
+
+// Errors of a client.
+var (
+	// ErrNoAnswer is for a server that does not answer.
+	ErrNoAnswer = errors.New("no answer")
+	// ErrAsked is for a question of a client that has too many already.
+	ErrAsked = errors.New("too many questions wait for their answers")
+	// ErrClosed is for a client that has been closed.
+	ErrClosed = errors.New("the client is closed")
+)
+
+// Client asks a name service. Its methods may be called concurrently.
+type Client struct {
+	server netip.AddrPort
+	conn   *net.UDPConn
+	self   gnrswire.Address
+	ended  chan struct{}
+
+	mu     sync.Mutex
+	next   uint32
+	asked  map[uint32]chan *gnrswire.Message
+	closed bool
+}
+
+// Dial makes a client of the server at an address. It sends nothing yet.
+func Dial(server netip.AddrPort) (*Client, error) {
+	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(server))
+	if err != nil {
+		return nil, fmt.Errorf("name service at %v: %w", server, err)
+	}
+	self := conn.LocalAddr().(*net.UDPAddr).AddrPort()
+	c := &Client{server: server, conn: conn, ended: make(chan struct{}), next: rand.Uint32(), asked: map[uint32]chan *gnrswire.Message{}}
+	c.self = gnrswire.AddrPortOf(netip.AddrPortFrom(netip.IPv4Unspecified(), self.Port()))
+	if a := self.Addr().Unmap(); a.Is4() {
+		c.self = gnrswire.AddrPortOf(netip.AddrPortFrom(a, self.Port()))
+	}
+	go c.read()
+	return c, nil
+}
+
+// Close ends it; who waits gets ErrClosed.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	err := c.conn.Close()
+	<-c.ended
+	return err
+}
+
+// Lookup asks where a name is, and verifies the answer: no server can make one up. The error is a
+// *RefusedError with NotFound for a name that nobody has told of, or wraps ErrNoAnswer or what package
+// record says of a wrong answer.
+func (c *Client) Lookup(ctx context.Context, name frame.GUID) (*record.Record, error) {
+	m := &gnrswire.Message{Kind: gnrswire.Lookup, GUID: name, Options: []gnrswire.Option{{Kind: optionProof, Value: make([]byte, proofSize)}}}
+	a, err := c.ask(ctx, m)
+	if err != nil {
+		return nil, fmt.Errorf("looking up %v at %v: %w", name, c.server, err)
+	}
+	r, is, err := record.FromMessage(a, name)
+	if err == nil && !is {
+		err = record.ErrSignature
+	}
+	if err == nil {
+		err = r.Verify(time.Now())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("what %v says of %v: %w", c.server, name, err)
+	}
+	return r, nil
+}
+
+// Write has the server keep a record, and returns when its disk has it. The error is a *RefusedError
+// that says why it is refused, or wraps ErrNoAnswer: then it may have been written.
+func (c *Client) Write(ctx context.Context, r *record.Record) error {
+	m := &gnrswire.Message{Kind: gnrswire.Update}
+	r.Into(m)
+	if _, err := c.ask(ctx, m); err != nil {
+		return fmt.Errorf("writing %v at %v: %w", m.GUID, c.server, err)
+	}
+	return nil
+}
+
+// ask sends a message until it is answered.
+func (c *Client) ask(ctx context.Context, m *gnrswire.Message) (*gnrswire.Message, error) {
+	m.Requester = c.self
+	answer := make(chan *gnrswire.Message, 1)
+	if err := c.enter(m, answer); err != nil {
+		return nil, err
+	}
+	defer c.leave(m.Request)
+	b, err := m.AppendTo(nil)
+	if err != nil {
+		return nil, err
+	}
+	var last error
+	for range tries {
+		if _, last = c.conn.Write(b); errors.Is(last, net.ErrClosed) {
+			return nil, ErrClosed
+		}
+		wait := time.NewTimer(tryFor)
+		select {
+		case a, open := <-answer:
+			wait.Stop()
+			switch {
+			case !open:
+				return nil, ErrClosed
+			case Code(a.Code) != OK:
+				return nil, &RefusedError{m.Kind, Code(a.Code)}
+			}
+			return a, nil
+		case <-ctx.Done():
+			wait.Stop()
+			return nil, context.Cause(ctx)
+		case <-wait.C:
+		}
+	}
+	return nil, errors.Join(fmt.Errorf("%w, asked %d times", ErrNoAnswer, tries), last)
+}
+
+// enter gives a message its number, by which its answer is known.
+func (c *Client) enter(m *gnrswire.Message, answer chan *gnrswire.Message) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return ErrClosed
+	case len(c.asked) >= maxAsked:
+		return ErrAsked
+	}
+	for c.asked[c.next] != nil {
+		c.next++
+	}
+	m.Request = c.next
+	c.asked[m.Request] = answer
+	c.next++
+	return nil
+}
+
+func (c *Client) leave(request uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.asked, request)
+}
+
+// read gives answers to who waits for them.
+func (c *Client) read() {
+	defer close(c.ended)
+	b := make([]byte, datagram)
+	for {
+		n, err := c.conn.Read(b)
+		if errors.Is(err, net.ErrClosed) {
+			c.end()
+			return
+		}
+		if err != nil {
+			continue // a server that is not there: its host says so
+		}
+		m, err := gnrswire.Parse(append([]byte(nil), b[:n]...))
+		if err != nil || !m.Answer {
+			continue
+		}
+		c.mu.Lock()
+		answer := c.asked[m.Request]
+		c.mu.Unlock()
+		if answer == nil {
+			continue
+		}
+		select {
+		case answer <- m:
+		default: // it has been answered
+		}
+	}
+}
+
+// end tells all who wait that there are no more answers.
+func (c *Client) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for request, answer := range c.asked {
+		close(answer)
+		delete(c.asked, request)
+	}
+}

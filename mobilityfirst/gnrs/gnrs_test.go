@@ -1,0 +1,252 @@
+package gnrs
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
+	"github.com/sluice-net/sluice/mobilityfirst/namestore"
+	"github.com/sluice-net/sluice/mobilityfirst/record"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func owner(n byte) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, ed25519.SeedSize))
+}
+
+func nameOf(n byte) frame.GUID { return record.NameOf(owner(n).Public().(ed25519.PublicKey)) }
+
+var places = []gnrswire.Address{
+	gnrswire.AddrPortOf(netip.MustParseAddrPort("192.0.2.1:5000")), gnrswire.NameOf(frame.GUID{1, 2, 3}),
+}
+
+func sign(t testing.TB, who byte, number uint64, valid time.Duration) *record.Record {
+	t.Helper()
+	r, err := record.Sign(owner(who), number, time.Now().Add(valid), places...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// serve runs a server on the loopback interface.
+func serve(t testing.TB, l Limits) *Server {
+	t.Helper()
+	store, err := namestore.Open(namestore.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Listen(Options{Store: store, Listen: netip.MustParseAddrPort("127.0.0.1:0"), Limits: l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-done, store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func dial(t testing.TB, s *Server) *Client {
+	t.Helper()
+	c, err := Dial(s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Where a name is, its owner alone says, and what is newest holds.
+func TestOwnerAloneWrites(t *testing.T) {
+	c := dial(t, serve(t, Limits{}))
+	refused := func(what string, err error, want Code) {
+		t.Helper()
+		var r *RefusedError
+		if !errors.As(err, &r) || r.Code != want {
+			t.Errorf("%s: %v, want %v", what, err, want)
+		}
+	}
+	_, err := c.Lookup(t.Context(), nameOf(1))
+	refused("before anything", err, NotFound)
+	first, second := sign(t, 1, 1, time.Hour), sign(t, 1, 2, time.Hour)
+	for _, r := range []*record.Record{first, first, second} {
+		if err := c.Write(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused("replayed", c.Write(t.Context(), first), Old)
+	forged := sign(t, 2, 3, time.Hour)
+	forged.Key = second.Key
+	refused("signed by somebody else", c.Write(t.Context(), forged), Forged)
+	changed := *second
+	changed.Number, changed.Addresses = 9, places[:1]
+	refused("changed", c.Write(t.Context(), &changed), Forged)
+	refused("over", c.Write(t.Context(), sign(t, 1, 3, -time.Second)), Over)
+	refused("for too long", c.Write(t.Context(), sign(t, 1, 3, 25*time.Hour)), Over)
+	m := &gnrswire.Message{Kind: gnrswire.Insert, GUID: nameOf(1), Addresses: places}
+	_, err = c.ask(t.Context(), m)
+	refused("not signed", err, Unsigned)
+	m = &gnrswire.Message{Kind: gnrswire.Update}
+	second.Into(m)
+	m.GUID = nameOf(3)
+	_, err = c.ask(t.Context(), m)
+	refused("of another name", err, Forged)
+
+	r, err := c.Lookup(t.Context(), nameOf(1))
+	if err != nil || r.Number != 2 || len(r.Addresses) != len(places) {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// Who knows the original's messages alone gets the addresses, and how long they may be kept.
+func TestOriginalLookup(t *testing.T) {
+	s := serve(t, Limits{})
+	if err := dial(t, s).Write(t.Context(), sign(t, 1, 1, 10*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("udp", s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	m := gnrswire.Message{Kind: gnrswire.Lookup, Request: 77, Requester: gnrswire.AddrPortOf(netip.MustParseAddrPort("192.0.2.9:9")), GUID: nameOf(1)}
+	b, err := m.AppendTo(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	in := make([]byte, datagram)
+	n, err := conn.Read(in) // it comes here, and not to the address that the message names
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := gnrswire.Parse(in[:n])
+	if err != nil || !a.Answer || a.Request != 77 || a.Code != 0 || len(a.Addresses) != len(places) || a.Addresses[0].String() != "192.0.2.1:5000" {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	if len(a.Options) != 1 || a.Options[0].Kind != gnrswire.TimeToLive || a.Options[0].Value[3] > 10 || a.Options[0].Value[3] < 5 {
+		t.Errorf("options %+v", a.Options)
+	}
+}
+
+// What one address does beyond its share is refused, or not answered, and others have theirs.
+func TestFlood(t *testing.T) {
+	s := serve(t, Limits{Lookups: 100, Writes: 100})
+	now := time.Now()
+	r := sign(t, 1, 1, time.Hour)
+	write := &gnrswire.Message{Kind: gnrswire.Update}
+	r.Into(write)
+	asks := map[gnrswire.Kind][]byte{}
+	for _, m := range []*gnrswire.Message{write, {Kind: gnrswire.Lookup, GUID: nameOf(1)}} {
+		b, err := m.AppendTo(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asks[m.Kind] = b
+	}
+	flooder, other := netip.MustParseAddrPort("198.51.100.1:9"), netip.MustParseAddrPort("198.51.100.2:9")
+	answers := func(from netip.AddrPort, kind gnrswire.Kind, times int) (n, refused int) {
+		for range times {
+			if _, b := s.answer(nil, from, asks[kind], now); len(b) > 0 {
+				n++
+				if m, err := gnrswire.Parse(b); err == nil && Code(m.Code) == TooOften {
+					refused++
+				}
+			}
+		}
+		return n, refused
+	}
+	if n, _ := answers(flooder, gnrswire.Lookup, 1000); n != 10 {
+		t.Errorf("%d questions are answered", n)
+	}
+	if n, refused := answers(flooder, gnrswire.Update, 1000); n != 990 || refused != 990 {
+		t.Errorf("%d writes are answered at once, %d refused", n, refused)
+	}
+	if n, _ := answers(other, gnrswire.Lookup, 1); n != 1 {
+		t.Error("another one is not answered")
+	}
+	for i := range 2 * maxSources {
+		s.sources.allow(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), false, now)
+	}
+	if n := len(s.sources.of); n > maxSources {
+		t.Errorf("%d addresses are remembered", n)
+	}
+	s.sources.allow(other.Addr(), false, now.Add(time.Minute))
+	s.sources.allow(netip.MustParseAddr("203.0.113.1"), false, now.Add(time.Minute))
+	if n := len(s.sources.of); n > 2 {
+		t.Errorf("%d addresses are remembered a minute later", n)
+	}
+}
+
+// A client tells a server that is not there from one that is closed.
+func TestNoAnswer(t *testing.T) {
+	silent, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	c, err := Dial(silent.LocalAddr().(*net.UDPAddr).AddrPort())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Lookup(t.Context(), nameOf(1)); !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("%v", err)
+	}
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := c.Lookup(t.Context(), nameOf(1))
+		waiting <- err
+	}()
+	if _, _, err := silent.ReadFromUDPAddrPort(make([]byte, datagram)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waiting; !errors.Is(err, ErrClosed) && !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("%v", err)
+	}
+	if err := c.Write(t.Context(), sign(t, 1, 1, time.Hour)); !errors.Is(err, ErrClosed) {
+		t.Errorf("%v", err)
+	}
+}
+
+// Nothing that anybody sends has the server do more than answer.
+func FuzzAnswer(f *testing.F) {
+	s := serve(f, Limits{Lookups: 1e9, Writes: 1e9})
+	write := &gnrswire.Message{Kind: gnrswire.Update, Requester: places[0]}
+	sign(f, 1, 1, time.Hour).Into(write)
+	for _, m := range []*gnrswire.Message{write, {Kind: gnrswire.Lookup, GUID: nameOf(1), Options: []gnrswire.Option{{Kind: optionProof, Value: make([]byte, proofSize)}}}} {
+		b, err := m.AppendTo(nil)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	from := netip.MustParseAddrPort("198.51.100.1:9")
+	f.Fuzz(func(t *testing.T, asked []byte) {
+		to, b := s.answer(nil, from, asked, time.Now())
+		if to.Addr() != from.Addr() || len(b) > 1024 {
+			t.Errorf("%d bytes to %v", len(b), to)
+		}
+	})
+}

@@ -1,0 +1,210 @@
+package gnrs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/ipv4"
+
+	"github.com/sluice-net/sluice/internal/lograte"
+	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
+	"github.com/sluice-net/sluice/mobilityfirst/namestore"
+)
+
+const (
+	// batch is how many datagrams are read or sent at once, datagram the longest that is read.
+	batch, datagram = 64, 2048
+	// maxAnswers bounds the answers to writes that wait to be sent.
+	maxAnswers = 16384
+	// socketBuffer is what may wait to be read, in bytes.
+	socketBuffer = 4 << 20
+)
+
+// Options is what a server works with.
+type Options struct {
+	// Store has the records. The server does not close it.
+	Store *namestore.Store
+	// Listen is the UDP address; the port is gnrswire.Port by convention.
+	Listen netip.AddrPort
+	// Limits bound what each address does; the zero value stands for DefaultLimits.
+	Limits Limits
+	// Log receives the log; nil discards it.
+	Log *slog.Logger
+}
+
+// Counters count what a server has done since its start.
+type Counters struct {
+	// Lookups and Writes are what was asked and written, Answers by how they ended.
+	Lookups, Writes uint64
+	Answers         map[Code]uint64
+	// Malformed are datagrams that are no message, Dropped answers that found no room.
+	Malformed, Dropped uint64
+}
+
+// Server answers what it is asked by UDP.
+type Server struct {
+	Options
+	conn    *net.UDPConn
+	sources *sources
+	writes  chan outgoing // answers to writes
+	lines   lograte.Limit
+
+	lookups, written, malformed, dropped atomic.Uint64
+	answers                              [Failed + 1]atomic.Uint64
+}
+
+// outgoing is an answer.
+type outgoing struct {
+	to netip.AddrPort
+	b  []byte
+}
+
+// Listen opens the socket of a server, which answers once it runs.
+func Listen(o Options) (*Server, error) {
+	if o.Limits == (Limits{}) {
+		o.Limits = DefaultLimits()
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(o.Listen))
+	if err != nil {
+		return nil, fmt.Errorf("name service: %w", err)
+	}
+	_ = conn.SetReadBuffer(socketBuffer) // as much as there may be
+	return &Server{Options: o, conn: conn, sources: newSources(o.Limits), writes: make(chan outgoing, maxAnswers)}, nil
+}
+
+// Addr is where it listens.
+func (s *Server) Addr() netip.AddrPort { return s.conn.LocalAddr().(*net.UDPAddr).AddrPort() }
+
+// Counters reads them.
+func (s *Server) Counters() Counters {
+	c := Counters{Lookups: s.lookups.Load(), Writes: s.written.Load(), Malformed: s.malformed.Load(), Dropped: s.dropped.Load(), Answers: map[Code]uint64{}}
+	for code := range s.answers {
+		if n := s.answers[code].Load(); n > 0 {
+			c.Answers[Code(code)] = n
+		}
+	}
+	return c
+}
+
+// Run answers until ctx ends, and closes the socket.
+func (s *Server) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
+	defer stop()
+	var all sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() { cancel(s.serve(ctx)) })
+	}
+	all.Go(func() { s.send(ctx) })
+	all.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// serve reads and answers until the socket is closed.
+func (s *Server) serve(ctx context.Context) error {
+	p := ipv4.NewPacketConn(s.conn)
+	in, out := messages(datagram), messages(0)
+	var free [batch][]byte // room for answers
+	for {
+		n, err := p.ReadBatch(in, 0)
+		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			s.lines.Warn(s.Log, "reading from the socket", "error", err)
+			continue
+		}
+		now, count := time.Now(), 0
+		for _, m := range in[:n] {
+			from := m.Addr.(*net.UDPAddr).AddrPort()
+			to, b := s.answer(free[count][:0], from, m.Buffers[0][:m.N], now)
+			if len(b) == 0 {
+				continue
+			}
+			free[count], out[count].Buffers[0], out[count].Addr = b, b, m.Addr
+			if to != from {
+				out[count].Addr = net.UDPAddrFromAddrPort(to)
+			}
+			count++
+		}
+		s.writeAll(p, out[:count])
+	}
+}
+
+// messages are a batch with room for so many bytes each.
+func messages(size int) []ipv4.Message {
+	all := make([]ipv4.Message, batch)
+	for i := range all {
+		all[i].Buffers = [][]byte{make([]byte, size)}
+	}
+	return all
+}
+
+// writeAll sends answers; one that cannot be sent does not hold up the others.
+func (s *Server) writeAll(p *ipv4.PacketConn, all []ipv4.Message) {
+	for len(all) > 0 {
+		n, err := p.WriteBatch(all, 0)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			s.dropped.Add(1)
+			n = max(n, 0) + 1
+		}
+		all = all[min(n, len(all)):]
+	}
+}
+
+// send sends the answers to writes.
+func (s *Server) send(ctx context.Context) {
+	p, out := ipv4.NewPacketConn(s.conn), messages(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case first := <-s.writes:
+			count := 0
+			for next, more := first, true; more; {
+				out[count].Buffers[0], out[count].Addr = next.b, net.UDPAddrFromAddrPort(next.to)
+				if count++; count == batch {
+					break
+				}
+				select {
+				case next = <-s.writes:
+				default:
+					more = false
+				}
+			}
+			s.writeAll(p, out[:count])
+		}
+	}
+}
+
+// later sends the answer to a write. It does not block.
+func (s *Server) later(to netip.AddrPort, m *gnrswire.Message) {
+	b, err := m.AppendTo(nil)
+	if err != nil {
+		s.lines.Warn(s.Log, "an answer cannot be written", "error", err)
+		return
+	}
+	select {
+	case s.writes <- outgoing{to, b}:
+	default:
+		s.dropped.Add(1)
+	}
+}
