@@ -16,6 +16,7 @@ func commands(app *App) []*cobra.Command {
 		handoverCommand(app),
 		qosCommand(app),
 		cinemaCommand(app),
+		mfCommand(app),
 		storeCommand(app),
 		statusCommand(app),
 		eventsCommand(app),

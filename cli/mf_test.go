@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/mobilityfirst/gnrs"
+	"github.com/sluice-net/sluice/mobilityfirst/namestore"
+)
+
+// nameService runs one on the loopback interface, and returns where.
+func nameService(t *testing.T) string {
+	t.Helper()
+	store, err := namestore.Open(namestore.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := gnrs.Listen(gnrs.Options{Store: store, Listen: netip.MustParseAddrPort("127.0.0.1:0")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-done, store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s.Addr().String()
+}
+
+// A name is made, is nowhere, and is where its owner says; nobody else may read its key.
+func TestNames(t *testing.T) {
+	at, key := nameService(t), filepath.Join(t.TempDir(), "key")
+	ok := func(args ...string) string {
+		t.Helper()
+		code, out, errOut := sluice(t, append([]string{"mf", "name"}, args...)...)
+		if code != command.ExitOK {
+			t.Fatalf("%v: exit code %d: %s", args, code, errOut)
+		}
+		return strings.TrimSpace(out)
+	}
+	name := ok("new", key)
+	if st, err := os.Stat(key); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("the key: %v, %v", st, err)
+	}
+	if code, _, errOut := sluice(t, "mf", "name", "show", name, "--names", at); code == command.ExitOK || !strings.Contains(errOut, "nobody has said where it is") {
+		t.Errorf("exit code %d: %s", code, errOut)
+	}
+	ok("set", "--key", key, "--names", at, "192.0.2.7:5000", strings.Repeat("ab", 20))
+	want := name + ": 192.0.2.7:5000, " + strings.Repeat("ab", 20) + ", until "
+	if got := ok("show", name, "--names", at); !strings.HasPrefix(got, want) {
+		t.Errorf("%s, want %s", got, want)
+	}
+	ok("set", "--key", key, "--names", at)
+	if got := ok("show", name, "--names", at); !strings.HasPrefix(got, name+": nowhere, until ") {
+		t.Errorf("%s", got)
+	}
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte("no key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for line, says := range map[string]string{
+		"name new " + key:                                         "exists",
+		"name set 192.0.2.7:1":                                    "--key is missing",
+		"name set --key " + text + " 192.0.2.7:1":                 "is not PEM",
+		"name set --key " + key + " 192.0.2.7":                    "want an IPv4 address with a port",
+		"name set --key " + key + " --valid 25h 192.0.2.7:1":      "want 1s to 24h",
+		"name set --key " + key + " --names nowhere 1.2.3.4:5":    "--names nowhere",
+		"name set --key " + key + strings.Repeat(" 1.2.3.4:5", 9): "8 allowed",
+		"name show abc":                                           "40 hexadecimal digits",
+		"gnrs --listen nowhere":                                   "--listen nowhere",
+		"gnrs --names 0":                                          "at least 1",
+	} {
+		if code, _, errOut := sluice(t, append([]string{"mf"}, strings.Fields(line)...)...); code == command.ExitOK || !strings.Contains(errOut, says) {
+			t.Errorf("%s: exit code %d: %s, want %s", line, code, errOut, says)
+		}
+	}
+}
