@@ -23,6 +23,7 @@ func All() []Experiment {
 		sosTable1(), sosSockets(), sosChunk(), sosAgents(), sosStreams(), sosPeers(), sosSetup(), sosSessions(), sosShort(), agentRelay(), packetIn(), hostileSwitch(),
 		handoverModel(), handoverPolicies(), handoverMoves(), handoverSilence(), handoverPeers(), handoverScale(),
 		qosCritical(), qosAcceptance(), qosLatency(), qosPeers(), multipathGain(), multipathCut(), multipathFatTree(), multipathModel(), multipathControl(), hostIdle(),
+		mfNames(),
 		qosAlgorithms(),
 		cinemaZap(), cinemaTree(), cinemaScale(), cinemaPeers(),
 	}

@@ -1,0 +1,168 @@
+package experiment
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/net/ipv4"
+
+	"github.com/sluice-net/sluice/mobilityfirst/gnrs"
+	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
+)
+
+const (
+	// nameClients are the addresses that ask, each with nameWindow questions at once: fewer writes than one may do (gnrs.DefaultLimits).
+	nameClients, nameWindow = 64, 32
+	// namePatience is how long an answer may take until its question is sent again, and nameTries
+	// how often that is done.
+	namePatience, nameTries = time.Second, 10
+)
+
+// nameClient is one address that asks a name service.
+type nameClient struct {
+	conn    *net.UDPConn
+	packets *ipv4.PacketConn
+	in, out []ipv4.Message
+	asked   map[uint32]bool
+	again   int // questions that were sent more than once
+}
+
+func newNameClient(n int, server netip.AddrPort) (*nameClient, error) {
+	local := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 1, byte(n + 1)}), 0)
+	conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(local), net.UDPAddrFromAddrPort(server))
+	if err != nil {
+		return nil, fmt.Errorf("asking the name service: %w", err)
+	}
+	c := &nameClient{conn: conn, packets: ipv4.NewPacketConn(conn), asked: map[uint32]bool{}}
+	for range nameWindow {
+		c.in = append(c.in, ipv4.Message{Buffers: [][]byte{make([]byte, 2048)}})
+		c.out = append(c.out, ipv4.Message{Buffers: [][]byte{nil}})
+	}
+	return c, nil
+}
+
+// questions are what is asked: so many, each a message whose number is put in.
+type questions struct {
+	count int
+	// message makes the i-th. It is called by several at once.
+	message func(i int) ([]byte, error)
+	// answered gets what is answered to it, if that is well.
+	answered func(i int, m *gnrswire.Message) error
+}
+
+// askAll has all clients ask, as fast as there are answers, and returns how long it took and how many
+// questions were sent again.
+func askAll(ctx context.Context, clients []*nameClient, q questions) (took time.Duration, again int, err error) {
+	began := time.Now()
+	errs := make([]error, len(clients))
+	var all sync.WaitGroup
+	for n, c := range clients {
+		c.again = 0
+		all.Go(func() { errs[n] = c.askEach(ctx, n, len(clients), q) })
+	}
+	all.Wait()
+	for _, c := range clients {
+		again += c.again
+	}
+	return time.Since(began), again, errors.Join(errs...)
+}
+
+// askEach asks what falls to a client, a window at a time.
+func (c *nameClient) askEach(ctx context.Context, first, step int, q questions) error {
+	for i := first; i < q.count; {
+		clear(c.asked)
+		for ; len(c.asked) < nameWindow && i < q.count; i += step {
+			c.asked[uint32(i)] = true
+		}
+		if err := c.window(ctx, q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// window asks what is in asked until all of it is answered.
+func (c *nameClient) window(ctx context.Context, q questions) error {
+	for try := range nameTries {
+		if try > 0 {
+			c.again += len(c.asked)
+		}
+		if err := c.send(q); err != nil {
+			return err
+		}
+		if err := c.receive(ctx, q); err != nil || len(c.asked) == 0 {
+			return err
+		}
+	}
+	return fmt.Errorf("%d questions are not answered, asked %d times", len(c.asked), nameTries)
+}
+
+func (c *nameClient) send(q questions) error {
+	out := c.out[:0]
+	for i := range c.asked {
+		b, err := q.message(int(i))
+		if err != nil {
+			return err
+		}
+		binary.BigEndian.PutUint32(b[4:], i)
+		out = c.out[:len(out)+1]
+		out[len(out)-1].Buffers[0] = b
+	}
+	for len(out) > 0 {
+		n, err := c.packets.WriteBatch(out, 0)
+		if err != nil {
+			return fmt.Errorf("asking the name service: %w", err)
+		}
+		out = out[n:]
+	}
+	return nil
+}
+
+// receive takes answers until there are all, or for a while none comes.
+func (c *nameClient) receive(ctx context.Context, q questions) error {
+	for len(c.asked) > 0 {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := c.conn.SetReadDeadline(time.Now().Add(namePatience)); err != nil {
+			return err
+		}
+		n, err := c.packets.ReadBatch(c.in, 0)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("the name service's answers: %w", err)
+		}
+		for _, m := range c.in[:n] {
+			a, err := gnrswire.Parse(m.Buffers[0][:m.N])
+			if err != nil {
+				return fmt.Errorf("the name service's answers: %w", err)
+			}
+			if !c.asked[a.Request] {
+				continue
+			}
+			switch code := gnrs.Code(a.Code); code {
+			case gnrs.OK:
+				delete(c.asked, a.Request)
+				if q.answered == nil {
+					continue
+				}
+				if err := q.answered(int(a.Request), a); err != nil {
+					return err
+				}
+			case gnrs.Busy, gnrs.TooOften: // it is asked again
+			default:
+				return &gnrs.RefusedError{Kind: a.Kind, Code: code}
+			}
+		}
+	}
+	return nil
+}
