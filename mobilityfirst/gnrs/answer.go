@@ -3,6 +3,7 @@ package gnrs
 import (
 	"bytes"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
@@ -43,7 +44,7 @@ func (s *Server) answer(b []byte, from netip.AddrPort, asked []byte, now time.Ti
 		code, waits = s.write(m, a, to, now)
 	default:
 		s.lookups.Add(1)
-		code = s.lookup(m, a, now)
+		code = s.lookup(m, a, to, now)
 	}
 	if waits {
 		return to, nil
@@ -62,8 +63,12 @@ func (s *Server) conclude(a *gnrswire.Message, code Code) {
 	s.answers[code].Add(1)
 }
 
-// lookup puts into the answer where a name is.
-func (s *Server) lookup(m, a *gnrswire.Message, now time.Time) Code {
+// lookup puts into the answer where a name is. Who wants to be told of changes is noted before: none is
+// missed between.
+func (s *Server) lookup(m, a *gnrswire.Message, to netip.AddrPort, now time.Time) Code {
+	if has(m, optionWatch, 0) && s.watches.add(m.GUID, to, m.Request, now, keepFor) {
+		a.Options = append(a.Options, gnrswire.Option{Kind: optionWatch})
+	}
 	b, found, err := s.Store.Get(nil, m.GUID)
 	if err != nil {
 		s.lines.Warn(s.Log, "a name cannot be read", "name", m.GUID, "error", err)
@@ -80,7 +85,7 @@ func (s *Server) lookup(m, a *gnrswire.Message, now time.Time) Code {
 	case r.Over(now):
 		return NotFound
 	}
-	if proof(m) {
+	if has(m, optionProof, proofSize) {
 		r.Into(a)
 	}
 	a.Addresses = r.Addresses
@@ -89,14 +94,9 @@ func (s *Server) lookup(m, a *gnrswire.Message, now time.Time) Code {
 	return OK
 }
 
-// proof says whether the whole record is asked for.
-func proof(m *gnrswire.Message) bool {
-	for _, o := range m.Options {
-		if o.Kind == optionProof {
-			return len(o.Value) >= proofSize
-		}
-	}
-	return false
+// has says whether a message has an option, of so many bytes at least.
+func has(m *gnrswire.Message, kind gnrswire.OptionKind, size int) bool {
+	return slices.ContainsFunc(m.Options, func(o gnrswire.Option) bool { return o.Kind == kind && len(o.Value) >= size })
 }
 
 // seconds is a time as options have it.
@@ -119,8 +119,12 @@ func (s *Server) write(m, a *gnrswire.Message, to netip.AddrPort, now time.Time)
 		own(r, a)
 		err = s.Store.Start(r, func(err error) {
 			code := codeOf(err)
-			if code == Failed {
+			switch code {
+			case OK:
+				s.watches.change(m.GUID)
+			case Failed:
 				s.lines.Warn(s.Log, "a name cannot be written", "name", m.GUID, "error", err)
+			default: // whoever has sent it is told
 			}
 			s.conclude(a, code)
 			s.later(to, a)

@@ -2,6 +2,7 @@ package gnrs
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -39,6 +40,8 @@ type Client struct {
 	conn   *net.UDPConn
 	self   gnrswire.Address
 	ended  chan struct{}
+	// changed is told of names that have changed, of those for which that was asked. It must not block.
+	changed func(frame.GUID)
 
 	mu     sync.Mutex
 	next   uint32
@@ -47,13 +50,15 @@ type Client struct {
 }
 
 // Dial makes a client of the server at an address. It sends nothing yet.
-func Dial(server netip.AddrPort) (*Client, error) {
+func Dial(server netip.AddrPort) (*Client, error) { return dial(server, func(frame.GUID) {}) }
+
+func dial(server netip.AddrPort, changed func(frame.GUID)) (*Client, error) {
 	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(server))
 	if err != nil {
 		return nil, fmt.Errorf("name service at %v: %w", server, err)
 	}
 	self := conn.LocalAddr().(*net.UDPAddr).AddrPort()
-	c := &Client{server: server, conn: conn, ended: make(chan struct{}), next: rand.Uint32(), asked: map[uint32]chan *gnrswire.Message{}}
+	c := &Client{server: server, conn: conn, ended: make(chan struct{}), changed: changed, next: rand.Uint32(), asked: map[uint32]chan *gnrswire.Message{}}
 	c.self = gnrswire.AddrPortOf(netip.AddrPortFrom(netip.IPv4Unspecified(), self.Port()))
 	if a := self.Addr().Unmap(); a.Is4() {
 		c.self = gnrswire.AddrPortOf(netip.AddrPortFrom(a, self.Port()))
@@ -76,10 +81,16 @@ func (c *Client) Close() error {
 // *RefusedError with NotFound for a name that nobody has told of, or wraps ErrNoAnswer or what package
 // record says of a wrong answer.
 func (c *Client) Lookup(ctx context.Context, name frame.GUID) (*record.Record, error) {
-	m := &gnrswire.Message{Kind: gnrswire.Lookup, GUID: name, Options: []gnrswire.Option{{Kind: optionProof, Value: make([]byte, proofSize)}}}
+	r, _, err := c.lookup(ctx, name)
+	return r, err
+}
+
+// lookup is Lookup, and says until when the answer may be kept. More options may be asked for.
+func (c *Client) lookup(ctx context.Context, name frame.GUID, more ...gnrswire.Option) (*record.Record, time.Duration, error) {
+	m := &gnrswire.Message{Kind: gnrswire.Lookup, GUID: name, Options: append(more, gnrswire.Option{Kind: optionProof, Value: make([]byte, proofSize)})}
 	a, err := c.ask(ctx, m)
 	if err != nil {
-		return nil, fmt.Errorf("looking up %v at %v: %w", name, c.server, err)
+		return nil, 0, fmt.Errorf("looking up %v at %v: %w", name, c.server, err)
 	}
 	r, is, err := record.FromMessage(a, name)
 	if err == nil && !is {
@@ -89,9 +100,19 @@ func (c *Client) Lookup(ctx context.Context, name frame.GUID) (*record.Record, e
 		err = r.Verify(time.Now())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("what %v says of %v: %w", c.server, name, err)
+		return nil, 0, fmt.Errorf("what %v says of %v: %w", c.server, name, err)
 	}
-	return r, nil
+	return r, lifetime(a), nil
+}
+
+// lifetime is how long an answer may be kept.
+func lifetime(a *gnrswire.Message) time.Duration {
+	for _, o := range a.Options {
+		if o.Kind == gnrswire.TimeToLive && len(o.Value) == 4 {
+			return min(time.Duration(binary.BigEndian.Uint32(o.Value))*time.Second, keepFor)
+		}
+	}
+	return 0
 }
 
 // Write has the server keep a record, and returns when its disk has it. The error is a *RefusedError
@@ -182,6 +203,10 @@ func (c *Client) read() {
 		}
 		m, err := gnrswire.Parse(append([]byte(nil), b[:n]...))
 		if err != nil || !m.Answer {
+			continue
+		}
+		if name, is := changedName(m); is {
+			c.changed(name)
 			continue
 		}
 		c.mu.Lock()

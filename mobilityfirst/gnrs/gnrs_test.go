@@ -62,7 +62,7 @@ func serve(t testing.TB, l Limits) *Server {
 	return s
 }
 
-func dial(t testing.TB, s *Server) *Client {
+func clientOf(t testing.TB, s *Server) *Client {
 	t.Helper()
 	c, err := Dial(s.Addr())
 	if err != nil {
@@ -74,7 +74,7 @@ func dial(t testing.TB, s *Server) *Client {
 
 // Where a name is, its owner alone says, and what is newest holds.
 func TestOwnerAloneWrites(t *testing.T) {
-	c := dial(t, serve(t, Limits{}))
+	c := clientOf(t, serve(t, Limits{}))
 	refused := func(what string, err error, want Code) {
 		t.Helper()
 		var r *RefusedError
@@ -117,7 +117,7 @@ func TestOwnerAloneWrites(t *testing.T) {
 // Who knows the original's messages alone gets the addresses, and how long they may be kept.
 func TestOriginalLookup(t *testing.T) {
 	s := serve(t, Limits{})
-	if err := dial(t, s).Write(t.Context(), sign(t, 1, 1, 10*time.Second)); err != nil {
+	if err := clientOf(t, s).Write(t.Context(), sign(t, 1, 1, 10*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	conn, err := net.Dial("udp", s.Addr().String())

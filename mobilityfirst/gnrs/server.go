@@ -54,7 +54,8 @@ type Server struct {
 	Options
 	conn    *net.UDPConn
 	sources *sources
-	writes  chan outgoing // answers to writes
+	watches *watches
+	writes  chan outgoing // answers to writes, and what tells of changes
 	lines   lograte.Limit
 
 	lookups, written, malformed, dropped atomic.Uint64
@@ -80,7 +81,9 @@ func Listen(o Options) (*Server, error) {
 		return nil, fmt.Errorf("name service: %w", err)
 	}
 	_ = conn.SetReadBuffer(socketBuffer) // as much as there may be
-	return &Server{Options: o, conn: conn, sources: newSources(o.Limits), writes: make(chan outgoing, maxAnswers)}, nil
+	s := &Server{Options: o, conn: conn, sources: newSources(o.Limits), writes: make(chan outgoing, maxAnswers)}
+	s.watches = newWatches(s.later)
+	return s, nil
 }
 
 // Addr is where it listens.
@@ -108,6 +111,7 @@ func (s *Server) Run(ctx context.Context) error {
 		all.Go(func() { cancel(s.serve(ctx)) })
 	}
 	all.Go(func() { s.send(ctx) })
+	all.Go(func() { s.watches.run(ctx) })
 	all.Wait()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
@@ -195,7 +199,7 @@ func (s *Server) send(ctx context.Context) {
 	}
 }
 
-// later sends the answer to a write. It does not block.
+// later sends what is not answered at once. It does not block.
 func (s *Server) later(to netip.AddrPort, m *gnrswire.Message) {
 	b, err := m.AppendTo(nil)
 	if err != nil {
