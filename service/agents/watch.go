@@ -98,6 +98,9 @@ func (r *Registry[C, R, L]) take(a *Agent[C], e control.Event[R, L]) {
 		a.instance, a.lastSeq = e.Instance, 0
 	}
 	a.state.LastSeen = time.Now()
+	if returned { // it is not given up while its word is taken in
+		a.refused, a.silentSince = false, a.state.LastSeen
+	}
 	a.state.Status.Load = e.Status
 	fresh := e.Seq - min(e.Seq, a.lastSeq)
 	missed := fresh > uint64(len(e.Ended))
