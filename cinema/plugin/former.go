@@ -40,7 +40,7 @@ func (w *ways) beside(l *line, t tree.Tree, top *network.Topology, a *audience) 
 	case tree.Circle(append(unsure, former.tree, was, t)...):
 		return tree.Tree{}, true
 	case !moves && time.Now().Before(former.until):
-		if former.left && t.Twice(former.tree) { // somebody is back, by another way
+		if t.Twice(former.tree) && (former.left || !w.roomForTwice(former.tree, t, a)) { // somebody is back, by another way
 			return tree.Tree{}, false
 		}
 		return former.tree, false
@@ -96,7 +96,11 @@ func (w *ways) keepFormer(channel string, l *line, before tree.Tree, moved, left
 		left = false
 	}
 	l.former.tree = before
-	if !moved && !left || len(before.Edges) == 0 {
+	switch {
+	case len(before.Edges) == 0:
+		l.former.until, l.former.left = time.Time{}, false
+		return
+	case !moved && !left:
 		return
 	}
 	l.former.until, l.former.left = time.Now().Add(underWay), !moved
