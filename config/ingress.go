@@ -74,6 +74,7 @@ const maxProxies = 64
 func (k *checker) proxies(all []netip.Prefix) {
 	k.require(len(all) <= maxProxies, "public.trusted_proxies", fmt.Sprintf("%d of them", len(all)), fmt.Sprintf("at most %d", maxProxies))
 	for i, p := range all {
+		k.require(!p.Addr().Is4In6(), fmt.Sprintf("public.trusted_proxies[%d]", i), "IPv4 as IPv6", "the IPv4 prefix itself, like 192.0.2.1/32")
 		k.require(p.Bits() > 0, fmt.Sprintf("public.trusted_proxies[%d]", i), "everybody", "the proxies' own addresses, like 192.0.2.1/32: who is trusted may call itself as it likes")
 	}
 }

@@ -29,6 +29,7 @@ var ingressWrongs = []wrong{
 	{"a program with flags", ingressCerts + "ffmpeg: 'ffmpeg -v error'", 2, "ffmpeg", "ffmpeg -v error", "name or path"},
 	{"announced to nobody", ingressCerts + "announce: {url: 'https://192.0.2.1:8440'}", 2, "announce.server", "", "announce.url"},
 	{"a URL with a path", ingressCerts + "public: {url: 'https://live.example.org/x'}", 2, "public.url", "https://live.example.org/x", "a URL like"},
+	{"a proxy of IPv4 as IPv6", ingressCerts + "public: {trusted_proxies: ['::ffff:192.0.2.1/128']}", 2, "public.trusted_proxies[0]", "", "IPv4 prefix itself"},
 	{"everybody trusted", ingressCerts + "public: {trusted_proxies: [192.0.2.1/32, 0.0.0.0/0]}", 2, "public.trusted_proxies[1]", "", "own addresses"},
 	{"sessions, which agents have", ingressCerts + "sessions: {max: 3}", 2, "sessions", "", "known here"},
 }

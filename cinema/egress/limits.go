@@ -111,12 +111,12 @@ func (l *limits) leave(a netip.Addr) {
 	l.of[a].viewers--
 }
 
-// connect counts a connection; it says whether the address may have it.
-func (l *limits) connect(a netip.Addr, now time.Time) bool {
+// connect counts a connection; it says whether the address may have it. More may come by a proxy.
+func (l *limits) connect(a netip.Addr, proxy bool, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	most := maxConnections
-	if l.proxies.Trust(a) {
+	if proxy {
 		most += l.behind
 	}
 	u := l.usage(a, now)
@@ -149,8 +149,9 @@ func (l *listener) Accept() (net.Conn, error) {
 		if tcp, is := c.(*net.TCPConn); is {
 			_ = tcp.SetWriteBuffer(sendBuffer) // what a slow player misses is not on its way already
 		}
-		a := clientaddr.Source(c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()).Addr()
-		if l.limits.connect(a, time.Now()) {
+		from := c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
+		a := clientaddr.Source(from).Addr()
+		if l.limits.connect(a, l.limits.proxies.Trust(from), time.Now()) {
 			return &counted{Conn: c, end: sync.OnceFunc(func() { l.limits.disconnect(a) })}, nil
 		}
 		_ = c.Close()

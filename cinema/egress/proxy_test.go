@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-net/sluice/internal/clientaddr"
 )
 
-var onlyProxy = clientaddr.Proxies{netip.MustParsePrefix("127.0.0.9/32")}
+var onlyProxy = clientaddr.Proxies{netip.MustParsePrefix("127.0.0.9/32"), netip.MustParsePrefix("::1/128")}
 
 // from dials as a host of the loopback network.
 func from(host string) *http.Transport {
@@ -80,7 +80,20 @@ func TestBehindProxy(t *testing.T) {
 // Connections beyond those that an address may have are closed; a trusted proxy has one for each
 // viewer besides.
 func TestConnectionsAreBounded(t *testing.T) {
-	raw := listenLocal(t)
+	for host, most := range map[string]int32{"127.0.0.1": maxConnections, "127.0.0.9": maxConnections + 20, "::1": maxConnections + 20} {
+		t.Run(host, func(t *testing.T) { connectionsAreBounded(t, host, most) })
+	}
+}
+
+func connectionsAreBounded(t *testing.T, host string, most int32) {
+	at := "127.0.0.1:0"
+	if strings.Contains(host, ":") {
+		at = "[::1]:0"
+	}
+	raw, err := net.Listen("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
 	l := &listener{raw, newLimits(&Config{MaxPerAddress: 1, MaxViewers: 20, Proxies: onlyProxy})}
 	defer l.Close()
 	var accepted atomic.Int32
@@ -102,29 +115,26 @@ func TestConnectionsAreBounded(t *testing.T) {
 			accepted.Add(1)
 		}
 	}()
-	for host, most := range map[string]int32{"127.0.0.1": maxConnections, "127.0.0.9": maxConnections + 20} {
-		before := accepted.Load()
-		dial := func() net.Conn {
-			c, err := from(host).DialContext(t.Context(), "tcp", raw.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { c.Close() })
-			return c
+	dial := func() net.Conn {
+		c, err := from(host).DialContext(t.Context(), "tcp", raw.Addr().String())
+		if err != nil {
+			t.Fatal(err)
 		}
-		for range most {
-			dial()
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	for range most {
+		dial()
+	}
+	for range 10 {
+		c := dial()
+		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("one connection more lives: %v", err)
 		}
-		for range 10 {
-			c := dial()
-			_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
-			if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("%s: one connection more lives: %v", host, err)
-			}
-		}
-		if n := accepted.Load() - before; n != most {
-			t.Errorf("%s: %d connections, want %d", host, n, most)
-		}
+	}
+	if n := accepted.Load(); n != most {
+		t.Errorf("%d connections, want %d", n, most)
 	}
 	l.Close()
 	<-done
