@@ -15,8 +15,9 @@ import (
 const (
 	// MaxAddresses is at how many places a name can be, and MaxAddress how long an address is, in bytes.
 	MaxAddresses, MaxAddress = 8, 32
-	// MaxValidity is how long from now on a record may hold that is accepted.
-	MaxValidity = 24 * time.Hour
+	// MaxValidity is how long from now on a record may hold, and MaxSkew how much the clocks of who
+	// signs it and who accepts it may differ.
+	MaxValidity, MaxSkew = 24 * time.Hour, time.Minute
 )
 
 // What is wrong with records; errors wrap these.
@@ -56,11 +57,15 @@ func NameOf(key ed25519.PublicKey) frame.GUID {
 // GUID is the name that it is of.
 func (r *Record) GUID() frame.GUID { return NameOf(r.Key[:]) }
 
-// Sign makes a record of the name that belongs to a private key. The error wraps ErrLimits.
+// Sign makes a record of the name that belongs to a private key. The error wraps ErrLimits, or ErrOver
+// for one that would hold for too long.
 func Sign(key ed25519.PrivateKey, number uint64, until time.Time, addresses ...gnrswire.Address) (*Record, error) {
 	r := &Record{Key: [ed25519.PublicKeySize]byte(key.Public().(ed25519.PublicKey)), Number: number, Until: until.Unix(), Addresses: addresses}
 	if err := r.limits(); err != nil {
 		return nil, err
+	}
+	if until.After(time.Now().Add(MaxValidity)) {
+		return nil, r.over()
 	}
 	r.Signature = [ed25519.SignatureSize]byte(ed25519.Sign(key, r.signed()))
 	return r, nil
@@ -72,8 +77,8 @@ func (r *Record) Verify(now time.Time) error {
 	if err := r.limits(); err != nil {
 		return err
 	}
-	if r.Over(now) || time.Unix(r.Until, 0).After(now.Add(MaxValidity)) {
-		return fmt.Errorf("record of %v until %v: %w", r.GUID(), time.Unix(r.Until, 0).UTC().Format(time.RFC3339), ErrOver)
+	if r.Over(now) || r.Until > now.Add(MaxValidity+MaxSkew).Unix() {
+		return r.over()
 	}
 	if !ed25519.Verify(r.Key[:], r.signed(), r.Signature[:]) {
 		return fmt.Errorf("record of %v: %w", r.GUID(), ErrSignature)
@@ -83,6 +88,10 @@ func (r *Record) Verify(now time.Time) error {
 
 // Over says whether it does not hold any more.
 func (r *Record) Over(now time.Time) bool { return now.Unix() > r.Until }
+
+func (r *Record) over() error {
+	return fmt.Errorf("record of %v until %v: %w", r.GUID(), time.Unix(r.Until, 0).UTC().Format(time.RFC3339), ErrOver)
+}
 
 func (r *Record) limits() error {
 	if len(r.Addresses) > MaxAddresses {
@@ -99,9 +108,8 @@ func (r *Record) limits() error {
 // purpose keeps the signature from being of use for anything else that a key signs.
 const purpose = "sluice: where a name is, 1\x00"
 
-// signed is what the signature is over. The key is not in it, and need not be: a signature holds
-// under one key alone.
-func (r *Record) signed() []byte { return r.appendBody([]byte(purpose)) }
+// signed is what the signature is over.
+func (r *Record) signed() []byte { return r.appendBody(append([]byte(purpose), r.Key[:]...)) }
 
 const (
 	fixed         = ed25519.PublicKeySize + ed25519.SignatureSize

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"errors"
+	"math"
 	"net/netip"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ import (
 )
 
 var (
-	now   = time.Unix(1_800_000_000, 0)
+	now   = time.Now()
 	home  = gnrswire.AddrPortOf(netip.MustParseAddrPort("192.0.2.1:5000"))
 	owner = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))
 	thief = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{2}, ed25519.SeedSize))
@@ -69,7 +70,10 @@ func TestLimits(t *testing.T) {
 		want error
 	}{
 		"over":     {sign(t, owner, 1, now.Add(-time.Second)), ErrOver},
-		"too long": {sign(t, owner, 1, now.Add(MaxValidity+time.Second)), ErrOver},
+		"too long": {signUntil(now.Add(MaxValidity + MaxSkew + time.Second).Unix()), ErrOver},
+		"for ever": {signUntil(math.MaxInt64), ErrOver},
+		"never":    {signUntil(math.MinInt64), ErrOver},
+		"ahead":    {signUntil(now.Add(MaxValidity + MaxSkew).Unix()), nil},
 		"last":     {sign(t, owner, 1, now), nil},
 		"longest":  {sign(t, owner, 1, now.Add(MaxValidity), many[1:]...), nil},
 		"many":     {&Record{Until: now.Unix(), Addresses: many}, ErrLimits},
@@ -82,6 +86,16 @@ func TestLimits(t *testing.T) {
 	if _, err := Sign(owner, 1, now, many...); !errors.Is(err, ErrLimits) {
 		t.Errorf("%v", err)
 	}
+	if _, err := Sign(owner, 1, time.Now().Add(MaxValidity+time.Second)); !errors.Is(err, ErrOver) {
+		t.Errorf("%v", err)
+	}
+}
+
+// signUntil signs what Sign does not.
+func signUntil(until int64) *Record {
+	r := &Record{Key: [ed25519.PublicKeySize]byte(owner.Public().(ed25519.PublicKey)), Until: until}
+	r.Signature = [ed25519.SignatureSize]byte(ed25519.Sign(owner, r.signed()))
+	return r
 }
 
 var anyRecord = rapid.Custom(func(t *rapid.T) *Record {
