@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
@@ -22,8 +24,9 @@ const (
 	DefaultMaxNames = 10_000_000
 	// DefaultCache is how much of what is on disk it keeps in memory, in bytes.
 	DefaultCache = 32 << 20
-	// minFree is what has to be free of the file system, in bytes: with less it takes nothing new.
-	minFree = 64 << 20
+	// minFree is what has to be free of the file system for a new name, and minMove for one that is
+	// there already to be written anew, in bytes.
+	minFree, minMove = 64 << 20, 16 << 20
 	// lookFree is how often that is looked at, at most.
 	lookFree = 250 * time.Millisecond
 )
@@ -54,6 +57,8 @@ type Options struct {
 	Log *slog.Logger
 	// Now is the time; nil stands for time.Now.
 	Now func() time.Time
+
+	fs vfs.FS // nil: that of the machine
 }
 
 // Store keeps records. Its methods may be called concurrently.
@@ -70,7 +75,7 @@ type Store struct {
 	// The writer alone has what follows.
 	swept  []byte // the name up to which what is over has been looked for
 	looked time.Time
-	full   error // what the last look at the file system has found
+	free   uint64 // of the file system, at the last look, in bytes
 }
 
 // Open opens the store of a folder, or makes one.
@@ -88,7 +93,7 @@ func Open(o Options) (*Store, error) {
 		o.Now = time.Now
 	}
 	db, err := pebble.Open(o.Dir, &pebble.Options{
-		FormatMajorVersion: pebble.FormatNewest, CacheSize: o.Cache, MemTableSize: memTable, Logger: logger{o.Log},
+		FS: o.fs, FormatMajorVersion: pebble.FormatNewest, CacheSize: o.Cache, MemTableSize: memTable, Logger: logger{o.Log},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("store of names %s: %w", o.Dir, err)
@@ -160,11 +165,11 @@ func (s *Store) get(b *[]byte, name frame.GUID) (written int64, found bool, err 
 }
 
 // Write stores a record that has been verified, and returns when the disk has it. One that is there
-// already is a success. The error wraps ErrOld, ErrFull, ErrBusy, ErrClosed, or says what the disk
+// already is a success, and changes nothing. The error wraps ErrOld, ErrFull, ErrBusy, ErrClosed, or says what the disk
 // says; if ctx ends it may be written yet.
 func (s *Store) Write(ctx context.Context, r *record.Record) error {
 	done := make(chan error, 1)
-	if err := s.Start(r, func(err error) { done <- err }); err != nil {
+	if err := s.Start(r, func(_ bool, err error) { done <- err }); err != nil {
 		return err
 	}
 	select {
@@ -176,9 +181,9 @@ func (s *Store) Write(ctx context.Context, r *record.Record) error {
 }
 
 // Start is Write without waiting: done is called when the disk has it, or with what Write would
-// return. It must not block. An error means that done is not called. The record's memory is the
-// store's until then.
-func (s *Store) Start(r *record.Record, done func(error)) error {
+// return, and is told whether that has changed anything. It must not block. An error means that done is
+// not called. The record's memory is the store's until then.
+func (s *Store) Start(r *record.Record, done func(changed bool, err error)) error {
 	w := &write{name: r.GUID(), record: r, done: done}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -210,19 +215,17 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// room looks at the file system now and then.
-func (s *Store) room(now time.Time) error {
+// room looks now and then how much of the file system is free. What cannot be looked at has room.
+func (s *Store) room(now time.Time) uint64 {
 	if now.Sub(s.looked) < lookFree {
-		return s.full
+		return s.free
 	}
-	s.looked, s.full = now, nil
+	s.looked, s.free = now, math.MaxUint64
 	var fs unix.Statfs_t
-	if err := unix.Statfs(s.Dir, &fs); err != nil {
-		s.full = fmt.Errorf("store of names %s: %w", s.Dir, err)
-	} else if free := fs.Bavail * uint64(fs.Bsize); free < minFree {
-		s.full = fmt.Errorf("store of names %s: %d MiB are free, %d are needed: make room: %w", s.Dir, free>>20, minFree>>20, ErrFull)
+	if err := unix.Statfs(s.Dir, &fs); err == nil {
+		s.free = fs.Bavail * uint64(fs.Bsize)
 	}
-	return s.full
+	return s.free
 }
 
 // logger is the log as the library writes it.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
 	"github.com/sluice-net/sluice/mobilityfirst/record"
@@ -133,6 +135,8 @@ func TestConcurrentWriters(t *testing.T) {
 	}
 }
 
+const forgetAfter = record.MaxValidity + record.MaxSkew
+
 // What is over is remembered for as long as an older record could hold, and is forgotten then.
 func TestForgotten(t *testing.T) {
 	now := time.Now()
@@ -145,14 +149,14 @@ func TestForgotten(t *testing.T) {
 		}
 	}
 	for after, want := range map[time.Duration]bool{
-		0: false, time.Hour: false, record.MaxValidity: false, record.MaxValidity + 2*time.Second: true,
+		0: false, time.Hour: false, forgetAfter: false, forgetAfter + 2*time.Second: true,
 	} {
 		stored := append(be.AppendUint64(nil, uint64(now.Unix())), short.AppendTo(nil)...)
 		if got := forgettable(stored, now.Add(after)); got != want {
 			t.Errorf("after %v: %v", after, got)
 		}
 	}
-	ahead.Store(int64(record.MaxValidity + 2*time.Second))
+	ahead.Store(int64(forgetAfter + 2*time.Second))
 	deadline, tick := time.After(20*time.Second), time.NewTicker(10*time.Millisecond)
 	defer tick.Stop()
 	for s.Names() > 0 {
@@ -164,6 +168,50 @@ func TestForgotten(t *testing.T) {
 	}
 	if _, found, err := s.Get(nil, short.GUID()); found || err != nil {
 		t.Errorf("%v, %v", found, err)
+	}
+}
+
+// A record that is written again has changed nothing, and says so.
+func TestUnchanged(t *testing.T) {
+	s := open(t, Options{Dir: t.TempDir()})
+	r := sign(t, 1, 1, time.Now().Add(time.Hour), 1)
+	for _, want := range []bool{true, false} {
+		done := make(chan bool)
+		if err := s.Start(r, func(changed bool, err error) { done <- changed && err == nil }); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-done; got != want {
+			t.Errorf("changed: %v", got)
+		}
+	}
+}
+
+// What was acknowledged is there after a power cut, of which the disk has what it was made to keep, and
+// nothing else.
+func TestPowerCut(t *testing.T) {
+	fs := vfs.NewCrashableMem()
+	until := time.Now().Add(time.Hour)
+	for cut := range 10 {
+		s := open(t, Options{Dir: "names", fs: fs})
+		for who := range 50 {
+			if err := s.Write(t.Context(), sign(t, who, uint64(cut+1), until, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		after := fs.CrashClone(vfs.CrashCloneCfg{})
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		fs = after
+		s = open(t, Options{Dir: "names", fs: fs})
+		for who := range 50 {
+			if got := s.number(t, sign(t, who, 1, until, 1).GUID()); got != uint64(cut+1) {
+				t.Errorf("after %d power cuts: number %d", cut+1, got)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

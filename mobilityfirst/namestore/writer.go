@@ -21,10 +21,11 @@ const (
 
 // write is a record on its way to the disk.
 type write struct {
-	name   frame.GUID
-	record *record.Record
-	done   func(error)
-	err    error
+	name    frame.GUID
+	record  *record.Record
+	done    func(changed bool, err error)
+	changed bool
+	err     error
 }
 
 // run writes until there is nothing more to come.
@@ -71,9 +72,9 @@ func (s *Store) commit(together []*write) {
 	b := s.db.NewBatch()
 	defer b.Close()
 	now := s.Now()
-	c := change{Store: s, batch: b, now: now, names: s.names.Load(), room: s.room(now), newest: make(map[frame.GUID][]byte, len(together))}
+	c := change{Store: s, batch: b, now: now, names: s.names.Load(), free: s.room(now), newest: make(map[frame.GUID][]byte, len(together))}
 	for _, w := range together {
-		w.err = c.add(w)
+		w.changed, w.err = c.add(w)
 	}
 	if err := c.finish(); err != nil {
 		for _, w := range together {
@@ -81,7 +82,7 @@ func (s *Store) commit(together []*write) {
 		}
 	}
 	for _, w := range together {
-		w.done(w.err)
+		w.done(w.changed && w.err == nil, w.err)
 	}
 }
 
@@ -91,43 +92,55 @@ type change struct {
 	batch  *pebble.Batch
 	now    time.Time
 	names  uint64
-	room   error                 // why nothing can be written
+	free   uint64                // of the file system
 	newest map[frame.GUID][]byte // what is in the batch
 }
 
-// add puts a record into the batch, unless there is a newer one.
-func (c *change) add(w *write) error {
+// add puts a record into the batch, unless it is there, or a newer one is. It says whether it did.
+func (c *change) add(w *write) (bool, error) {
 	bare := w.record.AppendTo(nil)
 	have, found := c.newest[w.name]
 	if !found {
 		var err error
 		if _, found, err = c.get(&have, w.name); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if found {
 		old, err := record.Parse(have)
 		switch {
 		case err != nil:
-			return fmt.Errorf("store of names: %v: %w", w.name, err)
+			return false, fmt.Errorf("store of names: %v: %w", w.name, err)
 		case old.Number == w.record.Number && bytes.Equal(have, bare):
-			return nil
+			return false, nil
 		case old.Number >= w.record.Number:
-			return fmt.Errorf("record %d of %v, and %d is there: %w", w.record.Number, w.name, old.Number, ErrOld)
+			return false, fmt.Errorf("record %d of %v, and %d is there: %w", w.record.Number, w.name, old.Number, ErrOld)
 		}
 	}
-	if c.room != nil {
-		return c.room
+	if err := c.lacks(w.name, found); err != nil {
+		return false, err
 	}
 	if !found {
-		if c.names >= c.MaxNames {
-			return fmt.Errorf("%v: %d names: %w", w.name, c.names, ErrFull)
-		}
 		c.names++
 	}
 	c.newest[w.name] = bare
 	if err := c.batch.Set(w.name[:], append(be.AppendUint64(nil, uint64(c.now.Unix())), bare...), nil); err != nil {
-		return fmt.Errorf("store of names: %v: %w", w.name, err)
+		return false, fmt.Errorf("store of names: %v: %w", w.name, err)
+	}
+	return true, nil
+}
+
+// lacks says why a name cannot be written, which is there already or is new.
+func (c *change) lacks(name frame.GUID, there bool) error {
+	need := uint64(minFree)
+	if there {
+		need = minMove
+	}
+	switch {
+	case c.free < need:
+		return fmt.Errorf("%v: %d MiB are free in %s, %d are needed: make room: %w", name, c.free>>20, c.Dir, need>>20, ErrFull)
+	case !there && c.names >= c.MaxNames:
+		return fmt.Errorf("%v: %d names: %w", name, c.names, ErrFull)
 	}
 	return nil
 }
@@ -188,5 +201,5 @@ func forgettable(stored []byte, now time.Time) bool {
 	}
 	r, err := record.Parse(stored[stamp:])
 	age := now.Unix() - int64(be.Uint64(stored))
-	return err == nil && r.Over(now) && age > int64(record.MaxValidity/time.Second)
+	return err == nil && r.Over(now) && age > int64((record.MaxValidity+record.MaxSkew)/time.Second)
 }
