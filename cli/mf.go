@@ -45,8 +45,8 @@ it has, forged, or holds for more than a day, is refused.`,
 			if err != nil {
 				return &command.UsageError{Err: fmt.Errorf("--listen %s: want an address and a port, like %s", listen, defaultNames)}
 			}
-			if names == 0 || cache < 1<<20 || limits.Lookups < 1 || limits.Writes < 1 {
-				return &command.UsageError{Err: errors.New("--names, --lookups and --writes want at least 1, --cache at least 1MiB")}
+			if names == 0 || cache < 1<<20 || limits.Lookups < 1 || limits.Writes < 1 || limits.NewNames < 1 {
+				return &command.UsageError{Err: errors.New("--names, --lookups, --writes and --new-names want at least 1, --cache at least 1MiB")}
 			}
 			log := slog.New(slog.NewTextHandler(app.Err, nil))
 			hangups := catchHangups()
@@ -58,12 +58,13 @@ it has, forged, or holds for more than a day, is refused.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&listen, "listen", listen, "UDP address at which it is asked")
+	flags.StringVar(&listen, "listen", listen, "UDP address at which it is asked, one of this machine's")
 	flags.StringVar(&dir, "dir", dir, "folder of the names, of this alone")
 	flags.Uint64Var(&names, "names", names, "how many names it takes")
 	flags.TextVar(&cache, "cache", cache, "how much of what is on disk it keeps in memory")
 	flags.Float64Var(&limits.Lookups, "lookups", limits.Lookups, "how many questions one address may ask in a second")
 	flags.Float64Var(&limits.Writes, "writes", limits.Writes, "how many times one address may write in a second")
+	flags.Float64Var(&limits.NewNames, "new-names", limits.NewNames, "how many of these may be of names that are not there yet")
 	return cmd
 }
 

@@ -49,9 +49,9 @@ to it.`,
 			if err != nil {
 				return fmt.Errorf("the key's file: %w", err)
 			}
-			err = errors.Join(pem.Encode(f, &pem.Block{Type: "PRIVATE KEY", Bytes: der}), f.Close())
+			err = errors.Join(pem.Encode(f, &pem.Block{Type: "PRIVATE KEY", Bytes: der}), f.Sync(), f.Close())
 			if err != nil {
-				return fmt.Errorf("the key's file %s: %w", args[0], err)
+				return fmt.Errorf("the key's file %s: %w", args[0], errors.Join(err, os.Remove(args[0])))
 			}
 			app.Printf("%v", record.NameOf(public))
 			return nil
@@ -61,6 +61,13 @@ to it.`,
 
 // readKey reads a private key that mfNewCommand has made.
 func readKey(file string) (ed25519.PrivateKey, error) {
+	st, err := os.Stat(file)
+	if err != nil {
+		return nil, fmt.Errorf("the key of the name: %w", err)
+	}
+	if mode := st.Mode().Perm(); mode&0o077 != 0 {
+		return nil, fmt.Errorf("the key of the name: others may read %s (%04o): whoever has it has the name; chmod 600 %s", file, mode, file)
+	}
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("the key of the name: %w", err)

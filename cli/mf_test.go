@@ -68,7 +68,13 @@ func TestNames(t *testing.T) {
 	if err := os.WriteFile(text, []byte("no key"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	open := filepath.Join(t.TempDir(), "open")
+	if err := os.WriteFile(open, []byte("no key"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for line, says := range map[string]string{
+		"name set --key " + open + " 192.0.2.7:1":                                 "others may read",
+		"gnrs --listen 0.0.0.0:5001 --dir " + filepath.Join(t.TempDir(), "names"): "one address of this machine",
 		"name new " + key:                                         "exists",
 		"name set 192.0.2.7:1":                                    "--key is missing",
 		"name set --key " + text + " 192.0.2.7:1":                 "is not PEM",

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -31,7 +32,8 @@ type nameClient struct {
 	packets *ipv4.PacketConn
 	in, out []ipv4.Message
 	asked   map[uint32]bool
-	again   int // questions that were sent more than once
+	first   uint32 // the number of the first question: a late answer is not taken for another's
+	again   int    // questions that were sent more than once
 }
 
 func newNameClient(n int, server netip.AddrPort) (*nameClient, error) {
@@ -64,7 +66,7 @@ func askAll(ctx context.Context, clients []*nameClient, q questions) (took time.
 	errs := make([]error, len(clients))
 	var all sync.WaitGroup
 	for n, c := range clients {
-		c.again = 0
+		c.again, c.first = 0, rand.Uint32()
 		all.Go(func() { errs[n] = c.askEach(ctx, n, len(clients), q) })
 	}
 	all.Wait()
@@ -111,7 +113,7 @@ func (c *nameClient) send(q questions) error {
 		if err != nil {
 			return err
 		}
-		binary.BigEndian.PutUint32(b[4:], i)
+		binary.BigEndian.PutUint32(b[4:], c.first+i)
 		out = c.out[:len(out)+1]
 		out[len(out)-1].Buffers[0] = b
 	}
@@ -146,16 +148,17 @@ func (c *nameClient) receive(ctx context.Context, q questions) error {
 			if err != nil {
 				return fmt.Errorf("the name service's answers: %w", err)
 			}
-			if !c.asked[a.Request] {
+			i := a.Request - c.first
+			if !c.asked[i] {
 				continue
 			}
 			switch code := gnrs.Code(a.Code); code {
 			case gnrs.OK:
-				delete(c.asked, a.Request)
+				delete(c.asked, i)
 				if q.answered == nil {
 					continue
 				}
-				if err := q.answered(int(a.Request), a); err != nil {
+				if err := q.answered(int(i), a); err != nil {
 					return err
 				}
 			case gnrs.Busy, gnrs.TooOften: // it is asked again

@@ -6,15 +6,21 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
 	"github.com/sluice-net/sluice/mobilityfirst/record"
 )
 
 const (
 	// optionProof asks for the whole record, with its signature. It is as long as that makes the
-	// answer longer, so that a question is never much shorter than what it has sent.
+	// answer longer.
 	optionProof gnrswire.OptionKind = 20
 	proofSize                       = 120
+	// bareAnswer is how long addresses may be, in bytes, in an answer without proof; what does not
+	// fit is left out. So a short question has no long answer, which might go to somebody else.
+	bareAnswer = 64
+	// maxRequester is how long may be what says who asks, in bytes.
+	maxRequester = 32
 	// keepFor is how long an answer may be kept, if it holds as long.
 	keepFor = 30 * time.Second
 )
@@ -23,7 +29,7 @@ const (
 // what is no question, and to a write that has to wait for the disk.
 func (s *Server) answer(b []byte, from netip.AddrPort, asked []byte, now time.Time) (to netip.AddrPort, out []byte) {
 	m, err := gnrswire.Parse(asked)
-	if err != nil || m.Answer {
+	if err != nil || m.Answer || len(m.Requester.Value) > maxRequester {
 		s.malformed.Add(1)
 		return from, nil
 	}
@@ -32,19 +38,17 @@ func (s *Server) answer(b []byte, from netip.AddrPort, asked []byte, now time.Ti
 		to = at // the original's hosts may ask from another port than they listen at
 	}
 	a := &gnrswire.Message{Version: m.Version, Kind: m.Kind, Answer: true, Request: m.Request, Requester: m.Requester}
-	writes := m.Kind != gnrswire.Lookup
 	code, waits := TooOften, false
 	switch {
-	case !s.sources.allow(from.Addr(), writes, now):
-		if !writes {
+	case m.Kind == gnrswire.Lookup:
+		if !s.sources.allow(from.Addr(), asks, now) {
 			return to, nil // telling would cost as much as answering
 		}
-	case writes:
-		s.written.Add(1)
-		code, waits = s.write(m, a, to, now)
-	default:
 		s.lookups.Add(1)
 		code = s.lookup(m, a, to, now)
+	case s.sources.allow(from.Addr(), writes, now):
+		s.written.Add(1)
+		code, waits = s.write(m, a, from, to, now)
 	}
 	if waits {
 		return to, nil
@@ -87,11 +91,23 @@ func (s *Server) lookup(m, a *gnrswire.Message, to netip.AddrPort, now time.Time
 	}
 	if has(m, optionProof, proofSize) {
 		r.Into(a)
+	} else {
+		a.Addresses = fitting(r.Addresses)
 	}
-	a.Addresses = r.Addresses
 	left := min(time.Unix(r.Until, 0).Sub(now), keepFor)
 	a.Options = append(a.Options, gnrswire.Option{Kind: gnrswire.TimeToLive, Value: seconds(left)})
 	return OK
+}
+
+// fitting are the first addresses, as many as an answer without proof has.
+func fitting(all []gnrswire.Address) []gnrswire.Address {
+	size := 0
+	for i, a := range all {
+		if size += 4 + len(a.Value); size > bareAnswer {
+			return all[:i]
+		}
+	}
+	return all
 }
 
 // has says whether a message has an option, of so many bytes at least.
@@ -107,7 +123,7 @@ func seconds(d time.Duration) []byte {
 
 // write has a record written, if its owner has signed it. It says whether the answer waits for the
 // disk.
-func (s *Server) write(m, a *gnrswire.Message, to netip.AddrPort, now time.Time) (code Code, waits bool) {
+func (s *Server) write(m, a *gnrswire.Message, from, to netip.AddrPort, now time.Time) (code Code, waits bool) {
 	r, is, err := record.FromMessage(m, m.GUID)
 	switch {
 	case !is:
@@ -115,25 +131,37 @@ func (s *Server) write(m, a *gnrswire.Message, to netip.AddrPort, now time.Time)
 	case err == nil:
 		err = r.Verify(now)
 	}
-	if err == nil {
-		own(r, a)
-		err = s.Store.Start(r, func(err error) {
-			code := codeOf(err)
-			switch code {
-			case OK:
-				s.watches.change(m.GUID)
-			case Failed:
-				s.lines.Warn(s.Log, "a name cannot be written", "name", m.GUID, "error", err)
-			default: // whoever has sent it is told
-			}
-			s.conclude(a, code)
-			s.later(to, a)
-		})
-	}
 	if err != nil {
 		return codeOf(err), false
 	}
+	_, there, err := s.Store.Get(nil, m.GUID)
+	if err == nil && !there && !s.sources.allow(from.Addr(), newNames, now) {
+		return TooOften, false
+	}
+	own(r, a)
+	name := m.GUID
+	if err == nil {
+		err = s.Store.Start(r, func(changed bool, err error) {
+			if changed {
+				s.watches.change(name)
+			}
+			s.conclude(a, s.codeOf(name, err))
+			s.later(s.writes, to, a)
+		})
+	}
+	if err != nil {
+		return s.codeOf(name, err), false
+	}
 	return OK, true
+}
+
+// codeOf is the code for what became of a write.
+func (s *Server) codeOf(name frame.GUID, err error) Code {
+	code := codeOf(err)
+	if code == Failed {
+		s.lines.Warn(s.Log, "a name cannot be written", "name", name, "error", err)
+	}
+	return code
 }
 
 // own gives a record, and the answer to who sends it, memory of their own: what they share is read

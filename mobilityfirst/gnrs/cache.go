@@ -22,8 +22,8 @@ const (
 )
 
 // Cache asks a name service, and keeps its answers for as long as they may be kept: the service tells it
-// at once when a name has changed. Only where that does not arrive, several times, is an answer kept
-// that does not hold any more, for half a minute at most. Its methods may be called concurrently.
+// at once when a name has changed. Only where that does not arrive, several times, or has too many to be
+// told to, is an answer kept that does not hold any more, for half a minute at most. Its methods may be called concurrently.
 type Cache struct {
 	client *Client
 	tasks  *tasks.Group

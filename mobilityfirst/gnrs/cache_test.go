@@ -105,6 +105,19 @@ func TestWatches(t *testing.T) {
 	}
 }
 
+// What changes often is told once until it has been told.
+func TestChangesAreToldTogether(t *testing.T) {
+	w, name := newWatches(nil), nameOf(1)
+	w.change(name) // nobody watches it
+	w.add(name, netip.MustParseAddrPort("192.0.2.1:9"), 1, time.Now(), keepFor)
+	for range 2 * maxChanged {
+		w.change(name)
+	}
+	if n := len(w.changed); n != 1 {
+		t.Errorf("%d changes are to be told", n)
+	}
+}
+
 // Those who watch are bounded by name, by address and in all, and what is over makes room.
 func TestWatchesAreBounded(t *testing.T) {
 	w, now := newWatches(nil), time.Now()
@@ -113,6 +126,11 @@ func TestWatchesAreBounded(t *testing.T) {
 	for n := range maxWatchesOfOne + 10 {
 		if got := w.add(name(n), one, 1, now, keepFor); got != (n < maxWatchesOfOne) {
 			t.Fatalf("name %d of an address: %v", n, got)
+		}
+	}
+	for port := range uint16(10) {
+		if got := w.add(name(1<<21), netip.AddrPortFrom(netip.MustParseAddr("192.0.2.2"), 100+port), 1, now, keepFor); got != (port < maxPrograms) {
+			t.Fatalf("program %d of an address: %v", port, got)
 		}
 	}
 	for n := range maxWatchesOfName + 10 {

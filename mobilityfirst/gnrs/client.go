@@ -59,10 +59,7 @@ func dial(server netip.AddrPort, changed func(frame.GUID)) (*Client, error) {
 	}
 	self := conn.LocalAddr().(*net.UDPAddr).AddrPort()
 	c := &Client{server: server, conn: conn, ended: make(chan struct{}), changed: changed, next: rand.Uint32(), asked: map[uint32]chan *gnrswire.Message{}}
-	c.self = gnrswire.AddrPortOf(netip.AddrPortFrom(netip.IPv4Unspecified(), self.Port()))
-	if a := self.Addr().Unmap(); a.Is4() {
-		c.self = gnrswire.AddrPortOf(netip.AddrPortFrom(a, self.Port()))
-	}
+	c.self = requester(self)
 	go c.read()
 	return c, nil
 }
@@ -79,13 +76,13 @@ func (c *Client) Close() error {
 
 // Lookup asks where a name is, and verifies the answer: no server can make one up. The error is a
 // *RefusedError with NotFound for a name that nobody has told of, or wraps ErrNoAnswer or what package
-// record says of a wrong answer.
+// record says of a wrong answer. A server may still hide a record, or give one that is older and holds.
 func (c *Client) Lookup(ctx context.Context, name frame.GUID) (*record.Record, error) {
 	r, _, err := c.lookup(ctx, name)
 	return r, err
 }
 
-// lookup is Lookup, and says until when the answer may be kept. More options may be asked for.
+// lookup is Lookup, and says for how long the answer may be kept. More options may be asked for.
 func (c *Client) lookup(ctx context.Context, name frame.GUID, more ...gnrswire.Option) (*record.Record, time.Duration, error) {
 	m := &gnrswire.Message{Kind: gnrswire.Lookup, GUID: name, Options: append(more, gnrswire.Option{Kind: optionProof, Value: make([]byte, proofSize)})}
 	a, err := c.ask(ctx, m)
@@ -102,14 +99,21 @@ func (c *Client) lookup(ctx context.Context, name frame.GUID, more ...gnrswire.O
 	if err != nil {
 		return nil, 0, fmt.Errorf("what %v says of %v: %w", c.server, name, err)
 	}
-	return r, lifetime(a), nil
+	return r, min(lifetime(a), time.Until(time.Unix(r.Until, 0))), nil
 }
+
+// untoldFor is how long an answer may be kept whose change will not be told.
+const untoldFor = time.Second
 
 // lifetime is how long an answer may be kept.
 func lifetime(a *gnrswire.Message) time.Duration {
+	most := untoldFor
+	if has(a, optionWatch, 0) {
+		most = keepFor
+	}
 	for _, o := range a.Options {
 		if o.Kind == gnrswire.TimeToLive && len(o.Value) == 4 {
-			return min(time.Duration(binary.BigEndian.Uint32(o.Value))*time.Second, keepFor)
+			return min(time.Duration(binary.BigEndian.Uint32(o.Value))*time.Second, most)
 		}
 	}
 	return 0
@@ -139,7 +143,7 @@ func (c *Client) ask(ctx context.Context, m *gnrswire.Message) (*gnrswire.Messag
 		return nil, err
 	}
 	var last error
-	for range tries {
+	for try := range tries {
 		if _, last = c.conn.Write(b); errors.Is(last, net.ErrClosed) {
 			return nil, ErrClosed
 		}
@@ -150,10 +154,14 @@ func (c *Client) ask(ctx context.Context, m *gnrswire.Message) (*gnrswire.Messag
 			switch {
 			case !open:
 				return nil, ErrClosed
-			case Code(a.Code) != OK:
-				return nil, &RefusedError{m.Kind, Code(a.Code)}
+			case Code(a.Code) == OK:
+				return a, nil
 			}
-			return a, nil
+			refused := &RefusedError{m.Kind, Code(a.Code)}
+			if try > 0 && (refused.Code == TooOften || refused.Code == Busy) { // the first time it may have been taken
+				return nil, errors.Join(ErrNoAnswer, refused)
+			}
+			return nil, refused
 		case <-ctx.Done():
 			wait.Stop()
 			return nil, context.Cause(ctx)
@@ -199,7 +207,8 @@ func (c *Client) read() {
 			return
 		}
 		if err != nil {
-			continue // a server that is not there: its host says so
+			time.Sleep(readPause) // a server that is not there: its host says so
+			continue
 		}
 		m, err := gnrswire.Parse(append([]byte(nil), b[:n]...))
 		if err != nil || !m.Answer {

@@ -6,7 +6,9 @@
 // what is not signed, is signed by somebody else, is over, or is older than what is there, is refused
 // with a [Code]. A write is answered when the disk has it.
 //
-// Who sends much, or nonsense, is bounded by its address ([Limits]), and so is all of it together. An
-// answer goes to the address from which it was asked for, never to another, and has a few hundred bytes
-// at most: somebody else's address is of little use to who would flood it.
+// Who sends much is bounded by its address ([Limits]), and writes in all. An answer goes to the address
+// from which it was asked for, never to another, and a short question has a short one: somebody else's
+// address is of little use to who would flood it.
+//
+// A [Cache] keeps answers, and is told when they do not hold any more.
 package gnrs

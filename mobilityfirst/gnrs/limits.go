@@ -2,6 +2,7 @@ package gnrs
 
 import (
 	"net/netip"
+	"runtime"
 	"sync"
 	"time"
 
@@ -15,10 +16,17 @@ type Limits struct {
 	// Lookups and Writes are questions and writes. A write costs the server as much time as twenty
 	// questions, most of it for the signature.
 	Lookups, Writes float64
+	// NewNames are writes of names that are not there yet. They stay for a day: what one address may
+	// do is a part of what a store takes.
+	NewNames float64
 }
 
 // DefaultLimits are those of a server that is told nothing.
-func DefaultLimits() Limits { return Limits{Lookups: 20_000, Writes: 1_000} }
+func DefaultLimits() Limits { return Limits{Lookups: 20_000, Writes: 1_000, NewNames: 20} }
+
+// writesInAll is how many writes of all together a server takes in a second for each processor: so
+// signatures leave it time for questions.
+const writesInAll = 15_000
 
 const (
 	// maxSources bounds the addresses that are remembered; more share what one may do.
@@ -33,34 +41,56 @@ type sources struct {
 	mu     sync.Mutex
 	of     map[netip.Addr]*source
 	others *source // who has found no room
+	writes *rate.Limiter
 	swept  time.Time
+	now    time.Time // the latest that anybody has come with
 }
 
 type source struct {
-	lookups, writes *rate.Limiter
-	last            time.Time
+	lookups, writes, news *rate.Limiter
+	last                  time.Time
 }
 
 func newSources(l Limits) *sources {
-	s := &sources{Limits: l, of: map[netip.Addr]*source{}}
+	s := &sources{Limits: l, of: map[netip.Addr]*source{}, writes: limiter(writesInAll * float64(runtime.GOMAXPROCS(0)))}
 	s.others = s.source()
 	return s
 }
 
-func (s *sources) source() *source {
-	limiter := func(each float64) *rate.Limiter { return rate.NewLimiter(rate.Limit(each), max(int(each/10), 1)) }
-	return &source{lookups: limiter(s.Lookups), writes: limiter(s.Writes)}
+func limiter(each float64) *rate.Limiter {
+	return rate.NewLimiter(rate.Limit(each), max(int(each/10), 1))
 }
 
-// allow says whether an address may ask, or write, once more.
-func (s *sources) allow(a netip.Addr, writes bool, now time.Time) bool {
+func (s *sources) source() *source {
+	return &source{lookups: limiter(s.Lookups), writes: limiter(s.Writes), news: limiter(s.NewNames)}
+}
+
+// use is what somebody does.
+type use int
+
+const (
+	asks     use = iota
+	writes       // before a signature is looked at
+	newNames     // beside writes
+)
+
+// allow says whether an address may do something once more.
+func (s *sources) allow(a netip.Addr, what use, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x := s.find(clientaddr.Source(a).Addr(), now)
-	if writes {
-		return x.writes.AllowN(now, 1)
+	if now.After(s.now) {
+		s.now = now
 	}
-	return x.lookups.AllowN(now, 1)
+	now = s.now // whoever comes later with an earlier time would have the time between count again
+	x := s.find(clientaddr.Source(a).Addr(), now)
+	switch what {
+	case writes:
+		return x.writes.AllowN(now, 1) && s.writes.AllowN(now, 1)
+	case newNames:
+		return x.news.AllowN(now, 1)
+	default:
+		return x.lookups.AllowN(now, 1)
+	}
 }
 
 func (s *sources) find(a netip.Addr, now time.Time) *source {

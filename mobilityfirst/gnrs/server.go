@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/ipv4"
 
 	"github.com/sluice-net/sluice/internal/lograte"
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
 	"github.com/sluice-net/sluice/mobilityfirst/namestore"
 )
@@ -24,6 +25,8 @@ const (
 	batch, datagram = 64, 2048
 	// maxAnswers bounds the answers to writes that wait to be sent.
 	maxAnswers = 16384
+	// readPause is how long nothing is read after that has failed.
+	readPause = 10 * time.Millisecond
 	// socketBuffer is what may wait to be read, in bytes.
 	socketBuffer = 4 << 20
 )
@@ -32,7 +35,8 @@ const (
 type Options struct {
 	// Store has the records. The server does not close it.
 	Store *namestore.Store
-	// Listen is the UDP address; the port is gnrswire.Port by convention.
+	// Listen is the UDP address, one of the machine's: answers come from there. The port is
+	// gnrswire.Port by convention.
 	Listen netip.AddrPort
 	// Limits bound what each address does; the zero value stands for DefaultLimits.
 	Limits Limits
@@ -55,7 +59,8 @@ type Server struct {
 	conn    *net.UDPConn
 	sources *sources
 	watches *watches
-	writes  chan outgoing // answers to writes, and what tells of changes
+	writes  chan outgoing // answers to writes
+	notices chan outgoing // what tells of changes
 	lines   lograte.Limit
 
 	lookups, written, malformed, dropped atomic.Uint64
@@ -70,6 +75,9 @@ type outgoing struct {
 
 // Listen opens the socket of a server, which answers once it runs.
 func Listen(o Options) (*Server, error) {
+	if o.Listen.Addr().IsUnspecified() {
+		return nil, fmt.Errorf("name service at %v: want one address of this machine, from which its answers come", o.Listen)
+	}
 	if o.Limits == (Limits{}) {
 		o.Limits = DefaultLimits()
 	}
@@ -81,8 +89,12 @@ func Listen(o Options) (*Server, error) {
 		return nil, fmt.Errorf("name service: %w", err)
 	}
 	_ = conn.SetReadBuffer(socketBuffer) // as much as there may be
-	s := &Server{Options: o, conn: conn, sources: newSources(o.Limits), writes: make(chan outgoing, maxAnswers)}
-	s.watches = newWatches(s.later)
+	s := &Server{Options: o, conn: conn, sources: newSources(o.Limits), writes: make(chan outgoing, maxAnswers), notices: make(chan outgoing, maxAnswers)}
+	s.watches = newWatches(func(to netip.AddrPort, m *gnrswire.Message) {
+		if s.sources.allow(to.Addr(), asks, time.Now()) { // as much as its questions may be answered
+			s.later(s.notices, to, m)
+		}
+	})
 	return s, nil
 }
 
@@ -131,6 +143,9 @@ func (s *Server) serve(ctx context.Context) error {
 		}
 		if err != nil {
 			s.lines.Warn(s.Log, "reading from the socket", "error", err)
+			if tasks.Sleep(ctx, readPause) != nil {
+				return nil
+			}
 			continue
 		}
 		now, count := time.Now(), 0
@@ -174,40 +189,46 @@ func (s *Server) writeAll(p *ipv4.PacketConn, all []ipv4.Message) {
 	}
 }
 
-// send sends the answers to writes.
+// send sends what is not answered at once: answers to writes before all else.
 func (s *Server) send(ctx context.Context) {
 	p, out := ipv4.NewPacketConn(s.conn), messages(0)
 	for {
+		count := 0
+		add := func(x outgoing) {
+			out[count].Buffers[0], out[count].Addr = x.b, net.UDPAddrFromAddrPort(x.to)
+			count++
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case first := <-s.writes:
-			count := 0
-			for next, more := first, true; more; {
-				out[count].Buffers[0], out[count].Addr = next.b, net.UDPAddrFromAddrPort(next.to)
-				if count++; count == batch {
-					break
-				}
+		case x := <-s.writes:
+			add(x)
+		case x := <-s.notices:
+			add(x)
+		}
+		for _, queue := range []chan outgoing{s.writes, s.notices} {
+			for more := true; more && count < batch; {
 				select {
-				case next = <-s.writes:
+				case x := <-queue:
+					add(x)
 				default:
 					more = false
 				}
 			}
-			s.writeAll(p, out[:count])
 		}
+		s.writeAll(p, out[:count])
 	}
 }
 
-// later sends what is not answered at once. It does not block.
-func (s *Server) later(to netip.AddrPort, m *gnrswire.Message) {
+// later has something sent that is not answered at once. It does not block.
+func (s *Server) later(queue chan outgoing, to netip.AddrPort, m *gnrswire.Message) {
 	b, err := m.AppendTo(nil)
 	if err != nil {
 		s.lines.Warn(s.Log, "an answer cannot be written", "error", err)
 		return
 	}
 	select {
-	case s.writes <- outgoing{to, b}:
+	case queue <- outgoing{to, b}:
 	default:
 		s.dropped.Add(1)
 	}

@@ -20,11 +20,13 @@ const (
 	optionChanged gnrswire.OptionKind = 22
 )
 
-// What is remembered of who watches: in all, of one address, and of one name.
+// What is remembered of who watches: in all, of one address, of one name, and of one address of one name:
+// so many programs of a host, by their ports.
 const (
 	maxWatches       = 1 << 18
 	maxWatchesOfOne  = 1 << 14
 	maxWatchesOfName = 1 << 10
+	maxPrograms      = 4
 	// maxChanged bounds the names that have changed and of which nobody has been told.
 	maxChanged = 4096
 )
@@ -45,6 +47,7 @@ type watches struct {
 	changed chan frame.GUID
 
 	mu    sync.Mutex
+	news  map[frame.GUID]bool // names that are in changed
 	of    map[frame.GUID]map[netip.AddrPort]*watcher
 	by    map[netip.Addr]int // how many each address has
 	all   int
@@ -52,7 +55,7 @@ type watches struct {
 }
 
 func newWatches(send func(netip.AddrPort, *gnrswire.Message)) *watches {
-	return &watches{send: send, changed: make(chan frame.GUID, maxChanged), of: map[frame.GUID]map[netip.AddrPort]*watcher{}, by: map[netip.Addr]int{}}
+	return &watches{send: send, changed: make(chan frame.GUID, maxChanged), news: map[frame.GUID]bool{}, of: map[frame.GUID]map[netip.AddrPort]*watcher{}, by: map[netip.Addr]int{}}
 }
 
 // add has an address be told of changes of a name, and says whether it will be.
@@ -62,9 +65,8 @@ func (w *watches) add(name frame.GUID, at netip.AddrPort, request uint32, now ti
 	x := w.of[name][at]
 	if x == nil {
 		source := clientaddr.Source(at.Addr()).Addr()
-		if w.all >= maxWatches || w.by[source] >= maxWatchesOfOne || len(w.of[name]) >= maxWatchesOfName {
-			w.sweep(now)
-			if w.all >= maxWatches || w.by[source] >= maxWatchesOfOne || len(w.of[name]) >= maxWatchesOfName {
+		if w.full(name, source) {
+			if w.sweep(now); w.full(name, source) {
 				return false
 			}
 		}
@@ -78,6 +80,20 @@ func (w *watches) add(name frame.GUID, at netip.AddrPort, request uint32, now ti
 	}
 	*x = watcher{request: request, until: now.Add(last)}
 	return true
+}
+
+// full says whether there is no room for an address to watch a name. The lock is held.
+func (w *watches) full(name frame.GUID, source netip.Addr) bool {
+	if w.all >= maxWatches || w.by[source] >= maxWatchesOfOne || len(w.of[name]) >= maxWatchesOfName {
+		return true
+	}
+	programs := 0
+	for at := range w.of[name] {
+		if clientaddr.Source(at.Addr()).Addr() == source {
+			programs++
+		}
+	}
+	return programs >= maxPrograms
 }
 
 // remove forgets a watch. The lock is held.
@@ -108,11 +124,17 @@ func (w *watches) sweep(now time.Time) {
 	}
 }
 
-// change notes that a name has changed. It does not block: what it cannot note is found out when the
-// answers' time is over.
+// change notes that a name has changed, which is told once if it has not been yet. It does not block: what
+// it cannot note is found out when the answers' time is over.
 func (w *watches) change(name frame.GUID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.news[name] || len(w.of[name]) == 0 {
+		return
+	}
 	select {
 	case w.changed <- name:
+		w.news[name] = true
 	default:
 	}
 }
@@ -161,6 +183,9 @@ func (w *watches) run(ctx context.Context) {
 func (w *watches) tell(name frame.GUID, times int, now time.Time) bool {
 	var all []notice
 	w.mu.Lock()
+	if times == 0 {
+		delete(w.news, name)
+	}
 	for at, x := range w.of[name] {
 		switch {
 		case now.After(x.until):
@@ -178,11 +203,19 @@ func (w *watches) tell(name frame.GUID, times int, now time.Time) bool {
 	w.mu.Unlock()
 	for _, n := range all {
 		w.send(n.at, &gnrswire.Message{
-			Kind: gnrswire.Lookup, Answer: true, Request: n.request, Requester: gnrswire.AddrPortOf(n.at),
+			Kind: gnrswire.Lookup, Answer: true, Request: n.request, Requester: requester(n.at),
 			Options: []gnrswire.Option{{Kind: optionChanged, Value: name[:]}},
 		})
 	}
 	return len(all) > 0
+}
+
+// requester is an address as messages have it, which know IPv4 alone.
+func requester(at netip.AddrPort) gnrswire.Address {
+	if a := at.Addr().Unmap(); a.Is4() {
+		return gnrswire.AddrPortOf(netip.AddrPortFrom(a, at.Port()))
+	}
+	return gnrswire.AddrPortOf(netip.AddrPortFrom(netip.IPv4Unspecified(), at.Port()))
 }
 
 // changedName is the name of whose change a message tells, if it does.
