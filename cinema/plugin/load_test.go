@@ -194,3 +194,24 @@ func TestExcessIsTrouble(t *testing.T) {
 		t.Error(s.trouble("a"))
 	}
 }
+
+// What a gateway has told before it had a viewer leave brings nobody back.
+func TestToldBeforeItLeft(t *testing.T) {
+	v, now, b := newViewers(), time.Now(), bounds{viewers: 10, rate: func(string) uint64 { return 1 }}
+	told := []gatewayapi.Viewer{{ID: id(1), Port: 6000, Channels: []string{"a"}}}
+	tells := func(after time.Duration) bool {
+		out, _ := v.take("east", "one", told, b, now.Add(after), func(string) bool { return true })
+		return len(out) > 0
+	}
+	for _, channels := range [][]string{{"a"}, nil} {
+		if _, err := v.want(&gatewayapi.Wanted{Gateway: "east", Viewer: id(1), Port: 6000, Channels: channels}, b, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if tells(0) || tells(goneAfter-time.Millisecond) || len(v.list()) != 0 {
+		t.Errorf("it is back: %+v", v.list())
+	}
+	if !tells(goneAfter) || len(v.list()) != 1 || len(v.gates["east"].left) != 0 {
+		t.Errorf("a viewer that is told of for so long is not there: %+v", v.list())
+	}
+}

@@ -53,6 +53,8 @@ type gate struct {
 	away bool
 	// ended are those that an operator has removed, until it tells of them no more.
 	ended map[string]bool
+	// left are those that it has had leave, and when: what it tells of them meanwhile is older.
+	left map[string]time.Time
 }
 
 // changed is what has become of a viewer; before and after are its channels. again says that
@@ -78,7 +80,7 @@ func newViewers() *viewers {
 func (t *viewers) gate(name string) *gate {
 	g := t.gates[name]
 	if g == nil {
-		g = &gate{viewers: map[string]*viewer{}, ports: map[uint16]map[*viewer]bool{}, load: newLoad(), ended: map[string]bool{}}
+		g = &gate{viewers: map[string]*viewer{}, ports: map[uint16]map[*viewer]bool{}, load: newLoad(), ended: map[string]bool{}, left: map[string]time.Time{}}
 		t.gates[name] = g
 	}
 	return g
@@ -153,6 +155,9 @@ func (t *viewers) want(w *gatewayapi.Wanted, b bounds, now time.Time) ([]changed
 		delete(g.ended, w.Viewer)
 		return nil, nil
 	case len(w.Channels) == 0:
+		if len(g.left) < MaxViewers {
+			g.left[w.Viewer] = now
+		}
 		return []changed{t.put(g, v, nil)}, nil
 	case g.ended[w.Viewer]:
 		return nil, &refusal{"viewer", w.Viewer, "another one: an operator has removed this"}
@@ -172,6 +177,7 @@ func (t *viewers) want(w *gatewayapi.Wanted, b bounds, now time.Time) ([]changed
 			}
 		}
 	}
+	delete(g.left, w.Viewer)
 	again := v.unsure
 	v.unsure = true
 	x := t.set(g, v, w.Port, w.Shared, w.Channels, now)
@@ -255,13 +261,14 @@ func (t *viewers) take(gateway, instance string, all []gatewayapi.Viewer, b boun
 		}
 	}
 	maps.DeleteFunc(g.ended, func(id string, _ bool) bool { return !listed[id] })
+	maps.DeleteFunc(g.left, func(_ string, at time.Time) bool { return now.Sub(at) >= goneAfter })
 	return out, back
 }
 
 // hear takes in what a gateway tells of one viewer. The lock is held.
 func (t *viewers) hear(g *gate, gateway string, told *gatewayapi.Viewer, b *bounds, now time.Time, may func(string) bool) (x changed, is bool) {
 	v := g.viewers[told.ID]
-	if v == nil && (g.ended[told.ID] || g.taken(nil, told.Port, told.Shared) || len(g.viewers) >= min(b.viewers, MaxViewers)) {
+	if v == nil && (g.ended[told.ID] || now.Sub(g.left[told.ID]) < goneAfter || g.taken(nil, told.Port, told.Shared) || len(g.viewers) >= min(b.viewers, MaxViewers)) {
 		return x, false
 	}
 	if v == nil {
