@@ -20,8 +20,9 @@ type closing struct {
 }
 
 func (c *closing) Close() error {
+	err := c.Conn.Close()
 	c.once.Do(func() { close(c.closed) })
-	return c.Conn.Close()
+	return err
 }
 
 // A connection to a neighbour ends when the neighbour's certificate is revoked, and no other
