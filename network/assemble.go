@@ -39,7 +39,7 @@ func assemble(config Config) (*Network, error) {
 	}
 	n.ledger.Ready(led) // its rules are adopted one by one, as flows
 	n.links = discovery.New(discovery.Options{
-		Interval: c.DiscoveryInterval, Misses: max(2, int(c.DiscoveryTimeout/c.DiscoveryInterval)),
+		Interval: c.DiscoveryInterval, Lifetime: c.DiscoveryTimeout,
 		Settle: c.DiscoverySettle, Window: c.LatencyWindow,
 	}, time.Now())
 	n.hosts = hosts.New(hosts.Options{

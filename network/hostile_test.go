@@ -56,7 +56,7 @@ func pair(t *testing.T, n *network.Network, a, b openflow.DatapathID) (carried *
 }
 
 func TestSwitchOfTooManyPortsIsRefused(t *testing.T) {
-	n, _ := start(t, network.Config{MaxPorts: 100})
+	n, _ := start(t, network.Config{MaxPorts: 100, DiscoveryTimeout: 5 * time.Second}) // links are not what it is about
 	pair(t, n, 0xa, 0xb)
 	refused := make(chan network.Event, 1)
 	n.Subscribe(func(e network.Event) {

@@ -1,6 +1,7 @@
 package network_test
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -29,6 +30,7 @@ func run(t testing.TB, l *lab.Lab, c network.Config, prepare ...func(*network.Ne
 	}
 	if c.DiscoveryInterval == 0 {
 		c.DiscoveryInterval, c.DiscoverySettle = 200*time.Millisecond, 300*time.Millisecond
+		c.DiscoveryTimeout = cmp.Or(c.DiscoveryTimeout, 5*time.Second) // a switch may stand still
 	}
 	if n, err = network.New(c); err != nil {
 		t.Fatal(err)

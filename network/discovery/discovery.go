@@ -19,8 +19,9 @@ import (
 type Options struct {
 	// Interval is the time between two probes of a port.
 	Interval time.Duration
-	// Misses is how many intervals without a probe end a link.
-	Misses int
+	// Lifetime is how long a link stands without a probe, two intervals at the least; by default
+	// three.
+	Lifetime time.Duration
 	// Settle is how long a port is probed, quickly, before it counts as an edge port.
 	Settle time.Duration
 	// MaxAge is how long a probe may be under way.
@@ -38,7 +39,6 @@ type Options struct {
 // The defaults of Options.
 const (
 	DefaultInterval = 5 * time.Second
-	DefaultMisses   = 3
 	DefaultSettle   = time.Second
 	DefaultMaxAge   = 3 * time.Second
 	DefaultWindow   = 8
@@ -110,6 +110,7 @@ type port struct {
 type link struct {
 	to       topology.PortRef
 	seen     time.Time // when a probe last arrived
+	asked    int       // probes that were due since then
 	counted  time.Time // when its ends' counters were last asked for
 	unprobed bool      // it stands without probes, which has been told
 	transit
@@ -118,7 +119,7 @@ type link struct {
 // New makes an empty table. Probes count time from now.
 func New(o Options, now time.Time) *Discovery {
 	o.Interval = cmp.Or(o.Interval, DefaultInterval)
-	o.Misses = cmp.Or(o.Misses, DefaultMisses)
+	o.Lifetime = max(cmp.Or(o.Lifetime, 3*o.Interval), 2*o.Interval)
 	o.Settle = cmp.Or(o.Settle, DefaultSettle)
 	o.MaxAge = cmp.Or(o.MaxAge, DefaultMaxAge)
 	o.Window = cmp.Or(o.Window, DefaultWindow)
@@ -244,7 +245,7 @@ func (d *Discovery) Probe(b []byte, at topology.PortRef, now time.Time) []byte {
 	pr := probe{controller: d.controller, from: at, seq: d.seq, sent: now.Sub(d.start)}
 	mac := p.mac
 	d.mu.Unlock()
-	return appendFrame(b, mac, pr, d.key, time.Duration(d.opts.Misses)*d.opts.Interval)
+	return appendFrame(b, mac, pr, d.key, d.opts.Lifetime)
 }
 
 // Receive takes an LLDP frame that came in by a port. control tells of the way
@@ -307,7 +308,7 @@ func (d *Discovery) accept(pr probe, at topology.PortRef, now time.Time, control
 			here.next = now
 		}
 	}
-	from.out.seen, from.out.unprobed = now, false
+	from.out.seen, from.out.asked, from.out.unprobed = now, 0, false
 	from.out.add(flight, control(pr.from.Switch), control(at.Switch), d.opts.Window)
 	if fresh {
 		changes = append(changes, Change{Kind: LinkUp, Link: from.link()})

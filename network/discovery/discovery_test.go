@@ -194,7 +194,7 @@ func TestProbesArePaced(t *testing.T) {
 }
 
 func TestSilentDeath(t *testing.T) {
-	w := newWire(t, Options{Interval: time.Second, Misses: 3}, ref(1, 1), ref(2, 1))
+	w := newWire(t, Options{Interval: time.Second, Lifetime: 3 * time.Second}, ref(1, 1), ref(2, 1))
 	w.connect(ref(1, 1), ref(2, 1))
 	w.run(2 * time.Second)
 	w.took()
@@ -213,6 +213,27 @@ func TestSilentDeath(t *testing.T) {
 	w.run(10 * time.Second)
 	if got, want := w.took(), "down 2/1-1/1, edge 2/1, edge 1/1"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Who has stood still for longer than a link lives has not asked meanwhile, and ends none for that.
+func TestStandstill(t *testing.T) {
+	w := newWire(t, Options{Interval: time.Second, Lifetime: 3 * time.Second}, ref(1, 1), ref(2, 1))
+	w.connect(ref(1, 1), ref(2, 1))
+	w.run(2 * time.Second)
+	w.took()
+	for range 3 {
+		w.now = w.now.Add(10 * time.Second)
+		w.run(1500 * time.Millisecond)
+		if got := w.took(); got != "" {
+			t.Errorf("after a standstill: %q", got)
+		}
+	}
+	w.now = w.now.Add(10 * time.Second)
+	delete(w.cable, ref(1, 1))
+	w.run(2500 * time.Millisecond)
+	if got, want := w.took(), "down 1/1-2/1"; got != want {
+		t.Errorf("cut meanwhile: got %q, want %q", got, want)
 	}
 }
 

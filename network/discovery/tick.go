@@ -55,6 +55,9 @@ func (d *Discovery) look(p *port, now time.Time, due *Due) {
 	}
 	if !now.Before(p.next) {
 		due.Probe = append(due.Probe, p.at)
+		if p.out != nil {
+			p.out.asked++
+		}
 		p.next = now.Add(d.pause(p, now))
 	}
 	if p.out != nil && !now.Before(d.doubts(p.out)) {
@@ -68,7 +71,7 @@ func (d *Discovery) wake(p *port, now time.Time) time.Time {
 	wake := p.next
 	if p.out != nil {
 		wake = earliest(wake, d.doubts(p.out))
-		if dead := p.out.seen.Add(d.lifetime() + 1); dead.After(now) {
+		if dead := p.out.seen.Add(d.opts.Lifetime + 1); dead.After(now) {
 			wake = earliest(wake, dead)
 		}
 	}
@@ -76,11 +79,6 @@ func (d *Discovery) wake(p *port, now time.Time) time.Time {
 		wake = earliest(wake, d.quiet(p))
 	}
 	return wake
-}
-
-// lifetime is how long a link stands without a sign of it.
-func (d *Discovery) lifetime() time.Duration {
-	return time.Duration(d.opts.Misses) * d.opts.Interval
 }
 
 // never is later than any time that is asked for.
@@ -94,7 +92,7 @@ func (d *Discovery) quiet(p *port) time.Time {
 	from := p.settle
 	for _, sign := range []time.Time{p.heard, p.looped} {
 		if !sign.IsZero() {
-			from = latest(from, sign.Add(d.lifetime()+1))
+			from = latest(from, sign.Add(d.opts.Lifetime+1))
 		}
 	}
 	return from

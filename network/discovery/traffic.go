@@ -58,14 +58,18 @@ func (d *Discovery) sign(p, to *port) time.Time {
 	return earliest(to.traffic.receives, p.traffic.sends)
 }
 
+// unanswered is how many probes without an answer end a link at the least: a controller that has stood
+// still for a lifetime has sent none meanwhile, and has not read what has arrived.
+const unanswered = 2
+
 // end ends a link of which there has been no sign for a lifetime.
 func (d *Discovery) end(p *port, now time.Time) (changes []Change) {
-	if now.Sub(p.out.seen) <= d.lifetime() {
+	if now.Sub(p.out.seen) <= d.opts.Lifetime || p.out.asked < unanswered {
 		return nil
 	}
 	to := d.port(p.out.to)
 	sign := d.sign(p, to)
-	if now.Sub(sign) > d.lifetime() {
+	if now.Sub(sign) > d.opts.Lifetime {
 		return []Change{d.unlink(p)}
 	}
 	to.heard = sign // it is no edge port

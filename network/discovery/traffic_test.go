@@ -9,7 +9,7 @@ import (
 // A link that is so full that its probes are lost stands for as long as it carries
 // packets, which is told once, and is dead when it carries nothing.
 func TestFullLinkStands(t *testing.T) {
-	w := newWire(t, Options{Interval: time.Second, Misses: 3}, ref(1, 1), ref(2, 1))
+	w := newWire(t, Options{Interval: time.Second, Lifetime: 3 * time.Second}, ref(1, 1), ref(2, 1))
 	w.connect(ref(1, 1), ref(2, 1))
 	w.run(2 * time.Second)
 	w.took()
@@ -30,7 +30,7 @@ func TestFullLinkStands(t *testing.T) {
 
 // A full link that is not full any more is probed as before, and told again if it fills.
 func TestFullLinkIsProbedAgain(t *testing.T) {
-	w := newWire(t, Options{Interval: time.Second, Misses: 3}, ref(1, 1), ref(2, 1))
+	w := newWire(t, Options{Interval: time.Second, Lifetime: 3 * time.Second}, ref(1, 1), ref(2, 1))
 	w.connect(ref(1, 1), ref(2, 1))
 	w.run(2 * time.Second)
 	w.took()
@@ -48,7 +48,7 @@ func TestFullLinkIsProbedAgain(t *testing.T) {
 // What a port receives says nothing of one link if several lead there, and nothing of a
 // link whose sending end sends nothing.
 func TestTrafficOfOthersKeepsNoLink(t *testing.T) {
-	w := newWire(t, Options{Interval: time.Second, Misses: 3}, ref(1, 1), ref(2, 1), ref(3, 1))
+	w := newWire(t, Options{Interval: time.Second, Lifetime: 3 * time.Second}, ref(1, 1), ref(2, 1), ref(3, 1))
 	w.cable[ref(1, 1)], w.cable[ref(3, 1)] = ref(2, 1), ref(2, 1) // a shared medium
 	w.run(2 * time.Second)
 	w.took()
@@ -58,7 +58,7 @@ func TestTrafficOfOthersKeepsNoLink(t *testing.T) {
 	if got, want := w.took(), "down 1/1-2/1"; !strings.HasPrefix(got, want) {
 		t.Errorf("on a shared medium: got %q, want %q first", got, want)
 	}
-	w = newWire(t, Options{Interval: time.Second, Misses: 3}, ref(1, 1), ref(2, 1), ref(3, 1))
+	w = newWire(t, Options{Interval: time.Second, Lifetime: 3 * time.Second}, ref(1, 1), ref(2, 1), ref(3, 1))
 	w.connect(ref(1, 1), ref(2, 1))
 	w.run(2 * time.Second)
 	w.took()
@@ -72,7 +72,7 @@ func TestTrafficOfOthersKeepsNoLink(t *testing.T) {
 
 // Counters are asked for only while probes are overdue, twice an interval.
 func TestCountersAreAskedForInDoubt(t *testing.T) {
-	w := newWire(t, Options{Interval: time.Second, Misses: 3}, ref(1, 1), ref(2, 1))
+	w := newWire(t, Options{Interval: time.Second, Lifetime: 3 * time.Second}, ref(1, 1), ref(2, 1))
 	w.connect(ref(1, 1), ref(2, 1))
 	w.run(2 * time.Second)
 	asked := 0

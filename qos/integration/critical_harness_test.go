@@ -116,7 +116,7 @@ func (w *criticalWorld) start() {
 		}
 	}
 	n, err := network.New(network.Config{
-		Log: log, Generation: w.runs, DiscoveryInterval: 200 * time.Millisecond, DiscoverySettle: 200 * time.Millisecond,
+		Log: log, Generation: w.runs, DiscoveryInterval: 200 * time.Millisecond, DiscoverySettle: 200 * time.Millisecond, DiscoveryTimeout: 5 * time.Second,
 		StatsInterval: 500 * time.Millisecond, Capacities: capacities, Listeners: []net.Listener{ln},
 	})
 	if err != nil {
