@@ -84,20 +84,20 @@ func (in *installer) execute(ctx context.Context, c *ledger.Change, opts ApplyOp
 // is reached again, and one that is gone when it connects.
 func (in *installer) deleteLater(ops []ledger.Op) {
 	for _, st := range deleting(ops) {
-		if err := in.post(st); err != nil {
+		if err := in.post(st, true); err != nil {
 			in.upkeep.Warn(in.log, "deleting rules", "switch", st.sw, "error", err)
 		}
 	}
 }
 
-// post leaves a stage to its switch's queue and does not wait. Who is not connected, or has
-// connected since it was planned, is brought in step by that.
-func (in *installer) post(st stage) error {
+// post leaves a stage, which changes rules or renews them, to its switch's queue and does not wait. Who
+// is not connected, or has connected since it was planned, is brought in step by that.
+func (in *installer) post(st stage, changes bool) error {
 	s := in.switches.session(st.sw)
 	if s == nil || !st.fits(s) {
 		return nil
 	}
-	_, err := s.ch.sendBatch(st.messages())
+	_, err := s.ch.queueBatch(st.messages(), changes)
 	return err
 }
 

@@ -30,6 +30,11 @@ const maxBatchErrors = 64
 
 // sendBatch queues messages and a barrier, and registers for their errors.
 func (ch *channel) sendBatch(msgs []openflow.Message) (*batch, error) {
+	return ch.queueBatch(msgs, true)
+}
+
+// queueBatch is sendBatch for messages that are changes, or that renew what is there.
+func (ch *channel) queueBatch(msgs []openflow.Message, changes bool) (*batch, error) {
 	bt := &batch{done: make(chan struct{}), sent: time.Now()}
 	b := ch.out.lockControl()
 	start := len(b)
@@ -45,8 +50,10 @@ func (ch *channel) sendBatch(msgs []openflow.Message) (*batch, error) {
 	b, _ = (&openflow.BarrierRequest{}).AppendTo(b, bt.last)
 	ch.listen(bt)
 	ch.out.unlockControl(b)
-	ch.flowMods.Add(countOf(msgs, openflow.TypeFlowMod))
-	ch.groupMods.Add(countOf(msgs, openflow.TypeGroupMod))
+	if changes {
+		ch.flowMods.Add(countOf(msgs, openflow.TypeFlowMod))
+		ch.groupMods.Add(countOf(msgs, openflow.TypeGroupMod))
+	}
 	ch.out.flush()
 	return bt, nil
 }

@@ -168,7 +168,7 @@ func TestFloodOfPacketInsHarmsNoOtherSwitch(t *testing.T) {
 // A switch that does not read what it is sent is cut off; nobody waits for it.
 func TestSwitchThatDoesNotReadIsCutOff(t *testing.T) {
 	var o *network.Owner
-	config := network.Config{EchoInterval: 100 * time.Millisecond, PacketOutBytes: 64 << 10}
+	config := network.Config{EchoInterval: 100 * time.Millisecond, EchoTimeout: 2 * time.Second, PacketOutBytes: 64 << 10}
 	n, _ := start(t, config, func(n *network.Network) { o = owner(t, n, "svc", network.OwnerOptions{}) })
 	check := healthy(t, n, o)
 	stuck := make(chan struct{})

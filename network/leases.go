@@ -43,7 +43,7 @@ func (o *Owner) renew(key string) {
 	}
 	defer release()
 	for _, st := range split(o.in.ledger.Renew(o.led, key), false) {
-		if err := o.in.post(st); err != nil {
+		if err := o.in.post(st, false); err != nil {
 			o.in.upkeep.Warn(o.in.log, "renewing leased rules", "switch", st.sw, "owner", o.name, "error", err)
 		}
 	}

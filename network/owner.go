@@ -66,7 +66,7 @@ func (o *Owner) Overruled(s Stage, offset uint16, of [][]openflow.Match) [][]rul
 // now those that nobody declared are adopted or removed.
 func (o *Owner) Ready() {
 	for _, st := range split(o.in.ledger.Ready(o.led), false) {
-		if err := o.in.post(st); err != nil {
+		if err := o.in.post(st, true); err != nil {
 			o.in.log.Warn("removing left-over rules", "owner", o.name, "switch", st.sw, "error", err)
 		}
 	}

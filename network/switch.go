@@ -71,7 +71,7 @@ type SwitchStats struct {
 	PacketInsDropped uint64
 	// PacketOutsDropped counts packets that did not fit the output queue.
 	PacketOutsDropped uint64
-	// FlowMods counts the changes of rules sent, GroupMods those of groups.
+	// FlowMods counts the changes of rules sent, without what renews leases, GroupMods those of groups.
 	FlowMods, GroupMods uint64
 	// Errors counts error messages from the switch, Malformed messages that
 	// could not be read.
