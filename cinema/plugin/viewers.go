@@ -51,8 +51,9 @@ type gate struct {
 	// away says that what it does is over until it is heard again: its viewers are not
 	// copied to meanwhile.
 	away bool
-	// ended are those that an operator has removed, until it tells of them no more.
-	ended map[string]bool
+	// ended are those that an operator has removed, and when it last told of them; for as long as
+	// what it has told may be under way, they stay so.
+	ended map[string]time.Time
 	// left are those that it has had leave, and when: what it tells of them meanwhile is older.
 	left map[string]time.Time
 }
@@ -80,7 +81,7 @@ func newViewers() *viewers {
 func (t *viewers) gate(name string) *gate {
 	g := t.gates[name]
 	if g == nil {
-		g = &gate{viewers: map[string]*viewer{}, ports: map[uint16]map[*viewer]bool{}, load: newLoad(), ended: map[string]bool{}, left: map[string]time.Time{}}
+		g = &gate{viewers: map[string]*viewer{}, ports: map[uint16]map[*viewer]bool{}, load: newLoad(), ended: map[string]time.Time{}, left: map[string]time.Time{}}
 		t.gates[name] = g
 	}
 	return g
@@ -159,7 +160,7 @@ func (t *viewers) want(w *gatewayapi.Wanted, b bounds, now time.Time) ([]changed
 			g.left[w.Viewer] = now
 		}
 		return []changed{t.put(g, v, nil)}, nil
-	case g.ended[w.Viewer]:
+	case !g.ended[w.Viewer].IsZero():
 		return nil, &refusal{"viewer", w.Viewer, "another one: an operator has removed this"}
 	case v == nil && len(g.viewers) >= min(b.viewers, MaxViewers):
 		return nil, &refusal{"gateway", w.Gateway, fmt.Sprintf("a gateway with room: this one has %d viewers, as many as it takes", len(g.viewers))}
@@ -260,7 +261,12 @@ func (t *viewers) take(gateway, instance string, all []gatewayapi.Viewer, b boun
 			out = append(out, t.put(g, v, nil))
 		}
 	}
-	maps.DeleteFunc(g.ended, func(id string, _ bool) bool { return !listed[id] })
+	for id := range g.ended {
+		if listed[id] {
+			g.ended[id] = now
+		}
+	}
+	maps.DeleteFunc(g.ended, func(_ string, at time.Time) bool { return now.Sub(at) >= goneAfter })
 	maps.DeleteFunc(g.left, func(_ string, at time.Time) bool { return now.Sub(at) >= goneAfter })
 	return out, back
 }
@@ -268,7 +274,7 @@ func (t *viewers) take(gateway, instance string, all []gatewayapi.Viewer, b boun
 // hear takes in what a gateway tells of one viewer. The lock is held.
 func (t *viewers) hear(g *gate, gateway string, told *gatewayapi.Viewer, b *bounds, now time.Time, may func(string) bool) (x changed, is bool) {
 	v := g.viewers[told.ID]
-	if v == nil && (g.ended[told.ID] || now.Sub(g.left[told.ID]) < goneAfter || g.taken(nil, told.Port, told.Shared) || len(g.viewers) >= min(b.viewers, MaxViewers)) {
+	if v == nil && (!g.ended[told.ID].IsZero() || now.Sub(g.left[told.ID]) < goneAfter || g.taken(nil, told.Port, told.Shared) || len(g.viewers) >= min(b.viewers, MaxViewers)) {
 		return x, false
 	}
 	if v == nil {
@@ -290,6 +296,7 @@ func (t *viewers) hear(g *gate, gateway string, told *gatewayapi.Viewer, b *boun
 	if v.port == told.Port && slices.Equal(v.channels, channels) || t.fits(g, v, told.Port, channels, b) != nil {
 		return x, false
 	}
+	v.unsure = true // it may ask for the same before the network has confirmed it
 	return t.set(g, v, told.Port, told.Shared, channels, v.asked), true
 }
 
@@ -327,7 +334,7 @@ func (t *viewers) end(id string) (changed, bool) {
 	defer t.mu.Unlock()
 	for _, g := range t.gates {
 		if v := g.viewers[id]; v != nil {
-			g.ended[id] = true
+			g.ended[id] = time.Now()
 			return t.put(g, v, nil), true
 		}
 	}
