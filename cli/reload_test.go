@@ -33,7 +33,35 @@ func startReloading(t *testing.T, definitions string) *reloading {
 	r.write(definitions)
 	r.program = launch(t, "controller", "--config", r.file)
 	r.api = "http://" + regexp.MustCompile(` api=(\S+)`).FindStringSubmatch(r.until("controller runs"))[1]
+	r.ready()
 	return r
+}
+
+// ready waits until the services have read what they are to do.
+func (r *reloading) ready() {
+	r.t.Helper()
+	deadline, tick := time.After(20*time.Second), time.NewTicker(10*time.Millisecond)
+	defer tick.Stop()
+	for {
+		req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.api+"/readyz", nil)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+r.token)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode == http.StatusOK {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			r.t.Fatalf("after 20 s it is not ready: %s", res.Status)
+		}
+	}
 }
 
 // useToken puts another token into the token file.

@@ -50,6 +50,12 @@ func (b *board) set(key string, err error) {
 	b.stuck[key] = err
 }
 
+func (b *board) isReady() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ready
+}
+
 func (b *board) has(want map[string]int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,7 +113,7 @@ func (p *plan) program(ctx context.Context, x Item[int]) (out network.Program, e
 func TestReconciler(t *testing.T) {
 	b := &board{rules: map[string]int{}, stuck: map[string]error{}}
 	p := newPlan(t, memstore.New(), b, map[string]int{"fixed": 2})
-	eventually(t, "what is configured is there", func() bool { return b.has(map[string]int{"fixed": 2}) && b.ready })
+	eventually(t, "what is configured is there", func() bool { return b.has(map[string]int{"fixed": 2}) && b.isReady() })
 	if err := errors.Join(p.Add(t.Context(), "a", 3), p.Add(t.Context(), "unlucky", 13)); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +187,7 @@ func TestReconcile(t *testing.T) {
 	<-p.Loaded()
 	short, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer stop()
-	if err := p.Reconcile(short, "a"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "just been started") || !b.has(map[string]int{}) || b.ready {
+	if err := p.Reconcile(short, "a"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "just been started") || !b.has(map[string]int{}) || b.isReady() {
 		t.Errorf("%v, rules %v", err, b.rules)
 	}
 	close(await)

@@ -44,7 +44,7 @@ func TestPortFull(t *testing.T) {
 // one that it asked for.
 func TestBreakBeforeMake(t *testing.T) {
 	w := newWorld(t, func(c *Config) {
-		c.MakeBeforeBreak, c.Times.KeyFrame = false, 500*time.Millisecond
+		c.MakeBeforeBreak, c.Times.KeyFrame = false, 2*time.Second
 	}, "news", "sport", "dark")
 	w.studios["dark"].falls(true)
 	p := w.joins("news")

@@ -189,7 +189,7 @@ func metricOf(w *world, name string) float64 {
 // A channel without a key frame is not changed to; a change that waits for one is replaced by
 // another.
 func TestChannelWithoutKeyFrame(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Times.KeyFrame = 500 * time.Millisecond }, "news", "dark", "sport")
+	w := newWorld(t, func(c *Config) { c.Times.KeyFrame = 2 * time.Second }, "news", "dark", "sport")
 	w.studios["dark"].falls(true)
 	p := w.joins("news")
 	_, status, text := p.changes("dark")
@@ -222,7 +222,7 @@ func TestChannelWithoutKeyFrame(t *testing.T) {
 // A viewer of a channel that has no picture yet can change to one that has, and sees the
 // picture of its own as soon as there is one.
 func TestChannelThatBegins(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Times.KeyFrame = 300 * time.Millisecond }, "dark", "darker", "sport")
+	w := newWorld(t, func(c *Config) { c.Times.KeyFrame = 2 * time.Second }, "dark", "darker", "sport")
 	w.studios["dark"].falls(true)
 	w.studios["darker"].falls(true)
 	p := w.newPlayerThatJoins("dark")
@@ -293,7 +293,9 @@ func TestChannels(t *testing.T) {
 func TestChannelFromNowhere(t *testing.T) {
 	w := newWorld(t, nil, "news", "later")
 	later := w.studios["later"]
+	w.mu.Lock()
 	later.nowhere = true
+	w.mu.Unlock()
 	p, q := w.joins("news"), w.newPlayerThatJoins("later")
 	if _, status, text := p.changes("later"); status != http.StatusServiceUnavailable {
 		t.Errorf("%d %s", status, text)

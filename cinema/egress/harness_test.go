@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -153,6 +154,10 @@ func (w *world) Wanted(ctx context.Context, x gatewayapi.Wanted) (gatewayapi.Gra
 	w.mu.Lock()
 	away, full := w.away, w.full > 0 && len(x.Channels) >= w.full
 	w.wants = append(w.wants, x)
+	studios, nowhere := maps.Clone(w.studios), map[string]bool{}
+	for name, s := range studios {
+		nowhere[name] = s.nowhere
+	}
 	w.mu.Unlock()
 	if away {
 		<-ctx.Done()
@@ -163,18 +168,18 @@ func (w *world) Wanted(ctx context.Context, x gatewayapi.Wanted) (gatewayapi.Gra
 	}
 	granted := gatewayapi.Granted{}
 	for i, name := range x.Channels {
-		s := w.studios[name]
+		s := studios[name]
 		if s == nil {
 			return granted, problem(http.StatusUnprocessableEntity, fmt.Sprintf("body.channels[%d]", i))
 		}
 		if s.protected && i == 0 && x.Password != w.password && !s.has(x.Port) {
 			return granted, problem(http.StatusForbidden, "body.password")
 		}
-		if !s.nowhere {
+		if !nowhere[name] {
 			granted.Channels = append(granted.Channels, gatewayapi.Source{Channel: name, From: s.from})
 		}
 	}
-	for name, s := range w.studios {
+	for name, s := range studios {
 		s.copyTo(x.Port, x.Viewer, slices.Contains(x.Channels, name), x.Burst && name == x.Channels[0])
 	}
 	return granted, nil

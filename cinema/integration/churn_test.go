@@ -106,9 +106,9 @@ func TestChurn(t *testing.T) {
 func (w *world) carriesPlan() (carrying int) {
 	w.t.Helper()
 	trees := w.hasPlan()
-	before, began := w.carried(), time.Now()
+	before := w.carried()
 	pause.For(2*time.Second, "links carry what is measured")
-	after, took := w.carried(), time.Since(began).Seconds()
+	after := w.carried()
 	most := map[string]float64{} // by port, in bit/s
 	for channel, links := range trees {
 		now := w.trees()[channel].Links // it may have moved to a shorter way
@@ -116,8 +116,8 @@ func (w *world) carriesPlan() (carrying int) {
 			most[port] += churnRate
 		}
 	}
-	for at, bytes := range after {
-		rate := float64(bytes-before[at]) * 8 / took
+	for at, reading := range after {
+		rate := reading.rate(before[at])
 		name, l, _ := strings.Cut(at, " ")
 		port, err := w.lab.Switch(name).Port(l)
 		w.must(err)

@@ -75,12 +75,11 @@ func TestOncePerLink(t *testing.T) {
 // oncePerLink counts what the links carry while one channel is watched behind one switch.
 func (w *world) oncePerLink() {
 	w.t.Helper()
-	before, began := w.carried(), time.Now()
+	before := w.carried()
 	pause.For(3*time.Second, "the channel is carried")
-	after, took := w.carried(), time.Since(began).Seconds()
 	carrying := 0
-	for port, bytes := range after {
-		rate := float64(bytes-before[port]) * 8 / took
+	for port, now := range w.carried() {
+		rate := now.rate(before[port])
 		if rate > 1.3*bitRate {
 			w.t.Errorf("%s carries %.0f bit/s of a channel of %d", port, rate, bitRate)
 		}
@@ -185,10 +184,21 @@ func TestControllerKilled(t *testing.T) {
 	w.nothingLeft()
 }
 
+// reading is how many bytes had left by a port at a time.
+type reading struct {
+	bytes int
+	at    time.Time
+}
+
+// rate is how much has left since an earlier reading, in bit/s.
+func (r reading) rate(before reading) float64 {
+	return float64(r.bytes-before.bytes) * 8 / r.at.Sub(before.at).Seconds()
+}
+
 // carried is how many bytes have left the switches towards other switches, by port.
-func (w *world) carried() map[string]int {
+func (w *world) carried() map[string]reading {
 	w.t.Helper()
-	out := map[string]int{}
+	out := map[string]reading{}
 	for _, l := range w.betweenSwitches() {
 		for _, end := range []string{l.A.Node, l.B.Node} {
 			port, err := w.lab.Switch(end).Port(l.Name)
@@ -200,7 +210,7 @@ func (w *world) carried() map[string]int {
 			digits, _, _ := strings.Cut(sent, ",")
 			n, err := strconv.Atoi(digits)
 			w.must(err)
-			out[end+" "+l.Name] = n
+			out[end+" "+l.Name] = reading{n, time.Now()}
 		}
 	}
 	return out

@@ -103,11 +103,11 @@ func TestGrantAndBurst(t *testing.T) {
 func TestManyAtOnce(t *testing.T) {
 	b := newBench(t)
 	var applied sync.Map
-	b.ledger.OnApply = func(_ context.Context, key string) error {
+	b.ledger.SetOnApply(func(_ context.Context, key string) error {
 		n, _ := applied.LoadOrStore(key, new(int))
 		*n.(*int)++ // one after the other, for one key
 		return nil
-	}
+	})
 	const viewers = 100
 	for round, channels := range [][]string{{"a"}, {"b", "a"}, {"b"}} {
 		var all sync.WaitGroup
@@ -292,7 +292,7 @@ func TestSwitchDoesNotConfirm(t *testing.T) {
 	b := newBench(t)
 	b.mustWant(b.east, 1, 6000, "b")
 	confirms := make(chan struct{})
-	b.ledger.OnApply = func(ctx context.Context, key string) error {
+	b.ledger.SetOnApply(func(ctx context.Context, key string) error {
 		if key != "a" {
 			return nil
 		}
@@ -302,7 +302,7 @@ func TestSwitchDoesNotConfirm(t *testing.T) {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}
+	})
 	stuck := make(chan error, 1)
 	began := time.Now()
 	go func() { stuck <- b.want(b.east, 2, 6001, "a") }()

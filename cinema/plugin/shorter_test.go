@@ -14,8 +14,8 @@ func TestShorterWay(t *testing.T) {
 	b := newBench(t)
 	b.net.SetTopology(triangle(2, [2]openflow.DatapathID{1, 3}))
 	b.mustWant(b.west, 1, 6000, "a")
-	b.net.SetTopology(triangle(3))
 	b.service.NetworkChanged(network.Event{Kind: network.LinkUp})
+	b.net.SetTopology(triangle(3))
 	b.moves([][2]int{{3, 2}}) // not yet
 	b.service.ways.mu.Lock()
 	b.service.ways.changed = time.Now().Add(-steady)

@@ -178,7 +178,7 @@ func TestOriginDownAtTheCompletion(t *testing.T) {
 
 func TestDeviceNeverComes(t *testing.T) {
 	timing := quick
-	timing.Move = 200 * time.Millisecond
+	timing.Move = 2 * time.Second
 	ds := newDomains(t, 2, timing, everybody)
 	a, b := ds[0], ds[1]
 	_, id := a.device(1, nil)
@@ -191,7 +191,7 @@ func TestDeviceNeverComes(t *testing.T) {
 // the origin cannot ask. The branch must not stay for ever.
 func TestReceiverVanishesForGood(t *testing.T) {
 	timing := quick
-	timing.Move = 50 * time.Millisecond
+	timing.Move = 500 * time.Millisecond
 	ds := newDomains(t, 2, timing, everybody)
 	a, b := ds[0], ds[1]
 	_, id := a.device(1, nil)
@@ -205,7 +205,7 @@ func TestReceiverVanishesForGood(t *testing.T) {
 func TestOverdueButArrived(t *testing.T) {
 	for _, signed := range []bool{false, true} {
 		timing := quick
-		timing.Move = 300 * time.Millisecond
+		timing.Move = time.Second
 		ds := newDomains(t, 2, timing, everybody)
 		a, b := ds[0], ds[1]
 		mac, id := a.device(1, func(d *fakeDevice) { d.Signed = signed })

@@ -90,6 +90,7 @@ func nearest(moments []moment, at time.Time) string {
 // place until the new one answers, and loses nothing either.
 func TestDomainsReactive(t *testing.T) {
 	a, b := newOperators(t, lab.MobilityOptions{})
+	a.steadfast = true
 	d := a.device(selfbuild.Binary(t), "dev1", "seamless", 2)
 	s := d.stream(1000)
 	for _, p := range []struct {

@@ -17,6 +17,7 @@ import (
 func TestDomainsVisitorMovesInside(t *testing.T) {
 	const rounds = 5
 	a, b := newOperators(t, lab.MobilityOptions{Interfaces: 4, Devices: 2})
+	a.steadfast = true
 	d := a.device(selfbuild.Binary(t), "dev1", "seamless", 4)
 	host := a.lab.Host("dev1")
 	a.announce("dev1", a.port("dev1-eth1"), hostMAC(host, 1))

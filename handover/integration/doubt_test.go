@@ -34,7 +34,11 @@ func TestKilledBeforeTheAnswer(t *testing.T) {
 	p.recovery()
 	p.burst(x, radios[0], x.macs[0], 100)
 	p.burst(x, radios[1], x.macs[1], 100)
-	if where := p.delivered(radios, x.ip); len(where) != 2 || !slices.Contains(where, old) || !slices.Contains(where, now) {
+	var where []string
+	if !p.poll(patience, func() bool {
+		where = p.delivered(radios, x.ip)
+		return len(where) == 2 && slices.Contains(where, old) && slices.Contains(where, now)
+	}) {
 		t.Errorf("packets to the device come out at %v, want %v and %v", where, old, now)
 	}
 	if err := x.move(t.Context(), radios[1], x.macs[1]); err != nil {

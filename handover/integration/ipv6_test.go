@@ -19,6 +19,7 @@ import (
 // once; what a device sends to a group goes to the root alone.
 func TestIPv6AndGroups(t *testing.T) {
 	w := newWorld(t, lab.MobilityOptions{Devices: 2, Interfaces: 2})
+	w.steadfast = true
 	w.put("classes/open", plugin.ClassSpec{Policy: "saving", Trigger: "open"})
 	w.device(selfbuild.Binary(t), "dev1", "", 2)
 	w.ordinary("dev2", 2)

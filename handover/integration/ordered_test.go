@@ -20,6 +20,7 @@ import (
 // and no packet is lost.
 func TestOrderedHandover(t *testing.T) {
 	w := newWorld(t, lab.MobilityOptions{})
+	w.steadfast = true
 	binary := selfbuild.Binary(t)
 	w.put("classes/seamless", plugin.ClassSpec{Policy: "seamless", Trigger: "signed"})
 	t.Setenv("SLUICE_ORDERS_SERVER", "http://"+w.apiOn("dev1"))

@@ -265,7 +265,7 @@ func (w *world) deliveredWithin(radios []*radio, ip netip.Addr, wait time.Durati
 func (w *world) servedAt(radios []*radio, ip netip.Addr, want string) {
 	w.t.Helper()
 	var where []string
-	if !w.poll(2*time.Second, func() bool {
+	if !w.poll(patience, func() bool {
 		where = w.deliveredWithin(radios, ip, 200*time.Millisecond)
 		return slices.Equal(where, []string{want})
 	}) {

@@ -39,6 +39,15 @@ func (f *field) stream() *stream {
 		if err := f.lab.Host(host).Do(func() (err error) { c, err = net.ListenPacket("udp4", addr); return err }); err != nil {
 			f.t.Fatal(err)
 		}
+		raw, err := c.(*net.UDPConn).SyscallConn()
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		var set error // what is lost is not to be lost here, where it is read late
+		err = raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) })
+		if err := errors.Join(err, set); err != nil {
+			f.t.Fatal(err)
+		}
 		return c
 	}
 	s.from, s.to = listen("net", "10.8.0.1:0"), listen("dev", ":5000")

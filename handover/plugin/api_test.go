@@ -313,7 +313,7 @@ func TestPrepareIsTakenBack(t *testing.T) {
 			ip := r.attach(edge3, mac(m[0]))
 			r.idle()
 			before := r.w.Program("device/" + device).Rules
-			body := fmt.Sprintf(`{"port":%q,"mac":%q,"timeout":"150ms"}`, edge5, m[1])
+			body := fmt.Sprintf(`{"port":%q,"mac":%q,"timeout":"2s"}`, edge5, m[1])
 			if status, text := r.ask(url, "POST", "devices/"+device+"/prepare", body); status != 200 {
 				t.Fatalf("%d %s", status, text)
 			}

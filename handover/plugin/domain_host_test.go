@@ -151,7 +151,11 @@ func TestVisitorAtTwoPorts(t *testing.T) {
 			}
 			r.idle()
 			r.send(edge4, mac5, request(mac5, busIP))
-			if got := r.answer(edge4, dhcpv4.MessageTypeAck, 500*time.Millisecond); got.IsValid() != signed {
+			patience := answerTime
+			if !signed {
+				patience = 500 * time.Millisecond
+			}
+			if got := r.answer(edge4, dhcpv4.MessageTypeAck, patience); got.IsValid() != signed {
 				t.Errorf("moved: %v, want %v", got.IsValid(), signed)
 			}
 		})

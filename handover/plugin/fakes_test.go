@@ -339,7 +339,7 @@ func testSettings(t *testing.T) Settings {
 	settings, faults := Specs{
 		Classes: map[string]ClassSpec{
 			"default":  {Trigger: "open"},
-			"seamless": {Policy: "seamless", Trigger: "open", Overlap: "100ms"},
+			"seamless": {Policy: "seamless", Trigger: "open", Overlap: "1s"},
 			"signed":   {Trigger: "signed"},
 			"desk":     {Trigger: "ports", Ports: []string{edge3.String(), edge4.String()}},
 		},

@@ -274,7 +274,7 @@ func TestRequestBeforeTheLinksAreKnown(t *testing.T) {
 	}
 	w.connect([]openflow.DatapathID{1, 2, 3, 4, 5}, treeLinks)
 	r.NetworkChanged(network.Event{Kind: network.LinkUp})
-	if got := r.answer(edge3, dhcpv4.MessageTypeAck, time.Second); got != ip {
+	if got := r.answer(edge3, dhcpv4.MessageTypeAck, answerTime); got != ip {
 		t.Errorf("acknowledged %v, want %v", got, ip)
 	}
 	r.idle()

@@ -16,7 +16,7 @@ import (
 // concurrently; set its fields while nothing is applied.
 type Ledger struct {
 	// OnApply and OnRemove, if not nil, are called before something is done under a key;
-	// an error refuses it.
+	// an error refuses it. They are set before the ledger is used; SetOnApply sets one later.
 	OnApply  func(ctx context.Context, key string) error
 	OnRemove func(key string) error
 	// Refuses is why switches do not take what is declared for every switch.
@@ -75,10 +75,20 @@ func (l *Ledger) Carry(rates map[string]uint64) {
 	}
 }
 
+// SetOnApply sets OnApply while the ledger is in use.
+func (l *Ledger) SetOnApply(f func(ctx context.Context, key string) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.OnApply = f
+}
+
 // Apply implements service.Ledger, as do the following.
 func (l *Ledger) Apply(ctx context.Context, key string, p network.Program, _ network.ApplyOptions) error {
-	if l.OnApply != nil {
-		if err := l.OnApply(ctx, key); err != nil {
+	l.mu.Lock()
+	before := l.OnApply
+	l.mu.Unlock()
+	if before != nil {
+		if err := before(ctx, key); err != nil {
 			return err
 		}
 	}

@@ -143,7 +143,7 @@ func TestCommitFails(t *testing.T) {
 
 // A session that nobody commits, and one whose client does not come, expire.
 func TestExpiry(t *testing.T) {
-	p := newPair(t, func(x, y *Config) { x.PrepareTimeout, y.PrepareTimeout = 300*time.Millisecond, 300*time.Millisecond })
+	p := newPair(t, func(x, y *Config) { x.PrepareTimeout, y.PrepareTimeout = 2*time.Second, 2*time.Second })
 	ctx := shortContext(t)
 	for _, commit := range []bool{false, true} {
 		f := &flow{p: p, id: agentapi.NewSessionID(), key: agentapi.NewKey()}

@@ -84,6 +84,7 @@ func TestMarks(t *testing.T) {
 	_ = f.server.Close()
 	f.ended(p.x)
 	f.ended(p.y)
+	eventually(t, "its connections are kept for the next", func() bool { return p.x.warm.size() > 0 })
 
 	p.marks = nil
 	next := p.open(agentapi.Params{Connections: 2})

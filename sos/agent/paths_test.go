@@ -70,7 +70,7 @@ func TestNoController(t *testing.T) {
 func TestFlood(t *testing.T) {
 	p := newPair(t, func(x, y *Config) {
 		for _, c := range []*Config{x, y} {
-			c.MaxSessions, c.PrepareTimeout = 50, 500*time.Millisecond
+			c.MaxSessions, c.PrepareTimeout = 50, 3*time.Second
 		}
 	})
 	f := p.open(agentapi.Params{})

@@ -165,9 +165,8 @@ func TestPeerCutOff(t *testing.T) {
 			if busy {
 				client = r.underWay(t)
 			}
-			start := time.Now()
 			ip(t, "-n "+r.chain.x+" link set y down")
-			r.bothReset(t, start, client)
+			r.bothReset(t, time.Now(), client)
 		})
 	}
 }

@@ -80,10 +80,10 @@ func (w *world) once(port uint16) {
 		w.t.Fatal(err)
 	}
 	defer c.Close()
-	exchange(w.t, c)
 	if n, err := sentAgain(c); err != nil || n != 0 {
-		w.t.Errorf("the client at port %d had to send %d segments again: %v", port, n, err)
+		w.t.Errorf("the client at port %d had to send its first packet %d times again: %v", port, n, err)
 	}
+	exchange(w.t, c)
 	_ = c.SetLinger(0)
 }
 

@@ -95,7 +95,9 @@ func TestRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.y.mu.Lock()
 	b.y.sessions[half] = agentapi.Session{ID: half, Role: agentapi.RoleServer, Phase: agentapi.PhaseRunning, Context: about}
+	b.y.mu.Unlock()
 	b.net.Restart()
 	b.start()
 	b.agentsUp()
