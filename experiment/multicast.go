@@ -114,9 +114,13 @@ func (rig *multicastRig) join(ctx context.Context, load treeLoad, base int) (joi
 	return joined, tasks.Sleep(ctx, pimdSettles)
 }
 
+// joinedWithin is how long a host may wait for a group: a join that another router has not heard is sent
+// again each minute (RFC 7761, 4.11).
+const joinedWithin = 100 * time.Second
+
 // first waits for the first datagram of a group at a host.
 func (rig *multicastRig) first(ctx context.Context, at, n int) (first time.Duration, err error) {
-	err = stage.Poll(ctx, "the first packet", func() error {
+	err = stage.PollFor(ctx, joinedWithin, "the first packet", func() error {
 		got, err := rig.arrivals[at].Of(groupFlow(n))
 		if err == nil && got.Packets == 0 {
 			err = fmt.Errorf("nothing of group %d has come to %s", n, treeGateways[at])

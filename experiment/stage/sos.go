@@ -141,7 +141,12 @@ func (d *Deployment) waitAgents(ctx context.Context) error {
 
 // Poll calls f until it returns nil, for at most readyWithin.
 func Poll(ctx context.Context, what string, f func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	return PollFor(ctx, readyWithin, what, f)
+}
+
+// PollFor is Poll for what may take longer.
+func PollFor(ctx context.Context, within time.Duration, what string, f func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
