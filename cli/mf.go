@@ -18,7 +18,7 @@ import (
 func mfCommand(app *App) *cobra.Command {
 	cmd := group("mf", "Names that stay: where they are, and who says so (MobilityFirst)", `  sluice mf gnrs --dir /var/lib/sluice/names
   sluice mf name new laptop.key
-  sluice mf name set --key laptop.key 192.0.2.7:5000`, mfGNRSCommand(app), mfNameCommand(app))
+  sluice mf name set --name-key laptop.key 192.0.2.7:5000`, mfGNRSCommand(app), mfNameCommand(app))
 	cmd.Long = `A name (GUID) is the hash of a key, and stays when what has it moves. The name service
 says where a name is, which nobody but the owner of the key can tell it.`
 	return cmd

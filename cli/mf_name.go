@@ -23,7 +23,7 @@ import (
 
 func mfNameCommand(app *App) *cobra.Command {
 	return group("name", "Make names, say where they are, and look them up", `  sluice mf name new laptop.key
-  sluice mf name set --key laptop.key 192.0.2.7:5000
+  sluice mf name set --name-key laptop.key 192.0.2.7:5000
   sluice mf name show 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930`, mfNewCommand(app), mfSetCommand(app), mfShowCommand(app))
 }
 
@@ -108,8 +108,8 @@ func mfSetCommand(app *App) *cobra.Command {
 		Short: "Say where a name of yours is",
 		Long: `Signs where a name is, and has the name service write it. An address is an IPv4 address
 with a port, or another name, behind which it is. Without any, the name is nowhere.`,
-		Example: `  sluice mf name set --key laptop.key 192.0.2.7:5000
-  sluice mf name set --key laptop.key --valid 2h 192.0.2.7:5000 198.51.100.3:5000`,
+		Example: `  sluice mf name set --name-key laptop.key 192.0.2.7:5000
+  sluice mf name set --name-key laptop.key --valid 2h 192.0.2.7:5000 198.51.100.3:5000`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var addresses []gnrswire.Address
 			for _, text := range args {
@@ -120,7 +120,7 @@ with a port, or another name, behind which it is. Without any, the name is nowhe
 				addresses = append(addresses, a)
 			}
 			if key == "" {
-				return &command.UsageError{Err: errors.New("--key is missing: the file that \"sluice mf name new\" has made")}
+				return &command.UsageError{Err: errors.New("--name-key is missing: the file that \"sluice mf name new\" has made")}
 			}
 			if valid < time.Second || valid > record.MaxValidity {
 				return &command.UsageError{Err: fmt.Errorf("--valid %v: want 1s to %v", valid, record.MaxValidity)}
@@ -143,7 +143,7 @@ with a port, or another name, behind which it is. Without any, the name is nowhe
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&server, "names", server, "address of the name service")
-	flags.StringVar(&key, "key", key, "file of the name's key")
+	flags.StringVar(&key, "name-key", key, "file of the name's key")
 	flags.DurationVar(&valid, "valid", valid, "how long that holds")
 	return cmd
 }

@@ -55,12 +55,12 @@ func TestNames(t *testing.T) {
 	if code, _, errOut := sluice(t, "mf", "name", "show", name, "--names", at); code == command.ExitOK || !strings.Contains(errOut, "nobody has said where it is") {
 		t.Errorf("exit code %d: %s", code, errOut)
 	}
-	ok("set", "--key", key, "--names", at, "192.0.2.7:5000", strings.Repeat("ab", 20))
+	ok("set", "--name-key", key, "--names", at, "192.0.2.7:5000", strings.Repeat("ab", 20))
 	want := name + ": 192.0.2.7:5000, " + strings.Repeat("ab", 20) + ", until "
 	if got := ok("show", name, "--names", at); !strings.HasPrefix(got, want) {
 		t.Errorf("%s, want %s", got, want)
 	}
-	ok("set", "--key", key, "--names", at)
+	ok("set", "--name-key", key, "--names", at)
 	if got := ok("show", name, "--names", at); !strings.HasPrefix(got, name+": nowhere, until ") {
 		t.Errorf("%s", got)
 	}
@@ -73,18 +73,18 @@ func TestNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line, says := range map[string]string{
-		"name set --key " + open + " 192.0.2.7:1":                                 "others may read",
+		"name set --name-key " + open + " 192.0.2.7:1":                            "others may read",
 		"gnrs --listen 0.0.0.0:5001 --dir " + filepath.Join(t.TempDir(), "names"): "one address of this machine",
-		"name new " + key:                                         "exists",
-		"name set 192.0.2.7:1":                                    "--key is missing",
-		"name set --key " + text + " 192.0.2.7:1":                 "is not PEM",
-		"name set --key " + key + " 192.0.2.7":                    "want an IPv4 address with a port",
-		"name set --key " + key + " --valid 25h 192.0.2.7:1":      "want 1s to 24h",
-		"name set --key " + key + " --names nowhere 1.2.3.4:5":    "--names nowhere",
-		"name set --key " + key + strings.Repeat(" 1.2.3.4:5", 9): "8 allowed",
-		"name show abc":                                           "40 hexadecimal digits",
-		"gnrs --listen nowhere":                                   "--listen nowhere",
-		"gnrs --names 0":                                          "at least 1",
+		"name new " + key:                                              "exists",
+		"name set 192.0.2.7:1":                                         "--name-key is missing",
+		"name set --name-key " + text + " 192.0.2.7:1":                 "is not PEM",
+		"name set --name-key " + key + " 192.0.2.7":                    "want an IPv4 address with a port",
+		"name set --name-key " + key + " --valid 25h 192.0.2.7:1":      "want 1s to 24h",
+		"name set --name-key " + key + " --names nowhere 1.2.3.4:5":    "--names nowhere",
+		"name set --name-key " + key + strings.Repeat(" 1.2.3.4:5", 9): "8 allowed",
+		"name show abc":         "40 hexadecimal digits",
+		"gnrs --listen nowhere": "--listen nowhere",
+		"gnrs --names 0":        "at least 1",
 	} {
 		if code, _, errOut := sluice(t, append([]string{"mf"}, strings.Fields(line)...)...); code == command.ExitOK || !strings.Contains(errOut, says) {
 			t.Errorf("%s: exit code %d: %s, want %s", line, code, errOut, says)
