@@ -11,11 +11,12 @@ import (
 	"github.com/sluice-net/sluice/mobilityfirst/record"
 )
 
+// optionProof asks for the whole record, with its signature. It is as long as that makes the answer
+// longer.
+const optionProof gnrswire.OptionKind = 20
+
 const (
-	// optionProof asks for the whole record, with its signature. It is as long as that makes the
-	// answer longer.
-	optionProof gnrswire.OptionKind = 20
-	proofSize                       = 120
+	proofSize = 120
 	// bareAnswer is how long addresses may be, in bytes, in an answer without proof; what does not
 	// fit is left out. So a short question has no long answer, which might go to somebody else.
 	bareAnswer = 64
