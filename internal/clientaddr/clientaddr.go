@@ -32,15 +32,10 @@ func (p Proxies) Client(r *http.Request) netip.Addr {
 		return netip.Addr{}
 	}
 	client := plain(from.Addr())
-	said := r.Header.Values("X-Forwarded-For")
-	for range maxHops {
-		if len(said) == 0 || !p.Trust(client) {
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for _, hop := range slices.Backward(hops[max(0, len(hops)-maxHops):]) {
+		if !p.Trust(client) {
 			break
-		}
-		last := len(said) - 1
-		before, hop, more := cutLast(said[last])
-		if said = said[:last]; more {
-			said = append(slices.Clip(said), before)
 		}
 		a, err := netip.ParseAddr(strings.TrimSpace(hop))
 		if err != nil {
@@ -49,15 +44,6 @@ func (p Proxies) Client(r *http.Request) netip.Addr {
 		client = plain(a)
 	}
 	return client
-}
-
-// cutLast splits off what stands behind the last comma.
-func cutLast(s string) (before, last string, found bool) {
-	i := strings.LastIndexByte(s, ',')
-	if i < 0 {
-		return "", s, false
-	}
-	return s[:i], s[i+1:], true
 }
 
 // Source is what counts as one client: an IPv4 address, or the /64 of an IPv6 address, which one

@@ -2,6 +2,7 @@ package gnrs
 
 import (
 	"bytes"
+	"encoding/binary"
 	"net/netip"
 	"slices"
 	"time"
@@ -118,8 +119,7 @@ func has(m *gnrswire.Message, kind gnrswire.OptionKind, size int) bool {
 
 // seconds is a time as options have it.
 func seconds(d time.Duration) []byte {
-	n := uint32(max(d/time.Second, 0))
-	return []byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
+	return binary.BigEndian.AppendUint32(nil, uint32(max(d/time.Second, 0)))
 }
 
 // write has a record written, if its owner has signed it. It says whether the answer waits for the
