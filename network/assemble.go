@@ -33,6 +33,9 @@ func assemble(config Config) (*Network, error) {
 		return nil, err
 	}
 	n.core.EverySwitch(context.Background(), "switch", Basics) // none is connected yet
+	if !c.DisableForwarding {
+		n.core.EverySwitch(context.Background(), "ask", forward.AskProgram)
+	}
 	led, err := n.ledger.AddOwner(ownerForward, false)
 	if err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ func TestTraceNamesOwners(t *testing.T) {
 	for _, tt := range []struct{ packet, owner, name, out string }{
 		{"tcp,dport=80," + from, "svc", "web", "port 3, group"},
 		{"tcp,dport=81," + from, "forwarding", fmt.Sprintf("%v>%v", hostMAC(1), hostMAC(2)), "port 2: host " + hostMAC(2).String()},
-		{"switch=0000000000000001,in_port=4,tcp,dport=81," + from, "network", "base/0000000000000001", "asked in turn: discovery, hosts, forwarding"},
+		{"switch=0000000000000001,in_port=4,tcp,dport=81," + from, "network", "ask/0000000000000001", "asked in turn: discovery, hosts, forwarding"},
 		{"udp," + from, "", "", "dropped by this rule"},
 	} {
 		d, err := trace.Parse(tt.packet)

@@ -211,8 +211,7 @@ func (w *world) download() (carried int) {
 // downloadAt is a download of a host, with the sessions of agents since the one before.
 func (w *world) downloadAt(host string) ([]sos.Record, stage.Download) {
 	w.t.Helper()
-	before, err := w.Sessions(w.t.Context())
-	w.must(err)
+	begun := time.Now()
 	d, err := stage.Curl(w.t.Context(), w.lab.Host(host), fmt.Sprintf("http://%v/file", netip.AddrPortFrom(w.addr("server"), webPort)), w.file, nil)
 	w.must(err)
 	f, err := os.Open(w.file)
@@ -224,13 +223,16 @@ func (w *world) downloadAt(host string) ([]sos.Record, stage.Download) {
 	if [sha256.Size]byte(h.Sum(nil)) != w.sum {
 		w.t.Errorf("%d bytes arrived that are not the file's", d.Bytes)
 	}
-	after, err := w.Sessions(w.t.Context())
+	return w.sessionsSince(begun), d
+}
+
+// sessionsSince are the sessions of agents that have begun since then. Of those of before,
+// a controller that has been restarted may hear at any time.
+func (w *world) sessionsSince(then time.Time) []sos.Record {
+	w.t.Helper()
+	all, err := w.Sessions(w.t.Context())
 	w.must(err)
-	known := map[string]bool{}
-	for _, r := range before {
-		known[r.ID] = true
-	}
-	return slices.DeleteFunc(after, func(r sos.Record) bool { return known[r.ID] }), d
+	return slices.DeleteFunc(all, func(r sos.Record) bool { return r.Started.Before(then) })
 }
 
 // web are the two directions of connections to the web server.

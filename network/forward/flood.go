@@ -30,7 +30,8 @@ func anyGroup() openflow.OXM {
 // their addresses by them. A switch that cannot match ICMPv6 types sends up ARP
 // alone.
 //
-// What asks the controller is leased; below stand rules for when it is not there.
+// What asks the controller is leased; below stand rules for when it is not there, and
+// between the two AskProgram.
 func (v *View) BaseProgram() rule.Program {
 	var p rule.Program
 	seen := map[topology.PortRef]bool{}
@@ -56,6 +57,15 @@ func (v *View) BaseProgram() rule.Program {
 // names all others.
 const maxOpen = 64
 
+// AskProgram is above the rules for when no controller is there. It needs no tree: a switch
+// has it as soon as there is a controller again, which can be told of hosts by then.
+func AskProgram(s openflow.DatapathID) rule.Program {
+	return rule.Program{Rules: []rule.Rule{{
+		Switch: s, Stage: rule.StageRoute, Offset: rule.RouteAsk, Leased: true,
+		Actions: []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)},
+	}}}
+}
+
 // openRules are for when no controller is there: then the leases of what asks it end,
 // and what has no rule goes everywhere along the tree. A switch with too many ports is
 // not opened.
@@ -63,10 +73,7 @@ func (v *View) openRules(s openflow.DatapathID, edges []uint32) []rule.Rule {
 	if len(edges) > maxOpen {
 		return nil
 	}
-	rules := []rule.Rule{{
-		Switch: s, Stage: rule.StageRoute, Offset: rule.RouteAsk, Leased: true,
-		Actions: []openflow.Action{openflow.OutputController(openflow.MaxLenNoBuffer)},
-	}}
+	var rules []rule.Rule
 	for _, port := range slices.Concat(v.Topology.TreePorts(s), edges) {
 		at := topology.PortRef{Switch: s, Port: port}
 		if actions := v.floodActions(at); len(actions) > 0 {

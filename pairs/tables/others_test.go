@@ -94,6 +94,9 @@ func (w *world) Neighbor(netip.Addr, uint16) (hosts.Neighbor, bool) { return hos
 func (w *world) drawForwarding(t *rapid.T) {
 	view := &forward.View{Topology: w.top, Hosts: w, Edges: w}
 	w.declare(t, "network", "base", view.BaseProgram().Rules)
+	for _, d := range w.top.Switches {
+		w.declare(t, "network", "ask/"+d.String(), forward.AskProgram(d).Rules)
+	}
 	w.ordinary = &forwarding{}
 	flows, writer := forward.NewTable(), ledger.NewFlowWriter(0)
 	for range rapid.IntRange(0, 8).Draw(t, "exchanges") {

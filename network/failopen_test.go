@@ -1,0 +1,43 @@
+package network_test
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/fake"
+	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// Where no controller has been for a while, what asks one is gone, and what has no rule
+// goes along the tree. A controller that comes is asked at once, not when it knows the tree:
+// until then no host could answer it.
+func TestAskedAtOnceAfterFailingOpen(t *testing.T) {
+	var later atomic.Int64
+	s := fake.NewSwitch(fake.Options{DPID: 1, Ports: 3, Clock: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+	n, stop := start(t, network.Config{})
+	gone := connect(t, n, s, 1)
+	edges(t, n, 1, 3)
+	stop()
+	gone()
+	later.Store(int64(rule.LeaseFor))
+	if err := s.Expire(); err != nil {
+		t.Log(err) // it has nobody to tell
+	}
+	asks := func() bool {
+		r, err := s.Receive(1, frame(1, 2))
+		if err != nil {
+			t.Log(err)
+		}
+		return slices.Contains(r.Ports(), openflow.PortController)
+	}
+	if asks() {
+		t.Fatal("a controller is asked that is not there")
+	}
+	n, _ = start(t, network.Config{DiscoveryInterval: 100 * time.Millisecond, DiscoverySettle: time.Hour})
+	connect(t, n, s, 1)
+	eventually(t, "a controller to be asked", asks)
+}
