@@ -100,7 +100,8 @@ const (
 	WayClass        = 1000 // classes, up to 1999, by their priority
 
 	// In StageSelect.
-	SelectCriticalAsk  = 0   // first packets of critical flows of hosts that move; leased
+	SelectOpen         = 0   // first packets of whitelisted connections, when no controller is there
+	SelectCriticalAsk  = 50  // first packets of critical flows of hosts that move; leased
 	SelectCriticalFlow = 100 // such flows that have been placed
 	SelectCriticalCopy = 110 // ends of their connections, which the controller sees too
 	SelectConnection   = 200 // first packets of whitelisted connections; leased

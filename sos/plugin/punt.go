@@ -46,6 +46,12 @@ func punts(e *Entry) []punt {
 // Punts returns the rules that bring the first packets of whitelisted
 // connections from one switch to the controller. A switch that cannot match TCP
 // flags sends all their packets; the plugin lets all but the first pass.
+//
+// Those that ask are leased. Below each stands one that changes nothing and stays, so that
+// a switch looks at the same fields of a packet with and without them. Otherwise what it
+// has cached without a controller covers first packets too, and when the controller is back
+// Open vSwitch may change that in place of what it has cached of these: then they go
+// directly for as long as they come (docs/topics/cached-decisions.md).
 func Punts(w Whitelist, at time.Time, dpid openflow.DatapathID, flags bool) ([]network.Rule, error) {
 	var rules []network.Rule
 	seen := make(map[openflow.Match]bool)
@@ -66,6 +72,11 @@ func Punts(w Whitelist, at time.Time, dpid openflow.DatapathID, flags bool) ([]n
 				Switch: dpid, Stage: network.StageSelect, Offset: rule.SelectConnection, Match: m, Leased: true,
 				Actions: []openflow.Action{openflow.OutputController(wholePacket)},
 			})
+			if flags {
+				rules = append(rules, network.Rule{
+					Switch: dpid, Stage: network.StageSelect, Offset: rule.SelectOpen, Match: m, Goto: rule.TableRoute,
+				})
+			}
 		}
 	}
 	return rules, nil

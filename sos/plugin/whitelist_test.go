@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/service"
 )
@@ -128,7 +129,23 @@ func TestPunts(t *testing.T) {
 		return network.Rule{Switch: 5, Stage: network.StageSelect, Match: m, Actions: []openflow.Action{openflow.OutputController(0xffff)}}
 	}
 	third := netip.MustParsePrefix("10.0.0.3/32")
-	sameRules(t, "punts", rules, []network.Rule{
+	var leased, open []network.Rule
+	for _, r := range rules {
+		if r.Leased {
+			leased = append(leased, r)
+		} else {
+			open = append(open, r)
+		}
+	}
+	if len(open) != len(leased) {
+		t.Fatalf("%d rules ask, and %d stay without a controller", len(leased), len(open))
+	}
+	for i, r := range open {
+		if r.Match != leased[i].Match || r.Priority() >= leased[i].Priority() || r.Goto != rule.TableRoute || len(r.Actions) > 0 {
+			t.Errorf("below %v stands %v", leased[i], r)
+		}
+	}
+	sameRules(t, "punts", leased, []network.Rule{
 		want(openflow.IPSrcPrefix(netip.MustParsePrefix("10.0.0.0/24")), openflow.IPDst(hostB.Addr()), openflow.TCPDst(80), syn),
 		want(openflow.IPDstPrefix(third), openflow.TCPDst(8000).WithMask(0xfffc), syn),
 		want(openflow.IPDstPrefix(third), openflow.TCPDst(8004).WithMask(0xfffe), syn),
