@@ -200,15 +200,15 @@ func (w *world) whitelist() string {
 	return id
 }
 
-// download fetches the file, compares it, and says how many sessions of agents there
-// have been since the one before.
+// download fetches the file, compares it, and says how many sessions of agents have begun
+// with it.
 func (w *world) download() (carried int) {
 	w.t.Helper()
 	sessions, _ := w.downloadAt("client")
 	return len(sessions)
 }
 
-// downloadAt is a download of a host, with the sessions of agents since the one before.
+// downloadAt is a download of a host, with the sessions of agents that have begun with it.
 func (w *world) downloadAt(host string) ([]sos.Record, stage.Download) {
 	w.t.Helper()
 	begun := time.Now()
