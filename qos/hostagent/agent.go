@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	// quick is how often the kernel is asked while connections carry something, slow while
-	// they do not: for all connections, or only for what the host has carried, while that
-	// shows that none of them can have become large. Without connections it is not asked at all.
+	// quick is how often the kernel is asked while connections carry something, or one is new,
+	// slow while they do not: for all connections, or only for what the host has carried, while
+	// that shows that none of them can have become large. Without connections it is not asked
+	// at all. A connection is new for as long as slow.
 	quick = 250 * time.Millisecond
 	slow  = 2 * time.Second
 	// cleanFor is how long taking back what was changed may take.
@@ -90,7 +91,9 @@ type Agent struct {
 	// spare is how many bytes all may carry from then on until there is something to do; zero
 	// for not known.
 	spare uint64
-	now   func() time.Time
+	// newest is when a connection was last heard of.
+	newest time.Time
+	now    func() time.Time
 }
 
 // New returns an agent that does nothing until Run.
@@ -196,7 +199,8 @@ func (a *Agent) heard(h heard) bool {
 	for _, e := range h.events {
 		switch f := a.connections[e.Token]; {
 		case e.Kind == ConnectionCreated:
-			a.connections.created(e, a.now())
+			a.newest = a.now()
+			a.connections.created(e, a.newest)
 			a.spare = 0
 			soon = true
 		case f == nil:
@@ -213,9 +217,13 @@ func (a *Agent) heard(h heard) bool {
 // to look again, if there are any. While the host has not carried as much as would change
 // anything the kernel is not asked for each of them.
 func (a *Agent) look() (next time.Duration, any bool) {
+	now := a.now()
+	next = slow
+	if now.Sub(a.newest) < slow {
+		next = quick
+	}
 	octets, err := a.kernel.Octets()
 	if err == nil && octets-a.octets < a.spare {
-		next = slow
 		if octets-a.latest > little {
 			next = quick
 		}
@@ -230,8 +238,6 @@ func (a *Agent) look() (next time.Duration, any bool) {
 		a.lines.Warn(a.Log, "connections are not known", "error", err)
 		return slow, true
 	}
-	next = slow
-	now := a.now()
 	if a.connections.see(all, now) {
 		next = quick
 	}

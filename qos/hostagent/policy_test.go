@@ -247,7 +247,12 @@ func TestHowOftenTheKernelIsAsked(t *testing.T) {
 	if !b.heard(heard{events: []Event{{Kind: ConnectionCreated, Token: 1, Local: here, Remote: there}}}) {
 		t.Error("it is not asked when there is one")
 	}
-	b.carry(1, mib)
+	for _, carried := range []uint64{0, mib} {
+		if next := b.carry(1, carried); next != quick {
+			t.Errorf("after %v while it is new and has carried %d", next, carried)
+		}
+	}
+	b.clock = b.clock.Add(slow)
 	if next := b.carry(1, 2*mib); next != quick {
 		t.Errorf("after %v while it carries", next)
 	}
