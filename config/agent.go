@@ -29,7 +29,7 @@ type Data struct {
 	Address netip.Addr    `yaml:"address" doc:"Address for clients, servers and other agents; it must be on one of the machine's interfaces. Empty: the address that control.listen names."`
 	Second  netip.Addr    `yaml:"second_address" doc:"Address of the other family, for an agent that carries both IPv4 and IPv6. Empty: it carries that of address alone."`
 	Ports   PortRange     `yaml:"ports" doc:"Ports on which other agents connect: one for each path that a session may use at once, at most 64. Empty: one, which the kernel chooses."`
-	Warm    int           `yaml:"warm" min:"1" max:"256" doc:"How many idle connections to each known agent are kept, so that a new session starts at speed."`
+	Warm    int           `yaml:"warm" min:"1" max:"512" doc:"How many idle connections to each known agent are kept, 512 to all, so that a new session starts at speed. More sessions than that at once wait for new ones."`
 	WarmFor time.Duration `yaml:"warm_for" min:"1s" max:"24h" doc:"How long a connection is kept idle."`
 }
 
@@ -63,7 +63,7 @@ func DefaultAgent() *Agent {
 	return &Agent{
 		Log:      Log{Level: "info", Format: "text"},
 		Control:  Control{Listen: loopback(8440)},
-		Data:     Data{Ports: PortRange{8441, 8448}, Warm: 32, WarmFor: time.Minute},
+		Data:     Data{Ports: PortRange{8441, 8448}, Warm: 256, WarmFor: time.Minute},
 		Sessions: Sessions{Ports: PortRange{10240, 32767}, Max: 4096, Idle: 2 * time.Hour, DialTimeout: 3 * time.Second},
 		Transfer: Transfer{Auto: 8, Chunk: 256 << 10, Queue: 256, Buffer: 128 << 20},
 	}

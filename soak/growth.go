@@ -26,8 +26,8 @@ const sampleEvery = 2 * time.Second
 
 // How much a program may grow: its goroutines from before the loads to when they have ended
 // and it has come to rest, its heap from the first third of the quiet time, in which nothing
-// is killed, to the last. Sessions come and go in between, the history of ended ones fills up
-// to its bound, and an agent keeps idle connections of the other one, 32 at most (warm_per_peer).
+// is killed, to the last. Sessions come and go in between, and the history of ended ones fills
+// up to its bound. Idle connections of the other agent, of which each has a goroutine, don't count.
 const (
 	goroutineSlack = 1.25
 	goroutineMore  = 40
@@ -50,10 +50,22 @@ type growth struct {
 // growing takes note of what the programs hold before the loads begin.
 func growing(ctx context.Context, f *fleet, rec *record) (*growth, error) {
 	g := &growth{began: rec.began, samples: map[string][]sample{}, before: map[string]float64{}, after: map[string]float64{}}
-	return g, f.eachProgram(ctx, func(name string, m stage.Metrics) error {
-		g.before[name] = m.Sum("go_goroutines")
+	return g, f.goroutines(ctx, g.before)
+}
+
+// goroutines counts what runs in each program, without idle connections of the other agent.
+func (f *fleet) goroutines(ctx context.Context, in map[string]float64) error {
+	idle := map[string]float64{}
+	err := f.eachProgram(ctx, func(name string, m stage.Metrics) error {
+		in[name], idle[name] = m.Sum("go_goroutines"), m.Sum("sluice_sos_agent_warm_connections")
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	in["agent x"] -= idle["agent y"]
+	in["agent y"] -= idle["agent x"]
+	return nil
 }
 
 // watch samples until stop is closed, also into a file beside the programs' logs.
@@ -107,12 +119,12 @@ func (g *growth) take(ctx context.Context, f *fleet) error {
 func (g *growth) settle(ctx context.Context, f *fleet) error {
 	_ = stage.Poll(ctx, "the programs' rest", func() error {
 		restless := ""
-		err := f.eachProgram(ctx, func(name string, m stage.Metrics) error {
-			if g.after[name] = m.Sum("go_goroutines"); !g.rests(name) {
+		err := f.goroutines(ctx, g.after)
+		for name := range g.after {
+			if !g.rests(name) {
 				restless = name
 			}
-			return nil
-		})
+		}
 		if err == nil && restless != "" {
 			err = errors.New(restless)
 		}

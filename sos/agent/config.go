@@ -138,7 +138,7 @@ func DefaultConfig() Config {
 		Lateness:           50 * time.Millisecond,
 		PipeBytes:          1 << 20,
 		InitialWindow:      4 << 20,
-		WarmPerPeer:        32,
+		WarmPerPeer:        256,
 		WarmTotal:          512,
 		WarmIdle:           60 * time.Second,
 		DialTimeout:        3 * time.Second,

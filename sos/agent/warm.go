@@ -36,6 +36,7 @@ type warmPool struct {
 
 	mu     sync.Mutex
 	idle   map[warmKey][]warmConn
+	of     map[netip.Addr]int // how many there are to each peer
 	count  int
 	closed bool
 }
@@ -48,7 +49,7 @@ type warmConn struct {
 func newWarmPool(cfg *Config) *warmPool {
 	return &warmPool{
 		perPeer: cfg.WarmPerPeer, total: cfg.WarmTotal, patience: cfg.WarmIdle,
-		idle: make(map[warmKey][]warmConn),
+		idle: make(map[warmKey][]warmConn), of: make(map[netip.Addr]int),
 	}
 }
 
@@ -68,12 +69,11 @@ func ended(c net.Conn) bool {
 func (w *warmPool) put(k warmKey, c net.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || len(w.idle[k]) >= w.perPeer || w.count >= w.total {
+	if w.closed || w.of[k.peer.Addr()] >= w.perPeer || w.count >= w.total {
 		_ = c.Close()
 		return
 	}
-	w.idle[k] = append(w.idle[k], warmConn{conn: c, since: time.Now()})
-	w.count++
+	w.set(k, append(w.idle[k], warmConn{conn: c, since: time.Now()}))
 }
 
 // take returns the connection used last, or nil.
@@ -86,7 +86,6 @@ func (w *warmPool) take(k warmKey) net.Conn {
 	}
 	c := list[len(list)-1].conn
 	w.set(k, list[:len(list)-1])
-	w.count--
 	return c
 }
 
@@ -104,6 +103,11 @@ func (w *warmPool) size() int {
 }
 
 func (w *warmPool) set(k warmKey, list []warmConn) {
+	more, peer := len(list)-len(w.idle[k]), k.peer.Addr()
+	w.count += more
+	if w.of[peer] += more; w.of[peer] == 0 {
+		delete(w.of, peer)
+	}
 	if len(list) == 0 {
 		delete(w.idle, k)
 		return
@@ -121,7 +125,6 @@ func (w *warmPool) expire(now time.Time) {
 			_ = list[n].conn.Close()
 			n++
 		}
-		w.count -= n
 		w.set(k, list[n:])
 	}
 }
@@ -135,5 +138,6 @@ func (w *warmPool) close() {
 		}
 	}
 	clear(w.idle)
+	clear(w.of)
 	w.count, w.closed = 0, true
 }

@@ -133,6 +133,53 @@ func TestWarmEnded(t *testing.T) {
 	_ = nc.Close()
 }
 
+// As many idle connections are kept to a peer as may be, by whichever of its ports, and to
+// all of them; those over that, and those that have been idle too long, are closed.
+func TestWarmPoolIsBounded(t *testing.T) {
+	w := newWarmPool(&Config{WarmPerPeer: 3, WarmTotal: 5, WarmIdle: time.Minute})
+	var far []net.Conn
+	put := func(peer string) {
+		near, other := net.Pipe()
+		t.Cleanup(func() { _ = other.Close() })
+		far = append(far, other)
+		w.put(warmKey{peer: netip.MustParseAddrPort(peer)}, near)
+	}
+	closed := func() (n int) {
+		for _, c := range far {
+			_ = c.SetReadDeadline(time.Unix(1, 0))
+			if _, err := c.Read(make([]byte, 1)); err == io.EOF {
+				n++
+			}
+		}
+		return n
+	}
+	for _, c := range []struct {
+		peer         string
+		idle, closed int
+	}{
+		{"10.0.0.1:1", 1, 0},
+		{"10.0.0.1:2", 2, 0},
+		{"10.0.0.1:2", 3, 0},
+		{"10.0.0.1:3", 3, 1}, // the peer has its three
+		{"10.0.0.2:1", 4, 1},
+		{"10.0.0.2:1", 5, 1},
+		{"10.0.0.3:1", 5, 2}, // all have theirs
+	} {
+		if put(c.peer); w.size() != c.idle || closed() != c.closed {
+			t.Errorf("after one of %s: %d idle, %d closed; want %d, %d", c.peer, w.size(), closed(), c.idle, c.closed)
+		}
+	}
+	_ = w.take(warmKey{peer: netip.MustParseAddrPort("10.0.0.1:1")}).Close()
+	put("10.0.0.1:3")
+	if w.size() != 5 || closed() != 3 {
+		t.Errorf("when one has been taken: %d idle, %d closed", w.size(), closed())
+	}
+	w.expire(time.Now().Add(2 * time.Minute))
+	if w.size() != 0 || closed() != len(far) || len(w.of) != 0 {
+		t.Errorf("when their time is over: %d idle, %d of %d closed, %v", w.size(), closed(), len(far), w.of)
+	}
+}
+
 // A server whose sessions have been short gets one connection for the next, and a
 // second as soon as that turns out to be long.
 func TestShortSessionsTakeOneConnection(t *testing.T) {
