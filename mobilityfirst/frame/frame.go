@@ -31,6 +31,9 @@ func (t Type) String() string {
 	if int64(t) < int64(len(typeNames)) {
 		return typeNames[t]
 	}
+	if name := streamTypeNames[t]; name != "" {
+		return name
+	}
 	return fmt.Sprintf("type %d", uint32(t))
 }
 
@@ -45,7 +48,7 @@ var (
 )
 
 // Frame is what stands behind the Ethernet header: a *Data, *CSYN, *CACK, *Probe, *LSA, *Associate
-// or *Deassociate.
+// or *Deassociate, or one of mf2: a *StreamData, *StreamAck, *StreamQuery or *StreamReset.
 type Frame interface {
 	// Type is what it is.
 	Type() Type
@@ -89,6 +92,14 @@ func empty(t Type) Frame {
 		return new(Associate)
 	case TypeDeassociate:
 		return new(Deassociate)
+	case TypeStreamData:
+		return new(StreamData)
+	case TypeStreamAck:
+		return new(StreamAck)
+	case TypeStreamQuery:
+		return new(StreamQuery)
+	case TypeStreamReset:
+		return new(StreamReset)
 	}
 	return nil
 }

@@ -30,6 +30,13 @@ func TestLayouts(t *testing.T) {
 		},
 		{&Associate{Client: 1, Host: 2, Weight: 3}, "00000006 00000001 00000002 0003"},
 		{&Deassociate{Entity: 1, Host: 2}, "00000007 00000001 00000002"},
+		{&StreamData{Stream: 1, Number: 2, Payload: []byte("ab")}, "00000010 0000000000000001 0000000000000002 0002 6162"},
+		{
+			&StreamAck{Stream: 1, Next: 4, Taken: 3, Limit: 68, Ranges: []Range{{Skip: 1, Count: 2}, {Skip: 3, Count: 4}}},
+			"00000011 0000000000000001 0000000000000004 0000000000000003 0000000000000044 02 00010002 00030004",
+		},
+		{&StreamQuery{Stream: 1}, "00000012 0000000000000001"},
+		{&StreamReset{Stream: 1, Reason: ResetTooLarge}, "00000013 0000000000000001 00000002"},
 	} {
 		want, err := hex.DecodeString(strings.ReplaceAll(x.want, " ", ""))
 		if err != nil {
@@ -39,7 +46,7 @@ func TestLayouts(t *testing.T) {
 			t.Errorf("%v is %x, want %x", x.frame.Type(), got, want)
 		}
 		padded := append(want, make([]byte, 60-len(want))...)
-		if x.frame.Type() == TypeData {
+		if x.frame.Type() == TypeData || x.frame.Type() == TypeStreamData {
 			padded[len(want)] = 0xee // behind the payload
 		}
 		got, err := Parse(padded)
@@ -138,7 +145,7 @@ func manyExtensions(b []byte) []byte {
 
 // Whatever is written is read as it was.
 func TestRoundTrips(t *testing.T) {
-	word := rapid.Uint32()
+	word, long := rapid.Uint32(), rapid.Uint64()
 	frames := rapid.OneOf(
 		rapid.Custom(func(t *rapid.T) Frame {
 			return &Data{word.Draw(t, "sequence"), word.Draw(t, "hop"), rapid.SliceOf(rapid.Byte()).Draw(t, "payload")}
@@ -167,6 +174,19 @@ func TestRoundTrips(t *testing.T) {
 			return &Associate{word.Draw(t, "client"), word.Draw(t, "host"), rapid.Uint16().Draw(t, "weight")}
 		}),
 		rapid.Custom(func(t *rapid.T) Frame { return &Deassociate{word.Draw(t, "entity"), word.Draw(t, "host")} }),
+		rapid.Custom(func(t *rapid.T) Frame {
+			return &StreamData{long.Draw(t, "stream"), long.Draw(t, "number"), rapid.SliceOf(rapid.Byte()).Draw(t, "payload")}
+		}),
+		rapid.Custom(func(t *rapid.T) Frame {
+			return &StreamAck{
+				long.Draw(t, "stream"), long.Draw(t, "next"), long.Draw(t, "taken"), long.Draw(t, "limit"),
+				rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Range { return Range{rapid.Uint16().Draw(t, "skip"), rapid.Uint16().Draw(t, "count")} }), 0, MaxRanges).Draw(t, "ranges"),
+			}
+		}),
+		rapid.Custom(func(t *rapid.T) Frame { return &StreamQuery{long.Draw(t, "stream")} }),
+		rapid.Custom(func(t *rapid.T) Frame {
+			return &StreamReset{long.Draw(t, "stream"), ResetReason(word.Draw(t, "reason"))}
+		}),
 	)
 	rapid.Check(t, func(t *rapid.T) {
 		f := frames.Draw(t, "frame")
@@ -242,7 +262,10 @@ func TestGUID(t *testing.T) {
 }
 
 func TestTypesHaveNames(t *testing.T) {
-	for typ := TypeData; typ <= TypeDeassociate; typ++ {
+	for typ := TypeData; typ <= TypeStreamReset; typ++ {
+		if typ > TypeDeassociate && typ < TypeStreamData {
+			continue
+		}
 		if f := empty(typ); f == nil || f.Type() != typ || strings.HasPrefix(typ.String(), "type") {
 			t.Errorf("%v: %T", typ, f)
 		}
@@ -257,6 +280,8 @@ func FuzzParse(f *testing.F) {
 	f.Add((&LSA{Neighbours: make([]Neighbour, 3)}).AppendTo(nil))
 	f.Add((&CACK{Packets: 20}).AppendTo(nil))
 	f.Add((&Data{Payload: make([]byte, 100)}).AppendTo(nil))
+	f.Add((&StreamData{Payload: make([]byte, 100)}).AppendTo(nil))
+	f.Add((&StreamAck{Ranges: make([]Range, 3)}).AppendTo(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		frame, err := Parse(b)
 		if err != nil {

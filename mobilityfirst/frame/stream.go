@@ -1,0 +1,164 @@
+package frame
+
+// The types of profile mf2, which the original release does not have: a stream of chunks from one
+// host to another, whose frames are numbered through.
+const (
+	TypeStreamData Type = 16 + iota
+	TypeStreamAck
+	TypeStreamQuery
+	TypeStreamReset
+)
+
+var streamTypeNames = map[Type]string{
+	TypeStreamData: "stream data", TypeStreamAck: "stream acknowledgement", TypeStreamQuery: "stream query", TypeStreamReset: "stream reset",
+}
+
+// StreamDataSize is how many bytes of a StreamData frame are not its payload.
+const StreamDataSize = 22
+
+// StreamData carries a part of a stream's chunks. A chunk begins with a RoutingHeader, at the start
+// of a frame, and ends at the end of one.
+type StreamData struct {
+	// Stream is a number drawn by the sender.
+	Stream uint64
+	// Number counts the stream's frames from zero.
+	Number uint64
+	// Payload is at most 65,535 bytes.
+	Payload []byte
+}
+
+// Type implements Frame.
+func (*StreamData) Type() Type { return TypeStreamData }
+
+// AppendTo implements Frame.
+func (d *StreamData) AppendTo(b []byte) []byte {
+	b = be.AppendUint64(appendWords(b, uint32(TypeStreamData)), d.Stream)
+	b = be.AppendUint16(be.AppendUint64(b, d.Number), uint16(len(d.Payload)))
+	return append(b, d.Payload...)
+}
+
+func (d *StreamData) parse(b []byte) error {
+	if err := longs(b, &d.Stream, &d.Number); err != nil {
+		return err
+	}
+	if b = b[16:]; len(b) < 2 || len(b) < 2+int(be.Uint16(b)) {
+		return ErrShort
+	}
+	d.Payload = b[2 : 2+int(be.Uint16(b))]
+	return nil
+}
+
+// StreamAck says what of a stream has come.
+type StreamAck struct {
+	Stream uint64
+	// Next is the first frame that is missing. All chunks that end at Taken or before are the
+	// receiver's: the sender may forget them.
+	Next, Taken uint64
+	// Limit is the first frame for which there is no room yet.
+	Limit uint64
+	// Ranges are frames behind Next that have come, in order, apart from each other.
+	Ranges []Range
+}
+
+// Range is some frames that follow each other: the first is Skip behind the end of the range
+// before it, or behind Next.
+type Range struct{ Skip, Count uint16 }
+
+// MaxRanges is how many an acknowledgement has at most.
+const MaxRanges = 64
+
+// Type implements Frame.
+func (*StreamAck) Type() Type { return TypeStreamAck }
+
+// AppendTo implements Frame. Ranges beyond MaxRanges are left out.
+func (a *StreamAck) AppendTo(b []byte) []byte {
+	b = appendWords(b, uint32(TypeStreamAck))
+	for _, v := range []uint64{a.Stream, a.Next, a.Taken, a.Limit} {
+		b = be.AppendUint64(b, v)
+	}
+	ranges := a.Ranges[:min(len(a.Ranges), MaxRanges)]
+	b = append(b, byte(len(ranges)))
+	for _, r := range ranges {
+		b = be.AppendUint16(be.AppendUint16(b, r.Skip), r.Count)
+	}
+	return b
+}
+
+func (a *StreamAck) parse(b []byte) error {
+	if err := longs(b, &a.Stream, &a.Next, &a.Taken, &a.Limit); err != nil {
+		return err
+	}
+	if b = b[32:]; len(b) < 1 || len(b) < 1+4*int(b[0]) {
+		return ErrShort
+	}
+	n := int(b[0])
+	if n > MaxRanges {
+		return ErrLayout
+	}
+	for b = b[1:]; len(a.Ranges) < n; b = b[4:] {
+		a.Ranges = append(a.Ranges, Range{be.Uint16(b), be.Uint16(b[2:])})
+	}
+	return nil
+}
+
+// StreamQuery asks what of a stream has come: the answer is a StreamAck, or a StreamReset.
+type StreamQuery struct{ Stream uint64 }
+
+// Type implements Frame.
+func (*StreamQuery) Type() Type { return TypeStreamQuery }
+
+// AppendTo implements Frame.
+func (q *StreamQuery) AppendTo(b []byte) []byte {
+	return be.AppendUint64(appendWords(b, uint32(TypeStreamQuery)), q.Stream)
+}
+
+func (q *StreamQuery) parse(b []byte) error { return longs(b, &q.Stream) }
+
+// ResetReason says why a stream is over.
+type ResetReason uint32
+
+// The reasons.
+const (
+	// ResetUnknown is for a stream that the receiver does not know, or no longer.
+	ResetUnknown ResetReason = 1 + iota
+	// ResetTooLarge is for a chunk that is larger than the receiver takes.
+	ResetTooLarge
+	// ResetInvalid is for frames that contradict each other.
+	ResetInvalid
+	// ResetRefused is for a stream that the receiver does not want.
+	ResetRefused
+	// ResetAbandoned is from the sender, which sends no more of it.
+	ResetAbandoned
+)
+
+// StreamReset says that a stream is over: what has not been taken is not taken.
+type StreamReset struct {
+	Stream uint64
+	Reason ResetReason
+}
+
+// Type implements Frame.
+func (*StreamReset) Type() Type { return TypeStreamReset }
+
+// AppendTo implements Frame.
+func (r *StreamReset) AppendTo(b []byte) []byte {
+	return appendWords(be.AppendUint64(appendWords(b, uint32(TypeStreamReset)), r.Stream), uint32(r.Reason))
+}
+
+func (r *StreamReset) parse(b []byte) error {
+	if err := longs(b, &r.Stream); err != nil {
+		return err
+	}
+	return words(b[8:], (*uint32)(&r.Reason))
+}
+
+// longs reads 64-bit numbers from the start of b.
+func longs(b []byte, into ...*uint64) error {
+	if len(b) < 8*len(into) {
+		return ErrShort
+	}
+	for i, v := range into {
+		*v = be.Uint64(b[8*i:])
+	}
+	return nil
+}
