@@ -24,9 +24,7 @@ func TestClassFollowsMobileDevice(t *testing.T) {
 		edge  int
 		state string
 	}{{1, latency.StateActive}, {4, latency.StateActive}, {2, latency.StateDegraded}, {3, latency.StateActive}} {
-		if c.edge != 1 {
-			w.move(dev1, 1, c.edge)
-		}
+		w.confine(dev1, c.edge)
 		edge := fmt.Sprintf("%016x", w.lab.Switch(fmt.Sprintf("edge%d", c.edge)).DPID())
 		var info latency.Info
 		w.must(stage.Poll(t.Context(), fmt.Sprintf("the class at edge%d", c.edge), func() error {

@@ -52,9 +52,7 @@ func TestCriticalFlowToMobileDevice(t *testing.T) {
 		edge  int
 		state bandwidth.State
 	}{{1, bandwidth.StateAccepted}, {4, bandwidth.StateAccepted}, {2, bandwidth.StateBestEffort}, {3, bandwidth.StateAccepted}} {
-		if c.edge != 1 {
-			w.move(dev1, 1, c.edge)
-		}
+		w.confine(dev1, c.edge)
 		edge := w.lab.Switch(fmt.Sprintf("edge%d", c.edge)).DPID()
 		var flow bandwidth.Record
 		w.must(stage.Poll(t.Context(), fmt.Sprintf("the flow at edge%d", c.edge), func() error {
@@ -89,10 +87,8 @@ func newTwoDevices(t *testing.T, name string) (w *world, dev1, dev2 *stage.Mobil
 	w = buildRoaming(t, topology)
 	dev1, dev2 = w.enter(device, 1), w.enter("dev2", 2)
 	w.move(dev2, 2, 4)
-	for _, l := range w.lab.Topology().Links { // what it sends too much is to be nowhere else
-		if l.A.Node == "dev2" && l.B.Node != "edge4" || l.B.Node == "dev2" && l.A.Node != "edge4" {
-			w.must(w.lab.SetLink(t.Context(), l.Name, false))
-		}
+	for edge := 1; edge <= mobility.Interfaces; edge++ { // what it sends too much is to be nowhere else
+		w.must(w.lab.SetLink(t.Context(), w.radio("dev2", edge), edge == 4))
 	}
 	for _, edge := range []int{3, 1} { // it stays where it is sent
 		w.move(dev1, 1, edge)
@@ -103,8 +99,37 @@ func newTwoDevices(t *testing.T, name string) (w *world, dev1, dev2 *stage.Mobil
 // move takes a device whose first radio is at one edge to another.
 func (w *world) move(m *stage.Mobile, first, edge int) {
 	w.t.Helper()
+	w.must(w.tryMove(m, first, edge))
+}
+
+// confine takes the first device to an edge, and its radios at all others away: it goes nowhere
+// else, also if that edge is silent for a moment.
+func (w *world) confine(m *stage.Mobile, edge int) {
+	w.t.Helper()
+	w.must(w.lab.SetLink(w.t.Context(), w.radio(device, edge), true))
+	w.must(stage.Poll(w.t.Context(), "the device to move", func() error { return w.tryMove(m, 1, edge) }))
+	for other := 1; other <= mobility.Interfaces; other++ {
+		w.must(w.lab.SetLink(w.t.Context(), w.radio(device, other), other == edge))
+	}
+}
+
+// tryMove is move, which fails while there is no link.
+func (w *world) tryMove(m *stage.Mobile, first, edge int) error {
 	_, err := m.Move(w.t.Context(), fmt.Sprintf("eth%d", (edge-first+mobility.Interfaces)%mobility.Interfaces))
-	w.must(err)
+	return err
+}
+
+// radio is the link between a device and an edge.
+func (w *world) radio(host string, edge int) string {
+	w.t.Helper()
+	at := fmt.Sprint("edge", edge)
+	for _, l := range w.lab.Topology().Links {
+		if l.A.Node == host && l.B.Node == at || l.B.Node == host && l.A.Node == at {
+			return l.Name
+		}
+	}
+	w.t.Fatalf("%s has no radio at %s", host, at)
+	return ""
 }
 
 // arrives watches a stream for a while: it must get through.
