@@ -80,11 +80,21 @@ func (r *Registry[C, R, L]) Ask(ctx context.Context, a *Agent[C]) error {
 func (r *Registry[C, R, L]) learn(a *Agent[C], st control.Status) {
 	r.mu.Lock()
 	changed := a.state.Status.SessionPorts != st.SessionPorts
+	st.Load, st.DrainRequests = latest(&a.state.Status, st.Instance, st.DrainRequests, st.Load)
 	a.state.Status = st
 	r.mu.Unlock()
 	if changed {
 		r.Changed()
 	}
+}
+
+// latest is a load that is heard now, with whether the agent drains as it said after most requests:
+// its words overtake each other.
+func latest(known *control.Status, instance string, drainRequests uint64, l control.Load) (control.Load, uint64) {
+	if known.Instance == instance && drainRequests < known.DrainRequests {
+		l.Draining, drainRequests = known.Draining, known.DrainRequests
+	}
+	return l, drainRequests
 }
 
 // take takes in one event. An agent is up when its first word has been taken in, not before:
@@ -101,7 +111,8 @@ func (r *Registry[C, R, L]) take(a *Agent[C], e control.Event[R, L]) {
 	if returned { // it is not given up while its word is taken in
 		a.refused, a.silentSince = false, a.state.LastSeen
 	}
-	a.state.Status.Load = e.Status
+	st := &a.state.Status
+	st.Load, st.DrainRequests = latest(st, e.Instance, e.DrainRequests, e.Status)
 	fresh := e.Seq - min(e.Seq, a.lastSeq)
 	missed := fresh > uint64(len(e.Ended))
 	e.Ended = e.Ended[len(e.Ended)-int(min(fresh, uint64(len(e.Ended)))):]

@@ -77,6 +77,48 @@ func TestUpHasTold(t *testing.T) {
 	}
 }
 
+// Whether an agent drains is as it was after the latest request, in whichever order its words are
+// heard; one that was started again begins anew.
+func TestWordsOvertakeEachOther(t *testing.T) {
+	r := newTestRegistry(t, func(o *Options[*stub, told, told]) {
+		o.Event = func(*Agent[*stub], event, bool) {}
+		o.Lost = func(_, _ *Agent[*stub], _ error) {}
+	})
+	a := &Agent[*stub]{Name: "z", Client: &stub{}, mu: &r.mu, state: State{Liveness: Up}}
+	event := func(instance string, requests uint64, draining bool) func() {
+		return func() {
+			r.take(a, event{Instance: instance, DrainRequests: requests, Status: control.Load{Draining: draining, Sessions: 7}})
+		}
+	}
+	status := func(instance string, requests uint64, draining bool) func() {
+		return func() {
+			r.learn(a, control.Status{Instance: instance, DrainRequests: requests, Load: control.Load{Draining: draining}})
+		}
+	}
+	for i, step := range []struct {
+		hear func()
+		want bool
+	}{
+		{status("first", 2, false), false},
+		{event("first", 1, true), false},
+		{event("first", 2, false), false},
+		{event("first", 3, true), true},
+		{status("first", 2, false), true},
+		{event("first", 2, false), true},
+		{status("first", 4, false), false},
+		{event("first", 5, true), true},
+		{status("second", 0, false), false},
+		{event("second", 0, false), false},
+	} {
+		if step.hear(); a.State().Status.Draining != step.want {
+			t.Errorf("step %d: draining %v", i, !step.want)
+		}
+	}
+	if n := a.State().Status.Sessions; n != 7 {
+		t.Errorf("%d sessions", n)
+	}
+}
+
 // Each record of an instance is taken in once, though streams repeat it; one that is not
 // there any more is told to be missed, as is the loss of an instance.
 func TestRecordsAreTakenOnce(t *testing.T) {

@@ -81,7 +81,8 @@ func (s *Server[R, L]) events(w http.ResponseWriter, r *http.Request) {
 	live := true
 	for seen := uint64(0); ; {
 		changed := s.journal.changed()
-		e := Event[R, L]{Instance: s.instance, Status: s.Load()}
+		e := Event[R, L]{Instance: s.instance, DrainRequests: s.drains.Load()}
+		e.Status = s.Load()
 		e.Ended, e.Seq = s.journal.since(seen)
 		seen = e.Seq
 		if live {

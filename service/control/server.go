@@ -49,6 +49,7 @@ type Server[R, L any] struct {
 	instance string
 	started  time.Time
 	draining atomic.Bool
+	drains   atomic.Uint64 // requests that have set it; read before it
 	journal  journal[R]
 	meter    meter
 	ctx      context.Context // ends with the server
@@ -94,6 +95,7 @@ func (s *Server[R, L]) register() {
 	Handle(s, "GET /v1/status", func(*http.Request, Nothing) (Status, error) { return s.Now(), nil })
 	Handle(s, "POST /v1/drain", func(_ *http.Request, in DrainRequest) (Status, error) {
 		s.draining.Store(in.On)
+		s.drains.Add(1)
 		return s.Now(), nil
 	})
 	s.mux.HandleFunc("GET /v1/events", s.events)
@@ -173,6 +175,7 @@ func (s *Server[R, L]) Load() Load {
 // Now is the agent's state.
 func (s *Server[R, L]) Now() Status {
 	st := s.Status()
+	st.DrainRequests = s.drains.Load()
 	st.Load, st.Instance, st.Started = s.Load(), s.instance, s.started
 	return st
 }

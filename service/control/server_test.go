@@ -80,9 +80,9 @@ func TestHandle(t *testing.T) {
 // The state has what the agent says and what its server knows; draining is remembered.
 func TestStatus(t *testing.T) {
 	s, c := serve(t)
-	for _, on := range []bool{true, false} {
+	for i, on := range []bool{true, false} {
 		st, err := c.Drain(t.Context(), on)
-		if err != nil || st.Draining != on || s.Draining() != on || st.Version != "v1" || st.Sessions != 2 || st.MaxSessions != 7 || st.Instance == "" || st.Started.IsZero() {
+		if err != nil || st.DrainRequests != uint64(i+1) || st.Draining != on || s.Draining() != on || st.Version != "v1" || st.Sessions != 2 || st.MaxSessions != 7 || st.Instance == "" || st.Started.IsZero() {
 			t.Errorf("%+v, %v", st, err)
 		}
 	}

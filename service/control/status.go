@@ -23,9 +23,12 @@ type Load struct {
 type Status struct {
 	Load
 	// Instance differs after each start of the agent.
-	Instance string    `json:"instance"`
-	Started  time.Time `json:"started"`
-	Version  string    `json:"version"`
+	Instance string `json:"instance"`
+	// DrainRequests counts those to drain, or not to, since then: what an agent says after more of
+	// them is newer, in whichever order it is heard.
+	DrainRequests uint64    `json:"drain_requests"`
+	Started       time.Time `json:"started"`
+	Version       string    `json:"version"`
 	// Addrs are its data addresses, at most one of each family.
 	Addrs []netip.Addr `json:"addrs"`
 	// DataPorts are those at which other agents reach it.
@@ -72,6 +75,8 @@ type DrainRequest struct {
 type Event[R, L any] struct {
 	Instance string `json:"instance"`
 	Status   Load   `json:"status"`
+	// DrainRequests is as in Status.
+	DrainRequests uint64 `json:"drain_requests"`
 	// Seq numbers the last record; each has the number after the one before it.
 	Seq   uint64 `json:"seq"`
 	Ended []R    `json:"ended,omitempty"`
