@@ -2,7 +2,6 @@ package agent
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -167,7 +166,11 @@ func (a *Agent) await(s *session, port uint16) {
 
 // serveResets reads a packet socket until the agent closes.
 func (a *Agent) serveResets(w *resetWatch) {
-	if err := w.run(a.clientSegment); !errors.Is(err, os.ErrClosed) {
+	err := w.run(a.clientSegment)
+	a.mu.Lock()
+	closed := a.closed
+	a.mu.Unlock()
+	if !closed {
 		a.log.Warn("clients that give up during set-up are noticed late", "error", err)
 	}
 }

@@ -2,8 +2,27 @@ package agent
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
+
+	"github.com/sluice-net/sluice/internal/logtest"
 )
+
+// An agent that is closed warns of nothing.
+func TestClosingIsQuiet(t *testing.T) {
+	var log logtest.Log
+	cfg := testConfig(addrX)
+	cfg.Log = log.Logger()
+	a, err := New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := log.String()
+	a.Close()
+	if said := strings.TrimPrefix(log.String(), before); strings.Contains(said, "WARN") {
+		t.Error(said)
+	}
+}
 
 // What a packet socket hands up is read, or refused, whatever it is.
 func FuzzParseHeading(f *testing.F) {
