@@ -6,14 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/internal/nettest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,13 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // cable is two sockets with a cable between them, in a network namespace of the test's thread.
 func cable(tb testing.TB, mtu int) (a, b *Socket) {
 	tb.Helper()
-	if os.Geteuid() != 0 {
-		tb.Skip("network namespaces need root")
-	}
-	runtime.LockOSThread() // to the test's end: the thread is thrown away with it
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		tb.Fatal(err)
-	}
+	nettest.Namespace(tb)
 	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "a", TxQLen: 1000, MTU: mtu}, PeerName: "b", PeerMTU: uint32(mtu)}
 	if err := netlink.LinkAdd(veth); err != nil {
 		tb.Fatal(err)

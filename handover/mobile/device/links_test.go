@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/handover/mobile/lease"
+	"github.com/sluice-net/sluice/internal/nettest"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -31,13 +31,7 @@ func leaseWith(address string) lease.Lease {
 // namespace puts the test's thread into a new network namespace.
 func namespace(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
-	runtime.LockOSThread() // to the test's end: the thread is thrown away with it
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatal(err)
-	}
+	nettest.Namespace(t)
 	ip(t, "link", "set", "lo", "up")
 }
 

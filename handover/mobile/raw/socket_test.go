@@ -5,14 +5,13 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"os"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/nettest"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -21,13 +20,7 @@ import (
 // two interfaces, and returns their indexes.
 func cable(t *testing.T) (a, b int) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
-	runtime.LockOSThread() // to the test's end: the thread is thrown away with it
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatal(err)
-	}
+	nettest.Namespace(t)
 	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "a", TxQLen: 1000, MTU: 1500}, PeerName: "b"}
 	if err := netlink.LinkAdd(veth); err != nil {
 		t.Fatal(err)
