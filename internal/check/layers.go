@@ -105,7 +105,7 @@ func Layers() []Layer {
 
 		{Dir: "mobilityfirst/frame"},
 		{Dir: "mobilityfirst/stream", May: []string{"mobilityfirst/frame"}},
-		{Dir: "mobilityfirst/rawlink", May: []string{"mobilityfirst/frame"}},
+		{Dir: "mobilityfirst/rawlink", May: []string{"mobilityfirst/frame", "openflow"}},
 		{Dir: "mobilityfirst/gnrswire", May: []string{"mobilityfirst/frame"}},
 		{Dir: "mobilityfirst/record", May: []string{"mobilityfirst/frame", "mobilityfirst/gnrswire"}},
 		{Dir: "mobilityfirst/namestore", May: []string{"mobilityfirst/frame", "mobilityfirst/record"}, Tests: []string{"mobilityfirst/gnrswire"}},

@@ -13,7 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/openflow"
 )
 
 const (
@@ -25,18 +27,9 @@ const (
 	receiveBuffer = 4 << 20
 )
 
-// MAC is the address of an interface.
-type MAC [6]byte
-
-// Broadcast is the address of all.
-var Broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-
-// String implements fmt.Stringer.
-func (m MAC) String() string { return net.HardwareAddr(m[:]).String() }
-
 // Frame is one that was received.
 type Frame struct {
-	From MAC
+	From openflow.MAC
 	// Label is its VLAN tag, zero for none.
 	Label uint16
 	// Payload is what stands behind the Ethernet header. It is valid until the next Receive.
@@ -47,7 +40,7 @@ type Frame struct {
 // by one goroutine.
 type Socket struct {
 	// MAC and MTU are the interface's when the socket was opened.
-	MAC MAC
+	MAC openflow.MAC
 	MTU int
 
 	file     *os.File
@@ -59,7 +52,7 @@ type Socket struct {
 
 // Open opens a socket on an interface that is up.
 func Open(ifi *net.Interface) (*Socket, error) {
-	if len(ifi.HardwareAddr) != len(MAC{}) {
+	if len(ifi.HardwareAddr) != len(openflow.MAC{}) {
 		return nil, fmt.Errorf("interface %s has no Ethernet address", ifi.Name)
 	}
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -74,7 +67,7 @@ func Open(ifi *net.Interface) (*Socket, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("packet socket on %s: %w", ifi.Name, err), file.Close())
 	}
-	s := &Socket{MAC: MAC(ifi.HardwareAddr), MTU: ifi.MTU, file: file, conn: conn}
+	s := &Socket{MAC: openflow.MAC(ifi.HardwareAddr), MTU: ifi.MTU, file: file, conn: conn}
 	for i := range s.in.buffers {
 		s.in.buffers[i] = make([]byte, ifi.MTU+headerSize+tagSize)
 		s.in.vectors[i].Base = &s.in.buffers[i][0]
@@ -147,7 +140,7 @@ func (v *vector) call(fd, number uintptr, n int) (int, error) {
 }
 
 // AppendHeader appends an Ethernet header to b, with a VLAN tag if there is a label (1 to 4094).
-func (s *Socket) AppendHeader(b []byte, to MAC, label uint16) []byte {
+func (s *Socket) AppendHeader(b []byte, to openflow.MAC, label uint16) []byte {
 	b = append(append(b, to[:]...), s.MAC[:]...)
 	if label != 0 {
 		b = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(b, unix.ETH_P_8021Q), label)
@@ -205,20 +198,13 @@ func (s *Socket) Receive(ctx context.Context) ([]Frame, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	fired := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(fired)
-		_ = s.file.SetReadDeadline(time.Unix(1, 0)) // fails on a closed socket, where nobody waits
-	})
+	release := tasks.InterruptReads(ctx, s.file)
 	for i := range s.in.messages {
 		s.in.messages[i].header = unix.Msghdr{Iov: &s.in.vectors[i], Iovlen: 1, Control: &s.in.control[i][0]}
 		s.in.messages[i].header.SetControllen(controlSize)
 	}
 	n, err := s.wait(s.conn.Read, unix.SYS_RECVMMSG, &s.in, batch)
-	if !stop() {
-		<-fired
-		_ = s.file.SetReadDeadline(time.Time{}) // as above
-	}
+	release()
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -233,7 +219,7 @@ func (s *Socket) Receive(ctx context.Context) ([]Frame, error) {
 			continue
 		}
 		data := s.in.buffers[i][:m.size]
-		all = append(all, Frame{MAC(data[6:12]), label(s.in.control[i][:m.header.Controllen]), data[headerSize:]})
+		all = append(all, Frame{openflow.MAC(data[6:12]), label(s.in.control[i][:m.header.Controllen]), data[headerSize:]})
 	}
 	return all, nil
 }

@@ -9,7 +9,8 @@ import (
 // ReceiverConfig is what a Receiver works with.
 type ReceiverConfig struct {
 	Stream uint64
-	// Window is for how many frames behind the first missing one there is room, up to 4096.
+	// Window is for how many frames behind the first missing one there is room, from 32,
+	// which a sender may use before it is told, to 4096.
 	Window int
 	// MaxChunk is how many bytes a chunk has at most.
 	MaxChunk uint32

@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/internal/tasks"
 )
 
 // Frame is a frame that was received.
@@ -94,16 +95,9 @@ func (s *Socket) Receive(ctx context.Context) (Frame, error) {
 	if err := ctx.Err(); err != nil {
 		return Frame{}, err
 	}
-	fired := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(fired)
-		_ = s.file.SetReadDeadline(time.Unix(1, 0)) // fails on a closed socket, where nobody waits
-	})
+	release := tasks.InterruptReads(ctx, s.file)
 	f, err := s.receive()
-	if !stop() {
-		<-fired
-		_ = s.file.SetReadDeadline(time.Time{}) // as above
-	}
+	release()
 	if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
 		return Frame{}, ctx.Err()
 	}
