@@ -23,6 +23,7 @@ const (
 	zapSlow     = 150 * time.Millisecond
 	zapFrozen   = 70 * time.Millisecond
 	zapHeard    = 80 * time.Millisecond
+	zapAge      = 100 * time.Millisecond // of a picture a second after the change, three of them long
 	zapHeldTo   = 2 * time.Second
 	zapHalfRest = 1.2 // of half a key-frame interval, which is waited for without a burst
 )
@@ -129,7 +130,7 @@ func runCinemaZap(ctx context.Context, env *Env) (*Result, error) {
 	r.Tables = append(r.Tables, table, ages, publishedZaps())
 	r.Note("Pictures are told apart by the colour of a square in each test pattern; every picture that Chromium shows is looked at. A picture is wrong if it is of neither channel, or of the old one after the first of the new one. At 30 pictures a second, two that follow each other are 33 ms apart, and 50 or 67 ms as Chromium's clock of 60 pictures a second has it.")
 	r.Note("Sound is told apart by the pitch of each test pattern's tone, 5 ms by 5 ms, over the last 11 ms of what the player plays. It is that of the new channel when two looks say so.")
-	r.Note("How old a picture is, is read from a clock in it, to 2 ms: the time at which ffmpeg drew it, before it was encoded. The first picture after a burst is the key frame from which the group of pictures began, and so up to their distance old; those that follow it catch up.")
+	r.Note("How old a picture is, is read from a clock in it, to 2 ms: from the time at which ffmpeg drew it, before it was encoded, until the page looked at what is shown. The first picture after a burst is the key frame from which the group of pictures began, and so up to their distance old; those that follow it catch up.")
 	r.Note("Break before make is make_before_break: false at the egress gateway: the old channel ends before the new one comes, and the last picture of it stands until then.")
 	r.Note("Without a burst the change waits for the next key frame, half their distance on average; the old channel is seen until then.")
 	return r, nil
@@ -147,6 +148,7 @@ func publishedZaps() Table {
 
 func zapClaims(r *Result, c zapCase, s *zapSamples) {
 	r.Claim(s.wrong == 0, fmt.Sprintf("%v: no wrong picture", c), "%d", s.wrong)
+	r.Claim(median(s.last) <= inMS(zapAge), fmt.Sprintf("%v: from glass to glass at most %v a second later, median", c, zapAge), "%.1f ms", median(s.last))
 	if !c.makeBeforeBreak {
 		return
 	}

@@ -85,7 +85,9 @@ func (p pattern) input(c gatewayapi.Channel) []string {
 			"text='%d %s %%{localtime\\:%%T} %%{n}'", font, max(p.height/12, 12), c.Number, c.Name)
 	}
 	tone := fmt.Sprintf("sine=frequency=%d:sample_rate=48000", gatewayapi.PatternPitch(c.Number))
-	return []string{"-re", "-f", "lavfi", "-i", picture, "-re", "-f", "lavfi", "-i", tone}
+	// One input of both: ffmpeg reads ahead of time from each of several, and a picture would be
+	// eight old when its time comes.
+	return []string{"-re", "-f", "lavfi", "-i", picture + "[out0];" + tone + "[out1]"}
 }
 
 // clock draws the time beside the square, one cell for each bit (gatewayapi.PatternClockBits).

@@ -145,7 +145,7 @@ func (s source) command(c gatewayapi.Channel, port uint16, is shape) []string {
 	rate, gap := usualRate, usualKeyFrames
 	switch {
 	case s.scheme == "test":
-		input, sound = s.test.input(c), "1:a:0"
+		input = s.test.input(c)
 		rate, gap = s.test.rate, s.test.gap
 	case is.copied:
 		input = []string{"-protocol_whitelist", "file,pipe", "-re", "-f", "concat", "-safe", "0", "-i", "pipe:0"}

@@ -18,7 +18,7 @@ func TestSources(t *testing.T) {
 		listens bool
 		want    []string // among what ffmpeg is told, in this order
 	}{
-		{"test:", false, []string{"-f", "lavfi", "testsrc2=size=640x360:rate=30,", "sine=frequency=329:", "keyint=60:", "rtp://127.0.0.1:5000?rtcpport=5000&pkt_size=1200", "111"}},
+		{"test:", false, []string{"-f", "lavfi", "testsrc2=size=640x360:rate=30,", "sine=frequency=329:", "keyint=60:", "rtp://127.0.0.1:5000?rtcpport=5000&pkt_size=1200", "0:a:0", "111"}},
 		{"test:?size=320x180&rate=25&keyframes=500ms", false, []string{"testsrc2=size=320x180:rate=25,", "keyint=12:"}},
 		{"file:/srv/film.mp4", false, []string{"-protocol_whitelist", "file", "-stream_loop", "-1", "file:/srv/film.mp4", "0:v:0", "0:a:0"}},
 		{"rtsp://camera:554/stream", false, []string{"-rtsp_transport", "tcp", "rtsp://camera:554/stream"}},

@@ -22,7 +22,8 @@
     const { data } = context.getImageData(0, 0, CELLS, 1);
     let clock = 0;
     for (let i = 2; i < CELLS; i++) clock = 2 * clock + (data[4 * i + 1] > 127 ? 1 : 0);
-    keep(pictures, { at: now, time: Date.now() + now - performance.now(), colour: [...data.slice(0, 3)], clock });
+    // What is being shown is given the time at which its frame began, which may be before it was drawn.
+    keep(pictures, { at: now, time: Date.now(), colour: [...data.slice(0, 3)], clock });
   };
   const lookAtVideo = (now) => {
     look(now, video, video.videoHeight);
