@@ -143,6 +143,9 @@ func (s *peerSamples) watch(ctx context.Context, l *lab.Lab, log string, p chann
 	}
 	for i := range changes {
 		from, to := uint16(i%zapChannels+1), uint16((i+1)%zapChannels+1)
+		if err := outOfStep(ctx, zapHeldTo); err != nil {
+			return err
+		}
 		z, err := b.Zap(ctx, kb.ArrowUp, from, to)
 		switch {
 		case errors.Is(err, stage.ErrNoPicture):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
@@ -132,6 +134,7 @@ func runCinemaZap(ctx context.Context, env *Env) (*Result, error) {
 	r.Note("Sound is told apart by the pitch of each test pattern's tone, 5 ms by 5 ms, over the last 11 ms of what the player plays. It is that of the new channel when two looks say so.")
 	r.Note("How old a picture is, is read from a clock in it, to 2 ms: from the time at which ffmpeg drew it, before it was encoded, until the page looked at what is shown. The first picture after a burst is the key frame from which the group of pictures began, and so up to their distance old; those that follow it catch up.")
 	r.Note("Break before make is make_before_break: false at the egress gateway: the old channel ends before the new one comes, and the last picture of it stands until then.")
+	r.Note("Between changes a second passes, and a random part of the distance of key frames.")
 	r.Note("Without a burst the change waits for the next key frame, half their distance on average; the old channel is seen until then.")
 	return r, nil
 }
@@ -218,6 +221,9 @@ func (s *zapSamples) watch(ctx context.Context, d *stage.Deployment, l *lab.Lab,
 		return err
 	}
 	for i := range changes {
+		if err := outOfStep(ctx, c.keyFrames); err != nil {
+			return err
+		}
 		z, err := b.Zap(ctx, kb.ArrowUp, uint16(i%zapChannels+1), uint16((i+1)%zapChannels+1))
 		if err != nil {
 			return err
@@ -235,4 +241,10 @@ func (s *zapSamples) watch(ctx context.Context, d *stage.Deployment, l *lab.Lab,
 		}
 	}
 	return nil
+}
+
+// outOfStep waits for a random part of the distance of key frames: a second passes after each change, and
+// so these would come in step with the keys.
+func outOfStep(ctx context.Context, keyFrames time.Duration) error {
+	return tasks.Sleep(ctx, rand.N(keyFrames))
 }
