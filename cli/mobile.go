@@ -87,16 +87,22 @@ func mobileConfig(c *config.Mobile, log *slog.Logger, keep bool) (mobile.Config,
 	if err != nil {
 		return m, fmt.Errorf("vni.mac: %w", err)
 	}
-	if c.SocketGroup != "" {
-		g, err := user.LookupGroup(c.SocketGroup)
-		if err == nil {
-			m.SocketGroup, err = strconv.Atoi(g.Gid)
-		}
-		if err != nil {
-			return m, fmt.Errorf("socket_group: %w", err)
-		}
+	if m.SocketGroup, err = groupID(c.SocketGroup); err != nil {
+		return m, fmt.Errorf("socket_group: %w", err)
 	}
 	return m, mobileKey(c, &m)
+}
+
+// groupID is the number of a group that may use a socket; negative without a name.
+func groupID(name string) (int, error) {
+	if name == "" {
+		return -1, nil
+	}
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return -1, err
+	}
+	return strconv.Atoi(g.Gid)
 }
 
 // mobileKey adds what needs the device's key.

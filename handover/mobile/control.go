@@ -7,12 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Limits of the control interface.
@@ -129,39 +124,6 @@ func send(w http.ResponseWriter, status int, media string, v any) {
 	w.Header().Set("Content-Type", media)
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // the other side has gone if it fails
-}
-
-// listen opens the control socket. One that an earlier daemon has left is
-// replaced: the journal's lock says that no other daemon runs.
-func listen(path string, group int) (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("control socket: %w", err)
-	}
-	if info, err := os.Lstat(path); err == nil {
-		if info.Mode().Type() != os.ModeSocket {
-			return nil, fmt.Errorf("control socket %s: something else is there", path)
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("control socket: %w", err)
-		}
-	}
-	// The socket has its mode from the first moment on, whatever the umask: who
-	// connects before a chmod stays connected.
-	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var chmodErr error
-		err := c.Control(func(fd uintptr) { chmodErr = unix.Fchmod(int(fd), 0o600) })
-		return errors.Join(err, chmodErr)
-	}}
-	l, err := private.Listen(context.Background(), "unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("control socket: %w", err)
-	}
-	if group >= 0 {
-		if err := errors.Join(os.Chown(path, -1, group), os.Chmod(path, 0o660)); err != nil {
-			return nil, errors.Join(fmt.Errorf("control socket: %w", err), l.Close())
-		}
-	}
-	return l, nil
 }
 
 // serve answers on the control socket until ctx ends.

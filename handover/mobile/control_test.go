@@ -3,14 +3,13 @@ package mobile
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/listen"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -19,7 +18,7 @@ func controlled(t *testing.T, edit func(*Config)) (*world, *Client) {
 	t.Helper()
 	w := newWorld(t, edit)
 	socket := filepath.Join(t.TempDir(), "s")
-	l, err := listen(socket, -1)
+	l, err := listen.Unix(socket, -1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,37 +90,6 @@ func TestNoDaemon(t *testing.T) {
 	c := Dial(filepath.Join(t.TempDir(), "s"))
 	if _, err := c.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "sluice mobile run") {
 		t.Errorf("error %v", err)
-	}
-}
-
-func TestSocket(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "deep", "s")
-	l, err := listen(path, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Stat(path)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
-	}
-	// As if it had been killed: the socket stays and the next daemon replaces it.
-	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if l, err = listen(path, os.Getgid()); err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o660 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
-	}
-	file := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := listen(file, -1); err == nil {
-		t.Error("a file was replaced by a socket")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-net/sluice/handover/mobile/datapath"
 	"github.com/sluice-net/sluice/handover/mobile/datapath/ebpf"
 	"github.com/sluice-net/sluice/handover/mobile/device"
+	"github.com/sluice-net/sluice/internal/listen"
 )
 
 // Run runs a daemon until ctx ends, and puts everything on the device back as it
@@ -33,8 +34,8 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	var listener net.Listener
 	if cfg.Socket != "" {
-		if listener, err = listen(cfg.Socket, cfg.SocketGroup); err != nil {
-			return fmt.Errorf("mobile: %w", err)
+		if listener, err = listen.Unix(cfg.Socket, cfg.SocketGroup); err != nil {
+			return fmt.Errorf("mobile: control %w", err)
 		}
 		defer listener.Close()
 	}
