@@ -31,7 +31,7 @@ func (t Type) String() string {
 	if int64(t) < int64(len(typeNames)) {
 		return typeNames[t]
 	}
-	if name := streamTypeNames[t]; name != "" {
+	if name := mf2Names[t]; name != "" {
 		return name
 	}
 	return fmt.Sprintf("type %d", uint32(t))
@@ -48,7 +48,8 @@ var (
 )
 
 // Frame is what stands behind the Ethernet header: a *Data, *CSYN, *CACK, *Probe, *LSA, *Associate
-// or *Deassociate, or one of mf2: a *StreamData, *StreamAck, *StreamQuery or *StreamReset.
+// or *Deassociate, or one of mf2: a *StreamData, *StreamAck, *StreamQuery, *StreamReset, *Hello,
+// *PathRequest or *PathGrant.
 type Frame interface {
 	// Type is what it is.
 	Type() Type
@@ -100,6 +101,12 @@ func empty(t Type) Frame {
 		return new(StreamQuery)
 	case TypeStreamReset:
 		return new(StreamReset)
+	case TypeHello:
+		return new(Hello)
+	case TypePathRequest:
+		return new(PathRequest)
+	case TypePathGrant:
+		return new(PathGrant)
 	}
 	return nil
 }

@@ -12,6 +12,12 @@ import (
 	"pgregory.net/rapid"
 )
 
+// hello is one whose bytes are told apart.
+var (
+	hello    = Hello{Key: [32]byte{31: 3}, Number: 4, MAC: [6]byte{5: 5}, Challenge: 6, Signature: [64]byte{63: 7}}
+	helloHex = strings.Repeat("00", 31) + "03 0000000000000004 000000000005 0000000000000006 " + strings.Repeat("00", 63) + "07"
+)
+
 // The layouts, byte for byte, as the original release has them.
 func TestLayouts(t *testing.T) {
 	for _, x := range []struct {
@@ -31,12 +37,16 @@ func TestLayouts(t *testing.T) {
 		{&Associate{Client: 1, Host: 2, Weight: 3}, "00000006 00000001 00000002 0003"},
 		{&Deassociate{Entity: 1, Host: 2}, "00000007 00000001 00000002"},
 		{&StreamData{Stream: 1, Number: 2, Payload: []byte("ab")}, "00000010 0000000000000001 0000000000000002 0002 6162"},
+		{&StreamData{Stream: 1, Number: 2, Fresh: true, Payload: []byte("ab")}, "00000010 0000000000000001 8000000000000002 0002 6162"},
 		{
 			&StreamAck{Stream: 1, Next: 4, Taken: 3, Limit: 68, Ranges: []Range{{Skip: 1, Count: 2}, {Skip: 3, Count: 4}}},
 			"00000011 0000000000000001 0000000000000004 0000000000000003 0000000000000044 02 00010002 00030004",
 		},
 		{&StreamQuery{Stream: 1}, "00000012 0000000000000001"},
-		{&StreamReset{Stream: 1, Reason: ResetTooLarge}, "00000013 0000000000000001 00000002"},
+		{&StreamReset{Stream: 1, Reason: ResetTooLarge, Taken: 5}, "00000013 0000000000000001 00000002 0000000000000005"},
+		{&hello, "00000014 " + helloHex},
+		{&PathRequest{ID: 1, Destination: GUID{19: 2}, Label: 9, Hello: hello}, "00000015 0000000000000001 " + strings.Repeat("00", 19) + "02 0009 " + helloHex},
+		{&PathGrant{Label: 7, Lease: 30_000, Hello: hello}, "00000016 0007 00007530 " + helloHex},
 	} {
 		want, err := hex.DecodeString(strings.ReplaceAll(x.want, " ", ""))
 		if err != nil {
@@ -45,7 +55,7 @@ func TestLayouts(t *testing.T) {
 		if got := x.frame.AppendTo(nil); !bytes.Equal(got, want) {
 			t.Errorf("%v is %x, want %x", x.frame.Type(), got, want)
 		}
-		padded := append(want, make([]byte, 60-len(want))...)
+		padded := append(want, make([]byte, max(60-len(want), 1))...)
 		if x.frame.Type() == TypeData || x.frame.Type() == TypeStreamData {
 			padded[len(want)] = 0xee // behind the payload
 		}
@@ -146,6 +156,13 @@ func manyExtensions(b []byte) []byte {
 // Whatever is written is read as it was.
 func TestRoundTrips(t *testing.T) {
 	word, long := rapid.Uint32(), rapid.Uint64()
+	hellos := rapid.Custom(func(t *rapid.T) (h Hello) {
+		h.Number, h.Challenge = long.Draw(t, "number"), long.Draw(t, "challenge")
+		for _, part := range [][]byte{h.Key[:], h.MAC[:], h.Signature[:]} {
+			copy(part, rapid.SliceOfN(rapid.Byte(), len(part), len(part)).Draw(t, "bytes"))
+		}
+		return h
+	})
 	frames := rapid.OneOf(
 		rapid.Custom(func(t *rapid.T) Frame {
 			return &Data{word.Draw(t, "sequence"), word.Draw(t, "hop"), rapid.SliceOf(rapid.Byte()).Draw(t, "payload")}
@@ -175,17 +192,24 @@ func TestRoundTrips(t *testing.T) {
 		}),
 		rapid.Custom(func(t *rapid.T) Frame { return &Deassociate{word.Draw(t, "entity"), word.Draw(t, "host")} }),
 		rapid.Custom(func(t *rapid.T) Frame {
-			return &StreamData{long.Draw(t, "stream"), long.Draw(t, "number"), rapid.SliceOf(rapid.Byte()).Draw(t, "payload")}
+			return &StreamData{Stream(long.Draw(t, "stream")), long.Draw(t, "number") &^ fresh, rapid.Bool().Draw(t, "fresh"), rapid.SliceOf(rapid.Byte()).Draw(t, "payload")}
 		}),
 		rapid.Custom(func(t *rapid.T) Frame {
 			return &StreamAck{
-				long.Draw(t, "stream"), long.Draw(t, "next"), long.Draw(t, "taken"), long.Draw(t, "limit"),
+				Stream(long.Draw(t, "stream")), long.Draw(t, "next"), long.Draw(t, "taken"), long.Draw(t, "limit"),
 				rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Range { return Range{rapid.Uint16().Draw(t, "skip"), rapid.Uint16().Draw(t, "count")} }), 0, MaxRanges).Draw(t, "ranges"),
 			}
 		}),
-		rapid.Custom(func(t *rapid.T) Frame { return &StreamQuery{long.Draw(t, "stream")} }),
+		rapid.Custom(func(t *rapid.T) Frame { return &StreamQuery{Stream(long.Draw(t, "stream"))} }),
 		rapid.Custom(func(t *rapid.T) Frame {
-			return &StreamReset{long.Draw(t, "stream"), ResetReason(word.Draw(t, "reason"))}
+			return &StreamReset{Stream(long.Draw(t, "stream")), ResetReason(word.Draw(t, "reason")), long.Draw(t, "taken")}
+		}),
+		rapid.Custom(func(t *rapid.T) Frame { h := hellos.Draw(t, "hello"); return &h }),
+		rapid.Custom(func(t *rapid.T) Frame {
+			return &PathRequest{long.Draw(t, "id"), GUID(rapid.SliceOfN(rapid.Byte(), 20, 20).Draw(t, "destination")), rapid.Uint16().Draw(t, "label"), hellos.Draw(t, "hello")}
+		}),
+		rapid.Custom(func(t *rapid.T) Frame {
+			return &PathGrant{rapid.Uint16().Draw(t, "label"), word.Draw(t, "lease"), hellos.Draw(t, "hello")}
 		}),
 	)
 	rapid.Check(t, func(t *rapid.T) {
@@ -261,8 +285,23 @@ func TestGUID(t *testing.T) {
 	}
 }
 
+// Streams of one session follow each other, round and round.
+func TestStreams(t *testing.T) {
+	s := NewStream(0xa1b2c3d4e5f6)
+	for range 1 << 16 {
+		next := s.Next()
+		if next.Session() != 0xa1b2c3d4e5f6 || !next.After(s) || s.After(next) || s.After(s) {
+			t.Fatalf("%x after %x", next, s)
+		}
+		s = next
+	}
+	if s != NewStream(0xa1b2c3d4e5f6) {
+		t.Errorf("%x", s)
+	}
+}
+
 func TestTypesHaveNames(t *testing.T) {
-	for typ := TypeData; typ <= TypeStreamReset; typ++ {
+	for typ := TypeData; typ <= TypePathGrant; typ++ {
 		if typ > TypeDeassociate && typ < TypeStreamData {
 			continue
 		}
@@ -282,6 +321,9 @@ func FuzzParse(f *testing.F) {
 	f.Add((&Data{Payload: make([]byte, 100)}).AppendTo(nil))
 	f.Add((&StreamData{Payload: make([]byte, 100)}).AppendTo(nil))
 	f.Add((&StreamAck{Ranges: make([]Range, 3)}).AppendTo(nil))
+	f.Add((&Hello{}).AppendTo(nil))
+	f.Add((&PathRequest{}).AppendTo(nil))
+	f.Add((&PathGrant{}).AppendTo(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		frame, err := Parse(b)
 		if err != nil {

@@ -1,28 +1,53 @@
 package frame
 
 // The types of profile mf2, which the original release does not have: a stream of chunks from one
-// host to another, whose frames are numbered through.
+// host to another, whose frames are numbered through, and the way there.
 const (
 	TypeStreamData Type = 16 + iota
 	TypeStreamAck
 	TypeStreamQuery
 	TypeStreamReset
+	TypeHello
+	TypePathRequest
+	TypePathGrant
 )
 
-var streamTypeNames = map[Type]string{
+var mf2Names = map[Type]string{
 	TypeStreamData: "stream data", TypeStreamAck: "stream acknowledgement", TypeStreamQuery: "stream query", TypeStreamReset: "stream reset",
+	TypeHello: "hello", TypePathRequest: "path request", TypePathGrant: "path grant",
 }
 
 // StreamDataSize is how many bytes of a StreamData frame are not its payload.
 const StreamDataSize = 22
 
-// StreamData carries a part of a stream's chunks. A chunk begins with a RoutingHeader, at the start
-// of a frame, and ends at the end of one.
+// fresh is the bit of a frame's number that stands for StreamData.Fresh.
+const fresh = 1 << 63
+
+// Stream is what a sender knows a stream by: a number that it has drawn (48 bits), for all streams in
+// which it sends the same chunks, and how often it has begun anew (16 bits).
+type Stream uint64
+
+// NewStream is the first stream of a number.
+func NewStream(drawn uint64) Stream { return Stream(drawn << 16) }
+
+// Session is the same for streams of the same chunks.
+func (s Stream) Session() uint64 { return uint64(s >> 16) }
+
+// Next is the stream after this.
+func (s Stream) Next() Stream { return s&^0xffff | (s+1)&0xffff }
+
+// After says whether a stream of the same session was begun later than another.
+func (s Stream) After(other Stream) bool { return int16(s-other) > 0 }
+
+// StreamData carries a part of a stream's chunks. A chunk begins with its number (64 bits), which goes up
+// within a session, and a RoutingHeader, at the start of a frame, and ends at the end of one.
 type StreamData struct {
-	// Stream is a number drawn by the sender.
-	Stream uint64
-	// Number counts the stream's frames from zero.
+	Stream Stream
+	// Number counts the stream's frames from zero. It has 63 bits.
 	Number uint64
+	// Fresh says that nothing of the stream has been acknowledged: who does not know it may take
+	// it for a new one, and not for one that was forgotten.
+	Fresh bool
 	// Payload is at most 65,535 bytes.
 	Payload []byte
 }
@@ -32,15 +57,20 @@ func (*StreamData) Type() Type { return TypeStreamData }
 
 // AppendTo implements Frame.
 func (d *StreamData) AppendTo(b []byte) []byte {
-	b = be.AppendUint64(appendWords(b, uint32(TypeStreamData)), d.Stream)
-	b = be.AppendUint16(be.AppendUint64(b, d.Number), uint16(len(d.Payload)))
+	number := d.Number &^ fresh
+	if d.Fresh {
+		number |= fresh
+	}
+	b = be.AppendUint64(appendWords(b, uint32(TypeStreamData)), uint64(d.Stream))
+	b = be.AppendUint16(be.AppendUint64(b, number), uint16(len(d.Payload)))
 	return append(b, d.Payload...)
 }
 
 func (d *StreamData) parse(b []byte) error {
-	if err := longs(b, &d.Stream, &d.Number); err != nil {
+	if err := longs(b, (*uint64)(&d.Stream), &d.Number); err != nil {
 		return err
 	}
+	d.Fresh, d.Number = d.Number&fresh != 0, d.Number&^fresh
 	if b = b[16:]; len(b) < 2 || len(b) < 2+int(be.Uint16(b)) {
 		return ErrShort
 	}
@@ -50,7 +80,7 @@ func (d *StreamData) parse(b []byte) error {
 
 // StreamAck says what of a stream has come.
 type StreamAck struct {
-	Stream uint64
+	Stream Stream
 	// Next is the first frame that is missing. All chunks that end at Taken or before are the
 	// receiver's: the sender may forget them.
 	Next, Taken uint64
@@ -73,7 +103,7 @@ func (*StreamAck) Type() Type { return TypeStreamAck }
 // AppendTo implements Frame. Ranges beyond MaxRanges are left out.
 func (a *StreamAck) AppendTo(b []byte) []byte {
 	b = appendWords(b, uint32(TypeStreamAck))
-	for _, v := range []uint64{a.Stream, a.Next, a.Taken, a.Limit} {
+	for _, v := range []uint64{uint64(a.Stream), a.Next, a.Taken, a.Limit} {
 		b = be.AppendUint64(b, v)
 	}
 	ranges := a.Ranges[:min(len(a.Ranges), MaxRanges)]
@@ -85,7 +115,7 @@ func (a *StreamAck) AppendTo(b []byte) []byte {
 }
 
 func (a *StreamAck) parse(b []byte) error {
-	if err := longs(b, &a.Stream, &a.Next, &a.Taken, &a.Limit); err != nil {
+	if err := longs(b, (*uint64)(&a.Stream), &a.Next, &a.Taken, &a.Limit); err != nil {
 		return err
 	}
 	if b = b[32:]; len(b) < 1 || len(b) < 1+4*int(b[0]) {
@@ -102,17 +132,17 @@ func (a *StreamAck) parse(b []byte) error {
 }
 
 // StreamQuery asks what of a stream has come: the answer is a StreamAck, or a StreamReset.
-type StreamQuery struct{ Stream uint64 }
+type StreamQuery struct{ Stream Stream }
 
 // Type implements Frame.
 func (*StreamQuery) Type() Type { return TypeStreamQuery }
 
 // AppendTo implements Frame.
 func (q *StreamQuery) AppendTo(b []byte) []byte {
-	return be.AppendUint64(appendWords(b, uint32(TypeStreamQuery)), q.Stream)
+	return be.AppendUint64(appendWords(b, uint32(TypeStreamQuery)), uint64(q.Stream))
 }
 
-func (q *StreamQuery) parse(b []byte) error { return longs(b, &q.Stream) }
+func (q *StreamQuery) parse(b []byte) error { return longs(b, (*uint64)(&q.Stream)) }
 
 // ResetReason says why a stream is over.
 type ResetReason uint32
@@ -133,8 +163,11 @@ const (
 
 // StreamReset says that a stream is over: what has not been taken is not taken.
 type StreamReset struct {
-	Stream uint64
+	Stream Stream
 	Reason ResetReason
+	// Taken is as in the StreamAck that would be the last; zero from a sender, or from a receiver that
+	// does not know the stream.
+	Taken uint64
 }
 
 // Type implements Frame.
@@ -142,14 +175,18 @@ func (*StreamReset) Type() Type { return TypeStreamReset }
 
 // AppendTo implements Frame.
 func (r *StreamReset) AppendTo(b []byte) []byte {
-	return appendWords(be.AppendUint64(appendWords(b, uint32(TypeStreamReset)), r.Stream), uint32(r.Reason))
+	b = appendWords(be.AppendUint64(appendWords(b, uint32(TypeStreamReset)), uint64(r.Stream)), uint32(r.Reason))
+	return be.AppendUint64(b, r.Taken)
 }
 
 func (r *StreamReset) parse(b []byte) error {
-	if err := longs(b, &r.Stream); err != nil {
+	if err := longs(b, (*uint64)(&r.Stream)); err != nil {
 		return err
 	}
-	return words(b[8:], (*uint32)(&r.Reason))
+	if err := words(b[8:], (*uint32)(&r.Reason)); err != nil {
+		return err
+	}
+	return longs(b[12:], &r.Taken)
 }
 
 // longs reads 64-bit numbers from the start of b.

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
@@ -8,9 +9,9 @@ import (
 
 // ReceiverConfig is what a Receiver works with.
 type ReceiverConfig struct {
-	Stream uint64
+	Stream frame.Stream
 	// Window is for how many frames behind the first missing one there is room, from 32,
-	// which a sender may use before it is told, to 4096.
+	// which a sender may use before it is told, to MaxWindow.
 	Window int
 	// MaxChunk is how many bytes a chunk has at most.
 	MaxChunk uint32
@@ -21,6 +22,8 @@ type ReceiverConfig struct {
 
 // Chunk is one that has come whole.
 type Chunk struct {
+	// Number is higher than that of the chunk before, and the same in all streams of a session.
+	Number uint64
 	frame.RoutingHeader
 	Payload []byte
 	// End is behind its last frame: for Take.
@@ -97,10 +100,13 @@ func (r *Receiver) follow(all []Chunk) ([]Chunk, error) {
 	return all, nil
 }
 
+// firstPayload is how much memory is taken for a chunk before more of it has come.
+const firstPayload = 256 << 10
+
 // accept takes the frame that is next, unless there is no memory for the chunk that it begins.
 func (r *Receiver) accept(all []Chunk, payload []byte) (_ []Chunk, accepted bool, err error) {
 	if r.part == nil {
-		h, rest, err := frame.ParseRouting(payload)
+		number, h, rest, err := Begin(payload)
 		if err != nil {
 			return all, false, fmt.Errorf("frame %d: %w", r.next, err)
 		}
@@ -113,10 +119,13 @@ func (r *Receiver) accept(all []Chunk, payload []byte) (_ []Chunk, accepted bool
 		for i := range h.Extensions {
 			h.Extensions[i].Body = append([]byte{}, h.Extensions[i].Body...)
 		}
-		r.part, payload = &Chunk{RoutingHeader: h, Payload: make([]byte, 0, h.ChunkSize)}, rest
+		r.part, payload = &Chunk{Number: number, RoutingHeader: h, Payload: make([]byte, 0, min(h.ChunkSize, firstPayload))}, rest
 	}
 	if len(r.part.Payload)+len(payload) > int(r.part.ChunkSize) {
 		return all, false, fmt.Errorf("frame %d goes beyond its chunk of %d bytes: %w", r.next, r.part.ChunkSize, ErrViolation)
+	}
+	if p := r.part.Payload; len(p)+len(payload) > cap(p) {
+		r.part.Payload = append(make([]byte, 0, min(2*cap(p)+len(payload), int(r.part.ChunkSize))), p...)
 	}
 	r.part.Payload = append(r.part.Payload, payload...)
 	r.next++
@@ -126,6 +135,16 @@ func (r *Receiver) accept(all []Chunk, payload []byte) (_ []Chunk, accepted bool
 		r.part = nil
 	}
 	return all, true, nil
+}
+
+// Begin reads what stands at the start of a chunk's first frame, and gives what stands behind it. The
+// error wraps frame.ErrShort or frame.ErrLayout.
+func Begin(b []byte) (number uint64, h frame.RoutingHeader, payload []byte, err error) {
+	if len(b) < numberSize {
+		return 0, h, nil, fmt.Errorf("chunk's number in %d bytes: %w", len(b), frame.ErrShort)
+	}
+	h, payload, err = frame.ParseRouting(b[numberSize:])
+	return binary.BigEndian.Uint64(b), h, payload, err
 }
 
 // TooLarge is for a chunk that is larger than may be.
@@ -144,6 +163,9 @@ func (r *Receiver) Reserved() int {
 	}
 	return int(r.part.ChunkSize)
 }
+
+// Got is how many frames have come, each counted once.
+func (r *Receiver) Got() uint64 { return r.next + uint64(r.ahead) }
 
 // Take notes that a chunk, by its End, and those before it are the receiver's.
 func (r *Receiver) Take(end uint64) { r.taken = max(r.taken, min(end, r.next)) }

@@ -1,8 +1,10 @@
 package stream
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
@@ -18,8 +20,8 @@ var (
 
 // SenderConfig is what a Sender works with.
 type SenderConfig struct {
-	// Stream is its number. It has to be drawn at random: who knows it can send in its place.
-	Stream uint64
+	// Stream has to be drawn at random: who knows it can send in its place.
+	Stream frame.Stream
 	// Payload is how many bytes of a chunk a frame carries, from 512 on: the link's MTU without
 	// frame.StreamDataSize.
 	Payload int
@@ -30,6 +32,9 @@ type SenderConfig struct {
 // Sender is the end of a stream that sends.
 type Sender struct {
 	SenderConfig
+	// Sent counts the frames that were given to be sent, Again those of them that were before.
+	Sent, Again uint64
+
 	chunks []chunk // not taken, oldest first
 	queued int     // bytes of them
 	sent   flight
@@ -44,8 +49,14 @@ type Sender struct {
 // chunk is one with its header, cut into frames.
 type chunk struct {
 	first, end uint64
-	bytes      []byte
+	head       []byte // its number and header
+	payload    []byte
 }
+
+// MaxWindow is for how many frames a receiver has room at most.
+const MaxWindow = 4096
+
+func (c *chunk) size() int { return len(c.head) + len(c.payload) }
 
 // firstLimit is for how many frames there is room before the receiver has said so.
 const firstLimit = 32
@@ -55,10 +66,11 @@ func NewSender(c SenderConfig) *Sender {
 	return &Sender{SenderConfig: c, limit: firstLimit, window: newWindow()}
 }
 
-// Push queues a chunk. ChunkSize of its header is set here. It fails, and nothing changes, with
-// ErrFull, or if the header can't be written or does not fit into one frame.
-func (s *Sender) Push(h frame.RoutingHeader, payload []byte) error {
-	size := h.Size()
+// Push queues a chunk, and keeps its payload, which must stay as it is until the chunk is taken. Its number
+// is to be higher than that of the one before. ChunkSize of its header is set here. It fails, and nothing changes, with ErrFull, or if the header can't be written or does not
+// fit into one frame.
+func (s *Sender) Push(number uint64, h frame.RoutingHeader, payload []byte) error {
+	size := numberSize + h.Size()
 	if s.queued > 0 && s.queued+size+len(payload) > s.Queue {
 		return fmt.Errorf("chunk of %d bytes behind %d: %w", len(payload), s.queued, ErrFull)
 	}
@@ -66,20 +78,67 @@ func (s *Sender) Push(h frame.RoutingHeader, payload []byte) error {
 		return fmt.Errorf("chunk with a header of %d bytes in frames of %d: %w", size, s.Payload, frame.ErrLayout)
 	}
 	h.ChunkSize = uint32(len(payload))
-	b, err := h.AppendTo(make([]byte, 0, size+len(payload)))
+	head, err := h.AppendTo(binary.BigEndian.AppendUint64(make([]byte, 0, size), number))
 	if err != nil {
 		return err
 	}
-	b = append(b, payload...)
-	frames := (len(b) + s.Payload - 1) / s.Payload
-	s.chunks = append(s.chunks, chunk{s.end, s.end + uint64(frames), b})
-	s.end += uint64(frames)
-	s.queued += len(b)
+	c := chunk{head: head, payload: payload}
+	s.cut(&c)
+	s.chunks = append(s.chunks, c)
+	s.queued += c.size()
 	return nil
 }
 
+// numberSize is how many bytes a chunk's number takes.
+const numberSize = 8
+
 // Queued is how many bytes of chunks, with their headers, have not been taken.
 func (s *Sender) Queued() int { return s.queued }
+
+// Chunks is how many chunks have not been taken.
+func (s *Sender) Chunks() int { return len(s.chunks) }
+
+// Begun says whether a frame was sent since the stream has its number.
+func (s *Sender) Begun() bool { return s.sent.orders > 0 }
+
+// Restart begins the next stream, with another Payload, with the chunks that have not been taken: for a
+// receiver that does not know the stream any more.
+func (s *Sender) Restart(payload int) {
+	if s.Begun() {
+		s.Stream = s.Stream.Next()
+	}
+	s.Payload, s.end = payload, 0
+	for i := range s.chunks {
+		s.cut(&s.chunks[i])
+	}
+	s.sent, s.limit, s.window, s.query, s.due = flight{}, firstLimit, newWindow(), false, time.Time{}
+}
+
+// Reset is Restart for a receiver that says up to where it has taken what was sent.
+func (s *Sender) Reset(taken uint64) {
+	s.take(min(taken, s.sent.end()))
+	s.Restart(s.Payload)
+}
+
+// Abandon gives up the first chunks of those that have not been taken. If not all of their frames have
+// come, it begins the next stream.
+func (s *Sender) Abandon(n int) {
+	come := n > 0 && s.chunks[n-1].end <= s.sent.base
+	for _, c := range s.chunks[:n] {
+		s.queued -= c.size()
+	}
+	s.chunks = slices.Delete(s.chunks, 0, n)
+	if n > 0 && !come {
+		s.Restart(s.Payload)
+	}
+}
+
+// cut gives a chunk the numbers that are next.
+func (s *Sender) cut(c *chunk) {
+	c.first = s.end
+	c.end = s.end + uint64((c.size()+s.Payload-1)/s.Payload)
+	s.end = c.end
+}
 
 // Send gives the frames that may go now, at most so many: those that were lost first. What they
 // hold stays valid until their chunks are taken.
@@ -91,7 +150,10 @@ func (s *Sender) Send(now time.Time, most int) (all []frame.StreamData) {
 				break
 			}
 		}
-		all = append(all, frame.StreamData{Stream: s.Stream, Number: n, Payload: s.part(n)})
+		if s.Sent++; again {
+			s.Again++
+		}
+		all = append(all, frame.StreamData{Stream: s.Stream, Number: n, Fresh: s.sent.base == 0, Payload: s.part(n)})
 		s.sent.send(n, now)
 	}
 	s.window.used(s.sent.under)
@@ -119,7 +181,11 @@ func (s *Sender) part(n uint64) []byte {
 	}
 	c := s.chunks[lo]
 	at := int(n-c.first) * s.Payload
-	return c.bytes[at:min(at+s.Payload, len(c.bytes))]
+	if at < len(c.head) { // and with it the start of the payload
+		return append(c.head[:len(c.head):len(c.head)], c.payload[:min(s.Payload-len(c.head), len(c.payload))]...)
+	}
+	at -= len(c.head)
+	return c.payload[at:min(at+s.Payload, len(c.payload))]
 }
 
 // Ack takes what the receiver says. One that is older than what is known says nothing; one that
@@ -137,7 +203,7 @@ func (s *Sender) Ack(a *frame.StreamAck, now time.Time) error {
 	if a.Next < s.sent.base {
 		return nil
 	}
-	s.limit = max(s.limit, a.Limit)
+	s.limit = max(s.limit, min(a.Limit, a.Next+MaxWindow))
 	s.take(a.Taken)
 	got := s.sent.acked(a)
 	if got.frames > 0 {
@@ -155,7 +221,7 @@ func (s *Sender) Ack(a *frame.StreamAck, now time.Time) error {
 // take forgets the chunks that are the receiver's.
 func (s *Sender) take(until uint64) {
 	for len(s.chunks) > 0 && s.chunks[0].end <= until {
-		s.queued -= len(s.chunks[0].bytes)
+		s.queued -= s.chunks[0].size()
 		s.chunks[0] = chunk{}
 		s.chunks = s.chunks[1:]
 	}

@@ -199,10 +199,10 @@ func TestChunksArriveOnceAndInOrder(t *testing.T) {
 			for j := range payload {
 				payload[j] = byte(w.draw.Uint32())
 			}
-			if err := w.s.Push(h, payload); err != nil {
+			if err := w.s.Push(uint64(i), h, payload); err != nil {
 				t.Fatal(err)
 			}
-			sent = append(sent, Chunk{RoutingHeader: h, Payload: payload})
+			sent = append(sent, Chunk{Number: uint64(i), RoutingHeader: h, Payload: payload})
 		}
 		for steps := 0; w.step(); steps++ {
 			if steps > 1_000_000 {
@@ -235,7 +235,7 @@ func TestWindowFitsTheWay(t *testing.T) {
 			w := newWorld(t, x.way, 1, 64)
 			const chunks = 40
 			for range chunks {
-				if err := w.s.Push(frame.RoutingHeader{}, make([]byte, 1<<14)); err != nil {
+				if err := w.s.Push(0, frame.RoutingHeader{}, make([]byte, 1<<14)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -259,15 +259,15 @@ func TestWindowFitsTheWay(t *testing.T) {
 // What does not fit is refused, and changes nothing.
 func TestPushIsRefused(t *testing.T) {
 	s := NewSender(SenderConfig{Payload: 512, Queue: 1000})
-	if err := s.Push(frame.RoutingHeader{}, make([]byte, 5000)); err != nil {
+	if err := s.Push(0, frame.RoutingHeader{}, make([]byte, 5000)); err != nil {
 		t.Errorf("a chunk that is larger than the queue, alone: %v", err)
 	}
 	end := s.end
-	if err := s.Push(frame.RoutingHeader{}, nil); !errors.Is(err, ErrFull) {
+	if err := s.Push(0, frame.RoutingHeader{}, nil); !errors.Is(err, ErrFull) {
 		t.Errorf("another: %v", err)
 	}
 	s.take(end)
-	if err := s.Push(frame.RoutingHeader{Extensions: []frame.Extension{{Body: make([]byte, 600)}}}, nil); !errors.Is(err, frame.ErrLayout) {
+	if err := s.Push(0, frame.RoutingHeader{Extensions: []frame.Extension{{Body: make([]byte, 600)}}}, nil); !errors.Is(err, frame.ErrLayout) {
 		t.Errorf("a header larger than a frame: %v", err)
 	}
 	if s.end != end || s.Queued() != 0 {
@@ -275,10 +275,43 @@ func TestPushIsRefused(t *testing.T) {
 	}
 }
 
+// A stream that begins anew has the chunks that were not taken, with their numbers, whatever has come of
+// them.
+func TestRestart(t *testing.T) {
+	w := newWorld(t, way{least: time.Millisecond}, 1, 64)
+	for i := range uint64(4) {
+		if err := w.s.Push(i, frame.RoutingHeader{}, make([]byte, 10_000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for w.s.Chunks() == 4 {
+		w.step()
+	}
+	taken := uint64(4 - w.s.Chunks())
+	before, queued := w.s.Stream, w.s.Queued()
+	w.s.Abandon(1)
+	w.s.Restart(700)
+	if w.s.Begun() || !w.s.Stream.After(before) || w.s.Queued() >= queued {
+		t.Errorf("begun %v, stream %x after %x, %d bytes of %d", w.s.Begun(), w.s.Stream, before, w.s.Queued(), queued)
+	}
+	w.under, w.got, w.waiting = nil, nil, nil
+	w.r = NewReceiver(ReceiverConfig{Stream: w.s.Stream, Window: 64, MaxChunk: 1 << 16, Reserve: func(int) bool { return true }})
+	for w.step() {
+	}
+	for i, c := range w.got {
+		if c.Number != taken+1+uint64(i) || len(c.Payload) != 10_000 {
+			t.Errorf("chunk %d, %d bytes", c.Number, len(c.Payload))
+		}
+	}
+	if len(w.got) != int(4-taken-1) || w.s.Queued() != 0 {
+		t.Errorf("%d chunks, %d bytes left", len(w.got), w.s.Queued())
+	}
+}
+
 // An acknowledgement of what was never sent, or that contradicts itself, changes nothing.
 func TestFalseAcknowledgements(t *testing.T) {
 	s := NewSender(SenderConfig{Payload: 512, Queue: 1 << 20})
-	if err := s.Push(frame.RoutingHeader{}, make([]byte, 10_000)); err != nil {
+	if err := s.Push(0, frame.RoutingHeader{}, make([]byte, 10_000)); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Unix(1, 0)
@@ -305,7 +338,7 @@ func TestFalseAcknowledgements(t *testing.T) {
 // Frames that contradict each other end the stream.
 func TestFalseFrames(t *testing.T) {
 	head := func(size uint32, payload int) []byte {
-		b, err := (&frame.RoutingHeader{ChunkSize: size}).AppendTo(nil)
+		b, err := (&frame.RoutingHeader{ChunkSize: size}).AppendTo(make([]byte, numberSize))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -339,7 +372,7 @@ func TestFalseFrames(t *testing.T) {
 
 // FuzzReceiver: frames of a hostile sender cost no more than the window and what is reserved.
 func FuzzReceiver(f *testing.F) {
-	b, err := (&frame.RoutingHeader{ChunkSize: 3}).AppendTo(nil)
+	b, err := (&frame.RoutingHeader{ChunkSize: 3}).AppendTo(make([]byte, numberSize))
 	if err != nil {
 		f.Fatal(err)
 	}

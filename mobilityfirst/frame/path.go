@@ -1,0 +1,122 @@
+package frame
+
+import (
+	"crypto/ed25519"
+	"time"
+)
+
+// Hello says that a name is at an Ethernet address. A host broadcasts it for each of its names.
+type Hello struct {
+	// Key is the public key of which the name is the hash.
+	Key [ed25519.PublicKeySize]byte
+	// Number is higher than in any hello of the name before.
+	Number uint64
+	MAC    [6]byte
+	// Challenge is what the hello answers to: nobody can have kept it from earlier. It is zero for
+	// one that nobody has asked for.
+	Challenge uint64
+	// Signature is that of the name's owner, over all of this.
+	Signature [ed25519.SignatureSize]byte
+}
+
+const (
+	helloBody = ed25519.PublicKeySize + 8 + 6 + 8
+	helloSize = helloBody + ed25519.SignatureSize
+)
+
+// helloPurpose keeps the signature from being of use for anything else that a key signs.
+const helloPurpose = "sluice: where a name is on a link, 1\x00"
+
+// Signed is what the signature is over.
+func (h *Hello) Signed() []byte { return h.appendBody([]byte(helloPurpose)) }
+
+func (h *Hello) appendBody(b []byte) []byte {
+	b = be.AppendUint64(append(b, h.Key[:]...), h.Number)
+	return be.AppendUint64(append(b, h.MAC[:]...), h.Challenge)
+}
+
+func (h *Hello) appendAll(b []byte) []byte { return append(h.appendBody(b), h.Signature[:]...) }
+
+// Type implements Frame.
+func (*Hello) Type() Type { return TypeHello }
+
+// AppendTo implements Frame.
+func (h *Hello) AppendTo(b []byte) []byte { return h.appendAll(appendWords(b, uint32(TypeHello))) }
+
+func (h *Hello) parse(b []byte) error {
+	if len(b) < helloSize {
+		return ErrShort
+	}
+	b = b[copy(h.Key[:], b):]
+	h.Number = be.Uint64(b)
+	b = b[8:]
+	b = b[copy(h.MAC[:], b):]
+	h.Challenge = be.Uint64(b)
+	copy(h.Signature[:], b[8:])
+	return nil
+}
+
+// PathRequest asks for the way to a name. It is broadcast; whoever has the name answers, or
+// whoever makes ways in its network.
+type PathRequest struct {
+	// ID is a number drawn by who asks.
+	ID uint64
+	// Destination is the name.
+	Destination GUID
+	// Label is the VLAN tag with which frames go back, zero for none: whoever makes the way sets it.
+	Label uint16
+	// Hello says who asks.
+	Hello Hello
+}
+
+// Type implements Frame.
+func (*PathRequest) Type() Type { return TypePathRequest }
+
+// AppendTo implements Frame.
+func (r *PathRequest) AppendTo(b []byte) []byte {
+	b = be.AppendUint64(appendWords(b, uint32(TypePathRequest)), r.ID)
+	return r.Hello.appendAll(be.AppendUint16(append(b, r.Destination[:]...), r.Label))
+}
+
+func (r *PathRequest) parse(b []byte) error {
+	if err := longs(b, &r.ID); err != nil {
+		return err
+	}
+	b = b[8:]
+	if len(b) < len(r.Destination)+2 {
+		return ErrShort
+	}
+	b = b[copy(r.Destination[:], b):]
+	r.Label = be.Uint16(b)
+	return r.Hello.parse(b[2:])
+}
+
+// PathGrant says how a name is reached.
+type PathGrant struct {
+	// Label is the VLAN tag with which frames go there, zero for none.
+	Label uint16
+	// Lease is how long the way is there unless it is asked for again, in ms.
+	Lease uint32
+	// Hello is that of the name, with the request's ID as its challenge.
+	Hello Hello
+}
+
+// LeaseTime is how long the way is there.
+func (g *PathGrant) LeaseTime() time.Duration { return time.Duration(g.Lease) * time.Millisecond }
+
+// Type implements Frame.
+func (*PathGrant) Type() Type { return TypePathGrant }
+
+// AppendTo implements Frame.
+func (g *PathGrant) AppendTo(b []byte) []byte {
+	b = be.AppendUint16(appendWords(b, uint32(TypePathGrant)), g.Label)
+	return g.Hello.appendAll(be.AppendUint32(b, g.Lease))
+}
+
+func (g *PathGrant) parse(b []byte) error {
+	if len(b) < 2+4 {
+		return ErrShort
+	}
+	g.Label, g.Lease = be.Uint16(b), be.Uint32(b[2:])
+	return g.Hello.parse(b[6:])
+}
