@@ -16,11 +16,15 @@ import (
 )
 
 func mfCommand(app *App) *cobra.Command {
-	cmd := group("mf", "Names that stay: where they are, and who says so (MobilityFirst)", `  sluice mf gnrs --dir /var/lib/sluice/names
-  sluice mf name new laptop.key
-  sluice mf name set --name-key laptop.key 192.0.2.7:5000`, mfGNRSCommand(app), mfNameCommand(app))
-	cmd.Long = `A name (GUID) is the hash of a key, and stays when what has it moves. The name service
-says where a name is, which nobody but the owner of the key can tell it.`
+	cmd := group("mf", "Names that stay: chunks to them, and where they are (MobilityFirst)", `  sluice mf name new laptop.key
+  sluice mf host --interface eth0
+  sluice mf recv --name-key laptop.key > film.mp4
+  sluice mf send 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930 film.mp4
+  sluice mf gnrs --dir /var/lib/sluice/names`,
+		mfHostCommand(app), mfSendCommand(app), mfRecvCommand(app), mfPingCommand(app), mfPerfCommand(app), mfGNRSCommand(app), mfNameCommand(app))
+	cmd.Long = `A name (GUID) is the hash of a key, and stays when what has it moves. A host brings chunks to
+names, whatever addresses are. The name service says where a name is, which nobody but the
+owner of the key can tell it.`
 	return cmd
 }
 

@@ -106,6 +106,12 @@ func Layers() []Layer {
 		{Dir: "mobilityfirst/frame"},
 		{Dir: "mobilityfirst/stream", May: []string{"mobilityfirst/frame"}},
 		{Dir: "mobilityfirst/rawlink", May: []string{"mobilityfirst/frame", "openflow"}},
+		{Dir: "mobilityfirst/hostapi", May: []string{"mobilityfirst/frame"}},
+		{
+			Dir: "mobilityfirst/host",
+			May: []string{"mobilityfirst/frame", "mobilityfirst/stream", "mobilityfirst/rawlink", "mobilityfirst/record", "mobilityfirst/hostapi", "openflow"},
+		},
+		{Dir: "mobilityfirst/integration", Tests: []string{"mobilityfirst", "network", "lab"}},
 		{Dir: "mobilityfirst/gnrswire", May: []string{"mobilityfirst/frame"}},
 		{Dir: "mobilityfirst/record", May: []string{"mobilityfirst/frame", "mobilityfirst/gnrswire"}},
 		{Dir: "mobilityfirst/namestore", May: []string{"mobilityfirst/frame", "mobilityfirst/record"}, Tests: []string{"mobilityfirst/gnrswire"}},

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/internal/listen"
+	"github.com/sluice-net/sluice/mobilityfirst/host"
+)
+
+// namedHost runs a MobilityFirst host without interfaces, on which names of this machine find each other,
+// and returns its socket.
+func namedHost(t *testing.T) string {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "mf.sock")
+	l, err := listen.Unix(socket, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := host.New(host.Options{})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var all sync.WaitGroup
+	all.Go(func() { h.Run(ctx) })
+	all.Go(func() {
+		if err := h.Serve(ctx, l); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); all.Wait() })
+	return socket
+}
+
+// A file is sent to a name and received there; names answer pings; what is wrong is said.
+func TestChunks(t *testing.T) {
+	socket, dir := namedHost(t), t.TempDir()
+	key, file := filepath.Join(dir, "key"), filepath.Join(dir, "film")
+	code, name, errOut := sluice(t, "mf", "name", "new", key)
+	if name = strings.TrimSpace(name); code != command.ExitOK {
+		t.Fatal(errOut)
+	}
+	want := bytes.Repeat([]byte("0123456789abcdef"), 200_000)
+	if err := os.WriteFile(file, want, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var receiving sync.WaitGroup
+	receiving.Go(func() {
+		code, got, errOut := sluice(t, "mf", "recv", "--socket", socket, "--name-key", key)
+		if code != command.ExitOK || got != string(want) || !strings.Contains(errOut, name) {
+			t.Errorf("%d: %d bytes of %d, %s", code, len(got), len(want), errOut)
+		}
+	})
+	if code, out, errOut := sluice(t, "mf", "ping", "--socket", socket, "--count", "1", name); code != command.ExitOK || !strings.Contains(out, name) {
+		t.Errorf("%d: %s%s", code, out, errOut)
+	}
+	if code, _, errOut := sluice(t, "mf", "send", "--socket", socket, "--chunk", "100KiB", name, file); code != command.ExitOK || !strings.Contains(errOut, "taken by") {
+		t.Errorf("%d: %s", code, errOut)
+	}
+	receiving.Wait()
+
+	if code, _, errOut := sluice(t, "mf", "ping", "--socket", socket, "--within", "50ms", name); code == command.ExitOK || !strings.Contains(errOut, "no answer") {
+		t.Errorf("somebody answers: %d, %s", code, errOut)
+	}
+	for _, wrong := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"ping", "--socket", filepath.Join(dir, "none"), name}, "is \"sluice mf host\" running?"},
+		{[]string{"send", "--socket", socket, "laptop", file}, "40 hexadecimal digits"},
+		{[]string{"send", "--socket", socket, "--chunk", "17MiB", name, file}, "want 1 byte to 16MiB"},
+		{[]string{"send", "--socket", socket, name, filepath.Join(dir, "none")}, "no such file"},
+		{[]string{"recv", "--socket", socket, "--name-key", file}, "not PEM"},
+		{[]string{"perf", "--socket", socket, "--time", "1ms", name}, "--time from 100ms"},
+		{[]string{"host", "--socket", socket}, "--interface is missing"},
+		{[]string{"host", "--interface", "eth0", "--keep", "0s"}, "1s to 24h"},
+		{[]string{"host", "--interface", "eth0", "--memory", "1MiB"}, "at least 256MiB"},
+		{[]string{"host", "--interface", "eth0", "--group", "no-such-group"}, "--group"},
+	} {
+		if code, _, errOut := sluice(t, append([]string{"mf"}, wrong.args...)...); code == command.ExitOK || !strings.Contains(errOut, wrong.want) {
+			t.Errorf("%q: %d, %s", wrong.args, code, errOut)
+		}
+	}
+}

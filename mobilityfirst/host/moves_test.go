@@ -1,0 +1,159 @@
+package host
+
+import (
+	"bytes"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A receiver that goes from one link to another in the middle, and is nowhere for a while, gets all
+// chunks once and in order.
+func TestReceiverMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := newSegment(0.01), newSegment(0.01)
+		a, _ := runHost(t, Options{Keep: time.Hour}, 10, one, two)
+		at := one // where the receiver is; nil for nowhere
+		mac := byte(20)
+		var mu sync.Mutex
+		b, _ := runHost(t, Options{Interfaces: []string{"eth0"}, Open: func(string) (*Interface, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if at == nil {
+				return nil, errors.New("nowhere")
+			}
+			return at.plug(mac, 1500), nil
+		}}, 20)
+		from, to := attach(t, a, 1), attach(t, b, 2)
+		move := func(s *segment) {
+			mu.Lock()
+			at = s
+			mu.Unlock()
+			b.mu.Lock()
+			i := b.links[1].Interface
+			b.mu.Unlock()
+			_ = i.Close()
+		}
+		const chunks, size = 200, 20_000
+		became := make(chan error, chunks)
+		go func() {
+			for i := range chunks {
+				if err := from.Send(t.Context(), to.Name, 0, random(size, uint64(i)), func(err error) { became <- err }); err != nil {
+					became <- err
+				}
+			}
+		}()
+		for i := range chunks {
+			switch i {
+			case 50:
+				move(two)
+			case 100:
+				move(nil)
+				time.Sleep(20 * time.Second)
+				move(one)
+			case 150:
+				mu.Lock()
+				mac = 30
+				mu.Unlock()
+				move(two)
+			}
+			if r := receive(t, to); !bytes.Equal(r.Payload, random(size, uint64(i))) {
+				t.Fatalf("chunk %d is another one", i)
+			}
+		}
+		for range chunks {
+			if err := <-became; err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		nothingMore(t, to)
+	})
+}
+
+// nothingMore checks that no chunk has come that was not received.
+func nothingMore(t *testing.T, e *Endpoint) {
+	t.Helper()
+	e.host.mu.Lock()
+	defer e.host.mu.Unlock()
+	if len(e.inbox) > 0 {
+		t.Errorf("%d chunks more", len(e.inbox))
+	}
+}
+
+// A sender that moves keeps its stream.
+func TestSenderMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := newSegment(0), newSegment(0)
+		a, _ := runHost(t, Options{Keep: time.Hour}, 10, one, two)
+		b, _ := runHost(t, Options{}, 20, one, two)
+		from, to := attach(t, a, 1), attach(t, b, 2)
+		for i := range 20 {
+			send(t, from, to.Name, random(100_000, uint64(i)))
+		}
+		for i := range 20 {
+			if i == 5 || i == 10 {
+				a.mu.Lock()
+				l := a.out[way{from.Name, to.Name}].path.link
+				a.mu.Unlock()
+				_ = l.Interface.Close()
+			}
+			if r := receive(t, to); !bytes.Equal(r.Payload, random(100_000, uint64(i))) {
+				t.Fatalf("chunk %d is another one", i)
+			}
+		}
+		synctest.Wait()
+		nothingMore(t, to)
+	})
+}
+
+// An interface whose frames are smaller is used for a stream that has begun on another.
+func TestSmallerFrames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := newSegment(0), newSegment(0)
+		two.delay = time.Millisecond
+		var mu sync.Mutex
+		on := map[string]*segment{"eth0": one, "eth1": two}
+		mtu := map[string]int{"eth0": 9000, "eth1": 1500}
+		open := func(mac byte) func(string) (*Interface, error) {
+			return func(name string) (*Interface, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if on[name] == nil {
+					return nil, errors.New("gone")
+				}
+				return on[name].plug(mac+name[3], mtu[name]), nil
+			}
+		}
+		names := []string{"eth0", "eth1"}
+		a, _ := runHost(t, Options{Interfaces: names, Open: open(10)}, 0)
+		b, _ := runHost(t, Options{Interfaces: names, Open: open(20)}, 0)
+		from, to := attach(t, a, 1), attach(t, b, 2)
+		largest := 0
+		one.watch(func(f []byte) { largest = max(largest, len(f)) })
+		for i := range 10 {
+			send(t, from, to.Name, random(300_000, uint64(i)))
+			if i == 5 {
+				synctest.Wait()
+				mu.Lock()
+				delete(on, "eth0")
+				mu.Unlock()
+				for _, h := range []*Host{a, b} {
+					h.mu.Lock()
+					i := h.links[1].Interface
+					h.mu.Unlock()
+					_ = i.Close()
+				}
+			}
+			if r := receive(t, to); !bytes.Equal(r.Payload, random(300_000, uint64(i))) {
+				t.Fatalf("chunk %d is another one", i)
+			}
+		}
+		one.watch(nil)
+		if largest != 9014 {
+			t.Errorf("the largest frame has %d bytes", largest)
+		}
+	})
+}

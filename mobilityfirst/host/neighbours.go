@@ -1,0 +1,175 @@
+package host
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+const (
+	// maxNeighbours is how many names of others a host remembers, maxPlaces at how many places each,
+	// and maxNamesAt how many at one place.
+	maxNeighbours, maxPlaces, maxNamesAt = 4096, 16, maxApplications
+	// forgetNeighbour is when nothing needs to be remembered of one that is not heard.
+	forgetNeighbour = time.Hour
+)
+
+// place is where frames come from, and go to.
+type place struct {
+	link *link
+	mac  openflow.MAC
+}
+
+// neighbour is somebody else's name, of which the owner has said where it is.
+type neighbour struct {
+	name     frame.GUID
+	places   []reach // the newest first
+	number   uint64  // the highest of its hellos
+	heard    time.Time
+	sessions []*session // what comes from it
+}
+
+// reach is how a place is reached.
+type reach struct {
+	place
+	label uint16
+}
+
+// neighbours are known by name and by place.
+type neighbours struct {
+	named map[frame.GUID]*neighbour
+	at    map[place][]*neighbour
+}
+
+func (t *neighbours) init() {
+	t.named, t.at = map[frame.GUID]*neighbour{}, map[place][]*neighbour{}
+}
+
+// learn notes what a hello says that was verified; nil if there is no room, or if it is older than what is
+// known. Whether it is old does not matter for a hello that answers to the host.
+func (t *neighbours) learn(name frame.GUID, hello *frame.Hello, at place, label uint16, now time.Time) (n *neighbour, old bool) {
+	n = t.named[name]
+	if n != nil && hello.Number < n.number && hello.Challenge == 0 {
+		return nil, true
+	}
+	if n == nil {
+		n = &neighbour{name: name}
+	}
+	if known := slices.IndexFunc(n.places, func(r reach) bool { return r.place == at }); known >= 0 {
+		n.places = slices.Delete(n.places, known, known+1)
+	} else {
+		if len(t.at[at]) >= maxNamesAt && !t.makeRoom(slices.Values(t.at[at])) || t.named[name] == nil && len(t.named) >= maxNeighbours && !t.makeRoom(t.some()) {
+			return nil, false
+		}
+		t.at[at] = append(t.at[at], n)
+	}
+	n.places = slices.Insert(n.places, 0, reach{at, label})
+	if len(n.places) > maxPlaces {
+		t.forgetPlace(n, n.places[maxPlaces].place)
+		n.places = n.places[:maxPlaces]
+	}
+	n.number, n.heard = hello.Number, now
+	t.named[name] = n
+	return n, false
+}
+
+// knows says whether somebody is at a place.
+func (t *neighbours) knows(at place) bool { return len(t.at[at]) > 0 }
+
+// find is the neighbour of a name, if it is at a place.
+func (t *neighbours) find(name frame.GUID, at place) (*neighbour, uint16) {
+	for _, n := range t.at[at] {
+		if n.name == name {
+			return n, n.labelAt(at)
+		}
+	}
+	return nil, 0
+}
+
+// labelAt is the label with which frames go to a place.
+func (n *neighbour) labelAt(at place) uint16 {
+	for _, r := range n.places {
+		if r.place == at {
+			return r.label
+		}
+	}
+	return 0
+}
+
+// is says whether a neighbour is at a place.
+func (n *neighbour) is(at place) bool {
+	return slices.ContainsFunc(n.places, func(r reach) bool { return r.place == at })
+}
+
+func (t *neighbours) forgetPlace(n *neighbour, at place) {
+	rest := slices.DeleteFunc(t.at[at], func(other *neighbour) bool { return other == n })
+	if t.at[at] = rest; len(rest) == 0 {
+		delete(t.at, at)
+	}
+}
+
+func (t *neighbours) forget(n *neighbour) {
+	for _, r := range n.places {
+		t.forgetPlace(n, r.place)
+	}
+	delete(t.named, n.name)
+}
+
+// makeRoom forgets the one of some that was heard longest ago, of those of which nothing is left.
+func (t *neighbours) makeRoom(some iter.Seq[*neighbour]) bool {
+	var oldest *neighbour
+	for n := range some {
+		if !n.needed() && (oldest == nil || n.heard.Before(oldest.heard)) {
+			oldest = n
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	t.forget(oldest)
+	return true
+}
+
+// some are a few neighbours, whichever.
+func (t *neighbours) some() iter.Seq[*neighbour] {
+	return func(yield func(*neighbour) bool) {
+		left := 16
+		for _, n := range t.named {
+			if left--; left < 0 || !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+// sweep forgets those who have been silent for long.
+func (t *neighbours) sweep(now time.Time) {
+	for _, n := range t.named {
+		if !n.needed() && now.Sub(n.heard) > forgetNeighbour {
+			t.forget(n)
+		}
+	}
+}
+
+// leave forgets the places on a link.
+func (t *neighbours) leave(l *link) {
+	for _, n := range t.named {
+		n.places = slices.DeleteFunc(n.places, func(r reach) bool {
+			if r.link == l {
+				t.forgetPlace(n, r.place)
+			}
+			return r.link == l
+		})
+	}
+}
+
+// labelTo is the label with which frames go to a place, whoever is there.
+func (t *neighbours) labelTo(at place) uint16 {
+	for _, n := range t.at[at] {
+		return n.labelAt(at)
+	}
+	return 0
+}

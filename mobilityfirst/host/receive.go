@@ -1,0 +1,177 @@
+package host
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"github.com/sluice-net/sluice/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/mobilityfirst/rawlink"
+	"github.com/sluice-net/sluice/mobilityfirst/record"
+	"github.com/sluice-net/sluice/openflow"
+)
+
+// receive takes what comes until the interface fails or ctx ends.
+func (l *link) receive(ctx context.Context, i *Interface) error {
+	for {
+		frames, err := i.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		l.handle(frames)
+	}
+}
+
+// handle takes frames. Signatures are looked at without the host's lock, and last.
+func (l *link) handle(frames []rawlink.Frame) {
+	parsed := make([]frame.Frame, len(frames))
+	for i := range frames {
+		parsed[i], _ = frame.Parse(frames[i].Payload) // what is no frame is nobody's
+	}
+	now := time.Now()
+	l.host.mu.Lock()
+	for i, f := range parsed {
+		l.host.handle(place{l, frames[i].From}, f, now)
+	}
+	l.host.mu.Unlock()
+	for i, f := range parsed {
+		switch f := f.(type) {
+		case *frame.PathRequest:
+			l.host.answer(place{l, frames[i].From}, f, now)
+		case *frame.PathGrant:
+			l.host.grant(place{l, frames[i].From}, f, now)
+		}
+	}
+}
+
+// handle takes a frame without a signature.
+func (h *Host) handle(at place, f frame.Frame, now time.Time) {
+	switch f := f.(type) {
+	case *frame.StreamData:
+		h.data(at, f, now)
+	case *frame.StreamAck:
+		if o := h.bySession[f.Stream.Session()]; o != nil && o.sender.Stream == f.Stream && o.reaches(at) {
+			o.acknowledged(f, now)
+		}
+	case *frame.StreamQuery:
+		if in := h.in[f.Stream.Session()]; in == nil || in.receiver.Stream != f.Stream {
+			h.refuse(at, h.neighbours.labelTo(at), f.Stream, frame.ResetUnknown, now)
+		} else if in.from(at) {
+			in.link.acknowledge(in)
+		}
+	case *frame.StreamReset:
+		h.reset(at, f, now)
+	case *frame.Hello:
+		h.heard(at, f, now)
+	}
+}
+
+// reaches says whether the receiver of a stream is at a place.
+func (o *outgoing) reaches(at place) bool {
+	if o.path != nil && o.path.link == at.link && o.path.mac == at.mac {
+		return true
+	}
+	n, _ := o.host.neighbours.find(o.to, at)
+	return n != nil
+}
+
+// reset ends a stream in either direction, or is the answer to a ping.
+func (h *Host) reset(at place, f *frame.StreamReset, now time.Time) {
+	if answered := h.pings[f.Stream]; answered != nil {
+		delete(h.pings, f.Stream)
+		close(answered)
+	} else if o := h.bySession[f.Stream.Session()]; o != nil && o.sender.Stream == f.Stream && o.sender.Begun() && o.reaches(at) {
+		o.reset(f, now)
+	} else if in := h.in[f.Stream.Session()]; in != nil && in.receiver.Stream == f.Stream && in.from(at) {
+		in.leave()
+		h.feed()
+	}
+}
+
+// askedLately is for how long a way that was asked for is not asked for again because of a hello.
+const askedLately = time.Second
+
+// heard takes a hello that nobody has asked for. It is believed in nothing: if it says something new
+// of a name to which there is a stream, the way there is asked for.
+func (h *Host) heard(at place, hello *frame.Hello, now time.Time) {
+	to := record.NameOf(hello.Key[:])
+	for _, e := range h.names {
+		o := h.out[way{e.Name, to}]
+		if o == nil || !o.wanted() || o.path != nil && (o.path.mac == openflow.MAC(hello.MAC) || now.Sub(o.asked) < askedLately) || now.Sub(o.asked) < firstAsk {
+			continue
+		}
+		if h.mayAnswer(at, now) && h.limits.induced.AllowN(now, 1) {
+			o.ask(now)
+		}
+	}
+}
+
+// challenge is what an answer to a request has to answer to: it is good for nobody else.
+func challenge(q *frame.PathRequest) uint64 {
+	sum := sha256.Sum256(append(binary.BigEndian.AppendUint64(nil, q.ID), q.Hello.Key[:]...))
+	return max(binary.BigEndian.Uint64(sum[:]), 1)
+}
+
+// answer says that a name is here, to whoever asks.
+func (h *Host) answer(at place, q *frame.PathRequest, now time.Time) {
+	h.mu.Lock()
+	asked := h.names[q.Destination] != nil && q.Hello.Challenge == 0 && at.mac == openflow.MAC(q.Hello.MAC) && !group(at.mac) && h.mayVerify(at, false, now)
+	h.mu.Unlock()
+	if !asked {
+		return
+	}
+	who, err := record.VerifyHello(&q.Hello)
+	if err != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e := h.names[q.Destination]
+	if e == nil || !at.link.up {
+		return
+	}
+	n, old := h.neighbours.learn(who, &q.Hello, at, q.Label, now)
+	if old && h.limits.induced.AllowN(now, 1) {
+		// It has said something newer: it may be another's hello of earlier, or the clock of its
+		// host was set back. What it answers now is new.
+		if o, err := h.outgoingTo(e, who); err == nil && now.Sub(o.asked) >= askedLately {
+			o.ask(now)
+		}
+	}
+	if n == nil {
+		return
+	}
+	hello := record.SignHello(e.key, e.number, at.link.MAC, challenge(q))
+	at.link.tell(at.mac, 0, &frame.PathGrant{Lease: uint32(lease.Milliseconds()), Hello: hello})
+}
+
+// group says whether an Ethernet address is that of several.
+func group(mac openflow.MAC) bool { return mac[0]&1 != 0 }
+
+// grant takes the answer to a question for a way. A way without a label leads to where the answer
+// comes from.
+func (h *Host) grant(at place, g *frame.PathGrant, now time.Time) {
+	h.mu.Lock()
+	o := h.requests[g.Hello.Challenge]
+	asked := o != nil && !group(g.Hello.MAC) && (g.Label != 0 || at.mac == openflow.MAC(g.Hello.MAC)) && h.mayVerify(at, true, now)
+	h.mu.Unlock()
+	if !asked {
+		return
+	}
+	who, err := record.VerifyHello(&g.Hello)
+	if err != nil || who != o.to {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.requests[g.Hello.Challenge] != o || !at.link.up {
+		return
+	}
+	there := place{at.link, g.Hello.MAC}
+	h.neighbours.learn(who, &g.Hello, there, g.Label, now)
+	o.granted(&path{link: at.link, mac: g.Hello.MAC, label: g.Label, until: now.Add(min(g.LeaseTime(), maxLease))}, now)
+}
+
+// maxLease is how long a way is believed to be there at most.
+const maxLease = 5 * time.Minute

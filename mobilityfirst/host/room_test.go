@@ -1,0 +1,136 @@
+package host
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A host with more names than are remembered of one place finds others by each of them.
+func TestMoreNamesThanAreRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSegment(0)
+		a, _ := runHost(t, Options{}, 10, s)
+		b, _ := runHost(t, Options{}, 20, s)
+		to := attach(t, b, 2)
+		for i := range 2 * maxNamesAt {
+			from, err := a.Attach(numbered(1000 + i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			became := send(t, from, to.Name, []byte{byte(i)})
+			if r := receive(t, to); r.From != from.Name {
+				t.Errorf("from %v", r.From)
+			}
+			if err := <-became; err != nil {
+				t.Fatalf("name %d: %v", i, err)
+			}
+			from.Close()
+			time.Sleep(100 * time.Millisecond) // signatures are limited
+		}
+		// Their streams are idle, and make room for a large chunk.
+		time.Sleep(2 * pressing)
+		from, other := attach(t, a, 1), attach(t, b, 3)
+		began := time.Now()
+		send(t, from, other.Name, make([]byte, MaxChunk))
+		if r := receive(t, other); len(r.Payload) != MaxChunk || time.Since(began) > 30*time.Second {
+			t.Errorf("%d bytes after %v", len(r.Payload), time.Since(began))
+		}
+	})
+}
+
+// A receiver that takes nothing keeps nobody from reaching other names of its host, and what it is
+// given, and what it takes before others, has bounds.
+func TestReceiverThatTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSegment(0)
+		a, _ := runHost(t, Options{Keep: 10 * time.Second}, 10, s)
+		b, _ := runHost(t, Options{}, 20, s)
+		from, idler, other := attach(t, a, 1), attach(t, b, 2), attach(t, b, 3)
+		for range 100 {
+			if err := from.Send(t.Context(), idler.Name, 0, make([]byte, 1<<20), func(error) {}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.mu.Lock()
+		if held := idler.held; held > maxHeld+1<<20 {
+			t.Errorf("%d bytes are held", held)
+		}
+		b.mu.Unlock()
+		sender := attach(t, a, 4)
+		began := time.Now()
+		send(t, sender, other.Name, make([]byte, MaxChunk))
+		if r := receive(t, other); len(r.Payload) != MaxChunk || time.Since(began) > 5*time.Second {
+			t.Errorf("%d bytes after %v", len(r.Payload), time.Since(began))
+		}
+		idler.Close()
+		time.Sleep(2 * idle)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.memory.left != b.Memory || idler.held != 0 || other.held != 0 {
+			t.Errorf("%d bytes are left over, %d and %d held", b.Memory-b.memory.left, idler.held, other.held)
+		}
+	})
+}
+
+// What is taken behind a chunk that is not is no longer kept.
+func TestTakenBehindAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSegment(0)
+		a, _ := runHost(t, Options{Keep: 10 * time.Second}, 10, s)
+		b, _ := runHost(t, Options{}, 20, s)
+		from, to := attach(t, a, 1), attach(t, b, 2)
+		go func() {
+			for range 200 {
+				_ = from.Send(t.Context(), to.Name, 0, make([]byte, 1<<20), func(error) {})
+			}
+		}()
+		first, err := to.Receive(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			receive(t, to)
+		}
+		b.mu.Lock()
+		if used := b.Memory - b.memory.left; used > maxHeld+2<<20 {
+			t.Errorf("%d bytes are kept", used)
+		}
+		b.mu.Unlock()
+		first.Take()
+	})
+}
+
+// What ended applications have left to be sent has a bound, and goes to the next one with the name.
+func TestLeftToBeSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSegment(0)
+		a, _ := runHost(t, Options{Keep: time.Hour}, 10, s)
+		for range 100 {
+			e := attach(t, a, 1)
+			for e.TrySend([20]byte{1}, 0, make([]byte, 1<<20), func(error) {}) == nil {
+			}
+			e.Close()
+		}
+		for i := range 100 {
+			e, err := a.Attach(numbered(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for e.TrySend([20]byte{1}, 0, make([]byte, 1<<20), func(error) {}) == nil {
+			}
+			e.Close()
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		sum := 0
+		for _, o := range a.out {
+			for _, w := range o.chunks {
+				sum += w.bytes
+			}
+		}
+		if a.orphaned != sum || sum > a.Memory || a.queueLeft != 4*a.Memory-sum {
+			t.Errorf("%d bytes are left by the books, %d in fact; room for %d", a.orphaned, sum, a.queueLeft)
+		}
+	})
+}

@@ -1,0 +1,2 @@
+// Package integration has the tests of MobilityFirst on real switches.
+package integration

@@ -1,0 +1,238 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/lab"
+	"github.com/sluice-net/sluice/lab/delayline"
+	"github.com/sluice-net/sluice/mobilityfirst/host"
+	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
+	"github.com/sluice-net/sluice/network"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds what a test waits for.
+const patience = time.Minute
+
+// line is three switches in a row, with a host at the ends, and one in the middle.
+func line(name string) lab.Topology {
+	t := lab.Topology{Name: name, Switches: []lab.Switch{{Name: "s1"}, {Name: "s2"}, {Name: "s3"}}, Hosts: []lab.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}}
+	for _, l := range [][2]string{{"a", "s1"}, {"s1", "s2"}, {"s2", "s3"}, {"b", "s3"}, {"c", "s2"}} {
+		t.Links = append(t.Links, lab.Both(l[0], l[1], delayline.Params{}))
+	}
+	return t
+}
+
+// control runs a controller for a lab, which brings frames to Ethernet addresses as it does all others.
+func control(t *testing.T, l *lab.Lab) {
+	t.Helper()
+	ln, err := l.Control().Listen("tcp", l.ControllerAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := network.New(network.Config{Log: slog.New(slog.DiscardHandler), Generation: 1, Listeners: []net.Listener{ln}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// run runs a MobilityFirst host on a lab's, and gives the socket where it takes applications.
+func run(t *testing.T, at *lab.LiveHost) (socket string, stop func()) {
+	t.Helper()
+	h := host.New(host.Options{Interfaces: []string{"eth0"}, Open: func(name string) (i *host.Interface, err error) {
+		err = errors.Join(at.Do(func() error { i, err = host.OpenInterface(name); return nil }), err)
+		return i, err
+	}})
+	socket = filepath.Join(t.TempDir(), "mf.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var all sync.WaitGroup
+	all.Go(func() { h.Run(ctx) })
+	all.Go(func() {
+		if err := h.Serve(ctx, l); err != nil {
+			t.Error(err)
+		}
+	})
+	stop = sync.OnceFunc(func() { cancel(); all.Wait() })
+	t.Cleanup(stop)
+	return socket, stop
+}
+
+// open attaches a new name.
+func open(t *testing.T, socket string) (*hostapi.Client, ed25519.PrivateKey) {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return openKey(t, socket, key), key
+}
+
+func openKey(t *testing.T, socket string, key ed25519.PrivateKey) *hostapi.Client {
+	t.Helper()
+	c, err := hostapi.Open(t.Context(), socket, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// random are bytes that are told apart.
+func random(t *testing.T, n int) []byte {
+	t.Helper()
+	b := make([]byte, n)
+	if _, err := rand.Read(b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// receive receives a chunk and takes it.
+func receive(t *testing.T, c *hostapi.Client) hostapi.Chunk {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	x, err := c.Receive(ctx)
+	if err == nil {
+		err = c.Take(x)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// Chunks of all sizes go over three switches, between hosts that have no IP addresses to know of; each is
+// taken once, and its sender is told so.
+func TestChunksOverSwitches(t *testing.T) {
+	l := lab.New(t, line("mfchunks"))
+	control(t, l)
+	at, _ := run(t, l.Host("a"))
+	bt, _ := run(t, l.Host("b"))
+	a, _ := open(t, at)
+	b, _ := open(t, bt)
+	took, err := a.Ping(b.Name, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("found in %v", took)
+	var chunks [][]byte
+	for _, n := range []int{0, 1, 1000, 1500, 100_000, 4 << 20, 16 << 20} {
+		chunks = append(chunks, random(t, n))
+	}
+	became := make(chan error, len(chunks))
+	go func() {
+		for _, c := range chunks {
+			if err := a.Send(t.Context(), b.Name, 0, c, func(err error) { became <- err }); err != nil {
+				became <- err
+			}
+		}
+	}()
+	for i, want := range chunks {
+		if got := receive(t, b); got.From != a.Name || !bytes.Equal(got.Payload, want) {
+			t.Errorf("chunk %d of %d bytes: %d from %v", i, len(want), len(got.Payload), got.From)
+		}
+	}
+	for range chunks {
+		if err := <-became; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What an application has not taken when it ends, or its host does, comes to the next one with its name,
+// on whichever host that is.
+func TestNextReceiver(t *testing.T) {
+	l := lab.New(t, line("mfnext"))
+	control(t, l)
+	at, _ := run(t, l.Host("a"))
+	bt, stopB := run(t, l.Host("b"))
+	ct, _ := run(t, l.Host("c"))
+	a, _ := open(t, at)
+	b, key := open(t, bt)
+	became := make(chan error, 10)
+	for i := range byte(10) {
+		if err := a.Send(t.Context(), b.Name, 0, []byte{i}, func(err error) { became <- err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := byte(0)
+	expect := func(c *hostapi.Client, until byte) {
+		t.Helper()
+		for ; next < until; next++ {
+			if x := receive(t, c); len(x.Payload) != 1 || x.Payload[0] != next {
+				t.Fatalf("chunk %v, want %d", x.Payload, next)
+			}
+			if err := <-became; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	expect(b, 3)
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	expect(openKey(t, bt, key), 6)
+	stopB()
+	expect(openKey(t, ct, key), 10)
+}
+
+// A name is attached once, and what is no message ends the connection with the reason.
+func TestApplications(t *testing.T) {
+	l := lab.New(t, line("mfapps"))
+	socket, _ := run(t, l.Host("a"))
+	_, key := open(t, socket)
+	if _, err := hostapi.Open(t.Context(), socket, key); err == nil {
+		t.Error("a name is attached twice")
+	}
+	for name, say := range map[string][]hostapi.Message{
+		"nothing attached": {{Kind: hostapi.Send}},
+		"never came":       {{Kind: hostapi.Attach, Seed: [32]byte{1}}, {Kind: hostapi.Take, Number: 7}},
+		"not its turn":     {{Kind: hostapi.Attach, Seed: [32]byte{2}}, {Kind: hostapi.Attached}},
+	} {
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range say {
+			if _, err := conn.Write(m.AppendHead(nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
+		var m hostapi.Message
+		for m.Kind != hostapi.Failed && err == nil {
+			m, err = hostapi.Read(conn, hostapi.MaxMessage)
+		}
+		if err != nil || m.Reason == "" {
+			t.Errorf("%s: %v, %q", name, err, m.Reason)
+		}
+		_ = conn.Close()
+	}
+}
