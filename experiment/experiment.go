@@ -24,6 +24,7 @@ func All() []Experiment {
 		handoverModel(), handoverPolicies(), handoverMoves(), handoverSilence(), handoverPeers(), handoverScale(),
 		qosCritical(), qosAcceptance(), qosLatency(), qosPeers(), multipathGain(), multipathCut(), multipathFatTree(), multipathModel(), multipathControl(), hostIdle(),
 		mfNames(),
+		mfChunks(),
 		qosAlgorithms(),
 		cinemaZap(), cinemaTree(), cinemaScale(), cinemaPeers(),
 	}
