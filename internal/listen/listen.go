@@ -1,4 +1,3 @@
-// Package listen accepts connections whatever happens meanwhile.
 package listen
 
 import (

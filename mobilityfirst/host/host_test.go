@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/mobilityfirst/rawlink"
 	"github.com/sluice-net/sluice/openflow"
@@ -113,7 +114,7 @@ func (p *port) Receive(ctx context.Context) (all []rawlink.Frame, err error) {
 	for {
 		select {
 		case f := <-p.came:
-			time.Sleep(time.Until(f.at))
+			pause.For(time.Until(f.at), "a frame is under way")
 			all = append(all, rawlink.Frame{From: openflow.MAC(f.bytes[6:]), Label: uint16(f.bytes[12])<<8 | uint16(f.bytes[13]), Payload: f.bytes[14:]})
 			if len(all) < 64 && len(p.came) > 0 {
 				continue
@@ -252,7 +253,7 @@ func TestNobodyThere(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		later := send(t, from, endpointName(2), []byte("later"))
-		time.Sleep(30 * time.Second)
+		pause.For(30*time.Second, "the receiver is not there yet")
 		began = time.Now()
 		to := attach(t, b, 2)
 		if r := receive(t, to); string(r.Payload) != "later" || time.Since(began) > 10*time.Millisecond {
@@ -287,7 +288,7 @@ func TestReceiverRestarts(t *testing.T) {
 		if _, err := to.Receive(t.Context()); !errors.Is(err, ErrClosed) {
 			t.Error(err)
 		}
-		time.Sleep(20 * time.Second)
+		pause.For(20*time.Second, "the receiver is away")
 		b, _ = runHost(t, Options{}, 20, s)
 		to = attach(t, b, 2)
 		for i := byte(2); i < 5; i++ {

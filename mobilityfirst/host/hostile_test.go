@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/mobilityfirst/rawlink"
 	"github.com/sluice-net/sluice/mobilityfirst/record"
@@ -125,7 +126,7 @@ func TestSomebodyElseSends(t *testing.T) {
 		x.say(mac, chunk(1, victim))
 		synctest.Wait()
 		x.say(mac, &frame.PathRequest{ID: 1, Destination: to.Name, Hello: record.SignHello(newKey(66), 1, x.MAC, 0)})
-		time.Sleep(time.Millisecond)
+		pause.For(time.Millisecond, "the answer is on its way")
 		x.say(mac, chunk(2, victim))
 		// A stream of its own, and then a chunk within it that is not.
 		mine := record.NameOf(newKey(66).Public().(ed25519.PublicKey))
@@ -133,7 +134,7 @@ func TestSomebodyElseSends(t *testing.T) {
 		second := chunk(3, victim)
 		second.Number = 1
 		x.say(mac, second)
-		time.Sleep(time.Second)
+		pause.For(time.Second, "all answers come")
 		stop()
 		if resets[frame.ResetUnknown] != 2 || resets[frame.ResetInvalid] != 1 {
 			t.Errorf("resets %v", resets)
@@ -192,7 +193,7 @@ func TestFlood(t *testing.T) {
 				for i := range 5000 {
 					x.say(mac, flood(x, i+1, mac, to.Name))
 					if i%50 == 0 {
-						time.Sleep(time.Millisecond)
+						pause.For(time.Millisecond, "the flood has a rate")
 					}
 				}
 				b.mu.Lock()
@@ -219,7 +220,7 @@ func TestFlood(t *testing.T) {
 					break
 				}
 				stop()
-				time.Sleep(2 * idle)
+				pause.For(2*idle, "idle streams are forgotten")
 				b.mu.Lock()
 				defer b.mu.Unlock()
 				if b.memory.left != b.Memory || len(b.in) > 0 || len(b.memory.of) > 0 || len(b.memory.starved) > 0 || len(b.farewells) > 0 {

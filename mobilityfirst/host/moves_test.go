@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/pause"
 )
 
 // A receiver that goes from one link to another in the middle, and is nowhere for a while, gets all
@@ -51,7 +53,7 @@ func TestReceiverMoves(t *testing.T) {
 				move(two)
 			case 100:
 				move(nil)
-				time.Sleep(20 * time.Second)
+				pause.For(20*time.Second, "the receiver is nowhere")
 				move(one)
 			case 150:
 				mu.Lock()
@@ -68,7 +70,7 @@ func TestReceiverMoves(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		time.Sleep(time.Minute)
+		pause.For(time.Minute, "what is sent twice would come")
 		nothingMore(t, to)
 	})
 }

@@ -15,9 +15,10 @@ import (
 const (
 	// MaxChunk is how many bytes a chunk has at most.
 	MaxChunk = hostapi.MaxChunk
-	// DefaultMemory and DefaultKeep are what Options have that say nothing.
+	// DefaultMemory is Options.Memory where that says nothing.
 	DefaultMemory = 512 << 20
-	DefaultKeep   = time.Minute
+	// DefaultKeep is Options.Keep where that says nothing.
+	DefaultKeep = time.Minute
 )
 
 // Options are what a Host works with.

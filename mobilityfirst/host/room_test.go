@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/pause"
 )
 
 // A host with more names than are remembered of one place finds others by each of them.
@@ -26,10 +28,10 @@ func TestMoreNamesThanAreRemembered(t *testing.T) {
 				t.Fatalf("name %d: %v", i, err)
 			}
 			from.Close()
-			time.Sleep(100 * time.Millisecond) // signatures are limited
+			pause.For(100*time.Millisecond, "signatures are limited")
 		}
 		// Their streams are idle, and make room for a large chunk.
-		time.Sleep(2 * pressing)
+		pause.For(2*pressing, "streams are silent")
 		from, other := attach(t, a, 1), attach(t, b, 3)
 		began := time.Now()
 		send(t, from, other.Name, make([]byte, MaxChunk))
@@ -64,7 +66,7 @@ func TestReceiverThatTakesNothing(t *testing.T) {
 			t.Errorf("%d bytes after %v", len(r.Payload), time.Since(began))
 		}
 		idler.Close()
-		time.Sleep(2 * idle)
+		pause.For(2*idle, "idle streams are forgotten")
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.memory.left != b.Memory || idler.held != 0 || other.held != 0 {

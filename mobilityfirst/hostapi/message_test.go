@@ -9,10 +9,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Whatever is written is read as it was.
 func TestMessages(t *testing.T) {
