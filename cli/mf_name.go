@@ -156,9 +156,9 @@ func mfShowCommand(app *App) *cobra.Command {
 		Example: `  sluice mf name show 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930`,
 		Args:    command.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := frame.ParseGUID(args[0])
+			name, err := parseName(args[0])
 			if err != nil {
-				return &command.UsageError{Err: err}
+				return err
 			}
 			return askNames(server, func(c *gnrs.Client) error {
 				r, err := c.Lookup(cmd.Context(), name)
