@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/sluice-net/sluice/internal/clientaddr"
+	"github.com/sluice-net/sluice/internal/sources"
 )
 
 // What one client's address may do: so many requests each second, so many at once, and so many
@@ -37,19 +38,20 @@ type limits struct {
 	proxies clientaddr.Proxies
 	behind  int // connections that a proxy may have more than an address
 	mu      sync.Mutex
-	of      map[netip.Addr]*usage
-	swept   time.Time
+	of      sources.Table[netip.Addr, usage]
 }
 
 type usage struct {
 	requests    *rate.Limiter
 	viewers     int
 	connections int
-	last        time.Time
 }
 
 func newLimits(cfg *Config) *limits {
-	return &limits{viewers: cfg.MaxPerAddress, proxies: cfg.Proxies, behind: cfg.MaxViewers, of: map[netip.Addr]*usage{}}
+	return &limits{viewers: cfg.MaxPerAddress, proxies: cfg.Proxies, behind: cfg.MaxViewers, of: sources.Table[netip.Addr, usage]{
+		New: func() *usage { return &usage{requests: rate.NewLimiter(perSecond, atOnce)} }, Most: maxAddresses, ForgetAfter: idle,
+		Keep: func(u *usage) bool { return u.viewers > 0 || u.connections > 0 },
+	}}
 }
 
 // address is as whose a request is counted.
@@ -57,38 +59,11 @@ func (l *limits) address(r *http.Request) netip.Addr {
 	return clientaddr.Source(l.proxies.Client(r)).Addr()
 }
 
-// usage returns what is known of an address, nil if there is no room for another.
-func (l *limits) usage(a netip.Addr, now time.Time) *usage {
-	u := l.of[a]
-	if u == nil {
-		if l.sweep(now); len(l.of) >= maxAddresses {
-			return nil
-		}
-		u = &usage{requests: rate.NewLimiter(perSecond, atOnce)}
-		l.of[a] = u
-	}
-	u.last = now
-	return u
-}
-
-// sweep forgets addresses that do nothing, once a second at most.
-func (l *limits) sweep(now time.Time) {
-	if now.Sub(l.swept) < time.Second {
-		return
-	}
-	l.swept = now
-	for a, u := range l.of {
-		if u.viewers == 0 && u.connections == 0 && now.Sub(u.last) > idle {
-			delete(l.of, a)
-		}
-	}
-}
-
 // request says whether an address may ask once more.
 func (l *limits) request(a netip.Addr, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	u := l.usage(a, now)
+	u := l.of.Find(a, now)
 	return u != nil && u.requests.AllowN(now, 1)
 }
 
@@ -96,7 +71,7 @@ func (l *limits) request(a netip.Addr, now time.Time) bool {
 func (l *limits) join(a netip.Addr, now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	u := l.usage(a, now)
+	u := l.of.Find(a, now)
 	if u == nil || u.viewers >= l.viewers {
 		return refused(http.StatusTooManyRequests, "", "your address has %d viewers here already, which is the most", l.viewers)
 	}
@@ -108,7 +83,7 @@ func (l *limits) join(a netip.Addr, now time.Time) error {
 func (l *limits) leave(a netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.of[a].viewers--
+	l.of.Known(a).viewers--
 }
 
 // connect counts a connection; it says whether the address may have it. More may come by a proxy.
@@ -119,7 +94,7 @@ func (l *limits) connect(a netip.Addr, proxy bool, now time.Time) bool {
 	if proxy {
 		most += l.behind
 	}
-	u := l.usage(a, now)
+	u := l.of.Find(a, now)
 	if u == nil || u.connections >= most {
 		return false
 	}
@@ -130,7 +105,7 @@ func (l *limits) connect(a netip.Addr, proxy bool, now time.Time) bool {
 func (l *limits) disconnect(a netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.of[a].connections--
+	l.of.Known(a).connections--
 }
 
 // listener closes connections that are more than an address may have.

@@ -165,8 +165,8 @@ func TestAddressesAreForgotten(t *testing.T) {
 	if l.request(one, now.Add(idle/2)) {
 		t.Error("there is room before anybody is forgotten")
 	}
-	if !l.request(one, now.Add(2*idle)) || len(l.of) != 1 {
-		t.Errorf("%d addresses are remembered", len(l.of))
+	if !l.request(one, now.Add(2*idle)) || l.of.Len() != 1 {
+		t.Errorf("%d addresses are remembered", l.of.Len())
 	}
 	if l.join(one, now) != nil || l.join(one, now) == nil {
 		t.Error("an address has one viewer")

@@ -43,12 +43,12 @@ func (s *Server) answer(b []byte, from netip.AddrPort, asked []byte, now time.Ti
 	code, waits := TooOften, false
 	switch {
 	case m.Kind == gnrswire.Lookup:
-		if !s.sources.allow(from.Addr(), asks, now) {
+		if !s.askers.allow(from.Addr(), asks, now) {
 			return to, nil // telling would cost as much as answering
 		}
 		s.lookups.Add(1)
 		code = s.lookup(m, a, to, now)
-	case s.sources.allow(from.Addr(), writes, now):
+	case s.askers.allow(from.Addr(), writes, now):
 		s.written.Add(1)
 		code, waits = s.write(m, a, from, to, now)
 	}
@@ -136,7 +136,7 @@ func (s *Server) write(m, a *gnrswire.Message, from, to netip.AddrPort, now time
 		return codeOf(err), false
 	}
 	_, there, err := s.Store.Get(nil, m.GUID)
-	if err == nil && !there && !s.sources.allow(from.Addr(), newNames, now) {
+	if err == nil && !there && !s.askers.allow(from.Addr(), newNames, now) {
 		return TooOften, false
 	}
 	own(r, a)

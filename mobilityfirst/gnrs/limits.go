@@ -1,6 +1,7 @@
 package gnrs
 
 import (
+	"cmp"
 	"net/netip"
 	"runtime"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/sluice-net/sluice/internal/clientaddr"
+	"github.com/sluice-net/sluice/internal/sources"
 )
 
 // Limits is what one address may do in a second; each may do a tenth of it at once.
@@ -35,24 +37,21 @@ const (
 	forgetAfter = 2 * time.Second
 )
 
-// sources counts what each address does.
-type sources struct {
+// askers counts what each address does.
+type askers struct {
 	Limits
 	mu     sync.Mutex
-	of     map[netip.Addr]*source
+	of     sources.Table[netip.Addr, source]
 	others *source // who has found no room
 	writes *rate.Limiter
-	swept  time.Time
 	now    time.Time // the latest that anybody has come with
 }
 
-type source struct {
-	lookups, writes, news *rate.Limiter
-	last                  time.Time
-}
+type source struct{ lookups, writes, news *rate.Limiter }
 
-func newSources(l Limits) *sources {
-	s := &sources{Limits: l, of: map[netip.Addr]*source{}, writes: limiter(writesInAll * float64(runtime.GOMAXPROCS(0)))}
+func newAskers(l Limits) *askers {
+	s := &askers{Limits: l, writes: limiter(writesInAll * float64(runtime.GOMAXPROCS(0)))}
+	s.of = sources.Table[netip.Addr, source]{New: s.source, Most: maxSources, ForgetAfter: forgetAfter}
 	s.others = s.source()
 	return s
 }
@@ -61,7 +60,7 @@ func limiter(each float64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(each), max(int(each/10), 1))
 }
 
-func (s *sources) source() *source {
+func (s *askers) source() *source {
 	return &source{lookups: limiter(s.Lookups), writes: limiter(s.Writes), news: limiter(s.NewNames)}
 }
 
@@ -75,14 +74,14 @@ const (
 )
 
 // allow says whether an address may do something once more.
-func (s *sources) allow(a netip.Addr, what use, now time.Time) bool {
+func (s *askers) allow(a netip.Addr, what use, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.After(s.now) {
 		s.now = now
 	}
 	now = s.now // whoever comes later with an earlier time would have the time between count again
-	x := s.find(clientaddr.Source(a).Addr(), now)
+	x := cmp.Or(s.of.Find(clientaddr.Source(a).Addr(), now), s.others)
 	switch what {
 	case writes:
 		return x.writes.AllowN(now, 1) && s.writes.AllowN(now, 1)
@@ -90,31 +89,5 @@ func (s *sources) allow(a netip.Addr, what use, now time.Time) bool {
 		return x.news.AllowN(now, 1)
 	default:
 		return x.lookups.AllowN(now, 1)
-	}
-}
-
-func (s *sources) find(a netip.Addr, now time.Time) *source {
-	x := s.of[a]
-	if x == nil {
-		if s.sweep(now); len(s.of) >= maxSources {
-			return s.others
-		}
-		x = s.source()
-		s.of[a] = x
-	}
-	x.last = now
-	return x
-}
-
-// sweep forgets who does nothing, once a second at most.
-func (s *sources) sweep(now time.Time) {
-	if now.Sub(s.swept) < time.Second {
-		return
-	}
-	s.swept = now
-	for a, x := range s.of {
-		if now.Sub(x.last) > forgetAfter {
-			delete(s.of, a)
-		}
 	}
 }

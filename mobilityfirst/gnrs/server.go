@@ -57,7 +57,7 @@ type Counters struct {
 type Server struct {
 	Options
 	conn    *net.UDPConn
-	sources *sources
+	askers *askers
 	watches *watches
 	writes  chan outgoing // answers to writes
 	notices chan outgoing // what tells of changes
@@ -89,9 +89,9 @@ func Listen(o Options) (*Server, error) {
 		return nil, fmt.Errorf("name service: %w", err)
 	}
 	_ = conn.SetReadBuffer(socketBuffer) // as much as there may be
-	s := &Server{Options: o, conn: conn, sources: newSources(o.Limits), writes: make(chan outgoing, maxAnswers), notices: make(chan outgoing, maxAnswers)}
+	s := &Server{Options: o, conn: conn, askers: newAskers(o.Limits), writes: make(chan outgoing, maxAnswers), notices: make(chan outgoing, maxAnswers)}
 	s.watches = newWatches(func(to netip.AddrPort, m *gnrswire.Message) {
-		if s.sources.allow(to.Addr(), asks, time.Now()) { // as much as its questions may be answered
+		if s.askers.allow(to.Addr(), asks, time.Now()) { // as much as its questions may be answered
 			s.later(s.notices, to, m)
 		}
 	})
