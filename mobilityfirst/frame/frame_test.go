@@ -45,7 +45,7 @@ func TestLayouts(t *testing.T) {
 		{&StreamQuery{Stream: 1}, "00000012 0000000000000001"},
 		{&StreamReset{Stream: 1, Reason: ResetTooLarge, Taken: 5}, "00000013 0000000000000001 00000002 0000000000000005"},
 		{&hello, "00000014 " + helloHex},
-		{&PathRequest{ID: 1, Destination: GUID{19: 2}, Label: 9, Hello: hello}, "00000015 0000000000000001 " + strings.Repeat("00", 19) + "02 0009 " + helloHex},
+		{&PathRequest{ID: 1, Destination: GUID{19: 2}, Back: 9, Forth: 10, Lease: 60_000, Hello: hello}, "00000015 0000000000000001 " + strings.Repeat("00", 19) + "02 0009 000a 0000ea60 " + helloHex},
 		{&PathGrant{Label: 7, Lease: 30_000, Hello: hello}, "00000016 0007 00007530 " + helloHex},
 	} {
 		want, err := hex.DecodeString(strings.ReplaceAll(x.want, " ", ""))
@@ -206,7 +206,7 @@ func TestRoundTrips(t *testing.T) {
 		}),
 		rapid.Custom(func(t *rapid.T) Frame { h := hellos.Draw(t, "hello"); return &h }),
 		rapid.Custom(func(t *rapid.T) Frame {
-			return &PathRequest{long.Draw(t, "id"), GUID(rapid.SliceOfN(rapid.Byte(), 20, 20).Draw(t, "destination")), rapid.Uint16().Draw(t, "label"), hellos.Draw(t, "hello")}
+			return &PathRequest{long.Draw(t, "id"), GUID(rapid.SliceOfN(rapid.Byte(), 20, 20).Draw(t, "destination")), rapid.Uint16().Draw(t, "back"), rapid.Uint16().Draw(t, "forth"), rapid.Uint32().Draw(t, "lease"), hellos.Draw(t, "hello")}
 		}),
 		rapid.Custom(func(t *rapid.T) Frame {
 			return &PathGrant{rapid.Uint16().Draw(t, "label"), word.Draw(t, "lease"), hellos.Draw(t, "hello")}

@@ -63,8 +63,11 @@ type PathRequest struct {
 	ID uint64
 	// Destination is the name.
 	Destination GUID
-	// Label is the VLAN tag with which frames go back, zero for none: whoever makes the way sets it.
-	Label uint16
+	// Back and Forth are the VLAN tags of the way that has been made for this request: with which frames
+	// go to who asks, and from there. Zero for none. Lease is how long it is there unless it is asked for
+	// again, in ms. Whoever makes the way sets these; who asks leaves them zero.
+	Back, Forth uint16
+	Lease       uint32
 	// Hello says who asks.
 	Hello Hello
 }
@@ -75,7 +78,8 @@ func (*PathRequest) Type() Type { return TypePathRequest }
 // AppendTo implements Frame.
 func (r *PathRequest) AppendTo(b []byte) []byte {
 	b = be.AppendUint64(appendWords(b, uint32(TypePathRequest)), r.ID)
-	return r.Hello.appendAll(be.AppendUint16(append(b, r.Destination[:]...), r.Label))
+	b = be.AppendUint16(append(b, r.Destination[:]...), r.Back)
+	return r.Hello.appendAll(be.AppendUint32(be.AppendUint16(b, r.Forth), r.Lease))
 }
 
 func (r *PathRequest) parse(b []byte) error {
@@ -83,23 +87,27 @@ func (r *PathRequest) parse(b []byte) error {
 		return err
 	}
 	b = b[8:]
-	if len(b) < len(r.Destination)+2 {
+	if len(b) < len(r.Destination)+2+2+4 {
 		return ErrShort
 	}
 	b = b[copy(r.Destination[:], b):]
-	r.Label = be.Uint16(b)
-	return r.Hello.parse(b[2:])
+	r.Back, r.Forth, r.Lease = be.Uint16(b), be.Uint16(b[2:]), be.Uint32(b[4:])
+	return r.Hello.parse(b[8:])
 }
 
 // PathGrant says how a name is reached.
 type PathGrant struct {
-	// Label is the VLAN tag with which frames go there, zero for none.
+	// Label is the VLAN tag with which frames go there, zero for none: the request's Forth.
 	Label uint16
-	// Lease is how long the way is there unless it is asked for again, in ms.
+	// Lease is how long the way is there unless it is asked for again, in ms: the request's, if a way has
+	// been made for it.
 	Lease uint32
 	// Hello is that of the name, with the request's ID as its challenge.
 	Hello Hello
 }
+
+// LeaseTime is how long the way is there.
+func (r *PathRequest) LeaseTime() time.Duration { return time.Duration(r.Lease) * time.Millisecond }
 
 // LeaseTime is how long the way is there.
 func (g *PathGrant) LeaseTime() time.Duration { return time.Duration(g.Lease) * time.Millisecond }

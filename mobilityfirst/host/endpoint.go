@@ -141,7 +141,7 @@ func (e *Endpoint) Ping(ctx context.Context, to frame.GUID) (time.Duration, erro
 			delete(h.pings, id)
 			id = frame.Stream(rand.Uint64())
 			h.pings[id] = answered
-			p.link.tell(p.mac, p.label, &frame.StreamQuery{Stream: id})
+			p.link.tell(p.mac, p.tag, &frame.StreamQuery{Stream: id})
 			changed, again = nil, time.After(pingAgain)
 		}
 		h.mu.Unlock()

@@ -19,7 +19,6 @@ type incoming struct {
 	endpoint *Endpoint
 	session  *session
 	place    // where it comes from, and acknowledgements go to
-	label    uint16
 	account  *account // that of where it was begun
 	receiver *stream.Receiver
 	window   int       // bytes that are taken for frames that come early
@@ -43,7 +42,7 @@ func (h *Host) open(at place, d *frame.StreamData, now time.Time) *incoming {
 		h.refuse(at, 0, d.Stream, frame.ResetInvalid, now)
 		return nil
 	}
-	peer, label := h.neighbours.find(header.Source.GUID, at)
+	peer := h.neighbours.find(header.Source.GUID, at)
 	if peer == nil {
 		h.refuse(at, 0, d.Stream, frame.ResetUnknown, now)
 		return nil
@@ -54,7 +53,7 @@ func (h *Host) open(at place, d *frame.StreamData, now time.Time) *incoming {
 	if old := h.in[d.Stream.Session()]; old != nil && old.peer == peer {
 		old.leave()
 	}
-	in := &incoming{host: h, peer: peer, endpoint: h.names[header.Destination.GUID], place: at, label: label, account: h.memory.account(at), window: window * at.link.MTU, heard: now}
+	in := &incoming{host: h, peer: peer, endpoint: h.names[header.Destination.GUID], place: at, account: h.memory.account(at), window: window * at.link.MTU, heard: now}
 	in.account.streams++ // and so it stays while others of it end
 	if in.account.streams > maxIncoming/8 {
 		h.reclaim(in.account, now)
@@ -62,7 +61,7 @@ func (h *Host) open(at place, d *frame.StreamData, now time.Time) *incoming {
 	if in.endpoint == nil || in.account.streams > maxIncoming/8 || h.in[d.Stream.Session()] != nil || !h.makePlace(now) || !h.take(in.account, in.window, now) {
 		in.account.streams--
 		h.memory.settle(in.account)
-		h.refuse(at, label, d.Stream, frame.ResetRefused, now)
+		h.refuse(at, peer.tag(at, now), d.Stream, frame.ResetRefused, now)
 		return nil
 	}
 	in.receiver = stream.NewReceiver(stream.ReceiverConfig{
@@ -76,7 +75,7 @@ func (h *Host) open(at place, d *frame.StreamData, now time.Time) *incoming {
 }
 
 // refuse ends a stream that is none of ours.
-func (h *Host) refuse(at place, label uint16, which frame.Stream, reason frame.ResetReason, now time.Time) {
+func (h *Host) refuse(at place, tag uint16, which frame.Stream, reason frame.ResetReason, now time.Time) {
 	if !h.mayAnswer(at, now) {
 		return
 	}
@@ -84,7 +83,7 @@ func (h *Host) refuse(at place, label uint16, which frame.Stream, reason frame.R
 	if f, is := h.farewells[which.Session()]; is && f.place == at && f.reset.Stream == which {
 		r = f.reset // it was lost
 	}
-	at.link.tell(at.mac, label, &r)
+	at.link.tell(at.mac, tag, &r)
 }
 
 // data takes a frame.
@@ -113,7 +112,7 @@ func (in *incoming) from(at place) bool {
 		if !in.peer.is(at) {
 			return false
 		}
-		in.place, in.label = at, in.peer.labelAt(at)
+		in.place = at
 	}
 	return true
 }
@@ -172,7 +171,7 @@ type farewell struct {
 // again.
 func (in *incoming) end(reason frame.ResetReason) {
 	h, r := in.host, frame.StreamReset{Stream: in.receiver.Stream, Reason: reason, Taken: in.receiver.Ack().Taken}
-	in.link.tell(in.mac, in.label, &r)
+	in.link.tell(in.mac, in.peer.tag(in.place, time.Now()), &r)
 	if len(h.farewells) < maxFarewells {
 		h.farewells[r.Stream.Session()] = farewell{in.place, r, in.heard}
 	}

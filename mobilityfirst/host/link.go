@@ -148,9 +148,9 @@ func (l *link) kick() {
 }
 
 // tell sends a frame that carries no chunk. The host is locked.
-func (l *link) tell(to openflow.MAC, label uint16, f frame.Frame) {
+func (l *link) tell(to openflow.MAC, tag uint16, f frame.Frame) {
 	if l.up && len(l.control) < maxControl {
-		l.control = append(l.control, f.AppendTo(l.AppendHeader(nil, to, label)))
+		l.control = append(l.control, f.AppendTo(l.AppendHeader(nil, to, tag)))
 		l.kick()
 	}
 }
@@ -211,11 +211,12 @@ func (l *link) collect(buffers *[batch][]byte) [][]byte {
 	if l.control = l.control[n:]; len(l.control) == 0 {
 		l.control = nil
 	}
-	add := func(to openflow.MAC, label uint16, f frame.Frame) {
+	add := func(to openflow.MAC, tag uint16, f frame.Frame) {
 		b := &buffers[len(frames)]
-		*b = f.AppendTo(l.AppendHeader((*b)[:0], to, label))
+		*b = f.AppendTo(l.AppendHeader((*b)[:0], to, tag))
 		frames = append(frames, *b)
 	}
+	now := time.Now()
 	for len(frames) < batch && len(l.acks) > 0 {
 		in := l.acks[0]
 		l.acks[0] = nil
@@ -229,9 +230,8 @@ func (l *link) collect(buffers *[batch][]byte) [][]byte {
 			continue
 		}
 		ack := in.receiver.Ack()
-		add(in.mac, in.label, &ack)
+		add(in.mac, in.peer.tag(in.place, now), &ack)
 	}
-	now := time.Now()
 	for len(frames) < batch && len(l.active) > 0 {
 		o := l.active[0]
 		l.active[0] = nil
@@ -248,7 +248,7 @@ func (l *link) collect(buffers *[batch][]byte) [][]byte {
 			continue
 		}
 		if q, ask := o.sender.Query(); ask {
-			add(o.path.mac, o.path.label, &q)
+			add(o.path.mac, o.path.tag, &q)
 		}
 		may := min(batch-len(frames), turn)
 		sent, again := o.sender.Sent, o.sender.Again
@@ -256,7 +256,7 @@ func (l *link) collect(buffers *[batch][]byte) [][]byte {
 		h.counters.Frames += o.sender.Sent - sent
 		h.counters.Again += o.sender.Again - again
 		for i := range parts {
-			add(o.path.mac, o.path.label, &parts[i])
+			add(o.path.mac, o.path.tag, &parts[i])
 		}
 		if len(parts) == may {
 			o.activeOn = l

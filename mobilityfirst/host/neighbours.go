@@ -35,7 +35,21 @@ type neighbour struct {
 // reach is how a place is reached.
 type reach struct {
 	place
-	label uint16
+	label
+}
+
+// label is a VLAN tag by which frames go a way that the network has made.
+type label struct {
+	tag   uint16    // zero for none
+	until time.Time // when the way is not there any more
+}
+
+// at is the tag of frames that are sent now.
+func (l label) at(now time.Time) uint16 {
+	if now.After(l.until) {
+		return 0
+	}
+	return l.tag
 }
 
 // neighbours are known by name and by place.
@@ -50,7 +64,7 @@ func (t *neighbours) init() {
 
 // learn notes what a hello says that was verified; nil if there is no room, or if it is older than what is
 // known. Whether it is old does not matter for a hello that answers to the host.
-func (t *neighbours) learn(name frame.GUID, hello *frame.Hello, at place, label uint16, now time.Time) (n *neighbour, old bool) {
+func (t *neighbours) learn(name frame.GUID, hello *frame.Hello, at place, way label, now time.Time) (n *neighbour, old bool) {
 	n = t.named[name]
 	if n != nil && hello.Number < n.number && hello.Challenge == 0 {
 		return nil, true
@@ -66,7 +80,7 @@ func (t *neighbours) learn(name frame.GUID, hello *frame.Hello, at place, label 
 		}
 		t.at[at] = append(t.at[at], n)
 	}
-	n.places = slices.Insert(n.places, 0, reach{at, label})
+	n.places = slices.Insert(n.places, 0, reach{at, way})
 	if len(n.places) > maxPlaces {
 		t.forgetPlace(n, n.places[maxPlaces].place)
 		n.places = n.places[:maxPlaces]
@@ -80,20 +94,20 @@ func (t *neighbours) learn(name frame.GUID, hello *frame.Hello, at place, label 
 func (t *neighbours) knows(at place) bool { return len(t.at[at]) > 0 }
 
 // find is the neighbour of a name, if it is at a place.
-func (t *neighbours) find(name frame.GUID, at place) (*neighbour, uint16) {
+func (t *neighbours) find(name frame.GUID, at place) *neighbour {
 	for _, n := range t.at[at] {
 		if n.name == name {
-			return n, n.labelAt(at)
+			return n
 		}
 	}
-	return nil, 0
+	return nil
 }
 
-// labelAt is the label with which frames go to a place.
-func (n *neighbour) labelAt(at place) uint16 {
+// tag is the VLAN tag with which frames go to a place.
+func (n *neighbour) tag(at place, now time.Time) uint16 {
 	for _, r := range n.places {
 		if r.place == at {
-			return r.label
+			return r.label.at(now)
 		}
 	}
 	return 0
@@ -166,10 +180,10 @@ func (t *neighbours) leave(l *link) {
 	}
 }
 
-// labelTo is the label with which frames go to a place, whoever is there.
-func (t *neighbours) labelTo(at place) uint16 {
+// tagTo is the VLAN tag with which frames go to a place, whoever is there.
+func (t *neighbours) tagTo(at place, now time.Time) uint16 {
 	for _, n := range t.at[at] {
-		return n.labelAt(at)
+		return n.tag(at, now)
 	}
 	return 0
 }

@@ -74,7 +74,7 @@ type waiting struct {
 type path struct {
 	link  *link
 	mac   openflow.MAC
-	label uint16
+	tag   uint16 // of the way that the network has made, zero for none
 	until time.Time
 }
 
@@ -215,7 +215,7 @@ func (o *outgoing) acknowledged(a *frame.StreamAck, now time.Time) {
 		o.finish(taken, nil)
 	}
 	if p := o.path; p != nil {
-		if p.label == 0 {
+		if p.tag == 0 {
 			p.until = now.Add(lease) // it is heard
 		}
 		p.link.activate(o)
@@ -339,7 +339,7 @@ func (o *outgoing) late(now time.Time) (n int) {
 func (o *outgoing) abandon(n int) {
 	before := o.sender.Stream
 	if o.sender.Abandon(n); o.sender.Stream != before && o.path != nil {
-		o.path.link.tell(o.path.mac, o.path.label, &frame.StreamReset{Stream: before, Reason: frame.ResetAbandoned})
+		o.path.link.tell(o.path.mac, o.path.tag, &frame.StreamReset{Stream: before, Reason: frame.ResetAbandoned})
 		o.path.link.activate(o)
 	}
 	o.finish(n, fmt.Errorf("chunk to %v: %w", o.to, ErrKept))
@@ -356,7 +356,7 @@ func (o *outgoing) end(err error) {
 // forget forgets the stream, to which no chunk belongs.
 func (o *outgoing) forget() {
 	if p := o.path; p != nil && o.sender.Begun() {
-		p.link.tell(p.mac, p.label, &frame.StreamReset{Stream: o.sender.Stream, Reason: frame.ResetAbandoned})
+		p.link.tell(p.mac, p.tag, &frame.StreamReset{Stream: o.sender.Stream, Reason: frame.ResetAbandoned})
 	}
 	if o.timer != nil {
 		o.timer.Stop()

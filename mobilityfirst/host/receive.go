@@ -56,7 +56,7 @@ func (h *Host) handle(at place, f frame.Frame, now time.Time) {
 		}
 	case *frame.StreamQuery:
 		if in := h.in[f.Stream.Session()]; in == nil || in.receiver.Stream != f.Stream {
-			h.refuse(at, h.neighbours.labelTo(at), f.Stream, frame.ResetUnknown, now)
+			h.refuse(at, h.neighbours.tagTo(at, now), f.Stream, frame.ResetUnknown, now)
 		} else if in.from(at) {
 			in.link.acknowledge(in)
 		}
@@ -72,8 +72,7 @@ func (o *outgoing) reaches(at place) bool {
 	if o.path != nil && o.path.link == at.link && o.path.mac == at.mac {
 		return true
 	}
-	n, _ := o.host.neighbours.find(o.to, at)
-	return n != nil
+	return o.host.neighbours.find(o.to, at) != nil
 }
 
 // reset ends a stream in either direction, or is the answer to a ping.
@@ -131,7 +130,7 @@ func (h *Host) answer(at place, q *frame.PathRequest, now time.Time) {
 	if e == nil || !at.link.up {
 		return
 	}
-	n, old := h.neighbours.learn(who, &q.Hello, at, q.Label, now)
+	n, old := h.neighbours.learn(who, &q.Hello, at, label{q.Back, now.Add(min(q.LeaseTime(), maxLease))}, now)
 	if old && h.limits.induced.AllowN(now, 1) {
 		// It has said something newer: it may be another's hello of earlier, or the clock of its
 		// host was set back. What it answers now is new.
@@ -143,7 +142,11 @@ func (h *Host) answer(at place, q *frame.PathRequest, now time.Time) {
 		return
 	}
 	hello := record.SignHello(e.key, e.number, at.link.MAC, challenge(q))
-	at.link.tell(at.mac, 0, &frame.PathGrant{Lease: uint32(lease.Milliseconds()), Hello: hello})
+	g := frame.PathGrant{Label: q.Forth, Lease: q.Lease, Hello: hello}
+	if g.Label == 0 {
+		g.Lease = uint32(lease.Milliseconds())
+	}
+	at.link.tell(at.mac, q.Back, &g)
 }
 
 // group says whether an Ethernet address is that of several.
@@ -169,8 +172,9 @@ func (h *Host) grant(at place, g *frame.PathGrant, now time.Time) {
 		return
 	}
 	there := place{at.link, g.Hello.MAC}
-	h.neighbours.learn(who, &g.Hello, there, g.Label, now)
-	o.granted(&path{link: at.link, mac: g.Hello.MAC, label: g.Label, until: now.Add(min(g.LeaseTime(), maxLease))}, now)
+	until := now.Add(min(g.LeaseTime(), maxLease))
+	h.neighbours.learn(who, &g.Hello, there, label{g.Label, until}, now)
+	o.granted(&path{link: at.link, mac: g.Hello.MAC, tag: g.Label, until: until}, now)
 }
 
 // maxLease is how long a way is believed to be there at most.
