@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/qos/way"
+	"github.com/sluice-net/sluice/service"
 )
 
 const (
@@ -45,7 +46,7 @@ func (p *planner) broken(f *flow, now time.Time) string {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	why, certain := way.Missing(p.Network, f.Hops)
+	why, certain := service.MissingLink(p.Network, f.Hops)
 	if !f.health.Lost(why, certain, now) {
 		return ""
 	}

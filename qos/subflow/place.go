@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/reserve"
 	"github.com/sluice-net/sluice/qos/way"
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/store"
 )
 
@@ -66,7 +67,7 @@ func (c *placer) next(f *subflow) (found, error) {
 	c.choosing.Lock()
 	defer c.choosing.Unlock()
 	return c.choice.next(f, c.Network.Topology(), time.Now(), func(hops []network.Hop) bool {
-		missing, _ := way.Missing(c.Network, hops)
+		missing, _ := service.MissingLink(c.Network, hops)
 		return missing == ""
 	})
 }

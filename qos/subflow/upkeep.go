@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/way"
+	"github.com/sluice-net/sluice/service"
 )
 
 // keepUp reads counters, and does what follows from them.
@@ -64,7 +65,7 @@ func (s *Service) review(ctx context.Context) {
 			s.placer.end(f, "a host has moved")
 			return
 		}
-		missing, certain := way.Missing(s.Network, hops)
+		missing, certain := service.MissingLink(s.Network, hops)
 		f.mu.Lock()
 		seen := f.health.Seen()
 		lost := f.health.Lost(missing, certain, time.Now())
@@ -80,7 +81,7 @@ func (s *Service) review(ctx context.Context) {
 func (c *placer) repair(ctx context.Context, f *subflow, why string, lost bool) {
 	f.changing.Lock()
 	hops := f.path()
-	if missing, _ := way.Missing(c.Network, hops); missing == "" { // moved meanwhile, or over
+	if missing, _ := service.MissingLink(c.Network, hops); missing == "" { // moved meanwhile, or over
 		f.changing.Unlock()
 		return
 	}

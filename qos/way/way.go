@@ -1,7 +1,6 @@
 package way
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -77,7 +76,6 @@ func Ports(hops []network.Hop) (out []network.PortRef) {
 // State is what is asked of a network; a service.Network has it.
 type State interface {
 	Topology() *network.Topology
-	PortUp(network.PortRef) (up, known bool)
 	HostByMAC(mac openflow.MAC, vlan uint16) (network.Host, bool)
 	CanMatch(openflow.DatapathID, openflow.Field) (can, known bool)
 }
@@ -96,26 +94,6 @@ func Moved(n State, h match.Header, from, to network.PortRef) bool {
 		return known && !host.At.IsZero() && host.At != than
 	}
 	return elsewhere(h.EthSrc, from) || elsewhere(h.EthDst, to)
-}
-
-// Missing finds the first link of a way that is not there, and says so; nothing if all are.
-// It is certain if both its switches are connected, or a port says that it is down: a
-// switch may have lost its connection to the controller alone.
-func Missing(n State, hops []network.Hop) (why string, certain bool) {
-	t := n.Topology()
-	for i := range len(hops) - 1 {
-		a, b := hops[i], hops[i+1]
-		from, to := network.PortRef{Switch: a.Switch, Port: a.Out}, network.PortRef{Switch: b.Switch, Port: b.In}
-		if l, ok := t.LinkFrom(from); ok && l.To == to {
-			continue
-		}
-		upA, _ := n.PortUp(from)
-		upB, _ := n.PortUp(to)
-		hasA, hasB := t.Has(a.Switch), t.Has(b.Switch)
-		certain := hasA && hasB || hasA && !upA || hasB && !upB
-		return fmt.Sprintf("the link from %v to %v is down", from, to), certain
-	}
-	return "", true
 }
 
 // Hop is one switch of a flow's path, for a reader.
