@@ -57,7 +57,7 @@ type Counters struct {
 type Server struct {
 	Options
 	conn    *net.UDPConn
-	askers *askers
+	askers  *askers
 	watches *watches
 	writes  chan outgoing // answers to writes
 	notices chan outgoing // what tells of changes

@@ -29,8 +29,9 @@ type segment struct {
 	loss  float64
 	delay time.Duration // how long a frame takes
 	draw  *rand.Rand
-	seen  func(b []byte) // each frame
-	lost  int            // how many are still to be lost
+	seen  func(b []byte)        // each frame
+	edit  func(b []byte) []byte // each frame, as it goes on; nil if it does not
+	lost  int                   // how many are still to be lost
 }
 
 func newSegment(loss float64) *segment {
@@ -97,6 +98,11 @@ func (s *segment) carry(from *port, f []byte) {
 	if s.lost > 0 {
 		s.lost--
 		return
+	}
+	if s.edit != nil {
+		if f = s.edit(f); f == nil {
+			return
+		}
 	}
 	to := openflow.MAC(f)
 	for mac, p := range s.ports {

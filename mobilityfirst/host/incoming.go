@@ -18,7 +18,7 @@ type incoming struct {
 	peer     *neighbour
 	endpoint *Endpoint
 	session  *session
-	place    // where it comes from, and acknowledgements go to
+	place             // where it comes from, and acknowledgements go to
 	account  *account // that of where it was begun
 	receiver *stream.Receiver
 	window   int       // bytes that are taken for frames that come early

@@ -101,11 +101,12 @@ func (l *link) begin(i *Interface) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l.Interface, l.up = i, true
+	now := time.Now()
 	for _, e := range h.names {
+		e.renew(now) // it may be plugged in elsewhere than before
 		hello := e.hello(l)
 		l.tell(broadcast, 0, &hello)
 	}
-	now := time.Now()
 	for _, o := range h.out {
 		if o.path == nil && o.wanted() {
 			o.ask(now)

@@ -30,6 +30,20 @@ type neighbour struct {
 	number   uint64  // the highest of its hellos
 	heard    time.Time
 	sessions []*session // what comes from it
+	asked    uint64     // its last request
+	again    int        // how often that was repeated
+	plain    time.Time  // until when no label is believed in: something between does not pass tags
+}
+
+// distrusts says whether the labels of a request are left off: answers by them do not arrive, as it is asked again
+// and again.
+func (n *neighbour) distrusts(q *frame.PathRequest, now time.Time) bool {
+	if q.ID != n.asked {
+		n.asked, n.again = q.ID, 0
+	} else if n.again++; n.again == silences && q.Back != 0 {
+		n.plain = now.Add(distrust)
+	}
+	return now.Before(n.plain)
 }
 
 // reach is how a place is reached.

@@ -57,6 +57,7 @@ type outgoing struct {
 	asks    int    // for paths, since the receiver was heard
 	asked   time.Time
 	nextAsk time.Time
+	plain   time.Time // until when no label is believed in: something between does not pass tags
 }
 
 // wanted says whether there is something to send.
@@ -72,17 +73,30 @@ type waiting struct {
 
 // path is how frames go to a name.
 type path struct {
+	found time.Time
+	heard bool // the receiver has acknowledged something since
 	link  *link
 	mac   openflow.MAC
 	tag   uint16 // of the way that the network has made, zero for none
 	until time.Time
 }
 
-// lease is how long a way is there that the name's host has answered for by itself.
-const lease = 30 * time.Second
+const (
+	// lease is how long a way is there that the name's host has answered for by itself.
+	lease = 30 * time.Second
+	// askAgain is after how long such a way is asked for again: the network may make one by then.
+	askAgain = time.Minute
+	// distrust is for how long labels are not believed in to a name by one of which nothing has arrived.
+	distrust = 10 * time.Minute
+)
 
 // renew is when a way is to be asked for again.
-func (p *path) renew() time.Time { return p.until.Add(-lease / 2) }
+func (p *path) renew() time.Time {
+	if p.tag == 0 {
+		return p.found.Add(askAgain)
+	}
+	return p.until.Add(-lease / 2)
+}
 
 // outgoingTo is the stream to a name, a new one if there is none.
 func (h *Host) outgoingTo(e *Endpoint, to frame.GUID) (*outgoing, error) {
@@ -189,6 +203,9 @@ func (o *outgoing) ask(now time.Time) {
 func (o *outgoing) granted(p *path, now time.Time) {
 	delete(o.host.requests, o.request)
 	o.request, o.silent, o.nextAsk = 0, 0, time.Time{}
+	if now.Before(o.plain) {
+		p.tag, p.until = 0, now.Add(lease)
+	}
 	o.path = p
 	if payload := max(p.link.MTU, leastMTU) - frame.StreamDataSize; payload < o.sender.Payload || payload > o.sender.Payload && !o.sender.Begun() {
 		o.sender.Restart(payload)
@@ -215,6 +232,7 @@ func (o *outgoing) acknowledged(a *frame.StreamAck, now time.Time) {
 		o.finish(taken, nil)
 	}
 	if p := o.path; p != nil {
+		p.heard = true
 		if p.tag == 0 {
 			p.until = now.Add(lease) // it is heard
 		}
@@ -319,12 +337,25 @@ func (o *outgoing) wake() {
 	}
 	if due := o.sender.Deadline(); o.path != nil && !due.IsZero() && !now.Before(due) {
 		o.sender.Expire(now)
-		if o.silent++; o.silent >= silences && o.request == 0 {
-			o.ask(now)
+		if o.silent++; o.silent >= silences {
+			o.doubt(now)
 		}
 		o.path.link.activate(o)
 	}
 	o.schedule(now)
+}
+
+// doubt is for a receiver that is silent: another way is asked for, and a label by which nothing has arrived
+// yet is left off.
+func (o *outgoing) doubt(now time.Time) {
+	if p := o.path; p.tag != 0 && !p.heard {
+		o.plain = now.Add(distrust)
+		p.tag, p.until = 0, now.Add(lease)
+	}
+	if o.request == 0 {
+		o.endpoint.renew(now) // the network may have seen it say the same elsewhere
+		o.ask(now)
+	}
 }
 
 // late is how many of the first chunks have no time left.

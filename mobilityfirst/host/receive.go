@@ -97,7 +97,7 @@ func (h *Host) heard(at place, hello *frame.Hello, now time.Time) {
 	to := record.NameOf(hello.Key[:])
 	for _, e := range h.names {
 		o := h.out[way{e.Name, to}]
-		if o == nil || !o.wanted() || o.path != nil && (o.path.mac == openflow.MAC(hello.MAC) || now.Sub(o.asked) < askedLately) || now.Sub(o.asked) < firstAsk {
+		if o == nil || !o.wanted() || o.path != nil && (o.path.mac == openflow.MAC(hello.MAC) && o.path.tag == 0 || now.Sub(o.asked) < askedLately) || now.Sub(o.asked) < firstAsk {
 			continue
 		}
 		if h.mayAnswer(at, now) && h.limits.induced.AllowN(now, 1) {
@@ -129,6 +129,9 @@ func (h *Host) answer(at place, q *frame.PathRequest, now time.Time) {
 	e := h.names[q.Destination]
 	if e == nil || !at.link.up {
 		return
+	}
+	if n := h.neighbours.named[who]; n != nil && n.distrusts(q, now) {
+		q.Back, q.Forth = 0, 0
 	}
 	n, old := h.neighbours.learn(who, &q.Hello, at, label{q.Back, now.Add(min(q.LeaseTime(), maxLease))}, now)
 	if old && h.limits.induced.AllowN(now, 1) {
@@ -174,7 +177,7 @@ func (h *Host) grant(at place, g *frame.PathGrant, now time.Time) {
 	there := place{at.link, g.Hello.MAC}
 	until := now.Add(min(g.LeaseTime(), maxLease))
 	h.neighbours.learn(who, &g.Hello, there, label{g.Label, until}, now)
-	o.granted(&path{link: at.link, mac: g.Hello.MAC, tag: g.Label, until: until}, now)
+	o.granted(&path{found: now, link: at.link, mac: g.Hello.MAC, tag: g.Label, until: until}, now)
 }
 
 // maxLease is how long a way is believed to be there at most.
