@@ -25,6 +25,7 @@ func All() []Experiment {
 		qosCritical(), qosAcceptance(), qosLatency(), qosPeers(), multipathGain(), multipathCut(), multipathFatTree(), multipathModel(), multipathControl(), hostIdle(),
 		mfNames(),
 		mfChunks(),
+		mfSetup(),
 		qosAlgorithms(),
 		cinemaZap(), cinemaTree(), cinemaScale(), cinemaPeers(),
 	}
