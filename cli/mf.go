@@ -9,11 +9,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/api"
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/mobilityfirst/gnrs"
 	"github.com/sluice-net/sluice/mobilityfirst/namestore"
+	"github.com/sluice-net/sluice/mobilityfirst/plugin"
 )
+
+const mfPath = api.Prefix + "/" + plugin.Name + "/"
 
 func mfCommand(app *App) *cobra.Command {
 	cmd := group("mf", "Names that stay: chunks to them, and where they are (MobilityFirst)", `  sluice mf name new laptop.key
@@ -21,7 +25,8 @@ func mfCommand(app *App) *cobra.Command {
   sluice mf recv --name-key laptop.key > film.mp4
   sluice mf send 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930 film.mp4
   sluice mf gnrs --dir /var/lib/sluice/names`,
-		mfHostCommand(app), mfSendCommand(app), mfRecvCommand(app), mfPingCommand(app), mfPerfCommand(app), mfGNRSCommand(app), mfNameCommand(app))
+		mfHostCommand(app), mfSendCommand(app), mfRecvCommand(app), mfPingCommand(app), mfPerfCommand(app), mfGNRSCommand(app), mfNameCommand(app),
+		GetCommand(app, "paths", "List the paths between names that switches have labels for", mfPath+"paths", Table[plugin.PathInfo]("id ends hops lease")))
 	cmd.Long = `A name (GUID) is the hash of a key, and stays when what has it moves. A host brings chunks to
 names, whatever addresses are. The name service says where a name is, which nobody but the
 owner of the key can tell it.`

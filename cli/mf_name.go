@@ -18,13 +18,16 @@ import (
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/mobilityfirst/gnrs"
 	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
+	"github.com/sluice-net/sluice/mobilityfirst/plugin"
 	"github.com/sluice-net/sluice/mobilityfirst/record"
 )
 
 func mfNameCommand(app *App) *cobra.Command {
 	return group("name", "Make names, say where they are, and look them up", `  sluice mf name new laptop.key
   sluice mf name set --name-key laptop.key 192.0.2.7:5000
-  sluice mf name show 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930`, mfNewCommand(app), mfSetCommand(app), mfShowCommand(app))
+  sluice mf name show 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930
+  sluice mf name list`, mfNewCommand(app), mfSetCommand(app), mfShowCommand(app),
+		GetCommand(app, "list", "List where the controller has seen names", mfPath+"names", Table[plugin.NameInfo]("")))
 }
 
 func mfNewCommand(app *App) *cobra.Command {

@@ -26,6 +26,8 @@ type Controller struct {
 	Handover Handover `yaml:"handover" doc:"The handover service: devices that move."`
 	QoS      QoS      `yaml:"qos" doc:"The QoS service: bandwidth and latency that hold."`
 	Cinema   Cinema   `yaml:"cinema" doc:"The Cinema service: live channels to many viewers."`
+
+	MobilityFirst MobilityFirst `yaml:"mobilityfirst" doc:"The MobilityFirst service: paths between names."`
 }
 
 // Log says what is logged.
@@ -236,6 +238,8 @@ func DefaultController() *Controller {
 		Handover: defaultHandover(),
 		QoS:      defaultQoS(),
 		Cinema:   defaultCinema(),
+
+		MobilityFirst: defaultMobilityFirst(),
 	}
 }
 

@@ -57,6 +57,7 @@ var constructors = []func(*Controller) (Service, error){
 	newHandover,
 	newQoS,
 	newCinema,
+	newMobilityFirst,
 }
 
 func (c *Controller) makeServices() error {

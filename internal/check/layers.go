@@ -111,7 +111,12 @@ func Layers() []Layer {
 			Dir: "mobilityfirst/host",
 			May: []string{"mobilityfirst/frame", "mobilityfirst/stream", "mobilityfirst/rawlink", "mobilityfirst/record", "mobilityfirst/hostapi", "openflow"},
 		},
-		{Dir: "mobilityfirst/integration", Tests: []string{"mobilityfirst", "network", "lab"}},
+		{
+			Dir:  "mobilityfirst/plugin",
+			May:  []string{"mobilityfirst/frame", "mobilityfirst/record", "network", "openflow", "event", "service"},
+			Only: []string{"api"},
+		},
+		{Dir: "mobilityfirst/integration", Tests: []string{"mobilityfirst", "network", "lab", "experiment", "openflow", "api"}},
 		{Dir: "mobilityfirst/gnrswire", May: []string{"mobilityfirst/frame"}},
 		{Dir: "mobilityfirst/record", May: []string{"mobilityfirst/frame", "mobilityfirst/gnrswire"}},
 		{Dir: "mobilityfirst/namestore", May: []string{"mobilityfirst/frame", "mobilityfirst/record"}, Tests: []string{"mobilityfirst/gnrswire"}},
@@ -123,15 +128,15 @@ func Layers() []Layer {
 		{Dir: "api/conformance", Tests: []string{"api", "network", "openflow", "pki"}},
 		{Dir: "dashboard"},
 		{Dir: "dashboard/integration", Tests: []string{"network", "sos", "handover", "cinema", "pki", "config", "controller", "experiment", "lab", "openflow"}},
-		{Dir: "config", May: []string{"openflow", "network", "pki", "service", "sos", "handover", "qos", "cinema", "ovsdb"}},
+		{Dir: "config", May: []string{"openflow", "network", "pki", "service", "sos", "handover", "qos", "cinema", "mobilityfirst", "ovsdb"}},
 		{
 			Dir:   "controller",
-			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "dashboard", "service", "sos", "handover", "qos", "cinema", "ovsdb"},
+			May:   []string{"openflow", "network", "event", "store", "pki", "config", "api", "dashboard", "service", "sos", "handover", "qos", "cinema", "mobilityfirst", "ovsdb"},
 			Tests: []string{"lab"},
 		},
 
 		{Dir: "experiment", May: []string{"lab", "pki", "api", "network", "openflow", "service", "sos", "handover", "qos", "cinema", "mobilityfirst"}},
-		{Dir: "pairs", Tests: []string{"lab", "experiment", "openflow", "network", "service", "sos", "handover", "qos", "cinema"}},
+		{Dir: "pairs", Tests: []string{"lab", "experiment", "openflow", "network", "service", "sos", "handover", "qos", "cinema", "mobilityfirst"}},
 		{Dir: "soak", May: []string{"lab", "experiment", "network", "sos", "handover", "qos"}},
 		{Dir: "demo", May: []string{"lab", "experiment", "sos", "handover", "cinema"}},
 		{

@@ -6,7 +6,6 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"errors"
-	"log/slog"
 	"net"
 	"path/filepath"
 	"sync"
@@ -19,7 +18,6 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/mobilityfirst/host"
 	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
-	"github.com/sluice-net/sluice/network"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,28 +32,6 @@ func line(name string) lab.Topology {
 		t.Links = append(t.Links, lab.Both(l[0], l[1], delayline.Params{}))
 	}
 	return t
-}
-
-// control runs a controller for a lab, which brings frames to Ethernet addresses as it does all others.
-func control(t *testing.T, l *lab.Lab) {
-	t.Helper()
-	ln, err := l.Control().Listen("tcp", l.ControllerAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := network.New(network.Config{Log: slog.New(slog.DiscardHandler), Generation: 1, Listeners: []net.Listener{ln}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- n.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // run runs a MobilityFirst host on a lab's, and gives the socket where it takes applications.

@@ -86,6 +86,8 @@ const (
 	RoutePrefix        = 110  // to the switch of a prefix, and as many above as the prefix has bits
 	RouteFlow          = 200  // between two hosts
 	RouteHost          = 250  // to a host, from everywhere
+	RouteNoLabel       = 270  // frames of MobilityFirst with a label that is not there end
+	RouteLabel         = 280  // paths between names, by label
 	RouteLearn         = 300  // what tells of hosts goes to the controller; leased
 	RouteSubflowAsk    = 400  // SYNs with the mark of further subflows go to the controller; leased
 	RouteSubflowQuiet  = 405  // SYNs with the mark from a port with too many of them end; leased
@@ -139,13 +141,15 @@ const (
 // The packet-in chain: in this order the controller's parts are asked about a packet that
 // a switch sends up. A service of your own stands between ChainHosts and ChainForwarding.
 const (
-	ChainDiscovery  = 0
-	ChainHosts      = 10
-	ChainHandover   = 90
-	ChainSOS        = 100
-	ChainCritical   = 200 // behind services that take connections over: these are then no longer what they look like
-	ChainSubflow    = 210
-	ChainForwarding = 1000
+	ChainDiscovery = 0
+	ChainHosts     = 10
+	ChainHandover  = 90
+	ChainSOS       = 100
+	ChainCritical  = 200 // behind services that take connections over: these are then no longer what they look like
+	ChainSubflow   = 210
+
+	ChainMobilityFirst = 220
+	ChainForwarding    = 1000
 )
 
 // Base is the lowest priority of the stage.

@@ -65,6 +65,11 @@ func (w *world) claims(at network.PortRef, h *packet.Headers) []claim {
 		add(joined, ok, outs...)
 		add(joining, s.joins(at, h), up)
 	}
+	if w.withNames {
+		out, ok := w.byLabel(at, h)
+		add(byLabel, ok, out)
+		add(noLabel, labeled(h))
+	}
 	all = append(all, claim{ordinary, w.forward(at, h)})
 	return all
 }

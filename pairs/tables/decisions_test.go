@@ -21,12 +21,14 @@ const (
 	unannounced             // what goes to the address of channels
 	joined                  // a packet of a further subflow that has been placed
 	joining                 // a SYN with the mark of further subflows
+	byLabel                 // a frame of MobilityFirst with the label of a path
+	noLabel                 // one with another label
 	ordinary                // everything
 	classified              // a packet of the class of priority 0; the others follow
 	numKinds    = classified + 8
 )
 
-var kindNames = [...]string{"probe", "control", "device", "elsewhere", "session", "first packet", "stray", "between agents", "placed", "critical", "channel", "to channels", "subflow", "joining", "ordinary"}
+var kindNames = [...]string{"probe", "control", "device", "elsewhere", "session", "first packet", "stray", "between agents", "placed", "critical", "channel", "to channels", "subflow", "joining", "by label", "no label", "ordinary"}
 
 func (k kind) String() string {
 	if k >= classified {
@@ -119,6 +121,12 @@ var decisions = []decision{
 	{first: elsewhere, second: joining},
 	{first: joined, second: ordinary},
 	{first: joining, second: ordinary},
+	// frame of MobilityFirst with a label, and class
+	{first: classified, second: byLabel},
+	{first: classified, second: noLabel},
+	{first: byLabel, second: noLabel},
+	{first: byLabel, second: ordinary},
+	{first: noLabel, second: ordinary},
 	// within SOS, within critical flows, and within subflows
 	{first: session, second: firstPacket},
 	{first: session, second: stray},

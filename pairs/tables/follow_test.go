@@ -133,7 +133,7 @@ func (w *world) arrives(by kind, at network.PortRef, h *packet.Headers) error {
 	}
 	for i := range w.parties {
 		p := &w.parties[i]
-		if p.at == at && (by == ordinary && p.mac == h.EthDst || by != ordinary && p.ip == h.Dst) {
+		if p.at == at && (!h.Has(packet.IPv4) && p.mac == h.EthDst || by == ordinary && p.mac == h.EthDst || by != ordinary && p.ip == h.Dst) {
 			return nil
 		}
 	}

@@ -39,6 +39,9 @@ func newTraffic(w *world, seed uint64) traffic {
 			r.from = append(r.from, func() (network.PortRef, packet.Headers) { return r.ofPlaced(w.subflows.flows) })
 		}
 	}
+	if w.withNames {
+		r.from = append(r.from, r.ofNames, r.ofNames)
+	}
 	if w.critical != nil || len(w.classes) > 0 {
 		r.from = append(r.from, r.described)
 	}
@@ -75,6 +78,9 @@ func (r traffic) described() (network.PortRef, packet.Headers) {
 		all = append(all, c.definitions...)
 	}
 	d := pick(r, all...)
+	if d.frames {
+		return r.ofNames()
+	}
 	at, h := r.anything()
 	for i := range r.w.parties {
 		if p := &r.w.parties[i]; p.ip == d.src {

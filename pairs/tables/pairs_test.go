@@ -25,6 +25,7 @@ var who = []struct {
 	draw func(*world, *rapid.T)
 	has  []kind
 }{
+	{"names", (*world).drawNames, []kind{byLabel, noLabel}},
 	{"channel", (*world).drawChannel, []kind{channeled, unannounced}},
 	{"sos", func(w *world, t *rapid.T) { w.drawSOS(t, client, server, phone, phone) }, []kind{session, firstPacket, stray, agents}},
 	{"class", (*world).drawClasses, []kind{classified}},

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/openflow"
@@ -25,10 +26,15 @@ type description struct {
 	dscp        *uint8
 	vlan        *uint16 // zero for packets without a tag
 	in          network.PortRef
+	frames      bool // of MobilityFirst, to mac
+	mac         openflow.MAC
 }
 
 // flow is the description as the operator writes it.
 func (d *description) flow() match.Flow {
+	if d.frames {
+		return match.Flow{EthType: match.Text(fmt.Sprintf("%#x", frame.EtherType)), EthDst: match.Text(d.mac.String())}
+	}
 	var f match.Flow
 	text := func(v any) match.Text { return match.Text(fmt.Sprint(v)) }
 	if d.src.IsValid() {
@@ -65,6 +71,8 @@ func (d *description) flow() match.Flow {
 // of the first switch's.
 func (d *description) means(in uint32, h *packet.Headers) bool {
 	switch {
+	case d.frames:
+		return h.EthType == frame.EtherType && h.EthDst == d.mac
 	case !h.Has(packet.IPv4),
 		d.src.IsValid() && h.Src != d.src,
 		d.dst.IsValid() && h.Dst != d.dst,
@@ -133,12 +141,16 @@ func (w *world) drawClasses(t *rapid.T) {
 	first := rapid.Uint8Range(0, 5).Draw(t, "priority")
 	for i := range rapid.IntRange(1, 2).Draw(t, "classes") {
 		d, of := w.drawDescription(t)
+		framed := w.withNames && rapid.Bool().Draw(t, "frames of MobilityFirst")
+		if framed {
+			d, of = w.framesOf(t)
+		}
 		c := class{description: d, priority: first + 2*uint8(i), queue: uint32(i + 1), userspace: map[openflow.DatapathID]bool{}}
 		if d.src.IsValid() && rapid.IntRange(0, 3).Draw(t, "the port is named") == 0 {
 			c.in = w.parties[of.from].at
 		}
 		for _, sw := range w.top.Switches {
-			if rapid.IntRange(0, 3).Draw(t, "userspace") == 0 {
+			if rapid.IntRange(0, 3).Draw(t, "userspace") == 0 && !framed {
 				c.userspace[sw] = true
 			}
 		}

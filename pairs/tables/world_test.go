@@ -64,8 +64,11 @@ type world struct {
 	classes  []class
 	critical *criticalTraffic
 	subflows *subflows
+	names    []namePath
 	device   *mobile
 	ordinary *forwarding
+
+	withNames bool
 }
 
 // drawWorld draws switches and who stands where. Each of the switches has tables, or one.

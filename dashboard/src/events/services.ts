@@ -77,6 +77,7 @@ export const services: Record<string, Words> = {
   "qos.subflow.failed": (a) => `Further subflow ${text(a, "flow")} goes like all traffic${because(text(a, "reason"))}`,
   "qos.subflow.moved": (a) => `Further subflow ${text(attrsOf(a["subflow"]), "flow")} was moved to another path${because(text(a, "cause"))}`,
   "qos.subflow.ended": (a) => `Further subflow ${text(a, "flow")} is over${because(text(a, "reason"))}`,
+  "mobilityfirst.name.found": (a) => `Name ${text(a, "name").slice(0, 8)} is at ${text(a, "port")}`,
   "store.writes.refused": (a) => `Nothing can be written down${because(text(a, "reason"))}`,
   "store.writes.resumed": () => "The store can be written to again",
 };

@@ -1,0 +1,237 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
+)
+
+const (
+	// maxWaiting is how many requests wait for a path that is being made.
+	maxWaiting = 8
+	// maxSetups is how many paths are made at one time, maxSetupsFrom how many for one port: while
+	// switches are slow, others go without.
+	maxSetups, maxSetupsFrom = 512, 64
+)
+
+// Errors of paths that can't be had.
+var (
+	errTooMany = errors.New("there are as many paths as there may be")
+	errBusy    = errors.New("as many paths are being made as may be")
+	errSlow    = errors.New("switches take too long")
+	errLabels  = errors.New("all labels between two hosts are taken")
+	errEnded   = errors.New("the service has ended")
+)
+
+// ends are two names at two places, the lower first.
+type ends struct{ low, high end }
+
+func endsOf(a, b end) ends {
+	if a.compare(b) > 0 {
+		a, b = b, a
+	}
+	return ends{a, b}
+}
+
+// path leads frames between two ends.
+type path struct {
+	ends
+	id            uint64
+	toHigh, toLow uint16          // labels of frames that go there
+	opener        network.PortRef // of who asked first
+
+	// Guarded by paths.mu.
+	until   time.Time
+	ready   bool // the switches have it
+	slow    bool // they have not had it in time
+	mending bool
+	hops    []network.Hop // from low to high
+	waiting []leased
+
+	changing sync.Mutex // while switches are told
+	gone     bool       // guarded by changing
+}
+
+// leased is called with a path that is there; isNew says that it has just been made. The error is for one
+// that can't be had.
+type leased func(p *path, isNew bool, err error)
+
+// key is that of its rules.
+func (p *path) key() string { return "path/" + strconv.FormatUint(p.id, 10) }
+
+// labels are those of frames to one end, and from there.
+func (p *path) labels(to end) (there, back uint16) {
+	if to == p.high {
+		return p.toHigh, p.toLow
+	}
+	return p.toLow, p.toHigh
+}
+
+// from is the end that has a name, and the other one.
+func (p *path) from(name frame.GUID) (this, other end) {
+	if p.low.name == name {
+		return p.low, p.high
+	}
+	return p.high, p.low
+}
+
+// paths are all that there are.
+type paths struct {
+	*Options
+	setups *tasks.Group
+
+	mu     sync.Mutex
+	of     map[ends]*path
+	by     map[frame.GUID]map[*path]struct{} // those to and from a name
+	opened shares
+	making shares
+	labels labels
+	last   uint64
+}
+
+// shares count the paths that were asked for first from each port and switch.
+type shares struct {
+	all      int
+	byPort   map[network.PortRef]int
+	bySwitch map[openflow.DatapathID]int
+}
+
+func newShares() shares {
+	return shares{byPort: map[network.PortRef]int{}, bySwitch: map[openflow.DatapathID]int{}}
+}
+
+// room says whether there may be one more, of so many in all, from one switch, and from one port.
+func (s *shares) room(at network.PortRef, all, ofSwitch, ofPort int) bool {
+	return s.all < all && s.bySwitch[at.Switch] < max(ofSwitch, 1) && s.byPort[at] < max(ofPort, 1)
+}
+
+// add counts n more.
+func (s *shares) add(at network.PortRef, n int) {
+	s.all += n
+	if s.byPort[at] += n; s.byPort[at] == 0 {
+		delete(s.byPort, at)
+	}
+	if s.bySwitch[at.Switch] += n; s.bySwitch[at.Switch] == 0 {
+		delete(s.bySwitch, at.Switch)
+	}
+}
+
+func newPaths(o *Options) *paths {
+	return &paths{
+		Options: o, setups: tasks.New(), of: map[ends]*path{}, by: map[frame.GUID]map[*path]struct{}{},
+		opened: newShares(), making: newShares(), labels: labels{of: map[[2]openflow.MAC]map[uint16]struct{}{}},
+	}
+}
+
+// lease has a path be there for a lease from now on, and calls then when the switches have it: at once if
+// they do already. Of those who wait for a path only the first are called.
+func (x *paths) lease(from, to end, now time.Time, then leased) {
+	x.mu.Lock()
+	p, isNew, err := x.find(endsOf(from, to), from.At, now)
+	if err != nil {
+		x.mu.Unlock()
+		then(nil, false, err)
+		return
+	}
+	p.until = now.Add(x.Lease)
+	ready, slow, hops := p.ready, p.slow, p.hops
+	if !ready && !slow && len(p.waiting) < maxWaiting {
+		p.waiting = append(p.waiting, then)
+	}
+	x.mu.Unlock()
+	switch {
+	case isNew:
+		if !x.setups.Start(func(ctx context.Context) { x.setUp(ctx, p) }) {
+			x.settle(p, errEnded)
+		}
+	case ready:
+		if missing, _ := service.MissingLink(x.Network, hops); missing != "" {
+			x.setups.Start(func(ctx context.Context) { x.mend(ctx, p) })
+		}
+		then(p, false, nil)
+	case slow:
+		then(nil, false, errSlow)
+	}
+}
+
+// find is the path between two ends, a new one if there is none.
+func (x *paths) find(key ends, opener network.PortRef, now time.Time) (p *path, isNew bool, err error) {
+	if p = x.of[key]; p != nil {
+		return p, false, nil
+	}
+	p, err = x.begin(key, opener, now)
+	return p, true, err
+}
+
+// begin notes a new path.
+func (x *paths) begin(key ends, opener network.PortRef, now time.Time) (*path, error) {
+	switch {
+	case !x.opened.room(opener, x.MaxPaths, x.MaxPaths/4, x.MaxPaths/8):
+		return nil, errTooMany
+	case !x.making.room(opener, maxSetups, maxSetups/4, maxSetupsFrom):
+		return nil, errBusy
+	}
+	p := &path{ends: key, id: x.last, opener: opener, until: now.Add(x.Lease)}
+	p.toHigh, p.toLow = x.labels.take(key.low.MAC, key.high.MAC), x.labels.take(key.high.MAC, key.low.MAC)
+	if p.toHigh == 0 || p.toLow == 0 {
+		x.giveBack(p)
+		return nil, errLabels
+	}
+	x.last++
+	x.making.add(opener, 1)
+	x.opened.add(opener, 1)
+	x.of[key] = p
+	for _, e := range []end{key.low, key.high} {
+		if x.by[e.name] == nil {
+			x.by[e.name] = map[*path]struct{}{}
+		}
+		x.by[e.name][p] = struct{}{}
+	}
+	return p, nil
+}
+
+// giveBack gives a path's labels back.
+func (x *paths) giveBack(p *path) {
+	x.labels.giveBack(p.low.MAC, p.high.MAC, p.toHigh)
+	x.labels.giveBack(p.high.MAC, p.low.MAC, p.toLow)
+}
+
+// to are the ends of the paths to a name, but for those to a place.
+func (x *paths) to(name frame.GUID, but place) map[end]struct{} {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	who := map[end]struct{}{}
+	for p := range x.by[name] {
+		if here, there := p.from(name); here.place != but {
+			who[there] = struct{}{}
+		}
+	}
+	return who
+}
+
+// count is how many there are.
+func (x *paths) count() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.of)
+}
+
+// list are the paths that there are and of which something is so.
+func (x *paths) list(is func(*path) bool) (all []*path) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, p := range x.of {
+		if p.ready && is(p) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
