@@ -25,7 +25,7 @@ func mfCommand(app *App) *cobra.Command {
   sluice mf recv --name-key laptop.key > film.mp4
   sluice mf send 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930 film.mp4
   sluice mf gnrs --dir /var/lib/sluice/names`,
-		mfHostCommand(app), mfSendCommand(app), mfRecvCommand(app), mfPingCommand(app), mfPerfCommand(app), mfGNRSCommand(app), mfNameCommand(app),
+		mfHostCommand(app), mfSendCommand(app), mfRecvCommand(app), mfPingCommand(app), mfPerfCommand(app), mfProxyCommand(app), mfGNRSCommand(app), mfNameCommand(app),
 		GetCommand(app, "paths", "List the paths between names that switches have labels for", mfPath+"paths", Table[plugin.PathInfo]("id ends hops lease")))
 	cmd.Long = `A name (GUID) is the hash of a key, and stays when what has it moves. A host brings chunks to
 names, whatever addresses are. The name service says where a name is, which nobody but the

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,35 +9,14 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/internal/listen"
 	"github.com/sluice-net/sluice/mobilityfirst/host"
+	"github.com/sluice-net/sluice/mobilityfirst/hosttest"
 )
-
-// namedHost runs a MobilityFirst host without interfaces, on which names of this machine find each other,
-// and returns its socket.
-func namedHost(t *testing.T) string {
-	t.Helper()
-	socket := filepath.Join(t.TempDir(), "mf.sock")
-	l, err := listen.Unix(socket, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := host.New(host.Options{})
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	var all sync.WaitGroup
-	all.Go(func() { h.Run(ctx) })
-	all.Go(func() {
-		if err := h.Serve(ctx, l); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() { cancel(); all.Wait() })
-	return socket
-}
 
 // A file is sent to a name and received there; names answer pings; what is wrong is said.
 func TestChunks(t *testing.T) {
-	socket, dir := namedHost(t), t.TempDir()
+	dir := t.TempDir()
+	socket, _ := hosttest.Run(t, host.Options{})
 	key, file := filepath.Join(dir, "key"), filepath.Join(dir, "film")
 	code, name, errOut := sluice(t, "mf", "name", "new", key)
 	if name = strings.TrimSpace(name); code != command.ExitOK {
@@ -76,6 +54,12 @@ func TestChunks(t *testing.T) {
 		{[]string{"send", "--socket", socket, name, filepath.Join(dir, "none")}, "no such file"},
 		{[]string{"recv", "--socket", socket, "--name-key", file}, "not PEM"},
 		{[]string{"perf", "--socket", socket, "--time", "1ms", name}, "--time from 100ms"},
+		{[]string{"proxy", "--socket", socket}, "want --connect"},
+		{[]string{"proxy", "--socket", socket, "--listen", "127.0.0.1:0"}, "want each other"},
+		{[]string{"proxy", "--socket", socket, "--listen", "127.0.0.1:0", "--to", "laptop"}, "40 hexadecimal digits"},
+		{[]string{"proxy", "--socket", socket, "--listen", "127.0.0.1:0", "--to", name, "--connect", "127.0.0.1:80"}, "want --connect"},
+		{[]string{"proxy", "--socket", socket, "--listen", "127.0.0.1:0", "--to", name, "--allow", name}, "who may connect"},
+		{[]string{"proxy", "--socket", socket, "--connect", "80"}, "like 127.0.0.1:80"},
 		{[]string{"host", "--socket", socket}, "--interface is missing"},
 		{[]string{"host", "--interface", "eth0", "--keep", "0s"}, "1s to 24h"},
 		{[]string{"host", "--interface", "eth0", "--memory", "1MiB"}, "at least 256MiB"},

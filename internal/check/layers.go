@@ -116,6 +116,8 @@ func Layers() []Layer {
 			May:  []string{"mobilityfirst/frame", "mobilityfirst/record", "network", "openflow", "event", "service"},
 			Only: []string{"api"},
 		},
+		{Dir: "mobilityfirst/hosttest", May: []string{"mobilityfirst/host"}},
+		{Dir: "mobilityfirst/proxy", May: []string{"mobilityfirst/frame", "mobilityfirst/hostapi"}, Tests: []string{"mobilityfirst/host", "mobilityfirst/hosttest"}},
 		{Dir: "mobilityfirst/integration", Tests: []string{"mobilityfirst", "network", "lab", "experiment", "openflow", "api"}},
 		{Dir: "mobilityfirst/gnrswire", May: []string{"mobilityfirst/frame"}},
 		{Dir: "mobilityfirst/record", May: []string{"mobilityfirst/frame", "mobilityfirst/gnrswire"}},

@@ -7,8 +7,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"net"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/mobilityfirst/host"
 	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
+	"github.com/sluice-net/sluice/mobilityfirst/hosttest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,26 +36,10 @@ func line(name string) lab.Topology {
 // run runs a MobilityFirst host on a lab's, and gives the socket where it takes applications.
 func run(t *testing.T, at *lab.LiveHost) (socket string, stop func()) {
 	t.Helper()
-	h := host.New(host.Options{Interfaces: []string{"eth0"}, Open: func(name string) (i *host.Interface, err error) {
+	return hosttest.Run(t, host.Options{Interfaces: []string{"eth0"}, Open: func(name string) (i *host.Interface, err error) {
 		err = errors.Join(at.Do(func() error { i, err = host.OpenInterface(name); return nil }), err)
 		return i, err
 	}})
-	socket = filepath.Join(t.TempDir(), "mf.sock")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	var all sync.WaitGroup
-	all.Go(func() { h.Run(ctx) })
-	all.Go(func() {
-		if err := h.Serve(ctx, l); err != nil {
-			t.Error(err)
-		}
-	})
-	stop = sync.OnceFunc(func() { cancel(); all.Wait() })
-	t.Cleanup(stop)
-	return socket, stop
 }
 
 // open attaches a new name.
