@@ -58,14 +58,15 @@ func mfPingCommand(app *App) *cobra.Command {
 
 func mfPerfCommand(app *App) *cobra.Command {
 	var a attachment
-	size, during := config.Size(1<<20), 5*time.Second
+	size, during, offered := config.Size(1<<20), 5*time.Second, units.Rate(0)
 	cmd := &cobra.Command{
 		Use:   "perf NAME",
 		Short: "Measure how fast chunks go to a name",
 		Long: `Sends chunks for a while, and tells how many were taken in that time. The other side runs
-"sluice mf recv --discard --follow".`,
+"sluice mf recv --discard --follow". With --rate it sends no faster than that, and counts what was
+taken by the end.`,
 		Example: `  sluice mf perf 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930
-  sluice mf perf --chunk 1KiB --time 10s 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930`,
+  sluice mf perf --chunk 1KiB --rate 50Mbit --time 10s 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930`,
 		Args: command.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			to, err := parseName(args[0])
@@ -76,13 +77,14 @@ func mfPerfCommand(app *App) *cobra.Command {
 				return &command.UsageError{Err: fmt.Errorf("want --chunk from 1 byte to %v, --time from 100ms", config.Size(host.MaxChunk))}
 			}
 			return a.use(cmd.Context(), func(ctx context.Context, c *hostapi.Client) error {
-				return perf(ctx, app, c, to, int(size), during)
+				return perf(ctx, app, c, to, int(size), during, float64(offered))
 			})
 		},
 	}
 	a.flags(cmd)
 	cmd.Flags().TextVar(&size, "chunk", size, "size of chunks")
 	cmd.Flags().DurationVar(&during, "time", during, "how long it sends")
+	cmd.Flags().TextVar(&offered, "rate", offered, "how fast it sends at most, like 50Mbit; 0 for as fast as chunks are taken")
 	return cmd
 }
 
@@ -96,14 +98,20 @@ type perfResult struct {
 }
 
 // perf sends chunks, after a first one that finds the way.
-func perf(ctx context.Context, app *App, c *hostapi.Client, to frame.GUID, size int, during time.Duration) error {
+func perf(ctx context.Context, app *App, c *hostapi.Client, to frame.GUID, size int, during time.Duration, offered float64) error {
 	first := &taking{}
 	if _, err := first.wait(first.send(ctx, c, to, make([]byte, size))); err != nil {
 		return quietEnd(ctx, err)
 	}
 	t, payload, began := &taking{}, make([]byte, size), time.Now()
 	var err error
-	for err == nil && ctx.Err() == nil && time.Since(began) < during {
+	for sent := 0; err == nil && ctx.Err() == nil && time.Since(began) < during; sent++ {
+		if offered > 0 {
+			due := began.Add(time.Duration(float64(sent*size*8) / offered * float64(time.Second)))
+			if tasks.Sleep(ctx, time.Until(due)) != nil || time.Since(began) >= during {
+				break
+			}
+		}
 		err = t.send(ctx, c, to, payload)
 	}
 	n, err := t.wait(err)

@@ -26,6 +26,7 @@ func All() []Experiment {
 		mfNames(),
 		mfChunks(),
 		mfSetup(),
+		mfFlows(),
 		qosAlgorithms(),
 		cinemaZap(), cinemaTree(), cinemaScale(), cinemaPeers(),
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/experiment/stage"
@@ -27,8 +28,9 @@ const (
 	setupBurst, setupBurstEvery = 64, 40 * time.Millisecond
 	// setupEvery is how far requests are apart at least: half of what a port may ask.
 	setupEvery = time.Millisecond
-	// setupSources are the names that ask, as many as may be behind a port.
-	setupSources = 256
+	// setupHosts are the hosts that ask, each with setupSources names: between two hosts there are fewer labels than
+	// are asked for.
+	setupHosts, setupSources = 5, 40
 	// setupPatience is how long an answer may take.
 	setupPatience = 2 * time.Second
 )
@@ -44,16 +46,21 @@ func mfSetup() Experiment {
 }
 
 func runMFSetup(ctx context.Context, env *Env) (*Result, error) {
-	top := lab.Topology{Name: "mfsetup", Switches: []lab.Switch{{Name: "s1"}, {Name: "s2"}}, Hosts: []lab.Host{{Name: "a"}, {Name: "b"}}}
-	for _, ends := range [][2]string{{"a", "s1"}, {"s1", "s2"}, {"b", "s2"}} {
-		top.Links = append(top.Links, lab.Both(ends[0], ends[1], delayline.Params{}))
+	top := lab.Topology{Name: "mfsetup", Switches: []lab.Switch{{Name: "s1"}, {Name: "s2"}}, Hosts: []lab.Host{{Name: "b"}}}
+	join := func(a, b string) { top.Links = append(top.Links, lab.Both(a, b, delayline.Params{})) }
+	join("s1", "s2")
+	join("b", "s2")
+	for i := range setupHosts {
+		name := fmt.Sprint("a", i)
+		top.Hosts = append(top.Hosts, lab.Host{Name: name})
+		join(name, "s1")
 	}
 	raw, err := env.CSV("setup", "what", "request", "seconds")
 	if err != nil {
 		return nil, err
 	}
 	defer raw.Close()
-	r := &Result{Network: "two hosts and two switches with a controller; no link is shaped, and all of it shares this machine's processors"}
+	r := &Result{Network: "six hosts and two switches with a controller; no link is shaped, and all of it shares this machine's processors"}
 	err = env.withLab(ctx, top, func(ctx context.Context, l *lab.Lab) (err error) {
 		const services = "mobilityfirst: {max_paths: 100000}\n"
 		d, err := stage.Deploy(ctx, stage.Options{Lab: l, Binary: env.Binary, LogDir: env.Dir, Services: services})
@@ -75,10 +82,11 @@ type setupRig struct {
 	env        *Env
 	deployment *stage.Deployment
 	raw        *CSV
-	asks       *rawlink.Socket
+	asks       []*rawlink.Socket
 	answers    *rawlink.Socket
 	there      openflow.MAC
-	sources    []ed25519.PrivateKey
+	sources    []ed25519.PrivateKey // setupSources of each host
+	sending    sync.Mutex           // of any socket
 	id         uint64
 	label      uint16 // of the path that was asked for last
 }
@@ -86,17 +94,29 @@ type setupRig struct {
 var everybody = openflow.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
 func (g *setupRig) open(ctx context.Context, l *lab.Lab) error {
-	for name, s := range map[string]**rawlink.Socket{"a": &g.asks, "b": &g.answers} {
-		err := l.Host(name).Do(func() error {
+	open := func(name string) (s *rawlink.Socket, err error) {
+		err = l.Host(name).Do(func() error {
 			i, err := net.InterfaceByName("eth0")
 			if err == nil {
-				*s, err = rawlink.Open(i)
+				s, err = rawlink.Open(i)
 			}
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("host %s: %w", name, err)
+			return nil, fmt.Errorf("host %s: %w", name, err)
 		}
+		return s, nil
+	}
+	var err error
+	if g.answers, err = open("b"); err != nil {
+		return err
+	}
+	for i := range setupHosts {
+		s, err := open(fmt.Sprint("a", i))
+		if err != nil {
+			return err
+		}
+		g.asks = append(g.asks, s)
 	}
 	g.there = g.answers.MAC
 	return stage.Poll(ctx, "the link", func() error {
@@ -108,10 +128,17 @@ func (g *setupRig) open(ctx context.Context, l *lab.Lab) error {
 	})
 }
 
+// say has a host send frames.
+func (g *setupRig) say(s *rawlink.Socket, frames ...[]byte) error {
+	g.sending.Lock()
+	defer g.sending.Unlock()
+	return s.Send(frames)
+}
+
 // hello has a host say hello for a name.
-func hello(s *rawlink.Socket, key ed25519.PrivateKey) error {
+func (g *setupRig) hello(s *rawlink.Socket, key ed25519.PrivateKey) error {
 	h := record.SignHello(key, uint64(time.Now().UnixNano()), s.MAC, 0)
-	return s.Send([][]byte{h.AppendTo(s.AppendHeader(nil, everybody, 0))})
+	return g.say(s, h.AppendTo(s.AppendHeader(nil, everybody, 0)))
 }
 
 func (g *setupRig) run(ctx context.Context, r *Result) (err error) {
@@ -119,35 +146,48 @@ func (g *setupRig) run(ctx context.Context, r *Result) (err error) {
 	answering, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- g.answer(answering) }()
-	defer func() { stop(); err = errors.Join(err, <-ended, g.asks.Close(), g.answers.Close()) }()
+	defer func() {
+		stop()
+		err = errors.Join(err, <-ended, g.answers.Close())
+		for _, s := range g.asks {
+			err = errors.Join(err, s.Close())
+		}
+	}()
 
 	g.env.Steps(5)
 	g.env.Step("hellos")
-	answerers, err := newNames(requests/setupSources + 1)
+	answerers, err := newNames(requests/(setupHosts*setupSources) + 1)
 	if err != nil {
 		return err
 	}
-	if g.sources, err = newNames(setupSources); err != nil {
+	if g.sources, err = newNames(setupHosts * setupSources); err != nil {
 		return err
 	}
-	if err := g.tell(ctx, map[*rawlink.Socket][]ed25519.PrivateKey{g.answers: answerers, g.asks: g.sources}); err != nil {
+	names := map[*rawlink.Socket][]ed25519.PrivateKey{g.answers: answerers}
+	for i, s := range g.asks {
+		names[s] = g.sources[i*setupSources:][:setupSources]
+	}
+	if err := g.tell(ctx, names); err != nil {
 		return err
 	}
+	greeted := make(chan error, 1)
+	go func() { greeted <- g.greet(answering, names) }()
+	defer func() { stop(); err = errors.Join(err, <-greeted) }()
 	destinations := make([]frame.GUID, len(answerers))
 	for i, key := range answerers {
 		destinations[i] = nameOf(key)
 	}
 	t := Table{Title: "Round trips", Columns: []string{"what", "times", "median ms", "p95 ms", "p99 ms"}}
-	made := func(i int) (ed25519.PrivateKey, frame.GUID) {
-		return g.sources[i%setupSources], destinations[i/setupSources]
+	made := func(i int) (source int, to frame.GUID) {
+		return i % len(g.sources), destinations[i/len(g.sources)]
 	}
 	for _, c := range []struct {
 		what string
 		most time.Duration // zero for none
 		one  func(ctx context.Context, i int) error
 	}{
-		{"path to be made", setupUnknown, func(ctx context.Context, i int) error { key, to := made(i); return g.request(ctx, key, to) }},
-		{"path asked for again", 0, func(ctx context.Context, _ int) error { return g.request(ctx, g.sources[0], destinations[0]) }},
+		{"path to be made", setupUnknown, func(ctx context.Context, i int) error { source, to := made(i); return g.request(ctx, source, to) }},
+		{"path asked for again", 0, func(ctx context.Context, _ int) error { return g.request(ctx, 0, destinations[0]) }},
 		{"path that is there", setupKnown, g.byLabel},
 	} {
 		g.env.Step("%s, %d times", c.what, requests)
@@ -172,13 +212,13 @@ func (g *setupRig) run(ctx context.Context, r *Result) (err error) {
 	before.Add("without", 0.46, 32)
 	r.Tables = append(r.Tables, t, before)
 	r.Note("A round trip is from the first frame until its answer is there, at a raw socket of the host that asks, at most one every %v. That of a path that is to be made, or asked for again, is up to the controller, to the host of the name, and back by the label. By a path that is there, as each chunk goes that has one, the frame and its answer go by their labels.", setupEvery)
-	r.Note("Hosts here neither look at signatures nor sign answers, which takes sluice mf host some 0.2 ms; the controller looks at those of hellos, before it is measured. %d names ask, of one host, for %d of another: max_paths is set so that one port may have all paths.", setupSources, len(destinations))
+	r.Note("Hosts here neither look at signatures nor sign answers, which takes sluice mf host some 0.2 ms; the controller looks at those of hellos, before it is measured. %d names ask, of %d hosts, for %d of another: max_paths is set so that there may be so many paths.", len(g.sources), setupHosts, len(destinations))
 	r.Note("CPU is the process's while requests come, %d at one time every %v, for paths that are there, less what it takes in the same time without them. One that comes alone costs more: threads have to wake.", setupBurst, setupBurstEvery)
 	return nil
 }
 
 // cost is the controller's CPU for a request for a path that is there.
-func (g *setupRig) cost(ctx context.Context, requests int, of func(i int) (ed25519.PrivateKey, frame.GUID)) (time.Duration, error) {
+func (g *setupRig) cost(ctx context.Context, requests int, of func(i int) (source int, to frame.GUID)) (time.Duration, error) {
 	bursts := requests / setupBurst
 	idle, err := g.spend(func() error { return tasks.Sleep(ctx, time.Duration(bursts)*setupBurstEvery) })
 	if err != nil {
@@ -187,15 +227,16 @@ func (g *setupRig) cost(ctx context.Context, requests int, of func(i int) (ed255
 	spent, err := g.spend(func() error {
 		for burst := range bursts {
 			began := time.Now()
+			host := burst % setupHosts
 			var frames [][]byte
 			for i := range setupBurst {
-				key, to := of(burst*setupBurst + i)
-				frames = append(frames, g.frame(key, to))
+				_, to := of(burst*setupBurst + i)
+				frames = append(frames, g.frame(host*setupSources+i%setupSources, to))
 			}
-			if err := g.asks.Send(frames); err != nil {
+			if err := g.say(g.asks[host], frames...); err != nil {
 				return fmt.Errorf("burst %d: %w", burst+1, err)
 			}
-			if err := g.await(ctx, g.id-setupBurst+1, setupBurst); err != nil {
+			if err := g.await(ctx, host, g.id-setupBurst+1, setupBurst); err != nil {
 				return fmt.Errorf("burst %d: %w", burst+1, err)
 			}
 			if err := tasks.Sleep(ctx, setupBurstEvery-time.Since(began)); err != nil {
@@ -241,7 +282,7 @@ func (g *setupRig) tell(ctx context.Context, names map[*rawlink.Socket][]ed25519
 					continue
 				}
 				missing++
-				if err := hello(s, key); err != nil {
+				if err := g.hello(s, key); err != nil {
 					return err
 				}
 			}
@@ -251,6 +292,20 @@ func (g *setupRig) tell(ctx context.Context, names map[*rawlink.Socket][]ed25519
 		}
 		return errors.Join(fmt.Errorf("%d names are not known", missing), tasks.Sleep(ctx, time.Second))
 	})
+}
+
+// greet has hosts say hello for their names every 10 s, as sluice mf host does, until ctx ends.
+func (g *setupRig) greet(ctx context.Context, names map[*rawlink.Socket][]ed25519.PrivateKey) error {
+	for tasks.Sleep(ctx, 10*time.Second) == nil {
+		for s, keys := range names {
+			for _, key := range keys {
+				if err := g.hello(s, key); err != nil {
+					return fmt.Errorf("saying hello: %w", err)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // spend is the controller's CPU while something is done.
@@ -281,37 +336,40 @@ func (g *setupRig) times(ctx context.Context, what string, n int, do func(ctx co
 	return took, nil
 }
 
-// frame is the next request.
-func (g *setupRig) frame(key ed25519.PrivateKey, to frame.GUID) []byte {
+// frame is the next request, of one of the names that ask.
+func (g *setupRig) frame(source int, to frame.GUID) []byte {
 	g.id++
-	q := frame.PathRequest{ID: g.id, Destination: to, Hello: frame.Hello{MAC: g.asks.MAC}}
-	copy(q.Hello.Key[:], key.Public().(ed25519.PublicKey))
-	return q.AppendTo(g.asks.AppendHeader(nil, everybody, 0))
+	s := g.asks[source/setupSources]
+	q := frame.PathRequest{ID: g.id, Destination: to, Hello: frame.Hello{MAC: s.MAC}}
+	copy(q.Hello.Key[:], g.sources[source].Public().(ed25519.PublicKey))
+	return q.AppendTo(s.AppendHeader(nil, everybody, 0))
 }
 
 // request asks for a path, and waits for the answer.
-func (g *setupRig) request(ctx context.Context, key ed25519.PrivateKey, to frame.GUID) error {
-	if err := g.asks.Send([][]byte{g.frame(key, to)}); err != nil {
+func (g *setupRig) request(ctx context.Context, source int, to frame.GUID) error {
+	host := source / setupSources
+	if err := g.say(g.asks[host], g.frame(source, to)); err != nil {
 		return err
 	}
-	return g.await(ctx, g.id, 1)
+	return g.await(ctx, host, g.id, 1)
 }
 
-// byLabel sends a frame by the label of the path that was asked for last, and waits for the answer.
+// byLabel sends a frame by the label of the path that was asked for last, by the first host, and waits for the
+// answer.
 func (g *setupRig) byLabel(ctx context.Context, i int) error {
 	f := frame.Probe{Sequence: uint32(i)}
-	if err := g.asks.Send([][]byte{f.AppendTo(g.asks.AppendHeader(nil, g.there, g.label))}); err != nil {
+	if err := g.say(g.asks[0], f.AppendTo(g.asks[0].AppendHeader(nil, g.there, g.label))); err != nil {
 		return err
 	}
-	return g.receive(ctx, func(f frame.Frame) (bool, error) {
+	return g.receive(ctx, 0, func(f frame.Frame) (bool, error) {
 		a, is := f.(*frame.Probe)
 		return is && a.Ack && a.Sequence == uint32(i), nil
 	})
 }
 
 // await waits for the answers to so many requests from one on.
-func (g *setupRig) await(ctx context.Context, first uint64, n int) error {
-	return g.receive(ctx, func(f frame.Frame) (bool, error) {
+func (g *setupRig) await(ctx context.Context, host int, first uint64, n int) error {
+	return g.receive(ctx, host, func(f frame.Frame) (bool, error) {
 		if grant, is := f.(*frame.PathGrant); is && grant.Hello.Challenge >= first {
 			if g.label = grant.Label; g.label == 0 {
 				return false, errors.New("the answer has no label")
@@ -322,12 +380,12 @@ func (g *setupRig) await(ctx context.Context, first uint64, n int) error {
 	})
 }
 
-// receive takes frames until one says that it was the last.
-func (g *setupRig) receive(ctx context.Context, take func(frame.Frame) (bool, error)) error {
+// receive takes frames of a host until one says that it was the last.
+func (g *setupRig) receive(ctx context.Context, host int, take func(frame.Frame) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, setupPatience)
 	defer cancel()
 	for {
-		frames, err := g.asks.Receive(ctx)
+		frames, err := g.asks[host].Receive(ctx)
 		if err != nil {
 			return fmt.Errorf("waiting for the answer: %w", err)
 		}
@@ -366,7 +424,7 @@ func (g *setupRig) answer(ctx context.Context) error {
 				answers = append(answers, (&frame.Probe{Ack: true, Sequence: f.Sequence}).AppendTo(g.answers.AppendHeader(nil, x.From, back)))
 			}
 		}
-		if err := g.answers.Send(answers); err != nil {
+		if err := g.say(g.answers, answers...); err != nil {
 			return fmt.Errorf("the host that answers: %w", err)
 		}
 	}

@@ -17,7 +17,7 @@ func TestQuick(t *testing.T) {
 	}
 	binary := selfbuild.Binary(t)
 	only := map[string]Only{"cinema-scale": {"part": {"moves"}}, "multipath-fattree": {"way": {"TCP hashed", "2 placed"}}} // parts of what takes minutes
-	for _, name := range []string{"sos-setup", "sos-sessions", "sos-short", "agent-relay", "handover-policies", "handover-moves", "handover-scale", "qos-algorithms", "multipath-fattree", "multipath-model", "cinema-scale", "mf-names", "mf-chunks", "mf-setup"} {
+	for _, name := range []string{"sos-setup", "sos-sessions", "sos-short", "agent-relay", "handover-policies", "handover-moves", "handover-scale", "qos-algorithms", "multipath-fattree", "multipath-model", "cinema-scale", "mf-names", "mf-chunks", "mf-setup", "mf-flows"} {
 		t.Run(name, func(t *testing.T) {
 			e, err := Find(name)
 			if err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluice-net/sluice/network/hosts"
 	"github.com/sluice-net/sluice/network/packet"
+	"github.com/sluice-net/sluice/openflow"
 )
 
 // Verdict is a handler's decision about a packet-in.
@@ -40,4 +41,19 @@ type PacketIn struct {
 
 	buffer uint32         // the switch's own copy of the packet, if it keeps one
 	claims []hosts.Change // what it has changed about hosts, or was to
+}
+
+// Send sends a frame out of a port of any switch, with all else that the packets cause which have come from
+// this switch together: it takes no write of its own. It is for handlers, during the call.
+func (p *PacketIn) Send(at PortRef, frame []byte) error {
+	to := p.Switch
+	if at.Switch != to.dpid {
+		var err error
+		if to, err = p.Switch.n.switches.mustBeUp(at.Switch); err != nil {
+			return err
+		}
+	}
+	err := to.ch.queueOutput(openflow.PortController, at.Port, frame)
+	p.Switch.touch(to.ch.out)
+	return err
 }

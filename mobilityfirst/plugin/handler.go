@@ -23,6 +23,7 @@ type said struct {
 	hello   frame.Hello
 	request *frame.PathRequest // nil for a hello alone
 	flooded bool               // the request goes to everybody
+	send    sender             // for what follows at once
 	at      time.Time
 }
 
@@ -39,7 +40,7 @@ func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	if h.EthType != frame.EtherType || h.VLANTags > 0 || !h.EthDst.IsMulticast() || len(p.Data) < ethernetHeader {
 		return network.Continue
 	}
-	x := said{place: place{network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}, h.EthSrc}, at: p.At}
+	x := said{place: place{network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}, h.EthSrc}, at: p.At, send: p.Send}
 	if !s.Network.IsEdge(x.At) {
 		return network.Continue
 	}
@@ -94,6 +95,7 @@ func (s *Service) queue(who end, x said) {
 		s.drop("too many signatures")
 		return
 	}
+	x.send = s.Network.Send
 	select {
 	case s.backlog <- signed{who, x}:
 	default:
@@ -151,7 +153,7 @@ func (s *Service) moved(who end, x *said) {
 		if !s.limits.mayTell(x.At, x.at) {
 			return
 		}
-		s.send(e.place, who.MAC, &x.hello)
+		s.send(s.Network.Send, e.place, who.MAC, &x.hello)
 	}
 }
 
@@ -160,7 +162,7 @@ func (s *Service) request(who end, x *said) {
 	places := s.names.find(x.request.Destination)
 	if len(places) == 0 {
 		s.names.follow(x.request.Destination, who, x.at)
-		s.metrics.requests.WithLabelValues("unknown").Inc()
+		s.metrics.unknown.Inc()
 		return
 	}
 	if x.flooded {
@@ -172,28 +174,36 @@ func (s *Service) request(who end, x *said) {
 			continue // they hear each other
 		}
 		q := *x.request
-		s.paths.lease(who, to, x.at, func(p *path, isNew bool, err error) {
-			outcome := "path"
-			if err != nil {
-				outcome = "none"
-				s.Log.Debug("a request goes on without a path", "from", who.name, "to", to.name, "error", err)
-			} else {
-				q.Forth, q.Back = p.labels(to)
-				q.Lease = uint32(s.Lease.Milliseconds())
-			}
-			if isNew {
-				s.metrics.setup.Observe(time.Since(x.at).Seconds())
-			}
-			s.metrics.requests.WithLabelValues(outcome).Inc()
-			s.send(to.place, who.MAC, &q)
+		p, err := s.paths.lease(who, to, x.at, func(p *path, err error) {
+			s.metrics.setup.Observe(time.Since(x.at).Seconds())
+			s.pass(s.Network.Send, q, who, to, p, err)
 		})
+		if p != nil || err != nil {
+			s.pass(x.send, q, who, to, p, err)
+		}
 	}
 }
 
+// pass asks the host of a name for the answer to a request, by a path or, if there is an error, without one.
+func (s *Service) pass(send sender, q frame.PathRequest, from, to end, p *path, err error) {
+	if err != nil {
+		s.metrics.without.Inc()
+		s.Log.Debug("a request goes on without a path", "from", from.name, "to", to.name, "error", err)
+	} else {
+		s.metrics.by.Inc()
+		q.Forth, q.Back = p.labels(to)
+		q.Lease = uint32(s.Lease.Milliseconds())
+	}
+	s.send(send, to.place, from.MAC, &q)
+}
+
+// sender sends a frame out of a port.
+type sender func(network.PortRef, []byte) error
+
 // send sends a frame to a host, as from another.
-func (s *Service) send(to place, from openflow.MAC, f frame.Frame) {
+func (s *Service) send(send sender, to place, from openflow.MAC, f frame.Frame) {
 	b := be.AppendUint16(append(append(make([]byte, 0, 256), to.MAC[:]...), from[:]...), frame.EtherType)
-	if err := s.Network.Send(to.At, f.AppendTo(b)); err != nil {
+	if err := send(to.At, f.AppendTo(b)); err != nil {
 		s.drop("not sent")
 	}
 }

@@ -136,6 +136,7 @@ func (w *world) ask(o owner, at place, to frame.GUID) network.Verdict {
 
 // heard has the service take what was said, and be done with it.
 func (w *world) heard(x said) network.Verdict {
+	x.send = w.net.Send
 	v := w.take(x)
 	synctest.Wait()
 	return v

@@ -47,6 +47,7 @@ func TestFloods(t *testing.T) {
 	many := func(w *world, make func(i int) said) {
 		for i := range 100_000 {
 			if x := make(i); w.limits.mayAsk(x.At, x.at) {
+				x.send = w.net.Send
 				w.take(x)
 			}
 			if i%512 == 0 {
@@ -244,6 +245,7 @@ func TestAtOnce(t *testing.T) {
 				}
 				x := w.hello(numbered(from), host(openflow.DatapathID(from%4+1), byte(from)))
 				x.request = &frame.PathRequest{ID: uint64(i), Destination: numbered(to).name, Hello: x.hello}
+				x.send = w.net.Send
 				w.take(x)
 			}
 			w.pass(time.Duration(round%7) * 10 * time.Millisecond)

@@ -60,9 +60,8 @@ type path struct {
 	gone     bool       // guarded by changing
 }
 
-// leased is called with a path that is there; isNew says that it has just been made. The error is for one
-// that can't be had.
-type leased func(p *path, isNew bool, err error)
+// leased is called with a path that has just been made, or why it can't be had.
+type leased func(p *path, err error)
 
 // key is that of its rules.
 func (p *path) key() string { return "path/" + strconv.FormatUint(p.id, 10) }
@@ -131,15 +130,14 @@ func newPaths(o *Options) *paths {
 	}
 }
 
-// lease has a path be there for a lease from now on, and calls then when the switches have it: at once if
-// they do already. Of those who wait for a path only the first are called.
-func (x *paths) lease(from, to end, now time.Time, then leased) {
+// lease has a path be there for a lease from now on. If neither the path nor an error is returned, the
+// switches do not have it yet: then is called when they do, in another goroutine, for the first of those who wait.
+func (x *paths) lease(from, to end, now time.Time, then leased) (*path, error) {
 	x.mu.Lock()
 	p, isNew, err := x.find(endsOf(from, to), from.At, now)
 	if err != nil {
 		x.mu.Unlock()
-		then(nil, false, err)
-		return
+		return nil, err
 	}
 	p.until = now.Add(x.Lease)
 	ready, slow, hops := p.ready, p.slow, p.hops
@@ -156,10 +154,11 @@ func (x *paths) lease(from, to end, now time.Time, then leased) {
 		if missing, _ := service.MissingLink(x.Network, hops); missing != "" {
 			x.setups.Start(func(ctx context.Context) { x.mend(ctx, p) })
 		}
-		then(p, false, nil)
+		return p, nil
 	case slow:
-		then(nil, false, errSlow)
+		return nil, errSlow
 	}
+	return nil, nil //nolint:nilnil // then will tell
 }
 
 // find is the path between two ends, a new one if there is none.

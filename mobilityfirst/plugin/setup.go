@@ -38,7 +38,7 @@ func (x *paths) tellLate(p *path) {
 	p.waiting, p.slow = nil, !p.ready
 	x.mu.Unlock()
 	for _, then := range waiting {
-		then(nil, false, errSlow)
+		then(nil, errSlow)
 	}
 }
 
@@ -53,7 +53,7 @@ func (x *paths) settle(p *path, err error) {
 	}
 	x.mu.Unlock()
 	for _, then := range waiting {
-		then(p, err == nil, err)
+		then(p, err)
 	}
 	if err != nil {
 		x.withdraw(p)
