@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"sync"
 	"time"
@@ -181,9 +182,11 @@ func (t *taking) wait(err error) (int64, error) {
 	return t.bytes, err
 }
 
-// rate is bytes in a time.
+// rate is bytes in a time, to a thousandth.
 func rate(n int64, took time.Duration) string {
-	return units.FormatRate(float64(n) * 8 / max(took, time.Microsecond).Seconds())
+	v := float64(n) * 8 / max(took, time.Microsecond).Seconds()
+	step := math.Pow10(int(math.Log10(max(v, 1000))) - 3)
+	return units.FormatRate(math.Round(v/step) * step)
 }
 
 func mfRecvCommand(app *App) *cobra.Command {

@@ -39,6 +39,9 @@ var mistakes = []mistake{
 	{"further subflows before ways that are promised", swap(rule.StageRoute, rule.RouteSubflowAsk, rule.StageWay, 0), []string{"class and subflow", "critical and subflow"}},
 	{"the ordinary way before further subflows", swap(rule.StageRoute, rule.RouteSubflowAsk, rule.StageRoute, 0), []string{"subflow and forwarding"}},
 	{"SYNs with the mark before subflows that are placed", swap(rule.StageRoute, rule.RouteSubflow, rule.StageRoute, rule.RouteSubflowAsk), []string{"subflow and forwarding"}},
+	{"paths between names before classes", swap(rule.StageRoute, rule.RouteNoLabel, rule.StageWay, 0), []string{"names and class"}},
+	{"the ordinary way before paths between names", swap(rule.StageRoute, rule.RouteNoLabel, rule.StageRoute, 0), []string{"names and forwarding"}},
+	{"labels that are not there before those that are", swap(rule.StageRoute, rule.RouteLabel, rule.StageRoute, rule.RouteNoLabel), []string{"names and forwarding"}},
 	{"no queues in channels", withoutActions(openflow.ActionSetQueue), []string{"channel and forwarding"}},
 	{"no queues", withoutActions(openflow.ActionSetQueue), []string{"class and forwarding", "sos and class", "class and critical", "class and device"}},
 	{"marks that nothing comes after", func(m *openflow.FlowMod) {

@@ -18,8 +18,11 @@ type namePath struct {
 	hops        []network.Hop
 }
 
-// someLabels are those that paths have, and one that none has.
-var someLabels = []uint16{1, 7, 9, 4094}
+// firstLabel is the first VLAN identifier that is a label.
+const firstLabel = 2048
+
+// someTags are the labels that paths have, one that none has, and one that is a VLAN.
+var someTags = []uint16{firstLabel, 2055, 4094, 3000, 7}
 
 // drawNames draws paths between names at parties that are in no VLAN, and has the switches lead them.
 func (w *world) drawNames(t *rapid.T) {
@@ -33,7 +36,7 @@ func (w *world) drawNames(t *rapid.T) {
 	for _, sw := range w.top.Switches {
 		w.declare(t, plugin.Name, "unknown-labels/"+sw.String(), plugin.UnknownLabels(sw).Rules)
 	}
-	label := rapid.SampledFrom(someLabels[:3])
+	label := rapid.SampledFrom(someTags[:3])
 	for i := range rapid.IntRange(1, 3).Draw(t, "paths between names") {
 		p := namePath{rapid.SampledFrom(at).Draw(t, "one end"), rapid.SampledFrom(at).Draw(t, "other end"), label.Draw(t, "label"), label.Draw(t, "label back"), nil}
 		if p.from == p.to {
@@ -73,14 +76,14 @@ func (w *world) byLabel(at network.PortRef, h *packet.Headers) (copyOut, bool) {
 }
 
 // labeled says whether a packet is a frame of MobilityFirst with a label.
-func labeled(h *packet.Headers) bool { return h.EthType == frame.EtherType && h.VLANTags > 0 }
+func labeled(h *packet.Headers) bool { return h.EthType == frame.EtherType && h.VLANID >= firstLabel }
 
 // ofNames is a frame of MobilityFirst, mostly one with the label of a path, at a switch on its way.
 func (r traffic) ofNames() (network.PortRef, packet.Headers) {
 	from, to := pick(r, r.w.parties[:]...), pick(r, r.w.parties[:]...)
 	h := packet.Headers{Layers: packet.Ethernet, EthType: frame.EtherType, EthSrc: from.mac, EthDst: to.mac}
 	if len(r.w.names) == 0 || r.IntN(4) == 0 {
-		tag(&h, pick(r, append(someLabels, 0)...))
+		tag(&h, pick(r, append(someTags, 0)...))
 		return from.at, h
 	}
 	p := pick(r, r.w.names...)
