@@ -10,8 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
-	"github.com/sluice-net/sluice/mobilityfirst/frame"
-	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
 	"github.com/sluice-net/sluice/mobilityfirst/proxy"
 )
 
@@ -25,8 +23,8 @@ func mfProxyCommand(app *App) *cobra.Command {
 its name to the server at --connect; on the client's it carries the connections that it accepts at
 --listen to the name at --to. Connections go on while either host moves.
 
-What comes from one name: 128 connections, 512 from all, with 1 MiB of each under way in each direction.
-Whoever reaches the name may connect unless --allow says who.`,
+There are 128 connections with one name at most, and 512 with all, with 1 MiB of each under way in each
+direction. Whoever reaches the name may connect unless --allow says who; names cost nothing.`,
 		Example: `  sluice mf proxy --name-key web.key --connect 127.0.0.1:80
   sluice mf proxy --listen 127.0.0.1:8080 --to 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930
   curl http://127.0.0.1:8080/`,
@@ -59,10 +57,14 @@ Whoever reaches the name may connect unless --allow says who.`,
 					return err
 				}
 			}
-			return a.use(cmd.Context(), func(ctx context.Context, c *hostapi.Client) error {
-				o.Client = c
-				return quietEnd(ctx, runProxy(ctx, app, o, listen))
-			})
+			ctx := cmd.Context()
+			c, err := a.open(ctx)
+			if err != nil {
+				return err
+			}
+			o.Client = c
+			err = quietEnd(ctx, runProxy(ctx, app, o, listen))
+			return errors.Join(err, c.Close())
 		},
 	}
 	a.flags(cmd)
@@ -77,7 +79,7 @@ Whoever reaches the name may connect unless --allow says who.`,
 func runProxy(ctx context.Context, app *App, o proxy.Options, listen string) error {
 	p := proxy.New(o)
 	fmt.Fprintf(app.Err, "name %v\n", o.Client.Name)
-	if o.To == (frame.GUID{}) {
+	if listen == "" {
 		return p.Run(ctx)
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)

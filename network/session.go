@@ -90,6 +90,7 @@ const (
 // input causes is written at its end: to this switch, and to the others that it
 // concerned.
 func (s *Switch) read(r *openflow.Reader) error {
+	defer s.flushTouched() // what a batch has caused that ends with the connection
 	for {
 		m, err := r.Next()
 		if err != nil {

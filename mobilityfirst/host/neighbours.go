@@ -31,19 +31,37 @@ type neighbour struct {
 	heard    time.Time
 	sessions []*session // what comes from it
 	asked    uint64     // its last request
-	again    int        // how often that was repeated
+	again    int        // how often that was repeated, at times that are repeatEvery apart
+	repeated time.Time  // when it was last
 	plain    time.Time  // until when no label is believed in: something between does not pass tags
 }
 
 // distrusts says whether the labels of a request are left off: answers by them do not arrive, as it is asked again
 // and again.
 func (n *neighbour) distrusts(q *frame.PathRequest, now time.Time) bool {
-	if q.ID != n.asked {
-		n.asked, n.again = q.ID, 0
-	} else if n.again++; n.again == silences && q.Back != 0 {
+	switch {
+	case q.ID != n.asked:
+		n.asked, n.again, n.repeated = q.ID, 0, now
+	case now.Sub(n.repeated) >= repeatEvery: // copies by several ways come together
+		n.again++
+		n.repeated = now
+	}
+	if n.again >= silences && q.Back != 0 {
 		n.plain = now.Add(distrust)
 	}
 	return now.Before(n.plain)
+}
+
+// repeatEvery is how far apart a request has to come to be counted as repeated.
+const repeatEvery = 300 * time.Millisecond
+
+// unlabel forgets the label to a place.
+func (n *neighbour) unlabel(at place) {
+	for i := range n.places {
+		if n.places[i].place == at {
+			n.places[i].label = label{}
+		}
+	}
 }
 
 // reach is how a place is reached.

@@ -203,9 +203,6 @@ func (o *outgoing) ask(now time.Time) {
 func (o *outgoing) granted(p *path, now time.Time) {
 	delete(o.host.requests, o.request)
 	o.request, o.silent, o.nextAsk = 0, 0, time.Time{}
-	if now.Before(o.plain) {
-		p.tag, p.until = 0, now.Add(lease)
-	}
 	o.path = p
 	if payload := max(p.link.MTU, leastMTU) - frame.StreamDataSize; payload < o.sender.Payload || payload > o.sender.Payload && !o.sender.Begun() {
 		o.sender.Restart(payload)
@@ -351,6 +348,9 @@ func (o *outgoing) doubt(now time.Time) {
 	if p := o.path; p.tag != 0 && !p.heard {
 		o.plain = now.Add(distrust)
 		p.tag, p.until = 0, now.Add(lease)
+		if n := o.host.neighbours.find(o.to, place{p.link, p.mac}); n != nil {
+			n.unlabel(place{p.link, p.mac}) // acknowledgements go there, too
+		}
 	}
 	if o.request == 0 {
 		o.endpoint.renew(now) // the network may have seen it say the same elsewhere

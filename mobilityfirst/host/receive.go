@@ -130,7 +130,8 @@ func (h *Host) answer(at place, q *frame.PathRequest, now time.Time) {
 	if e == nil || !at.link.up {
 		return
 	}
-	if n := h.neighbours.named[who]; n != nil && n.distrusts(q, now) {
+	o := h.out[way{e.Name, who}]
+	if n := h.neighbours.named[who]; n != nil && n.distrusts(q, now) || o != nil && now.Before(o.plain) {
 		q.Back, q.Forth = 0, 0
 	}
 	n, old := h.neighbours.learn(who, &q.Hello, at, label{q.Back, now.Add(min(q.LeaseTime(), maxLease))}, now)
@@ -176,6 +177,9 @@ func (h *Host) grant(at place, g *frame.PathGrant, now time.Time) {
 	}
 	there := place{at.link, g.Hello.MAC}
 	until := now.Add(min(g.LeaseTime(), maxLease))
+	if now.Before(o.plain) {
+		g.Label, until = 0, now.Add(lease)
+	}
 	h.neighbours.learn(who, &g.Hello, there, label{g.Label, until}, now)
 	o.granted(&path{found: now, link: at.link, mac: g.Hello.MAC, tag: g.Label, until: until}, now)
 }

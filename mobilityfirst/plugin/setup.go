@@ -115,15 +115,25 @@ func (x *paths) reroute(ctx context.Context) {
 	tasks.Each(broken, atOnce, func(p *path) { x.mend(ctx, p) })
 }
 
-// mend leads a path another way if a link of its own has gone. If there is none it ends, and its hosts will
-// ask again; but where a switch has left the controller, which may still lead frames.
+// mend leads a path another way if a link of its own has gone, and again if one of that has gone meanwhile.
 func (x *paths) mend(ctx context.Context, p *path) {
+	for x.mended(ctx, p) {
+		if missing, _ := service.MissingLink(x.Network, x.route(p)); missing == "" {
+			return
+		}
+	}
+}
+
+// mended says whether a path goes another way than before. If there is none it ends, and its hosts will ask
+// again; but where a switch has left the controller, which may still lead frames.
+func (x *paths) mended(ctx context.Context, p *path) bool {
 	x.mu.Lock()
 	missing, certain := service.MissingLink(x.Network, p.hops)
 	if missing == "" || p.mending {
 		x.mu.Unlock()
-		return
+		return false
 	}
+	before := p.hops
 	p.mending = true
 	x.mu.Unlock()
 	err := x.change(ctx, p)
@@ -138,6 +148,7 @@ func (x *paths) mend(ctx context.Context, p *path) {
 		x.Log.Debug("a path can't be led another way", "path", p.id, "missing", missing, "error", err)
 		x.withdraw(p)
 	}
+	return err == nil && !slices.Equal(before, x.route(p))
 }
 
 // unlink has a path not be found any more.

@@ -7,6 +7,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
 )
 
 // conn is a connection that is carried.
@@ -21,11 +23,34 @@ type conn struct {
 	mu     sync.Mutex
 	tcp    net.Conn // nil until there is one
 	closed bool
+	cancel func()   // of what makes it; nil for nothing
 	credit int      // how many bytes may be sent
+	sent   uint64   // how many were
+	said   bool     // that no more will be
 	came   [][]byte // for TCP
 	bytes  int      // of these
+	got    uint64   // how many have come
 	last   bool     // nothing comes after them
 	ends   int      // of both directions
+}
+
+// until is a context that ends with the connection, or after a time.
+func (c *conn) until(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cancel = cancel; c.closed {
+		cancel()
+	}
+	return ctx, cancel
+}
+
+// finishing says that both sides have said all: what is left is TCP's, whether the other side knows the
+// connection any more or not.
+func (c *conn) finishing() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.said && c.last
 }
 
 var errOver = errors.New("the connection is over")
@@ -48,9 +73,10 @@ func (c *conn) start(first ...message) {
 				return
 			}
 		}
+		c.proxy.tasks.Start(c.stayAlive)
 		c.direction(c.toPeer(ctx))
 	}
-	for _, f := range []func(context.Context){out, func(ctx context.Context) { c.direction(c.toTCP(ctx)) }, c.stayAlive} {
+	for _, f := range []func(context.Context){out, func(ctx context.Context) { c.direction(c.toTCP(ctx)) }} {
 		if !c.proxy.tasks.Start(f) {
 			c.fail()
 		}
@@ -88,6 +114,9 @@ func (c *conn) close() {
 	}
 	c.closed = true
 	close(c.over)
+	if c.cancel != nil {
+		c.cancel()
+	}
 	switch {
 	case c.tcp == nil:
 	case c.ends == 2:
@@ -114,10 +143,13 @@ func (c *conn) take(m message) {
 	c.mu.Lock()
 	switch m.kind {
 	case kindData:
-		ok = !c.last && c.bytes+len(m.body) <= Window
-		c.came, c.bytes = append(c.came, m.body), c.bytes+len(m.body)
+		if ok = !c.last && !c.closed && m.offset == c.got && c.bytes+len(m.body) <= Window; ok {
+			c.bytes += len(m.body)
+			c.got += uint64(len(m.body))
+			c.keep(m.body)
+		}
 	case kindEnd:
-		ok = !c.last
+		ok = !c.last && m.offset == c.got
 		c.last = true
 	case kindCredit:
 		n := int(be.Uint32(m.body))
@@ -129,7 +161,9 @@ func (c *conn) take(m message) {
 	c.mu.Unlock()
 	switch {
 	case m.kind == kindReset:
-		c.close()
+		if !c.finishing() {
+			c.close()
+		}
 	case !ok:
 		c.fail() // it does what it may not
 	case m.kind == kindCredit:
@@ -137,6 +171,15 @@ func (c *conn) take(m message) {
 	default:
 		kick(c.news)
 	}
+}
+
+// keep has TCP get bytes later. Small blocks become one: each costs more than its bytes.
+func (c *conn) keep(b []byte) {
+	if n := len(c.came); n > 0 && len(c.came[n-1])+len(b) <= maxBlock {
+		c.came[n-1] = append(c.came[n-1], b...)
+		return
+	}
+	c.came = append(c.came, b)
 }
 
 func kick(c chan struct{}) {
@@ -148,24 +191,29 @@ func kick(c chan struct{}) {
 
 // toPeer carries what TCP gives, as far as there is credit.
 func (c *conn) toPeer(ctx context.Context) error {
-	b := make([]byte, headerSize+maxBlock)
+	b := make([]byte, maxBlock)
 	for {
 		n, err := c.mayRead(ctx)
 		if err != nil {
 			return err
 		}
-		n, err = c.tcp.Read(b[headerSize : headerSize+n])
+		n, err = c.tcp.Read(b[:n])
 		if n > 0 {
 			c.mu.Lock()
+			m := message{kind: kindData, number: c.number, body: b[:n], offset: c.sent}
 			c.credit -= n
+			c.sent += uint64(n)
 			c.mu.Unlock()
-			m := message{kindData, c.number, b[headerSize : headerSize+n]}
 			if err := c.send(ctx, m); err != nil {
 				return err
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			return c.send(ctx, message{kindEnd, c.number, nil})
+			c.mu.Lock()
+			m := message{kind: kindEnd, number: c.number, offset: c.sent}
+			c.said = true
+			c.mu.Unlock()
+			return c.send(ctx, m)
 		}
 		if err != nil {
 			return err
@@ -204,8 +252,9 @@ func (c *conn) toTCP(ctx context.Context) error {
 			}
 			c.mu.Lock()
 			c.bytes -= len(block)
+			more := !c.last
 			c.mu.Unlock()
-			if taken += len(block); taken >= Window/4 {
+			if taken += len(block); more && taken >= Window/4 {
 				if err := c.send(ctx, credit(c.number, taken)); err != nil {
 					return err
 				}
@@ -248,7 +297,7 @@ func (c *conn) stayAlive(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
-			if c.send(ctx, credit(c.number, 0)) != nil {
+			if c.finishing() || c.send(ctx, credit(c.number, 0)) != nil {
 				return
 			}
 		case <-c.over:
@@ -262,18 +311,18 @@ func (c *conn) stayAlive(ctx context.Context) {
 // send sends a message, after it has waited until fewer to the other side are under way. If it is not taken
 // the connection is over.
 func (c *conn) send(ctx context.Context, m message) error {
-	size := headerSize + len(m.body)
-	if err := c.makeRoom(ctx, size); err != nil {
+	b := m.appendTo(make([]byte, 0, headerSize+offsetSize+len(m.body)))
+	if err := c.makeRoom(ctx, len(b)+hostapi.Overhead); err != nil {
 		return err
 	}
-	err := c.proxy.Client.Send(ctx, c.connKey.peer, 0, m.appendTo(make([]byte, 0, size)), func(err error) {
-		c.room(size)
-		if err != nil {
-			c.close()
+	err := c.proxy.Client.Send(ctx, c.connKey.peer, 0, b, func(err error) {
+		c.room(len(b) + hostapi.Overhead)
+		if err != nil && !c.finishing() {
+			c.fail()
 		}
 	})
 	if err != nil {
-		c.room(size)
+		c.room(len(b) + hostapi.Overhead)
 	}
 	return err
 }
@@ -281,10 +330,17 @@ func (c *conn) send(ctx context.Context, m message) error {
 // makeRoom waits until a chunk may be sent to the other side, and counts it.
 func (c *conn) makeRoom(ctx context.Context, size int) error {
 	for {
+		select {
+		case <-c.over:
+			return errOver
+		default:
+		}
 		c.proxy.mu.Lock()
-		may, room := c.peer.underway == 0 || c.peer.underway+size <= maxUnderway, c.peer.room
+		x := c.peer
+		may, room := x.chunks == 0 || x.chunks < maxChunks && x.underway+size <= maxUnderway, x.room
 		if may {
-			c.peer.underway += size
+			x.underway += size
+			x.chunks++
 		}
 		c.proxy.mu.Unlock()
 		if may {
@@ -304,7 +360,10 @@ func (c *conn) makeRoom(ctx context.Context, size int) error {
 func (c *conn) room(size int) {
 	c.proxy.mu.Lock()
 	defer c.proxy.mu.Unlock()
-	c.peer.underway -= size
-	close(c.peer.room)
-	c.peer.room = make(chan struct{})
+	x := c.peer
+	x.underway -= size
+	x.chunks--
+	close(x.room)
+	x.room = make(chan struct{})
+	c.proxy.settle(x)
 }

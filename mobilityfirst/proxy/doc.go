@@ -8,11 +8,12 @@
 //
 //	kind      what belongs to it
 //	1 open    nothing
-//	2 data    bytes of the connection
+//	2 data    how many bytes have gone before (8), and bytes of the connection
 //	3 credit  how many more bytes may be sent (4); nothing is sent before the first
-//	4 end     nothing: its sender sends no more
+//	4 end     how many bytes have gone before (8): its sender sends no more
 //	5 reset   nothing: the connection is over
 //
 // A side takes chunks at once, and keeps at most [Window] bytes of a connection that its TCP has not taken
-// yet: one that is slow holds up no other. Start reading at [Proxy.Run].
+// yet: one that is slow holds up no other. A chunk that is missing, as its time was over before its receiver was
+// there, ends its connection. Start reading at [Proxy.Run].
 package proxy

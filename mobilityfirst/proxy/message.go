@@ -21,9 +21,10 @@ type message struct {
 	kind   kind
 	number uint64 // of the connection
 	body   []byte
+	offset uint64 // of data and end: how many bytes have gone before
 }
 
-const headerSize = 1 + 8
+const headerSize, offsetSize = 1 + 8, 8
 
 var (
 	be = binary.BigEndian
@@ -32,12 +33,19 @@ var (
 )
 
 func (m message) appendTo(b []byte) []byte {
-	return append(be.AppendUint64(append(b, byte(m.kind)), m.number), m.body...)
+	b = be.AppendUint64(append(b, byte(m.kind)), m.number)
+	if m.counted() {
+		b = be.AppendUint64(b, m.offset)
+	}
+	return append(b, m.body...)
 }
+
+// counted says whether a message has an offset.
+func (m message) counted() bool { return m.kind == kindData || m.kind == kindEnd }
 
 // credit gives credit for n more bytes.
 func credit(number uint64, n int) message {
-	return message{kindCredit, number, be.AppendUint32(nil, uint32(n))}
+	return message{kind: kindCredit, number: number, body: be.AppendUint32(nil, uint32(n))}
 }
 
 // parse reads a message, which shares memory with b.
@@ -45,7 +53,13 @@ func parse(b []byte) (message, error) {
 	if len(b) < headerSize {
 		return message{}, errMessage
 	}
-	m := message{kind(b[0]), be.Uint64(b[1:]), b[headerSize:]}
+	m := message{kind: kind(b[0]), number: be.Uint64(b[1:]), body: b[headerSize:]}
+	if m.counted() {
+		if len(m.body) < offsetSize {
+			return message{}, errMessage
+		}
+		m.offset, m.body = be.Uint64(m.body), m.body[offsetSize:]
+	}
 	switch {
 	case m.kind < kindOpen || m.kind > kindReset,
 		m.kind == kindCredit && len(m.body) != 4,

@@ -21,8 +21,14 @@ const (
 	Window = 1 << 20
 	// MaxConnections is how many there are at once, MaxConnectionsOf how many with one name.
 	MaxConnections, MaxConnectionsOf = 512, 128
-	// maxUnderway is how many bytes of chunks to one name are not taken; more wait.
-	maxUnderway = 4 << 20
+	// maxUnderway and maxChunks are how many bytes, each chunk with what the host counts for it, and how many
+	// chunks to one name are not taken; more wait.
+	maxUnderway, maxChunks = hostapi.MaxUnderway / 4, hostapi.MaxSends / 16
+	// maxResets is how many resets there are that are not taken, maxResetsOf how many of one name; others
+	// find out by themselves.
+	maxResets, maxResetsOf = 256, 16
+	// farewell is how long others are told that a proxy ends.
+	farewell = time.Second
 	// maxBlock is how many bytes of a connection go in one chunk.
 	maxBlock = 256 << 10
 	// dialWithin is how long a server may take to answer.
@@ -52,12 +58,13 @@ type Proxy struct {
 	Options
 	strange lograte.Limit // lines that others can cause
 	tasks   *tasks.Group
-	resets  chan outgoing
+	resets  chan connKey
 
-	mu    sync.Mutex
-	conns map[connKey]*conn
-	peers map[frame.GUID]*peer
-	ended bool
+	mu         sync.Mutex
+	conns      map[connKey]*conn
+	peers      map[frame.GUID]*peer
+	resetsLeft int
+	ended      bool
 }
 
 // connKey is a connection with another side.
@@ -68,15 +75,12 @@ type connKey struct {
 
 // peer is another side, with which there are connections.
 type peer struct {
+	name     frame.GUID
 	conns    int
 	underway int           // bytes of chunks that it has not taken
+	chunks   int           // of these
+	resets   int           // that it has not taken
 	room     chan struct{} // closed when there may be room for another
-}
-
-// outgoing is a message for another side.
-type outgoing struct {
-	to frame.GUID
-	message
 }
 
 // New returns a Proxy that does nothing before it runs.
@@ -87,10 +91,11 @@ func New(o Options) *Proxy {
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{Timeout: dialWithin}).DialContext
 	}
-	return &Proxy{Options: o, tasks: tasks.New(), resets: make(chan outgoing, 64), conns: map[connKey]*conn{}, peers: map[frame.GUID]*peer{}}
+	return &Proxy{Options: o, tasks: tasks.New(), resets: make(chan connKey, maxResets), resetsLeft: maxResets, conns: map[connKey]*conn{}, peers: map[frame.GUID]*peer{}}
 }
 
-// Run takes chunks until ctx ends, or the host does: then the error says so. All connections are over then.
+// Run takes chunks until ctx ends, or the host does: then the error says so. All connections are over then. The
+// client is to be closed after it, not before: others are told.
 func (p *Proxy) Run(ctx context.Context) error {
 	defer p.end()
 	p.tasks.Start(p.sendResets)
@@ -133,7 +138,7 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 			_ = tcp.Close()
 			continue
 		}
-		c.start(message{kindOpen, c.number, nil}, credit(c.number, Window))
+		c.start(message{kind: kindOpen, number: c.number}, credit(c.number, Window))
 	}
 }
 
@@ -172,7 +177,7 @@ func (p *Proxy) open(key connKey) {
 		return
 	}
 	started := p.tasks.Start(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, dialWithin)
+		ctx, cancel := c.until(ctx, dialWithin)
 		defer cancel()
 		tcp, err := p.Dial(ctx, "tcp", p.Connect)
 		if err != nil {
@@ -204,20 +209,34 @@ func (p *Proxy) allows(name frame.GUID) bool {
 func (p *Proxy) add(key connKey, tcp net.Conn) (*conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	x := p.peers[key.peer]
-	if x == nil {
-		x = &peer{room: make(chan struct{})}
-	}
+	x := p.find(key.peer)
+	defer p.settle(x)
 	switch {
 	case p.ended:
 		return nil, errors.New("the proxy has ended")
-	case x.conns >= MaxConnectionsOf || len(p.conns) >= MaxConnections:
-		return nil, fmt.Errorf("there are %d connections with it of %d, %d in all of %d", x.conns, MaxConnectionsOf, len(p.conns), MaxConnections)
+	case x.conns >= MaxConnectionsOf || len(p.conns) >= MaxConnections || len(p.conns) >= MaxConnections*3/4 && x.conns >= MaxConnectionsOf/8:
+		return nil, fmt.Errorf("there are %d connections with it, at most %d, and %d in all, at most %d", x.conns, MaxConnectionsOf, len(p.conns), MaxConnections)
 	}
 	x.conns++
 	c := &conn{proxy: p, peer: x, connKey: key, tcp: tcp, news: make(chan struct{}, 1), more: make(chan struct{}, 1), over: make(chan struct{})}
-	p.conns[key], p.peers[key.peer] = c, x
+	p.conns[key] = c
 	return c, nil
+}
+
+// find is another side; settle forgets it when nothing is counted of it any more.
+func (p *Proxy) find(name frame.GUID) *peer {
+	x := p.peers[name]
+	if x == nil {
+		x = &peer{name: name, room: make(chan struct{})}
+		p.peers[name] = x
+	}
+	return x
+}
+
+func (p *Proxy) settle(x *peer) {
+	if x.conns == 0 && x.chunks == 0 && x.resets == 0 {
+		delete(p.peers, x.name)
+	}
 }
 
 // remove forgets a connection.
@@ -228,17 +247,39 @@ func (p *Proxy) remove(c *conn) {
 		return
 	}
 	delete(p.conns, c.connKey)
-	if c.peer.conns--; c.peer.conns == 0 && p.peers[c.connKey.peer] == c.peer {
-		delete(p.peers, c.connKey.peer)
-	}
+	c.peer.conns--
+	p.settle(c.peer)
 }
 
-// reset has another side forget a connection. If there are too many to be told, it finds out by itself.
+// reset has another side forget a connection, unless too many resets are not taken. It does not wait.
 func (p *Proxy) reset(key connKey) {
-	select {
-	case p.resets <- outgoing{key.peer, message{kindReset, key.number, nil}}:
-	default:
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x := p.find(key.peer)
+	if p.resetsLeft == 0 || x.resets >= maxResetsOf {
+		return
 	}
+	p.resetsLeft--
+	x.resets++
+	p.resets <- key // there is room: it has as much as there may be resets
+}
+
+// sendReset sends a reset.
+func (p *Proxy) sendReset(ctx context.Context, key connKey) error {
+	m := message{kind: kindReset, number: key.number}
+	taken := func(error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		x := p.find(key.peer)
+		p.resetsLeft++
+		x.resets--
+		p.settle(x)
+	}
+	err := p.Client.Send(ctx, key.peer, 0, m.appendTo(nil), taken)
+	if err != nil {
+		taken(err)
+	}
+	return err
 }
 
 // sendResets sends what is in p.resets.
@@ -247,15 +288,15 @@ func (p *Proxy) sendResets(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case o := <-p.resets:
-			if p.Client.Send(ctx, o.to, 0, o.appendTo(nil), func(error) {}) != nil {
+		case key := <-p.resets:
+			if p.sendReset(ctx, key) != nil {
 				return
 			}
 		}
 	}
 }
 
-// end ends all connections.
+// end ends all connections, and tells others so.
 func (p *Proxy) end() {
 	p.mu.Lock()
 	p.ended = true
@@ -265,7 +306,14 @@ func (p *Proxy) end() {
 	}
 	p.mu.Unlock()
 	for _, c := range all {
-		c.close()
+		c.fail()
 	}
 	p.tasks.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	defer cancel()
+	for len(p.resets) > 0 {
+		if p.sendReset(ctx, <-p.resets) != nil {
+			return
+		}
+	}
 }

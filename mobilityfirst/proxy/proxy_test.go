@@ -195,6 +195,110 @@ func TestSlowConnection(t *testing.T) {
 	all.Wait()
 }
 
+// What has come for a connection whose both ends have said all is brought, however long TCP takes, though the other
+// side has forgotten the connection.
+func TestSlowTail(t *testing.T) {
+	open := names(t)
+	far, near := open(), open()
+	want := make([]byte, 800_000)
+	_, _ = rand.Read(want)
+	server, _ := run(t, Options{Client: far, Connect: serve(t, func(c *net.TCPConn) {
+		_, _ = io.ReadAll(c)
+		_, _ = c.Write(want)
+	})})
+	client, at := run(t, Options{Client: near, To: far.Name})
+	c := dial(t, at)
+	_ = c.SetReadBuffer(4096)
+	_, _ = c.Write([]byte("all"))
+	_ = c.CloseWrite()
+	empty(t, server)
+	if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes of %d: %v", len(got), len(want), err)
+	}
+	empty(t, client)
+}
+
+// Many small writes to one that takes nothing hold up no other, and cost no more than their bytes.
+func TestSmallWrites(t *testing.T) {
+	open := names(t)
+	deaf, far, near := open(), open(), open()
+	_, _ = run(t, Options{Client: far, Connect: serve(t, echo)})
+	p, at := run(t, Options{Client: near, To: far.Name})
+	away := &conn{proxy: p, connKey: connKey{deaf.Name, 1}, over: make(chan struct{})}
+	p.mu.Lock()
+	away.peer = p.find(deaf.Name)
+	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	var err error
+	for range maxChunks + 1 {
+		if err = away.send(ctx, message{kind: kindData, number: 1, body: []byte{1}}); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("more than %d chunks are under way to one: %v", maxChunks, err)
+	}
+	c := dial(t, at)
+	_, _ = c.Write([]byte("beside"))
+	_ = c.CloseWrite()
+	if got, err := io.ReadAll(c); err != nil || string(got) != "beside" {
+		t.Errorf("beside it %q, %v", got, err)
+	}
+	x := &conn{proxy: p, over: make(chan struct{}), news: make(chan struct{}, 1)}
+	for i := range uint64(100_000) {
+		x.take(message{kind: kindData, body: []byte{1}, offset: i})
+	}
+	if len(x.came) > 1 || x.bytes != 100_000 {
+		t.Errorf("%d bytes in %d blocks", x.bytes, len(x.came))
+	}
+}
+
+// A connection of which something is missing ends.
+func TestGap(t *testing.T) {
+	open := names(t)
+	far, x := open(), open()
+	server, _ := run(t, Options{Client: far, Connect: serve(t, echo)})
+	for _, m := range []message{{kind: kindOpen, number: 1}, credit(1, Window), {kind: kindData, number: 1, body: []byte("one")}, {kind: kindEnd, number: 1, offset: 4}} {
+		if err := x.Send(t.Context(), far.Name, 0, m.appendTo(nil), func(error) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		c, err := x.Receive(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Take(c); err != nil {
+			t.Fatal(err)
+		}
+		m, err := parse(c.Payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.kind == kindEnd {
+			t.Fatal("it has ended as if all had come")
+		}
+		if m.kind == kindReset {
+			break
+		}
+	}
+	go takeAll(t, x)
+	empty(t, server)
+}
+
+// takeAll takes what comes.
+func takeAll(t *testing.T, x *hostapi.Client) {
+	for {
+		c, err := x.Receive(t.Context())
+		if err != nil || x.Take(c) != nil {
+			return
+		}
+	}
+}
+
 // Who may not connect, or where there is no server, finds its connection reset; as does one whose other end is.
 func TestReset(t *testing.T) {
 	open := names(t)
@@ -241,28 +345,21 @@ func TestHostile(t *testing.T) {
 			}
 		}
 	}
-	go func() {
-		for {
-			c, err := x.Receive(t.Context())
-			if err != nil || x.Take(c) != nil {
-				return
-			}
-		}
-	}()
+	go takeAll(t, x)
 	block := make([]byte, Window/2+1)
 	for i := range uint64(2 * MaxConnectionsOf) {
-		say(message{kindOpen, i, nil})
+		say(message{kind: kindOpen, number: i})
 	}
 	server.mu.Lock()
 	if n := server.peers[x.Name]; n != nil && n.conns > MaxConnectionsOf {
 		t.Errorf("%d connections with one name", n.conns)
 	}
 	server.mu.Unlock()
-	say(message{kindOpen, 1, nil}, message{kindData, 2, block}, message{kindData, 2, block}, message{kindData, 2, block})
-	say(credit(3, Window), credit(3, 1), credit(4, Window+1), message{kindEnd, 5, nil}, message{kindEnd, 5, nil}, message{kindEnd, 6, nil}, message{kindData, 6, block})
-	say(message{kindData, 1 << 40, block}, message{kindEnd, 1 << 41, nil}, message{9, 1, nil}, message{kindReset, 1 << 42, nil})
+	say(message{kind: kindOpen, number: 1}, message{kind: kindData, number: 2, body: block}, message{kind: kindData, number: 2, body: block}, message{kind: kindData, number: 2, body: block})
+	say(credit(3, Window), credit(3, 1), credit(4, Window+1), message{kind: kindEnd, number: 5}, message{kind: kindEnd, number: 5}, message{kind: kindEnd, number: 6}, message{kind: kindData, number: 6, body: block})
+	say(message{kind: kindData, number: 1 << 40, body: block}, message{kind: kindEnd, number: 1 << 41}, message{kind: 9, number: 1}, message{kind: kindReset, number: 1 << 42})
 	for i := range uint64(2 * MaxConnectionsOf) {
-		say(message{kindReset, i, nil})
+		say(message{kind: kindReset, number: i})
 	}
 	if _, err := good.Write([]byte("after")); err != nil {
 		t.Fatal(err)
@@ -275,7 +372,7 @@ func TestHostile(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, m := range []message{{kindOpen, 1, nil}, {kindData, 2, []byte{3}}, credit(4, 5), {kindEnd, 6, nil}, {kindReset, 7, nil}} {
+	for _, m := range []message{{kind: kindOpen, number: 1}, {kind: kindData, number: 2, body: []byte{3}, offset: 8}, credit(4, 5), {kind: kindEnd, number: 6, offset: 9}, {kind: kindReset, number: 7}} {
 		f.Add(m.appendTo(nil))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
