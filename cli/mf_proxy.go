@@ -19,12 +19,13 @@ func mfProxyCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "proxy",
 		Short: "Carry TCP connections between two names",
-		Long: `Has programs that know nothing of names use them. On the server's side it brings what comes to
-its name to the server at --connect; on the client's it carries the connections that it accepts at
---listen to the name at --to. Connections go on while either host moves.
+		Long: `Has programs that know nothing of names use them. On the server's side it brings what comes
+to its name to the server at --connect; on the client's it carries the connections that it
+accepts at --listen to the name at --to. Connections go on while either host moves.
 
-There are 128 connections with one name at most, and 512 with all, with 1 MiB of each under way in each
-direction. Whoever reaches the name may connect unless --allow says who; names cost nothing.`,
+There are 128 connections with one name at most, and 512 with all, with 1 MiB of each under
+way in each direction. Whoever reaches the name may connect unless --allow says who; names
+cost nothing.`,
 		Example: `  sluice mf proxy --name-key web.key --connect 127.0.0.1:80
   sluice mf proxy --listen 127.0.0.1:8080 --to 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930
   curl http://127.0.0.1:8080/`,

@@ -233,7 +233,7 @@ func TestStatusConfigAndMetrics(t *testing.T) {
 	r := run(t, cfg)
 	var status Status
 	r.get(t, "/api/v1/status", &status)
-	if strings.Join(status.Services, " ") != "sos handover qos cinema" || len(status.OpenFlow) != 1 {
+	if strings.Join(status.Services, " ") != "sos handover qos cinema mobilityfirst" || len(status.OpenFlow) != 1 {
 		t.Errorf("status %+v", status)
 	}
 	_, _, text := r.ask(t, http.MethodGet, "/api/v1/config", "")
