@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
@@ -132,7 +134,10 @@ func (g *chunksRig) atOnce(ctx context.Context, names []string, during time.Dura
 	for i, name := range names {
 		all.Go(func() error {
 			out, err := g.lab.Host("a").Command(ctx, g.env.Binary, "mf", "perf", "--json", "--socket", g.socket("a"),
-				"--chunk", strconv.Itoa(flowChunk), "--rate", fmt.Sprintf("%.0f", flowOffers), "--time", during.String(), name).Output()
+				"--chunk", strconv.Itoa(flowChunk), "--rate", units.FormatRate(flowOffers), "--time", during.String(), name).Output()
+			if exit, is := errors.AsType[*exec.ExitError](err); is {
+				err = fmt.Errorf("%w: %s", err, exit.Stderr)
+			}
 			if err != nil {
 				return fmt.Errorf("to %s: %w", name, err)
 			}
