@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/match"
 	"github.com/sluice-net/sluice/qos/way"
+	"github.com/sluice-net/sluice/service"
 )
 
 const (
@@ -93,7 +94,7 @@ func (c *Controller) read(ctx context.Context) {
 		if !ok {
 			continue
 		}
-		if err := c.rules.Apply(ctx, f.key, f.program(path.Hops), network.ApplyOptions{Waves: way.Waves(path.Hops)}); err != nil {
+		if err := c.rules.Apply(ctx, f.key, f.program(path.Hops), network.ApplyOptions{Waves: service.Waves(path.Hops)}); err != nil {
 			c.Log.Warn("a large connection is not placed", "connection", f.header, "error", err)
 			continue
 		}

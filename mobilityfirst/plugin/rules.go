@@ -1,22 +1,17 @@
 package plugin
 
 import (
-	"slices"
-
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 )
 
 // PathRules lead frames between two Ethernet addresses: those with the label forth along hops, those with
 // the label back the other way. The last switch takes the label off.
 func PathRules(hops []network.Hop, forth, back uint16, from, to openflow.MAC) []network.Rule {
-	turned := make([]network.Hop, 0, len(hops))
-	for _, hop := range slices.Backward(hops) {
-		turned = append(turned, network.Hop{Switch: hop.Switch, In: hop.Out, Out: hop.In})
-	}
-	return append(oneWay(hops, forth, from, to), oneWay(turned, back, to, from)...)
+	return append(oneWay(hops, forth, from, to), oneWay(service.Reversed(hops), back, to, from)...)
 }
 
 // oneWay are the rules of one direction.

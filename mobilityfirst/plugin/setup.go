@@ -8,7 +8,6 @@ import (
 
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
-	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/service"
 )
 
@@ -76,7 +75,7 @@ func (x *paths) change(ctx context.Context, p *path) error {
 	}
 	var o network.ApplyOptions
 	if before != nil {
-		o.Waves = inwards(route.Hops)
+		o.Waves = service.Waves(route.Hops)
 	}
 	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()
@@ -87,16 +86,6 @@ func (x *paths) change(ctx context.Context, p *path) error {
 	defer x.mu.Unlock()
 	p.hops = route.Hops
 	return nil
-}
-
-// inwards is the order in which switches are told of another route: those between before those at the ends,
-// so that nothing is sent on to one that does not know it yet.
-func inwards(hops []network.Hop) [][]openflow.DatapathID {
-	var between []openflow.DatapathID
-	for _, hop := range hops[min(1, len(hops)):max(len(hops)-1, 1)] {
-		between = append(between, hop.Switch)
-	}
-	return [][]openflow.DatapathID{between, {hops[0].Switch, hops[len(hops)-1].Switch}}
 }
 
 // route is where a path goes.
@@ -118,9 +107,6 @@ func (x *paths) reroute(ctx context.Context) {
 // mend leads a path another way if a link of its own has gone, and again if one of that has gone meanwhile.
 func (x *paths) mend(ctx context.Context, p *path) {
 	for x.mended(ctx, p) {
-		if missing, _ := service.MissingLink(x.Network, x.route(p)); missing == "" {
-			return
-		}
 	}
 }
 

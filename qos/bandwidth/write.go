@@ -7,6 +7,7 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/guard"
 	"github.com/sluice-net/sluice/qos/way"
+	"github.com/sluice-net/sluice/service"
 )
 
 // writer writes the rules of flows, with the meters that they pass.
@@ -30,7 +31,7 @@ func (w *writer) install(ctx context.Context, f *flow, p placement, allowDown bo
 	if f.roams() {
 		rules = w.borderProgram(f, p.Hops, meter)
 	}
-	err := w.Rules.Apply(ctx, f.key(), rules, network.ApplyOptions{Waves: way.Waves(p.Hops), AllowDown: allowDown})
+	err := w.Rules.Apply(ctx, f.key(), rules, network.ApplyOptions{Waves: service.Waves(p.Hops), AllowDown: allowDown})
 	if err == nil && p.State == StateBestEffort {
 		w.unpolice(ctx, f)
 	}

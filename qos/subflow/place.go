@@ -88,7 +88,7 @@ func (c *placer) better(f *subflow, at network.PortRef, now time.Time) (found, b
 
 // install writes the rules of a path, on some links of which a meter has to be passed.
 func (c *placer) install(ctx context.Context, f *subflow, hops []network.Hop, held []reserve.Link, allowDown bool) error {
-	return c.Rules.Apply(ctx, f.key(), program(f.Header, hops, c.Idle, c.meter(ctx, held)), network.ApplyOptions{Waves: way.Waves(hops), AllowDown: allowDown})
+	return c.Rules.Apply(ctx, f.key(), program(f.Header, hops, c.Idle, c.meter(ctx, held)), network.ApplyOptions{Waves: service.Waves(hops), AllowDown: allowDown})
 }
 
 // program leads a subflow along a path. meter gives the meter that traffic out of a port has to

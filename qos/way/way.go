@@ -47,19 +47,6 @@ func (l Lead) Rules() (rules []network.Rule) {
 	return rules
 }
 
-// Waves is the order in which the switches of a way are written: what lies between,
-// then where the answers enter, and last where the flow itself does.
-func Waves(hops []network.Hop) [][]openflow.DatapathID {
-	first, last := hops[0].Switch, hops[len(hops)-1].Switch
-	var between []openflow.DatapathID
-	for _, hop := range hops {
-		if hop.Switch != first && hop.Switch != last {
-			between = append(between, hop.Switch)
-		}
-	}
-	return [][]openflow.DatapathID{between, {last}, {first}}
-}
-
 // Ports are those by which a way leaves switches for other switches, in both directions.
 func Ports(hops []network.Hop) (out []network.PortRef) {
 	for i, hop := range hops {

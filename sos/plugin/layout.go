@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
 
@@ -151,7 +152,7 @@ func sideRules(s Side, end, far netip.AddrPort, can Capable) ([]network.Rule, er
 	if s.moves() {
 		return s.movingRules(sent, arrives, answer, seen, can)
 	}
-	back := reversed(s.Path)
+	back := service.Reversed(s.Path)
 	toEnd, err := chain(back, answer, seen, can, lastCapable)
 	if err != nil {
 		return nil, err
@@ -237,15 +238,6 @@ func lastCapable(path []network.Hop, f openflow.Field, can Capable) (int, bool) 
 		}
 	}
 	return 0, false
-}
-
-// reversed is the same way in the other direction.
-func reversed(path []network.Hop) []network.Hop {
-	back := make([]network.Hop, len(path))
-	for i, h := range path {
-		back[len(path)-1-i] = network.Hop{Switch: h.Switch, In: h.Out, Out: h.In}
-	}
-	return back
 }
 
 // inPort and outPort are where packets come into a switch and leave it.

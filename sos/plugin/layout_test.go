@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 )
 
 // The addresses of the published figure: client A and its agent X at switch 1,
@@ -335,7 +336,7 @@ func TestAnySplitIsTransparent(t *testing.T) {
 		if want := (header{vlan: s.AgentVLAN, ethSrc: macA, ethDst: macX, src: hostA, dst: agentX}); got != want {
 			t.Errorf("the agent sees %v, want %v", got, want)
 		}
-		got = walk(t, rules, reversed(path), header{vlan: s.AgentVLAN, ethSrc: macX, ethDst: macA, src: agentX, dst: hostA})
+		got = walk(t, rules, service.Reversed(path), header{vlan: s.AgentVLAN, ethSrc: macX, ethDst: macA, src: agentX, dst: hostA})
 		if want := (header{vlan: s.EndVLAN, ethSrc: macB, ethDst: macA, src: hostB, dst: hostA}); got != want {
 			t.Errorf("the client sees %v, want %v", got, want)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 )
 
 // shared is a treatment of packets between two agents, which all their sessions to which
@@ -67,7 +68,7 @@ func (p *pair) forgetShares() {
 func (s Steering) carried(x shared) (all []network.Carried) {
 	for _, path := range s.Paths {
 		if x.Back {
-			path = reversed(path)
+			path = service.Reversed(path)
 		}
 		for _, h := range path {
 			all = append(all, network.Carried{Treatment: x.Name, At: outPort(h), Between: true})

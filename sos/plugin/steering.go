@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 )
 
 // Steering is all that the rules between two agents follow from (3 to 6 of the
@@ -48,7 +49,7 @@ func (s Steering) Rules(can Capable) ([]network.Rule, error) {
 		if err != nil {
 			return nil, err
 		}
-		back, err := s.tagged(s.Y, s.X, k, reversed(path))
+		back, err := s.tagged(s.Y, s.X, k, service.Reversed(path))
 		both, err := s.shared(there, back, err)
 		if err != nil {
 			return nil, err
@@ -99,7 +100,7 @@ func (s Steering) plain(path []network.Hop) ([]network.Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	back, err := way(s.Y, s.X, reversed(path))
+	back, err := way(s.Y, s.X, service.Reversed(path))
 	return s.shared(there, back, err)
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 )
 
 func pairXY(paths ...[]network.Hop) Steering {
@@ -90,7 +91,7 @@ func TestPathTags(t *testing.T) {
 	var want []network.Rule
 	for k, p := range [][]network.Hop{one, two} {
 		core, wanPort := p[1].Switch, p[0].Out
-		there, back := pathTag(s.X.Addr, s.Y.Addr, p, 0), pathTag(s.Y.Addr, s.X.Addr, reversed(p), 0)
+		there, back := pathTag(s.X.Addr, s.Y.Addr, p, 0), pathTag(s.Y.Addr, s.X.Addr, service.Reversed(p), 0)
 		for _, tag := range []openflow.MAC{there, back} {
 			if tag[0]&3 != 2 {
 				t.Errorf("tag %v is not a locally administered unicast address", tag)
@@ -122,7 +123,7 @@ func TestTagsFollowThePath(t *testing.T) {
 	}
 	for name, other := range map[string]openflow.MAC{
 		"other path": pathTag(agentX.Addr(), agentY.Addr(), q, 0),
-		"way back":   pathTag(agentY.Addr(), agentX.Addr(), reversed(p), 0),
+		"way back":   pathTag(agentY.Addr(), agentX.Addr(), service.Reversed(p), 0),
 		"salted":     pathTag(agentX.Addr(), agentY.Addr(), p, 1),
 	} {
 		if other == tag {

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/service/agents"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
@@ -95,7 +96,7 @@ func (l *Layout) carried(r agentapi.Role) (all []network.Carried) {
 		add(sent, way)
 	}
 	if !side.moves() { // to one that moves its own rules lead
-		add(seen, reversed(side.Path))
+		add(seen, service.Reversed(side.Path))
 	}
 	return all
 }

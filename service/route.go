@@ -2,8 +2,10 @@ package service
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
 )
 
 // MissingLink finds the first link of a route that is not there, and says so; nothing if all are.
@@ -28,4 +30,26 @@ func MissingLink(n interface {
 		return fmt.Sprintf("the link from %v to %v is down", from, to), certain
 	}
 	return "", true
+}
+
+// Waves is the order in which the switches of a route are written: what lies between,
+// then where the answers enter, and last where the flow itself does.
+func Waves(hops []network.Hop) [][]openflow.DatapathID {
+	first, last := hops[0].Switch, hops[len(hops)-1].Switch
+	var between []openflow.DatapathID
+	for _, hop := range hops {
+		if hop.Switch != first && hop.Switch != last {
+			between = append(between, hop.Switch)
+		}
+	}
+	return [][]openflow.DatapathID{between, {last}, {first}}
+}
+
+// Reversed is a route the other way.
+func Reversed(hops []network.Hop) []network.Hop {
+	out := make([]network.Hop, 0, len(hops))
+	for _, hop := range slices.Backward(hops) {
+		out = append(out, network.Hop{Switch: hop.Switch, In: hop.Out, Out: hop.In})
+	}
+	return out
 }
