@@ -175,7 +175,9 @@ func (s *Service) request(who end, x *said) {
 		}
 		q := *x.request
 		p, err := s.paths.lease(who, to, x.at, func(p *path, err error) {
-			s.metrics.setup.Observe(time.Since(x.at).Seconds())
+			if err == nil {
+				s.metrics.setup.Observe(time.Since(x.at).Seconds())
+			}
 			s.pass(s.Network.Send, q, who, to, p, err)
 		})
 		if p != nil || err != nil {

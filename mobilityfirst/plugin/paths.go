@@ -96,7 +96,7 @@ type paths struct {
 	last   uint64
 }
 
-// shares count the paths that were asked for first from each port and switch.
+// shares count what each port and switch has, and all together.
 type shares struct {
 	all      int
 	byPort   map[network.PortRef]int
@@ -134,7 +134,7 @@ func newPaths(o *Options) *paths {
 // switches do not have it yet: then is called when they do, in another goroutine, for the first of those who wait.
 func (x *paths) lease(from, to end, now time.Time, then leased) (*path, error) {
 	x.mu.Lock()
-	p, isNew, err := x.find(endsOf(from, to), from.At, now)
+	p, isNew, err := x.find(endsOf(from, to), from.At)
 	if err != nil {
 		x.mu.Unlock()
 		return nil, err
@@ -162,23 +162,23 @@ func (x *paths) lease(from, to end, now time.Time, then leased) (*path, error) {
 }
 
 // find is the path between two ends, a new one if there is none.
-func (x *paths) find(key ends, opener network.PortRef, now time.Time) (p *path, isNew bool, err error) {
+func (x *paths) find(key ends, opener network.PortRef) (p *path, isNew bool, err error) {
 	if p = x.of[key]; p != nil {
 		return p, false, nil
 	}
-	p, err = x.begin(key, opener, now)
+	p, err = x.begin(key, opener)
 	return p, true, err
 }
 
 // begin notes a new path.
-func (x *paths) begin(key ends, opener network.PortRef, now time.Time) (*path, error) {
+func (x *paths) begin(key ends, opener network.PortRef) (*path, error) {
 	switch {
 	case !x.opened.room(opener, x.MaxPaths, x.MaxPaths/4, x.MaxPaths/8):
 		return nil, errTooMany
 	case !x.making.room(opener, maxSetups, maxSetups/4, maxSetupsFrom):
 		return nil, errBusy
 	}
-	p := &path{ends: key, id: x.last, opener: opener, until: now.Add(x.Lease)}
+	p := &path{ends: key, id: x.last, opener: opener}
 	p.toHigh, p.toLow = x.labels.take(key.low.MAC, key.high.MAC), x.labels.take(key.high.MAC, key.low.MAC)
 	if p.toHigh == 0 || p.toLow == 0 {
 		x.giveBack(p)
