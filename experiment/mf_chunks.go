@@ -119,9 +119,17 @@ func (g *chunksRig) start(ctx context.Context) error {
 		}
 		g.hosts = append(g.hosts, d)
 	}
-	log := filepath.Join(g.env.Dir, "mf-recv.log")
-	return stage.Poll(ctx, "a receiver", func() error {
-		if len(g.hosts) == 2 {
+	var err error
+	g.name, err = g.receiver(ctx, 0)
+	return err
+}
+
+// receiver runs one more receiver at the second host, as soon as that takes applications, and gives its name.
+func (g *chunksRig) receiver(ctx context.Context, n int) (name string, err error) {
+	log := filepath.Join(g.env.Dir, fmt.Sprintf("mf-recv-%d.log", n))
+	before := len(g.hosts)
+	err = stage.Poll(ctx, "a receiver", func() error {
+		if len(g.hosts) == before {
 			d, err := stage.StartDaemon(ctx, g.lab.Host("b"), log, g.env.Binary, "mf", "recv", "--socket", g.socket("b"), "--discard", "--follow")
 			if err != nil {
 				return err
@@ -129,16 +137,17 @@ func (g *chunksRig) start(ctx context.Context) error {
 			g.hosts = append(g.hosts, d)
 		}
 		select {
-		case <-g.hosts[2].Done():
-			g.hosts = g.hosts[:2]
+		case <-g.hosts[before].Done():
+			g.hosts = g.hosts[:before]
 		default:
 		}
 		var is bool
-		if _, g.name, is = strings.Cut(strings.TrimSpace(stage.Tail(log, 1)), "name "); !is {
+		if _, name, is = strings.Cut(strings.TrimSpace(stage.Tail(log, 1)), "name "); !is {
 			return fmt.Errorf("no name in %s", log)
 		}
 		return nil
 	})
+	return name, err
 }
 
 func (g *chunksRig) stop() {
@@ -189,27 +198,39 @@ func (g *chunksRig) perf(ctx context.Context, size int, during time.Duration) er
 	if err != nil {
 		return err
 	}
-	out, err := g.lab.Host("a").Command(ctx, g.env.Binary, "mf", "perf", "--json", "--socket", g.socket("a"), "--chunk", strconv.Itoa(size), "--time", during.String(), g.name).Output()
+	got, err := g.mfPerf(ctx, g.name, size, "--time", during.String())
 	if err != nil {
-		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-			err = fmt.Errorf("%w: %s", err, exit.Stderr)
-		}
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	after, err := g.spent()
 	if err != nil {
 		return err
 	}
-	var got struct {
-		Chunks        int64   `json:"chunks"`
-		BitsPerSecond float64 `json:"bits_per_second"`
-	}
-	if err := json.Unmarshal(out, &got); err != nil {
-		return fmt.Errorf("%s: %q: %w", what, out, err)
-	}
 	cost := (after - before).Seconds() / (float64(got.Chunks) * float64(size) / 1e9)
 	g.rates[what], g.cost[what] = append(g.rates[what], got.BitsPerSecond), append(g.cost[what], cost)
 	return g.raw.Row(g.mtu, "chunks", size, g.run+1, got.BitsPerSecond, cost)
+}
+
+// perfResult is what sluice mf perf has measured.
+type perfResult struct {
+	Chunks        int64   `json:"chunks"`
+	BitsPerSecond float64 `json:"bits_per_second"`
+}
+
+// mfPerf sends chunks of a size from the first host to a name.
+func (g *chunksRig) mfPerf(ctx context.Context, to string, size int, more ...string) (got perfResult, err error) {
+	args := append([]string{"mf", "perf", "--json", "--socket", g.socket("a"), "--chunk", strconv.Itoa(size)}, more...)
+	out, err := g.lab.Host("a").Command(ctx, g.env.Binary, append(args, to)...).Output()
+	if exit, is := errors.AsType[*exec.ExitError](err); is {
+		err = fmt.Errorf("%w: %s", err, exit.Stderr)
+	}
+	if err != nil {
+		return got, fmt.Errorf("sluice mf perf to %s: %w", to, err)
+	}
+	if err := json.Unmarshal(out, &got); err != nil {
+		return got, fmt.Errorf("sluice mf perf to %s: %q: %w", to, out, err)
+	}
+	return got, nil
 }
 
 // spent is the processor time of both hosts.

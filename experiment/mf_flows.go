@@ -2,12 +2,8 @@ package experiment
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -72,23 +68,6 @@ func runMFFlows(ctx context.Context, env *Env) (*Result, error) {
 	return r, err
 }
 
-// receiver runs one more receiver at the second host, and gives its name.
-func (g *chunksRig) receiver(ctx context.Context, n int) (name string, err error) {
-	log := fmt.Sprintf("%s/mf-recv-%d.log", g.env.Dir, n)
-	d, err := stage.StartDaemon(ctx, g.lab.Host("b"), log, g.env.Binary, "mf", "recv", "--socket", g.socket("b"), "--discard", "--follow")
-	if err != nil {
-		return "", err
-	}
-	g.hosts = append(g.hosts, d)
-	return name, stage.Poll(ctx, "a receiver", func() error {
-		var is bool
-		if _, name, is = strings.Cut(strings.TrimSpace(stage.Tail(log, 1)), "name "); !is {
-			return fmt.Errorf("no name in %s", log)
-		}
-		return nil
-	})
-}
-
 // flows measures from one flow to as many as there are names.
 func (g *chunksRig) flows(ctx context.Context, names []string, raw *CSV, r *Result) error {
 	repeats := pick(g.env.Scale, 1, 5, 10)
@@ -133,22 +112,9 @@ func (g *chunksRig) atOnce(ctx context.Context, names []string, during time.Dura
 	all, ctx := errgroup.WithContext(ctx)
 	for i, name := range names {
 		all.Go(func() error {
-			out, err := g.lab.Host("a").Command(ctx, g.env.Binary, "mf", "perf", "--json", "--socket", g.socket("a"),
-				"--chunk", strconv.Itoa(flowChunk), "--rate", units.FormatRate(flowOffers), "--time", during.String(), name).Output()
-			if exit, is := errors.AsType[*exec.ExitError](err); is {
-				err = fmt.Errorf("%w: %s", err, exit.Stderr)
-			}
-			if err != nil {
-				return fmt.Errorf("to %s: %w", name, err)
-			}
-			var got struct {
-				BitsPerSecond float64 `json:"bits_per_second"`
-			}
-			if err := json.Unmarshal(out, &got); err != nil {
-				return fmt.Errorf("to %s: %q: %w", name, out, err)
-			}
+			got, err := g.mfPerf(ctx, name, flowChunk, "--rate", units.FormatRate(flowOffers), "--time", during.String())
 			rates[i] = got.BitsPerSecond
-			return nil
+			return err
 		})
 	}
 	return rates, all.Wait()
