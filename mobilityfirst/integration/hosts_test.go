@@ -36,10 +36,15 @@ func line(name string) lab.Topology {
 // run runs a MobilityFirst host on a lab's, and gives the socket where it takes applications.
 func run(t *testing.T, at *lab.LiveHost) (socket string, stop func()) {
 	t.Helper()
-	return hosttest.Run(t, host.Options{Interfaces: []string{"eth0"}, Open: func(name string) (i *host.Interface, err error) {
+	return hosttest.Run(t, host.Options{Interfaces: []string{"eth0"}, Open: opener(at)})
+}
+
+// opener opens interfaces of a lab's host.
+func opener(at *lab.LiveHost) func(name string) (*host.Interface, error) {
+	return func(name string) (i *host.Interface, err error) {
 		err = errors.Join(at.Do(func() error { i, err = host.OpenInterface(name); return nil }), err)
 		return i, err
-	}})
+	}
 }
 
 // open attaches a new name.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/mobilityfirst/host"
 	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
 	"github.com/sluice-net/sluice/mobilityfirst/rawlink"
 	"github.com/sluice-net/sluice/openflow"
@@ -104,7 +104,7 @@ func TestLabelledPath(t *testing.T) {
 	ct, _ := run(t, l.Host("c"))
 	a, _ := open(t, at)
 	b, key := open(t, bt)
-	eventually(t, "the name is known", func() bool { return c.metric(t, "sluice_mobilityfirst_names") >= 2 })
+	known(t, c)
 	const chunks, size = 20, 1 << 20
 	send(t, a, b, chunks, size)
 	eventually(t, "all packets have had labels", func() bool { return total(labelled(t, l.Switch("s1"))) >= chunks*size/1500 })
@@ -133,11 +133,7 @@ func TestLabelledPath(t *testing.T) {
 func TestForeignLabels(t *testing.T) {
 	l := lab.New(t, line("mfforeign"))
 	c := control(t, l)
-	at, _ := run(t, l.Host("a"))
-	bt, _ := run(t, l.Host("b"))
-	a, _ := open(t, at)
-	b, _ := open(t, bt)
-	eventually(t, "the name is known", func() bool { return c.metric(t, "sluice_mobilityfirst_names") >= 2 })
+	a, b := pair(t, l, c)
 	send(t, a, b, 1, 1000)
 	mine := labelled(t, l.Switch("s2"))
 	if len(mine) == 0 {
@@ -182,31 +178,38 @@ func parsed(f rawlink.Frame) frame.Frame {
 }
 
 // socket opens a host's interface.
-func socket(t *testing.T, at *lab.LiveHost) (s *rawlink.Socket) {
+func socket(t *testing.T, at *lab.LiveHost) *host.Interface {
 	t.Helper()
-	err := at.Do(func() error {
-		i, err := net.InterfaceByName("eth0")
-		if err == nil {
-			s, err = rawlink.Open(i)
-		}
-		return err
-	})
+	i, err := opener(at)("eth0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
-	return s
+	t.Cleanup(func() { _ = i.Close() })
+	return i
+}
+
+// pair runs hosts at the ends of a line, each with a name that the controller knows.
+func pair(t *testing.T, l *lab.Lab, c *controller) (a, b *hostapi.Client) {
+	t.Helper()
+	at, _ := run(t, l.Host("a"))
+	bt, _ := run(t, l.Host("b"))
+	a, _ = open(t, at)
+	b, _ = open(t, bt)
+	known(t, c)
+	return a, b
+}
+
+// known waits until the controller knows two names.
+func known(t *testing.T, c *controller) {
+	t.Helper()
+	eventually(t, "the names are known", func() bool { return c.metric(t, "sluice_mobilityfirst_names") >= 2 })
 }
 
 // Chunks go on while the controller is away and when it is back, by labels again.
 func TestControllerAway(t *testing.T) {
 	l := lab.New(t, line("mfaway"))
 	c := control(t, l)
-	at, _ := run(t, l.Host("a"))
-	bt, _ := run(t, l.Host("b"))
-	a, _ := open(t, at)
-	b, _ := open(t, bt)
-	eventually(t, "the name is known", func() bool { return c.metric(t, "sluice_mobilityfirst_names") >= 2 })
+	a, b := pair(t, l, c)
 	send(t, a, b, 5, 1<<20)
 	c.stop()
 	began := time.Now()

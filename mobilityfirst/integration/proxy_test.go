@@ -22,10 +22,7 @@ import (
 func TestDownloadWhileMoving(t *testing.T) {
 	l := lab.New(t, line("mfproxy"))
 	c := control(t, l)
-	at, _ := run(t, l.Host("a"))
-	bt, _ := run(t, l.Host("b"))
-	near, _ := open(t, at)
-	far, _ := open(t, bt)
+	near, far := pair(t, l, c)
 	dir := t.TempDir()
 	want := random(t, 100_000_000)
 	if err := os.WriteFile(filepath.Join(dir, "file"), want, 0o644); err != nil {
@@ -56,7 +53,6 @@ func TestDownloadWhileMoving(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() { cancel(); all.Wait() })
-	eventually(t, "the names are known", func() bool { return c.metric(t, "sluice_mobilityfirst_names") >= 2 })
 
 	file, began := filepath.Join(dir, "download"), time.Now()
 	downloaded := make(chan error, 1)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -197,12 +198,7 @@ func (p *Proxy) allows(name frame.GUID) bool {
 	if p.Connect == "" {
 		return false
 	}
-	for _, other := range p.Allow {
-		if other == name {
-			return true
-		}
-	}
-	return p.Allow == nil
+	return p.Allow == nil || slices.Contains(p.Allow, name)
 }
 
 // add notes a connection.

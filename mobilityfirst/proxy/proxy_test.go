@@ -208,7 +208,7 @@ func TestSlowTail(t *testing.T) {
 	})})
 	client, at := run(t, Options{Client: near, To: far.Name})
 	c := dial(t, at)
-	_ = c.SetReadBuffer(4096)
+	_ = c.SetReadBuffer(64 << 10)
 	_, _ = c.Write([]byte("all"))
 	_ = c.CloseWrite()
 	empty(t, server)
