@@ -91,6 +91,7 @@ func TestCertificates(t *testing.T) {
 		{"neighbour, not permitted", files(pki.RoleNeighbour, "north"), "", "/announce", 403, ""},
 		{"role of a neighbour", files(pki.RoleNeighbour, "south"), "", "/role", 200, "neighbour"},
 		{"role of an operator", files(pki.RoleOperator, "bob"), "", "/role", 200, "operator"},
+		{"node", files(pki.RoleNode, "depot-1"), "", "/announce", 403, ""},
 		{"switch", files(pki.RoleSwitch, "edge-1"), "", "/announce", 403, ""},
 		{"no role", roleless("carol"), "", "/who", 403, ""},
 		{"no role, with a token too", roleless("dave"), secret, "/who", 403, ""},

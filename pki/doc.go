@@ -1,5 +1,5 @@
 // Package pki makes the certificates with which controllers, agents, switches,
-// operators and neighbouring domains prove who they are to each other: a small certificate
+// operators, nodes and neighbouring domains prove who they are to each other: a small certificate
 // authority in a folder, and TLS configurations that use what it issues.
 //
 // A certificate says in its organizational unit what its holder is (see Role),

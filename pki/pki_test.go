@@ -51,7 +51,7 @@ func TestOpenSSLAccepts(t *testing.T) {
 		t.Skip("openssl is not installed")
 	}
 	ca, dir := authority(t)
-	for role, purpose := range map[Role]string{RoleSwitch: "sslclient", RoleAgent: "sslserver", RoleController: "sslserver", RoleOperator: "sslclient", RoleNeighbour: "sslclient"} {
+	for role, purpose := range map[Role]string{RoleSwitch: "sslclient", RoleAgent: "sslserver", RoleController: "sslserver", RoleOperator: "sslclient", RoleNeighbour: "sslclient", RoleNode: "sslserver"} {
 		f := issue(t, ca, dir, Request{Role: role, Name: "n-" + string(role), Hosts: []string{"192.0.2.1", "2001:db8::1", "x.example"}})
 		out, err := exec.CommandContext(t.Context(), "openssl", "verify", "-x509_strict", "-purpose", purpose, "-CAfile", f.CA, f.Cert).CombinedOutput()
 		if err != nil {
@@ -199,6 +199,7 @@ func TestMutual(t *testing.T) {
 	pkitest.WithoutRole(t, dir, "roleless")
 	roleless := Files{Cert: filepath.Join(dir, "roleless.crt"), Key: filepath.Join(dir, "roleless.key"), CA: agent.CA}
 	neighbour := issue(t, ca, dir, Request{Role: RoleNeighbour, Name: "neighbour", Hosts: local})
+	node := issue(t, ca, dir, Request{Role: RoleNode, Name: "node", Hosts: local})
 	mapped := func(f Files, m Mapping) Files { f.Roles = m; return f }
 	anonymous := Files{CA: agent.CA}
 	for _, c := range []struct {
@@ -214,6 +215,8 @@ func TestMutual(t *testing.T) {
 		{"the server is not an agent", server, controller, true, false},
 		{"the server's name is wrong", otherAgent, controller, true, false},
 		{"a neighbour is no controller", agent, neighbour, true, false},
+		{"a node is no controller", agent, node, true, false},
+		{"a node is no agent", node, controller, true, false},
 		{"a client without a role", agent, roleless, true, false},
 		{"a server without a role", roleless, controller, true, false},
 		{"a client that is given its role", mapped(agent, Mapping{"roleless": RoleController}), roleless, true, true},

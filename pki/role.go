@@ -20,11 +20,14 @@ const (
 	// RoleNeighbour is another domain's controller, to which we have issued a
 	// certificate so that it can hand devices over to us.
 	RoleNeighbour Role = "neighbour"
+	// RoleNode is a storage node, compute node or cache of names. The controller asks it; it opens nothing
+	// that is for agents.
+	RoleNode Role = "node"
 )
 
 // Roles lists all roles.
 func Roles() []Role {
-	return []Role{RoleController, RoleAgent, RoleSwitch, RoleOperator, RoleNeighbour}
+	return []Role{RoleController, RoleAgent, RoleSwitch, RoleOperator, RoleNeighbour, RoleNode}
 }
 
 // clientOnly are the roles whose holders serve nothing.

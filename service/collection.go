@@ -139,6 +139,9 @@ func NewCollection[T any](o Options[T]) *Collection[T] {
 	}
 }
 
+// Loaded is closed when it is known what the store has.
+func (c *Collection[T]) Loaded() <-chan struct{} { return c.loaded }
+
 // Items are those in force, by name: none before Load and after the end of Run. They are
 // not to be modified. It takes no lock.
 func (c *Collection[T]) Items() []Item[T] {

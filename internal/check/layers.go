@@ -39,8 +39,9 @@ func Layers() []Layer {
 		{Dir: "network", May: []string{"openflow", "event"}, Tests: []string{"lab"}},
 
 		{Dir: "sos/wire"},
+		{Dir: "sos/pathrate"},
 		{Dir: "sos/agentapi", May: []string{"service/control"}},
-		{Dir: "sos/agent", May: []string{"sos/wire", "sos/agentapi", "service/control", "pki"}, Tests: []string{"lab"}},
+		{Dir: "sos/agent", May: []string{"sos/wire", "sos/pathrate", "sos/agentapi", "service/control", "pki"}, Tests: []string{"lab"}},
 		{
 			Dir:   "sos/plugin",
 			May:   []string{"sos/agentapi", "network", "openflow", "event", "service", "store"},
@@ -109,20 +110,55 @@ func Layers() []Layer {
 		{Dir: "mobilityfirst/hostapi", May: []string{"mobilityfirst/frame"}},
 		{
 			Dir: "mobilityfirst/host",
-			May: []string{"mobilityfirst/frame", "mobilityfirst/stream", "mobilityfirst/rawlink", "mobilityfirst/record", "mobilityfirst/hostapi", "openflow"},
+			May: []string{"mobilityfirst/frame", "mobilityfirst/stream", "mobilityfirst/rawlink", "mobilityfirst/record", "mobilityfirst/hostapi", "mobilityfirst/custody", "mobilityfirst/udplink", "openflow"},
+		},
+		{Dir: "mobilityfirst/udplink", May: []string{"mobilityfirst/rawlink", "openflow"}},
+		{Dir: "mobilityfirst/custody", May: []string{"mobilityfirst/frame", "mobilityfirst/record"}},
+		{
+			Dir: "mobilityfirst/content", May: []string{"mobilityfirst/frame", "mobilityfirst/record", "mobilityfirst/hostapi"},
+			Tests: []string{"mobilityfirst/host", "mobilityfirst/hosttest"},
 		},
 		{
+			Dir:   "mobilityfirst/compute",
+			May:   []string{"mobilityfirst/frame", "mobilityfirst/custody", "mobilityfirst/record", "mobilityfirst/hostapi"},
+			Tests: []string{"mobilityfirst/host", "mobilityfirst/hosttest"},
+		},
+		{
+			Dir:   "mobilityfirst/storage",
+			May:   []string{"mobilityfirst/frame", "mobilityfirst/custody", "mobilityfirst/hostapi", "mobilityfirst/nodeapi"},
+			Tests: []string{"mobilityfirst/host", "mobilityfirst/hosttest", "mobilityfirst/record"},
+		},
+		{Dir: "mobilityfirst/nodeapi", May: []string{"mobilityfirst/frame", "mobilityfirst/record", "openflow", "service/control"}},
+		{
 			Dir:  "mobilityfirst/plugin",
-			May:  []string{"mobilityfirst/frame", "mobilityfirst/record", "network", "openflow", "event", "service"},
+			May:  []string{"mobilityfirst/frame", "mobilityfirst/record", "mobilityfirst/nodeapi", "network", "openflow", "event", "service", "store"},
 			Only: []string{"api"},
 		},
-		{Dir: "mobilityfirst/hosttest", May: []string{"mobilityfirst/host"}},
+		{
+			Dir:   "mobilityfirst/access",
+			May:   []string{"mobilityfirst/frame", "mobilityfirst/record", "mobilityfirst/rawlink", "mobilityfirst/host", "mobilityfirst/hostapi", "openflow"},
+			Tests: []string{"mobilityfirst/hosttest", "mobilityfirst/mf1test"},
+		},
+		{Dir: "mobilityfirst/mf1test", May: []string{"mobilityfirst/frame", "mobilityfirst/host", "openflow"}},
+		{Dir: "mobilityfirst/hosttest", May: []string{"mobilityfirst/host", "mobilityfirst/hostapi"}},
 		{Dir: "mobilityfirst/proxy", May: []string{"mobilityfirst/frame", "mobilityfirst/hostapi"}, Tests: []string{"mobilityfirst/host", "mobilityfirst/hosttest"}},
-		{Dir: "mobilityfirst/integration", Tests: []string{"mobilityfirst", "network", "lab", "experiment", "openflow", "api"}},
+		{Dir: "mobilityfirst/integration", Tests: []string{"mobilityfirst", "network", "lab", "experiment", "openflow", "api", "service", "store"}},
 		{Dir: "mobilityfirst/gnrswire", May: []string{"mobilityfirst/frame"}},
 		{Dir: "mobilityfirst/record", May: []string{"mobilityfirst/frame", "mobilityfirst/gnrswire"}},
 		{Dir: "mobilityfirst/namestore", May: []string{"mobilityfirst/frame", "mobilityfirst/record"}, Tests: []string{"mobilityfirst/gnrswire"}},
-		{Dir: "mobilityfirst/gnrs", May: []string{"mobilityfirst/frame", "mobilityfirst/gnrswire", "mobilityfirst/record", "mobilityfirst/namestore"}},
+		{
+			Dir: "mobilityfirst/redisnames", May: []string{"mobilityfirst/frame", "mobilityfirst/record", "mobilityfirst/namestore"},
+			Tests: []string{"mobilityfirst/gnrswire", "mobilityfirst/gnrs", "experiment", "pki"},
+		},
+		{
+			Dir: "mobilityfirst/replicas", May: []string{"mobilityfirst/frame", "mobilityfirst/gnrswire", "mobilityfirst/record", "mobilityfirst/gnrs"},
+			Tests: []string{"mobilityfirst/namestore"},
+		},
+		{
+			Dir: "mobilityfirst/nameservice", May: []string{"mobilityfirst/gnrs", "mobilityfirst/namestore", "mobilityfirst/redisnames", "mobilityfirst/replicas", "service", "pki"},
+			Tests: []string{"mobilityfirst/frame", "mobilityfirst/record", "experiment"}, Only: []string{"api"},
+		},
+		{Dir: "mobilityfirst/gnrs", May: []string{"mobilityfirst/frame", "mobilityfirst/gnrswire", "mobilityfirst/record"}, Tests: []string{"mobilityfirst/namestore"}},
 
 		{Dir: "service/control", Only: []string{"api/client"}},
 		{Dir: "service", May: []string{"network", "openflow", "pki", "store"}, Only: []string{"api"}, Tests: []string{"event"}},

@@ -38,6 +38,13 @@ func (g *Group) Start(f func(context.Context)) bool {
 	return true
 }
 
+// Drain waits for every goroutine, and ends the context then. It is for groups whose goroutines end by
+// themselves, and in which nothing is started any more.
+func (g *Group) Drain() {
+	g.wg.Wait()
+	g.Stop()
+}
+
 // Stop ends the context and waits for every goroutine.
 func (g *Group) Stop() {
 	g.mu.Lock()

@@ -38,3 +38,31 @@ func TestStop(t *testing.T) {
 		}
 	}
 }
+
+// Drain lets what was started come to its end, and nothing starts after it.
+func TestDrain(t *testing.T) {
+	g := New()
+	let, ended := make(chan struct{}), make(chan error, 1)
+	g.Start(func(ctx context.Context) {
+		<-let
+		ended <- ctx.Err()
+	})
+	drained := make(chan struct{})
+	go func() {
+		g.Drain()
+		close(drained)
+	}()
+	select {
+	case <-drained:
+		t.Fatal("it does not wait")
+	default:
+	}
+	close(let)
+	<-drained
+	if err := <-ended; err != nil {
+		t.Errorf("its context has ended before: %v", err)
+	}
+	if g.Start(func(context.Context) {}) {
+		t.Error("a goroutine was started after Drain")
+	}
+}

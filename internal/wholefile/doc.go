@@ -1,3 +1,2 @@
-// Package wholefile replaces files so that a reader sees the old one or the new one. Replace
-// is all of it.
+// Package wholefile replaces files so that a reader sees the old one or the new one: see Replace.
 package wholefile

@@ -8,6 +8,15 @@ import (
 	"path/filepath"
 )
 
+// SyncFolder makes the names in a folder durable.
+func SyncFolder(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
 // Replace has a file have that content and those permissions, whole or not at all, also if
 // the machine stops. Its folder has to be there; a symbolic link is replaced itself.
 func Replace(path string, content []byte, mode fs.FileMode) error {

@@ -64,6 +64,7 @@ func (t *Table) Annotate(links []topology.Link, configured map[topology.PortRef]
 	for i := range links {
 		l := &links[i]
 		l.Capacity = capacity(l, configured, speed)
+		_, l.Declared = configured[l.From]
 		load := t.Load(*l)
 		l.Used, l.Loss = load.Used, load.Path
 	}

@@ -36,6 +36,8 @@ type Link struct {
 	Jitter time.Duration
 	// Capacity is the speed in bits per second, zero while unknown.
 	Capacity uint64
+	// Declared says that the capacity is the configuration's, not the ports' own speed.
+	Declared bool
 	// Used is the measured load in bits per second.
 	Used uint64
 	// Loss is the measured share of packets that the path loses, without what full

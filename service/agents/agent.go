@@ -160,6 +160,10 @@ type Agent[C any] struct {
 	// answered is when its machine last said that somebody listens at its control
 	// port, while it was silent.
 	answered time.Time
+	// noAnswer is what that says of it that it did not when the agent was asked last
+	// and its switch did, and knocked when that was.
+	noAnswer error
+	knocked  time.Time
 	// searching says that it is being looked for now.
 	searching bool
 }

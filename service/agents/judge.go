@@ -24,9 +24,9 @@ const (
 	// heardWithin is the silence of a peer that an agent takes for life: peers
 	// speak twice a second.
 	heardWithin = 1200 * time.Millisecond
-	// knockTimeout bounds how long an agent's machine may take to answer, and
-	// knockAgain is how long its answer holds.
-	knockTimeout = 400 * time.Millisecond
+	// knockTimeout bounds how long an agent's machine may take to answer, as long as
+	// the agent may, and knockAgain is how long its answer holds.
+	knockTimeout = probeTimeout
 	knockAgain   = time.Second
 	// hungFor is how long an agent may say nothing to anybody while its machine
 	// says that it runs: it may be stopped for good, or have no processor for now.
@@ -96,10 +96,13 @@ func (r *Registry[C, R, L]) dead(a *Agent[C]) error {
 func (r *Registry[C, R, L]) lifeless(ctx context.Context, a *Agent[C]) error {
 	_, patience := r.Timing()
 	r.mu.Lock()
-	answered, silentSince := a.answered, a.silentSince
+	answered, silentSince, early, knocked := a.answered, a.silentSince, a.noAnswer, a.knocked
 	r.mu.Unlock()
-	if time.Since(answered) < knockAgain {
+	switch {
+	case time.Since(answered) < knockAgain:
 		return nil
+	case early != nil && time.Since(knocked) < knockAgain:
+		return early
 	}
 	answer := make(chan error, 1)
 	go func() { answer <- knock(ctx, a.Client.Knock) }()
@@ -119,6 +122,25 @@ func (r *Registry[C, R, L]) lifeless(ctx context.Context, a *Agent[C]) error {
 	defer r.mu.Unlock()
 	a.answered = time.Now()
 	return nil
+}
+
+// knockEarly asks an agent's machine and its switch at one time, and notes if the switch answered, and the machine did not.
+func knockEarly[C Client[R, L], R, L any](ctx context.Context, r *Registry[C, R, L], a *Agent[C]) {
+	limited, cancel := context.WithTimeout(ctx, knockTimeout)
+	defer cancel()
+	near := make(chan bool, 1)
+	go func() { near <- r.switchAnswers(limited, a) }()
+	err := knock(ctx, a.Client.Knock)
+	if !<-near || err == nil {
+		return
+	}
+	why := errNoAnswer
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		why = errNotRunning
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a.noAnswer, a.knocked = why, time.Now()
 }
 
 // knock asks an agent's machine whether anybody listens at its control port: twice

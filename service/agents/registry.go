@@ -55,6 +55,8 @@ type Options[C Client[R, L], R, L any] struct {
 	// ControlSubnets are those in which agents that announce themselves may have
 	// their control address, besides the address that they do it from.
 	ControlSubnets []netip.Prefix
+	// Configured are the agents of the configuration, by name.
+	Configured map[string]AgentRecord
 	// Dial returns a client of an agent. It does not wait.
 	Dial func(AgentRecord) (C, error)
 	// Timing says how long an agent may be silent until it gets nothing new, and how long
@@ -129,9 +131,9 @@ func (o Options[C, R, L]) complete() Options[C, R, L] {
 	return o
 }
 
-// Load reads what the store has and starts to follow the agents. ctx is to be that of Run.
+// Load reads what the store has, makes what is configured part of it, and starts to follow the agents. ctx is to be that of Run.
 func (r *Registry[C, R, L]) Load(ctx context.Context) error {
-	if err := r.Collection.Load(ctx, nil); err != nil {
+	if err := r.Collection.Load(ctx, r.Configured); err != nil {
 		return err
 	}
 	r.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
+	"github.com/sluice-net/sluice/service"
 	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/service/servicetest"
 	"github.com/sluice-net/sluice/store/memstore"
@@ -36,11 +37,14 @@ type world struct {
 
 var home = network.PortRef{Switch: 1, Port: 1}
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return newWorldWith(t, nil) }
+
+// newWorldWith has agents be configured.
+func newWorldWith(t *testing.T, configured map[string]AgentRecord) *world {
 	w := &world{t: t, net: servicetest.NewNetwork(topology.New(1, []openflow.DatapathID{1}, nil))}
 	w.net.SetHost(network.Host{MAC: openflow.MAC{2, 0, 0, 0, 0, 1}, IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, At: home})
 	w.Registry = New(Options[*toAgent, told, told]{
-		Service: "test", Network: w.net, Store: memstore.New(), Log: slog.New(slog.DiscardHandler),
+		Service: "test", Network: w.net, Store: memstore.New(), Log: slog.New(slog.DiscardHandler), Configured: configured,
 		Dial: func(r AgentRecord) (*toAgent, error) { return control.NewClient[told, told](r.URL, nil, nil) },
 		Event: func(_ *Agent[*toAgent], e control.Event[told, told], _ bool) {
 			w.mu.Lock()
@@ -213,6 +217,27 @@ func TestUnplugged(t *testing.T) {
 		defer w.mu.Unlock()
 		return len(w.lost) > 0 && strings.Contains(w.lost[0], errUnplugged.Error())
 	})
+}
+
+// Agents of the configuration are followed, and changed and removed there alone.
+func TestConfigured(t *testing.T) {
+	rec, faults := Parse(control.AgentSpec{Name: "a", URL: "http://127.0.0.1:1"})
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	w := newWorldWith(t, map[string]AgentRecord{"a": rec})
+	<-w.Loaded()
+	if a := w.Get("a"); a == nil || a.State().URL != rec.URL {
+		t.Errorf("it is not followed: %v", a)
+	}
+	for what, err := range map[string]error{"removed": w.Remove(t.Context(), "a", true), "drained": w.Drain(t.Context(), "a", true), "added": w.Add(t.Context(), rec)} {
+		if !errors.Is(err, service.ErrConfigured) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := w.Configure(t.Context(), nil); err != nil || w.Get("a") != nil {
+		t.Errorf("it is configured no more: %v, %v", err, w.Get("a"))
+	}
 }
 
 // Of several that are asked at once each answers for itself; those that others may stand in

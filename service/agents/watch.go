@@ -53,10 +53,13 @@ func (r *Registry[C, R, L]) followEvents(ctx context.Context, a *Agent[C]) error
 
 // ask asks an agent whose event stream broke for its state, since a broken stream
 // is no proof: twice, with short deadlines, before it is given up. The error says
-// how it did not answer.
+// how it did not answer. Its machine is knocked at beside the second time, lest that takes more time afterwards.
 func (r *Registry[C, R, L]) ask(ctx context.Context, a *Agent[C]) error {
 	var err error
-	for range probes {
+	for n := range probes {
+		if n == probes-1 {
+			r.tasks.Start(func(ctx context.Context) { knockEarly(ctx, r, a) })
+		}
 		limited, cancel := context.WithTimeout(ctx, probeTimeout)
 		err = r.Ask(limited, a)
 		cancel()

@@ -39,7 +39,8 @@ func (c *stub) Watch(_ context.Context, _ time.Duration, f func(event)) error {
 func (c *stub) Status(context.Context) (control.Status, error) {
 	return control.Status{Instance: "first"}, nil
 }
-func (c *stub) Close() {}
+func (c *stub) Knock(context.Context) error { return nil }
+func (c *stub) Close()                      {}
 
 func newTestRegistry(t *testing.T, change func(*Options[*stub, told, told])) *Registry[*stub, told, told] {
 	o := Options[*stub, told, told]{Service: "test", Log: slog.New(slog.DiscardHandler)}

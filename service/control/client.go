@@ -25,6 +25,8 @@ const (
 	maxReply = 64 << 20
 	// maxEvent bounds one line of the event stream.
 	maxEvent = 16 << 20
+	// maxConns bounds the connections to one agent, also where each request takes one (HTTP/1.1).
+	maxConns = 256
 	// Silence is how long the event stream may be quiet.
 	Silence = 3 * time.Second
 )
@@ -40,6 +42,8 @@ type Client[R, L any] struct {
 	dial Dialer
 	http *http.Client
 	end  context.CancelFunc // of its connections
+
+	maxReply, maxEvent int
 }
 
 // NewClient returns a client of the agent at base, such as "https://192.0.2.7:8440".
@@ -61,6 +65,7 @@ func NewClient[R, L any](base string, config *tls.Config, dial Dialer) (*Client[
 	dial = until(lasting, dial)
 	t := &http.Transport{
 		MaxIdleConnsPerHost: 64,
+		MaxConnsPerHost:     maxConns,
 		IdleConnTimeout:     5 * time.Minute,
 		ForceAttemptHTTP2:   true,
 		DialContext:         dial,
@@ -71,9 +76,13 @@ func NewClient[R, L any](base string, config *tls.Config, dial Dialer) (*Client[
 	return &Client[R, L]{
 		base: strings.TrimSuffix(base, "/"), dial: dial, end: end,
 		addr: net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), u.Scheme)), // net knows the ports of both schemes
-		http: &http.Client{Transport: t, CheckRedirect: stay},
+		http: &http.Client{Transport: t, CheckRedirect: stay}, maxReply: maxReply, maxEvent: maxEvent,
 	}, nil
 }
+
+// Bound has the client take answers and events of so many bytes at most, where a service's are small. It is
+// called before anything is asked.
+func (c *Client[R, L]) Bound(reply, event int) { c.maxReply, c.maxEvent = reply, event }
 
 // Close ends the client: its connections are closed, and every request fails.
 func (c *Client[R, L]) Close() {
@@ -119,7 +128,7 @@ func (c *Client[R, L]) Watch(ctx context.Context, silence time.Duration, f func(
 	}
 	defer res.Body.Close()
 	lines := bufio.NewScanner(res.Body)
-	lines.Buffer(make([]byte, 0, 64<<10), maxEvent)
+	lines.Buffer(make([]byte, 0, min(64<<10, c.maxEvent)), c.maxEvent)
 	for lines.Scan() {
 		var e Event[R, L]
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
@@ -150,7 +159,7 @@ func (c *Client[R, L]) Call(ctx context.Context, method, path string, in, out an
 		return err
 	}
 	defer res.Body.Close()
-	body := io.LimitReader(res.Body, maxReply)
+	body := io.LimitReader(res.Body, int64(c.maxReply))
 	if out == nil {
 		_, err = io.Copy(io.Discard, body)
 		return err
@@ -197,5 +206,19 @@ func readProblem(res *http.Response) *Problem {
 		p = &Problem{Title: "answer " + res.Status + " without a problem document", Code: CodeInternal}
 	}
 	p.Status = res.StatusCode
+	for _, text := range []*string{&p.Title, &p.Detail, &p.Field, (*string)(&p.Code)} {
+		*text = clip(*text)
+	}
 	return p
+}
+
+// maxProblemText is how many bytes are kept of each text of a refusal: they go into logs and events.
+const maxProblemText = 300
+
+// clip cuts a text that is longer, between characters.
+func clip(text string) string {
+	if len(text) <= maxProblemText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxProblemText], "") + "..."
 }

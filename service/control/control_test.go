@@ -1,8 +1,13 @@
 package control
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"go.uber.org/goleak"
 )
@@ -27,5 +32,23 @@ func TestClientAddress(t *testing.T) {
 		if _, err := NewClient[int, int](s, nil, nil); err == nil {
 			t.Errorf("%q is accepted", s)
 		}
+	}
+}
+
+// Texts of a refusal, which go into logs and events, are cut, however long they are.
+func TestLongProblem(t *testing.T) {
+	long := strings.Repeat("é", 30_000)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusConflict)
+		_ = json.NewEncoder(w).Encode(Problem{Title: long[:20_000], Detail: long[:20_000], Field: "f", Code: CodeInternal})
+	}))
+	defer s.Close()
+	res, err := http.Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if p := readProblem(res); len(p.Error()) > 3*maxProblemText || !utf8.ValidString(p.Error()) || p.Field != "f" || p.Status != http.StatusConflict {
+		t.Errorf("%d bytes: %v", len(p.Error()), p)
 	}
 }

@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 
+	"github.com/sluice-net/sluice/internal/folderlock"
 	"github.com/sluice-net/sluice/store"
 )
 
@@ -73,9 +72,6 @@ func OpenEmbedded(ctx context.Context, o EmbeddedOptions) (*Store, error) {
 		o.MinFree = DefaultMinFree
 	}
 	o.MinFree = max(o.MinFree, LeastMinFree)
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("etcdstore: make the data folder: %w", err)
-	}
 	unlock, err := lock(o.Dir)
 	if err != nil {
 		return nil, err
@@ -222,17 +218,11 @@ func (e *embedded) config() *embed.Config {
 // lock makes sure that no other process works on the folder: etcd itself would
 // wait for it without a word.
 func lock(dir string) (unlock func(), err error) {
-	file := filepath.Join(dir, "lock")
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("etcdstore: lock the data folder: %w", err)
-	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
+	f, err := folderlock.Take(dir, 0o700)
+	if errors.Is(err, folderlock.ErrBusy) {
 		err = errors.New("another controller works on it: stop that one, or give this one a data folder of its own")
 	}
 	if err != nil {
-		_ = f.Close()
 		return nil, fmt.Errorf("etcdstore: lock %s: %w", dir, err)
 	}
 	return func() { _ = f.Close() }, nil

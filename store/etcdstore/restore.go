@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/wholefile"
 	"github.com/sluice-net/sluice/store"
 )
 
@@ -96,7 +97,7 @@ func exchange(dir, work string) (aside string, err error) {
 	if err := os.Rename(etcdFolder(work), here); err != nil {
 		return aside, fmt.Errorf("etcdstore: put the new store in its place: %w", err)
 	}
-	if err := syncFolder(dir); err != nil {
+	if err := wholefile.SyncFolder(dir); err != nil {
 		return aside, fmt.Errorf("etcdstore: restore: %w", err)
 	}
 	return aside, nil

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/wholefile"
 	"github.com/sluice-net/sluice/store"
 )
 
@@ -97,7 +98,7 @@ func writeSnapshot(dir string, at time.Time, entries []store.Entry) (err error) 
 	if err := os.Rename(f.Name(), filepath.Join(folder, at.UTC().Format(snapshotName)+snapshotSuffix)); err != nil {
 		return err
 	}
-	return syncFolder(folder)
+	return wholefile.SyncFolder(folder)
 }
 
 func encodeSnapshot(w io.Writer, at time.Time, entries []store.Entry) error {
@@ -157,13 +158,4 @@ func decodeSnapshot(r io.Reader, limit int64) (time.Time, []store.Entry, error) 
 		}
 		entries = append(entries, store.Entry{Key: e.Key, Value: e.Value})
 	}
-}
-
-// syncFolder makes the names in a folder durable.
-func syncFolder(folder string) error {
-	f, err := os.Open(folder)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
