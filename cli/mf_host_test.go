@@ -18,10 +18,7 @@ func TestChunks(t *testing.T) {
 	dir := t.TempDir()
 	socket, _ := hosttest.Run(t, host.Options{})
 	key, file := filepath.Join(dir, "key"), filepath.Join(dir, "film")
-	code, name, errOut := sluice(t, "mf", "name", "new", key)
-	if name = strings.TrimSpace(name); code != command.ExitOK {
-		t.Fatal(errOut)
-	}
+	name := newName(t, key)
 	want := bytes.Repeat([]byte("0123456789abcdef"), 200_000)
 	if err := os.WriteFile(file, want, 0o600); err != nil {
 		t.Fatal(err)
@@ -36,7 +33,7 @@ func TestChunks(t *testing.T) {
 	if code, out, errOut := sluice(t, "mf", "ping", "--socket", socket, "--count", "1", name); code != command.ExitOK || !strings.Contains(out, name) {
 		t.Errorf("%d: %s%s", code, out, errOut)
 	}
-	if code, _, errOut := sluice(t, "mf", "send", "--socket", socket, "--chunk", "100KiB", name, file); code != command.ExitOK || !strings.Contains(errOut, "taken by") {
+	if code, _, errOut := sluice(t, "mf", "send", "--socket", socket, "--chunk", "100KiB", name, file); code != command.ExitOK || !strings.Contains(errOut, "taken in") {
 		t.Errorf("%d: %s", code, errOut)
 	}
 	receiving.Wait()
@@ -61,6 +58,10 @@ func TestChunks(t *testing.T) {
 		{[]string{"proxy", "--socket", socket, "--listen", "127.0.0.1:0", "--to", name, "--allow", name}, "who may connect"},
 		{[]string{"proxy", "--socket", socket, "--connect", "80"}, "like 127.0.0.1:80"},
 		{[]string{"host", "--socket", socket}, "--interface is missing"},
+		{[]string{"host", "--udp", "5028"}, "want each other"},
+		{[]string{"host", "--interface", "eth0", "--names", "192.0.2.1:5001"}, "want each other"},
+		{[]string{"host", "--udp", "5027", "--names", "192.0.2.1:5001"}, "even port"},
+		{[]string{"host", "--udp", "5028", "--names", "[2001:db8::1]:5001"}, "IPv4"},
 		{[]string{"host", "--interface", "eth0", "--keep", "0s"}, "1s to 24h"},
 		{[]string{"host", "--interface", "eth0", "--memory", "1MiB"}, "at least 256MiB"},
 		{[]string{"host", "--interface", "eth0", "--group", "no-such-group"}, "--group"},

@@ -58,13 +58,14 @@ func mfPingCommand(app *App) *cobra.Command {
 
 func mfPerfCommand(app *App) *cobra.Command {
 	var a attachment
-	size, during, offered := config.Size(1<<20), 5*time.Second, units.Rate(0)
+	size, during, offered, multihoming, multicast := config.Size(1<<20), 5*time.Second, units.Rate(0), false, false
 	cmd := &cobra.Command{
 		Use:   "perf NAME",
 		Short: "Measure how fast chunks go to a name",
 		Long: `Sends chunks for a while, and tells how many were taken in that time. The other side runs
 "sluice mf recv --discard --follow". With --rate it sends no faster than that, and counts what was
-taken by the end.`,
+taken by the end. With --multicast a chunk counts when each host that has the name has taken it: the
+rate is that of the slowest.`,
 		Example: `  sluice mf perf 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930
   sluice mf perf --chunk 1KiB --rate 50Mbit --time 10s 9b3e1c6f0a5d4c7e8f90a1b2c3d4e5f607182930`,
 		Args: command.ExactArgs("NAME"),
@@ -76,8 +77,18 @@ taken by the end.`,
 			if size < 1 || size > host.MaxChunk || during < 100*time.Millisecond {
 				return &command.UsageError{Err: fmt.Errorf("want --chunk from 1 byte to %v, --time from 100ms", config.Size(host.MaxChunk))}
 			}
+			if multihoming && multicast {
+				return &command.UsageError{Err: errors.New("--multihoming and --multicast: want one of them")}
+			}
 			return a.use(cmd.Context(), func(ctx context.Context, c *hostapi.Client) error {
-				return perf(ctx, app, c, to, int(size), during, float64(offered))
+				service := frame.Service(0)
+				switch {
+				case multihoming:
+					service = frame.Multihoming
+				case multicast:
+					service = frame.Multicast
+				}
+				return perf(ctx, app, plain(c, to, service), to, int(size), during, float64(offered))
 			})
 		},
 	}
@@ -85,6 +96,8 @@ taken by the end.`,
 	cmd.Flags().TextVar(&size, "chunk", size, "size of chunks")
 	cmd.Flags().DurationVar(&during, "time", during, "how long it sends")
 	cmd.Flags().TextVar(&offered, "rate", offered, "how fast it sends at most, like 50Mbit; 0 for as fast as chunks are taken")
+	multihomingFlag(cmd, &multihoming)
+	multicastFlag(cmd, &multicast)
 	return cmd
 }
 
@@ -98,12 +111,12 @@ type perfResult struct {
 }
 
 // perf sends chunks, after a first one that finds the way.
-func perf(ctx context.Context, app *App, c *hostapi.Client, to frame.GUID, size int, during time.Duration, offered float64) error {
-	first := &taking{}
-	if _, err := first.wait(first.send(ctx, c, to, make([]byte, size))); err != nil {
+func perf(ctx context.Context, app *App, send func(context.Context, []byte, func(error)) error, to frame.GUID, size int, during time.Duration, offered float64) error {
+	first := &taking{send: send}
+	if _, err := first.wait(first.one(ctx, make([]byte, size))); err != nil {
 		return quietEnd(ctx, err)
 	}
-	t, payload, began := &taking{}, make([]byte, size), time.Now()
+	t, payload, began := &taking{send: send}, make([]byte, size), time.Now()
 	var err error
 	for sent := 0; err == nil && ctx.Err() == nil && time.Since(began) < during; sent++ {
 		if offered > 0 {
@@ -112,7 +125,7 @@ func perf(ctx context.Context, app *App, c *hostapi.Client, to frame.GUID, size 
 				break
 			}
 		}
-		err = t.send(ctx, c, to, payload)
+		err = t.one(ctx, payload)
 	}
 	n, err := t.wait(err)
 	if err != nil {

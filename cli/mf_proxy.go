@@ -10,12 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/mobilityfirst/proxy"
 )
 
 func mfProxyCommand(app *App) *cobra.Command {
 	var a attachment
-	listen, to, connect, allow := "", "", "", []string(nil)
+	listen, to, connect, allow, multihoming := "", "", "", []string(nil), false
 	cmd := &cobra.Command{
 		Use:   "proxy",
 		Short: "Carry TCP connections between two names",
@@ -58,6 +59,9 @@ cost nothing.`,
 					return err
 				}
 			}
+			if multihoming {
+				o.Service = frame.Multihoming
+			}
 			ctx := cmd.Context()
 			c, err := a.open(ctx)
 			if err != nil {
@@ -72,6 +76,7 @@ cost nothing.`,
 	cmd.Flags().StringVar(&listen, "listen", "", "address and port at which connections are accepted")
 	cmd.Flags().StringVar(&to, "to", "", "name of the other side, for these")
 	cmd.Flags().StringVar(&connect, "connect", "", "address and port to which connections of other sides are brought")
+	multihomingFlag(cmd, &multihoming)
 	cmd.Flags().StringSliceVar(&allow, "allow", nil, "names that may connect; without: all")
 	return cmd
 }

@@ -14,6 +14,16 @@ import (
 	"github.com/sluice-net/sluice/mobilityfirst/namestore"
 )
 
+// newName makes a name, whose key is in a file.
+func newName(t *testing.T, file string) string {
+	t.Helper()
+	code, name, errOut := sluice(t, "mf", "name", "new", file)
+	if code != command.ExitOK {
+		t.Fatal(errOut)
+	}
+	return strings.TrimSpace(name)
+}
+
 // nameService runs one on the loopback interface, and returns where.
 func nameService(t *testing.T) string {
 	t.Helper()
@@ -82,9 +92,25 @@ func TestNames(t *testing.T) {
 		"name set --name-key " + key + " --valid 25h 192.0.2.7:1":      "want 1s to 24h",
 		"name set --name-key " + key + " --names nowhere 1.2.3.4:5":    "--names nowhere",
 		"name set --name-key " + key + strings.Repeat(" 1.2.3.4:5", 9): "8 allowed",
-		"name show abc":         "40 hexadecimal digits",
-		"gnrs --listen nowhere": "--listen nowhere",
-		"gnrs --names 0":        "at least 1",
+		"send --multicast --multihoming " + strings.Repeat("00", 20):   "want one of them",
+		"perf --multicast --multihoming " + strings.Repeat("00", 20):   "want one of them",
+		"name show abc":                           "40 hexadecimal digits",
+		"gnrs --listen nowhere":                   "--listen nowhere",
+		"gnrs --self a":                           "is not among them",
+		"gnrs --self a --domain a=127.0.0.1":      "like west=192.0.2.1:5001",
+		"gnrs --self a --domain b=127.0.0.1:5001": "is not among them",
+		"gnrs --self a --domain a=127.0.0.1:5001 --domain b=127.0.0.1:5001": "is there twice",
+		"gnrs --self a --domain a=127.0.0.1:5001 --listen 127.0.0.2:5001":   "the others ask the domain a at 127.0.0.1:5001",
+		"gnrs --replicas 0":                                                   "at least 1",
+		"gnrs --redis 192.0.2.7":                                              "like 192.0.2.7:6379",
+		"gnrs --redis-replicas 1":                                             "not said where Redis is",
+		"gnrs --redis 192.0.2.7:6379 --redis-replicas 99":                     "0 to 16",
+		"gnrs --redis 192.0.2.7:6379 --redis-user u":                          "has no password",
+		"gnrs --redis 192.0.2.7:6379 --redis-fsync sometimes":                 "everysec",
+		"gnrs --redis 192.0.2.7:6379 --redis-cert c":                          "belong together",
+		"gnrs --redis 192.0.2.7:6379 --redis-password-file " + open:           "open to everybody",
+		"gnrs --redis 192.0.2.7:6379 --redis-password-file " + open + ".none": "no such file",
+		"gnrs --names 0":                                                      "at least 1",
 	} {
 		if code, _, errOut := sluice(t, append([]string{"mf"}, strings.Fields(line)...)...); code == command.ExitOK || !strings.Contains(errOut, says) {
 			t.Errorf("%s: exit code %d: %s, want %s", line, code, errOut, says)

@@ -1,18 +1,118 @@
 package config
 
 import (
+	"maps"
+	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/mobilityfirst/nameservice"
+	"github.com/sluice-net/sluice/mobilityfirst/namestore"
 	"github.com/sluice-net/sluice/mobilityfirst/plugin"
+	"github.com/sluice-net/sluice/mobilityfirst/redisnames"
+	"github.com/sluice-net/sluice/mobilityfirst/replicas"
+	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/service/agents"
 )
 
 // MobilityFirst says how the MobilityFirst service works.
 type MobilityFirst struct {
-	Enabled  bool          `yaml:"enabled" doc:"Off: the service and its part of the API do not exist; hosts find names by broadcasts, and send to Ethernet addresses."`
-	Lease    time.Duration `yaml:"lease" min:"30s" max:"5m" doc:"How long a path between two names is there unless it is asked for again, which hosts do that send."`
-	MaxPaths int           `yaml:"max_paths" min:"1" max:"1000000" doc:"Paths at one time: a quarter of them may be asked for from one switch, half of those from one port. Each has two rules at every switch that it passes. Between other names frames go by Ethernet addresses."`
+	Enabled  bool                    `yaml:"enabled" doc:"Off: the service and its part of the API do not exist; hosts find names by broadcasts, and send to Ethernet addresses."`
+	Lease    time.Duration           `yaml:"lease" min:"30s" max:"5m" doc:"How long a path between two names is there unless it is asked for again, which hosts do that send."`
+	MaxPaths int                     `yaml:"max_paths" min:"1" max:"1000000" doc:"Paths at one time: a quarter of them may be asked for from one switch, half of those from one port. Each has two rules at every switch that it passes. Between other names frames go by Ethernet addresses."`
+	Nodes    map[string]MobilityNode `yaml:"nodes" doc:"Storage nodes, compute nodes and caches that the controller asks how busy they are, by name. What stands here is changed here alone, and withdrawn when it does no more; the API has others. They are spoken to by the certificate of sos.tls, and have one of role node."`
+	GNRS     GNRS                    `yaml:"gnrs" doc:"A name service in the controller, as \"sluice mf gnrs\" is one by itself: it says where names are."`
+}
+
+// MobilityNode is a node; see plugin.NodeSpec.
+type MobilityNode struct {
+	URL      string `yaml:"url" doc:"Where its control server listens (--control-listen), like https://192.0.2.7:8440."`
+	Draining bool   `yaml:"draining" doc:"It is to get no new paths where there is another."`
+}
+
+// ParsedNodes are the configured nodes, checked, by name, and everything that is wrong with them.
+func (m *MobilityFirst) ParsedNodes() (map[string]agents.AgentRecord, service.Faults) {
+	at := map[string]string{}
+	return parsed("nodes", m.Nodes, func(name string, x MobilityNode) (agents.AgentRecord, service.Faults) {
+		spec := plugin.NodeSpec{Name: name, URL: x.URL}
+		rec, faults := spec.Parse()
+		rec.Draining = x.Draining
+		other, taken := at[rec.URL]
+		faults.Check(!taken, "url", x.URL, "a URL of its own: node %s has this one", other)
+		at[rec.URL] = name
+		return rec, faults
+	})
+}
+
+func (m *MobilityFirst) check(k *checker) {
+	_, faults := m.ParsedNodes()
+	for _, f := range faults.Below("mobilityfirst") {
+		k.fail(f.Field, "not usable", f.Want)
+	}
+}
+
+// GNRS says how the name service in the controller works.
+type GNRS struct {
+	Listen   Address            `yaml:"listen" doc:"UDP address at which it is asked, one of the machine's. Empty: there is none, unless there are domains."`
+	Dir      string             `yaml:"dir" pattern:"(/.*)?" form:"an absolute path like /var/lib/sluice/names, or nothing" doc:"Folder of the names, of this alone. Empty: names below data_dir."`
+	Names    int                `yaml:"names" min:"1" max:"1000000000" doc:"How many names it takes."`
+	Cache    Size               `yaml:"cache" min:"1MiB" max:"1024GiB" doc:"How much of what is on disk it keeps in memory."`
+	Self     string             `yaml:"self" doc:"Which of the domains this is; it listens at its address."`
+	Domains  map[string]Address `yaml:"domains" doc:"The domains whose name services are one, by name, and where they are asked. All have to be told the same."`
+	Replicas int                `yaml:"replicas" min:"1" max:"1024" doc:"How many domains keep each name."`
+	Redis    Redis              `yaml:"redis" doc:"A Redis Cluster that has the names, in place of the folder."`
+}
+
+// Redis says how a Redis Cluster is that has names.
+type Redis struct {
+	Nodes    []string `yaml:"nodes" pattern:"[^\\s/]+:[0-9]+" form:"a host and a port like 10.0.0.7:6379" doc:"Some of its nodes. Empty: the names are in the folder."`
+	Username string   `yaml:"username" doc:"User of the cluster, if it is not the one named default."`
+	Password Secret   `yaml:"password" doc:"The user's password. Better given in the environment than in the file."`
+	TLS      TLS      `yaml:"tls" doc:"Certificates for a cluster that is asked over TLS; ca alone is enough if it asks for no client certificate."`
+	Replicas int      `yaml:"replicas" min:"0" max:"16" doc:"How many replicas of a master have to have a write, in memory, before it is acknowledged."`
+	Fsync    string   `yaml:"fsync" oneof:"always|everysec|no" doc:"What appendfsync of the nodes has to be at least; no is for nodes that write nothing to disk, too. While a node keeps less, nothing is written."`
 }
 
 func defaultMobilityFirst() MobilityFirst {
-	return MobilityFirst{Enabled: true, Lease: plugin.DefaultLease, MaxPaths: plugin.DefaultMaxPaths}
+	return MobilityFirst{
+		Enabled: true, Lease: plugin.DefaultLease, MaxPaths: plugin.DefaultMaxPaths,
+		GNRS: GNRS{Names: namestore.DefaultMaxNames, Cache: namestore.DefaultCache, Replicas: replicas.DefaultK, Redis: Redis{Fsync: string(redisnames.FsyncAlways)}},
+	}
+}
+
+// NameService is the name service in the controller; there is none without an address.
+func (c *Controller) NameService() (o nameservice.Options, is bool) {
+	g := &c.MobilityFirst.GNRS
+	if !g.Listen.IsValid() && len(g.Domains) == 0 && g.Self == "" {
+		return o, false
+	}
+	o = nameservice.Options{Dir: g.Dir, MaxNames: uint64(g.Names), Cache: int64(g.Cache), Listen: g.Listen.AddrPort, Self: g.Self, Replicas: g.Replicas}
+	r := &g.Redis
+	o.Redis = nameservice.Redis{Nodes: r.Nodes, User: r.Username, Password: string(r.Password), TLS: r.TLS.Files(), Replicas: r.Replicas, Fsync: redisnames.Fsync(r.Fsync)}
+	if o.Dir == "" {
+		o.Dir = filepath.Join(c.DataDir, "names")
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.Domains)) {
+		o.Domains = append(o.Domains, replicas.Domain{Name: name, Addr: g.Domains[name].AddrPort})
+	}
+	return o, true
+}
+
+func (c *Controller) checkNameService(k *checker) {
+	g := &c.MobilityFirst.GNRS
+	o, is := c.NameService()
+	if !is {
+		k.require(len(g.Redis.Nodes) == 0, "mobilityfirst.gnrs.redis.nodes", "of no name service", "set mobilityfirst.gnrs.listen, where it is asked; or remove it")
+		return
+	}
+	at, err := o.At()
+	if err != nil {
+		k.fail("mobilityfirst.gnrs", err.Error(), "name this domain in self, with its address among domains; or give listen alone")
+		return
+	}
+	if err := o.Redis.Check(); err != nil {
+		k.fail("mobilityfirst.gnrs.redis", err.Error(), "name nodes of the cluster, and user and password, certificate and key together; or none of it")
+	}
+	k.require(len(g.Redis.TLS.Roles) == 0, "mobilityfirst.gnrs.redis.tls.roles", "without meaning", "remove it: nodes of a cluster need no role")
+	k.require(at.IsValid() && !at.Addr().IsUnspecified(), "mobilityfirst.gnrs.listen", "not one address", "one of this machine's, from which answers come")
 }

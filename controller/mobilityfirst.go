@@ -3,10 +3,14 @@ package controller
 import (
 	"fmt"
 
+	"github.com/sluice-net/sluice/config"
+	"github.com/sluice-net/sluice/mobilityfirst/nameservice"
 	"github.com/sluice-net/sluice/mobilityfirst/plugin"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
 	"github.com/sluice-net/sluice/network/topology"
+	"github.com/sluice-net/sluice/pki"
+	"github.com/sluice-net/sluice/service/agents"
 )
 
 func newMobilityFirst(c *Controller) (Service, error) {
@@ -22,8 +26,35 @@ func newMobilityFirst(c *Controller) (Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mobilityfirst: %w", err)
 	}
-	s := plugin.New(plugin.Options{Network: c.net, Rules: owner, Bus: c.bus, Log: c.log, Metric: metric, Lease: cfg.Lease, MaxPaths: cfg.MaxPaths})
+	nodes, err := nodesOf(c.cfg)
+	if err != nil {
+		return nil, fmt.Errorf("mobilityfirst: %w", err)
+	}
+	nodeTLS, err := c.tlsTo(pki.RoleNode)
+	if err != nil {
+		return nil, err
+	}
+	s := plugin.New(plugin.Options{
+		Network: c.net, Rules: owner, Store: c.store, Bus: c.bus, Log: c.log, Metric: metric, Lease: cfg.Lease, MaxPaths: cfg.MaxPaths,
+		Configured: nodes, NodeTLS: nodeTLS, Dial: c.opts.DialAgent,
+	})
 	c.net.AddHandler(rule.ChainMobilityFirst, s)
 	c.net.Subscribe(s.NetworkChanged)
+	reloadDeclared(c, plugin.Name, nodesOf, s.Loaded(), s.Nodes())
 	return s, nil
+}
+
+// nodesOf are the nodes in a configuration.
+func nodesOf(c *config.Controller) (map[string]agents.AgentRecord, error) {
+	nodes, faults := c.MobilityFirst.ParsedNodes()
+	return nodes, faults.Err()
+}
+
+func newNameService(c *Controller) (Service, error) {
+	o, is := c.cfg.NameService()
+	if !is || !c.cfg.MobilityFirst.Enabled {
+		return nil, nil //nolint:nilnil // left out by configuration
+	}
+	o.Log = c.log.With("service", nameservice.Name)
+	return nameservice.New(o), nil
 }

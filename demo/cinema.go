@@ -110,12 +110,7 @@ func (d *cinemaDemo) down(ctx context.Context) error {
 	if d.parts != nil {
 		errs = append(errs, d.parts.Close())
 	}
-	if d.lab != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-		defer cancel()
-		errs = append(errs, d.lab.Down(ctx))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, takeDown(ctx, d.lab))...)
 }
 
 // site is the page of the egress gateway beside the viewer.

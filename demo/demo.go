@@ -119,12 +119,7 @@ func (d *demo) down(ctx context.Context) error {
 	if d.web != nil {
 		d.web.Stop()
 	}
-	if d.lab != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-		defer cancel()
-		errs = append(errs, d.lab.Down(ctx))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, takeDown(ctx, d.lab))...)
 }
 
 // compare downloads the file both ways.

@@ -158,12 +158,7 @@ func (d *handoverDemo) down(ctx context.Context) error {
 	if d.parts != nil {
 		errs = append(errs, d.parts.Close())
 	}
-	if d.lab != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-		defer cancel()
-		errs = append(errs, d.lab.Down(ctx))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, takeDown(ctx, d.lab))...)
 }
 
 // roamAct is one move of the device.

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
+
+	"github.com/sluice-net/sluice/lab"
 )
 
 // perform runs a demo, which shows something with a temporary folder at hand, and then takes
@@ -21,4 +24,14 @@ func perform(ctx context.Context, dir *string, show, down func(context.Context) 
 		failure = ErrStopped // and not what the stop has broken off
 	}
 	return errors.Join(failure, down(ctx), os.RemoveAll(*dir))
+}
+
+// takeDown takes a network down, if there is one, also after ctx has ended.
+func takeDown(ctx context.Context, l *lab.Lab) error {
+	if l == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	return l.Down(ctx)
 }

@@ -52,24 +52,25 @@ func runMFFlows(ctx context.Context, env *Env) (*Result, error) {
 		defer func() { err = errors.Join(err, d.Close()) }()
 		rig := &chunksRig{env: env, lab: l, mtu: 1500}
 		defer rig.stop()
-		if err := rig.start(ctx); err != nil {
+		c, err := rig.carrier(ctx, byGUID)
+		if err != nil {
 			return err
 		}
-		names := []string{rig.name}
+		names := []string{c.name}
 		for len(names) < mostFlows {
-			name, err := rig.receiver(ctx, len(names))
+			name, err := rig.receiver(ctx, c, len(names))
 			if err != nil {
 				return err
 			}
 			names = append(names, name)
 		}
-		return rig.flows(ctx, names, raw, r)
+		return rig.flows(ctx, c, names, raw, r)
 	})
 	return r, err
 }
 
 // flows measures from one flow to as many as there are names.
-func (g *chunksRig) flows(ctx context.Context, names []string, raw *CSV, r *Result) error {
+func (g *chunksRig) flows(ctx context.Context, c *chunksCarrier, names []string, raw *CSV, r *Result) error {
 	repeats := pick(g.env.Scale, 1, 5, 10)
 	during := pick(g.env.Scale, 3*time.Second, 5*time.Second, 10*time.Second)
 	g.env.Steps(repeats * len(names))
@@ -77,7 +78,7 @@ func (g *chunksRig) flows(ctx context.Context, names []string, raw *CSV, r *Resu
 	for run := range repeats {
 		for n := 1; n <= len(names); n++ {
 			g.env.Step("%d flows", n)
-			each, err := g.atOnce(ctx, names[:n], during)
+			each, err := g.atOnce(ctx, c, names[:n], during)
 			if err != nil {
 				return fmt.Errorf("%d flows: %w", n, err)
 			}
@@ -107,12 +108,12 @@ func (g *chunksRig) flows(ctx context.Context, names []string, raw *CSV, r *Resu
 }
 
 // atOnce has a flow to each name, all at one time, and gives what each has carried.
-func (g *chunksRig) atOnce(ctx context.Context, names []string, during time.Duration) ([]float64, error) {
+func (g *chunksRig) atOnce(ctx context.Context, c *chunksCarrier, names []string, during time.Duration) ([]float64, error) {
 	rates := make([]float64, len(names))
 	all, ctx := errgroup.WithContext(ctx)
 	for i, name := range names {
 		all.Go(func() error {
-			got, err := g.mfPerf(ctx, name, flowChunk, "--rate", units.FormatRate(flowOffers), "--time", during.String())
+			got, err := g.mfPerf(ctx, c, name, flowChunk, "--rate", units.FormatRate(flowOffers), "--time", during.String())
 			rates[i] = got.BitsPerSecond
 			return err
 		})

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -63,6 +64,7 @@ type namesRig struct {
 	daemon  *stage.Daemon
 	clients []*nameClient
 	names   []frame.GUID
+	redis   *stage.RedisCluster // has the names; nil for the service's folder
 }
 
 func runMFNames(ctx context.Context, env *Env) (*Result, error) {
@@ -72,38 +74,50 @@ func runMFNames(ctx context.Context, env *Env) (*Result, error) {
 		return nil, err
 	}
 	defer raw.Close()
-	env.Steps(5)
-	rig := &namesRig{env: env, dir: filepath.Join(env.Dir, "names"), at: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), namesPort), names: make([]frame.GUID, s.names)}
-	for n := range nameClients {
-		c, err := newNameClient(n, rig.at)
-		if err != nil {
-			return nil, err
-		}
-		defer c.conn.Close()
-		rig.clients = append(rig.clients, c)
-	}
+	env.Steps(10)
+	rig := newNamesRig(env, namesPort, s.names)
 	if err := rig.start(ctx); err != nil {
 		return nil, err
 	}
-	defer func() { rig.daemon.Stop() }()
+	defer rig.stop()
 	r := &Result{Network: fmt.Sprintf("one machine with %d processors: the name service with its default settings but for new names, of which an address may make %d a second, and %d addresses that ask it over the loopback interface, %d questions at once each", runtime.NumCPU(), namesNew, nameClients, nameWindow)}
 	if err := rig.measure(ctx, s, raw, r); err != nil {
 		return nil, err
 	}
+	env.namesModel(r)
 	env.Step("%d kills while names are written", s.kills)
 	lost, acknowledged, err := rig.kills(ctx, s.kills)
 	if err != nil {
 		return nil, err
 	}
 	r.Claim(lost == 0, "what was acknowledged is there after a kill -9 in mid-update", "%d of %d acknowledged writes are lost in %d kills", lost, acknowledged, s.kills)
+	if err := peerRedis(ctx, env, raw, r); err != nil {
+		return nil, fmt.Errorf("names in a Redis Cluster: %w", err)
+	}
 	r.Note("Each name is of a key of its own; the service checks each record's signature. A write is acknowledged when the disk has it. Questions ask for the addresses, as the original release does. Bytes a name are the most resident memory of the process, less what it had without names, and count what is cached of the disk.")
 	return r, nil
 }
 
-// start starts the service, and waits until it answers.
+// newNamesRig is one of a service at a port, which has so many names.
+func newNamesRig(env *Env, port uint16, names int) *namesRig {
+	return &namesRig{env: env, dir: filepath.Join(env.Dir, "names"), at: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port), names: make([]frame.GUID, names)}
+}
+
+// start starts the service and who asks it, and waits until it answers.
 func (rig *namesRig) start(ctx context.Context) error {
-	log := filepath.Join(rig.env.Dir, "gnrs.log")
-	d, err := stage.StartDaemon(ctx, local{}, log, rig.env.Binary, "mf", "gnrs", "--listen", rig.at.String(), "--dir", rig.dir, "--new-names", strconv.Itoa(namesNew))
+	for n := len(rig.clients); n < nameClients; n++ {
+		c, err := newNameClient(n, rig.at)
+		if err != nil {
+			return err
+		}
+		rig.clients = append(rig.clients, c)
+	}
+	log := filepath.Join(rig.env.Dir, fmt.Sprintf("gnrs-%d.log", rig.at.Port()))
+	args := []string{"mf", "gnrs", "--listen", rig.at.String(), "--dir", rig.dir, "--new-names", strconv.Itoa(namesNew)}
+	if rig.redis != nil {
+		args = append(args, "--redis", strings.Join(rig.redis.Addrs(), ","))
+	}
+	d, err := stage.StartDaemon(ctx, local{}, log, rig.env.Binary, args...)
 	if err != nil {
 		return err
 	}
@@ -127,6 +141,34 @@ func (rig *namesRig) start(ctx context.Context) error {
 	return nil
 }
 
+// stop ends the service, and who asks it.
+func (rig *namesRig) stop() {
+	for _, c := range rig.clients {
+		c.conn.Close()
+	}
+	if rig.daemon != nil {
+		rig.daemon.Stop()
+	}
+}
+
+// cpu is the time of the service's processes.
+func (rig *namesRig) cpu() (sum time.Duration, err error) {
+	pids := []int{rig.daemon.PID()}
+	if rig.redis != nil {
+		for _, n := range rig.redis.Nodes {
+			pids = append(pids, n.PID())
+		}
+	}
+	for _, pid := range pids {
+		d, err := stage.CPUTime(pid)
+		if err != nil {
+			return 0, err
+		}
+		sum += d
+	}
+	return sum, nil
+}
+
 // measure fills the service with names, asks for them, and moves them.
 func (rig *namesRig) measure(ctx context.Context, s namesScale, raw *CSV, r *Result) error {
 	empty, err := stage.PeakMemory(rig.daemon.PID())
@@ -134,35 +176,9 @@ func (rig *namesRig) measure(ctx context.Context, s namesScale, raw *CSV, r *Res
 		return err
 	}
 	t := Table{Title: "What one name service does", Columns: []string{"what", "count", "a second", "asked again", "CPU us each"}}
-	steps := []struct {
-		what string
-		run  func() (count int, took time.Duration, again int, err error)
-	}{
-		{"new names", func() (int, time.Duration, int, error) { return rig.write(ctx, s.names) }},
-		{"look-ups", func() (int, time.Duration, int, error) { return rig.lookUp(ctx, s.lookups) }},
-		{"updates", func() (int, time.Duration, int, error) { return rig.write(ctx, s.updates) }},
-	}
-	rates := map[string]float64{}
-	for _, step := range steps {
-		rig.env.Step("%s", step.what)
-		before, err := stage.CPUTime(rig.daemon.PID())
-		if err != nil {
-			return err
-		}
-		count, took, again, err := step.run()
-		if err != nil {
-			return fmt.Errorf("%s: %w", step.what, err)
-		}
-		after, err := stage.CPUTime(rig.daemon.PID())
-		if err != nil {
-			return err
-		}
-		rates[step.what] = float64(count) / took.Seconds()
-		rig.env.Logf("%.0f a second, %d of %d asked again", rates[step.what], again, count)
-		t.Add(step.what, count, fmt.Sprintf("%.0f", rates[step.what]), again, fmt.Sprintf("%.1f", float64((after-before).Microseconds())/float64(count)))
-		if err := raw.Row(step.what, count, took.Seconds(), again); err != nil {
-			return err
-		}
+	rates, err := rig.fill(ctx, s, raw, &t, "")
+	if err != nil {
+		return err
 	}
 	full, err := stage.PeakMemory(rig.daemon.PID())
 	if err != nil {
@@ -176,6 +192,41 @@ func (rig *namesRig) measure(ctx context.Context, s namesScale, raw *CSV, r *Res
 		r.Claim(each <= namesBytes, fmt.Sprintf("at most %d resident bytes a name", namesBytes), "%.0f (%.1f MiB, %.1f without names)", each, float64(full)/(1<<20), float64(empty)/(1<<20))
 	}
 	return nil
+}
+
+// fill is the part of measure that makes rows of a table, by where the names are: how much is done in a second.
+func (rig *namesRig) fill(ctx context.Context, s namesScale, raw *CSV, t *Table, where string) (rates map[string]float64, err error) {
+	steps := []struct {
+		what string
+		run  func() (count int, took time.Duration, again int, err error)
+	}{
+		{"new names", func() (int, time.Duration, int, error) { return rig.write(ctx, s.names) }},
+		{"look-ups", func() (int, time.Duration, int, error) { return rig.lookUp(ctx, s.lookups) }},
+		{"updates", func() (int, time.Duration, int, error) { return rig.write(ctx, s.updates) }},
+	}
+	rates = map[string]float64{}
+	for _, step := range steps {
+		rig.env.Step("%s%s", step.what, where)
+		before, err := rig.cpu()
+		if err != nil {
+			return nil, err
+		}
+		count, took, again, err := step.run()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", step.what, err)
+		}
+		after, err := rig.cpu()
+		if err != nil {
+			return nil, err
+		}
+		rates[step.what] = float64(count) / took.Seconds()
+		rig.env.Logf("%.0f a second, %d of %d asked again", rates[step.what], again, count)
+		t.Add(step.what+where, count, fmt.Sprintf("%.0f", rates[step.what]), again, fmt.Sprintf("%.1f", float64((after-before).Microseconds())/float64(count)))
+		if err := raw.Row(step.what+where, count, took.Seconds(), again); err != nil {
+			return nil, err
+		}
+	}
+	return rates, nil
 }
 
 // key is that of a name.
@@ -266,7 +317,7 @@ func (rig *namesRig) kills(ctx context.Context, times int) (lost, acknowledged i
 	return lost, acknowledged, nil
 }
 
-// kill has names written until the service is killed, and returns the last number of each that was
+// kill has names written until what has the names is killed, and returns the last number of each that was
 // acknowledged.
 func (rig *namesRig) kill(ctx context.Context) (map[int]uint64, error) {
 	c, err := gnrs.Dial(rig.at)
@@ -294,7 +345,11 @@ func (rig *namesRig) kill(ctx context.Context) (map[int]uint64, error) {
 		})
 	}
 	err = tasks.Sleep(ctx, 50*time.Millisecond+rand.N(250*time.Millisecond))
-	rig.daemon.Kill()
+	if rig.redis == nil {
+		rig.daemon.Kill()
+	} else {
+		rig.redis.Kill()
+	}
 	cancel()
 	all.Wait()
 	return numbers, err

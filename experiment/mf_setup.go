@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-net/sluice/experiment/stage"
@@ -23,13 +25,16 @@ const (
 	// What is held to: round trips of the first frame where a path has to be made and where it is there, and the
 	// controller's CPU for a request for one that is there.
 	setupUnknown, setupKnown, setupCPU = time.Millisecond, 200 * time.Microsecond, 5 * time.Microsecond
-	// setupBurst are the requests that are sent at one time to see what they cost, every setupBurstEvery.
+	// setupBurst are the requests that a host sends at one time to see what they cost, every setupBurstEvery.
 	setupBurst, setupBurstEvery = 64, 40 * time.Millisecond
 	// setupEvery is how far requests are apart at least: half of what a port may ask.
 	setupEvery = time.Millisecond
 	// setupHosts are the hosts that ask, each with setupSources names: between two hosts there are fewer labels than
 	// are asked for.
 	setupHosts, setupSources = 5, 40
+	// setupLeft is how long after the last request rules of paths may be there at most: for their leases, and until the
+	// service has looked.
+	setupLeft = 2 * time.Minute
 	// setupPatience is how long an answer may take.
 	setupPatience = 2 * time.Second
 )
@@ -67,11 +72,14 @@ func runMFSetup(ctx context.Context, env *Env) (*Result, error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, d.Close()) }()
-		rig := &setupRig{env: env, deployment: d, raw: raw}
+		rig := &setupRig{env: env, lab: l, deployment: d, raw: raw}
 		if err := rig.open(ctx, l); err != nil {
 			return err
 		}
-		return rig.run(ctx, r)
+		if err := rig.run(ctx, r); err != nil {
+			return err
+		}
+		return rig.leave(ctx, r)
 	})
 	return r, err
 }
@@ -79,6 +87,7 @@ func runMFSetup(ctx context.Context, env *Env) (*Result, error) {
 // setupRig is a host that asks for paths, and one that answers, neither of which looks at signatures.
 type setupRig struct {
 	env        *Env
+	lab        *lab.Lab
 	deployment *stage.Deployment
 	raw        *CSV
 	asks       []*rawlink.Socket
@@ -86,6 +95,7 @@ type setupRig struct {
 	there      openflow.MAC
 	sources    []ed25519.PrivateKey // setupSources of each host
 	sending    sync.Mutex           // of any socket
+	silent     atomic.Bool          // no hello is said
 	id         uint64
 	label      uint16 // of the path that was asked for last
 }
@@ -153,7 +163,7 @@ func (g *setupRig) run(ctx context.Context, r *Result) (err error) {
 		}
 	}()
 
-	g.env.Steps(5)
+	g.env.Steps(8)
 	g.env.Step("hellos")
 	answerers, err := newNames(requests/(setupHosts*setupSources) + 1)
 	if err != nil {
@@ -174,51 +184,70 @@ func (g *setupRig) run(ctx context.Context, r *Result) (err error) {
 	defer func() { stop(); err = errors.Join(err, <-greeted) }()
 	destinations := make([]frame.GUID, len(answerers))
 	for i, key := range answerers {
-		destinations[i] = nameOf(key)
+		destinations[i] = record.NameOfOwner(key)
 	}
 	t := Table{Title: "Round trips", Columns: []string{"what", "times", "median ms", "p95 ms", "p99 ms"}}
 	made := func(i int) (source int, to frame.GUID) {
 		return i % len(g.sources), destinations[i/len(g.sources)]
 	}
-	for _, c := range []struct {
-		what string
-		most time.Duration // zero for none
-		one  func(ctx context.Context, i int) error
-	}{
-		{"path to be made", setupUnknown, func(ctx context.Context, i int) error { source, to := made(i); return g.request(ctx, source, to) }},
-		{"path asked for again", 0, func(ctx context.Context, _ int) error { return g.request(ctx, 0, destinations[0]) }},
-		{"path that is there", setupKnown, g.byLabel},
-	} {
-		g.env.Step("%s, %d times", c.what, requests)
-		took, err := g.times(ctx, c.what, requests, c.one)
+	trips := func(what string, most time.Duration, measure func() ([]float64, error)) error { // most is zero for none
+		g.env.Step("%s, %d times", what, requests)
+		took, err := measure()
 		if err != nil {
-			return fmt.Errorf("%s: %w", c.what, err)
+			return fmt.Errorf("%s: %w", what, err)
 		}
 		ms := func(q float64) string { return fmt.Sprintf("%.3f", quantile(took, q)*1e3) }
-		t.Add(c.what, requests, ms(0.5), ms(0.95), ms(0.99))
-		if c.most > 0 {
-			r.Claim(quantile(took, 0.5) <= c.most.Seconds(), fmt.Sprintf("%s: median at most %v", c.what, c.most), "%s ms", ms(0.5))
+		t.Add(what, requests, ms(0.5), ms(0.95), ms(0.99))
+		if most > 0 {
+			r.Claim(quantile(took, 0.5) <= most.Seconds(), fmt.Sprintf("%s: median at most %v", what, most), "%s ms", ms(0.5))
+		}
+		return nil
+	}
+	frames := func(what string, most time.Duration, one func(ctx context.Context, i int) error) error {
+		return trips(what, most, func() ([]float64, error) { return g.times(ctx, what, requests, one) })
+	}
+	if err := frames("path to be made", setupUnknown, func(ctx context.Context, i int) error { source, to := made(i); return g.request(ctx, source, to) }); err != nil {
+		return err
+	}
+	g.silent.Store(true) // so that no hello is among what is counted
+	costs := Table{Title: "The controller's CPU for a request", Columns: []string{"at one time", "requests", "us"}}
+	for _, hosts := range []int{1, setupHosts} { // now, while the leases of all paths hold
+		g.env.Step("%d requests, %d at one time", requests, hosts*setupBurst)
+		cpu, err := g.cost(ctx, hosts, requests, made)
+		if err != nil {
+			return err
+		}
+		costs.Add(hosts*setupBurst, requests, fmt.Sprintf("%.1f", cpu.Seconds()*1e6))
+		if hosts == setupHosts {
+			r.Claim(cpu <= setupCPU, fmt.Sprintf("at most %v of the controller's CPU for a request, %d at one time", setupCPU, hosts*setupBurst), "%.1f us", cpu.Seconds()*1e6)
 		}
 	}
-	g.env.Step("%d requests in bursts", requests)
-	cpu, err := g.cost(ctx, requests, made)
+	g.silent.Store(false)
+	if err := frames("path asked for again", 0, func(ctx context.Context, _ int) error { return g.request(ctx, 0, destinations[0]) }); err != nil {
+		return err
+	}
+	if err := frames("path that is there", setupKnown, g.byLabel); err != nil {
+		return err
+	}
+	err = trips("ping, by the same switches", 0, func() ([]float64, error) {
+		return stage.Pings(ctx, g.lab.Host("a0"), g.lab.Host("b").Addr(), requests)
+	})
 	if err != nil {
 		return err
 	}
-	r.Claim(cpu <= setupCPU, fmt.Sprintf("at most %v of the controller's CPU for a request, in bursts of %d", setupCPU, setupBurst), "%.1f us", cpu.Seconds()*1e6)
 	before := Table{Title: "Published: table 4.1", Columns: []string{"", "round trip ms", "controller us"}}
 	before.Add("with flow set-up", 3.5, 114)
 	before.Add("without", 0.46, 32)
-	r.Tables = append(r.Tables, t, before)
+	r.Tables = append(r.Tables, t, costs, before)
 	r.Note("A round trip is from the first frame until its answer is there, at a raw socket of the host that asks, at most one every %v. That of a path that is to be made, or asked for again, is up to the controller, to the host of the name, and back by the label. By a path that is there, as each chunk goes that has one, the frame and its answer go by their labels.", setupEvery)
 	r.Note("Hosts here neither look at signatures nor sign answers, which takes sluice mf host some 0.2 ms; the controller looks at those of hellos, before it is measured. %d names ask, of %d hosts, for %d of another: max_paths is set so that there may be so many paths.", len(g.sources), setupHosts, len(destinations))
-	r.Note("CPU is the process's while requests come, %d at one time every %v, for paths that are there, less what it takes in the same time without them. One that comes alone costs more: threads have to wake.", setupBurst, setupBurstEvery)
+	r.Note("CPU is the process's while requests come, %d at one time from one host or from each of %d, every %v, for paths that are there, less what it takes in the same time without them; no host says hello meanwhile. Fewer at one time cost more each: threads have to wake.", setupBurst, setupHosts, setupBurstEvery)
 	return nil
 }
 
-// cost is the controller's CPU for a request for a path that is there.
-func (g *setupRig) cost(ctx context.Context, requests int, of func(i int) (source int, to frame.GUID)) (time.Duration, error) {
-	bursts := requests / setupBurst
+// cost is the controller's CPU for a request for a path that is there, where so many hosts ask at one time.
+func (g *setupRig) cost(ctx context.Context, hosts, requests int, of func(i int) (source int, to frame.GUID)) (time.Duration, error) {
+	bursts := requests / (hosts * setupBurst)
 	idle, err := g.spend(func() error { return tasks.Sleep(ctx, time.Duration(bursts)*setupBurstEvery) })
 	if err != nil {
 		return 0, err
@@ -226,16 +255,7 @@ func (g *setupRig) cost(ctx context.Context, requests int, of func(i int) (sourc
 	spent, err := g.spend(func() error {
 		for burst := range bursts {
 			began := time.Now()
-			host := burst % setupHosts
-			var frames [][]byte
-			for i := range setupBurst {
-				_, to := of(burst*setupBurst + i)
-				frames = append(frames, g.frame(host*setupSources+i%setupSources, to))
-			}
-			if err := g.say(g.asks[host], frames...); err != nil {
-				return fmt.Errorf("burst %d: %w", burst+1, err)
-			}
-			if err := g.await(ctx, host, g.id-setupBurst+1, setupBurst); err != nil {
+			if err := g.burst(ctx, burst, hosts, of); err != nil {
 				return fmt.Errorf("burst %d: %w", burst+1, err)
 			}
 			if err := tasks.Sleep(ctx, setupBurstEvery-time.Since(began)); err != nil {
@@ -244,5 +264,66 @@ func (g *setupRig) cost(ctx context.Context, requests int, of func(i int) (sourc
 		}
 		return nil
 	})
-	return (spent - idle) / time.Duration(bursts*setupBurst), err
+	return (spent - idle) / time.Duration(bursts*hosts*setupBurst), err
+}
+
+// burst has hosts ask at one time, and waits for the answers.
+func (g *setupRig) burst(ctx context.Context, burst, hosts int, of func(i int) (source int, to frame.GUID)) error {
+	first := make([]uint64, setupHosts) // of the requests of each
+	for n := range hosts {
+		host := (burst*hosts + n) % setupHosts
+		first[host] = g.id + 1
+		var frames [][]byte
+		for i := range setupBurst {
+			_, to := of((burst*hosts+n)*setupBurst + i)
+			frames = append(frames, g.frame(host*setupSources+i%setupSources, to))
+		}
+		if err := g.say(g.asks[host], frames...); err != nil {
+			return err
+		}
+	}
+	for host, id := range first {
+		if id > 0 {
+			if err := g.await(ctx, host, id, setupBurst); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// leave waits until the leases of all paths are over, when no rule of theirs may be left.
+func (g *setupRig) leave(ctx context.Context, r *Result) error {
+	most, err := pathRules(ctx, g.lab)
+	if err != nil {
+		return err
+	}
+	g.env.Step("the leases of %d rules end", most)
+	began, left := time.Now(), most
+	for left > 0 && time.Since(began) < setupLeft {
+		if err := tasks.Sleep(ctx, time.Second); err != nil {
+			return err
+		}
+		if left, err = pathRules(ctx, g.lab); err != nil {
+			return err
+		}
+	}
+	r.Claim(most > 0 && left == 0, fmt.Sprintf("no rule of a path is left %v after it was asked for last", setupLeft), "%d of %d, after %v", left, most, time.Since(began).Round(time.Second))
+	return nil
+}
+
+// pathRules is how many rules of paths the switches have, as they say themselves.
+func pathRules(ctx context.Context, l *lab.Lab) (n int, err error) {
+	for _, s := range l.Topology().Switches {
+		flows, err := l.Switch(s.Name).Ofctl(ctx, "dump-flows")
+		if err != nil {
+			return 0, fmt.Errorf("the rules of %s: %w", s.Name, err)
+		}
+		for flow := range strings.Lines(flows) {
+			if strings.Contains(flow, "dl_type=0x27c0") && strings.Contains(flow, "dl_vlan=") {
+				n++
+			}
+		}
+	}
+	return n, nil
 }

@@ -27,10 +27,6 @@ func newNames(n int) (all []ed25519.PrivateKey, err error) {
 	return all, nil
 }
 
-func nameOf(key ed25519.PrivateKey) frame.GUID {
-	return record.NameOf(key.Public().(ed25519.PublicKey))
-}
-
 // tell has hosts say hello for their names until the controller knows all of them.
 func (g *setupRig) tell(ctx context.Context, names map[*rawlink.Socket][]ed25519.PrivateKey) error {
 	return stage.PollFor(ctx, time.Minute, "the names", func() error {
@@ -45,7 +41,7 @@ func (g *setupRig) tell(ctx context.Context, names map[*rawlink.Socket][]ed25519
 		missing := 0
 		for s, keys := range names {
 			for _, key := range keys {
-				if known[nameOf(key).String()] {
+				if known[record.NameOfOwner(key).String()] {
 					continue
 				}
 				missing++
@@ -64,6 +60,9 @@ func (g *setupRig) tell(ctx context.Context, names map[*rawlink.Socket][]ed25519
 // greet has hosts say hello for their names every 10 s, as sluice mf host does, until ctx ends.
 func (g *setupRig) greet(ctx context.Context, names map[*rawlink.Socket][]ed25519.PrivateKey) error {
 	for tasks.Sleep(ctx, 10*time.Second) == nil {
+		if g.silent.Load() {
+			continue
+		}
 		for s, keys := range names {
 			for _, key := range keys {
 				if err := g.hello(s, key); err != nil {

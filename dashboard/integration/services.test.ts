@@ -295,7 +295,30 @@ describe("the services", { timeout: 30_000 }, () => {
     await page.getByText("Live", { exact: true }).waitFor();
   });
 
-  const views = ["Network", "Links", "Transfers", "Devices", "Channels", "Rules", "Events"];
+  test("MobilityFirst: names, where they are, and a path between them", async () => {
+    const { page } = visit;
+    await go("Names");
+    const names = page.getByRole("table", { name: /^Names that have said hello/ }).locator("tbody tr");
+    await expect.poll(() => names.count()).toBeGreaterThanOrEqual(3);
+    expect(await names.allTextContents()).toEqual(expect.arrayContaining([expect.stringContaining("s1 port"), expect.stringContaining("s2 port")]));
+    const paths = page.getByRole("table", { name: /^Paths for which/ }).locator("tbody tr").filter({ hasText: /s1, s2|s2, s1/ });
+    await expect.poll(() => paths.count(), { timeout: 15_000 }).toBeGreaterThan(0);
+  });
+
+  test("MobilityFirst: a storage node, what it keeps, and that it drains", async () => {
+    const { page } = visit;
+    const node = page.getByRole("table", { name: /^Storage nodes, compute nodes/ }).locator("tbody tr");
+    await expect.poll(() => node.textContent(), { timeout: 15_000 }).toMatch(/depot.*up.*s1 port.*keeps 2 chunks for 1 name/);
+    const kept = page.getByRole("table", { name: /^Chunks that storage nodes keep/ }).locator("tbody tr");
+    await expect.poll(() => kept.textContent(), { timeout: 15_000 }).toMatch(/depot2/);
+    await page.getByRole("button", { name: "Drain depot" }).click();
+    await expect.poll(() => node.textContent()).toContain("drains");
+    await page.getByText("depot takes no new paths.").waitFor();
+    await page.getByRole("button", { name: /^Resume: let depot/ }).click();
+    await expect.poll(() => node.textContent()).not.toContain("drains");
+  });
+
+  const views = ["Network", "Links", "Transfers", "Devices", "Channels", "Names", "Rules", "Events"];
 
   test.each(views)("%s: everything is reached by the keyboard", async (view) => {
     await go(view);

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +33,7 @@ func TestServices(t *testing.T) {
 	d, binary := deployServices(t, l, o), selfbuild.Binary(t)
 	device := moveDevice(t, d, l, binary)
 	startTransfers(t, d, l)
+	startNames(t, d, l, binary)
 	// Asked by the visit, the device goes back.
 	back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := device.Move(r.Context(), "eth0"); err != nil {
@@ -106,6 +109,53 @@ func moveDevice(t *testing.T, d *stage.Deployment, l *lab.Lab, binary string) *s
 		t.Fatal(err)
 	}
 	return device
+}
+
+// startNames has one name ask for another again and again, and a storage node keep a chunk for a third, which is away.
+func startNames(t *testing.T, d *stage.Deployment, l *lab.Lab, binary string) {
+	t.Helper()
+	dir := t.TempDir()
+	start := func(host, what string, args ...string) {
+		args = append([]string{"mf", what, "--socket", filepath.Join(dir, host+".sock")}, args...)
+		d, err := stage.StartDaemon(context.WithoutCancel(t.Context()), l.Host(host), filepath.Join(dir, host+"-"+what+".log"), binary, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(d.Stop)
+	}
+	names := map[string]string{}
+	key := func(of string) string { return filepath.Join(dir, of) }
+	for _, of := range []string{"receiver", "depot", "absent"} {
+		name, err := exec.CommandContext(t.Context(), binary, "mf", "name", "new", key(of)).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		names[of] = strings.TrimSpace(string(name))
+	}
+	for host, more := range map[string][]string{"client": {"--storage", names["depot"], "--keep", "5m"}, "web": nil, "x": nil} {
+		start(host, "host", append([]string{"--interface", "eth0"}, more...)...)
+		err := stage.Poll(t.Context(), "the host of names", func() error { _, err := os.Stat(filepath.Join(dir, host+".sock")); return err })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	start("web", "recv", "--name-key", key("receiver"), "--discard", "--follow")
+	start("client", "ping", "--count", "100000", "--every", "500ms", names["receiver"])
+	files, err := stage.IssueNode(d, "x", "depot", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := fmt.Sprintf("%v:8442", l.ControlAddr("x"))
+	start("x", "storage", "--name-key", key("depot"), "--dir", filepath.Join(dir, "chunks"),
+		"--control-listen", at, "--control-cert", files.Cert, "--control-key", files.Key, "--control-ca", files.CA)
+	if err := d.Do(t.Context(), http.MethodPost, "/api/v1/mobilityfirst/nodes", map[string]string{"name": "depot", "url": "https://" + at}, nil); err != nil {
+		t.Fatal(err)
+	}
+	send := l.Host("client").Command(t.Context(), binary, "mf", "send", "--socket", filepath.Join(dir, "client.sock"), "--delay-tolerant", names["absent"])
+	send.Stdin = strings.NewReader("a letter")
+	if out, err := send.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 // startTransfers carries one transfer by the agents to its end, and begins one that

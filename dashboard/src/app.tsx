@@ -7,6 +7,7 @@ import { Devices } from "./devices/view";
 import { Events } from "./events/view";
 import { Latest } from "./events/latest";
 import { Links } from "./charts/view";
+import { MobilityFirst } from "./mobilityfirst/view";
 import { Classes } from "./qos/classes";
 import { Flows } from "./qos/flows";
 import { Shown, type Showing } from "./qos/show";
@@ -57,6 +58,7 @@ function Shows({ address: { view, rest } }: { address: Address }) {
     case "sos": return <Served by="sos" name="SOS"><Transfers /></Served>;
     case "devices": return <Served by="handover" name="handover"><Devices /></Served>;
     case "channels": return <Served by="cinema" name="Cinema"><Cinema /></Served>;
+    case "names": return <Served by="mobilityfirst" name="MobilityFirst"><MobilityFirst /></Served>;
     case "rules": return <Rules />;
     case "events": return <Events />;
   }

@@ -23,6 +23,8 @@ test.each([
   ["cinema.tree.refused", { channel: "news", gateway: "out1", reason: `link ${a}/1: 2Mbit wanted` }, "Viewers of gateway out1 do not get channel news: link s1 port 1: 2Mbit wanted"],
   ["cinema.egress-agent.changed", { name: "out1", agent: { draining: true } }, "The egress gateway out1 takes no new viewers"],
   ["cinema.ingress-agent.changed", { name: "in1", agent: {} }, "The ingress gateway in1 takes new channels again"],
+  ["mobilityfirst.node.changed", { name: "depot-1", agent: { draining: true } }, "Node depot-1 of names gets no new paths where there is another"],
+  ["mobilityfirst.node.silent", { agent: "depot-1", error: "refused" }, "Node depot-1 of names is silent: refused"],
   ["new.thing-done", { some_port: `${a}/1`, n: 3 }, "new thing done: some port s1 port 1, n 3"],
   ["new.thing-done", undefined, "new thing done"],
 ])("%s %j", (kind, attrs, words) => expect(said(kind, attrs)).toBe(words));

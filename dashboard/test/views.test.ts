@@ -10,6 +10,7 @@ import { addressOf } from "../src/ui/views";
 test.each([
   ["", { view: "network", rest: "" }],
   ["#channels", { view: "channels", rest: "" }],
+  ["#names", { view: "names", rest: "" }],
   ["#sos", { view: "sos", rest: "" }],
   ["#links/00000000000000a1/3", { view: "links", rest: "00000000000000a1/3" }],
   ["#nonsense/1", { view: "network", rest: "" }],

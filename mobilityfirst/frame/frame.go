@@ -49,7 +49,7 @@ var (
 
 // Frame is what stands behind the Ethernet header: a *Data, *CSYN, *CACK, *Probe, *LSA, *Associate
 // or *Deassociate, or one of mf2: a *StreamData, *StreamAck, *StreamQuery, *StreamReset, *Hello,
-// *PathRequest or *PathGrant.
+// *PathRequest, *PathGrant or *PathConfirm.
 type Frame interface {
 	// Type is what it is.
 	Type() Type
@@ -107,6 +107,8 @@ func empty(t Type) Frame {
 		return new(PathRequest)
 	case TypePathGrant:
 		return new(PathGrant)
+	case TypePathConfirm:
+		return new(PathConfirm)
 	}
 	return nil
 }

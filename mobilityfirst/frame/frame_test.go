@@ -37,6 +37,7 @@ func TestLayouts(t *testing.T) {
 		{&Associate{Client: 1, Host: 2, Weight: 3}, "00000006 00000001 00000002 0003"},
 		{&Deassociate{Entity: 1, Host: 2}, "00000007 00000001 00000002"},
 		{&StreamData{Stream: 1, Number: 2, Payload: []byte("ab")}, "00000010 0000000000000001 0000000000000002 0002 6162"},
+		{&StreamData{Stream: 1, Number: 2, Blocked: true, Payload: []byte("ab")}, "00000010 0000000000000001 4000000000000002 0002 6162"},
 		{&StreamData{Stream: 1, Number: 2, Fresh: true, Payload: []byte("ab")}, "00000010 0000000000000001 8000000000000002 0002 6162"},
 		{
 			&StreamAck{Stream: 1, Next: 4, Taken: 3, Limit: 68, Ranges: []Range{{Skip: 1, Count: 2}, {Skip: 3, Count: 4}}},
@@ -45,8 +46,12 @@ func TestLayouts(t *testing.T) {
 		{&StreamQuery{Stream: 1}, "00000012 0000000000000001"},
 		{&StreamReset{Stream: 1, Reason: ResetTooLarge, Taken: 5}, "00000013 0000000000000001 00000002 0000000000000005"},
 		{&hello, "00000014 " + helloHex},
-		{&PathRequest{ID: 1, Destination: GUID{19: 2}, Back: 9, Forth: 10, Lease: 60_000, Hello: hello}, "00000015 0000000000000001 " + strings.Repeat("00", 19) + "02 0009 000a 0000ea60 " + helloHex},
-		{&PathGrant{Label: 7, Lease: 30_000, Hello: hello}, "00000016 0007 00007530 " + helloHex},
+		{&PathRequest{ID: 1, Destination: GUID{19: 2}, Service: Multihoming, Back: 9, Forth: 10, Lease: 60_000, Hello: hello}, "00000015 0000000000000001 " + strings.Repeat("00", 19) + "02 0004 0009 000a 0000ea60 " + helloHex},
+		{&PathGrant{Label: 7, Lease: 30_000, Token: 9, Instance: 5, Hello: hello}, "00000016 0007 00007530 0000000000000009 0000000000000005 " + helloHex},
+		{
+			&PathConfirm{Source: GUID{19: 1}, Destination: GUID{19: 2}, Token: 9, Stream: 3},
+			"00000017 " + strings.Repeat("00", 19) + "01 " + strings.Repeat("00", 19) + "02 0000000000000009 0000000000000003",
+		},
 	} {
 		want, err := hex.DecodeString(strings.ReplaceAll(x.want, " ", ""))
 		if err != nil {
@@ -192,7 +197,7 @@ func TestRoundTrips(t *testing.T) {
 		}),
 		rapid.Custom(func(t *rapid.T) Frame { return &Deassociate{word.Draw(t, "entity"), word.Draw(t, "host")} }),
 		rapid.Custom(func(t *rapid.T) Frame {
-			return &StreamData{Stream(long.Draw(t, "stream")), long.Draw(t, "number") &^ fresh, rapid.Bool().Draw(t, "fresh"), rapid.SliceOf(rapid.Byte()).Draw(t, "payload")}
+			return &StreamData{Stream(long.Draw(t, "stream")), long.Draw(t, "number") &^ (fresh | blocked), rapid.Bool().Draw(t, "fresh"), rapid.Bool().Draw(t, "blocked"), rapid.SliceOf(rapid.Byte()).Draw(t, "payload")}
 		}),
 		rapid.Custom(func(t *rapid.T) Frame {
 			return &StreamAck{
@@ -206,10 +211,14 @@ func TestRoundTrips(t *testing.T) {
 		}),
 		rapid.Custom(func(t *rapid.T) Frame { h := hellos.Draw(t, "hello"); return &h }),
 		rapid.Custom(func(t *rapid.T) Frame {
-			return &PathRequest{long.Draw(t, "id"), GUID(rapid.SliceOfN(rapid.Byte(), 20, 20).Draw(t, "destination")), rapid.Uint16().Draw(t, "back"), rapid.Uint16().Draw(t, "forth"), rapid.Uint32().Draw(t, "lease"), hellos.Draw(t, "hello")}
+			return &PathRequest{long.Draw(t, "id"), GUID(rapid.SliceOfN(rapid.Byte(), 20, 20).Draw(t, "destination")), Service(rapid.Uint16().Draw(t, "service")), rapid.Uint16().Draw(t, "back"), rapid.Uint16().Draw(t, "forth"), rapid.Uint32().Draw(t, "lease"), hellos.Draw(t, "hello")}
 		}),
 		rapid.Custom(func(t *rapid.T) Frame {
-			return &PathGrant{rapid.Uint16().Draw(t, "label"), word.Draw(t, "lease"), hellos.Draw(t, "hello")}
+			return &PathGrant{rapid.Uint16().Draw(t, "label"), word.Draw(t, "lease"), long.Draw(t, "token"), long.Draw(t, "instance"), hellos.Draw(t, "hello")}
+		}),
+		rapid.Custom(func(t *rapid.T) Frame {
+			name := func(of string) GUID { return GUID(rapid.SliceOfN(rapid.Byte(), 20, 20).Draw(t, of)) }
+			return &PathConfirm{name("source"), name("destination"), long.Draw(t, "token"), Stream(long.Draw(t, "stream"))}
 		}),
 	)
 	rapid.Check(t, func(t *rapid.T) {
@@ -301,7 +310,7 @@ func TestStreams(t *testing.T) {
 }
 
 func TestTypesHaveNames(t *testing.T) {
-	for typ := TypeData; typ <= TypePathGrant; typ++ {
+	for typ := TypeData; typ <= TypePathConfirm; typ++ {
 		if typ > TypeDeassociate && typ < TypeStreamData {
 			continue
 		}
@@ -324,6 +333,7 @@ func FuzzParse(f *testing.F) {
 	f.Add((&Hello{}).AppendTo(nil))
 	f.Add((&PathRequest{}).AppendTo(nil))
 	f.Add((&PathGrant{}).AppendTo(nil))
+	f.Add((&PathConfirm{}).AppendTo(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		frame, err := Parse(b)
 		if err != nil {

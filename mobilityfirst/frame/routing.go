@@ -2,17 +2,18 @@ package frame
 
 import "fmt"
 
-// Service says what is to be done with a chunk: some bits, zero for bringing it to one
-// destination.
+// Service says what is to be done with a chunk: some bits, zero for bringing it to one destination: of several hosts
+// that have its name, to one of them.
 type Service uint16
 
-// The bits of a service. Those from DelayTolerant to Compute are ours.
+// The bits of a service. Those from DelayTolerant to Custody are ours.
 const (
-	Multicast       Service = 0x0001
-	Anycast         Service = 0x0002
+	Multicast       Service = 0x0001 // to each host that has the name
+	Anycast         Service = 0x0002 // to one of them, as without it
 	Multihoming     Service = 0x0004
 	DelayTolerant   Service = 0x0008 // it may wait where there is no way
 	Compute         Service = 0x0010 // a function is called on it on its way
+	Custody         Service = 0x0020 // it is another chunk, which its sender has signed to be kept
 	ContentRequest  Service = 0x0200
 	ContentResponse Service = 0x0400
 	Broadcast       Service = 0x2000

@@ -10,18 +10,19 @@ const (
 	TypeHello
 	TypePathRequest
 	TypePathGrant
+	TypePathConfirm
 )
 
 var mf2Names = map[Type]string{
 	TypeStreamData: "stream data", TypeStreamAck: "stream acknowledgement", TypeStreamQuery: "stream query", TypeStreamReset: "stream reset",
-	TypeHello: "hello", TypePathRequest: "path request", TypePathGrant: "path grant",
+	TypeHello: "hello", TypePathRequest: "path request", TypePathGrant: "path grant", TypePathConfirm: "path confirmation",
 }
 
 // StreamDataSize is how many bytes of a StreamData frame are not its payload.
 const StreamDataSize = 22
 
-// fresh is the bit of a frame's number that stands for StreamData.Fresh.
-const fresh = 1 << 63
+// fresh is the bit of a frame's number that stands for StreamData.Fresh, blocked the one for StreamData.Blocked.
+const fresh, blocked = 1 << 63, 1 << 62
 
 // Stream is what a sender knows a stream by: a number that it has drawn (48 bits), for all streams in
 // which it sends the same chunks, and how often it has begun anew (16 bits).
@@ -43,11 +44,13 @@ func (s Stream) After(other Stream) bool { return int16(s-other) > 0 }
 // within a session, and a RoutingHeader, at the start of a frame, and ends at the end of one.
 type StreamData struct {
 	Stream Stream
-	// Number counts the stream's frames from zero. It has 63 bits.
+	// Number counts the stream's frames from zero. It has 62 bits.
 	Number uint64
 	// Fresh says that nothing of the stream has been acknowledged: who does not know it may take
 	// it for a new one, and not for one that was forgotten.
 	Fresh bool
+	// Blocked says that the sender would send more if there were room for it (as in RFC 9000, section 19.13).
+	Blocked bool
 	// Payload is at most 65,535 bytes.
 	Payload []byte
 }
@@ -57,9 +60,12 @@ func (*StreamData) Type() Type { return TypeStreamData }
 
 // AppendTo implements Frame.
 func (d *StreamData) AppendTo(b []byte) []byte {
-	number := d.Number &^ fresh
+	number := d.Number &^ (fresh | blocked)
 	if d.Fresh {
 		number |= fresh
+	}
+	if d.Blocked {
+		number |= blocked
 	}
 	b = be.AppendUint64(appendWords(b, uint32(TypeStreamData)), uint64(d.Stream))
 	b = be.AppendUint16(be.AppendUint64(b, number), uint16(len(d.Payload)))
@@ -70,7 +76,7 @@ func (d *StreamData) parse(b []byte) error {
 	if err := longs(b, (*uint64)(&d.Stream), &d.Number); err != nil {
 		return err
 	}
-	d.Fresh, d.Number = d.Number&fresh != 0, d.Number&^fresh
+	d.Fresh, d.Blocked, d.Number = d.Number&fresh != 0, d.Number&blocked != 0, d.Number&^(fresh|blocked)
 	if b = b[16:]; len(b) < 2 || len(b) < 2+int(be.Uint16(b)) {
 		return ErrShort
 	}
@@ -159,6 +165,8 @@ const (
 	ResetRefused
 	// ResetAbandoned is from the sender, which sends no more of it.
 	ResetAbandoned
+	// ResetLater is for chunks that the receiver does not want now. The way to it is as it was.
+	ResetLater
 )
 
 // StreamReset says that a stream is over: what has not been taken is not taken.

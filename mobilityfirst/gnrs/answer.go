@@ -28,12 +28,30 @@ const (
 )
 
 // answer appends to b what is answered to a datagram, and says to whom. Nothing is answered at once to
-// what is no question, and to a write that has to wait for the disk.
+// what is no question, and to what has to wait for the store.
 func (s *Server) answer(b []byte, from netip.AddrPort, asked []byte, now time.Time) (to netip.AddrPort, out []byte) {
+	to, out, w := s.begin(b, from, asked, now)
+	if w != nil {
+		out = s.start(b, w, w.record.Verify(now), now)
+	}
+	return to, out
+}
+
+// waiting is a write whose signature is to be looked at.
+type waiting struct {
+	record *record.Record
+	from   netip.AddrPort
+	to     netip.AddrPort
+	alone  bool
+	a      *gnrswire.Message
+}
+
+// begin is answer up to where a signature has to be looked at, which start goes on from.
+func (s *Server) begin(b []byte, from netip.AddrPort, asked []byte, now time.Time) (to netip.AddrPort, out []byte, w *waiting) {
 	m, err := gnrswire.Parse(asked)
 	if err != nil || m.Answer || len(m.Requester.Value) > maxRequester {
 		s.malformed.Add(1)
-		return from, nil
+		return from, nil, nil
 	}
 	to = from
 	if at, is := m.Requester.AddrPort(); is && at.Addr() == from.Addr().Unmap() && at.Port() != 0 {
@@ -43,24 +61,38 @@ func (s *Server) answer(b []byte, from netip.AddrPort, asked []byte, now time.Ti
 	code, waits := TooOften, false
 	switch {
 	case m.Kind == gnrswire.Lookup:
-		if !s.askers.allow(from.Addr(), asks, now) {
-			return to, nil // telling would cost as much as answering
+		if !s.may(from.Addr(), asks, othersAsks, now) {
+			return to, nil, nil // telling would cost as much as answering
 		}
 		s.lookups.Add(1)
-		code = s.lookup(m, a, to, now)
-	case s.askers.allow(from.Addr(), writes, now):
+		code, waits = s.lookup(m, a, from, to, now)
+	case s.may(from.Addr(), writes, othersWrites, now):
 		s.written.Add(1)
-		code, waits = s.write(m, a, from, to, now)
+		r, is, err := record.FromMessage(m, m.GUID)
+		switch {
+		case !is:
+			code = Unsigned
+		case err != nil:
+			code = codeOf(err)
+		default:
+			return to, nil, &waiting{r, from, to, isAlone(m), a}
+		}
 	}
 	if waits {
-		return to, nil
+		return to, nil, nil
 	}
+	return to, s.concluded(b, a, code), nil
+}
+
+// concluded appends an answer to b.
+func (s *Server) concluded(b []byte, a *gnrswire.Message, code Code) []byte {
 	s.conclude(a, code)
-	if b, err = a.AppendTo(b); err != nil {
+	b, err := a.AppendTo(b)
+	if err != nil {
 		s.lines.Warn(s.Log, "an answer cannot be written", "error", err)
-		return to, nil
+		return nil
 	}
-	return to, b
+	return b
 }
 
 // conclude ends an answer.
@@ -69,36 +101,67 @@ func (s *Server) conclude(a *gnrswire.Message, code Code) {
 	s.answers[code].Add(1)
 }
 
-// lookup puts into the answer where a name is. Who wants to be told of changes is noted before: none is
+// lookup puts into the answer where a name is, or says that it waits. Who wants to be told of changes is noted before: none is
 // missed between.
-func (s *Server) lookup(m, a *gnrswire.Message, to netip.AddrPort, now time.Time) Code {
-	if has(m, optionWatch, 0) && s.watches.add(m.GUID, to, m.Request, now, keepFor) {
+func (s *Server) lookup(m, a *gnrswire.Message, from, to netip.AddrPort, now time.Time) (code Code, waits bool) {
+	hears := s.shared == nil || s.shared.Hears()
+	if hears && has(m, optionWatch, 0) && s.watches.add(m.GUID, to, m.Request, now, keepFor) {
 		a.Options = append(a.Options, gnrswire.Option{Kind: optionWatch})
 	}
-	b, found, err := s.Store.Get(nil, m.GUID)
-	if err != nil {
-		s.lines.Warn(s.Log, "a name cannot be read", "name", m.GUID, "error", err)
-		return Failed
+	q := question{name: m.GUID, from: from.Addr(), to: to, proof: has(m, optionProof, proofSize), alone: isAlone(m), a: a}
+	if s.shared == nil {
+		return s.look(q, now)
 	}
-	if !found {
-		return NotFound
+	if !s.aside.do(q.from, to, a, func(now time.Time) (Code, bool) { return s.look(q, now) }) {
+		return Busy, false
+	}
+	return OK, true
+}
+
+// look is lookup when it is known what is asked.
+func (s *Server) look(q question, now time.Time) (code Code, waits bool) {
+	r, err := s.stored(q.name, now)
+	if err != nil {
+		if code = codeOf(err); code == Failed {
+			s.lines.Warn(s.Log, "a name cannot be read", "name", q.name, "error", err)
+		}
+		return code, false
+	}
+	if s.asksOthers(q, r != nil) {
+		keep(q.a)
+		if !s.askers.allow(q.from, asksOthers, now) || !s.others.add(q) {
+			return Busy, false
+		}
+		return OK, true
+	}
+	if r == nil {
+		return NotFound, false
+	}
+	put(q.a, r, q.proof, time.Unix(r.Until, 0).Sub(now))
+	return OK, false
+}
+
+// stored is what the server has of a name; nil for nothing, or what does not hold any more.
+func (s *Server) stored(name frame.GUID, now time.Time) (*record.Record, error) {
+	b, found, err := s.Store.Get(nil, name)
+	if err != nil || !found {
+		return nil, err
 	}
 	r, err := record.Parse(b)
-	switch {
-	case err != nil:
-		s.lines.Warn(s.Log, "a name cannot be read", "name", m.GUID, "error", err)
-		return Failed
-	case r.Over(now):
-		return NotFound
+	if err != nil || r.Over(now) {
+		return nil, err
 	}
-	if has(m, optionProof, proofSize) {
+	return r, nil
+}
+
+// put puts a record into an answer, which may be kept for as long as it holds, but not for long.
+func put(a *gnrswire.Message, r *record.Record, proof bool, left time.Duration) {
+	if proof {
 		r.Into(a)
 	} else {
 		a.Addresses = fitting(r.Addresses)
 	}
-	left := min(time.Unix(r.Until, 0).Sub(now), keepFor)
-	a.Options = append(a.Options, gnrswire.Option{Kind: gnrswire.TimeToLive, Value: seconds(left)})
-	return OK
+	a.Options = append(a.Options, gnrswire.Option{Kind: gnrswire.TimeToLive, Value: seconds(min(left, keepFor))})
 }
 
 // fitting are the first addresses, as many as an answer without proof has.
@@ -117,43 +180,69 @@ func has(m *gnrswire.Message, kind gnrswire.OptionKind, size int) bool {
 	return slices.ContainsFunc(m.Options, func(o gnrswire.Option) bool { return o.Kind == kind && len(o.Value) >= size })
 }
 
-// seconds is a time as options have it.
+// seconds is a time as options have it: whole seconds, of which one that has begun counts if it is the only one.
 func seconds(d time.Duration) []byte {
+	if d > 0 {
+		d = max(d, time.Second)
+	}
 	return binary.BigEndian.AppendUint32(nil, uint32(max(d/time.Second, 0)))
 }
 
-// write has a record written, if its owner has signed it. It says whether the answer waits for the
-// disk.
-func (s *Server) write(m, a *gnrswire.Message, from, to netip.AddrPort, now time.Time) (code Code, waits bool) {
-	r, is, err := record.FromMessage(m, m.GUID)
+// start has a record written, unless something is wrong with it, and appends to b what is answered at once, which is nothing
+// if that waits for the store.
+func (s *Server) start(b []byte, w *waiting, wrong error, now time.Time) []byte {
+	if wrong != nil {
+		return s.concluded(b, w.a, codeOf(wrong))
+	}
+	own(w.record, w.a)
+	code, waits := Busy, false
 	switch {
-	case !is:
-		return Unsigned, false
-	case err == nil:
-		err = r.Verify(now)
+	case s.shared == nil:
+		code, waits = s.write(w, now)
+	case s.aside.do(w.from.Addr(), w.to, w.a, func(now time.Time) (Code, bool) { return s.write(w, now) }):
+		waits = true
 	}
-	if err != nil {
-		return codeOf(err), false
+	if waits {
+		return nil
 	}
-	_, there, err := s.Store.Get(nil, m.GUID)
-	if err == nil && !there && !s.askers.allow(from.Addr(), newNames, now) {
-		return TooOften, false
+	return s.concluded(b, w.a, code)
+}
+
+// write has a record written in which nothing is wrong, or says why it is not.
+func (s *Server) write(w *waiting, now time.Time) (code Code, waits bool) {
+	name := w.record.GUID()
+	if !s.isOther(w.from.Addr()) {
+		_, there, err := s.Store.Get(nil, name)
+		if err != nil {
+			return s.codeOf(name, err), false
+		}
+		if !there && !s.askers.allow(w.from.Addr(), newNames, now) {
+			return TooOften, false
+		}
 	}
-	own(r, a)
-	name := m.GUID
-	if err == nil {
-		err = s.Store.Start(r, func(changed bool, err error) {
-			if changed {
-				s.watches.change(name)
+	err := s.Store.Start(w.record, func(changed bool, err error) {
+		if changed {
+			if s.Others != nil {
+				s.Others.Written(name, w.alone)
 			}
-			s.conclude(a, s.codeOf(name, err))
-			s.later(s.writes, to, a)
-		})
+			s.change(name)
+		}
+		s.conclude(w.a, s.codeOf(name, err))
+		s.later(s.waited, w.to, w.a)
+	})
+	return s.codeOf(name, err), err == nil
+}
+
+// isOther says whether an address is another domain's.
+func (s *Server) isOther(a netip.Addr) bool { return s.Others != nil && s.Others.Is(a) }
+
+// may says whether an address may do something once more, or, if it is another domain's, what that is for domains: they ask
+// for many, and bring what many write.
+func (s *Server) may(a netip.Addr, what, domains use, now time.Time) bool {
+	if s.isOther(a) {
+		what = domains
 	}
-	if err != nil {
-		return s.codeOf(name, err), false
-	}
-	return OK, true
+	return s.askers.allow(a, what, now)
 }
 
 // codeOf is the code for what became of a write.
@@ -168,8 +257,11 @@ func (s *Server) codeOf(name frame.GUID, err error) Code {
 // own gives a record, and the answer to who sends it, memory of their own: what they share is read
 // into again.
 func own(r *record.Record, a *gnrswire.Message) {
-	a.Requester.Value = bytes.Clone(a.Requester.Value)
+	keep(a)
 	for i := range r.Addresses {
 		r.Addresses[i].Value = bytes.Clone(r.Addresses[i].Value)
 	}
 }
+
+// keep gives an answer memory of its own.
+func keep(a *gnrswire.Message) { a.Requester.Value = bytes.Clone(a.Requester.Value) }

@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// maxCached bounds the names of which a cache keeps where they are.
-	maxCached = 1 << 16
+	// maxCached bounds the names of which a cache keeps where they are; those before several servers have four times as many
+	// together, but minCached each.
+	maxCached, minCached = 1 << 16, 1 << 12
 	// unknownFor is how long is kept that nobody has said where a name is.
 	unknownFor = time.Second
 )
@@ -25,8 +26,10 @@ const (
 // at once when a name has changed. Only where that does not arrive, several times, or has too many to be
 // told to, is an answer kept that does not hold any more, for half a minute at most. Its methods may be called concurrently.
 type Cache struct {
-	client *Client
-	tasks  *tasks.Group
+	client  *Client
+	tasks   *tasks.Group
+	changed func(frame.GUID) // is told of names that have changed
+	most    int
 
 	mu    sync.Mutex
 	names map[frame.GUID]*cached
@@ -42,13 +45,35 @@ type cached struct {
 	changed bool
 }
 
-// DialCache makes a cache before the server at an address. It sends nothing yet.
-func DialCache(server netip.AddrPort) (*Cache, error) {
-	c := &Cache{tasks: tasks.New(), names: map[frame.GUID]*cached{}}
+// DialCache makes a cache before the server at an address. It sends nothing yet. If changed is not nil, it is told of
+// names that were asked for and have changed; it must not block.
+func DialCache(server netip.AddrPort, changed func(frame.GUID)) (*Cache, error) {
+	if changed == nil {
+		changed = func(frame.GUID) {}
+	}
+	c := &Cache{tasks: tasks.New(), names: map[frame.GUID]*cached{}, most: maxCached, changed: changed}
 	var err error
 	c.client, err = dial(server, c.change)
 	return c, err
 }
+
+// DialPeer is DialCache of one server before another, one of so many, from one of this machine's addresses: that answers,
+// and writes, what it knows by itself, and asks no others in turn.
+func DialPeer(local netip.Addr, server netip.AddrPort, servers int, changed func(frame.GUID)) (*Cache, error) {
+	c := &Cache{tasks: tasks.New(), names: map[frame.GUID]*cached{}, most: max(maxCached*4/servers, minCached), changed: changed}
+	var err error
+	if c.client, err = dialFrom(local, server, c.change); err != nil {
+		return nil, err
+	}
+	c.client.alone = true
+	return c, nil
+}
+
+// Distance is that of the server, as Client.Distance says.
+func (c *Cache) Distance() time.Duration { return c.client.Distance() }
+
+// Heard is what Client.Heard says of the server.
+func (c *Cache) Heard() (trip time.Duration, silent bool) { return c.client.Heard() }
 
 // Close ends it; who waits gets ErrClosed.
 func (c *Cache) Close() error {
@@ -60,17 +85,26 @@ func (c *Cache) Close() error {
 // Lookup says where a name is, as Client.Lookup does, at once if that is known. Calls for one name share
 // a question. The record is not to be changed.
 func (c *Cache) Lookup(ctx context.Context, name frame.GUID) (*record.Record, error) {
+	r, _, err := c.Kept(ctx, name)
+	return r, err
+}
+
+// Kept is Lookup, and says until when the answer is kept.
+func (c *Cache) Kept(ctx context.Context, name frame.GUID) (*record.Record, time.Time, error) {
 	x, err := c.find(name, time.Now())
 	if err != nil {
-		return nil, err
+		return nil, time.Time{}, err
 	}
 	select {
 	case <-x.ready:
-		return x.record, x.err
+		return x.record, x.until, x.err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("looking up %v: %w", name, context.Cause(ctx))
+		return nil, time.Time{}, fmt.Errorf("looking up %v: %w", name, context.Cause(ctx))
 	}
 }
+
+// Write is Client.Write.
+func (c *Cache) Write(ctx context.Context, r *record.Record) error { return c.client.Write(ctx, r) }
 
 // find returns what is known of a name, and has it asked for if that is nothing.
 func (c *Cache) find(name frame.GUID, now time.Time) (*cached, error) {
@@ -79,7 +113,7 @@ func (c *Cache) find(name frame.GUID, now time.Time) (*cached, error) {
 	if x := c.names[name]; x != nil && (x.asking() || now.Before(x.until)) {
 		return x, nil
 	}
-	if len(c.names) >= maxCached {
+	if len(c.names) >= c.most {
 		c.makeRoom()
 	}
 	x := &cached{ready: make(chan struct{})}
@@ -125,8 +159,14 @@ func (c *Cache) ask(ctx context.Context, name frame.GUID, x *cached) {
 	close(x.ready)
 }
 
-// change forgets where a name was.
+// change is for a name of which the server says that it has changed.
 func (c *Cache) change(name frame.GUID) {
+	defer c.changed(name)
+	c.Forget(name)
+}
+
+// Forget forgets where a name was.
+func (c *Cache) Forget(name frame.GUID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch x := c.names[name]; {

@@ -13,7 +13,7 @@ import (
 
 func cacheOf(t testing.TB, s *Server) *Cache {
 	t.Helper()
-	c, err := DialCache(s.Addr())
+	c, err := DialCache(s.Addr(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

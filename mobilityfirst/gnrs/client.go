@@ -1,10 +1,12 @@
 package gnrs
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -42,18 +44,43 @@ type Client struct {
 	ended  chan struct{}
 	// changed is told of names that have changed, of those for which that was asked. It must not block.
 	changed func(frame.GUID)
+	// alone asks for what the server knows by itself.
+	alone bool
 
-	mu     sync.Mutex
-	next   uint32
-	asked  map[uint32]chan *gnrswire.Message
-	closed bool
+	mu       sync.Mutex
+	next     uint32
+	asked    map[uint32]chan *gnrswire.Message
+	closed   bool
+	distance distance
 }
+
+// distance is how far a server is.
+type distance struct {
+	trip   time.Duration // a mean of round trips
+	silent time.Time     // when it last did not answer; zero if it has since
+}
+
+const (
+	// tripWeight is how many round trips their mean is over, the newest the most.
+	tripWeight = 8
+	// silentFor is for how long a server that has not answered counts as far.
+	silentFor = 5 * time.Second
+)
 
 // Dial makes a client of the server at an address. It sends nothing yet.
 func Dial(server netip.AddrPort) (*Client, error) { return dial(server, func(frame.GUID) {}) }
 
 func dial(server netip.AddrPort, changed func(frame.GUID)) (*Client, error) {
-	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(server))
+	return dialFrom(netip.Addr{}, server, changed)
+}
+
+// dialFrom is dial from one of this machine's addresses; the zero value stands for any.
+func dialFrom(local netip.Addr, server netip.AddrPort, changed func(frame.GUID)) (*Client, error) {
+	var from *net.UDPAddr
+	if local.IsValid() {
+		from = net.UDPAddrFromAddrPort(netip.AddrPortFrom(local, 0))
+	}
+	conn, err := net.DialUDP("udp", from, net.UDPAddrFromAddrPort(server))
 	if err != nil {
 		return nil, fmt.Errorf("name service at %v: %w", server, err)
 	}
@@ -133,6 +160,9 @@ func (c *Client) Write(ctx context.Context, r *record.Record) error {
 // ask sends a message until it is answered.
 func (c *Client) ask(ctx context.Context, m *gnrswire.Message) (*gnrswire.Message, error) {
 	m.Requester = c.self
+	if c.alone {
+		m.Options = append(m.Options, gnrswire.Option{Kind: gnrswire.Recursive, Value: []byte(optionNo)})
+	}
 	answer := make(chan *gnrswire.Message, 1)
 	if err := c.enter(m, answer); err != nil {
 		return nil, err
@@ -143,6 +173,7 @@ func (c *Client) ask(ctx context.Context, m *gnrswire.Message) (*gnrswire.Messag
 		return nil, err
 	}
 	var last error
+	began := time.Now()
 	for try := range tries {
 		if _, last = c.conn.Write(b); errors.Is(last, net.ErrClosed) {
 			return nil, ErrClosed
@@ -151,6 +182,9 @@ func (c *Client) ask(ctx context.Context, m *gnrswire.Message) (*gnrswire.Messag
 		select {
 		case a, open := <-answer:
 			wait.Stop()
+			if open {
+				c.answered(time.Since(began))
+			}
 			switch {
 			case !open:
 				return nil, ErrClosed
@@ -168,7 +202,43 @@ func (c *Client) ask(ctx context.Context, m *gnrswire.Message) (*gnrswire.Messag
 		case <-wait.C:
 		}
 	}
+	c.mu.Lock()
+	c.distance.silent = time.Now()
+	c.mu.Unlock()
 	return nil, errors.Join(fmt.Errorf("%w, asked %d times", ErrNoAnswer, tries), last)
+}
+
+// answered notes a round trip.
+func (c *Client) answered(trip time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := &c.distance
+	if d.silent = (time.Time{}); d.trip == 0 {
+		d.trip = trip
+	}
+	d.trip += (trip - d.trip) / tripWeight
+}
+
+// Distance is how far the server is for who chooses among several: the mean round trip; zero if it has not been asked
+// yet, what a question takes that is not answered if it never has been, and a long time if that was some seconds ago.
+func (c *Client) Distance() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch d := &c.distance; {
+	case d.silent.IsZero():
+		return d.trip
+	case time.Since(d.silent) < silentFor:
+		return time.Duration(math.MaxInt64)
+	default:
+		return cmp.Or(d.trip, tries*tryFor)
+	}
+}
+
+// Heard is the mean round trip to the server, zero if it has not answered yet, and whether it did not when it was asked last.
+func (c *Client) Heard() (trip time.Duration, silent bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.distance.trip, !c.distance.silent.IsZero()
 }
 
 // enter gives a message its number, by which its answer is known.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
-	"github.com/sluice-net/sluice/mobilityfirst/namestore"
 	"github.com/sluice-net/sluice/mobilityfirst/record"
 )
 
@@ -24,13 +23,16 @@ const (
 	TooOften  Code = 21 // from that address
 	Busy      Code = 22 // too much waits; try again
 	Full      Code = 23 // there is no room
-	Failed    Code = 24 // the disk
+	Failed    Code = 24 // the store of names
+	// Unreachable is for a name that other domains keep, of which none answers.
+	Unreachable Code = 25
 )
 
 var codeTexts = map[Code]string{
 	OK: "done", NotFound: "nobody has said where it is", Unsigned: "it is not signed", Forged: "it is not signed by the owner of the name",
 	Over: "it does not hold now, or for longer than a day", Old: "there is a newer one", Malformed: "it cannot be read, or says too much",
-	TooOften: "too often from this address", Busy: "too many writes wait: try again", Full: "there is no room for it", Failed: "the server's disk has failed",
+	TooOften: "too often from this address", Busy: "too much waits: try again", Full: "there is no room for it", Failed: "the server's store of names has failed",
+	Unreachable: "none of the domains that keep it answers",
 }
 
 // String says what the code means.
@@ -60,10 +62,10 @@ func codeOf(err error) Code {
 		{record.ErrOver, Over},
 		{record.ErrLimits, Malformed},
 		{record.ErrLayout, Malformed},
-		{namestore.ErrOld, Old},
-		{namestore.ErrFull, Full},
-		{namestore.ErrBusy, Busy},
-		{namestore.ErrClosed, Busy},
+		{record.ErrOld, Old},
+		{record.ErrFull, Full},
+		{record.ErrBusy, Busy},
+		{record.ErrClosed, Busy},
 	} {
 		if errors.Is(err, x.err) {
 			return x.code

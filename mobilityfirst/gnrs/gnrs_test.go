@@ -24,7 +24,7 @@ func owner(n byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, ed25519.SeedSize))
 }
 
-func nameOf(n byte) frame.GUID { return record.NameOf(owner(n).Public().(ed25519.PublicKey)) }
+func nameOf(n byte) frame.GUID { return record.NameOfOwner(owner(n)) }
 
 var places = []gnrswire.Address{
 	gnrswire.AddrPortOf(netip.MustParseAddrPort("192.0.2.1:5000")), gnrswire.NameOf(frame.GUID{1, 2, 3}),
@@ -45,13 +45,15 @@ func serve(t testing.TB, l Limits) *Server {
 	return serveAt(t, "127.0.0.1:0", l)
 }
 
-func serveAt(t testing.TB, at string, l Limits) *Server {
+func serveAt(t testing.TB, at string, l Limits) *Server { return serveWith(t, at, l, nil) }
+
+func serveWith(t testing.TB, at string, l Limits, others Others) *Server {
 	t.Helper()
 	store, err := namestore.Open(namestore.Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Listen(Options{Store: store, Listen: netip.MustParseAddrPort(at), Limits: l})
+	s, err := Listen(Options{Store: store, Listen: netip.MustParseAddrPort(at), Limits: l, Others: others})
 	if err != nil {
 		t.Fatal(err)
 	}

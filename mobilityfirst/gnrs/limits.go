@@ -31,6 +31,9 @@ func DefaultLimits() Limits { return Limits{Lookups: 20_000, Writes: 1_000, NewN
 const writesInAll = 15_000
 
 const (
+	// asksOthersEach is how many questions of one address others are asked for in a second: each has them remember for half a
+	// minute who is to be told. domainsShare is how many times as much another domain may ask as an address.
+	asksOthersEach, domainsShare = 500, 5
 	// maxSources bounds the addresses that are remembered; more share what one may do.
 	maxSources = 1 << 16
 	// forgetAfter is when nothing needs to be remembered of an address.
@@ -40,17 +43,18 @@ const (
 // askers counts what each address does.
 type askers struct {
 	Limits
-	mu     sync.Mutex
-	of     sources.Table[netip.Addr, source]
-	others *source // who has found no room
-	writes *rate.Limiter
-	now    time.Time // the latest that anybody has come with
+	mu              sync.Mutex
+	of              sources.Table[netip.Addr, source]
+	others          *source       // who has found no room
+	writes, brought *rate.Limiter // in all, of owners and of other domains
+	now             time.Time     // the latest that anybody has come with
 }
 
-type source struct{ lookups, writes, news *rate.Limiter }
+type source struct{ lookups, writes, news, others, domain *rate.Limiter }
 
 func newAskers(l Limits) *askers {
 	s := &askers{Limits: l, writes: limiter(writesInAll * float64(runtime.GOMAXPROCS(0)))}
+	s.brought = limiter(writesInAll / 2 * float64(runtime.GOMAXPROCS(0)))
 	s.of = sources.Table[netip.Addr, source]{New: s.source, Most: maxSources, ForgetAfter: forgetAfter}
 	s.others = s.source()
 	return s
@@ -61,16 +65,22 @@ func limiter(each float64) *rate.Limiter {
 }
 
 func (s *askers) source() *source {
-	return &source{lookups: limiter(s.Lookups), writes: limiter(s.Writes), news: limiter(s.NewNames)}
+	return &source{
+		lookups: limiter(s.Lookups), writes: limiter(s.Writes), news: limiter(s.NewNames),
+		others: rate.NewLimiter(asksOthersEach, maxFrom), domain: limiter(domainsShare * s.Lookups),
+	}
 }
 
 // use is what somebody does.
 type use int
 
 const (
-	asks     use = iota
-	writes       // before a signature is looked at
-	newNames     // beside writes
+	asks         use = iota
+	writes           // before a signature is looked at
+	newNames         // beside writes
+	asksOthers       // beside asks: what others have to be asked
+	othersAsks       // those of another domain
+	othersWrites     // likewise
 )
 
 // allow says whether an address may do something once more.
@@ -85,6 +95,12 @@ func (s *askers) allow(a netip.Addr, what use, now time.Time) bool {
 	switch what {
 	case writes:
 		return x.writes.AllowN(now, 1) && s.writes.AllowN(now, 1)
+	case asksOthers:
+		return x.others.AllowN(now, 1)
+	case othersAsks:
+		return x.domain.AllowN(now, 1)
+	case othersWrites:
+		return s.brought.AllowN(now, 1)
 	case newNames:
 		return x.news.AllowN(now, 1)
 	default:

@@ -16,14 +16,15 @@ import (
 
 	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
-	"github.com/sluice-net/sluice/mobilityfirst/namestore"
+	"github.com/sluice-net/sluice/mobilityfirst/record"
 )
 
 const (
 	// batch is how many datagrams are read or sent at once, datagram the longest that is read.
 	batch, datagram = 64, 2048
-	// maxAnswers bounds the answers to writes that wait to be sent.
+	// maxAnswers bounds the answers that wait to be sent.
 	maxAnswers = 16384
 	// readPause is how long nothing is read after that has failed.
 	readPause = 10 * time.Millisecond
@@ -33,11 +34,13 @@ const (
 
 // Options is what a server works with.
 type Options struct {
-	// Store has the records. The server does not close it.
-	Store *namestore.Store
+	// Store has the records; it may be Shared. The server does not close it.
+	Store Store
 	// Listen is the UDP address, one of the machine's: answers come from there. The port is
 	// gnrswire.Port by convention.
 	Listen netip.AddrPort
+	// Others are the name services of other domains; nil for none.
+	Others Others
 	// Limits bound what each address does; the zero value stands for DefaultLimits.
 	Limits Limits
 	// Log receives the log; nil discards it.
@@ -59,12 +62,15 @@ type Server struct {
 	conn    *net.UDPConn
 	askers  *askers
 	watches *watches
-	writes  chan outgoing // answers to writes
+	others  *questions    // for others
+	shared  Shared        // Store, if it is; nil if not
+	aside   *aside        // for shared
+	waited  chan outgoing // answers that had to wait, for the store or for others
 	notices chan outgoing // what tells of changes
 	lines   lograte.Limit
 
 	lookups, written, malformed, dropped atomic.Uint64
-	answers                              [Failed + 1]atomic.Uint64
+	answers                              [Unreachable + 1]atomic.Uint64
 }
 
 // outgoing is an answer.
@@ -89,13 +95,27 @@ func Listen(o Options) (*Server, error) {
 		return nil, fmt.Errorf("name service: %w", err)
 	}
 	_ = conn.SetReadBuffer(socketBuffer) // as much as there may be
-	s := &Server{Options: o, conn: conn, askers: newAskers(o.Limits), writes: make(chan outgoing, maxAnswers), notices: make(chan outgoing, maxAnswers)}
+	s := &Server{Options: o, conn: conn, askers: newAskers(o.Limits), waited: make(chan outgoing, maxAnswers), notices: make(chan outgoing, maxAnswers)}
 	s.watches = newWatches(func(to netip.AddrPort, m *gnrswire.Message) {
 		if s.askers.allow(to.Addr(), asks, time.Now()) { // as much as its questions may be answered
 			s.later(s.notices, to, m)
 		}
 	})
+	s.others, s.aside = newQuestions(s), newAside(s)
+	if shared, is := s.Store.(Shared); is {
+		s.shared = shared
+		shared.Changed(s.change)
+	}
+	if s.Others != nil {
+		s.Others.Changed(s.change)
+	}
 	return s, nil
+}
+
+// change is for a name of which something new is known: who has asked for it is told.
+func (s *Server) change(name frame.GUID) {
+	s.others.change(name)
+	s.watches.change(name)
 }
 
 // Addr is where it listens.
@@ -118,6 +138,8 @@ func (s *Server) Run(ctx context.Context) error {
 	defer cancel(nil)
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
 	defer stop()
+	defer s.others.tasks.Stop()
+	defer s.aside.tasks.Stop()
 	var all sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		all.Go(func() { cancel(s.serve(ctx)) })
@@ -136,6 +158,7 @@ func (s *Server) serve(ctx context.Context) error {
 	p := ipv4.NewPacketConn(s.conn)
 	in, out := messages(datagram), messages(0)
 	var free [batch][]byte // room for answers
+	var writes []*waiting
 	for {
 		n, err := p.ReadBatch(in, 0)
 		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
@@ -149,20 +172,37 @@ func (s *Server) serve(ctx context.Context) error {
 			continue
 		}
 		now, count := time.Now(), 0
+		add := func(to netip.AddrPort, b []byte) {
+			if len(b) > 0 {
+				free[count], out[count].Buffers[0], out[count].Addr = b, b, net.UDPAddrFromAddrPort(to)
+				count++
+			}
+		}
+		writes = writes[:0]
 		for _, m := range in[:n] {
-			from := m.Addr.(*net.UDPAddr).AddrPort()
-			to, b := s.answer(free[count][:0], from, m.Buffers[0][:m.N], now)
-			if len(b) == 0 {
-				continue
+			to, b, w := s.begin(free[count][:0], m.Addr.(*net.UDPAddr).AddrPort(), m.Buffers[0][:m.N], now)
+			if w != nil {
+				writes = append(writes, w)
 			}
-			free[count], out[count].Buffers[0], out[count].Addr = b, b, m.Addr
-			if to != from {
-				out[count].Addr = net.UDPAddrFromAddrPort(to)
-			}
-			count++
+			add(to, b)
+		}
+		for i, err := range verify(writes, now) {
+			add(writes[i].to, s.start(free[count][:0], writes[i], err, now))
 		}
 		s.writeAll(p, out[:count])
 	}
+}
+
+// verify says what is wrong with records that are to be written.
+func verify(writes []*waiting, now time.Time) []error {
+	if len(writes) == 0 {
+		return nil
+	}
+	all := make([]*record.Record, len(writes))
+	for i, w := range writes {
+		all[i] = w.record
+	}
+	return record.VerifyTogether(all, now)
 }
 
 // messages are a batch with room for so many bytes each.
@@ -189,7 +229,7 @@ func (s *Server) writeAll(p *ipv4.PacketConn, all []ipv4.Message) {
 	}
 }
 
-// send sends what is not answered at once: answers to writes before all else.
+// send sends what is not answered at once: answers before all else.
 func (s *Server) send(ctx context.Context) {
 	p, out := ipv4.NewPacketConn(s.conn), messages(0)
 	for {
@@ -201,12 +241,12 @@ func (s *Server) send(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case x := <-s.writes:
+		case x := <-s.waited:
 			add(x)
 		case x := <-s.notices:
 			add(x)
 		}
-		for _, queue := range []chan outgoing{s.writes, s.notices} {
+		for _, queue := range []chan outgoing{s.waited, s.notices} {
 			for more := true; more && count < batch; {
 				select {
 				case x := <-queue:

@@ -9,6 +9,8 @@
 // stream), which goes on when a way is lost and another is found. A chunk is kept, and sent when there
 // is a way, until its receiver has taken it or its time is over.
 //
+// What goes to all hosts that have a name (multicast.go) goes in a stream to each of them.
+//
 // What comes from links is bounded, per sender and in all: limits.go, memory.go and [Options] say by what.
 // Start reading at [Host.Run], then [Endpoint.Send] and receive.go.
 package host

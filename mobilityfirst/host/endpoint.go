@@ -5,23 +5,30 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"net/netip"
+	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/mobilityfirst/custody"
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
 	"github.com/sluice-net/sluice/mobilityfirst/record"
 )
 
 // Errors of chunks that are sent, which wrap them.
 var (
 	// ErrKept is for a chunk that was kept as long as chunks are, and not taken.
-	ErrKept = errors.New("nobody has taken it in time")
+	ErrKept = errors.New("it was not taken in time")
 	// ErrRefused is for chunks that the receiver does not want.
 	ErrRefused = errors.New("the receiver has refused it")
 	// ErrFull is for a chunk for which there is no room before others are taken.
 	ErrFull = errors.New("too much waits to be taken")
 	// ErrTooLarge is for a chunk of more than MaxChunk bytes.
 	ErrTooLarge = errors.New("it is too large")
+	// ErrLost is for a chunk to several hosts of which some are silent.
+	ErrLost = errors.New("they are not there any more")
+	// ErrService is for services that one chunk can't have.
+	ErrService = errors.New("a chunk to all hosts that have a name can have no other service")
 )
 
 // Endpoint is a name that is attached. Its methods may be called concurrently.
@@ -34,10 +41,16 @@ type Endpoint struct {
 	number uint64 // of its hellos
 	hellos map[*link]frame.Hello
 
+	publishedAt netip.AddrPort // where the name service was told that it is
+	published   time.Time      // and when
+	publication uint64         // the number of what it was told last
+
 	queued       int // bytes of chunks that it has sent and that are not taken
 	held         int // bytes of whole chunks that have come for it and are not taken
 	destinations int
-	room         chan struct{} // closed when there may be room again
+	sealing      sync.Mutex                // held from when a chunk to be kept is numbered until it is queued
+	flows        map[frame.GUID]custody.ID // the last chunks to be kept, by destination
+	room         chan struct{}             // closed when there may be room again
 
 	inbox   []*Received
 	handed  map[*Received]struct{} // received, and not taken
@@ -81,9 +94,11 @@ func (e *Endpoint) Send(ctx context.Context, to frame.GUID, service frame.Servic
 // pushAgain is how long is waited for room before it is looked for again.
 const pushAgain = 100 * time.Millisecond
 
-// TrySend queues a chunk for a name, and keeps its payload until it is done. The error wraps ErrFull, ErrTooLarge, ErrTooMany or ErrClosed. If
-// there is none, done is called once: without an error when the receiver has taken the chunk, or with one
-// that wraps ErrKept, ErrRefused or ErrClosed. It must neither block nor call the host's methods.
+// TrySend queues a chunk for a name, and keeps its payload until it is done. The error wraps ErrFull, ErrTooLarge,
+// ErrTooMany, ErrService or ErrClosed. If there is none, done is called once: without an error when the receiver has taken the
+// chunk, or with one that wraps ErrKept, ErrRefused or ErrClosed. With frame.Multicast, which no other service goes with, it
+// goes to each host that has the name now; done says how many of them have not taken it, if not all have, with an error
+// that may wrap ErrLost, too, or ErrTooMany. It must neither block nor call the host's methods.
 func (e *Endpoint) TrySend(to frame.GUID, service frame.Service, payload []byte, done func(error)) error {
 	_, err := e.push(to, service, payload, done)
 	return err
@@ -95,22 +110,48 @@ func (e *Endpoint) push(to frame.GUID, service frame.Service, payload []byte, do
 	if len(payload) > MaxChunk {
 		return nil, fmt.Errorf("chunk of %d bytes, at most %d: %w", len(payload), MaxChunk, ErrTooLarge)
 	}
-	header := frame.RoutingHeader{Version: 1, Service: service, Source: frame.Address{GUID: e.Name}, Destination: frame.Address{GUID: to}}
+	if err := goTogether(service); err != nil {
+		return nil, fmt.Errorf("chunk to %v: %w", to, err)
+	}
+	if storage, is := e.host.kept(to, service); is {
+		return e.pushKept(storage, to, service, payload, done)
+	}
 	h := e.host
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if e.isClosed() {
-		return nil, fmt.Errorf("name %v: %w", e.Name, ErrClosed)
+	return e.pushLocked(to, service, payload, done)
+}
+
+// pushLocked is push. The host is locked.
+func (e *Endpoint) pushLocked(to frame.GUID, service frame.Service, payload []byte, done func(error)) (room <-chan struct{}, err error) {
+	if room, err := e.hasRoom(to, len(payload)); err != nil {
+		return room, err
 	}
-	if bytes := len(payload) + overhead; e.queued > 0 && e.queued+bytes > MaxQueued || bytes > h.queueLeft {
-		return e.room, fmt.Errorf("chunk of %d bytes to %v, with %d of the name's that are not taken: %w", len(payload), to, e.queued, ErrFull)
+	header := frame.RoutingHeader{Version: 1, Service: service, Source: frame.Address{GUID: e.Name}, Destination: frame.Address{GUID: to}}
+	now, keep := time.Now(), e.host.Keep
+	if service&(frame.ContentRequest|frame.ContentResponse) != 0 {
+		keep = min(keep, hostapi.ContentWithin)
 	}
-	o, err := h.outgoingTo(e, to)
+	w := waiting{endpoint: e, done: done, until: now.Add(keep)}
+	if service&frame.Multicast != 0 {
+		return nil, e.pushAll(w, header, payload, now)
+	}
+	o, err := e.host.outgoingTo(e, to)
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
-	return nil, o.push(waiting{endpoint: e, done: done, until: now.Add(h.Keep)}, header, payload, now)
+	return nil, o.push(w, header, payload, now)
+}
+
+// hasRoom says whether a chunk may be queued. The host is locked.
+func (e *Endpoint) hasRoom(to frame.GUID, size int) (room <-chan struct{}, err error) {
+	if e.isClosed() {
+		return nil, fmt.Errorf("name %v: %w", e.Name, ErrClosed)
+	}
+	if bytes := size + overhead; e.queued > 0 && e.queued+bytes > MaxQueued || bytes > e.host.queueLeft {
+		return e.room, fmt.Errorf("chunk of %d bytes to %v, with %d of the name's that are not taken: %w", size, to, e.queued, ErrFull)
+	}
+	return nil, nil
 }
 
 // tellRoom tells who waits that there is room. The host is locked.
@@ -119,91 +160,14 @@ func (e *Endpoint) tellRoom() {
 	e.room = make(chan struct{})
 }
 
-// Ping asks the host of a name whether it is there, and says how long the answer took. It waits for a
-// way until ctx ends. The error wraps ErrTooMany, ErrClosed, or the context's.
-func (e *Endpoint) Ping(ctx context.Context, to frame.GUID) (time.Duration, error) {
-	o, err := e.pinging(to)
-	if err != nil {
-		return 0, err
-	}
-	h, id := e.host, frame.Stream(0)
-	defer func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		o.pings--
-		delete(h.pings, id)
-	}()
-	for {
-		h.mu.Lock()
-		sent, changed, answered := time.Now(), o.changed, make(chan struct{})
-		var again <-chan time.Time
-		if p := o.path; p != nil {
-			delete(h.pings, id)
-			id = frame.Stream(rand.Uint64())
-			h.pings[id] = answered
-			p.link.tell(p.mac, p.tag, &frame.StreamQuery{Stream: id})
-			changed, again = nil, time.After(pingAgain)
-		}
-		h.mu.Unlock()
-		select {
-		case <-answered:
-			return time.Since(sent), nil
-		case <-changed:
-		case <-again:
-			h.mu.Lock()
-			if h.out[o.way] == o {
-				o.ask(time.Now())
-			}
-			h.mu.Unlock()
-		case <-e.closed:
-			return 0, fmt.Errorf("name %v: %w", e.Name, ErrClosed)
-		case <-ctx.Done():
-			return 0, fmt.Errorf("no answer from %v: %w", to, ctx.Err())
-		}
-	}
-}
-
-// pingAgain is how long an answer to a ping is waited for before there is another.
-const pingAgain = time.Second
-
-// pinging has a way to a name looked for.
-func (e *Endpoint) pinging(to frame.GUID) (*outgoing, error) {
-	h := e.host
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if e.isClosed() {
-		return nil, fmt.Errorf("name %v: %w", e.Name, ErrClosed)
-	}
-	o, err := h.outgoingTo(e, to)
-	if err != nil {
-		return nil, err
-	}
-	now := time.Now()
-	o.pings++
-	o.used = now
-	o.move(now)
-	return o, nil
-}
-
-// Received is a chunk that has come.
-type Received struct {
-	// From is the name of who has sent it: its host has been told so by the name's owner.
-	From    frame.GUID
-	Service frame.Service
-	Payload []byte
-
-	host     *Host
-	session  *session
-	endpoint *Endpoint
-	delivery *delivery
-	bytes    int // that are held for it
-}
-
 // Receive waits for a chunk. Its sender keeps it until it is taken: see [Received.Take]. The error wraps
 // ErrClosed, or is the context's.
 func (e *Endpoint) Receive(ctx context.Context) (*Received, error) {
-	for {
+	for ctx.Err() == nil {
 		if r := e.next(); r != nil {
+			if r.Service&frame.Custody != 0 && !e.unseal(r, time.Now()) {
+				continue
+			}
 			return r, nil
 		}
 		select {
@@ -211,9 +175,9 @@ func (e *Endpoint) Receive(ctx context.Context) (*Received, error) {
 		case <-e.closed:
 			return nil, fmt.Errorf("name %v: %w", e.Name, ErrClosed)
 		case <-ctx.Done():
-			return nil, ctx.Err()
 		}
 	}
+	return nil, ctx.Err()
 }
 
 // next takes the oldest chunk out of the inbox, nil for none. If there are more, it wakes whoever
@@ -248,27 +212,6 @@ func (e *Endpoint) deliver(r *Received) {
 	e.tellArrived()
 }
 
-// Take says that the chunk is the receiver's: its sender forgets it. After the endpoint was closed it
-// does nothing.
-func (r *Received) Take() {
-	h := r.host
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, is := r.endpoint.handed[r]; is {
-		delete(r.endpoint.handed, r)
-		r.drop()
-		r.delivery.taken = true
-		r.session.advance(h)
-		h.feed()
-	}
-}
-
-// drop gives the memory of the chunk's payload back.
-func (r *Received) drop() {
-	r.endpoint.held -= r.bytes
-	r.host.release(r.delivery.account, r.bytes)
-}
-
 // Close detaches the name. Chunks that have not been taken stay with their senders, for whoever attaches
 // it next; those that wait to be sent still are.
 func (e *Endpoint) Close() {
@@ -284,17 +227,18 @@ func (e *Endpoint) close() {
 	}
 	close(e.closed)
 	delete(e.host.names, e.Name)
+	e.host.far.withdraw(e)
 	for _, in := range e.host.in {
 		if in.endpoint == e {
 			in.end(frame.ResetRefused)
 		}
 	}
 	for r := range e.handed {
-		r.session.detach(e.host)
-		r.drop()
+		r.session.detach(e.host, 0)
+		r.back()
 	}
 	for _, r := range e.inbox {
-		r.session.detach(e.host)
+		r.session.detach(e.host, 0)
 		r.drop()
 	}
 	e.inbox, e.handed = nil, nil
@@ -308,23 +252,27 @@ func (e *Endpoint) orphan() {
 	for _, o := range h.out {
 		switch {
 		case o.endpoint != e:
-		case !o.wanted():
+		case !needed(o):
 			o.forget()
+		case !o.wanted():
 		case h.orphaned > h.Memory:
 			o.end(ErrClosed)
 		}
 	}
+	for _, m := range h.multicasts {
+		switch {
+		case m.endpoint != e:
+		case !m.wanted():
+			m.forget()
+		case h.orphaned > h.Memory:
+			m.end(ErrClosed)
+		}
+	}
 }
 
-// adopt takes over what an endpoint before has left of a stream.
+// adopt takes over a stream of an endpoint before. What waits in it goes on as that one's: it takes no room from
+// the new one.
 func (e *Endpoint) adopt(o *outgoing) {
-	for i := range o.chunks {
-		w := &o.chunks[i]
-		w.endpoint.queued -= w.bytes
-		e.host.orphaned -= w.bytes
-		w.endpoint = e
-		e.queued += w.bytes
-	}
 	o.endpoint.destinations--
 	o.endpoint = e // it signs from now on
 	e.destinations++

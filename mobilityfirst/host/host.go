@@ -3,12 +3,16 @@ package host
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/lograte"
 	"github.com/sluice-net/sluice/internal/tasks"
+	"github.com/sluice-net/sluice/mobilityfirst/custody"
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/mobilityfirst/record"
 )
@@ -26,7 +30,8 @@ var (
 // Host has names, and brings chunks to and from them. Its methods may be called concurrently.
 type Host struct {
 	Options
-	links []*link
+	kernel bool // the interfaces are this machine's
+	links  []*link
 
 	mu         sync.Mutex
 	ended      bool
@@ -35,28 +40,44 @@ type Host struct {
 	out        map[way]*outgoing
 	bySession  map[uint64]*outgoing
 	requests   map[uint64]*outgoing // paths that have been asked for
-	in         map[uint64]*incoming // by session
-	farewells  map[uint64]farewell  // of streams that were broken off, by session
+	multicasts map[way]*multicast
+	searches   map[uint64]*multicast // hosts of names that have been asked for
+	instance   uint64                // tells the host apart from others that have the same names
+	in         map[uint64]*incoming  // by session
+	farewells  map[uint64]farewell   // of streams that were broken off, by session
 	pings      map[frame.Stream]chan struct{}
 	memory     memory
 	queueLeft  int // bytes of chunks that may still be queued to be sent
 	orphaned   int // bytes of those whose endpoints are closed
 	limits     limits
+	secret     [32]byte // of which tokens are made
+	brought    brought
+	liars      liars
+	far        *far          // nil for none
+	strange    lograte.Limit // lines that others can cause
 	counters   Counters
 }
 
 // New returns a host that does nothing before it runs.
 func New(o Options) *Host {
 	h := &Host{
-		Options: o.withDefaults(), names: map[frame.GUID]*Endpoint{}, out: map[way]*outgoing{}, bySession: map[uint64]*outgoing{},
-		requests: map[uint64]*outgoing{}, in: map[uint64]*incoming{}, farewells: map[uint64]farewell{}, pings: map[frame.Stream]chan struct{}{},
+		Options: o.withDefaults(), kernel: o.Open == nil, names: map[frame.GUID]*Endpoint{}, out: map[way]*outgoing{}, bySession: map[uint64]*outgoing{},
+		requests: map[uint64]*outgoing{}, multicasts: map[way]*multicast{}, searches: map[uint64]*multicast{}, instance: mathrand.Uint64(),
+		in: map[uint64]*incoming{}, farewells: map[uint64]farewell{}, pings: map[frame.Stream]chan struct{}{},
 	}
+	_, _ = rand.Read(h.secret[:]) // never fails
 	h.neighbours.init()
 	h.memory.init(h.Memory)
 	h.queueLeft = 4 * h.Memory
 	h.limits.init()
+	h.liars.init()
+	h.brought.init()
 	for _, name := range append([]string{""}, h.Interfaces...) {
-		h.links = append(h.links, &link{host: h, name: name, wake: make(chan struct{}, 1)})
+		h.links = append(h.links, newLink(h, name))
+	}
+	if h.Far != nil {
+		h.far = newFar(h)
+		h.links = append(h.links, h.far.link)
 	}
 	return h
 }
@@ -83,10 +104,17 @@ const helloEvery = 10 * time.Second
 // Run uses the interfaces until ctx ends. After that all endpoints are closed.
 func (h *Host) Run(ctx context.Context) {
 	all := tasks.New()
+	defer h.far.leave(context.WithoutCancel(ctx))
 	defer h.end()
 	defer all.Stop()
 	for _, l := range h.links {
 		all.Start(l.run)
+	}
+	if h.kernel {
+		all.Start(h.watch)
+	}
+	if h.far != nil {
+		h.far.run(all)
 	}
 	ticker := time.NewTicker(helloEvery)
 	defer ticker.Stop()
@@ -113,10 +141,17 @@ func (h *Host) tick(now time.Time) {
 
 // greet says hello for a name on all links.
 func (h *Host) greet(e *Endpoint) {
+	tellAll(h, func(l *link) frame.Frame {
+		hello := e.hello(l)
+		return &hello
+	})
+}
+
+// tellAll sends a frame of its own to everybody on each link but the one to far hosts. The host is locked.
+func tellAll(h *Host, f func(*link) frame.Frame) {
 	for _, l := range h.links {
-		if l.up {
-			hello := e.hello(l)
-			l.tell(broadcast, 0, &hello)
+		if l.up && !l.isFar() {
+			l.tell(broadcast, 0, f(l))
 		}
 	}
 }
@@ -131,6 +166,9 @@ func (h *Host) end() {
 	}
 	for _, o := range h.out {
 		o.end(ErrClosed)
+	}
+	for _, m := range h.multicasts {
+		m.end(ErrClosed)
 	}
 }
 
@@ -147,11 +185,17 @@ func (h *Host) forget(now time.Time) {
 		}
 	}
 	for _, o := range h.out {
-		if !o.wanted() && (o.endpoint.isClosed() || now.Sub(o.used) > forgetOutgoing) {
+		if !needed(o) && (o.endpoint.isClosed() || now.Sub(o.used) > forgetOutgoing) {
 			o.forget()
 		}
 	}
+	for _, m := range h.multicasts {
+		if !m.wanted() && (m.endpoint.isClosed() || now.Sub(m.used) > forgetOutgoing) {
+			m.forget()
+		}
+	}
 	h.neighbours.sweep(now)
+	h.brought.sweep(now)
 	h.feed()
 }
 
@@ -175,7 +219,7 @@ func (h *Host) Attach(key ed25519.PrivateKey) (*Endpoint, error) {
 	if !is {
 		return nil, fmt.Errorf("a private key of %d bytes", len(key))
 	}
-	e := &Endpoint{host: h, Name: record.NameOf(public), key: key, arrived: make(chan struct{}, 1), closed: make(chan struct{}), room: make(chan struct{}), handed: map[*Received]struct{}{}, hellos: map[*link]frame.Hello{}}
+	e := &Endpoint{host: h, Name: record.NameOf(public), key: key, arrived: make(chan struct{}, 1), closed: make(chan struct{}), room: make(chan struct{}), handed: map[*Received]struct{}{}, hellos: map[*link]frame.Hello{}, flows: map[frame.GUID]custody.ID{}}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -192,7 +236,13 @@ func (h *Host) Attach(key ed25519.PrivateKey) (*Endpoint, error) {
 			e.adopt(o)
 		}
 	}
+	for _, m := range h.multicasts {
+		if m.from == e.Name {
+			m.endpoint = e
+		}
+	}
 	e.renew(time.Now())
 	h.greet(e)
+	h.far.toPublish()
 	return e, nil
 }

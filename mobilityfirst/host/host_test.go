@@ -28,6 +28,8 @@ type segment struct {
 	ports map[openflow.MAC]*port
 	loss  float64
 	delay time.Duration // how long a frame takes
+	gap   time.Duration // how long after another it can follow, zero for at once
+	free  time.Time     // when the next can
 	draw  *rand.Rand
 	seen  func(b []byte)        // each frame
 	edit  func(b []byte) []byte // each frame, as it goes on; nil if it does not
@@ -104,13 +106,21 @@ func (s *segment) carry(from *port, f []byte) {
 			return
 		}
 	}
+	at := time.Now()
+	if s.gap > 0 {
+		if s.free.After(at) {
+			at = s.free
+		}
+		at = at.Add(s.gap)
+		s.free = at
+	}
 	to := openflow.MAC(f)
 	for mac, p := range s.ports {
 		if p == from || to != broadcast && to != mac || s.draw.Float64() < s.loss {
 			continue
 		}
 		select {
-		case p.came <- timed{bytes.Clone(f), time.Now().Add(s.delay)}:
+		case p.came <- timed{bytes.Clone(f), at.Add(s.delay)}:
 		default: // as a queue that is full
 		}
 	}
@@ -240,7 +250,7 @@ func TestChunksArrive(t *testing.T) {
 			}
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			if o := a.out[way{from.Name, to.Name}]; len(o.chunks) != 0 || o.sender.Queued() != 0 {
+			if o := a.out[way{from: from.Name, to: to.Name}]; len(o.chunks) != 0 || o.sender.Queued() != 0 {
 				t.Errorf("loss %v: %d chunks are left, %d bytes", loss, len(o.chunks), o.sender.Queued())
 			}
 		})

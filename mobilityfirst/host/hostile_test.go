@@ -91,12 +91,23 @@ func TestSomebodyElseAnswers(t *testing.T) {
 					}
 				})
 				defer stop()
-				if err := <-send(t, from, record.NameOf(newKey(2).Public().(ed25519.PublicKey)), []byte("secret")); !errors.Is(err, ErrKept) || got > 0 {
+				if err := <-send(t, from, record.NameOfOwner(newKey(2)), []byte("secret")); !errors.Is(err, ErrKept) || got > 0 {
 					t.Errorf("%v, and the other one got %d frames", err, got)
 				}
 			})
 		})
 	}
+}
+
+// begin is the first frame of a stream that brings a chunk of one byte.
+func begin(t *testing.T, number uint64, from, to frame.GUID) *frame.StreamData {
+	t.Helper()
+	h := frame.RoutingHeader{ChunkSize: 1, Source: frame.Address{GUID: from}, Destination: frame.Address{GUID: to}}
+	p, err := h.AppendTo([]byte{0, 0, 0, 0, 0, 0, 0, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &frame.StreamData{Stream: frame.NewStream(number), Fresh: true, Payload: append(p, 1)}
 }
 
 // A stream that says it is from another name is refused, and so is one from a place that has said no
@@ -114,22 +125,15 @@ func TestSomebodyElseSends(t *testing.T) {
 			}
 		})
 		mac := b.links[1].MAC
-		chunk := func(number uint64, from frame.GUID) *frame.StreamData {
-			h := frame.RoutingHeader{ChunkSize: 1, Source: frame.Address{GUID: from}, Destination: frame.Address{GUID: to.Name}}
-			p, err := h.AppendTo([]byte{0, 0, 0, 0, 0, 0, 0, 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return &frame.StreamData{Stream: frame.NewStream(number), Fresh: true, Payload: append(p, 1)}
-		}
-		victim := record.NameOf(newKey(1).Public().(ed25519.PublicKey))
+		chunk := func(number uint64, from frame.GUID) *frame.StreamData { return begin(t, number, from, to.Name) }
+		victim := record.NameOfOwner(newKey(1))
 		x.say(mac, chunk(1, victim))
 		synctest.Wait()
 		x.say(mac, &frame.PathRequest{ID: 1, Destination: to.Name, Hello: record.SignHello(newKey(66), 1, x.MAC, 0)})
 		pause.For(time.Millisecond, "the answer is on its way")
 		x.say(mac, chunk(2, victim))
 		// A stream of its own, and then a chunk within it that is not.
-		mine := record.NameOf(newKey(66).Public().(ed25519.PublicKey))
+		mine := record.NameOfOwner(newKey(66))
 		x.say(mac, chunk(3, mine))
 		second := chunk(3, victim)
 		second.Number = 1
@@ -159,17 +163,17 @@ func TestFlood(t *testing.T) {
 			return &frame.Hello{Key: [32]byte(numbered(i).Public().(ed25519.PublicKey)), MAC: x.MAC}
 		},
 		"streams": func(x *attacker, i int, mac openflow.MAC, to frame.GUID) frame.Frame {
-			h := frame.RoutingHeader{ChunkSize: MaxChunk, Source: frame.Address{GUID: record.NameOf(numbered(0).Public().(ed25519.PublicKey))}, Destination: frame.Address{GUID: to}}
+			h := frame.RoutingHeader{ChunkSize: MaxChunk, Source: frame.Address{GUID: record.NameOfOwner(numbered(0))}, Destination: frame.Address{GUID: to}}
 			p, _ := h.AppendTo(make([]byte, 8))
 			return &frame.StreamData{Stream: frame.NewStream(uint64(i)), Fresh: true, Payload: append(p, make([]byte, 1000)...)}
 		},
 		"small chunks": func(x *attacker, i int, mac openflow.MAC, to frame.GUID) frame.Frame {
-			h := frame.RoutingHeader{Source: frame.Address{GUID: record.NameOf(numbered(0).Public().(ed25519.PublicKey))}, Destination: frame.Address{GUID: to}}
+			h := frame.RoutingHeader{Source: frame.Address{GUID: record.NameOfOwner(numbered(0))}, Destination: frame.Address{GUID: to}}
 			p, _ := h.AppendTo(binary.BigEndian.AppendUint64(nil, uint64(i)))
 			return &frame.StreamData{Stream: frame.NewStream(7), Number: uint64(i - 1), Fresh: true, Payload: p}
 		},
 		"streams begun anew": func(x *attacker, i int, mac openflow.MAC, to frame.GUID) frame.Frame {
-			h := frame.RoutingHeader{ChunkSize: MaxChunk, Source: frame.Address{GUID: record.NameOf(numbered(0).Public().(ed25519.PublicKey))}, Destination: frame.Address{GUID: to}}
+			h := frame.RoutingHeader{ChunkSize: MaxChunk, Source: frame.Address{GUID: record.NameOfOwner(numbered(0))}, Destination: frame.Address{GUID: to}}
 			p, _ := h.AppendTo(make([]byte, 8))
 			return &frame.StreamData{Stream: frame.NewStream(7) + frame.Stream(i), Fresh: true, Payload: append(p, make([]byte, 1000)...)}
 		},

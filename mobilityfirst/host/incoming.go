@@ -9,8 +9,12 @@ import (
 	"github.com/sluice-net/sluice/mobilityfirst/stream"
 )
 
-// window is for how many frames of a stream there is room behind one that is missing.
-const window = 128
+const (
+	// window is for how many frames of a stream there is room at first behind one that is missing.
+	window = 128
+	// mostRoom is how many bytes are taken at most for the frames of a stream whose sender has used all room.
+	mostRoom = 4 << 20
+)
 
 // incoming is a stream that the host receives.
 type incoming struct {
@@ -21,6 +25,7 @@ type incoming struct {
 	place             // where it comes from, and acknowledgements go to
 	account  *account // that of where it was begun
 	receiver *stream.Receiver
+	mtu      int       // how large frames are at most
 	window   int       // bytes that are taken for frames that come early
 	heard    time.Time // when something new came
 	last     time.Time // when anything did
@@ -47,31 +52,46 @@ func (h *Host) open(at place, d *frame.StreamData, now time.Time) *incoming {
 		h.refuse(at, 0, d.Stream, frame.ResetUnknown, now)
 		return nil
 	}
+	if at.link.isFar() && !peer.isConfirmed(header.Destination.GUID, d.Stream.Session()) {
+		h.refuse(at, 0, d.Stream, frame.ResetUnknown, now)
+		return nil
+	}
 	if !h.mayAnswer(at, now) {
 		return nil
 	}
 	if old := h.in[d.Stream.Session()]; old != nil && old.peer == peer {
 		old.leave()
 	}
-	in := &incoming{host: h, peer: peer, endpoint: h.names[header.Destination.GUID], place: at, account: h.memory.account(at), window: window * at.link.MTU, heard: now}
-	in.account.streams++ // and so it stays while others of it end
+	in := &incoming{host: h, peer: peer, endpoint: h.names[header.Destination.GUID], place: at, account: h.memory.account(at), mtu: at.link.MTU, window: window * at.link.MTU, heard: now}
+	h.memory.stream(in.account, 1) // and so it stays while others of it end
 	if in.account.streams > maxIncoming/8 {
 		h.reclaim(in.account, now)
 	}
-	if in.endpoint == nil || in.account.streams > maxIncoming/8 || h.in[d.Stream.Session()] != nil || !h.makePlace(now) || !h.take(in.account, in.window, now) {
-		in.account.streams--
+	if in.endpoint == nil || in.account.streams > maxIncoming/8 || in.account.far && h.memory.farStreams > maxIncoming/2 || h.in[d.Stream.Session()] != nil || !h.makePlace(now) || !h.take(in.account, in.window, now) {
+		h.memory.stream(in.account, -1)
 		h.memory.settle(in.account)
 		h.refuse(at, peer.tag(at, now), d.Stream, frame.ResetRefused, now)
 		return nil
 	}
 	in.receiver = stream.NewReceiver(stream.ReceiverConfig{
-		Stream: d.Stream, Window: window, MaxChunk: MaxChunk, Reserve: func(bytes int) bool { return h.reserve(in, bytes, in.last) },
+		Stream: d.Stream, Window: window, MaxChunk: MaxChunk, Widen: in.widen, Reserve: func(bytes int) bool { return h.reserve(in, bytes, in.last) },
 	})
 	in.session = peer.session(in.endpoint.Name, d.Stream.Session(), now)
 	in.session.in = in
 	h.in[d.Stream.Session()] = in
 	delete(h.farewells, d.Stream.Session())
 	return in
+}
+
+// widen takes memory for more frames, so many in all, if half of what there is for a place, and for all, is left then.
+func (in *incoming) widen(frames int) bool {
+	h, a, more := in.host, in.account, frames*in.mtu-in.window
+	if in.window+more > mostRoom || a.bytes+more > h.share()/2 || more > h.memory.left-h.Memory/2 || a.far && h.memory.farBytes+more > h.Memory/4 {
+		return false
+	}
+	h.memory.charge(a, more)
+	in.window += more
+	return true
 }
 
 // refuse ends a stream that is none of ours.
@@ -192,6 +212,6 @@ func (in *incoming) leave() {
 		in.giveBack(n)
 	}
 	in.left, in.receiver = true, nil
-	in.account.streams--
+	h.memory.stream(in.account, -1)
 	h.release(in.account, in.window)
 }

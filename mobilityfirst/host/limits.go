@@ -10,7 +10,7 @@ import (
 )
 
 // What others may have the host do in a second: to look at signatures, and to answer. Those of all
-// together are some tenth of a processor, half of it for who is known already.
+// together are some fifth of a processor, a quarter of it each for who is known already and for who is not, near and far.
 const (
 	signaturesEach, signaturesHalf = 50, 500
 	answersEach, answersHalf       = 200, 2000
@@ -23,11 +23,12 @@ const (
 	forgetSource = 2 * time.Second
 )
 
-// limits count what each place, by its link and Ethernet address, has the host do.
+// limits count what each place, by its link and Ethernet address, or a far host's IPv4 address, has the host do.
 type limits struct {
-	// strangers are the places from which no name is known, known all others.
-	strangers, known places
-	asks, induced    *rate.Limiter
+	// strangers are the places from which no name is known, known all others; farStrangers and farKnown those that
+	// are on none of the host's links.
+	strangers, known, farStrangers, farKnown places
+	asks, induced                            *rate.Limiter
 }
 
 // places are of one kind.
@@ -45,6 +46,8 @@ func newSource(signatures, answers int) *source {
 func (l *limits) init() {
 	l.strangers.init()
 	l.known.init()
+	l.farStrangers.init()
+	l.farKnown.init()
 	l.asks, l.induced = rate.NewLimiter(asksAll, asksAll), rate.NewLimiter(asksInduced, asksInduced)
 }
 
@@ -70,8 +73,13 @@ func (h *Host) mayAnswer(at place, now time.Time) bool {
 // find is what is counted of a place, and of all of its kind.
 func (l *limits) find(at place, known bool, now time.Time) (one, all *source) {
 	kind := &l.strangers
-	if known {
+	switch far := at.link.isFar(); {
+	case far && known:
+		kind = &l.farKnown
+	case far:
+		kind = &l.farStrangers
+	case known:
 		kind = &l.known
 	}
-	return cmp.Or(kind.of.Find(at, now), kind.others), kind.all
+	return cmp.Or(kind.of.Find(at.source(), now), kind.others), kind.all
 }

@@ -3,7 +3,6 @@ package host
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -58,13 +57,13 @@ func TestQueueIsBounded(t *testing.T) {
 		a, _ := runHost(t, Options{Keep: time.Hour}, 10, s)
 		b, _ := runHost(t, Options{}, 20, s)
 		from, other, to := attach(t, a, 1), attach(t, a, 3), attach(t, b, 2)
-		absent := record.NameOf(newKey(9).Public().(ed25519.PublicKey))
+		absent := record.NameOfOwner(newKey(9))
 		nothing := func(error) {}
 		n := 0
 		for from.TrySend(absent, 0, make([]byte, 1<<20), nothing) == nil {
 			n++
 		}
-		if n != MaxQueued>>20-1 {
+		if n != MaxQueued/(1<<20+overhead) {
 			t.Errorf("%d MiB", n)
 		}
 		if err := from.TrySend(absent, 0, make([]byte, 1<<20), nothing); !errors.Is(err, ErrFull) {

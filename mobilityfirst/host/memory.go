@@ -26,7 +26,9 @@ const (
 // memory is what there is for what comes: chunks, and frames that come early.
 type memory struct {
 	left int
-	of   map[place]*account
+	of   map[place]*account // by source
+	// farBytes and farStreams are those of all far hosts, who have half at most.
+	farBytes, farStreams int
 	// starved are streams that wait for some, the first first.
 	starved   []*incoming
 	asking    *incoming // the stream that takes some now, nil for none
@@ -35,7 +37,8 @@ type memory struct {
 
 // account is what is kept of what has come from one place.
 type account struct {
-	at             place
+	at             place // the source
+	far            bool
 	bytes, streams int
 	reclaimed      time.Time
 }
@@ -46,12 +49,20 @@ func (m *memory) init(bytes int) {
 
 // account is that of a place.
 func (m *memory) account(at place) *account {
+	at = at.source()
 	a := m.of[at]
 	if a == nil {
-		a = &account{at: at}
+		a = &account{at: at, far: at.link.isFar()}
 		m.of[at] = a
 	}
 	return a
+}
+
+// stream counts one more stream of an account, or one less.
+func (m *memory) stream(a *account, n int) {
+	if a.streams += n; a.far {
+		m.farStreams += n
+	}
 }
 
 // share is how much one place may have.
@@ -65,19 +76,25 @@ func (h *Host) take(a *account, bytes int, now time.Time) bool {
 	if bytes > h.memory.left {
 		h.reclaim(nil, now)
 	}
-	if a.bytes+bytes > h.share() || bytes > h.memory.left {
+	if a.bytes+bytes > h.share() || bytes > h.memory.left || a.far && h.memory.farBytes+bytes > h.Memory/2 {
 		return false
 	}
-	h.memory.left -= bytes
-	a.bytes += bytes
+	h.memory.charge(a, bytes)
 	return true
 }
 
 // release gives some back.
 func (h *Host) release(a *account, bytes int) {
-	h.memory.left += bytes
-	a.bytes -= bytes
+	h.memory.charge(a, -bytes)
 	h.memory.settle(a)
+}
+
+// charge counts bytes of an account.
+func (m *memory) charge(a *account, bytes int) {
+	m.left -= bytes
+	if a.bytes += bytes; a.far {
+		m.farBytes += bytes
+	}
 }
 
 // settle forgets an account on which there is nothing.

@@ -98,7 +98,7 @@ func TestSenderMoves(t *testing.T) {
 		for i := range 20 {
 			if i == 5 || i == 10 {
 				a.mu.Lock()
-				l := a.out[way{from.Name, to.Name}].path.link
+				l := a.out[way{from: from.Name, to: to.Name}].path.link
 				a.mu.Unlock()
 				_ = l.Interface.Close()
 			}
@@ -156,6 +156,31 @@ func TestSmallerFrames(t *testing.T) {
 		one.watch(nil)
 		if largest != 9014 {
 			t.Errorf("the largest frame has %d bytes", largest)
+		}
+	})
+}
+
+// A ping that is lost goes again when another way to the name is found, and not only after a while.
+func TestPingFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := newSegment(0), newSegment(0)
+		a, _ := runHost(t, Options{}, 10, one, two)
+		b, _ := runHost(t, Options{}, 20, one, two)
+		from, to := attach(t, a, 1), attach(t, b, 2)
+		if _, err := from.Ping(t.Context(), to.Name); err != nil {
+			t.Fatal(err)
+		}
+		a.mu.Lock()
+		l := a.out[way{from: from.Name, to: to.Name}].path.link
+		a.mu.Unlock()
+		map[byte]*segment{10: one, 11: two}[l.MAC[5]].lose(1)
+		began := time.Now()
+		time.AfterFunc(100*time.Millisecond, func() { _ = l.Interface.Close() })
+		if _, err := from.Ping(t.Context(), to.Name); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > pingAgain/2 {
+			t.Errorf("answered after %v", took)
 		}
 	})
 }

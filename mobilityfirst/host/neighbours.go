@@ -23,10 +23,19 @@ type place struct {
 	mac  openflow.MAC
 }
 
+// source is whose a place is, as it is counted: a far host has all ports of its address.
+func (p place) source() place {
+	if p.link.isFar() {
+		p.mac[0], p.mac[1] = 0, 0
+	}
+	return p
+}
+
 // neighbour is somebody else's name, of which the owner has said where it is.
 type neighbour struct {
 	name     frame.GUID
 	places   []reach // the newest first
+	far      bool    // it was heard first from afar
 	number   uint64  // the highest of its hellos
 	heard    time.Time
 	sessions []*session // what comes from it
@@ -88,6 +97,7 @@ func (l label) at(now time.Time) uint16 {
 type neighbours struct {
 	named map[frame.GUID]*neighbour
 	at    map[place][]*neighbour
+	far   int // how many of these were heard first from afar
 }
 
 func (t *neighbours) init() {
@@ -102,12 +112,12 @@ func (t *neighbours) learn(name frame.GUID, hello *frame.Hello, at place, way la
 		return nil, true
 	}
 	if n == nil {
-		n = &neighbour{name: name}
+		n = &neighbour{name: name, far: at.link.isFar()}
 	}
 	if known := slices.IndexFunc(n.places, func(r reach) bool { return r.place == at }); known >= 0 {
 		n.places = slices.Delete(n.places, known, known+1)
 	} else {
-		if len(t.at[at]) >= maxNamesAt && !t.makeRoom(slices.Values(t.at[at])) || t.named[name] == nil && len(t.named) >= maxNeighbours && !t.makeRoom(t.some()) {
+		if len(t.at[at]) >= maxNamesAt && !t.makeRoom(slices.Values(t.at[at])) || t.named[name] == nil && !t.hasRoom(n.far) {
 			return nil, false
 		}
 		t.at[at] = append(t.at[at], n)
@@ -118,8 +128,27 @@ func (t *neighbours) learn(name frame.GUID, hello *frame.Hello, at place, way la
 		n.places = n.places[:maxPlaces]
 	}
 	n.number, n.heard = hello.Number, now
-	t.named[name] = n
+	if t.named[name] == nil {
+		t.named[name] = n
+		t.count(n, 1)
+	}
 	return n, false
+}
+
+// hasRoom makes room for one more name, if there is none. Those that are heard from afar have half of it at most, and
+// make room for each other.
+func (t *neighbours) hasRoom(far bool) bool {
+	if far && (t.far >= maxNeighbours/2 || len(t.named) >= maxNeighbours) {
+		return t.makeRoom(t.some(true))
+	}
+	return len(t.named) < maxNeighbours || t.makeRoom(t.some(false))
+}
+
+// count counts a name, or counts it no more.
+func (t *neighbours) count(n *neighbour, by int) {
+	if n.far {
+		t.far += by
+	}
 }
 
 // knows says whether somebody is at a place.
@@ -161,7 +190,10 @@ func (t *neighbours) forget(n *neighbour) {
 	for _, r := range n.places {
 		t.forgetPlace(n, r.place)
 	}
-	delete(t.named, n.name)
+	if t.named[n.name] == n {
+		delete(t.named, n.name)
+		t.count(n, -1)
+	}
 }
 
 // makeRoom forgets the one of some that was heard longest ago, of those of which nothing is left.
@@ -179,11 +211,14 @@ func (t *neighbours) makeRoom(some iter.Seq[*neighbour]) bool {
 	return true
 }
 
-// some are a few neighbours, whichever.
-func (t *neighbours) some() iter.Seq[*neighbour] {
+// some are a few neighbours, whichever; or a few of those that were heard first from afar.
+func (t *neighbours) some(far bool) iter.Seq[*neighbour] {
 	return func(yield func(*neighbour) bool) {
 		left := 16
 		for _, n := range t.named {
+			if far && !n.far {
+				continue
+			}
 			if left--; left < 0 || !yield(n) {
 				return
 			}

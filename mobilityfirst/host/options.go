@@ -7,6 +7,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/sluice-net/sluice/mobilityfirst/custody"
+	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
 	"github.com/sluice-net/sluice/mobilityfirst/rawlink"
 	"github.com/sluice-net/sluice/openflow"
@@ -19,6 +21,8 @@ const (
 	DefaultMemory = 512 << 20
 	// DefaultKeep is Options.Keep where that says nothing.
 	DefaultKeep = time.Minute
+	// DefaultKeptFor is Options.KeptFor where that says nothing.
+	DefaultKeptFor = 24 * time.Hour
 )
 
 // Options are what a Host works with.
@@ -28,12 +32,21 @@ type Options struct {
 	Interfaces []string
 	// Open opens one of them; nil for OpenInterface.
 	Open func(name string) (*Interface, error)
+	// Far is how it reaches names that are on none of them; nil for not at all.
+	Far *Far
+	// Near are names that are found on its links alone, and not published: of each there are many.
+	Near []frame.GUID
 	// Memory is how many bytes it has at most of what has come and is not taken, an eighth of it from
 	// one Ethernet address; and four times as many of what is to be sent. Zero for DefaultMemory; at
 	// least 16*MaxChunk.
 	Memory int
 	// Keep is how long it has a chunk that is not taken. Zero for DefaultKeep.
 	Keep time.Duration
+	// Storage are the names of the storage nodes to which chunks go that may wait ([frame.DelayTolerant]), and
+	// are to be kept there while their destinations are away; none: such chunks are as others.
+	Storage []frame.GUID
+	// KeptFor is how long such chunks hold, at most custody.MaxKept. Zero for DefaultKeptFor.
+	KeptFor time.Duration
 	// Log is where it says what happens to its links; nil for nowhere.
 	Log *slog.Logger
 }
@@ -49,6 +62,10 @@ func (o Options) withDefaults() Options {
 	if o.Keep == 0 {
 		o.Keep = DefaultKeep
 	}
+	if o.KeptFor == 0 {
+		o.KeptFor = DefaultKeptFor
+	}
+	o.KeptFor = min(o.KeptFor, custody.MaxKept)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -58,8 +75,10 @@ func (o Options) withDefaults() Options {
 // Interface is one that frames go over.
 type Interface struct {
 	MAC openflow.MAC
-	// MTU is how many bytes may stand behind an Ethernet header.
+	// MTU is how many bytes may stand behind an Ethernet header. By UDP it is how many a datagram carries at most.
 	MTU int
+	// Index is the kernel's number of it; zero if the kernel does not know it.
+	Index int
 	Socket
 }
 
@@ -84,5 +103,5 @@ func OpenInterface(name string) (*Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Interface{MAC: s.MAC, MTU: s.MTU, Socket: s}, nil
+	return &Interface{MAC: s.MAC, MTU: s.MTU, Index: ifi.Index, Socket: s}, nil
 }

@@ -1,39 +1,43 @@
 package host
 
 import (
-	"crypto/ed25519"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
 
+	"github.com/sluice-net/sluice/mobilityfirst/custody"
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
 	"github.com/sluice-net/sluice/mobilityfirst/stream"
-	"github.com/sluice-net/sluice/openflow"
 )
 
 const (
 	// maxOutgoing is to how many names there are streams at once, maxOutgoingEach of one name's.
 	maxOutgoing, maxOutgoingEach = 4096, 1024
 	// MaxQueued is how many bytes of chunks of one name wait until they are taken, but for a single
-	// chunk.
-	MaxQueued = hostapi.MaxUnderway
+	// chunk: what an application may have under way, with what is added to chunks that may be kept.
+	MaxQueued = hostapi.MaxUnderway + hostapi.MaxSends*custody.Overhead
 	// forgetOutgoing is when a stream over which nothing is sent is forgotten.
 	forgetOutgoing = 5 * time.Minute
 	// silences is how often in a row a receiver is silent before another way to it is looked for.
 	silences = 3
-	// A way is asked for again after firstAsk, doubled up to lastAsk.
-	firstAsk, lastAsk = 100 * time.Millisecond, 2 * time.Second
-	// resetPause is how long a receiver that has refused a stream is left alone, doubled for each
-	// time.
-	resetPause = 10 * time.Millisecond
+	// A way is asked for again after firstAsk, doubled up to lastAsk. If the other is there again before that, it
+	// says hello.
+	firstAsk, lastAsk = 100 * time.Millisecond, 15 * time.Second
+	// A receiver that does not go on with a stream is left alone for resetPause, doubled up to lastPause for each
+	// time until it takes something.
+	resetPause, lastPause = 10 * time.Millisecond, 2 * time.Second
 	// leastMTU is that of a link over which chunks go.
 	leastMTU = 576
 )
 
 // way is between what a stream goes: it has one direction.
-type way struct{ from, to frame.GUID }
+type way struct {
+	from, to frame.GUID
+	// member tells apart the hosts to each of which something goes; zero for one of those that have the name.
+	member uint64
+}
 
 // outgoing is a stream that the host sends.
 type outgoing struct {
@@ -44,63 +48,46 @@ type outgoing struct {
 	chunks   []waiting // not taken, as in sender
 	number   uint64    // of the last chunk
 	used     time.Time
-	activeOn *link         // in whose list it stands
 	changed  chan struct{} // closed when a way was found
 	pings    int           // that wait for a way
 	timer    *time.Timer
 	due      time.Time // when the timer ends
 
 	path    *path
-	silent  int    // how often in a row the receiver was
-	id      uint64 // of the request for a path
-	request uint64 // what its answer answers to, zero for none
-	asks    int    // for paths, since the receiver was heard
+	rested  *path        // that is taken again after a pause
+	carries *stream.Path // by which it goes on while there is no way
+	id      uint64       // of the request for a path
+	request uint64       // what its answer answers to, zero for none
+	asks    int          // for paths, since the receiver was heard
+	resets  int          // of the stream, since the receiver has taken something
+	looking bool         // it is asked where the name is
 	asked   time.Time
 	nextAsk time.Time
 	plain   time.Time // until when no label is believed in: something between does not pass tags
+
+	multihomed bool    // chunks may go by several ways at one time
+	further    []*path // by which frames go beside path
+	answered   uint64  // the number of the hello in the first answer to the last request
+	answeredAt time.Time
+	before     uint64 // what further answers to that answer to, zero for none
+
+	membership // in a multicast
 }
 
 // wanted says whether there is something to send.
 func (o *outgoing) wanted() bool { return o.sender.Chunks() > 0 || o.pings > 0 }
 
-// waiting is a chunk that is not taken.
-type waiting struct {
-	endpoint *Endpoint
-	bytes    int
-	done     func(error)
-	until    time.Time
-}
-
-// path is how frames go to a name.
-type path struct {
-	found time.Time
-	heard bool // the receiver has acknowledged something since
-	link  *link
-	mac   openflow.MAC
-	tag   uint16 // of the way that the network has made, zero for none
-	until time.Time
-}
-
-const (
-	// lease is how long a way is there that the name's host has answered for by itself.
-	lease = 30 * time.Second
-	// askAgain is after how long such a way is asked for again: the network may make one by then.
-	askAgain = time.Minute
-	// distrust is for how long labels are not believed in to a name by one of which nothing has arrived.
-	distrust = 10 * time.Minute
-)
-
-// renew is when a way is to be asked for again.
-func (p *path) renew() time.Time {
-	if p.tag == 0 {
-		return p.found.Add(askAgain)
-	}
-	return p.until.Add(-lease / 2)
-}
+// needed says whether there is something to send to it, or to others with it.
+func needed(o *outgoing) bool { return o.wanted() || o.of != nil && o.of.wanted() }
 
 // outgoingTo is the stream to a name, a new one if there is none.
 func (h *Host) outgoingTo(e *Endpoint, to frame.GUID) (*outgoing, error) {
-	key := way{e.Name, to}
+	return e.outgoingBy(way{from: e.Name, to: to})
+}
+
+// outgoingBy is the stream that goes a way, a new one if there is none.
+func (e *Endpoint) outgoingBy(key way) (*outgoing, error) {
+	h := e.host
 	if o := h.out[key]; o != nil {
 		return o, nil
 	}
@@ -108,7 +95,8 @@ func (h *Host) outgoingTo(e *Endpoint, to frame.GUID) (*outgoing, error) {
 		return nil, fmt.Errorf("destinations, %d of one name, %d in all: %w", maxOutgoingEach, maxOutgoing, ErrTooMany)
 	}
 	o := &outgoing{way: key, host: h, endpoint: e, changed: make(chan struct{})}
-	o.sender = stream.NewSender(stream.SenderConfig{Stream: h.newSession(o), Payload: leastMTU - frame.StreamDataSize, Queue: math.MaxInt})
+	o.carries = stream.NewPath()
+	o.sender = stream.NewSender(stream.SenderConfig{Stream: h.newSession(o), Payload: leastMTU - frame.StreamDataSize, Queue: math.MaxInt}, o.carries)
 	h.out[key] = o
 	e.destinations++
 	return o, nil
@@ -118,13 +106,13 @@ func (h *Host) outgoingTo(e *Endpoint, to frame.GUID) (*outgoing, error) {
 // whose endpoint is closed.
 func (h *Host) evict(of *Endpoint) bool {
 	for _, o := range h.out {
-		if !o.wanted() && (of == nil || o.endpoint == of) {
+		if !needed(o) && (of == nil || o.endpoint == of) {
 			o.forget()
 			return true
 		}
 	}
 	for _, o := range h.out {
-		if o.endpoint.isClosed() {
+		if o.endpoint.isClosed() && o.of == nil {
 			o.end(ErrClosed)
 			return true
 		}
@@ -144,114 +132,97 @@ func (h *Host) newSession(o *outgoing) frame.Stream {
 
 // push queues a chunk.
 func (o *outgoing) push(w waiting, header frame.RoutingHeader, payload []byte, now time.Time) error {
+	w.bytes = len(payload) + overhead
+	if err := o.queue(w, header, payload, now); err != nil {
+		return err
+	}
+	w.charge()
+	if header.Service&frame.Multihoming != 0 && !o.multihomed {
+		if o.multihomed = true; o.path != nil || o.request != 0 {
+			o.ask(now)
+		}
+	}
+	o.move(now)
+	return nil
+}
+
+// queue puts a chunk behind the others.
+func (o *outgoing) queue(w waiting, header frame.RoutingHeader, payload []byte, now time.Time) error {
 	if err := o.sender.Push(o.number+1, header, payload); err != nil {
 		return err
 	}
-	w.bytes = len(payload) + overhead
-	w.endpoint.queued += w.bytes
-	o.host.queueLeft -= w.bytes
 	o.number++
 	o.used = now
 	o.chunks = append(o.chunks, w)
-	o.move(now)
 	return nil
 }
 
 // move has the stream send, or look for a way.
 func (o *outgoing) move(now time.Time) {
-	if o.path != nil && now.After(o.path.until) {
-		o.path = nil
-	}
+	o.leaveOver(now)
 	switch {
 	case o.path != nil:
-		o.path.link.activate(o)
+		o.activate()
 	case o.nextAsk.IsZero():
 		o.ask(now)
 	}
 	o.schedule(now)
 }
 
-// ask asks for a way to the name, on all links.
-func (o *outgoing) ask(now time.Time) {
-	h := o.host
-	for o.request == 0 {
-		o.id = rand.Uint64()
-		q := frame.PathRequest{ID: o.id}
-		copy(q.Hello.Key[:], o.endpoint.key.Public().(ed25519.PublicKey))
-		if c := challenge(&q); h.requests[c] == nil {
-			o.request = c
-			h.requests[c] = o
-		}
+// acknowledged takes what the receiver says, from a place.
+func (o *outgoing) acknowledged(a *frame.StreamAck, at place, now time.Time) {
+	p := o.wayTo(at)
+	if p == nil && len(o.further) == 0 {
+		p = o.path
 	}
-	if o.endpoint.isClosed() {
-		o.endpoint.renew(now) // nobody else does
+	if p != nil {
+		o.sender.Heard(p.carries)
 	}
-	if h.limits.asks.AllowN(now, 1) {
-		o.asked = now
-		for _, l := range h.links {
-			if l.up {
-				l.tell(broadcast, 0, &frame.PathRequest{ID: o.id, Destination: o.to, Hello: o.endpoint.hello(l)})
-			}
-		}
-	}
-	o.nextAsk = now.Add(min(firstAsk<<min(o.asks, 10), lastAsk))
-	o.asks++
-	o.schedule(now)
-}
-
-// granted takes a way that was found.
-func (o *outgoing) granted(p *path, now time.Time) {
-	delete(o.host.requests, o.request)
-	o.request, o.silent, o.nextAsk = 0, 0, time.Time{}
-	o.path = p
-	if payload := max(p.link.MTU, leastMTU) - frame.StreamDataSize; payload < o.sender.Payload || payload > o.sender.Payload && !o.sender.Begun() {
-		o.sender.Restart(payload)
-	}
-	o.tellChanged()
-	o.move(now)
-}
-
-// lose gives a way up, and looks for another if there is something to send.
-func (o *outgoing) lose(now time.Time) {
-	o.path = nil
-	if o.wanted() {
-		o.ask(now)
-	}
-}
-
-// acknowledged takes what the receiver says.
-func (o *outgoing) acknowledged(a *frame.StreamAck, now time.Time) {
 	if err := o.sender.Ack(a, now); err != nil {
 		return // says something false: the chunks stay until it says something else
 	}
-	o.silent, o.asks = 0, 0
-	if taken := len(o.chunks) - o.sender.Chunks(); taken > 0 {
-		o.finish(taken, nil)
+	o.heardAt = now
+	if o.request == 0 { // or it is asked for another way, less and less often
+		o.asks = 0
 	}
-	if p := o.path; p != nil {
-		p.heard = true
-		if p.tag == 0 {
-			p.until = now.Add(lease) // it is heard
+	o.took(len(o.chunks) - o.sender.Chunks())
+	if p != nil {
+		p.isHeard(now)
+	}
+	if len(o.further) > 0 {
+		for _, p := range o.ways() {
+			if p.carries.Came() {
+				p.isHeard(now)
+			}
 		}
-		p.link.activate(o)
+	}
+	o.activate()
+}
+
+// isHeard notes that the receiver has heard what went by a way.
+func (p *path) isHeard(now time.Time) {
+	p.heard, p.silent = true, 0
+	if p.tag == 0 {
+		p.until = now.Add(lease)
+	}
+}
+
+// took is for the first chunks, which the receiver has taken.
+func (o *outgoing) took(n int) {
+	if n > 0 {
+		o.finish(n, nil)
+		o.resets, o.tookAt = 0, o.heardAt
 	}
 }
 
 // finish says of the first chunks what has become of them.
 func (o *outgoing) finish(n int, err error) {
-	if err == nil {
-		o.host.counters.Taken += uint64(n)
-	} else {
-		o.host.counters.NotTaken += uint64(n)
-	}
-	for _, w := range o.chunks[:n] {
-		w.endpoint.queued -= w.bytes
-		if w.endpoint.isClosed() {
-			o.host.orphaned -= w.bytes
+	for i := range o.chunks[:n] {
+		if w := &o.chunks[i]; w.cast != nil {
+			w.cast.hear(err)
+		} else {
+			w.settle(err)
 		}
-		w.endpoint.tellRoom()
-		o.host.queueLeft += w.bytes
-		w.done(err)
 	}
 	clear(o.chunks[:n])
 	o.chunks = o.chunks[n:]
@@ -264,18 +235,25 @@ func (o *outgoing) tellChanged() {
 
 // reset is for a receiver that does not go on.
 func (o *outgoing) reset(r *frame.StreamReset, now time.Time) {
+	o.heardAt = now
 	o.sender.Reset(r.Taken)
-	o.finish(len(o.chunks)-o.sender.Chunks(), nil)
+	o.took(len(o.chunks) - o.sender.Chunks())
 	if r.Reason == frame.ResetTooLarge {
 		n := len(o.chunks)
 		o.sender.Abandon(n)
 		o.finish(n, fmt.Errorf("chunks to %v: %w", o.to, ErrRefused))
 		return
 	}
-	// It may know the name no more: it is told again, with the question for the way.
-	o.path = nil
-	o.nextAsk = now.Add(min(resetPause<<min(o.asks, 10), lastAsk))
-	o.asks++
+	// Unless the receiver has only no room, it may know the name no more: it is told again, with the question for
+	// the way.
+	if o.rested = nil; r.Reason == frame.ResetLater {
+		o.rested = o.path
+	}
+	for _, p := range o.ways() {
+		o.leave(p, now)
+	}
+	o.nextAsk = now.Add(min(resetPause<<min(o.resets, 10), lastPause))
+	o.resets++
 	o.schedule(now)
 }
 
@@ -289,11 +267,17 @@ func (o *outgoing) schedule(now time.Time) {
 	}
 	if o.path != nil {
 		earlier(o.sender.Deadline())
-		if o.wanted() && o.request == 0 {
-			earlier(o.path.renew())
+		for _, p := range o.further {
+			earlier(p.until)
+		}
+		if o.wanted() && o.request == 0 && o.of == nil {
+			earlier(o.renew())
 		}
 	}
 	earlier(o.nextAsk)
+	if o.of != nil && o.wanted() {
+		earlier(o.heardAt.Add(lostAfter))
+	}
 	if len(o.chunks) > 0 {
 		earlier(o.chunks[0].until)
 	}
@@ -320,42 +304,35 @@ func (o *outgoing) wake() {
 	}
 	now := time.Now()
 	o.due = time.Time{}
-	if n := o.late(now); n > 0 {
-		o.abandon(n)
+	late := o.late(now)
+	if late > 0 {
+		o.abandon(late)
 	}
-	if !o.nextAsk.IsZero() && !now.Before(o.nextAsk) {
+	if o.of != nil && o.of.loses(o, late > 0, now) {
+		return
+	}
+	if isDue(o.nextAsk, now) {
 		o.nextAsk = time.Time{}
-		if o.wanted() && (o.path == nil || o.request != 0) {
+		switch p := o.rested; {
+		case !o.wanted() || o.path != nil && o.request == 0:
+		case o.path == nil && p != nil && p.link.up && now.Before(p.until):
+			if o.granted(p, now); o.multihomed {
+				o.ask(now) // for the further ones
+			}
+		default:
 			o.ask(now)
 		}
 	}
-	if o.path != nil && o.wanted() && o.request == 0 && !now.Before(o.path.renew()) {
+	if len(o.further) > 0 {
+		o.leaveOver(now)
+	}
+	if o.path != nil && o.wanted() && o.request == 0 && o.of == nil && !now.Before(o.renew()) {
 		o.ask(now)
 	}
-	if due := o.sender.Deadline(); o.path != nil && !due.IsZero() && !now.Before(due) {
-		o.sender.Expire(now)
-		if o.silent++; o.silent >= silences {
-			o.doubt(now)
-		}
-		o.path.link.activate(o)
+	if o.path != nil && isDue(o.sender.Deadline(), now) {
+		o.expire(now)
 	}
 	o.schedule(now)
-}
-
-// doubt is for a receiver that is silent: another way is asked for, and a label by which nothing has arrived
-// yet is left off.
-func (o *outgoing) doubt(now time.Time) {
-	if p := o.path; p.tag != 0 && !p.heard {
-		o.plain = now.Add(distrust)
-		p.tag, p.until = 0, now.Add(lease)
-		if n := o.host.neighbours.find(o.to, place{p.link, p.mac}); n != nil {
-			n.unlabel(place{p.link, p.mac}) // acknowledgements go there, too
-		}
-	}
-	if o.request == 0 {
-		o.endpoint.renew(now) // the network may have seen it say the same elsewhere
-		o.ask(now)
-	}
 }
 
 // late is how many of the first chunks have no time left.
@@ -371,7 +348,7 @@ func (o *outgoing) abandon(n int) {
 	before := o.sender.Stream
 	if o.sender.Abandon(n); o.sender.Stream != before && o.path != nil {
 		o.path.link.tell(o.path.mac, o.path.tag, &frame.StreamReset{Stream: before, Reason: frame.ResetAbandoned})
-		o.path.link.activate(o)
+		o.activate()
 	}
 	o.finish(n, fmt.Errorf("chunk to %v: %w", o.to, ErrKept))
 }
@@ -395,5 +372,9 @@ func (o *outgoing) forget() {
 	o.endpoint.destinations--
 	delete(o.host.bySession, o.sender.Stream.Session())
 	delete(o.host.requests, o.request)
+	delete(o.host.requests, o.before)
 	delete(o.host.out, o.way)
+	if o.of != nil {
+		o.of.left(o)
+	}
 }

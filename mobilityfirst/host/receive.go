@@ -14,23 +14,32 @@ import (
 
 // receive takes what comes until the interface fails or ctx ends.
 func (l *link) receive(ctx context.Context, i *Interface) error {
+	var buffers [batch][]byte
 	for {
 		frames, err := i.Receive(ctx)
 		if err != nil {
 			return err
 		}
 		l.handle(frames)
+		if err := l.answer(i, &buffers); err != nil {
+			return err
+		}
 	}
 }
 
 // handle takes frames. Signatures are looked at without the host's lock, and last.
 func (l *link) handle(frames []rawlink.Frame) {
-	parsed := make([]frame.Frame, len(frames))
+	parsed, signed := make([]frame.Frame, len(frames)), false
 	for i := range frames {
 		parsed[i], _ = frame.Parse(frames[i].Payload) // what is no frame is nobody's
+		switch parsed[i].(type) {
+		case *frame.PathRequest, *frame.PathGrant:
+			signed = true
+		}
 	}
 	now := time.Now()
 	l.host.mu.Lock()
+	l.answering = !signed // or others would wait for signatures to be looked at
 	for i, f := range parsed {
 		l.host.handle(place{l, frames[i].From}, f, now)
 	}
@@ -52,7 +61,7 @@ func (h *Host) handle(at place, f frame.Frame, now time.Time) {
 		h.data(at, f, now)
 	case *frame.StreamAck:
 		if o := h.bySession[f.Stream.Session()]; o != nil && o.sender.Stream == f.Stream && o.reaches(at) {
-			o.acknowledged(f, now)
+			o.acknowledged(f, at, now)
 		}
 	case *frame.StreamQuery:
 		if in := h.in[f.Stream.Session()]; in == nil || in.receiver.Stream != f.Stream {
@@ -62,27 +71,32 @@ func (h *Host) handle(at place, f frame.Frame, now time.Time) {
 		}
 	case *frame.StreamReset:
 		h.reset(at, f, now)
+	case *frame.PathConfirm:
+		h.confirmed(at, f, now)
 	case *frame.Hello:
-		h.heard(at, f, now)
+		if !at.link.isFar() { // where nobody hears broadcasts
+			h.heard(at, f, now)
+		}
 	}
 }
 
 // reaches says whether the receiver of a stream is at a place.
 func (o *outgoing) reaches(at place) bool {
-	if o.path != nil && o.path.link == at.link && o.path.mac == at.mac {
-		return true
-	}
-	return o.host.neighbours.find(o.to, at) != nil
+	return o.wayTo(at) != nil || o.host.neighbours.find(o.to, at) != nil
 }
 
-// reset ends a stream in either direction, or is the answer to a ping.
+// reset ends a stream in either direction, or is the answer to a ping or a probe.
 func (h *Host) reset(at place, f *frame.StreamReset, now time.Time) {
-	if answered := h.pings[f.Stream]; answered != nil {
+	answered, o, in := h.pings[f.Stream], h.bySession[f.Stream.Session()], h.in[f.Stream.Session()]
+	switch {
+	case answered != nil:
 		delete(h.pings, f.Stream)
 		close(answered)
-	} else if o := h.bySession[f.Stream.Session()]; o != nil && o.sender.Stream == f.Stream && o.sender.Begun() && o.reaches(at) {
+	case o != nil && o.path.answers(at, f.Stream) > 0:
+		o.arrives(o.path.answers(at, f.Stream), now)
+	case o != nil && o.sender.Stream == f.Stream && o.sender.Begun() && o.reaches(at):
 		o.reset(f, now)
-	} else if in := h.in[f.Stream.Session()]; in != nil && in.receiver.Stream == f.Stream && in.from(at) {
+	case in != nil && in.receiver.Stream == f.Stream && in.from(at):
 		in.leave()
 		h.feed()
 	}
@@ -96,8 +110,15 @@ const askedLately = time.Second
 func (h *Host) heard(at place, hello *frame.Hello, now time.Time) {
 	to := record.NameOf(hello.Key[:])
 	for _, e := range h.names {
-		o := h.out[way{e.Name, to}]
-		if o == nil || !o.wanted() || o.path != nil && (o.path.mac == openflow.MAC(hello.MAC) && o.path.tag == 0 || now.Sub(o.asked) < askedLately) || now.Sub(o.asked) < firstAsk {
+		if m := h.multicasts[way{from: e.Name, to: to}]; m != nil {
+			m.heard(at, place{at.link, hello.MAC}, now)
+		}
+		o := h.out[way{from: e.Name, to: to}]
+		if o == nil || !o.wanted() || o.path != nil && now.Sub(o.asked) < askedLately || now.Sub(o.asked) < firstAsk {
+			continue
+		}
+		there := place{at.link, hello.MAC}
+		if p := o.wayTo(there); p != nil && p.tag == 0 || o.multihomed && o.path != nil && now.Sub(o.asked) < lease/2 && h.neighbours.find(to, there) != nil {
 			continue
 		}
 		if h.mayAnswer(at, now) && h.limits.induced.AllowN(now, 1) {
@@ -130,12 +151,19 @@ func (h *Host) answer(at place, q *frame.PathRequest, now time.Time) {
 	if e == nil || !at.link.up {
 		return
 	}
-	o := h.out[way{e.Name, who}]
+	o := h.out[way{from: e.Name, to: who}]
+	if at.link.isFar() {
+		q.Back, q.Forth = 0, 0 // there are no labels
+	}
+	back := q.Back
+	if n := h.neighbours.named[who]; n != nil && n.asked == q.ID && q.Service&frame.Multicast != 0 {
+		back = 0 // others have answered: if this one's answer was lost, it may be because of its label
+	}
 	if n := h.neighbours.named[who]; n != nil && n.distrusts(q, now) || o != nil && now.Before(o.plain) {
 		q.Back, q.Forth = 0, 0
 	}
 	n, old := h.neighbours.learn(who, &q.Hello, at, label{q.Back, now.Add(min(q.LeaseTime(), maxLease))}, now)
-	if old && h.limits.induced.AllowN(now, 1) {
+	if old && !at.link.isFar() && h.limits.induced.AllowN(now, 1) {
 		// It has said something newer: it may be another's hello of earlier, or the clock of its
 		// host was set back. What it answers now is new.
 		if o, err := h.outgoingTo(e, who); err == nil && now.Sub(o.asked) >= askedLately {
@@ -146,11 +174,14 @@ func (h *Host) answer(at place, q *frame.PathRequest, now time.Time) {
 		return
 	}
 	hello := record.SignHello(e.key, e.number, at.link.MAC, challenge(q))
-	g := frame.PathGrant{Label: q.Forth, Lease: q.Lease, Hello: hello}
+	g := frame.PathGrant{Label: q.Forth, Lease: q.Lease, Instance: h.instance, Hello: hello}
+	if at.link.isFar() {
+		g.Token = h.token(at, who, q.Destination, now)
+	}
 	if g.Label == 0 {
 		g.Lease = uint32(lease.Milliseconds())
 	}
-	at.link.tell(at.mac, q.Back, &g)
+	at.link.tell(at.mac, min(q.Back, back), &g)
 }
 
 // group says whether an Ethernet address is that of several.
@@ -159,29 +190,60 @@ func group(mac openflow.MAC) bool { return mac[0]&1 != 0 }
 // grant takes the answer to a question for a way. A way without a label leads to where the answer
 // comes from.
 func (h *Host) grant(at place, g *frame.PathGrant, now time.Time) {
+	if at.link.isFar() {
+		g.Label = 0 // there are none, and the way leads to where the answer comes from
+	}
 	h.mu.Lock()
-	o := h.requests[g.Hello.Challenge]
-	asked := o != nil && !group(g.Hello.MAC) && (g.Label != 0 || at.mac == openflow.MAC(g.Hello.MAC)) && h.mayVerify(at, true, now)
+	_, is := askedFor(h, g.Hello.Challenge)
+	asked := is && !group(g.Hello.MAC) && (g.Label != 0 || at.mac == openflow.MAC(g.Hello.MAC)) && h.mayVerify(at, true, now)
 	h.mu.Unlock()
 	if !asked {
 		return
 	}
 	who, err := record.VerifyHello(&g.Hello)
-	if err != nil || who != o.to {
+	if err != nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.requests[g.Hello.Challenge] != o || !at.link.up {
+	if to, is := askedFor(h, g.Hello.Challenge); !is || who != to || !at.link.up {
 		return
 	}
 	there := place{at.link, g.Hello.MAC}
+	o, m := h.requests[g.Hello.Challenge], h.searches[g.Hello.Challenge]
+	if m != nil {
+		o = m.member(g.Instance, there)
+	}
 	until := now.Add(min(g.LeaseTime(), maxLease))
-	if now.Before(o.plain) {
+	if o != nil && now.Before(o.plain) {
 		g.Label, until = 0, now.Add(lease)
 	}
 	h.neighbours.learn(who, &g.Hello, there, label{g.Label, until}, now)
-	o.granted(&path{found: now, link: at.link, mac: g.Hello.MAC, tag: g.Label, until: until}, now)
+	if g.Token != 0 && m == nil {
+		at.link.tell(there.mac, 0, &frame.PathConfirm{Source: o.from, Destination: o.to, Token: g.Token, Stream: o.sender.Stream})
+	}
+	p := &path{found: now, place: there, tag: g.Label, until: until, number: g.Hello.Number, instance: g.Instance}
+	switch {
+	case m != nil:
+		m.granted(o, p, now)
+	case o.of != nil && there != o.last:
+		// another member has heard what was asked of this one
+	case g.Hello.Challenge == o.request:
+		o.granted(p, now)
+	default:
+		o.joined(p, now)
+	}
+}
+
+// askedFor is the name for which was asked what an answer answers to.
+func askedFor(h *Host, challenge uint64) (to frame.GUID, is bool) {
+	if o := h.requests[challenge]; o != nil {
+		return o.to, true
+	}
+	if m := h.searches[challenge]; m != nil {
+		return m.to, true
+	}
+	return to, false
 }
 
 // maxLease is how long a way is believed to be there at most.

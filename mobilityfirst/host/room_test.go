@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/internal/pause"
+	"github.com/sluice-net/sluice/openflow"
 )
 
 // A host with more names than are remembered of one place finds others by each of them.
@@ -135,4 +136,33 @@ func TestLeftToBeSent(t *testing.T) {
 			t.Errorf("%d bytes are left by the books, %d in fact; room for %d", a.orphaned, sum, a.queueLeft)
 		}
 	})
+}
+
+// Streams whose senders say that they would send more take half of their address's memory for it at most, 4 MiB each, and leave half of
+// all to others.
+func TestWidenIsBounded(t *testing.T) {
+	h := New(Options{Memory: 64 << 20})
+	widest := func(a *account, mtu int) (in *incoming) {
+		in = &incoming{host: h, account: a, mtu: mtu, window: window * mtu}
+		h.memory.charge(a, in.window)
+		for frames := 2 * window; in.widen(frames); frames *= 2 {
+		}
+		return in
+	}
+	one := h.memory.account(place{h.links[0], openflow.MAC{2, 1}})
+	if in := widest(one, 1500); in.window > mostRoom || in.window < mostRoom/2 {
+		t.Errorf("one stream takes %d bytes", in.window)
+	}
+	for range 20 {
+		widest(one, 1500)
+	}
+	if one.bytes > h.share()/2+20*window*1500 {
+		t.Errorf("one address takes %d bytes", one.bytes)
+	}
+	for i := range byte(200) {
+		widest(h.memory.account(place{h.links[0], openflow.MAC{2, 2, i}}), 1500)
+	}
+	if least := h.Memory/2 - 200*window*1500; h.memory.left < least {
+		t.Errorf("%d bytes are left of %d", h.memory.left, h.Memory)
+	}
 }

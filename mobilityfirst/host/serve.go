@@ -24,8 +24,6 @@ const (
 	lastWrite = time.Second
 	// firstMessage is how long its first message is at most, in bytes.
 	firstMessage = 64
-	// maxPings is how many pings of one are under way.
-	maxPings = 16
 	// longestPing is how long a ping waits at most.
 	longestPing = time.Minute
 )
@@ -66,7 +64,7 @@ func (h *Host) serve(ctx context.Context, conn net.Conn) {
 	in := bufio.NewReaderSize(conn, 1<<16)
 	a := &application{
 		conn: conn, out: bufio.NewWriterSize(conn, 1<<16), untaken: map[uint32]*Received{}, room: make(chan struct{}, 1),
-		notices: make(chan hostapi.Message, hostapi.MaxSends+maxPings), sends: make(chan struct{}, hostapi.MaxSends), pings: make(chan struct{}, maxPings),
+		notices: make(chan hostapi.Message, hostapi.MaxSends+hostapi.MaxPings), sends: make(chan struct{}, hostapi.MaxSends), pings: make(chan struct{}, hostapi.MaxPings),
 	}
 	defer func() {
 		if a.endpoint != nil {
@@ -112,7 +110,7 @@ func (a *application) attach(h *Host, in *bufio.Reader) error {
 	if a.endpoint, err = h.Attach(key); errors.Is(err, ErrAttached) {
 		// By an application that has just ended, perhaps.
 		select {
-		case <-h.detached(record.NameOf(key.Public().(ed25519.PublicKey))):
+		case <-h.detached(record.NameOfOwner(key)):
 		case <-time.After(lastWrite):
 		}
 		a.endpoint, err = h.Attach(key)
@@ -156,7 +154,9 @@ func (a *application) run(in *bufio.Reader) error {
 		case hostapi.Send:
 			err = a.send(m)
 		case hostapi.Take:
-			err = a.take(m.Number)
+			err = a.done(m.Number, (*Received).Take)
+		case hostapi.Refuse:
+			err = a.done(m.Number, (*Received).Refuse)
 		case hostapi.Ping:
 			err = a.ping(work, m)
 		default:
@@ -247,7 +247,8 @@ func (a *application) wait(ctx context.Context) bool {
 	}
 }
 
-func (a *application) take(number uint32) error {
+// done does with a chunk what the application says.
+func (a *application) done(number uint32, do func(*Received)) error {
 	a.mu.Lock()
 	r := a.untaken[number]
 	if r != nil {
@@ -256,9 +257,9 @@ func (a *application) take(number uint32) error {
 	}
 	a.mu.Unlock()
 	if r == nil {
-		return fmt.Errorf("chunk %d is taken that is not there: %w", number, hostapi.ErrMessage)
+		return fmt.Errorf("chunk %d is taken or refused that is not there: %w", number, hostapi.ErrMessage)
 	}
-	r.Take()
+	do(r)
 	select {
 	case a.room <- struct{}{}:
 	default:
@@ -271,7 +272,7 @@ func (a *application) ping(work *tasks.Group, m hostapi.Message) error {
 	select {
 	case a.pings <- struct{}{}:
 	default:
-		return fmt.Errorf("more than %d pings at once: %w", maxPings, ErrTooMany)
+		return fmt.Errorf("more than %d pings at once: %w", hostapi.MaxPings, ErrTooMany)
 	}
 	work.Start(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, min(m.Within, longestPing))

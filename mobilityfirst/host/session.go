@@ -18,10 +18,12 @@ type session struct {
 	to     frame.GUID
 	number uint64
 	used   time.Time
-	last   uint64      // the number of the last chunk that was delivered
-	in     *incoming   // the stream that carries it now, nil for none
-	chunks []*delivery // from the first that is not taken on
-	// taken are the numbers of chunks behind last that a receiver has taken which has gone.
+	// confirmed is whether who sends has shown that it receives where it says that it is.
+	confirmed bool
+	last      uint64      // the number of the last chunk that was delivered
+	in        *incoming   // the stream that carries it now, nil for none
+	chunks    []*delivery // from the first that is not taken on
+	// taken are the numbers of chunks behind last that are taken, while others before them are to come again.
 	taken map[uint64]struct{}
 }
 
@@ -66,8 +68,7 @@ func (n *neighbour) needed() bool {
 // deliver gives a chunk to its receiver, unless that has it already.
 func (s *session) deliver(in *incoming, c stream.Chunk) {
 	if c.Number <= s.last {
-		i, is := slices.BinarySearchFunc(s.chunks, c.Number, func(d *delivery, number uint64) int { return cmp.Compare(d.number, number) })
-		if is {
+		if i, is := s.find(c.Number); is {
 			s.chunks[i].stream, s.chunks[i].end = in.receiver.Stream, c.End
 		} else {
 			in.receiver.Take(c.End) // and so are all before it
@@ -106,20 +107,27 @@ func (s *session) advance(h *Host) {
 	}
 }
 
-// detach is for a receiver that has gone: what it has not taken comes again, for the next one.
-func (s *session) detach(h *Host) {
-	if len(s.chunks) == 0 {
+// detach is for what a receiver does not take, from a chunk on: it comes again.
+func (s *session) detach(h *Host, from uint64) {
+	i, _ := s.find(from)
+	if i == len(s.chunks) {
 		return
 	}
-	s.last = s.chunks[0].number - 1
+	s.last = s.chunks[i].number - 1
 	if s.taken == nil || len(s.taken) > maxTaken {
 		s.taken = map[uint64]struct{}{}
 	}
-	for _, d := range s.chunks {
+	for _, d := range s.chunks[i:] {
 		if d.taken {
 			s.taken[d.number] = struct{}{}
 		}
 		h.release(d.account, overhead)
 	}
-	s.chunks = nil
+	clear(s.chunks[i:])
+	s.chunks = s.chunks[:i]
+}
+
+// find is where a chunk stands in chunks, or would.
+func (s *session) find(number uint64) (int, bool) {
+	return slices.BinarySearchFunc(s.chunks, number, func(d *delivery, number uint64) int { return cmp.Compare(d.number, number) })
 }

@@ -166,10 +166,14 @@ func (c *Client) end(err error) {
 	close(c.ended)
 }
 
-// Close detaches the name, and waits until nothing is read any more.
+// Close detaches the name, and waits until nothing is read any more. It is no error that the
+// host has ended before.
 func (c *Client) Close() error {
 	err := c.conn.Close()
 	<-c.ended
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
 	return err
 }
 
@@ -264,7 +268,17 @@ func (c *Client) Take(x Chunk) error {
 	return nil
 }
 
-// Ping asks the host of a name for a sign, and says how long it took. The error wraps ErrNoAnswer or
+// Refuse says that a chunk is not wanted now: its sender keeps it, and tries again a little later, until its time is
+// over. So it does with those that have come behind it from the same sender; each of these is still to be given to
+// Take or Refuse, which do nothing then but tell the host that there is room.
+func (c *Client) Refuse(x Chunk) error {
+	if err := c.write(Message{Kind: Refuse, Number: x.number}); err != nil {
+		return fmt.Errorf("%w: %w", ErrClosed, err)
+	}
+	return nil
+}
+
+// Ping asks the host of a name for a sign, and says how long it took. There may be MaxPings at once. The error wraps ErrNoAnswer or
 // ErrClosed.
 func (c *Client) Ping(to frame.GUID, within time.Duration) (took time.Duration, err error) {
 	done := make(chan struct{})

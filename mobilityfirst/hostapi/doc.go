@@ -8,6 +8,9 @@
 // it says that it has taken them: until it does, the sender keeps them. The name is there until the
 // connection ends.
 //
+// A chunk with the service [frame.Multicast], and no other, goes to each host that has the name, and is told to be
+// sent when all of them have taken it, or with how many have not; every other goes to one of them.
+//
 // Either side always reads. So an application has [MaxUnderway] bytes of chunks under way at most, and the
 // host brings [MaxAhead] chunks before the first of them is taken.
 //
@@ -21,4 +24,5 @@
 //	 7 chunk        host         number (4), service (2), source (20), payload
 //	 8 pong         host         number (4), round trip in ns (8), and why not, in UTF-8; nothing if there was an answer
 //	 9 failed       host         why the connection ends, in UTF-8
+//	10 refuse       application  number (4) of a chunk
 package hostapi

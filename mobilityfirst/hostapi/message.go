@@ -22,6 +22,11 @@ const (
 	// MaxAhead is how many chunks the host brings before the first of them is taken, MaxAheadBytes of how
 	// many bytes, but for the last.
 	MaxAhead, MaxAheadBytes = 64, 16 << 20
+	// MaxPings is how many pings of one application are under way.
+	MaxPings = 1024
+	// ContentWithin is how long a host keeps a chunk with the service frame.ContentRequest or frame.ContentResponse at most,
+	// unless others are before it that are kept for longer: then nobody waits for the one, or by the other.
+	ContentWithin = 10 * time.Second
 	// MaxReason is how many bytes of a reason are told.
 	MaxReason = 500
 )
@@ -40,6 +45,7 @@ const (
 	ChunkCame
 	Pong
 	Failed
+	Refuse
 )
 
 // SeedSize is that of the seed of a key.
@@ -48,7 +54,7 @@ const SeedSize = 32
 // Message is any of the kinds, with what belongs to it.
 type Message struct {
 	Kind   Kind
-	Number uint32        // Send, Take, Ping, Sent, ChunkCame, Pong
+	Number uint32        // Send, Take, Refuse, Ping, Sent, ChunkCame, Pong
 	Name   frame.GUID    // Send, Ping: for whom; Attached, ChunkCame: whose
 	Within time.Duration // Ping: how long to wait; Pong: how long it took
 	// Service is that of a chunk: Send, ChunkCame.
@@ -76,7 +82,7 @@ func (m *Message) AppendHead(b []byte) []byte {
 	case Send, ChunkCame:
 		b = be.AppendUint16(be.AppendUint32(b, m.Number), uint16(m.Service))
 		b = append(b, m.Name[:]...)
-	case Take:
+	case Take, Refuse:
 		b = be.AppendUint32(b, m.Number)
 	case Ping:
 		b = append(be.AppendUint32(b, m.Number), m.Name[:]...)
@@ -142,7 +148,7 @@ func Parse(b []byte) (m Message, err error) {
 
 // fixedSizes are how many bytes each kind has at least.
 var fixedSizes = map[Kind]int{
-	Attach: SeedSize, Send: 4 + 2 + 20, Take: 4, Ping: 4 + 20 + 4, Attached: 20, Sent: 4, ChunkCame: 4 + 2 + 20, Pong: 4 + 8, Failed: 0,
+	Attach: SeedSize, Send: 4 + 2 + 20, Take: 4, Ping: 4 + 20 + 4, Attached: 20, Sent: 4, ChunkCame: 4 + 2 + 20, Pong: 4 + 8, Failed: 0, Refuse: 4,
 }
 
 func (m *Message) chunk() error {

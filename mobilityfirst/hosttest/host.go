@@ -3,12 +3,14 @@ package hosttest
 
 import (
 	"context"
+	"crypto/ed25519"
 	"path/filepath"
 	"sync"
 	"testing"
 
 	"github.com/sluice-net/sluice/internal/listen"
 	"github.com/sluice-net/sluice/mobilityfirst/host"
+	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
 )
 
 // Run runs a host until the test ends or stop is called, and gives the socket where it takes applications.
@@ -32,4 +34,15 @@ func Run(t testing.TB, o host.Options) (socket string, stop func()) {
 	stop = sync.OnceFunc(func() { cancel(); all.Wait() })
 	t.Cleanup(stop)
 	return socket, stop
+}
+
+// Open attaches the name of a key at a host until the test ends.
+func Open(t testing.TB, socket string, key ed25519.PrivateKey) *hostapi.Client {
+	t.Helper()
+	c, err := hostapi.Open(t.Context(), socket, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-net/sluice/mobilityfirst/plugin"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/rule"
+	"github.com/sluice-net/sluice/store/memstore"
 )
 
 // token is the API's.
@@ -45,7 +46,7 @@ func control(t *testing.T, l *lab.Lab) *controller {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := plugin.New(plugin.Options{Network: n, Rules: owner, Log: log, Lease: plugin.MinLease})
+	s := plugin.New(plugin.Options{Network: n, Rules: owner, Store: memstore.New(), Log: log, Lease: plugin.MinLease})
 	n.AddHandler(rule.ChainMobilityFirst, s)
 	n.Subscribe(s.NetworkChanged)
 	a := api.New(api.Options{Version: "test", Auth: api.Auth{Tokens: []api.Token{api.NewToken("test", token)}}, Log: log})

@@ -7,11 +7,15 @@ import (
 	"crypto/rand"
 	"errors"
 	"net"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/mobilityfirst/host"
@@ -54,17 +58,32 @@ func open(t *testing.T, socket string) (*hostapi.Client, ed25519.PrivateKey) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return openKey(t, socket, key), key
+	return hosttest.Open(t, socket, key), key
 }
 
-func openKey(t *testing.T, socket string, key ed25519.PrivateKey) *hostapi.Client {
+// program runs the program at a host of a lab until the test ends, or it is killed.
+func program(t *testing.T, at *lab.LiveHost, log string, args ...string) *stage.Daemon {
 	t.Helper()
-	c, err := hostapi.Open(t.Context(), socket, key)
+	d, err := stage.StartDaemon(context.WithoutCancel(t.Context()), at, log, selfbuild.Binary(t), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
+	t.Cleanup(func() {
+		if d.Kill(); t.Failed() {
+			t.Logf("%q: %s", args, stage.Tail(log, 20))
+		}
+	})
+	return d
+}
+
+// newName makes a name's key in a file.
+func newName(t *testing.T, key string) string {
+	t.Helper()
+	name, err := exec.CommandContext(t.Context(), selfbuild.Binary(t), "mf", "name", "new", key).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(name))
 }
 
 // random are bytes that are told apart.
@@ -162,9 +181,9 @@ func TestNextReceiver(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	expect(openKey(t, bt, key), 6)
+	expect(hosttest.Open(t, bt, key), 6)
 	stopB()
-	expect(openKey(t, ct, key), 10)
+	expect(hosttest.Open(t, ct, key), 10)
 }
 
 // A name is attached once, and what is no message ends the connection with the reason.

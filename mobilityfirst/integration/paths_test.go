@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
 	"github.com/sluice-net/sluice/mobilityfirst/host"
 	"github.com/sluice-net/sluice/mobilityfirst/hostapi"
+	"github.com/sluice-net/sluice/mobilityfirst/hosttest"
 	"github.com/sluice-net/sluice/mobilityfirst/rawlink"
 	"github.com/sluice-net/sluice/openflow"
 )
@@ -56,6 +57,12 @@ func total(all []entry) (n int) {
 // send sends chunks of random bytes, which the other takes.
 func send(t *testing.T, from, to *hostapi.Client, chunks, size int) {
 	t.Helper()
+	sendAs(t, from, to, 0, chunks, size, func(int) {})
+}
+
+// sendAs is send with a service, and tells of each chunk that has come.
+func sendAs(t *testing.T, from, to *hostapi.Client, service frame.Service, chunks, size int, came func(i int)) {
+	t.Helper()
 	became := make(chan error, chunks)
 	var all [][]byte
 	for range chunks {
@@ -63,7 +70,7 @@ func send(t *testing.T, from, to *hostapi.Client, chunks, size int) {
 	}
 	go func() {
 		for _, c := range all {
-			if err := from.Send(t.Context(), to.Name, 0, c, func(err error) { became <- err }); err != nil {
+			if err := from.Send(t.Context(), to.Name, service, c, func(err error) { became <- err }); err != nil {
 				became <- err
 			}
 		}
@@ -72,6 +79,7 @@ func send(t *testing.T, from, to *hostapi.Client, chunks, size int) {
 		if got := receive(t, to); !bytes.Equal(got.Payload, want) {
 			t.Fatalf("chunk %d of %d bytes has come with %d, or others", i, len(want), len(got.Payload))
 		}
+		came(i)
 	}
 	for range all {
 		if err := <-became; err != nil {
@@ -117,7 +125,7 @@ func TestLabelledPath(t *testing.T) {
 	send(t, a, b, chunks, size)
 	eventually(t, "the path goes round the link", func() bool { return len(labelled(t, l.Switch("s2"))) > 0 })
 	stopB()
-	moved := openKey(t, ct, key)
+	moved := hosttest.Open(t, ct, key)
 	send(t, a, moved, chunks, size)
 	if n := c.metric(t, `sluice_mobilityfirst_requests_total{outcome="none"}`); n != 0 {
 		t.Errorf("%v requests went on without a path", n)

@@ -1,6 +1,7 @@
 package namestore
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sys/unix"
 
@@ -23,24 +25,12 @@ const (
 	// DefaultMaxNames is how many names a store takes unless it is told.
 	DefaultMaxNames = 10_000_000
 	// DefaultCache is how much of what is on disk it keeps in memory, in bytes.
-	DefaultCache = 32 << 20
+	DefaultCache = 72 << 20
 	// minFree is what has to be free of the file system for a new name, and minMove for one that is
 	// there already to be written anew, in bytes.
 	minFree, minMove = 64 << 20, 16 << 20
 	// lookFree is how often that is looked at, at most.
 	lookFree = 250 * time.Millisecond
-)
-
-// Errors of writing, which wrap these.
-var (
-	// ErrOld is for a record that is older than what is there, or as old and another.
-	ErrOld = errors.New("there is a newer one")
-	// ErrFull is for a name for which there is no room.
-	ErrFull = errors.New("there is no room for another name")
-	// ErrBusy is for a write that would have to wait for too many others.
-	ErrBusy = errors.New("too many writes are waiting")
-	// ErrClosed is for what comes after the end.
-	ErrClosed = errors.New("the store of names is closed")
 )
 
 var be = binary.BigEndian
@@ -92,9 +82,7 @@ func Open(o Options) (*Store, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	db, err := pebble.Open(o.Dir, &pebble.Options{
-		FS: o.fs, FormatMajorVersion: pebble.FormatNewest, CacheSize: o.Cache, MemTableSize: memTable, Logger: logger{o.Log},
-	})
+	db, err := pebble.Open(o.Dir, o.pebble())
 	if err != nil {
 		return nil, fmt.Errorf("store of names %s: %w", o.Dir, err)
 	}
@@ -106,8 +94,25 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// memTable is how much is in memory before it is written in order, in bytes.
-const memTable = 16 << 20
+// filterBits is how many bits of a filter there are for each name, by which a file is not looked into that has it not.
+const filterBits = 10
+
+// pebble is how the store is on disk. Keys and signatures can't be compressed.
+func (o *Options) pebble() *pebble.Options {
+	p := &pebble.Options{
+		FS: o.fs, FormatMajorVersion: pebble.FormatNewest, CacheSize: o.Cache, Logger: logger{o.Log},
+		MemTableSize: memTable, MemTableStopWritesThreshold: memTables,
+	}
+	p.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
+	for i := range p.Levels {
+		p.Levels[i].FilterPolicy = bloom.FilterPolicy(filterBits)
+	}
+	return p
+}
+
+// memTable is how much is in memory before it is written in order, in bytes, and memTables how many times that before writes
+// wait for it.
+const memTable, memTables = 8 << 20, 4
 
 // keyCount has how many names there are. Names have keys of another length.
 var keyCount = []byte("names")
@@ -138,10 +143,64 @@ func (s *Store) Get(b []byte, name frame.GUID) ([]byte, bool, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
-		return b, false, ErrClosed
+		return b, false, record.ErrClosed
 	}
 	_, found, err := s.get(&b, name)
 	return b, found, err
+}
+
+// sincePage is how many names are looked at before who asks for them gets them.
+const sincePage = 4096
+
+// Since gives f the names that were written from a time on, and when, in their order and from one of them on, until f
+// returns false or ctx ends, of which the error tells. Names may be written meanwhile. The store is not to be closed
+// before it returns.
+func (s *Store) Since(ctx context.Context, t time.Time, from frame.GUID, f func(name frame.GUID, written time.Time) bool) error {
+	for next := from[:]; next != nil; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var all []written
+		var err error
+		if all, next, err = s.page(next, t); err != nil {
+			return err
+		}
+		for _, x := range all {
+			if !f(x.name, x.at) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// written says when a name was.
+type written struct {
+	name frame.GUID
+	at   time.Time
+}
+
+// page looks at some names, and says where the next are.
+func (s *Store) page(from []byte, t time.Time) (all []written, next []byte, err error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from})
+	if err != nil {
+		return nil, nil, fmt.Errorf("store of names %s: %w", s.Dir, err)
+	}
+	defer it.Close()
+	seen := 0
+	for more := it.First(); more; more = it.Next() {
+		if seen == sincePage {
+			return all, bytes.Clone(it.Key()), nil
+		}
+		seen++
+		if v := it.Value(); len(it.Key()) == len(frame.GUID{}) && len(v) >= stamp && int64(be.Uint64(v)) >= t.Unix() {
+			all = append(all, written{frame.GUID(it.Key()), time.Unix(int64(be.Uint64(v)), 0)})
+		}
+	}
+	if err := it.Error(); err != nil {
+		return nil, nil, fmt.Errorf("store of names %s: %w", s.Dir, err)
+	}
+	return all, nil, nil
 }
 
 // stamp is how long what stands before a record is: when it was written, in seconds since 1970.
@@ -165,19 +224,10 @@ func (s *Store) get(b *[]byte, name frame.GUID) (written int64, found bool, err 
 }
 
 // Write stores a record that has been verified, and returns when the disk has it. One that is there
-// already is a success, and changes nothing. The error wraps ErrOld, ErrFull, ErrBusy, ErrClosed, or says what the disk
-// says; if ctx ends it may be written yet.
+// already is a success, and changes nothing. The error wraps record.ErrOld, ErrFull, ErrBusy,
+// ErrClosed, or says what the disk says; if ctx ends it may be written yet.
 func (s *Store) Write(ctx context.Context, r *record.Record) error {
-	done := make(chan error, 1)
-	if err := s.Start(r, func(_ bool, err error) { done <- err }); err != nil {
-		return err
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("writing %v: %w", r.GUID(), context.Cause(ctx))
-	}
+	return record.Await(ctx, r, s.Start)
 }
 
 // Start is Write without waiting: done is called when the disk has it, or with what Write would
@@ -188,13 +238,13 @@ func (s *Store) Start(r *record.Record, done func(changed bool, err error)) erro
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
-		return ErrClosed
+		return record.ErrClosed
 	}
 	select {
 	case s.writes <- w:
 		return nil
 	default:
-		return ErrBusy
+		return record.ErrBusy
 	}
 }
 
@@ -203,7 +253,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return ErrClosed
+		return record.ErrClosed
 	}
 	s.closed = true
 	close(s.writes)

@@ -42,7 +42,7 @@ func open(t testing.TB, o Options) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil && !errors.Is(err, ErrClosed) {
+		if err := s.Close(); err != nil && !errors.Is(err, record.ErrClosed) {
 			t.Error(err)
 		}
 	})
@@ -78,12 +78,12 @@ func TestNewest(t *testing.T) {
 	}{
 		{sign(t, 1, 5, until, 1), nil},
 		{sign(t, 1, 5, until, 1), nil},
-		{sign(t, 1, 5, until, 2), ErrOld},
-		{sign(t, 1, 4, until, 1), ErrOld},
+		{sign(t, 1, 5, until, 2), record.ErrOld},
+		{sign(t, 1, 4, until, 1), record.ErrOld},
 		{sign(t, 1, 6, until, 3), nil},
-		{sign(t, 1, 5, until, 1), ErrOld},
+		{sign(t, 1, 5, until, 1), record.ErrOld},
 		{sign(t, 2, 0, until, 1), nil},
-		{sign(t, 3, 1, until, 1), ErrFull},
+		{sign(t, 3, 1, until, 1), record.ErrFull},
 	} {
 		if err := s.Write(t.Context(), x.r); !errors.Is(err, x.want) {
 			t.Errorf("%d of %v: %v, want %v", x.r.Number, x.r.GUID(), err, x.want)
@@ -92,10 +92,10 @@ func TestNewest(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.Get(nil, frame.GUID{}); !errors.Is(err, ErrClosed) {
+	if _, _, err := s.Get(nil, frame.GUID{}); !errors.Is(err, record.ErrClosed) {
 		t.Errorf("after the end: %v", err)
 	}
-	if err := s.Write(t.Context(), sign(t, 1, 7, until, 1)); !errors.Is(err, ErrClosed) {
+	if err := s.Write(t.Context(), sign(t, 1, 7, until, 1)); !errors.Is(err, record.ErrClosed) {
 		t.Errorf("after the end: %v", err)
 	}
 	s = open(t, o)
@@ -115,7 +115,7 @@ func TestConcurrentWriters(t *testing.T) {
 		for n := range numbers {
 			r := sign(t, who, uint64(n+1), until, uint16(n))
 			all.Go(func() {
-				if err := s.Write(t.Context(), r); err != nil && !errors.Is(err, ErrOld) {
+				if err := s.Write(t.Context(), r); err != nil && !errors.Is(err, record.ErrOld) {
 					t.Error(err)
 				}
 				if got := s.number(t, r.GUID()); got < r.Number {
@@ -135,8 +135,6 @@ func TestConcurrentWriters(t *testing.T) {
 	}
 }
 
-const forgetAfter = record.MaxValidity + record.MaxSkew
-
 // What is over is remembered for as long as an older record could hold, and is forgotten then.
 func TestForgotten(t *testing.T) {
 	now := time.Now()
@@ -149,14 +147,14 @@ func TestForgotten(t *testing.T) {
 		}
 	}
 	for after, want := range map[time.Duration]bool{
-		0: false, time.Hour: false, forgetAfter: false, forgetAfter + 2*time.Second: true,
+		0: false, time.Hour: false, record.KeepFor: false, record.KeepFor + 2*time.Second: true,
 	} {
 		stored := append(be.AppendUint64(nil, uint64(now.Unix())), short.AppendTo(nil)...)
 		if got := forgettable(stored, now.Add(after)); got != want {
 			t.Errorf("after %v: %v", after, got)
 		}
 	}
-	ahead.Store(int64(forgetAfter + 2*time.Second))
+	ahead.Store(int64(record.KeepFor + 2*time.Second))
 	deadline, tick := time.After(20*time.Second), time.NewTicker(10*time.Millisecond)
 	defer tick.Stop()
 	for s.Names() > 0 {
@@ -227,7 +225,7 @@ func BenchmarkWrite(b *testing.B) {
 			number++
 			r := &record.Record{Key: [32]byte{byte(number), byte(number >> 8)}, Number: number, Until: until.Unix()}
 			next.Unlock()
-			if err := s.Write(b.Context(), r); err != nil && !errors.Is(err, ErrOld) {
+			if err := s.Write(b.Context(), r); err != nil && !errors.Is(err, record.ErrOld) {
 				b.Fatal(err)
 			}
 		}

@@ -69,6 +69,7 @@ func (s *Service) Register(a *api.API) {
 			some, next := service.After(s.paths.infos(time.Now()), func(i PathInfo) string { return i.ID }, *in)
 			return &service.Page[PathInfo]{Link: next, Body: some}, nil
 		})
+	s.registerNodes(r)
 }
 
 func placeInfo(p place) PlaceInfo { return PlaceInfo{p.At.String(), p.MAC.String()} }

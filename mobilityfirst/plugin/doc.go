@@ -8,6 +8,9 @@
 // to be renewed. A request for a name that nobody has said hello for, or for which no path can be made, goes
 // on as if there were no service.
 //
+// Where a name is at several places, one of them is asked: the one to which the fewest paths lead, and that is nearest; all of them
+// if chunks are to go to each ([frame.Multicast]).
+//
 // A label stands for two names at two places. Rules match it with the Ethernet addresses of both ends and
 // the port that it comes in by, so no host uses another's, and one that is used too long leads to the same
 // host. What bears one that is not there ends at the switch.

@@ -23,6 +23,7 @@ type said struct {
 	hello   frame.Hello
 	request *frame.PathRequest // nil for a hello alone
 	flooded bool               // the request goes to everybody
+	known   bool               // whoever asks has said the same hello before: it does not look for another way
 	send    sender             // for what follows at once
 	at      time.Time
 }
@@ -40,17 +41,19 @@ func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 	if h.EthType != frame.EtherType || h.VLANTags > 0 || !h.EthDst.IsMulticast() || len(p.Data) < ethernetHeader {
 		return network.Continue
 	}
-	x := said{place: place{network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}, h.EthSrc}, at: p.At, send: p.Send}
+	at := place{network.PortRef{Switch: p.Switch.DPID(), Port: p.InPort}, h.EthSrc}
+	return s.receive(said{place: at, at: p.At, send: p.Send}, p.Data[ethernetHeader:])
+}
+
+// receive takes what somebody has said, as a frame's payload.
+func (s *Service) receive(x said, payload []byte) network.Verdict {
 	if !s.Network.IsEdge(x.At) {
 		return network.Continue
 	}
 	if !s.limits.mayAsk(x.At, x.at) {
 		return s.drop("too many")
 	}
-	if host, known := s.Network.HostByMAC(x.MAC, 0); !known || host.At != x.At {
-		return network.Continue // the core does not believe that it is there
-	}
-	f, err := frame.Parse(p.Data[ethernetHeader:])
+	f, err := frame.Parse(payload)
 	switch f := f.(type) {
 	case *frame.Hello:
 		x.hello = *f
@@ -61,14 +64,36 @@ func (s *Service) HandlePacketIn(p *network.PacketIn) network.Verdict {
 		if err != nil && !errors.Is(err, frame.ErrType) {
 			return s.drop("malformed")
 		}
-		return network.Continue // of the original release, or of another: their hosts hear each other
+		if !s.limits.mayFlood(x.At, x.at) {
+			return s.drop("too many for everybody")
+		}
+		return network.Continue // of the original release, or of another: access routers are to hear their hosts
+	}
+	if !s.isAt(x.place) {
+		x.send = s.Network.Send
+		if x.own() {
+			s.early.keep(x)
+			s.believed(x.place) // since just now
+		}
+		return network.Continue
 	}
 	return s.take(x)
 }
 
+// isAt says whether the core believes that a host is at a place.
+func (s *Service) isAt(at place) bool {
+	host, known := s.Network.HostByMAC(at.MAC, 0)
+	return known && host.At == at.At
+}
+
+// own says whether a host speaks of the place where it is.
+func (x *said) own() bool {
+	return openflow.MAC(x.hello.MAC) == x.MAC && !x.MAC.IsMulticast() && !x.MAC.IsZero() && x.hello.Challenge == 0
+}
+
 // take deals with what was said, and says whether it goes on as if there were no service.
 func (s *Service) take(x said) network.Verdict {
-	if openflow.MAC(x.hello.MAC) != x.MAC || x.MAC.IsMulticast() || x.MAC.IsZero() || x.hello.Challenge != 0 {
+	if !x.own() {
 		return s.drop("false address")
 	}
 	who := end{record.NameOf(x.hello.Key[:]), x.place}
@@ -78,9 +103,12 @@ func (s *Service) take(x said) network.Verdict {
 	}
 	// What a known host asks once more needs no signature: whoever sends from there could have asked
 	// itself. A number that is new has to be looked at, lest another uses it first.
-	if x.request != nil && s.names.saysOld(who, x.hello.Number) {
+	switch old := s.names.saysOld(who, x.hello.Number); {
+	case old && x.request == nil: // hosts say hello more than once, lest it is lost
+	case old:
+		x.known = true
 		s.request(who, &x)
-	} else {
+	default:
 		s.queue(who, x)
 	}
 	if x.flooded {
@@ -132,8 +160,7 @@ func (s *Service) hear(who end, x *said) {
 		s.drop("old")
 		return
 	case full:
-		s.drop("no room")
-		return
+		s.drop("no room") // for the place; what it asks of other names goes on
 	case isNew:
 		s.moved(who, x)
 	}
@@ -168,21 +195,40 @@ func (s *Service) request(who end, x *said) {
 	if x.flooded {
 		return // it was heard just now; whoever asks does so again
 	}
-	for _, at := range places {
-		to := end{x.request.Destination, at}
-		if at.At == who.At || at.MAC == who.MAC {
-			continue // they hear each other
+	to, others := s.choose(who, x, places)
+	for i, e := range to {
+		if i > 0 && !s.limits.mayLead(x.At, x.at) {
+			s.drop("too many places")
+			return
 		}
-		q := *x.request
-		p, err := s.paths.lease(who, to, x.at, func(p *path, err error) {
-			if err == nil {
-				s.metrics.setup.Observe(time.Since(x.at).Seconds())
+		s.lead(who, x, e, others)
+	}
+}
+
+// lead has a path made to a name's host, and asks it for the answer. If there can be none, others of
+// the name's hosts are asked, too.
+func (s *Service) lead(who end, x *said, to end, others []end) {
+	q := *x.request
+	then := func(send sender, p *path, err error) {
+		s.pass(send, q, who, to, p, err)
+		if err != nil {
+			for _, e := range others {
+				if !s.limits.mayLead(x.At, x.at) {
+					s.drop("too many places")
+					return
+				}
+				s.pass(send, q, who, e, nil, err)
 			}
-			s.pass(s.Network.Send, q, who, to, p, err)
-		})
-		if p != nil || err != nil {
-			s.pass(x.send, q, who, to, p, err)
 		}
+	}
+	p, err := s.paths.lease(who, to, x, func(p *path, err error) {
+		if err == nil {
+			s.metrics.setup.Observe(time.Since(x.at).Seconds())
+		}
+		then(s.Network.Send, p, err)
+	})
+	if p != nil || err != nil {
+		then(x.send, p, err)
 	}
 }
 

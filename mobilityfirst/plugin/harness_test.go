@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-net/sluice/network/topology"
 	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/service/servicetest"
+	"github.com/sluice-net/sluice/store/memstore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -85,8 +86,8 @@ func in(t *testing.T, o Options, test func(w *world)) {
 }
 
 func runIn(t testing.TB, o Options, test func(w *world)) {
-	w := &world{t: t, net: &net{Network: servicetest.NewNetwork(ring())}, ledger: servicetest.NewLedger(), number: 1}
-	o.Network, o.Rules, o.Metric = w.net, w.ledger, network.MetricHops
+	w := &world{t: t, net: &net{Network: servicetest.NewNetwork(ring())}, ledger: servicetest.NewLedger(), number: 1 << 60}
+	o.Network, o.Rules, o.Metric, o.Store = w.net, w.ledger, network.MetricHops, memstore.New()
 	w.Service = New(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -109,7 +110,7 @@ func numbered(i int) owner {
 	seed := make([]byte, ed25519.SeedSize)
 	be.PutUint32(seed, uint32(i))
 	key := ed25519.NewKeyFromSeed(seed)
-	return owner{key, record.NameOf(key.Public().(ed25519.PublicKey))}
+	return owner{key, record.NameOfOwner(key)}
 }
 
 // host is a place where the host of a number is.

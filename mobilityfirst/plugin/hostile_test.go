@@ -124,6 +124,43 @@ func TestManyFollowers(t *testing.T) {
 	})
 }
 
+// One whose requests go to several places, as often as they may, keeps nobody at its port from being told of a name that moves.
+func TestLeadsAreNotTold(t *testing.T) {
+	in(t, Options{}, func(w *world) {
+		b, moves, at, follows := numbered(2), numbered(3), host(1, 1), host(4, 4)
+		for i := range byte(maxAgain) {
+			w.say(b, host(2, 10+i))
+		}
+		w.ask(numbered(4), follows, moves.name)
+		x := w.hello(numbered(1), at)
+		for range asksEach {
+			w.asks(x, 1, b.name)
+		}
+		w.say(moves, place{at.At, host(1, 2).MAC})
+		if all := w.sent(); len(all) != 1 || all[0].to != follows.At {
+			t.Errorf("sent %d frames, want one to who follows the name", len(all))
+		}
+	})
+}
+
+// Where a name has no room for another host, what that host asks of other names goes on.
+func TestAsksWithoutRoom(t *testing.T) {
+	in(t, Options{}, func(w *world) {
+		f, b, at, bt := numbered(100), numbered(2), host(1, 1), host(4, 4)
+		for i := range maxPlaces {
+			w.say(f, host(2, byte(10+i)))
+		}
+		w.say(b, bt)
+		w.sent()
+		w.ask(f, at, b.name)
+		q := w.request(bt)
+		w.leads(q.Forth, q.Back, at, bt)
+		if places := w.names.find(f.name); len(places) != maxPlaces || slices.Contains(places, at) {
+			t.Errorf("the name is at %d places, with the one that has no room: %v", len(places), slices.Contains(places, at))
+		}
+	})
+}
+
 // Whatever names do, and links, each path leads to where its end is, no label has two meanings, and after
 // the last lease nothing is left.
 func TestLabelsProperty(t *testing.T) {

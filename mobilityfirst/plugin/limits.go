@@ -14,11 +14,12 @@ import (
 
 // What the hosts behind one port may have the controller do in a second, those of one switch a quarter of
 // what all may, and all together: take what they
-// say, look at signatures, tell others, and tell everybody.
+// say, look at signatures, tell others, lead a request to further places, and tell everybody.
 const (
 	asksEach, asksAll             = 2000, 20_000
 	signaturesEach, signaturesAll = 50, 2000
 	toldEach, toldAll             = 4000, 20_000
+	leadsEach, leadsAll           = 4000, 20_000
 	floodsEach, floodsAll         = 200, 1000
 	// signaturesAtOnce are those of all names that may be behind a port.
 	signaturesAtOnce = maxNamesAt
@@ -37,23 +38,23 @@ type limits struct {
 	now         time.Time // the latest that anybody has come with
 }
 
-type counted struct{ asks, signatures, told, floods *rate.Limiter }
+type counted struct{ asks, signatures, told, leads, floods *rate.Limiter }
 
-func count(asks, signatures, atOnce, told, floods int) func() *counted {
+func count(asks, signatures, atOnce, told, leads, floods int) func() *counted {
 	one := func(each, atOnce int) *rate.Limiter { return rate.NewLimiter(rate.Limit(each), atOnce) }
 	return func() *counted {
-		return &counted{one(asks, asks), one(signatures, atOnce), one(told, told), one(floods, floods)}
+		return &counted{one(asks, asks), one(signatures, atOnce), one(told, told), one(leads, leads), one(floods, floods)}
 	}
 }
 
 func newLimits() *limits {
-	port := count(asksEach, signaturesEach, signaturesAtOnce, toldEach, floodsEach)
-	ofSwitch := count(asksAll/4, signaturesAll/4, signaturesAll/4, toldAll/4, floodsAll/4)
+	port := count(asksEach, signaturesEach, signaturesAtOnce, toldEach, leadsEach, floodsEach)
+	ofSwitch := count(asksAll/4, signaturesAll/4, signaturesAll/4, toldAll/4, leadsAll/4, floodsAll/4)
 	return &limits{
 		ports:    sources.Table[network.PortRef, counted]{New: port, Most: maxPorts, ForgetAfter: forgetPort},
 		switches: sources.Table[openflow.DatapathID, counted]{New: ofSwitch, Most: maxPorts, ForgetAfter: forgetPort},
 		others:   port(),
-		all:      count(asksAll, signaturesAll, signaturesAll, toldAll, floodsAll)(),
+		all:      count(asksAll, signaturesAll, signaturesAll, toldAll, leadsAll, floodsAll)(),
 	}
 }
 
@@ -85,6 +86,11 @@ func (l *limits) mayVerify(at network.PortRef, now time.Time) bool {
 // mayTell says whether one more host is told what was heard from a port.
 func (l *limits) mayTell(at network.PortRef, now time.Time) bool {
 	return l.may(at, now, func(c *counted) *rate.Limiter { return c.told })
+}
+
+// mayLead says whether a request from a port is led to one more place than the first.
+func (l *limits) mayLead(at network.PortRef, now time.Time) bool {
+	return l.may(at, now, func(c *counted) *rate.Limiter { return c.leads })
 }
 
 // mayFlood says whether one more request from a port goes to everybody.

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -15,7 +16,9 @@ import (
 const (
 	// maxNames is how many places of names are remembered, a quarter of them at one switch, maxNamesAt how
 	// many at one port, maxPlaces how many of one name.
-	maxNames, maxNamesAt, maxPlaces = 65536, 256, 4
+	maxNames, maxNamesAt, maxPlaces = 65536, 256, 64
+	// quiet is when a place of a name makes room for another: it has left out a hello.
+	quiet = 15 * time.Second
 	// silent is when a name that has not said hello is not at a place any more: three times in a row.
 	silent = 35 * time.Second
 	// maxFollowers is how many are told where a name is that they have asked for in vain, maxFollowed
@@ -37,19 +40,24 @@ type end struct {
 
 // compare puts ends in an order.
 func (e end) compare(other end) int {
-	return bytes.Compare(e.appendTo(nil), other.appendTo(nil))
-}
-
-func (e end) appendTo(b []byte) []byte {
-	b = be.AppendUint64(append(b, e.name[:]...), uint64(e.At.Switch))
-	return append(be.AppendUint32(b, e.At.Port), e.MAC[:]...)
+	return cmp.Or(bytes.Compare(e.name[:], other.name[:]), e.At.Compare(other.At), bytes.Compare(e.MAC[:], other.MAC[:]))
 }
 
 // named is what is known of a name.
 type named struct {
 	number uint64 // the highest of its hellos
-	at     map[place]time.Time
+	at     map[place]heard
 }
+
+// heard is the last hello of a name at a place.
+type heard struct {
+	when   time.Time
+	number uint64
+}
+
+// clocks is by how much the numbers of hellos of two hosts with the same name may differ: they are by their clocks, in
+// nanoseconds.
+const clocks = uint64(15 * time.Second)
 
 // names says where names are.
 type names struct {
@@ -75,6 +83,22 @@ func (n *names) find(name frame.GUID) []place {
 	return nil
 }
 
+// interfaces are the places of a name at the same host as one of them: hellos have the same number there.
+func (n *names) interfaces(e end) (all []end) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	x := n.of[e.name]
+	if x == nil {
+		return nil
+	}
+	for at, heard := range x.at {
+		if heard.number == x.at[e.place].number {
+			all = append(all, end{e.name, at})
+		}
+	}
+	return all
+}
+
 // known says whether a name is anywhere.
 func (n *names) known(name frame.GUID) bool {
 	n.mu.Lock()
@@ -87,7 +111,11 @@ func (n *names) saysOld(e end, number uint64) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	x := n.of[e.name]
-	return x != nil && number <= x.number && !x.at[e.place].IsZero()
+	if x == nil {
+		return false
+	}
+	before, is := x.at[e.place]
+	return is && number <= before.number
 }
 
 // learned is what has become of a hello.
@@ -106,12 +134,10 @@ func (n *names) learn(e end, number uint64, now time.Time) learned {
 	defer n.mu.Unlock()
 	x := n.of[e.name]
 	if x == nil {
-		x = &named{at: map[place]time.Time{}}
+		x = &named{at: map[place]heard{}}
 	}
-	was := !x.at[e.place].IsZero()
-	// A host says the same at each of its interfaces: one that has been seen elsewhere is somebody
-	// else's, who has kept it.
-	if number < x.number || number == x.number && !was && x.elsewhere(e.place) {
+	before, was := x.at[e.place]
+	if was && number < before.number || !was && !x.believes(e.place, number) {
 		return isOld
 	}
 	if !was {
@@ -127,7 +153,11 @@ func (n *names) learn(e end, number uint64, now time.Time) learned {
 			}
 		}
 		if len(x.at) >= maxPlaces {
-			n.remove(end{e.name, x.oldest()})
+			oldest := x.oldest()
+			if now.Sub(x.at[oldest].when) < quiet {
+				return full
+			}
+			n.remove(end{e.name, oldest})
 		}
 		if n.behind[e.At] == nil {
 			n.behind[e.At] = map[end]struct{}{}
@@ -135,7 +165,7 @@ func (n *names) learn(e end, number uint64, now time.Time) learned {
 		n.behind[e.At][e] = struct{}{}
 		n.places.add(e.At, 1)
 	}
-	x.number, x.at[e.place] = number, now
+	x.number, x.at[e.place] = max(x.number, number), heard{now, number}
 	n.of[e.name] = x
 	if was {
 		return known
@@ -143,21 +173,23 @@ func (n *names) learn(e end, number uint64, now time.Time) learned {
 	return isNew
 }
 
-// elsewhere says whether an Ethernet address has been seen behind another port.
-func (x *named) elsewhere(at place) bool {
-	for other := range x.at {
-		if other.MAC == at.MAC {
-			return true
+// believes says whether a hello with a number may be from a place where the name was not. A host says the same at each of its
+// interfaces, so the same of an Ethernet address that has been seen elsewhere, or less, is somebody else's who has kept it. Of
+// another address it is another host's, whose clock may be another.
+func (x *named) believes(at place, number uint64) bool {
+	for other, before := range x.at {
+		if other.MAC == at.MAC && number <= before.number {
+			return false
 		}
 	}
-	return false
+	return number >= x.number-min(x.number, clocks)
 }
 
 func (x *named) oldest() (oldest place) {
 	var since time.Time
 	for at, heard := range x.at {
-		if since.IsZero() || heard.Before(since) {
-			oldest, since = at, heard
+		if since.IsZero() || heard.when.Before(since) {
+			oldest, since = at, heard.when
 		}
 	}
 	return oldest
@@ -168,7 +200,7 @@ func (n *names) makeRoom(at network.PortRef) {
 	var oldest end
 	var since time.Time
 	for e := range n.behind[at] {
-		if heard := n.of[e.name].at[e.place]; since.IsZero() || heard.Before(since) {
+		if heard := n.of[e.name].at[e.place].when; since.IsZero() || heard.Before(since) {
 			oldest, since = e, heard
 		}
 	}
@@ -203,7 +235,7 @@ func (n *names) sweep(now time.Time) {
 	defer n.mu.Unlock()
 	for name, x := range n.of {
 		for at, heard := range x.at {
-			if now.Sub(heard) > silent {
+			if now.Sub(heard.when) > silent {
 				n.remove(end{name, at})
 			}
 		}

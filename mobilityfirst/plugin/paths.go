@@ -50,8 +50,9 @@ type path struct {
 
 	// Guarded by paths.mu.
 	until   time.Time
-	ready   bool // the switches have it
-	slow    bool // they have not had it in time
+	asked   map[end]uint64 // the number of the request with which each of the ends has asked last
+	ready   bool           // the switches have it
+	slow    bool           // they have not had it in time
 	mending bool
 	hops    []network.Hop // from low to high
 	waiting []leased
@@ -90,6 +91,7 @@ type paths struct {
 	mu     sync.Mutex
 	of     map[ends]*path
 	by     map[frame.GUID]map[*path]struct{} // those to and from a name
+	ending map[end]int                       // how many have an end
 	opened shares
 	making shares
 	labels labels
@@ -125,21 +127,21 @@ func (s *shares) add(at network.PortRef, n int) {
 
 func newPaths(o *Options) *paths {
 	return &paths{
-		Options: o, setups: tasks.New(), of: map[ends]*path{}, by: map[frame.GUID]map[*path]struct{}{},
+		Options: o, setups: tasks.New(), of: map[ends]*path{}, by: map[frame.GUID]map[*path]struct{}{}, ending: map[end]int{},
 		opened: newShares(), making: newShares(), labels: labels{of: map[[2]openflow.MAC]map[uint16]struct{}{}},
 	}
 }
 
-// lease has a path be there for a lease from now on. If neither the path nor an error is returned, the
+// lease has a path be there for a lease from when it was asked for. If neither the path nor an error is returned, the
 // switches do not have it yet: then is called when they do, in another goroutine, for the first of those who wait.
-func (x *paths) lease(from, to end, now time.Time, then leased) (*path, error) {
+func (x *paths) lease(from, to end, asked *said, then leased) (*path, error) {
 	x.mu.Lock()
 	p, isNew, err := x.find(endsOf(from, to), from.At)
 	if err != nil {
 		x.mu.Unlock()
 		return nil, err
 	}
-	p.until = now.Add(x.Lease)
+	p.until, p.asked[from] = asked.at.Add(x.Lease), asked.request.ID
 	ready, slow, hops := p.ready, p.slow, p.hops
 	if !ready && !slow && len(p.waiting) < maxWaiting {
 		p.waiting = append(p.waiting, then)
@@ -170,15 +172,23 @@ func (x *paths) find(key ends, opener network.PortRef) (p *path, isNew bool, err
 	return p, true, err
 }
 
-// begin notes a new path.
-func (x *paths) begin(key ends, opener network.PortRef) (*path, error) {
+// room says why there may be no further path that is opened from a port; nil if there may be.
+func (x *paths) room(opener network.PortRef) error {
 	switch {
 	case !x.opened.room(opener, x.MaxPaths, x.MaxPaths/4, x.MaxPaths/8):
-		return nil, errTooMany
+		return errTooMany
 	case !x.making.room(opener, maxSetups, maxSetups/4, maxSetupsFrom):
-		return nil, errBusy
+		return errBusy
 	}
-	p := &path{ends: key, id: x.last, opener: opener}
+	return nil
+}
+
+// begin notes a new path.
+func (x *paths) begin(key ends, opener network.PortRef) (*path, error) {
+	if err := x.room(opener); err != nil {
+		return nil, err
+	}
+	p := &path{ends: key, id: x.last, opener: opener, asked: map[end]uint64{}}
 	p.toHigh, p.toLow = x.labels.take(key.low.MAC, key.high.MAC), x.labels.take(key.high.MAC, key.low.MAC)
 	if p.toHigh == 0 || p.toLow == 0 {
 		x.giveBack(p)
@@ -193,6 +203,7 @@ func (x *paths) begin(key ends, opener network.PortRef) (*path, error) {
 			x.by[e.name] = map[*path]struct{}{}
 		}
 		x.by[e.name][p] = struct{}{}
+		x.ending[e]++
 	}
 	return p, nil
 }

@@ -3,6 +3,7 @@ package plugin
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"time"
 
@@ -10,6 +11,9 @@ import (
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/service"
+	"github.com/sluice-net/sluice/service/agents"
+	"github.com/sluice-net/sluice/service/control"
+	"github.com/sluice-net/sluice/store"
 )
 
 // Name is the service's name: its path in the API, its owner of rules.
@@ -41,6 +45,14 @@ type Options struct {
 	Metric network.Metric
 	// Lease is how long a path is there unless it is asked for again, from MinLease to MaxLease.
 	Lease time.Duration
+	// Store is where nodes that are declared by the API are kept.
+	Store store.Store
+	// Configured are the nodes of the configuration, by name.
+	Configured map[string]agents.AgentRecord
+	// NodeTLS holds the controller's certificate and the CA of the nodes; nil for those of this machine. Dial connects to
+	// them; nil for the ordinary way.
+	NodeTLS *tls.Config
+	Dial    control.Dialer
 	// MaxPaths is how many paths there are at once, a quarter of them asked for from one switch, and half of
 	// that from one port. Each has two rules at every switch that it passes.
 	MaxPaths int
@@ -60,11 +72,12 @@ type Service struct {
 	Options
 	names   *names
 	paths   *paths
+	early   *early
 	limits  *limits
+	nodes   *nodes
 	metrics *metrics
 	backlog chan signed
 	rethink service.Loop // of the routes of paths
-	loaded  chan struct{}
 }
 
 // New returns a Service that has not started yet.
@@ -75,23 +88,27 @@ func New(o Options) *Service {
 	o.Log = o.Log.With("service", Name)
 	o.Lease, o.MaxPaths = cmp.Or(o.Lease, DefaultLease), cmp.Or(o.MaxPaths, DefaultMaxPaths)
 	s := &Service{
-		Options: o, names: newNames(), limits: newLimits(), backlog: make(chan signed, maxBacklog),
-		rethink: service.NewLoop(), loaded: make(chan struct{}),
+		Options: o, names: newNames(), early: newEarly(), limits: newLimits(), backlog: make(chan signed, maxBacklog),
+		rethink: service.NewLoop(),
 	}
-	s.paths = newPaths(&s.Options)
+	s.paths, s.nodes = newPaths(&s.Options), newNodes(&s.Options)
 	s.metrics = newMetrics(s)
-	close(s.loaded)
 	return s
 }
 
 // Name is the service's name.
 func (s *Service) Name() string { return Name }
 
-// Loaded is closed: nothing is stored.
-func (s *Service) Loaded() <-chan struct{} { return s.loaded }
+// Nodes are the storage nodes, compute nodes and caches that are declared.
+func (s *Service) Nodes() *service.Collection[agents.AgentRecord] { return s.nodes.registry.Collection }
+
+// Loaded is closed when it is known which nodes the store has.
+func (s *Service) Loaded() <-chan struct{} { return s.Nodes().Loaded() }
 
 // Run works until ctx ends. Rules stay in the switches.
-func (s *Service) Run(ctx context.Context) error {
+func (s *Service) Run(ctx context.Context) error { return s.nodes.while(ctx, s.run) }
+
+func (s *Service) run(ctx context.Context) error {
 	for d, err := range s.Rules.EverySwitch(ctx, "unknown-labels", UnknownLabels) {
 		s.Log.Warn("a switch does not take what ends frames with labels that are not there", "switch", d, "error", err)
 	}
@@ -108,7 +125,7 @@ func (s *Service) Run(ctx context.Context) error {
 		service.NewLoop().Run(ctx, 0, tidyEvery, func(ctx context.Context) { s.paths.expire(ctx, time.Now()) })
 	})
 	all.Start(func(ctx context.Context) {
-		service.NewLoop().Run(ctx, 0, tidyEvery, func(context.Context) { s.names.sweep(time.Now()) })
+		service.NewLoop().Run(ctx, 0, tidyEvery, func(context.Context) { s.names.sweep(time.Now()); s.early.sweep(time.Now()) })
 	})
 	// By then whoever uses a path from before has asked again.
 	if tasks.Sleep(ctx, MaxLease+leaseGrace) == nil {
@@ -121,6 +138,8 @@ func (s *Service) Run(ctx context.Context) error {
 // NetworkChanged tells the service of a change in the network. It does not block.
 func (s *Service) NetworkChanged(e network.Event) {
 	switch e.Kind {
+	case network.HostAdded, network.HostMoved:
+		s.believed(place{e.Host.At, e.Host.MAC})
 	case network.PortDown:
 		s.names.leave(e.Port)
 	case network.LinkDown, network.SwitchDown:

@@ -147,6 +147,9 @@ func (x *paths) unlink(p *path) {
 		if delete(x.by[e.name], p); len(x.by[e.name]) == 0 {
 			delete(x.by, e.name)
 		}
+		if x.ending[e]--; x.ending[e] == 0 {
+			delete(x.ending, e)
+		}
 	}
 }
 

@@ -315,7 +315,7 @@ func (c *conn) send(ctx context.Context, m message) error {
 	if err := c.makeRoom(ctx, len(b)+hostapi.Overhead); err != nil {
 		return err
 	}
-	err := c.proxy.Client.Send(ctx, c.connKey.peer, 0, b, func(err error) {
+	err := c.proxy.Client.Send(ctx, c.connKey.peer, c.proxy.Service, b, func(err error) {
 		c.room(len(b) + hostapi.Overhead)
 		if err != nil && !c.finishing() {
 			c.fail()

@@ -48,6 +48,8 @@ type Options struct {
 	Connect string
 	// Allow are the names that may connect; nil for all.
 	Allow []frame.GUID
+	// Service is that of the chunks that it sends, as frame.Multihoming.
+	Service frame.Service
 	// Dial connects; nil for the ordinary way.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Log is where it says what fails; nil for nowhere.
@@ -271,7 +273,7 @@ func (p *Proxy) sendReset(ctx context.Context, key connKey) error {
 		x.resets--
 		p.settle(x)
 	}
-	err := p.Client.Send(ctx, key.peer, 0, m.appendTo(nil), taken)
+	err := p.Client.Send(ctx, key.peer, p.Service, m.appendTo(nil), taken)
 	if err != nil {
 		taken(err)
 	}

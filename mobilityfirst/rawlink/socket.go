@@ -76,10 +76,16 @@ func Open(ifi *net.Interface) (*Socket, error) {
 	return s, nil
 }
 
-// ours passes frames with our EtherType, of which tags have been taken out.
+// packetType is where a filter finds for whom a frame is (SKF_AD_OFF + SKF_AD_PKTTYPE of the kernel).
+const packetType = 0xfffff000 + 4
+
+// ours passes frames with our EtherType, of which tags have been taken out, but for those to other stations, which come where
+// somebody has the interface hear all.
 var ours = []unix.SockFilter{
 	{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: headerSize - 2},
-	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: frame.EtherType, Jf: 1},
+	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: frame.EtherType, Jf: 3},
+	{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: packetType},
+	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.PACKET_OTHERHOST, Jt: 1},
 	{Code: unix.BPF_RET | unix.BPF_K, K: 1 << 18},
 	{Code: unix.BPF_RET | unix.BPF_K},
 }
@@ -125,10 +131,11 @@ type message struct {
 // controlSize is room for struct tpacket_auxdata.
 const controlSize = 48
 
-// call makes a system call for the first n frames, and gives for how many it was made.
+// call makes a system call for the first n frames, and gives for how many it was made. The call never waits, so the
+// runtime need not make another thread ready meanwhile.
 func (v *vector) call(fd, number uintptr, n int) (int, error) {
 	for {
-		done, _, err := unix.Syscall6(number, fd, uintptr(unsafe.Pointer(&v.messages[0])), uintptr(n), 0, 0, 0)
+		done, _, err := unix.RawSyscall6(number, fd, uintptr(unsafe.Pointer(&v.messages[0])), uintptr(n), 0, 0, 0)
 		switch err {
 		case 0:
 			return int(done), nil
@@ -229,18 +236,11 @@ func (s *Socket) Receive(ctx context.Context) ([]Frame, error) {
 func (s *Socket) Dropped() uint64 { return s.dropped }
 
 // label reads the VLAN tag, which the kernel has taken out of the frame, from its notes (struct
-// tpacket_auxdata).
+// tpacket_auxdata), which are the only ones that are asked for.
 func label(control []byte) uint16 {
-	messages, err := unix.ParseSocketControlMessage(control)
-	if err != nil {
+	const status, tag = unix.SizeofCmsghdr, unix.SizeofCmsghdr + 16
+	if len(control) < tag+2 || binary.NativeEndian.Uint32(control[status:])&unix.TP_STATUS_VLAN_VALID == 0 {
 		return 0
 	}
-	for _, m := range messages {
-		const status, tag = 0, 16 // where they stand in it
-		if m.Header.Level == unix.SOL_PACKET && m.Header.Type == unix.PACKET_AUXDATA && len(m.Data) >= tag+2 &&
-			binary.NativeEndian.Uint32(m.Data[status:])&unix.TP_STATUS_VLAN_VALID != 0 {
-			return binary.NativeEndian.Uint16(m.Data[tag:]) & 0xfff
-		}
-	}
-	return 0
+	return binary.NativeEndian.Uint16(control[tag:]) & 0xfff
 }

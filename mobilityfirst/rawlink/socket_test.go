@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/internal/nettest"
+	"github.com/sluice-net/sluice/openflow"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -87,6 +88,39 @@ func TestFramesWithLabels(t *testing.T) {
 				t.Errorf("frame %d: from %v, label %d, %.80q; want %v, %d, %.80q", i, f.From, f.Label, f.Payload, a.MAC, label, want)
 			}
 			i++
+		}
+	}
+}
+
+// What is for another station is not heard, also where somebody has the interface hear all.
+func TestOthersFrames(t *testing.T) {
+	a, b := cable(t, 1500)
+	link, err := netlink.LinkByName("b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.SetPromiscOn(link); err != nil {
+		t.Fatal(err)
+	}
+	other := b.MAC
+	other[5]++
+	for _, to := range []openflow.MAC{other, openflow.Broadcast, b.MAC} {
+		if err := a.Send([][]byte{append(a.AppendHeader(nil, to, 7), to[:]...)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for wanted := []openflow.MAC{openflow.Broadcast, b.MAC}; len(wanted) > 0; {
+		got, err := b.Receive(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range got {
+			if to := openflow.MAC(f.Payload); to != wanted[0] {
+				t.Fatalf("a frame for %v has come, want one for %v", to, wanted[0])
+			}
+			wanted = wanted[1:]
 		}
 	}
 }

@@ -54,6 +54,11 @@ func NameOf(key ed25519.PublicKey) frame.GUID {
 	return frame.GUID(sum[:len(frame.GUID{})])
 }
 
+// NameOfOwner is the name of whoever has a private key.
+func NameOfOwner(key ed25519.PrivateKey) frame.GUID {
+	return NameOf(key.Public().(ed25519.PublicKey))
+}
+
 // GUID is the name that it is of.
 func (r *Record) GUID() frame.GUID { return NameOf(r.Key[:]) }
 
@@ -74,12 +79,24 @@ func Sign(key ed25519.PrivateKey, number uint64, until time.Time, addresses ...g
 // Verify says whether the owner of the name has signed it, and whether it holds now. The error wraps
 // ErrSignature, ErrOver or ErrLimits.
 func (r *Record) Verify(now time.Time) error {
+	if err := r.holds(now); err != nil {
+		return err
+	}
+	return r.verifySignature()
+}
+
+// holds says what is wrong with it, but for the signature.
+func (r *Record) holds(now time.Time) error {
 	if err := r.limits(); err != nil {
 		return err
 	}
 	if r.Over(now) || r.Until > now.Add(MaxValidity+MaxSkew).Unix() {
 		return r.over()
 	}
+	return nil
+}
+
+func (r *Record) verifySignature() error {
 	if !ed25519.Verify(r.Key[:], r.signed(), r.Signature[:]) {
 		return fmt.Errorf("record of %v: %w", r.GUID(), ErrSignature)
 	}

@@ -10,9 +10,12 @@ import (
 // ReceiverConfig is what a Receiver works with.
 type ReceiverConfig struct {
 	Stream frame.Stream
-	// Window is for how many frames behind the first missing one there is room, from 32,
+	// Window is for how many frames behind the first missing one there is room at first, from 32,
 	// which a sender may use before it is told, to MaxWindow.
 	Window int
+	// Widen says whether there is memory for more frames, so many in all, where a sender would use them. Nil for
+	// never.
+	Widen func(window int) bool
 	// MaxChunk is how many bytes a chunk has at most.
 	MaxChunk uint32
 	// Reserve says whether there is memory for a chunk of so many bytes. While there is not, the
@@ -37,12 +40,13 @@ type Receiver struct {
 	early [][]byte // frames from next on that have come, by their number modulo Window
 	ahead int      // how many of them there are
 	taken uint64
+	wide  uint64 // the first frame for which there was no room when the window was made as large as it is
 	part  *Chunk // begun, and not whole
 }
 
 // NewReceiver returns one to which nothing has come.
 func NewReceiver(c ReceiverConfig) *Receiver {
-	return &Receiver{ReceiverConfig: c, early: make([][]byte, c.Window)}
+	return &Receiver{ReceiverConfig: c, early: make([][]byte, c.Window), wide: uint64(c.Window)}
 }
 
 // Data takes a frame, and gives the chunks that are whole with it. What is kept of the frame is
@@ -56,6 +60,9 @@ func (r *Receiver) Data(d *frame.StreamData) ([]Chunk, error) {
 		return nil, fmt.Errorf("frame %d, with room until %d: %w", d.Number, r.next+uint64(r.Window), ErrViolation)
 	case len(d.Payload) == 0:
 		return nil, fmt.Errorf("frame %d without payload: %w", d.Number, ErrViolation)
+	}
+	if d.Blocked && d.Number+1 >= r.wide {
+		r.widen()
 	}
 	slot := &r.early[d.Number%uint64(r.Window)]
 	if d.Number > r.next {
@@ -77,6 +84,19 @@ func (r *Receiver) Data(d *frame.StreamData) ([]Chunk, error) {
 		return all, err
 	}
 	return r.follow(all)
+}
+
+// widen makes room for twice as many frames, if there is memory.
+func (r *Receiver) widen() {
+	window := min(2*r.Window, MaxWindow)
+	if window == r.Window || r.Widen == nil || !r.Widen(window) {
+		return
+	}
+	early := make([][]byte, window)
+	for n := r.next; n < r.next+uint64(r.Window); n++ {
+		early[n%uint64(window)] = r.early[n%uint64(r.Window)]
+	}
+	r.early, r.Window, r.wide = early, window, r.next+uint64(window)
 }
 
 // Resume goes on where there was no memory.

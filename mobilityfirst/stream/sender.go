@@ -38,12 +38,9 @@ type Sender struct {
 	chunks []chunk // not taken, oldest first
 	queued int     // bytes of them
 	sent   flight
-	limit  uint64 // the first frame for which the receiver has no room
-	end    uint64 // behind the last frame of all chunks
-	window window
-	rtt    roundTrip
-	due    time.Time // when the receiver has been silent too long; zero while nothing is awaited
-	query  bool      // it is to be asked
+	limit  uint64  // the first frame for which the receiver has no room
+	end    uint64  // behind the last frame of all chunks
+	paths  []*Path // at least one
 }
 
 // chunk is one with its header, cut into frames.
@@ -61,9 +58,9 @@ func (c *chunk) size() int { return len(c.head) + len(c.payload) }
 // firstLimit is for how many frames there is room before the receiver has said so.
 const firstLimit = 32
 
-// NewSender returns one that has sent nothing.
-func NewSender(c SenderConfig) *Sender {
-	return &Sender{SenderConfig: c, limit: firstLimit, window: newWindow()}
+// NewSender returns one that has sent nothing, and goes by one path.
+func NewSender(c SenderConfig, p *Path) *Sender {
+	return &Sender{SenderConfig: c, limit: firstLimit, paths: []*Path{p}}
 }
 
 // Push queues a chunk, and keeps its payload, which must stay as it is until the chunk is taken. Its number
@@ -99,7 +96,7 @@ func (s *Sender) Queued() int { return s.queued }
 func (s *Sender) Chunks() int { return len(s.chunks) }
 
 // Begun says whether a frame was sent since the stream has its number.
-func (s *Sender) Begun() bool { return s.sent.orders > 0 }
+func (s *Sender) Begun() bool { return s.sent.end() > 0 }
 
 // Restart begins the next stream, with another Payload, with the chunks that have not been taken: for a
 // receiver that does not know the stream any more.
@@ -111,7 +108,10 @@ func (s *Sender) Restart(payload int) {
 	for i := range s.chunks {
 		s.cut(&s.chunks[i])
 	}
-	s.sent, s.limit, s.window, s.query, s.due = flight{}, firstLimit, newWindow(), false, time.Time{}
+	s.sent, s.limit = flight{}, firstLimit
+	for _, p := range s.paths {
+		p.reset()
+	}
 }
 
 // Reset is Restart for a receiver that says up to where it has taken what was sent.
@@ -140,10 +140,10 @@ func (s *Sender) cut(c *chunk) {
 	s.end = c.end
 }
 
-// Send gives the frames that may go now, at most so many: those that were lost first. What they
+// Send gives the frames that may go by a path now, at most so many: those that were lost first. What they
 // hold stays valid until their chunks are taken.
-func (s *Sender) Send(now time.Time, most int) (all []frame.StreamData) {
-	for len(all) < most && s.sent.under < s.window.size() {
+func (s *Sender) Send(p *Path, now time.Time, most int) (all []frame.StreamData) {
+	for len(all) < most && s.may(p) {
 		n, again := s.sent.lost()
 		if !again {
 			if n = s.sent.end(); n >= min(s.limit, s.end) {
@@ -154,18 +154,20 @@ func (s *Sender) Send(now time.Time, most int) (all []frame.StreamData) {
 			s.Again++
 		}
 		all = append(all, frame.StreamData{Stream: s.Stream, Number: n, Fresh: s.sent.base == 0, Payload: s.part(n)})
-		s.sent.send(n, now)
+		s.sent.send(p, n, now)
+		all[len(all)-1].Blocked = n+1 == s.limit && s.end > s.limit && !p.full()
 	}
-	s.window.used(s.sent.under)
+	p.window.used(p.under)
 	if len(all) > 0 {
+		p.due = time.Time{}
 		s.await(now)
 	}
 	return all
 }
 
-// Query says whether the receiver is to be asked what has come, once for each time that it is due.
-func (s *Sender) Query() (q frame.StreamQuery, ask bool) {
-	ask, s.query = s.query, false
+// Query says whether the receiver is to be asked by a path what has come, once for each time that it is due.
+func (s *Sender) Query(p *Path) (q frame.StreamQuery, ask bool) {
+	ask, p.query = p.query, false
 	return frame.StreamQuery{Stream: s.Stream}, ask
 }
 
@@ -205,14 +207,18 @@ func (s *Sender) Ack(a *frame.StreamAck, now time.Time) error {
 	}
 	s.limit = max(s.limit, min(a.Limit, a.Next+MaxWindow))
 	s.take(a.Taken)
-	got := s.sent.acked(a)
-	if got.frames > 0 {
-		if got.measured {
-			s.rtt.measure(now.Sub(got.at))
+	for _, p := range s.paths {
+		p.got = arrival{}
+	}
+	s.sent.acked(a)
+	alone := len(s.paths) == 1
+	for _, p := range s.paths {
+		if p.got.frames > 0 {
+			p.took(&s.sent, alone, now)
 		}
-		s.rtt.tries = 0
-		s.window.grow(got.frames)
-		s.window.missed(s.sent.miss(got.order), s.sent.orders)
+		if p.got.frames > 0 || alone {
+			p.due = time.Time{}
+		}
 	}
 	s.await(now)
 	return nil
@@ -225,32 +231,4 @@ func (s *Sender) take(until uint64) {
 		s.chunks[0] = chunk{}
 		s.chunks = s.chunks[1:]
 	}
-}
-
-// await sets until when something has to come from the receiver.
-func (s *Sender) await(now time.Time) {
-	s.due = time.Time{}
-	if len(s.chunks) > 0 {
-		s.due = now.Add(s.rtt.patience())
-	}
-}
-
-// Deadline is when Expire is to be called, unless there is an acknowledgement before; zero for not
-// at all.
-func (s *Sender) Deadline() time.Time { return s.due }
-
-// Expire is for a receiver that has been silent until the deadline: all that is under way counts as
-// lost, and the receiver is asked if it was not known to have room or all frames have come.
-func (s *Sender) Expire(now time.Time) {
-	if s.due.IsZero() || now.Before(s.due) {
-		return
-	}
-	s.rtt.tries++
-	if s.sent.under > 0 {
-		s.sent.allLost()
-		s.window.collapse()
-	} else {
-		s.query = true
-	}
-	s.await(now)
 }

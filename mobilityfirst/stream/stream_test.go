@@ -2,10 +2,9 @@ package stream
 
 import (
 	"bytes"
-	"container/heap"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,178 +15,30 @@ import (
 	"github.com/sluice-net/sluice/mobilityfirst/frame"
 )
 
-// way is what carries frames between both ends in a test, each way.
-type way struct {
-	loss, twice float64
-	least, more time.Duration // how long it takes
-	// rate is how many frames a second go through, queue how many wait before others are lost;
-	// zero for no bound.
-	rate, queue int
-}
-
-// underway is a frame that arrives.
-type underway struct {
-	at     time.Time
-	number int // in which order they were sent
-	bytes  []byte
-	back   bool
-}
-
-type arrivals []underway
-
-func (a arrivals) Len() int { return len(a) }
-func (a arrivals) Less(i, j int) bool {
-	return a[i].at.Before(a[j].at) || a[i].at.Equal(a[j].at) && a[i].number < a[j].number
-}
-func (a arrivals) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
-func (a *arrivals) Push(x any)   { *a = append(*a, x.(underway)) }
-func (a *arrivals) Pop() any {
-	x := (*a)[len(*a)-1]
-	*a = (*a)[:len(*a)-1]
-	return x
-}
-
-// world is a stream with both ends, and a clock.
-type world struct {
-	way
-	t     interface{ Fatalf(string, ...any) }
-	s     *Sender
-	r     *Receiver
-	now   time.Time
-	draw  *rand.Rand
-	under arrivals
-	sent  int
-	free  [2]time.Time // when the next frame can go through
-
-	got     []Chunk
-	hold    int // chunks that have come and are not taken yet, at most
-	waiting []uint64
-	memory  int // bytes that are free for chunks
-}
-
-func newWorld(t interface{ Fatalf(string, ...any) }, w way, seed uint64, window int) *world {
-	x := &world{way: w, t: t, now: time.Unix(1000, 0), draw: rand.New(rand.NewPCG(seed, 1)), memory: 1 << 20}
-	x.s = NewSender(SenderConfig{Stream: 7, Payload: 512, Queue: 1 << 20})
-	x.r = NewReceiver(ReceiverConfig{Stream: 7, Window: window, MaxChunk: 1 << 16, Reserve: func(n int) bool {
-		if n > x.memory {
-			return false
-		}
-		x.memory -= n
-		return true
-	}})
-	return x
-}
-
-// carry puts a frame on its way.
-func (w *world) carry(f frame.Frame, back bool) {
-	w.sent++
-	if w.draw.Float64() < w.loss {
-		return
-	}
-	times := 1
-	if w.draw.Float64() < w.twice {
-		times = 2
-	}
-	for range times {
-		at := w.now
-		if w.rate > 0 {
-			free := &w.free[0]
-			if back {
-				free = &w.free[1]
-			}
-			gap := time.Second / time.Duration(w.rate)
-			if free.Sub(w.now) > time.Duration(w.queue)*gap {
-				return
-			}
-			at = later(*free, w.now).Add(gap)
-			*free = at
-		}
-		at = at.Add(w.least)
-		if w.more > 0 {
-			at = at.Add(time.Duration(w.draw.Int64N(int64(w.more))))
-		}
-		heap.Push(&w.under, underway{at, w.sent, f.AppendTo(nil), back})
-	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// step lets the next thing happen; false if nothing is left to.
-func (w *world) step() bool {
-	for _, d := range w.s.Send(w.now, 1<<10) {
-		if d.Number >= w.r.next+uint64(w.r.Window) && w.r.next > 0 {
-			w.t.Fatalf("frame %d is sent, with room until %d", d.Number, w.r.next+uint64(w.r.Window))
-		}
-		w.carry(&d, false)
-	}
-	if q, ask := w.s.Query(); ask {
-		w.carry(&q, false)
-	}
-	due := w.s.Deadline()
-	if len(w.under) == 0 || !due.IsZero() && due.Before(w.under[0].at) {
-		if due.IsZero() {
-			return false
-		}
-		w.now = later(w.now, due)
-		w.s.Expire(w.now)
-		return true
-	}
-	u := heap.Pop(&w.under).(underway)
-	w.now = later(w.now, u.at)
-	f, err := frame.Parse(u.bytes)
-	if err != nil {
-		w.t.Fatalf("%v", err)
-	}
-	switch f := f.(type) {
-	case *frame.StreamAck:
-		if err := w.s.Ack(f, w.now); err != nil {
-			w.t.Fatalf("%v", err)
-		}
-	case *frame.StreamData:
-		all, err := w.r.Data(f)
-		w.take(all, err)
-	case *frame.StreamQuery:
-		w.take(w.r.Resume())
-	}
-	return true
-}
-
-// take takes the chunks that have come, some of them later, and answers.
-func (w *world) take(all []Chunk, err error) {
-	if err != nil {
-		w.t.Fatalf("%v", err)
-	}
-	w.got = append(w.got, all...)
-	for _, c := range all {
-		w.waiting = append(w.waiting, c.End)
-		w.memory += len(c.Payload)
-	}
-	for len(w.waiting) > 0 && (len(w.waiting) > w.hold || w.draw.IntN(4) == 0) {
-		w.r.Take(w.waiting[0])
-		w.waiting = w.waiting[1:]
-	}
-	a := w.r.Ack()
-	w.carry(&a, true)
-}
-
-// whole is an address of a header.
-func whole(n byte) frame.Address { return frame.Address{GUID: frame.GUID{19: n}} }
-
 // Whatever the way does to frames, each chunk arrives once, in order, as it was sent, and the
 // sender forgets it when the receiver has taken it.
 func TestChunksArriveOnceAndInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(t, way{
-			loss: rapid.Float64Range(0, 0.4).Draw(t, "loss"), twice: rapid.Float64Range(0, 0.3).Draw(t, "twice"),
-			least: time.Duration(rapid.IntRange(0, 50_000).Draw(t, "least, us")) * time.Microsecond, more: time.Duration(rapid.IntRange(0, 50_000).Draw(t, "more, us")) * time.Microsecond,
-			rate: rapid.SampledFrom([]int{0, 1000, 100_000}).Draw(t, "rate"), queue: rapid.IntRange(1, 100).Draw(t, "queue"),
-		}, rapid.Uint64().Draw(t, "seed"), rapid.SampledFrom([]int{firstLimit, 64, 256}).Draw(t, "window"))
+		ways := make([]way, rapid.SampledFrom([]int{1, 1, 2, 4}).Draw(t, "ways"))
+		for i := range ways {
+			ways[i] = way{
+				loss: rapid.Float64Range(0, 0.4).Draw(t, "loss"), twice: rapid.Float64Range(0, 0.3).Draw(t, "twice"),
+				least: time.Duration(rapid.IntRange(0, 50_000).Draw(t, "least, us")) * time.Microsecond, more: time.Duration(rapid.IntRange(0, 50_000).Draw(t, "more, us")) * time.Microsecond,
+				rate: rapid.SampledFrom([]int{0, 1000, 100_000}).Draw(t, "rate"), queue: rapid.IntRange(1, 100).Draw(t, "queue"),
+			}
+			if i > 0 && rapid.Bool().Draw(t, "dead") {
+				ways[i].loss = 1
+			}
+		}
+		w := newWorld(t, rapid.Uint64().Draw(t, "seed"), rapid.SampledFrom([]int{firstLimit, 64, 256}).Draw(t, "window"), ways...)
+		drops := map[int]int{} // in which step which way is dropped: not the first, which may be the only one that is not dead
+		for i := len(ways) - 1; i > 0; i-- {
+			if rapid.Bool().Draw(t, "dropped") {
+				drops[rapid.IntRange(0, 500).Draw(t, "step")] = i
+			}
+		}
 		w.hold = rapid.IntRange(0, 3).Draw(t, "held back")
+		w.room = rapid.SampledFrom([]int{0, 128, 1024}).Draw(t, "room")
 		w.memory = rapid.SampledFrom([]int{20_000, 1 << 20}).Draw(t, "memory")
 		var sent []Chunk
 		for i, size := range rapid.SliceOfN(rapid.IntRange(0, 20_000), 1, 12).Draw(t, "chunks") {
@@ -205,6 +56,9 @@ func TestChunksArriveOnceAndInOrder(t *testing.T) {
 			sent = append(sent, Chunk{Number: uint64(i), RoutingHeader: h, Payload: payload})
 		}
 		for steps := 0; w.step(); steps++ {
+			if i, is := drops[steps]; is && i < len(w.ways) {
+				w.drop(i)
+			}
 			if steps > 1_000_000 {
 				t.Fatalf("no end: %d of %d have come, next %d, due %v, now %v", len(w.got), len(sent), w.r.next, w.s.Deadline(), w.now)
 			}
@@ -223,16 +77,19 @@ func TestChunksArriveOnceAndInOrder(t *testing.T) {
 func TestWindowFitsTheWay(t *testing.T) {
 	for name, x := range map[string]struct {
 		way
+		room  int     // that there may be
 		most  float64 // frames sent for each that is needed
 		least float64 // part of the way's rate
 	}{
-		"no losses":     {way: way{least: 100 * time.Microsecond}, most: 1},
-		"a long way":    {way: way{least: 40 * time.Millisecond, rate: 10_000, queue: 1000}, most: 1, least: 0.05}, // 64 frames a round trip of 80 ms
-		"a full queue":  {way: way{least: time.Millisecond, rate: 10_000, queue: 20}, most: 1.1, least: 0.85},
-		"a short queue": {way: way{least: time.Millisecond, rate: 10_000, queue: 5}, most: 1.2, least: 0.6},
+		"no losses":             {way: way{least: 100 * time.Microsecond}, most: 1},
+		"a long way":            {way: way{least: 40 * time.Millisecond, rate: 10_000, queue: 1000}, most: 1, least: 0.05},             // 64 frames a round trip of 80 ms
+		"a long way, with room": {way: way{least: 40 * time.Millisecond, rate: 10_000, queue: 1000}, room: 1024, most: 1, least: 0.15}, // and most of them are sent before it is there,
+		"a full queue":          {way: way{least: time.Millisecond, rate: 10_000, queue: 20}, most: 1.1, least: 0.85},
+		"a short queue":         {way: way{least: time.Millisecond, rate: 10_000, queue: 5}, most: 1.2, least: 0.6},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, x.way, 1, 64)
+			w := newWorld(t, 1, 64, x.way)
+			w.room = x.room
 			const chunks = 40
 			for range chunks {
 				if err := w.s.Push(0, frame.RoutingHeader{}, make([]byte, 1<<14)); err != nil {
@@ -245,7 +102,7 @@ func TestWindowFitsTheWay(t *testing.T) {
 			if len(w.got) != chunks {
 				t.Fatalf("%d chunks have come", len(w.got))
 			}
-			again := float64(w.s.sent.orders) / float64(w.s.end)
+			again := float64(w.ways[0].path.orders) / float64(w.s.end)
 			took := w.now.Sub(began).Seconds()
 			rate := float64(w.s.end) / took
 			t.Logf("%.3f transmissions a frame, %.0f frames a second", again, rate)
@@ -256,9 +113,60 @@ func TestWindowFitsTheWay(t *testing.T) {
 	}
 }
 
+// A stream that goes by several ways gets about what they carry together, also where one is shorter or faster than the
+// other; with little to send it goes by the shorter alone; and when one dies it goes on by the other at once.
+func TestSeveralWays(t *testing.T) {
+	for name, x := range map[string]struct {
+		ways  []way
+		least float64 // part of what they carry together
+	}{
+		"alike":            {[]way{{least: time.Millisecond, rate: 10_000, queue: 50}, {least: time.Millisecond, rate: 10_000, queue: 50}}, 0.85},
+		"one longer":       {[]way{{least: time.Millisecond, rate: 10_000, queue: 50}, {least: 3 * time.Millisecond, rate: 10_000, queue: 50}}, 0.8},
+		"one slower":       {[]way{{least: time.Millisecond, rate: 10_000, queue: 50}, {least: time.Millisecond, rate: 3_000, queue: 50}}, 0.8},
+		"deep queues":      {[]way{{least: time.Millisecond, rate: 10_000, queue: 1000}, {least: 2 * time.Millisecond, rate: 10_000, queue: 1000}}, 0.8},
+		"three":            {[]way{{least: time.Millisecond, rate: 5_000, queue: 50}, {least: time.Millisecond, rate: 5_000, queue: 50}, {least: 2 * time.Millisecond, rate: 5_000, queue: 50}}, 0.8},
+		"one of them dead": {[]way{{least: time.Millisecond, rate: 10_000, queue: 50}, {loss: 1}}, 0.75},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, 128, x.ways...)
+			const chunks = 400
+			for range chunks {
+				if err := w.s.Push(0, frame.RoutingHeader{}, make([]byte, 1<<14)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			began := w.now
+			for w.step() {
+			}
+			rate, together, parts := float64(w.s.end)/w.now.Sub(began).Seconds(), 0, []int{}
+			for _, by := range w.ways {
+				together += by.rate
+				parts = append(parts, by.frames)
+			}
+			t.Logf("%.0f frames a second of %d, %v by each, for %d", rate, together, parts, w.s.end)
+			if rate < x.least*float64(together) || len(w.got) != chunks {
+				t.Errorf("%.0f frames a second, want %.2f of %d; %d chunks", rate, x.least, together, len(w.got))
+			}
+		})
+	}
+	t.Run("little", func(t *testing.T) {
+		w := newWorld(t, 1, 128, way{least: 5 * time.Millisecond}, way{least: time.Millisecond})
+		for i := range 200 {
+			if err := w.s.Push(uint64(i), frame.RoutingHeader{}, make([]byte, 1000)); err != nil {
+				t.Fatal(err)
+			}
+			for w.s.Chunks() > 0 && w.step() {
+			}
+		}
+		if long, short := w.ways[0].frames, w.ways[1].frames; long > short/4 {
+			t.Errorf("%d frames go the longer way, %d the shorter", long, short)
+		}
+	})
+}
+
 // What does not fit is refused, and changes nothing.
 func TestPushIsRefused(t *testing.T) {
-	s := NewSender(SenderConfig{Payload: 512, Queue: 1000})
+	s := NewSender(SenderConfig{Payload: 512, Queue: 1000}, NewPath())
 	if err := s.Push(0, frame.RoutingHeader{}, make([]byte, 5000)); err != nil {
 		t.Errorf("a chunk that is larger than the queue, alone: %v", err)
 	}
@@ -278,7 +186,7 @@ func TestPushIsRefused(t *testing.T) {
 // A stream that begins anew has the chunks that were not taken, with their numbers, whatever has come of
 // them.
 func TestRestart(t *testing.T) {
-	w := newWorld(t, way{least: time.Millisecond}, 1, 64)
+	w := newWorld(t, 1, 64, way{least: time.Millisecond})
 	for i := range uint64(4) {
 		if err := w.s.Push(i, frame.RoutingHeader{}, make([]byte, 10_000)); err != nil {
 			t.Fatal(err)
@@ -310,12 +218,12 @@ func TestRestart(t *testing.T) {
 
 // An acknowledgement of what was never sent, or that contradicts itself, changes nothing.
 func TestFalseAcknowledgements(t *testing.T) {
-	s := NewSender(SenderConfig{Payload: 512, Queue: 1 << 20})
+	s := NewSender(SenderConfig{Payload: 512, Queue: 1 << 20}, NewPath())
 	if err := s.Push(0, frame.RoutingHeader{}, make([]byte, 10_000)); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Unix(1, 0)
-	s.Send(now, 8)
+	s.Send(s.paths[0], now, 8)
 	for name, a := range map[string]frame.StreamAck{
 		"beyond":             {Next: 9, Limit: 99},
 		"taken, not come":    {Next: 3, Taken: 4, Limit: 99},
@@ -379,7 +287,7 @@ func FuzzReceiver(f *testing.F) {
 	f.Add(append(append([]byte{63}, b...), 1, 2, 3), uint8(64))
 	f.Fuzz(func(t *testing.T, in []byte, size uint8) {
 		reserved := 0
-		r := NewReceiver(ReceiverConfig{Window: 16, MaxChunk: 1 << 10, Reserve: func(n int) bool { reserved += n; return reserved < 1<<14 }})
+		r := NewReceiver(ReceiverConfig{Window: 16, MaxChunk: 1 << 10, Widen: func(n int) bool { return n <= 64 }, Reserve: func(n int) bool { reserved += n; return reserved < 1<<14 }})
 		for len(in) > 0 {
 			d := frame.StreamData{Number: r.next + uint64(in[0])%20 - 2}
 			in = in[1:]
@@ -396,8 +304,8 @@ func FuzzReceiver(f *testing.F) {
 				return
 			}
 			a := r.Ack()
-			s := NewSender(SenderConfig{Payload: 512, Queue: 1 << 20})
-			s.sent.all = make([]outstanding, r.next+16)
+			s := NewSender(SenderConfig{Payload: 512, Queue: 1 << 20}, NewPath())
+			s.sent.all = slices.Repeat([]outstanding{{path: s.paths[0]}}, int(r.next)+r.Window)
 			if err := s.Ack(&a, time.Unix(1, 0)); err != nil {
 				t.Fatalf("%+v: %v", a, err)
 			}

@@ -16,6 +16,8 @@ type window struct {
 const (
 	firstWindow = 16
 	leastWindow = 4
+	// modest is a window that grows whatever the queue.
+	modest = 128
 	// keep is what is left of the window when a frame is lost (RFC 9438, 4.6).
 	keep = 0.7
 )
@@ -59,7 +61,8 @@ func (w *window) collapse() {
 // roundTrip is how long answers take (RFC 6298).
 type roundTrip struct {
 	smooth, vary time.Duration
-	tries        int // deadlines that have passed since anything came
+	least        time.Duration // about what it is without a queue
+	tries        int           // deadlines that have passed since anything came
 }
 
 const (
@@ -73,12 +76,33 @@ const (
 func (r *roundTrip) measure(d time.Duration) {
 	d = max(d, 1)
 	if r.smooth == 0 {
-		r.smooth, r.vary = d, d/2
+		r.smooth, r.vary, r.least = d, d/2, d
 		return
 	}
+	if r.least == 0 {
+		r.least = d
+	}
+	r.least = min(r.least+(r.smooth-r.least)/leastAges, d)
 	r.vary += ((r.smooth - d).Abs() - r.vary) / 4
 	r.smooth += (d - r.smooth) / 8
 }
+
+// leastAges is in how many measurements the least round trip comes near to what it is now, lest that of another route is
+// believed in for ever.
+const leastAges = 1024
+
+// queued says whether frames wait about as long in a queue as their way takes.
+func (r *roundTrip) queued() bool { return r.smooth > 2*r.least+queueNoise }
+
+// delayed says whether the queue is longer than that, and than any is to be for long (RFC 8289, 4.4).
+func (r *roundTrip) delayed() bool { return r.smooth > 2*r.least+queueTarget }
+
+const (
+	// queueNoise is what round trips differ by without a queue.
+	queueNoise = time.Millisecond
+	// queueTarget is how long frames may wait in a queue.
+	queueTarget = 5 * time.Millisecond
+)
 
 // patience is how long the receiver may be silent.
 func (r *roundTrip) patience() time.Duration {

@@ -8,12 +8,15 @@ import type { Agent } from "../api/types";
 import { useNames } from "../names/usenames";
 import { useWorld } from "../state/hooks";
 
+/** What can be drained. */
+type Drainable = Pick<Agent, "name" | "draining">;
+
 interface Drains {
   /** What they take, as in "sessions". */
   what: string;
   done: string;
   refused: string;
-  drain(a: Agent): Promise<void>;
+  drain(a: Drainable): Promise<void>;
   /** Says no longer what was done last. */
   forget(): void;
 }
@@ -28,7 +31,7 @@ export function useDrains(path: string, what: string, refresh: () => void): Drai
     setDone("");
     setRefused("");
   };
-  const drain = async (a: Agent): Promise<void> => {
+  const drain = async (a: Drainable): Promise<void> => {
     forget();
     try {
       await client.post(`${path}/${step(a.name)}/drain`, { on: !a.draining });
@@ -49,6 +52,6 @@ export const Drained = ({ of: { done, refused } }: { of: Drains }) => (
   </>
 );
 
-export const DrainButton = ({ of: a, drains: { what, drain } }: { of: Agent; drains: Drains }) => (
+export const DrainButton = ({ of: a, drains: { what, drain } }: { of: Drainable; drains: Drains }) => (
   <button type="button" aria-label={a.draining ? `Resume: let ${a.name} take new ${what}` : `Drain ${a.name}`} onClick={() => void drain(a)}>{a.draining ? "Resume" : "Drain"}</button>
 );

@@ -46,3 +46,10 @@ export type TreeSwitch = Schemas["CinemaTreeSwitch"];
 export type Viewer = Schemas["CinemaViewerInfo"];
 export type Budget = Schemas["CinemaLinkInfo"];
 export type Lineup = Schemas["GatewayLineup"];
+
+export type Name = Schemas["MobilityfirstNameInfo"];
+export type NamePath = Schemas["MobilityfirstPathInfo"];
+export type NameNode = Schemas["MobilityfirstNodeInfo"];
+export type NameFunction = Schemas["MobilityfirstFunctionInfo"];
+export type CustodyList = Schemas["MobilityfirstCustodyList"];
+export type Custody = Schemas["MobilityfirstCustodyInfo"];

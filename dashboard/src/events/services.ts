@@ -78,6 +78,11 @@ export const services: Record<string, Words> = {
   "qos.subflow.moved": (a) => `Further subflow ${text(attrsOf(a["subflow"]), "flow")} was moved to another path${because(text(a, "cause"))}`,
   "qos.subflow.ended": (a) => `Further subflow ${text(a, "flow")} is over${because(text(a, "reason"))}`,
   "mobilityfirst.name.found": (a) => `Name ${text(a, "name").slice(0, 8)} is at ${text(a, "port")}`,
+  "mobilityfirst.node.up": (a) => `Node ${text(a, "agent")} of names is up`,
+  "mobilityfirst.node.silent": (a) => `Node ${text(a, "agent")} of names is silent${because(text(a, "error"))}`,
+  "mobilityfirst.node.added": (a) => `Node ${text(a, "name")} of names was added`,
+  "mobilityfirst.node.removed": (a) => `Node ${text(a, "name")} of names was removed`,
+  "mobilityfirst.node.changed": (a) => `Node ${text(a, "name")} of names ${attrsOf(a["agent"])["draining"] === true ? "gets no new paths where there is another" : "gets new paths"}`,
   "store.writes.refused": (a) => `Nothing can be written down${because(text(a, "reason"))}`,
   "store.writes.resumed": () => "The store can be written to again",
 };

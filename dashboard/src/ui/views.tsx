@@ -8,6 +8,7 @@ export const views = [
   { id: "sos", name: "Transfers" },
   { id: "devices", name: "Devices" },
   { id: "channels", name: "Channels" },
+  { id: "names", name: "Names" },
   { id: "rules", name: "Rules" },
   { id: "events", name: "Events" },
 ] as const;

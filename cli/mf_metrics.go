@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/internal/listen"
+	"github.com/sluice-net/sluice/internal/lograte"
+	"github.com/sluice-net/sluice/service"
+)
+
+// figures are what a daemon shows for Prometheus, where it is told to.
+type figures struct {
+	at     string // nowhere if it is empty
+	listen net.Listener
+}
+
+func (f *figures) flag(flags *pflag.FlagSet) {
+	flags.StringVar(&f.at, "metrics", "", "loopback address at which figures are shown to Prometheus, like 127.0.0.1:9411")
+}
+
+// open listens, if that is wanted.
+func (f *figures) open() error {
+	if f.at == "" {
+		return nil
+	}
+	at, err := netip.ParseAddrPort(f.at)
+	if err != nil || !at.Addr().IsLoopback() {
+		return &command.UsageError{Err: fmt.Errorf("--metrics %s: want an address of the loopback interface and a port, like 127.0.0.1:9411", f.at)}
+	}
+	f.listen, err = net.Listen("tcp", at.String())
+	return err
+}
+
+// total is what a daemon has done, by outcome.
+type total struct {
+	name, help string
+	read       func() map[string]uint64
+}
+
+// gauge is what it has now.
+type gauge struct {
+	name, help string
+	read       func() float64
+}
+
+// figuresOf are figures of a daemon.
+func figuresOf(daemon string, totals []total, gauges []gauge) *service.Metrics {
+	m := service.NewMetrics(daemon)
+	for _, t := range totals {
+		m.Totals(t.name, t.help, []string{"outcome"}, func(is func(float64, ...string)) {
+			for outcome, n := range t.read() {
+				is(float64(n), outcome)
+			}
+		})
+	}
+	for _, g := range gauges {
+		m.Gauges(g.name, g.help, nil, func(is func(float64, ...string)) { is(g.read()) })
+	}
+	return m
+}
+
+// show shows figures until stop, which waits for the end.
+func (f *figures) show(m *service.Metrics, to *slog.Logger) (stop func()) {
+	if f.listen == nil {
+		return func() {}
+	}
+	var strange lograte.Limit
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	server := &http.Server{
+		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: log.New(strange.Writer(to, slog.LevelWarn, "metrics"), "", 0),
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := server.Serve(listen.New(f.listen, func(err error) { strange.Warn(to, "metrics", "error", err) })); !errors.Is(err, http.ErrServerClosed) {
+			to.Warn("figures are not shown any more", "error", err)
+		}
+	})
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
+		serving.Wait()
+	}
+}

@@ -1,0 +1,28 @@
+package demo
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/internal/selfbuild"
+)
+
+// TestNames runs the whole demo: everything arrives, whatever happens to the phone, and nothing is left.
+func TestNames(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("the demo needs root")
+	}
+	var out bytes.Buffer
+	if err := RunNames(t.Context(), NamesOptions{Out: &out, Binary: selfbuild.Binary(t)}); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	for _, want := range []string{"moves to the second", "changes to the other network", "are equal", "the depot keeps them", "it has all of them", "the same inside"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the demo does not say %q:\n%s", want, out.String())
+		}
+	}
+	nothingLeft(t, namesLab)
+	t.Log(out.String())
+}

@@ -1,0 +1,77 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/sluice-net/sluice/internal/tasks"
+)
+
+// arrived is how many bytes the phone has.
+func (d *namesDemo) arrived() int64 {
+	if st, err := os.Stat(d.file("received")); err == nil {
+		return st.Size()
+	}
+	return 0
+}
+
+// transfer has the phone receive, and the desk send to it. Both return when theirs has ended.
+func (d *namesDemo) transfer(ctx context.Context, from io.Reader, args ...string) (recv, send func() error, err error) {
+	out, err := os.Create(d.file("received"))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer out.Close()
+	to := d.lab.Host("phone").Command(ctx, d.Binary, "mf", "recv", "--socket", d.socket("phone"), "--name-key", d.file("phone.key"))
+	to.Stdout = out
+	if recv, err = run(to); err != nil {
+		return nil, nil, err
+	}
+	by := d.lab.Host("desk").Command(ctx, d.Binary, append(append([]string{"mf", "send", "--socket", d.socket("desk")}, args...), d.names["phone"])...)
+	by.Stdin = from
+	send, err = run(by)
+	return recv, send, err
+}
+
+// run starts a program, and gives how it is waited for, in bounded time.
+func run(cmd *exec.Cmd) (wait func() error, err error) {
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	return func() error {
+		late := time.AfterFunc(namesWithin, func() { _ = cmd.Process.Kill() })
+		defer late.Stop()
+		if err := <-ended; err != nil {
+			return fmt.Errorf("%w: %q: %w: %s", ErrFailed, cmd.Args[1:], err, bytes.TrimSpace(said.Bytes()))
+		}
+		return nil
+	}, nil
+}
+
+// paced gives bytes at a rate.
+type paced struct {
+	r     io.Reader
+	rate  float64 // a second
+	given int
+	since time.Time
+}
+
+func (p *paced) Read(b []byte) (int, error) {
+	if p.since.IsZero() {
+		p.since = time.Now()
+	}
+	due := p.since.Add(time.Duration(float64(p.given) / p.rate * float64(time.Second)))
+	_ = tasks.Sleep(context.Background(), time.Until(due)) // a few milliseconds
+	n, err := p.r.Read(b[:min(len(b), namesChunk)])
+	p.given += n
+	return n, err
+}

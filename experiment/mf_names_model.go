@@ -1,0 +1,149 @@
+package experiment
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/sluice-net/sluice/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/mobilityfirst/replicas"
+)
+
+// What DMap's simulation has found of look-ups among so many domains (Vu et al., ICDCS 2012), in ms, by K.
+const dmapDomains = 26_424
+
+var dmapLookups = map[int]lookupTimes{1: {74.5, 57.1, 172.8}, 5: {49.1, 40.5, 86.1}}
+
+// modelFit is what the model is held to, of each figure for one replica, to which it is fitted.
+const modelFit = 0.05
+
+// lookupTimes are the mean, the median and the 95th percentile of look-ups, in ms.
+type lookupTimes struct{ mean, median, p95 float64 }
+
+// off is how far the figures are from others, of these: the largest difference.
+func (t lookupTimes) off(from lookupTimes) float64 {
+	return max(math.Abs(t.mean/from.mean-1), math.Abs(t.median/from.median-1), math.Abs(t.p95/from.p95-1))
+}
+
+// String implements fmt.Stringer.
+func (t lookupTimes) String() string {
+	return fmt.Sprintf("mean %.1f, median %.1f, 95th percentile %.1f ms", t.mean, t.median, t.p95)
+}
+
+// delays are a model of round trips between domains: each is a point in a square, with something of its own that every
+// packet to or from it takes (height vectors: Dabek et al., SIGCOMM 2004), here log-normal.
+type delays struct {
+	// between is how long the side of the square takes, within the median of what a domain takes itself, both in ms; spread is
+	// the standard deviation of the logarithm of the latter.
+	between, within, spread float64
+}
+
+// modelPath is from who asks to a domain that keeps the name: how far it is, of the square's side, and how far from the median both ends
+// are, in standard deviations.
+type modelPath struct{ distance, here, there float64 }
+
+// trip is how long a round trip takes, in ms.
+func (d delays) trip(p modelPath) float64 {
+	return d.between*p.distance + d.within*(math.Exp(d.spread*p.here)+math.Exp(d.spread*p.there))
+}
+
+// lookups are how long look-ups take if each name is kept by K domains, of which the nearest answers first.
+func (d delays) lookups(all [][]modelPath, k int) lookupTimes {
+	trips := make([]float64, len(all))
+	for i, paths := range all {
+		trips[i] = math.Inf(1)
+		for _, p := range paths[:k] {
+			trips[i] = min(trips[i], d.trip(p))
+		}
+	}
+	slices.Sort(trips)
+	return lookupTimes{mean(trips), quantile(trips, 0.5), quantile(trips, 0.95)}
+}
+
+// drawLookups draws domains, and who asks for which names: the paths to the domains that keep each, by the placement that name services
+// have.
+func drawLookups(r *rand.Rand, domains, lookups, k int) [][]modelPath {
+	type domain struct{ x, y, own float64 }
+	all, names := make([]domain, domains), make([]string, domains)
+	for i := range all {
+		all[i], names[i] = domain{r.Float64(), r.Float64(), r.NormFloat64()}, fmt.Sprint("domain", i)
+	}
+	place := replicas.Place(names...)
+	out := make([][]modelPath, lookups)
+	for i := range out {
+		var name frame.GUID
+		binary.BigEndian.PutUint64(name[:], r.Uint64())
+		from := all[r.IntN(domains)]
+		for _, n := range place.Keepers(k, name) {
+			to := all[n]
+			out[i] = append(out[i], modelPath{math.Hypot(from.x-to.x, from.y-to.y), from.own, to.own})
+		}
+	}
+	return out
+}
+
+// fitDelays are the delays with which look-ups of names that one domain keeps take what they are to: the best of a search along each
+// parameter, by ever smaller factors.
+func fitDelays(all [][]modelPath, want lookupTimes) delays {
+	best := delays{between: want.median, within: want.median / 10, spread: 1}
+	miss := func(d delays) float64 {
+		got := d.lookups(all, 1)
+		sum := 0.0
+		for _, x := range []float64{got.mean / want.mean, got.median / want.median, got.p95 / want.p95} {
+			sum += math.Log(x) * math.Log(x)
+		}
+		return sum
+	}
+	least := miss(best)
+	for step := 1.3; step > 1.002; {
+		before := least
+		for _, f := range []float64{step, 1 / step} {
+			for _, d := range []delays{
+				{best.between * f, best.within, best.spread},
+				{best.between, best.within * f, best.spread},
+				{best.between, best.within, best.spread * f},
+				{best.between / f, best.within * f, best.spread},
+				{best.between, best.within / f, best.spread * f},
+				{best.between * f, best.within, best.spread / f},
+			} {
+				if m := miss(d); m < least {
+					best, least = d, m
+				}
+			}
+		}
+		if least == before {
+			step = math.Sqrt(step)
+		}
+	}
+	return best
+}
+
+// namesModel adds what the model says of look-ups among domains.
+func (e *Env) namesModel(r *Result) {
+	e.Step("a model of %d domains", dmapDomains)
+	lookups, ks := pick(e.Scale, 5_000, 20_000, 50_000), []int{1, 3, 5}
+	all := drawLookups(rand.New(rand.NewPCG(26, 424)), dmapDomains, lookups, slices.Max(ks))
+	d := fitDelays(all, dmapLookups[1])
+	t := Table{
+		Title:   fmt.Sprintf("A model, not a measurement: look-ups among %d domains, in ms, beside what DMap's simulation has published", dmapDomains),
+		Columns: []string{"K", "mean", "median", "95th percentile", "published: mean", "median", "95th percentile"},
+	}
+	ms := func(v float64) string { return fmt.Sprintf("%.1f", v) }
+	for _, k := range ks {
+		got := d.lookups(all, k)
+		row := []any{k, ms(got.mean), ms(got.median), ms(got.p95), "-", "-", "-"}
+		if published, is := dmapLookups[k]; is {
+			row = append(row[:4], ms(published.mean), ms(published.median), ms(published.p95))
+			if k == 1 {
+				r.Claim(got.off(published) <= modelFit, fmt.Sprintf("the model of look-ups with K=1, to which it is fitted, is within %.0f %% of the published figures", modelFit*100), "%v; published: %v", got, published)
+			} else {
+				r.Note("With K=%d, which follows, the model is off by up to %.0f %% from what is published.", k, got.off(published)*100)
+			}
+		}
+		t.Add(row...)
+	}
+	r.Tables = append(r.Tables, t)
+	r.Note("The model: domains are points in a square whose side takes %.1f ms, there and back, and each takes some time of its own beside that, with a median of %.2f ms and a standard deviation of the logarithm of %.2f. These three are fitted to the three published figures with K=1, and to nothing else; those with more replicas follow. Who asks is in one drawn at random; names are placed by the function that name services use, and the nearest of the K answers first, as it is one of the two that a name service asks. DMap's simulation had a measured graph of domains, more questions from domains with more hosts, and replicas by the address space of domains.", d.between, d.within, d.spread)
+}

@@ -1,0 +1,43 @@
+package content
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// As many get in as may, whatever was taken and what was not.
+func TestRoom(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const all = 20
+		r := newRoom(leastRoom, all)
+		inside, most := 0, leastRoom
+		t.Repeat(map[string]func(*rapid.T){
+			"enter": func(t *rapid.T) {
+				if got, want := r.free.TryAcquire(1), inside < most; got != want {
+					t.Fatalf("one more gets in: %v, with %d inside of %d", got, inside, most)
+				} else if got {
+					inside++
+				}
+			},
+			"leave": func(t *rapid.T) {
+				if inside == 0 {
+					t.Skip("nobody is inside")
+				}
+				taken := rapid.Bool().Draw(t, "taken")
+				r.leave(taken)
+				if inside--; taken && most < all {
+					most++
+				}
+			},
+			"halve": func(*rapid.T) {
+				r.halve()
+				most = max(most/2, leastRoom)
+			},
+			"decrease": func(*rapid.T) {
+				r.decrease()
+				most = max(most-1, leastRoom)
+			},
+		})
+	})
+}

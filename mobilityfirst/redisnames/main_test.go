@@ -1,0 +1,183 @@
+package redisnames
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"net/netip"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/pause"
+	"github.com/sluice-net/sluice/mobilityfirst/frame"
+	"github.com/sluice-net/sluice/mobilityfirst/gnrswire"
+	"github.com/sluice-net/sluice/mobilityfirst/record"
+)
+
+// here is this machine.
+type here struct{}
+
+// Command implements stage.Place.
+func (here) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, name, args...)
+}
+
+// suite ends with the cluster that all tests have.
+type suite struct{ *testing.M }
+
+func (s suite) Run() int {
+	defer func() {
+		if shared.cluster != nil {
+			shared.cluster.Stop()
+		}
+	}()
+	return s.M.Run()
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
+
+// shared is the cluster of three masters that tests have which do it no harm.
+var shared struct {
+	once    sync.Once
+	cluster *stage.RedisCluster
+	err     error
+}
+
+// needRedis skips a test where there is no Redis.
+func needRedis(t testing.TB) {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("redis-server is not installed: scripts/deps.sh test does that")
+	}
+}
+
+// three is a cluster of three masters without keys.
+func three(t testing.TB) *stage.RedisCluster {
+	t.Helper()
+	needRedis(t)
+	shared.once.Do(func() {
+		shared.cluster, shared.err = stage.StartRedis(context.Background(), here{}, stage.RedisOptions{At: at(0), Masters: 3})
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	each(t, shared.cluster, func(node *redis.Client) error { return node.FlushAll(t.Context()).Err() })
+	return shared.cluster
+}
+
+// at is where a cluster is, by its number.
+func at(n uint16) netip.AddrPort {
+	return netip.AddrPortFrom(netip.MustParseAddr("127.79.0.1"), 21000+20*n)
+}
+
+// cluster starts a cluster of a test's own.
+func cluster(t testing.TB, o stage.RedisOptions) *stage.RedisCluster {
+	t.Helper()
+	needRedis(t)
+	c, err := stage.StartRedis(context.WithoutCancel(t.Context()), here{}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Stop)
+	return c
+}
+
+// each does something at each node.
+func each(t testing.TB, c *stage.RedisCluster, f func(*redis.Client) error) {
+	t.Helper()
+	for _, n := range c.Nodes {
+		node := c.Node(n)
+		if err := errors.Join(f(node), node.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// open opens a store in a cluster until the test ends.
+func open(t testing.TB, c *stage.RedisCluster, o Options) *Store {
+	t.Helper()
+	o.Nodes = c.Addrs()
+	s, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil && !errors.Is(err, record.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// eventually waits until something is so.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for began := time.Now(); !is(); pause.For(5*time.Millisecond, "Redis does it") {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("not so: %s", what)
+		}
+	}
+}
+
+// next numbers owners: each has names of its own.
+var next atomic.Uint64
+
+// somebody is the key of somebody new.
+func somebody() ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(be.AppendUint64(bytes.Repeat([]byte{7}, ed25519.SeedSize-8), next.Add(1)))
+}
+
+// until is how long records hold.
+var until = time.Now().Add(time.Hour)
+
+func sign(t testing.TB, who ed25519.PrivateKey, number uint64, port uint16) *record.Record {
+	t.Helper()
+	r, err := record.Sign(who, number, until, gnrswire.AddrPortOf(netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// number is that of the record of a name, zero if there is none.
+func number(t testing.TB, s interface {
+	Get([]byte, frame.GUID) ([]byte, bool, error)
+}, name frame.GUID,
+) uint64 {
+	t.Helper()
+	b, found, err := s.Get(nil, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !found {
+		return 0
+	}
+	r, err := record.Parse(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Number
+}
+
+// of is somebody whose name a master has.
+func of(t testing.TB, s *Store, n *stage.RedisNode) ed25519.PrivateKey {
+	t.Helper()
+	for {
+		who := somebody()
+		master, err := s.master(record.NameOfOwner(who))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if master == n.Addr.String() {
+			return who
+		}
+	}
+}
