@@ -22,6 +22,9 @@ func sosCommand(app *App) *cobra.Command {
 			},
 		}
 	}
+	agents := AgentsCommand(app, plugin.Name)
+	agents.AddCommand(GetCommand(app, "paths NAME", "List what an agent knows of its paths to others", sosPath+"agents/%s/paths", Table[plugin.PathInfo](
+		"peer port bits_per_second=RATE doubtful rtt queue pace_bits_per_second=PACE sessions phase seen")))
 	return group("sos", "Carry transfers over long links by agents", `  sluice sos agents add west --url https://192.0.2.10:8440 --addr 10.0.1.10
   sluice sos whitelist add --from 10.0.1.0/24 --to 10.0.2.80 --port 443
   sluice sos sessions
@@ -33,7 +36,7 @@ func sosCommand(app *App) *cobra.Command {
 		}),
 		turn("enable", "Take new connections"),
 		turn("disable", "Take no new connections; sessions under way go on"),
-		sosSessionsCommand(app), sosWhitelistCommand(app), AgentsCommand(app, plugin.Name), sosConfigCommand(app))
+		sosSessionsCommand(app), sosWhitelistCommand(app), agents, sosConfigCommand(app))
 }
 
 func sosSessionsCommand(app *App) *cobra.Command {

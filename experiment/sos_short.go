@@ -156,48 +156,38 @@ func shortTopology(l line) lab.Topology {
 // shortRig is a site with a web server on both ports, one of them whitelisted.
 type shortRig struct {
 	*site
-	root    string
+	webRoot
 	content []byte
-	servers []*stage.WebServer
 }
 
-func newShortRig(ctx context.Context, env *Env, s *site) (rig *shortRig, err error) {
-	rig = &shortRig{site: s, content: make([]byte, shortSize)}
-	if rig.root, err = os.MkdirTemp("", "sluice-web-"); err != nil {
+func newShortRig(ctx context.Context, env *Env, s *site) (*shortRig, error) {
+	web, err := newWebRoot()
+	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			rig.close()
-		}
-	}()
+	rig := &shortRig{site: s, webRoot: web, content: make([]byte, shortSize)}
+	if err := rig.begin(ctx, env); err != nil {
+		rig.close()
+		return nil, err
+	}
+	return rig, nil
+}
+
+func (rig *shortRig) begin(ctx context.Context, env *Env) error {
 	rand.Read(rig.content)
 	if err := os.WriteFile(filepath.Join(rig.root, shortFile), rig.content, 0o644); err != nil {
-		return nil, err
+		return err
 	}
 	for _, port := range []uint16{shortCarriedPort, shortDirectPort} {
-		logs := filepath.Join(env.Dir, fmt.Sprintf("server-%d", port))
-		if err := os.MkdirAll(logs, 0o755); err != nil {
-			return nil, err
+		if err := rig.serve(ctx, env, rig.site, "server", port); err != nil {
+			return err
 		}
-		web, err := stage.StartWebServer(ctx, s.lab.Host("server"), rig.root, logs, port)
-		if err != nil {
-			return nil, err
-		}
-		rig.servers = append(rig.servers, web)
 	}
-	if err = s.NearByHops(ctx); err != nil {
-		return nil, err
+	if err := rig.NearByHops(ctx); err != nil {
+		return err
 	}
-	_, err = s.Whitelist(ctx, s.lab.Host("server").Addr(), shortCarriedPort, plugin.Tuning{})
-	return rig, err
-}
-
-func (rig *shortRig) close() {
-	for _, web := range rig.servers {
-		web.Stop()
-	}
-	os.RemoveAll(rig.root)
+	_, err := rig.Whitelist(ctx, rig.lab.Host("server").Addr(), shortCarriedPort, plugin.Tuning{})
+	return err
 }
 
 // run measures one cell.

@@ -11,20 +11,25 @@ import (
 // socketsLine has the 50 ms of the published setting, at a rate that two cores sustain.
 var socketsLine = line{Rate: 1e9, RTT: 50 * time.Millisecond, MTU: 9000, Offload: true}
 
-// publishedSockets is table 3.2.2 of the 2018 thesis: 25 Gbit/s Ethernet, 50 ms,
+// publishedAgents is what a pair of agents carried there, in Gbit/s, and their CPU in percent of one core.
+type publishedAgents struct {
+	gbit             float64
+	sender, receiver int
+}
+
+// publishedSockets are tables 3.2.2 and 3.2.3 of the 2018 thesis: 25 Gbit/s Ethernet, 50 ms,
 // 20 cores an agent.
 var publishedSockets = []struct {
-	p              int
-	gbit           float64
-	sender, recver int // CPU, %
+	p                     int
+	nonBlocking, blocking publishedAgents
 }{
-	{1, 0.584, 219, 176},
-	{2, 0.99, 244, 280},
-	{4, 3.0, 287, 301},
-	{8, 7.18, 315, 330},
-	{12, 9.2, 334, 339},
-	{16, 14.13, 350, 377},
-	{20, 16.01, 399, 434},
+	{1, publishedAgents{0.584, 219, 176}, publishedAgents{0.541, 130, 132}},
+	{2, publishedAgents{0.99, 244, 280}, publishedAgents{0.99, 257, 253}},
+	{4, publishedAgents{3.0, 287, 301}, publishedAgents{2.9, 310, 440}},
+	{8, publishedAgents{7.18, 315, 330}, publishedAgents{7.53, 387, 853}},
+	{12, publishedAgents{9.2, 334, 339}, publishedAgents{9.3, 447, 1233}},
+	{16, publishedAgents{14.13, 350, 377}, publishedAgents{13.9, 537, 1681}},
+	{20, publishedAgents{16.01, 399, 434}, publishedAgents{15.92, 599, 1997}},
 }
 
 func sosSockets() Experiment {
@@ -32,7 +37,7 @@ func sosSockets() Experiment {
 		Name:     "sos-sockets",
 		Title:    "Goodput and CPU over the number of connections between the agents",
 		Question: "How many connections does a long link need, and what do they cost?",
-		Source:   "SOS scalability thesis 2018, table 3.2.2 (non-blocking I/O); SOS paper 2012, figure 3, printed without numbers",
+		Source:   "SOS scalability thesis 2018, tables 3.2.2 (non-blocking I/O) and 3.2.3 (blocking), figures 3.2.2 to 3.2.4; SOS paper 2012, figure 3, printed without numbers",
 		Run:      runSockets,
 	}
 }
@@ -87,31 +92,29 @@ func socketsResult(l line, ps []int, controls []string, direct float64, measured
 	r := &Result{Network: "two switches, " + l.String()}
 	table := Table{
 		Title:   fmt.Sprintf("Goodput over p; direct TCP in the same run: %.1f Mbit/s", direct/1e6),
-		Columns: []string{"p", "published Gbit/s", "published CPU"},
+		Columns: []string{"p", "published, non-blocking", "CPU sender / receiver", "published, blocking", "CPU sender / receiver"},
 	}
 	goodputs := Plot{Name: "goodput", Title: "Goodput as a share of the link", X: "connections between the agents", Y: "% of the link's rate"}
-	cpus := Plot{Name: "cpu", Title: "CPU of the sender's agent", X: "connections between the agents", Y: "% of one core"}
-	published, publishedCPU := Series{Label: "2018, of 25 Gbit/s", Published: true}, Series{Label: "2018", Published: true}
-	theirs := map[int]string{}
-	theirCPU := map[int]string{}
-	for _, row := range publishedSockets {
-		published.Point(float64(row.p), 100*row.gbit/25)
-		publishedCPU.Point(float64(row.p), float64(row.sender))
-		theirs[row.p] = fmt.Sprint(row.gbit)
-		theirCPU[row.p] = fmt.Sprintf("%d / %d %%", row.sender, row.recver)
-	}
-	goodputs.Series, cpus.Series = []Series{published}, []Series{publishedCPU}
+	senders := Plot{Name: "cpu", Title: "CPU of the sender's agent", X: "connections between the agents", Y: "% of one core"}
+	receivers := Plot{Name: "cpu-receiver", Title: "CPU of the receiver's agent", X: "connections between the agents", Y: "% of one core"}
+	theirs := plotPublishedSockets(&goodputs, &senders, &receivers)
 	for _, control := range controls {
 		table.Columns = append(table.Columns, "ours "+control+", Mbit/s", "share of the link", "CPU sender / receiver")
-		ours, cpu := Series{Label: "ours, " + control}, Series{Label: "ours, " + control}
+		label := "ours, " + control
+		goodput, sender, receiver := Series{Label: label}, Series{Label: label}, Series{Label: label}
 		for _, p := range ps {
-			ours.Point(float64(p), 100*measured[control][p].BitsPerSecond/l.Rate)
-			cpu.Point(float64(p), measured[control][p].SenderCPU)
+			c := measured[control][p]
+			goodput.Point(float64(p), 100*c.BitsPerSecond/l.Rate)
+			sender.Point(float64(p), c.SenderCPU)
+			receiver.Point(float64(p), c.ReceiverCPU)
 		}
-		goodputs.Series, cpus.Series = append(goodputs.Series, ours), append(cpus.Series, cpu)
+		goodputs.Series, senders.Series, receivers.Series = append(goodputs.Series, goodput), append(senders.Series, sender), append(receivers.Series, receiver)
 	}
 	for _, p := range ps {
-		row := []any{p, theirs[p], theirCPU[p]}
+		row := append([]any{p}, theirs[p]...)
+		for len(row) < 5 { // not published
+			row = append(row, "")
+		}
 		for _, control := range controls {
 			c := measured[control][p]
 			row = append(row, fmt.Sprintf("%.1f", c.Mbit()), fmt.Sprintf("%.0f %%", 100*c.BitsPerSecond/l.payload()),
@@ -119,7 +122,28 @@ func socketsResult(l line, ps []int, controls []string, direct float64, measured
 		}
 		table.Add(row...)
 	}
-	r.Tables, r.Plots = []Table{table}, []Plot{goodputs, cpus}
+	r.Tables, r.Plots = []Table{table}, []Plot{goodputs, senders, receivers}
 	r.Note("The published agents ran on 20 cores each with a 25 Gbit/s link; everything here shares this machine. Compare shapes, not heights.")
 	return r
+}
+
+// plotPublishedSockets adds what was published to the plots, and is the columns of a table by p.
+func plotPublishedSockets(goodputs, senders, receivers *Plot) map[int][]any {
+	theirs := map[int][]any{}
+	for _, way := range []string{"non-blocking", "blocking"} {
+		label := "2018, " + way
+		goodput, sender, receiver := Series{Label: label + ", of 25 Gbit/s", Published: true}, Series{Label: label, Published: true}, Series{Label: label, Published: true}
+		for _, row := range publishedSockets {
+			a, p := row.nonBlocking, float64(row.p)
+			if way == "blocking" {
+				a = row.blocking
+			}
+			goodput.Point(p, 100*a.gbit/25)
+			sender.Point(p, float64(a.sender))
+			receiver.Point(p, float64(a.receiver))
+			theirs[row.p] = append(theirs[row.p], fmt.Sprintf("%v Gbit/s", a.gbit), fmt.Sprintf("%d / %d %%", a.sender, a.receiver))
+		}
+		goodputs.Series, senders.Series, receivers.Series = append(goodputs.Series, goodput), append(senders.Series, sender), append(receivers.Series, receiver)
+	}
+	return theirs
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/experiment/stage"
+	"github.com/sluice-net/sluice/internal/heartbeat"
 	"github.com/sluice-net/sluice/internal/tasks"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/qos/bandwidth"
@@ -132,17 +133,29 @@ func (w *world) radio(host string, edge int) string {
 	return ""
 }
 
-// arrives watches a stream for a while: it must get through.
+// arrives watches a stream for a while: it must get through, but for as long as the machine has
+// stood still.
 func (w *world) arrives(s *stage.Stream, edge int) {
 	w.t.Helper()
+	witness, err := heartbeat.Start()
+	w.must(err)
+	defer witness.Stop()
 	began := time.Now()
 	w.must(tasks.Sleep(w.t.Context(), heldFor))
-	r := s.Snapshot().Between(began, began.Add(heldFor-time.Second)) // the last may be under way
+	end := began.Add(heldFor - time.Second) // the last may be under way
+	r := s.Snapshot().Between(began, end)
 	lost := float64(r.Lost) / float64(max(r.Sent, 1))
-	w.t.Logf("edge%d: %d of %d packets lost", edge, r.Lost, r.Sent)
-	if r.Sent < voicePPS || lost > maxLoss {
-		w.t.Errorf("at edge%d %.1f %% of %d packets are lost, want at most %.0f %%", edge, 100*lost, r.Sent, 100*maxLoss)
+	w.t.Logf("edge%d: %d of %d packets lost, longest gap %v at %v", edge, r.Lost, r.Sent, r.Gap, r.GapAt)
+	excess := time.Duration((float64(r.Lost) - maxLoss*float64(r.Sent)) / voicePPS * float64(time.Second))
+	if r.Sent >= voicePPS && excess <= 0 {
+		return
 	}
+	stalls := witness.Stalls(began, end, max(excess, time.Millisecond))
+	if r.Sent >= voicePPS && len(stalls) > 0 {
+		w.t.Logf("%.1f %% of them, as the machine stood still: %v", 100*lost, stalls)
+		return
+	}
+	w.t.Errorf("at edge%d %.1f %% of %d packets are lost, want at most %.0f %%; stalls of the machine: %v", edge, 100*lost, r.Sent, 100*maxLoss, witness.Stalls(began, end, 0))
 }
 
 // stream sends to a device until the test is over.

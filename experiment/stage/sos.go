@@ -126,8 +126,8 @@ func (d *Deployment) waitSwitches(ctx context.Context) error {
 
 func (d *Deployment) waitAgents(ctx context.Context) error {
 	return Poll(ctx, "the agents", func() error {
-		var all []agents.AgentInfo
-		if err := d.Get(ctx, sosPath+"/agents", &all); err != nil {
+		all, err := listAgents(ctx, d)
+		if err != nil {
 			return err
 		}
 		for _, a := range all {
@@ -137,6 +137,37 @@ func (d *Deployment) waitAgents(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// listAgents is what the controller knows of its agents.
+func listAgents(ctx context.Context, d *Deployment) (all []agents.AgentInfo, err error) {
+	err = d.Get(ctx, sosPath+"/agents", &all)
+	return all, err
+}
+
+// RestartAgent starts a host's agent anew, with nothing in its memory, and returns when the
+// controller has noticed both its end and its start.
+func RestartAgent(ctx context.Context, d *Deployment, host string) error {
+	d.Agent(host).Stop()
+	err := Poll(ctx, "the controller to miss agent "+host, func() error {
+		all, err := listAgents(ctx, d)
+		if err != nil {
+			return err
+		}
+		for _, a := range all {
+			if a.Name == host && a.State == agents.Up {
+				return errors.New("it counts as up")
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := d.StartAgent(ctx, host); err != nil {
+		return err
+	}
+	return d.waitAgents(ctx)
 }
 
 // Poll calls f until it returns nil, for at most readyWithin.

@@ -42,6 +42,8 @@ type Agent struct {
 	sizes    *sizes
 	warm     *warmPool
 	peers    *peers
+	pacers   *pacers
+	starts   *startRoutes
 	metrics  *metrics
 	total    totals
 
@@ -87,6 +89,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		awaiting: make(map[netip.AddrPort]*session), mems: make(map[int]*buffers),
 	}
 	a.acceptor = newAcceptor(a)
+	a.pacers = newPacers(a)
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	a.metrics = newMetrics(a)
 	a.total.a = a
@@ -95,6 +98,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.ports = newPorts(a.cfg.SessionPorts)
 	a.routes = newRoutes()
 	a.sizes = newSizes()
+	a.starts = newStartRoutes(a)
 	if err := a.start(); err != nil {
 		a.Close()
 		return nil, err
@@ -125,6 +129,13 @@ func (a *Agent) start() error {
 	for _, w := range a.resets {
 		a.wg.Go(func() { a.serveResets(w) })
 	}
+	if a.cfg.Memory != "" {
+		if err := a.pacers.load(a.cfg.Memory); err != nil { // and not overwritten: it may be something else
+			a.warn("what paths carry is not remembered: " + err.Error())
+		} else {
+			a.wg.Go(a.remember)
+		}
+	}
 	a.wg.Go(a.beat)
 	a.wg.Go(func() {
 		if err := a.server.Serve(a.control, a.controlTLS); err != nil {
@@ -148,6 +159,11 @@ func (a *Agent) probe() {
 	a.congestion = findCongestion()
 	if a.congestion.long != "bbr" {
 		a.warn("no bbr: load the module tcp_bbr, or permit it by net.ipv4.tcp_allowed_congestion_control")
+	}
+	for _, addr := range a.cfg.addrs() {
+		if err := a.starts.open(addr); err != nil {
+			a.warn("connections between agents start slowly: give the agent CAP_NET_ADMIN (" + err.Error() + ")")
+		}
 	}
 	if err := keepCongestionState(); err != nil {
 		a.warn("idle connections lose their speed: set net.ipv4.tcp_slow_start_after_idle=0 (" + err.Error() + ")")
@@ -225,6 +241,7 @@ func (a *Agent) Close() {
 	}
 	a.cancel()
 	a.wg.Wait()
+	a.starts.close()
 	if a.pipes != nil {
 		a.pipes.close()
 	}
@@ -242,6 +259,7 @@ func (a *Agent) beat() {
 			return
 		case <-second.C:
 			a.warm.expire(time.Now())
+			a.starts.expire(time.Now())
 		case <-t.C:
 			now := a.now()
 			for _, s := range a.list() {

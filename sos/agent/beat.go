@@ -12,7 +12,7 @@ func (s *session) tick(now int64) {
 	for _, c := range *s.conns.Load() {
 		c.tick(now)
 	}
-	s.congestion.watch(now)
+	s.congestion.watch()
 	s.mu.Lock()
 	phase, since, graceful, end := s.phase, s.since, s.graceful, s.end
 	peerDone, delivered := s.peerDone, s.delivered

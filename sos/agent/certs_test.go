@@ -73,6 +73,7 @@ func TestDataConnectionsAreBetweenAgents(t *testing.T) {
 		{"a switch", second(ca.issue("switch", pki.RoleSwitch)), false},
 		{"an operator", second(ca.issue("operator", pki.RoleOperator)), false},
 		{"a neighbour", second(ca.issue("neighbour", pki.RoleNeighbour)), false},
+		{"a node", second(ca.issue("node", pki.RoleNode)), false},
 		{"no role", ca.withoutRole("nobody"), false},
 		{"no role, but mapped", ca.withoutRole("old-agent"), true},
 		{"another authority's agent", second(stranger.issue("agent2", pki.RoleAgent)), false},

@@ -77,6 +77,8 @@ type Config struct {
 	Lateness     time.Duration `yaml:"lateness"`
 	// PipeBytes is the capacity of a pipe.
 	PipeBytes int `yaml:"pipe_bytes"`
+	// Memory is the file in which the rates of paths are kept over restarts; empty: none.
+	Memory string `yaml:"memory"`
 	// InitialWindow is the credit of a session with an unknown peer.
 	InitialWindow int `yaml:"initial_window"`
 

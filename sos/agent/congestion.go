@@ -20,7 +20,6 @@ const light = time.Millisecond
 type congestion struct {
 	long   string // for long paths: bbr where the kernel has it
 	local  string // for local ones, and before the handshake
-	fill   string // for long paths with few losses: cubic; empty where there is no choice
 	system string // what the kernel gives a socket that asks for nothing
 }
 
@@ -39,11 +38,7 @@ func findCongestion() congestion {
 		}
 		return system
 	}
-	c := congestion{long: first("bbr"), local: first("cubic", "reno"), system: system}
-	if c.long == "bbr" && c.local == "cubic" {
-		c.fill = c.local
-	}
-	return c
+	return congestion{long: first("bbr"), local: first("cubic", "reno"), system: system}
 }
 
 func mayUse(name string) bool {
@@ -82,9 +77,9 @@ func (m *congestionManager) tune(nc net.Conn) error {
 		name = s.agent.congestion.pick(stats.MinRTT, stats.loss())
 	}
 	// On a connection from the pool bbr would believe what it knew of the path when
-	// other connections had their shares of it; set afresh, it begins anew.
+	// other connections had their shares of it.
 	if name == s.agent.congestion.long {
-		if err := t.Steer(nc, s.agent.congestion.local); err != nil {
+		if err := m.afresh(nc); err != nil {
 			return err
 		}
 	}
@@ -92,6 +87,21 @@ func (m *congestionManager) tune(nc net.Conn) error {
 		return err
 	}
 	return t.Backlog(nc, max(longBacklog, s.agent.cfg.NotSentLowat))
+}
+
+// models says whether the session uses the congestion control that models the path.
+func (m *congestionManager) models() bool {
+	c := m.s.agent.congestion
+	return c.long == "bbr" && (m.s.params.CongestionControl == "" || m.s.params.CongestionControl == c.long)
+}
+
+// afresh has the congestion control for long paths begin anew on a connection.
+func (m *congestionManager) afresh(nc net.Conn) error {
+	t, c := m.s.transport(), m.s.agent.congestion
+	if err := t.Steer(nc, c.local); err != nil {
+		return err
+	}
+	return t.Steer(nc, c.long)
 }
 
 // loss is the share of segments a connection has sent again, once it has sent

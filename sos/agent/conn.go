@@ -54,19 +54,17 @@ type conn struct {
 	qmu         sync.Mutex
 	unconfirmed wire.Unconfirmed[*chunk]
 
-	heard      atomic.Int64 // when bytes last came, in nanoseconds of the agent's clock
-	wrote      atomic.Int64
-	leaving    atomic.Bool // the writer is to stop
-	resting    atomic.Bool // takes no chunks; the source's lock is held to change it
-	backlog    int         // the beat's: bytes that may be unsent
-	seen       LinkStats   // the beat's: at its last look
-	earlier    uint64      // segments sent again for the sessions that had it before
-	congestion string      // the beat's: congestion control it has set
-	failure    atomic.Pointer[error]
+	heard   atomic.Int64 // when bytes last came, in nanoseconds of the agent's clock
+	wrote   atomic.Int64
+	leaving atomic.Bool // the writer is to stop
+	backlog int         // the beat's: bytes that may be unsent
+	earlier uint64      // segments sent again for the sessions that had it before
+	failure atomic.Pointer[error]
+	pacer   *pacer
 }
 
 func newConn(s *session, index int, nc net.Conn) (*conn, error) {
-	c := &conn{s: s, index: index, net: nc, flush: make(chan struct{}, 1)}
+	c := &conn{s: s, index: index, net: nc, flush: make(chan struct{}, 1), pacer: s.agent.pacers.of(s.pathOf(nc))}
 	now := s.agent.now()
 	c.heard.Store(now)
 	c.wrote.Store(now)

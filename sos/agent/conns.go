@@ -51,6 +51,7 @@ func (s *session) attach(c *conn) error {
 	if err := s.join(c); err != nil {
 		return err
 	}
+	c.pacer.add(c)
 	err := s.marks.mark(c.net)
 	if err != nil {
 		s.detach(c, err)
@@ -89,6 +90,7 @@ func (s *session) join(c *conn) error {
 // detach takes c from the session after it was released (err nil) or lost.
 func (s *session) detach(c *conn, err error) {
 	defer s.wg.Done()
+	c.pacer.remove(c)
 	again := c.retransmits()
 	s.mu.Lock()
 	list := slices.DeleteFunc(slices.Clone(*s.conns.Load()), func(x *conn) bool { return x == c })

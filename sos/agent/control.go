@@ -2,6 +2,7 @@ package agent
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/sluice-net/sluice/service/control"
 	"github.com/sluice-net/sluice/sos/agentapi"
@@ -25,6 +26,9 @@ func (a *Agent) newServer() *control.Server[agentapi.SessionRecord, agentapi.Liv
 			out[i] = s.describe()
 		}
 		return out, nil
+	})
+	control.Handle(s, "GET /v1/paths", func(*http.Request, control.Nothing) ([]agentapi.PathStatus, error) {
+		return a.pacers.status(time.Now()), nil
 	})
 	control.Handle(s, "GET /v1/sessions/{id}", func(r *http.Request, _ control.Nothing) (out agentapi.Session, err error) {
 		return out, a.withSession(r, func(s *session) error { out = s.describe(); return nil })

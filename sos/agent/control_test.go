@@ -59,6 +59,11 @@ func TestPrepareRefuses(t *testing.T) {
 		{"params.paths", func(r *agentapi.PrepareRequest) { r.Params.Paths = 65 }},
 		{"params.transport", func(r *agentapi.PrepareRequest) { r.Params.Transport = "pigeon" }},
 		{"params.congestion_control", func(r *agentapi.PrepareRequest) { r.Params.CongestionControl = "hope" }},
+		{"paths", func(r *agentapi.PrepareRequest) { r.Paths = make([]agentapi.Path, 65) }},
+		{"paths[0].rate", func(r *agentapi.PrepareRequest) { r.Paths = []agentapi.Path{{Rate: 1 << 60}} }},
+		{"paths[1].rtt", func(r *agentapi.PrepareRequest) { r.Paths = []agentapi.Path{{}, {RTT: -1}} }},
+		{"params.share", func(r *agentapi.PrepareRequest) { r.Params.Share = "greedy" }},
+		{"params.weight", func(r *agentapi.PrepareRequest) { r.Params.Weight = agentapi.MaxWeight + 1 }},
 		{"params.tls", func(r *agentapi.PrepareRequest) { r.Params.TLS = true }},
 	} {
 		req := good
@@ -282,6 +287,7 @@ func TestControlTLS(t *testing.T) {
 		{"an operator", second(ca.issue("operator", pki.RoleOperator)), false},
 		{"a switch", second(ca.issue("switch", pki.RoleSwitch)), false},
 		{"a neighbour", second(ca.issue("neighbour", pki.RoleNeighbour)), false},
+		{"a node", second(ca.issue("node", pki.RoleNode)), false},
 		{"another agent", second(ca.issue("agent2", pki.RoleAgent)), false},
 		{"another authority's controller", second(stranger.issue("controller", pki.RoleController)), false},
 		{"nobody", nil, false},

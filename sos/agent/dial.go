@@ -94,7 +94,6 @@ func (d *dialer) addLinks(opened *int) {
 	if p == 0 {
 		path := s.congestion.path()
 		p, why = choose(path, s.agent.cfg.AutoConnections)
-		p = max(p, s.congestion.spares(path.rtt))
 	}
 	p = min(max(p, len(s.ports())), s.agent.cfg.MaxConnections)
 	d.mu.Lock()

@@ -17,7 +17,6 @@ type metrics struct {
 	resent   prometheus.Counter
 	retrans  prometheus.Counter
 	rejected prometheus.Counter
-	switches prometheus.Counter
 	setup    prometheus.Histogram
 	agent    *Agent
 }
@@ -40,19 +39,18 @@ func newMetrics(a *Agent) *metrics {
 		lost:     counter("connections_lost_total", "Connections between agents that died in mid-session."),
 		resent:   counter("chunks_resent_total", "Chunks sent again on another connection."),
 		retrans:  counter("segments_retransmitted_total", "TCP segments sent again in sessions that have ended."),
-		switches: counter("congestion_switches_total", "Changes of a session's congestion control."),
 		rejected: counter("connections_rejected_total", "Connections that did not belong to a session."),
 		setup: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "sluice", Subsystem: "sos_agent", Name: "session_setup_seconds",
 			Help: "Time from prepare until a session runs.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
 	}
-	m.registry.MustRegister(m.refused, m.ends, m.bytes, m.lost, m.resent, m.retrans, m.rejected, m.switches, m.setup,
+	m.registry.MustRegister(m.refused, m.ends, m.bytes, m.lost, m.resent, m.retrans, m.rejected, m.setup,
 		gauge("sessions", "Sessions now.", func() float64 { return float64(len(a.list())) }),
 		gauge("warm_connections", "Idle connections to peers.", func() float64 { return float64(a.warm.size()) }),
 		gauge("pipes", "Pipes in use.", func() float64 { return float64(a.pipes.inUse.Load()) }),
 		gauge("buffered_bytes", "Payload held in pipes.", func() float64 { return float64(a.server.Load().BufferedBytes) }),
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		newPathMetrics(a.pacers), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if a.cfg.Cert != "" {
 		m.registry.MustRegister(pki.NewExpiry(func() map[string]string { return map[string]string{"control.tls": a.cfg.Cert} }))
 	}

@@ -26,7 +26,7 @@ type peers struct {
 
 func newPeers() *peers { return &peers{notes: make(map[netip.Addr]peerNote)} }
 
-// window is the credit to start with: first, or half of what was in use lately.
+// window is the credit to start with: first, or what was in use lately.
 func (p *peers) window(peer netip.Addr, first int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -34,7 +34,7 @@ func (p *peers) window(peer netip.Addr, first int) int {
 	if !ok || time.Since(n.at) > 10*time.Minute {
 		return first
 	}
-	return max(first, n.window/2)
+	return max(first, n.window)
 }
 
 // learn takes a finished session's figures.

@@ -21,6 +21,9 @@ import (
 // maxContext bounds the controller's own data in a session.
 const maxContext = 16 << 10
 
+// maxPaths is how many paths a session may have.
+const maxPaths = 64
+
 // checkRequest refuses a request that is wrong, before anything is done for it.
 func (a *Agent) checkRequest(r *agentapi.PrepareRequest) error {
 	addrs := []struct {
@@ -61,7 +64,22 @@ func (a *Agent) checkRequest(r *agentapi.PrepareRequest) error {
 	case len(r.Context) > maxContext:
 		return control.BadRequest("context", "%d bytes: want at most %d", len(r.Context), maxContext)
 	}
-	return cmp.Or(checkMarks(r.Marks), a.checkParams(&r.Params))
+	return cmp.Or(checkMarks(r.Marks), checkPaths(r.Paths), a.checkParams(&r.Params))
+}
+
+func checkPaths(paths []agentapi.Path) error {
+	if len(paths) > maxPaths {
+		return control.BadRequest("paths", "%d of them: want at most %d", len(paths), maxPaths)
+	}
+	for i, p := range paths {
+		switch field := fmt.Sprintf("paths[%d]", i); {
+		case p.Rate > agentapi.MaxPathRate:
+			return control.BadRequest(field+".rate", "%d: want at most %.0f", p.Rate, agentapi.MaxPathRate)
+		case p.RTT < 0 || time.Duration(p.RTT) > time.Minute:
+			return control.BadRequest(field+".rtt", "%v: want 0s to 1m", p.RTT)
+		}
+	}
+	return nil
 }
 
 func (a *Agent) checkParams(p *agentapi.Params) error {
@@ -75,7 +93,8 @@ func (a *Agent) checkParams(p *agentapi.Params) error {
 		within("connections", p.Connections, 1, a.cfg.MaxConnections),
 		within("chunk_bytes", p.ChunkBytes, 1<<10, wire.MaxChunk),
 		within("queue", p.Queue, 1, 1<<16),
-		within("paths", p.Paths, 1, 64),
+		within("paths", p.Paths, 1, maxPaths),
+		within("weight", p.Weight, 1, agentapi.MaxWeight),
 	); err != nil {
 		return err
 	}
@@ -84,6 +103,9 @@ func (a *Agent) checkParams(p *agentapi.Params) error {
 	}
 	if cc := p.CongestionControl; cc != "" && !slices.Contains(congestionControls(), cc) {
 		return control.BadRequest("params.congestion_control", "%q: want one of %q", cc, congestionControls())
+	}
+	if !p.Share.Valid() {
+		return control.BadRequest("params.share", "%q: want %s, %s or %s", p.Share, agentapi.SharePolite, agentapi.ShareEqual, agentapi.ShareAll)
 	}
 	if p.TLS && a.dataTLS == nil {
 		return control.BadRequest("params.tls", "the agent has no certificate for data connections")
@@ -119,6 +141,7 @@ func (a *Agent) prepare(req agentapi.PrepareRequest) (agentapi.PrepareReply, err
 		s.cancel()
 		return reply, err
 	}
+	a.hasten(reply.Addr, &req, toPeer, s.params)
 	if reply.Port, err = s.bind(); err == nil {
 		err = s.marks.markEnds()
 	}
@@ -134,6 +157,37 @@ func (a *Agent) prepare(req agentapi.PrepareRequest) (agentapi.PrepareReply, err
 		s.dial.dialEarly()
 	}
 	return reply, nil
+}
+
+// paths are those that a session's connections with its peer take.
+func (a *Agent) paths(req *agentapi.PrepareRequest) []*pacer {
+	ports := req.Peer.DataPorts
+	if req.Role == agentapi.RoleServer {
+		ports = a.dataPorts
+	}
+	var all []*pacer
+	for i, port := range ports[:min(len(ports), max(req.Params.Paths, len(req.Paths), 1))] {
+		p := a.pacers.of(netip.AddrPortFrom(req.Peer.Addr, port))
+		if i < len(req.Paths) {
+			p.told(req.Paths[i])
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// hasten has connections with a session's peer begin at the known rate of their paths. Those that
+// nothing paces begin as the kernel has them begin.
+func (a *Agent) hasten(own netip.Addr, req *agentapi.PrepareRequest, way route, params agentapi.Params) {
+	paths := a.paths(req)
+	if params.Share == agentapi.ShareAll {
+		return
+	}
+	segments := 0
+	for _, p := range paths {
+		segments = max(segments, p.window((params.Connections+len(paths)-1)/len(paths))) // they go by the paths in turn
+	}
+	a.starts.want(own, req.Peer.Addr, way, segments)
 }
 
 // bind opens the session's port: to listen on for the client, or to dial the

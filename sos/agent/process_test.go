@@ -33,8 +33,22 @@ func newRig(t *testing.T, v6 bool, mtu int, params agentapi.Params) *rig {
 // newRigOf is newRig with a change of both agents' configuration.
 func newRigOf(t *testing.T, v6 bool, mtu int, params agentapi.Params, change func(*Config)) *rig {
 	t.Helper()
-	r := &rig{chain: newChain(t, mtu, v6)}
+	r := rigOn(t, newChain(t, mtu, v6), change)
+	r.connect(t, params)
+	return r
+}
+
+// rigOn runs agents on a chain.
+func rigOn(t *testing.T, n *chain, change func(*Config)) *rig {
+	t.Helper()
+	r := &rig{chain: n}
 	r.x, r.y = chainAgent(t, r.chain.x, r.agentX, change), chainAgent(t, r.chain.y, r.agentY, change)
+	return r
+}
+
+// connect has the agents carry a session, the rig's from now on.
+func (r *rig) connect(t *testing.T, params agentapi.Params) {
+	t.Helper()
 	var from *reservation
 	var ln net.Listener
 	check := func(err error) {
@@ -60,7 +74,6 @@ func newRigOf(t *testing.T, v6 bool, mtu int, params agentapi.Params, change fun
 	check(err)
 	r.server = c.(*net.TCPConn)
 	t.Cleanup(func() { _ = r.client.Close(); _ = r.server.Close() })
-	return r
 }
 
 // flow makes the helpers for flows work on a rig.

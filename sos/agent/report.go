@@ -48,14 +48,15 @@ func (s *session) counters() agentapi.Counters {
 	}
 	for _, x := range conns {
 		c.Retransmits += x.retransmits()
+		c.Pace += x.pacer.paceOf(x)
+	}
+	if text := s.start.Load(); text != nil {
+		c.Start = *text
 	}
 	s.in.mu.Lock()
 	c.BufferedBytes, c.WindowBytes = uint64(max(0, s.in.held)), uint64(s.in.window.size)
 	c.ReorderChunks = s.in.order.Len()
 	s.in.mu.Unlock()
-	s.congestion.mu.Lock()
-	c.Congestion, c.Switches, c.WhyCongestion = s.congestion.use, s.congestion.switches, s.congestion.why
-	s.congestion.mu.Unlock()
 	s.dial.mu.Lock()
 	c.ConnsWarm, c.Connections, c.Why = s.dial.warm, s.dial.p, s.dial.why
 	s.dial.mu.Unlock()

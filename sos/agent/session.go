@@ -47,6 +47,7 @@ type session struct {
 	grown  sync.Once
 	wg     sync.WaitGroup // everything that runs for the session
 	conns  atomic.Pointer[[]*conn]
+	start  atomic.Pointer[string] // how fast it began, and why
 
 	active atomic.Int64 // last byte moved, nanoseconds of the agent's clock
 
@@ -96,8 +97,12 @@ func newSession(a *Agent, req agentapi.PrepareRequest, params agentapi.Params) *
 	s.conns.Store(&[]*conn{})
 	s.active.Store(a.now())
 	most := max(params.ChunkBytes*params.Queue*orDefault(params.Connections, a.cfg.AutoConnections), 2*(params.ChunkBytes+wire.ChunkCost))
+	credit := a.peers.window(req.Peer.Addr, a.cfg.InitialWindow)
+	for _, p := range a.paths(&req) {
+		credit = max(credit, creditTrips*p.inFlight())
+	}
 	s.in = newSink(s, window{
-		size: min(most, a.peers.window(req.Peer.Addr, a.cfg.InitialWindow)), most: most,
+		size: min(most, credit), most: most,
 		rtt: func() time.Duration { return time.Duration(s.congestion.rtt.Load()) },
 	})
 	s.out = newSource(s)

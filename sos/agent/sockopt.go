@@ -127,6 +127,7 @@ func linkStats(fd int) (LinkStats, error) {
 		Rate:        info.Delivery_rate,
 		Delivered:   info.Delivered,
 		DataSent:    info.Data_segs_out,
+		BytesSent:   info.Bytes_sent,
 		Unsent:      int(info.Notsent_bytes),
 		Segment:     int(info.Snd_mss),
 	}, nil

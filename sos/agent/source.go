@@ -21,10 +21,9 @@ type source struct {
 
 	mu       sync.Mutex
 	cond     *sync.Cond
-	rested   *sync.Cond // where connections wait that take no chunks
-	turn     *conn      // whose turn it is to read, or nil
-	waiting  int        // writers in cond.Wait
-	nudged   bool       // the reader of the end host was woken on purpose
+	turn     *conn // whose turn it is to read, or nil
+	waiting  int   // writers in cond.Wait
+	nudged   bool  // the reader of the end host was woken on purpose
 	next     uint64
 	sent     uint64 // what the chunks numbered so far cost of the window
 	limit    uint64 // what the peer permits
@@ -42,7 +41,7 @@ type source struct {
 
 func newSource(s *session) *source {
 	o := &source{s: s, limit: wire.FirstCredit}
-	o.cond, o.rested = sync.NewCond(&o.mu), sync.NewCond(&o.mu)
+	o.cond = sync.NewCond(&o.mu)
 	return o
 }
 
@@ -75,11 +74,6 @@ func (o *source) take(w *conn) *chunk {
 			o.dropTurn(w)
 			o.cond.Signal() // the wake-up that w has had may have been for another
 			return nil
-		case w.resting.Load():
-			o.dropTurn(w)
-			o.cond.Signal() // likewise
-			o.rested.Wait()
-			continue
 		case len(o.again) > 0:
 			c := o.again[0]
 			o.again = o.again[1:]
@@ -125,24 +119,9 @@ func (o *source) dropTurn(w *conn) {
 // caller holds mu.
 func (o *source) nudge() {
 	o.cond.Broadcast()
-	o.rested.Broadcast()
 	if o.turn != nil && o.end != nil && !o.nudged {
 		o.nudged = true
 		_ = o.end.conn.SetReadDeadline(time.Unix(1, 0))
-	}
-}
-
-// use has the first n connections take the chunks, and the others rest.
-func (o *source) use(conns []*conn, n int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	changed := false
-	for i, c := range conns {
-		changed = c.resting.Swap(i >= n) != (i >= n) || changed
-	}
-	if changed {
-		o.cond.Broadcast()
-		o.rested.Broadcast()
 	}
 }
 

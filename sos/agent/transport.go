@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -34,6 +35,8 @@ type Transport interface {
 	Tune(c net.Conn, congestion string) error
 	// Mark has what a connection sends from now on bear a DSCP.
 	Mark(c net.Conn, dscp uint8) error
+	// Pace bounds what the connection sends, in bytes of payload a second; infinity for no bound.
+	Pace(c net.Conn, rate float64) error
 	// Backlog bounds the bytes that the connection holds unsent.
 	Backlog(c net.Conn, bytes int) error
 	// Stats describes the connection's path.
@@ -51,6 +54,7 @@ type LinkStats struct {
 	Rate        uint64 // bytes a second delivered lately
 	Delivered   uint32 // segments that the peer's kernel has, in order or not; wraps
 	DataSent    uint32 // segments with payload; wraps
+	BytesSent   uint64 // payload bytes, again or not
 	Unsent      int    // bytes that wait to be sent
 	Segment     int    // payload bytes of a full segment
 }
@@ -135,6 +139,20 @@ func (t *tcpTransport) Mark(c net.Conn, dscp uint8) error {
 func (t *tcpTransport) Backlog(c net.Conn, bytes int) error {
 	return onSocket(c, func(fd int) error {
 		return setInts(fd, []intOption{{unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, bytes}})
+	})
+}
+
+// Pace implements Transport.
+func (t *tcpTransport) Pace(c net.Conn, rate float64) error {
+	value := uint64(math.MaxUint64)
+	if rate < math.MaxInt64 {
+		value = uint64(max(rate, 1))
+	}
+	return onSocket(c, func(fd int) error {
+		if err := unix.SetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_MAX_PACING_RATE, value); err != nil {
+			return fmt.Errorf("pace of %.0f bytes a second: %w", rate, err)
+		}
+		return nil
 	})
 }
 

@@ -6,6 +6,10 @@ import "time"
 // path a round trip says more about scheduling than about the path.
 const windowInterval = 10 * time.Millisecond
 
+// creditTrips is how many round trips' bytes a peer may send ahead. Two pass until it hears that
+// something was taken; and small chunks, as end hosts send while they start, cost twice as much.
+const creditTrips = 4
+
 // window sizes the credit that a receiver grants. It starts small and grows to
 // four times what the end host takes in a round trip, and to eight times while
 // that itself is growing: a sender in slow start is two round trips ahead of
@@ -36,10 +40,10 @@ func (w *window) note(consumed uint64, now time.Time) {
 	}
 	perTrip := float64(consumed-w.base) * float64(interval) / float64(passed)
 	w.since, w.base = now, consumed
-	factor := 4.0
+	factor := creditTrips
 	if perTrip > 1.25*w.last {
-		factor = 8
+		factor *= 2
 	}
 	w.last = perTrip
-	w.size = min(w.most, max(w.size, int(factor*perTrip)))
+	w.size = min(w.most, max(w.size, int(float64(factor)*perTrip)))
 }

@@ -51,6 +51,13 @@ func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
 	return list, err
 }
 
+// Paths lists what the agent knows of its paths, by peer and port.
+func (c *Client) Paths(ctx context.Context) ([]PathStatus, error) {
+	var list []PathStatus
+	err := c.Call(ctx, http.MethodGet, "/v1/paths", nil, &list)
+	return list, err
+}
+
 // Session returns one live session.
 func (c *Client) Session(ctx context.Context, id SessionID) (Session, error) {
 	var s Session

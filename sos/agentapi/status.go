@@ -33,11 +33,10 @@ type Counters struct {
 	ReorderChunks int    `json:"reorder_chunks"`   // chunks waiting for an earlier one
 	Connections   int    `json:"connections"`      // p in use
 	Why           string `json:"why_connections"`  // why that p
-	// Where the congestion control is the agent's choice: the one in use for what
-	// this agent sends, how often it was changed, and why it was the last time.
-	Congestion    string `json:"congestion_control,omitempty"`
-	Switches      int    `json:"congestion_switches,omitempty"`
-	WhyCongestion string `json:"why_congestion,omitempty"`
+	// Start says how fast the agent began to send to the peer, and why; Pace is how fast it
+	// may send now, in bytes of payload a second, zero where nothing holds it.
+	Start string `json:"start,omitempty"`
+	Pace  uint64 `json:"pace,omitempty"`
 }
 
 // Session is a live session, as listings show it.
@@ -84,6 +83,20 @@ type SessionRecord struct {
 	Detail string    `json:"detail,omitempty"`
 	Ended  time.Time `json:"ended"`
 	Session
+}
+
+// PathStatus is what an agent knows of one path.
+type PathStatus struct {
+	Peer     netip.Addr `json:"peer"`
+	Port     uint16     `json:"port"`                 // the data port of the side that accepts connections
+	Rate     uint64     `json:"bits_per_second"`      // what it carries, in bits of payload a second; zero if not known
+	Doubtful bool       `json:"doubtful"`             // it has not shown its rate for a while, and is tried at half
+	Seen     time.Time  `json:"seen"`                 // when it has last shown its rate; zero for never
+	RTT      Duration   `json:"rtt"`                  // round trip without a queue; zero if not known
+	Queue    Duration   `json:"queue"`                // by how much it was longer at the last look
+	Pace     uint64     `json:"pace_bits_per_second"` // bits of payload a second that all sessions together may send; zero while none does
+	Sessions int        `json:"sessions"`             // that have more to send than they may
+	Phase    string     `json:"phase"`                // what the agent does: find, try, hold, grow or drain
 }
 
 // Live is the part of a live session that an Event carries.

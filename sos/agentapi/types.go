@@ -117,6 +117,15 @@ type Peer struct {
 // agents. The controller refuses more before it asks an agent.
 const MaxConnections = 64
 
+// MaxPathRate is the most that Path.Rate may be.
+const MaxPathRate = 1e13
+
+// Path is what a controller knows of one path, in the direction of what the agent sends.
+type Path struct {
+	Rate uint64   `json:"rate"` // bits a second that its links leave free, headers counted; zero if not known
+	RTT  Duration `json:"rtt"`  // round trip without queues; zero if not known
+}
+
 // Params are the parameters of one session. A zero value means: the agent's default.
 type Params struct {
 	Connections       int    `json:"connections,omitempty"`        // p; 0: auto
@@ -126,6 +135,26 @@ type Params struct {
 	CongestionControl string `json:"congestion_control,omitempty"` // "bbr", "cubic", what the kernel has; empty: the agent's choice
 	TLS               bool   `json:"tls,omitempty"`                // TLS 1.3 on the data connections
 	Paths             int    `json:"paths,omitempty"`              // how many of the peer's data ports to use; 0: all
+	Share             Share  `json:"share,omitempty"`              // what others on the path are left; empty: polite
+	Weight            int    `json:"weight,omitempty"`             // for how much it counts among the agents' sessions, up to MaxWeight; 0: 1
+}
+
+// MaxWeight is the most that Params.Weight may be.
+const MaxWeight = 100
+
+// Share is what a session leaves of a path to traffic that is not its agent's.
+type Share string
+
+// The shares.
+const (
+	SharePolite Share = "polite" // gives way down to a quarter of the path
+	ShareEqual  Share = "equal"  // gives way down to a half
+	ShareAll    Share = "all"    // gives way to nobody, and is not held to the path's rate
+)
+
+// Valid says whether it is one of the shares, or empty.
+func (s Share) Valid() bool {
+	return s == "" || s == SharePolite || s == ShareEqual || s == ShareAll
 }
 
 // PrepareRequest announces a session to an agent.
@@ -137,6 +166,9 @@ type PrepareRequest struct {
 	Server netip.AddrPort `json:"server"`
 	Peer   Peer           `json:"peer"`
 	Params Params         `json:"params"`
+	// Paths are what the controller knows of the paths to the peer, one for each data
+	// port that is used, in their order. What the agent has seen itself counts before it.
+	Paths []Path `json:"paths,omitempty"`
 	// Idle ends the session after so long without a byte; 0: the agent's default.
 	Idle Duration `json:"idle,omitempty"`
 	// PeerTimeout ends the session when the peer has not been heard for so long,

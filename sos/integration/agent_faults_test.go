@@ -1,8 +1,10 @@
 package integration
 
 import (
+	"fmt"
 	"io"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -115,6 +117,42 @@ func TestAgentCutOff(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAnswerOfEndHostLost loses the first answers of an end host that is to be told that its
+// connection is over, as a switch does that still forwards by a rule that was replaced. It is
+// told by the next: a kernel may answer segments without data, outside its window, only twice
+// a second.
+func TestAnswerOfEndHostLost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, lab.WAN("sosanswer", wan), options{})
+	w.loseAgent(false, func() {
+		w.inHost("client", "nft", `table ip test {
+			counter asked { }
+			counter answered { }
+			chain in { type filter hook input priority 0; tcp sport 80 tcp flags & rst == 0 counter name asked; }
+			chain out { type filter hook output priority 0; tcp dport 80 tcp flags & rst == 0 counter name answered quota until 100 bytes drop; }
+		}`)
+		w.cutOff("x")
+	})
+	asked, answered := w.counted("client", "asked"), w.counted("client", "answered")
+	if answered < 2 || asked > answered+1 {
+		t.Errorf("%d answers to %d segments, nearly all of them outside the window", answered, asked)
+	}
+}
+
+// counted is how many packets a counter of the table test has counted on a host.
+func (w *world) counted(host, counter string) (n int) {
+	w.t.Helper()
+	out, err := w.lab.Host(host).Command(w.t.Context(), "nft", "list", "counter", "ip", "test", counter).Output()
+	if err != nil {
+		w.t.Fatalf("counter %s on %s: %v", counter, host, err)
+	}
+	_, after, _ := strings.Cut(string(out), "packets ")
+	if _, err := fmt.Sscan(after, &n); err != nil {
+		w.t.Fatalf("counter %s on %s: %v: %s", counter, host, err, out)
+	}
+	return n
 }
 
 // linkOf is the link by which a host is connected.

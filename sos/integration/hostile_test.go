@@ -38,15 +38,18 @@ func TestAgentHostCutOff(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				w := newWorld(t, lab.WAN("soshost", wan), options{})
-				link := w.linkOf(host)
-				w.loseAgent(busy, func() {
-					w.inHost(host, "ip", "link", "set", "ctl0", "down")
-					if err := w.lab.SetLink(t.Context(), link, false); err != nil {
-						t.Error(err)
-					}
-				})
+				w.loseAgent(busy, func() { w.cutOff(host) })
 			})
 		}
+	}
+}
+
+// cutOff takes every link of a host away.
+func (w *world) cutOff(host string) {
+	w.t.Helper()
+	w.inHost(host, "ip", "link", "set", "ctl0", "down")
+	if err := w.lab.SetLink(w.t.Context(), w.linkOf(host), false); err != nil {
+		w.t.Error(err)
 	}
 }
 

@@ -23,6 +23,7 @@ func (s *Service) Register(a *api.API) {
 	whitelist.Register(r)
 
 	s.agents.Register(a, r)
+	service.Register(r, http.MethodGet, "agents/{name}/paths", "List what an agent knows of its paths; it is asked now", s.getPaths)
 
 	service.Register(r, http.MethodGet, "sessions", "List live and past sessions", s.getSessions)
 	service.Register(r, http.MethodGet, "sessions/{id}", "Show a session and its course", s.getSession)

@@ -130,6 +130,7 @@ type fakeAgent struct {
 	past  []agentapi.SessionRecord
 	phase agentapi.Phase // of new sessions
 	peers []control.PeerStatus
+	paths []agentapi.PathStatus // before it is asked for them
 }
 
 func newFakeAgent(t *testing.T, n *fakeNet, name string) *fakeAgent {
@@ -145,6 +146,7 @@ func newFakeAgent(t *testing.T, n *fakeNet, name string) *fakeAgent {
 	mux.HandleFunc("DELETE /v1/sessions/{id}", a.deleteSession)
 	mux.HandleFunc("PUT /v1/sessions/{id}/marks", a.putMarks)
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.status()) })
+	mux.HandleFunc("GET /v1/paths", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.paths) })
 	mux.HandleFunc("POST /v1/drain", a.postDrain)
 	mux.HandleFunc("GET /v1/events", a.getEvents)
 	a.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -28,9 +28,8 @@ type Record struct {
 	Connections int            `json:"connections,omitempty" doc:"Connections in use between the agents"`
 	Why         string         `json:"why_connections,omitempty" doc:"Why so many"`
 
-	CongestionUp   string `json:"congestion_up,omitempty" doc:"Congestion control of the client's agent, where the agents choose it"`
-	CongestionDown string `json:"congestion_down,omitempty" doc:"The same of the server's agent"`
-	Switches       int    `json:"congestion_switches,omitempty" doc:"How often the two have changed it"`
+	StartUp   string `json:"start_up,omitempty" doc:"How fast the client's agent began to send to the other, and why"`
+	StartDown string `json:"start_down,omitempty" doc:"The same of the server's agent"`
 
 	Started time.Time         `json:"started"`
 	Ended   *time.Time        `json:"ended,omitempty"`
@@ -63,8 +62,7 @@ func (ss *session) record() Record {
 	r.BytesUp, r.BytesDown = max(client.BytesUp, server.BytesUp), max(client.BytesDown, server.BytesDown)
 	r.Resent, r.Lost = client.ChunksResent+server.ChunksResent, client.ConnsLost+server.ConnsLost
 	r.Connections, r.Why = client.Connections, client.Why
-	r.CongestionUp, r.CongestionDown = client.Congestion, server.Congestion
-	r.Switches = client.Switches + server.Switches
+	r.StartUp, r.StartDown = client.Start, server.Start
 	if ss.state == StateEnded {
 		now := time.Now()
 		r.Ended = &now

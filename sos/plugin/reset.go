@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -16,7 +17,10 @@ import (
 )
 
 const (
-	// probeEvery is how often an end host is provoked until it answers.
+	// firstProbe is how soon an end host that has not answered is provoked again: a switch
+	// may still have forwarded its first answer by the rule that was replaced. The time doubles
+	// up to probeEvery.
+	firstProbe = 50 * time.Millisecond
 	probeEvery = 250 * time.Millisecond
 	// resetFor is how long an end host is listened to, at most.
 	resetFor = 3 * time.Second
@@ -75,9 +79,11 @@ func (s *resets) end(ctx context.Context, ss *session, r agentapi.Role) {
 		s.log.Warn("end host cannot be told that its connection is over", "session", ss.id, "end", r, "error", err)
 		return
 	}
-	for {
-		s.provoke(rs)
-		if heard := await(ctx, rs.answered, probeEvery); heard || ctx.Err() != nil {
+	seq := rand.Uint32()
+	for pause := firstProbe; ; pause = min(2*pause, probeEvery) {
+		s.provoke(rs, seq)
+		seq ^= 1 << 31
+		if heard := await(ctx, rs.answered, pause); heard || ctx.Err() != nil {
 			break
 		}
 	}
@@ -113,17 +119,16 @@ func resetOf(ss *session, r agentapi.Role) (*reset, []network.Rule, error) {
 	return rs, punts, nil
 }
 
-// provoke sends the end host two acknowledgements whose sequence numbers are so
-// far apart that one lies outside its window, whatever that is. It answers with
-// the sequence number that it expects.
-func (s *resets) provoke(rs *reset) {
-	seq := rand.Uint32()
+// provoke sends the end host a segment with a sequence number of chance: nearly always one outside its window. It
+// answers with the one that it expects (RFC 9293, 3.10.7.4). The next time that number is as far away as can be. It holds a
+// byte, because Linux answers those without data only twice a second (tcp_invalid_ratelimit), and that answer may be
+// lost; and a timestamp, without which FreeBSD drops it where timestamps have been agreed on.
+func (s *resets) provoke(rs *reset, seq uint32) {
 	at, mac := s.aim(rs)
-	for _, n := range []uint32{seq, seq + 1<<31} {
-		s.emit(at, packet.AppendTCP(nil, packet.Frame{Dst: mac, Src: rs.to.ethSrc, VLAN: rs.to.vlan}, packet.TCPSegment{
-			Src: rs.to.src, Dst: rs.to.dst, Seq: n, Ack: rand.Uint32(), Flags: packet.ACK, Window: 1024,
-		}))
-	}
+	options := binary.BigEndian.AppendUint64([]byte{1, 1, 8, 10}, rand.Uint64()) // no operation, twice; timestamps (RFC 7323)
+	s.emit(at, packet.AppendTCP(nil, packet.Frame{Dst: mac, Src: rs.to.ethSrc, VLAN: rs.to.vlan}, packet.TCPSegment{
+		Src: rs.to.src, Dst: rs.to.dst, Seq: seq, Ack: rand.Uint32(), Flags: packet.ACK, Window: 1024, Options: options, Payload: []byte{0},
+	}))
 }
 
 func (s *resets) emit(at network.PortRef, frame []byte) {

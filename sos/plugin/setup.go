@@ -168,6 +168,7 @@ func (x *setup) prepare(ctx context.Context) (pass []int, err error) {
 		replies[i], err = a.Client.Prepare(ctx, agentapi.PrepareRequest{
 			ID: ss.id, Key: key, Role: bothRole[i], Client: ss.flow.client, Server: ss.flow.server,
 			Peer:   agentapi.Peer{Addr: l.side(peer).Agent, DataPorts: ports[:min(len(ports), max(ss.Tuning.Paths, 1))]},
+			Paths:  x.pairs.known(ss, bothRole[i]),
 			Params: ss.Tuning.params(), Idle: x.cfg.Idle, PeerTimeout: x.cfg.PeerTimeout, Context: about, Marks: marks[i],
 		})
 		return err

@@ -20,6 +20,8 @@ type Tuning struct {
 	Transport         string `json:"transport,omitempty" pattern:"^(?:tcp)?$" patternDescription:"tcp, the transport that agents of this version have" example:"tcp" doc:"How the agents speak to each other: tcp"`
 	CongestionControl string `json:"congestion_control,omitempty" pattern:"^(?:[a-z][a-z0-9_-]{0,14})?$" patternDescription:"a name from /proc/sys/net/ipv4/tcp_available_congestion_control, such as bbr" example:"bbr" doc:"Congestion control between the agents, one that their kernels have"`
 	TLS               *bool  `json:"tls,omitempty" doc:"Encrypt the data between the agents"`
+	Share             string `json:"share,omitempty" enum:"polite,equal,all" doc:"What others on the path are left: polite (the default) gives way down to a quarter of it, equal down to a half, all gives way to nobody and is not paced"`
+	Weight            int    `json:"weight,omitempty" minimum:"0" maximum:"100" doc:"For how much a session counts when those of two agents divide what their path carries; 0 means 1"`
 	Paths             int    `json:"paths,omitempty" minimum:"0" maximum:"8" doc:"Disjoint paths to spread the connections over; 0 means 1"`
 }
 
@@ -35,6 +37,8 @@ func (t Tuning) check() service.Faults {
 	between("chunk_bytes", t.ChunkBytes, 4096, 16<<20)
 	between("queue", t.Queue, 1, 1024)
 	between("paths", t.Paths, 1, MaxPaths)
+	between("weight", t.Weight, 1, agentapi.MaxWeight)
+	faults.Check(agentapi.Share(t.Share).Valid(), "share", t.Share, "polite, equal or all")
 	faults.Check(t.Transport == "" || t.Transport == "tcp", "transport", t.Transport, "tcp, the transport that agents of this version have")
 	faults.Check(t.CongestionControl == "" || congestionName.MatchString(t.CongestionControl),
 		"congestion_control", t.CongestionControl, "a name from /proc/sys/net/ipv4/tcp_available_congestion_control, such as bbr")
@@ -47,6 +51,7 @@ func (t Tuning) over(base Tuning) Tuning {
 		Connections: cmp.Or(t.Connections, base.Connections), ChunkBytes: cmp.Or(t.ChunkBytes, base.ChunkBytes),
 		Queue: cmp.Or(t.Queue, base.Queue), Paths: cmp.Or(t.Paths, base.Paths), Transport: cmp.Or(t.Transport, base.Transport),
 		CongestionControl: cmp.Or(t.CongestionControl, base.CongestionControl), TLS: cmp.Or(t.TLS, base.TLS),
+		Share: cmp.Or(t.Share, base.Share), Weight: cmp.Or(t.Weight, base.Weight),
 	}
 }
 
@@ -55,6 +60,6 @@ func (t Tuning) params() agentapi.Params {
 	return agentapi.Params{
 		Connections: t.Connections, ChunkBytes: t.ChunkBytes, Queue: t.Queue,
 		Transport: t.Transport, CongestionControl: t.CongestionControl,
-		TLS: t.TLS != nil && *t.TLS, Paths: max(t.Paths, 1),
+		TLS: t.TLS != nil && *t.TLS, Paths: max(t.Paths, 1), Share: agentapi.Share(t.Share), Weight: t.Weight,
 	}
 }

@@ -1,0 +1,135 @@
+package agent
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+)
+
+// starter is the routes for starts of an agent in the first of a chain's namespaces, which has the
+// address 10.77.1.1 and the gateway 10.77.1.2.
+func starter(t *testing.T, n *chain) (r *startRoutes, in func(f func())) {
+	t.Helper()
+	r = newStartRoutes(&Agent{log: slog.New(slog.DiscardHandler)})
+	in = func(f func()) {
+		t.Helper()
+		if err := inNamespace(n.c, func() error { f(); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in(func() {
+		if err := r.open(n.client); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Cleanup(func() { in(r.close) })
+	return r, in
+}
+
+// A route for the start is the one that the kernel has for that source, with a window. Where the kernel
+// has several next hops there is none.
+func TestStartRouteIsTheKernels(t *testing.T) {
+	n := newChain(t, 1500, false)
+	r, in := starter(t, n)
+	peer := n.server
+	aged := func() { // what is known of it is looked up anew
+		for _, x := range r.wanted {
+			x.put = x.put.Add(-2 * routeAge)
+		}
+	}
+	want := func(window int) string {
+		t.Helper()
+		in(func() {
+			way, err := routeTo(peer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.want(n.client, peer, way, window)
+		})
+		return tableOf(n.c, n.client)
+	}
+	if got := want(100); !strings.Contains(got, "via "+n.clientOfX.String()) || !strings.Contains(got, "initcwnd 100") || strings.Contains(got, "mtu") {
+		t.Errorf("%q", got)
+	}
+	if got := want(1000); !strings.Contains(got, "initcwnd 100") {
+		t.Errorf("with another that wants more: %q", got)
+	}
+	if got := want(50); !strings.Contains(got, "initcwnd 50") || strings.Count(got, "\n") != 1 {
+		t.Errorf("with another that wants less: %q", got)
+	}
+	aged()
+	ip(t, fmt.Sprintf("-n %s route add %s via %s mtu 1400 table 100", n.c, peer, "10.77.1.77"))
+	ip(t, fmt.Sprintf("-n %s rule add from %s lookup 100", n.c, n.client))
+	if got := want(1000); !strings.Contains(got, "via 10.77.1.77") || !strings.Contains(got, "mtu 1400") || strings.Count(got, "\n") != 1 {
+		t.Errorf("with a route for the source: %q", got)
+	}
+	aged()
+	ip(t, fmt.Sprintf("-n %s rule del from %s lookup 100", n.c, n.client))
+	ip(t, fmt.Sprintf("-n %s route replace default nexthop via %s nexthop via 10.77.1.78", n.c, n.clientOfX))
+	if got := want(100); got != "" {
+		t.Errorf("with two next hops: %q", got)
+	}
+	aged()
+	ip(t, fmt.Sprintf("-n %s route replace default via %s", n.c, n.clientOfX))
+	ip(t, fmt.Sprintf("-n %s rule del priority %d", n.c, startPriority))
+	if want(100); !strings.Contains(startTableOf(t, n.c, n.client), "lookup") {
+		t.Error("a rule that somebody has taken out is not there again")
+	}
+}
+
+// What an agent that was killed has left goes when the next one begins, also of an address that the
+// machine has no longer; what is an address's of another agent, or somebody else's, stays.
+func TestStartRoutesLeft(t *testing.T) {
+	n := newChain(t, 1500, false)
+	gone, other := netip.MustParseAddr("10.77.1.9"), netip.MustParseAddr("10.77.1.10")
+	for _, own := range []netip.Addr{gone, other} {
+		ip(t, fmt.Sprintf("-n %s addr add %s/24 dev x", n.c, own))
+		if err := inNamespace(n.c, func() error {
+			killed := newStartRoutes(&Agent{log: slog.New(slog.DiscardHandler)})
+			way, err := routeTo(n.server)
+			if err == nil {
+				err = killed.open(own)
+			}
+			killed.want(own, n.server, way, 100)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if got := tableOf(n.c, own); !strings.Contains(got, "initcwnd 100") {
+			t.Fatalf("of %v: %q", own, got)
+		}
+	}
+	ip(t, fmt.Sprintf("-n %s addr del %s/24 dev x", n.c, gone))
+	ip(t, fmt.Sprintf("-n %s rule add from 10.99.0.1 lookup 100 priority %d", n.c, startPriority))
+	starter(t, n)
+	if got := startRulesOf(t, n.c); strings.Contains(got, gone.String()+" ") || !strings.Contains(got, other.String()) || !strings.Contains(got, "10.99.0.1") {
+		t.Errorf("rules: %q", got)
+	}
+	if tableOf(n.c, gone) != "" || tableOf(n.c, other) == "" {
+		t.Errorf("routes: %q, %q", tableOf(n.c, gone), tableOf(n.c, other))
+	}
+}
+
+// Routes go when they are not wanted any more.
+func TestStartRoutesExpire(t *testing.T) {
+	n := newChain(t, 1500, true)
+	r, in := starter(t, n)
+	in(func() {
+		way, err := routeTo(n.server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.want(n.client, n.server, way, 100)
+		r.expire(time.Now())
+	})
+	if got := tableOf(n.c, n.client); !strings.Contains(got, "initcwnd 100") {
+		t.Errorf("%q", got)
+	}
+	in(func() { r.expire(time.Now().Add(2 * startWhile)) })
+	if got := tableOf(n.c, n.client); got != "" {
+		t.Errorf("left: %q", got)
+	}
+}

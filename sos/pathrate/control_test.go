@@ -1,0 +1,327 @@
+package pathrate
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// link is a bottleneck in fluid: what is sent waits in its queue, leaves at its rate,
+// and is known to the sender a round trip after it was sent and a queue's time.
+type link struct {
+	rate   float64 // bytes a second
+	rtt    time.Duration
+	buffer float64 // bytes
+
+	detour time.Duration // by which the way has become longer, unknown to who keeps the least round trip
+	jitter time.Duration // by which round trips differ, at most
+
+	now       time.Duration
+	queued    float64
+	sent      float64
+	dropped   float64
+	delivered float64
+	later     []float64 // delivered, by the millisecond in which it left
+	queues    []float64 // and what was queued then
+	most      float64   // that was queued
+}
+
+const step = time.Millisecond
+
+// pass lets a millisecond go by in which so much is sent, beside others' traffic.
+func (l *link) pass(bytes, others float64) {
+	l.now += step
+	l.sent += bytes
+	all := bytes + others
+	l.queued += all
+	out := min(l.queued, l.rate*step.Seconds())
+	l.queued -= out
+	if l.queued > l.buffer {
+		l.dropped += l.queued - l.buffer
+		l.queued = l.buffer
+	}
+	l.most = max(l.most, l.queued)
+	if all == 0 {
+		all = 1
+	}
+	l.later, l.queues = append(l.later, out*bytes/all), append(l.queues, l.queued)
+	if n := int(l.rtt / step); len(l.later) > n {
+		l.delivered += l.later[len(l.later)-1-n]
+	}
+}
+
+func (l *link) sample(idle bool) Sample {
+	s := Sample{At: l.now, Delivered: uint64(l.delivered), Lost: uint64(l.dropped), MinRTT: l.rtt, RTT: l.rtt, Idle: idle}
+	if n := len(l.queues) - 1 - int(l.rtt/step); n >= 0 {
+		s.RTT += time.Duration(l.queues[n] / l.rate * float64(time.Second))
+	}
+	s.RTT += l.detour
+	if l.jitter > 0 {
+		s.RTT += time.Duration(l.now.Nanoseconds() * 7919 % l.jitter.Nanoseconds())
+	}
+	return s
+}
+
+// run sends at the control's pace for a time, with others' traffic beside it.
+func (l *link) run(c *Control, d time.Duration, others float64) {
+	every := max(l.rtt/8, 5*time.Millisecond)
+	for end := l.now + d; l.now < end; {
+		l.pass(c.Pace()*step.Seconds(), others*step.Seconds())
+		if l.now%every < step {
+			c.Look(l.sample(false))
+		}
+	}
+}
+
+func newLink(mbit float64, rtt time.Duration) *link {
+	rate := mbit * 1e6 / 8
+	return &link{rate: rate, rtt: rtt, buffer: max(rate*rtt.Seconds(), rate*0.02)}
+}
+
+func within(t *testing.T, what string, got, want, by float64) {
+	t.Helper()
+	if math.Abs(got-want) > by*want {
+		t.Errorf("%s is %.1f Mbit/s, want %.1f within %.0f %%", what, got*8/1e6, want*8/1e6, 100*by)
+	}
+}
+
+var links = []struct {
+	mbit float64
+	rtt  time.Duration
+}{{300, 150 * time.Millisecond}, {1000, 20 * time.Millisecond}, {1000, 200 * time.Millisecond}, {40, 300 * time.Millisecond}, {100, 10 * time.Millisecond}}
+
+// A path of which nothing is known shows its rate without a packet dropped.
+func TestFind(t *testing.T) {
+	for _, x := range links {
+		l := newLink(x.mbit, x.rtt)
+		c := New(0, 0, false)
+		l.run(c, 20*x.rtt+time.Second, 0)
+		within(t, "the rate", c.Rate(), l.rate, 0.03)
+		if l.dropped > 0.02*l.sent {
+			t.Errorf("%v Mbit/s, %v: %.0f bytes dropped, most queued %.2f of the buffer", x.mbit, x.rtt, l.dropped, l.most/l.buffer)
+		}
+		if !c.Sure() {
+			t.Error("the rate has not shown itself")
+		}
+		before, dropped, at := l.sent, l.dropped, l.now
+		l.run(c, 30*time.Second, 0)
+		within(t, "what is sent", (l.sent-before)/(l.now-at).Seconds(), l.rate, 0.04)
+		if l.dropped > dropped {
+			t.Errorf("%v Mbit/s, %v: %.0f bytes dropped when its rate was held", x.mbit, x.rtt, l.dropped-dropped)
+		}
+	}
+}
+
+// A known rate is used at once, and what is wrong with it soon corrected.
+func TestTry(t *testing.T) {
+	for _, x := range links {
+		for _, wrong := range []float64{0.25, 0.5, 1, 2} {
+			l := newLink(x.mbit, x.rtt)
+			c := New(wrong*l.rate, 0, false)
+			l.run(c, 2*x.rtt, 0)
+			if want := min(0.9*wrong, 0.9) * l.rate * 2 * x.rtt.Seconds(); l.sent < want {
+				t.Errorf("%v times the rate: %.0f bytes sent at first, want %.0f", wrong, l.sent, want)
+			}
+			l.run(c, 18*x.rtt+time.Second, 0)
+			within(t, "the rate", c.Rate(), l.rate, 0.03)
+			if wrong <= 1 && l.dropped > 0.01*l.sent {
+				t.Errorf("%v times the rate: %.0f bytes of %.0f dropped", wrong, l.dropped, l.sent)
+			}
+		}
+	}
+}
+
+// A rate is judged by what is delivered of what was sent since the last rest.
+func TestAfterRest(t *testing.T) {
+	for _, x := range links {
+		for _, wrong := range []float64{0.5, 1, 2} {
+			l := newLink(x.mbit, x.rtt)
+			c := New(wrong*l.rate, 0, false)
+			for range 200 {
+				l.pass(0, 0)
+				if l.now%(5*time.Millisecond) == 0 {
+					c.Look(l.sample(true))
+				}
+			}
+			l.run(c, 20*x.rtt+time.Second, 0)
+			within(t, "the rate after a rest", c.Rate(), l.rate, 0.05)
+			for i := range 20 { // an end host that stops now and then
+				c.Look(l.sample(i%2 == 0))
+				l.run(c, 50*time.Millisecond, 0)
+			}
+			within(t, "the rate with rests", c.Rate(), l.rate, 0.05)
+		}
+	}
+}
+
+// A path that is slower than any is held to is known as it is.
+func TestSlowPath(t *testing.T) {
+	for _, known := range []float64{0, 0.5, 1, 2} {
+		l := newLink(1, 600*time.Millisecond)
+		c := New(known*l.rate, 0, false)
+		within(t, "the rate before", c.Rate(), known*l.rate, 0.01)
+		l.run(c, 30*time.Second, 0)
+		within(t, "the rate", c.Rate(), l.rate, 0.05)
+		within(t, "the pace", c.Pace(), leastPace, 0.01)
+	}
+}
+
+// A doubtful rate is tried at half.
+func TestDoubtful(t *testing.T) {
+	l := newLink(300, 150*time.Millisecond)
+	c := New(l.rate, 0, true)
+	within(t, "the pace", c.Pace(), l.rate/2, 0.01)
+	l.run(c, 3*time.Second, 0)
+	within(t, "the rate", c.Rate(), l.rate, 0.03)
+}
+
+// The pace follows a link whose rate changes.
+func TestLinkChanges(t *testing.T) {
+	for _, x := range links {
+		for _, factor := range []float64{0.3, 0.7, 2, 5} {
+			l := newLink(x.mbit, x.rtt)
+			c := New(l.rate, 0, false)
+			l.run(c, 5*time.Second, 0)
+			l.rate *= factor
+			l.run(c, 20*time.Second+20*x.rtt, 0)
+			within(t, "the rate", c.Rate(), l.rate, 0.15)
+			before, at := l.sent, l.now
+			l.run(c, 5*time.Second, 0)
+			within(t, "what is sent", (l.sent-before)/(l.now-at).Seconds(), l.rate, 0.1)
+		}
+	}
+}
+
+// Others' traffic keeps what it brings, up to half of the link; and the path is
+// filled again when it is gone.
+func TestOthers(t *testing.T) {
+	for _, x := range links {
+		for _, share := range []float64{0.1, 0.3, 0.5} {
+			l := newLink(x.mbit, x.rtt)
+			c := New(l.rate, 0, false)
+			l.run(c, 5*time.Second, 0)
+			l.run(c, 10*time.Second, share*l.rate)
+			before, dropped, at := l.sent, l.dropped, l.now
+			l.run(c, 10*time.Second, share*l.rate)
+			within(t, "what is sent beside others", (l.sent-before)/(l.now-at).Seconds(), (1-share)*l.rate, 0.15)
+			if l.dropped > dropped {
+				t.Errorf("%v Mbit/s, %v: %.0f bytes dropped beside others with %v", x.mbit, x.rtt, l.dropped-dropped, share)
+			}
+			l.run(c, 20*time.Second, 0)
+			within(t, "the rate", c.Rate(), l.rate, 0.04)
+		}
+	}
+}
+
+// A way that has become longer, or whose round trips differ all the time, is used all the same.
+func TestRestlessPath(t *testing.T) {
+	for _, x := range links {
+		l := newLink(x.mbit, x.rtt)
+		c := New(l.rate, 0, false)
+		l.run(c, 5*time.Second, 0)
+		l.detour = 40 * time.Millisecond
+		rate := l.rate
+		l.rate = 1 // the old way is down
+		l.run(c, time.Second, 0)
+		l.rate, l.queued = rate, 0
+		l.run(c, 60*x.rtt+20*time.Second, 0)
+		before, at := l.sent, l.now
+		l.run(c, 10*time.Second, 0)
+		within(t, "what is sent on a longer way", (l.sent-before)/(l.now-at).Seconds(), l.rate, 0.1)
+
+		l = newLink(x.mbit, x.rtt)
+		l.jitter = 15 * time.Millisecond
+		c = New(0, 0, false)
+		l.run(c, 60*x.rtt+20*time.Second, 0)
+		before, at = l.sent, l.now
+		l.run(c, 10*time.Second, 0)
+		within(t, "what is sent on a restless way", (l.sent-before)/(l.now-at).Seconds(), l.rate, 0.25)
+	}
+}
+
+// Machines that are late for a while, and segments that wait for each other, are no queue.
+func TestNoQueue(t *testing.T) {
+	for name, late := range map[string]Sample{
+		"machines": {RTT: 8 * time.Millisecond},
+		"segments": {RTT: 13 * time.Millisecond, Grain: 15 * time.Millisecond},
+	} {
+		l := newLink(150, 54*time.Millisecond)
+		c := New(0, 0, false)
+		for l.now < 10*time.Second {
+			if l.pass(c.Pace()*step.Seconds(), 0); l.now%(7*time.Millisecond) == 0 {
+				s := l.sample(false)
+				s.Grain = late.Grain
+				if l.now%(150*time.Millisecond) < 60*time.Millisecond {
+					s.RTT += late.RTT
+				}
+				c.Look(s)
+			}
+		}
+		within(t, name+": the rate", c.Rate(), l.rate, 0.15)
+	}
+}
+
+// Round trips that are longer on a loaded machine, however little is sent, do not end the search.
+func TestLoadedMachine(t *testing.T) {
+	for _, x := range links {
+		l := newLink(x.mbit, x.rtt)
+		c := New(0, 0, false)
+		every := max(l.rtt/8, 5*time.Millisecond)
+		for end := 3*time.Second + 10*x.rtt; l.now < end; {
+			if l.pass(c.Pace()*step.Seconds(), 0); l.now%every < step {
+				s := l.sample(false)
+				if l.delivered > 0 {
+					s.RTT += max(leastQueue, min(x.rtt/5, mostJitter), x.rtt/16) * 5 / 4
+				}
+				c.Look(s)
+			}
+		}
+		within(t, "the rate", c.Rate(), l.rate, 0.15)
+		if l.dropped > 0.02*l.sent {
+			t.Errorf("%v Mbit/s, %v: %.1f %% dropped", x.mbit, x.rtt, 100*l.dropped/l.sent)
+		}
+	}
+}
+
+// Connections that are too many for their segments to come often hide no queue that stands.
+func TestManyConnections(t *testing.T) {
+	for _, x := range links {
+		l := newLink(x.mbit, x.rtt)
+		c := New(0, 0, false)
+		for every := max(l.rtt/8, 5*time.Millisecond); l.now < 20*time.Second; {
+			if l.pass(c.Pace()*step.Seconds(), 0); l.now%every < step {
+				s := l.sample(false)
+				s.Grain = time.Second
+				c.Look(s)
+			}
+		}
+		within(t, "the rate", c.Rate(), l.rate, 0.15)
+		if l.dropped > 0.02*l.sent {
+			t.Errorf("%.0f Mbit/s, %v: %.1f %% dropped", x.mbit, x.rtt, 100*l.dropped/l.sent)
+		}
+	}
+}
+
+// Whatever the samples say, the pace stays finite, positive, and within what was delivered.
+func TestAnySamples(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := New(rapid.Float64Range(0, 1e10).Draw(t, "rate"), rapid.Float64Range(0, 1e10).Draw(t, "shown"), rapid.Bool().Draw(t, "doubtful"))
+		var s Sample
+		for range rapid.IntRange(1, 200).Draw(t, "looks") {
+			s.At += time.Duration(rapid.Int64Range(-1e6, 1e9).Draw(t, "passed"))
+			s.Delivered += rapid.Uint64Range(0, 1e9).Draw(t, "delivered")
+			s.MinRTT = time.Duration(rapid.Int64Range(-1, 1e9).Draw(t, "least"))
+			s.RTT = s.MinRTT + time.Duration(rapid.Int64Range(-1e6, 1e9).Draw(t, "more"))
+			s.Idle = rapid.Bool().Draw(t, "idle")
+			c.Look(s)
+			if p := c.Pace(); math.IsNaN(p) || math.IsInf(p, 0) || p <= 0 {
+				t.Fatalf("the pace is %v", p)
+			}
+			if len(c.looks) > 10_000 {
+				t.Fatal("looks are not forgotten")
+			}
+		}
+	})
+}

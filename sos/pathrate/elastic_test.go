@@ -1,0 +1,114 @@
+package pathrate
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// cubic is a competitor that fills whatever queue there is, as RFC 9438 has it.
+type cubic struct {
+	window, most float64 // bytes
+	since        time.Duration
+	dropped      float64
+}
+
+const segment = 1448
+
+// rate is what it sends at present, in bytes a second.
+func (x *cubic) rate(l *link) float64 {
+	rtt := l.rtt.Seconds() + l.queued/l.rate
+	if l.dropped > x.dropped && l.now-x.since > l.rtt { // one loss in a round trip
+		x.most, x.window, x.since = x.window, 0.7*x.window, l.now
+	}
+	x.dropped = l.dropped
+	t := (l.now - x.since).Seconds()
+	k := math.Cbrt(x.most / segment * 0.3 / 0.4)
+	x.window = max(x.window, segment*0.4*math.Pow(t-k, 3)+x.most)
+	return x.window / rtt
+}
+
+func newCubic(l *link) *cubic {
+	return &cubic{window: 10 * segment, most: l.rate * l.rtt.Seconds(), since: l.now, dropped: l.dropped}
+}
+
+// beside sends at the control's pace beside a competitor.
+func (l *link) beside(c *Control, other *cubic, d time.Duration) {
+	every := max(l.rtt/8, 5*time.Millisecond)
+	for end := l.now + d; l.now < end; {
+		l.pass(c.Pace()*step.Seconds(), other.rate(l)*step.Seconds())
+		if l.now%every < step {
+			c.Look(l.sample(false))
+		}
+	}
+}
+
+// A link that becomes slower while others are given way to is used as such; and known, if they do not
+// leave in that moment: then it is until it has rested.
+func TestLinkChangesBesideOthers(t *testing.T) {
+	for _, x := range links {
+		for _, least := range []float64{0.25, 0.5} {
+			for _, stay := range []time.Duration{0, 20 * time.Second} {
+				l := newLink(x.mbit, x.rtt)
+				c := New(l.rate, 0, false)
+				c.GiveWay(least)
+				l.run(c, 5*time.Second, 0)
+				other := newCubic(l)
+				l.beside(c, other, 20*time.Second)
+				l.rate *= 0.3
+				l.beside(c, other, stay)
+				l.run(c, 20*time.Second+20*x.rtt, 0)
+				before, at := l.sent, l.now
+				l.run(c, 5*time.Second, 0)
+				within(t, "what is sent", (l.sent-before)/(l.now-at).Seconds(), l.rate, 0.15)
+				if stay > 0 && c.Rate() > 1.5*l.rate {
+					t.Errorf("%v Mbit/s, %v, down to %v, others for %v: a rate of %.1f Mbit/s is taken for %.1f", x.mbit, x.rtt, least, stay, l.rate*8/1e6, c.Rate()*8/1e6)
+				}
+			}
+		}
+	}
+}
+
+// A policer drops what is too much, and makes no queue.
+func TestPolicer(t *testing.T) {
+	l := newLink(300, 150*time.Millisecond)
+	l.buffer = l.rate * 0.003
+	c := New(l.rate, 0, false)
+	l.run(c, 5*time.Second, 0)
+	l.rate *= 0.5
+	l.run(c, 20*time.Second, 0)
+	before, at := l.sent, l.now
+	l.run(c, 20*time.Second, 0)
+	within(t, "what is sent", (l.sent-before)/(l.now-at).Seconds(), l.rate, 0.15)
+}
+
+// A path that was taken for next to nothing is found anew as fast as an unknown one.
+func TestFromNextToNothing(t *testing.T) {
+	l := newLink(300, 150*time.Millisecond)
+	c := New(1e3, 0, false)
+	l.run(c, 4*time.Second, 0)
+	within(t, "the rate", c.Rate(), l.rate, 0.1)
+}
+
+// Beside a competitor that keeps the queue standing the path's rate is not forgotten: it is given way
+// to down to a share of that, and not further each time.
+func TestElasticOthers(t *testing.T) {
+	for _, x := range links {
+		for _, least := range []float64{0.25, 0.5} {
+			l := newLink(x.mbit, x.rtt)
+			c := New(l.rate, 0, false)
+			c.GiveWay(least)
+			l.run(c, 5*time.Second, 0)
+			other := newCubic(l)
+			l.beside(c, other, 60*time.Second)
+			before, at := l.sent, l.now
+			l.beside(c, other, 120*time.Second)
+			sent := (l.sent - before) / (l.now - at).Seconds()
+			if c.Rate() < 0.4*l.rate || sent < 0.8*least*0.4*l.rate {
+				t.Errorf("%v Mbit/s, %v, down to %v: the rate is taken for %.1f Mbit/s, and %.1f are sent", x.mbit, x.rtt, least, c.Rate()*8/1e6, sent*8/1e6)
+			}
+			l.run(c, 30*time.Second, 0)
+			within(t, "the rate, alone again", c.Rate(), l.rate, 0.05)
+		}
+	}
+}
