@@ -89,6 +89,18 @@ type fatTreeRun struct {
 type fatTreeFlow struct {
 	matrixFlow
 	took time.Duration // from when its client began to connect to its last byte
+	// hangs says that it was given up before that.
+	hangs bool
+}
+
+// hanging is how many flows were given up.
+func (r fatTreeRun) hanging() (n int) {
+	for _, f := range r.flows {
+		if f.hangs {
+			n++
+		}
+	}
+	return n
 }
 
 // share is the part of a link's rate that the flow has got, payload alone.

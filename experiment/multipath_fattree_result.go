@@ -63,9 +63,16 @@ func fatTreeResult(s fatTreeScale, ceiling float64, all []fatTreeRun) *Result {
 		r.Claim(run.tcp == run.joins && (run.way.placed || run.joins == 0), fmt.Sprintf("%s, %s: no TCP packet comes to the controller but marked SYNs", run.matrix.name, run.way.name),
 			"%.0f for %.0f marked SYNs, of %d flows", run.tcp, run.joins, len(run.flows))
 	}
-	r.Note("All ways carry the same flows of the same matrix. A large flow gets a further subflow for each MiB that it has carried, at least half a second after the one before. All settings are the default ones but forwarding.mode: proactive, qos.subflows.enabled (for TCP placed qos.subflows.plain_tcp, and samples of one packet in 100), the host agent's --subflows, and the interval of counters, which is divided as times are, but not below 1 s.")
-	r.Note("The dissertation says when flows start, how many are small, and who sends to whom; not how large they are, nor the rate of its links. Small ones take up to %v at the rate of a link here, large ones %v to %v, before times are divided.", smallWorkMax, largeWorkMin, largeWorkMax)
-	r.Note("The model is multipath-model's, of the same flows, where links carry their rate: without coupling of subflows, as upstream Linux has none, and at the pace %d; the ideal is max-min over the links of hosts. For as much traffic as leaves plain TCP what was published, the published shares of placed subflows are above it.", fatTreePace)
+	for _, run := range all {
+		if hanging := run.hanging(); run.way.placed {
+			r.Claim(hanging == 0, fmt.Sprintf("%s, %s: every flow ends within %v", run.matrix.name, run.way.name, hangsAfter), "%d of %d do not, and count as if they ended then", hanging, len(run.flows))
+		} else if hanging > 0 {
+			r.Note("%s, %s: %d of %d flows do not end within %v, and count as if they ended then.", run.matrix.name, run.way.name, hanging, len(run.flows), hangsAfter)
+		}
+	}
+	r.Note("All ways carry the same flows of the same matrix. A large flow gets a further subflow for each MiB that it has carried, one at each look of the host agent, which are four in a second. All settings are the default ones but forwarding.mode: proactive, qos.subflows.enabled (for TCP placed qos.subflows.plain_tcp, and samples of one packet in 100), the host agent's --subflows, and the interval of counters, which is divided as times are, but not below 1 s.")
+	r.Note("The dissertation says when flows start, how many are small, and who sends to whom; not how large they are, nor the rate of its links. Small ones take up to %v at the rate of a link here, large ones %v to %v (TM1) and %v to %v (TM2), before times are divided: so plain TCP over hash gets about the published part of what the machine carries.", smallWorkMax, matrix1.largeMin, matrix1.largeMax, matrix2.largeMin, matrix2.largeMax)
+	r.Note("The model is multipath-model's, of the same flows, where links carry their rate: without coupling of subflows, as upstream Linux has none, and at the pace %d; the ideal is max-min over the links of hosts.", fatTreePace)
 	r.Note("The ceiling is what plain TCP gets when all %d hosts send at once on paths that share no link, written by hand.", hosts)
 	return r
 }
@@ -136,11 +143,8 @@ func fatTreeClaims(r *Result, s fatTreeScale, placed, plain, hashed fatTreeRun, 
 		h := mean(hashed.shares())
 		r.Claim(share > h, name+"more than as many hashed subflows get", "%.1f %%, hashed %.1f %%", share*100, h*100)
 	}
-	_, ideal := placed.modelled(s.k)
 	published := placed.way.published[placed.matrix.name]
-	const near = 0.9
-	r.Claim(share/ceiling*100 >= min(published, near*ideal*100), name+fmt.Sprintf("of what the machine carries at least the published %.1f %%, or nine tenths of the ideal, if that is less", published),
-		"%.1f %%, ideal %.1f %%", share/ceiling*100, ideal*100)
+	r.Claim(share/ceiling*100 >= published, name+fmt.Sprintf("of what the machine carries at least the published %.1f %%", published), "%.1f %%", share/ceiling*100)
 	asPublished := published / plain.way.published[placed.matrix.name]
 	r.Claim(share >= asPublished*tcp, name+fmt.Sprintf("as many times what plain TCP gets as is published, %.2f", asPublished), "%.2f times", share/tcp)
 	const worse = 1.1

@@ -151,6 +151,13 @@ func (r *fatTreeRig) led(ctx context.Context, n *stage.Network) error {
 	})
 }
 
+// hangsAfter is how long a flow may take, which at the rate of a link takes seconds, and minutes behind
+// many others: kernels have been seen whose MPTCP receiver takes no more, of a connection whose subflows
+// lose much.
+const hangsAfter = 10 * time.Minute
+
+var errHangs = errors.New("it hangs")
+
 // carry runs all flows, each at its time.
 func (r *fatTreeRig) carry(ctx context.Context, flows []matrixFlow, multipath bool) ([]fatTreeFlow, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -165,11 +172,14 @@ func (r *fatTreeRig) carry(ctx context.Context, flows []matrixFlow, multipath bo
 			}
 			to := netip.AddrPortFrom(r.host(f.to).Addr(), uint16(fatTreePort+i))
 			start := time.Now()
-			_, err := stage.Bulk{From: r.host(f.from), To: r.host(f.to), Addr: to, Bytes: f.bytes(fatTreeRate), Multipath: multipath}.Run(ctx)
-			if err != nil {
+			limited, end := context.WithTimeoutCause(ctx, hangsAfter, errHangs)
+			defer end()
+			_, err := stage.Bulk{From: r.host(f.from), To: r.host(f.to), Addr: to, Bytes: f.bytes(fatTreeRate), Multipath: multipath}.Run(limited)
+			hangs := err != nil && errors.Is(context.Cause(limited), errHangs)
+			if err != nil && !hangs {
 				cancel(fmt.Errorf("flow %d: %w", i+1, err))
 			}
-			out[i] = fatTreeFlow{f, time.Since(start)}
+			out[i] = fatTreeFlow{f, time.Since(start), hangs}
 		})
 	}
 	running.Wait()

@@ -18,10 +18,9 @@ func treeModelResult(all []modelled) *Result {
 	}
 	r.Note("Rates are max-min fair, and the subflows of a connection weigh together what TCP weighs alone, as coupled congestion control has it, which the dissertation's kernel used. Upstream Linux has none: there each subflow weighs as much as TCP (ways named single). Slow start, losses, queues and acknowledgements are not modelled.")
 	r.Note("The ideal splits each flow over all paths. A fat tree carries whatever its hosts can send and receive, so that is max-min over the links of hosts alone. That is the fairest there is; a mean can be higher where it is less fair, as with many single subflows beside few.")
-	r.Note("What is published for placed subflows is more than that ideal: where an even hash leaves TCP what was published, the links of hosts alone hold large flows to less. The dissertation's hash must have been less even, or its flows other ones.")
 	r.Note("A hash is chance among the shortest ways, and the same for the same subflow whatever else differs. Further subflows are placed, and moved, by the plugin's own code with its default settings: readings every %v, a subflow known for %v after its end, which are 5 and 30 s at the model's pace, and %d paths at most. Its bounds on the number of subflows are left out.", modelInterval, modelIdle, modelPaths)
 	r.Note("All times are divided by %d; a further subflow begins for each MB that a connection has carried, which takes 1 s at the rate of a link. Gaps are such that a host of each tree sends as often as one of the dissertation's %d.", modelPace, matrixHosts)
-	r.Note("The sizes of large flows, which the dissertation does not tell, have been chosen so that TCP over hash comes near to what it published in both matrices; all else follows.")
+	r.Note("The sizes of large flows, which the dissertation does not tell, have been chosen so that TCP over hash comes near to what it published in both matrices where it is real (multipath-fattree). Here it gets more, and so gains less, since nothing is lost.")
 	return r
 }
 

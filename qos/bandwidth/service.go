@@ -116,7 +116,13 @@ func (s *Service) Loaded() <-chan struct{} { return s.loaded }
 
 // NetworkChanged tells the service of a change in the network. It does not block.
 func (s *Service) NetworkChanged(e network.Event) {
-	if e.Kind != network.HostAdded && e.Kind != network.HostRemoved {
+	switch e.Kind {
+	case network.HostRemoved: // hosts cause these at will
+	case network.HostAdded: // so, too, but one that has been plugged in elsewhere is added there
+		if s.flows.between(e.Host.MAC) {
+			s.reviews.Wake()
+		}
+	default:
 		s.reviews.Wake()
 	}
 }

@@ -336,6 +336,16 @@ func TestHostMoves(t *testing.T) {
 	}
 }
 
+// One that is unplugged, and plugged in elsewhere, is gone and added: that ends its flows at once, too.
+func TestHostIsPluggedInElsewhere(t *testing.T) {
+	w := newWorld(t)
+	w.placed([2]int{1, 1}, [2]int{4, 1}, 1)
+	moved := network.Host{MAC: mac(4, 1), IPs: []netip.Addr{addr(4, 1)}, At: hostAt(5, 1)}
+	w.net.SetHost(moved)
+	w.NetworkChanged(network.Event{Kind: network.HostAdded, Host: moved})
+	w.eventually("the flow is over", func() bool { return len(w.Flows()) == 0 })
+}
+
 // A flow that ends keeps its name until nothing is left of it: a packet that comes
 // meanwhile does not begin it anew, to lose promise and rules to the old one's end.
 func TestPacketWhileFlowEnds(t *testing.T) {

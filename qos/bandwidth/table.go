@@ -5,7 +5,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/qos/way"
 )
 
 // table has the flows. Its lock is taken before that of a flow.
@@ -13,11 +15,21 @@ type table struct {
 	mu       sync.Mutex
 	byHeader map[match.Header]*flow
 	byID     map[string]*flow
+	ends     way.Ends
 	placing  int // how many are being placed
 	numbers  numbers
 }
 
-func newTable() *table { return &table{byHeader: map[match.Header]*flow{}, byID: map[string]*flow{}} }
+func newTable() *table {
+	return &table{byHeader: map[match.Header]*flow{}, byID: map[string]*flow{}, ends: way.Ends{}}
+}
+
+// between says whether a host has flows.
+func (t *table) between(mac openflow.MAC) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ends.Has(mac)
+}
 
 // of is the flow of a packet, in either direction, nil if there is none. The lock is held.
 func (t *table) of(h match.Header) *flow {
@@ -39,6 +51,7 @@ func (t *table) find(h match.Header) *flow {
 func (t *table) add(f *flow) {
 	f.Number = t.numbers.take(f.Number)
 	t.byHeader[f.Header], t.byID[f.id] = f, f
+	t.ends.Add(f.Header)
 }
 
 // remove takes a flow out, which is over.
@@ -52,6 +65,9 @@ func (t *table) remove(f *flow) {
 func (t *table) drop(f *flow) {
 	f.cancel()
 	t.numbers.free(f.Number)
+	if t.byID[f.id] == f {
+		t.ends.Remove(f.Header)
+	}
 	delete(t.byHeader, f.Header)
 	delete(t.byID, f.id)
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/folderlock"
 	"github.com/sluice-net/sluice/internal/lograte"
 )
 
@@ -101,7 +102,15 @@ func New(o Options) *Agent { return &Agent{Options: o, connections: book{}, now:
 
 // Run works until ctx ends, and then takes back what it has changed of the host. Subflows that
 // are there stay.
+//
+// One agent runs on a host: another would take back what this one has changed. The error wraps
+// folderlock.ErrBusy then.
 func (a *Agent) Run(ctx context.Context) (err error) {
+	lock, err := folderlock.TakeFile(a.State)
+	if err != nil {
+		return fmt.Errorf("a host agent runs here, or its state cannot be kept: %w", err)
+	}
+	defer lock.Close()
 	manager, err := NewPathManager()
 	if err != nil {
 		return err
@@ -241,18 +250,25 @@ func (a *Agent) look() (next time.Duration, any bool) {
 	if a.connections.see(all, now) {
 		next = quick
 	}
-	open := a.connections.open()
+	open, full := a.connections.open(), false
 	for _, f := range a.connections.ordered() {
 		if f.unanswered(now) {
 			a.lines.Warn(a.Log, "a further subflow has not come about: the other end takes no more", "connection", fmt.Sprintf("%08x", f.Token), "to", f.Remote)
 		}
 		a.judge(f, now)
-		if o, ok := a.wants(f, open, now); ok {
+		switch o, ok := a.wants(f); {
+		case !ok:
+		case open >= a.Most:
+			full = true
+		default:
 			next = quick
 			if a.open(o, now) {
 				open++
 			}
 		}
+	}
+	if full {
+		a.lines.Warn(a.Log, "large connections get no further subflow: as many are open as may be", "most", a.Most)
 	}
 	a.spare = 0
 	if err == nil {
@@ -265,7 +281,6 @@ func (a *Agent) look() (next time.Duration, any bool) {
 // kernel, or a peer that takes no more: it is left alone from then on.
 func (a *Agent) open(o opening, now time.Time) bool {
 	f := o.of
-	f.last = now
 	if err := a.kernel.Open(f.Token, o.local, o.id, o.remote); err != nil {
 		f.settled = true
 		a.lines.Warn(a.Log, "a connection gets no further subflow", "connection", fmt.Sprintf("%08x", f.Token), "to", o.remote, "error", err)

@@ -60,7 +60,7 @@ func (s *selection) restore() error {
 	if err == nil {
 		err = os.Remove(s.file)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("selecting the path manager of before, %s: %w", s.before, err)
 	}
 	return nil

@@ -20,9 +20,6 @@ type Policy struct {
 }
 
 const (
-	// apart is the least time between two subflows of a connection: what the one has brought
-	// is seen before the next.
-	apart = 500 * time.Millisecond
 	// establishWithin is how long a connection may take to be established.
 	establishWithin = 10 * time.Second
 	// answerWithin is how long a subflow may take to come about: the kernel tells when it has,
@@ -45,8 +42,7 @@ type followed struct {
 	server  bool
 	since   time.Time // when it was first heard of
 	opened  int       // in all
-	last    time.Time
-	settled bool // it gets no more
+	settled bool      // it gets no more
 	own     []*opened
 }
 
@@ -67,10 +63,10 @@ type opening struct {
 	remote netip.AddrPort
 }
 
-// wants says which subflow a connection is to get now, if any. open is how many there are.
-func (p *Policy) wants(f *followed, open int, now time.Time) (opening, bool) {
+// wants says which subflow a connection is to get now, if any.
+func (p *Policy) wants(f *followed) (opening, bool) {
 	due := p.Threshold * uint64(f.opened+1)
-	if f.Fallback || f.server || f.settled || f.opened >= p.Subflows || open >= p.Most || f.Carried-f.first < due || now.Sub(f.last) < apart {
+	if f.Fallback || f.server || f.settled || f.opened >= p.Subflows || f.Carried-f.first < due {
 		return opening{}, false
 	}
 	o := opening{of: f, local: f.Local.Addr(), id: 1, remote: f.Remote}
@@ -162,6 +158,7 @@ func (b book) see(all []Connection, now time.Time) (busy bool) {
 		if f.Token == 0 && !c.Counted {
 			f.first = c.Carried
 		}
+		f.settled = f.settled || c.within()
 		busy = busy || c.Carried-f.Carried > little && f.Carried > 0
 		f.Connection = c
 	}
@@ -171,6 +168,11 @@ func (b book) see(all []Connection, now time.Time) (busy bool) {
 		}
 	}
 	return busy
+}
+
+// within says whether a connection does not leave its host: no network has a part in it.
+func (c *Connection) within() bool {
+	return c.Remote.Addr().IsLoopback() || c.Remote.Addr() == c.Local.Addr()
 }
 
 // little is what a connection may carry between two looks that is next to idle, in bytes.

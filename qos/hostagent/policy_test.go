@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -285,5 +286,34 @@ func TestOptionsAreChecked(t *testing.T) {
 		if o.Check() == nil {
 			t.Errorf("%s is not refused", name)
 		}
+	}
+}
+
+// What does not leave the host gets no further subflows, and takes none away from the rest.
+func TestConnectionsWithinTheHost(t *testing.T) {
+	b := newBench(Policy{Threshold: mib, Subflows: 3, Most: 2})
+	for token, ends := range [][2]string{{"127.0.0.1:40000", "127.0.0.1:80"}, {"[::1]:40001", "[::1]:80"}, {"10.0.0.1:40002", "10.0.0.1:80"}} {
+		b.k.all[uint32(token+1)] = &Connection{Token: uint32(token + 1), Local: netip.MustParseAddrPort(ends[0]), Remote: netip.MustParseAddrPort(ends[1]), Counted: true}
+		b.carry(uint32(token+1), 100*mib)
+	}
+	if len(b.k.opened) != 0 {
+		t.Errorf("opened from %v", b.k.opened)
+	}
+	if b.carry(9, mib); len(b.k.opened) != 1 {
+		t.Errorf("one that leaves the host has %d", len(b.k.opened))
+	}
+}
+
+// As many as may be are said to be open, rather than nothing.
+func TestMostIsSaid(t *testing.T) {
+	b := newBench(Policy{Threshold: mib, Subflows: 1, Most: 1})
+	var out strings.Builder
+	b.Log = slog.New(slog.NewTextHandler(&out, nil))
+	b.carry(1, mib)
+	if strings.Contains(out.String(), "as many are open") {
+		t.Errorf("said of the only one: %s", out.String())
+	}
+	if b.carry(2, mib); len(b.k.opened) != 1 || strings.Count(out.String(), "as many are open") != 1 {
+		t.Errorf("%d are open: %s", len(b.k.opened), out.String())
 	}
 }

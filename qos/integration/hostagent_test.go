@@ -41,7 +41,12 @@ func (j *joins) agent(host, state string) *stage.Daemon {
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	j.t.Cleanup(d.Stop)
+	j.t.Cleanup(func() {
+		d.Stop()
+		if j.t.Failed() {
+			j.t.Logf("the agent of %s: %s", host, stage.Tail(log, 50))
+		}
+	})
 	within(j.t, criticalPatience, "the agent to run", func() error {
 		if said := stage.Tail(log, 10); !strings.Contains(said, "host agent runs") {
 			return errors.New(said)
@@ -53,6 +58,21 @@ func (j *joins) agent(host, state string) *stage.Daemon {
 		return nil
 	})
 	return d
+}
+
+// secondAgent starts another one beside an agent: it is refused, and changes nothing.
+func (j *joins) secondAgent(host, state string) {
+	j.t.Helper()
+	before := j.state(host)
+	ctx, cancel := context.WithTimeout(j.t.Context(), criticalPatience)
+	defer cancel()
+	out, err := j.lab.Host(host).Command(ctx, selfbuild.Binary(j.t), "host", "run", "--state", state).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "another process has it") {
+		j.t.Errorf("a second agent: %v: %s", err, out)
+	}
+	if now := j.state(host); now != before {
+		j.t.Errorf("beside a second agent it was\n%s\nand is\n%s", before, now)
+	}
 }
 
 // An agent that is ended leaves nftables, sysctls, limits and endpoints as they were; one that
@@ -73,6 +93,11 @@ func TestHostAgentTakesBack(t *testing.T) {
 			before, state := j.state("a"), filepath.Join(t.TempDir(), "state")
 			for _, ends := range []func(){
 				func() { j.agent("a", state).Stop() },
+				func() {
+					first := j.agent("a", state)
+					j.secondAgent("a", state)
+					first.Stop()
+				},
 				func() { j.agent("a", state).Kill(); j.agent("a", state).Stop() },
 				func() { j.agent("a", state).Kill(); j.agent("a", state).Kill(); j.agent("a", state).Stop() },
 			} {

@@ -1,17 +1,10 @@
 package integration
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -233,78 +226,6 @@ func (j *joins) start() {
 		}
 		return nil
 	})
-}
-
-// transfer sends so many bytes from one host to the other, over several subflows or plain TCP,
-// and tells how long it took until all of it had arrived as it was sent.
-func (j *joins) transfer(ctx context.Context, size int64, multipath bool) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	return j.carry(ctx, io.LimitReader(randomBytes(), size), multipath)
-}
-
-func randomBytes() io.Reader {
-	var seed [32]byte
-	binary.NativeEndian.PutUint64(seed[:], rand.Uint64())
-	return rand.NewChaCha8(seed)
-}
-
-// carry is transfer of all that is read.
-func (j *joins) carry(ctx context.Context, from io.Reader, multipath bool) (time.Duration, error) {
-	var lc net.ListenConfig
-	lc.SetMultipathTCP(multipath)
-	var listener net.Listener
-	to := netip.AddrPortFrom(j.lab.Host("b").Addr(), subflowPort)
-	err := j.lab.Host("b").Do(func() (err error) { listener, err = lc.Listen(ctx, "tcp4", to.String()); return err })
-	if err != nil {
-		return 0, err
-	}
-	defer listener.Close()
-	read := make(chan received, 1)
-	go func() { read <- receive(ctx, listener) }()
-	d := net.Dialer{}
-	d.SetMultipathTCP(multipath)
-	var conn net.Conn
-	err = j.lab.Host("a").Do(func() (err error) { conn, err = d.DialContext(ctx, "tcp4", to.String()); return err })
-	if err != nil {
-		return 0, errors.Join(err, listener.Close(), (<-read).err)
-	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	tcp := conn.(*net.TCPConn)
-	if multi, err := tcp.MultipathTCP(); err != nil || multi != multipath {
-		return 0, fmt.Errorf("multipath is %v: %w", multi, errors.Join(err, conn.Close(), (<-read).err))
-	}
-	began, sum := time.Now(), sha256.New()
-	n, err := io.Copy(tcp, io.TeeReader(from, sum))
-	err = errors.Join(err, tcp.CloseWrite())
-	got := <-read
-	took := time.Since(began)
-	if err = errors.Join(err, got.err); err == nil && (got.bytes != n || !bytes.Equal(got.sum, sum.Sum(nil))) {
-		err = fmt.Errorf("%d bytes were sent, and %d arrived, or others", n, got.bytes)
-	}
-	return took, err
-}
-
-// received is what has come by a connection.
-type received struct {
-	bytes int64
-	sum   []byte
-	err   error
-}
-
-// receive takes one connection.
-func receive(ctx context.Context, listener net.Listener) (r received) {
-	c, err := listener.Accept()
-	if err != nil {
-		return received{err: err}
-	}
-	defer c.Close()
-	defer context.AfterFunc(ctx, func() { c.Close() })()
-	sum := sha256.New()
-	r.bytes, r.err = io.Copy(sum, c)
-	r.sum = sum.Sum(nil)
-	return r
 }
 
 // middles are the switches between s1 and s5 by which subflows go.

@@ -35,12 +35,12 @@ func newChoice(flows *table, book *reserve.Book, paths int, interval time.Durati
 	return choice{flows: flows, loads: newLoads(book, shownAfter*interval), paths: paths, interval: interval}
 }
 
-// next gives a subflow the next path of its connection; if there is none left that is whole, the
-// paths are found anew.
+// next gives a subflow the next path of its connection; if there is none left that is whole, or more
+// has been promised there since, the paths are found anew.
 func (c *choice) next(f *subflow, t *network.Topology, now time.Time, whole func([]network.Hop) bool) (found, error) {
 	next, ok := c.flows.take(f, now)
-	if !ok || !whole(next.hops) {
-		all, err := c.loads.widths(now).widest(t, f.From, f.To, c.paths)
+	if !ok || !whole(next.hops) || c.loads.promised(next.hops) > next.promised {
+		all, err := c.loads.widths(now, c.flows.others(f)).widest(t, f.From, f.To, c.paths)
 		if err != nil {
 			return found{}, err
 		}
@@ -48,12 +48,15 @@ func (c *choice) next(f *subflow, t *network.Topology, now time.Time, whole func
 		c.flows.keep(f, all[1:], now)
 	}
 	c.loads.begin(next, now)
+	f.mu.Lock()
+	f.chosen = next.hops
+	f.mu.Unlock()
 	return next, nil
 }
 
 // other is the widest path that there is for a subflow now.
 func (c *choice) other(f *subflow, t *network.Topology, now time.Time) (found, error) {
-	all, err := c.loads.widths(now).widest(t, f.From, f.To, 1)
+	all, err := c.loads.widths(now, c.flows.others(f)).widest(t, f.From, f.To, 1)
 	if err != nil {
 		return found{}, err
 	}
@@ -80,6 +83,9 @@ func (c *choice) read(flows []*subflow, counted func(*subflow) (bytes [direction
 				rates[at] += last
 			}
 		}
+		f.mu.Lock()
+		f.silent = nothing
+		f.mu.Unlock()
 		if nothing {
 			for _, at := range way.Ports(f.path()) {
 				silent[at]++
@@ -108,7 +114,7 @@ func (c *choice) relieve(now time.Time, widen func(f *subflow, at network.PortRe
 }
 
 // heldUp finds the full link that holds a subflow up, once enough readings in a row have shown
-// one.
+// one. Nothing holds up one that is silent: it has nothing to carry, or has ended.
 func (c *choice) heldUp(f *subflow, now time.Time) (at network.PortRef, full bool) {
 	ports := way.Ports(f.path())
 	i := slices.IndexFunc(ports, func(at network.PortRef) bool {
@@ -119,6 +125,9 @@ func (c *choice) heldUp(f *subflow, now time.Time) (at network.PortRef, full boo
 	defer f.mu.Unlock()
 	if i < 0 || now.Before(f.calm) {
 		f.full = 0
+		return at, false
+	}
+	if f.carries() == 0 { // or its counter is late, or it waits to try again: it is looked at again
 		return at, false
 	}
 	f.full++
@@ -141,7 +150,7 @@ func (c *choice) better(f *subflow, at network.PortRef, t *network.Topology, now
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.full = 0
-	if to.width < f.carries()/100*gain || slices.Contains(way.Ports(to.hops), at) {
+	if to.width < f.carries()*gain/100 || slices.Contains(way.Ports(to.hops), at) {
 		return found{}, false
 	}
 	f.calm = now.Add(calmFor * c.interval)

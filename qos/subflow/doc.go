@@ -11,9 +11,9 @@
 //
 //   - A token is unique within the host that has chosen it, so a connection is named by its
 //     receiver and the token.
-//   - The width of a link is what a further subflow would get there: what nobody uses, or
-//     its share beside the subflows that have been placed there. Where every link is full,
-//     what is left is nothing anywhere, and would choose at random.
+//   - The width of a link is what the connection would get more by a further subflow there: what
+//     nobody uses, or what its share grows by beside the subflows that have been placed there. Where
+//     every link is full, what is left is nothing anywhere, and would choose at random.
 //   - Of the shortest paths the widest is taken, or one that is longer by two links at most and
 //     twice as wide: the widest of all winds through the whole network for the last percent.
 //   - What has just been given counts until measurements can show it. Nothing is given of what

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/topology"
@@ -140,11 +141,33 @@ func (w *world) start() {
 	<-w.Ready()
 }
 
+// soon waits until something is so; is tells how it is.
+func (w *world) soon(what string, so func() bool, is func() any) {
+	w.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !so() {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("not in time: %s: %+v", what, is())
+		}
+		pause.For(time.Millisecond, what)
+	}
+}
+
+// many waits until there are so many subflows, and lists them.
+func (w *world) many(want int) []Subflow {
+	w.t.Helper()
+	w.soon("the service to have as many subflows", func() bool { return len(w.Subflows()) == want }, func() any { return w.Subflows() })
+	return w.Subflows()
+}
+
 // fakeHeld is a SYN that waits; done tells what became of it.
 type fakeHeld struct{ done chan string }
 
 func (h fakeHeld) Release() error { h.done <- "released"; return nil }
-func (h fakeHeld) Forward() error { h.done <- "forwarded"; return nil }
+func (h fakeHeld) Output(actions []openflow.Action) error {
+	h.done <- map[bool]string{true: "unmarked", false: "sent otherwise"}[slices.Equal(actions, unmarked)]
+	return nil
+}
 
 // syn is a SYN with the mark, from a host to another's port 80.
 func syn(from, to [2]int, source uint16) *packet.Headers {

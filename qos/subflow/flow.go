@@ -47,6 +47,10 @@ type subflow struct {
 	mu sync.Mutex
 	stored
 	placed, ended bool
+	// chosen is where it is to go, until its rules are written.
+	chosen []network.Hop
+	// silent says that it carried nothing at the last reading.
+	silent bool
 	// failed says that it could not be placed. It stays known for as long as a silent one, or
 	// whoever sends what cannot be placed would have paths sought for each SYN.
 	failed bool
@@ -123,6 +127,19 @@ func (f *subflow) path() []network.Hop {
 		return nil
 	}
 	return f.Hops
+}
+
+// counts is where the subflow goes, or is to go, for the others of its connection; nil if it is silent or over.
+func (f *subflow) counts() []network.Hop {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.ended || f.silent:
+		return nil
+	case f.placed:
+		return f.Hops
+	}
+	return f.chosen
 }
 
 // rate is carries without the lock.

@@ -17,9 +17,9 @@ const maxWaiting = 4
 
 // Held is a SYN that waits; a *network.Held.
 type Held interface {
-	// Release sends it by the rules that are there now, Forward by default forwarding.
+	// Release sends it by the rules that are there now, Output by actions.
 	Release() error
-	Forward() error
+	Output(actions []openflow.Action) error
 }
 
 // What becomes of a SYN with the mark.

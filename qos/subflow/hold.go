@@ -2,6 +2,7 @@ package subflow
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/sluice-net/sluice/network"
@@ -54,14 +55,18 @@ func (c *choice) unyield(f *subflow) {
 	}
 }
 
-// held are the links of a path on which a subflow has to pass a meter now.
-func (c *placer) held(hops []network.Hop) []reserve.Link {
+// promised are the links of a path on which something is promised that no queue enforces.
+func (c *placer) promised(hops []network.Hop) []reserve.Link {
 	return slices.DeleteFunc(way.Ports(hops), func(at reserve.Link) bool { return c.Book.Open(at) == 0 })
 }
 
-// meter makes the meters of links, and tells that of a port.
-func (c *placer) meter(ctx context.Context, held []reserve.Link) func(network.PortRef) uint32 {
-	c.Guard.Ensure(ctx, held)
+// held are those of them that have a meter: a subflow has to pass it. A switch may be late with one, or take none.
+func (c *placer) held(hops []network.Hop) []reserve.Link {
+	return slices.DeleteFunc(c.promised(hops), func(at reserve.Link) bool { return c.Guard.Meter(at) == 0 })
+}
+
+// meter tells the meter of a port, if it is among those of links that have to be passed.
+func (c *placer) meter(held []reserve.Link) func(network.PortRef) uint32 {
 	return func(at network.PortRef) uint32 {
 		if !slices.Contains(held, at) {
 			return 0
@@ -73,26 +78,43 @@ func (c *placer) meter(ctx context.Context, held []reserve.Link) func(network.Po
 // holdBack has subflows pass meters where something has been promised, and no more where
 // nothing is.
 func (s *Service) holdBack(ctx context.Context) {
-	each(s.flows.all(), func(f *subflow) {
-		if hops, held := f.where(); hops != nil && ctx.Err() == nil && !slices.Equal(held, s.placer.held(hops)) {
-			s.placer.hold(ctx, f)
+	lacking := map[reserve.Link][]*subflow{}
+	flows := s.flows.all()
+	for _, f := range flows {
+		for _, at := range s.placer.promised(f.path()) {
+			if s.Guard.Meter(at) == 0 {
+				lacking[at] = append(lacking[at], f)
+			}
+		}
+	}
+	hold := func(f *subflow) { s.placer.hold(ctx, f) }
+	each(flows, hold)
+	// A switch that does not answer holds up its own links alone.
+	each(slices.Collect(maps.Keys(lacking)), func(at reserve.Link) {
+		bounded, cancel := context.WithTimeout(ctx, placeFor)
+		defer cancel()
+		if s.Guard.Ensure(bounded, []reserve.Link{at}); s.Guard.Meter(at) != 0 {
+			each(lacking[at], hold)
 		}
 	})
 }
 
-// hold writes a subflow's rules anew with the meters that it has to pass now.
+// hold writes a subflow's rules anew if it has to pass other meters now.
 func (c *placer) hold(ctx context.Context, f *subflow) {
+	if hops, held := f.where(); hops == nil || ctx.Err() != nil || slices.Equal(held, c.held(hops)) {
+		return
+	}
 	f.changing.Lock()
 	defer f.changing.Unlock()
-	hops := f.path()
-	if hops == nil {
+	hops, now := f.where() // it may have been held meanwhile
+	held := c.held(hops)
+	if hops == nil || slices.Equal(now, held) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, placeFor)
 	defer cancel()
-	held := c.held(hops)
 	if err := c.install(ctx, f, hops, held, true); err != nil {
-		c.Log.Warn("a subflow is not held to what promises leave, until the next reading of counters", "subflow", f.Header, "error", err)
+		c.failures.Warn(c.Log, "a subflow is not held to what promises leave, until the next reading of counters", "subflow", f.Header, "error", err)
 		return
 	}
 	f.enter(hops, held)

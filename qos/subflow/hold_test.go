@@ -1,7 +1,11 @@
 package subflow
 
 import (
+	"context"
+	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,13 +35,7 @@ func (w *world) metered() (ports []network.PortRef) {
 // eventually waits until meters are passed out of these ports and no others.
 func (w *world) eventually(want ...network.PortRef) {
 	w.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for !slices.Equal(w.metered(), want) {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("meters out of %v, want %v", w.metered(), want)
-		}
-		pause.For(time.Millisecond, "the service to write its rules")
-	}
+	w.soon(fmt.Sprintf("meters out of %v", want), func() bool { return slices.Equal(w.metered(), want) }, func() any { return w.metered() })
 }
 
 func (w *world) promise(id string, enforced bool, at network.PortRef, rate uint64) {
@@ -79,6 +77,62 @@ func TestPromiseHoldsSubflowBack(t *testing.T) {
 	}
 }
 
+// A meter that a switch did not take in time is made later; until then the subflow does not count as
+// held back.
+func TestMeterComesLate(t *testing.T) {
+	w := newWorld(t)
+	by := w.placed(a, b, 1000, 1)
+	out := port(1, by)
+	w.rules.SetOnApply(func(_ context.Context, key string) error {
+		if strings.HasPrefix(key, "guard/") {
+			return context.DeadlineExceeded
+		}
+		return nil
+	})
+	w.promise("flow", false, out, 6*mbit)
+	w.holdBack(t.Context())
+	if held := w.heldBack(); len(held) > 0 || len(w.metered()) > 0 {
+		t.Errorf("held on %v by meters of %v, where the switch has taken none", held, w.metered())
+	}
+	w.rules.SetOnApply(nil)
+	w.holdBack(t.Context())
+	if held := w.heldBack(); !slices.Equal(held, w.metered()) || len(held) != 1 {
+		t.Errorf("held on %v by meters of %v", held, w.metered())
+	}
+}
+
+// What is promised while a subflow's rules are written holds it back as soon as they are.
+func TestPromiseDuringPlacement(t *testing.T) {
+	w := newWorld(t)
+	var once sync.Once
+	w.rules.SetOnApply(func(_ context.Context, key string) error {
+		if strings.HasPrefix(key, keyPrefix) {
+			once.Do(func() {
+				for _, by := range []int{2, 3, 4} {
+					w.promise(fmt.Sprint(by), false, port(1, by), 6*mbit)
+				}
+				pause.For(10*heldWithin, "the service to have looked for those to be held back")
+			})
+		}
+		return nil
+	})
+	by := w.placed(a, b, 1000, 1)
+	w.eventually(port(1, by))
+}
+
+// A path that has been found for a connection is not taken where something has been promised since.
+func TestPromiseOnFoundPath(t *testing.T) {
+	w := newWorld(t)
+	first := w.placed(a, b, 1000, 1)
+	w.flows.mu.Lock()
+	next := int(w.flows.connections[connection{addr(5, 1), 1}].left[0].hops[1].Switch)
+	w.flows.mu.Unlock()
+	w.promise("flow", true, port(1, next), 10*mbit)
+	if by := w.placed(a, b, 1001, 1); by == next || by == first {
+		t.Errorf("the first goes by %d, the second by %d, where all of %d is promised", first, by, next)
+	}
+}
+
 // What a subflow carries is free for promises, in the direction in which it carries it; and
 // not for further subflows.
 func TestSubflowYields(t *testing.T) {
@@ -97,7 +151,7 @@ func TestSubflowYields(t *testing.T) {
 			t.Errorf("%d bit/s are free for promises on the link from %v", free, at)
 		}
 	}
-	if l := w.placer.loads.widths(time.Now()).look(out); l.free != mbit || l.shared != 9*mbit || l.subflows != 1 {
+	if l := w.placer.loads.widths(time.Now(), nil).look(out); l.free != mbit || l.shared != 9*mbit || l.subflows != 1 {
 		t.Errorf("for further subflows: %+v", l)
 	}
 	w.placer.end(f, "test")
@@ -115,7 +169,7 @@ func TestSilentSubflow(t *testing.T) {
 	count := func(when string, want uint64) {
 		t.Helper()
 		for _, at := range []network.PortRef{port(1, by), port(5, by)} {
-			if got := w.placer.loads.widths(time.Now()).look(at).subflows; got != want {
+			if got := w.placer.loads.widths(time.Now(), nil).look(at).subflows; got != want {
 				t.Errorf("%s: %d subflows on the link from %v, want %d", when, got, at, want)
 			}
 		}

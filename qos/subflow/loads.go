@@ -78,9 +78,18 @@ func (l *loads) give(f found, now time.Time) {
 	l.given = append(l.given, given{way.Ports(f.hops), f.width, now.Add(l.unseen)})
 }
 
+// promised is what is promised on the links of a path together.
+func (l *loads) promised(hops []network.Hop) (sum uint64) {
+	for _, at := range way.Ports(hops) {
+		sum += l.book.Promised(at)
+	}
+	return sum
+}
+
 // widths are how wide links are at one moment, while the paths of one connection are found.
 type widths struct {
 	*loads
+	own   map[reserve.Link]uint64 // subflows of that connection which have been placed there
 	taken map[reserve.Link]uint64 // what is given there and not measured
 	more  map[reserve.Link]uint64 // subflows that come on top of those placed
 	known map[reserve.Link]link
@@ -91,8 +100,14 @@ type widths struct {
 // that are silent: a host opens such ones at will.
 type link struct{ free, unpromised, shared, subflows uint64 }
 
-func (l *loads) widths(now time.Time) widths {
-	w := widths{l, map[reserve.Link]uint64{}, map[reserve.Link]uint64{}, map[reserve.Link]link{}}
+// widths are those for a further subflow of a connection, of which others go along such paths.
+func (l *loads) widths(now time.Time, others [][]network.Hop) widths {
+	w := widths{l, map[reserve.Link]uint64{}, map[reserve.Link]uint64{}, map[reserve.Link]uint64{}, map[reserve.Link]link{}}
+	for _, hops := range others {
+		for _, at := range way.Ports(hops) {
+			w.own[at]++
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, g := range l.given {
@@ -128,25 +143,31 @@ func (w widths) look(at reserve.Link) link {
 	l := link{unpromised: use.Capacity - min(w.book.Promised(at), use.Capacity)}
 	w.mu.Lock()
 	l.free = free - min(w.carried[at], free)
-	foreign := use.Used - min(w.carried[at], use.Used)
 	l.subflows = uint64(max(w.placed[at]-w.silent[at], 0))
 	w.mu.Unlock()
-	l.shared = l.unpromised - min(foreign, l.unpromised)
+	l.shared = min(free, l.unpromised)
 	w.known[at] = l
 	return l
 }
 
-// others is what other connections leave a further subflow on a full link at least, as a part
-// of what is not promised: they make room, and how many they are is not known.
+// others is what traffic that is neither promised nor a subflow leaves a further subflow on a full link at most, as a part of what is
+// not promised: it makes room, and of how many connections it is is not known.
 const others = 8
 
-// of is what a further subflow would get in one direction of a link, in bits per second: what is
-// free; or its share, beside the subflows that are there, of what neither others use nor is
-// promised; or its part of a full link; whichever is most.
+// of is what a connection would get more by a further subflow in one direction of a link, in bits
+// per second: what is free; or what its share grows by, beside the subflows that are there, of what
+// neither others use nor is promised; or its part of what those others use, less for each subflow that it has there;
+// whichever is most. Where it has the link for itself nothing grows, and a small part stands for that.
 func (w widths) of(at reserve.Link) uint64 {
 	l := w.look(at)
-	n := l.subflows + w.more[at] + 1
-	return max(l.free-min(l.free, w.taken[at]), l.shared/n, l.unpromised/(others*n))
+	n := l.subflows + w.more[at]
+	own := min(w.own[at]+w.more[at], n)
+	grows := l.shared
+	if n > 0 {
+		grows = l.shared / n * (n - own) / (n + 1)
+	}
+	part := max(min(l.unpromised-l.shared, l.unpromised/others), l.unpromised/(others*others))
+	return max(l.free-min(l.free, w.taken[at]), grows, part/((n+1)*(own+1)))
 }
 
 // link is of for both directions: which of them data takes is not known of a SYN.
@@ -173,7 +194,7 @@ func (w widths) widest(t *network.Topology, from, to network.PortRef, k int) ([]
 		case !ok:
 			return nil, fmt.Errorf("%w from %v to %v with capacity that is not promised", network.ErrNoPath, from, to)
 		}
-		next := found{p.Hops, width}
+		next := found{p.Hops, width, w.promised(p.Hops)}
 		w.put(next)
 		all = append(all, next)
 		if len(next.hops) == 1 {

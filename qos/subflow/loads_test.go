@@ -40,8 +40,8 @@ func TestWidestAgainstAllPaths(t *testing.T) {
 		top := topology.New(1, switches, links)
 		from, to := network.PortRef{Switch: 1, Port: 1}, network.PortRef{Switch: switches[n-1], Port: 2}
 		l := newLoads(reserve.New(func(at reserve.Link) reserve.Use { return uses[at] }), 0)
-		all, err := l.widths(time.Now()).widest(top, from, to, 3)
-		w := l.widths(time.Now())
+		all, err := l.widths(time.Now(), nil).widest(top, from, to, 3)
+		w := l.widths(time.Now(), nil)
 		shortest, there := top.Distance(from.Switch, to.Switch)
 		if there != (err == nil) {
 			t.Fatalf("%v, and there is a path: %v", err, there)
@@ -57,6 +57,44 @@ func TestWidestAgainstAllPaths(t *testing.T) {
 			w.put(f)
 		}
 	})
+}
+
+// What a further subflow of a connection is worth on a link of 10 Mbit/s, by whose subflows are there, and what others use.
+func TestWorth(t *testing.T) {
+	at, next := network.PortRef{Switch: 1, Port: 1}, network.PortRef{Switch: 2, Port: 1}
+	hops := []network.Hop{{Switch: 1, In: 9, Out: 1}, {Switch: 2, In: 1, Out: 9}}
+	for name, x := range map[string]struct {
+		own, strangers int
+		used           uint64 // by what is no subflow, in Mbit/s
+		want           uint64 // in kbit/s
+	}{
+		"nobody is there":            {want: 10_000},
+		"others use a part":          {used: 4, want: 6_000},
+		"others fill it":             {used: 10, want: 1_250},
+		"beside a stranger's":        {strangers: 1, want: 5_000},
+		"beside its own alone":       {own: 1, want: 39},
+		"beside its own and another": {own: 1, strangers: 1, want: 1_666},
+		"its own, and others fill":   {own: 1, used: 10, want: 312},
+		"two of its own, and others": {own: 2, used: 10, want: 138},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLoads(reserve.New(func(reserve.Link) reserve.Use { return reserve.Use{Capacity: 10 * mbit, Used: x.used * mbit} }), 0)
+			var others [][]network.Hop
+			for i := range x.own + x.strangers {
+				l.enter(hops)
+				if i < x.own {
+					others = append(others, hops)
+				}
+			}
+			if x.own+x.strangers > 0 { // what they carry is free for promises, not for others
+				rest := (10 - x.used) * mbit
+				l.carry(map[reserve.Link]uint64{at: rest, next: rest}, nil)
+			}
+			if got := l.widths(time.Now(), others).of(at) / 1000; got != x.want {
+				t.Errorf("%d kbit/s, want %d", got, x.want)
+			}
+		})
+	}
 }
 
 // exhaust tries every path of so many links at most, and tells the width of the widest; zero if
@@ -131,7 +169,7 @@ func BenchmarkPaths(b *testing.B) {
 				pod, other := i*7%k, (i*7+1+i*13%(k-1))%k
 				from := network.PortRef{Switch: openflow.DatapathID(1 + pod*k + i%(k/2)), Port: 1000}
 				to := network.PortRef{Switch: openflow.DatapathID(1 + other*k + i*5%(k/2)), Port: 1000}
-				if _, err := l.widths(time.Now()).widest(t, from, to, 4); err != nil {
+				if _, err := l.widths(time.Now(), nil).widest(t, from, to, 4); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -27,7 +27,7 @@ func (c *placer) save(f *subflow) {
 	ctx, cancel := c.cleanUp()
 	defer cancel()
 	if err := store.PutJSON(ctx, c.Store, storePrefix+f.id, r); err != nil {
-		c.Log.Warn("a subflow is not stored: a restart would forget its path", "subflow", f.Header, "error", err)
+		c.failures.Warn(c.Log, "a subflow is not stored: a restart would forget its path", "subflow", f.Header, "error", err)
 	}
 }
 
@@ -66,7 +66,7 @@ func (c *placer) redeclare(ctx context.Context) {
 		defer f.changing.Unlock()
 		if hops, held := f.where(); hops != nil {
 			if err := c.install(ctx, f, hops, held, true); err != nil {
-				c.Log.Warn("a subflow of before the start is not declared", "subflow", f.Header, "error", err)
+				c.failures.Warn(c.Log, "a subflow of before the start is not declared", "subflow", f.Header, "error", err)
 			}
 		}
 	})

@@ -28,6 +28,8 @@ type placer struct {
 	choosing sync.Mutex
 	// Hosts can cause as many of these lines as they like.
 	failures, moves lograte.Limit
+	// promises looks for subflows that have to be held back.
+	promises service.Loop
 }
 
 // place leads a new subflow along the next path of its connection. The caller has locked
@@ -36,20 +38,15 @@ func (c *placer) place(f *subflow) {
 	defer f.changing.Unlock()
 	ctx, cancel := context.WithTimeout(c.ctx, placeFor)
 	defer cancel()
-	var held []reserve.Link
+	var waiting []Held
 	next, err := c.next(f)
 	if err == nil {
-		held = c.held(next.hops)
-		if err = c.install(ctx, f, next.hops, held, false); err != nil {
-			c.loads.leave(next.hops)
-		}
+		waiting, err = c.lead(ctx, f, next.hops, false)
 	}
 	if err != nil {
 		c.giveUp(f, err)
 		return
 	}
-	c.yield(f, next.hops)
-	waiting := f.enter(next.hops, held)
 	c.flows.donePlacing(f)
 	for _, held := range waiting {
 		if err := held.Release(); err != nil {
@@ -72,23 +69,50 @@ func (c *placer) next(f *subflow) (found, error) {
 	})
 }
 
-// other is the widest path that there is for a subflow now.
+// other chooses the widest path that there is for a subflow now: it counts there, too, from then on.
 func (c *placer) other(f *subflow) (found, error) {
 	c.choosing.Lock()
 	defer c.choosing.Unlock()
-	return c.choice.other(f, c.Network.Topology(), time.Now())
+	now := time.Now()
+	to, err := c.choice.other(f, c.Network.Topology(), now)
+	if err == nil {
+		c.loads.begin(to, now)
+	}
+	return to, err
 }
 
-// better is a path that gives a subflow more than one with a full link, if there is one.
+// better chooses a path that gives a subflow more than one with a full link, if there is one.
 func (c *placer) better(f *subflow, at network.PortRef, now time.Time) (found, bool) {
 	c.choosing.Lock()
 	defer c.choosing.Unlock()
-	return c.choice.better(f, at, c.Network.Topology(), now)
+	to, ok := c.choice.better(f, at, c.Network.Topology(), now)
+	if ok {
+		c.loads.begin(to, now)
+	}
+	return to, ok
+}
+
+// lead has a subflow go along a path, and returns the SYNs that have waited for it. Where it fails
+// nothing goes along that path any more.
+func (c *placer) lead(ctx context.Context, f *subflow, hops []network.Hop, allowDown bool) (waiting []Held, err error) {
+	promised := c.promised(hops)
+	c.Guard.Ensure(ctx, promised)
+	held := c.held(hops)
+	if err := c.install(ctx, f, hops, held, allowDown); err != nil {
+		c.loads.leave(hops)
+		return nil, err
+	}
+	c.yield(f, hops)
+	waiting = f.enter(hops, held)
+	if !slices.Equal(promised, c.promised(hops)) { // nobody has seen the subflow there until now
+		c.promises.Wake()
+	}
+	return waiting, nil
 }
 
 // install writes the rules of a path, on some links of which a meter has to be passed.
 func (c *placer) install(ctx context.Context, f *subflow, hops []network.Hop, held []reserve.Link, allowDown bool) error {
-	return c.Rules.Apply(ctx, f.key(), program(f.Header, hops, c.Idle, c.meter(ctx, held)), network.ApplyOptions{Waves: service.Waves(hops), AllowDown: allowDown})
+	return c.Rules.Apply(ctx, f.key(), program(f.Header, hops, c.Idle, c.meter(held)), network.ApplyOptions{Waves: service.Waves(hops), AllowDown: allowDown})
 }
 
 // program leads a subflow along a path. meter gives the meter that traffic out of a port has to
@@ -116,7 +140,7 @@ func (c *placer) giveUp(f *subflow, why error) {
 	waiting := f.fail()
 	c.flows.donePlacing(f)
 	for _, held := range waiting {
-		if err := held.Forward(); err != nil {
+		if err := held.Output(unmarked); err != nil {
 			c.failures.Warn(c.Log, "forwarding a SYN", "subflow", f.Header, "error", err)
 		}
 	}
@@ -133,28 +157,24 @@ func (c *placer) cleanUp() (context.Context, context.CancelFunc) {
 
 func (c *placer) unwrite(ctx context.Context, f *subflow) {
 	if err := c.Rules.Remove(ctx, f.key()); err != nil {
-		c.Log.Warn("removing the rules of a subflow", "subflow", f.Header, "error", err)
+		c.failures.Warn(c.Log, "removing the rules of a subflow", "subflow", f.Header, "error", err)
 	}
 }
 
-// move leads a subflow along another path, the new rules before the old ones go. f.changing is
-// locked.
+// move leads a subflow along another path, which has been chosen for it, the new rules before the
+// old ones go. f.changing is locked.
 func (c *placer) move(ctx context.Context, f *subflow, to found, why string) {
 	ctx, cancel := context.WithTimeout(ctx, placeFor)
 	defer cancel()
 	old := f.path()
 	if old == nil || slices.Equal(old, to.hops) {
+		c.loads.leave(to.hops)
 		return
 	}
-	c.loads.begin(to, time.Now())
-	held := c.held(to.hops)
-	if err := c.install(ctx, f, to.hops, held, true); err != nil {
-		c.loads.leave(to.hops)
+	if _, err := c.lead(ctx, f, to.hops, true); err != nil {
 		c.failures.Warn(c.Log, "a subflow could not be moved", "subflow", f.Header, "error", err)
 		return
 	}
-	f.enter(to.hops, held)
-	c.yield(f, to.hops)
 	c.loads.leave(old)
 	c.metrics.moves.Inc()
 	c.moves.Info(c.Log, "a subflow has been moved", "subflow", f.Header, "because", why)
@@ -176,7 +196,7 @@ func (c *placer) end(f *subflow, why string) {
 	c.unyield(f)
 	c.loads.leave(hops)
 	if err := c.Store.Delete(ctx, storePrefix+f.id); err != nil && !errors.Is(err, store.ErrNotFound) {
-		c.Log.Warn("a subflow stays stored", "subflow", f.Header, "error", err)
+		c.failures.Warn(c.Log, "a subflow stays stored", "subflow", f.Header, "error", err)
 	}
 	c.flows.remove(f) // only now may a SYN begin it anew, under the same names
 	r := f.record()

@@ -33,11 +33,21 @@ func (s *Service) placeLarge(context.Context) {
 	if s.Sampled == nil {
 		return
 	}
-	for _, t := range s.Sampled.Talkers(largeAtOnce, func(c stats.Conversation) bool { return c.Proto == packet.ProtoTCP && s.Network.IsEdge(c.At) }) {
+	for _, t := range s.Sampled.Talkers(largeAtOnce, s.placeable) {
 		if f := s.plain(t.Conversation); f != nil && s.large(t) {
 			s.beginPlain(f)
 		}
 	}
+}
+
+// placeable says whether a conversation may get a path: those that have one, or can have none, take no
+// places among the largest.
+func (s *Service) placeable(c stats.Conversation) bool {
+	if c.Proto != packet.ProtoTCP || !s.Network.IsEdge(c.At) {
+		return false
+	}
+	f := s.plain(c)
+	return f != nil && s.flows.find(f.Header) == nil
 }
 
 // large says whether a connection is, beyond what chance may have made of few samples.
@@ -61,7 +71,7 @@ func (s *Service) plain(c stats.Conversation) *subflow {
 	h := match.Header{
 		EthType: kind, VLAN: from.VLAN, EthSrc: from.MAC, EthDst: to.MAC, Src: c.Src.Addr(), Dst: c.Dst.Addr(), Proto: packet.ProtoTCP, SrcPort: c.Src.Port(), DstPort: c.Dst.Port(),
 	}
-	return &subflow{id: identify(h), stored: stored{Header: h, From: from.At, To: to.At, Since: time.Now(), Plain: true}}
+	return &subflow{stored: stored{Header: h, From: from.At, To: to.At, Since: time.Now(), Plain: true}}
 }
 
 // host is a host that stays where it is.
@@ -79,6 +89,7 @@ func (s *Service) beginPlain(f *subflow) {
 	if s.flows.byHeader[f.Header] != nil || s.flows.byHeader[f.Header.Reverse()] != nil || s.flows.full(f.From) != "" {
 		return
 	}
+	f.id = identify(f.Header)
 	f.changing.Lock()
 	s.flows.addPlacing(f)
 	if !s.tasks.Start(func(context.Context) { s.placer.place(f) }) {

@@ -3,9 +3,7 @@ package subflow
 import (
 	"net/netip"
 	"testing"
-	"time"
 
-	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/network/stats"
@@ -44,19 +42,8 @@ func TestPlainTCP(t *testing.T) {
 		talker(port(5, 2), from, to, packet.ProtoTCP, 7, 5*mbit, 0.1),
 		talker(hostAt(5, 1), to, from, packet.ProtoTCP, 80, 2*mbit, 0.1), // another connection from there
 	}
-	placed := func(want int) []Subflow {
-		t.Helper()
-		deadline := time.Now().Add(10 * time.Second)
-		for len(w.Subflows()) != want {
-			if time.Now().After(deadline) {
-				t.Fatalf("%d are placed, want %d: %+v", len(w.Subflows()), want, w.Subflows())
-			}
-			pause.For(time.Millisecond, "connections to be placed")
-		}
-		return w.Subflows()
-	}
 	w.placeLarge(t.Context())
-	all := placed(2)
+	all := w.many(2)
 	if first := all[0]; !first.Plain || first.Flow != "tcp 10.0.1.1:1 > 10.0.5.1:80" || first.Connection != first.Flow || len(first.Path) != 3 {
 		t.Errorf("%+v", first)
 	}
@@ -64,16 +51,28 @@ func TestPlainTCP(t *testing.T) {
 		t.Errorf("both go by %v", all[0].Path[1])
 	}
 	w.placeLarge(t.Context())
-	placed(2)
+	w.many(2)
 	w.Sampled = talkers{talker(hostAt(5, 1), to, from, packet.ProtoTCP, 80, 9*mbit, 0.1)}
 	w.placeLarge(t.Context())
 	w.stop()
 	w.rules.Restart()
 	w.start()
-	if all := placed(2); !all[0].Plain || w.flows.connections[connection{}] != nil {
+	if all := w.many(2); !all[0].Plain || w.flows.connections[connection{}] != nil {
 		t.Errorf("after a restart %+v", all)
 	}
 	if n := w.counted(outcomePlaced); n != 0 {
 		t.Errorf("%v SYNs are counted", n)
 	}
+}
+
+// Connections that get no path, or have one, keep nobody from being looked at, however large they are.
+func TestPlainTCPBehindOthers(t *testing.T) {
+	w := newWorld(t)
+	var all talkers
+	for i := range uint16(2 * largeAtOnce) {
+		all = append(all, talker(hostAt(1, 2), addr(1, 2), addr(9, 9), packet.ProtoTCP, 1000+i, 9*mbit, 0.1))
+	}
+	w.Sampled = append(all, talker(hostAt(1, 1), addr(1, 1), addr(5, 1), packet.ProtoTCP, 1, 5*mbit, 0.1))
+	w.placeLarge(t.Context())
+	w.many(1)
 }

@@ -26,9 +26,10 @@ const (
 	maxSubflows    = 8192
 	maxPlacing     = 256
 	maxPlacingEach = 32
-	// holdFor is how long a SYN waits at most, placeFor how long its placement may take.
-	holdFor  = time.Second
+	// placeFor is how long a placement may take, and how long taking back one that has failed; a SYN
+	// waits for both, or it would go on with the mark.
 	placeFor = 2 * time.Second
+	holdFor  = 2*placeFor + time.Second
 	// heldWithin is how soon subflows are held back on a link where something has been promised.
 	heldWithin = 20 * time.Millisecond
 )
@@ -90,7 +91,7 @@ func New(o Options) *Service {
 	s.metrics = newMetrics(s.flows)
 	o.Guard.Uses(s.heldBack, s.loaded)
 	o.Book.OnChange(s.promises.Wake)
-	s.placer = &placer{Options: o, choice: newChoice(s.flows, o.Book, o.Paths, o.Interval), metrics: s.metrics, ctx: s.tasks.Context()}
+	s.placer = &placer{Options: o, choice: newChoice(s.flows, o.Book, o.Paths, o.Interval), metrics: s.metrics, ctx: s.tasks.Context(), promises: s.promises}
 	return s
 }
 
@@ -127,7 +128,11 @@ func (s *Service) Loaded() <-chan struct{} { return s.loaded }
 // NetworkChanged tells the service of a change in the network. It does not block.
 func (s *Service) NetworkChanged(e network.Event) {
 	switch e.Kind {
-	case network.HostAdded, network.HostRemoved, network.HostChanged, network.HostRefused: // hosts cause these at will
+	case network.HostRemoved, network.HostChanged, network.HostRefused: // hosts cause these at will
+	case network.HostAdded: // so, too, but one that has been plugged in elsewhere is added there
+		if s.flows.between(e.Host.MAC) {
+			s.reviews.Wake()
+		}
 	default:
 		s.reviews.Wake()
 	}

@@ -1,12 +1,15 @@
 package subflow
 
 import (
+	"net/netip"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/network/packet"
 	"github.com/sluice-net/sluice/qos/match"
@@ -125,7 +128,7 @@ func TestWhatIsNotPlaced(t *testing.T) {
 	w.cut(1, 2)
 	w.cut(1, 3)
 	w.cut(1, 4)
-	if what := w.offer(syn(a, b, 2), 1); what != "forwarded" {
+	if what := w.offer(syn(a, b, 2), 1); what != "unmarked" {
 		t.Errorf("without a path a SYN is %s", what)
 	}
 	if len(w.Subflows()) != 0 || len(w.flows.placing) != 0 || w.flows.placingAll != 0 {
@@ -144,10 +147,10 @@ func TestFailuresAreRemembered(t *testing.T) {
 	for i := range 1000 {
 		outcomes[w.offer(syn(a, b, uint16(i%500+1)), uint32(i))]++
 	}
-	if outcomes["forwarded"] != 20 || outcomes["left"] != 980 || w.counted(outcomeFailed) != 20 {
+	if outcomes["unmarked"] != 20 || outcomes["left"] != 980 || w.counted(outcomeFailed) != 20 {
 		t.Errorf("of 1000 %v, where 20 may be sought a path for", outcomes)
 	}
-	if what := w.offer(syn([2]int{1, 2}, b, 1), 1); what != "forwarded" {
+	if what := w.offer(syn([2]int{1, 2}, b, 1), 1); what != "unmarked" {
 		t.Errorf("another host's is %s", what)
 	}
 	w.flows.forget(time.Now())
@@ -245,6 +248,47 @@ func TestSwitchLeaves(t *testing.T) {
 	w.review(t.Context())
 	if s := w.Subflows(); w.way(1000) != now || len(s) != 1 || s[0].Moves != 1 {
 		t.Errorf("by %d, then by %d: %+v", now, w.way(1000), s)
+	}
+}
+
+// A switch by which a subflow enters may lose its connection to the controller alone, and go on to
+// send along the path: the rules of the others stay, though there is no other way. In the end they go.
+func TestEntryAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		by := w.placed(a, b, 1000, 1)
+		key := "subflow/" + w.Subflows()[0].ID
+		before := w.rules.Program(key)
+		w.leave(1)
+		for range 2 {
+			w.review(t.Context())
+			pause.For(time.Minute, "the switch, which does not come back")
+		}
+		if w.way(1000) != by || len(w.rules.Program(key).Rules) != len(before.Rules) {
+			t.Errorf("it went by %d by %d rules, and goes by %d by %+v", by, len(before.Rules), w.way(1000), w.rules.Program(key))
+		}
+		pause.For(awayMost, "the switch, which does not come back")
+		w.review(t.Context())
+		if len(w.Subflows()) != 0 || len(w.rules.Program(key).Rules) != 0 {
+			t.Errorf("left: %+v, %+v", w.Subflows(), w.rules.Program(key))
+		}
+	})
+}
+
+// A host that is unplugged, and plugged in elsewhere, is gone and added: that ends its subflows at once,
+// for their answers would go to where it was. Other hosts have nothing looked at.
+func TestHostIsPluggedInElsewhere(t *testing.T) {
+	w := newWorld(t)
+	w.placed(a, b, 1000, 1)
+	if w.flows.between(mac(5, 2)) || !w.flows.between(mac(5, 1)) {
+		t.Error("hosts with subflows are not told from others")
+	}
+	moved := network.Host{MAC: mac(5, 1), IPs: []netip.Addr{addr(5, 1)}, At: hostAt(5, 7)}
+	w.net.SetHost(moved)
+	w.NetworkChanged(network.Event{Kind: network.HostAdded, Host: moved})
+	w.many(0)
+	if len(w.flows.ends) != 0 {
+		t.Errorf("hosts with subflows: %v", w.flows.ends)
 	}
 }
 

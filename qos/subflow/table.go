@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/openflow"
 	"github.com/sluice-net/sluice/qos/match"
+	"github.com/sluice-net/sluice/qos/way"
 )
 
 // table has the subflows, and the paths of their connections. Its lock is taken before that
@@ -19,6 +21,7 @@ type table struct {
 	byHeader    map[match.Header]*subflow
 	byID        map[string]*subflow
 	connections map[connection]*paths
+	ends        way.Ends
 	from        map[network.PortRef]int
 	placing     map[network.PortRef]int
 	placingAll  int
@@ -27,22 +30,22 @@ type table struct {
 // paths are those of a connection that have been found at once, and not been taken yet. They
 // last as long as it has subflows.
 type paths struct {
-	subflows int
+	subflows []*subflow
 	from, to network.PortRef
 	left     []found
 	at       time.Time // when they were found
 }
 
-// found is a path, and how wide it was then, in bits per second.
+// found is a path, and how wide it was then, and what was promised on its links, in bits per second.
 type found struct {
-	hops  []network.Hop
-	width uint64
+	hops            []network.Hop
+	width, promised uint64
 }
 
 func newTable(most int) *table {
 	return &table{
 		most: most, byHeader: map[match.Header]*subflow{}, byID: map[string]*subflow{},
-		connections: map[connection]*paths{}, from: map[network.PortRef]int{}, placing: map[network.PortRef]int{},
+		connections: map[connection]*paths{}, ends: way.Ends{}, from: map[network.PortRef]int{}, placing: map[network.PortRef]int{},
 	}
 }
 
@@ -58,6 +61,13 @@ func (t *table) named(id string) *subflow {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.byID[id]
+}
+
+// between says whether a host has subflows.
+func (t *table) between(mac openflow.MAC) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ends.Has(mac)
 }
 
 // full says why another subflow that comes in by a port is not placed, or nothing. The lock
@@ -77,6 +87,7 @@ func (t *table) full(from network.PortRef) string {
 // add enters a subflow. The lock is held.
 func (t *table) add(f *subflow) {
 	t.byHeader[f.Header], t.byID[f.id] = f, f
+	t.ends.Add(f.Header)
 	t.from[f.From]++
 	if f.Plain {
 		return
@@ -86,7 +97,7 @@ func (t *table) add(f *subflow) {
 		c = &paths{}
 		t.connections[f.Connection] = c
 	}
-	c.subflows++
+	c.subflows = append(c.subflows, f)
 }
 
 // remove takes a subflow out, and with the last one of a connection its paths.
@@ -95,11 +106,13 @@ func (t *table) remove(f *subflow) {
 	defer t.mu.Unlock()
 	delete(t.byHeader, f.Header)
 	delete(t.byID, f.id)
+	t.ends.Remove(f.Header)
 	if t.from[f.From]--; t.from[f.From] <= 0 {
 		delete(t.from, f.From)
 	}
 	if c := t.connections[f.Connection]; c != nil && !f.Plain {
-		if c.subflows--; c.subflows <= 0 {
+		c.subflows = slices.DeleteFunc(c.subflows, func(s *subflow) bool { return s == f })
+		if len(c.subflows) == 0 {
 			delete(t.connections, f.Connection)
 		}
 	}
@@ -146,6 +159,21 @@ func (t *table) take(f *subflow, now time.Time) (found, bool) {
 	next := c.left[0]
 	c.left = c.left[1:]
 	return next, true
+}
+
+// others are the paths of the other subflows of a connection, between the same two ports, but for silent ones: a token
+// is no secret, and another host's are not this one's.
+func (t *table) others(f *subflow) (all [][]network.Hop) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.connections[f.Connection]; c != nil && !f.Plain {
+		for _, s := range c.subflows {
+			if s != f && s.From == f.From && s.To == f.To {
+				all = append(all, s.counts())
+			}
+		}
+	}
+	return all
 }
 
 // keep notes paths that have been found for a connection and are left for its next subflows.

@@ -66,19 +66,26 @@ func (s *Service) review(ctx context.Context) {
 			return
 		}
 		missing, certain := service.MissingLink(s.Network, hops)
+		now := time.Now()
 		f.mu.Lock()
 		seen := f.health.Seen()
-		lost := f.health.Lost(missing, certain, time.Now())
+		lost := f.health.Lost(missing, certain, now)
+		over := lost && (certain || now.Sub(f.health.Broken()) >= awayMost)
 		f.mu.Unlock()
 		if missing != "" && (seen || lost) {
-			s.placer.repair(ctx, f, missing, lost)
+			s.placer.repair(ctx, f, missing, over)
 		}
 	})
 }
 
+// awayMost is how long a subflow that has no other path stays on one a switch of which is away. The
+// switch may have lost its connection to the controller alone, and go on to send along that path: if
+// the rules of the other switches went, what it sends would end there.
+const awayMost = 10 * time.Minute
+
 // repair leads a subflow whose path has broken along the widest that there is now. If there is none,
-// it ends if its path is lost for certain.
-func (c *placer) repair(ctx context.Context, f *subflow, why string, lost bool) {
+// it ends if its path is over.
+func (c *placer) repair(ctx context.Context, f *subflow, why string, over bool) {
 	f.changing.Lock()
 	hops := f.path()
 	if missing, _ := service.MissingLink(c.Network, hops); missing == "" { // moved meanwhile, or over
@@ -88,7 +95,7 @@ func (c *placer) repair(ctx context.Context, f *subflow, why string, lost bool) 
 	to, err := c.other(f)
 	if err != nil {
 		f.changing.Unlock()
-		if lost {
+		if over {
 			c.end(f, why+", and there is no other way")
 		}
 		return

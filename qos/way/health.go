@@ -23,6 +23,9 @@ func Whole() Health { return Health{whole: true} }
 // Seen says that all links of the way have been seen since the start.
 func (h *Health) Seen() bool { return h.whole }
 
+// Broken is since when a link is missing that may be there, zero if none is.
+func (h *Health) Broken() time.Time { return h.broken }
+
 // Lost takes what Missing says, and tells whether the way is to be given up: at once if that is
 // certain and the way has been whole, else when it has lasted.
 func (h *Health) Lost(missing string, certain bool, now time.Time) bool {
