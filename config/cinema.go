@@ -1,8 +1,11 @@
 package config
 
 import (
+	"log/slog"
 	"net/netip"
+	"strconv"
 
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
 	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/service"
@@ -23,15 +26,30 @@ type Cinema struct {
 
 // CinemaChannel is a channel; see plugin.ChannelSpec.
 type CinemaChannel struct {
-	Number  int        `yaml:"number" min:"1" max:"9999" doc:"Number of its own, by which its packets are known."`
-	Title   string     `yaml:"title" doc:"What viewers see. Empty: its name."`
-	Source  string     `yaml:"source" doc:"Where it comes from: test:, file:/PATH, or a URL with rtsp, rtmp, srt or udp. Empty: a producer publishes it by WHIP."`
-	BitRate units.Rate `yaml:"bit_rate" min:"10kbit" max:"1Gbit" doc:"What it may send; so much is kept for it on each link that carries it."`
-	Ingress string     `yaml:"ingress" doc:"Ingress gateway that has it. Empty: the controller chooses."`
+	Number  int           `yaml:"number" min:"1" max:"9999" doc:"Number of its own, by which its packets are known."`
+	Title   string        `yaml:"title" doc:"What viewers see. Empty: its name."`
+	Source  ChannelSource `yaml:"source" doc:"Where it comes from: test:, file:/PATH, or a URL with rtsp, rtmp, srt or udp. Empty: a producer publishes it by WHIP."`
+	BitRate units.Rate    `yaml:"bit_rate" min:"100kbit" max:"1Gbit" doc:"What it may send; so much is kept for it on each link that carries it."`
+	Ingress string        `yaml:"ingress" doc:"Ingress gateway that has it. Empty: the controller chooses."`
 
 	ViewHash    Secret `yaml:"view_hash" doc:"Hash of the password of its viewers, by bcrypt, like those that \"htpasswd -nB USER\" prints behind the colon. Empty: everybody may watch."`
 	PublishHash Secret `yaml:"publish_hash" doc:"The same of its producers. Empty: nobody publishes it by WHIP."`
 }
+
+// ChannelSource is where a channel comes from. It is shown without its secrets.
+type ChannelSource string
+
+// String implements fmt.Stringer.
+func (s ChannelSource) String() string { return gatewayapi.ShownSource(string(s)) }
+
+// GoString keeps %#v from telling more.
+func (s ChannelSource) GoString() string { return strconv.Quote(s.String()) }
+
+// LogValue keeps a log from telling more.
+func (s ChannelSource) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// MarshalText keeps JSON and YAML from telling more.
+func (s ChannelSource) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 func defaultCinema() Cinema {
 	return Cinema{Enabled: true, MediaAddress: plugin.DefaultMedia, LinkShare: plugin.DefaultShare}
@@ -42,7 +60,7 @@ func defaultCinema() Cinema {
 func (c *Cinema) ParsedChannels() (map[string]plugin.Channel, service.Faults) {
 	numbers := map[uint16]string{}
 	return parsed("channels", c.Channels, func(name string, x CinemaChannel) (plugin.Channel, service.Faults) {
-		spec := plugin.ChannelSpec{Name: name, Number: x.Number, Title: x.Title, Source: x.Source, BitRate: x.BitRate, Ingress: x.Ingress}
+		spec := plugin.ChannelSpec{Name: name, Number: x.Number, Title: x.Title, Source: string(x.Source), BitRate: x.BitRate, Ingress: x.Ingress}
 		out, faults := spec.ParseFile(string(x.ViewHash), string(x.PublishHash))
 		other, taken := numbers[out.Number]
 		faults.Check(!taken, "number", x.Number, "a number of its own: channel %s has this one", other)

@@ -1,10 +1,13 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
 	"github.com/sluice-net/sluice/cinema/plugin"
+	"github.com/sluice-net/sluice/internal/units"
 )
 
 // aHash is one of "secret".
@@ -59,5 +62,38 @@ func TestCinemaRefuses(t *testing.T) {
 		if _, err := readCinema("cinema:\n  " + text + "\n"); err == nil || !strings.Contains(err.Error(), key) || strings.Contains(err.Error(), "secret,") {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// A channel's bit rate has the bounds that gateways hold to, and the configuration names them.
+func TestCinemaRates(t *testing.T) {
+	for rate, right := range map[units.Rate]bool{
+		gatewayapi.MinRate - 1: false, gatewayapi.MinRate: true, gatewayapi.MaxRate: true, gatewayapi.MaxRate + 1: false,
+	} {
+		_, err := readCinema(fmt.Sprintf("cinema:\n  channels: {a: {number: 1, bit_rate: %dbit}}\n", uint64(rate)))
+		if (err == nil) != right || !right && !strings.Contains(err.Error(), fmt.Sprintf("from %v to %v", gatewayapi.MinRate, gatewayapi.MaxRate)) {
+			t.Errorf("%v: %v", rate, err)
+		}
+	}
+}
+
+// A channel's source is told without its secrets, in "sluice config show" and in what is said of
+// a wrong one.
+func TestCinemaSourcesAreHidden(t *testing.T) {
+	const text = "cinema:\n  channels: {a: {number: 1, bit_rate: 1Mbit, source: %q}}\n"
+	c, err := readCinema(fmt.Sprintf(text, "rtsp://me:hush@10.0.0.7/live?token=hush"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shown := range []string{Render(c), fmt.Sprintf("%v %+v %#v", c.Cinema, c.Cinema, c.Cinema.Channels["a"])} {
+		if strings.Contains(shown, "hush") || !strings.Contains(shown, "rtsp://…@10.0.0.7/live?token=…") {
+			t.Errorf("shown: %s", shown)
+		}
+	}
+	if all, _ := c.Cinema.ParsedChannels(); all["a"].Source != "rtsp://me:hush@10.0.0.7/live?token=hush" {
+		t.Errorf("the channel's source is %s", all["a"].Source)
+	}
+	if _, err := readCinema(fmt.Sprintf(text, "rtsp:///live?token=hush")); err == nil || strings.Contains(err.Error(), "hush") {
+		t.Errorf("a wrong one: %v", err)
 	}
 }

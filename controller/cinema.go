@@ -6,6 +6,7 @@ import (
 	"github.com/sluice-net/sluice/cinema/plugin"
 	"github.com/sluice-net/sluice/config"
 	"github.com/sluice-net/sluice/network"
+	"github.com/sluice-net/sluice/pki"
 )
 
 func newCinema(c *Controller) (Service, error) {
@@ -20,7 +21,7 @@ func newCinema(c *Controller) (Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cinema: %w", err)
 	}
-	agentTLS, err := c.agentTLS()
+	agentTLS, err := c.tlsTo(pki.RoleAgent)
 	if err != nil {
 		return nil, err
 	}

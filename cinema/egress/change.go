@@ -67,7 +67,8 @@ func (v *viewer) changeInTurn(ctx context.Context, channel, password string) (z 
 }
 
 // changeFrom makes the change: both channels come, the stream goes over, the old one is given up.
-// Without make-before-break, or if there is no room for two, the old one ends first.
+// Without make-before-break, or if there is no room for two or the old one has been deleted, the
+// old one ends first.
 func (v *viewer) changeFrom(ctx context.Context, began time.Time, old, channel, password string) (z zapped, err error) {
 	v.expect(v.g.sourcePort(channel))
 	wanted := []string{channel, old}
@@ -75,7 +76,7 @@ func (v *viewer) changeFrom(ctx context.Context, began time.Time, old, channel, 
 		wanted = wanted[:1]
 	}
 	from, err := v.wantNew(ctx, wanted, password)
-	if full(err) && len(wanted) > 1 {
+	if len(wanted) > 1 && (full(err) || unknown(err, 1) && !unknown(err, 0)) {
 		wanted = wanted[:1]
 		from, err = v.wantNew(ctx, wanted, password)
 	}

@@ -13,6 +13,10 @@
 // the new one at its key frame (package media), and then the old one is given up. The viewer's
 // session, its transport and its player stay as they are.
 //
+// A gateway that is full answers an offer with a redirect (307) to one with room. Browsers do not
+// take a password along to another origin: a page asks for no redirects (redirect: "manual"), and
+// asks another gateway of the lineup itself.
+//
 // # By WebSocket
 //
 // The player asks for the protocol "sluice.cinema.1" and, if the channel has a password, for

@@ -55,6 +55,7 @@ func FuzzOffer(f *testing.F) {
 	f.Add(chromium)
 	f.Add("v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\nm=video 9 UDP/TLS/RTP/SAVPF 96\r\na=recvonly\r\n")
 	f.Add(strings.Replace(chromium, "a=setup:actpass", "a=setup:passive", 1))
+	f.Add(strings.ReplaceAll(chromium, "\r\n", "\r"))
 	f.Add(strings.Replace(chromium, "a=recvonly", "a=inactive", 1))
 	g := still(f)
 	f.Fuzz(func(t *testing.T, offer string) {

@@ -169,7 +169,17 @@ func (g *Gateway) end(ctx context.Context, v *viewer, why string) {
 
 // want tells the controller which channels a viewer is to get, and returns where they come
 // from, but for those that come from nowhere at present.
-func (g *Gateway) want(ctx context.Context, v *viewer, channels []string, password string, burst bool) (map[string]netip.AddrPort, error) {
+func (g *Gateway) want(ctx context.Context, v *viewer, channels []string, password string, burst bool) (_ map[string]netip.AddrPort, err error) {
+	if password != "" {
+		if err := g.limits.mayGuess(v.address, time.Now()); err != nil {
+			return nil, err
+		}
+		defer func() {
+			if wrongPassword(err) {
+				g.limits.wrong(v.address, time.Now())
+			}
+		}()
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, g.cfg.Times.Ask, context.DeadlineExceeded)
 	defer cancel()
 	granted, err := g.cfg.Controller.Wanted(ctx, gatewayapi.Wanted{

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -261,6 +262,28 @@ func TestControllerAway(t *testing.T) {
 	p.continuous()
 }
 
+// Who sees a channel that has been deleted can change to another one; that there is none of a name
+// is said of the one that was asked for alone.
+func TestDeletedChannel(t *testing.T) {
+	w := newWorld(t, nil, "news", "sport")
+	p := w.joins("news")
+	w.studios["news"].copyTo(w.live()[0].Port, w.live()[0].ID, false, false)
+	w.mu.Lock()
+	delete(w.studios, "news")
+	w.mu.Unlock()
+	if _, status, text := p.changes("nowhere"); status != http.StatusNotFound || !strings.Contains(text, "nowhere") {
+		t.Errorf("a channel that is not there: %d %s", status, text)
+	}
+	if _, status, text := p.changes("sport"); status != http.StatusOK {
+		t.Fatalf("%d %s", status, text)
+	}
+	w.until("the other sound", func() bool { return p.hears() == 2 })
+	if live := w.live()[0]; !slices.Equal(live.Channels, []string{"sport"}) {
+		t.Errorf("%+v", live)
+	}
+	p.continuous()
+}
+
 // A channel that comes from another gateway by now is found again.
 func TestSourceMoves(t *testing.T) {
 	w := newWorld(t, nil, "news", "other")
@@ -320,6 +343,8 @@ func TestAnswersOfController(t *testing.T) {
 		"no password":           {problem(http.StatusForbidden, "body.password"), http.StatusUnauthorized},
 		"another gateway":       {problem(http.StatusForbidden, "body.gateway"), http.StatusBadGateway},
 		"no such channel":       {problem(http.StatusUnprocessableEntity, "body.channels[0]"), http.StatusNotFound},
+		"the other one is gone": {problem(http.StatusUnprocessableEntity, "body.channels[1]"), http.StatusBadGateway},
+		"too many channels":     {problem(http.StatusUnprocessableEntity, "body.channels"), http.StatusBadGateway},
 		"a gateway not known":   {problem(http.StatusUnprocessableEntity, "body.gateway"), http.StatusBadGateway},
 		"no room on a link":     {problem(http.StatusConflict, "body.channels"), http.StatusConflict},
 		"too many passwords":    {problem(http.StatusTooManyRequests, "body.password"), http.StatusTooManyRequests},

@@ -66,6 +66,25 @@ func TestSharedPort(t *testing.T) {
 	})
 }
 
+// A channel that comes from another port, as its number is another one, is found again by all who
+// see it.
+func TestSharedSourceMoves(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Shared = true }, "news", "other")
+	p, q := w.joins("news"), w.joins("news")
+	for _, v := range w.live() {
+		w.studios["news"].copyTo(v.Port, v.ID, false, false)
+	}
+	w.mu.Lock()
+	w.studios["news"] = w.studios["other"]
+	delete(w.studios, "other")
+	w.lines.Channels = []gatewayapi.Listed{{Name: "news", Number: 2, OnAir: gatewayapi.OnAirLive}}
+	w.mu.Unlock()
+	for _, x := range []*player{p, q} {
+		w.until("the other port's", func() bool { return x.hears() == 2 })
+		x.continuous()
+	}
+}
+
 // A viewer who takes nothing loses what is beyond its bound, and others nothing; what is of no
 // channel that somebody follows is counted, and not kept.
 func TestHubIsBounded(t *testing.T) {

@@ -21,6 +21,13 @@ const (
 	maxConnections = 256
 )
 
+// An address may be wrong about so many passwords in wrongFor: a fifth of what the controller lets
+// all viewers of a gateway be, so that one address does not keep the others out.
+const (
+	maxWrong = 20
+	wrongFor = 10 * time.Second
+)
+
 // sendBuffer is how much of what is sent to a client may be on its way, in bytes.
 const sendBuffer = 128 << 10
 
@@ -45,6 +52,8 @@ type usage struct {
 	requests    *rate.Limiter
 	viewers     int
 	connections int
+	wrongs      int       // passwords
+	since       time.Time // when they were begun to be counted
 }
 
 func newLimits(cfg *Config) *limits {
@@ -84,6 +93,31 @@ func (l *limits) leave(a netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.of.Known(a).viewers--
+}
+
+// mayGuess refuses a password of an address that has been wrong too often of late. What is right is not
+// counted: many who come by one address may join at once.
+func (l *limits) mayGuess(a netip.Addr, now time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if u := l.of.Known(a); u != nil && u.wrongs >= maxWrong && now.Sub(u.since) <= wrongFor {
+		return refused(http.StatusTooManyRequests, "Authorization", "too many wrong passwords from your address: try again in %v", wrongFor)
+	}
+	return nil
+}
+
+// wrong counts a wrong password.
+func (l *limits) wrong(a netip.Addr, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u := l.of.Find(a, now)
+	if u == nil {
+		return // too many addresses: its requests are refused
+	}
+	if now.Sub(u.since) > wrongFor {
+		u.since, u.wrongs = now, 0
+	}
+	u.wrongs++
 }
 
 // connect counts a connection; it says whether the address may have it. More may come by a proxy.

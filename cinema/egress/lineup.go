@@ -120,7 +120,8 @@ func (v *viewer) moved(channel string, from netip.AddrPort) {
 	defer v.mu.Unlock()
 	if v.channel == channel && from.IsValid() && v.home != from {
 		v.home = from
-		v.in.group(from, time.Now()) // is kept
+		v.in.follow([]uint16{from.Port()}) // another one, if the channel's number is
+		v.in.group(from, time.Now())       // is kept
 		v.await(from)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pion/rtcp"
@@ -31,8 +30,8 @@ type peer struct {
 
 // accept makes a peer that will answer an offer. It does nothing until it is started.
 func (t *transport) accept(offer string, v *viewer) (*peer, error) {
-	if n := strings.Count(offer, "\nm="); n == 0 || n > maxSections {
-		return nil, refused(http.StatusBadRequest, "body", "an SDP offer with %d media sections: want 1 to %d", n, maxSections)
+	if err := checkOffer(offer); err != nil {
+		return nil, err
 	}
 	pc, err := t.api.NewPeerConnection(webrtc.Configuration{Certificates: []webrtc.Certificate{t.certificate}})
 	if err != nil {
@@ -44,6 +43,19 @@ func (t *transport) accept(offer string, v *viewer) (*peer, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// checkOffer says what is wrong with an offer before anything is made of it. It is parsed for
+// that, as what ends a line is for the parser to say.
+func checkOffer(offer string) error {
+	var s sdp.SessionDescription
+	if err := s.UnmarshalString(offer); err != nil {
+		return unanswerable(err)
+	}
+	if n := len(s.MediaDescriptions); n == 0 || n > maxSections {
+		return refused(http.StatusBadRequest, "body", "an SDP offer with %d media sections: want 1 to %d", n, maxSections)
+	}
+	return nil
 }
 
 func (p *peer) prepare(offer string, v *viewer) (err error) {

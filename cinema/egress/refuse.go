@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/sluice-net/sluice/api/client"
 )
@@ -60,10 +59,28 @@ func refuse(w http.ResponseWriter, err error) {
 // full says whether the controller refuses a viewer because its gateway has no room.
 func full(err error) bool {
 	p, answered := errors.AsType[*client.Problem](err)
-	return answered && p.Status == http.StatusConflict && slices.ContainsFunc(p.Errors, func(f client.Field) bool { return f.Location == "body.gateway" })
+	return answered && p.Status == http.StatusConflict && about(p, "body.gateway")
 }
 
-// ofController is what a viewer is told of the controller's answer to what it wanted.
+// unknown says whether the controller does not have one of the channels that were asked for.
+func unknown(err error, index int) bool {
+	p, answered := errors.AsType[*client.Problem](err)
+	return answered && p.Status == http.StatusUnprocessableEntity && about(p, fmt.Sprintf("body.channels[%d]", index))
+}
+
+// wrongPassword says whether the controller refuses a viewer for its password.
+func wrongPassword(err error) bool {
+	p, answered := errors.AsType[*client.Problem](err)
+	return answered && p.Status == http.StatusForbidden && about(p, "body.password")
+}
+
+// about says whether a field is among what is wrong.
+func about(p *client.Problem, field string) bool {
+	return slices.ContainsFunc(p.Errors, func(f client.Field) bool { return f.Location == field })
+}
+
+// ofController is what a viewer is told of the controller's answer to what it wanted: a channel,
+// which was asked for first.
 func ofController(err error, channel string) error {
 	p, answered := errors.AsType[*client.Problem](err)
 	if !answered {
@@ -76,16 +93,13 @@ func ofController(err error, channel string) error {
 		}
 		return refused(http.StatusServiceUnavailable, "", "the controller %s; what is watched goes on, and channels can be changed when it is back", why)
 	}
-	about := func(field string) bool {
-		return slices.ContainsFunc(p.Errors, func(f client.Field) bool { return strings.HasPrefix(f.Location, field) })
-	}
 	switch p.Status {
 	case http.StatusForbidden:
-		if about("body.password") {
+		if wrongPassword(err) {
 			return refused(http.StatusUnauthorized, "Authorization", "channel %q wants its password", channel)
 		}
-	case http.StatusNotFound, http.StatusUnprocessableEntity:
-		if about("body.channels") {
+	case http.StatusUnprocessableEntity:
+		if unknown(err, 0) {
 			return refused(http.StatusNotFound, "channel", "there is no channel %q", channel)
 		}
 	case http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable:

@@ -2,10 +2,12 @@ package egress
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/pion/webrtc/v4"
 
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
+	"github.com/sluice-net/sluice/internal/clientaddr"
 )
 
 // What is wrong is refused, with the field and what would be right.
@@ -39,10 +42,11 @@ func TestWrongRequests(t *testing.T) {
 		{"an offer without a type", "POST", "/whep/news", "", offer, nil, 415, "Content-Type", "application/sdp"},
 		{"an offer as JSON", "POST", "/whep/news", js, `{"sdp":""}`, nil, 415, "Content-Type", "application/sdp"},
 		{"no offer", "POST", "/whep/news", sdp, "", nil, 400, "body", "empty"},
-		{"an offer that is none", "POST", "/whep/news", sdp, "hello", nil, 400, "body", "0 media sections"},
+		{"an offer that is none", "POST", "/whep/news", sdp, "hello", nil, 400, "body", "not an SDP offer"},
 		{"an offer of nonsense", "POST", "/whep/news", sdp, "v=0\r\nm=video what\r\n", nil, 400, "body", "not an SDP offer"},
 		{"an offer of nothing", "POST", "/whep/news", sdp, nothing, nil, 400, "body", "0 media sections"},
 		{"an offer of too much", "POST", "/whep/news", sdp, nothing + strings.Repeat("m=video 9 UDP/TLS/RTP/SAVPF 96\r\n", 9), nil, 400, "body", "want 1 to 8"},
+		{"an offer of too much in other lines", "POST", "/whep/news", sdp, nothing + strings.Repeat("m=video 9 UDP/TLS/RTP/SAVPF 96\r", 9), nil, 400, "body", "9 media sections"},
 		{"an offer of sound only", "POST", "/whep/news", sdp, section(offer, "audio"), nil, 422, "body", "receives no video"},
 		{"an offer of another codec", "POST", "/whep/news", sdp, strings.NewReplacer("H264/90000", "H263/90000").Replace(offer), nil, 422, "body", "H.264"},
 		{"an offer that sends", "POST", "/whep/news", sdp, strings.ReplaceAll(offer, "a=recvonly", "a=sendonly"), nil, 422, "body", "recvonly"},
@@ -152,6 +156,53 @@ func TestFlood(t *testing.T) {
 	p.continuous()
 }
 
+// An address that tries passwords asks the controller for few of them in a while; others, and right
+// passwords, are not counted.
+func TestWrongPasswords(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Proxies = clientaddr.Proxies{netip.MustParsePrefix("127.0.0.1/32")} }, "news", "vault")
+	w.studios["vault"].protected = true
+	p, q := w.joins("news", "X-Forwarded-For", "192.0.2.1"), w.joins("news", "X-Forwarded-For", "192.0.2.2")
+	guesses, errP := w.viewer(path.Base(p.session))
+	knows, errQ := w.viewer(path.Base(q.session))
+	if err := errors.Join(errP, errQ); err != nil {
+		t.Fatal(err)
+	}
+	answers := map[int]int{}
+	for i := range 2 * maxWrong {
+		_, err := guesses.change("vault", fmt.Sprint("guess", i))
+		answers[asRefusal(ofController(err, "vault")).Status]++
+	}
+	if answers[http.StatusUnauthorized] != maxWrong || answers[http.StatusTooManyRequests] != maxWrong {
+		t.Errorf("%v", answers)
+	}
+	asked := 0
+	for _, channels := range w.wanted() {
+		if channels[0] == "vault" {
+			asked++
+		}
+	}
+	if asked != maxWrong {
+		t.Errorf("the controller was asked %d times", asked)
+	}
+	for i := range 2 * maxWrong {
+		if _, err := knows.change([]string{"vault", "news"}[i%2], w.password); err != nil {
+			t.Fatalf("change %d from another address: %v", i, err)
+		}
+	}
+	q.continuous()
+	now := time.Now()
+	one := netip.MustParseAddr("192.0.2.9")
+	for i := range maxWrong + 1 {
+		if err := w.limits.mayGuess(one, now); (err != nil) != (i == maxWrong) {
+			t.Errorf("guess %d: %v", i, err)
+		}
+		w.limits.wrong(one, now)
+	}
+	if err := w.limits.mayGuess(one, now.Add(wrongFor+1)); err != nil {
+		t.Errorf("a while later: %v", err)
+	}
+}
+
 // What is remembered of addresses is bounded, and forgotten.
 func TestAddressesAreForgotten(t *testing.T) {
 	l, now := newLimits(&Config{MaxPerAddress: 1}), time.Now()
@@ -192,6 +243,10 @@ func TestFullAndDraining(t *testing.T) {
 	w.until("the gateways", func() bool { return len(w.lineup.Load().Gateways) == 4 })
 	if res, text := ask(); res.StatusCode != http.StatusTemporaryRedirect || res.Header.Get("Location") != "http://192.0.2.3:8445/whep/sport" {
 		t.Errorf("%s: %s", res.Status, text)
+	}
+	light := w.watches("sport").answered(func(t told) bool { return t.Refused != nil })
+	if light.Refused.Status != http.StatusServiceUnavailable || light.Location != "http://192.0.2.3:8445/" {
+		t.Errorf("by WebSocket: %+v, to %q", light.Refused, light.Location)
 	}
 	w.ask(http.MethodDelete, p.session, "", "")
 	w.until("room", func() bool { return w.count() == 0 })

@@ -14,10 +14,10 @@
 //	POST /api/v1/cinema/wanted  Wanted -> Granted: the channels of one viewer
 //
 // The controller answers with 403 where a password is wrong, with 409 where the network has no
-// way with room or the gateway is full, with 422 where the request makes no sense, with 429
-// where too much is asked at once or too many passwords were wrong, and with 503 where the
-// switches do not have the rules within two seconds, or it has just been started: then asking
-// again helps.
+// way with room, or the gateway is full or has nothing copied to it because the controller does
+// not hear from it, with 422 where the request makes no sense, with 429 where too much is asked
+// at once or too many passwords were wrong, and with 503 where the switches do not have the rules
+// within two seconds, or it has just been started: then asking again helps.
 //
 // What it wants for all its viewers is also in its events, so that a controller that has been
 // started again knows it without asking.

@@ -17,6 +17,14 @@ const firstPort = 20000
 // MaxNumber is the greatest number of a channel.
 const MaxNumber = 9999
 
+// What a channel may be declared to send at least and at most, in bit/s. Controller and ingress
+// gateways hold to the same bounds, so that none is declared that every gateway refuses: what is
+// less is no picture with sound.
+const (
+	MinRate = units.Rate(100_000)
+	MaxRate = units.Rate(1_000_000_000)
+)
+
 // SourcePort is the port from which the datagrams of the channel with a number come.
 func SourcePort(number uint16) uint16 { return firstPort + number }
 

@@ -32,8 +32,11 @@ func TestTail(t *testing.T) {
 	}
 	said = &tail{}
 	fmt.Fprintln(said, "rtsp://me:secret@camera:554/x: Connection refused")
-	if got := said.String(); got != "rtsp://***@camera:554/x: Connection refused" {
-		t.Errorf("%q", got)
+	fmt.Fprintln(said, "Connection to srt://0.0.0.0:9000?mode=listener&passphrase=secret failed")
+	fmt.Fprint(said, strings.Repeat("x", keepLine-len(" rtsp://me:secret")), " rtsp://me:secret@camera:554/x")
+	want := "rtsp://…@camera:554/x: Connection refused; Connection to srt://0.0.0.0:9000?mode=listener&passphrase=… failed; " + strings.Repeat("x", keepLine-len(" rtsp://me:secret")) + " "
+	if got := said.String(); got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		said := &tail{}
@@ -132,22 +135,31 @@ func TestPasswords(t *testing.T) {
 	check(other, "right", nil)
 	p.wrong[one].since = p.wrong[one].since.Add(-wrongTime)
 	check(one, "right", nil)
+	p.all = attempts{since: time.Now(), n: allWrongOnes} // of others
+	check(other, "right", nil)
+	check(other, "wrong", errTooManyWrong)
+	p.all = attempts{}
 	for range comparisons {
 		p.places <- struct{}{}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := p.check(ctx, other, hash, "right"); !errors.Is(err, errBusy) {
+	if err := p.check(ctx, other, hash, "another"); !errors.Is(err, errBusy) {
 		t.Errorf("%v, want %v", err, errBusy)
+	}
+	if err := p.check(ctx, other, hash, "right"); err != nil {
+		t.Errorf("a right one that needs no comparison: %v", err)
 	}
 	now := time.Now()
 	for i := range uint32(maxSources + 100) {
-		p.begin(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32), now)
+		p.all = attempts{} // all together have had too many long before
+		p.begin(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32), false, now)
 	}
-	if len(p.wrong) > maxSources || p.all.n > allWrongOnes {
-		t.Errorf("%d sources, %d attempts", len(p.wrong), p.all.n)
+	if len(p.wrong) != maxSources {
+		t.Errorf("%d sources are remembered", len(p.wrong))
 	}
-	if !p.begin(netip.MustParsePrefix("192.0.2.77/32"), now.Add(wrongTime)) || len(p.wrong) > 1 {
+	check(netip.MustParsePrefix("192.0.2.78/32"), "right", nil)
+	if !p.begin(netip.MustParsePrefix("192.0.2.77/32"), false, now.Add(wrongTime)) || len(p.wrong) > 1 {
 		t.Errorf("%d sources are left after their time", len(p.wrong))
 	}
 }

@@ -7,14 +7,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/sluice-net/sluice/cinema/gatewayapi"
-	"github.com/sluice-net/sluice/internal/units"
 	"github.com/sluice-net/sluice/service/control"
-)
-
-// What a channel may send at least and at most, in bit/s.
-const (
-	minRate = units.Rate(100_000)
-	maxRate = units.Rate(100_000_000)
 )
 
 // maxCost bounds what a comparison of a password takes; each more doubles it.
@@ -31,8 +24,8 @@ func (g *Gateway) checkChannel(path string, c gatewayapi.Channel) (source, error
 		return source{}, control.BadRequest("name", "%q, but the path says %q", c.Name, clip(path))
 	case c.Number < 1 || c.Number > gatewayapi.MaxNumber:
 		return source{}, control.BadRequest("number", "%d: want one from 1 to %d", c.Number, gatewayapi.MaxNumber)
-	case c.BitRate < minRate || c.BitRate > maxRate:
-		return source{}, control.BadRequest("bit_rate", "%v: want one from %v to %v", c.BitRate, minRate, maxRate)
+	case c.BitRate < gatewayapi.MinRate || c.BitRate > gatewayapi.MaxRate:
+		return source{}, control.BadRequest("bit_rate", "%v: want one from %v to %v", c.BitRate, gatewayapi.MinRate, gatewayapi.MaxRate)
 	}
 	if why := g.notUnicast(c.To); why != "" {
 		return source{}, control.BadRequest("to", "%v: %s", c.To, why)

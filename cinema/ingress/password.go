@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
 )
 
 const (
@@ -19,7 +21,9 @@ const (
 	// maxPassword is what bcrypt takes, in bytes.
 	maxPassword = 72
 	// wrongOnes are how many wrong passwords a source has in wrongTime, and allWrongOnes
-	// all sources have, before more are refused without a comparison.
+	// all sources have, before more are refused without a comparison. Those that are known to
+	// be right pass when all have had too many, or a few who guess would keep producers out;
+	// they do not when their source has, or it could guess on.
 	wrongOnes, allWrongOnes = 5, 100
 	wrongTime               = 10 * time.Second
 	// maxSources is how many sources are remembered.
@@ -35,6 +39,7 @@ var (
 // passwords compares passwords, and not too many. It is safe for concurrent use.
 type passwords struct {
 	places chan struct{}
+	right  *gatewayapi.RightPasswords
 
 	mu    sync.Mutex
 	wrong map[netip.Prefix]*attempts
@@ -49,13 +54,17 @@ type attempts struct {
 }
 
 func newPasswords() *passwords {
-	return &passwords{places: make(chan struct{}, comparisons), wrong: map[netip.Prefix]*attempts{}}
+	return &passwords{places: make(chan struct{}, comparisons), right: gatewayapi.NewRightPasswords(), wrong: map[netip.Prefix]*attempts{}}
 }
 
 // check says whether a password from a source is that of a hash.
 func (p *passwords) check(ctx context.Context, source netip.Prefix, hash, password string) error {
-	if !p.begin(source, time.Now()) {
+	known := p.right.Known(hash, password)
+	if !p.begin(source, known, time.Now()) {
 		return errTooManyWrong
+	}
+	if known {
+		return nil
 	}
 	if password == "" || len(password) > maxPassword {
 		return errWrongPassword
@@ -73,16 +82,23 @@ func (p *passwords) check(ctx context.Context, source netip.Prefix, hash, passwo
 	if err != nil {
 		return errWrongPassword
 	}
+	p.right.Remember(hash, password)
 	p.forgive(source)
 	return nil
 }
 
-// begin counts an attempt, if there may be one more.
-func (p *passwords) begin(source netip.Prefix, now time.Time) bool {
+// begin counts an attempt with a password that is not known, if there may be one more.
+func (p *passwords) begin(source netip.Prefix, known bool, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a := p.wrong[source]
+	if a == nil && known {
+		return true
+	}
 	if a == nil {
+		if p.all.full(now, allWrongOnes) {
+			return false
+		}
 		if len(p.wrong) >= maxSources {
 			p.sweep(now)
 		}
@@ -92,7 +108,13 @@ func (p *passwords) begin(source netip.Prefix, now time.Time) bool {
 		a = &attempts{}
 		p.wrong[source] = a
 	}
-	if a.full(now, wrongOnes) || p.all.full(now, allWrongOnes) {
+	if a.full(now, wrongOnes) {
+		return false
+	}
+	if known {
+		return true
+	}
+	if p.all.full(now, allWrongOnes) {
 		return false
 	}
 	a.n++

@@ -22,11 +22,9 @@ const (
 	connectTime = 15 * time.Second
 	// connectGrace is how long it may take before that counts as silence.
 	connectGrace = 3 * time.Second
-	// quietTime ends a producer that has fallen silent. Another one may take its place
-	// after silence.
+	// quietTime ends a producer that has fallen silent; one that sends is there for as long as
+	// it does. Another one may take its place after silence.
 	quietTime = 30 * time.Second
-	// sessionTime ends every session.
-	sessionTime = 24 * time.Hour
 	// gatherTime is how long an answer may take.
 	gatherTime = 5 * time.Second
 	// keyFrameEvery is how often a key frame is asked for at most.
@@ -149,8 +147,6 @@ func (s *session) overdue(now time.Time) string {
 		return fmt.Sprintf("nothing has come for %v", connectTime)
 	case !s.heard.IsZero() && now.Sub(s.heard) > quietTime:
 		return fmt.Sprintf("nothing has come for %v", quietTime)
-	case now.Sub(s.since) > sessionTime:
-		return fmt.Sprintf("it has lasted %v", sessionTime)
 	}
 	return ""
 }

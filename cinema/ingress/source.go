@@ -41,7 +41,7 @@ func parseSource(text string) (source, error) {
 		return source{}, fmt.Errorf("%d bytes, at most %d", len(text), maxSource)
 	}
 	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return source{}, fmt.Errorf("%q: want it without spaces and control characters", text)
+		return source{}, fmt.Errorf("%q: want it without spaces and control characters", gatewayapi.ShownSource(text))
 	}
 	scheme, rest, _ := strings.Cut(text, ":")
 	switch scheme {
@@ -53,7 +53,7 @@ func parseSource(text string) (source, error) {
 	case "rtsp", "rtmp", "srt", "udp":
 		return parseStream(scheme, text)
 	}
-	return source{}, fmt.Errorf("%q: want nothing (for WHIP), test:, file:/PATH, rtsp://, rtmp://, srt:// or udp://", text)
+	return source{}, fmt.Errorf("%q: want nothing (for WHIP), test:, file:/PATH, rtsp://, rtmp://, srt:// or udp://", gatewayapi.ShownSource(text))
 }
 
 func parseFile(name string) (source, error) {
@@ -79,10 +79,10 @@ var streams = map[string][]string{
 func parseStream(scheme, text string) (source, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return source{}, fmt.Errorf("%q: want an address like %s://192.0.2.1:9000", text, scheme)
+		return source{}, fmt.Errorf("%q: want an address like %s://192.0.2.1:9000", gatewayapi.ShownSource(text), scheme)
 	}
 	if u.Hostname() == "" && scheme == "rtsp" || u.Fragment != "" {
-		return source{}, fmt.Errorf("%q: want an address with a host and without a fragment", u.Redacted())
+		return source{}, fmt.Errorf("%q: want an address with a host and without a fragment", gatewayapi.ShownSource(text))
 	}
 	s := source{scheme: scheme, listens: scheme != "rtsp"}
 	address := text
@@ -116,7 +116,7 @@ func listenAt(u *url.URL) (string, error) {
 	given := u.Query()
 	for key := range given {
 		if !slices.Contains(options[u.Scheme], key) {
-			return "", fmt.Errorf("parameter %q: want none but %q", key, options[u.Scheme])
+			return "", fmt.Errorf("%q: want no parameters but %q", gatewayapi.ShownSource(u.String()), options[u.Scheme])
 		}
 	}
 	at := url.URL{Scheme: u.Scheme, Host: netip.AddrPortFrom(host, uint16(port)).String(), Path: u.Path}

@@ -70,8 +70,8 @@ func TestSourcesRefuse(t *testing.T) {
 		"rtsp:///stream":                 "with a host",
 		"rtmp://:80/live":                "1024 to 65535",
 		"rtmp://live.example.org:1935/x": "an address of this machine",
-		"srt://:9000?mode=caller":        `"mode"`,
-		"udp://:9000?localaddr=10.0.0.1": `"localaddr"`,
+		"srt://:9000?mode=caller":        `"srt://:9000?mode=caller": want no parameters but`,
+		"udp://:9000?localaddr=10.0.0.1": `"udp://:9000?localaddr=…": want no parameters but`,
 		"udp://":                         "1024 to 65535",
 		"udp://:99999":                   "65535",
 		"rtsp://a\x00b/":                 "control characters",
@@ -79,6 +79,18 @@ func TestSourcesRefuse(t *testing.T) {
 	} {
 		if s, err := parseSource(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: %+v, %v; want an error with %q", text, s, err, want)
+		}
+	}
+}
+
+// What is refused is told without what may be secret in it.
+func TestSourcesRefuseSecrets(t *testing.T) {
+	for _, text := range []string{
+		"http://me:SECRET@192.0.2.1/film.mp4", "news?SECRET", "rtsp://me:SECRET @camera/", "rtsp://me:SECRET/@camera/", "rtsp:///live?token=SECRET",
+		"srt://:9000?passphrase=SECRET&mode=caller", "srt://:9000?SECRET", "udp://:80?SECRET",
+	} {
+		if _, err := parseSource(text); err == nil || strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }
@@ -106,7 +118,7 @@ func FuzzParseSource(f *testing.F) {
 // What a channel is made of fits into its bit rate.
 func TestShares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		all := rapid.Int64Range(int64(minRate), int64(maxRate)).Draw(t, "bit rate")
+		all := rapid.Int64Range(int64(gatewayapi.MinRate), int64(gatewayapi.MaxRate)).Draw(t, "bit rate")
 		video, audio := shares(all)
 		if video <= 0 || audio <= 0 || video+audio > all*95/100 {
 			t.Fatalf("%d is %d and %d", all, video, audio)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
 )
 
 // What is kept of what a child says: the last lines, each so long.
@@ -39,7 +41,7 @@ func (t *tail) Write(b []byte) (int, error) {
 
 // end keeps the line that has ended.
 func (t *tail) end() {
-	if line := clean(t.part); line != "" {
+	if line := t.last(); line != "" {
 		t.lines = append(t.lines, line)
 	}
 	if extra := len(t.lines) - keepLines; extra > 0 {
@@ -48,19 +50,30 @@ func (t *tail) end() {
 	t.part = t.part[:0]
 }
 
-// String is the lines, with "; " between them, and without the accounts of URLs.
+// last is the line that comes in, without the secrets of sources. What a cut has left of an
+// address is none: it may be an account without the sign of one.
+func (t *tail) last() string {
+	line := clean(t.part)
+	if len(t.part) == keepLine {
+		line = cutAddress.ReplaceAllString(line, "")
+	}
+	line = gatewayapi.ShownText(line)
+	return strings.ToValidUTF8(line[:min(len(line), keepLine)], "")
+}
+
+// String is the lines, with "; " between them.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	lines := t.lines
-	if line := clean(t.part); line != "" {
+	if line := t.last(); line != "" {
 		lines = append(slices.Clone(lines), line)
 	}
-	return account.ReplaceAllString(strings.Join(lines, "; "), "://***@")
+	return strings.Join(lines, "; ")
 }
 
-// account is that of a URL, which may have a password.
-var account = regexp.MustCompile(`://[^/@\s]*@`)
+// cutAddress is a URL at the end of a line.
+var cutAddress = regexp.MustCompile(`\S*://\S*$`)
 
 // clean makes text of what a program has written, which may be anything.
 func clean(b []byte) string {

@@ -20,19 +20,13 @@ import (
 // MaxChannels bounds the channels.
 const MaxChannels = 4096
 
-// The rates that a channel may have, in bit/s.
-const (
-	leastRate    = 10_000
-	greatestRate = 1_000_000_000
-)
-
 // ChannelSpec is a channel as an operator asks for it.
 type ChannelSpec struct {
 	Name    string     `json:"name" pattern:"^[a-z0-9][a-z0-9-]{0,62}$" patternDescription:"up to 63 lower-case letters, digits and dashes, a letter or digit first" doc:"Lower-case letters, digits and dashes" example:"news"`
 	Number  int        `json:"number" minimum:"1" maximum:"9999" doc:"Number of its own, by which its packets are known" example:"1"`
 	Title   string     `json:"title,omitempty" maxLength:"128" doc:"What viewers see; left out: its name" example:"The News"`
 	Source  string     `json:"source,omitempty" maxLength:"1024" doc:"Where it comes from: test:, file:/PATH, or a URL with rtsp, rtmp, srt or udp; left out: a producer publishes it by WHIP" example:"rtsp://10.0.0.7/live"`
-	BitRate units.Rate `json:"bit_rate" doc:"What it may send, like 2Mbit; so much is kept for it on each link that carries it" example:"2Mbit"`
+	BitRate units.Rate `json:"bit_rate" doc:"What it may send, like 2Mbit, from 100kbit to 1Gbit; so much is kept for it on each link that carries it" example:"2Mbit"`
 	Ingress string     `json:"ingress,omitempty" maxLength:"63" doc:"Ingress gateway that has it; left out: the controller chooses" example:"studio"`
 
 	ViewPassword    string `json:"view_password,omitempty" writeOnly:"true" maxLength:"72" doc:"Password of its viewers, up to 72 bytes; left out: everybody may watch. It is never shown"`
@@ -88,9 +82,9 @@ func hashed(field, password string, faults *service.Faults) string {
 func (c *Channel) check() (faults service.Faults) {
 	faults.Check(channelName.MatchString(c.Name), "name", c.Name, "up to 63 lower-case letters, digits and dashes, a letter or digit first")
 	faults.Check(len(c.Title) <= 512 && !strings.ContainsFunc(c.Title, unicode.IsControl), "title", c.Title, "up to 128 characters in one line")
-	faults.Check(c.BitRate >= leastRate && c.BitRate <= greatestRate, "bit_rate", c.BitRate, "a rate from %v to %v", units.Rate(leastRate), units.Rate(greatestRate))
+	faults.Check(c.BitRate >= gatewayapi.MinRate && c.BitRate <= gatewayapi.MaxRate, "bit_rate", c.BitRate, "a rate from %v to %v", gatewayapi.MinRate, gatewayapi.MaxRate)
 	if why := wrongSource(c.Source); why != "" {
-		faults.Add("source", shownSource(c.Source), "%s", why)
+		faults.Add("source", gatewayapi.ShownSource(c.Source), "%s", why)
 	}
 	faults.Check(len(c.Ingress) <= 63, "ingress", c.Ingress, "the name of an ingress gateway")
 	for field, hash := range map[string]string{"view_hash": c.ViewHash, "publish_hash": c.PublishHash} {
@@ -106,7 +100,7 @@ func (c *Channel) check() (faults service.Faults) {
 func (s *ChannelSpec) ParseFile(viewHash, publishHash string) (Channel, service.Faults) {
 	c, faults := s.Parse()
 	c.ViewHash, c.PublishHash = viewHash, publishHash
-	hashes := Channel{Name: "x", BitRate: leastRate, ViewHash: viewHash, PublishHash: publishHash}
+	hashes := Channel{Name: "x", BitRate: gatewayapi.MinRate, ViewHash: viewHash, PublishHash: publishHash}
 	return c, append(faults, hashes.check()...)
 }
 
@@ -140,6 +134,9 @@ func wrongSource(source string) string {
 	if len(source) > 1024 || strings.ContainsFunc(source, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
 		return sourceForm
 	}
+	if strings.Contains(source, gatewayapi.Hidden) {
+		return "the whole source: " + gatewayapi.Hidden + " stands for what is not shown"
+	}
 	u, err := url.Parse(source)
 	if err != nil {
 		return sourceForm
@@ -158,15 +155,6 @@ func wrongSource(source string) string {
 		return sourceForm
 	}
 	return ""
-}
-
-// shownSource is a source without the password that may stand in it.
-func shownSource(source string) string {
-	u, err := url.Parse(source)
-	if err != nil || u.User == nil {
-		return source
-	}
-	return u.Redacted()
 }
 
 // atGateway is the channel as its ingress gateway has it.

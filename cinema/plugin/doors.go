@@ -2,15 +2,14 @@ package plugin
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
+
+	"github.com/sluice-net/sluice/cinema/gatewayapi"
 )
 
 const (
@@ -24,8 +23,6 @@ const (
 	wrongMost      = 5
 	wrongOfGateway = 100
 	wrongFor       = 10 * time.Second
-	// keptRight bounds the right passwords that are remembered.
-	keptRight = 1024
 )
 
 var (
@@ -37,17 +34,17 @@ var (
 type doors struct {
 	comparing chan struct{}
 	bursts    chan struct{}
-	secret    [sha256.Size]byte
+	right     *gatewayapi.RightPasswords
 
-	mu    sync.Mutex
-	all   map[string]*door
-	right map[[sha256.Size]byte]bool // what has been compared, and was right
+	mu  sync.Mutex
+	all map[string]*door
 }
 
 func newDoors() *doors {
-	d := &doors{comparing: make(chan struct{}, maxComparisons), bursts: make(chan struct{}, maxBursts), all: map[string]*door{}, right: map[[sha256.Size]byte]bool{}}
-	_, _ = rand.Read(d.secret[:]) // never fails
-	return d
+	return &doors{
+		comparing: make(chan struct{}, maxComparisons), bursts: make(chan struct{}, maxBursts),
+		right: gatewayapi.NewRightPasswords(), all: map[string]*door{},
+	}
 }
 
 // of is that of a gateway that is known.
@@ -80,29 +77,6 @@ func (d *doors) burst() bool {
 
 func (d *doors) burstDone() { <-d.bursts }
 
-// mark is what stands for a password that belongs to a hash, in this process alone.
-func (d *doors) mark(hash, password string) (out [sha256.Size]byte) {
-	m := hmac.New(sha256.New, d.secret[:])
-	_, _ = fmt.Fprintf(m, "%d %s%s", len(hash), hash, password)
-	m.Sum(out[:0])
-	return out
-}
-
-func (d *doors) known(mark [sha256.Size]byte) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.right[mark]
-}
-
-func (d *doors) remember(mark [sha256.Size]byte) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.right) >= keptRight {
-		clear(d.right)
-	}
-	d.right[mark] = true
-}
-
 // door is what one gateway does now.
 type door struct {
 	places chan struct{}
@@ -129,8 +103,10 @@ func (d *door) leave() { <-d.places }
 // password says whether a viewer's password is right for a hash: nil, errWrong, errTooOften,
 // or why that was not found out in time.
 func (d *door) password(ctx context.Context, all *doors, viewer, hash, password string) error {
-	mark := all.mark(hash, password)
-	if all.known(mark) {
+	if password == "" {
+		return errWrong // without a comparison: no channel has it
+	}
+	if all.right.Known(hash, password) {
 		return nil
 	}
 	if d.tooOften(viewer) {
@@ -148,7 +124,7 @@ func (d *door) password(ctx context.Context, all *doors, viewer, hash, password 
 		return errTooOften
 	}
 	if bcrypt.CompareHashAndPassword([]byte(hash), []byte(password)) == nil {
-		all.remember(mark)
+		all.right.Remember(hash, password)
 		return nil
 	}
 	d.mu.Lock()

@@ -17,7 +17,7 @@ func FuzzSource(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		shown := shownSource(s)
+		shown := gatewayapi.ShownSource(s)
 		if wrongSource(s) != "" || s == "" {
 			return
 		}

@@ -137,6 +137,7 @@ type studio struct {
 	mu     sync.Mutex
 	bursts []string
 	fail   error
+	failed int // how often it has
 }
 
 func newStudio(t testing.TB, name string, addr netip.Addr) *studio {
@@ -148,6 +149,8 @@ func newStudio(t testing.TB, name string, addr netip.Addr) *studio {
 			s.set(func(live map[string]gatewayapi.ChannelState) {
 				live[c.Name] = gatewayapi.ChannelState{Channel: c, OnAir: gatewayapi.OnAirLive}
 			})
+		} else {
+			s.failed++
 		}
 		return control.Nothing{}, s.fail
 	})
@@ -162,6 +165,14 @@ func newStudio(t testing.TB, name string, addr netip.Addr) *studio {
 		return control.Nothing{}, nil
 	})
 	return s
+}
+
+// fails has it answer so, nil: do what it is told; it returns how often it has failed until now.
+func (s *studio) fails(err error) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = err
+	return s.failed
 }
 
 func (s *studio) asked() []string {

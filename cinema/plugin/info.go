@@ -20,7 +20,7 @@ type Declared struct {
 	Name            string     `json:"name"`
 	Number          uint16     `json:"number"`
 	Title           string     `json:"title"`
-	Source          string     `json:"source,omitempty" doc:"Where it comes from, without a password; left out: a producer publishes it by WHIP"`
+	Source          string     `json:"source,omitempty" doc:"Where it comes from, without its account and the values of its parameters; left out: a producer publishes it by WHIP"`
 	BitRate         units.Rate `json:"bit_rate"`
 	Ingress         string     `json:"ingress,omitempty" doc:"Ingress gateway that was asked for; left out: the controller chooses"`
 	ViewPassword    bool       `json:"view_password" doc:"Viewers need a password"`
@@ -29,7 +29,7 @@ type Declared struct {
 
 func declared(c *Channel) Declared {
 	return Declared{
-		Name: c.Name, Number: c.Number, Title: cmp.Or(c.Title, c.Name), Source: shownSource(c.Source), BitRate: c.BitRate, Ingress: c.Ingress,
+		Name: c.Name, Number: c.Number, Title: cmp.Or(c.Title, c.Name), Source: gatewayapi.ShownSource(c.Source), BitRate: c.BitRate, Ingress: c.Ingress,
 		ViewPassword: c.ViewHash != "", PublishPassword: c.PublishHash != "",
 	}
 }

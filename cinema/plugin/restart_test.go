@@ -134,6 +134,36 @@ func TestGatewayReplaced(t *testing.T) {
 	}
 }
 
+// A gateway to which nothing is copied has no viewer get anything until it is heard again; who
+// leaves it leaves.
+func TestGatewayAway(t *testing.T) {
+	v, now, b := newViewers(), time.Now(), bounds{viewers: 10}
+	want := func(n int, channels ...string) error {
+		_, err := v.want(&gatewayapi.Wanted{Gateway: "east", Viewer: id(n), Port: uint16(6000 + n), Channels: channels}, b, now)
+		return err
+	}
+	v.take("east", "one", nil, b, now, nil)
+	for n := range 2 {
+		if err := want(n, "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v.leave("east")
+	for n, channels := range [][]string{{"b", "a"}, {"a"}, {"a"}} {
+		r, is := errors.AsType[*refusal](want(n, channels...))
+		if !is || r.field != "gateway" {
+			t.Errorf("viewer %d may have %v: %v", n, channels, r)
+		}
+	}
+	if err := want(1); err != nil || v.at("east") != 1 {
+		t.Errorf("%v, and %d viewers are left", err, v.at("east"))
+	}
+	v.take("east", "one", nil, b, now, nil)
+	if err := want(2, "a"); err != nil || v.count("a") != 2 {
+		t.Errorf("it is heard again: %v, %d viewers", err, v.count("a"))
+	}
+}
+
 // An operator removes a viewer: it gets nothing any more, whatever its gateway tells, until it
 // comes as another.
 func TestRemoveViewer(t *testing.T) {
@@ -188,6 +218,11 @@ func TestPasswords(t *testing.T) {
 	}
 	if err := ask(2, "secret"); err != nil {
 		t.Errorf("a right one that needs no comparison: %v", err)
+	}
+	for range 2 * wrongMost {
+		if err := ask(5, ""); statusOf(err) != http.StatusForbidden {
+			t.Errorf("no password, which is no guess: %v", err)
+		}
 	}
 	if err := ask(3, "wrong"); statusOf(err) != http.StatusForbidden {
 		t.Errorf("another viewer: %v", err)

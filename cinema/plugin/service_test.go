@@ -212,6 +212,12 @@ func TestGatewayLost(t *testing.T) {
 	if n := b.service.viewers.count("a"); n != 1 {
 		t.Errorf("%d viewers", n)
 	}
+	for n, channel := range map[int]string{1: "b", 3: "a"} {
+		status, body := b.asAgent("east", "POST", "wanted", fmt.Sprintf(`{"gateway": "east", "viewer": "%s", "port": %d, "channels": [%q]}`, id(n), 5999+n, channel))
+		if status != http.StatusConflict || !strings.Contains(body, "body.gateway") || !strings.Contains(body, "does not hear from this one") {
+			t.Errorf("viewer %d of a gateway that is away: %d %s", n, status, body)
+		}
+	}
 	if err := b.service.egress.Remove(t.Context(), "west", true); err != nil {
 		t.Fatal(err)
 	}
@@ -249,17 +255,13 @@ func TestIngressRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.eventually("the ingress gateway has the channels", func() bool { return len(b.studio.list()) == 2 })
-	b.studio.mu.Lock()
-	b.studio.fail = control.BadRequest("source", "there is no such file")
-	b.studio.mu.Unlock()
+	b.studio.fails(control.BadRequest("source", "there is no such file"))
 	status, body := b.ask("POST", "channels", `{"name": "c", "number": 3, "bit_rate": "1Mbit", "source": "file:/gone.mp4"}`)
 	if status != http.StatusCreated {
 		t.Fatalf("%d %s", status, body)
 	}
 	b.eventually("the trouble is told", func() bool { return strings.Contains(b.trouble("c"), "no such file") })
-	b.studio.mu.Lock()
-	b.studio.fail = nil
-	b.studio.mu.Unlock()
+	b.studio.fails(nil)
 	b.eventually("it has the channel", func() bool { return len(b.studio.list()) == 3 && b.trouble("c") == "" })
 	if status, body := b.ask("DELETE", "channels/c", ""); status != http.StatusNoContent {
 		t.Fatalf("%d %s", status, body)

@@ -27,6 +27,8 @@ type head struct {
 	told     map[string]gatewayapi.ChannelState
 	// failed says why it does not have a channel as it should.
 	failed map[string]error
+	// refused are channels that it has had no room for.
+	refused map[string]refused
 	// measured is what channels have sent.
 	measured map[string]*measured
 }
@@ -37,16 +39,16 @@ type sources struct {
 	registry *ingressRegistry
 	loop     service.Loop
 
-	mu    sync.Mutex        // guards what follows; a leaf, but for the locks of registries
-	homes map[string]home   // by channel
-	given map[string]uint64 // to each gateway, in bit/s
-	heads map[string]*head  // by gateway
+	mu    sync.Mutex       // guards what follows; a leaf, but for the locks of registries
+	homes map[string]home  // by channel
+	given map[string]given // by gateway
+	heads map[string]*head // by gateway
 	// telling are the gateways that are being told something.
 	telling map[string]bool
 }
 
 func newSources(c *core) *sources {
-	s := &sources{core: c, loop: service.NewLoop(), homes: map[string]home{}, given: map[string]uint64{}, heads: map[string]*head{}, telling: map[string]bool{}}
+	s := &sources{core: c, loop: service.NewLoop(), homes: map[string]home{}, given: map[string]given{}, heads: map[string]*head{}, telling: map[string]bool{}}
 	s.registry = agents.New(agents.Options[*gatewayapi.Ingress, gatewayapi.ChannelEvent, gatewayapi.ChannelState]{
 		Service: Name + "/ingress", Commands: "sluice cinema gateways ingress", Network: s.Network, Store: s.Store, Log: s.Log,
 		Publish:     func(kind string, attrs any) { s.publish("ingress-"+kind, attrs) },
@@ -77,7 +79,7 @@ func (s *sources) changed() {
 func (s *sources) head(name string) *head {
 	h := s.heads[name]
 	if h == nil {
-		h = &head{told: map[string]gatewayapi.ChannelState{}, failed: map[string]error{}, measured: map[string]*measured{}}
+		h = &head{told: map[string]gatewayapi.ChannelState{}, failed: map[string]error{}, refused: map[string]refused{}, measured: map[string]*measured{}}
 		s.heads[name] = h
 	}
 	return h
@@ -93,6 +95,9 @@ func (s *sources) hear(a *ingressGateway, e control.Event[gatewayapi.ChannelEven
 	}
 	s.mu.Lock()
 	h := s.head(a.Name)
+	if h.instance != e.Instance { // another process may have room
+		clear(h.refused)
+	}
 	h.instance = e.Instance
 	clear(h.told)
 	for _, c := range e.Live[:min(len(e.Live), toldMost)] {

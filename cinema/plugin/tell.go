@@ -76,7 +76,7 @@ func (s *sources) tell(ctx context.Context, a *ingressGateway) {
 }
 
 // differing is which channels a gateway does not have as it should, and which it should not
-// have.
+// have. One that no other is to have stays: its producer would be thrown off for nothing.
 func (s *sources) differing(a *ingressGateway) (have []gatewayapi.Channel, drop []string) {
 	wanted := map[string]gatewayapi.Channel{}
 	for _, name := range s.of(a.Name) {
@@ -88,11 +88,12 @@ func (s *sources) differing(a *ingressGateway) (have []gatewayapi.Channel, drop 
 	defer s.mu.Unlock()
 	h := s.head(a.Name)
 	maps.DeleteFunc(h.failed, func(name string, _ error) bool { _, is := wanted[name]; return !is })
+	maps.DeleteFunc(h.refused, func(_ string, x refused) bool { return time.Since(x.at) >= refusedFor })
 	for name, told := range h.told {
 		if want, is := wanted[name]; is && told.Channel == want {
 			delete(wanted, name)
 			delete(h.failed, name)
-		} else if !is {
+		} else if !is && !s.stays(name, a.Name) {
 			drop = append(drop, name)
 		}
 	}
@@ -101,6 +102,14 @@ func (s *sources) differing(a *ingressGateway) (have []gatewayapi.Channel, drop 
 		have = append(have, wanted[name])
 	}
 	return have, drop
+}
+
+// stays says whether a gateway keeps a channel that it has: one that no other is to have. The
+// lock is held.
+func (s *sources) stays(channel, gateway string) bool {
+	x, is := s.Channels.Item(channel)
+	at := s.homes[channel].gateway
+	return is && (at == gateway || at == "" && (x.Value.Ingress == "" || x.Value.Ingress == gateway))
 }
 
 // told tells an ingress gateway something about a channel, and notes what it says to it.
@@ -114,8 +123,12 @@ func (s *sources) told(ctx context.Context, a *ingressGateway, channel string, a
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.head(a.Name)
-	if err == nil {
+	switch {
+	case err == nil:
 		delete(h.failed, channel)
+		return
+	case s.turnedAway(channel, a.Name, err):
+		s.changed() // another may have room
 		return
 	}
 	h.failed[channel] = err

@@ -162,6 +162,8 @@ func (t *viewers) want(w *gatewayapi.Wanted, b bounds, now time.Time) ([]changed
 		return []changed{t.put(g, v, nil)}, nil
 	case !g.ended[w.Viewer].IsZero():
 		return nil, &refusal{"viewer", w.Viewer, "another one: an operator has removed this"}
+	case g.away:
+		return nil, &refusal{"gateway", w.Gateway, "another gateway: the controller does not hear from this one, and has nothing copied to it until it does; its control address has to be reached"}
 	case v == nil && len(g.viewers) >= min(b.viewers, MaxViewers):
 		return nil, &refusal{"gateway", w.Gateway, fmt.Sprintf("a gateway with room: this one has %d viewers, as many as it takes", len(g.viewers))}
 	case v == nil:

@@ -2,7 +2,7 @@
 
 import { Frames } from "./frames.js";
 import { Painter } from "./painter.js";
-import { joinTime, Refused, Session } from "./session.js";
+import { Full, joinTime, Refused, Session } from "./session.js";
 import { Sound } from "./sound.js";
 
 const protocol = "sluice.cinema.1";
@@ -81,9 +81,9 @@ export class LightSession extends Session {
   }
 
   answered(told) {
-    const refusal = told.refused && new Refused(told.refused.status, told.refused.detail || told.refused.title);
+    const refusal = told.refused && new Refused(told.refused.status, told.refused);
     if (told.session || (refusal && !told.request)) {
-      this.joined(refusal);
+      this.joined(told.location ? new Full(told.location) : refusal);
       return;
     }
     const request = this.requests.get(told.request);

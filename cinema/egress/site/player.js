@@ -2,7 +2,7 @@
 
 import { Frames } from "./frames.js";
 import { LightSession, whyNot } from "./light.js";
-import { Refused } from "./session.js";
+import { Full, Refused } from "./session.js";
 import { WhepSession } from "./whep.js";
 
 // A session of which nothing comes for so long may be over, in milliseconds.
@@ -11,6 +11,8 @@ const look = 250;
 const again = 1000;
 // WebRTC that does not connect within so long is given up for a WebSocket, if that can be.
 const connectTime = 3000;
+// So many other gateways are asked when one is full: what is known of their room may be old.
+const mostAsked = 4;
 
 export class Player {
   // tell is called with what happens: {channel, text, zap, seen, wants, how}. light: by WebSocket
@@ -58,8 +60,29 @@ export class Player {
     }
   }
 
-  // join begins a session of the kind that is wanted and can be.
+  // join begins a session at a gateway, or if that is full at another one.
   async join(base, channel, secret) {
+    try {
+      return await this.joinAt(base, channel, secret);
+    } catch (full) {
+      if (!(full instanceof Full)) {
+        throw full;
+      }
+      for (const other of instead(full, this.gateways, base)) {
+        try {
+          return await this.joinAt(other, channel, secret);
+        } catch (err) {
+          if (err instanceof Refused && !(err instanceof Full)) {
+            throw err;
+          }
+        }
+      }
+      throw full;
+    }
+  }
+
+  // joinAt begins a session of the kind that is wanted and can be.
+  async joinAt(base, channel, secret) {
     const why = this.light ? await whyNot() : "";
     if (why) {
       this.light = false;
@@ -142,7 +165,7 @@ export class Player {
       const wrong = this.passwords.has(channel);
       this.passwords.delete(channel);
       this.tell({ wants: channel, wrong });
-    } else if (err instanceof Refused && err.status === 404 && this.session) {
+    } else if (err instanceof Refused && err.status === 404 && !err.noChannel && this.session) {
       this.recover();
     } else if (err instanceof Refused) {
       this.tell({ text: err.message });
@@ -154,7 +177,8 @@ export class Player {
     }
   }
 
-  stop() {
+  // stop ends what is watched; text says why, if not because the viewer wants it.
+  stop(text = "") {
     this.turn++;
     this.session?.close();
     this.session = null;
@@ -162,7 +186,7 @@ export class Player {
     this.wanted = null;
     this.video.srcObject = null;
     this.canvas.hidden = true;
-    this.tell({ channel: null, text: "" });
+    this.tell({ channel: null, text });
   }
 
   // watchdog looks whether anything comes, and asks the gateway if not.
@@ -201,7 +225,7 @@ export class Player {
     for (let round = 0; turn === this.turn; round++) {
       for (const base of [...others(this.gateways, own), own]) {
         try {
-          this.begin(await this.join(base, channel, this.passwords.get(channel)), turn);
+          this.begin(await this.joinAt(base, channel, this.passwords.get(channel)), turn);
           return;
         } catch (err) {
           if (turn !== this.turn) {
@@ -209,6 +233,10 @@ export class Player {
           }
           if (err instanceof Refused && err.status === 401) {
             this.failed(err, channel, turn);
+            return;
+          }
+          if (err instanceof Refused && err.noChannel) {
+            this.stop("The channel is there no longer. Choose another one.");
             return;
           }
         }
@@ -224,4 +252,10 @@ function others(gateways, own) {
     .filter((g) => g.room > 0 && g.url && new URL(g.url).origin !== own)
     .sort((a, b) => b.room - a.room)
     .map((g) => new URL(g.url).origin);
+}
+
+// instead are the gateways to ask when one is full, each once: that which it names, and others.
+function instead(full, gateways, base) {
+  const named = full.location ? [new URL(full.location).origin] : [];
+  return [...new Set([...named, ...others(gateways, base)])].filter((o) => o !== base).slice(0, mostAsked);
 }

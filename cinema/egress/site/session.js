@@ -5,11 +5,27 @@ export const joinTime = 4000;
 const changeTime = 12000;
 const probeTime = 800;
 
-// Refused is a gateway's answer that is not a success.
+// Refused is a gateway's answer that is not a success; its problem is what is wrong, and with which
+// field of the request, as far as the gateway says it.
 export class Refused extends Error {
-  constructor(status, detail) {
-    super(detail);
+  constructor(status, problem) {
+    super(problem.detail || problem.title || `The gateway answers ${status}.`);
     this.status = status;
+    this.field = problem.field;
+  }
+
+  // noChannel says whether there is no channel of the name that was asked for.
+  get noChannel() {
+    return this.status === 404 && this.field === "channel";
+  }
+}
+
+// Full is the answer of a gateway that has no room, while another one has: that at location, if
+// the answer says so.
+export class Full extends Refused {
+  constructor(location) {
+    super(503, { detail: "The gateway is full, and no other one takes you at present. Try again in a moment." });
+    this.location = location;
   }
 }
 

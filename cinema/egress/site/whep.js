@@ -1,6 +1,6 @@
 // One session of WHEP with a gateway.
 
-import { joinTime, Refused, Session } from "./session.js";
+import { Full, joinTime, Refused, Session } from "./session.js";
 
 // How long a gateway may take to hear of the end, in milliseconds.
 const byeTime = 1000;
@@ -26,14 +26,8 @@ function apart(answer) {
 }
 
 export async function refusal(res) {
-  let detail = `${res.status} ${res.statusText}`;
-  try {
-    const problem = await res.json();
-    detail = problem.detail || problem.title || detail;
-  } catch {
-    // the status says enough
-  }
-  return new Refused(res.status, detail);
+  const problem = await res.json().catch(() => ({})); // the status says enough
+  return new Refused(res.status, problem);
 }
 
 // WhepSession goes by WebRTC.
@@ -53,14 +47,17 @@ export class WhepSession extends Session {
       method: "POST",
       headers: { "Content-Type": "application/sdp", ...authorization(password) },
       body: this.pc.localDescription.sdp,
+      redirect: "manual", // to a gateway with room: browsers would leave the password behind
       signal: AbortSignal.timeout(joinTime),
     });
+    if (res.type === "opaqueredirect") {
+      throw new Full();
+    }
     if (!res.ok) {
       throw await refusal(res);
     }
-    const at = new URL(res.url); // of the gateway that has room
-    this.base = at.origin;
-    this.url = new URL(res.headers.get("Location"), at).href;
+    this.base = base;
+    this.url = new URL(res.headers.get("Location"), base).href;
     this.channel = channel;
     await this.pc.setRemoteDescription({ type: "answer", sdp: apart(await res.text()) });
   }
