@@ -97,6 +97,12 @@ demo-cinema: ## live channels in a browser, changed in the network (root)
 	$(MAKE) --no-print-directory build
 	exec bin/sluice-lab demo cinema $(DEMOFLAGS)
 
+.PHONY: demo-mf
+demo-mf: ## chunks to a name that moves, and is away, and by a function (root)
+	@scripts/deps.sh root go demo
+	$(MAKE) --no-print-directory build
+	exec bin/sluice-lab demo names $(DEMOFLAGS)
+
 .PHONY: test-bare
 test-bare: ## the README's demo on a Debian 12 that has only make, git and curl, made for it, in four minutes (root)
 	@scripts/deps.sh root bare

@@ -101,6 +101,7 @@ func agentConfig(c Agent) agent.Config {
 		a.DataPorts = append(a.DataPorts, uint16(p))
 	}
 	a.SessionPorts = cmp.Or(control.PortRange(c.Sessions.Ports), a.SessionPorts)
+	a.Memory = c.Data.Memory
 	a.WarmPerPeer, a.WarmIdle = c.Data.Warm, c.Data.WarmFor
 	a.MaxSessions, a.IdleTimeout, a.DialTimeout = c.Sessions.Max, c.Sessions.Idle, c.Sessions.DialTimeout
 	a.Connections, a.AutoConnections = c.Transfer.Connections, c.Transfer.Auto

@@ -25,17 +25,18 @@ func AgentsCommand(app *App, service string) *cobra.Command {
   sluice SERVICE agents list
   sluice SERVICE agents drain west
   sluice SERVICE agents remove west`, "SERVICE", service),
-		d.List(), d.Add(), remove, drainCommand(d))
+		d.List(), d.Add(), remove, drainCommand(d, "Give an agent no new sessions, or give it some again", "give it sessions again"))
 }
 
-func drainCommand(d Declared[control.AgentSpec, agents.AgentInfo]) *cobra.Command {
-	var off bool
+// drainCommand is the command that drains what has been declared; off says what --off does.
+func drainCommand[S, I any](d Declared[S, I], short, off string) *cobra.Command {
+	var again bool
 	cmd := &cobra.Command{
-		Use: "drain NAME", Short: "Give an agent no new sessions, or give it some again", Args: command.ExactArgs("NAME"),
+		Use: "drain NAME", Short: short, Args: command.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return ask(d.App, cmd, http.MethodPost, filled(d.Path+"/%s/drain", args), control.DrainRequest{On: !off}, d.one)
+			return ask(d.App, cmd, http.MethodPost, filled(d.Path+"/%s/drain", args), control.DrainRequest{On: !again}, d.one)
 		},
 	}
-	cmd.Flags().BoolVar(&off, "off", false, "give it sessions again")
+	cmd.Flags().BoolVar(&again, "off", false, off)
 	return cmd
 }

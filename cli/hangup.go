@@ -53,6 +53,15 @@ func (h *hangups) stop() {
 	signal.Stop(h.signals)
 }
 
+// tellOfHangups is for a program that has flags alone: it says so after each SIGHUP, until stop is called or ctx ends.
+func tellOfHangups(ctx context.Context, log *slog.Logger) (stop func()) {
+	h := catchHangups()
+	h.serve(ctx, func(context.Context) {
+		log.Info("there is no configuration to read again; flags need a restart")
+	})
+	return h.stop
+}
+
 // settings are a configuration of type T that can be read again while the program runs.
 type settings[T any] interface {
 	Logging() config.Log

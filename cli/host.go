@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -56,11 +55,7 @@ Go offer it by themselves.`,
 			if err := o.Check(); err != nil {
 				return &command.UsageError{Err: err}
 			}
-			hangups := catchHangups()
-			defer hangups.stop()
-			hangups.serve(cmd.Context(), func(context.Context) {
-				o.Log.Info("there is no configuration to read again; flags need a restart")
-			})
+			defer tellOfHangups(cmd.Context(), o.Log)()
 			return hostagent.New(o).Run(cmd.Context())
 		},
 	}

@@ -20,7 +20,7 @@ const day = 24 * time.Hour
 func pkiCommand(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pki",
-		Short: "Make the certificates of controller, agents, switches, operators and neighbours",
+		Short: "Make the certificates of controller, agents, switches, operators, neighbours and nodes",
 		Long: `A small certificate authority in a folder. Its certificates say what their
 holder is, so that an agent's certificate does not open what is for controllers.
 Controllers and agents read renewed certificates without a restart.`,
@@ -78,7 +78,8 @@ it keeps the names and addresses that it has, unless --host gives others; what i
 loses by that is told. The old one goes on being good until it ends.`,
 		Example: `  sluice pki issue agent agent1 --host 192.0.2.11 --host agent1.example.net
   sluice pki issue operator alice --days 30 --out ~/alice
-  sluice pki issue neighbour north --out ~/for-north`,
+  sluice pki issue neighbour north --out ~/for-north
+  sluice pki issue node depot-1 --host 192.0.2.7`,
 		ValidArgs: roles,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := command.ExactArgs("ROLE", "NAME")(cmd, args); err != nil {

@@ -30,6 +30,7 @@ type Data struct {
 	Second  netip.Addr    `yaml:"second_address" doc:"Address of the other family, for an agent that carries both IPv4 and IPv6. Empty: it carries that of address alone."`
 	Ports   PortRange     `yaml:"ports" doc:"Ports on which other agents connect: one for each path that a session may use at once, at most 64. Empty: one, which the kernel chooses."`
 	Warm    int           `yaml:"warm" min:"1" max:"512" doc:"How many idle connections to each known agent are kept, 512 to all, so that a new session starts at speed. More sessions than that at once wait for new ones."`
+	Memory  string        `yaml:"memory" doc:"File in which the agent keeps what its paths to other agents carry, so that it begins at their rates after a restart, too. Empty: it learns them anew."`
 	WarmFor time.Duration `yaml:"warm_for" min:"1s" max:"24h" doc:"How long a connection is kept idle."`
 }
 

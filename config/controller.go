@@ -42,7 +42,7 @@ type TLS struct {
 	Key  string `yaml:"key" file:"yes" doc:"Key of the certificate, PEM."`
 	CA   string `yaml:"ca" file:"yes" doc:"Authority that issued the other side's certificates, PEM. The other side must then have one."`
 
-	Roles pki.Mapping `yaml:"roles" oneof:"controller|agent|switch|operator|neighbour" doc:"Roles of holders whose certificates name none because they are not of \"sluice pki\", by common name: alice: operator. The name * stands for all others of that authority. Who has no role is refused."`
+	Roles pki.Mapping `yaml:"roles" oneof:"controller|agent|switch|operator|neighbour|node" doc:"Roles of holders whose certificates name none because they are not of \"sluice pki\", by common name: alice: operator. The name * stands for all others of that authority. Who has no role is refused."`
 }
 
 // Enabled says whether there is a certificate.
@@ -62,7 +62,7 @@ type NamedTLS struct {
 
 // Certificates lists the settings that name a certificate.
 func (c *Controller) Certificates() []NamedTLS {
-	all := []NamedTLS{{"api.tls", c.API.TLS}, {"openflow.tls", c.OpenFlow.TLS}, {"store.tls", c.Store.TLS}, {"ovsdb.tls", c.OVSDB.TLS}, {"sos.tls", c.SOS.TLS}}
+	all := []NamedTLS{{"api.tls", c.API.TLS}, {"openflow.tls", c.OpenFlow.TLS}, {"store.tls", c.Store.TLS}, {"ovsdb.tls", c.OVSDB.TLS}, {"sos.tls", c.SOS.TLS}, {"mobilityfirst.gnrs.redis.tls", c.MobilityFirst.GNRS.Redis.TLS}}
 	for _, name := range slices.Sorted(maps.Keys(c.Handover.Neighbours)) {
 		all = append(all, NamedTLS{"handover.neighbours." + name + ".tls", c.Handover.Neighbours[name].TLS})
 	}
@@ -256,6 +256,8 @@ func (c *Controller) check(k *checker) {
 	c.QoS.check(k)
 	c.checkPlainTCP(k)
 	c.Cinema.check(k)
+	c.MobilityFirst.check(k)
+	c.checkNameService(k)
 	c.Network.checkMeasure(k, c.OVSDB)
 	c.OVSDB.check(k)
 	c.Network.Hosts.check(k)

@@ -49,8 +49,12 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, key string, tag reflect.
 		v = v.Elem()
 	}
 	at := d.place(n)
-	if v.Type() == reflect.TypeFor[Secret]() && n.Kind == yaml.ScalarNode {
+	switch {
+	case n.Kind != yaml.ScalarNode:
+	case v.Type() == reflect.TypeFor[Secret]():
 		at.value = hidden
+	case v.Type() == reflect.TypeFor[ChannelSource]():
+		at.value = ChannelSource(n.Value).String()
 	}
 	d.places[key] = at
 	if v.Type() == reflect.TypeFor[Tables]() && n.Kind == yaml.MappingNode {

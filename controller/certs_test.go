@@ -3,7 +3,9 @@ package controller
 import (
 	"crypto/tls"
 	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"testing"
 	"time"
@@ -52,6 +54,7 @@ func TestCertificatesOpenWhatTheirRoleIs(t *testing.T) {
 		{"a-switch", false, true},
 		{"a-agent", false, false},
 		{"a-neighbour", false, false},
+		{"a-node", false, false},
 		{"nobody", false, false},
 		{"old-operator", true, false},
 		{"old-switch", false, true},
@@ -90,4 +93,48 @@ func greeting(addr string, conf *tls.Config) error {
 	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 	_, err = io.ReadFull(conn, make([]byte, 8))
 	return err
+}
+
+// The controller takes nodes for nodes and agents for agents, and neither for the other.
+func TestNodesHaveARoleOfTheirOwn(t *testing.T) {
+	dir := t.TempDir()
+	ca, err := pki.Init(dir, "ca", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := func(role pki.Role) config.TLS {
+		pair, err := ca.Issue(pki.Request{Role: role, Name: string(role), Hosts: []string{"127.0.0.1"}})
+		if err == nil {
+			err = pair.Write(dir, string(role))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := func(end string) string { return filepath.Join(dir, string(role)+end) }
+		return config.TLS{Cert: file(".crt"), Key: file(".key"), CA: filepath.Join(dir, pki.CACertFile)}
+	}
+	c := &Controller{cfg: &config.Controller{SOS: config.SOS{TLS: files(pki.RoleController)}}}
+	for _, is := range []pki.Role{pki.RoleAgent, pki.RoleNode, pki.RoleController} {
+		own, err := pki.Server(files(is).Files(), true, pki.RoleController)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewUnstartedServer(http.NotFoundHandler())
+		server.TLS, server.Config.ErrorLog = own, log.New(io.Discard, "", 0)
+		server.StartTLS()
+		for _, want := range []pki.Role{pki.RoleAgent, pki.RoleNode} {
+			conf, err := c.tlsTo(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn, err := tls.Dial("tcp", server.Listener.Addr().String(), conf)
+			if (err == nil) != (is == want) {
+				t.Errorf("a certificate of role %s for one of %s: %v", is, want, err)
+			}
+			if err == nil {
+				conn.Close()
+			}
+		}
+		server.Close()
+	}
 }

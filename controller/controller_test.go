@@ -269,7 +269,7 @@ func TestOpenAPIDocument(t *testing.T) {
 	if err != nil || again != text {
 		t.Errorf("the document differs from one time to the next (%v)", err)
 	}
-	for _, path := range []string{"/api/v1/network/paths:", "/api/v1/sos/whitelist:", "/api/v1/events:", "/api/v1/status:"} {
+	for _, path := range []string{"/api/v1/network/paths:", "/api/v1/sos/whitelist:", "/api/v1/events:", "/api/v1/status:", "/api/v1/gnrs/status:"} {
 		if !strings.Contains(text, path) {
 			t.Errorf("%s is not in the document", path)
 		}

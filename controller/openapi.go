@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -18,7 +19,9 @@ import (
 // OpenAPI is the document of the whole API, in YAML, made without running
 // anything.
 func OpenAPI() (string, error) {
-	c := &Controller{cfg: config.DefaultController(), log: slog.New(slog.DiscardHandler), store: memstore.New(), bus: event.NewBus(1, 16)}
+	cfg := config.DefaultController()
+	cfg.MobilityFirst.GNRS.Listen = config.Address{AddrPort: netip.MustParseAddrPort("127.0.0.1:5001")} // off by default
+	c := &Controller{cfg: cfg, log: slog.New(slog.DiscardHandler), store: memstore.New(), bus: event.NewBus(1, 16)}
 	var err error
 	if c.net, err = network.New(network.Config{}); err != nil {
 		return "", fmt.Errorf("controller: %w", err)

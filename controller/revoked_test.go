@@ -91,7 +91,7 @@ func TestRevocationEndsConnections(t *testing.T) {
 			t.Error("it is let in again")
 		}
 	})
-	for _, role := range []pki.Role{pki.RoleAgent, pki.RoleNeighbour, pki.RoleOperator} {
+	for _, role := range []pki.Role{pki.RoleAgent, pki.RoleNeighbour, pki.RoleOperator, pki.RoleNode} {
 		t.Run(string(role), func(t *testing.T) {
 			conf := holder(role, "a-"+string(role))
 			conn, err := tls.Dial("tcp", apiAddr.String(), conf)

@@ -58,10 +58,11 @@ var constructors = []func(*Controller) (Service, error){
 	newQoS,
 	newCinema,
 	newMobilityFirst,
+	newNameService,
 }
 
 func (c *Controller) makeServices() error {
-	agentTLS, err := c.agentTLS()
+	agentTLS, err := c.tlsTo(pki.RoleAgent)
 	if err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ func newSOS(c *Controller) (Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sos: %w", err)
 	}
-	agentTLS, err := c.agentTLS()
+	agentTLS, err := c.tlsTo(pki.RoleAgent)
 	if err != nil {
 		return nil, err
 	}
@@ -112,13 +113,13 @@ func newSOS(c *Controller) (Service, error) {
 	return s, nil
 }
 
-// agentTLS is how the controller speaks to agents; nil if it has no certificate for that.
-func (c *Controller) agentTLS() (*tls.Config, error) {
+// tlsTo is how the controller speaks to agents, or to nodes of names; nil if it has no certificate for that.
+func (c *Controller) tlsTo(role pki.Role) (*tls.Config, error) {
 	t := c.cfg.SOS.TLS
 	if !t.Enabled() {
-		return nil, nil //nolint:nilnil // agents on this machine need none
+		return nil, nil //nolint:nilnil // those on this machine need none
 	}
-	config, err := pki.Client(t.Files(), pki.RoleAgent)
+	config, err := pki.Client(t.Files(), role)
 	if err != nil {
 		return nil, fmt.Errorf("sos.tls: %w", err)
 	}

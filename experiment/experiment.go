@@ -20,13 +20,16 @@ type Experiment struct {
 // All lists the experiments in the order in which the documentation explains them.
 func All() []Experiment {
 	return []Experiment{
-		sosTable1(), sosSockets(), sosChunk(), sosAgents(), sosStreams(), sosPeers(), sosSetup(), sosSessions(), sosShort(), agentRelay(), packetIn(), hostileSwitch(),
+		sosTable1(), sosSockets(), sosChunk(), sosAgents(), sosClients(), sosStreams(), sosDisk(), sosPeers(), sosStart(), sosNeighbours(), sosSetup(), sosSessions(), sosShort(), agentRelay(), packetIn(), hostileSwitch(),
 		handoverModel(), handoverPolicies(), handoverMoves(), handoverSilence(), handoverPeers(), handoverScale(),
 		qosCritical(), qosAcceptance(), qosLatency(), qosPeers(), multipathGain(), multipathCut(), multipathFatTree(), multipathModel(), multipathControl(), hostIdle(),
 		mfNames(),
 		mfChunks(),
 		mfSetup(),
 		mfFlows(),
+		mfGNRS(),
+		mfMobility(),
+		mfMultihoming(),
 		qosAlgorithms(),
 		cinemaZap(), cinemaTree(), cinemaScale(), cinemaPeers(),
 	}

@@ -277,7 +277,7 @@ func (rig *peersRig) once(ctx context.Context, way roamWay, announced bool) (r r
 	if err != nil {
 		return r, err
 	}
-	r, err = rig.kill(ctx, p, announced)
+	r, err = rig.kill(ctx, p, announced, func(ctx context.Context) error { return rig.lab.SetLinkParams(ctx, accessLink(0), deaf(accessLine)) })
 	if err != nil {
 		p.Stop()
 		return r, err
@@ -296,9 +296,9 @@ func (rig *peersRig) start(ctx context.Context, way roamWay, o stage.PeerOptions
 	return way.start(ctx, o)
 }
 
-// kill lets the first link die under a running conversation and waits until
+// kill lets the first link die, or whatever else, under a running conversation and waits until
 // delivery goes on, or for giveUp.
-func (rig *peersRig) kill(ctx context.Context, p stage.Peer, announced bool) (r roamRun, err error) {
+func (rig *peersRig) kill(ctx context.Context, p stage.Peer, announced bool, die func(context.Context) error) (r roamRun, err error) {
 	if err := tasks.Sleep(ctx, peersStill); err != nil {
 		return r, err
 	}
@@ -311,7 +311,7 @@ func (rig *peersRig) kill(ctx context.Context, p stage.Peer, announced bool) (r 
 			return r, err
 		}
 	}
-	if err := rig.lab.SetLinkParams(ctx, accessLink(0), deaf(accessLine)); err != nil {
+	if err := die(ctx); err != nil {
 		return r, err
 	}
 	r.dead, err = rig.waitDelivery(ctx, p)

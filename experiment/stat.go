@@ -30,3 +30,16 @@ func mean(values []float64) float64 {
 	}
 	return sum / float64(len(values))
 }
+
+// jain is the index of fairness of shares: one when all are equal.
+func jain(shares []float64) float64 {
+	sum, squares := 0.0, 0.0
+	for _, x := range shares {
+		sum += x
+		squares += x * x
+	}
+	if squares == 0 {
+		return 0
+	}
+	return sum * sum / (float64(len(shares)) * squares)
+}

@@ -80,6 +80,13 @@ func twoSites(name string, l line, pairs int) lab.Topology {
 	return t
 }
 
+// withHost is a topology with one more host, at a switch.
+func withHost(t lab.Topology, h lab.Host, sw string, mtu int) lab.Topology {
+	t.Hosts = append(t.Hosts, h)
+	t.Links = append(t.Links, lab.Link{A: lab.End{Node: h.Name}, B: lab.End{Node: sw}, MTU: mtu})
+	return t
+}
+
 // ordinary is a host as nobody has tuned it, whatever this kernel's own choice
 // of congestion control is. What it remembers of one measurement must not help
 // or harm the next.
@@ -92,8 +99,17 @@ func ordinary(h lab.Host) lab.Host {
 // withSite builds a lab, starts controller and agents in it, runs f, and takes
 // everything down again whatever happened.
 func (e *Env) withSite(ctx context.Context, t lab.Topology, f func(context.Context, *site) error) (err error) {
+	return e.withSiteOf(ctx, t, func(*lab.Lab) (string, error) { return "", nil }, f)
+}
+
+// withSiteOf is withSite with lines of the controller's configuration for the network.
+func (e *Env) withSiteOf(ctx context.Context, t lab.Topology, network func(*lab.Lab) (string, error), f func(context.Context, *site) error) (err error) {
 	return e.withLab(ctx, t, func(ctx context.Context, l *lab.Lab) error {
-		d, err := stage.Deploy(ctx, stage.Options{Lab: l, Binary: e.Binary, LogDir: e.Dir})
+		text, err := network(l)
+		if err != nil {
+			return err
+		}
+		d, err := stage.Deploy(ctx, stage.Options{Lab: l, Binary: e.Binary, LogDir: e.Dir, Network: text})
 		if err != nil {
 			return err
 		}

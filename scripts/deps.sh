@@ -88,7 +88,7 @@ for group in "$@"; do
             openssl=openssl ovs-testcontroller=openvswitch-testcontroller osken-manager=python3-os-ken \
             dhclient=isc-dhcp-client udhcpc=udhcpc dhcpcd=dhcpcd-base nft=nftables mptcpize=mptcpize rsync=rsync \
             clang=clang llvm-strip=llvm /usr/include/bpf/bpf_helpers.h=libbpf-dev \
-            node=nodejs npm=npm chromium=chromium janus=janus pimd=pimd "${cinema[@]}" "${rtsp[@]}" ;;
+            node=nodejs npm=npm chromium=chromium janus=janus pimd=pimd redis-server=redis-server "${cinema[@]}" "${rtsp[@]}" ;;
     cinema) install chromium=chromium "${cinema[@]}" ;;
     *) die "unknown group '$group'; known: root, go, unzip, bare, demo, test, cinema" ;;
   esac

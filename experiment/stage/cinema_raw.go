@@ -44,8 +44,8 @@ func StartRawGateway(ctx context.Context, d *Deployment, host string) (*RawGatew
 
 // StartRawGatewayAt is StartRawGateway for a host with another address than the lab's, as a
 // mobile device.
-func StartRawGatewayAt(ctx context.Context, d *Deployment, host string, addr netip.Addr) (g *RawGateway, err error) {
-	g = &RawGateway{host: d.lab.Host(host), viewers: map[string]gatewayapi.Viewer{}, next: firstRawPort}
+func StartRawGatewayAt(ctx context.Context, d *Deployment, host string, addr netip.Addr) (_ *RawGateway, err error) {
+	g := &RawGateway{host: d.lab.Host(host), viewers: map[string]gatewayapi.Viewer{}, next: firstRawPort}
 	g.Server = controlapi.NewServer[gatewayapi.ViewerEvent](controlapi.Options[gatewayapi.Viewer]{
 		Log: slog.New(slog.DiscardHandler), MaxSessions: 10_000, Live: g.live, Sessions: func() int { return len(g.live()) },
 		Status: func() controlapi.Status { return controlapi.Status{Addrs: []netip.Addr{addr}} },

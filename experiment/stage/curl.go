@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -26,11 +27,29 @@ func (d Download) Mbit() float64 { return float64(d.Bytes) * 8 / d.Total.Seconds
 const curlFormat = `{"local_ip":"%{local_ip}","local_port":"%{local_port}","remote_ip":"%{remote_ip}","remote_port":"%{remote_port}",` +
 	`"connect":%{time_connect},"first":%{time_starttransfer},"total":%{time_total},"size":%{size_download}}`
 
+// curl makes one transfer, of which it reports in curlFormat.
+func curl(ctx context.Context, at Place, args ...string) *exec.Cmd {
+	usual := []string{"--silent", "--show-error", "--fail", "--noproxy", "*", "--connect-timeout", "15", "--write-out", curlFormat}
+	return at.Command(ctx, "curl", append(usual, args...)...)
+}
+
+// Upload puts a file at a URL with curl, and says how long it took, handshake included.
+func Upload(ctx context.Context, at Place, file, url string) (time.Duration, error) {
+	cmd := curl(ctx, at, "--header", "Expect:", "--upload-file", file, "--output", os.DevNull, url)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.WaitDelay = 5 * time.Second
+	if err := cmd.Run(); err != nil {
+		return 0, fmt.Errorf("curl %s: %w: %s", url, err, strings.TrimSpace(errs.String()))
+	}
+	d, err := parseCurl(out.Bytes())
+	return d.Total, err
+}
+
 // Curl fetches a URL into a file. While it runs, progress is called a few times
 // a second with the bytes received so far; nil means nobody looks.
 func Curl(ctx context.Context, at Place, url, file string, progress func(bytes int64)) (Download, error) {
-	cmd := at.Command(ctx, "curl", "--silent", "--show-error", "--fail", "--noproxy", "*",
-		"--connect-timeout", "15", "--output", file, "--write-out", curlFormat, url)
+	cmd := curl(ctx, at, "--output", file, url)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.WaitDelay = 5 * time.Second

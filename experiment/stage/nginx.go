@@ -42,6 +42,11 @@ http {
     listen %[3]d backlog=4096;
     listen [::]:%[3]d backlog=4096;
     root %[1]s;
+    client_max_body_size 0;
+    location /in/ {
+      dav_methods PUT;
+      create_full_put_path on;
+    }
   }
 }
 `, root, logs, port, accessLogFormat, seenFromHeader, askedHeader)

@@ -70,8 +70,7 @@ handover: {enabled: false}
 network:
   stats_interval: %v
   discovery: {interval: 500ms, timeout: 4s}
-%s  switches:
-%s%s%s`, n.dir, apiAddress, o.Lab.ControllerAddr(), o.Interval, o.Settings, capacities, databases(o), o.Services)
+%s%s%s%s`, n.dir, apiAddress, o.Lab.ControllerAddr(), o.Interval, o.Settings, capacities, databases(o), o.Services)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}
@@ -115,6 +114,13 @@ func databases(o NetworkOptions) string {
 	return text
 }
 
+// DeclareLinks is what Options.Network needs to contain for the controller to know the
+// rates of a lab's links.
+func DeclareLinks(l *lab.Lab, rate func(lab.Link) float64) (string, error) {
+	text, _, err := capacities(l, rate)
+	return text, err
+}
+
 // capacities is what the configuration says of the rates of links, and how many
 // directed links join switches.
 func capacities(l *lab.Lab, rate func(lab.Link) float64) (text string, links int, err error) {
@@ -139,6 +145,7 @@ func capacities(l *lab.Lab, rate func(lab.Link) float64) (text string, links int
 			links += 2
 		}
 	}
+	text = "  switches:\n"
 	for _, s := range t.Switches {
 		text += fmt.Sprintf("    %016x: {name: %s, capacity: {%s}}\n", s.DPID, s.Name, strings.TrimSuffix(rates[s.Name], ", "))
 	}

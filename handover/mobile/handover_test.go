@@ -313,7 +313,7 @@ func TestTwoDaemons(t *testing.T) {
 	f.until(c, "joined", active("eth0"))
 	first := f.cmd
 	f.start(both...)
-	if err := f.cmd.Wait(); err == nil || !strings.Contains(f.said(), "another daemon runs") {
+	if err := f.cmd.Wait(); err == nil || !strings.Contains(f.said(), "another process has it") {
 		t.Errorf("a second daemon ran: %v", err)
 	}
 	f.cmd = first

@@ -59,6 +59,8 @@ type core struct {
 
 	mu    sync.Mutex // guards what rooms say that it does
 	ready bool
+	// settled is when no more switches are waited for after the start.
+	settled bool
 }
 
 // start runs f in a goroutine that Run waits for. It does nothing after the end.

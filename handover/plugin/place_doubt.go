@@ -2,6 +2,8 @@ package plugin
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sluice-net/sluice/handover/registry"
@@ -37,15 +39,27 @@ func (s *placement) doubted(t *trip, l *registry.Lease) *registry.Attachment {
 }
 
 // planHere plans for where a device is and, while that is in doubt, for where it was
-// as well.
+// as well. The switch of that place may connect last: until it has, or is not waited
+// for any more, there is no plan, and what the switches have serves both places.
 func (s *placement) planHere(t *trip, l *registry.Lease) (p route.Plan, left *registry.Attachment, err error) {
 	if left = s.doubted(t, l); left != nil {
-		if p, err = s.plan(t, placeOf(left), placeOf(l.Attachment)); err == nil && p.Bicast() {
+		p, err = s.plan(t, placeOf(left), placeOf(l.Attachment))
+		switch {
+		case err == nil && p.Bicast():
 			return p, left, nil
+		case errors.Is(err, route.ErrUnreachable) && !s.hasSettled():
+			return p, nil, fmt.Errorf("where it was before its last move: %w", err)
 		}
 	}
 	p, err = s.plan(t, placeOf(l.Attachment))
 	return p, nil, err
+}
+
+// hasSettled says whether no more switches are waited for after the start.
+func (s *placement) hasSettled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.settled
 }
 
 // resolved ends a doubt: the device has asked again where it is said to be, and what
@@ -62,11 +76,15 @@ func (s *placement) resolved(id string) {
 }
 
 // returning says whether a message is of a seamless device that has not been served
-// since the start as it was before. A move has to begin from there, to lose nothing.
+// since the start as it was before. A move has to begin from there, to lose nothing. One that asks where it is said to be
+// does not wait for long for a place where it may have been.
 func (s *intake) returning(in incoming) bool {
 	d, _ := s.whose(in.src, in.chaddr)
 	l, _ := s.registry.Lease(d.ID)
 	if !l.Active(s.now()) || l.Attachment == nil || l.Attachment.Peer != "" || s.registry.ClassOf(d).Policy != registry.PolicySeamless {
+		return false
+	}
+	if in.at == l.Attachment.At && in.src == l.Attachment.MAC && s.now().Sub(in.arrived) > 2*quiet {
 		return false
 	}
 	s.mu.Lock()

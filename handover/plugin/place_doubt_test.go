@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
@@ -70,6 +71,82 @@ func TestDoubtAfterStart(t *testing.T) {
 				t.Errorf("it has asked again and still counts as doubtful: %+v", l)
 			}
 		})
+	}
+}
+
+// The switch where a device was may connect last. Until it does, what the switches
+// have stays; and if it never does, the device is served where it is said to be.
+func TestDoubtBeforeOldSwitchIsThere(t *testing.T) {
+	old, now := arrival{edge3, routerMAC, mac3}, arrival{edge4, routerMAC, phone2}
+	without := slices.DeleteFunc(slices.Clone(treeLinks), func(l network.Link) bool {
+		return l.From.Switch == edge3.Switch || l.To.Switch == edge3.Switch
+	})
+	for name, comes := range map[string]bool{"it comes": true, "it does not come": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(s *Settings) { s.Settle = 4 * quiet })
+			ip := r.attach(edge3, mac3)
+			r.move(edge4, phone2, ip)
+			r.stop()
+			r.w.Restart()
+			r.w.connect(slices.DeleteFunc([]openflow.DatapathID{1, 2, 3, 4, 5}, func(d openflow.DatapathID) bool { return d == edge3.Switch }), without)
+			settle := func(s *Settings) {
+				if s.Settle = 4 * quiet; comes {
+					s.Settle = time.Minute
+				}
+			}
+			var tried sync.WaitGroup
+			defer tried.Wait()
+			next := start(t, r.w, r.st, settle, func(s *Service) {
+				if !comes {
+					return
+				}
+				tried.Go(func() {
+					f := &rig{Service: s, t: t, w: r.w}
+					f.eventually("it has been tried without the switch", func() bool {
+						m := s.mobileOf("phone")
+						s.mu.Lock()
+						defer s.mu.Unlock()
+						return m.err != ""
+					})
+					if s.status().Ready {
+						t.Error("ready before the switch is there")
+					}
+					r.w.connect([]openflow.DatapathID{1, 2, 3, 4, 5}, treeLinks)
+				})
+			})
+			if comes {
+				if !next.both(ip, old, now) {
+					t.Errorf("packets to it come out at %v", next.down(ip, mac3))
+				}
+			} else if down := next.down(ip, mac3); len(down) != 1 || down[0] != now {
+				t.Errorf("packets to it come out at %v, want %v", down, now)
+			}
+		})
+	}
+}
+
+// A device that asks again where it is said to be is served there, though the switch where it may have been is away.
+func TestAsksWhileOldSwitchIsAway(t *testing.T) {
+	r := newRig(t, nil)
+	ip := r.attach(edge3, mac3)
+	r.move(edge4, phone2, ip)
+	r.stop()
+	r.w.Restart()
+	switches := []openflow.DatapathID{1, 2, 4, 5}
+	r.w.connect(switches, slices.DeleteFunc(slices.Clone(treeLinks), func(l network.Link) bool {
+		return l.From.Switch == edge3.Switch || l.To.Switch == edge3.Switch
+	}))
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	next := start(t, r.w, r.st, func(s *Settings) { s.Settle = time.Minute }, func(s *Service) {
+		asking.Go(func() {
+			f := &rig{Service: s, t: t, w: r.w}
+			f.eventually("the service takes packets", func() bool { return s.view.Load() != nil })
+			f.send(edge4, phone2, request(phone2, ip))
+		})
+	})
+	if down := next.down(ip, mac3); len(down) != 1 || down[0] != (arrival{edge4, routerMAC, phone2}) {
+		t.Errorf("packets to it come out at %v", down)
 	}
 }
 

@@ -58,6 +58,8 @@ func (s *Service) redeclare(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+	s.change(func() { s.settled = true })
+	s.declareAll(ctx, s.undeclared()) // those that waited for the place where they were
 	left := s.undeclared()
 	if tasks.Sleep(ctx, settling) != nil { // packets are on their way by rules that are to be removed
 		return

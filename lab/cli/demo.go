@@ -44,7 +44,7 @@ agents. Everything is removed at the end, also after Ctrl-C.`,
 	f.DurationVar(&o.Line.RTT, "rtt", demo.DefaultRTT, "round-trip time of the long link")
 	f.Var(command.ShareFlag(&o.Line.Loss), "loss", "packets lost on the long link, each way")
 	f.BoolVar(&o.Keep, "keep", false, "leave the network up afterwards, until Ctrl-C")
-	cmd.AddCommand(demoHandoverCommand(a), demoCinemaCommand(a))
+	cmd.AddCommand(demoHandoverCommand(a), demoCinemaCommand(a), demoNamesCommand(a))
 	return cmd
 }
 
@@ -104,6 +104,30 @@ after Ctrl-C. Chromium and ffmpeg must be installed.`,
 	f := cmd.Flags()
 	f.IntVar(&o.Changes, "changes", demo.DefaultChanges, "how often the channel is changed")
 	f.BoolVar(&o.Keep, "keep", false, "leave the network up afterwards, until Ctrl-C")
+	return cmd
+}
+
+func demoNamesCommand(a *app) *cobra.Command {
+	o := demo.NamesOptions{}
+	cmd := &cobra.Command{
+		Use:   "names",
+		Short: "Send to a name that moves, and is away, and by a function (root)",
+		Long: `Builds a network of four switches on this machine, with a desk, a depot and a phone.
+The desk sends to the phone's name while the phone moves from switch to switch, changes
+to another network and back, and is out of reach: what comes then waits at the depot. A
+table says what arrived meanwhile, and how long after each change. Then a text goes by a
+function on its way. Everything is removed at the end, also after Ctrl-C.`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if o.Binary, _, err = a.programs(); err != nil {
+				return err
+			}
+			o.Out = a.Out
+			return demo.RunNames(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().BoolVar(&o.Keep, "keep", false, "leave the network up afterwards, until Ctrl-C")
 	return cmd
 }
 

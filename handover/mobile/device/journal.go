@@ -9,13 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/sluice-net/sluice/internal/folderlock"
 	"github.com/sluice-net/sluice/internal/wholefile"
 )
-
-// ErrBusy is returned when another daemon has the journal.
-var ErrBusy = errors.New("another daemon runs with this folder")
 
 // Journal is the list of changes that were made, on disk. One process at a time
 // has it. It is not for concurrent use.
@@ -30,23 +26,14 @@ type Journal struct {
 const JournalFile = "changes.json"
 
 // OpenJournal opens the journal in a folder, which is made if it is not there.
-// What an earlier process left in it is there to be undone.
+// What an earlier process left in it is there to be undone. The error wraps
+// folderlock.ErrBusy when another daemon has it.
 func OpenJournal(dir string) (*Journal, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("journal: %w", err)
-	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := folderlock.Take(dir, 0o700)
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
 	j := &Journal{path: filepath.Join(dir, JournalFile), lock: lock}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = lock.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = ErrBusy
-		}
-		return nil, fmt.Errorf("journal in %s: %w", dir, err)
-	}
 	if err := j.read(); err != nil {
 		_ = lock.Close()
 		return nil, err

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/sluice-net/sluice/internal/folderlock"
 )
 
 func TestJournalIsOneProcesses(t *testing.T) {
@@ -13,7 +15,7 @@ func TestJournalIsOneProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenJournal(dir); !errors.Is(err, ErrBusy) {
+	if _, err := OpenJournal(dir); !errors.Is(err, folderlock.ErrBusy) {
 		t.Errorf("a second one: %v", err)
 	}
 	if err := j.Close(); err != nil {
