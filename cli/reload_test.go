@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/pki"
 )
 
@@ -298,9 +299,7 @@ func TestHangupLeavesTheAgent(t *testing.T) {
 
 // So does the daemon of a mobile device.
 func TestHangupLeavesTheMobile(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("a network namespace of its own needs root")
-	}
+	live.Test(t)
 	dir := t.TempDir()
 	outlives(t, "msg=running", "policy.signal_margin", "log: {level: %s}\nstate_dir: "+dir+"/state\nsocket: "+dir+"/mobile.sock\nvni: {name: vni0, mac: '02:00:00:00:00:09'}\ninterfaces: {none0: {}}\npolicy: {signal_margin: %d}\n", "mobile", "run")
 }

@@ -18,6 +18,7 @@ import (
 
 	"go.etcd.io/etcd/server/v3/embed"
 
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/store/etcdstore"
 )
@@ -234,9 +235,7 @@ func sluice(t *testing.T, binary string, user uint32, args ...string) (code int,
 // A damaged store is a sentence that says what is wrong and what helps; what it says to do
 // brings back the last snapshot.
 func TestDamagedStore(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: one of the folders is another user's")
-	}
+	live.Test(t)
 	folder := t.TempDir()
 	binary := filepath.Join(folder, "sluice")
 	copyFile(t, selfbuild.Binary(t), binary)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
 )
@@ -17,9 +18,7 @@ import (
 // TestDemo runs the whole demo on a smaller file and a shorter link, and then
 // stops one in the middle. Neither leaves anything.
 func TestDemo(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("the demo needs root")
-	}
+	live.Test(t)
 	o := Options{Binary: selfbuild.Binary(t), Size: 5e6, Line: lab.WANOptions{Rate: 100e6, RTT: 20 * time.Millisecond, Loss: -1}}
 	t.Run("whole", func(t *testing.T) {
 		var out bytes.Buffer

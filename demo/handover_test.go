@@ -4,19 +4,17 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 )
 
 // TestHandoverDemo runs the whole demo, and then stops one under way. Neither
 // leaves anything.
 func TestHandoverDemo(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("the demo needs root")
-	}
+	live.Test(t)
 	o := HandoverOptions{Binary: selfbuild.Binary(t), Rate: 20e6, Delay: DefaultRadioDelay}
 	t.Run("whole", func(t *testing.T) {
 		var out bytes.Buffer

@@ -2,18 +2,16 @@ package demo
 
 import (
 	"bytes"
-	"os"
 	"strings"
 	"testing"
 
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 )
 
 // TestNames runs the whole demo: everything arrives, whatever happens to the phone, and nothing is left.
 func TestNames(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("the demo needs root")
-	}
+	live.Test(t)
 	var out bytes.Buffer
 	if err := RunNames(t.Context(), NamesOptions{Out: &out, Binary: selfbuild.Binary(t)}); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())

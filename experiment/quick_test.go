@@ -1,10 +1,10 @@
 package experiment
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 )
 
@@ -12,9 +12,7 @@ import (
 // looks at whether they work and write what they should; how fast things are
 // depends on the machine and is for their reports to say.
 func TestQuick(t *testing.T) {
-	if testing.Short() || os.Geteuid() != 0 {
-		t.Skip("experiments need root and some time")
-	}
+	live.Test(t)
 	binary := selfbuild.Binary(t)
 	only := map[string]Only{"cinema-scale": {"part": {"moves"}}, "multipath-fattree": {"way": {"TCP hashed", "2 placed"}}, "mf-chunks": {"mtu": {"1500"}}} // parts of what takes minutes
 	for _, name := range []string{"sos-start", "sos-setup", "sos-sessions", "sos-short", "agent-relay", "handover-policies", "handover-moves", "handover-scale", "qos-algorithms", "multipath-fattree", "multipath-model", "cinema-scale", "mf-names", "mf-chunks", "mf-setup", "mf-flows"} {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
@@ -112,9 +113,7 @@ func BenchmarkWAN(b *testing.B) {
 
 // BenchmarkUpDown builds the demo's network and removes it.
 func BenchmarkUpDown(b *testing.B) {
-	if os.Geteuid() != 0 {
-		b.Skip(lab.ErrNotRoot)
-	}
+	live.Test(b)
 	for b.Loop() {
 		l, err := lab.Up(b.Context(), lab.WAN("updown"+itoa(os.Getpid()), lab.WANOptions{}), lab.Options{})
 		if err != nil {

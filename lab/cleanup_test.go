@@ -16,6 +16,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/internal/pause"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
@@ -74,9 +75,7 @@ func rootLinks(t *testing.T) int {
 
 func needsRoot(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip(lab.ErrNotRoot)
-	}
+	live.Test(t)
 }
 
 func TestDownLeavesNothing(t *testing.T) {

@@ -1,18 +1,16 @@
 package lab
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
 
 func TestShapingFollowsTheKernel(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip(ErrNotRoot)
-	}
+	live.Test(t)
 	want := ShapingDelayLine
 	if netemProbe() == nil {
 		want = ShapingNetem

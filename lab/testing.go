@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/live"
 )
 
 // upTimeout bounds the building of a lab in a test.
@@ -25,9 +27,7 @@ func New(t testing.TB, topology Topology) *Lab {
 // NewWith is New with options.
 func NewWith(t testing.TB, topology Topology, o Options) *Lab {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip(ErrNotRoot)
-	}
+	live.Test(t)
 	o.Ephemeral = true
 	if o.Logf == nil {
 		o.Logf = t.Logf

@@ -2,13 +2,14 @@ package doctor
 
 import (
 	"net/netip"
-	"os"
 	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/vishvananda/netns"
+
+	"github.com/sluice-net/sluice/internal/live"
 )
 
 func TestJudgePort(t *testing.T) {
@@ -42,9 +43,7 @@ func TestJudgePort(t *testing.T) {
 
 // A real interface with everything that holds up what it carries.
 func TestDataInterfaceOfThisMachine(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: it makes a network namespace")
-	}
+	live.Test(t)
 	runtime.LockOSThread() // it ends with the test's goroutine, and its namespace with it
 	here, err := netns.New()
 	if err != nil {

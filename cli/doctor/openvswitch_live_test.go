@@ -4,12 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/network"
@@ -18,9 +18,7 @@ import (
 // A healthy switch with a controller, ports to hosts and a link that a delay line carries
 // gives no alarm; a daemon that has died does, whatever the database still says.
 func TestHealthyOpenVSwitchOfALab(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: it builds a lab")
-	}
+	live.Test(t)
 	l := lab.New(t, lab.Line("dochlt", 2, delayline.Params{Delay: time.Millisecond}))
 	ln, err := l.Control().Listen("tcp", l.ControllerAddr().String())
 	if err != nil {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
@@ -102,9 +102,7 @@ func TestOpenVSwitch(t *testing.T) {
 // What is wrong with a real switch is found, one fault after the other, and a healthy one
 // has none.
 func TestOpenVSwitchOfALab(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: it builds a lab")
-	}
+	live.Test(t)
 	l := lab.New(t, lab.Line("docovs", 1, delayline.Params{}))
 	sw := l.Switch("s1")
 	s := systemOf(t, sw)

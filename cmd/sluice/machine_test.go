@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/internal/live"
 )
 
 // machines are namespaces with copies of this system, each with its own files, users,
@@ -23,9 +25,7 @@ type machines struct {
 // newMachines boots machines of the names.
 func newMachines(t *testing.T, names ...string) *machines {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("machines are made of namespaces, by root")
-	}
+	live.Test(t)
 	if known, err := os.ReadFile("/proc/filesystems"); err == nil && !strings.Contains(string(known), "\toverlay\n") && exec.CommandContext(t.Context(), "modprobe", "overlay").Run() != nil {
 		t.Skip("this kernel has no overlayfs, of which machines are made")
 	}

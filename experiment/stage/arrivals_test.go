@@ -3,10 +3,10 @@ package stage
 import (
 	"context"
 	"net/netip"
-	"os"
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/lab/delayline"
 )
@@ -31,9 +31,7 @@ func TestPortBytes(t *testing.T) {
 
 // What a feed sends is counted where it arrives: what is missing, and what came again, too.
 func TestArrivals(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("a lab needs root")
-	}
+	live.Test(t)
 	l := lab.New(t, lab.Topology{
 		Name: "arrivals", Hosts: []lab.Host{{Name: "a"}, {Name: "b"}}, Links: []lab.Link{lab.Both("a", "b", delayline.Params{})},
 	})

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-net/sluice/handover/registry"
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/network"
 	"github.com/sluice-net/sluice/store"
 	"github.com/sluice-net/sluice/store/etcdstore"
@@ -32,9 +33,7 @@ func onSmallDisk(t *testing.T) (disk string, here bool) {
 	if disk := os.Getenv(diskEnv); disk != "" {
 		return disk, true
 	}
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: mounts a file system")
-	}
+	live.Test(t)
 	dir := t.TempDir()
 	runtime.LockOSThread() // never unlocked: the mount goes with the thread
 	err := errors.Join(unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),

@@ -2,20 +2,19 @@
 package nettest
 
 import (
-	"os"
 	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/internal/live"
 )
 
 // Namespace puts the test's thread into a new network namespace, to the test's end: the thread is
 // thrown away with it. Without root the test is skipped.
 func Namespace(tb testing.TB) {
 	tb.Helper()
-	if os.Geteuid() != 0 {
-		tb.Skip("network namespaces need root")
-	}
+	live.Test(tb)
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		tb.Fatal(err)

@@ -1,45 +1,77 @@
-// Package selfbuild compiles this module's programs for tests that start them.
+// Package selfbuild provides this module's programs to tests that start them.
 package selfbuild
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
-// Programs compiles sluice and sluice-lab into a folder of their own and returns the
-// folder, the same one for a test that asks again. It is gone when the test ends.
-func Programs(t testing.TB) string {
-	t.Helper()
-	return build(t, "sluice", "sluice-lab")
-}
+// Folder names the environment variable that holds a folder with sluice and sluice-lab, built
+// from this tree. make test-live sets it, so that a run of all live suites links them once.
+// Without it each test process builds them into out/programs of the module.
+const Folder = "SLUICE_BIN"
 
-// Binary compiles sluice and returns the program's path.
-func Binary(t testing.TB) string {
-	t.Helper()
-	return filepath.Join(build(t, "sluice"), "sluice")
-}
-
-// built are the folders of tests that run, by their names and what is in them.
-var built sync.Map
-
-// build compiles programs once for a test.
-func build(t testing.TB, programs ...string) string {
-	t.Helper()
-	key := fmt.Sprint(t.Name(), programs)
-	if dir, is := built.Load(key); is {
-		return dir.(string)
+// Programs returns a folder that holds sluice and sluice-lab.
+func Programs(tb testing.TB) string {
+	tb.Helper()
+	dir, err := programs()
+	if err != nil {
+		tb.Fatal(err)
 	}
-	dir := t.TempDir()
-	for _, p := range programs {
-		cmd := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, p), "github.com/sluice-net/sluice/cmd/"+p)
+	return dir
+}
+
+// Binary returns the path of sluice.
+func Binary(tb testing.TB) string {
+	tb.Helper()
+	return filepath.Join(Programs(tb), "sluice")
+}
+
+// programs builds both programs at most once in a process.
+var programs = sync.OnceValues(func() (string, error) {
+	if dir := os.Getenv(Folder); dir != "" {
+		return dir, nil
+	}
+	mod, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the module of the programs: %w", err)
+	}
+	root := filepath.Dir(strings.TrimSpace(string(mod)))
+	dir := filepath.Join(root, "out", "programs")
+	return dir, build(root, dir)
+})
+
+// build compiles the programs into a folder. Test processes that run at once share the
+// folder: a lock keeps them apart, and a rename leaves programs that run as they are.
+func build(root, dir string) (err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return err
+	}
+	for _, name := range []string{"sluice", "sluice-lab"} {
+		file := filepath.Join(dir, name)
+		cmd := exec.Command("go", "build", "-o", file+".new", "./cmd/"+name)
+		cmd.Dir = root
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("build %s: %v\n%s", p, err, out)
+			return fmt.Errorf("build %s: %w\n%s", name, err, out)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			return err
 		}
 	}
-	built.Store(key, dir)
-	t.Cleanup(func() { built.Delete(key) })
-	return dir
+	return nil
 }

@@ -2,12 +2,12 @@ package cli
 
 import (
 	"context"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/sluice-net/sluice/cli/command"
 	"github.com/sluice-net/sluice/experiment"
+	"github.com/sluice-net/sluice/internal/live"
 )
 
 func TestExperimentsAreChosen(t *testing.T) {
@@ -55,9 +55,7 @@ func TestOutcomesAreListedTogether(t *testing.T) {
 // A missed claim is an error, which ends the program with status 1, also if another
 // experiment holds; one that holds is none.
 func TestMissedClaimFails(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("experiments need root")
-	}
+	live.Test(t)
 	claims := func(name string, met ...bool) experiment.Experiment {
 		return experiment.Experiment{Name: name, Title: name, Run: func(context.Context, *experiment.Env) (*experiment.Result, error) {
 			r := &experiment.Result{Network: "none"}

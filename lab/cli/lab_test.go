@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/cli/command"
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/lab"
 )
 
@@ -83,9 +84,7 @@ func TestLabCommandsRefuse(t *testing.T) {
 }
 
 func TestLabUpStatusLinkDown(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip(lab.ErrNotRoot)
-	}
+	live.Test(t)
 	dir := t.TempDir()
 	name := fmt.Sprintf("cli-%d", os.Getpid())
 	text, err := runLab(t, "generate", "wan", "--name", name)

@@ -3,13 +3,13 @@ package classifier
 import (
 	"encoding/binary"
 	"errors"
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/ovsdb"
 	"github.com/sluice-net/sluice/qos/mark"
 )
@@ -46,9 +46,7 @@ func sum(b []byte) uint16 {
 
 func load(t *testing.T, table Table) *ebpf.Program {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("loading programs needs root")
-	}
+	live.Test(t)
 	p, err := table.load()
 	if errors.Is(err, unix.EPERM) || errors.Is(err, ebpf.ErrNotSupported) {
 		t.Skip(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/lab/delayline"
 	"github.com/sluice-net/sluice/sos/agentapi"
 )
@@ -42,9 +43,7 @@ func newChain(t testing.TB, mtu int, v6 bool) *chain {
 // newWAN builds a chain whose agents are a long way apart.
 func newWAN(t testing.TB, mtu int, v6 bool, line *delayline.Params) *chain {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
+	live.Test(t)
 	prefix := fmt.Sprintf("sosagent-%d-%d", os.Getpid(), chains.Add(1))
 	n := &chain{c: prefix + "-c", x: prefix + "-x", y: prefix + "-y", s: prefix + "-s", family: "-4"}
 	form, bits := "10.77.%d.%d", 24

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/store"
 )
 
@@ -30,9 +31,7 @@ func TestStoreBreaksWithASentence(t *testing.T) {
 		fmt.Println(breakStore(t))
 		os.Exit(0)
 	}
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: mounts a file system")
-	}
+	live.Test(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestStoreBreaksWithASentence$")

@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/openflow"
 )
 
@@ -23,9 +24,7 @@ type space struct{ file *os.File }
 
 func newSpace(t testing.TB) *space {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	live.Test(t)
 	s := &space{}
 	err := onThread(func() (err error) {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {

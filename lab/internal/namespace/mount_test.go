@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/internal/live"
 )
 
 const inFreshRun = "SLUICE_TEST_FRESH_RUN"
@@ -19,9 +21,7 @@ const inFreshRun = "SLUICE_TEST_FRESH_RUN"
 // this is that process.
 func freshRun(t *testing.T) bool {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	live.Test(t)
 	if os.Getenv(inFreshRun) != "" {
 		if err := unix.Mount("none", "/run", "tmpfs", 0, ""); err != nil {
 			t.Fatal(err)

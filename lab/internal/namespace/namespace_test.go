@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/internal/live"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,9 +23,7 @@ func own(t *testing.T) string {
 }
 
 func TestNamespace(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	live.Test(t)
 	name := fmt.Sprintf("sluice-nstest-%d", os.Getpid())
 	if err := Create(name); err != nil {
 		t.Fatal(err)

@@ -1,20 +1,19 @@
 package ebpf
 
 import (
-	"os"
 	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/internal/live"
 )
 
 // inSpace runs f on a thread of its own in a new network namespace, which ends
 // with it.
 func inSpace(t *testing.T, f func() error) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	live.Test(t)
 	result := make(chan error, 1)
 	var run func()
 	run = func() {
