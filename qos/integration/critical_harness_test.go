@@ -31,9 +31,9 @@ import (
 )
 
 const (
-	criticalToken    = "critical"
-	criticalPatience = 30 * time.Second
-	trunk            = 15_000_000
+	criticalToken = "critical"
+	patience      = 30 * time.Second
+	trunk         = 15_000_000
 )
 
 // square is two ways between two switches with three hosts each, told to be of 15
@@ -54,7 +54,8 @@ func square() lab.Topology {
 
 // criticalWorld is a lab with a controller that can be stopped and started.
 type criticalWorld struct {
-	t     testing.TB
+	t     *testing.T // the subtest that runs, if one does
+	whole *testing.T
 	lab   *lab.Lab
 	store store.Store
 	runs  uint16
@@ -68,12 +69,9 @@ type criticalWorld struct {
 	stop func()
 }
 
-func newCriticalWorld(t testing.TB) *criticalWorld { return newCriticalWorldOn(t, square()) }
-
-// newCriticalWorldOn is one whose links are not only told to be of some rate.
-func newCriticalWorldOn(t testing.TB, topology lab.Topology) *criticalWorld {
+func newCriticalWorld(t *testing.T) *criticalWorld {
 	t.Helper()
-	w := &criticalWorld{t: t, lab: lab.New(t, topology), store: memstore.New(), capacity: trunk, links: 8}
+	w := &criticalWorld{t: t, whole: t, lab: lab.New(t, square()), store: memstore.New(), capacity: trunk, links: 8}
 	w.start()
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -85,6 +83,48 @@ func newCriticalWorldOn(t testing.TB, topology lab.Topology) *criticalWorld {
 		w.greet(h)
 	}
 	return w
+}
+
+// run runs a subtest that shares the network. The definitions that it has made are withdrawn
+// when it ends, and nothing may be left of their flows.
+func (w *criticalWorld) run(name string, f func(t *testing.T)) {
+	outer := w.t
+	outer.Run(name, func(t *testing.T) {
+		w.t = t
+		defer func() { w.t = outer }()
+		defer w.withdraw()
+		f(t)
+	})
+}
+
+// withdraw withdraws all definitions, and waits until nothing is left of their flows.
+func (w *criticalWorld) withdraw() {
+	w.t.Helper()
+	var all []bandwidth.DefinitionInfo
+	if err := w.rest.Get(context.Background(), "/api/v1/qos/critical", &all); err != nil {
+		w.t.Error(err)
+	}
+	for _, d := range all {
+		if err := w.rest.Do(context.Background(), http.MethodDelete, "/api/v1/qos/critical/"+d.Name, nil, nil); err != nil {
+			w.t.Error(err)
+		}
+	}
+	if w.t.Failed() {
+		return
+	}
+	w.eventually("no rule or meter is left", func() bool {
+		rules, meters := w.ours()
+		return len(rules)+meters+len(w.flows())+len(w.reservations()) == 0
+	})
+}
+
+// oneWay takes the way by s3 down.
+func (w *criticalWorld) oneWay() {
+	w.t.Helper()
+	if err := w.lab.SetLink(w.t.Context(), "s1-s3", false); err != nil {
+		w.t.Fatal(err)
+	}
+	w.eventually("one way is left", func() bool { return len(w.net.Topology().Links) == 6 })
 }
 
 func (w *criticalWorld) describe() {
@@ -123,11 +163,11 @@ func (w *criticalWorld) start() {
 		w.t.Fatal(err)
 	}
 	w.net = n
-	w.run(n, log)
+	w.serve(n, log)
 }
 
 // newGuard makes what holds back those who are promised nothing.
-func newGuard(t testing.TB, n *network.Network, book *reserve.Book) *guard.Guard {
+func newGuard(t *testing.T, n *network.Network, book *reserve.Book) *guard.Guard {
 	t.Helper()
 	owner, err := n.Owner(guard.Owner, network.OwnerOptions{})
 	if err != nil {
@@ -139,8 +179,8 @@ func newGuard(t testing.TB, n *network.Network, book *reserve.Book) *guard.Guard
 // unheard takes events that no test asks for.
 func unheard(string, any) {}
 
-// run starts network, service and API.
-func (w *criticalWorld) run(n *network.Network, log *slog.Logger) {
+// serve starts network, service and API.
+func (w *criticalWorld) serve(n *network.Network, log *slog.Logger) {
 	w.t.Helper()
 	var s *bandwidth.Service
 	owner, err := n.Owner(bandwidth.Owner, network.OwnerOptions{OnRemoved: func(r network.Removed) { s.Removed(r) }})
@@ -156,7 +196,7 @@ func (w *criticalWorld) run(n *network.Network, log *slog.Logger) {
 	a := api.New(api.Options{Version: "test", Auth: api.Auth{Tokens: []api.Token{api.NewToken("test", criticalToken)}}, Log: log})
 	qos.Register(a)
 	server := httptest.NewServer(a.Handler())
-	if w.rest, err = client.New(client.Options{Server: server.URL, Token: criticalToken, Timeout: criticalPatience}); err != nil {
+	if w.rest, err = client.New(client.Options{Server: server.URL, Token: criticalToken, Timeout: patience}); err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -164,7 +204,7 @@ func (w *criticalWorld) run(n *network.Network, log *slog.Logger) {
 	for _, part := range []func(context.Context) error{n.Run, qos.Run} {
 		running.Go(func() {
 			if err := part(ctx); err != nil {
-				w.t.Errorf("controller: %v", err)
+				w.whole.Errorf("controller: %v", err) // it may outlive a subtest
 			}
 		})
 	}
@@ -180,7 +220,7 @@ func (w *criticalWorld) run(n *network.Network, log *slog.Logger) {
 
 func (w *criticalWorld) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	deadline := time.After(criticalPatience)
+	deadline := time.After(patience)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
@@ -207,7 +247,12 @@ func (w *criticalWorld) greet(host string) {
 // define makes UDP packets to port 5001 critical.
 func (w *criticalWorld) define(rate units.Rate) {
 	w.t.Helper()
-	spec := bandwidth.Spec{Name: "video", Rate: rate, Match: match.Flow{UDPDst: "5001", IPv4Dst: "10.0.0.0/8"}, IdleTimeout: "2s"}
+	w.defineAs(bandwidth.Spec{Name: "video", Rate: rate, Match: match.Flow{UDPDst: "5001", IPv4Dst: "10.0.0.0/8"}, IdleTimeout: "2s"})
+}
+
+// defineAs adds a definition of critical flows.
+func (w *criticalWorld) defineAs(spec bandwidth.Spec) {
+	w.t.Helper()
 	if err := w.rest.Do(w.t.Context(), http.MethodPost, "/api/v1/qos/critical", spec, nil); err != nil {
 		w.t.Fatal(err)
 	}
@@ -237,13 +282,7 @@ func (w *criticalWorld) placed(n int) []bandwidth.Record {
 	return all
 }
 
-// stream sends numbered packets of a critical flow.
-func (w *criticalWorld) stream(from, to string) *stage.Stream {
-	w.t.Helper()
-	return w.streamOf(from, to, stage.StreamOptions{})
-}
-
-// streamOf sends as many packets, and as large ones, as o says.
+// streamOf sends numbered packets of a critical flow, as many and as large ones as o says.
 func (w *criticalWorld) streamOf(from, to string, o stage.StreamOptions) *stage.Stream {
 	w.t.Helper()
 	o.Sender, o.Receiver, o.To = w.lab.Host(from), w.lab.Host(to), netip.AddrPortFrom(w.lab.Host(to).Addr(), 5001)

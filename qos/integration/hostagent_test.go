@@ -47,7 +47,7 @@ func (j *joins) agent(host, state string) *stage.Daemon {
 			j.t.Logf("the agent of %s: %s", host, stage.Tail(log, 50))
 		}
 	})
-	within(j.t, criticalPatience, "the agent to run", func() error {
+	within(j.t, patience, "the agent to run", func() error {
 		if said := stage.Tail(log, 10); !strings.Contains(said, "host agent runs") {
 			return errors.New(said)
 		}
@@ -64,7 +64,7 @@ func (j *joins) agent(host, state string) *stage.Daemon {
 func (j *joins) secondAgent(host, state string) {
 	j.t.Helper()
 	before := j.state(host)
-	ctx, cancel := context.WithTimeout(j.t.Context(), criticalPatience)
+	ctx, cancel := context.WithTimeout(j.t.Context(), patience)
 	defer cancel()
 	out, err := j.lab.Host(host).Command(ctx, selfbuild.Binary(j.t), "host", "run", "--state", state).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "another process has it") {

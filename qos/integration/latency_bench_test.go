@@ -31,8 +31,13 @@ import (
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
-// linkRate is the rate of every port.
-const linkRate = 10_000_000
+const (
+	// linkRate is the rate of every port, in bit/s.
+	linkRate = 10_000_000
+	// Probes of links are sent so often, and a link is dead when none has arrived for so long.
+	discoveryInterval = 250 * time.Millisecond
+	discoveryTimeout  = 5 * time.Second
+)
 
 // classes is a lab with the latency service on it: the network and the service run in
 // the test's process, the classifiers beside the switches.
@@ -51,6 +56,23 @@ type classes struct {
 	stop     func()
 }
 
+// run runs a subtest that shares the network. Its classes are withdrawn when it ends.
+func (c *classes) run(name string, f func(t *testing.T)) {
+	outer := c.t
+	outer.Run(name, func(t *testing.T) {
+		c.t = t
+		defer func() { c.t = outer }()
+		t.Cleanup(func() {
+			for _, info := range c.service.Classes() {
+				if err := c.service.Declared.Remove(context.Background(), info.Name, 0); err != nil {
+					t.Errorf("class %s is not withdrawn: %v", info.Name, err)
+				}
+			}
+		})
+		f(t)
+	})
+}
+
 // newClasses builds a network whose ports all have linkRate.
 func newClasses(t *testing.T, topology lab.Topology, classifiers bool) *classes {
 	t.Helper()
@@ -62,7 +84,7 @@ func newClassesOf(t *testing.T, topology lab.Topology, rate uint64, classifiers 
 	t.Helper()
 	c := &classes{t: t, lab: lab.New(t, topology), store: memstore.New(), rate: rate}
 	if classifiers {
-		c.startClassifiers()
+		c.startClassifiers(t)
 	}
 	c.start()
 	t.Cleanup(func() { c.stop() })
@@ -70,17 +92,17 @@ func newClassesOf(t *testing.T, topology lab.Topology, rate uint64, classifiers 
 	return c
 }
 
-// startClassifiers runs a classifier in each switch's namespace until the test ends.
-func (c *classes) startClassifiers() {
+// startClassifiers runs a classifier in each switch's namespace until a test ends.
+func (c *classes) startClassifiers(until *testing.T) {
 	c.t.Helper()
 	binary := selfbuild.Binary(c.t)
 	for _, s := range c.lab.Topology().Switches {
 		sw := c.lab.Switch(s.Name)
-		d, err := stage.StartDaemon(context.WithoutCancel(c.t.Context()), sw, c.t.TempDir()+"/log", binary, "classifier", "--database", sw.Database())
+		d, err := stage.StartDaemon(context.WithoutCancel(until.Context()), sw, until.TempDir()+"/log", binary, "classifier", "--database", sw.Database())
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		c.t.Cleanup(d.Stop)
+		until.Cleanup(d.Stop)
 	}
 }
 
@@ -102,7 +124,7 @@ func (c *classes) start() {
 	}
 	c.net, err = network.New(network.Config{
 		Listeners: []net.Listener{listener}, Capacities: capacities, Log: log,
-		DiscoveryInterval: 250 * time.Millisecond, DiscoveryTimeout: 2 * time.Second, StatsInterval: time.Second,
+		DiscoveryInterval: discoveryInterval, DiscoveryTimeout: discoveryTimeout, StatsInterval: time.Second,
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -173,7 +195,7 @@ func (c *classes) discover() {
 			inner += 2
 		}
 	}
-	within(c.t, 30*time.Second, "links are discovered", func() error {
+	within(c.t, patience, "links are discovered", func() error {
 		links := c.net.Topology().Links
 		if len(links) != inner {
 			return fmt.Errorf("%d of %d", len(links), inner)
@@ -220,14 +242,14 @@ func (c *classes) request(spec latency.ClassSpec) (latency.Info, error) {
 	if len(faults) > 0 {
 		return latency.Info{}, fmt.Errorf("%+v", faults)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return c.service.Add(ctx, class)
 }
 
 func (c *classes) delete(name string) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := c.service.Declared.Remove(ctx, name, 0); err != nil {
 		c.t.Fatalf("delete %s: %v", name, err)
@@ -332,7 +354,7 @@ func (c *classes) link(name string) string {
 // in all, and a bounded queue in each leaf.
 func (c *classes) settled(classes int) {
 	c.t.Helper()
-	within(c.t, 15*time.Second, "every port has its bucket", func() error {
+	within(c.t, patience, "every port has its bucket", func() error {
 		for _, l := range c.lab.Topology().Links {
 			for _, node := range []string{l.A.Node, l.B.Node} {
 				if !strings.HasPrefix(node, "s") {

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sluice-net/sluice/experiment/stage"
 	"github.com/sluice-net/sluice/qos/latency"
@@ -21,10 +20,9 @@ func (c *classes) matched(name string) uint64 {
 	return s.Queues[0].Matched
 }
 
-// Of two classes for one flow the one of higher priority has the packets, and the other
-// says so, as long as that is there.
-func TestTwoClassesForOneFlow(t *testing.T) {
-	c := newClasses(t, line(), true)
+// twoForOneFlow: of two classes for one flow the one of higher priority has the packets. The
+// other says so, as long as the first exists.
+func (c *classes) twoForOneFlow(t *testing.T) {
 	c.add(c.udp("low", "h1", "h3", 7001, 5))
 	c.add(c.udp("high", "h1", "h3", 7001, 2))
 	if i, _ := c.service.Class("low"); i.State != latency.StateIneffective || !strings.Contains(i.Reason, "class high") {
@@ -33,7 +31,7 @@ func TestTwoClassesForOneFlow(t *testing.T) {
 	c.floods(1e6, 7001)
 	carries := func(name string) {
 		before := c.matched(name)
-		within(t, 20*time.Second, "packets of "+name, func() error {
+		within(t, patience, "packets of "+name, func() error {
 			if n := c.matched(name); n < before+100 {
 				return fmt.Errorf("%d, before %d", n, before)
 			}
@@ -51,10 +49,9 @@ func TestTwoClassesForOneFlow(t *testing.T) {
 	carries("low")
 }
 
-// Fragments have no ports: a class that names some does not get them, and says so when it
-// is requested; one that does not has them.
-func TestFragments(t *testing.T) {
-	c := newClasses(t, line(), true)
+// fragments have no ports: a class that names some does not get them, and says so when it
+// is requested. A class that names none has them.
+func (c *classes) fragments(t *testing.T) {
 	c.add(c.udp("ports", "h1", "h3", 7001, 2))
 	if i, _ := c.service.Class("ports"); len(i.Notes) != 1 || !strings.Contains(i.Notes[0], "fragments") {
 		t.Errorf("notes %q", i.Notes)
@@ -67,7 +64,7 @@ func TestFragments(t *testing.T) {
 	}
 	t.Cleanup(flood.Stop)
 	c.add(latency.ClassSpec{Name: "all", Priority: "2", MinRate: "1000000", Flows: []match.Flow{{IPv4Src: text(c.addr("h1")), IPv4Dst: text(c.addr("h3")), IPProto: "udp"}}})
-	within(t, 20*time.Second, "fragments are counted", func() error {
+	within(t, patience, "fragments are counted", func() error {
 		if n := c.matched("all"); n < 100 {
 			return fmt.Errorf("%d", n)
 		}

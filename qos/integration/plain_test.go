@@ -39,7 +39,7 @@ func (j *joins) samples() (conn net.PacketConn) {
 func TestPlainTCPIsSpread(t *testing.T) {
 	j := beginJoins(t, &joins{t: t, lab: lab.New(t, threeWays("qplain")), store: memstore.New(), sampled: true})
 	const size = 32 << 20
-	ctx, cancel := context.WithTimeout(t.Context(), criticalPatience*3)
+	ctx, cancel := context.WithTimeout(t.Context(), patience*3)
 	defer cancel()
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -54,7 +54,7 @@ func TestPlainTCPIsSpread(t *testing.T) {
 			done <- err
 		})
 	}
-	within(t, criticalPatience, "each to have a way for itself", func() error {
+	within(t, patience, "each to have a way for itself", func() error {
 		all := j.subflows.Subflows()
 		if at := middles(all); !slices.Equal(at, []int{2, 3, 4}) {
 			return fmt.Errorf("they go by %v: %+v", at, all)

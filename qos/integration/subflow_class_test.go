@@ -51,7 +51,7 @@ func TestSubflowInClass(t *testing.T) {
 	if err := w.Do(t.Context(), http.MethodPost, "/api/v1/qos/classes", spec, nil); err != nil {
 		t.Fatal(err)
 	}
-	within(t, criticalPatience, "the class to be there", func() error {
+	within(t, patience, "the class to be there", func() error {
 		var info latency.Info
 		err := w.Get(t.Context(), "/api/v1/qos/classes/"+class, &info)
 		if err == nil && info.State != latency.StateActive {
@@ -60,7 +60,7 @@ func TestSubflowInClass(t *testing.T) {
 		return err
 	})
 	w.during(func() {
-		within(t, criticalPatience, "a connection of four subflows in the class's queues", func() error {
+		within(t, patience, "a connection of four subflows in the class's queues", func() error {
 			joined, err := w.joined()
 			by := w.inClass(class)
 			if err == nil && (joined != 4 || by[1] < 2<<20 || by[5] < 2<<20) {
@@ -82,7 +82,7 @@ func TestSubflowInClass(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.during(func() {
-		within(t, criticalPatience, "three subflows with ways of their own", func() error {
+		within(t, patience, "three subflows with ways of their own", func() error {
 			all, err := w.listed()
 			if at := middles(all); err == nil && len(slices.Compact(at)) < 2 {
 				err = fmt.Errorf("they go by %v", at)

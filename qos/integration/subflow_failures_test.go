@@ -100,7 +100,7 @@ type placed struct {
 // and as soon as it serves its switches again.
 func (w *deployed) killed() (before, after placed) {
 	w.t.Helper()
-	within(w.t, 2*criticalPatience, "hosts to be stored, which they are every ten seconds", func() error {
+	within(w.t, 2*patience, "hosts to be stored, which they are every ten seconds", func() error {
 		m, err := w.Metrics(w.t.Context())
 		if n := m["sluice_network_hosts_unsaved"]; err == nil && n > 0 {
 			err = fmt.Errorf("%.0f are not", n)

@@ -41,7 +41,7 @@ func TestHostileJoins(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	go func() { sent <- w.makeUp(ctx) }()
-	within(t, criticalPatience, "some of the made-up ones to be placed", func() error {
+	within(t, patience, "some of the made-up ones to be placed", func() error {
 		all, err := w.listed()
 		if err == nil && len(all) < 16 {
 			err = fmt.Errorf("%d", len(all))
@@ -53,7 +53,7 @@ func TestHostileJoins(t *testing.T) {
 		_, err := w.transfer(t.Context(), 16<<20, true)
 		transferred <- err
 	}()
-	within(t, criticalPatience, "the neighbour's subflows to be placed", func() error {
+	within(t, patience, "the neighbour's subflows to be placed", func() error {
 		all, err := w.listed()
 		own := 0
 		for _, s := range all {
@@ -71,7 +71,7 @@ func TestHostileJoins(t *testing.T) {
 		t.Errorf("the neighbour's transfer: %v", err)
 	}
 	const ordinary = 12 // rules of forwarding that come meanwhile
-	within(t, criticalPatience, "all of it to be gone", func() error {
+	within(t, patience, "all of it to be gone", func() error {
 		if now := w.figures(); now.subflows > 0 || now.rules > before.rules || now.wanted > before.wanted+ordinary || now.goroutines > before.goroutines+20 || now.held > 0 {
 			return fmt.Errorf("before %+v, now %+v", before, now)
 		}
@@ -181,7 +181,7 @@ func TestJoinsComeUpOnce(t *testing.T) {
 	w := deploy(t, threeWays("qjoinsonce"), "subflows: {enabled: true, most_per_port: 1}", false)
 	w.byKernel()
 	w.during(func() {
-		within(t, criticalPatience, "three further subflows", func() error {
+		within(t, patience, "three further subflows", func() error {
 			joined, err := w.joined()
 			if err == nil && joined != 4 {
 				err = fmt.Errorf("%d in all", joined)

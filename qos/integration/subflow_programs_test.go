@@ -69,7 +69,7 @@ func deploy(t *testing.T, topology lab.Topology, qos string, queues bool) *deplo
 // ready waits until all links are known and hosts reach each other.
 func (w *deployed) ready() {
 	w.t.Helper()
-	within(w.t, criticalPatience, "all links", func() error {
+	within(w.t, patience, "all links", func() error {
 		n, err := w.Links(w.t.Context())
 		if err == nil && n != 12 {
 			err = fmt.Errorf("%d", n)
@@ -80,13 +80,13 @@ func (w *deployed) ready() {
 		if h.Name == "b" {
 			continue
 		}
-		within(w.t, criticalPatience, "the hosts to reach each other", func() error {
+		within(w.t, patience, "the hosts to reach each other", func() error {
 			return w.lab.Host(h.Name).Command(w.t.Context(), "ping", "-c1", "-W1", w.lab.Host("b").Addr().String()).Run()
 		})
 	}
 	const still = 2 * time.Second
 	wanted, since := 0.0, time.Now()
-	within(w.t, criticalPatience, "the rules of forwarding", func() error {
+	within(w.t, patience, "the rules of forwarding", func() error {
 		m, err := w.Metrics(w.t.Context())
 		if now := m.Sum("sluice_network_rules"); now != wanted {
 			wanted, since = now, time.Now()

@@ -50,7 +50,7 @@ func TestSubflowGivesWayToPromise(t *testing.T) {
 // promised fills links with subflows, sends a flow that is promised its rate, and sees what it loses.
 func (j *joins) promised(to netip.AddrPort) {
 	t := j.t
-	within(t, criticalPatience, "subflows that fill their links", func() error {
+	within(t, patience, "subflows that fill their links", func() error {
 		all := j.subflows.Subflows()
 		for _, s := range all {
 			if s.Throughput < wayRate/2 {
@@ -73,7 +73,7 @@ func (j *joins) promised(to netip.AddrPort) {
 		}
 	}()
 	var film bandwidth.Record
-	within(t, criticalPatience, "the flow to be accepted", func() error {
+	within(t, patience, "the flow to be accepted", func() error {
 		all := j.critical.Flows()
 		if len(all) != 1 || all[0].State != bandwidth.StateAccepted {
 			return fmt.Errorf("%+v", all)
@@ -81,7 +81,7 @@ func (j *joins) promised(to netip.AddrPort) {
 		film = all[0]
 		return nil
 	})
-	within(t, criticalPatience, "no subflow to go there unmetered", func() error { return j.unmetered(film) })
+	within(t, patience, "no subflow to go there unmetered", func() error { return j.unmetered(film) })
 	pause.For(time.Second, "queues empty that were filled before")
 	begin := time.Now()
 	pause.For(3*time.Second, "losses are counted for so long")
@@ -91,7 +91,7 @@ func (j *joins) promised(to netip.AddrPort) {
 	if r.Lost*100 > r.Sent {
 		t.Errorf("%d of %d packets lost", r.Lost, r.Sent)
 	}
-	within(t, criticalPatience, "the promise to be given up, and no meter to be passed", func() error {
+	within(t, patience, "the promise to be given up, and no meter to be passed", func() error {
 		at, err := j.metered()
 		if flows := j.critical.Flows(); len(flows) > 0 || len(at) > 0 {
 			return errors.Join(err, fmt.Errorf("meters at %v; %+v", at, flows))

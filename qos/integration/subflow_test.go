@@ -104,10 +104,10 @@ func beginJoins(t *testing.T, j *joins) *joins {
 	t.Helper()
 	j.start()
 	t.Cleanup(func() { j.stop() })
-	within(t, criticalPatience, "the hosts to reach each other", func() error {
+	within(t, patience, "the hosts to reach each other", func() error {
 		return j.lab.Host("a").Command(t.Context(), "ping", "-c1", "-W1", j.lab.Host("b").Addr().String()).Run()
 	})
-	within(t, criticalPatience, "rules for both", func() error {
+	within(t, patience, "rules for both", func() error {
 		if n := j.net.HostStats().Led; n != 2 {
 			return fmt.Errorf("for %d", n)
 		}
@@ -220,7 +220,7 @@ func (j *joins) start() {
 	j.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
 	<-j.subflows.Ready()
 	<-j.critical.Ready()
-	within(j.t, criticalPatience, "all links", func() error {
+	within(j.t, patience, "all links", func() error {
 		if n := len(j.net.Topology().Links); n != 12 {
 			return fmt.Errorf("%d links", n)
 		}
@@ -250,7 +250,7 @@ func TestSubflowsGain(t *testing.T) {
 	if n := j.asked.Load(); n != 0 || err != nil {
 		t.Fatalf("%d packets of plain TCP have come up; %v", n, err)
 	}
-	within(t, criticalPatience, "nothing to be measured any more of plain TCP, whose way would be left out", func() error {
+	within(t, patience, "nothing to be measured any more of plain TCP, whose way would be left out", func() error {
 		for _, l := range j.net.Topology().Links {
 			if l.Used > wayRate/10 {
 				return fmt.Errorf("%v carries %d bit/s", l.From, l.Used)
@@ -276,7 +276,7 @@ func TestSubflowsGain(t *testing.T) {
 	if n := j.asked.Load(); n != 3 {
 		t.Errorf("%d packets have come up for three subflows", n)
 	}
-	within(t, criticalPatience, "the silent subflows to be over", func() error {
+	within(t, patience, "the silent subflows to be over", func() error {
 		if all := j.subflows.Subflows(); len(all) > 0 {
 			return fmt.Errorf("%+v", all)
 		}
@@ -303,7 +303,7 @@ func TestSubflowsOutliveLinkAndController(t *testing.T) {
 		done <- err
 	}()
 	t.Cleanup(func() { <-over })
-	within(t, criticalPatience, "three subflows", func() error {
+	within(t, patience, "three subflows", func() error {
 		if all := j.subflows.Subflows(); len(all) != 3 {
 			return fmt.Errorf("%+v", all)
 		}
@@ -312,7 +312,7 @@ func TestSubflowsOutliveLinkAndController(t *testing.T) {
 	if err := j.lab.SetLink(t.Context(), "s1-s3", false); err != nil {
 		t.Fatal(err)
 	}
-	within(t, criticalPatience, "the subflow to go another way", func() error {
+	within(t, patience, "the subflow to go another way", func() error {
 		if at := middles(j.subflows.Subflows()); len(at) != 3 || slices.Contains(at, 3) {
 			return fmt.Errorf("%v", at)
 		}

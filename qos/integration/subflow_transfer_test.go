@@ -103,7 +103,7 @@ func receive(ctx context.Context, listener net.Listener) (r received) {
 // kernels is what both hosts' kernels say of their connections: what tells one that does not
 // arrive because of the network from one whose receiver holds it back.
 func (j *joins) kernels() string {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.t.Context()), criticalPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.t.Context()), patience)
 	defer cancel()
 	var all []string
 	for _, host := range []string{"b", "a"} {
