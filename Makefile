@@ -9,27 +9,28 @@ SHELL := bash
 export PATH := $(CURDIR)/.go/bin:$(PATH):/usr/local/go/bin
 
 # The one place where the versions of the tools stand.
-GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
-STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOFUMPT      := mvdan.cc/gofumpt@v0.12.0
+STATICCHECK  := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+REVIVE       := github.com/mgechev/revive@v1.17.0
+PROMLINTER   := github.com/yeya24/promlinter/cmd/promlinter@v0.3.0
+GOTESTSUM    := gotest.tools/gotestsum@v1.13.0
 SCHEMATHESIS := schemathesis==4.32.5
 
-# Packages at once. Integration tests share one kernel, and CI has two cores.
-P         ?= 2
 FUZZTIME  ?= 10s
 SOAKTIME  ?= 10m
+SOAKSEED  ?= 203
 APITIME   ?= 2m
 APISEED   ?= 1
-SOAKSEED  ?= 203
 BENCHTIME ?= 1s
+# Minutes after which make test-live begins no further package.
+LIVETIME  ?= 35
+# The scale of make claims: quick, normal or full.
+SCALE     ?= normal
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS   := -s -w -X github.com/sluice-net/sluice/internal/version.number=$(VERSION)
 
-# `go test -race` needs cgo. Packages that only wire etcd together are tested
-# without it in CI: their concurrency is that of the packages below them, which
-# all run under the race detector, and compiling etcd for it takes minutes. The
-# others are compiled without etcd for it: their stores are in memory. pairs/tables has
-# no goroutines of its own, and takes ten times as long with it.
-RACELESS ?= /store/etcdstore$$|/controller$$|/controller/|/cli$$|/lab/cli$$|/examples/|/cmd/|/experiment$$|/demo$$|/internal/check$$|/pairs/tables$$|/dashboard|/api/conformance$$
+# The packages whose live tests named TestSmoke... are the smoke of make test.
+SMOKE := ./sos/integration ./handover/integration ./qos/integration ./cinema/integration ./mobilityfirst/integration
 
 .PHONY: help
 help: ## list the targets
@@ -52,14 +53,6 @@ dashboard/node_modules/.package-lock.json: dashboard/package.json dashboard/pack
 	cd dashboard && npm ci
 	touch node_modules/.package-lock.json
 
-.PHONY: test-dashboard
-test-dashboard: ## the page: types, unit tests, that it is built, and Chromium against a live lab (Node.js, root)
-	@if ! command -v npm >/dev/null; then echo 'NOT TESTED: the dashboard, because npm is missing; make deps installs it' >&2; exit $(LEFTOUT); fi
-	$(MAKE) --no-print-directory dashboard/node_modules/.package-lock.json
-	$(SUITE) -count=1 -p 1 -timeout 5m ./dashboard/...
-
-# Held against what it says of itself: by generated requests, in a network that leads
-# nowhere.
 VENV := out/schemathesis
 
 $(VENV)/installed: Makefile
@@ -68,12 +61,10 @@ $(VENV)/installed: Makefile
 	touch $@
 
 .PHONY: test-api
-test-api: ## the API against its OpenAPI document, by generated requests for APITIME (default 2m), made from APISEED (default 1) (Python 3, root)
-	@if ! python3 -c 'import ensurepip' 2>/dev/null; then echo 'NOT TESTED: the API against its document, because python3-venv is missing; make deps installs it' >&2; exit $(LEFTOUT); fi
-	$(MAKE) --no-print-directory $(VENV)/installed
+test-api: $(VENV)/installed ## the API against its OpenAPI document, by generated requests for APITIME, made from APISEED (Python 3, root)
 	go build -o /dev/null ./cmd/sluice
 	SCHEMATHESIS=$(CURDIR)/$(VENV)/bin/schemathesis APITIME=$(APITIME) APISEED=$(APISEED) \
-		$(SUITE) -count=1 -timeout 10m -exec $(CURDIR)/api/conformance/alone.sh ./api/conformance
+		go test -count=1 -timeout 10m -exec $(CURDIR)/api/conformance/alone.sh ./api/conformance
 
 .PHONY: deps
 deps: ## install by apt what the tests and experiments run against (root)
@@ -108,8 +99,29 @@ test-bare: ## the README's demo on a Debian 12 that has only make, git and curl,
 	@scripts/deps.sh root bare
 	scripts/test-bare.sh
 
-.PHONY: check
-check: format vet staticcheck rules race ## formatting, vet, staticcheck, house rules, tests under the race detector
+# The test suite has three rings; CONTRIBUTING.md says which a new test belongs to.
+
+.PHONY: test
+test: ## ring 1: formatting, linters, unit tests, and as root a smoke of each service on Open vSwitch
+	@scripts/deps.sh go
+	$(MAKE) --no-print-directory lint unit smoke
+
+.PHONY: test-live
+test-live: ## ring 2: all live suites, a package at a time, for LIVETIME minutes at most (root)
+	@scripts/deps.sh root go demo test
+	$(MAKE) --no-print-directory programs dashboard/node_modules/.package-lock.json
+	SLUICE_BIN=$(PROGRAMS) LIVETIME=$(LIVETIME) GOTESTSUM=$(GOTESTSUM) scripts/live.sh
+
+.PHONY: test-all
+test-all: ## ring 3: everything, with the race detector, fuzzing, generated requests, soak, bare Debian and quick experiments; hours (root)
+	@scripts/deps.sh root go demo test bare
+	$(MAKE) --no-print-directory test race fuzz test-api
+	$(MAKE) --no-print-directory soak SOAKTIME=2m SOAKFLAGS='--seed $(SOAKSEED)'
+	$(MAKE) --no-print-directory test-bare
+	$(MAKE) --no-print-directory claims SCALE=quick
+
+.PHONY: lint
+lint: format vet staticcheck revive promlinter ## formatting, vet and linters
 
 .PHONY: format
 format: ## fail on files that gofumpt would change
@@ -124,27 +136,46 @@ vet:
 staticcheck:
 	go run $(STATICCHECK) ./...
 
-# A test that fails has found something, also if it does so now and then: none is run
-# again but those of .ci/quarantine, and none is skipped in CI but those of .ci/skips.
-SUITE := go run ./internal/suite
+.PHONY: revive
+revive:
+	go run $(REVIVE) -config .revive.toml -set_exit_status ./...
+
+.PHONY: promlinter
+promlinter:
+	go run $(PROMLINTER) lint .
+
+# vet has seen the tests already.
+.PHONY: unit
+unit: ## unit tests of all packages, house rules, seeds of the fuzz targets, and the dashboard's unit tests (Node.js)
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory dashboard/node_modules/.package-lock.json; fi
+	mkdir -p out/unit
+	go run $(GOTESTSUM) --format pkgname --format-hide-empty-pkg --hide-summary skipped --jsonfile out/unit/tests.json -- -short -vet=off -timeout 15m ./...
+	scripts/skips.sh out/unit/tests.json
+
+.PHONY: smoke
+smoke: ## a live test of each service on Open vSwitch (root)
+	@if [ "$$(id -u)" != 0 ]; then echo 'NOT TESTED: the smoke of each service, because it needs root'; exit $(LEFTOUT); fi
+	scripts/deps.sh go demo smoke
+	$(MAKE) --no-print-directory programs
+	mkdir -p out/smoke
+	SLUICE_BIN=$(PROGRAMS) go run $(GOTESTSUM) --format testname --jsonfile out/smoke/tests.json -- -count=1 -vet=off -p 1 -timeout 15m -run '^TestSmoke' $(SMOKE)
+	scripts/skips.sh out/smoke/tests.json
+
+# The programs that live tests start, see internal/selfbuild.
+PROGRAMS := $(CURDIR)/out/programs
+
+.PHONY: programs
+programs:
+	mkdir -p $(PROGRAMS)
+	go build -o $(PROGRAMS)/ ./cmd/sluice ./cmd/sluice-lab
 
 .PHONY: rules
-rules: ## layers, documentation, metrics' names, and the documentation's commands
-	$(SUITE) -count=1 ./internal/check
-
-# The packages that take minutes, most of them spent waiting, start first.
-LONGEST := ./sos/integration ./handover/integration ./cinema/integration
-longest_first = { go list $(LONGEST); go list ./...; } | awk '!seen[$$0]++'
+rules: ## the house rules alone: layers, waits, catalogues of events and tests
+	go test -count=1 -short ./internal/check
 
 .PHONY: race
-race: ## all other tests; under the race detector wherever goroutines are ours, and alone where measurements are compared with the truth
-	$(SUITE) -race -tags noetcd -p $(P) -parallel 3 -timeout 25m $$($(longest_first) | grep -vE '$(RACELESS)')
-	$(SUITE) -p $(P) -timeout 15m $$($(longest_first) | grep -E '$(RACELESS)' | grep -vE '/internal/check$$|/dashboard|/api/conformance')
-	$(SUITE) -run 'AreTrue|SourcesAgree|ThousandDevices|SavingGap|SeamlessDevice|ControllerKilled|ManyClasses|ProducerSilent|ViewerGone|FiftyWatch' -p 1 -timeout 10m ./network ./handover/integration ./qos/integration ./cinema/integration
-
-.PHONY: race-all
-race-all: ## every package under the race detector
-	go test -race -p $(P) -timeout 30m ./...
+race: ## all tests, live ones too, under the race detector (root)
+	go run $(GOTESTSUM) --format pkgname -- -race -p 1 -parallel 3 -timeout 60m ./...
 
 .PHONY: soak
 soak: ## all services under load while programs are killed, for SOAKTIME (default 10m) (root)
@@ -152,14 +183,11 @@ soak: ## all services under load while programs are killed, for SOAKTIME (defaul
 	$(MAKE) --no-print-directory build
 	exec bin/sluice-lab soak --time $(SOAKTIME) $(SOAKFLAGS)
 
-# CI soaks for two minutes, where it may build networks, and in one order, as it makes its
-# requests from one seed: what a drawn one finds is not the fault of the change at hand.
-.PHONY: test
-test: ## everything that CI runs (root for the integration tests)
-	@scripts/deps.sh go
-	$(MAKE) --no-print-directory format vet staticcheck fuzz rules test-dashboard test-api race
-	@scripts/lines.sh
-	if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory soak SOAKTIME=2m SOAKFLAGS='--seed $(SOAKSEED)'; $(MAKE) --no-print-directory test-bare; else echo 'NOT TESTED: the soak, and the demo on a bare Debian, because they need root' >&2; exit $(LEFTOUT); fi
+.PHONY: claims
+claims: ## every experiment at SCALE, and fail on a claim that is missed; hours, on a quiet machine (root)
+	@scripts/deps.sh root go demo test
+	$(MAKE) --no-print-directory build
+	exec bin/sluice-lab experiment run all --scale $(SCALE) --out out/claims
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME each (default 10s)

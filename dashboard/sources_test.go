@@ -18,9 +18,9 @@ func run(t *testing.T, args ...string) {
 		t.Skip("NOT CHECKED: the sources of the dashboard, because npm is missing")
 	}
 	if _, err := os.Stat("node_modules"); err != nil {
-		t.Skip("NOT CHECKED: the sources of the dashboard, because node_modules is missing; make test-dashboard installs it")
+		t.Skip("NOT CHECKED: the sources of the dashboard, because node_modules is missing; make unit installs it")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "npm", append([]string{"run", "--silent"}, args...)...)
 	cmd.WaitDelay = 5 * time.Second

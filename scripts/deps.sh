@@ -7,6 +7,7 @@
 #   demo   Open vSwitch, a web server, curl and the like, as far as they are missing
 #   test   what the tests and experiments compare themselves with, likewise
 #   cinema what makes and shows channels, likewise
+#   smoke  what make test needs besides demo, likewise
 set -euo pipefail
 
 die() { printf '%s\n' "$@" >&2; exit 1; }
@@ -74,7 +75,7 @@ rtsp=("$plugins"/libgstx264.so=gstreamer1.0-plugins-ugly "$plugins"/libgstrtp.so
   /usr/lib/python3/dist-packages/gi/__init__.py=python3-gi "${plugins%/*}"/girepository-1.0/GstRtspServer-1.0.typelib=gir1.2-gst-rtsp-server-1.0)
 cinema=(ffmpeg=ffmpeg /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf=fonts-dejavu-core)
 
-[ "$#" -gt 0 ] || die 'usage: scripts/deps.sh [root] [go] [unzip] [bare] [demo] [test] [cinema]'
+[ "$#" -gt 0 ] || die 'usage: scripts/deps.sh [root] [go] [unzip] [bare] [demo] [test] [cinema] [smoke]'
 for group in "$@"; do
   case "$group" in
     root) need_root ;;
@@ -90,6 +91,7 @@ for group in "$@"; do
             clang=clang llvm-strip=llvm /usr/include/bpf/bpf_helpers.h=libbpf-dev \
             node=nodejs npm=npm chromium=chromium janus=janus pimd=pimd redis-server=redis-server "${cinema[@]}" "${rtsp[@]}" ;;
     cinema) install chromium=chromium "${cinema[@]}" ;;
-    *) die "unknown group '$group'; known: root, go, unzip, bare, demo, test, cinema" ;;
+    smoke) install dhclient=isc-dhcp-client iperf3=iperf3 mptcpize=mptcpize nft=nftables jq=jq "${cinema[@]}" ;;
+    *) die "unknown group '$group'; known: root, go, unzip, bare, demo, test, cinema, smoke" ;;
   esac
 done

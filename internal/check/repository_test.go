@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 )
 
@@ -22,14 +23,10 @@ func TestRepository(t *testing.T) {
 		run  func() ([]Problem, error)
 	}{
 		{"layers", func() ([]Problem, error) { return CheckLayers(tree, Layers()), nil }},
-		{"length", func() ([]Problem, error) { return CheckLength(tree), nil }},
-		{"methods", func() ([]Problem, error) { return CheckMethods(tree), nil }},
 		{"marks", func() ([]Problem, error) { return CheckMarks(tree), nil }},
 		{"yaml", func() ([]Problem, error) { return CheckYAML(tree), nil }},
 		{"waits", func() ([]Problem, error) { return CheckWaits(tree), nil }},
-		{"package-docs", func() ([]Problem, error) { return CheckPackageDocs(tree), nil }},
-		{"exported", func() ([]Problem, error) { return CheckExported(tree), nil }},
-		{"metrics", func() ([]Problem, error) { return CheckMetrics(tree), nil }},
+		{"timing", func() ([]Problem, error) { return CheckTiming(root, tree) }},
 		{"leak-checks", func() ([]Problem, error) { return CheckLeakChecks(tree), nil }},
 		{"links", func() ([]Problem, error) { return CheckLinks(root) }},
 		{"lists", func() ([]Problem, error) { return CheckLists(root, tree) }},
@@ -51,9 +48,7 @@ func TestRepository(t *testing.T) {
 
 // TestSnippets runs every block that the documentation marks as runnable.
 func TestSnippets(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs the commands of the documentation; left out by -short")
-	}
+	live.Test(t)
 	root := repositoryRoot(t)
 	snippets, err := Snippets(root)
 	if err != nil {
@@ -95,10 +90,7 @@ func runDocument(t *testing.T, bin string, blocks []Snippet) {
 	box := &Sandbox{Dir: t.TempDir(), Bin: bin}
 	defer box.Close()
 	for _, s := range blocks {
-		switch {
-		case s.Root && os.Geteuid() != 0:
-			t.Skipf("%s:%d needs root", s.Path, s.Line)
-		case t.Failed() && !s.Always:
+		if t.Failed() && !s.Always {
 			continue
 		}
 		// The test's own context is over when it has failed by a time-out.

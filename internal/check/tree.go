@@ -30,10 +30,9 @@ func (p Problem) String() string {
 
 // File is one parsed Go file.
 type File struct {
-	Path  string // relative to the root, with forward slashes
-	Lines int
-	Text  []byte
-	AST   *ast.File
+	Path string // relative to the root, with forward slashes
+	Text []byte
+	AST  *ast.File
 }
 
 // Test reports whether the file belongs to a test.
@@ -97,10 +96,9 @@ func (t *Tree) add(path string) error {
 		return err
 	}
 	t.Files = append(t.Files, &File{
-		Path:  filepath.ToSlash(rel),
-		Lines: strings.Count(string(text), "\n"),
-		Text:  text,
-		AST:   parsed,
+		Path: filepath.ToSlash(rel),
+		Text: text,
+		AST:  parsed,
 	})
 	return nil
 }
