@@ -251,34 +251,37 @@ func (h *fakeHost) placesOf(id string) []string {
 	return nil
 }
 
-var errNoAddress = errors.New("no address was given")
+var (
+	errNoAddress = errors.New("the neighbours have no address for it")
+	errUndecided = errors.New("nothing was decided")
+)
 
-// dhcp is a device that asks for an address until it gets one. It returns the
-// address and how long it took.
-func (d *testDomain) dhcp(mac openflow.MAC, e *Evidence, patience time.Duration) (netip.Addr, time.Duration, error) {
+// dhcp is a device that asks for an address until it gets one, or until it is decided that
+// none of the neighbours has one for it. Then the error is errNoAddress, and the domain
+// gives it an address of its own pools.
+func (d *testDomain) dhcp(mac openflow.MAC, e *Evidence, patience time.Duration) (netip.Addr, error) {
 	return d.dhcpAt(Heading{At: d.edge()}, mac, e, patience)
 }
 
 // dhcpAt is dhcp at a place of its own.
-func (d *testDomain) dhcpAt(h Heading, mac openflow.MAC, e *Evidence, patience time.Duration) (netip.Addr, time.Duration, error) {
+func (d *testDomain) dhcpAt(h Heading, mac openflow.MAC, e *Evidence, patience time.Duration) (netip.Addr, error) {
 	h.MAC = mac
-	begin := time.Now()
 	deadline := time.After(patience)
 	for {
 		if d.service().Receiver.Admit(mac, h, e) == Serve {
 			k, ok := d.host.DeviceByMAC(mac)
 			if !ok {
-				return netip.Addr{}, time.Since(begin), errNoAddress
+				return netip.Addr{}, errNoAddress
 			}
 			id := k.LocalID(d.name)
 			d.host.attach(id, h.place())
 			d.service().Receiver.Attached(id, e)
-			return k.IP, time.Since(begin), nil
+			return k.IP, nil
 		}
 		select {
 		case <-d.host.waiter(mac):
 		case <-deadline:
-			return netip.Addr{}, time.Since(begin), fmt.Errorf("%w within %v", errNoAddress, patience)
+			return netip.Addr{}, fmt.Errorf("%w within %v", errUndecided, patience)
 		}
 	}
 }

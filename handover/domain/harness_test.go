@@ -31,9 +31,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// quick are times for tests, in which nobody waits for people.
+// quick are times for tests. What is waited for in vain and tried again is short. Deadlines
+// of what comes about are longer than any wait of a test: no slow machine gets to them, and
+// a test that waits for one instead of for its event fails.
 var quick = Timing{
-	Answer: 300 * time.Millisecond, Request: 2 * time.Second, Move: 20 * time.Second, Forget: 50 * time.Millisecond,
+	Answer: 2 * patience, Request: 2 * patience, Move: 5 * time.Minute, Forget: 50 * time.Millisecond,
 	Hello: time.Hour, Retry: 10 * time.Millisecond, RetryMax: 50 * time.Millisecond,
 }
 

@@ -18,7 +18,7 @@ import (
 // and only there.
 func TestRandomTravels(t *testing.T) {
 	timing := quick
-	timing.Move, timing.Request, timing.Answer = 400*time.Millisecond, 300*time.Millisecond, 100*time.Millisecond
+	timing.Move = 400 * time.Millisecond
 	timing.Forget = time.Millisecond
 	ds := newDomains(t, 3, timing, everybody)
 	number := 0
@@ -34,7 +34,7 @@ func travel(t *testing.T, rt *rapid.T, ds []*testDomain, number int) {
 	want := a.addressOf(id)
 	local := func(d *testDomain) string { return Visitor{Home: a.name, Device: id}.LocalID(d.name) }
 	ask := func(d *testDomain, patience time.Duration) bool {
-		ip, _, err := d.dhcp(mac, sign(mac, "secret"), patience)
+		ip, err := d.dhcp(mac, sign(mac, "secret"), patience)
 		if err == nil && ip != want {
 			rt.Fatalf("%s got %v in %s, its own is %v", id, ip, d.name, want)
 		}
@@ -73,7 +73,7 @@ func travel(t *testing.T, rt *rapid.T, ds []*testDomain, number int) {
 // comesToRest lets the device ask where it is, as clients do that hear nothing,
 // until it is served and its packets come out there alone.
 func comesToRest(rt *rapid.T, ds []*testDomain, id string, ask func() bool, last *testDomain, local string, want netip.Addr) {
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	state := ""
 	for time.Now().Before(deadline) {
 		if !ask() {

@@ -38,7 +38,7 @@ func reach(domains []*testDomain, home *testDomain, id string) []string {
 
 func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(10 * time.Second)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -46,7 +46,7 @@ func eventually(t testing.TB, what string, f func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			t.Fatalf("%s: still not so after 10 s", what)
+			t.Fatalf("%s: still not so after %v", what, patience)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func settles(t testing.TB, domains []*testDomain, home *testDomain, id, in strin
 		}
 		return last == fmt.Sprint([]string{in})
 	}
-	deadline := time.NewTimer(10 * time.Second)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()

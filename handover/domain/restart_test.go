@@ -23,7 +23,7 @@ func TestRestart(t *testing.T) {
 	// The origin is restarted between the branch and the completion.
 	announce(t, a, b, id)
 	a.shut()
-	ip, _, err := b.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err := b.dhcp(mac, sign(mac, "secret"), patience)
 	wantAddress(t, ip, err, a.addressOf(id))
 	a.start()
 	settles(t, ds, a, id, "b")
@@ -48,7 +48,7 @@ func TestMessagesBeforeRestore(t *testing.T) {
 	mac, id := a.device(1, nil)
 	announce(t, a, b, id)
 	a.shut()
-	ip, _, err := b.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err := b.dhcp(mac, sign(mac, "secret"), patience)
 	wantAddress(t, ip, err, a.addressOf(id))
 	said := make(chan struct{}, 1)
 	a.setFate(func(kind Kind, _ string) fate {

@@ -66,7 +66,7 @@ func TestRevocationEndsConnectionsToNeighbours(t *testing.T) {
 	}
 	select {
 	case <-made[0].closed:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Error("the connection goes on")
 	}
 	if err := say(); err == nil || !strings.Contains(err.Error(), "was revoked") {

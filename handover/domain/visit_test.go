@@ -24,7 +24,7 @@ func TestVisitorMovesInside(t *testing.T) {
 	known, _ := a.host.Device(id)
 	want, mac := known.IP, known.MACs[0]
 	for name, e := range map[string]*Evidence{"nothing": nil, "a wrong key": sign(mac, "guess")} {
-		if _, _, err := c.dhcpAt(c.second(), mac, e, 300*time.Millisecond); err == nil {
+		if _, err := c.dhcpAt(c.second(), mac, e, 300*time.Millisecond); err == nil {
 			t.Errorf("%s moves the visitor", name)
 		}
 	}
@@ -32,15 +32,15 @@ func TestVisitorMovesInside(t *testing.T) {
 		t.Fatalf("it is at %+v", k.Place)
 	}
 	// Where it is it needs no proof, and elsewhere the stranger has not shut it out.
-	ip, _, err := c.dhcp(mac, nil, patience)
+	ip, err := c.dhcp(mac, nil, patience)
 	wantAddress(t, ip, err, want)
 	third := c.second()
 	third.At.Port = 3
 	e := sign(mac, "secret")
-	ip, _, err = c.dhcpAt(third, mac, e, patience)
+	ip, err = c.dhcpAt(third, mac, e, patience)
 	wantAddress(t, ip, err, want)
 	// What was good for one place is not good for another.
-	if _, _, err := c.dhcpAt(at(c), mac, e, 300*time.Millisecond); err == nil {
+	if _, err := c.dhcpAt(at(c), mac, e, 300*time.Millisecond); err == nil {
 		t.Error("a request that was used moves the visitor")
 	}
 	settles(t, ds, a, id, "c")
@@ -54,12 +54,12 @@ func TestVisitorMovesWhileItsHomeIsDown(t *testing.T) {
 	mac, id := a.device(1, nil)
 	move(t, ds, a, a, b, id)
 	a.setFate(func(Kind, string) fate { return lost })
-	if _, _, err := b.dhcpAt(b.second(), mac, sign(mac, "secret"), 300*time.Millisecond); err == nil {
+	if _, err := b.dhcpAt(b.second(), mac, sign(mac, "secret"), 300*time.Millisecond); err == nil {
 		t.Error("it moves without its home's word")
 	}
 	a.setFate(nil)
 	eventually(t, "it moves", func() bool {
-		ip, _, err := b.dhcpAt(b.second(), mac, sign(mac, "secret"), 300*time.Millisecond)
+		ip, err := b.dhcpAt(b.second(), mac, sign(mac, "secret"), 300*time.Millisecond)
 		return err == nil && ip == a.addressOf(id)
 	})
 	settles(t, ds, a, id, "b")
@@ -73,14 +73,14 @@ func TestAnnouncedDeviceHasToShowItself(t *testing.T) {
 	mac, id := a.device(1, nil)
 	announce(t, a, b, id)
 	for _, e := range []*Evidence{nil, sign(mac, "guess")} {
-		if _, _, err := b.dhcpAt(b.second(), mac, e, 300*time.Millisecond); err == nil {
+		if _, err := b.dhcpAt(b.second(), mac, e, 300*time.Millisecond); err == nil {
 			t.Error("a stranger is taken for the device")
 		}
 	}
 	if k, _ := b.host.Device(id + "@a"); k.Here {
 		t.Fatalf("it is taken to be here: %+v", k)
 	}
-	ip, _, err := b.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err := b.dhcp(mac, sign(mac, "secret"), patience)
 	wantAddress(t, ip, err, a.addressOf(id))
 	settles(t, ds, a, id, "b")
 	chainIs(t, ds, a, id, "a", "b")
@@ -97,11 +97,11 @@ func TestOneThatFailsHoldsUpNoOther(t *testing.T) {
 	other, otherID := a.device(2, nil)
 	announce(t, a, b, otherID)
 	a.host.setFail("redirect", ErrMoving)
-	ip, _, err := b.dhcp(mac, sign(mac, "secret"), patience)
+	ip, err := b.dhcp(mac, sign(mac, "secret"), patience)
 	wantAddress(t, ip, err, a.addressOf(id))
 	eventually(t, "the completion has failed", func() bool { return a.sawEvent("code:failed") })
 	a.host.setFail("redirect", nil)
-	ip, _, err = b.dhcp(other, sign(other, "secret"), patience)
+	ip, err = b.dhcp(other, sign(other, "secret"), patience)
 	wantAddress(t, ip, err, a.addressOf(otherID))
 	settles(t, ds, a, otherID, "b")
 }
@@ -122,7 +122,7 @@ func TestLeavesUnheardAndComesAgain(t *testing.T) {
 	})
 	// Its home gives addresses to its own again as soon as it knows of it.
 	eventually(t, "it is served again", func() bool {
-		ip, _, err := b.dhcp(mac, sign(mac, "secret"), 300*time.Millisecond)
+		ip, err := b.dhcp(mac, sign(mac, "secret"), 300*time.Millisecond)
 		return err == nil && ip == a.addressOf(id)
 	})
 	settles(t, ds, a, id, "b")
@@ -138,7 +138,7 @@ func homeAgain(t *testing.T) (ds []*testDomain, id string, known Known) {
 	move(t, ds, a, a, b, id)
 	known, _ = a.host.Device(id)
 	announce(t, b, a, id+"@a")
-	ip, _, err := a.dhcp(known.MACs[0], sign(known.MACs[0], "secret"), patience)
+	ip, err := a.dhcp(known.MACs[0], sign(known.MACs[0], "secret"), patience)
 	wantAddress(t, ip, err, known.IP)
 	return ds, id, known
 }
@@ -150,7 +150,7 @@ func TestHomeAndBackBeforeTheCompletion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ds, id, known := homeAgain(t)
 			a, b, mac := ds[0], ds[1], known.MACs[0]
-			ip, _, err := b.dhcpAt(where(b), mac, sign(mac, "secret"), patience)
+			ip, err := b.dhcpAt(where(b), mac, sign(mac, "secret"), patience)
 			wantAddress(t, ip, err, known.IP)
 			eventually(t, "its packets come out there", func() bool { return slices.Equal(reach(ds, a, id), []string{"b"}) })
 			chainIs(t, ds, a, id, "a", "b")
