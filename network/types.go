@@ -17,10 +17,10 @@ type (
 	Host = topology.Host
 	// Pin says whose an address is, and where that host is.
 	Pin = hosts.Pin
-	// HostRecord is what is kept of a host over a restart, and HostNote what has changed
-	// about it.
+	// HostRecord is what is kept of a host over a restart.
 	HostRecord = hosts.Record
-	HostNote   = hosts.Note
+	// HostNote is a change of a host that is to be kept over a restart.
+	HostNote = hosts.Note
 	// Hop is one switch of a path.
 	Hop = topology.Hop
 	// Path is a way through the network.

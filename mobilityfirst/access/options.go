@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	// DefaultMemory is Options.Memory where that says nothing, LeastMemory the least that it may be: room for the
-	// largest chunk.
-	DefaultMemory, LeastMemory = 64 << 20, 24 << 20
+	// DefaultMemory is the value of Options.Memory, in bytes, where it is zero.
+	DefaultMemory = 64 << 20
+	// LeastMemory is the smallest value of Options.Memory: it has room for the largest chunk.
+	LeastMemory = 24 << 20
 	// DefaultKeep is Options.Keep where that says nothing.
 	DefaultKeep = time.Minute
 	// DefaultSilent is Options.Silent where that says nothing.

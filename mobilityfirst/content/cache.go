@@ -21,8 +21,10 @@ import (
 )
 
 const (
-	// DefaultCacheSize is how much a cache has on disk if it is told nothing, LeastCacheSize how much it has at least.
-	DefaultCacheSize, LeastCacheSize = 10 << 30, 64 << 20
+	// DefaultCacheSize is the size of a cache on disk, in bytes, where Options say nothing.
+	DefaultCacheSize = 10 << 30
+	// LeastCacheSize is the smallest size that a cache may have, in bytes.
+	LeastCacheSize = 64 << 20
 	// leastCharge is what a piece counts at least: so much its file and what is known of it cost.
 	leastCharge = 8 << 10
 	// evicted is how many entries make room where the disk has none.

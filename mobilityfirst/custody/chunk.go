@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	// MaxKept is how long from now on a chunk may be kept at most, MaxSkew how much the clocks of its
-	// sender and of its destination may differ.
-	MaxKept, MaxSkew = 7 * 24 * time.Hour, 24 * time.Hour
+	// MaxKept is the longest time for which a chunk may be kept.
+	MaxKept = 7 * 24 * time.Hour
+	// MaxSkew is how much the clocks of a chunk's sender and destination may differ.
+	MaxSkew = 24 * time.Hour
 	// MaxPayload is how many bytes of payload a chunk has at most: so many can be under way at once.
 	MaxPayload = 4 << 20
 	// Overhead is how many bytes a chunk has beside its payload.

@@ -15,13 +15,18 @@ const (
 	MaxChunk = 16 << 20
 	// MaxMessage is how many a message has at most behind its length.
 	MaxMessage = MaxChunk + 64
-	// MaxUnderway is how many bytes of chunks of one application are sent before the first of them is
-	// taken, each with Overhead, but for a single chunk; MaxSends is how many chunks. The host refuses
-	// more.
-	MaxUnderway, Overhead, MaxSends = 16 << 20, 512, 8192
-	// MaxAhead is how many chunks the host brings before the first of them is taken, MaxAheadBytes of how
-	// many bytes, but for the last.
-	MaxAhead, MaxAheadBytes = 64, 16 << 20
+	// MaxUnderway bounds the chunks, in bytes, that one application has sent and whose receivers
+	// have not taken them. A single chunk may be larger. The host refuses more.
+	MaxUnderway = 16 << 20
+	// Overhead is what each chunk counts besides its payload, in bytes, towards MaxUnderway.
+	Overhead = 512
+	// MaxSends bounds the number of these chunks.
+	MaxSends = 8192
+	// MaxAhead bounds the chunks that the host delivers before the application has taken the
+	// first of them.
+	MaxAhead = 64
+	// MaxAheadBytes bounds the bytes of these chunks, without the last one.
+	MaxAheadBytes = 16 << 20
 	// MaxPings is how many pings of one application are under way.
 	MaxPings = 1024
 	// ContentWithin is how long a host keeps a chunk with the service frame.ContentRequest or frame.ContentResponse at most,

@@ -20,8 +20,10 @@ import (
 const (
 	// Window is how many bytes of a connection are under way, in each direction.
 	Window = 1 << 20
-	// MaxConnections is how many there are at once, MaxConnectionsOf how many with one name.
-	MaxConnections, MaxConnectionsOf = 512, 128
+	// MaxConnections bounds the connections that are open at once.
+	MaxConnections = 512
+	// MaxConnectionsOf bounds the open connections with one name.
+	MaxConnectionsOf = 128
 	// maxUnderway and maxChunks are how many bytes, each chunk with what the host counts for it, and how many
 	// chunks to one name are not taken; more wait.
 	maxUnderway, maxChunks = hostapi.MaxUnderway / 4, hostapi.MaxSends / 16

@@ -13,11 +13,14 @@ import (
 )
 
 const (
-	// MaxAddresses is at how many places a name can be, and MaxAddress how long an address is, in bytes.
-	MaxAddresses, MaxAddress = 8, 32
-	// MaxValidity is how long from now on a record may hold, and MaxSkew how much the clocks of who
-	// signs it and who accepts it may differ.
-	MaxValidity, MaxSkew = 24 * time.Hour, time.Minute
+	// MaxAddresses bounds the places at which a name can be.
+	MaxAddresses = 8
+	// MaxAddress is the longest address, in bytes.
+	MaxAddress = 32
+	// MaxValidity is the longest time for which a record may be valid.
+	MaxValidity = 24 * time.Hour
+	// MaxSkew is how much the clocks of the signer and of the verifier may differ.
+	MaxSkew = time.Minute
 )
 
 // What is wrong with records; errors wrap these.

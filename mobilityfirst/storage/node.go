@@ -19,8 +19,10 @@ import (
 )
 
 const (
-	// DefaultSize and DefaultKeep are Options where these say nothing.
-	DefaultSize, DefaultKeep = 10 << 30, 24 * time.Hour
+	// DefaultSize is the value of Options.Size, in bytes, where it is zero.
+	DefaultSize = 10 << 30
+	// DefaultKeep is the value of Options.Keep where it is zero.
+	DefaultKeep = 24 * time.Hour
 	// LeastSize is what Options.Size is at least.
 	LeastSize = 256 << 20
 	// leastCharge is what a chunk counts at least, of Options.Size: that is what a file costs that may be the only

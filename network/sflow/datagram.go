@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-net/sluice/openflow"
 )
 
-// ErrMalformed: the datagram is not sFlow version 5, or its lengths do not add up.
+// ErrMalformed is returned for a datagram that is not sFlow version 5, or whose lengths do
+// not add up.
 var ErrMalformed = errors.New("sflow: malformed datagram")
 
 // Datagram is what is used of a datagram. Parse fills it anew; slices of bytes lie
