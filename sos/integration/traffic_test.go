@@ -96,6 +96,29 @@ func (w *world) download(port uint16, seed uint64, n int64) {
 	w.serve(port, func(c *net.TCPConn) { _, _ = io.CopyN(c, content(seed), n) })
 }
 
+// inParts serves a content in parts of so many bytes to one connection at a port. It sends
+// the first part at once, and each further part when the returned function is called.
+func (w *world) inParts(port uint16, seed uint64, parts ...int64) (next func()) {
+	w.t.Helper()
+	allowed := make(chan struct{}, len(parts))
+	w.serve(port, func(c *net.TCPConn) {
+		all := content(seed)
+		for i, n := range parts {
+			if i > 0 {
+				select {
+				case <-allowed:
+				case <-w.t.Context().Done():
+					return
+				}
+			}
+			if _, err := io.CopyN(c, all, n); err != nil {
+				return
+			}
+		}
+	})
+	return func() { allowed <- struct{}{} }
+}
+
 // drain reads a connection to its end and returns the checksum.
 func drain(c net.Conn, within time.Duration) (string, int64, error) {
 	_ = c.SetReadDeadline(time.Now().Add(within))
